@@ -1,0 +1,197 @@
+package spmd
+
+import (
+	"weft/dtype"
+	"weft/fault"
+	"weft/mesh"
+	"weft/sharding"
+)
+
+// What can be wrong with a program while it is built.
+var (
+	ErrShape = fault.NewKind("shape")        // operands whose shapes do not fit the operation
+	ErrType  = fault.NewKind("element-type") // operands whose element types do not fit
+	ErrName  = fault.NewKind("duplicate-port")
+	ErrSpec  = fault.NewKind("illegal-spec") // a layout the operation has no rule for
+)
+
+// Tensor is a distributed value: a global shape, and how the mesh holds it.
+type Tensor struct {
+	local Local
+	Shape []int
+	DType dtype.DType
+	Spec  sharding.Spec
+}
+
+// Rank is the number of dims.
+func (t Tensor) Rank() int { return len(t.Shape) }
+
+// Dim is the size of a dim; negative counts from the end.
+func (t Tensor) Dim(d int) int {
+	if d < 0 {
+		d += len(t.Shape)
+	}
+	return t.Shape[d]
+}
+
+// Builder collects the instructions of one program. Its methods end the build
+// on the first error, which Build returns.
+type Builder struct {
+	name      string
+	mesh      *mesh.Mesh
+	values    []Type
+	body      *[]Instr
+	depth     int // loops around the current instruction
+	inputs    []Port
+	outputs   []Port
+	axisIndex map[string]Local
+}
+
+type stop struct{ err error }
+
+func (b *Builder) fail(err error) { panic(stop{err}) }
+
+func (b *Builder) failf(k *fault.Kind, fields any, format string, args ...any) {
+	b.fail(fault.New(k, fields, format, args...))
+}
+
+// Build makes a program: define calls the builder's methods, and whatever first
+// is wrong there comes back as the error.
+func Build(name string, m *mesh.Mesh, define func(b *Builder)) (p *Program, err error) {
+	body := []Instr{}
+	b := &Builder{name: name, mesh: m, body: &body, axisIndex: map[string]Local{}}
+	defer func() {
+		if r := recover(); r != nil {
+			s, ok := r.(stop)
+			if !ok {
+				panic(r)
+			}
+			p, err = nil, s.err
+		}
+	}()
+	define(b)
+	p = &Program{Name: name, Mesh: m, Inputs: b.inputs, Outputs: b.outputs, Values: b.values, Body: body}
+	p.prune()
+	return p, nil
+}
+
+// Mesh is the mesh the program runs on.
+func (b *Builder) Mesh() *mesh.Mesh { return b.mesh }
+
+// Fail ends the build with err.
+func (b *Builder) Fail(err error) { b.fail(err) }
+
+// Input declares an input of a global shape, held as spec says. Inputs keep the
+// order of their declaration.
+func (b *Builder) Input(name string, d dtype.DType, shape []int, spec sharding.Spec) Tensor {
+	for _, p := range b.inputs {
+		if p.Name == name {
+			b.failf(ErrName, nil, "%s: input %q declared twice", b.name, name)
+		}
+	}
+	spec = b.canonical(name, shape, spec)
+	local, err := spec.Local(b.mesh, shape)
+	if err != nil {
+		b.fail(err)
+	}
+	v := b.newValue(d, local)
+	b.inputs = append(b.inputs, Port{Name: name, DType: d, Shape: clone(shape), Local: v.Shape, Spec: spec, Value: v.ID, Donor: -1})
+	return Tensor{v, clone(shape), d, spec}
+}
+
+// Output declares a result. Donor names the input whose memory the result takes
+// over, "" for none; both must have the same type and local shape.
+func (b *Builder) Output(name string, t Tensor, donor string) {
+	for _, p := range b.outputs {
+		if p.Name == name {
+			b.failf(ErrName, nil, "%s: output %q declared twice", b.name, name)
+		}
+	}
+	d := -1
+	if donor != "" {
+		for i, in := range b.inputs {
+			if in.Name == donor {
+				d = i
+			}
+		}
+		if d < 0 || b.inputs[d].DType != t.DType || !sameShape(b.inputs[d].Local, t.local.Shape) {
+			b.failf(ErrShape, nil, "%s: output %q %v%v cannot take over input %q", b.name, name, t.DType, t.local.Shape, donor)
+		}
+		for _, o := range b.outputs {
+			if o.Donor == d {
+				b.failf(ErrName, nil, "%s: input %q is donated twice", b.name, donor)
+			}
+		}
+	}
+	b.outputs = append(b.outputs, Port{Name: name, DType: t.DType, Shape: clone(t.Shape), Local: t.local.Shape, Spec: t.Spec, Value: t.local.ID, Donor: d})
+}
+
+// Local is what each device holds of t. The caller takes over the duty to keep
+// the layout right.
+func (b *Builder) Local(t Tensor) Local { return t.local }
+
+// Global declares that the devices' values v together are a tensor of a global
+// shape under spec.
+func (b *Builder) Global(v Local, shape []int, spec sharding.Spec) Tensor {
+	spec = b.canonical("value", shape, spec)
+	want, err := spec.Local(b.mesh, shape)
+	if err != nil {
+		b.fail(err)
+	}
+	if !sameShape(want, v.Shape) {
+		b.failf(ErrShape, nil, "%s: a device holds %v of global %v %v, which asks for %v", b.name, v.Shape, shape, spec, want)
+	}
+	return Tensor{v, clone(shape), v.DType, spec}
+}
+
+// canonical checks a spec against a shape and drops axes of size 1.
+func (b *Builder) canonical(what string, shape []int, spec sharding.Spec) sharding.Spec {
+	if err := spec.Check(b.mesh, shape); err != nil {
+		b.fail(fault.New(ErrSpec, nil, "%s: %s %v %v: %w", b.name, what, shape, spec, err))
+	}
+	return spec.Canonical(b.mesh, len(shape))
+}
+
+func clone(s []int) []int { return append([]int{}, s...) }
+
+// prune removes instructions whose results nothing uses, so that what is
+// counted is what runs. Collectives are kept out of no program by this: an
+// unused one is removed on every device alike.
+func (p *Program) prune() {
+	used := make([]bool, len(p.Values))
+	for _, o := range p.Outputs {
+		used[o.Value] = true
+	}
+	p.Body = pruneBody(p.Body, used)
+}
+
+func pruneBody(body []Instr, used []bool) []Instr {
+	keep := make([]bool, len(body))
+	n := 0
+	for i := len(body) - 1; i >= 0; i-- {
+		in := &body[i]
+		for _, o := range in.Out {
+			keep[i] = keep[i] || used[o]
+		}
+		if !keep[i] {
+			continue
+		}
+		n++
+		if in.Loop != nil {
+			for _, r := range in.Loop.Results {
+				used[r] = true
+			}
+			in.Loop.Body = pruneBody(in.Loop.Body, used)
+		}
+		for _, a := range in.Args {
+			used[a] = true
+		}
+	}
+	out := make([]Instr, 0, n)
+	for i := range body {
+		if keep[i] {
+			out = append(out, body[i])
+		}
+	}
+	return out
+}

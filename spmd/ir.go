@@ -1,0 +1,185 @@
+package spmd
+
+import (
+	"weft/dtype"
+	"weft/mesh"
+	"weft/sharding"
+)
+
+// ID names a value of a Program: an index into Program.Values.
+type ID int
+
+// Type is what one device holds of a value.
+type Type struct {
+	DType dtype.DType
+	Shape []int // local
+}
+
+// Elements is the number of elements one device holds.
+func (t Type) Elements() int {
+	n := 1
+	for _, s := range t.Shape {
+		n *= s
+	}
+	return n
+}
+
+// Bytes is the size of the value on one device. A Bool takes one byte.
+func (t Type) Bytes() int64 { return int64(t.Elements()) * int64(t.DType.Size()) }
+
+// Op is the kind of an instruction.
+type Op string
+
+// The instructions. Everything a device does is one of these; the collectives
+// are the only ones that look beyond the device.
+const (
+	// Sources.
+	OpConst     Op = "const"      // Value, broadcast to the result's shape
+	OpIota      Op = "iota"       // counts along Dims[0]
+	OpAxisIndex Op = "axis-index" // i32 scalar: this device's coordinate on Axes[0]
+
+	// Elementwise, all operands and the result of one shape.
+	OpConvert Op = "convert"
+	OpNeg     Op = "neg"
+	OpAbs     Op = "abs"
+	OpExp     Op = "exp"
+	OpLog     Op = "log"
+	OpSqrt    Op = "sqrt"
+	OpRsqrt   Op = "rsqrt"
+	OpTanh    Op = "tanh"
+	OpSigmoid Op = "sigmoid"
+	OpSin     Op = "sin"
+	OpCos     Op = "cos"
+	OpNot     Op = "not"
+	OpAdd     Op = "add"
+	OpSub     Op = "sub"
+	OpMul     Op = "mul"
+	OpDiv     Op = "div"
+	OpMax     Op = "max"
+	OpMin     Op = "min"
+	OpRem     Op = "rem"
+	OpAnd     Op = "and"
+	OpOr      Op = "or"
+	OpCompare Op = "compare" // Cmp: EQ NE LT LE GT GE; result Bool
+	OpSelect  Op = "select"  // Args: predicate, then, else
+
+	// Shape.
+	OpBroadcast Op = "broadcast" // Dims[i] is the result dim of operand dim i; size-1 dims stretch
+	OpReshape   Op = "reshape"
+	OpTranspose Op = "transpose"  // result dim i is operand dim Dims[i]
+	OpSlice     Op = "slice"      // [Lo[d], Hi[d]) along every dim, stride 1
+	OpPad       Op = "pad"        // Lo[d] before, Hi[d] after, filled with Value
+	OpConcat    Op = "concat"     // along Dims[0]
+	OpDynSlice  Op = "dyn-slice"  // Args: operand, i32 start; Hi[0] elements along Dims[0]; the start is clamped so that the slice fits
+	OpDynUpdate Op = "dyn-update" // Args: operand, update, i32 start along Dims[0], clamped likewise
+
+	// Contractions.
+	OpReduce Op = "reduce" // over Dims, which vanish; Reduction says how
+	OpDot    Op = "dot"    // Dot says which dims; result dims: batch, left free, right free
+
+	// Control: Trips rounds of Loop.Body.
+	OpLoop Op = "loop"
+
+	// Collectives over Groups (mesh positions), the groups along Axes.
+	OpAllReduce     Op = "all-reduce"         // Reduction
+	OpAllGather     Op = "all-gather"         // concatenates along Dims[0] in group order
+	OpReduceScatter Op = "reduce-scatter"     // sums, then keeps this member's part of Dims[0]
+	OpAllToAll      Op = "all-to-all"         // cuts Dims[0] into parts, sends part j to member j, concatenates what came along Dims[1]
+	OpPermute       Op = "collective-permute" // Pairs [from, to]; a device that gets nothing has zeros
+)
+
+// Reduction says how OpReduce and OpAllReduce join elements.
+type Reduction string
+
+// The reductions.
+const (
+	Sum     Reduction = "add"
+	Maximum Reduction = "max"
+)
+
+// DotDims names the dims of a contraction, in the way of StableHLO's dot_general.
+type DotDims struct {
+	LeftBatch, RightBatch       []int
+	LeftContract, RightContract []int
+}
+
+// Loop is a counted loop: it carries values from round to round. Body may use
+// any value defined before the loop.
+type Loop struct {
+	Trips   int
+	Index   ID   // i32 scalar: 0 .. Trips-1
+	Params  []ID // the carried values at the start of a round, in the order of the instruction's Args
+	Body    []Instr
+	Results []ID // the carried values at the end of a round
+}
+
+// Instr is one step of the program that every device runs.
+type Instr struct {
+	Op   Op
+	Args []ID
+	Out  []ID
+
+	Dims      []int
+	Lo, Hi    []int
+	Value     float64
+	Cmp       string
+	Reduction Reduction
+	Dot       *DotDims
+	Loop      *Loop
+
+	// Collectives.
+	Axes   []string
+	Groups [][]int
+	Pairs  [][2]int
+
+	// Reason says why the partitioner put the instruction here; set on every collective.
+	Reason string
+}
+
+// IsCollective reports whether the instruction exchanges data between devices.
+func (i *Instr) IsCollective() bool {
+	switch i.Op {
+	case OpAllReduce, OpAllGather, OpReduceScatter, OpAllToAll, OpPermute:
+		return true
+	}
+	return false
+}
+
+// Port is an input or output of a program.
+type Port struct {
+	Name  string
+	DType dtype.DType
+	Shape []int // global
+	Local []int // what one device holds
+	Spec  sharding.Spec
+	Value ID
+	// Donor is, on an output, the index of the input whose memory it takes over, or -1.
+	// That input is gone once the program has run.
+	Donor int
+}
+
+// Program is what every device of a mesh runs: single-assignment instructions
+// on local shapes with explicit collectives. It is made by Build and immutable
+// afterwards.
+type Program struct {
+	Name    string
+	Mesh    *mesh.Mesh
+	Inputs  []Port
+	Outputs []Port
+	Values  []Type // by ID
+	Body    []Instr
+}
+
+// Walk visits every instruction, those of loop bodies included, in order. times
+// is how often the instruction runs in one call of the program.
+func (p *Program) Walk(visit func(in *Instr, times int)) { walk(p.Body, 1, visit) }
+
+func walk(body []Instr, times int, visit func(*Instr, int)) {
+	for i := range body {
+		in := &body[i]
+		visit(in, times)
+		if in.Loop != nil {
+			walk(in.Loop.Body, times*in.Loop.Trips, visit)
+		}
+	}
+}

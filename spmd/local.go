@@ -1,0 +1,523 @@
+package spmd
+
+import (
+	"fmt"
+	"math"
+
+	"weft/dtype"
+)
+
+// Local is a value as one device holds it. Local code is written in the way of
+// a single device's program; the only calls that reach other devices are the
+// collectives. Builder.Local and Builder.Global convert between the two views.
+type Local struct {
+	ID    ID
+	DType dtype.DType
+	Shape []int
+}
+
+// Rank is the number of dims.
+func (l Local) Rank() int { return len(l.Shape) }
+
+func (b *Builder) newValue(d dtype.DType, shape []int) Local {
+	id := ID(len(b.values))
+	for _, s := range shape {
+		if s < 0 {
+			b.failf(ErrShape, nil, "%s: negative size in local shape %v", b.name, shape)
+		}
+	}
+	sh := append([]int{}, shape...)
+	b.values = append(b.values, Type{d, sh})
+	return Local{id, d, sh}
+}
+
+func (b *Builder) emit(in Instr, d dtype.DType, shape []int) Local {
+	v := b.newValue(d, shape)
+	in.Out = []ID{v.ID}
+	*b.body = append(*b.body, in)
+	return v
+}
+
+func ids(ls ...Local) []ID {
+	out := make([]ID, len(ls))
+	for i, l := range ls {
+		out[i] = l.ID
+	}
+	return out
+}
+
+func sameShape(a, b []int) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// LConst is v in every element.
+func (b *Builder) LConst(d dtype.DType, v float64, shape ...int) Local {
+	return b.emit(Instr{Op: OpConst, Value: v}, d, shape)
+}
+
+// LIota counts 0, 1, ... along dim.
+func (b *Builder) LIota(d dtype.DType, dim int, shape ...int) Local {
+	return b.emit(Instr{Op: OpIota, Dims: []int{dim}}, d, shape)
+}
+
+// LAxisIndex is this device's coordinate on the axes read as one mixed-radix
+// number, first axis major: an i32 scalar. No axes, or only axes of size 1, give a constant 0.
+func (b *Builder) LAxisIndex(axes ...string) Local {
+	var acc *Local
+	for _, a := range axes {
+		n := b.mesh.Size(a)
+		if n == 1 {
+			continue
+		}
+		idx, ok := b.axisIndex[a]
+		if !ok || b.depth > 0 {
+			idx = b.emit(Instr{Op: OpAxisIndex, Axes: []string{a}}, dtype.I32, nil)
+			if b.depth == 0 {
+				b.axisIndex[a] = idx
+			}
+		}
+		if acc != nil {
+			idx = b.LAdd(b.LMul(*acc, b.LConst(dtype.I32, float64(n))), idx)
+		}
+		acc = &idx
+	}
+	if acc == nil {
+		return b.LConst(dtype.I32, 0)
+	}
+	return *acc
+}
+
+// LUnary applies an elementwise operation of one operand.
+func (b *Builder) LUnary(op Op, x Local) Local {
+	return b.emit(Instr{Op: op, Args: ids(x)}, x.DType, x.Shape)
+}
+
+// LConvert changes the element type, rounding to nearest even; the same type is x itself.
+func (b *Builder) LConvert(x Local, d dtype.DType) Local {
+	if x.DType == d {
+		return x
+	}
+	return b.emit(Instr{Op: OpConvert, Args: ids(x)}, d, x.Shape)
+}
+
+// LBinary applies an elementwise operation of two operands. Types must match;
+// shapes broadcast as numpy's do, aligned at the last dim.
+func (b *Builder) LBinary(op Op, x, y Local) Local {
+	if x.DType != y.DType {
+		b.failf(ErrType, nil, "%s: %s of %v and %v; convert one first", b.name, op, x.DType, y.DType)
+	}
+	x, y = b.broadcastPair(op, x, y)
+	return b.emit(Instr{Op: op, Args: ids(x, y)}, x.DType, x.Shape)
+}
+
+func (b *Builder) broadcastPair(op Op, x, y Local) (Local, Local) {
+	shape, err := broadcastShape(x.Shape, y.Shape)
+	if err != nil {
+		b.failf(ErrShape, nil, "%s: %s of local shapes %v and %v: %v", b.name, op, x.Shape, y.Shape, err)
+	}
+	return b.LBroadcast(x, shape...), b.LBroadcast(y, shape...)
+}
+
+// broadcastShape joins two shapes aligned at the last dim.
+func broadcastShape(x, y []int) ([]int, error) {
+	n := max(len(x), len(y))
+	out := make([]int, n)
+	for i := 1; i <= n; i++ {
+		a, c := 1, 1
+		if i <= len(x) {
+			a = x[len(x)-i]
+		}
+		if i <= len(y) {
+			c = y[len(y)-i]
+		}
+		switch {
+		case a == c || c == 1:
+			out[n-i] = a
+		case a == 1:
+			out[n-i] = c
+		default:
+			return nil, fmt.Errorf("sizes %d and %d do not match at dim -%d", a, c, i)
+		}
+	}
+	return out, nil
+}
+
+// Shorthands of LUnary and LBinary.
+
+// LAdd is x + y.
+func (b *Builder) LAdd(x, y Local) Local { return b.LBinary(OpAdd, x, y) }
+
+// LSub is x - y.
+func (b *Builder) LSub(x, y Local) Local { return b.LBinary(OpSub, x, y) }
+
+// LMul is x * y.
+func (b *Builder) LMul(x, y Local) Local { return b.LBinary(OpMul, x, y) }
+
+// LDiv is x / y.
+func (b *Builder) LDiv(x, y Local) Local { return b.LBinary(OpDiv, x, y) }
+
+// LMax is the larger of x and y.
+func (b *Builder) LMax(x, y Local) Local { return b.LBinary(OpMax, x, y) }
+
+// LScale is x times a constant.
+func (b *Builder) LScale(x Local, v float64) Local {
+	return b.LMul(x, b.LConst(x.DType, v))
+}
+
+// LCompare gives Bool; cmp is EQ NE LT LE GT GE.
+func (b *Builder) LCompare(cmp string, x, y Local) Local {
+	if x.DType != y.DType {
+		b.failf(ErrType, nil, "%s: compare of %v and %v", b.name, x.DType, y.DType)
+	}
+	x, y = b.broadcastPair(OpCompare, x, y)
+	return b.emit(Instr{Op: OpCompare, Args: ids(x, y), Cmp: cmp}, dtype.Bool, x.Shape)
+}
+
+// LSelect is x where pred holds and y elsewhere, all broadcast to one shape.
+func (b *Builder) LSelect(pred, x, y Local) Local {
+	if pred.DType != dtype.Bool || x.DType != y.DType {
+		b.failf(ErrType, nil, "%s: select on %v of %v and %v", b.name, pred.DType, x.DType, y.DType)
+	}
+	x, y = b.broadcastPair(OpSelect, x, y)
+	pred, x = b.broadcastPair(OpSelect, pred, x)
+	pred, y = b.broadcastPair(OpSelect, pred, y)
+	return b.emit(Instr{Op: OpSelect, Args: ids(pred, x, y)}, x.DType, x.Shape)
+}
+
+// LBroadcast stretches x to shape, aligned at the last dim.
+func (b *Builder) LBroadcast(x Local, shape ...int) Local {
+	if sameShape(x.Shape, shape) {
+		return x
+	}
+	dims := make([]int, x.Rank())
+	for i := range dims {
+		dims[i] = len(shape) - x.Rank() + i
+		if dims[i] < 0 || (x.Shape[i] != 1 && x.Shape[i] != shape[dims[i]]) {
+			b.failf(ErrShape, nil, "%s: cannot broadcast local shape %v to %v", b.name, x.Shape, shape)
+		}
+	}
+	return b.emit(Instr{Op: OpBroadcast, Args: ids(x), Dims: dims}, x.DType, shape)
+}
+
+// LReshape keeps the elements in row-major order under another shape.
+func (b *Builder) LReshape(x Local, shape ...int) Local {
+	if sameShape(x.Shape, shape) {
+		return x
+	}
+	n, m := 1, 1
+	for _, s := range x.Shape {
+		n *= s
+	}
+	for _, s := range shape {
+		m *= s
+	}
+	if n != m {
+		b.failf(ErrShape, nil, "%s: reshape of local %v (%d elements) to %v (%d)", b.name, x.Shape, n, shape, m)
+	}
+	return b.emit(Instr{Op: OpReshape, Args: ids(x)}, x.DType, shape)
+}
+
+// LTranspose makes result dim i of operand dim perm[i].
+func (b *Builder) LTranspose(x Local, perm ...int) Local {
+	shape := make([]int, len(perm))
+	same := true
+	seen := map[int]bool{}
+	for i, p := range perm {
+		if p < 0 || p >= x.Rank() || seen[p] || len(perm) != x.Rank() {
+			b.failf(ErrShape, nil, "%s: transpose of local %v by %v", b.name, x.Shape, perm)
+		}
+		seen[p] = true
+		shape[i] = x.Shape[p]
+		same = same && p == i
+	}
+	if same {
+		return x
+	}
+	return b.emit(Instr{Op: OpTranspose, Args: ids(x), Dims: append([]int{}, perm...)}, x.DType, shape)
+}
+
+// LSlice keeps [lo, hi) of dim.
+func (b *Builder) LSlice(x Local, dim, lo, hi int) Local {
+	if dim < 0 || dim >= x.Rank() || lo < 0 || hi < lo || hi > x.Shape[dim] {
+		b.failf(ErrShape, nil, "%s: slice [%d,%d) of dim %d of local %v", b.name, lo, hi, dim, x.Shape)
+	}
+	if lo == 0 && hi == x.Shape[dim] {
+		return x
+	}
+	los, his := make([]int, x.Rank()), append([]int{}, x.Shape...)
+	los[dim], his[dim] = lo, hi
+	shape := append([]int{}, x.Shape...)
+	shape[dim] = hi - lo
+	return b.emit(Instr{Op: OpSlice, Args: ids(x), Lo: los, Hi: his}, x.DType, shape)
+}
+
+// LPad adds lo elements before and hi after along dim, each equal to value.
+func (b *Builder) LPad(x Local, dim, lo, hi int, value float64) Local {
+	if dim < 0 || dim >= x.Rank() || lo < 0 || hi < 0 {
+		b.failf(ErrShape, nil, "%s: pad (%d,%d) of dim %d of local %v", b.name, lo, hi, dim, x.Shape)
+	}
+	if lo == 0 && hi == 0 {
+		return x
+	}
+	los, his := make([]int, x.Rank()), make([]int, x.Rank())
+	los[dim], his[dim] = lo, hi
+	shape := append([]int{}, x.Shape...)
+	shape[dim] += lo + hi
+	return b.emit(Instr{Op: OpPad, Args: ids(x), Lo: los, Hi: his, Value: value}, x.DType, shape)
+}
+
+// LConcat joins along dim.
+func (b *Builder) LConcat(dim int, xs ...Local) Local {
+	if len(xs) == 0 {
+		b.failf(ErrShape, nil, "%s: concat of nothing", b.name)
+	}
+	if len(xs) == 1 {
+		return xs[0]
+	}
+	shape := append([]int{}, xs[0].Shape...)
+	for _, x := range xs[1:] {
+		if x.Rank() != len(shape) || x.DType != xs[0].DType || dim < 0 || dim >= x.Rank() {
+			b.failf(ErrShape, nil, "%s: concat along %d of %v%v and %v%v", b.name, dim, xs[0].DType, xs[0].Shape, x.DType, x.Shape)
+		}
+		for d := range shape {
+			if d != dim && x.Shape[d] != shape[d] {
+				b.failf(ErrShape, nil, "%s: concat along %d of local %v and %v", b.name, dim, xs[0].Shape, x.Shape)
+			}
+		}
+		shape[dim] += x.Shape[dim]
+	}
+	return b.emit(Instr{Op: OpConcat, Args: ids(xs...), Dims: []int{dim}}, xs[0].DType, shape)
+}
+
+// LDynSlice keeps size elements of dim from a start known at run time. A start
+// that would reach past the end is moved back so that the slice fits.
+func (b *Builder) LDynSlice(x Local, dim int, start Local, size int) Local {
+	if dim < 0 || dim >= x.Rank() || size < 0 || size > x.Shape[dim] || start.DType != dtype.I32 || start.Rank() != 0 {
+		b.failf(ErrShape, nil, "%s: dynamic slice of %d of dim %d of local %v", b.name, size, dim, x.Shape)
+	}
+	if size == x.Shape[dim] {
+		return x
+	}
+	shape := append([]int{}, x.Shape...)
+	shape[dim] = size
+	return b.emit(Instr{Op: OpDynSlice, Args: ids(x, start), Dims: []int{dim}, Hi: []int{size}}, x.DType, shape)
+}
+
+// LDynUpdate overwrites part of dim from a start known at run time, clamped as in LDynSlice.
+func (b *Builder) LDynUpdate(x, update Local, dim int, start Local) Local {
+	ok := dim >= 0 && dim < x.Rank() && update.Rank() == x.Rank() && update.DType == x.DType && start.DType == dtype.I32 && start.Rank() == 0
+	for d := 0; ok && d < x.Rank(); d++ {
+		ok = update.Shape[d] <= x.Shape[d] && (d == dim || update.Shape[d] == x.Shape[d])
+	}
+	if !ok {
+		b.failf(ErrShape, nil, "%s: dynamic update of dim %d of local %v by %v", b.name, dim, x.Shape, update.Shape)
+	}
+	return b.emit(Instr{Op: OpDynUpdate, Args: ids(x, update, start), Dims: []int{dim}}, x.DType, x.Shape)
+}
+
+// LReduce joins dims, which vanish.
+func (b *Builder) LReduce(r Reduction, x Local, dims ...int) Local {
+	drop := map[int]bool{}
+	for _, d := range dims {
+		if d < 0 || d >= x.Rank() || drop[d] {
+			b.failf(ErrShape, nil, "%s: reduce of dims %v of local %v", b.name, dims, x.Shape)
+		}
+		drop[d] = true
+	}
+	if len(dims) == 0 {
+		return x
+	}
+	shape := []int{}
+	for d, s := range x.Shape {
+		if !drop[d] {
+			shape = append(shape, s)
+		}
+	}
+	return b.emit(Instr{Op: OpReduce, Args: ids(x), Dims: append([]int{}, dims...), Reduction: r}, x.DType, shape)
+}
+
+// LReduceKeep is LReduce with the dims kept at size 1.
+func (b *Builder) LReduceKeep(r Reduction, x Local, dims ...int) Local {
+	shape := append([]int{}, x.Shape...)
+	for _, d := range dims {
+		shape[d] = 1
+	}
+	return b.LReshape(b.LReduce(r, x, dims...), shape...)
+}
+
+// LDot contracts. Operands have one type; the result has type out (f32 sums
+// whatever the operands; a narrower out is rounded once, at the end).
+// Result dims: the batch dims, then the free dims of x, then those of y.
+func (b *Builder) LDot(x, y Local, d DotDims, out dtype.DType) Local {
+	if x.DType != y.DType {
+		b.failf(ErrType, nil, "%s: dot of %v and %v", b.name, x.DType, y.DType)
+	}
+	shape, err := dotShape(x.Shape, y.Shape, d)
+	if err != nil {
+		b.failf(ErrShape, nil, "%s: dot of local %v and %v: %v", b.name, x.Shape, y.Shape, err)
+	}
+	dd := DotDims{append([]int{}, d.LeftBatch...), append([]int{}, d.RightBatch...),
+		append([]int{}, d.LeftContract...), append([]int{}, d.RightContract...)}
+	return b.emit(Instr{Op: OpDot, Args: ids(x, y), Dot: &dd}, out, shape)
+}
+
+func dotShape(x, y []int, d DotDims) ([]int, error) {
+	if len(d.LeftBatch) != len(d.RightBatch) || len(d.LeftContract) != len(d.RightContract) {
+		return nil, fmt.Errorf("dims do not pair up")
+	}
+	usedX, usedY := map[int]bool{}, map[int]bool{}
+	pair := func(l, r []int) error {
+		for i := range l {
+			if l[i] < 0 || l[i] >= len(x) || r[i] < 0 || r[i] >= len(y) || usedX[l[i]] || usedY[r[i]] {
+				return fmt.Errorf("dims %v and %v", l, r)
+			}
+			usedX[l[i]], usedY[r[i]] = true, true
+			if x[l[i]] != y[r[i]] {
+				return fmt.Errorf("dim %d of size %d meets dim %d of size %d", l[i], x[l[i]], r[i], y[r[i]])
+			}
+		}
+		return nil
+	}
+	if err := pair(d.LeftBatch, d.RightBatch); err != nil {
+		return nil, err
+	}
+	if err := pair(d.LeftContract, d.RightContract); err != nil {
+		return nil, err
+	}
+	shape := []int{}
+	for _, i := range d.LeftBatch {
+		shape = append(shape, x[i])
+	}
+	for i, s := range x {
+		if !usedX[i] {
+			shape = append(shape, s)
+		}
+	}
+	for i, s := range y {
+		if !usedY[i] {
+			shape = append(shape, s)
+		}
+	}
+	return shape, nil
+}
+
+// LLoop runs body trips times. body gets the round's index and the carried
+// values and returns their successors, of the same types.
+func (b *Builder) LLoop(trips int, init []Local, body func(i Local, carried []Local) []Local) []Local {
+	if trips <= 0 {
+		return init
+	}
+	idx := b.newValue(dtype.I32, nil)
+	params := make([]Local, len(init))
+	for i, v := range init {
+		params[i] = b.newValue(v.DType, v.Shape)
+	}
+	outer := b.body
+	inner := []Instr{}
+	b.body = &inner
+	b.depth++
+	results := body(idx, params)
+	b.depth--
+	b.body = outer
+	if len(results) != len(init) {
+		b.failf(ErrShape, nil, "%s: loop carries %d values and returns %d", b.name, len(init), len(results))
+	}
+	outs := make([]Local, len(init))
+	outIDs := make([]ID, len(init))
+	for i, v := range init {
+		if results[i].DType != v.DType || !sameShape(results[i].Shape, v.Shape) {
+			b.failf(ErrShape, nil, "%s: loop value %d starts as %v%v and comes back as %v%v", b.name, i, v.DType, v.Shape, results[i].DType, results[i].Shape)
+		}
+		outs[i] = b.newValue(v.DType, v.Shape)
+		outIDs[i] = outs[i].ID
+	}
+	*b.body = append(*b.body, Instr{Op: OpLoop, Args: ids(init...), Out: outIDs,
+		Loop: &Loop{Trips: trips, Index: idx.ID, Params: ids(params...), Body: inner, Results: ids(results...)}})
+	return outs
+}
+
+// Collectives. Over axes whose sizes multiply to 1 each is its operand.
+
+// LAllReduce joins the values of the devices along axes.
+func (b *Builder) LAllReduce(r Reduction, x Local, axes []string, reason string) Local {
+	axes = b.realAxes(axes)
+	if len(axes) == 0 {
+		return x
+	}
+	return b.emit(Instr{Op: OpAllReduce, Args: ids(x), Reduction: r, Axes: axes, Groups: b.mesh.Groups(axes...), Reason: reason}, x.DType, x.Shape)
+}
+
+// LAllGather concatenates the values of the devices along axes on dim.
+func (b *Builder) LAllGather(x Local, dim int, axes []string, reason string) Local {
+	axes = b.realAxes(axes)
+	if len(axes) == 0 {
+		return x
+	}
+	shape := append([]int{}, x.Shape...)
+	shape[dim] *= b.mesh.Size(axes...)
+	return b.emit(Instr{Op: OpAllGather, Args: ids(x), Dims: []int{dim}, Axes: axes, Groups: b.mesh.Groups(axes...), Reason: reason}, x.DType, shape)
+}
+
+// LReduceScatter sums over axes and keeps this device's part of dim.
+func (b *Builder) LReduceScatter(x Local, dim int, axes []string, reason string) Local {
+	axes = b.realAxes(axes)
+	if len(axes) == 0 {
+		return x
+	}
+	n := b.mesh.Size(axes...)
+	if x.Shape[dim]%n != 0 {
+		b.failf(ErrShape, nil, "%s: reduce-scatter of dim %d of local %v over %d devices", b.name, dim, x.Shape, n)
+	}
+	shape := append([]int{}, x.Shape...)
+	shape[dim] /= n
+	return b.emit(Instr{Op: OpReduceScatter, Args: ids(x), Reduction: Sum, Dims: []int{dim}, Axes: axes, Groups: b.mesh.Groups(axes...), Reason: reason}, x.DType, shape)
+}
+
+// LAllToAll cuts dim split into one part a device, sends each its part, and
+// concatenates what it gets along dim concat.
+func (b *Builder) LAllToAll(x Local, split, concat int, axes []string, reason string) Local {
+	axes = b.realAxes(axes)
+	if len(axes) == 0 {
+		return x
+	}
+	n := b.mesh.Size(axes...)
+	if x.Shape[split]%n != 0 {
+		b.failf(ErrShape, nil, "%s: all-to-all of dim %d of local %v over %d devices", b.name, split, x.Shape, n)
+	}
+	shape := append([]int{}, x.Shape...)
+	shape[split] /= n
+	shape[concat] *= n
+	return b.emit(Instr{Op: OpAllToAll, Args: ids(x), Dims: []int{split, concat}, Axes: axes, Groups: b.mesh.Groups(axes...), Reason: reason}, x.DType, shape)
+}
+
+// LPermute sends values between devices: pairs of mesh positions [from, to],
+// each position at most once on either side.
+func (b *Builder) LPermute(x Local, pairs [][2]int, axes []string, reason string) Local {
+	return b.emit(Instr{Op: OpPermute, Args: ids(x), Pairs: pairs, Axes: append([]string{}, axes...), Reason: reason}, x.DType, x.Shape)
+}
+
+// realAxes drops axes of size 1.
+func (b *Builder) realAxes(axes []string) []string {
+	out := []string{}
+	for _, a := range axes {
+		if b.mesh.Size(a) > 1 {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// NegInf is what masked scores are set to: far below any score, finite so that
+// a row with nothing to see stays a number in f32 arithmetic.
+const NegInf = -1e30
+
+// negInf32 documents that NegInf is representable in f32 and bf16.
+var _ = float32(NegInf) > -math.MaxFloat32
