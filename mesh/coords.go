@@ -1,0 +1,52 @@
+package mesh
+
+// Coord is the coordinate of a position along an axis; 0 for an axis the mesh
+// does not have.
+func (m *Mesh) Coord(pos int, axis string) int {
+	if a := m.index(axis); a >= 0 {
+		return m.coord(pos, a)
+	}
+	return 0
+}
+
+func (m *Mesh) coord(pos, a int) int { return pos / m.strides[a] % m.axes[a].Size }
+
+// Coords are the coordinates of a position, one for each axis, outermost first.
+func (m *Mesh) Coords(pos int) []int {
+	coords := make([]int, len(m.axes))
+	for a := range coords {
+		coords[a] = m.coord(pos, a)
+	}
+	return coords
+}
+
+// Position is the inverse of Coords. Missing trailing coordinates count as 0.
+func (m *Mesh) Position(coords []int) int {
+	pos := 0
+	for a, c := range coords {
+		pos += c * m.strides[a]
+	}
+	return pos
+}
+
+// Stride is the distance, in positions, between neighbours along an axis: 1
+// for the last axis, 0 for an axis the mesh does not have.
+func (m *Mesh) Stride(axis string) int {
+	if a := m.index(axis); a >= 0 {
+		return m.strides[a]
+	}
+	return 0
+}
+
+// Index reads the coordinates of a position on the named axes as a mixed-radix
+// number, first axis major: the number of the shard it holds of a dim split
+// over those axes, and its place in its group of Groups(axes...).
+func (m *Mesh) Index(pos int, axes ...string) int {
+	n := 0
+	for _, name := range axes {
+		if a := m.index(name); a >= 0 {
+			n = n*m.axes[a].Size + m.coord(pos, a)
+		}
+	}
+	return n
+}

@@ -1,0 +1,79 @@
+package mesh
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Groups are the replica groups of a collective over the named axes, as mesh
+// positions. Members are ordered by their coordinates on the axes in the order
+// given, first axis major, so that Groups("a","b") and Groups("b","a") hold the
+// same positions in another order; groups are ordered by their smallest member.
+// Axes that the mesh does not have are passed over; without any, every position
+// is a group of its own.
+func (m *Mesh) Groups(axes ...string) [][]int {
+	offsets := m.offsets(axes)
+	var groups [][]int
+	for pos := range m.devices {
+		if !m.leads(pos, axes) {
+			continue
+		}
+		group := make([]int, len(offsets))
+		for i, o := range offsets {
+			group[i] = pos + o
+		}
+		groups = append(groups, group)
+	}
+	slices.SortFunc(groups, func(a, b []int) int { return cmp.Compare(slices.Min(a), slices.Min(b)) })
+	return groups
+}
+
+// leads reports whether pos has coordinate 0 on each of the axes.
+func (m *Mesh) leads(pos int, axes []string) bool {
+	for _, name := range axes {
+		if m.Coord(pos, name) != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// offsets are the distances from the leader of a group to its members.
+func (m *Mesh) offsets(axes []string) []int {
+	offsets := []int{0}
+	for i, name := range axes {
+		a := m.index(name)
+		if a < 0 || slices.Contains(axes[:i], name) {
+			continue
+		}
+		next := make([]int, 0, len(offsets)*m.axes[a].Size)
+		for _, o := range offsets {
+			for c := range m.axes[a].Size {
+				next = append(next, o+c*m.strides[a])
+			}
+		}
+		offsets = next
+	}
+	return offsets
+}
+
+// Pairs are the (source, target) positions of a permute that moves data shift
+// places along an axis, sources ascending. With wrap the axis is a ring;
+// without, pairs that would leave it are absent. Along an axis that the mesh
+// does not have, or whose size is 1, a ring gives each position itself and a
+// line gives nothing unless shift is 0.
+func (m *Mesh) Pairs(axis string, shift int, wrap bool) [][2]int {
+	size, stride := m.Size(axis), m.Stride(axis)
+	pairs := [][2]int{}
+	for pos := range m.devices {
+		from := m.Coord(pos, axis)
+		to := from + shift
+		if wrap {
+			to = ((from+shift%size)%size + size) % size
+		} else if to < 0 || to >= size {
+			continue
+		}
+		pairs = append(pairs, [2]int{pos, pos + (to-from)*stride})
+	}
+	return pairs
+}
