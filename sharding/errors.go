@@ -1,0 +1,116 @@
+package sharding
+
+import "weft/fault"
+
+// Kinds of errors. mesh.ErrUnknownAxis is used for an axis the mesh does not have.
+var (
+	// ErrDuplicateAxis: an axis occurs twice in one spec.
+	ErrDuplicateAxis = fault.NewKind("duplicate-axis")
+	// ErrRank: a spec has more dims than its tensor.
+	ErrRank = fault.NewKind("rank")
+	// ErrUneven: a dim, or a part of a fused dim, does not divide by its number of parts.
+	ErrUneven = fault.NewKind("uneven")
+	// ErrShape: a shape has a negative size, or more bytes than can be counted.
+	ErrShape = fault.NewKind("shape")
+	// ErrPosition: a mesh position, or the number of a shard, lies outside its range.
+	ErrPosition = fault.NewKind("position")
+	// ErrSpecSyntax: the text or JSON of a spec is malformed.
+	ErrSpecSyntax = fault.NewKind("spec-syntax")
+	// ErrToPartial: a reshard asks for a partial axis that the source does not have.
+	ErrToPartial = fault.NewKind("to-partial")
+	// ErrNoRule: no rule speaks of a parameter.
+	ErrNoRule = fault.NewKind("no-rule")
+	// ErrDuplicateParam: two parameters have one name.
+	ErrDuplicateParam = fault.NewKind("duplicate-param")
+	// ErrFusedLayout: the layout of a fused tensor is not declared, or does not describe it.
+	ErrFusedLayout = fault.NewKind("fused-layout")
+	// ErrHeadsNotDivisible: the query heads do not divide over the devices that split them.
+	ErrHeadsNotDivisible = fault.NewKind("heads-not-divisible")
+	// ErrKVHeads: the key and value heads can be neither split nor copied evenly.
+	ErrKVHeads = fault.NewKind("kv-heads")
+)
+
+// DuplicateAxis are the fields of ErrDuplicateAxis.
+type DuplicateAxis struct {
+	Tensor  string `json:"tensor,omitempty"`
+	Axis    string `json:"axis"`
+	Dims    []int  `json:"dims"`    // where it occurs; a dim stands twice when it names the axis twice
+	Partial bool   `json:"partial"` // whether it is also a partial axis
+}
+
+// Rank are the fields of ErrRank.
+type Rank struct {
+	Tensor string `json:"tensor,omitempty"`
+	Spec   int    `json:"spec"` // dims of the spec
+	Rank   int    `json:"rank"` // dims of the tensor
+}
+
+// Uneven are the fields of ErrUneven. Sizes are in elements.
+type Uneven struct {
+	Tensor  string   `json:"tensor,omitempty"`
+	Dim     int      `json:"dim"`
+	Size    int      `json:"size"`
+	Parts   int      `json:"parts"`
+	Axes    []string `json:"axes,omitempty"`
+	Nearest []int    `json:"nearest"` // the nearest sizes that divide
+}
+
+// Shape are the fields of ErrShape.
+type Shape struct {
+	Tensor string `json:"tensor,omitempty"`
+	Shape  []int  `json:"shape"`
+}
+
+// Position are the fields of ErrPosition.
+type Position struct {
+	Position int `json:"position"`
+	Count    int `json:"count"` // legal are 0 to Count-1
+}
+
+// SpecSyntax are the fields of ErrSpecSyntax.
+type SpecSyntax struct {
+	Text string `json:"text"`
+	Part string `json:"part"` // the part that is malformed
+}
+
+// ToPartial are the fields of ErrToPartial.
+type ToPartial struct {
+	Axis string `json:"axis"`
+	From Spec   `json:"from"`
+	To   Spec   `json:"to"`
+}
+
+// NoRule are the fields of ErrNoRule.
+type NoRule struct {
+	Params []string `json:"params"`
+}
+
+// DuplicateParam are the fields of ErrDuplicateParam.
+type DuplicateParam struct {
+	Param string `json:"param"`
+}
+
+// FusedLayout are the fields of ErrFusedLayout. Parts are sizes in elements.
+type FusedLayout struct {
+	Tensor string `json:"tensor,omitempty"`
+	Dim    int    `json:"dim"`
+	Size   int    `json:"size"`
+	Parts  []int  `json:"parts"`
+}
+
+// HeadsNotDivisible are the fields of ErrHeadsNotDivisible.
+type HeadsNotDivisible struct {
+	Heads int   `json:"heads"`
+	TP    int   `json:"tp"`
+	SP    int   `json:"sp"`
+	Legal []int `json:"legal"` // sp that work at this tp; without any, tp that work
+}
+
+// KVHeadsMismatch are the fields of ErrKVHeads.
+type KVHeadsMismatch struct {
+	Tensor  string `json:"tensor,omitempty"`
+	QHeads  int    `json:"q_heads,omitempty"`
+	KVHeads int    `json:"kv_heads"`
+	Parts   int    `json:"parts"`
+	Legal   []int  `json:"legal"` // numbers of parts that work
+}

@@ -1,0 +1,146 @@
+package sharding
+
+import (
+	"slices"
+
+	"weft/mesh"
+)
+
+// Spec says which axes split which dims of a tensor, and over which axes it is
+// partial. It is immutable; the zero value is the spec of a whole scalar, and
+// also a whole tensor of any rank, as missing trailing dims are whole.
+//
+// A Spec by itself knows no mesh and no shape; Check tells whether it is legal
+// on one.
+type Spec struct {
+	dims    [][]string // dims[i]: axes that split dim i, major first; nil when whole
+	partial []string   // sorted
+}
+
+// NewSpec makes a spec with one list of axes for each dim, major first; nil for
+// a dim that is whole: NewSpec(Axes("data"), nil, Axes("fsdp", "model")).
+func NewSpec(dims ...[]string) Spec {
+	s := Spec{dims: make([][]string, len(dims))}
+	for i, d := range dims {
+		s.dims[i] = cloneAxes(d)
+	}
+	return s
+}
+
+// Axes is a list of axes, to read well inside NewSpec.
+func Axes(names ...string) []string { return names }
+
+// Whole is the spec of a tensor of some rank that is the same on every device.
+func Whole(rank int) Spec { return Spec{dims: make([][]string, max(0, rank))} }
+
+func cloneAxes(axes []string) []string {
+	if len(axes) == 0 {
+		return nil
+	}
+	return slices.Clone(axes)
+}
+
+func (s Spec) clone() Spec {
+	c := NewSpec(s.dims...)
+	c.partial = cloneAxes(s.partial)
+	return c
+}
+
+// WithPartial is s, partial over these axes too.
+func (s Spec) WithPartial(axes ...string) Spec {
+	c := s.clone()
+	c.partial = cloneAxes(append(c.partial, axes...))
+	slices.Sort(c.partial)
+	return c
+}
+
+// WithoutPartial is s, no longer partial over these axes; without arguments, over none at all.
+func (s Spec) WithoutPartial(axes ...string) Spec {
+	c := s.clone()
+	c.partial = cloneAxes(slices.DeleteFunc(c.partial, func(a string) bool {
+		return len(axes) == 0 || slices.Contains(axes, a)
+	}))
+	return c
+}
+
+// WithDim is s with the axes of one dim replaced; without axes the dim becomes
+// whole. A dim past the end extends the spec; a negative one counts from the end
+// and is ignored before the start.
+func (s Spec) WithDim(dim int, axes ...string) Spec {
+	c := s.clone()
+	if dim < 0 {
+		dim += len(c.dims)
+	}
+	if dim < 0 {
+		return c
+	}
+	for len(c.dims) <= dim {
+		c.dims = append(c.dims, nil)
+	}
+	c.dims[dim] = cloneAxes(axes)
+	return c
+}
+
+// Rank is the number of dims the spec speaks of.
+func (s Spec) Rank() int { return len(s.dims) }
+
+// Dim gives the axes that split a dim, major first; nil when it is whole or past the end.
+func (s Spec) Dim(i int) []string {
+	if i < 0 || i >= len(s.dims) {
+		return nil
+	}
+	return cloneAxes(s.dims[i])
+}
+
+// Partial gives the axes the tensor is partial over, sorted.
+func (s Spec) Partial() []string { return cloneAxes(s.partial) }
+
+// Uses reports whether an axis splits a dim or is partial.
+func (s Spec) Uses(axis string) bool {
+	return s.DimOf(axis) >= 0 || slices.Contains(s.partial, axis)
+}
+
+// DimOf is the first dim that an axis splits, or -1.
+func (s Spec) DimOf(axis string) int {
+	return slices.IndexFunc(s.dims, func(d []string) bool { return slices.Contains(d, axis) })
+}
+
+// IsWhole reports whether no dim is split and nothing is partial.
+func (s Spec) IsWhole() bool {
+	return len(s.partial) == 0 && !slices.ContainsFunc(s.dims, func(d []string) bool { return len(d) > 0 })
+}
+
+// Equal reports whether two specs mean the same for every tensor both fit:
+// trailing whole dims do not count, the order of the axes of a dim does.
+func (s Spec) Equal(o Spec) bool {
+	for i := range max(len(s.dims), len(o.dims)) {
+		if !slices.Equal(s.dim(i), o.dim(i)) {
+			return false
+		}
+	}
+	return slices.Equal(s.partial, o.partial)
+}
+
+// dim is Dim without the copy.
+func (s Spec) dim(i int) []string {
+	if i < len(s.dims) {
+		return s.dims[i]
+	}
+	return nil
+}
+
+// Canonical is the one form of a spec on a mesh: axes of size 1 left out, padded
+// with whole dims to rank. Axes that the mesh does not have stay, for Check to
+// report, and a spec that is longer than rank keeps its length.
+func (s Spec) Canonical(m *mesh.Mesh, rank int) Spec {
+	c := s.clone()
+	none := func(axis string) bool { return m.Has(axis) && m.Size(axis) == 1 }
+	for i, d := range c.dims {
+		c.dims[i] = cloneAxes(slices.DeleteFunc(d, none))
+	}
+	c.partial = cloneAxes(slices.DeleteFunc(c.partial, none))
+	for len(c.dims) < rank {
+		c.dims = append(c.dims, nil)
+	}
+	return c
+}
