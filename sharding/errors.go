@@ -1,6 +1,10 @@
 package sharding
 
-import "weft/fault"
+import (
+	"errors"
+
+	"weft/fault"
+)
 
 // Kinds of errors. mesh.ErrUnknownAxis is used for an axis the mesh does not have.
 var (
@@ -114,3 +118,5 @@ type KVHeadsMismatch struct {
 	Parts   int    `json:"parts"`
 	Legal   []int  `json:"legal"` // numbers of parts that work
 }
+
+func isUneven(err error) bool { return errors.Is(err, ErrUneven) }

@@ -1,0 +1,112 @@
+package sharding
+
+import (
+	"fmt"
+	"strings"
+
+	"weft/fault"
+)
+
+// CheckHeads reports whether attention with this many query heads can be split
+// over tp, and inside that over sp: tp*sp must divide heads, as the heads that
+// sp splits are those that tp left. Error: ErrHeadsNotDivisible, with the sp
+// that work at this tp, or the tp that work if none does.
+func CheckHeads(heads, tp, sp int) error {
+	if heads > 0 && tp > 0 && sp > 0 && heads%tp == 0 && heads/tp%sp == 0 {
+		return nil
+	}
+	if tp < 1 || heads < 1 || heads%tp != 0 {
+		legal := divisors(heads)
+		return fault.New(ErrHeadsNotDivisible, HeadsNotDivisible{heads, tp, sp, legal},
+			"%d heads do not divide over tp=%d, sp=%d; tp*sp must divide the heads; the tp that work: %s", heads, tp, sp, listed(legal))
+	}
+	legal := divisors(heads / tp)
+	return fault.New(ErrHeadsNotDivisible, HeadsNotDivisible{heads, tp, sp, legal},
+		"%d heads do not divide over tp=%d, sp=%d; tp*sp must divide the heads; the sp that work at tp=%d: %s", heads, tp, sp, tp, listed(legal))
+}
+
+// KVHeads shares the heads of grouped-query attention over parts devices: how
+// many key and value heads each device holds, and how many neighbouring devices
+// hold a copy of the same. Heads are shared out when they divide, and copied when
+// parts is a multiple of them; a head is never cut. Errors, joined:
+// ErrHeadsNotDivisible for the q heads, ErrKVHeads for the kv heads, also when q
+// is no multiple of kv.
+func KVHeads(q, kv, parts int) (perDevice, copies int, err error) {
+	var list fault.List
+	list.Add(CheckHeads(q, parts, 1))
+	switch {
+	case kv < 1 || q < 1 || parts < 1 || q%kv != 0:
+		list.Add(kvHeads("", q, kv, parts))
+	case kv%parts == 0:
+		perDevice, copies = kv/parts, 1
+	case parts%kv == 0:
+		perDevice, copies = 1, parts/kv
+	default:
+		list.Add(kvHeads("", q, kv, parts))
+	}
+	if err := list.Err(); err != nil {
+		return 0, 0, err
+	}
+	return perDevice, copies, nil
+}
+
+// KVRange tells which rows of a key or value projection, headDim rows a head,
+// the device of this rank among parts holds. Errors are those of KVHeads, and
+// ErrPosition.
+func KVRange(q, kv, headDim, parts, rank int) (Range, error) {
+	perDevice, copies, err := KVHeads(q, kv, parts)
+	if err := fault.Join(err, checkPosition(rank, parts)); err != nil {
+		return Range{}, err
+	}
+	first := rank / copies * perDevice
+	return Range{first * headDim, (first + perDevice) * headDim}, nil
+}
+
+// kvHeads is the ErrKVHeads of kv heads over parts; q is 0 when it is not known.
+func kvHeads(tensor string, q, kv, parts int) error {
+	fields := KVHeadsMismatch{tensor, q, kv, parts, kvLegal(q, kv)}
+	if kv > 0 && q > 0 && q%kv != 0 {
+		return fault.New(ErrKVHeads, fields, "%s%d q heads are no multiple of %d kv heads; each kv head serves equally many q heads", label(tensor), q, kv)
+	}
+	more := ""
+	if q == 0 {
+		more = fmt.Sprintf(", and multiples of %d", kv)
+	}
+	return fault.New(ErrKVHeads, fields,
+		"%s%d kv heads can be neither shared out to %d devices nor copied evenly; one must divide the other; numbers of devices that work: %s%s", label(tensor), kv, parts, listed(fields.Legal), more)
+}
+
+// kvLegal lists the numbers of parts that work for kv heads, and for q heads unless q is 0.
+func kvLegal(q, kv int) []int {
+	if q == 0 {
+		return divisors(kv)
+	}
+	legal := []int{}
+	for _, n := range divisors(q) {
+		if kv > 0 && (kv%n == 0 || n%kv == 0) {
+			legal = append(legal, n)
+		}
+	}
+	return legal
+}
+
+// maxListed bounds the numbers tried for a list of legal choices.
+const maxListed = 1 << 16
+
+// divisors are those of n, ascending; none for n below 1.
+func divisors(n int) []int {
+	out := []int{}
+	for d := 1; d <= min(n, maxListed); d++ {
+		if n%d == 0 {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+func listed(numbers []int) string {
+	if len(numbers) == 0 {
+		return "none"
+	}
+	return strings.Trim(fmt.Sprint(numbers), "[]")
+}

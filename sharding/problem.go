@@ -1,0 +1,146 @@
+package sharding
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"weft/mesh"
+)
+
+// problem is a reshard without what stays: the axes that both specs agree on
+// (the major axes that a dim has in both, and what is partial in both) never
+// move, so only the others are searched over.
+type problem struct {
+	m     *mesh.Mesh
+	fixed Spec     // what both specs agree on
+	axes  []string // that change place, in mesh order
+	sizes []int    // of axes
+	dims  []int    // tensor dims that lose or gain an axis, ascending
+	local []int    // sizes of those dims under fixed
+	bytes int64    // that a device holds under fixed
+	from  place
+	to    place
+}
+
+// place is where the moving axes are.
+type place struct {
+	dims    [][]int // dims[i]: moving axes on problem.dims[i], after the fixed ones, major first
+	partial []int   // moving axes that are partial, ascending
+}
+
+func newProblem(m *mesh.Mesh, from, to Spec, shape []int, bytes int64) *problem {
+	p := &problem{m: m, fixed: Whole(len(shape))}
+	for i := range shape {
+		f, t := from.dim(i), to.dim(i)
+		n := 0
+		for n < len(f) && n < len(t) && f[n] == t[n] {
+			n++
+		}
+		p.fixed.dims[i] = cloneAxes(f[:n])
+		if n < len(f) || n < len(t) {
+			p.dims = append(p.dims, i)
+		}
+	}
+	p.fixed.partial = cloneAxes(to.partial) // each is partial in from too
+	for _, a := range m.Names() {
+		if !p.fixed.Uses(a) && (from.Uses(a) || to.Uses(a)) {
+			p.axes, p.sizes = append(p.axes, a), append(p.sizes, m.Size(a))
+		}
+	}
+	local := p.fixed.local(m, shape)
+	p.bytes = bytes
+	for i, size := range shape {
+		if size > 0 {
+			p.bytes = p.bytes / int64(size) * int64(local[i])
+		}
+	}
+	for _, d := range p.dims {
+		p.local = append(p.local, local[d])
+	}
+	p.from, p.to = p.place(from), p.place(to)
+	return p
+}
+
+// place takes the fixed axes out of a spec.
+func (p *problem) place(s Spec) place {
+	at := place{dims: make([][]int, len(p.dims))}
+	for i, d := range p.dims {
+		for _, axis := range s.dim(d)[len(p.fixed.dim(d)):] {
+			at.dims[i] = append(at.dims[i], slices.Index(p.axes, axis))
+		}
+	}
+	for i, axis := range p.axes {
+		if slices.Contains(s.partial, axis) {
+			at.partial = append(at.partial, i)
+		}
+	}
+	return at
+}
+
+// spec puts the fixed axes back.
+func (p *problem) spec(at place) Spec {
+	s := p.fixed.clone()
+	for i, d := range p.dims {
+		s.dims[d] = cloneAxes(append(s.dims[d], p.names(at.dims[i])...))
+	}
+	return s.WithPartial(p.names(at.partial)...)
+}
+
+func (p *problem) names(axes []int) []string {
+	names := make([]string, len(axes))
+	for i, a := range axes {
+		names[i] = p.axes[a]
+	}
+	return names
+}
+
+// product of the sizes of some axes.
+func (p *problem) product(axes []int) int {
+	n := 1
+	for _, a := range axes {
+		n *= p.sizes[a]
+	}
+	return n
+}
+
+// held is how many bytes a device holds.
+func (p *problem) held(at place) int64 {
+	n := p.bytes
+	for _, d := range at.dims {
+		n /= int64(p.product(d))
+	}
+	return n
+}
+
+// size is the local size of problem.dims[i].
+func (p *problem) size(at place, i int) int { return p.local[i] / p.product(at.dims[i]) }
+
+// step writes a move as a Step.
+func (p *problem) step(e edge) Step {
+	s := Step{
+		Op: e.op, Axes: p.names(e.axes), Dim: -1, SplitDim: -1, ConcatDim: -1,
+		Bytes: e.bytes, From: p.spec(e.from), To: p.spec(e.to),
+	}
+	over := strings.Join(s.Axes, "+")
+	switch e.op {
+	case Slice:
+		s.Dim = p.dims[e.dim]
+		s.Reason = fmt.Sprintf("dim %d is to be split over %s, along which it is the same: each device keeps its part", s.Dim, over)
+	case AllGather:
+		s.Dim = p.dims[e.dim]
+		s.Reason = fmt.Sprintf("dim %d is split over %s and is not to be", s.Dim, over)
+	case ReduceScatter:
+		s.Dim = p.dims[e.dim]
+		s.Reason = fmt.Sprintf("the sum over %s is needed, and of it each device's part of dim %d only", over, s.Dim)
+	case AllReduce:
+		s.Reason = fmt.Sprintf("the sum over %s is needed whole on each of its devices", over)
+	case AllToAll:
+		s.ConcatDim, s.SplitDim = p.dims[e.dim], p.dims[e.other]
+		s.Reason = fmt.Sprintf("%s is to split dim %d in place of dim %d", over, s.SplitDim, s.ConcatDim)
+	case Permute:
+		s.Pairs = permutePairs(p.m, s.From, s.To)
+		s.Reason = fmt.Sprintf("the pieces under %s are those under %s, on other devices", s.From, s.To)
+	}
+	return s
+}

@@ -1,0 +1,147 @@
+package sharding
+
+import (
+	"slices"
+	"strings"
+
+	"weft/fault"
+	"weft/mesh"
+)
+
+// Rule gives a spec to the parameters whose name matches.
+type Rule struct {
+	// Match is a pattern: * stands for any run of characters, dots included, and
+	// every other character for itself. "blocks.*.attn.q.weight".
+	Match string `json:"match"`
+	// Spec of what matches. The zero value replicates.
+	Spec Spec `json:"spec"`
+	// Layout of a dim that may not be cut just anywhere.
+	Layout
+}
+
+// Rules give specs to parameters by name: the first rule that matches decides.
+type Rules []Rule
+
+// Param is a parameter, by its name in the checkpoint.
+type Param struct {
+	Name  string `json:"path"`
+	Shape []int  `json:"shape"`
+}
+
+// Assigned is a parameter with the spec that a rule gave it.
+type Assigned struct {
+	Param
+	Spec   Spec   `json:"spec"` // canonical: axes of size 1 left out, as many dims as the parameter
+	Rule   string `json:"rule"` // Match of the rule
+	Layout `json:"layout,omitzero"`
+}
+
+// Assignment is every parameter with its spec, in the order given.
+type Assignment []Assigned
+
+// Apply gives every parameter the spec of the first rule that matches it. Nothing
+// is replicated unless a rule says so. Errors, all that apply joined: ErrNoRule
+// with every parameter that no rule speaks of, ErrDuplicateParam, those of
+// Spec.Check and of Layout.Ranges, each with the name of its parameter.
+func (r Rules) Apply(m *mesh.Mesh, params []Param) (Assignment, error) {
+	var list fault.List
+	var orphans []string
+	seen := make(map[string]bool, len(params))
+	out := make(Assignment, 0, len(params))
+	for _, p := range params {
+		if seen[p.Name] {
+			list.Add(fault.New(ErrDuplicateParam, DuplicateParam{p.Name}, "parameter %s is listed twice", p.Name))
+		}
+		seen[p.Name] = true
+		i := slices.IndexFunc(r, func(rule Rule) bool { return glob(rule.Match, p.Name) })
+		if i < 0 {
+			orphans = append(orphans, p.Name)
+			continue
+		}
+		a, err := r[i].assign(m, p)
+		list.Add(err)
+		out = append(out, a)
+	}
+	if len(orphans) > 0 {
+		list.Add(fault.New(ErrNoRule, NoRule{orphans},
+			"no rule speaks of %d of %d parameters: %s; add a rule for each, one that replicates if that is meant", len(orphans), len(params), strings.Join(orphans, " ")))
+	}
+	if err := list.Err(); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (rule Rule) assign(m *mesh.Mesh, p Param) (Assigned, error) {
+	a := Assigned{Param{p.Name, slices.Clone(p.Shape)}, rule.Spec.Canonical(m, len(p.Shape)), rule.Match, rule.Layout}
+	loose := -1
+	if !rule.IsZero() {
+		loose = rule.Dim
+	}
+	if err := rule.Spec.check(m, p.Shape, p.Name, loose); err != nil {
+		return a, err
+	}
+	if loose < 0 {
+		return a, nil
+	}
+	if rule.Dim < 0 || rule.Dim >= len(p.Shape) {
+		return a, fault.New(ErrFusedLayout, FusedLayout{p.Name, rule.Dim, 0, slices.Clone(rule.Parts)},
+			"%s: the layout speaks of dim %d, the parameter %s has %d", p.Name, rule.Dim, shapeText(p.Shape), len(p.Shape))
+	}
+	_, err := rule.ranges(p.Name, p.Shape[rule.Dim], a.parts(m, rule.Dim), 0)
+	return a, err
+}
+
+// parts is over how many devices a dim is split.
+func (a Assigned) parts(m *mesh.Mesh, dim int) int { return m.Size(a.Spec.dimOrNone(dim)...) }
+
+// Local is the shape of the piece that each device holds. It is the whole shape
+// divided, save where a layout makes devices hold copies. Errors are those of Apply.
+func (a Assigned) Local(m *mesh.Mesh) ([]int, error) {
+	ranges, err := a.Ranges(m, 0)
+	if err != nil {
+		return nil, err
+	}
+	local := make([]int, len(ranges))
+	for i, stretches := range ranges {
+		for _, r := range stretches {
+			local[i] += r.Len()
+		}
+	}
+	return local, nil
+}
+
+// Ranges tells, for each dim, the stretches of the parameter that the device at
+// mesh position pos holds, one after another: one stretch, or one for each part
+// of a fused dim. Errors are those of Apply, and ErrPosition.
+func (a Assigned) Ranges(m *mesh.Mesh, pos int) ([][]Range, error) {
+	loose := -1
+	if !a.IsZero() {
+		loose = a.Dim
+	}
+	if err := fault.Join(a.Spec.check(m, a.Shape, a.Name, loose), checkPosition(pos, m.NumDevices())); err != nil {
+		return nil, err
+	}
+	out := make([][]Range, len(a.Shape))
+	for i, size := range a.Shape {
+		layout := Layout{Dim: i}
+		if i == loose {
+			layout = a.Layout
+		}
+		ranges, err := layout.ranges(a.Name, size, a.parts(m, i), m.Index(pos, a.Spec.dim(i)...))
+		if err != nil {
+			return nil, err
+		}
+		out[i] = ranges
+	}
+	return out, nil
+}
+
+// Specs are the bare specs, by the name of the parameter.
+func (a Assignment) Specs() map[string]Spec {
+	specs := make(map[string]Spec, len(a))
+	for _, p := range a {
+		specs[p.Name] = p.Spec
+	}
+	return specs
+}

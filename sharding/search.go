@@ -1,0 +1,133 @@
+package sharding
+
+import (
+	"container/heap"
+	"slices"
+)
+
+const (
+	// maxMoving is how many axes may change place at once in a search.
+	maxMoving = 8
+	// searchLimit is how many places a search looks at before it settles for
+	// steps that are right but perhaps not cheapest. Four axes over any number
+	// of dims stay below it.
+	searchLimit = 20000
+)
+
+// key is a place as a map key: the code of each moving axis.
+type key [maxMoving]uint8
+
+func (p *problem) key(at place) key {
+	var k key
+	for i, d := range at.dims {
+		for n, axis := range d {
+			k[axis] = uint8(2 + i*maxMoving + n)
+		}
+	}
+	for _, axis := range at.partial {
+		k[axis] = 1
+	}
+	return k
+}
+
+// reached is the best known way to a place.
+type reached struct {
+	bytes int64
+	steps int
+	order int // of two equal ways, the one found first wins
+	last  edge
+	done  bool
+	at    place
+}
+
+// less orders by bytes, then steps, then the order found.
+func (r *reached) less(o *reached) bool {
+	switch {
+	case r.bytes != o.bytes:
+		return r.bytes < o.bytes
+	case r.steps != o.steps:
+		return r.steps < o.steps
+	}
+	return r.order < o.order
+}
+
+type frontier []*reached
+
+func (f frontier) Len() int           { return len(f) }
+func (f frontier) Less(i, j int) bool { return f[i].less(f[j]) }
+func (f frontier) Swap(i, j int)      { f[i], f[j] = f[j], f[i] }
+func (f *frontier) Push(x any)        { *f = append(*f, x.(*reached)) }
+func (f *frontier) Pop() any {
+	last := (*f)[len(*f)-1]
+	*f = (*f)[:len(*f)-1]
+	return last
+}
+
+// search is Dijkstra's over places: cheapest steps from p.from to p.to.
+func (p *problem) search() []edge {
+	if len(p.axes) > maxMoving {
+		return p.plain()
+	}
+	best := map[key]*reached{}
+	var open frontier
+	order := 0
+	add := func(r *reached) {
+		k := p.key(r.at)
+		if old := best[k]; old != nil && !r.less(old) {
+			return
+		}
+		best[k] = r
+		heap.Push(&open, r)
+	}
+	add(&reached{at: p.from})
+	goal := p.key(p.to)
+	for done := 0; len(open) > 0; {
+		r := heap.Pop(&open).(*reached)
+		k := p.key(r.at)
+		if best[k] != r {
+			continue // a better way was found since
+		}
+		if k == goal {
+			return p.path(best, r)
+		}
+		if done++; done > searchLimit {
+			break
+		}
+		p.moves(r.at, func(e edge) {
+			order++
+			add(&reached{bytes: r.bytes + e.bytes, steps: r.steps + 1, order: order, last: e, at: e.to})
+		})
+	}
+	return p.plain()
+}
+
+func (p *problem) path(best map[key]*reached, r *reached) []edge {
+	var edges []edge
+	for r.steps > 0 {
+		edges = append(edges, r.last)
+		r = best[p.key(r.last.from)]
+	}
+	slices.Reverse(edges)
+	return edges
+}
+
+// plain goes through the whole tensor: reduce, gather each dim, slice each dim.
+// It is always possible.
+func (p *problem) plain() []edge {
+	var edges []edge
+	at := p.from
+	add := func(op Op, axes []int, dim int, to place) {
+		if len(axes) > 0 {
+			edges = append(edges, edge{op, axes, dim, -1, RingBytes(op, p.product(axes), p.held(at)), at, to})
+			at = to
+		}
+	}
+	add(AllReduce, at.partial, -1, at.reduce(at.partial))
+	for i := range p.dims {
+		add(AllGather, at.dims[i], i, at.cut(i, 0))
+	}
+	for i := range p.dims {
+		add(Slice, p.to.dims[i], i, at.append(i, p.to.dims[i]))
+	}
+	return edges
+}
