@@ -1,0 +1,127 @@
+package sampler
+
+import "math"
+
+// warped is n+1 evenly spaced values from hi to lo, warped by shift.
+func warped(hi, lo float64, n int, shift float64) []float64 {
+	out := make([]float64, n+1)
+	for i := range out {
+		s := hi + (lo-hi)*(float64(i)/float64(n))
+		out[i] = shift * s / (1 + (shift-1)*s)
+	}
+	return out
+}
+
+// times is 1000 sigma.
+func times(sigmas []float64) []float64 {
+	out := make([]float64, len(sigmas))
+	for i, s := range sigmas {
+		out[i] = trainSteps * s
+	}
+	return out
+}
+
+// newEuler is vidax's RectifiedFlowScheduler. Its grid starts at 1 exactly.
+func newEuler(o Options) *multistep { return euler(warped(1, 0, o.Steps, o.Shift)) }
+
+func euler(sigmas []float64) *multistep {
+	return &multistep{sigmas: sigmas, timesteps: times(sigmas), coefs: func(i, _ int) coefs {
+		return coefs{P: 1, Q: sigmas[i+1] - sigmas[i]}
+	}}
+}
+
+// sigmaMax is where UniPC's grid starts: 1 - 1/1000, so that log(1-sigma) is
+// finite, and in float32, as the released scheduler computes it. That matters
+// where timesteps are truncated: 1000*sigma must not come out at 665.999.
+var sigmaMax = float64(float32(0.999))
+
+// newUniPC is Wan's own scheduler, and vidax's: order 2, B(h) = e^h - 1, predicting
+// the clean sample from a flow model, first order at the last step.
+func newUniPC(o Options) *multistep { return uniPC(warped(sigmaMax, 0, o.Steps, o.Shift)) }
+
+// newKarras is UniPC on Cosmos3's grid: the power-law ramp of Karras et al. from 200 to 0.147, each s then s/(s+1).
+func newKarras(o Options) *multistep {
+	const lo, hi, rho = 0.147, 200, 7
+	n := o.Steps
+	sigmas := make([]float64, n+1)
+	a, b := math.Pow(hi, 1./rho), math.Pow(lo, 1./rho)
+	for i := range n {
+		s := math.Pow(a+float64(i)/float64(max(n-1, 1))*(b-a), rho)
+		sigmas[i] = s / (s + 1)
+	}
+	return uniPC(sigmas)
+}
+
+func uniPC(sigmas []float64) *multistep {
+	return &multistep{sigmas: sigmas, timesteps: times(sigmas), history: 2, coefs: func(i, have int) coefs {
+		return uniPCStep(sigmas, i, have)
+	}}
+}
+
+// bh is what the update from sigma[i] to sigma[i+1] is made of.
+type bh struct {
+	ratio float64 // sigma' / sigma
+	k     float64 // alpha' (e^-h - 1), where h is the distance in lambda = log(alpha/sigma)
+	r     float64 // the distance to the point before, in units of h: negative; 0 at order 1
+	rho   [2]float64
+}
+
+func newBH(sigmas []float64, i, order int) bh {
+	lambda := func(j int) float64 { return math.Log(1-sigmas[j]) - math.Log(sigmas[j]) }
+	s, t := sigmas[i], sigmas[i+1]
+	h := lambda(i+1) - lambda(i) // +Inf at the last step, where only ratio and k are used
+	u := bh{ratio: t / s, k: (1 - t) * math.Expm1(-h)}
+	if order < 2 {
+		u.rho = [2]float64{0, 0.5}
+		return u
+	}
+	// The corrector's weights solve rho0+rho1 = b0, r rho0+rho1 = b1.
+	u.r = (lambda(i-1) - lambda(i)) / h
+	e := math.Expm1(-h)
+	phi2 := e/-h - 1
+	phi3 := phi2/-h - 0.5
+	b0, b1 := phi2/e, 2*phi3/e
+	u.rho[0] = (b0 - b1) / (1 - u.r)
+	u.rho[1] = b0 - u.rho[0]
+	return u
+}
+
+// uniPCStep folds the corrector of the step before and the predictor of this one
+// into one linear map. With base = ratio x - k m0, both set out from the same
+// point: the predictor arrived at base - k D/2 and the corrector would have it at
+// base - k (rho0 D + rho1 (m - m0)), D = (m1-m0)/r being there at order 2 only. So
+// the corrected sample is the predicted one plus the difference, and the sample
+// before the step need not be kept.
+func uniPCStep(sigmas []float64, i, have int) coefs {
+	n := len(sigmas) - 1
+	order := func(j, have int) int { return min(2, n-j, have+1) }
+	c := coefs{A: 1, B: -sigmas[i]}
+
+	// x = s + cm m + c0 m0 + c1 m1 is the corrected sample.
+	var cm, c0, c1 float64
+	if have > 0 {
+		o := order(i-1, have-1)
+		u := newBH(sigmas, i-1, o)
+		cm, c0 = -u.k*u.rho[1], u.k*u.rho[1]
+		if o == 2 {
+			d := u.k * (0.5 - u.rho[0]) / u.r
+			c0 -= d
+			c1 = d
+		}
+	}
+	// s' = ratio x - k m - k (m0-m)/(2r).
+	o := order(i, have)
+	u := newBH(sigmas, i, o)
+	dm, d0 := -u.k, 0.
+	if o == 2 {
+		d := u.k * 0.5 / u.r
+		dm += d
+		d0 = -d
+	}
+	m := u.ratio*cm + dm
+	c.P = u.ratio + m
+	c.Q = -sigmas[i] * m
+	c.R = u.ratio*c0 + d0
+	c.S = u.ratio * c1
+	return c
+}

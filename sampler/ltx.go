@@ -1,0 +1,58 @@
+package sampler
+
+import "weft/fault"
+
+// newLTX is LTX-Video's Euler on a linear, then quadratic, schedule. The model is fed sigma itself.
+func newLTX(o Options) *multistep {
+	const threshold = 0.025 // how far the linear half goes
+	n := o.Steps
+	linear := n / 2
+	sigmas := make([]float64, n+1) // the last is 0
+	diff := float64(linear) - threshold*float64(n)
+	square := float64((n - linear) * (n - linear))
+	for i := range n {
+		x, l := float64(i), float64(linear)
+		switch {
+		case n == 1:
+			sigmas[i] = 1
+		case i < linear:
+			sigmas[i] = 1 - x*threshold/l
+		default:
+			quad := diff / (l * square)
+			slope := threshold/l - 2*diff/square
+			sigmas[i] = 1 - (quad*x*x + slope*x + quad*l*l)
+		}
+	}
+	s := euler(sigmas)
+	s.timesteps = append([]float64(nil), sigmas...)
+	return s
+}
+
+// ltx adds tokens at noise levels of their own.
+type ltx struct{ *multistep }
+
+func (s *ltx) StepTokens(sample, velocity, sigmas []float32) error {
+	if len(velocity) != len(sample) {
+		return fault.New(ErrLength, Length{"velocity", len(velocity), len(sample)},
+			"velocity has %d elements and the sample %d; they must be equal", len(velocity), len(sample))
+	}
+	if len(sample) == 0 && len(sigmas) == 0 {
+		return nil
+	}
+	if len(sigmas) == 0 || len(sample)%len(sigmas) != 0 {
+		return fault.New(ErrLength, Length{"sigmas", len(sigmas), len(sample)},
+			"%d token sigmas do not divide a sample of %d elements into rows", len(sigmas), len(sample))
+	}
+	row := len(sample) / len(sigmas)
+	for tok, sigma := range sigmas {
+		lower := 0.
+		for _, level := range s.sigmas { // falling, so the first below is the nearest
+			if level < float64(sigma)-1e-6 {
+				lower = level
+				break
+			}
+		}
+		combine2(sample[tok*row:(tok+1)*row], velocity[tok*row:(tok+1)*row], 1, float32(lower-float64(sigma)))
+	}
+	return nil
+}

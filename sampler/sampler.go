@@ -1,0 +1,287 @@
+// Package sampler integrates a diffusion model's velocity over a schedule of
+// noise levels, on the host, in float32.
+//
+// Every scheduler here is linear in what it reads: with s the sample, v the
+// velocity and m0, m1 the two latest predictions of the clean sample,
+//
+//	m  = A s + B v
+//	s' = P s + Q v + R m0 + S m1 + N noise
+//
+// where the coefficients depend on the schedule alone. They are worked out in
+// float64; one pass over memory then does the whole step. A step is elementwise,
+// so that a latent may be split between processes in any way: each steps its own
+// slice and gets the bits it would have got from the whole.
+package sampler
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"weft/fault"
+)
+
+// The kinds of errors.
+var (
+	// ErrUnknownSampler: no sampler has the name given to New.
+	ErrUnknownSampler = fault.NewKind("unknown-sampler")
+	// ErrSteps: fewer than one step, or more than the schedule has levels for.
+	ErrSteps = fault.NewKind("bad-steps")
+	// ErrShift: a shift that is not a positive number, that leaves no usable schedule, or that the sampler has no use for.
+	ErrShift = fault.NewKind("bad-shift")
+	// ErrStepIndex: a step outside the schedule, or out of turn.
+	ErrStepIndex = fault.NewKind("bad-step-index")
+	// ErrLength: slices that must be equally long are not.
+	ErrLength = fault.NewKind("length-mismatch")
+)
+
+// Unknown holds the fields of ErrUnknownSampler.
+type Unknown struct {
+	Name  string   `json:"name"`
+	Known []string `json:"known"`
+}
+
+// BadSteps holds the fields of ErrSteps.
+type BadSteps struct {
+	Steps int `json:"steps"`
+	Min   int `json:"min"`
+	Max   int `json:"max"`
+}
+
+// BadShift holds the fields of ErrShift. Shift is text, since JSON has no NaN.
+type BadShift struct {
+	Shift   string `json:"shift"`
+	Sampler string `json:"sampler"`
+}
+
+// BadIndex holds the fields of ErrStepIndex. Want is -1 where any index below Steps would do.
+type BadIndex struct {
+	Step  int `json:"step"`
+	Want  int `json:"want"`
+	Steps int `json:"steps"`
+}
+
+// Length holds the fields of ErrLength.
+type Length struct {
+	What string `json:"what"`
+	Have int    `json:"have"`
+	Want int    `json:"want"`
+}
+
+// Sampler is one run over a schedule.
+type Sampler interface {
+	Name() string
+	// Steps is how many times the model is called.
+	Steps() int
+	// Timestep is what the model is fed at step i, 0 <= i < Steps.
+	Timestep(i int) float64
+	// Sigma is the noise level before step i; Sigma(Steps) is where the last step arrives.
+	Sigma(i int) float64
+	// Step moves sample from Sigma(i) to Sigma(i+1), given the model's output on it.
+	// A sampler with a history takes steps in order; the first after Reset may be any.
+	// It expects to find in sample what the step before left there; elements the caller
+	// replaced (a given first frame) are taken as they now stand.
+	Step(i int, sample, velocity []float32) error
+	// Reset forgets the history, for another run.
+	Reset()
+}
+
+// TokenStepper is a Sampler whose tokens may stand at noise levels of their own (LTX image to video).
+type TokenStepper interface {
+	Sampler
+	// StepTokens moves each token from its own sigma to the next lower level of the
+	// schedule. Sample and velocity are rows of channels, one row a token.
+	StepTokens(sample, velocity, sigmas []float32) error
+}
+
+// Options say which schedule. Only Steps and, for unipc, euler and cogvideox-*, Shift are needed.
+type Options struct {
+	Steps int
+	// Shift warps sigma to Shift*sigma / (1 + (Shift-1)*sigma): more steps at high noise.
+	// Wan: 5, or 3 at 480p. For the cogvideox samplers it is the SNR shift: 3 for CogVideoX-2b,
+	// 1 for the rest. Samplers without a shift want it to be 0 or 1.
+	Shift float64
+	// IntegerTimesteps truncates what the model is fed to an integer, as Wan's own
+	// scheduler and diffusers do with UniPC; vidax feeds 1000*sigma as it is.
+	IntegerTimesteps bool
+	// Noise fills dst with the normal noise of a step of cogvideox-dpm. Draw is 0 for its one-step
+	// updates and 1 for its two-step ones. When nil it is Fill(Seed, step+1, 0, dst).
+	Noise func(step, draw int, dst []float32)
+	Seed  uint64
+}
+
+// maxSteps keeps a mistyped count from filling memory with a schedule.
+const maxSteps = 100_000
+
+// trainSteps is the number of noise levels all these models were trained on.
+const trainSteps = 1000
+
+type maker struct {
+	name     string
+	hasShift bool
+	maxSteps int
+	make     func(Options) *multistep
+}
+
+// makers is in the order in which names are listed.
+var makers = []maker{
+	{"unipc", true, maxSteps, newUniPC},
+	{"euler", true, maxSteps, newEuler},
+	{"unipc-karras", false, maxSteps, newKarras},
+	{"cogvideox-ddim", true, trainSteps, newDDIM},
+	{"cogvideox-dpm", true, trainSteps, newDPM},
+	{"ltx", false, maxSteps, newLTX},
+}
+
+// Names lists what New knows.
+func Names() []string {
+	names := make([]string, len(makers))
+	for i, m := range makers {
+		names[i] = m.name
+	}
+	return names
+}
+
+// New makes a sampler: unipc (Wan's default), euler, unipc-karras (Cosmos3),
+// cogvideox-ddim, cogvideox-dpm or ltx. Its error carries every violation.
+func New(name string, o Options) (Sampler, error) {
+	at := slices.IndexFunc(makers, func(m maker) bool { return m.name == name })
+	if at < 0 {
+		return nil, fault.New(ErrUnknownSampler, Unknown{name, Names()},
+			"unknown sampler %q; known: %s", name, strings.Join(Names(), ", "))
+	}
+	m := makers[at]
+	var errs fault.List
+	if o.Steps < 1 || o.Steps > m.maxSteps {
+		nearest := min(max(o.Steps, 1), m.maxSteps)
+		errs.Add(fault.New(ErrSteps, BadSteps{o.Steps, 1, m.maxSteps},
+			"%d steps asked of sampler %s; it takes 1 to %d; nearest %d", o.Steps, name, m.maxSteps, nearest))
+	}
+	badShift := func(format string, args ...any) {
+		errs.Add(fault.New(ErrShift, BadShift{fmt.Sprint(o.Shift), name}, "shift %g: %s", o.Shift, fmt.Sprintf(format, args...)))
+	}
+	switch {
+	case !m.hasShift && o.Shift != 0 && o.Shift != 1:
+		badShift("sampler %s has no shift; leave it at 1", name)
+	case m.hasShift && !(o.Shift > 0 && o.Shift <= math.MaxFloat64):
+		badShift("it must be a positive number, such as 5")
+	}
+	if err := errs.Err(); err != nil {
+		return nil, err
+	}
+	s := m.make(o)
+	s.name, s.steps = name, o.Steps
+	if i := s.flatAt(); i >= 0 {
+		badShift("at %d steps sigma %d and %d are both %g, and no step can be taken between them; use a shift nearer to 1 or fewer steps",
+			o.Steps, i, i+1, s.sigmas[i])
+		return nil, errs.Err()
+	}
+	if o.IntegerTimesteps {
+		for i, t := range s.timesteps {
+			s.timesteps[i] = math.Trunc(t)
+		}
+	}
+	if name == "ltx" {
+		return &ltx{s}, nil
+	}
+	return s, nil
+}
+
+// coefs are those of the package comment.
+type coefs struct{ A, B, P, Q, R, S, N float64 }
+
+// multistep is any of the samplers. history is how many predictions of the clean sample it keeps.
+type multistep struct {
+	name      string
+	steps     int
+	sigmas    []float64 // steps+1 of them
+	timesteps []float64
+	history   int
+	// coefs of step i when have predictions are kept, have <= 2.
+	coefs func(i, have int) coefs
+	noise func(step, draw int, dst []float32)
+
+	next int          // the step that must come next, where have > 0
+	have int          // steps taken since Reset, at most 2
+	kept [2][]float32 // m0 and m1
+	rand []float32    // scratch for noise
+}
+
+func (s *multistep) Name() string           { return s.name }
+func (s *multistep) Steps() int             { return s.steps }
+func (s *multistep) Sigma(i int) float64    { return s.sigmas[i] }
+func (s *multistep) Timestep(i int) float64 { return s.timesteps[i] }
+
+// Reset drops the history; the buffers stay, zeroed, since a stale infinity times a zero coefficient is NaN.
+func (s *multistep) Reset() {
+	s.have, s.next = 0, 0
+	for _, m := range s.kept {
+		clear(m)
+	}
+}
+
+// flatAt is the first i whose sigma does not exceed the next one, or -1.
+func (s *multistep) flatAt() int {
+	for i := range s.steps {
+		if !(s.sigmas[i] > s.sigmas[i+1]) {
+			return i
+		}
+	}
+	return -1
+}
+
+func (s *multistep) Step(i int, sample, velocity []float32) error {
+	if err := s.check(i, sample, velocity); err != nil {
+		return err
+	}
+	n := len(sample)
+	c := s.coefs(i, s.have)
+	if s.history == 0 {
+		combine2(sample, velocity, float32(c.P), float32(c.Q))
+	} else {
+		for k := range s.kept[:s.history] {
+			if s.kept[k] == nil {
+				s.kept[k] = make([]float32, n)
+			}
+		}
+		if s.history == 1 {
+			combine3(sample, velocity, s.kept[0], c)
+		} else {
+			combine4(sample, velocity, s.kept[0], s.kept[1], c)
+			s.kept[0], s.kept[1] = s.kept[1], s.kept[0] // the new prediction overwrote the oldest
+		}
+	}
+	if c.N != 0 {
+		if s.rand == nil {
+			s.rand = make([]float32, n)
+		}
+		draw := 0
+		if s.have > 0 {
+			draw = 1
+		}
+		s.noise(i, draw, s.rand)
+		combine2(sample, s.rand, 1, float32(c.N))
+	}
+	s.have, s.next = min(s.have+1, 2), i+1
+	return nil
+}
+
+func (s *multistep) check(i int, sample, velocity []float32) error {
+	switch {
+	case i < 0 || i >= s.steps:
+		return fault.New(ErrStepIndex, BadIndex{i, -1, s.steps}, "step %d asked of a schedule of %d steps, 0 to %d", i, s.steps, s.steps-1)
+	case s.history > 0 && s.have > 0 && i != s.next:
+		return fault.New(ErrStepIndex, BadIndex{i, s.next, s.steps},
+			"step %d asked of sampler %s when step %d comes next; take steps in order, or Reset first", i, s.name, s.next)
+	case len(velocity) != len(sample):
+		return fault.New(ErrLength, Length{"velocity", len(velocity), len(sample)},
+			"velocity has %d elements and the sample %d; they must be equal", len(velocity), len(sample))
+	case s.kept[0] != nil && s.have == 0 && len(s.kept[0]) != len(sample): // a new run may have another size
+		s.kept, s.rand = [2][]float32{}, nil
+	case s.kept[0] != nil && len(s.kept[0]) != len(sample):
+		return fault.New(ErrLength, Length{"sample", len(sample), len(s.kept[0])},
+			"sample has %d elements, and had %d at the step before; Reset first to start another", len(sample), len(s.kept[0]))
+	}
+	return nil
+}
