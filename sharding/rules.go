@@ -15,8 +15,8 @@ type Rule struct {
 	Match string `json:"match"`
 	// Spec of what matches. The zero value replicates.
 	Spec Spec `json:"spec"`
-	// Layout of a dim that may not be cut just anywhere.
-	Layout
+	// Layout of a dim that may not be cut just anywhere; the zero value is none.
+	Layout Layout `json:"layout,omitzero"`
 }
 
 // Rules give specs to parameters by name: the first rule that matches decides.
@@ -31,9 +31,9 @@ type Param struct {
 // Assigned is a parameter with the spec that a rule gave it.
 type Assigned struct {
 	Param
-	Spec   Spec   `json:"spec"` // canonical: axes of size 1 left out, as many dims as the parameter
-	Rule   string `json:"rule"` // Match of the rule
-	Layout `json:"layout,omitzero"`
+	Spec   Spec   `json:"spec"`            // canonical: axes of size 1 left out, as many dims as the parameter
+	Rule   string `json:"rule"`            // Match of the rule
+	Layout Layout `json:"layout,omitzero"` // that of the rule
 }
 
 // Assignment is every parameter with its spec, in the order given.
@@ -75,8 +75,8 @@ func (r Rules) Apply(m *mesh.Mesh, params []Param) (Assignment, error) {
 func (rule Rule) assign(m *mesh.Mesh, p Param) (Assigned, error) {
 	a := Assigned{Param{p.Name, slices.Clone(p.Shape)}, rule.Spec.Canonical(m, len(p.Shape)), rule.Match, rule.Layout}
 	loose := -1
-	if !rule.IsZero() {
-		loose = rule.Dim
+	if !rule.Layout.IsZero() {
+		loose = rule.Layout.Dim
 	}
 	if err := rule.Spec.check(m, p.Shape, p.Name, loose); err != nil {
 		return a, err
@@ -84,11 +84,11 @@ func (rule Rule) assign(m *mesh.Mesh, p Param) (Assigned, error) {
 	if loose < 0 {
 		return a, nil
 	}
-	if rule.Dim < 0 || rule.Dim >= len(p.Shape) {
-		return a, fault.New(ErrFusedLayout, FusedLayout{p.Name, rule.Dim, 0, slices.Clone(rule.Parts)},
-			"%s: the layout speaks of dim %d, the parameter %s has %d", p.Name, rule.Dim, shapeText(p.Shape), len(p.Shape))
+	if rule.Layout.Dim < 0 || rule.Layout.Dim >= len(p.Shape) {
+		return a, fault.New(ErrFusedLayout, FusedLayout{p.Name, rule.Layout.Dim, 0, slices.Clone(rule.Layout.Parts)},
+			"%s: the layout speaks of dim %d, the parameter %s has %d", p.Name, rule.Layout.Dim, shapeText(p.Shape), len(p.Shape))
 	}
-	_, err := rule.ranges(p.Name, p.Shape[rule.Dim], a.parts(m, rule.Dim), 0)
+	_, err := rule.Layout.ranges(p.Name, p.Shape[rule.Layout.Dim], a.parts(m, rule.Layout.Dim), 0)
 	return a, err
 }
 
@@ -116,8 +116,8 @@ func (a Assigned) Local(m *mesh.Mesh) ([]int, error) {
 // of a fused dim. Errors are those of Apply, and ErrPosition.
 func (a Assigned) Ranges(m *mesh.Mesh, pos int) ([][]Range, error) {
 	loose := -1
-	if !a.IsZero() {
-		loose = a.Dim
+	if !a.Layout.IsZero() {
+		loose = a.Layout.Dim
 	}
 	if err := fault.Join(a.Spec.check(m, a.Shape, a.Name, loose), checkPosition(pos, m.NumDevices())); err != nil {
 		return nil, err

@@ -36,7 +36,6 @@ type reached struct {
 	steps int
 	order int // of two equal ways, the one found first wins
 	last  edge
-	done  bool
 	at    place
 }
 
