@@ -1,0 +1,144 @@
+package attention
+
+import (
+	"math"
+
+	"weft/dtype"
+	"weft/spmd"
+)
+
+// blocked is attention on one device.
+//
+//	q (B, Sq, H, D), k and v (B, Sk, Hkv, D), H a multiple of Hkv; result (B, Sq, H, D)
+//
+// Query head h uses key head h / (H/Hkv): grouped heads become rows of one
+// matmul, k and v are never copied. Lengths that are no multiple of a block end
+// in a shorter block of its own, so nothing is padded and nothing masked for it.
+//
+// bias, when there is one, has shape (B|1, H|1, Sq|1, Sk) and is added to the
+// scaled scores. Scores and the running sums are f32 whatever the operands are.
+func blocked(b *spmd.Builder, q, k, v spmd.Local, bias *spmd.Local, o Options) spmd.Local {
+	batch, sq, heads, d := q.Shape[0], q.Shape[1], q.Shape[2], q.Shape[3]
+	sk, kv := k.Shape[1], k.Shape[2]
+	a := &blockedCall{b: b, o: o, batch: batch, kv: kv, group: heads / kv, d: d, bias: bias, out: q.DType}
+
+	// Heads before tokens, so that every block is a plain batched matmul.
+	q = b.LTranspose(b.LReshape(q, batch, sq, kv, a.group, d), 0, 2, 3, 1, 4) // B Hkv G Sq D
+	q = b.LReshape(q, a.rows(sq)...)
+	a.k = b.LReshape(b.LTranspose(k, 0, 2, 1, 3), batch*kv, sk, d)
+	a.v = b.LReshape(b.LTranspose(v, 0, 2, 1, 3), batch*kv, sk, d)
+
+	bq := min(o.BlockQ, sq)
+	full := sq / bq
+	var out spmd.Local
+	switch {
+	case full == 1 && sq == bq:
+		out = a.queries(q, b.LConst(dtype.I32, 0), sq)
+	default:
+		token := len(q.Shape) - 2
+		acc := b.LConst(a.out, 0, q.Shape...)
+		acc = b.LLoop(full, []spmd.Local{acc}, func(i spmd.Local, c []spmd.Local) []spmd.Local {
+			start := b.LMul(i, b.LConst(dtype.I32, float64(bq)))
+			block := a.queries(b.LDynSlice(q, token, start, bq), start, bq)
+			return []spmd.Local{b.LDynUpdate(c[0], block, token, start)}
+		})[0]
+		if rest := sq - full*bq; rest > 0 {
+			start := b.LConst(dtype.I32, float64(full*bq))
+			block := a.queries(b.LSlice(q, token, full*bq, sq), start, rest)
+			acc = b.LDynUpdate(acc, block, token, start)
+		}
+		out = acc
+	}
+	out = b.LReshape(out, batch, kv, a.group, sq, d)
+	return b.LReshape(b.LTranspose(out, 0, 3, 1, 2, 4), batch, sq, heads, d)
+}
+
+// blockedCall is what one call's blocks share.
+type blockedCall struct {
+	b                   *spmd.Builder
+	o                   Options
+	batch, kv, group, d int
+	k, v                spmd.Local // (B*Hkv, Sk, D)
+	bias                *spmd.Local
+	out                 dtype.DType
+}
+
+// rows is the shape of query-like values: (B*Hkv, Sq, D), or (B*Hkv, G, Sq, D) for grouped heads.
+func (a *blockedCall) rows(sq int) []int {
+	if a.group == 1 {
+		return []int{a.batch * a.kv, sq, a.d}
+	}
+	return []int{a.batch * a.kv, a.group, sq, a.d}
+}
+
+// state is the running softmax of one block of queries: the maximum so far, the
+// sum of exponentials and the weighted sum of values, both relative to it.
+type state struct{ m, l, acc spmd.Local }
+
+// queries attends with one block of n queries that starts at token start.
+func (a *blockedCall) queries(q, start spmd.Local, n int) spmd.Local {
+	b := a.b
+	sk := a.k.Shape[1]
+	bk := min(a.o.BlockK, sk)
+	stat := append(append([]int{}, q.Shape[:len(q.Shape)-1]...), 1)
+	s := state{
+		m:   b.LConst(dtype.F32, spmd.NegInf, stat...),
+		l:   b.LConst(dtype.F32, 0, stat...),
+		acc: b.LConst(dtype.F32, 0, q.Shape...),
+	}
+	full := sk / bk
+	if full > 1 {
+		c := b.LLoop(full, []spmd.Local{s.m, s.l, s.acc}, func(j spmd.Local, c []spmd.Local) []spmd.Local {
+			at := b.LMul(j, b.LConst(dtype.I32, float64(bk)))
+			s := a.keys(q, start, n, b.LDynSlice(a.k, 1, at, bk), b.LDynSlice(a.v, 1, at, bk), at, state{c[0], c[1], c[2]})
+			return []spmd.Local{s.m, s.l, s.acc}
+		})
+		s = state{c[0], c[1], c[2]}
+	} else {
+		s = a.keys(q, start, n, b.LSlice(a.k, 1, 0, bk), b.LSlice(a.v, 1, 0, bk), b.LConst(dtype.I32, 0), s)
+	}
+	if rest := sk - full*bk; rest > 0 {
+		at := b.LConst(dtype.I32, float64(full*bk))
+		s = a.keys(q, start, n, b.LSlice(a.k, 1, full*bk, sk), b.LSlice(a.v, 1, full*bk, sk), at, s)
+	}
+	return b.LConvert(b.LDiv(s.acc, s.l), a.out)
+}
+
+// keys folds one block of keys and values into the state.
+func (a *blockedCall) keys(q, qStart spmd.Local, n int, k, v, kStart spmd.Local, s state) state {
+	b := a.b
+	last := len(q.Shape) - 1
+	scores := b.LDot(q, k, spmd.DotDims{LeftBatch: []int{0}, RightBatch: []int{0}, LeftContract: []int{last}, RightContract: []int{2}}, dtype.F32)
+	scale := a.o.Scale
+	if a.bias != nil {
+		scores = b.LAdd(b.LScale(scores, scale), a.biasBlock(scores.Shape, qStart, n, kStart, k.Shape[1]))
+		scale = 1
+	}
+	m := b.LMax(s.m, b.LReduceKeep(spmd.Maximum, scores, last))
+	p := b.LUnary(spmd.OpExp, b.LScale(b.LSub(scores, m), scale))
+	keep := b.LUnary(spmd.OpExp, b.LScale(b.LSub(s.m, m), scale))
+	l := b.LAdd(b.LMul(s.l, keep), b.LReduceKeep(spmd.Sum, p, last))
+	pv := b.LDot(b.LConvert(p, v.DType), v, spmd.DotDims{LeftBatch: []int{0}, RightBatch: []int{0}, LeftContract: []int{last}, RightContract: []int{1}}, dtype.F32)
+	return state{m, l, b.LAdd(b.LMul(s.acc, keep), pv)}
+}
+
+// biasBlock is the part of the bias that belongs to a block of scores, in their shape.
+func (a *blockedCall) biasBlock(scores []int, qStart spmd.Local, n int, kStart spmd.Local, nk int) spmd.Local {
+	b := a.b
+	x := *a.bias
+	if x.Shape[2] > 1 {
+		x = b.LDynSlice(x, 2, qStart, n)
+	}
+	x = b.LDynSlice(x, 3, kStart, nk)
+	// (B|1, H|1, n|1, nk) to (B, Hkv, G, n, nk) to the scores' shape.
+	if x.Shape[1] == 1 {
+		x = b.LReshape(x, x.Shape[0], 1, 1, x.Shape[2], nk)
+	} else {
+		x = b.LReshape(x, x.Shape[0], a.kv, a.group, x.Shape[2], nk)
+	}
+	x = b.LBroadcast(x, a.batch, a.kv, a.group, n, nk)
+	return b.LReshape(x, scores...)
+}
+
+// defaultScale is 1/sqrt(d).
+func defaultScale(d int) float64 { return 1 / math.Sqrt(float64(d)) }

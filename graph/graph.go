@@ -1,0 +1,194 @@
+// Package graph is one step of a model as a list of calls over named programs.
+//
+// A program is compiled once for all layers of its kind; a call binds it to one
+// layer's weights and to the values that flow from call to call. What depends
+// on the request alone (the text) is marked so and runs once for all steps.
+// Between calls there is room for progress, for cancelling, and for weights
+// that come and go.
+package graph
+
+import (
+	"fmt"
+
+	"weft/dtype"
+	"weft/mesh"
+	"weft/sharding"
+	"weft/spmd"
+)
+
+// Weight is a parameter as the programs want it.
+type Weight struct {
+	Name  string        // in the official checkpoint
+	File  []int         // shape in the checkpoint
+	Shape []int         // shape in the programs: the same elements in the same order
+	DType dtype.DType   // element type on the device
+	Spec  sharding.Spec // of Shape
+	Rule  string        // the rule that decided
+}
+
+// Bytes is the size on one device.
+func (w Weight) Bytes(m *mesh.Mesh) (int64, error) {
+	local, err := w.Spec.Local(m, w.Shape)
+	if err != nil {
+		return 0, err
+	}
+	n := int64(w.DType.Size())
+	for _, s := range local {
+		n *= int64(s)
+	}
+	return n, nil
+}
+
+// Input is a value the host provides.
+type Input struct {
+	Name  string
+	DType dtype.DType
+	Shape []int
+	Spec  sharding.Spec
+	// Step marks what changes from step to step; the rest is fed once a request.
+	Step bool
+}
+
+// Ref names what a program's input is bound to.
+type Ref struct {
+	Weight bool   // a parameter, else a value
+	Name   string // of the parameter or value
+}
+
+// Call runs one program.
+type Call struct {
+	Name    string // for people: "block 3"
+	Program string
+	Args    []Ref    // by input of the program
+	Outs    []string // value names, by output of the program
+	// Request marks calls that depend on the request alone.
+	Request bool
+	// Trace names the outputs, by index, that are worth comparing: "block_3".
+	Trace map[int]string
+}
+
+// Output is a result for the host.
+type Output struct {
+	Name  string
+	Value string
+}
+
+// Graph is a whole step. It is built by a model and immutable afterwards.
+type Graph struct {
+	Mesh     *mesh.Mesh
+	Programs map[string]*spmd.Program
+	Weights  []Weight
+	Inputs   []Input
+	Calls    []Call
+	Outputs  []Output
+	// Notes are what a reader of the plan must know: padding, copies of heads, the attention used.
+	Notes []string
+}
+
+// Input finds an input by name; nil when there is none.
+func (g *Graph) Input(name string) *Input {
+	for i := range g.Inputs {
+		if g.Inputs[i].Name == name {
+			return &g.Inputs[i]
+		}
+	}
+	return nil
+}
+
+// Check verifies that every reference resolves and that types fit: a broken
+// graph is a fault of the model's code, found before anything runs.
+func (g *Graph) Check() error {
+	type held struct {
+		d     dtype.DType
+		shape []int
+		spec  sharding.Spec
+	}
+	weights, values := map[string]held{}, map[string]held{}
+	for _, w := range g.Weights {
+		weights[w.Name] = held{w.DType, w.Shape, w.Spec.Canonical(g.Mesh, len(w.Shape))}
+	}
+	for _, in := range g.Inputs {
+		values[in.Name] = held{in.DType, in.Shape, in.Spec.Canonical(g.Mesh, len(in.Shape))}
+	}
+	for _, c := range g.Calls {
+		p := g.Programs[c.Program]
+		if p == nil {
+			return fmt.Errorf("graph: call %q names the unknown program %q", c.Name, c.Program)
+		}
+		if len(c.Args) != len(p.Inputs) || len(c.Outs) != len(p.Outputs) {
+			return fmt.Errorf("graph: call %q binds %d of %d inputs and %d of %d outputs", c.Name, len(c.Args), len(p.Inputs), len(c.Outs), len(p.Outputs))
+		}
+		gone := []string{}
+		for i, r := range c.Args {
+			h, ok := values[r.Name]
+			if r.Weight {
+				h, ok = weights[r.Name]
+			}
+			in := p.Inputs[i]
+			if !ok {
+				return fmt.Errorf("graph: call %q: input %q is bound to %q, which nothing provides", c.Name, in.Name, r.Name)
+			}
+			if h.d != in.DType || fmt.Sprint(h.shape) != fmt.Sprint(in.Shape) || !h.spec.Equal(in.Spec) {
+				return fmt.Errorf("graph: call %q: input %q wants %v%v %v, %q is %v%v %v", c.Name, in.Name, in.DType, in.Shape, in.Spec, r.Name, h.d, h.shape, h.spec)
+			}
+			for _, o := range p.Outputs {
+				if o.Donor == i {
+					if r.Weight {
+						return fmt.Errorf("graph: call %q gives away the weight %q", c.Name, r.Name)
+					}
+					gone = append(gone, r.Name)
+				}
+			}
+		}
+		for _, n := range gone {
+			delete(values, n)
+		}
+		for i, n := range c.Outs {
+			o := p.Outputs[i]
+			values[n] = held{o.DType, o.Shape, o.Spec}
+		}
+	}
+	for _, o := range g.Outputs {
+		if _, ok := values[o.Value]; !ok {
+			return fmt.Errorf("graph: output %q wants the value %q, which nothing provides", o.Name, o.Value)
+		}
+	}
+	return nil
+}
+
+// LastUse is, by call index, the values that no later call and no output needs.
+// Values a request-only call made, and inputs fed once a request, stay.
+func (g *Graph) LastUse() [][]string {
+	keep := map[string]bool{}
+	for _, o := range g.Outputs {
+		keep[o.Value] = true
+	}
+	for _, in := range g.Inputs {
+		keep[in.Name] = keep[in.Name] || !in.Step
+	}
+	for _, c := range g.Calls {
+		if c.Request {
+			for _, n := range c.Outs {
+				keep[n] = true
+			}
+		}
+	}
+	last := map[string]int{}
+	for i, c := range g.Calls {
+		for _, r := range c.Args {
+			if !r.Weight {
+				last[r.Name] = i
+			}
+		}
+		for _, n := range c.Outs {
+			last[n] = i
+		}
+	}
+	out := make([][]string, len(g.Calls))
+	for n, i := range last {
+		if !keep[n] {
+			out[i] = append(out[i], n)
+		}
+	}
+	return out
+}

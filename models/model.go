@@ -1,0 +1,204 @@
+// Package models is what all model families have in common. A family is a
+// folder below: it describes itself (config, parameters, sharding rules,
+// checkpoint names, programs) and registers here. It knows meshes, never devices.
+package models
+
+import (
+	"encoding/json"
+	"fmt"
+	"sort"
+	"strings"
+
+	"weft/dtype"
+	"weft/fault"
+	"weft/graph"
+	"weft/mesh"
+	"weft/sharding"
+	"weft/tensor"
+)
+
+// What can be wrong with a model, a request, or the two together.
+var (
+	ErrUnknownModel = fault.NewKind("unknown-model")
+	ErrConfig       = fault.NewKind("config")
+	ErrVariant      = fault.NewKind("unsupported-variant")
+	ErrInputs       = fault.NewKind("inputs")
+	ErrBatch        = fault.NewKind("batch-not-divisible")
+	ErrFFN          = fault.NewKind("ffn-not-divisible")
+	ErrSize         = fault.NewKind("size")
+	ErrAxis         = fault.NewKind("axis-unsupported")
+)
+
+// Param is one parameter of a model.
+type Param struct {
+	Name  string // official checkpoint name
+	Shape []int  // in the official checkpoint
+	// View is the shape programs use, when it is not Shape: the same elements in the same order.
+	View []int
+	// Matmul marks weights that are contracted and so take the compute type;
+	// the others (biases, norms, modulation) stay f32.
+	Matmul bool
+	// Flax is the peer's path, with the shape its layout gives it.
+	Flax      string
+	FlaxShape []int
+}
+
+// Request is everything about a step that decides shapes and programs.
+type Request struct {
+	Batch  int
+	Latent []int // (channels, frames, height, width) of the latent video
+	Text   int   // rows of text context given, before padding; 0 means the model's full length
+	DType  dtype.DType
+	Layers int // run only the first Layers layers; 0 means all
+	// SplitResidual splits the residual stream over tp too: reduce-scatter and
+	// all-gather in place of each all-reduce.
+	SplitResidual bool
+	// TokenMultiple pads the tokens each device holds to a multiple; 0 or 1 means no more than the split needs.
+	TokenMultiple int
+	// Strict refuses any padding instead of reporting it.
+	Strict bool
+}
+
+// Model is one configuration of a family.
+type Model interface {
+	// Name is the preset's name, or the family's for a configuration of no preset.
+	Name() string
+	// Config is the configuration as JSON would show it.
+	Config() any
+	// Params lists the parameters by official name. layers as in Request.
+	Params(layers int) []Param
+	// Official translates another publisher's tensor name; an official or unknown name comes back as it is.
+	Official(name string) string
+	// Ignore lists globs of tensors that released checkpoints carry and the model does not use.
+	Ignore() []string
+	// Rules are weft's sharding rules by official name.
+	Rules() sharding.Rules
+	// Check reports every reason why a mesh cannot run a request.
+	Check(m *mesh.Mesh, r Request) error
+	// Graph builds the step.
+	Graph(m *mesh.Mesh, r Request) (*graph.Graph, error)
+	// Request reads shapes off a forward's inputs.
+	Request(inputs map[string]*tensor.Tensor) (Request, error)
+	// Feed turns a forward's inputs into the graph's inputs.
+	Feed(g *graph.Graph, r Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error)
+}
+
+// Generator is a model that denoises latents.
+type Generator interface {
+	Model
+	// LatentShape is (channels, frames, height, width) for a video of the given pixels.
+	LatentShape(width, height, frames int) ([]int, error)
+	// FeedStep makes the inputs that change from step to step: latents x
+	// (batch, channels, frames, height, width) at timestep t.
+	FeedStep(r Request, x *tensor.Tensor, t float64) (map[string]*tensor.Tensor, error)
+	// FeedText makes the inputs that stay, from text context (batch, rows, dim).
+	FeedText(g *graph.Graph, r Request, context *tensor.Tensor) (map[string]*tensor.Tensor, error)
+}
+
+// Family makes models of one kind.
+type Family struct {
+	Name string
+	// Presets are configurations by the names people use.
+	Presets map[string]json.RawMessage
+	// Detect says whether a config.json is of this family.
+	Detect func(config map[string]any) bool
+	// New makes a model of a config.json; name is the preset's or "".
+	New func(name string, config []byte) (Model, error)
+}
+
+var families []Family
+
+// Register adds a family; families call it from an init function.
+func Register(f Family) { families = append(families, f) }
+
+// Presets lists the names ByName takes.
+func Presets() []string {
+	names := []string{}
+	for _, f := range families {
+		for n := range f.Presets {
+			names = append(names, n)
+		}
+	}
+	sort.Strings(names)
+	return names
+}
+
+// ByName makes a preset.
+func ByName(name string) (Model, error) {
+	for _, f := range families {
+		if c, ok := f.Presets[name]; ok {
+			return f.New(name, c)
+		}
+	}
+	return nil, fault.New(ErrUnknownModel, struct {
+		Name  string   `json:"name"`
+		Known []string `json:"known"`
+	}{name, Presets()}, "unknown model %q; known: %s", name, strings.Join(Presets(), ", "))
+}
+
+// FromConfig makes the model a config.json describes. where is named in errors.
+func FromConfig(config []byte, where string) (Model, error) {
+	var c map[string]any
+	if err := json.Unmarshal(config, &c); err != nil {
+		return nil, fault.New(ErrConfig, nil, "%s: not a JSON object: %v", where, err)
+	}
+	for _, f := range families {
+		if !f.Detect(c) {
+			continue
+		}
+		name := ""
+		for n, p := range f.Presets {
+			if presetMatches(p, c) {
+				name = n
+			}
+		}
+		m, err := f.New(name, config)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", where, err)
+		}
+		return m, nil
+	}
+	names := []string{}
+	for _, f := range families {
+		names = append(names, f.Name)
+	}
+	class, _ := c["_class_name"].(string)
+	kind, _ := c["model_type"].(string)
+	return nil, fault.New(ErrUnknownModel, struct {
+		Class string   `json:"class_name"`
+		Type  string   `json:"model_type"`
+		Known []string `json:"known"`
+	}{class, kind, names}, "%s: _class_name %q with model_type %q is no model weft knows; known families: %s", where, class, kind, strings.Join(names, ", "))
+}
+
+// presetMatches says whether every key of a preset that the config also has is equal there.
+func presetMatches(preset json.RawMessage, config map[string]any) bool {
+	var p map[string]any
+	if json.Unmarshal(preset, &p) != nil {
+		return false
+	}
+	shared := 0
+	for k, v := range p {
+		if got, ok := config[k]; ok {
+			shared++
+			if fmt.Sprint(got) != fmt.Sprint(v) {
+				return false
+			}
+		}
+	}
+	return shared >= 4
+}
+
+// Specs assigns the rules to a model's parameters.
+func Specs(m Model, on *mesh.Mesh, layers int) ([]sharding.Assigned, error) {
+	params := m.Params(layers)
+	ps := make([]sharding.Param, len(params))
+	for i, p := range params {
+		shape := p.Shape
+		if p.View != nil {
+			shape = p.View
+		}
+		ps[i] = sharding.Param{Name: p.Name, Shape: shape}
+	}
+	return m.Rules().Apply(on, ps)
+}

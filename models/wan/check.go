@@ -1,0 +1,79 @@
+package wan
+
+import (
+	"fmt"
+	"slices"
+
+	"weft/dtype"
+	"weft/fault"
+	"weft/mesh"
+	"weft/models"
+	"weft/sharding"
+)
+
+// Axes are the mesh axes the programs use.
+var Axes = []string{"dp", "tp", "sp"}
+
+// Check reports every reason why a mesh cannot run a request.
+func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
+	var l fault.List
+	tp, sp, dp := on.Size("tp"), on.Size("sp"), on.Size("dp")
+	for _, a := range on.Axes() {
+		if a.Size > 1 && !slices.Contains(Axes, a.Name) {
+			l.Add(fault.New(models.ErrAxis, struct {
+				Axis  string   `json:"axis"`
+				Known []string `json:"known"`
+			}{a.Name, Axes}, "axis %s=%d: %s is split over dp, tp and sp", a.Name, a.Size, m.name))
+		}
+	}
+	l.Add(sharding.CheckHeads(m.c.Heads, tp, sp))
+	if m.c.FFNDim%tp != 0 {
+		l.Add(models.NotDivisible(models.ErrFFN, "ffn_dim", m.c.FFNDim, "tp", tp))
+	}
+	if r.Batch < 1 {
+		l.Add(fault.New(models.ErrInputs, nil, "batch %d: want 1 or more", r.Batch))
+	} else if r.Batch%dp != 0 {
+		l.Add(models.NotDivisible(models.ErrBatch, "batch", r.Batch, "dp", dp))
+	}
+	if r.DType != dtype.F32 && r.DType != dtype.BF16 {
+		l.Add(fault.New(models.ErrInputs, nil, "compute type %v: want f32 or bf16", r.DType))
+	}
+	l.Add(m.checkLatent(r.Latent))
+	if r.Text < 0 || (m.c.TextLen > 0 && r.Text > m.c.TextLen) {
+		l.Add(fault.New(models.ErrInputs, nil, "context of %d rows: the model reads at most text_len %d", r.Text, m.c.TextLen))
+	}
+	if m.c.TextLen == 0 && r.Text == 0 {
+		l.Add(fault.New(models.ErrInputs, nil, "config.json has no text_len and no context is given: the text's length is unknown"))
+	}
+	if err := l.Err(); err != nil {
+		return err
+	}
+	lay := m.layout(on, r)
+	if r.Strict && lay.padded != lay.tokens {
+		l.Add(fault.New(models.ErrSeq, models.SeqNotDivisible{N: lay.tokens, SP: sp, Remainder: lay.tokens % sp},
+			"%d tokens over sp=%d leave %d over: padding by %d is refused in strict mode; sp that divide: %v", lay.tokens, sp, lay.tokens%sp, lay.padded-lay.tokens, models.Divisors(lay.tokens, 64)))
+	}
+	return l.Err()
+}
+
+func (m *Model) checkLatent(latent []int) error {
+	if len(latent) != 4 {
+		return fault.New(models.ErrInputs, nil, "latents of shape %v: want (channels, frames, height, width)", latent)
+	}
+	var l fault.List
+	if latent[0] != m.c.InDim {
+		l.Add(fault.New(models.ErrInputs, nil, "latents of %d channels: the model reads %d", latent[0], m.c.InDim))
+	}
+	for i, what := range []string{"frames", "height", "width"} {
+		n, p := latent[i+1], m.c.PatchSize[i]
+		if n < 1 || n%p != 0 {
+			low := n / p * p
+			near := fmt.Sprintf("%d", low+p)
+			if low > 0 {
+				near = fmt.Sprintf("%d or %d", low, low+p)
+			}
+			l.Add(fault.New(models.ErrSize, nil, "latent %s %d does not fill patches of %d; nearest: %s", what, n, p, near))
+		}
+	}
+	return l.Err()
+}

@@ -1,0 +1,156 @@
+package wan
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"weft/models"
+	"weft/sharding"
+)
+
+// Model is a configuration of the family.
+type Model struct {
+	name string
+	c    Config
+}
+
+// Name is the preset's name, or wan2.1-t2v.
+func (m *Model) Name() string { return m.name }
+
+// Config is a Config.
+func (m *Model) Config() any { return m.c }
+
+// Params lists the parameters under their official names.
+func (m *Model) Params(layers int) []models.Param {
+	c := m.c
+	if layers <= 0 || layers > c.Layers {
+		layers = c.Layers
+	}
+	ps := []models.Param{}
+	linear := func(name string, out, in int) {
+		path := flaxPath(name)
+		ps = append(ps,
+			models.Param{Name: name + ".weight", Shape: []int{out, in}, Matmul: true, Flax: path + "/kernel", FlaxShape: []int{in, out}},
+			models.Param{Name: name + ".bias", Shape: []int{out}, Flax: path + "/bias", FlaxShape: []int{out}})
+	}
+	vector := func(name, leaf string, shape ...int) {
+		path := flaxPath(name)
+		if leaf != "" {
+			path = flaxPath(strings.TrimSuffix(name, name[strings.LastIndex(name, "."):])) + "/" + leaf
+		}
+		ps = append(ps, models.Param{Name: name, Shape: shape, Flax: path, FlaxShape: shape})
+	}
+	pt, ph, pw := c.PatchSize[0], c.PatchSize[1], c.PatchSize[2]
+	ps = append(ps, models.Param{Name: "patch_embedding.weight", Shape: []int{c.Dim, c.InDim, pt, ph, pw}, View: []int{c.Dim, c.InDim * pt * ph * pw},
+		Matmul: true, Flax: "patch_embedding/kernel", FlaxShape: []int{pt, ph, pw, c.InDim, c.Dim}})
+	vector("patch_embedding.bias", "bias", c.Dim)
+	linear("text_embedding.0", c.Dim, c.TextDim)
+	linear("text_embedding.2", c.Dim, c.Dim)
+	linear("time_embedding.0", c.Dim, c.FreqDim)
+	linear("time_embedding.2", c.Dim, c.Dim)
+	linear("time_projection.1", 6*c.Dim, c.Dim)
+	for i := 0; i < layers; i++ {
+		b := fmt.Sprintf("blocks.%d.", i)
+		for _, attn := range []string{"self_attn", "cross_attn"} {
+			for _, p := range []string{"q", "k", "v", "o"} {
+				linear(b+attn+"."+p, c.Dim, c.Dim)
+			}
+			vector(b+attn+".norm_q.weight", "scale", c.Dim)
+			vector(b+attn+".norm_k.weight", "scale", c.Dim)
+		}
+		vector(b+"norm3.weight", "scale", c.Dim)
+		vector(b+"norm3.bias", "bias", c.Dim)
+		linear(b+"ffn.0", c.FFNDim, c.Dim)
+		linear(b+"ffn.2", c.Dim, c.FFNDim)
+		ps = append(ps, models.Param{Name: b + "modulation", Shape: []int{1, 6, c.Dim}, Flax: flaxPath(b + "modulation"), FlaxShape: []int{1, 6, c.Dim}})
+	}
+	linear("head.head", c.OutDim*pt*ph*pw, c.Dim)
+	ps = append(ps, models.Param{Name: "head.modulation", Shape: []int{1, 2, c.Dim}, Flax: "head/modulation", FlaxShape: []int{1, 2, c.Dim}})
+	return ps
+}
+
+// flaxPath is the peer's path for a module: blocks.3.self_attn.q is blocks_3/self_attn_q.
+func flaxPath(module string) string {
+	parts := strings.Split(module, ".")
+	switch {
+	case parts[0] == "blocks" && len(parts) > 2:
+		return parts[0] + "_" + parts[1] + "/" + strings.Join(parts[2:], "_")
+	case parts[0] == "head" && len(parts) > 1:
+		return "head/" + strings.Join(parts[1:], "_")
+	}
+	return strings.Join(parts, "_")
+}
+
+// Rules split what the peer splits, and the text and time projections besides,
+// which the peer keeps whole: at 14B they are 0.47 GB of bf16 on every device.
+//
+// Column-parallel (output rows over tp): q, k, v, ffn.0 and the first text and
+// the time projection, with their biases and the norms over their outputs.
+// Row-parallel (input columns over tp): o, ffn.2 and the second text
+// projection, whose biases stay whole and are added after the sum.
+func (m *Model) Rules() sharding.Rules {
+	col := sharding.NewSpec([]string{"tp"}, nil)
+	row := sharding.NewSpec(nil, []string{"tp"})
+	vec := sharding.NewSpec([]string{"tp"})
+	whole := sharding.NewSpec()
+	rule := func(match string, s sharding.Spec) sharding.Rule { return sharding.Rule{Match: match, Spec: s} }
+	return sharding.Rules{
+		rule("blocks.*_attn.norm_*.weight", vec),
+		rule("blocks.*_attn.o.weight", row),
+		rule("blocks.*_attn.o.bias", whole),
+		rule("blocks.*_attn.*.weight", col),
+		rule("blocks.*_attn.*.bias", vec),
+		rule("blocks.*.ffn.0.weight", col),
+		rule("blocks.*.ffn.0.bias", vec),
+		rule("blocks.*.ffn.2.weight", row),
+		rule("blocks.*.ffn.2.bias", whole),
+		rule("blocks.*.norm3.*", whole),
+		rule("blocks.*.modulation", whole),
+		rule("text_embedding.0.weight", col),
+		rule("text_embedding.0.bias", vec),
+		rule("text_embedding.2.weight", row),
+		rule("text_embedding.2.bias", whole),
+		rule("time_embedding.*", whole),
+		rule("time_projection.1.weight", col),
+		rule("time_projection.1.bias", vec),
+		rule("patch_embedding.*", whole),
+		rule("head.*", whole),
+	}
+}
+
+// Ignore is empty: official releases carry nothing more.
+func (m *Model) Ignore() []string { return nil }
+
+var diffusersNames = []struct {
+	match *regexp.Regexp
+	to    string
+}{
+	{regexp.MustCompile(`^blocks\.(\d+)\.attn1\.to_([qkv])\.`), "blocks.$1.self_attn.$2."},
+	{regexp.MustCompile(`^blocks\.(\d+)\.attn1\.to_out\.0\.`), "blocks.$1.self_attn.o."},
+	{regexp.MustCompile(`^blocks\.(\d+)\.attn1\.norm_`), "blocks.$1.self_attn.norm_"},
+	{regexp.MustCompile(`^blocks\.(\d+)\.attn2\.to_([qkv])\.`), "blocks.$1.cross_attn.$2."},
+	{regexp.MustCompile(`^blocks\.(\d+)\.attn2\.to_out\.0\.`), "blocks.$1.cross_attn.o."},
+	{regexp.MustCompile(`^blocks\.(\d+)\.attn2\.norm_`), "blocks.$1.cross_attn.norm_"},
+	{regexp.MustCompile(`^blocks\.(\d+)\.norm2\.`), "blocks.$1.norm3."},
+	{regexp.MustCompile(`^blocks\.(\d+)\.ffn\.net\.0\.proj\.`), "blocks.$1.ffn.0."},
+	{regexp.MustCompile(`^blocks\.(\d+)\.ffn\.net\.2\.`), "blocks.$1.ffn.2."},
+	{regexp.MustCompile(`^blocks\.(\d+)\.scale_shift_table$`), "blocks.$1.modulation"},
+	{regexp.MustCompile(`^scale_shift_table$`), "head.modulation"},
+	{regexp.MustCompile(`^proj_out\.`), "head.head."},
+	{regexp.MustCompile(`^condition_embedder\.text_embedder\.linear_1\.`), "text_embedding.0."},
+	{regexp.MustCompile(`^condition_embedder\.text_embedder\.linear_2\.`), "text_embedding.2."},
+	{regexp.MustCompile(`^condition_embedder\.time_embedder\.linear_1\.`), "time_embedding.0."},
+	{regexp.MustCompile(`^condition_embedder\.time_embedder\.linear_2\.`), "time_embedding.2."},
+	{regexp.MustCompile(`^condition_embedder\.time_proj\.`), "time_projection.1."},
+}
+
+// Official translates diffusers' names.
+func (m *Model) Official(name string) string {
+	for _, d := range diffusersNames {
+		if d.match.MatchString(name) {
+			return d.match.ReplaceAllString(name, d.to)
+		}
+	}
+	return name
+}

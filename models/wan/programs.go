@@ -1,0 +1,388 @@
+package wan
+
+import (
+	"fmt"
+
+	"weft/attention"
+	"weft/dtype"
+	"weft/graph"
+	"weft/mesh"
+	"weft/models"
+	"weft/sharding"
+	"weft/spmd"
+)
+
+// step is one graph under construction.
+//
+// Shapes: B batch, S tokens in (frame, row, column) order, Sp the same padded
+// for the split, D width, H heads, d head width, L text rows.
+type step struct {
+	c      Config
+	m      *mesh.Mesh
+	r      models.Request
+	layout layout
+	g      *graph.Graph
+	specs  map[string]sharding.Assigned
+	params map[string]models.Param
+}
+
+// layout is how a request lies on a mesh.
+type layout struct {
+	frames, rows, cols int // of patches
+	tokens, padded     int // S, Sp
+	text               int // L
+	// stream is how the residual stream (B, Sp, D) is held between blocks,
+	// gathered how a matmul's operand is: over sp alone.
+	stream, gathered sharding.Spec
+}
+
+func (m *Model) layout(on *mesh.Mesh, r models.Request) layout {
+	l := layout{frames: r.Latent[1] / m.c.PatchSize[0], rows: r.Latent[2] / m.c.PatchSize[1], cols: r.Latent[3] / m.c.PatchSize[2]}
+	l.tokens = l.frames * l.rows * l.cols
+	axes := []string{"sp"}
+	if r.SplitResidual {
+		axes = append(axes, "tp")
+	}
+	l.padded = sharding.RoundUp(l.tokens, on.Size(axes...)*max(1, r.TokenMultiple))
+	l.text = m.c.TextLen
+	if l.text == 0 {
+		l.text = r.Text
+	}
+	l.gathered = sharding.NewSpec([]string{"dp"}, []string{"sp"}, nil)
+	l.stream = sharding.NewSpec([]string{"dp"}, axes, nil)
+	return l
+}
+
+// Graph builds the step: text once a request, the time embedding and the
+// patches, every layer's block, and the head.
+func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
+	if err := m.Check(on, r); err != nil {
+		return nil, err
+	}
+	layers := m.c.Layers
+	if r.Layers > 0 {
+		layers = min(r.Layers, layers)
+	}
+	assigned, err := models.Specs(m, on, layers)
+	if err != nil {
+		return nil, err
+	}
+	s := &step{c: m.c, m: on, r: r, layout: m.layout(on, r),
+		g:     &graph.Graph{Mesh: on, Programs: map[string]*spmd.Program{}},
+		specs: map[string]sharding.Assigned{}, params: map[string]models.Param{}}
+	for _, a := range assigned {
+		s.specs[a.Name] = a
+	}
+	for _, p := range m.Params(layers) {
+		s.params[p.Name] = p
+		s.g.Weights = append(s.g.Weights, s.weight(p))
+	}
+	if l := s.layout; l.padded > l.tokens {
+		s.g.Notes = append(s.g.Notes, fmt.Sprintf("%d tokens padded by %d to %d, so that %s devices hold equally many; padding is masked and cut off again",
+			l.tokens, l.padded-l.tokens, l.padded, on))
+	}
+	s.inputs()
+	for _, define := range []func() error{s.text, s.pre, s.block, s.post} {
+		if err := define(); err != nil {
+			return nil, err
+		}
+	}
+	s.calls(layers)
+	return s.g, s.g.Check()
+}
+
+func (s *step) weight(p models.Param) graph.Weight {
+	w := graph.Weight{Name: p.Name, File: p.Shape, Shape: p.Shape, DType: dtype.F32, Spec: s.specs[p.Name].Spec, Rule: s.specs[p.Name].Rule}
+	if p.View != nil {
+		w.Shape = p.View
+	}
+	if p.Matmul {
+		w.DType = s.r.DType
+	}
+	return w
+}
+
+func (s *step) inputs() {
+	c, l, b := s.c, s.layout, s.r.Batch
+	batch := []string{"dp"}
+	latent := append([]int{b}, s.r.Latent...)
+	s.g.Inputs = []graph.Input{
+		{Name: "x", DType: dtype.F32, Shape: latent, Spec: sharding.NewSpec(batch), Step: true},
+		{Name: "time", DType: dtype.F32, Shape: []int{b, c.FreqDim}, Spec: sharding.NewSpec(batch), Step: true},
+		{Name: "context", DType: s.r.DType, Shape: []int{b, l.text, c.TextDim}, Spec: sharding.NewSpec(batch)},
+		{Name: "rope_cos", DType: dtype.F32, Shape: []int{l.padded, c.HeadDim()}, Spec: sharding.NewSpec([]string{"sp"})},
+		{Name: "rope_sin", DType: dtype.F32, Shape: []int{l.padded, c.HeadDim()}, Spec: sharding.NewSpec([]string{"sp"})},
+	}
+}
+
+// program is a spmd.Builder with a step's weights at hand. args collects what
+// the inputs are bound to, in order, with layer-free names for blocks.
+type program struct {
+	*spmd.Builder
+	s      *step
+	prefix string // of weights: "blocks.0." for a block
+}
+
+func (s *step) build(name, prefix string, define func(p *program)) error {
+	prog, err := spmd.Build(name, s.m, func(b *spmd.Builder) { define(&program{b, s, prefix}) })
+	if err != nil {
+		return fmt.Errorf("program %s: %w", name, err)
+	}
+	s.g.Programs[name] = prog
+	return nil
+}
+
+// weight declares the parameter prefix+name as the input "name".
+func (p *program) weight(name string) spmd.Tensor {
+	w := p.s.weight(p.s.params[p.prefix+name])
+	return p.Input(name, w.DType, w.Shape, w.Spec)
+}
+
+// value declares a carried value.
+func (p *program) value(name string) spmd.Tensor {
+	s, l := p.s, p.s.layout
+	b, h, d := s.r.Batch, s.c.Heads, s.c.HeadDim()
+	batch := []string{"dp"}
+	switch name {
+	case "tokens":
+		return p.Input(name, dtype.F32, []int{b, l.padded, s.c.Dim}, l.stream)
+	case "e":
+		return p.Input(name, dtype.F32, []int{b, s.c.Dim}, sharding.NewSpec(batch))
+	case "e0":
+		return p.Input(name, dtype.F32, []int{b, 6, s.c.Dim}, sharding.NewSpec(batch))
+	case "text":
+		return p.Input(name, s.r.DType, []int{b, l.text, s.c.Dim}, sharding.NewSpec(batch))
+	case "text_k", "text_v":
+		return p.Input(name, s.r.DType, []int{b, l.text, h, d}, sharding.NewSpec(batch, nil, []string{"tp"}))
+	}
+	for _, in := range s.g.Inputs {
+		if in.Name == name {
+			return p.Input(name, in.DType, in.Shape, in.Spec)
+		}
+	}
+	panic("wan: no value " + name)
+}
+
+// linear is x W^T + b in f32; x is in the compute type. A row-parallel sum is
+// reduced into the layout to, in the compute type, before its bias.
+func (p *program) linear(name string, x spmd.Tensor, to sharding.Spec) spmd.Tensor {
+	w, bias := p.weight(name+".weight"), p.weight(name+".bias")
+	y := p.Linear(x, w, x.DType)
+	if len(y.Spec.Partial()) > 0 {
+		y = p.Reshard(y, to, "sum of the row-parallel "+name)
+	}
+	return p.Add(p.Convert(y, dtype.F32), bias)
+}
+
+// compute rounds to the type matmuls run in.
+func (p *program) compute(x spmd.Tensor) spmd.Tensor { return p.Convert(x, p.s.r.DType) }
+
+// text: (B, L, text_dim) to each layer's K and V. One program embeds, another
+// projects for a layer.
+func (s *step) text() error {
+	batch := sharding.NewSpec([]string{"dp"})
+	if err := s.build("text", "", func(p *program) {
+		x := p.value("context")
+		x = p.compute(p.GeluTanh(p.linear("text_embedding.0", x, batch)))
+		x = p.linear("text_embedding.2", x, batch)
+		p.Output("text", p.compute(x), "")
+	}); err != nil {
+		return err
+	}
+	return s.build("text_kv", "blocks.0.cross_attn.", func(p *program) {
+		x := p.value("text")
+		k := p.linear("k", x, batch)
+		k = p.RMSNorms(s.c.Eps, []spmd.Tensor{k}, []spmd.Tensor{p.weight("norm_k.weight")})[0]
+		p.Output("text_k", p.compute(p.heads(k)), "")
+		p.Output("text_v", p.compute(p.heads(p.linear("v", x, batch))), "")
+	})
+}
+
+// heads views (B, S, D) as (B, S, H, d).
+func (p *program) heads(x spmd.Tensor) spmd.Tensor {
+	return p.SplitDim(x, 2, p.s.c.Heads, p.s.c.HeadDim())
+}
+
+// pre: latents to tokens, and the timestep to its embedding e (B, D) and to
+// the six modulations e0 (B, 6, D). Time runs in f32, as the released models require.
+func (s *step) pre() error {
+	c, l := s.c, s.layout
+	batch := sharding.NewSpec([]string{"dp"})
+	if err := s.build("time", "", func(p *program) {
+		e := p.precise("time_embedding.0", p.value("time"), batch)
+		e = p.precise("time_embedding.2", p.Silu(e), batch)
+		e0 := p.precise("time_projection.1", p.Silu(e), batch)
+		e0 = p.Reshard(e0, batch, "modulation gathered: every device modulates whole tokens")
+		p.Output("e", e, "")
+		p.Output("e0", p.SplitDim(e0, 1, 6, c.Dim), "")
+	}); err != nil {
+		return err
+	}
+	return s.build("pre", "", func(p *program) {
+		pt, ph, pw := c.PatchSize[0], c.PatchSize[1], c.PatchSize[2]
+		x := p.value("x") // B C F H W
+		x = p.SplitDim(x, 4, l.cols, pw)
+		x = p.SplitDim(x, 3, l.rows, ph)
+		x = p.SplitDim(x, 2, l.frames, pt) // B C f pt h ph w pw
+		x = p.Transpose(x, 0, 2, 4, 6, 1, 3, 5, 7)
+		x = p.MergeDims(x, 4, 4)
+		x = p.MergeDims(x, 1, 3)
+		x = p.PadTo(x, 1, l.padded)
+		x = p.Reshard(x, l.stream, "tokens cut over the mesh")
+		p.Output("tokens", p.linear("patch_embedding", p.compute(x), l.stream), "")
+	})
+}
+
+// precise is a linear layer of few rows in f32 accuracy whatever the weights'
+// type. With bf16 weights x is cut into three bf16 terms whose sum is x to f32
+// accuracy and whose products are exact: cheaper than widening the weights.
+func (p *program) precise(name string, x spmd.Tensor, to sharding.Spec) spmd.Tensor {
+	w, bias := p.weight(name+".weight"), p.weight(name+".bias")
+	if w.DType == dtype.F32 {
+		y := p.Linear(x, w, dtype.F32)
+		if len(y.Spec.Partial()) > 0 {
+			y = p.Reshard(y, to, "sum of the row-parallel "+name)
+		}
+		return p.Add(y, bias)
+	}
+	var sum *spmd.Tensor
+	for range 3 {
+		term := p.Convert(x, w.DType)
+		x = p.Sub(x, p.Convert(term, dtype.F32))
+		y := p.Linear(term, w, dtype.F32)
+		if sum != nil {
+			y = p.Add(*sum, y)
+		}
+		sum = &y
+	}
+	y := *sum
+	if len(y.Spec.Partial()) > 0 {
+		y = p.Reshard(y, to, "sum of the row-parallel "+name)
+	}
+	return p.Add(y, bias)
+}
+
+// modulate is norm(x) (1 + scale) + shift, in the compute type, gathered over
+// tp where the stream is split over it.
+func (p *program) modulate(x, shift, scale spmd.Tensor) spmd.Tensor {
+	y := p.Add(p.Mul(p.LayerNorm(x, p.s.c.Eps), p.Shift(scale, 1)), shift)
+	return p.gather(p.compute(y))
+}
+
+func (p *program) gather(x spmd.Tensor) spmd.Tensor {
+	return p.Reshard(x, p.s.layout.gathered, "split stream gathered for column-parallel matmuls")
+}
+
+// block is one layer: self-attention, cross-attention to the text, FFN. The
+// stream stays f32.
+func (s *step) block() error {
+	c, l := s.c, s.layout
+	return s.build("block", "blocks.0.", func(p *program) {
+		x, e0 := p.value("tokens"), p.value("e0")
+		cos, sin := p.value("rope_cos"), p.value("rope_sin")
+		mod := p.Add(e0, p.weight("modulation"))
+		part := func(i int) spmd.Tensor { return p.Slice(mod, 1, i, i+1) }
+
+		h := p.modulate(x, part(0), part(1))
+		q, k := p.linear("self_attn.q", h, l.gathered), p.linear("self_attn.k", h, l.gathered)
+		qk := p.RMSNorms(c.Eps, []spmd.Tensor{q, k}, []spmd.Tensor{p.weight("self_attn.norm_q.weight"), p.weight("self_attn.norm_k.weight")})
+		q, k = p.rope(qk[0], cos, sin), p.rope(qk[1], cos, sin)
+		v := p.heads(p.compute(p.linear("self_attn.v", h, l.gathered)))
+		y := attention.Attend(p.Builder, q, k, v, attention.Options{Keys: l.tokens})
+		o := p.linear("self_attn.o", p.MergeDims(y, 2, 2), l.stream)
+		x = p.Add(x, p.Mul(o, part(2)))
+
+		h = p.Add(p.Mul(p.LayerNorm(x, c.Eps), p.weight("norm3.weight")), p.weight("norm3.bias"))
+		h = p.gather(p.compute(h))
+		q = p.linear("cross_attn.q", h, l.gathered)
+		q = p.RMSNorms(c.Eps, []spmd.Tensor{q}, []spmd.Tensor{p.weight("cross_attn.norm_q.weight")})[0]
+		y = attention.Attend(p.Builder, p.heads(p.compute(q)), p.value("text_k"), p.value("text_v"), attention.Options{})
+		x = p.Add(x, p.linear("cross_attn.o", p.MergeDims(y, 2, 2), l.stream))
+
+		h = p.modulate(x, part(3), part(4))
+		h = p.compute(p.GeluTanh(p.linear("ffn.0", h, l.gathered)))
+		x = p.Add(x, p.Mul(p.linear("ffn.2", h, l.stream), part(5)))
+		p.Output("tokens", x, "tokens")
+	})
+}
+
+// rope rotates pairs of neighbouring channels: out[2i] = x[2i] cos_i - x[2i+1] sin_i,
+// out[2i+1] = x[2i+1] cos_i + x[2i] sin_i. The tables (Sp, d) have each angle
+// twice, the sine with the sign of its place. Neighbours are fetched by rotating
+// the channels one place either way, which crosses heads only where it is not used.
+func (p *program) rope(x, cos, sin spmd.Tensor) spmd.Tensor {
+	c := p.s.c
+	local := p.Local(x) // B Sp D/tp
+	n := local.Shape[2]
+	left := p.LConcat(2, p.LSlice(local, 2, 1, n), p.LSlice(local, 2, 0, 1))
+	right := p.LConcat(2, p.LSlice(local, 2, n-1, n), p.LSlice(local, 2, 0, n-1))
+	parity := p.LBinary(spmd.OpRem, p.LIota(dtype.I32, 0, n), p.LConst(dtype.I32, 2))
+	even := p.LCompare("EQ", parity, p.LConst(dtype.I32, 0))
+	swapped := p.heads(p.Global(p.LSelect(even, left, right), x.Shape, x.Spec))
+	cos, sin = p.ExpandDim(cos, 1), p.ExpandDim(sin, 1) // Sp 1 d
+	y := p.Add(p.Mul(p.SplitDim(x, 2, c.Heads, c.HeadDim()), cos), p.Mul(swapped, sin))
+	return p.compute(y)
+}
+
+// post: the head, then tokens back to latents.
+func (s *step) post() error {
+	c, l := s.c, s.layout
+	return s.build("post", "", func(p *program) {
+		x, e := p.value("tokens"), p.value("e")
+		mod := p.Add(p.ExpandDim(e, 1), p.weight("head.modulation"))
+		h := p.Add(p.Mul(p.LayerNorm(x, c.Eps), p.Shift(p.Slice(mod, 1, 1, 2), 1)), p.Slice(mod, 1, 0, 1))
+		y := p.linear("head.head", p.compute(h), l.stream)
+		y = p.Reshard(y, sharding.NewSpec([]string{"dp"}, nil, nil), "tokens gathered for the latents")
+		y = p.Slice(y, 1, 0, l.tokens)
+		y = p.SplitDim(y, 2, c.PatchSize[0], c.PatchSize[1], c.PatchSize[2], c.OutDim)
+		y = p.SplitDim(y, 1, l.frames, l.rows, l.cols) // B f h w pt ph pw C
+		y = p.Transpose(y, 0, 7, 1, 4, 2, 5, 3, 6)
+		y = p.MergeDims(y, 6, 2)
+		y = p.MergeDims(y, 4, 2)
+		y = p.MergeDims(y, 2, 2)
+		p.Output("out", y, "")
+	})
+}
+
+// calls strings the programs together.
+func (s *step) calls(layers int) {
+	s.call("text", "text", "", nil, true, map[string]string{"text": "text"}, map[int]string{0: "context_embed"})
+	for i := range layers {
+		s.call(fmt.Sprintf("text_kv %d", i), "text_kv", fmt.Sprintf("blocks.%d.cross_attn.", i), nil, true,
+			map[string]string{"text_k": fmt.Sprintf("text_k.%d", i), "text_v": fmt.Sprintf("text_v.%d", i)}, nil)
+	}
+	s.call("time", "time", "", nil, false, nil, map[int]string{0: "time_embed", 1: "time_proj"})
+	s.call("pre", "pre", "", nil, false, nil, map[int]string{0: "patch_embed"})
+	for i := range layers {
+		rename := map[string]string{"text_k": fmt.Sprintf("text_k.%d", i), "text_v": fmt.Sprintf("text_v.%d", i)}
+		s.call(fmt.Sprintf("block %d", i), "block", fmt.Sprintf("blocks.%d.", i), rename, false, nil, map[int]string{0: fmt.Sprintf("block_%d", i)})
+	}
+	s.call("post", "post", "", nil, false, nil, nil)
+	s.g.Outputs = []graph.Output{{Name: "out", Value: "out"}}
+}
+
+// call binds a program: inputs that name a parameter under prefix to it, the
+// others to the value of that name, or what rename says.
+func (s *step) call(name, prog, prefix string, rename map[string]string, request bool, outs map[string]string, trace map[int]string) {
+	p := s.g.Programs[prog]
+	c := graph.Call{Name: name, Program: prog, Request: request, Trace: trace}
+	for _, in := range p.Inputs {
+		if _, ok := s.params[prefix+in.Name]; ok {
+			c.Args = append(c.Args, graph.Ref{Weight: true, Name: prefix + in.Name})
+			continue
+		}
+		v := in.Name
+		if to, ok := rename[v]; ok {
+			v = to
+		}
+		c.Args = append(c.Args, graph.Ref{Name: v})
+	}
+	for _, o := range p.Outputs {
+		v := o.Name
+		if to, ok := outs[v]; ok {
+			v = to
+		}
+		c.Outs = append(c.Outs, v)
+	}
+	s.g.Calls = append(s.g.Calls, c)
+}

@@ -1,0 +1,193 @@
+package spmd
+
+import (
+	"fmt"
+	"slices"
+
+	"weft/dtype"
+	"weft/sharding"
+)
+
+// Elementwise rules. Operands broadcast as numpy's do, aligned at the last dim.
+//
+//  1. The result's layout is read off the operands, first one first: for every
+//     result dim, the axes of the first operand that splits it (an operand that
+//     broadcasts along the dim has no say).
+//  2. Partial sums stay partial under Neg and Scale, under Add and Sub when all
+//     operands are partial over the same axes, and under Mul and Div of one
+//     partial operand by a whole one. Everything else reduces first, straight
+//     into the result's layout: a reduction whose result is split is a
+//     reduce-scatter.
+//  3. An operand held otherwise is brought to the result's layout; from whole
+//     that is a local slice.
+
+// Unary applies op, which must be one of the elementwise operations of one
+// operand. Only OpNeg keeps partial sums.
+func (b *Builder) Unary(op Op, x Tensor) Tensor {
+	if op != OpNeg {
+		x = b.Reduced(x, string(op)+" needs whole sums")
+	}
+	return b.wrap(b.LUnary(op, x.local), x.Shape, x.Spec)
+}
+
+// Convert changes the element type; partial sums are reduced first, since
+// rounding does not distribute over a sum.
+func (b *Builder) Convert(x Tensor, d dtype.DType) Tensor {
+	if x.DType == d {
+		return x
+	}
+	x = b.Reduced(x, "convert to "+d.String()+" needs whole sums")
+	return b.wrap(b.LConvert(x.local, d), x.Shape, x.Spec)
+}
+
+// Scale is x times a constant.
+func (b *Builder) Scale(x Tensor, v float64) Tensor {
+	return b.wrap(b.LScale(x.local, v), x.Shape, x.Spec)
+}
+
+// Shift is x plus a constant.
+func (b *Builder) Shift(x Tensor, v float64) Tensor {
+	x = b.Reduced(x, "adding a constant needs whole sums")
+	return b.wrap(b.LAdd(x.local, b.LConst(x.DType, v)), x.Shape, x.Spec)
+}
+
+// Add is x + y.
+func (b *Builder) Add(x, y Tensor) Tensor { return b.binary(OpAdd, x, y) }
+
+// Sub is x - y.
+func (b *Builder) Sub(x, y Tensor) Tensor { return b.binary(OpSub, x, y) }
+
+// Mul is x * y.
+func (b *Builder) Mul(x, y Tensor) Tensor { return b.binary(OpMul, x, y) }
+
+// Div is x / y.
+func (b *Builder) Div(x, y Tensor) Tensor { return b.binary(OpDiv, x, y) }
+
+func (b *Builder) binary(op Op, x, y Tensor) Tensor {
+	if x.DType != y.DType {
+		b.failf(ErrType, nil, "%s: %s of %v and %v; convert one first", b.name, op, x.DType, y.DType)
+	}
+	shape, err := broadcastShape(x.Shape, y.Shape)
+	if err != nil {
+		b.failf(ErrShape, nil, "%s: %s of %v and %v: %v", b.name, op, x.Shape, y.Shape, err)
+	}
+	px, py := x.Spec.Partial(), y.Spec.Partial()
+	keep := false
+	switch op {
+	case OpAdd, OpSub:
+		keep = len(px) > 0 && sameSet(px, py)
+	case OpMul:
+		keep = (len(px) == 0) != (len(py) == 0)
+	case OpDiv:
+		keep = len(px) > 0 && len(py) == 0
+	}
+	dims := b.joinDims(shape, x, y)
+	if keep {
+		partial := union(px, py)
+		// A layout that already splits a dim over a partial axis leaves no room for the sum.
+		for _, axes := range dims {
+			for _, a := range axes {
+				keep = keep && !slices.Contains(partial, a)
+			}
+		}
+	}
+	target := sharding.NewSpec(dims...)
+	if keep {
+		target = target.WithPartial(union(px, py)...)
+	}
+	lx := b.arrange(x, shape, target, keep, op)
+	ly := b.arrange(y, shape, target, keep, op)
+	return b.wrap(b.LBinary(op, lx, ly), shape, target)
+}
+
+// arrange brings an operand of an elementwise operation to the result's layout,
+// seen through the operand's own dims.
+func (b *Builder) arrange(x Tensor, shape []int, target sharding.Spec, keep bool, op Op) Local {
+	spec := sharding.Whole(x.Rank())
+	off := len(shape) - x.Rank()
+	for d := range x.Shape {
+		if x.Shape[d] == shape[off+d] && x.Shape[d] != 1 {
+			spec = spec.WithDim(d, target.Dim(off+d)...)
+		}
+	}
+	if keep {
+		spec = spec.WithPartial(x.Spec.Partial()...)
+	}
+	return b.Reshard(x, spec, fmt.Sprintf("operand of %s", op)).local
+}
+
+// joinDims reads the result's layout off the operands (rule 1).
+func (b *Builder) joinDims(shape []int, ops ...Tensor) [][]string {
+	dims := make([][]string, len(shape))
+	used := map[string]bool{}
+	// Operands that are not partial come first: a partial one has to move anyway.
+	order := slices.Clone(ops)
+	slices.SortStableFunc(order, func(x, y Tensor) int {
+		return min(len(x.Spec.Partial()), 1) - min(len(y.Spec.Partial()), 1)
+	})
+	for _, x := range order {
+		off := len(shape) - x.Rank()
+		for d := range x.Shape {
+			axes := x.Spec.Dim(d)
+			if len(axes) == 0 || len(dims[off+d]) > 0 {
+				continue
+			}
+			free := true
+			for _, a := range axes {
+				free = free && !used[a]
+			}
+			if !free {
+				continue
+			}
+			dims[off+d] = axes
+			for _, a := range axes {
+				used[a] = true
+			}
+		}
+	}
+	return dims
+}
+
+// Select is x where pred holds, else y.
+func (b *Builder) Select(pred, x, y Tensor) Tensor {
+	x, y = b.Reduced(x, "select needs whole sums"), b.Reduced(y, "select needs whole sums")
+	shape, err := broadcastShape(x.Shape, y.Shape)
+	if err == nil {
+		shape, err = broadcastShape(shape, pred.Shape)
+	}
+	if err != nil {
+		b.failf(ErrShape, nil, "%s: select on %v of %v and %v: %v", b.name, pred.Shape, x.Shape, y.Shape, err)
+	}
+	target := sharding.NewSpec(b.joinDims(shape, x, y, pred)...)
+	return b.wrap(b.LSelect(b.arrange(pred, shape, target, false, OpSelect),
+		b.arrange(x, shape, target, false, OpSelect), b.arrange(y, shape, target, false, OpSelect)), shape, target)
+}
+
+// wrap makes a tensor of what the devices hold. Unlike Global it trusts the
+// caller: rules compute layouts that are right by construction, and the shape
+// check in Global would only repeat them. It still compares local shapes.
+func (b *Builder) wrap(v Local, shape []int, spec sharding.Spec) Tensor {
+	return b.Global(v, shape, spec)
+}
+
+func sameSet(x, y []string) bool {
+	if len(x) != len(y) {
+		return false
+	}
+	for _, a := range x {
+		if !slices.Contains(y, a) {
+			return false
+		}
+	}
+	return true
+}
+
+func union(x, y []string) []string {
+	out := slices.Clone(x)
+	for _, a := range y {
+		if !slices.Contains(out, a) {
+			out = append(out, a)
+		}
+	}
+	return out
+}

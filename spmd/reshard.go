@@ -1,0 +1,122 @@
+package spmd
+
+import (
+	"weft/sharding"
+)
+
+// Reshard brings t to another layout by the cheapest steps sharding.Reshard
+// finds. Partial sums that spec does not list are reduced; reason is written on
+// every collective.
+func (b *Builder) Reshard(t Tensor, spec sharding.Spec, reason string) Tensor {
+	spec = b.canonical("reshard", t.Shape, spec)
+	if spec.Equal(t.Spec) {
+		return t
+	}
+	steps, err := sharding.Reshard(b.mesh, t.Spec, spec, t.Shape, t.DType.Size())
+	if err != nil {
+		b.fail(err)
+	}
+	v := t.local
+	for _, s := range steps {
+		switch s.Op {
+		case sharding.Slice:
+			v = b.sliceAxes(v, s.Dim, s.Axes)
+		case sharding.AllReduce:
+			v = b.LAllReduce(Sum, v, s.Axes, reason)
+		case sharding.AllGather:
+			v = b.LAllGather(v, s.Dim, s.Axes, reason)
+		case sharding.ReduceScatter:
+			v = b.LReduceScatter(v, s.Dim, s.Axes, reason)
+		case sharding.AllToAll:
+			v = b.LAllToAll(v, s.SplitDim, s.ConcatDim, s.Axes, reason)
+		case sharding.Permute:
+			v = b.LPermute(v, s.Pairs, s.Axes, reason)
+		}
+	}
+	return b.wrap(v, t.Shape, spec)
+}
+
+// sliceAxes keeps this device's part of dim along axes: no traffic.
+func (b *Builder) sliceAxes(v Local, dim int, axes []string) Local {
+	n := b.mesh.Size(axes...)
+	size := v.Shape[dim] / n
+	start := b.LMul(b.LAxisIndex(axes...), b.iconst(size))
+	return b.LDynSlice(v, dim, start, size)
+}
+
+// Reduced is t without partial sums, its dims split as before.
+func (b *Builder) Reduced(t Tensor, reason string) Tensor {
+	if len(t.Spec.Partial()) == 0 {
+		return t
+	}
+	return b.Reshard(t, t.Spec.WithoutPartial(t.Spec.Partial()...), reason)
+}
+
+// ReducedTogether is Reduced for several tensors in as few collectives as
+// possible: those partial over the same axes, with the same type, shape but for
+// the last dim, and layout, are joined along their last dim and travel as one. Small
+// reductions cost their latency, not their bytes.
+func (b *Builder) ReducedTogether(reason string, ts ...Tensor) []Tensor {
+	out := make([]Tensor, len(ts))
+	done := make([]bool, len(ts))
+	for i, t := range ts {
+		if done[i] {
+			continue
+		}
+		group := []int{i}
+		for j := i + 1; j < len(ts) && len(t.Spec.Partial()) > 0; j++ {
+			if !done[j] && b.joinable(t, ts[j]) {
+				group = append(group, j)
+			}
+		}
+		if len(group) == 1 {
+			out[i] = b.Reduced(t, reason)
+			continue
+		}
+		last := t.Rank() - 1
+		parts := make([]Local, len(group))
+		for k, j := range group {
+			parts[k] = ts[j].local
+			done[j] = true
+		}
+		all := b.LAllReduce(Sum, b.LConcat(last, parts...), t.Spec.Partial(), reason)
+		at := 0
+		for k, j := range group {
+			n := parts[k].Shape[last]
+			out[j] = b.wrap(b.LSlice(all, last, at, at+n), ts[j].Shape, ts[j].Spec.WithoutPartial(ts[j].Spec.Partial()...))
+			at += n
+		}
+	}
+	return out
+}
+
+func (b *Builder) joinable(x, y Tensor) bool {
+	last := x.Rank() - 1
+	return last >= 0 && y.Rank() == x.Rank() && x.DType == y.DType && x.Spec.Equal(y.Spec) &&
+		len(x.Spec.Dim(last)) == 0 && sameShape(x.local.Shape[:last], y.local.Shape[:last])
+}
+
+// split returns spec with axes taken off every dim but keep (-1: off all dims),
+// and whether anything changed.
+func withoutAxes(spec sharding.Spec, rank, keep int, axes []string) (sharding.Spec, bool) {
+	changed := false
+	for d := 0; d < rank; d++ {
+		if d == keep {
+			continue
+		}
+		left := []string{}
+		for _, a := range spec.Dim(d) {
+			drop := false
+			for _, x := range axes {
+				drop = drop || x == a
+			}
+			if drop {
+				changed = true
+			} else {
+				left = append(left, a)
+			}
+		}
+		spec = spec.WithDim(d, left...)
+	}
+	return spec, changed
+}
