@@ -38,7 +38,7 @@ func (s Spec) Shardy(m *mesh.Mesh, rank int) string {
 	}
 	text := "[" + strings.Join(dims, ", ") + "]"
 	if len(c.partial) > 0 {
-		text += ", unreduced=" + shardyAxes(c.partial)
+		text += ", unreduced=" + shardyAxes(meshOrder(m, c.partial))
 	}
 	return text
 }
