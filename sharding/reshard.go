@@ -14,7 +14,7 @@ import (
 // Specs that mean the same on m need no step.
 //
 // The steps are those with the fewest bytes sent by a device, and of those the
-// fewest; only axes whose place changes take part, so that an all-reduce over
+// fewest, and of those the fewest hops; only axes whose place changes take part, so that an all-reduce over
 // one axis never uses the links of another. Over one axis this gives
 //
 //	replicated -> split       slice, 0 bytes

@@ -34,18 +34,21 @@ func (p *problem) key(at place) key {
 type reached struct {
 	bytes int64
 	steps int
+	hops  int
 	order int // of two equal ways, the one found first wins
 	last  edge
 	at    place
 }
 
-// less orders by bytes, then steps, then the order found.
+// less orders by bytes, then steps, then hops, then the order found.
 func (r *reached) less(o *reached) bool {
 	switch {
 	case r.bytes != o.bytes:
 		return r.bytes < o.bytes
 	case r.steps != o.steps:
 		return r.steps < o.steps
+	case r.hops != o.hops:
+		return r.hops < o.hops
 	}
 	return r.order < o.order
 }
@@ -94,7 +97,8 @@ func (p *problem) search() []edge {
 		}
 		p.moves(r.at, func(e edge) {
 			order++
-			add(&reached{bytes: r.bytes + e.bytes, steps: r.steps + 1, order: order, last: e, at: e.to})
+			hops := r.hops + Hops(e.op, p.product(e.axes))
+			add(&reached{r.bytes + e.bytes, r.steps + 1, hops, order, e, e.to})
 		})
 	}
 	return p.plain()
