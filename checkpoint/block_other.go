@@ -1,0 +1,17 @@
+//go:build !linux
+
+package checkpoint
+
+import "unsafe"
+
+// alloc takes memory from the collector's heap and aligns it by hand.
+func alloc(n int) (*Block, error) {
+	if n <= 0 {
+		return &Block{data: []byte{}}, nil
+	}
+	m := make([]byte, n+Alignment)
+	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(m))) & (Alignment - 1))
+	return &Block{data: m[skip : skip+n : skip+n]}, nil
+}
+
+func unmap([]byte) error { return nil }

@@ -1,0 +1,250 @@
+package checkpoint
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+
+	"weft/dtype"
+	"weft/fault"
+)
+
+// Role says what a tensor of a checkpoint is for.
+type Role uint8
+
+// The roles. Only weights are parameters of a model.
+const (
+	Weight      Role = iota
+	WeightScale      // the factor of an fp8 weight; applied when that is read
+	InputScale       // a factor for quantized activations, which weft does not use
+	Marker           // scaled_fp8: says that the weights have scales
+)
+
+// String is "weight", "scale", "input-scale" or "marker".
+func (r Role) String() string { return [...]string{"weight", "scale", "input-scale", "marker"}[r] }
+
+// Entry describes one tensor.
+type Entry struct {
+	Name   string      // without the checkpoint's prefix
+	Key    string      // as the file has it
+	DType  dtype.DType // Invalid for a stored type that weft can only size
+	Stored string      // the type's name in the file: "BF16", "F8_E4M3"
+	Shape  []int
+	File   string // base name
+	Offset int64  // in the file
+	Bytes  int64
+	Role   Role
+	Scale  string // the name of the tensor that scales this one, or ""
+}
+
+// Elements is the number of elements.
+func (e Entry) Elements() int64 {
+	n := int64(1)
+	for _, s := range e.Shape {
+		n *= int64(s)
+	}
+	return n
+}
+
+// record is an entry and where its bytes are.
+type record struct {
+	Entry
+	file  *file
+	scale *record
+}
+
+// Checkpoint is an open checkpoint: its headers have been read and agree with
+// the files. Its methods may be called from several goroutines, except Tie and Close.
+type Checkpoint struct {
+	path    string // what Open was given
+	dir     string // the folder of the files
+	files   []*file
+	records map[string]*record
+	aliases map[string]string // a tied name to the one that has the record
+	names   []string          // of records, sorted
+	meta    map[string]string
+	prefix  string
+	notices []string
+}
+
+// options are what Option sets.
+type options struct {
+	prefixes []string
+	siblings []string
+	exact    bool
+}
+
+// Option changes how a checkpoint is opened.
+type Option func(*options)
+
+// WithPrefixes replaces DefaultPrefixes.
+func WithPrefixes(prefixes ...string) Option { return func(o *options) { o.prefixes = prefixes } }
+
+// WithSiblings adds globs of keys that may lack the prefix, to DefaultSiblings.
+func WithSiblings(globs ...string) Option {
+	return func(o *options) { o.siblings = append(slices.Clone(o.siblings), globs...) }
+}
+
+// Exact takes every tensor as it is: no prefix is stripped and no scale applied.
+// Files of inputs and outputs are opened so.
+func Exact() Option { return func(o *options) { o.exact = true } }
+
+// Open opens the checkpoint at path: a .safetensors file, an index, or a folder.
+// In a folder it takes the index if there is one, else diffusion_pytorch_model or
+// model, else the only checkpoint, else it lists the candidates. Only headers are read.
+func Open(path string, opts ...Option) (*Checkpoint, error) {
+	o := options{prefixes: DefaultPrefixes, siblings: DefaultSiblings}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	found, err := resolve(path)
+	if err != nil {
+		return nil, err
+	}
+	c := &Checkpoint{
+		path: path, dir: filepath.Dir(found),
+		records: map[string]*record{}, aliases: map[string]string{}, meta: map[string]string{},
+	}
+	if err := c.open(found, o); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// open fills c from the file or index at path.
+func (c *Checkpoint) open(path string, o options) error {
+	var err error
+	if filepath.Ext(path) == ".json" {
+		err = c.openIndex(path)
+	} else {
+		err = c.openSingle(path)
+	}
+	if err == nil && !o.exact {
+		if err = c.stripPrefix(o); err == nil {
+			err = c.assignRoles()
+		}
+	}
+	c.sort()
+	return err
+}
+
+// openSingle adds the tensors of one file.
+func (c *Checkpoint) openSingle(path string) error {
+	f, err := openFile(path)
+	if err != nil {
+		return err
+	}
+	c.files = append(c.files, f)
+	c.meta = f.h.meta
+	for _, t := range f.h.tensors {
+		c.add(f, t)
+	}
+	if m := shardName.FindStringSubmatch(f.name); m != nil && m[3] != "00001" {
+		c.notice("%s is one shard of several; open the folder or the index for all", f.name)
+	}
+	return nil
+}
+
+// add makes a record of t.
+func (c *Checkpoint) add(f *file, t info) {
+	c.records[t.name] = &record{file: f, Entry: Entry{
+		Name: t.name, Key: t.name, DType: t.dtype, Stored: t.stored, Shape: t.shape,
+		File: f.name, Offset: f.h.data + t.begin, Bytes: t.end - t.begin,
+	}}
+}
+
+func (c *Checkpoint) sort() {
+	c.names = c.names[:0]
+	for name := range c.records {
+		c.names = append(c.names, name)
+	}
+	sort.Strings(c.names)
+}
+
+// Entries lists every tensor, sorted by name: weights, and what stands beside them (see Role).
+func (c *Checkpoint) Entries() []Entry {
+	all := make([]Entry, len(c.names))
+	for i, name := range c.names {
+		all[i] = c.records[name].Entry
+	}
+	return all
+}
+
+// Lookup finds a tensor by its name, or by a name that Tie made equal to it.
+func (c *Checkpoint) Lookup(name string) (Entry, bool) {
+	if r := c.find(name); r != nil {
+		return r.Entry, true
+	}
+	return Entry{}, false
+}
+
+func (c *Checkpoint) find(name string) *record {
+	if to, ok := c.aliases[name]; ok {
+		name = to
+	}
+	return c.records[name]
+}
+
+// Metadata is the __metadata__ of the files. Of a key in several shards the first one's value stands.
+func (c *Checkpoint) Metadata() map[string]string { return c.meta }
+
+// Path is what Open was given.
+func (c *Checkpoint) Path() string { return c.path }
+
+// Prefix is what was stripped from every key, or "".
+func (c *Checkpoint) Prefix() string { return c.prefix }
+
+// Files lists the paths of the files that hold tensors.
+func (c *Checkpoint) Files() []string {
+	paths := make([]string, len(c.files))
+	for i, f := range c.files {
+		paths[i] = f.path
+	}
+	return paths
+}
+
+// Notices tells, a line each, what was done or left out without being asked for.
+func (c *Checkpoint) Notices() []string { return slices.Clone(c.notices) }
+
+func (c *Checkpoint) notice(format string, args ...any) {
+	c.notices = append(c.notices, sprintLine(format, args...))
+}
+
+// BytesRead counts the bytes of tensor data read since Open.
+func (c *Checkpoint) BytesRead() int64 {
+	var n int64
+	for _, f := range c.files {
+		n += f.read.Load()
+	}
+	return n
+}
+
+// ConfigJSON is the config.json beside the checkpoint, or nil where there is none.
+func (c *Checkpoint) ConfigJSON() ([]byte, error) {
+	path := filepath.Join(c.dir, "config.json")
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fault.New(ErrNotCheckpoint, Path{path}, "cannot read the config: %w", err)
+	}
+	if err := lfsPointer(b, path); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// Close closes the files.
+func (c *Checkpoint) Close() error {
+	var all fault.List
+	for _, f := range c.files {
+		all.Add(f.f.Close())
+	}
+	c.files = nil
+	return all.Err()
+}

@@ -1,0 +1,20 @@
+// Package checkpoint finds, proves and reads model weights: safetensors, in one
+// file or in shards with an index. It reads exactly the bytes that a device's
+// shard needs, each once, and writes safetensors files that are either complete
+// or absent.
+//
+// Invariants, and the file that keeps each:
+//
+//   - Nothing is allocated for a length before it is compared with the file (header.go).
+//   - A header is read token by token; what the format does not allow is an error,
+//     never a guess, and never a panic (scan.go).
+//   - The tensors of a file tile its data: no overlap, no gap, no byte left over (validate.go).
+//   - An index is believed only as far as the files bear it out (index.go).
+//   - Names are stripped of a common prefix before anyone identifies the model (prefix.go).
+//   - An fp8 weight never loses its scale (scale.go).
+//   - A byte of a tensor is read once per Read, however many shards want it (plan.go).
+//   - Memory beyond the shards is bounded by the workers' buffers (worker.go).
+//
+// The package knows no model and no device: a shard is a list of half-open index
+// ranges, one per dim.
+package checkpoint

@@ -1,0 +1,67 @@
+package checkpoint
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+
+	"weft/fault"
+)
+
+// file is one open file of a checkpoint. It stays open until Close, so that
+// every read is of the file whose header was checked, even if its name is taken
+// by another one meanwhile.
+type file struct {
+	path string
+	name string // without folders, as messages and Entry.File have it
+	f    *os.File
+	size int64
+	read atomic.Int64 // bytes of data read so far
+	h    *header
+}
+
+// openFile opens a safetensors file and reads its header.
+func openFile(path string) (*file, error) {
+	f, err := openRegular(path)
+	if err != nil {
+		return nil, err
+	}
+	if f.h, err = readHeader(f.f, f.name, f.size); err != nil {
+		f.f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// openRegular opens a file that can be read at any offset.
+func openRegular(path string) (*file, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, notThere(path, err)
+	}
+	st, err := f.Stat()
+	if err == nil && !st.Mode().IsRegular() {
+		err = fault.New(ErrNotCheckpoint, Path{path}, "%s is no regular file", path)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return &file{path: path, name: filepath.Base(path), f: f, size: st.Size()}, nil
+}
+
+// notThere gives the error for a path that cannot be opened.
+func notThere(path string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fault.New(ErrNotCheckpoint, Path{path}, "no checkpoint at %s: %w", path, fs.ErrNotExist)
+	}
+	return fault.New(ErrNotCheckpoint, Path{path}, "cannot open checkpoint: %w", err)
+}
+
+// fileChanged reports that a file ended before byte need, which it had when it was opened.
+func fileChanged(name string, need int64) error {
+	return fault.New(ErrFileChanged, FileChanged{File: name, Need: need},
+		"%s became shorter while it was read: byte %d is gone", name, need-1)
+}

@@ -1,0 +1,229 @@
+package checkpoint
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+
+	"weft/dtype"
+	"weft/fault"
+)
+
+// maxHeader is the largest header that the format allows.
+const maxHeader = 100_000_000
+
+// metadataKey is the one key of a header that is no tensor.
+const metadataKey = "__metadata__"
+
+// header is a parsed and validated safetensors header.
+type header struct {
+	meta    map[string]string
+	tensors []info
+	data    int64 // where in the file the data begins
+}
+
+// info is one tensor of a header. Begin and end count from the start of the data.
+type info struct {
+	name, stored string
+	dtype        dtype.DType
+	shape        []int
+	begin, end   int64
+}
+
+// readHeader reads the header of a file of the given size. The order of the
+// checks matters: the announced length is compared with the bytes that remain,
+// never added to, and nothing is allocated for it before that.
+func readHeader(r io.ReaderAt, file string, size int64) (*header, error) {
+	var first [128]byte
+	n, err := r.ReadAt(first[:min(size, int64(len(first)))], 0)
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	head := first[:n]
+	if err := lfsPointer(head, file); err != nil {
+		return nil, err
+	}
+	if n < 8 {
+		return nil, fault.New(ErrHeaderTooSmall, Header{File: file, Need: 8, Have: int64(n)},
+			"%s has %s; a safetensors file has at least 8, the length of its header", file, plural(n, "byte"))
+	}
+	length := binary.LittleEndian.Uint64(head)
+	if length > maxHeader {
+		return nil, fault.New(ErrHeaderTooLarge, Header{File: file, Need: length, Have: size - 8, Limit: maxHeader},
+			"%s announces a header of %d bytes; the limit is %d%s", file, length, maxHeader, looksLike(head))
+	}
+	if length > uint64(size-8) {
+		return nil, fault.New(ErrHeaderTruncated, Header{File: file, Need: 8 + length, Have: size},
+			"%s ends inside its header: %d bytes needed, %d there; fetch it again", file, 8+length, size)
+	}
+	text := make([]byte, length)
+	if _, err := r.ReadAt(text, 8); err != nil {
+		if err == io.EOF {
+			return nil, fileChanged(file, 8+int64(length))
+		}
+		return nil, err
+	}
+	h, err := parseHeader(text, file)
+	if err != nil {
+		return nil, err
+	}
+	h.data = 8 + int64(length)
+	return h, validate(h, file, size-h.data)
+}
+
+// lfsPointer recognises the text that Git LFS leaves where a file was not fetched.
+func lfsPointer(head []byte, file string) error {
+	if !bytes.HasPrefix(head, []byte("version https://git-lfs")) {
+		return nil
+	}
+	var size int64
+	for line := range strings.Lines(string(head)) {
+		if text, ok := strings.CutPrefix(line, "size "); ok {
+			size, _ = strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+		}
+	}
+	return fault.New(ErrLFSPointer, LFSPointer{File: file, Size: size},
+		"%s is a Git LFS pointer, not the file itself; fetch it with git lfs pull", file)
+}
+
+// looksLike guesses from a file's first bytes what it is instead.
+func looksLike(head []byte) string {
+	switch {
+	case bytes.HasPrefix(head, []byte("PK\x03\x04")):
+		return "; it begins like a zip, as a .pth does"
+	case bytes.HasPrefix(head, []byte("GGUF")):
+		return "; it begins like a GGUF file"
+	case bytes.HasPrefix(bytes.ToLower(head), []byte("<!doctype")), bytes.HasPrefix(bytes.ToLower(head), []byte("<html")):
+		return "; it begins like a web page"
+	}
+	return ""
+}
+
+// parseHeader reads a header's JSON. The text begins with a brace and may end in white space.
+func parseHeader(text []byte, file string) (*header, error) {
+	h := &header{}
+	p := headerParser{scanner: newScanner(text), seen: map[string]bool{}, meta: map[string]string{}}
+	p.object(func(key string, at int) {
+		if p.seen[key] {
+			p.duplicate, p.tensor = true, key
+			p.failAt(at, "tensor %.200q twice", key)
+			return
+		}
+		p.seen[key] = true
+		if key == metadataKey {
+			p.metadata()
+			return
+		}
+		p.tensor = key
+		if t := p.info(); p.ok() {
+			t.name = key
+			h.tensors = append(h.tensors, t)
+		}
+		if p.ok() {
+			p.tensor = ""
+		}
+	})
+	p.end()
+	h.meta = p.meta
+	return h, p.fault(file)
+}
+
+// headerParser adds to a scanner what a header's fields mean.
+type headerParser struct {
+	*scanner
+	seen      map[string]bool
+	meta      map[string]string
+	tensor    string // the tensor being read
+	duplicate bool   // the error is that tensor came twice
+}
+
+func (p *headerParser) fault(file string) error {
+	switch {
+	case p.ok():
+		return nil
+	case p.duplicate:
+		return fault.New(ErrDuplicateTensor, Tensor{File: file, Tensor: p.tensor},
+			"%s: tensor %.200q twice in the header", file, p.tensor)
+	}
+	where := ""
+	if p.tensor != "" {
+		where = " (tensor " + strconv.Quote(clip(p.tensor, 200)) + ")"
+	}
+	return fault.New(ErrHeaderSyntax, Syntax{File: file, Offset: p.err.pos, Tensor: p.tensor, Reason: p.err.reason},
+		"%s: header byte %d%s: %s", file, p.err.pos, where, p.err.reason)
+}
+
+// clip shortens text for a message.
+func clip(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	return text[:n] + "..."
+}
+
+// metadata reads the map of strings to strings.
+func (p *headerParser) metadata() {
+	seen := map[string]bool{}
+	p.object(func(key string, at int) {
+		p.once(seen, key, at)
+		if p.ok() && p.peek() != '"' {
+			p.fail("metadata %.80q is no string", key)
+		}
+		p.meta[key] = p.str()
+	})
+}
+
+// info reads the object of one tensor: dtype, shape and data_offsets once each.
+// Other fields are passed over, as in the reference, unless only their case is wrong.
+func (p *headerParser) info() info {
+	var t info
+	seen := map[string]bool{}
+	p.object(func(key string, at int) {
+		p.once(seen, key, at)
+		switch key {
+		case "dtype":
+			t.stored = p.str()
+			t.dtype, _, _ = storedType(t.stored)
+		case "shape":
+			t.shape = []int{}
+			p.array(func() {
+				v := p.whole("a dim")
+				if v > math.MaxInt {
+					p.fail("a dim is %d; the largest here is %d", v, math.MaxInt)
+				}
+				t.shape = append(t.shape, int(v))
+			})
+		case "data_offsets":
+			var v []int64
+			p.array(func() {
+				if v = append(v, p.whole("an offset")); len(v) > 2 {
+					p.fail("data_offsets has more than two numbers")
+				}
+			})
+			if p.ok() && len(v) != 2 {
+				p.fail("data_offsets has %s; it needs two", plural(len(v), "number"))
+			}
+			if p.ok() {
+				t.begin, t.end = v[0], v[1]
+			}
+		default:
+			for _, known := range tensorFields {
+				if strings.EqualFold(key, known) {
+					p.failAt(at, "field %q is written %q", key, known)
+				}
+			}
+			p.skip(0)
+		}
+	})
+	for _, known := range tensorFields {
+		if p.ok() && !seen[known] {
+			p.fail("no %s", known)
+		}
+	}
+	return t
+}
+
+var tensorFields = []string{"dtype", "shape", "data_offsets"}

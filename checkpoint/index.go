@@ -1,0 +1,236 @@
+package checkpoint
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"weft/fault"
+)
+
+// index is a parsed weight_map: tensor to shard.
+type index struct {
+	shardOf map[string]string
+	total   int64 // metadata.total_size, -1 where it is not given
+}
+
+// openIndex opens every shard that the index names. It reports every absent
+// shard at once, then every broken one, then every tensor that is not where the
+// index says.
+func (c *Checkpoint) openIndex(path string) error {
+	text, err := readSmall(path)
+	if err != nil {
+		return err
+	}
+	name := filepath.Base(path)
+	ix, err := parseIndex(text, name)
+	if err != nil {
+		return err
+	}
+	shards := slices.Sorted(maps.Keys(setOf(ix.shardOf)))
+	if err := c.missingShards(ix, name, shards); err != nil {
+		return err
+	}
+	var broken fault.List
+	for _, shard := range shards {
+		f, err := openFile(filepath.Join(c.dir, shard))
+		broken.Add(err)
+		if err == nil {
+			c.files = append(c.files, f)
+		}
+	}
+	if err := broken.Err(); err != nil {
+		return err
+	}
+	if err := c.agree(ix, name); err != nil {
+		return err
+	}
+	c.unnamed(shards, name)
+	return nil
+}
+
+// readSmall reads an index whole; one beyond the limit of headers is refused unread.
+func readSmall(path string) ([]byte, error) {
+	f, err := openRegular(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.f.Close()
+	if f.size > maxHeader {
+		return nil, indexFault(f.name, &scanError{0, sprintLine("%d bytes long; the limit is %d", f.size, maxHeader)})
+	}
+	text := make([]byte, f.size)
+	if _, err := io.ReadFull(f.f, text); err != nil {
+		return nil, fileChanged(f.name, f.size)
+	}
+	return text, lfsPointer(text, f.name)
+}
+
+func indexFault(name string, e *scanError) error {
+	return fault.New(ErrIndexSyntax, Syntax{File: name, Offset: e.pos, Reason: e.reason}, "%s: byte %d: %s", name, e.pos, e.reason)
+}
+
+// parseIndex reads an index: an object whose weight_map maps names to files.
+func parseIndex(text []byte, name string) (*index, error) {
+	s := newScanner(text)
+	ix := &index{shardOf: map[string]string{}, total: -1}
+	var escapes fault.List
+	bad, seen, inner := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	s.space()
+	s.object(func(key string, at int) {
+		s.once(seen, key, at)
+		switch key {
+		case "weight_map":
+			s.object(func(tensor string, at int) {
+				s.once(inner, tensor, at)
+				shard := s.str()
+				if s.ok() && !plainName(shard) && !bad[shard] {
+					bad[shard] = true
+					escapes.Add(fault.New(ErrPathEscape, PathEscape{name, shard},
+						"%s: shard %.200q is no plain file name in the index's own folder", name, shard))
+				}
+				ix.shardOf[tensor] = shard
+			})
+		case "metadata":
+			ix.metadata(s)
+		default:
+			s.skip(0)
+		}
+	})
+	s.end()
+	if s.ok() && !seen["weight_map"] {
+		s.fail("no weight_map")
+	}
+	if !s.ok() {
+		return nil, indexFault(name, s.err)
+	}
+	return ix, escapes.Err()
+}
+
+// metadata picks total_size out of the index's metadata.
+func (ix *index) metadata(s *scanner) {
+	if s.peek() != '{' {
+		s.skip(0)
+		return
+	}
+	seen := map[string]bool{}
+	s.object(func(key string, at int) {
+		s.once(seen, key, at)
+		start := s.pos
+		s.skip(0)
+		if key == "total_size" && s.ok() {
+			if t := newScanner(s.b[start:s.pos]); t.peek() >= '0' && t.peek() <= '9' {
+				if v := t.whole("total_size"); t.ok() {
+					ix.total = v
+				}
+			}
+		}
+	})
+}
+
+// plainName reports whether a shard's name is a file in the index's folder.
+func plainName(name string) bool {
+	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\\\x00") && filepath.IsLocal(name)
+}
+
+// missingShards lists every absent shard and the tensors that are in them.
+func (c *Checkpoint) missingShards(ix *index, name string, shards []string) error {
+	absent := map[string]bool{}
+	lost := MissingShard{Index: name, Tensors: []string{}}
+	for _, shard := range shards {
+		if _, err := os.Stat(filepath.Join(c.dir, shard)); errors.Is(err, fs.ErrNotExist) {
+			absent[shard] = true
+			lost.Shards = append(lost.Shards, shard)
+		}
+	}
+	if len(absent) == 0 {
+		return nil
+	}
+	for tensor, shard := range ix.shardOf {
+		if absent[shard] {
+			lost.Tensors = append(lost.Tensors, tensor)
+		}
+	}
+	slices.Sort(lost.Tensors)
+	return fault.New(ErrMissingShard, lost, "%s names %s of %d that are not there: %s; they hold %s: %s",
+		name, plural(len(lost.Shards), "shard"), len(shards), nameList(lost.Shards),
+		plural(len(lost.Tensors), "tensor"), nameList(lost.Tensors))
+}
+
+// agree checks the index against the headers and makes the records.
+func (c *Checkpoint) agree(ix *index, name string) error {
+	holders := map[string][]string{}
+	for _, f := range c.files {
+		for _, t := range f.h.tensors {
+			holders[t.name] = append(holders[t.name], f.name)
+		}
+	}
+	var faults fault.List
+	for _, tensor := range slices.Sorted(maps.Keys(ix.shardOf)) {
+		shard, found := ix.shardOf[tensor], holders[tensor]
+		fields := IndexMismatch{Index: name, Tensor: tensor, Shard: shard, Found: append([]string{}, found...)}
+		switch {
+		case len(found) == 0:
+			faults.Add(fault.New(ErrIndexMismatch, fields, "%s puts tensor %q in %s, which lacks it", name, tensor, shard))
+		case len(found) > 1:
+			faults.Add(fault.New(ErrIndexMismatch, fields, "tensor %q is in %d shards: %s", tensor, len(found), nameList(found)))
+		case found[0] != shard:
+			faults.Add(fault.New(ErrIndexMismatch, fields, "%s puts tensor %q in %s; it is in %s", name, tensor, shard, found[0]))
+		}
+	}
+	if err := faults.Err(); err != nil {
+		return err
+	}
+	var left []string
+	var bytes int64
+	for _, f := range c.files {
+		for k, v := range f.h.meta {
+			if _, ok := c.meta[k]; !ok {
+				c.meta[k] = v
+			}
+		}
+		for _, t := range f.h.tensors {
+			if _, named := ix.shardOf[t.name]; !named {
+				left = append(left, t.name)
+				continue
+			}
+			c.add(f, t)
+			bytes += t.end - t.begin
+		}
+	}
+	if len(left) > 0 {
+		slices.Sort(left)
+		c.notice("%s in the shards that the index does not name, left out: %s", plural(len(left), "tensor"), nameList(left))
+	}
+	if ix.total >= 0 && ix.total != bytes {
+		c.notice("the index gives a total size of %d bytes; its tensors have %d", ix.total, bytes)
+	}
+	return nil
+}
+
+// unnamed notes the files that lie beside the shards and that the index does not name.
+func (c *Checkpoint) unnamed(shards []string, name string) {
+	entries, err := os.ReadDir(c.dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if n := e.Name(); strings.HasSuffix(n, weightsSuffix) && !strings.HasPrefix(n, ".") && !slices.Contains(shards, n) {
+			c.notice("%s is not named by %s and was left out", n, name)
+		}
+	}
+}
+
+// setOf gives the values of m as keys.
+func setOf(m map[string]string) map[string]bool {
+	set := map[string]bool{}
+	for _, v := range m {
+		set[v] = true
+	}
+	return set
+}

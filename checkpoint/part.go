@@ -1,0 +1,93 @@
+package checkpoint
+
+import (
+	"weft/dtype"
+	"weft/fault"
+)
+
+// Part is one block of one tensor, wanted in one place: a device's shard.
+type Part struct {
+	Name string
+	// Slices gives the half-open range of each dim; nil is the whole tensor.
+	Slices [][2]int
+	// Rows, if set, takes the place of Slices[0]: several ranges of dim 0, ascending
+	// and disjoint, one after the other in Dst. Fused layouts are cut so: each part
+	// of a stacked q, k, v gives its own rows.
+	Rows [][2]int
+	// Runs does what Rows does for any dim: Runs[d], where not nil, takes the place of Slices[d].
+	Runs [][][2]int
+	// As is the dtype of Dst; Invalid is the one stored.
+	As dtype.DType
+	// Dst takes the block, row-major, and has exactly its size.
+	Dst []byte
+}
+
+// ranges gives the list of ranges of each dim, nil for a whole one.
+func (p Part) ranges(e Entry) ([][][2]int, error) {
+	rank := len(e.Shape)
+	for _, n := range []int{len(p.Slices), len(p.Runs)} {
+		if n != 0 && n != rank {
+			return nil, fault.New(ErrSlice, Slice{Tensor: p.Name, Dim: -1, Size: rank},
+				"tensor %s has %s; slices were given for %d", p.Name, plural(rank, "dim"), n)
+		}
+	}
+	if p.Rows != nil && rank == 0 {
+		return nil, fault.New(ErrSlice, Slice{Tensor: p.Name, Dim: -1, Size: 0},
+			"tensor %s is a scalar; rows were asked of it", p.Name)
+	}
+	ranges := make([][][2]int, rank)
+	for d := range ranges {
+		switch {
+		case p.Runs != nil && p.Runs[d] != nil:
+			ranges[d] = p.Runs[d]
+		case d == 0 && p.Rows != nil:
+			ranges[d] = p.Rows
+		case p.Slices != nil:
+			ranges[d] = p.Slices[d : d+1]
+		}
+	}
+	return ranges, checkRanges(p.Name, e.Shape, ranges)
+}
+
+// LocalShape is the shape of the block that p asks for.
+func (c *Checkpoint) LocalShape(p Part) ([]int, error) {
+	e, ok := c.Lookup(p.Name)
+	if !ok {
+		return nil, noTensor(p.Name)
+	}
+	ranges, err := p.ranges(e)
+	if err != nil {
+		return nil, err
+	}
+	local := make([]int, len(e.Shape))
+	for d, list := range ranges {
+		if list == nil {
+			local[d] = e.Shape[d]
+		}
+		for _, r := range list {
+			local[d] += r[1] - r[0]
+		}
+	}
+	return local, nil
+}
+
+// PartSize is the number of bytes that p.Dst must have.
+func (c *Checkpoint) PartSize(p Part) (int, error) {
+	shape, err := c.LocalShape(p)
+	if err != nil {
+		return 0, err
+	}
+	as := p.As
+	if e, _ := c.Lookup(p.Name); as == dtype.Invalid {
+		as = e.DType
+	}
+	n := as.Size()
+	for _, s := range shape {
+		n *= s
+	}
+	return n, nil
+}
+
+func noTensor(name string) error {
+	return fault.New(ErrMissingTensors, Tensors{[]string{name}}, "no tensor %s in the checkpoint", name)
+}

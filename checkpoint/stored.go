@@ -1,0 +1,47 @@
+package checkpoint
+
+import "weft/dtype"
+
+// storedTypes are the dtypes of the safetensors format that weft can size and
+// list but not read: dtype has no name for them. Values are bits per element.
+var storedTypes = map[string]int64{
+	"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E8M0": 8,
+	"F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "C64": 64,
+}
+
+// storedType looks up a dtype by its name in a header. The DType is Invalid for
+// a type that can be sized but not read.
+func storedType(name string) (d dtype.DType, bits int64, ok bool) {
+	if d, ok := dtype.FromSafetensors(name); ok {
+		return d, int64(d.Size()) * 8, true
+	}
+	bits, ok = storedTypes[name]
+	return dtype.Invalid, bits, ok
+}
+
+// storedBytes is the size in bytes of shape at bits per element. whole is false
+// when that is no whole number of bytes, fits is false when it overflows.
+func storedBytes(shape []int, bits int64) (bytes int64, whole, fits bool) {
+	n := bits
+	for _, s := range shape {
+		var ok bool
+		if n, ok = mul(n, int64(s)); !ok {
+			return 0, true, false
+		}
+	}
+	return n / 8, n%8 == 0, true
+}
+
+// mul multiplies two counts; ok is false when the product does not fit an int64 or one is negative.
+func mul(a, b int64) (p int64, ok bool) {
+	if a < 0 || b < 0 {
+		return 0, false
+	}
+	if a == 0 || b == 0 {
+		return 0, true
+	}
+	if p = a * b; p/b != a || p < 0 {
+		return 0, false
+	}
+	return p, true
+}

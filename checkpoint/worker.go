@@ -1,0 +1,208 @@
+package checkpoint
+
+import "context"
+
+const (
+	// bufferBytes fits a core's second-level cache beside the code that empties it.
+	bufferBytes = 256 << 10
+	// maxPieces bounds the runs handled at once; the kernel takes 1024 in one read.
+	maxPieces = 1024
+	// copyBytes bounds a read whose bytes are then copied to replicas, so that they
+	// are still in the cache.
+	copyBytes = 256 << 10
+	// readBytes bounds any single read, so that a cancelled context is seen soon.
+	readBytes = 1 << 20
+)
+
+// piece is a run of selected bytes of one target, inside one read.
+type piece struct {
+	target *target
+	pos    int64 // in the tensor
+	n      int64
+	local  int64 // in the target's selected bytes
+}
+
+// worker reads chunks, one at a time. Its buffers are all the memory that a Read
+// uses beside the destinations: at most 400 KB.
+type worker struct {
+	ctx     context.Context
+	reading *reading
+	buf     []byte
+	pieces  []piece
+	vec     vector
+	merge   merge
+}
+
+// do reads one chunk.
+func (w *worker) do(c chunk) error {
+	w.merge.start(c)
+	for {
+		if err := w.ctx.Err(); err != nil {
+			return err
+		}
+		span, ok := w.gather(c.job)
+		if !ok {
+			return nil
+		}
+		var err error
+		if c.job.direct {
+			err = w.scatter(c.job, span)
+		} else {
+			err = w.buffered(c.job, span)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// gather collects the next pieces that one read can serve: no gap between them
+// beyond the job's bridge, and no more than a read's share.
+func (w *worker) gather(j *job) (span [2]int64, ok bool) {
+	limit := int64(bufferBytes)
+	if j.direct {
+		limit = readBytes
+		for _, t := range j.targets {
+			if len(t.dsts) > 1 {
+				limit = copyBytes
+			}
+		}
+	}
+	w.pieces = w.pieces[:0]
+	for len(w.pieces) < maxPieces {
+		c := w.merge.next()
+		if c == nil {
+			break
+		}
+		if len(w.pieces) == 0 {
+			span = [2]int64{c.pos, c.pos}
+		} else if c.pos > span[1]+j.bridge {
+			break
+		}
+		n := min(c.n, w.merge.hi-c.pos, span[0]+limit-c.pos)
+		if n <= 0 {
+			break
+		}
+		w.pieces = append(w.pieces, piece{c.target, c.pos, n, c.local})
+		span[1] = max(span[1], c.pos+n)
+		w.merge.end = c.pos + n
+		c.take(n)
+	}
+	return span, len(w.pieces) > 0
+}
+
+// scatter reads straight into the destinations.
+func (w *worker) scatter(j *job, span [2]int64) error {
+	w.vec.reset()
+	for i := range w.pieces {
+		p := &w.pieces[i]
+		w.vec.add(p.target.dsts[0][p.local : p.local+p.n])
+	}
+	if err := w.vec.read(j.rec.file, j.rec.Offset+span[0], span[1]-span[0]); err != nil {
+		return err
+	}
+	w.reading.bytes.Add(span[1] - span[0])
+	for i := range w.pieces {
+		p := &w.pieces[i]
+		for _, dst := range p.target.dsts[1:] {
+			copy(dst[p.local:p.local+p.n], p.target.dsts[0][p.local:p.local+p.n])
+		}
+	}
+	return nil
+}
+
+// buffered reads into the worker's buffer and copies or converts from there.
+func (w *worker) buffered(j *job, span [2]int64) error {
+	if w.buf == nil {
+		w.buf = make([]byte, bufferBytes)
+	}
+	buf := w.buf[:span[1]-span[0]]
+	if err := j.rec.file.readAt(buf, j.rec.Offset+span[0]); err != nil {
+		return err
+	}
+	w.reading.bytes.Add(int64(len(buf)))
+	for i := range w.pieces {
+		p := &w.pieces[i]
+		t := p.target
+		src := buf[p.pos-span[0]:][:p.n]
+		lo, hi := t.local(p.local), t.local(p.local+p.n)
+		if t.convert == nil {
+			for _, dst := range t.dsts {
+				copy(dst[lo:hi], src)
+			}
+			continue
+		}
+		if err := t.convert(t.dsts[0][lo:hi], src); err != nil {
+			return err
+		}
+		for _, dst := range t.dsts[1:] {
+			copy(dst[lo:hi], t.dsts[0][lo:hi])
+		}
+	}
+	return nil
+}
+
+// merge walks the cursors of a chunk's targets in the order of the file.
+type merge struct {
+	cursors []*targetCursor
+	hi      int64
+	direct  bool
+	last    int   // the cursor given last
+	end     int64 // where what was taken of it ended
+}
+
+type targetCursor struct {
+	cursor
+	target *target
+}
+
+// start puts a cursor of every target at the beginning of the chunk.
+func (m *merge) start(c chunk) {
+	m.cursors, m.hi, m.last = m.cursors[:0], c.hi, 0
+	m.direct, m.end = c.job.direct, -1
+	for _, t := range c.job.targets {
+		tc := &targetCursor{*t.sel.cursor(), t}
+		if tc.seek(c.lo); tc.n > 0 && tc.pos < c.hi {
+			m.cursors = append(m.cursors, tc)
+		}
+	}
+}
+
+// next gives the cursor whose run begins first, nil at the end of the chunk. The
+// caller takes from it.
+func (m *merge) next() *targetCursor {
+	if len(m.cursors) == 0 {
+		return nil
+	}
+	k := m.last + 1
+	if k == len(m.cursors) {
+		k = 0
+	}
+	// In a column split the shards take turns: where targets share no byte and the
+	// one after the last begins where that ended, nothing begins earlier.
+	if c := m.cursors[k]; m.direct && c.n > 0 && c.pos == m.end {
+		m.last = k
+	} else if !m.first() {
+		return nil
+	}
+	c := m.cursors[m.last]
+	if c.pos >= m.hi {
+		return nil
+	}
+	return c
+}
+
+// first sets last to the cursor with the smallest position; it is false if all are at their end.
+func (m *merge) first() bool {
+	m.last = -1
+	for i, c := range m.cursors {
+		if c.n > 0 && (m.last < 0 || c.pos < m.cursors[m.last].pos) {
+			m.last = i
+		}
+	}
+	if m.last < 0 {
+		m.last = 0
+		return false
+	}
+	return true
+}

@@ -1,0 +1,64 @@
+package checkpoint
+
+import (
+	"bufio"
+	"os"
+
+	"weft/fault"
+	"weft/tensor"
+)
+
+// WriteOptions change how a file is written.
+type WriteOptions struct {
+	Force bool // take the place of a file that is there
+}
+
+// Write writes a safetensors file. The same tensors give the same bytes. The
+// file appears whole, under its name, or not at all: what is written goes to a
+// hidden file in the same folder first, is flushed to the disk and renamed.
+func Write(path string, tensors map[string]*tensor.Tensor, meta map[string]string, o WriteOptions) error {
+	entries := make([]Entry, 0, len(tensors))
+	var faults fault.List
+	for name, t := range tensors {
+		e := Entry{Name: name, DType: t.DType, Stored: t.DType.Safetensors(), Shape: t.Shape}
+		if err := sizeEntry(&e); err == nil && e.Bytes != int64(len(t.Data)) {
+			faults.Add(fault.New(ErrSizeMismatch, SizeMismatch{Tensor: name, Want: e.Bytes, Have: int64(len(t.Data))},
+				"tensor %q, %v, needs %d bytes and has %d", name, t, e.Bytes, len(t.Data)))
+		}
+		entries = append(entries, e)
+	}
+	head, _, err := layOut(entries, meta)
+	faults.Add(err)
+	if err := faults.Err(); err != nil {
+		return err
+	}
+	return writeWhole(path, o.Force, func(f *os.File) error {
+		w := bufio.NewWriterSize(f, 1<<20)
+		if _, err := w.Write(head); err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if _, err := w.Write(tensors[e.Name].Data); err != nil {
+				return err
+			}
+		}
+		return w.Flush()
+	})
+}
+
+// CreateSparse writes a file whose header is real and whose data is a hole: every
+// value is zero and no disk is used, so that a test may have a model of any size.
+// Of each entry it reads Name, DType (or Stored) and Shape.
+func CreateSparse(path string, entries ...Entry) error {
+	entries = append([]Entry{}, entries...)
+	head, data, err := layOut(entries, nil)
+	if err != nil {
+		return err
+	}
+	return writeWhole(path, false, func(f *os.File) error {
+		if _, err := f.Write(head); err != nil {
+			return err
+		}
+		return f.Truncate(int64(len(head)) + data)
+	})
+}
