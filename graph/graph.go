@@ -9,6 +9,7 @@ package graph
 
 import (
 	"fmt"
+	"slices"
 
 	"weft/dtype"
 	"weft/mesh"
@@ -63,8 +64,15 @@ type Call struct {
 	Outs    []string // value names, by output of the program
 	// Request marks calls that depend on the request alone.
 	Request bool
-	// Trace names the outputs, by index, that are worth comparing: "block_3".
-	Trace map[int]string
+	// Trace names the outputs, by index, that are worth comparing.
+	Trace map[int]Traced
+}
+
+// Traced is a value worth comparing.
+type Traced struct {
+	Name string // "block_3"
+	// Shape is the value's own; what the split padded lies beyond it and is cut off. nil is all.
+	Shape []int
 }
 
 // Output is a result for the host.
@@ -188,6 +196,42 @@ func (g *Graph) LastUse() [][]string {
 	for n, i := range last {
 		if !keep[n] {
 			out[i] = append(out[i], n)
+		}
+	}
+	return out
+}
+
+// ProgramNames lists the programs in the order of their first call.
+func (g *Graph) ProgramNames() []string {
+	names := []string{}
+	for _, c := range g.Calls {
+		if !slices.Contains(names, c.Program) {
+			names = append(names, c.Program)
+		}
+	}
+	return names
+}
+
+// Traffic lists the collectives of one run, program by program: those of the
+// calls that depend on the request alone, or those of every step.
+func (g *Graph) Traffic(request bool) []spmd.Traffic {
+	calls := map[string]int{}
+	for _, c := range g.Calls {
+		if c.Request == request {
+			calls[c.Program]++
+		}
+	}
+	var out []spmd.Traffic
+	for _, name := range g.ProgramNames() {
+		for _, t := range g.Programs[name].Collectives() {
+			n := calls[name]
+			if n == 0 {
+				continue
+			}
+			t.Count *= n
+			t.Elements *= int64(n)
+			t.Bytes *= int64(n)
+			out = append(out, t)
 		}
 	}
 	return out

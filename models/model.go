@@ -38,9 +38,9 @@ type Param struct {
 	// Matmul marks weights that are contracted and so take the compute type;
 	// the others (biases, norms, modulation) stay f32.
 	Matmul bool
-	// Flax is the peer's path, with the shape its layout gives it.
-	Flax      string
-	FlaxShape []int
+	// Flax is the peer's path. Its dim i is this layout's dim FlaxPerm[i]; nil keeps the order.
+	Flax     string
+	FlaxPerm []int
 }
 
 // Request is everything about a step that decides shapes and programs.
@@ -79,6 +79,9 @@ type Model interface {
 	Graph(m *mesh.Mesh, r Request) (*graph.Graph, error)
 	// Request reads shapes off a forward's inputs.
 	Request(inputs map[string]*tensor.Tensor) (Request, error)
+	// Example makes inputs from a seed for trying a model out; latent as in
+	// Request, nil for a small odd grid.
+	Example(batch int, latent []int, seed uint64) (map[string]*tensor.Tensor, error)
 	// Feed turns a forward's inputs into the graph's inputs.
 	Feed(g *graph.Graph, r Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error)
 }

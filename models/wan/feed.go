@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 
 	"weft/dtype"
@@ -47,6 +48,34 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 	}
 	l.Add(m.checkLatent(r.Latent))
 	return r, l.Err()
+}
+
+// Example makes x, t and a context two rows short of full (at most 14).
+func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tensor.Tensor, error) {
+	if latent == nil {
+		p := m.c.PatchSize
+		latent = []int{m.c.InDim, 3 * p[0], 3 * p[1], 5 * p[2]}
+	}
+	if err := m.checkLatent(latent); err != nil {
+		return nil, err
+	}
+	rows := 14
+	if m.c.TextLen > 0 {
+		rows = max(1, min(rows, m.c.TextLen-2))
+	}
+	g := rand.New(rand.NewPCG(seed, 0))
+	normal := func(shape ...int) *tensor.Tensor {
+		t := tensor.New(dtype.F32, shape...)
+		for i := range t.Elements() {
+			put(t, i, g.NormFloat64())
+		}
+		return t
+	}
+	t := tensor.New(dtype.F32, batch)
+	for b := range batch {
+		put(t, b, 1000*float64(b+1)/float64(batch+1))
+	}
+	return map[string]*tensor.Tensor{"x": normal(append([]int{batch}, latent...)...), "t": t, "context": normal(batch, rows, m.c.TextDim)}, nil
 }
 
 // Feed makes the graph's inputs from those Request reads.

@@ -31,19 +31,19 @@ func (m *Model) Params(layers int) []models.Param {
 	linear := func(name string, out, in int) {
 		path := flaxPath(name)
 		ps = append(ps,
-			models.Param{Name: name + ".weight", Shape: []int{out, in}, Matmul: true, Flax: path + "/kernel", FlaxShape: []int{in, out}},
-			models.Param{Name: name + ".bias", Shape: []int{out}, Flax: path + "/bias", FlaxShape: []int{out}})
+			models.Param{Name: name + ".weight", Shape: []int{out, in}, Matmul: true, Flax: path + "/kernel", FlaxPerm: []int{1, 0}},
+			models.Param{Name: name + ".bias", Shape: []int{out}, Flax: path + "/bias"})
 	}
 	vector := func(name, leaf string, shape ...int) {
 		path := flaxPath(name)
 		if leaf != "" {
 			path = flaxPath(strings.TrimSuffix(name, name[strings.LastIndex(name, "."):])) + "/" + leaf
 		}
-		ps = append(ps, models.Param{Name: name, Shape: shape, Flax: path, FlaxShape: shape})
+		ps = append(ps, models.Param{Name: name, Shape: shape, Flax: path})
 	}
 	pt, ph, pw := c.PatchSize[0], c.PatchSize[1], c.PatchSize[2]
 	ps = append(ps, models.Param{Name: "patch_embedding.weight", Shape: []int{c.Dim, c.InDim, pt, ph, pw}, View: []int{c.Dim, c.InDim * pt * ph * pw},
-		Matmul: true, Flax: "patch_embedding/kernel", FlaxShape: []int{pt, ph, pw, c.InDim, c.Dim}})
+		Matmul: true, Flax: "patch_embedding/kernel", FlaxPerm: []int{2, 3, 4, 1, 0}})
 	vector("patch_embedding.bias", "bias", c.Dim)
 	linear("text_embedding.0", c.Dim, c.TextDim)
 	linear("text_embedding.2", c.Dim, c.Dim)
@@ -63,10 +63,10 @@ func (m *Model) Params(layers int) []models.Param {
 		vector(b+"norm3.bias", "bias", c.Dim)
 		linear(b+"ffn.0", c.FFNDim, c.Dim)
 		linear(b+"ffn.2", c.Dim, c.FFNDim)
-		ps = append(ps, models.Param{Name: b + "modulation", Shape: []int{1, 6, c.Dim}, Flax: flaxPath(b + "modulation"), FlaxShape: []int{1, 6, c.Dim}})
+		ps = append(ps, models.Param{Name: b + "modulation", Shape: []int{1, 6, c.Dim}, Flax: flaxPath(b + "modulation")})
 	}
 	linear("head.head", c.OutDim*pt*ph*pw, c.Dim)
-	ps = append(ps, models.Param{Name: "head.modulation", Shape: []int{1, 2, c.Dim}, Flax: "head/modulation", FlaxShape: []int{1, 2, c.Dim}})
+	ps = append(ps, models.Param{Name: "head.modulation", Shape: []int{1, 2, c.Dim}, Flax: "head/modulation"})
 	return ps
 }
 

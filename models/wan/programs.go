@@ -346,43 +346,42 @@ func (s *step) post() error {
 
 // calls strings the programs together.
 func (s *step) calls(layers int) {
-	s.call("text", "text", "", nil, true, map[string]string{"text": "text"}, map[int]string{0: "context_embed"})
-	for i := range layers {
-		s.call(fmt.Sprintf("text_kv %d", i), "text_kv", fmt.Sprintf("blocks.%d.cross_attn.", i), nil, true,
-			map[string]string{"text_k": fmt.Sprintf("text_k.%d", i), "text_v": fmt.Sprintf("text_v.%d", i)}, nil)
+	tokens := func(name string) map[int]graph.Traced {
+		return map[int]graph.Traced{0: {Name: name, Shape: []int{s.r.Batch, s.layout.tokens, s.c.Dim}}}
 	}
-	s.call("time", "time", "", nil, false, nil, map[int]string{0: "time_embed", 1: "time_proj"})
-	s.call("pre", "pre", "", nil, false, nil, map[int]string{0: "patch_embed"})
+	s.call(graph.Call{Name: "text", Program: "text", Request: true, Trace: map[int]graph.Traced{0: {Name: "context_embed"}}}, "", "")
 	for i := range layers {
-		rename := map[string]string{"text_k": fmt.Sprintf("text_k.%d", i), "text_v": fmt.Sprintf("text_v.%d", i)}
-		s.call(fmt.Sprintf("block %d", i), "block", fmt.Sprintf("blocks.%d.", i), rename, false, nil, map[int]string{0: fmt.Sprintf("block_%d", i)})
+		s.call(graph.Call{Name: fmt.Sprintf("text_kv %d", i), Program: "text_kv", Request: true}, fmt.Sprintf("blocks.%d.cross_attn.", i), fmt.Sprintf(".%d", i))
 	}
-	s.call("post", "post", "", nil, false, nil, nil)
+	s.call(graph.Call{Name: "time", Program: "time", Trace: map[int]graph.Traced{0: {Name: "time_embed"}, 1: {Name: "time_proj"}}}, "", "")
+	s.call(graph.Call{Name: "pre", Program: "pre", Trace: tokens("patch_embed")}, "", "")
+	for i := range layers {
+		s.call(graph.Call{Name: fmt.Sprintf("block %d", i), Program: "block", Trace: tokens(fmt.Sprintf("block_%d", i))}, fmt.Sprintf("blocks.%d.", i), fmt.Sprintf(".%d", i))
+	}
+	s.call(graph.Call{Name: "post", Program: "post"}, "", "")
 	s.g.Outputs = []graph.Output{{Name: "out", Value: "out"}}
 }
 
-// call binds a program: inputs that name a parameter under prefix to it, the
-// others to the value of that name, or what rename says.
-func (s *step) call(name, prog, prefix string, rename map[string]string, request bool, outs map[string]string, trace map[int]string) {
-	p := s.g.Programs[prog]
-	c := graph.Call{Name: name, Program: prog, Request: request, Trace: trace}
+// call binds a program: an input that names a parameter under prefix to that
+// parameter, any other to the value of its name. A layer's own values, its text
+// K and V, carry the suffix.
+func (s *step) call(c graph.Call, prefix, suffix string) {
+	p := s.g.Programs[c.Program]
+	value := func(name string) string {
+		if name == "text_k" || name == "text_v" {
+			return name + suffix
+		}
+		return name
+	}
 	for _, in := range p.Inputs {
 		if _, ok := s.params[prefix+in.Name]; ok {
 			c.Args = append(c.Args, graph.Ref{Weight: true, Name: prefix + in.Name})
-			continue
+		} else {
+			c.Args = append(c.Args, graph.Ref{Name: value(in.Name)})
 		}
-		v := in.Name
-		if to, ok := rename[v]; ok {
-			v = to
-		}
-		c.Args = append(c.Args, graph.Ref{Name: v})
 	}
 	for _, o := range p.Outputs {
-		v := o.Name
-		if to, ok := outs[v]; ok {
-			v = to
-		}
-		c.Outs = append(c.Outs, v)
+		c.Outs = append(c.Outs, value(o.Name))
 	}
 	s.g.Calls = append(s.g.Calls, c)
 }

@@ -1,0 +1,133 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"weft/mesh"
+	"weft/spmd"
+	"weft/spmd/interp"
+	"weft/tensor"
+)
+
+// Reference is the interpreter as an engine: slow, exact, everywhere.
+type Reference struct {
+	n    int
+	opts interp.Options
+}
+
+// NewReference makes an engine of n virtual devices.
+func NewReference(n int, opts interp.Options) *Reference { return &Reference{n, opts} }
+
+// Info names the engine.
+func (*Reference) Info() Info { return Info{Name: "reference"} }
+
+// Devices is the number given.
+func (r *Reference) Devices() int { return r.n }
+
+// Cache has nothing to report.
+func (*Reference) Cache() (hits, misses int) { return 0, 0 }
+
+// Sync returns at once: every call is finished when it returns.
+func (*Reference) Sync(context.Context) error { return nil }
+
+// Close does nothing.
+func (*Reference) Close() error { return nil }
+
+// Compile keeps the program.
+func (r *Reference) Compile(_ context.Context, p *spmd.Program) (Executable, error) {
+	if err := checkDevices(p.Mesh, r.n); err != nil {
+		return nil, err
+	}
+	return &refExe{p: p, it: interp.New(p.Mesh, r.opts)}, nil
+}
+
+// checkDevices verifies that an engine has the devices a mesh names.
+func checkDevices(m *mesh.Mesh, n int) error {
+	for _, d := range m.Devices() {
+		if d.ID < 0 || d.ID >= n {
+			return fmt.Errorf("mesh %s names device %d; the engine has devices 0 to %d", m, d.ID, n-1)
+		}
+	}
+	return nil
+}
+
+// Put copies the blocks; positions that share a block share the copy.
+func (r *Reference) Put(_ context.Context, m *mesh.Mesh, t spmd.Type, blocks []*Block) (Value, error) {
+	v := &refValue{t: t, shards: make([]*interp.Array, len(blocks))}
+	seen := map[*Block]*interp.Array{}
+	for i, b := range blocks {
+		if seen[b] == nil {
+			if int64(len(b.Data)) != t.Bytes() {
+				return nil, fmt.Errorf("block of %d bytes for %v%v", len(b.Data), t.DType, t.Shape)
+			}
+			seen[b] = interp.FromTensor(&tensor.Tensor{DType: t.DType, Shape: t.Shape, Data: b.Data})
+			if b.Release != nil {
+				b.Release()
+			}
+		}
+		v.shards[i] = seen[b]
+	}
+	return v, nil
+}
+
+type refExe struct {
+	p  *spmd.Program
+	it *interp.Interp
+}
+
+func (e *refExe) Run(ctx context.Context, args []Value) ([]Value, error) {
+	n := e.p.Mesh.NumDevices()
+	in := make([][]*interp.Array, n)
+	for pos := range in {
+		in[pos] = make([]*interp.Array, len(args))
+		for i, a := range args {
+			v, ok := a.(*refValue)
+			if !ok || v.shards == nil || len(v.shards) != n {
+				return nil, fmt.Errorf("program %s: input %q was freed or belongs to another mesh", e.p.Name, e.p.Inputs[i].Name)
+			}
+			in[pos][i] = v.shards[pos]
+		}
+	}
+	out, _, err := e.it.Run(ctx, e.p, in)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range e.p.Outputs {
+		if o.Donor >= 0 {
+			args[o.Donor].Free()
+		}
+	}
+	vs := make([]Value, len(e.p.Outputs))
+	for i, o := range e.p.Outputs {
+		v := &refValue{t: spmd.Type{DType: o.DType, Shape: o.Local}, shards: make([]*interp.Array, n)}
+		for pos := range out {
+			v.shards[pos] = out[pos][i]
+		}
+		vs[i] = v
+	}
+	return vs, nil
+}
+
+func (e *refExe) Stats() Stats { return Stats{ArgumentBytes: -1, OutputBytes: -1, TempBytes: -1, AliasBytes: -1} }
+func (e *refExe) Close()       {}
+
+type refValue struct {
+	t      spmd.Type
+	shards []*interp.Array
+}
+
+func (v *refValue) Type() spmd.Type { return v.t }
+func (v *refValue) Free()           { v.shards = nil }
+
+func (v *refValue) Get(_ context.Context, pos int, dst []byte) error {
+	if v.shards == nil {
+		return fmt.Errorf("value was freed")
+	}
+	t := v.shards[pos].Tensor()
+	if len(dst) != len(t.Data) {
+		return fmt.Errorf("destination of %d bytes for a value of %d", len(dst), len(t.Data))
+	}
+	copy(dst, t.Data)
+	return nil
+}

@@ -1,0 +1,6 @@
+// Package all registers every model family.
+package all
+
+import (
+	_ "weft/models/wan" // registers itself
+)

@@ -1,0 +1,97 @@
+package models
+
+import (
+	"slices"
+	"strings"
+
+	"weft/sharding"
+)
+
+// The peer's sharding is one pair of name sets for all families. They are kept
+// here to the letter, collisions included, so that what it does can be shown
+// beside what weft does.
+var (
+	peerColumns = strings.Fields(`self_attn_q self_attn_k self_attn_v cross_attn_q cross_attn_k cross_attn_v
+		self_attn_norm_q self_attn_norm_k cross_attn_norm_q cross_attn_norm_k ffn_0 attn_q attn_k attn_v ffn_gate_0 ffn_fc1
+		self_attn_q_proj self_attn_k_proj self_attn_v_proj cross_attn_q_proj cross_attn_k_proj cross_attn_v_proj mlp_layer1
+		q_proj k_proj v_proj gate_proj up_proj to_q to_k to_v add_q_proj add_k_proj add_v_proj ff_proj w_gate w_up
+		linear1_q linear1_k linear1_v linear1_mlp fc1`)
+	peerRows = strings.Fields(`self_attn_o cross_attn_o ffn_2 attn_o ffn_fc2 self_attn_output_proj cross_attn_output_proj
+		mlp_layer2 o_proj down_proj to_out_0 to_out to_add_out ff_out w_down img_attn_proj txt_attn_proj linear2 fc2`)
+)
+
+// PeerSpec is what vidax 0.1.0's shard_wan_params gives a parameter, by its
+// path and rank in the peer's layout: the last two names of the path decide.
+func PeerSpec(path string, rank int) sharding.Spec {
+	spec := sharding.Whole(rank)
+	parts := strings.Split(path, "/")
+	if len(parts) < 2 {
+		return spec
+	}
+	parent, leaf := parts[len(parts)-2], parts[len(parts)-1]
+	switch {
+	case slices.Contains(peerColumns, parent) && leaf == "kernel" && rank == 2:
+		return spec.WithDim(1, "tp")
+	case slices.Contains(peerColumns, parent) && (leaf == "bias" || leaf == "scale") && rank == 1:
+		return spec.WithDim(0, "tp")
+	case slices.Contains(peerRows, parent) && leaf == "kernel" && rank == 2:
+		return spec.WithDim(0, "tp")
+	}
+	return spec
+}
+
+// Layout is a way to write parameters down.
+type Layout string
+
+// The layouts.
+const (
+	Torch Layout = "torch" // the official checkpoint's names and dim order
+	Flax  Layout = "flax"  // the peer's
+)
+
+// ParamSpec is one line of a listing.
+type ParamSpec struct {
+	Path  string        `json:"path"`
+	Shape []int         `json:"shape"`
+	Spec  sharding.Spec `json:"spec"`
+	// Rule is the pattern that decided; empty for the peer's.
+	Rule string `json:"rule,omitempty"`
+}
+
+// List writes a model's parameters in a layout, under weft's rules or the peer's.
+func List(m Model, assigned []sharding.Assigned, layout Layout, peer bool) []ParamSpec {
+	params := m.Params(0)
+	out := make([]ParamSpec, len(params))
+	for i, p := range params {
+		spec := assigned[i].Spec
+		if p.View != nil { // a view merges whole dims behind the first
+			spec = sharding.Whole(len(p.Shape)).WithDim(0, spec.Dim(0)...)
+		}
+		perm := p.FlaxPerm
+		if perm == nil {
+			perm = make([]int, len(p.Shape))
+			for d := range perm {
+				perm[d] = d
+			}
+		}
+		flaxShape, flaxSpec := make([]int, len(perm)), sharding.Whole(len(perm))
+		for d, from := range perm {
+			flaxShape[d] = p.Shape[from]
+			flaxSpec = flaxSpec.WithDim(d, spec.Dim(from)...)
+		}
+		line := ParamSpec{Path: p.Name, Shape: p.Shape, Spec: spec, Rule: assigned[i].Rule}
+		if peer {
+			line.Rule = ""
+			flaxSpec = PeerSpec(p.Flax, len(perm))
+			line.Spec = sharding.Whole(len(perm))
+			for d, from := range perm {
+				line.Spec = line.Spec.WithDim(from, flaxSpec.Dim(d)...)
+			}
+		}
+		if layout == Flax {
+			line.Path, line.Shape, line.Spec = p.Flax, flaxShape, flaxSpec
+		}
+		out[i] = line
+	}
+	return out
+}

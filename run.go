@@ -1,0 +1,250 @@
+package weft
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"weft/dtype"
+	"weft/engine"
+	"weft/graph"
+	"weft/mesh"
+	"weft/models"
+	"weft/session"
+	"weft/tensor"
+)
+
+// Options of a run. The zero value runs f32 on one device of whatever engine there is.
+type Options struct {
+	// Mesh is "dp=1,tp=4,sp=1"; axes left out are 1, "" and "auto" are one device.
+	Mesh string
+	// DType is the compute type: "f32" (the default) or "bf16". The residual
+	// stream, norms, softmax sums and the time embedding are f32 in both.
+	DType string
+	// Device is "auto", "cpu" or "reference".
+	Device string
+	Engine engine.Options
+	// Layers runs only the first layers; 0 runs all.
+	Layers int
+	// SplitResidual splits the residual stream over tp as well.
+	SplitResidual bool
+	// Strict refuses padding.
+	Strict bool
+	// TextLen pads the text to this many rows where the config does not say; 0 takes it as given.
+	TextLen  int
+	Progress session.Progress
+}
+
+// Run is a model on a mesh: checked, compiled, loaded, ready for steps.
+type Run struct {
+	model   *Model
+	req     models.Request
+	g       *graph.Graph
+	eng     engine.Engine
+	ownsEng bool
+	s       *session.Session
+	opt     Options
+	inputs  map[string]*tensor.Tensor // of the graph
+	seconds float64                   // fastest step so far, 0 before the first
+	first   float64
+}
+
+// ParseMesh reads a mesh as flags give it and puts dp, tp and sp in their order.
+func ParseMesh(text string) (*mesh.Mesh, error) {
+	var axes []mesh.Axis
+	if text != "" && text != "auto" {
+		var err error
+		if axes, err = mesh.Parse(text); err != nil {
+			return nil, err
+		}
+	}
+	return mesh.Local(mesh.Standard(axes)...)
+}
+
+// Start prepares a step for inputs in the names of the model (for Wan: x, t,
+// context). An illegal split is refused before any weight is read.
+func (m *Model) Start(ctx context.Context, inputs map[string]*tensor.Tensor, o Options) (*Run, error) {
+	req, err := m.Request(inputs)
+	if err != nil {
+		return nil, err
+	}
+	r, err := m.start(ctx, req, o, nil)
+	if err != nil {
+		return nil, err
+	}
+	if r.inputs, err = m.Feed(r.g, r.req, inputs); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// plan applies the options to a request and builds its graph.
+func (m *Model) plan(req models.Request, o Options) (*graph.Graph, models.Request, error) {
+	on, err := ParseMesh(o.Mesh)
+	if err != nil {
+		return nil, req, err
+	}
+	req.DType = dtype.F32
+	if o.DType != "" {
+		if req.DType, err = dtype.Parse(o.DType); err != nil {
+			return nil, req, err
+		}
+	}
+	req.Layers, req.SplitResidual, req.Strict = o.Layers, o.SplitResidual, o.Strict
+	if o.TextLen > 0 {
+		req.Text = max(req.Text, o.TextLen)
+	}
+	g, err := m.Graph(on, req)
+	return g, req, err
+}
+
+// start does everything but feed. eng may be given, big enough for the mesh.
+func (m *Model) start(ctx context.Context, req models.Request, o Options, eng engine.Engine) (*Run, error) {
+	g, req, err := m.plan(req, o)
+	if err != nil {
+		return nil, err
+	}
+	r := &Run{model: m, req: req, g: g, eng: eng, opt: o}
+	if eng == nil {
+		if r.eng, err = engine.Open(ctx, o.Device, g.Mesh.NumDevices(), o.Engine); err != nil {
+			return nil, err
+		}
+		r.ownsEng = true
+	}
+	if r.s, err = session.New(ctx, g, r.eng, o.Progress); err != nil {
+		r.Close()
+		return nil, err
+	}
+	if err := r.s.Load(ctx, m.Checkpoint, m.Stored, o.Progress); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// Close frees the devices.
+func (r *Run) Close() {
+	if r.s != nil {
+		r.s.Close()
+	}
+	if r.ownsEng && r.eng != nil {
+		r.eng.Close()
+	}
+}
+
+// Forward runs one step on the inputs of Start and returns every output they
+// allow; for Wan "out", the velocity, shaped as x.
+func (r *Run) Forward(ctx context.Context) (map[string]*tensor.Tensor, error) {
+	return r.forward(ctx, nil)
+}
+
+// Trace is Forward that also hands over the values along the way, in order:
+// context_embed, time_embed, patch_embed, block_0, ...
+func (r *Run) Trace(ctx context.Context, visit func(name string, t *tensor.Tensor) error) (map[string]*tensor.Tensor, error) {
+	return r.forward(ctx, visit)
+}
+
+func (r *Run) forward(ctx context.Context, visit func(string, *tensor.Tensor) error) (map[string]*tensor.Tensor, error) {
+	start := time.Now()
+	feed := r.inputs
+	if r.first > 0 {
+		feed = r.stepInputs()
+	}
+	if err := r.s.Feed(ctx, feed); err != nil {
+		return nil, err
+	}
+	out, err := r.s.Run(ctx, session.RunOptions{Trace: visit, Progress: r.opt.Progress})
+	if err != nil {
+		return nil, err
+	}
+	r.took(time.Since(start).Seconds())
+	return out, nil
+}
+
+func (r *Run) took(seconds float64) {
+	if r.first == 0 {
+		r.first = seconds
+	}
+	if r.seconds == 0 || seconds < r.seconds {
+		r.seconds = seconds
+	}
+}
+
+// stepInputs are those of the graph's inputs that a step uses up.
+func (r *Run) stepInputs() map[string]*tensor.Tensor {
+	out := map[string]*tensor.Tensor{}
+	for _, in := range r.g.Inputs {
+		if in.Step {
+			out[in.Name] = r.inputs[in.Name]
+		}
+	}
+	return out
+}
+
+// Graph is the plan that runs.
+func (r *Run) Graph() *graph.Graph { return r.g }
+
+// Report is what a run cost.
+type Report struct {
+	Engine         engine.Info          `json:"engine"`
+	Mesh           string               `json:"mesh"`
+	DType          string               `json:"dtype"`
+	Seconds        float64              `json:"seconds"`
+	FirstSeconds   float64              `json:"first_seconds"`
+	CompileSeconds float64              `json:"compile_seconds"`
+	LoadSeconds    float64              `json:"load_seconds"`
+	BytesRead      int64                `json:"bytes_read"`
+	PeakRSS        int64                `json:"peak_rss_bytes"`
+	Resident       int64                `json:"resident_weight_bytes"`
+	ResidentAll    []int64              `json:"resident_weight_bytes_per_device"`
+	Collectives    []session.Collective `json:"collectives"`
+	RequestTraffic []session.Collective `json:"request_collectives"`
+	Cache          CacheReport          `json:"cache"`
+	Notes          []string             `json:"notes"`
+}
+
+// CacheReport counts what the compile cache did.
+type CacheReport struct {
+	Hits   int `json:"hits"`
+	Misses int `json:"misses"`
+}
+
+// Report sums up what happened so far. Seconds is the fastest step;
+// FirstSeconds the first, which also computes what depends on the text alone.
+// Resident is the largest device's.
+func (r *Run) Report() Report {
+	l := r.s.Loaded()
+	hits, misses := r.eng.Cache()
+	notes := append(append([]string{}, r.model.Notices...), r.g.Notes...)
+	if n := r.eng.Info().Note; n != "" {
+		notes = append(notes, n)
+	}
+	return Report{Engine: r.eng.Info(), Mesh: r.g.Mesh.String(), DType: r.req.DType.String(),
+		Seconds: r.seconds, FirstSeconds: r.first, CompileSeconds: r.s.CompileSeconds(), LoadSeconds: l.Seconds,
+		BytesRead: l.BytesRead, PeakRSS: peakRSS(), Resident: l.MaxResident(), ResidentAll: l.ResidentBytes,
+		Collectives: r.s.Collectives(false), RequestTraffic: r.s.Collectives(true),
+		Cache: CacheReport{hits, misses}, Notes: notes}
+}
+
+// Text is the report for people.
+func (r Report) Text() string {
+	return fmt.Sprintf("%s, mesh %s, %s: step %.3f s (first %.3f s), compile %.2f s (%d cached of %d), load %.2f s (%s read), peak RSS %s",
+		r.Engine.Name, r.Mesh, r.DType, r.Seconds, r.FirstSeconds, r.CompileSeconds, r.Cache.Hits, r.Cache.Hits+r.Cache.Misses, r.LoadSeconds,
+		Bytes(r.BytesRead), Bytes(r.PeakRSS))
+}
+
+// Bytes writes a size for people, in powers of 1000.
+func Bytes(n int64) string {
+	f := float64(n)
+	for _, u := range []string{"B", "kB", "MB", "GB"} {
+		if f < 1000 {
+			if u == "B" {
+				return fmt.Sprintf("%d B", n)
+			}
+			return fmt.Sprintf("%.2f %s", f, u)
+		}
+		f /= 1000
+	}
+	return fmt.Sprintf("%.2f TB", f)
+}

@@ -1,0 +1,115 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"weft/checkpoint"
+	"weft/engine"
+	"weft/graph"
+	"weft/spmd"
+)
+
+// Loaded says what loading took.
+type Loaded struct {
+	BytesRead     int64   // of tensor data, from files
+	ResidentBytes []int64 // of weights, by mesh position
+	Seconds       float64
+}
+
+// MaxResident is the largest of ResidentBytes.
+func (l Loaded) MaxResident() int64 {
+	var most int64
+	for _, n := range l.ResidentBytes {
+		most = max(most, n)
+	}
+	return most
+}
+
+// Load reads every weight of the graph from a checkpoint, each device's part
+// straight into the memory the device uses. stored gives the checkpoint's name
+// of an official one.
+func (s *Session) Load(ctx context.Context, c *checkpoint.Checkpoint, stored func(string) string, progress Progress) error {
+	start := time.Now()
+	n := s.g.Mesh.NumDevices()
+	s.loaded = Loaded{ResidentBytes: make([]int64, n)}
+	type held struct {
+		w      graph.Weight
+		t      spmd.Type
+		blocks []*engine.Block
+	}
+	var all []held
+	var parts []checkpoint.Part
+	var total int64
+	for _, w := range s.g.Weights {
+		local, err := w.Spec.Local(s.g.Mesh, w.Shape)
+		if err != nil {
+			return fmt.Errorf("%s: %w", w.Name, err)
+		}
+		h := held{w: w, t: spmd.Type{DType: w.DType, Shape: local}, blocks: make([]*engine.Block, n)}
+		shared := map[string]*engine.Block{}
+		for pos := range n {
+			lo, hi, key, err := rangesAt(s.g, w.Spec, w.Shape, pos)
+			if err != nil {
+				return err
+			}
+			if shared[key] == nil {
+				b, err := newBlock(int(h.t.Bytes()))
+				if err != nil {
+					return err
+				}
+				slices, err := fileSlices(w, lo, hi)
+				if err != nil {
+					return err
+				}
+				parts = append(parts, checkpoint.Part{Name: stored(w.Name), Slices: slices, As: w.DType, Dst: b.Data})
+				shared[key] = b
+				total += int64(len(b.Data))
+			}
+			h.blocks[pos] = shared[key]
+			s.loaded.ResidentBytes[pos] += h.t.Bytes()
+		}
+		all = append(all, h)
+	}
+	stats, err := c.Read(ctx, parts, checkpoint.ReadOptions{Progress: func(done int64) { progress.report("load", done, total) }})
+	if err != nil {
+		return err
+	}
+	for _, h := range all {
+		v, err := s.eng.Put(ctx, s.g.Mesh, h.t, h.blocks)
+		if err != nil {
+			return fmt.Errorf("%s: %w", h.w.Name, err)
+		}
+		if old := s.weights[h.w.Name]; old != nil {
+			old.Free()
+		}
+		s.weights[h.w.Name] = v
+	}
+	s.loaded.BytesRead = stats.BytesRead
+	s.loaded.Seconds = time.Since(start).Seconds()
+	return nil
+}
+
+// fileSlices turns ranges of the programs' view into ranges of the file's
+// shape. A view may merge dims that are whole; a split dim must be the same in both.
+func fileSlices(w graph.Weight, lo, hi []int) ([][2]int, error) {
+	out := make([][2]int, len(w.File))
+	for d, n := range w.File {
+		out[d] = [2]int{0, n}
+	}
+	same := len(w.File) == len(w.Shape)
+	for d := range w.Shape {
+		same = same && w.File[d] == w.Shape[d]
+	}
+	for d := range w.Shape {
+		whole := lo[d] == 0 && hi[d] == w.Shape[d]
+		switch {
+		case same, !whole && d == 0 && w.File[0] == w.Shape[0]:
+			out[d] = [2]int{lo[d], hi[d]}
+		case !whole:
+			return nil, fmt.Errorf("%s: dim %d of the view %v of %v cannot be split", w.Name, d, w.Shape, w.File)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,46 @@
+package session
+
+import (
+	"slices"
+	"strings"
+
+	"weft/spmd"
+)
+
+// Collective is the traffic of one kind over one axis in one run: Bytes is
+// what each device sends (ring algorithms).
+type Collective struct {
+	Op    string `json:"op"`
+	Axis  string `json:"axis"`
+	DType string `json:"dtype"`
+	Count int    `json:"count"`
+	Bytes int64  `json:"bytes"`
+}
+
+// Collectives adds up the calls of the graph: those of the request and those of each step.
+func (s *Session) Collectives(request bool) []Collective { return Collectives(s.g.Traffic(request)) }
+
+// Collectives is the JSON form of traffic, summed by kind, axis and type.
+func Collectives(ts []spmd.Traffic) []Collective {
+	out := []Collective{}
+	for _, t := range ts {
+		c := Collective{Op: string(t.Op), Axis: t.Axis, DType: t.DType.String(), Count: t.Count, Bytes: t.Bytes}
+		i := slices.IndexFunc(out, func(o Collective) bool { return o.Op == c.Op && o.Axis == c.Axis && o.DType == c.DType })
+		if i < 0 {
+			out = append(out, c)
+			continue
+		}
+		out[i].Count += c.Count
+		out[i].Bytes += c.Bytes
+	}
+	slices.SortFunc(out, func(a, b Collective) int {
+		return strings.Compare(a.Axis+a.Op+a.DType, b.Axis+b.Op+b.DType)
+	})
+	return out
+}
+
+// Loaded is what Load did.
+func (s *Session) Loaded() Loaded { return s.loaded }
+
+// CompileSeconds is what New took to compile, cache hits included.
+func (s *Session) CompileSeconds() float64 { return s.compile }

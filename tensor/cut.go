@@ -1,0 +1,75 @@
+package tensor
+
+import "slices"
+
+// Cut copies the block [lo[d], hi[d]) along every dim into dst, row-major.
+// size is the bytes of one element; dst must hold exactly the block.
+func Cut(dst, src []byte, shape, lo, hi []int, size int) {
+	walkBlock(shape, lo, hi, size, func(whole, block, n int) { copy(dst[block:block+n], src[whole:whole+n]) })
+}
+
+// Paste is the reverse: it writes a block back into its place.
+func Paste(dst, src []byte, shape, lo, hi []int, size int) {
+	walkBlock(shape, lo, hi, size, func(whole, block, n int) { copy(dst[whole:whole+n], src[block:block+n]) })
+}
+
+// Crop keeps the first shape[d] elements along every dim; nil, or t's own shape, is t itself.
+func (t *Tensor) Crop(shape []int) *Tensor {
+	if shape == nil || slices.Equal(shape, t.Shape) {
+		return t
+	}
+	out := New(t.DType, shape...)
+	Cut(out.Data, t.Data, t.Shape, make([]int, len(shape)), shape, t.DType.Size())
+	return out
+}
+
+// walkBlock visits the contiguous runs of a block: byte offsets in the whole
+// array and in the block, and a length.
+func walkBlock(shape, lo, hi []int, size int, visit func(whole, block, n int)) {
+	rank := len(shape)
+	// Trailing dims taken whole make one run with the dim before them.
+	run, tail := size, rank
+	for tail > 0 {
+		d := tail - 1
+		run *= hi[d] - lo[d]
+		tail--
+		if hi[d]-lo[d] != shape[d] {
+			break
+		}
+	}
+	if run == 0 {
+		return
+	}
+	stride := make([]int, rank)
+	n := size
+	for d := rank - 1; d >= 0; d-- {
+		stride[d] = n
+		n *= shape[d]
+	}
+	start := 0
+	for d := range shape {
+		if hi[d] <= lo[d] {
+			return
+		}
+		start += lo[d] * stride[d]
+	}
+	idx := make([]int, tail)
+	for block := 0; ; block += run {
+		off := start
+		for d, i := range idx {
+			off += i * stride[d]
+		}
+		visit(off, block, run)
+		d := tail - 1
+		for ; d >= 0; d-- {
+			idx[d]++
+			if idx[d] < hi[d]-lo[d] {
+				break
+			}
+			idx[d] = 0
+		}
+		if d < 0 {
+			return
+		}
+	}
+}

@@ -1,0 +1,230 @@
+package weft
+
+import (
+	"context"
+	"math"
+
+	"weft/dtype"
+	"weft/engine"
+	"weft/mesh"
+	"weft/models"
+	"weft/tensor"
+)
+
+// VerifyOptions of Verify. The zero value tries every legal split of up to 8
+// devices on a small video.
+type VerifyOptions struct {
+	Options
+	Meshes  []string // instead of every legal one
+	Devices int      // largest number of devices; 0 means 8
+	Latent  []int    // (channels, frames, height, width); nil is 3 frames of a small odd grid
+	Batch   int      // 0 means 2, so that dp can be tried
+	// Progress of meshes.
+	OnMesh func(mesh string, done, total int)
+}
+
+// VerifyResult compares one split with one device.
+type VerifyResult struct {
+	Mesh       string  `json:"mesh"`
+	MaxAbsDiff float64 `json:"max_abs_diff"` // of the outputs
+	// MaxRelDiff is MaxAbsDiff over the largest magnitude of the one-device output.
+	MaxRelDiff float64 `json:"max_rel_diff"`
+	// FirstDiffering is the first value along the way that is off by more than the tolerance.
+	FirstDiffering string  `json:"first_differing"`
+	Tolerance      float64 `json:"tolerance"` // relative to the largest magnitude of each value
+	OK             bool    `json:"ok"`
+	Seconds        float64 `json:"seconds"`
+}
+
+// Tolerance is how far a split may be from one device, relative to a value's
+// largest magnitude.
+//
+// Splits add the same products in another order. In f32 (unit roundoff u = 6e-8)
+// sums of some 10^4 terms differ by about sqrt(10^4) u = 6e-6, which L layers of
+// residual additions let grow by sqrt(L). In bf16 every matmul's result is
+// rounded to u = 2^-9 of itself, row-parallel ones once more per device before
+// their sum: four such roundings on the way through a layer give 2^-7 with a
+// margin of 2, growing likewise.
+func Tolerance(d dtype.DType, layers int) float64 {
+	grow := math.Sqrt(float64(max(1, layers)))
+	if d == dtype.BF16 {
+		return grow / 128
+	}
+	return 1e-5 * grow
+}
+
+// LegalMeshes lists the splits over dp, tp and sp of at most devices devices
+// that a request allows, one device first.
+func LegalMeshes(m models.Model, req models.Request, devices int) []*mesh.Mesh {
+	var out []*mesh.Mesh
+	for n := 1; n <= devices; n++ {
+		for dp := 1; dp <= n; dp++ {
+			for tp := 1; tp*dp <= n; tp++ {
+				if n%(dp*tp) != 0 {
+					continue
+				}
+				on, err := mesh.Local(mesh.Axis{Name: "dp", Size: dp}, mesh.Axis{Name: "tp", Size: tp}, mesh.Axis{Name: "sp", Size: n / dp / tp})
+				if err == nil && m.Check(on, req) == nil {
+					out = append(out, on)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// Verify runs splits of the model and compares each with one device, value by
+// value along the way.
+func (m *Model) Verify(ctx context.Context, o VerifyOptions) ([]VerifyResult, error) {
+	if o.Batch == 0 {
+		o.Batch = 2
+	}
+	if o.Devices == 0 {
+		o.Devices = 8
+	}
+	inputs, err := m.Example(o.Batch, o.Latent, 1)
+	if err != nil {
+		return nil, err
+	}
+	req, err := m.Request(inputs)
+	if err != nil {
+		return nil, err
+	}
+	o.Mesh = ""
+	if _, req, err = m.plan(req, o.Options); err != nil {
+		return nil, err
+	}
+	meshes, most := []string{}, 1
+	if len(o.Meshes) > 0 {
+		for _, text := range o.Meshes {
+			on, err := ParseMesh(text)
+			if err != nil {
+				return nil, err
+			}
+			if err := m.Check(on, req); err != nil {
+				return nil, err
+			}
+			meshes, most = append(meshes, on.String()), max(most, on.NumDevices())
+		}
+	} else {
+		for _, on := range LegalMeshes(m, req, o.Devices)[1:] {
+			meshes, most = append(meshes, on.String()), max(most, on.NumDevices())
+		}
+	}
+	eng, err := engine.Open(ctx, o.Device, most, o.Engine)
+	if err != nil {
+		return nil, err
+	}
+	defer eng.Close()
+
+	ref := &recorder{}
+	if err := m.traced(ctx, req, inputs, o.Options, "", eng, ref.record); err != nil {
+		return nil, err
+	}
+	layers := len(ref.values)
+	results := []VerifyResult{}
+	for i, text := range meshes {
+		if o.OnMesh != nil {
+			o.OnMesh(text, i, len(meshes))
+		}
+		c := &comparer{ref: ref, tolerance: Tolerance(req.DType, layers)}
+		if err := m.traced(ctx, req, inputs, o.Options, text, eng, c.compare); err != nil {
+			return nil, err
+		}
+		results = append(results, VerifyResult{Mesh: text, MaxAbsDiff: c.abs, MaxRelDiff: c.rel, FirstDiffering: c.first,
+			Tolerance: c.tolerance, OK: c.first == "", Seconds: c.seconds})
+	}
+	if o.OnMesh != nil {
+		o.OnMesh("", len(meshes), len(meshes))
+	}
+	return results, nil
+}
+
+// traced runs one step on a mesh and hands over every value, the outputs last.
+func (m *Model) traced(ctx context.Context, req models.Request, inputs map[string]*tensor.Tensor, o Options, on string, eng engine.Engine, visit func(string, *tensor.Tensor, float64) error) error {
+	o.Mesh = on
+	r, err := m.start(ctx, req, o, eng)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if r.inputs, err = m.Feed(r.g, r.req, inputs); err != nil {
+		return err
+	}
+	out, err := r.Trace(ctx, func(name string, t *tensor.Tensor) error { return visit(name, t, 0) })
+	if err != nil {
+		return err
+	}
+	for _, res := range r.g.Outputs {
+		if err := visit(res.Name, out[res.Name], r.first); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recorder keeps the one-device values.
+type recorder struct {
+	names  []string
+	values map[string][]float32
+}
+
+func (r *recorder) record(name string, t *tensor.Tensor, _ float64) error {
+	fs, err := t.Float32s()
+	if err != nil {
+		return err
+	}
+	if r.values == nil {
+		r.values = map[string][]float32{}
+	}
+	r.names, r.values[name] = append(r.names, name), fs
+	return nil
+}
+
+// comparer holds a split's values against them.
+type comparer struct {
+	ref       *recorder
+	tolerance float64
+	first     string
+	abs, rel  float64 // of the value seen last: the output
+	seconds   float64
+}
+
+func (c *comparer) compare(name string, t *tensor.Tensor, seconds float64) error {
+	fs, err := t.Float32s()
+	if err != nil {
+		return err
+	}
+	c.abs, c.rel = Difference(fs, c.ref.values[name])
+	c.seconds = seconds
+	if (c.rel > c.tolerance || math.IsNaN(c.rel)) && c.first == "" {
+		c.first = name
+	}
+	return nil
+}
+
+// Difference is the largest absolute difference, and that over the largest
+// magnitude of want. A NaN on either side, or a length that differs, gives NaN or infinity.
+func Difference(got, want []float32) (abs, rel float64) {
+	if len(got) != len(want) {
+		return math.Inf(1), math.Inf(1)
+	}
+	var peak float64
+	for i := range want {
+		d := math.Abs(float64(got[i]) - float64(want[i]))
+		if d > abs || math.IsNaN(d) {
+			abs = d
+		}
+		if math.IsNaN(abs) {
+			return abs, abs
+		}
+		peak = max(peak, math.Abs(float64(want[i])))
+	}
+	if peak == 0 {
+		if abs == 0 {
+			return 0, 0
+		}
+		return abs, math.Inf(1)
+	}
+	return abs, abs / peak
+}

@@ -1,0 +1,163 @@
+// Package weft runs sharded video-diffusion models, from Go, through XLA.
+//
+//	m, err := weft.Open("testdata/wan21_t2v")
+//	in, err := weft.ReadTensors("testdata/wan21_t2v/inputs.safetensors")
+//	run, err := m.Start(ctx, in, weft.Options{Mesh: "tp=2,sp=2"})
+//	out, err := run.Forward(ctx)
+//
+// Open reads a config and headers; Start checks the split, compiles and loads;
+// Forward runs one step. The packages below are the parts: mesh, sharding,
+// spmd, attention, models, checkpoint, engine, session.
+package weft
+
+import (
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"strings"
+
+	"weft/checkpoint"
+	"weft/fault"
+	"weft/models"
+	_ "weft/models/all" // every family registers itself
+	"weft/tensor"
+)
+
+// Model is a checkpoint whose model is known and whose tensors are all there.
+type Model struct {
+	models.Model
+	Checkpoint *checkpoint.Checkpoint
+	// Notices are what was decided in opening it: a prefix stripped, files ignored.
+	Notices []string
+	stored  map[string]string // official name to the checkpoint's
+}
+
+// Open identifies the model at path: a folder with config.json, an index, or a
+// .safetensors file. Only the config and headers are read. A checkpoint without
+// a config is identified by its tensors' shapes. Missing, unexpected and
+// mis-shaped tensors are all listed in one error.
+func Open(path string) (*Model, error) {
+	c, err := checkpoint.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	m, err := identify(c)
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// Close closes the checkpoint's files.
+func (m *Model) Close() error { return m.Checkpoint.Close() }
+
+func identify(c *checkpoint.Checkpoint) (*Model, error) {
+	raw, err := c.ConfigJSON()
+	if err != nil {
+		return nil, err
+	}
+	if raw == nil {
+		return byShapes(c)
+	}
+	where := filepath.Join(filepath.Dir(c.Files()[0]), "config.json")
+	raw, note := withOfficialKeys(raw, where)
+	mm, err := models.FromConfig(raw, where)
+	if err != nil {
+		return nil, err
+	}
+	m, err := match(mm, c)
+	if err != nil {
+		return nil, err
+	}
+	if note != "" {
+		m.Notices = append(m.Notices, note)
+	}
+	return m, nil
+}
+
+// match pairs a model's parameters with a checkpoint's tensors.
+func match(mm models.Model, c *checkpoint.Checkpoint) (*Model, error) {
+	m := &Model{Model: mm, Checkpoint: c, Notices: c.Notices(), stored: map[string]string{}}
+	names := []string{}
+	for _, e := range c.Entries() {
+		if e.Role == checkpoint.Weight {
+			names = append(names, mm.Official(e.Name))
+			m.stored[mm.Official(e.Name)] = e.Name
+		}
+	}
+	if v, ok := mm.(interface{ CheckVariant(names []string) error }); ok {
+		if err := v.CheckVariant(names); err != nil {
+			return nil, err
+		}
+	}
+	extra, err := checkpoint.Require(c, wants(mm), checkpoint.RequireOptions{Alias: m.Stored, Ignore: mm.Ignore()})
+	if err != nil {
+		return nil, err
+	}
+	if len(extra) > 0 {
+		m.Notices = append(m.Notices, "tensors the model does not use: "+strings.Join(extra, ", "))
+	}
+	return m, nil
+}
+
+func wants(m models.Model) []checkpoint.Want {
+	out := []checkpoint.Want{}
+	for _, p := range m.Params(0) {
+		out = append(out, checkpoint.Want{Name: p.Name, Shape: p.Shape})
+	}
+	return out
+}
+
+// Stored gives the checkpoint's name of an official one.
+func (m *Model) Stored(official string) string {
+	if s, ok := m.stored[official]; ok {
+		return s
+	}
+	return official
+}
+
+// byShapes tries every preset: repackaged single files have no config.
+func byShapes(c *checkpoint.Checkpoint) (*Model, error) {
+	for _, name := range models.Presets() {
+		mm, err := models.ByName(name)
+		if err != nil {
+			return nil, err
+		}
+		m, err := match(mm, c)
+		if err == nil {
+			m.Notices = append(m.Notices, "no config.json: identified as "+name+" by its tensors")
+			return m, nil
+		}
+	}
+	return nil, fault.New(models.ErrConfig, nil, "%s has no config.json beside it, and its tensors are those of no model known by name (%s): put the model's config.json in the folder",
+		c.Path(), strings.Join(models.Presets(), ", "))
+}
+
+// withOfficialKeys adds what diffusers' config.json leaves out and the official
+// one in the folder above says, as where a diffusers copy stands inside an
+// official release: how long the text is.
+func withOfficialKeys(raw []byte, where string) ([]byte, string) {
+	var c map[string]any
+	if json.Unmarshal(raw, &c) != nil || c["num_attention_heads"] == nil || c["text_len"] != nil {
+		return raw, ""
+	}
+	above := filepath.Join(filepath.Dir(filepath.Dir(where)), "config.json")
+	up, err := readConfig(above)
+	if err != nil || up["text_len"] == nil || up["num_attention_heads"] != nil {
+		return raw, ""
+	}
+	c["text_len"] = up["text_len"]
+	out, err := json.Marshal(c)
+	if err != nil {
+		return raw, ""
+	}
+	return out, "config.json has no text_len: taken from " + above
+}
+
+// ReadTensors reads every tensor of a safetensors file into memory.
+func ReadTensors(path string) (map[string]*tensor.Tensor, error) {
+	ts, _, err := checkpoint.LoadFile(context.Background(), path)
+	return ts, err
+}
+
