@@ -1,0 +1,111 @@
+package spmd
+
+import (
+	"slices"
+	"strings"
+
+	"weft/dtype"
+	"weft/mesh"
+	"weft/sharding"
+)
+
+// Traffic is what collectives of one kind do in one run of a program, as one
+// device sees it: every device of the mesh does the same.
+type Traffic struct {
+	Op    Op          `json:"op"`
+	Axes  []string    `json:"axes"` // in the order of the mesh
+	Axis  string      `json:"axis"` // Axes joined: "tp", "dp+tp"
+	DType dtype.DType `json:"-"`
+	// Type is DType by name.
+	Type string `json:"dtype"`
+	// Count is how many collectives run; one in a loop counts once a round.
+	Count int `json:"count"`
+	// Elements is how many elements a device enters them with, summed over
+	// Count: the operand as one device holds it. An all-gather of 4 elements
+	// each over 8 devices has 4, though the result has 32.
+	Elements int64 `json:"elements"`
+	// Bytes is what a device sends on a ring, at most: sharding.RingBytes,
+	// summed over Count. It receives as much.
+	Bytes int64 `json:"bytes"`
+	// Reason is why they are there; where there are several, in the order of
+	// the program with "; " between.
+	Reason string `json:"reason"`
+}
+
+// Instances lists the program's collectives one by one, in program order. One
+// in a loop is one entry with Count above 1.
+func (p *Program) Instances() []Traffic {
+	var all []Traffic
+	p.Walk(func(in *Instr, times int) {
+		if in.IsCollective() {
+			all = append(all, p.traffic(in, times))
+		}
+	})
+	return all
+}
+
+// Collectives is Instances added up by operation, axes and element type, in the
+// order of first appearance.
+func (p *Program) Collectives() []Traffic { return AddTraffic(nil, p.Instances(), 1) }
+
+// AddTraffic adds times runs of more to a table and returns it. So the traffic
+// of a step is the sum over the programs that it calls.
+func AddTraffic(table, more []Traffic, times int) []Traffic {
+	table = slices.Clone(table)
+	for _, t := range more {
+		t.Count *= times
+		t.Elements *= int64(times)
+		t.Bytes *= int64(times)
+		i := slices.IndexFunc(table, func(o Traffic) bool { return o.Op == t.Op && o.Axis == t.Axis && o.DType == t.DType })
+		if i < 0 {
+			table = append(table, t)
+			continue
+		}
+		o := &table[i]
+		o.Count += t.Count
+		o.Elements += t.Elements
+		o.Bytes += t.Bytes
+		if !slices.Contains(strings.Split(o.Reason, "; "), t.Reason) {
+			o.Reason += "; " + t.Reason
+		}
+	}
+	return table
+}
+
+func (p *Program) traffic(in *Instr, times int) Traffic {
+	x := p.Values[in.Args[0]]
+	axes := meshOrder(p.Mesh, in.Axes)
+	return Traffic{
+		Op: in.Op, Axes: axes, Axis: strings.Join(axes, "+"), DType: x.DType, Type: x.DType.String(),
+		Count: times, Elements: int64(times) * int64(x.Elements()), Bytes: int64(times) * in.RingBytes(x.Bytes()),
+		Reason: comment(in.Reason),
+	}
+}
+
+// RingBytes is what a device sends in collective in, at most, when it enters it
+// with size bytes. In a permute that is everything, unless each device that
+// sends sends to itself.
+func (in *Instr) RingBytes(size int64) int64 {
+	n := 1
+	if len(in.Groups) > 0 {
+		n = len(in.Groups[0])
+	}
+	for _, pair := range in.Pairs {
+		if pair[0] != pair[1] {
+			n = 2
+		}
+	}
+	return sharding.RingBytes(sharding.Op(in.Op), n, size)
+}
+
+// meshOrder sorts axes as the mesh has them: collectives along the same axes
+// load the same links, in whatever order their members stand.
+func meshOrder(m *mesh.Mesh, axes []string) []string {
+	out := []string{}
+	for _, a := range m.Axes() {
+		if slices.Contains(axes, a.Name) {
+			out = append(out, a.Name)
+		}
+	}
+	return out
+}

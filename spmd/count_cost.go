@@ -1,0 +1,71 @@
+package spmd
+
+// Cost is what one run of a program takes of one device. A loop counts all its
+// rounds.
+type Cost struct {
+	// Flops are those of contractions, two for a multiply and add.
+	Flops int64 `json:"flops"`
+	// ElementOps are results of elementwise operations, converts among them,
+	// and operands of reductions. They are counted apart: they run on other
+	// units than contractions, and mostly wait for memory.
+	ElementOps int64 `json:"element_ops"`
+	// BytesMoved is what is read from and written to the device's memory: the
+	// buffers that an instruction reads, each once, and its result, where
+	// chains of elementwise operations count as one instruction. A slice reads
+	// what it keeps, and a dynamic update writes in place. A contraction reads
+	// each operand once, as if it stayed at hand.
+	BytesMoved int64 `json:"bytes_moved"`
+	// AxisBytes is Traffic.Bytes by axis.
+	AxisBytes map[string]int64 `json:"axis_bytes"`
+	// LiveBytes is Program.LiveBytes.
+	LiveBytes int64 `json:"live_bytes"`
+}
+
+// Cost prices the program from its instructions alone; it knows no hardware.
+func (p *Program) Cost() Cost {
+	f := newFusion(p)
+	c := Cost{AxisBytes: map[string]int64{}, LiveBytes: p.LiveBytes()}
+	for _, t := range p.Collectives() {
+		c.AxisBytes[t.Axis] += t.Bytes
+	}
+	p.Walk(func(in *Instr, times int) {
+		flops, elements := p.arithmetic(in)
+		c.Flops += int64(times) * flops
+		c.ElementOps += int64(times) * elements
+		if f.runs(in) {
+			c.BytesMoved += int64(times) * f.moved(in)
+		}
+	})
+	return c
+}
+
+// arithmetic counts one run of an instruction, without the body of a loop.
+func (p *Program) arithmetic(in *Instr) (flops, elements int64) {
+	switch {
+	case in.Op == OpDot:
+		flops = 2 * int64(p.Values[in.Out[0]].Elements())
+		for _, d := range in.Dot.LeftContract {
+			flops *= int64(p.Values[in.Args[0]].Shape[d])
+		}
+	case in.Op == OpReduce:
+		elements = int64(p.Values[in.Args[0]].Elements())
+	case isElementwise(in.Op):
+		elements = int64(p.Values[in.Out[0]].Elements())
+	}
+	return flops, elements
+}
+
+func (f *fusion) moved(in *Instr) int64 {
+	out := f.p.Values[in.Out[0]].Bytes()
+	switch in.Op {
+	case OpSlice, OpDynSlice:
+		return 2 * out
+	case OpDynUpdate:
+		return 2 * f.p.Values[in.Args[1]].Bytes()
+	}
+	n := out
+	for _, id := range f.leaves(in.Args) {
+		n += f.p.Values[id].Bytes()
+	}
+	return n
+}

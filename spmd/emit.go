@@ -1,0 +1,402 @@
+package spmd
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"weft/dtype"
+)
+
+// StableHLO is the program as MLIR text: one function @main that every device
+// of the mesh runs as one replica. There are no partitions and no partitioner,
+// so the compiler decides nothing about traffic; replica ids are mesh
+// positions. The text depends on the program alone, so every host of a cluster
+// emits the same bytes.
+//
+// What the text keeps to:
+//
+//  1. Collectives carry no channel handle. With one, StableHLO reads the groups
+//     of an all-to-all or a permute as partition ids.
+//  2. A loop is a while over a counter. Values of the surrounding code reach its
+//     body as further carried operands that come back unchanged; constants and
+//     iotas are made anew inside, which costs nothing and carries no buffer.
+//  3. No constant but scalars; what is larger is a broadcast or an iota.
+//  4. f32 and f64 contractions ask for the highest precision, where an
+//     accelerator would use bf16 or TF32 passes; others take the default, and
+//     sum in the result type.
+//  5. Sums within a device of types narrower than f32 run in f32 and are rounded
+//     once. Sums between devices have the type of the value.
+//  6. The input that an output takes over names it: tf.aliasing_output.
+func (p *Program) StableHLO() string {
+	e := &emitter{p: p, defs: map[ID]*Instr{}}
+	p.Walk(func(in *Instr, _ int) {
+		for _, o := range in.Out {
+			e.defs[o] = in
+		}
+	})
+	e.module()
+	return e.text.String()
+}
+
+// emitter writes one module. Names: %v12 is value 12; %v12_3 is value 12 as
+// loop 3 carries it; %i3 and %w3 are loop 3's counter and results; %t5 is a
+// value that the IR has no name for.
+type emitter struct {
+	p     *Program
+	defs  map[ID]*Instr
+	text  strings.Builder
+	depth int
+	temps int
+	loops int
+}
+
+// nameTable says what a value is called where the emitter stands. A loop body has
+// its own: nothing of the outside is in sight there.
+type nameTable map[ID]string
+
+func (e *emitter) line(format string, args ...any) {
+	e.text.WriteString(strings.Repeat("  ", e.depth))
+	fmt.Fprintf(&e.text, format, args...)
+	e.text.WriteByte('\n')
+}
+
+func (e *emitter) open(format string, args ...any) { e.line(format, args...); e.depth++ }
+
+func (e *emitter) close(text string) { e.depth--; e.line("%s", text) }
+
+// temp writes an operation whose result the IR has no name for.
+func (e *emitter) temp(format string, args ...any) string {
+	name := "%t" + strconv.Itoa(e.temps)
+	e.temps++
+	e.line(name+" = "+format, args...)
+	return name
+}
+
+func (e *emitter) typ(id ID) Type { return e.p.Values[id] }
+
+func (e *emitter) module() {
+	p := e.p
+	e.open("module @%s attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = %d : i32} {", symbol(p.Name), p.Mesh.NumDevices())
+	n := nameTable{}
+	args := make([]string, len(p.Inputs))
+	for i, in := range p.Inputs {
+		n[in.Value] = ssaName(in.Value)
+		args[i] = ssaName(in.Value) + ": " + mlirType(e.typ(in.Value))
+	}
+	results, outs := make([]string, len(p.Outputs)), make([]ID, len(p.Outputs))
+	for k, out := range p.Outputs {
+		outs[k], results[k] = out.Value, mlirType(e.typ(out.Value))
+		if out.Donor >= 0 {
+			args[out.Donor] += fmt.Sprintf(" {tf.aliasing_output = %d : i32}", k)
+		}
+	}
+	for i, in := range p.Inputs {
+		e.line("// input %d: %s", i, comment(in.Name))
+	}
+	for k, out := range p.Outputs {
+		e.line("// output %d: %s", k, comment(out.Name))
+	}
+	e.open("func.func public @main(%s) -> (%s) {", strings.Join(args, ", "), strings.Join(results, ", "))
+	e.body(p.Body, n)
+	e.terminator("return", n.list(outs), results)
+	e.close("}")
+	e.close("}")
+}
+
+func (e *emitter) terminator(op string, operands, types []string) {
+	if len(operands) == 0 {
+		e.line("%s", op)
+		return
+	}
+	e.line("%s %s : %s", op, strings.Join(operands, ", "), strings.Join(types, ", "))
+}
+
+func (e *emitter) body(body []Instr, n nameTable) {
+	for i := range body {
+		in := &body[i]
+		if in.Op == OpLoop {
+			e.loop(in, n)
+			continue
+		}
+		name := ssaName(in.Out[0])
+		e.instr(in, name, n)
+		n[in.Out[0]] = name
+	}
+}
+
+func (n nameTable) list(ids []ID) []string {
+	out := make([]string, len(ids))
+	for i, id := range ids {
+		out[i] = n[id]
+	}
+	return out
+}
+
+// plainOps are the elementwise operations whose text differs in the name alone.
+var plainOps = map[Op]string{
+	OpNeg: "negate", OpAbs: "abs", OpExp: "exponential", OpLog: "log", OpSqrt: "sqrt", OpRsqrt: "rsqrt",
+	OpTanh: "tanh", OpSigmoid: "logistic", OpSin: "sine", OpCos: "cosine", OpNot: "not",
+	OpAdd: "add", OpSub: "subtract", OpMul: "multiply", OpDiv: "divide", OpMax: "maximum", OpMin: "minimum",
+	OpRem: "remainder", OpAnd: "and", OpOr: "or",
+}
+
+// instr writes one instruction that is no loop. It is long because it is the
+// table of the instruction set.
+func (e *emitter) instr(in *Instr, name string, n nameTable) {
+	out := e.typ(in.Out[0])
+	args, types := n.list(in.Args), make([]string, len(in.Args))
+	for i, a := range in.Args {
+		types[i] = mlirType(e.typ(a))
+	}
+	to := mlirType(out)
+	signature := fmt.Sprintf("(%s) -> %s", strings.Join(types, ", "), to)
+	def := func(format string, a ...any) { e.line(name+" = stablehlo."+format, a...) }
+	if op, ok := plainOps[in.Op]; ok {
+		def("%s %s : %s", op, strings.Join(args, ", "), to)
+		return
+	}
+	switch in.Op {
+	case OpConst:
+		e.constant(name, out, in.Value)
+	case OpIota:
+		def("iota dim = %d : %s", in.Dims[0], to)
+	case OpAxisIndex:
+		e.axisIndex(name, in.Axes[0])
+	case OpConvert:
+		def("convert %s : %s", args[0], signature)
+	case OpCompare:
+		def("compare %s, %s, %s, %s : %s", in.Cmp, args[0], args[1], comparison(e.typ(in.Args[0]).DType), signature)
+	case OpSelect:
+		def("select %s : %s, %s", strings.Join(args, ", "), types[0], to)
+	case OpBroadcast:
+		def("broadcast_in_dim %s, dims = %s : %s", args[0], intsText(in.Dims), signature)
+	case OpReshape:
+		def("reshape %s : %s", args[0], signature)
+	case OpTranspose:
+		def("transpose %s, dims = %s : %s", args[0], intsText(in.Dims), signature)
+	case OpSlice:
+		def("slice %s [%s] : %s", args[0], rangesText(in.Lo, in.Hi), signature)
+	case OpPad:
+		fill := e.scalar(out.DType, in.Value)
+		def("pad %s, %s, low = %s, high = %s, interior = %s : (%s, %s) -> %s",
+			args[0], fill, intsText(in.Lo), intsText(in.Hi), intsText(make([]int, len(in.Lo))), types[0], mlirType(Type{DType: out.DType}), to)
+	case OpConcat:
+		def("concatenate %s, dim = %d : %s", strings.Join(args, ", "), in.Dims[0], signature)
+	case OpDynSlice:
+		starts, startTypes := e.starts(args[1], in.Dims[0], len(out.Shape))
+		def("dynamic_slice %s, %s, sizes = %s : (%s, %s) -> %s", args[0], starts, intsText(out.Shape), types[0], startTypes, to)
+	case OpDynUpdate:
+		starts, startTypes := e.starts(args[2], in.Dims[0], len(out.Shape))
+		def("dynamic_update_slice %s, %s, %s : (%s, %s, %s) -> %s", args[0], args[1], starts, types[0], types[1], startTypes, to)
+	case OpReduce:
+		e.reduce(in, name, args[0])
+	case OpDot:
+		e.dot(in, name, args, types)
+	default:
+		e.collective(in, name, args[0], signature)
+	}
+}
+
+func (e *emitter) scalar(d dtype.DType, v float64) string {
+	return e.temp("stablehlo.constant dense<%s> : %s", literal(d, v), mlirType(Type{DType: d}))
+}
+
+func (e *emitter) constant(name string, t Type, v float64) {
+	if len(t.Shape) == 0 {
+		e.line("%s = stablehlo.constant dense<%s> : %s", name, literal(t.DType, v), mlirType(t))
+		return
+	}
+	e.line("%s = stablehlo.broadcast_in_dim %s, dims = [] : (%s) -> %s", name, e.scalar(t.DType, v), mlirType(Type{DType: t.DType}), mlirType(t))
+}
+
+// axisIndex is (replica_id / stride) % size: positions are row-major.
+func (e *emitter) axisIndex(name, axis string) {
+	const u32 = "tensor<ui32>"
+	id := e.temp("stablehlo.replica_id : %s", u32)
+	if s := e.p.Mesh.Stride(axis); s > 1 {
+		id = e.temp("stablehlo.divide %s, %s : %s", id, e.scalar(dtype.U32, float64(s)), u32)
+	}
+	id = e.temp("stablehlo.remainder %s, %s : %s", id, e.scalar(dtype.U32, float64(e.p.Mesh.Size(axis))), u32)
+	e.line("%s = stablehlo.convert %s : (%s) -> tensor<i32>", name, id, u32)
+}
+
+// starts are the start indices of a dynamic slice: start along dim, 0 elsewhere.
+func (e *emitter) starts(start string, dim, rank int) (operands, types string) {
+	zero := ""
+	if rank > 1 {
+		zero = e.scalar(dtype.I32, 0)
+	}
+	os, ts := make([]string, rank), make([]string, rank)
+	for d := range os {
+		os[d], ts[d] = zero, "tensor<i32>"
+	}
+	os[dim] = start
+	return strings.Join(os, ", "), strings.Join(ts, ", ")
+}
+
+// dot writes a contraction. A compiler refuses a result narrower than the
+// operands, so such a one is rounded by an operation of its own.
+func (e *emitter) dot(in *Instr, name string, args, types []string) {
+	operands, to := e.typ(in.Args[0]).DType, e.typ(in.Out[0])
+	sum := to
+	if operands.Size() > to.DType.Size() {
+		sum.DType = operands
+	}
+	format, a := "stablehlo.dot_general %s, %s%s : (%s, %s) -> %s",
+		[]any{args[0], args[1], dotAttributes(in.Dot, operands), types[0], types[1], mlirType(sum)}
+	if sum.DType == to.DType {
+		e.line(name+" = "+format, a...)
+		return
+	}
+	wide := e.temp(format, a...)
+	e.line("%s = stablehlo.convert %s : (%s) -> %s", name, wide, mlirType(sum), mlirType(to))
+}
+
+var reducers = map[Reduction]string{Sum: "add", Maximum: "maximum"}
+
+func (e *emitter) reduce(in *Instr, name, arg string) {
+	from, to := e.typ(in.Args[0]), e.typ(in.Out[0])
+	if !sumsInF32(in, to.DType) {
+		e.reduceInto(in, name, arg, from, to)
+		return
+	}
+	wideFrom, wideTo := Type{dtype.F32, from.Shape}, Type{dtype.F32, to.Shape}
+	wide := e.temp("stablehlo.convert %s : (%s) -> %s", arg, mlirType(from), mlirType(wideFrom))
+	sum := "%t" + strconv.Itoa(e.temps)
+	e.temps++
+	e.reduceInto(in, sum, wide, wideFrom, wideTo)
+	e.line("%s = stablehlo.convert %s : (%s) -> %s", name, sum, mlirType(wideTo), mlirType(to))
+}
+
+func (e *emitter) reduceInto(in *Instr, name, arg string, from, to Type) {
+	init := e.scalar(to.DType, identity(in.Reduction, to.DType))
+	e.line("%s = stablehlo.reduce(%s init: %s) applies stablehlo.%s across dimensions = %s : (%s, %s) -> %s",
+		name, arg, init, reducers[in.Reduction], intsText(in.Dims), mlirType(from), mlirType(Type{DType: to.DType}), mlirType(to))
+}
+
+// sumsInF32 reports whether an OpReduce runs in f32 though its value is narrower.
+func sumsInF32(in *Instr, d dtype.DType) bool {
+	return in.Reduction == Sum && (d == dtype.BF16 || d == dtype.F16)
+}
+
+// identity is what a reduction of nothing gives.
+func identity(r Reduction, d dtype.DType) float64 {
+	switch {
+	case r == Sum:
+		return 0
+	case d.IsFloat():
+		return math.Inf(-1)
+	}
+	lo, _ := intRange(d)
+	return lo
+}
+
+// intRange is the range of an integer type or Bool.
+func intRange(d dtype.DType) (lo, hi float64) {
+	bits := 8 * d.Size()
+	switch d {
+	case dtype.Bool:
+		return 0, 1
+	case dtype.U8, dtype.U16, dtype.U32, dtype.U64:
+		return 0, math.Ldexp(1, bits) - 1
+	}
+	return -math.Ldexp(1, bits-1), math.Ldexp(1, bits-1) - 1
+}
+
+func (e *emitter) collective(in *Instr, name, arg, signature string) {
+	e.line("// over %s: %s", strings.Join(in.Axes, "+"), comment(in.Reason))
+	call := func(op, attributes string) {
+		e.line(`%s = "stablehlo.%s"(%s) <{%s}> : %s`, name, op, arg, attributes, signature)
+	}
+	groups := "replica_groups = " + groupText(in.Groups)
+	switch in.Op {
+	case OpAllGather:
+		call("all_gather", fmt.Sprintf("all_gather_dim = %d : i64, %s", in.Dims[0], groups))
+	case OpAllToAll:
+		call("all_to_all", fmt.Sprintf("concat_dimension = %d : i64, %s, split_count = %d : i64, split_dimension = %d : i64",
+			in.Dims[1], groups, len(in.Groups[0]), in.Dims[0]))
+	case OpPermute:
+		call("collective_permute", "source_target_pairs = "+pairText(in.Pairs))
+	case OpReduceScatter:
+		e.reducing(in, name, "reduce_scatter", arg, fmt.Sprintf("%s, scatter_dimension = %d : i64", groups, in.Dims[0]), signature)
+	case OpAllReduce:
+		e.reducing(in, name, "all_reduce", arg, groups, signature)
+	default:
+		panic("spmd: no StableHLO for " + string(in.Op))
+	}
+}
+
+// reducing writes a collective with the region that joins two elements.
+func (e *emitter) reducing(in *Instr, name, op, arg, attributes, signature string) {
+	t := mlirType(Type{DType: e.typ(in.Args[0]).DType})
+	r := in.Reduction
+	if r == "" {
+		r = Sum
+	}
+	e.open(`%s = "stablehlo.%s"(%s) <{%s}> ({`, name, op, arg, attributes)
+	e.line("^bb0(%%x: %s, %%y: %s):", t, t)
+	e.line("  %%z = stablehlo.%s %%x, %%y : %s", reducers[r], t)
+	e.line("  stablehlo.return %%z : %s", t)
+	e.close("}) : " + signature)
+}
+
+// loop writes a counted while. Its operands are the counter, the carried
+// values, and the captured ones.
+func (e *emitter) loop(in *Instr, outer nameTable) {
+	l := in.Loop
+	k := strconv.Itoa(e.loops)
+	e.loops++
+	carry, again := e.captures(l)
+
+	inner := nameTable{l.Index: "%i" + k}
+	vars, types, returns := []string{"%i" + k}, []string{"tensor<i32>"}, []ID{}
+	inits := []string{e.scalar(dtype.I32, 0)}
+	add := func(id ID, name, init string, back ID) {
+		inner[id] = name
+		vars, types, inits = append(vars, name), append(types, mlirType(e.typ(id))), append(inits, init)
+		returns = append(returns, back)
+	}
+	for i, param := range l.Params {
+		add(param, ssaName(param), outer[in.Args[i]], l.Results[i])
+	}
+	for _, id := range carry {
+		add(id, ssaName(id)+"_"+k, outer[id], id)
+	}
+	binds := make([]string, len(vars))
+	for i := range vars {
+		binds[i] = vars[i] + " = " + inits[i]
+	}
+	e.line("%%w%s:%d = stablehlo.while(%s) : %s", k, len(vars), strings.Join(binds, ", "), strings.Join(types, ", "))
+	e.open("cond {")
+	limit := e.scalar(dtype.I32, float64(l.Trips))
+	more := e.temp("stablehlo.compare LT, %s, %s, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>", vars[0], limit)
+	e.line("stablehlo.return %s : tensor<i1>", more)
+	e.depth--
+	e.open("} do {")
+	for _, id := range again {
+		inner[id] = ssaName(id) + "_" + k
+		e.instr(e.defs[id], inner[id], inner)
+	}
+	e.body(l.Body, inner)
+	next := e.temp("stablehlo.add %s, %s : tensor<i32>", vars[0], e.scalar(dtype.I32, 1))
+	e.terminator("stablehlo.return", append([]string{next}, inner.list(returns)...), types)
+	e.close("}")
+	for i, out := range in.Out {
+		outer[out] = fmt.Sprintf("%%w%s#%d", k, i+1)
+	}
+}
+
+// captures are the values from outside that a loop's body uses, by ID: those it
+// carries, and those that are made again inside.
+func (e *emitter) captures(l *Loop) (carry, again []ID) {
+	for _, id := range l.Captured() {
+		if d := e.defs[id]; d != nil && (d.Op == OpConst || d.Op == OpIota) {
+			again = append(again, id)
+		} else {
+			carry = append(carry, id)
+		}
+	}
+	return carry, again
+}

@@ -1,0 +1,151 @@
+package spmd
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"weft/dtype"
+)
+
+// The small parts of MLIR text.
+
+func ssaName(id ID) string { return "%v" + strconv.Itoa(int(id)) }
+
+// mlirType is "tensor<4x8xf32>"; rank 0 is "tensor<f32>".
+func mlirType(t Type) string {
+	var s strings.Builder
+	s.WriteString("tensor<")
+	for _, n := range t.Shape {
+		s.WriteString(strconv.Itoa(n))
+		s.WriteByte('x')
+	}
+	s.WriteString(t.DType.String())
+	s.WriteByte('>')
+	return s.String()
+}
+
+// symbol quotes a name that is no bare identifier.
+func symbol(name string) string {
+	bare := name != ""
+	for i, r := range name {
+		letter := r == '_' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
+		bare = bare && (letter || i > 0 && '0' <= r && r <= '9')
+	}
+	if bare {
+		return name
+	}
+	var s strings.Builder
+	s.WriteByte('"')
+	for _, c := range []byte(name) {
+		if c < ' ' || c > '~' || c == '"' || c == '\\' {
+			fmt.Fprintf(&s, "\\%02X", c)
+		} else {
+			s.WriteByte(c)
+		}
+	}
+	s.WriteByte('"')
+	return s.String()
+}
+
+// comment keeps a text on its line.
+func comment(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+func intsText(ns []int) string {
+	parts := make([]string, len(ns))
+	for i, n := range ns {
+		parts[i] = strconv.Itoa(n)
+	}
+	return "[" + strings.Join(parts, ", ") + "]"
+}
+
+func rangesText(lo, hi []int) string {
+	parts := make([]string, len(lo))
+	for i := range lo {
+		parts[i] = fmt.Sprintf("%d:%d", lo[i], hi[i])
+	}
+	return strings.Join(parts, ", ")
+}
+
+func groupText(groups [][]int) string {
+	if len(groups) == 0 {
+		return "dense<> : tensor<0x0xi64>"
+	}
+	parts := make([]string, len(groups))
+	for i, g := range groups {
+		parts[i] = intsText(g)
+	}
+	return fmt.Sprintf("dense<[%s]> : tensor<%dx%dxi64>", strings.Join(parts, ", "), len(groups), len(groups[0]))
+}
+
+func pairText(pairs [][2]int) string {
+	if len(pairs) == 0 {
+		return "dense<> : tensor<0x2xi64>"
+	}
+	parts := make([]string, len(pairs))
+	for i, p := range pairs {
+		parts[i] = intsText(p[:])
+	}
+	return fmt.Sprintf("dense<[%s]> : tensor<%dx2xi64>", strings.Join(parts, ", "), len(pairs))
+}
+
+// specialBits are the bits of infinity and of a not-a-number, which have no decimal form.
+var specialBits = map[dtype.DType][2]string{
+	dtype.F64:    {"7FF0000000000000", "7FF8000000000000"},
+	dtype.F32:    {"7F800000", "7FC00000"},
+	dtype.F16:    {"7C00", "7E00"},
+	dtype.BF16:   {"7F80", "7FC0"},
+	dtype.F8E5M2: {"7C", "7E"},
+	dtype.F8E4M3: {"7F", "7F"}, // no infinity
+}
+
+// literal is a number as MLIR reads it. A float is given with all its digits:
+// MLIR rounds it to the type, to nearest even.
+func literal(d dtype.DType, v float64) string {
+	switch {
+	case d == dtype.Bool:
+		return strconv.FormatBool(v != 0)
+	case d == dtype.U64:
+		return strconv.FormatUint(uint64(v), 10)
+	case !d.IsFloat():
+		return strconv.FormatInt(int64(v), 10)
+	case math.IsNaN(v):
+		return "0x" + specialBits[d][1]
+	case math.IsInf(v, 0):
+		bits, _ := strconv.ParseUint(specialBits[d][0], 16, 64)
+		if v < 0 {
+			bits |= 1 << (8*d.Size() - 1)
+		}
+		return fmt.Sprintf("0x%0*X", 2*d.Size(), bits)
+	}
+	s := strconv.FormatFloat(v, 'e', -1, 64)
+	if !strings.Contains(s, ".") { // MLIR wants a point: 1.0e+00
+		s = strings.Replace(s, "e", ".0e", 1)
+	}
+	return s
+}
+
+// comparison is the kind of order that a compare follows.
+func comparison(d dtype.DType) string {
+	switch {
+	case d.IsFloat():
+		return "FLOAT"
+	case d == dtype.Bool || d >= dtype.U64 && d <= dtype.U8:
+		return "UNSIGNED"
+	}
+	return "SIGNED"
+}
+
+func dotAttributes(d *DotDims, operands dtype.DType) string {
+	s := ""
+	if len(d.LeftBatch) > 0 {
+		s += fmt.Sprintf(", batching_dims = %s x %s", intsText(d.LeftBatch), intsText(d.RightBatch))
+	}
+	s += fmt.Sprintf(", contracting_dims = %s x %s", intsText(d.LeftContract), intsText(d.RightContract))
+	precision := "DEFAULT"
+	if operands == dtype.F32 || operands == dtype.F64 {
+		precision = "HIGHEST"
+	}
+	return s + fmt.Sprintf(", precision = [%s, %s]", precision, precision)
+}

@@ -1,0 +1,255 @@
+package interp
+
+import (
+	"encoding/binary"
+	"math"
+
+	"weft/dtype"
+	"weft/tensor"
+)
+
+// Array is what one device holds of a value, row-major. One of the slices has
+// the elements, by type; the program's values are never changed once made.
+type Array struct {
+	DType dtype.DType
+	Shape []int
+	F     []float32 // F32, and BF16, F16 and the 8-bit floats as the numbers they are
+	D     []float64 // F64
+	I     []int64   // integers and Bool; a U64 as the int64 of the same bits
+}
+
+// NewArray makes an array of zeros.
+func NewArray(d dtype.DType, shape ...int) *Array {
+	a := &Array{DType: d, Shape: append([]int{}, shape...)}
+	n := tensor.Elements(shape)
+	switch {
+	case d == dtype.F64:
+		a.D = make([]float64, n)
+	case d.IsFloat():
+		a.F = make([]float32, n)
+	default:
+		a.I = make([]int64, n)
+	}
+	return a
+}
+
+// Len is the number of elements.
+func (a *Array) Len() int { return len(a.F) + len(a.D) + len(a.I) }
+
+// Bytes is the size that the device's memory would have, not this program's.
+func (a *Array) Bytes() int64 { return int64(a.Len()) * int64(a.DType.Size()) }
+
+// At is element i in row-major order, as a float64.
+func (a *Array) At(i int) float64 {
+	switch {
+	case a.D != nil:
+		return a.D[i]
+	case a.F != nil:
+		return float64(a.F[i])
+	}
+	return float(a.DType, a.I[i])
+}
+
+// Set rounds v to the type and puts it at element i.
+func (a *Array) Set(i int, v float64) {
+	switch {
+	case a.D != nil:
+		a.D[i] = v
+	case a.F != nil:
+		a.F[i] = round64(a.DType, v)
+	default:
+		a.I[i] = integer(a.DType, v)
+	}
+}
+
+// FromTensor decodes host memory.
+func FromTensor(t *tensor.Tensor) *Array {
+	a := NewArray(t.DType, t.Shape...)
+	size, le := t.DType.Size(), binary.LittleEndian
+	for i := range a.Len() {
+		b := t.Data[i*size:]
+		switch t.DType {
+		case dtype.F64:
+			a.D[i] = math.Float64frombits(le.Uint64(b))
+		case dtype.F32:
+			a.F[i] = math.Float32frombits(le.Uint32(b))
+		case dtype.BF16:
+			a.F[i] = math.Float32frombits(uint32(le.Uint16(b)) << 16)
+		case dtype.F16:
+			a.F[i] = float32(formats[t.DType].value(le.Uint16(b)))
+		case dtype.F8E4M3, dtype.F8E5M2:
+			a.F[i] = float32(formats[t.DType].value(uint16(b[0])))
+		default:
+			a.I[i] = wrap(t.DType, word(b[:size]))
+		}
+	}
+	return a
+}
+
+func word(b []byte) int64 {
+	v := uint64(0)
+	for i, c := range b {
+		v |= uint64(c) << (8 * i)
+	}
+	return int64(v)
+}
+
+// Tensor encodes into host memory.
+func (a *Array) Tensor() *tensor.Tensor {
+	t := tensor.New(a.DType, a.Shape...)
+	size, le := a.DType.Size(), binary.LittleEndian
+	for i := range a.Len() {
+		b := t.Data[i*size:]
+		switch a.DType {
+		case dtype.F64:
+			le.PutUint64(b, math.Float64bits(a.D[i]))
+		case dtype.F32:
+			le.PutUint32(b, math.Float32bits(a.F[i]))
+		case dtype.BF16, dtype.F16:
+			le.PutUint16(b, formats[a.DType].bits(float64(a.F[i])))
+		case dtype.F8E4M3, dtype.F8E5M2:
+			b[0] = byte(formats[a.DType].bits(float64(a.F[i])))
+		default:
+			for k := range size {
+				b[k] = byte(a.I[i] >> (8 * k))
+			}
+		}
+	}
+	return t
+}
+
+// strides of a row-major shape.
+func strides(shape []int) []int {
+	s := make([]int, len(shape))
+	n := 1
+	for d := len(shape) - 1; d >= 0; d-- {
+		s[d] = n
+		n *= shape[d]
+	}
+	return s
+}
+
+// view copies the elements at offset + sum of index*steps, for every index of
+// shape: a slice, a transpose or a broadcast, as steps have it.
+func (a *Array) view(shape, steps []int, offset int) *Array {
+	out := NewArray(a.DType, shape...)
+	gather(out.F, a.F, shape, steps, offset)
+	gather(out.D, a.D, shape, steps, offset)
+	gather(out.I, a.I, shape, steps, offset)
+	return out
+}
+
+func gather[T any](dst, src []T, shape, steps []int, offset int) {
+	if len(dst) == 0 {
+		return
+	}
+	rows(shape, steps, offset, func(at, from, n, step int) {
+		switch step {
+		case 1:
+			copy(dst[at:at+n], src[from:])
+		case 0:
+			for i := range n {
+				dst[at+i] = src[from]
+			}
+		default:
+			for i := range n {
+				dst[at+i] = src[from+i*step]
+			}
+		}
+	})
+}
+
+// put copies the whole of src into a, in place, with src's first element at at.
+func (a *Array) put(src *Array, at []int) {
+	steps := strides(a.Shape)
+	offset := 0
+	for d, i := range at {
+		offset += i * steps[d]
+	}
+	scatter(a.F, src.F, src.Shape, steps, offset)
+	scatter(a.D, src.D, src.Shape, steps, offset)
+	scatter(a.I, src.I, src.Shape, steps, offset)
+}
+
+func scatter[T any](dst, src []T, shape, steps []int, offset int) {
+	if len(src) == 0 {
+		return
+	}
+	rows(shape, steps, offset, func(from, at, n, _ int) { copy(dst[at:at+n], src[from:from+n]) })
+}
+
+// rows visits the rows along the last dim of shape: packed is where a row
+// starts in row-major order, strided where it starts by steps, n its length and
+// step the last of steps.
+func rows(shape, steps []int, offset int, visit func(packed, strided, n, step int)) {
+	last := len(shape) - 1
+	if last < 0 {
+		visit(0, offset, 1, 1)
+		return
+	}
+	index := make([]int, last)
+	n, packed := shape[last], 0
+	for {
+		visit(packed, offset, n, steps[last])
+		packed += n
+		d := last - 1
+		for ; d >= 0; d-- {
+			index[d]++
+			offset += steps[d]
+			if index[d] < shape[d] {
+				break
+			}
+			offset -= index[d] * steps[d]
+			index[d] = 0
+		}
+		if d < 0 {
+			return
+		}
+	}
+}
+
+// transposed has dim perm[i] as its dim i; a itself when nothing moves.
+func (a *Array) transposed(perm []int) *Array {
+	shape, steps := make([]int, len(perm)), make([]int, len(perm))
+	own := strides(a.Shape)
+	same := true
+	for i, d := range perm {
+		shape[i], steps[i] = a.Shape[d], own[d]
+		same = same && i == d
+	}
+	if same {
+		return a
+	}
+	return a.view(shape, steps, 0)
+}
+
+// reshaped shares the elements.
+func (a *Array) reshaped(shape []int) *Array {
+	out := *a
+	out.Shape = append([]int{}, shape...)
+	return &out
+}
+
+// sliced keeps n elements of dim from lo.
+func (a *Array) sliced(dim, lo, n int) *Array {
+	shape := append([]int{}, a.Shape...)
+	shape[dim] = n
+	steps := strides(a.Shape)
+	return a.view(shape, steps, lo*steps[dim])
+}
+
+// concat joins arrays along dim.
+func concat(dim int, parts []*Array) *Array {
+	shape := append([]int{}, parts[0].Shape...)
+	shape[dim] = 0
+	for _, p := range parts {
+		shape[dim] += p.Shape[dim]
+	}
+	out := NewArray(parts[0].DType, shape...)
+	at := make([]int, len(shape))
+	for _, p := range parts {
+		out.put(p, at)
+		at[dim] += p.Shape[dim]
+	}
+	return out
+}

@@ -1,0 +1,206 @@
+package interp
+
+import (
+	"math"
+	"slices"
+
+	"weft/dtype"
+	"weft/spmd"
+)
+
+// reduce joins dims. Sums of floats are collected in float64.
+func reduce(r spmd.Reduction, x *Array, dims []int) *Array {
+	perm, shape, run := []int{}, []int{}, 1
+	for d, n := range x.Shape {
+		if !slices.Contains(dims, d) {
+			perm, shape = append(perm, d), append(shape, n)
+		}
+	}
+	for d, n := range x.Shape {
+		if slices.Contains(dims, d) {
+			perm = append(perm, d)
+			run *= n
+		}
+	}
+	x = x.transposed(perm)
+	out := NewArray(x.DType, shape...)
+	for i := range out.D {
+		out.D[i] = join(r, x.D[i*run:(i+1)*run])
+	}
+	for i := range out.F {
+		out.F[i] = round64(x.DType, join(r, x.F[i*run:(i+1)*run]))
+	}
+	for i := range out.I {
+		out.I[i] = joinInts(r, x.DType, x.I[i*run:(i+1)*run])
+	}
+	return out
+}
+
+func join[T float32 | float64](r spmd.Reduction, xs []T) float64 {
+	if r == spmd.Maximum {
+		m := math.Inf(-1)
+		for _, x := range xs {
+			m = max(m, float64(x))
+		}
+		return m
+	}
+	sum := 0.0
+	for _, x := range xs {
+		sum += float64(x)
+	}
+	return sum
+}
+
+func joinInts(r spmd.Reduction, d dtype.DType, xs []int64) int64 {
+	if r == spmd.Maximum {
+		m, _ := limits(d)
+		for _, x := range xs {
+			if less(d, m, x) {
+				m = x
+			}
+		}
+		return m
+	}
+	sum := int64(0)
+	for _, x := range xs {
+		sum += x
+	}
+	return wrap(d, sum)
+}
+
+// joined joins arrays of one shape element by element, in their order.
+func joined(r spmd.Reduction, parts []*Array) *Array {
+	out := NewArray(parts[0].DType, parts[0].Shape...)
+	fs, ds, is := make([]float32, len(parts)), make([]float64, len(parts)), make([]int64, len(parts))
+	for i := range out.F {
+		for k, p := range parts {
+			fs[k] = p.F[i]
+		}
+		out.F[i] = round64(out.DType, join(r, fs))
+	}
+	for i := range out.D {
+		for k, p := range parts {
+			ds[k] = p.D[i]
+		}
+		out.D[i] = join(r, ds)
+	}
+	for i := range out.I {
+		for k, p := range parts {
+			is[k] = p.I[i]
+		}
+		out.I[i] = joinInts(r, out.DType, is)
+	}
+	return out
+}
+
+// dot contracts. Both operands are packed so that the contraction is the last
+// dim, [batch, m, k] and [batch, n, k]; rows of the result are shared out by split.
+func dot(x, y *Array, d *spmd.DotDims, out spmd.Type, split func(n int, work func(lo, hi int))) *Array {
+	left, m := packed(x, d.LeftBatch, d.LeftContract)
+	right, n := packed(y, d.RightBatch, d.RightContract)
+	to := NewArray(out.DType, out.Shape...)
+	if m == 0 || n == 0 || to.Len() == 0 {
+		return to
+	}
+	k := left.Len() * n / to.Len() // left is [batch, m, k], to is [batch, m, n]
+	if to.Len()*k < small {
+		split = func(n int, work func(lo, hi int)) { work(0, n) }
+	}
+	split(to.Len()/n, func(lo, hi int) {
+		for lo < hi { // the rows of one batch at a time
+			batch := lo / m
+			end := min(hi, (batch+1)*m)
+			product(to, left, right, lo, end, batch*n, n, k)
+			lo = end
+		}
+	})
+	return to
+}
+
+// small is the number of multiplications below which sharing a contraction out
+// costs more than it saves.
+const small = 1 << 16
+
+// packed moves batch dims first and contracted dims last, and says how many
+// elements the dims between have.
+func packed(x *Array, batch, contract []int) (*Array, int) {
+	perm, free := slices.Clone(batch), 1
+	for d, n := range x.Shape {
+		if !slices.Contains(batch, d) && !slices.Contains(contract, d) {
+			perm = append(perm, d)
+			free *= n
+		}
+	}
+	return x.transposed(append(perm, contract...)), free
+}
+
+// product fills rows lo to hi of the result from rows lo to hi of left and the
+// n rows of right from base on; rows are k long.
+func product(to, left, right *Array, lo, hi, base, n, k int) {
+	set := func(row, col int, v float64) { to.Set(row*n+col, v) }
+	if to.DType == dtype.F32 {
+		set = func(row, col int, v float64) { to.F[row*n+col] = float32(v) }
+	}
+	switch {
+	case left.I != nil:
+		for row := lo; row < hi; row++ {
+			for col := range n {
+				sum := int64(0)
+				for i, v := range left.I[row*k : (row+1)*k] {
+					sum += v * right.I[(base+col)*k+i]
+				}
+				if to.I != nil {
+					to.I[row*n+col] = wrap(to.DType, sum)
+				} else {
+					to.Set(row*n+col, float(left.DType, sum))
+				}
+			}
+		}
+	case left.D != nil:
+		rowsByColumns(left.D[lo*k:hi*k], right.D[base*k:(base+n)*k], lo, n, k, set)
+	default:
+		rowsByColumns(left.F[lo*k:hi*k], right.F[base*k:(base+n)*k], lo, n, k, set)
+	}
+}
+
+// columns is how many rows of the right operand stay in cache while the rows
+// of the left pass by.
+const columns = 64
+
+// rowsByColumns is the plain blocked product: four columns at a time share the
+// loads of a row. Every sum runs over k in order.
+func rowsByColumns[T float32 | float64](left, right []T, first, n, k int, set func(row, col int, v float64)) {
+	m := 0
+	if k > 0 {
+		m = len(left) / k
+	}
+	for c0 := 0; c0 < n; c0 += columns {
+		c1 := min(n, c0+columns)
+		for row := range m {
+			x := left[row*k : (row+1)*k]
+			c := c0
+			for ; c+4 <= c1; c += 4 {
+				y0, y1, y2, y3 := right[c*k:][:len(x)], right[(c+1)*k:][:len(x)], right[(c+2)*k:][:len(x)], right[(c+3)*k:][:len(x)]
+				var s0, s1, s2, s3 float64
+				for i, v := range x {
+					w := float64(v)
+					s0 += w * float64(y0[i])
+					s1 += w * float64(y1[i])
+					s2 += w * float64(y2[i])
+					s3 += w * float64(y3[i])
+				}
+				set(first+row, c, s0)
+				set(first+row, c+1, s1)
+				set(first+row, c+2, s2)
+				set(first+row, c+3, s3)
+			}
+			for ; c < c1; c++ {
+				y, s := right[c*k:][:len(x)], 0.0
+				for i, v := range x {
+					s += float64(v) * float64(y[i])
+				}
+				set(first+row, c, s)
+			}
+		}
+	}
+}

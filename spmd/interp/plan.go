@@ -1,0 +1,78 @@
+package interp
+
+import (
+	"weft/spmd"
+)
+
+// plan is a body with, beside each instruction, the values that nothing reads
+// after it.
+type plan struct {
+	steps   []step
+	unread  []spmd.ID // parameters that the body does not use
+	results []spmd.ID // what the body gives and defines itself, each once
+}
+
+type step struct {
+	in     *spmd.Instr
+	before []spmd.ID // operands of a loop that the loop alone still has
+	dead   []spmd.ID
+	loop   *plan
+}
+
+// newPlan finds the last uses in a body. params are defined at its start and
+// results are used at its end.
+func newPlan(body []spmd.Instr, params, results []spmd.ID) *plan {
+	own := map[spmd.ID]bool{}
+	for _, id := range params {
+		own[id] = true
+	}
+	for i := range body {
+		for _, id := range body[i].Out {
+			own[id] = true
+		}
+	}
+	p := &plan{steps: make([]step, len(body))}
+	seen := map[spmd.ID]bool{}
+	for _, id := range results {
+		if own[id] && !seen[id] {
+			p.results = append(p.results, id)
+		}
+		seen[id] = true
+	}
+	for i := len(body) - 1; i >= 0; i-- {
+		in := &body[i]
+		s := step{in: in}
+		for _, id := range in.Out {
+			if !seen[id] {
+				s.dead = append(s.dead, id)
+			}
+		}
+		last := func(id spmd.ID, list *[]spmd.ID) {
+			if own[id] && !seen[id] {
+				*list = append(*list, id)
+			}
+			seen[id] = true
+		}
+		if in.Loop == nil {
+			for _, id := range in.Args {
+				last(id, &s.dead)
+			}
+		} else {
+			l := in.Loop
+			s.loop = newPlan(l.Body, append([]spmd.ID{l.Index}, l.Params...), l.Results)
+			for _, id := range l.Captured() {
+				last(id, &s.dead)
+			}
+			for _, id := range in.Args {
+				last(id, &s.before)
+			}
+		}
+		p.steps[i] = s
+	}
+	for _, id := range params {
+		if !seen[id] {
+			p.unread = append(p.unread, id)
+		}
+	}
+	return p
+}
