@@ -1,0 +1,275 @@
+package xla
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"weft/fault"
+	"weft/xla/internal/pjrt"
+	"weft/xla/plugin"
+)
+
+// Window is how many unfinished calls a client has at most; Execute waits for
+// a free place. It counts per client, because the plugin's thread pool does.
+// With 16 in flight every plugin ran any number of calls, even with no NPROC.
+const Window = 16
+
+// DefaultLimit is how long a client may go without finishing any call.
+const DefaultLimit = time.Hour
+
+// Options of Open. The zero value is one device of the default engine.
+type Options struct {
+	// Plugin is an engine's name or a file; "" is $WEFT_PLUGIN or the default.
+	Plugin string
+	// Devices is how many virtual devices a CPU client has; 0 is SetHostDevices' count.
+	Devices int
+	// Extra are client options handed to the plugin: string, int64, []int64, float32, bool.
+	Extra map[string]any
+	// Install fetches a missing engine first.
+	Install bool
+	// Progress is told of the install.
+	Progress func(plugin.Progress)
+}
+
+// Device is one device of a client.
+type Device struct {
+	ID      int    `json:"id"`
+	Process int    `json:"process"`
+	Kind    string `json:"kind"`
+	raw     pjrt.Device
+}
+
+// Client owns devices, and everything made on them. Its methods may be called
+// from several goroutines.
+type Client struct {
+	plugin   *Plugin
+	raw      *pjrt.Client
+	platform string
+	version  string
+	devices  []Device // addressable, by id as the plugin lists them
+	byID     map[int]int
+
+	window chan struct{} // a place for each unfinished call
+
+	mu       sync.Mutex
+	state    error // nil, or why the client cannot be used
+	died     chan struct{}
+	limit    time.Duration
+	progress time.Time // when a call last finished
+	calls    map[*Event]struct{}
+	watchdog *time.Timer
+	idle     sync.WaitGroup // goroutines inside the plugin on the client's behalf
+	buffers  map[*Buffer]struct{}
+	programs map[*Executable]struct{}
+}
+
+// NewCPU opens a client with the given number of CPU devices, on the default
+// engine or the one that WEFT_PLUGIN names, fetching it when it is not here.
+func NewCPU(devices int) (*Client, error) {
+	return Open(context.Background(), Options{Devices: devices, Install: true})
+}
+
+// Open loads a plugin and makes a client.
+func Open(ctx context.Context, o Options) (*Client, error) {
+	p, err := Load(o.Plugin)
+	if errors.Is(err, plugin.ErrNotInstalled) && o.Install {
+		name := o.Plugin
+		if name == "" {
+			name = plugin.Default
+		}
+		if _, ierr := plugin.Install(ctx, name, plugin.Options{Progress: o.Progress}); ierr != nil {
+			return nil, ierr
+		}
+		p, err = Load(o.Plugin)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p.Client(o)
+}
+
+// Client makes a client on a loaded plugin.
+func (p *Plugin) Client(o Options) (*Client, error) {
+	n := o.Devices
+	if n == 0 {
+		n = hostDevices()
+	}
+	if n < 1 {
+		return nil, fault.New(ErrDeviceCount, DeviceCount{Need: n}, "%d devices asked for; at least 1 is needed", n)
+	}
+	options := pjrt.Named{}
+	for k, v := range o.Extra {
+		options[k] = v
+	}
+	virtual := p.device() == "cpu"
+	if virtual {
+		options["cpu_device_count"] = int64(n)
+	}
+	c := &Client{plugin: p, window: make(chan struct{}, Window), died: make(chan struct{}), limit: DefaultLimit,
+		calls: map[*Event]struct{}{}, byID: map[int]int{}, buffers: map[*Buffer]struct{}{}, programs: map[*Executable]struct{}{}}
+	err := withThreads(n, func() (err error) {
+		p.applyFlags()
+		c.raw, err = p.api.NewClient(options)
+		return err
+	})
+	if err != nil {
+		return nil, pluginError(ErrPlugin, "client", err)
+	}
+	if err := c.describe(); err != nil {
+		c.raw.Destroy()
+		return nil, pluginError(ErrPlugin, "client", err)
+	}
+	// Two of the three CPU plugins ignore an option they do not know in silence.
+	if virtual && len(c.devices) != n || !virtual && o.Devices > len(c.devices) {
+		c.raw.Destroy()
+		return nil, fault.New(ErrDeviceCount, DeviceCount{Need: n, Have: len(c.devices)},
+			"%d devices asked for, plugin %s gives %d", n, p.engine.Name, len(c.devices))
+	}
+	return c, nil
+}
+
+func (c *Client) describe() (err error) {
+	if c.platform, err = c.raw.PlatformName(); err != nil {
+		return err
+	}
+	if c.version, err = c.raw.PlatformVersion(); err != nil {
+		return err
+	}
+	list, err := c.raw.Devices(true)
+	if err != nil {
+		return err
+	}
+	for i, d := range list {
+		dev, err := describe(d)
+		if err != nil {
+			return err
+		}
+		c.devices = append(c.devices, dev)
+		c.byID[dev.ID] = i
+	}
+	return nil
+}
+
+func describe(d pjrt.Device) (Device, error) {
+	desc, err := d.Description()
+	if err != nil {
+		return Device{}, err
+	}
+	out := Device{raw: d}
+	if out.ID, err = desc.ID(); err != nil {
+		return Device{}, err
+	}
+	if out.Process, err = desc.Process(); err != nil {
+		return Device{}, err
+	}
+	out.Kind, err = desc.Kind()
+	return out, err
+}
+
+// Plugin is the plugin the client runs on.
+func (c *Client) Plugin() *Plugin { return c.plugin }
+
+// Platform is "cpu", "cuda" or "tpu".
+func (c *Client) Platform() string { return c.platform }
+
+// PlatformVersion is the plugin's own words.
+func (c *Client) PlatformVersion() string { return c.version }
+
+// Devices are those this process can use.
+func (c *Client) Devices() []Device { return append([]Device(nil), c.devices...) }
+
+func (c *Client) deviceIDs() []int {
+	out := make([]int, len(c.devices))
+	for i, d := range c.devices {
+		out[i] = d.ID
+	}
+	return out
+}
+
+func (c *Client) device(id int) (Device, error) {
+	i, ok := c.byID[id]
+	if !ok {
+		return Device{}, fault.New(ErrArgument, Argument{Device: id, Arg: -1, Check: "device", Want: ids(c.deviceIDs()), Have: fmt.Sprint(id)},
+			"there is no device %d here; the client has %v", id, c.deviceIDs())
+	}
+	return c.devices[i], nil
+}
+
+// usable is nil while the client can take work.
+func (c *Client) usable() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state
+}
+
+// kill makes the client unusable, once, and ends the waiting of everyone.
+// Calls that a device is running go on; only the end of the process stops them.
+func (c *Client) kill(cause error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.killLocked(cause)
+}
+
+func (c *Client) killLocked(cause error) {
+	if c.state == nil {
+		c.state = fault.New(ErrClientDead, nil, "the client cannot be used any more: %w", cause)
+		close(c.died)
+	}
+}
+
+// Close waits for unfinished calls, then frees what is left of the client:
+// outputs and inputs, then programs, the client last. A client that died with
+// calls still running is left as it is, because freeing what they use is not
+// safe; the process is expected to end.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	if errors.Is(c.state, ErrClosed) {
+		c.mu.Unlock()
+		return nil
+	}
+	dead := c.state != nil
+	c.state = fault.New(ErrClosed, nil, "the client is closed")
+	calls := make([]*Event, 0, len(c.calls))
+	for e := range c.calls {
+		calls = append(calls, e)
+	}
+	c.mu.Unlock()
+	if dead && len(calls) > 0 {
+		return nil
+	}
+	for _, e := range calls {
+		select {
+		case <-e.done:
+		case <-c.died: // the watchdog gave up meanwhile
+			return nil
+		}
+	}
+	c.idle.Wait()
+	c.mu.Lock()
+	buffers, programs := c.buffers, c.programs
+	c.buffers, c.programs = map[*Buffer]struct{}{}, map[*Executable]struct{}{}
+	if c.watchdog != nil {
+		c.watchdog.Stop()
+	}
+	c.mu.Unlock()
+	for b := range buffers {
+		b.Destroy()
+	}
+	for x := range programs {
+		x.Close()
+	}
+	if err := c.raw.Destroy(); err != nil {
+		return pluginError(ErrPlugin, "close", err)
+	}
+	return nil
+}
+
+// Live counts the buffers and programs that have not been freed.
+func (c *Client) Live() (buffers, programs int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.buffers), len(c.programs)
+}

@@ -1,0 +1,213 @@
+package xla
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"weft/fault"
+	"weft/xla/internal/pjrt"
+)
+
+// Event is one call of a program: it happens when every device has finished.
+type Event struct {
+	client  *Client
+	program string
+	devices []int // ids
+	issued  time.Time
+
+	done chan struct{}
+	err  error // set before done is closed
+
+	mu     sync.Mutex
+	events []*pjrt.Event // one a device, nil once destroyed
+	failed error
+}
+
+// Done is closed when the call has ended, or weft has given up on it.
+func (e *Event) Done() <-chan struct{} { return e.done }
+
+// Err is the call's error; nil while it runs.
+func (e *Event) Err() error {
+	select {
+	case <-e.done:
+		return e.err
+	default:
+		return nil
+	}
+}
+
+// Wait waits for the call. When ctx ends first the call goes on: nothing stops
+// a running program but the end of the process. A deadline that passes is a
+// time-out of the call, with what is known of it; a cancellation is ErrCancelled.
+func (e *Event) Wait(ctx context.Context) error {
+	select {
+	case <-e.done:
+		return e.err
+	default:
+	}
+	select {
+	case <-e.done:
+		return e.err
+	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return e.timeout(time.Since(e.issued), ctx.Err())
+		}
+		return cancelled(ctx, "waiting for "+e.program)
+	}
+}
+
+// timeout describes a call that is late, naming the devices that have not finished.
+func (e *Event) timeout(after time.Duration, cause error) error {
+	e.mu.Lock()
+	var unfinished []int
+	for i, ev := range e.events {
+		if ev != nil && !ev.Ready() {
+			unfinished = append(unfinished, e.devices[i])
+		}
+	}
+	if e.events == nil { // the launch itself has not come back
+		unfinished = e.devices
+	}
+	e.mu.Unlock()
+	f := Timeout{Program: e.program, LimitSeconds: after.Seconds(), Expected: len(e.devices), Finished: len(e.devices) - len(unfinished), Unfinished: unfinished}
+	text := fmt.Sprintf("program %s has not finished after %.3g s", e.program, after.Seconds())
+	if len(e.devices) == 1 {
+		return fault.New(ErrRunTimeout, f, "%s on device %d: %w", text, e.devices[0], cause)
+	}
+	return fault.New(ErrCollectiveTimeout, f, "%s on %d of %d devices (%v); a device that is late at a collective holds the others: %w", text, len(unfinished), f.Expected, unfinished, cause)
+}
+
+// errLimit is the cause inside a watchdog's error.
+var errLimit = errors.New("the client's limit has passed")
+
+// begin takes a place in the client's window. A window, beside the thread pool
+// that withThreads sizes, because either one alone has been seen to fail: the
+// pool where a plugin sizes it otherwise, the window where two clients share.
+func (c *Client) begin(ctx context.Context, e *Event) error {
+	select {
+	case c.window <- struct{}{}:
+	default:
+		select {
+		case c.window <- struct{}{}:
+		case <-c.died:
+			return c.usable()
+		case <-ctx.Done():
+			return cancelled(ctx, "waiting to run "+e.program)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state != nil {
+		<-c.window
+		return c.state
+	}
+	e.issued = time.Now()
+	if len(c.calls) == 0 {
+		c.progress = e.issued
+	}
+	c.calls[e] = struct{}{}
+	c.watch()
+	return nil
+}
+
+// end gives the place back and wakes whoever waits for the call.
+func (c *Client) end(e *Event, err error) {
+	c.mu.Lock()
+	if _, ok := c.calls[e]; ok { // else the watchdog was first
+		delete(c.calls, e)
+		c.progress = time.Now()
+		e.err = err
+		close(e.done)
+		if len(c.calls) == 0 && c.watchdog != nil {
+			c.watchdog.Stop()
+		}
+	}
+	c.mu.Unlock()
+	<-c.window
+}
+
+// SetLimit sets how long the client may go without finishing any of its calls;
+// 0 means no limit. Past it, every unfinished call ends with
+// ErrCollectiveTimeout (ErrRunTimeout on one device) and the client is dead.
+// The calls themselves go on, so the process should end.
+//
+// The clock starts anew with each call that finishes, because calls queue
+// behind each other on a device: a limit on each from its launch would punish
+// the sixteenth for the fifteen before it.
+func (c *Client) SetLimit(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.limit = d
+	if len(c.calls) > 0 {
+		c.watch()
+	}
+}
+
+// Limit is the limit in force: what was set, or a little less than the time
+// after which XLA would abort the process, where the user's XLA_FLAGS say so.
+func (c *Client) Limit() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.limitLocked()
+}
+
+func (c *Client) limitLocked() time.Duration {
+	if s := c.plugin.abortAfter; s > 0 && c.platform == "cpu" {
+		abort := time.Duration(s * float64(time.Second))
+		abort -= min(abort/4, 2*time.Second)
+		if c.limit <= 0 || c.limit > abort {
+			return abort
+		}
+	}
+	return c.limit
+}
+
+// watch arms the watchdog; c.mu is held.
+func (c *Client) watch() {
+	limit := c.limitLocked()
+	if limit <= 0 {
+		if c.watchdog != nil {
+			c.watchdog.Stop()
+		}
+		return
+	}
+	wait := max(0, time.Until(c.progress.Add(limit)))
+	if c.watchdog == nil {
+		c.watchdog = time.AfterFunc(wait, c.bark)
+	} else {
+		c.watchdog.Reset(wait)
+	}
+}
+
+// bark runs when the watchdog's time is up.
+func (c *Client) bark() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	limit := c.limitLocked()
+	if len(c.calls) == 0 || limit <= 0 || c.state != nil && !errors.Is(c.state, ErrClosed) {
+		return
+	}
+	if time.Until(c.progress.Add(limit)) > 0 {
+		c.watch()
+		return
+	}
+	var oldest *Event
+	for e := range c.calls {
+		if oldest == nil || e.issued.Before(oldest.issued) {
+			oldest = e
+		}
+	}
+	cause := oldest.timeout(limit, errLimit)
+	for e := range c.calls {
+		if e.err = cause; e != oldest {
+			e.err = fault.New(ErrClientDead, nil, "%s was waiting behind it: %w", e.program, cause)
+		}
+		close(e.done)
+		delete(c.calls, e)
+	}
+	c.state = nil // a client that is closing dies too: Close must not wait for ever
+	c.killLocked(cause)
+}

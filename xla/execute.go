@@ -1,0 +1,220 @@
+package xla
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"weft/fault"
+	"weft/xla/internal/pjrt"
+)
+
+// Execute runs the program once on all its devices. args is [device][argument],
+// outs is [device][output]; the devices are those of Devices, in that order.
+// It returns when the program has been handed to every device, which may be
+// long before it ends: outs can be passed on at once, and done happens when
+// every device has finished. It waits while the client has Window unfinished
+// calls.
+//
+// Arguments that the signature marks as donated belong to the program from
+// here on. All arguments are checked before anything runs.
+func (x *Executable) Execute(ctx context.Context, args [][]*Buffer) (outs [][]*Buffer, done *Event, err error) {
+	if err := x.client.usable(); err != nil {
+		return nil, nil, err
+	}
+	if err := x.hold(); err != nil {
+		return nil, nil, err
+	}
+	held, err := x.admit(args)
+	if err != nil {
+		x.drop()
+		return nil, nil, err
+	}
+	e := &Event{client: x.client, program: x.name, devices: x.devices, done: make(chan struct{})}
+	if err := x.client.begin(ctx, e); err != nil {
+		held.release()
+		x.drop()
+		return nil, nil, err
+	}
+	// The call into the plugin has a goroutine of its own. It blocks when the
+	// plugin's threads are all busy, and then the watchdog must still be able
+	// to give an answer. The same goroutine then waits for the devices, one
+	// thread for up to Window calls; a callback costs more (2 to 3 us each) and
+	// would need the scheduler on a thread that the next program waits for.
+	type launched struct {
+		outs [][]*Buffer
+		err  error
+	}
+	result := make(chan launched, 1)
+	x.client.idle.Add(1)
+	go func() {
+		defer x.client.idle.Done()
+		raw, events, err := x.raw.Execute(held.raw, len(x.outputs), x.keep)
+		if err != nil {
+			held.release()
+			x.drop()
+			err = pluginError(ErrPlugin, "execute "+x.name, err)
+			x.client.fail(x.devices, err)
+			result <- launched{err: err}
+			x.client.end(e, err)
+			return
+		}
+		e.mu.Lock()
+		e.events = events
+		e.mu.Unlock()
+		for _, b := range held.donated {
+			b.end(donated)
+		}
+		held.release()
+		x.drop()
+		result <- launched{outs: x.wrap(raw, e)}
+		err = e.await()
+		if err != nil {
+			err = pluginError(ErrPlugin, "execute "+x.name, err)
+			x.client.fail(x.devices, err)
+		}
+		x.client.end(e, err)
+	}()
+	select {
+	case r := <-result:
+		if r.err != nil {
+			return nil, nil, r.err
+		}
+		return r.outs, e, nil
+	case <-e.done: // the watchdog, with the launch still inside the plugin; or a very quick end
+		select {
+		case r := <-result:
+			if r.err == nil {
+				return r.outs, e, nil
+			}
+			return nil, nil, r.err
+		default:
+			return nil, nil, e.err
+		}
+	}
+}
+
+// fail marks the client dead after an error on several devices: some of them
+// may have been launched and wait for the others until XLA aborts.
+func (c *Client) fail(devices []int, err error) {
+	if len(devices) > 1 {
+		c.kill(err)
+	}
+}
+
+// await waits for each device in turn and frees its event.
+func (e *Event) await() error {
+	var first error
+	for i := range e.events {
+		ev := e.events[i] // written only here and before await
+		if ev == nil {
+			continue
+		}
+		if err := ev.Await(); err != nil && first == nil {
+			first = err
+		}
+		e.mu.Lock()
+		ev.Destroy()
+		e.events[i] = nil
+		e.mu.Unlock()
+	}
+	return first
+}
+
+// wrap makes the outputs' buffers. Rows come in the plugin's order of devices.
+func (x *Executable) wrap(raw [][]*pjrt.Buffer, e *Event) [][]*Buffer {
+	outs := make([][]*Buffer, len(raw))
+	for row, list := range raw {
+		d := x.order[row]
+		outs[d] = make([]*Buffer, len(list))
+		for i, r := range list {
+			o := x.outputs[i]
+			outs[d][i] = x.client.track(&Buffer{client: x.client, raw: r, dtype: o.DType, shape: o.Shape, device: x.devices[d], made: e})
+		}
+	}
+	return outs
+}
+
+// heldArgs are arguments that cannot be freed until the plugin has them.
+type heldArgs struct {
+	raw     [][]*pjrt.Buffer // in the plugin's order of devices
+	all     []*Buffer
+	donated []*Buffer
+}
+
+func (h *heldArgs) release() {
+	for _, b := range h.all {
+		b.drop()
+	}
+	h.all = nil
+}
+
+// admit checks every argument on every device and holds them. A plugin is
+// never asked: what it refuses on one device leaves the others waiting for it
+// (0.81, 0.115), or it crashes (0.106).
+func (x *Executable) admit(args [][]*Buffer) (*heldArgs, error) {
+	var list fault.List
+	bad := func(device, arg int, check string, want, have any, format string, a ...any) {
+		list.Add(fault.New(ErrArgument, Argument{x.name, device, arg, check, fmt.Sprint(want), fmt.Sprint(have)}, "program "+x.name+": "+format, a...))
+	}
+	if len(args) != len(x.devices) {
+		bad(-1, -1, "count", len(x.devices), len(args), "%d devices' arguments given, it runs on %d", len(args), len(x.devices))
+		return nil, list.Err()
+	}
+	h := &heldArgs{raw: make([][]*pjrt.Buffer, len(args))}
+	given := map[*Buffer]bool{} // whether the buffer is donated
+	for d, row := range args {
+		id := x.devices[d]
+		if len(row) != len(x.args) {
+			bad(id, -1, "count", len(x.args), len(row), "%d arguments given on device %d, it takes %d", len(row), id, len(x.args))
+			continue
+		}
+		for i, b := range row {
+			spec := x.args[i]
+			before, twice := given[b]
+			switch {
+			case b == nil:
+				bad(id, i, "count", spec, "nothing", "argument %d on device %d is missing; %v is needed", i, id, spec)
+				continue
+			case b.client != x.client:
+				bad(id, i, "client", "its own", "another", "argument %d on device %d belongs to another client", i, id)
+				continue
+			case b.dtype != spec.DType:
+				bad(id, i, "dtype", spec.DType, b.dtype, "argument %d on device %d is %v%v, %v is needed", i, id, b.dtype, b.shape, spec)
+			case !slices.Equal(b.shape, spec.Shape):
+				bad(id, i, "dims", spec.Shape, b.shape, "argument %d on device %d is %v%v, %v is needed", i, id, b.dtype, b.shape, spec)
+			case b.device != id:
+				bad(id, i, "device", id, b.device, "argument %d for device %d lies on device %d", i, id, b.device)
+			case twice && (before || spec.Donated):
+				bad(id, i, "donated", "once", "twice", "argument %d on device %d is given twice and donated; a donated buffer is used once", i, id)
+			}
+			given[b] = before || spec.Donated
+			if err := b.hold(); err != nil {
+				bad(id, i, "donated", live, b.status(), "argument %d on device %d has been %v", i, id, b.status())
+				continue
+			}
+			h.all = append(h.all, b)
+			if spec.Donated {
+				h.donated = append(h.donated, b)
+			}
+		}
+	}
+	if err := list.Err(); err != nil {
+		h.release()
+		return nil, err
+	}
+	for row := range args {
+		src := args[x.order[row]]
+		h.raw[row] = make([]*pjrt.Buffer, len(src))
+		for i, b := range src {
+			h.raw[row][i] = b.raw
+		}
+	}
+	return h, nil
+}
+
+func (b *Buffer) status() bufferState {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.state
+}

@@ -1,0 +1,51 @@
+//go:build (linux || darwin) && (amd64 || arm64) && !weft_noxla
+
+package pjrt
+
+import (
+	"sync"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+)
+
+// Available tells whether this build can load plugins at all.
+const Available = true
+
+// openTable loads the shared library and returns its PJRT_Api table.
+//
+// RTLD_LOCAL keeps the library's symbols to itself: two plugins, each with its
+// own copy of XLA inside, were run in one process so. The library is never
+// closed: XLA leaves threads behind that would return into unmapped code.
+func openTable(path string) (unsafe.Pointer, error) {
+	handle, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	if err != nil {
+		return nil, err
+	}
+	entry, err := purego.Dlsym(handle, "GetPjrtApi")
+	if err != nil {
+		return nil, err
+	}
+	r, _, _ := purego.SyscallN(entry)
+	return foreign(r), nil
+}
+
+// call is the one way into a plugin: every PJRT function takes a pointer to an
+// argument struct and returns an error pointer or nothing.
+//
+// The conversion stands in the call's own argument list on purpose: SyscallN is
+// marked go:uintptrescapes, so that is what moves args, and whatever its
+// unsafe.Pointer fields name, to the heap and keeps it alive.
+func call(fn uintptr, args unsafe.Pointer) unsafe.Pointer {
+	r, _, _ := purego.SyscallN(fn, uintptr(args))
+	return foreign(r)
+}
+
+// call1 calls a deleter: one foreign pointer in, nothing out.
+func call1(fn uintptr, p unsafe.Pointer) { purego.SyscallN(fn, uintptr(p)) }
+
+// readyCallback is the C address of onReady, made once: a process may make
+// 2,000 callbacks, never freed, and the 2,001st panics.
+var readyCallback = sync.OnceValue(func() uintptr {
+	return purego.NewCallback(func(err unsafe.Pointer, handle uintptr) { onReady(err, handle) })
+})

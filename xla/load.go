@@ -1,0 +1,147 @@
+package xla
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"weft/fault"
+	"weft/xla/internal/pjrt"
+	"weft/xla/plugin"
+)
+
+// Plugin is a loaded PJRT plugin. It stays loaded until the process ends: XLA
+// leaves threads behind.
+type Plugin struct {
+	api     *pjrt.API
+	engine  plugin.Installed
+	version pjrt.Version
+	attrs   map[string]any
+	notes   []string
+
+	flags      string  // XLA_FLAGS for this plugin: the user's, and weft's additions
+	abortAfter float64 // seconds after which XLA aborts over a late device
+}
+
+var loaded struct {
+	sync.Mutex
+	byPath map[string]*Plugin
+}
+
+// Load loads a plugin: an engine's name, a file, or "" for $WEFT_PLUGIN and
+// then the default engine. Loading the same file twice gives the same Plugin.
+// XLA_FLAGS is checked first, so that a slip in it is an error rather than an
+// abort.
+func Load(name string) (*Plugin, error) {
+	if !pjrt.Available {
+		return nil, fault.New(ErrNoXLA, nil, "%w", pjrt.ErrUnavailable)
+	}
+	value := userFlags()
+	flags, err := parseFlags(value)
+	if err != nil {
+		return nil, err
+	}
+	engine, err := plugin.Resolve(name)
+	if err != nil {
+		return nil, err
+	}
+	path, err := filepath.EvalSymlinks(engine.Path)
+	if err != nil {
+		return nil, fault.New(ErrPluginLoad, PluginVersion{Plugin: engine.Path}, "plugin %s: %w", engine.Path, err)
+	}
+	loaded.Lock()
+	defer loaded.Unlock()
+	if p := loaded.byPath[path]; p != nil {
+		return p, nil
+	}
+	p, err := load(engine, path, value, flags)
+	if err != nil {
+		return nil, err
+	}
+	if loaded.byPath == nil {
+		loaded.byPath = map[string]*Plugin{}
+	}
+	loaded.byPath[path] = p
+	return p, nil
+}
+
+func load(engine plugin.Installed, path, value string, flags []flag) (*Plugin, error) {
+	names := []string{warnFlag, terminateFlag}
+	for _, f := range flags {
+		names = append(names, f.name)
+	}
+	facts, err := plugin.Examine(path, names...)
+	if err != nil {
+		return nil, fault.New(ErrPluginLoad, PluginVersion{Plugin: path}, "plugin %s: %w", path, err)
+	}
+	has := func(name string) bool { return facts.Has[name] }
+	if err := checkKnown(flags, path, has); err != nil {
+		return nil, err
+	}
+	engine.SHA256 = facts.SHA256
+	p := &Plugin{engine: engine}
+	p.flags, p.abortAfter = withRendezvous(value, flags, has)
+
+	env.Lock()
+	// Below this level a plugin writes two lines a process, and a stack trace
+	// for each program it refuses. A fatal line is written at any level.
+	setDefault("TF_CPP_MIN_LOG_LEVEL", "3")
+	if p.device() == "tpu" {
+		setDefault("TPU_LOG_DIR", "disabled")
+		setDefault("TPU_MIN_LOG_LEVEL", "3")
+		setDefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1") // or a second process fails on a lock file
+	}
+	p.applyFlags()
+	env.Unlock()
+
+	if p.api, err = pjrt.Open(path); err != nil {
+		if errors.Is(err, pjrt.ErrUnavailable) {
+			return nil, fault.New(ErrNoXLA, nil, "%w", err)
+		}
+		return nil, fault.New(ErrPluginLoad, PluginVersion{Plugin: path}, "plugin %s cannot be loaded: %w", path, err)
+	}
+	p.version = p.api.Version()
+	note, err := checkVersion(path, p.version)
+	if err != nil {
+		return nil, err
+	}
+	if note != "" {
+		p.notes = append(p.notes, note)
+	}
+	p.engine.API = p.version.String()
+	if err := p.api.Initialize(); err != nil {
+		return nil, pluginError(ErrPlugin, "initialize", err)
+	}
+	attrs, err := p.api.Attributes()
+	if err != nil {
+		p.notes = append(p.notes, "the plugin gives no attributes: "+err.Error())
+	}
+	p.attrs = attrs
+	return p, nil
+}
+
+// applyFlags puts this plugin's XLA_FLAGS into the environment; env is locked.
+// It is done before each moment at which a plugin might read it first.
+func (p *Plugin) applyFlags() {
+	if os.Getenv("XLA_FLAGS") != p.flags {
+		if p.flags == "" {
+			os.Unsetenv("XLA_FLAGS")
+		} else {
+			os.Setenv("XLA_FLAGS", p.flags)
+		}
+	}
+}
+
+// Engine says which plugin this is: name, version, path, SHA-256 of the file
+// and the PJRT API version it was built with.
+func (p *Plugin) Engine() plugin.Installed { return p.engine }
+
+// Attributes are what the plugin tells of itself, such as stablehlo_current_version.
+func (p *Plugin) Attributes() map[string]any { return p.attrs }
+
+// Notes are remarks for the log, such as a version newer than weft knows.
+func (p *Plugin) Notes() []string { return append([]string(nil), p.notes...) }
+
+// Flags is XLA_FLAGS as the plugin sees it.
+func (p *Plugin) Flags() string { return p.flags }

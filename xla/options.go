@@ -1,0 +1,166 @@
+package xla
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"weft/dtype"
+	"weft/fault"
+	"weft/xla/cache"
+)
+
+// ArgSpec is one argument or output of a program, on one device.
+type ArgSpec struct {
+	DType   dtype.DType
+	Shape   []int
+	Donated bool // the program takes the argument's memory over (tf.aliasing_output)
+}
+
+func (a ArgSpec) String() string { return fmt.Sprintf("%v%v", a.DType, a.Shape) }
+
+// CompileOptions say what a program is compiled for.
+type CompileOptions struct {
+	// Name is what errors call the program.
+	Name string
+	// Replicas is the number of devices; 0 is 1, or the length of DeviceIDs.
+	Replicas int
+	// DeviceIDs gives each replica its device; nil is the client's first ones, in order.
+	DeviceIDs []int
+	// Overrides set XLA debug options, by their proto field name: bool, int, float64 or string.
+	// Excess precision is off unless it is set here.
+	Overrides map[string]any
+	// Args and Outputs are the program's signature. Execute checks against Args.
+	Args, Outputs []ArgSpec
+	// Cache, when set, is asked first and told after.
+	Cache *cache.Cache
+}
+
+// excessPrecision lets XLA keep more bits than a type has between two ops. Off
+// means that a bf16 program rounds where it says it does, on every device alike.
+const excessPrecision = "xla_allow_excess_precision"
+
+// maxReplicas bounds what is sent to a plugin; no slice has more chips.
+const maxReplicas = 1 << 16
+
+// check settles defaults and refuses what a plugin would abort for, or take in
+// silence: replicas without an assignment, an assignment of another length, an
+// id twice, an id that is not there (pjrt-facts, section 1).
+func (o CompileOptions) check(known []int, what string) (CompileOptions, error) {
+	var list fault.List
+	bad := func(option, value, format string, args ...any) {
+		list.Add(fault.New(ErrCompileOption, CompileOption{option, value}, format, args...))
+	}
+	if o.Replicas == 0 {
+		o.Replicas = max(1, len(o.DeviceIDs))
+	}
+	switch {
+	case o.Replicas < 1 || o.Replicas > maxReplicas:
+		bad("replicas", fmt.Sprint(o.Replicas), "%d replicas asked for; 1 to %d are possible", o.Replicas, maxReplicas)
+		return o, list.Err()
+	case o.DeviceIDs == nil && o.Replicas > len(known):
+		bad("replicas", fmt.Sprint(o.Replicas), "%d replicas need %d devices; %s has %d", o.Replicas, o.Replicas, what, len(known))
+		return o, list.Err()
+	case o.DeviceIDs == nil:
+		o.DeviceIDs = slices.Clone(known[:o.Replicas])
+	default:
+		o.DeviceIDs = slices.Clone(o.DeviceIDs)
+	}
+	if len(o.DeviceIDs) != o.Replicas {
+		bad("device_ids", fmt.Sprint(o.DeviceIDs), "%d device ids are given for %d replicas; each replica has one", len(o.DeviceIDs), o.Replicas)
+	}
+	seen := map[int]bool{}
+	for _, id := range o.DeviceIDs {
+		if seen[id] {
+			bad("device_ids", fmt.Sprint(id), "device %d is assigned twice; each replica has a device of its own", id)
+		}
+		seen[id] = true
+		if !slices.Contains(known, id) {
+			bad("device_ids", fmt.Sprint(id), "device %d is not one of %s's: %v", id, what, known)
+		}
+	}
+	for name, v := range o.Overrides {
+		if !isName(name) {
+			bad(name, fmt.Sprint(v), "the override %q is no option's name; names are those of proto fields: xla_...", name)
+		}
+		switch x := v.(type) {
+		case bool, int, int64, string:
+		case float64:
+			if math.IsNaN(x) || math.IsInf(x, 0) {
+				bad(name, fmt.Sprint(v), "the override %s is %v; a finite number is needed", name, x)
+			}
+		default:
+			bad(name, fmt.Sprint(v), "the override %s has type %T; bool, int, float64 and string are possible", name, v)
+		}
+	}
+	for what, specs := range map[string][]ArgSpec{"argument": o.Args, "output": o.Outputs} {
+		for i, a := range specs {
+			if _, ok := kinds[a.DType]; !ok {
+				bad(what, fmt.Sprint(i), "%s %d has no element type that a device knows: %v", what, i, a)
+			} else if _, ok := bytesOf(a.DType, a.Shape); !ok {
+				bad(what, fmt.Sprint(i), "%s %d has an impossible shape: %v", what, i, a)
+			}
+		}
+	}
+	return o, list.Err()
+}
+
+// encode gives the CompileOptionsProto of checked options, by hand: weft
+// carries none of XLA's protos, and 20 bytes are all that four devices need.
+//
+// debug_options is left out on purpose: a partial one replaces every default
+// with zero. Overrides travel in env_option_overrides instead.
+func (o CompileOptions) encode() []byte {
+	var list []byte
+	for _, id := range o.DeviceIDs {
+		list = protowire.AppendVarint(list, uint64(id))
+	}
+	computation := message(nil, 1, list)                   // ComputationDevice.replica_device_ids, packed
+	assignment := varint(nil, 1, uint64(len(o.DeviceIDs))) // replica_count
+	assignment = varint(assignment, 2, 1)                  // computation_count
+	assignment = message(assignment, 3, computation)
+	build := varint(nil, 4, uint64(o.Replicas)) // num_replicas
+	build = varint(build, 5, 1)                 // num_partitions
+	build = message(build, 9, assignment)
+	out := message(nil, 3, build) // executable_build_options
+
+	overrides := map[string]any{excessPrecision: false}
+	for k, v := range o.Overrides {
+		overrides[k] = v
+	}
+	names := make([]string, 0, len(overrides))
+	for k := range overrides {
+		names = append(names, k)
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		var v []byte // OptionOverrideProto
+		switch x := overrides[name].(type) {
+		case string:
+			v = message(nil, 1, []byte(x))
+		case bool:
+			v = varint(nil, 2, protowire.EncodeBool(x))
+		case int:
+			v = varint(nil, 3, uint64(x))
+		case int64:
+			v = varint(nil, 3, uint64(x))
+		case float64:
+			v = protowire.AppendTag(nil, 4, protowire.Fixed64Type)
+			v = binary.LittleEndian.AppendUint64(v, math.Float64bits(x))
+		}
+		out = message(out, 7, message(message(nil, 1, []byte(name)), 2, v)) // env_option_overrides
+	}
+	return out
+}
+
+func varint(b []byte, field protowire.Number, v uint64) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), v)
+}
+
+func message(b []byte, field protowire.Number, v []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), v)
+}

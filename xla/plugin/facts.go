@@ -1,0 +1,109 @@
+package plugin
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Facts are what can be told of a plugin's file without loading it.
+type Facts struct {
+	Path    string          `json:"path"`
+	Bytes   int64           `json:"bytes"`
+	ModTime int64           `json:"mod_time"` // nanoseconds
+	Inode   uint64          `json:"inode"`
+	SHA256  string          `json:"sha256"`
+	Has     map[string]bool `json:"has"` // whether a name occurs in the file as a C string
+}
+
+// Examine hashes the file at path and looks for names in it. A library has a
+// few hundred megabytes (0.2 s to hash here), so what was found is remembered
+// beside it, or under Root when the folder is not weft's, and trusted as long
+// as path, size, time and inode stay the same.
+//
+// Looking for names is how a flag is known to be one: XLA keeps each flag's
+// name as a C string, and ends the process over a flag it does not know.
+func Examine(path string, names ...string) (Facts, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return Facts{}, err
+	}
+	st, err := os.Stat(path)
+	if err != nil {
+		return Facts{}, err
+	}
+	now := Facts{Path: path, Bytes: st.Size(), ModTime: st.ModTime().UnixNano(), Inode: inode(st), Has: map[string]bool{}}
+	side := sidecar(path)
+	var old Facts
+	if b, err := os.ReadFile(side); err == nil && json.Unmarshal(b, &old) == nil &&
+		old.Path == now.Path && old.Bytes == now.Bytes && old.ModTime == now.ModTime && old.Inode == now.Inode && len(old.SHA256) == 64 {
+		missing := false
+		for _, n := range names {
+			_, ok := old.Has[n]
+			missing = missing || !ok
+		}
+		if !missing {
+			return old, nil
+		}
+		for n := range old.Has { // one pass answers for all names asked so far
+			names = append(names, n)
+		}
+	}
+	if err := now.scan(names); err != nil {
+		return Facts{}, err
+	}
+	if b, err := json.Marshal(now); err == nil {
+		if os.MkdirAll(filepath.Dir(side), 0o755) == nil {
+			_ = writeFile(side, b) // only costs time when it fails
+		}
+	}
+	return now, nil
+}
+
+func (f *Facts) scan(names []string) error {
+	file, err := os.Open(f.Path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	longest := 0
+	for _, n := range names {
+		f.Has[n] = false
+		longest = max(longest, len(n)+1)
+	}
+	h := sha256.New()
+	buf := make([]byte, longest+1<<20) // the tail of the last block stays in front
+	keep := 0
+	for {
+		n, err := io.ReadFull(file, buf[keep:])
+		h.Write(buf[keep : keep+n])
+		window := buf[:keep+n]
+		for name, has := range f.Has {
+			if !has && bytes.Contains(window, append([]byte(name), 0)) {
+				f.Has[name] = true
+			}
+		}
+		if err == io.EOF || err == io.ErrUnexpectedEOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		keep = copy(buf, window[len(window)-longest:])
+	}
+	f.SHA256 = hex.EncodeToString(h.Sum(nil))
+	return nil
+}
+
+func sidecar(path string) string {
+	if rel, err := filepath.Rel(Root(), path); err == nil && !strings.HasPrefix(rel, "..") {
+		return path + ".facts.json"
+	}
+	sum := sha256.Sum256([]byte(path))
+	return filepath.Join(Root(), ".facts", hex.EncodeToString(sum[:8])+".json")
+}

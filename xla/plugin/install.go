@@ -1,0 +1,265 @@
+package plugin
+
+import (
+	"archive/zip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"weft/fault"
+)
+
+// Progress is how far an install has come.
+type Progress struct {
+	Name  string // of the engine
+	Stage string // "wait" for another process, "fetch", "check", "unpack"
+	Done  int64  // bytes
+	Total int64
+}
+
+// Options of Install. The zero value is the usual install.
+type Options struct {
+	// Progress is called from time to time, from one goroutine at a time.
+	Progress func(Progress)
+	// Fetch brings a wheel into dir and returns its path. Nil means pip, with
+	// the user's own index, proxy and certificates.
+	Fetch func(ctx context.Context, w Wheel, dir string, progress func(done int64)) (string, error)
+	// PipArgs are added to pip's arguments ("--no-index", "--find-links", DIR).
+	PipArgs []string
+	// Pin overrides the pin of that name.
+	Pin *Pin
+}
+
+func (o Options) report(p Progress) {
+	if o.Progress != nil {
+		o.Progress(p)
+	}
+}
+
+// Install fetches the engine called name unless it is here. A process killed at
+// any moment leaves no engine or a whole one: everything happens in a folder of
+// its own, which is renamed into place at the end, under a lock.
+func Install(ctx context.Context, name string, o Options) (Installed, error) {
+	var pin Pin
+	var err error
+	if o.Pin != nil {
+		pin = *o.Pin
+	} else if pin, err = Lookup(name); err != nil {
+		return Installed{}, err
+	}
+	e := Engine{Name: pin.Name, Wheel: wheelNames(pin)}
+	switch {
+	case pin.Unpinned != "":
+		return Installed{}, fault.New(ErrNotPinned, e, "engine %s is not pinned: %s", pin.Name, pin.Unpinned)
+	case pin.Platform != runtime.GOOS+"/"+runtime.GOARCH:
+		return Installed{}, fault.New(ErrPlatform, e, "engine %s (%s) is built for %s, this is %s/%s; any other plugin file can be named in WEFT_PLUGIN",
+			pin.Name, e.Wheel, pin.Platform, runtime.GOOS, runtime.GOARCH)
+	}
+	dir := filepath.Join(Root(), folder(pin))
+	if i, ok := read(dir); ok {
+		return i, nil
+	}
+	failed := func(err error) (Installed, error) {
+		var f *fault.Error
+		if errors.As(err, &f) {
+			return Installed{}, err
+		}
+		return Installed{}, fault.New(ErrInstall, e, "installing engine %s in %s: %w", pin.Name, Root(), err)
+	}
+	if err := os.MkdirAll(Root(), 0o755); err != nil {
+		return failed(err)
+	}
+	// The lock is the kernel's: it goes when its process goes.
+	lock := flock.New(filepath.Join(Root(), "."+folder(pin)+".lock"))
+	o.report(Progress{Name: pin.Name, Stage: "wait"})
+	if ok, err := lock.TryLockContext(ctx, 100*time.Millisecond); err != nil || !ok {
+		return failed(errors.Join(errors.New("waiting for another install"), err))
+	}
+	defer lock.Unlock()
+	if i, ok := read(dir); ok { // another process was first
+		return i, nil
+	}
+	prefix := ".tmp-" + folder(pin) + "-"
+	if old, err := filepath.Glob(filepath.Join(Root(), prefix+"*")); err == nil {
+		for _, d := range old { // left by a process that was killed; we hold the lock
+			os.RemoveAll(d)
+		}
+	}
+	tmp, err := os.MkdirTemp(Root(), prefix)
+	if err != nil {
+		return failed(err)
+	}
+	defer os.RemoveAll(tmp)
+	out := filepath.Join(tmp, "out")
+	for _, w := range pin.Wheels {
+		if err := take(ctx, o, pin, w, tmp, out); err != nil {
+			return failed(err)
+		}
+	}
+	lib := filepath.Join(out, filepath.FromSlash(pin.Library))
+	sum, n, err := hashFile(lib, nil)
+	if err != nil {
+		return failed(err)
+	}
+	m, err := json.MarshalIndent(manifest{pin, sum, n}, "", "  ")
+	if err != nil {
+		return failed(err)
+	}
+	if err := writeFile(filepath.Join(out, manifestName), m); err != nil {
+		return failed(err)
+	}
+	// What stands at dir now is no whole engine; move it aside, where the next
+	// install sweeps it up if we are killed before RemoveAll does.
+	if _, err := os.Lstat(dir); err == nil {
+		if err := os.Rename(dir, filepath.Join(tmp, "broken")); err != nil {
+			return failed(err)
+		}
+	}
+	if err := os.Rename(out, dir); err != nil {
+		return failed(err)
+	}
+	syncDir(Root())
+	i, ok := read(dir)
+	if !ok {
+		return failed(errors.New("the installed engine does not read back"))
+	}
+	return i, nil
+}
+
+// take fetches one wheel, holds it to its hash and unpacks what is wanted of it.
+func take(ctx context.Context, o Options, pin Pin, w Wheel, tmp, out string) error {
+	e := Engine{Name: pin.Name, Wheel: w.Name + " " + w.Version, Want: w.SHA256}
+	if len(w.SHA256) != 64 {
+		return fault.New(ErrNotPinned, e, "wheel %s of engine %s has no pinned hash", w.Name, pin.Name)
+	}
+	dir := filepath.Join(tmp, "wheel-"+w.Name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	fetch := o.Fetch
+	if fetch == nil {
+		fetch = func(ctx context.Context, w Wheel, dir string, progress func(int64)) (string, error) {
+			return pipFetch(ctx, pin, w, dir, o.PipArgs, progress)
+		}
+	}
+	file, err := fetch(ctx, w, dir, func(done int64) { o.report(Progress{pin.Name, "fetch", done, w.Bytes}) })
+	if err != nil {
+		return err
+	}
+	// pip has checked the hash; it is checked again, because a plugin is code.
+	sum, _, err := hashFile(file, func(n int64) { o.report(Progress{pin.Name, "check", n, w.Bytes}) })
+	if err != nil {
+		return err
+	}
+	if sum != w.SHA256 {
+		os.Remove(file)
+		e.Have = sum
+		return fault.New(ErrBadHash, e, "wheel %s %s has SHA-256 %s, pinned is %s; the file was deleted", w.Name, w.Version, sum, w.SHA256)
+	}
+	return unpack(ctx, o, pin, w, file, out)
+}
+
+func unpack(ctx context.Context, o Options, pin Pin, w Wheel, file, out string) error {
+	z, err := zip.OpenReader(file)
+	if err != nil {
+		return fault.New(ErrBadWheel, Engine{Name: pin.Name, Wheel: w.Name}, "wheel %s: %w", w.File, err)
+	}
+	defer z.Close()
+	var members []*zip.File
+	var total int64
+	for _, f := range z.File {
+		for _, pattern := range w.Take {
+			if ok, _ := path.Match(pattern, f.Name); ok && !f.FileInfo().IsDir() {
+				members = append(members, f)
+				total += int64(f.UncompressedSize64)
+				break
+			}
+		}
+	}
+	if len(members) == 0 {
+		return fault.New(ErrBadWheel, Engine{Name: pin.Name, Wheel: w.Name}, "wheel %s holds none of %s", w.File, strings.Join(w.Take, " "))
+	}
+	var done int64
+	for _, f := range members {
+		if !filepath.IsLocal(filepath.FromSlash(f.Name)) {
+			return fault.New(ErrBadWheel, Engine{Name: pin.Name, Wheel: w.Name}, "wheel %s has a member %q that leaves its folder", w.File, f.Name)
+		}
+		err := extract(ctx, f, filepath.Join(out, filepath.FromSlash(f.Name)), func(n int64) {
+			o.report(Progress{pin.Name, "unpack", done + n, total})
+		})
+		if err != nil {
+			return err
+		}
+		done += int64(f.UncompressedSize64)
+	}
+	return nil
+}
+
+func extract(ctx context.Context, f *zip.File, to string, progress func(int64)) error {
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	r, err := f.Open()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	w, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(w, &counted{r: r, ctx: ctx, each: progress}) // zip checks the member's CRC at its end
+	return errors.Join(err, w.Sync(), w.Close())
+}
+
+// counted reports how much was read, every few megabytes, and stops with its context.
+type counted struct {
+	r       io.Reader
+	ctx     context.Context
+	each    func(int64)
+	n, last int64
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	if c.ctx != nil {
+		if err := c.ctx.Err(); err != nil {
+			return 0, err
+		}
+	}
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	if c.each != nil && (c.n-c.last >= 4<<20 || err == io.EOF) {
+		c.last = c.n
+		c.each(c.n)
+	}
+	return n, err
+}
+
+func hashFile(file string, progress func(int64)) (string, int64, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", 0, err
+	}
+	defer f.Close()
+	h := sha256.New()
+	n, err := io.CopyBuffer(h, &counted{r: f, each: progress}, make([]byte, 1<<20))
+	return hex.EncodeToString(h.Sum(nil)), n, err
+}
+
+func syncDir(dir string) {
+	if f, err := os.Open(dir); err == nil {
+		_ = f.Sync()
+		f.Close()
+	}
+}

@@ -1,0 +1,152 @@
+package plugin
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+
+	"github.com/adrg/xdg"
+
+	"weft/fault"
+)
+
+// Root is the folder engines live in: $WEFT_ENGINE_DIR, or weft/engines in the
+// user's data folder.
+func Root() string {
+	if dir := os.Getenv("WEFT_ENGINE_DIR"); dir != "" {
+		return dir
+	}
+	return filepath.Join(xdg.DataHome, "weft", "engines")
+}
+
+// Installed is an engine whose file is here. SHA256 is that of the library.
+type Installed struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	Path    string `json:"path"`
+	SHA256  string `json:"sha256"`
+	API     string `json:"api"`
+}
+
+// manifest is written last into an engine's folder, and the folder is renamed
+// into place after it: a folder with a manifest is whole.
+type manifest struct {
+	Pin    Pin    `json:"pin"`
+	SHA256 string `json:"sha256"` // of the library
+	Bytes  int64  `json:"bytes"`
+}
+
+const manifestName = "weft-engine.json"
+
+func folder(p Pin) string { return p.Name + "-" + p.Version }
+
+// read gives the engine in dir, or false when there is none that is whole.
+func read(dir string) (Installed, bool) {
+	b, err := os.ReadFile(filepath.Join(dir, manifestName))
+	if err != nil {
+		return Installed{}, false
+	}
+	var m manifest
+	if json.Unmarshal(b, &m) != nil || m.Pin.Library == "" || len(m.SHA256) != 64 {
+		return Installed{}, false
+	}
+	lib := filepath.Join(dir, filepath.FromSlash(m.Pin.Library))
+	st, err := os.Stat(lib)
+	if err != nil || st.Size() != m.Bytes {
+		return Installed{}, false
+	}
+	return Installed{m.Pin.Name, m.Pin.Version, lib, m.SHA256, m.Pin.API}, true
+}
+
+// List gives the engines that are here, by name and version.
+func List() []Installed {
+	out := []Installed{}
+	entries, _ := os.ReadDir(Root())
+	for _, e := range entries {
+		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
+			if i, ok := read(filepath.Join(Root(), e.Name())); ok {
+				out = append(out, i)
+			}
+		}
+	}
+	sort.Slice(out, func(i, j int) bool {
+		if out[i].Name != out[j].Name {
+			return out[i].Name < out[j].Name
+		}
+		return out[i].Version < out[j].Version
+	})
+	return out
+}
+
+// Get finds the pinned version of an engine.
+func Get(name string) (Installed, error) {
+	p, err := Lookup(name)
+	if err != nil {
+		return Installed{}, err
+	}
+	if i, ok := read(filepath.Join(Root(), folder(p))); ok {
+		return i, nil
+	}
+	return Installed{}, fault.New(ErrNotInstalled, Engine{Name: name, Wheel: wheelNames(p)}, "engine %s (%s) is not installed; install it with: weft engine install %s", name, wheelNames(p), name)
+}
+
+// Path is the library of an installed engine.
+func Path(name string) (string, error) {
+	i, err := Get(name)
+	return i.Path, err
+}
+
+// Resolve turns what a user names, an engine or a file, into an engine. An
+// empty name means $WEFT_PLUGIN, and the default engine where that is unset.
+func Resolve(name string) (Installed, error) {
+	if name == "" {
+		if name = os.Getenv("WEFT_PLUGIN"); name == "" {
+			name = Default
+		}
+	}
+	if !strings.ContainsRune(name, os.PathSeparator) && !strings.HasSuffix(name, ".so") && !strings.HasSuffix(name, ".dylib") {
+		return Get(name)
+	}
+	path, err := filepath.Abs(name)
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	if err != nil {
+		return Installed{}, fault.New(ErrNotInstalled, Engine{Name: name}, "plugin file %s: %w", name, err)
+	}
+	for _, i := range List() {
+		if i.Path == path {
+			return i, nil
+		}
+	}
+	base := filepath.Base(path)
+	return Installed{Name: strings.TrimSuffix(base, filepath.Ext(base)), Path: path}, nil
+}
+
+func wheelNames(p Pin) string {
+	var out []string
+	for _, w := range p.Wheels {
+		out = append(out, w.Name+" "+w.Version)
+	}
+	return strings.Join(out, ", ")
+}
+
+// writeFile puts data at path whole or not at all.
+func writeFile(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")
+	if err != nil {
+		return err
+	}
+	_, werr := f.Write(data)
+	err = errors.Join(werr, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
+}

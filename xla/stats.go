@@ -1,0 +1,105 @@
+package xla
+
+import (
+	"weft/xla/internal/pjrt"
+)
+
+// Memory is what a compiled program needs on each device, as the plugin says;
+// nothing is derived. A field the plugin does not fill is -1.
+//
+// On CPU Peak leaves temporaries out (it is arguments + outputs - alias); on
+// libtpu it is more than the sum of the others.
+type Memory struct {
+	Arguments int64 `json:"argument_bytes"`
+	Outputs   int64 `json:"output_bytes"`
+	Temp      int64 `json:"temp_bytes"`
+	Alias     int64 `json:"alias_bytes"`
+	Code      int64 `json:"code_bytes"`
+	Peak      int64 `json:"peak_bytes"`
+	// TotalAllocation is arguments + outputs + temporaries - alias where it is given.
+	TotalAllocation int64 `json:"total_allocation_bytes"`
+	HostTemp        int64 `json:"host_temp_bytes"`
+}
+
+// memory reads the statistics, and what of them was filled in. total_size and
+// the fields after it came with API 0.90 and later; what a plugin leaves alone
+// keeps its marker.
+func memory(e *pjrt.Executable) (Memory, error) {
+	s, err := e.MemoryStats()
+	if err != nil {
+		return Memory{}, err
+	}
+	m := Memory{Arguments: s.Argument, Outputs: s.Output, Temp: s.Temp, Alias: s.Alias, Code: s.Code,
+		Peak: s.Peak, TotalAllocation: s.TotalAllocation, HostTemp: s.HostTemp}
+	for _, f := range []*int64{&m.Arguments, &m.Outputs, &m.Temp, &m.Alias, &m.Code, &m.Peak, &m.TotalAllocation, &m.HostTemp} {
+		if *f == pjrt.NotWritten {
+			*f = -1
+		}
+	}
+	return m, nil
+}
+
+// inspect runs f on the program apart from its devices.
+func (x *Executable) inspect(call string, f func(*pjrt.Executable) error) error {
+	if err := x.hold(); err != nil {
+		return err
+	}
+	defer x.drop()
+	e, err := x.raw.Executable()
+	if err == nil {
+		err = f(e)
+		e.Destroy()
+	}
+	if err != nil {
+		return pluginError(ErrPlugin, call+" of "+x.name, err)
+	}
+	return nil
+}
+
+// Memory is what the program needs on each device.
+func (x *Executable) Memory() (m Memory, err error) {
+	err = x.inspect("memory statistics", func(e *pjrt.Executable) error {
+		m, err = memory(e)
+		return err
+	})
+	return m, err
+}
+
+// Cost is the compiler's own analysis, such as "flops". A loop's body counts
+// once in it. Some plugins have none: ErrPlugin with code "unimplemented".
+func (x *Executable) Cost() (cost map[string]any, err error) {
+	err = x.inspect("cost analysis", func(e *pjrt.Executable) error {
+		cost, err = e.Cost()
+		return err
+	})
+	return cost, err
+}
+
+// Optimized is what the compiler made of the program, with its format: the
+// binary proto of an HLO module, "hlo_with_config", on every plugin tried.
+func (x *Executable) Optimized() (code []byte, format string, err error) {
+	err = x.inspect("optimised program", func(e *pjrt.Executable) error {
+		code, format, err = e.Optimized()
+		return err
+	})
+	return code, format, err
+}
+
+// Fingerprint tells two compiled programs apart. It may be any bytes.
+func (x *Executable) Fingerprint() (f string, err error) {
+	err = x.inspect("fingerprint", func(e *pjrt.Executable) error {
+		f, err = e.Fingerprint()
+		return err
+	})
+	return f, err
+}
+
+// Serialize gives the program in its plugin's form. Another plugin, another
+// CPU or other XLA_FLAGS must not be given these bytes: they are not checked.
+func (x *Executable) Serialize() (data []byte, err error) {
+	err = x.inspect("serialisation", func(e *pjrt.Executable) error {
+		data, err = e.Serialize()
+		return err
+	})
+	return data, err
+}
