@@ -20,11 +20,12 @@ func (m *Mesh) Coords(pos int) []int {
 	return coords
 }
 
-// Position is the inverse of Coords. Missing trailing coordinates count as 0.
+// Position is the inverse of Coords. Missing trailing coordinates count as 0, and
+// there are no more than axes.
 func (m *Mesh) Position(coords []int) int {
 	pos := 0
-	for a, c := range coords {
-		pos += c * m.strides[a]
+	for a, stride := range m.strides[:min(len(coords), len(m.strides))] {
+		pos += coords[a] * stride
 	}
 	return pos
 }

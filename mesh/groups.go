@@ -1,9 +1,6 @@
 package mesh
 
-import (
-	"cmp"
-	"slices"
-)
+import "slices"
 
 // Groups are the replica groups of a collective over the named axes, as mesh
 // positions. Members are ordered by their coordinates on the axes in the order
@@ -14,6 +11,7 @@ import (
 func (m *Mesh) Groups(axes ...string) [][]int {
 	offsets := m.offsets(axes)
 	var groups [][]int
+	// A leader is the smallest of its group, so the groups come out in order.
 	for pos := range m.devices {
 		if !m.leads(pos, axes) {
 			continue
@@ -24,11 +22,10 @@ func (m *Mesh) Groups(axes ...string) [][]int {
 		}
 		groups = append(groups, group)
 	}
-	slices.SortFunc(groups, func(a, b []int) int { return cmp.Compare(slices.Min(a), slices.Min(b)) })
 	return groups
 }
 
-// leads reports whether pos has coordinate 0 on each of the axes.
+// leads reports whether pos has coordinate 0 on each of the axes: the first of its group.
 func (m *Mesh) leads(pos int, axes []string) bool {
 	for _, name := range axes {
 		if m.Coord(pos, name) != 0 {

@@ -1,6 +1,8 @@
 package sharding
 
 import (
+	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -93,13 +95,29 @@ func (s Spec) uses(axis string) (dims []int, partial int) {
 }
 
 func uneven(tensor string, dim, size, parts int, axes []string) error {
-	lo := size / parts * parts
 	over := ""
 	if len(axes) > 0 {
 		over = " over " + strings.Join(axes, "+")
 	}
-	return fault.New(ErrUneven, Uneven{tensor, dim, size, parts, slices.Clone(axes), []int{lo, lo + parts}},
-		"%sdim %d of size %d does not divide into %d parts%s; nearest sizes %d and %d", label(tensor), dim, size, parts, over, lo, lo+parts)
+	nearest, hint := nearestSizes(size, parts)
+	return fault.New(ErrUneven, Uneven{tensor, dim, size, parts, slices.Clone(axes), nearest},
+		"%sdim %d of size %d does not divide into %d parts%s; %s", label(tensor), dim, size, parts, over, hint)
+}
+
+// nearestSizes are the multiples of parts on both sides of size, less 0 and what
+// is too large to count.
+func nearestSizes(size, parts int) (nearest []int, hint string) {
+	lo := size / parts * parts
+	if lo > 0 {
+		nearest = append(nearest, lo)
+	}
+	if lo <= math.MaxInt-parts {
+		nearest = append(nearest, lo+parts)
+	}
+	if len(nearest) == 1 {
+		return nearest, fmt.Sprintf("nearest size %d", nearest[0])
+	}
+	return nearest, fmt.Sprintf("nearest sizes %d and %d", nearest[0], nearest[1])
 }
 
 // label is how a message begins that speaks of a named tensor.

@@ -11,13 +11,13 @@ var (
 	// ErrDuplicateAxis: an axis occurs twice in one spec.
 	ErrDuplicateAxis = fault.NewKind("duplicate-axis")
 	// ErrRank: a spec has more dims than its tensor.
-	ErrRank = fault.NewKind("rank")
+	ErrRank = fault.NewKind("spec-rank")
 	// ErrUneven: a dim, or a part of a fused dim, does not divide by its number of parts.
 	ErrUneven = fault.NewKind("uneven")
 	// ErrShape: a shape has a negative size, or more bytes than can be counted.
-	ErrShape = fault.NewKind("shape")
+	ErrShape = fault.NewKind("bad-shape")
 	// ErrPosition: a mesh position, or the number of a shard, lies outside its range.
-	ErrPosition = fault.NewKind("position")
+	ErrPosition = fault.NewKind("position-out-of-range")
 	// ErrSpecSyntax: the text or JSON of a spec is malformed.
 	ErrSpecSyntax = fault.NewKind("spec-syntax")
 	// ErrToPartial: a reshard asks for a partial axis that the source does not have.
@@ -56,7 +56,7 @@ type Uneven struct {
 	Size    int      `json:"size"`
 	Parts   int      `json:"parts"`
 	Axes    []string `json:"axes,omitempty"`
-	Nearest []int    `json:"nearest"` // the nearest sizes that divide
+	Nearest []int    `json:"nearest"` // the nearest sizes above 0 that divide
 }
 
 // Shape are the fields of ErrShape.

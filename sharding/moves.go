@@ -5,15 +5,16 @@ import "slices"
 // edge is one step of a search: a move from one place to another.
 type edge struct {
 	op       Op
-	axes     []int // in group order
+	axes     []int // in group order; of a permute none, problem.step finds them
 	dim      int   // index into problem.dims: of slice, all-gather, reduce-scatter; of all-to-all the dim put together
 	other    int   // of an all-to-all, the dim newly split
 	bytes    int64
 	from, to place
 }
 
-// moves calls visit with every step that can be made at a place.
-func (p *problem) moves(at place, visit func(edge)) {
+// moves calls visit with every step that can be made at a place. After a permute
+// there is no other: the two would be one.
+func (p *problem) moves(at place, permuted bool, visit func(edge)) {
 	held := p.held(at)
 	visitOp := func(op Op, axes []int, dim, other int, to place) {
 		visit(edge{op, axes, dim, other, RingBytes(op, p.product(axes), held), at, to})
@@ -21,9 +22,11 @@ func (p *problem) moves(at place, visit func(edge)) {
 	p.slices(at, visitOp)
 	p.unsplits(at, visitOp)
 	p.reductions(at, visitOp)
-	p.permutes(at, func(to place) {
-		visit(edge{op: Permute, axes: p.moved(at, to), bytes: held, from: at, to: to})
-	})
+	if !permuted {
+		p.permutes(at, func(to place) {
+			visit(edge{op: Permute, bytes: held, from: at, to: to})
+		})
+	}
 }
 
 type visitor func(op Op, axes []int, dim, other int, to place)
@@ -114,8 +117,8 @@ func (p *problem) permutes(at place, visit func(place)) {
 // moved lists the axes whose place differs.
 func (p *problem) moved(a, b place) []int {
 	var out []int
-	for axis := range p.axes {
-		if a.code(axis) != b.code(axis) {
+	for axis, code := range p.key(a) {
+		if code != p.key(b)[axis] {
 			out = append(out, axis)
 		}
 	}
@@ -140,19 +143,13 @@ func arrangements(list []int, visit func([]int)) {
 	next()
 }
 
-func (at place) uses(axis int) bool { return at.code(axis) != 0 }
-
-// code tells where an axis is: 0 nowhere, 1 partial, else its dim and its place there.
-func (at place) code(axis int) int {
-	if slices.Contains(at.partial, axis) {
-		return 1
-	}
-	for i, d := range at.dims {
-		if n := slices.Index(d, axis); n >= 0 {
-			return 2 + i*maxMoving + n
+func (at place) uses(axis int) bool {
+	for _, d := range at.dims {
+		if slices.Contains(d, axis) {
+			return true
 		}
 	}
-	return 0
+	return slices.Contains(at.partial, axis)
 }
 
 func (at place) equal(o place) bool {

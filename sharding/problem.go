@@ -139,6 +139,7 @@ func (p *problem) step(e edge) Step {
 		s.ConcatDim, s.SplitDim = p.dims[e.dim], p.dims[e.other]
 		s.Reason = fmt.Sprintf("%s is to split dim %d in place of dim %d", over, s.SplitDim, s.ConcatDim)
 	case Permute:
+		s.Axes = p.names(p.moved(e.from, e.to))
 		s.Pairs = permutePairs(p.m, s.From, s.To)
 		s.Reason = fmt.Sprintf("the pieces under %s are those under %s, on other devices", s.From, s.To)
 	}

@@ -117,12 +117,11 @@ func TestRingBytes(t *testing.T) {
 // sends the bytes it says.
 func TestReshardRuns(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := anyMesh(t)
-		rank := rapid.IntRange(0, 5).Draw(t, "rank")
-		from := anySpec(t, m, rapid.IntRange(0, rank).Draw(t, "from rank"), m.Names())
-		to := anySpec(t, m, rapid.IntRange(0, rank).Draw(t, "to rank"), from.Partial())
-		shape := anyShape(t, m, rank, from, to)
-		elemBytes := rapid.IntRange(1, 8).Draw(t, "element bytes")
+		r := draw(t)
+		m, rank := anyMesh(r), anyRank(r)
+		from := anySpec(r, m, rank, m.Names())
+		to := anySpec(r, m, rank, from.Partial())
+		shape, elemBytes := anyShape(r, m, rank, from, to), 1+r.IntN(8)
 		steps, err := sharding.Reshard(m, from, to, shape, elemBytes)
 		if err != nil {
 			t.Fatal(err)
@@ -178,11 +177,11 @@ func wellFormed(t *rapid.T, s sharding.Step) {
 // whose place stays the same.
 func TestReshardIsNotWasteful(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := anyMesh(t)
-		rank := rapid.IntRange(0, 4).Draw(t, "rank")
-		from := anySpec(t, m, rank, m.Names())
-		to := anySpec(t, m, rank, from.Partial())
-		shape := anyShape(t, m, rank, from, to)
+		r := draw(t)
+		m, rank := anyMesh(r), anyRank(r)
+		from := anySpec(r, m, rank, m.Names())
+		to := anySpec(r, m, rank, from.Partial())
+		shape := anyShape(r, m, rank, from, to)
 		reshard := func(a, b sharding.Spec) (bytes int64, steps []sharding.Step) {
 			steps, err := sharding.Reshard(m, a, b, shape, 4)
 			if err != nil {

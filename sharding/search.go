@@ -83,6 +83,11 @@ func (p *problem) search() []edge {
 	}
 	add(&reached{at: p.from})
 	goal := p.key(p.to)
+	plain := p.plain()
+	bound := int64(0) // no way that sends more can be the cheapest
+	for _, e := range plain {
+		bound += e.bytes
+	}
 	for done := 0; len(open) > 0; {
 		r := heap.Pop(&open).(*reached)
 		k := p.key(r.at)
@@ -95,13 +100,26 @@ func (p *problem) search() []edge {
 		if done++; done > searchLimit {
 			break
 		}
-		p.moves(r.at, func(e edge) {
+		p.moves(r.at, r.last.op == Permute, func(e edge) {
+			if r.bytes+e.bytes > bound {
+				return
+			}
+			if p.key(e.to) == goal {
+				bound = r.bytes + e.bytes
+			}
 			order++
-			hops := r.hops + Hops(e.op, p.product(e.axes))
+			hops := r.hops + p.hops(e)
 			add(&reached{r.bytes + e.bytes, r.steps + 1, hops, order, e, e.to})
 		})
 	}
-	return p.plain()
+	return plain
+}
+
+func (p *problem) hops(e edge) int {
+	if e.op == Permute {
+		return 1
+	}
+	return Hops(e.op, p.product(e.axes))
 }
 
 func (p *problem) path(best map[key]*reached, r *reached) []edge {

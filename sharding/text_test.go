@@ -75,8 +75,9 @@ func TestSpecJSON(t *testing.T) {
 
 func TestTextRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := anyMesh(t)
-		s := anySpec(t, m, rapid.IntRange(0, 5).Draw(t, "rank"), m.Names())
+		r := draw(t)
+		m := anyMesh(r)
+		s := anySpec(r, m, anyRank(r), m.Names())
 		parsed, err := sharding.ParseSpec(s.String())
 		if err != nil || parsed.String() != s.String() || !parsed.Equal(s) || parsed.Rank() != s.Rank() {
 			t.Fatalf("%s comes back as %s: %v", s, parsed, err)

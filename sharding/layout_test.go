@@ -1,0 +1,107 @@
+package sharding_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"weft/fault"
+	"weft/sharding"
+)
+
+// Field report A07: each rank takes its share of q, of k and of v, and the gather
+// gives the original order back.
+func TestFusedQKV(t *testing.T) {
+	parts := []int{4, 4, 4}
+	for rank, want := range []string{"[0 1 4 5 8 9]", "[2 3 6 7 10 11]"} {
+		ranges, err := sharding.FusedRanges(parts, 2, rank)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(rowsOf(ranges)); got != want {
+			t.Errorf("rank %d holds rows %s, want %s", rank, got, want)
+		}
+	}
+	order, err := sharding.FusedOrder(parts, 2)
+	if err != nil || fmt.Sprint(order) != "[0 1 4 5 8 9 2 3 6 7 10 11]" {
+		t.Fatal(order, err)
+	}
+	back := make([]int, len(order))
+	for i, row := range order {
+		back[row] = i
+	}
+	for row, i := range back {
+		if order[i] != row {
+			t.Fatal("the gathered rows cannot be put back in order")
+		}
+	}
+}
+
+func rowsOf(ranges []sharding.Range) []int {
+	rows := []int{}
+	for _, r := range ranges {
+		for i := r.Lo; i < r.Hi; i++ {
+			rows = append(rows, i)
+		}
+	}
+	return rows
+}
+
+// HunyuanVideo's single-stream blocks: q, k, v and the MLP's input in one matrix.
+func TestFusedFourParts(t *testing.T) {
+	parts := []int{3072, 3072, 3072, 12288}
+	ranges, err := sharding.FusedRanges(parts, 8, 3)
+	if err != nil || fmt.Sprint(ranges) != "[1152-1536 4224-4608 7296-7680 13824-15360]" {
+		t.Error(ranges, err)
+	}
+}
+
+func TestFusedRefuses(t *testing.T) {
+	_, err := sharding.FusedRanges([]int{4, 5, 6, 7}, 2, 0)
+	wantKinds(t, err, sharding.ErrUneven, sharding.ErrUneven)
+	_, err = sharding.FusedRanges([]int{4, 4}, 2, 2)
+	wantKinds(t, err, sharding.ErrPosition)
+	_, err = sharding.FusedRanges([]int{4, 4}, 0, 0)
+	wantKinds(t, err, sharding.ErrPosition)
+	_, err = sharding.FusedOrder([]int{4, 4}, 0)
+	wantKinds(t, err, sharding.ErrPosition)
+	_, err = sharding.FusedOrder([]int{4, 3}, 2)
+	wantKinds(t, err, sharding.ErrUneven)
+	_, err = sharding.FusedRanges([]int{-4, 8}, 2, 0)
+	wantKinds(t, err, sharding.ErrFusedLayout)
+	_, err = sharding.FusedRanges([]int{math.MaxInt, math.MaxInt}, 1, 0)
+	wantKinds(t, err, sharding.ErrFusedLayout)
+	if got, err := sharding.FusedRanges(nil, 2, 0); err != nil || len(got) != 0 {
+		t.Error("no parts have no ranges:", got, err)
+	}
+	err = sharding.NeedLayout("blocks.0.qkv.weight", 0, 12)
+	wantKinds(t, err, sharding.ErrFusedLayout)
+	if f, _ := fault.Fields[sharding.FusedLayout](err); f.Tensor != "blocks.0.qkv.weight" || f.Size != 12 {
+		t.Error(f)
+	}
+}
+
+// q of 32 heads, k and v of 4, head_dim 2, fused, over 8: q is shared out and k
+// and v are copied in pairs.
+func TestFusedGroupedQuery(t *testing.T) {
+	l := sharding.Layout{Parts: []int{64, 8, 8}, Heads: []int{32, 4, 4}}
+	for rank, want := range map[int]string{0: "[0-8 64-66 72-74]", 1: "[8-16 64-66 72-74]", 2: "[16-24 66-68 74-76]", 7: "[56-64 70-72 78-80]"} {
+		ranges, err := l.Ranges(80, 8, rank)
+		if err != nil || fmt.Sprint(ranges) != want {
+			t.Errorf("rank %d: %v, want %s: %v", rank, ranges, want, err)
+		}
+	}
+	_, err := l.Ranges(80, 3, 0)
+	wantKinds(t, err, sharding.ErrKVHeads, sharding.ErrKVHeads, sharding.ErrKVHeads)
+	for _, bad := range []sharding.Layout{
+		{Parts: []int{64, 8}}, {Parts: []int{64, 8, 9}}, {Parts: []int{80}, Heads: []int{3}},
+		{Parts: []int{40, 40}, Heads: []int{4}}, {Heads: []int{-4}},
+	} {
+		_, err := bad.Ranges(80, 2, 0)
+		wantKinds(t, err, sharding.ErrFusedLayout)
+	}
+	if got, err := (sharding.Layout{}).Ranges(80, 8, 7); err != nil || !slices.Equal(got, []sharding.Range{{Lo: 70, Hi: 80}}) {
+		t.Error(got, err)
+	}
+}
