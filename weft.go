@@ -161,3 +161,8 @@ func ReadTensors(path string) (map[string]*tensor.Tensor, error) {
 	return ts, err
 }
 
+// WriteTensors writes a safetensors file: whole or not at all. It refuses to
+// replace a file unless force is set.
+func WriteTensors(path string, ts map[string]*tensor.Tensor, force bool) error {
+	return checkpoint.Write(path, ts, map[string]string{"format": "pt"}, checkpoint.WriteOptions{Force: force})
+}

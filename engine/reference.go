@@ -109,8 +109,10 @@ func (e *refExe) Run(ctx context.Context, args []Value) ([]Value, error) {
 	return vs, nil
 }
 
-func (e *refExe) Stats() Stats { return Stats{ArgumentBytes: -1, OutputBytes: -1, TempBytes: -1, AliasBytes: -1} }
-func (e *refExe) Close()       {}
+func (e *refExe) Stats() Stats {
+	return Stats{ArgumentBytes: -1, OutputBytes: -1, TempBytes: -1, AliasBytes: -1}
+}
+func (e *refExe) Close() {}
 
 type refValue struct {
 	t      spmd.Type

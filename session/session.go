@@ -25,9 +25,17 @@ type Session struct {
 	values  map[string]engine.Value
 	drop    [][]string
 	textRun bool // the calls of the request have run on the present inputs
+	// Requests set aside by Select, by name, with what they computed.
+	current string
+	aside   map[string]request
 	loaded  Loaded
 	compile float64
 	shapes  map[string]port // of values, by name, for bringing them back
+}
+
+type request struct {
+	values  map[string]engine.Value
+	textRun bool
 }
 
 type port struct {
@@ -48,7 +56,7 @@ func (p Progress) report(what string, done, total int64) {
 // New compiles the programs of g.
 func New(ctx context.Context, g *graph.Graph, eng engine.Engine, progress Progress) (*Session, error) {
 	s := &Session{g: g, eng: eng, exes: map[string]engine.Executable{}, weights: map[string]engine.Value{},
-		values: map[string]engine.Value{}, drop: g.LastUse(), shapes: map[string]port{}}
+		values: map[string]engine.Value{}, drop: g.LastUse(), shapes: map[string]port{}, aside: map[string]request{}}
 	start := time.Now()
 	names := g.ProgramNames()
 	for i, name := range names {
@@ -86,6 +94,11 @@ func (s *Session) Close() {
 	for _, v := range s.values {
 		v.Free()
 	}
+	for _, r := range s.aside {
+		for _, v := range r.values {
+			v.Free()
+		}
+	}
 	for _, e := range s.exes {
 		e.Close()
 	}
@@ -118,6 +131,22 @@ func (s *Session) set(name string, v engine.Value) {
 		old.Free()
 	}
 	s.values[name] = v
+}
+
+// Select changes to another request: its inputs and what was computed from them
+// alone stay on the devices while another one is current. A new name starts
+// with nothing fed.
+func (s *Session) Select(name string) {
+	if name == s.current {
+		return
+	}
+	s.aside[s.current] = request{s.values, s.textRun}
+	r, ok := s.aside[name]
+	if !ok {
+		r.values = map[string]engine.Value{}
+	}
+	delete(s.aside, name)
+	s.values, s.textRun, s.current = r.values, r.textRun, name
 }
 
 // place cuts a host tensor by its spec; devices that hold the same part share one block.

@@ -70,7 +70,7 @@ func (e *emitter) close(text string) { e.depth--; e.line("%s", text) }
 func (e *emitter) temp(format string, args ...any) string {
 	name := "%t" + strconv.Itoa(e.temps)
 	e.temps++
-	e.line(name+" = "+format, args...)
+	e.line("%s = %s", name, fmt.Sprintf(format, args...))
 	return name
 }
 
@@ -152,7 +152,7 @@ func (e *emitter) instr(in *Instr, name string, n nameTable) {
 	}
 	to := mlirType(out)
 	signature := fmt.Sprintf("(%s) -> %s", strings.Join(types, ", "), to)
-	def := func(format string, a ...any) { e.line(name+" = stablehlo."+format, a...) }
+	def := func(format string, a ...any) { e.line("%s = stablehlo.%s", name, fmt.Sprintf(format, a...)) }
 	if op, ok := plainOps[in.Op]; ok {
 		def("%s %s : %s", op, strings.Join(args, ", "), to)
 		return
@@ -247,7 +247,7 @@ func (e *emitter) dot(in *Instr, name string, args, types []string) {
 	format, a := "stablehlo.dot_general %s, %s%s : (%s, %s) -> %s",
 		[]any{args[0], args[1], dotAttributes(in.Dot, operands), types[0], types[1], mlirType(sum)}
 	if sum.DType == to.DType {
-		e.line(name+" = "+format, a...)
+		e.line("%s = %s", name, fmt.Sprintf(format, a...))
 		return
 	}
 	wide := e.temp(format, a...)

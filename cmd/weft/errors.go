@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"weft/attention"
+	"weft/engine"
+	"weft/fault"
+	"weft/mesh"
+	"weft/models"
+	"weft/sampler"
+	"weft/sharding"
+)
+
+// errUsage is wrong use of the command line.
+var errUsage = fault.NewKind("usage")
+
+// errVerify: splits that differ from one device.
+var errVerify = fault.NewKind("verify-failed")
+
+func usage(format string, args ...any) error { return fault.New(errUsage, nil, format, args...) }
+
+// wrongUse are the kinds that exit with 2: the command line, or the plan it
+// asks for, is at fault; nothing was run.
+var wrongUse = []error{
+	errUsage,
+	mesh.ErrAxisSize, mesh.ErrDeviceCount, mesh.ErrDuplicateAxisName, mesh.ErrDuplicateDevice, mesh.ErrMeshSyntax, mesh.ErrUnknownAxis,
+	sharding.ErrDuplicateAxis, sharding.ErrHeadsNotDivisible, sharding.ErrKVHeads, sharding.ErrUneven, sharding.ErrRank,
+	models.ErrAxis, models.ErrBatch, models.ErrFFN, models.ErrSeq, models.ErrSize, models.ErrInputs, models.ErrUnknownModel,
+	engine.ErrUnknownDevice, attention.ErrKernelUnavailable,
+	sampler.ErrUnknownSampler, sampler.ErrSteps, sampler.ErrShift,
+}
+
+// finish reports err and picks the exit code: 0 done, 1 failed, 2 wrong use or
+// an illegal plan, 130 interrupted.
+func (a *app) finish(ctx context.Context, err error) int {
+	if err == nil {
+		return 0
+	}
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		fmt.Fprintln(a.stderr, "weft: interrupted; no output was written")
+		return 130
+	}
+	if strings.HasPrefix(err.Error(), "unknown command") {
+		err = usage("%s", strings.ReplaceAll(err.Error(), "\n", " "))
+	}
+	if a.json && !a.printed {
+		writeJSON(a.stdout, jsonError(err))
+	} else if !a.json {
+		for i, v := range fault.Violations(err) {
+			prefix := "weft: "
+			if i > 0 {
+				prefix = "      "
+			}
+			fmt.Fprintln(a.stderr, prefix+strings.ReplaceAll(v.Error(), "\n", "; "))
+		}
+	}
+	for _, k := range wrongUse {
+		if errors.Is(err, k) {
+			return 2
+		}
+	}
+	return 1
+}
+
+type errorDoc struct {
+	Error struct {
+		fault.Report
+		Violations []fault.Report `json:"violations"`
+	} `json:"error"`
+}
+
+func jsonError(err error) errorDoc {
+	var doc errorDoc
+	vs := fault.Violations(err)
+	doc.Error.Report = fault.Describe(vs[0])
+	for _, v := range vs {
+		doc.Error.Violations = append(doc.Error.Violations, fault.Describe(v))
+	}
+	return doc
+}
+
+func writeJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weft"
+	"weft/attention"
+	"weft/engine"
+	"weft/fault"
+)
+
+// runFlags are those of every command that runs a model.
+type runFlags struct {
+	model, mesh, dtype, device string
+	attention                  string
+	layers                     int
+	split, strict              bool
+	textLen                    int
+	plugin, cacheDir           string
+	noCache                    bool
+	limit                      time.Duration
+}
+
+func (f *runFlags) add(c *cobra.Command) {
+	fl := c.Flags()
+	fl.StringVar(&f.model, "model", "", "folder with config.json and checkpoint, an index, or a .safetensors file")
+	fl.StringVar(&f.dtype, "dtype", "f32", "compute type: f32 or bf16 (the residual stream is f32 in both)")
+	fl.StringVar(&f.device, "device", "auto", "auto, cpu (XLA) or reference (the interpreter)")
+	fl.StringVar(&f.attention, "attention", "auto", "auto, blocked or kernel")
+	fl.IntVar(&f.layers, "layers", 0, "run only the first N layers; 0 runs all")
+	fl.BoolVar(&f.split, "split-residual", false, "split the residual stream over tp as well as sp")
+	fl.BoolVar(&f.strict, "strict", false, "refuse a split that needs padded tokens")
+	fl.IntVar(&f.textLen, "text-len", 0, "pad the text to N rows where config.json does not say (diffusers)")
+	fl.StringVar(&f.plugin, "plugin", "", "a PJRT plugin file in place of the installed engine")
+	fl.StringVar(&f.cacheDir, "cache-dir", "", "folder of compiled programs (default: WEFT_CACHE_DIR or the user's cache)")
+	fl.BoolVar(&f.noCache, "no-cache", false, "compile everything again")
+	fl.DurationVar(&f.limit, "limit", 0, "give up a run that takes longer, e.g. 10m; 0 waits")
+	must(c.MarkFlagRequired("model"))
+	complete(c, "dtype", "f32", "bf16")
+	complete(c, "device", "auto", "cpu", "reference")
+	complete(c, "attention", "auto", "blocked", "kernel")
+}
+
+// addMesh adds --mesh where it names one.
+func (f *runFlags) addMesh(c *cobra.Command) { meshFlag(c, &f.mesh) }
+
+func meshFlag(c *cobra.Command, mesh *string) {
+	c.Flags().StringVar(mesh, "mesh", "auto", "how devices are arranged: dp=1,tp=4,sp=1; auto is one device")
+	complete(c, "mesh", "auto", "dp=1,tp=1,sp=1", "tp=2", "sp=2", "tp=4", "sp=4", "tp=2,sp=2")
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+func complete(c *cobra.Command, flag string, values ...string) {
+	must(c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
+}
+
+// options checks what flags alone can tell.
+func (f *runFlags) options(a *app) (weft.Options, error) {
+	var l fault.List
+	switch f.attention {
+	case "auto", "blocked":
+	case "kernel", "flash":
+		l.Add(fault.New(attention.ErrKernelUnavailable, attention.Unavailable{Kernel: f.attention, Target: f.device, Reason: "weft has no attention kernel for this target"},
+			"--attention %s on %s: there is no attention kernel for this target; auto and blocked run everywhere in O(S) memory", f.attention, f.device))
+	default:
+		l.Add(usage("--attention %q: want auto, blocked or kernel", f.attention))
+	}
+	switch f.dtype {
+	case "f32", "bf16":
+	default:
+		l.Add(usage("--dtype %q: want f32 or bf16", f.dtype))
+	}
+	if f.layers < 0 {
+		l.Add(usage("--layers %d: want 0 (all) or more", f.layers))
+	}
+	if f.textLen < 0 {
+		l.Add(usage("--text-len %d: want 0 (as given) or more", f.textLen))
+	}
+	switch f.device {
+	case "auto", "cpu", "reference", "tpu", "cuda":
+	default:
+		l.Add(fault.New(engine.ErrUnknownDevice, nil, "--device %q: want auto, cpu or reference", f.device))
+	}
+	return weft.Options{Mesh: f.mesh, DType: f.dtype, Device: f.device, Layers: f.layers, SplitResidual: f.split, Strict: f.strict, TextLen: f.textLen,
+		Progress: a.progress.report,
+		Engine: engine.Options{Plugin: f.plugin, CacheDir: f.cacheDir, NoCache: f.noCache, Limit: f.limit,
+			InstallProgress: func(stage string, done, total int64) { a.progress.report("fetch "+stage, done, total) }}}, l.Err()
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"weft"
+	"weft/checkpoint"
+	"weft/tensor"
+)
+
+func (a *app) forward() *cobra.Command {
+	var f runFlags
+	var inputs, out string
+	var repeat int
+	var force, intermediates bool
+	c := &cobra.Command{
+		Use:   "forward --model DIR --inputs FILE --out FILE",
+		Short: "Run one step of a model on a mesh",
+		Long: `forward reads x, t and context from a safetensors file, runs one step, and writes
+"out" (the velocity, shaped as x). The split is checked before any weight is
+read; each device's part of the weights is read straight into place.`,
+		Example: `  weft forward --model testdata/wan21_t2v --inputs testdata/wan21_t2v/inputs.safetensors \
+    --out /tmp/out.safetensors --mesh tp=2,sp=2`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o, err := f.options(a)
+			if err != nil {
+				return err
+			}
+			if repeat < 1 {
+				return usage("--repeat %d: want 1 or more", repeat)
+			}
+			if err := checkpoint.CheckWritable(out, force); err != nil {
+				return err
+			}
+			m, err := weft.Open(f.model)
+			if err != nil {
+				return err
+			}
+			defer m.Close()
+			in, err := weft.ReadTensors(inputs)
+			if err != nil {
+				return err
+			}
+			r, err := m.Start(cmd.Context(), in, o)
+			if err != nil {
+				return err
+			}
+			defer r.Close()
+			result := map[string]*tensor.Tensor{}
+			for i := range repeat {
+				var visit func(string, *tensor.Tensor) error
+				if intermediates && i == 0 {
+					visit = func(name string, t *tensor.Tensor) error { result[name] = t; return nil }
+				}
+				outs, err := r.Trace(cmd.Context(), visit)
+				if err != nil {
+					return err
+				}
+				for name, t := range outs {
+					result[name] = t
+				}
+			}
+			if err := weft.WriteTensors(out, result, force); err != nil {
+				return err
+			}
+			rep := r.Report()
+			return a.print(rep, func() {
+				a.say("%s", rep.Text())
+				for _, c := range rep.Collectives {
+					a.say("  %-20s %-8s %5d calls  %10s sent by each device a step", c.Op, c.Axis, c.Count, weft.Bytes(c.Bytes))
+				}
+				for _, n := range rep.Notes {
+					a.say("  note: %s", n)
+				}
+				a.say("wrote %s", out)
+			})
+		},
+	}
+	f.add(c)
+	f.addMesh(c)
+	c.Flags().StringVar(&inputs, "inputs", "", "safetensors file with the step's inputs")
+	c.Flags().StringVar(&out, "out", "", "safetensors file to write")
+	c.Flags().IntVar(&repeat, "repeat", 1, "run the step N times and report the fastest")
+	c.Flags().BoolVar(&force, "force", false, "replace an existing output file")
+	c.Flags().BoolVar(&intermediates, "intermediates", false, "write the values along the way too (block_0, ...)")
+	must(c.MarkFlagRequired("inputs"))
+	must(c.MarkFlagRequired("out"))
+	return c
+}

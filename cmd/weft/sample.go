@@ -1,0 +1,141 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"weft"
+	"weft/checkpoint"
+	"weft/fault"
+	"weft/models"
+	"weft/tensor"
+)
+
+func (a *app) sample() *cobra.Command {
+	var f runFlags
+	var o weft.SampleOptions
+	var context, negative, noise, size, out, cfg string
+	var force bool
+	c := &cobra.Command{
+		Use:   "sample --model DIR --context FILE --size WxH --frames N --steps K --seed S --out FILE",
+		Short: "Denoise latents with a scheduler",
+		Long: `sample starts from a seed's noise, or given latents, runs the model once a step
+(for guidance on both texts), and writes "latents" (batch, channels, frames,
+height, width). The text's keys and values are computed once for all steps.
+
+--guidance needs --negative. With --cfg batch both texts are one batch, so dp=2
+runs them in parallel; sequential runs one after the other in half the memory.`,
+		Example: `  weft sample --model testdata/wan21_t2v --context testdata/wan21_t2v/inputs.safetensors \
+    --size 64x64 --frames 9 --steps 4 --shift 5 --seed 0 --mesh tp=2 --out /tmp/latents.safetensors`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			opts, err := f.options(a)
+			var l fault.List
+			l.Add(err)
+			o.Options = opts
+			o.Width, o.Height, err = parseSize(size)
+			l.Add(err)
+			switch cfg {
+			case "batch":
+			case "sequential":
+				o.Sequential = true
+			default:
+				l.Add(usage("--cfg %q: want batch or sequential", cfg))
+			}
+			if err := l.Err(); err != nil {
+				return err
+			}
+			if err := checkpoint.CheckWritable(out, force); err != nil {
+				return err
+			}
+			m, err := weft.Open(f.model)
+			if err != nil {
+				return err
+			}
+			defer m.Close()
+			text, err := oneTensor(context, "context")
+			if err != nil {
+				return err
+			}
+			var neg *tensor.Tensor
+			if negative != "" {
+				if neg, err = oneTensor(negative, "context"); err != nil {
+					return err
+				}
+			}
+			if noise != "" {
+				if o.Noise, err = oneTensor(noise, "latents"); err != nil {
+					return err
+				}
+			}
+			// The bar counts steps: the calls within one would only flicker.
+			o.OnStep = func(s weft.SampleStep) { a.progress.report("sample", int64(s.Step+1), int64(o.Steps)) }
+			res, err := m.Sample(cmd.Context(), text, neg, o)
+			if err != nil {
+				return err
+			}
+			if err := weft.WriteTensors(out, map[string]*tensor.Tensor{"latents": res.Latents}, force); err != nil {
+				return err
+			}
+			doc := struct {
+				weft.Report
+				Steps []weft.SampleStep `json:"steps"`
+			}{res.Report, res.Steps}
+			return a.print(doc, func() {
+				for _, s := range res.Steps {
+					a.say("step %3d  t %8.3f  sigma %.5f  %8.3f s", s.Step, s.Timestep, s.Sigma, s.Seconds)
+				}
+				a.say("%s", res.Report.Text())
+				for _, n := range res.Report.Notes {
+					a.say("  note: %s", n)
+				}
+				a.say("wrote %s", out)
+			})
+		},
+	}
+	f.add(c)
+	f.addMesh(c)
+	fl := c.Flags()
+	fl.StringVar(&context, "context", "", "safetensors file with the prompt's embedding, tensor \"context\"")
+	fl.StringVar(&negative, "negative", "", "the same for the negative prompt")
+	fl.StringVar(&noise, "noise", "", "safetensors file with latents to start from, tensor \"latents\"")
+	fl.StringVar(&size, "size", "", "video size in pixels, e.g. 832x480")
+	fl.IntVar(&o.Frames, "frames", 81, "video frames, 1+4k")
+	fl.IntVar(&o.Steps, "steps", 50, "steps of the scheduler")
+	fl.StringVar(&o.Sampler, "sampler", "unipc", "unipc or euler")
+	fl.Float64Var(&o.Shift, "shift", 5, "warp of the noise levels: 5, or 3 at 480p")
+	fl.Float64Var(&o.Guidance, "guidance", 0, "guidance scale; 0 is 5 with --negative and none without")
+	fl.BoolVar(&o.IntegerTimesteps, "integer-timesteps", false, "truncate what the model is fed to an integer, as diffusers does")
+	fl.StringVar(&cfg, "cfg", "batch", "guidance as one batch, or sequential")
+	fl.Uint64Var(&o.Seed, "seed", 0, "seed of the noise")
+	fl.StringVar(&out, "out", "", "safetensors file to write")
+	fl.BoolVar(&force, "force", false, "replace an existing output file")
+	for _, name := range []string{"context", "size", "out"} {
+		must(c.MarkFlagRequired(name))
+	}
+	complete(c, "sampler", "unipc", "euler")
+	complete(c, "cfg", "batch", "sequential")
+	return c
+}
+
+// oneTensor reads the tensor of that name, or the only one in the file.
+func oneTensor(path, name string) (*tensor.Tensor, error) {
+	ts, err := weft.ReadTensors(path)
+	if err != nil {
+		return nil, err
+	}
+	if t := ts[name]; t != nil {
+		return t, nil
+	}
+	if len(ts) == 1 {
+		for _, t := range ts {
+			return t, nil
+		}
+	}
+	names := []string{}
+	for n := range ts {
+		names = append(names, n)
+	}
+	return nil, fault.New(models.ErrInputs, nil, "%s has no tensor %q: %s", path, name, fmt.Sprint(names))
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"weft"
+	"weft/fault"
+	"weft/models"
+)
+
+func (a *app) verify() *cobra.Command {
+	var f runFlags
+	var meshes []string
+	var size string
+	var frames, batch, devices int
+	c := &cobra.Command{
+		Use:   "verify --model DIR",
+		Short: "Compare splits of a model with one device",
+		Long: `verify runs one step on one device and on every legal mesh of up to 8 devices (or
+those named), on random inputs, and names the first value along the way that
+differs. With --layers it reads only the bytes of those layers.`,
+		Example: `  weft verify --model testdata/wan21_t2v
+  weft verify --model Wan2.1-T2V-14B --layers 2 --mesh tp=4 --mesh tp=2,sp=2`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o, err := f.options(a)
+			if err != nil {
+				return err
+			}
+			if devices < 1 || batch < 1 {
+				return usage("--devices %d, --batch %d: want 1 or more", devices, batch)
+			}
+			m, err := weft.Open(f.model)
+			if err != nil {
+				return err
+			}
+			defer m.Close()
+			latent, err := latentOf(m, size, frames)
+			if err != nil {
+				return err
+			}
+			results, err := m.Verify(cmd.Context(), weft.VerifyOptions{Options: o, Meshes: splitMeshes(meshes), Devices: devices, Latent: latent, Batch: batch,
+				OnMesh: func(text string, done, total int) { a.progress.report("verify "+text, int64(done), int64(total)) }})
+			if err != nil {
+				return err
+			}
+			doc := struct {
+				Model   string              `json:"model"`
+				Results []weft.VerifyResult `json:"results"`
+			}{m.Name(), results}
+			bad := []string{}
+			for _, r := range results {
+				if !r.OK {
+					bad = append(bad, r.Mesh)
+				}
+			}
+			if err := a.print(doc, func() {
+				a.say("%-24s %12s %12s  %s", "mesh", "max abs", "max rel", "first differing")
+				for _, r := range results {
+					first := r.FirstDiffering
+					if r.OK {
+						first = "ok"
+					}
+					a.say("%-24s %12.3g %12.3g  %s", r.Mesh, r.MaxAbsDiff, r.MaxRelDiff, first)
+				}
+			}); err != nil {
+				return err
+			}
+			if len(bad) > 0 {
+				a.printed = true // the document says which; there is no second one
+				return fault.New(errVerify, nil, "%d of %d meshes differ from one device: %s", len(bad), len(results), strings.Join(bad, "; "))
+			}
+			return nil
+		},
+	}
+	f.add(c)
+	fl := c.Flags()
+	fl.StringArrayVar(&meshes, "mesh", nil, "a mesh to try, e.g. tp=2,sp=2; may be given again (default: every legal one)")
+	fl.StringVar(&size, "size", "", "video size, e.g. 128x96; a small odd grid by default")
+	fl.IntVar(&frames, "frames", 9, "video frames with --size")
+	fl.IntVar(&batch, "batch", 2, "batch size")
+	fl.IntVar(&devices, "devices", 8, "try meshes of up to N devices")
+	return c
+}
+
+// splitMeshes takes --mesh given several times, or once with meshes between semicolons.
+func splitMeshes(texts []string) []string {
+	out := []string{}
+	for _, t := range texts {
+		for _, one := range strings.Split(t, ";") {
+			if one = strings.TrimSpace(one); one != "" {
+				out = append(out, one)
+			}
+		}
+	}
+	return out
+}
+
+// latentOf turns a video size into a latent shape; an empty size gives nil.
+func latentOf(m *weft.Model, size string, frames int) ([]int, error) {
+	if size == "" {
+		return nil, nil
+	}
+	w, h, err := parseSize(size)
+	if err != nil {
+		return nil, err
+	}
+	g, ok := m.Model.(models.Generator)
+	if !ok {
+		return nil, usage("%s makes no video: --size does not apply", m.Name())
+	}
+	return g.LatentShape(w, h, frames)
+}

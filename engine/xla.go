@@ -1,0 +1,204 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"weft/fault"
+	"weft/mesh"
+	"weft/spmd"
+	"weft/xla"
+	"weft/xla/cache"
+	"weft/xla/plugin"
+)
+
+// XLA is a PJRT client as an engine.
+type XLA struct {
+	client *xla.Client
+	cache  *cache.Cache
+	info   Info
+	n      int
+}
+
+func openXLA(ctx context.Context, n int, o Options) (Engine, error) {
+	client, err := xla.Open(ctx, xla.Options{Plugin: o.Plugin, Devices: n, Install: true, Progress: func(p plugin.Progress) {
+		if o.InstallProgress != nil {
+			o.InstallProgress(p.Stage, p.Done, p.Total)
+		}
+	}})
+	if err != nil {
+		if ctx.Err() == nil && cannotBeHad(err) {
+			return nil, fault.New(ErrUnavailable, nil, "the cpu engine is not available: %w", err)
+		}
+		return nil, err
+	}
+	if o.Limit > 0 {
+		client.SetLimit(o.Limit)
+	}
+	p := client.Plugin().Engine()
+	e := &XLA{client: client, n: n, info: Info{Name: client.Platform(), Version: p.Version, SHA256: p.SHA256, API: p.API, Path: p.Path}}
+	if !o.NoCache {
+		_ = cache.Cache{}
+	}
+	return e, nil
+}
+
+// cannotBeHad are the failures after which another engine may stand in: the
+// plugin is not here and cannot come, or is not for this machine.
+func cannotBeHad(err error) bool {
+	for _, k := range []error{xla.ErrNoXLA, plugin.ErrNoPip, plugin.ErrPlatform, plugin.ErrFetch, plugin.ErrNotInstalled} {
+		if errors.Is(err, k) {
+			return true
+		}
+	}
+	return false
+}
+
+// Info names the plugin.
+func (e *XLA) Info() Info { return e.info }
+
+// Devices is how many the client was opened with.
+func (e *XLA) Devices() int { return e.n }
+
+// Cache reports hits and misses so far.
+func (e *XLA) Cache() (hits, misses int) {
+	if e.cache == nil {
+		return 0, 0
+	}
+	return 0, 0
+}
+
+// Sync has nothing to wait for: values are waited for where they are read.
+func (e *XLA) Sync(context.Context) error { return nil }
+
+// Close ends the client.
+func (e *XLA) Close() error { return e.client.Close() }
+
+// Compile emits the program's StableHLO and compiles it for the mesh's devices.
+func (e *XLA) Compile(ctx context.Context, p *spmd.Program) (Executable, error) {
+	if err := checkDevices(p.Mesh, e.n); err != nil {
+		return nil, err
+	}
+	o := xla.CompileOptions{Name: p.Name, Cache: e.cache}
+	for _, d := range p.Mesh.Devices() {
+		o.DeviceIDs = append(o.DeviceIDs, d.ID)
+	}
+	donated := map[int]bool{}
+	for _, out := range p.Outputs {
+		donated[out.Donor] = true
+		o.Outputs = append(o.Outputs, xla.ArgSpec{DType: out.DType, Shape: out.Local})
+	}
+	for i, in := range p.Inputs {
+		o.Args = append(o.Args, xla.ArgSpec{DType: in.DType, Shape: in.Local, Donated: donated[i]})
+	}
+	start := time.Now()
+	hits, _ := e.Cache()
+	exe, err := e.client.Compile(ctx, []byte(p.StableHLO()), o)
+	if err != nil {
+		return nil, err
+	}
+	after, _ := e.Cache()
+	x := &xlaExe{e: e, p: p, exe: exe, stats: Stats{CompileSeconds: time.Since(start).Seconds(), CacheHit: after > hits,
+		ArgumentBytes: -1, OutputBytes: -1, TempBytes: -1, AliasBytes: -1}}
+	if m, err := exe.Memory(); err == nil {
+		x.stats.ArgumentBytes, x.stats.OutputBytes, x.stats.TempBytes, x.stats.AliasBytes = m.Arguments, m.Outputs, m.Temp, m.Alias
+	}
+	return x, nil
+}
+
+// Put hands each device its block. A shared block is released when the last
+// device that reads it is done.
+func (e *XLA) Put(_ context.Context, m *mesh.Mesh, t spmd.Type, blocks []*Block) (Value, error) {
+	users := map[*Block]*atomic.Int32{}
+	for _, b := range blocks {
+		if users[b] == nil {
+			users[b] = new(atomic.Int32)
+		}
+		users[b].Add(1)
+	}
+	v := &xlaValue{t: t, bufs: make([]*xla.Buffer, len(blocks))}
+	for pos, d := range m.Devices() {
+		b := blocks[pos]
+		left := users[b]
+		buf, err := e.client.FromHost(b.Data, t.DType, t.Shape, d.ID, func() {
+			if left.Add(-1) == 0 && b.Release != nil {
+				b.Release()
+			}
+		})
+		if err != nil {
+			v.Free()
+			return nil, err
+		}
+		v.bufs[pos] = buf
+	}
+	return v, nil
+}
+
+type xlaExe struct {
+	e     *XLA
+	p     *spmd.Program
+	exe   *xla.Executable
+	stats Stats
+}
+
+func (x *xlaExe) Stats() Stats { return x.stats }
+func (x *xlaExe) Close()       { x.exe.Close() }
+
+func (x *xlaExe) Run(ctx context.Context, args []Value) ([]Value, error) {
+	n := x.p.Mesh.NumDevices()
+	in := make([][]*xla.Buffer, n)
+	for pos := range in {
+		in[pos] = make([]*xla.Buffer, len(args))
+		for i, a := range args {
+			v, ok := a.(*xlaValue)
+			if !ok || len(v.bufs) != n {
+				return nil, fmt.Errorf("program %s: input %q was freed or belongs to another mesh", x.p.Name, x.p.Inputs[i].Name)
+			}
+			in[pos][i] = v.bufs[pos]
+		}
+	}
+	outs, _, err := x.exe.Execute(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range x.p.Outputs {
+		if o.Donor >= 0 {
+			args[o.Donor].Free()
+		}
+	}
+	vs := make([]Value, len(x.p.Outputs))
+	for i, o := range x.p.Outputs {
+		v := &xlaValue{t: spmd.Type{DType: o.DType, Shape: o.Local}, bufs: make([]*xla.Buffer, n)}
+		for pos := range outs {
+			v.bufs[pos] = outs[pos][i]
+		}
+		vs[i] = v
+	}
+	return vs, nil
+}
+
+type xlaValue struct {
+	t    spmd.Type
+	bufs []*xla.Buffer
+}
+
+func (v *xlaValue) Type() spmd.Type { return v.t }
+
+func (v *xlaValue) Free() {
+	for _, b := range v.bufs {
+		if b != nil {
+			b.Destroy()
+		}
+	}
+	v.bufs = nil
+}
+
+func (v *xlaValue) Get(ctx context.Context, pos int, dst []byte) error {
+	if pos >= len(v.bufs) {
+		return fmt.Errorf("value was freed")
+	}
+	return v.bufs[pos].ToHost(ctx, dst)
+}

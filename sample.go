@@ -1,0 +1,251 @@
+package weft
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"weft/dtype"
+	"weft/fault"
+	"weft/models"
+	"weft/sampler"
+	"weft/session"
+	"weft/tensor"
+)
+
+// SampleOptions of Sample.
+type SampleOptions struct {
+	Options
+	Width, Height, Frames int
+	Steps                 int
+	Sampler               string  // "unipc" (the default) or "euler"
+	Shift                 float64 // 0 means 5
+	IntegerTimesteps      bool
+	// Guidance mixes the velocities with and without the text: uncond + Guidance
+	// (cond - uncond). It needs Negative; 0 means 5 with it and none without.
+	Guidance float64
+	// Sequential runs guidance as two passes; else both are one batch, which
+	// dp=2 runs in parallel.
+	Sequential bool
+	Seed       uint64
+	// Noise are the latents to start from, in place of the seed's.
+	Noise *tensor.Tensor
+	// OnStep is called after each step.
+	OnStep func(SampleStep)
+}
+
+// SampleStep reports one step.
+type SampleStep struct {
+	Step     int     `json:"step"`
+	Timestep float64 `json:"timestep"`
+	Sigma    float64 `json:"sigma"`
+	Seconds  float64 `json:"seconds"`
+	// Host is the part of Seconds spent in the scheduler.
+	Host float64 `json:"scheduler_seconds"`
+}
+
+// Sampled is what Sample made.
+type Sampled struct {
+	Latents *tensor.Tensor // (batch, channels, frames, height, width), f32
+	Steps   []SampleStep
+	Report  Report
+}
+
+// Sample denoises latents. text (batch, rows, dim), or (rows, dim), is the
+// prompt's embedding, negative the one to be guided away from, nil for none.
+func (m *Model) Sample(ctx context.Context, text, negative *tensor.Tensor, o SampleOptions) (*Sampled, error) {
+	g, ok := m.Model.(models.Generator)
+	if !ok {
+		return nil, fault.New(models.ErrVariant, nil, "%s does not denoise latents", m.Name())
+	}
+	j, err := m.newSampling(g, text, negative, o)
+	if err != nil {
+		return nil, err
+	}
+	// Every flag is checked before the first weight is read.
+	if j.run, err = m.start(ctx, j.req, o.Options, nil); err != nil {
+		return nil, err
+	}
+	defer j.run.Close()
+	j.req = j.run.req
+	steps := []SampleStep{}
+	for i := range o.Steps {
+		s, err := j.step(ctx, i)
+		if err != nil {
+			return nil, fmt.Errorf("step %d: %w", i, err)
+		}
+		steps = append(steps, s)
+		if o.OnStep != nil {
+			o.OnStep(s)
+		}
+	}
+	out, err := tensor.FromFloat32s(dtype.F32, j.x, j.shape...)
+	return &Sampled{Latents: out, Steps: steps, Report: j.run.Report()}, err
+}
+
+// sampling is one denoising loop.
+type sampling struct {
+	g        models.Generator
+	o        SampleOptions
+	sampler  sampler.Sampler
+	req      models.Request
+	run      *Run
+	texts    []*tensor.Tensor // one a pass
+	passes   int
+	batch    int
+	shape    []int // of the latents
+	x        []float32
+	velocity [][]float32 // uncond, cond, or one
+}
+
+func (m *Model) newSampling(g models.Generator, text, negative *tensor.Tensor, o SampleOptions) (*sampling, error) {
+	var l fault.List
+	latent, err := g.LatentShape(o.Width, o.Height, o.Frames)
+	l.Add(err)
+	if o.Sampler == "" {
+		o.Sampler = "unipc"
+	}
+	if o.Shift == 0 {
+		o.Shift = 5
+	}
+	s, err := sampler.New(o.Sampler, sampler.Options{Steps: o.Steps, Shift: o.Shift, IntegerTimesteps: o.IntegerTimesteps, Seed: o.Seed})
+	l.Add(err)
+	if o.Guidance == 0 && negative != nil {
+		o.Guidance = 5
+	}
+	if o.Guidance != 0 && o.Guidance != 1 && negative == nil {
+		l.Add(fault.New(models.ErrInputs, nil, "guidance %g needs a negative prompt's embedding to guide away from", o.Guidance))
+	}
+	guided := negative != nil && o.Guidance != 1
+	text, err = batched(text, "context")
+	l.Add(err)
+	if guided {
+		negative, err = batched(negative, "negative context")
+		l.Add(err)
+	}
+	if err := l.Err(); err != nil {
+		return nil, err
+	}
+	j := &sampling{g: g, o: o, sampler: s, passes: 1, batch: text.Shape[0], shape: append([]int{text.Shape[0]}, latent...)}
+	rows := text.Shape[1]
+	j.texts = []*tensor.Tensor{text}
+	if guided {
+		rows = max(rows, negative.Shape[1])
+		if negative.Shape[0] != j.batch || negative.Shape[2] != text.Shape[2] {
+			return nil, fault.New(models.ErrInputs, nil, "context is %v and negative context %v: batch and width must be equal", text.Shape, negative.Shape)
+		}
+		if j.texts = []*tensor.Tensor{negative, text}; o.Sequential {
+			j.passes = 2
+		} else if j.texts, err = joinTexts(negative, text, rows); err != nil {
+			return nil, err
+		}
+	}
+	j.req = models.Request{Batch: j.texts[0].Shape[0], Latent: latent, Text: rows}
+	n := tensor.Elements(j.shape)
+	if o.Noise != nil {
+		if j.x, err = o.Noise.Float32s(); err != nil || len(j.x) != n {
+			return nil, fault.New(models.ErrInputs, nil, "initial latents are %v: want %v", o.Noise, j.shape)
+		}
+	} else {
+		j.x = sampler.Noise(o.Seed, j.shape...)
+	}
+	return j, nil
+}
+
+// batched reads (rows, dim) as a batch of one.
+func batched(t *tensor.Tensor, what string) (*tensor.Tensor, error) {
+	if t == nil || (len(t.Shape) != 2 && len(t.Shape) != 3) || t.Elements() == 0 || !t.DType.IsFloat() {
+		return nil, fault.New(models.ErrInputs, nil, "%s %v: want (rows, dim) or (batch, rows, dim) of a floating-point type", what, t)
+	}
+	if len(t.Shape) == 3 {
+		return t, nil
+	}
+	return &tensor.Tensor{DType: t.DType, Shape: append([]int{1}, t.Shape...), Data: t.Data}, nil
+}
+
+// joinTexts makes one batch of both texts, the shorter with zero rows at its
+// end, as the models pad.
+func joinTexts(a, b *tensor.Tensor, rows int) ([]*tensor.Tensor, error) {
+	n, dim := a.Shape[0], a.Shape[2]
+	out := make([]float32, 2*n*rows*dim)
+	for i, t := range []*tensor.Tensor{a, b} {
+		fs, err := t.Float32s()
+		if err != nil {
+			return nil, err
+		}
+		own := t.Shape[1] * dim
+		for k := range n {
+			copy(out[(i*n+k)*rows*dim:], fs[k*own:(k+1)*own])
+		}
+	}
+	t, err := tensor.FromFloat32s(dtype.F32, out, 2*n, rows, dim)
+	return []*tensor.Tensor{t}, err
+}
+
+func (j *sampling) step(ctx context.Context, i int) (SampleStep, error) {
+	start := time.Now()
+	t := j.sampler.Timestep(i)
+	if err := j.velocities(ctx, i, t); err != nil {
+		return SampleStep{}, err
+	}
+	host := time.Now()
+	v := j.velocity[0]
+	if len(j.velocity) == 2 {
+		if err := sampler.Guide(j.velocity[0], j.velocity[1], float32(j.o.Guidance), v); err != nil {
+			return SampleStep{}, err
+		}
+	}
+	if err := j.sampler.Step(i, j.x, v); err != nil {
+		return SampleStep{}, err
+	}
+	end := time.Now()
+	j.run.took(end.Sub(start).Seconds())
+	return SampleStep{Step: i, Timestep: t, Sigma: j.sampler.Sigma(i), Seconds: end.Sub(start).Seconds(), Host: end.Sub(host).Seconds()}, nil
+}
+
+// velocities runs the model: one pass, or two, each with its own text in place.
+func (j *sampling) velocities(ctx context.Context, i int, t float64) error {
+	s := j.run.s
+	copies := j.req.Batch / j.batch // 2 when guidance is one batch
+	xs := make([]float32, 0, len(j.x)*copies)
+	for range copies {
+		xs = append(xs, j.x...)
+	}
+	x, err := tensor.FromFloat32s(dtype.F32, xs, append([]int{j.req.Batch}, j.shape[1:]...)...)
+	if err != nil {
+		return err
+	}
+	j.velocity = j.velocity[:0]
+	for pass := range j.passes {
+		s.Select(fmt.Sprint("text ", pass))
+		if i == 0 {
+			text, err := j.g.FeedText(j.run.g, j.req, j.texts[pass])
+			if err != nil {
+				return err
+			}
+			if err := s.Feed(ctx, text); err != nil {
+				return err
+			}
+		}
+		feed, err := j.g.FeedStep(j.req, x, t)
+		if err != nil {
+			return err
+		}
+		if err := s.Feed(ctx, feed); err != nil {
+			return err
+		}
+		out, err := s.Run(ctx, session.RunOptions{Progress: j.run.opt.Progress})
+		if err != nil {
+			return err
+		}
+		fs, err := out["out"].Float32s()
+		if err != nil {
+			return err
+		}
+		n := len(fs) / copies
+		for c := range copies {
+			j.velocity = append(j.velocity, fs[c*n:(c+1)*n])
+		}
+	}
+	return nil
+}
