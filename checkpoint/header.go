@@ -37,7 +37,7 @@ type info struct {
 // checks matters: the announced length is compared with the bytes that remain,
 // never added to, and nothing is allocated for it before that.
 func readHeader(r io.ReaderAt, file string, size int64) (*header, error) {
-	var first [128]byte
+	var first [512]byte // a Git LFS pointer is shorter
 	n, err := r.ReadAt(first[:min(size, int64(len(first)))], 0)
 	if err != nil && err != io.EOF {
 		return nil, err
