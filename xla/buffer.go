@@ -78,9 +78,10 @@ func (c *Client) Put(data []byte, d dtype.DType, shape []int, device int) (*Buff
 }
 
 func (c *Client) fromHost(data []byte, d dtype.DType, shape []int, device int, s pjrt.Semantics, release func()) (*Buffer, error) {
-	if err := c.usable(); err != nil {
+	if err := c.enter(); err != nil {
 		return nil, err
 	}
+	defer c.leave()
 	dev, err := c.device(device)
 	if err != nil {
 		return nil, err
@@ -230,9 +231,10 @@ func (b *Buffer) ToHost(ctx context.Context, dst []byte) error {
 			return err
 		}
 	}
-	if err := b.client.usable(); err != nil {
+	if err := b.client.enter(); err != nil {
 		return err
 	}
+	defer b.client.leave()
 	if err := b.hold(); err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package xla
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -49,6 +48,7 @@ type Client struct {
 	raw      *pjrt.Client
 	platform string
 	version  string
+	threads  int      // of the plugin's pool
 	devices  []Device // addressable, by id as the plugin lists them
 	byID     map[int]int
 
@@ -74,17 +74,7 @@ func NewCPU(devices int) (*Client, error) {
 
 // Open loads a plugin and makes a client.
 func Open(ctx context.Context, o Options) (*Client, error) {
-	p, err := Load(o.Plugin)
-	if errors.Is(err, plugin.ErrNotInstalled) && o.Install {
-		name := o.Plugin
-		if name == "" {
-			name = plugin.Default
-		}
-		if _, ierr := plugin.Install(ctx, name, plugin.Options{Progress: o.Progress}); ierr != nil {
-			return nil, ierr
-		}
-		p, err = Load(o.Plugin)
-	}
+	p, err := loadOrInstall(ctx, o.Plugin, o.Install, o.Progress)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +100,8 @@ func (p *Plugin) Client(o Options) (*Client, error) {
 	}
 	c := &Client{plugin: p, window: make(chan struct{}, Window), died: make(chan struct{}), limit: DefaultLimit,
 		calls: map[*Event]struct{}{}, byID: map[int]int{}, buffers: map[*Buffer]struct{}{}, programs: map[*Executable]struct{}{}}
-	err := withThreads(n, func() (err error) {
+	var err error
+	c.threads, err = withThreads(n, func() (err error) {
 		p.applyFlags()
 		c.raw, err = p.api.NewClient(options)
 		return err
@@ -205,6 +196,19 @@ func (c *Client) usable() error {
 	return c.state
 }
 
+// enter marks the start of work inside the plugin, which Close waits for;
+// leave marks its end.
+func (c *Client) enter() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state == nil {
+		c.idle.Add(1)
+	}
+	return c.state
+}
+
+func (c *Client) leave() { c.idle.Done() }
+
 // kill makes the client unusable, once, and ends the waiting of everyone.
 // Calls that a device is running go on; only the end of the process stops them.
 func (c *Client) kill(cause error) {
@@ -221,31 +225,28 @@ func (c *Client) killLocked(cause error) {
 }
 
 // Close waits for unfinished calls, then frees what is left of the client:
-// outputs and inputs, then programs, the client last. A client that died with
-// calls still running is left as it is, because freeing what they use is not
-// safe; the process is expected to end.
+// outputs and inputs, then programs, the client last. A client that is dead is
+// left as it is: devices may still use what it owns, and a plugin would wait
+// for them; the process is expected to end.
 func (c *Client) Close() error {
 	c.mu.Lock()
-	if errors.Is(c.state, ErrClosed) {
+	if c.state != nil {
 		c.mu.Unlock()
 		return nil
 	}
-	dead := c.state != nil
 	c.state = fault.New(ErrClosed, nil, "the client is closed")
 	calls := make([]*Event, 0, len(c.calls))
 	for e := range c.calls {
 		calls = append(calls, e)
 	}
 	c.mu.Unlock()
-	if dead && len(calls) > 0 {
-		return nil
-	}
 	for _, e := range calls {
-		select {
-		case <-e.done:
-		case <-c.died: // the watchdog gave up meanwhile
-			return nil
-		}
+		<-e.done
+	}
+	select {
+	case <-c.died: // the watchdog gave up meanwhile
+		return nil
+	default:
 	}
 	c.idle.Wait()
 	c.mu.Lock()

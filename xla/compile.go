@@ -2,19 +2,22 @@ package xla
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"weft/fault"
+	"weft/xla/cache"
 	"weft/xla/internal/pjrt"
 )
 
 // Executable is a compiled program on its devices.
 type Executable struct {
+	inspector
 	client  *Client
 	raw     *pjrt.Loaded
-	name    string
 	devices []int // ids, by replica
 	order   []int // order[row] is the replica that the plugin's row is
 	args    []ArgSpec
@@ -29,9 +32,10 @@ type Executable struct {
 // Compile compiles StableHLO text for devices of the client. When ctx ends
 // first, Compile returns; the compiler goes on and its result is thrown away.
 func (c *Client) Compile(ctx context.Context, program []byte, o CompileOptions) (*Executable, error) {
-	if err := c.usable(); err != nil {
+	if err := c.enter(); err != nil {
 		return nil, err
 	}
+	defer c.leave()
 	o, err := o.check(c.deviceIDs(), "the client")
 	if err != nil {
 		return nil, err
@@ -43,36 +47,116 @@ func (c *Client) Compile(ctx context.Context, program []byte, o CompileOptions) 
 		return nil, err
 	}
 	options := o.encode()
+	key := c.key(program, options, o.DeviceIDs)
+	if x := c.fromCache(ctx, key, o); x != nil {
+		return x, nil
+	}
+	start := time.Now()
+	raw, err := c.inside(ctx, "compiling "+o.Name, func() (*pjrt.Loaded, error) { return c.raw.Compile(program, options) })
+	if err != nil {
+		return nil, compileError(err, "compile "+o.Name)
+	}
+	x, err := c.loaded(raw, o)
+	if err == nil && o.Cache != nil {
+		took := time.Since(start)
+		// A program that cannot be serialised is one that is not kept, no more.
+		if data, err := x.Serialize(); err == nil && len(data) > 0 {
+			o.Cache.Put(key, data, took)
+		}
+	}
+	return x, err
+}
+
+// Load puts a program that Serialize gave on the client's devices. The options
+// are those it was compiled with: DeviceIDs must be the same, and Args and
+// Outputs are its signature, which the bytes do not tell.
+func (c *Client) Load(ctx context.Context, data []byte, o CompileOptions) (*Executable, error) {
+	if err := c.enter(); err != nil {
+		return nil, err
+	}
+	defer c.leave()
+	o, err := o.check(c.deviceIDs(), "the client")
+	if err != nil {
+		return nil, err
+	}
+	if o.Name == "" {
+		o.Name = "program"
+	}
+	raw, err := c.inside(ctx, "loading "+o.Name, func() (*pjrt.Loaded, error) { return c.raw.Load(data) })
+	if err != nil {
+		return nil, compileError(err, "load "+o.Name)
+	}
+	return c.loaded(raw, o)
+}
+
+func compileError(err error, call string) error {
+	if errors.Is(err, ErrCancelled) {
+		return err
+	}
+	return pluginError(ErrCompile, call, err)
+}
+
+// inside runs f, which may take minutes inside the plugin, and does not wait
+// for it longer than ctx.
+func (c *Client) inside(ctx context.Context, what string, f func() (*pjrt.Loaded, error)) (*pjrt.Loaded, error) {
 	type result struct {
 		raw *pjrt.Loaded
 		err error
 	}
+	if err := c.enter(); err != nil {
+		return nil, err
+	}
 	ch := make(chan result, 1)
-	c.idle.Add(1)
 	go func() {
-		defer c.idle.Done()
 		env.Lock()
 		c.plugin.applyFlags()
 		env.Unlock()
-		raw, err := c.raw.Compile(program, options)
+		raw, err := f()
 		ch <- result{raw, err}
 	}()
 	select {
 	case r := <-ch:
-		if r.err != nil {
-			return nil, pluginError(ErrCompile, "compile "+o.Name, r.err)
-		}
-		return c.loaded(r.raw, o)
+		c.leave()
+		return r.raw, r.err
 	case <-ctx.Done():
-		c.idle.Add(1)
 		go func() {
-			defer c.idle.Done()
+			defer c.leave()
 			if r := <-ch; r.err == nil {
 				_ = r.raw.Destroy()
 			}
 		}()
-		return nil, cancelled(ctx, "compiling "+o.Name)
+		return nil, cancelled(ctx, what)
 	}
+}
+
+// key is the name of a program in a cache.
+func (c *Client) key(program, options []byte, devices []int) cache.Key {
+	m := cache.Material{Program: program, Options: options, XLAFlags: c.plugin.flags, Devices: devices,
+		Platform: c.platform + " " + c.version, PluginSHA256: c.plugin.engine.SHA256, PluginVersion: c.plugin.engine.Version + " " + c.plugin.engine.API,
+		Threads: c.threads}
+	if c.platform == "cpu" {
+		m.CPU = cache.CPU()
+	}
+	return m.Key()
+}
+
+// fromCache gives the program when the cache has it and the plugin takes it.
+func (c *Client) fromCache(ctx context.Context, key cache.Key, o CompileOptions) *Executable {
+	if o.Cache == nil {
+		return nil
+	}
+	data, ok := o.Cache.Get(key)
+	if !ok {
+		return nil
+	}
+	x, err := c.Load(ctx, data, o)
+	if err != nil {
+		if !errors.Is(err, ErrCancelled) {
+			o.Cache.Reject(key, err)
+		}
+		return nil
+	}
+	return x
 }
 
 // sign holds the given signature to the text's, or takes the text's where none
@@ -108,7 +192,8 @@ func (o CompileOptions) sign(program []byte) (CompileOptions, error) {
 // loaded wraps a program that the plugin has on its devices, after checking
 // that it is on the devices, and gives the outputs, that were asked for.
 func (c *Client) loaded(raw *pjrt.Loaded, o CompileOptions) (*Executable, error) {
-	x := &Executable{client: c, raw: raw, name: o.Name, devices: o.DeviceIDs, args: cloneSpecs(o.Args), outputs: cloneSpecs(o.Outputs)}
+	x := &Executable{client: c, raw: raw, devices: o.DeviceIDs, args: cloneSpecs(o.Args), outputs: cloneSpecs(o.Outputs)}
+	x.inspector = inspector{o.Name, x.apart}
 	for i, a := range o.Args {
 		if !a.Donated {
 			x.keep = append(x.keep, int64(i))
@@ -143,19 +228,15 @@ func (c *Client) loaded(raw *pjrt.Loaded, o CompileOptions) (*Executable, error)
 }
 
 func (x *Executable) countOutputs() error {
-	e, err := x.raw.Executable()
-	if err != nil {
-		return pluginError(ErrPlugin, "executable of "+x.name, err)
+	n := -1
+	err := x.ask("outputs", func(e *pjrt.Executable) (err error) {
+		n, err = e.NumOutputs()
+		return err
+	})
+	if err == nil && n != len(x.outputs) {
+		err = fault.New(ErrCompileOption, CompileOption{"output", fmt.Sprint(n)}, "program %s gives %d outputs, its signature %d", x.name, n, len(x.outputs))
 	}
-	defer e.Destroy()
-	n, err := e.NumOutputs()
-	if err != nil {
-		return pluginError(ErrPlugin, "outputs of "+x.name, err)
-	}
-	if n != len(x.outputs) {
-		return fault.New(ErrCompileOption, CompileOption{"output", fmt.Sprint(n)}, "program %s gives %d outputs, its signature %d", x.name, n, len(x.outputs))
-	}
-	return nil
+	return err
 }
 
 func cloneSpecs(in []ArgSpec) []ArgSpec {
@@ -165,9 +246,6 @@ func cloneSpecs(in []ArgSpec) []ArgSpec {
 	}
 	return out
 }
-
-// Name is what errors call the program.
-func (x *Executable) Name() string { return x.name }
 
 // Devices are the ids of its devices, by replica.
 func (x *Executable) Devices() []int { return slices.Clone(x.devices) }

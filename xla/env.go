@@ -50,7 +50,7 @@ func hostDevices() int {
 // each client for itself (2,000 chained all-reduces in flight on 8 devices run
 // with 16 and hang with none, whatever an earlier client in the process had).
 // Twice the devices is enough. A larger value the user has set is kept.
-func withThreads(n int, make func() error) error {
+func withThreads(n int, make func() error) (threads int, err error) {
 	env.Lock()
 	defer env.Unlock()
 	old, had := os.LookupEnv("NPROC")
@@ -66,11 +66,10 @@ func withThreads(n int, make func() error) error {
 			os.Unsetenv("NPROC")
 		}
 	}()
-	err := make()
-	if err == nil {
+	if err = make(); err == nil {
 		env.clients++
 	}
-	return err
+	return want, err
 }
 
 // userFlags gives XLA_FLAGS without weft's additions.

@@ -23,7 +23,6 @@ type Event struct {
 
 	mu     sync.Mutex
 	events []*pjrt.Event // one a device, nil once destroyed
-	failed error
 }
 
 // Done is closed when the call has ended, or weft has given up on it.

@@ -19,21 +19,25 @@ import (
 // Arguments that the signature marks as donated belong to the program from
 // here on. All arguments are checked before anything runs.
 func (x *Executable) Execute(ctx context.Context, args [][]*Buffer) (outs [][]*Buffer, done *Event, err error) {
-	if err := x.client.usable(); err != nil {
+	if err := x.client.enter(); err != nil {
 		return nil, nil, err
 	}
+	leave := x.client.leave
 	if err := x.hold(); err != nil {
+		leave()
 		return nil, nil, err
 	}
 	held, err := x.admit(args)
 	if err != nil {
 		x.drop()
+		leave()
 		return nil, nil, err
 	}
 	e := &Event{client: x.client, program: x.name, devices: x.devices, done: make(chan struct{})}
 	if err := x.client.begin(ctx, e); err != nil {
 		held.release()
 		x.drop()
+		leave()
 		return nil, nil, err
 	}
 	// The call into the plugin has a goroutine of its own. It blocks when the
@@ -46,9 +50,8 @@ func (x *Executable) Execute(ctx context.Context, args [][]*Buffer) (outs [][]*B
 		err  error
 	}
 	result := make(chan launched, 1)
-	x.client.idle.Add(1)
 	go func() {
-		defer x.client.idle.Done()
+		defer leave()
 		raw, events, err := x.raw.Execute(held.raw, len(x.outputs), x.keep)
 		if err != nil {
 			held.release()

@@ -88,9 +88,7 @@ func load(engine plugin.Installed, path, value string, flags []flag) (*Plugin, e
 	// for each program it refuses. A fatal line is written at any level.
 	setDefault("TF_CPP_MIN_LOG_LEVEL", "3")
 	if p.device() == "tpu" {
-		setDefault("TPU_LOG_DIR", "disabled")
-		setDefault("TPU_MIN_LOG_LEVEL", "3")
-		setDefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1") // or a second process fails on a lock file
+		tpuDefaults()
 	}
 	p.applyFlags()
 	env.Unlock()

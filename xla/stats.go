@@ -1,6 +1,9 @@
 package xla
 
 import (
+	"errors"
+
+	"weft/fault"
 	"weft/xla/internal/pjrt"
 )
 
@@ -39,26 +42,41 @@ func memory(e *pjrt.Executable) (Memory, error) {
 	return m, nil
 }
 
-// inspect runs f on the program apart from its devices.
-func (x *Executable) inspect(call string, f func(*pjrt.Executable) error) error {
+// inspector asks a compiled program about itself, on devices or not.
+type inspector struct {
+	name string
+	with func(func(*pjrt.Executable) error) error
+}
+
+// apart runs f on the program apart from its devices.
+func (x *Executable) apart(f func(*pjrt.Executable) error) error {
 	if err := x.hold(); err != nil {
 		return err
 	}
 	defer x.drop()
 	e, err := x.raw.Executable()
-	if err == nil {
-		err = f(e)
-		e.Destroy()
-	}
 	if err != nil {
-		return pluginError(ErrPlugin, call+" of "+x.name, err)
+		return err
 	}
-	return nil
+	defer e.Destroy()
+	return f(e)
 }
 
+func (i inspector) ask(what string, f func(*pjrt.Executable) error) error {
+	err := i.with(f)
+	var known *fault.Error
+	if err == nil || errors.As(err, &known) {
+		return err
+	}
+	return pluginError(ErrPlugin, what+" of "+i.name, err)
+}
+
+// Name is what errors call the program.
+func (i inspector) Name() string { return i.name }
+
 // Memory is what the program needs on each device.
-func (x *Executable) Memory() (m Memory, err error) {
-	err = x.inspect("memory statistics", func(e *pjrt.Executable) error {
+func (i inspector) Memory() (m Memory, err error) {
+	err = i.ask("memory statistics", func(e *pjrt.Executable) (err error) {
 		m, err = memory(e)
 		return err
 	})
@@ -67,8 +85,8 @@ func (x *Executable) Memory() (m Memory, err error) {
 
 // Cost is the compiler's own analysis, such as "flops". A loop's body counts
 // once in it. Some plugins have none: ErrPlugin with code "unimplemented".
-func (x *Executable) Cost() (cost map[string]any, err error) {
-	err = x.inspect("cost analysis", func(e *pjrt.Executable) error {
+func (i inspector) Cost() (cost map[string]any, err error) {
+	err = i.ask("cost analysis", func(e *pjrt.Executable) (err error) {
 		cost, err = e.Cost()
 		return err
 	})
@@ -77,8 +95,8 @@ func (x *Executable) Cost() (cost map[string]any, err error) {
 
 // Optimized is what the compiler made of the program, with its format: the
 // binary proto of an HLO module, "hlo_with_config", on every plugin tried.
-func (x *Executable) Optimized() (code []byte, format string, err error) {
-	err = x.inspect("optimised program", func(e *pjrt.Executable) error {
+func (i inspector) Optimized() (code []byte, format string, err error) {
+	err = i.ask("optimised program", func(e *pjrt.Executable) (err error) {
 		code, format, err = e.Optimized()
 		return err
 	})
@@ -86,8 +104,8 @@ func (x *Executable) Optimized() (code []byte, format string, err error) {
 }
 
 // Fingerprint tells two compiled programs apart. It may be any bytes.
-func (x *Executable) Fingerprint() (f string, err error) {
-	err = x.inspect("fingerprint", func(e *pjrt.Executable) error {
+func (i inspector) Fingerprint() (f string, err error) {
+	err = i.ask("fingerprint", func(e *pjrt.Executable) (err error) {
 		f, err = e.Fingerprint()
 		return err
 	})
@@ -96,8 +114,8 @@ func (x *Executable) Fingerprint() (f string, err error) {
 
 // Serialize gives the program in its plugin's form. Another plugin, another
 // CPU or other XLA_FLAGS must not be given these bytes: they are not checked.
-func (x *Executable) Serialize() (data []byte, err error) {
-	err = x.inspect("serialisation", func(e *pjrt.Executable) error {
+func (i inspector) Serialize() (data []byte, err error) {
+	err = i.ask("serialisation", func(e *pjrt.Executable) (err error) {
 		data, err = e.Serialize()
 		return err
 	})

@@ -1,19 +1,28 @@
 package xla
 
 import (
+	"context"
+	"errors"
+	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"time"
 
+	"weft/fault"
+	"weft/xla/internal/pjrt"
 	"weft/xla/plugin"
 )
 
 // device is what the plugin drives, by its pin or by its file's name where
 // it has none; there is no client yet to ask.
-func (p *Plugin) device() string {
-	if pin, err := plugin.Lookup(p.engine.Name); err == nil {
+func (p *Plugin) device() string { return driven(p.engine) }
+
+func driven(e plugin.Installed) string {
+	if pin, err := plugin.Lookup(e.Name); err == nil {
 		return pin.Device
 	}
-	base := strings.ToLower(filepath.Base(p.engine.Path))
+	base := strings.ToLower(filepath.Base(e.Path))
 	switch {
 	case strings.Contains(base, "tpu"):
 		return "tpu"
@@ -21,4 +30,268 @@ func (p *Plugin) device() string {
 		return "cuda"
 	}
 	return "cpu"
+}
+
+// tpuDefaults are set before libtpu is loaded, where the user has not. Without
+// the first, describing a topology asks a metadata server and hung for more
+// than 100 s; without the second, another process that has libtpu loaded is an
+// error; the rest silence what it writes to stderr.
+func tpuDefaults() {
+	setDefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
+	setDefault("TPU_MIN_LOG_LEVEL", "3")
+	if present, _ := filepath.Glob("/dev/accel*"); len(present) > 0 {
+		return // a real TPU: its machine says what it is
+	}
+	setDefault("TPU_SKIP_MDS_QUERY", "1")
+	setDefault("TPU_ACCELERATOR_TYPE", "v4-8")
+	setDefault("TPU_WORKER_HOSTNAMES", "localhost")
+	setDefault("TPU_WORKER_ID", "0")
+}
+
+// TopologyOptions of OpenTopology.
+type TopologyOptions struct {
+	// Plugin is an engine's name or a file; "" is the tpu engine.
+	Plugin string
+	// Extra are options for the plugin, such as chip_config_name (string) and
+	// chips_per_host_bounds ([]int64).
+	Extra map[string]any
+	// Install fetches a missing engine first; Progress is told of it.
+	Install  bool
+	Progress func(plugin.Progress)
+}
+
+// Topology is a set of devices that need not be there: programs can be compiled
+// for it, and asked what they need, but not run.
+type Topology struct {
+	plugin  *Plugin
+	raw     *pjrt.Topology
+	name    string
+	version string
+	devices []TopologyDevice
+
+	mu     sync.Mutex
+	uses   int
+	closed bool
+}
+
+// TopologyDevice is one device of a topology.
+type TopologyDevice struct {
+	ID      int    `json:"id"`
+	Process int    `json:"process"`
+	Kind    string `json:"kind"`
+	Coords  []int  `json:"coords,omitempty"`
+	Core    int    `json:"core"` // of its chip
+}
+
+// OpenTopology describes devices by the plugin's own name for them: for libtpu
+// "v4:2x2x1", "v5e:2x4", "v5p:2x2x1", "v6e:2x4", "tpu7x:2x2x1".
+func OpenTopology(ctx context.Context, name string, o TopologyOptions) (*Topology, error) {
+	if o.Plugin == "" {
+		o.Plugin = "tpu"
+	}
+	p, err := loadOrInstall(ctx, o.Plugin, o.Install, o.Progress)
+	if err != nil {
+		return nil, err
+	}
+	options := pjrt.Named{}
+	// Without it a v4 chip shows as two devices, each with half the memory.
+	if strings.HasPrefix(name, "v4:") {
+		options["chip_config_name"] = "megacore"
+	}
+	for k, v := range o.Extra {
+		options[k] = v
+	}
+	env.Lock()
+	p.applyFlags()
+	env.Unlock()
+	raw, err := p.api.NewTopology(name, options)
+	if err != nil {
+		return nil, pluginError(ErrPlugin, "topology "+name, err)
+	}
+	t := &Topology{plugin: p, raw: raw, name: name}
+	if err := t.describe(); err != nil {
+		raw.Destroy()
+		return nil, pluginError(ErrPlugin, "topology "+name, err)
+	}
+	return t, nil
+}
+
+func (t *Topology) describe() (err error) {
+	if t.version, err = t.raw.PlatformVersion(); err != nil {
+		return err
+	}
+	list, err := t.raw.Devices()
+	if err != nil {
+		return err
+	}
+	for _, d := range list {
+		var dev TopologyDevice
+		if dev.ID, err = d.ID(); err != nil {
+			return err
+		}
+		if dev.Process, err = d.Process(); err != nil {
+			return err
+		}
+		if dev.Kind, err = d.Kind(); err != nil {
+			return err
+		}
+		attrs, err := d.Attributes()
+		if err != nil {
+			return err
+		}
+		if coords, ok := attrs["coords"].([]int64); ok {
+			for _, c := range coords {
+				dev.Coords = append(dev.Coords, int(c))
+			}
+		}
+		if core, ok := attrs["core_on_chip"].(int64); ok {
+			dev.Core = int(core)
+		}
+		t.devices = append(t.devices, dev)
+	}
+	return nil
+}
+
+// Plugin is the plugin that compiles.
+func (t *Topology) Plugin() *Plugin { return t.plugin }
+
+// Name is what the topology was asked for by.
+func (t *Topology) Name() string { return t.name }
+
+// PlatformVersion is the compiler's own words.
+func (t *Topology) PlatformVersion() string { return t.version }
+
+// Devices are all devices of the topology, in the plugin's order.
+func (t *Topology) Devices() []TopologyDevice { return append([]TopologyDevice(nil), t.devices...) }
+
+func (t *Topology) hold() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return fault.New(ErrClosed, nil, "topology %s is closed", t.name)
+	}
+	t.uses++
+	return nil
+}
+
+func (t *Topology) drop(closing bool) {
+	t.mu.Lock()
+	if closing == t.closed && closing {
+		t.mu.Unlock()
+		return
+	}
+	if closing {
+		t.closed = true
+	} else {
+		t.uses--
+	}
+	free := t.closed && t.uses == 0
+	t.mu.Unlock()
+	if free {
+		t.raw.Destroy()
+	}
+}
+
+// Close frees the topology once nothing compiles for it any more.
+func (t *Topology) Close() { t.drop(true) }
+
+// Compiled is a program compiled ahead of time.
+type Compiled struct {
+	inspector
+	// Seconds is how long compiling took.
+	Seconds float64
+
+	raw *pjrt.Executable
+	mu  sync.Mutex
+}
+
+// Compile compiles StableHLO text for devices of the topology. When ctx ends
+// first, Compile returns; the compiler goes on and its result is thrown away.
+func (t *Topology) Compile(ctx context.Context, program []byte, o CompileOptions) (*Compiled, error) {
+	ids := make([]int, len(t.devices))
+	for i, d := range t.devices {
+		ids[i] = d.ID
+	}
+	o, err := o.check(ids, t.name)
+	if err != nil {
+		return nil, err
+	}
+	if o.Name == "" {
+		o.Name = moduleName(program)
+	}
+	if o, err = o.sign(program); err != nil {
+		return nil, err
+	}
+	if err := t.hold(); err != nil {
+		return nil, err
+	}
+	type result struct {
+		raw *pjrt.Executable
+		err error
+	}
+	ch := make(chan result, 1)
+	start := time.Now()
+	go func() {
+		env.Lock()
+		t.plugin.applyFlags()
+		env.Unlock()
+		raw, err := t.raw.Compile(program, o.encode())
+		ch <- result{raw, err}
+		t.drop(false)
+	}()
+	select {
+	case r := <-ch:
+		if r.err != nil {
+			return nil, pluginError(ErrCompile, "compile "+o.Name+" for "+t.name, r.err)
+		}
+		x := &Compiled{raw: r.raw, Seconds: time.Since(start).Seconds()}
+		x.inspector = inspector{o.Name, x.apart}
+		return x, nil
+	case <-ctx.Done():
+		go func() {
+			if r := <-ch; r.err == nil {
+				r.raw.Destroy()
+			}
+		}()
+		return nil, cancelled(ctx, "compiling "+o.Name+" for "+t.name)
+	}
+}
+
+func (x *Compiled) apart(f func(*pjrt.Executable) error) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.raw == nil {
+		return fault.New(ErrClosed, nil, "program %s is closed", x.name)
+	}
+	return f(x.raw)
+}
+
+// Close frees the program.
+func (x *Compiled) Close() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.raw != nil {
+		x.raw.Destroy()
+		x.raw = nil
+	}
+}
+
+// loadOrInstall loads a plugin, fetching the engine of that name first when it is missing.
+func loadOrInstall(ctx context.Context, name string, install bool, progress func(plugin.Progress)) (*Plugin, error) {
+	p, err := Load(name)
+	if !install || !errors.Is(err, plugin.ErrNotInstalled) {
+		return p, err
+	}
+	if name == "" {
+		if name = os.Getenv("WEFT_PLUGIN"); name == "" {
+			name = plugin.Default
+		}
+	}
+	if _, kerr := plugin.Lookup(name); kerr != nil {
+		return nil, err // a file that is not there cannot be fetched
+	}
+	if _, err := plugin.Install(ctx, name, plugin.Options{Progress: progress}); err != nil {
+		return nil, err
+	}
+	return Load(name)
 }

@@ -1,5 +1,204 @@
 // Package cache keeps compiled programs on disk.
+//
+// An entry is one file: magic, length, SHA-256, payload. One file, because a
+// cache of file pairs stops for ever over one orphan (field report A19); a
+// digest, because a plugin does not check machine code before it runs it.
+// Writers make a temporary file, sync it and rename it, so two at once are safe
+// and a process killed at any moment leaves an old entry, a new one or none.
+// What goes wrong here is a warning: a cache must never fail a run.
 package cache
 
-// Cache is a folder of compiled programs.
-type Cache struct{}
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/adrg/xdg"
+)
+
+// DefaultLimit is the size a cache is kept under.
+const DefaultLimit = 4 << 30
+
+const (
+	magic      = "WEFTXLA1" // the digit is the format's version
+	headerSize = len(magic) + 8 + sha256.Size
+	suffix     = ".weftx"
+	tempPrefix = ".tmp-weftx-"
+	// strayAge is when a temporary file has no writer any more.
+	strayAge = 10 * time.Minute
+)
+
+// Options of Open.
+type Options struct {
+	// Limit in bytes; 0 is DefaultLimit, negative is none.
+	Limit int64
+	// MinCompile keeps programs out that took less time to compile.
+	MinCompile time.Duration
+	// Warn is told what went wrong; nil discards it.
+	Warn func(error)
+}
+
+// Cache is a folder of compiled programs. Any number of processes may share one.
+type Cache struct {
+	dir  string
+	opts Options
+
+	mu    sync.Mutex
+	stats Stats
+}
+
+// Stats count what this process has seen.
+type Stats struct {
+	Hits    int `json:"hits"`
+	Misses  int `json:"misses"`
+	Writes  int `json:"writes"`
+	Failed  int `json:"failed"` // entries that were broken or could not be written
+	Evicted int `json:"evicted"`
+}
+
+// Dir is where programs are kept: $WEFT_CACHE_DIR, or weft/programs in the
+// user's cache folder.
+func Dir() string {
+	if dir := os.Getenv("WEFT_CACHE_DIR"); dir != "" {
+		return dir
+	}
+	return filepath.Join(xdg.CacheHome, "weft", "programs")
+}
+
+// Open opens the cache in dir; "" is Dir(). The folder is made for its user
+// alone: what is in it is run.
+func Open(dir string, opts Options) (*Cache, error) {
+	if dir == "" {
+		dir = Dir()
+	}
+	if opts.Limit == 0 {
+		opts.Limit = DefaultLimit
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("the program cache cannot be opened: %w", err)
+	}
+	return &Cache{dir: dir, opts: opts}, nil
+}
+
+// Folder is where the cache is.
+func (c *Cache) Folder() string { return c.dir }
+
+// Stats are the counts so far.
+func (c *Cache) Stats() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stats
+}
+
+func (c *Cache) count(f func(*Stats)) {
+	c.mu.Lock()
+	f(&c.stats)
+	c.mu.Unlock()
+}
+
+func (c *Cache) failed(err error) {
+	c.count(func(s *Stats) { s.Failed++ })
+	if c.opts.Warn != nil {
+		c.opts.Warn(err)
+	}
+}
+
+func (c *Cache) path(k Key) string { return filepath.Join(c.dir, hex.EncodeToString(k[:])+suffix) }
+
+// Get finds an entry. A broken one is removed and is a miss.
+func (c *Cache) Get(k Key) ([]byte, bool) {
+	path := c.path(k)
+	b, err := os.ReadFile(path)
+	if err == nil {
+		var payload []byte
+		if payload, err = open(b); err == nil {
+			now := time.Now()
+			_ = os.Chtimes(path, now, now) // what is used is young
+			c.count(func(s *Stats) { s.Hits++ })
+			return payload, true
+		}
+		c.drop(k, err)
+	} else if !errors.Is(err, os.ErrNotExist) {
+		c.failed(fmt.Errorf("program cache: %w", err))
+	}
+	c.count(func(s *Stats) { s.Misses++ })
+	return nil, false
+}
+
+// Reject takes back a hit whose payload proved useless, and removes the entry.
+func (c *Cache) Reject(k Key, why error) {
+	c.count(func(s *Stats) { s.Hits--; s.Misses++ })
+	c.drop(k, why)
+}
+
+func (c *Cache) drop(k Key, why error) {
+	os.Remove(c.path(k))
+	c.failed(fmt.Errorf("program cache: entry %x was broken and is removed: %w", k[:6], why))
+}
+
+// open checks an entry's bytes and gives its payload.
+func open(b []byte) ([]byte, error) {
+	if len(b) < headerSize || string(b[:len(magic)]) != magic {
+		return nil, fmt.Errorf("%d bytes without a header", len(b))
+	}
+	payload := b[headerSize:]
+	if n := binary.LittleEndian.Uint64(b[len(magic):]); n != uint64(len(payload)) {
+		return nil, fmt.Errorf("%d bytes where %d should be", len(payload), n)
+	}
+	if sum := sha256.Sum256(payload); !bytes.Equal(sum[:], b[len(magic)+8:headerSize]) {
+		return nil, errors.New("the digest is not that of the bytes")
+	}
+	return payload, nil
+}
+
+// seal makes an entry's header.
+func seal(payload []byte) []byte {
+	sum := sha256.Sum256(payload)
+	h := binary.LittleEndian.AppendUint64([]byte(magic), uint64(len(payload)))
+	return append(h, sum[:]...)
+}
+
+// Put writes an entry, then makes room for it. took is how long it was compiled.
+func (c *Cache) Put(k Key, payload []byte, took time.Duration) {
+	if took < c.opts.MinCompile {
+		return
+	}
+	size := int64(headerSize + len(payload))
+	if c.opts.Limit > 0 && size > c.opts.Limit {
+		c.failed(fmt.Errorf("program cache: an entry of %d bytes is over the limit of %d", size, c.opts.Limit))
+		return
+	}
+	if err := c.write(k, payload); err != nil {
+		c.failed(fmt.Errorf("program cache: entry not written: %w", err))
+		return
+	}
+	c.count(func(s *Stats) { s.Writes++ })
+	c.evict(filepath.Base(c.path(k)))
+}
+
+func (c *Cache) write(k Key, payload []byte) error {
+	// The folder may have been cleared away since Open.
+	if err := os.MkdirAll(c.dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(c.dir, tempPrefix+"*") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err1 := f.Write(seal(payload))
+	_, err2 := f.Write(payload)
+	if err = errors.Join(err1, err2, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), c.path(k))
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
+}

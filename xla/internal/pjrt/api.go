@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"structs"
 	"unsafe"
 )
 
@@ -28,6 +29,7 @@ var ErrUnavailable = errors.New("this build of weft has no XLA in it (build tag 
 // header is how the table starts: struct_size, extension_start, and
 // PJRT_Api_Version {struct_size, extension_start, major, minor}.
 type header struct {
+	_           structs.HostLayout
 	size        uintptr
 	extension   unsafe.Pointer
 	versionSize uintptr

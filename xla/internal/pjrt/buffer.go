@@ -2,6 +2,7 @@ package pjrt
 
 import (
 	"runtime"
+	"structs"
 	"unsafe"
 )
 
@@ -22,6 +23,7 @@ type Buffer struct {
 }
 
 type fromHostArgs struct { // PJRT_Client_BufferFromHostBuffer_Args
+	_          structs.HostLayout
 	size       uintptr
 	ext        unsafe.Pointer
 	client     unsafe.Pointer
@@ -56,33 +58,39 @@ func (c *Client) FromHost(data unsafe.Pointer, kind int32, dims []int64, d Devic
 }
 
 type bufferArgs struct { // PJRT_Buffer_Destroy_Args, _Delete_Args
+	_      structs.HostLayout
 	size   uintptr
 	ext    unsafe.Pointer
 	buffer unsafe.Pointer
 }
 
 type bufferSizeArgs struct { // OnDeviceSizeInBytes
+	_ structs.HostLayout
 	bufferArgs
 	n uintptr // out
 }
 
 type bufferDimsArgs struct {
+	_ structs.HostLayout
 	bufferArgs
 	dims unsafe.Pointer // out
 	n    uintptr        // out
 }
 
 type bufferTypeArgs struct {
+	_ structs.HostLayout
 	bufferArgs
 	kind int32 // out
 }
 
 type bufferPointerArgs struct { // PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args
+	_ structs.HostLayout
 	bufferArgs
 	ptr uintptr // out
 }
 
 type bufferEventArgs struct { // PJRT_Buffer_ReadyEvent_Args
+	_ structs.HostLayout
 	bufferArgs
 	event unsafe.Pointer // out
 }
@@ -146,6 +154,7 @@ func (b *Buffer) ReadyEvent() (*Event, error) {
 
 // layout is PJRT_Buffer_MemoryLayout holding its tiled form.
 type layout struct {
+	_            structs.HostLayout
 	size         uintptr
 	ext          unsafe.Pointer
 	tiledSize    uintptr
@@ -159,6 +168,7 @@ type layout struct {
 }
 
 type toHostArgs struct {
+	_       structs.HostLayout
 	size    uintptr
 	ext     unsafe.Pointer
 	src     unsafe.Pointer

@@ -2,15 +2,18 @@ package pjrt
 
 import (
 	"runtime"
+	"structs"
 	"unsafe"
 )
 
 type plainArgs struct { // PJRT_Plugin_Initialize_Args
+	_    structs.HostLayout
 	size uintptr
 	ext  unsafe.Pointer
 }
 
 type attributesArgs struct { // PJRT_Plugin_Attributes_Args
+	_    structs.HostLayout
 	size uintptr
 	ext  unsafe.Pointer
 	attr unsafe.Pointer // out
@@ -47,6 +50,7 @@ type Device struct {
 }
 
 type clientCreateArgs struct {
+	_          structs.HostLayout
 	size       uintptr
 	ext        unsafe.Pointer
 	options    unsafe.Pointer
@@ -77,18 +81,21 @@ func (a *API) NewClient(options Named) (*Client, error) {
 }
 
 type clientArgs struct { // PJRT_Client_Destroy_Args, and the start of the others
+	_      structs.HostLayout
 	size   uintptr
 	ext    unsafe.Pointer
 	client unsafe.Pointer
 }
 
 type clientTextArgs struct { // PlatformName, PlatformVersion
+	_ structs.HostLayout
 	clientArgs
 	text unsafe.Pointer // out
 	n    uintptr        // out
 }
 
 type clientDevicesArgs struct {
+	_ structs.HostLayout
 	clientArgs
 	devices unsafe.Pointer // out
 	n       uintptr        // out
@@ -135,6 +142,7 @@ func (c *Client) Devices(addressable bool) ([]Device, error) {
 }
 
 type deviceDescriptionArgs struct { // PJRT_Device_GetDescription_Args
+	_      structs.HostLayout
 	size   uintptr
 	ext    unsafe.Pointer
 	device unsafe.Pointer
@@ -156,6 +164,7 @@ func (d Device) Description() (Description, error) {
 }
 
 type descIntArgs struct { // Id, ProcessIndex
+	_    structs.HostLayout
 	size uintptr
 	ext  unsafe.Pointer
 	desc unsafe.Pointer
@@ -163,6 +172,7 @@ type descIntArgs struct { // Id, ProcessIndex
 }
 
 type descTextArgs struct { // Kind, DebugString, ToString
+	_    structs.HostLayout
 	size uintptr
 	ext  unsafe.Pointer
 	desc unsafe.Pointer
@@ -171,6 +181,7 @@ type descTextArgs struct { // Kind, DebugString, ToString
 }
 
 type descAttributesArgs struct {
+	_    structs.HostLayout
 	size uintptr
 	ext  unsafe.Pointer
 	desc unsafe.Pointer

@@ -2,6 +2,7 @@ package pjrt
 
 import (
 	"fmt"
+	"structs"
 	"unsafe"
 )
 
@@ -35,18 +36,21 @@ type Error struct {
 func (e *Error) Error() string { return fmt.Sprintf("%s (%v)", e.Message, e.Code) }
 
 type errorArgs struct { // PJRT_Error_Destroy_Args, and the start of the next two
+	_    structs.HostLayout
 	size uintptr
 	ext  unsafe.Pointer
 	err  unsafe.Pointer
 }
 
 type errorMessageArgs struct {
+	_ structs.HostLayout
 	errorArgs
 	message     unsafe.Pointer // out
 	messageSize uintptr        // out
 }
 
 type errorCodeArgs struct {
+	_ structs.HostLayout
 	errorArgs
 	code int32 // out
 }

@@ -1,6 +1,7 @@
 package pjrt
 
 import (
+	"structs"
 	"sync"
 	"unsafe"
 )
@@ -13,17 +14,20 @@ type Event struct {
 }
 
 type eventArgs struct { // PJRT_Event_Destroy_Args, _Error_Args, _Await_Args
+	_     structs.HostLayout
 	size  uintptr
 	ext   unsafe.Pointer
 	event unsafe.Pointer
 }
 
 type eventIsReadyArgs struct {
+	_ structs.HostLayout
 	eventArgs
 	ready bool // out
 }
 
 type eventOnReadyArgs struct {
+	_ structs.HostLayout
 	eventArgs
 	callback uintptr
 	user     uintptr // an integer handle, never a Go pointer

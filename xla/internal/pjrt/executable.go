@@ -2,6 +2,7 @@ package pjrt
 
 import (
 	"runtime"
+	"structs"
 	"unsafe"
 )
 
@@ -18,6 +19,7 @@ type Executable struct {
 }
 
 type program struct { // PJRT_Program
+	_          structs.HostLayout
 	size       uintptr
 	ext        unsafe.Pointer
 	code       unsafe.Pointer
@@ -37,6 +39,7 @@ func newProgram(p *runtime.Pinner, code []byte) *program {
 }
 
 type clientCompileArgs struct {
+	_           structs.HostLayout
 	size        uintptr
 	ext         unsafe.Pointer
 	client      unsafe.Pointer
@@ -61,17 +64,20 @@ func (c *Client) Compile(code, options []byte) (*Loaded, error) {
 }
 
 type loadedArgs struct { // PJRT_LoadedExecutable_Destroy_Args
+	_      structs.HostLayout
 	size   uintptr
 	ext    unsafe.Pointer
 	loaded unsafe.Pointer
 }
 
 type getExecutableArgs struct {
+	_ structs.HostLayout
 	loadedArgs
 	executable unsafe.Pointer // out
 }
 
 type loadedDevicesArgs struct {
+	_ structs.HostLayout
 	loadedArgs
 	devices unsafe.Pointer // out
 	n       uintptr        // out
@@ -112,6 +118,7 @@ func (l *Loaded) Devices() ([]Device, error) {
 func (d Device) Same(e Device) bool { return d.p == e.p }
 
 type executeOptions struct { // PJRT_ExecuteOptions
+	_            structs.HostLayout
 	size         uintptr
 	ext          unsafe.Pointer
 	send, recv   unsafe.Pointer
@@ -134,6 +141,7 @@ type executeOptions struct { // PJRT_ExecuteOptions
 }
 
 type executeArgs struct { // PJRT_LoadedExecutable_Execute_Args
+	_          structs.HostLayout
 	size       uintptr
 	ext        unsafe.Pointer
 	loaded     unsafe.Pointer

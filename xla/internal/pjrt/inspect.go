@@ -2,35 +2,41 @@ package pjrt
 
 import (
 	"runtime"
+	"structs"
 	"unsafe"
 )
 
 // This file asks a compiled program about itself.
 
 type executableArgs struct { // PJRT_Executable_Destroy_Args, and the start of the rest
+	_          structs.HostLayout
 	size       uintptr
 	ext        unsafe.Pointer
 	executable unsafe.Pointer
 }
 
 type executableSizeArgs struct { // NumOutputs, NumReplicas, SizeOfGeneratedCode
+	_ structs.HostLayout
 	executableArgs
 	n int64 // out
 }
 
 type executableTextArgs struct { // Fingerprint, Name
+	_ structs.HostLayout
 	executableArgs
 	text unsafe.Pointer // out
 	n    uintptr        // out
 }
 
 type outputTypesArgs struct {
+	_ structs.HostLayout
 	executableArgs
 	types unsafe.Pointer // out
 	n     uintptr        // out
 }
 
 type outputDimsArgs struct {
+	_ structs.HostLayout
 	executableArgs
 	numOutputs uintptr
 	dims       unsafe.Pointer // out
@@ -38,6 +44,7 @@ type outputDimsArgs struct {
 }
 
 type costArgs struct {
+	_ structs.HostLayout
 	executableArgs
 	n          uintptr        // out
 	properties unsafe.Pointer // out
@@ -114,6 +121,7 @@ type MemoryStats struct {
 const NotWritten = -1 << 62
 
 type memoryStatsArgs struct {
+	_ structs.HostLayout
 	executableArgs
 	stats MemoryStats // out
 }
@@ -141,6 +149,7 @@ func (e *Executable) Cost() (Named, error) {
 }
 
 type optimizedArgs struct {
+	_ structs.HostLayout
 	executableArgs
 	program unsafe.Pointer
 }
@@ -171,6 +180,7 @@ func (e *Executable) Optimized() (code []byte, format string, err error) {
 }
 
 type serializeArgs struct {
+	_ structs.HostLayout
 	executableArgs
 	bytes   unsafe.Pointer // out
 	n       uintptr        // out
@@ -193,6 +203,7 @@ func (e *Executable) Serialize() ([]byte, error) {
 }
 
 type deserializeArgs struct {
+	_             structs.HostLayout
 	size          uintptr
 	ext           unsafe.Pointer
 	client        unsafe.Pointer

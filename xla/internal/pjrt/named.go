@@ -5,6 +5,7 @@ import (
 	"math"
 	"runtime"
 	"sort"
+	"structs"
 	"unsafe"
 )
 
@@ -13,6 +14,7 @@ import (
 // integer, and what it may name is pinned, which also keeps it alive. This is
 // the one place where Go memory is named by an integer.
 type namedValue struct {
+	_         structs.HostLayout
 	size      uintptr
 	ext       unsafe.Pointer
 	name      unsafe.Pointer

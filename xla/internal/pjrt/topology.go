@@ -2,6 +2,7 @@ package pjrt
 
 import (
 	"runtime"
+	"structs"
 	"unsafe"
 )
 
@@ -12,6 +13,7 @@ type Topology struct {
 }
 
 type topologyCreateArgs struct {
+	_          structs.HostLayout
 	size       uintptr
 	ext        unsafe.Pointer
 	name       unsafe.Pointer
@@ -22,18 +24,21 @@ type topologyCreateArgs struct {
 }
 
 type topologyArgs struct { // Destroy
+	_        structs.HostLayout
 	size     uintptr
 	ext      unsafe.Pointer
 	topology unsafe.Pointer
 }
 
 type topologyListArgs struct { // PlatformName, PlatformVersion, GetDeviceDescriptions
+	_ structs.HostLayout
 	topologyArgs
 	data unsafe.Pointer // out
 	n    uintptr        // out
 }
 
 type compileArgs struct { // PJRT_Compile_Args
+	_           structs.HostLayout
 	size        uintptr
 	ext         unsafe.Pointer
 	topology    unsafe.Pointer

@@ -1,0 +1,111 @@
+package cache
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"time"
+)
+
+// file is one file of the cache's folder.
+type file struct {
+	name string
+	size int64
+	time time.Time
+}
+
+// evict removes files until the rest is within the limit: first what is no
+// whole entry, oldest first, then entries, oldest first. keep is spared.
+//
+// Only files that are the cache's by their name are looked at, in case the
+// folder is one that a user keeps other things in.
+func (c *Cache) evict(keep string) {
+	if c.opts.Limit <= 0 {
+		return
+	}
+	list, err := os.ReadDir(c.dir)
+	if err != nil {
+		c.failed(fmt.Errorf("program cache: %w", err))
+		return
+	}
+	var files []file
+	var total int64
+	for _, e := range list {
+		st, err := e.Info()
+		if err != nil || !st.Mode().IsRegular() || !ours(e.Name()) {
+			continue
+		}
+		files = append(files, file{e.Name(), st.Size(), st.ModTime()})
+		total += st.Size()
+	}
+	if total <= c.opts.Limit {
+		return
+	}
+	order := map[string]int{} // 0 goes first
+	for _, f := range files {
+		order[f.name] = 1
+		if !c.whole(f) {
+			order[f.name] = 0
+		}
+	}
+	sort.Slice(files, func(i, j int) bool {
+		a, b := files[i], files[j]
+		if order[a.name] != order[b.name] {
+			return order[a.name] < order[b.name]
+		}
+		return a.time.Before(b.time)
+	})
+	for _, f := range files {
+		if total <= c.opts.Limit {
+			break
+		}
+		// A young temporary file has a writer.
+		if f.name == keep || strings.HasPrefix(f.name, tempPrefix) && time.Since(f.time) < strayAge {
+			continue
+		}
+		if err := os.Remove(filepath.Join(c.dir, f.name)); err == nil {
+			c.count(func(s *Stats) { s.Evicted++ })
+		} else if !os.IsNotExist(err) { // another process may have been first
+			c.failed(fmt.Errorf("program cache: %w", err))
+			continue
+		}
+		total -= f.size
+	}
+}
+
+// ours tells whether a name is one that a cache, of this version or another,
+// gives: a temporary file, or something that starts with a key.
+func ours(name string) bool {
+	if strings.HasPrefix(name, tempPrefix) {
+		return true
+	}
+	if len(name) < 2*len(Key{}) {
+		return false
+	}
+	for _, r := range name[:2*len(Key{})] {
+		if (r < '0' || r > '9') && (r < 'a' || r > 'f') {
+			return false
+		}
+	}
+	return true
+}
+
+// whole tells whether a file has an entry's name, header and length.
+func (c *Cache) whole(f file) bool {
+	if len(f.name) != 2*len(Key{})+len(suffix) || !strings.HasSuffix(f.name, suffix) {
+		return false
+	}
+	r, err := os.Open(filepath.Join(c.dir, f.name))
+	if err != nil {
+		return false
+	}
+	defer r.Close()
+	head := make([]byte, headerSize)
+	if _, err := r.ReadAt(head, 0); err != nil {
+		return false
+	}
+	return string(head[:len(magic)]) == magic && int64(binary.LittleEndian.Uint64(head[len(magic):])) == f.size-int64(headerSize)
+}

@@ -1,0 +1,77 @@
+package cache
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"hash"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+)
+
+// Key names an entry.
+type Key [sha256.Size]byte
+
+// Material is everything that decides what a program compiles to. Leaving one
+// of them out serves another's machine code in silence: a plugin notices
+// neither other XLA_FLAGS nor, in most versions, another plugin's bytes.
+type Material struct {
+	Program       []byte // StableHLO text
+	Options       []byte // compile options as they are sent
+	XLAFlags      string // as the plugin sees them
+	Devices       []int  // the device assignment
+	Platform      string // "cpu"; with its version
+	PluginSHA256  string
+	PluginVersion string
+	Threads       int    // of the client's pool: a CPU compiler splits work by it
+	CPU           string // see CPU; empty where the host's processor does not matter
+}
+
+// Key digests the material, each part with its name and length, so that no two
+// materials run together.
+func (m Material) Key() Key {
+	h := sha256.New()
+	part(h, "format", []byte(magic))
+	part(h, "program", m.Program)
+	part(h, "options", m.Options)
+	part(h, "xla_flags", []byte(m.XLAFlags))
+	part(h, "devices", []byte(fmt.Sprint(m.Devices)))
+	part(h, "platform", []byte(m.Platform))
+	part(h, "plugin_sha256", []byte(m.PluginSHA256))
+	part(h, "plugin_version", []byte(m.PluginVersion))
+	part(h, "threads", []byte(fmt.Sprint(m.Threads)))
+	part(h, "cpu", []byte(m.CPU))
+	return Key(h.Sum(nil))
+}
+
+func part(h hash.Hash, name string, data []byte) {
+	h.Write([]byte(name))
+	h.Write(binary.LittleEndian.AppendUint64([]byte{0}, uint64(len(data))))
+	h.Write(data)
+}
+
+// CPU describes the processor that machine code would be made for: its model
+// and features. A cache folder may be shared by machines that differ.
+var CPU = sync.OnceValue(func() string {
+	f, err := os.Open("/proc/cpuinfo")
+	if err != nil {
+		return runtime.GOOS + "/" + runtime.GOARCH
+	}
+	defer f.Close()
+	out := runtime.GOARCH
+	s := bufio.NewScanner(f)
+	s.Buffer(nil, 1<<20)
+	for s.Scan() {
+		name, value, _ := strings.Cut(s.Text(), ":")
+		switch strings.TrimSpace(name) {
+		case "vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features", "CPU part":
+			out += "\n" + strings.TrimSpace(value)
+		case "":
+			return out // the first processor speaks for all
+		}
+	}
+	return out
+})
