@@ -110,7 +110,7 @@ func (w *liveWalk) schedule(body []Instr) {
 			continue
 		}
 		w.read(in.Args)
-		for _, id := range in.Loop.Params {
+		for _, id := range append([]ID{in.Loop.Index}, in.Loop.Params...) {
 			w.last[id] = w.pos
 		}
 		w.schedule(in.Loop.Body)
@@ -154,6 +154,7 @@ func (w *liveWalk) run(body []Instr) {
 			}
 			continue
 		}
+		w.raise(w.p.Values[in.Loop.Index].Bytes(), in.Loop.Index)
 		w.handOver(in.Args, in.Loop.Params)
 		w.release()
 		w.run(in.Loop.Body)

@@ -93,10 +93,10 @@ func (e *emitter) module() {
 		}
 	}
 	for i, in := range p.Inputs {
-		e.line("// input %d: %s", i, comment(in.Name))
+		e.line("// input %d is %q", i, comment(in.Name))
 	}
 	for k, out := range p.Outputs {
-		e.line("// output %d: %s", k, comment(out.Name))
+		e.line("// output %d is %q", k, comment(out.Name))
 	}
 	e.open("func.func public @main(%s) -> (%s) {", strings.Join(args, ", "), strings.Join(results, ", "))
 	e.body(p.Body, n)

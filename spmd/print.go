@@ -21,7 +21,7 @@ func (p *Program) String() string {
 // along and why it is there. The listing depends on the program alone.
 func (p *Program) Print(w io.Writer) error {
 	l := &listing{p: p}
-	l.line("program %s on %s, %d devices", p.Name, p.Mesh, p.Mesh.NumDevices())
+	l.line("%s", strings.TrimSpace(fmt.Sprintf("program %s on %d devices %s", p.Name, p.Mesh.NumDevices(), p.Mesh)))
 	for _, in := range p.Inputs {
 		l.line("  in  %s %s : %s", ref(in.Value), in.Name, p.Values[in.Value])
 	}

@@ -49,6 +49,34 @@ func TestEveryOperation(t *testing.T) {
 	}
 }
 
+// The larger or smaller of a number and what is not one is not one.
+func TestNotANumberWins(t *testing.T) {
+	m := localMesh(t)
+	p, err := spmd.Build("nan", m, func(b *spmd.Builder) {
+		x := b.Local(b.Input("x", dtype.F32, []int{2}, sharding.Whole(1)))
+		y := b.Local(b.Input("y", dtype.F32, []int{2}, sharding.Whole(1)))
+		for name, v := range map[string]spmd.Local{"max": b.LMax(x, y), "min": b.LBinary(spmd.OpMin, x, y)} {
+			b.Output(name, b.Global(v, []int{2}, sharding.Whole(1)), "")
+		}
+		b.Output("all", b.Global(b.LReduce(spmd.Maximum, x, 0), nil, sharding.Whole(0)), "")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nan := math.NaN()
+	out, _, err := interp.New(m, interp.Options{}).Run(t.Context(), p, spmdtest.One(spmdtest.Row(nan, 1), spmdtest.Row(1, nan)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, o := range out[0] {
+		for k := range o.Len() {
+			if !math.IsNaN(o.At(k)) {
+				t.Errorf("%s is %v", p.Outputs[i].Name, o.F)
+			}
+		}
+	}
+}
+
 func localMesh(t testing.TB, axes ...mesh.Axis) *mesh.Mesh {
 	t.Helper()
 	m, err := mesh.Local(axes...)

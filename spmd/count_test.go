@@ -1,0 +1,205 @@
+package spmd_test
+
+import (
+	"testing"
+
+	"weft/dtype"
+	"weft/mesh"
+	"weft/sharding"
+	"weft/spmd"
+	"weft/spmd/internal/spmdtest"
+)
+
+// build makes a program of local code on bf16 and f32 inputs that every device
+// holds whole.
+func build(t *testing.T, m *mesh.Mesh, donor string, inputs []spmd.Type, body func(b *spmd.Builder, in []spmd.Local) []spmd.Local) *spmd.Program {
+	t.Helper()
+	p, err := spmd.Build("p", m, func(b *spmd.Builder) {
+		var in []spmd.Local
+		for i, ty := range inputs {
+			in = append(in, b.Local(b.Input(string(rune('a'+i)), ty.DType, ty.Shape, sharding.Whole(len(ty.Shape)))))
+		}
+		for i, y := range body(b, in) {
+			d := ""
+			if i == 0 {
+				d = donor
+			}
+			b.Output(string(rune('p'+i)), b.Global(y, y.Shape, sharding.Whole(y.Rank())), d)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := spmd.Validate(p); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func f32(shape ...int) spmd.Type { return spmd.Type{DType: dtype.F32, Shape: shape} }
+
+// Every collective, with the bytes of the cost sheet, one in a loop of 5.
+func TestCollectives(t *testing.T) {
+	m := newMesh(t, mesh.Axis{Name: "dp", Size: 2}, mesh.Axis{Name: "tp", Size: 4})
+	tp := []string{"tp"}
+	p := build(t, m, "", []spmd.Type{f32(16, 8), {DType: dtype.BF16, Shape: []int{4}}}, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
+		x := b.LAllReduce(spmd.Sum, in[0], tp, "first")
+		x = b.LAllReduce(spmd.Sum, x, tp, "second")
+		x = b.LAllReduce(spmd.Sum, x, tp, "first")
+		x = b.LReduceScatter(x, 0, tp, "rs")
+		x = b.LAllGather(x, 0, tp, "ag")
+		x = b.LAllToAll(x, 0, 1, tp, "a2a")
+		x = b.LPermute(x, m.Pairs("dp", 1, true), []string{"dp"}, "move")
+		y := b.LLoop(5, in[1:], func(_ spmd.Local, c []spmd.Local) []spmd.Local {
+			return []spmd.Local{b.LAllReduce(spmd.Maximum, c[0], []string{"tp", "dp"}, "both axes")}
+		})
+		return []spmd.Local{x, y[0]}
+	})
+	want := []spmd.Traffic{
+		{Op: spmd.OpAllReduce, Axis: "tp", Count: 3, Elements: 3 * 128, Bytes: 3 * 2 * 3 * 128},
+		{Op: spmd.OpReduceScatter, Axis: "tp", Count: 1, Elements: 128, Bytes: 3 * 128},
+		{Op: spmd.OpAllGather, Axis: "tp", Count: 1, Elements: 32, Bytes: 3 * 128},
+		{Op: spmd.OpAllToAll, Axis: "tp", Count: 1, Elements: 128, Bytes: 3 * 128},
+		{Op: spmd.OpPermute, Axis: "dp", Count: 1, Elements: 128, Bytes: 512},
+		{Op: spmd.OpAllReduce, Axis: "dp+tp", Count: 5, Elements: 5 * 4, Bytes: 5 * 2 * 7 * 1},
+	}
+	for i := range want {
+		want[i].DType = dtype.F32
+		want[i].Axes = []string{want[i].Axis}
+	}
+	want[5].DType, want[5].Axes = dtype.BF16, []string{"dp", "tp"}
+	got := p.Collectives()
+	if d := spmdtest.DifferTraffic(got, want); d != "" {
+		t.Error(d)
+	}
+	if got[0].Reason != "first; second" {
+		t.Errorf("reasons %q", got[0].Reason)
+	}
+	if n := len(p.Instances()); n != 8 {
+		t.Errorf("%d instances, want 8", n)
+	}
+	if c := p.Cost(); c.AxisBytes["tp"] != 2304+3*384 || c.AxisBytes["dp"] != 512 || c.AxisBytes["dp+tp"] != 70 {
+		t.Errorf("bytes by axis %v", c.AxisBytes)
+	}
+	twice := spmd.AddTraffic(got, got, 2)
+	if len(twice) != len(got) || twice[0].Count != 9 || twice[0].Bytes != 3*got[0].Bytes || got[0].Count != 3 {
+		t.Errorf("added up: %+v", twice[0])
+	}
+}
+
+// The example of the cost sheet: S = 67,108,864.
+func TestCostSheet(t *testing.T) {
+	for _, c := range []struct {
+		n                 int
+		gather, allReduce int64
+	}{{8, 58720256, 117440512}, {4, 50331648, 100663296}} {
+		m := newMesh(t, mesh.Axis{Name: "x", Size: c.n})
+		const elements = 67108864 / 4
+		p := build(t, m, "", []spmd.Type{f32(elements)}, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
+			x := b.LReduceScatter(in[0], 0, []string{"x"}, "rs")
+			x = b.LAllGather(x, 0, []string{"x"}, "ag")
+			return []spmd.Local{b.LAllReduce(spmd.Sum, x, []string{"x"}, "ar")}
+		})
+		got := p.Collectives()
+		if got[0].Bytes != c.gather || got[1].Bytes != c.gather || got[2].Bytes != c.allReduce {
+			t.Errorf("n=%d: %+v", c.n, got)
+		}
+	}
+}
+
+func TestFlops(t *testing.T) {
+	m := newMesh(t)
+	p := build(t, m, "", []spmd.Type{f32(3, 4, 5), f32(3, 6, 5)}, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
+		d := spmd.DotDims{LeftBatch: []int{0}, RightBatch: []int{0}, LeftContract: []int{2}, RightContract: []int{2}}
+		return b.LLoop(7, []spmd.Local{b.LDot(in[0], in[1], d, dtype.F32)}, func(_ spmd.Local, c []spmd.Local) []spmd.Local {
+			s := b.LDot(in[0], in[1], d, dtype.F32)
+			return []spmd.Local{b.LAdd(c[0], b.LUnary(spmd.OpExp, s))}
+		})
+	})
+	c := p.Cost()
+	if want := int64(8 * 2 * 3 * 4 * 6 * 5); c.Flops != want {
+		t.Errorf("%d flops, want %d", c.Flops, want)
+	}
+	if want := int64(7 * 2 * 72); c.ElementOps != want {
+		t.Errorf("%d element operations, want %d", c.ElementOps, want)
+	}
+	// 8 dots read both operands and write; 7 adds read two and write one, the exp within.
+	if want := int64(4 * (8*(60+90+72) + 7*3*72)); c.BytesMoved != want {
+		t.Errorf("%d bytes moved, want %d", c.BytesMoved, want)
+	}
+}
+
+// live checks the peak, in f32 elements.
+func live(t *testing.T, name string, p *spmd.Program, want int64) {
+	t.Helper()
+	if l := p.Live(); l.Peak != 4*want || p.LiveBytes() != l.Peak {
+		t.Errorf("%s: peak of %d elements and %d bytes, want %d elements\n%s", name, l.Peak/4, l.Peak%4, want, p)
+	}
+}
+
+func TestLiveBytes(t *testing.T) {
+	m := newMesh(t, mesh.Axis{Name: "tp", Size: 2})
+	one := []spmd.Type{f32(100)}
+	tanh := func(b *spmd.Builder, x spmd.Local) spmd.Local { return b.LUnary(spmd.OpTanh, x) }
+	square := spmd.DotDims{LeftContract: []int{1}, RightContract: []int{0}}
+
+	live(t, "input and output", build(t, m, "", one, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
+		return []spmd.Local{tanh(b, in[0])}
+	}), 200)
+	live(t, "donated: in place", build(t, m, "a", one, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
+		return []spmd.Local{tanh(b, in[0])}
+	}), 100)
+	live(t, "a chain is one", build(t, m, "", one, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
+		return []spmd.Local{b.LAdd(tanh(b, tanh(b, tanh(b, in[0]))), b.LIota(dtype.F32, 0, 100))}
+	}), 200)
+	live(t, "a reduction reads a chain", build(t, m, "", one, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
+		return []spmd.Local{b.LReduce(spmd.Sum, b.LMul(in[0], in[0]), 0)}
+	}), 101)
+	live(t, "two uses are a buffer", build(t, m, "", one, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
+		x := tanh(b, in[0])
+		return []spmd.Local{b.LReduce(spmd.Sum, x, 0), b.LReduce(spmd.Maximum, x, 0)}
+	}), 202)
+	live(t, "an input held for a later chain", build(t, m, "a", one, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
+		e := tanh(b, in[0]) // computed where the sum reads it
+		y := b.LAllReduce(spmd.Sum, in[0], []string{"tp"}, "sum")
+		return []spmd.Local{b.LAdd(y, e)}
+	}), 200)
+	live(t, "a reshape is no copy", build(t, m, "", one, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
+		return []spmd.Local{b.LTranspose(b.LReshape(in[0], 10, 10), 1, 0)}
+	}), 200)
+	live(t, "a contraction needs its operands", build(t, m, "", []spmd.Type{f32(10, 10)}, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
+		x := b.LUnary(spmd.OpTanh, in[0])
+		return []spmd.Local{b.LDot(x, x, square, dtype.F32)}
+	}), 300)
+	live(t, "freed after the last use", build(t, m, "", []spmd.Type{f32(10, 10)}, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
+		x := in[0]
+		for range 6 {
+			x = b.LDot(x, x, square, dtype.F32)
+		}
+		return []spmd.Local{x}
+	}), 300)
+	live(t, "an input that is an output is copied", build(t, m, "", one, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
+		return []spmd.Local{in[0]}
+	}), 200)
+
+	// Loops. The index is one element; where the body does not read it, it goes at once.
+	loop := func(trips int, donor string) *spmd.Program {
+		return build(t, m, donor, one, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
+			return b.LLoop(trips, in, func(_ spmd.Local, c []spmd.Local) []spmd.Local { return []spmd.Local{tanh(b, c[0])} })
+		})
+	}
+	live(t, "a loop carries in place", loop(3, "a"), 101)
+	live(t, "whatever the rounds", loop(1000, "a"), 101)
+	live(t, "an input it starts from is copied", loop(3, ""), 201)
+	live(t, "what the body reads from outside is held", build(t, m, "a", []spmd.Type{f32(10, 10), f32(10, 10)}, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
+		w := b.LTranspose(in[1], 1, 0)
+		return b.LLoop(3, in[:1], func(_ spmd.Local, c []spmd.Local) []spmd.Local {
+			return []spmd.Local{b.LDot(c[0], w, square, dtype.F32)}
+		})
+	}), 400) // both inputs, w, and the product beside the value it is made from
+	live(t, "a dynamic update writes in place", build(t, m, "a", []spmd.Type{f32(100), f32(1)}, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
+		return b.LLoop(3, in[:1], func(i spmd.Local, c []spmd.Local) []spmd.Local {
+			return []spmd.Local{b.LDynUpdate(c[0], in[1], 0, i)}
+		})
+	}), 102)
+}

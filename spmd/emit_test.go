@@ -1,0 +1,203 @@
+package spmd_test
+
+import (
+	"flag"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"weft/dtype"
+	"weft/mesh"
+	"weft/sharding"
+	"weft/spmd"
+	"weft/spmd/internal/spmdtest"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// golden compares text with a file under testdata.
+func golden(t *testing.T, name, text string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v; -update writes it", err)
+	}
+	if text != string(want) {
+		t.Errorf("%s differs; read the change, then -update:\n%s", file, text)
+	}
+}
+
+func newMesh(t testing.TB, axes ...mesh.Axis) *mesh.Mesh {
+	t.Helper()
+	m, err := mesh.Local(axes...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// block is a small program with everything a real one has: a row-parallel
+// matmul and its reduction, bf16 beside f32, a loop with a ring inside that
+// reads values and constants of the outside, a donated input.
+func block(t testing.TB) *spmd.Program {
+	t.Helper()
+	m := newMesh(t, mesh.Axis{Name: "dp", Size: 2}, mesh.Axis{Name: "tp", Size: 2})
+	tp := []string{"tp"}
+	p, err := spmd.Build("block", m, func(b *spmd.Builder) {
+		hidden := b.Input("hidden", dtype.F32, []int{4, 8}, sharding.Whole(2))
+		weight := b.Input("ffn.weight", dtype.BF16, []int{8, 16}, sharding.NewSpec(nil, tp))
+		x := b.Local(hidden)
+		mean := b.LScale(b.LReduceKeep(spmd.Sum, x, 1), 1.0/8)
+		centred := b.LSub(x, mean)
+		h := b.LConvert(centred, dtype.BF16)
+		// The weight is split over tp along its inputs: each device has a part
+		// of the sum.
+		part := b.LDot(h, b.Local(weight), spmd.DotDims{LeftContract: []int{1}, RightContract: []int{1}}, dtype.F32)
+		gathered := b.LAllGather(b.LConvert(part, dtype.BF16), 1, tp, "columns of the other shard")
+		wide := b.LConvert(b.LSlice(gathered, 1, 0, 8), dtype.F32)
+		whole := b.LAllReduce(spmd.Sum, wide, tp, "row-parallel sum")
+		floor := b.LConst(dtype.F32, -1, 4, 8)
+		pairs := m.Pairs("tp", 1, true)
+		out := b.LLoop(2, []spmd.Local{whole, x}, func(i spmd.Local, c []spmd.Local) []spmd.Local {
+			next := b.LPermute(c[0], pairs, tp, "ring of blocks")
+			row := b.LDynSlice(c[1], 0, i, 1)
+			sum := b.LAdd(b.LMax(c[1], floor), b.LAdd(row, b.LMul(c[0], mean)))
+			return []spmd.Local{next, sum}
+		})
+		b.Output("hidden", b.Global(out[1], []int{4, 8}, sharding.Whole(2)), "hidden")
+		norm := b.LReduce(spmd.Sum, b.LConvert(out[0], dtype.BF16), 0, 1)
+		b.Output("norm", b.Global(norm, nil, sharding.Whole(0)), "")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestGoldenText(t *testing.T) {
+	p := block(t)
+	golden(t, "block.mlir", p.StableHLO())
+	golden(t, "block.txt", p.String())
+	var all, listing strings.Builder
+	for _, c := range spmdtest.Cases() {
+		p, err := c.Program()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.WriteString(p.StableHLO())
+		listing.WriteString(p.String())
+	}
+	golden(t, "operations.mlir", all.String())
+	golden(t, "operations.txt", listing.String())
+}
+
+// The same program gives the same bytes, however often it is built.
+func TestTextIsDeterministic(t *testing.T) {
+	first := block(t)
+	for range 20 {
+		if again := block(t); again.StableHLO() != first.StableHLO() || again.String() != first.String() {
+			t.Fatal("two builds differ")
+		}
+	}
+}
+
+// What the emitted text says about traffic is what the program says: the
+// operations, axes, element types, counts and elements.
+func TestTextAgreesWithProgram(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		p, _ := spmdtest.Random(rt)
+		text := p.StableHLO()
+		found, err := spmd.CountText(text)
+		if err != nil {
+			rt.Fatalf("%v\n%s", err, text)
+		}
+		for _, line := range strings.Split(text, "\n") {
+			if _, typ, ok := strings.Cut(line, "stablehlo.constant "); ok && strings.Contains(typ[strings.Index(typ, "tensor<"):], "x") {
+				rt.Fatalf("a constant that is no scalar: %s", line)
+			}
+		}
+		want := p.Instances()
+		if len(found) != len(want) {
+			rt.Fatalf("%d collectives in the text, %d in the program\n%s", len(found), len(want), text)
+		}
+		for i, f := range found {
+			w := want[i]
+			if f.Op != w.Op || f.DType != w.DType || f.Times != w.Count || f.Elements*int64(f.Times) != w.Elements {
+				rt.Fatalf("collective %d: text %+v, program %+v", i, f, w)
+			}
+			// A permute along an axis may move nothing, and then shows none.
+			if axes := strings.Join(f.Axes(p.Mesh), "+"); axes != w.Axis && (f.Op != spmd.OpPermute || axes != "") {
+				rt.Fatalf("collective %d: text over %q, program over %q", i, axes, w.Axis)
+			}
+		}
+	})
+}
+
+func TestCountTextRefuses(t *testing.T) {
+	for name, text := range map[string]string{
+		"no groups":  `%1 = "stablehlo.all_gather"(%0) <{all_gather_dim = 0 : i64}> : (tensor<2xf32>) -> tensor<4xf32>`,
+		"no type":    `%1 = "stablehlo.all_gather"(%0) <{replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}>`,
+		"short list": `%1 = "stablehlo.all_gather"(%0) <{replica_groups = dense<[[0]]> : tensor<1x2xi64>}> : (tensor<2xf32>) -> tensor<4xf32>`,
+		"open loop":  "cond {\n%t = stablehlo.constant dense<3> : tensor<i32>\n} do {",
+		"no trips":   "cond {\n} do {\n}",
+	} {
+		if got, err := spmd.CountText(text); err == nil {
+			t.Errorf("%s: %v and no error", name, got)
+		}
+	}
+}
+
+// Groups along no set of axes have no axes.
+func TestTextAxes(t *testing.T) {
+	m := newMesh(t, mesh.Axis{Name: "a", Size: 2}, mesh.Axis{Name: "b", Size: 2})
+	for _, c := range []struct {
+		groups [][]int
+		want   string
+	}{
+		{[][]int{{0, 1}, {2, 3}}, "b"},
+		{[][]int{{0, 2}, {1, 3}}, "a"},
+		{[][]int{{0, 1, 2, 3}}, "a+b"},
+		{[][]int{{0, 3}, {1, 2}}, "none"},
+	} {
+		got := "none"
+		if axes := (spmd.TextCollective{Op: spmd.OpAllReduce, Groups: c.groups}).Axes(m); axes != nil {
+			got = strings.Join(axes, "+")
+		}
+		if got != c.want {
+			t.Errorf("%v: axes %s, want %s", c.groups, got, c.want)
+		}
+	}
+}
+
+// Names that are no identifiers, a permute that moves nothing, and numbers
+// without a decimal form still give text that parses; XLA's test compiles it.
+func odd(t testing.TB) *spmd.Program {
+	t.Helper()
+	m := newMesh(t, mesh.Axis{Name: "tp", Size: 2})
+	p, err := spmd.Build("a \"b\"\n1", m, func(b *spmd.Builder) {
+		x := b.Local(b.Input("x\ny", dtype.F16, []int{3}, sharding.Whole(1)))
+		y := b.LPermute(x, nil, []string{"tp"}, "nothing\nmoves")
+		y = b.LMax(b.LMax(y, b.LConst(dtype.F16, math.Inf(-1), 3)), b.LConst(dtype.F16, math.Copysign(0, -1)))
+		b.Output("", b.Global(y, []int{3}, sharding.Whole(1)), "x\ny")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestOddNames(t *testing.T) { golden(t, "odd.mlir", odd(t).StableHLO()) }

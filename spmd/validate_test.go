@@ -1,0 +1,110 @@
+package spmd_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"weft/dtype"
+	"weft/fault"
+	"weft/mesh"
+	"weft/spmd"
+)
+
+// Each change breaks one rule of a good program, and is found.
+func TestValidateFinds(t *testing.T) {
+	for _, c := range []struct {
+		name, want string
+		change     func(p *spmd.Program, at func(op spmd.Op) *spmd.Instr)
+	}{
+		{"nothing", "", func(*spmd.Program, func(spmd.Op) *spmd.Instr) {}},
+		{"use before definition", "not in sight", func(p *spmd.Program, _ func(spmd.Op) *spmd.Instr) { p.Body[0].Args[0] = p.Body[3].Out[0] }},
+		{"loop value outside", "not in sight", func(p *spmd.Program, at func(spmd.Op) *spmd.Instr) {
+			p.Body[len(p.Body)-1].Args[0] = at(spmd.OpLoop).Loop.Params[0]
+		}},
+		{"output from a loop", "not defined outside of loops", func(p *spmd.Program, at func(spmd.Op) *spmd.Instr) {
+			p.Outputs[0].Value = at(spmd.OpLoop).Loop.Results[1]
+		}},
+		{"defined twice", "defined twice", func(p *spmd.Program, _ func(spmd.Op) *spmd.Instr) { p.Body[1].Out[0] = p.Body[0].Out[0] }},
+		{"no type", "has no type", func(p *spmd.Program, at func(spmd.Op) *spmd.Instr) { at(spmd.OpLoop).Loop.Index = 999 }},
+		{"unknown operation", "no such operation", func(p *spmd.Program, at func(spmd.Op) *spmd.Instr) { at(spmd.OpSub).Op = "frobnicate" }},
+		{"operands", "has 1 operands", func(p *spmd.Program, at func(spmd.Op) *spmd.Instr) { at(spmd.OpSub).Args = at(spmd.OpSub).Args[:1] }},
+		{"types differ", "differ", func(p *spmd.Program, at func(spmd.Op) *spmd.Instr) { at(spmd.OpSub).Args[1] = 1 }},
+		{"declared shape", "comes out as", func(p *spmd.Program, at func(spmd.Op) *spmd.Instr) { p.Values[at(spmd.OpDot).Out[0]].Shape[0]++ }},
+		{"float operation", "for floats", func(p *spmd.Program, at func(spmd.Op) *spmd.Instr) {
+			in := at(spmd.OpDynSlice)
+			in.Op, in.Args = spmd.OpExp, in.Args[1:]
+		}},
+		{"groups", "has groups", func(p *spmd.Program, at func(spmd.Op) *spmd.Instr) {
+			at(spmd.OpAllReduce).Groups = [][]int{{0, 1}, {1, 2}}
+		}},
+		{"axis", "not in mesh", func(p *spmd.Program, at func(spmd.Op) *spmd.Instr) { at(spmd.OpAllReduce).Axes = []string{"zz"} }},
+		{"reason", "no reason", func(p *spmd.Program, at func(spmd.Op) *spmd.Instr) { at(spmd.OpAllGather).Reason = " " }},
+		{"pairs", "sends once", func(p *spmd.Program, at func(spmd.Op) *spmd.Instr) { at(spmd.OpPermute).Pairs[1][0] = 0 }},
+		{"pair outside", "pair [0 9]", func(p *spmd.Program, at func(spmd.Op) *spmd.Instr) { at(spmd.OpPermute).Pairs[0][1] = 9 }},
+		{"slice bounds", "bounds", func(p *spmd.Program, at func(spmd.Op) *spmd.Instr) { at(spmd.OpSlice).Hi[1] = 99 }},
+		{"trips", "at least once", func(p *spmd.Program, at func(spmd.Op) *spmd.Instr) { at(spmd.OpLoop).Loop.Trips = 0 }},
+		{"carried type", "carries", func(p *spmd.Program, at func(spmd.Op) *spmd.Instr) {
+			p.Values[at(spmd.OpLoop).Loop.Params[0]].DType = dtype.BF16
+		}},
+		{"donor", "takes over", func(p *spmd.Program, _ func(spmd.Op) *spmd.Instr) { p.Outputs[1].Donor = 1 }},
+		{"donor twice", "taken already", func(p *spmd.Program, _ func(spmd.Op) *spmd.Instr) { p.Outputs[1].Donor = 0 }},
+		{"port type", "says", func(p *spmd.Program, _ func(spmd.Op) *spmd.Instr) { p.Inputs[0].DType = dtype.F64 }},
+	} {
+		p := block(t)
+		at := func(op spmd.Op) *spmd.Instr {
+			var found *spmd.Instr
+			p.Walk(func(in *spmd.Instr, _ int) {
+				if in.Op == op && found == nil {
+					found = in
+				}
+			})
+			return found
+		}
+		c.change(p, at)
+		err := spmd.Validate(p)
+		switch {
+		case c.want == "" && err != nil:
+			t.Errorf("%s: %v", c.name, err)
+		case c.want != "" && (!errors.Is(err, spmd.ErrMalformed) || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%s: error %v, want %q", c.name, err, c.want)
+		}
+	}
+}
+
+// All violations come at once, each with its fields.
+func TestValidateReportsAll(t *testing.T) {
+	p := block(t)
+	n := 0
+	p.Walk(func(in *spmd.Instr, _ int) {
+		if in.IsCollective() {
+			in.Reason = ""
+			n++
+		}
+	})
+	err := spmd.Validate(p)
+	if got := len(fault.Violations(err)); got != n {
+		t.Errorf("%d violations, want %d: %v", got, n, err)
+	}
+	if f, ok := fault.Fields[spmd.Malformed](err); !ok || f.Op != spmd.OpAllGather || f.Program != "block" {
+		t.Errorf("fields %+v", f)
+	}
+}
+
+// The operations that only move elements take 8-bit floats; the others do not.
+func TestValidateNarrowFloats(t *testing.T) {
+	m := newMesh(t, mesh.Axis{Name: "tp", Size: 1})
+	x := []spmd.Type{{DType: dtype.F8E4M3, Shape: []int{4}}}
+	build(t, m, "", x, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
+		return []spmd.Local{b.LConvert(b.LSlice(in[0], 0, 1, 3), dtype.BF16)}
+	})
+	p := build(t, m, "", []spmd.Type{{DType: dtype.BF16, Shape: []int{4}}}, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
+		return []spmd.Local{b.LAdd(in[0], in[0])}
+	})
+	for i := range p.Values {
+		p.Values[i].DType = dtype.F8E4M3
+	}
+	if err := spmd.Validate(p); err == nil || !strings.Contains(err.Error(), "storage") {
+		t.Errorf("error %v", err)
+	}
+}
