@@ -1,0 +1,48 @@
+// Command bench measures weft beside its peers, vidax on JAX and diffusers on
+// PyTorch: the same checkpoint, the same inputs, the same machine, one process at
+// a time and in turn.
+//
+//	go run ./bench setup          the peers, in bench/.venv
+//	go run ./bench make ...       a checkpoint with random weights, and inputs
+//	go run ./bench run ...        the cases; a dated result for each in bench/results
+//
+// Run it in the root of the module. A peer's figure is always of the same run as
+// weft's: none is stored and used again, and a peer that did not run, or whose
+// output is another, fails the case.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"weft/fault"
+)
+
+// The kinds of errors.
+var (
+	// ErrUsage: wrong arguments.
+	ErrUsage = fault.NewKind("usage")
+	// ErrProgram: weft or a peer did not run to its end, or wrote no figures.
+	ErrProgram = fault.NewKind("program-failed")
+	// ErrDisagree: two programs' outputs are further apart than rounding explains.
+	ErrDisagree = fault.NewKind("outputs-disagree")
+	// ErrFile: a file that should hold a tensor does not.
+	ErrFile = fault.NewKind("bad-file")
+)
+
+var commands = map[string]func(context.Context, []string) error{"setup": setup, "make": makeModel, "run": run}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
+		fmt.Fprintln(os.Stderr, "usage: go run ./bench setup | make | run; each takes --help")
+		os.Exit(2)
+	}
+	if err := commands[os.Args[1]](ctx, os.Args[2:]); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}

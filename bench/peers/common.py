@@ -1,0 +1,54 @@
+"""What the peers' scripts share: the command line, timing, and the JSON they write."""
+import argparse
+import hashlib
+import json
+import os
+import resource
+import time
+
+import numpy as np
+from safetensors.numpy import load_file, save_file
+
+
+def arguments(doc):
+    ap = argparse.ArgumentParser(description=doc)
+    ap.add_argument("--model", required=True, help="folder with config.json and diffusion_pytorch_model.safetensors, official Wan2.1 names")
+    ap.add_argument("--inputs", required=True, help="safetensors with x, t, context, as the fixtures have them")
+    ap.add_argument("--dtype", choices=["f32", "bf16"], default="bf16")
+    ap.add_argument("--mesh", default="", help="tp=N or sp=N; empty is one device")
+    ap.add_argument("--repeat", type=int, default=3, help="timed steps, after one that is not")
+    ap.add_argument("--json", required=True, help="where the figures go")
+    ap.add_argument("--out", help="where the output goes, as safetensors with the tensor `out`")
+    return ap.parse_args()
+
+
+def load(args):
+    """The model's config, the checkpoint's path and the inputs."""
+    with open(os.path.join(args.model, "config.json")) as f:
+        config = json.load(f)
+    return config, os.path.join(args.model, "diffusion_pytorch_model.safetensors"), load_file(args.inputs)
+
+
+def timed(step, repeat):
+    """Seconds of each step after a first one, and the last output."""
+    out = step()
+    seconds = []
+    for _ in range(repeat):
+        start = time.perf_counter()
+        out = step()
+        seconds.append(time.perf_counter() - start)
+    return seconds, out
+
+
+def report(args, out, **figures):
+    """Writes the figures. `out` is float32, channels first."""
+    out = np.ascontiguousarray(out, np.float32)
+    figures.update(
+        peak_rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        out_sha256=hashlib.sha256(out.tobytes()).hexdigest(),
+        out_rms=float(np.sqrt(np.mean(np.square(out, dtype=np.float64)))),
+    )
+    if args.out:
+        save_file({"out": out}, args.out)
+    with open(args.json, "w") as f:
+        json.dump(figures, f, indent=1)
