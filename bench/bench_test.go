@@ -207,6 +207,19 @@ func TestMeasureReadsPrograms(t *testing.T) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
+	text = `{"step_seconds":[],"compile_seconds":1,"needs_bytes":31000000000,"peak_rss_bytes":77}`
+	if err := os.WriteFile(report, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f = figures{Program: "vidax"}
+	if err := f.read(nil, report); err != nil || !f.tooBig() {
+		t.Errorf("a peer that does not fit: %+v %v", f, err)
+	}
+	r := newResult(cases[0], 1, []string{"vidax"})
+	r.Runs = []figures{f}
+	if got := r.markdown(); !strings.Contains(got, "| vidax | does not fit: needs 31.0 GB | - | 1.00 |") {
+		t.Errorf("%s", got)
+	}
 	f = figures{Program: "vidax"}
 	if err := f.read(nil, filepath.Join(dir, "none")); !errors.Is(err, ErrProgram) {
 		t.Errorf("%v", err)

@@ -68,10 +68,10 @@ func (r *result) best(program string) (b figures) {
 	for i, f := range slices.DeleteFunc(slices.Clone(r.Runs), func(f figures) bool { return f.Program != program }) {
 		if i == 0 {
 			b = f
-			b.StepSeconds = []float64{slices.Min(f.StepSeconds)}
-			continue
 		}
-		b.StepSeconds[0] = min(b.StepSeconds[0], slices.Min(f.StepSeconds))
+		if !f.tooBig() {
+			b.StepSeconds = []float64{slices.Min(slices.Concat(b.StepSeconds, f.StepSeconds))}
+		}
 		b.CompileSeconds, b.LoadSeconds = min(b.CompileSeconds, f.CompileSeconds), min(b.LoadSeconds, f.LoadSeconds)
 		b.PeakRSS = max(b.PeakRSS, f.PeakRSS)
 	}
@@ -92,12 +92,14 @@ func (r *result) markdown() string {
 	}
 	for _, p := range r.Programs {
 		b := r.best(p)
-		step := 0.0
-		if len(ours.StepSeconds) > 0 {
-			step = ours.StepSeconds[0]
+		step, times := fmt.Sprintf("does not fit: needs %.1f GB", float64(b.Needs)/1e9), "-"
+		if !b.tooBig() {
+			step = fmt.Sprintf("%.3f", b.StepSeconds[0])
+			if len(ours.StepSeconds) > 0 {
+				times = ratio(b.StepSeconds[0], ours.StepSeconds[0])
+			}
 		}
-		fmt.Fprintf(&s, "| %s | %.3f | %s | %.2f | %s | %.2f | %.2f | %s |\n", p, b.StepSeconds[0], ratio(b.StepSeconds[0], step),
-			b.CompileSeconds, ratio(b.CompileSeconds, ours.CompileSeconds), b.LoadSeconds, float64(b.PeakRSS)/1e9,
+		fmt.Fprintf(&s, "| %s | %s | %s | %.2f | %s | %.2f | %.2f | %s |\n", p, step, times, b.CompileSeconds, ratio(b.CompileSeconds, ours.CompileSeconds), b.LoadSeconds, float64(b.PeakRSS)/1e9,
 			ratio(float64(b.PeakRSS), float64(ours.PeakRSS)))
 	}
 	fmt.Fprintf(&s, "\nLeast of %d rounds, in turn (memory: most). A ratio is the program's figure over weft's. Outputs:", r.Rounds)

@@ -91,12 +91,19 @@ func measureCase(ctx context.Context, c bcase, rounds int, skipped []string) (*r
 				return nil, err
 			}
 			f.Round = round
-			fmt.Fprintf(os.Stderr, "%s round %d %-9s step %.3f s, compile %.2f s, load %.2f s, peak %.2f GB\n",
-				c.name, round+1, p, slices.Min(f.StepSeconds), f.CompileSeconds, f.LoadSeconds, float64(f.PeakRSS)/1e9)
+			step := "too big"
+			if !f.tooBig() {
+				step = fmt.Sprintf("%.3f s", slices.Min(f.StepSeconds))
+			}
+			fmt.Fprintf(os.Stderr, "%s round %d %-9s step %s, compile %.2f s, load %.2f s, peak %.2f GB\n",
+				c.name, round+1, p, step, f.CompileSeconds, f.LoadSeconds, float64(f.PeakRSS)/1e9)
 			r.Runs = append(r.Runs, f)
 		}
 	}
 	for _, p := range programs[1:] {
+		if b := r.best(p); b.tooBig() {
+			continue // there is nothing to compare
+		}
 		d, err := agree(c, programs[0], outs[programs[0]], p, outs[p])
 		if err != nil {
 			return nil, err

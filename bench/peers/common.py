@@ -30,25 +30,26 @@ def load(args):
 
 
 def timed(step, repeat):
-    """Seconds of each step after a first one, and the last output."""
+    """The last output, and figures of each step after a first one. The processor's seconds, over all
+    threads, tell on a busy machine how much of the time was this process's own."""
     out = step()
-    seconds = []
+    seconds, cpu = [], []
     for _ in range(repeat):
-        start = time.perf_counter()
+        start, start_cpu = time.perf_counter(), time.process_time()
         out = step()
         seconds.append(time.perf_counter() - start)
-    return seconds, out
+        cpu.append(time.process_time() - start_cpu)
+    return out, {"step_seconds": seconds, "step_cpu_seconds": cpu}
 
 
 def report(args, out, **figures):
-    """Writes the figures. `out` is float32, channels first."""
-    out = np.ascontiguousarray(out, np.float32)
-    figures.update(
-        peak_rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-        out_sha256=hashlib.sha256(out.tobytes()).hexdigest(),
-        out_rms=float(np.sqrt(np.mean(np.square(out, dtype=np.float64)))),
-    )
-    if args.out:
-        save_file({"out": out}, args.out)
+    """Writes the figures. `out` is float32, channels first, or None where the step was not run."""
+    figures["peak_rss_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    if out is not None:
+        out = np.ascontiguousarray(out, np.float32)
+        figures["out_sha256"] = hashlib.sha256(out.tobytes()).hexdigest()
+        figures["out_rms"] = float(np.sqrt(np.mean(np.square(out, dtype=np.float64))))
+        if args.out:
+            save_file({"out": out}, args.out)
     with open(args.json, "w") as f:
         json.dump(figures, f, indent=1)

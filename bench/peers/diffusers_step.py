@@ -44,7 +44,6 @@ context = np.zeros((inputs["context"].shape[0], config["text_len"], config["text
 context[:, : inputs["context"].shape[1]] = inputs["context"]
 x, t, context = torch.from_numpy(inputs["x"]).to(dtype), torch.from_numpy(inputs["t"]), torch.from_numpy(context).to(dtype)
 
-seconds, out = timed(lambda: model(x, t, context, return_dict=False)[0], args.repeat)
-report(args, out.float().numpy(), step_seconds=seconds, compile_seconds=0.0, load_seconds=load_seconds,
-       threads=torch.get_num_threads(), devices=1,
+out, steps = timed(lambda: model(x, t, context, return_dict=False)[0], args.repeat)
+report(args, out.float().numpy(), **steps, compile_seconds=0.0, load_seconds=load_seconds, threads=torch.get_num_threads(), devices=1,
        versions={"diffusers": diffusers.__version__, "torch": torch.__version__})

@@ -59,7 +59,13 @@ start = time.perf_counter()
 compiled = jax.jit(call).lower(params, *rest).compile()
 compile_seconds = time.perf_counter() - start
 
-seconds, out = timed(lambda: jax.block_until_ready(compiled(params, *rest)), args.repeat)
-report(args, np.moveaxis(np.asarray(out.astype(jnp.float32)), -1, 1), step_seconds=seconds, compile_seconds=compile_seconds,
-       load_seconds=load_seconds, devices=tp * sp,
-       versions={"vidax": version("vidax"), "jax": jax.__version__, "flax": flax.__version__})
+figures = dict(compile_seconds=compile_seconds, load_seconds=load_seconds, devices=tp * sp,
+               versions={"vidax": version("vidax"), "jax": jax.__version__, "flax": flax.__version__})
+# XLA says beforehand what a program will take on each device; one that cannot fit would only end this process.
+memory = compiled.memory_analysis()
+figures["needs_bytes"] = tp * sp * (memory.temp_size_in_bytes + memory.argument_size_in_bytes + memory.output_size_in_bytes)
+if figures["needs_bytes"] > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
+    report(args, None, step_seconds=[], **figures)
+else:
+    out, steps = timed(lambda: jax.block_until_ready(compiled(params, *rest)), args.repeat)
+    report(args, np.moveaxis(np.asarray(out.astype(jnp.float32)), -1, 1), **steps, **figures)
