@@ -1,0 +1,210 @@
+package strategy
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"weft/fault"
+	"weft/mesh"
+)
+
+// Degrees are over how many devices each kind of parallelism goes. 0 counts as 1;
+// one of them may be Fill. The product is the number of devices.
+type Degrees struct {
+	Pipeline int // pp: stages
+	Data     int // dp: copies of the parameters
+	Shard    int // fsdp: shards of the parameters
+	Context  int // sp: parts of the sequence
+	Model    int // tp: parts of each layer
+}
+
+// Fill is the degree that takes what the others leave of the devices.
+const Fill = -1
+
+// degreeNames are the axes, outermost first. The axis with the most traffic a
+// step and the least chance to hide it is innermost, where the links are fastest:
+// on nodes of 8 devices tp=8 stays inside a node.
+var degreeNames = [...]string{"pp", "dp", "fsdp", "sp", "tp"}
+
+// list gives the degrees in the order of degreeNames, 0 read as 1.
+func (d Degrees) list() [len(degreeNames)]int {
+	all := [...]int{d.Pipeline, d.Data, d.Shard, d.Context, d.Model}
+	for i, n := range all {
+		if n == 0 {
+			all[i] = 1
+		}
+	}
+	return all
+}
+
+func degreesOf(all [len(degreeNames)]int) Degrees {
+	return Degrees{all[0], all[1], all[2], all[3], all[4]}
+}
+
+// String gives degrees as ParseDegrees reads them, those of 1 left out: "fsdp=4,tp=8".
+func (d Degrees) String() string {
+	var parts []string
+	for i, n := range d.list() {
+		switch {
+		case n == Fill:
+			parts = append(parts, degreeNames[i]+"=fill")
+		case n != 1:
+			parts = append(parts, fmt.Sprintf("%s=%d", degreeNames[i], n))
+		}
+	}
+	return strings.Join(parts, ",")
+}
+
+// Devices is the product of the degrees, one that is to be filled counted as 1; 0
+// when a degree is not legal or the product is too large to count.
+func (d Degrees) Devices() int {
+	product := 1
+	for _, n := range d.list() {
+		switch {
+		case n == Fill:
+		case n < 1 || product > math.MaxInt32/n:
+			return 0
+		default:
+			product *= n
+		}
+	}
+	return product
+}
+
+// check reports degrees below 1, and fills beyond the number allowed.
+func (d Degrees) check(list *fault.List, fills int) {
+	var open []string
+	for i, n := range d.list() {
+		switch {
+		case n == Fill:
+			open = append(open, degreeNames[i])
+		case n < 1:
+			list.Add(fault.New(ErrDegree, Degree{degreeNames[i], n},
+				"degree %s=%d does not exist; a degree is at least 1, or fill", degreeNames[i], n))
+		}
+	}
+	if len(open) > fills {
+		rule := "at most one degree takes what the others leave"
+		if fills == 0 {
+			rule = "resolve the degrees for a number of devices first"
+		}
+		list.Add(fault.New(ErrFill, FillAxes{open}, "%d degrees are to be filled: %s; %s", len(open), strings.Join(open, " "), rule))
+	}
+}
+
+// Resolve fills the degree that is open and checks that the product is exactly
+// the number of devices: none is left idle. Every degree of the result is at
+// least 1. Errors, all that apply joined: ErrDegree, ErrFill, mesh.ErrDeviceCount,
+// ErrNotDivisible.
+func (d Degrees) Resolve(devices int) (Degrees, error) {
+	var list fault.List
+	d.check(&list, 1)
+	if devices < 1 {
+		list.Add(fault.New(mesh.ErrDeviceCount, mesh.DeviceCount{Need: max(1, d.Devices()), Have: devices},
+			"degrees for %d devices do not exist; the least is 1", devices))
+	}
+	if err := list.Err(); err != nil {
+		return Degrees{}, err
+	}
+	all, need := d.list(), d.Devices()
+	if need == 0 {
+		return Degrees{}, fault.New(mesh.ErrDeviceCount, mesh.DeviceCount{Need: math.MaxInt32, Have: devices},
+			"degrees %s need more than %d devices, have %d", d, math.MaxInt32, devices)
+	}
+	open := -1
+	for i, n := range all {
+		if n == Fill {
+			open = i
+		}
+	}
+	switch {
+	case need > devices:
+		return Degrees{}, fault.New(mesh.ErrDeviceCount, mesh.DeviceCount{Need: need, Have: devices},
+			"degrees %s need at least %d devices, have %d; their product is at most the devices", d, need, devices)
+	case devices%need != 0:
+		return Degrees{}, d.indivisible(devices, need)
+	case open < 0 && need < devices:
+		return Degrees{}, fault.New(mesh.ErrDeviceCount, mesh.DeviceCount{Need: need, Have: devices},
+			"degrees %s use %d of %d devices; set another to %d, or to fill, to use all", d.orNone(), need, devices, devices/need)
+	}
+	if open >= 0 {
+		all[open] = devices / need
+	}
+	return degreesOf(all), nil
+}
+
+func (d Degrees) orNone() string {
+	if s := d.String(); s != "" {
+		return s
+	}
+	return "all 1"
+}
+
+// indivisible says that a number of devices does not divide by the product of the
+// degrees given, and which products near it would.
+func (d Degrees) indivisible(devices, need int) error {
+	lo, hi := need, need
+	for devices%lo != 0 {
+		lo--
+	}
+	for devices%hi != 0 {
+		hi++
+	}
+	var axes []string
+	for i, n := range d.list() {
+		if n > 1 {
+			axes = append(axes, degreeNames[i])
+		}
+	}
+	return fault.New(ErrNotDivisible, NotDivisible{"devices", devices, need, axes, []int{lo, hi}},
+		"%d devices are not divisible by %d, the product of %s; the nearest products that divide %d: %d and %d", devices, need, d, devices, lo, hi)
+}
+
+// Mesh is the mesh of the degrees over devices 0 to n-1: axes pp, dp, fsdp, sp and
+// tp, outermost first, those of size 1 kept so that specs that name them stay
+// legal. For other devices, mesh.New takes its Axes. Errors: ErrDegree, and ErrFill
+// for a degree that Resolve has not filled.
+func (d Degrees) Mesh() (*mesh.Mesh, error) {
+	var list fault.List
+	d.check(&list, 0)
+	if err := list.Err(); err != nil {
+		return nil, err
+	}
+	axes := make([]mesh.Axis, len(degreeNames))
+	for i, n := range d.list() {
+		axes[i] = mesh.Axis{Name: degreeNames[i], Size: n}
+	}
+	return mesh.Local(axes...)
+}
+
+// CheckMesh reports every axis of a mesh, under either spelling, whose size is not
+// the degree: ErrMismatch, joined. An axis that is no kind of parallelism must
+// have size 1.
+func (d Degrees) CheckMesh(m *mesh.Mesh) error {
+	var list fault.List
+	d.check(&list, 0)
+	want := map[string]int{}
+	for i, n := range d.list() {
+		want[degreeNames[i]] = n
+	}
+	for _, a := range m.Axes() {
+		n, known := want[mesh.Canonical(a.Name)]
+		delete(want, mesh.Canonical(a.Name))
+		if known && n == a.Size || !known && a.Size == 1 {
+			continue
+		}
+		if !known {
+			n = 1
+		}
+		list.Add(fault.New(ErrMismatch, Mismatch{a.Name, a.Size, n},
+			"axis %s has size %d in mesh %s, and the degrees %s say %d; they must agree", a.Name, a.Size, m, d.orNone(), n))
+	}
+	for _, name := range degreeNames {
+		if n, left := want[name]; left && n > 1 {
+			list.Add(fault.New(ErrMismatch, Mismatch{name, 0, n},
+				"mesh %s has no axis %s, and the degrees %s say %d; they must agree", m, name, d, n))
+		}
+	}
+	return list.Err()
+}

@@ -1,0 +1,88 @@
+package strategy
+
+import (
+	"math"
+
+	"weft/fault"
+	"weft/mesh"
+	"weft/sharding"
+)
+
+// Placement is one tensor under a plan.
+type Placement struct {
+	Name       string        `json:"name"`
+	Shape      []int         `json:"shape"`
+	Spec       sharding.Spec `json:"spec"`
+	LocalShape []int         `json:"local_shape"`
+	LocalBytes int64         `json:"local_bytes"` // on each device
+	Notes      []Note        `json:"notes"`       // what was not applied, and why
+}
+
+// Report is every tensor under a plan.
+type Report struct {
+	Mesh       string      `json:"mesh"`
+	Tensors    []Placement `json:"tensors"`
+	TotalBytes int64       `json:"total_bytes"`
+	LocalBytes int64       `json:"local_bytes"` // on each device
+	Notes      []Note      `json:"notes"`       // of the plan as a whole
+}
+
+// Explain refines the spec of every tensor and says what was not applied and why.
+// Errors of all tensors are joined.
+func (p Plan) Explain(m *mesh.Mesh, tensors []Tensor) (*Report, error) {
+	strategies := p.ordered()
+	claimed, err := claims(m, strategies)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{Mesh: m.String(), Tensors: make([]Placement, 0, len(tensors)), Notes: []Note{}}
+	if len(claimed) == len(strategies) { // else a strategy of another package may use the axis
+		r.Notes = unused(m, claimed)
+	}
+	var list fault.List
+	for _, t := range tensors {
+		s, notes, err := refine(m, strategies, t, sharding.Spec{})
+		list.Add(err)
+		if err != nil {
+			continue
+		}
+		local, err := s.Local(m, t.Shape)
+		list.Add(err)
+		bytes := size(t, local)
+		r.Tensors = append(r.Tensors, Placement{t.Name, t.Shape, s, local, bytes, append([]Note{}, notes...)})
+		r.LocalBytes += bytes
+		r.TotalBytes += size(t, t.Shape)
+	}
+	if err := list.Err(); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// size is the bytes of a piece of t, at most math.MaxInt64.
+func size(t Tensor, shape []int) int64 {
+	n := Tensor{Shape: shape}.elements()
+	if t.Elem > 0 && n > math.MaxInt64/t.Elem {
+		return math.MaxInt64
+	}
+	return int64(n) * int64(t.Elem)
+}
+
+// unused notes the axes that no strategy claims: along them everything is the
+// same, and no gradient is summed. The pipeline's axis numbers stages.
+func unused(m *mesh.Mesh, claimed []claim) []Note {
+	notes := []Note{}
+	for _, a := range m.Axes() {
+		used := a.Size == 1 || mesh.Canonical(a.Name) == stageName
+		for _, c := range claimed {
+			for _, axis := range c.axes {
+				used = used || axis == a.Name
+			}
+		}
+		if !used {
+			notes = append(notes, note("plan", Tensor{}, []string{a.Name}, UnusedAxis,
+				"no strategy uses axis %s of size %d; everything is the same along it, and no gradient is summed over it", a.Name, a.Size)...)
+		}
+	}
+	return notes
+}

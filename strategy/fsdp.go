@@ -1,0 +1,133 @@
+package strategy
+
+import (
+	"fmt"
+
+	"weft/fault"
+	"weft/mesh"
+	"weft/sharding"
+)
+
+// DefaultMinSize is FSDP's minimum size when none is given: 2^18 elements, 1 MiB
+// of float32, as the common JAX recipes have it.
+const DefaultMinSize = 1 << 18
+
+// FSDP shards the storage of parameters. One dim is split over all its axes
+// together, so that one all-gather brings the parameter back:
+//
+//  1. A parameter of fewer elements than MinSize is left as it is.
+//  2. Candidates are the dims that nothing splits yet and whose size divides by
+//     the product of the axes.
+//  3. The largest is taken, of equals the first: the shards of a leading dim are
+//     contiguous in memory. (torch FSDP2 takes dim 0 by default; JAX recipes that
+//     sort sizes in reverse take the last of equals.)
+//  4. Without a candidate the axes become the minor axes of a split dim, the
+//     one of which most is left on a device, if it still divides.
+//  5. Otherwise the parameter stays whole over the axes.
+//
+// In cases 1 and 5 a note gives the reason. Activations are left as they are.
+type FSDP struct {
+	Axes    []string // split over together, first major; nil: fsdp
+	MinSize int      // elements of the whole tensor; 0: DefaultMinSize
+}
+
+func (f FSDP) axes(m *mesh.Mesh) ([]string, error) {
+	names := f.Axes
+	if len(names) == 0 {
+		names = []string{"fsdp"}
+	}
+	return axesOn(m, fsdpName, names)
+}
+
+func (f FSDP) minSize() (int, error) {
+	switch {
+	case f.MinSize < 0:
+		return 0, fault.New(ErrMinSize, MinSize{f.MinSize},
+			"a minimum of %d elements does not exist; the least is 1, which shards everything that divides, and 0 stands for %d", f.MinSize, DefaultMinSize)
+	case f.MinSize == 0:
+		return DefaultMinSize, nil
+	}
+	return f.MinSize, nil
+}
+
+// Refine is Strategy's. Errors: mesh.ErrUnknownAxis, ErrMinSize, and
+// sharding.ErrDuplicateAxis for an axis that the spec uses already.
+func (f FSDP) Refine(m *mesh.Mesh, t Tensor, s sharding.Spec) (sharding.Spec, []Note, error) {
+	axes, err := f.axes(m)
+	least, lerr := f.minSize()
+	if err := fault.Join(err, lerr, t.check()); err != nil {
+		return s, nil, err
+	}
+	s, err = t.legal(m, s)
+	axes = wide(m, axes)
+	switch {
+	case err != nil || len(axes) == 0:
+		return s, nil, err
+	case t.isActivation():
+		return s, note(fsdpName, t, axes, Activation, "it has a batch dim and is no parameter; left as it is over %s", join(axes)), nil
+	}
+	for _, axis := range axes {
+		if s.Uses(axis) {
+			return s, nil, reused(fsdpName, t, s, axis, -1)
+		}
+	}
+	if n := t.elements(); n < least {
+		return s, note(fsdpName, t, axes, Small, "%d elements are fewer than the minimum of %d; whole over %s", n, least, join(axes)), nil
+	}
+	parts := m.Size(axes...)
+	dim := f.place(m, t, s, parts)
+	if dim < 0 {
+		return s, note(fsdpName, t, axes, Indivisible, "no dim of %s divides into %d parts over %s%s; whole over %s%s",
+			shapeText(t.Shape), parts, join(axes), beside(s), join(axes), fits(m, t, s, parts)), nil
+	}
+	return s.WithDim(dim, append(s.Dim(dim), axes...)...), nil, nil
+}
+
+// place is the dim to split into parts more, or -1.
+func (f FSDP) place(m *mesh.Mesh, t Tensor, s sharding.Spec, parts int) int {
+	free, stacked := -1, -1
+	for i, size := range t.Shape {
+		if on := s.Dim(i); len(on) > 0 {
+			left := size / m.Size(on...)
+			if left%parts == 0 && (stacked < 0 || left > t.Shape[stacked]/m.Size(s.Dim(stacked)...)) {
+				stacked = i
+			}
+			continue
+		}
+		if size%parts == 0 && (free < 0 || size > t.Shape[free]) {
+			free = i
+		}
+	}
+	if free >= 0 {
+		return free
+	}
+	return stacked
+}
+
+// beside reminds of the axes that have dims already.
+func beside(s sharding.Spec) string {
+	if s.IsWhole() {
+		return ""
+	}
+	return fmt.Sprintf(" beside %s", s)
+}
+
+// fits names the largest number of parts below the one asked for that a dim has room for.
+func fits(m *mesh.Mesh, t Tensor, s sharding.Spec, parts int) string {
+	best := 0
+	for i, size := range t.Shape {
+		left := size
+		if on := s.Dim(i); len(on) > 0 {
+			left /= m.Size(on...)
+		}
+		for n := min(parts-1, left); n > max(1, best); n-- {
+			if left%n == 0 {
+				best = n
+			}
+		}
+	}
+	if best == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %d parts would fit", best)
+}

@@ -1,0 +1,103 @@
+package strategy
+
+import (
+	"slices"
+
+	"weft/mesh"
+	"weft/sharding"
+)
+
+// Gradient is how the gradient of a tensor comes to be where it is needed.
+type Gradient struct {
+	// Before the reduction: whole over FSDP's axes, as the parameter was gathered,
+	// and partial over every axis along which the batch was split.
+	Before sharding.Spec
+	// After it: the spec of the parameter itself, which optimizer state and master
+	// weights have too.
+	After sharding.Spec
+	// Steps from Before to After, with the bytes each device sends: a
+	// reduce-scatter over FSDP's axes, an all-reduce over the others. The sum is to
+	// be divided by the number of devices where the mean is wanted.
+	Steps []sharding.Step
+}
+
+// Bytes that a device sends in all.
+func (g Gradient) Bytes() int64 { return sent(g.Steps) }
+
+func sent(steps []sharding.Step) int64 {
+	n := int64(0)
+	for _, s := range steps {
+		n += s.Bytes
+	}
+	return n
+}
+
+// Gradient tells how a tensor's gradient is reduced under the plan. It is partial
+// over the axes of DataParallel and FSDP, and with sequence parallelism over that
+// of TensorParallel too where the parameter is whole over it. A parameter that
+// tensor parallelism splits needs no reduction over its axis. The gradient of an
+// activation has the activation's own spec. Errors are those of Refine and
+// sharding.Reshard.
+func (p Plan) Gradient(m *mesh.Mesh, t Tensor) (Gradient, error) {
+	stored, computed, strategies, err := p.specs(m, t)
+	if err != nil {
+		return Gradient{}, err
+	}
+	g := Gradient{Before: stored, After: stored}
+	if !t.isActivation() {
+		g.Before = computed.WithPartial(summed(m, strategies, computed)...)
+	}
+	g.Steps, err = sharding.Reshard(m, g.Before, g.After, t.Shape, t.Elem)
+	return g, err
+}
+
+// Gather lists the steps that bring a parameter from where it is stored to where
+// it is computed with: an all-gather over FSDP's axes, in the forward pass and,
+// if it is freed in between, once more in the backward pass. None for a parameter
+// that FSDP left alone. Errors are those of Refine and sharding.Reshard.
+func (p Plan) Gather(m *mesh.Mesh, t Tensor) ([]sharding.Step, error) {
+	stored, computed, _, err := p.specs(m, t)
+	if err != nil {
+		return nil, err
+	}
+	return sharding.Reshard(m, stored, computed, t.Shape, t.Elem)
+}
+
+// specs are where a tensor is stored, and where it is once gathered over FSDP's axes.
+func (p Plan) specs(m *mesh.Mesh, t Tensor) (stored, computed sharding.Spec, strategies []Strategy, err error) {
+	strategies = p.ordered()
+	if _, err = claims(m, strategies); err != nil {
+		return
+	}
+	if stored, _, err = refine(m, strategies, t, sharding.Spec{}); err != nil {
+		return
+	}
+	computed = stored
+	if t.isActivation() {
+		return
+	}
+	for _, s := range strategies {
+		f, ok := s.(FSDP)
+		if !ok {
+			continue
+		}
+		axes, _ := f.axes(m)
+		for i := range t.Shape {
+			computed = computed.WithDim(i, slices.DeleteFunc(computed.Dim(i), func(a string) bool { return slices.Contains(axes, a) })...)
+		}
+	}
+	return
+}
+
+// summed are the axes, in mesh order, over which a parameter's gradient is partial.
+func summed(m *mesh.Mesh, strategies []Strategy, computed sharding.Spec) []string {
+	var axes []string
+	for _, s := range strategies {
+		c, err := claimOf(m, s)
+		tp, isTP := s.(TensorParallel)
+		if err == nil && (!isTP || tp.SequenceParallel) {
+			axes = append(axes, c.axes...)
+		}
+	}
+	return slices.DeleteFunc(inMeshOrder(m, wide(m, axes)), computed.Uses)
+}

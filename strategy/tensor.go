@@ -1,0 +1,138 @@
+package strategy
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"weft/fault"
+	"weft/mesh"
+	"weft/sharding"
+)
+
+// Tensor is what a strategy knows of a parameter or an activation.
+type Tensor struct {
+	Name  string   // "blocks.3.attn.q.weight"
+	Dims  []string // names of its dims: "out", "in", "batch", "sequence", "heads", ...; nil when unknown
+	Shape []int
+	Elem  int // bytes of an element
+}
+
+// elements is the size of the whole tensor, at most math.MaxInt.
+func (t Tensor) elements() int {
+	n := 1
+	for _, size := range t.Shape {
+		if size <= 0 {
+			return 0
+		}
+		if n > math.MaxInt/size {
+			n = math.MaxInt
+			continue
+		}
+		n *= size
+	}
+	return n
+}
+
+// named lists the dims of a name.
+func (t Tensor) named(dim string) []int {
+	var at []int
+	for i, d := range t.Dims {
+		if plainDim(d) == plainDim(dim) {
+			at = append(at, i)
+		}
+	}
+	return at
+}
+
+// plainDim reads artifex's names of a linear layer's dims as ours.
+func plainDim(dim string) string {
+	switch dim {
+	case "out_features":
+		return "out"
+	case "in_features":
+		return "in"
+	}
+	return dim
+}
+
+// isActivation reports whether t flows through the model and is no parameter: it
+// begins with a batch dim, or has one beside a sequence dim.
+func (t Tensor) isActivation() bool {
+	batch := t.named("batch")
+	return len(batch) > 0 && (batch[0] == 0 || len(t.named("sequence")) > 0)
+}
+
+func (t Tensor) check() error {
+	if t.Dims != nil && len(t.Dims) != len(t.Shape) {
+		return fault.New(ErrTensor, TensorDims{t.Name, t.Dims, t.Shape},
+			"%shas %d dim names (%s) and a shape of %d sizes %s; each dim has one name", t.label(), len(t.Dims), strings.Join(t.Dims, ","), len(t.Shape), shapeText(t.Shape))
+	}
+	return nil
+}
+
+// label is how a message or a note begins.
+func (t Tensor) label() string {
+	if t.Name == "" {
+		return ""
+	}
+	return t.Name + ": "
+}
+
+// dimText is "dim 0 (out)".
+func (t Tensor) dimText(i int) string {
+	if i < len(t.Dims) {
+		return fmt.Sprintf("dim %d (%s)", i, t.Dims[i])
+	}
+	return fmt.Sprintf("dim %d", i)
+}
+
+func shapeText(shape []int) string {
+	return "(" + strings.Trim(strings.Join(strings.Fields(fmt.Sprint(shape)), ","), "[]") + ")"
+}
+
+// legal is the canonical form of s, or why it is not legal for t.
+func (t Tensor) legal(m *mesh.Mesh, s sharding.Spec) (sharding.Spec, error) {
+	s = s.Canonical(m, len(t.Shape))
+	if s.Check(m, t.Shape) == nil {
+		return s, nil
+	}
+	// The same check through a rule names the tensor.
+	_, err := sharding.Rules{{Match: "*", Spec: s}}.Apply(m, []sharding.Param{{Name: t.Name, Shape: t.Shape}})
+	return s, err
+}
+
+// uneven says that a dim does not divide over axes.
+func (t Tensor) uneven(dim, parts int, axes []string) error {
+	size := t.Shape[dim]
+	nearest := around(size, parts)
+	return fault.New(sharding.ErrUneven, sharding.Uneven{Tensor: t.Name, Dim: dim, Size: size, Parts: parts, Axes: slices.Clone(axes), Nearest: nearest},
+		"%s%s of size %d does not divide into %d parts over %s; nearest sizes that do: %s", t.label(), t.dimText(dim), size, parts, strings.Join(axes, "+"), numbers(nearest))
+}
+
+// around are the multiples of parts on both sides of size, less 0.
+func around(size, parts int) []int {
+	lo := size / parts * parts
+	nearest := []int{}
+	if lo > 0 {
+		nearest = append(nearest, lo)
+	}
+	if lo != size && lo <= math.MaxInt-parts {
+		nearest = append(nearest, lo+parts)
+	}
+	return nearest
+}
+
+// numbers writes "4 and 8", or "1, 2 and 4".
+func numbers(list []int) string {
+	parts := strings.Fields(strings.Trim(fmt.Sprint(list), "[]"))
+	return join(parts)
+}
+
+func join(parts []string) string {
+	if len(parts) < 2 {
+		return strings.Join(parts, "")
+	}
+	return strings.Join(parts[:len(parts)-1], ", ") + " and " + parts[len(parts)-1]
+}

@@ -1,0 +1,94 @@
+package strategy
+
+import (
+	"errors"
+	"math"
+
+	"weft/fault"
+	"weft/sharding"
+)
+
+// Workload is the sizes of a model and a batch that degrees must divide. 0 is a
+// size that is not known and is not checked.
+type Workload struct {
+	Batch   int // global
+	Micro   int // microbatches the batch is cut into
+	Heads   int // of queries
+	KVHeads int
+	FFN     int
+	Seq     int
+	Layers  int
+
+	SequenceParallel bool // the stream between layers is split over tp too
+	CausalRing       bool // context by ring attention with a causal mask, its load balanced
+	Ulysses          bool // context by all-to-all over heads
+}
+
+// CheckWorkload reports every size that the degrees do not divide, joined:
+// ErrNotDivisible (batch by dp*fsdp*microbatches; ffn by tp; sequence by sp, twice
+// that for a balanced causal ring, and by tp beside it when sequence parallel),
+// sharding.ErrHeadsNotDivisible (heads by tp, and by sp beside it for Ulysses),
+// sharding.ErrKVHeads (one of kv heads and tp must divide the other), ErrEmptyStage
+// (at least a layer a stage). The vocabulary is not among them: it is padded up to
+// a multiple of tp. Degrees that are not resolved: ErrDegree, ErrFill.
+func (d Degrees) CheckWorkload(w Workload) error {
+	var list fault.List
+	d.check(&list, 0)
+	if err := list.Err(); err != nil {
+		return err
+	}
+	all := d.list()
+	pp, dp, fsdp, sp, tp := all[0], all[1], all[2], all[3], all[4]
+
+	batchAxes := []string{"dp", "fsdp"}
+	divide(&list, "batch", w.Batch, product(dp, fsdp, max(1, w.Micro)), batchAxes)
+	if w.Heads > 0 {
+		over := 1
+		if w.Ulysses {
+			over = sp
+		}
+		list.Add(sharding.CheckHeads(w.Heads, tp, over))
+	}
+	if w.KVHeads > 0 {
+		_, _, err := sharding.KVHeads(max(w.Heads, w.KVHeads), w.KVHeads, tp)
+		for _, v := range fault.Violations(err) {
+			if errors.Is(v, sharding.ErrKVHeads) {
+				list.Add(v)
+			}
+		}
+	}
+	divide(&list, "ffn", w.FFN, tp, []string{"tp"})
+	parts, axes := sp, []string{"sp"}
+	if w.CausalRing && sp > 1 {
+		parts = product(2, sp)
+	}
+	if w.SequenceParallel {
+		parts, axes = product(parts, tp), append(axes, "tp")
+	}
+	divide(&list, "sequence", w.Seq, parts, axes)
+	if w.Layers > 0 && w.Layers < pp {
+		list.Add(emptyStage(w.Layers, pp))
+	}
+	return list.Err()
+}
+
+// product is at most math.MaxInt.
+func product(factors ...int) int {
+	n := 1
+	for _, f := range factors {
+		if n > math.MaxInt/f {
+			return math.MaxInt
+		}
+		n *= f
+	}
+	return n
+}
+
+func divide(list *fault.List, what string, size, parts int, axes []string) {
+	if size <= 0 || size%parts == 0 {
+		return
+	}
+	nearest := around(size, parts)
+	list.Add(fault.New(ErrNotDivisible, NotDivisible{what, size, parts, axes, nearest},
+		"%s %d is not divisible by %d, its parts over %s; nearest that are: %s", what, size, parts, join(axes), numbers(nearest)))
+}
