@@ -168,26 +168,29 @@ func product(to, left, right *Array, lo, hi, base, n, k int) {
 const columns = 64
 
 // rowsByColumns is the plain blocked product: four columns at a time share the
-// loads of a row. Every sum runs over k in order.
+// loads of a row. Every sum runs over k in order, in float64; operands are
+// widened a panel and a row at a time, since each is read many times.
 func rowsByColumns[T float32 | float64](left, right []T, first, n, k int, set func(row, col int, v float64)) {
 	m := 0
 	if k > 0 {
 		m = len(left) / k
 	}
+	x, panel := make([]float64, k), make([]float64, min(n, columns)*k)
 	for c0 := 0; c0 < n; c0 += columns {
 		c1 := min(n, c0+columns)
+		widen(panel, right[c0*k:c1*k])
 		for row := range m {
-			x := left[row*k : (row+1)*k]
+			widen(x, left[row*k:(row+1)*k])
 			c := c0
 			for ; c+4 <= c1; c += 4 {
-				y0, y1, y2, y3 := right[c*k:][:len(x)], right[(c+1)*k:][:len(x)], right[(c+2)*k:][:len(x)], right[(c+3)*k:][:len(x)]
+				y := panel[(c-c0)*k:]
+				y0, y1, y2, y3 := y[:len(x)], y[k:][:len(x)], y[2*k:][:len(x)], y[3*k:][:len(x)]
 				var s0, s1, s2, s3 float64
 				for i, v := range x {
-					w := float64(v)
-					s0 += w * float64(y0[i])
-					s1 += w * float64(y1[i])
-					s2 += w * float64(y2[i])
-					s3 += w * float64(y3[i])
+					s0 += v * y0[i]
+					s1 += v * y1[i]
+					s2 += v * y2[i]
+					s3 += v * y3[i]
 				}
 				set(first+row, c, s0)
 				set(first+row, c+1, s1)
@@ -195,12 +198,18 @@ func rowsByColumns[T float32 | float64](left, right []T, first, n, k int, set fu
 				set(first+row, c+3, s3)
 			}
 			for ; c < c1; c++ {
-				y, s := right[c*k:][:len(x)], 0.0
+				y, s := panel[(c-c0)*k:][:len(x)], 0.0
 				for i, v := range x {
-					s += float64(v) * float64(y[i])
+					s += v * y[i]
 				}
 				set(first+row, c, s)
 			}
 		}
+	}
+}
+
+func widen[T float32 | float64](dst []float64, src []T) {
+	for i, v := range src {
+		dst[i] = float64(v)
 	}
 }
