@@ -28,8 +28,6 @@ var (
 	ErrProgram = fault.NewKind("program-failed")
 	// ErrDisagree: two programs' outputs are further apart than rounding explains.
 	ErrDisagree = fault.NewKind("outputs-disagree")
-	// ErrFile: a file that should hold a tensor does not.
-	ErrFile = fault.NewKind("bad-file")
 )
 
 var commands = map[string]func(context.Context, []string) error{"setup": setup, "make": makeModel, "run": run}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"weft/dtype"
 	"weft/fault"
 	"weft/sampler"
 )
@@ -139,7 +140,7 @@ func latentShape(size string, frames int) ([]int, error) {
 }
 
 func writeInputs(path string, c config, latent []int, rows int, seed uint64) error {
-	return writeTensors(path, "F32", seed, []param{
+	return writeTensors(path, dtype.F32, seed, []param{
 		{"x", latent, 0, 1},
 		{"t", []int{1}, 500, 0},
 		{"context", []int{1, rows, c.TextDim}, 0, 1},
@@ -162,7 +163,7 @@ func writeModel(dir string, c config, seed uint64) error {
 	if err := os.WriteFile(filepath.Join(dir, "config.json"), append(text, '\n'), 0o644); err != nil {
 		return err
 	}
-	if err := writeTensors(filepath.Join(dir, "diffusion_pytorch_model.safetensors"), "BF16", seed, params(c)); err != nil {
+	if err := writeTensors(filepath.Join(dir, "diffusion_pytorch_model.safetensors"), dtype.BF16, seed, params(c)); err != nil {
 		return err
 	}
 	return os.WriteFile(mark, want, 0o644) // last, so that a folder cut short is made again
@@ -175,9 +176,9 @@ func stream(name string) uint64 {
 	return h.Sum64()
 }
 
-// values fills dst with elements from..from+len(dst) of p.
-func (p param) values(seed uint64, from int, dst []float32) {
-	sampler.Fill(seed, stream(p.name), uint64(from), dst)
+// values fills dst with the elements of p.
+func (p param) values(seed uint64, dst []float32) {
+	sampler.Fill(seed, stream(p.name), 0, dst)
 	for i, v := range dst {
 		dst[i] = float32(p.mean + p.std*float64(v))
 	}
