@@ -4,6 +4,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 
 	"weft/fault"
@@ -72,12 +73,16 @@ func withThreads(n int, make func() error) (threads int, err error) {
 	return want, err
 }
 
-// userFlags gives XLA_FLAGS without weft's additions.
+// userFlags gives XLA_FLAGS without weft's additions, which a process started
+// by another weft has inherited.
 func userFlags() string {
 	env.Lock()
 	defer env.Unlock()
 	if env.userFlags == nil {
 		v := os.Getenv("XLA_FLAGS")
+		for _, name := range []string{terminateFlag, warnFlag} { // in the order they were added, backwards
+			v = strings.TrimSpace(strings.TrimSuffix(v, added(name)))
+		}
 		env.userFlags = &v
 	}
 	return *env.userFlags

@@ -18,6 +18,10 @@ import (
 //
 // Arguments that the signature marks as donated belong to the program from
 // here on. All arguments are checked before anything runs.
+//
+// When ctx ends before the program has been handed over, Execute returns
+// ErrCancelled and the outputs are thrown away. The call goes on; done, where
+// it is not nil, tells of its end.
 func (x *Executable) Execute(ctx context.Context, args [][]*Buffer) (outs [][]*Buffer, done *Event, err error) {
 	if err := x.client.enter(); err != nil {
 		return nil, nil, err
@@ -78,22 +82,29 @@ func (x *Executable) Execute(ctx context.Context, args [][]*Buffer) (outs [][]*B
 		}
 		x.client.end(e, err)
 	}()
+	abandon := func() { // outputs that nobody will take
+		if r := <-result; r.err == nil {
+			for _, row := range r.outs {
+				for _, b := range row {
+					b.Destroy()
+				}
+			}
+		}
+	}
 	select {
 	case r := <-result:
-		if r.err != nil {
-			return nil, nil, r.err
-		}
-		return r.outs, e, nil
+		return r.outs, e, r.err
 	case <-e.done: // the watchdog, with the launch still inside the plugin; or a very quick end
 		select {
 		case r := <-result:
-			if r.err == nil {
-				return r.outs, e, nil
-			}
-			return nil, nil, r.err
+			return r.outs, e, r.err
 		default:
-			return nil, nil, e.err
+			go abandon()
+			return nil, e, e.err
 		}
+	case <-ctx.Done(): // a launch may take as long as the program: on one device it is run inline
+		go abandon()
+		return nil, e, cancelled(ctx, "running "+x.name)
 	}
 }
 

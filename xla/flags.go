@@ -96,16 +96,21 @@ func checkKnown(flags []flag, plugin string, has func(string) bool) error {
 	return list.Err()
 }
 
+func added(name string) string { return "--" + name + "=" + strconv.Itoa(rendezvousSeconds) }
+
 // withRendezvous adds the two time-outs after which XLA's CPU collectives abort
 // the process (20 + 40 s without them), unless the user has set them. It
 // returns the new value, and the seconds after which XLA will abort.
 func withRendezvous(value string, flags []flag, has func(string) bool) (string, float64) {
 	total := 0.0
+	if value != "" && flags == nil { // the name of a file
+		return value, 60
+	}
 	for _, w := range []struct {
-		name        string
-		seconds, or float64
-	}{{warnFlag, rendezvousSeconds, 20}, {terminateFlag, rendezvousSeconds, 40}} {
-		set, seconds := false, w.seconds
+		name string
+		or   float64 // XLA's own
+	}{{warnFlag, 20}, {terminateFlag, 40}} {
+		set, seconds := false, float64(rendezvousSeconds)
 		for _, f := range flags {
 			if f.name == w.name {
 				set = true
@@ -119,7 +124,7 @@ func withRendezvous(value string, flags []flag, has func(string) bool) (string, 
 		case !has(w.name):
 			seconds = w.or
 		default:
-			value = strings.TrimSpace(value + " --" + w.name + "=" + strconv.FormatFloat(w.seconds, 'f', -1, 64))
+			value = strings.TrimSpace(value + " " + added(w.name))
 		}
 		total += seconds
 	}

@@ -136,7 +136,10 @@ const sum = `({ ^bb0(%x: tensor<f32>, %y: tensor<f32>):
     %s = stablehlo.add %x, %y : tensor<f32>
     stablehlo.return %s : tensor<f32> })`
 
-// allReduce is x -> the sum of x over the groups, with x's memory taken over where donated.
+// allReduce has no channel handle: with one, XLA reads an all-to-all's groups as
+// partitions, of which there is one.
+//
+// It is x -> the sum of x over the groups, with x's memory taken over where donated.
 func allReduce(groups string, elements int, donated bool) string {
 	attr := ""
 	if donated {
@@ -144,7 +147,7 @@ func allReduce(groups string, elements int, donated bool) string {
 	}
 	ty := fmt.Sprintf("tensor<%dxf32>", elements)
 	return fmt.Sprintf(`module @all_reduce { func.func public @main(%%a: %s%s) -> %s {
-  %%0 = "stablehlo.all_reduce"(%%a) <{replica_groups = %s, channel_handle = #stablehlo.channel_handle<handle = 1, type = 0>}> %s : (%s) -> %s
+  %%0 = "stablehlo.all_reduce"(%%a) <{replica_groups = %s}> %s : (%s) -> %s
   return %%0 : %s } }`, ty, attr, ty, groups, sum, ty, ty, ty)
 }
 

@@ -1,0 +1,184 @@
+package xla
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"weft/fault"
+	"weft/xla/internal/pjrt"
+)
+
+func TestParseFlags(t *testing.T) {
+	for _, k := range []struct {
+		value string
+		at    int // of the error; -1 for none
+		names string
+	}{
+		{"", -1, ""},
+		{"  \t", -1, ""},
+		{"--xla_a=1", -1, "xla_a"},
+		{" --xla_a --xla_b=x,y\n--xla_c=", -1, "xla_a xla_b xla_c"},
+		{`--xla_a="one two" --xla_b='3 4'`, -1, "xla_a xla_b"},
+		{"/etc/flags", -1, ""}, // a file, to XLA
+		{"-\u2013xla_force_host_platform_device_count=4", 1, ""},
+		{"--xla_a=1 \u2014xla_b=2", 10, ""},
+		{"--xla_a=1 xla_b=2", 10, ""},
+		{"-xla_a=1", 0, ""},
+		{"--xla_a --", 8, ""},
+		{"--xla-a=1", 0, ""},
+		{"--xla_a=\x00", 8, ""},
+		{`--xla_a="1`, 0, ""},
+	} {
+		flags, err := parseFlags(k.value)
+		if k.at >= 0 {
+			f, ok := fault.Fields[Flag](err)
+			if !errors.Is(err, ErrXLAFlag) || !ok || f.Byte != k.at {
+				t.Errorf("%q: %v (%+v), want an error at byte %d", k.value, err, f, k.at)
+			}
+			continue
+		}
+		var names []string
+		for _, f := range flags {
+			names = append(names, f.name)
+			if k.value[f.at:f.at+2] != "--" {
+				t.Errorf("%q: flag %s said to be at %d", k.value, f.name, f.at)
+			}
+		}
+		if got := strings.Join(names, " "); err != nil || got != k.names {
+			t.Errorf("%q: %q (%v), want %q", k.value, got, err, k.names)
+		}
+	}
+}
+
+func FuzzParseFlags(f *testing.F) {
+	f.Add("--xla_a=1 --xla_b='x y'")
+	f.Fuzz(func(t *testing.T, s string) {
+		flags, err := parseFlags(s)
+		for _, x := range flags {
+			if err != nil || x.at < 0 || x.at >= len(s) || !isName(x.name) {
+				t.Fatalf("%q: %+v %v", s, x, err)
+			}
+		}
+	})
+}
+
+func TestRendezvousFlags(t *testing.T) {
+	all := func(string) bool { return true }
+	none := func(string) bool { return false }
+	w, e := added(warnFlag), added(terminateFlag)
+	for _, k := range []struct {
+		value   string
+		has     func(string) bool
+		want    string
+		seconds float64
+	}{
+		{"", all, w + " " + e, 2 * rendezvousSeconds},
+		{"--xla_a=1", all, "--xla_a=1 " + w + " " + e, 2 * rendezvousSeconds},
+		{"--" + warnFlag + "=5", all, "--" + warnFlag + "=5 " + e, 5 + rendezvousSeconds},
+		{"--" + warnFlag + "=5 --" + terminateFlag + "=7", all, "--" + warnFlag + "=5 --" + terminateFlag + "=7", 12},
+		{"--xla_a=1", none, "--xla_a=1", 60}, // a plugin that would abort over them
+		{"/a/file", all, "/a/file", 60},
+	} {
+		flags, err := parseFlags(k.value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, s := withRendezvous(k.value, flags, k.has)
+		if got != k.want || s != k.seconds {
+			t.Errorf("%q: %q, %v s; want %q, %v s", k.value, got, s, k.want, k.seconds)
+		}
+	}
+}
+
+// TestVersionRule is A20 (a) to (c), on tables in Go memory.
+func TestVersionRule(t *testing.T) {
+	type table struct { // as a plugin's begins
+		size, ext, vsize, vext uintptr
+		major, minor           int32
+	}
+	for _, k := range []struct {
+		major, minor int32
+		ok, note     bool
+	}{{1, 0, false, false}, {1, 117, false, false}, {-1, 100, false, false}, {0, 0, false, false}, {0, 80, false, false},
+		{0, 81, true, false}, {0, 115, true, false}, {0, 117, true, false}, {0, 118, true, true}, {0, 4000, true, true}} {
+		tab := &table{size: unsafe.Sizeof(table{}), major: k.major, minor: k.minor}
+		api := pjrt.FromTable(unsafe.Pointer(tab), "stub.so")
+		note, err := checkVersion(api.Path(), api.Version())
+		f, _ := fault.Fields[PluginVersion](err)
+		switch {
+		case k.ok != (err == nil), k.note != (note != ""):
+			t.Errorf("%d.%d: note %q, error %v", k.major, k.minor, note, err)
+		case err != nil && (!errors.Is(err, ErrPluginVersion) || f != PluginVersion{"stub.so", "0.81", fmt.Sprintf("%d.%d", k.major, k.minor)}):
+			t.Errorf("%d.%d: %v, fields %+v", k.major, k.minor, err, f)
+		}
+		// A table that ends before a function is not called past its end.
+		var e *pjrt.Error
+		if err := api.Initialize(); !errors.As(err, &e) || e.Code != pjrt.CodeUnimplemented {
+			t.Errorf("a call outside the table: %v", err)
+		}
+	}
+}
+
+func init() {
+	children["flags"] = func() {
+		_, err := Load("")
+		fmt.Printf("flag=%v load=%v\n", errors.Is(err, ErrXLAFlag), errors.Is(err, ErrPluginLoad))
+		fatal(err)
+		c, err := NewCPU(2)
+		fatal(err)
+		fmt.Println("devices", len(c.Devices()), "limit", c.Limit(), "flags", c.Plugin().Flags())
+	}
+	children["late"] = func() {
+		fatal(SetHostDevices(3))
+		c, err := NewCPU(0)
+		fatal(err)
+		fmt.Println("devices", len(c.Devices()), "again", SetHostDevices(3))
+		err = SetHostDevices(8)
+		f, _ := fault.Fields[BackendStarted](err)
+		fmt.Println("late", errors.Is(err, ErrBackendStarted), f.Have, f.Want)
+		fatal(err)
+	}
+}
+
+// TestXLAFlags is A20 (d): never an abort, and no plugin loaded over a bad one.
+func TestXLAFlags(t *testing.T) {
+	engine(t)
+	for _, k := range []struct {
+		environ []string
+		code    int
+		want    string
+	}{
+		{[]string{"XLA_FLAGS=-\u2013xla_force_host_platform_device_count=4"}, 1, "at byte 1,"},
+		{[]string{"XLA_FLAGS=-\u2013xla_a=4", "WEFT_PLUGIN=/dev/null"}, 1, "flag=true load=false"},
+		{[]string{"XLA_FLAGS=--xla_there_is_no_such_flag=4"}, 1, "--xla_there_is_no_such_flag at byte 0, which plugin"},
+		{[]string{"XLA_FLAGS=--xla_cpu_enable_fast_math=false"}, 0, "devices 2 limit 1h0m0s flags --xla_cpu_enable_fast_math=false --" + warnFlag},
+		{[]string{"XLA_FLAGS=--" + terminateFlag + "=10 --" + warnFlag + "=10"}, 0, "limit 18s"},
+		{[]string{"XLA_FLAGS=" + added(warnFlag) + " " + added(terminateFlag)}, 0, "limit 1h0m0s"},
+		{[]string{"XLA_FLAGS=", "WEFT_PLUGIN=/dev/null"}, 1, "load=true"},
+		{[]string{"XLA_FLAGS=", "WEFT_PLUGIN=/nowhere/plugin.so"}, 1, "plugin file /nowhere/plugin.so"},
+		{[]string{"XLA_FLAGS=", "NPROC=1"}, 0, "devices 2"},
+	} {
+		code, out := child(t, "flags", k.environ...)
+		if code != k.code || !strings.Contains(out, k.want) {
+			t.Errorf("%q: exit %d, want %d and %q in:\n%s", k.environ, code, k.code, k.want, out)
+		}
+	}
+}
+
+// TestHostDevicesTooLate is A20 (e).
+func TestHostDevicesTooLate(t *testing.T) {
+	engine(t)
+	code, out := child(t, "late")
+	if code != 1 || !strings.Contains(out, "devices 3 again <nil>") || !strings.Contains(out, "late true 3 8") {
+		t.Errorf("exit %d:\n%s", code, out)
+	}
+	if err := SetHostDevices(0); !errors.Is(err, ErrDeviceCount) {
+		t.Error(err)
+	}
+	if _, err := NewCPU(-1); !errors.Is(err, ErrDeviceCount) {
+		t.Error(err)
+	}
+}
