@@ -41,7 +41,9 @@ func openXLA(ctx context.Context, n int, o Options) (Engine, error) {
 	p := client.Plugin().Engine()
 	e := &XLA{client: client, n: n, info: Info{Name: client.Platform(), Version: p.Version, SHA256: p.SHA256, API: p.API, Path: p.Path}}
 	if !o.NoCache {
-		_ = cache.Cache{}
+		if e.cache, err = cache.Open(o.CacheDir, cache.Options{}); err != nil {
+			e.info.Note = "programs are not kept: " + err.Error()
+		}
 	}
 	return e, nil
 }
@@ -68,7 +70,8 @@ func (e *XLA) Cache() (hits, misses int) {
 	if e.cache == nil {
 		return 0, 0
 	}
-	return 0, 0
+	s := e.cache.Stats()
+	return int(s.Hits), int(s.Misses)
 }
 
 // Sync has nothing to wait for: values are waited for where they are read.

@@ -46,7 +46,8 @@ func (a *app) finish(ctx context.Context, err error) int {
 		fmt.Fprintln(a.stderr, "weft: interrupted; no output was written")
 		return 130
 	}
-	if strings.HasPrefix(err.Error(), "unknown command") {
+	// cobra's own complaints have no kind.
+	if text := err.Error(); strings.HasPrefix(text, "unknown command") || strings.HasPrefix(text, "required flag") {
 		err = usage("%s", strings.ReplaceAll(err.Error(), "\n", " "))
 	}
 	if a.json && !a.printed {

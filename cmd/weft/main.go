@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -22,7 +23,8 @@ func main() {
 
 // run is main without the process: what tests call.
 func run(ctx context.Context, args []string, stdout, stderr *os.File) int {
-	a := &app{stdout: stdout, stderr: stderr}
+	// A command line that cannot be parsed is still answered in the form it asks for.
+	a := &app{stdout: stdout, stderr: stderr, json: slices.Contains(args, "--json")}
 	root := a.root()
 	root.SetArgs(args)
 	root.SetOut(stdout)

@@ -3,6 +3,7 @@ package wan
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"weft/dtype"
 	"weft/fault"
@@ -14,10 +15,10 @@ import (
 // Axes are the mesh axes the programs use.
 var Axes = []string{"dp", "tp", "sp"}
 
-// Check reports every reason why a mesh cannot run a request.
-func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
+// CheckSplit reports every reason why a mesh cannot hold the model, whatever the request.
+func (m *Model) CheckSplit(on *mesh.Mesh) error {
 	var l fault.List
-	tp, sp, dp := on.Size("tp"), on.Size("sp"), on.Size("dp")
+	tp, sp := on.Size("tp"), on.Size("sp")
 	for _, a := range on.Axes() {
 		if a.Size > 1 && !slices.Contains(Axes, a.Name) {
 			l.Add(fault.New(models.ErrAxis, struct {
@@ -30,6 +31,14 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	if m.c.FFNDim%tp != 0 {
 		l.Add(models.NotDivisible(models.ErrFFN, "ffn_dim", m.c.FFNDim, "tp", tp))
 	}
+	return l.Err()
+}
+
+// Check reports every reason why a mesh cannot run a request.
+func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
+	var l fault.List
+	l.Add(m.CheckSplit(on))
+	sp, dp := on.Size("sp"), on.Size("dp")
 	if r.Batch < 1 {
 		l.Add(fault.New(models.ErrInputs, nil, "batch %d: want 1 or more", r.Batch))
 	} else if r.Batch%dp != 0 {
@@ -76,4 +85,27 @@ func (m *Model) checkLatent(latent []int) error {
 		}
 	}
 	return l.Err()
+}
+
+// CheckVariant names the variants of the family whose tensors give them away:
+// their config.json can pass for a text-to-video one.
+func (m *Model) CheckVariant(names []string) error {
+	for _, v := range []struct{ prefix, variant string }{
+		{"vace_", "VACE"}, {"img_emb.", "image-to-video (CLIP image branch)"}, {"ref_conv.", "Fun-Control (reference image)"},
+		{"control_adapter.", "Fun-Camera-Control"}, {"casual_audio_encoder.", "S2V (speech to video)"}, {"motion_encoder.", "Animate"},
+	} {
+		found := []string{}
+		for _, n := range names {
+			if strings.HasPrefix(n, v.prefix) {
+				found = append(found, n)
+			}
+		}
+		if len(found) > 0 {
+			return fault.New(models.ErrVariant, struct {
+				Variant string   `json:"variant"`
+				Tensors []string `json:"tensors"`
+			}{v.variant, found}, "the checkpoint is the %s variant of Wan (%d tensors such as %s): this version runs text-to-video", v.variant, len(found), found[0])
+		}
+	}
+	return nil
 }
