@@ -67,9 +67,11 @@ func Balanced(layers, stages, micro int, c Costs) (Stages, error) {
 	if stages == 1 {
 		return Stages{[]int{layers}}, nil
 	}
-	// Each bound is narrowed as far as some split still keeps it.
-	b.most = least(0, total, func(x float64) bool { b.most = x; return b.possible() })
-	b.fewest = -least(-total, 0, func(x float64) bool { b.fewest = -x; return b.possible() })
+	// Each bound is narrowed as far as some split still keeps it, and then let out
+	// by what counts as equal.
+	slack := tolerance * total
+	b.most = slack + least(0, total, func(x float64) bool { b.most = x; return b.possible() })
+	b.fewest = -slack - least(-total, 0, func(x float64) bool { b.fewest = -x; return b.possible() })
 	b.peak = leastInt(1, stages*layers, func(n int) bool { b.peak = n; return b.possible() })
 	return b.first(), nil
 }
@@ -118,9 +120,8 @@ const tolerance = 1e-9
 
 // keeps reports whether stage s may hold layers lo to hi.
 func (b *balance) keeps(lo, hi, s int) bool {
-	slack := tolerance * (b.sums[b.layers] + b.embed + b.head)
 	x := b.cost(lo, hi, s)
-	return x <= b.most+slack && x >= b.fewest-slack && (hi-lo) <= b.peak/min(b.stages-s, b.micro)
+	return x <= b.most && x >= b.fewest && (hi-lo) <= b.peak/min(b.stages-s, b.micro)
 }
 
 // possible fills reach and reports whether a split keeps the bounds. The counts
@@ -138,17 +139,16 @@ func (b *balance) possible() bool {
 
 func (b *balance) fill(s int) {
 	next, here := b.reach[s+1], b.reach[s]
-	slack := tolerance * (b.sums[b.layers] + b.embed + b.head)
 	width := b.peak / min(b.stages-s, b.micro)
 	lo, hi, good := 0, 0, 0 // good: how many of next[lo:hi] are reachable
 	for i := range here {
-		for hi <= b.layers && hi-i <= width && (hi <= i || b.cost(i, hi, s) <= b.most+slack) {
+		for hi <= b.layers && hi-i <= width && (hi <= i || b.cost(i, hi, s) <= b.most) {
 			if next[hi] {
 				good++
 			}
 			hi++
 		}
-		for lo < hi && (lo <= i || b.cost(i, lo, s) < b.fewest-slack) {
+		for lo < hi && (lo <= i || b.cost(i, lo, s) < b.fewest) {
 			if next[lo] {
 				good--
 			}
@@ -160,7 +160,6 @@ func (b *balance) fill(s int) {
 
 // first is the split with the smallest counts first, for bounds that are possible.
 func (b *balance) first() Stages {
-	b.possible()
 	counts := make([]int, b.stages)
 	at := 0
 	for s := range counts {
@@ -186,7 +185,6 @@ func least(lo, hi float64, ok func(float64) bool) float64 {
 			lo = mid
 		}
 	}
-	ok(hi)
 	return hi
 }
 

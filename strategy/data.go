@@ -17,19 +17,18 @@ type DataParallel struct {
 
 // axes are the data axes as the mesh names them, in mesh order.
 func (d DataParallel) axes(m *mesh.Mesh) ([]string, error) {
-	names := d.Axes
-	if len(names) == 0 {
-		for _, n := range m.Names() {
-			if c := mesh.Canonical(n); c == "dp" || c == "fsdp" {
-				names = append(names, n)
-			}
-		}
-		if len(names) == 0 {
-			return nil, missing(m, dataName, "dp")
-		}
+	if len(d.Axes) > 0 {
+		axes, err := axesOn(m, dataName, d.Axes)
+		return inMeshOrder(m, axes), err
 	}
-	axes, err := axesOn(m, dataName, names)
-	return inMeshOrder(m, axes), err
+	axes := slices.DeleteFunc(m.Names(), func(n string) bool {
+		c := mesh.Canonical(n)
+		return c != dataName && c != fsdpName
+	})
+	if len(axes) == 0 {
+		return nil, missing(m, dataName, dataName)
+	}
+	return axes, nil
 }
 
 func inMeshOrder(m *mesh.Mesh, axes []string) []string {
@@ -46,25 +45,24 @@ func inMeshOrder(m *mesh.Mesh, axes []string) []string {
 // batch that does not divide, sharding.ErrDuplicateAxis for two batch dims or an
 // axis that splits another dim already.
 func (d DataParallel) Refine(m *mesh.Mesh, t Tensor, s sharding.Spec) (sharding.Spec, []Note, error) {
-	axes, err := d.axes(m)
-	if err := fault.Join(err, t.check()); err != nil {
-		return s, nil, err
-	}
-	s = s.Canonical(m, len(t.Shape))
+	return Plan{d}.Refine(m, t, s)
+}
+
+func (d DataParallel) refine(m *mesh.Mesh, t Tensor, s sharding.Spec, axes []string) (sharding.Spec, []Note, error) {
 	axes = wide(m, axes)
-	batch := t.named("batch")
-	switch {
-	case len(axes) == 0:
-		s, err = t.legal(m, s)
-		return s, nil, err
-	case len(batch) == 0:
-		s, err = t.legal(m, s)
-		return s, note(dataName, t, axes, Parameter, "no dim is named batch, so it stays as it is; a gradient is summed over %s", join(axes)), err
-	case len(batch) > 1:
+	if len(axes) == 0 {
+		return s, nil, nil
+	}
+	dim, count := t.find("batch")
+	switch count {
+	case 0:
+		return s, note(dataName, t, axes, Parameter, "no dim is named batch, so it stays as it is; a gradient is summed over "+join(axes)), nil
+	case 1:
+	default:
+		batch := t.named("batch")
 		return s, nil, fault.New(sharding.ErrDuplicateAxis, Conflict{t.Name, axes[0], []string{dataName}, batch},
 			"%sdims %s are both named batch, and axis %s splits one dim; name one of them otherwise", t.label(), numbers(batch), axes[0])
 	}
-	dim := batch[0]
 	on := s.Dim(dim)
 	for _, axis := range axes {
 		if slices.Contains(on, axis) {
@@ -81,6 +79,5 @@ func (d DataParallel) Refine(m *mesh.Mesh, t Tensor, s sharding.Spec) (sharding.
 	if parts := m.Size(on...); t.Shape[dim]%parts != 0 {
 		return s, nil, t.uneven(dim, parts, on)
 	}
-	s, err = t.legal(m, s.WithDim(dim, on...))
-	return s, nil, err
+	return s.WithDim(dim, on...), nil, nil
 }

@@ -1,7 +1,9 @@
 package strategy
 
 import (
+	"fmt"
 	"math"
+	"slices"
 
 	"weft/fault"
 	"weft/mesh"
@@ -30,18 +32,17 @@ type Report struct {
 // Explain refines the spec of every tensor and says what was not applied and why.
 // Errors of all tensors are joined.
 func (p Plan) Explain(m *mesh.Mesh, tensors []Tensor) (*Report, error) {
-	strategies := p.ordered()
-	claimed, err := claims(m, strategies)
+	claimed, err := p.claims(m)
 	if err != nil {
 		return nil, err
 	}
 	r := &Report{Mesh: m.String(), Tensors: make([]Placement, 0, len(tensors)), Notes: []Note{}}
-	if len(claimed) == len(strategies) { // else a strategy of another package may use the axis
-		r.Notes = unused(m, claimed)
+	if !slices.ContainsFunc(claimed, func(c claim) bool { return c.name == "" }) {
+		r.Notes = unused(m, claimed) // a strategy of another package may use any axis
 	}
 	var list fault.List
 	for _, t := range tensors {
-		s, notes, err := refine(m, strategies, t, sharding.Spec{})
+		s, notes, err := refine(m, claimed, t, sharding.Spec{})
 		list.Add(err)
 		if err != nil {
 			continue
@@ -80,8 +81,8 @@ func unused(m *mesh.Mesh, claimed []claim) []Note {
 			}
 		}
 		if !used {
-			notes = append(notes, note("plan", Tensor{}, []string{a.Name}, UnusedAxis,
-				"no strategy uses axis %s of size %d; everything is the same along it, and no gradient is summed over it", a.Name, a.Size)...)
+			notes = append(notes, note("plan", Tensor{}, []string{a.Name}, UnusedAxis, fmt.Sprintf(
+				"no strategy uses axis %s of size %d; everything is the same along it, and no gradient is summed over it", a.Name, a.Size))...)
 		}
 	}
 	return notes

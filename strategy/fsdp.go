@@ -53,32 +53,34 @@ func (f FSDP) minSize() (int, error) {
 // Refine is Strategy's. Errors: mesh.ErrUnknownAxis, ErrMinSize, and
 // sharding.ErrDuplicateAxis for an axis that the spec uses already.
 func (f FSDP) Refine(m *mesh.Mesh, t Tensor, s sharding.Spec) (sharding.Spec, []Note, error) {
-	axes, err := f.axes(m)
-	least, lerr := f.minSize()
-	if err := fault.Join(err, lerr, t.check()); err != nil {
-		return s, nil, err
-	}
-	s, err = t.legal(m, s)
+	return Plan{f}.Refine(m, t, s)
+}
+
+func (f FSDP) refine(m *mesh.Mesh, t Tensor, s sharding.Spec, axes []string) (sharding.Spec, []Note, error) {
 	axes = wide(m, axes)
+	least, err := f.minSize()
 	switch {
 	case err != nil || len(axes) == 0:
 		return s, nil, err
 	case t.isActivation():
-		return s, note(fsdpName, t, axes, Activation, "it has a batch dim and is no parameter; left as it is over %s", join(axes)), nil
+		return s, note(fsdpName, t, axes, Activation, "it has a batch dim and is no parameter; left as it is over "+join(axes)), nil
 	}
 	for _, axis := range axes {
 		if s.Uses(axis) {
 			return s, nil, reused(fsdpName, t, s, axis, -1)
 		}
 	}
+	if len(t.Shape) == 0 {
+		return s, note(fsdpName, t, axes, Small, "a scalar is not split; whole over "+join(axes)), nil
+	}
 	if n := t.elements(); n < least {
-		return s, note(fsdpName, t, axes, Small, "%d elements are fewer than the minimum of %d; whole over %s", n, least, join(axes)), nil
+		return s, note(fsdpName, t, axes, Small, fmt.Sprintf("%d elements are fewer than the minimum of %d; whole over %s", n, least, join(axes))), nil
 	}
 	parts := m.Size(axes...)
 	dim := f.place(m, t, s, parts)
 	if dim < 0 {
-		return s, note(fsdpName, t, axes, Indivisible, "no dim of %s divides into %d parts over %s%s; whole over %s%s",
-			shapeText(t.Shape), parts, join(axes), beside(s), join(axes), fits(m, t, s, parts)), nil
+		return s, note(fsdpName, t, axes, Indivisible, fmt.Sprintf("no dim of %s divides into %d parts over %s%s; whole over %s%s",
+			shapeText(t.Shape), parts, join(axes), beside(s), join(axes), fits(m, t, s, parts))), nil
 	}
 	return s.WithDim(dim, append(s.Dim(dim), axes...)...), nil, nil
 }

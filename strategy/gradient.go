@@ -39,13 +39,13 @@ func sent(steps []sharding.Step) int64 {
 // activation has the activation's own spec. Errors are those of Refine and
 // sharding.Reshard.
 func (p Plan) Gradient(m *mesh.Mesh, t Tensor) (Gradient, error) {
-	stored, computed, strategies, err := p.specs(m, t)
+	stored, computed, claimed, err := p.specs(m, t)
 	if err != nil {
 		return Gradient{}, err
 	}
 	g := Gradient{Before: stored, After: stored}
 	if !t.isActivation() {
-		g.Before = computed.WithPartial(summed(m, strategies, computed)...)
+		g.Before = computed.WithPartial(summed(m, claimed, computed)...)
 	}
 	g.Steps, err = sharding.Reshard(m, g.Before, g.After, t.Shape, t.Elem)
 	return g, err
@@ -64,38 +64,33 @@ func (p Plan) Gather(m *mesh.Mesh, t Tensor) ([]sharding.Step, error) {
 }
 
 // specs are where a tensor is stored, and where it is once gathered over FSDP's axes.
-func (p Plan) specs(m *mesh.Mesh, t Tensor) (stored, computed sharding.Spec, strategies []Strategy, err error) {
-	strategies = p.ordered()
-	if _, err = claims(m, strategies); err != nil {
+func (p Plan) specs(m *mesh.Mesh, t Tensor) (stored, computed sharding.Spec, claimed []claim, err error) {
+	if claimed, err = p.claims(m); err != nil {
 		return
 	}
-	if stored, _, err = refine(m, strategies, t, sharding.Spec{}); err != nil {
+	if stored, _, err = refine(m, claimed, t, sharding.Spec{}); err != nil {
 		return
 	}
 	computed = stored
 	if t.isActivation() {
 		return
 	}
-	for _, s := range strategies {
-		f, ok := s.(FSDP)
-		if !ok {
+	for _, c := range claimed {
+		if c.name != fsdpName {
 			continue
 		}
-		axes, _ := f.axes(m)
 		for i := range t.Shape {
-			computed = computed.WithDim(i, slices.DeleteFunc(computed.Dim(i), func(a string) bool { return slices.Contains(axes, a) })...)
+			computed = computed.WithDim(i, slices.DeleteFunc(computed.Dim(i), func(a string) bool { return slices.Contains(c.axes, a) })...)
 		}
 	}
 	return
 }
 
 // summed are the axes, in mesh order, over which a parameter's gradient is partial.
-func summed(m *mesh.Mesh, strategies []Strategy, computed sharding.Spec) []string {
+func summed(m *mesh.Mesh, claimed []claim, computed sharding.Spec) []string {
 	var axes []string
-	for _, s := range strategies {
-		c, err := claimOf(m, s)
-		tp, isTP := s.(TensorParallel)
-		if err == nil && (!isTP || tp.SequenceParallel) {
+	for _, c := range claimed {
+		if tp, is := c.Strategy.(TensorParallel); !is || tp.SequenceParallel {
 			axes = append(axes, c.axes...)
 		}
 	}

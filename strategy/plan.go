@@ -18,7 +18,7 @@ type Plan []Strategy
 
 // ordered is the plan, with the plans inside it opened, as it is applied.
 func (p Plan) ordered() []Strategy {
-	var out []Strategy
+	out := make([]Strategy, 0, len(p))
 	for _, s := range p {
 		if inner, ok := s.(Plan); ok {
 			out = append(out, inner.ordered()...)
@@ -40,80 +40,108 @@ func class(s Strategy) int {
 	return 0
 }
 
-// claim is the axes of one strategy of the plan.
+// claim is a strategy of a plan with its axes as the mesh names them; a strategy
+// of another package has neither name nor axes.
 type claim struct {
+	Strategy
 	name string
 	axes []string
 }
 
-// claims resolves the axes of the strategies and reports those that two may not
-// share. One axis may serve two tensor-parallel strategies, which speak of
-// different tensors, and data parallelism beside FSDP, which split batch and
-// parameters. All violations are joined.
-func claims(m *mesh.Mesh, strategies []Strategy) ([]claim, error) {
+// claims are the strategies as they are applied. It reports axes that the mesh
+// does not have, and those that two strategies may not share: one axis may serve
+// two tensor-parallel strategies, which speak of different tensors, and data
+// parallelism beside FSDP, which split batch and parameters. All violations are
+// joined.
+func (p Plan) claims(m *mesh.Mesh) ([]claim, error) {
 	var list fault.List
-	var out []claim
+	strategies := p.ordered()
+	out := make([]claim, 0, len(strategies))
 	for _, s := range strategies {
 		c, err := claimOf(m, s)
 		list.Add(err)
-		if err == nil && c.name != "" {
+		if err == nil {
 			out = append(out, c)
 		}
 	}
-	for _, axis := range m.Names() {
-		var names []string
-		for _, c := range out {
-			if slices.Contains(c.axes, axis) {
-				names = append(names, c.name)
+	for i, c := range out {
+		for _, axis := range c.axes {
+			if isClaimed(out[:i], axis) || !isClaimed(out[i+1:], axis) {
+				continue // reported at the first of the claims, or the only one
 			}
-		}
-		if !canShare(names) {
-			list.Add(fault.New(sharding.ErrDuplicateAxis, Conflict{Axis: axis, Strategies: names},
-				"axis %s is claimed by %s; an axis serves one of tp, fsdp and dp, or fsdp and dp together; give each an axis of its own", axis, strings.Join(names, " and ")))
+			if names := claimants(out, axis); !canShare(names) {
+				list.Add(fault.New(sharding.ErrDuplicateAxis, Conflict{Axis: axis, Strategies: names},
+					"axis %s is claimed by %s; an axis serves one of tp, fsdp and dp, or fsdp and dp together; give each an axis of its own", axis, strings.Join(names, " and ")))
+			}
 		}
 	}
 	return out, list.Err()
+}
+
+func isClaimed(claims []claim, axis string) bool {
+	for i := range claims {
+		if slices.Contains(claims[i].axes, axis) {
+			return true
+		}
+	}
+	return false
+}
+
+func claimants(claims []claim, axis string) []string {
+	var names []string
+	for _, c := range claims {
+		if slices.Contains(c.axes, axis) {
+			names = append(names, c.name)
+		}
+	}
+	return names
 }
 
 func claimOf(m *mesh.Mesh, s Strategy) (claim, error) {
 	switch s := s.(type) {
 	case TensorParallel:
 		axes, err := s.axes(m)
-		return claim{tensorName, axes}, err
+		return claim{s, tensorName, axes}, err
 	case FSDP:
 		axes, err := s.axes(m)
 		_, lerr := s.minSize()
-		return claim{fsdpName, axes}, fault.Join(err, lerr)
+		return claim{s, fsdpName, axes}, fault.Join(err, lerr)
 	case DataParallel:
 		axes, err := s.axes(m)
-		return claim{dataName, axes}, err
+		return claim{s, dataName, axes}, err
 	}
-	return claim{}, nil
+	return claim{s, "", nil}, nil
 }
 
 func canShare(names []string) bool {
-	count := map[string]int{}
+	tp, fsdp, dp := 0, 0, 0
 	for _, n := range names {
-		count[n]++
+		switch n {
+		case tensorName:
+			tp++
+		case fsdpName:
+			fsdp++
+		case dataName:
+			dp++
+		}
 	}
-	if count[tensorName] > 0 {
-		return len(names) == count[tensorName]
-	}
-	return count[fsdpName] < 2 && count[dataName] < 2
+	return tp == len(names) || tp == 0 && fsdp < 2 && dp < 2
 }
 
 // Refine is Strategy's: each strategy refines the spec of the one before. Errors
-// are those of the strategies, and sharding.ErrDuplicateAxis for an axis that two
-// strategies claim.
+// are those of the strategies, of the spec so far, and sharding.ErrDuplicateAxis
+// for an axis that two strategies claim.
 func (p Plan) Refine(m *mesh.Mesh, t Tensor, s sharding.Spec) (sharding.Spec, []Note, error) {
-	strategies := p.ordered()
-	if _, err := claims(m, strategies); err != nil {
+	claimed, err := p.claims(m)
+	if err != nil {
 		return s, nil, err
 	}
-	return refine(m, strategies, t, s)
+	return refine(m, claimed, t, s)
 }
 
-func refine(m *mesh.Mesh, strategies []Strategy, t Tensor, s sharding.Spec) (sharding.Spec, []Note, error) {
+// refine applies strategies. The spec between them is canonical and legal: ours
+// keep it so, and what another package returns is checked.
+func refine(m *mesh.Mesh, claimed []claim, t Tensor, s sharding.Spec) (sharding.Spec, []Note, error) {
 	if err := t.check(); err != nil {
 		return s, nil, err
 	}
@@ -121,16 +149,26 @@ func refine(m *mesh.Mesh, strategies []Strategy, t Tensor, s sharding.Spec) (sha
 	if err != nil {
 		return s, nil, err
 	}
-	var notes []Note
-	for _, strategy := range strategies {
-		next, more, err := strategy.Refine(m, t, s)
+	notes := make([]Note, 0, len(claimed))
+	for _, c := range claimed {
+		var next sharding.Spec
+		var more []Note
+		switch strategy := c.Strategy.(type) {
+		case TensorParallel:
+			next, more, err = strategy.refine(m, t, s, c.axes)
+		case FSDP:
+			next, more, err = strategy.refine(m, t, s, c.axes)
+		case DataParallel:
+			next, more, err = strategy.refine(m, t, s, c.axes)
+		default:
+			if next, more, err = strategy.Refine(m, t, s); err == nil {
+				next, err = t.legal(m, next)
+			}
+		}
 		if err != nil {
 			return s, nil, err
 		}
-		if s, err = t.legal(m, next); err != nil {
-			return s, nil, err
-		}
-		notes = append(notes, more...)
+		s, notes = next, append(notes, more...)
 	}
 	return s, notes, nil
 }

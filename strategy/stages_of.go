@@ -10,7 +10,7 @@ import (
 
 // layerNumber finds the first number that follows "layer", "block" or "h" in a
 // name: blocks.3, layers.3, layer_3, encoder_layer_7, transformer_blocks.3.
-var layerNumber = regexp.MustCompile(`(?:^|[._/])(?:layers?|blocks?|h)[._](\d+)(?:[._/]|$)`)
+var layerNumber = regexp.MustCompile(`(?:^|[._/])(?:layers?|blocks?|h)[._/](\d+)(?:[._/]|$)`)
 
 // Words of what comes after the layers and before them, in that order of reading.
 var (

@@ -1,7 +1,6 @@
 package strategy
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -45,9 +44,8 @@ type Note struct {
 // String is the line for people.
 func (n Note) String() string { return n.Text }
 
-func note(strategy string, t Tensor, axes []string, reason Reason, format string, args ...any) []Note {
-	text := fmt.Sprintf("%s: %s%s", strategy, t.label(), fmt.Sprintf(format, args...))
-	return []Note{{t.Name, strategy, slices.Clone(axes), reason, text}}
+func note(strategy string, t Tensor, axes []string, reason Reason, text string) []Note {
+	return []Note{{t.Name, strategy, slices.Clip(axes), reason, strategy + ": " + t.label() + text}}
 }
 
 // The names of the strategies in notes and errors.
@@ -90,7 +88,7 @@ func missing(m *mesh.Mesh, strategy, name string) error {
 // axesOn finds several axes; a name that stands twice is an error.
 func axesOn(m *mesh.Mesh, strategy string, names []string) ([]string, error) {
 	var list fault.List
-	var axes []string
+	axes := make([]string, 0, len(names))
 	for _, name := range names {
 		axis, err := axisOn(m, strategy, name)
 		list.Add(err)
@@ -109,13 +107,11 @@ func axesOn(m *mesh.Mesh, strategy string, names []string) ([]string, error) {
 
 // wide are the axes of more than one device; the others have no effect.
 func wide(m *mesh.Mesh, axes []string) []string {
-	var out []string
-	for _, a := range axes {
-		if m.Size(a) > 1 {
-			out = append(out, a)
-		}
+	narrow := func(a string) bool { return m.Size(a) == 1 }
+	if !slices.ContainsFunc(axes, narrow) {
+		return axes
 	}
-	return out
+	return slices.DeleteFunc(slices.Clone(axes), narrow)
 }
 
 // reused says that an axis that a strategy needs for dim is in use elsewhere in the spec.

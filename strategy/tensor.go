@@ -46,6 +46,21 @@ func (t Tensor) named(dim string) []int {
 	return at
 }
 
+// find is the first dim of a name, or -1, and how many there are.
+func (t Tensor) find(dim string) (first, count int) {
+	first = -1
+	for i, d := range t.Dims {
+		if plainDim(d) != plainDim(dim) {
+			continue
+		}
+		if count == 0 {
+			first = i
+		}
+		count++
+	}
+	return first, count
+}
+
 // plainDim reads artifex's names of a linear layer's dims as ours.
 func plainDim(dim string) string {
 	switch dim {
@@ -60,8 +75,9 @@ func plainDim(dim string) string {
 // isActivation reports whether t flows through the model and is no parameter: it
 // begins with a batch dim, or has one beside a sequence dim.
 func (t Tensor) isActivation() bool {
-	batch := t.named("batch")
-	return len(batch) > 0 && (batch[0] == 0 || len(t.named("sequence")) > 0)
+	batch, _ := t.find("batch")
+	sequence, _ := t.find("sequence")
+	return batch == 0 || batch > 0 && sequence >= 0
 }
 
 func (t Tensor) check() error {

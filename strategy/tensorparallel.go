@@ -1,6 +1,7 @@
 package strategy
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -49,32 +50,29 @@ func (p TensorParallel) axes(m *mesh.Mesh) ([]string, error) {
 // name; sharding.ErrUneven; sharding.ErrHeadsNotDivisible and sharding.ErrKVHeads
 // for heads that would be cut.
 func (p TensorParallel) Refine(m *mesh.Mesh, t Tensor, s sharding.Spec) (sharding.Spec, []Note, error) {
-	axes, err := p.axes(m)
-	if err := fault.Join(err, t.check()); err != nil {
-		return s, nil, err
-	}
+	return Plan{p}.Refine(m, t, s)
+}
+
+func (p TensorParallel) refine(m *mesh.Mesh, t Tensor, s sharding.Spec, axes []string) (sharding.Spec, []Note, error) {
 	axis, n := axes[0], m.Size(axes[0])
-	if s, err = t.legal(m, s); err != nil {
-		return s, nil, err
-	}
 	rule, why, err := p.rule(t)
 	if err != nil || rule == nil {
 		return s, noteOf(why, t, axes), err
 	}
-	at := t.named(rule.Dim)
-	if len(at) > 1 {
+	dim, count := t.find(rule.Dim)
+	if count > 1 {
+		at := t.named(rule.Dim)
 		return s, nil, fault.New(sharding.ErrDuplicateAxis, Conflict{t.Name, axis, []string{tensorName}, at},
 			"%sdims %s are both named %s, and axis %s splits one dim; give them different names", t.label(), numbers(at), rule.Dim, axis)
 	}
-	dim := at[0]
 	on := s.Dim(dim)
 	switch {
 	case n == 1 || slices.Contains(on, axis):
 		return s, nil, nil
 	case s.Uses(axis):
-		return s, note(tensorName, t, axes, Taken, "axis %s is in spec %s already, so rule %s does not split %s", axis, s, rule.Match, t.dimText(dim)), nil
+		return s, note(tensorName, t, axes, Taken, fmt.Sprintf("axis %s is in spec %s already, so rule %s does not split %s", axis, s, rule.Match, t.dimText(dim))), nil
 	case len(on) > 0:
-		return s, note(tensorName, t, axes, Taken, "%s is split over %s already, so rule %s does not split it over %s", t.dimText(dim), join(on), rule.Match, axis), nil
+		return s, note(tensorName, t, axes, Taken, fmt.Sprintf("%s is split over %s already, so rule %s does not split it over %s", t.dimText(dim), join(on), rule.Match, axis)), nil
 	}
 	if err := rule.check(t, axis, n, dim); err != nil {
 		return s, nil, err
@@ -109,7 +107,7 @@ func noteOf(w whole, t Tensor, axes []string) []Note {
 	if w.reason == "" {
 		return nil
 	}
-	return note(tensorName, t, axes, w.reason, "%s; whole over %s", w.text, join(axes))
+	return note(tensorName, t, axes, w.reason, w.text+"; whole over "+join(axes))
 }
 
 // rule is the one that decides, or why none splits t.
@@ -125,10 +123,13 @@ func (p TensorParallel) rule(t Tensor) (*Rule, whole, error) {
 		case !matches(r.Match, t.Name):
 		case r.Dim == "":
 			return nil, whole{KeptWhole, "rule " + r.Match + " keeps it whole"}, nil
-		case len(t.named(r.Dim)) > 0:
-			return r, whole{}, nil
-		case without == nil:
-			without = r
+		default:
+			if _, count := t.find(r.Dim); count > 0 {
+				return r, whole{}, nil
+			}
+			if without == nil {
+				without = r
+			}
 		}
 	}
 	switch {
