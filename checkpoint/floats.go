@@ -98,7 +98,7 @@ func storeFloat(d dtype.DType) func(b []byte, i int, v float64) {
 	return func(b []byte, i int, v float64) { le.PutUint16(b[2*i:], bf16FromF32(oddF32(v))) }
 }
 
-// floatConverter picks a tight loop where there is one.
+// floatConverter picks a tight loop where there is one: for the types that weights have.
 func floatConverter(from, to dtype.DType) convertFunc {
 	switch [2]dtype.DType{from, to} {
 	case [2]dtype.DType{dtype.BF16, dtype.F32}:
@@ -106,21 +106,13 @@ func floatConverter(from, to dtype.DType) convertFunc {
 	case [2]dtype.DType{dtype.F32, dtype.BF16}:
 		return narrowBF16
 	case [2]dtype.DType{dtype.F16, dtype.F32}:
-		return func(dst, src []byte) error {
-			for len(dst) >= 4 && len(src) >= 2 {
-				binary.LittleEndian.PutUint32(dst, f32FromF16(binary.LittleEndian.Uint16(src)))
-				dst, src = dst[4:], src[2:]
-			}
-			return nil
-		}
+		return widenF16
 	case [2]dtype.DType{dtype.F32, dtype.F16}:
-		return func(dst, src []byte) error {
-			for len(dst) >= 2 && len(src) >= 4 {
-				binary.LittleEndian.PutUint16(dst, f16FromF32(binary.LittleEndian.Uint32(src)))
-				dst, src = dst[2:], src[4:]
-			}
-			return nil
-		}
+		return narrowF16
+	case [2]dtype.DType{dtype.F16, dtype.BF16}:
+		return bf16FromF16
+	case [2]dtype.DType{dtype.BF16, dtype.F16}:
+		return f16FromBF16
 	}
 	load, store := loadFloat(from), storeFloat(to)
 	size := to.Size()
@@ -130,6 +122,38 @@ func floatConverter(from, to dtype.DType) convertFunc {
 		}
 		return nil
 	}
+}
+
+func bf16FromF16(dst, src []byte) error {
+	for len(dst) >= 2 && len(src) >= 2 {
+		binary.LittleEndian.PutUint16(dst, bf16FromF32(f32FromF16(binary.LittleEndian.Uint16(src))))
+		dst, src = dst[2:], src[2:]
+	}
+	return nil
+}
+
+func f16FromBF16(dst, src []byte) error {
+	for len(dst) >= 2 && len(src) >= 2 {
+		binary.LittleEndian.PutUint16(dst, f16FromF32(uint32(binary.LittleEndian.Uint16(src))<<16))
+		dst, src = dst[2:], src[2:]
+	}
+	return nil
+}
+
+func widenF16(dst, src []byte) error {
+	for len(dst) >= 4 && len(src) >= 2 {
+		binary.LittleEndian.PutUint32(dst, f32FromF16(binary.LittleEndian.Uint16(src)))
+		dst, src = dst[4:], src[2:]
+	}
+	return nil
+}
+
+func narrowF16(dst, src []byte) error {
+	for len(dst) >= 2 && len(src) >= 4 {
+		binary.LittleEndian.PutUint16(dst, f16FromF32(binary.LittleEndian.Uint32(src)))
+		dst, src = dst[2:], src[4:]
+	}
+	return nil
 }
 
 // widenBF16 turns four bf16 in one word into two words of f32 at a time.

@@ -11,8 +11,7 @@ import (
 )
 
 const (
-	// chunkBytes is the unit of work: two huge pages, so that the workers of one
-	// row-split shard do not fault in the same page.
+	// chunkBytes is the unit of work: small enough that the workers end together.
 	chunkBytes = 4 << 20
 	// directRun is the mean run from which scattering reads beat a buffer. See
 	// BenchmarkColumns; measured on 2 cores of an EPYC 7003.
@@ -41,7 +40,8 @@ func (t *target) local(n int64) int64 { return n / t.from * t.to }
 type job struct {
 	rec     *record
 	targets []*target
-	direct  bool  // the targets are disjoint, as stored, and in long runs
+	apart   bool  // no byte is in two targets
+	direct  bool  // and all are as stored and in long runs
 	bridge  int64 // the longest gap to read through
 	bytes   int64 // wanted
 }
@@ -145,7 +145,7 @@ func (c *Checkpoint) scaleOf(r *record, name string, to dtype.DType) (float32, e
 
 // choose decides how a job is read.
 func (j *job) choose() {
-	j.direct = true
+	j.apart, j.direct = true, true
 	var runs int64
 	for i, t := range j.targets {
 		runs += t.sel.runs()
@@ -154,9 +154,10 @@ func (j *job) choose() {
 			j.direct = false
 		}
 		for _, other := range j.targets[:i] {
-			j.direct = j.direct && disjoint(t.sel, other.sel)
+			j.apart = j.apart && disjoint(t.sel, other.sel)
 		}
 	}
+	j.direct = j.direct && j.apart
 	if runs > exactRuns && j.bytes/runs < directRun {
 		j.bridge = bridge
 	}

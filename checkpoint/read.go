@@ -60,18 +60,22 @@ func (r *reading) run(ctx context.Context, list []chunk, workers int) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	workers = min(workers, len(list))
 	g, ctx := errgroup.WithContext(ctx)
-	var next atomic.Int64
-	for range min(workers, len(list)) {
+	q := newQueue(list, workers)
+	for i := range workers {
 		g.Go(func() error {
 			w := worker{ctx: ctx, reading: r}
-			for i := next.Add(1) - 1; i < int64(len(list)); i = next.Add(1) - 1 {
-				if err := w.do(list[i]); err != nil {
+			for {
+				c, ok := q.take(i)
+				if !ok {
+					return nil
+				}
+				if err := w.do(c); err != nil {
 					return err
 				}
 				r.tell()
 			}
-			return nil
 		})
 	}
 	return g.Wait()

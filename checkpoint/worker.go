@@ -144,9 +144,9 @@ func (w *worker) buffered(j *job, span [2]int64) error {
 
 // merge walks the cursors of a chunk's targets in the order of the file.
 type merge struct {
-	cursors []*targetCursor
+	cursors []targetCursor
 	hi      int64
-	direct  bool
+	apart   bool  // from the job
 	last    int   // the cursor given last
 	end     int64 // where what was taken of it ended
 }
@@ -159,9 +159,9 @@ type targetCursor struct {
 // start puts a cursor of every target at the beginning of the chunk.
 func (m *merge) start(c chunk) {
 	m.cursors, m.hi, m.last = m.cursors[:0], c.hi, 0
-	m.direct, m.end = c.job.direct, -1
+	m.apart, m.end = c.job.apart, -1
 	for _, t := range c.job.targets {
-		tc := &targetCursor{*t.sel.cursor(), t}
+		tc := targetCursor{*t.sel.cursor(), t}
 		if tc.seek(c.lo); tc.n > 0 && tc.pos < c.hi {
 			m.cursors = append(m.cursors, tc)
 		}
@@ -180,12 +180,12 @@ func (m *merge) next() *targetCursor {
 	}
 	// In a column split the shards take turns: where targets share no byte and the
 	// one after the last begins where that ended, nothing begins earlier.
-	if c := m.cursors[k]; m.direct && c.n > 0 && c.pos == m.end {
+	if c := &m.cursors[k]; m.apart && c.n > 0 && c.pos == m.end {
 		m.last = k
 	} else if !m.first() {
 		return nil
 	}
-	c := m.cursors[m.last]
+	c := &m.cursors[m.last]
 	if c.pos >= m.hi {
 		return nil
 	}
@@ -195,7 +195,8 @@ func (m *merge) next() *targetCursor {
 // first sets last to the cursor with the smallest position; it is false if all are at their end.
 func (m *merge) first() bool {
 	m.last = -1
-	for i, c := range m.cursors {
+	for i := range m.cursors {
+		c := &m.cursors[i]
 		if c.n > 0 && (m.last < 0 || c.pos < m.cursors[m.last].pos) {
 			m.last = i
 		}

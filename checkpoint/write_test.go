@@ -218,6 +218,7 @@ func generation(n uint32) map[string]*tensor.Tensor {
 }
 
 func writeForEver(path string) {
+	os.Stdout.WriteString("!")
 	for n := uint32(1); ; n++ {
 		if err := Write(path, generation(n), nil, WriteOptions{Force: true}); err != nil {
 			os.Stderr.WriteString(err.Error())
@@ -247,8 +248,18 @@ func TestKilledWriter(t *testing.T) {
 		child.Env = append(os.Environ(), killEnv+"="+path)
 		var stderr bytes.Buffer
 		child.Stderr = &stderr
+		stdout, err := child.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
 		if err := child.Start(); err != nil {
 			t.Fatal(err)
+		}
+		stdout.Read(make([]byte, 1)) // it has begun
+		if round == rounds-1 {
+			for start := time.Now(); !there(path) && time.Since(start) < time.Minute; {
+				time.Sleep(time.Millisecond)
+			}
 		}
 		time.Sleep(time.Duration(rand.IntN(60_000)) * time.Microsecond)
 		child.Process.Kill()
@@ -284,4 +295,9 @@ func TestKilledWriter(t *testing.T) {
 	if whole == 0 {
 		t.Error("no writer lived long enough to write")
 	}
+}
+
+func there(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
