@@ -1,6 +1,7 @@
 package xla
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -285,6 +286,86 @@ func TestUseAfterEnd(t *testing.T) {
 	}
 	if _, err := c.Compile(t.Context(), []byte(addOne), CompileOptions{}); !errors.Is(err, ErrClosed) {
 		t.Errorf("closed client: %v", err)
+	}
+}
+
+// TestCloseWhileRunning: Close waits for the call, then frees what is left, and
+// host memory comes back.
+func TestCloseWhileRunning(t *testing.T) {
+	engine(t)
+	c, err := NewCPU(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := compile(t, c, slowProgram(2, 5_000_000), CompileOptions{Replicas: 2})
+	var released sync.WaitGroup
+	args := make([][]*Buffer, 2)
+	for d := range args {
+		released.Add(1)
+		b, err := c.FromHost(f32s(1), dtype.F32, []int{1}, d, released.Done)
+		if err != nil {
+			t.Fatal(err)
+		}
+		args[d] = []*Buffer{b}
+	}
+	_, done, err := x.Execute(t.Context(), args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := done.Err(); err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-done.Done():
+	default:
+		t.Error("Close came back before the call's end")
+	}
+	released.Wait()
+}
+
+func init() {
+	// With a channel handle an all-to-all's groups are partitions to XLA, of
+	// which there is one: it compiles, and fails as it runs, on every device.
+	children["dead"] = func() {
+		c, err := NewCPU(2)
+		fatal(err)
+		ctx := context.Background()
+		x, err := c.Compile(ctx, []byte(`module @wrong { func.func public @main(%a: tensor<2xf32>) -> tensor<2xf32> {
+  %0 = "stablehlo.all_to_all"(%a) <{split_dimension = 0 : i64, concat_dimension = 0 : i64, split_count = 2 : i64, replica_groups = dense<[[0,1]]> : tensor<1x2xi64>,
+    channel_handle = #stablehlo.channel_handle<handle = 1, type = 0>}> : (tensor<2xf32>) -> tensor<2xf32>
+  return %0 : tensor<2xf32> } }`), CompileOptions{Replicas: 2})
+		fatal(err)
+		var args [][]*Buffer
+		for id := range 2 {
+			b, err := c.Put(make([]byte, 8), dtype.F32, []int{2}, id)
+			fatal(err)
+			args = append(args, []*Buffer{b})
+		}
+		outs, done, err := x.Execute(ctx, args)
+		if err == nil {
+			err = done.Wait(ctx)
+			fmt.Println("output:", errors.Is(outs[0][0].ToHost(ctx, make([]byte, 8)), ErrPlugin))
+		}
+		f, _ := fault.Fields[PluginFailure](err)
+		fmt.Printf("first: %v %q\n", errors.Is(err, ErrPlugin), f.Message)
+		_, _, err = x.Execute(ctx, args)
+		fmt.Println("second:", errors.Is(err, ErrClientDead), strings.Contains(err.Error(), f.Message))
+		fmt.Println("close:", c.Close())
+	}
+}
+
+// TestClientDead: after an error on several devices no more work is taken, and
+// the reason given is the first error.
+func TestClientDead(t *testing.T) {
+	engine(t)
+	code, out := child(t, "dead")
+	for _, want := range []string{"first: true \"", "partition", "second: true true", "close: <nil>"} {
+		if code != 0 || !strings.Contains(out, want) {
+			t.Errorf("exit %d, no %q in:\n%s", code, want, out)
+		}
 	}
 }
 

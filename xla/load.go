@@ -79,6 +79,10 @@ func load(engine plugin.Installed, path, value string, flags []flag) (*Plugin, e
 	if err := checkKnown(flags, path, has); err != nil {
 		return nil, err
 	}
+	if engine.SHA256 != "" && engine.SHA256 != facts.SHA256 {
+		return nil, fault.New(plugin.ErrBadHash, plugin.Engine{Name: engine.Name, Want: engine.SHA256, Have: facts.SHA256},
+			"engine %s: %s has SHA-256 %s, it was installed with %s; remove its folder and install it again", engine.Name, path, facts.SHA256, engine.SHA256)
+	}
 	engine.SHA256 = facts.SHA256
 	p := &Plugin{engine: engine}
 	p.flags, p.abortAfter = withRendezvous(value, flags, has)

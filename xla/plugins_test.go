@@ -2,13 +2,16 @@ package xla
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"weft/xla/internal/pjrt"
 	"weft/xla/plugin"
 )
 
@@ -102,4 +105,30 @@ func TestAllPlugins(t *testing.T) {
 		}
 		t.Log(out)
 	})
+}
+
+// TestChangedEngine: a library that is not what was installed is not loaded.
+func TestChangedEngine(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("WEFT_ENGINE_DIR", dir)
+	pin, err := plugin.Lookup("cpu-compat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := filepath.Join(dir, pin.Name+"-"+pin.Version)
+	lib := filepath.Join(at, filepath.FromSlash(pin.Library))
+	if err := os.MkdirAll(filepath.Dir(lib), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	manifest, _ := json.Marshal(map[string]any{"pin": pin, "sha256": strings.Repeat("0", 64), "bytes": 5})
+	if err := errors.Join(os.WriteFile(lib, []byte("other"), 0o644), os.WriteFile(filepath.Join(at, "weft-engine.json"), manifest, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	want := plugin.ErrBadHash
+	if !pjrt.Available {
+		want = ErrNoXLA
+	}
+	if _, err := Load(pin.Name); !errors.Is(err, want) {
+		t.Error(err)
+	}
 }

@@ -153,7 +153,7 @@ func take(ctx context.Context, o Options, pin Pin, w Wheel, tmp, out string) err
 			return pipFetch(ctx, pin, w, dir, o.PipArgs, progress)
 		}
 	}
-	file, err := fetch(ctx, w, dir, func(done int64) { o.report(Progress{pin.Name, "fetch", done, w.Bytes}) })
+	file, err := fetch(ctx, w, dir, func(done int64) { o.report(Progress{pin.Name, "fetch", min(done, w.Bytes), w.Bytes}) })
 	if err != nil {
 		return err
 	}
