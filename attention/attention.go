@@ -1,6 +1,7 @@
 package attention
 
 import (
+	"math"
 	"slices"
 
 	"weft/dtype"
@@ -34,7 +35,7 @@ type Options struct {
 	Keys int
 	// Bias is added to the scaled scores, shape (B|1, H|1, Sq|1, Sk), f32.
 	Bias *spmd.Tensor
-	// Mask says which keys a query sees: Bool, same shapes as Bias. A query that
+	// Mask says which keys a query sees: Bool, of such a shape. A query that
 	// sees none averages all values, as a softmax of equal scores does.
 	Mask *spmd.Tensor
 	// BlockQ and BlockK are the block sizes; 0 means the package's default.
@@ -57,41 +58,50 @@ const (
 // sharding.ErrKVHeads.
 func Attend(b *spmd.Builder, q, k, v spmd.Tensor, o Options) spmd.Tensor {
 	o = check(b, q, k, v, o)
-	held := q.Spec
-	seq := k.Spec.Dim(1)
-	if len(seq) > 0 {
-		q, k, v = toHeads(b, q, k, v, seq)
+	p := whole(b, Parts{q, k, v})
+	held := p.Q.Spec
+	if seq := p.K.Spec.Dim(1); len(seq) > 0 {
+		p = toHeads(b, p, seq)
 	}
-	out := local(b, q, k, v, o)
+	out := local(b, p, o)
 	return b.Reshard(out, held, "ulysses: back to split tokens")
 }
 
 // Joint attends over two parts of one sequence at once: text, whole along its
 // tokens, and video, whose tokens may be split. order says which comes first;
-// it matters to the bias only, whose key dim covers both without padding.
-// Video tokens past videoTokens are padding: as keys they are cut away.
+// it matters to the bias only, whose query and key dims cover both without
+// padding. Video tokens past videoTokens are padding: as keys they are cut
+// away, and as queries they give zeros.
 //
 //	tq (B, T, H, D), vq (B, Sv, H, D), keys and values likewise
 func Joint(b *spmd.Builder, text, video Parts, videoTokens int, textFirst bool, o Options) (textOut, videoOut spmd.Tensor) {
-	heldText, heldVideo := text.Q.Spec, video.Q.Spec
 	check(b, text.Q, text.K, text.V, Options{})
 	check(b, video.Q, video.K, video.V, Options{Keys: videoTokens})
-	if seq := video.K.Spec.Dim(1); len(seq) > 0 {
-		video.Q, video.K, video.V = toHeads(b, video.Q, video.K, video.V, seq)
-		// Heads of the text are cut to match: each device keeps its own, without traffic.
-		text.Q = b.Reshard(text.Q, text.Q.Spec.WithDim(2, video.Q.Spec.Dim(2)...), "joint ulysses: text cut by heads")
-		text.K, text.V = matchHeads(b, text.K, video.K), matchHeads(b, text.V, video.V)
+	if videoTokens < 1 || videoTokens > video.Q.Dim(1) || text.Q.Dim(2) != video.Q.Dim(2) || text.K.Dim(2) != video.K.Dim(2) {
+		b.Fail(fault.New(ErrOperands, nil, "joint attention of text q %v, k %v and video q %v, k %v with %d real video tokens: heads are shared, and at least one token is real",
+			text.Q.Shape, text.K.Shape, video.Q.Shape, video.K.Shape, videoTokens))
 	}
-	t, s := text.Q.Dim(1), video.Q.Dim(1)
-	join := func(x, y spmd.Tensor) spmd.Tensor {
+	text, video = whole(b, text), whole(b, video)
+	heldText, heldVideo := text.Q.Spec, video.Q.Spec
+	if seq := video.K.Spec.Dim(1); len(seq) > 0 {
+		video = toHeads(b, video, seq)
+	}
+	// Each device keeps the heads of the text that it has of the video: without traffic, where the text is whole.
+	spec := sharding.Whole(4).WithDim(0, video.Q.Spec.Dim(0)...).WithDim(2, video.Q.Spec.Dim(2)...)
+	join := func(x, y spmd.Tensor, keys bool) spmd.Tensor {
+		if keys {
+			x, y = shareHeads(b, x, video.Q), shareHeads(b, y, video.Q)
+		}
+		x, y = b.Reshard(x, spec, "joint ulysses: text cut by heads"), b.Reshard(y, spec, "video held as its heads are")
 		y = b.Slice(y, 1, 0, videoTokens)
 		if textFirst {
 			return b.Concat(1, x, y)
 		}
 		return b.Concat(1, y, x)
 	}
-	o = check(b, join(text.Q, video.Q), join(text.K, video.K), join(text.V, video.V), o)
-	out := local(b, join(text.Q, video.Q), join(text.K, video.K), join(text.V, video.V), o)
+	t, s := text.Q.Dim(1), video.Q.Dim(1)
+	p := Parts{join(text.Q, video.Q, false), join(text.K, video.K, true), join(text.V, video.V, true)}
+	out := local(b, p, check(b, p.Q, p.K, p.V, o))
 	if textFirst {
 		textOut, videoOut = b.Slice(out, 1, 0, t), b.Slice(out, 1, t, t+videoTokens)
 	} else {
@@ -105,87 +115,76 @@ func Joint(b *spmd.Builder, text, video Parts, videoTokens int, textFirst bool, 
 // Parts are the projections of one stream.
 type Parts struct{ Q, K, V spmd.Tensor }
 
+// whole reduces partial sums: a softmax is not linear.
+func whole(b *spmd.Builder, p Parts) Parts {
+	const why = "attention needs whole sums"
+	return Parts{b.Reduced(p.Q, why), b.Reduced(p.K, why), b.Reduced(p.V, why)}
+}
+
 // toHeads changes split tokens into split heads.
-func toHeads(b *spmd.Builder, q, k, v spmd.Tensor, seq []string) (spmd.Tensor, spmd.Tensor, spmd.Tensor) {
-	if !slices.Equal(q.Spec.Dim(1), seq) {
-		b.Fail(fault.New(ErrOperands, nil, "query tokens are split over %v and key tokens over %v; both or neither", q.Spec.Dim(1), seq))
+func toHeads(b *spmd.Builder, p Parts, seq []string) Parts {
+	if !slices.Equal(p.Q.Spec.Dim(1), seq) {
+		b.Fail(fault.New(ErrOperands, nil, "query tokens are split over %v and key tokens over %v; both or neither", p.Q.Spec.Dim(1), seq))
 	}
 	m := b.Mesh()
-	heads := append(slices.Clone(q.Spec.Dim(2)), seq...)
-	if err := sharding.CheckHeads(q.Dim(2), parts(m, q.Spec.Dim(2)), parts(m, seq)); err != nil {
+	heads := append(p.Q.Spec.Dim(2), seq...)
+	if err := sharding.CheckHeads(p.Q.Dim(2), parts(m, p.Q.Spec.Dim(2)), parts(m, seq)); err != nil {
 		b.Fail(err)
 	}
 	move := func(x spmd.Tensor, why string) spmd.Tensor {
 		return b.Reshard(x, x.Spec.WithDim(1).WithDim(2, heads...), why)
 	}
-	q = move(q, "ulysses: query tokens to heads")
-	if kv := k.Dim(2); kv%parts(m, heads) == 0 {
-		return q, move(k, "ulysses: key tokens to heads"), move(v, "ulysses: value tokens to heads")
-	}
-	return q, copyHeads(b, k, q, seq), copyHeads(b, v, q, seq)
+	p.Q = move(p.Q, "ulysses: query tokens to heads")
+	p.K = move(shareHeads(b, p.K, p.Q), "ulysses: key tokens to heads")
+	p.V = move(shareHeads(b, p.V, p.Q), "ulysses: value tokens to heads")
+	return p
 }
 
-// copyHeads gathers the tokens of k, whose heads are fewer than the devices
-// that share them, and lets each device keep the one head its queries use.
-func copyHeads(b *spmd.Builder, k, q spmd.Tensor, seq []string) spmd.Tensor {
-	m := b.Mesh()
-	tp, sp := parts(m, k.Spec.Dim(2)), parts(m, seq)
-	if _, _, err := sharding.KVHeads(q.Dim(2), k.Dim(2), tp*sp); err != nil {
+// shareHeads gives k, keys or values, at least as many heads as there are
+// devices that share the heads of q. Where it has fewer, each head is repeated
+// for the neighbouring devices that use it (field report A02): from there on
+// the copies are heads like any other, and travel once each.
+func shareHeads(b *spmd.Builder, k, q spmd.Tensor) spmd.Tensor {
+	_, copies, err := sharding.KVHeads(q.Dim(2), k.Dim(2), parts(b.Mesh(), q.Spec.Dim(2)))
+	if err != nil {
 		b.Fail(err)
 	}
-	k = b.Reshard(k, k.Spec.WithDim(1), "ulysses: key tokens gathered, heads are shared by several devices")
-	local := b.Local(k)
-	perDevice := k.Dim(2) / tp // kv heads here; the sp devices share them
-	copies := sp / perDevice
-	idx := b.LAxisIndex(seq...)
-	if copies > 1 {
-		idx = b.LDiv(idx, b.LConst(dtype.I32, float64(copies)))
+	if copies == 1 {
+		return k
 	}
-	one := b.LDynSlice(local, 2, idx, 1)
-	// From here on the tensor has one head a device: as many heads as devices.
+	x := b.Local(k)
+	n, s, h, d := x.Shape[0], x.Shape[1], x.Shape[2], x.Shape[3]
+	x = b.LReshape(b.LBroadcast(b.LReshape(x, n, s, h, 1, d), n, s, h, copies, d), n, s, h*copies, d)
 	shape := slices.Clone(k.Shape)
-	shape[2] = tp * sp
-	return b.Global(one, shape, k.Spec.WithDim(2, q.Spec.Dim(2)...))
-}
-
-// matchHeads holds the heads of text as those of video are held.
-func matchHeads(b *spmd.Builder, text, video spmd.Tensor) spmd.Tensor {
-	if text.Dim(2) == video.Dim(2) {
-		return b.Reshard(text, text.Spec.WithDim(2, video.Spec.Dim(2)...), "joint ulysses: text cut by heads")
-	}
-	b.Fail(fault.New(ErrOperands, nil, "text has %d key heads where video has %d after sharing", text.Dim(2), video.Dim(2)))
-	return text
+	shape[2] *= copies
+	return b.Global(x, shape, k.Spec)
 }
 
 // local runs the blocked form on what each device holds: whole tokens of k, and
 // batch and heads split alike.
-func local(b *spmd.Builder, q, k, v spmd.Tensor, o Options) spmd.Tensor {
-	spec := sharding.Whole(4).WithDim(0, q.Spec.Dim(0)...).WithDim(2, q.Spec.Dim(2)...)
-	k = b.Reshard(k, spec, "keys held as the queries are")
-	v = b.Reshard(v, spec, "values held as the queries are")
+func local(b *spmd.Builder, p Parts, o Options) spmd.Tensor {
+	spec := sharding.Whole(4).WithDim(0, p.Q.Spec.Dim(0)...).WithDim(2, p.Q.Spec.Dim(2)...)
+	q := b.Reshard(p.Q, spec.WithDim(1, p.Q.Spec.Dim(1)...), "queries whole along the head dim: scores sum over it")
+	k := b.Reshard(shareHeads(b, p.K, q), spec, "keys held as the queries are")
+	v := b.Reshard(shareHeads(b, p.V, q), spec, "values held as the queries are")
 	if o.Keys > 0 {
 		k, v = b.Slice(k, 1, 0, o.Keys), b.Slice(v, 1, 0, o.Keys)
 	}
-	bias := o.Bias
-	if o.Mask != nil {
-		f := b.Select(*o.Mask, b.Constant(dtype.F32, 0, 1, 1, 1, 1), b.Constant(dtype.F32, spmd.NegInf, 1, 1, 1, 1))
-		if bias != nil {
-			f = b.Add(f, *bias)
+	// Bias and mask are cut as the scores are; a block of them is read where a block of scores is made.
+	cutAs := func(x *spmd.Tensor, what string) *spmd.Local {
+		if x == nil {
+			return nil
 		}
-		bias = &f
-	}
-	var lb *spmd.Local
-	if bias != nil {
 		want := sharding.Whole(4)
-		for d, axes := range [][]string{q.Spec.Dim(0), q.Spec.Dim(2), q.Spec.Dim(1), nil} {
-			if bias.Shape[d] > 1 {
+		for d, axes := range [][]string{q.Spec.Dim(0), q.Spec.Dim(2), q.Spec.Dim(1)} {
+			if x.Shape[d] > 1 {
 				want = want.WithDim(d, axes...)
 			}
 		}
-		x := b.Local(b.Reshard(*bias, want, "bias held as the scores are"))
-		lb = &x
+		l := b.Local(b.Reshard(*x, want, what+" held as the scores are"))
+		return &l
 	}
-	out := blocked(b, b.Local(q), b.Local(k), b.Local(v), lb, o)
+	out := blocked(b, b.Local(q), b.Local(k), b.Local(v), cutAs(o.Bias, "bias"), cutAs(o.Mask, "mask"), o)
 	return b.Global(out, q.Shape, q.Spec)
 }
 
@@ -204,27 +203,34 @@ func check(b *spmd.Builder, q, k, v spmd.Tensor, o Options) Options {
 	if q.DType != k.DType || k.DType != v.DType {
 		bad("one element type")
 	}
-	if q.Dim(1) < 1 || k.Dim(1) < 1 || o.Keys < 0 || o.Keys > k.Dim(1) {
+	if slices.Min(q.Shape) < 1 || k.Dim(1) < 1 || o.Keys < 0 || o.Keys > k.Dim(1) {
 		bad("at least one query and one key; %d real keys of %d", o.Keys, k.Dim(1))
 	}
-	if k.Dim(2) < 1 || q.Dim(2)%k.Dim(2) != 0 {
-		b.Fail(fault.New(sharding.ErrKVHeads, nil, "%d query heads over %d kv heads: query heads must be a multiple of kv heads", q.Dim(2), k.Dim(2)))
+	if _, _, err := sharding.KVHeads(q.Dim(2), k.Dim(2), 1); err != nil {
+		b.Fail(err)
 	}
 	sk := k.Dim(1)
 	if o.Keys > 0 {
 		sk = o.Keys
 	}
-	for _, x := range []*spmd.Tensor{o.Bias, o.Mask} {
-		if x == nil {
+	for _, x := range []struct {
+		what string
+		t    *spmd.Tensor
+		d    dtype.DType
+	}{{"bias", o.Bias, dtype.F32}, {"mask", o.Mask, dtype.Bool}} {
+		if x.t == nil {
 			continue
 		}
-		ok := x.Rank() == 4 && x.Shape[3] == sk
+		ok := x.t.Rank() == 4 && x.t.Shape[3] == sk && x.t.DType == x.d
 		for d, n := range []int{q.Dim(0), q.Dim(2), q.Dim(1)} {
-			ok = ok && (x.Shape[d] == 1 || x.Shape[d] == n)
+			ok = ok && (x.t.Shape[d] == 1 || x.t.Shape[d] == n)
 		}
 		if !ok {
-			bad("bias or mask %v must be (batch|1, heads|1, queries|1, %d)", x.Shape, sk)
+			bad("%s %v%v must be %v (batch|1, heads|1, queries|1, %d)", x.what, x.t.DType, x.t.Shape, x.d, sk)
 		}
+	}
+	if !(o.Scale >= 0) || math.IsInf(o.Scale, 0) {
+		bad("scale %g must be a positive number, or 0 for 1/sqrt(head dim)", o.Scale)
 	}
 	if o.Scale == 0 {
 		o.Scale = defaultScale(q.Dim(3))

@@ -15,12 +15,13 @@ import (
 // matmul, k and v are never copied. Lengths that are no multiple of a block end
 // in a shorter block of its own, so nothing is padded and nothing masked for it.
 //
-// bias, when there is one, has shape (B|1, H|1, Sq|1, Sk) and is added to the
-// scaled scores. Scores and the running sums are f32 whatever the operands are.
-func blocked(b *spmd.Builder, q, k, v spmd.Local, bias *spmd.Local, o Options) spmd.Local {
+// bias and mask, where there is one, have shape (B|1, H|1, Sq|1, Sk). bias is
+// added to the scaled scores; where mask does not hold they become NegInf.
+// Scores and the running sums are f32 whatever the operands are.
+func blocked(b *spmd.Builder, q, k, v spmd.Local, bias, mask *spmd.Local, o Options) spmd.Local {
 	batch, sq, heads, d := q.Shape[0], q.Shape[1], q.Shape[2], q.Shape[3]
 	sk, kv := k.Shape[1], k.Shape[2]
-	a := &blockedCall{b: b, o: o, batch: batch, kv: kv, group: heads / kv, d: d, bias: bias, out: q.DType}
+	a := &blockedCall{b: b, o: o, batch: batch, kv: kv, group: heads / kv, d: d, bias: bias, mask: mask, out: q.DType}
 
 	// Heads before tokens, so that every block is a plain batched matmul.
 	q = b.LTranspose(b.LReshape(q, batch, sq, kv, a.group, d), 0, 2, 3, 1, 4) // B Hkv G Sq D
@@ -59,7 +60,7 @@ type blockedCall struct {
 	o                   Options
 	batch, kv, group, d int
 	k, v                spmd.Local // (B*Hkv, Sk, D)
-	bias                *spmd.Local
+	bias, mask          *spmd.Local
 	out                 dtype.DType
 }
 
@@ -110,9 +111,15 @@ func (a *blockedCall) keys(q, qStart spmd.Local, n int, k, v, kStart spmd.Local,
 	last := len(q.Shape) - 1
 	scores := b.LDot(q, k, spmd.DotDims{LeftBatch: []int{0}, RightBatch: []int{0}, LeftContract: []int{last}, RightContract: []int{2}}, dtype.F32)
 	scale := a.o.Scale
+	if a.bias != nil || a.mask != nil {
+		scores, scale = b.LScale(scores, scale), 1
+	}
+	block := func(x *spmd.Local) spmd.Local { return a.blockOf(*x, scores.Shape, qStart, n, kStart, k.Shape[1]) }
 	if a.bias != nil {
-		scores = b.LAdd(b.LScale(scores, scale), a.biasBlock(scores.Shape, qStart, n, kStart, k.Shape[1]))
-		scale = 1
+		scores = b.LAdd(scores, block(a.bias))
+	}
+	if a.mask != nil {
+		scores = b.LSelect(block(a.mask), scores, b.LConst(dtype.F32, spmd.NegInf))
 	}
 	m := b.LMax(s.m, b.LReduceKeep(spmd.Maximum, scores, last))
 	p := b.LUnary(spmd.OpExp, b.LScale(b.LSub(scores, m), scale))
@@ -122,10 +129,9 @@ func (a *blockedCall) keys(q, qStart spmd.Local, n int, k, v, kStart spmd.Local,
 	return state{m, l, b.LAdd(b.LMul(s.acc, keep), pv)}
 }
 
-// biasBlock is the part of the bias that belongs to a block of scores, in their shape.
-func (a *blockedCall) biasBlock(scores []int, qStart spmd.Local, n int, kStart spmd.Local, nk int) spmd.Local {
+// blockOf is the part of a bias or mask that belongs to a block of scores, in their shape.
+func (a *blockedCall) blockOf(x spmd.Local, scores []int, qStart spmd.Local, n int, kStart spmd.Local, nk int) spmd.Local {
 	b := a.b
-	x := *a.bias
 	if x.Shape[2] > 1 {
 		x = b.LDynSlice(x, 2, qStart, n)
 	}
