@@ -155,7 +155,11 @@ func TestLiveBytes(t *testing.T) {
 	live(t, "a reduction reads a chain", build(t, m, "", one, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
 		return []spmd.Local{b.LReduce(spmd.Sum, b.LMul(in[0], in[0]), 0)}
 	}), 101)
-	live(t, "two uses are a buffer", build(t, m, "", one, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
+	live(t, "cheap: computed for each use", build(t, m, "", one, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
+		x := b.LAdd(in[0], in[0])
+		return []spmd.Local{b.LReduce(spmd.Sum, x, 0), b.LReduce(spmd.Maximum, x, 0)}
+	}), 102)
+	live(t, "costly: two uses are a buffer", build(t, m, "", one, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
 		x := tanh(b, in[0])
 		return []spmd.Local{b.LReduce(spmd.Sum, x, 0), b.LReduce(spmd.Maximum, x, 0)}
 	}), 202)
