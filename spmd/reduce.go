@@ -1,6 +1,8 @@
 package spmd
 
 import (
+	"slices"
+
 	"weft/dtype"
 	"weft/sharding"
 )
@@ -46,8 +48,10 @@ func (b *Builder) GeluTanh(x Tensor) Tensor {
 }
 
 // LayerNorm normalises the last dim without weights: (x - mean) / sqrt(var + eps).
-// A split last dim is summed over its axes.
+// A split last dim is summed over its axes, first for the mean, then for the
+// variance: the sum of squares alone would cancel where the mean is large.
 func (b *Builder) LayerNorm(x Tensor, eps float64) Tensor {
+	x = b.Reduced(x, "norm needs whole sums")
 	n := float64(x.Dim(-1))
 	mean := b.Scale(b.Reduced(b.Sum(x, -1), "mean of a layer norm"), 1/n)
 	centred := b.Sub(x, mean)
@@ -60,6 +64,7 @@ func (b *Builder) LayerNorm(x Tensor, eps float64) Tensor {
 // all of them travel in one reduction.
 func (b *Builder) RMSNorms(eps float64, xs, ws []Tensor) []Tensor {
 	squares := make([]Tensor, len(xs))
+	xs = slices.Clone(xs)
 	for i, x := range xs {
 		xs[i] = b.Reduced(x, "norm needs whole sums")
 		squares[i] = b.Sum(b.Mul(xs[i], xs[i]), -1)
