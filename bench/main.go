@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"syscall"
 
 	"weft/fault"
 )
@@ -33,7 +34,7 @@ var (
 var commands = map[string]func(context.Context, []string) error{"setup": setup, "make": makeModel, "run": run}
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
 		fmt.Fprintln(os.Stderr, "usage: go run ./bench setup | make | run; each takes --help")
