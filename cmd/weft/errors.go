@@ -15,6 +15,7 @@ import (
 	"weft/models"
 	"weft/sampler"
 	"weft/sharding"
+	"weft/strategy"
 )
 
 // errUsage is wrong use of the command line.
@@ -34,6 +35,9 @@ var wrongUse = []error{
 	models.ErrAxis, models.ErrBatch, models.ErrFFN, models.ErrSeq, models.ErrSize, models.ErrInputs, models.ErrUnknownModel,
 	engine.ErrUnknownDevice, attention.ErrKernelUnavailable,
 	sampler.ErrUnknownSampler, sampler.ErrSteps, sampler.ErrShift,
+	sharding.ErrSpecSyntax, sharding.ErrShape, sharding.ErrToPartial,
+	strategy.ErrDegree, strategy.ErrFill, strategy.ErrDegreesSyntax, strategy.ErrNotDivisible, strategy.ErrTensor, strategy.ErrNoDim,
+	strategy.ErrSplit, strategy.ErrEmptyStage, strategy.ErrCosts, strategy.ErrSchedule,
 }
 
 // finish reports err and picks the exit code: 0 done, 1 failed, 2 wrong use or
