@@ -151,14 +151,15 @@ func (d Degrees) indivisible(devices, need int) error {
 	for devices%hi != 0 {
 		hi++
 	}
-	var axes []string
+	var axes, given []string
 	for i, n := range d.list() {
 		if n > 1 {
 			axes = append(axes, degreeNames[i])
+			given = append(given, fmt.Sprintf("%s=%d", degreeNames[i], n))
 		}
 	}
 	return fault.New(ErrNotDivisible, NotDivisible{"devices", devices, need, axes, []int{lo, hi}},
-		"%d devices are not divisible by %d, the product of %s; the nearest products that divide %d: %d and %d", devices, need, d, devices, lo, hi)
+		"%d devices are not divisible by %d, the product of %s; the nearest products that divide %d: %d and %d", devices, need, join(given), devices, lo, hi)
 }
 
 // Mesh is the mesh of the degrees over devices 0 to n-1: axes pp, dp, fsdp, sp and
