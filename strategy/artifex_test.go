@@ -175,6 +175,37 @@ func make8() []mesh.Device {
 	return out
 }
 
+// Section 10.1 and 10.3: meshes of any rank are row-major; devices left over, and
+// too few, are errors with both numbers.
+func TestArtifexMeshes(t *testing.T) {
+	for text, want := range map[string]string{
+		"data=8": "[[0 1 2 3 4 5 6 7]]", "a=1": "[[0]]", "a=2,b=2,c=2": "[[0 1] [2 3] [4 5] [6 7]]", "a=2,b=1,c=4": "[[0 1 2 3] [4 5 6 7]]", "a=1,b=1,c=8": "[[0 1 2 3 4 5 6 7]]",
+	} {
+		m := grid(t, text)
+		if got := fmt.Sprint(m.Groups(m.Names()[len(m.Names())-1])); got != want {
+			t.Errorf("%s: groups along the last axis %s, want %s", text, got, want)
+		}
+	}
+	for _, test := range []struct {
+		axes []mesh.Axis
+		kind error
+	}{
+		{[]mesh.Axis{{Name: "data", Size: 2}, {Name: "model", Size: 2}}, mesh.ErrDeviceCount}, // four idle
+		{[]mesh.Axis{{Name: "data", Size: 3}, {Name: "model", Size: 3}}, mesh.ErrDeviceCount},
+		{[]mesh.Axis{{Name: "data", Size: 64}}, mesh.ErrDeviceCount},
+		{[]mesh.Axis{{Name: "data", Size: 0}, {Name: "model", Size: 4}}, mesh.ErrAxisSize},
+		{[]mesh.Axis{{Name: "a", Size: 2}, {Name: "a", Size: 4}}, mesh.ErrDuplicateAxisName},
+		{nil, mesh.ErrDeviceCount},
+	} {
+		if m, err := mesh.New(test.axes, make8()); !errors.Is(err, test.kind) {
+			t.Errorf("%v on 8 devices: %v, %v", test.axes, m, err)
+		}
+	}
+	if _, err := (strategy.Degrees{Data: 2, Model: 4}).Resolve(64); !errors.Is(err, mesh.ErrDeviceCount) {
+		t.Error("a (2,4) configuration on 64 devices:", err)
+	}
+}
+
 // Section 11: artifex's neighbours, restated.
 func TestArtifexNeighbours(t *testing.T) {
 	if m := grid(t, "data=1,model=1"); m.NumDevices() != 1 || m.String() != "data=1,model=1" {

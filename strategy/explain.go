@@ -51,8 +51,8 @@ func (p Plan) Explain(m *mesh.Mesh, tensors []Tensor) (*Report, error) {
 		list.Add(err)
 		bytes := size(t, local)
 		r.Tensors = append(r.Tensors, Placement{t.Name, t.Shape, s, local, bytes, append([]Note{}, notes...)})
-		r.LocalBytes += bytes
-		r.TotalBytes += size(t, t.Shape)
+		r.LocalBytes = sum(r.LocalBytes, bytes)
+		r.TotalBytes = sum(r.TotalBytes, size(t, t.Shape))
 	}
 	if err := list.Err(); err != nil {
 		return nil, err
@@ -67,6 +67,14 @@ func size(t Tensor, shape []int) int64 {
 		return math.MaxInt64
 	}
 	return int64(n) * int64(t.Elem)
+}
+
+// sum is at most math.MaxInt64.
+func sum(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
 }
 
 // unused notes the axes that no strategy claims: along them everything is the

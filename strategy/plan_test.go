@@ -2,6 +2,7 @@ package strategy_test
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -216,6 +217,21 @@ func TestExplain(t *testing.T) {
 	}
 	_, err = p.Explain(m, []strategy.Tensor{tensor("a.attn.q.w", "out,in", 7, 8), tensor("x", "batch", 7), {Name: "y", Dims: []string{"a"}}})
 	wantKinds(t, err, sharding.ErrUneven, sharding.ErrUneven, strategy.ErrTensor)
+}
+
+// Sizes beyond counting are held at the limit, not wrapped.
+func TestHugeTensors(t *testing.T) {
+	m := grid(t, "fsdp=2")
+	huge := strategy.Tensor{Name: "w", Shape: []int{math.MaxInt - 1, math.MaxInt - 1}, Elem: 8}
+	r, err := strategy.Plan{strategy.FSDP{}}.Explain(m, []strategy.Tensor{huge, huge})
+	if err != nil || r.LocalBytes != math.MaxInt64 || r.TotalBytes != math.MaxInt64 || r.Tensors[0].Spec.String() != "[fsdp,-]" {
+		t.Error(r, err)
+	}
+	_, err = strategy.Plan{strategy.FSDP{}}.Gradient(m, huge)
+	wantKinds(t, err, sharding.ErrShape)
+	if c := strategy.DefaultRules(); len(c) < 40 {
+		t.Error(len(c), "rules")
+	}
 }
 
 // A strategy of another package takes part.

@@ -8,15 +8,15 @@ func (a *app) strategy() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "strategy",
 		Short: "Split tensors, layers and devices by named strategies",
-		Long: `strategy answers four questions on paper, with no device: how a tensor is split by
-tensor parallelism (tp), FSDP (fsdp) and data parallelism (dp), and how its
-gradient is reduced; which layers each stage of a pipeline holds and in what order
-it runs them; which collectives bring a tensor from one layout to another; and
-which mesh a set of degrees is.
+		Long: `strategy answers four questions on paper, with no device: how a tensor is split
+by tensor parallelism (tp), FSDP (fsdp) and data parallelism (dp), and how its
+gradient is reduced; which layers each stage of a pipeline holds and in what
+order it runs them; which collectives bring a tensor from one layout to
+another; and which mesh a set of degrees is.
 
-A spec has one entry a dim: - for a whole dim, an axis, or axes joined by + with
-the major one first; after a bar stand the axes the tensor is partial over:
-model,-|data. Axes are printed as the mesh names them.`,
+A spec has one entry a dim: - for a whole dim, an axis, or axes joined by +
+with the major one first; after a bar stand the axes the tensor is partial
+over: model,-|data. Axes are printed as the mesh names them.`,
 		Example: `  weft strategy spec --mesh data=2,fsdp=4,model=8 --strategy tp,fsdp,dp \
     --tensor blocks.3.attn.q.weight:out,in:11008x4096:bf16
   weft strategy stages --layers 30 --stages 4

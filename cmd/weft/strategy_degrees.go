@@ -19,10 +19,10 @@ func (a *app) strategyDegrees() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "degrees --devices N [--degrees LIST]",
 		Short: "The mesh that degrees of parallelism make of a number of devices",
-		Long: `degrees puts the axes in their order, outermost first: pp, dp, fsdp, sp, tp, the one
-with the most traffic innermost. One degree may be fill: it takes what the others
-leave. Every device is used; degrees left out are 1. Without --degrees all devices
-shard the parameters: fsdp=fill.`,
+		Long: `degrees puts the axes in their order, outermost first: pp, dp, fsdp, sp, tp,
+the one with the most traffic innermost. One degree may be fill: it takes what
+the others leave. Every device is used; degrees left out are 1. Without
+--degrees all devices shard the parameters: fsdp=fill.`,
 		Example: `  weft strategy degrees --devices 32 --degrees tp=8,fsdp=fill
   weft strategy degrees --devices 8 --json`,
 		Args: cobra.NoArgs,
@@ -58,7 +58,7 @@ shard the parameters: fsdp=fill.`,
 		},
 	}
 	c.Flags().IntVar(&devices, "devices", 0, "number of devices, all of which are used")
-	c.Flags().StringVar(&text, "degrees", "fsdp=fill", "axis=number or axis=fill, joined by commas: tp=8,fsdp=fill")
+	c.Flags().StringVar(&text, "degrees", "fsdp=fill", "as in tp=8,fsdp=fill")
 	must(c.MarkFlagRequired("devices"))
 	return c
 }

@@ -22,11 +22,14 @@ func (a *app) strategyReshard() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "reshard --mesh M --shape S --from SPEC --to SPEC",
 		Short: "The collectives that bring a tensor from one spec to another",
-		Long: `reshard lists the steps with the fewest bytes sent by a device, counted on a ring.
-dim is the dim that is sliced, gathered or scattered, or that an all-to-all newly
-splits (from_dim is the other); -1 where none is. A tensor cannot become partial.`,
-		Example: `  weft strategy reshard --mesh x=2,y=4 --shape 16x8 --dtype f32 --from 'x,-' --to '-,x+y'
-  weft strategy reshard --mesh dp=2,tp=4 --shape 16x8 --from 'dp,-|tp' --to 'dp,tp'`,
+		Long: `reshard lists the steps with the fewest bytes sent by a device, counted on a
+ring. dim is the dim that is sliced, gathered or scattered, or that an
+all-to-all newly splits (from_dim is the other); -1 where there is none. No
+tensor becomes partial.`,
+		Example: `  weft strategy reshard --mesh x=2,y=4 --shape 16x8 --dtype f32 \
+    --from 'x,-' --to '-,x+y'
+  weft strategy reshard --mesh dp=2,tp=4 --shape 16x8 \
+    --from 'dp,-|tp' --to 'dp,tp'`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			var l fault.List

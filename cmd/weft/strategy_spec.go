@@ -29,21 +29,24 @@ func (a *app) strategySpec() *cobra.Command {
 	var meshText, tensor string
 	var f strategyFlags
 	c := &cobra.Command{
-		Use:   "spec --mesh M --strategy LIST --tensor NAME:DIMS:SHAPE:DTYPE",
+		Use:   "spec --mesh M --strategy S --tensor NAME:DIMS:SHAPE:TYPE",
 		Short: "How strategies split one tensor, and how its gradient is reduced",
-		Long: `spec refines the spec of a tensor by strategies in the order given: tp (its dim is
-fixed by the rules and comes first whatever the order), fsdp (the largest dim that
-divides and is free), dp (the dim named batch). It prints the piece each device
-holds, the gradient before and after its reduction with the collectives between,
-what FSDP gathers before the parameter is used, and what was not applied and why.
+		Long: `spec refines the spec of a tensor by strategies: tp takes the dim its rules
+name, fsdp the largest dim that divides and is free, dp the dim named batch. tp
+comes before fsdp and fsdp before dp, in whatever order they are given. It
+prints the piece each device holds, the gradient before and after its reduction
+with the collectives between, what FSDP gathers before the parameter is used,
+and what was not applied and why.
 
-A strategy may name its axes: fsdp=dp+sp. Rules say which dim tp splits: the first
-whose pattern matches the name and whose dim the tensor has. Without --rule the
-names of Megatron, Wan, diffusers and LLaMA are known: q, k, v and the way up of
-the feed-forward split dim out; the attention's output and the way down dim in.`,
+A strategy may name its axes: fsdp=dp+sp. Rules say which dim tp splits: the
+first whose pattern matches the name and whose dim the tensor has. Without
+--rule the names of Megatron, Wan, diffusers and LLaMA are known: q, k, v and
+the way up of the feed-forward split dim out; the attention's output and the
+way down split dim in.`,
 		Example: `  weft strategy spec --mesh data=2,fsdp=4,model=8 --strategy tp,fsdp,dp \
     --tensor blocks.3.attn.q.weight:out,in:11008x4096:bf16
-  weft strategy spec --mesh dp=2,sp=2 --strategy fsdp=dp+sp --tensor w:out,in:5120x5120:f32
+  weft strategy spec --mesh dp=2,sp=2 --strategy fsdp=dp+sp \
+    --tensor w:out,in:5120x5120:f32
   weft strategy spec --mesh tp=8 --strategy tp --rule '*.attn.k.*=out:8' \
     --tensor blocks.3.attn.k.weight:out,in:1024x4096:bf16`,
 		Args: cobra.NoArgs,
@@ -82,11 +85,11 @@ the feed-forward split dim out; the attention's output and the way down dim in.`
 		},
 	}
 	fl := c.Flags()
-	fl.StringVar(&meshText, "mesh", "", "axes and sizes, outermost first: data=2,fsdp=4,model=8")
-	fl.StringVar(&f.names, "strategy", "", "some of tp, fsdp and dp, in order; fsdp=dp+sp names axes")
+	fl.StringVar(&meshText, "mesh", "", "axes and sizes: data=2,fsdp=4,model=8")
+	fl.StringVar(&f.names, "strategy", "", "some of tp, fsdp and dp; fsdp=dp+sp names axes")
 	fl.StringVar(&tensor, "tensor", "", "NAME:DIMS:SHAPE:DTYPE, as in w:out,in:64x32:bf16")
-	fl.StringArrayVar(&f.rules, "rule", nil, "PATTERN=DIM[:HEADS] for tp, repeated; PATTERN=- keeps whole")
-	fl.IntVar(&f.minSize, "min-size", strategy.DefaultMinSize, "elements below which fsdp leaves a tensor whole")
+	fl.StringArrayVar(&f.rules, "rule", nil, "PATTERN=DIM[:HEADS] for tp, or PATTERN=-; repeated")
+	fl.IntVar(&f.minSize, "min-size", strategy.DefaultMinSize, "fewest elements that fsdp shards")
 	for _, name := range []string{"mesh", "strategy", "tensor"} {
 		must(c.MarkFlagRequired(name))
 	}

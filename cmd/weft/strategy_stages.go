@@ -51,17 +51,19 @@ func (a *app) strategyStages() *cobra.Command {
 	var f stagesFlags
 	c := &cobra.Command{
 		Use:   "stages --layers N --stages P",
-		Short: "Which layers each stage of a pipeline holds, and in what order it runs",
-		Long: `stages assigns layers in two ways. even: the same number each, the remainder one
-each to the first stages, as people know it. balanced: the smallest largest cost of
-a stage, then the largest smallest, then the least activations alive under 1F1B;
---embed and --head are what comes before and after the layers, in layers.
+		Short: "Which layers each stage of a pipeline holds, and its schedule",
+		Long: `stages assigns layers in two ways. even: the same number each, the remainder
+one each to the first stages, as people know it. balanced: the smallest largest
+cost of a stage, then the largest smallest, then the fewest activations alive
+under 1F1B; --embed and --head are what comes before and after the layers, in
+layers.
 
-The schedule lists each stage's work in order: F3 is the forward of microbatch 3,
-B3 its backward, F3.1 that of its second chunk. bubble_share is the share of the
-step a stage stands idle, overhead how much longer the step is than the work of one
-stage: two numbers. makespan counts 1 for a stage's forward and 2 for its backward.
---chunks above 1 is interleaved 1F1B; forward is inference.`,
+The schedule lists each stage's work in order: F3 is the forward of microbatch
+3, B3 its backward, F3.1 that of its second chunk. The bubble share is the
+share of the step in which a stage stands idle; the overhead is how much longer
+the step is than the work of one stage. The makespan counts 1 for a stage's
+forward and 2 for its backward. With --chunks above 1, 1f1b is interleaved;
+forward is inference.`,
 		Example: `  weft strategy stages --layers 30 --stages 4
   weft strategy stages --layers 30 --stages 4 --embed 1 --head 1 --micro 8 \
     --schedule 1f1b --chunks 1
@@ -78,8 +80,8 @@ stage: two numbers. makespan counts 1 for a stage's forward and 2 for its backwa
 	fl := c.Flags()
 	fl.IntVar(&f.layers, "layers", 0, "layers of the model")
 	fl.IntVar(&f.stages, "stages", 0, "stages of the pipeline")
-	fl.Float64Var(&f.embed, "embed", 0, "cost before the layers, on the first stage; a layer is 1")
-	fl.Float64Var(&f.head, "head", 0, "cost after the layers, on the last stage; a layer is 1")
+	fl.Float64Var(&f.embed, "embed", 0, "cost before the layers, a layer being 1")
+	fl.Float64Var(&f.head, "head", 0, "cost after the layers, a layer being 1")
 	fl.IntVar(&f.micro, "micro", 8, "microbatches of a step")
 	fl.StringVar(&f.schedule, "schedule", "1f1b", "gpipe, 1f1b, interleaved or forward")
 	fl.IntVar(&f.chunks, "chunks", 1, "chunks of layers a stage holds")

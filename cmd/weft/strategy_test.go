@@ -284,6 +284,7 @@ func TestStrategyRefuses(t *testing.T) {
 		{sp("tp=16", "tp", "w:out,in:1024x64:f32", "--rule", "*=out:8"), "kv-heads", "8 heads"},
 		{sp("dp=2", "dp", "x:batch,batch:4x4:f32"), "duplicate-axis", "0 and 1"},
 		{sp("data=8", "dp", "x:batch,h:17x16:f32"), "uneven", "16 and 24"},
+		{sp("fsdp=2", "fsdp", "w:a,b:9000000000000x9000000000000:f32"), "bad-shape", "2^62"},
 		{sp("tp=x", "zero", "w", "--rule", "r"), "mesh-syntax usage usage usage", ""},
 		{sp("tp=2", "tp", w, "extra"), "usage", "extra"},
 		{sp("tp=2", "tp", w, "--bogus"), "usage", "unknown flag"},
@@ -371,6 +372,7 @@ func TestStrategyHelp(t *testing.T) {
 		if code != 0 || !strings.Contains(stdout, "Examples:") || !strings.Contains(stdout, "weft strategy "+name) {
 			t.Errorf("%s: exit %d, %s%s", name, code, stdout, stderr)
 		}
+		columns80(t, append(args, "--help"))
 	}
 	if code, stdout, _ := weftRun(t, "strategy"); code != 0 || !strings.Contains(stdout, "reshard") {
 		t.Errorf("weft strategy alone: exit %d, %s", code, stdout)
