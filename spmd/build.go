@@ -45,6 +45,7 @@ type Builder struct {
 	inputs    []Port
 	outputs   []Port
 	axisIndex map[string]Local
+	arranged  map[string]Local // by value and layout, what Reshard made
 }
 
 type stop struct{ err error }
@@ -59,7 +60,7 @@ func (b *Builder) failf(k *fault.Kind, fields any, format string, args ...any) {
 // is wrong there comes back as the error.
 func Build(name string, m *mesh.Mesh, define func(b *Builder)) (p *Program, err error) {
 	body := []Instr{}
-	b := &Builder{name: name, mesh: m, body: &body, axisIndex: map[string]Local{}}
+	b := &Builder{name: name, mesh: m, body: &body, axisIndex: map[string]Local{}, arranged: map[string]Local{}}
 	defer func() {
 		if r := recover(); r != nil {
 			s, ok := r.(stop)
@@ -70,7 +71,7 @@ func Build(name string, m *mesh.Mesh, define func(b *Builder)) (p *Program, err 
 		}
 	}()
 	define(b)
-	p = &Program{Name: name, Mesh: m, Inputs: b.inputs, Outputs: b.outputs, Values: b.values, Body: body}
+	p = &Program{Name: name, Mesh: m, Inputs: b.inputs, Outputs: b.outputs, Values: b.values, Body: b.root}
 	p.prune()
 	return p, nil
 }

@@ -15,10 +15,14 @@ import (
 //  1. K split alike in both: the result is partial over those axes.
 //  2. K split in w alone: x is sliced along K, for nothing, when it is whole
 //     there; rule 1 then applies. K split in x alone: w is sliced likewise.
-//  3. An axis that splits N of w and also a row dim of x is gathered out of x:
-//     this is the all-gather before a column-parallel matmul on a split residual
-//     stream.
+//  3. An axis that splits N of w and also a dim of x is gathered out of x: this
+//     is the all-gather before a column-parallel matmul on a split residual
+//     stream. An axis that splits K of w and a row dim of x moves from the one
+//     to the other.
 //  4. The result's rows are split as x's, its columns as w's.
+//  5. Partial sums are reduced first. x goes straight to the layout that the
+//     rules lead to, so that a reduction whose result is split is a
+//     reduce-scatter.
 func (b *Builder) Linear(x, w Tensor, out dtype.DType) Tensor {
 	if x.DType != w.DType {
 		b.failf(ErrType, nil, "%s: linear of %v by %v weights; convert one first", b.name, x.DType, w.DType)
@@ -26,28 +30,26 @@ func (b *Builder) Linear(x, w Tensor, out dtype.DType) Tensor {
 	if w.Rank() != 2 || x.Rank() < 1 || x.Dim(-1) != w.Shape[1] {
 		b.failf(ErrShape, nil, "%s: linear of %v by weights %v: the last dim meets dim 1", b.name, x.Shape, w.Shape)
 	}
-	x = b.Reduced(x, "operand of a matmul")
-	w = b.Reduced(w, "operand of a matmul")
+	w = b.Reduced(w, "operand of a matmul needs whole sums")
 	last := x.Rank() - 1
-
-	// Rule 3 for N, and for a K of w whose axes x spends on its rows.
-	busy := append(slices.Clone(w.Spec.Dim(0)), w.Spec.Dim(1)...)
-	if spec, changed := withoutAxes(x.Spec, x.Rank(), last, busy); changed {
-		x = b.Reshard(x, spec, "rows gathered for a matmul whose weights are split over the same axis")
-	}
-	if clash, changed := withoutAxes(sharding.NewSpec(x.Spec.Dim(last)), 1, -1, w.Spec.Dim(0)); changed {
-		x = b.Reshard(x, x.Spec.WithDim(last, clash.Dim(0)...), "contracted dim gathered: its axis splits the output columns")
-	}
-
-	kx, kw := x.Spec.Dim(last), w.Spec.Dim(1)
+	nw, kw := w.Spec.Dim(0), w.Spec.Dim(1)
+	want, gathered := withoutAxes(x.Spec.WithoutPartial(), x.Rank(), last, append(slices.Clone(nw), kw...))
+	contracted := slices.DeleteFunc(x.Spec.Dim(last), func(a string) bool { return slices.Contains(nw, a) })
+	reason := "activations split along the contracted dim as the weights are"
 	switch {
-	case slices.Equal(kx, kw):
-	case len(kw) == 0:
-		w = b.Reshard(w, w.Spec.WithDim(1, kx...), "weights sliced along the contracted dim")
-	default:
-		x = b.Reshard(x, x.Spec.WithDim(last, kw...), "activations split along the contracted dim as the weights are")
+	case len(x.Spec.Partial()) > 0:
+		reason = "operand of a matmul needs whole sums"
+	case gathered:
+		reason = "rows gathered for a matmul whose weights are split over the same axis"
+	case len(contracted) < len(x.Spec.Dim(last)):
+		reason = "contracted dim gathered: its axis splits the output columns"
 	}
-	contracted := x.Spec.Dim(last)
+	if len(kw) > 0 {
+		contracted = kw
+	} else {
+		w = b.Reshard(w, w.Spec.WithDim(1, contracted...), "weights sliced along the contracted dim")
+	}
+	x = b.Reshard(x, want.WithDim(last, contracted...), reason)
 
 	v := b.LDot(x.local, w.local, DotDims{LeftContract: []int{last}, RightContract: []int{1}}, out)
 	shape := append(clone(x.Shape[:last]), w.Shape[0])

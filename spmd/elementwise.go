@@ -150,7 +150,6 @@ func (b *Builder) joinDims(shape []int, ops ...Tensor) [][]string {
 
 // Select is x where pred holds, else y.
 func (b *Builder) Select(pred, x, y Tensor) Tensor {
-	x, y = b.Reduced(x, "select needs whole sums"), b.Reduced(y, "select needs whole sums")
 	shape, err := broadcastShape(x.Shape, y.Shape)
 	if err == nil {
 		shape, err = broadcastShape(shape, pred.Shape)

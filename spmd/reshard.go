@@ -1,16 +1,22 @@
 package spmd
 
 import (
+	"fmt"
+
 	"weft/sharding"
 )
 
 // Reshard brings t to another layout by the cheapest steps sharding.Reshard
 // finds. Partial sums that spec does not list are reduced; reason is written on
-// every collective.
+// every collective. What was brought to a layout once is not brought there again.
 func (b *Builder) Reshard(t Tensor, spec sharding.Spec, reason string) Tensor {
 	spec = b.canonical("reshard", t.Shape, spec)
 	if spec.Equal(t.Spec) {
 		return t
+	}
+	key := fmt.Sprint(t.local.ID, t.Shape, t.Spec, spec)
+	if v, ok := b.arranged[key]; ok {
+		return b.wrap(v, t.Shape, spec)
 	}
 	steps, err := sharding.Reshard(b.mesh, t.Spec, spec, t.Shape, t.DType.Size())
 	if err != nil {
@@ -32,6 +38,9 @@ func (b *Builder) Reshard(t Tensor, spec sharding.Spec, reason string) Tensor {
 		case sharding.Permute:
 			v = b.LPermute(v, s.Pairs, s.Axes, reason)
 		}
+	}
+	if b.depth == 0 { // what a loop makes is not in sight outside
+		b.arranged[key] = v
 	}
 	return b.wrap(v, t.Shape, spec)
 }

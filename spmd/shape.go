@@ -155,14 +155,15 @@ func (b *Builder) Concat(dim int, xs ...Tensor) Tensor {
 	parts := make([]Local, len(xs))
 	var spec sharding.Spec
 	for i, x := range xs {
-		x = b.whole(b.Reduced(x, "concat needs whole sums"), dim, "gathered before a concat along the split dim")
-		if i == 0 {
-			spec = x.Spec
-		} else {
-			x = b.Reshard(x, spec, "operand of concat")
-			shape[dim] += x.Shape[dim]
+		if x.Rank() != len(shape) {
+			b.failf(ErrShape, nil, "%s: concat along %d of %v and %v", b.name, dim, xs[0].Shape, x.Shape)
 		}
-		parts[i] = x.local
+		if i == 0 {
+			spec = x.Spec.WithoutPartial().WithDim(dim)
+		} else {
+			shape[dim] += x.Dim(dim)
+		}
+		parts[i] = b.Reshard(x, spec, "operand of concat, which needs whole sums and the dim whole").local
 	}
 	return b.wrap(b.LConcat(dim, parts...), shape, spec)
 }
