@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"weft/fault"
@@ -90,4 +91,17 @@ func fieldsOf[F any](t testing.TB, err error, kind error) F {
 		t.Fatalf("error %v has no fields %T", err, f)
 	}
 	return f
+}
+
+// allocated is how many bytes of the heap f asks for, at best of three.
+func allocated(f func()) uint64 {
+	least := uint64(math.MaxUint64)
+	for range 3 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		f()
+		runtime.ReadMemStats(&after)
+		least = min(least, after.TotalAlloc-before.TotalAlloc)
+	}
+	return least
 }

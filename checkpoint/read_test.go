@@ -290,16 +290,12 @@ func TestMemoryBound(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Dst = make([]byte, n)
-	allocs := testing.Benchmark(func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			st, err := c.Read(context.Background(), []Part{p}, ReadOptions{})
-			if err != nil || st.BytesRead != int64(2*n) {
-				b.Fatal(st, err)
-			}
+	if got := allocated(func() {
+		st, err := c.Read(context.Background(), []Part{p}, ReadOptions{})
+		if err != nil || st.BytesRead != int64(2*n) {
+			t.Fatal(st, err)
 		}
-	})
-	if got := allocs.AllocedBytesPerOp(); got > 4<<20 {
+	}); got > 4<<20 {
 		t.Errorf("%d bytes allocated in one Read", got)
 	}
 }

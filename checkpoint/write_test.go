@@ -108,6 +108,23 @@ func TestWriteRefuses(t *testing.T) {
 	}
 }
 
+func TestCheckWritable(t *testing.T) {
+	dir := t.TempDir()
+	path := put(t, dir, "x", nil)
+	for _, test := range []struct {
+		path  string
+		force bool
+		kind  error
+	}{
+		{filepath.Join(dir, "y"), false, nil}, {path, true, nil}, {path, false, ErrExists}, {dir, true, ErrExists},
+		{filepath.Join(dir, "no", "y"), true, ErrOutput}, {filepath.Join(path, "y"), true, ErrOutput},
+	} {
+		if err := CheckWritable(test.path, test.force); !errors.Is(err, test.kind) || test.kind == nil && err != nil {
+			t.Errorf("%s, %v: error %v, want %v", test.path, test.force, err, test.kind)
+		}
+	}
+}
+
 // The data begins at a multiple of 8, and the file has the reference's order.
 func TestLayout(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.safetensors")
