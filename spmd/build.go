@@ -71,7 +71,7 @@ func Build(name string, m *mesh.Mesh, define func(b *Builder)) (p *Program, err 
 		}
 	}()
 	define(b)
-	p = &Program{Name: name, Mesh: m, Inputs: b.inputs, Outputs: b.outputs, Values: b.values, Body: b.root}
+	p = &Program{Name: name, Mesh: m, Inputs: b.inputs, Outputs: b.outputs, Values: b.values, Body: body}
 	p.prune()
 	return p, nil
 }
