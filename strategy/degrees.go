@@ -2,7 +2,6 @@ package strategy
 
 import (
 	"fmt"
-	"math"
 	"strings"
 
 	"weft/fault"
@@ -26,6 +25,10 @@ const Fill = -1
 // step and the least chance to hide it is innermost, where the links are fastest:
 // on nodes of 8 devices tp=8 stays inside a node.
 var degreeNames = [...]string{"pp", "dp", "fsdp", "sp", "tp"}
+
+// MaxDevices bounds the devices of degrees: above every machine there is, and
+// low enough that a mistyped number is an error and no lack of memory.
+const MaxDevices = 1 << 20
 
 // list gives the degrees in the order of degreeNames, 0 read as 1.
 func (d Degrees) list() [len(degreeNames)]int {
@@ -57,13 +60,13 @@ func (d Degrees) String() string {
 }
 
 // Devices is the product of the degrees, one that is to be filled counted as 1; 0
-// when a degree is not legal or the product is too large to count.
+// when a degree is not legal or the product is above MaxDevices.
 func (d Degrees) Devices() int {
 	product := 1
 	for _, n := range d.list() {
 		switch {
 		case n == Fill:
-		case n < 1 || product > math.MaxInt32/n:
+		case n < 1 || product > MaxDevices/n:
 			return 0
 		default:
 			product *= n
@@ -104,13 +107,17 @@ func (d Degrees) Resolve(devices int) (Degrees, error) {
 		list.Add(fault.New(mesh.ErrDeviceCount, mesh.DeviceCount{Need: max(1, d.Devices()), Have: devices},
 			"degrees for %d devices do not exist; the least is 1", devices))
 	}
+	if devices > MaxDevices {
+		list.Add(fault.New(mesh.ErrDeviceCount, mesh.DeviceCount{Need: MaxDevices, Have: devices},
+			"degrees for %d devices are not made; the most is %d", devices, MaxDevices))
+	}
 	if err := list.Err(); err != nil {
 		return Degrees{}, err
 	}
 	all, need := d.list(), d.Devices()
 	if need == 0 {
-		return Degrees{}, fault.New(mesh.ErrDeviceCount, mesh.DeviceCount{Need: math.MaxInt32, Have: devices},
-			"degrees %s need more than %d devices, have %d", d, math.MaxInt32, devices)
+		return Degrees{}, fault.New(mesh.ErrDeviceCount, mesh.DeviceCount{Need: MaxDevices + 1, Have: devices},
+			"degrees %s need more than %d devices, have %d", d, MaxDevices, devices)
 	}
 	open := -1
 	for i, n := range all {
@@ -165,12 +172,16 @@ func (d Degrees) indivisible(devices, need int) error {
 // Mesh is the mesh of the degrees over devices 0 to n-1: axes pp, dp, fsdp, sp and
 // tp, outermost first, those of size 1 kept so that specs that name them stay
 // legal. For other devices, mesh.New takes its Axes. Errors: ErrDegree, and ErrFill
-// for a degree that Resolve has not filled.
+// for a degree that Resolve has not filled; mesh.ErrDeviceCount above MaxDevices.
 func (d Degrees) Mesh() (*mesh.Mesh, error) {
 	var list fault.List
 	d.check(&list, 0)
 	if err := list.Err(); err != nil {
 		return nil, err
+	}
+	if d.Devices() == 0 {
+		return nil, fault.New(mesh.ErrDeviceCount, mesh.DeviceCount{Need: MaxDevices + 1, Have: MaxDevices},
+			"degrees %s need more than %d devices, the most there are", d, MaxDevices)
 	}
 	axes := make([]mesh.Axis, len(degreeNames))
 	for i, n := range d.list() {

@@ -121,6 +121,10 @@ func TestDegreesMesh(t *testing.T) {
 	}
 	_, err = strategy.Degrees{Data: fill, Model: -3}.Mesh()
 	wantKinds(t, err, strategy.ErrDegree, strategy.ErrFill)
+	_, err = strategy.Degrees{Data: 1 << 11, Model: 1 << 11}.Mesh()
+	wantKinds(t, err, mesh.ErrDeviceCount)
+	_, err = strategy.Degrees{Data: fill}.Resolve(strategy.MaxDevices + 1)
+	wantKinds(t, err, mesh.ErrDeviceCount)
 }
 
 // Section 3, is_valid. Shapes that have more or fewer sizes than names cannot be written.

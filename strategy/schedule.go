@@ -49,12 +49,12 @@ func (a Action) String() string {
 }
 
 // maxActions bounds a schedule.
-const maxActions = 1 << 20
+const maxActions = 1 << 18
 
 // Schedule lists what each stage runs, in order. Only Interleaved takes more than
 // one chunk. Error: ErrSchedule for a kind that does not exist, a number below 1,
 // microbatches that an interleaved schedule cannot take p at a time, and more than
-// 2^20 actions.
+// 2^18 actions.
 func Schedule(kind Kind, stages, micro, chunks int) ([][]Action, error) {
 	if err := checkSchedule(kind, stages, micro, chunks); err != nil {
 		return nil, err

@@ -129,7 +129,7 @@ func TestScheduleRefuses(t *testing.T) {
 		{strategy.OneF1B, 4, 8, 2, 1, "interleaved"},
 		{strategy.GPipe, 4, 8, 2, 1, "one chunk"},
 		{strategy.Interleaved, 4, 6, 2, 1, "4 and 8"},
-		{strategy.OneF1B, 1 << 15, 1 << 15, 1, 1, "actions"},
+		{strategy.OneF1B, 1 << 9, 1 << 9, 1, 1, "actions"},
 		{strategy.OneF1B, math.MaxInt, math.MaxInt, 1, 1, "actions"},
 	} {
 		_, err := strategy.Schedule(test.kind, test.stages, test.micro, test.chunks)

@@ -26,6 +26,12 @@ func givenMesh(text string) (*mesh.Mesh, error) {
 		name, _, _ := strings.Cut(part, "=")
 		axes[i].Name = strings.TrimSpace(name)
 	}
+	devices := 1
+	for _, a := range axes {
+		if devices *= a.Size; devices > strategy.MaxDevices {
+			return nil, usage("--mesh %s has more than %d devices, the most there are; choose smaller sizes", text, strategy.MaxDevices)
+		}
+	}
 	return mesh.Local(axes...)
 }
 

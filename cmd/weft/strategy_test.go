@@ -255,6 +255,7 @@ func TestStrategyRefuses(t *testing.T) {
 		{sp("tp=x", "tp", w), "mesh-syntax", "tp=x"},
 		{sp("tp=2,tp=2", "tp", w), "duplicate-axis-name", "tp"},
 		{sp("data=2,dp=2", "dp", w), "duplicate-axis-name", "dp"},
+		{sp("tp=2147483647", "tp", w), "usage", "1048576"},
 		{sp("x=2", "tp", w), "unknown-axis", "known axes: x"},
 		{sp("data=2,model=4", "tp,fsdp,dp", w), "unknown-axis", "fsdp"},
 		{sp("x=2", "fsdp=y", w), "unknown-axis", "y"},
@@ -330,6 +331,8 @@ func TestStrategyRefuses(t *testing.T) {
 		{[]string{"degrees", "--devices", "0"}, "device-count", "0 devices"},
 		{[]string{"degrees", "--devices", "-4"}, "device-count", "-4 devices"},
 		{[]string{"degrees", "--devices", "-4", "--degrees", "tp=0,x=1"}, "degree unknown-axis device-count", ""},
+		{[]string{"degrees", "--devices", "2147483647"}, "device-count", "1048576"},
+		{[]string{"degrees", "--devices", "8", "--degrees", "tp=2000000,dp=3"}, "device-count", "1048576"},
 		{[]string{"degrees", "--devices", "many"}, "usage", "many"},
 		{[]string{"degrees"}, "usage", "devices"},
 	} {
