@@ -79,8 +79,8 @@ func (m *Model) Start(ctx context.Context, inputs map[string]*tensor.Tensor, o O
 	return r, nil
 }
 
-// plan applies the options to a request and builds its graph.
-func (m *Model) plan(req models.Request, o Options) (*graph.Graph, models.Request, error) {
+// settle applies the options to a request and checks the split.
+func (m *Model) settle(req models.Request, o Options) (*mesh.Mesh, models.Request, error) {
 	on, err := ParseMesh(o.Mesh)
 	if err != nil {
 		return nil, req, err
@@ -95,23 +95,29 @@ func (m *Model) plan(req models.Request, o Options) (*graph.Graph, models.Reques
 	if o.TextLen > 0 {
 		req.Text = max(req.Text, o.TextLen)
 	}
-	g, err := m.Graph(on, req)
-	return g, req, err
+	return on, req, m.Check(on, req)
 }
 
 // start does everything but feed. eng may be given, big enough for the mesh.
 func (m *Model) start(ctx context.Context, req models.Request, o Options, eng engine.Engine) (*Run, error) {
-	g, req, err := m.plan(req, o)
+	on, req, err := m.settle(req, o)
 	if err != nil {
 		return nil, err
 	}
-	r := &Run{model: m, req: req, g: g, eng: eng, opt: o}
+	r := &Run{model: m, eng: eng, opt: o}
 	if eng == nil {
-		if r.eng, err = engine.Open(ctx, o.Device, g.Mesh.NumDevices(), o.Engine); err != nil {
+		if r.eng, err = engine.Open(ctx, o.Device, on.NumDevices(), o.Engine); err != nil {
 			return nil, err
 		}
 		r.ownsEng = true
 	}
+	req.Target = r.eng.Target()
+	g, err := m.Graph(on, req)
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	r.g, r.req = g, req
 	if r.s, err = session.New(ctx, g, r.eng, o.Progress); err != nil {
 		r.Close()
 		return nil, err

@@ -91,7 +91,7 @@ func (m *Model) Verify(ctx context.Context, o VerifyOptions) ([]VerifyResult, er
 		return nil, err
 	}
 	o.Mesh = ""
-	if _, req, err = m.plan(req, o.Options); err != nil {
+	if _, req, err = m.settle(req, o.Options); err != nil {
 		return nil, err
 	}
 	meshes, most := []string{}, 1

@@ -38,8 +38,9 @@ type Options struct {
 	// Mask says which keys a query sees: Bool, of such a shape. A query that
 	// sees none averages all values, as a softmax of equal scores does.
 	Mask *spmd.Tensor
-	// BlockQ and BlockK are the block sizes; 0 means the package's default.
-	BlockQ, BlockK int
+	// BlockQ and BlockK are the block sizes, HeadBlock how many heads go at a
+	// time; 0 means what the program's target wants, or the package's default.
+	BlockQ, BlockK, HeadBlock int
 }
 
 // Default block sizes: the fastest of those tried through the CPU plugin, see bench.
@@ -235,12 +236,10 @@ func check(b *spmd.Builder, q, k, v spmd.Tensor, o Options) Options {
 	if o.Scale == 0 {
 		o.Scale = defaultScale(q.Dim(3))
 	}
-	if o.BlockQ <= 0 {
-		o.BlockQ = DefaultBlockQ
-	}
-	if o.BlockK <= 0 {
-		o.BlockK = DefaultBlockK
-	}
+	t := b.Target()
+	o.BlockQ = first(o.BlockQ, t.QueryBlock, DefaultBlockQ)
+	o.BlockK = first(o.BlockK, t.KeyBlock, DefaultBlockK)
+	o.HeadBlock = first(o.HeadBlock, t.HeadBlock)
 	return o
 }
 
@@ -251,4 +250,14 @@ func parts(m *mesh.Mesh, axes []string) int {
 		n *= m.Size(a)
 	}
 	return n
+}
+
+// first is the first positive number, or 0.
+func first(ns ...int) int {
+	for _, n := range ns {
+		if n > 0 {
+			return n
+		}
+	}
+	return 0
 }

@@ -26,32 +26,56 @@ func blocked(b *spmd.Builder, q, k, v spmd.Local, bias, mask *spmd.Local, o Opti
 	// Heads before tokens, so that every block is a plain batched matmul.
 	q = b.LTranspose(b.LReshape(q, batch, sq, kv, a.group, d), 0, 2, 3, 1, 4) // B Hkv G Sq D
 	q = b.LReshape(q, a.rows(sq)...)
-	a.k = b.LReshape(b.LTranspose(k, 0, 2, 1, 3), batch*kv, sk, d)
-	a.v = b.LReshape(b.LTranspose(v, 0, 2, 1, 3), batch*kv, sk, d)
+	k = b.LReshape(b.LTranspose(k, 0, 2, 1, 3), batch*kv, sk, d)
+	v = b.LReshape(b.LTranspose(v, 0, 2, 1, 3), batch*kv, sk, d)
 
-	bq := min(o.BlockQ, sq)
-	full := sq / bq
-	var out spmd.Local
-	switch {
-	case full == 1 && sq == bq:
-		out = a.queries(q, b.LConst(dtype.I32, 0), sq)
-	default:
-		token := len(q.Shape) - 2
-		acc := b.LConst(a.out, 0, q.Shape...)
-		acc = b.LLoop(full, []spmd.Local{acc}, func(i spmd.Local, c []spmd.Local) []spmd.Local {
-			start := b.LMul(i, b.LConst(dtype.I32, float64(bq)))
-			block := a.queries(b.LDynSlice(q, token, start, bq), start, bq)
-			return []spmd.Local{b.LDynUpdate(c[0], block, token, start)}
-		})[0]
-		if rest := sq - full*bq; rest > 0 {
-			start := b.LConst(dtype.I32, float64(full*bq))
-			block := a.queries(b.LSlice(q, token, full*bq, sq), start, rest)
-			acc = b.LDynUpdate(acc, block, token, start)
-		}
-		out = acc
-	}
+	out := a.heads(q, k, v)
 	out = b.LReshape(out, batch, kv, a.group, sq, d)
 	return b.LReshape(b.LTranspose(out, 0, 3, 1, 2, 4), batch, sq, heads, d)
+}
+
+// heads attends with a few heads at a time, where the target wants it: their
+// blocks of scores stay in a near cache. A bias or mask is cut by batch and head,
+// so it takes all heads at once.
+func (a *blockedCall) heads(q, k, v spmd.Local) spmd.Local {
+	b, n := a.b, q.Shape[0]
+	few := a.o.HeadBlock
+	for few > 0 && n%few != 0 {
+		few--
+	}
+	if few < 1 || few >= n || a.bias != nil || a.mask != nil {
+		return a.tokens(q, k, v)
+	}
+	acc := b.LConst(a.out, 0, q.Shape...)
+	return b.LLoop(n/few, []spmd.Local{acc}, func(i spmd.Local, c []spmd.Local) []spmd.Local {
+		at := b.LMul(i, b.LConst(dtype.I32, float64(few)))
+		out := a.tokens(b.LDynSlice(q, 0, at, few), b.LDynSlice(k, 0, at, few), b.LDynSlice(v, 0, at, few))
+		return []spmd.Local{b.LDynUpdate(c[0], out, 0, at)}
+	})[0]
+}
+
+// tokens attends with all queries of some heads, block by block.
+func (a *blockedCall) tokens(q, k, v spmd.Local) spmd.Local {
+	b, sq := a.b, q.Shape[len(q.Shape)-2]
+	a.k, a.v = k, v
+	bq := min(a.o.BlockQ, sq)
+	full := sq / bq
+	if sq == bq {
+		return a.queries(q, b.LConst(dtype.I32, 0), sq)
+	}
+	token := len(q.Shape) - 2
+	acc := b.LConst(a.out, 0, q.Shape...)
+	acc = b.LLoop(full, []spmd.Local{acc}, func(i spmd.Local, c []spmd.Local) []spmd.Local {
+		start := b.LMul(i, b.LConst(dtype.I32, float64(bq)))
+		block := a.queries(b.LDynSlice(q, token, start, bq), start, bq)
+		return []spmd.Local{b.LDynUpdate(c[0], block, token, start)}
+	})[0]
+	if rest := sq - full*bq; rest > 0 {
+		start := b.LConst(dtype.I32, float64(full*bq))
+		block := a.queries(b.LSlice(q, token, full*bq, sq), start, rest)
+		acc = b.LDynUpdate(acc, block, token, start)
+	}
+	return acc
 }
 
 // blockedCall is what one call's blocks share.
@@ -59,7 +83,7 @@ type blockedCall struct {
 	b                   *spmd.Builder
 	o                   Options
 	batch, kv, group, d int
-	k, v                spmd.Local // (B*Hkv, Sk, D)
+	k, v                spmd.Local // of the heads at hand: (heads, Sk, D)
 	bias, mask          *spmd.Local
 	out                 dtype.DType
 }

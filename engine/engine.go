@@ -75,6 +75,8 @@ type Engine interface {
 	Put(ctx context.Context, m *mesh.Mesh, t spmd.Type, blocks []*Block) (Value, error)
 	// Sync waits until everything started so far has ended.
 	Sync(ctx context.Context) error
+	// Target is what programs for this engine are best cut up for.
+	Target() spmd.Target
 	// Cache reports the compile cache's hits and misses of this engine.
 	Cache() (hits, misses int)
 	Close() error

@@ -25,6 +25,9 @@ func (*Reference) Info() Info { return Info{Name: "reference"} }
 // Devices is the number given.
 func (r *Reference) Devices() int { return r.n }
 
+// Target cuts nothing: the interpreter has no caches to please.
+func (*Reference) Target() spmd.Target { return spmd.Target{} }
+
 // Cache has nothing to report.
 func (*Reference) Cache() (hits, misses int) { return 0, 0 }
 

@@ -14,6 +14,7 @@ import (
 	"weft/graph"
 	"weft/mesh"
 	"weft/sharding"
+	"weft/spmd"
 	"weft/tensor"
 )
 
@@ -55,6 +56,8 @@ type Request struct {
 	SplitResidual bool
 	// TokenMultiple pads the tokens each device holds to a multiple; 0 or 1 means no more than the split needs.
 	TokenMultiple int
+	// Target is what the programs are cut up for; the zero value cuts nothing.
+	Target spmd.Target
 	// Strict refuses any padding instead of reporting it.
 	Strict bool
 }

@@ -46,6 +46,9 @@ type Builder struct {
 	outputs   []Port
 	axisIndex map[string]Local
 	arranged  map[string]Local // by value and layout, what Reshard made
+	target    Target
+	root      []Instr      // the program's body; *body is this or a loop's
+	wide      map[ID]Local // inputs widened to f32
 }
 
 type stop struct{ err error }
@@ -58,9 +61,12 @@ func (b *Builder) failf(k *fault.Kind, fields any, format string, args ...any) {
 
 // Build makes a program: define calls the builder's methods, and whatever first
 // is wrong there comes back as the error.
-func Build(name string, m *mesh.Mesh, define func(b *Builder)) (p *Program, err error) {
-	body := []Instr{}
-	b := &Builder{name: name, mesh: m, body: &body, axisIndex: map[string]Local{}, arranged: map[string]Local{}}
+func Build(name string, m *mesh.Mesh, define func(b *Builder), opts ...Option) (p *Program, err error) {
+	b := &Builder{name: name, mesh: m, axisIndex: map[string]Local{}, arranged: map[string]Local{}, wide: map[ID]Local{}}
+	b.body = &b.root
+	for _, o := range opts {
+		o(b)
+	}
 	defer func() {
 		if r := recover(); r != nil {
 			s, ok := r.(stop)
@@ -71,7 +77,7 @@ func Build(name string, m *mesh.Mesh, define func(b *Builder)) (p *Program, err 
 		}
 	}()
 	define(b)
-	p = &Program{Name: name, Mesh: m, Inputs: b.inputs, Outputs: b.outputs, Values: b.values, Body: body}
+	p = &Program{Name: name, Mesh: m, Inputs: b.inputs, Outputs: b.outputs, Values: b.values, Body: b.root}
 	p.prune()
 	return p, nil
 }

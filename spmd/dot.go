@@ -51,7 +51,7 @@ func (b *Builder) Linear(x, w Tensor, out dtype.DType) Tensor {
 	}
 	x = b.Reshard(x, want.WithDim(last, contracted...), reason)
 
-	v := b.LDot(x.local, w.local, DotDims{LeftContract: []int{last}, RightContract: []int{1}}, out)
+	v := b.matmulRows(x.local, w.local, out)
 	shape := append(clone(x.Shape[:last]), w.Shape[0])
 	spec := sharding.Whole(len(shape))
 	for d := 0; d < last; d++ {

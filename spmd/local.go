@@ -364,6 +364,7 @@ func (b *Builder) LDot(x, y Local, d DotDims, out dtype.DType) Local {
 	if err != nil {
 		b.failf(ErrShape, nil, "%s: dot of local %v and %v: %v", b.name, x.Shape, y.Shape, err)
 	}
+	x, y = b.widened(x), b.widened(y)
 	dd := DotDims{append([]int{}, d.LeftBatch...), append([]int{}, d.RightBatch...),
 		append([]int{}, d.LeftContract...), append([]int{}, d.RightContract...)}
 	return b.emit(Instr{Op: OpDot, Args: ids(x, y), Dot: &dd}, out, shape)

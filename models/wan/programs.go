@@ -124,7 +124,7 @@ type program struct {
 }
 
 func (s *step) build(name, prefix string, define func(p *program)) error {
-	prog, err := spmd.Build(name, s.m, func(b *spmd.Builder) { define(&program{b, s, prefix}) })
+	prog, err := spmd.Build(name, s.m, func(b *spmd.Builder) { define(&program{b, s, prefix}) }, spmd.WithTarget(s.r.Target))
 	if err != nil {
 		return fmt.Errorf("program %s: %w", name, err)
 	}
@@ -300,10 +300,23 @@ func (s *step) block() error {
 		x = p.Add(x, p.linear("cross_attn.o", p.MergeDims(y, 2, 2), l.stream))
 
 		h = p.modulate(x, part(3), part(4))
-		h = p.compute(p.GeluTanh(p.linear("ffn.0", h, l.gathered)))
-		x = p.Add(x, p.Mul(p.linear("ffn.2", h, l.stream), part(5)))
+		x = p.Add(x, p.Mul(p.ffn(h), part(5)))
 		p.Output("tokens", x, "tokens")
 	})
+}
+
+// ffn is GELU between two linear layers. Where the target cuts matmuls the wide
+// middle exists for a block of rows only.
+func (p *program) ffn(h spmd.Tensor) spmd.Tensor {
+	up, upBias, down, downBias := p.weight("ffn.0.weight"), p.weight("ffn.0.bias"), p.weight("ffn.2.weight"), p.weight("ffn.2.bias")
+	y := p.MapRows(h, 1, p.Target().RowTile/p.s.r.Batch, func(h spmd.Tensor) spmd.Tensor {
+		h = p.Add(p.Convert(p.Linear(h, up, h.DType), dtype.F32), upBias)
+		return p.Linear(p.compute(p.GeluTanh(h)), down, p.s.r.DType)
+	})
+	if len(y.Spec.Partial()) > 0 {
+		y = p.Reshard(y, p.s.layout.stream, "sum of the row-parallel ffn.2")
+	}
+	return p.Add(p.Convert(y, dtype.F32), downBias)
 }
 
 // rope rotates pairs of neighbouring channels: out[2i] = x[2i] cos_i - x[2i+1] sin_i,
