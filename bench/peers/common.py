@@ -29,16 +29,21 @@ def load(args):
     return config, os.path.join(args.model, "diffusion_pytorch_model.safetensors"), load_file(args.inputs)
 
 
-def timed(step, repeat):
+def timed(step, repeat, patience=60):
     """The last output, and figures of each step after a first one. The processor's seconds, over all
-    threads, tell on a busy machine how much of the time was this process's own."""
-    out = step()
+    threads, tell on a busy machine how much of the time was this process's own. A step so slow that the
+    first alone takes longer than the patience counts from the first on, and none is begun after it."""
     seconds, cpu = [], []
-    for _ in range(repeat):
+    begun = time.perf_counter()
+    for i in range(repeat + 1):
         start, start_cpu = time.perf_counter(), time.process_time()
         out = step()
-        seconds.append(time.perf_counter() - start)
-        cpu.append(time.process_time() - start_cpu)
+        end = time.perf_counter()
+        if i > 0 or end - begun > patience:
+            seconds.append(end - start)
+            cpu.append(time.process_time() - start_cpu)
+        if seconds and end - begun > patience:
+            break
     return out, {"step_seconds": seconds, "step_cpu_seconds": cpu}
 
 
