@@ -52,8 +52,9 @@ func (e Entry) Elements() int64 {
 // record is an entry and where its bytes are.
 type record struct {
 	Entry
-	file  *file
-	scale *record
+	file    *file
+	scale   *record
+	strided *strided // nil for a row-major tensor
 }
 
 // Checkpoint is an open checkpoint: its headers have been read and agree with
@@ -118,9 +119,12 @@ func Open(path string, opts ...Option) (*Checkpoint, error) {
 // open fills c from the file or index at path.
 func (c *Checkpoint) open(path string, o options) error {
 	var err error
-	if filepath.Ext(path) == ".json" {
+	switch {
+	case filepath.Ext(path) == ".json":
 		err = c.openIndex(path)
-	} else {
+	case isTorch(path):
+		err = c.openTorch(path)
+	default:
 		err = c.openSingle(path)
 	}
 	if err == nil && !o.exact {

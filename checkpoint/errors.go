@@ -66,6 +66,8 @@ var (
 	ErrRange = fault.NewKind("out-of-range")
 	// A file is shorter than when it was opened. [FileChanged]
 	ErrFileChanged = fault.NewKind("file-changed")
+	// A tensor's strides are no layout that weft can read. [Strides]
+	ErrStrides = fault.NewKind("strides")
 	// The file to write is already there. [Path]
 	ErrExists = fault.NewKind("exists")
 	// A tensor to write has no legal name. [Tensor]
@@ -213,6 +215,14 @@ type OutOfRange struct {
 type FileChanged struct {
 	File string `json:"file"`
 	Need int64  `json:"need"`
+}
+
+// Strides is a tensor's layout, in elements.
+type Strides struct {
+	File    string `json:"file"`
+	Tensor  string `json:"tensor"`
+	Shape   []int  `json:"shape"`
+	Strides []int  `json:"strides"`
 }
 
 // maxViolations bounds the report on one file: a hostile header can hold a million faults.

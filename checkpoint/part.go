@@ -59,16 +59,21 @@ func (c *Checkpoint) LocalShape(p Part) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	local := make([]int, len(e.Shape))
+	return localShape(e.Shape, ranges), nil
+}
+
+// localShape is the shape of a block; nil ranges are whole dims.
+func localShape(shape []int, ranges [][][2]int) []int {
+	local := make([]int, len(shape))
 	for d, list := range ranges {
 		if list == nil {
-			local[d] = e.Shape[d]
+			local[d] = shape[d]
 		}
 		for _, r := range list {
 			local[d] += r[1] - r[0]
 		}
 	}
-	return local, nil
+	return local
 }
 
 // PartSize is the number of bytes that p.Dst must have.

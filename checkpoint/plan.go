@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"cmp"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"slices"
 
@@ -30,10 +31,20 @@ type target struct {
 	convert convertFunc // nil copies
 	from    int64       // bytes of an element as stored
 	to      int64       // and in dsts
+	scatter *scatter    // nil where the order of the file is that of dsts
 }
 
 // local turns an offset among the selected bytes into one in dsts.
 func (t *target) local(n int64) int64 { return n / t.from * t.to }
+
+// key identifies the target among those of one tensor.
+func (t *target) key() string {
+	key := t.sel.key() + t.as.String()
+	if t.scatter != nil {
+		key += fmt.Sprint(*t.scatter)
+	}
+	return key
+}
 
 // job is one tensor and all that is wanted of it in this Read. Invariant: equal
 // selections are one target, so each byte is read once however many want it.
@@ -76,7 +87,7 @@ func (c *Checkpoint) plan(parts []Part) ([]*job, error) {
 			j = &job{rec: r}
 			jobs[r], byKey[j] = j, map[string]*target{}
 		}
-		key := t.sel.key() + t.as.String()
+		key := t.key()
 		if same := byKey[j][key]; same != nil {
 			same.dsts = append(same.dsts, t.dsts...)
 			continue
@@ -113,10 +124,23 @@ func (c *Checkpoint) target(r *record, p *Part) (*target, error) {
 		to = r.DType
 	}
 	t := &target{as: to, from: int64(r.DType.Size()), to: int64(to.Size()), dsts: [][]byte{p.Dst}}
-	t.sel = newSelection(r.Shape, r.DType.Size(), ranges)
-	if want := t.local(t.sel.bytes); int64(len(p.Dst)) != want {
+	local := localShape(r.Shape, ranges)
+	want := t.to
+	for _, n := range local {
+		want *= int64(n)
+	}
+	if int64(len(p.Dst)) != want {
 		return nil, fault.New(ErrDestination, SizeMismatch{File: r.File, Tensor: p.Name, Want: want, Have: int64(len(p.Dst))},
 			"tensor %s: the block as %s has %d bytes, its destination %d", p.Name, to, want, len(p.Dst))
+	}
+	switch {
+	case want == 0:
+		t.sel = &selection{}
+	case r.strided != nil:
+		t.sel = newSelection(r.strided.frame, r.DType.Size(), r.strided.ranges(r.Shape, ranges))
+		t.scatter = r.strided.scatterTo(local)
+	default:
+		t.sel = newSelection(r.Shape, r.DType.Size(), ranges)
 	}
 	scale, err := c.scaleOf(r, p.Name, to)
 	if err != nil {
@@ -150,7 +174,7 @@ func (j *job) choose() {
 	for i, t := range j.targets {
 		runs += t.sel.runs()
 		j.bytes += t.sel.bytes
-		if t.convert != nil || t.sel.bytes/t.sel.runs() < directRun {
+		if t.convert != nil || t.scatter != nil || t.sel.bytes/t.sel.runs() < directRun {
 			j.direct = false
 		}
 		for _, other := range j.targets[:i] {

@@ -64,7 +64,7 @@ func choose(dir string, names, folders []string) (string, error) {
 		case strings.HasPrefix(name, "."): // leftovers of a killed writer among them
 		case strings.HasSuffix(name, indexSuffix):
 			indexes = append(indexes, name)
-		case slices.Contains([]string{weightsSuffix, ".pth", ".pt", ".bin", ".ckpt"}, filepath.Ext(name)):
+		case filepath.Ext(name) == weightsSuffix, slices.Contains(torchSuffixes, filepath.Ext(name)):
 			weights = append(weights, name)
 		}
 	}

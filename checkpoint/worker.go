@@ -23,11 +23,13 @@ type piece struct {
 }
 
 // worker reads chunks, one at a time. Its buffers are all the memory that a Read
-// uses beside the destinations: at most 400 KB.
+// uses beside the destinations: 400 KB, and 2 MB at most where it converts a tensor
+// that is not row-major.
 type worker struct {
 	ctx     context.Context
 	reading *reading
 	buf     []byte
+	tmp     []byte // a converted piece, before it is scattered
 	pieces  []piece
 	vec     vector
 	merge   merge
@@ -123,21 +125,50 @@ func (w *worker) buffered(j *job, span [2]int64) error {
 	w.reading.bytes.Add(int64(len(buf)))
 	for i := range w.pieces {
 		p := &w.pieces[i]
-		t := p.target
-		src := buf[p.pos-span[0]:][:p.n]
-		lo, hi := t.local(p.local), t.local(p.local+p.n)
-		if t.convert == nil {
-			for _, dst := range t.dsts {
-				copy(dst[lo:hi], src)
-			}
-			continue
-		}
-		if err := t.convert(t.dsts[0][lo:hi], src); err != nil {
+		if err := w.place(p, buf[p.pos-span[0]:][:p.n]); err != nil {
 			return err
 		}
-		for _, dst := range t.dsts[1:] {
-			copy(dst[lo:hi], t.dsts[0][lo:hi])
+	}
+	return nil
+}
+
+// place puts the bytes of a piece where they belong, converted if need be.
+func (w *worker) place(p *piece, src []byte) error {
+	t := p.target
+	if t.scatter != nil {
+		return w.scatterPiece(p, src)
+	}
+	lo, hi := t.local(p.local), t.local(p.local+p.n)
+	if t.convert == nil {
+		for _, dst := range t.dsts {
+			copy(dst[lo:hi], src)
 		}
+		return nil
+	}
+	if err := t.convert(t.dsts[0][lo:hi], src); err != nil {
+		return err
+	}
+	for _, dst := range t.dsts[1:] {
+		copy(dst[lo:hi], t.dsts[0][lo:hi])
+	}
+	return nil
+}
+
+// scatterPiece is place for a tensor whose order in the file is another.
+func (w *worker) scatterPiece(p *piece, src []byte) error {
+	t := p.target
+	if t.convert != nil {
+		if n := int(t.local(p.n)); n > len(w.tmp) {
+			w.tmp = make([]byte, n)
+		}
+		tmp := w.tmp[:t.local(p.n)]
+		if err := t.convert(tmp, src); err != nil {
+			return err
+		}
+		src = tmp
+	}
+	for _, dst := range t.dsts {
+		t.scatter.put(dst, src, p.local/t.from, int(t.to))
 	}
 	return nil
 }

@@ -1,0 +1,358 @@
+package pth
+
+import (
+	"archive/zip"
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"weft/dtype"
+	"weft/fault"
+)
+
+// a15 is the pickle of the field report: tensor w, shape (2,3), strides (1,2), offset 0.
+const a15 = "80027d58010000007763746f7263682e5f7574696c730a5f72656275696c645f74656e736f725f76320a2828580700000073746f72616765" +
+	"63746f7263680a466c6f617453746f726167650a58010000003058030000006370754b0674514b004b024b03864b014b02868963636f6c6c" +
+	"656374696f6e730a4f726465726564446963740a29527452732e"
+
+func unhex(t testing.TB, text string) []byte {
+	t.Helper()
+	b, err := hex.DecodeString(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// pack makes a zip as torch.save does. Entries are stored unless their name begins with "z:".
+func pack(t testing.TB, entries ...any) []byte {
+	t.Helper()
+	var buf bytes.Buffer
+	z := zip.NewWriter(&buf)
+	for i := 0; i < len(entries); i += 2 {
+		name, method := entries[i].(string), zip.Store
+		if rest, ok := strings.CutPrefix(name, "z:"); ok {
+			name, method = rest, zip.Deflate
+		}
+		w, err := z.CreateHeader(&zip.FileHeader{Name: name, Method: method})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(entries[i+1].([]byte)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return buf.Bytes()
+}
+
+func read(b []byte) (*Archive, error) {
+	return Read(bytes.NewReader(b), int64(len(b)), "x.pth")
+}
+
+var six = func() []byte {
+	var b []byte
+	for _, bits := range []uint32{0, 0x3f800000, 0x40000000, 0x40400000, 0x40800000, 0x40a00000} {
+		b = binary.LittleEndian.AppendUint32(b, bits)
+	}
+	return b
+}()
+
+func TestA15(t *testing.T) {
+	pickle := unhex(t, a15)
+	sum := sha256.Sum256(pickle)
+	if len(pickle) != 138 || hex.EncodeToString(sum[:])[:16] != "2897d6eea81a5e39" {
+		t.Fatal("the pickle is not the report's")
+	}
+	file := func(data []byte) []byte {
+		return pack(t, "archive/data.pkl", pickle, "archive/byteorder", []byte("little"), "archive/data/0", data, "archive/version", []byte("3\n"))
+	}
+	b := file(six)
+	a, err := read(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(a.Tensors) != 1 {
+		t.Fatalf("%+v", a)
+	}
+	w := a.Tensors[0]
+	if w.Name != "w" || w.DType != dtype.F32 || !slices.Equal(w.Shape, []int{2, 3}) || !slices.Equal(w.Strides, []int{1, 2}) {
+		t.Errorf("%+v", w)
+	}
+	if !bytes.Equal(b[w.Offset:w.Offset+24], six) {
+		t.Error("the offset is not where the data is")
+	}
+	_, err = read(file(six[:20]))
+	if f, ok := fault.Fields[Bounds](err); !errors.Is(err, ErrStorageBounds) || !ok || f.Need != 24 || f.Have != 20 || f.Tensor != "w" {
+		t.Errorf("%+v, %v", f, err)
+	}
+}
+
+// script writes a pickle in the letters of protocol 2.
+type script struct{ bytes.Buffer }
+
+func (s *script) raw(b ...byte) *script { s.Write(b); return s }
+
+func (s *script) text(v string) *script {
+	s.WriteByte('X')
+	s.Write(binary.LittleEndian.AppendUint32(nil, uint32(len(v))))
+	s.WriteString(v)
+	return s
+}
+
+func (s *script) int(v int64) *script {
+	s.Write([]byte{0x8a, 8})
+	s.Write(binary.LittleEndian.AppendUint64(nil, uint64(v)))
+	return s
+}
+
+func (s *script) ints(v ...int64) *script {
+	s.WriteByte('(')
+	for _, x := range v {
+		s.int(x)
+	}
+	return s.raw('t')
+}
+
+func (s *script) global(module, name string) *script {
+	fmt.Fprintf(s, "c%s\n%s\n", module, name)
+	return s
+}
+
+// tensor pushes a call that rebuilds a tensor of storage "0".
+func (s *script) tensor(class string, numel, offset int64, shape, strides []int64) *script {
+	s.global("torch._utils", "_rebuild_tensor_v2").raw('(')
+	s.raw('(').text("storage").global("torch", class).text("0").text("cpu").int(numel).raw('t', 'Q')
+	s.int(offset).ints(shape...).ints(strides...).raw(0x89).global("collections", "OrderedDict").raw(')', 'R', 't')
+	return s.raw('R')
+}
+
+func program(f func(s *script)) []byte {
+	s := &script{}
+	s.raw(0x80, 2)
+	f(s)
+	return s.raw('.').Bytes()
+}
+
+func file(t testing.TB, pickle []byte) []byte {
+	return pack(t, "a/data.pkl", pickle, "a/data/0", six)
+}
+
+func TestBounds(t *testing.T) {
+	const big = 1 << 62
+	for _, test := range []struct {
+		name           string
+		offset         int64
+		shape, strides []int64
+		ok             bool
+	}{
+		{"whole", 0, []int64{6}, []int64{1}, true},
+		{"scalar", 5, nil, nil, true},
+		{"scalar past the end", 6, nil, nil, false},
+		{"one too many", 0, []int64{7}, []int64{1}, false},
+		{"offset", 1, []int64{5}, []int64{1}, true},
+		{"offset past the end", 1, []int64{6}, []int64{1}, false},
+		{"expanded", 0, []int64{1000, 6}, []int64{0, 1}, true},
+		{"transposed", 0, []int64{2, 3}, []int64{1, 2}, true},
+		{"strides too large", 0, []int64{2, 3}, []int64{4, 1}, false},
+		{"every other", 0, []int64{3}, []int64{2}, true},
+		{"empty", 0, []int64{0, 5}, []int64{5, 1}, true},
+		{"empty, far away", 1000, []int64{3, 0}, []int64{1 << 40, 1}, true},
+		{"negative stride", 5, []int64{6}, []int64{-1}, false},
+		{"negative dim", 0, []int64{-1}, []int64{1}, false},
+		{"negative offset", -1, []int64{1}, []int64{1}, false},
+		{"too few strides", 0, []int64{2, 3}, []int64{1}, false},
+		{"reach overflows", 0, []int64{3}, []int64{big}, false},
+		{"sum overflows", 1<<63 - 1, []int64{2}, []int64{1}, false},
+		{"elements overflow", 0, []int64{big, big}, []int64{0, 0}, false},
+		{"bytes overflow", 0, []int64{big}, []int64{0}, false},
+		{"bytes of the reach overflow", 0, []int64{2}, []int64{big}, false},
+	} {
+		a, err := read(file(t, program(func(s *script) {
+			s.raw('}').text("w").tensor("FloatStorage", 6, test.offset, test.shape, test.strides).raw('s')
+		})))
+		if test.ok != (err == nil) || err != nil && !errors.Is(err, ErrStorageBounds) {
+			t.Errorf("%s: %+v, %v", test.name, a, err)
+		}
+	}
+}
+
+// names lists the tensors of an archive.
+func names(a *Archive) string {
+	var all []string
+	for _, t := range a.Tensors {
+		all = append(all, t.Name)
+	}
+	return strings.Join(all, " ")
+}
+
+func TestStateDict(t *testing.T) {
+	one := func(s *script) *script { return s.tensor("FloatStorage", 6, 0, []int64{6}, []int64{1}) }
+	for _, test := range []struct {
+		name  string
+		write func(s *script)
+		want  string // "names | under | others"
+		kind  error
+	}{
+		{"plain", func(s *script) { one(s.raw('}', '(').text("a")); one(s.text("b")).raw('u') }, "a b | | ", nil},
+		{"ordered", func(s *script) { one(s.global("collections", "OrderedDict").raw(')', 'R').text("a")).raw('s') }, "a | | ", nil},
+		{"ordered, from pairs", func(s *script) {
+			one(s.global("collections", "OrderedDict").raw(']').text("a")).raw(0x86, 'a', 0x85, 'R')
+		}, "a | | ", nil},
+		{"with a version beside", func(s *script) {
+			one(s.raw('}').text("a")).raw('s').raw('}').text("_metadata").raw('N', 's', 'b')
+		}, "a | | ", nil},
+		{"parameters", func(s *script) {
+			one(s.raw('}').text("a").global("torch._utils", "_rebuild_parameter").raw('(')).raw(0x88, 'N', 't', 'R', 's')
+		}, "a | | ", nil},
+		{"other values", func(s *script) {
+			one(s.raw('}', '(').text("a")).text("step").int(3).text("net.x._extra_state").global("_io", "BytesIO").raw('C', 1, 0, 0x85, 'R', 'u')
+		}, "a | | step net.x._extra_state", nil},
+		{"under a key", func(s *script) {
+			one(s.raw('}', '(').text("epoch").int(3).text("module").raw('}').text("a")).raw('s', 'u')
+		}, "a | module | ", nil},
+		{"under two keys", func(s *script) {
+			one(s.raw('}').text("state").raw('}').text("ema").raw('}').text("a")).raw('s', 's', 's')
+		}, "a | state ema | ", nil},
+		{"the likelier key", func(s *script) {
+			one(s.raw('}', '(').text("optimizer").raw('}').text("m")).raw('s')
+			one(s.text("state_dict").raw('}').text("a")).raw('s', 'u')
+		}, "a | state_dict | ", nil},
+		{"two keys alike", func(s *script) {
+			one(s.raw('}', '(').text("g").raw('}').text("m")).raw('s')
+			one(s.text("h").raw('}').text("a")).raw('s', 'u')
+		}, "", ErrStateDict},
+		{"empty", func(s *script) { s.raw('}') }, " | | ", nil},
+		{"a list", func(s *script) { s.raw(']') }, "", ErrStateDict},
+		{"numbers only", func(s *script) { s.raw('}').text("a").int(1).raw('s') }, "", ErrStateDict},
+		{"a dict in itself", func(s *script) { s.raw('}', 'q', 0).text("a").raw('h', 0, 's') }, "", ErrStateDict},
+		{"tensor twice", func(s *script) { one(s.raw('}', '(').text("a")); one(s.text("a")).raw('u') }, "", ErrPickle},
+		{"a function of the system", func(s *script) {
+			one(s.raw('}', '(').text("a")).text("b").global("os", "system").text("false").raw(0x85, 'R', 'u')
+		}, "a | | b", nil},
+		{"nothing on the stack", func(s *script) { s.raw('0') }, "", ErrPickle},
+		{"no mark", func(s *script) { s.raw('t') }, "", ErrPickle},
+		{"nothing remembered", func(s *script) { s.raw('h', 7) }, "", ErrPickle},
+		{"unknown instruction", func(s *script) { s.raw(0xff) }, "", ErrPickle},
+		{"text past the end", func(s *script) { s.raw('X', 0xff, 0xff, 0xff, 0xff) }, "", ErrPickle},
+		{"long text past the end", func(s *script) { s.raw(0x8d, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff) }, "", ErrPickle},
+		{"protocol 6", func(s *script) { s.raw(0x80, 6) }, "", ErrPickle},
+		{"unknown storage", func(s *script) { s.raw('}').text("a").tensor("QInt8Storage", 6, 0, nil, nil).raw('s') }, "", ErrPickle},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			a, err := read(file(t, program(test.write)))
+			if test.kind != nil {
+				if !errors.Is(err, test.kind) {
+					t.Fatalf("%+v, error %v, want %v", a, err, test.kind)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := names(a) + " | " + strings.Join(a.Under, " ") + " | " + strings.Join(a.Others, " "); strings.ReplaceAll(got, "  ", " ") != strings.ReplaceAll(test.want, "  ", " ") {
+				t.Errorf("%q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestTypes(t *testing.T) {
+	for class, want := range classes {
+		a, err := read(file(t, program(func(s *script) { s.raw('}').text("a").tensor(class, 2, 0, []int64{2}, []int64{1}).raw('s') })))
+		if err != nil || a.Tensors[0].Stored != want {
+			t.Errorf("%s: %+v, %v", class, a, err)
+		}
+	}
+	a, err := read(file(t, program(func(s *script) {
+		s.raw('}').text("a").global("torch._utils", "_rebuild_tensor_v3").raw('(')
+		s.raw('(').text("storage").global("torch.storage", "UntypedStorage").text("0").text("cpu").int(24).raw('t', 'Q')
+		s.int(4).ints(3).ints(1).raw(0x89, 'N').global("torch", "float8_e4m3fn").raw('t', 'R', 's')
+	})))
+	if err != nil || a.Tensors[0].DType != dtype.F8E4M3 {
+		t.Errorf("%+v, %v", a, err)
+	}
+}
+
+func TestFormat(t *testing.T) {
+	good := program(func(s *script) { s.raw('}').text("a").tensor("FloatStorage", 6, 0, []int64{6}, []int64{1}).raw('s') })
+	for _, test := range []struct {
+		name  string
+		bytes []byte
+		want  string
+	}{
+		{"empty", nil, "no zip"},
+		{"old torch", []byte{0x80, 2, 0x8a, 10}, "before 1.6"},
+		{"a zip of other things", pack(t, "x.txt", []byte("hi")), "no data.pkl"},
+		{"two pickles", pack(t, "a/data.pkl", good, "b/data.pkl", good), "several"},
+		{"big-endian", pack(t, "a/data.pkl", good, "a/byteorder", []byte("big"), "a/data/0", six), "byte order"},
+		{"no storage", pack(t, "a/data.pkl", good), "not in the file"},
+		{"compressed storage", pack(t, "a/data.pkl", good, "z:a/data/0", six), "compressed"},
+		{"entry twice", pack(t, "a/data.pkl", good, "a/data/0", six, "a/data/0", six), "twice"},
+		{"cut short", pack(t, "a/data.pkl", good, "a/data/0", six)[:100], "no zip"},
+	} {
+		if _, err := read(test.bytes); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v", test.name, err)
+		}
+	}
+}
+
+// A list that serves for many dicts would take memory without end.
+func TestAmplification(t *testing.T) {
+	b := program(func(s *script) {
+		s.raw(']', 'q', 0, '(')
+		for range 1000 {
+			s.raw('N', 'N', 0x86)
+		}
+		s.raw('e', '0')
+		for range 100000 {
+			s.global("collections", "OrderedDict").raw('h', 0, 0x85, 'R', '0')
+		}
+		s.raw('}')
+	})
+	if _, err := unpickle(b); err == nil || !strings.Contains(err.Error(), "too many") {
+		t.Error(err)
+	}
+}
+
+func FuzzPickle(f *testing.F) {
+	f.Add(unhex(f, a15))
+	f.Add(program(func(s *script) {
+		s.raw('}').text("w").tensor("FloatStorage", 6, 0, []int64{2, 3}, []int64{1, 2}).raw('s')
+	}))
+	f.Add(program(func(s *script) { s.raw('}', 'q', 0).text("a").raw('h', 0, 's') }))
+	f.Add([]byte("\x80\x04\x95\x10\x00\x00\x00\x00\x00\x00\x00}\x94\x8c\x01a\x94K\x01s."))
+	f.Add([]byte("(dp0\nS'a'\np1\nI01\ns."))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		value, err := unpickle(b)
+		if err != nil {
+			return
+		}
+		z := pack(t, "a/data.pkl", b, "a/data/0", six)
+		a, err := read(z)
+		if err != nil {
+			return
+		}
+		_ = value
+		for _, x := range a.Tensors {
+			last, n := int64(0), int64(x.DType.Size())
+			for i, s := range x.Shape {
+				if s == 0 {
+					n = 0
+				}
+				last += int64(s-1) * int64(x.Strides[i])
+			}
+			if n > 0 && (x.Offset < 0 || x.Offset+(last+1)*n > int64(len(z))) {
+				t.Fatalf("%+v lies outside %d bytes", x, len(z))
+			}
+		}
+	})
+}

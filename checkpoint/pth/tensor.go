@@ -1,0 +1,213 @@
+package pth
+
+import (
+	"weft/dtype"
+	"weft/fault"
+)
+
+// Tensor is one tensor of a file. Its element (i, j, ...) lies at byte
+// Offset + (i*Strides[0] + j*Strides[1] + ...) * the size of an element.
+type Tensor struct {
+	Name    string
+	DType   dtype.DType // Invalid for a type that weft cannot read
+	Stored  string      // the type's name, as in safetensors
+	Shape   []int
+	Strides []int // in elements
+	Offset  int64 // in the file
+}
+
+// view is a tensor as the pickle describes it.
+type view struct {
+	storage storage
+	stored  string // of torch's dtype where the storage has none
+	offset  int64
+	shape   []int64
+	strides []int64
+}
+
+// classes are the typed storages.
+var classes = map[string]string{
+	"DoubleStorage": "F64", "FloatStorage": "F32", "HalfStorage": "F16", "BFloat16Storage": "BF16",
+	"LongStorage": "I64", "IntStorage": "I32", "ShortStorage": "I16", "CharStorage": "I8", "ByteStorage": "U8",
+	"BoolStorage": "BOOL", "ComplexFloatStorage": "C64",
+}
+
+// dtypes are torch's dtypes that have no storage class of their own, and those that have.
+var dtypes = map[string]string{
+	"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64", "int32": "I32", "int16": "I16",
+	"int8": "I8", "uint8": "U8", "bool": "BOOL", "uint16": "U16", "uint32": "U32", "uint64": "U64", "complex64": "C64",
+	"float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "float8_e8m0fnu": "F8_E8M0",
+}
+
+// call gives what a function of a pickle would: tensors for those that rebuild
+// tensors, a dict for OrderedDict, and an inert object for all others.
+func (m *machine) call(f, args any) any {
+	g, _ := f.(global)
+	a, _ := args.(tuple)
+	switch g {
+	case global{"collections", "OrderedDict"}:
+		return m.orderedDict(a)
+	case global{"torch._utils", "_rebuild_tensor_v2"}, global{"torch._utils", "_rebuild_tensor_v3"}, global{"torch._utils", "_rebuild_tensor"}:
+		if v := rebuild(g.name, a); v != nil {
+			return v
+		}
+	case global{"torch._utils", "_rebuild_parameter"}, global{"torch._utils", "_rebuild_parameter_with_state"}:
+		if len(a) > 0 {
+			return a[0]
+		}
+	case global{"torch._tensor", "_rebuild_from_type_v2"}:
+		if len(a) > 2 {
+			// Only the functions above: this one does not take itself.
+			if inner, ok := a[0].(global); ok && inner.module == "torch._utils" {
+				return m.call(inner, a[2])
+			}
+		}
+	}
+	return opaque{}
+}
+
+// orderedDict takes the pairs, if any, that an ordered dict is made from.
+func (m *machine) orderedDict(args tuple) *dict {
+	d := &dict{}
+	if len(args) == 0 {
+		return d
+	}
+	if l, ok := args[0].(*list); ok {
+		if m.spare -= len(l.items); m.spare < 0 {
+			m.fail("one list serves for too many dicts")
+			return d
+		}
+		for _, item := range l.items {
+			switch pair := item.(type) {
+			case tuple:
+				d.add(pair[:min(len(pair), 2)])
+			case *list:
+				d.add(pair.items[:min(len(pair.items), 2)])
+			}
+		}
+	}
+	return d
+}
+
+// rebuild reads (storage, offset, shape, strides, requires_grad, hooks[, dtype]).
+func rebuild(name string, a tuple) *view {
+	if len(a) < 4 {
+		return nil
+	}
+	s, ok1 := a[0].(storage)
+	offset, ok2 := a[1].(int64)
+	shape, ok3 := integers(a[2])
+	strides, ok4 := integers(a[3])
+	if !ok1 || !ok2 || !ok3 || !ok4 {
+		return nil
+	}
+	v := &view{storage: s, stored: classes[s.class], offset: offset, shape: shape, strides: strides}
+	if name == "_rebuild_tensor_v3" && len(a) > 6 {
+		if g, ok := a[6].(global); ok && g.module == "torch" {
+			v.stored = dtypes[g.name]
+		}
+	}
+	return v
+}
+
+// maxRank is torch's.
+const maxRank = 64
+
+func integers(v any) ([]int64, bool) {
+	t, ok := v.(tuple)
+	if !ok || len(t) > maxRank {
+		return nil, false
+	}
+	list := make([]int64, len(t))
+	for i, x := range t {
+		if list[i], ok = x.(int64); !ok {
+			return nil, false
+		}
+	}
+	return list, true
+}
+
+// entry is where a storage's bytes are in the file.
+type entry struct{ offset, bytes int64 }
+
+// resolve checks a view against its storage and places it in the file.
+func (v *view) resolve(file, name string, e entry) (Tensor, error) {
+	t := Tensor{Name: name, Stored: v.stored, Shape: []int{}, Strides: []int{}}
+	t.DType, _ = dtype.FromSafetensors(v.stored)
+	size := int64(t.DType.Size())
+	if v.stored == "C64" {
+		size = 8
+	}
+	if v.stored == "F8_E8M0" {
+		size = 1
+	}
+	if v.stored == "" {
+		return t, fault.New(ErrPickle, Pickle{File: file, Reason: "unknown type"}, "%s: tensor %s has a type that is not known (%s)", file, name, v.storage.class)
+	}
+	last, ok := v.last()
+	need := int64(0)
+	if ok && last >= 0 {
+		var fits bool
+		if need, fits = mul(last+1, size); !fits || last+1 < 0 {
+			ok = false
+		}
+	}
+	for _, n := range v.shape {
+		t.Shape = append(t.Shape, int(n))
+	}
+	for _, n := range v.strides {
+		t.Strides = append(t.Strides, int(n))
+	}
+	if !ok || need > e.bytes {
+		return t, fault.New(ErrStorageBounds, Bounds{file, name, t.Shape, t.Strides, v.offset, need, e.bytes},
+			"%s: tensor %s of shape %v, strides %v and offset %d reaches past its storage of %d bytes",
+			file, name, v.shape, v.strides, v.offset, e.bytes)
+	}
+	t.Offset = e.offset
+	if last >= 0 {
+		t.Offset += v.offset * size
+	}
+	return t, nil
+}
+
+// last is the index in the storage of the last element, -1 where there is none; ok
+// is false for what cannot be: negative numbers, another number of strides than dims, overflow.
+func (v *view) last() (last int64, ok bool) {
+	if len(v.shape) != len(v.strides) || v.offset < 0 {
+		return 0, false
+	}
+	last, empty, elements := v.offset, false, int64(1)
+	for i, n := range v.shape {
+		if n < 0 || v.strides[i] < 0 {
+			return 0, false
+		}
+		if n == 0 {
+			empty = true
+			continue
+		}
+		reach, fits := mul(n-1, v.strides[i])
+		if !fits || last+reach < last {
+			return 0, false
+		}
+		last += reach
+		if elements, fits = mul(elements, n); !fits {
+			return 0, false
+		}
+	}
+	if _, fits := mul(elements, 8); !fits {
+		return 0, false
+	}
+	if empty {
+		return -1, true
+	}
+	return last, true
+}
+
+// mul multiplies counts that are not negative; ok is false when the product does not fit.
+func mul(a, b int64) (int64, bool) {
+	if a == 0 || b == 0 {
+		return 0, true
+	}
+	p := a * b
+	return p, p/b == a && p > 0
+}

@@ -1,0 +1,154 @@
+package checkpoint
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+)
+
+// strided is how a tensor that is not plain row-major lies in its file, as a .pth
+// may have it: transposed, cut out of a larger one, or expanded. It is told as a
+// plain row-major tensor, the frame, of which the tensor is a part: the frame's dims
+// in the order of the file, each one of the tensor's or a filler of which only the
+// first index is used. So selections of it are walked as those of any other.
+type strided struct {
+	frame  []int
+	from   []int // the tensor's dim of each frame dim; -1 for a filler
+	repeat []int // dims of stride 0: every index is the same data
+}
+
+// newStrided tells a layout; plain is true for row-major ones, which need nothing.
+// ok is false where elements overlap, or strides are no multiples of each other.
+func newStrided(shape, strides []int) (s *strided, plain, ok bool) {
+	s = &strided{}
+	var dims []int
+	for d, n := range shape {
+		switch {
+		case n == 0:
+			return nil, true, true
+		case n == 1:
+		case strides[d] == 0:
+			s.repeat = append(s.repeat, d)
+		default:
+			dims = append(dims, d)
+		}
+	}
+	slices.SortStableFunc(dims, func(a, b int) int { return cmp.Compare(strides[b], strides[a]) })
+	plain = len(s.repeat) == 0 && slices.IsSorted(dims)
+	for i, d := range dims {
+		size := shape[d]
+		if i > 0 {
+			outer := strides[dims[i-1]]
+			size = outer / strides[d]
+			if outer%strides[d] != 0 || size < shape[d] {
+				return nil, false, false
+			}
+		}
+		plain = plain && size == shape[d]
+		s.frame, s.from = append(s.frame, size), append(s.from, d)
+	}
+	if n := len(dims); n > 0 && strides[dims[n-1]] > 1 {
+		plain = false
+		s.frame, s.from = append(s.frame, strides[dims[n-1]]), append(s.from, -1)
+	}
+	return s, plain, true
+}
+
+// ranges turns ranges of the tensor's dims into ranges of the frame's.
+func (s *strided) ranges(shape []int, ranges [][][2]int) [][][2]int {
+	out := make([][][2]int, len(s.frame))
+	for i, d := range s.from {
+		switch {
+		case d < 0:
+			out[i] = [][2]int{{0, 1}}
+		case ranges[d] == nil:
+			out[i] = [][2]int{{0, shape[d]}}
+		default:
+			out[i] = ranges[d]
+		}
+	}
+	return out
+}
+
+// scatter places elements that come in the order of the file. It is nil where that
+// is the order of the destination too. Counts and strides are in elements of the block.
+type scatter struct {
+	dims    [][2]int // count and stride of each dim, in the order of the file
+	repeats [][2]int
+}
+
+// scatterTo gives the placing of a block of the local shape.
+func (s *strided) scatterTo(local []int) *scatter {
+	strides := make([]int, len(local))
+	for d, n := len(local)-1, 1; d >= 0; d-- {
+		strides[d] = n
+		n *= local[d]
+	}
+	p := &scatter{}
+	last, ordered := -1, true
+	for _, d := range s.from {
+		if d < 0 {
+			continue
+		}
+		ordered = ordered && d > last
+		last = d
+		p.dims = append(p.dims, [2]int{local[d], strides[d]})
+	}
+	for _, d := range s.repeat {
+		if local[d] > 1 {
+			p.repeats = append(p.repeats, [2]int{local[d], strides[d]})
+		}
+	}
+	if ordered && len(p.repeats) == 0 {
+		return nil
+	}
+	return p
+}
+
+// put places the elements of src, the first of which has the given rank in the order of the file.
+func (p *scatter) put(dst, src []byte, rank int64, size int) {
+	for len(src) > 0 {
+		off, run, stride := p.at(rank)
+		n := min(run, len(src)/size)
+		p.spread(dst, src[:n*size], off, stride, size, p.repeats)
+		src, rank = src[n*size:], rank+int64(n)
+	}
+}
+
+// at gives the place of an element, and how many after it are stride apart.
+func (p *scatter) at(rank int64) (off, run, stride int) {
+	run, stride = 1, 1
+	for i := len(p.dims) - 1; i >= 0; i-- {
+		count := int64(p.dims[i][0])
+		k := int(rank % count)
+		rank /= count
+		off += k * p.dims[i][1]
+		if i == len(p.dims)-1 {
+			run, stride = int(count)-k, p.dims[i][1]
+		}
+	}
+	return off, run, stride
+}
+
+// spread places a run once for every index of the repeated dims.
+func (p *scatter) spread(dst, src []byte, off, stride, size int, repeats [][2]int) {
+	if len(repeats) > 0 {
+		for i := range repeats[0][0] {
+			p.spread(dst, src, off+i*repeats[0][1], stride, size, repeats[1:])
+		}
+		return
+	}
+	dst, step := dst[off*size:], stride*size
+	le := binary.LittleEndian
+	for i := 0; len(src) >= size && len(src) > 0; i += step {
+		switch size {
+		case 2:
+			le.PutUint16(dst[i:], le.Uint16(src))
+		case 4:
+			le.PutUint32(dst[i:], le.Uint32(src))
+		default:
+			copy(dst[i:i+size], src)
+		}
+		src = src[size:]
+	}
+}

@@ -1,0 +1,84 @@
+package checkpoint
+
+import (
+	"io"
+	"path/filepath"
+	"slices"
+
+	"weft/checkpoint/pth"
+	"weft/fault"
+)
+
+// torchSuffixes are the names of what torch.save writes.
+var torchSuffixes = []string{".pth", ".pt", ".bin", ".ckpt"}
+
+// isTorch tells a .pth by its name, or by its first bytes where the name says nothing.
+func isTorch(path string) bool {
+	switch ext := filepath.Ext(path); {
+	case slices.Contains(torchSuffixes, ext):
+		return true
+	case ext == weightsSuffix:
+		return false
+	}
+	f, err := openRegular(path)
+	if err != nil {
+		return false
+	}
+	defer f.f.Close()
+	var head [4]byte
+	_, err = f.f.ReadAt(head[:], 0)
+	return err == nil && string(head[:]) == "PK\x03\x04"
+}
+
+// openTorch adds the tensors of a .pth file.
+func (c *Checkpoint) openTorch(path string) error {
+	f, err := openRegular(path)
+	if err != nil {
+		return err
+	}
+	c.files = append(c.files, f)
+	head := make([]byte, min(f.size, 512))
+	if _, err := f.f.ReadAt(head, 0); err != nil && err != io.EOF {
+		return err
+	}
+	if err := lfsPointer(head, f.name); err != nil {
+		return err
+	}
+	a, err := pth.Read(f.f, f.size, f.name)
+	if err != nil {
+		return err
+	}
+	var faults fault.List
+	for _, t := range a.Tensors {
+		faults.Add(c.addTorch(f, t))
+	}
+	if len(a.Under) > 0 {
+		c.notice("the tensors are under the key %s of %s", nameList(a.Under), f.name)
+	}
+	if len(a.Others) > 0 {
+		c.notice("%s of %s that are no tensors, left out: %s", plural(len(a.Others), "value"), f.name, nameList(a.Others))
+	}
+	return faults.Err()
+}
+
+func (c *Checkpoint) addTorch(f *file, t pth.Tensor) error {
+	_, bits, ok := storedType(t.Stored)
+	if !ok {
+		return fault.New(ErrDType, DType{f.name, t.Name, t.Stored}, "%s: tensor %s has the unknown dtype %s", f.name, t.Name, t.Stored)
+	}
+	bytes, _, _ := storedBytes(t.Shape, bits)
+	r := &record{file: f, Entry: Entry{
+		Name: t.Name, Key: t.Name, DType: t.DType, Stored: t.Stored, Shape: t.Shape, File: f.name, Offset: t.Offset, Bytes: bytes,
+	}}
+	s, plain, ok := newStrided(t.Shape, t.Strides)
+	if !ok {
+		return fault.New(ErrStrides, Strides{f.name, t.Name, t.Shape, t.Strides},
+			"%s: tensor %s of shape %s has strides %s, whose elements overlap or are no multiples of each other; save a contiguous copy",
+			f.name, t.Name, shapeText(t.Shape), shapeText(t.Strides))
+	}
+	if !plain {
+		r.strided = s
+	}
+	c.records[t.Name] = r
+	return nil
+}
