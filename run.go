@@ -3,6 +3,7 @@ package weft
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"weft/dtype"
@@ -28,6 +29,9 @@ type Options struct {
 	Layers int
 	// SplitResidual splits the residual stream over tp as well.
 	SplitResidual bool
+	// FSDP names axes, such as "sp" or "dp,sp", over which each device keeps a
+	// share of every weight and gathers it just in time; "" is the axis fsdp.
+	FSDP string
 	// Strict refuses padding.
 	Strict bool
 	// TextLen pads the text to this many rows where the config does not say; 0 takes it as given.
@@ -92,6 +96,11 @@ func (m *Model) settle(req models.Request, o Options) (*mesh.Mesh, models.Reques
 		}
 	}
 	req.Layers, req.SplitResidual, req.Strict = o.Layers, o.SplitResidual, o.Strict
+	if o.FSDP != "" {
+		for _, a := range strings.Split(o.FSDP, ",") {
+			req.FSDP = append(req.FSDP, mesh.Canonical(strings.TrimSpace(a)))
+		}
+	}
 	if o.TextLen > 0 {
 		req.Text = max(req.Text, o.TextLen)
 	}

@@ -52,6 +52,9 @@ func New(axes []Axis, devices []Device) (*Mesh, error) {
 	return build(axes, devices), nil
 }
 
+// maxLocal bounds a mesh that is only a size: no pod has more devices.
+const maxLocal = 1 << 20
+
 // Local makes a mesh over devices 0 to n-1 of process 0, n being the product
 // of the sizes. Errors as for New.
 func Local(axes ...Axis) (*Mesh, error) {
@@ -60,6 +63,9 @@ func Local(axes ...Axis) (*Mesh, error) {
 	n := checkSizes(&list, axes)
 	if err := list.Err(); err != nil {
 		return nil, err
+	}
+	if n > maxLocal {
+		return nil, fault.New(ErrAxisSize, nil, "mesh of %d devices: a local mesh has at most %d", n, maxLocal)
 	}
 	devices := make([]Device, n)
 	for i := range devices {

@@ -56,6 +56,10 @@ type Request struct {
 	SplitResidual bool
 	// TokenMultiple pads the tokens each device holds to a multiple; 0 or 1 means no more than the split needs.
 	TokenMultiple int
+	// FSDP names the axes over which each device keeps a share of every weight
+	// that the split leaves whole, and gathers it just in time. nil is the axis
+	// fsdp where the mesh has it.
+	FSDP []string
 	// Target is what the programs are cut up for; the zero value cuts nothing.
 	Target spmd.Target
 	// Strict refuses any padding instead of reporting it.

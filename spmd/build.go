@@ -48,7 +48,8 @@ type Builder struct {
 	arranged  map[string]Local // by value and layout, what Reshard made
 	target    Target
 	root      []Instr      // the program's body; *body is this or a loop's
-	wide      map[ID]Local // inputs widened to f32
+	wide      map[ID]Local // values of the root widened to f32
+	depths    []int        // by value: the loops around its definition
 }
 
 type stop struct{ err error }

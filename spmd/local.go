@@ -28,6 +28,7 @@ func (b *Builder) newValue(d dtype.DType, shape []int) Local {
 	}
 	sh := append([]int{}, shape...)
 	b.values = append(b.values, Type{d, sh})
+	b.depths = append(b.depths, b.depth)
 	return Local{id, d, sh}
 }
 
@@ -416,15 +417,15 @@ func (b *Builder) LLoop(trips int, init []Local, body func(i Local, carried []Lo
 	if trips <= 0 {
 		return init
 	}
+	outer := b.body
+	inner := []Instr{}
+	b.body = &inner
+	b.depth++
 	idx := b.newValue(dtype.I32, nil)
 	params := make([]Local, len(init))
 	for i, v := range init {
 		params[i] = b.newValue(v.DType, v.Shape)
 	}
-	outer := b.body
-	inner := []Instr{}
-	b.body = &inner
-	b.depth++
 	results := body(idx, params)
 	b.depth--
 	b.body = outer

@@ -30,8 +30,8 @@ type Option func(*Builder)
 // Target is what the program is built for.
 func (b *Builder) Target() Target { return b.target }
 
-// widened is x as an operand of a matmul: in f32 where the target wants it. An
-// input of the program, a weight, is widened once, outside all loops.
+// widened is x as an operand of a matmul: in f32 where the target wants it. What
+// was there before any loop, a weight above all, is widened once, outside.
 func (b *Builder) widened(x Local) Local {
 	if !b.target.WideBF16 || x.DType != dtype.BF16 {
 		return x
@@ -39,24 +39,15 @@ func (b *Builder) widened(x Local) Local {
 	if w, ok := b.wide[x.ID]; ok {
 		return w
 	}
-	if !b.isInput(x.ID) {
+	if b.depths[x.ID] > 0 {
 		return b.LConvert(x, dtype.F32)
 	}
-	inner := b.body
-	b.body = &b.root // before the loop under construction, which is not there yet
+	inner, depth := b.body, b.depth
+	b.body, b.depth = &b.root, 0 // before the loop under construction, which is not there yet
 	w := b.LConvert(x, dtype.F32)
-	b.body = inner
+	b.body, b.depth = inner, depth
 	b.wide[x.ID] = w
 	return w
-}
-
-func (b *Builder) isInput(id ID) bool {
-	for _, p := range b.inputs {
-		if p.Value == id {
-			return true
-		}
-	}
-	return false
 }
 
 // tile is the size of the blocks that n rows are cut into: equal ones of at

@@ -12,8 +12,8 @@ import (
 	"weft/sharding"
 )
 
-// Axes are the mesh axes the programs use.
-var Axes = []string{"dp", "tp", "sp"}
+// Axes are the mesh axes the programs use; fsdp shares weights out and computes nothing apart.
+var Axes = []string{"dp", "fsdp", "tp", "sp"}
 
 // CheckSplit reports every reason why a mesh cannot hold the model, whatever the request.
 func (m *Model) CheckSplit(on *mesh.Mesh) error {
@@ -24,7 +24,7 @@ func (m *Model) CheckSplit(on *mesh.Mesh) error {
 			l.Add(fault.New(models.ErrAxis, struct {
 				Axis  string   `json:"axis"`
 				Known []string `json:"known"`
-			}{a.Name, Axes}, "axis %s=%d: %s is split over dp, tp and sp", a.Name, a.Size, m.name))
+			}{a.Name, Axes}, "axis %s=%d: %s is split over dp, tp and sp, its weights also over fsdp", a.Name, a.Size, m.name))
 		}
 	}
 	l.Add(sharding.CheckHeads(m.c.Heads, tp, sp))
@@ -38,6 +38,7 @@ func (m *Model) CheckSplit(on *mesh.Mesh) error {
 func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	var l fault.List
 	l.Add(m.CheckSplit(on))
+	l.Add(models.CheckFSDP(on, r))
 	sp, dp := on.Size("sp"), on.Size("dp")
 	if r.Batch < 1 {
 		l.Add(fault.New(models.ErrInputs, nil, "batch %d: want 1 or more", r.Batch))

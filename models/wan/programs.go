@@ -24,6 +24,7 @@ type step struct {
 	g      *graph.Graph
 	specs  map[string]sharding.Assigned
 	params map[string]models.Param
+	rest   map[string]graph.Weight // as kept between uses
 }
 
 // layout is how a request lies on a mesh.
@@ -76,6 +77,15 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	for _, p := range m.Params(layers) {
 		s.params[p.Name] = p
 		s.g.Weights = append(s.g.Weights, s.weight(p))
+	}
+	notes, err := models.Share(on, s.g.Weights, models.FSDPAxes(on, r))
+	if err != nil {
+		return nil, err
+	}
+	s.g.Notes = append(s.g.Notes, notes...)
+	s.rest = map[string]graph.Weight{}
+	for _, w := range s.g.Weights {
+		s.rest[w.Name] = w
 	}
 	if l := s.layout; l.padded > l.tokens {
 		s.g.Notes = append(s.g.Notes, fmt.Sprintf("%d tokens padded by %d to %d, so that %s devices hold equally many; padding is masked and cut off again",
@@ -132,10 +142,12 @@ func (s *step) build(name, prefix string, define func(p *program)) error {
 	return nil
 }
 
-// weight declares the parameter prefix+name as the input "name".
+// weight declares the parameter prefix+name as the input "name". What fsdp keeps
+// in shares is gathered here, just before its use.
 func (p *program) weight(name string) spmd.Tensor {
-	w := p.s.weight(p.s.params[p.prefix+name])
-	return p.Input(name, w.DType, w.Shape, w.Spec)
+	w := p.s.rest[p.prefix+name]
+	t := p.Input(name, w.DType, w.Shape, w.Spec)
+	return p.Reshard(t, p.s.specs[w.Name].Spec, "fsdp: gathered just in time")
 }
 
 // value declares a carried value.

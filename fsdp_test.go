@@ -1,0 +1,57 @@
+package weft
+
+import (
+	"context"
+	"os"
+	"testing"
+)
+
+// FSDP gives the one-device answer, keeps a share of every weight, and reads no more.
+func TestFSDP(t *testing.T) {
+	m := open(t, wanDir)
+	in, want := mustTensors(t, wanDir+"/inputs.safetensors"), mustTensors(t, wanDir+"/expected.safetensors")
+	devices := []string{"reference"}
+	if os.Getenv("WEFT_SKIP_XLA") == "" {
+		devices = append(devices, "cpu")
+	}
+	var whole int64
+	for _, e := range m.Checkpoint.Entries() {
+		whole += e.Bytes
+	}
+	layer := int64(0)
+	for _, p := range m.Params(1) {
+		n := int64(4)
+		for _, s := range p.Shape {
+			n *= int64(s)
+		}
+		layer += n
+	}
+	layer -= whole - layer // what is not a layer: whole = rest + 2 layers, this was rest + 1
+	for _, device := range devices {
+		for _, c := range []struct {
+			mesh, fsdp string
+			quarter    bool
+		}{
+			{"fsdp=4", "", true}, {"fsdp=2,tp=2", "", true}, {"sp=4", "sp", true}, {"dp=2,sp=2", "dp,sp", true}, {"dp=2,tp=2", "dp", true},
+		} {
+			ctx := context.Background()
+			r, err := m.Start(ctx, in, Options{Device: device, Mesh: c.mesh, FSDP: c.fsdp})
+			if err != nil {
+				t.Fatal(c, err)
+			}
+			out, err := r.Forward(ctx)
+			if err != nil {
+				t.Fatal(c, err)
+			}
+			compareTo(t, device+" "+c.mesh, out["out"], want["out"], 1e-4)
+			rep := r.Report()
+			if rep.BytesRead != whole {
+				t.Errorf("%s: %d bytes read of a checkpoint of %d", c.mesh, rep.BytesRead, whole)
+			}
+			if rep.Resident > whole/4+layer/4 {
+				t.Errorf("%s: %d bytes of weights on a device, of %d in all and %d a layer", c.mesh, rep.Resident, whole, layer)
+			}
+			r.Close()
+		}
+	}
+}
