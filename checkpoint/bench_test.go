@@ -26,33 +26,43 @@ import (
 // copying with as many goroutines into the same kind of memory, "cpu-ratio" the same
 // for processor time.
 
-// benchModel writes matrices of the given columns, as many as make up the size.
-func benchModel(b *testing.B, rows, columns int) *Checkpoint {
+// matrix is a weight and the dim that is cut.
+type matrix struct{ rows, columns, dim int }
+
+// benchModel writes matrices, the list again and again until they make up the size.
+func benchModel(b *testing.B, list []matrix) (*Checkpoint, map[string]matrix) {
 	b.Helper()
 	mb := 512
 	if v, err := strconv.Atoi(os.Getenv("WEFT_BENCH_MB")); err == nil {
 		mb = v
 	}
-	all := map[string]*tensor.Tensor{}
-	one := tensor.New(dtype.BF16, rows, columns)
-	for i := range one.Data {
-		one.Data[i] = byte(i>>3) & 0x3f
-	}
-	for i := range max(1, mb<<20/len(one.Data)) {
-		all["w"+strconv.Itoa(i)] = one
+	all, cuts := map[string]*tensor.Tensor{}, map[string]matrix{}
+	made := map[matrix]*tensor.Tensor{}
+	for size := 0; size < mb<<20; {
+		for _, m := range list {
+			if made[m] == nil {
+				made[m] = tensor.New(dtype.BF16, m.rows, m.columns)
+				for i := range made[m].Data {
+					made[m].Data[i] = byte(i>>3) & 0x3f
+				}
+			}
+			name := "w" + strconv.Itoa(len(all))
+			all[name], cuts[name] = made[m], m
+			size += len(made[m].Data)
+		}
 	}
 	path := filepath.Join(b.TempDir(), "m.safetensors")
 	if err := Write(path, all, nil, WriteOptions{}); err != nil {
 		b.Fatal(err)
 	}
-	return mustOpen(b, path)
+	return mustOpen(b, path), cuts
 }
 
 // device holds the shards of one device in one block.
 type device struct{ block *Block }
 
-// place cuts every tensor in n along dim and gives each device memory for its blocks.
-func place(b *testing.B, c *Checkpoint, n, dim int, as dtype.DType, fresh func(int) *Block) ([]Part, []device) {
+// place cuts every tensor in n and gives each device memory for its blocks.
+func place(b *testing.B, c *Checkpoint, cuts map[string]matrix, n int, as dtype.DType, fresh func(int) *Block) ([]Part, []device) {
 	var parts []Part
 	devices := make([]device, n)
 	for d := range devices {
@@ -64,6 +74,7 @@ func place(b *testing.B, c *Checkpoint, n, dim int, as dtype.DType, fresh func(i
 			for i := range s {
 				s[i] = [2]int{0, e.Shape[i]}
 			}
+			dim := cuts[e.Name].dim
 			s[dim] = [2]int{d * e.Shape[dim] / n, (d + 1) * e.Shape[dim] / n}
 			p := Part{Name: e.Name, Slices: s, As: as}
 			size, err := c.PartSize(p)
@@ -125,8 +136,8 @@ func copyAll(src []byte, sizes []int, fresh func(int) *Block, workers int) (time
 	return time.Since(start), blocks
 }
 
-func benchSplit(b *testing.B, rows, columns, n, dim int, as dtype.DType, fresh func(int) *Block) {
-	c := benchModel(b, rows, columns)
+func benchSplit(b *testing.B, list []matrix, n int, as dtype.DType, fresh func(int) *Block) {
+	c, cuts := benchModel(b, list)
 	total := int(c.Bytes())
 	if as != dtype.Invalid {
 		total = int(c.BytesAs(as))
@@ -141,7 +152,7 @@ func benchSplit(b *testing.B, rows, columns, n, dim int, as dtype.DType, fresh f
 	b.SetBytes(int64(total))
 	for b.Loop() {
 		start, cpu := time.Now(), cpuTime()
-		parts, devices := place(b, c, n, dim, as, fresh)
+		parts, devices := place(b, c, cuts, n, as, fresh)
 		st, err := c.Read(context.Background(), parts, ReadOptions{})
 		loads, loadCPU = append(loads, time.Since(start)), append(loadCPU, cpuTime()-cpu)
 		if err != nil || st.BytesRead != c.Bytes() {
@@ -183,20 +194,34 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-func BenchmarkRows(b *testing.B)    { benchSplit(b, 13824, 5120, 4, 0, dtype.Invalid, freshBlock) }
-func BenchmarkColumns(b *testing.B) { benchSplit(b, 5120, 13824, 4, 1, dtype.Invalid, freshBlock) }
+// The matrices of a layer of Wan2.1 14B: ffn.0 is cut in rows, ffn.2 in columns, the
+// attention's output in columns of 2560 bytes, which are the shortest of the model.
+var (
+	ffn0   = matrix{13824, 5120, 0}
+	ffn2   = matrix{5120, 13824, 1}
+	output = matrix{5120, 5120, 1}
+	query  = matrix{5120, 5120, 0}
+	layer  = []matrix{query, query, query, output, query, query, query, output, ffn0, ffn2}
+)
 
-// The attention's output matrix has the shortest rows of the model: 2560 bytes a shard.
-func BenchmarkColumnsShort(b *testing.B) { benchSplit(b, 5120, 5120, 4, 1, dtype.Invalid, freshBlock) }
+func BenchmarkLayer(b *testing.B) { benchSplit(b, layer, 4, dtype.Invalid, freshBlock) }
 
-// Four times as many shards of the 1.3B model: 192 bytes a row, through the buffer.
-func BenchmarkColumnsTiny(b *testing.B) { benchSplit(b, 1536, 1536, 16, 1, dtype.Invalid, freshBlock) }
+func BenchmarkRows(b *testing.B) { benchSplit(b, []matrix{ffn0}, 4, dtype.Invalid, freshBlock) }
 
-func BenchmarkRowsHeap(b *testing.B) { benchSplit(b, 13824, 5120, 4, 0, dtype.Invalid, heapBlock) }
+func BenchmarkColumns(b *testing.B) { benchSplit(b, []matrix{ffn2}, 4, dtype.Invalid, freshBlock) }
 
-func BenchmarkRowsAsF32(b *testing.B) { benchSplit(b, 13824, 5120, 4, 0, dtype.F32, freshBlock) }
+func BenchmarkColumnsShort(b *testing.B) {
+	benchSplit(b, []matrix{output}, 4, dtype.Invalid, freshBlock)
+}
 
-func BenchmarkColumnsAsF32(b *testing.B) { benchSplit(b, 5120, 13824, 4, 1, dtype.F32, freshBlock) }
+// The 1.3B model over sixteen devices: 192 bytes a row, through the buffer.
+func BenchmarkColumnsTiny(b *testing.B) {
+	benchSplit(b, []matrix{{1536, 1536, 1}}, 16, dtype.Invalid, freshBlock)
+}
+
+func BenchmarkLayerHeap(b *testing.B) { benchSplit(b, layer, 4, dtype.Invalid, heapBlock) }
+
+func BenchmarkLayerAsF32(b *testing.B) { benchSplit(b, layer, 4, dtype.F32, freshBlock) }
 
 // The conversions alone, in the cache.
 func BenchmarkConvert(b *testing.B) {

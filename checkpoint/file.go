@@ -35,17 +35,21 @@ func openFile(path string) (*file, error) {
 	return f, nil
 }
 
-// openRegular opens a file that can be read at any offset.
+// openRegular opens a file that can be read at any offset. It looks before it
+// opens: opening a named pipe would wait for a writer.
 func openRegular(path string) (*file, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, notThere(path, err)
+	}
+	if !st.Mode().IsRegular() {
+		return nil, fault.New(ErrNotCheckpoint, Path{path}, "%s is no regular file", path)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, notThere(path, err)
 	}
-	st, err := f.Stat()
-	if err == nil && !st.Mode().IsRegular() {
-		err = fault.New(ErrNotCheckpoint, Path{path}, "%s is no regular file", path)
-	}
-	if err != nil {
+	if st, err = f.Stat(); err != nil {
 		f.Close()
 		return nil, err
 	}

@@ -85,6 +85,18 @@ func TestResolve(t *testing.T) {
 		put(t, dir, "x.safetensors", one("x"))
 		mustOpen(t, dir)
 	})
+	t.Run("no file at all", func(t *testing.T) {
+		dir := t.TempDir()
+		if err := os.Mkdir(filepath.Join(dir, "1.safetensors"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		path := put(t, dir, "m.safetensors.index.json", []byte(`{"weight_map":{"a":"1.safetensors"}}`))
+		for _, p := range []string{path, os.DevNull} {
+			if _, err := Open(p); !errors.Is(err, ErrNotCheckpoint) {
+				t.Error(p, err)
+			}
+		}
+	})
 	t.Run("the folder above", func(t *testing.T) {
 		dir := t.TempDir()
 		if err := os.Mkdir(filepath.Join(dir, "transformer"), 0o755); err != nil {
