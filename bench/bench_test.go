@@ -187,8 +187,8 @@ func TestMeasureReadsPrograms(t *testing.T) {
 		t.Errorf("%+v %v", f, err)
 	}
 	f = figures{Program: "weft", PeakRSS: 99}
-	text = `{"engine":{"name":"cpu","version":"0.11.2","sha256":"00"},"seconds":2.5,"compile_seconds":0.1,"load_seconds":0.2,"peak_rss_bytes":88,"x":1}`
-	if err := f.read([]byte(text), ""); err != nil || f.StepSeconds[0] != 2.5 || f.OwnPeakRSS != 88 || f.Versions["cpu"] != "0.11.2" {
+	text = `{"engine":{"name":"cpu","version":"0.11.2","sha256":"00"},"seconds":2.5,"first_seconds":2.75,"compile_seconds":0.1,"load_seconds":0.2,"peak_rss_bytes":88,"x":1}`
+	if err := f.read([]byte(text), ""); err != nil || f.StepSeconds[0] != 2.5 || f.FirstSeconds != 2.75 || f.OwnPeakRSS != 88 || f.Versions["cpu"] != "0.11.2" {
 		t.Errorf("%+v %v", f, err)
 	}
 	for _, bad := range []string{"", "{}", `{"seconds":0}`, "not JSON"} {
