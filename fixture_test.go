@@ -71,7 +71,7 @@ func legalTexts(t testing.TB, m models.Model, in map[string]*tensor.Tensor, devi
 		t.Fatal(err)
 	}
 	mm := m.(*Model)
-	if _, req, err = mm.settle(req, Options{}); err != nil {
+	if _, req, _, err = mm.settle(req, Options{}); err != nil {
 		t.Fatal(err)
 	}
 	out := []string{}

@@ -32,6 +32,9 @@ type Options struct {
 	// FSDP names axes, such as "sp" or "dp,sp", over which each device keeps a
 	// share of every weight and gathers it just in time; "" is the axis fsdp.
 	FSDP string
+	// Micro is the number of microbatches that flow through a pipeline (mesh axis
+	// pp); 0 makes them as small as dp allows.
+	Micro int
 	// Strict refuses padding.
 	Strict bool
 	// TextLen pads the text to this many rows where the config does not say; 0 takes it as given.
@@ -48,8 +51,10 @@ type Run struct {
 	ownsEng bool
 	s       *session.Session
 	opt     Options
-	inputs  map[string]*tensor.Tensor // of the graph
-	seconds float64                   // fastest step so far, 0 before the first
+	micro   int
+	lanes   []string                    // one a microbatch
+	inputs  []map[string]*tensor.Tensor // of the graph, by lane
+	seconds float64                     // fastest step so far, 0 before the first
 	first   float64
 }
 
@@ -76,23 +81,45 @@ func (m *Model) Start(ctx context.Context, inputs map[string]*tensor.Tensor, o O
 	if err != nil {
 		return nil, err
 	}
-	if r.inputs, err = m.Feed(r.g, r.req, inputs); err != nil {
+	if err := r.feed(inputs); err != nil {
 		r.Close()
 		return nil, err
 	}
 	return r, nil
 }
 
+// feed cuts the inputs into microbatches and turns each into the graph's inputs.
+func (r *Run) feed(inputs map[string]*tensor.Tensor) error {
+	n := r.req.Batch
+	for i := range r.micro {
+		part := map[string]*tensor.Tensor{}
+		for name, t := range inputs {
+			part[name] = t
+			if len(t.Shape) > 0 && t.Shape[0] == n*r.micro {
+				part[name] = t.Rows(i*n, (i+1)*n)
+			}
+		}
+		in, err := r.model.Feed(r.g, r.req, part)
+		if err != nil {
+			return err
+		}
+		r.lanes, r.inputs = append(r.lanes, fmt.Sprint("micro ", i)), append(r.inputs, in)
+	}
+	return nil
+}
+
 // settle applies the options to a request and checks the split.
-func (m *Model) settle(req models.Request, o Options) (*mesh.Mesh, models.Request, error) {
-	on, err := ParseMesh(o.Mesh)
+//
+// With a pipeline the request becomes that of one microbatch of micro.
+func (m *Model) settle(req models.Request, o Options) (on *mesh.Mesh, out models.Request, micro int, err error) {
+	on, err = ParseMesh(o.Mesh)
 	if err != nil {
-		return nil, req, err
+		return nil, req, 0, err
 	}
 	req.DType = dtype.F32
 	if o.DType != "" {
 		if req.DType, err = dtype.Parse(o.DType); err != nil {
-			return nil, req, err
+			return nil, req, 0, err
 		}
 	}
 	req.Layers, req.SplitResidual, req.Strict = o.Layers, o.SplitResidual, o.Strict
@@ -104,16 +131,25 @@ func (m *Model) settle(req models.Request, o Options) (*mesh.Mesh, models.Reques
 	if o.TextLen > 0 {
 		req.Text = max(req.Text, o.TextLen)
 	}
-	return on, req, m.Check(on, req)
+	micro = o.Micro
+	if micro == 0 && on.Size("pp") > 1 && req.Batch%on.Size("dp") == 0 {
+		micro = req.Batch / on.Size("dp")
+	}
+	micro = max(micro, 1)
+	if o.Micro < 0 || req.Batch%micro != 0 {
+		return nil, req, 0, models.NotDivisible(models.ErrBatch, "batch", req.Batch, "microbatches", micro)
+	}
+	req.Batch /= micro
+	return on, req, micro, m.Check(on, req)
 }
 
 // start does everything but feed. eng may be given, big enough for the mesh.
 func (m *Model) start(ctx context.Context, req models.Request, o Options, eng engine.Engine) (*Run, error) {
-	on, req, err := m.settle(req, o)
+	on, req, micro, err := m.settle(req, o)
 	if err != nil {
 		return nil, err
 	}
-	r := &Run{model: m, eng: eng, opt: o}
+	r := &Run{model: m, eng: eng, opt: o, micro: micro}
 	if eng == nil {
 		if r.eng, err = engine.Open(ctx, o.Device, on.NumDevices(), o.Engine); err != nil {
 			return nil, err
@@ -162,20 +198,73 @@ func (r *Run) Trace(ctx context.Context, visit func(name string, t *tensor.Tenso
 
 func (r *Run) forward(ctx context.Context, visit func(string, *tensor.Tensor) error) (map[string]*tensor.Tensor, error) {
 	start := time.Now()
-	feed := r.inputs
-	if r.first > 0 {
-		feed = r.stepInputs()
+	for i, lane := range r.lanes {
+		feed := r.inputs[i]
+		if r.first > 0 {
+			feed = r.stepInputs(feed)
+		}
+		if err := r.s.Feed(ctx, lane, feed); err != nil {
+			return nil, err
+		}
 	}
-	if err := r.s.Feed(ctx, feed); err != nil {
-		return nil, err
+	o := session.RunOptions{Progress: r.opt.Progress}
+	traced := newTrace(r.micro, visit)
+	if visit != nil {
+		o.Trace = traced.add
 	}
-	out, err := r.s.Run(ctx, session.RunOptions{Trace: visit, Progress: r.opt.Progress})
+	outs, err := r.s.Run(ctx, r.lanes, o)
 	if err != nil {
 		return nil, err
 	}
 	r.took(time.Since(start).Seconds())
+	if err := traced.flush(); err != nil {
+		return nil, err
+	}
+	out := map[string]*tensor.Tensor{}
+	for name := range outs[0] {
+		parts := make([]*tensor.Tensor, len(outs))
+		for i := range outs {
+			parts[i] = outs[i][name]
+		}
+		out[name] = tensor.Stack(parts)
+	}
 	return out, nil
 }
+
+// trace joins the microbatches of each value again.
+type trace struct {
+	micro int
+	visit func(string, *tensor.Tensor) error
+	names []string
+	parts map[string][]*tensor.Tensor
+}
+
+func newTrace(micro int, visit func(string, *tensor.Tensor) error) *trace {
+	return &trace{micro: micro, visit: visit, parts: map[string][]*tensor.Tensor{}}
+}
+
+func (t *trace) add(_, name string, x *tensor.Tensor) error {
+	if t.micro == 1 {
+		return t.visit(name, x)
+	}
+	if t.parts[name] == nil {
+		t.names = append(t.names, name)
+	}
+	t.parts[name] = append(t.parts[name], x)
+	return nil
+}
+
+func (t *trace) flush() error {
+	for _, name := range t.names {
+		if err := t.visit(name, tensor.Stack(t.parts[name])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Spans are the executions of the last step by pipeline stage and microbatch.
+func (r *Run) Spans() []session.Span { return r.s.Spans() }
 
 func (r *Run) took(seconds float64) {
 	if r.first == 0 {
@@ -187,11 +276,11 @@ func (r *Run) took(seconds float64) {
 }
 
 // stepInputs are those of the graph's inputs that a step uses up.
-func (r *Run) stepInputs() map[string]*tensor.Tensor {
+func (r *Run) stepInputs(all map[string]*tensor.Tensor) map[string]*tensor.Tensor {
 	out := map[string]*tensor.Tensor{}
 	for _, in := range r.g.Inputs {
 		if in.Step {
-			out[in.Name] = r.inputs[in.Name]
+			out[in.Name] = all[in.Name]
 		}
 	}
 	return out
@@ -216,7 +305,10 @@ type Report struct {
 	Collectives    []session.Collective `json:"collectives"`
 	RequestTraffic []session.Collective `json:"request_collectives"`
 	Cache          CacheReport          `json:"cache"`
-	Notes          []string             `json:"notes"`
+	// Microbatches and Spans are there with a pipeline: when each stage worked on which.
+	Microbatches int            `json:"microbatches,omitempty"`
+	Spans        []session.Span `json:"spans,omitempty"`
+	Notes        []string       `json:"notes"`
 }
 
 // CacheReport counts what the compile cache did.
@@ -235,7 +327,11 @@ func (r *Run) Report() Report {
 	if n := r.eng.Info().Note; n != "" {
 		notes = append(notes, n)
 	}
-	return Report{Engine: r.eng.Info(), Mesh: r.g.Mesh.String(), DType: r.req.DType.String(),
+	micro := 0
+	if r.g.Stages() > 1 {
+		micro = r.micro
+	}
+	return Report{Microbatches: micro, Spans: r.s.Spans(), Engine: r.eng.Info(), Mesh: r.g.Mesh.String(), DType: r.req.DType.String(),
 		Seconds: r.seconds, FirstSeconds: r.first, CompileSeconds: r.s.CompileSeconds(), LoadSeconds: l.Seconds,
 		BytesRead: l.BytesRead, PeakRSS: peakRSS(), Resident: l.MaxResident(), ResidentAll: l.ResidentBytes,
 		Collectives: r.s.Collectives(false), RequestTraffic: r.s.Collectives(true),

@@ -67,7 +67,6 @@ func (m *Model) Sample(ctx context.Context, text, negative *tensor.Tensor, o Sam
 		return nil, err
 	}
 	defer j.run.Close()
-	j.req = j.run.req
 	steps := []SampleStep{}
 	for i := range o.Steps {
 		s, err := j.step(ctx, i)
@@ -91,7 +90,6 @@ type sampling struct {
 	req      models.Request
 	run      *Run
 	texts    []*tensor.Tensor // one a pass
-	passes   int
 	batch    int
 	shape    []int // of the latents
 	x        []float32
@@ -126,7 +124,7 @@ func (m *Model) newSampling(g models.Generator, text, negative *tensor.Tensor, o
 	if err := l.Err(); err != nil {
 		return nil, err
 	}
-	j := &sampling{g: g, o: o, sampler: s, passes: 1, batch: text.Shape[0], shape: append([]int{text.Shape[0]}, latent...)}
+	j := &sampling{g: g, o: o, sampler: s, batch: text.Shape[0], shape: append([]int{text.Shape[0]}, latent...)}
 	rows := text.Shape[1]
 	j.texts = []*tensor.Tensor{text}
 	if guided {
@@ -134,10 +132,10 @@ func (m *Model) newSampling(g models.Generator, text, negative *tensor.Tensor, o
 		if negative.Shape[0] != j.batch || negative.Shape[2] != text.Shape[2] {
 			return nil, fault.New(models.ErrInputs, nil, "context is %v and negative context %v: batch and width must be equal", text.Shape, negative.Shape)
 		}
-		if j.texts = []*tensor.Tensor{negative, text}; o.Sequential {
-			j.passes = 2
-		} else if j.texts, err = joinTexts(negative, text, rows); err != nil {
-			return nil, err
+		if j.texts = []*tensor.Tensor{negative, text}; !o.Sequential {
+			if j.texts, err = joinTexts(negative, text, rows); err != nil {
+				return nil, err
+			}
 		}
 	}
 	j.req = models.Request{Batch: j.texts[0].Shape[0], Latent: latent, Text: rows}
@@ -203,49 +201,61 @@ func (j *sampling) step(ctx context.Context, i int) (SampleStep, error) {
 	return SampleStep{Step: i, Timestep: t, Sigma: j.sampler.Sigma(i), Seconds: end.Sub(start).Seconds(), Host: end.Sub(host).Seconds()}, nil
 }
 
-// velocities runs the model: one pass, or two, each with its own text in place.
+// velocities runs the model on the latents for every text: one lane a text, or
+// more where a pipeline cuts the batch. Lanes of one step share its stages.
 func (j *sampling) velocities(ctx context.Context, i int, t float64) error {
-	s := j.run.s
-	copies := j.req.Batch / j.batch // 2 when guidance is one batch
+	copies := j.run.req.Batch * j.run.micro / j.batch // 2 when guidance is one batch
 	xs := make([]float32, 0, len(j.x)*copies)
 	for range copies {
 		xs = append(xs, j.x...)
 	}
-	x, err := tensor.FromFloat32s(dtype.F32, xs, append([]int{j.req.Batch}, j.shape[1:]...)...)
+	x, err := tensor.FromFloat32s(dtype.F32, xs, append([]int{j.batch * copies}, j.shape[1:]...)...)
+	if err != nil {
+		return err
+	}
+	n, lanes := j.run.req.Batch, []string{}
+	for pass, text := range j.texts {
+		for k := range j.run.micro {
+			lane := fmt.Sprintf("text %d micro %d", pass, k)
+			lanes = append(lanes, lane)
+			if err := j.feed(ctx, lane, text.Rows(k*n, (k+1)*n), x.Rows(k*n, (k+1)*n), i == 0, t); err != nil {
+				return err
+			}
+		}
+	}
+	outs, err := j.run.s.Run(ctx, lanes, session.RunOptions{})
+	if err != nil {
+		return err
+	}
+	all := make([]*tensor.Tensor, len(outs))
+	for k := range outs {
+		all[k] = outs[k]["out"]
+	}
+	fs, err := tensor.Stack(all).Float32s()
 	if err != nil {
 		return err
 	}
 	j.velocity = j.velocity[:0]
-	for pass := range j.passes {
-		s.Select(fmt.Sprint("text ", pass))
-		if i == 0 {
-			text, err := j.g.FeedText(j.run.g, j.req, j.texts[pass])
-			if err != nil {
-				return err
-			}
-			if err := s.Feed(ctx, text); err != nil {
-				return err
-			}
-		}
-		feed, err := j.g.FeedStep(j.req, x, t)
-		if err != nil {
-			return err
-		}
-		if err := s.Feed(ctx, feed); err != nil {
-			return err
-		}
-		out, err := s.Run(ctx, session.RunOptions{Progress: j.run.opt.Progress})
-		if err != nil {
-			return err
-		}
-		fs, err := out["out"].Float32s()
-		if err != nil {
-			return err
-		}
-		n := len(fs) / copies
-		for c := range copies {
-			j.velocity = append(j.velocity, fs[c*n:(c+1)*n])
-		}
+	for at := 0; at < len(fs); at += len(j.x) {
+		j.velocity = append(j.velocity, fs[at:at+len(j.x)])
 	}
 	return nil
+}
+
+// feed places a lane's latents, and its text before the first step.
+func (j *sampling) feed(ctx context.Context, lane string, text, x *tensor.Tensor, first bool, t float64) error {
+	if first {
+		in, err := j.g.FeedText(j.run.g, j.run.req, text)
+		if err != nil {
+			return err
+		}
+		if err := j.run.s.Feed(ctx, lane, in); err != nil {
+			return err
+		}
+	}
+	in, err := j.g.FeedStep(j.run.req, x, t)
+	if err != nil {
+		return err
+	}
+	return j.run.s.Feed(ctx, lane, in)
 }

@@ -91,7 +91,7 @@ func (m *Model) Verify(ctx context.Context, o VerifyOptions) ([]VerifyResult, er
 		return nil, err
 	}
 	o.Mesh = ""
-	if _, req, err = m.settle(req, o.Options); err != nil {
+	if _, req, _, err = m.settle(req, o.Options); err != nil {
 		return nil, err
 	}
 	meshes, most := []string{}, 1
@@ -148,7 +148,7 @@ func (m *Model) traced(ctx context.Context, req models.Request, inputs map[strin
 		return err
 	}
 	defer r.Close()
-	if r.inputs, err = m.Feed(r.g, r.req, inputs); err != nil {
+	if err := r.feed(inputs); err != nil {
 		return err
 	}
 	out, err := r.Trace(ctx, func(name string, t *tensor.Tensor) error { return visit(name, t, 0) })

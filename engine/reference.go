@@ -123,7 +123,11 @@ type refValue struct {
 }
 
 func (v *refValue) Type() spmd.Type { return v.t }
-func (v *refValue) Free()           { v.shards = nil }
+
+// Wait returns at once: a value is made before it is returned.
+func (v *refValue) Wait(context.Context) error { return nil }
+
+func (v *refValue) Free() { v.shards = nil }
 
 func (v *refValue) Get(_ context.Context, pos int, dst []byte) error {
 	if v.shards == nil {

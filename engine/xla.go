@@ -205,6 +205,18 @@ type xlaValue struct {
 
 func (v *xlaValue) Type() spmd.Type { return v.t }
 
+// Wait waits for the program that makes the value; one from the host is there.
+func (v *xlaValue) Wait(ctx context.Context) error {
+	for _, b := range v.bufs {
+		if e := b.Done(); e != nil {
+			if err := e.Wait(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 func (v *xlaValue) Free() {
 	for _, b := range v.bufs {
 		if b != nil {

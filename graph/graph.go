@@ -62,6 +62,8 @@ type Call struct {
 	Program string
 	Args    []Ref    // by input of the program
 	Outs    []string // value names, by output of the program
+	// Stage is the pipeline stage whose devices run the call.
+	Stage int
 	// Request marks calls that depend on the request alone.
 	Request bool
 	// Trace names the outputs, by index, that are worth comparing.
@@ -111,7 +113,8 @@ func (g *Graph) Check() error {
 		shape []int
 		spec  sharding.Spec
 	}
-	weights, values := map[string]held{}, map[string]held{}
+	weights, values, made := map[string]held{}, map[string]held{}, map[string]bool{}
+	homes := g.Homes()
 	for _, w := range g.Weights {
 		weights[w.Name] = held{w.DType, w.Shape, w.Spec.Canonical(g.Mesh, len(w.Shape))}
 	}
@@ -131,6 +134,9 @@ func (g *Graph) Check() error {
 			h, ok := values[r.Name]
 			if r.Weight {
 				h, ok = weights[r.Name]
+				if homes[r.Name] != p.Mesh {
+					return fmt.Errorf("graph: call %q reads the weight %q, which another stage keeps", c.Name, r.Name)
+				}
 			}
 			in := p.Inputs[i]
 			if !ok {
@@ -152,6 +158,10 @@ func (g *Graph) Check() error {
 			delete(values, n)
 		}
 		for i, n := range c.Outs {
+			if made[n] {
+				return fmt.Errorf("graph: call %q makes the value %q a second time", c.Name, n)
+			}
+			made[n] = true
 			o := p.Outputs[i]
 			values[n] = held{o.DType, o.Shape, o.Spec}
 		}
@@ -199,6 +209,53 @@ func (g *Graph) LastUse() [][]string {
 		}
 	}
 	return out
+}
+
+// Stages is the number of pipeline stages, 1 without a pipeline.
+func (g *Graph) Stages() int {
+	n := 1
+	for _, c := range g.Calls {
+		n = max(n, c.Stage+1)
+	}
+	return n
+}
+
+// Homes gives, for weights and inputs by name, the mesh of the first call that
+// reads them: a stage's own devices.
+func (g *Graph) Homes() map[string]*mesh.Mesh {
+	home := map[string]*mesh.Mesh{}
+	for _, c := range g.Calls {
+		p := g.Programs[c.Program]
+		if p == nil {
+			continue
+		}
+		for _, r := range c.Args {
+			if home[r.Name] == nil {
+				home[r.Name] = p.Mesh
+			}
+		}
+	}
+	return home
+}
+
+// Flow is, by stage, the values of a step that other stages make for it.
+func (g *Graph) Flow() [][]string {
+	from := map[string]int{}
+	flow := make([][]string, g.Stages())
+	for _, c := range g.Calls {
+		if c.Request {
+			continue
+		}
+		for _, r := range c.Args {
+			if s, ok := from[r.Name]; ok && !r.Weight && s != c.Stage && !slices.Contains(flow[c.Stage], r.Name) {
+				flow[c.Stage] = append(flow[c.Stage], r.Name)
+			}
+		}
+		for _, n := range c.Outs {
+			from[n] = c.Stage
+		}
+	}
+	return flow
 }
 
 // ProgramNames lists the programs in the order of their first call.

@@ -8,6 +8,7 @@ import (
 	"weft/checkpoint"
 	"weft/engine"
 	"weft/graph"
+	"weft/mesh"
 	"weft/spmd"
 )
 
@@ -34,23 +35,28 @@ func (s *Session) Load(ctx context.Context, c *checkpoint.Checkpoint, stored fun
 	start := time.Now()
 	n := s.g.Mesh.NumDevices()
 	s.loaded = Loaded{ResidentBytes: make([]int64, n)}
-	type held struct {
+	type loading struct {
 		w      graph.Weight
+		m      *mesh.Mesh
 		t      spmd.Type
 		blocks []*engine.Block
 	}
-	var all []held
+	var all []loading
 	var parts []checkpoint.Part
 	var total int64
 	for _, w := range s.g.Weights {
-		local, err := w.Spec.Local(s.g.Mesh, w.Shape)
+		home := s.homes[w.Name]
+		if home == nil {
+			continue // no call reads it
+		}
+		local, err := w.Spec.Local(home, w.Shape)
 		if err != nil {
 			return fmt.Errorf("%s: %w", w.Name, err)
 		}
-		h := held{w: w, t: spmd.Type{DType: w.DType, Shape: local}, blocks: make([]*engine.Block, n)}
+		h := loading{w: w, m: home, t: spmd.Type{DType: w.DType, Shape: local}, blocks: make([]*engine.Block, home.NumDevices())}
 		shared := map[string]*engine.Block{}
-		for pos := range n {
-			lo, hi, key, err := rangesAt(s.g, w.Spec, w.Shape, pos)
+		for pos, d := range home.Devices() {
+			lo, hi, key, err := rangesAt(home, w.Spec, w.Shape, pos)
 			if err != nil {
 				return err
 			}
@@ -68,7 +74,7 @@ func (s *Session) Load(ctx context.Context, c *checkpoint.Checkpoint, stored fun
 				total += int64(len(b.Data))
 			}
 			h.blocks[pos] = shared[key]
-			s.loaded.ResidentBytes[pos] += h.t.Bytes()
+			s.loaded.ResidentBytes[s.g.Mesh.PositionOf(d.ID)] += h.t.Bytes()
 		}
 		all = append(all, h)
 	}
@@ -77,7 +83,7 @@ func (s *Session) Load(ctx context.Context, c *checkpoint.Checkpoint, stored fun
 		return err
 	}
 	for _, h := range all {
-		v, err := s.eng.Put(ctx, s.g.Mesh, h.t, h.blocks)
+		v, err := s.eng.Put(ctx, h.m, h.t, h.blocks)
 		if err != nil {
 			return fmt.Errorf("%s: %w", h.w.Name, err)
 		}

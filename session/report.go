@@ -17,8 +17,16 @@ type Collective struct {
 	Bytes int64  `json:"bytes"`
 }
 
-// Collectives adds up the calls of the graph: those of the request and those of each step.
-func (s *Session) Collectives(request bool) []Collective { return Collectives(s.g.Traffic(request)) }
+// Collectives adds up the calls of the graph, of the request or of a step, over
+// all lanes fed so far.
+func (s *Session) Collectives(request bool) []Collective {
+	out := Collectives(s.g.Traffic(request))
+	for i := range out {
+		out[i].Count *= max(1, len(s.lanes))
+		out[i].Bytes *= int64(max(1, len(s.lanes)))
+	}
+	return out
+}
 
 // Collectives is the JSON form of traffic, summed by kind, axis and type.
 func Collectives(ts []spmd.Traffic) []Collective {

@@ -23,6 +23,28 @@ func (t *Tensor) Crop(shape []int) *Tensor {
 	return out
 }
 
+// Rows shares the memory of rows [lo, hi) along dim 0.
+func (t *Tensor) Rows(lo, hi int) *Tensor {
+	shape := slices.Clone(t.Shape)
+	row := len(t.Data) / max(1, shape[0])
+	shape[0] = hi - lo
+	return &Tensor{DType: t.DType, Shape: shape, Data: t.Data[lo*row : hi*row]}
+}
+
+// Stack joins tensors of one type along dim 0; one alone is itself.
+func Stack(parts []*Tensor) *Tensor {
+	if len(parts) == 1 {
+		return parts[0]
+	}
+	out := &Tensor{DType: parts[0].DType, Shape: slices.Clone(parts[0].Shape)}
+	out.Shape[0] = 0
+	for _, p := range parts {
+		out.Shape[0] += p.Shape[0]
+		out.Data = append(out.Data, p.Data...)
+	}
+	return out
+}
+
 // walkBlock visits the contiguous runs of a block: byte offsets in the whole
 // array and in the block, and a length.
 func walkBlock(shape, lo, hi []int, size int, visit func(whole, block, n int)) {

@@ -15,7 +15,7 @@ import (
 type runFlags struct {
 	model, mesh, dtype, device string
 	attention                  string
-	layers                     int
+	layers, micro              int
 	fsdp                       string
 	split, strict              bool
 	textLen                    int
@@ -33,6 +33,7 @@ func (f *runFlags) add(c *cobra.Command) {
 	fl.IntVar(&f.layers, "layers", 0, "run only the first N layers; 0 runs all")
 	fl.BoolVar(&f.split, "split-residual", false, "split the residual stream over tp as well as sp")
 	fl.StringVar(&f.fsdp, "fsdp", "", "keep each weight in shares over these axes, gathered layer by layer: sp, or dp,sp")
+	fl.IntVar(&f.micro, "micro", 0, "microbatches of a pipeline (mesh axis pp); 0 makes them as small as dp allows")
 	fl.BoolVar(&f.strict, "strict", false, "refuse a split that needs padded tokens")
 	fl.IntVar(&f.textLen, "text-len", 0, "pad the text to N rows where config.json does not say (diffusers)")
 	fl.StringVar(&f.plugin, "plugin", "", "a PJRT plugin file in place of the installed engine")
@@ -90,7 +91,7 @@ func (f *runFlags) options(a *app) (weft.Options, error) {
 	default:
 		l.Add(fault.New(engine.ErrUnknownDevice, nil, "--device %q: want auto, cpu or reference", f.device))
 	}
-	return weft.Options{Mesh: f.mesh, DType: f.dtype, Device: f.device, Layers: f.layers, SplitResidual: f.split, FSDP: f.fsdp, Strict: f.strict, TextLen: f.textLen,
+	return weft.Options{Mesh: f.mesh, DType: f.dtype, Device: f.device, Layers: f.layers, SplitResidual: f.split, FSDP: f.fsdp, Micro: f.micro, Strict: f.strict, TextLen: f.textLen,
 		Progress: a.progress.report,
 		Engine: engine.Options{Plugin: f.plugin, CacheDir: f.cacheDir, NoCache: f.noCache, Limit: f.limit,
 			InstallProgress: func(stage string, done, total int64) { a.progress.report("fetch "+stage, done, total) }}}, l.Err()

@@ -10,10 +10,12 @@ import (
 	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
+	"weft/strategy"
 )
 
 // Axes are the mesh axes the programs use; fsdp shares weights out and computes nothing apart.
-var Axes = []string{"dp", "fsdp", "tp", "sp"}
+// pp puts layers on devices of their own.
+var Axes = []string{"pp", "dp", "fsdp", "tp", "sp"}
 
 // CheckSplit reports every reason why a mesh cannot hold the model, whatever the request.
 func (m *Model) CheckSplit(on *mesh.Mesh) error {
@@ -24,7 +26,7 @@ func (m *Model) CheckSplit(on *mesh.Mesh) error {
 			l.Add(fault.New(models.ErrAxis, struct {
 				Axis  string   `json:"axis"`
 				Known []string `json:"known"`
-			}{a.Name, Axes}, "axis %s=%d: %s is split over dp, tp and sp, its weights also over fsdp", a.Name, a.Size, m.name))
+			}{a.Name, Axes}, "axis %s=%d: %s is split over dp, tp and sp, its weights over fsdp, its layers over pp", a.Name, a.Size, m.name))
 		}
 	}
 	l.Add(sharding.CheckHeads(m.c.Heads, tp, sp))
@@ -39,6 +41,12 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	var l fault.List
 	l.Add(m.CheckSplit(on))
 	l.Add(models.CheckFSDP(on, r))
+	layers := m.c.Layers
+	if r.Layers > 0 {
+		layers = min(layers, r.Layers)
+	}
+	_, err := strategy.Even(layers, on.Size("pp"))
+	l.Add(err)
 	sp, dp := on.Size("sp"), on.Size("dp")
 	if r.Batch < 1 {
 		l.Add(fault.New(models.ErrInputs, nil, "batch %d: want 1 or more", r.Batch))

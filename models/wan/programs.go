@@ -10,6 +10,7 @@ import (
 	"weft/models"
 	"weft/sharding"
 	"weft/spmd"
+	"weft/strategy"
 )
 
 // step is one graph under construction.
@@ -25,6 +26,9 @@ type step struct {
 	specs  map[string]sharding.Assigned
 	params map[string]models.Param
 	rest   map[string]graph.Weight // as kept between uses
+	// The stage under construction: its number and what its programs' names end in.
+	at     int
+	suffix string
 }
 
 // layout is how a request lies on a mesh.
@@ -92,13 +96,48 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 			l.tokens, l.padded-l.tokens, l.padded, on))
 	}
 	s.inputs()
-	for _, define := range []func() error{s.text, s.pre, s.block, s.post} {
-		if err := define(); err != nil {
+	stages, err := strategy.Even(layers, on.Size("pp"))
+	if err != nil {
+		return nil, err
+	}
+	for i, layers := range stages.Ranges() {
+		if err := s.stage(i, stages.Len(), layers); err != nil {
 			return nil, err
 		}
 	}
-	s.calls(layers)
+	if stages.Len() > 1 {
+		s.g.Notes = append(s.g.Notes, fmt.Sprintf("pipeline of %d stages with layers %v", stages.Len(), stages.Ranges()))
+	}
+	s.g.Outputs = []graph.Output{{Name: "out", Value: "out"}}
 	return s.g, s.g.Check()
+}
+
+// stage builds the programs of one pipeline stage on its own devices, and their
+// calls: the first has the text, the time and the patches, the last the head.
+func (s *step) stage(i, of int, layers sharding.Range) error {
+	s.suffix = ""
+	if of > 1 {
+		sub, err := s.g.Mesh.Sub("pp", i)
+		if err != nil {
+			return err
+		}
+		s.m, s.at, s.suffix = sub, i, fmt.Sprintf("@%d", i)
+	}
+	define := []func() error{}
+	if i == 0 {
+		define = append(define, s.text, s.time, s.pre)
+	}
+	define = append(define, s.textKV, s.block)
+	if i == of-1 {
+		define = append(define, s.post)
+	}
+	for _, d := range define {
+		if err := d(); err != nil {
+			return err
+		}
+	}
+	s.calls(i == 0, i == of-1, layers)
+	return nil
 }
 
 func (s *step) weight(p models.Param) graph.Weight {
@@ -138,7 +177,7 @@ func (s *step) build(name, prefix string, define func(p *program)) error {
 	if err != nil {
 		return fmt.Errorf("program %s: %w", name, err)
 	}
-	s.g.Programs[name] = prog
+	s.g.Programs[name+s.suffix] = prog
 	return nil
 }
 
@@ -189,18 +228,20 @@ func (p *program) linear(name string, x spmd.Tensor, to sharding.Spec) spmd.Tens
 // compute rounds to the type matmuls run in.
 func (p *program) compute(x spmd.Tensor) spmd.Tensor { return p.Convert(x, p.s.r.DType) }
 
-// text: (B, L, text_dim) to each layer's K and V. One program embeds, another
-// projects for a layer.
+// text embeds the context: (B, L, text_dim) to (B, L, D).
 func (s *step) text() error {
 	batch := sharding.NewSpec([]string{"dp"})
-	if err := s.build("text", "", func(p *program) {
+	return s.build("text", "", func(p *program) {
 		x := p.value("context")
 		x = p.compute(p.GeluTanh(p.linear("text_embedding.0", x, batch)))
 		x = p.linear("text_embedding.2", x, batch)
 		p.Output("text", p.compute(x), "")
-	}); err != nil {
-		return err
-	}
+	})
+}
+
+// textKV makes a layer's keys and values of the text (B, L, H, d).
+func (s *step) textKV() error {
+	batch := sharding.NewSpec([]string{"dp"})
 	return s.build("text_kv", "blocks.0.cross_attn.", func(p *program) {
 		x := p.value("text")
 		k := p.linear("k", x, batch)
@@ -215,21 +256,23 @@ func (p *program) heads(x spmd.Tensor) spmd.Tensor {
 	return p.SplitDim(x, 2, p.s.c.Heads, p.s.c.HeadDim())
 }
 
-// pre: latents to tokens, and the timestep to its embedding e (B, D) and to
-// the six modulations e0 (B, 6, D). Time runs in f32, as the released models require.
-func (s *step) pre() error {
-	c, l := s.c, s.layout
+// time makes of the timestep its embedding e (B, D) and the six modulations e0
+// (B, 6, D), in f32, as the released models require.
+func (s *step) time() error {
 	batch := sharding.NewSpec([]string{"dp"})
-	if err := s.build("time", "", func(p *program) {
+	return s.build("time", "", func(p *program) {
 		e := p.precise("time_embedding.0", p.value("time"), batch)
 		e = p.precise("time_embedding.2", p.Silu(e), batch)
 		e0 := p.precise("time_projection.1", p.Silu(e), batch)
 		e0 = p.Reshard(e0, batch, "modulation gathered: every device modulates whole tokens")
 		p.Output("e", e, "")
-		p.Output("e0", p.SplitDim(e0, 1, 6, c.Dim), "")
-	}); err != nil {
-		return err
-	}
+		p.Output("e0", p.SplitDim(e0, 1, 6, s.c.Dim), "")
+	})
+}
+
+// pre cuts latents into patches and embeds them: tokens (B, Sp, D).
+func (s *step) pre() error {
+	c, l := s.c, s.layout
 	return s.build("pre", "", func(p *program) {
 		pt, ph, pw := c.PatchSize[0], c.PatchSize[1], c.PatchSize[2]
 		x := p.value("x") // B C F H W
@@ -369,32 +412,41 @@ func (s *step) post() error {
 	})
 }
 
-// calls strings the programs together.
-func (s *step) calls(layers int) {
+// calls strings a stage's programs together. The stream has a new name after
+// every call: "tokens.0" from the patches, "tokens.3" from the third layer.
+func (s *step) calls(first, last bool, layers sharding.Range) {
 	tokens := func(name string) map[int]graph.Traced {
 		return map[int]graph.Traced{0: {Name: name, Shape: []int{s.r.Batch, s.layout.tokens, s.c.Dim}}}
 	}
-	s.call(graph.Call{Name: "text", Program: "text", Request: true, Trace: map[int]graph.Traced{0: {Name: "context_embed"}}}, "", "")
-	for i := range layers {
-		s.call(graph.Call{Name: fmt.Sprintf("text_kv %d", i), Program: "text_kv", Request: true}, fmt.Sprintf("blocks.%d.cross_attn.", i), fmt.Sprintf(".%d", i))
+	if first {
+		s.call(graph.Call{Name: "text", Program: "text", Request: true, Trace: map[int]graph.Traced{0: {Name: "context_embed"}}}, "", 0)
 	}
-	s.call(graph.Call{Name: "time", Program: "time", Trace: map[int]graph.Traced{0: {Name: "time_embed"}, 1: {Name: "time_proj"}}}, "", "")
-	s.call(graph.Call{Name: "pre", Program: "pre", Trace: tokens("patch_embed")}, "", "")
-	for i := range layers {
-		s.call(graph.Call{Name: fmt.Sprintf("block %d", i), Program: "block", Trace: tokens(fmt.Sprintf("block_%d", i))}, fmt.Sprintf("blocks.%d.", i), fmt.Sprintf(".%d", i))
+	for i := layers.Lo; i < layers.Hi; i++ {
+		s.call(graph.Call{Name: fmt.Sprintf("text_kv %d", i), Program: "text_kv", Request: true}, fmt.Sprintf("blocks.%d.cross_attn.", i), i)
 	}
-	s.call(graph.Call{Name: "post", Program: "post"}, "", "")
-	s.g.Outputs = []graph.Output{{Name: "out", Value: "out"}}
+	if first {
+		s.call(graph.Call{Name: "time", Program: "time", Trace: map[int]graph.Traced{0: {Name: "time_embed"}, 1: {Name: "time_proj"}}}, "", 0)
+		s.call(graph.Call{Name: "pre", Program: "pre", Trace: tokens("patch_embed")}, "", -1)
+	}
+	for i := layers.Lo; i < layers.Hi; i++ {
+		s.call(graph.Call{Name: fmt.Sprintf("block %d", i), Program: "block", Trace: tokens(fmt.Sprintf("block_%d", i))}, fmt.Sprintf("blocks.%d.", i), i)
+	}
+	if last {
+		s.call(graph.Call{Name: "post", Program: "post"}, "", layers.Hi)
+	}
 }
 
-// call binds a program: an input that names a parameter under prefix to that
-// parameter, any other to the value of its name. A layer's own values, its text
-// K and V, carry the suffix.
-func (s *step) call(c graph.Call, prefix, suffix string) {
+// call binds a program of the stage: an input that names a parameter under
+// prefix to that parameter, any other to the value of its name, which for the
+// stream and the text's keys and values is the layer's own.
+func (s *step) call(c graph.Call, prefix string, layer int) {
+	c.Program += s.suffix
+	c.Stage = s.at
 	p := s.g.Programs[c.Program]
-	value := func(name string) string {
-		if name == "text_k" || name == "text_v" {
-			return name + suffix
+	value := func(name string, layer int) string {
+		switch name {
+		case "tokens", "text_k", "text_v":
+			return fmt.Sprintf("%s.%d", name, layer)
 		}
 		return name
 	}
@@ -402,11 +454,15 @@ func (s *step) call(c graph.Call, prefix, suffix string) {
 		if _, ok := s.params[prefix+in.Name]; ok {
 			c.Args = append(c.Args, graph.Ref{Weight: true, Name: prefix + in.Name})
 		} else {
-			c.Args = append(c.Args, graph.Ref{Name: value(in.Name)})
+			c.Args = append(c.Args, graph.Ref{Name: value(in.Name, layer)})
 		}
 	}
 	for _, o := range p.Outputs {
-		c.Outs = append(c.Outs, value(o.Name))
+		at := layer
+		if o.Name == "tokens" {
+			at++
+		}
+		c.Outs = append(c.Outs, value(o.Name, at))
 	}
 	s.g.Calls = append(s.g.Calls, c)
 }

@@ -1,0 +1,25 @@
+package session
+
+import (
+	"context"
+
+	"weft/engine"
+	"weft/mesh"
+)
+
+// move copies a value from one stage's devices to another's, position by
+// position, through the host: the way that every plugin has. It waits for the value.
+func move(ctx context.Context, eng engine.Engine, v engine.Value, from, to *mesh.Mesh) (engine.Value, error) {
+	blocks := make([]*engine.Block, from.NumDevices())
+	for pos := range blocks {
+		b, err := newBlock(int(v.Type().Bytes()))
+		if err != nil {
+			return nil, err
+		}
+		if err := v.Get(ctx, pos, b.Data); err != nil {
+			return nil, err
+		}
+		blocks[pos] = b
+	}
+	return eng.Put(ctx, to, v.Type(), blocks)
+}

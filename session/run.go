@@ -1,0 +1,226 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"weft/engine"
+	"weft/tensor"
+)
+
+// RunOptions of one run.
+type RunOptions struct {
+	// Trace gets every value the graph names for comparing, in order. Lanes then
+	// run one after another, stages too.
+	Trace func(lane, name string, t *tensor.Tensor) error
+	// Progress counts calls.
+	Progress Progress
+}
+
+// Span is one stage's work on one lane, in seconds since the run began: from
+// when its inputs were there to when its outputs were.
+type Span struct {
+	Stage int     `json:"stage"`
+	Lane  string  `json:"lane"`
+	Start float64 `json:"start"`
+	End   float64 `json:"end"`
+}
+
+// Spans are the executions of the last Run, in the order they ended; recorded
+// where the graph has several stages.
+func (s *Session) Spans() []Span { return s.spans }
+
+// Run issues the calls for each lane, those of the request only where their
+// inputs changed since the last run, and returns the graph's outputs by lane.
+// Inputs that change from step to step are used up.
+func (s *Session) Run(ctx context.Context, lanes []string, o RunOptions) ([]map[string]*tensor.Tensor, error) {
+	s.spans = nil
+	for _, name := range lanes {
+		s.lane(name).clear(s.made)
+	}
+	total := int64(len(lanes) * len(s.g.Calls))
+	var done atomic.Int64
+	tick := func(call string) { o.Progress.report(call, done.Add(1)-1, total) }
+	var err error
+	if stages := s.g.Stages(); stages > 1 && o.Trace == nil {
+		err = s.pipeline(ctx, lanes, stages, tick)
+	} else {
+		for _, name := range lanes {
+			if err = s.calls(ctx, name, -1, o.Trace, tick); err != nil {
+				break
+			}
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	outs := make([]map[string]*tensor.Tensor, len(lanes))
+	for i, name := range lanes {
+		l := s.lane(name)
+		l.requestRun = true
+		outs[i] = map[string]*tensor.Tensor{}
+		for _, r := range s.g.Outputs {
+			if outs[i][r.Name], err = s.fetch(ctx, l, r.Value); err != nil {
+				return nil, fmt.Errorf("output %s: %w", r.Name, err)
+			}
+		}
+	}
+	o.Progress.report("run", total, total)
+	return outs, nil
+}
+
+// calls runs a lane's calls of one stage, or of all (-1), in order.
+func (s *Session) calls(ctx context.Context, name string, stage int, trace func(string, string, *tensor.Tensor) error, tick func(string)) error {
+	l := s.lane(name)
+	for i, c := range s.g.Calls {
+		if (stage >= 0 && c.Stage != stage) || (c.Request && l.requestRun) {
+			continue
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		tick(c.Name)
+		if err := s.call(ctx, l, i); err != nil {
+			return fmt.Errorf("%s: %w", c.Name, err)
+		}
+		if trace != nil {
+			for k, out := range c.Outs {
+				value, ok := c.Trace[k]
+				if !ok {
+					continue
+				}
+				t, err := s.fetch(ctx, l, out)
+				if err == nil {
+					err = trace(name, value.Name, t.Crop(value.Shape))
+				}
+				if err != nil {
+					return fmt.Errorf("%s: %w", c.Name, err)
+				}
+			}
+		}
+		for _, v := range s.drop[i] {
+			l.drop(v)
+		}
+	}
+	return nil
+}
+
+func (s *Session) call(ctx context.Context, l *lane, i int) error {
+	c := s.g.Calls[i]
+	p := s.g.Programs[c.Program]
+	args := make([]engine.Value, len(c.Args))
+	for k, r := range c.Args {
+		var err error
+		if r.Weight {
+			if args[k] = s.weights[r.Name]; args[k] == nil {
+				return fmt.Errorf("weight %q is not in place: weights are loaded before a run", r.Name)
+			}
+			continue
+		}
+		if _, made := s.shapes[r.Name]; !made || (s.g.Input(r.Name) != nil && !l.has(r.Name)) {
+			return fmt.Errorf("input %q is not in place: inputs are fed before a run", r.Name)
+		}
+		if args[k], err = l.get(ctx, s.eng, r.Name, p.Mesh, s.lastUse(i, r.Name)); err != nil {
+			return err
+		}
+	}
+	outs, err := s.exes[c.Program].Run(ctx, args)
+	if err != nil {
+		return err
+	}
+	for _, o := range p.Outputs {
+		if o.Donor >= 0 {
+			l.gave(c.Args[o.Donor].Name, p.Mesh) // the run took it over
+		}
+	}
+	for k, name := range c.Outs {
+		l.set(name, p.Mesh, outs[k])
+	}
+	return nil
+}
+
+// lastUse says whether no call after call i, and no output, needs the value.
+func (s *Session) lastUse(i int, name string) bool { return slices.Contains(s.drop[i], name) }
+
+func (l *lane) has(name string) bool {
+	_, _, ok := l.peek(name)
+	return ok
+}
+
+// pipeline runs every stage in a goroutine of its own over the lanes in turn. A
+// stage waits for the values that the one before makes.
+func (s *Session) pipeline(ctx context.Context, lanes []string, stages int, tick func(string)) error {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	start := time.Now()
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for stage := range stages {
+		all.Go(func() {
+			for _, name := range lanes {
+				begin, err := s.arrive(ctx, name, stage)
+				if err == nil {
+					err = s.calls(ctx, name, stage, nil, tick)
+				}
+				if err == nil {
+					err = s.finish(ctx, name, stage)
+				}
+				if err != nil {
+					fail(fmt.Errorf("stage %d: %w", stage, err))
+					for _, n := range lanes {
+						s.lane(n).wake()
+					}
+					return
+				}
+				mu.Lock()
+				s.spans = append(s.spans, Span{stage, name, begin.Sub(start).Seconds(), time.Since(start).Seconds()})
+				mu.Unlock()
+			}
+		})
+	}
+	stop := context.AfterFunc(ctx, func() {
+		for _, n := range lanes {
+			s.lanes[n].wake()
+		}
+	})
+	all.Wait()
+	stop()
+	return context.Cause(ctx)
+}
+
+// arrive waits for what flows into a stage, and gives the time.
+func (s *Session) arrive(ctx context.Context, name string, stage int) (time.Time, error) {
+	for _, in := range s.flow[stage] {
+		if err := s.lane(name).ready(ctx, in); err != nil {
+			return time.Time{}, err
+		}
+	}
+	return time.Now(), nil
+}
+
+// finish waits for what a stage's last call made.
+func (s *Session) finish(ctx context.Context, name string, stage int) error {
+	l := s.lane(name)
+	for i := len(s.g.Calls) - 1; i >= 0; i-- {
+		c := s.g.Calls[i]
+		if c.Stage != stage {
+			continue
+		}
+		for _, out := range c.Outs {
+			l.mu.Lock()
+			h := l.values[out]
+			l.mu.Unlock()
+			if h.v != nil && h.m == s.g.Programs[c.Program].Mesh {
+				if err := h.v.Wait(ctx); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	return nil
+}
