@@ -362,3 +362,26 @@ func Differ(got, want *interp.Array, tolerance float64) string {
 	}
 	return ""
 }
+
+// Text reads the collectives out of the program's StableHLO text and adds them
+// up as Program.Collectives does. The reasons are those of the program. A
+// permute's axes are those along which its text moves something.
+func Text(t TB, p *spmd.Program) []spmd.Traffic {
+	t.Helper()
+	found, err := spmd.CountText(p.StableHLO())
+	if err != nil {
+		t.Fatalf("%v\n%s", err, p.StableHLO())
+	}
+	var all []spmd.Traffic
+	for _, f := range found {
+		axes := f.Axes(p.Mesh)
+		n := p.Mesh.Size(axes...)
+		size := f.Elements * int64(f.DType.Size())
+		if f.Op == spmd.OpPermute {
+			n = 2
+		}
+		all = spmd.AddTraffic(all, []spmd.Traffic{{Op: f.Op, Axes: axes, Axis: strings.Join(axes, "+"), DType: f.DType, Type: f.DType.String(),
+			Count: f.Times, Elements: int64(f.Times) * f.Elements, Bytes: int64(f.Times) * sharding.RingBytes(sharding.Op(f.Op), n, size)}}, 1)
+	}
+	return all
+}
