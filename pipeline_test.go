@@ -1,0 +1,93 @@
+package weft
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+
+	"weft/models"
+	"weft/strategy"
+)
+
+// Layers on devices of their own, microbatches through them: the one-device
+// answer, each stage's weights on its devices alone, two stages at work at once.
+func TestPipeline(t *testing.T) {
+	m := open(t, wanDir)
+	in, want := mustTensors(t, wanDir+"/inputs.safetensors"), mustTensors(t, wanDir+"/expected.safetensors")
+	devices := []string{"reference"}
+	if os.Getenv("WEFT_SKIP_XLA") == "" {
+		devices = append(devices, "cpu")
+	}
+	var whole int64
+	for _, e := range m.Checkpoint.Entries() {
+		whole += e.Bytes
+	}
+	for _, device := range devices {
+		for _, c := range []struct {
+			mesh, fsdp string
+			micro      int // expected
+		}{{"pp=2", "", 2}, {"pp=2,tp=2", "", 2}, {"pp=2,dp=2", "", 1}, {"pp=2,sp=2", "sp", 2}} {
+			ctx := context.Background()
+			r, err := m.Start(ctx, in, Options{Device: device, Mesh: c.mesh, FSDP: c.fsdp})
+			if err != nil {
+				t.Fatal(c, err)
+			}
+			for range 2 { // the second step reuses what the text alone decides
+				out, err := r.Forward(ctx)
+				if err != nil {
+					t.Fatal(c, err)
+				}
+				compareTo(t, device+" "+c.mesh, out["out"], want["out"], 1e-4)
+			}
+			rep := r.Report()
+			if rep.Microbatches != c.micro || len(rep.Spans) != 2*c.micro {
+				t.Errorf("%s: %d microbatches, spans %v", c.mesh, rep.Microbatches, rep.Spans)
+			}
+			if rep.BytesRead != whole || rep.Resident > whole*2/3 {
+				t.Errorf("%s: %d bytes read and %d on a device of %d", c.mesh, rep.BytesRead, rep.Resident, whole)
+			}
+			for _, s := range rep.Spans {
+				for _, before := range rep.Spans {
+					if before.Lane == s.Lane && before.Stage == s.Stage-1 && s.Start < before.Start {
+						t.Errorf("%s: stage %d began on %s before stage %d did", c.mesh, s.Stage, s.Lane, before.Stage)
+					}
+				}
+			}
+			if c.micro > 1 && !overlap(rep) {
+				t.Errorf("%s on %s: no two stages were at work at once: %v", c.mesh, device, rep.Spans)
+			}
+			r.Close()
+		}
+	}
+}
+
+// overlap says whether two stages worked on different microbatches at one time.
+func overlap(r Report) bool {
+	for _, a := range r.Spans {
+		for _, b := range r.Spans {
+			if a.Stage != b.Stage && a.Lane != b.Lane && a.Start < b.End && b.Start < a.End {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func TestPipelineRefusals(t *testing.T) {
+	m := open(t, wanDir)
+	in := mustTensors(t, wanDir+"/inputs.safetensors")
+	for _, c := range []struct {
+		o    Options
+		kind error
+	}{
+		{Options{Mesh: "pp=3"}, strategy.ErrEmptyStage},
+		{Options{Mesh: "pp=2", Micro: 3}, models.ErrBatch},
+		{Options{Mesh: "pp=2", Micro: -1}, models.ErrBatch},
+		{Options{Mesh: "pp=2,dp=2", Micro: 2}, models.ErrBatch},
+	} {
+		if _, err := m.Start(context.Background(), in, c.o); !errors.Is(err, c.kind) {
+			t.Errorf("%+v: %v, want %v", c.o, err, c.kind)
+		}
+	}
+}
