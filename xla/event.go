@@ -67,12 +67,16 @@ func (e *Event) timeout(after time.Duration, cause error) error {
 			unfinished = append(unfinished, e.devices[i])
 		}
 	}
-	if e.events == nil { // the launch itself has not come back
+	launching := e.events == nil
+	if launching {
 		unfinished = e.devices
 	}
 	e.mu.Unlock()
 	f := Timeout{Program: e.program, LimitSeconds: after.Seconds(), Expected: len(e.devices), Finished: len(e.devices) - len(unfinished), Unfinished: unfinished}
 	text := fmt.Sprintf("program %s has not finished after %.3g s", e.program, after.Seconds())
+	if launching {
+		text += " (the plugin has not come back from launching it)"
+	}
 	if len(e.devices) == 1 {
 		return fault.New(ErrRunTimeout, f, "%s on device %d: %w", text, e.devices[0], cause)
 	}

@@ -159,7 +159,7 @@ func TestDeadlines(t *testing.T) {
 		}
 	}
 	code, out = child(t, "single")
-	if code != 3 || !strings.Contains(out, "single true program slow has not finished after 0.3 s on device 0") {
+	if code != 3 || !strings.Contains(out, "single true program slow has not finished after 0.3 s (the plugin has not come back from launching it) on device 0") {
 		t.Errorf("exit %d:\n%s", code, out)
 	}
 }
