@@ -136,14 +136,20 @@ func (g *randomTensors) shrink(i int) {
 
 // pick draws the index of a tensor for which ok holds.
 func (g *randomTensors) pick(what string, ok func(x drawn) bool) (int, bool) {
-	var fit []int
+	var fit, partial []int
 	for i, x := range g.pool {
 		if !x.gone && (ok == nil && x.DType != dtype.Bool || ok != nil && ok(x)) {
 			fit = append(fit, i)
+			if len(x.Spec.Partial()) > 0 {
+				partial = append(partial, i)
+			}
 		}
 	}
 	if len(fit) == 0 {
 		return 0, false
+	}
+	if len(partial) > 0 && g.yes("a partial one") { // the state that most rules are about
+		fit = partial
 	}
 	return rapid.SampledFrom(fit).Draw(g.t, what), true
 }
@@ -211,7 +217,7 @@ func (g *randomTensors) input(i int) {
 	}
 	var partial []string
 	most := 4.0
-	if d != dtype.Bool && rapid.IntRange(0, 2).Draw(g.t, "partial") == 0 {
+	if d != dtype.Bool && g.yes("partial") {
 		if partial = g.some(g.axes, "partial over"); len(partial) > 0 {
 			most = partialMost
 		}
