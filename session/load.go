@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"weft/array"
 	"weft/checkpoint"
 	"weft/engine"
 	"weft/graph"
@@ -56,12 +57,12 @@ func (s *Session) Load(ctx context.Context, c *checkpoint.Checkpoint, stored fun
 		h := loading{w: w, m: home, t: spmd.Type{DType: w.DType, Shape: local}, blocks: make([]*engine.Block, home.NumDevices())}
 		shared := map[string]*engine.Block{}
 		for pos, d := range home.Devices() {
-			lo, hi, key, err := rangesAt(home, w.Spec, w.Shape, pos)
+			lo, hi, key, err := array.Bounds(home, w.Spec, w.Shape, pos)
 			if err != nil {
 				return err
 			}
 			if shared[key] == nil {
-				b, err := newBlock(int(h.t.Bytes()))
+				b, err := array.NewBlock(int(h.t.Bytes()))
 				if err != nil {
 					return err
 				}

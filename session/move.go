@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 
+	"weft/array"
 	"weft/engine"
 	"weft/mesh"
 )
@@ -12,7 +13,7 @@ import (
 func move(ctx context.Context, eng engine.Engine, v engine.Value, from, to *mesh.Mesh) (engine.Value, error) {
 	blocks := make([]*engine.Block, from.NumDevices())
 	for pos := range blocks {
-		b, err := newBlock(int(v.Type().Bytes()))
+		b, err := array.NewBlock(int(v.Type().Bytes()))
 		if err != nil {
 			return nil, err
 		}

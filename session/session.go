@@ -14,11 +14,11 @@ import (
 	"slices"
 	"time"
 
+	"weft/array"
 	"weft/engine"
 	"weft/graph"
 	"weft/mesh"
 	"weft/sharding"
-	"weft/spmd"
 	"weft/tensor"
 )
 
@@ -40,9 +40,9 @@ type Session struct {
 	spans   []Span
 }
 
+// port is how a value is held.
 type port struct {
-	t    spmd.Type
-	full []int
+	full []int // shape
 	spec sharding.Spec
 }
 
@@ -74,19 +74,14 @@ func New(ctx context.Context, g *graph.Graph, eng engine.Engine, progress Progre
 	progress.report("compile", int64(len(names)), int64(len(names)))
 	s.compile = time.Since(start).Seconds()
 	for _, in := range g.Inputs {
-		local, err := in.Spec.Local(g.Mesh, in.Shape)
-		if err != nil {
-			s.Close()
-			return nil, err
-		}
-		s.shapes[in.Name] = port{spmd.Type{DType: in.DType, Shape: local}, in.Shape, in.Spec}
+		s.shapes[in.Name] = port{in.Shape, in.Spec}
 	}
 	for _, c := range g.Calls {
 		if !c.Request {
 			s.made = append(s.made, c.Outs...)
 		}
 		for i, o := range g.Programs[c.Program].Outputs {
-			s.shapes[c.Outs[i]] = port{spmd.Type{DType: o.DType, Shape: o.Local}, o.Shape, o.Spec}
+			s.shapes[c.Outs[i]] = port{o.Shape, o.Spec}
 		}
 	}
 	return s, nil
@@ -132,78 +127,22 @@ func (s *Session) Feed(ctx context.Context, name string, inputs map[string]*tens
 		if home == nil {
 			continue // no call reads it
 		}
-		v, err := place(ctx, s.eng, home, t, in.Spec)
+		a, err := array.Place(ctx, s.eng, home, t, in.Spec)
 		if err != nil {
 			return fmt.Errorf("input %q: %w", in.Name, err)
 		}
-		l.set(in.Name, home, v)
+		l.set(in.Name, home, a.Value())
 		l.requestRun = l.requestRun && in.Step
 	}
 	return nil
 }
 
-// place cuts a host tensor by its spec; devices that hold the same part share one block.
-func place(ctx context.Context, eng engine.Engine, m *mesh.Mesh, t *tensor.Tensor, spec sharding.Spec) (engine.Value, error) {
-	local, err := spec.Local(m, t.Shape)
-	if err != nil {
-		return nil, err
-	}
-	typ := spmd.Type{DType: t.DType, Shape: local}
-	blocks := make([]*engine.Block, m.NumDevices())
-	shared := map[string]*engine.Block{}
-	for pos := range blocks {
-		lo, hi, key, err := rangesAt(m, spec, t.Shape, pos)
-		if err != nil {
-			return nil, err
-		}
-		if shared[key] == nil {
-			b, err := newBlock(int(typ.Bytes()))
-			if err != nil {
-				return nil, err
-			}
-			tensor.Cut(b.Data, t.Data, t.Shape, lo, hi, t.DType.Size())
-			shared[key] = b
-		}
-		blocks[pos] = shared[key]
-	}
-	return eng.Put(ctx, m, typ, blocks)
-}
-
-func rangesAt(m *mesh.Mesh, spec sharding.Spec, shape []int, pos int) (lo, hi []int, key string, err error) {
-	rs, err := spec.Ranges(m, shape, pos)
-	if err != nil {
-		return nil, nil, "", err
-	}
-	for _, r := range rs {
-		lo, hi = append(lo, r.Lo), append(hi, r.Hi)
-	}
-	return lo, hi, fmt.Sprint(lo, hi), nil
-}
-
-// fetch brings a value back as one host tensor. Parts held by several devices
-// are read from the first.
+// fetch brings a value back as one host tensor.
 func (s *Session) fetch(ctx context.Context, l *lane, name string) (*tensor.Tensor, error) {
 	v, m, ok := l.peek(name)
 	if !ok {
 		return nil, fmt.Errorf("no value %q", name)
 	}
 	p := s.shapes[name]
-	t := tensor.New(p.t.DType, p.full...)
-	buf := make([]byte, p.t.Bytes())
-	seen := map[string]bool{}
-	for pos := range m.NumDevices() {
-		lo, hi, key, err := rangesAt(m, p.spec, p.full, pos)
-		if err != nil {
-			return nil, err
-		}
-		if seen[key] {
-			continue
-		}
-		seen[key] = true
-		if err := v.Get(ctx, pos, buf); err != nil {
-			return nil, err
-		}
-		tensor.Paste(t.Data, buf, t.Shape, lo, hi, t.DType.Size())
-	}
-	return t, nil
+	return array.Of(s.eng, m, v, p.full, p.spec).Tensor(ctx)
 }

@@ -1,12 +1,12 @@
-package session
+package array
 
 import (
 	"weft/checkpoint"
 	"weft/engine"
 )
 
-// newBlock is fresh memory that devices can take as it is.
-func newBlock(n int) (*engine.Block, error) {
+// NewBlock is fresh memory that devices can take as it is: aligned, outside the collector.
+func NewBlock(n int) (*engine.Block, error) {
 	m, err := checkpoint.Alloc(n)
 	if err != nil {
 		return nil, err
