@@ -25,6 +25,9 @@ type Options struct {
 	// Device is "auto", "cpu" or "reference".
 	Device string
 	Engine engine.Options
+	// On is an engine to run on in place of Device's, with devices enough for the
+	// mesh. It stays open.
+	On engine.Engine
 	// Layers runs only the first layers; 0 runs all.
 	Layers int
 	// SplitResidual splits the residual stream over tp as well.
@@ -148,6 +151,9 @@ func (m *Model) start(ctx context.Context, req models.Request, o Options, eng en
 	on, req, micro, err := m.settle(req, o)
 	if err != nil {
 		return nil, err
+	}
+	if eng == nil {
+		eng = o.On
 	}
 	r := &Run{model: m, eng: eng, opt: o, micro: micro}
 	if eng == nil {
