@@ -166,7 +166,7 @@ func (o CompileOptions) sign(program []byte) (CompileOptions, error) {
 	if err != nil {
 		return o, fault.New(ErrCompileOption, CompileOption{"program", o.Name}, "program %s: %w", o.Name, err)
 	}
-	if o.Args == nil && o.Outputs == nil {
+	if o.Args == nil && o.Outputs == nil && o.Partitions <= 1 {
 		o.Args, o.Outputs = args, outputs
 		return o, nil
 	}
@@ -181,6 +181,9 @@ func (o CompileOptions) sign(program []byte) (CompileOptions, error) {
 		}
 		for i, g := range s.given {
 			h := s.has[i]
+			if o.Partitions > 1 { // the text has whole tensors
+				h.Shape = g.Shape
+			}
 			if g.DType != h.DType || !slices.Equal(g.Shape, h.Shape) || g.Donated != h.Donated && s.what == "argument" {
 				list.Add(fault.New(ErrCompileOption, CompileOption{s.what, fmt.Sprint(i)}, "program %s: %s %d is given as %v (donated %v), the text has %v (donated %v)", o.Name, s.what, i, g, g.Donated, h, h.Donated))
 			}

@@ -31,6 +31,12 @@ type CompileOptions struct {
 	Replicas int
 	// DeviceIDs gives each replica its device; nil is the client's first ones, in order.
 	DeviceIDs []int
+	// Partitions above 1 hands the program to XLA's own partitioner: one replica
+	// in so many partitions, of text on whole tensors with mhlo.sharding on the
+	// arguments and results of @main. Args and Outputs must then say what a device
+	// holds, which the text does not tell. It is for tests that hold weft's traffic
+	// against XLA's.
+	Partitions int
 	// Overrides set XLA debug options, by their proto field name: bool, int, float64 or string.
 	// Excess precision is off unless it is set here.
 	Overrides map[string]any
@@ -54,6 +60,13 @@ func (o CompileOptions) check(known []int, what string) (CompileOptions, error) 
 	var list fault.List
 	bad := func(option, value, format string, args ...any) {
 		list.Add(fault.New(ErrCompileOption, CompileOption{option, value}, format, args...))
+	}
+	if o.Partitions < 0 || o.Partitions > 1 && o.Replicas > 1 {
+		bad("partitions", fmt.Sprint(o.Partitions), "%d partitions and %d replicas; a program has several of one or of the other", o.Partitions, o.Replicas)
+		return o, list.Err()
+	}
+	if o.Partitions > 1 {
+		o.Replicas = o.Partitions // as many devices; encode tells the two apart
 	}
 	if o.Replicas == 0 {
 		o.Replicas = max(1, len(o.DeviceIDs))
@@ -119,12 +132,24 @@ func (o CompileOptions) encode() []byte {
 	for _, id := range o.DeviceIDs {
 		list = protowire.AppendVarint(list, uint64(id))
 	}
-	computation := message(nil, 1, list)                   // ComputationDevice.replica_device_ids, packed
-	assignment := varint(nil, 1, uint64(len(o.DeviceIDs))) // replica_count
-	assignment = varint(assignment, 2, 1)                  // computation_count
-	assignment = message(assignment, 3, computation)
-	build := varint(nil, 4, uint64(o.Replicas)) // num_replicas
-	build = varint(build, 5, 1)                 // num_partitions
+	replicas, partitions := len(o.DeviceIDs), 1
+	computations := [][]byte{list} // ComputationDevice.replica_device_ids, packed
+	if o.Partitions > 1 {
+		replicas, partitions, computations = 1, o.Partitions, nil
+		for _, id := range o.DeviceIDs {
+			computations = append(computations, protowire.AppendVarint(nil, uint64(id)))
+		}
+	}
+	assignment := varint(nil, 1, uint64(replicas))         // replica_count
+	assignment = varint(assignment, 2, uint64(partitions)) // computation_count
+	for _, c := range computations {
+		assignment = message(assignment, 3, message(nil, 1, c))
+	}
+	build := varint(nil, 4, uint64(replicas)) // num_replicas
+	build = varint(build, 5, uint64(partitions))
+	if partitions > 1 {
+		build = varint(build, 6, 1) // use_spmd_partitioning
+	}
 	build = message(build, 9, assignment)
 	out := message(nil, 3, build) // executable_build_options
 

@@ -1,0 +1,400 @@
+// Package hlo reads the collectives out of a compiled HLO module, the binary
+// proto that a PJRT plugin gives as its optimised program. It knows the few
+// fields that takes and passes over the rest, so that weft carries none of XLA's
+// protos. Field numbers are those of xla/service/hlo.proto and xla/xla_data.proto.
+package hlo
+
+import (
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Collective is one collective instruction.
+type Collective struct {
+	Name string
+	// Op is its opcode: all-reduce, all-gather, reduce-scatter, all-to-all,
+	// collective-permute. The two halves of an asynchronous one are one.
+	Op   string
+	Type int // XLA's number of the first operand's element type: 11 is f32, 16 bf16
+	// Elements is what a device enters it with, over all operands.
+	Elements int64
+	Groups   [][]int  // nil for a permute; one of all devices where the module has none
+	Pairs    [][2]int // of a permute
+	// Times is how often it runs in one run of the module: the trip counts of the
+	// loops around it, multiplied; 0 where one is not known.
+	Times int
+}
+
+// Collectives lists a module's collectives, in the order of the module. code is
+// an HloModuleProtoWithConfig ("hlo_with_config"), devices how many run it.
+func Collectives(code []byte, devices int) ([]Collective, error) {
+	var module message
+	if err := module.parse(code); err != nil {
+		return nil, err
+	}
+	// HloModuleProtoWithConfig.hlo_module, which has computations.
+	if err := module.parse(module.bytes(1)); err != nil {
+		return nil, err
+	}
+	r := reader{devices: devices, computations: map[uint64]*computation{}}
+	for _, b := range module.all[3] {
+		c, err := readComputation(b.b)
+		if err != nil {
+			return nil, err
+		}
+		r.computations[c.id] = c
+	}
+	entry := r.computations[module.number(6)]
+	if entry == nil {
+		return nil, fmt.Errorf("hlo: no entry computation among %d", len(r.computations))
+	}
+	return r.found, r.visit(entry, 1)
+}
+
+type reader struct {
+	devices      int
+	computations map[uint64]*computation
+	found        []Collective
+}
+
+type computation struct {
+	id    uint64
+	instr []*instruction
+	byID  map[uint64]*instruction
+}
+
+type instruction struct {
+	message
+	name, op string
+	shapes   []shape
+}
+
+type shape struct {
+	kind     int
+	elements int64
+}
+
+func readComputation(b []byte) (*computation, error) {
+	var m message
+	if err := m.parse(b); err != nil {
+		return nil, err
+	}
+	c := &computation{id: m.number(5), byID: map[uint64]*instruction{}}
+	for _, v := range m.all[2] {
+		in := &instruction{}
+		if err := in.parse(v.b); err != nil {
+			return nil, err
+		}
+		in.name, in.op = string(in.bytes(1)), string(in.bytes(2))
+		var err error
+		if in.shapes, err = leaves(in.bytes(3)); err != nil {
+			return nil, err
+		}
+		c.instr = append(c.instr, in)
+		c.byID[local(in.number(35))] = in
+	}
+	return c, nil
+}
+
+// local is an instruction's number within its computation: newer modules put the
+// computation's in the upper half.
+func local(id uint64) uint64 { return id & (1<<32 - 1) }
+
+// leaves are the arrays of a ShapeProto.
+func leaves(b []byte) ([]shape, error) {
+	var m message
+	if err := m.parse(b); err != nil {
+		return nil, err
+	}
+	const tuple = 13
+	kind := int(m.number(2))
+	if kind != tuple {
+		n := int64(1)
+		for _, d := range m.numbers(3) {
+			n *= int64(d)
+		}
+		return []shape{{kind, n}}, nil
+	}
+	var all []shape
+	for _, v := range m.all[4] {
+		s, err := leaves(v.b)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s...)
+	}
+	return all, nil
+}
+
+var collectives = map[string]bool{"all-reduce": true, "all-gather": true, "reduce-scatter": true, "all-to-all": true, "collective-permute": true,
+	"collective-broadcast": true, "ragged-all-to-all": true}
+
+// visit goes through a computation that runs times times, and those it calls.
+func (r *reader) visit(c *computation, times int) error {
+	for _, in := range c.instr {
+		op := strings.TrimSuffix(in.op, "-start")
+		if collectives[op] {
+			if err := r.collective(c, in, op, times); err != nil {
+				return fmt.Errorf("hlo: %s: %w", in.name, err)
+			}
+			continue // what it calls joins two elements
+		}
+		if strings.HasSuffix(in.op, "-done") || strings.HasSuffix(in.op, "-update") {
+			continue // calls what its start calls
+		}
+		called := in.numbers(38)
+		inner := times
+		if in.op == "while" {
+			inner *= r.trips(in, called)
+		}
+		for _, id := range called {
+			to := r.computations[id]
+			if to == nil {
+				return fmt.Errorf("hlo: %s calls computation %d, which is not there", in.name, id)
+			}
+			if err := r.visit(to, inner); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// trips is how often a loop runs: as the compiler noted it, or else the one
+// constant of the condition; 0 where there is neither.
+func (r *reader) trips(in *instruction, called []uint64) int {
+	config := string(in.bytes(43))
+	if _, rest, ok := strings.Cut(config, `"known_trip_count":{"n":"`); ok {
+		n := 0
+		if _, err := fmt.Sscanf(rest, "%d", &n); err == nil {
+			return n
+		}
+	}
+	var limits []uint64
+	for _, id := range called {
+		c := r.computations[id]
+		if c == nil || !isCondition(c) {
+			continue
+		}
+		r.constants(c, &limits)
+	}
+	if len(limits) == 1 {
+		return int(limits[0])
+	}
+	return 0
+}
+
+// isCondition reports whether a computation of a loop is the one that gives a predicate.
+func isCondition(c *computation) bool {
+	const pred = 1
+	last := c.instr[len(c.instr)-1]
+	return len(last.shapes) == 1 && last.shapes[0] == shape{pred, 1}
+}
+
+// constants collects the s32 scalars of a computation and of those it calls.
+func (r *reader) constants(c *computation, to *[]uint64) {
+	for _, in := range c.instr {
+		if in.op == "constant" {
+			var literal message
+			if literal.parse(in.bytes(8)) == nil {
+				*to = append(*to, literal.numbers(4)...)
+			}
+		}
+		for _, id := range in.numbers(38) {
+			if called := r.computations[id]; called != nil {
+				r.constants(called, to)
+			}
+		}
+	}
+}
+
+func (r *reader) collective(c *computation, in *instruction, op string, times int) error {
+	x := Collective{Name: in.name, Op: op, Times: times}
+	for i, id := range in.numbers(36) {
+		operand := c.byID[local(id)]
+		if operand == nil {
+			return fmt.Errorf("operand %d is not there", i)
+		}
+		for _, s := range operand.shapes {
+			if x.Elements == 0 {
+				x.Type = s.kind
+			}
+			x.Elements += s.elements
+		}
+	}
+	var err error
+	if op == "collective-permute" {
+		for _, v := range in.all[52] {
+			var pair message
+			if err := pair.parse(v.b); err != nil {
+				return err
+			}
+			x.Pairs = append(x.Pairs, [2]int{int(pair.number(1)), int(pair.number(2))})
+		}
+	} else if x.Groups, err = r.groups(in); err != nil {
+		return err
+	}
+	r.found = append(r.found, x)
+	return nil
+}
+
+// groups reads the replica groups in the forms that XLA has had for them.
+func (r *reader) groups(in *instruction) ([][]int, error) {
+	if in.all[93] != nil {
+		return nil, fmt.Errorf("replica groups by mesh axes, which this reader does not know")
+	}
+	if in.all[92] != nil {
+		return iota(in.bytes(92))
+	}
+	lists := in.all[49]
+	if in.all[87] != nil {
+		var m message
+		if err := m.parse(in.bytes(87)); err != nil {
+			return nil, err
+		}
+		if m.all[2] != nil {
+			return iota(m.bytes(2))
+		}
+		lists = m.all[1]
+	}
+	var out [][]int
+	for _, v := range lists {
+		var m message
+		if err := m.parse(v.b); err != nil {
+			return nil, err
+		}
+		var g []int
+		for _, id := range m.numbers(1) {
+			g = append(g, int(id))
+		}
+		out = append(out, g)
+	}
+	if out == nil {
+		all := make([]int, r.devices)
+		for i := range all {
+			all[i] = i
+		}
+		out = [][]int{all}
+	}
+	return out, nil
+}
+
+// iota reads groups written as 0, 1, 2, ... reshaped, transposed and cut.
+func iota(b []byte) ([][]int, error) {
+	var m message
+	if err := m.parse(b); err != nil {
+		return nil, err
+	}
+	groups, size := int(m.number(1)), int(m.number(2))
+	dims, perm := m.numbers(3), m.numbers(4)
+	if len(perm) == 0 {
+		for i := range dims {
+			perm = append(perm, uint64(i))
+		}
+	}
+	total := 1
+	for _, d := range dims {
+		total *= int(d)
+	}
+	if len(perm) != len(dims) || total != groups*size || total <= 0 {
+		return nil, fmt.Errorf("replica groups of %dx%d from %v transposed by %v", groups, size, dims, perm)
+	}
+	strides := make([]int, len(dims))
+	n := 1
+	for d := len(dims) - 1; d >= 0; d-- {
+		strides[d] = n
+		n *= int(dims[d])
+	}
+	flat := make([]int, total)
+	for i := range flat {
+		rest := i
+		for k := len(perm) - 1; k >= 0; k-- {
+			d := perm[k]
+			if int(d) >= len(dims) {
+				return nil, fmt.Errorf("replica groups transposed by %v", perm)
+			}
+			flat[i] += rest % int(dims[d]) * strides[d]
+			rest /= int(dims[d])
+		}
+	}
+	out := make([][]int, groups)
+	for g := range out {
+		out[g] = flat[g*size : (g+1)*size]
+	}
+	return out, nil
+}
+
+// message is a proto message, its fields by number.
+type message struct {
+	all map[protowire.Number][]value
+}
+
+type value struct {
+	b []byte // of a length-delimited field
+	n uint64 // of a number
+}
+
+func (m *message) parse(b []byte) error {
+	m.all = map[protowire.Number][]value{}
+	for len(b) > 0 {
+		num, typ, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return fmt.Errorf("hlo: not a proto message: %w", protowire.ParseError(n))
+		}
+		b = b[n:]
+		v := value{}
+		switch typ {
+		case protowire.VarintType:
+			v.n, n = protowire.ConsumeVarint(b)
+		case protowire.BytesType:
+			v.b, n = protowire.ConsumeBytes(b)
+		default:
+			n = protowire.ConsumeFieldValue(num, typ, b)
+		}
+		if n < 0 {
+			return fmt.Errorf("hlo: not a proto message: %w", protowire.ParseError(n))
+		}
+		b = b[n:]
+		m.all[num] = append(m.all[num], v)
+	}
+	return nil
+}
+
+// bytes is the last value of a field.
+func (m *message) bytes(f protowire.Number) []byte {
+	vs := m.all[f]
+	if len(vs) == 0 {
+		return nil
+	}
+	return vs[len(vs)-1].b
+}
+
+func (m *message) number(f protowire.Number) uint64 {
+	vs := m.all[f]
+	if len(vs) == 0 {
+		return 0
+	}
+	return vs[len(vs)-1].n
+}
+
+// numbers are the values of a repeated field, packed or not.
+func (m *message) numbers(f protowire.Number) []uint64 {
+	var out []uint64
+	for _, v := range m.all[f] {
+		if v.b == nil {
+			out = append(out, v.n)
+			continue
+		}
+		for b := v.b; len(b) > 0; {
+			x, n := protowire.ConsumeVarint(b)
+			if n < 0 {
+				break
+			}
+			out = append(out, x)
+			b = b[n:]
+		}
+	}
+	return out
+}
