@@ -1,6 +1,7 @@
 package models
 
 import (
+	"fmt"
 	"slices"
 
 	"weft/fault"
@@ -49,20 +50,19 @@ func Share(on *mesh.Mesh, ws []graph.Weight, axes []string) (notes []string, err
 		if len(w.Shape) < 2 {
 			continue
 		}
-		shape := slices.Clone(w.Shape)
-		if !slices.Equal(w.File, w.Shape) { // a view merges dims: only the first is the file's own
-			for d := 1; d < len(shape); d++ {
-				shape[d] = 1
-			}
-		}
-		spec, why, err := plan.Refine(on, strategy.Tensor{Name: w.Name, Shape: shape, Elem: w.DType.Size()}, w.Spec)
+		spec, why, err := plan.Refine(on, strategy.Tensor{Name: w.Name, Shape: w.Shape, Elem: w.DType.Size()}, w.Spec)
 		if err != nil {
 			return nil, err
 		}
-		w.Spec = spec.Canonical(on, len(w.Shape))
 		for _, n := range why {
-			notes = append(notes, "fsdp: "+n.Text)
+			notes = append(notes, n.Text)
 		}
+		// A view merges dims of the file's: only the first is one of them.
+		if !slices.Equal(w.File, w.Shape) && !slices.Equal(spec.Dim(1), w.Spec.Dim(1)) {
+			notes = append(notes, fmt.Sprintf("fsdp: %s: dim 0 of %v does not divide, and the others are one in the programs; whole over %v", w.Name, w.File, axes))
+			continue
+		}
+		w.Spec = spec.Canonical(on, len(w.Shape))
 	}
 	return notes, nil
 }
