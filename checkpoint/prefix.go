@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"weft/fault"
+	"weft/internal/glob"
 )
 
 // DefaultPrefixes are what repackaged checkpoints put before every key: the
@@ -60,7 +61,7 @@ func commonPrefix(keys []string, o options) (prefix string, odd []string) {
 			switch {
 			case strings.HasPrefix(key, p):
 				with++
-			case !globAny(o.siblings, key):
+			case !glob.Any(o.siblings, key):
 				odd = append(odd, key)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"weft/fault"
+	"weft/internal/glob"
 )
 
 // Want is a tensor that a model needs.
@@ -48,7 +49,7 @@ func Require(c *Checkpoint, want []Want, o RequireOptions) (extra []string, err 
 		r := c.records[name]
 		switch {
 		case r.Role != Weight || used[r]:
-		case globAny(o.Ignore, name):
+		case glob.Any(o.Ignore, name):
 			extra = append(extra, name)
 		default:
 			unexpected = append(unexpected, name)

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"weft/fault"
+	"weft/internal/glob"
 	"weft/mesh"
 )
 
@@ -53,7 +54,7 @@ func (r Rules) Apply(m *mesh.Mesh, params []Param) (Assignment, error) {
 			list.Add(fault.New(ErrDuplicateParam, DuplicateParam{p.Name}, "parameter %s is listed twice", p.Name))
 		}
 		seen[p.Name] = true
-		i := slices.IndexFunc(r, func(rule Rule) bool { return glob(rule.Match, p.Name) })
+		i := slices.IndexFunc(r, func(rule Rule) bool { return glob.Match(rule.Match, p.Name) })
 		if i < 0 {
 			orphans = append(orphans, p.Name)
 			continue

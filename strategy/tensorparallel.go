@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"weft/fault"
+	"weft/internal/glob"
 	"weft/mesh"
 	"weft/sharding"
 )
@@ -120,7 +121,7 @@ func (p TensorParallel) rule(t Tensor) (*Rule, whole, error) {
 	for i := range rules {
 		r := &rules[i]
 		switch {
-		case !matches(r.Match, t.Name):
+		case !glob.Match(r.Match, t.Name):
 		case r.Dim == "":
 			return nil, whole{KeptWhole, "rule " + r.Match + " keeps it whole"}, nil
 		default:

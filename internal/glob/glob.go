@@ -1,10 +1,15 @@
-package sharding
+// Package glob matches names against patterns: the one form that rules, ignore
+// lists and strategies share.
+package glob
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
-// glob reports whether a name matches a pattern in which * stands for any run of
+// Match reports whether a name matches a pattern in which * stands for any run of
 // characters, dots and none included, and every other character for itself.
-func glob(pattern, name string) bool {
+func Match(pattern, name string) bool {
 	parts := strings.Split(pattern, "*")
 	first, last := parts[0], parts[len(parts)-1]
 	if len(parts) == 1 {
@@ -24,4 +29,9 @@ func glob(pattern, name string) bool {
 		name = name[at+len(part):]
 	}
 	return true
+}
+
+// Any reports whether a name matches one of the patterns.
+func Any(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return Match(p, name) })
 }
