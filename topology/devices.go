@@ -1,0 +1,106 @@
+package topology
+
+import "weft/mesh"
+
+// Device is one device and where it sits.
+type Device struct {
+	ID      int    `json:"id"`
+	Process int    `json:"process"` // host
+	Coords  [3]int `json:"coords"`  // of its chip; 0 0 0, 1 0 0, ... for GPUs and CPU
+	Core    int    `json:"core"`    // of its chip
+}
+
+// bounds are the shape with three sizes.
+func (s Slice) bounds() [3]int {
+	b := [3]int{1, 1, 1}
+	copy(b[:], s.Shape)
+	return b
+}
+
+// id numbers devices as libtpu does: x fastest, cores of a chip side by side.
+func (s Slice) id(c [3]int, core int) int {
+	b := s.bounds()
+	return core + s.perChip*(c[0]+b[0]*(c[1]+b[1]*c[2]))
+}
+
+// at is the inverse of id.
+func (s Slice) at(id int) Device {
+	b, h := s.bounds(), s.hostBounds
+	chip := id / s.perChip
+	c := [3]int{chip % b[0], chip / b[0] % b[1], chip / (b[0] * b[1])}
+	process := c[0]/h[0] + b[0]/h[0]*(c[1]/h[1]+b[1]/h[1]*(c[2]/h[2]))
+	return Device{id, process, c, id % s.perChip}
+}
+
+// DeviceList gives the devices in the order in which the runtime lists them:
+// host after host, x fastest within each. It is libtpu's, and jax.devices()'.
+func (s Slice) DeviceList() []Device {
+	b, h := s.bounds(), s.hostBounds
+	out := make([]Device, 0, s.Devices)
+	for host := range b[0] / h[0] * (b[1] / h[1]) * (b[2] / h[2]) {
+		nx, ny := b[0]/h[0], b[1]/h[1]
+		o := [3]int{host % nx * h[0], host / nx % ny * h[1], host / (nx * ny) * h[2]}
+		for chip := range h[0] * h[1] * h[2] {
+			c := [3]int{o[0] + chip%h[0], o[1] + chip/h[0]%h[1], o[2] + chip/(h[0]*h[1])}
+			for core := range s.perChip {
+				out = append(out, Device{s.id(c, core), host, c, core})
+			}
+		}
+	}
+	return out
+}
+
+// Plain is the devices in the order of DeviceList, as a mesh takes them.
+func (s Slice) Plain() []mesh.Device {
+	out := make([]mesh.Device, 0, s.Devices)
+	for _, d := range s.DeviceList() {
+		out = append(out, mesh.Device{ID: d.ID, Process: d.Process})
+	}
+	return out
+}
+
+// Hops is how many links lie between two devices, by their ids: 0 within a
+// chip, 1 between any two GPUs of a box. A dim of which it is not known whether
+// it closes to a ring counts as open.
+func (s Slice) Hops(a, b int) int {
+	if s.Kind != TPU {
+		return min(1, max(a-b, b-a))
+	}
+	p, q, bounds := s.at(a).Coords, s.at(b).Coords, s.bounds()
+	hops := 0
+	for d := range p {
+		n := max(p[d]-q[d], q[d]-p[d])
+		if s.closed(d) {
+			n = min(n, bounds[d]-n)
+		}
+		hops += n
+	}
+	return hops
+}
+
+func (s Slice) closed(dim int) bool { return dim < len(s.Wrap) && s.Wrap[dim] }
+
+// Links lists the links between chips, as the ids of each one's first device;
+// those that close a ring come with the others. GPUs and CPU have none.
+func (s Slice) Links() [][2]int {
+	if s.Kind != TPU {
+		return nil
+	}
+	var out [][2]int
+	b := s.bounds()
+	for chip := range s.Chips {
+		c := s.at(chip * s.perChip).Coords
+		for d := range c {
+			next := c
+			next[d]++
+			if next[d] == b[d] {
+				if !s.closed(d) || b[d] < 3 {
+					continue
+				}
+				next[d] = 0
+			}
+			out = append(out, [2]int{s.id(c, 0), s.id(next, 0)})
+		}
+	}
+	return out
+}

@@ -1,0 +1,321 @@
+package topology
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"weft/fault"
+)
+
+// maxCPU bounds cpu:N: more is a mistyped number.
+const maxCPU = 4096
+
+// maxBox is the most GPUs of one box.
+const maxBox = 8
+
+// Lookup reads a name as people write it:
+//
+//	v4-8, v5e-8, v5litepod-8, tpu7x-16   a generation and what its names count
+//	v4:2x2x1, v5e:2x4, v3-2x2            a generation and a shape
+//	h100x8, 8xh100, a100-40gbx8, h100    GPUs of one box
+//	cpu:8                                virtual CPU devices
+//
+// in any case. A name with several shapes is its usual one; Alternatives has the
+// others. Error: ErrUnknownSlice, with the nearest right names.
+func Lookup(name string) (Slice, error) {
+	text := strings.ToLower(strings.TrimSpace(name))
+	switch {
+	case text == "":
+		return Slice{}, unknown(name, "a slice needs a name", "v5e-8", "v4:2x2x1", "h100x8", "cpu:8")
+	case len(text) > 64:
+		return Slice{}, unknown(name[:64]+"...", "no slice has so long a name", "v5e-8", "v4:2x2x1", "h100x8", "cpu:8")
+	case text == "cpu" || strings.HasPrefix(text, "cpu:"):
+		return lookupCPU(name, text)
+	}
+	if g := gpuOf(text); g != nil {
+		return lookupGPU(name, text)
+	}
+	head, tail, ok := strings.Cut(text, ":")
+	if !ok {
+		head, tail, ok = strings.Cut(text, "-")
+	}
+	if g := generation(head); g != nil {
+		return lookupTPU(name, g, tail, ok)
+	}
+	if head == "v5" || head == "tpu-v5" {
+		return Slice{}, unknown(name, "v5 is v5e or v5p", retail("v5e", tail), retail("v5p", tail))
+	}
+	return Slice{}, unknown(name, "no accelerator has that name", guess(text)...)
+}
+
+// retail puts another generation before the rest of a name, if that is a slice.
+func retail(gen, tail string) string {
+	for _, sep := range []string{"-", ":"} {
+		if s, err := Lookup(gen + sep + tail); tail != "" && err == nil {
+			return s.String()
+		}
+	}
+	return gen + "-8"
+}
+
+func lookupTPU(name string, g *Generation, tail string, has bool) (Slice, error) {
+	if !has || tail == "" {
+		return Slice{}, unknown(name, fmt.Sprintf("%s is a generation; a slice of it has a number of %s or a shape", g.Name, unit(g)),
+			nearestCounts(g, 4)...)
+	}
+	if strings.Contains(tail, "x") {
+		return lookupShape(name, g, tail)
+	}
+	n, ok := number(tail)
+	if !ok {
+		return Slice{}, unknown(name, fmt.Sprintf("%q is no number of %s", tail, unit(g)), nearestCounts(g, 4)...)
+	}
+	chips, per := n, 1
+	if g.CountsCores() {
+		per = g.CoresPerChip()
+		chips = n / per
+	}
+	if n%per != 0 {
+		return Slice{}, unknown(name, fmt.Sprintf("the number counts cores, %d to a chip", per), nearestCounts(g, chips)...)
+	}
+	shapes := shapesOf(g, chips)
+	if len(shapes) == 0 {
+		return Slice{}, unknown(name, fmt.Sprintf("no %s slice has %d %s", g.Name, n, unit(g)), nearestCounts(g, chips)...)
+	}
+	return newTPU(g, shapes[0]), nil
+}
+
+func unit(g *Generation) string {
+	if g.CountsCores() {
+		return "cores"
+	}
+	return "chips"
+}
+
+func lookupShape(name string, g *Generation, text string) (Slice, error) {
+	shape, ok := parseShape(text)
+	if !ok {
+		return Slice{}, unknown(name, fmt.Sprintf("%q is no shape", text), nearestShapes(g, nil)...)
+	}
+	dims := 2
+	if cubes[g.Name] > 0 {
+		dims = 3
+	}
+	if dims == 2 && len(shape) == 3 && shape[2] == 1 {
+		shape = shape[:2]
+	}
+	switch {
+	case len(shape) != dims:
+		return Slice{}, unknown(name, fmt.Sprintf("a shape of %s has %d sizes", g.Name, dims), nearestShapes(g, shape)...)
+	case legal(g, shape):
+		return newTPU(g, shape), nil
+	}
+	sorted := slices.Sorted(slices.Values(shape))
+	why := fmt.Sprintf("no %s slice has that shape", g.Name)
+	switch {
+	case legal(g, sorted):
+		why = "the sizes of a shape ascend"
+	case dims == 3 && slices.Equal(sorted, []int{1, 2, 2}):
+		why = "that shape is written 2x2x1"
+	case cubes[g.Name] > 0 && product(shape) >= 64:
+		why = fmt.Sprintf("from 64 chips up %s comes in cubes of 4x4x4, at most %d", g.Name, cubes[g.Name])
+	}
+	return Slice{}, unknown(name, why, nearestShapes(g, shape)...)
+}
+
+// nearestCounts names the slices with about so many chips.
+func nearestCounts(g *Generation, chips int) []string {
+	var out []string
+	for _, n := range closest(counts(g), chips) {
+		out = append(out, newTPU(g, shapesOf(g, n)[0]).String())
+	}
+	return out
+}
+
+// closest picks the nearest of ascending numbers: n itself, or the one below and the one above.
+func closest(list []int, n int) []int {
+	i, found := slices.BinarySearch(list, n)
+	switch {
+	case found:
+		return list[i : i+1]
+	case i == 0:
+		return list[:1]
+	case i == len(list):
+		return list[i-1:]
+	}
+	if list[i]-n < n-list[i-1] {
+		return []int{list[i], list[i-1]}
+	}
+	return []int{list[i-1], list[i]}
+}
+
+// nearestShapes names up to three slices: of the same number of chips if there
+// are any, else of about so many.
+func nearestShapes(g *Generation, shape []int) []string {
+	if shape == nil {
+		shape = []int{2, 2, 1}
+	}
+	sorted := slices.Sorted(slices.Values(shape))
+	chips := 1
+	for _, s := range shape {
+		chips = min(chips*s, 1_000_000)
+	}
+	var found [][]int
+	for _, n := range closest(counts(g), chips) {
+		found = append(found, shapesOf(g, n)...)
+	}
+	distance := func(s []int) int {
+		t := slices.Sorted(slices.Values(s))
+		n := 0
+		for i := range max(len(t), len(sorted)) {
+			// Sizes are compared from the greatest down; one left out is 1.
+			a, b := 1, 1
+			if i < len(t) {
+				a = t[len(t)-1-i]
+			}
+			if i < len(sorted) {
+				b = sorted[len(sorted)-1-i]
+			}
+			n += max(a-b, b-a)
+		}
+		return n
+	}
+	slices.SortStableFunc(found, func(a, b []int) int { return cmp.Compare(distance(a), distance(b)) })
+	var out []string
+	for _, s := range found[:min(3, len(found))] {
+		out = append(out, g.Name+":"+shapeText(s))
+	}
+	return out
+}
+
+// gpu finds a GPU by one of its short names.
+func gpu(name string) *GPU {
+	list := load().GPUs
+	for i := range list {
+		if slices.Contains(list[i].Names, name) {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+// gpuOf is the GPU that a name speaks of, whatever number stands beside it.
+func gpuOf(text string) *GPU {
+	name, _, _ := boxOf(text)
+	return gpu(name)
+}
+
+// boxOf splits "h100x8", "8xh100" or "h100" into name and number.
+func boxOf(text string) (name, count string, has bool) {
+	if gpu(text) != nil {
+		return text, "", false
+	}
+	if i := strings.LastIndexByte(text, 'x'); i >= 0 && gpu(text[:i]) != nil {
+		return text[:i], text[i+1:], true
+	}
+	if a, b, ok := strings.Cut(text, "x"); ok && gpu(b) != nil {
+		return b, a, true
+	}
+	// Also h100:8, h100-8.
+	if i := strings.LastIndexAny(text, ":-"); i >= 0 && gpu(text[:i]) != nil {
+		return text[:i], text[i+1:], true
+	}
+	return text, "", false
+}
+
+func lookupGPU(name, text string) (Slice, error) {
+	short, count, has := boxOf(text)
+	g := gpu(short)
+	if !has {
+		return newGPU(g, 1), nil
+	}
+	n, ok := number(count)
+	first := g.Names[0]
+	switch {
+	case !ok:
+		return Slice{}, unknown(name, fmt.Sprintf("%q is no number of GPUs", count), first+"x8", first+"x1")
+	case n > maxBox:
+		return Slice{}, unknown(name, fmt.Sprintf("one box holds at most %d GPUs, and more than one box is not modelled", maxBox), fmt.Sprintf("%sx%d", first, maxBox))
+	}
+	return newGPU(g, n), nil
+}
+
+func lookupCPU(name, text string) (Slice, error) {
+	_, count, has := strings.Cut(text, ":")
+	if !has {
+		return newCPU(1), nil
+	}
+	n, ok := number(count)
+	switch {
+	case !ok:
+		return Slice{}, unknown(name, fmt.Sprintf("%q is no number of devices", count), "cpu:8", "cpu:1")
+	case n > maxCPU:
+		return Slice{}, unknown(name, fmt.Sprintf("at most %d virtual devices", maxCPU), fmt.Sprintf("cpu:%d", maxCPU), "cpu:8")
+	}
+	return newCPU(n), nil
+}
+
+// guess finds the known names most like a text.
+func guess(text string) []string {
+	// The letters before the number decide which accelerator was meant.
+	i := strings.IndexAny(text, ":-")
+	head, tail := text, ""
+	if i > 0 {
+		head, tail = text[:i], text[i+1:]
+	}
+	type candidate struct {
+		name     string
+		distance int
+	}
+	var all []candidate
+	add := func(known, name string) { all = append(all, candidate{name, edits(head, known)}) }
+	for _, g := range load().Generations {
+		name := retail(g.Name, tail)
+		for _, known := range append([]string{g.Name}, g.Aliases...) {
+			add(strings.ToLower(known), name)
+			add("tpu"+strings.ToLower(known), name)
+		}
+	}
+	for _, g := range load().GPUs {
+		for _, known := range g.Names {
+			for _, n := range []int{8, 1} {
+				all = append(all, candidate{fmt.Sprintf("%sx%d", g.Names[0], n), edits(text, fmt.Sprintf("%sx%d", known, n))})
+			}
+		}
+	}
+	add("cpu", "cpu:8")
+	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(a.distance, b.distance) })
+	var out []string
+	for _, c := range all {
+		if len(out) < 3 && !slices.Contains(out, c.name) {
+			out = append(out, c.name)
+		}
+	}
+	return out
+}
+
+// edits is the least number of characters to insert, delete or change.
+func edits(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		prev := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := prev
+			if a[i] != b[j] {
+				cost = 1 + min(prev, row[j], row[j+1])
+			}
+			prev, row[j+1] = row[j+1], cost
+		}
+	}
+	return row[len(b)]
+}
+
+func unknown(name, why string, nearest ...string) error {
+	return fault.New(ErrUnknownSlice, UnknownSlice{name, nearest}, "unknown slice %q: %s; nearest: %s", name, why, strings.Join(nearest, ", "))
+}
