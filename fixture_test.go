@@ -2,6 +2,7 @@ package weft
 
 import (
 	"context"
+	"os"
 	"testing"
 
 	"weft/models"
@@ -9,6 +10,14 @@ import (
 )
 
 const wanDir = "testdata/wan21_t2v"
+
+// testDevices are the interpreter and, unless it was ruled out on purpose, XLA.
+func testDevices() []string {
+	if os.Getenv("WEFT_SKIP_XLA") != "" {
+		return []string{"reference"}
+	}
+	return []string{"reference", "cpu"}
+}
 
 func mustTensors(t testing.TB, path string) map[string]*tensor.Tensor {
 	t.Helper()

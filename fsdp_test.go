@@ -2,7 +2,6 @@ package weft
 
 import (
 	"context"
-	"os"
 	"testing"
 )
 
@@ -10,10 +9,6 @@ import (
 func TestFSDP(t *testing.T) {
 	m := open(t, wanDir)
 	in, want := mustTensors(t, wanDir+"/inputs.safetensors"), mustTensors(t, wanDir+"/expected.safetensors")
-	devices := []string{"reference"}
-	if os.Getenv("WEFT_SKIP_XLA") == "" {
-		devices = append(devices, "cpu")
-	}
 	var whole int64
 	for _, e := range m.Checkpoint.Entries() {
 		whole += e.Bytes
@@ -27,7 +22,7 @@ func TestFSDP(t *testing.T) {
 		layer += n
 	}
 	layer -= whole - layer // what is not a layer: whole = rest + 2 layers, this was rest + 1
-	for _, device := range devices {
+	for _, device := range testDevices() {
 		for _, c := range []struct {
 			mesh, fsdp string
 			quarter    bool

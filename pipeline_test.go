@@ -3,7 +3,6 @@ package weft
 import (
 	"context"
 	"errors"
-	"os"
 	"testing"
 
 	"weft/models"
@@ -15,15 +14,11 @@ import (
 func TestPipeline(t *testing.T) {
 	m := open(t, wanDir)
 	in, want := mustTensors(t, wanDir+"/inputs.safetensors"), mustTensors(t, wanDir+"/expected.safetensors")
-	devices := []string{"reference"}
-	if os.Getenv("WEFT_SKIP_XLA") == "" {
-		devices = append(devices, "cpu")
-	}
 	var whole int64
 	for _, e := range m.Checkpoint.Entries() {
 		whole += e.Bytes
 	}
-	for _, device := range devices {
+	for _, device := range testDevices() {
 		for _, c := range []struct {
 			mesh, fsdp string
 			micro      int // expected

@@ -100,11 +100,7 @@ func TestBF16IsAsCloseAsItsRoundingAllows(t *testing.T) {
 	m := open(t, wanDir)
 	in, want := mustTensors(t, wanDir+"/inputs.safetensors"), mustTensors(t, wanDir+"/expected.safetensors")
 	w, _ := want["out"].Float32s()
-	devices := []string{"reference"}
-	if os.Getenv("WEFT_SKIP_XLA") == "" {
-		devices = append(devices, "cpu")
-	}
-	for _, device := range devices {
+	for _, device := range testDevices() {
 		for _, text := range []string{"", "tp=4", "tp=2,sp=2", "sp=4"} {
 			out := forward(t, m, in, Options{Device: device, Mesh: text, DType: "bf16"})
 			compareTo(t, device+" "+text, out["out"], want["out"], 3.2e-2)
