@@ -40,7 +40,8 @@ type Value interface {
 	Type() spmd.Type
 	// Get copies what the device at a mesh position holds. It waits for the value.
 	Get(ctx context.Context, pos int, dst []byte) error
-	// Wait returns when the devices have made the value.
+	// Wait returns when the devices have made the value; a value that was freed or
+	// taken over since can still be waited for.
 	Wait(ctx context.Context) error
 	// Free gives the memory back; a value that a call took over is freed already.
 	Free()

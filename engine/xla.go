@@ -178,7 +178,7 @@ func (x *xlaExe) Run(ctx context.Context, args []Value) ([]Value, error) {
 			in[pos][i] = v.bufs[pos]
 		}
 	}
-	outs, _, err := x.exe.Execute(ctx, in)
+	outs, done, err := x.exe.Execute(ctx, in)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +189,7 @@ func (x *xlaExe) Run(ctx context.Context, args []Value) ([]Value, error) {
 	}
 	vs := make([]Value, len(x.p.Outputs))
 	for i, o := range x.p.Outputs {
-		v := &xlaValue{t: spmd.Type{DType: o.DType, Shape: o.Local}, bufs: make([]*xla.Buffer, n)}
+		v := &xlaValue{t: spmd.Type{DType: o.DType, Shape: o.Local}, bufs: make([]*xla.Buffer, n), made: done}
 		for pos := range outs {
 			v.bufs[pos] = outs[pos][i]
 		}
@@ -201,20 +201,17 @@ func (x *xlaExe) Run(ctx context.Context, args []Value) ([]Value, error) {
 type xlaValue struct {
 	t    spmd.Type
 	bufs []*xla.Buffer
+	made *xla.Event // the run that makes it; nil for what came from the host
 }
 
 func (v *xlaValue) Type() spmd.Type { return v.t }
 
-// Wait waits for the program that makes the value; one from the host is there.
+// Wait waits for the run that makes the value, also when another has taken it over since.
 func (v *xlaValue) Wait(ctx context.Context) error {
-	for _, b := range v.bufs {
-		if e := b.Done(); e != nil {
-			if err := e.Wait(ctx); err != nil {
-				return err
-			}
-		}
+	if v.made == nil {
+		return nil
 	}
-	return nil
+	return v.made.Wait(ctx)
 }
 
 func (v *xlaValue) Free() {

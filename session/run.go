@@ -76,6 +76,7 @@ func (s *Session) Run(ctx context.Context, lanes []string, o RunOptions) ([]map[
 // calls runs a lane's calls of one stage, or of all (-1), in order.
 func (s *Session) calls(ctx context.Context, name string, stage int, trace func(string, string, *tensor.Tensor) error, tick func(string)) error {
 	l := s.lane(name)
+	var before engine.Value // of the call before: one call runs while the next is issued
 	for i, c := range s.g.Calls {
 		if (stage >= 0 && c.Stage != stage) || (c.Request && l.requestRun) {
 			continue
@@ -84,9 +85,14 @@ func (s *Session) calls(ctx context.Context, name string, stage int, trace func(
 			return context.Cause(ctx)
 		}
 		tick(c.Name)
-		if err := s.call(ctx, l, i); err != nil {
+		made, err := s.call(ctx, l, i)
+		if err == nil && before != nil {
+			err = before.Wait(ctx)
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", c.Name, err)
 		}
+		before = made
 		if trace != nil {
 			for k, out := range c.Outs {
 				value, ok := c.Trace[k]
@@ -109,7 +115,8 @@ func (s *Session) calls(ctx context.Context, name string, stage int, trace func(
 	return nil
 }
 
-func (s *Session) call(ctx context.Context, l *lane, i int) error {
+// call issues one call and returns a value that it makes.
+func (s *Session) call(ctx context.Context, l *lane, i int) (engine.Value, error) {
 	c := s.g.Calls[i]
 	p := s.g.Programs[c.Program]
 	args := make([]engine.Value, len(c.Args))
@@ -117,20 +124,20 @@ func (s *Session) call(ctx context.Context, l *lane, i int) error {
 		var err error
 		if r.Weight {
 			if args[k] = s.weights[r.Name]; args[k] == nil {
-				return fmt.Errorf("weight %q is not in place: weights are loaded before a run", r.Name)
+				return nil, fmt.Errorf("weight %q is not in place: weights are loaded before a run", r.Name)
 			}
 			continue
 		}
 		if _, made := s.shapes[r.Name]; !made || (s.g.Input(r.Name) != nil && !l.has(r.Name)) {
-			return fmt.Errorf("input %q is not in place: inputs are fed before a run", r.Name)
+			return nil, fmt.Errorf("input %q is not in place: inputs are fed before a run", r.Name)
 		}
 		if args[k], err = l.get(ctx, s.eng, r.Name, p.Mesh, s.lastUse(i, r.Name)); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	outs, err := s.exes[c.Program].Run(ctx, args)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, o := range p.Outputs {
 		if o.Donor >= 0 {
@@ -140,7 +147,7 @@ func (s *Session) call(ctx context.Context, l *lane, i int) error {
 	for k, name := range c.Outs {
 		l.set(name, p.Mesh, outs[k])
 	}
-	return nil
+	return outs[0], nil
 }
 
 // lastUse says whether no call after call i, and no output, needs the value.
