@@ -243,7 +243,7 @@ func (r *reader) collective(c *computation, in *instruction, op string, times in
 // groups reads the replica groups in the forms that XLA has had for them.
 func (r *reader) groups(in *instruction) ([][]int, error) {
 	if in.all[93] != nil {
-		return nil, fmt.Errorf("replica groups by mesh axes, which this reader does not know")
+		return meshAxes(in.bytes(93))
 	}
 	if in.all[92] != nil {
 		return iota(in.bytes(92))
@@ -301,13 +301,27 @@ func iota(b []byte) ([][]int, error) {
 	if len(perm) != len(dims) || total != groups*size || total <= 0 {
 		return nil, fmt.Errorf("replica groups of %dx%d from %v transposed by %v", groups, size, dims, perm)
 	}
+	flat, err := transposed(dims, perm)
+	if err != nil {
+		return nil, err
+	}
+	out := make([][]int, groups)
+	for g := range out {
+		out[g] = flat[g*size : (g+1)*size]
+	}
+	return out, nil
+}
+
+// transposed is 0, 1, 2, ... laid out in dims, in the row-major order of its
+// transpose.
+func transposed(dims, perm []uint64) ([]int, error) {
 	strides := make([]int, len(dims))
 	n := 1
 	for d := len(dims) - 1; d >= 0; d-- {
 		strides[d] = n
 		n *= int(dims[d])
 	}
-	flat := make([]int, total)
+	flat := make([]int, n)
 	for i := range flat {
 		rest := i
 		for k := len(perm) - 1; k >= 0; k-- {
@@ -319,11 +333,114 @@ func iota(b []byte) ([][]int, error) {
 			rest /= int(dims[d])
 		}
 	}
-	out := make([][]int, groups)
-	for g := range out {
-		out[g] = flat[g*size : (g+1)*size]
+	return flat, nil
+}
+
+// meshAxes reads groups written as the axes of a mesh that they run along, or
+// as factors of such axes.
+func meshAxes(b []byte) ([][]int, error) {
+	var m, mesh message
+	if err := m.parse(b); err != nil {
+		return nil, err
+	}
+	if err := mesh.parse(m.bytes(1)); err != nil {
+		return nil, err
+	}
+	var sizes []int
+	total := 1
+	for _, v := range mesh.all[1] {
+		var axis message
+		if err := axis.parse(v.b); err != nil {
+			return nil, err
+		}
+		sizes = append(sizes, int(axis.number(2)))
+		total *= int(axis.number(2))
+	}
+	devices, err := meshDevices(&mesh, total)
+	if err != nil {
+		return nil, err
+	}
+	// A reference is to the factor size of an axis, with pre before it and rest after.
+	type reference struct{ axis, size, rest int }
+	var refs []reference
+	members := 1
+	for _, v := range m.all[2] {
+		var ref, sub message
+		if err := ref.parse(v.b); err != nil {
+			return nil, err
+		}
+		a := int(ref.number(1))
+		if a >= len(sizes) {
+			return nil, fmt.Errorf("replica groups along axis %d of a mesh of %v", a, sizes)
+		}
+		r := reference{a, sizes[a], 1}
+		if ref.all[2] != nil {
+			if err := sub.parse(ref.bytes(2)); err != nil {
+				return nil, err
+			}
+			pre, size := int(sub.number(1)), int(sub.number(2))
+			if pre < 1 || size < 1 || sizes[a]%(pre*size) != 0 {
+				return nil, fmt.Errorf("replica groups along a factor %d after %d of an axis of %d", size, pre, sizes[a])
+			}
+			r.size, r.rest = size, sizes[a]/(pre*size)
+		}
+		members *= r.size
+		refs = append(refs, r)
+	}
+	index := map[string]int{}
+	var out [][]int
+	for pos, device := range devices {
+		coords := make([]int, len(sizes))
+		rest := pos
+		for a := len(sizes) - 1; a >= 0; a-- {
+			coords[a] = rest % sizes[a]
+			rest /= sizes[a]
+		}
+		place := 0
+		left := append([]int{}, coords...)
+		for _, r := range refs {
+			c := coords[r.axis] / r.rest % r.size
+			place = place*r.size + c
+			left[r.axis] -= c * r.rest
+		}
+		key := fmt.Sprint(left)
+		g, ok := index[key]
+		if !ok {
+			g = len(out)
+			index[key] = g
+			out = append(out, make([]int, members))
+		}
+		out[g][place] = device
 	}
 	return out, nil
+}
+
+// meshDevices are the device ids of a MeshProto in its row-major order.
+func meshDevices(mesh *message, total int) ([]int, error) {
+	var flat []int
+	switch {
+	case len(mesh.numbers(2)) > 0:
+		for _, id := range mesh.numbers(2) {
+			flat = append(flat, int(id))
+		}
+	case mesh.all[3] != nil:
+		var m message
+		if err := m.parse(mesh.bytes(3)); err != nil {
+			return nil, err
+		}
+		var err error
+		if flat, err = transposed(m.numbers(1), m.numbers(2)); err != nil {
+			return nil, err
+		}
+	default:
+		for i := range total {
+			flat = append(flat, i)
+		}
+	}
+	if len(flat) != total {
+		return nil, fmt.Errorf("a mesh of %d devices with %d ids", total, len(flat))
+	}
+	return flat, nil
 }
 
 // message is a proto message, its fields by number.

@@ -196,8 +196,8 @@ func Gather(m *mesh.Mesh, spec sharding.Spec, d dtype.DType, shape []int, pieces
 	return out, nil
 }
 
-// rows are the inputs of p by position.
-func rows(p *spmd.Program, in Values) ([][]*interp.Array, error) {
+// Rows are the inputs of p by position.
+func Rows(p *spmd.Program, in Values) ([][]*interp.Array, error) {
 	out := make([][]*interp.Array, p.Mesh.NumDevices())
 	for _, port := range p.Inputs {
 		x := in[port.Name]
@@ -215,7 +215,8 @@ func rows(p *spmd.Program, in Values) ([][]*interp.Array, error) {
 	return out, nil
 }
 
-func results(p *spmd.Program, at func(pos, i int) *interp.Array) (Values, error) {
+// Results puts the outputs of p together; at gives output i at a position.
+func Results(p *spmd.Program, at func(pos, i int) *interp.Array) (Values, error) {
 	out := Values{}
 	for i, port := range p.Outputs {
 		pieces := make([]*interp.Array, p.Mesh.NumDevices())
@@ -235,7 +236,7 @@ func results(p *spmd.Program, at func(pos, i int) *interp.Array) (Values, error)
 // the program says, and its text.
 func Interp(t TB, p *spmd.Program, in Values) Values {
 	t.Helper()
-	devices, err := rows(p, in)
+	devices, err := Rows(p, in)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -246,7 +247,7 @@ func Interp(t TB, p *spmd.Program, in Values) Values {
 	if got, want := Table(report.Collectives), Table(p.Collectives()); got != want {
 		t.Fatalf("the interpreter exchanged\n%s\nand the program says\n%s\n%s", got, want, p)
 	}
-	got, err := results(p, func(pos, i int) *interp.Array { return out[pos][i] })
+	got, err := Results(p, func(pos, i int) *interp.Array { return out[pos][i] })
 	if err != nil {
 		t.Fatalf("%v\n%s", err, p)
 	}
@@ -283,7 +284,7 @@ func Run(t TB, e engine.Engine, p *spmd.Program, in Values) Values {
 
 func run(e engine.Engine, p *spmd.Program, in Values) (Values, error) {
 	ctx := context.Background()
-	devices, err := rows(p, in)
+	devices, err := Rows(p, in)
 	if err != nil {
 		return nil, err
 	}
@@ -321,7 +322,7 @@ func run(e engine.Engine, p *spmd.Program, in Values) (Values, error) {
 			arrays[[2]int{pos, i}] = interp.FromTensor(x)
 		}
 	}
-	return results(p, func(pos, i int) *interp.Array { return arrays[[2]int{pos, i}] })
+	return Results(p, func(pos, i int) *interp.Array { return arrays[[2]int{pos, i}] })
 }
 
 // Table writes traffic one row a line: operation, axis, type, count, elements,
