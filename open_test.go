@@ -1,0 +1,172 @@
+package weft
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"weft/checkpoint"
+	"weft/dtype"
+	"weft/fault"
+	"weft/models"
+	"weft/tensor"
+)
+
+// rewritten copies the fixture with its tensors changed by edit.
+func rewritten(t testing.TB, edit func(map[string]*tensor.Tensor) map[string]*tensor.Tensor) string {
+	t.Helper()
+	dir := copyModel(t, "model.safetensors")
+	ts := edit(mustTensors(t, dir+"/model.safetensors"))
+	if err := WriteTensors(dir+"/model.safetensors", ts, true); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func prefixed(ts map[string]*tensor.Tensor, but string) map[string]*tensor.Tensor {
+	out := map[string]*tensor.Tensor{}
+	for name, x := range ts {
+		if name != but {
+			name = "model.diffusion_model." + name
+		}
+		out[name] = x
+	}
+	return out
+}
+
+// Field report A16: strip first, identify second.
+func TestPrefixedCheckpoints(t *testing.T) {
+	plain := open(t, wanDir)
+	in := mustTensors(t, wanDir+"/inputs.safetensors")
+	want := forward(t, plain, in, Options{Device: "reference", Mesh: "tp=2"})
+
+	m := open(t, rewritten(t, func(ts map[string]*tensor.Tensor) map[string]*tensor.Tensor { return prefixed(ts, "") }))
+	if m.Checkpoint.Prefix() != "model.diffusion_model." || !strings.Contains(strings.Join(m.Notices, "\n"), "model.diffusion_model.") {
+		t.Errorf("prefix %q, notices %q", m.Checkpoint.Prefix(), m.Notices)
+	}
+	got := forward(t, m, in, Options{Device: "reference", Mesh: "tp=2"})
+	if string(got["out"].Data) != string(want["out"].Data) {
+		t.Error("a prefix changed the output")
+	}
+
+	odd := "blocks.1.ffn.0.bias"
+	_, err := Open(rewritten(t, func(ts map[string]*tensor.Tensor) map[string]*tensor.Tensor { return prefixed(ts, odd) }))
+	if !errors.Is(err, checkpoint.ErrMixedPrefix) || !strings.Contains(err.Error(), odd) {
+		t.Errorf("one key without the prefix: %v", err)
+	}
+	_, err = Open(rewritten(t, func(ts map[string]*tensor.Tensor) map[string]*tensor.Tensor {
+		ts["vace_blocks.0.after_proj.bias"] = tensor.New(dtype.F32, 96)
+		return prefixed(ts, "")
+	}))
+	if !errors.Is(err, models.ErrVariant) || !strings.Contains(err.Error(), "VACE") {
+		t.Errorf("a VACE checkpoint: %v", err)
+	}
+}
+
+// Missing, mis-shaped and unexpected tensors are all in one error, before any data is read.
+func TestOpenListsEverything(t *testing.T) {
+	_, err := Open(rewritten(t, func(ts map[string]*tensor.Tensor) map[string]*tensor.Tensor {
+		delete(ts, "blocks.0.ffn.2.bias")
+		delete(ts, "head.head.bias")
+		ts["blocks.1.self_attn.q.weight"] = tensor.New(dtype.F32, 96, 95)
+		ts["blocks.1.modulation"] = tensor.New(dtype.F32, 6, 96)
+		ts["blocks.0.extra.weight"] = tensor.New(dtype.F32, 1)
+		return ts
+	}))
+	for _, k := range []error{checkpoint.ErrMissingTensors, checkpoint.ErrShape, checkpoint.ErrUnexpectedTensors} {
+		if !errors.Is(err, k) {
+			t.Errorf("%v is not in %v", k, err)
+		}
+	}
+	for _, s := range []string{"blocks.0.ffn.2.bias", "head.head.bias", "[96 95]", "[96 96]", "blocks.1.modulation", "blocks.0.extra.weight"} {
+		if err == nil || !strings.Contains(err.Error(), s) {
+			t.Errorf("%q is not named in %v", s, err)
+		}
+	}
+	if n := len(fault.Violations(err)); n != 4 {
+		t.Errorf("%d violations, want 4", n)
+	}
+}
+
+// Without config.json a released model is known by its tensors' shapes; another is not guessed.
+func TestOpenWithoutConfig(t *testing.T) {
+	m, err := models.ByName("wan2.1-t2v-1.3b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var es []checkpoint.Entry
+	for _, p := range m.Params(0) {
+		es = append(es, checkpoint.Entry{Name: "model.diffusion_model." + p.Name, DType: dtype.BF16, Shape: p.Shape})
+	}
+	path := filepath.Join(t.TempDir(), "wan.safetensors")
+	if err := checkpoint.CreateSparse(path, es...); err != nil {
+		t.Fatal(err)
+	}
+	if got := open(t, path); got.Name() != "wan2.1-t2v-1.3b" {
+		t.Errorf("identified as %s", got.Name())
+	}
+	dir := copyModel(t, "model.safetensors")
+	if err := os.Remove(dir + "/config.json"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir); !errors.Is(err, models.ErrConfig) || !strings.Contains(err.Error(), "config.json") {
+		t.Errorf("a model of no known shape: %v", err)
+	}
+}
+
+// Field report A18: on one host every data byte is read once, however many
+// devices share it; with fewer layers only those are read.
+func TestOnlyNeededBytesAreRead(t *testing.T) {
+	m := open(t, wanDir)
+	in := mustTensors(t, wanDir+"/inputs.safetensors")
+	var whole, second int64
+	for _, e := range m.Checkpoint.Entries() {
+		whole += e.Bytes
+		if strings.HasPrefix(e.Name, "blocks.1.") {
+			second += e.Bytes
+		}
+	}
+	for _, c := range []struct {
+		o    Options
+		want int64
+	}{
+		{Options{}, whole}, {Options{Mesh: "tp=4"}, whole}, {Options{Mesh: "dp=2,tp=2,sp=2"}, whole}, {Options{Mesh: "tp=2", Layers: 1}, whole - second},
+	} {
+		c.o.Device = "reference"
+		r, err := m.Start(t.Context(), in, c.o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Report().BytesRead; got != c.want {
+			t.Errorf("%+v: %d bytes read, want %d", c.o, got, c.want)
+		}
+		r.Close()
+	}
+}
+
+// Configurations that are not what the programs compute are refused by what is wrong with them.
+func TestConfigsRefused(t *testing.T) {
+	for _, c := range []struct {
+		config string
+		kind   error
+		says   string
+	}{
+		{`{`, models.ErrConfig, "JSON"},
+		{`{"_class_name":"FluxTransformer2DModel"}`, models.ErrUnknownModel, "FluxTransformer2DModel"},
+		{`{"_class_name":"WanModel","model_type":"vace","dim":96,"ffn_dim":192,"num_heads":4,"num_layers":2}`, models.ErrVariant, "vace"},
+		{`{"_class_name":"WanModel","dim":96,"ffn_dim":192,"num_heads":5,"num_layers":2}`, models.ErrConfig, "num_heads 5"},
+		{`{"_class_name":"WanModel","dim":96,"ffn_dim":0,"num_heads":4,"num_layers":-2}`, models.ErrConfig, "num_layers is -2"},
+		{`{"_class_name":"WanModel","dim":96,"ffn_dim":192,"num_heads":4,"num_layers":2,"qk_norm":false}`, models.ErrVariant, "qk_norm"},
+		{`{"_class_name":"WanModel","dim":96,"ffn_dim":192,"num_heads":4,"num_layers":2,"window_size":[8,8]}`, models.ErrVariant, "window_size"},
+		{`{"_class_name":"WanTransformer3DModel","num_attention_heads":4,"attention_head_dim":24,"ffn_dim":192,"num_layers":2,"in_channels":16,"out_channels":16,"qk_norm":"layer_norm"}`, models.ErrVariant, "layer_norm"},
+		{`{"_class_name":"WanModel","dim":96,"ffn_dim":192,"num_heads":4,"num_layers":2,"patch_size":[1,2]}`, models.ErrConfig, "patch_size"},
+	} {
+		_, err := models.FromConfig([]byte(c.config), "config.json")
+		if !errors.Is(err, c.kind) || !strings.Contains(fmt.Sprint(err), c.says) {
+			t.Errorf("%s: %v, want %v with %q", c.config, err, c.kind, c.says)
+		}
+	}
+}
