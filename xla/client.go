@@ -58,7 +58,10 @@ type Client struct {
 	state    error // nil, or why the client cannot be used
 	died     chan struct{}
 	limit    time.Duration
-	progress time.Time // when a call last finished
+	waited   time.Duration // since a call last finished, as the watchdog counts it
+	ticked   time.Time     // when it last counted
+	step     time.Duration // until it counts next
+	ticking  bool
 	calls    map[*Event]struct{}
 	watchdog *time.Timer
 	idle     sync.WaitGroup // goroutines inside the plugin on the client's behalf
@@ -252,9 +255,7 @@ func (c *Client) Close() error {
 	c.mu.Lock()
 	buffers, programs := c.buffers, c.programs
 	c.buffers, c.programs = map[*Buffer]struct{}{}, map[*Executable]struct{}{}
-	if c.watchdog != nil {
-		c.watchdog.Stop()
-	}
+	c.unwatch()
 	c.mu.Unlock()
 	for b := range buffers {
 		b.Destroy()

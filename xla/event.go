@@ -109,7 +109,7 @@ func (c *Client) begin(ctx context.Context, e *Event) error {
 	}
 	e.issued = time.Now()
 	if len(c.calls) == 0 {
-		c.progress = e.issued
+		c.waited = 0
 	}
 	c.calls[e] = struct{}{}
 	c.watch()
@@ -121,11 +121,11 @@ func (c *Client) end(e *Event, err error) {
 	c.mu.Lock()
 	if _, ok := c.calls[e]; ok { // else the watchdog was first
 		delete(c.calls, e)
-		c.progress = time.Now()
+		c.waited = 0
 		e.err = err
 		close(e.done)
-		if len(c.calls) == 0 && c.watchdog != nil {
-			c.watchdog.Stop()
+		if len(c.calls) == 0 {
+			c.unwatch()
 		}
 	}
 	c.mu.Unlock()
@@ -144,6 +144,7 @@ func (c *Client) SetLimit(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.limit = d
+	c.unwatch()
 	if len(c.calls) > 0 {
 		c.watch()
 	}
@@ -168,32 +169,43 @@ func (c *Client) limitLocked() time.Duration {
 	return c.limit
 }
 
-// watch arms the watchdog; c.mu is held.
+// watch sets the watchdog to look again after a step; c.mu is held.
+//
+// It counts steps rather than reading a clock at the end: a machine that was
+// suspended, or a virtual one that its host did not run for a minute, adds two
+// steps to the count, not the minute. (Seen: pauses of 25 to 80 s on a shared
+// host, which would have ended healthy runs.)
 func (c *Client) watch() {
 	limit := c.limitLocked()
-	if limit <= 0 {
-		if c.watchdog != nil {
-			c.watchdog.Stop()
-		}
+	if limit <= 0 || c.ticking {
 		return
 	}
-	wait := max(0, time.Until(c.progress.Add(limit)))
+	c.ticking, c.ticked = true, time.Now()
+	c.step = min(max(limit/8, time.Millisecond), time.Second)
 	if c.watchdog == nil {
-		c.watchdog = time.AfterFunc(wait, c.bark)
+		c.watchdog = time.AfterFunc(c.step, c.bark)
 	} else {
-		c.watchdog.Reset(wait)
+		c.watchdog.Reset(c.step)
 	}
 }
 
-// bark runs when the watchdog's time is up.
+// unwatch ends that; c.mu is held.
+func (c *Client) unwatch() {
+	if c.ticking = false; c.watchdog != nil {
+		c.watchdog.Stop()
+	}
+}
+
+// bark runs at each step.
 func (c *Client) bark() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	limit := c.limitLocked()
-	if len(c.calls) == 0 || limit <= 0 || c.state != nil && !errors.Is(c.state, ErrClosed) {
+	if !c.ticking || len(c.calls) == 0 || limit <= 0 || c.state != nil && !errors.Is(c.state, ErrClosed) {
 		return
 	}
-	if time.Until(c.progress.Add(limit)) > 0 {
+	c.ticking = false
+	if c.waited += min(time.Since(c.ticked), 2*c.step); c.waited < limit {
 		c.watch()
 		return
 	}

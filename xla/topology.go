@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -39,13 +40,30 @@ func driven(e plugin.Installed) string {
 func tpuDefaults() {
 	setDefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
 	setDefault("TPU_MIN_LOG_LEVEL", "3")
-	if present, _ := filepath.Glob("/dev/accel*"); len(present) > 0 {
-		return // a real TPU: its machine says what it is
+	if hasTPU("/sys/bus/pci/devices") {
+		return // its machine says what it is
 	}
 	setDefault("TPU_SKIP_MDS_QUERY", "1")
 	setDefault("TPU_ACCELERATOR_TYPE", "v4-8")
 	setDefault("TPU_WORKER_HOSTNAMES", "localhost")
 	setDefault("TPU_WORKER_ID", "0")
+}
+
+// tpuChips are the PCI device ids of Google's TPU chips: v2 and v3, v4, v5p,
+// v5e, v6e, 7x. The vendor alone would not do: a cloud machine's network card has it too.
+var tpuChips = []string{"0x0027", "0x0056", "0x005e", "0x0062", "0x0063", "0x006f", "0x0076"}
+
+// hasTPU looks for a chip among the PCI devices below dir.
+func hasTPU(dir string) bool {
+	list, _ := filepath.Glob(filepath.Join(dir, "*", "vendor"))
+	for _, vendor := range list {
+		v, _ := os.ReadFile(vendor)
+		d, _ := os.ReadFile(filepath.Join(filepath.Dir(vendor), "device"))
+		if strings.TrimSpace(string(v)) == "0x1ae0" && slices.Contains(tpuChips, strings.TrimSpace(string(d))) {
+			return true
+		}
+	}
+	return false
 }
 
 // TopologyOptions of OpenTopology.
