@@ -60,7 +60,6 @@ type Executable interface {
 // Stats are what an engine knows of an executable.
 type Stats struct {
 	CompileSeconds float64 `json:"compile_seconds"`
-	CacheHit       bool    `json:"cache_hit"`
 	// Bytes a device needs, by the compiler; -1 where the engine does not tell.
 	ArgumentBytes, OutputBytes, TempBytes, AliasBytes int64
 }

@@ -113,13 +113,11 @@ func (e *XLA) Compile(ctx context.Context, p *spmd.Program) (Executable, error) 
 		o.Args = append(o.Args, xla.ArgSpec{DType: in.DType, Shape: in.Local, Donated: donated[i]})
 	}
 	start := time.Now()
-	hits, _ := e.Cache()
 	exe, err := e.client.Compile(ctx, []byte(p.StableHLO()), o)
 	if err != nil {
 		return nil, err
 	}
-	after, _ := e.Cache()
-	x := &xlaExe{e: e, p: p, exe: exe, stats: Stats{CompileSeconds: time.Since(start).Seconds(), CacheHit: after > hits,
+	x := &xlaExe{e: e, p: p, exe: exe, stats: Stats{CompileSeconds: time.Since(start).Seconds(),
 		ArgumentBytes: -1, OutputBytes: -1, TempBytes: -1, AliasBytes: -1}}
 	if m, err := exe.Memory(); err == nil {
 		x.stats.ArgumentBytes, x.stats.OutputBytes, x.stats.TempBytes, x.stats.AliasBytes = m.Arguments, m.Outputs, m.Temp, m.Alias

@@ -11,8 +11,12 @@ package session
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"weft/array"
 	"weft/engine"
@@ -61,17 +65,10 @@ func New(ctx context.Context, g *graph.Graph, eng engine.Engine, progress Progre
 	s := &Session{g: g, eng: eng, exes: map[string]engine.Executable{}, weights: map[string]engine.Value{},
 		lanes: map[string]*lane{}, homes: g.Homes(), drop: g.LastUse(), flow: g.Flow(), shapes: map[string]port{}}
 	start := time.Now()
-	names := g.ProgramNames()
-	for i, name := range names {
-		progress.report("compile "+name, int64(i), int64(len(names)))
-		exe, err := eng.Compile(ctx, g.Programs[name])
-		if err != nil {
-			s.Close()
-			return nil, fmt.Errorf("program %s: %w", name, err)
-		}
-		s.exes[name] = exe
+	if err := s.compileAll(ctx, progress); err != nil {
+		s.Close()
+		return nil, err
 	}
-	progress.report("compile", int64(len(names)), int64(len(names)))
 	s.compile = time.Since(start).Seconds()
 	for _, in := range g.Inputs {
 		s.shapes[in.Name] = port{in.Shape, in.Spec}
@@ -85,6 +82,29 @@ func New(ctx context.Context, g *graph.Graph, eng engine.Engine, progress Progre
 		}
 	}
 	return s, nil
+}
+
+// compileAll compiles the programs, a few at a time: a compiler uses one core
+// for most of what it does.
+func (s *Session) compileAll(ctx context.Context, progress Progress) error {
+	names := s.g.ProgramNames()
+	var mu sync.Mutex
+	work, ctx := errgroup.WithContext(ctx)
+	work.SetLimit(runtime.GOMAXPROCS(0))
+	for _, name := range names {
+		work.Go(func() error {
+			exe, err := s.eng.Compile(ctx, s.g.Programs[name])
+			if err != nil {
+				return fmt.Errorf("program %s: %w", name, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			s.exes[name] = exe
+			progress.report("compile "+name, int64(len(s.exes)), int64(len(names)))
+			return nil
+		})
+	}
+	return work.Wait()
 }
 
 // Close frees what the session holds on the devices; the engine stays open.
