@@ -25,11 +25,12 @@ const maxBox = 8
 // in any case. A name with several shapes is its usual one; Alternatives has the
 // others. Error: ErrUnknownSlice, with the nearest right names.
 func Lookup(name string) (Slice, error) {
-	text := strings.ToLower(strings.TrimSpace(name))
+	name = strings.TrimSpace(name)
+	text := strings.ToLower(name)
 	switch {
 	case text == "":
 		return Slice{}, unknown(name, "a slice needs a name", "v5e-8", "v4:2x2x1", "h100x8", "cpu:8")
-	case len(text) > 64:
+	case len(name) > 64:
 		return Slice{}, unknown(name[:64]+"...", "no slice has so long a name", "v5e-8", "v4:2x2x1", "h100x8", "cpu:8")
 	case text == "cpu" || strings.HasPrefix(text, "cpu:"):
 		return lookupCPU(name, text)
@@ -52,12 +53,10 @@ func Lookup(name string) (Slice, error) {
 
 // retail puts another generation before the rest of a name, if that is a slice.
 func retail(gen, tail string) string {
-	for _, sep := range []string{"-", ":"} {
-		if s, err := Lookup(gen + sep + tail); tail != "" && err == nil {
-			return s.String()
-		}
+	if s, err := lookupTPU("", generation(gen), tail, true); err == nil {
+		return s.String()
 	}
-	return gen + "-8"
+	return newTPU(generation(gen), shapesOf(generation(gen), closest(counts(generation(gen)), 4)[0])[0]).String()
 }
 
 func lookupTPU(name string, g *Generation, tail string, has bool) (Slice, error) {

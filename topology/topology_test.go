@@ -413,3 +413,32 @@ func FuzzLookup(f *testing.F) {
 		}
 	})
 }
+
+func TestDraw(t *testing.T) {
+	if got := strings.Join(get(t, "v5e-16").Draw(80), "\n"); got != `+-------+-------+
+|  0  1 |  2  3 |
+|  4  5 |  6  7 |
++-------+-------+
+|  8  9 | 10 11 |
+| 12 13 | 14 15 |
++-------+-------+` {
+		t.Errorf("\n%s", got)
+	}
+	if got := strings.Join(get(t, "v4-16").Draw(80), "\n"); got != `z=0       z=1
++-----+   +-----+
+| 0 1 |   | 4 5 |
+| 2 3 |   | 6 7 |
++-----+   +-----+` {
+		t.Errorf("\n%s", got)
+	}
+	for _, s := range Slices() {
+		for _, line := range s.Draw(80) {
+			if len(line) > 80 {
+				t.Errorf("%s: %d columns: %s", s.Spec(), len(line), line)
+			}
+		}
+	}
+	if lines := get(t, "v4-256").Draw(80); lines != nil {
+		t.Error(lines)
+	}
+}

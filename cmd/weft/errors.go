@@ -16,6 +16,7 @@ import (
 	"weft/sampler"
 	"weft/sharding"
 	"weft/strategy"
+	"weft/topology"
 )
 
 // errUsage is wrong use of the command line.
@@ -38,6 +39,7 @@ var wrongUse = []error{
 	sharding.ErrSpecSyntax, sharding.ErrShape, sharding.ErrToPartial,
 	strategy.ErrDegree, strategy.ErrFill, strategy.ErrDegreesSyntax, strategy.ErrNotDivisible, strategy.ErrTensor, strategy.ErrNoDim,
 	strategy.ErrSplit, strategy.ErrEmptyStage, strategy.ErrCosts, strategy.ErrSchedule,
+	topology.ErrUnknownSlice, topology.ErrHosts,
 }
 
 // finish reports err and picks the exit code: 0 done, 1 failed, 2 wrong use or
