@@ -25,6 +25,11 @@ import (
 //	B = 2   S = 3*4*4 = 48 tokens   D = 96   H = 4 heads   FFN = 192   L = 16
 func fixtureBlock(t testing.TB, on string, split bool, d dtype.DType, batch int) *spmd.Program {
 	t.Helper()
+	return fixturePrograms(t, on, split, d, batch)["block"]
+}
+
+func fixturePrograms(t testing.TB, on string, split bool, d dtype.DType, batch int) map[string]*spmd.Program {
+	t.Helper()
 	axes, err := mesh.Parse("dp=1,tp=1,sp=1")
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +55,7 @@ func fixtureBlock(t testing.TB, on string, split bool, d dtype.DType, batch int)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return g.Programs["block"]
+	return g.Programs
 }
 
 // row is what one layer moves by one operation over one axis: how many

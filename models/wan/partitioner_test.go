@@ -95,41 +95,54 @@ func TestNoMoreThanXLAsPartitioner(t *testing.T) {
 	}
 	for _, k := range cases {
 		whole, split := fixtureBlock(t, "", k.split, dtype.F32, k.batch), fixtureBlock(t, k.on, k.split, dtype.F32, k.batch)
-		o := xla.CompileOptions{Partitions: split.Mesh.NumDevices()}
-		for i, in := range split.Inputs {
-			donated := slices.ContainsFunc(split.Outputs, func(o spmd.Port) bool { return o.Donor == i })
-			o.Args = append(o.Args, xla.ArgSpec{DType: in.DType, Shape: in.Local, Donated: donated})
+		noMore(t, c, fmt.Sprintf("%s split=%v batch %d", k.on, k.split, k.batch), whole, split, k.on == "tp=2,sp=2" && !k.split)
+	}
+	// The other programs of the step.
+	whole, split := fixturePrograms(t, "", false, dtype.F32, 2), fixturePrograms(t, "dp=2,tp=2,sp=2", false, dtype.F32, 2)
+	for name, w := range whole {
+		if name != "block" {
+			noMore(t, c, name, w, split[name], true)
 		}
-		for _, out := range split.Outputs {
-			o.Outputs = append(o.Outputs, xla.ArgSpec{DType: out.DType, Shape: out.Local})
+	}
+}
+
+// noMore compares what split, weft's program, sends with what XLA's partitioner
+// makes of whole; run says to compare the results too.
+func noMore(t *testing.T, c *xla.Client, name string, whole, split *spmd.Program, run bool) {
+	t.Helper()
+	o := xla.CompileOptions{Partitions: split.Mesh.NumDevices()}
+	for i, in := range split.Inputs {
+		donated := slices.ContainsFunc(split.Outputs, func(o spmd.Port) bool { return o.Donor == i })
+		o.Args = append(o.Args, xla.ArgSpec{DType: in.DType, Shape: in.Local, Donated: donated})
+	}
+	for _, out := range split.Outputs {
+		o.Outputs = append(o.Outputs, xla.ArgSpec{DType: out.DType, Shape: out.Local})
+	}
+	x, err := c.Compile(t.Context(), []byte(annotated(t, whole, split)), o)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	defer x.Close()
+	theirs, ours := sent(split.Mesh, collectivesOf(t, x, o.Partitions)), map[string]int64{}
+	for _, x := range split.Collectives() {
+		for _, a := range x.Axes {
+			ours[a] += x.Bytes / int64(x.DType.Size())
 		}
-		x, err := c.Compile(t.Context(), []byte(annotated(t, whole, split)), o)
-		if err != nil {
-			t.Fatal(err)
+	}
+	t.Logf("%s: XLA's partitioner sends %v elements, weft %v", name, theirs, ours)
+	for axis, n := range ours {
+		if n > theirs[axis] {
+			t.Errorf("%s: weft sends %d elements over %s, XLA's partitioner %d", name, n, axis, theirs[axis])
 		}
-		defer x.Close()
-		theirs := sent(split.Mesh, collectivesOf(t, x, o.Partitions))
-		ours := map[string]int64{}
-		for _, x := range split.Collectives() {
-			for _, a := range x.Axes {
-				ours[a] += x.Bytes / int64(x.DType.Size())
-			}
-		}
-		t.Logf("%s split=%v batch %d: XLA's partitioner sends %v elements, weft %v", k.on, k.split, k.batch, theirs, ours)
-		for axis, n := range ours {
-			if n > theirs[axis] {
-				t.Errorf("%s split=%v batch %d: weft sends %d elements over %s, XLA's partitioner %d", k.on, k.split, k.batch, n, axis, theirs[axis])
-			}
-		}
-		if k.on == "tp=2,sp=2" && !k.split { // and it is the same computation
-			in := blockValues(split)
-			got := execute(t, c, x, split, in)
-			want := meshtest.Interp(t, split, in)
-			for name, w := range want {
-				if d := meshtest.Differ(got[name], w, 1e-5); d != "" {
-					t.Errorf("%s: partitioned by XLA, %s: %s", k.on, name, d)
-				}
-			}
+	}
+	if !run {
+		return
+	}
+	in := blockValues(split)
+	got := execute(t, c, x, split, in)
+	for out, want := range meshtest.Interp(t, split, in) {
+		if d := meshtest.Differ(got[out], want, 1e-5); d != "" {
+			t.Errorf("%s: partitioned by XLA, %s: %s", name, out, d)
 		}
 	}
 }
