@@ -78,7 +78,7 @@ func identify(c *checkpoint.Checkpoint) (*Model, error) {
 
 // match pairs a model's parameters with a checkpoint's tensors.
 func match(mm models.Model, c *checkpoint.Checkpoint) (*Model, error) {
-	m := &Model{Model: mm, Checkpoint: c, Notices: c.Notices(), stored: map[string]string{}}
+	m := &Model{Checkpoint: c, Notices: c.Notices(), stored: map[string]string{}}
 	names := []string{}
 	for _, e := range c.Entries() {
 		if e.Role == checkpoint.Weight {
@@ -86,11 +86,13 @@ func match(mm models.Model, c *checkpoint.Checkpoint) (*Model, error) {
 			m.stored[mm.Official(e.Name)] = e.Name
 		}
 	}
-	if v, ok := mm.(interface{ CheckVariant(names []string) error }); ok {
-		if err := v.CheckVariant(names); err != nil {
+	if r, ok := mm.(models.Resolver); ok {
+		var err error
+		if mm, err = r.Resolve(names); err != nil {
 			return nil, err
 		}
 	}
+	m.Model = mm
 	extra, err := checkpoint.Require(c, wants(mm), checkpoint.RequireOptions{Alias: m.Stored, Ignore: mm.Ignore()})
 	if err != nil {
 		return nil, err

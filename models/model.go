@@ -49,8 +49,11 @@ type Request struct {
 	Batch  int
 	Latent []int // (channels, frames, height, width) of the latent video
 	Text   int   // rows of text context given, before padding; 0 means the model's full length
+	Image  int   // rows of image features, for a model that reads them; 0 means as many as its encoder makes
 	DType  dtype.DType
-	Layers int // run only the first Layers layers; 0 means all
+	// TokenTimes: every token has a timestep of its own, in place of one for each video.
+	TokenTimes bool
+	Layers     int // run only the first Layers layers; 0 means all
 	// SplitResidual splits the residual stream over tp too: reduce-scatter and
 	// all-gather in place of each all-reduce.
 	SplitResidual bool
@@ -91,6 +94,14 @@ type Model interface {
 	Example(batch int, latent []int, seed uint64) (map[string]*tensor.Tensor, error)
 	// Feed turns a forward's inputs into the graph's inputs.
 	Feed(g *graph.Graph, r Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error)
+}
+
+// Resolver is a model whose config.json leaves something open that the tensors decide.
+type Resolver interface {
+	Model
+	// Resolve gives the model that a checkpoint with tensors of these official
+	// names holds, or says which variant it is that weft does not run.
+	Resolve(names []string) (Model, error)
 }
 
 // Generator is a model that denoises latents.

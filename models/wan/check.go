@@ -60,6 +60,9 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	if r.Text < 0 || (m.c.TextLen > 0 && r.Text > m.c.TextLen) {
 		l.Add(fault.New(models.ErrInputs, nil, "context of %d rows: the model reads at most text_len %d", r.Text, m.c.TextLen))
 	}
+	if r.Image < 0 || (r.Image > 0 && m.c.ImageDim == 0) {
+		l.Add(fault.New(models.ErrInputs, nil, "%d rows of image features: %s reads none", r.Image, m.name))
+	}
 	if m.c.TextLen == 0 && r.Text == 0 {
 		l.Add(fault.New(models.ErrInputs, nil, "config.json has no text_len and no context is given: the text's length is unknown"))
 	}
@@ -79,8 +82,8 @@ func (m *Model) checkLatent(latent []int) error {
 		return fault.New(models.ErrInputs, nil, "latents of shape %v: want (channels, frames, height, width)", latent)
 	}
 	var l fault.List
-	if latent[0] != m.c.InDim {
-		l.Add(fault.New(models.ErrInputs, nil, "latents of %d channels: the model reads %d", latent[0], m.c.InDim))
+	if n := m.c.LatentDim(); latent[0] != n {
+		l.Add(fault.New(models.ErrInputs, nil, "latents of %d channels: the model reads %d", latent[0], n))
 	}
 	for i, what := range []string{"frames", "height", "width"} {
 		n, p := latent[i+1], m.c.PatchSize[i]
@@ -96,25 +99,41 @@ func (m *Model) checkLatent(latent []int) error {
 	return l.Err()
 }
 
-// CheckVariant names the variants of the family whose tensors give them away:
-// their config.json can pass for a text-to-video one.
-func (m *Model) CheckVariant(names []string) error {
-	for _, v := range []struct{ prefix, variant string }{
-		{"vace_", "VACE"}, {"img_emb.", "image-to-video (CLIP image branch)"}, {"ref_conv.", "Fun-Control (reference image)"},
-		{"control_adapter.", "Fun-Camera-Control"}, {"casual_audio_encoder.", "S2V (speech to video)"}, {"motion_encoder.", "Animate"},
-	} {
+// Resolve finds the image branch by its tensors, since official configurations
+// of Wan2.1 with it and of A14B without it are the same, and names the variants
+// of the family that tensors give away where their config.json does not.
+func (m *Model) Resolve(names []string) (models.Model, error) {
+	with := func(prefix string) []string {
 		found := []string{}
 		for _, n := range names {
-			if strings.HasPrefix(n, v.prefix) {
+			if strings.HasPrefix(n, prefix) {
 				found = append(found, n)
 			}
 		}
-		if len(found) > 0 {
-			return fault.New(models.ErrVariant, struct {
+		return found
+	}
+	variants := []struct{ prefix, variant string }{
+		{"vace_", "VACE"}, {"img_emb.emb_pos", "first-last-frame"}, {"ref_conv.", "Fun-Control (reference image)"},
+		{"control_adapter.", "Fun-Camera-Control"}, {"casual_audio_encoder.", "S2V (speech to video)"}, {"motion_encoder.", "Animate"},
+	}
+	if m.c.ModelType != i2v {
+		variants = append(variants, struct{ prefix, variant string }{"img_emb.", "image-to-video"})
+	}
+	for _, v := range variants {
+		if found := with(v.prefix); len(found) > 0 {
+			return nil, fault.New(models.ErrVariant, struct {
 				Variant string   `json:"variant"`
 				Tensors []string `json:"tensors"`
-			}{v.variant, found}, "the checkpoint is the %s variant of Wan (%d tensors such as %s): this version runs text-to-video", v.variant, len(found), found[0])
+			}{v.variant, found}, "the checkpoint is the %s variant of Wan (%d tensors such as %s): its config.json says %s",
+				v.variant, len(found), found[0], m.c.ModelType)
 		}
 	}
-	return nil
+	if m.c.ImageDim > 0 || len(with("img_emb.")) == 0 {
+		return m, nil
+	}
+	c := m.c
+	c.ImageDim = clipDim
+	return &Model{name: nameOf(c), c: c}, nil
 }
+
+var _ models.Resolver = (*Model)(nil)

@@ -1,9 +1,12 @@
-// Package wan is Wan2.1's text-to-video diffusion transformer.
+// Package wan is the diffusion transformer of Wan2.1 (text-to-video, and
+// image-to-video with a CLIP branch) and Wan2.2 (TI2V with a timestep for every
+// token, and either expert of A14B). README.md says what is special about them
+// and which splits are legal.
 package wan
 
 import (
 	"encoding/json"
-	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -23,11 +26,39 @@ type Config struct {
 	// TextLen is how many rows the text context is padded to with zeros. 0, for
 	// diffusers' configurations, which do not have it, takes contexts as they are given.
 	TextLen   int     `json:"text_len"`
-	InDim     int     `json:"in_dim"`
+	InDim     int     `json:"in_dim"` // channels of x and, for i2v, of y behind them
 	OutDim    int     `json:"out_dim"`
 	PatchSize [3]int  `json:"patch_size"`
 	Eps       float64 `json:"eps"`
+	// ImageDim is the width of the CLIP features that the image branch reads; 0
+	// where there is no such branch.
+	ImageDim int `json:"image_dim,omitempty"`
 }
+
+// The family's model types.
+const (
+	t2v  = "t2v"
+	i2v  = "i2v"
+	ti2v = "ti2v"
+)
+
+// clipDim is the width of CLIP ViT-H/14's features, clipRows how many there are
+// of an image: official configurations have neither.
+const (
+	clipDim  = 1280
+	clipRows = 257
+)
+
+// LatentDim is how many channels x has: what is left of in_dim beside y's.
+func (c Config) LatentDim() int {
+	if c.ModelType == i2v {
+		return c.OutDim
+	}
+	return c.InDim
+}
+
+// ConditionDim is how many channels y has, 0 where the model reads no y.
+func (c Config) ConditionDim() int { return c.InDim - c.LatentDim() }
 
 // HeadDim is the width of one head.
 func (c Config) HeadDim() int { return c.Dim / c.Heads }
@@ -49,6 +80,7 @@ type diffusersConfig struct {
 	ImageDim   *int    `json:"image_dim"`
 	AddedKV    *int    `json:"added_kv_proj_dim"`
 	TextLen    int     `json:"text_len"`
+	PosEmbed   *int    `json:"pos_embed_seq_len"`
 }
 
 type officialConfig struct {
@@ -70,17 +102,36 @@ func parse(raw []byte) (Config, error) {
 	unsupported := func(format string, args ...any) {
 		l.Add(fault.New(models.ErrVariant, nil, format, args...))
 	}
+	var class string
+	_ = json.Unmarshal(keys["_class_name"], &class)
+	if class != "" && class != "WanModel" && class != "WanTransformer3DModel" {
+		unsupported("_class_name %q: this version runs WanModel and WanTransformer3DModel", class)
+	}
 	var patch []int
 	if _, diffusers := keys["num_attention_heads"]; diffusers {
 		d := diffusersConfig{FreqDim: 256, TextDim: 4096, Eps: 1e-6, Patch: []int{1, 2, 2}}
 		if err := json.Unmarshal(raw, &d); err != nil {
 			return Config{}, fault.New(models.ErrConfig, nil, "%v", err)
 		}
-		c = Config{ModelType: "t2v", Dim: d.Heads * d.HeadDim, FFNDim: d.FFNDim, Heads: d.Heads, Layers: d.Layers,
+		c = Config{ModelType: t2v, Dim: d.Heads * d.HeadDim, FFNDim: d.FFNDim, Heads: d.Heads, Layers: d.Layers,
 			FreqDim: d.FreqDim, TextDim: d.TextDim, TextLen: d.TextLen, InDim: d.InChannels, OutDim: d.Out, Eps: d.Eps}
 		patch = d.Patch
-		if d.ImageDim != nil || d.AddedKV != nil {
-			c.ModelType = "i2v"
+		switch {
+		case d.ImageDim != nil || d.AddedKV != nil:
+			c.ModelType, c.ImageDim = i2v, clipDim
+			if d.ImageDim != nil {
+				c.ImageDim = *d.ImageDim
+			}
+		case c.InDim > c.OutDim:
+			c.ModelType = i2v
+		case c.OutDim == ti2vChannels:
+			c.ModelType = ti2v
+		}
+		if d.AddedKV != nil && *d.AddedKV != c.Dim {
+			unsupported("added_kv_proj_dim %d: the image branch reads the model's own width %d", *d.AddedKV, c.Dim)
+		}
+		if d.PosEmbed != nil {
+			unsupported("pos_embed_seq_len %d: first-last-frame models are not run", *d.PosEmbed)
 		}
 		if d.QKNorm != nil && *d.QKNorm != "rms_norm_across_heads" {
 			unsupported("qk_norm %q: Wan normalises across heads (rms_norm_across_heads)", *d.QKNorm)
@@ -89,7 +140,7 @@ func parse(raw []byte) (Config, error) {
 			unsupported("cross_attn_norm false: only true is supported")
 		}
 	} else {
-		o := officialConfig{Config: Config{ModelType: "t2v", FreqDim: 256, TextDim: 4096, TextLen: 512, InDim: 16, OutDim: 16, Eps: 1e-6}, Patch: []int{1, 2, 2}}
+		o := officialConfig{Config: Config{ModelType: t2v, FreqDim: 256, TextDim: 4096, TextLen: 512, InDim: 16, OutDim: 16, Eps: 1e-6}, Patch: []int{1, 2, 2}}
 		if err := json.Unmarshal(raw, &o); err != nil {
 			return Config{}, fault.New(models.ErrConfig, nil, "%v", err)
 		}
@@ -110,8 +161,20 @@ func parse(raw []byte) (Config, error) {
 	} else {
 		c.PatchSize = [3]int{patch[0], patch[1], patch[2]}
 	}
-	if c.ModelType != "t2v" {
-		unsupported("model_type %q: this version runs t2v", c.ModelType)
+	switch c.ModelType {
+	case t2v, ti2v:
+		if c.ImageDim != 0 {
+			unsupported("model_type %q with image_dim %d: only i2v has an image branch", c.ModelType, c.ImageDim)
+		}
+	case i2v:
+		if c.InDim <= c.OutDim {
+			l.Add(fault.New(models.ErrConfig, nil, "model_type i2v with in_dim %d and out_dim %d: x has out_dim channels and y, behind it, the rest", c.InDim, c.OutDim))
+		}
+		if c.ImageDim < 0 || c.ImageDim > 1<<24 {
+			l.Add(fault.New(models.ErrConfig, nil, "image_dim is %d: want a positive number", c.ImageDim))
+		}
+	default:
+		unsupported("model_type %q: this version runs t2v, i2v and ti2v", c.ModelType)
 	}
 	for _, f := range []struct {
 		name string
@@ -153,26 +216,58 @@ func detect(c map[string]any) bool {
 	return class == "" && dim && ffn && freq
 }
 
-func preset(dim, ffn, heads, layers int) json.RawMessage {
-	return json.RawMessage(fmt.Sprintf(`{"model_type":"t2v","dim":%d,"ffn_dim":%d,"num_heads":%d,"num_layers":%d,"freq_dim":256,"text_dim":4096,"text_len":512,"in_dim":16,"out_dim":16,"patch_size":[1,2,2],"eps":1e-06}`,
-		dim, ffn, heads, layers))
+// ti2vChannels is how many channels Wan2.2's own VAE has; diffusers'
+// configurations tell TI2V apart by nothing else.
+const ti2vChannels = 48
+
+func preset(kind string, dim, ffn, heads, layers, in, out, image int) json.RawMessage {
+	c := Config{ModelType: kind, Dim: dim, FFNDim: ffn, Heads: heads, Layers: layers, FreqDim: 256, TextDim: 4096, TextLen: 512,
+		InDim: in, OutDim: out, PatchSize: [3]int{1, 2, 2}, Eps: 1e-6, ImageDim: image}
+	raw, err := json.Marshal(c)
+	if err != nil {
+		panic(err)
+	}
+	return raw
+}
+
+// presets by name. A14B's experts are the same model as Wan2.1's, without its image branch.
+var presets = map[string]json.RawMessage{
+	"wan2.1-t2v-1.3b": preset(t2v, 1536, 8960, 12, 30, 16, 16, 0),
+	"wan2.1-t2v-14b":  preset(t2v, 5120, 13824, 40, 40, 16, 16, 0),
+	"wan2.1-i2v-14b":  preset(i2v, 5120, 13824, 40, 40, 36, 16, clipDim),
+	"wan2.2-ti2v-5b":  preset(ti2v, 3072, 14336, 24, 30, 48, 48, 0),
+	"wan2.2-t2v-a14b": preset(t2v, 5120, 13824, 40, 40, 16, 16, 0),
+	"wan2.2-i2v-a14b": preset(i2v, 5120, 13824, 40, 40, 36, 16, 0),
+}
+
+// nameOf is the preset that c is, the first by name of equal ones, or the kind
+// of model. How long the text is makes no other model: diffusers does not say.
+func nameOf(c Config) string {
+	for _, name := range slices.Sorted(maps.Keys(presets)) {
+		p, err := parse(presets[name])
+		p.TextLen = c.TextLen
+		if err == nil && p == c {
+			return name
+		}
+	}
+	if c.ModelType == ti2v || (c.ModelType == i2v && c.ImageDim == 0) {
+		return "wan2.2-" + c.ModelType
+	}
+	return "wan2.1-" + c.ModelType
 }
 
 func init() {
 	models.Register(models.Family{
-		Name: "wan2.1",
-		Presets: map[string]json.RawMessage{
-			"wan2.1-t2v-1.3b": preset(1536, 8960, 12, 30),
-			"wan2.1-t2v-14b":  preset(5120, 13824, 40, 40),
-		},
-		Detect: detect,
+		Name:    "wan",
+		Presets: presets,
+		Detect:  detect,
 		New: func(name string, raw []byte) (models.Model, error) {
 			c, err := parse(raw)
 			if err != nil {
 				return nil, err
 			}
-			if name == "" {
-				name = "wan2.1-" + c.ModelType
+			if own, known := presets[name]; !known || string(own) != string(raw) {
+				name = nameOf(c)
 			}
 			return &Model{name: name, c: c}, nil
 		},

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"weft/dtype"
 	"weft/fault"
@@ -15,14 +16,16 @@ import (
 )
 
 // Request reads batch, latent shape and text length off x (B, C, F, H, W), t
-// (B,) and context (B, L, text_dim).
+// (B,) and context (B, L, text_dim); i2v reads y (B, in_dim - C, F, H, W) and,
+// with an image branch, clip_fea (B, rows, image_dim) besides. t_tokens (B, S),
+// a timestep for every token, takes the place of t.
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
 	var l fault.List
 	need := func(name string, rank int) *tensor.Tensor {
 		t := inputs[name]
 		switch {
 		case t == nil:
-			l.Add(fault.New(models.ErrInputs, nil, "input %q is missing: a Wan step reads x, t and context", name))
+			l.Add(fault.New(models.ErrInputs, nil, "input %q is missing: %s reads %s", name, m.name, strings.Join(m.reads(), ", ")))
 		case len(t.Shape) != rank:
 			l.Add(fault.New(models.ErrInputs, nil, "input %q of shape %v: want %d dims", name, t.Shape, rank))
 			return nil
@@ -32,11 +35,32 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 		}
 		return t
 	}
-	x, t, context := need("x", 5), need("t", 1), need("context", 3)
+	x, context := need("x", 5), need("context", 3)
+	var t, y, clip *tensor.Tensor
+	perToken := inputs["t_tokens"] != nil
+	if perToken {
+		t = need("t_tokens", 2)
+	} else {
+		t = need("t", 1)
+	}
+	if m.c.ModelType == i2v {
+		y = need("y", 5)
+	}
+	if m.c.ImageDim > 0 {
+		clip = need("clip_fea", 3)
+	}
+	for _, given := range []struct {
+		name string
+		read bool
+	}{{"y", m.c.ModelType == i2v}, {"clip_fea", m.c.ImageDim > 0}} {
+		if inputs[given.name] != nil && !given.read {
+			l.Add(fault.New(models.ErrInputs, nil, "input %q is given: %s does not read it", given.name, m.name))
+		}
+	}
 	if err := l.Err(); err != nil {
 		return models.Request{}, err
 	}
-	r := models.Request{Batch: x.Shape[0], Latent: slices.Clone(x.Shape[1:]), Text: context.Shape[1]}
+	r := models.Request{Batch: x.Shape[0], Latent: slices.Clone(x.Shape[1:]), Text: context.Shape[1], TokenTimes: perToken}
 	if t.Shape[0] != r.Batch || context.Shape[0] != r.Batch {
 		l.Add(fault.New(models.ErrInputs, nil, "x has batch %d, t %d, context %d: want one number", r.Batch, t.Shape[0], context.Shape[0]))
 	}
@@ -47,14 +71,48 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 		l.Add(fault.New(models.ErrInputs, nil, "context has no rows"))
 	}
 	l.Add(m.checkLatent(r.Latent))
+	if want := append([]int{r.Batch, m.c.ConditionDim()}, r.Latent[1:]...); y != nil && !slices.Equal(y.Shape, want) {
+		l.Add(fault.New(models.ErrInputs, nil, "y is %v: want %v, x's shape with the mask's and the image's %d channels", y.Shape, want, want[1]))
+	}
+	if clip != nil {
+		r.Image = clip.Shape[1]
+		if clip.Shape[0] != r.Batch || r.Image < 1 || clip.Shape[2] != m.c.ImageDim {
+			l.Add(fault.New(models.ErrInputs, nil, "clip_fea is %v: want (%d, rows, %d), image_dim wide", clip.Shape, r.Batch, m.c.ImageDim))
+		}
+	}
+	if err := l.Err(); err != nil {
+		return r, err
+	}
+	if frames, rows, cols := m.patches(r); perToken && t.Shape[1] != frames*rows*cols {
+		l.Add(fault.New(models.ErrInputs, nil, "t_tokens is %v: x has %d tokens (%d frames of %d x %d patches)", t.Shape, frames*rows*cols, frames, rows, cols))
+	}
 	return r, l.Err()
 }
 
-// Example makes x, t and a context two rows short of full (at most 14).
+// reads names the inputs of a step.
+func (m *Model) reads() []string {
+	out := []string{"x", "t (or t_tokens)", "context"}
+	if m.c.ModelType == i2v {
+		out = append(out, "y")
+	}
+	if m.c.ImageDim > 0 {
+		out = append(out, "clip_fea")
+	}
+	return out
+}
+
+// patches is the grid of tokens.
+func (m *Model) patches(r models.Request) (frames, rows, cols int) {
+	return r.Latent[1] / m.c.PatchSize[0], r.Latent[2] / m.c.PatchSize[1], r.Latent[3] / m.c.PatchSize[2]
+}
+
+// Example makes x, t and a context two rows short of full (at most 14), and what
+// the model reads besides: y with the first frame given, a few rows of image
+// features, for TI2V a timestep for every token with the first frame's at 0.
 func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tensor.Tensor, error) {
 	if latent == nil {
 		p := m.c.PatchSize
-		latent = []int{m.c.InDim, 3 * p[0], 3 * p[1], 5 * p[2]}
+		latent = []int{m.c.LatentDim(), 3 * p[0], 3 * p[1], 5 * p[2]}
 	}
 	if err := m.checkLatent(latent); err != nil {
 		return nil, err
@@ -75,12 +133,50 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 	for b := range batch {
 		put(t, b, 1000*float64(b+1)/float64(batch+1))
 	}
-	return map[string]*tensor.Tensor{"x": normal(append([]int{batch}, latent...)...), "t": t, "context": normal(batch, rows, m.c.TextDim)}, nil
+	in := map[string]*tensor.Tensor{"x": normal(append([]int{batch}, latent...)...), "t": t, "context": normal(batch, rows, m.c.TextDim)}
+	if m.c.ModelType == i2v {
+		in["y"] = m.exampleCondition(normal(append([]int{batch, m.c.ConditionDim()}, latent[1:]...)...))
+	}
+	if m.c.ImageDim > 0 {
+		in["clip_fea"] = normal(batch, 9, m.c.ImageDim)
+	}
+	if m.c.ModelType == ti2v {
+		frames, rows, cols := m.patches(models.Request{Latent: latent})
+		tokens := tensor.New(dtype.F32, batch, frames*rows*cols)
+		for b := range batch {
+			for s := rows * cols; s < frames*rows*cols; s++ {
+				put(tokens, b*frames*rows*cols+s, 1000*float64(b+1)/float64(batch+1))
+			}
+		}
+		in["t_tokens"] = tokens
+	}
+	return in, nil
+}
+
+// exampleCondition sets the mask channels of y, as many as are over beside an
+// image's latents: 1 in the first frame, 0 in the others.
+func (m *Model) exampleCondition(y *tensor.Tensor) *tensor.Tensor {
+	masks := max(0, m.c.ConditionDim()-m.c.OutDim)
+	frame := y.Shape[3] * y.Shape[4]
+	for b := range y.Shape[0] {
+		for i := range masks * y.Shape[2] * frame {
+			v := 0.0
+			if i/frame%y.Shape[2] == 0 {
+				v = 1
+			}
+			put(y, b*y.Shape[1]*y.Shape[2]*frame+i, v)
+		}
+	}
+	return y
 }
 
 // Feed makes the graph's inputs from those Request reads.
 func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
-	ts, err := inputs["t"].Float32s()
+	name := "t"
+	if r.TokenTimes {
+		name = "t_tokens"
+	}
+	ts, err := inputs[name].Float32s()
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +188,15 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 	if err != nil {
 		return nil, err
 	}
-	out["x"], out["time"] = x, m.timeTable(ts)
+	out["x"], out["time"] = x, m.timeTable(ts, g.Input("time").Shape...)
+	for _, name := range []string{"y", "clip_fea"} {
+		if g.Input(name) == nil {
+			continue
+		}
+		if out[name], err = inputs[name].As(dtype.F32); err != nil {
+			return nil, err
+		}
+	}
 	return out, nil
 }
 
@@ -106,7 +210,7 @@ func (m *Model) FeedStep(r models.Request, x *tensor.Tensor, t float64) (map[str
 	for i := range ts {
 		ts[i] = float32(t)
 	}
-	return map[string]*tensor.Tensor{"x": x, "time": m.timeTable(ts)}, nil
+	return map[string]*tensor.Tensor{"x": x, "time": m.timeTable(ts, r.Batch, m.c.FreqDim)}, nil
 }
 
 // FeedText pads the context with zero rows to text_len, as the released models
@@ -133,15 +237,26 @@ func (m *Model) FeedText(g *graph.Graph, r models.Request, context *tensor.Tenso
 }
 
 // timeTable is the sinusoidal embedding of timesteps, cosines then sines
-// (B, freq_dim), computed in f64: in f32 its error near t = 1000 is 6e-5.
-func (m *Model) timeTable(ts []float32) *tensor.Tensor {
-	half := m.c.FreqDim / 2
-	out := tensor.New(dtype.F32, len(ts), m.c.FreqDim)
-	for b, t := range ts {
-		for i := range half {
-			a := float64(t) * math.Pow(10000, -float64(i)/float64(half))
-			put(out, b*2*half+i, math.Cos(a))
-			put(out, b*2*half+half+i, math.Sin(a))
+// (B, freq_dim), computed in f64: in f32 its error near t = 1000 is 6e-5. With a
+// timestep for each of S tokens it is (B, Sp, freq_dim), zeros past the last.
+// The few timesteps that differ are computed once.
+func (m *Model) timeTable(ts []float32, shape ...int) *tensor.Tensor {
+	half, width := m.c.FreqDim/2, m.c.FreqDim*dtype.F32.Size()
+	out := tensor.New(dtype.F32, shape...)
+	per := len(ts) / shape[0]                       // timesteps of one video
+	held := out.Elements() / m.c.FreqDim / shape[0] // rows of one video
+	seen := map[float32]int{}                       // row where a timestep stands first
+	for i, t := range ts {
+		row := i/per*held + i%per
+		if first, ok := seen[t]; ok {
+			copy(out.Data[row*width:(row+1)*width], out.Data[first*width:])
+			continue
+		}
+		seen[t] = row
+		for k := range half {
+			a := float64(t) * math.Pow(10000, -float64(k)/float64(half))
+			put(out, row*2*half+k, math.Cos(a))
+			put(out, row*2*half+half+k, math.Sin(a))
 		}
 	}
 	return out
@@ -175,7 +290,7 @@ func (m *Model) Rope(frames, rows, cols int) [][]float64 {
 // last token are zero.
 func (m *Model) ropeTables(g *graph.Graph, r models.Request) (cos, sin *tensor.Tensor) {
 	d := m.c.HeadDim()
-	angles := m.Rope(r.Latent[1]/m.c.PatchSize[0], r.Latent[2]/m.c.PatchSize[1], r.Latent[3]/m.c.PatchSize[2])
+	angles := m.Rope(m.patches(r))
 	padded := g.Input("rope_cos").Shape[0]
 	cos, sin = tensor.New(dtype.F32, padded, d), tensor.New(dtype.F32, padded, d)
 	for s, row := range angles {
@@ -195,15 +310,22 @@ func put(t *tensor.Tensor, i int, v float64) {
 }
 
 // LatentShape is (channels, frames, height, width) of the latent video: 8x8
-// pixels and 4 frames (the first alone) to one latent.
+// pixels, 16x16 with Wan2.2's own VAE, and 4 frames (the first alone) to one latent.
 func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
 	var l fault.List
+	px := 8
+	switch m.c.ModelType {
+	case ti2v:
+		px = 16
+	case i2v:
+		l.Add(fault.New(models.ErrVariant, nil, "%s starts from an image: its y and clip_fea go into a single step (weft forward), not yet into sampling", m.name))
+	}
 	for _, d := range []struct {
 		what string
 		n, s int
-	}{{"height", height, 8 * m.c.PatchSize[1]}, {"width", width, 8 * m.c.PatchSize[2]}} {
+	}{{"height", height, px * m.c.PatchSize[1]}, {"width", width, px * m.c.PatchSize[2]}} {
 		if d.n < 1 || d.n%d.s != 0 || d.n > 1<<16 {
-			l.Add(fault.New(models.ErrSize, nil, "%s %d: want a multiple of %d (8 pixels a latent, patches of %d); nearest: %s", d.what, d.n, d.s, d.s/8, nearest(d.n, d.s, 0)))
+			l.Add(fault.New(models.ErrSize, nil, "%s %d: want a multiple of %d (%d pixels a latent, patches of %d); nearest: %s", d.what, d.n, d.s, px, d.s/px, nearest(d.n, d.s, 0)))
 		}
 	}
 	if frames < 1 || (frames-1)%4 != 0 || frames > 1<<16 {
@@ -214,7 +336,7 @@ func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
 	if err := l.Err(); err != nil {
 		return nil, err
 	}
-	return []int{m.c.InDim, 1 + (frames-1)/4, height / 8, width / 8}, nil
+	return []int{m.c.LatentDim(), 1 + (frames-1)/4, height / px, width / px}, nil
 }
 
 // nearest names the closest numbers of the form base + k*step, at least 1.

@@ -15,7 +15,7 @@ type Model struct {
 	c    Config
 }
 
-// Name is the preset's name, or wan2.1-t2v.
+// Name is the preset's name, or the kind of model: wan2.1-t2v.
 func (m *Model) Name() string { return m.name }
 
 // Config is a Config.
@@ -50,6 +50,14 @@ func (m *Model) Params(layers int) []models.Param {
 	linear("time_embedding.0", c.Dim, c.FreqDim)
 	linear("time_embedding.2", c.Dim, c.Dim)
 	linear("time_projection.1", 6*c.Dim, c.Dim)
+	if c.ImageDim > 0 {
+		vector("img_emb.proj.0.weight", "scale", c.ImageDim)
+		vector("img_emb.proj.0.bias", "bias", c.ImageDim)
+		linear("img_emb.proj.1", c.ImageDim, c.ImageDim)
+		linear("img_emb.proj.3", c.Dim, c.ImageDim)
+		vector("img_emb.proj.4.weight", "scale", c.Dim)
+		vector("img_emb.proj.4.bias", "bias", c.Dim)
+	}
 	for i := 0; i < layers; i++ {
 		b := fmt.Sprintf("blocks.%d.", i)
 		for _, attn := range []string{"self_attn", "cross_attn"} {
@@ -58,6 +66,11 @@ func (m *Model) Params(layers int) []models.Param {
 			}
 			vector(b+attn+".norm_q.weight", "scale", c.Dim)
 			vector(b+attn+".norm_k.weight", "scale", c.Dim)
+		}
+		if c.ImageDim > 0 {
+			linear(b+"cross_attn.k_img", c.Dim, c.Dim)
+			linear(b+"cross_attn.v_img", c.Dim, c.Dim)
+			vector(b+"cross_attn.norm_k_img.weight", "scale", c.Dim)
 		}
 		vector(b+"norm3.weight", "scale", c.Dim)
 		vector(b+"norm3.bias", "bias", c.Dim)
@@ -76,17 +89,19 @@ func flaxPath(module string) string {
 	switch {
 	case parts[0] == "blocks" && len(parts) > 2:
 		return parts[0] + "_" + parts[1] + "/" + strings.Join(parts[2:], "_")
-	case parts[0] == "head" && len(parts) > 1:
-		return "head/" + strings.Join(parts[1:], "_")
+	case (parts[0] == "head" || parts[0] == "img_emb") && len(parts) > 1:
+		return parts[0] + "/" + strings.Join(parts[1:], "_")
 	}
 	return strings.Join(parts, "_")
 }
 
-// Rules split what the peer splits, and the text and time projections besides,
-// which the peer keeps whole: at 14B they are 0.47 GB of bf16 on every device.
+// Rules split what the peer splits, and the text, time and image projections
+// and the image's keys and values besides, which the peer keeps whole: README.md
+// has the bytes.
 //
-// Column-parallel (output rows over tp): q, k, v, ffn.0 and the first text and
-// the time projection, with their biases and the norms over their outputs.
+// Column-parallel (output rows over tp): q, k, v, the image's k and v, ffn.0,
+// the first text, the time and the last image projection, with their biases and
+// the norms over their outputs.
 // Row-parallel (input columns over tp): o, ffn.2 and the second text
 // projection, whose biases stay whole and are added after the sum.
 func (m *Model) Rules() sharding.Rules {
@@ -111,6 +126,9 @@ func (m *Model) Rules() sharding.Rules {
 		rule("text_embedding.0.bias", vec),
 		rule("text_embedding.2.weight", row),
 		rule("text_embedding.2.bias", whole),
+		rule("img_emb.proj.3.weight", col),
+		rule("img_emb.proj.3.bias", vec),
+		rule("img_emb.*", whole), // 1280 x 1280 and four vectors: its width need not divide
 		rule("time_embedding.*", whole),
 		rule("time_projection.1.weight", col),
 		rule("time_projection.1.bias", vec),
@@ -131,6 +149,8 @@ var diffusersNames = []struct {
 	{regexp.MustCompile(`^blocks\.(\d+)\.attn1\.norm_`), "blocks.$1.self_attn.norm_"},
 	{regexp.MustCompile(`^blocks\.(\d+)\.attn2\.to_([qkv])\.`), "blocks.$1.cross_attn.$2."},
 	{regexp.MustCompile(`^blocks\.(\d+)\.attn2\.to_out\.0\.`), "blocks.$1.cross_attn.o."},
+	{regexp.MustCompile(`^blocks\.(\d+)\.attn2\.add_([kv])_proj\.`), "blocks.$1.cross_attn.${2}_img."},
+	{regexp.MustCompile(`^blocks\.(\d+)\.attn2\.norm_added_k\.`), "blocks.$1.cross_attn.norm_k_img."},
 	{regexp.MustCompile(`^blocks\.(\d+)\.attn2\.norm_`), "blocks.$1.cross_attn.norm_"},
 	{regexp.MustCompile(`^blocks\.(\d+)\.norm2\.`), "blocks.$1.norm3."},
 	{regexp.MustCompile(`^blocks\.(\d+)\.ffn\.net\.0\.proj\.`), "blocks.$1.ffn.0."},
@@ -143,6 +163,11 @@ var diffusersNames = []struct {
 	{regexp.MustCompile(`^condition_embedder\.time_embedder\.linear_1\.`), "time_embedding.0."},
 	{regexp.MustCompile(`^condition_embedder\.time_embedder\.linear_2\.`), "time_embedding.2."},
 	{regexp.MustCompile(`^condition_embedder\.time_proj\.`), "time_projection.1."},
+	{regexp.MustCompile(`^condition_embedder\.image_embedder\.norm1\.`), "img_emb.proj.0."},
+	{regexp.MustCompile(`^condition_embedder\.image_embedder\.ff\.net\.0\.proj\.`), "img_emb.proj.1."},
+	{regexp.MustCompile(`^condition_embedder\.image_embedder\.ff\.net\.2\.`), "img_emb.proj.3."},
+	{regexp.MustCompile(`^condition_embedder\.image_embedder\.norm2\.`), "img_emb.proj.4."},
+	{regexp.MustCompile(`^condition_embedder\.image_embedder\.pos_embed$`), "img_emb.emb_pos"},
 }
 
 // Official translates diffusers' names.

@@ -2,6 +2,7 @@ package wan
 
 import (
 	"fmt"
+	"slices"
 
 	"weft/attention"
 	"weft/dtype"
@@ -16,7 +17,7 @@ import (
 // step is one graph under construction.
 //
 // Shapes: B batch, S tokens in (frame, row, column) order, Sp the same padded
-// for the split, D width, H heads, d head width, L text rows.
+// for the split, D width, H heads, d head width, L text rows, Li image rows.
 type step struct {
 	c      Config
 	m      *mesh.Mesh
@@ -35,14 +36,20 @@ type step struct {
 type layout struct {
 	frames, rows, cols int // of patches
 	tokens, padded     int // S, Sp
-	text               int // L
+	text, image        int // L, Li
 	// stream is how the residual stream (B, Sp, D) is held between blocks,
 	// gathered how a matmul's operand is: over sp alone.
 	stream, gathered sharding.Spec
+	// modulation is how what is added to the stream's rows is held: e (B, D) and
+	// e0 (B, 6, D), or with a timestep for every token (B, Sp, D) and (B, Sp, 6, D),
+	// split as the tokens are.
+	modulation sharding.Spec
+	times      []int // (B) or (B, Sp): what e has in front of D
 }
 
 func (m *Model) layout(on *mesh.Mesh, r models.Request) layout {
-	l := layout{frames: r.Latent[1] / m.c.PatchSize[0], rows: r.Latent[2] / m.c.PatchSize[1], cols: r.Latent[3] / m.c.PatchSize[2]}
+	var l layout
+	l.frames, l.rows, l.cols = m.patches(r)
 	l.tokens = l.frames * l.rows * l.cols
 	axes := []string{"sp"}
 	if r.SplitResidual {
@@ -55,6 +62,16 @@ func (m *Model) layout(on *mesh.Mesh, r models.Request) layout {
 	}
 	l.gathered = sharding.NewSpec([]string{"dp"}, []string{"sp"}, nil)
 	l.stream = sharding.NewSpec([]string{"dp"}, axes, nil)
+	l.modulation, l.times = sharding.NewSpec([]string{"dp"}), []int{r.Batch}
+	if r.TokenTimes {
+		l.modulation, l.times = sharding.NewSpec([]string{"dp"}, axes), []int{r.Batch, l.padded}
+	}
+	if m.c.ImageDim > 0 {
+		l.image = r.Image
+		if l.image == 0 {
+			l.image = clipRows
+		}
+	}
 	return l
 }
 
@@ -126,6 +143,9 @@ func (s *step) stage(i, of int, layers sharding.Range) error {
 	define := []func() error{}
 	if i == 0 {
 		define = append(define, s.text, s.time, s.pre)
+		if s.c.ImageDim > 0 {
+			define = append(define, s.image)
+		}
 	}
 	define = append(define, s.textKV, s.block)
 	if i == of-1 {
@@ -157,11 +177,26 @@ func (s *step) inputs() {
 	latent := append([]int{b}, s.r.Latent...)
 	s.g.Inputs = []graph.Input{
 		{Name: "x", DType: dtype.F32, Shape: latent, Spec: sharding.NewSpec(batch), Step: true},
-		{Name: "time", DType: dtype.F32, Shape: []int{b, c.FreqDim}, Spec: sharding.NewSpec(batch), Step: true},
+		{Name: "time", DType: dtype.F32, Shape: append(slices.Clone(l.times), c.FreqDim), Spec: l.timeRows(), Step: true},
 		{Name: "context", DType: s.r.DType, Shape: []int{b, l.text, c.TextDim}, Spec: sharding.NewSpec(batch)},
 		{Name: "rope_cos", DType: dtype.F32, Shape: []int{l.padded, c.HeadDim()}, Spec: sharding.NewSpec([]string{"sp"})},
 		{Name: "rope_sin", DType: dtype.F32, Shape: []int{l.padded, c.HeadDim()}, Spec: sharding.NewSpec([]string{"sp"})},
 	}
+	if c.ConditionDim() > 0 {
+		s.g.Inputs = append(s.g.Inputs, graph.Input{Name: "y", DType: dtype.F32, Shape: append([]int{b, c.ConditionDim()}, s.r.Latent[1:]...), Spec: sharding.NewSpec(batch)})
+	}
+	if c.ImageDim > 0 {
+		s.g.Inputs = append(s.g.Inputs, graph.Input{Name: "clip_fea", DType: dtype.F32, Shape: []int{b, l.image, c.ImageDim}, Spec: sharding.NewSpec(batch)})
+	}
+}
+
+// timeRows is how the time path's matmuls take their rows: over dp and, with a
+// timestep for every token, sp.
+func (l layout) timeRows() sharding.Spec {
+	if len(l.times) == 1 {
+		return sharding.NewSpec([]string{"dp"})
+	}
+	return l.gathered
 }
 
 // program is a spmd.Builder with a step's weights at hand. args collects what
@@ -198,9 +233,13 @@ func (p *program) value(name string) spmd.Tensor {
 	case "tokens":
 		return p.Input(name, dtype.F32, []int{b, l.padded, s.c.Dim}, l.stream)
 	case "e":
-		return p.Input(name, dtype.F32, []int{b, s.c.Dim}, sharding.NewSpec(batch))
+		return p.Input(name, dtype.F32, append(slices.Clone(l.times), s.c.Dim), l.modulation)
 	case "e0":
-		return p.Input(name, dtype.F32, []int{b, 6, s.c.Dim}, sharding.NewSpec(batch))
+		return p.Input(name, dtype.F32, append(slices.Clone(l.times), 6, s.c.Dim), l.modulation)
+	case "image":
+		return p.Input(name, s.r.DType, []int{b, l.image, s.c.Dim}, sharding.NewSpec(batch))
+	case "image_k", "image_v":
+		return p.Input(name, s.r.DType, []int{b, l.image, h, d}, sharding.NewSpec(batch, nil, []string{"tp"}))
 	case "text":
 		return p.Input(name, s.r.DType, []int{b, l.text, s.c.Dim}, sharding.NewSpec(batch))
 	case "text_k", "text_v":
@@ -239,16 +278,61 @@ func (s *step) text() error {
 	})
 }
 
-// textKV makes a layer's keys and values of the text (B, L, H, d).
+// clipEps is that of the image branch's norms, PyTorch's default.
+const clipEps = 1e-5
+
+// image embeds the image's features: (B, Li, image_dim) to (B, Li, D).
+func (s *step) image() error {
+	batch := sharding.NewSpec([]string{"dp"})
+	return s.build("image", "", func(p *program) {
+		norm := func(name string, x spmd.Tensor) spmd.Tensor {
+			return p.Add(p.Mul(p.LayerNorm(x, clipEps), p.weight(name+".weight")), p.weight(name+".bias"))
+		}
+		x := norm("img_emb.proj.0", p.value("clip_fea"))
+		x = p.Gelu(p.linear("img_emb.proj.1", p.compute(x), batch))
+		x = p.linear("img_emb.proj.3", p.compute(x), batch)
+		x = p.Reshard(x, batch, "image embedding gathered: a norm over its whole width follows")
+		p.Output("image", p.compute(norm("img_emb.proj.4", x)), "")
+	})
+}
+
+// textKV makes a layer's keys and values of the text (B, L, H, d) and, with an
+// image branch, of the image (B, Li, H, d). The sums of squares of both keys'
+// norms travel together.
 func (s *step) textKV() error {
 	batch := sharding.NewSpec([]string{"dp"})
 	return s.build("text_kv", "blocks.0.cross_attn.", func(p *program) {
 		x := p.value("text")
-		k := p.linear("k", x, batch)
-		k = p.RMSNorms(s.c.Eps, []spmd.Tensor{k}, []spmd.Tensor{p.weight("norm_k.weight")})[0]
-		p.Output("text_k", p.compute(p.heads(k)), "")
+		ks, ws := []spmd.Tensor{p.linear("k", x, batch)}, []spmd.Tensor{p.weight("norm_k.weight")}
+		if s.c.ImageDim == 0 {
+			p.Output("text_k", p.compute(p.heads(p.RMSNorms(s.c.Eps, ks, ws)[0])), "")
+			p.Output("text_v", p.compute(p.heads(p.linear("v", x, batch))), "")
+			return
+		}
+		image := p.value("image")
+		ks, ws = append(ks, p.linear("k_img", image, batch)), append(ws, p.weight("norm_k_img.weight"))
+		ks = p.normsOfRows(ks, ws)
+		p.Output("text_k", p.compute(p.heads(ks[0])), "")
 		p.Output("text_v", p.compute(p.heads(p.linear("v", x, batch))), "")
+		p.Output("image_k", p.compute(p.heads(ks[1])), "")
+		p.Output("image_v", p.compute(p.heads(p.linear("v_img", image, batch))), "")
 	})
+}
+
+// normsOfRows is RMSNorms for tensors of different numbers of rows (B, rows, D),
+// whose sums (B, 1, rows) are laid end to end to travel in one reduction.
+func (p *program) normsOfRows(xs, ws []spmd.Tensor) []spmd.Tensor {
+	sums := make([]spmd.Tensor, len(xs))
+	for i, x := range xs {
+		sums[i] = p.Transpose(p.Sum(p.Mul(x, x), -1), 0, 2, 1)
+	}
+	sums = p.ReducedTogether("sums of squares of norms over a split dim", sums...)
+	out := make([]spmd.Tensor, len(xs))
+	for i, x := range xs {
+		r := p.Unary(spmd.OpRsqrt, p.Shift(p.Scale(sums[i], 1/float64(x.Dim(-1))), p.s.c.Eps))
+		out[i] = p.Mul(p.Mul(x, p.Transpose(r, 0, 2, 1)), ws[i])
+	}
+	return out
 }
 
 // heads views (B, S, D) as (B, S, H, d).
@@ -257,16 +341,18 @@ func (p *program) heads(x spmd.Tensor) spmd.Tensor {
 }
 
 // time makes of the timestep its embedding e (B, D) and the six modulations e0
-// (B, 6, D), in f32, as the released models require.
+// (B, 6, D), in f32, as the released models require. With a timestep for every
+// token they are (B, Sp, D) and (B, Sp, 6, D), the largest values of a step, and
+// never whole on a device where the tokens are split.
 func (s *step) time() error {
-	batch := sharding.NewSpec([]string{"dp"})
+	rows := s.layout.timeRows()
 	return s.build("time", "", func(p *program) {
-		e := p.precise("time_embedding.0", p.value("time"), batch)
-		e = p.precise("time_embedding.2", p.Silu(e), batch)
-		e0 := p.precise("time_projection.1", p.Silu(e), batch)
-		e0 = p.Reshard(e0, batch, "modulation gathered: every device modulates whole tokens")
-		p.Output("e", e, "")
-		p.Output("e0", p.SplitDim(e0, 1, 6, s.c.Dim), "")
+		e := p.precise("time_embedding.0", p.value("time"), rows)
+		e = p.precise("time_embedding.2", p.Silu(e), rows)
+		e0 := p.precise("time_projection.1", p.Silu(e), rows)
+		e0 = p.Reshard(e0, s.layout.modulation, "modulation gathered: every device modulates whole tokens")
+		p.Output("e", p.Reshard(e, s.layout.modulation, "held as the stream is"), "")
+		p.Output("e0", p.SplitDim(e0, len(s.layout.times), 6, s.c.Dim), "")
 	})
 }
 
@@ -276,6 +362,9 @@ func (s *step) pre() error {
 	return s.build("pre", "", func(p *program) {
 		pt, ph, pw := c.PatchSize[0], c.PatchSize[1], c.PatchSize[2]
 		x := p.value("x") // B C F H W
+		if c.ConditionDim() > 0 {
+			x = p.Concat(1, x, p.value("y"))
+		}
 		x = p.SplitDim(x, 4, l.cols, pw)
 		x = p.SplitDim(x, 3, l.rows, ph)
 		x = p.SplitDim(x, 2, l.frames, pt) // B C f pt h ph w pw
@@ -328,15 +417,26 @@ func (p *program) gather(x spmd.Tensor) spmd.Tensor {
 	return p.Reshard(x, p.s.layout.gathered, "split stream gathered for column-parallel matmuls")
 }
 
-// block is one layer: self-attention, cross-attention to the text, FFN. The
-// stream stays f32.
+// modulations gives part i of the modulation e and a learned table (1, n, D),
+// added, as it goes onto the stream's rows: (B, 1, D), or (B, Sp, D) with a
+// timestep for every token. at makes part i of e (B, 1|Sp, D).
+func (p *program) modulations(table spmd.Tensor, at func(i int) spmd.Tensor) func(int) spmd.Tensor {
+	return func(i int) spmd.Tensor { return p.Add(at(i), p.Slice(table, 1, i, i+1)) }
+}
+
+// block is one layer: self-attention, cross-attention to the text and the image,
+// FFN. The stream stays f32.
 func (s *step) block() error {
 	c, l := s.c, s.layout
 	return s.build("block", "blocks.0.", func(p *program) {
 		x, e0 := p.value("tokens"), p.value("e0")
 		cos, sin := p.value("rope_cos"), p.value("rope_sin")
-		mod := p.Add(e0, p.weight("modulation"))
-		part := func(i int) spmd.Tensor { return p.Slice(mod, 1, i, i+1) }
+		part := p.modulations(p.weight("modulation"), func(i int) spmd.Tensor {
+			if s.r.TokenTimes {
+				return p.DropDim(p.Slice(e0, 2, i, i+1), 2)
+			}
+			return p.Slice(e0, 1, i, i+1)
+		})
 
 		h := p.modulate(x, part(0), part(1))
 		q, k := p.linear("self_attn.q", h, l.gathered), p.linear("self_attn.k", h, l.gathered)
@@ -351,7 +451,11 @@ func (s *step) block() error {
 		h = p.gather(p.compute(h))
 		q = p.linear("cross_attn.q", h, l.gathered)
 		q = p.RMSNorms(c.Eps, []spmd.Tensor{q}, []spmd.Tensor{p.weight("cross_attn.norm_q.weight")})[0]
-		y = attention.Attend(p.Builder, p.heads(p.compute(q)), p.value("text_k"), p.value("text_v"), attention.Options{})
+		q = p.heads(p.compute(q))
+		y = attention.Attend(p.Builder, q, p.value("text_k"), p.value("text_v"), attention.Options{})
+		if c.ImageDim > 0 { // a softmax of its own
+			y = p.Add(y, attention.Attend(p.Builder, q, p.value("image_k"), p.value("image_v"), attention.Options{}))
+		}
 		x = p.Add(x, p.linear("cross_attn.o", p.MergeDims(y, 2, 2), l.stream))
 
 		h = p.modulate(x, part(3), part(4))
@@ -397,8 +501,11 @@ func (s *step) post() error {
 	c, l := s.c, s.layout
 	return s.build("post", "", func(p *program) {
 		x, e := p.value("tokens"), p.value("e")
-		mod := p.Add(p.ExpandDim(e, 1), p.weight("head.modulation"))
-		h := p.Add(p.Mul(p.LayerNorm(x, c.Eps), p.Shift(p.Slice(mod, 1, 1, 2), 1)), p.Slice(mod, 1, 0, 1))
+		if !s.r.TokenTimes {
+			e = p.ExpandDim(e, 1)
+		}
+		part := p.modulations(p.weight("head.modulation"), func(int) spmd.Tensor { return e })
+		h := p.Add(p.Mul(p.LayerNorm(x, c.Eps), p.Shift(part(1), 1)), part(0))
 		y := p.linear("head.head", p.compute(h), l.stream)
 		y = p.Reshard(y, sharding.NewSpec([]string{"dp"}, nil, nil), "tokens gathered for the latents")
 		y = p.Slice(y, 1, 0, l.tokens)
@@ -418,14 +525,22 @@ func (s *step) calls(first, last bool, layers sharding.Range) {
 	tokens := func(name string) map[int]graph.Traced {
 		return map[int]graph.Traced{0: {Name: name, Shape: []int{s.r.Batch, s.layout.tokens, s.c.Dim}}}
 	}
+	time := map[int]graph.Traced{0: {Name: "time_embed"}, 1: {Name: "time_proj"}}
+	if s.r.TokenTimes {
+		time[0] = tokens("time_embed")[0]
+		time[1] = graph.Traced{Name: "time_proj", Shape: []int{s.r.Batch, s.layout.tokens, 6, s.c.Dim}}
+	}
 	if first {
 		s.call(graph.Call{Name: "text", Program: "text", Request: true, Trace: map[int]graph.Traced{0: {Name: "context_embed"}}}, "", 0)
+		if s.c.ImageDim > 0 {
+			s.call(graph.Call{Name: "image", Program: "image", Request: true, Trace: map[int]graph.Traced{0: {Name: "img_embed"}}}, "", 0)
+		}
 	}
 	for i := layers.Lo; i < layers.Hi; i++ {
 		s.call(graph.Call{Name: fmt.Sprintf("text_kv %d", i), Program: "text_kv", Request: true}, fmt.Sprintf("blocks.%d.cross_attn.", i), i)
 	}
 	if first {
-		s.call(graph.Call{Name: "time", Program: "time", Trace: map[int]graph.Traced{0: {Name: "time_embed"}, 1: {Name: "time_proj"}}}, "", 0)
+		s.call(graph.Call{Name: "time", Program: "time", Trace: time}, "", 0)
 		s.call(graph.Call{Name: "pre", Program: "pre", Trace: tokens("patch_embed")}, "", -1)
 	}
 	for i := layers.Lo; i < layers.Hi; i++ {
@@ -445,7 +560,7 @@ func (s *step) call(c graph.Call, prefix string, layer int) {
 	p := s.g.Programs[c.Program]
 	value := func(name string, layer int) string {
 		switch name {
-		case "tokens", "text_k", "text_v":
+		case "tokens", "text_k", "text_v", "image_k", "image_v":
 			return fmt.Sprintf("%s.%d", name, layer)
 		}
 		return name

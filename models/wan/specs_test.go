@@ -13,7 +13,7 @@ import (
 
 // The peer's table lists one block of many; the others are identical.
 func TestPeerSpecsEqualTheOracleLeafByLeaf(t *testing.T) {
-	for _, name := range []string{"wan2.1-t2v-1.3b", "wan2.1-t2v-14b"} {
+	for _, name := range []string{"wan2.1-t2v-1.3b", "wan2.1-t2v-14b", "wan2.1-i2v-14b", "wan2.2-ti2v-5b", "wan2.2-t2v-a14b", "wan2.2-i2v-a14b"} {
 		raw, err := os.ReadFile("../../testdata/oracle/" + name + ".json")
 		if err != nil {
 			t.Fatal(err)
