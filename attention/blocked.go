@@ -58,7 +58,7 @@ func (a *blockedCall) heads(q, k, v spmd.Local) spmd.Local {
 func (a *blockedCall) tokens(q, k, v spmd.Local) spmd.Local {
 	b, sq := a.b, q.Shape[len(q.Shape)-2]
 	a.k, a.v = k, v
-	bq := min(a.o.BlockQ, sq)
+	bq := spmd.EvenBlock(sq, a.o.BlockQ)
 	full := sq / bq
 	if sq == bq {
 		return a.queries(q, b.LConst(dtype.I32, 0), sq)
@@ -104,7 +104,7 @@ type state struct{ m, l, acc spmd.Local }
 func (a *blockedCall) queries(q, start spmd.Local, n int) spmd.Local {
 	b := a.b
 	sk := a.k.Shape[1]
-	bk := min(a.o.BlockK, sk)
+	bk := spmd.EvenBlock(sk, a.o.BlockK)
 	stat := append(append([]int{}, q.Shape[:len(q.Shape)-1]...), 1)
 	s := state{
 		m:   b.LConst(dtype.F32, spmd.NegInf, stat...),
