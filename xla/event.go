@@ -171,10 +171,10 @@ func (c *Client) limitLocked() time.Duration {
 
 // watch sets the watchdog to look again after a step; c.mu is held.
 //
-// It counts steps rather than reading a clock at the end: a machine that was
-// suspended, or a virtual one that its host did not run for a minute, adds two
-// steps to the count, not the minute. (Seen: pauses of 25 to 80 s on a shared
-// host, which would have ended healthy runs.)
+// It counts steps rather than reading a clock at the end: a process that was
+// stopped (Ctrl-Z), or a machine that was suspended, adds two steps to the
+// count, not the minutes. (Seen: stops of 25 to 80 s on a shared machine, which
+// ended healthy runs.)
 func (c *Client) watch() {
 	limit := c.limitLocked()
 	if limit <= 0 || c.ticking {
