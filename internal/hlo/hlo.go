@@ -50,14 +50,22 @@ func Collectives(code []byte, devices int) ([]Collective, error) {
 	if entry == nil {
 		return nil, fmt.Errorf("hlo: no entry computation among %d", len(r.computations))
 	}
-	return r.found, r.visit(entry, 1)
+	return r.found, r.visit(entry, 1, 0)
 }
 
 type reader struct {
 	devices      int
 	computations map[uint64]*computation
 	found        []Collective
+	steps        int
 }
+
+// Nothing in a compiled program is larger; a damaged one may say anything.
+const (
+	maxDevices = 1 << 20
+	maxSteps   = 1 << 22 // instructions gone through, those of a computation as often as it is called
+	maxDepth   = 100     // of calls within calls
+)
 
 type computation struct {
 	id    uint64
@@ -132,7 +140,10 @@ var collectives = map[string]bool{"all-reduce": true, "all-gather": true, "reduc
 	"collective-broadcast": true, "ragged-all-to-all": true}
 
 // visit goes through a computation that runs times times, and those it calls.
-func (r *reader) visit(c *computation, times int) error {
+func (r *reader) visit(c *computation, times, depth int) error {
+	if r.steps += 1 + len(c.instr); depth > maxDepth || r.steps > maxSteps {
+		return fmt.Errorf("hlo: computation %d is called too deep or too often", c.id)
+	}
 	for _, in := range c.instr {
 		op := strings.TrimSuffix(in.op, "-start")
 		if collectives[op] {
@@ -154,7 +165,7 @@ func (r *reader) visit(c *computation, times int) error {
 			if to == nil {
 				return fmt.Errorf("hlo: %s calls computation %d, which is not there", in.name, id)
 			}
-			if err := r.visit(to, inner); err != nil {
+			if err := r.visit(to, inner, depth+1); err != nil {
 				return err
 			}
 		}
@@ -174,11 +185,9 @@ func (r *reader) trips(in *instruction, called []uint64) int {
 	}
 	var limits []uint64
 	for _, id := range called {
-		c := r.computations[id]
-		if c == nil || !isCondition(c) {
-			continue
+		if c := r.computations[id]; c != nil && isCondition(c) {
+			r.constants(c, &limits, 0)
 		}
-		r.constants(c, &limits)
 	}
 	if len(limits) == 1 {
 		return int(limits[0])
@@ -189,12 +198,18 @@ func (r *reader) trips(in *instruction, called []uint64) int {
 // isCondition reports whether a computation of a loop is the one that gives a predicate.
 func isCondition(c *computation) bool {
 	const pred = 1
+	if len(c.instr) == 0 {
+		return false
+	}
 	last := c.instr[len(c.instr)-1]
 	return len(last.shapes) == 1 && last.shapes[0] == shape{pred, 1}
 }
 
 // constants collects the s32 scalars of a computation and of those it calls.
-func (r *reader) constants(c *computation, to *[]uint64) {
+func (r *reader) constants(c *computation, to *[]uint64, depth int) {
+	if r.steps += 1 + len(c.instr); depth > maxDepth || r.steps > maxSteps || len(*to) > 1 {
+		return
+	}
 	for _, in := range c.instr {
 		if in.op == "constant" {
 			var literal message
@@ -204,7 +219,7 @@ func (r *reader) constants(c *computation, to *[]uint64) {
 		}
 		for _, id := range in.numbers(38) {
 			if called := r.computations[id]; called != nil {
-				r.constants(called, to)
+				r.constants(called, to, depth+1)
 			}
 		}
 	}
@@ -294,11 +309,7 @@ func iota(b []byte) ([][]int, error) {
 			perm = append(perm, uint64(i))
 		}
 	}
-	total := 1
-	for _, d := range dims {
-		total *= int(d)
-	}
-	if len(perm) != len(dims) || total != groups*size || total <= 0 {
+	if n := product(dims); len(perm) != len(dims) || groups < 1 || size < 1 || groups > maxDevices || size > maxDevices || n != groups*size {
 		return nil, fmt.Errorf("replica groups of %dx%d from %v transposed by %v", groups, size, dims, perm)
 	}
 	flat, err := transposed(dims, perm)
@@ -312,14 +323,30 @@ func iota(b []byte) ([][]int, error) {
 	return out, nil
 }
 
+// product of sizes that are those of devices; 0 where it cannot be.
+func product(sizes []uint64) int {
+	n := 1
+	for _, s := range sizes {
+		if s < 1 || s > maxDevices || n*int(s) > maxDevices {
+			return 0
+		}
+		n *= int(s)
+	}
+	return n
+}
+
 // transposed is 0, 1, 2, ... laid out in dims, in the row-major order of its
 // transpose.
 func transposed(dims, perm []uint64) ([]int, error) {
+	n := product(dims)
+	if n < 1 || len(perm) != len(dims) {
+		return nil, fmt.Errorf("replica groups from %v transposed by %v", dims, perm)
+	}
 	strides := make([]int, len(dims))
-	n := 1
+	step := 1
 	for d := len(dims) - 1; d >= 0; d-- {
-		strides[d] = n
-		n *= int(dims[d])
+		strides[d] = step
+		step *= int(dims[d])
 	}
 	flat := make([]int, n)
 	for i := range flat {
@@ -346,16 +373,15 @@ func meshAxes(b []byte) ([][]int, error) {
 	if err := mesh.parse(m.bytes(1)); err != nil {
 		return nil, err
 	}
-	var sizes []int
-	total := 1
+	var sizes []uint64
 	for _, v := range mesh.all[1] {
 		var axis message
 		if err := axis.parse(v.b); err != nil {
 			return nil, err
 		}
-		sizes = append(sizes, int(axis.number(2)))
-		total *= int(axis.number(2))
+		sizes = append(sizes, axis.number(2))
 	}
+	total := product(sizes)
 	devices, err := meshDevices(&mesh, total)
 	if err != nil {
 		return nil, err
@@ -370,21 +396,24 @@ func meshAxes(b []byte) ([][]int, error) {
 			return nil, err
 		}
 		a := int(ref.number(1))
-		if a >= len(sizes) {
+		if a < 0 || a >= len(sizes) {
 			return nil, fmt.Errorf("replica groups along axis %d of a mesh of %v", a, sizes)
 		}
-		r := reference{a, sizes[a], 1}
+		whole := int(sizes[a])
+		r := reference{a, whole, 1}
 		if ref.all[2] != nil {
 			if err := sub.parse(ref.bytes(2)); err != nil {
 				return nil, err
 			}
 			pre, size := int(sub.number(1)), int(sub.number(2))
-			if pre < 1 || size < 1 || sizes[a]%(pre*size) != 0 {
-				return nil, fmt.Errorf("replica groups along a factor %d after %d of an axis of %d", size, pre, sizes[a])
+			if pre < 1 || size < 1 || pre > whole || size > whole || whole%(pre*size) != 0 {
+				return nil, fmt.Errorf("replica groups along a factor %d after %d of an axis of %d", size, pre, whole)
 			}
-			r.size, r.rest = size, sizes[a]/(pre*size)
+			r.size, r.rest = size, whole/(pre*size)
 		}
-		members *= r.size
+		if members *= r.size; members > total {
+			return nil, fmt.Errorf("replica groups of more devices than the mesh of %v has", sizes)
+		}
 		refs = append(refs, r)
 	}
 	index := map[string]int{}
@@ -393,8 +422,8 @@ func meshAxes(b []byte) ([][]int, error) {
 		coords := make([]int, len(sizes))
 		rest := pos
 		for a := len(sizes) - 1; a >= 0; a-- {
-			coords[a] = rest % sizes[a]
-			rest /= sizes[a]
+			coords[a] = rest % int(sizes[a])
+			rest /= int(sizes[a])
 		}
 		place := 0
 		left := append([]int{}, coords...)
@@ -437,7 +466,7 @@ func meshDevices(mesh *message, total int) ([]int, error) {
 			flat = append(flat, i)
 		}
 	}
-	if len(flat) != total {
+	if total < 1 || len(flat) != total {
 		return nil, fmt.Errorf("a mesh of %d devices with %d ids", total, len(flat))
 	}
 	return flat, nil
