@@ -24,7 +24,11 @@ type Cost struct {
 // Cost prices the program from its instructions alone; it knows no hardware.
 func (p *Program) Cost() Cost {
 	f := newFusion(p)
-	c := Cost{AxisBytes: map[string]int64{}, LiveBytes: p.LiveBytes()}
+	return p.cost(f, p.live(f).result)
+}
+
+func (p *Program) cost(f *fusion, l Live) Cost {
+	c := Cost{AxisBytes: map[string]int64{}, LiveBytes: l.Peak}
 	for _, t := range p.Collectives() {
 		c.AxisBytes[t.Axis] += t.Bytes
 	}

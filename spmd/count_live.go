@@ -37,8 +37,11 @@ func (p *Program) LiveBytes() int64 { return p.Live().Peak }
 //
 // A compiler may do better, by another order or by computing again, or worse,
 // by padding to tiles; nothing of that is in here.
-func (p *Program) Live() Live {
-	w := &liveWalk{fusion: newFusion(p), last: make([]int, len(p.Values)), ends: map[int][]ID{}}
+func (p *Program) Live() Live { return p.live(newFusion(p)).result }
+
+// live is the walk of Live, with what it found.
+func (p *Program) live(f *fusion) *liveWalk {
+	w := &liveWalk{fusion: f, last: make([]int, len(p.Values)), ends: map[int][]ID{}}
 	r := Live{At: -1}
 	pinned := map[ID]bool{}
 	for i, in := range p.Inputs {
@@ -72,7 +75,8 @@ func (p *Program) Live() Live {
 	w.run(p.Body)
 	w.raise(w.copies, -1)
 	r.Peak, r.At = w.peak, w.at
-	return r
+	w.result = r
+	return w
 }
 
 // never is the last use of what is held to the end.
@@ -90,6 +94,7 @@ type liveWalk struct {
 	peak   int64
 	at     ID
 	copies int64
+	result Live
 }
 
 func (w *liveWalk) read(ids []ID) {

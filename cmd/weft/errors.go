@@ -13,6 +13,7 @@ import (
 	"weft/fault"
 	"weft/mesh"
 	"weft/models"
+	"weft/plan"
 	"weft/sampler"
 	"weft/sharding"
 	"weft/strategy"
@@ -39,6 +40,7 @@ var wrongUse = []error{
 	sharding.ErrSpecSyntax, sharding.ErrShape, sharding.ErrToPartial,
 	strategy.ErrDegree, strategy.ErrFill, strategy.ErrDegreesSyntax, strategy.ErrNotDivisible, strategy.ErrTensor, strategy.ErrNoDim,
 	strategy.ErrSplit, strategy.ErrEmptyStage, strategy.ErrCosts, strategy.ErrSchedule,
+	plan.ErrOptions, plan.ErrNoPlan,
 	topology.ErrUnknownSlice, topology.ErrHosts,
 }
 

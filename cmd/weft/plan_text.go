@@ -1,0 +1,210 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"weft"
+	"weft/plan"
+)
+
+// planRows is how many plans a table has without --all.
+const planRows = 20
+
+// planText is the answer for people, 80 columns wide.
+func planText(r *plan.Result, all bool) string {
+	var b strings.Builder
+	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	cfg := "CFG as one batch"
+	if r.CFG == plan.CFGSequential {
+		cfg = "CFG pass after pass"
+	}
+	say("%s  %s, %d frames, batch %d, %s, %s", r.Model, r.Size, r.Frames, r.Batch, r.DType, cfg)
+	if len(r.Plans) > 0 {
+		planTable(say, r, all)
+		planBest(say, r.Plans[0])
+	}
+	for _, n := range r.Notes {
+		wrap(say, "note: ", n)
+	}
+	switch {
+	case len(r.Refuse) == 0:
+	case all || r.On == "all" || len(r.Plans) == 0:
+		say("")
+		say("refused")
+		for _, f := range r.Refuse {
+			head := f.Mesh
+			if r.On == "all" {
+				head = f.Slice
+			}
+			wrap(say, "  "+padRight(head, 22)+" ", f.Kind+": "+f.Reason)
+		}
+	default:
+		say("%d splits refused; --all shows why", len(r.Refuse))
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+// wrap prints text after a head in lines of at most 79 columns.
+func wrap(say func(string, ...any), head, text string) {
+	line := head
+	indent := strings.Repeat(" ", len([]rune(head)))
+	empty := true
+	for _, w := range strings.Fields(text) {
+		if !empty && len([]rune(line))+1+len([]rune(w)) > 79 {
+			say("%s", line)
+			line, empty = indent, true
+		}
+		if !empty {
+			line += " "
+		}
+		line, empty = line+w, false
+	}
+	say("%s", line)
+}
+
+// planName is a plan's split in a few columns.
+func planName(p plan.Plan) string {
+	name := p.Mesh
+	shares := slices.DeleteFunc(slices.Clone(p.FSDP), func(a string) bool { return a == "fsdp" })
+	if len(shares) > 0 {
+		name += " fsdp:" + strings.Join(shares, ",")
+	}
+	return name
+}
+
+func planTable(say func(string, ...any), r *plan.Result, all bool) {
+	limits := map[int64]bool{}
+	most := int64(0)
+	for _, p := range r.Plans {
+		limits[p.HBMLimitBytes] = true
+		most = max(most, p.HBMLimitBytes, min(p.HBMBytesPerDevice, 2*p.HBMLimitBytes))
+	}
+	if most == 0 {
+		most = r.Plans[0].HBMBytesPerDevice
+	}
+	if r.On != "all" {
+		p := r.Plans[0]
+		devices := fmt.Sprintf("%d devices", p.Devices)
+		if p.Devices == 1 {
+			devices = "1 device"
+		}
+		if p.HBMLimitBytes > 0 {
+			devices += fmt.Sprintf(", %s of memory each", weft.Bytes(p.HBMLimitBytes))
+		}
+		say("%s: %s", p.Slice, devices)
+	}
+	say("")
+	say("%s %9s  %s %8s %9s", padRight("split", 26), "HBM", padRight("", 20), "step", "sent")
+	shown := r.Plans
+	if !all && len(shown) > planRows {
+		shown = shown[:planRows]
+	}
+	for _, p := range shown {
+		name := planName(p)
+		if r.On == "all" {
+			name = padRight(p.Slice, 10) + " " + strings.ReplaceAll(name, ",", " ")
+			if len(name) > 26 {
+				name = p.Slice + " " + planName(p)
+			}
+		}
+		sent := int64(0)
+		for _, n := range p.CollectiveBytes {
+			sent += n
+		}
+		if len(name) > 26 {
+			say("%s", name)
+			name = ""
+		}
+		say("%s %9s  %s %8s %9s", padRight(name, 26), weft.Bytes(p.HBMBytesPerDevice), bar(p, most, 20), seconds(p.StepSeconds), weft.Bytes(sent))
+		if !p.Fits {
+			change := p.Change
+			if strings.HasPrefix(change, "--") {
+				change = "fits with " + change
+			}
+			wrap(say, "    ", fmt.Sprintf("too big by %s; %s", weft.Bytes(p.OverBytes), change))
+		}
+	}
+	if n := len(r.Plans) - len(shown); n > 0 {
+		say("%d more; --all shows them", n)
+	}
+	say("# weights  a text K/V and attention  r stream  g gathered  t other  | limit")
+}
+
+// bar draws a plan's memory by kind in columns of most/width bytes.
+func bar(p plan.Plan, most int64, width int) string {
+	cells := []rune(strings.Repeat(" ", width))
+	m := p.Breakdown.DiT
+	from := int64(0)
+	at := func(n int64) int { return int((float64(n)/float64(most))*float64(width) + 0.5) }
+	for _, k := range []struct {
+		mark rune
+		n    int64
+	}{{'#', m.WeightsBytes}, {'a', m.AttentionBytes}, {'r', m.ResidualBytes}, {'g', m.GatheredBytes}, {'t', m.TempBytes}} {
+		for i := at(from); i < min(width, at(from+k.n)); i++ {
+			cells[i] = k.mark
+		}
+		from += k.n
+	}
+	if p.HBMLimitBytes > 0 {
+		if i := at(p.HBMLimitBytes); i < width {
+			cells[i] = '|'
+		}
+	}
+	if at(from) > width {
+		cells[width-1] = '>'
+	}
+	if p.HBMLimitBytes > 0 && at(p.HBMLimitBytes) >= width && cells[width-1] == ' ' {
+		cells[width-1] = '|'
+	}
+	return string(cells)
+}
+
+// seconds is a time in few columns.
+func seconds(s float64) string {
+	switch {
+	case s < 1:
+		return fmt.Sprintf("%.0f ms", s*1e3)
+	case s < 100:
+		return fmt.Sprintf("%.1f s", s)
+	case s < 1e5:
+		return fmt.Sprintf("%.0f s", s)
+	}
+	return fmt.Sprintf("%.1e s", s)
+}
+
+// planBest spells the best plan out.
+func planBest(say func(string, ...any), p plan.Plan) {
+	say("")
+	say("best: %s on %s", planName(p), p.Slice)
+	m := p.Breakdown.DiT
+	say("  dit   weights %s, attention %s, stream %s,", weft.Bytes(m.WeightsBytes), weft.Bytes(m.AttentionBytes), weft.Bytes(m.ResidualBytes))
+	say("        gathered %s, other %s: %s in %q", weft.Bytes(m.GatheredBytes), weft.Bytes(m.TempBytes), weft.Bytes(m.TotalBytes), m.At)
+	if p.HBMLimitBytes > 0 && p.Fits {
+		say("        leaves %s for what is not modelled", weft.Bytes(p.HBMLimitBytes-p.HBMBytesPerDevice))
+	}
+	say("  text  %s", plan.NotModelled)
+	say("  vae   %s", plan.NotModelled)
+	t := p.Time
+	parts := []string{}
+	for _, k := range []struct {
+		name string
+		s    float64
+	}{{"matmuls", t.MatmulSeconds}, {"attention", t.AttentionSeconds}, {"memory", t.MemorySeconds}} {
+		if k.s > 0 {
+			parts = append(parts, k.name+" "+seconds(k.s))
+		}
+	}
+	for _, axis := range slices.Sorted(maps.Keys(t.CollectiveSeconds)) {
+		parts = append(parts, axis+" "+seconds(t.CollectiveSeconds[axis]))
+	}
+	wrap(say, "  step  ", seconds(p.StepSeconds)+": "+strings.Join(parts, ", "))
+	for _, c := range p.Collectives {
+		say("  sent  %-18s %-6s %5d a step %10s", c.Op, c.Axis, c.Count, weft.Bytes(c.Bytes))
+	}
+	for _, n := range append(slices.Clone(p.Padding), p.Notes...) {
+		wrap(say, "  note  ", n)
+	}
+}

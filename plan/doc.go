@@ -1,0 +1,18 @@
+// Package plan says, by arithmetic alone, how a model's step would run on a slice:
+// which splits are legal and why the others are not, how much memory each takes on
+// a device, what its collectives move, and about how long a step takes.
+//
+// [Search] goes over every split of a slice's devices over dp, fsdp, tp and sp,
+// and over keeping weights in shares along dp and sp; [SearchAll] over slices. Pipelines
+// (pp) are not enumerated yet.
+//
+//   - What is legal is the model's answer (models.Model.Check).
+//   - Memory is that of the very programs that run: the weights at rest, what a
+//     request and a step keep between calls, and the programs' live ranges (spmd.Live).
+//   - Collectives are graph.Traffic.
+//   - Time is a roofline per program with the slice's peak rates and the
+//     shares of them in data/efficiency.json, which says of each how it was got.
+//
+// A phase that no program describes is "not modelled", and no number for it is
+// made up: the text encoder and the VAE at present.
+package plan

@@ -1,0 +1,393 @@
+package plan
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"weft/dtype"
+	"weft/fault"
+	"weft/mesh"
+	"weft/models"
+	"weft/spmd"
+	"weft/topology"
+)
+
+// How the passes with and without the text run.
+const (
+	CFGBatch      = "batch"      // both as one batch of twice the size
+	CFGSequential = "sequential" // one after the other
+)
+
+// Kinds of errors.
+var (
+	// ErrOptions: options that no split could make right.
+	ErrOptions = fault.NewKind("plan-options")
+	// ErrNoPlan: no split of the slice is legal.
+	ErrNoPlan = fault.NewKind("no-legal-plan")
+	// ErrTooBig: a slice on which no legal split fits.
+	ErrTooBig = fault.NewKind("too-big")
+	// ErrAssert: an assertion does not hold.
+	ErrAssert = fault.NewKind("assertion-failed")
+)
+
+// Options are what is planned.
+type Options struct {
+	Width, Height, Frames int
+	Batch                 int    // videos; 0 is 1
+	CFG                   string // "" is CFGBatch
+	DType                 dtype.DType
+	SplitResidual         bool
+	Text                  int // rows of text where the configuration has no length
+	// Mesh plans this split alone; axes left out are 1. nil goes over all.
+	Mesh []mesh.Axis
+	// MemoryBytes is a device's memory where the slice does not say (cpu:N); 0 is not known.
+	MemoryBytes int64
+	// Cores are the processors that the devices of cpu:N share; 0 is 2.
+	Cores int
+	// Target is what the programs are cut up for; the zero value cuts nothing, as on a TPU.
+	Target spmd.Target
+}
+
+// Memory is what one device holds in a phase at its fullest, by kind.
+type Memory struct {
+	WeightsBytes int64 `json:"weights_bytes"`
+	// ResidualBytes is what a step hands from program to program: the stream, the
+	// latents, the time's embedding.
+	ResidualBytes int64 `json:"residual_bytes"`
+	// AttentionBytes is the text's keys and values and the position tables, which a
+	// request keeps, and what attention holds at the peak.
+	AttentionBytes int64 `json:"attention_bytes"`
+	// GatheredBytes is what all-gathers made and is held at the peak.
+	GatheredBytes int64 `json:"gathered_bytes"`
+	// TempBytes is the rest: activations within a program.
+	TempBytes  int64 `json:"temp_bytes"`
+	TotalBytes int64 `json:"total_bytes"`
+	// At is the program that needs it.
+	At string `json:"at"`
+}
+
+// Phase is the memory of a part of generating a video; the zero value is not modelled.
+type Phase struct{ *Memory }
+
+// NotModelled is what JSON and text say of a phase without programs.
+const NotModelled = "not modelled"
+
+// MarshalJSON writes the memory or "not modelled".
+func (p Phase) MarshalJSON() ([]byte, error) {
+	if p.Memory == nil {
+		return json.Marshal(NotModelled)
+	}
+	return json.Marshal(p.Memory)
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (p *Phase) UnmarshalJSON(b []byte) error {
+	if string(b) == `"`+NotModelled+`"` {
+		p.Memory = nil
+		return nil
+	}
+	p.Memory = &Memory{}
+	return json.Unmarshal(b, p.Memory)
+}
+
+// Breakdown is memory by phase.
+type Breakdown struct {
+	Text Phase `json:"text"`
+	DiT  Phase `json:"dit"`
+	VAE  Phase `json:"vae"`
+}
+
+// largest is the phase with the greatest total.
+func (b Breakdown) largest() int64 {
+	n := int64(0)
+	for _, p := range []Phase{b.Text, b.DiT, b.VAE} {
+		if p.Memory != nil {
+			n = max(n, p.TotalBytes)
+		}
+	}
+	return n
+}
+
+// Plan is one legal split.
+type Plan struct {
+	Slice   string   `json:"slice"`
+	Mesh    string   `json:"mesh"`
+	FSDP    []string `json:"fsdp"` // axes over which weights are kept in shares
+	Fits    bool     `json:"fits"`
+	Devices int      `json:"devices"`
+
+	HBMBytesPerDevice int64 `json:"hbm_bytes_per_device"`
+	HBMLimitBytes     int64 `json:"hbm_limit_bytes"` // 0: not known
+	OverBytes         int64 `json:"over_bytes"`      // beyond the limit
+	// Change is the smallest change that makes a plan fit that does not, as flags:
+	// "--fsdp sp (12.30 GB)"; or why there is none.
+	Change    string    `json:"change,omitempty"`
+	Breakdown Breakdown `json:"breakdown"`
+
+	// CollectiveBytes is what a device sends in a step, by axis.
+	CollectiveBytes map[string]int64 `json:"collective_bytes"`
+	// RequestCollectiveBytes is the same for what runs once a request.
+	RequestCollectiveBytes map[string]int64 `json:"request_collective_bytes"`
+	// Collectives is CollectiveBytes by operation, as graph.Traffic has it.
+	Collectives []spmd.Traffic `json:"collectives"`
+
+	StepSeconds float64       `json:"step_seconds"`
+	Time        Time          `json:"time"`
+	Programs    []ProgramTime `json:"programs"`
+
+	CFGParallel bool     `json:"cfg_parallel"`
+	Padding     []string `json:"padding"` // what is padded, in words; empty: nothing
+	Notes       []string `json:"notes"`
+
+	split split
+}
+
+// Refusal is a split that is not legal, or with SearchAll a slice that does not do.
+type Refusal struct {
+	Slice      string         `json:"slice"`
+	Mesh       string         `json:"mesh"`
+	Kind       string         `json:"kind"`
+	Reason     string         `json:"reason"`
+	Violations []fault.Report `json:"violations"` // every reason
+}
+
+// Result is the answer, best plan first.
+type Result struct {
+	Model  string    `json:"model"`
+	On     string    `json:"on"`
+	Size   string    `json:"size"`
+	Frames int       `json:"frames"`
+	Batch  int       `json:"batch"`
+	CFG    string    `json:"cfg"`
+	DType  string    `json:"dtype"`
+	Plans  []Plan    `json:"plans"`
+	Refuse []Refusal `json:"refused"`
+	// Efficiency says how good the times are: "assumed" or "calibrated".
+	Efficiency string   `json:"efficiency"`
+	Notes      []string `json:"notes"`
+}
+
+// maxPositions bounds a request: 200 times 720p at 81 frames. Beyond it counts overflow.
+const maxPositions, maxBatch = 1 << 26, 1 << 10
+
+// search is what the splits of one request share. It is safe for use by many goroutines.
+type search struct {
+	m       models.Model
+	o       Options
+	r       models.Request
+	passes  int
+	layers  int // to which graphs of two layers are scaled; 0 builds them whole
+	mu      sync.Mutex
+	measure map[string]*measured
+}
+
+func newSearch(m models.Model, o Options) (*search, error) {
+	var l fault.List
+	gen, ok := m.(models.Generator)
+	if !ok {
+		return nil, fault.New(ErrOptions, nil, "%s makes no videos: there is no step to plan", m.Name())
+	}
+	if o.Batch == 0 {
+		o.Batch = 1
+	}
+	if o.CFG == "" {
+		o.CFG = CFGBatch
+	}
+	if o.Batch < 1 || o.Batch > maxBatch {
+		l.Add(fault.New(ErrOptions, nil, "batch %d: want 1 to %d videos", o.Batch, maxBatch))
+	}
+	if o.CFG != CFGBatch && o.CFG != CFGSequential {
+		l.Add(fault.New(ErrOptions, nil, "cfg %q: want %s or %s", o.CFG, CFGBatch, CFGSequential))
+	}
+	if o.DType != dtype.F32 && o.DType != dtype.BF16 {
+		l.Add(fault.New(ErrOptions, nil, "compute type %v: want bf16 or f32", o.DType))
+	}
+	latent, err := gen.LatentShape(o.Width, o.Height, o.Frames)
+	l.Add(err)
+	if err := l.Err(); err != nil {
+		return nil, err
+	}
+	positions := o.Batch
+	for _, n := range latent[1:] {
+		positions *= n
+	}
+	if positions > maxPositions {
+		return nil, fault.New(models.ErrSize, nil, "%dx%d pixels, %d frames, batch %d make %d latent positions: more than the %d that are planned; smaller sizes or fewer frames",
+			o.Width, o.Height, o.Frames, o.Batch, positions, maxPositions)
+	}
+	s := &search{m: m, o: o, passes: 1, measure: map[string]*measured{}}
+	s.r = models.Request{Batch: o.Batch, Latent: latent, Text: o.Text, DType: o.DType, SplitResidual: o.SplitResidual, Target: o.Target}
+	if o.CFG == CFGBatch {
+		s.r.Batch *= 2
+	} else {
+		s.passes = 2
+	}
+	one, err := mesh.Local(axesOf(split{dp: 1, fsdp: 1, tp: 1, sp: 1})...)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.Check(one, s.r); err != nil { // no split's fault
+		return nil, err
+	}
+	s.layers = depth(m)
+	return s, nil
+}
+
+// Search plans a model's step on a slice: every split, legal or not. A Result with
+// no plans is no error here. Errors: ErrOptions, models.ErrSize and what
+// Model.Check says of a single device.
+func Search(m models.Model, on topology.Slice, o Options) (*Result, error) {
+	s, err := newSearch(m, o)
+	if err != nil {
+		return nil, err
+	}
+	res := s.result(on.String())
+	if err := s.slice(res, on, true); err != nil {
+		return nil, err
+	}
+	return res, nil
+}
+
+func (s *search) result(on string) *Result {
+	res := &Result{Model: s.m.Name(), On: on, Size: fmt.Sprintf("%dx%d", s.o.Width, s.o.Height), Frames: s.o.Frames,
+		Batch: s.o.Batch, CFG: s.o.CFG, DType: s.o.DType.String(), Plans: []Plan{}, Refuse: []Refusal{}, Efficiency: efficiencies().Status}
+	res.Notes = []string{
+		"text encoder and VAE are not modelled: memory is the diffusion transformer's alone",
+		fmt.Sprintf("step times rest on %s efficiencies (plan/data/efficiency.json)", res.Efficiency)}
+	return res
+}
+
+// slice adds the plans and refusals of one slice.
+func (s *search) slice(res *Result, on topology.Slice, advise bool) error {
+	splits, err := s.splits(on)
+	if err != nil {
+		return err
+	}
+	type answer struct {
+		plan    *Plan
+		refused *Refusal
+		err     error
+	}
+	answers := make([]answer, len(splits))
+	each(len(splits), func(i int) {
+		a := &answers[i]
+		a.plan, a.refused, a.err = s.one(on, splits[i])
+	})
+	first := len(res.Plans)
+	for _, a := range answers {
+		switch {
+		case a.err != nil:
+			return a.err
+		case a.plan != nil:
+			res.Plans = append(res.Plans, *a.plan)
+		case a.refused != nil && !slices.ContainsFunc(res.Refuse, func(r Refusal) bool { return r.Slice == a.refused.Slice && r.Mesh == a.refused.Mesh }):
+			res.Refuse = append(res.Refuse, *a.refused)
+		}
+	}
+	plans := res.Plans[first:]
+	slices.SortStableFunc(plans, better)
+	if advise {
+		return s.advise(on, plans)
+	}
+	return nil
+}
+
+// better puts plans that fit first, then the faster, then the smaller.
+func better(a, b Plan) int {
+	fits := func(p Plan) int {
+		if p.Fits {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(fits(a), fits(b)), cmp.Compare(a.StepSeconds, b.StepSeconds),
+		cmp.Compare(a.HBMBytesPerDevice, b.HBMBytesPerDevice), cmp.Compare(a.Mesh, b.Mesh), cmp.Compare(strings.Join(a.FSDP, ","), strings.Join(b.FSDP, ",")))
+}
+
+// each runs f for 0 to n-1 on all processors.
+func each(n int, f func(i int)) {
+	var wg sync.WaitGroup
+	next := make(chan int)
+	for range min(n, runtime.GOMAXPROCS(0)) {
+		wg.Go(func() {
+			for i := range next {
+				f(i)
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	wg.Wait()
+}
+
+// one plans one split: a plan or a refusal.
+func (s *search) one(on topology.Slice, sp split) (*Plan, *Refusal, error) {
+	refuse := func(err error) (*Plan, *Refusal, error) {
+		r := &Refusal{Slice: on.String(), Mesh: sp.mesh()}
+		for i, v := range fault.Violations(err) {
+			d := fault.Describe(v)
+			r.Violations = append(r.Violations, d)
+			if i == 0 {
+				r.Kind, r.Reason = d.Kind, d.Message
+			} else {
+				r.Reason += "; " + d.Message
+			}
+		}
+		return nil, r, nil
+	}
+	if sp.devices() != on.Devices {
+		_, _, err := on.Order(axesOf(sp), nil)
+		return refuse(err)
+	}
+	local, err := mesh.Local(axesOf(sp)...)
+	if err != nil {
+		return refuse(err)
+	}
+	r := s.r
+	r.FSDP = sp.shares
+	if err := s.m.Check(local, r); err != nil {
+		return refuse(err)
+	}
+	got, err := s.measured(local, sp, r)
+	if err != nil {
+		return nil, nil, err
+	}
+	p := &Plan{Slice: on.String(), Mesh: sp.mesh(), FSDP: sp.fsdpAxes(), Devices: on.Devices, Breakdown: Breakdown{DiT: Phase{&got.memory}},
+		CollectiveBytes: byAxis(got.step), RequestCollectiveBytes: byAxis(got.request), Collectives: got.step,
+		CFGParallel: s.o.CFG == CFGBatch && sp.dp%2 == 0, Padding: got.padding, Notes: slices.Clone(got.notes), split: sp}
+	p.HBMBytesPerDevice = p.Breakdown.largest()
+	p.HBMLimitBytes = limit(on, s.o)
+	p.OverBytes = max(0, p.HBMBytesPerDevice-p.HBMLimitBytes)
+	p.Fits = p.OverBytes == 0
+	if p.HBMLimitBytes == 0 {
+		p.OverBytes, p.Fits = 0, true
+		p.Notes = append(p.Notes, "the device's memory is not known: fits is taken for granted")
+	}
+	if p.CFGParallel {
+		p.Notes = append(p.Notes, fmt.Sprintf("dp=%d over a batch of %d: the passes with and without the text run on different devices (CFG parallel)", sp.dp, s.r.Batch))
+	}
+	if err := s.time(p, on, got); err != nil {
+		return nil, nil, err
+	}
+	return p, nil, nil
+}
+
+// limit is a device's memory that a program may use; 0 is not known.
+func limit(on topology.Slice, o Options) int64 {
+	return cmp.Or(on.HBMUsableBytes, on.HBMBytes, o.MemoryBytes)
+}
+
+func byAxis(ts []spmd.Traffic) map[string]int64 {
+	out := map[string]int64{}
+	for _, t := range ts {
+		out[t.Axis] += t.Bytes
+	}
+	return out
+}

@@ -1,0 +1,110 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"weft/mesh"
+	"weft/models"
+	"weft/topology"
+)
+
+// split is one way to use a slice's devices.
+type split struct {
+	dp, fsdp, tp, sp int
+	other            []mesh.Axis // a given mesh's axes that are none of these
+	shares           []string    // axes among dp and sp over which weights are kept in shares
+}
+
+func (s split) devices() int {
+	n := s.dp * s.fsdp * s.tp * s.sp
+	for _, a := range s.other {
+		n *= a.Size
+	}
+	return n
+}
+
+// axesOf are the mesh's axes, outermost first; fsdp where it has a size.
+func axesOf(s split) []mesh.Axis {
+	axes := append(slices.Clone(s.other), mesh.Axis{Name: "dp", Size: s.dp})
+	if s.fsdp > 1 {
+		axes = append(axes, mesh.Axis{Name: "fsdp", Size: s.fsdp})
+	}
+	return append(axes, mesh.Axis{Name: "tp", Size: s.tp}, mesh.Axis{Name: "sp", Size: s.sp})
+}
+
+// mesh is how it is written on the command line.
+func (s split) mesh() string {
+	text := ""
+	for i, a := range axesOf(s) {
+		if i > 0 {
+			text += ","
+		}
+		text += fmt.Sprintf("%s=%d", a.Name, a.Size)
+	}
+	return text
+}
+
+// fsdpAxes are the axes that weights are shared over, the mesh's own among them.
+func (s split) fsdpAxes() []string {
+	out := slices.Clone(s.shares)
+	if s.fsdp > 1 {
+		out = append(out, "fsdp")
+	}
+	return append([]string{}, out...)
+}
+
+// withShares is the split, and the split with weights shared over what dp and sp leave whole.
+func withShares(s split) []split {
+	var over []string
+	if s.dp > 1 {
+		over = append(over, "dp")
+	}
+	if s.sp > 1 {
+		over = append(over, "sp")
+	}
+	if len(over) == 0 || s.fsdp > 1 {
+		return []split{s}
+	}
+	shared := s
+	shared.shares = over
+	return []split{s, shared}
+}
+
+// splits are every split of the slice's devices, or those of the mesh asked for.
+func (s *search) splits(on topology.Slice) ([]split, error) {
+	if s.o.Mesh != nil {
+		if _, err := mesh.Local(s.o.Mesh...); err != nil {
+			return nil, err
+		}
+		given := split{dp: 1, fsdp: 1, tp: 1, sp: 1}
+		for _, a := range s.o.Mesh {
+			switch mesh.Canonical(a.Name) {
+			case "dp":
+				given.dp = a.Size
+			case "fsdp":
+				given.fsdp = a.Size
+			case "tp":
+				given.tp = a.Size
+			case "sp":
+				given.sp = a.Size
+			case "pp":
+				if a.Size > 1 {
+					return nil, notPlanned(a)
+				}
+			default:
+				given.other = append(given.other, a)
+			}
+		}
+		return withShares(given), nil
+	}
+	var out []split
+	for _, dp := range models.Divisors(on.Devices, on.Devices) {
+		for _, fsdp := range models.Divisors(on.Devices/dp, on.Devices) {
+			for _, tp := range models.Divisors(on.Devices/dp/fsdp, on.Devices) {
+				out = append(out, withShares(split{dp: dp, fsdp: fsdp, tp: tp, sp: on.Devices / dp / fsdp / tp})...)
+			}
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,168 @@
+package plan
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+
+	"weft/dtype"
+	"weft/mesh"
+	"weft/topology"
+)
+
+//go:embed data/efficiency.json
+var efficiencyJSON []byte
+
+// Efficiency is one figure of the time model and how it was got.
+type Efficiency struct {
+	Value  float64 `json:"value"`
+	Status string  `json:"status"` // assumed, measured or calibrated
+	How    string  `json:"how"`
+}
+
+// Efficiencies are all figures of the time model.
+type Efficiencies struct {
+	Status string                `json:"status"`
+	How    string                `json:"how"`
+	Values map[string]Efficiency `json:"values"`
+}
+
+var efficiencies = sync.OnceValue(func() Efficiencies {
+	var e Efficiencies
+	if err := json.Unmarshal(efficiencyJSON, &e); err != nil {
+		panic(fmt.Sprintf("plan: embedded data: %v", err))
+	}
+	return e
+})
+
+// EfficiencyData is what step times rest on.
+func EfficiencyData() Efficiencies { return efficiencies() }
+
+func eff(name string) float64 {
+	e, ok := efficiencies().Values[name]
+	if !ok {
+		panic("plan: no efficiency " + name)
+	}
+	return e.Value
+}
+
+// Time is where a step's seconds go: each program takes the longer of its
+// arithmetic and its memory traffic, and its collectives after it.
+type Time struct {
+	MatmulSeconds     float64            `json:"matmul_seconds"`
+	AttentionSeconds  float64            `json:"attention_seconds"`
+	MemorySeconds     float64            `json:"memory_seconds"` // where memory traffic is the longer
+	CollectiveSeconds map[string]float64 `json:"collective_seconds"`
+}
+
+// ProgramTime is one program's part of a step.
+type ProgramTime struct {
+	Name          string  `json:"name"`
+	Calls         int     `json:"calls"` // a step
+	FLOPs         float64 `json:"flops"` // a call and device
+	MovedBytes    int64   `json:"moved_bytes"`
+	PeakBytes     int64   `json:"peak_bytes"`
+	ArgumentBytes int64   `json:"argument_bytes"`
+	Seconds       float64 `json:"seconds"` // a step
+}
+
+// rates are what one device can do, in a second.
+type rates struct {
+	flops, memory, link float64
+	rings               bool // a ring of more than two uses its links both ways
+}
+
+func ratesOf(on topology.Slice, o Options) rates {
+	r := on.Rates()
+	passes := 1.0
+	out := rates{flops: r.BF16FLOPs, memory: r.HBMBytes, link: r.LinkBytes / float64(max(1, r.Devices)), rings: on.Kind == topology.TPU}
+	switch on.Kind {
+	case topology.TPU:
+		passes = eff("f32_passes_tpu")
+	case topology.GPUBox:
+		passes = eff("f32_passes_gpu")
+		if out.link == 0 {
+			out.link = eff("gpu_pcie_bytes")
+		}
+	case topology.CPU:
+		cores := 2
+		if o.Cores > 0 {
+			cores = o.Cores
+		}
+		n := float64(on.Devices)
+		return rates{flops: eff("cpu_core_flops") * float64(cores) / n, memory: eff("cpu_bytes") / n, link: eff("cpu_link_bytes") / n}
+	}
+	if o.DType == dtype.F32 {
+		out.flops /= passes
+	}
+	return out
+}
+
+// time fills in a plan's times.
+func (s *search) time(p *Plan, on topology.Slice, m *measured) error {
+	r := ratesOf(on, s.o)
+	axes := axesOf(p.split)
+	bytes := map[string]int64{}
+	for axis, n := range p.CollectiveBytes {
+		for _, a := range strings.Split(axis, "+") {
+			bytes[a] += n
+		}
+	}
+	for _, a := range axes {
+		bytes[a.Name] += 0
+	}
+	hops := map[string]int{}
+	if _, l, err := on.Order(axes, bytes); err != nil {
+		return err
+	} else {
+		for _, a := range l.Axes {
+			hops[a.Axis] = a.MaxHops
+		}
+	}
+	p.Time.CollectiveSeconds = map[string]float64{}
+	for _, c := range m.programs {
+		calls := float64(c.calls)
+		matmul, attention := calls*c.matmul/(r.flops*eff("matmul")), calls*c.attention/(r.flops*eff("attention"))
+		memory := calls * float64(c.moved) / (r.memory * eff("hbm"))
+		seconds := max(matmul+attention, memory)
+		if memory > matmul+attention {
+			p.Time.MemorySeconds += memory
+		} else {
+			p.Time.MatmulSeconds += matmul
+			p.Time.AttentionSeconds += attention
+		}
+		for _, t := range c.traffic {
+			x := calls * (float64(t.Bytes)/(r.link*eff("link")*width(axes, t.Axes, hops, r.rings)) + float64(t.Count)*eff("collective_seconds"))
+			p.Time.CollectiveSeconds[t.Axis] += x
+			seconds += x
+		}
+		p.StepSeconds += seconds
+		p.Programs = append(p.Programs, ProgramTime{Name: c.name, Calls: c.calls, FLOPs: c.matmul + c.attention, MovedBytes: c.moved,
+			PeakBytes: c.peak, ArgumentBytes: c.arguments, Seconds: seconds})
+	}
+	if math.IsNaN(p.StepSeconds) || math.IsInf(p.StepSeconds, 0) {
+		return fmt.Errorf("plan: no rates are known for %s", on)
+	}
+	return nil
+}
+
+// width is how many links' worth a ring along axes has: two where it goes both
+// ways round more than two devices, and less where neighbours lie several hops apart.
+func width(axes []mesh.Axis, along []string, hops map[string]int, rings bool) float64 {
+	size, longest := 1, 1
+	for _, a := range axes {
+		if slices.Contains(along, a.Name) {
+			size *= a.Size
+			longest = max(longest, hops[a.Name])
+		}
+	}
+	w := 1.0
+	if rings && size > 2 {
+		w = 2
+	}
+	return w / float64(longest)
+}
