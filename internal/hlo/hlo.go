@@ -63,7 +63,7 @@ type reader struct {
 // Nothing in a compiled program is larger; a damaged one may say anything.
 const (
 	maxDevices = 1 << 20
-	maxSteps   = 1 << 22 // instructions gone through, those of a computation as often as it is called
+	maxSteps   = 1 << 18 // instructions gone through, those of a computation as often as it is called
 	maxDepth   = 100     // of calls within calls
 )
 
