@@ -178,7 +178,11 @@ func seconds(s float64) string {
 // planBest spells the best plan out.
 func planBest(say func(string, ...any), p plan.Plan) {
 	say("")
-	say("best: %s on %s", planName(p), p.Slice)
+	if p.Fits {
+		say("best: %s on %s", planName(p), p.Slice)
+	} else {
+		say("no split fits; the fastest: %s on %s", planName(p), p.Slice)
+	}
 	m := p.Breakdown.DiT
 	say("  dit   weights %s, attention %s, stream %s,", weft.Bytes(m.WeightsBytes), weft.Bytes(m.AttentionBytes), weft.Bytes(m.ResidualBytes))
 	say("        gathered %s, other %s: %s in %q", weft.Bytes(m.GatheredBytes), weft.Bytes(m.TempBytes), weft.Bytes(m.TotalBytes), m.At)

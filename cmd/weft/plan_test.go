@@ -1,0 +1,169 @@
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"weft/plan"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+var planAt480 = []string{"plan", "--model", "wan2.1-t2v-14b", "--size", "832x480", "--frames", "81"}
+
+func planArgs(extra ...string) []string { return append(append([]string{}, planAt480...), extra...) }
+
+// The text for people, word for word and within 80 columns. After a change that is
+// meant: go test ./cmd/weft -run TestPlanText -update, and read the diff.
+func TestPlanText(t *testing.T) {
+	for name, args := range map[string][]string{
+		"v4-8":         planArgs("--on", "v4-8", "--all"),
+		"v5e-8":        planArgs("--on", "v5e-8"),
+		"a25":          planArgs("--on", "v4-8", "--mesh", "tp=8"),
+		"split-stream": planArgs("--on", "v4-8", "--mesh", "tp=4", "--cfg", "sequential", "--split-residual"),
+		"all":          planArgs("--on", "all"),
+		"too-big":      planArgs("--on", "v5e-1", "--dtype", "f32"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, got, _ := weftRun(t, args...)
+			for line := range strings.Lines(got) {
+				if n := len([]rune(strings.TrimRight(line, "\n"))); n > 80 {
+					t.Errorf("%d columns: %q", n, line)
+				}
+			}
+			file := filepath.Join("testdata", "plan", name+".txt")
+			if *update {
+				if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != string(want) {
+				t.Errorf("%s changed:\n%s\nwas:\n%s", file, got, want)
+			}
+		})
+	}
+}
+
+// The JSON has the fields that scripts read.
+func TestPlanJSON(t *testing.T) {
+	code, out, stderr := weftRun(t, planArgs("--on", "v4-8", "--json", "--assert", "hbm<33GB")...)
+	if code != 0 || stderr != "" {
+		t.Fatalf("exit %d, %s", code, stderr)
+	}
+	doc := decode[struct {
+		Plans []struct {
+			Mesh            string
+			Fits            bool
+			HBM             int64            `json:"hbm_bytes_per_device"`
+			Collectives     map[string]int64 `json:"collective_bytes"`
+			StepSeconds     float64          `json:"step_seconds"`
+			Breakdown       map[string]json.RawMessage
+			CFGParallel     bool `json:"cfg_parallel"`
+			Padding, Notes  []string
+			FSDP            []string
+			OverBytes       int64 `json:"over_bytes"`
+			HBMLimitBytes   int64 `json:"hbm_limit_bytes"`
+			CollectivesList []any `json:"collectives"`
+		}
+		Refused []struct {
+			Mesh, Kind, Reason string
+		}
+		Assertions []struct {
+			Text string
+			Held bool
+		}
+	}](t, out)
+	if len(doc.Plans) == 0 || len(doc.Refused) != 1 || doc.Refused[0].Mesh != "dp=4,tp=1,sp=1" || doc.Refused[0].Kind != "batch-not-divisible" {
+		t.Fatalf("%+v", doc)
+	}
+	if len(doc.Assertions) != 1 || !doc.Assertions[0].Held {
+		t.Errorf("%+v", doc.Assertions)
+	}
+	for _, p := range doc.Plans {
+		var parts map[string]any
+		if err := json.Unmarshal(p.Breakdown["dit"], &parts); err != nil {
+			t.Fatal(err)
+		}
+		sum := 0.0
+		for _, k := range []string{"weights_bytes", "residual_bytes", "attention_bytes", "gathered_bytes", "temp_bytes"} {
+			n, ok := parts[k].(float64)
+			if !ok {
+				t.Errorf("%s: no %s", p.Mesh, k)
+			}
+			sum += n
+		}
+		if sum != parts["total_bytes"] || int64(sum) != p.HBM || p.StepSeconds <= 0 || p.Collectives == nil || p.FSDP == nil || p.Padding == nil || p.Notes == nil {
+			t.Errorf("%+v", p)
+		}
+		for _, phase := range []string{"text", "vae"} {
+			if string(p.Breakdown[phase]) != `"`+plan.NotModelled+`"` {
+				t.Errorf("%s: %s", phase, p.Breakdown[phase])
+			}
+		}
+	}
+}
+
+// Exit codes: 0, 1 for an assertion that does not hold, 2 for wrong use or no legal plan.
+func TestPlanExits(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		args []string
+		code int
+		kind string // of the error document; "" where the plans are printed
+		says string
+	}{
+		{"fine", planArgs("--on", "v4-8"), 0, "", ""},
+		{"held", planArgs("--on", "v4-8", "--mesh", "tp=4", "--assert", "hbm<12GB,step<1000s"), 0, "", ""},
+		{"not held", planArgs("--on", "v4-8", "--mesh", "tp=4", "--assert", "hbm<7GB"), 1, "", "hbm<7GB does not hold"},
+		{"A25", planArgs("--on", "v4-8", "--mesh", "tp=8"), 2, "", "counts cores, two to a chip"},
+		{"heads", planArgs("--on", "cpu:7", "--mesh", "tp=7"), 2, "", "40 heads do not divide"},
+		{"slice", planArgs("--on", "v4-9"), 2, "unknown-slice", "v4-8"},
+		{"slice", planArgs("--on", "tpu-of-my-dreams"), 2, "unknown-slice", "nearest"},
+		{"assertion", planArgs("--on", "v4-8", "--assert", "hbm~3"), 2, "plan-options", "hbm<30GB"},
+		{"dtype", planArgs("--on", "v4-8", "--dtype", "fp4"), 2, "usage", "bf16 or f32"},
+		{"cfg", planArgs("--on", "v4-8", "--cfg", "twice"), 2, "plan-options", "batch or sequential"},
+		{"batch", planArgs("--on", "v4-8", "--batch", "0"), 2, "usage", "batch"},
+		{"mesh with all", planArgs("--on", "all", "--mesh", "tp=2"), 2, "usage", "one slice"},
+		{"mesh", planArgs("--on", "v4-8", "--mesh", "tp=x"), 2, "mesh-syntax", ""},
+		{"pipeline", planArgs("--on", "v4-8", "--mesh", "pp=2,tp=2"), 2, "axis-unsupported", "not planned yet"},
+		{"model", []string{"plan", "--model", "wan9", "--size", "832x480", "--frames", "81", "--on", "v4-8"}, 2, "unknown-model", "wan2.1-t2v-14b"},
+		{"size", []string{"plan", "--model", "wan2.1-t2v-14b", "--size", "831x480", "--frames", "80", "--on", "v4-8"}, 2, "size", "816 or 832"},
+		{"no slice", []string{"plan", "--model", "wan2.1-t2v-14b", "--size", "832x480", "--frames", "81"}, 2, "usage", "\"on\" not set"},
+		{"folder", []string{"plan", "--model", wanDir, "--size", "64x64", "--frames", "9", "--on", "cpu:2"}, 0, "", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			code, _, stderr := weftRun(t, c.args...)
+			if code != c.code || !strings.Contains(stderr, c.says) {
+				t.Errorf("exit %d, want %d; %s", code, c.code, stderr)
+			}
+			code, out, _ := weftRun(t, append(c.args, "--json")...)
+			if code != c.code {
+				t.Errorf("with --json exit %d, want %d", code, c.code)
+			}
+			if c.kind != "" {
+				if f := decode[failure](t, out); f.Error.Kind != c.kind {
+					t.Errorf("kind %q, want %q", f.Error.Kind, c.kind)
+				}
+				return
+			}
+			doc := decode[struct {
+				Plans   []any `json:"plans"`
+				Refused []any `json:"refused"`
+			}](t, out)
+			if doc.Plans == nil || doc.Refused == nil || (len(doc.Plans) == 0) != (c.code == 2) {
+				t.Errorf("%d plans, %d refused", len(doc.Plans), len(doc.Refused))
+			}
+		})
+	}
+}
