@@ -62,7 +62,7 @@ type reader struct {
 
 // Nothing in a compiled program is larger; a damaged one may say anything.
 const (
-	maxDevices = 1 << 20
+	maxDevices = 1 << 14
 	maxSteps   = 1 << 18 // instructions gone through, those of a computation as often as it is called
 	maxDepth   = 100     // of calls within calls
 )
