@@ -40,6 +40,10 @@ func slowProgram(n int, turns ...int) string {
 
 const forever = 1 << 60
 
+// soon is the margin that a busy machine is given; a hang would be for ever, and
+// XLA's own abort comes after a minute.
+const soon = 20 * time.Second
+
 // startSlow launches a call that does not end.
 func startSlow(n int, limit time.Duration) (*Client, *Event, error) {
 	c, err := NewCPU(n)
@@ -72,7 +76,8 @@ func init() {
 		start := time.Now()
 		err = done.Wait(context.Background())
 		f, _ := fault.Fields[Timeout](err)
-		fmt.Printf("kind=%v after=%.1f fields=%+v\n", errors.Is(err, ErrCollectiveTimeout), time.Since(start).Seconds(), f)
+		after := time.Since(start)
+		fmt.Printf("kind=%v soon=%v fields=%+v\n", errors.Is(err, ErrCollectiveTimeout), after > time.Second/2 && after < soon, f)
 		if _, err := c.Put(make([]byte, 4), dtype.F32, []int{1}, 0); !errors.Is(err, ErrClientDead) {
 			fmt.Println("the client lives:", err)
 		}
@@ -97,7 +102,7 @@ func init() {
 		time.AfterFunc(100*time.Millisecond, cancel)
 		start := time.Now()
 		err = done.Wait(ctx)
-		fmt.Println("cancel", errors.Is(err, ErrCancelled), errors.Is(err, context.Canceled), time.Since(start) < 2*time.Second)
+		fmt.Println("cancel", errors.Is(err, ErrCancelled), errors.Is(err, context.Canceled), time.Since(start) < soon)
 		// More calls of it fill the plugin's threads, or the window: Execute waits, as long as its context.
 		x, err := c.Compile(context.Background(), []byte(slowProgram(2, forever)), CompileOptions{Replicas: 2})
 		fatal(err)
@@ -129,10 +134,10 @@ func TestWatchdog(t *testing.T) {
 	engine(t)
 	start := time.Now()
 	code, out := child(t, "limit")
-	if code != 1 || time.Since(start) > 15*time.Second {
+	if code != 1 || time.Since(start) > 2*soon {
 		t.Errorf("exit %d after %v", code, time.Since(start))
 	}
-	for _, want := range []string{"kind=true after=1.", "LimitSeconds:1 Expected:8 Finished:0", "Unfinished:[0 1 2 3 4 5 6 7]", "close: <nil>", "weft: program slow has not finished after 1 s"} {
+	for _, want := range []string{"kind=true soon=true", "LimitSeconds:1 Expected:8 Finished:0", "Unfinished:[0 1 2 3 4 5 6 7]", "close: <nil>", "weft: program slow has not finished after 1 s"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in:\n%s", want, out)
 		}
