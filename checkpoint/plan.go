@@ -25,6 +25,7 @@ const (
 
 // target is one selection of a tensor and the places that want it.
 type target struct {
+	index   int // in its job
 	sel     *selection
 	dsts    [][]byte
 	as      dtype.DType
@@ -93,6 +94,7 @@ func (c *Checkpoint) plan(parts []Part) ([]*job, error) {
 			continue
 		}
 		byKey[j][key] = t
+		t.index = len(j.targets)
 		j.targets = append(j.targets, t)
 	}
 	if err := faults.Err(); err != nil {

@@ -20,6 +20,7 @@ type piece struct {
 	pos    int64 // in the tensor
 	n      int64
 	local  int64 // in the target's selected bytes
+	next   int   // the target's next piece, -1 at its last
 }
 
 // worker reads chunks, one at a time. Its buffers are all the memory that a Read
@@ -31,6 +32,8 @@ type worker struct {
 	buf     []byte
 	tmp     []byte // a converted piece, before it is scattered
 	pieces  []piece
+	heads   []int // the first and last piece of each target
+	tails   []int
 	vec     vector
 	merge   merge
 }
@@ -85,7 +88,7 @@ func (w *worker) gather(j *job) (span [2]int64, ok bool) {
 		if n <= 0 {
 			break
 		}
-		w.pieces = append(w.pieces, piece{c.target, c.pos, n, c.local})
+		w.pieces = append(w.pieces, piece{c.target, c.pos, n, c.local, -1})
 		span[1] = max(span[1], c.pos+n)
 		w.merge.end = c.pos + n
 		c.take(n)
@@ -123,13 +126,35 @@ func (w *worker) buffered(j *job, span [2]int64) error {
 		return err
 	}
 	w.reading.bytes.Add(int64(len(buf)))
-	for i := range w.pieces {
-		p := &w.pieces[i]
-		if err := w.place(p, buf[p.pos-span[0]:][:p.n]); err != nil {
-			return err
+	w.chain()
+	for _, i := range w.heads {
+		for ; i >= 0; i = w.pieces[i].next {
+			p := &w.pieces[i]
+			if err := w.place(p, buf[p.pos-span[0]:][:p.n]); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// chain links the pieces of each target, so that a destination is written from one
+// end to the other and not a few bytes at a time by turns with all the others.
+func (w *worker) chain() {
+	w.heads, w.tails = w.heads[:0], w.tails[:0]
+	for i := range w.pieces {
+		p := &w.pieces[i]
+		p.next = -1
+		for len(w.heads) <= p.target.index {
+			w.heads, w.tails = append(w.heads, -1), append(w.tails, -1)
+		}
+		if tail := w.tails[p.target.index]; tail < 0 {
+			w.heads[p.target.index] = i
+		} else {
+			w.pieces[tail].next = i
+		}
+		w.tails[p.target.index] = i
+	}
 }
 
 // place puts the bytes of a piece where they belong, converted if need be.
