@@ -2,7 +2,7 @@ package spmd
 
 // erfP and erfQ are the coefficients, highest power first, of a rational
 // approximation erf(x) = x P(x^2) / Q(x^2) for |x| <= 4, beyond which erf is 1 in
-// f32: the one of Eigen and of XLA's own expansion. Its error is below 3e-7.
+// f32: the one of Eigen and of XLA's own expansion. Its error is below 4e-7.
 var (
 	erfP = []float64{-2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05,
 		-7.34990630326855e-04, -2.95459980854025e-03, -1.60960333262415e-02}
