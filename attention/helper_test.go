@@ -26,6 +26,7 @@ type call struct {
 	q, k, v    *interp.Array
 	bias, mask *interp.Array // or nil
 	o          attention.Options
+	target     spmd.Target
 
 	qTokens, kTokens, qHeads, kHeads []string
 	partial                          []string // q is partial over these
@@ -33,7 +34,7 @@ type call struct {
 
 func (c call) program(t meshtest.TB, m *mesh.Mesh) *spmd.Program {
 	t.Helper()
-	return meshtest.Build(t, m, c.define)
+	return meshtest.Build(t, m, c.define, spmd.WithTarget(c.target))
 }
 
 func (c call) define(b *spmd.Builder) { c.into(b, "", "out") }

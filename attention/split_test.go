@@ -489,7 +489,11 @@ func TestRandom(t *testing.T) {
 		} else {
 			keys = sk
 		}
-		c.o.BlockQ, c.o.BlockK = n(1, 20, "block q"), n(1, 20, "block k")
+		c.o.BlockQ, c.o.BlockK, c.o.HeadBlock = n(1, 20, "block q"), n(1, 20, "block k"), n(0, 5, "block of heads")
+		if rapid.Bool().Draw(rt, "as the target wants") {
+			c.target = spmd.Target{QueryBlock: c.o.BlockQ, KeyBlock: c.o.BlockK, HeadBlock: c.o.HeadBlock}
+			c.o.BlockQ, c.o.BlockK, c.o.HeadBlock = 0, 0, 0
+		}
 		if rapid.Bool().Draw(rt, "scaled") {
 			c.o.Scale = 0.7
 		}

@@ -61,7 +61,7 @@ func (g *randomTensors) draw(b *spmd.Builder) (again func(b *spmd.Builder)) {
 		g.input(i)
 	}
 	moves := []func(){g.linear, g.linear, g.linear, g.binary, g.binary, g.binary, g.unary, g.reduction, g.reduction, g.shape, g.shape, g.cut,
-		g.concat, g.reshard, g.reshard, g.reshard, g.selected, g.together}
+		g.concat, g.reshard, g.reshard, g.reshard, g.selected, g.together, g.mapped}
 	if !g.exact {
 		moves = append(moves, g.norm, g.norm, g.activation)
 	}
@@ -281,6 +281,45 @@ func (g *randomTensors) linear() {
 	}
 	g.take(float64(x.Dim(-1))*x.most*most, func(b *spmd.Builder, p []spmd.Tensor) []spmd.Tensor {
 		return []spmd.Tensor{b.Linear(p[i], p[w], out)}
+	})
+}
+
+// mapped runs a few operations block by block along a dim that is not the last.
+func (g *randomTensors) mapped() {
+	i, ok := g.pick("mapped", func(x drawn) bool { return floats(x) && x.Rank() > 1 })
+	if !ok {
+		return
+	}
+	x := g.pool[i]
+	dim, rows := g.int(0, x.Rank()-2, "dim"), g.int(0, 5, "rows")
+	n := rapid.SampledFrom(sizes).Draw(g.t, "N")
+	if elementsIn(x.Shape)/x.Dim(-1)*n > tensorMost {
+		return
+	}
+	shape := []int{n, x.Dim(-1)}
+	// The weights' axes are others than the rows': a block lives on each device alone.
+	spec := g.spec(shape, nil)
+	for d := range 2 {
+		var free []string
+		for _, a := range spec.Dim(d) {
+			if x.Spec.DimOf(a) != dim {
+				free = append(free, a)
+			}
+		}
+		spec = spec.WithDim(d, free...)
+	}
+	g.add(len(g.steps)+100, x.DType, shape, spec, 4)
+	w := len(g.pool) - 1
+	smooth := !g.exact
+	g.take(8*float64(x.Dim(-1))*x.most, func(b *spmd.Builder, p []spmd.Tensor) []spmd.Tensor {
+		return []spmd.Tensor{b.MapRows(p[i], dim, rows, func(x spmd.Tensor) spmd.Tensor {
+			if smooth {
+				x = b.GeluTanh(x)
+			} else {
+				x = b.Scale(x, 2)
+			}
+			return b.Linear(x, p[w], x.DType)
+		})}
 	})
 }
 
@@ -666,6 +705,18 @@ func TestTensorRandom(t *testing.T) {
 			}
 		}
 		sameTraffic(rt, p)
+
+		// A target cuts computations up otherwise, and changes nothing else.
+		target := spmd.Target{RowTile: g.int(1, 6, "rows in a tile"), WideBF16: g.yes("bf16 widened")}
+		cut := meshtest.Build(rt, m, func(b *spmd.Builder) { again(b) }, spmd.WithTarget(target))
+		if got, want := meshtest.Table(cut.Collectives()), meshtest.Table(p.Collectives()); got != want {
+			rt.Fatalf("%+v: moves\n%swhere without it\n%s", target, got, want)
+		}
+		for name, y := range meshtest.Interp(rt, cut, g.in) {
+			if d := meshtest.Differ(y, want[name], g.tolerance()); d != "" {
+				rt.Fatalf("%+v, %s: %s\n%s", target, name, d, cut)
+			}
+		}
 	})
 }
 

@@ -62,10 +62,10 @@ func One(t TB, m *mesh.Mesh) *mesh.Mesh {
 	return one
 }
 
-// Build makes a program and checks it, and that its text moves what it says.
-func Build(t TB, m *mesh.Mesh, define func(b *spmd.Builder)) *spmd.Program {
+// Build makes a program and checks it.
+func Build(t TB, m *mesh.Mesh, define func(b *spmd.Builder), opts ...spmd.Option) *spmd.Program {
 	t.Helper()
-	p, err := spmd.Build("test", m, define)
+	p, err := spmd.Build("test", m, define, opts...)
 	if err != nil {
 		t.Fatalf("build on %s: %v", m, err)
 	}
