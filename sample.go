@@ -3,6 +3,7 @@ package weft
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"weft/dtype"
@@ -98,6 +99,10 @@ type sampling struct {
 
 func (m *Model) newSampling(g models.Generator, text, negative *tensor.Tensor, o SampleOptions) (*sampling, error) {
 	var l fault.List
+	if c, ok := g.(models.Conditioned); ok && len(c.Conditions()) > 0 {
+		l.Add(fault.New(models.ErrVariant, nil, "%s reads %s besides the text: a single step takes them (weft forward), sampling does not yet",
+			g.Name(), strings.Join(c.Conditions(), " and ")))
+	}
 	latent, err := g.LatentShape(o.Width, o.Height, o.Frames)
 	l.Add(err)
 	if o.Sampler == "" {

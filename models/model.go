@@ -116,6 +116,13 @@ type Generator interface {
 	FeedText(g *graph.Graph, r Request, context *tensor.Tensor) (map[string]*tensor.Tensor, error)
 }
 
+// Conditioned is a generator whose steps may read more than latents, a timestep and text.
+type Conditioned interface {
+	Generator
+	// Conditions names those inputs, the same in every step; none for a model that reads none.
+	Conditions() []string
+}
+
 // Family makes models of one kind.
 type Family struct {
 	Name string

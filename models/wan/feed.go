@@ -91,7 +91,12 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 
 // reads names the inputs of a step.
 func (m *Model) reads() []string {
-	out := []string{"x", "t (or t_tokens)", "context"}
+	return append([]string{"x", "t (or t_tokens)", "context"}, m.Conditions()...)
+}
+
+// Conditions names what i2v reads of its image.
+func (m *Model) Conditions() []string {
+	var out []string
 	if m.c.ModelType == i2v {
 		out = append(out, "y")
 	}
@@ -314,11 +319,8 @@ func put(t *tensor.Tensor, i int, v float64) {
 func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
 	var l fault.List
 	px := 8
-	switch m.c.ModelType {
-	case ti2v:
+	if m.c.ModelType == ti2v {
 		px = 16
-	case i2v:
-		l.Add(fault.New(models.ErrVariant, nil, "%s starts from an image: its y and clip_fea go into a single step (weft forward), not yet into sampling", m.name))
 	}
 	for _, d := range []struct {
 		what string
@@ -351,4 +353,7 @@ func nearest(n, step, base int) string {
 	return fmt.Sprintf("%d or %d", low, low+step)
 }
 
-var _ models.Generator = (*Model)(nil)
+var (
+	_ models.Generator   = (*Model)(nil)
+	_ models.Conditioned = (*Model)(nil)
+)
