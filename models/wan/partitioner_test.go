@@ -98,7 +98,7 @@ func TestNoMoreThanXLAsPartitioner(t *testing.T) {
 		noMore(t, c, fmt.Sprintf("%s split=%v batch %d", k.on, k.split, k.batch), whole, split, k.on == "tp=2,sp=2" && !k.split)
 	}
 	// The other programs of the step.
-	whole, split := fixturePrograms(t, "", false, dtype.F32, 2), fixturePrograms(t, "dp=2,tp=2,sp=2", false, dtype.F32, 2)
+	whole, split := fixturePrograms(t, "", false, dtype.F32, 2, spmd.Target{}), fixturePrograms(t, "dp=2,tp=2,sp=2", false, dtype.F32, 2, spmd.Target{})
 	for name, w := range whole {
 		if name != "block" {
 			noMore(t, c, name, w, split[name], true)
