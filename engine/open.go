@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -20,6 +19,9 @@ type Options struct {
 	NoCache  bool
 	// Limit is how long one run may take before it is given up; 0 is no limit.
 	Limit time.Duration
+	// Warn is told of what went wrong without stopping the run: a program that
+	// could not be kept in the cache. nil discards it.
+	Warn func(error)
 	// InstallProgress is called while a plugin is fetched.
 	InstallProgress func(stage string, done, total int64)
 }
@@ -72,5 +74,3 @@ func (n *noted) Info() Info {
 	i.Note = n.note
 	return i
 }
-
-var _ = fmt.Sprint

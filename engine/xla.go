@@ -43,7 +43,7 @@ func openXLA(ctx context.Context, n int, o Options) (Engine, error) {
 	p := client.Plugin().Engine()
 	e := &XLA{client: client, n: n, info: Info{Name: client.Platform(), Version: p.Version, SHA256: p.SHA256, API: p.API, Path: p.Path}}
 	if !o.NoCache {
-		if e.cache, err = cache.Open(o.CacheDir, cache.Options{}); err != nil {
+		if e.cache, err = cache.Open(o.CacheDir, cache.Options{Warn: o.Warn}); err != nil {
 			e.info.Note = "programs are not kept: " + err.Error()
 		}
 	}

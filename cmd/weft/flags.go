@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -93,6 +94,6 @@ func (f *runFlags) options(a *app) (weft.Options, error) {
 	}
 	return weft.Options{Mesh: f.mesh, DType: f.dtype, Device: f.device, Layers: f.layers, SplitResidual: f.split, FSDP: f.fsdp, Micro: f.micro, Strict: f.strict, TextLen: f.textLen,
 		Progress: a.progress.report,
-		Engine: engine.Options{Plugin: f.plugin, CacheDir: f.cacheDir, NoCache: f.noCache, Limit: f.limit,
+		Engine: engine.Options{Warn: func(err error) { fmt.Fprintln(a.stderr, "weft: warning:", err) }, Plugin: f.plugin, CacheDir: f.cacheDir, NoCache: f.noCache, Limit: f.limit,
 			InstallProgress: func(stage string, done, total int64) { a.progress.report("fetch "+stage, done, total) }}}, l.Err()
 }
