@@ -12,6 +12,7 @@ import (
 
 	"weft/attention"
 	"weft/dtype"
+	"weft/engine"
 	"weft/fault"
 	"weft/internal/meshtest"
 	"weft/mesh"
@@ -375,8 +376,9 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// No value of the program is as large as the matrix of scores, or as one
-// head's rows of it, whatever the split. Nothing is run.
+// No value of the program is as large as one head's matrix of scores, whatever
+// the split, in blocks of the package's choice and of the CPU engine's. Nothing
+// is run.
 func TestNoMatrixOfScores(t *testing.T) {
 	const s = 4096
 	check := func(what string, p *spmd.Program, inputs bool) {
@@ -396,11 +398,13 @@ func TestNoMatrixOfScores(t *testing.T) {
 			for _, mask := range []*interp.Array{nil, {DType: dtype.Bool, Shape: []int{1, 1, 1, tokens}}, {DType: dtype.Bool, Shape: []int{1, 1, s, tokens}}} {
 				c := call{q: big(dtype.BF16, s, 4), k: big(dtype.BF16, s, 2), v: big(dtype.BF16, s, 2), mask: mask,
 					qTokens: sp, kTokens: sp, qHeads: tp, o: attention.Options{Keys: tokens}}
-				p, err := spmd.Build("p", m, c.define)
-				if err != nil {
-					t.Fatal(err)
+				for _, target := range []spmd.Target{{}, engine.CPUTarget()} {
+					p, err := spmd.Build("p", m, c.define, spmd.WithTarget(target))
+					if err != nil {
+						t.Fatal(err)
+					}
+					check(fmt.Sprint(on, tokens, target), p, false)
 				}
-				check(fmt.Sprint(on, tokens), p, false)
 			}
 			j := jointCall{tokens: tokens, textFirst: true, heads: tp, kvHeads: tp}
 			for i := range j.video {
