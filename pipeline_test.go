@@ -28,14 +28,19 @@ func TestPipeline(t *testing.T) {
 			if err != nil {
 				t.Fatal(c, err)
 			}
-			for range 2 { // the second step reuses what the text alone decides
+			// The second step reuses what the text alone decides; more are run only
+			// where a busy machine kept the stages from working at once.
+			together := false
+			var rep Report
+			for step := 0; step < 2 || (step < 20 && !together && c.micro > 1); step++ {
 				out, err := r.Forward(ctx)
 				if err != nil {
 					t.Fatal(c, err)
 				}
 				compareTo(t, device+" "+c.mesh, out["out"], want["out"], 1e-4)
+				rep = r.Report()
+				together = together || overlap(rep)
 			}
-			rep := r.Report()
 			if rep.Microbatches != c.micro || len(rep.Spans) != 2*c.micro {
 				t.Errorf("%s: %d microbatches, spans %v", c.mesh, rep.Microbatches, rep.Spans)
 			}
@@ -49,8 +54,8 @@ func TestPipeline(t *testing.T) {
 					}
 				}
 			}
-			if c.micro > 1 && !overlap(rep) {
-				t.Errorf("%s on %s: no two stages were at work at once: %v", c.mesh, device, rep.Spans)
+			if c.micro > 1 && !together {
+				t.Errorf("%s on %s: no two stages were at work at once in 20 steps; the last: %v", c.mesh, device, rep.Spans)
 			}
 			r.Close()
 		}
