@@ -446,12 +446,14 @@ func (b *Builder) LLoop(trips int, init []Local, body func(i Local, carried []Lo
 	return outs
 }
 
-// Collectives. Over axes whose sizes multiply to 1 each is its operand.
+// Collectives. Over axes whose sizes multiply to 1 each is its operand. On values
+// without elements there is nothing to exchange, and StableHLO refuses some: the
+// result is made in place.
 
 // LAllReduce joins the values of the devices along axes.
 func (b *Builder) LAllReduce(r Reduction, x Local, axes []string, reason string) Local {
 	axes = b.realAxes(axes)
-	if len(axes) == 0 {
+	if len(axes) == 0 || empty(x) {
 		return x
 	}
 	return b.emit(Instr{Op: OpAllReduce, Args: ids(x), Reduction: r, Axes: axes, Groups: b.mesh.Groups(axes...), Reason: reason}, x.DType, x.Shape)
@@ -465,6 +467,9 @@ func (b *Builder) LAllGather(x Local, dim int, axes []string, reason string) Loc
 	}
 	shape := append([]int{}, x.Shape...)
 	shape[dim] *= b.mesh.Size(axes...)
+	if empty(x) {
+		return b.LConst(x.DType, 0, shape...)
+	}
 	return b.emit(Instr{Op: OpAllGather, Args: ids(x), Dims: []int{dim}, Axes: axes, Groups: b.mesh.Groups(axes...), Reason: reason}, x.DType, shape)
 }
 
@@ -480,6 +485,9 @@ func (b *Builder) LReduceScatter(x Local, dim int, axes []string, reason string)
 	}
 	shape := append([]int{}, x.Shape...)
 	shape[dim] /= n
+	if empty(x) {
+		return b.LConst(x.DType, 0, shape...)
+	}
 	return b.emit(Instr{Op: OpReduceScatter, Args: ids(x), Reduction: Sum, Dims: []int{dim}, Axes: axes, Groups: b.mesh.Groups(axes...), Reason: reason}, x.DType, shape)
 }
 
@@ -497,14 +505,22 @@ func (b *Builder) LAllToAll(x Local, split, concat int, axes []string, reason st
 	shape := append([]int{}, x.Shape...)
 	shape[split] /= n
 	shape[concat] *= n
+	if empty(x) {
+		return b.LConst(x.DType, 0, shape...)
+	}
 	return b.emit(Instr{Op: OpAllToAll, Args: ids(x), Dims: []int{split, concat}, Axes: axes, Groups: b.mesh.Groups(axes...), Reason: reason}, x.DType, shape)
 }
 
 // LPermute sends values between devices: pairs of mesh positions [from, to],
 // each position at most once on either side.
 func (b *Builder) LPermute(x Local, pairs [][2]int, axes []string, reason string) Local {
+	if empty(x) {
+		return x
+	}
 	return b.emit(Instr{Op: OpPermute, Args: ids(x), Pairs: pairs, Axes: append([]string{}, axes...), Reason: reason}, x.DType, x.Shape)
 }
+
+func empty(x Local) bool { return Type{Shape: x.Shape}.Elements() == 0 }
 
 // realAxes drops axes of size 1.
 func (b *Builder) realAxes(axes []string) []string {
