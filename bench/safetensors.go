@@ -14,15 +14,11 @@ import (
 func writeTensors(path string, d dtype.DType, seed uint64, ps []param) error {
 	tensors := map[string]*tensor.Tensor{}
 	for _, p := range ps {
-		t := tensor.New(d, p.shape...)
-		values := make([]float32, t.Elements())
+		values := make([]float32, tensor.Elements(p.shape))
 		p.values(seed, values)
-		for i, v := range values {
-			if bits := math.Float32bits(v); d == dtype.F32 {
-				binary.LittleEndian.PutUint32(t.Data[4*i:], bits)
-			} else {
-				binary.LittleEndian.PutUint16(t.Data[2*i:], uint16((bits+0x7fff+bits>>16&1)>>16))
-			}
+		t, err := tensor.FromFloat32s(d, values, p.shape...)
+		if err != nil {
+			return err
 		}
 		tensors[p.name] = t
 	}

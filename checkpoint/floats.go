@@ -5,6 +5,8 @@ import (
 	"math"
 
 	"weft/dtype"
+
+	"weft/tensor"
 )
 
 // The formats, by bits:
@@ -13,17 +15,8 @@ import (
 //	bf16  1        8           7            the upper half of an f32
 //	f16   1        5           10
 //
-// Rounding to nearest even of an f32 to bf16 adds 0x7fff, and one more if the
-// last bit kept is odd, then cuts: a carry runs into the exponent, and from the
-// largest number into infinity, as it should.
-
-// bf16FromF32 rounds once. A NaN keeps its sign and upper payload, and is quiet.
-func bf16FromF32(u uint32) uint16 {
-	if u&0x7fffffff > 0x7f800000 {
-		return uint16(u>>16) | 0x40
-	}
-	return uint16((u + 0x7fff + u>>16&1) >> 16)
-}
+// bf16FromF32 rounds once: see tensor.BF16.
+func bf16FromF32(u uint32) uint16 { return tensor.BF16(math.Float32frombits(u)) }
 
 // f16FromF32 rounds once, into subnormals as well.
 func f16FromF32(u uint32) uint16 {

@@ -10,7 +10,10 @@ import (
 	"weft/dtype"
 )
 
-// BF16 rounds to the nearest bfloat16, ties to even; NaNs stay NaNs.
+// BF16 rounds to the nearest bfloat16, ties to even: it adds 0x7fff, and one more
+// if the last bit kept is odd, then cuts; a carry runs into the exponent, and from
+// the largest number into infinity, as it should. A NaN keeps its sign and upper
+// payload, and is quiet.
 func BF16(f float32) uint16 {
 	u := math.Float32bits(f)
 	if u&0x7fffffff > 0x7f800000 {

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"weft/dtype"
+	"weft/tensor"
 )
 
 // format describes a binary float narrower than 32 bits.
@@ -115,8 +116,7 @@ func roundBF16(x float32) float32 {
 	if x != x {
 		return x
 	}
-	b := math.Float32bits(x)
-	return math.Float32frombits((b + 0x7FFF + b>>16&1) &^ 0xFFFF)
+	return tensor.FromBF16(tensor.BF16(x))
 }
 
 // round64 rounds a sum or a constant to a type whose values are float32s.
