@@ -53,15 +53,7 @@ type Executable interface {
 	// returns, and an error of the run may surface at a later call or Get.
 	// Inputs that an output takes over are gone afterwards.
 	Run(ctx context.Context, args []Value) ([]Value, error)
-	Stats() Stats
 	Close()
-}
-
-// Stats are what an engine knows of an executable.
-type Stats struct {
-	CompileSeconds float64 `json:"compile_seconds"`
-	// Bytes a device needs, by the compiler; -1 where the engine does not tell.
-	ArgumentBytes, OutputBytes, TempBytes, AliasBytes int64
 }
 
 // Engine owns devices. Programs and values belong to the devices that their
@@ -75,8 +67,6 @@ type Engine interface {
 	// may share a block: blocks[i] and blocks[j] are then the same pointer, and
 	// Release is called once, after the last device is done.
 	Put(ctx context.Context, m *mesh.Mesh, t spmd.Type, blocks []*Block) (Value, error)
-	// Sync waits until everything started so far has ended.
-	Sync(ctx context.Context) error
 	// Target is what programs for this engine are best cut up for.
 	Target() spmd.Target
 	// Cache reports the compile cache's hits and misses of this engine.

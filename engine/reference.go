@@ -31,9 +31,6 @@ func (*Reference) Target() spmd.Target { return spmd.Target{} }
 // Cache has nothing to report.
 func (*Reference) Cache() (hits, misses int) { return 0, 0 }
 
-// Sync returns at once: every call is finished when it returns.
-func (*Reference) Sync(context.Context) error { return nil }
-
 // Close does nothing.
 func (*Reference) Close() error { return nil }
 
@@ -112,9 +109,6 @@ func (e *refExe) Run(ctx context.Context, args []Value) ([]Value, error) {
 	return vs, nil
 }
 
-func (e *refExe) Stats() Stats {
-	return Stats{ArgumentBytes: -1, OutputBytes: -1, TempBytes: -1, AliasBytes: -1}
-}
 func (e *refExe) Close() {}
 
 type refValue struct {

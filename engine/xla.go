@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sys/cpu"
 
@@ -89,9 +88,6 @@ func (e *XLA) Cache() (hits, misses int) {
 	return int(s.Hits), int(s.Misses)
 }
 
-// Sync has nothing to wait for: values are waited for where they are read.
-func (e *XLA) Sync(context.Context) error { return nil }
-
 // Close ends the client.
 func (e *XLA) Close() error { return e.client.Close() }
 
@@ -112,17 +108,11 @@ func (e *XLA) Compile(ctx context.Context, p *spmd.Program) (Executable, error) 
 	for i, in := range p.Inputs {
 		o.Args = append(o.Args, xla.ArgSpec{DType: in.DType, Shape: in.Local, Donated: donated[i]})
 	}
-	start := time.Now()
 	exe, err := e.client.Compile(ctx, []byte(p.StableHLO()), o)
 	if err != nil {
 		return nil, err
 	}
-	x := &xlaExe{e: e, p: p, exe: exe, stats: Stats{CompileSeconds: time.Since(start).Seconds(),
-		ArgumentBytes: -1, OutputBytes: -1, TempBytes: -1, AliasBytes: -1}}
-	if m, err := exe.Memory(); err == nil {
-		x.stats.ArgumentBytes, x.stats.OutputBytes, x.stats.TempBytes, x.stats.AliasBytes = m.Arguments, m.Outputs, m.Temp, m.Alias
-	}
-	return x, nil
+	return &xlaExe{p: p, exe: exe}, nil
 }
 
 // Put hands each device its block. A shared block is released when the last
@@ -154,14 +144,11 @@ func (e *XLA) Put(_ context.Context, m *mesh.Mesh, t spmd.Type, blocks []*Block)
 }
 
 type xlaExe struct {
-	e     *XLA
-	p     *spmd.Program
-	exe   *xla.Executable
-	stats Stats
+	p   *spmd.Program
+	exe *xla.Executable
 }
 
-func (x *xlaExe) Stats() Stats { return x.stats }
-func (x *xlaExe) Close()       { x.exe.Close() }
+func (x *xlaExe) Close() { x.exe.Close() }
 
 func (x *xlaExe) Run(ctx context.Context, args []Value) ([]Value, error) {
 	n := x.p.Mesh.NumDevices()
