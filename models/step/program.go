@@ -1,0 +1,142 @@
+package step
+
+import (
+	"fmt"
+
+	"weft/dtype"
+	"weft/graph"
+	"weft/sharding"
+	"weft/spmd"
+)
+
+// Program is a spmd.Builder with a step's weights and values at hand.
+type Program struct {
+	*spmd.Builder
+	Step   *Step
+	prefix string // of weights: "blocks.0." for a block
+}
+
+// Build defines a program. Its weights' names are prefix and what Weight is
+// given: the first layer's stand for every layer's.
+func (s *Step) Build(name, prefix string, define func(p *Program)) error {
+	prog, err := spmd.Build(name, s.Mesh, func(b *spmd.Builder) { define(&Program{b, s, prefix}) }, spmd.WithTarget(s.Request.Target))
+	if err != nil {
+		return fmt.Errorf("program %s: %w", name, err)
+	}
+	s.Graph.Programs[name+s.suffix] = prog
+	return nil
+}
+
+// Has says whether there is a weight of this name.
+func (p *Program) Has(name string) bool { return p.Step.Has(p.prefix + name) }
+
+// Weight declares the parameter prefix+name as the input "name". What fsdp keeps
+// in shares is gathered here, just before its use.
+func (p *Program) Weight(name string) spmd.Tensor {
+	w, ok := p.Step.rest[p.prefix+name]
+	if !ok {
+		panic("step: no parameter " + p.prefix + name)
+	}
+	t := p.Input(name, w.DType, w.Shape, w.Spec)
+	return p.Reshard(t, p.Step.specs[w.Name].Spec, "fsdp: gathered just in time")
+}
+
+// Value declares a value that was declared to the step.
+func (p *Program) Value(name string) spmd.Tensor {
+	v, ok := p.Step.values[name]
+	if !ok {
+		panic("step: no value " + name)
+	}
+	return p.Input(name, v.DType, v.Shape, v.Spec)
+}
+
+// Compute rounds to the type matmuls run in.
+func (p *Program) Compute(x spmd.Tensor) spmd.Tensor { return p.Convert(x, p.Step.Request.DType) }
+
+// Linear is x W^T + b in f32, b where the model has one; x is in the compute
+// type. A row-parallel sum is reduced into the layout to, in the compute type,
+// before its bias.
+func (p *Program) Linear(name string, x spmd.Tensor, to sharding.Spec) spmd.Tensor {
+	w := p.Weight(name + ".weight")
+	return p.biased(name, p.reduced(name, p.Builder.Linear(x, w, x.DType), to))
+}
+
+func (p *Program) reduced(name string, y spmd.Tensor, to sharding.Spec) spmd.Tensor {
+	if len(y.Spec.Partial()) > 0 {
+		y = p.Reshard(y, to, "sum of the row-parallel "+name)
+	}
+	return p.Convert(y, dtype.F32)
+}
+
+func (p *Program) biased(name string, y spmd.Tensor) spmd.Tensor {
+	if p.Has(name + ".bias") {
+		y = p.Add(y, p.Weight(name+".bias"))
+	}
+	return y
+}
+
+// Precise is Linear for few rows, in f32 accuracy whatever the weights' type.
+// With bf16 weights x is cut into three bf16 terms whose sum is x to f32
+// accuracy and whose products are exact: cheaper than widening the weights.
+func (p *Program) Precise(name string, x spmd.Tensor, to sharding.Spec) spmd.Tensor {
+	w := p.Weight(name + ".weight")
+	if w.DType == dtype.F32 {
+		return p.biased(name, p.reduced(name, p.Builder.Linear(x, w, dtype.F32), to))
+	}
+	var sum *spmd.Tensor
+	for range 3 {
+		term := p.Convert(x, w.DType)
+		x = p.Sub(x, p.Convert(term, dtype.F32))
+		y := p.Builder.Linear(term, w, dtype.F32)
+		if sum != nil {
+			y = p.Add(*sum, y)
+		}
+		sum = &y
+	}
+	return p.biased(name, p.reduced(name, *sum, to))
+}
+
+// FFN is act between the linear layers up and down, the middle in f32 before
+// act. Where the target cuts matmuls the wide middle exists for a block of rows
+// only. x (B, S, in) is in the compute type, the result (B, S, out) in f32.
+func (p *Program) FFN(up, down string, x spmd.Tensor, to sharding.Spec, act func(spmd.Tensor) spmd.Tensor) spmd.Tensor {
+	w1, w2 := p.Weight(up+".weight"), p.Weight(down+".weight")
+	var b1 spmd.Tensor
+	hasBias := p.Has(up + ".bias")
+	if hasBias {
+		b1 = p.Weight(up + ".bias")
+	}
+	r := p.Step.Request
+	y := p.MapRows(x, 1, p.Target().RowTile/max(1, r.Batch), func(h spmd.Tensor) spmd.Tensor {
+		h = p.Convert(p.Builder.Linear(h, w1, h.DType), dtype.F32)
+		if hasBias {
+			h = p.Add(h, b1)
+		}
+		return p.Builder.Linear(p.Compute(act(h)), w2, r.DType)
+	})
+	return p.biased(down, p.reduced(down, y, to))
+}
+
+// RopePairs rotates pairs of neighbouring channels of x (B, S, H d) by tables
+// (S, d) and views the result as (B, S, H, d): out[2i] = x[2i] cos_i - x[2i+1]
+// sin_i, out[2i+1] = x[2i+1] cos_i + x[2i] sin_i. The tables have each angle
+// twice, the sine with the sign of its place. Neighbours are fetched by rotating
+// the channels one place either way, which crosses heads only where it is not used.
+func (p *Program) RopePairs(x, cos, sin spmd.Tensor, heads, headDim int) spmd.Tensor {
+	local := p.Local(x) // B S Hd/tp
+	n := local.Shape[2]
+	left := p.LConcat(2, p.LSlice(local, 2, 1, n), p.LSlice(local, 2, 0, 1))
+	right := p.LConcat(2, p.LSlice(local, 2, n-1, n), p.LSlice(local, 2, 0, n-1))
+	parity := p.LBinary(spmd.OpRem, p.LIota(dtype.I32, 0, n), p.LConst(dtype.I32, 2))
+	even := p.LCompare("EQ", parity, p.LConst(dtype.I32, 0))
+	swapped := p.SplitDim(p.Global(p.LSelect(even, left, right), x.Shape, x.Spec), 2, heads, headDim)
+	cos, sin = p.ExpandDim(cos, 1), p.ExpandDim(sin, 1) // S 1 d
+	y := p.Add(p.Mul(p.SplitDim(x, 2, heads, headDim), cos), p.Mul(swapped, sin))
+	return p.Compute(y)
+}
+
+// Tokens traces output 0 of a call under a name; shape is the value's own
+// without padding.
+func Tokens(name string, shape ...int) map[int]graph.Traced {
+	return map[int]graph.Traced{0: {Name: name, Shape: shape}}
+}

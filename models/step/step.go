@@ -1,0 +1,179 @@
+// Package step is what families build their graphs with: a model's parameters
+// as inputs of programs, the values that flow between them, and the calls that
+// bind both. What a model computes is the family's own.
+package step
+
+import (
+	"fmt"
+
+	"weft/dtype"
+	"weft/graph"
+	"weft/mesh"
+	"weft/models"
+	"weft/sharding"
+	"weft/spmd"
+	"weft/strategy"
+)
+
+// Kind is how a value is named from call to call.
+type Kind int
+
+// The kinds of values.
+const (
+	// Once is made by one call: the text's embedding.
+	Once Kind = iota
+	// Stream has a new name after every call that makes it, "tokens.0" the first
+	// time; a call reads the newest.
+	Stream
+	// PerLayer is made and read once a layer: "text_k.3".
+	PerLayer
+)
+
+// Value is what calls hand on.
+type Value struct {
+	DType dtype.DType
+	Shape []int
+	Spec  sharding.Spec
+	Kind  Kind
+}
+
+// Step is one graph under construction.
+type Step struct {
+	// Mesh has the devices of the pipeline stage under construction.
+	Mesh    *mesh.Mesh
+	Request models.Request
+	Graph   *graph.Graph
+
+	specs  map[string]sharding.Assigned // as the programs use weights
+	rest   map[string]graph.Weight      // as kept between uses
+	values map[string]Value
+	made   map[string]int // of each stream, how often it was made
+	// The stage under construction: its number, and what its programs' names end in.
+	at     int
+	suffix string
+}
+
+// New starts the graph of a request: the parameters of the layers it runs, each
+// with its spec and, where fsdp shares it out, its share at rest. The request
+// must have passed the model's Check.
+func New(m models.Model, on *mesh.Mesh, r models.Request) (*Step, error) {
+	assigned, err := models.Specs(m, on, r.Layers)
+	if err != nil {
+		return nil, err
+	}
+	s := &Step{Mesh: on, Request: r, Graph: &graph.Graph{Mesh: on, Programs: map[string]*spmd.Program{}},
+		specs: map[string]sharding.Assigned{}, rest: map[string]graph.Weight{}, values: map[string]Value{}, made: map[string]int{}}
+	for i, p := range m.Params(r.Layers) {
+		s.specs[p.Name] = assigned[i]
+		w := graph.Weight{Name: p.Name, File: p.Shape, Shape: p.Shape, DType: dtype.F32, Spec: assigned[i].Spec, Rule: assigned[i].Rule}
+		if p.View != nil {
+			w.Shape = p.View
+		}
+		if p.Matmul {
+			w.DType = r.DType
+		}
+		s.Graph.Weights = append(s.Graph.Weights, w)
+	}
+	notes, err := models.Share(on, s.Graph.Weights, models.FSDPAxes(on, r))
+	if err != nil {
+		return nil, err
+	}
+	s.Graph.Notes = append(s.Graph.Notes, notes...)
+	for _, w := range s.Graph.Weights {
+		s.rest[w.Name] = w
+	}
+	return s, nil
+}
+
+// Note adds what a reader of the plan must know.
+func (s *Step) Note(format string, args ...any) {
+	s.Graph.Notes = append(s.Graph.Notes, fmt.Sprintf(format, args...))
+}
+
+// Padded notes that tokens were padded for the split, if they were.
+func (s *Step) Padded(what string, n, padded int) {
+	if padded > n {
+		s.Note("%d %s padded by %d to %d, so that %s devices hold equally many; padding is masked and cut off again", n, what, padded-n, padded, s.Graph.Mesh)
+	}
+}
+
+// Input declares a value that the host provides.
+func (s *Step) Input(in graph.Input) {
+	s.Graph.Inputs = append(s.Graph.Inputs, in)
+	s.values[in.Name] = Value{DType: in.DType, Shape: in.Shape, Spec: in.Spec}
+}
+
+// Value declares a value that calls hand on.
+func (s *Step) Value(name string, v Value) { s.values[name] = v }
+
+// Has says whether the model has a parameter of this name.
+func (s *Step) Has(name string) bool {
+	_, ok := s.rest[name]
+	return ok
+}
+
+// Stages builds a pipeline's stages over the mesh axis pp, each with its range of
+// the layers and on its own devices; first and last tell the ends. Without the
+// axis there is one stage of all layers.
+func (s *Step) Stages(layers int, build func(first, last bool, layers sharding.Range) error) error {
+	stages, err := strategy.Even(layers, s.Graph.Mesh.Size("pp"))
+	if err != nil {
+		return err
+	}
+	n := stages.Len()
+	for i, r := range stages.Ranges() {
+		if n > 1 {
+			sub, err := s.Graph.Mesh.Sub("pp", i)
+			if err != nil {
+				return err
+			}
+			s.Mesh, s.at, s.suffix = sub, i, fmt.Sprintf("@%d", i)
+		}
+		if err := build(i == 0, i == n-1, r); err != nil {
+			return err
+		}
+	}
+	if n > 1 {
+		s.Note("pipeline of %d stages with layers %v", n, stages.Ranges())
+	}
+	return nil
+}
+
+// Call binds a program of the stage and adds the call. An input that names a
+// parameter under prefix is bound to that parameter, any other to the value of
+// its name; layer is the one whose PerLayer values are meant.
+func (s *Step) Call(c graph.Call, prefix string, layer int) {
+	c.Program += s.suffix
+	c.Stage = s.at
+	p := s.Graph.Programs[c.Program]
+	for _, in := range p.Inputs {
+		if s.Has(prefix + in.Name) {
+			c.Args = append(c.Args, graph.Ref{Weight: true, Name: prefix + in.Name})
+		} else {
+			c.Args = append(c.Args, graph.Ref{Name: s.name(in.Name, layer, s.made[in.Name]-1)})
+		}
+	}
+	for _, o := range p.Outputs {
+		c.Outs = append(c.Outs, s.name(o.Name, layer, s.made[o.Name]))
+		s.made[o.Name]++
+	}
+	s.Graph.Calls = append(s.Graph.Calls, c)
+}
+
+func (s *Step) name(value string, layer, version int) string {
+	switch s.values[value].Kind {
+	case Stream:
+		return fmt.Sprintf("%s.%d", value, version)
+	case PerLayer:
+		return fmt.Sprintf("%s.%d", value, layer)
+	}
+	return value
+}
+
+// Finish names the graph's outputs, values of their own names, and checks it.
+func (s *Step) Finish(outputs ...string) (*graph.Graph, error) {
+	for _, o := range outputs {
+		s.Graph.Outputs = append(s.Graph.Outputs, graph.Output{Name: o, Value: o})
+	}
+	return s.Graph, s.Graph.Check()
+}
