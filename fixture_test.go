@@ -2,10 +2,16 @@ package weft
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
+	"strings"
 	"testing"
 
+	"weft/engine"
 	"weft/models"
+	"weft/spmd"
+	"weft/spmd/interp"
 	"weft/tensor"
 )
 
@@ -110,6 +116,56 @@ func TestReferenceOnEveryLegalMesh(t *testing.T) {
 			}
 			compareTo(t, text, out["out"], want["out"], 1e-4)
 			r.Close()
+		}
+	}
+}
+
+// wishing is an engine whose programs want tokens by the multiple.
+type wishing struct {
+	engine.Engine
+	multiple int
+}
+
+func (w wishing) Target() spmd.Target { return spmd.Target{TokenMultiple: w.multiple} }
+
+// Tokens padded beyond what the split needs give the same numbers, are announced,
+// and are not there where padding is refused.
+func TestPaddedTokens(t *testing.T) {
+	m, err := Open(wanDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	in, want := mustTensors(t, wanDir+"/inputs.safetensors"), mustTensors(t, wanDir+"/expected.safetensors")
+	ctx := context.Background()
+	eng := engine.NewReference(4, interp.Options{})
+	for _, multiple := range []int{7, 32} {
+		for _, text := range []string{"", "tp=4", "sp=4", "tp=2,sp=2"} {
+			for _, o := range []Options{{}, {SplitResidual: true}, {Strict: true}} {
+				o.Mesh, o.On = text, wishing{eng, multiple}
+				r, err := m.Start(ctx, in, o)
+				if o.Strict && errors.Is(err, models.ErrSeq) {
+					continue
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				out, err := r.Forward(ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				compareTo(t, text, out["out"], want["out"], 1e-4)
+				rows := r.Graph().Input("rope_cos")
+				local, err := rows.Spec.Local(r.Graph().Mesh, rows.Shape)
+				if err != nil {
+					t.Fatal(err)
+				}
+				note := strings.Contains(strings.Join(r.Graph().Notes, "\n"), fmt.Sprintf("a multiple of %d each", multiple))
+				if !o.Strict != (local[0]%multiple == 0) || note == o.Strict {
+					t.Errorf("%s %+v: a device holds %d tokens, wanted by the %d; notes %v", text, o.Strict, local[0], multiple, r.Graph().Notes)
+				}
+				r.Close()
+			}
 		}
 	}
 }

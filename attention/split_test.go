@@ -12,13 +12,13 @@ import (
 
 	"weft/attention"
 	"weft/dtype"
-	"weft/engine"
 	"weft/fault"
 	"weft/internal/meshtest"
 	"weft/mesh"
 	"weft/sharding"
 	"weft/spmd"
 	"weft/spmd/interp"
+	"weft/target"
 )
 
 var (
@@ -398,7 +398,7 @@ func TestNoMatrixOfScores(t *testing.T) {
 			for _, mask := range []*interp.Array{nil, {DType: dtype.Bool, Shape: []int{1, 1, 1, tokens}}, {DType: dtype.Bool, Shape: []int{1, 1, s, tokens}}} {
 				c := call{q: big(dtype.BF16, s, 4), k: big(dtype.BF16, s, 2), v: big(dtype.BF16, s, 2), mask: mask,
 					qTokens: sp, kTokens: sp, qHeads: tp, o: attention.Options{Keys: tokens}}
-				for _, target := range []spmd.Target{{}, engine.CPUTarget()} {
+				for _, target := range []spmd.Target{{}, target.CPU()} {
 					p, err := spmd.Build("p", m, c.define, spmd.WithTarget(target))
 					if err != nil {
 						t.Fatal(err)

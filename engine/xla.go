@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"golang.org/x/sys/cpu"
-
 	"weft/fault"
 	"weft/mesh"
 	"weft/spmd"
+	"weft/target"
 	"weft/xla"
 	"weft/xla/cache"
 	"weft/xla/plugin"
@@ -66,18 +65,8 @@ func (e *XLA) Info() Info { return e.info }
 // Devices is how many the client was opened with.
 func (e *XLA) Devices() int { return e.n }
 
-// Target is that of CPUTarget: the only clients there are so far.
-func (e *XLA) Target() spmd.Target { return CPUTarget() }
-
-// CPUTarget is how programs are cut up for XLA's CPU plugin on this processor.
-// Measured with the default plugin on two Zen 3 cores, at Wan2.1-1.3B's width and
-// 4,680 tokens: the FFN 2.0 s in tiles of 312 rows, 3.6 s whole; attention of 12
-// heads 1.5 s in blocks of 936 x 936 a head at a time, 1.8 s in blocks of
-// 256 x 512 of all heads at once.
-func CPUTarget() spmd.Target {
-	return spmd.Target{RowTile: 600, QueryBlock: 1024, KeyBlock: 1024, HeadBlock: 1,
-		WideBF16: !cpu.X86.HasAVX512BF16 && !cpu.X86.HasAMXBF16}
-}
+// Target is the CPU's: the only clients there are so far.
+func (e *XLA) Target() spmd.Target { return target.CPU() }
 
 // Cache reports hits and misses so far.
 func (e *XLA) Cache() (hits, misses int) {

@@ -57,8 +57,6 @@ type Request struct {
 	// SplitResidual splits the residual stream over tp too: reduce-scatter and
 	// all-gather in place of each all-reduce.
 	SplitResidual bool
-	// TokenMultiple pads the tokens each device holds to a multiple; 0 or 1 means no more than the split needs.
-	TokenMultiple int
 	// FSDP names the axes over which each device keeps a share of every weight
 	// that the split leaves whole, and gathers it just in time. nil is the axis
 	// fsdp where the mesh has it.
@@ -68,6 +66,19 @@ type Request struct {
 	// Strict refuses any padding instead of reporting it.
 	Strict bool
 }
+
+// TokenMultiple is what the tokens of a device are a multiple of: the target's
+// wish, which a request without padding forgoes.
+func (r Request) TokenMultiple() int {
+	if r.Strict {
+		return 1
+	}
+	return max(1, r.Target.TokenMultiple)
+}
+
+// PadTokens is how many tokens n become when parts devices hold equally many of
+// them, by the TokenMultiple.
+func (r Request) PadTokens(n, parts int) int { return sharding.RoundUp(n, parts*r.TokenMultiple()) }
 
 // Model is one configuration of a family.
 type Model interface {

@@ -14,6 +14,7 @@ import (
 	"weft/mesh"
 	"weft/models"
 	"weft/spmd"
+	"weft/target"
 	"weft/topology"
 )
 
@@ -49,8 +50,6 @@ type Options struct {
 	MemoryBytes int64
 	// Cores are the processors that the devices of cpu:N share; 0 is 2.
 	Cores int
-	// Target is what the programs are cut up for; the zero value cuts nothing, as on a TPU.
-	Target spmd.Target
 }
 
 // Memory is what one device holds in a phase at its fullest, by kind.
@@ -221,7 +220,7 @@ func newSearch(m models.Model, o Options) (*search, error) {
 			o.Width, o.Height, o.Frames, o.Batch, positions, maxPositions)
 	}
 	s := &search{m: m, o: o, passes: 1, measure: map[string]*measured{}}
-	s.r = models.Request{Batch: o.Batch, Latent: latent, Text: o.Text, DType: o.DType, SplitResidual: o.SplitResidual, Target: o.Target}
+	s.r = models.Request{Batch: o.Batch, Latent: latent, Text: o.Text, DType: o.DType, SplitResidual: o.SplitResidual}
 	if o.CFG == CFGBatch {
 		s.r.Batch *= 2
 	} else {
@@ -351,7 +350,7 @@ func (s *search) one(on topology.Slice, sp split) (*Plan, *Refusal, error) {
 		return refuse(err)
 	}
 	r := s.r
-	r.FSDP = sp.shares
+	r.FSDP, r.Target = sp.shares, target.For(on)
 	if err := s.m.Check(local, r); err != nil {
 		return refuse(err)
 	}

@@ -5,8 +5,8 @@ import (
 )
 
 // Target is what a program should know of the device it will run on. It changes
-// how a computation is cut up, never what is computed or what is exchanged. The
-// zero value cuts nothing.
+// how a computation is cut up and what padding tokens there are, never what is
+// computed or which exchanges there are. The zero value cuts nothing.
 type Target struct {
 	// RowTile cuts a matmul by weights into blocks of about so many rows; 0 does
 	// not cut. Eigen's f32 matmul by 1536 x 1536 weights on two Zen 3 cores gives
@@ -19,6 +19,10 @@ type Target struct {
 	// Attention blocks: queries and keys by HeadBlock heads at a time; 0 leaves the
 	// choice to package attention.
 	QueryBlock, KeyBlock, HeadBlock int
+	// TokenMultiple is what the number of tokens on a device wants to be a multiple
+	// of; 0 or 1 asks for no more than the split needs. It is a wish to the model,
+	// which pads and says so; the padding is computed and exchanged like any other.
+	TokenMultiple int
 }
 
 // WithTarget builds for a target.

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"weft/dtype"
-	"weft/engine"
 	"weft/fault"
 	"weft/mesh"
 	"weft/models"
@@ -121,7 +120,7 @@ func (f *planFlags) run(a *app) error {
 		return err
 	}
 	if on.Kind == topology.CPU {
-		o.MemoryBytes, o.Cores, o.Target = machineMemory()/int64(on.Devices), runtime.NumCPU(), engine.CPUTarget()
+		o.MemoryBytes, o.Cores = machineMemory()/int64(on.Devices), runtime.NumCPU()
 	}
 	var res *plan.Result
 	if f.on == "all" {

@@ -93,7 +93,11 @@ func (s *Step) Note(format string, args ...any) {
 // Padded notes that tokens were padded for the split, if they were.
 func (s *Step) Padded(what string, n, padded int) {
 	if padded > n {
-		s.Note("%d %s padded by %d to %d, so that %s devices hold equally many; padding is masked and cut off again", n, what, padded-n, padded, s.Graph.Mesh)
+		multiple := ""
+		if k := s.Request.TokenMultiple(); k > 1 && padded%k == 0 {
+			multiple = fmt.Sprintf(", a multiple of %d each", k)
+		}
+		s.Note("%d %s padded by %d to %d, so that %s devices hold equally many%s; padding is masked and cut off again", n, what, padded-n, padded, s.Graph.Mesh, multiple)
 	}
 }
 

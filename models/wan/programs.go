@@ -48,7 +48,7 @@ func (m *Model) layout(on *mesh.Mesh, r models.Request) layout {
 	if r.SplitResidual {
 		axes = append(axes, "tp")
 	}
-	l.padded = sharding.RoundUp(l.tokens, on.Size(axes...)*max(1, r.TokenMultiple))
+	l.padded = r.PadTokens(l.tokens, on.Size(axes...))
 	l.text = m.c.TextLen
 	if l.text == 0 {
 		l.text = r.Text
