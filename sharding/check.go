@@ -46,6 +46,9 @@ func (s Spec) dimOrNone(i int) []string {
 
 // checkAxes adds the violations of S1 and S2.
 func (s Spec) checkAxes(list *fault.List, m *mesh.Mesh, tensor string) {
+	if s.axesLegal(m) {
+		return
+	}
 	var seen []string
 	for _, axis := range s.axes() {
 		if slices.Contains(seen, axis) {
@@ -60,6 +63,28 @@ func (s Spec) checkAxes(list *fault.List, m *mesh.Mesh, tensor string) {
 				"%sspec %s names axis %s %d times; an axis occurs once, over all dims and partial axes", label(tensor), s, axis, len(dims)+partial))
 		}
 	}
+}
+
+// axesLegal is S1 and S2 without the reasons: nearly every spec is legal, and
+// building a program checks thousands.
+func (s Spec) axesLegal(m *mesh.Mesh) bool {
+	var room [8]string
+	seen := room[:0]
+	all := func(axes []string) bool {
+		for _, a := range axes {
+			if slices.Contains(seen, a) || !m.Has(a) {
+				return false
+			}
+			seen = append(seen, a)
+		}
+		return true
+	}
+	for _, d := range s.dims {
+		if !all(d) {
+			return false
+		}
+	}
+	return all(s.partial)
 }
 
 func unknown(m *mesh.Mesh, axis, tensor string) error {

@@ -80,9 +80,9 @@ func (p *problem) place(s Spec) place {
 
 // spec puts the fixed axes back.
 func (p *problem) spec(at place) Spec {
-	s := p.fixed.clone()
+	s := p.fixed
 	for i, d := range p.dims {
-		s.dims[d] = cloneAxes(append(s.dims[d], p.names(at.dims[i])...))
+		s = s.WithDim(d, slices.Concat(s.dims[d], p.names(at.dims[i]))...)
 	}
 	return s.WithPartial(p.names(at.partial)...)
 }

@@ -13,6 +13,7 @@ import (
 // A Spec by itself knows no mesh and no shape; Check tells whether it is legal
 // on one.
 type Spec struct {
+	// Specs share these lists: none is written to once it is in one.
 	dims    [][]string // dims[i]: axes that split dim i, major first; nil when whole
 	partial []string   // sorted
 }
@@ -40,45 +41,44 @@ func cloneAxes(axes []string) []string {
 	return slices.Clone(axes)
 }
 
-func (s Spec) clone() Spec {
-	c := NewSpec(s.dims...)
-	c.partial = cloneAxes(s.partial)
-	return c
+// without is axes but those that drop names; axes itself when it names none.
+func without(axes []string, drop func(string) bool) []string {
+	if !slices.ContainsFunc(axes, drop) {
+		return axes
+	}
+	return cloneAxes(slices.DeleteFunc(slices.Clone(axes), drop))
 }
 
 // WithPartial is s, partial over these axes too.
 func (s Spec) WithPartial(axes ...string) Spec {
-	c := s.clone()
-	c.partial = cloneAxes(append(c.partial, axes...))
-	slices.Sort(c.partial)
-	return c
+	if len(axes) > 0 {
+		s.partial = slices.Concat(s.partial, axes)
+		slices.Sort(s.partial)
+	}
+	return s
 }
 
 // WithoutPartial is s, no longer partial over these axes; without arguments, over none at all.
 func (s Spec) WithoutPartial(axes ...string) Spec {
-	c := s.clone()
-	c.partial = cloneAxes(slices.DeleteFunc(c.partial, func(a string) bool {
-		return len(axes) == 0 || slices.Contains(axes, a)
-	}))
-	return c
+	s.partial = without(s.partial, func(a string) bool { return len(axes) == 0 || slices.Contains(axes, a) })
+	return s
 }
 
 // WithDim is s with the axes of one dim replaced; without axes the dim becomes
 // whole. A dim past the end extends the spec; a negative one counts from the end
 // and is ignored before the start.
 func (s Spec) WithDim(dim int, axes ...string) Spec {
-	c := s.clone()
 	if dim < 0 {
-		dim += len(c.dims)
+		dim += len(s.dims)
 	}
 	if dim < 0 {
-		return c
+		return s
 	}
-	for len(c.dims) <= dim {
-		c.dims = append(c.dims, nil)
-	}
-	c.dims[dim] = cloneAxes(axes)
-	return c
+	dims := make([][]string, max(len(s.dims), dim+1))
+	copy(dims, s.dims)
+	dims[dim] = cloneAxes(axes)
+	s.dims = dims
+	return s
 }
 
 // Rank is the number of dims the spec speaks of.
@@ -133,14 +133,15 @@ func (s Spec) dim(i int) []string {
 // with whole dims to rank. Axes that the mesh does not have stay, for Check to
 // report, and a spec that is longer than rank keeps its length.
 func (s Spec) Canonical(m *mesh.Mesh, rank int) Spec {
-	c := s.clone()
 	none := func(axis string) bool { return m.Has(axis) && m.Size(axis) == 1 }
-	for i, d := range c.dims {
-		c.dims[i] = cloneAxes(slices.DeleteFunc(d, none))
+	s.partial = without(s.partial, none)
+	if len(s.dims) >= rank && !slices.ContainsFunc(s.dims, func(d []string) bool { return slices.ContainsFunc(d, none) }) {
+		return s
 	}
-	c.partial = cloneAxes(slices.DeleteFunc(c.partial, none))
-	for len(c.dims) < rank {
-		c.dims = append(c.dims, nil)
+	dims := make([][]string, max(len(s.dims), rank))
+	for i, d := range s.dims {
+		dims[i] = without(d, none)
 	}
-	return c
+	s.dims = dims
+	return s
 }

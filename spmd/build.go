@@ -1,6 +1,8 @@
 package spmd
 
 import (
+	"sync"
+
 	"weft/dtype"
 	"weft/fault"
 	"weft/mesh"
@@ -50,7 +52,14 @@ type Builder struct {
 	root      []Instr      // the program's body; *body is this or a loop's
 	wide      map[ID]Local // values of the root widened to f32
 	depths    []int        // by value: the loops around its definition
+	groups    map[string][][]int
+	ints      slab[int] // of the values' shapes
+	ids       slab[ID]
 }
+
+// bodies are kept for the next build: a body grows to hundreds of large
+// instructions before pruning copies what stays.
+var bodies = sync.Pool{New: func() any { return new([]Instr) }}
 
 type stop struct{ err error }
 
@@ -63,7 +72,9 @@ func (b *Builder) failf(k *fault.Kind, fields any, format string, args ...any) {
 // Build makes a program: define calls the builder's methods, and whatever first
 // is wrong there comes back as the error.
 func Build(name string, m *mesh.Mesh, define func(b *Builder), opts ...Option) (p *Program, err error) {
-	b := &Builder{name: name, mesh: m, axisIndex: map[string]Local{}, arranged: map[string]Local{}, wide: map[ID]Local{}}
+	b := &Builder{name: name, mesh: m, axisIndex: map[string]Local{}, arranged: map[string]Local{}, wide: map[ID]Local{}, groups: map[string][][]int{}}
+	spare := bodies.Get().(*[]Instr)
+	b.root = (*spare)[:0]
 	b.body = &b.root
 	for _, o := range opts {
 		o(b)
@@ -80,6 +91,9 @@ func Build(name string, m *mesh.Mesh, define func(b *Builder), opts ...Option) (
 	define(b)
 	p = &Program{Name: name, Mesh: m, Inputs: b.inputs, Outputs: b.outputs, Values: b.values, Body: b.root}
 	p.prune()
+	clear(b.root)
+	*spare = b.root
+	bodies.Put(spare)
 	return p, nil
 }
 
@@ -104,7 +118,7 @@ func (b *Builder) Input(name string, d dtype.DType, shape []int, spec sharding.S
 	}
 	v := b.newValue(d, local)
 	b.inputs = append(b.inputs, Port{Name: name, DType: d, Shape: clone(shape), Local: v.Shape, Spec: spec, Value: v.ID, Donor: -1})
-	return Tensor{v, clone(shape), d, spec}
+	return Tensor{v, b.ints.copy(shape), d, spec}
 }
 
 // Output declares a result. Donor names the input whose memory the result takes
@@ -149,7 +163,7 @@ func (b *Builder) Global(v Local, shape []int, spec sharding.Spec) Tensor {
 	if !sameShape(want, v.Shape) {
 		b.failf(ErrShape, nil, "%s: a device holds %v of global %v %v, which asks for %v", b.name, v.Shape, shape, spec, want)
 	}
-	return Tensor{v, clone(shape), v.DType, spec}
+	return Tensor{v, b.ints.copy(shape), v.DType, spec}
 }
 
 // canonical checks a spec against a shape and drops axes of size 1.

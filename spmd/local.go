@@ -3,6 +3,7 @@ package spmd
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"weft/dtype"
 )
@@ -26,7 +27,7 @@ func (b *Builder) newValue(d dtype.DType, shape []int) Local {
 			b.failf(ErrShape, nil, "%s: negative size in local shape %v", b.name, shape)
 		}
 	}
-	sh := append([]int{}, shape...)
+	sh := b.ints.copy(shape)
 	b.values = append(b.values, Type{d, sh})
 	b.depths = append(b.depths, b.depth)
 	return Local{id, d, sh}
@@ -34,9 +35,24 @@ func (b *Builder) newValue(d dtype.DType, shape []int) Local {
 
 func (b *Builder) emit(in Instr, d dtype.DType, shape []int) Local {
 	v := b.newValue(d, shape)
-	in.Out = []ID{v.ID}
+	in.Out = b.ids.copy([]ID{v.ID})
 	*b.body = append(*b.body, in)
 	return v
+}
+
+// slab cuts many small slices out of few large ones: a program is thousands of
+// them, which live and die together.
+type slab[T any] struct{ left []T }
+
+func (s *slab[T]) copy(from []T) []T {
+	n := len(from)
+	if n > len(s.left) {
+		s.left = make([]T, max(512, n))
+	}
+	out := s.left[:n:n]
+	s.left = s.left[n:]
+	copy(out, from)
+	return out
 }
 
 func ids(ls ...Local) []ID {
@@ -418,7 +434,7 @@ func (b *Builder) LLoop(trips int, init []Local, body func(i Local, carried []Lo
 		return init
 	}
 	outer := b.body
-	inner := []Instr{}
+	inner := make([]Instr, 0, 16)
 	b.body = &inner
 	b.depth++
 	idx := b.newValue(dtype.I32, nil)
@@ -456,7 +472,7 @@ func (b *Builder) LAllReduce(r Reduction, x Local, axes []string, reason string)
 	if len(axes) == 0 || empty(x) {
 		return x
 	}
-	return b.emit(Instr{Op: OpAllReduce, Args: ids(x), Reduction: r, Axes: axes, Groups: b.mesh.Groups(axes...), Reason: reason}, x.DType, x.Shape)
+	return b.emit(Instr{Op: OpAllReduce, Args: ids(x), Reduction: r, Axes: axes, Groups: b.groupsOf(axes), Reason: reason}, x.DType, x.Shape)
 }
 
 // LAllGather concatenates the values of the devices along axes on dim.
@@ -470,7 +486,7 @@ func (b *Builder) LAllGather(x Local, dim int, axes []string, reason string) Loc
 	if empty(x) {
 		return b.LConst(x.DType, 0, shape...)
 	}
-	return b.emit(Instr{Op: OpAllGather, Args: ids(x), Dims: []int{dim}, Axes: axes, Groups: b.mesh.Groups(axes...), Reason: reason}, x.DType, shape)
+	return b.emit(Instr{Op: OpAllGather, Args: ids(x), Dims: []int{dim}, Axes: axes, Groups: b.groupsOf(axes), Reason: reason}, x.DType, shape)
 }
 
 // LReduceScatter sums over axes and keeps this device's part of dim.
@@ -488,7 +504,7 @@ func (b *Builder) LReduceScatter(x Local, dim int, axes []string, reason string)
 	if empty(x) {
 		return b.LConst(x.DType, 0, shape...)
 	}
-	return b.emit(Instr{Op: OpReduceScatter, Args: ids(x), Reduction: Sum, Dims: []int{dim}, Axes: axes, Groups: b.mesh.Groups(axes...), Reason: reason}, x.DType, shape)
+	return b.emit(Instr{Op: OpReduceScatter, Args: ids(x), Reduction: Sum, Dims: []int{dim}, Axes: axes, Groups: b.groupsOf(axes), Reason: reason}, x.DType, shape)
 }
 
 // LAllToAll cuts dim split into one part a device, sends each its part, and
@@ -508,7 +524,7 @@ func (b *Builder) LAllToAll(x Local, split, concat int, axes []string, reason st
 	if empty(x) {
 		return b.LConst(x.DType, 0, shape...)
 	}
-	return b.emit(Instr{Op: OpAllToAll, Args: ids(x), Dims: []int{split, concat}, Axes: axes, Groups: b.mesh.Groups(axes...), Reason: reason}, x.DType, shape)
+	return b.emit(Instr{Op: OpAllToAll, Args: ids(x), Dims: []int{split, concat}, Axes: axes, Groups: b.groupsOf(axes), Reason: reason}, x.DType, shape)
 }
 
 // LPermute sends values between devices: pairs of mesh positions [from, to],
@@ -518,6 +534,17 @@ func (b *Builder) LPermute(x Local, pairs [][2]int, axes []string, reason string
 		return x
 	}
 	return b.emit(Instr{Op: OpPermute, Args: ids(x), Pairs: pairs, Axes: append([]string{}, axes...), Reason: reason}, x.DType, x.Shape)
+}
+
+// groupsOf is mesh.Groups, asked once: a program's collectives share the lists.
+func (b *Builder) groupsOf(axes []string) [][]int {
+	key := strings.Join(axes, "+")
+	g, ok := b.groups[key]
+	if !ok {
+		g = b.mesh.Groups(axes...)
+		b.groups[key] = g
+	}
+	return g
 }
 
 func empty(x Local) bool { return Type{Shape: x.Shape}.Elements() == 0 }
