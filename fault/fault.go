@@ -185,3 +185,22 @@ func Describe(err error) Report {
 	}
 	return r
 }
+
+// Doc is the JSON form of an error with every violation, as commands and the
+// explorer's server answer with it.
+type Doc struct {
+	Error struct {
+		Report              // of the first
+		Violations []Report `json:"violations"`
+	} `json:"error"`
+}
+
+// Document gives the JSON form of err, which is not nil.
+func Document(err error) Doc {
+	var doc Doc
+	for _, v := range Violations(err) {
+		doc.Error.Violations = append(doc.Error.Violations, Describe(v))
+	}
+	doc.Error.Report = doc.Error.Violations[0]
+	return doc
+}

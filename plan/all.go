@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 
@@ -16,7 +17,7 @@ const maxDevices = 256
 // SearchAll plans a model's step on all hardware: of every generation of TPU and
 // every kind of GPU the smallest slice on which a split fits, with its best split;
 // fewest chips first, then the fastest. Hardware on which nothing fits is among the refused.
-func SearchAll(m models.Model, o Options) (*Result, error) {
+func SearchAll(ctx context.Context, m models.Model, o Options) (*Result, error) {
 	s, err := newSearch(m, o)
 	if err != nil {
 		return nil, err
@@ -29,7 +30,7 @@ func SearchAll(m models.Model, o Options) (*Result, error) {
 		var closest *Plan
 		for _, on := range row {
 			sub := s.result(on.String())
-			if err := s.slice(sub, on, false); err != nil {
+			if err := s.slice(ctx, sub, on, false); err != nil {
 				return nil, err
 			}
 			tried = append(tried, on)

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"runtime"
@@ -239,14 +240,14 @@ func newSearch(m models.Model, o Options) (*search, error) {
 
 // Search plans a model's step on a slice: every split, legal or not. A Result with
 // no plans is no error here. Errors: ErrOptions, models.ErrSize and what
-// Model.Check says of a single device.
-func Search(m models.Model, on topology.Slice, o Options) (*Result, error) {
+// Model.Check says of a single device; ctx's, when it ends first.
+func Search(ctx context.Context, m models.Model, on topology.Slice, o Options) (*Result, error) {
 	s, err := newSearch(m, o)
 	if err != nil {
 		return nil, err
 	}
 	res := s.result(on.String())
-	if err := s.slice(res, on, true); err != nil {
+	if err := s.slice(ctx, res, on, true); err != nil {
 		return nil, err
 	}
 	return res, nil
@@ -262,7 +263,7 @@ func (s *search) result(on string) *Result {
 }
 
 // slice adds the plans and refusals of one slice.
-func (s *search) slice(res *Result, on topology.Slice, advise bool) error {
+func (s *search) slice(ctx context.Context, res *Result, on topology.Slice, advise bool) error {
 	splits, err := s.splits(on)
 	if err != nil {
 		return err
@@ -273,10 +274,13 @@ func (s *search) slice(res *Result, on topology.Slice, advise bool) error {
 		err     error
 	}
 	answers := make([]answer, len(splits))
-	each(len(splits), func(i int) {
+	each(ctx, len(splits), func(i int) {
 		a := &answers[i]
 		a.plan, a.refused, a.err = s.one(on, splits[i])
 	})
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	first := len(res.Plans)
 	for _, a := range answers {
 		switch {
@@ -308,8 +312,8 @@ func better(a, b Plan) int {
 		cmp.Compare(a.HBMBytesPerDevice, b.HBMBytesPerDevice), cmp.Compare(a.Mesh, b.Mesh), cmp.Compare(strings.Join(a.FSDP, ","), strings.Join(b.FSDP, ",")))
 }
 
-// each runs f for 0 to n-1 on all processors.
-func each(n int, f func(i int)) {
+// each runs f for 0 to n-1 on all processors, or until ctx ends.
+func each(ctx context.Context, n int, f func(i int)) {
 	var wg sync.WaitGroup
 	next := make(chan int)
 	for range min(n, runtime.GOMAXPROCS(0)) {
@@ -320,6 +324,9 @@ func each(n int, f func(i int)) {
 		})
 	}
 	for i := range n {
+		if ctx.Err() != nil {
+			break
+		}
 		next <- i
 	}
 	close(next)

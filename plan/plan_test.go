@@ -42,7 +42,7 @@ var at480 = Options{Width: 832, Height: 480, Frames: 81, DType: dtype.BF16}
 
 func search14B(t testing.TB, on string, o Options) *Result {
 	t.Helper()
-	r, err := Search(model(t, "wan2.1-t2v-14b"), slice(t, on), o)
+	r, err := Search(t.Context(), model(t, "wan2.1-t2v-14b"), slice(t, on), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +222,7 @@ func TestReasons(t *testing.T) {
 			t.Errorf("%s: %+v", c.mesh, f)
 		}
 	}
-	small, err := Search(model(t, "wan2.1-t2v-1.3b"), slice(t, "v5e-8"), at480)
+	small, err := Search(t.Context(), model(t, "wan2.1-t2v-1.3b"), slice(t, "v5e-8"), at480)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +264,7 @@ func TestDeviceCounts(t *testing.T) {
 		t.Errorf("%+v", r.Refuse)
 	}
 	o.Mesh = []mesh.Axis{{Name: "pp", Size: 2}, {Name: "tp", Size: 2}}
-	if _, err := Search(model(t, "wan2.1-t2v-14b"), slice(t, "v4-8"), o); !errors.Is(err, models.ErrAxis) {
+	if _, err := Search(t.Context(), model(t, "wan2.1-t2v-14b"), slice(t, "v4-8"), o); !errors.Is(err, models.ErrAxis) {
 		t.Errorf("pp: %v", err)
 	}
 }
@@ -290,7 +290,7 @@ func TestAbsurdRequests(t *testing.T) {
 	} {
 		o := at480
 		c.change(&o)
-		_, err := Search(model(t, "wan2.1-t2v-14b"), slice(t, "v4-8"), o)
+		_, err := Search(t.Context(), model(t, "wan2.1-t2v-14b"), slice(t, "v4-8"), o)
 		if !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%+v: %v", o, err)
 		}
@@ -344,7 +344,7 @@ func TestChanges(t *testing.T) {
 	// Nothing fits on one chip in f32 but a change of type and length does, or there is none.
 	o := Options{Width: 832, Height: 480, Frames: 81, DType: dtype.F32}
 	m := model(t, "wan2.1-t2v-1.3b")
-	s, err := Search(m, slice(t, "v5e-1"), o)
+	s, err := Search(t.Context(), m, slice(t, "v5e-1"), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -354,7 +354,7 @@ func TestChanges(t *testing.T) {
 		t.Errorf("%q", c)
 	}
 	long := Options{Width: 1280, Height: 720, Frames: 401, DType: dtype.F32}
-	big, err := Search(m, slice(t, "v5e-1"), long)
+	big, err := Search(t.Context(), m, slice(t, "v5e-1"), long)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -370,7 +370,7 @@ func TestChanges(t *testing.T) {
 	}
 	for _, more := range []int{0, 4} {
 		long.Frames = frames + more
-		if big, err = Search(m, slice(t, "v5e-1"), long); err != nil || big.Plans[0].Fits != (more == 0) {
+		if big, err = Search(t.Context(), m, slice(t, "v5e-1"), long); err != nil || big.Plans[0].Fits != (more == 0) {
 			t.Errorf("%d frames: %v, fits %v", long.Frames, err, big.Plans[0].Fits)
 		}
 	}
@@ -406,7 +406,7 @@ func TestAssertions(t *testing.T) {
 
 // Of each kind of hardware the smallest slice that fits, fewest chips first.
 func TestSearchAll(t *testing.T) {
-	r, err := SearchAll(model(t, "wan2.1-t2v-14b"), at480)
+	r, err := SearchAll(t.Context(), model(t, "wan2.1-t2v-14b"), at480)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -433,7 +433,7 @@ func TestSearchAll(t *testing.T) {
 		}
 	}
 	// What nothing holds is refused with the nearest.
-	huge, err := SearchAll(model(t, "wan2.1-t2v-14b"), Options{Width: 8192, Height: 4096, Frames: 401, DType: dtype.F32})
+	huge, err := SearchAll(t.Context(), model(t, "wan2.1-t2v-14b"), Options{Width: 8192, Height: 4096, Frames: 401, DType: dtype.F32})
 	if err != nil || len(huge.Plans) != 0 || huge.Refuse[0].Kind != ErrTooBig.Name() || !strings.Contains(huge.Refuse[0].Reason, "too much") {
 		t.Errorf("%v %+v", err, huge.Refuse)
 	}
@@ -525,7 +525,7 @@ func BenchmarkSearch(b *testing.B) {
 			s := slice(b, on)
 			defer cpu(b)()
 			for range b.N {
-				if _, err := Search(m, s, at480); err != nil {
+				if _, err := Search(b.Context(), m, s, at480); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -538,7 +538,7 @@ func BenchmarkSearchAll(b *testing.B) {
 	m := model(b, "wan2.1-t2v-14b")
 	defer cpu(b)()
 	for range b.N {
-		if _, err := SearchAll(m, at480); err != nil {
+		if _, err := SearchAll(b.Context(), m, at480); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -2,12 +2,14 @@ package topology
 
 import "weft/fault"
 
-// Kinds of errors. Each has a struct of fields of the same name without Err.
+// Kinds of errors. Each has a struct of fields of the same name without Err, unless it says otherwise.
 var (
 	// ErrUnknownSlice: no hardware has the name, or its shape.
 	ErrUnknownSlice = fault.NewKind("unknown-slice")
 	// ErrHosts: a slice cannot be made of that number of hosts.
 	ErrHosts = fault.NewKind("slice-hosts")
+	// ErrAxisBytes: what an axis moves is malformed. It has no fields.
+	ErrAxisBytes = fault.NewKind("axis-bytes")
 )
 
 // UnknownSlice are the fields of ErrUnknownSlice.

@@ -107,7 +107,7 @@ func TestRefusals(t *testing.T) {
 		{"specs, heads", []string{"specs", "--model", "wan2.1-t2v-14b", "--mesh", "tp=3"}, 2, "heads-not-divisible", []string{"40 heads"}, nil},
 		{"inspect, heads", []string{"inspect", wanDir, "--mesh", "tp=8"}, 2, "heads-not-divisible", nil, nil},
 		{"engine name", []string{"engine", "path", "npu"}, 1, "unknown-engine", []string{"cpu"}, nil},
-		{"size", []string{"sample", "--model", wanDir, "--context", in, "--size", "64by64", "--out", "x"}, 2, "usage", []string{"WIDTHxHEIGHT"}, nil},
+		{"size", []string{"sample", "--model", wanDir, "--context", in, "--size", "64by64", "--out", "x"}, 2, "size", []string{"WIDTHxHEIGHT"}, nil},
 		{"size, frames, steps", []string{"sample", "--model", wanDir, "--context", in, "--size", "60x64", "--frames", "10", "--steps", "0", "--out", "/tmp/never.safetensors"}, 2, "size", []string{"48 or 64", "9 or 13", "steps"}, nil},
 		{"guidance alone", []string{"sample", "--model", wanDir, "--context", in, "--size", "64x64", "--frames", "9", "--steps", "2", "--guidance", "5", "--out", "/tmp/never.safetensors"}, 2, "inputs", []string{"negative"}, nil},
 	} {

@@ -41,7 +41,7 @@ var wrongUse = []error{
 	strategy.ErrDegree, strategy.ErrFill, strategy.ErrDegreesSyntax, strategy.ErrNotDivisible, strategy.ErrTensor, strategy.ErrNoDim,
 	strategy.ErrSplit, strategy.ErrEmptyStage, strategy.ErrCosts, strategy.ErrSchedule,
 	plan.ErrOptions, plan.ErrNoPlan,
-	topology.ErrUnknownSlice, topology.ErrHosts,
+	topology.ErrUnknownSlice, topology.ErrHosts, topology.ErrAxisBytes,
 }
 
 // finish reports err and picks the exit code: 0 done, 1 failed, 2 wrong use or
@@ -59,7 +59,7 @@ func (a *app) finish(ctx context.Context, err error) int {
 		err = usage("%s", strings.ReplaceAll(err.Error(), "\n", " "))
 	}
 	if a.json && !a.printed {
-		writeJSON(a.stdout, jsonError(err))
+		writeJSON(a.stdout, fault.Document(err))
 	} else if !a.json {
 		for i, v := range fault.Violations(err) {
 			prefix := "weft: "
@@ -75,23 +75,6 @@ func (a *app) finish(ctx context.Context, err error) int {
 		}
 	}
 	return 1
-}
-
-type errorDoc struct {
-	Error struct {
-		fault.Report
-		Violations []fault.Report `json:"violations"`
-	} `json:"error"`
-}
-
-func jsonError(err error) errorDoc {
-	var doc errorDoc
-	vs := fault.Violations(err)
-	doc.Error.Report = fault.Describe(vs[0])
-	for _, v := range vs {
-		doc.Error.Violations = append(doc.Error.Violations, fault.Describe(v))
-	}
-	return doc
 }
 
 func writeJSON(w io.Writer, v any) error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"runtime"
@@ -10,12 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"weft/dtype"
 	"weft/fault"
-	"weft/mesh"
 	"weft/models"
 	"weft/plan"
-	"weft/topology"
 )
 
 // planFlags are plan's.
@@ -47,7 +45,7 @@ efficiencies: they rank splits and are no promise.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// A short life of many small values: collecting them costs more than keeping them.
 			defer debug.SetGCPercent(debug.SetGCPercent(800))
-			return f.run(a)
+			return f.run(cmd.Context(), a)
 		},
 	}
 	fl := c.Flags()
@@ -69,49 +67,25 @@ efficiencies: they rank splits and are no promise.`,
 	complete(c, "model", models.Presets()...)
 	complete(c, "dtype", "bf16", "f32")
 	complete(c, "cfg", plan.CFGBatch, plan.CFGSequential)
-	complete(c, "on", "all", "v4-8", "v5e-8", "v5e-16", "v5p-8", "v6e-8", "h100x8", "h200x8", "cpu:8")
+	complete(c, "on", plan.All, "v4-8", "v5e-8", "v5e-16", "v5p-8", "v6e-8", "h100x8", "h200x8", "cpu:8")
 	return c
 }
 
-// planDoc is what --json prints.
-type planDoc struct {
-	*plan.Result
-	Assertions []plan.Assertion `json:"assertions"`
-}
-
-func (f *planFlags) run(a *app) error {
+func (f *planFlags) run(ctx context.Context, a *app) error {
 	var l fault.List
-	o := plan.Options{Frames: f.frames, Batch: f.batch, CFG: f.cfg, SplitResidual: f.split, Text: f.textLen}
-	var err error
-	o.Width, o.Height, err = parseSize(f.size)
-	l.Add(err)
-	switch f.dtype {
-	case "bf16":
-		o.DType = dtype.BF16
-	case "f32":
-		o.DType = dtype.F32
-	default:
-		l.Add(usage("--dtype %q: want bf16 or f32", f.dtype))
-	}
 	if f.batch < 1 {
 		l.Add(usage("--batch %d: want 1 or more", f.batch))
 	}
-	if f.mesh != "auto" && f.mesh != "" {
-		o.Mesh, err = mesh.Parse(f.mesh)
-		l.Add(err)
-	}
 	asserts := []plan.Assertion{}
 	if f.asserts != "" {
+		var err error
 		asserts, err = plan.ParseAssertions(f.asserts)
 		l.Add(err)
 	}
-	var on topology.Slice
-	if f.on != "all" {
-		on, err = topology.Lookup(f.on)
-		l.Add(err)
-	} else if o.Mesh != nil {
-		l.Add(usage("--mesh %s with --on all: slices differ in their devices; name one slice", f.mesh))
-	}
+	q := plan.Query{Size: f.size, Frames: f.frames, On: f.on, DType: f.dtype, Batch: f.batch, CFG: f.cfg, Mesh: f.mesh,
+		SplitResidual: f.split, TextLen: f.textLen, Machine: thisMachine()}
+	_, _, err := q.Read()
+	l.Add(err)
 	if err := l.Err(); err != nil {
 		return err
 	}
@@ -119,35 +93,32 @@ func (f *planFlags) run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if on.Kind == topology.CPU {
-		o.MemoryBytes, o.Cores = machineMemory()/int64(on.Devices), runtime.NumCPU()
-	}
-	var res *plan.Result
-	if f.on == "all" {
-		res, err = plan.SearchAll(m, o)
-	} else {
-		res, err = plan.Search(m, on, o)
-	}
+	res, err := plan.Ask(ctx, m, q)
 	if err != nil {
 		return err
 	}
 	asserts, held := res.Assert(asserts)
-	err = a.print(planDoc{res, asserts}, func() { a.say("%s", planText(res, f.all)) })
+	err = a.print(plan.Document{Result: res, Assertions: asserts}, func() { a.say("%s", planText(res, f.all)) })
 	if err != nil {
 		return err
 	}
 	a.printed = true
 	if len(res.Plans) == 0 {
 		why := "no slice that weft knows does"
-		if f.on != "all" {
-			why = fmt.Sprintf("no split of %s is legal: %s", on, res.Refuse[0].Reason)
+		if f.on != plan.All {
+			why = fmt.Sprintf("no split of %s is legal: %s", res.On, res.Refuse[0].Reason)
 			if len(res.Refuse) > 1 {
-				why = fmt.Sprintf("no split of %s is legal; %d are refused, --all lists them", on, len(res.Refuse))
+				why = fmt.Sprintf("no split of %s is legal; %d are refused, --all lists them", res.On, len(res.Refuse))
 			}
 		}
 		return fault.New(plan.ErrNoPlan, nil, "%s", why)
 	}
 	return held
+}
+
+// thisMachine is what cpu:N is planned for.
+func thisMachine() plan.Machine {
+	return plan.Machine{MemoryBytes: machineMemory(), Cores: runtime.NumCPU()}
 }
 
 // machineMemory is the memory of this machine in bytes, 0 where it is not known.

@@ -9,6 +9,7 @@ import (
 	"weft/checkpoint"
 	"weft/fault"
 	"weft/models"
+	"weft/plan"
 	"weft/tensor"
 )
 
@@ -34,7 +35,7 @@ runs them in parallel; sequential runs one after the other in half the memory.`,
 			var l fault.List
 			l.Add(err)
 			o.Options = opts
-			o.Width, o.Height, err = parseSize(size)
+			o.Width, o.Height, err = plan.ParseSize(size)
 			l.Add(err)
 			switch cfg {
 			case "batch":

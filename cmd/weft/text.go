@@ -23,18 +23,3 @@ func shapeText(shape []int) string {
 	}
 	return strings.Join(parts, "x")
 }
-
-// parseSize reads "832x480".
-func parseSize(text string) (w, h int, err error) {
-	a, b, ok := strings.Cut(text, "x")
-	if ok {
-		var e1, e2 error
-		w, e1 = strconv.Atoi(a)
-		h, e2 = strconv.Atoi(b)
-		ok = e1 == nil && e2 == nil
-	}
-	if !ok {
-		return 0, 0, usage("--size %q: want WIDTHxHEIGHT in pixels, e.g. 832x480", text)
-	}
-	return w, h, nil
-}

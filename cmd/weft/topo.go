@@ -62,7 +62,7 @@ before it.`,
 					return err
 				}
 			}
-			doc := topoDoc{Report: s.Report()}
+			doc := topology.Document{Report: s.Report()}
 			if meshText != "" {
 				if doc.Mesh, err = topoMesh(s, meshText, order, moved); err != nil {
 					return err
@@ -91,18 +91,7 @@ before it.`,
 	return c
 }
 
-type topoDoc struct {
-	topology.Report
-	Mesh *topoMeshDoc `json:"mesh,omitempty"`
-}
-
-type topoMeshDoc struct {
-	Mesh   string          `json:"mesh"`
-	Order  []int           `json:"order"` // device ids in mesh order
-	Layout topology.Layout `json:"layout"`
-}
-
-func topoMesh(s topology.Slice, text, order string, moved []string) (*topoMeshDoc, error) {
+func topoMesh(s topology.Slice, text, order string, moved []string) (*topology.MeshReport, error) {
 	if text == "auto" {
 		return nil, usage("--mesh auto: name the axes, as in tp=4,sp=2")
 	}
@@ -110,37 +99,14 @@ func topoMesh(s topology.Slice, text, order string, moved []string) (*topoMeshDo
 	if err != nil {
 		return nil, err
 	}
-	var bytes map[string]int64
-	for _, m := range moved {
-		name, count, ok := strings.Cut(m, "=")
-		n, err := strconv.ParseInt(count, 10, 64)
-		if !ok || err != nil || n < 0 {
-			return nil, usage("--bytes %q: want an axis and a whole number of bytes, as in tp=3000000", m)
-		}
-		if bytes == nil {
-			bytes = map[string]int64{}
-		}
-		bytes[mesh.Canonical(name)] = n
-	}
-	devices, l, err := s.Order(axes, bytes)
+	bytes, err := topology.ParseBytes(moved)
 	if err != nil {
 		return nil, err
 	}
-	if order == "plain" {
-		devices, l.Order, l.Axes = s.Plain(), "plain", l.Plain
-	}
-	m, err := mesh.New(axes, devices)
-	if err != nil {
-		return nil, err
-	}
-	doc := &topoMeshDoc{Mesh: m.String(), Layout: l}
-	for _, d := range devices {
-		doc.Order = append(doc.Order, d.ID)
-	}
-	return doc, nil
+	return s.ReportMesh(axes, bytes, order == "plain")
 }
 
-func (a *app) topoText(s topology.Slice, m *topoMeshDoc) {
+func (a *app) topoText(s topology.Slice, m *topology.MeshReport) {
 	r := s.Report()
 	if r.Spec == s.String() {
 		a.say("%s", s)
@@ -229,7 +195,7 @@ func (a *app) topoText(s topology.Slice, m *topoMeshDoc) {
 }
 
 // topoLayout says how a mesh lies.
-func (a *app) topoLayout(m *topoMeshDoc) {
+func (a *app) topoLayout(m *topology.MeshReport) {
 	how := "the plain order"
 	if m.Layout.Order == "torus" {
 		how = "laid on the links"

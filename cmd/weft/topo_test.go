@@ -103,7 +103,7 @@ func TestTopoWrongUse(t *testing.T) {
 		{"v4-8 --mesh auto", "usage", ""},
 		{"v4 --mesh tp=4", "unknown-slice", "v4-8"},
 		{"v4-8 --mesh tp=4 --bytes sp=1", "unknown-axis", "sp"},
-		{"v4-8 --mesh tp=4 --bytes tp=x", "usage", "--bytes"},
+		{"v4-8 --mesh tp=4 --bytes tp=x", "axis-bytes", "tp=x"},
 		{"v4-8 --bytes tp=1", "usage", "--mesh"},
 		{"v4-8 --hosts 2", "slice-hosts", "hosts: 1"},
 		{"v5e-8 --hosts 4", "slice-hosts", "1 or 2"},

@@ -8,6 +8,7 @@ import (
 	"weft"
 	"weft/fault"
 	"weft/models"
+	"weft/plan"
 )
 
 func (a *app) verify() *cobra.Command {
@@ -103,7 +104,7 @@ func latentOf(m *weft.Model, size string, frames int) ([]int, error) {
 	if size == "" {
 		return nil, nil
 	}
-	w, h, err := parseSize(size)
+	w, h, err := plan.ParseSize(size)
 	if err != nil {
 		return nil, err
 	}
