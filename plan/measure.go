@@ -102,7 +102,6 @@ type reading struct {
 	layers int            // 0: as it is; otherwise programs called twice are called so often
 	calls  map[string]int // by program, in the graph
 	costs  map[string]*programCost
-	values map[string]int64 // bytes on a device
 }
 
 // times is how often a call of the graph stands for one of the model: as a fraction.
@@ -120,7 +119,7 @@ func (g *reading) scaled(program string, n int64) int64 {
 
 // read measures a graph. Each of passes runs the whole graph on values of its own.
 func read(whole *graph.Graph, layers, passes int) (*measured, error) {
-	g := &reading{Graph: whole, layers: layers, calls: map[string]int{}, costs: map[string]*programCost{}, values: map[string]int64{}}
+	g := &reading{Graph: whole, layers: layers, calls: map[string]int{}, costs: map[string]*programCost{}}
 	for _, c := range g.Calls {
 		g.calls[c.Program]++
 	}
@@ -157,11 +156,8 @@ func read(whole *graph.Graph, layers, passes int) (*measured, error) {
 	if m.step == nil {
 		m.step = []spmd.Traffic{}
 	}
-	weights, err := g.weights()
-	if err != nil {
-		return nil, err
-	}
-	m.memory, err = g.memory(weights, passes)
+	var err error
+	m.memory, err = g.memory(passes)
 	m.sort(whole.Notes, layers > 0)
 	return m, err
 }
@@ -262,118 +258,20 @@ func attends(body []spmd.Instr) bool {
 	})
 }
 
-// weights is what a device keeps of them.
-func (g *reading) weights() (int64, error) {
-	readers := map[string]map[string]int{} // by weight and program
-	for _, c := range g.Calls {
-		for _, r := range c.Args {
-			if !r.Weight {
-				continue
-			}
-			if readers[r.Name] == nil {
-				readers[r.Name] = map[string]int{}
-			}
-			readers[r.Name][c.Program]++
-		}
+// memory finds the fullest moment.
+func (g *reading) memory(passes int) (Memory, error) {
+	held, err := g.Residency(graph.Passes{N: passes, Times: g.times})
+	if err != nil {
+		return Memory{}, err
 	}
-	total := int64(0)
-	for _, w := range g.Weights {
-		n, err := w.Bytes(g.Mesh)
-		if err != nil {
-			return 0, err
-		}
-		// A weight that one call of a layer's program reads is that layer's own.
-		for program, times := range readers[w.Name] {
-			if num, den := g.times(program); times == 1 && num != den {
-				n = n * int64(num) / int64(den)
-				break
-			}
-		}
-		total += n
-	}
-	return total, nil
-}
-
-// memory walks the calls as they run and finds the fullest moment. Weights are
-// there throughout, and what a request keeps is there throughout each step.
-func (g *reading) memory(weights int64, passes int) (Memory, error) {
-	size := func(elem int, shape []int) int64 {
-		n := int64(elem)
-		for _, d := range shape {
-			n *= int64(d)
-		}
-		return n
-	}
-	last := g.LastUse()
-	kept, alive := int64(0), int64(0) // of a request; of a step
-	stepInput := int64(0)
-	for _, in := range g.Inputs {
-		local, err := in.Spec.Local(g.Mesh, in.Shape)
-		if err != nil {
-			return Memory{}, err
-		}
-		n := size(in.DType.Size(), local)
-		g.values[in.Name] = n
-		if in.Step {
-			alive += n
-			stepInput += n
-		} else {
-			kept += n
-		}
-	}
-	// What a request's calls make stays.
-	atRequest := kept
 	var best Memory
-	consider := func(c *programCost, kept, alive int64) {
-		m := Memory{WeightsBytes: weights, AttentionBytes: kept + c.attending, ResidualBytes: alive, GatheredBytes: c.gathered,
+	for i, call := range g.Calls {
+		c, at := g.costs[call.Program], held.Moments[i]
+		m := Memory{WeightsBytes: held.Weights, AttentionBytes: at.Kept + c.attending, ResidualBytes: at.Alive, GatheredBytes: c.gathered,
 			TempBytes: c.temps - c.attending - c.gathered, At: c.name}
 		m.TotalBytes = m.WeightsBytes + m.ResidualBytes + m.AttentionBytes + m.GatheredBytes + m.TempBytes
 		if m.TotalBytes > best.TotalBytes {
 			best = m
-		}
-	}
-	for _, c := range g.Calls {
-		for i, o := range g.Programs[c.Program].Outputs {
-			n := size(o.DType.Size(), o.Local)
-			g.values[c.Outs[i]] = n
-			if c.Request {
-				// A layer's value stands for N/2 of them.
-				num, den := g.times(c.Program)
-				kept += n * int64(num) / int64(den)
-			}
-		}
-	}
-	// Each pass keeps its own; another pass's latents and velocity wait meanwhile.
-	kept *= int64(passes)
-	waiting := stepInput * int64(passes-1)
-	alive += waiting
-	for i, c := range g.Calls {
-		p, cost := g.Programs[c.Program], g.costs[c.Program]
-		made := int64(0)
-		for _, o := range c.Outs {
-			made += g.values[o]
-		}
-		if c.Request {
-			if g.calls[c.Program] == 2 && g.layers > 0 {
-				consider(cost, kept-made, 0) // the last layer's
-			} else {
-				consider(cost, atRequest, 0)
-			}
-			atRequest += made
-			continue
-		}
-		consider(cost, kept, alive)
-		for j, o := range p.Outputs {
-			alive += g.values[c.Outs[j]]
-			if o.Donor >= 0 {
-				alive -= g.values[c.Args[o.Donor].Name]
-			}
-		}
-		for _, name := range last[i] {
-			donated := slices.ContainsFunc(p.Outputs, func(o spmd.Port) bool { return o.Donor >= 0 && c.Args[o.Donor].Name == name })
-			if !donated {
-				alive -= g.values[name]
-			}
 		}
 	}
 	return best, nil

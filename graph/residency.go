@@ -1,0 +1,160 @@
+package graph
+
+import (
+	"fmt"
+	"slices"
+
+	"weft/spmd"
+)
+
+// Residency is what a device holds while the calls of a graph run, apart from
+// what a program holds within itself.
+type Residency struct {
+	// Weights is what is there throughout: the device's part of every weight.
+	Weights int64
+	// Moments are the device's values as each call begins, by call.
+	Moments []Moment
+	// Values are bytes of each input and value on a device, by name.
+	Values map[string]int64
+}
+
+// Moment is what a device holds as a call begins: the call's own arguments are
+// among it, its results are not.
+type Moment struct {
+	// Kept is what a request keeps: its inputs, and what calls of the request made.
+	Kept int64
+	// Alive is what a step hands on, and the inputs of a step that wait.
+	Alive int64
+}
+
+// Passes says how a graph is run. The zero value is once, as it stands.
+type Passes struct {
+	// N passes run one after the other over the same weights, each with values of
+	// its own, as the passes with and without the text do; 0 is 1. The others' latents
+	// and velocities wait meanwhile, and so does what they keep for the request.
+	N int
+	// Times is how many calls of the model one call of a program stands for, as a
+	// fraction: a graph of two layers may stand for one of forty. nil is one.
+	Times func(program string) (num, den int)
+}
+
+// Residency walks the calls as they run. An argument that a program's result
+// takes over is there until then and no longer; other values of a step go after their last
+// use (LastUse), and what a request made stays. Error: a graph with a pipeline,
+// whose stages hold different things.
+func (g *Graph) Residency(p Passes) (*Residency, error) {
+	if n := g.Stages(); n > 1 {
+		return nil, fmt.Errorf("graph: %d pipeline stages: what a device holds is counted for one stage only", n)
+	}
+	times, passes := p.Times, int64(max(1, p.N))
+	if times == nil {
+		times = func(string) (int, int) { return 1, 1 }
+	}
+	scaled := func(program string, n int64) int64 {
+		num, den := times(program)
+		return n * int64(num) / int64(den)
+	}
+	r := &Residency{Values: map[string]int64{}, Moments: make([]Moment, len(g.Calls))}
+	var err error
+	if r.Weights, err = g.weightBytes(scaled); err != nil {
+		return nil, err
+	}
+	inputs, steps := int64(0), int64(0) // of a pass, at its beginning
+	for _, in := range g.Inputs {
+		local, err := in.Spec.Local(g.Mesh, in.Shape)
+		if err != nil {
+			return nil, err
+		}
+		n := spmd.Type{DType: in.DType, Shape: local}.Bytes()
+		r.Values[in.Name] = n
+		if in.Step {
+			steps += n
+		} else {
+			inputs += n
+		}
+	}
+	made := make([]int64, len(g.Calls)) // by a call
+	all := inputs                       // what one pass keeps in the end
+	for i, c := range g.Calls {
+		for k, o := range g.Programs[c.Program].Outputs {
+			n := spmd.Type{DType: o.DType, Shape: o.Local}.Bytes()
+			r.Values[c.Outs[k]] = n
+			made[i] += n
+		}
+		if c.Request {
+			all += scaled(c.Program, made[i])
+		}
+	}
+	last := g.LastUse()
+	kept := all*(passes-1) + inputs // as the last pass makes what it keeps
+	alive := steps * passes
+	for i, c := range g.Calls {
+		if c.Request {
+			// The last of the calls that this one stands for.
+			kept += scaled(c.Program, made[i]) - made[i]
+			r.Moments[i] = Moment{kept, alive}
+			kept += made[i]
+			continue
+		}
+		r.Moments[i] = Moment{all * passes, alive}
+		alive += made[i]
+		gone := slices.Clone(last[i])
+		for _, o := range g.Programs[c.Program].Outputs {
+			if o.Donor >= 0 && !slices.Contains(gone, c.Args[o.Donor].Name) {
+				gone = append(gone, c.Args[o.Donor].Name)
+			}
+		}
+		for _, name := range gone {
+			alive -= r.Values[name]
+		}
+	}
+	return r, nil
+}
+
+// weightBytes is what a device keeps of the weights. A weight that one call of a
+// program reads is a layer's own, and stands for as many as the call does.
+func (g *Graph) weightBytes(scaled func(string, int64) int64) (int64, error) {
+	type use struct{ weight, program string }
+	readers := map[use]int{}
+	programs := map[string][]string{} // by weight
+	for _, c := range g.Calls {
+		for _, r := range c.Args {
+			if !r.Weight {
+				continue
+			}
+			u := use{r.Name, c.Program}
+			if readers[u]++; readers[u] == 1 {
+				programs[r.Name] = append(programs[r.Name], c.Program)
+			}
+		}
+	}
+	total := int64(0)
+	for _, w := range g.Weights {
+		n, err := w.Bytes(g.Mesh)
+		if err != nil {
+			return 0, err
+		}
+		for _, program := range programs[w.Name] {
+			if readers[use{w.Name, program}] == 1 && scaled(program, n) != n {
+				n = scaled(program, n)
+				break
+			}
+		}
+		total += n
+	}
+	return total, nil
+}
+
+// ArgumentBytes is what a call's arguments are of a device's memory; one that is
+// bound twice counts once.
+func (g *Graph) ArgumentBytes(call int) int64 {
+	c := g.Calls[call]
+	n, seen := int64(0), map[Ref]bool{}
+	for i, in := range g.Programs[c.Program].Inputs {
+		if !seen[c.Args[i]] {
+			seen[c.Args[i]] = true
+			n += spmd.Type{DType: in.DType, Shape: in.Local}.Bytes()
+		}
+	}
+	return n
+}
