@@ -115,6 +115,27 @@ type Resolver interface {
 	Resolve(names []string) (Model, error)
 }
 
+// Variant is one of several steps that a set of inputs allows.
+type Variant struct {
+	Suffix string // of its outputs' names: "_uniform_t" makes out_uniform_t
+	Inputs map[string]*tensor.Tensor
+}
+
+// Variants is a model whose inputs may allow more than one step.
+type Variants interface {
+	Model
+	// Runs lists them, at least one; the first has no suffix.
+	Runs(inputs map[string]*tensor.Tensor) []Variant
+}
+
+// Runs are the steps that inputs allow: one, unless the model is a Variants.
+func Runs(m Model, inputs map[string]*tensor.Tensor) []Variant {
+	if v, ok := m.(Variants); ok {
+		return v.Runs(inputs)
+	}
+	return []Variant{{Inputs: inputs}}
+}
+
 // Generator is a model that denoises latents.
 type Generator interface {
 	Model

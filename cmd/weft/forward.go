@@ -1,10 +1,14 @@
 package main
 
 import (
+	"context"
+	"fmt"
+
 	"github.com/spf13/cobra"
 
 	"weft"
 	"weft/checkpoint"
+	"weft/models"
 	"weft/tensor"
 )
 
@@ -16,9 +20,10 @@ func (a *app) forward() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "forward --model DIR --inputs FILE --out FILE",
 		Short: "Run one step of a model on a mesh",
-		Long: `forward reads x, t and context from a safetensors file, runs one step, and writes
-"out" (the velocity, shaped as x). The split is checked before any weight is
-read; each device's part of the weights is read straight into place.`,
+		Long: `forward reads a step's inputs from a safetensors file (x, t and context for Wan;
+ids and mask for a text encoder), runs it, and writes "out" and every other output
+that the inputs allow. The split is checked before any weight is read; each
+device's part of the weights is read straight into place.`,
 		Example: `  weft forward --model testdata/wan21_t2v --inputs testdata/wan21_t2v/inputs.safetensors \
     --out /tmp/out.safetensors --mesh tp=2,sp=2`,
 		Args: cobra.NoArgs,
@@ -42,29 +47,22 @@ read; each device's part of the weights is read straight into place.`,
 			if err != nil {
 				return err
 			}
-			r, err := m.Start(cmd.Context(), in, o)
-			if err != nil {
-				return err
-			}
-			defer r.Close()
+			var rep weft.Report
 			result := map[string]*tensor.Tensor{}
-			for i := range repeat {
-				var visit func(string, *tensor.Tensor) error
-				if intermediates && i == 0 {
-					visit = func(name string, t *tensor.Tensor) error { result[name] = t; return nil }
-				}
-				outs, err := r.Trace(cmd.Context(), visit)
+			for i, v := range models.Runs(m.Model, in) {
+				one, err := runForward(cmd.Context(), m, v, o, repeat, intermediates && i == 0, result)
 				if err != nil {
 					return err
 				}
-				for name, t := range outs {
-					result[name] = t
+				if i == 0 {
+					rep = one
+				} else {
+					rep.Notes = append(rep.Notes, fmt.Sprintf("out%s: a step of its own, %.3f s", v.Suffix, one.Seconds))
 				}
 			}
 			if err := weft.WriteTensors(out, result, force); err != nil {
 				return err
 			}
-			rep := r.Report()
 			return a.print(rep, func() {
 				a.say("%s", rep.Text())
 				for _, c := range rep.Collectives {
@@ -87,4 +85,27 @@ read; each device's part of the weights is read straight into place.`,
 	must(c.MarkFlagRequired("inputs"))
 	must(c.MarkFlagRequired("out"))
 	return c
+}
+
+// runForward runs one step repeat times into result and reports on it.
+func runForward(ctx context.Context, m *weft.Model, v models.Variant, o weft.Options, repeat int, intermediates bool, result map[string]*tensor.Tensor) (weft.Report, error) {
+	r, err := m.Start(ctx, v.Inputs, o)
+	if err != nil {
+		return weft.Report{}, err
+	}
+	defer r.Close()
+	for i := range repeat {
+		var visit func(string, *tensor.Tensor) error
+		if intermediates && i == 0 {
+			visit = func(name string, t *tensor.Tensor) error { result[name] = t; return nil }
+		}
+		outs, err := r.Trace(ctx, visit)
+		if err != nil {
+			return weft.Report{}, err
+		}
+		for name, t := range outs {
+			result[name+v.Suffix] = t
+		}
+	}
+	return r.Report(), nil
 }

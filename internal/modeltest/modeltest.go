@@ -102,25 +102,28 @@ func (c Case) load(t testing.TB) (in map[string]*tensor.Tensor, want *tensor.Ten
 func (c Case) On(t testing.TB, device, on string) {
 	t.Helper()
 	in, want := c.load(t)
-	m := Open(t, c.Dir)
 	o := c.Options
 	o.Device, o.Mesh = device, on
-	r, err := m.Start(context.Background(), in, o)
-	if err != nil {
-		t.Error(device, on, err)
-		return
-	}
-	defer r.Close()
-	out, err := r.Forward(context.Background())
-	if err != nil {
-		t.Error(device, on, err)
-		return
-	}
-	got := out["out"]
+	got := Forward(t, Open(t, c.Dir), in, o)["out"]
 	if c.Crop != nil && got != nil && want != nil {
 		got, want = c.Crop(got), c.Crop(want)
 	}
 	Close(t, device+" "+on, got, want, c.Tolerance)
+}
+
+// Forward runs one step.
+func Forward(t testing.TB, m *weft.Model, in map[string]*tensor.Tensor, o weft.Options) map[string]*tensor.Tensor {
+	t.Helper()
+	r, err := m.Start(context.Background(), in, o)
+	if err != nil {
+		t.Fatal(o.Device, o.Mesh, err)
+	}
+	defer r.Close()
+	out, err := r.Forward(context.Background())
+	if err != nil {
+		t.Fatal(o.Device, o.Mesh, err)
+	}
+	return out
 }
 
 // Meshes lists the legal splits over dp, tp and sp of a case on at most so many devices.
@@ -138,6 +141,20 @@ func (c Case) Meshes(t testing.TB, devices int) []string {
 		out = append(out, on.String())
 	}
 	return out
+}
+
+// Everywhere runs a case on every legal split of up to 8 devices: through the
+// interpreter, and through XLA on a spread of them, with WEFT_LONG_TESTS on all.
+func (c Case) Everywhere(t testing.TB) {
+	t.Helper()
+	meshes := c.Meshes(t, 8)
+	for _, device := range Devices() {
+		for i, on := range meshes {
+			if device == "reference" || os.Getenv("WEFT_LONG_TESTS") != "" || i == len(meshes)/2 || i == len(meshes)-1 {
+				c.On(t, device, on)
+			}
+		}
+	}
 }
 
 // Traced runs a case on one device of the interpreter and compares every value

@@ -3,6 +3,7 @@ package wan
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -87,6 +88,18 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 		l.Add(fault.New(models.ErrInputs, nil, "t_tokens is %v: x has %d tokens (%d frames of %d x %d patches)", t.Shape, frames*rows*cols, frames, rows, cols))
 	}
 	return r, l.Err()
+}
+
+// Runs lists two steps where t and t_tokens are both given: with a timestep for
+// every token, and with one for each video.
+func (m *Model) Runs(inputs map[string]*tensor.Tensor) []models.Variant {
+	runs := []models.Variant{{Inputs: inputs}}
+	if inputs["t"] != nil && inputs["t_tokens"] != nil {
+		uniform := maps.Clone(inputs)
+		delete(uniform, "t_tokens")
+		runs = append(runs, models.Variant{Suffix: "_uniform_t", Inputs: uniform})
+	}
+	return runs
 }
 
 // reads names the inputs of a step.
@@ -356,4 +369,5 @@ func nearest(n, step, base int) string {
 var (
 	_ models.Generator   = (*Model)(nil)
 	_ models.Conditioned = (*Model)(nil)
+	_ models.Variants    = (*Model)(nil)
 )
