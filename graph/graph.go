@@ -280,15 +280,8 @@ func (g *Graph) Traffic(request bool) []spmd.Traffic {
 	}
 	var out []spmd.Traffic
 	for _, name := range g.ProgramNames() {
-		for _, t := range g.Programs[name].Collectives() {
-			n := calls[name]
-			if n == 0 {
-				continue
-			}
-			t.Count *= n
-			t.Elements *= int64(n)
-			t.Bytes *= int64(n)
-			out = append(out, t)
+		if n := calls[name]; n > 0 {
+			out = append(out, spmd.AddTraffic(nil, g.Programs[name].Collectives(), n)...)
 		}
 	}
 	return out

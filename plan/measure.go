@@ -205,6 +205,9 @@ func price(name string, p *spmd.Program) *programCost {
 			} else {
 				c.matmul += f
 			}
+		case in.Op == spmd.OpConv:
+			w := p.Values[in.Args[1]]
+			c.matmul += 2 * float64(times) * float64(p.Values[in.Out[0]].Elements()) * float64(w.Elements()/w.Shape[0])
 		case in.Op == spmd.OpAllGather:
 			gathers[in.Out[0]] = true
 		case in.Op == spmd.OpAllToAll:

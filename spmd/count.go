@@ -1,6 +1,7 @@
 package spmd
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -27,6 +28,9 @@ type Traffic struct {
 	// Bytes is what a device sends on a ring, at most: sharding.RingBytes,
 	// summed over Count. It receives as much.
 	Bytes int64 `json:"bytes"`
+	// Sent is, of permutes, what each mesh position sends: a device at the end of
+	// a line has nobody to send to. Bytes is then the most of them.
+	Sent map[int]int64 `json:"-"`
 	// Reason is why they are there; where there are several, in the order of
 	// the program with "; " between.
 	Reason string `json:"reason"`
@@ -56,6 +60,7 @@ func AddTraffic(table, more []Traffic, times int) []Traffic {
 		t.Count *= times
 		t.Elements *= int64(times)
 		t.Bytes *= int64(times)
+		t.Sent = addSent(nil, t.Sent, int64(times))
 		i := slices.IndexFunc(table, func(o Traffic) bool { return o.Op == t.Op && o.Axis == t.Axis && o.DType == t.DType })
 		if i < 0 {
 			table = append(table, t)
@@ -65,6 +70,10 @@ func AddTraffic(table, more []Traffic, times int) []Traffic {
 		o.Count += t.Count
 		o.Elements += t.Elements
 		o.Bytes += t.Bytes
+		if o.Sent != nil && t.Sent != nil {
+			o.Sent = addSent(o.Sent, t.Sent, 1)
+			o.Bytes = slices.Max(append(slices.Collect(maps.Values(o.Sent)), 0))
+		}
 		if !slices.Contains(strings.Split(o.Reason, "; "), t.Reason) {
 			o.Reason += "; " + t.Reason
 		}
@@ -72,11 +81,42 @@ func AddTraffic(table, more []Traffic, times int) []Traffic {
 	return table
 }
 
+// addSent is a plus times b, which both stay as they are; nil and nil give nil.
+func addSent(a, b map[int]int64, times int64) map[int]int64 {
+	if b == nil {
+		return a
+	}
+	sum := maps.Clone(a)
+	if sum == nil {
+		sum = map[int]int64{}
+	}
+	for pos, n := range b {
+		sum[pos] += times * n
+	}
+	return sum
+}
+
+// PermuteSent is what each mesh position sends in permutes of size bytes by pairs.
+func PermuteSent(pairs [][2]int, size int64) map[int]int64 {
+	sent := map[int]int64{}
+	for _, pair := range pairs {
+		if pair[0] != pair[1] {
+			sent[pair[0]] = size
+		}
+	}
+	return sent
+}
+
 func (p *Program) traffic(in *Instr, times int) Traffic {
 	x := p.Values[in.Args[0]]
 	axes := meshOrder(p.Mesh, in.Axes)
+	var sent map[int]int64
+	if in.Op == OpPermute {
+		sent = PermuteSent(in.Pairs, int64(times)*x.Bytes())
+	}
 	return Traffic{
-		Op: in.Op, Axes: axes, Axis: strings.Join(axes, "+"), DType: x.DType, Type: x.DType.String(),
+		Sent: sent,
+		Op:   in.Op, Axes: axes, Axis: strings.Join(axes, "+"), DType: x.DType, Type: x.DType.String(),
 		Count: times, Elements: int64(times) * int64(x.Elements()), Bytes: int64(times) * in.RingBytes(x.Bytes()),
 		Reason: comment(in.Reason),
 	}

@@ -51,6 +51,8 @@ func (p *Program) arithmetic(in *Instr) (flops, elements int64) {
 		for _, d := range in.Dot.LeftContract {
 			flops *= int64(p.Values[in.Args[0]].Shape[d])
 		}
+	case in.Op == OpConv: // zeros around the operand are multiplied like the rest
+		flops = 2 * int64(p.Values[in.Out[0]].Elements()) * int64(p.Values[in.Args[1]].Elements()/p.Values[in.Args[1]].Shape[0])
 	case in.Op == OpReduce:
 		elements = int64(p.Values[in.Args[0]].Elements())
 	case isElementwise(in.Op):

@@ -30,28 +30,9 @@ func (b *Builder) Linear(x, w Tensor, out dtype.DType) Tensor {
 	if w.Rank() != 2 || x.Rank() < 1 || x.Dim(-1) != w.Shape[1] {
 		b.failf(ErrShape, nil, "%s: linear of %v by weights %v: the last dim meets dim 1", b.name, x.Shape, w.Shape)
 	}
-	w = b.Reduced(w, "operand of a matmul needs whole sums")
-	last := x.Rank() - 1
-	nw, kw := w.Spec.Dim(0), w.Spec.Dim(1)
-	want, gathered := withoutAxes(x.Spec.WithoutPartial(), x.Rank(), last, append(slices.Clone(nw), kw...))
-	contracted := slices.DeleteFunc(x.Spec.Dim(last), func(a string) bool { return slices.Contains(nw, a) })
-	reason := "activations split along the contracted dim as the weights are"
-	switch {
-	case len(x.Spec.Partial()) > 0:
-		reason = "operand of a matmul needs whole sums"
-	case gathered:
-		reason = "rows gathered for a matmul whose weights are split over the same axis"
-	case len(contracted) < len(x.Spec.Dim(last)):
-		reason = "contracted dim gathered: its axis splits the output columns"
-	}
-	if len(kw) > 0 {
-		contracted = kw
-	} else {
-		w = b.Reshard(w, w.Spec.WithDim(1, contracted...), "weights sliced along the contracted dim")
-	}
-	x = b.Reshard(x, want.WithDim(last, contracted...), reason)
-
+	x, w, contracted := b.contracted(x, w)
 	v := b.matmulRows(x.local, w.local, out)
+	last := x.Rank() - 1
 	shape := append(clone(x.Shape[:last]), w.Shape[0])
 	spec := sharding.Whole(len(shape))
 	for d := 0; d < last; d++ {
@@ -59,4 +40,29 @@ func (b *Builder) Linear(x, w Tensor, out dtype.DType) Tensor {
 	}
 	spec = spec.WithDim(last, w.Spec.Dim(0)...).WithPartial(contracted...)
 	return b.wrap(v, shape, spec)
+}
+
+// contracted brings x (..., K) and w (N, K, ...) together by the rules of
+// Linear. axes are those that the sum over K is then partial over.
+func (b *Builder) contracted(x, w Tensor) (Tensor, Tensor, []string) {
+	w = b.Reduced(w, "operand of a matmul needs whole sums")
+	last := x.Rank() - 1
+	nw, kw := w.Spec.Dim(0), w.Spec.Dim(1)
+	want, gathered := withoutAxes(x.Spec.WithoutPartial(), x.Rank(), last, append(slices.Clone(nw), kw...))
+	axes := slices.DeleteFunc(x.Spec.Dim(last), func(a string) bool { return slices.Contains(nw, a) })
+	reason := "activations split along the contracted dim as the weights are"
+	switch {
+	case len(x.Spec.Partial()) > 0:
+		reason = "operand of a matmul needs whole sums"
+	case gathered:
+		reason = "rows gathered for a matmul whose weights are split over the same axis"
+	case len(axes) < len(x.Spec.Dim(last)):
+		reason = "contracted dim gathered: its axis splits the output columns"
+	}
+	if len(kw) > 0 {
+		axes = kw
+	} else {
+		w = b.Reshard(w, w.Spec.WithDim(1, axes...), "weights sliced along the contracted dim")
+	}
+	return b.Reshard(x, want.WithDim(last, axes...), reason), w, axes
 }

@@ -51,6 +51,17 @@ func (b *Builder) Shift(x Tensor, v float64) Tensor {
 	return b.wrap(b.LAdd(x.local, b.LConst(x.DType, v)), x.Shape, x.Spec)
 }
 
+// AtLeast is x, or v where x is less.
+func (b *Builder) AtLeast(x Tensor, v float64) Tensor { return b.bounded(OpMax, x, v) }
+
+// AtMost is x, or v where x is more.
+func (b *Builder) AtMost(x Tensor, v float64) Tensor { return b.bounded(OpMin, x, v) }
+
+func (b *Builder) bounded(op Op, x Tensor, v float64) Tensor {
+	x = b.Reduced(x, "a bound needs whole sums")
+	return b.wrap(b.LBinary(op, x.local, b.LConst(x.DType, v)), x.Shape, x.Spec)
+}
+
 // Add is x + y.
 func (b *Builder) Add(x, y Tensor) Tensor { return b.binary(OpAdd, x, y) }
 

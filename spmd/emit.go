@@ -192,8 +192,8 @@ func (e *emitter) instr(in *Instr, name string, n nameTable) {
 		def("dynamic_update_slice %s, %s, %s : (%s, %s, %s) -> %s", args[0], args[1], starts, types[0], types[1], startTypes, to)
 	case OpReduce:
 		e.reduce(in, name, args[0])
-	case OpDot:
-		e.dot(in, name, args, types)
+	case OpDot, OpConv:
+		e.contraction(in, name, args, types)
 	default:
 		e.collective(in, name, args[0], signature)
 	}
@@ -236,16 +236,21 @@ func (e *emitter) starts(start string, dim, rank int) (operands, types string) {
 	return strings.Join(os, ", "), strings.Join(ts, ", ")
 }
 
-// dot writes a contraction. A compiler refuses a result narrower than the
-// operands, so such a one is rounded by an operation of its own.
-func (e *emitter) dot(in *Instr, name string, args, types []string) {
+// contraction writes a dot or a convolution. A compiler refuses a result narrower than
+// the operands, so such a one is rounded by an operation of its own.
+func (e *emitter) contraction(in *Instr, name string, args, types []string) {
 	operands, to := e.typ(in.Args[0]).DType, e.typ(in.Out[0])
 	sum := to
 	if operands.Size() > to.DType.Size() {
 		sum.DType = operands
 	}
-	format, a := "stablehlo.dot_general %s, %s%s : (%s, %s) -> %s",
-		[]any{args[0], args[1], dotAttributes(in.Dot, operands), types[0], types[1], mlirType(sum)}
+	var call string
+	if in.Op == OpConv {
+		call = fmt.Sprintf("convolution(%s, %s)%s", args[0], args[1], convAttributes(in, operands))
+	} else {
+		call = fmt.Sprintf("dot_general %s, %s%s", args[0], args[1], dotAttributes(in.Dot, operands))
+	}
+	format, a := "stablehlo.%s : (%s, %s) -> %s", []any{call, types[0], types[1], mlirType(sum)}
 	if sum.DType == to.DType {
 		e.line("%s = %s", name, fmt.Sprintf(format, a...))
 		return

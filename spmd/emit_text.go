@@ -143,9 +143,27 @@ func dotAttributes(d *DotDims, operands dtype.DType) string {
 		s += fmt.Sprintf(", batching_dims = %s x %s", intsText(d.LeftBatch), intsText(d.RightBatch))
 	}
 	s += fmt.Sprintf(", contracting_dims = %s x %s", intsText(d.LeftContract), intsText(d.RightContract))
-	precision := "DEFAULT"
+	p := precision(operands)
+	return s + fmt.Sprintf(", precision = [%s, %s]", p, p)
+}
+
+// precision is what a contraction of operands of a type asks for.
+func precision(operands dtype.DType) string {
 	if operands == dtype.F32 || operands == dtype.F64 {
-		precision = "HIGHEST"
+		return "HIGHEST"
 	}
-	return s + fmt.Sprintf(", precision = [%s, %s]", precision, precision)
+	return "DEFAULT"
+}
+
+// convAttributes is how a convolution reads its operands: channels last, the
+// kernel as PyTorch keeps it.
+func convAttributes(in *Instr, operands dtype.DType) string {
+	spatial, pads := make([]string, len(in.Lo)), make([]string, len(in.Lo))
+	for d := range in.Lo {
+		spatial[d], pads[d] = strconv.Itoa(d), intsText([]int{in.Lo[d], in.Hi[d]})
+	}
+	s, p := strings.Join(spatial, ", "), precision(operands)
+	return fmt.Sprintf(" dim_numbers = [b, %s, f]x[o, i, %s]->[b, %s, f], window = {pad = [%s]} "+
+		"{batch_group_count = 1 : i64, feature_group_count = 1 : i64, precision_config = [#stablehlo<precision %s>, #stablehlo<precision %s>]}",
+		s, s, s, strings.Join(pads, ", "), p, p)
 }

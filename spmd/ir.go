@@ -76,6 +76,7 @@ const (
 	// Contractions.
 	OpReduce Op = "reduce" // over Dims, which vanish; Reduction says how
 	OpDot    Op = "dot"    // Dot says which dims; result dims: batch, left free, right free
+	OpConv   Op = "conv"   // Args: (N, S..., I), kernel (O, I, K...); Lo[d] and Hi[d] zeros around S d; result (N, S'..., O)
 
 	// Control: Trips rounds of Loop.Body.
 	OpLoop Op = "loop"

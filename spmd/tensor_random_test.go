@@ -61,7 +61,7 @@ func (g *randomTensors) draw(b *spmd.Builder) (again func(b *spmd.Builder)) {
 		g.input(i)
 	}
 	moves := []func(){g.linear, g.linear, g.linear, g.binary, g.binary, g.binary, g.unary, g.reduction, g.reduction, g.shape, g.shape, g.cut,
-		g.concat, g.reshard, g.reshard, g.reshard, g.selected, g.together, g.mapped}
+		g.concat, g.reshard, g.reshard, g.reshard, g.selected, g.together, g.mapped, g.conv, g.conv, g.grid}
 	if !g.exact {
 		moves = append(moves, g.norm, g.norm, g.activation)
 	}
@@ -282,6 +282,73 @@ func (g *randomTensors) linear() {
 	g.take(float64(x.Dim(-1))*x.most*most, func(b *spmd.Builder, p []spmd.Tensor) []spmd.Tensor {
 		return []spmd.Tensor{b.Linear(p[i], p[w], out)}
 	})
+}
+
+// conv slides a kernel of a new input over a tensor: over its dims between the
+// first and the last, mostly so that it keeps their sizes.
+func (g *randomTensors) conv() {
+	i, ok := g.pick("slid over", func(x drawn) bool { return floats(x) && x.Rank() > 2 })
+	if !ok {
+		return
+	}
+	x := g.pool[i]
+	o := rapid.SampledFrom(sizes).Draw(g.t, "outputs")
+	shape, pads := []int{o, x.Dim(-1)}, [][2]int{}
+	elements, taps := x.Shape[0]*o, x.Dim(-1)
+	for _, n := range x.Shape[1 : x.Rank()-1] {
+		k := g.int(1, 4, "kernel")
+		pad := [2]int{g.int(0, k-1, "zeros before"), 0}
+		pad[1] = k - 1 - pad[0]
+		if rapid.IntRange(0, 3).Draw(g.t, "another size") == 0 {
+			pad = [2]int{g.int(0, 3, "zeros before"), g.int(0, 3, "zeros after")}
+			k = min(k, n+pad[0]+pad[1])
+		}
+		shape, pads = append(shape, k), append(pads, pad)
+		elements *= n + pad[0] + pad[1] - k + 1
+		taps *= k
+	}
+	if elements > tensorMost || elementsIn(shape) > tensorMost {
+		return
+	}
+	var partial []string
+	most := 4.0
+	if rapid.IntRange(0, 4).Draw(g.t, "partial weights") == 0 {
+		if partial = g.some(g.axes, "partial over"); len(partial) > 0 {
+			most = partialMost
+		}
+	}
+	g.add(len(g.steps)+100, x.DType, shape, g.spec(shape, partial), most)
+	w := len(g.pool) - 1
+	out := x.DType
+	if out == dtype.BF16 && g.yes("wide") {
+		out = dtype.F32
+	}
+	g.take(float64(taps)*x.most*most, func(b *spmd.Builder, p []spmd.Tensor) []spmd.Tensor {
+		return []spmd.Tensor{b.Conv(p[i], p[w], pads, out)}
+	})
+}
+
+// grid draws what else is done to pictures: each element again, zeros at the end, bounds.
+func (g *randomTensors) grid() {
+	i, ok := g.pick("grid", ranked)
+	if !ok {
+		return
+	}
+	x := g.pool[i]
+	dim := g.int(0, x.Rank()-1, "dim")
+	switch g.int(0, 2, "grid") {
+	case 0:
+		if n := g.int(1, 3, "times"); n*elementsIn(x.Shape) <= tensorMost {
+			g.take(x.most, func(b *spmd.Builder, p []spmd.Tensor) []spmd.Tensor { return []spmd.Tensor{b.Repeat(p[i], dim, n)} })
+		}
+	case 1:
+		n := g.int(0, x.Shape[dim]+1, "zeros from")
+		g.take(x.most, func(b *spmd.Builder, p []spmd.Tensor) []spmd.Tensor { return []spmd.Tensor{b.ZeroFrom(p[i], dim, n)} })
+	case 2:
+		g.take(x.most+1, func(b *spmd.Builder, p []spmd.Tensor) []spmd.Tensor {
+			return []spmd.Tensor{b.AtMost(b.AtLeast(p[i], -1), 1)}
+		})
+	}
 }
 
 // mapped runs a few operations block by block along a dim that is not the last.

@@ -203,7 +203,7 @@ var arity = map[Op]int{
 	OpConvert: 1, OpNeg: 1, OpAbs: 1, OpExp: 1, OpLog: 1, OpSqrt: 1, OpRsqrt: 1, OpTanh: 1, OpSigmoid: 1, OpSin: 1, OpCos: 1, OpNot: 1,
 	OpAdd: 2, OpSub: 2, OpMul: 2, OpDiv: 2, OpMax: 2, OpMin: 2, OpRem: 2, OpAnd: 2, OpOr: 2, OpCompare: 2, OpSelect: 3,
 	OpBroadcast: 1, OpReshape: 1, OpTranspose: 1, OpSlice: 1, OpPad: 1, OpConcat: -1, OpDynSlice: 2, OpDynUpdate: 3,
-	OpReduce: 1, OpDot: 2,
+	OpReduce: 1, OpDot: 2, OpConv: 2,
 	OpAllReduce: 1, OpAllGather: 1, OpReduceScatter: 1, OpAllToAll: 1, OpPermute: 1,
 }
 
@@ -251,7 +251,7 @@ func (v *validator) elements(in *Instr, args []Type, out Type) {
 	}
 	integral := d == dtype.Bool || !d.IsFloat()
 	switch in.Op {
-	case OpExp, OpLog, OpSqrt, OpRsqrt, OpTanh, OpSigmoid, OpSin, OpCos:
+	case OpExp, OpLog, OpSqrt, OpRsqrt, OpTanh, OpSigmoid, OpSin, OpCos, OpConv:
 		if integral {
 			v.bad("is for floats, not %s", d)
 		}
@@ -307,6 +307,12 @@ func (v *validator) result(in *Instr, args []Type, out Type) (Type, error) {
 			return out, fmt.Errorf("operands %s and %s", args[0], args[1])
 		}
 		shape, err := dotShape(args[0].Shape, args[1].Shape, *in.Dot)
+		return Type{out.DType, shape}, err
+	case OpConv:
+		if args[0].DType != args[1].DType || !out.DType.IsFloat() {
+			return out, fmt.Errorf("operands %s and %s for %s", args[0], args[1], out)
+		}
+		shape, err := convShape(args[0].Shape, args[1].Shape, in.Lo, in.Hi)
 		return Type{out.DType, shape}, err
 	case OpAllReduce, OpAllGather, OpReduceScatter, OpAllToAll, OpPermute:
 		return exchanged(in, args[0])

@@ -378,10 +378,12 @@ func Text(t TB, p *spmd.Program) []spmd.Traffic {
 		axes := f.Axes(p.Mesh)
 		n := p.Mesh.Size(axes...)
 		size := f.Elements * int64(f.DType.Size())
+		var sent map[int]int64
 		if f.Op == spmd.OpPermute {
 			n = 2
+			sent = spmd.PermuteSent(f.Pairs, int64(f.Times)*size)
 		}
-		all = spmd.AddTraffic(all, []spmd.Traffic{{Op: f.Op, Axes: axes, Axis: strings.Join(axes, "+"), DType: f.DType, Type: f.DType.String(),
+		all = spmd.AddTraffic(all, []spmd.Traffic{{Sent: sent, Op: f.Op, Axes: axes, Axis: strings.Join(axes, "+"), DType: f.DType, Type: f.DType.String(),
 			Count: f.Times, Elements: int64(f.Times) * f.Elements, Bytes: int64(f.Times) * sharding.RingBytes(sharding.Op(f.Op), n, size)}}, 1)
 	}
 	return all

@@ -31,6 +31,8 @@ func (d *device) compute(in *spmd.Instr) *Array {
 		return reduce(in.Reduction, args[0], in.Dims)
 	case spmd.OpDot:
 		return dot(args[0], args[1], in.Dot, t, d.split)
+	case spmd.OpConv:
+		return conv(args[0], args[1], in.Lo, t, d.split)
 	case spmd.OpBroadcast, spmd.OpReshape, spmd.OpTranspose, spmd.OpSlice, spmd.OpPad, spmd.OpConcat, spmd.OpDynSlice, spmd.OpDynUpdate:
 		return rearrange(in, t, args)
 	}

@@ -750,6 +750,36 @@ module @dot_bf16 attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 
     return %v4, %v5, %v6 : tensor<1x1xf32>, tensor<1x1xbf16>, tensor<i32>
   }
 }
+module @conv attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
+  // input 0 is "x0"
+  // input 1 is "x1"
+  // input 2 is "x2"
+  // input 3 is "x3"
+  // output 0 is "y0"
+  // output 1 is "y1"
+  // output 2 is "y2"
+  // output 3 is "y3"
+  // output 4 is "y4"
+  func.func public @main(%v0: tensor<1x3x1xf32>, %v1: tensor<1x1x3xf32>, %v2: tensor<1x2x3x2xf32>, %v3: tensor<2x2x2x2xf32>) -> (tensor<1x3x1xf32>, tensor<1x1x1xf32>, tensor<1x3x1xf32>, tensor<1x1x2x2xf32>, tensor<1x2x3x2xf32>) {
+    %v4 = stablehlo.convolution(%v0, %v1) dim_numbers = [b, 0, f]x[o, i, 0]->[b, 0, f], window = {pad = [[1, 1]]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]} : (tensor<1x3x1xf32>, tensor<1x1x3xf32>) -> tensor<1x3x1xf32>
+    %v5 = stablehlo.convolution(%v0, %v1) dim_numbers = [b, 0, f]x[o, i, 0]->[b, 0, f], window = {pad = [[0, 0]]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]} : (tensor<1x3x1xf32>, tensor<1x1x3xf32>) -> tensor<1x1x1xf32>
+    %v6 = stablehlo.convolution(%v0, %v1) dim_numbers = [b, 0, f]x[o, i, 0]->[b, 0, f], window = {pad = [[2, 0]]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]} : (tensor<1x3x1xf32>, tensor<1x1x3xf32>) -> tensor<1x3x1xf32>
+    %v7 = stablehlo.convolution(%v2, %v3) dim_numbers = [b, 0, 1, f]x[o, i, 0, 1]->[b, 0, 1, f], window = {pad = [[0, 0], [0, 0]]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]} : (tensor<1x2x3x2xf32>, tensor<2x2x2x2xf32>) -> tensor<1x1x2x2xf32>
+    %v8 = stablehlo.convolution(%v2, %v3) dim_numbers = [b, 0, 1, f]x[o, i, 0, 1]->[b, 0, 1, f], window = {pad = [[1, 0], [0, 1]]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]} : (tensor<1x2x3x2xf32>, tensor<2x2x2x2xf32>) -> tensor<1x2x3x2xf32>
+    return %v4, %v5, %v6, %v7, %v8 : tensor<1x3x1xf32>, tensor<1x1x1xf32>, tensor<1x3x1xf32>, tensor<1x1x2x2xf32>, tensor<1x2x3x2xf32>
+  }
+}
+module @conv_bf16 attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
+  // input 0 is "x0"
+  // input 1 is "x1"
+  // output 0 is "y0"
+  // output 1 is "y1"
+  func.func public @main(%v0: tensor<1x2x2xbf16>, %v1: tensor<1x2x2xbf16>) -> (tensor<1x1x1xf32>, tensor<1x1x1xbf16>) {
+    %v2 = stablehlo.convolution(%v0, %v1) dim_numbers = [b, 0, f]x[o, i, 0]->[b, 0, f], window = {pad = [[0, 0]]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64, precision_config = [#stablehlo<precision DEFAULT>, #stablehlo<precision DEFAULT>]} : (tensor<1x2x2xbf16>, tensor<1x2x2xbf16>) -> tensor<1x1x1xf32>
+    %v3 = stablehlo.convolution(%v0, %v1) dim_numbers = [b, 0, f]x[o, i, 0]->[b, 0, f], window = {pad = [[0, 0]]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64, precision_config = [#stablehlo<precision DEFAULT>, #stablehlo<precision DEFAULT>]} : (tensor<1x2x2xbf16>, tensor<1x2x2xbf16>) -> tensor<1x1x1xbf16>
+    return %v2, %v3 : tensor<1x1x1xf32>, tensor<1x1x1xbf16>
+  }
+}
 module @loop attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
   // input 0 is "x0"
   // input 1 is "x1"

@@ -131,10 +131,15 @@ func (b bounds) instr(in *spmd.Instr) span {
 			v := sum(n)
 			return span{v.most, v.apart + float64(n)*u*v.most}
 		}
-	case spmd.OpDot:
+	case spmd.OpDot, spmd.OpConv:
 		k := 1.0
-		for _, d := range in.Dot.LeftContract {
-			k *= float64(b.p.Values[in.Args[0]].Shape[d])
+		if in.Op == spmd.OpConv {
+			w := b.p.Values[in.Args[1]]
+			k = float64(w.Elements() / w.Shape[0])
+		} else {
+			for _, d := range in.Dot.LeftContract {
+				k *= float64(b.p.Values[in.Args[0]].Shape[d])
+			}
 		}
 		most := k * x.most * y.most
 		return rounded(most, k*(x.most*y.apart+y.most*x.apart)+2*0x1p-23*k*most)

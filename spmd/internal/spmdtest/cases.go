@@ -139,6 +139,7 @@ func Cases() []Case {
 	all = append(all, elementwiseCases()...)
 	all = append(all, shapeCases()...)
 	all = append(all, contractionCases()...)
+	all = append(all, convolutionCases()...)
 	all = append(all, loopCases()...)
 	return append(all, collectiveCases()...)
 }
@@ -338,6 +339,39 @@ func contractionCases() []Case {
 					b.LDot(in[2], in[3], spmd.DotDims{LeftContract: []int{0}, RightContract: []int{0}}, i32)}
 			},
 			Want: One(Arr(f32, []int{1, 1}, 259), Arr(bf16, []int{1, 1}, 260), Arr(i32, nil, -9)),
+		},
+	}
+}
+
+// convolutionCases have their numbers worked out by hand: a kernel of [1 2 4] over [1 2 3]
+// reads, with a zero on either side, 0 1 2, 1 2 3 and 2 3 0.
+func convolutionCases() []Case {
+	f32, bf16 := dtype.F32, dtype.BF16
+	none, one := []int{0}, []int{1}
+	return []Case{
+		{
+			Name: "conv", Inputs: One(Arr(f32, []int{1, 3, 1}, 1, 2, 3), Arr(f32, []int{1, 1, 3}, 1, 2, 4), Count(1, 2, 3, 2), Arr(f32, []int{2, 2, 2, 2}, 1, 0, 0, 0, 0, 0, 0, 1, 0, 2, 0, 0, 0, 0, 3, 0)),
+			Body: func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
+				return []spmd.Local{
+					b.LConv(in[0], in[1], one, one, f32), b.LConv(in[0], in[1], none, none, f32), b.LConv(in[0], in[1], []int{2}, none, f32),
+					b.LConv(in[2], in[3], []int{0, 0}, []int{0, 0}, f32),
+					b.LConv(in[2], in[3], []int{1, 0}, []int{0, 1}, f32),
+				}
+			},
+			// The 2 x 3 picture has channels (0 1)(2 3)(4 5) over (6 7)(8 9)(10 11). Output 0 is channel 0 at the
+			// kernel's first place plus channel 1 at its last; output 1 twice channel 0 at the
+			// second place plus three times channel 1 at the third.
+			Want: One(Arr(f32, []int{1, 3, 1}, 2+8, 1+4+12, 2+6), Arr(f32, []int{1, 1, 1}, 17), Arr(f32, []int{1, 3, 1}, 4, 2+8, 17),
+				Arr(f32, []int{1, 1, 2, 2}, 0+9, 4+21, 2+11, 8+27),
+				Arr(f32, []int{1, 2, 3, 2}, 3, 3, 5, 9, 0, 15, 0+9, 4+21, 2+11, 8+27, 4+0, 0+33)),
+		},
+		{
+			// 256 + 1 + 1 + 1, which a sum held in bf16 would leave at 256.
+			Name: "conv_bf16", Inputs: One(Arr(bf16, []int{1, 2, 2}, 256, 1, 1, 1), Arr(bf16, []int{1, 2, 2}, 1, 1, 1, 1)),
+			Body: func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
+				return []spmd.Local{b.LConv(in[0], in[1], none, none, f32), b.LConv(in[0], in[1], none, none, bf16)}
+			},
+			Want: One(Arr(f32, []int{1, 1, 1}, 259), Arr(bf16, []int{1, 1, 1}, 260)),
 		},
 	}
 }

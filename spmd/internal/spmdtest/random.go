@@ -134,7 +134,7 @@ func (g *generator) pick(what string, ok func(x spmd.Local) bool) (spmd.Local, b
 }
 
 func (g *generator) steps(n int) {
-	moves := []func(){g.unary, g.unary, g.binary, g.binary, g.integer, g.choice, g.source, g.rearrange, g.rearrange, g.dynamic, g.reduce, g.dot, g.dot}
+	moves := []func(){g.unary, g.unary, g.binary, g.binary, g.integer, g.choice, g.source, g.rearrange, g.rearrange, g.dynamic, g.reduce, g.dot, g.dot, g.conv}
 	if len(g.axes) > 0 {
 		moves = append(moves, g.collective, g.collective, g.collective)
 	}
@@ -394,6 +394,21 @@ func (g *generator) dot() {
 	}
 	out := rapid.SampledFrom([]dtype.DType{dtype.F32, dtype.F32, x.DType}).Draw(g.t, "sum type")
 	g.add(g.b.LDot(x, y, d, out), float64(k)*g.bound[x.ID]*g.bound[y.ID])
+}
+
+// conv slides a value over itself: its last dim are the channels, its first the
+// outputs of the kernel.
+func (g *generator) conv() {
+	x, ok := g.pick("slid over", func(x spmd.Local) bool { return isFloat(x) && x.Rank() == 3 })
+	if !ok {
+		return
+	}
+	n := x.Shape[1]
+	k := g.int(1, n, "kernel")
+	w := g.b.LSlice(g.b.LTranspose(x, 0, 2, 1), 2, 0, k)
+	lo, hi := g.int(0, 2, "zeros before"), g.int(0, 2, "zeros after")
+	out := rapid.SampledFrom([]dtype.DType{dtype.F32, x.DType}).Draw(g.t, "sum type")
+	g.add(g.b.LConv(x, w, []int{lo}, []int{hi}, out), float64(k*x.Shape[2])*g.bound[x.ID]*g.bound[x.ID])
 }
 
 func (g *generator) collective() {
