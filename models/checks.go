@@ -1,7 +1,15 @@
 package models
 
 import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"weft/dtype"
 	"weft/fault"
+	"weft/mesh"
+	"weft/strategy"
+	"weft/tensor"
 )
 
 // ErrSeq: tokens that do not divide over sp, where padding was refused.
@@ -39,4 +47,87 @@ func Divisors(n, limit int) []int {
 		}
 	}
 	return out
+}
+
+// Nearest names the closest numbers of the form base + k*step, at least 1.
+func Nearest(n, step, base int) string {
+	if n > 1<<16 {
+		return "a size below 65536"
+	}
+	low := (n-base)/step*step + base
+	if low < 1 || n < 1 {
+		return fmt.Sprint((step+base-1)%step + 1)
+	}
+	return fmt.Sprintf("%d or %d", low, low+step)
+}
+
+// CheckAxes reports mesh axes that a model has no use for; known are those it has.
+func CheckAxes(on *mesh.Mesh, model string, known []string) error {
+	var l fault.List
+	for _, a := range on.Axes() {
+		if a.Size > 1 && !slices.Contains(known, a.Name) {
+			l.Add(fault.New(ErrAxis, struct {
+				Axis  string   `json:"axis"`
+				Known []string `json:"known"`
+			}{a.Name, known}, "axis %s=%d: %s is split over dp, tp and sp, its weights over fsdp, its layers over pp", a.Name, a.Size, model))
+		}
+	}
+	return l.Err()
+}
+
+// CheckRequest reports what is wrong with a request of any model of so many
+// layers on a mesh: the fsdp axes, layers over pp, the batch over dp, the
+// compute type.
+func CheckRequest(on *mesh.Mesh, r Request, layers int) error {
+	var l fault.List
+	l.Add(CheckFSDP(on, r))
+	_, err := strategy.Even(r.Run(layers), on.Size("pp"))
+	l.Add(err)
+	if dp := on.Size("dp"); r.Batch < 1 {
+		l.Add(fault.New(ErrInputs, nil, "batch %d: want 1 or more", r.Batch))
+	} else if r.Batch%dp != 0 {
+		l.Add(NotDivisible(ErrBatch, "batch", r.Batch, "dp", dp))
+	}
+	if r.DType != dtype.F32 && r.DType != dtype.BF16 {
+		l.Add(fault.New(ErrInputs, nil, "compute type %v: want f32 or bf16", r.DType))
+	}
+	return l.Err()
+}
+
+// CheckPadding refuses, in strict mode, that n of what are padded for the split.
+func CheckPadding(on *mesh.Mesh, r Request, what string, n, padded int) error {
+	if !r.Strict || padded == n {
+		return nil
+	}
+	sp := on.Size("sp")
+	return fault.New(ErrSeq, SeqNotDivisible{N: n, SP: sp, Remainder: n % sp},
+		"%d %s over sp=%d leave %d over: padding by %d is refused in strict mode; sp that divide: %v", n, what, sp, n%sp, padded-n, Divisors(n, 64))
+}
+
+// CheckPatch refuses a size n of what that does not fill patches of p.
+func CheckPatch(what string, n, p int) error {
+	if n >= 1 && n%p == 0 {
+		return nil
+	}
+	low := n / p * p
+	near := fmt.Sprint(low + p)
+	if low > 0 {
+		near = fmt.Sprintf("%d or %d", low, low+p)
+	}
+	return fault.New(ErrSize, nil, "%s %d does not fill patches of %d; nearest: %s", what, n, p, near)
+}
+
+// Need is the input of a name, or the reason why it is not one of rank
+// floating-point dims; reads lists all that the model reads.
+func Need(m Model, inputs map[string]*tensor.Tensor, name string, rank int, reads []string) (*tensor.Tensor, error) {
+	t := inputs[name]
+	switch {
+	case t == nil:
+		return nil, fault.New(ErrInputs, nil, "input %q is missing: %s reads %s", name, m.Name(), strings.Join(reads, ", "))
+	case len(t.Shape) != rank:
+		return nil, fault.New(ErrInputs, nil, "input %q of shape %v: want %d dims", name, t.Shape, rank)
+	case !t.DType.IsFloat():
+		return nil, fault.New(ErrInputs, nil, "input %q is %v: want a floating-point type", name, t.DType)
+	}
+	return t, nil
 }

@@ -80,6 +80,14 @@ func (r Request) TokenMultiple() int {
 // them, by the TokenMultiple.
 func (r Request) PadTokens(n, parts int) int { return sharding.RoundUp(n, parts*r.TokenMultiple()) }
 
+// Run is how many of a model's layers the request runs.
+func (r Request) Run(layers int) int {
+	if r.Layers > 0 {
+		return min(r.Layers, layers)
+	}
+	return layers
+}
+
 // Model is one configuration of a family.
 type Model interface {
 	// Name is the preset's name, or the family's for a configuration of no preset.

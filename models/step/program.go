@@ -13,13 +13,14 @@ import (
 type Program struct {
 	*spmd.Builder
 	Step   *Step
-	prefix string // of weights: "blocks.0." for a block
+	prefix string                 // of weights: "blocks.0." for a block
+	inputs map[string]spmd.Tensor // declared so far: what is used twice is one input
 }
 
 // Build defines a program. Its weights' names are prefix and what Weight is
 // given: the first layer's stand for every layer's.
 func (s *Step) Build(name, prefix string, define func(p *Program)) error {
-	prog, err := spmd.Build(name, s.Mesh, func(b *spmd.Builder) { define(&Program{b, s, prefix}) }, spmd.WithTarget(s.Request.Target))
+	prog, err := spmd.Build(name, s.Mesh, func(b *spmd.Builder) { define(&Program{b, s, prefix, map[string]spmd.Tensor{}}) }, spmd.WithTarget(s.Request.Target))
 	if err != nil {
 		return fmt.Errorf("program %s: %w", name, err)
 	}
@@ -37,7 +38,7 @@ func (p *Program) Weight(name string) spmd.Tensor {
 	if !ok {
 		panic("step: no parameter " + p.prefix + name)
 	}
-	t := p.Input(name, w.DType, w.Shape, w.Spec)
+	t := p.input(name, w.DType, w.Shape, w.Spec)
 	return p.Reshard(t, p.Step.specs[w.Name].Spec, "fsdp: gathered just in time")
 }
 
@@ -47,7 +48,16 @@ func (p *Program) Value(name string) spmd.Tensor {
 	if !ok {
 		panic("step: no value " + name)
 	}
-	return p.Input(name, v.DType, v.Shape, v.Spec)
+	return p.input(name, v.DType, v.Shape, v.Spec)
+}
+
+func (p *Program) input(name string, d dtype.DType, shape []int, spec sharding.Spec) spmd.Tensor {
+	t, ok := p.inputs[name]
+	if !ok {
+		t = p.Input(name, d, shape, spec)
+		p.inputs[name] = t
+	}
+	return t
 }
 
 // Compute rounds to the type matmuls run in.
@@ -120,19 +130,29 @@ func (p *Program) FFN(up, down string, x spmd.Tensor, to sharding.Spec, act func
 // RopePairs rotates pairs of neighbouring channels of x (B, S, H d) by tables
 // (S, d) and views the result as (B, S, H, d): out[2i] = x[2i] cos_i - x[2i+1]
 // sin_i, out[2i+1] = x[2i+1] cos_i + x[2i] sin_i. The tables have each angle
-// twice, the sine with the sign of its place. Neighbours are fetched by rotating
-// the channels one place either way, which crosses heads only where it is not used.
+// twice, the sine with the sign of its place.
 func (p *Program) RopePairs(x, cos, sin spmd.Tensor, heads, headDim int) spmd.Tensor {
-	local := p.Local(x) // B S Hd/tp
+	swapped := p.SplitDim(p.SwapPairs(x), 2, heads, headDim)
+	cos, sin = p.ExpandDim(cos, 1), p.ExpandDim(sin, 1) // S 1 d
+	return p.Compute(p.Add(p.Mul(p.SplitDim(x, 2, heads, headDim), cos), p.Mul(swapped, sin)))
+}
+
+// SwapPairs exchanges each two neighbouring channels of x (B, S, C). They are
+// fetched by rotating the channels one place either way, which crosses a
+// device's part, of an even number of channels, only where it is not used.
+func (p *Program) SwapPairs(x spmd.Tensor) spmd.Tensor {
+	local := p.Local(x)
 	n := local.Shape[2]
 	left := p.LConcat(2, p.LSlice(local, 2, 1, n), p.LSlice(local, 2, 0, 1))
 	right := p.LConcat(2, p.LSlice(local, 2, n-1, n), p.LSlice(local, 2, 0, n-1))
 	parity := p.LBinary(spmd.OpRem, p.LIota(dtype.I32, 0, n), p.LConst(dtype.I32, 2))
 	even := p.LCompare("EQ", parity, p.LConst(dtype.I32, 0))
-	swapped := p.SplitDim(p.Global(p.LSelect(even, left, right), x.Shape, x.Spec), 2, heads, headDim)
-	cos, sin = p.ExpandDim(cos, 1), p.ExpandDim(sin, 1) // S 1 d
-	y := p.Add(p.Mul(p.SplitDim(x, 2, heads, headDim), cos), p.Mul(swapped, sin))
-	return p.Compute(y)
+	return p.Global(p.LSelect(even, left, right), x.Shape, x.Spec)
+}
+
+// Norm is a LayerNorm over the last dim with the weights name.weight and name.bias.
+func (p *Program) Norm(name string, x spmd.Tensor, eps float64) spmd.Tensor {
+	return p.Add(p.Mul(p.LayerNorm(x, eps), p.Weight(name+".weight")), p.Weight(name+".bias"))
 }
 
 // Tokens traces output 0 of a call under a name; shape is the value's own

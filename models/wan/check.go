@@ -1,16 +1,12 @@
 package wan
 
 import (
-	"fmt"
-	"slices"
 	"strings"
 
-	"weft/dtype"
 	"weft/fault"
 	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
-	"weft/strategy"
 )
 
 // Axes are the mesh axes the programs use; fsdp shares weights out and computes nothing apart.
@@ -21,14 +17,7 @@ var Axes = []string{"pp", "dp", "fsdp", "tp", "sp"}
 func (m *Model) CheckSplit(on *mesh.Mesh) error {
 	var l fault.List
 	tp, sp := on.Size("tp"), on.Size("sp")
-	for _, a := range on.Axes() {
-		if a.Size > 1 && !slices.Contains(Axes, a.Name) {
-			l.Add(fault.New(models.ErrAxis, struct {
-				Axis  string   `json:"axis"`
-				Known []string `json:"known"`
-			}{a.Name, Axes}, "axis %s=%d: %s is split over dp, tp and sp, its weights over fsdp, its layers over pp", a.Name, a.Size, m.name))
-		}
-	}
+	l.Add(models.CheckAxes(on, m.name, Axes))
 	l.Add(sharding.CheckHeads(m.c.Heads, tp, sp))
 	if m.c.FFNDim%tp != 0 {
 		l.Add(models.NotDivisible(models.ErrFFN, "ffn_dim", m.c.FFNDim, "tp", tp))
@@ -40,22 +29,7 @@ func (m *Model) CheckSplit(on *mesh.Mesh) error {
 func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	var l fault.List
 	l.Add(m.CheckSplit(on))
-	l.Add(models.CheckFSDP(on, r))
-	layers := m.c.Layers
-	if r.Layers > 0 {
-		layers = min(layers, r.Layers)
-	}
-	_, err := strategy.Even(layers, on.Size("pp"))
-	l.Add(err)
-	sp, dp := on.Size("sp"), on.Size("dp")
-	if r.Batch < 1 {
-		l.Add(fault.New(models.ErrInputs, nil, "batch %d: want 1 or more", r.Batch))
-	} else if r.Batch%dp != 0 {
-		l.Add(models.NotDivisible(models.ErrBatch, "batch", r.Batch, "dp", dp))
-	}
-	if r.DType != dtype.F32 && r.DType != dtype.BF16 {
-		l.Add(fault.New(models.ErrInputs, nil, "compute type %v: want f32 or bf16", r.DType))
-	}
+	l.Add(models.CheckRequest(on, r, m.c.Layers))
 	l.Add(m.checkLatent(r.Latent))
 	if r.Text < 0 || (m.c.TextLen > 0 && r.Text > m.c.TextLen) {
 		l.Add(fault.New(models.ErrInputs, nil, "context of %d rows: the model reads at most text_len %d", r.Text, m.c.TextLen))
@@ -70,10 +44,7 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 		return err
 	}
 	lay := m.layout(on, r)
-	if r.Strict && lay.padded != lay.tokens {
-		l.Add(fault.New(models.ErrSeq, models.SeqNotDivisible{N: lay.tokens, SP: sp, Remainder: lay.tokens % sp},
-			"%d tokens over sp=%d leave %d over: padding by %d is refused in strict mode; sp that divide: %v", lay.tokens, sp, lay.tokens%sp, lay.padded-lay.tokens, models.Divisors(lay.tokens, 64)))
-	}
+	l.Add(models.CheckPadding(on, r, "tokens", lay.tokens, lay.padded))
 	return l.Err()
 }
 
@@ -86,15 +57,7 @@ func (m *Model) checkLatent(latent []int) error {
 		l.Add(fault.New(models.ErrInputs, nil, "latents of %d channels: the model reads %d", latent[0], n))
 	}
 	for i, what := range []string{"frames", "height", "width"} {
-		n, p := latent[i+1], m.c.PatchSize[i]
-		if n < 1 || n%p != 0 {
-			low := n / p * p
-			near := fmt.Sprintf("%d", low+p)
-			if low > 0 {
-				near = fmt.Sprintf("%d or %d", low, low+p)
-			}
-			l.Add(fault.New(models.ErrSize, nil, "latent %s %d does not fill patches of %d; nearest: %s", what, n, p, near))
-		}
+		l.Add(models.CheckPatch("latent "+what, latent[i+1], m.c.PatchSize[i]))
 	}
 	return l.Err()
 }

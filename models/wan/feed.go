@@ -1,18 +1,15 @@
 package wan
 
 import (
-	"encoding/binary"
-	"fmt"
 	"maps"
 	"math"
-	"math/rand/v2"
 	"slices"
-	"strings"
 
 	"weft/dtype"
 	"weft/fault"
 	"weft/graph"
 	"weft/models"
+	"weft/models/step"
 	"weft/tensor"
 )
 
@@ -23,17 +20,8 @@ import (
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
 	var l fault.List
 	need := func(name string, rank int) *tensor.Tensor {
-		t := inputs[name]
-		switch {
-		case t == nil:
-			l.Add(fault.New(models.ErrInputs, nil, "input %q is missing: %s reads %s", name, m.name, strings.Join(m.reads(), ", ")))
-		case len(t.Shape) != rank:
-			l.Add(fault.New(models.ErrInputs, nil, "input %q of shape %v: want %d dims", name, t.Shape, rank))
-			return nil
-		case !t.DType.IsFloat():
-			l.Add(fault.New(models.ErrInputs, nil, "input %q is %v: want a floating-point type", name, t.DType))
-			return nil
-		}
+		t, err := models.Need(m, inputs, name, rank, m.reads())
+		l.Add(err)
 		return t
 	}
 	x, context := need("x", 5), need("context", 3)
@@ -139,17 +127,10 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 	if m.c.TextLen > 0 {
 		rows = max(1, min(rows, m.c.TextLen-2))
 	}
-	g := rand.New(rand.NewPCG(seed, 0))
-	normal := func(shape ...int) *tensor.Tensor {
-		t := tensor.New(dtype.F32, shape...)
-		for i := range t.Elements() {
-			put(t, i, g.NormFloat64())
-		}
-		return t
-	}
+	normal := step.Normals(seed)
 	t := tensor.New(dtype.F32, batch)
 	for b := range batch {
-		put(t, b, 1000*float64(b+1)/float64(batch+1))
+		step.Put(t, b, 1000*float64(b+1)/float64(batch+1))
 	}
 	in := map[string]*tensor.Tensor{"x": normal(append([]int{batch}, latent...)...), "t": t, "context": normal(batch, rows, m.c.TextDim)}
 	if m.c.ModelType == i2v {
@@ -163,7 +144,7 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 		tokens := tensor.New(dtype.F32, batch, frames*rows*cols)
 		for b := range batch {
 			for s := rows * cols; s < frames*rows*cols; s++ {
-				put(tokens, b*frames*rows*cols+s, 1000*float64(b+1)/float64(batch+1))
+				step.Put(tokens, b*frames*rows*cols+s, 1000*float64(b+1)/float64(batch+1))
 			}
 		}
 		in["t_tokens"] = tokens
@@ -182,7 +163,7 @@ func (m *Model) exampleCondition(y *tensor.Tensor) *tensor.Tensor {
 			if i/frame%y.Shape[2] == 0 {
 				v = 1
 			}
-			put(y, b*y.Shape[1]*y.Shape[2]*frame+i, v)
+			step.Put(y, b*y.Shape[1]*y.Shape[2]*frame+i, v)
 		}
 	}
 	return y
@@ -206,7 +187,7 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 	if err != nil {
 		return nil, err
 	}
-	out["x"], out["time"] = x, m.timeTable(ts, g.Input("time").Shape...)
+	out["x"], out["time"] = x, step.TimeTable(ts, g.Input("time").Shape...)
 	for _, name := range []string{"y", "clip_fea"} {
 		if g.Input(name) == nil {
 			continue
@@ -228,7 +209,7 @@ func (m *Model) FeedStep(r models.Request, x *tensor.Tensor, t float64) (map[str
 	for i := range ts {
 		ts[i] = float32(t)
 	}
-	return map[string]*tensor.Tensor{"x": x, "time": m.timeTable(ts, r.Batch, m.c.FreqDim)}, nil
+	return map[string]*tensor.Tensor{"x": x, "time": step.TimeTable(ts, r.Batch, m.c.FreqDim)}, nil
 }
 
 // FeedText pads the context with zero rows to text_len, as the released models
@@ -252,32 +233,6 @@ func (m *Model) FeedText(g *graph.Graph, r models.Request, context *tensor.Tenso
 	}
 	cos, sin := m.ropeTables(g, r)
 	return map[string]*tensor.Tensor{"context": padded, "rope_cos": cos, "rope_sin": sin}, nil
-}
-
-// timeTable is the sinusoidal embedding of timesteps, cosines then sines
-// (B, freq_dim), computed in f64: in f32 its error near t = 1000 is 6e-5. With a
-// timestep for each of S tokens it is (B, Sp, freq_dim), zeros past the last.
-// The few timesteps that differ are computed once.
-func (m *Model) timeTable(ts []float32, shape ...int) *tensor.Tensor {
-	half, width := m.c.FreqDim/2, m.c.FreqDim*dtype.F32.Size()
-	out := tensor.New(dtype.F32, shape...)
-	per := len(ts) / shape[0]                       // timesteps of one video
-	held := out.Elements() / m.c.FreqDim / shape[0] // rows of one video
-	seen := map[float32]int{}                       // row where a timestep stands first
-	for i, t := range ts {
-		row := i/per*held + i%per
-		if first, ok := seen[t]; ok {
-			copy(out.Data[row*width:(row+1)*width], out.Data[first*width:])
-			continue
-		}
-		seen[t] = row
-		for k := range half {
-			a := float64(t) * math.Pow(10000, -float64(k)/float64(half))
-			put(out, row*2*half+k, math.Cos(a))
-			put(out, row*2*half+half+k, math.Sin(a))
-		}
-	}
-	return out
 }
 
 // Rope gives the angles of tokens (S, d/2): the d/2 channel pairs are shared
@@ -314,17 +269,13 @@ func (m *Model) ropeTables(g *graph.Graph, r models.Request) (cos, sin *tensor.T
 	for s, row := range angles {
 		for i, a := range row {
 			c, n := math.Cos(a), math.Sin(a)
-			put(cos, s*d+2*i, c)
-			put(cos, s*d+2*i+1, c)
-			put(sin, s*d+2*i, -n)
-			put(sin, s*d+2*i+1, n)
+			step.Put(cos, s*d+2*i, c)
+			step.Put(cos, s*d+2*i+1, c)
+			step.Put(sin, s*d+2*i, -n)
+			step.Put(sin, s*d+2*i+1, n)
 		}
 	}
 	return cos, sin
-}
-
-func put(t *tensor.Tensor, i int, v float64) {
-	binary.LittleEndian.PutUint32(t.Data[4*i:], math.Float32bits(float32(v)))
 }
 
 // LatentShape is (channels, frames, height, width) of the latent video: 8x8
@@ -340,11 +291,11 @@ func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
 		n, s int
 	}{{"height", height, px * m.c.PatchSize[1]}, {"width", width, px * m.c.PatchSize[2]}} {
 		if d.n < 1 || d.n%d.s != 0 || d.n > 1<<16 {
-			l.Add(fault.New(models.ErrSize, nil, "%s %d: want a multiple of %d (%d pixels a latent, patches of %d); nearest: %s", d.what, d.n, d.s, px, d.s/px, nearest(d.n, d.s, 0)))
+			l.Add(fault.New(models.ErrSize, nil, "%s %d: want a multiple of %d (%d pixels a latent, patches of %d); nearest: %s", d.what, d.n, d.s, px, d.s/px, models.Nearest(d.n, d.s, 0)))
 		}
 	}
 	if frames < 1 || (frames-1)%4 != 0 || frames > 1<<16 {
-		l.Add(fault.New(models.ErrSize, nil, "frames %d: want 1+4k (the first frame stands alone, then 4 frames a latent); nearest: %s", frames, nearest(frames, 4, 1)))
+		l.Add(fault.New(models.ErrSize, nil, "frames %d: want 1+4k (the first frame stands alone, then 4 frames a latent); nearest: %s", frames, models.Nearest(frames, 4, 1)))
 	} else if n := 1 + (frames-1)/4; n%m.c.PatchSize[0] != 0 {
 		l.Add(fault.New(models.ErrSize, nil, "frames %d make %d latent frames, which do not fill patches of %d", frames, n, m.c.PatchSize[0]))
 	}
@@ -352,18 +303,6 @@ func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
 		return nil, err
 	}
 	return []int{m.c.LatentDim(), 1 + (frames-1)/4, height / px, width / px}, nil
-}
-
-// nearest names the closest numbers of the form base + k*step, at least 1.
-func nearest(n, step, base int) string {
-	if n > 1<<16 {
-		return "a size below 65536"
-	}
-	low := (n-base)/step*step + base
-	if low < 1 || n < 1 {
-		return fmt.Sprint((step+base-1)%step + 1)
-	}
-	return fmt.Sprintf("%d or %d", low, low+step)
 }
 
 var (

@@ -81,11 +81,7 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	s := &build{Step: base, c: m.c, r: r, layout: m.layout(on, r)}
 	s.Padded("tokens", s.layout.tokens, s.layout.padded)
 	s.values()
-	layers := m.c.Layers
-	if r.Layers > 0 {
-		layers = min(r.Layers, layers)
-	}
-	if err := s.Stages(layers, s.stage); err != nil {
+	if err := s.Stages(r.Run(m.c.Layers), s.stage); err != nil {
 		return nil, err
 	}
 	return s.Finish("out")
@@ -182,14 +178,11 @@ const clipEps = 1e-5
 func (s *build) image() error {
 	batch := sharding.NewSpec([]string{"dp"})
 	return s.program("image", "", func(p *program) {
-		norm := func(name string, x spmd.Tensor) spmd.Tensor {
-			return p.Add(p.Mul(p.LayerNorm(x, clipEps), p.Weight(name+".weight")), p.Weight(name+".bias"))
-		}
-		x := norm("img_emb.proj.0", p.Value("clip_fea"))
+		x := p.Norm("img_emb.proj.0", p.Value("clip_fea"), clipEps)
 		x = p.Gelu(p.Linear("img_emb.proj.1", p.Compute(x), batch))
 		x = p.Linear("img_emb.proj.3", p.Compute(x), batch)
 		x = p.Reshard(x, batch, "image embedding gathered: a norm over its whole width follows")
-		p.Output("image", p.Compute(norm("img_emb.proj.4", x)), "")
+		p.Output("image", p.Compute(p.Norm("img_emb.proj.4", x, clipEps)), "")
 	})
 }
 
@@ -315,7 +308,7 @@ func (s *build) block() error {
 		o := p.Linear("self_attn.o", p.MergeDims(y, 2, 2), l.stream)
 		x = p.Add(x, p.Mul(o, part(2)))
 
-		h = p.Add(p.Mul(p.LayerNorm(x, c.Eps), p.Weight("norm3.weight")), p.Weight("norm3.bias"))
+		h = p.Norm("norm3", x, c.Eps)
 		h = p.gather(p.Compute(h))
 		q = p.Linear("cross_attn.q", h, l.gathered)
 		q = p.RMSNorms(c.Eps, []spmd.Tensor{q}, []spmd.Tensor{p.Weight("cross_attn.norm_q.weight")})[0]
