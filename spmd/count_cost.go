@@ -11,8 +11,8 @@ type Cost struct {
 	ElementOps int64 `json:"element_ops"`
 	// BytesMoved is what is read from and written to the device's memory: the
 	// buffers that an instruction reads, each once, and its result, where
-	// chains of elementwise operations count as one instruction. A slice reads
-	// what it keeps, and a dynamic update writes in place. A contraction reads
+	// chains of elementwise operations count as one instruction. A slice and a
+	// take read what they keep, and a dynamic update writes in place. A contraction reads
 	// each operand once, as if it stayed at hand.
 	BytesMoved int64 `json:"bytes_moved"`
 	// AxisBytes is Traffic.Bytes by axis.
@@ -68,6 +68,8 @@ func (f *fusion) moved(in *Instr) int64 {
 		return 2 * out
 	case OpDynUpdate:
 		return 2 * f.p.Values[in.Args[1]].Bytes()
+	case OpTake:
+		return 2*out + f.p.Values[in.Args[1]].Bytes()
 	}
 	n := out
 	for _, id := range f.leaves(in.Args) {

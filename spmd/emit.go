@@ -190,6 +190,8 @@ func (e *emitter) instr(in *Instr, name string, n nameTable) {
 	case OpDynUpdate:
 		starts, startTypes := e.starts(args[2], in.Dims[0], len(out.Shape))
 		def("dynamic_update_slice %s, %s, %s : (%s, %s, %s) -> %s", args[0], args[1], starts, types[0], types[1], startTypes, to)
+	case OpTake:
+		e.take(in, name, args, signature)
 	case OpReduce:
 		e.reduce(in, name, args[0])
 	case OpDot, OpConv:
@@ -234,6 +236,25 @@ func (e *emitter) starts(start string, dim, rank int) (operands, types string) {
 	}
 	os[dim] = start
 	return strings.Join(os, ", "), strings.Join(ts, ", ")
+}
+
+// take writes a gather of slices that are whole along every dim but one.
+func (e *emitter) take(in *Instr, name string, args []string, signature string) {
+	d := in.Dims[0]
+	sizes, places := clone(e.typ(in.Args[0]).Shape), len(e.typ(in.Args[1]).Shape)
+	sizes[d] = 1
+	var kept []int // the result's dims that are the operand's
+	for i := range sizes {
+		switch {
+		case i < d:
+			kept = append(kept, i)
+		case i > d:
+			kept = append(kept, i-1+places)
+		}
+	}
+	e.line(`%s = "stablehlo.gather"(%s) <{dimension_numbers = #stablehlo.gather<offset_dims = %s, collapsed_slice_dims = [%d], start_index_map = [%d], index_vector_dim = %d>, `+
+		`indices_are_sorted = false, slice_sizes = array<i64: %s>}> : %s`,
+		name, strings.Join(args, ", "), intsText(kept), d, d, places, strings.Trim(intsText(sizes), "[]"), signature)
 }
 
 // contraction writes a dot or a convolution. A compiler refuses a result narrower than

@@ -72,6 +72,7 @@ const (
 	OpConcat    Op = "concat"     // along Dims[0]
 	OpDynSlice  Op = "dyn-slice"  // Args: operand, i32 start; Hi[0] elements along Dims[0]; the start is clamped so that the slice fits
 	OpDynUpdate Op = "dyn-update" // Args: operand, update, i32 start along Dims[0], clamped likewise
+	OpTake      Op = "take"       // Args: operand, i32 places along Dims[0], each clamped likewise; the places' dims stand where Dims[0] was
 
 	// Contractions.
 	OpReduce Op = "reduce" // over Dims, which vanish; Reduction says how

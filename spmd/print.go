@@ -122,7 +122,7 @@ func details(in *Instr, out dtype.DType) string {
 		return fmt.Sprintf("%s zeros before, %s after", intsText(in.Lo), intsText(in.Hi))
 	case OpDynSlice:
 		return fmt.Sprintf("dim %d, %d long", in.Dims[0], in.Hi[0])
-	case OpDynUpdate:
+	case OpDynUpdate, OpTake:
 		return fmt.Sprintf("dim %d", in.Dims[0])
 	case OpPermute:
 		parts := make([]string, len(in.Pairs))

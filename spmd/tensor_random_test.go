@@ -61,7 +61,7 @@ func (g *randomTensors) draw(b *spmd.Builder) (again func(b *spmd.Builder)) {
 		g.input(i)
 	}
 	moves := []func(){g.linear, g.linear, g.linear, g.binary, g.binary, g.binary, g.unary, g.reduction, g.reduction, g.shape, g.shape, g.cut,
-		g.concat, g.reshard, g.reshard, g.reshard, g.selected, g.together, g.mapped, g.conv, g.conv, g.grid}
+		g.concat, g.reshard, g.reshard, g.reshard, g.selected, g.together, g.mapped, g.taken, g.conv, g.conv, g.grid}
 	if !g.exact {
 		moves = append(moves, g.norm, g.norm, g.activation)
 	}
@@ -349,6 +349,22 @@ func (g *randomTensors) grid() {
 			return []spmd.Tensor{b.AtMost(b.AtLeast(p[i], -1), 1)}
 		})
 	}
+}
+
+// taken looks rows up in a table by ids of a new input, some of which it does not have.
+func (g *randomTensors) taken() {
+	i, ok := g.pick("table", func(x drawn) bool { return ranked(x) && x.Shape[0] > 0 })
+	if !ok {
+		return
+	}
+	x := g.pool[i]
+	shape := rapid.SliceOfN(rapid.SampledFrom(sizes), 0, 2).Draw(g.t, "ids")
+	if elementsIn(shape)*elementsIn(x.Shape)/x.Shape[0] > tensorMost {
+		return
+	}
+	g.add(len(g.steps)+100, dtype.I32, shape, g.spec(shape, nil), 4)
+	ids := len(g.pool) - 1
+	g.take(x.most, func(b *spmd.Builder, p []spmd.Tensor) []spmd.Tensor { return []spmd.Tensor{b.Take(p[i], p[ids])} })
 }
 
 // mapped runs a few operations block by block along a dim that is not the last.

@@ -44,6 +44,10 @@ func TestTensorRules(t *testing.T) {
 	linear := func(b *spmd.Builder, in in) spmd.Tensor { return b.Linear(in["x"], in["w"], dtype.F32) }
 	add := func(b *spmd.Builder, in in) spmd.Tensor { return b.Add(in["x"], in["w"]) }
 	mul := func(b *spmd.Builder, in in) spmd.Tensor { return b.Mul(in["x"], in["w"]) }
+	// take looks up the rows of w that the first column of x names: 0, 8, 16 and 24, most of them past the end.
+	take := func(b *spmd.Builder, in in) spmd.Tensor {
+		return b.Take(in["w"], b.Convert(b.DropDim(b.Slice(in["x"], 1, 0, 1), 1), dtype.I32))
+	}
 	const ar, ag, rs, aa = spmd.OpAllReduce, spmd.OpAllGather, spmd.OpReduceScatter, spmd.OpAllToAll
 	type moved struct {
 		op       spmd.Op
@@ -104,6 +108,15 @@ func TestTensorRules(t *testing.T) {
 		{"select reduces", []int{4, 8}, []int{4, 8}, "+a", "b", func(b *spmd.Builder, in in) spmd.Tensor {
 			return b.Select(b.Global(b.LCompare("GT", b.Local(in["w"]), b.LConst(dtype.F32, 0)), []int{4, 8}, in["w"].Spec), in["x"], in["w"])
 		}, "b", []moved{{ar, "a", 16}}},
+
+		{"take: rows split", []int{4, 8}, []int{6, 8}, "", "a", take, "-|-+a", nil},
+		{"take: rows over two axes", []int{4, 8}, []int{8, 8}, "", "a,b", take, "-|-+a,b", nil},
+		{"take: columns split", []int{4, 8}, []int{6, 8}, "", "-|a", take, "-|a", nil},
+		{"take: ids split", []int{4, 8}, []int{6, 8}, "a", "", take, "a", nil},
+		{"take: ids and columns", []int{4, 8}, []int{6, 8}, "a", "-|b", take, "a|b", nil},
+		{"take: ids and rows over one axis", []int{4, 8}, []int{6, 8}, "a", "a", take, "-|-+a", []moved{{ag, "a", 2}}},
+		{"take: ids and columns over one axis", []int{4, 8}, []int{6, 8}, "b,a", "-|a", take, "b|a", []moved{{ag, "a", 1}}},
+		{"take: a partial table", []int{4, 8}, []int{6, 8}, "", "+b", take, "", []moved{{ar, "b", 48}}},
 
 		{"sum over a split dim", []int{4, 8}, nil, "b|a", "", func(b *spmd.Builder, in in) spmd.Tensor { return b.Sum(in["x"], -1) }, "b+a", nil},
 		{"sum of sums", []int{4, 8}, nil, "b|a", "", func(b *spmd.Builder, in in) spmd.Tensor { return b.Sum(b.Sum(in["x"], 1), 0) }, "+a,b", nil},
@@ -175,6 +188,10 @@ func TestTensorRefuses(t *testing.T) {
 		{"linear of other widths", func(b *spmd.Builder, x, y spmd.Tensor) { b.Linear(x, b.Slice(y, 1, 0, 3), dtype.F32) }, spmd.ErrShape, "meets"},
 		{"linear by a cube", func(b *spmd.Builder, x, y spmd.Tensor) { b.Linear(x, b.ExpandDim(y, 0), dtype.F32) }, spmd.ErrShape, "[1 4 8]"},
 		{"linear of two types", func(b *spmd.Builder, x, y spmd.Tensor) { b.Linear(x, b.Convert(y, dtype.BF16), dtype.F32) }, spmd.ErrType, "bf16"},
+		{"take by floats", func(b *spmd.Builder, x, y spmd.Tensor) { b.Take(x, y) }, spmd.ErrType, "i32 ids"},
+		{"take from no rows", func(b *spmd.Builder, x, y spmd.Tensor) {
+			b.Take(b.Slice(y, 0, 1, 1), b.Convert(y, dtype.I32))
+		}, spmd.ErrShape, "[0 8]"},
 		{"split that leaves some", func(b *spmd.Builder, x, y spmd.Tensor) { b.SplitDim(x, 1, 3, 2) }, spmd.ErrShape, "[3 2]"},
 		{"split into heads that the axis cuts", func(b *spmd.Builder, x, y spmd.Tensor) { b.SplitDim(x, 1, 1, 8) }, spmd.ErrSpec, "tp"},
 		{"split of nothing", func(b *spmd.Builder, x, y spmd.Tensor) { b.SplitDim(x, 1) }, spmd.ErrShape, ""},

@@ -202,7 +202,7 @@ var arity = map[Op]int{
 	OpConst: 0, OpIota: 0, OpAxisIndex: 0,
 	OpConvert: 1, OpNeg: 1, OpAbs: 1, OpExp: 1, OpLog: 1, OpSqrt: 1, OpRsqrt: 1, OpTanh: 1, OpSigmoid: 1, OpSin: 1, OpCos: 1, OpNot: 1,
 	OpAdd: 2, OpSub: 2, OpMul: 2, OpDiv: 2, OpMax: 2, OpMin: 2, OpRem: 2, OpAnd: 2, OpOr: 2, OpCompare: 2, OpSelect: 3,
-	OpBroadcast: 1, OpReshape: 1, OpTranspose: 1, OpSlice: 1, OpPad: 1, OpConcat: -1, OpDynSlice: 2, OpDynUpdate: 3,
+	OpBroadcast: 1, OpReshape: 1, OpTranspose: 1, OpSlice: 1, OpPad: 1, OpConcat: -1, OpDynSlice: 2, OpDynUpdate: 3, OpTake: 2,
 	OpReduce: 1, OpDot: 2, OpConv: 2,
 	OpAllReduce: 1, OpAllGather: 1, OpReduceScatter: 1, OpAllToAll: 1, OpPermute: 1,
 }
@@ -241,7 +241,7 @@ func (v *validator) instr(in *Instr) {
 
 // moves are the operations that look at no element's value, so that any type will do.
 var moves = []Op{OpConst, OpConvert, OpSelect, OpBroadcast, OpReshape, OpTranspose, OpSlice, OpPad, OpConcat,
-	OpDynSlice, OpDynUpdate, OpAllGather, OpAllToAll, OpPermute}
+	OpDynSlice, OpDynUpdate, OpTake, OpAllGather, OpAllToAll, OpPermute}
 
 // elements checks that an operation is one for the type of its elements.
 func (v *validator) elements(in *Instr, args []Type, out Type) {
@@ -300,6 +300,8 @@ func (v *validator) result(in *Instr, args []Type, out Type) (Type, error) {
 		return args[1], equal(args[1:]...)
 	case OpBroadcast, OpReshape, OpTranspose, OpSlice, OpPad, OpConcat, OpDynSlice, OpDynUpdate:
 		return shaped(in, args, out)
+	case OpTake:
+		return takes(in, args[0], args[1])
 	case OpReduce:
 		return reduced(in, args[0])
 	case OpDot:
@@ -442,6 +444,18 @@ func assembled(in *Instr, args []Type) (Type, error) {
 		}
 	}
 	return to, nil
+}
+
+// takes is result for OpTake.
+func takes(in *Instr, x, ids Type) (Type, error) {
+	if err := dimsIn(in.Dims, 1, x); err != nil {
+		return x, err
+	}
+	d := in.Dims[0]
+	if ids.DType != dtype.I32 || x.Shape[d] < 1 {
+		return x, fmt.Errorf("of dim %d of %s by %s", d, x, ids)
+	}
+	return Type{x.DType, append(append(clone(x.Shape[:d]), ids.Shape...), x.Shape[d+1:]...)}, nil
 }
 
 func reduced(in *Instr, x Type) (Type, error) {

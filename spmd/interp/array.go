@@ -238,6 +238,17 @@ func (a *Array) sliced(dim, lo, n int) *Array {
 	return a.view(shape, steps, lo*steps[dim])
 }
 
+// taken puts the places of dim that ids names side by side, in the form of shape.
+func (a *Array) taken(dim int, ids *Array, shape []int) *Array {
+	out := NewArray(a.DType, append(append(append([]int{}, a.Shape[:dim]...), len(ids.I)), a.Shape[dim+1:]...)...)
+	at := make([]int, len(a.Shape))
+	for i, place := range ids.I {
+		at[dim] = i
+		out.put(a.sliced(dim, int(min(max(place, 0), int64(a.Shape[dim]-1))), 1), at)
+	}
+	return out.reshaped(shape)
+}
+
 // concat joins arrays along dim.
 func concat(dim int, parts []*Array) *Array {
 	shape := append([]int{}, parts[0].Shape...)

@@ -33,7 +33,7 @@ func (d *device) compute(in *spmd.Instr) *Array {
 		return dot(args[0], args[1], in.Dot, t, d.split)
 	case spmd.OpConv:
 		return conv(args[0], args[1], in.Lo, t, d.split)
-	case spmd.OpBroadcast, spmd.OpReshape, spmd.OpTranspose, spmd.OpSlice, spmd.OpPad, spmd.OpConcat, spmd.OpDynSlice, spmd.OpDynUpdate:
+	case spmd.OpBroadcast, spmd.OpReshape, spmd.OpTranspose, spmd.OpSlice, spmd.OpPad, spmd.OpConcat, spmd.OpDynSlice, spmd.OpDynUpdate, spmd.OpTake:
 		return rearrange(in, t, args)
 	}
 	if len(args) == 1 {
@@ -73,6 +73,9 @@ func rearrange(in *spmd.Instr, t spmd.Type, args []*Array) *Array {
 	case spmd.OpDynSlice:
 		dim, n := in.Dims[0], in.Hi[0]
 		return x.sliced(dim, clamp(args[1], x.Shape[dim]-n), n)
+	}
+	if in.Op == spmd.OpTake {
+		return x.taken(in.Dims[0], args[1], t.Shape)
 	}
 	update, dim := args[1], in.Dims[0] // OpDynUpdate
 	out := x.clone()

@@ -665,6 +665,26 @@ module @"dyn-update" attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replica
     return %v6, %v7, %v8 : tensor<4xf32>, tensor<4xf32>, tensor<2x3xf32>
   }
 }
+module @take attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
+  // input 0 is "x0"
+  // input 1 is "x1"
+  // input 2 is "x2"
+  // input 3 is "x3"
+  // input 4 is "x4"
+  // output 0 is "y0"
+  // output 1 is "y1"
+  // output 2 is "y2"
+  // output 3 is "y3"
+  // output 4 is "y4"
+  func.func public @main(%v0: tensor<2x3xf32>, %v1: tensor<3xf32>, %v2: tensor<2x2xi32>, %v3: tensor<i32>, %v4: tensor<0xi32>) -> (tensor<2x2x3xf32>, tensor<2x2x2xf32>, tensor<2x2xf32>, tensor<2xf32>, tensor<0x3xf32>) {
+    %v5 = "stablehlo.gather"(%v0, %v2) <{dimension_numbers = #stablehlo.gather<offset_dims = [2], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 2>, indices_are_sorted = false, slice_sizes = array<i64: 1, 3>}> : (tensor<2x3xf32>, tensor<2x2xi32>) -> tensor<2x2x3xf32>
+    %v6 = "stablehlo.gather"(%v0, %v2) <{dimension_numbers = #stablehlo.gather<offset_dims = [0], collapsed_slice_dims = [1], start_index_map = [1], index_vector_dim = 2>, indices_are_sorted = false, slice_sizes = array<i64: 2, 1>}> : (tensor<2x3xf32>, tensor<2x2xi32>) -> tensor<2x2x2xf32>
+    %v7 = "stablehlo.gather"(%v1, %v2) <{dimension_numbers = #stablehlo.gather<offset_dims = [], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 2>, indices_are_sorted = false, slice_sizes = array<i64: 1>}> : (tensor<3xf32>, tensor<2x2xi32>) -> tensor<2x2xf32>
+    %v8 = "stablehlo.gather"(%v0, %v3) <{dimension_numbers = #stablehlo.gather<offset_dims = [0], collapsed_slice_dims = [1], start_index_map = [1], index_vector_dim = 0>, indices_are_sorted = false, slice_sizes = array<i64: 2, 1>}> : (tensor<2x3xf32>, tensor<i32>) -> tensor<2xf32>
+    %v9 = "stablehlo.gather"(%v0, %v4) <{dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, indices_are_sorted = false, slice_sizes = array<i64: 1, 3>}> : (tensor<2x3xf32>, tensor<0xi32>) -> tensor<0x3xf32>
+    return %v5, %v6, %v7, %v8, %v9 : tensor<2x2x3xf32>, tensor<2x2x2xf32>, tensor<2x2xf32>, tensor<2xf32>, tensor<0x3xf32>
+  }
+}
 module @reduce attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
   // input 0 is "x0"
   // input 1 is "x1"

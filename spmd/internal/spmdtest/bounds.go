@@ -147,7 +147,7 @@ func (b bounds) instr(in *spmd.Instr) span {
 		return worst(a[1:])
 	case spmd.OpPad:
 		return worst([]span{x, {math.Abs(in.Value), 0}})
-	case spmd.OpDynSlice:
+	case spmd.OpDynSlice, spmd.OpTake:
 		return x
 	case spmd.OpCompare:
 		return span{1, 0}

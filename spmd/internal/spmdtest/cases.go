@@ -295,6 +295,14 @@ func shapeCases() []Case {
 			},
 			Want: One(Row(0, 8, 9, 3), Row(0, 1, 8, 9), Arr(f32, []int{2, 3}, 0, 7, 2, 3, 8, 5)),
 		},
+		{
+			Name: "take", Inputs: One(x23, Row(5, 6, 7), Arr(dtype.I32, []int{2, 2}, 1, 0, 7, -3), i32(2), interp.NewArray(dtype.I32, 0)),
+			Body: func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
+				return []spmd.Local{b.LTake(in[0], 0, in[2]), b.LTake(in[0], 1, in[2]), b.LTake(in[1], 0, in[2]), b.LTake(in[0], 1, in[3]), b.LTake(in[0], 0, in[4])}
+			},
+			Want: One(Arr(f32, []int{2, 2, 3}, 3, 4, 5, 0, 1, 2, 3, 4, 5, 0, 1, 2), Arr(f32, []int{2, 2, 2}, 1, 0, 2, 0, 4, 3, 5, 3),
+				Arr(f32, []int{2, 2}, 6, 5, 7, 5), Row(2, 5), interp.NewArray(f32, 0, 3)),
+		},
 	}
 }
 

@@ -351,6 +351,12 @@ func (g *generator) dynamic() {
 	if !ok {
 		start = g.b.LConst(dtype.I32, float64(g.int(-1, 4, "start")))
 	}
+	if g.int(0, 3, "take") == 0 { // places of another value, few and in range or not
+		if ids, ok := g.pick("places", func(s spmd.Local) bool { return isInt(s) && elements(s.Shape)*elements(x.Shape) < 1<<12 }); ok {
+			g.add(g.b.LTake(x, dim, ids), g.bound[x.ID])
+			return
+		}
+	}
 	size := g.int(1, x.Shape[dim], "size")
 	part := g.b.LDynSlice(x, dim, start, size)
 	g.add(part, g.bound[x.ID])
