@@ -54,3 +54,33 @@ func TimeTable(ts []float32, shape ...int) *tensor.Tensor {
 	}
 	return out
 }
+
+// RotaryHalves are the tables cos and sin (rows, d) of angles (S, d/2) for heads
+// whose halves rotate: each angle stands in both. Rows past the last are zero.
+func RotaryHalves(angles [][]float64, rows, d int) (cos, sin *tensor.Tensor) {
+	cos, sin = tensor.New(dtype.F32, rows, d), tensor.New(dtype.F32, rows, d)
+	for s, row := range angles {
+		for i, a := range row {
+			c, n := math.Cos(a), math.Sin(a)
+			for _, at := range [2]int{i, d/2 + i} {
+				Put(cos, s*d+at, c)
+				Put(sin, s*d+at, n)
+			}
+		}
+	}
+	return cos, sin
+}
+
+// PadRows is x (batch, rows, dim) with zero rows added to length, in a type.
+func PadRows(x *tensor.Tensor, length int, d dtype.DType) (*tensor.Tensor, error) {
+	x, err := x.As(d)
+	if err != nil {
+		return nil, err
+	}
+	batch, own := x.Shape[0], x.Shape[1]*x.Shape[2]*d.Size()
+	out := tensor.New(d, batch, length, x.Shape[2])
+	for b := range batch {
+		copy(out.Data[b*length*x.Shape[2]*d.Size():], x.Data[b*own:(b+1)*own])
+	}
+	return out, nil
+}

@@ -49,17 +49,7 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 }
 
 func (m *Model) checkLatent(latent []int) error {
-	if len(latent) != 4 {
-		return fault.New(models.ErrInputs, nil, "latents of shape %v: want (channels, frames, height, width)", latent)
-	}
-	var l fault.List
-	if n := m.c.LatentDim(); latent[0] != n {
-		l.Add(fault.New(models.ErrInputs, nil, "latents of %d channels: the model reads %d", latent[0], n))
-	}
-	for i, what := range []string{"frames", "height", "width"} {
-		l.Add(models.CheckPatch("latent "+what, latent[i+1], m.c.PatchSize[i]))
-	}
-	return l.Err()
+	return models.CheckLatent(latent, m.c.LatentDim(), m.c.PatchSize)
 }
 
 // Resolve finds the image branch by its tensors, since official configurations

@@ -222,14 +222,9 @@ func (m *Model) FeedText(g *graph.Graph, r models.Request, context *tensor.Tenso
 	if context.Shape[0] != r.Batch || context.Shape[1] > length || context.Shape[2] != m.c.TextDim {
 		return nil, fault.New(models.ErrInputs, nil, "context %v: want (%d, up to %d, %d)", context.Shape, r.Batch, length, m.c.TextDim)
 	}
-	c, err := context.As(r.DType)
+	padded, err := step.PadRows(context, length, r.DType)
 	if err != nil {
 		return nil, err
-	}
-	padded := tensor.New(r.DType, r.Batch, length, m.c.TextDim)
-	row := len(c.Data) / r.Batch
-	for b := range r.Batch {
-		copy(padded.Data[b*length*m.c.TextDim*r.DType.Size():], c.Data[b*row:(b+1)*row])
 	}
 	cos, sin := m.ropeTables(g, r)
 	return map[string]*tensor.Tensor{"context": padded, "rope_cos": cos, "rope_sin": sin}, nil
@@ -281,28 +276,11 @@ func (m *Model) ropeTables(g *graph.Graph, r models.Request) (cos, sin *tensor.T
 // LatentShape is (channels, frames, height, width) of the latent video: 8x8
 // pixels, 16x16 with Wan2.2's own VAE, and 4 frames (the first alone) to one latent.
 func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
-	var l fault.List
 	px := 8
 	if m.c.ModelType == ti2v {
 		px = 16
 	}
-	for _, d := range []struct {
-		what string
-		n, s int
-	}{{"height", height, px * m.c.PatchSize[1]}, {"width", width, px * m.c.PatchSize[2]}} {
-		if d.n < 1 || d.n%d.s != 0 || d.n > 1<<16 {
-			l.Add(fault.New(models.ErrSize, nil, "%s %d: want a multiple of %d (%d pixels a latent, patches of %d); nearest: %s", d.what, d.n, d.s, px, d.s/px, models.Nearest(d.n, d.s, 0)))
-		}
-	}
-	if frames < 1 || (frames-1)%4 != 0 || frames > 1<<16 {
-		l.Add(fault.New(models.ErrSize, nil, "frames %d: want 1+4k (the first frame stands alone, then 4 frames a latent); nearest: %s", frames, models.Nearest(frames, 4, 1)))
-	} else if n := 1 + (frames-1)/4; n%m.c.PatchSize[0] != 0 {
-		l.Add(fault.New(models.ErrSize, nil, "frames %d make %d latent frames, which do not fill patches of %d", frames, n, m.c.PatchSize[0]))
-	}
-	if err := l.Err(); err != nil {
-		return nil, err
-	}
-	return []int{m.c.LatentDim(), 1 + (frames-1)/4, height / px, width / px}, nil
+	return models.LatentShape(width, height, frames, m.c.LatentDim(), px, m.c.PatchSize)
 }
 
 var (

@@ -27,9 +27,9 @@ type build struct {
 
 // layout is how a request lies on a mesh.
 type layout struct {
-	frames, rows, cols int // of patches
-	tokens, padded     int // S, Sp
-	text, image        int // L, Li
+	grid           step.Grid
+	tokens, padded int // S, Sp
+	text, image    int // L, Li
 	// stream is how the residual stream (B, Sp, D) is held between blocks,
 	// gathered how a matmul's operand is: over sp alone.
 	stream, gathered sharding.Spec
@@ -42,8 +42,8 @@ type layout struct {
 
 func (m *Model) layout(on *mesh.Mesh, r models.Request) layout {
 	var l layout
-	l.frames, l.rows, l.cols = m.patches(r)
-	l.tokens = l.frames * l.rows * l.cols
+	l.grid = step.GridOf(r.Latent, m.c.PatchSize)
+	l.tokens = l.grid.Tokens()
 	axes := []string{"sp"}
 	if r.SplitResidual {
 		axes = append(axes, "tp")
@@ -250,17 +250,11 @@ func (s *build) time() error {
 func (s *build) pre() error {
 	c, l := s.c, s.layout
 	return s.program("pre", "", func(p *program) {
-		pt, ph, pw := c.PatchSize[0], c.PatchSize[1], c.PatchSize[2]
 		x := p.Value("x") // B C F H W
 		if c.ConditionDim() > 0 {
 			x = p.Concat(1, x, p.Value("y"))
 		}
-		x = p.SplitDim(x, 4, l.cols, pw)
-		x = p.SplitDim(x, 3, l.rows, ph)
-		x = p.SplitDim(x, 2, l.frames, pt) // B C f pt h ph w pw
-		x = p.Transpose(x, 0, 2, 4, 6, 1, 3, 5, 7)
-		x = p.MergeDims(x, 4, 4)
-		x = p.MergeDims(x, 1, 3)
+		x = p.Patches(x, c.PatchSize, "ctyx")
 		x = p.PadTo(x, 1, l.padded)
 		x = p.Reshard(x, l.stream, "tokens cut over the mesh")
 		p.Output("tokens", p.Linear("patch_embedding", p.Compute(x), l.stream), "")
@@ -336,15 +330,7 @@ func (s *build) post() error {
 		part := p.modulations(p.Weight("head.modulation"), func(int) spmd.Tensor { return e })
 		h := p.Add(p.Mul(p.LayerNorm(x, c.Eps), p.Shift(part(1), 1)), part(0))
 		y := p.Linear("head.head", p.Compute(h), l.stream)
-		y = p.Reshard(y, sharding.NewSpec([]string{"dp"}, nil, nil), "tokens gathered for the latents")
-		y = p.Slice(y, 1, 0, l.tokens)
-		y = p.SplitDim(y, 2, c.PatchSize[0], c.PatchSize[1], c.PatchSize[2], c.OutDim)
-		y = p.SplitDim(y, 1, l.frames, l.rows, l.cols) // B f h w pt ph pw C
-		y = p.Transpose(y, 0, 7, 1, 4, 2, 5, 3, 6)
-		y = p.MergeDims(y, 6, 2)
-		y = p.MergeDims(y, 4, 2)
-		y = p.MergeDims(y, 2, 2)
-		p.Output("out", y, "")
+		p.Output("out", p.Latents(y, l.grid, c.PatchSize, "tyxc"), "")
 	})
 }
 
