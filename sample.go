@@ -3,10 +3,12 @@ package weft
 import (
 	"context"
 	"fmt"
-	"strings"
+	"maps"
+	"slices"
 	"time"
 
 	"weft/dtype"
+	"weft/engine"
 	"weft/fault"
 	"weft/models"
 	"weft/sampler"
@@ -29,6 +31,9 @@ type SampleOptions struct {
 	// dp=2 runs in parallel.
 	Sequential bool
 	Seed       uint64
+	// Conditions are what the model reads besides latents, time and text (for Wan
+	// i2v y and clip_fea), the same in every step and for both texts.
+	Conditions map[string]*tensor.Tensor
 	// Noise are the latents to start from, in place of the seed's.
 	Noise *tensor.Tensor
 	// OnStep is called after each step.
@@ -41,6 +46,8 @@ type SampleStep struct {
 	Timestep float64 `json:"timestep"`
 	Sigma    float64 `json:"sigma"`
 	Seconds  float64 `json:"seconds"`
+	// Expert is the folder of the model that ran, where there are two.
+	Expert string `json:"expert,omitempty"`
 	// Host is the part of Seconds spent in the scheduler.
 	Host float64 `json:"scheduler_seconds"`
 }
@@ -55,19 +62,15 @@ type Sampled struct {
 // Sample denoises latents. text (batch, rows, dim), or (rows, dim), is the
 // prompt's embedding, negative the one to be guided away from, nil for none.
 func (m *Model) Sample(ctx context.Context, text, negative *tensor.Tensor, o SampleOptions) (*Sampled, error) {
-	g, ok := m.Model.(models.Generator)
-	if !ok {
-		return nil, fault.New(models.ErrVariant, nil, "%s does not denoise latents", m.Name())
-	}
-	j, err := m.newSampling(g, text, negative, o)
+	return sample(ctx, []expert{{m: m}}, text, negative, o)
+}
+
+func sample(ctx context.Context, experts []expert, text, negative *tensor.Tensor, o SampleOptions) (*Sampled, error) {
+	j, err := newSampling(experts, text, negative, o)
 	if err != nil {
 		return nil, err
 	}
-	// Every flag is checked before the first weight is read.
-	if j.run, err = m.start(ctx, j.req, o.Options, nil); err != nil {
-		return nil, err
-	}
-	defer j.run.Close()
+	defer j.close()
 	steps := []SampleStep{}
 	for i := range o.Steps {
 		s, err := j.step(ctx, i)
@@ -80,16 +83,27 @@ func (m *Model) Sample(ctx context.Context, text, negative *tensor.Tensor, o Sam
 		}
 	}
 	out, err := tensor.FromFloat32s(dtype.F32, j.x, j.shape...)
-	return &Sampled{Latents: out, Steps: steps, Report: j.run.Report()}, err
+	return &Sampled{Latents: out, Steps: steps, Report: j.report()}, err
+}
+
+// expert is a model and the timestep down to which it denoises.
+type expert struct {
+	m     *Model
+	name  string  // "" where there is one
+	until float64 // of the timesteps; 0 is all
 }
 
 // sampling is one denoising loop.
 type sampling struct {
+	experts  []expert
+	at       int // the expert in use; -1 before the first
 	g        models.Generator
 	o        SampleOptions
 	sampler  sampler.Sampler
 	req      models.Request
-	run      *Run
+	eng      engine.Engine    // of all experts, where it is this loop's own
+	run      *Run             // of the expert in use; the others' weights are on no device
+	past     []Report         // of the experts before it
 	texts    []*tensor.Tensor // one a pass
 	batch    int
 	shape    []int // of the latents
@@ -97,11 +111,11 @@ type sampling struct {
 	velocity [][]float32 // uncond, cond, or one
 }
 
-func (m *Model) newSampling(g models.Generator, text, negative *tensor.Tensor, o SampleOptions) (*sampling, error) {
+func newSampling(experts []expert, text, negative *tensor.Tensor, o SampleOptions) (*sampling, error) {
 	var l fault.List
-	if c, ok := g.(models.Conditioned); ok && len(c.Conditions()) > 0 {
-		l.Add(fault.New(models.ErrVariant, nil, "%s reads %s besides the text: a single step takes them (weft forward), sampling does not yet",
-			g.Name(), strings.Join(c.Conditions(), " and ")))
+	g, ok := experts[0].m.Model.(models.Generator)
+	if !ok {
+		return nil, fault.New(models.ErrVariant, nil, "%s does not denoise latents", experts[0].m.Name())
 	}
 	latent, err := g.LatentShape(o.Width, o.Height, o.Frames)
 	l.Add(err)
@@ -129,7 +143,7 @@ func (m *Model) newSampling(g models.Generator, text, negative *tensor.Tensor, o
 	if err := l.Err(); err != nil {
 		return nil, err
 	}
-	j := &sampling{g: g, o: o, sampler: s, batch: text.Shape[0], shape: append([]int{text.Shape[0]}, latent...)}
+	j := &sampling{experts: experts, at: -1, g: g, o: o, sampler: s, batch: text.Shape[0], shape: append([]int{text.Shape[0]}, latent...)}
 	rows := text.Shape[1]
 	j.texts = []*tensor.Tensor{text}
 	if guided {
@@ -143,7 +157,17 @@ func (m *Model) newSampling(g models.Generator, text, negative *tensor.Tensor, o
 			}
 		}
 	}
-	j.req = models.Request{Batch: j.texts[0].Shape[0], Latent: latent, Text: rows}
+	j.req = models.Request{Batch: j.batch, Latent: latent, Text: rows}
+	if err := j.conditions(); err != nil {
+		return nil, err
+	}
+	j.req.Batch = j.texts[0].Shape[0]
+	// Every expert's split is checked before the first weight is read.
+	for _, e := range experts {
+		if _, _, _, err := e.m.settle(j.req, o.Options); err != nil {
+			return nil, err
+		}
+	}
 	n := tensor.Elements(j.shape)
 	if o.Noise != nil {
 		if j.x, err = o.Noise.Float32s(); err != nil || len(j.x) != n {
@@ -153,6 +177,82 @@ func (m *Model) newSampling(g models.Generator, text, negative *tensor.Tensor, o
 		j.x = sampler.Noise(o.Seed, j.shape...)
 	}
 	return j, nil
+}
+
+// conditions checks what the model reads besides, a batch of videos, and lets
+// the request know of it.
+func (j *sampling) conditions() error {
+	c, ok := j.g.(models.Conditioned)
+	names := []string{}
+	if ok {
+		names = c.Conditions()
+	}
+	var l fault.List
+	for _, name := range slices.Sorted(maps.Keys(j.o.Conditions)) {
+		if !slices.Contains(names, name) {
+			l.Add(fault.New(models.ErrInputs, nil, "condition %q is given: %s reads %v besides latents, time and text", name, j.g.Name(), names))
+		}
+	}
+	if ok {
+		var err error
+		j.req, err = c.CheckConditions(j.req, j.o.Conditions)
+		l.Add(err)
+	}
+	return l.Err()
+}
+
+// use makes the expert of timestep t the one on the devices.
+func (j *sampling) use(ctx context.Context, t float64) (fresh bool, err error) {
+	at := 0
+	for at < len(j.experts)-1 && t < j.experts[at].until {
+		at++
+	}
+	if at == j.at {
+		return false, nil
+	}
+	if j.run != nil {
+		j.past = append(j.past, j.run.Report())
+		j.run.Close()
+		j.run = nil
+	}
+	m, o := j.experts[at].m, j.o.Options
+	if len(j.experts) > 1 && j.eng == nil && o.On == nil {
+		on, err := ParseMesh(o.Mesh)
+		if err != nil {
+			return false, err
+		}
+		if j.eng, err = engine.Open(ctx, o.Device, on.NumDevices(), o.Engine); err != nil {
+			return false, err
+		}
+	}
+	if j.run, err = m.start(ctx, j.req, o, j.eng); err != nil {
+		return false, err
+	}
+	j.at, j.g = at, m.Model.(models.Generator)
+	return true, nil
+}
+
+func (j *sampling) close() {
+	if j.run != nil {
+		j.run.Close()
+	}
+	if j.eng != nil {
+		j.eng.Close()
+	}
+}
+
+// report is that of the expert in use, with what the others cost before it.
+func (j *sampling) report() Report {
+	r := j.run.Report()
+	for _, p := range j.past {
+		r.CompileSeconds += p.CompileSeconds
+		r.LoadSeconds += p.LoadSeconds
+		r.BytesRead += p.BytesRead
+		r.Seconds = min(r.Seconds, p.Seconds)
+		r.FirstSeconds = p.FirstSeconds
+		r.Resident = max(r.Resident, p.Resident)
+	}
+	return r
 }
 
 // batched reads (rows, dim) as a batch of one.
@@ -188,7 +288,11 @@ func joinTexts(a, b *tensor.Tensor, rows int) ([]*tensor.Tensor, error) {
 func (j *sampling) step(ctx context.Context, i int) (SampleStep, error) {
 	start := time.Now()
 	t := j.sampler.Timestep(i)
-	if err := j.velocities(ctx, i, t); err != nil {
+	fresh, err := j.use(ctx, t)
+	if err != nil {
+		return SampleStep{}, err
+	}
+	if err := j.velocities(ctx, fresh, t); err != nil {
 		return SampleStep{}, err
 	}
 	host := time.Now()
@@ -203,12 +307,12 @@ func (j *sampling) step(ctx context.Context, i int) (SampleStep, error) {
 	}
 	end := time.Now()
 	j.run.took(end.Sub(start).Seconds())
-	return SampleStep{Step: i, Timestep: t, Sigma: j.sampler.Sigma(i), Seconds: end.Sub(start).Seconds(), Host: end.Sub(host).Seconds()}, nil
+	return SampleStep{Step: i, Timestep: t, Sigma: j.sampler.Sigma(i), Expert: j.experts[j.at].name, Seconds: end.Sub(start).Seconds(), Host: end.Sub(host).Seconds()}, nil
 }
 
 // velocities runs the model on the latents for every text: one lane a text, or
 // more where a pipeline cuts the batch. Lanes of one step share its stages.
-func (j *sampling) velocities(ctx context.Context, i int, t float64) error {
+func (j *sampling) velocities(ctx context.Context, fresh bool, t float64) error {
 	copies := j.run.req.Batch * j.run.micro / j.batch // 2 when guidance is one batch
 	xs := make([]float32, 0, len(j.x)*copies)
 	for range copies {
@@ -223,7 +327,7 @@ func (j *sampling) velocities(ctx context.Context, i int, t float64) error {
 		for k := range j.run.micro {
 			lane := fmt.Sprintf("text %d micro %d", pass, k)
 			lanes = append(lanes, lane)
-			if err := j.feed(ctx, lane, text.Rows(k*n, (k+1)*n), x.Rows(k*n, (k+1)*n), i == 0, t); err != nil {
+			if err := j.feed(ctx, lane, text.Rows(k*n, (k+1)*n), x.Rows(k*n, (k+1)*n), k*n, fresh, t); err != nil {
 				return err
 			}
 		}
@@ -247,12 +351,29 @@ func (j *sampling) velocities(ctx context.Context, i int, t float64) error {
 	return nil
 }
 
-// feed places a lane's latents, and its text before the first step.
-func (j *sampling) feed(ctx context.Context, lane string, text, x *tensor.Tensor, first bool, t float64) error {
-	if first {
+// feed places a lane's latents, rows from lo of the step's batch, and before the
+// expert's first step its text and conditions.
+func (j *sampling) feed(ctx context.Context, lane string, text, x *tensor.Tensor, lo int, fresh bool, t float64) error {
+	if fresh {
 		in, err := j.g.FeedText(j.run.g, j.run.req, text)
 		if err != nil {
 			return err
+		}
+		if c, ok := j.g.(models.Conditioned); ok {
+			part := map[string]*tensor.Tensor{}
+			for name, all := range j.o.Conditions {
+				rows := make([]*tensor.Tensor, text.Shape[0])
+				for i := range rows { // both texts' videos have the same conditions
+					at := (lo + i) % j.batch
+					rows[i] = all.Rows(at, at+1)
+				}
+				part[name] = tensor.Stack(rows)
+			}
+			more, err := c.FeedConditions(j.run.g, j.run.req, part)
+			if err != nil {
+				return err
+			}
+			maps.Copy(in, more)
 		}
 		if err := j.run.s.Feed(ctx, lane, in); err != nil {
 			return err

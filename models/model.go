@@ -161,6 +161,20 @@ type Conditioned interface {
 	Generator
 	// Conditions names those inputs, the same in every step; none for a model that reads none.
 	Conditions() []string
+	// CheckConditions reports what is missing, too much or of a wrong shape among
+	// them, and completes the request by what they say.
+	CheckConditions(r Request, in map[string]*tensor.Tensor) (Request, error)
+	// FeedConditions makes the graph's inputs from them.
+	FeedConditions(g *graph.Graph, r Request, in map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error)
+}
+
+// Expert is a generator that denoises one range of noise levels beside others
+// of its kind.
+type Expert interface {
+	Generator
+	// Boundary is the timestep, as a share of the whole range, from which the
+	// expert of high noise is used; below it the other is.
+	Boundary() float64
 }
 
 // Family makes models of one kind.

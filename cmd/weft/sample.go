@@ -17,6 +17,8 @@ func (a *app) sample() *cobra.Command {
 	var f runFlags
 	var o weft.SampleOptions
 	var context, negative, noise, size, out, cfg string
+	var conditions string
+	var boundary float64
 	var force bool
 	c := &cobra.Command{
 		Use:   "sample --model DIR --context FILE --size WxH --frames N --steps K --seed S --out FILE",
@@ -24,6 +26,9 @@ func (a *app) sample() *cobra.Command {
 		Long: `sample starts from a seed's noise, or given latents, runs the model once a step
 (for guidance on both texts), and writes "latents" (batch, channels, frames,
 height, width). The text's keys and values are computed once for all steps.
+
+A folder with high_noise_model and low_noise_model (Wan2.2 A14B), or transformer
+and transformer_2, is two experts; only the one a step needs is on the devices.
 
 --guidance needs --negative. With --cfg batch both texts are one batch, so dp=2
 runs them in parallel; sequential runs one after the other in half the memory.`,
@@ -50,11 +55,16 @@ runs them in parallel; sequential runs one after the other in half the memory.`,
 			if err := checkpoint.CheckWritable(out, force); err != nil {
 				return err
 			}
-			m, err := weft.Open(f.model)
+			m, err := weft.OpenSampling(f.model)
 			if err != nil {
 				return err
 			}
 			defer m.Close()
+			if experts, ok := m.(*weft.Experts); ok && cmd.Flags().Changed("boundary") {
+				experts.Boundary = boundary
+			} else if cmd.Flags().Changed("boundary") {
+				return usage("--boundary %g: %s holds one model, not two experts", boundary, f.model)
+			}
 			text, err := oneTensor(context, "context")
 			if err != nil {
 				return err
@@ -67,6 +77,11 @@ runs them in parallel; sequential runs one after the other in half the memory.`,
 			}
 			if noise != "" {
 				if o.Noise, err = oneTensor(noise, "latents"); err != nil {
+					return err
+				}
+			}
+			if conditions != "" {
+				if o.Conditions, err = weft.ReadTensors(conditions); err != nil {
 					return err
 				}
 			}
@@ -85,7 +100,7 @@ runs them in parallel; sequential runs one after the other in half the memory.`,
 			}{res.Report, res.Steps}
 			return a.print(doc, func() {
 				for _, s := range res.Steps {
-					a.say("step %3d  t %8.3f  sigma %.5f  %8.3f s", s.Step, s.Timestep, s.Sigma, s.Seconds)
+					a.say("step %3d  t %8.3f  sigma %.5f  %8.3f s  %s", s.Step, s.Timestep, s.Sigma, s.Seconds, s.Expert)
 				}
 				a.say("%s", res.Report.Text())
 				for _, n := range res.Report.Notes {
@@ -101,6 +116,8 @@ runs them in parallel; sequential runs one after the other in half the memory.`,
 	fl.StringVar(&context, "context", "", "safetensors file with the prompt's embedding, tensor \"context\"")
 	fl.StringVar(&negative, "negative", "", "the same for the negative prompt")
 	fl.StringVar(&noise, "noise", "", "safetensors file with latents to start from, tensor \"latents\"")
+	fl.StringVar(&conditions, "conditions", "", "safetensors file with what the model reads besides: y and clip_fea for Wan i2v")
+	fl.Float64Var(&boundary, "boundary", 0, "share of the noise levels above which the first of two experts runs (default: the model's)")
 	fl.StringVar(&size, "size", "", "video size in pixels, e.g. 832x480")
 	fl.IntVar(&o.Frames, "frames", 81, "video frames, 1+4k")
 	fl.IntVar(&o.Steps, "steps", 50, "steps of the scheduler")

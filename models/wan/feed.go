@@ -25,18 +25,12 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 		return t
 	}
 	x, context := need("x", 5), need("context", 3)
-	var t, y, clip *tensor.Tensor
+	var t *tensor.Tensor
 	perToken := inputs["t_tokens"] != nil
 	if perToken {
 		t = need("t_tokens", 2)
 	} else {
 		t = need("t", 1)
-	}
-	if m.c.ModelType == i2v {
-		y = need("y", 5)
-	}
-	if m.c.ImageDim > 0 {
-		clip = need("clip_fea", 3)
 	}
 	for _, given := range []struct {
 		name string
@@ -44,6 +38,9 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 	}{{"y", m.c.ModelType == i2v}, {"clip_fea", m.c.ImageDim > 0}} {
 		if inputs[given.name] != nil && !given.read {
 			l.Add(fault.New(models.ErrInputs, nil, "input %q is given: %s does not read it", given.name, m.name))
+		}
+		if given.read {
+			need(given.name, conditionRank[given.name])
 		}
 	}
 	if err := l.Err(); err != nil {
@@ -60,15 +57,8 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 		l.Add(fault.New(models.ErrInputs, nil, "context has no rows"))
 	}
 	l.Add(m.checkLatent(r.Latent))
-	if want := append([]int{r.Batch, m.c.ConditionDim()}, r.Latent[1:]...); y != nil && !slices.Equal(y.Shape, want) {
-		l.Add(fault.New(models.ErrInputs, nil, "y is %v: want %v, x's shape with the mask's and the image's %d channels", y.Shape, want, want[1]))
-	}
-	if clip != nil {
-		r.Image = clip.Shape[1]
-		if clip.Shape[0] != r.Batch || r.Image < 1 || clip.Shape[2] != m.c.ImageDim {
-			l.Add(fault.New(models.ErrInputs, nil, "clip_fea is %v: want (%d, rows, %d), image_dim wide", clip.Shape, r.Batch, m.c.ImageDim))
-		}
-	}
+	r, err := m.CheckConditions(r, inputs)
+	l.Add(err)
 	if err := l.Err(); err != nil {
 		return r, err
 	}
@@ -105,6 +95,52 @@ func (m *Model) Conditions() []string {
 		out = append(out, "clip_fea")
 	}
 	return out
+}
+
+var conditionRank = map[string]int{"y": 5, "clip_fea": 3}
+
+// CheckConditions reads the image rows off clip_fea (B, rows, image_dim) and
+// checks y (B, in_dim - C, F, H, W).
+func (m *Model) CheckConditions(r models.Request, in map[string]*tensor.Tensor) (models.Request, error) {
+	var l fault.List
+	for _, name := range m.Conditions() {
+		t, err := models.Need(m, in, name, conditionRank[name], m.reads())
+		l.Add(err)
+		switch {
+		case err != nil:
+		case name == "y":
+			if want := append([]int{r.Batch, m.c.ConditionDim()}, r.Latent[1:]...); !slices.Equal(t.Shape, want) {
+				l.Add(fault.New(models.ErrInputs, nil, "y is %v: want %v, x's shape with the mask's and the image's %d channels", t.Shape, want, want[1]))
+			}
+		case t.Shape[0] != r.Batch || t.Shape[1] < 1 || t.Shape[2] != m.c.ImageDim:
+			l.Add(fault.New(models.ErrInputs, nil, "clip_fea is %v: want (%d, rows, %d), image_dim wide", t.Shape, r.Batch, m.c.ImageDim))
+		default:
+			r.Image = t.Shape[1]
+		}
+	}
+	return r, l.Err()
+}
+
+// FeedConditions hands y and clip_fea on as f32.
+func (m *Model) FeedConditions(g *graph.Graph, r models.Request, in map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
+	out := map[string]*tensor.Tensor{}
+	for _, name := range m.Conditions() {
+		var err error
+		if out[name], err = in[name].As(dtype.F32); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// Boundary is where A14B's experts meet: 0.875 for text-to-video, 0.9 for
+// image-to-video (Wan2.2's released configurations). It means nothing for the
+// other models, which have one transformer.
+func (m *Model) Boundary() float64 {
+	if m.c.ModelType == i2v {
+		return 0.9
+	}
+	return 0.875
 }
 
 // patches is the grid of tokens.
@@ -188,15 +224,9 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 		return nil, err
 	}
 	out["x"], out["time"] = x, step.TimeTable(ts, g.Input("time").Shape...)
-	for _, name := range []string{"y", "clip_fea"} {
-		if g.Input(name) == nil {
-			continue
-		}
-		if out[name], err = inputs[name].As(dtype.F32); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
+	conditions, err := m.FeedConditions(g, r, inputs)
+	maps.Copy(out, conditions)
+	return out, err
 }
 
 // FeedStep is the part of Feed that changes from step to step, one timestep for the whole batch.
@@ -287,4 +317,5 @@ var (
 	_ models.Generator   = (*Model)(nil)
 	_ models.Conditioned = (*Model)(nil)
 	_ models.Variants    = (*Model)(nil)
+	_ models.Expert      = (*Model)(nil)
 )

@@ -149,7 +149,7 @@ func TestWanVariantsRefusals(t *testing.T) {
 			}
 		}
 	}
-	if _, err := i2v.Sample(context.Background(), iin["context"], nil, weft.SampleOptions{Width: 64, Height: 64, Frames: 9, Steps: 2}); !errors.Is(err, models.ErrVariant) {
+	if _, err := i2v.Sample(context.Background(), iin["context"], nil, weft.SampleOptions{Width: 64, Height: 64, Frames: 9, Steps: 2}); !errors.Is(err, models.ErrInputs) {
 		t.Errorf("sampling from an image: %v", err)
 	}
 
