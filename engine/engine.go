@@ -56,6 +56,11 @@ type Executable interface {
 	Close()
 }
 
+// Loader is an engine that takes programs that were compiled before.
+type Loader interface {
+	Load(ctx context.Context, p *spmd.Program, compiled []byte) (Executable, error)
+}
+
 // Engine owns devices. Programs and values belong to the devices that their
 // mesh names, which must be among them.
 type Engine interface {

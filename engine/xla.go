@@ -85,7 +85,31 @@ func (e *XLA) Compile(ctx context.Context, p *spmd.Program) (Executable, error) 
 	if err := checkDevices(p.Mesh, e.n); err != nil {
 		return nil, err
 	}
-	o := xla.CompileOptions{Name: p.Name, Cache: e.cache}
+	o := CompileOptions(p)
+	o.Cache = e.cache
+	exe, err := e.client.Compile(ctx, []byte(p.StableHLO()), o)
+	if err != nil {
+		return nil, err
+	}
+	return &xlaExe{p: p, exe: exe}, nil
+}
+
+// Load puts a program on the mesh's devices that was compiled before, for them.
+// compiled is what the plugin serialised.
+func (e *XLA) Load(ctx context.Context, p *spmd.Program, compiled []byte) (Executable, error) {
+	if err := checkDevices(p.Mesh, e.n); err != nil {
+		return nil, err
+	}
+	exe, err := e.client.Load(ctx, compiled, CompileOptions(p))
+	if err != nil {
+		return nil, err
+	}
+	return &xlaExe{p: p, exe: exe}, nil
+}
+
+// CompileOptions are a program's: the devices of its mesh by position, and its signature.
+func CompileOptions(p *spmd.Program) xla.CompileOptions {
+	o := xla.CompileOptions{Name: p.Name}
 	for _, d := range p.Mesh.Devices() {
 		o.DeviceIDs = append(o.DeviceIDs, d.ID)
 	}
@@ -97,11 +121,7 @@ func (e *XLA) Compile(ctx context.Context, p *spmd.Program) (Executable, error) 
 	for i, in := range p.Inputs {
 		o.Args = append(o.Args, xla.ArgSpec{DType: in.DType, Shape: in.Local, Donated: donated[i]})
 	}
-	exe, err := e.client.Compile(ctx, []byte(p.StableHLO()), o)
-	if err != nil {
-		return nil, err
-	}
-	return &xlaExe{p: p, exe: exe}, nil
+	return o
 }
 
 // Put hands each device its block. A shared block is released when the last

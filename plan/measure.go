@@ -34,8 +34,8 @@ type programCost struct {
 	gathered, attending int64
 }
 
-// notPlanned refuses a pipeline.
-func notPlanned(a mesh.Axis) error {
+// NotPlanned refuses a pipeline, whose stages hold different things.
+func NotPlanned(a mesh.Axis) error {
 	return fault.New(models.ErrAxis, struct {
 		Axis  string   `json:"axis"`
 		Known []string `json:"known"`

@@ -186,17 +186,22 @@ type search struct {
 	measure map[string]*measured
 }
 
-func newSearch(m models.Model, o Options) (*search, error) {
+// defaults fills in what is left out.
+func (o Options) defaults() Options {
+	o.Batch = cmp.Or(o.Batch, 1)
+	o.CFG = cmp.Or(o.CFG, CFGBatch)
+	return o
+}
+
+// Request is the step that the options ask of a model, without a split and a
+// target, and how many passes of it a denoising step makes. Errors: ErrOptions,
+// models.ErrSize.
+func (o Options) Request(m models.Model) (r models.Request, passes int, err error) {
+	o = o.defaults()
 	var l fault.List
 	gen, ok := m.(models.Generator)
 	if !ok {
-		return nil, fault.New(ErrOptions, nil, "%s makes no videos: there is no step to plan", m.Name())
-	}
-	if o.Batch == 0 {
-		o.Batch = 1
-	}
-	if o.CFG == "" {
-		o.CFG = CFGBatch
+		return r, 0, fault.New(ErrOptions, nil, "%s makes no videos: there is no step to plan", m.Name())
 	}
 	if o.Batch < 1 || o.Batch > maxBatch {
 		l.Add(fault.New(ErrOptions, nil, "batch %d: want 1 to %d videos", o.Batch, maxBatch))
@@ -210,23 +215,30 @@ func newSearch(m models.Model, o Options) (*search, error) {
 	latent, err := gen.LatentShape(o.Width, o.Height, o.Frames)
 	l.Add(err)
 	if err := l.Err(); err != nil {
-		return nil, err
+		return r, 0, err
 	}
 	positions := o.Batch
 	for _, n := range latent[1:] {
 		positions *= n
 	}
 	if positions > maxPositions {
-		return nil, fault.New(models.ErrSize, nil, "%dx%d pixels, %d frames, batch %d make %d latent positions: more than the %d that are planned; smaller sizes or fewer frames",
+		return r, 0, fault.New(models.ErrSize, nil, "%dx%d pixels, %d frames, batch %d make %d latent positions: more than the %d that are planned; smaller sizes or fewer frames",
 			o.Width, o.Height, o.Frames, o.Batch, positions, maxPositions)
 	}
-	s := &search{m: m, o: o, passes: 1, measure: map[string]*measured{}}
-	s.r = models.Request{Batch: o.Batch, Latent: latent, Text: o.Text, DType: o.DType, SplitResidual: o.SplitResidual}
-	if o.CFG == CFGBatch {
-		s.r.Batch *= 2
-	} else {
-		s.passes = 2
+	r = models.Request{Batch: o.Batch, Latent: latent, Text: o.Text, DType: o.DType, SplitResidual: o.SplitResidual}
+	if o.CFG == CFGSequential {
+		return r, 2, nil
 	}
+	r.Batch *= 2
+	return r, 1, nil
+}
+
+func newSearch(m models.Model, o Options) (*search, error) {
+	r, passes, err := o.Request(m)
+	if err != nil {
+		return nil, err
+	}
+	s := &search{m: m, o: o.defaults(), r: r, passes: passes, measure: map[string]*measured{}}
 	one, err := mesh.Local(axesOf(split{dp: 1, fsdp: 1, tp: 1, sp: 1})...)
 	if err != nil {
 		return nil, err
@@ -369,7 +381,7 @@ func (s *search) one(on topology.Slice, sp split) (*Plan, *Refusal, error) {
 		CollectiveBytes: byAxis(got.step), RequestCollectiveBytes: byAxis(got.request), Collectives: got.step,
 		CFGParallel: s.o.CFG == CFGBatch && sp.dp%2 == 0, Padding: got.padding, Notes: slices.Clone(got.notes), split: sp}
 	p.HBMBytesPerDevice = p.Breakdown.largest()
-	p.HBMLimitBytes = limit(on, s.o)
+	p.HBMLimitBytes = s.o.Limit(on)
 	p.OverBytes = max(0, p.HBMBytesPerDevice-p.HBMLimitBytes)
 	p.Fits = p.OverBytes == 0
 	if p.HBMLimitBytes == 0 {
@@ -385,8 +397,8 @@ func (s *search) one(on topology.Slice, sp split) (*Plan, *Refusal, error) {
 	return p, nil, nil
 }
 
-// limit is a device's memory that a program may use; 0 is not known.
-func limit(on topology.Slice, o Options) int64 {
+// Limit is a device's memory that a program may use; 0 is not known.
+func (o Options) Limit(on topology.Slice) int64 {
 	return cmp.Or(on.HBMUsableBytes, on.HBMBytes, o.MemoryBytes)
 }
 

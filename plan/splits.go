@@ -90,7 +90,7 @@ func (s *search) splits(on topology.Slice) ([]split, error) {
 				given.sp = a.Size
 			case "pp":
 				if a.Size > 1 {
-					return nil, notPlanned(a)
+					return nil, NotPlanned(a)
 				}
 			default:
 				given.other = append(given.other, a)

@@ -24,6 +24,15 @@ type Memory struct {
 	HostTemp        int64 `json:"host_temp_bytes"`
 }
 
+// Total is what a device needs to run the program: TotalAllocation, or where the
+// plugin does not fill it what that is made of.
+func (m Memory) Total() int64 {
+	if m.TotalAllocation > 0 {
+		return m.TotalAllocation
+	}
+	return max(0, m.Arguments) + max(0, m.Outputs) + max(0, m.Temp) - max(0, m.Alias)
+}
+
 // memory reads the statistics, and what of them was filled in. total_size and
 // the fields after it came with API 0.90 and later; what a plugin leaves alone
 // keeps its marker.

@@ -1,0 +1,163 @@
+package aot
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"weft/dtype"
+	"weft/fault"
+	"weft/mesh"
+	"weft/models"
+	_ "weft/models/all"
+	"weft/plan"
+	"weft/topology"
+	"weft/xla/plugin"
+)
+
+// tiny is a Wan of two layers: the fixture's configuration.
+func tiny(t testing.TB) models.Model {
+	t.Helper()
+	config, err := os.ReadFile("../testdata/wan21_t2v/config.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := models.FromConfig(config, "config.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func slice(t testing.TB, name string) topology.Slice {
+	t.Helper()
+	on, err := topology.Lookup(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return on
+}
+
+// options are those of the fixture's step: a batch of two, 48 tokens.
+func options(t testing.TB, on string) Options {
+	t.Helper()
+	axes, err := mesh.Parse(on)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Options{Install: true, Options: plan.Options{Width: 64, Height: 64, Frames: 9, DType: dtype.F32, Mesh: axes}}
+}
+
+func needXLA(t testing.TB) {
+	t.Helper()
+	if os.Getenv("WEFT_SKIP_XLA") != "" {
+		t.Skip("WEFT_SKIP_XLA is set")
+	}
+}
+
+// needTPU skips where libtpu is not here: it is 460 MB, fetched on demand only.
+func needTPU(t testing.TB) {
+	t.Helper()
+	needXLA(t)
+	if _, err := plugin.Get("tpu"); err != nil {
+		t.Skipf("libtpu is not here (weft engine install tpu): %v", err)
+	}
+}
+
+// TestSum: what a device holds is what its parts say, for every program of the step.
+func TestSum(t *testing.T) {
+	needXLA(t)
+	o := options(t, "tp=2,sp=2")
+	done := 0
+	o.Progress = func(_ string, n, of int) { done = max(done, n); _ = of }
+	c, err := Compile(context.Background(), tiny(t), slice(t, "cpu:4"), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	r := c.Report
+	if got := r.ResidentWeightBytes + r.KeptBytes + r.AliveBytes + r.CodeBytes + r.ProgramBytes; got != r.HBMBytesPerDevice {
+		t.Errorf("parts add up to %d, the whole is %d", got, r.HBMBytesPerDevice)
+	}
+	if done != len(r.Programs) || len(r.Programs) != len(c.Step.Graph.Programs) {
+		t.Errorf("%d programs reported, %d done, the graph has %d", len(r.Programs), done, len(c.Step.Graph.Programs))
+	}
+	for _, p := range r.Programs {
+		g := c.Step.Graph.Programs[p.Name]
+		live := g.Live()
+		// Without tiles on a CPU, the compiler's arguments and results are the Program's,
+		// and a table of pointers where there are several results.
+		table := int64(0)
+		if len(g.Outputs) > 1 {
+			table = 8 * int64(len(g.Outputs))
+		}
+		if p.Arguments != live.Arguments || p.Outputs != live.Outputs+table || p.Alias != live.Aliased {
+			t.Errorf("%s: compiler has arguments %d, outputs %d, alias %d; the Program %+v", p.Name, p.Arguments, p.Outputs, p.Alias, live)
+		}
+		// The compiler's total has a few scalars besides.
+		if rest := p.TotalBytes - (p.Arguments + p.Outputs + p.Temp - p.Alias); rest < 0 || rest > 1024 || p.FLOPs != g.Cost().Flops {
+			t.Errorf("%s: total %d of %+v, FLOPs %d", p.Name, p.TotalBytes, p.Memory, p.FLOPs)
+		}
+		if p.Name == "block" && (p.Calls != 2 || p.Request) {
+			t.Errorf("block: %d calls, request %v; there are two layers", p.Calls, p.Request)
+		}
+		// The fullest moment is no less than any call's own need beside the weights it does not read.
+		if r.HBMBytesPerDevice < p.TotalBytes {
+			t.Errorf("%s alone needs %d, the device %d", p.Name, p.TotalBytes, r.HBMBytesPerDevice)
+		}
+	}
+}
+
+// TestTPU compiles for v4-8, where padding and device order differ from a CPU's.
+func TestTPU(t *testing.T) {
+	needTPU(t)
+	o := options(t, "tp=4")
+	o.DType = dtype.BF16
+	c, err := Compile(context.Background(), tiny(t), slice(t, "v4-8"), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	r := c.Report
+	if r.HBMLimitBytes < 30e9 || !r.Fits || len(r.DeviceIDs) != 4 || r.DeviceOrder != "torus" || r.CodeBytes <= 0 {
+		t.Errorf("%+v", r)
+	}
+	if !strings.Contains(strings.Join(r.Notes, "\n"), "a multiple of 128 each") {
+		t.Errorf("padding is not in the notes: %v", r.Notes)
+	}
+	for _, p := range r.Programs {
+		if p.CompilerFLOPs <= 0 || p.Arguments < c.Step.Graph.Programs[p.Name].Live().Arguments {
+			t.Errorf("%s: %+v", p.Name, p)
+		}
+	}
+}
+
+// TestRefusals: everything that is wrong is said before anything is compiled.
+func TestRefusals(t *testing.T) {
+	with := func(o Options, f func(*Options)) Options { f(&o); return o }
+	four := options(t, "tp=2,sp=2")
+	for _, k := range []struct {
+		what, on string
+		o        Options
+		kind     error
+	}{
+		{"no mesh", "v4-8", with(four, func(o *Options) { o.Mesh = nil }), ErrOptions},
+		{"devices", "v4-16", four, mesh.ErrDeviceCount},
+		{"axis", "v4-8", options(t, "ring=4"), models.ErrAxis},
+		{"pipeline", "v4-8", options(t, "pp=2,tp=2"), models.ErrAxis},
+		{"fsdp axis", "v4-8", with(four, func(o *Options) { o.FSDP = []string{"zz"} }), mesh.ErrUnknownAxis},
+		{"frames", "v4-8", with(four, func(o *Options) { o.Frames = 8 }), models.ErrSize},
+		{"type", "v4-8", with(four, func(o *Options) { o.DType = dtype.F16 }), plan.ErrOptions},
+		{"gpu", "h100x4", four, ErrSlice},
+	} {
+		_, err := Compile(context.Background(), tiny(t), slice(t, k.on), k.o)
+		if !errors.Is(err, k.kind) {
+			t.Errorf("%s: %v, want %v", k.what, err, k.kind)
+		}
+		if err != nil && len(fault.Violations(err)) == 0 {
+			t.Errorf("%s: no violation in %v", k.what, err)
+		}
+	}
+}

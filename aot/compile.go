@@ -1,0 +1,245 @@
+package aot
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"weft/engine"
+	"weft/fault"
+	"weft/graph"
+	"weft/models"
+	"weft/topology"
+	"weft/xla"
+	"weft/xla/plugin"
+)
+
+// Compilation is a step's programs, compiled. Close frees them.
+type Compilation struct {
+	Step   *Step
+	Report Report
+	// Texts and Compiled are by program.
+	Texts    map[string]string
+	Compiled map[string]Compiled
+
+	compiler compiler
+}
+
+// Report says what was compiled and what it needs. Bytes are of one device.
+type Report struct {
+	Model       string           `json:"model"`
+	On          string           `json:"on"`
+	Mesh        string           `json:"mesh"`
+	FSDP        []string         `json:"fsdp"`
+	DType       string           `json:"dtype"`
+	Batch       int              `json:"batch"` // of a call: with CFG as one batch, twice the videos
+	Passes      int              `json:"passes"`
+	Layers      int              `json:"layers"`
+	Latent      []int            `json:"latent"`       // (channels, frames, height, width)
+	DeviceOrder string           `json:"device_order"` // "plain" or "torus"
+	DeviceIDs   []int            `json:"device_ids"`   // by mesh position
+	Hosts       int              `json:"hosts"`
+	Engine      plugin.Installed `json:"engine"`
+	Compiler    string           `json:"compiler"` // in its own words
+	Programs    []Program        `json:"programs"`
+
+	ResidentWeightBytes int64 `json:"resident_weight_bytes"`
+	// KeptBytes is what a request keeps, AliveBytes what a step hands on at the fullest moment.
+	KeptBytes  int64 `json:"kept_bytes"`
+	AliveBytes int64 `json:"alive_bytes"`
+	// CodeBytes is the programs' own size on the device.
+	CodeBytes int64 `json:"code_bytes"`
+	// ProgramBytes is what the program At needs at the fullest moment besides: its
+	// temporaries, results and padding.
+	ProgramBytes      int64  `json:"program_bytes"`
+	At                string `json:"at"`
+	HBMBytesPerDevice int64  `json:"hbm_bytes_per_device"` // the sum
+	HBMLimitBytes     int64  `json:"hbm_limit_bytes"`      // 0: not known
+	OverBytes         int64  `json:"over_bytes"`
+	Fits              bool   `json:"fits"`
+	// CompileSeconds is how long all programs took, several at a time.
+	CompileSeconds float64  `json:"compile_seconds"`
+	Notes          []string `json:"notes"`
+}
+
+// Program is one program of a step.
+type Program struct {
+	Name  string `json:"name"`
+	Calls int    `json:"calls"` // of a denoising step, every pass counted; of the request, where Request is set
+	// Request marks a program that runs once a request.
+	Request bool `json:"request"`
+	xla.Memory
+	// TotalBytes is Memory.Total.
+	TotalBytes int64 `json:"total_bytes"`
+	// FLOPs are the Program's, two for a multiply and add, every round of a loop
+	// counted; CompilerFLOPs the compiler's, which counts a loop's body once. -1 where
+	// it has none.
+	FLOPs          int64   `json:"flops"`
+	CompilerFLOPs  float64 `json:"compiler_flops"`
+	CompileSeconds float64 `json:"compile_seconds"`
+}
+
+// Compile compiles every program of a model's step for a slice. When ctx ends
+// first it returns; the compiler may go on until the process ends. Errors: those
+// of NewStep; xla.ErrCompile, and xla.ErrMemory for a program that does not fit;
+// plugin.ErrNotInstalled where the slice's engine is not here.
+func Compile(ctx context.Context, m models.Model, on topology.Slice, o Options) (*Compilation, error) {
+	s, err := NewStep(m, on, o)
+	if err != nil {
+		return nil, err
+	}
+	return CompileStep(ctx, s, o)
+}
+
+// CompileStep is Compile of a step that is built. Of the options it reads how to
+// compile, not what.
+func CompileStep(ctx context.Context, s *Step, o Options) (*Compilation, error) {
+	held, err := s.Graph.Residency(graph.Passes{N: s.Passes})
+	if err != nil {
+		return nil, err
+	}
+	comp, err := open(ctx, s.On, o)
+	if err != nil {
+		return nil, err
+	}
+	c := &Compilation{Step: s, Texts: map[string]string{}, Compiled: map[string]Compiled{}, compiler: comp}
+	start := time.Now()
+	seconds, err := c.compileAll(ctx, o)
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	c.Report = s.report()
+	c.Report.CompileSeconds = time.Since(start).Seconds()
+	c.Report.Engine, c.Report.Compiler = comp.plugin().Engine(), strings.ReplaceAll(comp.platform(), "\n", ", ")
+	for i := range c.Report.Programs {
+		p := &c.Report.Programs[i]
+		p.CompileSeconds = seconds[p.Name]
+		if err := p.ask(c.Compiled[p.Name]); err != nil {
+			c.Close()
+			return nil, err
+		}
+	}
+	c.Report.sum(s, held)
+	return c, nil
+}
+
+// Close frees the programs and the compiler's devices.
+func (c *Compilation) Close() {
+	for _, x := range c.Compiled {
+		x.Close()
+	}
+	c.compiler.close()
+}
+
+// compileAll compiles the programs, the costliest first, and says how long each took.
+func (c *Compilation) compileAll(ctx context.Context, o Options) (map[string]float64, error) {
+	programs := c.Step.Graph.Programs
+	names := c.Step.Graph.ProgramNames()
+	for _, n := range names {
+		c.Texts[n] = programs[n].StableHLO()
+	}
+	slices.SortStableFunc(names, func(a, b string) int { return len(c.Texts[b]) - len(c.Texts[a]) })
+	seconds := map[string]float64{}
+	var mu sync.Mutex
+	work, ctx := errgroup.WithContext(ctx)
+	work.SetLimit(max(1, orElse(o.Parallel, runtime.GOMAXPROCS(0))))
+	for _, name := range names {
+		work.Go(func() error {
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
+			start := time.Now()
+			x, err := c.compiler.compile(ctx, []byte(c.Texts[name]), engine.CompileOptions(programs[name]))
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				return fmt.Errorf("program %s: %w", name, err)
+			}
+			c.Compiled[name], seconds[name] = x, time.Since(start).Seconds()
+			if o.Progress != nil {
+				o.Progress(name, len(c.Compiled), len(names))
+			}
+			return nil
+		})
+	}
+	return seconds, work.Wait()
+}
+
+func orElse(n, other int) int {
+	if n > 0 {
+		return n
+	}
+	return other
+}
+
+// report is what is known before anything is compiled.
+func (s *Step) report() Report {
+	r := Report{Model: s.Model.Name(), On: s.On.String(), Mesh: s.Graph.Mesh.String(), FSDP: append([]string{}, s.FSDP...),
+		DType: s.Request.DType.String(), Batch: s.Request.Batch, Passes: s.Passes, Layers: s.Layers, Latent: s.Request.Latent,
+		DeviceOrder: s.Order, Hosts: s.On.HostCount(), Notes: append([]string{}, s.Graph.Notes...)}
+	for _, d := range s.Graph.Mesh.Devices() {
+		r.DeviceIDs = append(r.DeviceIDs, d.ID)
+	}
+	for _, name := range s.Graph.ProgramNames() {
+		p := Program{Name: name, Request: true, FLOPs: s.Graph.Programs[name].Cost().Flops}
+		for _, c := range s.Graph.Calls {
+			if c.Program == name {
+				p.Calls += s.Passes
+				p.Request = p.Request && c.Request
+			}
+		}
+		r.Programs = append(r.Programs, p)
+	}
+	return r
+}
+
+// ask fills in what the compiler says of a program.
+func (p *Program) ask(x Compiled) error {
+	var err error
+	if p.Memory, err = x.Memory(); err != nil {
+		return err
+	}
+	p.TotalBytes = p.Memory.Total()
+	p.CompilerFLOPs = -1
+	cost, err := x.Cost()
+	if failed, ok := fault.Fields[xla.PluginFailure](err); ok && failed.Code == "unimplemented" {
+		return nil
+	}
+	if f, ok := cost["flops"].(float32); ok {
+		p.CompilerFLOPs = float64(f)
+	}
+	return err
+}
+
+// sum finds the fullest moment of a step and what it consists of; see the
+// package's own words.
+func (r *Report) sum(s *Step, held *graph.Residency) {
+	total := map[string]int64{}
+	r.CodeBytes = 0
+	for _, p := range r.Programs {
+		total[p.Name] = p.TotalBytes
+		r.CodeBytes += max(0, p.Code)
+	}
+	r.ResidentWeightBytes = held.Weights
+	for i, c := range s.Graph.Calls {
+		at := held.Moments[i]
+		more := total[c.Program] - s.Graph.ArgumentBytes(i)
+		if n := held.Weights + at.Kept + at.Alive + more + r.CodeBytes; n > r.HBMBytesPerDevice {
+			r.HBMBytesPerDevice, r.KeptBytes, r.AliveBytes, r.ProgramBytes, r.At = n, at.Kept, at.Alive, more, c.Program
+		}
+	}
+	r.HBMLimitBytes = s.Limit
+	r.Fits = r.HBMLimitBytes == 0 || r.HBMBytesPerDevice <= r.HBMLimitBytes
+	r.OverBytes = max(0, r.HBMBytesPerDevice-r.HBMLimitBytes)
+	if r.HBMLimitBytes == 0 {
+		r.OverBytes = 0
+		r.Notes = append(r.Notes, "the device's memory is not known: fits is taken for granted")
+	}
+}

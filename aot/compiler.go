@@ -1,0 +1,98 @@
+package aot
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"weft/fault"
+	"weft/topology"
+	"weft/xla"
+)
+
+// Compiled is a program as its compiler made it. It is safe for use by many goroutines.
+type Compiled interface {
+	Memory() (xla.Memory, error)
+	// Cost is the compiler's analysis, which some plugins do not have.
+	Cost() (map[string]any, error)
+	// Optimized is what the compiler made of the program, with its format.
+	Optimized() ([]byte, string, error)
+	Serialize() ([]byte, error)
+	Close()
+}
+
+// compiler compiles for the devices of a slice.
+type compiler interface {
+	compile(ctx context.Context, text []byte, o xla.CompileOptions) (Compiled, error)
+	plugin() *xla.Plugin
+	platform() string // its version, in the plugin's words
+	close()
+}
+
+// open finds the compiler of a slice: libtpu's by a topology for TPUs, the CPU
+// plugin's with so many virtual devices for cpu:N.
+func open(ctx context.Context, on topology.Slice, o Options) (compiler, error) {
+	if p, ok := on.PJRT(); ok {
+		name := o.Plugin
+		if name == "" {
+			name = p.Engine
+		}
+		t, err := xla.OpenTopology(ctx, p.Name, xla.TopologyOptions{Plugin: name, Extra: p.Options, Progress: o.Fetching})
+		if err != nil {
+			return nil, err
+		}
+		if err := sameDevices(on, t.Devices()); err != nil {
+			t.Close()
+			return nil, err
+		}
+		return absent{t}, nil
+	}
+	if on.Kind != topology.CPU {
+		return nil, fault.New(ErrSlice, nil, "%s: programs are compiled ahead of time for TPU slices and cpu:N; nothing here compiles for a GPU that is absent", on)
+	}
+	c, err := xla.Open(ctx, xla.Options{Plugin: o.Plugin, Devices: on.Devices, Install: o.Install, Progress: o.Fetching})
+	if err != nil {
+		return nil, err
+	}
+	return present{c}, nil
+}
+
+// sameDevices holds the plugin's devices against the slice's: a program compiled
+// for others would run on wrong neighbours.
+func sameDevices(on topology.Slice, have []xla.TopologyDevice) error {
+	want := map[int]topology.Device{}
+	for _, d := range on.DeviceList() {
+		want[d.ID] = d
+	}
+	if len(have) != len(want) {
+		return fault.New(ErrSlice, nil, "%s has %d devices, its compiler says %d", on, len(want), len(have))
+	}
+	for _, d := range have {
+		w, ok := want[d.ID]
+		if !ok || d.Process != w.Process || d.Core != w.Core || !slices.Equal(d.Coords, w.Coords[:]) {
+			return fault.New(ErrSlice, nil, "%s: its compiler has device %d in process %d at %v core %d, weft in %d at %v core %d",
+				on, d.ID, d.Process, d.Coords, d.Core, w.Process, w.Coords, w.Core)
+		}
+	}
+	return nil
+}
+
+// absent compiles for a topology.
+type absent struct{ t *xla.Topology }
+
+func (c absent) compile(ctx context.Context, text []byte, o xla.CompileOptions) (Compiled, error) {
+	return c.t.Compile(ctx, text, o)
+}
+func (c absent) plugin() *xla.Plugin { return c.t.Plugin() }
+func (c absent) platform() string    { return c.t.PlatformVersion() }
+func (c absent) close()              { c.t.Close() }
+
+// present compiles on a client's devices.
+type present struct{ c *xla.Client }
+
+func (c present) compile(ctx context.Context, text []byte, o xla.CompileOptions) (Compiled, error) {
+	return c.c.Compile(ctx, text, o)
+}
+func (c present) plugin() *xla.Plugin { return c.c.Plugin() }
+func (c present) platform() string    { return fmt.Sprint(c.c.Platform(), " ", c.c.PlatformVersion()) }
+func (c present) close()              { _ = c.c.Close() }

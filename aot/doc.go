@@ -1,0 +1,26 @@
+// Package aot compiles a model's step ahead of time, for hardware that need not
+// be there: the very programs that a run compiles, by the very compiler that the
+// hardware's plugin has. What comes out is what the compiler says each program
+// needs, what a device then holds in all, and the compiled programs themselves,
+// which a host of that kind loads in place of compiling.
+//
+//	on, err := topology.Lookup("v4-8")
+//	c, err := aot.Compile(ctx, model, on, aot.Options{Options: plan.Options{
+//		Width: 832, Height: 480, Frames: 81, DType: dtype.BF16, Mesh: axes}})
+//	defer c.Close()
+//	fmt.Println(c.Report.HBMBytesPerDevice)
+//
+// # What a device holds
+//
+// Report.HBMBytesPerDevice is the fullest moment of a step:
+//
+//	largest over calls of ( weights + kept + alive - arguments(call) + total(program) ) + code
+//
+// weights, kept and alive are graph.Residency's: the device's part of every
+// weight; what a request keeps, for each of its passes; the values that a step
+// hands on as the call begins. arguments(call) is the part of these that the call
+// reads. total(program) is the compiler's own: arguments and outputs as it lays
+// them out, padding included, and temporaries, an output that takes an argument's
+// memory over counted once (Memory.Total). code is that of all programs, which
+// are loaded side by side. One program runs at a time.
+package aot

@@ -1,0 +1,109 @@
+package aot
+
+import (
+	"slices"
+	"strings"
+
+	"weft/fault"
+	"weft/graph"
+	"weft/mesh"
+	"weft/models"
+	"weft/plan"
+	"weft/target"
+	"weft/topology"
+	"weft/xla/plugin"
+)
+
+// Kinds of errors.
+var (
+	// ErrSlice: a slice that nothing here compiles for.
+	ErrSlice = fault.NewKind("aot-slice")
+	// ErrOptions: options of which no compilation can be made.
+	ErrOptions = fault.NewKind("aot-options")
+)
+
+// Options are what is compiled, and how. What plan.Options say is read as plan
+// reads it; Mesh must be given.
+type Options struct {
+	plan.Options
+	// FSDP names the axes over which weights are kept in shares; nil is the axis fsdp.
+	FSDP []string
+	// Layers is the number of layers of the step, of which memory is counted: programs
+	// are the same for any number. 0 is all.
+	Layers int
+	// Plugin is an engine's name or a plugin file in place of the slice's own.
+	Plugin string
+	// Install fetches the cpu engine where it is missing; Progress is told. The tpu
+	// engine is large and is fetched on demand only (weft engine install tpu).
+	Install  bool
+	Fetching func(plugin.Progress)
+	// Parallel is how many programs are compiled at a time; 0 is one for every processor.
+	Parallel int
+	// Progress is told of each program when it is compiled.
+	Progress func(program string, done, total int)
+}
+
+// Step is a graph on a slice: what is compiled.
+type Step struct {
+	Model   models.Model
+	On      topology.Slice
+	Request models.Request
+	Passes  int // of the graph, in a denoising step
+	Graph   *graph.Graph
+	Order   string // of the devices, as topology.Layout has it
+	FSDP    []string
+	Layers  int
+	Limit   int64 // bytes of a device's memory; 0 is not known
+}
+
+// NewStep builds the graph that Compile compiles, its mesh laid on the slice as
+// Order lays it by what each axis moves. Errors: those of plan.Options.Request,
+// Model.Check and Slice.Order.
+func NewStep(m models.Model, on topology.Slice, o Options) (*Step, error) {
+	if len(o.Mesh) == 0 {
+		return nil, fault.New(ErrOptions, nil, "no mesh is given: a program is compiled for one split, such as tp=%d", on.Devices)
+	}
+	r, passes, err := o.Request(m)
+	if err != nil {
+		return nil, err
+	}
+	axes := mesh.Standard(o.Mesh)
+	if i := slices.IndexFunc(axes, func(a mesh.Axis) bool { return mesh.Canonical(a.Name) == "pp" && a.Size > 1 }); i >= 0 {
+		return nil, plan.NotPlanned(axes[i])
+	}
+	if _, _, err := on.Order(axes, nil); err != nil {
+		return nil, err
+	}
+	plain, err := mesh.New(axes, on.Plain())
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range o.FSDP {
+		r.FSDP = append(r.FSDP, mesh.Canonical(strings.TrimSpace(a)))
+	}
+	r.Layers, r.Target = o.Layers, target.For(on)
+	g, err := m.Graph(plain, r) // checks
+	if err != nil {
+		return nil, err
+	}
+	bytes := map[string]int64{}
+	for _, t := range g.Traffic(false) {
+		for _, a := range t.Axes {
+			bytes[a] += t.Bytes
+		}
+	}
+	devices, layout, err := on.Order(axes, bytes)
+	if err != nil {
+		return nil, err
+	}
+	s := &Step{Model: m, On: on, Request: r, Passes: passes, Graph: g, Order: layout.Order, FSDP: models.FSDPAxes(plain, r), Layers: o.Layers, Limit: o.Limit(on)}
+	if slices.Equal(devices, on.Plain()) {
+		return s, nil
+	}
+	ordered, err := mesh.New(axes, devices)
+	if err != nil {
+		return nil, err
+	}
+	s.Graph, err = m.Graph(ordered, r)
+	return s, err
+}
