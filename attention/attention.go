@@ -38,9 +38,24 @@ type Options struct {
 	// Mask says which keys a query sees: Bool, of such a shape. A query that
 	// sees none averages all values, as a softmax of equal scores does.
 	Mask *spmd.Tensor
+	// Relative adds a bias that depends on how far apart query and key are; nil adds none.
+	Relative *Relative
+	// Causal lets the query at place i see the keys at places up to i. There are
+	// at least as many queries as keys, whole along their tokens or split as the keys are.
+	Causal bool
 	// BlockQ and BlockK are the block sizes, HeadBlock how many heads go at a
 	// time; 0 means what the program's target wants, or the package's default.
 	BlockQ, BlockK, HeadBlock int
+}
+
+// Relative is a bias by distance, as T5's: Table (buckets, H), f32, has the bias
+// of each bucket of distances for each head. It is split by heads as the scores
+// are, and a block of the bias is made where a block of scores is.
+type Relative struct {
+	Table spmd.Tensor
+	// Bucket makes of distances, the key's place less the query's, an i32 of any
+	// shape, rows of Table.
+	Bucket func(b *spmd.Builder, distance spmd.Local) spmd.Local
 }
 
 // Default block sizes: the fastest of those tried through the CPU plugin, see bench.
@@ -185,7 +200,15 @@ func local(b *spmd.Builder, p Parts, o Options) spmd.Tensor {
 		l := b.Local(b.Reshard(*x, want, what+" held as the scores are"))
 		return &l
 	}
-	out := blocked(b, b.Local(q), b.Local(k), b.Local(v), cutAs(o.Bias, "bias"), cutAs(o.Mask, "mask"), o)
+	if (o.Causal || o.Relative != nil) && len(q.Spec.Dim(1)) > 0 {
+		b.Fail(fault.New(ErrOperands, nil, "queries split over %v beside whole keys: a causal attention and a bias by distance count places from the first token", q.Spec.Dim(1)))
+	}
+	var table *spmd.Local
+	if o.Relative != nil {
+		t := b.Local(b.Reshard(o.Relative.Table, sharding.Whole(2).WithDim(1, q.Spec.Dim(2)...), "bias by distance held as the heads are"))
+		table = &t
+	}
+	out := blocked(b, b.Local(q), b.Local(k), b.Local(v), cutAs(o.Bias, "bias"), cutAs(o.Mask, "mask"), table, o)
 	return b.Global(out, q.Shape, q.Spec)
 }
 
@@ -229,6 +252,12 @@ func check(b *spmd.Builder, q, k, v spmd.Tensor, o Options) Options {
 		if !ok {
 			bad("%s %v%v must be %v (batch|1, heads|1, queries|1, %d)", x.what, x.t.DType, x.t.Shape, x.d, sk)
 		}
+	}
+	if o.Causal && q.Dim(1) < sk {
+		bad("causal, with fewer queries than the %d keys", sk)
+	}
+	if r := o.Relative; r != nil && (r.Table.Rank() != 2 || r.Table.DType != dtype.F32 || r.Table.Shape[0] < 1 || r.Table.Shape[1] != q.Dim(2)) {
+		bad("bias by distance %v%v must be f32 (buckets, %d heads)", r.Table.DType, r.Table.Shape, q.Dim(2))
 	}
 	if !(o.Scale >= 0) || math.IsInf(o.Scale, 0) {
 		bad("scale %g must be a positive number, or 0 for 1/sqrt(head dim)", o.Scale)

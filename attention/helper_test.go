@@ -25,6 +25,7 @@ import (
 type call struct {
 	q, k, v    *interp.Array
 	bias, mask *interp.Array // or nil
+	table      *interp.Array // of a bias by distance, or nil
 	o          attention.Options
 	target     spmd.Target
 
@@ -60,11 +61,23 @@ func (c call) into(b *spmd.Builder, prefix, out string) {
 			*x.to = &in
 		}
 	}
+	if c.table != nil {
+		o.Relative = &attention.Relative{Table: b.Input(prefix+"table", c.table.DType, c.table.Shape, sharding.Whole(2)), Bucket: bucket(c.table.Shape[0])}
+	}
 	b.Output(out, attention.Attend(b, q, k, v, o), "")
 }
 
+// bucket counts distances from 3 before the query to as many as there are
+// buckets; what is further is in the first or the last.
+func bucket(n int) func(b *spmd.Builder, distance spmd.Local) spmd.Local {
+	return func(b *spmd.Builder, distance spmd.Local) spmd.Local {
+		least, most := b.LConst(dtype.I32, 0), b.LConst(dtype.I32, float64(n-1))
+		return b.LBinary(spmd.OpMin, b.LMax(b.LAdd(distance, b.LConst(dtype.I32, 3)), least), most)
+	}
+}
+
 func (c call) values() meshtest.Values {
-	return meshtest.Values{"q": c.q, "k": c.k, "v": c.v, "bias": c.bias, "mask": c.mask}
+	return meshtest.Values{"q": c.q, "k": c.k, "v": c.v, "bias": c.bias, "mask": c.mask, "table": c.table}
 }
 
 // runTogether runs calls as one program: XLA is slow to compile, not to run.
@@ -119,6 +132,12 @@ func naive(c call) *interp.Array {
 					}
 					if c.mask != nil && broadcastAt(c.mask, n, head, i, j) == 0 {
 						s = spmd.NegInf
+					}
+					if c.table != nil {
+						s += c.table.At(min(max(j-i+3, 0), c.table.Shape[0]-1)*h + head)
+					}
+					if c.o.Causal && j > i {
+						s = math.Inf(-1)
 					}
 					row[j] = s
 					most = max(most, s)

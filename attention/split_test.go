@@ -325,6 +325,10 @@ func TestRefuses(t *testing.T) {
 			c.q, c.k, c.v, c.qHeads = f32(2, 8, 6, 6), f32(2, 8, 3, 6), f32(2, 8, 3, 6), tp
 		}, sharding.ErrKVHeads, []string{"3 kv heads", "2 devices"}},
 		{"4 q heads over 3", "", func(c *call) { c.k, c.v = f32(2, 8, 3, 6), f32(2, 8, 3, 6) }, sharding.ErrKVHeads, []string{"4 q heads", "3 kv heads"}},
+		{"causal with fewer queries", "", func(c *call) { c.q, c.o.Causal = f32(2, 7, 4, 6), true }, attention.ErrOperands, []string{"causal", "8 keys"}},
+		{"causal with split queries", "sp=2", func(c *call) { c.qTokens, c.o.Causal = sp, true }, attention.ErrOperands, []string{"[sp]", "causal"}},
+		{"a bias by distance with split queries", "sp=2", func(c *call) { c.qTokens, c.table = sp, f32(5, 4) }, attention.ErrOperands, []string{"[sp]", "distance"}},
+		{"a bias by distance for other heads", "", func(c *call) { c.table = f32(5, 3) }, attention.ErrOperands, []string{"[5 3]", "4 heads"}},
 		{"keys split alone", "sp=2", func(c *call) { c.kTokens = sp }, attention.ErrOperands, []string{"both or neither", "sp"}},
 		{"rank", "", func(c *call) { c.q = f32(2, 8, 24, 1); c.k = f32(2, 8, 24, 2); c.v = c.k }, attention.ErrOperands, []string{"head dim"}},
 		{"batch", "", func(c *call) { c.k, c.v = f32(1, 8, 4, 6), f32(1, 8, 4, 6) }, attention.ErrOperands, []string{"[2 8 4 6]", "[1 8 4 6]", "batch"}},
