@@ -81,7 +81,15 @@ type Traced struct {
 type Output struct {
 	Name  string
 	Value string
+	// Then are further values that follow Value along dim Dim: the frames that later calls made.
+	Then []string
+	Dim  int
+	// Shape is the result's own; what the split padded lies beyond it and is cut off. nil is all.
+	Shape []int
 }
+
+// Values are Value and Then.
+func (o Output) Values() []string { return append([]string{o.Value}, o.Then...) }
 
 // Graph is a whole step. It is built by a model and immutable afterwards.
 type Graph struct {
@@ -167,8 +175,10 @@ func (g *Graph) Check() error {
 		}
 	}
 	for _, o := range g.Outputs {
-		if _, ok := values[o.Value]; !ok {
-			return fmt.Errorf("graph: output %q wants the value %q, which nothing provides", o.Name, o.Value)
+		for _, v := range o.Values() {
+			if _, ok := values[v]; !ok {
+				return fmt.Errorf("graph: output %q wants the value %q, which nothing provides", o.Name, v)
+			}
 		}
 	}
 	return nil
@@ -179,7 +189,9 @@ func (g *Graph) Check() error {
 func (g *Graph) LastUse() [][]string {
 	keep := map[string]bool{}
 	for _, o := range g.Outputs {
-		keep[o.Value] = true
+		for _, v := range o.Values() {
+			keep[v] = true
+		}
 	}
 	for _, in := range g.Inputs {
 		keep[in.Name] = keep[in.Name] || !in.Step

@@ -177,6 +177,26 @@ type Expert interface {
 	Boundary() float64
 }
 
+// Decoder is a model that turns latents into videos: its Request, Graph and Feed
+// are those of one decoding, of latents z.
+type Decoder interface {
+	Model
+	// VideoShape is (channels, frames, height, width) of the video that latents
+	// (channels, frames, height, width) decode to.
+	VideoShape(latent []int) ([]int, error)
+}
+
+// Companions are the presets that a generator's videos take beside itself: what
+// encodes its text, and what decodes its latents. They need not be models that
+// weft runs.
+type Companions struct{ Text, Decoder string }
+
+// Accompanied is a generator that says which models it was released with.
+type Accompanied interface {
+	Generator
+	Companions() Companions
+}
+
 // Family makes models of one kind.
 type Family struct {
 	Name string

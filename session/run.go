@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weft/engine"
+	"weft/graph"
 	"weft/tensor"
 )
 
@@ -63,14 +64,37 @@ func (s *Session) Run(ctx context.Context, lanes []string, o RunOptions) ([]map[
 		l := s.lane(name)
 		l.requestRun = true
 		outs[i] = map[string]*tensor.Tensor{}
-		for _, r := range s.g.Outputs {
-			if outs[i][r.Name], err = s.fetch(ctx, l, r.Value); err != nil {
+		for k, r := range s.g.Outputs {
+			same := slices.IndexFunc(s.g.Outputs[:k], func(o graph.Output) bool { return o.Value == r.Value })
+			if same >= 0 {
+				outs[i][r.Name] = outs[i][s.g.Outputs[same].Name]
+				continue
+			}
+			if outs[i][r.Name], err = s.output(ctx, l, r); err != nil {
 				return nil, fmt.Errorf("output %s: %w", r.Name, err)
 			}
 		}
 	}
 	o.Progress.report("run", total, total)
 	return outs, nil
+}
+
+// output brings back the values of an output and joins them.
+func (s *Session) output(ctx context.Context, l *lane, o graph.Output) (*tensor.Tensor, error) {
+	parts := make([]*tensor.Tensor, 0, 1+len(o.Then))
+	for _, name := range o.Values() {
+		t, err := s.fetch(ctx, l, name)
+		if err != nil {
+			return nil, err
+		}
+		if o.Shape != nil {
+			shape := slices.Clone(o.Shape)
+			shape[o.Dim] = t.Shape[o.Dim]
+			t = t.Crop(shape)
+		}
+		parts = append(parts, t)
+	}
+	return tensor.Join(o.Dim, parts).Crop(o.Shape), nil
 }
 
 // calls runs a lane's calls of one stage, or of all (-1), in order.

@@ -32,15 +32,24 @@ func (t *Tensor) Rows(lo, hi int) *Tensor {
 }
 
 // Stack joins tensors of one type along dim 0; one alone is itself.
-func Stack(parts []*Tensor) *Tensor {
+func Stack(parts []*Tensor) *Tensor { return Join(0, parts) }
+
+// Join puts tensors of one type, alike but for dim, together along it; one alone is itself.
+func Join(dim int, parts []*Tensor) *Tensor {
 	if len(parts) == 1 {
 		return parts[0]
 	}
-	out := &Tensor{DType: parts[0].DType, Shape: slices.Clone(parts[0].Shape)}
-	out.Shape[0] = 0
+	shape := slices.Clone(parts[0].Shape)
+	shape[dim] = 0
 	for _, p := range parts {
-		out.Shape[0] += p.Shape[0]
-		out.Data = append(out.Data, p.Data...)
+		shape[dim] += p.Shape[dim]
+	}
+	out := New(parts[0].DType, shape...)
+	lo, hi := make([]int, len(shape)), slices.Clone(shape)
+	hi[dim] = 0
+	for _, p := range parts {
+		lo[dim], hi[dim] = hi[dim], hi[dim]+p.Shape[dim]
+		Paste(out.Data, p.Data, shape, lo, hi, out.DType.Size())
 	}
 	return out
 }

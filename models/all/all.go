@@ -2,5 +2,6 @@
 package all
 
 import (
-	_ "weft/models/wan" // registers itself
+	_ "weft/models/wan"    // registers itself
+	_ "weft/models/wanvae" // registers itself
 )

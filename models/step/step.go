@@ -5,6 +5,7 @@ package step
 
 import (
 	"fmt"
+	"slices"
 
 	"weft/dtype"
 	"weft/graph"
@@ -175,7 +176,10 @@ func (s *Step) name(value string, layer, version int) string {
 }
 
 // Finish names the graph's outputs, values of their own names, and checks it.
+// Weights that no call reads, an encoder's beside a decoder, are left out.
 func (s *Step) Finish(outputs ...string) (*graph.Graph, error) {
+	homes := s.Graph.Homes()
+	s.Graph.Weights = slices.DeleteFunc(s.Graph.Weights, func(w graph.Weight) bool { return homes[w.Name] == nil })
 	for _, o := range outputs {
 		s.Graph.Outputs = append(s.Graph.Outputs, graph.Output{Name: o, Value: o})
 	}

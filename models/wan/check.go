@@ -90,3 +90,14 @@ func (m *Model) Resolve(names []string) (models.Model, error) {
 }
 
 var _ models.Resolver = (*Model)(nil)
+
+// Companions are UMT5 and the autoencoder of the latents' kind.
+func (m *Model) Companions() models.Companions {
+	c := models.Companions{Text: "umt5-xxl", Decoder: "wan2.1-vae"}
+	if m.c.ModelType == ti2v {
+		c.Decoder = "wan2.2-vae"
+	}
+	return c
+}
+
+var _ models.Accompanied = (*Model)(nil)

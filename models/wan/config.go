@@ -207,7 +207,7 @@ func parse(raw []byte) (Config, error) {
 // detect says whether a config.json is a Wan transformer of either publisher.
 func detect(c map[string]any) bool {
 	class, _ := c["_class_name"].(string)
-	if strings.HasPrefix(class, "Wan") {
+	if strings.HasPrefix(class, "Wan") && !strings.HasPrefix(class, "WanVAE") {
 		return true
 	}
 	_, dim := c["dim"]

@@ -1,0 +1,182 @@
+package wanvae
+
+import (
+	"fmt"
+	"slices"
+
+	"weft/models"
+	"weft/sharding"
+)
+
+// Model is a configuration of the family.
+type Model struct {
+	name     string
+	c        Config
+	params   []models.Param
+	official map[string]string // by diffusers' name
+}
+
+func newModel(name string, c Config) *Model {
+	m := &Model{name: name, c: c, official: map[string]string{}}
+	t := &table{m}
+	t.encoder()
+	t.conv("conv1", "conv1", "quant_conv", 2*c.ZDim, 2*c.ZDim, 1, 1, 1)
+	t.conv("conv2", "conv2", "post_quant_conv", c.ZDim, c.ZDim, 1, 1, 1)
+	t.decoder()
+	return m
+}
+
+// Name is "wan2.1-vae" for the released configuration, else "wan-vae".
+func (m *Model) Name() string { return m.name }
+
+// Config is a Config.
+func (m *Model) Config() any { return m.c }
+
+// Params lists the parameters of encoder and decoder; there are no layers to leave out.
+func (m *Model) Params(int) []models.Param { return slices.Clone(m.params) }
+
+// Official translates diffusers' names.
+func (m *Model) Official(name string) string {
+	if o, ok := m.official[name]; ok {
+		return o
+	}
+	return name
+}
+
+// Ignore is empty: releases carry nothing more.
+func (m *Model) Ignore() []string { return nil }
+
+// Rules keep every weight whole on every device, as the peer does: rows and
+// columns of the pictures are split instead, and every device slides all of a
+// kernel over its own.
+func (m *Model) Rules() sharding.Rules {
+	whole := sharding.NewSpec()
+	return sharding.Rules{{Match: "encoder.*", Spec: whole}, {Match: "decoder.*", Spec: whole}, {Match: "conv1.*", Spec: whole}, {Match: "conv2.*", Spec: whole}}
+}
+
+// table adds parameters, each module under its official name, the peer's path
+// and diffusers' name.
+type table struct{ m *Model }
+
+func (t *table) add(p models.Param, diffusers string) {
+	t.m.params = append(t.m.params, p)
+	t.m.official[diffusers] = p.Name
+}
+
+// conv is a convolution and its bias. One position wide it is a matmul.
+func (t *table) conv(name, flax, diffusers string, out, in int, kernel ...int) {
+	w := models.Param{Name: name + ".weight", Shape: append([]int{out, in}, kernel...), Matmul: true, Flax: flax + "/kernel"}
+	for d := range kernel {
+		w.FlaxPerm = append(w.FlaxPerm, 2+d)
+	}
+	w.FlaxPerm = append(w.FlaxPerm, 1, 0)
+	if slices.Max(kernel) == 1 {
+		w.View = []int{out, in}
+	}
+	t.add(w, diffusers+".weight")
+	t.add(models.Param{Name: name + ".bias", Shape: []int{out}, Flax: flax + "/bias"}, diffusers+".bias")
+}
+
+// norm is the scale of n channels, which files keep with dims of 1 behind.
+func (t *table) norm(name, flax, diffusers string, n, dims int) {
+	shape := []int{n}
+	for range dims {
+		shape = append(shape, 1)
+	}
+	t.add(models.Param{Name: name + ".gamma", Shape: shape, View: []int{n}, Flax: flax + "/scale", FlaxPerm: []int{0}}, diffusers+".gamma")
+}
+
+func (t *table) residual(name, flax, diffusers string, in, out int) {
+	t.norm(name+".residual.0", flax+"/norm1", diffusers+".norm1", in, 3)
+	t.conv(name+".residual.2", flax+"/conv1", diffusers+".conv1", out, in, 3, 3, 3)
+	t.norm(name+".residual.3", flax+"/norm2", diffusers+".norm2", out, 3)
+	t.conv(name+".residual.6", flax+"/conv2", diffusers+".conv2", out, out, 3, 3, 3)
+	if in != out {
+		t.conv(name+".shortcut", flax+"/shortcut", diffusers+".conv_shortcut", out, in, 1, 1, 1)
+	}
+}
+
+// ends are the first convolution, the middle and the head of either half, whose
+// stages lie before or after the middle.
+func (t *table) ends(half string, in, first, middle, last, out int) {
+	t.conv(half+".conv1", half+"/conv1", half+".conv_in", first, in, 3, 3, 3)
+	t.residual(half+".middle.0", half+"/middle_0", half+".mid_block.resnets.0", middle, middle)
+	attn, flax, diffusers := half+".middle.1", half+"/middle_1", half+".mid_block.attentions.0"
+	t.norm(attn+".norm", flax+"/norm", diffusers+".norm", middle, 2)
+	t.conv(attn+".to_qkv", flax+"/to_qkv", diffusers+".to_qkv", 3*middle, middle, 1, 1)
+	t.conv(attn+".proj", flax+"/proj", diffusers+".proj", middle, middle, 1, 1)
+	t.residual(half+".middle.2", half+"/middle_2", half+".mid_block.resnets.1", middle, middle)
+	t.norm(half+".head.0", half+"/head_0", half+".norm_out", last, 3)
+	t.conv(half+".head.2", half+"/head_2", half+".conv_out", out, last, 3, 3, 3)
+}
+
+func (t *table) encoder() {
+	c := t.m.c
+	n, width := 0, c.Dim
+	next := func() (name, flax, diffusers string) {
+		defer func() { n++ }()
+		return fmt.Sprint("encoder.downsamples.", n), fmt.Sprint("encoder/downsamples_", n), fmt.Sprint("encoder.down_blocks.", n)
+	}
+	for i, mult := range c.DimMult {
+		for range c.ResBlocks {
+			name, flax, diffusers := next()
+			t.residual(name, flax, diffusers, width, c.Dim*mult)
+			width = c.Dim * mult
+		}
+		if i == len(c.DimMult)-1 {
+			continue
+		}
+		name, flax, diffusers := next()
+		t.conv(name+".resample.1", flax+"/resample_1", diffusers+".resample.1", width, width, 3, 3)
+		if c.TemporalDown[i] {
+			t.conv(name+".time_conv", flax+"/time_conv", diffusers+".time_conv", width, width, 3, 1, 1)
+		}
+	}
+	t.ends("encoder", pictures, c.Dim, width, width, 2*c.ZDim)
+}
+
+func (t *table) decoder() {
+	c := t.m.c
+	widths := c.widths()
+	t.ends("decoder", c.ZDim, widths[0], widths[0], widths[len(widths)-1], pictures)
+	for i, out := range widths[1:] {
+		in := widths[i]
+		if i > 0 { // the stage before gave half its width
+			in /= 2
+		}
+		stage := c.stage(i)
+		for j, name := range stage.residuals {
+			t.residual(name, flaxStage(stage.first+j), fmt.Sprintf("decoder.up_blocks.%d.resnets.%d", i, j), in, out)
+			in = out
+		}
+		if stage.upsample == "" {
+			continue
+		}
+		flax, diffusers := flaxStage(stage.first+len(stage.residuals)), fmt.Sprintf("decoder.up_blocks.%d.upsamplers.0", i)
+		t.conv(stage.upsample+".resample.1", flax+"/resample_1", diffusers+".resample.1", out/2, out, 3, 3)
+		if c.doubles(i) {
+			t.conv(stage.upsample+".time_conv", flax+"/time_conv", diffusers+".time_conv", 2*out, out, 3, 1, 1)
+		}
+	}
+}
+
+func flaxStage(n int) string { return fmt.Sprint("decoder/upsamples_", n) }
+
+// stage is one of the decoder's: the official names of its residual blocks and
+// of its upsampling, which the last has not. The file numbers all of them in one row.
+type stage struct {
+	first     int
+	residuals []string
+	upsample  string
+}
+
+func (c Config) stage(i int) stage {
+	s := stage{first: i * (c.ResBlocks + 2)}
+	for j := range c.ResBlocks + 1 {
+		s.residuals = append(s.residuals, fmt.Sprint("decoder.upsamples.", s.first+j))
+	}
+	if i < len(c.DimMult)-1 {
+		s.upsample = fmt.Sprint("decoder.upsamples.", s.first+len(s.residuals))
+	}
+	return s
+}

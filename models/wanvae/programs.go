@@ -1,0 +1,320 @@
+package wanvae
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"weft/attention"
+	"weft/dtype"
+	"weft/graph"
+	"weft/mesh"
+	"weft/models"
+	"weft/models/step"
+	"weft/sharding"
+	"weft/spmd"
+)
+
+// build is one graph under construction.
+//
+// Shapes: B batch, T frames, H rows and W columns padded for the split, C
+// channels, which come last: a convolution's operands lie so on CPU and TPU.
+type build struct {
+	*step.Step
+	m      *Model
+	r      models.Request
+	layout layout
+	// The programs under construction: of the first latent frame or a later one.
+	first bool
+}
+
+// Graph builds the decoder: all latents once, then one latent frame a call,
+// stage by stage. The first frame has programs of its own, since nothing comes
+// before it and its frames are not doubled; what a later one must know of those
+// before it, two frames under each kernel, flows from call to call.
+func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
+	if err := m.Check(on, r); err != nil {
+		return nil, err
+	}
+	base, err := step.New(m, on, r)
+	if err != nil {
+		return nil, err
+	}
+	s := &build{Step: base, m: m, r: r, layout: m.layout(on, r)}
+	for i, d := range m.grid(r.Latent) {
+		if p := s.layout.padded[i]; p > d.size {
+			s.Note("%d %s padded by %d to %d for %s=%d; padding is zeros to every kernel and is cut off again", d.size, d.what, p-d.size, p, d.axis, on.Size(d.axis))
+		}
+	}
+	if on.Size("sp", "tp") > 1 {
+		s.Note("attention in the middle, of one head: keys and values are gathered, queries stay where they are")
+	}
+	if err := s.pre(); err != nil {
+		return nil, err
+	}
+	s.Call(graph.Call{Name: "latents", Program: "latents", Trace: step.Tokens("decode_conv2", append([]int{r.Batch}, r.Latent...)...)}, "", 0)
+	for t := range min(s.layout.frames, 2) {
+		s.first = t == 0
+		if err := s.stages(); err != nil {
+			return nil, err
+		}
+		if s.first {
+			s.calls(0)
+		}
+	}
+	for t := 1; t < s.layout.frames; t++ {
+		s.calls(t)
+	}
+	return s.finish()
+}
+
+// finish names the video: what each latent frame gave, one after another.
+func (s *build) finish() (*graph.Graph, error) {
+	shape, err := s.m.VideoShape(s.r.Latent)
+	if err != nil {
+		return nil, err
+	}
+	o := graph.Output{Value: "video.0", Dim: 2, Shape: append([]int{s.r.Batch}, shape...)}
+	for t := 1; t < s.layout.frames; t++ {
+		o.Then = append(o.Then, fmt.Sprintf("video.%d", t))
+	}
+	for _, o.Name = range []string{"out", "decode"} {
+		s.Graph.Outputs = append(s.Graph.Outputs, o)
+	}
+	return s.Finish()
+}
+
+// suffix is of the programs under construction.
+func (s *build) suffix() string {
+	if s.first {
+		return " of the first frame"
+	}
+	return ""
+}
+
+// stageNames are the programs of one latent frame, in order.
+func (s *build) stageNames() []string {
+	names := []string{"middle"}
+	for i := range s.m.c.DimMult {
+		names = append(names, fmt.Sprintf("up_%d", i))
+	}
+	return names
+}
+
+// calls strings the stages together for latent frame t.
+func (s *build) calls(t int) {
+	s.first = t == 0
+	frames, scale := 1, 1
+	names := s.stageNames()
+	for i, name := range names {
+		c := graph.Call{Name: fmt.Sprintf("%s, frame %d", name, t), Program: name + s.suffix()}
+		if i > 0 && i < len(names)-1 {
+			scale *= 2
+			if t > 0 && s.m.c.doubles(i-1) {
+				frames *= 2
+			}
+		}
+		if i < len(names)-1 {
+			width := s.m.c.widths()[i]
+			if i > 0 {
+				width = width / 2
+			}
+			last := len(s.Graph.Programs[c.Program].Outputs) - 1 // what is kept comes before
+			c.Trace = map[int]graph.Traced{last: {Name: fmt.Sprintf("%s.%d", name, t), Shape: []int{s.r.Batch, frames, scale * s.layout.rows, scale * s.layout.cols, width}}}
+		}
+		s.Call(c, "", t)
+	}
+}
+
+// pre undoes the normalisation of all latents (B, z, T, H, W), applies the
+// pointwise convolution before the decoder and cuts them into frames (B, 1, H, W, z).
+func (s *build) pre() error {
+	l, c := s.layout, s.m.c
+	s.Input(graph.Input{Name: "z", DType: dtype.F32, Shape: append([]int{s.r.Batch}, s.r.Latent...), Spec: l.batch, Step: true})
+	for _, name := range []string{"latents_mean", "latents_std"} {
+		s.Input(graph.Input{Name: name, DType: dtype.F32, Shape: []int{c.ZDim}, Spec: sharding.Whole(1)})
+	}
+	frame := []int{s.r.Batch, 1, l.padded[0], l.padded[1], c.ZDim}
+	s.Value("latent", step.Value{DType: dtype.F32, Shape: frame, Spec: l.pictures, Kind: step.PerLayer})
+	return s.Build("latents", "", func(p *step.Program) {
+		x := p.Transpose(p.Value("z"), 0, 2, 3, 4, 1)
+		x = p.Add(p.Mul(x, p.Value("latents_std")), p.Value("latents_mean"))
+		x = p.PadTo(p.PadTo(x, 2, l.padded[0]), 3, l.padded[1])
+		x = p.Reshard(x, l.pictures, "rows and columns cut over the mesh")
+		x = p.Linear("conv2", p.Compute(x), l.pictures)
+		p.Output("conv2", p.Transpose(x, 0, 4, 1, 2, 3), "")
+		for t := range l.frames {
+			p.Output(fmt.Sprintf("latent.%d", t), p.Slice(x, 1, t, t+1), "")
+		}
+	})
+}
+
+// program is one program under construction.
+type program struct {
+	*step.Program
+	s     *build
+	scale int // pixels to a latent position, where the program has got to
+}
+
+// stages builds the programs of one latent frame: the first convolution and the
+// middle, then each stage, the last with the head.
+func (s *build) stages() error {
+	scale := 1
+	for i, name := range s.stageNames() {
+		err := s.Build(name+s.suffix(), "", func(base *step.Program) {
+			p := &program{base, s, scale}
+			if i == 0 {
+				p.hand("middle", p.middle())
+				return
+			}
+			x := p.Value(s.stageNames()[i-1])
+			stage := s.m.c.stage(i - 1)
+			for _, r := range stage.residuals {
+				x = p.residual(r, x)
+			}
+			if stage.upsample != "" {
+				p.hand(name, p.upsample(stage.upsample, x, s.m.c.doubles(i-1)))
+				scale = p.scale
+				return
+			}
+			x = p.causal("decoder.head.2", p.Silu(p.norm("decoder.head.0", x)))
+			x = p.AtMost(p.AtLeast(x, -1), 1)
+			s.Value("video", step.Value{Kind: step.PerLayer})
+			p.Output("video", p.Transpose(x, 0, 4, 1, 2, 3), "")
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hand gives x to the next program.
+func (p *program) hand(name string, x spmd.Tensor) {
+	p.s.Value(name, step.Value{DType: x.DType, Shape: x.Shape, Spec: x.Spec, Kind: step.PerLayer})
+	p.Output(name, x, "")
+}
+
+func (p *program) middle() spmd.Tensor {
+	x := p.causal("decoder.conv1", p.Value("latent"))
+	x = p.residual("decoder.middle.0", x)
+	x = p.attend("decoder.middle.1", x)
+	return p.residual("decoder.middle.2", x)
+}
+
+// tiny is what the length of a position's channels is at least, that a position of zeros stays one.
+const tiny = 1e-12
+
+// norm brings the channels of each position to length sqrt(C) and scales them.
+// Length, not mean square with an epsilon: the two differ where the channels are small.
+func (p *program) norm(name string, x spmd.Tensor) spmd.Tensor {
+	length := p.AtLeast(p.Unary(spmd.OpSqrt, p.Sum(p.Mul(x, x), -1)), tiny)
+	factor := p.Div(p.Constant(dtype.F32, math.Sqrt(float64(x.Dim(-1)))), length)
+	return p.Mul(p.Mul(x, factor), p.Weight(name+".gamma"))
+}
+
+// residual is two convolutions beside a shortcut. The stream is f32.
+func (p *program) residual(name string, x spmd.Tensor) spmd.Tensor {
+	beside := x
+	if p.Has(name + ".shortcut.weight") {
+		beside = p.Linear(name+".shortcut", p.Compute(x), p.s.layout.pictures)
+	}
+	y := p.causal(name+".residual.2", p.Silu(p.norm(name+".residual.0", x)))
+	y = p.causal(name+".residual.6", p.Silu(p.norm(name+".residual.3", y)))
+	return p.Add(y, beside)
+}
+
+// attend is attention of one head over the positions (B, 1, H, W, C) of a frame.
+// Every device has the queries of its own positions; keys and values, which are
+// small at the latents' size, come from all of them. What pads rows and columns
+// is cut off the keys.
+func (p *program) attend(name string, x spmd.Tensor) spmd.Tensor {
+	l, c := p.s.layout, x.Dim(-1)
+	qkv := p.Compute(p.Linear(name+".to_qkv", p.Compute(p.norm(name+".norm", x)), l.pictures))
+	kv := p.Reshard(p.Slice(qkv, 4, c, 3*c), l.batch, "keys and values of all positions")
+	kv = p.MergeDims(p.Slice(p.Slice(kv, 2, 0, l.rows), 3, 0, l.cols), 1, 3)
+	k, v := p.SplitDim(p.Slice(kv, 2, 0, c), 2, 1, c), p.SplitDim(p.Slice(kv, 2, c, 2*c), 2, 1, c)
+
+	// A device's positions in its own order: queries may stand in any.
+	q := p.Slice(qkv, 4, 0, c)
+	own := p.Local(q)
+	tokens := p.Global(p.LReshape(own, own.Shape[0], own.Shape[2]*own.Shape[3], 1, c), []int{q.Shape[0], q.Shape[2] * q.Shape[3], 1, c},
+		sharding.NewSpec(q.Spec.Dim(0), append(q.Spec.Dim(2), q.Spec.Dim(3)...)))
+	y := attention.Attend(p.Builder, tokens, k, v, attention.Options{})
+	y = p.Global(p.LReshape(p.Local(y), own.Shape...), q.Shape, q.Spec)
+	return p.Add(p.Linear(name+".proj", y, l.pictures), x)
+}
+
+// past is how many frames before its own a causal kernel reads.
+const past = 2
+
+// causal is a convolution whose kernel of three frames ends at its own: x (B, T,
+// H, W, I) to (B, T, H, W, O). What it reads of the frames before x it keeps from
+// call to call, in the compute type. Before the first frame there are zeros: only
+// the kernel's last frame meets anything there.
+func (p *program) causal(name string, x spmd.Tensor) spmd.Tensor {
+	w := p.Weight(name + ".weight")
+	x = p.Compute(x)
+	if w.Shape[3] > 1 {
+		x = p.edged(x)
+	}
+	seen := x
+	if p.s.first {
+		w = p.Slice(w, 2, past, past+1)
+		p.keep(name, p.after(x, past-x.Dim(1)))
+	} else {
+		cache := "before " + name
+		seen = p.Concat(1, p.Value(cache), x)
+		p.Output(cache, p.Slice(seen, 1, x.Dim(1), x.Dim(1)+past), cache)
+	}
+	return p.conv(name, seen, w)
+}
+
+// after is x with n frames of zeros before it.
+func (p *program) after(x spmd.Tensor, n int) spmd.Tensor {
+	shape := slices.Clone(x.Shape)
+	shape[1] += n
+	return p.Global(p.LPad(p.Local(x), 1, n, 0, 0), shape, x.Spec)
+}
+
+// keep declares what a convolution keeps, and starts it.
+func (p *program) keep(name string, x spmd.Tensor) {
+	if p.s.layout.frames == 1 {
+		return // nothing comes after
+	}
+	cache := "before " + name
+	p.s.Value(cache, step.Value{DType: x.DType, Shape: x.Shape, Spec: x.Spec, Kind: step.Stream})
+	p.Output(cache, x, "")
+}
+
+// conv slides w (O, I, K...) over x with zeros around rows and columns, in f32
+// sums, and adds the bias.
+func (p *program) conv(name string, x, w spmd.Tensor) spmd.Tensor {
+	pads := [][2]int{{}, {w.Shape[3] / 2, w.Shape[3] / 2}, {w.Shape[4] / 2, w.Shape[4] / 2}}
+	return p.Add(p.Conv(x, w, pads, dtype.F32), p.Weight(name+".bias"))
+}
+
+// edged puts zeros where rows and columns are padding.
+func (p *program) edged(x spmd.Tensor) spmd.Tensor {
+	l := p.s.layout
+	return p.ZeroFrom(p.ZeroFrom(x, 2, p.scale*l.rows), 3, p.scale*l.cols)
+}
+
+// upsample doubles rows and columns, and frames where the stage does: not the
+// first frame, which a later one's kernel does not even see.
+func (p *program) upsample(name string, x spmd.Tensor, frames bool) spmd.Tensor {
+	switch {
+	case frames && p.s.first:
+		own, shape := slices.Clone(p.Local(x).Shape), slices.Clone(x.Shape)
+		own[1], shape[1] = past, past
+		p.keep(name+".time_conv", p.Global(p.LConst(p.s.r.DType, 0, own...), shape, x.Spec))
+	case frames:
+		c := x.Dim(-1)
+		x = p.causal(name+".time_conv", x) // (B, T, H, W, 2 C): two frames of each
+		x = p.MergeDims(p.Transpose(p.SplitDim(x, 4, 2, c), 0, 1, 4, 2, 3, 5), 1, 2)
+	}
+	x = p.edged(p.Compute(x))
+	x = p.Repeat(p.Repeat(x, 2, 2), 3, 2)
+	p.scale *= 2
+	return p.conv(name+".resample.1", x, p.ExpandDim(p.Weight(name+".resample.1.weight"), 2))
+}
