@@ -51,7 +51,8 @@ type Request struct {
 	Text   int   // rows of text context given, before padding; 0 means the model's full length
 	Image  int   // rows of image features, for a model that reads them; 0 means as many as its encoder makes
 	DType  dtype.DType
-	// TokenTimes: every token has a timestep of its own, in place of one for each video.
+	// TokenTimes: every token, or every frame where the model knows such, has a
+	// timestep of its own, in place of one for each video.
 	TokenTimes bool
 	Layers     int // run only the first Layers layers; 0 means all
 	// SplitResidual splits the residual stream over tp too: reduce-scatter and

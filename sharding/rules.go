@@ -1,6 +1,8 @@
 package sharding
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -18,6 +20,10 @@ type Rule struct {
 	Spec Spec `json:"spec"`
 	// Layout of a dim that may not be cut just anywhere; the zero value is none.
 	Layout Layout `json:"layout,omitzero"`
+	// WholeIfUneven keeps what matches whole on a mesh over which its dims do not
+	// divide, and says so, in place of an error: for a width that neither the heads
+	// nor anything else in the model makes divide.
+	WholeIfUneven bool `json:"whole_if_uneven,omitempty"`
 }
 
 // Rules give specs to parameters by name: the first rule that matches decides.
@@ -35,6 +41,8 @@ type Assigned struct {
 	Spec   Spec   `json:"spec"`            // canonical: axes of size 1 left out, as many dims as the parameter
 	Rule   string `json:"rule"`            // Match of the rule
 	Layout Layout `json:"layout,omitzero"` // that of the rule
+	// Note says why the parameter is whole where the rule would split it; mostly empty.
+	Note string `json:"note,omitempty"`
 }
 
 // Assignment is every parameter with its spec, in the order given.
@@ -74,13 +82,16 @@ func (r Rules) Apply(m *mesh.Mesh, params []Param) (Assignment, error) {
 }
 
 func (rule Rule) assign(m *mesh.Mesh, p Param) (Assigned, error) {
-	a := Assigned{Param{p.Name, slices.Clone(p.Shape)}, rule.Spec.Canonical(m, len(p.Shape)), rule.Match, rule.Layout}
+	a := Assigned{Param: Param{p.Name, slices.Clone(p.Shape)}, Spec: rule.Spec.Canonical(m, len(p.Shape)), Rule: rule.Match, Layout: rule.Layout}
 	loose := -1
 	if !rule.Layout.IsZero() {
 		loose = rule.Layout.Dim
 	}
 	if err := rule.Spec.check(m, p.Shape, p.Name, loose); err != nil {
-		return a, err
+		if !rule.WholeIfUneven || !errors.Is(err, ErrUneven) {
+			return a, err
+		}
+		a.Spec, a.Note = Whole(len(p.Shape)), fmt.Sprintf("whole on every device: %v", err)
 	}
 	if loose < 0 {
 		return a, nil

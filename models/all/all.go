@@ -2,6 +2,7 @@
 package all
 
 import (
-	_ "weft/models/wan"    // registers itself
-	_ "weft/models/wanvae" // registers itself
+	_ "weft/models/cosmos25" // registers itself
+	_ "weft/models/wan"      // registers itself
+	_ "weft/models/wanvae"   // registers itself
 )

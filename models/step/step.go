@@ -66,6 +66,9 @@ func New(m models.Model, on *mesh.Mesh, r models.Request) (*Step, error) {
 		specs: map[string]sharding.Assigned{}, rest: map[string]graph.Weight{}, values: map[string]Value{}, made: map[string]int{}}
 	for i, p := range m.Params(r.Layers) {
 		s.specs[p.Name] = assigned[i]
+		if note := assigned[i].Note; note != "" {
+			s.Graph.Notes = append(s.Graph.Notes, note)
+		}
 		w := graph.Weight{Name: p.Name, File: p.Shape, Shape: p.Shape, DType: dtype.F32, Spec: assigned[i].Spec, Rule: assigned[i].Rule}
 		if p.View != nil {
 			w.Shape = p.View
@@ -116,6 +119,9 @@ func (s *Step) Has(name string) bool {
 	_, ok := s.rest[name]
 	return ok
 }
+
+// Spec is how programs hold a parameter.
+func (s *Step) Spec(name string) sharding.Spec { return s.specs[name].Spec }
 
 // Stages builds a pipeline's stages over the mesh axis pp, each with its range of
 // the layers and on its own devices; first and last tell the ends. Without the

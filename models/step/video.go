@@ -53,6 +53,20 @@ func (p *Program) Latents(x spmd.Tensor, grid Grid, patch [3]int, order string) 
 	return p.MergeDims(x, 2, 2)
 }
 
+// EveryToken gives every token what its frame has: x (B, F, C), held whole, or one
+// for the whole video (B, 1, C), which broadcasts as it is. The result is
+// (B, padded, C), held as to says; padding has zeros.
+func (p *Program) EveryToken(x spmd.Tensor, grid Grid, padded int, to sharding.Spec) spmd.Tensor {
+	if x.Dim(1) == 1 {
+		return x
+	}
+	v := p.Local(x)
+	b, per, c := v.Shape[0], grid.Rows*grid.Cols, v.Shape[2]
+	v = p.LBroadcast(p.LReshape(v, b, grid.Frames, 1, c), b, grid.Frames, per, c)
+	y := p.Global(p.LReshape(v, b, grid.Tokens(), c), []int{x.Dim(0), grid.Tokens(), c}, x.Spec)
+	return p.Reshard(p.PadTo(y, 1, padded), to, "each token takes what its frame has")
+}
+
 // RopeHalves rotates the halves of each head of x (B, S, H, d) by tables (S, d)
 // or (B, S, d): with x = [a, b] it is [a cos - b sin, b cos + a sin]. The tables
 // have each angle in both halves. The result is in the compute type.

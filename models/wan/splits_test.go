@@ -2,9 +2,7 @@ package wan_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -62,35 +60,7 @@ func TestWanVariantsInAPipeline(t *testing.T) {
 
 // The same weights under diffusers' names and in its config are the same model.
 func TestWanI2VUnderDiffusersNames(t *testing.T) {
-	raw, err := os.ReadFile("../../testdata/oracle/mappings/wan2.1-i2v-14b.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var mapping struct {
-		Entries []struct {
-			PT        string `json:"pt"`
-			Diffusers string `json:"pt_diffusers"`
-			I         string `json:"i"` // the numbers that {i} stands for: "0-39"
-		}
-	}
-	if err := json.Unmarshal(raw, &mapping); err != nil {
-		t.Fatal(err)
-	}
-	names := map[string]string{}
-	for _, e := range mapping.Entries {
-		if e.Diffusers == "" { // the official name
-			e.Diffusers = e.PT
-		}
-		lo, hi := 0, 0
-		if e.I != "" {
-			if _, err := fmt.Sscanf(e.I, "%d-%d", &lo, &hi); err != nil {
-				t.Fatal(e, err)
-			}
-		}
-		for i := lo; i <= hi; i++ {
-			names[strings.ReplaceAll(e.PT, "{i}", fmt.Sprint(i))] = strings.ReplaceAll(e.Diffusers, "{i}", fmt.Sprint(i))
-		}
-	}
+	names := modeltest.Names(t, "../../testdata/oracle/mappings/wan2.1-i2v-14b.json", "")
 	ts := map[string]*tensor.Tensor{}
 	for name, x := range modeltest.Tensors(t, i2vDir+"/model.safetensors") {
 		if names[name] == "" {

@@ -1,0 +1,98 @@
+package modeltest
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"weft/models"
+)
+
+// Names reads a mapping between publishers' names: official (less the prefix
+// that its checkpoints have) to diffusers', the same where diffusers has no other.
+func Names(t testing.TB, file, prefix string) map[string]string {
+	t.Helper()
+	names := map[string]string{}
+	for _, e := range entries(t, file) {
+		other := e.Diffusers
+		if other == "" {
+			other = e.PT
+		}
+		names[strings.TrimPrefix(e.PT, prefix)] = strings.TrimPrefix(other, prefix)
+	}
+	return names
+}
+
+// Mapping holds a preset's names and shapes against a mapping, whichever
+// publisher's name is asked for: every entry a parameter, every parameter an entry.
+func Mapping(t testing.TB, preset, file, prefix string) {
+	t.Helper()
+	m, err := models.ByName(preset)
+	if err != nil {
+		t.Fatal(err)
+	}
+	params := map[string]models.Param{}
+	for _, p := range m.Params(0) {
+		params[p.Name] = p
+	}
+	found := map[string]bool{}
+	for _, e := range entries(t, file) {
+		name := strings.TrimPrefix(e.PT, prefix)
+		p, ok := params[name]
+		if !ok || !slices.Equal(p.Shape, e.Shape) || p.Flax != e.Flax {
+			t.Errorf("%s: %s is %v (%s) here, %v (%s) in the mapping", preset, name, p.Shape, p.Flax, e.Shape, e.Flax)
+		}
+		for _, other := range []string{name, e.Diffusers} {
+			if got := m.Official(other); other != "" && got != name {
+				t.Errorf("%s: %s is called %s here, %s in the mapping", preset, other, got, name)
+			}
+		}
+		found[name] = true
+	}
+	for name := range params {
+		if !found[name] {
+			t.Errorf("%s: the mapping has no %s", preset, name)
+		}
+	}
+}
+
+type entry struct {
+	Flax      string `json:"jax"`
+	PT        string `json:"pt"`
+	Shape     []int  `json:"pt_shape"`
+	Diffusers string `json:"pt_diffusers"`
+	I         string `json:"i"` // the numbers that {i} stands for: "0-39"
+}
+
+// entries of a mapping, those of repeated layers written out.
+func entries(t testing.TB, file string) []entry {
+	t.Helper()
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mapping struct{ Entries []entry }
+	if err := json.Unmarshal(raw, &mapping); err != nil {
+		t.Fatal(err)
+	}
+	out := []entry{}
+	for _, e := range mapping.Entries {
+		lo, hi := 0, 0
+		if e.I != "" {
+			if _, err := fmt.Sscanf(e.I, "%d-%d", &lo, &hi); err != nil {
+				t.Fatal(file, e, err)
+			}
+		}
+		for i := lo; i <= hi; i++ {
+			one := e
+			for _, s := range []*string{&one.Flax, &one.PT, &one.Diffusers} {
+				*s = strings.ReplaceAll(*s, "{i}", fmt.Sprint(i))
+			}
+			out = append(out, one)
+		}
+	}
+	return out
+}

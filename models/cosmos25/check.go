@@ -1,0 +1,79 @@
+package cosmos25
+
+import (
+	"strings"
+
+	"weft/fault"
+	"weft/mesh"
+	"weft/models"
+	"weft/sharding"
+)
+
+// axes are the mesh axes the programs use; fsdp shares weights out and computes
+// nothing apart, pp puts layers on devices of their own.
+var axes = []string{"pp", "dp", "fsdp", "tp", "sp"}
+
+// CheckSplit reports every reason why a mesh cannot hold the model, whatever the request.
+func (m *Model) CheckSplit(on *mesh.Mesh) error {
+	var l fault.List
+	tp, sp := on.Size("tp"), on.Size("sp")
+	l.Add(models.CheckAxes(on, m.name, axes))
+	l.Add(sharding.CheckHeads(m.c.Heads, tp, sp))
+	if m.c.FFN()%tp != 0 {
+		l.Add(models.NotDivisible(models.ErrFFN, "mlp width", m.c.FFN(), "tp", tp))
+	}
+	return l.Err()
+}
+
+// Check reports every reason why a mesh cannot run a request.
+func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
+	var l fault.List
+	l.Add(m.CheckSplit(on))
+	l.Add(models.CheckRequest(on, r, m.c.Layers))
+	l.Add(m.checkLatent(r.Latent))
+	if r.Text < 0 || r.Text > TextLen {
+		l.Add(fault.New(models.ErrInputs, nil, "context of %d rows: the model reads at most %d", r.Text, TextLen))
+	}
+	if r.Image != 0 {
+		l.Add(fault.New(models.ErrInputs, nil, "%d rows of image features: %s reads none", r.Image, m.name))
+	}
+	if r.TokenTimes && m.c.PatchTemporal != 1 {
+		l.Add(fault.New(models.ErrInputs, nil, "a timestep for every frame: patches of %d frames have one each", m.c.PatchTemporal))
+	}
+	if err := l.Err(); err != nil {
+		return err
+	}
+	lay := m.layout(on, r)
+	return models.CheckPadding(on, r, "tokens", lay.tokens, lay.padded)
+}
+
+func (m *Model) checkLatent(latent []int) error {
+	return models.CheckLatent(latent, m.c.InChannels, m.c.Patch())
+}
+
+// Resolve names the variants of the family that tensors give away: released
+// checkpoints have no config.json.
+func (m *Model) Resolve(names []string) (models.Model, error) {
+	for _, v := range []struct{ part, variant string }{
+		{"control", "Cosmos-Transfer2.5 (control)"}, {"before_proj.", "Cosmos-Transfer2.5 (control)"},
+		{"extra_pos_embedder.", "Cosmos-Predict1 (learned positions)"}, {"learnable_pos_embed.", "Cosmos-Predict1 (learned positions)"},
+		{"action_embedder", "action-conditioned"}, {"view_embeddings", "multi-view"}, {"img_context_proj.", "image-context"},
+	} {
+		found := []string{}
+		for _, n := range names {
+			if strings.Contains(n, v.part) {
+				found = append(found, n)
+			}
+		}
+		if len(found) > 0 {
+			return nil, fault.New(models.ErrVariant, struct {
+				Variant string   `json:"variant"`
+				Tensors []string `json:"tensors"`
+			}{v.variant, found}, "the checkpoint is the %s variant of Cosmos (%d tensors such as %s): Cosmos-Predict2.5 base models are run",
+				v.variant, len(found), found[0])
+		}
+	}
+	return m, nil
+}
+
+var _ models.Resolver = (*Model)(nil)

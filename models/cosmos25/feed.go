@@ -1,0 +1,229 @@
+package cosmos25
+
+import (
+	"maps"
+	"math"
+	"slices"
+
+	"weft/dtype"
+	"weft/fault"
+	"weft/graph"
+	"weft/models"
+	"weft/models/step"
+	"weft/tensor"
+)
+
+// reads names the inputs of a step.
+var reads = []string{"x", "t (or t_frames)", "context", "condition_mask and padding_mask if wanted"}
+
+// Request reads batch, latent shape and text length off x (B, C, F, H, W), t
+// (B,) and context (B, rows, text_dim). t_frames (B, F), a timestep for every
+// frame, takes the place of t. condition_mask (B, 1, F, H, W) is 1 where a
+// latent is given, padding_mask, of that shape, where a pixel is real: 0 and 1
+// everywhere unless given.
+func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
+	var l fault.List
+	bad := func(format string, args ...any) { l.Add(fault.New(models.ErrInputs, nil, format, args...)) }
+	need := func(name string, rank int) *tensor.Tensor {
+		t, err := models.Need(m, inputs, name, rank, reads)
+		l.Add(err)
+		return t
+	}
+	x, context := need("x", 5), need("context", 3)
+	perFrame := inputs["t_frames"] != nil
+	var t *tensor.Tensor
+	if perFrame {
+		t = need("t_frames", 2)
+	} else {
+		t = need("t", 1)
+	}
+	given := map[string]*tensor.Tensor{}
+	for _, name := range []string{"condition_mask", "padding_mask"} {
+		if inputs[name] != nil {
+			given[name] = need(name, 5)
+		}
+	}
+	if err := l.Err(); err != nil {
+		return models.Request{}, err
+	}
+	r := models.Request{Batch: x.Shape[0], Latent: slices.Clone(x.Shape[1:]), Text: context.Shape[1], TokenTimes: perFrame}
+	if t.Shape[0] != r.Batch || context.Shape[0] != r.Batch {
+		bad("x has batch %d, timesteps %d, context %d: want one number", r.Batch, t.Shape[0], context.Shape[0])
+	}
+	if context.Shape[2] != m.c.TextDim {
+		bad("context rows of %d numbers: the model reads crossattn_proj_in_channels %d", context.Shape[2], m.c.TextDim)
+	}
+	if context.Shape[1] < 1 || context.Shape[1] > TextLen {
+		bad("context of %d rows: the model reads 1 to %d", context.Shape[1], TextLen)
+	}
+	l.Add(m.checkLatent(r.Latent))
+	if perFrame && t.Shape[1] != r.Latent[1] {
+		bad("t_frames is %v: x has %d frames", t.Shape, r.Latent[1])
+	}
+	want := append([]int{r.Batch, 1}, r.Latent[1:]...)
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if !slices.Equal(given[name].Shape, want) {
+			bad("%s is %v: want %v, one channel of x's shape", name, given[name].Shape, want)
+		}
+	}
+	return r, l.Err()
+}
+
+// Runs lists the steps that inputs allow: with t every frame is denoised alike
+// and none is given; t_frames and condition_mask make out_frames where t is there
+// too.
+func (m *Model) Runs(inputs map[string]*tensor.Tensor) []models.Variant {
+	if inputs["t"] == nil || inputs["t_frames"] == nil {
+		return []models.Variant{{Inputs: inputs}}
+	}
+	all, frames := maps.Clone(inputs), maps.Clone(inputs)
+	delete(all, "t_frames")
+	delete(all, "condition_mask")
+	delete(frames, "t")
+	return []models.Variant{{Inputs: all}, {Suffix: "_frames", Inputs: frames}}
+}
+
+// Example makes x, a context two rows short of full at most 14, and a timestep
+// for every frame, the first frame given and nearly without noise.
+func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tensor.Tensor, error) {
+	if latent == nil {
+		p := m.c.Patch()
+		latent = []int{m.c.InChannels, 3 * p[0], 3 * p[1], 5 * p[2]}
+	}
+	if err := m.checkLatent(latent); err != nil {
+		return nil, err
+	}
+	normal := step.Normals(seed)
+	in := map[string]*tensor.Tensor{"x": normal(append([]int{batch}, latent...)...), "context": normal(batch, 14, m.c.TextDim)}
+	if m.c.PatchTemporal != 1 {
+		in["t"] = tensor.New(dtype.F32, batch)
+		for b := range batch {
+			step.Put(in["t"], b, 1000*float64(b+1)/float64(batch+1))
+		}
+		return in, nil
+	}
+	frames, t := latent[1], tensor.New(dtype.F32, batch, latent[1])
+	mask := tensor.New(dtype.F32, append([]int{batch, 1}, latent[1:]...)...)
+	frame := latent[2] * latent[3]
+	for b := range batch {
+		step.Put(t, b*frames, 1)
+		for f := 1; f < frames; f++ {
+			step.Put(t, b*frames+f, 1000*float64(b+1)/float64(batch+1))
+		}
+		for i := range frame {
+			step.Put(mask, b*frames*frame+i, 1)
+		}
+	}
+	in["t_frames"], in["condition_mask"] = t, mask
+	return in, nil
+}
+
+// Feed makes the graph's inputs from those Request reads.
+func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
+	name := "t"
+	if r.TokenTimes {
+		name = "t_frames"
+	}
+	ts, err := inputs[name].Float32s()
+	if err != nil {
+		return nil, err
+	}
+	out, err := m.FeedText(g, r, inputs["context"])
+	if err != nil {
+		return nil, err
+	}
+	if out["x"], err = inputs["x"].As(dtype.F32); err != nil {
+		return nil, err
+	}
+	out["time"] = m.times(ts, g.Input("time").Shape...)
+	for i, name := range []string{"condition_mask", "padding_mask"} {
+		if inputs[name] == nil {
+			continue
+		}
+		given, err := inputs[name].As(dtype.F32)
+		if err != nil {
+			return nil, err
+		}
+		size := len(given.Data) / r.Batch
+		for b := range r.Batch {
+			copy(out["masks"].Data[(masks*b+i)*size:], given.Data[b*size:(b+1)*size])
+		}
+	}
+	return out, nil
+}
+
+// times are the sinusoids of timesteps, which the model knows as sigma: t in
+// 0..1000 times the config's scale.
+func (m *Model) times(ts []float32, shape ...int) *tensor.Tensor {
+	scaled := make([]float32, len(ts))
+	for i, t := range ts {
+		scaled[i] = t * float32(m.c.TimeScale)
+	}
+	return step.TimeTable(scaled, shape...)
+}
+
+// FeedStep is the part of Feed that changes from step to step, one timestep for the whole batch.
+func (m *Model) FeedStep(r models.Request, x *tensor.Tensor, t float64) (map[string]*tensor.Tensor, error) {
+	x, err := x.As(dtype.F32)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]*tensor.Tensor{"x": x, "time": m.times(slices.Repeat([]float32{float32(t)}, r.Batch), r.Batch, 1, m.c.Width)}, nil
+}
+
+// FeedText pads the context with zero rows to TextLen, as the released models
+// are run, and makes the rotary tables and masks that say: all pixels are real,
+// no frame is given.
+func (m *Model) FeedText(g *graph.Graph, r models.Request, context *tensor.Tensor) (map[string]*tensor.Tensor, error) {
+	if context.Shape[0] != r.Batch || context.Shape[1] > TextLen || context.Shape[2] != m.c.TextDim {
+		return nil, fault.New(models.ErrInputs, nil, "context %v: want (%d, up to %d, %d)", context.Shape, r.Batch, TextLen, m.c.TextDim)
+	}
+	padded, err := step.PadRows(context, TextLen, r.DType)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]*tensor.Tensor{"context": padded, "masks": tensor.New(dtype.F32, g.Input("masks").Shape...)}
+	n := tensor.Elements(r.Latent[1:])
+	for b := range r.Batch {
+		for i := range n {
+			step.Put(out["masks"], (masks*b+1)*n+i, 1)
+		}
+	}
+	out["rope_cos"], out["rope_sin"] = step.RotaryHalves(m.Rope(step.GridOf(r.Latent, m.c.Patch())), g.Input("rope_cos").Shape[0], m.c.HeadDim())
+	return out, nil
+}
+
+// Rope gives the angles of tokens (S, d/2): frame, row and column positions turn
+// n = d - 4(d/6), 2(d/6) and 2(d/6) channels, with frequencies (10000 ratio^(n/(n-2)))^(-2i/n).
+func (m *Model) Rope(grid step.Grid) [][]float64 {
+	parts, ratios := m.c.axes(), [3]float64{m.c.RopeT, m.c.RopeH, m.c.RopeW}
+	frequencies := [3][]float64{}
+	for a, n := range parts {
+		base := 10000 * math.Pow(ratios[a], float64(n)/float64(n-2))
+		for i := range n / 2 {
+			frequencies[a] = append(frequencies[a], math.Pow(base, -2*float64(i)/float64(n)))
+		}
+	}
+	out := make([][]float64, 0, grid.Tokens())
+	for s := range grid.Tokens() {
+		angles := make([]float64, 0, m.c.HeadDim()/2)
+		for a, pos := range [3]int{s / (grid.Rows * grid.Cols), s / grid.Cols % grid.Rows, s % grid.Cols} {
+			for _, f := range frequencies[a] {
+				angles = append(angles, float64(pos)*f)
+			}
+		}
+		out = append(out, angles)
+	}
+	return out
+}
+
+// LatentShape is (channels, frames, height, width) of the latent video of
+// Wan2.1's VAE: 8x8 pixels, and 4 frames (the first alone) to one latent.
+func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
+	return models.LatentShape(width, height, frames, m.c.InChannels, 8, m.c.Patch())
+}
+
+var (
+	_ models.Generator = (*Model)(nil)
+	_ models.Variants  = (*Model)(nil)
+)

@@ -1,0 +1,151 @@
+package cosmos25
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"weft/models"
+	"weft/sharding"
+)
+
+// Model is a configuration of the family.
+type Model struct {
+	name string
+	c    Config
+}
+
+// Name is the preset's name, or the family's.
+func (m *Model) Name() string { return m.name }
+
+// Config is a Config.
+func (m *Model) Config() any { return m.c }
+
+// attentions are the kinds of a block's sublayers that have keys and values.
+var attentions = []string{"self_attn", "cross_attn"}
+
+// Params lists the parameters under their official names, without the prefix
+// "net." that checkpoints have. Nothing has a bias but the text's projection.
+func (m *Model) Params(layers int) []models.Param {
+	c := m.c
+	if layers <= 0 || layers > c.Layers {
+		layers = c.Layers
+	}
+	ps := []models.Param{}
+	linear := func(name string, out, in int) {
+		ps = append(ps, models.Param{Name: name + ".weight", Shape: []int{out, in}, Matmul: true, Flax: flaxPath(name) + "/kernel", FlaxPerm: []int{1, 0}})
+	}
+	norm := func(name string, n int) {
+		ps = append(ps, models.Param{Name: name + ".weight", Shape: []int{n}, Flax: flaxPath(name) + "/scale"})
+	}
+	d, patch := c.Width, c.PatchTemporal*c.PatchSpatial*c.PatchSpatial
+	linear("x_embedder.proj.1", d, (c.InChannels+masks)*patch)
+	linear("t_embedder.1.linear_1", d, d)
+	linear("t_embedder.1.linear_2", 3*d, d)
+	norm("t_embedding_norm", d)
+	linear("crossattn_proj.0", c.ContextDim, c.TextDim)
+	ps = append(ps, models.Param{Name: "crossattn_proj.0.bias", Shape: []int{c.ContextDim}, Flax: "crossattn_proj_0/bias"})
+	for i := range layers {
+		b := fmt.Sprintf("blocks.%d.", i)
+		for _, sub := range append(attentions, "mlp") {
+			linear(b+"adaln_modulation_"+sub+".1", c.LoRADim, d)
+			linear(b+"adaln_modulation_"+sub+".2", 3*d, c.LoRADim)
+		}
+		for j, attn := range attentions {
+			in := []int{d, c.ContextDim}[j]
+			linear(b+attn+".q_proj", d, d)
+			linear(b+attn+".k_proj", d, in)
+			linear(b+attn+".v_proj", d, in)
+			linear(b+attn+".output_proj", d, d)
+			norm(b+attn+".q_norm", c.HeadDim())
+			norm(b+attn+".k_norm", c.HeadDim())
+		}
+		linear(b+"mlp.layer1", c.FFN(), d)
+		linear(b+"mlp.layer2", d, c.FFN())
+	}
+	linear("final_layer.adaln_modulation.1", c.LoRADim, d)
+	linear("final_layer.adaln_modulation.2", 2*d, c.LoRADim)
+	linear("final_layer.linear", patch*c.OutChannels, d)
+	return ps
+}
+
+// flaxPath is the peer's path for a module: blocks.3.self_attn.q_proj is blocks_3/self_attn_q_proj.
+func flaxPath(module string) string {
+	parts := strings.Split(module, ".")
+	switch parts[0] {
+	case "blocks":
+		return parts[0] + "_" + parts[1] + "/" + strings.Join(parts[2:], "_")
+	case "final_layer":
+		return parts[0] + "/" + strings.Join(parts[1:], "_")
+	}
+	return strings.Join(parts, "_")
+}
+
+// Rules split what the peer splits, and the text's projection, the time path and
+// what modulates besides: README.md has the bytes.
+//
+// Column-parallel (output rows over tp): q, k, v, mlp.layer1, the first time
+// layer and the second half of each modulation. Row-parallel (input columns over
+// tp): output_proj, mlp.layer2, the second time layer and the text's projection,
+// whose width nothing makes divide. The norms of heads are whole: tp never cuts
+// a head.
+func (m *Model) Rules() sharding.Rules {
+	col := sharding.NewSpec([]string{"tp"}, nil)
+	row := sharding.NewSpec(nil, []string{"tp"})
+	whole := sharding.NewSpec()
+	rule := func(match string, s sharding.Spec) sharding.Rule { return sharding.Rule{Match: match, Spec: s} }
+	return sharding.Rules{
+		rule("*_attn.*_norm.weight", whole),
+		rule("*_attn.output_proj.weight", row),
+		rule("*_attn.*_proj.weight", col),
+		rule("*.mlp.layer1.weight", col),
+		rule("*.mlp.layer2.weight", row),
+		rule("*adaln_modulation*.1.weight", whole),
+		rule("*adaln_modulation*.2.weight", col),
+		rule("t_embedder.1.linear_1.weight", col),
+		rule("t_embedder.1.linear_2.weight", row),
+		rule("t_embedding_norm.weight", whole),
+		{Match: "crossattn_proj.0.weight", Spec: row, WholeIfUneven: true},
+		rule("crossattn_proj.0.bias", whole),
+		rule("x_embedder.proj.1.weight", whole),
+		rule("final_layer.linear.weight", whole),
+	}
+}
+
+// Ignore lists what released checkpoints carry besides: positions that are
+// computed, a counter of training, and states of fp8 layers.
+func (m *Model) Ignore() []string {
+	return []string{"pos_embedder.*", "accum_*", "*._extra_state"}
+}
+
+var diffusersNames = []struct {
+	match *regexp.Regexp
+	to    string
+}{
+	{regexp.MustCompile(`^patch_embed\.proj\.`), "x_embedder.proj.1."},
+	{regexp.MustCompile(`^time_embed\.t_embedder\.`), "t_embedder.1."},
+	{regexp.MustCompile(`^time_embed\.norm\.`), "t_embedding_norm."},
+	{regexp.MustCompile(`^norm_out\.linear_([12])\.`), "final_layer.adaln_modulation.$1."},
+	{regexp.MustCompile(`^proj_out\.`), "final_layer.linear."},
+	{regexp.MustCompile(`^transformer_blocks\.(\d+)\.norm1\.linear_([12])\.`), "blocks.$1.adaln_modulation_self_attn.$2."},
+	{regexp.MustCompile(`^transformer_blocks\.(\d+)\.norm2\.linear_([12])\.`), "blocks.$1.adaln_modulation_cross_attn.$2."},
+	{regexp.MustCompile(`^transformer_blocks\.(\d+)\.norm3\.linear_([12])\.`), "blocks.$1.adaln_modulation_mlp.$2."},
+	{regexp.MustCompile(`^transformer_blocks\.(\d+)\.attn1\.to_([qkv])\.`), "blocks.$1.self_attn.${2}_proj."},
+	{regexp.MustCompile(`^transformer_blocks\.(\d+)\.attn1\.to_out\.0\.`), "blocks.$1.self_attn.output_proj."},
+	{regexp.MustCompile(`^transformer_blocks\.(\d+)\.attn1\.norm_([qk])\.`), "blocks.$1.self_attn.${2}_norm."},
+	{regexp.MustCompile(`^transformer_blocks\.(\d+)\.attn2\.to_([qkv])\.`), "blocks.$1.cross_attn.${2}_proj."},
+	{regexp.MustCompile(`^transformer_blocks\.(\d+)\.attn2\.to_out\.0\.`), "blocks.$1.cross_attn.output_proj."},
+	{regexp.MustCompile(`^transformer_blocks\.(\d+)\.attn2\.norm_([qk])\.`), "blocks.$1.cross_attn.${2}_norm."},
+	{regexp.MustCompile(`^transformer_blocks\.(\d+)\.ff\.net\.0\.proj\.`), "blocks.$1.mlp.layer1."},
+	{regexp.MustCompile(`^transformer_blocks\.(\d+)\.ff\.net\.2\.`), "blocks.$1.mlp.layer2."},
+}
+
+// Official translates diffusers' names.
+func (m *Model) Official(name string) string {
+	for _, d := range diffusersNames {
+		if d.match.MatchString(name) {
+			return d.match.ReplaceAllString(name, d.to)
+		}
+	}
+	return name
+}

@@ -1,0 +1,261 @@
+package cosmos25
+
+import (
+	"fmt"
+
+	"weft/attention"
+	"weft/dtype"
+	"weft/graph"
+	"weft/mesh"
+	"weft/models"
+	"weft/models/step"
+	"weft/sharding"
+	"weft/spmd"
+)
+
+// build is one graph under construction.
+//
+// Shapes: B batch, S tokens in (frame, row, column) order, Sp the same padded
+// for the split, T timesteps of a video (one, or one a frame), D width, H heads,
+// d head width, L text rows, C context width, r LoRA width.
+type build struct {
+	*step.Step
+	c      Config
+	r      models.Request
+	layout layout
+}
+
+// layout is how a request lies on a mesh.
+type layout struct {
+	grid           step.Grid
+	tokens, padded int // S, Sp
+	times          int // T
+	// stream is how the residual stream (B, Sp, D) is held between blocks,
+	// gathered how a matmul's operand is: over sp alone.
+	stream, gathered sharding.Spec
+}
+
+// batch is how what every device of a video holds whole is held.
+var batch = sharding.NewSpec([]string{"dp"})
+
+func (m *Model) layout(on *mesh.Mesh, r models.Request) layout {
+	var l layout
+	l.grid = step.GridOf(r.Latent, m.c.Patch())
+	l.tokens, l.times = l.grid.Tokens(), 1
+	axes := []string{"sp"}
+	if r.SplitResidual {
+		axes = append(axes, "tp")
+	}
+	l.padded = r.PadTokens(l.tokens, on.Size(axes...))
+	if r.TokenTimes {
+		l.times = l.grid.Frames
+	}
+	l.gathered = sharding.NewSpec([]string{"dp"}, []string{"sp"})
+	l.stream = sharding.NewSpec([]string{"dp"}, axes)
+	return l
+}
+
+// Graph builds the step: the text and its keys and values once a request, the
+// time embedding and the patches, every layer's block, and the final layer.
+func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
+	if err := m.Check(on, r); err != nil {
+		return nil, err
+	}
+	base, err := step.New(m, on, r)
+	if err != nil {
+		return nil, err
+	}
+	s := &build{Step: base, c: m.c, r: r, layout: m.layout(on, r)}
+	s.Padded("tokens", s.layout.tokens, s.layout.padded)
+	s.values()
+	if err := s.Stages(r.Run(m.c.Layers), s.stage); err != nil {
+		return nil, err
+	}
+	return s.Finish("out")
+}
+
+// stage builds the programs of one pipeline stage on its own devices, and their calls.
+func (s *build) stage(first, last bool, layers sharding.Range) error {
+	define := []func() error{}
+	if first {
+		define = append(define, s.text, s.time, s.pre)
+	}
+	define = append(define, s.textKV, s.block)
+	if last {
+		define = append(define, s.post)
+	}
+	for _, d := range define {
+		if err := d(); err != nil {
+			return err
+		}
+	}
+	s.calls(first, last, layers)
+	return nil
+}
+
+// values declares what the host provides and what calls hand on.
+func (s *build) values() {
+	c, l, b := s.c, s.layout, s.r.Batch
+	heads := sharding.NewSpec([]string{"dp"}, nil, []string{"tp"})
+	latent := append([]int{b}, s.r.Latent...)
+	s.Input(graph.Input{Name: "x", DType: dtype.F32, Shape: latent, Spec: batch, Step: true})
+	s.Input(graph.Input{Name: "time", DType: dtype.F32, Shape: []int{b, l.times, c.Width}, Spec: batch, Step: true})
+	// The text's projection sums over the encoder's layers: a device reads the columns that its weights meet.
+	s.Input(graph.Input{Name: "context", DType: s.r.DType, Shape: []int{b, TextLen, c.TextDim},
+		Spec: batch.WithDim(2, s.Spec("crossattn_proj.0.weight").Dim(1)...)})
+	s.Input(graph.Input{Name: "masks", DType: dtype.F32, Shape: append([]int{b, masks}, s.r.Latent[1:]...), Spec: batch})
+	for _, table := range []string{"rope_cos", "rope_sin"} {
+		s.Input(graph.Input{Name: table, DType: dtype.F32, Shape: []int{l.padded, c.HeadDim()}, Spec: sharding.NewSpec([]string{"sp"})})
+	}
+	s.Value("tokens", step.Value{DType: dtype.F32, Shape: []int{b, l.padded, c.Width}, Spec: l.stream, Kind: step.Stream})
+	s.Value("emb", step.Value{DType: dtype.F32, Shape: []int{b, l.times, c.Width}, Spec: batch})
+	s.Value("lora", step.Value{DType: dtype.F32, Shape: []int{b, l.times, 3 * c.Width}, Spec: batch})
+	s.Value("text", step.Value{DType: s.r.DType, Shape: []int{b, TextLen, c.ContextDim}, Spec: batch})
+	for _, kv := range []string{"text_k", "text_v"} {
+		s.Value(kv, step.Value{DType: s.r.DType, Shape: []int{b, TextLen, c.Heads, c.HeadDim()}, Spec: heads, Kind: step.PerLayer})
+	}
+}
+
+// program is one program under construction.
+type program struct {
+	*step.Program
+	s *build
+}
+
+func (s *build) program(name, prefix string, define func(p *program)) error {
+	return s.Build(name, prefix, func(p *step.Program) { define(&program{p, s}) })
+}
+
+// text projects the context: (B, L, text_dim) to (B, L, C).
+func (s *build) text() error {
+	return s.program("text", "", func(p *program) {
+		p.Output("text", p.Compute(p.Gelu(p.Linear("crossattn_proj.0", p.Value("context"), batch))), "")
+	})
+}
+
+// textKV makes a layer's keys and values of the text, (B, L, H, d).
+func (s *build) textKV() error {
+	return s.program("text_kv", "blocks.0.cross_attn.", func(p *program) {
+		x := p.Value("text")
+		p.Output("text_k", p.Compute(p.HeadNorm("k_norm", p.heads(p.Linear("k_proj", x, batch)), eps)), "")
+		p.Output("text_v", p.Compute(p.heads(p.Linear("v_proj", x, batch))), "")
+	})
+}
+
+// heads views (B, S, D) as (B, S, H, d).
+func (p *program) heads(x spmd.Tensor) spmd.Tensor {
+	return p.SplitDim(x, 2, p.s.c.Heads, p.s.c.HeadDim())
+}
+
+// time makes of the timesteps' sinusoids (B, T, D) their norm, which every
+// modulation reads, and what is added to every modulation: (B, T, 3D).
+func (s *build) time() error {
+	return s.program("time", "", func(p *program) {
+		x := p.Value("time")
+		p.Output("emb", p.RMSNorms(eps, []spmd.Tensor{x}, []spmd.Tensor{p.Weight("t_embedding_norm.weight")})[0], "")
+		h := p.Silu(p.Precise("t_embedder.1.linear_1", x, batch))
+		p.Output("lora", p.Precise("t_embedder.1.linear_2", h, batch), "")
+	})
+}
+
+// pre cuts latents and their masks into patches and embeds them: tokens (B, Sp, D).
+func (s *build) pre() error {
+	l := s.layout
+	return s.program("pre", "", func(p *program) {
+		x := p.Patches(p.Concat(1, p.Value("x"), p.Value("masks")), s.c.Patch(), "ctyx")
+		x = p.Reshard(p.PadTo(x, 1, l.padded), l.stream, "tokens cut over the mesh")
+		p.Output("tokens", p.Linear("x_embedder.proj.1", p.Compute(x), l.stream), "")
+	})
+}
+
+// modulations computes the modulations of sublayers, each n D wide (B, T, n D):
+// silu(emb) through the two narrow layers of its name, and the first n D of what
+// all share. Their column-parallel halves are gathered together.
+func (p *program) modulations(n int, names ...string) func(name string, part int) spmd.Tensor {
+	d := p.s.c.Width
+	emb, lora := p.Silu(p.Value("emb")), p.ExpandDim(p.Slice(p.Value("lora"), 2, 0, n*d), 2)
+	all := make([]spmd.Tensor, len(names))
+	at := map[string]int{}
+	for i, name := range names {
+		at[name] = i
+		all[i] = p.ExpandDim(p.Precise(name+".2", p.Precise(name+".1", emb, batch), batch), 2)
+	}
+	joined := p.Reshard(p.Add(p.Concat(2, all...), lora), batch, "modulations gathered: every device modulates whole tokens")
+	return func(name string, part int) spmd.Tensor {
+		y := p.Slice(p.Slice(joined, 2, at[name], at[name]+1), 3, part*d, (part+1)*d)
+		return p.EveryToken(p.DropDim(y, 2), p.s.layout.grid, p.s.layout.padded, p.s.layout.stream)
+	}
+}
+
+// modulate is norm(x) (1 + scale) + shift, in the compute type, gathered over tp
+// where the stream is split over it.
+func (p *program) modulate(x spmd.Tensor, shift, scale spmd.Tensor) spmd.Tensor {
+	y := p.Compute(p.Add(p.Mul(p.LayerNorm(x, eps), p.Shift(scale, 1)), shift))
+	return p.Reshard(y, p.s.layout.gathered, "split stream gathered for column-parallel matmuls")
+}
+
+// block is one layer: self-attention, cross-attention to the text, MLP, each
+// with a modulation of its own. The stream stays f32.
+func (s *build) block() error {
+	l := s.layout
+	return s.program("block", "blocks.0.", func(p *program) {
+		x := p.Value("tokens")
+		cos, sin := p.Value("rope_cos"), p.Value("rope_sin")
+		const self, cross, mlp = "adaln_modulation_self_attn", "adaln_modulation_cross_attn", "adaln_modulation_mlp"
+		part := p.modulations(3, self, cross, mlp) // shift, scale, gate
+		qk := func(name string, h spmd.Tensor) spmd.Tensor {
+			return p.HeadNorm(name+"_norm", p.heads(p.Linear(name+"_proj", h, l.gathered)), eps)
+		}
+
+		h := p.modulate(x, part(self, 0), part(self, 1))
+		q, k := p.RopeHalves(qk("self_attn.q", h), cos, sin), p.RopeHalves(qk("self_attn.k", h), cos, sin)
+		v := p.Compute(p.heads(p.Linear("self_attn.v_proj", h, l.gathered)))
+		y := attention.Attend(p.Builder, q, k, v, attention.Options{Keys: l.tokens})
+		x = p.Add(x, p.Mul(p.Linear("self_attn.output_proj", p.MergeDims(y, 2, 2), l.stream), part(self, 2)))
+
+		h = p.modulate(x, part(cross, 0), part(cross, 1))
+		y = attention.Attend(p.Builder, p.Compute(qk("cross_attn.q", h)), p.Value("text_k"), p.Value("text_v"), attention.Options{})
+		x = p.Add(x, p.Mul(p.Linear("cross_attn.output_proj", p.MergeDims(y, 2, 2), l.stream), part(cross, 2)))
+
+		h = p.modulate(x, part(mlp, 0), part(mlp, 1))
+		x = p.Add(x, p.Mul(p.FFN("mlp.layer1", "mlp.layer2", h, l.stream, p.Gelu), part(mlp, 2)))
+		p.Output("tokens", x, "tokens")
+	})
+}
+
+// post: the final layer, then tokens back to latents. Their channels stand
+// innermost in a patch, where the patches that went in had them outermost.
+func (s *build) post() error {
+	l := s.layout
+	return s.program("post", "", func(p *program) {
+		const name = "final_layer.adaln_modulation"
+		part := p.modulations(2, name)
+		x := p.Value("tokens")
+		h := p.Add(p.Mul(p.LayerNorm(x, eps), p.Shift(part(name, 1), 1)), part(name, 0))
+		y := p.Linear("final_layer.linear", p.Compute(h), l.stream)
+		p.Output("out", p.Latents(y, l.grid, s.c.Patch(), "yxtc"), "")
+	})
+}
+
+// calls strings a stage's programs together.
+func (s *build) calls(first, last bool, layers sharding.Range) {
+	tokens := func(name string) map[int]graph.Traced {
+		return step.Tokens(name, s.r.Batch, s.layout.tokens, s.c.Width)
+	}
+	if first {
+		s.Call(graph.Call{Name: "text", Program: "text", Request: true, Trace: map[int]graph.Traced{0: {Name: "context_embed"}}}, "", 0)
+	}
+	for i := layers.Lo; i < layers.Hi; i++ {
+		s.Call(graph.Call{Name: fmt.Sprintf("text_kv %d", i), Program: "text_kv", Request: true}, fmt.Sprintf("blocks.%d.cross_attn.", i), i)
+	}
+	if first {
+		s.Call(graph.Call{Name: "time", Program: "time", Trace: map[int]graph.Traced{0: {Name: "time_embed"}, 1: {Name: "adaln_lora"}}}, "", 0)
+		s.Call(graph.Call{Name: "pre", Program: "pre", Trace: tokens("patch_embed")}, "", 0)
+	}
+	for i := layers.Lo; i < layers.Hi; i++ {
+		s.Call(graph.Call{Name: fmt.Sprintf("block %d", i), Program: "block", Trace: tokens(fmt.Sprintf("block_%d", i))}, fmt.Sprintf("blocks.%d.", i), i)
+	}
+	if last {
+		s.Call(graph.Call{Name: "post", Program: "post"}, "", layers.Hi)
+	}
+}
