@@ -72,7 +72,7 @@ func (f *fusion) moved(in *Instr) int64 {
 		return 2*out + f.p.Values[in.Args[1]].Bytes()
 	}
 	n := out
-	for _, id := range f.leaves(in.Args) {
+	for _, id := range f.leaves(nil, true, in.Args...) {
 		n += f.p.Values[id].Bytes()
 	}
 	return n

@@ -9,33 +9,54 @@ package spmd
 //     reduce: call these its readers.
 //  2. A const, iota, axis index or broadcast has no buffer when all its uses are
 //     by readers: it is made again for each. A loop makes consts and iotas of
-//     the outside again for itself.
-//  3. Another elementwise value has no buffer when all its uses are by readers;
-//     but one that is dear to compute (costly) only when it has a single use.
-//  4. A reshape has no buffer of its own: it names its operand's. Where the
+//     the outside again for itself, and those that it starts from in its own memory.
+//  3. Another elementwise value has no buffer when all its uses are by readers. With
+//     more uses than one that holds only where computing it again is cheap: not
+//     when it is computed from more than one buffer of at least as many elements, as a
+//     residual stream is after an addition, and not when it is dear to compute
+//     (costly), but for one reduce beside one other use: the exponentials of attention
+//     are computed for their sum and again for the product.
+//  4. A contraction takes an operand on the fly too when that is the only use of
+//     the value, or beside it there are reduces alone: a norm before a single
+//     matmul, the exponentials before the second product of attention. A value that
+//     several contractions read has a buffer.
+//  5. A contraction is finished by what reads it: its result has no buffer when it
+//     has a single use, by an elementwise operation, and so on up to a value
+//     that has one. So a bias, an activation and the convert after it cost nothing.
+//  6. A reshape has no buffer of its own: it names its operand's. Where the
 //     operand has none, it is treated as an elementwise operation.
-//  5. Everything else has a buffer: results of contractions, reductions,
+//  7. An all-reduce over more than two devices whose only use is a convert to a
+//     wider type runs in two halves with the convert between them: its result's
+//     buffer is of the wider type.
+//  8. Everything else has a buffer: results of contractions, reductions,
 //     collectives, transposes, slices, pads and concats, what a loop carries or
 //     takes from outside, inputs and outputs.
 //
-// Held against libtpu 0.0.52 ahead of time for v4 (bytes of arguments, outputs and
-// temporaries), blocks of Wan2.1 at 832x480x81: 14B on tp=4 2367 MB against 2369,
-// with the stream split over tp 1864 against 1530; 1.3B on one chip 1832 against
-// 1515, on tp=4 710 against 762. Two more rules were tried: slices, pads and
-// concats fused as well came out up to 30 % too low; contractions finished by
-// their reader are right on TPU, and change no block's peak.
-//
 // An instruction whose result has no buffer happens inside the next one that
 // has: it costs arithmetic, but no memory traffic of its own.
+//
+// The rules were read off libtpu 0.0.52's optimised programs for blocks of Wan2.1
+// compiled ahead of time; what they are worth is in bench/results, *-plan-score.
+// Slices, pads and concats fused as well were tried and came out up to 30 % too low.
 
 // fusion is the answer for one program.
 type fusion struct {
-	p     *Program
-	defs  []*Instr
-	uses  []int  // how many
-	other []bool // some use is by something else than a reader
-	none  []bool // takes no memory
-	root  []ID   // whose buffer it names
+	p        *Program
+	defs     []*Instr
+	uses     []int    // how many
+	user     []*Instr // the last one found, for values of one use; nil is no instruction
+	other    []bool   // some use is by something else than a reader
+	dots     []int8   // uses by contractions, up to 2
+	reduced  []bool   // some use is by a reduce
+	beyond   []bool   // some use is by neither a contraction nor a reduce
+	none     []bool   // takes no memory
+	root     []ID     // whose buffer it names
+	size     []int64  // of the buffer, in bytes
+	captured map[*Loop][]ID
+
+	stamp []int32 // of leaves: when a buffer was last seen
+	now   int32
+	stack []ID
 }
 
 func isSource(op Op) bool { return op == OpConst || op == OpIota || op == OpAxisIndex }
@@ -64,25 +85,34 @@ func costly(op Op) bool {
 
 func newFusion(p *Program) *fusion {
 	n := len(p.Values)
-	f := &fusion{p: p, defs: make([]*Instr, n), uses: make([]int, n), other: make([]bool, n), none: make([]bool, n), root: make([]ID, n)}
+	f := &fusion{p: p, defs: make([]*Instr, n), uses: make([]int, n), user: make([]*Instr, n), other: make([]bool, n), dots: make([]int8, n), reduced: make([]bool, n),
+		beyond: make([]bool, n), none: make([]bool, n), root: make([]ID, n), size: make([]int64, n), captured: map[*Loop][]ID{}, stamp: make([]int32, n)}
 	for i := range f.root {
 		f.root[i] = ID(i)
+		f.size[i] = p.Values[i].Bytes()
 	}
 	f.count(p.Body)
 	for _, out := range p.Outputs {
-		f.use(out.Value, false)
+		f.use(out.Value, nil)
 	}
-	p.Walk(func(in *Instr, _ int) {
-		if in.Op != OpLoop {
-			f.decide(in)
-		}
-	})
+	f.decide(p.Body)
 	return f
 }
 
-func (f *fusion) use(id ID, reader bool) {
+// use notes a use by an instruction; nil is the program's end, a round's or a loop's.
+func (f *fusion) use(id ID, by *Instr) {
 	f.uses[id]++
+	f.user[id] = by
+	reader := by != nil && (isReader(by.Op) || by.Op == OpLoop && f.defs[id] != nil && isSource(f.defs[id].Op))
 	f.other[id] = f.other[id] || !reader
+	switch {
+	case by != nil && by.Op == OpDot:
+		f.dots[id] = min(2, f.dots[id]+1)
+	case by != nil && by.Op == OpReduce:
+		f.reduced[id] = true
+	default:
+		f.beyond[id] = true
+	}
 }
 
 // count notes every use. A use inside a loop of a value from outside is a use
@@ -94,33 +124,98 @@ func (f *fusion) count(body []Instr) {
 			f.defs[o] = in
 		}
 		for _, a := range in.Args {
-			f.use(a, isReader(in.Op))
+			f.use(a, in)
 		}
 		if in.Loop == nil {
 			continue
 		}
 		f.count(in.Loop.Body)
 		for _, r := range in.Loop.Results {
-			f.use(r, false)
+			f.use(r, nil)
 		}
-		for _, id := range in.Loop.Captured() {
+		f.captured[in.Loop] = in.Loop.Captured()
+		for _, id := range f.captured[in.Loop] {
 			if d := f.defs[id]; d == nil || d.Op != OpConst && d.Op != OpIota {
-				f.other[id] = true
+				f.other[id], f.beyond[id] = true, true
+				f.uses[id]++ // so that it has no single use
 			}
 		}
 	}
 }
 
-func (f *fusion) decide(in *Instr) {
-	id := in.Out[0]
-	switch {
-	case isSource(in.Op) || in.Op == OpBroadcast:
-		f.none[id] = !f.other[id]
-	case in.Op == OpReshape && !f.none[in.Args[0]]:
-		f.root[id] = f.root[in.Args[0]]
-	case isElementwise(in.Op) || in.Op == OpReshape:
-		f.none[id] = !f.other[id] && (f.uses[id] == 1 || !costly(in.Op))
+// decide applies the rules, 4 before 5: whether a contraction is finished by its
+// reader depends on what becomes of that.
+func (f *fusion) decide(body []Instr) {
+	// Operands first: a reshape of a value without a buffer has none either.
+	for i := range body {
+		in := &body[i]
+		if in.Loop != nil {
+			f.decide(in.Loop.Body)
+			continue
+		}
+		id := in.Out[0]
+		if wide := f.widens(in); wide >= 0 {
+			f.size[id] = f.size[wide]
+		}
+		switch {
+		case isSource(in.Op) || in.Op == OpBroadcast:
+			f.none[id] = !f.other[id]
+		case in.Op == OpReshape && !f.none[in.Args[0]]:
+			f.root[id] = f.root[in.Args[0]]
+		case isElementwise(in.Op) || in.Op == OpReshape:
+			f.none[id] = !f.other[id] && (f.uses[id] == 1 || f.again(in)) || f.dots[id] == 1 && !f.beyond[id]
+		}
 	}
+	for i := range body {
+		in := &body[i]
+		if in.Op == OpDot && f.finished(in.Out[0]) {
+			f.none[in.Out[0]] = true
+		}
+	}
+}
+
+// again reports whether a value of several uses is computed again for each (rule 3).
+func (f *fusion) again(in *Instr) bool {
+	id := in.Out[0]
+	if costly(in.Op) && !(f.uses[id] == 2 && f.reduced[id]) {
+		return false
+	}
+	large := 0
+	for _, leaf := range f.leaves(nil, true, in.Args...) {
+		if f.p.Values[leaf].Elements() >= f.p.Values[id].Elements() {
+			large++
+		}
+	}
+	return large <= 1
+}
+
+// finished reports whether what reads a contraction writes its result.
+func (f *fusion) finished(id ID) bool {
+	for {
+		if f.uses[id] != 1 {
+			return false
+		}
+		in := f.user[id]
+		if in == nil || !isElementwise(in.Op) {
+			return false
+		}
+		id = in.Out[0]
+		if !f.none[id] {
+			return true
+		}
+	}
+}
+
+// widens is the value that an all-reduce is converted to between its halves, or -1.
+func (f *fusion) widens(in *Instr) ID {
+	if in.Op != OpAllReduce || f.uses[in.Out[0]] != 1 || len(in.Groups[0]) <= 2 {
+		return -1
+	}
+	by := f.user[in.Out[0]]
+	if by == nil || by.Op != OpConvert || f.size[by.Out[0]] <= f.p.Values[in.Out[0]].Bytes() {
+		return -1
+	}
+	return by.Out[0]
 }
 
 // runs reports whether an instruction reads and writes memory: it is no loop,
@@ -129,27 +224,30 @@ func (f *fusion) runs(in *Instr) bool {
 	return in.Op != OpLoop && !f.none[in.Out[0]] && f.root[in.Out[0]] == in.Out[0]
 }
 
-// leaves are the buffers that ids are computed from, each once, in order.
-func (f *fusion) leaves(ids []ID) []ID {
-	var out []ID
-	seen := map[ID]bool{}
-	var visit func(id ID)
-	visit = func(id ID) {
-		id = f.root[id]
-		if seen[id] {
-			return
-		}
-		seen[id] = true
-		if !f.none[id] {
-			out = append(out, id)
-			return
-		}
-		for _, a := range f.defs[id].Args {
-			visit(a)
+// leaves adds to out the buffers that ids are computed from, each once, in
+// order. Without all it leaves out those behind a contraction or a reduce: what is
+// left is read element by element.
+func (f *fusion) leaves(out []ID, all bool, ids ...ID) []ID {
+	f.now++
+	f.stack = f.stack[:0]
+	push := func(ids []ID) {
+		for i := len(ids) - 1; i >= 0; i-- {
+			f.stack = append(f.stack, ids[i])
 		}
 	}
-	for _, id := range ids {
-		visit(id)
+	push(ids)
+	for len(f.stack) > 0 {
+		id := f.root[f.stack[len(f.stack)-1]]
+		f.stack = f.stack[:len(f.stack)-1]
+		if f.stamp[id] == f.now {
+			continue
+		}
+		f.stamp[id] = f.now
+		if !f.none[id] {
+			out = append(out, id)
+		} else if d := f.defs[id]; all || d.Op != OpDot && d.Op != OpReduce {
+			push(d.Args)
+		}
 	}
 	return out
 }

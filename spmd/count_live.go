@@ -20,187 +20,361 @@ type Live struct {
 // LiveBytes is Live().Peak.
 func (p *Program) LiveBytes() int64 { return p.Live().Peak }
 
-// Live walks the program in its order and adds up what is held:
+// Live runs the program's kernels, one for every value with a buffer
+// (count_fuse.go), and adds up what is held:
 //
-//  1. Which values have a buffer at all: see count_fuse.go. A buffer is held
-//     from the instruction that writes it to the last that reads it, be it
-//     through values without a buffer.
-//  2. Inputs are held throughout, except those that an output takes over: they
-//     go with their last use. Outputs are held from their making to the end.
-//  3. An elementwise instruction writes over an operand of its size that it is
+//  1. A buffer is held from the kernel that writes it to the last that reads it, be
+//     it through values without a buffer.
+//  2. Inputs are held throughout. A result that takes an input over is written
+//     into its memory, and nothing else is; the other results are held from their
+//     making to the end.
+//  3. An elementwise kernel writes over an operand of its size that it is
 //     the last to read; so does a dynamic update over what it updates.
 //  4. A loop carries values in place: what it starts from is taken over unless
 //     something later reads it, and a round's results become the next round's
 //     parameters. One round stands for all. What the body reads from outside is
 //     held until the loop ends.
-//  5. A collective's operand and result are two buffers.
+//  5. A collective's operand and result are two buffers. An all-reduce that
+//     widens (rule 7 there) holds its own part between its halves instead.
+//  6. Elementwise kernels of one shape that read a buffer in common and not each
+//     other run as one, and so hold all their operands together.
+//  7. The order is the program's, or the one that at every point takes of the
+//     kernels that could run the one that frees most: whichever needs less. XLA
+//     schedules by the same two.
 //
-// A compiler may do better, by another order or by computing again, or worse,
-// by padding to tiles; nothing of that is in here.
+// A compiler may do better, by computing again or in a faster memory beside, or
+// worse, by padding to tiles and by gaps between buffers; nothing of that is in here.
 func (p *Program) Live() Live { return p.live(newFusion(p)).result }
 
-// live is the walk of Live, with what it found.
+// kernel is one step of a body: it reads buffers and writes others.
+type kernel struct {
+	in     *Instr
+	reads  []ID // each once
+	writes []ID
+	over   []ID // of reads: what is read element by element, and so may be written over
+	// Of an all-reduce that widens: a device's own part before and after.
+	narrow, wide int64
+	inner        *body // of a loop
+	needed       []int // kernels of the body that read what this one writes
+	waits        int   // kernels of the body that this one reads
+}
+
+// body is a list of kernels, the order they run in, and what that takes.
+type body struct {
+	kernels []kernel
+	order   []int
+	peak    int64 // the most held at one time, apart from what was there before
+	end     int64 // what is held when all have run
+	at      ID    // the first value whose making needs the peak, -1 when none does
+	step    int   // of order, that makes it
+}
+
+// liveWalk is the walk of Live, with what it found.
+type liveWalk struct {
+	*fusion
+	// Of the body at hand, by buffer:
+	maker  []int32 // the kernel that writes it, plus 1; 0 for what comes from outside
+	left   []int32 // kernels that will still read it
+	pinned []bool  // held to the end, whoever reads it
+	donor  []ID    // whose memory it takes over, -1 for none
+	main   *body
+	result Live
+}
+
 func (p *Program) live(f *fusion) *liveWalk {
-	w := &liveWalk{fusion: f, last: make([]int, len(p.Values)), ends: map[int][]ID{}}
+	n := len(p.Values)
+	w := &liveWalk{fusion: f, maker: make([]int32, n), left: make([]int32, n), pinned: make([]bool, n), donor: make([]ID, n)}
+	for i := range w.donor {
+		w.donor[i] = -1
+	}
 	r := Live{At: -1}
-	pinned := map[ID]bool{}
-	for i, in := range p.Inputs {
-		r.Arguments += p.Values[in.Value].Bytes()
-		pinned[in.Value] = !slices.ContainsFunc(p.Outputs, func(o Port) bool { return o.Donor == i })
+	copies := int64(0)
+	taken := make([]bool, n)
+	for _, in := range p.Inputs {
+		r.Arguments += f.size[in.Value]
+		taken[in.Value] = true
 	}
-	w.schedule(p.Body)
-	for id, pos := range w.last {
-		if !pinned[ID(id)] {
-			w.ends[pos] = append(w.ends[pos], ID(id))
-		} else {
-			w.last[id] = never
-		}
-	}
-	held := map[ID]bool{}
 	for _, out := range p.Outputs {
-		id := w.root[out.Value]
+		id := f.root[out.Value]
 		bytes := p.Values[out.Value].Bytes()
 		r.Outputs += bytes
 		if out.Donor >= 0 {
 			r.Aliased += bytes
+			w.donor[id] = p.Inputs[out.Donor].Value
 		}
-		if held[id] || pinned[id] { // the compiler copies: each output has memory of its own
-			w.copies += bytes
+		if taken[id] { // the compiler copies: each output has memory of its own
+			copies += bytes
 		}
-		held[id] = true
-		w.last[id] = never
+		taken[id], w.pinned[id] = true, true
 	}
-	w.now, w.peak, w.at = r.Arguments, r.Arguments, -1
-	w.pos = 0
-	w.run(p.Body)
-	w.raise(w.copies, -1)
-	r.Peak, r.At = w.peak, w.at
+	w.main = w.plan(p.Body)
+	r.Peak = r.Arguments + max(w.main.peak, w.main.end+copies)
+	r.At = w.main.at
 	w.result = r
 	return w
 }
 
-// never is the last use of what is held to the end.
-const never = int(^uint(0) >> 1)
-
-// liveWalk goes over the program twice, with the same positions: schedule finds
-// each buffer's last use, run adds up. A loop has a position before its body
-// and one after.
-type liveWalk struct {
-	*fusion
-	pos    int
-	last   []int        // by buffer; 0 is unused
-	ends   map[int][]ID // the buffers whose last use is at a position
-	now    int64
-	peak   int64
-	at     ID
-	copies int64
-	result Live
-}
-
-func (w *liveWalk) read(ids []ID) {
-	for _, id := range w.leaves(ids) {
-		w.last[id] = max(w.last[id], w.pos)
+// plan makes a body's kernels, those of loops within first, and finds the
+// order that takes least.
+func (w *liveWalk) plan(instrs []Instr) *body {
+	b := &body{}
+	for i := range instrs {
+		in := &instrs[i]
+		switch {
+		case in.Loop != nil:
+			b.kernels = append(b.kernels, kernel{in: in, inner: w.round(in.Loop)})
+		case w.runs(in):
+			b.kernels = append(b.kernels, kernel{in: in})
+		}
 	}
+	for i := range b.kernels {
+		k := &b.kernels[i]
+		k.reads = w.leaves(nil, true, k.in.Args...)
+		k.writes = k.in.Out
+		switch {
+		case k.inner != nil:
+			k.reads = w.leaves(nil, true, append(slices.Clone(k.in.Args), w.captured[k.in.Loop]...)...)
+		case isElementwise(k.in.Op):
+			k.over = w.leaves(nil, false, k.in.Args...)
+		case k.in.Op == OpDynUpdate:
+			k.over = w.leaves(nil, false, k.in.Args[0])
+		case w.widens(k.in) >= 0:
+			n := int64(len(k.in.Groups[0]))
+			k.narrow, k.wide = w.p.Values[k.in.Out[0]].Bytes()/n, w.size[k.in.Out[0]]/n
+		}
+		for _, id := range k.writes {
+			w.maker[id] = int32(i + 1)
+		}
+	}
+	w.join(b)
+	for i := range b.kernels {
+		k := &b.kernels[i]
+		for _, id := range k.reads {
+			if m := w.maker[id]; m > 0 {
+				from := &b.kernels[m-1]
+				from.needed = append(from.needed, i)
+				k.waits++
+			}
+		}
+	}
+	w.run(b, w.inOrder)
+	if len(b.kernels) > 2 {
+		greedy := *b
+		w.run(&greedy, w.greedily)
+		if greedy.peak < b.peak {
+			*b = greedy
+		}
+	}
+	for i := range b.kernels {
+		for _, id := range b.kernels[i].writes {
+			w.maker[id] = 0
+		}
+	}
+	return b
 }
 
-func (w *liveWalk) schedule(body []Instr) {
-	for i := range body {
-		in := &body[i]
-		w.pos++
-		if in.Loop == nil {
-			if w.runs(in) {
-				w.last[in.Out[0]] = w.pos
-				w.read(in.Args)
-			}
+// round plans one round of a loop. Its parameters are there throughout, in
+// the memory that the loop carries, and a result goes where its parameter was.
+func (w *liveWalk) round(l *Loop) *body {
+	for i, id := range l.Results {
+		id = w.root[id]
+		if !slices.ContainsFunc(l.Body, func(in Instr) bool { return slices.Contains(in.Out, id) }) {
+			continue // from outside, or carried as it is
+		}
+		w.pinned[id] = true
+		if w.donor[id] < 0 {
+			w.donor[id] = l.Params[i]
+		}
+	}
+	return w.plan(l.Body)
+}
+
+// joinBytes is how large a buffer is that is worth reading once for two kernels.
+const joinBytes = 1 << 20
+
+// join makes one of elementwise kernels of one shape that read a buffer in common
+// and not each other (rule 6). The first one takes the others' reads and writes.
+func (w *liveWalk) join(b *body) {
+	var sharing map[ID][]int
+	for i := range b.kernels {
+		k := &b.kernels[i]
+		if !isElementwise(k.in.Op) {
 			continue
 		}
-		w.read(in.Args)
-		for _, id := range append([]ID{in.Loop.Index}, in.Loop.Params...) {
-			w.last[id] = w.pos
-		}
-		w.schedule(in.Loop.Body)
-		w.pos++
-		w.read(in.Loop.Results)
-		for _, id := range in.Loop.Captured() {
-			if !w.none[id] {
-				w.read([]ID{id})
+		for _, id := range k.reads {
+			if w.size[id] >= joinBytes && (w.maker[id] == 0 || w.pinned[id]) {
+				if sharing == nil {
+					sharing = map[ID][]int{}
+				}
+				sharing[id] = append(sharing[id], i)
 			}
 		}
-		for _, id := range in.Out {
-			w.last[id] = w.pos
-		}
 	}
-}
-
-func (w *liveWalk) raise(bytes int64, id ID) {
-	w.now += bytes
-	if w.now > w.peak {
-		w.peak, w.at = w.now, id
-	}
-}
-
-// release frees what is read here for the last time.
-func (w *liveWalk) release() {
-	for _, id := range w.ends[w.pos] {
-		if w.last[id] == w.pos {
-			w.now -= w.p.Values[id].Bytes()
-		}
-	}
-}
-
-func (w *liveWalk) run(body []Instr) {
-	for i := range body {
-		in := &body[i]
-		w.pos++
-		if in.Loop == nil {
-			if w.runs(in) {
-				w.step(in)
-				w.release()
-			}
-			continue
-		}
-		w.raise(w.p.Values[in.Loop.Index].Bytes(), in.Loop.Index)
-		w.handOver(in.Args, in.Loop.Params)
-		w.release()
-		w.run(in.Loop.Body)
-		w.pos++
-		w.handOver(in.Loop.Results, in.Out)
-		w.release()
-	}
-}
-
-func (w *liveWalk) step(in *Instr) {
-	bytes := w.p.Values[in.Out[0]].Bytes()
-	var over []ID
-	switch {
-	case isElementwise(in.Op):
-		over = w.leaves(in.Args)
-	case in.Op == OpDynUpdate:
-		over = w.leaves(in.Args[:1])
-	}
-	if slices.ContainsFunc(over, func(id ID) bool { return w.last[id] == w.pos && w.p.Values[id].Bytes() == bytes }) {
-		w.raise(0, in.Out[0])
-		w.now += bytes // the operand's own bytes go with release
+	if sharing == nil {
 		return
 	}
-	w.raise(bytes, in.Out[0])
-}
-
-// handOver gives the buffers of from to the values to. A buffer that is read
-// later, or given twice, is copied.
-func (w *liveWalk) handOver(from, to []ID) {
-	given := map[ID]bool{}
-	extra := int64(0)
-	for i, id := range from {
-		id = w.root[id]
-		bytes := w.p.Values[to[i]].Bytes()
-		switch {
-		case w.none[id] || given[id] || w.last[id] != w.pos:
-			w.raise(bytes, to[i])
-		default:
-			given[id] = true
-			extra += bytes // goes again with release, as the one that gave it
+	for i := range b.kernels {
+		k := &b.kernels[i]
+		for _, id := range k.reads {
+			for _, j := range sharing[id] {
+				other := &b.kernels[j]
+				if j <= i || len(k.writes) == 0 || len(other.writes) == 0 || !w.alike(k.writes[0], other.writes[0]) || w.depends(b, j, i) {
+					continue
+				}
+				k.reads = append(slices.Clone(k.reads), other.reads...)
+				slices.Sort(k.reads)
+				k.reads = slices.Compact(k.reads)
+				k.over = append(slices.Clone(k.over), other.over...)
+				k.writes = append(slices.Clone(k.writes), other.writes...)
+				for _, o := range other.writes {
+					w.maker[o] = int32(i + 1)
+				}
+				other.reads, other.writes, other.over = nil, nil, nil
+			}
 		}
 	}
-	w.now += extra
+}
+
+func (w *liveWalk) alike(a, b ID) bool {
+	x, y := w.p.Values[a], w.p.Values[b]
+	return x.DType == y.DType && sameShape(x.Shape, y.Shape)
+}
+
+// depends reports whether kernel j reads what kernel i writes, through others or not.
+func (w *liveWalk) depends(b *body, j, i int) bool {
+	for _, id := range b.kernels[j].reads {
+		m := int(w.maker[id]) - 1
+		if m == i || m > i && m != j && w.depends(b, m, i) {
+			return true
+		}
+	}
+	return false
+}
+
+// inOrder takes kernels in the program's order.
+func (w *liveWalk) inOrder(_ *body, ready []int) int { return slices.Index(ready, slices.Min(ready)) }
+
+// greedily takes the kernel after which least is held.
+func (w *liveWalk) greedily(b *body, ready []int) int {
+	best, least := 0, int64(0)
+	for n, i := range ready {
+		_, takes := w.takes(&b.kernels[i])
+		grows := takes - w.frees(&b.kernels[i])
+		if n == 0 || grows < least || grows == least && i < ready[best] {
+			best, least = n, grows
+		}
+	}
+	return best
+}
+
+// mine reports whether a buffer is the body's to free.
+func (w *liveWalk) mine(id ID) bool { return w.maker[id] > 0 && !w.pinned[id] }
+
+// frees is what is held no more when a kernel has run.
+func (w *liveWalk) frees(k *kernel) int64 {
+	n := int64(0)
+	for _, id := range k.reads {
+		if w.left[id] == 1 && w.mine(id) {
+			n += w.size[id]
+		}
+	}
+	for _, id := range k.writes {
+		if w.left[id] == 0 && w.mine(id) {
+			n += w.size[id]
+		}
+	}
+	return n
+}
+
+// takes is what a kernel's results hold, and how much of that they need beside
+// what it reads: the rest lies in operands' memory.
+func (w *liveWalk) takes(k *kernel) (beside, all int64) {
+	over := k.over
+	for i, id := range k.writes {
+		if d := w.donor[id]; d >= 0 && (w.left[d] == 0 || w.left[d] == 1 && w.writesOver(k, i, d)) {
+			continue // in memory that is there for it
+		}
+		all += w.size[id]
+		if k.inner != nil {
+			if a := w.root[k.in.Args[i]]; !w.mine(a) || w.left[a] > 1 || !w.writesOver(k, i, a) {
+				beside += w.size[id]
+			}
+			continue
+		}
+		at := slices.IndexFunc(over, func(o ID) bool { return w.left[o] == 1 && w.mine(o) && w.size[o] == w.size[id] })
+		if at < 0 {
+			beside += w.size[id]
+			continue
+		}
+		over = over[at+1:]
+	}
+	return beside, all
+}
+
+// writesOver reports whether result i of a kernel may lie in the operand d, when
+// nothing else reads that any more.
+func (w *liveWalk) writesOver(k *kernel, i int, d ID) bool {
+	if k.inner == nil {
+		return slices.Contains(k.over, d)
+	}
+	first := slices.IndexFunc(k.in.Args, func(a ID) bool { return w.root[a] == d })
+	return first == i && !slices.Contains(w.captured[k.in.Loop], d)
+}
+
+// run goes through a body's kernels in the order that next chooses of those that
+// could run, and notes the order and what it takes. next gives an index of ready.
+func (w *liveWalk) run(b *body, next func(b *body, ready []int) int) {
+	waits := make([]int, len(b.kernels))
+	ready := make([]int, 0, len(b.kernels))
+	for i := range b.kernels {
+		for _, id := range b.kernels[i].reads {
+			w.left[id]++
+		}
+		if waits[i] = b.kernels[i].waits; waits[i] == 0 {
+			ready = append(ready, i)
+		}
+	}
+	b.order, b.peak, b.at, b.step = make([]int, 0, len(b.kernels)), 0, -1, 0
+	now := int64(0)
+	for len(ready) > 0 {
+		n := next(b, ready)
+		i := ready[n]
+		ready = slices.Delete(ready, n, n+1)
+		k := &b.kernels[i]
+		var most int64
+		if most, now = w.step(k, now); most > b.peak {
+			b.peak, b.step, b.at = most, len(b.order), k.writes[0]
+			if k.inner != nil && k.inner.at >= 0 {
+				b.at = k.inner.at
+			}
+		}
+		b.order = append(b.order, i)
+		for _, id := range k.reads {
+			w.left[id]--
+		}
+		for _, j := range k.needed {
+			if waits[j]--; waits[j] == 0 {
+				ready = append(ready, j)
+			}
+		}
+	}
+	b.end = now
+}
+
+// step is what is held at most while a kernel runs, and afterwards.
+func (w *liveWalk) step(k *kernel, now int64) (most, after int64) {
+	beside, all := w.takes(k)
+	frees := w.frees(k)
+	most, after = now+beside, now+all-frees
+	switch {
+	case k.narrow > 0:
+		most = max(now+k.narrow, now-frees+k.wide+beside)
+	case k.inner != nil:
+		index := w.size[k.in.Loop.Index]
+		if w.uses[k.in.Loop.Index] > 0 {
+			most += index
+		}
+		most = max(most+k.inner.peak, now+beside+index)
+	}
+	return most, after
 }

@@ -1,5 +1,7 @@
 package spmd
 
+import "slices"
+
 // Price is Cost and Live in one, with what they are made of.
 type Price struct {
 	Cost Cost
@@ -18,7 +20,7 @@ type Price struct {
 func (p *Program) Price() Price {
 	f := newFusion(p)
 	w := p.live(f)
-	return Price{Cost: p.cost(f, w.result), Live: w.result, Held: w.heldAt(w.result.At), Moved: func(in *Instr) int64 {
+	return Price{Cost: p.cost(f, w.result), Live: w.result, Held: w.heldAt(w.main), Moved: func(in *Instr) int64 {
 		if !f.runs(in) {
 			return 0
 		}
@@ -26,45 +28,33 @@ func (p *Program) Price() Price {
 	}}
 }
 
-// heldAt lists the buffers held when at is made.
-func (w *liveWalk) heldAt(at ID) []ID {
-	if at < 0 {
+// heldAt lists the buffers of a body that are held at its peak.
+func (w *liveWalk) heldAt(b *body) []ID {
+	if b.at < 0 {
 		return nil
 	}
-	made, order := make([]int, len(w.p.Values)), []ID{}
-	pos := 0
-	mark := func(ids ...ID) {
-		for _, id := range ids {
-			made[id] = pos
-			order = append(order, id)
+	left := map[ID]int{}
+	for i := range b.kernels {
+		for _, id := range b.kernels[i].reads {
+			left[id]++
 		}
 	}
-	var visit func(body []Instr)
-	visit = func(body []Instr) {
-		for i := range body {
-			in := &body[i]
-			pos++
-			if in.Loop == nil {
-				if w.runs(in) {
-					mark(in.Out[0])
-				}
-				continue
-			}
-			mark(in.Loop.Index)
-			mark(in.Loop.Params...)
-			visit(in.Loop.Body)
-			pos++
-			mark(in.Out...)
-		}
-	}
-	visit(w.p.Body)
 	var held []ID
-	for _, id := range order {
-		ends := w.last[id] == made[at] && id != at
-		inPlace := ends && w.p.Values[id].Bytes() == w.p.Values[at].Bytes()
-		if made[id] <= made[at] && w.last[id] >= made[at] && !inPlace {
-			held = append(held, id)
+	for n, i := range b.order {
+		k := &b.kernels[i]
+		if n == b.step {
+			held = append(held, k.writes...)
+			if k.inner != nil {
+				held = append(held, k.in.Loop.Params...)
+				held = append(held, w.heldAt(k.inner)...)
+			}
+			break
 		}
+		for _, id := range k.reads {
+			left[id]--
+		}
+		held = append(held, k.writes...)
+		held = slices.DeleteFunc(held, func(id ID) bool { return left[id] == 0 && !w.pinned[id] })
 	}
 	return held
 }

@@ -123,8 +123,9 @@ func TestFlops(t *testing.T) {
 	if want := int64(7 * 2 * 72); c.ElementOps != want {
 		t.Errorf("%d element operations, want %d", c.ElementOps, want)
 	}
-	// 8 dots read both operands and write; 7 adds read two and write one, the exp within.
-	if want := int64(4 * (8*(60+90+72) + 7*3*72)); c.BytesMoved != want {
+	// The first dot reads both operands and writes; seven adds, each with its dot and
+	// exp within, read what is carried besides.
+	if want := int64(4 * (60 + 90 + 72 + 7*(60+90+72+72))); c.BytesMoved != want {
 		t.Errorf("%d bytes moved, want %d", c.BytesMoved, want)
 	}
 }
@@ -159,10 +160,14 @@ func TestLiveBytes(t *testing.T) {
 		x := b.LAdd(in[0], in[0])
 		return []spmd.Local{b.LReduce(spmd.Sum, x, 0), b.LReduce(spmd.Maximum, x, 0)}
 	}), 102)
-	live(t, "costly: two uses are a buffer", build(t, m, "", one, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
+	live(t, "costly: computed again beside a reduction", build(t, m, "", one, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
 		x := tanh(b, in[0])
 		return []spmd.Local{b.LReduce(spmd.Sum, x, 0), b.LReduce(spmd.Maximum, x, 0)}
-	}), 202)
+	}), 102)
+	live(t, "costly: three uses are a buffer", build(t, m, "", one, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
+		x := tanh(b, in[0])
+		return []spmd.Local{b.LReduce(spmd.Sum, x, 0), b.LReduce(spmd.Maximum, x, 0), b.LReduce(spmd.Sum, b.LMul(x, in[0]), 0)}
+	}), 203)
 	live(t, "an input held for a later chain", build(t, m, "a", one, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
 		e := tanh(b, in[0]) // computed where the sum reads it
 		y := b.LAllReduce(spmd.Sum, in[0], []string{"tp"}, "sum")
@@ -175,6 +180,44 @@ func TestLiveBytes(t *testing.T) {
 		x := b.LUnary(spmd.OpTanh, in[0])
 		return []spmd.Local{b.LDot(x, x, square, dtype.F32)}
 	}), 300)
+	live(t, "an operand of one contraction is computed within it", build(t, m, "", []spmd.Type{f32(10, 10)}, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
+		return []spmd.Local{b.LDot(b.LUnary(spmd.OpTanh, in[0]), in[0], square, dtype.F32)}
+	}), 200)
+	live(t, "what reads a contraction finishes it", build(t, m, "", []spmd.Type{f32(10, 10)}, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
+		return []spmd.Local{tanh(b, b.LDot(in[0], in[0], square, dtype.F32))}
+	}), 200)
+	live(t, "but not when two do", build(t, m, "", []spmd.Type{f32(10, 10)}, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
+		x := b.LDot(in[0], in[0], square, dtype.F32)
+		return []spmd.Local{tanh(b, x), b.LTranspose(x, 1, 0)}
+	}), 400)
+	live(t, "a sum of two buffers is kept", build(t, m, "", []spmd.Type{f32(100), f32(100)}, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
+		x := b.LAdd(in[0], in[1])
+		return []spmd.Local{b.LReduce(spmd.Sum, x, 0), b.LReduce(spmd.Maximum, x, 0)}
+	}), 302)
+	live(t, "an input taken over is free for nothing else", build(t, m, "a", []spmd.Type{f32(10, 10)}, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
+		x := b.LTranspose(in[0], 1, 0)
+		return []spmd.Local{b.LTranspose(b.LDot(x, x, square, dtype.F32), 1, 0)}
+	}), 300)
+	four := newMesh(t, mesh.Axis{Name: "tp", Size: 4})
+	live(t, "an all-reduce that widens: its part, then the whole, in f32", build(t, four, "", []spmd.Type{f32(100)}, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
+		x := b.LTranspose(b.LReshape(b.LConvert(in[0], dtype.BF16), 10, 10), 1, 0)
+		y := b.LConvert(b.LAllReduce(spmd.Sum, x, []string{"tp"}, "sum"), dtype.F32)
+		return []spmd.Local{b.LTranspose(y, 1, 0)}
+	}), 100+100+100)
+	live(t, "two of a shape that read one thing run together", build(t, m, "", []spmd.Type{f32(1 << 19)}, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
+		table := in[0]
+		half := func(op spmd.Op) spmd.Local {
+			x := b.LTranspose(b.LReshape(b.LUnary(op, table), 2, 1<<18), 1, 0)
+			return b.LReduce(spmd.Sum, b.LTranspose(b.LMul(x, b.LReshape(table, 1<<18, 2)), 1, 0), 0, 1)
+		}
+		return []spmd.Local{b.LAdd(half(spmd.OpTanh), half(spmd.OpExp))}
+	}), 4<<19)
+	live(t, "the order that needs less", build(t, m, "", []spmd.Type{f32(10, 10)}, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
+		// As it stands x waits while y is made of a third buffer; summed first, it is gone.
+		x, y := b.LTranspose(in[0], 1, 0), b.LTranspose(tanh(b, in[0]), 1, 0)
+		sum := func(v spmd.Local) spmd.Local { return b.LReduce(spmd.Sum, b.LMul(v, v), 0, 1) }
+		return []spmd.Local{b.LAdd(sum(x), sum(y))}
+	}), 301)
 	live(t, "freed after the last use", build(t, m, "", []spmd.Type{f32(10, 10)}, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
 		x := in[0]
 		for range 6 {
