@@ -21,11 +21,11 @@ type SampleOptions struct {
 	Options
 	Width, Height, Frames int
 	Steps                 int
-	Sampler               string  // "unipc" (the default) or "euler"
-	Shift                 float64 // 0 means 5
+	Sampler               string  // one of sampler.Names; "" means the model's own
+	Shift                 float64 // 0 means the model's own
 	IntegerTimesteps      bool
 	// Guidance mixes the velocities with and without the text: uncond + Guidance
-	// (cond - uncond). It needs Negative; 0 means 5 with it and none without.
+	// (cond - uncond). It needs Negative; 0 means the model's own with it and none without.
 	Guidance float64
 	// Sequential runs guidance as two passes; else both are one batch, which
 	// dp=2 runs in parallel.
@@ -119,16 +119,17 @@ func newSampling(experts []expert, text, negative *tensor.Tensor, o SampleOption
 	}
 	latent, err := g.LatentShape(o.Width, o.Height, o.Frames)
 	l.Add(err)
+	own := models.ScheduleOf(g)
 	if o.Sampler == "" {
-		o.Sampler = "unipc"
+		o.Sampler = own.Sampler
 	}
 	if o.Shift == 0 {
-		o.Shift = 5
+		o.Shift = own.Shift
 	}
 	s, err := sampler.New(o.Sampler, sampler.Options{Steps: o.Steps, Shift: o.Shift, IntegerTimesteps: o.IntegerTimesteps, Seed: o.Seed})
 	l.Add(err)
 	if o.Guidance == 0 && negative != nil {
-		o.Guidance = 5
+		o.Guidance = own.Guidance
 	}
 	if o.Guidance != 0 && o.Guidance != 1 && negative == nil {
 		l.Add(fault.New(models.ErrInputs, nil, "guidance %g needs a negative prompt's embedding to guide away from", o.Guidance))
@@ -339,6 +340,9 @@ func (j *sampling) velocities(ctx context.Context, fresh bool, t float64) error 
 	all := make([]*tensor.Tensor, len(outs))
 	for k := range outs {
 		all[k] = outs[k]["out"]
+		if g, ok := j.g.(models.Rearranged); ok {
+			all[k] = g.Velocity(j.run.req, all[k])
+		}
 	}
 	fs, err := tensor.Stack(all).Float32s()
 	if err != nil {

@@ -198,6 +198,34 @@ type Accompanied interface {
 	Companions() Companions
 }
 
+// Rearranged is a generator whose "out" is not arranged as latents are.
+type Rearranged interface {
+	Generator
+	// Velocity turns a step's "out" into (batch, channels, frames, height, width).
+	Velocity(r Request, out *tensor.Tensor) *tensor.Tensor
+}
+
+// Schedule is how a model is sampled where nothing else is asked for.
+type Schedule struct {
+	Sampler  string  // in the names of package sampler
+	Shift    float64 // of the noise levels; 0 for a sampler that has none
+	Guidance float64 // where there is a text to be guided away from
+}
+
+// Scheduled is a generator with a schedule of its own; that of the others is Wan's.
+type Scheduled interface {
+	Generator
+	Schedule() Schedule
+}
+
+// ScheduleOf is how a model is sampled where nothing else is asked for.
+func ScheduleOf(g Generator) Schedule {
+	if s, ok := g.(Scheduled); ok {
+		return s.Schedule()
+	}
+	return Schedule{Sampler: "unipc", Shift: 5, Guidance: 5}
+}
+
 // Family makes models of one kind.
 type Family struct {
 	Name string

@@ -23,6 +23,53 @@ func (t *Tensor) Crop(shape []int) *Tensor {
 	return out
 }
 
+// Slice keeps [lo, hi) of dim.
+func (t *Tensor) Slice(dim, lo, hi int) *Tensor {
+	from, to := make([]int, len(t.Shape)), slices.Clone(t.Shape)
+	from[dim], to[dim] = lo, hi
+	shape := slices.Clone(t.Shape)
+	shape[dim] = hi - lo
+	out := New(t.DType, shape...)
+	Cut(out.Data, t.Data, t.Shape, from, to, t.DType.Size())
+	return out
+}
+
+// Transpose makes result dim i of dim perm[i].
+func (t *Tensor) Transpose(perm ...int) *Tensor {
+	rank, size := len(perm), t.DType.Size()
+	from := make([]int, rank) // stride of t's dims, in elements
+	n := 1
+	for d := rank - 1; d >= 0; d-- {
+		from[d] = n
+		n *= t.Shape[d]
+	}
+	shape := make([]int, rank)
+	for i, d := range perm {
+		shape[i] = t.Shape[d]
+	}
+	out := New(t.DType, shape...)
+	// Dims at the end that stay in their place are copied as one run.
+	run, outer := size, rank
+	for outer > 0 && perm[outer-1] == outer-1 {
+		outer--
+		run *= shape[outer]
+	}
+	at, place := 0, make([]int, outer)
+	for to := 0; to < len(out.Data); to += run {
+		copy(out.Data[to:to+run], t.Data[at*size:])
+		for d := outer - 1; d >= 0; d-- {
+			place[d]++
+			at += from[perm[d]]
+			if place[d] < shape[d] {
+				break
+			}
+			at -= shape[d] * from[perm[d]]
+			place[d] = 0
+		}
+	}
+	return out
+}
+
 // Rows shares the memory of rows [lo, hi) along dim 0.
 func (t *Tensor) Rows(lo, hi int) *Tensor {
 	shape := slices.Clone(t.Shape)

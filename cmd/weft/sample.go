@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -10,6 +11,7 @@ import (
 	"weft/fault"
 	"weft/models"
 	"weft/plan"
+	"weft/sampler"
 	"weft/tensor"
 )
 
@@ -119,11 +121,11 @@ runs them in parallel; sequential runs one after the other in half the memory.`,
 	fl.StringVar(&conditions, "conditions", "", "safetensors file with what the model reads besides: y and clip_fea for Wan i2v")
 	fl.Float64Var(&boundary, "boundary", 0, "share of the noise levels above which the first of two experts runs (default: the model's)")
 	fl.StringVar(&size, "size", "", "video size in pixels, e.g. 832x480")
-	fl.IntVar(&o.Frames, "frames", 81, "video frames, 1+4k")
+	fl.IntVar(&o.Frames, "frames", 81, "video frames: 1+4k, or 1+8k for LTX")
 	fl.IntVar(&o.Steps, "steps", 50, "steps of the scheduler")
-	fl.StringVar(&o.Sampler, "sampler", "unipc", "unipc or euler")
-	fl.Float64Var(&o.Shift, "shift", 5, "warp of the noise levels: 5, or 3 at 480p")
-	fl.Float64Var(&o.Guidance, "guidance", 0, "guidance scale; 0 is 5 with --negative and none without")
+	fl.StringVar(&o.Sampler, "sampler", "", strings.Join(sampler.Names(), ", ")+" (default: the model's)")
+	fl.Float64Var(&o.Shift, "shift", 0, "warp of the noise levels; 0 is the model's: 5 for Wan, which wants 3 at 480p")
+	fl.Float64Var(&o.Guidance, "guidance", 0, "guidance scale; 0 is the model's with --negative and none without")
 	fl.BoolVar(&o.IntegerTimesteps, "integer-timesteps", false, "truncate what the model is fed to an integer, as diffusers does")
 	fl.StringVar(&cfg, "cfg", "batch", "guidance as one batch, or sequential")
 	fl.Uint64Var(&o.Seed, "seed", 0, "seed of the noise")
@@ -132,7 +134,7 @@ runs them in parallel; sequential runs one after the other in half the memory.`,
 	for _, name := range []string{"context", "size", "out"} {
 		must(c.MarkFlagRequired(name))
 	}
-	complete(c, "sampler", "unipc", "euler")
+	complete(c, "sampler", sampler.Names()...)
 	complete(c, "cfg", "batch", "sequential")
 	return c
 }

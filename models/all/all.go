@@ -2,7 +2,8 @@
 package all
 
 import (
-	_ "weft/models/cosmos25" // registers itself
-	_ "weft/models/wan"      // registers itself
-	_ "weft/models/wanvae"   // registers itself
+	_ "weft/models/cogvideox" // registers itself
+	_ "weft/models/cosmos25"  // registers itself
+	_ "weft/models/wan"       // registers itself
+	_ "weft/models/wanvae"    // registers itself
 )

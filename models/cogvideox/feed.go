@@ -1,0 +1,240 @@
+package cogvideox
+
+import (
+	"maps"
+	"slices"
+
+	"weft/dtype"
+	"weft/fault"
+	"weft/graph"
+	"weft/models"
+	"weft/models/step"
+	"weft/sharding"
+	"weft/tensor"
+)
+
+// pixels of a video to one latent, along either side.
+const pixels = 8
+
+// reads names the inputs of a step.
+func (m *Model) reads() []string {
+	return append([]string{"x", "t", "text"}, m.Conditions()...)
+}
+
+// Conditions names what image-to-video reads besides: the image's latents,
+// unless x has them behind its own, and 1.5's offset.
+func (m *Model) Conditions() []string {
+	var out []string
+	if m.c.conditionDim() > 0 {
+		out = append(out, "y")
+	}
+	if m.c.OfsEmbedDim > 0 {
+		out = append(out, "ofs")
+	}
+	return out
+}
+
+// Request reads batch and latent shape off x (B, F, C, H, W), t (B,) and text (B,
+// max_text_seq_length, text_embed_dim). Image-to-video reads the image's latents
+// as y (B, F, in_channels-C, H, W), or behind x's as the peers do, so that x has
+// in_channels; 1.5's reads the offset ofs (B,).
+func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
+	var l fault.List
+	need := func(name string, rank int) *tensor.Tensor {
+		t, err := models.Need(m, inputs, name, rank, m.reads())
+		l.Add(err)
+		return t
+	}
+	x, t, text := need("x", 5), need("t", 1), need("text", 3)
+	if err := l.Err(); err != nil {
+		return models.Request{}, err
+	}
+	r := models.Request{Batch: x.Shape[0], Latent: []int{x.Shape[2], x.Shape[1], x.Shape[3], x.Shape[4]}, Text: text.Shape[1]}
+	inputs, whole := m.split(inputs)
+	if whole {
+		r.Latent[0] = m.c.OutChannels
+	}
+	if t.Shape[0] != r.Batch || text.Shape[0] != r.Batch {
+		l.Add(fault.New(models.ErrInputs, nil, "x has batch %d, t %d, text %d: want one number", r.Batch, t.Shape[0], text.Shape[0]))
+	}
+	if text.Shape[2] != m.c.TextEmbedDim {
+		l.Add(fault.New(models.ErrInputs, nil, "text rows of %d numbers: the model reads text_embed_dim %d", text.Shape[2], m.c.TextEmbedDim))
+	}
+	for name, read := range map[string]bool{"y": m.c.conditionDim() > 0, "ofs": m.c.OfsEmbedDim > 0} {
+		if inputs[name] != nil && !read {
+			l.Add(fault.New(models.ErrInputs, nil, "input %q is given: %s does not read it", name, m.name))
+		}
+	}
+	l.Add(m.checkLatent(r.Latent))
+	r, err := m.CheckConditions(r, inputs)
+	l.Add(err)
+	return r, l.Err()
+}
+
+// split takes x apart where it holds the image's latents behind its own.
+func (m *Model) split(inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, bool) {
+	x := inputs["x"]
+	if m.c.conditionDim() == 0 || inputs["y"] != nil || x.Shape[2] != m.c.InChannels {
+		return inputs, false
+	}
+	out := maps.Clone(inputs)
+	out["x"], out["y"] = x.Slice(2, 0, m.c.OutChannels), x.Slice(2, m.c.OutChannels, m.c.InChannels)
+	return out, true
+}
+
+// conditionShape is the image's latents'.
+func (m *Model) conditionShape(r models.Request) []int {
+	return []int{r.Batch, r.Latent[1], m.c.conditionDim(), r.Latent[2], r.Latent[3]}
+}
+
+// CheckConditions checks y (B, F, in_channels-C, H, W) and ofs (B,).
+func (m *Model) CheckConditions(r models.Request, in map[string]*tensor.Tensor) (models.Request, error) {
+	var l fault.List
+	for _, name := range m.Conditions() {
+		want := []int{r.Batch}
+		if name == "y" {
+			want = m.conditionShape(r)
+		}
+		t, err := models.Need(m, in, name, len(want), m.reads())
+		l.Add(err)
+		if err == nil && !slices.Equal(t.Shape, want) {
+			l.Add(fault.New(models.ErrInputs, nil, "%s is %v: want %v", name, t.Shape, want))
+		}
+	}
+	return r, l.Err()
+}
+
+// FeedConditions hands y on and embeds ofs.
+func (m *Model) FeedConditions(_ *graph.Graph, r models.Request, in map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
+	out := map[string]*tensor.Tensor{}
+	for _, name := range m.Conditions() {
+		t, err := in[name].As(dtype.F32)
+		if err != nil {
+			return nil, err
+		}
+		if name == "ofs" {
+			ofs, err := t.Float32s()
+			if err != nil {
+				return nil, err
+			}
+			t = step.TimeTable(ofs, r.Batch, m.c.OfsEmbedDim)
+		}
+		out[name] = t
+	}
+	return out, nil
+}
+
+// Example makes the inputs Request reads from a seed.
+func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tensor.Tensor, error) {
+	c, p := m.c, m.c.patch()
+	if latent == nil {
+		latent = []int{c.OutChannels, 3 * p[0], 3 * p[1], 5 * p[2]}
+		if g := c.sampleGrid(); c.Learned {
+			latent = []int{c.OutChannels, g.Frames * p[0], g.Rows * p[1], g.Cols * p[2]}
+		}
+	}
+	if err := m.checkLatent(latent); err != nil {
+		return nil, err
+	}
+	normal := step.Normals(seed)
+	t := tensor.New(dtype.F32, batch)
+	for b := range batch {
+		step.Put(t, b, 1000*float64(b+1)/float64(batch+1))
+	}
+	in := map[string]*tensor.Tensor{"x": normal(batch, latent[1], latent[0], latent[2], latent[3]), "t": t, "text": normal(batch, c.TextLen, c.TextEmbedDim)}
+	if c.conditionDim() > 0 {
+		in["y"] = normal(m.conditionShape(models.Request{Batch: batch, Latent: latent})...)
+	}
+	if c.OfsEmbedDim > 0 {
+		in["ofs"] = tensor.New(dtype.F32, batch)
+		for b := range batch {
+			step.Put(in["ofs"], b, 2) // as every release is run
+		}
+	}
+	return in, nil
+}
+
+// Feed makes the graph's inputs from those Request reads.
+func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
+	inputs, _ = m.split(inputs)
+	ts, err := inputs["t"].Float32s()
+	if err != nil {
+		return nil, err
+	}
+	out, err := m.FeedText(g, r, inputs["text"])
+	if err != nil {
+		return nil, err
+	}
+	if out["x"], err = inputs["x"].As(dtype.F32); err != nil {
+		return nil, err
+	}
+	out["time"] = step.TimeTable(ts, r.Batch, m.c.Dim())
+	conditions, err := m.FeedConditions(g, r, inputs)
+	maps.Copy(out, conditions)
+	return out, err
+}
+
+// FeedStep is the part of Feed that changes from step to step. x is (B, C, F, H,
+// W); one timestep for the whole batch.
+func (m *Model) FeedStep(r models.Request, x *tensor.Tensor, t float64) (map[string]*tensor.Tensor, error) {
+	x, err := x.As(dtype.F32)
+	if err != nil {
+		return nil, err
+	}
+	ts := slices.Repeat([]float32{float32(t)}, r.Batch)
+	return map[string]*tensor.Tensor{"x": x.Transpose(0, 2, 1, 3, 4), "time": step.TimeTable(ts, r.Batch, m.c.Dim())}, nil
+}
+
+// Velocity turns out (B, F, C, H, W) into latents (B, C, F, H, W).
+func (m *Model) Velocity(_ models.Request, out *tensor.Tensor) *tensor.Tensor {
+	return out.Transpose(0, 2, 1, 3, 4)
+}
+
+// FeedText makes of the text's embedding the context, and the tables of positions.
+func (m *Model) FeedText(g *graph.Graph, r models.Request, text *tensor.Tensor) (map[string]*tensor.Tensor, error) {
+	if want := []int{r.Batch, m.c.TextLen, m.c.TextEmbedDim}; !slices.Equal(text.Shape, want) {
+		return nil, fault.New(models.ErrInputs, nil, "text is %v: want %v", text.Shape, want)
+	}
+	context, err := text.As(r.DType)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]*tensor.Tensor{"context": context}
+	grid := step.GridOf(r.Latent, m.c.patch())
+	if in := g.Input("positions"); in != nil {
+		out["positions"] = m.c.sincos(grid, in.Shape[0])
+	} else {
+		out["rope_cos"], out["rope_sin"] = m.c.rope(grid, g.Input("rope_cos").Shape[0])
+	}
+	return out, nil
+}
+
+// LatentShape is (channels, frames, height, width) of the latent video: 8x8
+// pixels and 4 frames (the first alone) to one latent. Where patches have
+// several latent frames, the number is rounded up to fill them: 81 frames are 21,
+// and 22 for 1.5.
+func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
+	// Patches of several frames are filled up below.
+	latent, err := models.LatentShape(width, height, frames, m.c.OutChannels, pixels, [3]int{1, m.c.PatchSize, m.c.PatchSize})
+	if err != nil {
+		return nil, err
+	}
+	latent[1] = sharding.RoundUp(latent[1], m.c.patch()[0])
+	return latent, m.checkLatent(latent)
+}
+
+// Schedule is CogVideoX's own, with 2B's shift of the noise levels.
+func (m *Model) Schedule() models.Schedule {
+	s := models.Schedule{Sampler: "cogvideox-dpm", Shift: 1, Guidance: 6}
+	if !m.c.Rotary {
+		s.Shift = 3
+	}
+	return s
+}
+
+var (
+	_ models.Generator   = (*Model)(nil)
+	_ models.Conditioned = (*Model)(nil)
+	_ models.Rearranged  = (*Model)(nil)
+	_ models.Scheduled   = (*Model)(nil)
+)

@@ -1,0 +1,143 @@
+package cogvideox
+
+import (
+	"fmt"
+	"strings"
+
+	"weft/models"
+	"weft/sharding"
+)
+
+// Model is a configuration of the family.
+type Model struct {
+	name string
+	c    Config
+}
+
+// Name is the preset's name, or the kind of model: cogvideox-1.5.
+func (m *Model) Name() string { return m.name }
+
+// Config is a Config.
+func (m *Model) Config() any { return m.c }
+
+// Params lists the parameters under their official names, which are diffusers'.
+func (m *Model) Params(layers int) []models.Param {
+	c, d := m.c, m.c.Dim()
+	if layers <= 0 || layers > c.Layers {
+		layers = c.Layers
+	}
+	ps := []models.Param{}
+	linear := func(name string, out, in int) {
+		path := flaxPath(name)
+		ps = append(ps,
+			models.Param{Name: name + ".weight", Shape: []int{out, in}, Matmul: true, Flax: path + "/kernel", FlaxPerm: []int{1, 0}},
+			models.Param{Name: name + ".bias", Shape: []int{out}, Flax: path + "/bias"})
+	}
+	norm := func(name string, n int) {
+		path := flaxPath(name)
+		ps = append(ps, models.Param{Name: name + ".weight", Shape: []int{n}, Flax: path + "_scale"},
+			models.Param{Name: name + ".bias", Shape: []int{n}, Flax: path + "_bias"})
+	}
+	linear("patch_embed.text_proj", d, c.TextEmbedDim)
+	if c.PatchT > 0 {
+		linear("patch_embed.proj", d, c.InChannels*c.PatchT*c.PatchSize*c.PatchSize)
+	} else {
+		ps = append(ps, models.Param{Name: "patch_embed.proj.weight", Shape: []int{d, c.InChannels, c.PatchSize, c.PatchSize},
+			View: []int{d, c.InChannels * c.PatchSize * c.PatchSize}, Matmul: true, Flax: "patch_embed/proj/kernel", FlaxPerm: []int{2, 3, 1, 0}})
+		if c.PatchBias {
+			ps = append(ps, models.Param{Name: "patch_embed.proj.bias", Shape: []int{d}, Flax: "patch_embed/proj/bias"})
+		}
+	}
+	if c.Learned {
+		// Not contracted, but the peers round it to the compute type, and it is large.
+		ps = append(ps, models.Param{Name: positions, Shape: []int{1, c.TextLen + c.sampleGrid().Tokens(), d}, Matmul: true, Flax: "pos_embedding"})
+	}
+	linear("time_embedding.linear_1", c.TimeEmbedDim, d)
+	linear("time_embedding.linear_2", c.TimeEmbedDim, c.TimeEmbedDim)
+	if c.OfsEmbedDim > 0 {
+		linear("ofs_embedding.linear_1", c.OfsEmbedDim, c.OfsEmbedDim)
+		linear("ofs_embedding.linear_2", c.OfsEmbedDim, c.OfsEmbedDim)
+	}
+	for i := range layers {
+		b := fmt.Sprintf("transformer_blocks.%d.", i)
+		for _, n := range []string{"norm1", "norm2"} {
+			linear(b+n+".linear", 6*d, c.TimeEmbedDim)
+			norm(b+n+".norm", d)
+		}
+		for _, n := range []string{"to_q", "to_k", "to_v", "to_out.0"} {
+			linear(b+"attn1."+n, d, d)
+		}
+		norm(b+"attn1.norm_q", c.HeadDim)
+		norm(b+"attn1.norm_k", c.HeadDim)
+		linear(b+"ff.net.0.proj", 4*d, d)
+		linear(b+"ff.net.2", d, 4*d)
+	}
+	norm("norm_final", d)
+	linear("norm_out.linear", 2*d, c.TimeEmbedDim)
+	norm("norm_out.norm", d)
+	linear("proj_out", c.PatchSize*c.PatchSize*max(1, c.PatchT)*c.OutChannels, d)
+	return ps
+}
+
+// positions is the learned table of 5B-I2V: rows of the text, then of the video.
+const positions = "patch_embed.pos_embedding"
+
+// flaxPath is the peer's path for a module: transformer_blocks.3.attn1.to_out.0
+// is transformer_blocks_3/attn1/to_out_0.
+func flaxPath(module string) string {
+	parts := strings.Split(module, ".")
+	switch parts[0] {
+	case "transformer_blocks":
+		return parts[0] + "_" + parts[1] + "/" + parts[2] + "/" + strings.Join(parts[3:], "_")
+	case "patch_embed":
+		return strings.Join(parts, "/")
+	}
+	return strings.Join(parts, "_")
+}
+
+// Rules split the attention as the peer does, and the FFN, the modulations and
+// the text's projection besides, which the peer keeps whole: README.md has the bytes.
+//
+// Column-parallel (output rows over tp): q, k, v, ff.net.0, every AdaLN's
+// linear, the text's projection. Row-parallel: to_out, ff.net.2, whose biases
+// stay whole. The norms of q and k are of one head and so whole. A table of
+// learned positions is split along the stream's width, and with it the patches' projection.
+func (m *Model) Rules() sharding.Rules {
+	col := sharding.NewSpec([]string{"tp"}, nil)
+	row := sharding.NewSpec(nil, []string{"tp"})
+	vec := sharding.NewSpec([]string{"tp"})
+	whole := sharding.NewSpec()
+	rule := func(match string, s sharding.Spec) sharding.Rule { return sharding.Rule{Match: match, Spec: s} }
+	rules := sharding.Rules{
+		rule("transformer_blocks.*.attn1.norm_*", whole),
+		rule("transformer_blocks.*.attn1.to_out.0.weight", row),
+		rule("transformer_blocks.*.attn1.to_out.0.bias", whole),
+		rule("transformer_blocks.*.attn1.*.weight", col),
+		rule("transformer_blocks.*.attn1.*.bias", vec),
+		rule("transformer_blocks.*.ff.net.0.proj.weight", col),
+		rule("transformer_blocks.*.ff.net.0.proj.bias", vec),
+		rule("transformer_blocks.*.ff.net.2.weight", row),
+		rule("transformer_blocks.*.ff.net.2.bias", whole),
+		rule("transformer_blocks.*.norm*.norm.*", whole),
+		rule("transformer_blocks.*.norm*.linear.weight", col),
+		rule("transformer_blocks.*.norm*.linear.bias", vec),
+		rule("norm_out.linear.weight", col),
+		rule("norm_out.linear.bias", vec),
+		rule("norm_*", whole),
+		rule("patch_embed.text_proj.weight", col),
+		rule("patch_embed.text_proj.bias", vec),
+		rule("time_embedding.*", whole), // 512 wide, as the offset's
+		rule("ofs_embedding.*", whole),
+		rule("proj_out.*", whole),
+	}
+	if m.c.Learned {
+		return append(rules, rule(positions, sharding.NewSpec(nil, nil, []string{"tp"})), rule("patch_embed.proj.weight", col), rule("patch_embed.proj.bias", vec))
+	}
+	return append(rules, rule("patch_embed.proj.*", whole))
+}
+
+// Ignore is empty: releases carry nothing more.
+func (m *Model) Ignore() []string { return nil }
+
+// Official is the name itself: diffusers' names are the official ones.
+func (m *Model) Official(name string) string { return name }

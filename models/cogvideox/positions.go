@@ -1,0 +1,125 @@
+package cogvideox
+
+import (
+	"math"
+
+	"weft/dtype"
+	"weft/models/step"
+	"weft/tensor"
+)
+
+// crop is where a grid of rows x cols tokens, scaled to fit into a base grid,
+// lies in it: rows from top to bottom, columns from left to right (the peers'
+// get_resize_crop_region_for_grid; halves are rounded to even).
+func crop(rows, cols, baseRows, baseCols int) (top, bottom, left, right float64) {
+	h, w := float64(baseRows), float64(baseCols)
+	if float64(rows)/float64(cols) > h/w {
+		w = math.RoundToEven(h / float64(rows) * float64(cols))
+	} else {
+		h = math.RoundToEven(w / float64(cols) * float64(rows))
+	}
+	top = math.RoundToEven((float64(baseRows) - h) / 2)
+	left = math.RoundToEven((float64(baseCols) - w) / 2)
+	return top, top + h, left, left + w
+}
+
+// spaced are n positions from start, as far apart as n+1 would be up to stop.
+func spaced(start, stop float64, n int) []float64 {
+	out := make([]float64, n)
+	last := stop * float64(n-1) / float64(n)
+	for i := range out {
+		out[i] = start
+		if n > 1 {
+			out[i] += (last - start) * float64(i) / float64(n-1)
+		}
+	}
+	return out
+}
+
+// count are 0, 1 and so on below n.
+func count(n int) []float64 { return spaced(0, float64(n), n) }
+
+// places are the positions of frames, rows and columns that rotary tables turn by:
+// whole numbers for 1.5 (the peers' "slice"), and for 1.0 rows and columns of the
+// grid fitted into the one of sample_height x sample_width ("linspace").
+func (c Config) places(g step.Grid) [3][]float64 {
+	if c.PatchT > 0 {
+		return [3][]float64{count(g.Frames), count(g.Rows), count(g.Cols)}
+	}
+	most := c.sampleGrid()
+	top, bottom, left, right := crop(g.Rows, g.Cols, most.Rows, most.Cols)
+	return [3][]float64{count(g.Frames), spaced(top, bottom, g.Rows), spaced(left, right, g.Cols)}
+}
+
+// each calls f for every token with its place on the three axes.
+func each(at [3][]float64, f func(token int, place [3]int)) {
+	n := 0
+	for i := range at[0] {
+		for j := range at[1] {
+			for k := range at[2] {
+				f(n, [3]int{i, j, k})
+				n++
+			}
+		}
+	}
+}
+
+// rope are the cosines and signed sines of the tokens (padded, d), each angle
+// twice: a head's channels go to frame, row and column as 1/4, 3/8 and 3/8, each
+// with frequencies 10000^(-2i/n) over its own n channels.
+func (c Config) rope(g step.Grid, padded int) (cos, sin *tensor.Tensor) {
+	d := c.HeadDim
+	at := c.places(g)
+	widths := [3]int{d / 4, d / 8 * 3, d / 8 * 3}
+	cos, sin = tensor.New(dtype.F32, padded, d), tensor.New(dtype.F32, padded, d)
+	each(at, func(token int, place [3]int) {
+		to := token * d
+		for axis, n := range widths {
+			for i := range n / 2 {
+				a := at[axis][place[axis]] * math.Pow(10000, -2*float64(i)/float64(n))
+				x, y := math.Cos(a), math.Sin(a)
+				step.Put(cos, to, x)
+				step.Put(cos, to+1, x)
+				step.Put(sin, to, -y)
+				step.Put(sin, to+1, y)
+				to += 2
+			}
+		}
+	})
+	return cos, sin
+}
+
+// sincos are 2B's positions (padded, D), which are added to the tokens: a fourth
+// of the channels for the frame, then three eighths each for column and row, in
+// this order, sines before cosines.
+func (c Config) sincos(g step.Grid, padded int) *tensor.Tensor {
+	d := c.Dim()
+	out := tensor.New(dtype.F32, padded, d)
+	parts := []struct {
+		axis, width int
+		scale       float64
+	}{{0, d / 4, c.TimeScale}, {2, 3 * d / 8, c.SpatialScale}, {1, 3 * d / 8, c.SpatialScale}}
+	at := [3][]float64{count(g.Frames), count(g.Rows), count(g.Cols)}
+	rowsOf := make([][][]float64, len(parts)) // by part and place
+	for p, part := range parts {
+		half := part.width / 2
+		for _, pos := range at[part.axis] {
+			row := make([]float64, part.width)
+			for i := range half {
+				a := pos / part.scale * math.Pow(10000, -float64(i)/float64(half))
+				row[i], row[half+i] = math.Sin(a), math.Cos(a)
+			}
+			rowsOf[p] = append(rowsOf[p], row)
+		}
+	}
+	each(at, func(token int, place [3]int) {
+		to := token * d
+		for p, part := range parts {
+			for _, v := range rowsOf[p][place[part.axis]] {
+				step.Put(out, to, v)
+				to++
+			}
+		}
+	})
+	return out
+}

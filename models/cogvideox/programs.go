@@ -1,0 +1,296 @@
+package cogvideox
+
+import (
+	"fmt"
+
+	"weft/attention"
+	"weft/dtype"
+	"weft/graph"
+	"weft/mesh"
+	"weft/models"
+	"weft/models/step"
+	"weft/sharding"
+	"weft/spmd"
+)
+
+// build is one graph under construction.
+//
+// Shapes: B batch, S video tokens in (frame, row, column) order, Sp the same
+// padded for the split, T text tokens, D width, H heads, d head width.
+type build struct {
+	*step.Step
+	c      Config
+	r      models.Request
+	layout layout
+}
+
+// layout is how a request lies on a mesh.
+type layout struct {
+	grid           step.Grid
+	tokens, padded int // S, Sp
+	// batch is how the text's stream (B, T, D) and what belongs to a whole video
+	// are held. stream is how the video's (B, Sp, D) is between blocks, gathered
+	// how a matmul's operand is: over sp alone.
+	batch, stream, gathered sharding.Spec
+}
+
+func (m *Model) layout(on *mesh.Mesh, r models.Request) layout {
+	var l layout
+	l.grid = step.GridOf(r.Latent, m.c.patch())
+	l.tokens = l.grid.Tokens()
+	axes := []string{"sp"}
+	if r.SplitResidual {
+		axes = append(axes, "tp")
+	}
+	l.padded = r.PadTokens(l.tokens, on.Size(axes...))
+	l.batch = sharding.NewSpec([]string{"dp"})
+	l.gathered = sharding.NewSpec([]string{"dp"}, []string{"sp"}, nil)
+	l.stream = sharding.NewSpec([]string{"dp"}, axes, nil)
+	return l
+}
+
+// Graph builds the step: the text once a request, the time and the patches,
+// every layer's block, and the way back to latents.
+func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
+	if err := m.Check(on, r); err != nil {
+		return nil, err
+	}
+	base, err := step.New(m, on, r)
+	if err != nil {
+		return nil, err
+	}
+	s := &build{Step: base, c: m.c, r: r, layout: m.layout(on, r)}
+	s.Padded("video tokens", s.layout.tokens, s.layout.padded)
+	if n := r.Latent[1]; m.c.PatchT > 1 {
+		s.Note("latent frames come in groups of %d: a video with fewer than these %d gets more in front, which are cut off again before it is decoded", m.c.PatchT, n)
+	}
+	s.values()
+	if err := s.Stages(r.Run(m.c.Layers), s.stage); err != nil {
+		return nil, err
+	}
+	return s.Finish("out")
+}
+
+// stage builds the programs of one pipeline stage and their calls.
+func (s *build) stage(first, last bool, layers sharding.Range) error {
+	define := []func() error{}
+	if first {
+		define = append(define, s.text, s.time, s.pre)
+	}
+	define = append(define, s.block)
+	if last {
+		define = append(define, s.post)
+	}
+	for _, d := range define {
+		if err := d(); err != nil {
+			return err
+		}
+	}
+	s.calls(first, last, layers)
+	return nil
+}
+
+// values declares what the host provides and what calls hand on.
+func (s *build) values() {
+	c, l, b := s.c, s.layout, s.r.Batch
+	f, h, w := s.r.Latent[1], s.r.Latent[2], s.r.Latent[3]
+	s.Input(graph.Input{Name: "x", DType: dtype.F32, Shape: []int{b, f, c.OutChannels, h, w}, Spec: l.batch, Step: true})
+	s.Input(graph.Input{Name: "time", DType: dtype.F32, Shape: []int{b, c.Dim()}, Spec: l.batch, Step: true})
+	s.Input(graph.Input{Name: "context", DType: s.r.DType, Shape: []int{b, c.TextLen, c.TextEmbedDim}, Spec: l.batch})
+	if n := c.conditionDim(); n > 0 {
+		s.Input(graph.Input{Name: "y", DType: dtype.F32, Shape: []int{b, f, n, h, w}, Spec: l.batch})
+	}
+	if c.OfsEmbedDim > 0 {
+		s.Input(graph.Input{Name: "ofs", DType: dtype.F32, Shape: []int{b, c.OfsEmbedDim}, Spec: l.batch})
+	}
+	for _, t := range s.tables() {
+		s.Input(graph.Input{Name: t.name, DType: dtype.F32, Shape: []int{l.padded, t.width}, Spec: sharding.NewSpec(t.axes)})
+	}
+	s.Value("emb", step.Value{DType: dtype.F32, Shape: []int{b, c.TimeEmbedDim}, Spec: l.batch})
+	s.Value("video", step.Value{DType: dtype.F32, Shape: []int{b, l.padded, c.Dim()}, Spec: l.stream, Kind: step.Stream})
+	s.Value("text", step.Value{DType: dtype.F32, Shape: []int{b, c.TextLen, c.Dim()}, Spec: l.batch, Kind: step.Stream})
+}
+
+// table is an input of positions (Sp, width).
+type table struct {
+	name  string
+	width int
+	axes  []string // over which its tokens are split
+}
+
+// tables are a head's rotary tables, split as queries are, or the sums that the
+// video's stream starts with, split as that is.
+func (s *build) tables() []table {
+	if s.c.Rotary {
+		sp := s.layout.gathered.Dim(1)
+		return []table{{"rope_cos", s.c.HeadDim, sp}, {"rope_sin", s.c.HeadDim, sp}}
+	}
+	return []table{{"positions", s.c.Dim(), s.layout.stream.Dim(1)}}
+}
+
+// program is one program under construction.
+type program struct {
+	*step.Program
+	s *build
+}
+
+func (s *build) program(name, prefix string, define func(p *program)) error {
+	return s.Build(name, prefix, func(p *step.Program) { define(&program{p, s}) })
+}
+
+// text embeds the context: (B, T, text_embed_dim) to the text's stream (B, T, D).
+func (s *build) text() error {
+	return s.program("text", "", func(p *program) {
+		x := p.Linear("patch_embed.text_proj", p.Value("context"), s.layout.batch)
+		if s.c.Learned {
+			x = p.Add(x, p.learned(0, s.c.TextLen))
+		}
+		p.Output("text", p.Reshard(x, s.layout.batch, "text's stream gathered: a norm over its whole width follows"), "")
+	})
+}
+
+// learned are rows of the learned positions (1, rows, D), split along D.
+func (p *program) learned(lo, hi int) spmd.Tensor {
+	return p.Convert(p.Slice(p.Weight(positions), 1, lo, hi), dtype.F32)
+}
+
+// time embeds the timestep and the offset: (B, time_embed_dim), in f32.
+func (s *build) time() error {
+	return s.program("time", "", func(p *program) {
+		embed := func(name, table string) spmd.Tensor {
+			e := p.Precise(name+".linear_1", p.Value(table), s.layout.batch)
+			return p.Precise(name+".linear_2", p.Silu(e), s.layout.batch)
+		}
+		e := embed("time_embedding", "time")
+		if s.c.OfsEmbedDim > 0 {
+			e = p.Add(e, embed("ofs_embedding", "ofs"))
+		}
+		p.Output("emb", e, "")
+	})
+}
+
+// pre cuts latents into patches and embeds them: the video's stream (B, Sp, D).
+func (s *build) pre() error {
+	c, l := s.c, s.layout
+	return s.program("pre", "", func(p *program) {
+		x := p.Value("x") // B F C H W
+		if c.conditionDim() > 0 {
+			x = p.Concat(2, x, p.Value("y"))
+		}
+		x = p.Patches(p.Transpose(x, 0, 2, 1, 3, 4), c.patch(), "ctyx")
+		x = p.PadTo(x, 1, l.padded)
+		if c.Learned {
+			// Both are split along D: the sum is gathered, not the table.
+			x = p.Reshard(x, l.gathered, "tokens cut over the mesh")
+			x = p.Linear("patch_embed.proj", p.Compute(x), l.gathered)
+			at := p.PadTo(p.learned(c.TextLen, c.TextLen+l.tokens), 1, l.padded)
+			x = p.Add(x, p.Reshard(at, sharding.NewSpec(nil, l.gathered.Dim(1), []string{"tp"}), "positions cut as the tokens are"))
+			x = p.Reshard(x, l.stream, "video's stream gathered: a norm over its whole width follows")
+		} else {
+			x = p.Reshard(x, l.stream, "tokens cut over the mesh")
+			x = p.Linear("patch_embed.proj", p.Compute(x), l.stream)
+		}
+		if !c.Rotary {
+			x = p.Add(x, p.Value("positions"))
+		}
+		p.Output("video", x, "")
+	})
+}
+
+// modulations are the linear layers of several AdaLNs on the time's embedding,
+// gathered together: part i of AdaLN k is (B, 1, D).
+func (p *program) modulations(names ...string) func(k, i int) spmd.Tensor {
+	e, d := p.Silu(p.Value("emb")), p.s.c.Dim()
+	all := make([]spmd.Tensor, len(names))
+	for i, n := range names {
+		all[i] = p.ExpandDim(p.Precise(n, e, p.s.layout.batch), 1)
+	}
+	joined := p.Reshard(p.Concat(1, all...), p.s.layout.batch, "modulations gathered: every device modulates whole tokens")
+	return func(k, i int) spmd.Tensor { return p.Slice(p.Slice(joined, 1, k, k+1), 2, i*d, (i+1)*d) }
+}
+
+// modulated is norm(x) (1 + scale) + shift.
+func (p *program) modulated(norm string, x, shift, scale spmd.Tensor) spmd.Tensor {
+	return p.Add(p.Mul(p.Norm(norm, x, p.s.c.Eps), p.Shift(scale, 1)), shift)
+}
+
+// both modulates the two streams by AdaLN k of mod for column-parallel matmuls:
+// the video gathered over tp where its stream is split over it.
+func (p *program) both(norm string, k int, mod func(k, i int) spmd.Tensor, video, text spmd.Tensor) (v, t spmd.Tensor) {
+	v = p.Compute(p.modulated(norm, video, mod(k, 0), mod(k, 1)))
+	t = p.Compute(p.modulated(norm, text, mod(k, 3), mod(k, 4)))
+	return p.Reshard(v, p.s.layout.gathered, "split stream gathered for column-parallel matmuls"), t
+}
+
+// qkEps is that of the norms of queries and keys in every release.
+const qkEps = 1e-6
+
+// parts are a stream's queries, keys and values (B, S, H, d): queries and keys
+// normed head by head and, with tables, rotated.
+func (p *program) parts(x spmd.Tensor, rotated bool) attention.Parts {
+	c := p.s.c
+	head := func(name string) spmd.Tensor {
+		return p.SplitDim(p.Linear("attn1.to_"+name, x, p.s.layout.gathered), 2, c.Heads, c.HeadDim)
+	}
+	normed := func(name string) spmd.Tensor {
+		y := p.Norm("attn1.norm_"+name, head(name), qkEps)
+		if !rotated {
+			return p.Compute(y)
+		}
+		return p.RopePairs(p.MergeDims(y, 2, 2), p.Value("rope_cos"), p.Value("rope_sin"), c.Heads, c.HeadDim)
+	}
+	return attention.Parts{Q: normed("q"), K: normed("k"), V: p.Compute(head("v"))}
+}
+
+// block is one layer: attention over [text; video], then an FFN, each stream with
+// a modulation of its own. Both streams stay f32.
+func (s *build) block() error {
+	l := s.layout
+	return s.program("block", "transformer_blocks.0.", func(p *program) {
+		video, text := p.Value("video"), p.Value("text")
+		mod := p.modulations("norm1.linear", "norm2.linear")
+
+		v, t := p.both("norm1.norm", 0, mod, video, text)
+		ta, va := attention.Joint(p.Builder, p.parts(t, false), p.parts(v, s.c.Rotary), l.tokens, true, attention.Options{})
+		video = p.Add(video, p.Mul(mod(0, 2), p.Linear("attn1.to_out.0", p.MergeDims(va, 2, 2), l.stream)))
+		text = p.Add(text, p.Mul(mod(0, 5), p.Linear("attn1.to_out.0", p.MergeDims(ta, 2, 2), l.batch)))
+
+		v, t = p.both("norm2.norm", 1, mod, video, text)
+		video = p.Add(video, p.Mul(mod(1, 2), p.FFN("ff.net.0.proj", "ff.net.2", v, l.stream, p.GeluTanh)))
+		text = p.Add(text, p.Mul(mod(1, 5), p.FFN("ff.net.0.proj", "ff.net.2", t, l.batch, p.GeluTanh)))
+		p.Output("video", video, "video")
+		p.Output("text", text, "") // the first is made once a request: it is not given away
+	})
+}
+
+// post: the last norms and the projection, then tokens back to latents.
+func (s *build) post() error {
+	c, l := s.c, s.layout
+	return s.program("post", "", func(p *program) {
+		mod := p.modulations("norm_out.linear")
+		x := p.Norm("norm_final", p.Value("video"), c.Eps)
+		x = p.Linear("proj_out", p.Compute(p.modulated("norm_out.norm", x, mod(0, 0), mod(0, 1))), l.stream)
+		x = p.Latents(x, l.grid, c.patch(), "ctyx")
+		p.Output("out", p.Transpose(x, 0, 2, 1, 3, 4), "")
+	})
+}
+
+// calls strings a stage's programs together.
+func (s *build) calls(first, last bool, layers sharding.Range) {
+	b, d := s.r.Batch, s.c.Dim()
+	video := func(name string) graph.Traced { return graph.Traced{Name: name, Shape: []int{b, s.layout.tokens, d}} }
+	one := func(t graph.Traced) map[int]graph.Traced { return map[int]graph.Traced{0: t} }
+	if first {
+		s.Call(graph.Call{Name: "text", Program: "text", Request: true, Trace: one(graph.Traced{Name: "text_embed"})}, "", 0)
+		s.Call(graph.Call{Name: "time", Program: "time", Trace: one(graph.Traced{Name: "time_embed"})}, "", 0)
+		s.Call(graph.Call{Name: "pre", Program: "pre", Trace: one(video("visual_embed"))}, "", 0)
+	}
+	for i := layers.Lo; i < layers.Hi; i++ {
+		trace := one(video(fmt.Sprintf("block_%d", i)))
+		trace[1] = graph.Traced{Name: fmt.Sprintf("block_%d_text", i)}
+		s.Call(graph.Call{Name: fmt.Sprintf("block %d", i), Program: "block", Trace: trace}, fmt.Sprintf("transformer_blocks.%d.", i), i)
+	}
+	if last {
+		s.Call(graph.Call{Name: "post", Program: "post"}, "", layers.Hi)
+	}
+}
