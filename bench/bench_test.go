@@ -11,75 +11,28 @@ import (
 	"strings"
 	"testing"
 
+	"weft/checkpoint"
 	"weft/dtype"
-	"weft/sampler"
+	"weft/fault"
+	"weft/models"
 	"weft/tensor"
 )
 
-var wan13b = config{Dim: 1536, FFNDim: 8960, NumHeads: 12, NumLayers: 30, InDim: 16, OutDim: 16, FreqDim: 256, TextDim: 4096, TextLen: 512,
-	PatchSize: [3]int{1, 2, 2}}
-
-func TestParamsAreWan21(t *testing.T) {
-	// The oracle has vidax's names; vidax's mapper takes official ones to them by these rules.
-	official := strings.NewReplacer("blocks_0/", "blocks.0.", "self_attn_", "self_attn.", "cross_attn_", "cross_attn.", "ffn_", "ffn.",
-		"text_embedding_", "text_embedding.", "time_embedding_", "time_embedding.", "time_projection_", "time_projection.",
-		"/kernel", ".weight", "/scale", ".weight", "/", ".")
-	var oracle struct {
-		ParamCount int `json:"param_count"`
-		LeafCount  int `json:"leaf_count"`
-		Params     []struct {
-			Path  string `json:"path"`
-			Shape []int  `json:"shape"`
-		} `json:"params"`
-	}
-	text, err := os.ReadFile("../testdata/oracle/wan2.1-t2v-1.3b.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(text, &oracle); err != nil {
-		t.Fatal(err)
-	}
-	have := map[string][]int{}
-	count := 0
-	for _, p := range params(wan13b) {
-		have[p.name] = p.shape
-		count += tensor.Elements(p.shape)
-	}
-	if count != oracle.ParamCount || len(have) != oracle.LeafCount {
-		t.Errorf("%d parameters in %d tensors, want %d in %d", count, len(have), oracle.ParamCount, oracle.LeafCount)
-	}
-	listed := 0
-	for _, p := range oracle.Params {
-		name, want := official.Replace(p.Path), slices.Clone(p.Shape)
-		if strings.HasSuffix(p.Path, "kernel") { // PyTorch has them the other way round
-			slices.Reverse(want)
-			if len(want) == 5 {
-				want = []int{p.Shape[4], p.Shape[3], p.Shape[0], p.Shape[1], p.Shape[2]}
-			}
-		}
-		if !slices.Equal(have[name], want) {
-			t.Errorf("%s is %s with shape %v, want %v", p.Path, name, have[name], want)
-		}
-		listed++
-	}
-	if listed == 0 {
-		t.Error("the oracle lists nothing")
-	}
-}
+const tiny = `{"dim":16,"ffn_dim":24,"num_heads":2,"num_layers":1,"freq_dim":8,"text_dim":8,"text_len":4}`
 
 func TestMakeModel(t *testing.T) {
 	dir := t.TempDir()
-	args := []string{"--dim", "16", "--ffn", "24", "--heads", "2", "--layers", "1", "--size", "32x16", "--frames", "5", "--rows", "3", "--out", dir}
+	args := []string{"--config", tiny, "--size", "32x16", "--frames", "5", "--prefix", "net.", "--out", dir}
 	if err := makeModel(context.Background(), args); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(dir, "diffusion_pytorch_model.safetensors")
-	shape, w, err := readTensor(file, "blocks.0.ffn.2.weight")
+	shape, w, err := readTensor(file, "net.blocks.0.ffn.2.weight")
 	if err != nil || !slices.Equal(shape, []int{16, 24}) {
 		t.Fatal(shape, err)
 	}
 	want := make([]float32, len(w))
-	param{"blocks.0.ffn.2.weight", shape, 0, 1 / math.Sqrt(24)}.values(1, want)
+	fill(1, "blocks.0.ffn.2.weight", 0, 1/math.Sqrt(24), want)
 	for i := range w {
 		if d := math.Abs(float64(w[i] - want[i])); d > math.Abs(float64(want[i]))/256 {
 			t.Fatalf("element %d is %v, want %v on the bfloat16 grid", i, w[i], want[i])
@@ -88,12 +41,17 @@ func TestMakeModel(t *testing.T) {
 			t.Fatalf("%v is not on the bfloat16 grid", w[i])
 		}
 	}
-	if shape, x, err := readTensor(filepath.Join(dir, "inputs.safetensors"), "x"); err != nil || !slices.Equal(shape, []int{1, 16, 2, 2, 4}) ||
-		slices.Equal(x, sampler.Noise(1, shape...)) {
-		t.Errorf("x: %v %v", shape, err)
+	for name, rms := range map[string]float64{"net.blocks.0.norm3.weight": 1.02, "net.blocks.0.norm3.bias": 0.1, "net.blocks.0.modulation": 0.3} {
+		_, v, err := readTensor(file, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := diff(v, make([]float32, len(v))); d.Peak == 0 || d.Peak > 5*rms {
+			t.Errorf("%s reaches %g, want values of about %g", name, d.Peak, rms)
+		}
 	}
-	if _, v, err := readTensor(filepath.Join(dir, "inputs.safetensors"), "t"); err != nil || v[0] != 500 {
-		t.Errorf("t: %v %v", v, err)
+	if shape, _, err := readTensor(filepath.Join(dir, "inputs.safetensors"), "x"); err != nil || !slices.Equal(shape, []int{1, 16, 2, 2, 4}) {
+		t.Errorf("x: %v %v", shape, err)
 	}
 	// The same again leaves the model as it is; another seed makes it anew.
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
@@ -114,26 +72,37 @@ func TestMakeModel(t *testing.T) {
 }
 
 func TestMakeRefuses(t *testing.T) {
-	for _, args := range [][]string{
-		{}, {"--size", "832"}, {"--size", "832x481"}, {"--frames", "8"}, {"--frames", "0"}, {"--heads", "7"}, {"--rows", "513"}, {"--layers", "0"},
+	for want, args := range map[*fault.Kind][]string{
+		ErrUsage:               {"--size", "832", "--out", t.TempDir()},
+		models.ErrSize:         {"--size", "832x481", "--out", t.TempDir()},
+		models.ErrUnknownModel: {"--model", "wan9", "--out", t.TempDir()},
+		models.ErrConfig:       {"--config", `{"num_heads":7}`, "--out", t.TempDir()},
 	} {
-		if len(args) > 0 {
-			args = append(args, "--out", t.TempDir())
+		if err := makeModel(context.Background(), args); !errors.Is(err, want) {
+			t.Errorf("%v: %v", args, err)
 		}
+	}
+	for _, args := range [][]string{{}, {"--config", "[1]", "--out", t.TempDir()}} {
 		if err := makeModel(context.Background(), args); !errors.Is(err, ErrUsage) {
 			t.Errorf("%v: %v", args, err)
 		}
 	}
 }
 
-func TestBF16RoundsToNearestEven(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "a.safetensors")
-	for mean, want := range map[float64]float32{1: 1, 1.00390625: 1, 1.01171875: 1.015625, 1.0040: 1.0078125, -1.0040: -1.0078125, 0: 0} {
-		if err := writeTensors(path, dtype.BF16, 1, []param{{"a", []int{1}, mean, 0}}); err != nil {
-			t.Fatal(err)
+// Every case's checkpoint has the layers it says.
+func TestCasesHaveTheirLayers(t *testing.T) {
+	for _, c := range cases {
+		r := recipe{Model: c.model, Config: json.RawMessage(c.config)}
+		_, m, err := r.config()
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
 		}
-		if _, v, err := readTensor(path, "a"); err != nil || v[0] != want {
-			t.Errorf("%v became %v, want %v (%v)", mean, v, want, err)
+		if got, want := len(m.Params(0)), len(m.Params(c.layers)); got != want {
+			t.Errorf("%s: %d parameters, %d in its %d layers", c.name, got, want, c.layers)
+		}
+		if _, err := latentShape(m, c.size, c.frames); err != nil {
+			t.Errorf("%s: %v", c.name, err)
 		}
 	}
 }
@@ -142,11 +111,15 @@ func TestAgree(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string, values ...float64) string {
 		path := filepath.Join(dir, name)
-		ps := []param{{"out", []int{1}, values[0], 0}}
-		if len(values) > 1 {
-			ps = []param{{"out", []int{2}, values[0], 0}}
+		fs := make([]float32, len(values))
+		for i, v := range values {
+			fs[i] = float32(v)
 		}
-		if err := writeTensors(path, dtype.F32, 1, ps); err != nil {
+		out, err := tensor.FromFloat32s(dtype.F32, fs, len(fs))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := checkpoint.Write(path, map[string]*tensor.Tensor{"out": out}, nil, checkpoint.WriteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		return path

@@ -33,9 +33,8 @@ func pipeline(ctx context.Context, args []string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	c := config{ClassName: "WanModel", ModelType: "t2v", Dim: 16, FFNDim: 32, NumHeads: 2, NumLayers: *stages,
-		InDim: 4, OutDim: 4, FreqDim: 16, TextDim: 8, TextLen: 4, PatchSize: [3]int{1, 2, 2}, Eps: 1e-6}
-	if err := writeModel(dir, c, 1); err != nil {
+	tiny := recipe{Model: wan13b, Seed: 1, Config: fmt.Appendf(nil, `{"dim":16,"ffn_dim":32,"num_heads":2,"num_layers":%d,"in_dim":4,"out_dim":4,"freq_dim":16,"text_dim":8,"text_len":4}`, *stages)}
+	if err := tiny.write(dir); err != nil {
 		return err
 	}
 	m, err := weft.Open(dir)

@@ -47,7 +47,7 @@ func newResult(c bcase, rounds int, programs []string) *result {
 	}
 	return &result{
 		Case: c.name, Rounds: rounds, Programs: programs, Differences: map[string]difference{},
-		About: fmt.Sprintf("%s. Wan2.1-1.3B widths, %d layers, %s, %d frames, %s, mesh %s", c.why, c.layers, c.size, c.frames, c.dtype,
+		About: fmt.Sprintf("%s. %s of %d layers, %s, %d frames, %s, mesh %s", c.why, c.model, c.layers, c.size, c.frames, c.dtype,
 			orText(c.mesh, "of one device")),
 		Hardware: hardware{
 			CPU: first("/proc/cpuinfo", "model name"), Cores: runtime.NumCPU(), Memory: first("/proc/meminfo", "MemTotal"),

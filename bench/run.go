@@ -22,7 +22,7 @@ const (
 // run measures the cases. Programs take turns, so that a machine that slows down slows all of them.
 func run(ctx context.Context, args []string) error {
 	fs := flag.NewFlagSet("run", flag.ExitOnError)
-	only := fs.String("only", "", "cases, by commas; all when empty: "+strings.Join(caseNames(), ", "))
+	only := fs.String("only", "", "cases, by commas, or families for one layer of each; all when empty: "+strings.Join(caseNames(), ", "))
 	rounds := fs.Int("rounds", 3, "processes of each program in a case")
 	skip := fs.String("skip", "", "programs not to run, by commas: for a look at the rest; nothing is saved and the exit code is 1")
 	_ = fs.Parse(args) // ExitOnError
@@ -65,15 +65,15 @@ func run(ctx context.Context, args []string) error {
 }
 
 func measureCase(ctx context.Context, c bcase, rounds int, skipped []string) (*result, error) {
-	model := filepath.Join(work, fmt.Sprintf("wan13b_%dl", c.layers))
-	inputs := filepath.Join(work, fmt.Sprintf("in_%sx%d.safetensors", c.size, c.frames))
+	model := filepath.Join(work, fmt.Sprintf("%s_%dl", c.model, c.layers))
+	inputs := filepath.Join(work, fmt.Sprintf("in_%s_%sx%d.safetensors", c.model, c.size, c.frames))
 	// In a process of its own: what a child's peak memory is said to be is never below its parent's.
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	maker := exec.CommandContext(ctx, self, "make", "--layers", fmt.Sprint(c.layers), "--size", c.size, "--frames", fmt.Sprint(c.frames),
-		"--out", model, "--inputs", inputs)
+	maker := exec.CommandContext(ctx, self, "make", "--model", c.model, "--config", c.config, "--prefix", c.prefix, "--size", c.size,
+		"--frames", fmt.Sprint(c.frames), "--out", model, "--inputs", inputs)
 	if out, err := maker.CombinedOutput(); err != nil {
 		return nil, programError("make", err, string(out))
 	}
@@ -120,22 +120,6 @@ func caseNames() []string {
 		names = append(names, c.name)
 	}
 	return names
-}
-
-// choose reads --only.
-func choose(only string) ([]bcase, error) {
-	var chosen []bcase
-	for _, name := range split(only) {
-		at := slices.IndexFunc(cases, func(c bcase) bool { return c.name == name })
-		if at < 0 {
-			return nil, fault.New(ErrUsage, nil, "no case %q; known: %s", name, strings.Join(caseNames(), ", "))
-		}
-		chosen = append(chosen, cases[at])
-	}
-	if chosen == nil {
-		return cases, nil
-	}
-	return chosen, nil
 }
 
 func split(list string) []string {

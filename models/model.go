@@ -254,6 +254,23 @@ func Presets() []string {
 	return names
 }
 
+// PresetConfig is a preset's config.json. Error: ErrUnknownModel.
+func PresetConfig(name string) (json.RawMessage, error) {
+	for _, f := range families {
+		if c, ok := f.Presets[name]; ok {
+			return c, nil
+		}
+	}
+	return nil, unknownModel(name)
+}
+
+func unknownModel(name string) error {
+	return fault.New(ErrUnknownModel, struct {
+		Name  string   `json:"name"`
+		Known []string `json:"known"`
+	}{name, Presets()}, "unknown model %q; known: %s", name, strings.Join(Presets(), ", "))
+}
+
 // ByName makes a preset.
 func ByName(name string) (Model, error) {
 	for _, f := range families {
@@ -261,10 +278,7 @@ func ByName(name string) (Model, error) {
 			return f.New(name, c)
 		}
 	}
-	return nil, fault.New(ErrUnknownModel, struct {
-		Name  string   `json:"name"`
-		Known []string `json:"known"`
-	}{name, Presets()}, "unknown model %q; known: %s", name, strings.Join(Presets(), ", "))
+	return nil, unknownModel(name)
 }
 
 // FromConfig makes the model a config.json describes. where is named in errors.
