@@ -15,7 +15,6 @@ import (
 	"weft/mesh"
 	"weft/models"
 	"weft/spmd"
-	"weft/target"
 	"weft/topology"
 )
 
@@ -360,17 +359,8 @@ func (s *search) one(on topology.Slice, sp split) (*Plan, *Refusal, error) {
 		}
 		return nil, r, nil
 	}
-	if sp.devices() != on.Devices {
-		_, _, err := on.Order(axesOf(sp), nil)
-		return refuse(err)
-	}
-	local, err := mesh.Local(axesOf(sp)...)
+	local, r, err := s.place(on, sp)
 	if err != nil {
-		return refuse(err)
-	}
-	r := s.r
-	r.FSDP, r.Target = sp.shares, target.For(on)
-	if err := s.m.Check(local, r); err != nil {
 		return refuse(err)
 	}
 	got, err := s.measured(local, sp, r)

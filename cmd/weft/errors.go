@@ -1,16 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"weft/attention"
 	"weft/engine"
 	"weft/fault"
+	"weft/internal/jsondoc"
 	"weft/mesh"
 	"weft/models"
 	"weft/plan"
@@ -18,6 +18,7 @@ import (
 	"weft/sharding"
 	"weft/strategy"
 	"weft/topology"
+	"weft/web"
 )
 
 // errUsage is wrong use of the command line.
@@ -41,6 +42,7 @@ var wrongUse = []error{
 	strategy.ErrDegree, strategy.ErrFill, strategy.ErrDegreesSyntax, strategy.ErrNotDivisible, strategy.ErrTensor, strategy.ErrNoDim,
 	strategy.ErrSplit, strategy.ErrEmptyStage, strategy.ErrCosts, strategy.ErrSchedule,
 	plan.ErrOptions, plan.ErrNoPlan,
+	web.ErrAddress, web.ErrNotLoopback,
 	topology.ErrUnknownSlice, topology.ErrHosts, topology.ErrAxisBytes,
 }
 
@@ -51,7 +53,7 @@ func (a *app) finish(ctx context.Context, err error) int {
 		return 0
 	}
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-		fmt.Fprintln(a.stderr, "weft: interrupted; no output was written")
+		fmt.Fprintln(a.stderr, "weft:", cmp.Or(a.stopped, "interrupted; no output was written"))
 		return 130
 	}
 	// cobra's own complaints have no kind.
@@ -59,7 +61,7 @@ func (a *app) finish(ctx context.Context, err error) int {
 		err = usage("%s", strings.ReplaceAll(err.Error(), "\n", " "))
 	}
 	if a.json && !a.printed {
-		writeJSON(a.stdout, fault.Document(err))
+		jsondoc.Write(a.stdout, fault.Document(err))
 	} else if !a.json {
 		for i, v := range fault.Violations(err) {
 			prefix := "weft: "
@@ -75,11 +77,4 @@ func (a *app) finish(ctx context.Context, err error) int {
 		}
 	}
 	return 1
-}
-
-func writeJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false)
-	return e.Encode(v)
 }

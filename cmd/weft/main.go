@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"weft/internal/jsondoc"
 )
 
 func main() {
@@ -37,7 +39,8 @@ func run(ctx context.Context, args []string, stdout, stderr *os.File) int {
 // app is what the commands share.
 type app struct {
 	json           bool
-	printed        bool // the JSON document is out already
+	printed        bool   // the JSON document is out already
+	stopped        string // what an interrupted command says; "" for one that would have written a file
 	stdout, stderr *os.File
 	progress       progress
 }
@@ -62,7 +65,7 @@ A mesh is written dp=1,tp=4,sp=1: dp splits the batch, tp heads and channels
 	}
 	root.PersistentFlags().BoolVar(&a.json, "json", a.json, "print one JSON document on stdout and nothing else")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
-	root.AddCommand(a.forward(), a.sample(), a.verify(), a.inspect(), a.specs(), a.engine(), a.strategy(), a.topo(), a.plan())
+	root.AddCommand(a.forward(), a.sample(), a.verify(), a.inspect(), a.specs(), a.engine(), a.strategy(), a.topo(), a.plan(), a.serve())
 	for _, c := range root.Commands() {
 		wrapArgs(c)
 	}
@@ -87,7 +90,7 @@ func wrapArgs(c *cobra.Command) {
 // print writes the result: v as JSON, or text for people.
 func (a *app) print(v any, text func()) error {
 	if a.json {
-		return writeJSON(a.stdout, v)
+		return jsondoc.Write(a.stdout, v)
 	}
 	a.progress.stop()
 	text()

@@ -1,0 +1,53 @@
+package plan
+
+import (
+	"slices"
+
+	"weft/fault"
+	"weft/graph"
+	"weft/mesh"
+	"weft/models"
+	"weft/target"
+	"weft/topology"
+)
+
+// Graph builds the step that a plan was read from, with every layer: the very
+// weights, inputs and values that a device holds, each with its spec. o.Mesh is
+// the plan's mesh and fsdp its FSDP. Errors: those of Search, and what makes
+// Search refuse the split.
+func Graph(m models.Model, on topology.Slice, o Options, fsdp []string) (*graph.Graph, error) {
+	if o.Mesh == nil {
+		return nil, fault.New(ErrOptions, nil, "no mesh is named: a step is built for one split, as in dp=1,tp=4,sp=1")
+	}
+	s, err := newSearch(m, o)
+	if err != nil {
+		return nil, err
+	}
+	splits, err := s.splits(on)
+	if err != nil {
+		return nil, err
+	}
+	sp := splits[0]
+	sp.shares = slices.DeleteFunc(slices.Clone(fsdp), func(axis string) bool { return axis == "fsdp" && sp.fsdp > 1 })
+	local, r, err := s.place(on, sp)
+	if err != nil {
+		return nil, err
+	}
+	return m.Graph(local, r)
+}
+
+// place is the mesh of a split and its request, or every reason why the split is
+// not legal.
+func (s *search) place(on topology.Slice, sp split) (*mesh.Mesh, models.Request, error) {
+	r := s.r
+	r.FSDP, r.Target = sp.shares, target.For(on)
+	if sp.devices() != on.Devices {
+		_, _, err := on.Order(axesOf(sp), nil)
+		return nil, r, err
+	}
+	local, err := mesh.Local(axesOf(sp)...)
+	if err != nil {
+		return nil, r, err
+	}
+	return local, r, s.m.Check(local, r)
+}

@@ -1,0 +1,130 @@
+package web
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+
+	"weft/mesh"
+	"weft/models"
+	"weft/plan"
+	"weft/topology"
+)
+
+// Choices is what a question is made of.
+type Choices struct {
+	Models []ModelChoice `json:"models"`
+	Slices []SliceChoice `json:"slices"`
+	DTypes []string      `json:"dtypes"`
+	CFG    []string      `json:"cfg"`
+	// Sizes and Frames are examples; a model may want others, and says which.
+	Sizes  []string `json:"sizes"`
+	Frames []int    `json:"frames"`
+}
+
+// ModelChoice is a model that can be planned.
+type ModelChoice struct {
+	Name     string `json:"name"`
+	Elements int64  `json:"elements"` // of all parameters
+}
+
+// SliceChoice is hardware by the name that On takes.
+type SliceChoice struct {
+	Name     string        `json:"name"`
+	Kind     topology.Kind `json:"kind"`
+	Devices  int           `json:"devices"`
+	HBMBytes int64         `json:"hbm_bytes_per_device"` // 0: not known
+}
+
+// choices lists them. Models that make no videos cannot be planned and are left out.
+func (s *Server) choices(r *http.Request) (any, error) {
+	if err := paramsOf(r).err(); err != nil {
+		return nil, err
+	}
+	c := Choices{DTypes: []string{"bf16", "f32"}, CFG: []string{plan.CFGBatch, plan.CFGSequential},
+		Sizes: []string{"480x832", "832x480", "1280x720", "720x1280", "1280x704", "1024x576", "480x480"}, Frames: []int{1, 9, 17, 33, 49, 65, 81, 121}}
+	for _, name := range append(slices.Sorted(maps.Keys(s.o.Models)), models.Presets()...) {
+		m, err := s.model(name)
+		if err != nil {
+			return nil, err
+		}
+		if _, ok := m.(models.Generator); !ok {
+			continue
+		}
+		choice := ModelChoice{Name: name}
+		for _, p := range m.Params(0) {
+			n := int64(1)
+			for _, d := range p.Shape {
+				n *= int64(d)
+			}
+			choice.Elements += n
+		}
+		c.Models = append(c.Models, choice)
+	}
+	add := func(on topology.Slice) {
+		limit := on.HBMUsableBytes
+		if limit == 0 {
+			limit = on.HBMBytes
+		}
+		c.Slices = append(c.Slices, SliceChoice{on.String(), on.Kind, on.Devices, limit})
+	}
+	for _, on := range topology.Slices() {
+		add(on)
+	}
+	for _, g := range topology.GPUs() {
+		for _, n := range []string{"x1", "x2", "x4", "x8"} {
+			if on, err := topology.Lookup(g.Names[0] + n); err == nil {
+				add(on)
+			}
+		}
+	}
+	for _, name := range []string{"cpu:1", "cpu:2", "cpu:4", "cpu:8"} {
+		on, err := topology.Lookup(name)
+		if err != nil {
+			return nil, err
+		}
+		add(on)
+	}
+	return c, nil
+}
+
+func (s *Server) plan(r *http.Request) (any, error) {
+	p := paramsOf(r)
+	m, q := s.query(p)
+	if err := p.err(); err != nil {
+		return nil, err
+	}
+	res, err := plan.Ask(r.Context(), m, q)
+	if err != nil {
+		return nil, err
+	}
+	return plan.Document{Result: res, Assertions: []plan.Assertion{}}, nil
+}
+
+func (s *Server) topo(r *http.Request) (any, error) {
+	p := paramsOf(r)
+	name, text, moved := p.need("name"), p.text("mesh"), p.many("bytes")
+	if err := p.err(); err != nil {
+		return nil, err
+	}
+	on, err := topology.Lookup(name)
+	if err != nil {
+		return nil, err
+	}
+	doc := topology.Document{Report: on.Report()}
+	if text == "" {
+		return doc, nil
+	}
+	axes, err := mesh.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	bytes, err := topology.ParseBytes(moved)
+	if err != nil {
+		return nil, err
+	}
+	if doc.Mesh, err = on.ReportMesh(axes, bytes, false); err != nil {
+		return nil, err
+	}
+	return doc, nil
+}

@@ -1,0 +1,33 @@
+package web
+
+import (
+	"embed"
+	"io/fs"
+	"net/http"
+
+	"weft/fault"
+)
+
+//go:embed page
+var files embed.FS
+
+// page serves the page's files. The address of the page carries the state, which
+// only the page reads.
+func (s *Server) page() http.Handler {
+	root, err := fs.Sub(files, "page")
+	if err != nil {
+		panic(err) // page is embedded
+	}
+	serve := http.FileServerFS(root)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := r.URL.Path[1:]
+		if name == "" {
+			name = "index.html"
+		}
+		if info, err := fs.Stat(root, name); err != nil || info.IsDir() || r.URL.Path == "/index.html" {
+			fail(w, fault.New(ErrNotFound, nil, "%s: nothing is here; the page is at /", r.URL.Path))
+			return
+		}
+		serve.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,182 @@
+package web
+
+import (
+	"net/http"
+	"slices"
+
+	"weft/fault"
+	"weft/graph"
+	"weft/models"
+	"weft/plan"
+	"weft/sharding"
+)
+
+// Split is one plan's tensors, and the commands that run it.
+type Split struct {
+	Commands []Command `json:"commands"`
+	Tensors  []Tensor  `json:"tensors"`
+	Notes    []string  `json:"notes"`
+}
+
+// The roles of tensors.
+const (
+	Parameter = "parameter"
+	Input     = "input" // what the host feeds
+	Value     = "value" // what a call hands to later ones
+)
+
+// Tensor is a parameter or an activation, and how it is held.
+type Tensor struct {
+	Name  string        `json:"name"`
+	Role  string        `json:"role"`
+	Call  string        `json:"call,omitempty"` // that makes it
+	DType string        `json:"dtype"`
+	Shape []int         `json:"shape"` // in the programs, padding included
+	File  []int         `json:"file_shape,omitempty"`
+	Spec  sharding.Spec `json:"spec"`
+	// LocalBytes is what one device holds, Copies how many devices hold each element.
+	LocalBytes int64  `json:"local_bytes"`
+	Copies     int    `json:"copies"`
+	Rule       string `json:"rule,omitempty"` // that decided
+
+	layout sharding.Layout
+}
+
+// Shards is a tensor with the part that each device holds.
+type Shards struct {
+	Tensor
+	Mesh    string  `json:"mesh"`
+	Devices []Shard `json:"devices"` // by mesh position
+}
+
+// Shard is what the device at a mesh position holds: of each dim one stretch, or
+// one for each part of a fused dim. Of a partial tensor it is an addend.
+type Shard struct {
+	Position int                `json:"position"`
+	Coords   []int              `json:"coords"` // along the mesh's axes
+	Ranges   [][]sharding.Range `json:"ranges"`
+}
+
+// built is a plan's graph with the layouts of its parameters.
+type built struct {
+	*graph.Graph
+	layouts map[string]sharding.Layout
+}
+
+// build makes the graph a request asks for; err holds what is wrong with its parameters too.
+func (s *Server) build(p *params) (*built, models.Model, plan.Query, []string, error) {
+	m, q := s.query(p)
+	fsdp := p.list("fsdp")
+	if q.On == plan.All {
+		p.l.Add(fault.New(ErrParameter, nil, "on=all: one plan is on one slice"))
+	}
+	if err := p.err(); err != nil {
+		return nil, nil, q, nil, err
+	}
+	on, o, err := q.Read()
+	if err != nil {
+		return nil, nil, q, nil, err
+	}
+	g, err := plan.Graph(m, on, o, fsdp)
+	if err != nil {
+		return nil, nil, q, nil, err
+	}
+	b := &built{Graph: g, layouts: map[string]sharding.Layout{}}
+	assigned, err := models.Specs(m, g.Mesh, 0)
+	if err != nil {
+		return nil, nil, q, nil, err
+	}
+	for _, a := range assigned {
+		b.layouts[a.Name] = a.Layout
+	}
+	return b, m, q, fsdp, nil
+}
+
+// split answers with every tensor.
+func (s *Server) split(r *http.Request) (any, error) {
+	b, m, q, fsdp, err := s.build(paramsOf(r))
+	if err != nil {
+		return nil, err
+	}
+	doc := Split{Commands: s.commands(m, q, fsdp), Notes: append([]string{}, b.Notes...)}
+	if doc.Tensors, err = b.tensors(); err != nil {
+		return nil, err
+	}
+	return doc, nil
+}
+
+// shards answers with one tensor.
+func (s *Server) shards(r *http.Request) (any, error) {
+	p := paramsOf(r)
+	name := p.need("tensor")
+	b, _, _, _, err := s.build(p)
+	if err != nil {
+		return nil, err
+	}
+	all, err := b.tensors()
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(all, func(t Tensor) bool { return t.Name == name })
+	if i < 0 {
+		return nil, fault.New(ErrParameter, nil, "tensor %q: the step has no parameter, input or value of this name", name)
+	}
+	doc := Shards{Tensor: all[i], Mesh: b.Mesh.String()}
+	for pos := range b.Mesh.NumDevices() {
+		ranges, err := doc.assigned().Ranges(b.Mesh, pos)
+		if err != nil {
+			return nil, err
+		}
+		doc.Devices = append(doc.Devices, Shard{pos, b.Mesh.Coords(pos), ranges})
+	}
+	return doc, nil
+}
+
+// assigned is a tensor as sharding sees it.
+func (t Tensor) assigned() sharding.Assigned {
+	return sharding.Assigned{Param: sharding.Param{Name: t.Name, Shape: t.Shape}, Spec: t.Spec, Layout: t.layout}
+}
+
+// tensors lists parameters, inputs and the values between calls, in the order of the step.
+func (b *built) tensors() ([]Tensor, error) {
+	out := []Tensor{}
+	add := func(t Tensor, size int) error {
+		t.Spec = t.Spec.Canonical(b.Mesh, len(t.Shape))
+		local, err := t.assigned().Local(b.Mesh)
+		if err != nil {
+			return err
+		}
+		held, whole := int64(1), int64(1)
+		for d := range local {
+			held, whole = held*int64(local[d]), whole*int64(t.Shape[d])
+		}
+		t.LocalBytes, t.Copies = held*int64(size), b.Mesh.NumDevices()
+		if whole > 0 {
+			t.Copies = int(held * int64(b.Mesh.NumDevices()) / whole)
+		}
+		out = append(out, t)
+		return nil
+	}
+	for _, w := range b.Weights {
+		t := Tensor{Name: w.Name, Role: Parameter, DType: w.DType.String(), Shape: w.Shape, Spec: w.Spec, Rule: w.Rule, layout: b.layouts[w.Name]}
+		if !slices.Equal(w.File, w.Shape) {
+			t.File = w.File
+		}
+		if err := add(t, w.DType.Size()); err != nil {
+			return nil, err
+		}
+	}
+	for _, in := range b.Inputs {
+		if err := add(Tensor{Name: in.Name, Role: Input, DType: in.DType.String(), Shape: in.Shape, Spec: in.Spec}, in.DType.Size()); err != nil {
+			return nil, err
+		}
+	}
+	for _, c := range b.Calls {
+		for i, o := range b.Programs[c.Program].Outputs {
+			if err := add(Tensor{Name: c.Outs[i], Role: Value, Call: c.Name, DType: o.DType.String(), Shape: o.Shape, Spec: o.Spec}, o.DType.Size()); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
+}
