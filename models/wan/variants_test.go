@@ -1,16 +1,12 @@
-package wan
+package wan_test
 
 import (
 	"fmt"
-	"os"
-	"sort"
-	"strings"
 	"testing"
 
 	"weft/dtype"
-	"weft/mesh"
+	"weft/internal/modeltest"
 	"weft/models"
-	"weft/spmd"
 )
 
 // What the once-a-request program of a layer's keys and values, the image's
@@ -44,45 +40,14 @@ var variantTable = []struct {
 }
 
 func TestVariantsCollectives(t *testing.T) {
+	requests := map[string]models.Request{
+		"wan21_i2v":  {Batch: 1, Latent: []int{16, 3, 8, 6}, Text: 9, Image: 17, DType: dtype.F32},
+		"wan22_ti2v": {Batch: 1, Latent: []int{48, 3, 6, 8}, Text: 13, DType: dtype.F32, TokenTimes: true},
+	}
 	for _, c := range variantTable {
-		raw, err := os.ReadFile("../../testdata/" + c.fixture + "/config.json")
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := models.FromConfig(raw, "config.json")
-		if err != nil {
-			t.Fatal(err)
-		}
-		axes, err := mesh.Parse(c.on)
-		if err != nil {
-			t.Fatal(err)
-		}
-		on, err := mesh.Local(mesh.Standard(axes)...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := models.Request{Batch: 1, Latent: []int{16, 3, 8, 6}, Text: 9, Image: 17, DType: dtype.F32, SplitResidual: c.split}
-		if c.fixture == "wan22_ti2v" {
-			r = models.Request{Batch: 1, Latent: []int{48, 3, 6, 8}, Text: 13, DType: dtype.F32, SplitResidual: c.split, TokenTimes: true}
-		}
-		g, err := m.Graph(on, r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := collectives(g.Programs[c.program]); got != c.want {
-			t.Errorf("%s on %s, split stream %v, %s: %q, want %q", c.fixture, c.on, c.split, c.program, got, c.want)
-		}
+		m := modeltest.Config(t, "../../testdata/"+c.fixture)
+		modeltest.Moves(t, m, requests[c.fixture], []modeltest.Move{{On: c.on, Split: c.split, Program: c.program, Want: c.want}})
 	}
-}
-
-// collectives sums up a program's, each as "op axes count elements".
-func collectives(p *spmd.Program) string {
-	lines := []string{}
-	for _, x := range p.Collectives() {
-		lines = append(lines, fmt.Sprintf("%s %s %d %d", x.Op, x.Axis, x.Count, x.Elements))
-	}
-	sort.Strings(lines)
-	return strings.Join(lines, "; ")
 }
 
 // The bytes of bf16 a device keeps less than under the peer's rules, which
@@ -95,46 +60,9 @@ func TestBytesSavedBesideThePeer(t *testing.T) {
 		"wan2.2-i2v-a14b": {4: "0.307"},
 	} {
 		for tp, want := range want {
-			if got := fmt.Sprintf("%.3f", float64(saved(t, name, tp))/1e9); got != want {
+			if got := fmt.Sprintf("%.3f", float64(modeltest.Saved(t, name, tp))/1e9); got != want {
 				t.Errorf("%s at tp=%d: %s GB, README.md says %s", name, tp, got, want)
 			}
 		}
 	}
-}
-
-func saved(t *testing.T, name string, tp int) int64 {
-	t.Helper()
-	m, err := models.ByName(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	on, err := mesh.Local(mesh.Axis{Name: "tp", Size: tp})
-	if err != nil {
-		t.Fatal(err)
-	}
-	assigned, err := models.Specs(m, on, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ours, peers := models.List(m, assigned, models.Torch, false), models.List(m, assigned, models.Torch, true)
-	var n int64
-	for i, p := range m.Params(0) {
-		size := int64(4)
-		if p.Matmul {
-			size = 2
-		}
-		for _, d := range p.Shape {
-			size *= int64(d)
-		}
-		parts := func(l models.ParamSpec) int64 {
-			for d := range p.Shape {
-				if len(l.Spec.Dim(d)) > 0 {
-					return int64(tp)
-				}
-			}
-			return 1
-		}
-		n += size/parts(peers[i]) - size/parts(ours[i])
-	}
-	return n
 }

@@ -1,0 +1,131 @@
+package modeltest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"testing"
+
+	"weft"
+	"weft/internal/meshtest"
+	"weft/models"
+	"weft/spmd"
+)
+
+// Config makes the model of a folder's config.json, without its weights.
+func Config(t testing.TB, dir string) models.Model {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(dir, "config.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := models.FromConfig(raw, "config.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// Move is what one program of a graph must exchange in one run.
+type Move struct {
+	On      string
+	Split   bool // the residual stream
+	Program string
+	// Want lists collectives as "op axis count elements", those of a type other
+	// than f32 with it at the end, in the order of the alphabet and "; " between.
+	Want string
+}
+
+// Moves holds programs of a model's graph against a table. What a program says
+// of itself must also be what the text says that a compiler is given, and what the
+// interpreter exchanged; cut up for a device it must move the same.
+func Moves(t *testing.T, m models.Model, r models.Request, table []Move) {
+	t.Helper()
+	for _, c := range table {
+		what := fmt.Sprintf("%s on %s, split stream %v, %v", c.Program, c.On, c.Split, r.DType)
+		for _, target := range []spmd.Target{{}, {RowTile: 10, WideBF16: true, QueryBlock: 5, KeyBlock: 7, HeadBlock: 1}} {
+			r.SplitResidual, r.Target = c.Split, target
+			on, err := weft.ParseMesh(c.On)
+			if err != nil {
+				t.Fatal(err)
+			}
+			g, err := m.Graph(on, r)
+			if err != nil {
+				t.Errorf("%s: %v", what, err)
+				continue
+			}
+			p := g.Programs[c.Program]
+			if p == nil {
+				t.Errorf("%s: there is no such program", what)
+				continue
+			}
+			if got := moves(p.Collectives()); got != c.Want {
+				t.Errorf("%s: the program moves %q, want %q", what, got, c.Want)
+			}
+			if got := moves(meshtest.Text(t, p)); got != c.Want {
+				t.Errorf("%s: the text moves %q, want %q", what, got, c.Want)
+			}
+			random := rand.New(rand.NewPCG(5, 5))
+			in := meshtest.Values{}
+			for _, port := range p.Inputs {
+				in[port.Name] = meshtest.Fill(port.DType, func(int) float64 { return random.NormFloat64() / 4 }, port.Shape...)
+			}
+			meshtest.Interp(t, p, in) // fails where what was exchanged is anything else than the program says
+		}
+	}
+}
+
+func moves(ts []spmd.Traffic) string {
+	lines := []string{}
+	for _, x := range ts {
+		line := fmt.Sprintf("%s %s %d %d", x.Op, x.Axis, x.Count, x.Elements)
+		if x.Type != "f32" {
+			line += " " + x.Type
+		}
+		lines = append(lines, line)
+	}
+	sort.Strings(lines)
+	return strings.Join(lines, "; ")
+}
+
+// Saved is how many bytes of weights, matmuls' in bf16 and others in f32, a
+// device keeps less at a tp than under the peer's rules.
+func Saved(t testing.TB, preset string, tp int) int64 {
+	t.Helper()
+	m, err := models.ByName(preset)
+	if err != nil {
+		t.Fatal(err)
+	}
+	on, err := weft.ParseMesh(fmt.Sprintf("tp=%d", tp))
+	if err != nil {
+		t.Fatal(err)
+	}
+	assigned, err := models.Specs(m, on, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, peers := models.List(m, assigned, models.Torch, false), models.List(m, assigned, models.Torch, true)
+	var n int64
+	for i, p := range m.Params(0) {
+		size := int64(4)
+		if p.Matmul {
+			size = 2
+		}
+		for _, d := range p.Shape {
+			size *= int64(d)
+		}
+		parts := func(l models.ParamSpec) int64 {
+			for d := range p.Shape {
+				if len(l.Spec.Dim(d)) > 0 {
+					return int64(tp)
+				}
+			}
+			return 1
+		}
+		n += size/parts(peers[i]) - size/parts(ours[i])
+	}
+	return n
+}
