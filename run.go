@@ -127,6 +127,7 @@ func (m *Model) settle(req models.Request, o Options) (on *mesh.Mesh, out models
 	}
 	req.Layers, req.SplitResidual, req.Strict = o.Layers, o.SplitResidual, o.Strict
 	if o.FSDP != "" {
+		req.FSDP = nil
 		for _, a := range strings.Split(o.FSDP, ",") {
 			req.FSDP = append(req.FSDP, mesh.Canonical(strings.TrimSpace(a)))
 		}

@@ -290,7 +290,7 @@ func MadeUp(t testing.TB, config string) string {
 		switch {
 		case p.Matmul:
 			std = 1 / math.Sqrt(float64(fan))
-		case strings.HasSuffix(p.Name, ".weight"): // of a norm
+		case strings.HasSuffix(p.Name, ".weight"), strings.HasSuffix(p.Name, ".gamma"): // of a norm
 			mean = 1
 		}
 		fs := make([]float32, tensor.Elements(p.Shape))

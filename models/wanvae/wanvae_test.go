@@ -1,0 +1,261 @@
+package wanvae_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"weft"
+	"weft/dtype"
+	"weft/fault"
+	"weft/internal/modeltest"
+	"weft/models"
+	"weft/tensor"
+)
+
+const (
+	dir    = "../../testdata/wan21_vae"
+	oracle = "../../testdata/oracle/"
+)
+
+// The fixture's grid is 3 latent frames of 4 x 3. diffusers' numbers are meant:
+// the other peer's norm has an epsilon, which shows by 1e-4.
+var fixture = modeltest.Case{Dir: dir, Want: "decode_diffusers", Tolerance: 1e-4}
+
+func TestPeerSpecsEqualTheOracleLeafByLeaf(t *testing.T) {
+	modeltest.Oracle(t, "wan2.1-vae", oracle+"wan2.1-vae.json")
+}
+
+// Each tensor has the official name, the peer's path with its order of dims, and
+// diffusers' name of the peer's mapping.
+func TestNamesEqualTheMapping(t *testing.T) {
+	raw, err := os.ReadFile(oracle + "mappings/wan2.1-vae.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mapping struct {
+		Entries []struct {
+			Jax       string `json:"jax"`
+			PT        string `json:"pt"`
+			Transform string `json:"transform"`
+			Shape     []int  `json:"pt_shape"`
+			Diffusers string `json:"pt_diffusers"`
+		} `json:"entries"`
+	}
+	if err := json.Unmarshal(raw, &mapping); err != nil {
+		t.Fatal(err)
+	}
+	m, err := models.ByName("wan2.1-vae")
+	if err != nil {
+		t.Fatal(err)
+	}
+	params := map[string]models.Param{}
+	for _, p := range m.Params(0) {
+		params[p.Name] = p
+	}
+	if len(params) != len(mapping.Entries) || len(params) != 194 {
+		t.Errorf("%d parameters, %d in the mapping", len(params), len(mapping.Entries))
+	}
+	for _, e := range mapping.Entries {
+		p := params[e.PT]
+		transform := "same"
+		switch {
+		case strings.HasSuffix(e.PT, ".gamma"):
+			transform = "reshape(-1)"
+		case p.FlaxPerm != nil:
+			transform = "transpose(" + strings.Trim(strings.ReplaceAll(fmt.Sprint(p.FlaxPerm), " ", ","), "[]") + ")"
+		}
+		if p.Flax != e.Jax || !slices.Equal(p.Shape, e.Shape) || transform != e.Transform {
+			t.Errorf("%s: %s %v %s, the peer has %s %v %s", e.PT, p.Flax, p.Shape, transform, e.Jax, e.Shape, e.Transform)
+		}
+		if got := m.Official(e.Diffusers); got != e.PT {
+			t.Errorf("%s is %s, want %s", e.Diffusers, got, e.PT)
+		}
+		if got := m.Official(e.PT); got != e.PT {
+			t.Errorf("the official %s becomes %s", e.PT, got)
+		}
+	}
+}
+
+func TestFixtureOnEveryLegalMesh(t *testing.T) {
+	if n := len(fixture.Meshes(t, 8)); n != 20 { // every tp*sp up to 8
+		t.Errorf("%d legal meshes", n)
+	}
+	fixture.Everywhere(t)
+}
+
+func TestValuesAlongTheWay(t *testing.T) {
+	if n := fixture.Traced(t); n != 1 { // decode_conv2
+		t.Errorf("%d values of the fixture are traced", n)
+	}
+}
+
+// A decoding has two names: out, as every model's, and the fixture's.
+func TestDiffusersCheckpoint(t *testing.T) {
+	in := modeltest.Tensors(t, dir+"/inputs.safetensors")
+	want := modeltest.Tensors(t, dir+"/expected.safetensors")["decode_diffusers"]
+	out := modeltest.Forward(t, modeltest.Open(t, dir+"/diffusers"), in, weft.Options{Device: "reference", Mesh: "sp=2"})
+	modeltest.Close(t, "out", out["out"], want, 1e-4)
+	modeltest.Close(t, "decode", out["decode"], want, 1e-4)
+}
+
+// One latent frame is one picture: the first of more. Two more frames change nothing before them.
+func TestFramesAreCausal(t *testing.T) {
+	m := modeltest.Open(t, dir)
+	in := modeltest.Tensors(t, dir+"/inputs.safetensors")
+	want := modeltest.Tensors(t, dir+"/expected.safetensors")["decode_diffusers"]
+	for _, n := range []int{1, 2} {
+		z := in["z"].Crop([]int{1, 16, n, 4, 3})
+		out := modeltest.Forward(t, m, map[string]*tensor.Tensor{"z": z}, weft.Options{Device: "reference", Mesh: "tp=2"})["out"]
+		modeltest.Close(t, fmt.Sprint(n, " latent frames"), out, want.Crop([]int{1, 3, 1 + 4*(n-1), 32, 24}), 1e-4)
+	}
+}
+
+// bf16 kernels and what flows into them, sums and stream in f32. A bf16 has 8
+// bits; some thirty convolutions one after another, each rounding its operand, add
+// up to no more than a few roundings of the output's peak of 0.74.
+func TestBF16(t *testing.T) {
+	c := fixture
+	c.Tolerance, c.Options.DType = 0.03, "bf16"
+	c.On(t, "reference", "sp=2")
+	if os.Getenv("WEFT_LONG_TESTS") != "" {
+		c.On(t, "cpu", "sp=2")
+	}
+	in := modeltest.Tensors(t, dir+"/inputs.safetensors")
+	want := modeltest.Tensors(t, dir+"/expected.safetensors")["decode_diffusers"]
+	out := modeltest.Forward(t, modeltest.Open(t, dir), in, weft.Options{Device: "reference", DType: "bf16"})["out"]
+	g, err := out.Float32s()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := want.Float32s()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if abs, _ := weft.Difference(g, w); abs < 1e-3 {
+		t.Errorf("bf16 differs by %g: nothing was rounded", abs)
+	}
+}
+
+// Other depths, multipliers and doublings, batch 2, grids smaller than the mesh:
+// every split gives the one-device answer.
+func TestOtherConfigurationsSplit(t *testing.T) {
+	for _, c := range []struct {
+		config string
+		latent []int
+		o      weft.Options
+	}{
+		{`{"z_dim":3,"dim":4,"dim_mult":[1,2],"num_res_blocks":1,"temperal_downsample":[true],"latents_mean":[1,0,-1],"latents_std":[2,1,0.5]}`, []int{3, 3, 5, 2}, weft.Options{}},
+		{`{"z_dim":16,"dim":2,"dim_mult":[1,2,3],"num_res_blocks":1,"temperal_downsample":[true,false]}`, []int{16, 2, 1, 7}, weft.Options{DType: "bf16"}},
+		{`{"z_dim":16,"dim":6,"dim_mult":[2],"num_res_blocks":2,"temperal_downsample":[]}`, []int{16, 2, 9, 1}, weft.Options{FSDP: "sp,tp"}},
+	} {
+		folder := modeltest.MadeUp(t, c.config)
+		meshes := modeltest.Splits(t, folder, weft.VerifyOptions{Options: c.o, Latent: c.latent})
+		if len(meshes) != 27 {
+			t.Errorf("%d meshes", len(meshes))
+		}
+	}
+}
+
+// The released configuration decodes 8 pixels to a position, 4 frames to a latent after the first.
+func TestVideoShape(t *testing.T) {
+	m, err := models.ByName("wan2.1-vae")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := m.(models.Decoder).VideoShape([]int{16, 21, 60, 104})
+	if want := []int{3, 81, 480, 832}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v %v, want %v", got, err, want)
+	}
+	if _, err := m.(models.Decoder).VideoShape([]int{15, 0, 60, 104}); len(fault.Violations(err)) != 2 {
+		t.Errorf("15 channels and no frame: %v", err)
+	}
+}
+
+// A generator names its decoder; the one for Wan2.2's own latents is not there yet.
+func TestGeneratorsNameTheirDecoder(t *testing.T) {
+	for preset, decoder := range map[string]string{"wan2.1-t2v-14b": "wan2.1-vae", "wan2.2-i2v-a14b": "wan2.1-vae", "wan2.2-ti2v-5b": "wan2.2-vae"} {
+		m, err := models.ByName(preset)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := m.(models.Accompanied).Companions().Decoder; got != decoder {
+			t.Errorf("%s: decoder %q, want %q", preset, got, decoder)
+		}
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	m := modeltest.Open(t, dir)
+	in := modeltest.Tensors(t, dir+"/inputs.safetensors")
+	z := func(d dtype.DType, shape ...int) map[string]*tensor.Tensor {
+		return map[string]*tensor.Tensor{"z": tensor.New(d, shape...)}
+	}
+	for _, c := range []struct {
+		in   map[string]*tensor.Tensor
+		o    weft.Options
+		kind error
+		want []string
+	}{
+		{map[string]*tensor.Tensor{"video": in["video"]}, weft.Options{}, models.ErrInputs, []string{`"z" is missing`}},
+		{z(dtype.F32, 16, 3, 4, 3), weft.Options{}, models.ErrInputs, []string{"[16 3 4 3]", "(batch, channels, frames, height, width)"}},
+		{z(dtype.I32, 1, 16, 3, 4, 3), weft.Options{}, models.ErrInputs, []string{"floating-point"}},
+		{z(dtype.F32, 1, 4, 3, 4, 3), weft.Options{}, models.ErrInputs, []string{"4 channels", "z_dim 16"}},
+		{z(dtype.F32, 1, 16, 0, 4, 0), weft.Options{}, models.ErrSize, []string{"latent frames 0", "latent width 0"}},
+		{in, weft.Options{Mesh: "dp=2"}, models.ErrBatch, []string{"batch 1", "dp=2", "[1]"}},
+		{in, weft.Options{Mesh: "pp=2"}, models.ErrAxis, []string{"pp=2", "sp (rows)", "tp (columns)"}},
+		{in, weft.Options{Layers: 1}, models.ErrInputs, []string{"1 layers"}},
+		{in, weft.Options{Mesh: "sp=3,tp=2", Strict: true}, models.ErrSize, []string{"latent rows", "4 does not divide over sp=3", "[1 2 4]", "3 does not divide over tp=2", "[1 3]"}},
+	} {
+		c.o.Device = "reference"
+		_, err := m.Start(context.Background(), c.in, c.o)
+		if !errors.Is(err, c.kind) {
+			t.Errorf("want %v, got %v", c.want, err)
+			continue
+		}
+		for _, w := range c.want {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("%q is not in: %v", w, err)
+			}
+		}
+	}
+}
+
+// Configurations that are not decoded are named, each with every reason.
+func TestVariants(t *testing.T) {
+	const base = `"z_dim":16,"dim_mult":[1,2,4,4],"num_res_blocks":2,"temperal_downsample":[false,true,true]`
+	for _, c := range []struct {
+		config string
+		kind   error
+		want   []string
+	}{
+		{`{"_class_name":"AutoencoderKLWan","base_dim":160,"decoder_base_dim":256,"z_dim":48,"is_residual":true,"patch_size":2,"dim_mult":[1,2,4,4],"num_res_blocks":2,"temperal_downsample":[false,true,true]}`,
+			models.ErrVariant, []string{"Wan2.2's autoencoder", "wan2.1-vae"}},
+		{`{"_class_name":"WanVAE_","dim":96,"attn_scales":[0.5],` + base + `}`, models.ErrVariant, []string{"attn_scales"}},
+		{`{"_class_name":"AutoencoderKLWan","base_dim":96,"decoder_base_dim":64,"in_channels":12,` + base + `}`, models.ErrVariant, []string{"64", "12 channels"}},
+		{`{"_class_name":"WanVAE_","dim":0,"z_dim":8,"dim_mult":[1,2],"num_res_blocks":2,"temperal_downsample":[true,true]}`, models.ErrConfig,
+			[]string{"dim is 0", "temperal_downsample", "0 latents_mean"}},
+		{`{"_class_name":"WanVAE_","dim":1,"z_dim":16,"dim_mult":[1,1],"num_res_blocks":2,"temperal_downsample":[true]}`, models.ErrConfig, []string{"even width"}},
+		{`{"_class_name":"WanVAE_","dim":"x",` + base + `}`, models.ErrConfig, []string{"dim"}},
+	} {
+		_, err := models.FromConfig([]byte(c.config), "config.json")
+		if !errors.Is(err, c.kind) {
+			t.Errorf("want %v, got %v", c.want, err)
+			continue
+		}
+		for _, w := range c.want {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("%q is not in: %v", w, err)
+			}
+		}
+	}
+	// The transformer's folder is not taken for an autoencoder's, nor the other way round.
+	if _, err := models.FromConfig([]byte(`{"_class_name":"WanVAE_","dim":96,`+base+`}`), ""); err != nil {
+		t.Error(err)
+	}
+}
