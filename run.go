@@ -1,11 +1,13 @@
 package weft
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
 	"time"
 
+	"weft/aot"
 	"weft/dtype"
 	"weft/engine"
 	"weft/graph"
@@ -38,6 +40,10 @@ type Options struct {
 	// Micro is the number of microbatches that flow through a pipeline (mesh axis
 	// pp); 0 makes them as small as dp allows.
 	Micro int
+	// Compiled is a folder of programs compiled ahead of time (package aot), which are
+	// loaded in place of compiling. What the options above leave out is then what
+	// they were compiled for; everything else that does not agree is refused.
+	Compiled string
 	// Strict refuses padding.
 	Strict bool
 	// TextLen pads the text to this many rows where the config does not say; 0 takes it as given.
@@ -149,9 +155,16 @@ func (m *Model) settle(req models.Request, o Options) (on *mesh.Mesh, out models
 
 // start does everything but feed. eng may be given, big enough for the mesh.
 func (m *Model) start(ctx context.Context, req models.Request, o Options, eng engine.Engine) (*Run, error) {
+	bundle, o, err := compiled(o)
+	if err != nil {
+		return nil, err
+	}
 	on, req, micro, err := m.settle(req, o)
 	if err != nil {
 		return nil, err
+	}
+	if bundle != nil && on.String() == bundle.Mesh().String() {
+		on = bundle.Mesh() // with its order of devices
 	}
 	if eng == nil {
 		eng = o.On
@@ -170,7 +183,14 @@ func (m *Model) start(ctx context.Context, req models.Request, o Options, eng en
 		return nil, err
 	}
 	r.g, r.req = g, req
-	if r.s, err = session.New(ctx, g, r.eng, o.Progress); err != nil {
+	runs := r.eng
+	if bundle != nil {
+		if runs, err = bundle.Engine(r.eng, m.Model, req, g); err != nil {
+			r.Close()
+			return nil, err
+		}
+	}
+	if r.s, err = session.New(ctx, g, runs, o.Progress); err != nil {
 		r.Close()
 		return nil, err
 	}
@@ -179,6 +199,26 @@ func (m *Model) start(ctx context.Context, req models.Request, o Options, eng en
 		return nil, err
 	}
 	return r, nil
+}
+
+// compiled opens the bundle that the options name, if they do, and takes from it
+// what they leave out.
+func compiled(o Options) (*aot.Bundle, Options, error) {
+	if o.Compiled == "" {
+		return nil, o, nil
+	}
+	b, err := aot.OpenBundle(o.Compiled)
+	if err != nil {
+		return nil, o, err
+	}
+	if o.Mesh == "" || o.Mesh == "auto" {
+		o.Mesh = b.Manifest.Mesh
+	}
+	o.DType = cmp.Or(o.DType, b.DType)
+	o.Layers = cmp.Or(o.Layers, b.Layers)
+	o.SplitResidual = o.SplitResidual || b.SplitResidual
+	o.FSDP = cmp.Or(o.FSDP, strings.Join(b.FSDP, ","))
+	return b, o, nil
 }
 
 // Close frees the devices.
@@ -312,6 +352,8 @@ type Report struct {
 	Collectives    []session.Collective `json:"collectives"`
 	RequestTraffic []session.Collective `json:"request_collectives"`
 	Cache          CacheReport          `json:"cache"`
+	// Compiled is the folder that the programs were loaded from, where they were.
+	Compiled string `json:"compiled,omitempty"`
 	// Microbatches and Spans are there with a pipeline: when each stage worked on which.
 	Microbatches int            `json:"microbatches,omitempty"`
 	Spans        []session.Span `json:"spans,omitempty"`
@@ -342,14 +384,17 @@ func (r *Run) Report() Report {
 		Seconds: r.seconds, FirstSeconds: r.first, CompileSeconds: r.s.CompileSeconds(), LoadSeconds: l.Seconds,
 		BytesRead: l.BytesRead, PeakRSS: peakRSS(), Resident: l.MaxResident(), ResidentAll: l.ResidentBytes,
 		Collectives: r.s.Collectives(false), RequestTraffic: r.s.Collectives(true),
-		Cache: CacheReport{hits, misses}, Notes: notes}
+		Cache: CacheReport{hits, misses}, Compiled: r.opt.Compiled, Notes: notes}
 }
 
 // Text is the report for people.
 func (r Report) Text() string {
-	return fmt.Sprintf("%s, mesh %s, %s: step %.3f s (first %.3f s), compile %.2f s (%d cached of %d), load %.2f s (%s read), peak RSS %s",
-		r.Engine.Name, r.Mesh, r.DType, r.Seconds, r.FirstSeconds, r.CompileSeconds, r.Cache.Hits, r.Cache.Hits+r.Cache.Misses, r.LoadSeconds,
-		Bytes(r.BytesRead), Bytes(r.PeakRSS))
+	compiled := fmt.Sprintf("compile %.2f s (%d cached of %d)", r.CompileSeconds, r.Cache.Hits, r.Cache.Hits+r.Cache.Misses)
+	if r.Compiled != "" {
+		compiled = fmt.Sprintf("programs from %s in %.2f s", r.Compiled, r.CompileSeconds)
+	}
+	return fmt.Sprintf("%s, mesh %s, %s: step %.3f s (first %.3f s), %s, load %.2f s (%s read), peak RSS %s",
+		r.Engine.Name, r.Mesh, r.DType, r.Seconds, r.FirstSeconds, compiled, r.LoadSeconds, Bytes(r.BytesRead), Bytes(r.PeakRSS))
 }
 
 // Bytes writes a size for people, in powers of 1000.

@@ -25,7 +25,8 @@ type Compiled interface {
 type compiler interface {
 	compile(ctx context.Context, text []byte, o xla.CompileOptions) (Compiled, error)
 	plugin() *xla.Plugin
-	platform() string // its version, in the plugin's words
+	platform() string   // its version, in the plugin's words
+	deviceKind() string // what it calls the devices
 	close()
 }
 
@@ -85,6 +86,7 @@ func (c absent) compile(ctx context.Context, text []byte, o xla.CompileOptions) 
 }
 func (c absent) plugin() *xla.Plugin { return c.t.Plugin() }
 func (c absent) platform() string    { return c.t.PlatformVersion() }
+func (c absent) deviceKind() string  { return c.t.Devices()[0].Kind }
 func (c absent) close()              { c.t.Close() }
 
 // present compiles on a client's devices.
@@ -95,4 +97,5 @@ func (c present) compile(ctx context.Context, text []byte, o xla.CompileOptions)
 }
 func (c present) plugin() *xla.Plugin { return c.c.Plugin() }
 func (c present) platform() string    { return fmt.Sprint(c.c.Platform(), " ", c.c.PlatformVersion()) }
+func (c present) deviceKind() string  { return c.c.Devices()[0].Kind }
 func (c present) close()              { _ = c.c.Close() }

@@ -24,6 +24,10 @@ type Info struct {
 	SHA256  string `json:"sha256,omitempty"`  // of the plugin file
 	API     string `json:"api,omitempty"`     // PJRT C API version
 	Path    string `json:"path,omitempty"`
+	// DeviceKind is what the plugin calls its devices: "TPU v4".
+	DeviceKind string `json:"device_kind,omitempty"`
+	// XLAFlags is XLA_FLAGS as the plugin sees it, which is baked into what it compiles.
+	XLAFlags string `json:"-"`
 	// Note says why this engine was chosen where the user left the choice.
 	Note string `json:"note,omitempty"`
 }

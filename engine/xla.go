@@ -39,7 +39,7 @@ func openXLA(ctx context.Context, n int, o Options) (Engine, error) {
 		client.SetLimit(o.Limit)
 	}
 	p := client.Plugin().Engine()
-	e := &XLA{client: client, n: n, info: Info{Name: client.Platform(), Version: p.Version, SHA256: p.SHA256, API: p.API, Path: p.Path}}
+	e := &XLA{client: client, n: n, info: Info{Name: client.Platform(), Version: p.Version, SHA256: p.SHA256, API: p.API, Path: p.Path, XLAFlags: client.Plugin().Flags(), DeviceKind: client.Devices()[0].Kind}}
 	if !o.NoCache {
 		if e.cache, err = cache.Open(o.CacheDir, cache.Options{Warn: o.Warn}); err != nil {
 			e.info.Note = "programs are not kept: " + err.Error()

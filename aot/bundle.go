@@ -1,0 +1,204 @@
+package aot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"weft/engine"
+	"weft/fault"
+	"weft/graph"
+	"weft/mesh"
+	"weft/models"
+	"weft/spmd"
+)
+
+var (
+	// ErrBundle: a folder that is no bundle of compiled programs, or a damaged one.
+	ErrBundle = fault.NewKind("bundle")
+	// ErrMismatch: a bundle that was compiled for something else. The fields are Mismatch.
+	ErrMismatch = fault.NewKind("bundle-mismatch")
+)
+
+// Mismatch says what of a run is not what a bundle was compiled for.
+type Mismatch struct {
+	What     string `json:"what"` // model, mesh, dtype, plugin, ...
+	Compiled string `json:"compiled"`
+	Have     string `json:"have"`
+}
+
+// maxManifest bounds what is read before anything is known to be right.
+const maxManifest = 64 << 20
+
+// Bundle is a folder of compiled programs, read and found whole.
+type Bundle struct {
+	Manifest
+	Dir string
+
+	code map[string][]byte // executables, by the hash of their text
+}
+
+// OpenBundle reads a folder that Write made: every file, held against the hash
+// that the manifest has of it. Error: ErrBundle, every file that is not as it was
+// written named.
+func OpenBundle(dir string) (*Bundle, error) {
+	path := filepath.Join(dir, ManifestName)
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fault.New(ErrBundle, nil, "%s is no bundle of compiled programs: %w", dir, err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxManifest))
+	if err != nil {
+		return nil, fault.New(ErrBundle, nil, "%w", err)
+	}
+	m, err := parseManifest(data, path)
+	if err != nil {
+		return nil, err
+	}
+	b := &Bundle{Manifest: *m, Dir: dir, code: map[string][]byte{}}
+	var l fault.List
+	for _, p := range m.Programs {
+		if _, err := b.read(p.Text); err != nil {
+			l.Add(err)
+		}
+		code, err := b.read(p.Executable)
+		if err != nil {
+			l.Add(err)
+		}
+		b.code[p.Text.SHA256] = code
+	}
+	return b, l.Err()
+}
+
+// read gives a file's bytes if they are those that were written.
+func (b *Bundle) read(want Blob) ([]byte, error) {
+	path := filepath.Join(b.Dir, want.Name)
+	i, err := os.Stat(path)
+	if err != nil {
+		return nil, fault.New(ErrBundle, nil, "%w", err)
+	}
+	if i.Size() != want.Bytes {
+		return nil, fault.New(ErrBundle, nil, "%s has %d bytes, %d were written: compile again", path, i.Size(), want.Bytes)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fault.New(ErrBundle, nil, "%w", err)
+	}
+	if have := digest(data); have != want.SHA256 {
+		return nil, fault.New(ErrBundle, nil, "%s has SHA-256 %.12s..., %.12s... was written: it was changed since; compile again", path, have, want.SHA256)
+	}
+	return data, nil
+}
+
+// Mesh is what the programs were compiled for, with its device order.
+func (b *Bundle) Mesh() *mesh.Mesh {
+	axes, err := mesh.Parse(b.Manifest.Mesh)
+	if err == nil {
+		var m *mesh.Mesh
+		if m, err = mesh.New(axes, b.Devices); err == nil {
+			return m
+		}
+	}
+	panic(err) // parseManifest has made it before
+}
+
+// Engine is e with the bundle's programs in place of its compiler, after every
+// line of the manifest is held against the run: the graph g of request r, for
+// model m. Nothing is compiled. Error: ErrMismatch, one for each line that differs.
+func (b *Bundle) Engine(e engine.Engine, m models.Model, r models.Request, g *graph.Graph) (engine.Engine, error) {
+	var l fault.List
+	differ := func(what string, compiled, have any) bool {
+		c, h := fmt.Sprint(compiled), fmt.Sprint(have)
+		if c == h {
+			return false
+		}
+		l.Add(fault.New(ErrMismatch, Mismatch{what, c, h}, "%s: the bundle was compiled for %s %s, this run has %s", b.Dir, what, c, h))
+		return true
+	}
+	info := e.Info()
+	loader, loads := e.(engine.Loader)
+	if kind := string(b.Kind); !differ("engine", kind, info.Name) && !loads {
+		l.Add(fault.New(ErrMismatch, Mismatch{"engine", kind, info.Name}, "the engine %s loads no compiled programs", info.Name))
+	}
+	if info.Name == string(b.Kind) && !differ("device kind", b.DeviceKind, info.DeviceKind) && !differ("plugin", plugged(b.Plugin.Version, b.Plugin.SHA256), plugged(info.Version, info.SHA256)) && b.ProcessorSHA256 != "" {
+		if name, hash := processor(); !differ("processor", b.Processor, name) && hash != b.ProcessorSHA256 {
+			differ("processor", b.Processor+" with other features", name)
+		}
+		differ("XLA_FLAGS", quoted(b.XLAFlags), quoted(info.XLAFlags))
+	}
+	_, config, err := configOf(m)
+	if err != nil {
+		return nil, err
+	}
+	if !differ("model", b.Model, m.Name()) && config != b.ConfigSHA256 {
+		differ("config.json", fmt.Sprintf("SHA-256 %.12s...", b.ConfigSHA256), fmt.Sprintf("SHA-256 %.12s...", config))
+	} else if params := paramsHash(m, r.Layers); config == b.ConfigSHA256 && r.Layers == b.Layers && params != b.ParamsSHA256 {
+		differ("parameters", fmt.Sprintf("SHA-256 %.12s...", b.ParamsSHA256), fmt.Sprintf("SHA-256 %.12s...", params))
+	}
+	if !differ("mesh", b.Manifest.Mesh, g.Mesh) && !differ("device order", b.Devices, g.Mesh.Devices()) {
+		if last := slices.MaxFunc(b.Devices, func(a, c mesh.Device) int { return a.ID - c.ID }).ID; e.Devices() <= last {
+			differ("devices", fmt.Sprintf("%s, up to device %d", b.On, last), fmt.Sprintf("an engine of %d", e.Devices()))
+		}
+	}
+	differ("fsdp axes", b.FSDP, append([]string{}, models.FSDPAxes(g.Mesh, r)...))
+	differ("dtype", b.DType, r.DType)
+	differ("layers", b.Layers, r.Layers)
+	differ("split residual", b.SplitResidual, r.SplitResidual)
+	b.inputs(g, differ)
+	if err := l.Err(); err != nil {
+		return nil, err
+	}
+	for _, name := range g.ProgramNames() {
+		if b.code[digest([]byte(g.Programs[name].StableHLO()))] == nil {
+			l.Add(fault.New(ErrMismatch, Mismatch{What: "program", Compiled: b.Dir, Have: name},
+				"%s: this weft makes another program %q of the same step than the one that was compiled; compile again", b.Dir, name))
+		}
+	}
+	return compiledEngine{e, loader, b}, l.Err()
+}
+
+// inputs holds the shapes that a run feeds against those compiled for.
+func (b *Bundle) inputs(g *graph.Graph, differ func(string, any, any) bool) {
+	have := map[string]Input{}
+	var names []string
+	for _, in := range inputsOf(g) {
+		have[in.Name] = in
+		names = append(names, in.Name)
+	}
+	var compiled []string
+	for _, in := range b.Inputs {
+		compiled = append(compiled, in.Name)
+	}
+	if differ("inputs", strings.Join(compiled, ", "), strings.Join(names, ", ")) {
+		return
+	}
+	for _, in := range b.Inputs {
+		differ("input "+in.Name, in, have[in.Name])
+	}
+}
+
+func plugged(version, sha string) string { return fmt.Sprintf("%s (SHA-256 %.12s...)", version, sha) }
+
+func quoted(s string) string { return fmt.Sprintf("%q", s) }
+
+// compiledEngine loads programs where another compiles them.
+type compiledEngine struct {
+	engine.Engine
+	loader engine.Loader
+	bundle *Bundle
+}
+
+// Compile puts the program on its devices.
+func (e compiledEngine) Compile(ctx context.Context, p *spmd.Program) (engine.Executable, error) {
+	code := e.bundle.code[digest([]byte(p.StableHLO()))]
+	if code == nil {
+		return nil, errors.New("aot: the bundle does not have the program") // Engine checks
+	}
+	return e.loader.Load(ctx, p, code)
+}
