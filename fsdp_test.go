@@ -1,14 +1,17 @@
-package weft
+package weft_test
 
 import (
 	"context"
 	"testing"
+
+	"weft"
+	"weft/internal/modeltest"
 )
 
 // FSDP gives the one-device answer, keeps a share of every weight, and reads no more.
 func TestFSDP(t *testing.T) {
-	m := open(t, wanDir)
-	in, want := mustTensors(t, wanDir+"/inputs.safetensors"), mustTensors(t, wanDir+"/expected.safetensors")
+	m := modeltest.Open(t, wanDir)
+	in, want := modeltest.Tensors(t, wanDir+"/inputs.safetensors"), modeltest.Tensors(t, wanDir+"/expected.safetensors")
 	var whole int64
 	for _, e := range m.Checkpoint.Entries() {
 		whole += e.Bytes
@@ -22,7 +25,7 @@ func TestFSDP(t *testing.T) {
 		layer += n
 	}
 	layer -= whole - layer // what is not a layer: whole = rest + 2 layers, this was rest + 1
-	for _, device := range testDevices() {
+	for _, device := range modeltest.Devices() {
 		for _, c := range []struct {
 			mesh, fsdp string
 			quarter    bool
@@ -30,7 +33,7 @@ func TestFSDP(t *testing.T) {
 			{"fsdp=4", "", true}, {"fsdp=2,tp=2", "", true}, {"sp=4", "sp", true}, {"dp=2,sp=2", "dp,sp", true}, {"dp=2,tp=2", "dp", true},
 		} {
 			ctx := context.Background()
-			r, err := m.Start(ctx, in, Options{Device: device, Mesh: c.mesh, FSDP: c.fsdp})
+			r, err := m.Start(ctx, in, weft.Options{Device: device, Mesh: c.mesh, FSDP: c.fsdp})
 			if err != nil {
 				t.Fatal(c, err)
 			}
@@ -38,7 +41,7 @@ func TestFSDP(t *testing.T) {
 			if err != nil {
 				t.Fatal(c, err)
 			}
-			compareTo(t, device+" "+c.mesh, out["out"], want["out"], 1e-4)
+			modeltest.Close(t, device+" "+c.mesh, out["out"], want["out"], 1e-4)
 			rep := r.Report()
 			if rep.BytesRead != whole {
 				t.Errorf("%s: %d bytes read of a checkpoint of %d", c.mesh, rep.BytesRead, whole)

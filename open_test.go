@@ -1,4 +1,4 @@
-package weft
+package weft_test
 
 import (
 	"errors"
@@ -8,9 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	"weft"
 	"weft/checkpoint"
 	"weft/dtype"
 	"weft/fault"
+	"weft/internal/modeltest"
 	"weft/models"
 	"weft/tensor"
 )
@@ -19,8 +21,8 @@ import (
 func rewritten(t testing.TB, edit func(map[string]*tensor.Tensor) map[string]*tensor.Tensor) string {
 	t.Helper()
 	dir := copyModel(t, "model.safetensors")
-	ts := edit(mustTensors(t, dir+"/model.safetensors"))
-	if err := WriteTensors(dir+"/model.safetensors", ts, true); err != nil {
+	ts := edit(modeltest.Tensors(t, dir+"/model.safetensors"))
+	if err := weft.WriteTensors(dir+"/model.safetensors", ts, true); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -39,25 +41,25 @@ func prefixed(ts map[string]*tensor.Tensor, but string) map[string]*tensor.Tenso
 
 // Field report A16: strip first, identify second.
 func TestPrefixedCheckpoints(t *testing.T) {
-	plain := open(t, wanDir)
-	in := mustTensors(t, wanDir+"/inputs.safetensors")
-	want := forward(t, plain, in, Options{Device: "reference", Mesh: "tp=2"})
+	plain := modeltest.Open(t, wanDir)
+	in := modeltest.Tensors(t, wanDir+"/inputs.safetensors")
+	want := modeltest.Forward(t, plain, in, weft.Options{Device: "reference", Mesh: "tp=2"})
 
-	m := open(t, rewritten(t, func(ts map[string]*tensor.Tensor) map[string]*tensor.Tensor { return prefixed(ts, "") }))
+	m := modeltest.Open(t, rewritten(t, func(ts map[string]*tensor.Tensor) map[string]*tensor.Tensor { return prefixed(ts, "") }))
 	if m.Checkpoint.Prefix() != "model.diffusion_model." || !strings.Contains(strings.Join(m.Notices, "\n"), "model.diffusion_model.") {
 		t.Errorf("prefix %q, notices %q", m.Checkpoint.Prefix(), m.Notices)
 	}
-	got := forward(t, m, in, Options{Device: "reference", Mesh: "tp=2"})
+	got := modeltest.Forward(t, m, in, weft.Options{Device: "reference", Mesh: "tp=2"})
 	if string(got["out"].Data) != string(want["out"].Data) {
 		t.Error("a prefix changed the output")
 	}
 
 	odd := "blocks.1.ffn.0.bias"
-	_, err := Open(rewritten(t, func(ts map[string]*tensor.Tensor) map[string]*tensor.Tensor { return prefixed(ts, odd) }))
+	_, err := weft.Open(rewritten(t, func(ts map[string]*tensor.Tensor) map[string]*tensor.Tensor { return prefixed(ts, odd) }))
 	if !errors.Is(err, checkpoint.ErrMixedPrefix) || !strings.Contains(err.Error(), odd) {
 		t.Errorf("one key without the prefix: %v", err)
 	}
-	_, err = Open(rewritten(t, func(ts map[string]*tensor.Tensor) map[string]*tensor.Tensor {
+	_, err = weft.Open(rewritten(t, func(ts map[string]*tensor.Tensor) map[string]*tensor.Tensor {
 		ts["vace_blocks.0.after_proj.bias"] = tensor.New(dtype.F32, 96)
 		return prefixed(ts, "")
 	}))
@@ -68,7 +70,7 @@ func TestPrefixedCheckpoints(t *testing.T) {
 
 // Missing, mis-shaped and unexpected tensors are all in one error, before any data is read.
 func TestOpenListsEverything(t *testing.T) {
-	_, err := Open(rewritten(t, func(ts map[string]*tensor.Tensor) map[string]*tensor.Tensor {
+	_, err := weft.Open(rewritten(t, func(ts map[string]*tensor.Tensor) map[string]*tensor.Tensor {
 		delete(ts, "blocks.0.ffn.2.bias")
 		delete(ts, "head.head.bias")
 		ts["blocks.1.self_attn.q.weight"] = tensor.New(dtype.F32, 96, 95)
@@ -105,14 +107,14 @@ func TestOpenWithoutConfig(t *testing.T) {
 	if err := checkpoint.CreateSparse(path, es...); err != nil {
 		t.Fatal(err)
 	}
-	if got := open(t, path); got.Name() != "wan2.1-t2v-1.3b" {
+	if got := modeltest.Open(t, path); got.Name() != "wan2.1-t2v-1.3b" {
 		t.Errorf("identified as %s", got.Name())
 	}
 	dir := copyModel(t, "model.safetensors")
 	if err := os.Remove(dir + "/config.json"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(dir); !errors.Is(err, models.ErrConfig) || !strings.Contains(err.Error(), "config.json") {
+	if _, err := weft.Open(dir); !errors.Is(err, models.ErrConfig) || !strings.Contains(err.Error(), "config.json") {
 		t.Errorf("a model of no known shape: %v", err)
 	}
 }
@@ -120,8 +122,8 @@ func TestOpenWithoutConfig(t *testing.T) {
 // Field report A18: on one host every data byte is read once, however many
 // devices share it; with fewer layers only those are read.
 func TestOnlyNeededBytesAreRead(t *testing.T) {
-	m := open(t, wanDir)
-	in := mustTensors(t, wanDir+"/inputs.safetensors")
+	m := modeltest.Open(t, wanDir)
+	in := modeltest.Tensors(t, wanDir+"/inputs.safetensors")
 	var whole, second int64
 	for _, e := range m.Checkpoint.Entries() {
 		whole += e.Bytes
@@ -130,10 +132,10 @@ func TestOnlyNeededBytesAreRead(t *testing.T) {
 		}
 	}
 	for _, c := range []struct {
-		o    Options
+		o    weft.Options
 		want int64
 	}{
-		{Options{}, whole}, {Options{Mesh: "tp=4"}, whole}, {Options{Mesh: "dp=2,tp=2,sp=2"}, whole}, {Options{Mesh: "tp=2", Layers: 1}, whole - second},
+		{weft.Options{}, whole}, {weft.Options{Mesh: "tp=4"}, whole}, {weft.Options{Mesh: "dp=2,tp=2,sp=2"}, whole}, {weft.Options{Mesh: "tp=2", Layers: 1}, whole - second},
 	} {
 		c.o.Device = "reference"
 		r, err := m.Start(t.Context(), in, c.o)

@@ -1,10 +1,12 @@
-package weft
+package weft_test
 
 import (
 	"context"
 	"errors"
 	"testing"
 
+	"weft"
+	"weft/internal/modeltest"
 	"weft/models"
 	"weft/strategy"
 )
@@ -12,32 +14,32 @@ import (
 // Layers on devices of their own, microbatches through them: the one-device
 // answer, each stage's weights on its devices alone, two stages at work at once.
 func TestPipeline(t *testing.T) {
-	m := open(t, wanDir)
-	in, want := mustTensors(t, wanDir+"/inputs.safetensors"), mustTensors(t, wanDir+"/expected.safetensors")
+	m := modeltest.Open(t, wanDir)
+	in, want := modeltest.Tensors(t, wanDir+"/inputs.safetensors"), modeltest.Tensors(t, wanDir+"/expected.safetensors")
 	var whole int64
 	for _, e := range m.Checkpoint.Entries() {
 		whole += e.Bytes
 	}
-	for _, device := range testDevices() {
+	for _, device := range modeltest.Devices() {
 		for _, c := range []struct {
 			mesh, fsdp string
 			micro      int // expected
 		}{{"pp=2", "", 2}, {"pp=2,tp=2", "", 2}, {"pp=2,dp=2", "", 1}, {"pp=2,sp=2", "sp", 2}} {
 			ctx := context.Background()
-			r, err := m.Start(ctx, in, Options{Device: device, Mesh: c.mesh, FSDP: c.fsdp})
+			r, err := m.Start(ctx, in, weft.Options{Device: device, Mesh: c.mesh, FSDP: c.fsdp})
 			if err != nil {
 				t.Fatal(c, err)
 			}
 			// The second step reuses what the text alone decides; more are run only
 			// where a busy machine kept the stages from working at once.
 			together := false
-			var rep Report
+			var rep weft.Report
 			for step := 0; step < 2 || (step < 20 && !together && c.micro > 1); step++ {
 				out, err := r.Forward(ctx)
 				if err != nil {
 					t.Fatal(c, err)
 				}
-				compareTo(t, device+" "+c.mesh, out["out"], want["out"], 1e-4)
+				modeltest.Close(t, device+" "+c.mesh, out["out"], want["out"], 1e-4)
 				rep = r.Report()
 				together = together || overlap(rep)
 			}
@@ -63,7 +65,7 @@ func TestPipeline(t *testing.T) {
 }
 
 // overlap says whether two stages worked on different microbatches at one time.
-func overlap(r Report) bool {
+func overlap(r weft.Report) bool {
 	for _, a := range r.Spans {
 		for _, b := range r.Spans {
 			if a.Stage != b.Stage && a.Lane != b.Lane && a.Start < b.End && b.Start < a.End {
@@ -75,16 +77,16 @@ func overlap(r Report) bool {
 }
 
 func TestPipelineRefusals(t *testing.T) {
-	m := open(t, wanDir)
-	in := mustTensors(t, wanDir+"/inputs.safetensors")
+	m := modeltest.Open(t, wanDir)
+	in := modeltest.Tensors(t, wanDir+"/inputs.safetensors")
 	for _, c := range []struct {
-		o    Options
+		o    weft.Options
 		kind error
 	}{
-		{Options{Mesh: "pp=3"}, strategy.ErrEmptyStage},
-		{Options{Mesh: "pp=2", Micro: 3}, models.ErrBatch},
-		{Options{Mesh: "pp=2", Micro: -1}, models.ErrBatch},
-		{Options{Mesh: "pp=2,dp=2", Micro: 2}, models.ErrBatch},
+		{weft.Options{Mesh: "pp=3"}, strategy.ErrEmptyStage},
+		{weft.Options{Mesh: "pp=2", Micro: 3}, models.ErrBatch},
+		{weft.Options{Mesh: "pp=2", Micro: -1}, models.ErrBatch},
+		{weft.Options{Mesh: "pp=2,dp=2", Micro: 2}, models.ErrBatch},
 	} {
 		if _, err := m.Start(context.Background(), in, c.o); !errors.Is(err, c.kind) {
 			t.Errorf("%+v: %v, want %v", c.o, err, c.kind)

@@ -1,4 +1,4 @@
-package weft
+package weft_test
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"os"
 	"testing"
 
+	"weft"
+	"weft/internal/modeltest"
 	"weft/tensor"
 )
 
@@ -17,42 +19,27 @@ func xla(t testing.TB) {
 	}
 }
 
-func forward(t testing.TB, m *Model, in map[string]*tensor.Tensor, o Options) map[string]*tensor.Tensor {
-	t.Helper()
-	ctx := context.Background()
-	r, err := m.Start(ctx, in, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	out, err := r.Forward(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
-
 // The fixture's answer on every legal mesh, stream whole and split, through XLA.
 func TestXLAOnEveryLegalMesh(t *testing.T) {
 	xla(t)
-	m := open(t, wanDir)
-	in, want := mustTensors(t, wanDir+"/inputs.safetensors"), mustTensors(t, wanDir+"/expected.safetensors")
-	for _, text := range legalTexts(t, m, in, 8) {
-		out := forward(t, m, in, Options{Device: "cpu", Mesh: text})
-		compareTo(t, text, out["out"], want["out"], 1e-4)
+	m := modeltest.Open(t, wanDir)
+	in, want := modeltest.Tensors(t, wanDir+"/inputs.safetensors"), modeltest.Tensors(t, wanDir+"/expected.safetensors")
+	for _, text := range (modeltest.Case{Dir: wanDir}).Meshes(t, 8) {
+		out := modeltest.Forward(t, m, in, weft.Options{Device: "cpu", Mesh: text})
+		modeltest.Close(t, text, out["out"], want["out"], 1e-4)
 	}
 	for _, text := range []string{"tp=2", "tp=2,sp=2", "dp=2,tp=4"} {
-		out := forward(t, m, in, Options{Device: "cpu", Mesh: text, SplitResidual: true})
-		compareTo(t, text+" split stream", out["out"], want["out"], 1e-4)
+		out := modeltest.Forward(t, m, in, weft.Options{Device: "cpu", Mesh: text, SplitResidual: true})
+		modeltest.Close(t, text+" split stream", out["out"], want["out"], 1e-4)
 	}
 }
 
 func TestXLAGivesEveryIntermediate(t *testing.T) {
 	xla(t)
-	m := open(t, wanDir)
-	in, want := mustTensors(t, wanDir+"/inputs.safetensors"), mustTensors(t, wanDir+"/expected.safetensors")
+	m := modeltest.Open(t, wanDir)
+	in, want := modeltest.Tensors(t, wanDir+"/inputs.safetensors"), modeltest.Tensors(t, wanDir+"/expected.safetensors")
 	ctx := context.Background()
-	r, err := m.Start(ctx, in, Options{Device: "cpu"})
+	r, err := m.Start(ctx, in, weft.Options{Device: "cpu"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +47,7 @@ func TestXLAGivesEveryIntermediate(t *testing.T) {
 	seen := 0
 	if _, err := r.Trace(ctx, func(name string, x *tensor.Tensor) error {
 		seen++
-		compareTo(t, name, x, want[name], 1e-4)
+		modeltest.Close(t, name, x, want[name], 1e-4)
 		return nil
 	}); err != nil {
 		t.Fatal(err)
@@ -72,20 +59,20 @@ func TestXLAGivesEveryIntermediate(t *testing.T) {
 
 // A diffusers folder, sharded in three, is the same model.
 func TestDiffusersFolder(t *testing.T) {
-	m := open(t, wanDir+"/diffusers")
-	in, want := mustTensors(t, wanDir+"/inputs.safetensors"), mustTensors(t, wanDir+"/expected.safetensors")
+	m := modeltest.Open(t, wanDir+"/diffusers")
+	in, want := modeltest.Tensors(t, wanDir+"/inputs.safetensors"), modeltest.Tensors(t, wanDir+"/expected.safetensors")
 	for _, text := range []string{"", "tp=2,sp=2", "dp=2,tp=4"} {
-		out := forward(t, m, in, Options{Device: "reference", Mesh: text})
-		compareTo(t, text, out["out"], want["out_diffusers"], 1e-4)
+		out := modeltest.Forward(t, m, in, weft.Options{Device: "reference", Mesh: text})
+		modeltest.Close(t, text, out["out"], want["out_diffusers"], 1e-4)
 	}
 }
 
 // A BF16 copy of weights that lie on the bf16 grid is the same model in f32.
 func TestBF16CheckpointIsTheSameModel(t *testing.T) {
-	m := open(t, copyModel(t, "model_bf16.safetensors"))
-	in, want := mustTensors(t, wanDir+"/inputs.safetensors"), mustTensors(t, wanDir+"/expected.safetensors")
-	out := forward(t, m, in, Options{Device: "reference", Mesh: "tp=2"})
-	compareTo(t, "out", out["out"], want["out"], 1e-4)
+	m := modeltest.Open(t, copyModel(t, "model_bf16.safetensors"))
+	in, want := modeltest.Tensors(t, wanDir+"/inputs.safetensors"), modeltest.Tensors(t, wanDir+"/expected.safetensors")
+	out := modeltest.Forward(t, m, in, weft.Options{Device: "reference", Mesh: "tp=2"})
+	modeltest.Close(t, "out", out["out"], want["out"], 1e-4)
 }
 
 // bf16 compute. Where the error comes from: every matmul operand is rounded to
@@ -97,13 +84,13 @@ func TestBF16CheckpointIsTheSameModel(t *testing.T) {
 // (1.2), 7.8e-3. The reference's own figure for a bf16 model is rms 6.6e-3, max
 // 2.6e-2. The largest of 24,576 such errors is about 4 sigma: 3.2e-2.
 func TestBF16IsAsCloseAsItsRoundingAllows(t *testing.T) {
-	m := open(t, wanDir)
-	in, want := mustTensors(t, wanDir+"/inputs.safetensors"), mustTensors(t, wanDir+"/expected.safetensors")
+	m := modeltest.Open(t, wanDir)
+	in, want := modeltest.Tensors(t, wanDir+"/inputs.safetensors"), modeltest.Tensors(t, wanDir+"/expected.safetensors")
 	w, _ := want["out"].Float32s()
-	for _, device := range testDevices() {
+	for _, device := range modeltest.Devices() {
 		for _, text := range []string{"", "tp=4", "tp=2,sp=2", "sp=4"} {
-			out := forward(t, m, in, Options{Device: device, Mesh: text, DType: "bf16"})
-			compareTo(t, device+" "+text, out["out"], want["out"], 3.2e-2)
+			out := modeltest.Forward(t, m, in, weft.Options{Device: device, Mesh: text, DType: "bf16"})
+			modeltest.Close(t, device+" "+text, out["out"], want["out"], 3.2e-2)
 			g, _ := out["out"].Float32s()
 			sum := 0.0
 			for i := range g {
@@ -115,16 +102,6 @@ func TestBF16IsAsCloseAsItsRoundingAllows(t *testing.T) {
 			}
 		}
 	}
-}
-
-func open(t testing.TB, path string) *Model {
-	t.Helper()
-	m, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { m.Close() })
-	return m
 }
 
 // copyModel makes a folder with the fixture's config and one of its checkpoints as model.safetensors.

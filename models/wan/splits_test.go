@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"weft"
-	"weft/internal/modeltest"
 
+	"weft"
 	"weft/dtype"
+	"weft/internal/modeltest"
 	"weft/models"
 	"weft/tensor"
 )
