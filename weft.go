@@ -78,6 +78,13 @@ func identify(c *checkpoint.Checkpoint) (*Model, error) {
 
 // match pairs a model's parameters with a checkpoint's tensors.
 func match(mm models.Model, c *checkpoint.Checkpoint) (*Model, error) {
+	if t, ok := mm.(models.Tied); ok {
+		for _, names := range t.Tied() {
+			if err := c.Tie(context.Background(), names...); err != nil {
+				return nil, err
+			}
+		}
+	}
 	m := &Model{Checkpoint: c, Notices: c.Notices(), stored: map[string]string{}}
 	names := []string{}
 	for _, e := range c.Entries() {

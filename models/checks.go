@@ -120,14 +120,23 @@ func CheckPatch(what string, n, p int) error {
 // Need is the input of a name, or the reason why it is not one of rank
 // floating-point dims; reads lists all that the model reads.
 func Need(m Model, inputs map[string]*tensor.Tensor, name string, rank int, reads []string) (*tensor.Tensor, error) {
+	return need(m, inputs, name, rank, reads, dtype.DType.IsFloat, "a floating-point type")
+}
+
+// NeedIDs is Need for ids, which are i32 or i64.
+func NeedIDs(m Model, inputs map[string]*tensor.Tensor, name string, rank int, reads []string) (*tensor.Tensor, error) {
+	return need(m, inputs, name, rank, reads, func(d dtype.DType) bool { return d == dtype.I32 || d == dtype.I64 }, "i32 or i64")
+}
+
+func need(m Model, inputs map[string]*tensor.Tensor, name string, rank int, reads []string, ok func(dtype.DType) bool, want string) (*tensor.Tensor, error) {
 	t := inputs[name]
 	switch {
 	case t == nil:
 		return nil, fault.New(ErrInputs, nil, "input %q is missing: %s reads %s", name, m.Name(), strings.Join(reads, ", "))
 	case len(t.Shape) != rank:
 		return nil, fault.New(ErrInputs, nil, "input %q of shape %v: want %d dims", name, t.Shape, rank)
-	case !t.DType.IsFloat():
-		return nil, fault.New(ErrInputs, nil, "input %q is %v: want a floating-point type", name, t.DType)
+	case !ok(t.DType):
+		return nil, fault.New(ErrInputs, nil, "input %q is %v: want %s", name, t.DType, want)
 	}
 	return t, nil
 }

@@ -48,7 +48,8 @@ type Param struct {
 type Request struct {
 	Batch  int
 	Latent []int // (channels, frames, height, width) of the latent video
-	Text   int   // rows of text context given, before padding; 0 means the model's full length
+	Text   int   // rows of text given, context or ids, before padding; 0 means the model's full length
+	Masked bool  // a mask comes with the text and says which of its rows are real
 	Image  int   // rows of image features, for a model that reads them; 0 means as many as its encoder makes
 	DType  dtype.DType
 	// TokenTimes: every token, or every frame where the model knows such, has a
@@ -122,6 +123,13 @@ type Resolver interface {
 	// Resolve gives the model that a checkpoint with tensors of these official
 	// names holds, or says which variant it is that weft does not run.
 	Resolve(names []string) (Model, error)
+}
+
+// Tied is a model of whose tensors some are one under several names.
+type Tied interface {
+	Model
+	// Tied lists names that stand for one tensor each, in publishers' words.
+	Tied() [][]string
 }
 
 // Variant is one of several steps that a set of inputs allows.

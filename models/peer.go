@@ -40,6 +40,13 @@ func PeerSpec(path string, rank int) sharding.Spec {
 	return spec
 }
 
+// PeerWhole is a model that the peer keeps whole on every device, whatever its
+// parameters are called.
+type PeerWhole interface {
+	Model
+	PeerWhole() bool
+}
+
 // Layout is a way to write parameters down.
 type Layout string
 
@@ -62,6 +69,8 @@ type ParamSpec struct {
 func List(m Model, assigned []sharding.Assigned, layout Layout, peer bool) []ParamSpec {
 	params := m.Params(0)
 	out := make([]ParamSpec, len(params))
+	w, whole := m.(PeerWhole)
+	whole = whole && w.PeerWhole()
 	for i, p := range params {
 		spec := assigned[i].Spec
 		if p.View != nil { // a view merges whole dims behind the first
@@ -82,7 +91,10 @@ func List(m Model, assigned []sharding.Assigned, layout Layout, peer bool) []Par
 		line := ParamSpec{Path: p.Name, Shape: p.Shape, Spec: spec, Rule: assigned[i].Rule}
 		if peer {
 			line.Rule = ""
-			flaxSpec = PeerSpec(p.Flax, len(perm))
+			flaxSpec = sharding.Whole(len(perm))
+			if !whole {
+				flaxSpec = PeerSpec(p.Flax, len(perm))
+			}
 			line.Spec = sharding.Whole(len(perm))
 			for d, from := range perm {
 				line.Spec = line.Spec.WithDim(from, flaxSpec.Dim(d)...)

@@ -66,6 +66,28 @@ func (t *Tensor) Float32s() ([]float32, error) {
 	return out, nil
 }
 
+// Int64s are the elements of a tensor of integers or Bool, a U64 past the largest
+// int64 being negative.
+func (t *Tensor) Int64s() ([]int64, error) {
+	out := make([]int64, t.Elements())
+	le := binary.LittleEndian
+	read := map[dtype.DType]func(b []byte) int64{
+		dtype.Bool: func(b []byte) int64 { return int64(b[0]) }, dtype.U8: func(b []byte) int64 { return int64(b[0]) },
+		dtype.I8:  func(b []byte) int64 { return int64(int8(b[0])) },
+		dtype.U16: func(b []byte) int64 { return int64(le.Uint16(b)) }, dtype.I16: func(b []byte) int64 { return int64(int16(le.Uint16(b))) },
+		dtype.U32: func(b []byte) int64 { return int64(le.Uint32(b)) }, dtype.I32: func(b []byte) int64 { return int64(int32(le.Uint32(b))) },
+		dtype.U64: func(b []byte) int64 { return int64(le.Uint64(b)) }, dtype.I64: func(b []byte) int64 { return int64(le.Uint64(b)) },
+	}[t.DType]
+	if read == nil {
+		return nil, fmt.Errorf("%v is not of integers", t)
+	}
+	size := t.DType.Size()
+	for i := range out {
+		out[i] = read(t.Data[i*size:])
+	}
+	return out, nil
+}
+
 // FromFloat32s makes a tensor of type d from f32 elements.
 func FromFloat32s(d dtype.DType, fs []float32, shape ...int) (*Tensor, error) {
 	t := New(d, shape...)

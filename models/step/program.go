@@ -110,19 +110,30 @@ func (p *Program) Precise(name string, x spmd.Tensor, to sharding.Spec) spmd.Ten
 // act. Where the target cuts matmuls the wide middle exists for a block of rows
 // only. x (B, S, in) is in the compute type, the result (B, S, out) in f32.
 func (p *Program) FFN(up, down string, x spmd.Tensor, to sharding.Spec, act func(spmd.Tensor) spmd.Tensor) spmd.Tensor {
-	w1, w2 := p.Weight(up+".weight"), p.Weight(down+".weight")
-	var b1 spmd.Tensor
-	hasBias := p.Has(up + ".bias")
-	if hasBias {
-		b1 = p.Weight(up + ".bias")
-	}
-	r := p.Step.Request
-	y := p.MapRows(x, 1, p.Target().RowTile/max(1, r.Batch), func(h spmd.Tensor) spmd.Tensor {
-		h = p.Convert(p.Builder.Linear(h, w1, h.DType), dtype.F32)
-		if hasBias {
-			h = p.Add(h, b1)
+	return p.ffn([]string{up}, down, x, to, func(h []spmd.Tensor) spmd.Tensor { return act(h[0]) })
+}
+
+// GatedFFN is FFN with two layers up whose results are multiplied, act over that of gate.
+func (p *Program) GatedFFN(gate, up, down string, x spmd.Tensor, to sharding.Spec, act func(spmd.Tensor) spmd.Tensor) spmd.Tensor {
+	return p.ffn([]string{gate, up}, down, x, to, func(h []spmd.Tensor) spmd.Tensor { return p.Mul(act(h[0]), h[1]) })
+}
+
+// ffn makes one middle of what the layers ups give.
+func (p *Program) ffn(ups []string, down string, x spmd.Tensor, to sharding.Spec, middle func([]spmd.Tensor) spmd.Tensor) spmd.Tensor {
+	for _, up := range ups { // declared outside of the blocks of rows
+		p.Weight(up + ".weight")
+		if p.Has(up + ".bias") {
+			p.Weight(up + ".bias")
 		}
-		return p.Builder.Linear(p.Compute(act(h)), w2, r.DType)
+	}
+	w := p.Weight(down + ".weight")
+	r := p.Step.Request
+	y := p.MapRows(x, 1, p.Target().RowTile/max(1, r.Batch), func(x spmd.Tensor) spmd.Tensor {
+		h := make([]spmd.Tensor, len(ups))
+		for i, up := range ups {
+			h[i] = p.biased(up, p.Convert(p.Builder.Linear(x, p.Weight(up+".weight"), x.DType), dtype.F32))
+		}
+		return p.Builder.Linear(p.Compute(middle(h)), w, r.DType)
 	})
 	return p.biased(down, p.reduced(down, y, to))
 }

@@ -80,5 +80,5 @@ func (p *Program) RopeHalves(x, cos, sin spmd.Tensor) spmd.Tensor {
 // HeadNorm is the RMS norm of each head of x (B, S, H, d) with the weight (d)
 // name+".weight": local however heads and tokens are split.
 func (p *Program) HeadNorm(name string, x spmd.Tensor, eps float64) spmd.Tensor {
-	return p.RMSNorms(eps, []spmd.Tensor{x}, []spmd.Tensor{p.Weight(name + ".weight")})[0]
+	return p.RMSNorm(name, x, eps)
 }

@@ -176,22 +176,14 @@ func parse(raw []byte) (Config, error) {
 	default:
 		unsupported("model_type %q: this version runs t2v, i2v and ti2v", c.ModelType)
 	}
-	for _, f := range []struct {
-		name string
-		n    int
-	}{{"dim", c.Dim}, {"ffn_dim", c.FFNDim}, {"num_heads", c.Heads}, {"num_layers", c.Layers}, {"freq_dim", c.FreqDim},
-		{"text_dim", c.TextDim}, {"in_dim", c.InDim}, {"out_dim", c.OutDim}, {"patch_size[0]", c.PatchSize[0]},
-		{"patch_size[1]", c.PatchSize[1]}, {"patch_size[2]", c.PatchSize[2]}} {
-		if f.n < 1 || f.n > 1<<24 {
-			l.Add(fault.New(models.ErrConfig, nil, "%s is %d: want a positive number", f.name, f.n))
-		}
-	}
+	l.Add(models.CheckSizes(models.Sized{Name: "dim", N: c.Dim}, models.Sized{Name: "ffn_dim", N: c.FFNDim}, models.Sized{Name: "num_heads", N: c.Heads},
+		models.Sized{Name: "num_layers", N: c.Layers}, models.Sized{Name: "freq_dim", N: c.FreqDim}, models.Sized{Name: "text_dim", N: c.TextDim},
+		models.Sized{Name: "in_dim", N: c.InDim}, models.Sized{Name: "out_dim", N: c.OutDim}, models.Sized{Name: "patch_size[0]", N: c.PatchSize[0]},
+		models.Sized{Name: "patch_size[1]", N: c.PatchSize[1]}, models.Sized{Name: "patch_size[2]", N: c.PatchSize[2]}))
 	if c.TextLen < 0 || c.TextLen > 1<<20 {
 		l.Add(fault.New(models.ErrConfig, nil, "text_len is %d: want 1 or more", c.TextLen))
 	}
-	if !(c.Eps > 0 && c.Eps < 1) {
-		l.Add(fault.New(models.ErrConfig, nil, "eps is %g: want a small positive number", c.Eps))
-	}
+	l.Add(models.CheckEps("eps", c.Eps))
 	if err := l.Err(); err != nil {
 		return c, err
 	}

@@ -1,0 +1,75 @@
+package step
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+
+	"weft/dtype"
+	"weft/graph"
+	"weft/sharding"
+	"weft/spmd"
+	"weft/tensor"
+)
+
+// Rows looks ids (B, L) up in the table name.weight (V, D): (B, L, D) in f32, held
+// as to says. Where the table is split by rows each device has some of them, and
+// one reduction in the table's type, which is exact, brings them together.
+func (p *Program) Rows(name string, ids spmd.Tensor, to sharding.Spec) spmd.Tensor {
+	x := p.Take(p.Weight(name+".weight"), ids)
+	return p.Convert(p.Reshard(x, to, "rows of "+name+" brought together: each device has some"), dtype.F32)
+}
+
+// RMSNorm is the RMS norm over the last dim of x with the weight name.weight.
+func (p *Program) RMSNorm(name string, x spmd.Tensor, eps float64) spmd.Tensor {
+	return p.RMSNorms(eps, []spmd.Tensor{x}, []spmd.Tensor{p.Weight(name + ".weight")})[0]
+}
+
+// FeedIDs makes the inputs ids (B, Lp), padded with 0, and mask (B, L) of a text
+// encoder's graph, of integers of any type.
+func FeedIDs(g *graph.Graph, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
+	ids, err := inputs["ids"].Int64s()
+	if err != nil {
+		return nil, err
+	}
+	padded := tensor.New(dtype.I32, g.Input("ids").Shape...)
+	batch, rows := inputs["ids"].Shape[0], inputs["ids"].Shape[1]
+	for b := range batch {
+		for i := range rows {
+			binary.LittleEndian.PutUint32(padded.Data[4*(b*padded.Shape[1]+i):], uint32(ids[b*rows+i]))
+		}
+	}
+	out := map[string]*tensor.Tensor{"ids": padded}
+	if in := g.Input("mask"); in != nil {
+		mask, err := inputs["mask"].Int64s()
+		if err != nil {
+			return nil, err
+		}
+		out["mask"] = tensor.New(dtype.Bool, in.Shape...)
+		for i, v := range mask {
+			if v > 0 {
+				out["mask"].Data[i] = 1
+			}
+		}
+	}
+	return out, nil
+}
+
+// exampleText is how many tokens an example has: odd, so that splits pad.
+const exampleText = 13
+
+// ExampleText makes ids of a vocabulary and a mask, for trying an encoder out. The
+// first text fills all rows, each further one two fewer.
+func ExampleText(batch, vocab int, seed uint64) map[string]*tensor.Tensor {
+	g := rand.New(rand.NewPCG(seed, 0))
+	ids, mask := tensor.New(dtype.I32, batch, exampleText), tensor.New(dtype.I32, batch, exampleText)
+	for b := range batch {
+		for i := range exampleText {
+			at := 4 * (b*exampleText + i)
+			binary.LittleEndian.PutUint32(ids.Data[at:], uint32(g.IntN(vocab)))
+			if i < max(1, exampleText-2*b) {
+				binary.LittleEndian.PutUint32(mask.Data[at:], 1)
+			}
+		}
+	}
+	return map[string]*tensor.Tensor{"ids": ids, "mask": mask}
+}

@@ -1,0 +1,43 @@
+package t5
+
+import (
+	"weft/graph"
+	"weft/models"
+	"weft/models/step"
+	"weft/tensor"
+)
+
+// Request reads batch and length off ids (B, L), and whether a mask (B, L) is given.
+func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
+	return models.TextRequest(m, inputs, m.c.Vocab, true)
+}
+
+// Runs are the encoding of ids with the mask, where one is given, without it as
+// "_nomask", and that of ids_long as "_long".
+func (m *Model) Runs(inputs map[string]*tensor.Tensor) []models.Variant {
+	runs := []models.Variant{{Inputs: inputs}}
+	if inputs["mask"] != nil {
+		runs = append(runs, models.Variant{Suffix: "_nomask", Inputs: map[string]*tensor.Tensor{"ids": inputs["ids"]}})
+	}
+	if long := inputs["ids_long"]; long != nil {
+		runs = append(runs, models.Variant{Suffix: "_long", Inputs: map[string]*tensor.Tensor{"ids": long}})
+	}
+	return runs
+}
+
+// Example makes ids and a mask of which the first text fills all rows and the
+// others fewer. There are no latents.
+func (m *Model) Example(batch int, _ []int, seed uint64) (map[string]*tensor.Tensor, error) {
+	return step.ExampleText(batch, m.c.Vocab, seed), nil
+}
+
+// Feed makes the graph's inputs from those Request reads.
+func (m *Model) Feed(g *graph.Graph, _ models.Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
+	return step.FeedIDs(g, inputs)
+}
+
+var (
+	_ models.Variants  = (*Model)(nil)
+	_ models.Tied      = (*Model)(nil)
+	_ models.PeerWhole = (*Model)(nil)
+)

@@ -1,0 +1,173 @@
+package t5
+
+import (
+	"fmt"
+	"math"
+
+	"weft/attention"
+	"weft/dtype"
+	"weft/graph"
+	"weft/mesh"
+	"weft/models"
+	"weft/models/step"
+	"weft/sharding"
+	"weft/spmd"
+)
+
+// build is one graph under construction.
+//
+// Shapes: B batch, L tokens, Lp the same padded for the split, D width, H heads,
+// d head width.
+type build struct {
+	*step.Step
+	m      *Model
+	layout models.TextLayout
+}
+
+// Graph builds an encoding: the tokens' rows, every layer's block, the last norm.
+func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
+	if err := m.Check(on, r); err != nil {
+		return nil, err
+	}
+	base, err := step.New(m, on, r)
+	if err != nil {
+		return nil, err
+	}
+	s := &build{Step: base, m: m, layout: r.TextLayout(on, defaultText)}
+	s.Padded("tokens", s.layout.Tokens, s.layout.Padded)
+	s.values()
+	if err := s.Stages(r.Run(m.c.Layers), s.stage); err != nil {
+		return nil, err
+	}
+	if r.Masked {
+		return s.Finish("out", "out_zeroed_pads")
+	}
+	return s.Finish("out")
+}
+
+func (s *build) values() {
+	c, l, b := s.m.c, s.layout, s.Request.Batch
+	s.Input(graph.Input{Name: "ids", DType: dtype.I32, Shape: []int{b, l.Padded}, Spec: l.Gathered, Step: true})
+	if s.Request.Masked {
+		s.Input(graph.Input{Name: "mask", DType: dtype.Bool, Shape: []int{b, l.Tokens}, Spec: sharding.NewSpec([]string{"dp"}), Step: true})
+	}
+	s.Value("tokens", step.Value{DType: dtype.F32, Shape: []int{b, l.Padded, c.Dim}, Spec: l.Stream, Kind: step.Stream})
+	s.Value("bias", step.Value{DType: dtype.F32, Shape: []int{c.Buckets, c.Heads}, Spec: sharding.NewSpec(nil, []string{"tp"})})
+}
+
+// stage builds the programs of one pipeline stage and their calls: the first has
+// the token table, the last the norm at the end.
+func (s *build) stage(first, last bool, layers sharding.Range) error {
+	tokens := func(name string) map[int]graph.Traced {
+		return step.Tokens(name, s.Request.Batch, s.layout.Tokens, s.m.c.Dim)
+	}
+	if first {
+		if err := s.embed(); err != nil {
+			return err
+		}
+		s.Call(graph.Call{Name: "embed", Program: "embed", Trace: tokens("embed")}, "", 0)
+	}
+	if err := s.block(); err != nil {
+		return err
+	}
+	for i := layers.Lo; i < layers.Hi; i++ {
+		s.Call(graph.Call{Name: fmt.Sprintf("block %d", i), Program: "block", Trace: tokens(fmt.Sprintf("block_%d", i))}, s.m.block(i), i)
+	}
+	if !last {
+		return nil
+	}
+	if err := s.post(); err != nil {
+		return err
+	}
+	s.Call(graph.Call{Name: "post", Program: "post"}, "", layers.Hi)
+	return nil
+}
+
+// embed looks the tokens' rows up (B, Lp) to (B, Lp, D), and hands on the first
+// layer's bias where all layers add it.
+func (s *build) embed() error {
+	return s.Build("embed", "", func(p *step.Program) {
+		p.Output("tokens", p.Rows(s.m.n.tokens, p.Value("ids"), s.layout.Stream), "")
+		if s.m.c.SharedPos {
+			p.Output("bias", p.Weight(s.m.block(0)+s.m.n.bias+".weight"), "")
+		}
+	})
+}
+
+// block is one layer: self-attention and gated FFN, each behind an RMS norm. The
+// stream stays f32.
+func (s *build) block() error {
+	c, n, l := s.m.c, s.m.n, s.layout
+	return s.Build("block", s.m.block(0), func(p *step.Program) {
+		x := p.Value("tokens")
+		norm := func(name string) spmd.Tensor {
+			h := p.Compute(p.RMSNorm(name, x, c.Eps))
+			return p.Reshard(h, l.Gathered, "split stream gathered for column-parallel matmuls")
+		}
+		h := norm(n.norm1)
+		part := func(name string) spmd.Tensor {
+			return p.SplitDim(p.Compute(p.Linear(name, h, l.Gathered)), 2, c.Heads, c.HeadDim())
+		}
+		o := attention.Options{Scale: 1, Keys: l.Tokens, Relative: &attention.Relative{Bucket: c.bucket}}
+		if c.SharedPos {
+			o.Relative.Table = p.Value("bias")
+		} else {
+			o.Relative.Table = p.Weight(n.bias + ".weight")
+		}
+		if s.Request.Masked {
+			mask := p.ExpandDim(p.ExpandDim(p.Value("mask"), 1), 1) // B 1 1 L
+			o.Mask = &mask
+		}
+		y := attention.Attend(p.Builder, part(n.q), part(n.k), part(n.v), o)
+		x = p.Add(x, p.Linear(n.o, p.MergeDims(y, 2, 2), l.Stream))
+		x = p.Add(x, p.GatedFFN(n.gate, n.up, n.down, norm(n.norm2), l.Stream, p.GeluTanh))
+		p.Output("tokens", x, "tokens")
+	})
+}
+
+// post is the norm at the end: out (B, L, D) and, with a mask, the same with
+// zeros for what is no text.
+func (s *build) post() error {
+	return s.Build("post", "", func(p *step.Program) {
+		y := p.RMSNorm(s.m.n.norm, p.Value("tokens"), s.m.c.Eps)
+		y = p.Reshard(y, sharding.NewSpec([]string{"dp"}), "tokens gathered for the result")
+		y = p.Slice(y, 1, 0, s.layout.Tokens)
+		p.Output("out", y, "")
+		if s.Request.Masked {
+			p.Output("out_zeroed_pads", p.Select(p.ExpandDim(p.Value("mask"), 2), y, p.Constant(dtype.F32, 0)), "")
+		}
+	})
+}
+
+// bucket turns distances, key place less query place, into rows of the bias
+// table: half of the buckets for keys before the query and half for those behind;
+// of each half the first half for one distance each, the rest for ranges that
+// grow by one factor up to max_distance.
+func (c Config) bucket(b *spmd.Builder, distance spmd.Local) spmd.Local {
+	number := func(n int) spmd.Local { return b.LConst(dtype.I32, float64(n)) }
+	far := b.LUnary(spmd.OpAbs, distance)
+	at := b.LBinary(spmd.OpMin, far, number(c.Buckets/4))
+	for _, from := range c.ranges() {
+		at = b.LAdd(at, b.LConvert(b.LCompare("GE", far, number(from)), dtype.I32))
+	}
+	behind := b.LConvert(b.LCompare("GT", distance, number(0)), dtype.I32)
+	return b.LAdd(at, b.LMul(behind, number(c.Buckets/2)))
+}
+
+// ranges are the distances at which a bucket of growing ranges begins, but for the
+// first. The rule floor(log(distance/exact) / log(max/exact) ranges) is evaluated
+// as the models were trained, in f32.
+func (c Config) ranges() []int {
+	exact := c.Buckets / 4
+	of := func(distance int) int {
+		part := float32(math.Log(float64(float32(distance)/float32(exact)))) / float32(math.Log(float64(c.MaxDistance)/float64(exact)))
+		return min(int(part*float32(exact)), exact-1)
+	}
+	var from []int
+	for d := exact + 1; len(from) < exact-1; d++ {
+		for len(from) < of(d) {
+			from = append(from, d)
+		}
+	}
+	return from
+}

@@ -1,0 +1,92 @@
+package models
+
+import (
+	"slices"
+
+	"weft/fault"
+	"weft/mesh"
+	"weft/sharding"
+	"weft/tensor"
+)
+
+// TextLayout is how the tokens of an encoder lie on a mesh.
+type TextLayout struct {
+	Tokens, Padded int // L, and Lp padded for the split
+	// Stream is how the residual stream (B, Lp, D) is held between blocks,
+	// Gathered how a matmul's operand is: over sp alone.
+	Stream, Gathered sharding.Spec
+}
+
+// TextLayout lays the request's text out, length rows of it where the request does not say.
+func (r Request) TextLayout(on *mesh.Mesh, length int) TextLayout {
+	axes := []string{"sp"}
+	if r.SplitResidual {
+		axes = append(axes, "tp")
+	}
+	if r.Text > 0 {
+		length = r.Text
+	}
+	return TextLayout{Tokens: length, Padded: r.PadTokens(length, on.Size(axes...)),
+		Stream: sharding.NewSpec([]string{"dp"}, axes), Gathered: sharding.NewSpec([]string{"dp"}, []string{"sp"})}
+}
+
+// CheckText reports what is wrong with a request of a text encoder that pads to
+// length rows where the request does not say.
+func CheckText(on *mesh.Mesh, r Request, length int) error {
+	if r.Text < 0 {
+		return fault.New(ErrInputs, nil, "%d tokens: want 1 or more", r.Text)
+	}
+	l := r.TextLayout(on, length)
+	return CheckPadding(on, r, "tokens", l.Tokens, l.Padded)
+}
+
+// TextRequest reads batch and length off ids (B, L), which must lie in the
+// vocabulary, and for a model that takes one whether a mask (B, L) is given.
+func TextRequest(m Model, inputs map[string]*tensor.Tensor, vocab int, masks bool) (Request, error) {
+	reads := []string{"ids"}
+	if masks {
+		reads = append(reads, "mask (if any)")
+	}
+	ids, err := NeedIDs(m, inputs, "ids", 2, reads)
+	if err != nil {
+		return Request{}, err
+	}
+	r := Request{Batch: ids.Shape[0], Text: ids.Shape[1]}
+	var l fault.List
+	if r.Text < 1 {
+		l.Add(fault.New(ErrInputs, nil, "ids %v: want at least one token", ids.Shape))
+	}
+	numbers, err := ids.Int64s()
+	if err != nil {
+		return r, err
+	}
+	outside, first := 0, 0
+	for i, id := range numbers {
+		if id < 0 || id >= int64(vocab) {
+			if outside == 0 {
+				first = i
+			}
+			outside++
+		}
+	}
+	if outside > 0 {
+		l.Add(fault.New(ErrInputs, struct {
+			Count int   `json:"count"`
+			ID    int64 `json:"id"`
+			Vocab int   `json:"vocab"`
+		}{outside, numbers[first], vocab}, "%d of ids %v are outside the vocabulary 0..%d, the first %d at [%d %d]", outside, ids.Shape, vocab-1, numbers[first], first/r.Text, first%r.Text))
+	}
+	if mask := inputs["mask"]; mask != nil {
+		r.Masked = true
+		switch {
+		case !masks:
+			l.Add(fault.New(ErrInputs, nil, "input \"mask\" is given: %s does not read it", m.Name()))
+		case !slices.Equal(mask.Shape, ids.Shape):
+			l.Add(fault.New(ErrInputs, nil, "mask is %v: want %v, the shape of ids", mask.Shape, ids.Shape))
+		}
+		if _, err := mask.Int64s(); err != nil {
+			l.Add(fault.New(ErrInputs, nil, "mask: %w", err))
+		}
+	}
+	return r, l.Err()
+}
