@@ -17,14 +17,15 @@ var table = map[string]Blocks{
 
 func roundUp(n, to int) int { return (n + to - 1) / to * to }
 
-// blocks are the spec's: no larger than what there is, rounded up to whole tiles.
-func (s Spec) blocks() Blocks {
+// Tiles are the blocks that the kernel uses: no larger than what there is, rounded
+// up to whole tiles.
+func (s Spec) Tiles() Blocks {
 	b := s.Blocks
 	if b == (Blocks{}) {
 		b = table[s.Chip]
 	}
 	b.Q = min(b.Q, roundUp(s.Queries, lanes))
-	b.K = min(b.K, roundUp(s.Keys, lanes))
+	b.K = min(b.K, roundUp(s.end(), lanes))
 	b.Sub = min(b.Sub, b.K)
 	return b
 }

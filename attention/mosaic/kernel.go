@@ -31,7 +31,7 @@ func (s Spec) Text() (string, error) {
 	if err := s.Check(); err != nil {
 		return "", err
 	}
-	k := &kernel{s: s, b: s.blocks(), n: s.perStep()}
+	k := &kernel{s: s, b: s.Tiles(), n: s.perStep()}
 	k.module()
 	return k.text.String(), nil
 }
@@ -39,7 +39,7 @@ func (s Spec) Text() (string, error) {
 // grid is (batch, heads or pairs of them, blocks of queries, blocks of keys).
 func (k *kernel) grid() [4]int {
 	s := k.s
-	return [4]int{s.Batch, (s.Heads + k.n - 1) / k.n, (s.Queries + k.b.Q - 1) / k.b.Q, (s.Keys + k.b.K - 1) / k.b.K}
+	return [4]int{s.Batch, (s.Heads + k.n - 1) / k.n, (s.Queries + k.b.Q - 1) / k.b.Q, (s.end() + k.b.K - 1) / k.b.K}
 }
 
 func (k *kernel) module() {

@@ -46,6 +46,12 @@ func (s Spec) real() []Range {
 	return s.Real
 }
 
+// end is the first key after the last real one.
+func (s Spec) end() int {
+	real := s.real()
+	return real[len(real)-1].To
+}
+
 func (s Spec) scaled() bool { return s.Scale != 0 && s.Scale != 1 }
 
 // Check says why there is no kernel for the spec, every reason.

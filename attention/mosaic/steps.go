@@ -19,7 +19,7 @@ type kind struct {
 // kind comes last: it is the one that is not asked for.
 func (s Spec) steps(b Blocks) []kind {
 	var kinds []kind
-	n := (s.Keys + b.K - 1) / b.K
+	n := (s.end() + b.K - 1) / b.K
 	for j := range n {
 		subs := s.subs(b, j)
 		if last := len(kinds) - 1; last >= 0 && sameSubs(kinds[last].subs, subs) {
