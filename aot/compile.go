@@ -48,6 +48,8 @@ type Report struct {
 	Engine      plugin.Installed `json:"engine"`
 	Compiler    string           `json:"compiler"` // in its own words
 	Programs    []Program        `json:"programs"`
+	// Attention is the form each attention takes, and why.
+	Attention []graph.Choice `json:"attention"`
 
 	ResidentWeightBytes int64 `json:"resident_weight_bytes"`
 	// KeptBytes is what a request keeps, AliveBytes what a step hands on at the fullest moment.
@@ -183,7 +185,7 @@ func orElse(n, other int) int {
 func (s *Step) report() Report {
 	r := Report{Model: s.Model.Name(), On: s.On.String(), Mesh: s.Graph.Mesh.String(), FSDP: append([]string{}, s.FSDP...),
 		DType: s.Request.DType.String(), Batch: s.Request.Batch, Passes: s.Passes, Layers: s.Layers, Latent: s.Request.Latent,
-		DeviceOrder: s.Order, Hosts: s.On.HostCount(), Notes: append([]string{}, s.Graph.Notes...)}
+		Attention: s.Graph.Choices(), DeviceOrder: s.Order, Hosts: s.On.HostCount(), Notes: append([]string{}, s.Graph.Notes...)}
 	for _, d := range s.Graph.Mesh.Devices() {
 		r.DeviceIDs = append(r.DeviceIDs, d.ID)
 	}

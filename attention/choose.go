@@ -31,7 +31,7 @@ func CheckForm(name string) error {
 	return fault.New(ErrForm, struct {
 		Form  string   `json:"form"`
 		Known []string `json:"known"`
-	}{name, []string{Auto, Blocked, Kernel}}, "attention %q: want auto, blocked or kernel", name)
+	}{name, []string{Auto, Blocked, Kernel}}, "attention %s: want auto, blocked or kernel", name)
 }
 
 // form is how one attention runs.

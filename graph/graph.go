@@ -298,6 +298,24 @@ func (g *Graph) ProgramNames() []string {
 	return names
 }
 
+// Choice is what a program's builder chose between.
+type Choice struct {
+	Program string `json:"program"`
+	spmd.Choice
+}
+
+// Choices lists what the programs chose, the form of each attention, in the order
+// of their first calls.
+func (g *Graph) Choices() []Choice {
+	out := []Choice{}
+	for _, name := range g.ProgramNames() {
+		for _, c := range g.Programs[name].Choices {
+			out = append(out, Choice{name, c})
+		}
+	}
+	return out
+}
+
 // Traffic lists the collectives of one run, program by program: those of the
 // calls that depend on the request alone, or those of every step.
 func (g *Graph) Traffic(request bool) []spmd.Traffic {

@@ -4,17 +4,21 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
 
+	"weft/attention"
 	"weft/dtype"
 	"weft/fault"
+	"weft/graph"
 	"weft/mesh"
 	"weft/models"
 	"weft/spmd"
+	"weft/target"
 	"weft/topology"
 )
 
@@ -50,6 +54,9 @@ type Options struct {
 	MemoryBytes int64
 	// Cores are the processors that the devices of cpu:N share; 0 is 2.
 	Cores int
+	// Attention is the form that attention takes: attention.Auto, also as "",
+	// attention.Blocked, or attention.Kernel, where splits without one are refused.
+	Attention string
 }
 
 // Memory is what one device holds in a phase at its fullest, by kind.
@@ -127,6 +134,8 @@ type Plan struct {
 	// "--fsdp sp (12.30 GB)"; or why there is none.
 	Change    string    `json:"change,omitempty"`
 	Breakdown Breakdown `json:"breakdown"`
+	// Attention is the form each attention takes, and why.
+	Attention []graph.Choice `json:"attention"`
 
 	// CollectiveBytes is what a device sends in a step, by axis.
 	CollectiveBytes map[string]int64 `json:"collective_bytes"`
@@ -364,11 +373,14 @@ func (s *search) one(on topology.Slice, sp split) (*Plan, *Refusal, error) {
 		return refuse(err)
 	}
 	got, err := s.measured(local, sp, r)
+	if errors.Is(err, attention.ErrKernelUnavailable) {
+		return refuse(err)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
 	p := &Plan{Slice: on.String(), Mesh: sp.mesh(), FSDP: sp.fsdpAxes(), Devices: on.Devices, Breakdown: Breakdown{DiT: Phase{&got.memory}},
-		CollectiveBytes: byAxis(got.step), RequestCollectiveBytes: byAxis(got.request), Collectives: got.step,
+		Attention: got.choices, CollectiveBytes: byAxis(got.step), RequestCollectiveBytes: byAxis(got.request), Collectives: got.step,
 		CFGParallel: s.o.CFG == CFGBatch && sp.dp%2 == 0, Padding: got.padding, Notes: slices.Clone(got.notes), split: sp}
 	p.HBMBytesPerDevice = p.Breakdown.largest()
 	p.HBMLimitBytes = s.o.Limit(on)
@@ -381,10 +393,20 @@ func (s *search) one(on topology.Slice, sp split) (*Plan, *Refusal, error) {
 	if p.CFGParallel {
 		p.Notes = append(p.Notes, fmt.Sprintf("dp=%d over a batch of %d: the passes with and without the text run on different devices (CFG parallel)", sp.dp, s.r.Batch))
 	}
+	if slices.ContainsFunc(got.choices, func(c graph.Choice) bool { return c.Taken == attention.Kernel }) {
+		p.Notes = append(p.Notes, "attention by weft's kernel: its time is the compiler's figure for the code, and no TPU has run it yet")
+	}
 	if err := s.time(p, on, got); err != nil {
 		return nil, nil, err
 	}
 	return p, nil, nil
+}
+
+// Target is what programs for a slice are built for.
+func (o Options) Target(on topology.Slice) spmd.Target {
+	t := target.For(on)
+	t.Attention = o.Attention
+	return t
 }
 
 // Limit is a device's memory that a program may use; 0 is not known.

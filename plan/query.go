@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"weft/attention"
 	"weft/dtype"
 	"weft/fault"
 	"weft/mesh"
@@ -27,6 +28,7 @@ type Query struct {
 	Mesh          string // auto (default) goes over all splits
 	SplitResidual bool
 	TextLen       int
+	Attention     string  // auto (default), blocked or kernel
 	Machine       Machine // for cpu:N
 }
 
@@ -47,7 +49,7 @@ type Document struct {
 func (q Query) Read() (topology.Slice, Options, error) {
 	var l fault.List
 	var on topology.Slice
-	o := Options{Frames: q.Frames, Batch: q.Batch, CFG: q.CFG, SplitResidual: q.SplitResidual, Text: q.TextLen}
+	o := Options{Frames: q.Frames, Batch: q.Batch, CFG: q.CFG, SplitResidual: q.SplitResidual, Text: q.TextLen, Attention: q.Attention}
 	var err error
 	o.Width, o.Height, err = ParseSize(q.Size)
 	l.Add(err)
@@ -58,6 +60,9 @@ func (q Query) Read() (topology.Slice, Options, error) {
 		o.DType = dtype.F32
 	default:
 		l.Add(fault.New(ErrOptions, nil, "dtype %q: want bf16 or f32", q.DType))
+	}
+	if err := attention.CheckForm(q.Attention); err != nil {
+		l.Add(fault.New(ErrOptions, nil, "%w", err))
 	}
 	if q.Batch < 0 || q.Batch > maxBatch {
 		l.Add(fault.New(ErrOptions, nil, "batch %d: want 1 to %d videos", q.Batch, maxBatch))

@@ -54,7 +54,7 @@ func (p *Program) arithmetic(in *Instr) (flops, elements int64) {
 	case in.Op == OpConv: // zeros around the operand are multiplied like the rest
 		flops = 2 * int64(p.Values[in.Out[0]].Elements()) * int64(p.Values[in.Args[1]].Elements()/p.Values[in.Args[1]].Shape[0])
 	case in.Op == OpKernel:
-		walk(in.Kernel.Body, 1, func(in *Instr, times int) {
+		in.Kernel.Walk(func(in *Instr, times int) {
 			f, e := p.arithmetic(in)
 			flops, elements = flops+int64(times)*f, elements+int64(times)*e
 		})

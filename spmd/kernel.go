@@ -54,6 +54,9 @@ func (b *Builder) LKernel(k Kernel, args []Local, means func(params []Local) Loc
 	return b.emit(Instr{Op: OpKernel, Args: ids(args...), Kernel: &k}, result.DType, result.Shape)
 }
 
+// Walk visits every instruction of what the kernel means, as Program.Walk does.
+func (k *Kernel) Walk(visit func(in *Instr, times int)) { walk(k.Body, 1, visit) }
+
 // Kernels are the program's kernels, in order.
 func (p *Program) Kernels() []*Instr {
 	var all []*Instr

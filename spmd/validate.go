@@ -215,7 +215,7 @@ func (v *validator) kernel(in *Instr) {
 	if out := v.p.Values[in.Out[0]]; v.uses(s, []ID{k.Result}) && !v.is(k.Result, out.DType, out.Shape) {
 		v.bad("result is declared %s and means %s", out, v.p.Values[k.Result])
 	}
-	walk(k.Body, 1, func(inner *Instr, _ int) {
+	k.Walk(func(inner *Instr, _ int) {
 		if inner.IsCollective() || inner.Op == OpAxisIndex {
 			v.bad("means a %s, which looks beyond the device", inner.Op)
 		}

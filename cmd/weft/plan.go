@@ -18,9 +18,9 @@ import (
 
 // planFlags are plan's.
 type planFlags struct {
-	model, size, on, dtype, cfg, mesh, asserts string
-	frames, batch, textLen                     int
-	split, all                                 bool
+	model, size, on, dtype, cfg, mesh, asserts, attention string
+	frames, batch, textLen                                int
+	split, all                                            bool
 }
 
 func (a *app) plan() *cobra.Command {
@@ -58,6 +58,7 @@ efficiencies: they rank splits and are no promise.`,
 	fl.StringVar(&f.cfg, "cfg", plan.CFGBatch, "the passes with and without the text: batch (as one of twice the size) or sequential")
 	fl.StringVar(&f.mesh, "mesh", "auto", "plan this split alone: dp=1,tp=4,sp=1")
 	fl.BoolVar(&f.split, "split-residual", false, "split the residual stream over tp as well as sp")
+	attentionFlag(c, &f.attention)
 	fl.IntVar(&f.textLen, "text-len", 0, "rows of text where config.json does not say (diffusers)")
 	fl.BoolVar(&f.all, "all", false, "show the illegal splits too, each with its reason")
 	fl.StringVar(&f.asserts, "assert", "", "bounds on the best plan, with commas between: 'hbm<30GB', 'step<=12s'")
@@ -83,7 +84,7 @@ func (f *planFlags) run(ctx context.Context, a *app) error {
 		l.Add(err)
 	}
 	q := plan.Query{Size: f.size, Frames: f.frames, On: f.on, DType: f.dtype, Batch: f.batch, CFG: f.cfg, Mesh: f.mesh,
-		SplitResidual: f.split, TextLen: f.textLen, Machine: thisMachine()}
+		SplitResidual: f.split, TextLen: f.textLen, Attention: f.attention, Machine: thisMachine()}
 	_, _, err := q.Read()
 	l.Add(err)
 	if err := l.Err(); err != nil {
