@@ -29,6 +29,12 @@ type Efficiencies struct {
 	Status string                `json:"status"`
 	How    string                `json:"how"`
 	Values map[string]Efficiency `json:"values"`
+	// Peer is the calibration of the peer's terms.
+	Peer struct {
+		How string `json:"how"`
+		// HeldOut is by family what the rows of all other families give.
+		HeldOut map[string]PeerCalibration `json:"held_out"`
+	} `json:"peer"`
 }
 
 var efficiencies = sync.OnceValue(func() Efficiencies {
