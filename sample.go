@@ -20,6 +20,7 @@ import (
 type SampleOptions struct {
 	Options
 	Width, Height, Frames int
+	FPS                   float64 // frames a second, for models whose positions are seconds; 0 means the model's own
 	Steps                 int
 	Sampler               string  // one of sampler.Names; "" means the model's own
 	Shift                 float64 // 0 means the model's own
@@ -158,7 +159,7 @@ func newSampling(experts []expert, text, negative *tensor.Tensor, o SampleOption
 			}
 		}
 	}
-	j.req = models.Request{Batch: j.batch, Latent: latent, Text: rows}
+	j.req = models.Request{Batch: j.batch, Latent: latent, Text: rows, FPS: o.FPS}
 	if err := j.conditions(); err != nil {
 		return nil, err
 	}

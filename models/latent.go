@@ -20,8 +20,8 @@ func CheckLatent(latent []int, channels int, patch [3]int) error {
 
 // LatentShape is (channels, frames, height, width) of the latents of a video
 // whose VAE makes one latent of px by px pixels and, behind the first frame, of
-// every 4 frames. The latents must fill the patches.
-func LatentShape(width, height, frames, channels, px int, patch [3]int) ([]int, error) {
+// every so many frames. The latents must fill the patches.
+func LatentShape(width, height, frames, channels, px, every int, patch [3]int) ([]int, error) {
 	var l fault.List
 	for _, d := range []struct {
 		what string
@@ -31,13 +31,13 @@ func LatentShape(width, height, frames, channels, px int, patch [3]int) ([]int, 
 			l.Add(fault.New(ErrSize, nil, "%s %d: want a multiple of %d (%d pixels a latent, patches of %d); nearest: %s", d.what, d.n, d.s, px, d.s/px, Nearest(d.n, d.s, 0)))
 		}
 	}
-	if frames < 1 || (frames-1)%4 != 0 || frames > 1<<16 {
-		l.Add(fault.New(ErrSize, nil, "frames %d: want 1+4k (the first frame stands alone, then 4 frames a latent); nearest: %s", frames, Nearest(frames, 4, 1)))
-	} else if n := 1 + (frames-1)/4; n%patch[0] != 0 {
+	if frames < 1 || (frames-1)%every != 0 || frames > 1<<16 {
+		l.Add(fault.New(ErrSize, nil, "frames %d: want 1+%dk (the first frame stands alone, then %[2]d frames a latent); nearest: %s", frames, every, Nearest(frames, every, 1)))
+	} else if n := 1 + (frames-1)/every; n%patch[0] != 0 {
 		l.Add(fault.New(ErrSize, nil, "frames %d make %d latent frames, which do not fill patches of %d", frames, n, patch[0]))
 	}
 	if err := l.Err(); err != nil {
 		return nil, err
 	}
-	return []int{channels, 1 + (frames-1)/4, height / px, width / px}, nil
+	return []int{channels, 1 + (frames-1)/every, height / px, width / px}, nil
 }

@@ -55,7 +55,13 @@ type Request struct {
 	// TokenTimes: every token, or every frame where the model knows such, has a
 	// timestep of its own, in place of one for each video.
 	TokenTimes bool
-	Layers     int // run only the first Layers layers; 0 means all
+	// OwnPositions: each video of the batch has token positions of its own, in
+	// place of one set for all.
+	OwnPositions bool
+	// FPS is how many frames of the video are a second, for models whose positions
+	// are seconds; 0 is the model's usual.
+	FPS    float64
+	Layers int // run only the first Layers layers; 0 means all
 	// SplitResidual splits the residual stream over tp too: reduce-scatter and
 	// all-gather in place of each all-reduce.
 	SplitResidual bool

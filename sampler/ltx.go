@@ -2,7 +2,7 @@ package sampler
 
 import "weft/fault"
 
-// newLTX is LTX-Video's Euler on a linear, then quadratic, schedule. The model is fed sigma itself.
+// newLTX is LTX-Video's Euler on a linear, then quadratic, schedule.
 func newLTX(o Options) *multistep {
 	const threshold = 0.025 // how far the linear half goes
 	n := o.Steps
@@ -23,9 +23,7 @@ func newLTX(o Options) *multistep {
 			sigmas[i] = 1 - (quad*x*x + slope*x + quad*l*l)
 		}
 	}
-	s := euler(sigmas)
-	s.timesteps = append([]float64(nil), sigmas...)
-	return s
+	return euler(sigmas)
 }
 
 // ltx adds tokens at noise levels of their own.

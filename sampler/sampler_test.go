@@ -114,12 +114,12 @@ func fakeV(x []float32, t float64) []float32 {
 }
 
 // trajectory stacks the sample after each step. scale brings Timestep to the 0..1000 scale of fakeV.
-func trajectory(t *testing.T, s Sampler, x0 []float32, scale float64) []float64 {
+func trajectory(t *testing.T, s Sampler, x0 []float32) []float64 {
 	t.Helper()
 	x := slices.Clone(x0)
 	var out []float64
 	for i := range s.Steps() {
-		if err := s.Step(i, x, fakeV(x, scale*s.Timestep(i))); err != nil {
+		if err := s.Step(i, x, fakeV(x, s.Timestep(i))); err != nil {
 			t.Fatal(err)
 		}
 		for _, v := range x {
@@ -143,16 +143,16 @@ func TestFlowAgainstPeers(t *testing.T) {
 			near(t, p+".timesteps", grid(s, o.Steps+1, s.Timestep), want.get(t, p+".timesteps"), 5e-3)
 			if _, ok := want[p+".traj"]; ok {
 				x0 := in.f32(t, "x0")
-				near(t, p+".traj", trajectory(t, s, x0, 1), want.get(t, p+".traj"), 1e-5)
+				near(t, p+".traj", trajectory(t, s, x0), want.get(t, p+".traj"), 1e-5)
 				s.Reset()
-				near(t, p+".traj_diffusers", trajectory(t, s, x0, 1), want.get(t, p+".traj_diffusers"), 1e-5)
+				near(t, p+".traj_diffusers", trajectory(t, s, x0), want.get(t, p+".traj_diffusers"), 1e-5)
 			}
 		}
 		o.IntegerTimesteps = true
 		s := mustNew(t, "unipc", o)
 		near(t, tag+".timesteps_int", grid(s, o.Steps, s.Timestep), want.get(t, "unipc."+tag+".timesteps_int"), 0)
 		if traj, ok := want["unipc."+tag+".traj_diffusers_int_t"]; ok {
-			near(t, tag+".traj_diffusers_int_t", trajectory(t, s, in.f32(t, "x0"), 1), traj, 1e-5)
+			near(t, tag+".traj_diffusers_int_t", trajectory(t, s, in.f32(t, "x0")), traj, 1e-5)
 		}
 	}
 }
@@ -165,7 +165,7 @@ func TestKarrasAgainstPeers(t *testing.T) {
 		near(t, p+".sigmas", grid(s, n+1, s.Sigma), want.get(t, p+".sigmas"), 1e-5)
 		near(t, p+".timesteps", grid(s, n+1, s.Timestep), want.get(t, p+".timesteps"), 5e-3)
 		if traj, ok := want[p+".traj"]; ok {
-			near(t, p+".traj", trajectory(t, s, in.f32(t, "x0"), 1), traj, 1e-4)
+			near(t, p+".traj", trajectory(t, s, in.f32(t, "x0")), traj, 1e-4)
 		}
 	}
 }
@@ -178,7 +178,7 @@ func TestCogVideoXAgainstPeers(t *testing.T) {
 			p := fmt.Sprintf("cog.s%d_snr%g", n, snr)
 			near(t, p+".timesteps", grid(s, n, s.Timestep), want.get(t, p+".timesteps"), 0)
 			near(t, p+".alphas", grid(s, n, func(i int) float64 { return 1 - s.Sigma(i)*s.Sigma(i) }), want.get(t, p+".alphas_cumprod_at_t"), 1e-6)
-			near(t, p+".ddim_traj", trajectory(t, s, in.f32(t, "x0"), 1), want.get(t, p+".ddim_traj"), 1e-5)
+			near(t, p+".ddim_traj", trajectory(t, s, in.f32(t, "x0")), want.get(t, p+".ddim_traj"), 1e-5)
 		}
 	}
 	x0, noise := in.f32(t, "x0"), in.f32(t, "dpm.noise")
@@ -186,7 +186,7 @@ func TestCogVideoXAgainstPeers(t *testing.T) {
 		copy(dst, noise[(2*step+draw)*len(x0):])
 	}})
 	for range 2 { // and again after Reset
-		near(t, "dpm_traj", trajectory(t, s, x0, 1), want.get(t, "cog.s4_snr1.dpm_traj"), 1e-5)
+		near(t, "dpm_traj", trajectory(t, s, x0), want.get(t, "cog.s4_snr1.dpm_traj"), 1e-5)
 		s.Reset()
 	}
 }
@@ -199,7 +199,7 @@ func TestLTXAgainstPeers(t *testing.T) {
 	}
 	s := mustNew(t, "ltx", Options{Steps: 4}).(TokenStepper)
 	x := in.f32(t, "ltx.x0")
-	near(t, "ltx.traj", trajectory(t, s, x, 1000), want.get(t, "ltx.s4.traj"), 1e-5)
+	near(t, "ltx.traj", trajectory(t, s, x), want.get(t, "ltx.s4.traj"), 1e-5)
 	var traj []float64
 	for i := range s.Steps() {
 		tok := in.f32(t, "ltx.token_sigma_cap")

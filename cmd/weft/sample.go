@@ -122,6 +122,7 @@ runs them in parallel; sequential runs one after the other in half the memory.`,
 	fl.Float64Var(&boundary, "boundary", 0, "share of the noise levels above which the first of two experts runs (default: the model's)")
 	fl.StringVar(&size, "size", "", "video size in pixels, e.g. 832x480")
 	fl.IntVar(&o.Frames, "frames", 81, "video frames: 1+4k, or 1+8k for LTX")
+	fl.Float64Var(&o.FPS, "fps", 0, "frames a second, for models whose positions are seconds (LTX); 0 is the model's: 25, LTX-2.5's 24")
 	fl.IntVar(&o.Steps, "steps", 50, "steps of the scheduler")
 	fl.StringVar(&o.Sampler, "sampler", "", strings.Join(sampler.Names(), ", ")+" (default: the model's)")
 	fl.Float64Var(&o.Shift, "shift", 0, "warp of the noise levels; 0 is the model's: 5 for Wan, which wants 3 at 480p")

@@ -4,6 +4,7 @@ package all
 import (
 	_ "weft/models/cogvideox" // registers itself
 	_ "weft/models/cosmos25"  // registers itself
+	_ "weft/models/ltx"       // registers itself
 	_ "weft/models/t5"        // registers itself
 	_ "weft/models/wan"       // registers itself
 	_ "weft/models/wanvae"    // registers itself

@@ -215,7 +215,7 @@ func (m *Model) FeedText(g *graph.Graph, r models.Request, text *tensor.Tensor) 
 // and 22 for 1.5.
 func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
 	// Patches of several frames are filled up below.
-	latent, err := models.LatentShape(width, height, frames, m.c.OutChannels, pixels, [3]int{1, m.c.PatchSize, m.c.PatchSize})
+	latent, err := models.LatentShape(width, height, frames, m.c.OutChannels, pixels, 4, [3]int{1, m.c.PatchSize, m.c.PatchSize})
 	if err != nil {
 		return nil, err
 	}

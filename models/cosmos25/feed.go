@@ -220,7 +220,7 @@ func (m *Model) Rope(grid step.Grid) [][]float64 {
 // LatentShape is (channels, frames, height, width) of the latent video of
 // Wan2.1's VAE: 8x8 pixels, and 4 frames (the first alone) to one latent.
 func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
-	return models.LatentShape(width, height, frames, m.c.InChannels, 8, m.c.Patch())
+	return models.LatentShape(width, height, frames, m.c.InChannels, 8, 4, m.c.Patch())
 }
 
 var (

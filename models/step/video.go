@@ -68,13 +68,15 @@ func (p *Program) EveryToken(x spmd.Tensor, grid Grid, padded int, to sharding.S
 }
 
 // RopeHalves rotates the halves of each head of x (B, S, H, d) by tables (S, d)
-// or (B, S, d): with x = [a, b] it is [a cos - b sin, b cos + a sin]. The tables
+// or (B, S, d), or (B, S, H, d) with angles of each head's own: with x = [a, b] it is [a cos - b sin, b cos + a sin]. The tables
 // have each angle in both halves. The result is in the compute type.
 func (p *Program) RopeHalves(x, cos, sin spmd.Tensor) spmd.Tensor {
 	d := x.Dim(3)
 	turned := p.Concat(3, p.Scale(p.Slice(x, 3, d/2, d), -1), p.Slice(x, 3, 0, d/2))
-	at := cos.Rank() - 1 // a dim for the heads, before the last
-	return p.Compute(p.Add(p.Mul(x, p.ExpandDim(cos, at)), p.Mul(turned, p.ExpandDim(sin, at))))
+	if at := cos.Rank() - 1; at < 3 { // a dim for the heads, before the last
+		cos, sin = p.ExpandDim(cos, at), p.ExpandDim(sin, at)
+	}
+	return p.Compute(p.Add(p.Mul(x, cos), p.Mul(turned, sin)))
 }
 
 // HeadNorm is the RMS norm of each head of x (B, S, H, d) with the weight (d)

@@ -310,7 +310,7 @@ func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
 	if m.c.ModelType == ti2v {
 		px = 16
 	}
-	return models.LatentShape(width, height, frames, m.c.LatentDim(), px, m.c.PatchSize)
+	return models.LatentShape(width, height, frames, m.c.LatentDim(), px, 4, m.c.PatchSize)
 }
 
 var (

@@ -1,0 +1,59 @@
+package ltx
+
+import (
+	"strings"
+
+	"weft/fault"
+	"weft/mesh"
+	"weft/models"
+	"weft/sharding"
+)
+
+// axes are those of a mesh that the programs use.
+var axes = []string{"pp", "dp", "fsdp", "tp", "sp"}
+
+// textLen is how many rows the text encoder pads a prompt to in LTX-Video's own
+// pipeline; a request may have any number.
+const textLen = 256
+
+// Check reports every reason why a mesh cannot run a request.
+func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
+	var l fault.List
+	l.Add(models.CheckAxes(on, m.name, axes))
+	l.Add(sharding.CheckHeads(m.c.Heads, on.Size("tp"), on.Size("sp")))
+	l.Add(models.CheckRequest(on, r, m.c.Layers))
+	l.Add(models.CheckLatent(r.Latent, m.c.InChannels, [3]int{1, 1, 1}))
+	if r.Text < 0 || r.Image != 0 {
+		l.Add(fault.New(models.ErrInputs, nil, "text of %d rows and %d rows of image features: %s reads text alone, 1 row or more", r.Text, r.Image, m.name))
+	}
+	if err := l.Err(); err != nil {
+		return err
+	}
+	lay := m.layout(on, r)
+	return models.CheckPadding(on, r, "tokens", lay.tokens, lay.padded)
+}
+
+// Resolve names the variants of the family that tensors give away where their
+// config does not.
+func (m *Model) Resolve(names []string) (models.Model, error) {
+	for _, n := range names {
+		variant := ""
+		switch {
+		case !m.c.Gated && strings.Contains(n, ".to_gate_logits."), !m.c.CrossAdaLN && strings.HasPrefix(n, "prompt_adaln_single."):
+			variant = "LTX-2.5"
+		case !m.c.Second && strings.HasPrefix(n, "audio_"):
+			variant = "LTX-2 (audio and video)"
+		case m.c.Second && strings.HasPrefix(n, "caption_projection."):
+			variant = "LTX-2 with a caption projection"
+		}
+		if variant != "" {
+			return nil, fault.New(models.ErrVariant, struct {
+				Variant string `json:"variant"`
+				Tensor  string `json:"tensor"`
+			}{variant, n}, "the checkpoint is %s (tensor %s): its config says %s", variant, n, m.name)
+		}
+	}
+	return m, nil
+}
+
+var _ models.Resolver = (*Model)(nil)

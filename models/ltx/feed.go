@@ -1,0 +1,331 @@
+package ltx
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+
+	"weft/dtype"
+	"weft/fault"
+	"weft/graph"
+	"weft/models"
+	"weft/models/step"
+	"weft/spmd"
+	"weft/tensor"
+)
+
+// reads names the inputs of a step.
+func (m *Model) reads() []string {
+	out := []string{"x", "coords", "t (or t_tokens)", "context", "context_mask (if any)"}
+	if m.c.CrossAdaLN {
+		out = append(out, "sigma")
+	}
+	if m.c.Keyframes {
+		out = append(out, "keyframes_mask (if any)")
+	}
+	return out
+}
+
+// Request reads batch and tokens off x (B, N, C), whose places are coords (B, 3, N):
+// seconds and pixels; LTX-2.5 has the beginning and end of each, (B, 3, N, 2). The
+// noise level is t (B,) in [0, 1], or t_tokens (B, N) for every token; LTX-2.5 reads
+// sigma (B,) besides. context (B, L, caption_channels) may come with context_mask
+// (B, L), and LTX-2.5's tokens with keyframes_mask (B, N, 1).
+func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
+	var l fault.List
+	need := func(name string, rank int) *tensor.Tensor {
+		t, err := models.Need(m, inputs, name, rank, m.reads())
+		l.Add(err)
+		return t
+	}
+	rank := 3
+	if m.c.Second {
+		rank = 4
+	}
+	x, coords, context := need("x", 3), need("coords", rank), need("context", 3)
+	perToken := inputs["t"] == nil && inputs["t_tokens"] != nil
+	if perToken {
+		need("t_tokens", 2)
+	} else {
+		need("t", 1)
+	}
+	if m.c.CrossAdaLN {
+		need("sigma", 1)
+	}
+	for name, read := range map[string]bool{"sigma": m.c.CrossAdaLN, "keyframes_mask": m.c.Keyframes} {
+		if inputs[name] != nil && !read {
+			l.Add(fault.New(models.ErrInputs, nil, "input %q is given: %s does not read it", name, m.name))
+		}
+	}
+	if err := l.Err(); err != nil {
+		return models.Request{}, err
+	}
+	b, n, text := x.Shape[0], x.Shape[1], context.Shape[1]
+	width := m.c.CaptionChannels
+	if width == 0 {
+		width = m.c.Dim()
+	}
+	want := map[string][]int{"x": {b, n, m.c.InChannels}, "coords": {b, 3, n}, "context": {b, text, width}, "context_mask": {b, text},
+		"t": {b}, "t_tokens": {b, n}, "sigma": {b}, "keyframes_mask": {b, n, 1}}
+	if m.c.Second {
+		want["coords"] = append(want["coords"], 2)
+	}
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		if t := inputs[name]; t != nil && !slices.Equal(t.Shape, want[name]) {
+			l.Add(fault.New(models.ErrInputs, nil, "%s is %v: want %v, where x is %v", name, t.Shape, want[name], x.Shape))
+		}
+	}
+	if b < 1 || n < 1 || text < 1 {
+		l.Add(fault.New(models.ErrInputs, nil, "x %v and context %v: want at least one video, one token, one row of text", x.Shape, context.Shape))
+	}
+	if mask := inputs["context_mask"]; mask != nil {
+		if _, err := maskOf(mask); err != nil {
+			l.Add(fault.New(models.ErrInputs, nil, "context_mask: %w", err))
+		}
+	}
+	if err := l.Err(); err != nil {
+		return models.Request{}, err
+	}
+	r := models.Request{Batch: b, Latent: []int{m.c.InChannels, n, 1, 1}, Text: text, TokenTimes: perToken}
+	for i := 1; i < b; i++ {
+		r.OwnPositions = r.OwnPositions || !bytes.Equal(coords.Rows(0, 1).Data, coords.Rows(i, i+1).Data)
+	}
+	return r, nil
+}
+
+// maskOf reads a mask of numbers or truth values.
+func maskOf(t *tensor.Tensor) ([]float32, error) {
+	if t.DType.IsFloat() {
+		return t.Float32s()
+	}
+	ns, err := t.Int64s()
+	out := make([]float32, len(ns))
+	for i, n := range ns {
+		out[i] = float32(n)
+	}
+	return out, err
+}
+
+// Runs lists two steps where t and t_tokens are both given: with a noise level
+// for each video, and with one for every token.
+func (m *Model) Runs(inputs map[string]*tensor.Tensor) []models.Variant {
+	if inputs["t"] == nil || inputs["t_tokens"] == nil {
+		return []models.Variant{{Inputs: inputs}}
+	}
+	one, each := maps.Clone(inputs), maps.Clone(inputs)
+	delete(one, "t_tokens")
+	delete(each, "t")
+	return []models.Variant{{Inputs: one}, {Suffix: "_tokens_t", Inputs: each}}
+}
+
+// Example makes the inputs Request reads from a seed: tokens of a video, text
+// of 9 rows of which the last of all but the first video are masked.
+func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tensor.Tensor, error) {
+	if latent == nil {
+		latent = []int{m.c.InChannels, 3, 3, 5}
+	}
+	if err := models.CheckLatent(latent, m.c.InChannels, [3]int{1, 1, 1}); err != nil {
+		return nil, err
+	}
+	grid := step.GridOf(latent, [3]int{1, 1, 1})
+	normal, n := step.Normals(seed), grid.Tokens()
+	shape := []int{batch, 3, n}
+	if m.c.Second {
+		shape = append(shape, 2)
+	}
+	coords, ends := tensor.New(dtype.F32, shape...), len(shape)-2
+	bounds := m.c.bounds(grid, m.fps(models.Request{}))
+	for i := range coords.Elements() {
+		end, token, axis := i%ends, i/ends%n, i/ends/n%3
+		step.Put(coords, i, bounds[end][token][axis])
+	}
+	const rows = 9
+	width := m.c.CaptionChannels
+	if width == 0 {
+		width = m.c.Dim()
+	}
+	t, mask := tensor.New(dtype.F32, batch), tensor.New(dtype.F32, batch, rows)
+	for b := range batch {
+		step.Put(t, b, float64(b+1)/float64(batch+1))
+		for i := range rows - min(b, rows-1) {
+			step.Put(mask, b*rows+i, 1)
+		}
+	}
+	in := map[string]*tensor.Tensor{"x": normal(batch, n, m.c.InChannels), "coords": coords, "t": t, "context": normal(batch, rows, width), "context_mask": mask}
+	if m.c.CrossAdaLN {
+		in["sigma"] = t
+	}
+	if m.c.Keyframes {
+		in["keyframes_mask"] = tensor.New(dtype.F32, batch, n, 1)
+		step.Put(in["keyframes_mask"], n-1, 1)
+	}
+	return in, nil
+}
+
+// Feed makes the graph's inputs from those Request reads.
+func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
+	out := map[string]*tensor.Tensor{}
+	var mask []float32
+	var err error
+	if t := inputs["context_mask"]; t != nil {
+		if mask, err = maskOf(t); err != nil {
+			return nil, err
+		}
+	}
+	if err := m.feedText(g, r, inputs["context"], mask, out); err != nil {
+		return nil, err
+	}
+	places, err := m.c.placesOf(inputs["coords"], g.Input("rope_cos").Shape[0])
+	if err != nil {
+		return nil, err
+	}
+	out["rope_cos"], out["rope_sin"] = m.c.rotary().tables(places, g.Input("rope_cos").Shape[1])
+	if out["x"], err = inputs["x"].As(dtype.F32); err != nil {
+		return nil, err
+	}
+	level := "t"
+	if r.TokenTimes {
+		level = "t_tokens"
+	}
+	if out["time"], err = m.levels(inputs[level], g.Input("time").Shape...); err != nil {
+		return nil, err
+	}
+	if m.c.CrossAdaLN {
+		if out["sigma"], err = m.levels(inputs["sigma"], r.Batch, timeDim); err != nil {
+			return nil, err
+		}
+	}
+	if m.c.Keyframes {
+		shape := g.Input("keyframes").Shape
+		out["keyframes"] = tensor.New(dtype.F32, shape...)
+		if t := inputs["keyframes_mask"]; t != nil {
+			if out["keyframes"], err = step.PadRows(t, shape[1], dtype.F32); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
+}
+
+// levels are the sines of noise levels (B,) or (B, N).
+func (m *Model) levels(t *tensor.Tensor, shape ...int) (*tensor.Tensor, error) {
+	fs, err := t.Float32s()
+	if err != nil {
+		return nil, err
+	}
+	for i := range fs {
+		fs[i] *= float32(m.c.TimeScale)
+	}
+	return step.TimeTable(fs, shape...), nil
+}
+
+// feedText makes the context and the bias of its rows: those that the mask lacks
+// weigh nothing. Without a mask rows of zeros at the end are taken for padding.
+func (m *Model) feedText(g *graph.Graph, r models.Request, context *tensor.Tensor, mask []float32, out map[string]*tensor.Tensor) error {
+	name, rows := "context", g.Input("text_bias").Shape[3]
+	if m.c.CaptionChannels == 0 {
+		name = "text"
+	}
+	want := g.Input(name).Shape
+	if len(context.Shape) != 3 || context.Shape[0] != r.Batch || context.Shape[1] > rows || context.Shape[2] != want[2] {
+		return fault.New(models.ErrInputs, nil, "context is %v: want (%d, up to %d, %d)", context.Shape, r.Batch, rows, want[2])
+	}
+	var err error
+	if out[name], err = step.PadRows(context, rows, r.DType); err != nil {
+		return err
+	}
+	none := -10000.0 // LTX-Video's, and no more
+	if m.c.Second {
+		none = spmd.NegInf
+	}
+	bias := tensor.New(dtype.F32, r.Batch, 1, 1, rows)
+	for b := range r.Batch {
+		given := context.Rows(b, b+1)
+		row := len(given.Data) / context.Shape[1]
+		last := context.Shape[1]
+		for mask == nil && last > 1 && !slices.ContainsFunc(given.Data[(last-1)*row:last*row], func(x byte) bool { return x != 0 }) {
+			last--
+		}
+		for i := range rows {
+			switch {
+			case i >= last:
+				step.Put(bias, b*rows+i, none)
+			case mask != nil:
+				step.Put(bias, b*rows+i, (1-float64(mask[b*context.Shape[1]+i]))*none)
+			}
+		}
+	}
+	out["text_bias"] = bias
+	return nil
+}
+
+// fps is how many frames of a video are a second: LTX-Video's and LTX-2.5's
+// own pipelines have 25 and 24 where nothing else is asked for.
+func (m *Model) fps(r models.Request) float64 {
+	switch {
+	case r.FPS > 0:
+		return r.FPS
+	case m.c.Second:
+		return 24
+	}
+	return 25
+}
+
+// FeedText makes what stays from step to step for a video of the request's
+// latents: the text, its rows of zeros at the end masked, and the positions.
+func (m *Model) FeedText(g *graph.Graph, r models.Request, context *tensor.Tensor) (map[string]*tensor.Tensor, error) {
+	out := map[string]*tensor.Tensor{}
+	if err := m.feedText(g, r, context, nil, out); err != nil {
+		return nil, err
+	}
+	places := m.c.places(m.c.bounds(step.GridOf(r.Latent, [3]int{1, 1, 1}), m.fps(r)))
+	out["rope_cos"], out["rope_sin"] = m.c.rotary().tables([][][]float64{places}, g.Input("rope_cos").Shape[1])
+	if in := g.Input("keyframes"); in != nil {
+		out["keyframes"] = tensor.New(dtype.F32, in.Shape...)
+	}
+	return out, nil
+}
+
+// FeedStep makes the tokens of latents x (B, C, F, H, W) and the sines of the
+// timestep, which is 1000 times the noise level.
+func (m *Model) FeedStep(r models.Request, x *tensor.Tensor, t float64) (map[string]*tensor.Tensor, error) {
+	x, err := x.As(dtype.F32)
+	if err != nil {
+		return nil, err
+	}
+	level := slices.Repeat([]float32{float32(t / 1000 * m.c.TimeScale)}, r.Batch)
+	tokens := x.Transpose(0, 2, 3, 4, 1)
+	tokens.Shape = []int{r.Batch, step.GridOf(r.Latent, [3]int{1, 1, 1}).Tokens(), m.c.InChannels}
+	out := map[string]*tensor.Tensor{"x": tokens, "time": step.TimeTable(level, r.Batch, timeDim)}
+	if m.c.CrossAdaLN {
+		out["sigma"] = out["time"]
+	}
+	return out, nil
+}
+
+// Velocity turns tokens (B, N, C) into latents (B, C, F, H, W).
+func (m *Model) Velocity(r models.Request, out *tensor.Tensor) *tensor.Tensor {
+	video := &tensor.Tensor{DType: out.DType, Shape: append(append([]int{out.Shape[0]}, r.Latent[1:]...), m.c.OutChannels), Data: out.Data}
+	return video.Transpose(0, 4, 1, 2, 3)
+}
+
+// LatentShape is (channels, frames, height, width) of the latent video: 32x32
+// pixels and 8 frames (the first alone) to one latent, which is one token.
+func (m *Model) LatentShape(width, height, videoFrames int) ([]int, error) {
+	return models.LatentShape(width, height, videoFrames, m.c.InChannels, pixels, frames, [3]int{1, 1, 1})
+}
+
+// Schedule is LTX-Video's own; LTX-2.5's releases step by Euler's method.
+func (m *Model) Schedule() models.Schedule {
+	if m.c.Second {
+		return models.Schedule{Sampler: "euler", Shift: 1, Guidance: 3}
+	}
+	return models.Schedule{Sampler: "ltx", Guidance: 3}
+}
+
+var (
+	_ models.Generator  = (*Model)(nil)
+	_ models.Rearranged = (*Model)(nil)
+	_ models.Scheduled  = (*Model)(nil)
+	_ models.Variants   = (*Model)(nil)
+)

@@ -1,0 +1,297 @@
+package ltx
+
+import (
+	"fmt"
+	"slices"
+
+	"weft/dtype"
+	"weft/graph"
+	"weft/mesh"
+	"weft/models"
+	"weft/models/step"
+	"weft/sharding"
+	"weft/spmd"
+)
+
+// build is one graph under construction.
+type build struct {
+	*step.Step
+	c      Config
+	r      models.Request
+	layout layout
+}
+
+// layout is how a request lies on a mesh.
+type layout struct {
+	tokens, padded, text int // N, Np, L
+	// batch is how what belongs to a whole video is held, stream and gathered as
+	// in program.
+	batch, stream, gathered sharding.Spec
+	// times (B) or (B, Np) is what modulations have in front of D, modulation how they are held.
+	times      []int
+	modulation sharding.Spec
+	positions  int // B, or 1 where all videos have the same positions
+}
+
+func (m *Model) layout(on *mesh.Mesh, r models.Request) layout {
+	l := layout{tokens: step.GridOf(r.Latent, [3]int{1, 1, 1}).Tokens(), text: r.Text, positions: 1}
+	if l.text == 0 {
+		l.text = textLen
+	}
+	axes := []string{"sp"}
+	if r.SplitResidual {
+		axes = append(axes, "tp")
+	}
+	l.padded = r.PadTokens(l.tokens, on.Size(axes...))
+	l.batch = sharding.NewSpec([]string{"dp"})
+	l.gathered = sharding.NewSpec([]string{"dp"}, []string{"sp"})
+	l.stream = sharding.NewSpec([]string{"dp"}, axes)
+	l.times, l.modulation = []int{r.Batch}, l.batch
+	if r.TokenTimes {
+		l.times, l.modulation = []int{r.Batch, l.padded}, l.stream
+	}
+	if r.OwnPositions {
+		l.positions = r.Batch
+	}
+	return l
+}
+
+// Graph builds the step: the text once a request, the time and the patches,
+// every layer's block, and the way back to tokens of latents.
+func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
+	if err := m.Check(on, r); err != nil {
+		return nil, err
+	}
+	base, err := step.New(m, on, r)
+	if err != nil {
+		return nil, err
+	}
+	s := &build{Step: base, c: m.c, r: r, layout: m.layout(on, r)}
+	s.Padded("tokens", s.layout.tokens, s.layout.padded)
+	if m.c.Second {
+		s.Note("the video half of LTX-2.5: its audio half is not run")
+	}
+	s.values()
+	if err := s.Stages(r.Run(m.c.Layers), s.stage); err != nil {
+		return nil, err
+	}
+	return s.Finish("out")
+}
+
+// stage builds the programs of one pipeline stage and their calls.
+func (s *build) stage(first, last bool, layers sharding.Range) error {
+	define := []func() error{}
+	if first {
+		define = append(define, s.time, s.pre)
+		if s.c.CaptionChannels > 0 {
+			define = append(define, s.text)
+		}
+		if s.c.CrossAdaLN {
+			define = append(define, s.prompt)
+		}
+	}
+	define = append(define, s.textKV, s.block)
+	if last {
+		define = append(define, s.post)
+	}
+	for _, d := range define {
+		if err := d(); err != nil {
+			return err
+		}
+	}
+	s.calls(first, last, layers)
+	return nil
+}
+
+// values declares what the host provides and what calls hand on.
+func (s *build) values() {
+	c, l, b, d := s.c, s.layout, s.r.Batch, s.c.Dim()
+	s.Input(graph.Input{Name: "x", DType: dtype.F32, Shape: []int{b, l.tokens, c.InChannels}, Spec: l.batch, Step: true})
+	rows := l.batch
+	if s.r.TokenTimes {
+		rows = l.gathered
+	}
+	s.Input(graph.Input{Name: "time", DType: dtype.F32, Shape: append(slices.Clone(l.times), timeDim), Spec: rows, Step: true})
+	for _, name := range []string{"rope_cos", "rope_sin"} {
+		of := []string{}
+		if l.positions > 1 {
+			of = []string{"dp"}
+		}
+		s.Input(graph.Input{Name: name, DType: dtype.F32, Shape: []int{l.positions, l.padded, d}, Spec: sharding.NewSpec(of, []string{"sp"}, []string{"tp"})})
+	}
+	s.Input(graph.Input{Name: "text_bias", DType: dtype.F32, Shape: []int{b, 1, 1, l.text}, Spec: l.batch})
+	if c.CaptionChannels > 0 {
+		s.Input(graph.Input{Name: "context", DType: s.r.DType, Shape: []int{b, l.text, c.CaptionChannels}, Spec: l.batch})
+		s.Value("text", step.Value{DType: s.r.DType, Shape: []int{b, l.text, d}, Spec: l.batch})
+	} else {
+		s.Input(graph.Input{Name: "text", DType: s.r.DType, Shape: []int{b, l.text, d}, Spec: l.batch})
+	}
+	if c.CrossAdaLN {
+		s.Input(graph.Input{Name: "sigma", DType: dtype.F32, Shape: []int{b, timeDim}, Spec: l.batch, Step: true})
+		s.Value("prompt", step.Value{DType: dtype.F32, Shape: []int{b, 2, d}, Spec: l.batch})
+	}
+	if c.Keyframes {
+		s.Input(graph.Input{Name: "keyframes", DType: dtype.F32, Shape: []int{b, l.padded, 1}, Spec: l.stream})
+	}
+	s.Value("tokens", step.Value{DType: dtype.F32, Shape: []int{b, l.padded, d}, Spec: l.stream, Kind: step.Stream})
+	s.Value("e", step.Value{DType: dtype.F32, Shape: append(slices.Clone(l.times), d), Spec: l.modulation})
+	s.Value("e0", step.Value{DType: dtype.F32, Shape: append(slices.Clone(l.times), c.modulations(), d), Spec: l.modulation})
+	for _, v := range []string{"text_k", "text_v"} {
+		s.Value(v, step.Value{DType: s.r.DType, Shape: []int{b, l.text, c.Heads, c.HeadDim}, Spec: sharding.NewSpec([]string{"dp"}, nil, []string{"tp"}), Kind: step.PerLayer})
+	}
+}
+
+func (s *build) program(name, prefix string, define func(p *program)) error {
+	c, l := s.c, s.layout
+	return s.Build(name, prefix, func(p *step.Program) {
+		define(&program{Program: p, heads: c.Heads, headDim: c.HeadDim, eps: c.Eps, qkEps: c.qkEps(), gated: c.Gated, halves: c.Second, stream: l.stream, gathered: l.gathered})
+	})
+}
+
+// embedded is an AdaLN's embedding of a timestep's sines, and the parts that its
+// linear layer makes of it, in f32: (..., D) and (..., parts, D), held as to says.
+func (p *program) embedded(name string, time spmd.Tensor, parts int, to sharding.Spec) (e, mod spmd.Tensor) {
+	rows := time.Spec
+	h := p.Silu(p.Precise(name+".emb.timestep_embedder.linear_1", time, rows))
+	e = p.Precise(name+".emb.timestep_embedder.linear_2", h, rows)
+	mod = p.Precise(name+".linear", p.Silu(e), rows)
+	mod = p.Reshard(mod, to, "modulation gathered: every device modulates whole tokens")
+	last := mod.Rank() - 1
+	return p.Reshard(e, to, "held as the stream is"), p.SplitDim(mod, last, parts, mod.Dim(last)/parts)
+}
+
+// time makes of the timestep its embedding e and the modulations e0.
+func (s *build) time() error {
+	return s.program("time", "", func(p *program) {
+		e, e0 := p.embedded("adaln_single", p.Value("time"), s.c.modulations(), s.layout.modulation)
+		p.Output("e", e, "")
+		p.Output("e0", e0, "")
+	})
+}
+
+// prompt makes of the noise level the modulation of the text's rows: (B, 2, D).
+func (s *build) prompt() error {
+	return s.program("prompt", "", func(p *program) {
+		_, mod := p.embedded("prompt_adaln_single", p.Value("sigma"), 2, s.layout.batch)
+		p.Output("prompt", mod, "")
+	})
+}
+
+// text embeds the context: (B, L, caption_channels) to (B, L, D).
+func (s *build) text() error {
+	return s.program("text", "", func(p *program) {
+		x := p.GeluTanh(p.Linear("caption_projection.linear_1", p.Value("context"), s.layout.batch))
+		p.Output("text", p.Compute(p.Linear("caption_projection.linear_2", p.Compute(x), s.layout.batch)), "")
+	})
+}
+
+// textKV makes a layer's keys and values of the text (B, L, H, d).
+func (s *build) textKV() error {
+	return s.program("text_kv", "transformer_blocks.0.", func(p *program) {
+		p.gathered = s.layout.batch
+		x := p.Value("text")
+		if s.c.CrossAdaLN {
+			mod := p.Add(p.Value("prompt"), p.Weight("prompt_scale_shift_table"))
+			x = p.Compute(p.modulated(p.Convert(x, dtype.F32), p.Slice(mod, 1, 0, 1), p.Slice(mod, 1, 1, 2)))
+		}
+		p.Output("text_k", p.split(p.Compute(p.normed("attn2", x, "k")[0])), "")
+		p.Output("text_v", p.split(p.Compute(p.Linear("attn2.to_v", x, s.layout.batch))), "")
+	})
+}
+
+// pre embeds the tokens: (B, Np, D).
+func (s *build) pre() error {
+	return s.program("pre", "", func(p *program) {
+		x := p.Reshard(p.PadTo(p.Value("x"), 1, s.layout.padded), s.layout.stream, "tokens cut over the mesh")
+		x = p.Linear("patchify_proj", p.Compute(x), s.layout.stream)
+		if s.c.Keyframes {
+			x = p.Add(x, p.Mul(p.Value("keyframes"), p.Weight("keyframes_abs_pos_embedding")))
+		}
+		p.Output("tokens", x, "")
+	})
+}
+
+// block is one layer: self-attention, cross-attention to the text, FFN. The
+// stream stays f32.
+func (s *build) block() error {
+	return s.program("block", "transformer_blocks.0.", func(p *program) {
+		x, e0, table := p.Value("tokens"), p.Value("e0"), p.Weight("scale_shift_table")
+		part := func(i int) spmd.Tensor {
+			learned := p.Slice(table, 0, i, i+1) // (1, D)
+			if s.r.TokenTimes {
+				return p.Add(p.DropDim(p.Slice(e0, 2, i, i+1), 2), learned)
+			}
+			return p.Add(p.Slice(e0, 1, i, i+1), learned)
+		}
+		h := p.gather(p.modulated(p.rms(x), part(0), part(1)))
+		x = p.Add(x, p.Mul(p.selfAttention("attn1", h, s.layout.tokens), part(2)))
+
+		cross := func(h spmd.Tensor) spmd.Tensor {
+			return p.crossAttention("attn2", p.gather(h), p.Value("text_k"), p.Value("text_v"), p.Value("text_bias"))
+		}
+		switch {
+		case s.c.CrossAdaLN:
+			x = p.Add(x, p.Mul(cross(p.modulated(p.rms(x), part(6), part(7))), part(8)))
+		case s.c.Second:
+			x = p.Add(x, cross(p.rms(x)))
+		default:
+			x = p.Add(x, cross(x))
+		}
+
+		h = p.gather(p.modulated(p.rms(x), part(3), part(4)))
+		x = p.Add(x, p.Mul(p.feedForward(h), part(5)))
+		p.Output("tokens", x, "tokens")
+	})
+}
+
+// post: the last norm and the projection to tokens of latents (B, N, C).
+func (s *build) post() error {
+	return s.program("post", "", func(p *program) {
+		x, e, table := p.Value("tokens"), p.Value("e"), p.Weight("scale_shift_table")
+		if !s.r.TokenTimes {
+			e = p.ExpandDim(e, 1)
+		}
+		part := func(i int) spmd.Tensor { return p.Add(e, p.Slice(table, 0, i, i+1)) }
+		h := p.modulated(p.LayerNorm(x, s.c.Eps), part(0), part(1))
+		y := p.Linear("proj_out", p.Compute(h), s.layout.stream)
+		y = p.Reshard(y, s.layout.batch, "tokens gathered for the latents")
+		p.Output("out", p.Slice(y, 1, 0, s.layout.tokens), "")
+	})
+}
+
+// calls strings a stage's programs together. Where the text's rows change with the
+// noise level a layer's keys are made when it comes, else once a request.
+func (s *build) calls(first, last bool, layers sharding.Range) {
+	b, n, d := s.r.Batch, s.layout.tokens, s.c.Dim()
+	tokens := func(name string) map[int]graph.Traced { return step.Tokens(name, b, n, d) }
+	time := map[int]graph.Traced{0: {Name: "time_embed"}, 1: {Name: "time_mod"}}
+	if s.r.TokenTimes {
+		time[0] = tokens("time_embed")[0]
+		time[1] = graph.Traced{Name: "time_mod", Shape: []int{b, n, s.c.modulations(), d}}
+	}
+	textKV := func(i int) {
+		s.Call(graph.Call{Name: fmt.Sprintf("text_kv %d", i), Program: "text_kv", Request: !s.c.CrossAdaLN}, fmt.Sprintf("transformer_blocks.%d.", i), i)
+	}
+	if first && s.c.CaptionChannels > 0 {
+		s.Call(graph.Call{Name: "text", Program: "text", Request: true, Trace: map[int]graph.Traced{0: {Name: "context_embed"}}}, "", 0)
+	}
+	for i := layers.Lo; i < layers.Hi && !s.c.CrossAdaLN; i++ {
+		textKV(i)
+	}
+	if first {
+		s.Call(graph.Call{Name: "time", Program: "time", Trace: time}, "", 0)
+		if s.c.CrossAdaLN {
+			s.Call(graph.Call{Name: "prompt", Program: "prompt"}, "", 0)
+		}
+		s.Call(graph.Call{Name: "pre", Program: "pre", Trace: tokens("patch_embed")}, "", 0)
+	}
+	for i := layers.Lo; i < layers.Hi; i++ {
+		if s.c.CrossAdaLN {
+			textKV(i)
+		}
+		s.Call(graph.Call{Name: fmt.Sprintf("block %d", i), Program: "block", Trace: tokens(fmt.Sprintf("block_%d", i))}, fmt.Sprintf("transformer_blocks.%d.", i), i)
+	}
+	if last {
+		s.Call(graph.Call{Name: "post", Program: "post"}, "", layers.Hi)
+	}
+}

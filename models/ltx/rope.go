@@ -1,0 +1,153 @@
+package ltx
+
+import (
+	"math"
+
+	"weft/dtype"
+	"weft/models/step"
+	"weft/tensor"
+)
+
+// rotary are tables over the whole width, not one head's.
+type rotary struct {
+	dim, heads int
+	theta      float64
+	max        []float64 // of each axis of a place: its share is what turns
+	halves     bool      // a head's halves turn, in place of neighbouring channels
+}
+
+// tables are the cosines and sines (parts, padded, dim) of the places of tokens
+// (parts, tokens, axes); rows past the last are zero. Of dim/2 angles the last are,
+// for each of dim/2/axes bands b and each axis, pi/2 theta^(b/(bands-1)) (2 share - 1); the
+// first, where the division leaves some over, are 0. Neighbouring channels have one
+// angle, the sine with the sign of its place; or else both halves of head h have
+// the h-th part of the angles.
+func (r rotary) tables(places [][][]float64, padded int) (cos, sin *tensor.Tensor) {
+	axes, pairs := len(r.max), r.dim/2
+	bands := pairs / axes
+	zeros := pairs - bands*axes
+	band := make([]float64, bands)
+	for b := range band {
+		at := 0.0
+		if bands > 1 {
+			at = float64(b) / float64(bands-1)
+		}
+		band[b] = math.Pow(r.theta, at) * math.Pi / 2
+	}
+	// A video has few places along each axis.
+	type turn struct{ cos, sin []float64 }
+	known := make([]map[float64]turn, axes)
+	turns := func(axis int, place float64) turn {
+		if known[axis] == nil {
+			known[axis] = map[float64]turn{}
+		}
+		t, ok := known[axis][place]
+		if !ok {
+			for _, b := range band {
+				a := b * (2*place/r.max[axis] - 1)
+				t.cos, t.sin = append(t.cos, math.Cos(a)), append(t.sin, math.Sin(a))
+			}
+			known[axis][place] = t
+		}
+		return t
+	}
+	cos, sin = tensor.New(dtype.F32, len(places), padded, r.dim), tensor.New(dtype.F32, len(places), padded, r.dim)
+	half := pairs / r.heads // of one head
+	put := func(row, pair int, c, s float64) {
+		at, next, sign := row+2*pair, row+2*pair+1, -1.0
+		if r.halves {
+			at = row + pair/half*2*half + pair%half
+			next, sign = at+half, 1
+		}
+		step.Put(cos, at, c)
+		step.Put(cos, next, c)
+		step.Put(sin, at, sign*s)
+		step.Put(sin, next, s)
+	}
+	for p, tokens := range places {
+		for n, place := range tokens {
+			row := (p*padded + n) * r.dim
+			for i := range zeros {
+				put(row, i, 1, 0)
+			}
+			for axis, x := range place {
+				t := turns(axis, x)
+				for b := range band {
+					put(row, zeros+b*axes+axis, t.cos[b], t.sin[b])
+				}
+			}
+		}
+	}
+	return cos, sin
+}
+
+// The VAE's latents: so many pixels along either side, so many frames.
+const (
+	pixels = 32
+	frames = 8
+)
+
+// bounds are where the tokens of a grid begin and end (start, end by token and
+// axis), in seconds and pixels, with fps frames a second.
+func (c Config) bounds(g step.Grid, fps float64) [2][][]float64 {
+	second := func(latent int) float64 {
+		f := float64(latent * frames)
+		if c.Causal {
+			f = max(0, f+1-frames)
+		}
+		return f / fps
+	}
+	var out [2][][]float64
+	for f := range g.Frames {
+		for y := range g.Rows {
+			for x := range g.Cols {
+				for end := range 2 {
+					out[end] = append(out[end], []float64{second(f + end), float64((y + end) * pixels), float64((x + end) * pixels)})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// places are what positions are made of: the beginning of each token, or its middle.
+func (c Config) places(bounds [2][][]float64) [][]float64 {
+	if !c.Second {
+		return bounds[0]
+	}
+	out := make([][]float64, len(bounds[0]))
+	for n := range out {
+		for axis, start := range bounds[0][n] {
+			out[n] = append(out[n], (start+bounds[1][n][axis])/2)
+		}
+	}
+	return out
+}
+
+// placesOf reads places off coords (B, 3, N), or (B, 3, N, 2) with beginnings and ends.
+func (c Config) placesOf(coords *tensor.Tensor, batch int) ([][][]float64, error) {
+	fs, err := coords.Float32s()
+	if err != nil {
+		return nil, err
+	}
+	n, ends := coords.Shape[2], len(fs)/coords.Shape[0]/3/coords.Shape[2]
+	out := make([][][]float64, batch)
+	for b := range out {
+		var bounds [2][][]float64
+		for token := range n {
+			for end := range ends {
+				place := make([]float64, 3)
+				for axis := range place {
+					place[axis] = float64(fs[((b*3+axis)*n+token)*ends+end])
+				}
+				bounds[end] = append(bounds[end], place)
+			}
+		}
+		out[b] = c.places(bounds)
+	}
+	return out, nil
+}
+
+func (c Config) rotary() rotary {
+	return rotary{dim: c.Dim(), heads: c.Heads, theta: c.Theta, max: c.MaxPos[:], halves: c.Second}
+}
