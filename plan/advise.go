@@ -10,6 +10,7 @@ import (
 	"weft/dtype"
 	"weft/mesh"
 	"weft/models"
+	"weft/target"
 	"weft/topology"
 )
 
@@ -103,7 +104,7 @@ func (s *search) rescue(on topology.Slice, plans []Plan) (string, error) {
 			return 0, err
 		}
 		r := t.r
-		r.FSDP, r.Target = small.split.shares, s.o.Target(on)
+		r.FSDP, r.Target = small.split.shares, target.For(on)
 		if err := t.m.Check(local, r); err != nil {
 			return math.MaxInt64, nil
 		}

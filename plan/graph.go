@@ -7,6 +7,7 @@ import (
 	"weft/graph"
 	"weft/mesh"
 	"weft/models"
+	"weft/target"
 	"weft/topology"
 )
 
@@ -39,7 +40,7 @@ func Graph(m models.Model, on topology.Slice, o Options, fsdp []string) (*graph.
 // not legal.
 func (s *search) place(on topology.Slice, sp split) (*mesh.Mesh, models.Request, error) {
 	r := s.r
-	r.FSDP, r.Target = sp.shares, s.o.Target(on)
+	r.FSDP, r.Target = sp.shares, target.For(on)
 	if sp.devices() != on.Devices {
 		_, _, err := on.Order(axesOf(sp), nil)
 		return nil, r, err

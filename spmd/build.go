@@ -55,7 +55,6 @@ type Builder struct {
 	groups    map[string][][]int
 	ints      slab[int] // of the values' shapes
 	ids       slab[ID]
-	choices   []Choice
 }
 
 // bodies are kept for the next build: a body grows to hundreds of large
@@ -90,7 +89,7 @@ func Build(name string, m *mesh.Mesh, define func(b *Builder), opts ...Option) (
 		}
 	}()
 	define(b)
-	p = &Program{Name: name, Mesh: m, Inputs: b.inputs, Outputs: b.outputs, Values: b.values, Body: b.root, Choices: b.choices}
+	p = &Program{Name: name, Mesh: m, Inputs: b.inputs, Outputs: b.outputs, Values: b.values, Body: b.root}
 	p.prune()
 	clear(b.root)
 	*spare = b.root
@@ -205,10 +204,6 @@ func pruneBody(body []Instr, used []bool) []Instr {
 				used[r] = true
 			}
 			in.Loop.Body = pruneBody(in.Loop.Body, used)
-		}
-		if in.Kernel != nil {
-			used[in.Kernel.Result] = true
-			in.Kernel.Body = pruneBody(in.Kernel.Body, used)
 		}
 		for _, a := range in.Args {
 			used[a] = true

@@ -36,14 +36,9 @@ func symbol(name string) string {
 	if bare {
 		return name
 	}
-	return quoted(name)
-}
-
-// quoted is a string as MLIR reads it.
-func quoted(text string) string {
 	var s strings.Builder
 	s.WriteByte('"')
-	for _, c := range []byte(text) {
+	for _, c := range []byte(name) {
 		if c < ' ' || c > '~' || c == '"' || c == '\\' {
 			fmt.Fprintf(&s, "\\%02X", c)
 		} else {
