@@ -73,9 +73,10 @@ type Options struct {
 
 // Server is the explorer's server.
 type Server struct {
-	o     Options
-	slots chan struct{}
-	http  *http.Server
+	o      Options
+	slots  chan struct{}
+	graphs graphs
+	http   *http.Server
 }
 
 // New makes a server.

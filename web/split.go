@@ -1,14 +1,17 @@
 package web
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
+	"sync"
 
 	"weft/fault"
 	"weft/graph"
 	"weft/models"
 	"weft/plan"
 	"weft/sharding"
+	"weft/topology"
 )
 
 // Split is one plan's tensors, and the commands that run it.
@@ -63,6 +66,34 @@ type built struct {
 	layouts map[string]sharding.Layout
 }
 
+// graphs keeps the last few: each tensor that is looked at asks for the same one.
+type graphs struct {
+	mu   sync.Mutex
+	kept []keptGraph // newest first
+}
+
+type keptGraph struct {
+	key string
+	b   *built
+}
+
+const maxGraphs = 4
+
+// get is the graph of a key, built where it is not kept.
+func (g *graphs) get(key string, build func() (*built, error)) (*built, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if i := slices.IndexFunc(g.kept, func(k keptGraph) bool { return k.key == key }); i >= 0 {
+		return g.kept[i].b, nil
+	}
+	b, err := build()
+	if err != nil {
+		return nil, err
+	}
+	g.kept = append([]keptGraph{{key, b}}, g.kept[:min(len(g.kept), maxGraphs-1)]...)
+	return b, nil
+}
+
 // build makes the graph a request asks for; err holds what is wrong with its parameters too.
 func (s *Server) build(p *params) (*built, models.Model, plan.Query, []string, error) {
 	m, q := s.query(p)
@@ -77,19 +108,24 @@ func (s *Server) build(p *params) (*built, models.Model, plan.Query, []string, e
 	if err != nil {
 		return nil, nil, q, nil, err
 	}
+	b, err := s.graphs.get(fmt.Sprintf("%q %+v %q", p.text("model"), q, fsdp), func() (*built, error) { return buildGraph(m, on, o, fsdp) })
+	return b, m, q, fsdp, err
+}
+
+func buildGraph(m models.Model, on topology.Slice, o plan.Options, fsdp []string) (*built, error) {
 	g, err := plan.Graph(m, on, o, fsdp)
 	if err != nil {
-		return nil, nil, q, nil, err
+		return nil, err
 	}
-	b := &built{Graph: g, layouts: map[string]sharding.Layout{}}
 	assigned, err := models.Specs(m, g.Mesh, 0)
 	if err != nil {
-		return nil, nil, q, nil, err
+		return nil, err
 	}
+	b := &built{Graph: g, layouts: map[string]sharding.Layout{}}
 	for _, a := range assigned {
 		b.layouts[a.Name] = a.Layout
 	}
-	return b, m, q, fsdp, nil
+	return b, nil
 }
 
 // split answers with every tensor.

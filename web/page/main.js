@@ -25,14 +25,17 @@ function set(changes, replace) {
   return update();
 }
 
+let turn = 0; // of the newest update
+
 // update fetches what the state needs and draws it.
 async function update() {
-  fillForm();
+  const mine = ++turn;
   const main = byId("main");
+  fillForm();
+  main.setAttribute("aria-busy", "true");
   try {
     const question = JSON.stringify(ask(state));
     if (shown.question !== question) {
-      main.setAttribute("aria-busy", "true");
       const result = await get("plan", ask(state));
       if (result === undefined) return; // a newer question is under way
       window.weftBanner.hide();
@@ -42,7 +45,7 @@ async function update() {
   } catch (error) {
     show(error);
   } finally {
-    if (shown.question === JSON.stringify(ask(state)) || shown.failed) main.setAttribute("aria-busy", "false");
+    if (mine === turn) main.setAttribute("aria-busy", "false");
   }
 }
 
@@ -51,12 +54,10 @@ function show(error) {
   if (!(error instanceof Problem)) throw error; // boot.js shows it
   if (error.violations.some((v) => v.kind === "network" || v.kind === "answer")) {
     window.weftBanner.show(error.title, error.violations.map((v) => v.message), update);
-    byId("main").setAttribute("aria-busy", "false");
     return;
   }
-  shown = { failed: true, pin: shown.pin };
+  shown = { pin: shown.pin };
   for (const id of sections) byId(id).hidden = true;
-  byId("main").setAttribute("aria-busy", "false");
   put(byId("answer"), el("div", { class: "problem", role: "alert" }, el("h1", { text: error.title }),
     el("ul", {}, error.violations.map((v) => el("li", {}, el("span", { class: "kind", text: v.kind }), el("span", { text: v.message }), suggestions(v))))));
 }
@@ -80,7 +81,9 @@ async function drawPlans() {
   const plan = pick(result.plans);
   answer(result);
   byId("splits").hidden = false;
+  const focused = byId("splits").contains(document.activeElement) ? document.activeElement.closest(".row") : null;
   splits.draw(byId("splits"), result, plan, pinKey(), state, on);
+  if (focused) byId("splits").querySelector('[aria-selected="true"]')?.focus();
   put(byId("notes"), result.notes.join(". ").replace(/\.?$/, "."));
   document.title = `${result.model} on ${result.on}: weft`;
   if (!plan) {
@@ -183,10 +186,8 @@ function answer(result) {
 
 // What the drawings report.
 const on = {
-  select(plan, focus) {
-    const done = set({ slice: plan.slice, mesh: plan.mesh, fsdp: plan.fsdp.join(","), device: "" });
-    if (focus) byId("splits").querySelector('[aria-selected="true"]')?.focus();
-    return done;
+  select(plan) {
+    return set({ slice: plan.slice, mesh: plan.mesh, fsdp: plan.fsdp.join(","), device: "" });
   },
   pin(plan) {
     const text = pinned(state, plan);

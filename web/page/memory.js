@@ -26,14 +26,18 @@ export function parts(phase) {
 
 export const modelled = (plan) => Object.entries(plan.breakdown).filter(([, p]) => typeof p === "object" && p !== null);
 
-// bar draws one phase on a scale of most bytes.
+// bar draws one phase on a scale of most bytes; what goes beyond it is cut off.
 export function bar(phase, limit, most) {
-  const percent = (n) => Math.min(100, (100 * n) / most) + "%";
+  const percent = (n) => (100 * n) / most + "%";
   const over = limit > 0 && phase.total_bytes > limit;
-  return el("span", { class: "bar" + (over ? " over" : ""), role: "img", "aria-label": parts(phase).filter((p) => p.bytes > 0).map((p) => `${p.label} ${bytes(p.bytes)}`).join(", ") + (limit ? `; limit ${bytes(limit)}` : "") },
-    parts(phase).filter((p) => p.bytes > 0).map((p) => el("span", { class: "part k-" + p.kind, style: { width: percent(p.bytes) }, title: `${p.label}: ${bytes(p.bytes)}` })),
-    limit > 0 && el("span", { class: "limit", style: { left: percent(limit) }, title: `limit ${bytes(limit)}` }),
-  );
+  let from = 0;
+  const pieces = parts(phase).filter((p) => p.bytes > 0).map((p) => {
+    const width = Math.max(0, Math.min(p.bytes, most - from));
+    from += width;
+    return el("span", { class: "part k-" + p.kind, style: { width: percent(width) }, title: `${p.label}: ${bytes(p.bytes)}` });
+  });
+  return el("span", { class: "bar" + (over ? " over" : "") + (phase.total_bytes > most ? " cut" : ""), role: "img", "aria-label": parts(phase).filter((p) => p.bytes > 0).map((p) => `${p.label} ${bytes(p.bytes)}`).join(", ") + (limit ? `; limit ${bytes(limit)}` : "") },
+    pieces, limit > 0 && el("span", { class: "limit", style: { left: percent(limit) }, title: `limit ${bytes(limit)}` }));
 }
 
 // bars are all modelled phases of a plan, each named when there are several.

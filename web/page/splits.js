@@ -51,7 +51,7 @@ function keys(event, rows, plans, on) {
   const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: rows.length - 1 }[event.key];
   if (to !== undefined) {
     event.preventDefault();
-    if (plans[to]) on.select(plans[to], true);
+    if (plans[to]) on.select(plans[to]);
   } else if (event.key === "p") on.pin(plans[at]);
 }
 
