@@ -14,6 +14,7 @@ import (
 	"weft/mesh"
 	"weft/models"
 	"weft/session"
+	"weft/spmd"
 	"weft/tensor"
 )
 
@@ -24,12 +25,15 @@ type Options struct {
 	// DType is the compute type: "f32" (the default) or "bf16". The residual
 	// stream, norms, softmax sums and the time embedding are f32 in both.
 	DType string
-	// Device is "auto", "cpu" or "reference".
+	// Device is "auto", "cpu", "reference" or "tpu".
 	Device string
 	Engine engine.Options
 	// On is an engine to run on in place of Device's, with devices enough for the
 	// mesh. It stays open.
 	On engine.Engine
+	// Attention is the form that attention takes: attention.Auto, also as "",
+	// attention.Blocked, or attention.Kernel, which is an error where there is none.
+	Attention string
 	// Layers runs only the first layers; 0 runs all.
 	Layers int
 	// SplitResidual splits the residual stream over tp as well.
@@ -65,6 +69,13 @@ type Run struct {
 	inputs  []map[string]*tensor.Tensor // of the graph, by lane
 	seconds float64                     // fastest step so far, 0 before the first
 	first   float64
+}
+
+// target is what programs for an engine are built for.
+func (o Options) target(e engine.Engine) spmd.Target {
+	t := e.Target()
+	t.Attention = o.Attention
+	return t
 }
 
 // ParseMesh reads a mesh as flags give it and puts dp, tp and sp in their order.
@@ -176,7 +187,7 @@ func (m *Model) start(ctx context.Context, req models.Request, o Options, eng en
 		}
 		r.ownsEng = true
 	}
-	req.Target = r.eng.Target()
+	req.Target = o.target(r.eng)
 	g, err := m.Graph(on, req)
 	if err != nil {
 		r.Close()

@@ -14,6 +14,7 @@ import (
 	"context"
 	"encoding/json"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"weft/checkpoint"
@@ -32,10 +33,11 @@ type Model struct {
 	stored  map[string]string // official name to the checkpoint's
 }
 
-// Open identifies the model at path: a folder with config.json, an index, or a
-// .safetensors file. Only the config and headers are read. A checkpoint without
-// a config is identified by its tensors' shapes. Missing, unexpected and
-// mis-shaped tensors are all listed in one error.
+// Open identifies the model at path: a folder with config.json, an index, a
+// .safetensors file or a .pth. Only the config and headers are read. A checkpoint
+// without a config is identified by its tensors' shapes, and so is a file that lies
+// beside another model's config, as a release's autoencoder does. Missing,
+// unexpected and mis-shaped tensors are all listed in one error.
 func Open(path string) (*Model, error) {
 	c, err := checkpoint.Open(path)
 	if err != nil {
@@ -58,7 +60,7 @@ func identify(c *checkpoint.Checkpoint) (*Model, error) {
 		return nil, err
 	}
 	if raw == nil {
-		return byShapes(c)
+		return byShapes(c, "no config.json")
 	}
 	where := filepath.Join(filepath.Dir(c.Files()[0]), "config.json")
 	raw, note := withOfficialKeys(raw, where)
@@ -68,7 +70,17 @@ func identify(c *checkpoint.Checkpoint) (*Model, error) {
 	}
 	m, err := match(mm, c)
 	if err != nil {
-		return nil, err
+		other, none := byShapes(c, "config.json describes "+mm.Name())
+		switch {
+		case none != nil:
+			return nil, err
+		case slices.Equal(c.Files(), []string{c.Path()}):
+			return other, nil
+		}
+		var l fault.List
+		l.Add(fault.New(models.ErrConfig, nil, "%s describes %s, and the tensors beside it are those of %s: name their file, or give it its own config.json", where, mm.Name(), other.Name()))
+		l.Add(err)
+		return nil, l.Err()
 	}
 	if note != "" {
 		m.Notices = append(m.Notices, note)
@@ -126,8 +138,9 @@ func (m *Model) Stored(official string) string {
 	return official
 }
 
-// byShapes tries every preset: repackaged single files have no config.
-func byShapes(c *checkpoint.Checkpoint) (*Model, error) {
+// byShapes tries every preset: repackaged single files have no config. why it is
+// called goes into the model's notices.
+func byShapes(c *checkpoint.Checkpoint, why string) (*Model, error) {
 	for _, name := range models.Presets() {
 		mm, err := models.ByName(name)
 		if err != nil {
@@ -135,7 +148,7 @@ func byShapes(c *checkpoint.Checkpoint) (*Model, error) {
 		}
 		m, err := match(mm, c)
 		if err == nil {
-			m.Notices = append(m.Notices, "no config.json: identified as "+name+" by its tensors")
+			m.Notices = append(m.Notices, why+": identified as "+name+" by its tensors")
 			return m, nil
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -47,6 +48,8 @@ type Report struct {
 	Engine      plugin.Installed `json:"engine"`
 	Compiler    string           `json:"compiler"` // in its own words
 	Programs    []Program        `json:"programs"`
+	// Attention is the form each attention takes, and why.
+	Attention []graph.Choice `json:"attention"`
 
 	ResidentWeightBytes int64 `json:"resident_weight_bytes"`
 	// KeptBytes is what a request keeps, AliveBytes what a step hands on at the fullest moment.
@@ -116,7 +119,7 @@ func CompileStep(ctx context.Context, s *Step, o Options) (*Compilation, error) 
 	}
 	c.Report = s.report()
 	c.Report.CompileSeconds = time.Since(start).Seconds()
-	c.Report.Engine, c.Report.Compiler = comp.plugin().Engine(), oneLine(comp.platform())
+	c.Report.Engine, c.Report.Compiler = comp.plugin().Engine(), strings.ReplaceAll(comp.platform(), "\n", ", ")
 	for i := range c.Report.Programs {
 		p := &c.Report.Programs[i]
 		p.CompileSeconds = seconds[p.Name]
@@ -182,7 +185,7 @@ func orElse(n, other int) int {
 func (s *Step) report() Report {
 	r := Report{Model: s.Model.Name(), On: s.On.String(), Mesh: s.Graph.Mesh.String(), FSDP: append([]string{}, s.FSDP...),
 		DType: s.Request.DType.String(), Batch: s.Request.Batch, Passes: s.Passes, Layers: s.Layers, Latent: s.Request.Latent,
-		DeviceOrder: s.Order, Hosts: s.On.HostCount(), Notes: append([]string{}, s.Graph.Notes...)}
+		Attention: s.Graph.Choices(), DeviceOrder: s.Order, Hosts: s.On.HostCount(), Notes: append([]string{}, s.Graph.Notes...)}
 	for _, d := range s.Graph.Mesh.Devices() {
 		r.DeviceIDs = append(r.DeviceIDs, d.ID)
 	}
@@ -235,8 +238,10 @@ func (r *Report) sum(s *Step, held *graph.Residency) {
 		}
 	}
 	r.HBMLimitBytes = s.Limit
-	r.Fits, r.OverBytes = fits(r.HBMBytesPerDevice, r.HBMLimitBytes)
+	r.Fits = r.HBMLimitBytes == 0 || r.HBMBytesPerDevice <= r.HBMLimitBytes
+	r.OverBytes = max(0, r.HBMBytesPerDevice-r.HBMLimitBytes)
 	if r.HBMLimitBytes == 0 {
-		r.Notes = append(r.Notes, unknownLimit)
+		r.OverBytes = 0
+		r.Notes = append(r.Notes, "the device's memory is not known: fits is taken for granted")
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"weft/mesh"
 	"weft/models"
 	"weft/plan"
-	"weft/target"
 	"weft/topology"
 	"weft/xla/plugin"
 )
@@ -81,7 +80,7 @@ func NewStep(m models.Model, on topology.Slice, o Options) (*Step, error) {
 	for _, a := range o.FSDP {
 		r.FSDP = append(r.FSDP, mesh.Canonical(strings.TrimSpace(a)))
 	}
-	r.Layers, r.Target = o.Layers, target.For(on)
+	r.Layers, r.Target = o.Layers, o.Target(on)
 	g, err := m.Graph(plain, r) // checks
 	if err != nil {
 		return nil, err

@@ -76,10 +76,17 @@ func Attend(b *spmd.Builder, q, k, v spmd.Tensor, o Options) spmd.Tensor {
 	o = check(b, q, k, v, o)
 	p := whole(b, Parts{q, k, v})
 	held := p.Q.Spec
-	if seq := p.K.Spec.Dim(1); len(seq) > 0 {
-		p = toHeads(b, p, seq)
+	seq := p.K.Spec.Dim(1)
+	heads, split := headAxes(b, p, seq), held
+	if len(seq) > 0 {
+		split = held.WithDim(1).WithDim(2, heads...)
 	}
-	out := local(b, p, o)
+	f := choose(b, operands{q.Shape, k.Shape, q.DType, split}, o)
+	p.Q = f.scale(b, o, p.Q)[0]
+	if len(seq) > 0 {
+		p = toHeads(b, p, heads)
+	}
+	out := local(b, p, f, o)
 	return b.Reshard(out, held, "ulysses: back to split tokens")
 }
 
@@ -99,8 +106,18 @@ func Joint(b *spmd.Builder, text, video Parts, videoTokens int, textFirst bool, 
 	}
 	text, video = whole(b, text), whole(b, video)
 	heldText, heldVideo := text.Q.Spec, video.Q.Spec
-	if seq := video.K.Spec.Dim(1); len(seq) > 0 {
-		video = toHeads(b, video, seq)
+	seq := video.K.Spec.Dim(1)
+	heads := headAxes(b, video, seq)
+	joined := func(x, y spmd.Tensor) []int { return []int{x.Dim(0), x.Dim(1) + videoTokens, y.Dim(2), x.Dim(3)} }
+	if o.Scale == 0 {
+		o.Scale = defaultScale(text.Q.Dim(3))
+	}
+	f := choose(b, operands{joined(text.Q, video.Q), joined(text.K, video.K), text.Q.DType,
+		sharding.Whole(4).WithDim(0, heldVideo.Dim(0)...).WithDim(2, heads...)}, o)
+	qs := f.scale(b, o, text.Q, video.Q)
+	text.Q, video.Q = qs[0], qs[1]
+	if len(seq) > 0 {
+		video = toHeads(b, video, heads)
 	}
 	// Each device keeps the heads of the text that it has of the video: without traffic, where the text is whole.
 	spec := sharding.Whole(4).WithDim(0, video.Q.Spec.Dim(0)...).WithDim(2, video.Q.Spec.Dim(2)...)
@@ -117,7 +134,7 @@ func Joint(b *spmd.Builder, text, video Parts, videoTokens int, textFirst bool, 
 	}
 	t, s := text.Q.Dim(1), video.Q.Dim(1)
 	p := Parts{join(text.Q, video.Q, false), join(text.K, video.K, true), join(text.V, video.V, true)}
-	out := local(b, p, check(b, p.Q, p.K, p.V, o))
+	out := local(b, p, f, check(b, p.Q, p.K, p.V, o))
 	if textFirst {
 		textOut, videoOut = b.Slice(out, 1, 0, t), b.Slice(out, 1, t, t+videoTokens)
 	} else {
@@ -137,16 +154,23 @@ func whole(b *spmd.Builder, p Parts) Parts {
 	return Parts{b.Reduced(p.Q, why), b.Reduced(p.K, why), b.Reduced(p.V, why)}
 }
 
-// toHeads changes split tokens into split heads.
-func toHeads(b *spmd.Builder, p Parts, seq []string) Parts {
+// headAxes is how the heads will be split once tokens split over seq are whole.
+func headAxes(b *spmd.Builder, p Parts, seq []string) []string {
+	if len(seq) == 0 {
+		return p.Q.Spec.Dim(2)
+	}
 	if !slices.Equal(p.Q.Spec.Dim(1), seq) {
 		b.Fail(fault.New(ErrOperands, nil, "query tokens are split over %v and key tokens over %v; both or neither", p.Q.Spec.Dim(1), seq))
 	}
 	m := b.Mesh()
-	heads := append(p.Q.Spec.Dim(2), seq...)
 	if err := sharding.CheckHeads(p.Q.Dim(2), parts(m, p.Q.Spec.Dim(2)), parts(m, seq)); err != nil {
 		b.Fail(err)
 	}
+	return append(p.Q.Spec.Dim(2), seq...)
+}
+
+// toHeads changes split tokens into split heads.
+func toHeads(b *spmd.Builder, p Parts, heads []string) Parts {
 	move := func(x spmd.Tensor, why string) spmd.Tensor {
 		return b.Reshard(x, x.Spec.WithDim(1).WithDim(2, heads...), why)
 	}
@@ -176,14 +200,14 @@ func shareHeads(b *spmd.Builder, k, q spmd.Tensor) spmd.Tensor {
 	return b.Global(x, shape, k.Spec)
 }
 
-// local runs the blocked form on what each device holds: whole tokens of k, and
+// local runs the chosen form on what each device holds: whole tokens of k, and
 // batch and heads split alike.
-func local(b *spmd.Builder, p Parts, o Options) spmd.Tensor {
+func local(b *spmd.Builder, p Parts, f form, o Options) spmd.Tensor {
 	spec := sharding.Whole(4).WithDim(0, p.Q.Spec.Dim(0)...).WithDim(2, p.Q.Spec.Dim(2)...)
 	q := b.Reshard(p.Q, spec.WithDim(1, p.Q.Spec.Dim(1)...), "queries whole along the head dim: scores sum over it")
 	k := b.Reshard(shareHeads(b, p.K, q), spec, "keys held as the queries are")
 	v := b.Reshard(shareHeads(b, p.V, q), spec, "values held as the queries are")
-	if o.Keys > 0 {
+	if o.Keys > 0 && !f.kernel { // the kernel passes over the others itself
 		k, v = b.Slice(k, 1, 0, o.Keys), b.Slice(v, 1, 0, o.Keys)
 	}
 	// Bias and mask are cut as the scores are; a block of them is read where a block of scores is made.
@@ -207,6 +231,9 @@ func local(b *spmd.Builder, p Parts, o Options) spmd.Tensor {
 	if o.Relative != nil {
 		t := b.Local(b.Reshard(o.Relative.Table, sharding.Whole(2).WithDim(1, q.Spec.Dim(2)...), "bias by distance held as the heads are"))
 		table = &t
+	}
+	if f.kernel {
+		return b.Global(f.run(b, b.Local(q), b.Local(k), b.Local(v), cutAs(o.Bias, "bias"), cutAs(o.Mask, "mask"), o), q.Shape, q.Spec)
 	}
 	out := blocked(b, b.Local(q), b.Local(k), b.Local(v), cutAs(o.Bias, "bias"), cutAs(o.Mask, "mask"), table, o)
 	return b.Global(out, q.Shape, q.Spec)

@@ -32,7 +32,8 @@ type hardware struct {
 	Go          string `json:"go"`
 }
 
-func newResult(c bcase, rounds int, programs []string) *result {
+// thisHardware describes the machine as it is now.
+func thisHardware() hardware {
 	first := func(file, prefix string) string {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -45,14 +46,18 @@ func newResult(c bcase, rounds int, programs []string) *result {
 		}
 		return "unknown"
 	}
+	return hardware{
+		CPU: first("/proc/cpuinfo", "model name"), Cores: runtime.NumCPU(), Memory: first("/proc/meminfo", "MemTotal"),
+		LoadAverage: first("/proc/loadavg", ""), Go: runtime.Version(),
+	}
+}
+
+func newResult(c bcase, rounds int, programs []string) *result {
 	return &result{
 		Case: c.name, Rounds: rounds, Programs: programs, Differences: map[string]difference{},
 		About: fmt.Sprintf("%s. %s of %d layers, %s, %d frames, %s, mesh %s", c.why, c.model, c.layers, c.size, c.frames, c.dtype,
 			orText(c.mesh, "of one device")),
-		Hardware: hardware{
-			CPU: first("/proc/cpuinfo", "model name"), Cores: runtime.NumCPU(), Memory: first("/proc/meminfo", "MemTotal"),
-			LoadAverage: first("/proc/loadavg", ""), Go: runtime.Version(),
-		},
+		Hardware: thisHardware(),
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"weft/fault"
 	"weft/spmd/interp"
+	"weft/xla"
 )
 
 // Options say which engine and how. The zero value is ready.
@@ -31,17 +32,27 @@ const (
 	Auto      = "auto"
 	CPU       = "cpu"
 	RefDevice = "reference"
+	TPU       = "tpu"
 )
 
 // Open makes an engine with at least n devices. auto takes XLA's CPU plugin,
 // fetching it at first use, and the interpreter where that cannot be had, which
-// Info().Note then says. Every other name is taken at its word.
+// Info().Note then says. Every other name is taken at its word. No TPU has run weft
+// yet: tpu opens libtpu's client on a machine that has one, and is untried.
 func Open(ctx context.Context, device string, n int, o Options) (Engine, error) {
 	reference := func() Engine { return NewReference(n, interp.Options{Timeout: o.Limit}) }
 	switch device {
 	case RefDevice:
 		return reference(), nil
 	case CPU:
+		return openXLA(ctx, n, o)
+	case TPU:
+		if !xla.HasTPU() {
+			return nil, unavailable(device, "there is no TPU on this machine")
+		}
+		if o.Plugin == "" {
+			o.Plugin = TPU
+		}
 		return openXLA(ctx, n, o)
 	case "", Auto:
 		e, err := openXLA(ctx, n, o)
@@ -52,15 +63,19 @@ func Open(ctx context.Context, device string, n int, o Options) (Engine, error) 
 			return nil, err
 		}
 		return &noted{reference(), "no XLA plugin could be had, so the reference interpreter runs: " + strings.SplitN(err.Error(), "\n", 2)[0]}, nil
-	case "tpu", "cuda":
-		return nil, fault.New(ErrUnavailable, struct {
-			Device string `json:"device"`
-		}{device}, "device %s: this version runs on cpu and reference", device)
+	case "cuda":
+		return nil, unavailable(device, "this version runs on cpu, reference and tpu")
 	}
 	return nil, fault.New(ErrUnknownDevice, struct {
 		Device string   `json:"device"`
 		Known  []string `json:"known"`
-	}{device, []string{Auto, CPU, RefDevice}}, "unknown device %q; known: auto, cpu, reference", device)
+	}{device, []string{Auto, CPU, RefDevice, TPU}}, "unknown device %q; known: auto, cpu, reference, tpu", device)
+}
+
+func unavailable(device, why string) error {
+	return fault.New(ErrUnavailable, struct {
+		Device string `json:"device"`
+	}{device}, "device %s: %s", device, why)
 }
 
 // noted is an engine with a word on why it was chosen.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"weft/mesh"
 	"weft/spmd"
 	"weft/target"
+	"weft/topology"
 	"weft/xla"
 	"weft/xla/cache"
 	"weft/xla/plugin"
@@ -31,7 +33,7 @@ func openXLA(ctx context.Context, n int, o Options) (Engine, error) {
 	}})
 	if err != nil {
 		if ctx.Err() == nil && cannotBeHad(err) {
-			return nil, fault.New(ErrUnavailable, nil, "the cpu engine is not available: %w", err)
+			return nil, fault.New(ErrUnavailable, nil, "the %s engine is not available: %w", cmp.Or(o.Plugin, CPU), err)
 		}
 		return nil, err
 	}
@@ -65,8 +67,19 @@ func (e *XLA) Info() Info { return e.info }
 // Devices is how many the client was opened with.
 func (e *XLA) Devices() int { return e.n }
 
-// Target is the CPU's: the only clients there are so far.
-func (e *XLA) Target() spmd.Target { return target.CPU() }
+// Target is by what the client drives.
+func (e *XLA) Target() spmd.Target {
+	if e.client.Platform() != TPU {
+		return target.CPU()
+	}
+	kind := e.client.Devices()[0].Kind
+	for _, g := range topology.Generations() {
+		if g.DeviceKind == kind {
+			return target.TPU(g.Name)
+		}
+	}
+	return target.TPU("") // unknown: no kernel is chosen
+}
 
 // Cache reports hits and misses so far.
 func (e *XLA) Cache() (hits, misses int) {
@@ -83,6 +96,9 @@ func (e *XLA) Close() error { return e.client.Close() }
 // Compile emits the program's StableHLO and compiles it for the mesh's devices.
 func (e *XLA) Compile(ctx context.Context, p *spmd.Program) (Executable, error) {
 	if err := checkDevices(p.Mesh, e.n); err != nil {
+		return nil, err
+	}
+	if err := p.RunsOn(e.client.Platform()); err != nil {
 		return nil, err
 	}
 	o := CompileOptions(p)

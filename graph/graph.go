@@ -25,6 +25,23 @@ type Weight struct {
 	DType dtype.DType   // element type on the device
 	Spec  sharding.Spec // of Shape
 	Rule  string        // the rule that decided
+	// Repeat above 1: dim 0 of Shape has each unit of rows of the file so often, one
+	// after another, so that neighbouring shards hold copies of one unit: a key head
+	// that several devices share. Unit is how many rows that is.
+	Repeat, Unit int
+}
+
+// FileRows are the rows of the file that rows [lo, hi) of Shape are. They must
+// not cross from one unit to another where units repeat.
+func (w Weight) FileRows(lo, hi int) (from, to int, err error) {
+	if w.Repeat <= 1 {
+		return lo, hi, nil
+	}
+	if lo%w.Unit+hi-lo > w.Unit {
+		return 0, 0, fmt.Errorf("%s: rows %d to %d are of more than one unit of %d rows that repeats", w.Name, lo, hi, w.Unit)
+	}
+	from = lo/(w.Repeat*w.Unit)*w.Unit + lo%w.Unit
+	return from, from + hi - lo, nil
 }
 
 // Bytes is the size on one device.
@@ -279,6 +296,24 @@ func (g *Graph) ProgramNames() []string {
 		}
 	}
 	return names
+}
+
+// Choice is what a program's builder chose between.
+type Choice struct {
+	Program string `json:"program"`
+	spmd.Choice
+}
+
+// Choices lists what the programs chose, the form of each attention, in the order
+// of their first calls.
+func (g *Graph) Choices() []Choice {
+	out := []Choice{}
+	for _, name := range g.ProgramNames() {
+		for _, c := range g.Programs[name].Choices {
+			out = append(out, Choice{name, c})
+		}
+	}
+	return out
 }
 
 // Traffic lists the collectives of one run, program by program: those of the

@@ -58,7 +58,7 @@ func Share(on *mesh.Mesh, ws []graph.Weight, axes []string) (notes []string, err
 			notes = append(notes, n.Text)
 		}
 		// A view merges dims of the file's: only the first is one of them.
-		if !slices.Equal(w.File, w.Shape) && !slices.Equal(spec.Dim(1), w.Spec.Dim(1)) {
+		if !slices.Equal(w.File[1:], w.Shape[1:]) && !slices.Equal(spec.Dim(1), w.Spec.Dim(1)) {
 			notes = append(notes, fmt.Sprintf("fsdp: %s: dim 0 of %v does not divide, and the others are one in the programs; whole over %v", w.Name, w.File, axes))
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"weft/mesh"
 	"weft/sharding"
 )
 
@@ -63,6 +64,13 @@ type ParamSpec struct {
 	Spec  sharding.Spec `json:"spec"`
 	// Rule is the pattern that decided; empty for the peer's.
 	Rule string `json:"rule,omitempty"`
+	// Layout is the rule's.
+	Layout sharding.Layout `json:"layout,omitzero"`
+}
+
+// Local is the shape of what each device holds of a parameter.
+func (p ParamSpec) Local(on *mesh.Mesh) ([]int, error) {
+	return sharding.Assigned{Param: sharding.Param{Name: p.Path, Shape: p.Shape}, Spec: p.Spec, Layout: p.Layout}.Local(on)
 }
 
 // List writes a model's parameters in a layout, under weft's rules or the peer's.
@@ -88,9 +96,9 @@ func List(m Model, assigned []sharding.Assigned, layout Layout, peer bool) []Par
 			flaxShape[d] = p.Shape[from]
 			flaxSpec = flaxSpec.WithDim(d, spec.Dim(from)...)
 		}
-		line := ParamSpec{Path: p.Name, Shape: p.Shape, Spec: spec, Rule: assigned[i].Rule}
+		line := ParamSpec{Path: p.Name, Shape: p.Shape, Spec: spec, Rule: assigned[i].Rule, Layout: assigned[i].Layout}
 		if peer {
-			line.Rule = ""
+			line.Rule, line.Layout = "", sharding.Layout{}
 			flaxSpec = sharding.Whole(len(perm))
 			if !whole {
 				flaxSpec = PeerSpec(p.Flax, len(perm))
@@ -102,6 +110,9 @@ func List(m Model, assigned []sharding.Assigned, layout Layout, peer bool) []Par
 		}
 		if layout == Flax {
 			line.Path, line.Shape, line.Spec = p.Flax, flaxShape, flaxSpec
+			if !line.Layout.IsZero() {
+				line.Layout.Dim = slices.Index(perm, line.Layout.Dim)
+			}
 		}
 		out[i] = line
 	}

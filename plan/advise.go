@@ -10,7 +10,6 @@ import (
 	"weft/dtype"
 	"weft/mesh"
 	"weft/models"
-	"weft/target"
 	"weft/topology"
 )
 
@@ -104,7 +103,7 @@ func (s *search) rescue(on topology.Slice, plans []Plan) (string, error) {
 			return 0, err
 		}
 		r := t.r
-		r.FSDP, r.Target = small.split.shares, target.For(on)
+		r.FSDP, r.Target = small.split.shares, s.o.Target(on)
 		if err := t.m.Check(local, r); err != nil {
 			return math.MaxInt64, nil
 		}

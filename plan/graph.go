@@ -7,7 +7,6 @@ import (
 	"weft/graph"
 	"weft/mesh"
 	"weft/models"
-	"weft/target"
 	"weft/topology"
 )
 
@@ -40,7 +39,7 @@ func Graph(m models.Model, on topology.Slice, o Options, fsdp []string) (*graph.
 // not legal.
 func (s *search) place(on topology.Slice, sp split) (*mesh.Mesh, models.Request, error) {
 	r := s.r
-	r.FSDP, r.Target = sp.shares, target.For(on)
+	r.FSDP, r.Target = sp.shares, s.o.Target(on)
 	if sp.devices() != on.Devices {
 		_, _, err := on.Order(axesOf(sp), nil)
 		return nil, r, err

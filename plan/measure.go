@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,16 +19,20 @@ type measured struct {
 	memory        Memory
 	step, request []spmd.Traffic
 	programs      []programCost // of a step
+	choices       []graph.Choice
 	padding       []string
 	notes         []string
 }
 
 // programCost is one program of a step.
 type programCost struct {
-	name                   string
-	calls                  int
-	matmul, attention      float64 // FLOPs of one call, of contractions without and with batch dims
-	moved                  int64   // bytes of one call, in and out of memory, without attention's loops
+	name              string
+	calls             int
+	matmul, attention float64 // FLOPs of one call, of contractions without and with batch dims
+	// Of attention by a kernel: FLOPs, and what they would be were no tile of a matrix
+	// unit left part empty, which takes as long.
+	kernel, kernelTiles    float64
+	moved                  int64 // bytes of one call, in and out of memory, without attention's
 	traffic                []spmd.Traffic
 	peak, arguments, temps int64
 	// Of what is held at the peak beyond the inputs: made by all-gathers, held by attention.
@@ -71,7 +76,7 @@ func depth(m models.Model) int {
 
 // measured builds the graph of a split once and reads it.
 func (s *search) measured(on *mesh.Mesh, sp split, r models.Request) (*measured, error) {
-	key := fmt.Sprint(sp.mesh(), sp.shares, r.Batch, r.DType, r.SplitResidual, r.Latent, r.Target)
+	key := fmt.Sprint(sp.mesh(), sp.shares, r.Batch, r.DType, r.SplitResidual, r.Latent, r.TokenTimes, r.Target)
 	s.mu.Lock()
 	got := s.measure[key]
 	s.mu.Unlock()
@@ -123,7 +128,7 @@ func read(whole *graph.Graph, layers, passes int) (*measured, error) {
 	for _, c := range g.Calls {
 		g.calls[c.Program]++
 	}
-	m := &measured{}
+	m := &measured{choices: whole.Choices()}
 	for _, name := range g.ProgramNames() {
 		g.costs[name] = price(name, g.Programs[name])
 	}
@@ -194,17 +199,21 @@ func price(name string, p *spmd.Program) *programCost {
 	inner := map[*spmd.Loop]bool{} // within one that is counted
 	p.Walk(func(in *spmd.Instr, times int) {
 		switch {
+		case in.Op == spmd.OpDot && len(in.Dot.LeftBatch) > 0:
+			c.attention += dotFLOPs(p, in, times)
 		case in.Op == spmd.OpDot:
-			// In floating point: products of absurd sizes must not wrap.
-			f := 2 * float64(times) * float64(p.Values[in.Out[0]].Elements())
-			for _, d := range in.Dot.LeftContract {
-				f *= float64(p.Values[in.Args[0]].Shape[d])
+			c.matmul += dotFLOPs(p, in, times)
+		case in.Op == spmd.OpKernel:
+			in.Kernel.Walk(func(inner *spmd.Instr, rounds int) {
+				if inner.Op == spmd.OpDot {
+					f := dotFLOPs(p, inner, times*rounds)
+					c.kernel, c.kernelTiles = c.kernel+f, c.kernelTiles+f*tiles(p, inner)
+				}
+			})
+			for _, id := range append(slices.Clone(in.Args), in.Out...) {
+				attending[id] = true
 			}
-			if len(in.Dot.LeftBatch) > 0 {
-				c.attention += f
-			} else {
-				c.matmul += f
-			}
+			c.moved -= int64(times) * priced.Moved(in) // in the kernel's efficiency
 		case in.Op == spmd.OpConv:
 			w := p.Values[in.Args[1]]
 			c.matmul += 2 * float64(times) * float64(p.Values[in.Out[0]].Elements()) * float64(w.Elements()/w.Shape[0])
@@ -238,6 +247,24 @@ func price(name string, p *spmd.Program) *programCost {
 		}
 	}
 	return c
+}
+
+// dotFLOPs are in floating point: products of absurd sizes must not wrap.
+func dotFLOPs(p *spmd.Program, in *spmd.Instr, times int) float64 {
+	f := 2 * float64(times) * float64(p.Values[in.Out[0]].Elements())
+	for _, d := range in.Dot.LeftContract {
+		f *= float64(p.Values[in.Args[0]].Shape[d])
+	}
+	return f
+}
+
+// tiles is how many times as much a kernel's contraction takes for its head dim
+// being no whole tile of 128: it is what one contraction sums over and what the other's
+// result has.
+func tiles(p *spmd.Program, in *spmd.Instr) float64 {
+	a, out := p.Values[in.Args[0]].Shape, p.Values[in.Out[0]].Shape
+	d := min(a[in.Dot.LeftContract[0]], out[len(out)-1])
+	return math.Ceil(float64(d)/128) * 128 / float64(d)
 }
 
 // movedIn is what all rounds of a loop move. It notes the loops within.

@@ -4,17 +4,21 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
 
+	"weft/attention"
 	"weft/dtype"
 	"weft/fault"
+	"weft/graph"
 	"weft/mesh"
 	"weft/models"
 	"weft/spmd"
+	"weft/target"
 	"weft/topology"
 )
 
@@ -50,6 +54,19 @@ type Options struct {
 	MemoryBytes int64
 	// Cores are the processors that the devices of cpu:N share; 0 is 2.
 	Cores int
+	// Attention is the form that attention takes: attention.Auto, also as "",
+	// attention.Blocked, or attention.Kernel, where splits without one are refused.
+	Attention string
+	// As is whose program is planned: "" weft's, AsVidax the peer's.
+	As string
+	// Weights is the type weights are kept in on the devices; the zero value is
+	// DType for weft, and what the peer's script does for the peer.
+	Weights dtype.DType
+	// Prices are a user's own; nil leaves costs out.
+	Prices *Prices
+	// Steps of a video: what runs once a video is spread over them, and prices are
+	// of a video too. 0 leaves that out.
+	Steps int
 }
 
 // Memory is what one device holds in a phase at its fullest, by kind.
@@ -127,6 +144,8 @@ type Plan struct {
 	// "--fsdp sp (12.30 GB)"; or why there is none.
 	Change    string    `json:"change,omitempty"`
 	Breakdown Breakdown `json:"breakdown"`
+	// Attention is the form each attention takes, and why.
+	Attention []graph.Choice `json:"attention"`
 
 	// CollectiveBytes is what a device sends in a step, by axis.
 	CollectiveBytes map[string]int64 `json:"collective_bytes"`
@@ -136,6 +155,7 @@ type Plan struct {
 	Collectives []spmd.Traffic `json:"collectives"`
 
 	StepSeconds float64       `json:"step_seconds"`
+	Cost        *Cost         `json:"cost,omitempty"` // at a user's prices
 	Time        Time          `json:"time"`
 	Programs    []ProgramTime `json:"programs"`
 
@@ -159,6 +179,7 @@ type Refusal struct {
 type Result struct {
 	Model  string    `json:"model"`
 	On     string    `json:"on"`
+	As     string    `json:"as,omitempty"` // "vidax" where the peer is planned
 	Size   string    `json:"size"`
 	Frames int       `json:"frames"`
 	Batch  int       `json:"batch"`
@@ -220,6 +241,21 @@ func (o Options) Request(m models.Model) (r models.Request, passes int, err erro
 	for _, n := range latent[1:] {
 		positions *= n
 	}
+	if o.As != "" && o.As != AsVidax {
+		l.Add(fault.New(ErrOptions, nil, "plan as %q: weft's own program is planned, or the peer's: %s", o.As, AsVidax))
+	}
+	if o.As == "" && o.Weights != dtype.Invalid && o.Weights != o.DType {
+		l.Add(fault.New(ErrOptions, nil, "weights in %v with a compute type of %v: weft keeps contracted weights in the compute type, and all others in f32; scaled fp8 checkpoints are widened as they load", o.Weights, o.DType))
+	}
+	if o.As == AsVidax && o.Weights != dtype.Invalid && o.Weights != dtype.F32 && o.Weights != dtype.BF16 {
+		l.Add(fault.New(ErrOptions, nil, "weights in %v: the peer's scripts keep them in f32 or bf16", o.Weights))
+	}
+	if o.Steps < 0 {
+		l.Add(fault.New(ErrOptions, nil, "%d steps: want 1 or more, or 0 to leave them out", o.Steps))
+	}
+	if err := l.Err(); err != nil {
+		return r, 0, err
+	}
 	if positions > maxPositions {
 		return r, 0, fault.New(models.ErrSize, nil, "%dx%d pixels, %d frames, batch %d make %d latent positions: more than the %d that are planned; smaller sizes or fewer frames",
 			o.Width, o.Height, o.Frames, o.Batch, positions, maxPositions)
@@ -256,6 +292,9 @@ func Search(ctx context.Context, m models.Model, on topology.Slice, o Options) (
 	s, err := newSearch(m, o)
 	if err != nil {
 		return nil, err
+	}
+	if o.As == AsVidax {
+		return s.searchPeer(ctx, on)
 	}
 	res := s.result(on.String())
 	if err := s.slice(ctx, res, on, true); err != nil {
@@ -347,28 +386,22 @@ func each(ctx context.Context, n int, f func(i int)) {
 // one plans one split: a plan or a refusal.
 func (s *search) one(on topology.Slice, sp split) (*Plan, *Refusal, error) {
 	refuse := func(err error) (*Plan, *Refusal, error) {
-		r := &Refusal{Slice: on.String(), Mesh: sp.mesh()}
-		for i, v := range fault.Violations(err) {
-			d := fault.Describe(v)
-			r.Violations = append(r.Violations, d)
-			if i == 0 {
-				r.Kind, r.Reason = d.Kind, d.Message
-			} else {
-				r.Reason += "; " + d.Message
-			}
-		}
-		return nil, r, nil
+		r := refusal(on, sp, err)
+		return nil, &r, nil
 	}
 	local, r, err := s.place(on, sp)
 	if err != nil {
 		return refuse(err)
 	}
 	got, err := s.measured(local, sp, r)
+	if errors.Is(err, attention.ErrKernelUnavailable) {
+		return refuse(err)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
 	p := &Plan{Slice: on.String(), Mesh: sp.mesh(), FSDP: sp.fsdpAxes(), Devices: on.Devices, Breakdown: Breakdown{DiT: Phase{&got.memory}},
-		CollectiveBytes: byAxis(got.step), RequestCollectiveBytes: byAxis(got.request), Collectives: got.step,
+		Attention: got.choices, CollectiveBytes: byAxis(got.step), RequestCollectiveBytes: byAxis(got.request), Collectives: got.step,
 		CFGParallel: s.o.CFG == CFGBatch && sp.dp%2 == 0, Padding: got.padding, Notes: slices.Clone(got.notes), split: sp}
 	p.HBMBytesPerDevice = p.Breakdown.largest()
 	p.HBMLimitBytes = s.o.Limit(on)
@@ -381,10 +414,45 @@ func (s *search) one(on topology.Slice, sp split) (*Plan, *Refusal, error) {
 	if p.CFGParallel {
 		p.Notes = append(p.Notes, fmt.Sprintf("dp=%d over a batch of %d: the passes with and without the text run on different devices (CFG parallel)", sp.dp, s.r.Batch))
 	}
+	if slices.ContainsFunc(got.choices, func(c graph.Choice) bool { return c.Taken == attention.Kernel }) {
+		p.Notes = append(p.Notes, "attention by weft's kernel: its time is the compiler's figure for the code, and no TPU has run it yet")
+	}
 	if err := s.time(p, on, got); err != nil {
 		return nil, nil, err
 	}
+	s.price(p, on)
 	return p, nil, nil
+}
+
+// Target is what programs for a slice are built for.
+func (o Options) Target(on topology.Slice) spmd.Target {
+	t := target.For(on)
+	t.Attention = o.Attention
+	return t
+}
+
+func refusal(on topology.Slice, sp split, err error) Refusal {
+	r := Refusal{Slice: on.String(), Mesh: sp.mesh()}
+	for i, v := range fault.Violations(err) {
+		d := fault.Describe(v)
+		r.Violations = append(r.Violations, d)
+		if i == 0 {
+			r.Kind, r.Reason = d.Kind, d.Message
+		} else {
+			r.Reason += "; " + d.Message
+		}
+	}
+	return r
+}
+
+// price puts what a plan costs to it.
+func (s *search) price(p *Plan, on topology.Slice) {
+	if s.o.Prices == nil {
+		return
+	}
+	if p.Cost = s.o.Prices.cost(on, p.StepSeconds, s.o.Steps, s.o.Batch); p.Cost == nil {
+		p.Notes = append(p.Notes, fmt.Sprintf("no price for %s or its generation, %s", on, on.Generation))
+	}
 }
 
 // Limit is a device's memory that a program may use; 0 is not known.

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"weft/attention"
 	"weft/dtype"
 	"weft/fault"
 	"weft/mesh"
@@ -27,6 +28,11 @@ type Query struct {
 	Mesh          string // auto (default) goes over all splits
 	SplitResidual bool
 	TextLen       int
+	Attention     string  // auto (default), blocked or kernel
+	As            string  // "" (weft) or vidax
+	Weights       string  // type weights are kept in: bf16, f32; "" is what runs
+	Steps         int     // of a video; 0 leaves out what runs once a video
+	Prices        *Prices // of a user; nil leaves costs out
 	Machine       Machine // for cpu:N
 }
 
@@ -47,7 +53,8 @@ type Document struct {
 func (q Query) Read() (topology.Slice, Options, error) {
 	var l fault.List
 	var on topology.Slice
-	o := Options{Frames: q.Frames, Batch: q.Batch, CFG: q.CFG, SplitResidual: q.SplitResidual, Text: q.TextLen}
+	o := Options{Frames: q.Frames, Batch: q.Batch, CFG: q.CFG, SplitResidual: q.SplitResidual, Text: q.TextLen,
+		Attention: q.Attention, As: q.As, Steps: q.Steps, Prices: q.Prices}
 	var err error
 	o.Width, o.Height, err = ParseSize(q.Size)
 	l.Add(err)
@@ -58,6 +65,20 @@ func (q Query) Read() (topology.Slice, Options, error) {
 		o.DType = dtype.F32
 	default:
 		l.Add(fault.New(ErrOptions, nil, "dtype %q: want bf16 or f32", q.DType))
+	}
+	if err := attention.CheckForm(q.Attention); err != nil {
+		l.Add(fault.New(ErrOptions, nil, "%w", err))
+	}
+	switch q.Weights {
+	case "":
+	case "bf16":
+		o.Weights = dtype.BF16
+	case "f32":
+		o.Weights = dtype.F32
+	case "fp8":
+		o.Weights = dtype.F8E4M3
+	default:
+		l.Add(fault.New(ErrOptions, nil, "weights %q: want bf16, f32 or fp8", q.Weights))
 	}
 	if q.Batch < 0 || q.Batch > maxBatch {
 		l.Add(fault.New(ErrOptions, nil, "batch %d: want 1 to %d videos", q.Batch, maxBatch))
@@ -70,6 +91,8 @@ func (q Query) Read() (topology.Slice, Options, error) {
 	case q.On != All:
 		on, err = topology.Lookup(q.On)
 		l.Add(err)
+	case o.As != "":
+		l.Add(fault.New(ErrOptions, nil, "the peer on all hardware: its attention's profile is of v4, v5e and v5p; name one slice"))
 	case o.Mesh != nil:
 		l.Add(fault.New(ErrOptions, nil, "mesh %s with all hardware: slices differ in their devices; name one slice", q.Mesh))
 	}

@@ -20,7 +20,7 @@ var efficiencyJSON []byte
 // Efficiency is one figure of the time model and how it was got.
 type Efficiency struct {
 	Value  float64 `json:"value"`
-	Status string  `json:"status"` // assumed, measured or calibrated
+	Status string  `json:"status"` // assumed, measured, compiler (its figures for the code, not a run) or calibrated
 	How    string  `json:"how"`
 }
 
@@ -29,6 +29,12 @@ type Efficiencies struct {
 	Status string                `json:"status"`
 	How    string                `json:"how"`
 	Values map[string]Efficiency `json:"values"`
+	// Peer is the calibration of the peer's terms.
+	Peer struct {
+		How string `json:"how"`
+		// HeldOut is by family what the rows of all other families give.
+		HeldOut map[string]PeerCalibration `json:"held_out"`
+	} `json:"peer"`
 }
 
 var efficiencies = sync.OnceValue(func() Efficiencies {
@@ -126,7 +132,7 @@ func (s *search) time(p *Plan, on topology.Slice, m *measured) error {
 	p.Time.CollectiveSeconds = map[string]float64{}
 	for _, c := range m.programs {
 		calls := float64(c.calls)
-		matmul, attention := calls*c.matmul/(r.flops*eff("matmul")), calls*c.attention/(r.flops*eff("attention"))
+		matmul, attention := calls*c.matmul/(r.flops*eff("matmul")), calls*(c.attention/(r.flops*eff("attention"))+kernelSeconds(c.kernelTiles, on, r))
 		memory := calls * float64(c.moved) / (r.memory * eff("hbm"))
 		seconds := max(matmul+attention, memory)
 		if memory > matmul+attention {
@@ -141,13 +147,22 @@ func (s *search) time(p *Plan, on topology.Slice, m *measured) error {
 			seconds += x
 		}
 		p.StepSeconds += seconds
-		p.Programs = append(p.Programs, ProgramTime{Name: c.name, Calls: c.calls, FLOPs: c.matmul + c.attention, MovedBytes: c.moved,
+		p.Programs = append(p.Programs, ProgramTime{Name: c.name, Calls: c.calls, FLOPs: c.matmul + c.attention + c.kernel, MovedBytes: c.moved,
 			PeakBytes: c.peak, ArgumentBytes: c.arguments, Seconds: seconds})
 	}
 	if math.IsNaN(p.StepSeconds) || math.IsInf(p.StepSeconds, 0) {
 		return fmt.Errorf("plan: no rates are known for %s", on)
 	}
 	return nil
+}
+
+// kernelSeconds is how long attention by a kernel takes, by the compiler's figure
+// for the chip.
+func kernelSeconds(flops float64, on topology.Slice, r rates) float64 {
+	if flops == 0 {
+		return 0
+	}
+	return flops / (r.flops * eff("attention_kernel_"+on.Generation))
 }
 
 // width is how many links' worth a ring along axes has: two where it goes both

@@ -57,16 +57,17 @@ func (s *Session) Load(ctx context.Context, c *checkpoint.Checkpoint, stored fun
 		h := loading{w: w, m: home, t: spmd.Type{DType: w.DType, Shape: local}, blocks: make([]*engine.Block, home.NumDevices())}
 		shared := map[string]*engine.Block{}
 		for pos, d := range home.Devices() {
-			lo, hi, key, err := array.Bounds(home, w.Spec, w.Shape, pos)
+			lo, hi, _, err := array.Bounds(home, w.Spec, w.Shape, pos)
 			if err != nil {
 				return err
 			}
+			slices, err := fileSlices(w, lo, hi)
+			if err != nil {
+				return err
+			}
+			key := fmt.Sprint(slices)
 			if shared[key] == nil {
 				b, err := array.NewBlock(int(h.t.Bytes()))
-				if err != nil {
-					return err
-				}
-				slices, err := fileSlices(w, lo, hi)
 				if err != nil {
 					return err
 				}
@@ -105,14 +106,23 @@ func fileSlices(w graph.Weight, lo, hi []int) ([][2]int, error) {
 	for d, n := range w.File {
 		out[d] = [2]int{0, n}
 	}
+	var from, to int
+	if len(lo) > 0 {
+		var err error
+		if from, to, err = w.FileRows(lo[0], hi[0]); err != nil {
+			return nil, err
+		}
+	}
 	same := len(w.File) == len(w.Shape)
-	for d := range w.Shape {
+	for d := 1; d < len(w.Shape); d++ {
 		same = same && w.File[d] == w.Shape[d]
 	}
 	for d := range w.Shape {
 		whole := lo[d] == 0 && hi[d] == w.Shape[d]
 		switch {
-		case same, !whole && d == 0 && w.File[0] == w.Shape[0]:
+		case d == 0 && (same || !whole):
+			out[d] = [2]int{from, to}
+		case same:
 			out[d] = [2]int{lo[d], hi[d]}
 		case !whole:
 			return nil, fmt.Errorf("%s: dim %d of the view %v of %v cannot be split", w.Name, d, w.Shape, w.File)

@@ -55,6 +55,7 @@ type Builder struct {
 	groups    map[string][][]int
 	ints      slab[int] // of the values' shapes
 	ids       slab[ID]
+	choices   []Choice
 }
 
 // bodies are kept for the next build: a body grows to hundreds of large
@@ -89,7 +90,7 @@ func Build(name string, m *mesh.Mesh, define func(b *Builder), opts ...Option) (
 		}
 	}()
 	define(b)
-	p = &Program{Name: name, Mesh: m, Inputs: b.inputs, Outputs: b.outputs, Values: b.values, Body: b.root}
+	p = &Program{Name: name, Mesh: m, Inputs: b.inputs, Outputs: b.outputs, Values: b.values, Body: b.root, Choices: b.choices}
 	p.prune()
 	clear(b.root)
 	*spare = b.root
@@ -204,6 +205,10 @@ func pruneBody(body []Instr, used []bool) []Instr {
 				used[r] = true
 			}
 			in.Loop.Body = pruneBody(in.Loop.Body, used)
+		}
+		if in.Kernel != nil {
+			used[in.Kernel.Result] = true
+			in.Kernel.Body = pruneBody(in.Kernel.Body, used)
 		}
 		for _, a := range in.Args {
 			used[a] = true

@@ -53,6 +53,11 @@ func (p *Program) arithmetic(in *Instr) (flops, elements int64) {
 		}
 	case in.Op == OpConv: // zeros around the operand are multiplied like the rest
 		flops = 2 * int64(p.Values[in.Out[0]].Elements()) * int64(p.Values[in.Args[1]].Elements()/p.Values[in.Args[1]].Shape[0])
+	case in.Op == OpKernel:
+		in.Kernel.Walk(func(in *Instr, times int) {
+			f, e := p.arithmetic(in)
+			flops, elements = flops+int64(times)*f, elements+int64(times)*e
+		})
 	case in.Op == OpReduce:
 		elements = int64(p.Values[in.Args[0]].Elements())
 	case isElementwise(in.Op):

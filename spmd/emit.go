@@ -194,6 +194,8 @@ func (e *emitter) instr(in *Instr, name string, n nameTable) {
 		e.take(in, name, args, signature)
 	case OpReduce:
 		e.reduce(in, name, args[0])
+	case OpKernel:
+		def("custom_call @%s(%s) {backend_config = %s} : %s", in.Kernel.Call, strings.Join(args, ", "), quoted(in.Kernel.Config()), signature)
 	case OpDot, OpConv:
 		e.contraction(in, name, args, types)
 	default:

@@ -36,9 +36,14 @@ func symbol(name string) string {
 	if bare {
 		return name
 	}
+	return quoted(name)
+}
+
+// quoted is a string as MLIR reads it.
+func quoted(text string) string {
 	var s strings.Builder
 	s.WriteByte('"')
-	for _, c := range []byte(name) {
+	for _, c := range []byte(text) {
 		if c < ' ' || c > '~' || c == '"' || c == '\\' {
 			fmt.Fprintf(&s, "\\%02X", c)
 		} else {

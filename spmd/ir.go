@@ -82,6 +82,9 @@ const (
 	// Control: Trips rounds of Loop.Body.
 	OpLoop Op = "loop"
 
+	// Code of its own on some platform: see Kernel.
+	OpKernel Op = "kernel"
+
 	// Collectives over Groups (mesh positions), the groups along Axes.
 	OpAllReduce     Op = "all-reduce"         // Reduction
 	OpAllGather     Op = "all-gather"         // concatenates along Dims[0] in group order
@@ -128,6 +131,7 @@ type Instr struct {
 	Reduction Reduction
 	Dot       *DotDims
 	Loop      *Loop
+	Kernel    *Kernel
 
 	// Collectives.
 	Axes   []string
@@ -170,10 +174,13 @@ type Program struct {
 	Outputs []Port
 	Values  []Type // by ID
 	Body    []Instr
+	// Choices are what the builder chose between, in order.
+	Choices []Choice
 }
 
 // Walk visits every instruction, those of loop bodies included, in order. times
-// is how often the instruction runs in one call of the program.
+// is how often the instruction runs in one call of the program. What a kernel means
+// is not part of it: a kernel runs as one instruction.
 func (p *Program) Walk(visit func(in *Instr, times int)) { walk(p.Body, 1, visit) }
 
 func walk(body []Instr, times int, visit func(*Instr, int)) {

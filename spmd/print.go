@@ -118,6 +118,8 @@ func details(in *Instr, out dtype.DType) string {
 		return "[" + rangesText(in.Lo, in.Hi) + "]"
 	case OpPad:
 		return fmt.Sprintf("%s before, %s after, with %s", intsText(in.Lo), intsText(in.Hi), number(out, in.Value))
+	case OpKernel:
+		return fmt.Sprintf("%s by %s on %s", in.Kernel.Name, in.Kernel.Call, in.Kernel.Platform)
 	case OpConv:
 		return fmt.Sprintf("%s zeros before, %s after", intsText(in.Lo), intsText(in.Hi))
 	case OpDynSlice:

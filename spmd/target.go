@@ -19,6 +19,11 @@ type Target struct {
 	// Attention blocks: queries and keys by HeadBlock heads at a time; 0 leaves the
 	// choice to package attention.
 	QueryBlock, KeyBlock, HeadBlock int
+	// Chip is the TPU's generation, "v4"; "" is no TPU.
+	Chip string
+	// Attention is the form that attention takes, as package attention names them;
+	// "" leaves the choice to it.
+	Attention string
 	// TokenMultiple is what the number of tokens on a device wants to be a multiple
 	// of; 0 or 1 asks for no more than the split needs. It is a wish to the model,
 	// which pads and says so; the padding is computed and exchanged like any other.
@@ -141,4 +146,25 @@ func (b *Builder) matmulRows(x, w Local, out dtype.DType) Local {
 		acc = b.LDynUpdate(acc, tail, 0, b.LConst(i32, float64(full*size)))
 	}
 	return b.LReshape(acc, append(clone(x.Shape[:last]), w.Shape[0])...)
+}
+
+// Unrounded is x as it was before it was rounded from f32; false where it was not.
+func (b *Builder) Unrounded(x Tensor) (Tensor, bool) {
+	id := x.local.ID
+	for i := len(*b.body) - 1; i >= 0; i-- {
+		in := &(*b.body)[i]
+		if len(in.Out) != 1 || in.Out[0] != id {
+			continue
+		}
+		switch {
+		case in.Op == OpReshape:
+			id = in.Args[0]
+		case in.Op == OpConvert && b.values[in.Args[0]].DType == dtype.F32:
+			t := b.values[in.Args[0]]
+			return b.wrap(b.LReshape(Local{in.Args[0], t.DType, t.Shape}, x.local.Shape...), x.Shape, x.Spec), true
+		default:
+			return x, false
+		}
+	}
+	return x, false
 }

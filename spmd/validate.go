@@ -131,9 +131,12 @@ func (v *validator) body(body []Instr, s *scope) {
 		in := &body[i]
 		v.at = in
 		if v.uses(s, in.Args) {
-			if in.Op == OpLoop {
+			switch in.Op {
+			case OpLoop:
 				v.loop(in, s)
-			} else {
+			case OpKernel:
+				v.kernel(in)
+			default:
 				v.instr(in)
 			}
 		}
@@ -191,6 +194,32 @@ func (v *validator) loop(in *Instr, outer *scope) {
 			}
 		}
 	}
+}
+
+// kernel checks that what a kernel means uses its parameters alone, and gives its result.
+func (v *validator) kernel(in *Instr) {
+	k := in.Kernel
+	if k == nil || len(k.Params) != len(in.Args) || len(in.Out) != 1 || int(in.Out[0]) >= len(v.p.Values) {
+		v.bad("a kernel has a parameter for each operand, and one result")
+		return
+	}
+	s := &scope{&scope{}, map[ID]bool{}}
+	for i, id := range k.Params {
+		if t := v.p.Values[in.Args[i]]; !v.define(s, id) || !v.is(id, t.DType, t.Shape) {
+			v.bad("takes %s as %s, which is another type", t, ref(id))
+			return
+		}
+	}
+	v.body(k.Body, s)
+	v.at = in
+	if out := v.p.Values[in.Out[0]]; v.uses(s, []ID{k.Result}) && !v.is(k.Result, out.DType, out.Shape) {
+		v.bad("result is declared %s and means %s", out, v.p.Values[k.Result])
+	}
+	k.Walk(func(inner *Instr, _ int) {
+		if inner.IsCollective() || inner.Op == OpAxisIndex {
+			v.bad("means a %s, which looks beyond the device", inner.Op)
+		}
+	})
 }
 
 func (v *validator) is(id ID, d dtype.DType, shape []int) bool {

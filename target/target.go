@@ -15,7 +15,7 @@ func For(on topology.Slice) spmd.Target {
 	case topology.CPU:
 		return CPU()
 	case topology.TPU:
-		return TPU()
+		return TPU(on.Generation)
 	}
 	return spmd.Target{}
 }
@@ -30,7 +30,7 @@ func CPU() spmd.Target {
 		WideBF16: !cpu.X86.HasAVX512BF16 && !cpu.X86.HasAMXBF16}
 }
 
-// TPU is how programs are cut up for libtpu. Tokens are counted in 128s: of one
+// TPU is how programs are cut up for libtpu and a generation of TPUs, "v4". Tokens are counted in 128s: of one
 // layer of Wan2.1-14B on v4, an all-gather of 8,190 rows that feeds a matmul
 // compiled in 55 s with 0.67 GB of temporaries, of 8,192 rows in 1.5 s with 0.34.
-func TPU() spmd.Target { return spmd.Target{TokenMultiple: 128} }
+func TPU(generation string) spmd.Target { return spmd.Target{TokenMultiple: 128, Chip: generation} }

@@ -195,7 +195,10 @@ func (b *built) tensors() ([]Tensor, error) {
 	}
 	for _, w := range b.Weights {
 		t := Tensor{Name: w.Name, Role: Parameter, DType: w.DType.String(), Shape: w.Shape, Spec: w.Spec, Rule: w.Rule, layout: b.layouts[w.Name]}
-		if !slices.Equal(w.File, w.Shape) {
+		switch {
+		case w.Repeat > 1: // the layout says which rows are copies
+			t.Shape = w.File
+		case !slices.Equal(w.File, w.Shape):
 			t.File = w.File
 		}
 		if err := add(t, w.DType.Size()); err != nil {

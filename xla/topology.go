@@ -40,7 +40,7 @@ func driven(e plugin.Installed) string {
 func tpuDefaults() {
 	setDefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
 	setDefault("TPU_MIN_LOG_LEVEL", "3")
-	if hasTPU("/sys/bus/pci/devices") {
+	if HasTPU() {
 		return // its machine says what it is
 	}
 	setDefault("TPU_SKIP_MDS_QUERY", "1")
@@ -52,6 +52,9 @@ func tpuDefaults() {
 // tpuChips are the PCI device ids of Google's TPU chips: v2 and v3, v4, v5p,
 // v5e, v6e, 7x. The vendor alone would not do: a cloud machine's network card has it too.
 var tpuChips = []string{"0x0027", "0x0056", "0x005e", "0x0062", "0x0063", "0x006f", "0x0076"}
+
+// HasTPU says whether this machine has a TPU.
+func HasTPU() bool { return hasTPU("/sys/bus/pci/devices") }
 
 // hasTPU looks for a chip among the PCI devices below dir.
 func hasTPU(dir string) bool {
@@ -237,11 +240,8 @@ func (t *Topology) Compile(ctx context.Context, program []byte, o CompileOptions
 	if o.Name == "" {
 		o.Name = moduleName(program)
 	}
-	if o.Args != nil || o.Outputs != nil {
-		// Nothing is run here: a signature that is given is checked, none is asked for.
-		if o, err = o.sign(program); err != nil {
-			return nil, err
-		}
+	if o, err = o.sign(program); err != nil {
+		return nil, err
 	}
 	if err := t.hold(); err != nil {
 		return nil, err
@@ -263,7 +263,7 @@ func (t *Topology) Compile(ctx context.Context, program []byte, o CompileOptions
 	select {
 	case r := <-ch:
 		if r.err != nil {
-			return nil, compileFailure(r.err, o.Name, "compile "+o.Name+" for "+t.name)
+			return nil, pluginError(ErrCompile, "compile "+o.Name+" for "+t.name, r.err)
 		}
 		x := &Compiled{raw: r.raw, Seconds: time.Since(start).Seconds()}
 		x.inspector = inspector{o.Name, x.apart}

@@ -29,8 +29,8 @@ func (f *runFlags) add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.model, "model", "", "folder with config.json and checkpoint, an index, or a .safetensors file")
 	fl.StringVar(&f.dtype, "dtype", "f32", "compute type: f32 or bf16 (the residual stream is f32 in both)")
-	fl.StringVar(&f.device, "device", "auto", "auto, cpu (XLA) or reference (the interpreter)")
-	fl.StringVar(&f.attention, "attention", "auto", "auto, blocked or kernel")
+	fl.StringVar(&f.device, "device", "auto", "auto, cpu (XLA), reference (the interpreter) or tpu")
+	attentionFlag(c, &f.attention)
 	fl.IntVar(&f.layers, "layers", 0, "run only the first N layers; 0 runs all")
 	fl.BoolVar(&f.split, "split-residual", false, "split the residual stream over tp as well as sp")
 	fl.StringVar(&f.fsdp, "fsdp", "", "keep each weight in shares over these axes, gathered layer by layer: sp, or dp,sp")
@@ -43,8 +43,7 @@ func (f *runFlags) add(c *cobra.Command) {
 	fl.DurationVar(&f.limit, "limit", 0, "give up a run that takes longer, e.g. 10m; 0 waits")
 	must(c.MarkFlagRequired("model"))
 	complete(c, "dtype", "f32", "bf16")
-	complete(c, "device", "auto", "cpu", "reference")
-	complete(c, "attention", "auto", "blocked", "kernel")
+	complete(c, "device", "auto", "cpu", "reference", "tpu")
 }
 
 // addMesh adds --mesh where it names one.
@@ -53,6 +52,12 @@ func (f *runFlags) addMesh(c *cobra.Command) { meshFlag(c, &f.mesh) }
 func meshFlag(c *cobra.Command, mesh *string) {
 	c.Flags().StringVar(mesh, "mesh", "auto", "how devices are arranged: dp=1,tp=4,sp=1; auto is one device")
 	complete(c, "mesh", "auto", "dp=1,tp=1,sp=1", "tp=2", "sp=2", "tp=4", "sp=4", "tp=2,sp=2")
+}
+
+// attentionFlag is there wherever a step is built.
+func attentionFlag(c *cobra.Command, form *string) {
+	c.Flags().StringVar(form, "attention", attention.Auto, "auto (the kernel where the target is a TPU and it has one), blocked (loops) or kernel (or an error)")
+	complete(c, "attention", attention.Auto, attention.Blocked, attention.Kernel)
 }
 
 func must(err error) {
@@ -68,13 +73,12 @@ func complete(c *cobra.Command, flag string, values ...string) {
 // options checks what flags alone can tell.
 func (f *runFlags) options(a *app) (weft.Options, error) {
 	var l fault.List
-	switch f.attention {
-	case "auto", "blocked":
-	case "kernel", "flash":
-		l.Add(fault.New(attention.ErrKernelUnavailable, attention.Unavailable{Kernel: f.attention, Target: f.device, Reason: "weft has no attention kernel for this target"},
-			"--attention %s on %s: there is no attention kernel for this target; auto and blocked run everywhere in O(S) memory", f.attention, f.device))
-	default:
-		l.Add(usage("--attention %q: want auto, blocked or kernel", f.attention))
+	if err := attention.CheckForm(f.attention); err != nil {
+		l.Add(usage("--%v", err))
+	}
+	if f.attention == attention.Kernel && f.device != "tpu" {
+		l.Add(fault.New(attention.ErrKernelUnavailable, attention.Unavailable{Kernel: f.attention, Target: f.device, Reason: "kernels are for TPUs"},
+			"--attention %s on %s: weft's attention kernel is for TPUs; auto and blocked run everywhere in O(S) memory", f.attention, f.device))
 	}
 	switch f.dtype {
 	case "f32", "bf16":
@@ -90,9 +94,9 @@ func (f *runFlags) options(a *app) (weft.Options, error) {
 	switch f.device {
 	case "auto", "cpu", "reference", "tpu", "cuda":
 	default:
-		l.Add(fault.New(engine.ErrUnknownDevice, nil, "--device %q: want auto, cpu or reference", f.device))
+		l.Add(fault.New(engine.ErrUnknownDevice, nil, "--device %q: want auto, cpu, reference or tpu", f.device))
 	}
-	return weft.Options{Mesh: f.mesh, DType: f.dtype, Device: f.device, Layers: f.layers, SplitResidual: f.split, FSDP: f.fsdp, Micro: f.micro, Strict: f.strict, TextLen: f.textLen,
+	return weft.Options{Mesh: f.mesh, DType: f.dtype, Device: f.device, Layers: f.layers, SplitResidual: f.split, FSDP: f.fsdp, Micro: f.micro, Strict: f.strict, TextLen: f.textLen, Attention: f.attention,
 		Progress: a.progress.report,
 		Engine: engine.Options{Warn: func(err error) { fmt.Fprintln(a.stderr, "weft: warning:", err) }, Plugin: f.plugin, CacheDir: f.cacheDir, NoCache: f.noCache, Limit: f.limit,
 			InstallProgress: func(stage string, done, total int64) { a.progress.report("fetch "+stage, done, total) }}}, l.Err()

@@ -140,7 +140,7 @@ func (doc *inspection) place(m *weft.Model, on *mesh.Mesh) error {
 		if !ok {
 			continue
 		}
-		local, err := l.Spec.Local(on, l.Shape)
+		local, err := l.Local(on)
 		if err != nil {
 			return err
 		}

@@ -21,7 +21,11 @@ func planText(r *plan.Result, all bool) string {
 	if r.CFG == plan.CFGSequential {
 		cfg = "CFG pass after pass"
 	}
-	say("%s  %s, %d frames, batch %d, %s, %s", r.Model, r.Size, r.Frames, r.Batch, r.DType, cfg)
+	name := r.Model
+	if r.As != "" {
+		name += " as " + r.As
+	}
+	say("%s  %s, %d frames, batch %d, %s, %s", name, r.Size, r.Frames, r.Batch, r.DType, cfg)
 	if len(r.Plans) > 0 {
 		planTable(say, r, all)
 		planBest(say, r.Plans[0])
@@ -189,8 +193,16 @@ func planBest(say func(string, ...any), p plan.Plan) {
 	if p.HBMLimitBytes > 0 && p.Fits {
 		say("        leaves %s for what is not modelled", weft.Bytes(p.HBMLimitBytes-p.HBMBytesPerDevice))
 	}
-	say("  text  %s", plan.NotModelled)
-	say("  vae   %s", plan.NotModelled)
+	for _, other := range []struct {
+		name  string
+		phase plan.Phase
+	}{{"text", p.Breakdown.Text}, {"vae", p.Breakdown.VAE}} {
+		if other.phase.Memory == nil {
+			say("  %-5s %s", other.name, plan.NotModelled)
+			continue
+		}
+		say("  %-5s %s, weights %s of it", other.name, weft.Bytes(other.phase.TotalBytes), weft.Bytes(other.phase.WeightsBytes))
+	}
 	t := p.Time
 	parts := []string{}
 	for _, k := range []struct {
@@ -205,6 +217,9 @@ func planBest(say func(string, ...any), p plan.Plan) {
 		parts = append(parts, axis+" "+seconds(t.CollectiveSeconds[axis]))
 	}
 	wrap(say, "  step  ", seconds(p.StepSeconds)+": "+strings.Join(parts, ", "))
+	if p.Cost != nil {
+		say("  cost  %s", p.Cost)
+	}
 	for _, c := range p.Collectives {
 		say("  sent  %-18s %-6s %5d a step %10s", c.Op, c.Axis, c.Count, weft.Bytes(c.Bytes))
 	}

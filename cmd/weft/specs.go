@@ -9,19 +9,27 @@ import (
 	"weft/fault"
 	"weft/mesh"
 	"weft/models"
+	"weft/sharding"
+	"weft/topology"
 )
 
 func (a *app) specs() *cobra.Command {
-	var model, meshText, layout, rules string
+	var model, meshText, layout, rules, on, format string
 	c := &cobra.Command{
-		Use:   "specs --model NAME|DIR --mesh M",
+		Use:   "specs --model NAME|DIR --mesh M [--format jax|shardy|hlo|json]",
 		Short: "Show how each parameter is split",
 		Long: `specs lists every parameter's path, shape and spec: one entry a dim, null for a
 whole dim, an axis, or a list of axes. --layout flax uses the peer's paths and dim
 order; --rules vidax shows exactly what the peer splits, where weft's own rules
-split more.`,
+split more.
+
+--format writes them for other tools: jax is a Python module with a mesh, a
+PartitionSpec for each path and their NamedShardings; shardy an MLIR module with
+sdy.mesh and an sdy.sharding for each; hlo XLA's own form, whose devices are places
+in the mesh. --on lays the mesh on a slice's links, which gives the device order.`,
 		Example: `  weft specs --model wan2.1-t2v-14b --mesh dp=1,tp=4,sp=1
-  weft specs --model wan2.1-t2v-14b --mesh tp=4 --layout flax --rules vidax --json`,
+  weft specs --model wan2.1-t2v-14b --mesh tp=4 --layout flax --rules vidax --json
+  weft specs --model wan2.1-t2v-14b --mesh tp=4 --layout flax --on v4-8 --format jax > shardings.py`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var l fault.List
@@ -31,7 +39,15 @@ split more.`,
 			if rules != "weft" && rules != "vidax" {
 				l.Add(usage("--rules %q: want weft or vidax", rules))
 			}
-			on, err := weft.ParseMesh(meshText)
+			write, known := specsFormats[format]
+			switch {
+			case !known && format != "text" && format != "json":
+				l.Add(usage("--format %q: want text, json, jax, shardy or hlo", format))
+			case known && a.json:
+				l.Add(usage("--format %s is no JSON: give it without --json", format))
+			}
+			a.json = a.json || format == "json"
+			place, err := specsMesh(meshText, on)
 			l.Add(err)
 			if err := l.Err(); err != nil {
 				return err
@@ -41,33 +57,36 @@ split more.`,
 				return err
 			}
 			if s, ok := m.(interface{ CheckSplit(*mesh.Mesh) error }); ok {
-				if err := s.CheckSplit(on); err != nil {
+				if err := s.CheckSplit(place); err != nil {
 					return err
 				}
 			}
-			assigned, err := models.Specs(m, on, 0)
+			assigned, err := models.Specs(m, place, 0)
 			if err != nil {
 				return err
 			}
 			list := models.List(m, assigned, models.Layout(layout), rules == "vidax")
 			for i := range list {
 				if rules == "vidax" {
-					err = list[i].Spec.Check(on, list[i].Shape)
+					err = list[i].Spec.Check(place, list[i].Shape)
 					l.Add(err)
 				}
-				list[i].Spec = list[i].Spec.Canonical(on, len(list[i].Shape))
+				list[i].Spec = list[i].Spec.Canonical(place, len(list[i].Shape))
 			}
 			if err := l.Err(); err != nil {
 				return err
 			}
-			doc := struct {
-				Model  string             `json:"model"`
-				Mesh   string             `json:"mesh"`
-				Layout string             `json:"layout"`
-				Rules  string             `json:"rules"`
-				Params []models.ParamSpec `json:"params"`
-			}{m.Name(), on.String(), layout, rules, list}
+			doc := specsDoc{Model: m.Name(), Mesh: place.String(), Layout: layout, Rules: rules, Params: list}
+			for _, p := range assigned {
+				if rules == "weft" && !p.Layout.IsZero() && p.Spec.Dim(p.Layout.Dim) != nil && len(p.Layout.Parts) > 1 {
+					doc.fused = append(doc.fused, p)
+				}
+			}
 			return a.print(doc, func() {
+				if write != nil {
+					a.say("%s", write(doc, place))
+					return
+				}
 				for _, p := range list {
 					a.say("%s %s %s", padRight(p.Path, 44), padRight(shapeText(p.Shape), 16), p.Spec)
 				}
@@ -77,12 +96,44 @@ split more.`,
 	c.Flags().StringVar(&model, "model", "", "a model's name, or a folder with config.json")
 	c.Flags().StringVar(&layout, "layout", "torch", "torch (official names) or flax (the peer's)")
 	c.Flags().StringVar(&rules, "rules", "weft", "weft or vidax")
+	c.Flags().StringVar(&format, "format", "text", "text, json, jax, shardy or hlo")
+	c.Flags().StringVar(&on, "on", "", "a slice to lay the mesh on: v4-8, v5e:2x4; without it devices are in plain order")
 	must(c.MarkFlagRequired("model"))
 	meshFlag(c, &meshText)
+	complete(c, "format", "text", "json", "jax", "shardy", "hlo")
+	complete(c, "on", "v4-8", "v5e-8", "v5p-8", "v6e-8")
 	complete(c, "layout", "torch", "flax")
 	complete(c, "rules", "weft", "vidax")
 	complete(c, "model", models.Presets()...)
 	return c
+}
+
+// specsDoc is what --json prints.
+type specsDoc struct {
+	Model  string             `json:"model"`
+	Mesh   string             `json:"mesh"`
+	Layout string             `json:"layout"`
+	Rules  string             `json:"rules"`
+	Params []models.ParamSpec `json:"params"`
+
+	fused []sharding.Assigned // that no spec alone describes
+}
+
+// specsMesh reads a mesh, laid on a slice where one is named.
+func specsMesh(text, on string) (*mesh.Mesh, error) {
+	m, err := weft.ParseMesh(text)
+	if err != nil || on == "" {
+		return m, err
+	}
+	s, err := topology.Lookup(on)
+	if err != nil {
+		return nil, err
+	}
+	devices, _, err := s.Order(m.Axes(), nil)
+	if err != nil {
+		return nil, err
+	}
+	return mesh.New(m.Axes(), devices)
 }
 
 // modelOf takes a preset's name or something Open opens.

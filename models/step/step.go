@@ -76,6 +76,7 @@ func New(m models.Model, on *mesh.Mesh, r models.Request) (*Step, error) {
 		if p.Matmul {
 			w.DType = r.DType
 		}
+		s.repeat(&w, assigned[i].Layout)
 		s.Graph.Weights = append(s.Graph.Weights, w)
 	}
 	notes, err := models.Share(on, s.Graph.Weights, models.FSDPAxes(on, r))
@@ -87,6 +88,23 @@ func New(m models.Model, on *mesh.Mesh, r models.Request) (*Step, error) {
 		s.rest[w.Name] = w
 	}
 	return s, nil
+}
+
+// repeat gives a parameter whose rows are heads, fewer than the devices they are
+// split over, a copy of each head for the neighbouring devices that share it: to
+// the programs copies are heads like any other (field report A02).
+func (s *Step) repeat(w *graph.Weight, layout sharding.Layout) {
+	parts := s.Mesh.Size(w.Spec.Dim(0)...)
+	if len(layout.Heads) != 1 || layout.Heads[0] == 0 || layout.Dim != 0 || parts <= layout.Heads[0] {
+		return
+	}
+	heads := layout.Heads[0]
+	w.Repeat, w.Unit = parts/heads, w.Shape[0]/heads
+	w.Shape = append([]int{w.Shape[0] * w.Repeat}, w.Shape[1:]...)
+	note := fmt.Sprintf("%d key and value heads over %v=%d: each is held by %d neighbouring devices", heads, w.Spec.Dim(0), parts, w.Repeat)
+	if !slices.Contains(s.Graph.Notes, note) {
+		s.Graph.Notes = append(s.Graph.Notes, note)
+	}
 }
 
 // Note adds what a reader of the plan must know.

@@ -2,7 +2,6 @@ package wanvae_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -31,55 +30,8 @@ func TestPeerSpecsEqualTheOracleLeafByLeaf(t *testing.T) {
 	modeltest.Oracle(t, "wan2.1-vae", oracle+"wan2.1-vae.json")
 }
 
-// Each tensor has the official name, the peer's path with its order of dims, and
-// diffusers' name of the peer's mapping.
 func TestNamesEqualTheMapping(t *testing.T) {
-	raw, err := os.ReadFile(oracle + "mappings/wan2.1-vae.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var mapping struct {
-		Entries []struct {
-			Jax       string `json:"jax"`
-			PT        string `json:"pt"`
-			Transform string `json:"transform"`
-			Shape     []int  `json:"pt_shape"`
-			Diffusers string `json:"pt_diffusers"`
-		} `json:"entries"`
-	}
-	if err := json.Unmarshal(raw, &mapping); err != nil {
-		t.Fatal(err)
-	}
-	m, err := models.ByName("wan2.1-vae")
-	if err != nil {
-		t.Fatal(err)
-	}
-	params := map[string]models.Param{}
-	for _, p := range m.Params(0) {
-		params[p.Name] = p
-	}
-	if len(params) != len(mapping.Entries) || len(params) != 194 {
-		t.Errorf("%d parameters, %d in the mapping", len(params), len(mapping.Entries))
-	}
-	for _, e := range mapping.Entries {
-		p := params[e.PT]
-		transform := "same"
-		switch {
-		case strings.HasSuffix(e.PT, ".gamma"):
-			transform = "reshape(-1)"
-		case p.FlaxPerm != nil:
-			transform = "transpose(" + strings.Trim(strings.ReplaceAll(fmt.Sprint(p.FlaxPerm), " ", ","), "[]") + ")"
-		}
-		if p.Flax != e.Jax || !slices.Equal(p.Shape, e.Shape) || transform != e.Transform {
-			t.Errorf("%s: %s %v %s, the peer has %s %v %s", e.PT, p.Flax, p.Shape, transform, e.Jax, e.Shape, e.Transform)
-		}
-		if got := m.Official(e.Diffusers); got != e.PT {
-			t.Errorf("%s is %s, want %s", e.Diffusers, got, e.PT)
-		}
-		if got := m.Official(e.PT); got != e.PT {
-			t.Errorf("the official %s becomes %s", e.PT, got)
-		}
-	}
+	modeltest.Mapping(t, "wan2.1-vae", oracle+"mappings/wan2.1-vae.json", "")
 }
 
 func TestFixtureOnEveryLegalMesh(t *testing.T) {

@@ -230,6 +230,8 @@ func (d *device) body(ctx context.Context, p *plan) error {
 
 func (d *device) step(ctx context.Context, s *step) error {
 	switch {
+	case s.kernel != nil:
+		return d.kernel(ctx, s)
 	case s.loop != nil:
 		return d.loop(ctx, s)
 	case s.in.IsCollective():
@@ -288,6 +290,23 @@ func (d *device) loop(ctx context.Context, s *step) error {
 		d.drop(s.loop.results)
 	}
 	d.name(s.in.Out, carried)
+	d.at = s.in
+	return nil
+}
+
+// kernel runs what the kernel means.
+func (d *device) kernel(ctx context.Context, s *step) error {
+	k := s.in.Kernel
+	carried := d.values(s.in.Args)
+	d.drop(s.before)
+	d.name(k.Params, carried)
+	d.drop(s.kernel.unread)
+	if err := d.body(ctx, s.kernel); err != nil {
+		return err
+	}
+	result := d.values([]spmd.ID{k.Result})
+	d.drop(s.kernel.results)
+	d.name(s.in.Out, result)
 	d.at = s.in
 	return nil
 }

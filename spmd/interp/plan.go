@@ -14,9 +14,10 @@ type plan struct {
 
 type step struct {
 	in     *spmd.Instr
-	before []spmd.ID // operands of a loop that the loop alone still has
+	before []spmd.ID // operands of a loop or kernel that it alone still has
 	dead   []spmd.ID
 	loop   *plan
+	kernel *plan
 }
 
 // newPlan finds the last uses in a body. params are defined at its start and
@@ -53,11 +54,18 @@ func newPlan(body []spmd.Instr, params, results []spmd.ID) *plan {
 			}
 			seen[id] = true
 		}
-		if in.Loop == nil {
+		switch {
+		case in.Kernel != nil:
+			k := in.Kernel
+			s.kernel = newPlan(k.Body, k.Params, []spmd.ID{k.Result})
+			for _, id := range in.Args {
+				last(id, &s.before)
+			}
+		case in.Loop == nil:
 			for _, id := range in.Args {
 				last(id, &s.dead)
 			}
-		} else {
+		default:
 			l := in.Loop
 			s.loop = newPlan(l.Body, append([]spmd.ID{l.Index}, l.Params...), l.Results)
 			for _, id := range l.Captured() {

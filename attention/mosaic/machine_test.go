@@ -1,0 +1,492 @@
+package mosaic_test
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"weft/tensor"
+)
+
+// machine runs a kernel's text: every operation that the kernel uses, as the
+// dialects define it, in f32 and bf16 with one rounding each. What lies beyond an
+// operand in a window, and scratch that nothing wrote, is NaN.
+type machine struct {
+	grid    [4]int
+	main    *function
+	windows []window
+	at      map[string]*function
+	args    []string // of main's memrefs: windows, then scratch
+	mem     map[string]*vec
+}
+
+type window struct {
+	transform string
+	bounds    []int
+}
+
+type function struct {
+	args []string
+	body []op
+}
+
+// op is one operation as it stands in the text.
+type op struct {
+	out, name, attrs, to string
+	args                 []string
+	regions              [2][]op
+}
+
+// vec is a value: floats for f32 and bf16, ints for i32, i1 and index; no dims are a scalar.
+type vec struct {
+	elem string
+	dims []int
+	f    []float32
+	i    []int32
+}
+
+func newVec(elem string, dims ...int) *vec {
+	v := &vec{elem: elem, dims: dims}
+	n := 1
+	for _, d := range dims {
+		n *= d
+	}
+	if elem == "f32" || elem == "bf16" {
+		v.f = make([]float32, n)
+	} else {
+		v.i = make([]int32, n)
+	}
+	return v
+}
+
+func (v *vec) len() int { return len(v.f) + len(v.i) }
+
+var (
+	opLine    = regexp.MustCompile(`^(?:(%\w+) = )?"stable_mosaic\.([\w.]+)"\(([^)]*)\)(?: \{(.*)\})? : \(.*\) -> (.*)$`)
+	blockArgs = regexp.MustCompile(`%(\w+): (i32|memref<[^>]*>>|memref<[^>]*>)`)
+	typeText  = regexp.MustCompile(`^(?:vector|memref)<([\dx]*x)(\w+)`)
+	intsText  = regexp.MustCompile(`-?\d+`)
+	bounds    = regexp.MustCompile(`iteration_bounds = array<i64: ([\d, ]+)>`)
+	windowRe  = regexp.MustCompile(`transform_indices = @(\w+), window_bounds = array<i64: ([\d, ]+)>`)
+	symbol    = regexp.MustCompile(`sym_name = "(\w+)"`)
+)
+
+func ints(s string) []int {
+	var out []int
+	for _, t := range intsText.FindAllString(s, -1) {
+		n, _ := strconv.Atoi(t)
+		out = append(out, n)
+	}
+	return out
+}
+
+// typed is a zero value of a type as the text has it.
+func typed(s string) (*vec, error) {
+	if m := typeText.FindStringSubmatch(s); m != nil {
+		return newVec(m[2], ints(strings.ReplaceAll(m[1], "x", " "))...), nil
+	}
+	switch s {
+	case "i32", "i1", "index", "f32":
+		return newVec(s), nil
+	}
+	return nil, fmt.Errorf("type %q", s)
+}
+
+// load parses a module.
+func load(text string) (*machine, error) {
+	m := &machine{at: map[string]*function{}, mem: map[string]*vec{}}
+	lines := []string{}
+	for l := range strings.Lines(text) {
+		lines = append(lines, strings.TrimSpace(l))
+	}
+	at := 1 // after "module"
+	for at < len(lines) && lines[at] != "}" {
+		if lines[at] != `"stable_mosaic.func.func"() ({` {
+			return nil, fmt.Errorf("line %d: %q where a function should be", at+1, lines[at])
+		}
+		f := &function{}
+		header := lines[at+1]
+		at += 2
+		var err error
+		if f.body, err = parseBody(lines, &at); err != nil {
+			return nil, err
+		}
+		tail := lines[at]
+		at++
+		name := symbol.FindStringSubmatch(tail)
+		if name == nil {
+			return nil, fmt.Errorf("line %d: a function without a name", at)
+		}
+		for _, a := range blockArgs.FindAllStringSubmatch(header, -1) {
+			f.args = append(f.args, "%"+a[1])
+			if strings.HasPrefix(a[2], "memref") {
+				v, err := typed(a[2])
+				if err != nil {
+					return nil, err
+				}
+				for i := range v.f {
+					v.f[i] = float32(math.NaN())
+				}
+				m.mem["%"+a[1]] = v
+				m.args = append(m.args, "%"+a[1])
+			}
+		}
+		if name[1] != "main" {
+			m.at[name[1]] = f
+			continue
+		}
+		m.main = f
+		copy(m.grid[:], ints(bounds.FindStringSubmatch(tail)[1]))
+		for _, w := range windowRe.FindAllStringSubmatch(tail, -1) {
+			m.windows = append(m.windows, window{w[1], ints(w[2])})
+		}
+	}
+	return m, nil
+}
+
+// parseBody reads operations up to the line that closes their region.
+func parseBody(lines []string, at *int) ([]op, error) {
+	var body []op
+	for ; *at < len(lines); *at++ {
+		l := lines[*at]
+		if strings.HasPrefix(l, "}") {
+			return body, nil
+		}
+		if cond, ok := strings.CutPrefix(l, `"stable_mosaic.scf.if"(`); ok {
+			o := op{name: "scf.if", args: []string{strings.TrimSuffix(cond, ") ({")}}
+			for r := range o.regions {
+				*at++
+				var err error
+				if o.regions[r], err = parseBody(lines, at); err != nil {
+					return nil, err
+				}
+			}
+			body = append(body, o)
+			continue
+		}
+		m := opLine.FindStringSubmatch(l)
+		if m == nil {
+			return nil, fmt.Errorf("line %d: %q", *at+1, l)
+		}
+		o := op{out: m[1], name: m[2], attrs: m[4], to: m[5]}
+		if m[3] != "" {
+			o.args = strings.Split(m[3], ", ")
+		}
+		body = append(body, o)
+	}
+	return nil, fmt.Errorf("the text ends inside a region")
+}
+
+// run gives the result for operands in order; out is the result's shape.
+func (m *machine) run(operands []*vec, out []int) (*vec, error) {
+	result := newVec("bf16", out...)
+	all := append(slices.Clone(operands), result)
+	if len(all) != len(m.windows) {
+		return nil, fmt.Errorf("%d operands for %d windows", len(all), len(m.windows))
+	}
+	for b := range m.grid[0] {
+		for h := range m.grid[1] {
+			for i := range m.grid[2] {
+				for j := range m.grid[3] {
+					if err := m.step([4]int{b, h, i, j}, all); err != nil {
+						return nil, err
+					}
+				}
+			}
+		}
+	}
+	return result, nil
+}
+
+func (m *machine) step(at [4]int, all []*vec) error {
+	env := func() map[string]*vec {
+		e := map[string]*vec{}
+		for k, name := range []string{"%b", "%h", "%i", "%j"} {
+			e[name] = &vec{elem: "i32", i: []int32{int32(at[k])}}
+		}
+		return e
+	}
+	place := make([][]int, len(all))
+	for w, win := range m.windows {
+		f := m.at[win.transform]
+		e := env()
+		ret, err := m.exec(f.body, e)
+		if err != nil {
+			return err
+		}
+		for d, name := range ret {
+			place[w] = append(place[w], int(e[name].i[0])*win.bounds[d])
+		}
+		if w < len(all)-1 {
+			m.transfer(m.mem[m.args[w]], all[w], place[w], true)
+		}
+	}
+	if _, err := m.exec(m.main.body, env()); err != nil {
+		return err
+	}
+	last := len(all) - 1
+	m.transfer(m.mem[m.args[last]], all[last], place[last], false)
+	return nil
+}
+
+// transfer copies a window in or out; in gives NaN where the operand ends.
+func (m *machine) transfer(win, whole *vec, at []int, in bool) {
+	for x := range win.dims[0] {
+		for y := range win.dims[1] {
+			for z := range win.dims[2] {
+				w := (x*win.dims[1]+y)*win.dims[2] + z
+				p := [3]int{at[0] + x, at[1] + y, at[2] + z}
+				inside := p[0] < whole.dims[0] && p[1] < whole.dims[1] && p[2] < whole.dims[2]
+				o := (p[0]*whole.dims[1]+p[1])*whole.dims[2] + p[2]
+				switch {
+				case in && inside:
+					win.f[w] = whole.f[o]
+				case in:
+					win.f[w] = float32(math.NaN())
+				case inside:
+					whole.f[o] = win.f[w]
+				}
+			}
+		}
+	}
+}
+
+// exec runs a body and gives the names that it returns.
+func (m *machine) exec(body []op, e map[string]*vec) ([]string, error) {
+	for i := range body {
+		o := &body[i]
+		switch o.name {
+		case "func.return", "scf.yield":
+			return o.args, nil
+		case "scf.if":
+			r := 0
+			if e[o.args[0]].i[0] == 0 {
+				r = 1
+			}
+			if _, err := m.exec(o.regions[r], e); err != nil {
+				return nil, err
+			}
+			continue
+		case "tpu.vector_store":
+			m.copyPart(o, e, e[o.args[0]], m.mem[o.args[1]], o.args[2:], false)
+			continue
+		}
+		v, err := m.value(o, e)
+		if err != nil {
+			return nil, fmt.Errorf("%s = %s: %w", o.out, o.name, err)
+		}
+		e[o.out] = v
+	}
+	return nil, nil
+}
+
+// copyPart moves between a vector and the part of a memref that starts at the indices.
+func (m *machine) copyPart(o *op, e map[string]*vec, v, mem *vec, index []string, in bool) {
+	d := len(mem.dims)
+	rows, cols := v.dims[d-2], v.dims[d-1]
+	r0, c0 := int(e[index[d-2]].i[0]), int(e[index[d-1]].i[0])
+	for r := range rows {
+		a := v.f[r*cols : (r+1)*cols]
+		b := mem.f[(r0+r)*mem.dims[d-1]+c0:][:cols]
+		if in {
+			copy(a, b)
+		} else {
+			copy(b, a)
+		}
+	}
+}
+
+func (m *machine) value(o *op, e map[string]*vec) (*vec, error) {
+	out, err := typed(o.to)
+	if err != nil {
+		return nil, err
+	}
+	args := make([]*vec, 0, len(o.args))
+	for _, a := range o.args {
+		if e[a] != nil {
+			args = append(args, e[a])
+		} else if m.mem[a] == nil {
+			return nil, fmt.Errorf("%s is not defined", a)
+		}
+	}
+	cols := 1
+	if len(out.dims) > 0 {
+		cols = out.dims[len(out.dims)-1]
+	}
+	floats := func(f func(a, b float32) float32) {
+		for i := range out.f {
+			b := float32(0)
+			if len(args) > 1 {
+				b = args[1].f[i]
+			}
+			out.f[i] = f(args[0].f[i], b)
+		}
+	}
+	whole := func(f func(a, b int32) int32) {
+		for i := range out.i {
+			out.i[i] = f(args[0].i[i], args[1].i[i])
+		}
+	}
+	switch o.name {
+	case "arith.constant":
+		return out, constant(out, o.attrs)
+	case "arith.addf":
+		floats(func(a, b float32) float32 { return a + b })
+	case "arith.subf":
+		floats(func(a, b float32) float32 { return a - b })
+	case "arith.mulf":
+		floats(func(a, b float32) float32 { return a * b })
+	case "arith.divf":
+		floats(func(a, b float32) float32 { return a / b })
+	case "arith.maximumf":
+		floats(func(a, b float32) float32 { return max(a, b) }) // a NaN stays one
+	case "math.exp2":
+		floats(func(a, _ float32) float32 { return float32(math.Exp2(float64(a))) })
+	case "arith.extf":
+		copy(out.f, args[0].f)
+	case "arith.truncf":
+		floats(func(a, _ float32) float32 { return round(a) })
+	case "arith.andi":
+		whole(func(a, b int32) int32 { return a & b })
+	case "arith.ori":
+		whole(func(a, b int32) int32 { return a | b })
+	case "arith.divsi":
+		whole(func(a, b int32) int32 { return a / b })
+	case "arith.cmpi":
+		p := ints(o.attrs)[0]
+		whole(func(a, b int32) int32 {
+			if p == 0 && a == b || p == 2 && a < b || p == 5 && a >= b {
+				return 1
+			}
+			return 0
+		})
+	case "arith.select":
+		for i := range out.f {
+			if args[0].i[i] != 0 {
+				out.f[i] = args[1].f[i]
+			} else {
+				out.f[i] = args[2].f[i]
+			}
+		}
+	case "tpu.iota":
+		along := ints(o.attrs)[1] // after the 32 of "array<i32: d>"
+		for i := range out.i {
+			out.i[i] = int32([]int{i / cols, i % cols}[along])
+		}
+	case "vector.load":
+		m.copyPart(o, e, out, m.mem[o.args[0]], o.args[1:], true)
+	case "vector.shape_cast":
+		copy(out.f, args[0].f)
+	case "vector.broadcast":
+		from := args[0]
+		for r := range out.dims[0] {
+			for c := range cols {
+				out.f[r*cols+c] = from.f[min(r, from.dims[0]-1)*from.dims[1]+min(c, from.dims[1]-1)]
+			}
+		}
+	case "vector.extract_strided_slice":
+		c0 := ints(o.attrs)[1]
+		for r := range out.dims[0] {
+			copy(out.f[r*cols:(r+1)*cols], args[0].f[r*args[0].dims[1]+c0:])
+		}
+	case "tpu.concatenate":
+		if ints(o.attrs)[0] == 0 {
+			at := 0
+			for _, a := range args {
+				at += copy(out.f[at:], a.f)
+			}
+			break
+		}
+		c0 := 0
+		for _, a := range args {
+			n := a.dims[1]
+			for r := range out.dims[0] {
+				copy(out.f[r*cols+c0:][:n], a.f[r*n:])
+			}
+			c0 += n
+		}
+	case "vector.multi_reduction":
+		n := args[0].dims[1]
+		for r := range out.f {
+			x := args[1].f[r]
+			for _, y := range args[0].f[r*n : (r+1)*n] {
+				if strings.Contains(o.attrs, "maximumf") {
+					x = max(x, y)
+				} else {
+					x += y
+				}
+			}
+			out.f[r] = x
+		}
+	case "tpu.matmul":
+		matmul(out, args[0], args[1], args[2], strings.Contains(o.attrs, "<[1], [1]"))
+	default:
+		return nil, fmt.Errorf("no such operation")
+	}
+	return out, nil
+}
+
+// matmul sums in f64 and rounds once: the order in which a TPU adds is not known.
+func matmul(out, a, b, c *vec, transposed bool) {
+	n, inner := out.dims[1], a.dims[1]
+	row := make([]float64, n)
+	for r := range out.dims[0] {
+		for x := range row {
+			row[x] = float64(c.f[r*n+x])
+		}
+		x := a.f[r*inner : (r+1)*inner]
+		if transposed {
+			for col := range n {
+				y := b.f[col*inner : (col+1)*inner]
+				s := 0.0
+				for k := range x {
+					s += float64(x[k]) * float64(y[k])
+				}
+				row[col] += s
+			}
+		} else {
+			for k := range x {
+				y := b.f[k*n : (k+1)*n]
+				for col := range y {
+					row[col] += float64(x[k]) * float64(y[col])
+				}
+			}
+		}
+		for col := range row {
+			out.f[r*n+col] = float32(row[col])
+		}
+	}
+}
+
+// constant fills out with "value = dense<N> : type" or "value = N : type".
+func constant(out *vec, attrs string) error {
+	_, rest, _ := strings.Cut(attrs, "value = ")
+	number, _, _ := strings.Cut(rest, " : ")
+	number = strings.TrimSuffix(strings.TrimPrefix(number, "dense<"), ">")
+	var x float64
+	if bits, ok := strings.CutPrefix(number, "0x"); ok {
+		n, err := strconv.ParseUint(bits, 16, 32)
+		if err != nil {
+			return err
+		}
+		x = float64(math.Float32frombits(uint32(n)))
+	} else {
+		var err error
+		if x, err = strconv.ParseFloat(number, 64); err != nil {
+			return err
+		}
+	}
+	for i := range out.f {
+		out.f[i] = float32(x)
+	}
+	for i := range out.i {
+		out.i[i] = int32(x)
+	}
+	return nil
+}
+
+// round is to bf16, to nearest even.
+func round(x float32) float32 { return tensor.FromBF16(tensor.BF16(x)) }

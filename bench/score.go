@@ -1,0 +1,275 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"weft/aot"
+	"weft/dtype"
+	"weft/mesh"
+	"weft/models"
+	"weft/plan"
+	"weft/topology"
+)
+
+// scored is a configuration whose memory plan says and a compiler knows.
+type scored struct {
+	Model  string `json:"model"`
+	Size   string `json:"size"`
+	Frames int    `json:"frames"`
+	On     string `json:"on"`
+	Mesh   string `json:"mesh"`
+	CFG    string `json:"cfg"`
+	// Split is the residual stream split over tp.
+	Split bool `json:"split_residual"`
+	// Development marks the configurations that were looked at while plan's rules were
+	// written; the others were compiled afterwards.
+	Development bool `json:"development"`
+}
+
+// scoredAOT are the configurations: both sizes of Wan2.1, 480p and 720p, 9, 33 and 81
+// frames, tp of 1 to 8, sp of 1 to 4, on four generations.
+func scoredAOT() []scored {
+	const small, large = "wan2.1-t2v-1.3b", "wan2.1-t2v-14b"
+	const p480, p720 = "832x480", "1280x720"
+	var out []scored
+	for i, row := range []string{
+		large + " " + p480 + " 81 v4-8 dp=1,tp=4,sp=1", small + " " + p480 + " 33 v5e-1 dp=1,tp=1,sp=1",
+		large + " " + p480 + " 9 v5e-8 dp=1,tp=8,sp=1", small + " " + p480 + " 81 v4-8 dp=1,tp=1,sp=4",
+		large + " " + p480 + " 33 v5p-8 dp=1,tp=2,sp=2", small + " " + p720 + " 9 v6e-4 dp=2,tp=2,sp=1",
+		small + " " + p480 + " 81 v4-8 dp=1,tp=4,sp=1", large + " " + p480 + " 9 v4-8 dp=1,tp=4,sp=1 sequential",
+		large + " " + p480 + " 81 v4-8 dp=1,tp=4,sp=1 split",
+
+		large + " " + p720 + " 81 v4-8 dp=1,tp=4,sp=1", large + " " + p720 + " 81 v6e-8 dp=1,tp=8,sp=1",
+		large + " " + p720 + " 33 v5e-8 dp=1,tp=4,sp=2", small + " " + p480 + " 9 v6e-1 dp=1,tp=1,sp=1",
+		small + " " + p720 + " 81 v5p-8 dp=1,tp=4,sp=1", small + " " + p720 + " 33 v4-8 dp=1,tp=2,sp=2",
+		small + " " + p480 + " 81 v5e-4 dp=2,tp=1,sp=2", large + " " + p480 + " 81 v5e-8 dp=1,tp=8,sp=1",
+		large + " " + p480 + " 33 v5p-8 dp=1,tp=1,sp=4", large + " " + p720 + " 9 v4-8 dp=1,tp=4,sp=1",
+		small + " " + p720 + " 81 v6e-4 dp=1,tp=1,sp=4", large + " " + p480 + " 81 v6e-8 dp=1,tp=2,sp=4",
+		small + " " + p480 + " 33 v4-8 dp=2,tp=2,sp=1", large + " " + p480 + " 9 v5p-8 dp=2,tp=2,sp=1",
+		small + " " + p720 + " 9 v5e-1 dp=1,tp=1,sp=1", large + " " + p720 + " 33 v6e-8 dp=1,tp=4,sp=2",
+		large + " " + p480 + " 81 v4-8 dp=1,tp=4,sp=1 sequential", large + " " + p720 + " 33 v5p-8 dp=1,tp=4,sp=1 split",
+	} {
+		f := strings.Fields(row)
+		s := scored{Model: f[0], Size: f[1], On: f[3], Mesh: f[4], CFG: plan.CFGBatch, Development: i < 9}
+		fmt.Sscan(f[2], &s.Frames)
+		if len(f) > 5 && f[5] == "split" {
+			s.Split = true
+		} else if len(f) > 5 {
+			s.CFG = f[5]
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// bytesScore is a configuration's memory by plan and by the compiler, of one device.
+type bytesScore struct {
+	scored
+	Compiler       string  `json:"compiler"`
+	CompileSeconds float64 `json:"compile_seconds"`
+	WeightBytes    int64   `json:"weight_bytes"`
+	// CompiledBytes is the compiler's total, with the programs' own code; PlannedBytes plan's.
+	CompiledBytes int64  `json:"compiled_bytes"`
+	CompiledAt    string `json:"compiled_at"`
+	PlannedBytes  int64  `json:"planned_bytes"`
+	PlannedAt     string `json:"planned_at"`
+}
+
+func (b bytesScore) total() float64 { return float64(b.PlannedBytes)/float64(b.CompiledBytes) - 1 }
+func (b bytesScore) rest() float64 {
+	return float64(b.PlannedBytes-b.WeightBytes)/float64(b.CompiledBytes-b.WeightBytes) - 1
+}
+
+// planScore is the report.
+type planScore struct {
+	Date     string       `json:"date"`
+	Hardware hardware     `json:"hardware"`
+	AOT      []bytesScore `json:"aot"`
+	Peer     peerScore    `json:"peer"`
+}
+
+// score holds plan against the TPU compiler, and plan --as vidax against what
+// vidax measured.
+func score(ctx context.Context, args []string) error {
+	fs := flag.NewFlagSet("score", flag.ExitOnError)
+	reuse := fs.String("reuse", "", "take the compiler's figures of an earlier score's `FILE`.json for the configurations it has; plan's are always made anew")
+	limit := fs.Int("limit", len(scoredAOT()), "compile no more than `N` configurations")
+	out := fs.String("out", filepath.Join("bench", "results"), "where the report goes")
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	s := planScore{Date: time.Now().Format(time.DateOnly), Hardware: thisHardware()}
+	var before planScore
+	if *reuse != "" {
+		text, err := os.ReadFile(*reuse)
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal(text, &before); err != nil {
+			return fmt.Errorf("%s: %w", *reuse, err)
+		}
+	}
+	compiled := 0
+	for _, c := range scoredAOT() {
+		b := bytesScore{scored: c}
+		i := slices.IndexFunc(before.AOT, func(b bytesScore) bool { return b.scored == c })
+		switch {
+		case i >= 0:
+			b = before.AOT[i]
+		case compiled < *limit:
+			compiled++
+			if err := b.compile(ctx); err != nil {
+				return fmt.Errorf("%v: %w", c, err)
+			}
+		default:
+			continue
+		}
+		if err := b.plan(ctx); err != nil {
+			return fmt.Errorf("%v: %w", c, err)
+		}
+		fmt.Fprintf(os.Stderr, "%s %s %d frames %s %s: total %+.1f %%, without weights %+.1f %%\n", c.Model, c.Size, c.Frames, c.On, c.Mesh, 100*b.total(), 100*b.rest())
+		s.AOT = append(s.AOT, b)
+		if err := s.save(*out); err != nil { // a compilation is long; what is done stays
+			return err
+		}
+	}
+	var err error
+	if s.Peer, err = scorePeer(); err != nil {
+		return err
+	}
+	return s.save(*out)
+}
+
+func (b *bytesScore) options() (models.Model, topology.Slice, plan.Options, error) {
+	m, err := models.ByName(b.Model)
+	if err != nil {
+		return nil, topology.Slice{}, plan.Options{}, err
+	}
+	on, err := topology.Lookup(b.On)
+	if err != nil {
+		return nil, topology.Slice{}, plan.Options{}, err
+	}
+	o := plan.Options{Frames: b.Frames, DType: dtype.BF16, CFG: b.CFG, SplitResidual: b.Split}
+	if o.Width, o.Height, err = plan.ParseSize(b.Size); err == nil {
+		o.Mesh, err = mesh.Parse(b.Mesh)
+	}
+	return m, on, o, err
+}
+
+func (b *bytesScore) compile(ctx context.Context) error {
+	m, on, o, err := b.options()
+	if err != nil {
+		return err
+	}
+	c, err := aot.Compile(ctx, m, on, aot.Options{Options: o, Parallel: 1})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	b.Compiler, b.CompileSeconds = c.Report.Compiler, c.Report.CompileSeconds
+	b.CompiledBytes, b.CompiledAt, b.WeightBytes = c.Report.HBMBytesPerDevice, c.Report.At, c.Report.ResidentWeightBytes
+	return nil
+}
+
+func (b *bytesScore) plan(ctx context.Context) error {
+	m, on, o, err := b.options()
+	if err != nil {
+		return err
+	}
+	r, err := plan.Search(ctx, m, on, o)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(r.Plans, func(p plan.Plan) bool { return len(p.FSDP) == 0 })
+	if i < 0 {
+		return errors.New("plan refuses it")
+	}
+	p := r.Plans[i]
+	b.PlannedBytes, b.PlannedAt = p.HBMBytesPerDevice, p.Breakdown.DiT.At
+	return nil
+}
+
+func (s planScore) save(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(s, "", " ")
+	if err != nil {
+		return err
+	}
+	base := filepath.Join(dir, s.Date+"-plan-score")
+	if err := os.WriteFile(base+".json", append(text, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(base+".md", []byte(s.markdown()), 0o644)
+}
+
+// middle and worst of absolute values.
+func middle(errs []float64) (median, worst float64) {
+	if len(errs) == 0 {
+		return 0, 0
+	}
+	abs := slices.Clone(errs)
+	for i, e := range abs {
+		abs[i] = max(e, -e)
+	}
+	slices.Sort(abs)
+	n := len(abs)
+	return (abs[(n-1)/2] + abs[n/2]) / 2, abs[n-1]
+}
+
+func (s planScore) markdown() string {
+	var b strings.Builder
+	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	say("# What plan says, scored (%s)\n", s.Date)
+	say("Made by `go run ./bench score`.\n")
+	say("## Memory, beside libtpu's\n")
+	say("Every program of a step compiled ahead of time for the slice by libtpu, and added up as `weft compile` does: weights, what waits between")
+	say("calls, and at the fullest call the compiler's arguments, temporaries and results, with its padding, and the programs' code. GB are 10^9")
+	say("bytes of one device; bf16, batch 1, CFG as one batch unless it says sequential. *Without weights* is the same with the weights taken off")
+	say("both sides. Rules were written looking at the development rows only.\n")
+	for _, part := range []struct {
+		name string
+		in   func(bytesScore) bool
+	}{{"held out", func(b bytesScore) bool { return !b.Development }}, {"development", func(b bytesScore) bool { return b.Development }}, {"all", func(bytesScore) bool { return true }}} {
+		var total, rest []float64
+		for _, r := range s.AOT {
+			if part.in(r) {
+				total, rest = append(total, r.total()), append(rest, r.rest())
+			}
+		}
+		tm, tw := middle(total)
+		rm, rw := middle(rest)
+		say("- %s, %d configurations: total median %.1f %%, worst %.1f %%; without weights median %.1f %%, worst %.1f %%", part.name, len(total), 100*tm, 100*tw, 100*rm, 100*rw)
+	}
+	say("\n| model | size | frames | slice | mesh | | compiled, GB | planned, GB | error | without weights | planned | error |\n|---|---|---|---|---|---|---|---|---|---|---|---|")
+	for _, r := range s.AOT {
+		var marks []string
+		if r.Development {
+			marks = append(marks, "dev")
+		}
+		if r.Split {
+			marks = append(marks, "stream split")
+		}
+		if r.CFG != plan.CFGBatch {
+			marks = append(marks, r.CFG)
+		}
+		gb := func(n int64) string { return fmt.Sprintf("%.2f", float64(n)/1e9) }
+		say("| %s | %s | %d | %s | %s | %s | %s | %s | %+.1f %% | %s | %s | %+.1f %% |", strings.TrimPrefix(r.Model, "wan2.1-t2v-"), r.Size, r.Frames, r.On, strings.ReplaceAll(r.Mesh, ",", " "),
+			strings.Join(marks, ", "), gb(r.CompiledBytes), gb(r.PlannedBytes), 100*r.total(), gb(r.CompiledBytes-r.WeightBytes), gb(r.PlannedBytes-r.WeightBytes), 100*r.rest())
+	}
+	if len(s.AOT) > 0 {
+		say("\n%s", strings.Join(strings.Fields(s.AOT[0].Compiler), " "))
+	}
+	s.Peer.markdown(say)
+	return b.String()
+}

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"weft/models"
+	"weft/plan"
+	"weft/topology"
+)
+
+// peerScore is plan --as vidax beside vidax's own measurements.
+type peerScore struct {
+	On           string                          `json:"on"`
+	Calibrations map[string]plan.PeerCalibration `json:"calibrations"` // by the family left out
+	Rows         []peerRowScore                  `json:"rows"`
+	Statements   []peerStatementScore            `json:"statements"`
+}
+
+type peerRowScore struct {
+	plan.PeerRow
+	Family       string          `json:"family"`
+	Runs         bool            `json:"runs"` // weft has the model: the row counts
+	Seconds      float64         `json:"predicted_step_seconds"`
+	Work         plan.PeerWork   `json:"work"`
+	NaiveSeconds float64         `json:"naive_step_seconds"`
+	Memory       plan.PeerMemory `json:"memory"`
+}
+
+type peerStatementScore struct {
+	plan.PeerStatement
+	Memory *plan.PeerMemory `json:"memory,omitempty"`
+	// Fits is what plan says; nil where it is not judged.
+	PlanFits *bool  `json:"plan_fits,omitempty"`
+	Verdict  string `json:"verdict"`
+}
+
+func (r peerRowScore) err() float64 { return r.Seconds/r.StepSeconds - 1 }
+
+func scorePeer() (peerScore, error) {
+	s := peerScore{On: "v4-8", Calibrations: map[string]plan.PeerCalibration{}}
+	on, err := topology.Lookup(s.On)
+	if err != nil {
+		return s, err
+	}
+	for _, row := range plan.PeerRows() {
+		r := peerRowScore{PeerRow: row, Family: plan.PeerModels()[row.Model].Family}
+		_, err := models.ByName(row.Model)
+		r.Runs = err == nil
+		cal, ok := s.Calibrations[r.Family]
+		if !ok {
+			if cal, err = plan.CalibratePeer(r.Family, on); err != nil {
+				return s, err
+			}
+			s.Calibrations[r.Family] = cal
+		}
+		if r.Work, err = row.Work(on); err != nil {
+			return s, err
+		}
+		r.Seconds = cal.Seconds(r.Work)
+		if r.NaiveSeconds, err = row.Naive(on); err != nil {
+			return s, err
+		}
+		if r.Memory, err = row.Memory(); err != nil {
+			return s, err
+		}
+		s.Rows = append(s.Rows, r)
+	}
+	slices.SortStableFunc(s.Rows, func(a, b peerRowScore) int {
+		return cmp.Or(cmp.Compare(a.Family, b.Family), cmp.Compare(a.StepSeconds, b.StepSeconds))
+	})
+	for _, st := range plan.PeerStatements() {
+		j, err := judge(st, on)
+		if err != nil {
+			return s, err
+		}
+		s.Statements = append(s.Statements, j)
+	}
+	return s, nil
+}
+
+// judge says whether a published statement agrees with what is planned.
+func judge(st plan.PeerStatement, on topology.Slice) (peerStatementScore, error) {
+	j := peerStatementScore{PeerStatement: st}
+	if st.NotJudged != "" {
+		j.Verdict = "not judged: " + st.NotJudged
+		return j, nil
+	}
+	st.DP, st.Passes = on.Devices/(st.TP*st.SP), 2
+	m, err := st.Memory()
+	if err != nil {
+		return j, err
+	}
+	j.Memory = &m
+	fits := m.PeakBytes <= on.HBMUsableBytes
+	j.PlanFits = &fits
+	switch {
+	case m.WorkingBytes < 0:
+		j.Verdict = "weights alone: weft has no program of it yet"
+	case st.Fits != nil && fits == *st.Fits:
+		j.Verdict = "right"
+	default:
+		j.Verdict = "wrong"
+	}
+	if j.Verdict != "right" && st.Why != "" {
+		j.Verdict += ": " + st.Why
+	}
+	return j, nil
+}
+
+// ranks are the places of values in ascending order, ties sharing theirs.
+func ranks(values []float64) []float64 {
+	out := make([]float64, len(values))
+	for i, v := range values {
+		below, same := 0, 0
+		for _, o := range values {
+			if o < v {
+				below++
+			} else if o == v {
+				same++
+			}
+		}
+		out[i] = float64(below) + float64(same-1)/2
+	}
+	return out
+}
+
+// spearman is the correlation of ranks.
+func spearman(a, b []float64) float64 {
+	x, y := ranks(a), ranks(b)
+	n := float64(len(x))
+	mean := (n - 1) / 2
+	var xy, xx, yy float64
+	for i := range x {
+		xy += (x[i] - mean) * (y[i] - mean)
+		xx += (x[i] - mean) * (x[i] - mean)
+		yy += (y[i] - mean) * (y[i] - mean)
+	}
+	return xy / math.Sqrt(xx*yy)
+}
+
+// pairs counts the pairs of one family whose step times differ, and those that are predicted in that order.
+func pairs(rows []peerRowScore) (right, all int, wrong []string) {
+	for i, a := range rows {
+		for _, b := range rows[i+1:] {
+			if a.Family != b.Family || a.StepSeconds == b.StepSeconds {
+				continue
+			}
+			all++
+			if (a.Seconds-b.Seconds)*(a.StepSeconds-b.StepSeconds) > 0 {
+				right++
+			} else {
+				wrong = append(wrong, fmt.Sprintf("%s and %s", a.Slug, b.Slug))
+			}
+		}
+	}
+	return right, all, wrong
+}
+
+func (s peerScore) markdown(say func(string, ...any)) {
+	if len(s.Rows) == 0 {
+		return
+	}
+	say("\n## `--as vidax`, beside vidax's published rows\n")
+	say("32 rows on a %s. A step is predicted from the peer's own parameter tree and its attention's blocks; each family's calibration is", s.On)
+	say("the one that leaves the least relative errors over the rows of the *other* families (`plan.CalibratePeer`). Rows whose time is mostly the decoder's")
+	say("calibrate nothing, and count like any other. Of two losses tried, squares and absolute values, the second is used.\n")
+	for _, part := range []struct {
+		name string
+		in   func(peerRowScore) bool
+	}{
+		{"families that weft runs", func(r peerRowScore) bool { return r.Runs }},
+		{"the same without rows that the decoder dominates", func(r peerRowScore) bool { return r.Runs && r.DecodeDominates == "" }},
+		{"all rows", func(peerRowScore) bool { return true }},
+	} {
+		var rows []peerRowScore
+		var errs, predicted, naive, measured []float64
+		for _, r := range s.Rows {
+			if part.in(r) {
+				rows = append(rows, r)
+				errs, predicted = append(errs, r.err()), append(predicted, r.Seconds)
+				naive, measured = append(naive, r.NaiveSeconds), append(measured, r.StepSeconds)
+			}
+		}
+		m, w := middle(errs)
+		right, all, wrong := pairs(rows)
+		say("- %s, %d rows: step time median error %.0f %%, worst %.0f %%; %d of %d pairs of a family in the right order; rank correlation %.3f, of the naive estimate %.3f",
+			part.name, len(rows), 100*m, 100*w, right, all, spearman(predicted, measured), spearman(naive, measured))
+		if part.name == "families that weft runs" {
+			for _, p := range wrong {
+				say("  - in the wrong order: %s", p)
+			}
+		}
+	}
+	say("\nThe naive estimate is tokens times parameters plus attention's FLOPs, over the chips' peak rate.\n")
+	say("| family | row | weft runs it | measured, s | predicted, s | error | naive, s | measured peak, GB | resident, GB | with the step, GB |\n|---|---|---|---|---|---|---|---|---|---|")
+	gb := func(n int64) string { return fmt.Sprintf("%.1f", float64(n)/1e9) }
+	for _, r := range s.Rows {
+		runs, step := "yes", gb(r.Memory.PeakBytes)
+		if !r.Runs {
+			runs = "no"
+		}
+		if r.Memory.WorkingBytes < 0 {
+			step = "not modelled"
+		}
+		say("| %s | %s | %s | %.2f | %.2f | %+.0f %% | %.2f | %.1f | %s | %s |", r.Family, r.Slug, runs, r.StepSeconds, r.Seconds, 100*r.err(), r.NaiveSeconds, r.PeakGB,
+			gb(max(r.Memory.PromptBytes, r.Memory.StepBytes)), step)
+	}
+	say("\nA measured peak is the process's high-water mark and has the decoder's and the text encoder's activations in it, which the predictions have not:")
+	say("they are lower bounds.\n")
+	for _, r := range s.Rows {
+		if r.DecodeDominates != "" {
+			say("- %s: %s", r.Slug, r.DecodeDominates)
+		}
+	}
+	say("\n### Published statements of what fits\n")
+	say("| statement | fits | plan, GiB | of | verdict |\n|---|---|---|---|---|")
+	for _, st := range s.Statements {
+		fits, gib := "not said", ""
+		if st.Fits != nil {
+			fits = map[bool]string{true: "yes", false: "no"}[*st.Fits]
+		}
+		if st.Memory != nil {
+			gib = fmt.Sprintf("%.1f", float64(st.Memory.PeakBytes)/(1<<30))
+		}
+		say("| %s | %s | %s | %.2f | %s |", st.Text, fits, gib, st.LimitGiB, st.Verdict)
+	}
+}

@@ -1,0 +1,98 @@
+package plan
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"weft/fault"
+	"weft/topology"
+)
+
+// ErrPrices: a price file that cannot be read, or has no price for a slice.
+var ErrPrices = fault.NewKind("prices")
+
+// Prices are what a user pays for a chip and hour. Prices differ by region,
+// contract and day, so weft has none of its own.
+type Prices struct {
+	Currency string `json:"currency"`
+	// ChipHour is by slice ("v4-8"), which goes first, or by generation ("v4", "h100").
+	ChipHour map[string]float64 `json:"chip_hour"`
+
+	slices map[string]float64 // those of slices, by Slice.String
+}
+
+// ReadPrices reads a price file: {"currency": "USD", "chip_hour": {"v5e": 1.2}}.
+// Error: ErrPrices, for a field or name that is not known too.
+func ReadPrices(text []byte) (*Prices, error) {
+	p := &Prices{slices: map[string]float64{}}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(p); err != nil {
+		return nil, fault.New(ErrPrices, nil, `prices: %v; want {"currency": "USD", "chip_hour": {"v5e": 1.2}}`, err)
+	}
+	var l fault.List
+	if len(p.ChipHour) == 0 {
+		l.Add(fault.New(ErrPrices, nil, "prices: chip_hour names no slice and no generation"))
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.ChipHour)) {
+		if n := p.ChipHour[name]; !(n >= 0) || math.IsInf(n, 0) {
+			l.Add(fault.New(ErrPrices, nil, "prices: %s costs %v; want 0 or more", name, n))
+		}
+		on, err := topology.Lookup(name)
+		if err == nil { // one spelling of several
+			p.slices[on.String()] = p.ChipHour[name]
+		} else if !isGeneration(name) {
+			l.Add(fault.New(ErrPrices, nil, "prices: %q is no slice and no generation", name))
+		}
+	}
+	return p, l.Err()
+}
+
+func isGeneration(name string) bool {
+	for _, g := range topology.Generations() {
+		if g.Name == name {
+			return true
+		}
+	}
+	for _, g := range topology.GPUs() {
+		if slices.Contains(g.Names, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// Cost is what a plan costs at a user's prices.
+type Cost struct {
+	Currency string  `json:"currency"`
+	Step     float64 `json:"step"`
+	Video    float64 `json:"video"` // 0 where the steps are not given
+}
+
+// cost of steps of some seconds on a slice; nil where there is no price for it.
+func (p *Prices) cost(on topology.Slice, seconds float64, steps, videos int) *Cost {
+	rate, ok := p.slices[on.String()]
+	if !ok {
+		rate, ok = p.ChipHour[on.Generation]
+	}
+	if !ok {
+		return nil
+	}
+	c := &Cost{Currency: p.Currency, Step: rate * float64(max(1, on.Chips)) * seconds / 3600}
+	c.Video = c.Step * float64(steps) / float64(videos)
+	return c
+}
+
+// String is the cost of a video, or of a step where the steps are not given.
+func (c *Cost) String() string {
+	text := func(n float64) string { return strings.TrimSpace(fmt.Sprintf("%.3g %s", n, c.Currency)) }
+	if c.Video > 0 {
+		return text(c.Video) + " a video, " + text(c.Step) + " a step"
+	}
+	return text(c.Step) + " a step"
+}

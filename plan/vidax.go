@@ -1,0 +1,180 @@
+package plan
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+
+	"weft/fault"
+)
+
+// AsVidax plans the peer's program and residency in place of weft's.
+const AsVidax = "vidax"
+
+// ErrPeer: what the peer does not run, or what is not known of it.
+var ErrPeer = fault.NewKind("peer")
+
+//go:embed data/vidax.json
+var vidaxJSON []byte
+
+//go:embed data/vidax-rows.json
+var vidaxRowsJSON []byte
+
+// PeerModel is a diffusion transformer as vidax runs it. data/vidax.json says where each value is from.
+type PeerModel struct {
+	Family    string           `json:"family"`
+	VAEStride [3]int           `json:"vae_stride"` // frames, rows, columns
+	Patch     [3]int           `json:"patch"`
+	TextRows  int              `json:"text_rows"`
+	Joined    bool             `json:"joined"` // text rows are in the self-attention
+	ImageRows int              `json:"image_rows"`
+	Attention string           `json:"attention"` // "flash", or "dense": the scores whole
+	Heads     int              `json:"heads"`
+	HeadDim   int              `json:"head_dim"`
+	Layers    int              `json:"layers"`
+	Params    map[string]int64 `json:"params"` // by the rows they multiply, and split or whole over tp
+	// WeightBytes is the script's default: of one weight of the transformer on the device.
+	WeightBytes    int        `json:"weight_bytes"`
+	Experts        int        `json:"experts"`
+	TokenTimes     bool       `json:"token_times"` // every token has a modulation of its own, text to video too
+	DecodeMACs     float64    `json:"decode_macs_per_pixel"`
+	EncodeMACs     float64    `json:"encode_macs_per_pixel"`
+	Resident       []PeerPart `json:"resident"`
+	SP             bool       `json:"sp"`
+	TPWithSP       bool       `json:"tp_with_sp"`
+	componentSizes map[string]peerSize
+}
+
+// PeerPart is another network that a script keeps on the devices.
+type PeerPart struct {
+	Component string `json:"component"`
+	Bytes     int64  `json:"bytes"` // of one parameter
+	// Until is when it goes: "prompt" once the prompt is encoded, "decode" before decoding, "" never.
+	Until string `json:"until"`
+	// Whole: on every device whole, whatever its own table could split.
+	Whole bool `json:"whole"`
+}
+
+type peerSize struct {
+	Split int64 `json:"split"`
+	Whole int64 `json:"whole"`
+}
+
+// PeerRun is one way to run the peer.
+type PeerRun struct {
+	Model  string `json:"model"`
+	Width  int    `json:"width"`
+	Height int    `json:"height"`
+	Frames int    `json:"frames"`
+	// Steps of a video, over which what runs once is spread; 0 leaves that out.
+	Steps int `json:"steps"`
+	DP    int `json:"dp"`
+	TP    int `json:"tp"`
+	SP    int `json:"sp"`
+	// Passes is how many times the transformer's batch is that of the video: 2 with guidance.
+	Passes      int `json:"passes"`
+	WeightBytes int `json:"weight_bytes"` // of one weight of the transformer; 0 is the script's default
+	// OffloadBlocks is how many of the transformer's blocks lie on the devices at a time, fetched
+	// from the host for every step; 0 keeps all there.
+	OffloadBlocks int `json:"offload_blocks"`
+}
+
+// PeerRow is a published measurement.
+type PeerRow struct {
+	Slug string `json:"slug"`
+	PeerRun
+	StepSeconds float64 `json:"step_seconds"`
+	PeakGB      float64 `json:"peak_hbm_gb"`
+	// DecodeDominates says why the step's time is mostly not the transformer's; such a row
+	// is scored like any other, and nothing is calibrated with it.
+	DecodeDominates string `json:"decode_dominates"`
+	Source          string `json:"source"`
+}
+
+// PeerStatement is a published fit or out-of-memory report.
+type PeerStatement struct {
+	Text string `json:"text"`
+	PeerRun
+	Fits      *bool   `json:"fits"` // nil: neither is said
+	NeededGiB float64 `json:"needed_gib"`
+	LimitGiB  float64 `json:"limit_gib"`
+	What      string  `json:"what"`
+	Source    string  `json:"source"`
+	NotJudged string  `json:"not_judged"` // why nothing can be said
+	Why       string  `json:"why"`        // what explains a verdict that is not right
+}
+
+type peerData struct {
+	Models     map[string]*PeerModel `json:"models"`
+	Components map[string]peerSize   `json:"components"`
+	Rows       []PeerRow             `json:"rows"`
+	Statements []PeerStatement       `json:"statements"`
+}
+
+var vidax = sync.OnceValue(func() *peerData {
+	d := &peerData{}
+	for _, text := range [][]byte{vidaxJSON, vidaxRowsJSON} {
+		if err := json.Unmarshal(text, d); err != nil {
+			panic(fmt.Sprintf("plan: embedded data: %v", err))
+		}
+	}
+	for name, m := range d.Models {
+		m.componentSizes = map[string]peerSize{}
+		for _, p := range m.Resident {
+			size, ok := d.Components[p.Component]
+			if !ok {
+				panic(fmt.Sprintf("plan: embedded data: %s keeps %q, which has no size", name, p.Component))
+			}
+			m.componentSizes[p.Component] = size
+		}
+	}
+	return d
+})
+
+// PeerModels are the models that vidax runs, by name.
+func PeerModels() map[string]*PeerModel { return vidax().Models }
+
+// PeerRows are vidax's published measurements.
+func PeerRows() []PeerRow { return slices.Clone(vidax().Rows) }
+
+// PeerStatements are vidax's published statements of what fits.
+func PeerStatements() []PeerStatement { return slices.Clone(vidax().Statements) }
+
+func peerModel(name string) (*PeerModel, error) {
+	m := vidax().Models[name]
+	if m == nil {
+		return nil, fault.New(ErrPeer, nil, "vidax runs no %s that anything is known of here", name)
+	}
+	return m, nil
+}
+
+// check reports every reason why vidax would not run r.
+func (m *PeerModel) check(r PeerRun) error {
+	var l fault.List
+	add := func(format string, args ...any) { l.Add(fault.New(ErrPeer, nil, format, args...)) }
+	if m.Heads%(r.TP*r.SP) != 0 {
+		add("vidax: %d heads do not divide by tp=%d times sp=%d", m.Heads, r.TP, r.SP)
+	}
+	if r.SP > 1 && !m.SP {
+		add("vidax: %s has no sequence parallelism", r.Model)
+	}
+	if r.SP > 1 && r.TP > 1 && !m.TPWithSP {
+		add("vidax: %s takes tp or sp, not both", r.Model)
+	}
+	if n := m.tokens(r); n%r.SP != 0 {
+		add("vidax: %d tokens do not divide by sp=%d", n, r.SP)
+	}
+	if r.Passes%r.DP != 0 {
+		add("vidax: a batch of %d does not divide by dp=%d", r.Passes, r.DP)
+	}
+	return l.Err()
+}
+
+// tokens of the video: (frames, rows, columns) of latents, in patches.
+func (m *PeerModel) tokens(r PeerRun) int {
+	frames := 1 + (r.Frames-1)/m.VAEStride[0]
+	frames = (frames + m.Patch[0] - 1) / m.Patch[0]
+	return frames * (r.Height / (m.VAEStride[1] * m.Patch[1])) * (r.Width / (m.VAEStride[2] * m.Patch[2]))
+}
