@@ -1,6 +1,6 @@
-// Package wanvae is Wan2.1's causal video autoencoder: all its parameters, and
-// its decoder, which turns latents into video one latent frame at a time.
-// README.md says what is special about it and which splits are legal.
+// Package wanvae is the causal video autoencoders of Wan2.1 and Wan2.2: all their
+// parameters, and the decoder, which turns latents into video one latent frame at
+// a time. README.md says what is special about it and which splits are legal.
 package wanvae
 
 import (
@@ -15,14 +15,19 @@ import (
 
 // Config is the autoencoder, in the words of the official code.
 type Config struct {
-	Dim       int   `json:"dim"`
-	ZDim      int   `json:"z_dim"` // channels of the latents
+	Dim       int   `json:"dim"`     // the encoder's base width
+	DecDim    int   `json:"dec_dim"` // the decoder's
+	ZDim      int   `json:"z_dim"`   // channels of the latents
 	DimMult   []int `json:"dim_mult"`
 	ResBlocks int   `json:"num_res_blocks"`
 	// TemporalDown says, for each of the encoder's stages but the last, whether it
 	// halves the frames; the decoder doubles them in the reverse order. The name is
 	// spelt so in every publisher's files.
 	TemporalDown []bool `json:"temperal_downsample"`
+	// Residual is Wan2.2's: stages have shortcuts around them, upsampling keeps the
+	// width, and pixels are taken in patches of Patch x Patch.
+	Residual bool `json:"is_residual"`
+	Patch    int  `json:"patch_size"`
 	// Mean and Std of each latent channel: the decoder reads z*Std + Mean.
 	Mean []float64 `json:"latents_mean"`
 	Std  []float64 `json:"latents_std"`
@@ -34,10 +39,25 @@ var (
 		0.4134, -0.0715, 0.5517, -0.3632, -0.1922, -0.9497, 0.2503, -0.2921}
 	releasedStd = []float64{2.8184, 1.4541, 2.3275, 2.6558, 1.2196, 1.7708, 2.6052, 2.0743,
 		3.2687, 2.1526, 2.8652, 1.5579, 1.6382, 1.1253, 2.8251, 1.9160}
+	releasedMean22 = []float64{-0.2289, -0.0052, -0.1323, -0.2339, -0.2799, 0.0174, 0.1838, 0.1557,
+		-0.1382, 0.0542, 0.2813, 0.0891, 0.1570, -0.0098, 0.0375, -0.1825,
+		-0.2246, -0.1207, -0.0698, 0.5109, 0.2665, -0.2108, -0.2158, 0.2502,
+		-0.2055, -0.0322, 0.1109, 0.1567, -0.0729, 0.0899, -0.2799, -0.1230,
+		-0.0313, -0.1649, 0.0117, 0.0723, -0.2839, -0.2083, -0.0520, 0.3748,
+		0.0152, 0.1957, 0.1433, -0.2944, 0.3573, -0.0548, -0.1681, -0.0667}
+	releasedStd22 = []float64{0.4765, 1.0364, 0.4514, 1.1677, 0.5313, 0.4990, 0.4818, 0.5013,
+		0.8158, 1.0344, 0.5894, 1.0901, 0.6885, 0.6165, 0.8454, 0.4978,
+		0.5759, 0.3523, 0.7135, 0.6804, 0.5833, 1.4146, 0.8986, 0.5659,
+		0.7069, 0.5338, 0.4889, 0.4917, 0.4069, 0.4999, 0.6866, 0.4093,
+		0.5709, 0.6065, 0.6415, 0.4944, 0.5726, 1.2042, 0.5458, 1.6887,
+		0.3971, 1.0600, 0.3943, 0.5537, 0.5444, 0.4089, 0.7468, 0.7744}
 )
 
 // Scale is how many pixels a latent position is wide and high.
-func (c Config) Scale() int { return 1 << (len(c.DimMult) - 1) }
+func (c Config) Scale() int { return c.Patch << (len(c.DimMult) - 1) }
+
+// pixels is how many numbers a position of the encoder's input and the decoder's output has.
+func (c Config) pixels() int { return pictures * c.Patch * c.Patch }
 
 // FramesPerLatent is how many frames a latent frame stands for, but for the first, which is one.
 func (c Config) FramesPerLatent() int {
@@ -50,13 +70,22 @@ func (c Config) FramesPerLatent() int {
 	return n
 }
 
-// widths are the decoder's: of its middle, then after each of its stages.
+// widths are the decoder's: of its middle, then of each of its stages.
 func (c Config) widths() []int {
-	out := []int{c.Dim * c.DimMult[len(c.DimMult)-1]}
+	out := []int{c.DecDim * c.DimMult[len(c.DimMult)-1]}
 	for _, m := range slices.Backward(c.DimMult) {
-		out = append(out, c.Dim*m)
+		out = append(out, c.DecDim*m)
 	}
 	return out
+}
+
+// given is what stage i of the decoder, counted from 1, and the middle, 0, hand on:
+// upsampling halves the width, but Wan2.2's.
+func (c Config) given(i int) int {
+	if i > 0 && i < len(c.DimMult) && !c.Residual {
+		return c.widths()[i] / 2
+	}
+	return c.widths()[i]
 }
 
 // doubles says whether stage i of the decoder doubles the frames.
@@ -65,11 +94,10 @@ func (c Config) doubles(i int) bool { return c.TemporalDown[len(c.TemporalDown)-
 // file is either publisher's config.json.
 type file struct {
 	Config
-	Class       string    `json:"_class_name"`
 	BaseDim     *int      `json:"base_dim"` // diffusers' dim
 	DecoderDim  *int      `json:"decoder_base_dim"`
 	DecDim      *int      `json:"dec_dim"`
-	Residual    bool      `json:"is_residual"`
+	Residual    *bool     `json:"is_residual"`
 	Patch       *int      `json:"patch_size"`
 	InChannels  *int      `json:"in_channels"`
 	OutChannels *int      `json:"out_channels"`
@@ -85,20 +113,26 @@ func parse(raw []byte) (Config, error) {
 	if f.BaseDim != nil {
 		c.Dim = *f.BaseDim
 	}
-	var l fault.List
-	unsupported := func(format string, args ...any) { l.Add(fault.New(models.ErrVariant, nil, format, args...)) }
-	if f.Residual || c.ZDim == wan22Channels || f.Patch != nil && *f.Patch != 1 {
-		unsupported("this is Wan2.2's autoencoder (z_dim %d, patches of pixels, averaging shortcuts): this version decodes Wan2.1's, wan2.1-vae", c.ZDim)
-		return c, l.Err()
-	}
-	for _, d := range []*int{f.DecoderDim, f.DecDim} {
-		if d != nil && *d != c.Dim {
-			unsupported("a decoder of base width %d beside an encoder of %d: Wan2.1's have one width", *d, c.Dim)
+	c.DecDim, c.Residual, c.Patch = c.Dim, c.ZDim == len(releasedMean22), 1
+	for _, d := range []*int{f.DecDim, f.DecoderDim} {
+		if d != nil {
+			c.DecDim = *d
 		}
 	}
+	if f.Residual != nil {
+		c.Residual = *f.Residual
+	}
+	if c.Residual {
+		c.Patch = 2
+	}
+	if f.Patch != nil {
+		c.Patch = *f.Patch
+	}
+	var l fault.List
+	unsupported := func(format string, args ...any) { l.Add(fault.New(models.ErrVariant, nil, format, args...)) }
 	for _, n := range []*int{f.InChannels, f.OutChannels} {
-		if n != nil && *n != pictures {
-			unsupported("pictures of %d channels: this version decodes to %d", *n, pictures)
+		if n != nil && *n != c.pixels() {
+			unsupported("pictures of %d channels: this version decodes to %d (%d of %d x %d pixels)", *n, c.pixels(), pictures, c.Patch, c.Patch)
 		}
 	}
 	if len(f.AttnScales) > 0 {
@@ -107,7 +141,7 @@ func parse(raw []byte) (Config, error) {
 	for _, n := range []struct {
 		name string
 		n    int
-	}{{"dim", c.Dim}, {"z_dim", c.ZDim}, {"num_res_blocks", c.ResBlocks}, {"the number of dim_mult", len(c.DimMult)}} {
+	}{{"dim", c.Dim}, {"dec_dim", c.DecDim}, {"patch_size", c.Patch}, {"z_dim", c.ZDim}, {"num_res_blocks", c.ResBlocks}, {"the number of dim_mult", len(c.DimMult)}} {
 		if n.n < 1 || n.n > 1<<16 {
 			l.Add(fault.New(models.ErrConfig, nil, "%s is %d: want a positive number", n.name, n.n))
 		}
@@ -116,24 +150,42 @@ func parse(raw []byte) (Config, error) {
 		l.Add(fault.New(models.ErrConfig, nil, "%d dim_mult and %d temperal_downsample: want at most 8, and one fewer of the latter", len(c.DimMult), len(c.TemporalDown)))
 	}
 	for i, m := range c.DimMult {
-		if m < 1 || m > 1<<8 || i > 0 && c.Dim*m%2 != 0 {
-			l.Add(fault.New(models.ErrConfig, nil, "dim_mult[%d] is %d: want a positive number, and an even width dim*dim_mult where a stage halves it", i, m))
+		if m < 1 || m > 1<<8 || i > 0 && c.DecDim*m%2 != 0 {
+			l.Add(fault.New(models.ErrConfig, nil, "dim_mult[%d] is %d: want a positive number, and an even width dec_dim*dim_mult where a stage halves it", i, m))
 		}
 	}
-	if c.Mean == nil && c.Std == nil && c.ZDim == len(releasedMean) {
-		c.Mean, c.Std = releasedMean, releasedStd
+	if c.Mean == nil && c.Std == nil {
+		switch c.ZDim {
+		case len(releasedMean):
+			c.Mean, c.Std = releasedMean, releasedStd
+		case len(releasedMean22):
+			c.Mean, c.Std = releasedMean22, releasedStd22
+		}
 	}
 	if len(c.Mean) != c.ZDim || len(c.Std) != c.ZDim {
 		l.Add(fault.New(models.ErrConfig, nil, "%d latents_mean and %d latents_std for z_dim %d: want one of each a channel", len(c.Mean), len(c.Std), c.ZDim))
 	}
+	if err := l.Err(); err != nil || !c.Residual {
+		return c, err
+	}
+	for i := range len(c.DimMult) - 1 {
+		if in, out := c.widths()[i], c.widths()[i+1]*c.copies(i); out%in != 0 {
+			l.Add(fault.New(models.ErrConfig, nil, "stage %d of the decoder from %d to %d channels: its shortcut repeats each %d/%d times, which is no whole number", i, in, c.widths()[i+1], out, in))
+		}
+	}
 	return c, l.Err()
 }
 
-// pictures is how many channels a picture has; wan22Channels what Wan2.2's own latents have.
-const (
-	pictures      = 3
-	wan22Channels = 48
-)
+// copies is how many positions stage i of the decoder makes of one.
+func (c Config) copies(i int) int {
+	if c.doubles(i) {
+		return 8
+	}
+	return 4
+}
+
+// pictures is how many channels a picture has.
+const pictures = 3
 
 // detect says whether a config.json is a Wan autoencoder of either publisher.
 func detect(c map[string]any) bool {
@@ -143,19 +195,25 @@ func detect(c map[string]any) bool {
 	return class == "AutoencoderKLWan" || strings.HasPrefix(class, "WanVAE") || class == "" && z && mult
 }
 
-var released = Config{Dim: 96, ZDim: 16, DimMult: []int{1, 2, 4, 4}, ResBlocks: 2, TemporalDown: []bool{false, true, true}, Mean: releasedMean, Std: releasedStd}
-
-// Name21 is the preset's name.
-const Name21 = "wan2.1-vae"
+var released = map[string]Config{
+	"wan2.1-vae": {Dim: 96, DecDim: 96, ZDim: 16, DimMult: []int{1, 2, 4, 4}, ResBlocks: 2, TemporalDown: []bool{false, true, true},
+		Patch: 1, Mean: releasedMean, Std: releasedStd},
+	"wan2.2-vae": {Dim: 160, DecDim: 256, ZDim: 48, DimMult: []int{1, 2, 4, 4}, ResBlocks: 2, TemporalDown: []bool{false, true, true},
+		Residual: true, Patch: 2, Mean: releasedMean22, Std: releasedStd22},
+}
 
 func init() {
-	raw, err := json.Marshal(released)
-	if err != nil {
-		panic(err)
+	presets := map[string]json.RawMessage{}
+	for name, c := range released {
+		raw, err := json.Marshal(c)
+		if err != nil {
+			panic(err)
+		}
+		presets[name] = raw
 	}
 	models.Register(models.Family{
 		Name:    "wan-vae",
-		Presets: map[string]json.RawMessage{Name21: raw},
+		Presets: presets,
 		Detect:  detect,
 		New: func(_ string, raw []byte) (models.Model, error) {
 			c, err := parse(raw)
@@ -163,8 +221,10 @@ func init() {
 				return nil, err
 			}
 			name := "wan-vae"
-			if reflect.DeepEqual(c, released) {
-				name = Name21
+			for preset, r := range released {
+				if reflect.DeepEqual(c, r) {
+					name = preset
+				}
 			}
 			return newModel(name, c), nil
 		},

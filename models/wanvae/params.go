@@ -26,7 +26,7 @@ func newModel(name string, c Config) *Model {
 	return m
 }
 
-// Name is "wan2.1-vae" for the released configuration, else "wan-vae".
+// Name is the preset's for a released configuration, else "wan-vae".
 func (m *Model) Name() string { return m.name }
 
 // Config is a Config.
@@ -110,73 +110,90 @@ func (t *table) ends(half string, in, first, middle, last, out int) {
 	t.conv(half+".head.2", half+"/head_2", half+".conv_out", out, last, 3, 3, 3)
 }
 
+// module names one of a half's numbered modules: module j of stage i, which is
+// number n of all. Wan2.1 numbers them in one row, Wan2.2 stage by stage.
+func (c Config) module(half, part string, n, i, j int) (name, flax string) {
+	if c.Residual {
+		return fmt.Sprintf("%s.%s.%d.%s.%d", half, part, i, part, j), fmt.Sprintf("%s/%s_%d/%s_%d", half, part, i, part, j)
+	}
+	return fmt.Sprintf("%s.%s.%d", half, part, n), fmt.Sprintf("%s/%s_%d", half, part, n)
+}
+
 func (t *table) encoder() {
 	c := t.m.c
 	n, width := 0, c.Dim
-	next := func() (name, flax, diffusers string) {
-		defer func() { n++ }()
-		return fmt.Sprint("encoder.downsamples.", n), fmt.Sprint("encoder/downsamples_", n), fmt.Sprint("encoder.down_blocks.", n)
-	}
 	for i, mult := range c.DimMult {
-		for range c.ResBlocks {
-			name, flax, diffusers := next()
+		next := func(j int, own string) (name, flax, diffusers string) {
+			name, flax = c.module("encoder", "downsamples", n, i, j)
+			diffusers = fmt.Sprint("encoder.down_blocks.", n)
+			if c.Residual {
+				diffusers = fmt.Sprintf("encoder.down_blocks.%d.%s", i, own)
+			}
+			n++
+			return name, flax, diffusers
+		}
+		for j := range c.ResBlocks {
+			name, flax, diffusers := next(j, fmt.Sprint("resnets.", j))
 			t.residual(name, flax, diffusers, width, c.Dim*mult)
 			width = c.Dim * mult
 		}
 		if i == len(c.DimMult)-1 {
 			continue
 		}
-		name, flax, diffusers := next()
+		name, flax, diffusers := next(c.ResBlocks, "downsampler")
 		t.conv(name+".resample.1", flax+"/resample_1", diffusers+".resample.1", width, width, 3, 3)
 		if c.TemporalDown[i] {
 			t.conv(name+".time_conv", flax+"/time_conv", diffusers+".time_conv", width, width, 3, 1, 1)
 		}
 	}
-	t.ends("encoder", pictures, c.Dim, width, width, 2*c.ZDim)
+	t.ends("encoder", c.pixels(), c.Dim, width, width, 2*c.ZDim)
 }
 
 func (t *table) decoder() {
 	c := t.m.c
 	widths := c.widths()
-	t.ends("decoder", c.ZDim, widths[0], widths[0], widths[len(widths)-1], pictures)
-	for i, out := range widths[1:] {
-		in := widths[i]
-		if i > 0 { // the stage before gave half its width
-			in /= 2
-		}
-		stage := c.stage(i)
-		for j, name := range stage.residuals {
-			t.residual(name, flaxStage(stage.first+j), fmt.Sprintf("decoder.up_blocks.%d.resnets.%d", i, j), in, out)
+	t.ends("decoder", c.ZDim, widths[0], widths[0], widths[len(widths)-1], c.pixels())
+	up := "upsamplers.0"
+	if c.Residual {
+		up = "upsampler"
+	}
+	for i := range c.DimMult {
+		in, out := c.given(i), widths[i+1]
+		s := c.stage(i)
+		for j, name := range s.residuals {
+			t.residual(name, s.flax[j], fmt.Sprintf("decoder.up_blocks.%d.resnets.%d", i, j), in, out)
 			in = out
 		}
-		if stage.upsample == "" {
+		if s.upsample == "" {
 			continue
 		}
-		flax, diffusers := flaxStage(stage.first+len(stage.residuals)), fmt.Sprintf("decoder.up_blocks.%d.upsamplers.0", i)
-		t.conv(stage.upsample+".resample.1", flax+"/resample_1", diffusers+".resample.1", out/2, out, 3, 3)
+		flax, diffusers := s.flax[len(s.residuals)], fmt.Sprintf("decoder.up_blocks.%d.%s", i, up)
+		t.conv(s.upsample+".resample.1", flax+"/resample_1", diffusers+".resample.1", c.given(i+1), out, 3, 3)
 		if c.doubles(i) {
-			t.conv(stage.upsample+".time_conv", flax+"/time_conv", diffusers+".time_conv", 2*out, out, 3, 1, 1)
+			t.conv(s.upsample+".time_conv", flax+"/time_conv", diffusers+".time_conv", 2*out, out, 3, 1, 1)
 		}
 	}
 }
 
-func flaxStage(n int) string { return fmt.Sprint("decoder/upsamples_", n) }
-
 // stage is one of the decoder's: the official names of its residual blocks and
-// of its upsampling, which the last has not. The file numbers all of them in one row.
+// of its upsampling, which the last has not, and the peer's paths of all of them.
 type stage struct {
-	first     int
 	residuals []string
 	upsample  string
+	flax      []string
 }
 
 func (c Config) stage(i int) stage {
-	s := stage{first: i * (c.ResBlocks + 2)}
-	for j := range c.ResBlocks + 1 {
-		s.residuals = append(s.residuals, fmt.Sprint("decoder.upsamples.", s.first+j))
-	}
-	if i < len(c.DimMult)-1 {
-		s.upsample = fmt.Sprint("decoder.upsamples.", s.first+len(s.residuals))
+	var s stage
+	for j := range c.ResBlocks + 2 {
+		name, flax := c.module("decoder", "upsamples", i*(c.ResBlocks+2)+j, i, j)
+		s.flax = append(s.flax, flax)
+		switch {
+		case j <= c.ResBlocks:
+			s.residuals = append(s.residuals, name)
+		case i < len(c.DimMult)-1:
+			s.upsample = name
+		}
 	}
 	return s
 }

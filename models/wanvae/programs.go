@@ -115,12 +115,8 @@ func (s *build) calls(t int) {
 			}
 		}
 		if i < len(names)-1 {
-			width := s.m.c.widths()[i]
-			if i > 0 {
-				width = width / 2
-			}
 			last := len(s.Graph.Programs[c.Program].Outputs) - 1 // what is kept comes before
-			c.Trace = map[int]graph.Traced{last: {Name: fmt.Sprintf("%s.%d", name, t), Shape: []int{s.r.Batch, frames, scale * s.layout.rows, scale * s.layout.cols, width}}}
+			c.Trace = map[int]graph.Traced{last: {Name: fmt.Sprintf("%s.%d", name, t), Shape: []int{s.r.Batch, frames, scale * s.layout.rows, scale * s.layout.cols, s.m.c.given(i)}}}
 		}
 		s.Call(c, "", t)
 	}
@@ -167,20 +163,24 @@ func (s *build) stages() error {
 				p.hand("middle", p.middle())
 				return
 			}
-			x := p.Value(s.stageNames()[i-1])
-			stage := s.m.c.stage(i - 1)
+			given := p.Value(s.stageNames()[i-1])
+			x, stage := given, s.m.c.stage(i-1)
 			for _, r := range stage.residuals {
 				x = p.residual(r, x)
 			}
 			if stage.upsample != "" {
-				p.hand(name, p.upsample(stage.upsample, x, s.m.c.doubles(i-1)))
+				frames := s.m.c.doubles(i - 1)
+				x = p.upsample(stage.upsample, x, frames)
+				if s.m.c.Residual {
+					x = p.Add(x, p.around(given, x.Dim(-1), frames))
+				}
+				p.hand(name, x)
 				scale = p.scale
 				return
 			}
 			x = p.causal("decoder.head.2", p.Silu(p.norm("decoder.head.0", x)))
-			x = p.AtMost(p.AtLeast(x, -1), 1)
 			s.Value("video", step.Value{Kind: step.PerLayer})
-			p.Output("video", p.Transpose(x, 0, 4, 1, 2, 3), "")
+			p.Output("video", p.pictures(p.AtMost(p.AtLeast(x, -1), 1)), "")
 		})
 		if err != nil {
 			return err
@@ -317,4 +317,30 @@ func (p *program) upsample(name string, x spmd.Tensor, frames bool) spmd.Tensor 
 	x = p.Repeat(p.Repeat(x, 2, 2), 3, 2)
 	p.scale *= 2
 	return p.conv(name+".resample.1", x, p.ExpandDim(p.Weight(name+".resample.1.weight"), 2))
+}
+
+// around is the shortcut of a whole stage of Wan2.2: x (B, T, H, W, I) with each
+// channel repeated as often as makes (out, frames, rows, columns) of them, laid
+// out as out channels of twice the rows, columns and, where the stage doubles
+// them, frames. Of the first frame's two the later one is it.
+func (p *program) around(x spmd.Tensor, out int, frames bool) spmd.Tensor {
+	t := 1
+	if frames {
+		t = 2
+	}
+	x = p.Repeat(x, 4, out*t*4/x.Dim(-1))
+	x = p.Transpose(p.SplitDim(x, 4, out, t, 2, 2), 0, 1, 5, 2, 6, 3, 7, 4)
+	x = p.MergeDims(p.MergeDims(p.MergeDims(x, 5, 2), 3, 2), 1, 2)
+	if p.s.first {
+		x = p.Slice(x, 1, t-1, t)
+	}
+	return x
+}
+
+// pictures lays the numbers of each position (B, T, H, W, 3 P P) out as patches of
+// P x P pixels, columns before rows: (B, 3, T, H P, W P).
+func (p *program) pictures(x spmd.Tensor) spmd.Tensor {
+	n := p.s.m.c.Patch
+	x = p.Transpose(p.SplitDim(x, 4, pictures, n, n), 0, 4, 1, 2, 6, 3, 5)
+	return p.MergeDims(p.MergeDims(x, 5, 2), 3, 2)
 }

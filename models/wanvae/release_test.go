@@ -14,6 +14,16 @@ import (
 	"weft/tensor"
 )
 
+// Releases have the autoencoder as a .pth, here in bf16.
+func TestTorchCheckpoint(t *testing.T) {
+	in := modeltest.Tensors(t, dir+"/inputs.safetensors")
+	want := modeltest.Tensors(t, dir+"/expected.safetensors")[fixture.Want]
+	for _, path := range []string{dir + "/release", dir + "/release/Wan2.1_VAE.pth"} {
+		out := modeltest.Forward(t, modeltest.Open(t, path), in, weft.Options{Device: "reference", Mesh: "tp=2"})
+		modeltest.Close(t, path, out["out"], want, 1e-4)
+	}
+}
+
 // In a release the autoencoder lies beside the transformer's config.json. Named
 // as a file it is what its tensors are; a folder is what its config says, and the
 // tensors then do not fit.
@@ -35,7 +45,7 @@ func TestBesideTheTransformersConfig(t *testing.T) {
 	if _, err := weft.Open(folder); err == nil || !strings.Contains(err.Error(), "describes wan2.1-t2v-1.3b, and the tensors beside it are those of wan2.1-vae") || !strings.Contains(err.Error(), "825 tensors missing") {
 		t.Errorf("the folder: %v", err)
 	}
-	// Wan2.2's decoder is wider and has no tensor of this one's shape: no preset's.
+	// Other shapes are no preset's.
 	wider := m.Params(0)
 	for i := range wider {
 		wider[i].Shape[0]++

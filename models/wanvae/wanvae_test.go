@@ -19,6 +19,7 @@ import (
 
 const (
 	dir    = "../../testdata/wan21_vae"
+	dir22  = "../../testdata/wan22_vae"
 	oracle = "../../testdata/oracle/"
 )
 
@@ -28,10 +29,12 @@ var fixture = modeltest.Case{Dir: dir, Want: "decode_diffusers", Tolerance: 1e-4
 
 func TestPeerSpecsEqualTheOracleLeafByLeaf(t *testing.T) {
 	modeltest.Oracle(t, "wan2.1-vae", oracle+"wan2.1-vae.json")
+	modeltest.Oracle(t, "wan2.2-vae", oracle+"wan2.2-vae.json")
 }
 
 func TestNamesEqualTheMapping(t *testing.T) {
 	modeltest.Mapping(t, "wan2.1-vae", oracle+"mappings/wan2.1-vae.json", "")
+	modeltest.Mapping(t, "wan2.2-vae", oracle+"mappings/wan2.2-vae.json", "")
 }
 
 func TestFixtureOnEveryLegalMesh(t *testing.T) {
@@ -39,6 +42,20 @@ func TestFixtureOnEveryLegalMesh(t *testing.T) {
 		t.Errorf("%d legal meshes", n)
 	}
 	fixture.Everywhere(t)
+}
+
+// Wan2.2's: stages with shortcuts, widths that stay, pictures in patches. The
+// fixture's grid is 2 x 3: fewer rows than most meshes have devices. All meshes,
+// and XLA, with WEFT_LONG_TESTS.
+func TestWan22(t *testing.T) {
+	c := modeltest.Case{Dir: dir22, Tolerance: 1e-4}
+	if os.Getenv("WEFT_LONG_TESTS") != "" {
+		c.Everywhere(t)
+		return
+	}
+	for _, on := range []string{"", "sp=2", "tp=3", "sp=8", "tp=2,sp=3"} {
+		c.On(t, "reference", on)
+	}
 }
 
 func TestValuesAlongTheWay(t *testing.T) {
@@ -105,6 +122,7 @@ func TestOtherConfigurationsSplit(t *testing.T) {
 		{`{"z_dim":3,"dim":4,"dim_mult":[1,2],"num_res_blocks":1,"temperal_downsample":[true],"latents_mean":[1,0,-1],"latents_std":[2,1,0.5]}`, []int{3, 3, 5, 2}, weft.Options{}},
 		{`{"z_dim":16,"dim":2,"dim_mult":[1,2,3],"num_res_blocks":1,"temperal_downsample":[true,false]}`, []int{16, 2, 1, 7}, weft.Options{DType: "bf16"}},
 		{`{"z_dim":16,"dim":6,"dim_mult":[2],"num_res_blocks":2,"temperal_downsample":[]}`, []int{16, 2, 9, 1}, weft.Options{FSDP: "sp,tp"}},
+		{`{"z_dim":48,"dim":2,"dec_dim":4,"dim_mult":[1,2,2],"num_res_blocks":1,"temperal_downsample":[true,false],"is_residual":true,"patch_size":1}`, []int{48, 2, 3, 2}, weft.Options{}},
 	} {
 		folder := modeltest.MadeUp(t, c.config)
 		meshes := modeltest.Splits(t, folder, weft.VerifyOptions{Options: c.o, Latent: c.latent})
@@ -124,20 +142,41 @@ func TestVideoShape(t *testing.T) {
 	if want := []int{3, 81, 480, 832}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v %v, want %v", got, err, want)
 	}
+	m22, err := models.ByName("wan2.2-vae")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err = m22.(models.Decoder).VideoShape([]int{48, 31, 44, 80})
+	if want := []int{3, 121, 704, 1280}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v %v, want %v", got, err, want)
+	}
 	if _, err := m.(models.Decoder).VideoShape([]int{15, 0, 60, 104}); len(fault.Violations(err)) != 2 {
 		t.Errorf("15 channels and no frame: %v", err)
 	}
 }
 
-// A generator names its decoder; the one for Wan2.2's own latents is not there yet.
+// A generator names the decoder of its latents.
 func TestGeneratorsNameTheirDecoder(t *testing.T) {
 	for preset, decoder := range map[string]string{"wan2.1-t2v-14b": "wan2.1-vae", "wan2.2-i2v-a14b": "wan2.1-vae", "wan2.2-ti2v-5b": "wan2.2-vae"} {
 		m, err := models.ByName(preset)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := m.(models.Accompanied).Companions().Decoder; got != decoder {
+		got := m.(models.Accompanied).Companions().Decoder
+		if got != decoder {
 			t.Errorf("%s: decoder %q, want %q", preset, got, decoder)
+		}
+		latent, err := m.(models.Generator).LatentShape(832, 480, 81)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := models.ByName(got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		video, err := d.(models.Decoder).VideoShape(latent)
+		if want := []int{3, 81, 480, 832}; err != nil || !slices.Equal(video, want) {
+			t.Errorf("%s: %v decode to %v %v, want %v", preset, latent, video, err, want)
 		}
 	}
 }
@@ -186,10 +225,10 @@ func TestVariants(t *testing.T) {
 		kind   error
 		want   []string
 	}{
-		{`{"_class_name":"AutoencoderKLWan","base_dim":160,"decoder_base_dim":256,"z_dim":48,"is_residual":true,"patch_size":2,"dim_mult":[1,2,4,4],"num_res_blocks":2,"temperal_downsample":[false,true,true]}`,
-			models.ErrVariant, []string{"Wan2.2's autoencoder", "wan2.1-vae"}},
 		{`{"_class_name":"WanVAE_","dim":96,"attn_scales":[0.5],` + base + `}`, models.ErrVariant, []string{"attn_scales"}},
-		{`{"_class_name":"AutoencoderKLWan","base_dim":96,"decoder_base_dim":64,"in_channels":12,` + base + `}`, models.ErrVariant, []string{"64", "12 channels"}},
+		{`{"_class_name":"AutoencoderKLWan","base_dim":96,"in_channels":12,"out_channels":4,` + base + `}`, models.ErrVariant, []string{"12 channels", "4 channels", "to 3"}},
+		{`{"_class_name":"AutoencoderKLWan","base_dim":8,"decoder_base_dim":6,"is_residual":true,"patch_size":2,"z_dim":48,"dim_mult":[1,1,5],"num_res_blocks":1,"temperal_downsample":[false,false]}`,
+			models.ErrConfig, []string{"stage 1 of the decoder from 30 to 6"}},
 		{`{"_class_name":"WanVAE_","dim":0,"z_dim":8,"dim_mult":[1,2],"num_res_blocks":2,"temperal_downsample":[true,true]}`, models.ErrConfig,
 			[]string{"dim is 0", "temperal_downsample", "0 latents_mean"}},
 		{`{"_class_name":"WanVAE_","dim":1,"z_dim":16,"dim_mult":[1,1],"num_res_blocks":2,"temperal_downsample":[true]}`, models.ErrConfig, []string{"even width"}},
