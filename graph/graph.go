@@ -29,6 +29,9 @@ type Weight struct {
 	// after another, so that neighbouring shards hold copies of one unit: a key head
 	// that several devices share. Unit is how many rows that is.
 	Repeat, Unit int
+	// Layout says how a split cuts a dim of File in which several matrices are
+	// stacked: a device has its part of each, one after another.
+	Layout sharding.Layout
 }
 
 // FileRows are the rows of the file that rows [lo, hi) of Shape are. They must

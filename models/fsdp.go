@@ -50,7 +50,11 @@ func Share(on *mesh.Mesh, ws []graph.Weight, axes []string) (notes []string, err
 		if len(w.Shape) < 2 {
 			continue
 		}
-		spec, why, err := plan.Refine(on, strategy.Tensor{Name: w.Name, Shape: w.Shape, Elem: w.DType.Size()}, w.Spec)
+		shape := slices.Clone(w.Shape)
+		if d := w.Layout.Dim; !w.Layout.IsZero() { // shares of stacked matrices would be gathered in another order
+			shape[d] = on.Size(append(w.Spec.Dim(d), "")...)
+		}
+		spec, why, err := plan.Refine(on, strategy.Tensor{Name: w.Name, Shape: shape, Elem: w.DType.Size()}, w.Spec)
 		if err != nil {
 			return nil, err
 		}

@@ -10,6 +10,7 @@ import (
 	"weft/engine"
 	"weft/graph"
 	"weft/mesh"
+	"weft/sharding"
 	"weft/spmd"
 )
 
@@ -71,7 +72,14 @@ func (s *Session) Load(ctx context.Context, c *checkpoint.Checkpoint, stored fun
 				if err != nil {
 					return err
 				}
-				parts = append(parts, checkpoint.Part{Name: stored(w.Name), Slices: slices, As: w.DType, Dst: b.Data})
+				part := checkpoint.Part{Name: stored(w.Name), As: w.DType, Dst: b.Data}
+				if part.Slices, err = fileSlices(w, lo, hi); err != nil {
+					return err
+				}
+				if part.Runs, err = fileRuns(w, home, pos); err != nil {
+					return err
+				}
+				parts = append(parts, part)
 				shared[key] = b
 				total += int64(len(b.Data))
 			}
@@ -97,6 +105,25 @@ func (s *Session) Load(ctx context.Context, c *checkpoint.Checkpoint, stored fun
 	s.loaded.BytesRead = stats.BytesRead
 	s.loaded.Seconds = time.Since(start).Seconds()
 	return nil
+}
+
+// fileRuns are a device's stretches of every dim of a weight in which matrices
+// are stacked; nil for any other.
+func fileRuns(w graph.Weight, on *mesh.Mesh, pos int) ([][][2]int, error) {
+	if w.Layout.IsZero() {
+		return nil, nil
+	}
+	ranges, err := sharding.Assigned{Param: sharding.Param{Name: w.Name, Shape: w.File}, Spec: w.Spec, Layout: w.Layout}.Ranges(on, pos)
+	if err != nil {
+		return nil, err
+	}
+	runs := make([][][2]int, len(ranges))
+	for d, stretches := range ranges {
+		for _, r := range stretches {
+			runs[d] = append(runs[d], [2]int{r.Lo, r.Hi})
+		}
+	}
+	return runs, nil
 }
 
 // fileSlices turns ranges of the programs' view into ranges of the file's

@@ -22,7 +22,8 @@ type Rule struct {
 	Layout Layout `json:"layout,omitzero"`
 	// WholeIfUneven keeps what matches whole on a mesh over which its dims do not
 	// divide, and says so, in place of an error: for a width that neither the heads
-	// nor anything else in the model makes divide.
+	// nor anything else in the model makes divide. Heads of a layout that would
+	// have to be copied are kept whole, too.
 	WholeIfUneven bool `json:"whole_if_uneven,omitempty"`
 }
 
@@ -99,6 +100,15 @@ func (rule Rule) assign(m *mesh.Mesh, p Param) (Assigned, error) {
 	if rule.Layout.Dim < 0 || rule.Layout.Dim >= len(p.Shape) {
 		return a, fault.New(ErrFusedLayout, FusedLayout{p.Name, rule.Layout.Dim, 0, slices.Clone(rule.Layout.Parts)},
 			"%s: the layout speaks of dim %d, the parameter %s has %d", p.Name, rule.Layout.Dim, shapeText(p.Shape), len(p.Shape))
+	}
+	if rule.WholeIfUneven {
+		n := a.parts(m, rule.Layout.Dim)
+		for _, heads := range rule.Layout.Heads {
+			if heads > 0 && heads%n != 0 {
+				a.Spec, a.Note = Whole(len(p.Shape)), fmt.Sprintf("%s: whole on every device: its %d heads do not divide over %v of %d", p.Name, heads, a.Spec.dim(rule.Layout.Dim), n)
+				return a, nil
+			}
+		}
 	}
 	_, err := rule.Layout.ranges(p.Name, p.Shape[rule.Layout.Dim], a.parts(m, rule.Layout.Dim), 0)
 	return a, err

@@ -2,6 +2,7 @@ package step
 
 import (
 	"fmt"
+	"slices"
 
 	"weft/dtype"
 	"weft/graph"
@@ -83,6 +84,22 @@ func (p *Program) biased(name string, y spmd.Tensor) spmd.Tensor {
 		y = p.Add(y, p.Weight(name+".bias"))
 	}
 	return y
+}
+
+// Unstack takes the results of matrices that are stacked in one, of these sizes
+// in order, out of what Linear gives for all: of each a device holds its part. The
+// weight's rule says so, by a layout.
+func (p *Program) Unstack(x spmd.Tensor, sizes ...int) []spmd.Tensor {
+	last := x.Rank() - 1
+	all := p.Local(x)
+	n := x.Dim(last) / all.Shape[last]
+	out, at := make([]spmd.Tensor, len(sizes)), 0
+	for i, size := range sizes {
+		shape := append(slices.Clone(x.Shape[:last]), size)
+		out[i] = p.Global(p.LSlice(all, last, at, at+size/n), shape, x.Spec)
+		at += size / n
+	}
+	return out
 }
 
 // Precise is Linear for few rows, in f32 accuracy whatever the weights' type.

@@ -54,19 +54,19 @@ func FeedIDs(g *graph.Graph, inputs map[string]*tensor.Tensor) (map[string]*tens
 	return out, nil
 }
 
-// exampleText is how many tokens an example has: odd, so that splits pad.
-const exampleText = 13
+// ExampleRows is how many tokens an example has: odd, so that splits pad.
+const ExampleRows = 13
 
-// ExampleText makes ids of a vocabulary and a mask, for trying an encoder out. The
+// ExampleText makes ids (batch, rows) of a vocabulary and a mask, for trying an encoder out. The
 // first text fills all rows, each further one two fewer.
-func ExampleText(batch, vocab int, seed uint64) map[string]*tensor.Tensor {
+func ExampleText(batch, rows, vocab int, seed uint64) map[string]*tensor.Tensor {
 	g := rand.New(rand.NewPCG(seed, 0))
-	ids, mask := tensor.New(dtype.I32, batch, exampleText), tensor.New(dtype.I32, batch, exampleText)
+	ids, mask := tensor.New(dtype.I32, batch, rows), tensor.New(dtype.I32, batch, rows)
 	for b := range batch {
-		for i := range exampleText {
-			at := 4 * (b*exampleText + i)
+		for i := range rows {
+			at := 4 * (b*rows + i)
 			binary.LittleEndian.PutUint32(ids.Data[at:], uint32(g.IntN(vocab)))
-			if i < max(1, exampleText-2*b) {
+			if i < max(1, rows-2*b) {
 				binary.LittleEndian.PutUint32(mask.Data[at:], 1)
 			}
 		}

@@ -28,7 +28,7 @@ func (m *Model) Runs(inputs map[string]*tensor.Tensor) []models.Variant {
 // Example makes ids and a mask of which the first text fills all rows and the
 // others fewer. There are no latents.
 func (m *Model) Example(batch int, _ []int, seed uint64) (map[string]*tensor.Tensor, error) {
-	return step.ExampleText(batch, m.c.Vocab, seed), nil
+	return step.ExampleText(batch, step.ExampleRows, m.c.Vocab, seed), nil
 }
 
 // Feed makes the graph's inputs from those Request reads.

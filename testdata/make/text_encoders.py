@@ -226,7 +226,7 @@ def llama_text(out):
 def clip_text(out):
     from transformers import CLIPTextConfig, CLIPTextModel
     from vidax.models.hunyuan_video.hunyuan_video.clip_text import ClipTextModel, extract_clip_pooled
-    vocab, dim, ffn, heads, layers, places = 99, 48, 128, 6, 2, 19
+    vocab, dim, ffn, heads, layers, places = 99, 48, 120, 6, 2, 19
     w = Weights(35)
     w.raw("text_model.embeddings.token_embedding.weight", (vocab, dim), 1.0)
     w.raw("text_model.embeddings.position_embedding.weight", (places, dim), 0.5)

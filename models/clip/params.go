@@ -1,0 +1,170 @@
+package clip
+
+import (
+	"fmt"
+	"strings"
+
+	"weft/models"
+	"weft/sharding"
+)
+
+// Model is a configuration of the family.
+type Model struct {
+	name string
+	c    Config
+	n    naming
+}
+
+// Name is the preset's name, or the kind of tower: clip-vision.
+func (m *Model) Name() string { return m.name }
+
+// Config is a Config.
+func (m *Model) Config() any { return m.c }
+
+// PeerWhole: the peer's scripts keep both towers whole on every device.
+func (m *Model) PeerWhole() bool { return true }
+
+// naming is how a publisher calls a tower's tensors. block is what layer %d's
+// begin with; those of modules come without ".weight" and ".bias".
+type naming struct {
+	block                               string
+	qkv                                 []string // three, or one that stacks them
+	proj, up, down, norm1, norm2        string
+	tokens, places, class, patch, first string
+	last                                string // the norm at the end of a text
+}
+
+func namesOf(c Config) naming {
+	hf := func(tower string) naming {
+		return naming{block: tower + "encoder.layers.%d.", qkv: []string{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"},
+			proj: "self_attn.out_proj", up: "mlp.fc1", down: "mlp.fc2", norm1: "layer_norm1", norm2: "layer_norm2"}
+	}
+	switch {
+	case c.Tower == text:
+		n := hf("text_model.")
+		n.tokens, n.places, n.last = "text_model.embeddings.token_embedding", "text_model.embeddings.position_embedding.weight", "text_model.final_layer_norm"
+		return n
+	case c.Names == "transformers":
+		n := hf("vision_model.")
+		n.class, n.places = "vision_model.embeddings.class_embedding", "vision_model.embeddings.position_embedding.weight"
+		n.patch, n.first = "vision_model.embeddings.patch_embedding", "vision_model.pre_layrnorm"
+		return n
+	}
+	return naming{block: "visual.transformer.%d.", qkv: []string{"attn.to_qkv"}, proj: "attn.proj", up: "mlp.0", down: "mlp.2", norm1: "norm1", norm2: "norm2",
+		class: "visual.cls_embedding", places: "visual.pos_embedding", patch: "visual.patch_embedding", first: "visual.pre_norm"}
+}
+
+// flax is the peer's path of a module.
+func (m *Model) flax(module string) string {
+	path := strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(module, "visual."), "text_model."), "encoder.")
+	parts := strings.Split(path, ".")
+	switch {
+	case parts[0] == "transformer": // transformer.3.attn.proj is transformer_3/attn_proj
+		return parts[0] + "_" + parts[1] + "/" + strings.Join(parts[2:], "_")
+	case parts[0] == "layers": // layers.3.mlp.fc1 is layers_3/mlp/fc1
+		return parts[0] + "_" + parts[1] + "/" + strings.Join(parts[2:], "/")
+	}
+	return strings.Join(parts, "_")
+}
+
+func (m *Model) block(i int) string { return fmt.Sprintf(m.n.block, i) }
+
+// Params lists the parameters under their official names.
+func (m *Model) Params(layers int) []models.Param {
+	c, n := m.c, m.n
+	ps := []models.Param{}
+	linear := func(name string, out, in int) {
+		path := m.flax(name)
+		ps = append(ps, models.Param{Name: name + ".weight", Shape: []int{out, in}, Matmul: true, Flax: path + "/kernel", FlaxPerm: []int{1, 0}},
+			models.Param{Name: name + ".bias", Shape: []int{out}, Flax: path + "/bias"})
+	}
+	norm := func(name string) {
+		path := m.flax(name)
+		ps = append(ps, models.Param{Name: name + ".weight", Shape: []int{c.Dim}, Flax: path + "/scale"},
+			models.Param{Name: name + ".bias", Shape: []int{c.Dim}, Flax: path + "/bias"})
+	}
+	table := func(name, flax string, shape ...int) {
+		ps = append(ps, models.Param{Name: name, Shape: shape, Flax: flax})
+	}
+	if c.Tower == vision {
+		class, places := []int{1, 1, c.Dim}, []int{1, c.Tokens(), c.Dim}
+		if c.Names == "transformers" {
+			class, places = class[2:], places[1:]
+		}
+		table(n.class, "cls_embedding", class...)
+		table(n.places, "pos_embedding", places...)
+		ps = append(ps, models.Param{Name: n.patch + ".weight", Shape: []int{c.Dim, 3, c.PatchSize, c.PatchSize}, View: []int{c.Dim, 3 * c.PatchSize * c.PatchSize},
+			Matmul: true, Flax: "patch_embedding/kernel", FlaxPerm: []int{2, 3, 1, 0}})
+		norm(n.first)
+	} else {
+		table(n.tokens+".weight", "embeddings_token_embedding/embedding", c.Vocab, c.Dim)
+		ps[0].Matmul = true
+		table(n.places, "embeddings_position_embedding/embedding", c.Places, c.Dim)
+	}
+	for i := range (models.Request{Layers: layers}).Run(c.Layers) {
+		b := m.block(i)
+		norm(b + n.norm1)
+		for _, name := range n.qkv {
+			linear(b+name, 3*c.Dim/len(n.qkv), c.Dim)
+		}
+		linear(b+n.proj, c.Dim, c.Dim)
+		norm(b + n.norm2)
+		linear(b+n.up, c.FFNDim, c.Dim)
+		linear(b+n.down, c.Dim, c.FFNDim)
+	}
+	if c.Tower == text {
+		norm(n.last)
+	}
+	return ps
+}
+
+// Rules split over tp what the peer keeps whole: heads, the FFN and a text's token
+// table by rows of the vocabulary. README.md has the bytes.
+func (m *Model) Rules() sharding.Rules {
+	n := m.n
+	block := strings.Replace(n.block, "%d", "*", 1)
+	first, second, whole := sharding.NewSpec([]string{"tp"}), sharding.NewSpec(nil, []string{"tp"}), sharding.NewSpec()
+	var stacked sharding.Layout
+	if len(n.qkv) == 1 {
+		stacked.Parts = []int{m.c.Dim, m.c.Dim, m.c.Dim}
+	}
+	rules := sharding.Rules{}
+	for _, name := range n.qkv {
+		rules = append(rules, sharding.Rule{Match: block + name + ".*", Spec: first, Layout: stacked})
+	}
+	rules = append(rules, sharding.Rule{Match: block + n.up + ".*", Spec: first})
+	for _, name := range []string{n.proj, n.down} {
+		rules = append(rules, sharding.Rule{Match: block + name + ".weight", Spec: second}, sharding.Rule{Match: block + name + ".bias", Spec: whole})
+	}
+	rules = append(rules, sharding.Rule{Match: block + n.norm1 + ".*", Spec: whole}, sharding.Rule{Match: block + n.norm2 + ".*", Spec: whole},
+		sharding.Rule{Match: n.places, Spec: whole})
+	if m.c.Tower == vision {
+		return append(rules, sharding.Rule{Match: n.class, Spec: whole}, sharding.Rule{Match: n.patch + ".*", Spec: whole}, sharding.Rule{Match: n.first + ".*", Spec: whole})
+	}
+	// A vocabulary need not divide: it is what the tokenizer made it.
+	return append(rules, sharding.Rule{Match: n.tokens + ".weight", Spec: first, WholeIfUneven: true}, sharding.Rule{Match: n.last + ".*", Spec: whole})
+}
+
+// Official adds the tower's name, which newer versions of transformers leave out.
+func (m *Model) Official(name string) string {
+	tower := strings.SplitAfter(m.n.block, ".")[0]
+	for _, own := range []string{"embeddings.", "encoder.", "pre_layrnorm.", "post_layernorm.", "final_layer_norm."} {
+		if m.c.Names == "transformers" && strings.HasPrefix(name, own) {
+			return tower + name
+		}
+	}
+	return name
+}
+
+// Ignore are the other tower, and what lies behind the last layer that is run.
+func (m *Model) Ignore() []string {
+	last := m.block(m.c.Layers) + "*"
+	if m.c.Tower == text {
+		return []string{"vision_model.*", "visual_projection.*", "text_projection.*", "logit_scale", "*position_ids"}
+	}
+	ignored := []string{last, "log_scale", "textual.*", "visual.post_norm.*", "visual.head*", "*post_layernorm.*", "*position_ids"}
+	if m.c.Names == "transformers" {
+		ignored = append(ignored, strings.TrimPrefix(last, "vision_model."), "text_model.*", "visual_projection.*", "text_projection.*", "logit_scale")
+	}
+	return ignored
+}

@@ -1,0 +1,31 @@
+package decoder_test
+
+import (
+	"testing"
+
+	"weft"
+	"weft/internal/modeltest"
+)
+
+const (
+	reasonDir = "../../testdata/reason1"
+	llamaDir  = "../../testdata/llama_text"
+)
+
+var (
+	reason = modeltest.Case{Dir: reasonDir, Tolerance: 1e-4}
+	llama  = modeltest.Case{Dir: llamaDir, Tolerance: 1e-4}
+)
+
+func TestOnEveryLegalMesh(t *testing.T) {
+	for _, c := range []modeltest.Case{reason, llama} {
+		c.Everywhere(t)
+		split := c
+		split.Options = weft.Options{SplitResidual: true}
+		for _, on := range split.Meshes(t, 8) {
+			split.On(t, "reference", on)
+		}
+		c.On(t, "reference", "pp=2")
+		c.On(t, "reference", "fsdp=4")
+	}
+}

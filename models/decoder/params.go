@@ -1,0 +1,106 @@
+package decoder
+
+import (
+	"fmt"
+	"strings"
+
+	"weft/models"
+	"weft/sharding"
+)
+
+// Model is a configuration of the family.
+type Model struct {
+	name string
+	c    Config
+}
+
+// Name is the preset's name, or the kind of decoder: qwen2 or llama.
+func (m *Model) Name() string { return m.name }
+
+// Config is a Config.
+func (m *Model) Config() any { return m.c }
+
+// PeerWhole: HunyuanVideo's scripts keep their text towers whole on every device;
+// Cosmos's, which takes every layer, splits its own.
+func (m *Model) PeerWhole() bool { return m.c.SkipLayers > 0 }
+
+// prefix is what every name begins with: Llama's checkpoint is the bare decoder.
+func (m *Model) prefix() string {
+	if m.c.ModelType == llama {
+		return ""
+	}
+	return "model."
+}
+
+func (m *Model) block(i int) string { return fmt.Sprintf("%slayers.%d.", m.prefix(), i) }
+
+// Params lists the parameters under their official names.
+func (m *Model) Params(layers int) []models.Param {
+	c := m.c
+	ps := []models.Param{{Name: m.prefix() + "embed_tokens.weight", Shape: []int{c.Vocab, c.Dim}, Matmul: true, Flax: "embed_tokens/embedding"}}
+	for i := range (models.Request{Layers: layers}).Run(c.Layers) {
+		b, flax := m.block(i), fmt.Sprintf("layers_%d/", i)
+		linear := func(name string, out, in int, bias bool) {
+			path := flax + strings.ReplaceAll(name, ".", "/")
+			ps = append(ps, models.Param{Name: b + name + ".weight", Shape: []int{out, in}, Matmul: true, Flax: path + "/kernel", FlaxPerm: []int{1, 0}})
+			if bias {
+				ps = append(ps, models.Param{Name: b + name + ".bias", Shape: []int{out}, Flax: path + "/bias"})
+			}
+		}
+		norm := func(name string) {
+			ps = append(ps, models.Param{Name: b + name + ".weight", Shape: []int{c.Dim}, Flax: flax + name + "/scale"})
+		}
+		norm("input_layernorm")
+		bias := c.ModelType == qwen
+		linear("self_attn.q_proj", c.Heads*c.HeadDim, c.Dim, bias)
+		linear("self_attn.k_proj", c.KVHeads*c.HeadDim, c.Dim, bias)
+		linear("self_attn.v_proj", c.KVHeads*c.HeadDim, c.Dim, bias)
+		linear("self_attn.o_proj", c.Dim, c.Heads*c.HeadDim, false)
+		norm("post_attention_layernorm")
+		linear("mlp.gate_proj", c.FFNDim, c.Dim, false)
+		linear("mlp.up_proj", c.FFNDim, c.Dim, false)
+		linear("mlp.down_proj", c.Dim, c.FFNDim, false)
+	}
+	return append(ps, models.Param{Name: m.prefix() + "norm.weight", Shape: []int{c.Dim}, Flax: "norm/scale"})
+}
+
+// Rules split what the peer splits where it splits at all, and the token table,
+// which it keeps whole, by rows of the vocabulary. README.md has the bytes.
+func (m *Model) Rules() sharding.Rules {
+	first, second, whole := sharding.NewSpec([]string{"tp"}), sharding.NewSpec(nil, []string{"tp"}), sharding.NewSpec()
+	p := m.prefix()
+	// Key heads fewer than the devices are copied as they are used, out of whole weights.
+	keys := func(match string) sharding.Rule {
+		return sharding.Rule{Match: match, Spec: first, Layout: sharding.Layout{Heads: []int{m.c.KVHeads}}, WholeIfUneven: true}
+	}
+	return sharding.Rules{
+		{Match: p + "embed_tokens.weight", Spec: first, WholeIfUneven: true}, // a vocabulary need not divide
+		{Match: p + "layers.*.self_attn.q_proj.*", Spec: first},
+		keys(p + "layers.*.self_attn.k_proj.*"),
+		keys(p + "layers.*.self_attn.v_proj.*"),
+		{Match: p + "layers.*.self_attn.o_proj.weight", Spec: second},
+		{Match: p + "layers.*.mlp.gate_proj.weight", Spec: first},
+		{Match: p + "layers.*.mlp.up_proj.weight", Spec: first},
+		{Match: p + "layers.*.mlp.down_proj.weight", Spec: second},
+		{Match: p + "layers.*norm.weight", Spec: whole},
+		{Match: p + "norm.weight", Spec: whole},
+	}
+}
+
+// towers are what stands before the decoder's names where a checkpoint holds more than it.
+var towers = []string{"model.language_model.", "language_model.model.", "model."}
+
+// Official translates the names of checkpoints that hold more than the decoder.
+func (m *Model) Official(name string) string {
+	for _, t := range towers {
+		if bare, ok := strings.CutPrefix(name, t); ok {
+			return m.prefix() + bare
+		}
+	}
+	return m.prefix() + name
+}
+
+// Ignore are the output layer, the vision tower and what joins both.
+func (m *Model) Ignore() []string {
+	return []string{"lm_head.weight", "language_model.lm_head.weight", "visual.*", "model.visual.*", "vision_tower.*", "model.vision_tower.*", "multi_modal_projector.*", "model.multi_modal_projector.*"}
+}
