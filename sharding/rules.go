@@ -22,8 +22,8 @@ type Rule struct {
 	Layout Layout `json:"layout,omitzero"`
 	// WholeIfUneven keeps what matches whole on a mesh over which its dims do not
 	// divide, and says so, in place of an error: for a width that neither the heads
-	// nor anything else in the model makes divide. Heads of a layout that would
-	// have to be copied are kept whole, too.
+	// nor anything else in the model makes divide, and for heads of a layout that
+	// can be neither divided nor copied.
 	WholeIfUneven bool `json:"whole_if_uneven,omitempty"`
 }
 
@@ -101,16 +101,10 @@ func (rule Rule) assign(m *mesh.Mesh, p Param) (Assigned, error) {
 		return a, fault.New(ErrFusedLayout, FusedLayout{p.Name, rule.Layout.Dim, 0, slices.Clone(rule.Layout.Parts)},
 			"%s: the layout speaks of dim %d, the parameter %s has %d", p.Name, rule.Layout.Dim, shapeText(p.Shape), len(p.Shape))
 	}
-	if rule.WholeIfUneven {
-		n := a.parts(m, rule.Layout.Dim)
-		for _, heads := range rule.Layout.Heads {
-			if heads > 0 && heads%n != 0 {
-				a.Spec, a.Note = Whole(len(p.Shape)), fmt.Sprintf("%s: whole on every device: its %d heads do not divide over %v of %d", p.Name, heads, a.Spec.dim(rule.Layout.Dim), n)
-				return a, nil
-			}
-		}
-	}
 	_, err := rule.Layout.ranges(p.Name, p.Shape[rule.Layout.Dim], a.parts(m, rule.Layout.Dim), 0)
+	if rule.WholeIfUneven && errors.Is(err, ErrKVHeads) {
+		a.Spec, a.Note, err = Whole(len(p.Shape)), fmt.Sprintf("whole on every device: %v", err), nil
+	}
 	return a, err
 }
 

@@ -18,7 +18,7 @@ var (
 )
 
 func TestOnEveryLegalMesh(t *testing.T) {
-	for _, c := range []modeltest.Case{pooled} {
+	for _, c := range []modeltest.Case{image, pooled} {
 		c.Everywhere(t)
 		split := c
 		split.Options = weft.Options{SplitResidual: true}
@@ -29,7 +29,17 @@ func TestOnEveryLegalMesh(t *testing.T) {
 		c.On(t, "reference", "fsdp=4")
 		shared := c
 		shared.Options = weft.Options{FSDP: "sp"}
-		shared.On(t, "reference", "tp=2,sp=2")
+		shared.On(t, "reference", "sp=2")
+	}
+}
+
+// transformers' names, with q, k and v apart, are the same model.
+func TestUnderTransformersNames(t *testing.T) {
+	in := modeltest.Tensors(t, visionDir+"/inputs.safetensors")
+	want := modeltest.Tensors(t, visionDir+"/expected.safetensors")
+	for _, on := range []string{"", "tp=4", "tp=2,sp=2"} {
+		out := modeltest.Forward(t, modeltest.Open(t, visionDir+"/transformers"), in, weft.Options{Device: "reference", Mesh: on})
+		modeltest.Close(t, on, out["out"], want["out_transformers"], 1e-4)
 	}
 }
 

@@ -69,7 +69,8 @@ func (m *Model) Params(layers int) []models.Param {
 func (m *Model) Rules() sharding.Rules {
 	first, second, whole := sharding.NewSpec([]string{"tp"}), sharding.NewSpec(nil, []string{"tp"}), sharding.NewSpec()
 	p := m.prefix()
-	// Key heads fewer than the devices are copied as they are used, out of whole weights.
+	// Key heads fewer than the devices are copied for those that share them; where
+	// it takes sp besides to share them evenly, weights are whole over tp.
 	keys := func(match string) sharding.Rule {
 		return sharding.Rule{Match: match, Spec: first, Layout: sharding.Layout{Heads: []int{m.c.KVHeads}}, WholeIfUneven: true}
 	}

@@ -119,12 +119,13 @@ func (s *build) block() error {
 			return p.Reshard(p.Compute(p.RMSNorm(name, x, c.Eps)), l.Gathered, "split stream gathered for column-parallel matmuls")
 		}
 		h := norm("input_layernorm")
-		part := func(name string, heads int) spmd.Tensor {
-			return p.SplitDim(p.Linear("self_attn."+name, h, l.Gathered), 2, heads, c.HeadDim)
+		part := func(name string) spmd.Tensor { // as many heads as there are, copies among them
+			x := p.Linear("self_attn."+name, h, l.Gathered)
+			return p.SplitDim(x, 2, x.Dim(2)/c.HeadDim, c.HeadDim)
 		}
 		cos, sin := p.Value("rope_cos"), p.Value("rope_sin")
-		q, k := p.RopeHalves(part("q_proj", c.Heads), cos, sin), p.RopeHalves(part("k_proj", c.KVHeads), cos, sin)
-		y := attention.Attend(p.Builder, q, k, p.Compute(part("v_proj", c.KVHeads)), attention.Options{Keys: l.Tokens, Causal: true})
+		q, k := p.RopeHalves(part("q_proj"), cos, sin), p.RopeHalves(part("k_proj"), cos, sin)
+		y := attention.Attend(p.Builder, q, k, p.Compute(part("v_proj")), attention.Options{Keys: l.Tokens, Causal: true})
 		x = p.Add(x, p.Linear("self_attn.o_proj", p.MergeDims(y, 2, 2), l.Stream))
 		x = p.Add(x, p.GatedFFN("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj", norm("post_attention_layernorm"), l.Stream, p.Silu))
 		p.Output("tokens", x, "tokens")

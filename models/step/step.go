@@ -69,14 +69,18 @@ func New(m models.Model, on *mesh.Mesh, r models.Request) (*Step, error) {
 		if note := assigned[i].Note; note != "" {
 			s.Graph.Notes = append(s.Graph.Notes, note)
 		}
-		w := graph.Weight{Name: p.Name, File: p.Shape, Shape: p.Shape, DType: dtype.F32, Spec: assigned[i].Spec, Rule: assigned[i].Rule, Layout: assigned[i].Layout}
+		w := graph.Weight{Name: p.Name, File: p.Shape, Shape: p.Shape, DType: dtype.F32, Spec: assigned[i].Spec, Rule: assigned[i].Rule}
 		if p.View != nil {
 			w.Shape = p.View
 		}
 		if p.Matmul {
 			w.DType = r.DType
 		}
-		s.repeat(&w, assigned[i].Layout)
+		if layout := assigned[i].Layout; len(layout.Parts) > 0 {
+			w.Layout = layout
+		} else {
+			s.repeat(&w, layout)
+		}
 		s.Graph.Weights = append(s.Graph.Weights, w)
 	}
 	notes, err := models.Share(on, s.Graph.Weights, models.FSDPAxes(on, r))
@@ -94,8 +98,9 @@ func New(m models.Model, on *mesh.Mesh, r models.Request) (*Step, error) {
 // split over, a copy of each head for the neighbouring devices that share it: to
 // the programs copies are heads like any other (field report A02).
 func (s *Step) repeat(w *graph.Weight, layout sharding.Layout) {
-	parts := s.Mesh.Size(w.Spec.Dim(0)...)
-	if len(layout.Heads) != 1 || layout.Heads[0] == 0 || layout.Dim != 0 || parts <= layout.Heads[0] {
+	axes := w.Spec.Dim(0)
+	parts := s.Mesh.Size(axes...)
+	if len(axes) == 0 || len(layout.Heads) != 1 || layout.Heads[0] == 0 || layout.Dim != 0 || parts <= layout.Heads[0] {
 		return
 	}
 	heads := layout.Heads[0]
