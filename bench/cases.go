@@ -41,6 +41,10 @@ var families = []bcase{
 	family("wan2.1-t2v-14b", `{"num_layers":1}`, "", "832x480", 9),
 	family("wan2.1-i2v-14b", `{"num_layers":1}`, "", "832x480", 9),
 	family("wan2.2-ti2v-5b", `{"num_layers":1}`, "", "1280x704", 9),
+	family("cogvideox-2b", `{"num_layers":1}`, "", "720x480", 9),
+	family("cogvideox-5b", `{"num_layers":1}`, "", "720x480", 9),
+	family("cosmos2.5-2b", `{"num_blocks":1}`, "net.", "832x480", 9),
+	family("cosmos2.5-14b", `{"num_blocks":1}`, "net.", "832x480", 9),
 }
 
 func family(model, config, prefix, size string, frames int) bcase {
