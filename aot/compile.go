@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -119,7 +118,7 @@ func CompileStep(ctx context.Context, s *Step, o Options) (*Compilation, error) 
 	}
 	c.Report = s.report()
 	c.Report.CompileSeconds = time.Since(start).Seconds()
-	c.Report.Engine, c.Report.Compiler = comp.plugin().Engine(), strings.ReplaceAll(comp.platform(), "\n", ", ")
+	c.Report.Engine, c.Report.Compiler = comp.plugin().Engine(), oneLine(comp.platform())
 	for i := range c.Report.Programs {
 		p := &c.Report.Programs[i]
 		p.CompileSeconds = seconds[p.Name]
@@ -238,10 +237,8 @@ func (r *Report) sum(s *Step, held *graph.Residency) {
 		}
 	}
 	r.HBMLimitBytes = s.Limit
-	r.Fits = r.HBMLimitBytes == 0 || r.HBMBytesPerDevice <= r.HBMLimitBytes
-	r.OverBytes = max(0, r.HBMBytesPerDevice-r.HBMLimitBytes)
+	r.Fits, r.OverBytes = fits(r.HBMBytesPerDevice, r.HBMLimitBytes)
 	if r.HBMLimitBytes == 0 {
-		r.OverBytes = 0
-		r.Notes = append(r.Notes, "the device's memory is not known: fits is taken for granted")
+		r.Notes = append(r.Notes, unknownLimit)
 	}
 }

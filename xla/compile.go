@@ -23,6 +23,7 @@ type Executable struct {
 	args    []ArgSpec
 	outputs []ArgSpec
 	keep    []int64 // arguments the plugin must not take over
+	inspect bool    // without a signature: only asked about itself
 
 	mu     sync.Mutex
 	uses   int
@@ -43,8 +44,10 @@ func (c *Client) Compile(ctx context.Context, program []byte, o CompileOptions) 
 	if o.Name == "" {
 		o.Name = moduleName(program)
 	}
-	if o, err = o.sign(program); err != nil {
-		return nil, err
+	if !o.Inspect {
+		if o, err = o.sign(program); err != nil {
+			return nil, err
+		}
 	}
 	options := o.encode()
 	key := c.key(program, options, o.DeviceIDs)
@@ -54,7 +57,7 @@ func (c *Client) Compile(ctx context.Context, program []byte, o CompileOptions) 
 	start := time.Now()
 	raw, err := c.inside(ctx, "compiling "+o.Name, func() (*pjrt.Loaded, error) { return c.raw.Compile(program, options) })
 	if err != nil {
-		return nil, compileError(err, "compile "+o.Name)
+		return nil, compileError(err, o.Name, "compile "+o.Name)
 	}
 	x, err := c.loaded(raw, o)
 	if err == nil && o.Cache != nil {
@@ -84,16 +87,16 @@ func (c *Client) Load(ctx context.Context, data []byte, o CompileOptions) (*Exec
 	}
 	raw, err := c.inside(ctx, "loading "+o.Name, func() (*pjrt.Loaded, error) { return c.raw.Load(data) })
 	if err != nil {
-		return nil, compileError(err, "load "+o.Name)
+		return nil, compileError(err, o.Name, "load "+o.Name)
 	}
 	return c.loaded(raw, o)
 }
 
-func compileError(err error, call string) error {
+func compileError(err error, program, call string) error {
 	if errors.Is(err, ErrCancelled) {
 		return err
 	}
-	return pluginError(ErrCompile, call, err)
+	return compileFailure(err, program, call)
 }
 
 // inside runs f, which may take minutes inside the plugin, and does not wait
@@ -195,7 +198,7 @@ func (o CompileOptions) sign(program []byte) (CompileOptions, error) {
 // loaded wraps a program that the plugin has on its devices, after checking
 // that it is on the devices, and gives the outputs, that were asked for.
 func (c *Client) loaded(raw *pjrt.Loaded, o CompileOptions) (*Executable, error) {
-	x := &Executable{client: c, raw: raw, devices: o.DeviceIDs, args: cloneSpecs(o.Args), outputs: cloneSpecs(o.Outputs)}
+	x := &Executable{client: c, raw: raw, devices: o.DeviceIDs, args: cloneSpecs(o.Args), outputs: cloneSpecs(o.Outputs), inspect: o.Inspect}
 	x.inspector = inspector{o.Name, x.apart}
 	for i, a := range o.Args {
 		if !a.Donated {
@@ -220,7 +223,7 @@ func (c *Client) loaded(raw *pjrt.Loaded, o CompileOptions) (*Executable, error)
 		_ = raw.Destroy()
 		return nil, fault.New(ErrCompileOption, CompileOption{"device_ids", fmt.Sprint(have)}, "program %s was asked for on devices %v, the plugin put it on %v", o.Name, o.DeviceIDs, have)
 	}
-	if err := x.countOutputs(); err != nil {
+	if err := x.countOutputs(); err != nil && !x.inspect {
 		_ = raw.Destroy()
 		return nil, err
 	}

@@ -23,6 +23,10 @@ import (
 // ErrCancelled and the outputs are thrown away. The call goes on; done, where
 // it is not nil, tells of its end.
 func (x *Executable) Execute(ctx context.Context, args [][]*Buffer) (outs [][]*Buffer, done *Event, err error) {
+	if x.inspect {
+		return nil, nil, fault.New(ErrArgument, Argument{Program: x.name, Device: -1, Arg: -1, Check: "inspect", Want: "a signature", Have: "none"},
+			"program %s was compiled to be asked about: it has no signature to run by", x.name)
+	}
 	if err := x.client.enter(); err != nil {
 		return nil, nil, err
 	}

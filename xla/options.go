@@ -37,6 +37,11 @@ type CompileOptions struct {
 	// holds, which the text does not tell. It is for tests that hold weft's traffic
 	// against XLA's.
 	Partitions int
+	// Shardy has the partitioner read sdy annotations, in place of mhlo.sharding.
+	Shardy bool
+	// Inspect compiles a program to ask about it, not to run it: of any element
+	// types, in any form the plugin reads. Execute refuses it.
+	Inspect bool
 	// Overrides set XLA debug options, by their proto field name: bool, int, float64 or string.
 	// Excess precision is off unless it is set here.
 	Overrides map[string]any
@@ -151,6 +156,9 @@ func (o CompileOptions) encode() []byte {
 		build = varint(build, 6, 1) // use_spmd_partitioning
 	}
 	build = message(build, 9, assignment)
+	if partitions > 1 && o.Shardy {
+		build = varint(build, 19, 1) // use_shardy_partitioner
+	}
 	out := message(nil, 3, build) // executable_build_options
 
 	overrides := map[string]any{excessPrecision: false}

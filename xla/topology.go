@@ -240,8 +240,11 @@ func (t *Topology) Compile(ctx context.Context, program []byte, o CompileOptions
 	if o.Name == "" {
 		o.Name = moduleName(program)
 	}
-	if o, err = o.sign(program); err != nil {
-		return nil, err
+	if o.Args != nil || o.Outputs != nil {
+		// Nothing is run here: a signature that is given is checked, none is asked for.
+		if o, err = o.sign(program); err != nil {
+			return nil, err
+		}
 	}
 	if err := t.hold(); err != nil {
 		return nil, err
@@ -263,7 +266,7 @@ func (t *Topology) Compile(ctx context.Context, program []byte, o CompileOptions
 	select {
 	case r := <-ch:
 		if r.err != nil {
-			return nil, pluginError(ErrCompile, "compile "+o.Name+" for "+t.name, r.err)
+			return nil, compileFailure(r.err, o.Name, "compile "+o.Name+" for "+t.name)
 		}
 		x := &Compiled{raw: r.raw, Seconds: time.Since(start).Seconds()}
 		x.inspector = inspector{o.Name, x.apart}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"weft/aot"
 	"weft/attention"
 	"weft/engine"
 	"weft/fault"
@@ -41,7 +42,7 @@ var wrongUse = []error{
 	sharding.ErrSpecSyntax, sharding.ErrShape, sharding.ErrToPartial,
 	strategy.ErrDegree, strategy.ErrFill, strategy.ErrDegreesSyntax, strategy.ErrNotDivisible, strategy.ErrTensor, strategy.ErrNoDim,
 	strategy.ErrSplit, strategy.ErrEmptyStage, strategy.ErrCosts, strategy.ErrSchedule,
-	plan.ErrOptions, plan.ErrNoPlan,
+	plan.ErrOptions, plan.ErrNoPlan, aot.ErrOptions, aot.ErrSlice, aot.ErrMismatch,
 	web.ErrAddress, web.ErrNotLoopback,
 	topology.ErrUnknownSlice, topology.ErrHosts, topology.ErrAxisBytes,
 }

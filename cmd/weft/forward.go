@@ -14,7 +14,7 @@ import (
 
 func (a *app) forward() *cobra.Command {
 	var f runFlags
-	var inputs, out string
+	var inputs, out, compiled string
 	var repeat int
 	var force, intermediates bool
 	c := &cobra.Command{
@@ -31,6 +31,9 @@ device's part of the weights is read straight into place.`,
 			o, err := f.options(a)
 			if err != nil {
 				return err
+			}
+			if o.Compiled = compiled; compiled != "" && !cmd.Flags().Changed("dtype") {
+				o.DType = "" // the programs' own
 			}
 			if repeat < 1 {
 				return usage("--repeat %d: want 1 or more", repeat)
@@ -77,6 +80,7 @@ device's part of the weights is read straight into place.`,
 	}
 	f.add(c)
 	f.addMesh(c)
+	c.Flags().StringVar(&compiled, "compiled", "", "folder of programs that weft compile made: loaded in place of compiling; the mesh, type and layers are theirs")
 	c.Flags().StringVar(&inputs, "inputs", "", "safetensors file with the step's inputs")
 	c.Flags().StringVar(&out, "out", "", "safetensors file to write")
 	c.Flags().IntVar(&repeat, "repeat", 1, "run the step N times and report the fastest")

@@ -55,50 +55,63 @@ efficiencies: they rank splits and are no promise.`,
 			return f.run(cmd.Context(), a)
 		},
 	}
+	f.add(c)
 	fl := c.Flags()
-	fl.StringVar(&f.model, "model", "", "a model's name, or a folder with config.json")
-	fl.StringVar(&f.size, "size", "", "WIDTHxHEIGHT in pixels")
-	fl.IntVar(&f.frames, "frames", 0, "frames of the video")
 	fl.StringVar(&f.on, "on", "", "a TPU slice (v4-8, v5e:2x4), a GPU box (h200x8), cpu:N, or all")
-	fl.StringVar(&f.dtype, "dtype", "bf16", "compute type: bf16 or f32 (the residual stream is f32 in both)")
-	fl.IntVar(&f.batch, "batch", 1, "videos at a time")
-	fl.StringVar(&f.cfg, "cfg", plan.CFGBatch, "the passes with and without the text: batch (as one of twice the size) or sequential")
 	fl.StringVar(&f.mesh, "mesh", "auto", "plan this split alone: dp=1,tp=4,sp=1")
 	fl.StringVar(&f.weights, "weights", "", "type weights are kept in on the devices: bf16, f32 or fp8; default what runs")
 	fl.StringVar(&f.as, "as", "", "plan another program than weft's: vidax")
 	fl.IntVar(&f.steps, "steps", 0, "steps of a video, for what runs once a video and for its price")
 	fl.StringVar(&f.prices, "prices", "", "a JSON `FILE` of what a chip costs an hour")
-	fl.BoolVar(&f.split, "split-residual", false, "split the residual stream over tp as well as sp")
-	attentionFlag(c, &f.attention)
-	fl.IntVar(&f.textLen, "text-len", 0, "rows of text where config.json does not say (diffusers)")
 	fl.BoolVar(&f.all, "all", false, "show the illegal splits too, each with its reason")
 	fl.StringVar(&f.asserts, "assert", "", "bounds on the best plan, with commas between: 'hbm<30GB', 'step<=12s'")
 	for _, name := range []string{"model", "size", "frames", "on"} {
 		must(c.MarkFlagRequired(name))
 	}
-	complete(c, "model", models.Presets()...)
-	complete(c, "dtype", "bf16", "f32")
 	complete(c, "weights", "bf16", "f32", "fp8")
 	complete(c, "as", plan.AsVidax)
-	complete(c, "cfg", plan.CFGBatch, plan.CFGSequential)
 	complete(c, "on", plan.All, "v4-8", "v5e-8", "v5e-16", "v5p-8", "v6e-8", "h100x8", "h200x8", "cpu:8")
 	return c
 }
 
+// add adds the flags that say what a model's step is.
+func (f *planFlags) add(c *cobra.Command) {
+	fl := c.Flags()
+	fl.StringVar(&f.model, "model", "", "a model's name, or a folder with config.json")
+	fl.StringVar(&f.size, "size", "", "WIDTHxHEIGHT in pixels")
+	fl.IntVar(&f.frames, "frames", 0, "frames of the video")
+	fl.StringVar(&f.dtype, "dtype", "bf16", "compute type: bf16 or f32 (the residual stream is f32 in both)")
+	fl.IntVar(&f.batch, "batch", 1, "videos at a time")
+	fl.StringVar(&f.cfg, "cfg", plan.CFGBatch, "the passes with and without the text: batch (as one of twice the size) or sequential")
+	fl.BoolVar(&f.split, "split-residual", false, "split the residual stream over tp as well as sp")
+	attentionFlag(c, &f.attention)
+	fl.IntVar(&f.textLen, "text-len", 0, "rows of text where config.json does not say (diffusers)")
+	complete(c, "model", models.Presets()...)
+	complete(c, "dtype", "bf16", "f32")
+	complete(c, "cfg", plan.CFGBatch, plan.CFGSequential)
+}
+
+// query is what the flags ask.
+func (f *planFlags) query() (plan.Query, error) {
+	var err error
+	if f.batch < 1 {
+		err = usage("--batch %d: want 1 or more", f.batch)
+	}
+	return plan.Query{Size: f.size, Frames: f.frames, On: f.on, DType: f.dtype, Batch: f.batch, CFG: f.cfg, Mesh: f.mesh,
+		SplitResidual: f.split, TextLen: f.textLen, Attention: f.attention, Machine: thisMachine()}, err
+}
+
 func (f *planFlags) run(ctx context.Context, a *app) error {
 	var l fault.List
-	if f.batch < 1 {
-		l.Add(usage("--batch %d: want 1 or more", f.batch))
-	}
 	asserts := []plan.Assertion{}
 	if f.asserts != "" {
 		var err error
 		asserts, err = plan.ParseAssertions(f.asserts)
 		l.Add(err)
 	}
-	q := plan.Query{Size: f.size, Frames: f.frames, On: f.on, DType: f.dtype, Batch: f.batch, CFG: f.cfg, Mesh: f.mesh,
-		SplitResidual: f.split, TextLen: f.textLen, Attention: f.attention,
-		As: f.as, Weights: f.weights, Steps: f.steps, Machine: thisMachine()}
+	q, err := f.query()
+	l.Add(err)
+	q.As, q.Weights, q.Steps = f.as, f.weights, f.steps
 	if f.prices != "" {
 		text, err := os.ReadFile(f.prices)
 		l.Add(err)
@@ -107,7 +120,7 @@ func (f *planFlags) run(ctx context.Context, a *app) error {
 			l.Add(err)
 		}
 	}
-	_, _, err := q.Read()
+	_, _, err = q.Read()
 	l.Add(err)
 	if err := l.Err(); err != nil {
 		return err

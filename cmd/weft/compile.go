@@ -1,0 +1,293 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"weft"
+	"weft/aot"
+	"weft/fault"
+	"weft/internal/jsondoc"
+	"weft/mesh"
+	"weft/models"
+	"weft/plan"
+	"weft/topology"
+	"weft/xla/plugin"
+)
+
+// compileFlags are compile's: what is compiled is asked for as plan asks for it.
+type compileFlags struct {
+	planFlags
+	fsdp                 string
+	layers, parallel     int
+	out, plugin          string
+	force                bool
+	replicas, partitions int
+}
+
+func (a *app) compile() *cobra.Command {
+	var f compileFlags
+	c := &cobra.Command{
+		Use:   "compile --model NAME|DIR --size WxH --frames N --on SLICE --mesh M | compile FILE.mlir --on SLICE",
+		Short: "Compile for hardware that is absent, and see what it needs",
+		Long: `compile compiles the very programs that forward runs with the slice's own
+compiler: libtpu for a TPU slice, with no TPU about (weft engine install tpu), XLA's
+CPU plugin for cpu:N. It says what the compiler needs for each program and what a
+device then holds in all: every weight, what a request keeps, what a step hands on,
+and the fullest program's temporaries.
+
+--out DIR keeps the programs: text, executables and a manifest, which
+"weft forward --compiled DIR" loads on a host of that kind without compiling.
+
+With a FILE it compiles any StableHLO program, as text or portable bytecode: what
+jax.export writes. It runs in a process of its own.`,
+		Example: `  weft compile --model wan2.1-t2v-14b --size 832x480 --frames 81 --on v4-8 --mesh tp=4
+  weft compile --model testdata/wan21_t2v --size 64x64 --frames 9 --dtype f32 --on cpu:4 --mesh tp=2,sp=2 --out /tmp/programs
+  weft compile exported.mlir --on v5e-8`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				for _, name := range []string{"model", "size", "frames", "mesh", "fsdp", "layers", "out", "split-residual", "batch", "cfg", "dtype", "text-len"} {
+					if cmd.Flags().Changed(name) {
+						return usage("--%s with a FILE: it is for a model's step; a program says itself what it computes", name)
+					}
+				}
+				return f.program(cmd.Context(), a, args[0])
+			}
+			var l fault.List
+			for _, name := range []string{"model", "size", "frames"} {
+				if !cmd.Flags().Changed(name) {
+					l.Add(usage("--%s is missing: compile takes a model's step (--model, --size, --frames) or a FILE", name))
+				}
+			}
+			for _, name := range []string{"replicas", "partitions"} {
+				if cmd.Flags().Changed(name) {
+					l.Add(usage("--%s is for a FILE; a model's step takes --mesh", name))
+				}
+			}
+			if err := l.Err(); err != nil {
+				return err
+			}
+			return f.step(cmd.Context(), a)
+		},
+	}
+	f.add(c)
+	fl := c.Flags()
+	fl.StringVar(&f.on, "on", "", "a TPU slice (v4-8, v5e:2x4) or cpu:N")
+	fl.StringVar(&f.mesh, "mesh", "auto", "the split: dp=1,tp=4,sp=1; auto takes the best that weft plan finds to fit")
+	fl.StringVar(&f.fsdp, "fsdp", "", "keep each weight in shares over these axes: sp, or dp,sp")
+	fl.IntVar(&f.layers, "layers", 0, "count and keep only the first N layers; 0 takes all")
+	fl.StringVar(&f.out, "out", "", "folder to keep the compiled programs in")
+	fl.BoolVar(&f.force, "force", false, "replace compiled programs that are there")
+	fl.StringVar(&f.plugin, "plugin", "", "a PJRT plugin file in place of the installed engine")
+	fl.IntVar(&f.parallel, "parallel", 0, "programs compiled at a time; 0 is one for every processor")
+	fl.IntVar(&f.replicas, "replicas", 0, "devices that run a FILE as replicas; 0 reads the module")
+	fl.IntVar(&f.partitions, "partitions", 0, "devices that XLA partitions a FILE for; 0 reads the module")
+	must(c.MarkFlagRequired("on"))
+	complete(c, "on", "v4-8", "v5e-8", "v5e-16", "v5p-8", "v6e-8", "cpu:8")
+	complete(c, "mesh", "auto", "tp=4", "tp=2,sp=2", "tp=8")
+	return c
+}
+
+// step compiles a model's.
+func (f *compileFlags) step(ctx context.Context, a *app) error {
+	var l fault.List
+	o := aot.Options{Layers: f.layers, Plugin: f.plugin, Install: true, Parallel: f.parallel, Fetching: a.fetching,
+		Progress: func(program string, done, total int) {
+			a.progress.report("compile "+program, int64(done), int64(total))
+		}}
+	q, err := f.query()
+	l.Add(err)
+	if q.On == plan.All {
+		return usage("--on all: programs are compiled for one slice; weft plan --on all finds one")
+	}
+	on, asked, err := q.Read()
+	l.Add(err)
+	o.Options = asked
+	if f.fsdp != "" {
+		o.FSDP = strings.Split(f.fsdp, ",")
+	}
+	if f.layers < 0 {
+		l.Add(usage("--layers %d: want 0 (all) or more", f.layers))
+	}
+	if f.out != "" {
+		l.Add(aot.CheckWritable(f.out, f.force))
+	} else if f.force {
+		l.Add(usage("--force without --out: there is nothing to replace"))
+	}
+	if err := l.Err(); err != nil {
+		return err
+	}
+	m, err := modelOf(f.model)
+	if err != nil {
+		return err
+	}
+	if o.Mesh == nil {
+		if err := best(ctx, m, on, &o); err != nil {
+			return err
+		}
+	}
+	c, err := aot.Compile(ctx, m, on, o)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if f.out != "" {
+		if err := c.Write(f.out, f.force); err != nil {
+			return err
+		}
+	}
+	return a.print(c.Report, func() {
+		a.say("%s", compiledText(&c.Report))
+		if f.out != "" {
+			a.say("wrote %s; run it with: weft forward --compiled %s", f.out, f.out)
+		}
+	})
+}
+
+// best takes the mesh that plan puts first, and its shares.
+func best(ctx context.Context, m models.Model, on topology.Slice, o *aot.Options) error {
+	res, err := plan.Search(ctx, m, on, o.Options)
+	if err != nil {
+		return err
+	}
+	if len(res.Plans) == 0 {
+		return fault.New(plan.ErrNoPlan, nil, "no split of %s is legal; weft plan --all says why", on)
+	}
+	p := res.Plans[0]
+	if o.Mesh, err = mesh.Parse(p.Mesh); err != nil {
+		return err
+	}
+	if o.FSDP == nil {
+		o.FSDP = p.FSDP
+	}
+	return nil
+}
+
+func (a *app) fetching(p plugin.Progress) { a.progress.report("fetch", p.Done, p.Total) }
+
+// compiledText is a report for people, in 80 columns.
+func compiledText(r *aot.Report) string {
+	var b strings.Builder
+	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	say("%s on %s, %s, %s, batch %d", r.Model, r.On, r.Mesh, r.DType, r.Batch)
+	say("compiled by %s %s (%s) in %.1f s", r.Engine.Name, r.Engine.Version, r.Compiler, r.CompileSeconds)
+	say("")
+	say("%-10s %5s %10s %10s %10s %10s %7s", "program", "calls", "arguments", "temps", "outputs", "FLOPs", "seconds")
+	for _, p := range r.Programs {
+		say("%-10s %5d %10s %10s %10s %10s %7.1f", p.Name, p.Calls, weft.Bytes(p.Arguments), weft.Bytes(p.Temp), weft.Bytes(p.Outputs), flops(float64(p.FLOPs)), p.CompileSeconds)
+	}
+	say("")
+	say("a device holds %s, in program %q:", weft.Bytes(r.HBMBytesPerDevice), r.At)
+	for _, part := range []struct {
+		what string
+		n    int64
+	}{{"weights", r.ResidentWeightBytes}, {"kept for the request", r.KeptBytes}, {"handed on in a step", r.AliveBytes},
+		{"the program's own", r.ProgramBytes}, {"code", r.CodeBytes}} {
+		say("  %-22s %10s", part.what, weft.Bytes(part.n))
+	}
+	say("%s", fitText(r.Fits, r.OverBytes, r.HBMLimitBytes))
+	for _, n := range r.Notes {
+		say("  note: %s", n)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// fitText is the answer.
+func fitText(fits bool, over, limit int64) string {
+	switch {
+	case limit == 0:
+		return "whether it fits is not known: the device's memory is not"
+	case fits:
+		return fmt.Sprintf("it fits: a device has %s", weft.Bytes(limit))
+	}
+	return fmt.Sprintf("it does not fit: a device has %s, %s too few", weft.Bytes(limit), weft.Bytes(over))
+}
+
+func flops(f float64) string {
+	if f < 0 {
+		return "-"
+	}
+	for _, u := range []string{"", "K", "M", "G", "T"} {
+		if f < 1000 {
+			return fmt.Sprintf("%.2f %s", f, u)
+		}
+		f /= 1000
+	}
+	return fmt.Sprintf("%.2f P", f)
+}
+
+// program compiles a file, in a process of its own: a compiler may abort over it.
+func (f *compileFlags) program(ctx context.Context, a *app, path string) error {
+	if f.replicas < 0 || f.partitions < 0 {
+		return usage("--replicas %d --partitions %d: want 1 or more, or 0 to read the module", f.replicas, f.partitions)
+	}
+	on, err := topology.Lookup(f.on)
+	if err != nil {
+		return err
+	}
+	i, err := os.Stat(path)
+	if err != nil {
+		return usage("%v", err)
+	}
+	if i.IsDir() {
+		return usage("%s is a folder: a FILE is StableHLO, as text or bytecode; a model is --model", path)
+	}
+	if os.Getenv(workerEnv) == "" {
+		return f.apart(ctx, a, path)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return usage("%v", err)
+	}
+	o := aot.TextOptions{Name: filepath.Base(path), Replicas: f.replicas, Partitions: f.partitions, Plugin: f.plugin, Install: true, Fetching: a.fetching}
+	if on.Kind == topology.CPU {
+		o.MemoryBytes = thisMachine().MemoryBytes / int64(on.Devices)
+	}
+	r, err := aot.CompileText(ctx, data, on, o)
+	if err != nil {
+		return err
+	}
+	return jsondoc.Write(a.stdout, r)
+}
+
+// apart runs the same command in another process and passes its answer on.
+func (f *compileFlags) apart(ctx context.Context, a *app, path string) error {
+	args := []string{"compile", path, "--json", "--on", f.on, "--replicas", fmt.Sprint(f.replicas), "--partitions", fmt.Sprint(f.partitions)}
+	if f.plugin != "" {
+		args = append(args, "--plugin", f.plugin)
+	}
+	out, err := worker(ctx, args)
+	if err != nil {
+		return err
+	}
+	var r aot.TextReport
+	if err := json.Unmarshal(out, &r); err != nil || len(r.Programs) == 0 {
+		return fault.New(errWorker, nil, "the compiling process gave no answer")
+	}
+	return a.print(r, func() {
+		p := r.Programs[0]
+		a.say("%s (%s) on %s, %d devices", p.Name, r.Form, r.On, r.Replicas*r.Partitions)
+		a.say("compiled by %s %s (%s) in %.1f s", r.Engine.Name, r.Engine.Version, r.Compiler, p.CompileSeconds)
+		for _, part := range []struct {
+			what string
+			n    int64
+		}{{"arguments", p.Arguments}, {"temporaries", p.Temp}, {"outputs", p.Outputs}, {"taken over", -max(0, p.Alias)}, {"code", max(0, p.Code)}} {
+			if part.n != 0 || part.what != "taken over" {
+				a.say("  %-12s %10s", part.what, cmp.Or(map[bool]string{true: "-" + weft.Bytes(-part.n)}[part.n < 0], weft.Bytes(part.n)))
+			}
+		}
+		a.say("a device holds %s (the compiler's peak, its own memories counted: %s)", weft.Bytes(r.HBMBytesPerDevice), weft.Bytes(p.Peak))
+		a.say("%s", fitText(r.Fits, r.OverBytes, r.HBMLimitBytes))
+		for _, n := range r.Notes {
+			a.say("  note: %s", n)
+		}
+	})
+}
