@@ -195,7 +195,7 @@ func (e *emitter) instr(in *Instr, name string, n nameTable) {
 	case OpReduce:
 		e.reduce(in, name, args[0])
 	case OpKernel:
-		def("custom_call @%s(%s) {backend_config = %s} : %s", in.Kernel.Call, strings.Join(args, ", "), quoted(in.Kernel.Config()), signature)
+		e.kernel(in, name, strings.Join(args, ", "), signature)
 	case OpDot, OpConv:
 		e.contraction(in, name, args, types)
 	default:
@@ -280,6 +280,25 @@ func (e *emitter) contraction(in *Instr, name string, args, types []string) {
 	}
 	wide := e.temp(format, a...)
 	e.line("%s = stablehlo.convert %s : (%s) -> %s", name, wide, mlirType(sum), mlirType(to))
+}
+
+// kernel writes a custom call. Its operands' layouts are said: a compiler that is
+// free to choose gives the kernel transposed ones.
+func (e *emitter) kernel(in *Instr, name, args, signature string) {
+	layout := func(id ID) string {
+		rank := len(e.typ(id).Shape)
+		dims := make([]int, rank)
+		for i := range dims {
+			dims[i] = rank - 1 - i
+		}
+		return fmt.Sprintf("dense<%s> : tensor<%dxindex>", intsText(dims), rank)
+	}
+	layouts := make([]string, len(in.Args))
+	for i, a := range in.Args {
+		layouts[i] = layout(a)
+	}
+	e.line("%s = stablehlo.custom_call @%s(%s) {backend_config = %s, operand_layouts = [%s], result_layouts = [%s]} : %s",
+		name, in.Kernel.Call, args, quoted(in.Kernel.Config()), strings.Join(layouts, ", "), layout(in.Out[0]), signature)
 }
 
 var reducers = map[Reduction]string{Sum: "add", Maximum: "maximum"}
