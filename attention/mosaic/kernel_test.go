@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"weft/attention/internal/mosaictest"
 	"weft/attention/mosaic"
 )
 
@@ -48,16 +49,16 @@ func newProblem(r *rand.Rand, s mosaic.Spec) *problem {
 
 // operands are what the kernel is given: q times scale and log2(e) unless the
 // kernel scales, all rounded to bf16, and rubbish where keys are not real.
-func (p *problem) operands() []*vec {
+func (p *problem) operands() []*mosaictest.Vec {
 	s := p.spec
 	fold := p.scale * log2e
 	if s.Scale != 0 {
 		fold = 1
 	}
-	make3 := func(x []float64, tokens, heads int, by float64) *vec {
-		v := newVec("bf16", s.Batch, tokens, heads*s.HeadDim)
-		for i := range v.f {
-			v.f[i] = round(float32(x[i] * by))
+	make3 := func(x []float64, tokens, heads int, by float64) *mosaictest.Vec {
+		v := mosaictest.NewVec("bf16", s.Batch, tokens, heads*s.HeadDim)
+		for i := range v.F {
+			v.F[i] = mosaictest.Round(float32(x[i] * by))
 		}
 		return v
 	}
@@ -68,16 +69,16 @@ func (p *problem) operands() []*vec {
 		}
 		bad := []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1)), 3e38}[at%4]
 		for i := range s.KVHeads * s.HeadDim {
-			k.f[at*s.KVHeads*s.HeadDim+i], v.f[at*s.KVHeads*s.HeadDim+i] = bad, bad
+			k.F[at*s.KVHeads*s.HeadDim+i], v.F[at*s.KVHeads*s.HeadDim+i] = bad, bad
 		}
 	}
-	all := []*vec{q, k, v}
+	all := []*mosaictest.Vec{q, k, v}
 	if s.Mask {
-		m := newVec("f32", s.MaskBatch, 1, s.Keys)
-		for i := range m.f {
-			m.f[i] = float32(p.mask[i] * log2e)
+		m := mosaictest.NewVec("f32", s.MaskBatch, 1, s.Keys)
+		for i := range m.F {
+			m.F[i] = float32(p.mask[i] * log2e)
 			if !p.real(i % s.Keys) {
-				m.f[i] = float32(math.NaN())
+				m.F[i] = float32(math.NaN())
 			}
 		}
 		all = append(all, m)
@@ -112,7 +113,7 @@ func (p *problem) naive(rounded bool) []float64 {
 			}
 			return out
 		}
-		q, k, v = wide(ops[0].f), wide(ops[1].f), wide(ops[2].f)
+		q, k, v = wide(ops[0].F), wide(ops[1].F), wide(ops[2].F)
 		if scale = s.Scale / log2e; s.Scale == 0 {
 			scale = 1 / log2e
 		}
@@ -167,16 +168,16 @@ func (p *problem) run() ([]float32, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := load(text)
+	m, err := mosaictest.Load(text)
 	if err != nil {
 		return nil, err
 	}
 	s := p.spec
-	out, err := m.run(p.operands(), []int{s.Batch, s.Queries, s.Heads * s.HeadDim})
+	out, err := m.Run(p.operands(), []int{s.Batch, s.Queries, s.Heads * s.HeadDim})
 	if err != nil {
 		return nil, err
 	}
-	return out.f, nil
+	return out.F, nil
 }
 
 // relative is the root of the mean square of the error over that of want.
@@ -320,7 +321,7 @@ func TestExtremeScores(t *testing.T) {
 func TestKernelOnAnything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := func(name string, lo, hi int) int { return rapid.IntRange(lo, hi).Draw(t, name) }
-		s := mosaic.Spec{Chip: "v5e", Batch: n("batch", 1, 2), Queries: n("queries", 1, 40), Keys: n("keys", 1, 600), KVHeads: n("kv heads", 1, 3), HeadDim: 128,
+		s := mosaic.Spec{Chip: "v5e", Batch: n("batch", 1, 2), Queries: n("queries", 1, 20), Keys: n("keys", 1, 400), KVHeads: n("kv heads", 1, 3), HeadDim: 128,
 			Blocks: mosaic.Blocks{Q: 16, K: 128 * n("K", 1, 3), Sub: 128 * n("sub", 1, 3)}}
 		s.Heads = s.KVHeads * n("group", 1, 2)
 		if rapid.Bool().Draw(t, "narrow") {

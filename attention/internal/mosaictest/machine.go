@@ -1,4 +1,6 @@
-package mosaic_test
+// Package mosaictest runs the text of an attention kernel in plain Go, for tests:
+// what it executes is what is shipped.
+package mosaictest
 
 import (
 	"fmt"
@@ -11,16 +13,16 @@ import (
 	"weft/tensor"
 )
 
-// machine runs a kernel's text: every operation that the kernel uses, as the
+// Machine runs a kernel's text: every operation that the kernel uses, as the
 // dialects define it, in f32 and bf16 with one rounding each. What lies beyond an
 // operand in a window, and scratch that nothing wrote, is NaN.
-type machine struct {
+type Machine struct {
 	grid    [4]int
 	main    *function
 	windows []window
 	at      map[string]*function
 	args    []string // of main's memrefs: windows, then scratch
-	mem     map[string]*vec
+	mem     map[string]*Vec
 }
 
 type window struct {
@@ -40,29 +42,28 @@ type op struct {
 	regions              [2][]op
 }
 
-// vec is a value: floats for f32 and bf16, ints for i32, i1 and index; no dims are a scalar.
-type vec struct {
-	elem string
-	dims []int
-	f    []float32
-	i    []int32
+// Vec is a value: F for f32 and bf16, I for i32, i1 and index; no dims are a scalar.
+type Vec struct {
+	Elem string
+	Dims []int
+	F    []float32
+	I    []int32
 }
 
-func newVec(elem string, dims ...int) *vec {
-	v := &vec{elem: elem, dims: dims}
+// NewVec makes a value of zeros.
+func NewVec(elem string, dims ...int) *Vec {
+	v := &Vec{Elem: elem, Dims: dims}
 	n := 1
 	for _, d := range dims {
 		n *= d
 	}
 	if elem == "f32" || elem == "bf16" {
-		v.f = make([]float32, n)
+		v.F = make([]float32, n)
 	} else {
-		v.i = make([]int32, n)
+		v.I = make([]int32, n)
 	}
 	return v
 }
-
-func (v *vec) len() int { return len(v.f) + len(v.i) }
 
 var (
 	opLine    = regexp.MustCompile(`^(?:(%\w+) = )?"stable_mosaic\.([\w.]+)"\(([^)]*)\)(?: \{(.*)\})? : \(.*\) -> (.*)$`)
@@ -84,20 +85,20 @@ func ints(s string) []int {
 }
 
 // typed is a zero value of a type as the text has it.
-func typed(s string) (*vec, error) {
+func typed(s string) (*Vec, error) {
 	if m := typeText.FindStringSubmatch(s); m != nil {
-		return newVec(m[2], ints(strings.ReplaceAll(m[1], "x", " "))...), nil
+		return NewVec(m[2], ints(strings.ReplaceAll(m[1], "x", " "))...), nil
 	}
 	switch s {
 	case "i32", "i1", "index", "f32":
-		return newVec(s), nil
+		return NewVec(s), nil
 	}
 	return nil, fmt.Errorf("type %q", s)
 }
 
-// load parses a module.
-func load(text string) (*machine, error) {
-	m := &machine{at: map[string]*function{}, mem: map[string]*vec{}}
+// Load parses a module.
+func Load(text string) (*Machine, error) {
+	m := &Machine{at: map[string]*function{}, mem: map[string]*Vec{}}
 	lines := []string{}
 	for l := range strings.Lines(text) {
 		lines = append(lines, strings.TrimSpace(l))
@@ -127,8 +128,8 @@ func load(text string) (*machine, error) {
 				if err != nil {
 					return nil, err
 				}
-				for i := range v.f {
-					v.f[i] = float32(math.NaN())
+				for i := range v.F {
+					v.F[i] = float32(math.NaN())
 				}
 				m.mem["%"+a[1]] = v
 				m.args = append(m.args, "%"+a[1])
@@ -180,9 +181,9 @@ func parseBody(lines []string, at *int) ([]op, error) {
 	return nil, fmt.Errorf("the text ends inside a region")
 }
 
-// run gives the result for operands in order; out is the result's shape.
-func (m *machine) run(operands []*vec, out []int) (*vec, error) {
-	result := newVec("bf16", out...)
+// Run gives the result for operands in order; out is the result's shape.
+func (m *Machine) Run(operands []*Vec, out []int) (*Vec, error) {
+	result := NewVec("bf16", out...)
 	all := append(slices.Clone(operands), result)
 	if len(all) != len(m.windows) {
 		return nil, fmt.Errorf("%d operands for %d windows", len(all), len(m.windows))
@@ -201,11 +202,11 @@ func (m *machine) run(operands []*vec, out []int) (*vec, error) {
 	return result, nil
 }
 
-func (m *machine) step(at [4]int, all []*vec) error {
-	env := func() map[string]*vec {
-		e := map[string]*vec{}
+func (m *Machine) step(at [4]int, all []*Vec) error {
+	env := func() map[string]*Vec {
+		e := map[string]*Vec{}
 		for k, name := range []string{"%b", "%h", "%i", "%j"} {
-			e[name] = &vec{elem: "i32", i: []int32{int32(at[k])}}
+			e[name] = &Vec{Elem: "i32", I: []int32{int32(at[k])}}
 		}
 		return e
 	}
@@ -218,7 +219,7 @@ func (m *machine) step(at [4]int, all []*vec) error {
 			return err
 		}
 		for d, name := range ret {
-			place[w] = append(place[w], int(e[name].i[0])*win.bounds[d])
+			place[w] = append(place[w], int(e[name].I[0])*win.bounds[d])
 		}
 		if w < len(all)-1 {
 			m.transfer(m.mem[m.args[w]], all[w], place[w], true)
@@ -233,21 +234,21 @@ func (m *machine) step(at [4]int, all []*vec) error {
 }
 
 // transfer copies a window in or out; in gives NaN where the operand ends.
-func (m *machine) transfer(win, whole *vec, at []int, in bool) {
-	for x := range win.dims[0] {
-		for y := range win.dims[1] {
-			for z := range win.dims[2] {
-				w := (x*win.dims[1]+y)*win.dims[2] + z
+func (m *Machine) transfer(win, whole *Vec, at []int, in bool) {
+	for x := range win.Dims[0] {
+		for y := range win.Dims[1] {
+			for z := range win.Dims[2] {
+				w := (x*win.Dims[1]+y)*win.Dims[2] + z
 				p := [3]int{at[0] + x, at[1] + y, at[2] + z}
-				inside := p[0] < whole.dims[0] && p[1] < whole.dims[1] && p[2] < whole.dims[2]
-				o := (p[0]*whole.dims[1]+p[1])*whole.dims[2] + p[2]
+				inside := p[0] < whole.Dims[0] && p[1] < whole.Dims[1] && p[2] < whole.Dims[2]
+				o := (p[0]*whole.Dims[1]+p[1])*whole.Dims[2] + p[2]
 				switch {
 				case in && inside:
-					win.f[w] = whole.f[o]
+					win.F[w] = whole.F[o]
 				case in:
-					win.f[w] = float32(math.NaN())
+					win.F[w] = float32(math.NaN())
 				case inside:
-					whole.f[o] = win.f[w]
+					whole.F[o] = win.F[w]
 				}
 			}
 		}
@@ -255,7 +256,7 @@ func (m *machine) transfer(win, whole *vec, at []int, in bool) {
 }
 
 // exec runs a body and gives the names that it returns.
-func (m *machine) exec(body []op, e map[string]*vec) ([]string, error) {
+func (m *Machine) exec(body []op, e map[string]*Vec) ([]string, error) {
 	for i := range body {
 		o := &body[i]
 		switch o.name {
@@ -263,7 +264,7 @@ func (m *machine) exec(body []op, e map[string]*vec) ([]string, error) {
 			return o.args, nil
 		case "scf.if":
 			r := 0
-			if e[o.args[0]].i[0] == 0 {
+			if e[o.args[0]].I[0] == 0 {
 				r = 1
 			}
 			if _, err := m.exec(o.regions[r], e); err != nil {
@@ -284,13 +285,13 @@ func (m *machine) exec(body []op, e map[string]*vec) ([]string, error) {
 }
 
 // copyPart moves between a vector and the part of a memref that starts at the indices.
-func (m *machine) copyPart(o *op, e map[string]*vec, v, mem *vec, index []string, in bool) {
-	d := len(mem.dims)
-	rows, cols := v.dims[d-2], v.dims[d-1]
-	r0, c0 := int(e[index[d-2]].i[0]), int(e[index[d-1]].i[0])
+func (m *Machine) copyPart(o *op, e map[string]*Vec, v, mem *Vec, index []string, in bool) {
+	d := len(mem.Dims)
+	rows, cols := v.Dims[d-2], v.Dims[d-1]
+	r0, c0 := int(e[index[d-2]].I[0]), int(e[index[d-1]].I[0])
 	for r := range rows {
-		a := v.f[r*cols : (r+1)*cols]
-		b := mem.f[(r0+r)*mem.dims[d-1]+c0:][:cols]
+		a := v.F[r*cols : (r+1)*cols]
+		b := mem.F[(r0+r)*mem.Dims[d-1]+c0:][:cols]
 		if in {
 			copy(a, b)
 		} else {
@@ -299,12 +300,12 @@ func (m *machine) copyPart(o *op, e map[string]*vec, v, mem *vec, index []string
 	}
 }
 
-func (m *machine) value(o *op, e map[string]*vec) (*vec, error) {
+func (m *Machine) value(o *op, e map[string]*Vec) (*Vec, error) {
 	out, err := typed(o.to)
 	if err != nil {
 		return nil, err
 	}
-	args := make([]*vec, 0, len(o.args))
+	args := make([]*Vec, 0, len(o.args))
 	for _, a := range o.args {
 		if e[a] != nil {
 			args = append(args, e[a])
@@ -313,21 +314,21 @@ func (m *machine) value(o *op, e map[string]*vec) (*vec, error) {
 		}
 	}
 	cols := 1
-	if len(out.dims) > 0 {
-		cols = out.dims[len(out.dims)-1]
+	if len(out.Dims) > 0 {
+		cols = out.Dims[len(out.Dims)-1]
 	}
 	floats := func(f func(a, b float32) float32) {
-		for i := range out.f {
+		for i := range out.F {
 			b := float32(0)
 			if len(args) > 1 {
-				b = args[1].f[i]
+				b = args[1].F[i]
 			}
-			out.f[i] = f(args[0].f[i], b)
+			out.F[i] = f(args[0].F[i], b)
 		}
 	}
 	whole := func(f func(a, b int32) int32) {
-		for i := range out.i {
-			out.i[i] = f(args[0].i[i], args[1].i[i])
+		for i := range out.I {
+			out.I[i] = f(args[0].I[i], args[1].I[i])
 		}
 	}
 	switch o.name {
@@ -346,9 +347,9 @@ func (m *machine) value(o *op, e map[string]*vec) (*vec, error) {
 	case "math.exp2":
 		floats(func(a, _ float32) float32 { return float32(math.Exp2(float64(a))) })
 	case "arith.extf":
-		copy(out.f, args[0].f)
+		copy(out.F, args[0].F)
 	case "arith.truncf":
-		floats(func(a, _ float32) float32 { return round(a) })
+		floats(func(a, _ float32) float32 { return Round(a) })
 	case "arith.andi":
 		whole(func(a, b int32) int32 { return a & b })
 	case "arith.ori":
@@ -364,62 +365,62 @@ func (m *machine) value(o *op, e map[string]*vec) (*vec, error) {
 			return 0
 		})
 	case "arith.select":
-		for i := range out.f {
-			if args[0].i[i] != 0 {
-				out.f[i] = args[1].f[i]
+		for i := range out.F {
+			if args[0].I[i] != 0 {
+				out.F[i] = args[1].F[i]
 			} else {
-				out.f[i] = args[2].f[i]
+				out.F[i] = args[2].F[i]
 			}
 		}
 	case "tpu.iota":
 		along := ints(o.attrs)[1] // after the 32 of "array<i32: d>"
-		for i := range out.i {
-			out.i[i] = int32([]int{i / cols, i % cols}[along])
+		for i := range out.I {
+			out.I[i] = int32([]int{i / cols, i % cols}[along])
 		}
 	case "vector.load":
 		m.copyPart(o, e, out, m.mem[o.args[0]], o.args[1:], true)
 	case "vector.shape_cast":
-		copy(out.f, args[0].f)
+		copy(out.F, args[0].F)
 	case "vector.broadcast":
 		from := args[0]
-		for r := range out.dims[0] {
+		for r := range out.Dims[0] {
 			for c := range cols {
-				out.f[r*cols+c] = from.f[min(r, from.dims[0]-1)*from.dims[1]+min(c, from.dims[1]-1)]
+				out.F[r*cols+c] = from.F[min(r, from.Dims[0]-1)*from.Dims[1]+min(c, from.Dims[1]-1)]
 			}
 		}
 	case "vector.extract_strided_slice":
 		c0 := ints(o.attrs)[1]
-		for r := range out.dims[0] {
-			copy(out.f[r*cols:(r+1)*cols], args[0].f[r*args[0].dims[1]+c0:])
+		for r := range out.Dims[0] {
+			copy(out.F[r*cols:(r+1)*cols], args[0].F[r*args[0].Dims[1]+c0:])
 		}
 	case "tpu.concatenate":
 		if ints(o.attrs)[0] == 0 {
 			at := 0
 			for _, a := range args {
-				at += copy(out.f[at:], a.f)
+				at += copy(out.F[at:], a.F)
 			}
 			break
 		}
 		c0 := 0
 		for _, a := range args {
-			n := a.dims[1]
-			for r := range out.dims[0] {
-				copy(out.f[r*cols+c0:][:n], a.f[r*n:])
+			n := a.Dims[1]
+			for r := range out.Dims[0] {
+				copy(out.F[r*cols+c0:][:n], a.F[r*n:])
 			}
 			c0 += n
 		}
 	case "vector.multi_reduction":
-		n := args[0].dims[1]
-		for r := range out.f {
-			x := args[1].f[r]
-			for _, y := range args[0].f[r*n : (r+1)*n] {
+		n := args[0].Dims[1]
+		for r := range out.F {
+			x := args[1].F[r]
+			for _, y := range args[0].F[r*n : (r+1)*n] {
 				if strings.Contains(o.attrs, "maximumf") {
 					x = max(x, y)
 				} else {
 					x += y
 				}
 			}
-			out.f[r] = x
+			out.F[r] = x
 		}
 	case "tpu.matmul":
 		matmul(out, args[0], args[1], args[2], strings.Contains(o.attrs, "<[1], [1]"))
@@ -430,17 +431,17 @@ func (m *machine) value(o *op, e map[string]*vec) (*vec, error) {
 }
 
 // matmul sums in f64 and rounds once: the order in which a TPU adds is not known.
-func matmul(out, a, b, c *vec, transposed bool) {
-	n, inner := out.dims[1], a.dims[1]
+func matmul(out, a, b, c *Vec, transposed bool) {
+	n, inner := out.Dims[1], a.Dims[1]
 	row := make([]float64, n)
-	for r := range out.dims[0] {
+	for r := range out.Dims[0] {
 		for x := range row {
-			row[x] = float64(c.f[r*n+x])
+			row[x] = float64(c.F[r*n+x])
 		}
-		x := a.f[r*inner : (r+1)*inner]
+		x := a.F[r*inner : (r+1)*inner]
 		if transposed {
 			for col := range n {
-				y := b.f[col*inner : (col+1)*inner]
+				y := b.F[col*inner : (col+1)*inner]
 				s := 0.0
 				for k := range x {
 					s += float64(x[k]) * float64(y[k])
@@ -449,20 +450,20 @@ func matmul(out, a, b, c *vec, transposed bool) {
 			}
 		} else {
 			for k := range x {
-				y := b.f[k*n : (k+1)*n]
+				y := b.F[k*n : (k+1)*n]
 				for col := range y {
 					row[col] += float64(x[k]) * float64(y[col])
 				}
 			}
 		}
 		for col := range row {
-			out.f[r*n+col] = float32(row[col])
+			out.F[r*n+col] = float32(row[col])
 		}
 	}
 }
 
 // constant fills out with "value = dense<N> : type" or "value = N : type".
-func constant(out *vec, attrs string) error {
+func constant(out *Vec, attrs string) error {
 	_, rest, _ := strings.Cut(attrs, "value = ")
 	number, _, _ := strings.Cut(rest, " : ")
 	number = strings.TrimSuffix(strings.TrimPrefix(number, "dense<"), ">")
@@ -479,14 +480,14 @@ func constant(out *vec, attrs string) error {
 			return err
 		}
 	}
-	for i := range out.f {
-		out.f[i] = float32(x)
+	for i := range out.F {
+		out.F[i] = float32(x)
 	}
-	for i := range out.i {
-		out.i[i] = int32(x)
+	for i := range out.I {
+		out.I[i] = int32(x)
 	}
 	return nil
 }
 
-// round is to bf16, to nearest even.
-func round(x float32) float32 { return tensor.FromBF16(tensor.BF16(x)) }
+// Round is to bf16, to nearest even.
+func Round(x float32) float32 { return tensor.FromBF16(tensor.BF16(x)) }
