@@ -5,13 +5,18 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"image"
+	"image/color"
+	"image/draw"
 	"image/png"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -319,7 +324,7 @@ func TestPageShowsRefusals(t *testing.T) {
 	p.wait(`document.querySelector("#answer h1")?.innerText.startsWith("Fits on v4-")`)
 	// Too big: by how much, and what would fit.
 	p.open("/?model=wan2.1-t2v-14b&size=832x480&frames=81&on=v5e-1&dtype=f32")
-	if got := p.text("#answer"); !strings.Contains(got, "Does not fit on") || !strings.Contains(got, "What would fit") || p.count(".row.unfit .bar.over") == 0 {
+	if got := p.text("#answer"); !strings.Contains(got, "Does not fit on") || !strings.Contains(got, "frame takes") || p.count(".row.unfit .bar.over") == 0 {
 		t.Error(got)
 	}
 	p.fine()
@@ -644,7 +649,7 @@ func TestPageOnNarrowScreens(t *testing.T) {
 // scheme is the user's choice of light or dark.
 func (p *tab) scheme(name string) {
 	p.t.Helper()
-	command(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}})
+	command(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}, {Name: "prefers-reduced-motion", Value: "reduce"}}})
 }
 
 // Light and dark have different papers, and text that can be read on them.
@@ -699,7 +704,7 @@ func TestScreenshots(t *testing.T) {
 		{"explorer.png", "light", "/?model=wan2.1-t2v-14b&size=832x480&frames=81&on=v5p-16&mesh=dp=2,tp=4,sp=1&tensor=blocks.0.self_attn.q.weight&device=2&colour=tp"},
 		{"explorer-dark.png", "dark", at480 + "&mesh=dp=1,tp=2,sp=2&fsdp=sp&pin=" + url.QueryEscape("model=wan2.1-t2v-14b&size=832x480&frames=81&on=v5e-8&mesh=dp=1,tp=4,sp=2")},
 	} {
-		p.do(chromedp.EmulateViewport(1200, 1360))
+		p.do(chromedp.EmulateViewport(1200, 1400))
 		p.scheme(c.scheme)
 		p.open(c.state)
 		shot, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
@@ -711,7 +716,7 @@ func TestScreenshots(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out bytes.Buffer
-		if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, img); err != nil {
+		if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, fewColours(img)); err != nil {
 			t.Fatal(err)
 		}
 		if out.Len() > 200_000 {
@@ -724,4 +729,48 @@ func TestScreenshots(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// fewColours is a picture with the 256 colours it uses most: flat areas keep theirs,
+// and the file is a third of the size.
+func fewColours(img image.Image) *image.Paletted {
+	used := map[color.Color]int{}
+	b := img.Bounds()
+	for y := b.Min.Y; y < b.Max.Y; y++ {
+		for x := b.Min.X; x < b.Max.X; x++ {
+			used[img.At(x, y)]++
+		}
+	}
+	most := slices.SortedFunc(maps.Keys(used), func(a, b color.Color) int { return used[b] - used[a] })
+	out := image.NewPaletted(b, most[:min(256, len(most))])
+	draw.Draw(out, b, img, b.Min, draw.Src)
+	return out
+}
+
+// Phases and kinds that are new to the page are shown, not lost.
+func TestPageShowsNewPhases(t *testing.T) {
+	handler := web.New(web.Options{}).Handler()
+	p := newTab(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/api/plan" {
+			handler.ServeHTTP(w, r)
+			return
+		}
+		rec := httptest.NewRecorder()
+		handler.ServeHTTP(rec, r)
+		body := strings.ReplaceAll(rec.Body.String(), `"vae": "not modelled"`,
+			`"vae": {"weights_bytes": 1000000000, "scratch_bytes": 3000000000, "total_bytes": 4000000000}, "upscaler": {"weights_bytes": 500000000, "total_bytes": 500000000, "at": "up"}`)
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, body)
+	}))
+	p.open("/")
+	if got := p.text("#detail"); !strings.Contains(got, "VAE") || !strings.Contains(got, "upscaler") || !strings.Contains(got, "other\t3.00 GB") {
+		t.Error(got)
+	}
+	if got := p.count("#splits .row:first-child .phase-bar"); got != 3 {
+		t.Errorf("%d bars", got)
+	}
+	if got := eval[[]string](p, `[...document.querySelectorAll("#splits .row:first-child .phase-name")].map((x) => x.innerText)`); fmt.Sprint(got) != "[dit vae upscaler]" {
+		t.Error(got)
+	}
+	p.fine()
 }

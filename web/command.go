@@ -69,7 +69,9 @@ func (s *Server) commands(m models.Model, q plan.Query, fsdp []string) []Command
 	if q.Batch == 1 {
 		add("sample", "the whole denoising loop", opened, []argument{{"context", "text.safetensors"}, {"negative", "negative.safetensors"}}, video, cfg, run, how, []argument{{"out", "latents.safetensors"}})
 	}
-	add("specs", "every parameter's PartitionSpec, for JAX", named, split, []argument{{"format", "jax"}})
+	if len(fsdp) == 0 { // specs are the rules', before weights are shared out
+		add("specs", "every parameter's PartitionSpec, for JAX", named, split, []argument{{"on", q.On}, {"format", "jax"}})
+	}
 	return list
 }
 

@@ -180,7 +180,8 @@ function answer(result) {
   put(byId("answer"),
     el("h1", { class: fit.length ? "yes" : "no" }, head),
     best && el("p", {}, fit.length ? "Best: " : "Nearest: ", el("strong", { text: splitName(best) }), `, ${bytes(best.hbm_bytes_per_device)}` + (best.hbm_limit_bytes ? ` of ${bytes(best.hbm_limit_bytes)}` : "") + ` a device, about ${seconds(best.step_seconds)} a step. `, el("span", { class: "quiet-text", text: counts + "." })),
-    !fit.length && best?.change && el("p", {}, "What would fit: ", el("code", { text: best.change })),
+    !fit.length && best?.change && el("p", {}, best.change.startsWith("--") ? ["This would fit: ", el("code", { text: best.change })] : best.change.split("; ")[0] + "."),
+    !fit.length && !all && el("p", {}, el("button", { type: "button", text: "Look at all hardware", on: { click: () => set({ on: "all", slice: "", mesh: "", fsdp: "", device: "" }) } })),
     result.efficiency && el("p", { class: "quiet-text", text: `Times rest on ${result.efficiency} efficiencies: they rank splits.` }));
 }
 

@@ -118,16 +118,20 @@ function bus(topo, g) {
   return svg("g", {}, lines);
 }
 
-// ring joins the devices of the selected one's group along an axis, in order.
-function ring(g, devices, device, axis) {
-  if (!device || !axis || device.coords[axis] === undefined) return null;
-  const group = [...devices.values()].filter((d) => Object.entries(device.coords).every(([name, v]) => name === axis || d.coords[name] === v)).sort((a, b) => a.coords[axis] - b.coords[axis]);
+// groupOf are the devices that differ from one along an axis alone, in the axis's order.
+function groupOf(devices, device, axis) {
+  if (!device || device.coords[axis] === undefined) return [];
+  return [...devices.values()].filter((d) => Object.entries(device.coords).every(([name, v]) => name === axis || d.coords[name] === v)).sort((a, b) => a.coords[axis] - b.coords[axis]);
+}
+
+// ring joins the devices of a group, the last to the first.
+function ring(g, group) {
   if (group.length < 2) return null;
   const points = group.map((d) => g.at(d.at));
   return svg("path", { class: "group", d: "M" + points.map((p) => `${p.x} ${p.y}`).join("L") + (group.length > 2 ? "Z" : "") });
 }
 
-// draw shows the slice. paint: {label, of(device) gives {i, n, text}}; on: {colour(name), device(id)}.
+// draw shows the slice. on: {colour(name), device(id)}.
 export function draw(section, topo, plan, state, shards, on) {
   const devices = places(topo);
   const sizes = axes(plan.mesh).filter((a) => a.size > 1);
@@ -147,7 +151,7 @@ export function draw(section, topo, plan, state, shards, on) {
 
 const preferred = (sizes) => ["tp", "sp", "dp", "fsdp"].find((n) => sizes.some((a) => a.name === n)) ?? sizes[0]?.name ?? "";
 
-// painter gives each device its colour: its index along an axis, or its shard.
+// painter gives each device its colour, the i-th of n: its index along an axis, or its shard.
 function painter(by, sizes, shards) {
   if (by === "tensor") {
     const index = new Map(), of = new Map();
@@ -171,6 +175,7 @@ function figure(section, topo, devices, paint, by, selected, on) {
   const twoCores = topo.cores && topo.chips && topo.cores / topo.chips > perChip;
   const first = selected ?? devices.values().next().value;
   const nodes = new Map();
+  const group = by === "tensor" ? [] : groupOf(devices, selected, by);
   const chips = [...devices.values()].map((d) => {
     const c = g.at(d.at), p = paint(d);
     const core = perChip > 1 ? d.id % perChip : 0;
@@ -178,7 +183,7 @@ function figure(section, topo, devices, paint, by, selected, on) {
     const x = c.x - g.cell / 2 + core * w, y = c.y - g.cell / 2;
     const mid = x + w / 2;
     const label = `device ${d.id}, chip at ${d.at.slice(0, g.grid ? 3 : 1).join(" ")}, host ${d.host}` + Object.entries(d.coords).map(([n, v]) => `, ${n} ${v}`).join("") + (by === "tensor" ? ", " + p.text : "");
-    const node = svg("g", { class: "device" + (d === selected ? " chosen" : ""), role: "button", tabindex: d === first ? 0 : -1, "aria-pressed": d === selected ? "true" : "false", "aria-label": label, data: { id: d.id },
+    const node = svg("g", { class: "device" + (d === selected ? " chosen" : group.includes(d) ? " member" : ""), role: "button", tabindex: d === first ? 0 : -1, "aria-pressed": d === selected ? "true" : "false", "aria-label": label, data: { id: d.id },
       on: { click: () => on.device(d.id), keydown: (event) => move(event, d, devices, nodes, on) } },
     svg("title", { text: label }),
     svg("rect", { x: x + (perChip > 1 ? 1 : 0), y, width: w - (perChip > 1 ? 2 : 0), height: g.cell, rx: Math.min(9, g.cell * 0.16), style: p.n > 1 ? { fill: colour(p.i, p.n) } : {} }),
@@ -201,10 +206,10 @@ function figure(section, topo, devices, paint, by, selected, on) {
   } else if (g.grid && topo.link_devices.length > maxLinks) key.push(`${many(topo.link_devices.length, "link")} are too many to draw`);
   if (topo.kind === "gpu" && topo.rates_per_device.link_bytes) key.push("the bar is the switch that joins every two");
   if (twoCores) key.push("a chip's two cores are one device");
-  if (selected && by !== "tensor" && by !== "") key.push(`the loop is the ${by} group of device ${selected.id}`);
+  if (group.length > 1) key.push(`the loop is the ${by} group of device ${selected.id}`);
   return el("figure", { class: "drawing" },
     svg("svg", { viewBox: `0 0 ${g.width} ${g.height}`, width: g.width, height: g.height, role: "group", "aria-label": `${topo.name}: ${many(topo.devices, "device")}; arrow keys move` },
-      hosts(topo, g, devices), links(topo, g, devices), bus(topo, g), chips, by !== "tensor" && ring(g, devices, selected, by), layers),
+      hosts(topo, g, devices), links(topo, g, devices), bus(topo, g), ring(g, group), chips, layers),
     key.length > 0 && el("figcaption", { text: key.join("; ") + "." }));
 }
 

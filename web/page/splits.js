@@ -38,11 +38,19 @@ export function draw(section, result, selected, pinnedKey, state, on) {
     return row;
   });
   const list = el("div", { class: "rows", role: "listbox", "aria-label": "Splits, best first", on: { keydown: (event) => keys(event, rows, result.plans, on) } }, rows);
+  const scrolled = section.querySelector(".rows")?.scrollTop ?? 0;
   put(section,
     el("div", { class: "card-head" }, el("h2", { id: "splits-title", text: everywhere ? "Smallest slices that do" : "Splits" }), legend(result.plans)),
     result.plans.length > 0 && el("div", { class: "row heads", "aria-hidden": "true" }, el("span", { text: everywhere ? "slice, split" : "split" }), el("span", { text: "memory of a device" }), el("span", { class: "num", text: "HBM" }), el("span", { class: "num", text: "step" }), el("span", { class: "num", text: "sent" }), el("span")),
     result.plans.length > 0 ? list : el("p", { class: "empty", text: everywhere ? "No slice that weft knows does." : "No split of this hardware is legal. The reasons are below." }),
     refused(result, state, on));
+  // The list stays where it was, the chosen row in sight.
+  const row = rows[result.plans.indexOf(selected)];
+  if (!row) return;
+  list.scrollTop = scrolled;
+  const top = row.offsetTop - list.offsetTop;
+  if (top < list.scrollTop) list.scrollTop = top;
+  else if (top + row.offsetHeight > list.scrollTop + list.clientHeight) list.scrollTop = top + row.offsetHeight - list.clientHeight;
 }
 
 function keys(event, rows, plans, on) {
