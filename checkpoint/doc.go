@@ -1,5 +1,5 @@
-// Package checkpoint finds, proves and reads model weights: safetensors, in one
-// file or in shards with an index. It reads exactly the bytes that a device's
+// Package checkpoint finds, proves and reads model weights: safetensors and
+// PyTorch's .pth, in one file or in shards with an index. It reads exactly the bytes that a device's
 // shard needs, each once, and writes safetensors files that are either complete
 // or absent.
 //

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"sync/atomic"
 
+	"weft/checkpoint/pth"
 	"weft/fault"
 )
 
@@ -19,7 +20,9 @@ type file struct {
 	f    *os.File
 	size int64
 	read atomic.Int64 // bytes of data read so far
-	h    *header
+	h    *header      // of a safetensors file
+	// torch is what a .pth file holds, and under what names its others lie.
+	torch *pth.Archive
 }
 
 // openFile opens a safetensors file and reads its header.
@@ -33,6 +36,21 @@ func openFile(path string) (*file, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// tensors lists the names of a file's tensors.
+func (f *file) tensors() []string {
+	var names []string
+	if f.torch != nil {
+		for _, t := range f.torch.Tensors {
+			names = append(names, t.Name)
+		}
+		return names
+	}
+	for _, t := range f.h.tensors {
+		names = append(names, t.name)
+	}
+	return names
 }
 
 // openRegular opens a file that can be read at any offset. It looks before it

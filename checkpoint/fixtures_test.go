@@ -107,7 +107,7 @@ func TestGoldenSharded(t *testing.T) {
 			t.Errorf("config %q, %v", b, err)
 		}
 	}
-	if _, err := Open("../testdata"); err == nil || !strings.Contains(err.Error(), "wan21_t2v") {
+	if _, err := Open("../testdata"); err == nil || !strings.Contains(err.Error(), "these folders have one: ../testdata/") {
 		t.Errorf("a folder of folders: %v", err)
 	}
 }

@@ -38,7 +38,11 @@ func (c *Checkpoint) openIndex(path string) error {
 	}
 	var broken fault.List
 	for _, shard := range shards {
-		f, err := openFile(filepath.Join(c.dir, shard))
+		open := openFile
+		if isTorch(filepath.Join(c.dir, shard)) {
+			open = openArchive
+		}
+		f, err := open(filepath.Join(c.dir, shard))
 		broken.Add(err)
 		if err == nil {
 			c.files = append(c.files, f)
@@ -166,8 +170,8 @@ func (c *Checkpoint) missingShards(ix *index, name string, shards []string) erro
 func (c *Checkpoint) agree(ix *index, name string) error {
 	holders := map[string][]string{}
 	for _, f := range c.files {
-		for _, t := range f.h.tensors {
-			holders[t.name] = append(holders[t.name], f.name)
+		for _, name := range f.tensors() {
+			holders[name] = append(holders[name], f.name)
 		}
 	}
 	var faults fault.List
@@ -189,19 +193,17 @@ func (c *Checkpoint) agree(ix *index, name string) error {
 	var left []string
 	var bytes int64
 	for _, f := range c.files {
-		for k, v := range f.h.meta {
-			if _, ok := c.meta[k]; !ok {
-				c.meta[k] = v
+		faults.Add(c.addNamed(f, ix))
+		for _, name := range f.tensors() {
+			if _, named := ix.shardOf[name]; !named {
+				left = append(left, name)
+			} else if r := c.records[name]; r != nil {
+				bytes += r.Bytes
 			}
 		}
-		for _, t := range f.h.tensors {
-			if _, named := ix.shardOf[t.name]; !named {
-				left = append(left, t.name)
-				continue
-			}
-			c.add(f, t)
-			bytes += t.end - t.begin
-		}
+	}
+	if err := faults.Err(); err != nil {
+		return err
 	}
 	if len(left) > 0 {
 		slices.Sort(left)
@@ -213,14 +215,43 @@ func (c *Checkpoint) agree(ix *index, name string) error {
 	return nil
 }
 
+// addNamed makes records of the tensors of a shard that the index names.
+func (c *Checkpoint) addNamed(f *file, ix *index) error {
+	if f.torch != nil {
+		var faults fault.List
+		for _, t := range f.torch.Tensors {
+			if _, named := ix.shardOf[t.Name]; named {
+				faults.Add(c.addTorch(f, t))
+			}
+		}
+		c.torchNotices(f)
+		return faults.Err()
+	}
+	for k, v := range f.h.meta {
+		if _, ok := c.meta[k]; !ok {
+			c.meta[k] = v
+		}
+	}
+	for _, t := range f.h.tensors {
+		if _, named := ix.shardOf[t.name]; named {
+			c.add(f, t)
+		}
+	}
+	return nil
+}
+
 // unnamed notes the files that lie beside the shards and that the index does not name.
 func (c *Checkpoint) unnamed(shards []string, name string) {
 	entries, err := os.ReadDir(c.dir)
 	if err != nil {
 		return
 	}
+	ext := weightsSuffix
+	if strings.HasSuffix(name, torchIndex) {
+		ext = ".bin"
+	}
 	for _, e := range entries {
-		if n := e.Name(); strings.HasSuffix(n, weightsSuffix) && !strings.HasPrefix(n, ".") && !slices.Contains(shards, n) {
+		if n := e.Name(); filepath.Ext(n) == ext && !strings.HasPrefix(n, ".") && !slices.Contains(shards, n) {
 			c.notice("%s is not named by %s and was left out", n, name)
 		}
 	}

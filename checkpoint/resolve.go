@@ -15,15 +15,17 @@ import (
 const (
 	weightsSuffix = ".safetensors"
 	indexSuffix   = ".safetensors.index.json"
+	// torchIndex is the ending of an index of .bin files.
+	torchIndex = ".bin.index.json"
 )
 
 // preferred are the checkpoints that a folder is known by, the best first.
-var preferred = []string{"diffusion_pytorch_model", "model"}
+var preferred = []string{"diffusion_pytorch_model", "model", "pytorch_model"}
 
 // shardName splits the name of a shard into its stem, number and total.
-var shardName = regexp.MustCompile(`^(.*)-(\d{5})-of-(\d{5})\.safetensors$`)
+var shardName = regexp.MustCompile(`^(.*)-(\d{5})-of-(\d{5})(\.safetensors|\.bin)$`)
 
-// resolve turns what a user names into a file: a safetensors file or an index.
+// resolve turns what a user names into a file: one of tensors, or an index.
 func resolve(path string) (string, error) {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -58,18 +60,23 @@ func isDir(path string, e os.DirEntry) bool {
 
 // choose picks the checkpoint among a folder's files.
 func choose(dir string, names, folders []string) (string, error) {
-	var indexes, weights []string
+	var indexes, torch, weights []string
 	for _, name := range names {
 		switch {
 		case strings.HasPrefix(name, "."): // leftovers of a killed writer among them
 		case strings.HasSuffix(name, indexSuffix):
 			indexes = append(indexes, name)
+		case strings.HasSuffix(name, torchIndex):
+			torch = append(torch, name)
 		case filepath.Ext(name) == weightsSuffix, slices.Contains(torchSuffixes, filepath.Ext(name)):
 			weights = append(weights, name)
 		}
 	}
 	if len(indexes) > 0 {
 		return pick(dir, indexes, indexSuffix)
+	}
+	if len(torch) > 0 && !slices.ContainsFunc(weights, func(n string) bool { return filepath.Ext(n) == weightsSuffix }) {
+		return pick(dir, torch, torchIndex)
 	}
 	if len(weights) == 0 {
 		return "", nothingIn(dir, folders)
@@ -110,7 +117,7 @@ func shardsAlone(dir string, names []string) error {
 		}
 		total, _ := strconv.Atoi(m[3])
 		for i := 1; i <= total; i++ {
-			if shard := fmt.Sprintf("%s-%05d-of-%s%s", m[1], i, m[3], weightsSuffix); !there[shard] {
+			if shard := fmt.Sprintf("%s-%05d-of-%s%s", m[1], i, m[3], m[4]); !there[shard] {
 				there[shard] = true
 				missing = append(missing, shard)
 			}
@@ -124,14 +131,14 @@ func shardsAlone(dir string, names []string) error {
 		return nil
 	}
 	return fault.New(ErrAmbiguous, Candidates{dir, names},
-		"%s has shards but no index, a file ending in %s; name one of: %s", dir, indexSuffix, nameList(names))
+		"%s has shards but no index, a file ending in .index.json; name one of: %s", dir, nameList(names))
 }
 
 // nothingIn reports a folder without a checkpoint, and the folders in it that have one.
 func nothingIn(dir string, folders []string) error {
 	var inside []string
 	for _, name := range folders {
-		for _, pattern := range []string{"*" + weightsSuffix, "*" + indexSuffix} {
+		for _, pattern := range []string{"*" + weightsSuffix, "*" + indexSuffix, "*.pth", "*.bin"} {
 			if m, _ := filepath.Glob(filepath.Join(dir, name, pattern)); len(m) > 0 {
 				inside = append(inside, filepath.Join(dir, name))
 				break

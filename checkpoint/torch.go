@@ -30,35 +30,51 @@ func isTorch(path string) bool {
 	return err == nil && string(head[:]) == "PK\x03\x04"
 }
 
+// openArchive opens a .pth file and reads where its tensors are.
+func openArchive(path string) (*file, error) {
+	f, err := openRegular(path)
+	if err != nil {
+		return nil, err
+	}
+	head := make([]byte, min(f.size, 512))
+	if _, err = f.f.ReadAt(head, 0); err == io.EOF {
+		err = nil
+	}
+	if err == nil {
+		err = lfsPointer(head, f.name)
+	}
+	if err == nil {
+		f.torch, err = pth.Read(f.f, f.size, f.name)
+	}
+	if err != nil {
+		f.f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
 // openTorch adds the tensors of a .pth file.
 func (c *Checkpoint) openTorch(path string) error {
-	f, err := openRegular(path)
+	f, err := openArchive(path)
 	if err != nil {
 		return err
 	}
 	c.files = append(c.files, f)
-	head := make([]byte, min(f.size, 512))
-	if _, err := f.f.ReadAt(head, 0); err != nil && err != io.EOF {
-		return err
-	}
-	if err := lfsPointer(head, f.name); err != nil {
-		return err
-	}
-	a, err := pth.Read(f.f, f.size, f.name)
-	if err != nil {
-		return err
-	}
 	var faults fault.List
-	for _, t := range a.Tensors {
+	for _, t := range f.torch.Tensors {
 		faults.Add(c.addTorch(f, t))
 	}
-	if len(a.Under) > 0 {
-		c.notice("the tensors are under the key %s of %s", nameList(a.Under), f.name)
-	}
-	if len(a.Others) > 0 {
-		c.notice("%s of %s that are no tensors, left out: %s", plural(len(a.Others), "value"), f.name, nameList(a.Others))
-	}
+	c.torchNotices(f)
 	return faults.Err()
+}
+
+func (c *Checkpoint) torchNotices(f *file) {
+	if len(f.torch.Under) > 0 {
+		c.notice("the tensors are under the key %s of %s", nameList(f.torch.Under), f.name)
+	}
+	if n := len(f.torch.Others); n > 0 {
+		c.notice("%s of %s that are no tensors, left out: %s", plural(n, "value"), f.name, nameList(f.torch.Others))
+	}
 }
 
 func (c *Checkpoint) addTorch(f *file, t pth.Tensor) error {
