@@ -119,21 +119,12 @@ func Joint(b *spmd.Builder, text, video Parts, videoTokens int, textFirst bool, 
 	if len(seq) > 0 {
 		video = toHeads(b, video, heads)
 	}
-	// Each device keeps the heads of the text that it has of the video: without traffic, where the text is whole.
-	spec := sharding.Whole(4).WithDim(0, video.Q.Spec.Dim(0)...).WithDim(2, video.Q.Spec.Dim(2)...)
-	join := func(x, y spmd.Tensor, keys bool) spmd.Tensor {
-		if keys {
-			x, y = shareHeads(b, x, video.Q), shareHeads(b, y, video.Q)
-		}
-		x, y = b.Reshard(x, spec, "joint ulysses: text cut by heads"), b.Reshard(y, spec, "video held as its heads are")
-		y = b.Slice(y, 1, 0, videoTokens)
-		if textFirst {
-			return b.Concat(1, x, y)
-		}
-		return b.Concat(1, y, x)
+	join := func(x, y spmd.Tensor) spmd.Tensor { return together(b, x, y, video.Q, videoTokens, textFirst) }
+	keys := func(x, y spmd.Tensor) spmd.Tensor {
+		return join(shareHeads(b, x, video.Q), shareHeads(b, y, video.Q))
 	}
 	t, s := text.Q.Dim(1), video.Q.Dim(1)
-	p := Parts{join(text.Q, video.Q, false), join(text.K, video.K, true), join(text.V, video.V, true)}
+	p := Parts{join(text.Q, video.Q), keys(text.K, video.K), keys(text.V, video.V)}
 	out := local(b, p, f, check(b, p.Q, p.K, p.V, o))
 	if textFirst {
 		textOut, videoOut = b.Slice(out, 1, 0, t), b.Slice(out, 1, t, t+videoTokens)
@@ -143,6 +134,54 @@ func Joint(b *spmd.Builder, text, video Parts, videoTokens int, textFirst bool, 
 	videoOut = b.PadTo(videoOut, 1, s)
 	return b.Reshard(textOut, heldText, "joint ulysses: text gathered over heads"),
 		b.Reshard(videoOut, heldVideo, "ulysses: back to split tokens")
+}
+
+// Prefixed attends from video to keys and values of a text, whole along their
+// tokens, and to its own behind them. Video tokens past videoTokens are padding,
+// cut away as keys. Bias and mask cover the keys of both, without padding.
+//
+//	text k and v (B, T, Hkv, D), its q unused; video q (B, Sv, H, D), k and v (B, Sv, Hkv, D); result (B, Sv, H, D)
+func Prefixed(b *spmd.Builder, text, video Parts, videoTokens int, o Options) spmd.Tensor {
+	check(b, video.Q, text.K, text.V, Options{})
+	check(b, video.Q, video.K, video.V, Options{Keys: videoTokens})
+	if videoTokens < 1 || text.K.Dim(2) != video.K.Dim(2) || o.Causal || o.Relative != nil {
+		b.Fail(fault.New(ErrOperands, nil, "attention of video q %v, k %v to a text's k %v with %d real video tokens: key heads are shared, at least one token is real, and places of text and video are not one order",
+			video.Q.Shape, video.K.Shape, text.K.Shape, videoTokens))
+	}
+	text.K, text.V = b.Reduced(text.K, "attention needs whole sums"), b.Reduced(text.V, "attention needs whole sums")
+	video = whole(b, video)
+	held, seq := video.Q.Spec, video.K.Spec.Dim(1)
+	heads, split := headAxes(b, video, seq), held
+	if len(seq) > 0 {
+		split = held.WithDim(1).WithDim(2, heads...)
+	}
+	if o.Scale == 0 {
+		o.Scale = defaultScale(video.Q.Dim(3))
+	}
+	k := slices.Clone(video.K.Shape)
+	k[1] = text.K.Dim(1) + videoTokens
+	f := choose(b, operands{video.Q.Shape, k, video.Q.DType, split}, o)
+	video.Q = f.scale(b, o, video.Q)[0]
+	if len(seq) > 0 {
+		video = toHeads(b, video, heads)
+	}
+	keys := func(x, y spmd.Tensor) spmd.Tensor {
+		return together(b, shareHeads(b, x, video.Q), shareHeads(b, y, video.Q), video.Q, videoTokens, true)
+	}
+	p := Parts{video.Q, keys(text.K, video.K), keys(text.V, video.V)}
+	return b.Reshard(local(b, p, f, check(b, p.Q, p.K, p.V, o)), held, "ulysses: back to split tokens")
+}
+
+// together lays text and the first n tokens of video end to end, heads held as
+// those of q are: without traffic, where the text is whole.
+func together(b *spmd.Builder, text, video, q spmd.Tensor, n int, textFirst bool) spmd.Tensor {
+	spec := sharding.Whole(4).WithDim(0, q.Spec.Dim(0)...).WithDim(2, q.Spec.Dim(2)...)
+	text = b.Reshard(text, spec, "joint ulysses: text cut by heads")
+	video = b.Slice(b.Reshard(video, spec, "video held as its heads are"), 1, 0, n)
+	if textFirst {
+		return b.Concat(1, text, video)
+	}
+	return b.Concat(1, video, text)
 }
 
 // Parts are the projections of one stream.

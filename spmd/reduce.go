@@ -30,6 +30,12 @@ func (b *Builder) Max(x Tensor, dim int) Tensor {
 	return b.wrap(v, shape, x.Spec.WithDim(dim))
 }
 
+// Relu is the larger of x and 0.
+func (b *Builder) Relu(x Tensor) Tensor {
+	x = b.Reduced(x, "relu needs whole sums")
+	return b.wrap(b.LMax(x.local, b.LConst(x.DType, 0)), x.Shape, x.Spec)
+}
+
 // Silu is x * sigmoid(x).
 func (b *Builder) Silu(x Tensor) Tensor {
 	x = b.Reduced(x, "silu needs whole sums")

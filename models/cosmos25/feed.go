@@ -207,7 +207,8 @@ func (m *Model) Rope(grid step.Grid) [][]float64 {
 	out := make([][]float64, 0, grid.Tokens())
 	for s := range grid.Tokens() {
 		angles := make([]float64, 0, m.c.HeadDim()/2)
-		for a, pos := range [3]int{s / (grid.Rows * grid.Cols), s / grid.Cols % grid.Rows, s % grid.Cols} {
+		f, y, x := grid.At(s)
+		for a, pos := range [3]int{f, y, x} {
 			for _, f := range frequencies[a] {
 				angles = append(angles, float64(pos)*f)
 			}

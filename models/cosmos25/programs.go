@@ -137,7 +137,7 @@ func (s *build) text() error {
 func (s *build) textKV() error {
 	return s.program("text_kv", "blocks.0.cross_attn.", func(p *program) {
 		x := p.Value("text")
-		p.Output("text_k", p.Compute(p.HeadNorm("k_norm", p.heads(p.Linear("k_proj", x, batch)), eps)), "")
+		p.Output("text_k", p.Compute(p.RMSNorm("k_norm", p.heads(p.Linear("k_proj", x, batch)), eps)), "")
 		p.Output("text_v", p.Compute(p.heads(p.Linear("v_proj", x, batch))), "")
 	})
 }
@@ -152,7 +152,7 @@ func (p *program) heads(x spmd.Tensor) spmd.Tensor {
 func (s *build) time() error {
 	return s.program("time", "", func(p *program) {
 		x := p.Value("time")
-		p.Output("emb", p.RMSNorms(eps, []spmd.Tensor{x}, []spmd.Tensor{p.Weight("t_embedding_norm.weight")})[0], "")
+		p.Output("emb", p.RMSNorm("t_embedding_norm", x, eps), "")
 		h := p.Silu(p.Precise("t_embedder.1.linear_1", x, batch))
 		p.Output("lora", p.Precise("t_embedder.1.linear_2", h, batch), "")
 	})
@@ -204,7 +204,7 @@ func (s *build) block() error {
 		const self, cross, mlp = "adaln_modulation_self_attn", "adaln_modulation_cross_attn", "adaln_modulation_mlp"
 		part := p.modulations(3, self, cross, mlp) // shift, scale, gate
 		qk := func(name string, h spmd.Tensor) spmd.Tensor {
-			return p.HeadNorm(name+"_norm", p.heads(p.Linear(name+"_proj", h, l.gathered)), eps)
+			return p.RMSNorm(name+"_norm", p.heads(p.Linear(name+"_proj", h, l.gathered)), eps)
 		}
 
 		h := p.modulate(x, part(self, 0), part(self, 1))

@@ -106,7 +106,7 @@ func (s *Step) repeat(w *graph.Weight, layout sharding.Layout) {
 	heads := layout.Heads[0]
 	w.Repeat, w.Unit = parts/heads, w.Shape[0]/heads
 	w.Shape = append([]int{w.Shape[0] * w.Repeat}, w.Shape[1:]...)
-	note := fmt.Sprintf("%d key and value heads over %v=%d: each is held by %d neighbouring devices", heads, w.Spec.Dim(0), parts, w.Repeat)
+	note := fmt.Sprintf("%d key and value heads over %v=%d: each is held by %d neighbouring devices", heads, axes, parts, w.Repeat)
 	if !slices.Contains(s.Graph.Notes, note) {
 		s.Graph.Notes = append(s.Graph.Notes, note)
 	}

@@ -13,6 +13,11 @@ type Grid struct{ Frames, Rows, Cols int }
 // Tokens is how many patches that are.
 func (g Grid) Tokens() int { return g.Frames * g.Rows * g.Cols }
 
+// At is the frame, row and column of token s.
+func (g Grid) At(s int) (frame, row, col int) {
+	return s / (g.Rows * g.Cols), s / g.Cols % g.Rows, s % g.Cols
+}
+
 // GridOf counts the patches of latents (channels, frames, height, width).
 func GridOf(latent []int, patch [3]int) Grid {
 	return Grid{latent[1] / patch[0], latent[2] / patch[1], latent[3] / patch[2]}
@@ -77,10 +82,4 @@ func (p *Program) RopeHalves(x, cos, sin spmd.Tensor) spmd.Tensor {
 		cos, sin = p.ExpandDim(cos, at), p.ExpandDim(sin, at)
 	}
 	return p.Compute(p.Add(p.Mul(x, cos), p.Mul(turned, sin)))
-}
-
-// HeadNorm is the RMS norm of each head of x (B, S, H, d) with the weight (d)
-// name+".weight": local however heads and tokens are split.
-func (p *Program) HeadNorm(name string, x spmd.Tensor, eps float64) spmd.Tensor {
-	return p.RMSNorm(name, x, eps)
 }

@@ -1,0 +1,55 @@
+package cosmos3
+
+import (
+	"weft/fault"
+	"weft/mesh"
+	"weft/models"
+	"weft/sharding"
+)
+
+// axes are the mesh axes the programs use; fsdp shares weights out and computes
+// nothing apart, pp puts layers on devices of their own.
+var axes = []string{"pp", "dp", "fsdp", "tp", "sp"}
+
+// CheckSplit reports every reason why a mesh cannot hold the model, whatever the
+// request: tp*sp divides the heads, and divides the key and value heads or is a
+// multiple of them, and so does tp, by which their weights are cut.
+func (m *Model) CheckSplit(on *mesh.Mesh) error {
+	var l fault.List
+	tp, sp := on.Size("tp"), on.Size("sp")
+	l.Add(models.CheckAxes(on, m.name, axes))
+	err := sharding.CheckHeads(m.c.Heads, tp, sp)
+	if l.Add(err); err == nil {
+		if _, _, err = sharding.KVHeads(m.c.Heads, m.c.KVHeads, tp); err == nil {
+			_, _, err = sharding.KVHeads(m.c.Heads, m.c.KVHeads, tp*sp)
+		}
+		l.Add(err)
+	}
+	if m.c.FFN%tp != 0 {
+		l.Add(models.NotDivisible(models.ErrFFN, "intermediate_size", m.c.FFN, "tp", tp))
+	}
+	return l.Err()
+}
+
+// Check reports every reason why a mesh cannot run a request.
+func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
+	var l fault.List
+	l.Add(m.CheckSplit(on))
+	l.Add(models.CheckRequest(on, r, m.c.Layers))
+	l.Add(m.checkLatent(r.Latent))
+	if r.Text < 0 || r.Text > 1<<20 {
+		l.Add(fault.New(models.ErrInputs, nil, "%d ids: want 1 or more", r.Text))
+	}
+	if r.Image != 0 {
+		l.Add(fault.New(models.ErrInputs, nil, "%d rows of image features: %s reads none", r.Image, m.name))
+	}
+	if err := l.Err(); err != nil {
+		return err
+	}
+	lay := m.layout(on, r)
+	return models.CheckPadding(on, r, "tokens", lay.tokens, lay.padded)
+}
+
+func (m *Model) checkLatent(latent []int) error {
+	return models.CheckLatent(latent, m.c.Channels, m.c.patch())
+}

@@ -1,0 +1,134 @@
+package cosmos3
+
+import (
+	"fmt"
+	"strings"
+
+	"weft/models"
+	"weft/sharding"
+)
+
+// Model is a configuration of the family.
+type Model struct {
+	name string
+	c    Config
+}
+
+// Name is the preset's name, or the family's.
+func (m *Model) Name() string { return m.name }
+
+// Config is a Config.
+func (m *Model) Config() any { return m.c }
+
+// stream names a layer's modules in one of the two streams.
+type stream struct {
+	q, k, v, o, qNorm, kNorm string // below self_attn
+	norm1, norm2, mlp        string
+}
+
+var (
+	text  = stream{"to_q", "to_k", "to_v", "to_out", "norm_q", "norm_k", "input_layernorm", "post_attention_layernorm", "mlp"}
+	video = stream{"add_q_proj", "add_k_proj", "add_v_proj", "to_add_out", "norm_added_q", "norm_added_k",
+		"input_layernorm_moe_gen", "post_attention_layernorm_moe_gen", "mlp_moe_gen"}
+)
+
+// kForGen is the norm of the text's keys as the video reads them.
+const kForGen = "self_attn.k_norm_und_for_gen"
+
+// Params lists the parameters under their names, which are the publisher's and diffusers' alike.
+func (m *Model) Params(layers int) []models.Param {
+	c := m.c
+	if layers <= 0 || layers > c.Layers {
+		layers = c.Layers
+	}
+	ps := []models.Param{}
+	linear := func(name string, out, in int) {
+		ps = append(ps, models.Param{Name: name + ".weight", Shape: []int{out, in}, Matmul: true, Flax: flaxPath(name) + "/kernel", FlaxPerm: []int{1, 0}})
+	}
+	vector := func(name, leaf, flax string, n int) {
+		ps = append(ps, models.Param{Name: name + "." + leaf, Shape: []int{n}, Flax: flaxPath(name) + "/" + flax})
+	}
+	norm := func(name string, n int) { vector(name, "weight", "scale", n) }
+	biased := func(name string, out, in int) {
+		linear(name, out, in)
+		vector(name, "bias", "bias", out)
+	}
+	ps = append(ps, models.Param{Name: "embed_tokens.weight", Shape: []int{c.Vocab, c.Width}, Matmul: true, Flax: "embed_tokens/embedding"})
+	biased("proj_in", c.Width, c.Channels*c.Patch*c.Patch)
+	biased("time_embedder.linear_1", c.Width, timeDim)
+	biased("time_embedder.linear_2", c.Width, c.Width)
+	for i := range layers {
+		b := fmt.Sprintf("layers.%d.", i)
+		for _, s := range []stream{text, video} {
+			a := b + "self_attn."
+			linear(a+s.q, c.Heads*c.HeadDim, c.Width)
+			linear(a+s.k, c.KVHeads*c.HeadDim, c.Width)
+			linear(a+s.v, c.KVHeads*c.HeadDim, c.Width)
+			linear(a+s.o, c.Width, c.Heads*c.HeadDim)
+			if s == video || c.QKNormText {
+				norm(a+s.qNorm, c.HeadDim)
+				norm(a+s.kNorm, c.HeadDim)
+			} else if c.normed() {
+				norm(b+kForGen, c.HeadDim)
+			}
+			norm(b+s.norm1, c.Width)
+			norm(b+s.norm2, c.Width)
+			if c.Act == silu {
+				linear(b+s.mlp+".gate_proj", c.FFN, c.Width)
+			}
+			linear(b+s.mlp+".up_proj", c.FFN, c.Width)
+			linear(b+s.mlp+".down_proj", c.Width, c.FFN)
+		}
+	}
+	norm("norm_moe_gen", c.Width)
+	biased("proj_out", c.Channels*c.Patch*c.Patch, c.Width)
+	return ps
+}
+
+// flaxPath is the peer's path for a module: layers.3.mlp.up_proj is layers_3/mlp/up_proj.
+func flaxPath(module string) string {
+	parts := strings.Split(module, ".")
+	switch parts[0] {
+	case "layers":
+		return parts[0] + "_" + parts[1] + "/" + strings.Join(parts[2:], "/")
+	default:
+		return strings.Join(parts, "_")
+	}
+}
+
+// Rules split what the peer splits, and the token table and the timestep's
+// layers, which it keeps whole: README.md has the bytes. Keys and values are cut
+// between heads only, and where tp is a multiple of their heads neighbouring
+// devices hold copies of one.
+func (m *Model) Rules() sharding.Rules {
+	col := sharding.NewSpec([]string{"tp"}, nil)
+	row := sharding.NewSpec(nil, []string{"tp"})
+	vec, whole := sharding.NewSpec([]string{"tp"}), sharding.NewSpec()
+	heads := sharding.Layout{Heads: []int{m.c.KVHeads}}
+	rule := func(match string, s sharding.Spec) sharding.Rule { return sharding.Rule{Match: match, Spec: s} }
+	rules := sharding.Rules{
+		{Match: "embed_tokens.weight", Spec: col, WholeIfUneven: true}, // a vocabulary need not divide
+		{Match: "time_embedder.linear_1.weight", Spec: col, WholeIfUneven: true},
+		{Match: "time_embedder.linear_1.bias", Spec: vec, WholeIfUneven: true},
+		{Match: "time_embedder.linear_2.weight", Spec: row, WholeIfUneven: true},
+		rule("time_embedder.linear_2.bias", whole),
+		rule("proj_*", whole),
+		rule("norm_moe_gen.weight", whole),
+	}
+	for _, s := range []stream{text, video} {
+		a := "layers.*.self_attn."
+		rules = append(rules, rule(a+s.qNorm+".weight", whole), rule(a+s.kNorm+".weight", whole),
+			rule(a+s.q+".weight", col), rule(a+s.o+".weight", row),
+			sharding.Rule{Match: a + s.k + ".weight", Spec: col, Layout: heads}, sharding.Rule{Match: a + s.v + ".weight", Spec: col, Layout: heads},
+			rule("layers.*."+s.norm1+".weight", whole), rule("layers.*."+s.norm2+".weight", whole),
+			rule("layers.*."+s.mlp+".down_proj.weight", row), rule("layers.*."+s.mlp+".*_proj.weight", col))
+	}
+	return append(rules, rule("layers.*."+kForGen+".weight", whole))
+}
+
+// Ignore lists what checkpoints carry for other uses: a head for the next token,
+// actions and sound.
+func (m *Model) Ignore() []string { return []string{"lm_head.*", "norm.weight", "action_*", "audio_*"} }
+
+// Official is the name itself: there is one naming.
+func (m *Model) Official(name string) string { return name }

@@ -1,0 +1,251 @@
+package cosmos3
+
+import (
+	"fmt"
+
+	"weft/attention"
+	"weft/dtype"
+	"weft/graph"
+	"weft/mesh"
+	"weft/models"
+	"weft/models/step"
+	"weft/sharding"
+	"weft/spmd"
+)
+
+// build is one graph under construction.
+//
+// Shapes: B batch, L text ids, S video tokens in (frame, row, column) order, Sp
+// the same padded for the split, F frames that may differ, D width, H heads, Hkv
+// key and value heads, as many as tp at least, d head width.
+type build struct {
+	*step.Step
+	c      Config
+	r      models.Request
+	layout layout
+}
+
+// layout is how a request lies on a mesh.
+type layout struct {
+	grid           step.Grid
+	tokens, padded int // S, Sp
+	text           int // L
+	kv             int // Hkv
+	// stream is how the video's residual stream (B, Sp, D) is held between layers,
+	// gathered how a matmul's operand is: over sp alone.
+	stream, gathered sharding.Spec
+}
+
+// batch is how what every device of a video holds whole is held.
+var batch = sharding.NewSpec([]string{"dp"})
+
+func (m *Model) layout(on *mesh.Mesh, r models.Request) layout {
+	l := layout{grid: step.GridOf(r.Latent, m.c.patch()), text: r.Text, kv: max(m.c.KVHeads, on.Size("tp"))}
+	l.tokens = l.grid.Tokens()
+	if l.text == 0 {
+		l.text = textLen
+	}
+	axes := []string{"sp"}
+	if r.SplitResidual {
+		axes = append(axes, "tp")
+	}
+	l.padded = r.PadTokens(l.tokens, on.Size(axes...))
+	l.gathered = sharding.NewSpec([]string{"dp"}, []string{"sp"})
+	l.stream = sharding.NewSpec([]string{"dp"}, axes)
+	return l
+}
+
+// Graph builds the step. The text stream never sees the video or the time: it
+// runs once a request and leaves each layer's keys and values behind.
+func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
+	if err := m.Check(on, r); err != nil {
+		return nil, err
+	}
+	base, err := step.New(m, on, r)
+	if err != nil {
+		return nil, err
+	}
+	s := &build{Step: base, c: m.c, r: r, layout: m.layout(on, r)}
+	s.Padded("tokens", s.layout.tokens, s.layout.padded)
+	s.values()
+	if err := s.Stages(r.Run(m.c.Layers), s.stage); err != nil {
+		return nil, err
+	}
+	return s.Finish("out")
+}
+
+// stage builds the programs of one pipeline stage on its own devices, and their calls.
+func (s *build) stage(first, last bool, layers sharding.Range) error {
+	define := []func() error{}
+	if first {
+		define = append(define, s.embed, s.pre)
+	}
+	define = append(define, s.und, s.gen)
+	if last {
+		define = append(define, s.post)
+	}
+	for _, d := range define {
+		if err := d(); err != nil {
+			return err
+		}
+	}
+	s.calls(first, last, layers)
+	return nil
+}
+
+// values declares what the host provides and what calls hand on.
+func (s *build) values() {
+	c, l, b := s.c, s.layout, s.r.Batch
+	s.Input(graph.Input{Name: "x", DType: dtype.F32, Shape: append([]int{b}, s.r.Latent...), Spec: batch, Step: true})
+	s.Input(graph.Input{Name: "time", DType: dtype.F32, Shape: []int{b, 1, timeDim}, Spec: batch, Step: true})
+	s.Input(graph.Input{Name: "ids", DType: dtype.I32, Shape: []int{b, l.text}, Spec: batch})
+	if s.r.Masked {
+		s.Input(graph.Input{Name: "mask", DType: dtype.Bool, Shape: []int{b, l.text}, Spec: batch})
+	}
+	if s.r.TokenTimes {
+		s.Input(graph.Input{Name: "noisy", DType: dtype.F32, Shape: []int{b, l.grid.Frames}, Spec: batch})
+	}
+	for _, f := range []string{"cos", "sin"} {
+		s.Input(graph.Input{Name: "text_" + f, DType: dtype.F32, Shape: []int{b, l.text, c.HeadDim}, Spec: batch})
+		s.Input(graph.Input{Name: "video_" + f, DType: dtype.F32, Shape: []int{b, l.padded, c.HeadDim}, Spec: l.gathered})
+	}
+	s.Value("tokens", step.Value{DType: dtype.F32, Shape: []int{b, l.padded, c.Width}, Spec: l.stream, Kind: step.Stream})
+	s.Value("text", step.Value{DType: dtype.F32, Shape: []int{b, l.text, c.Width}, Spec: batch, Kind: step.Stream})
+	for _, kv := range []string{"text_k", "text_v"} {
+		s.Value(kv, step.Value{DType: s.r.DType, Shape: []int{b, l.text, l.kv, c.HeadDim},
+			Spec: sharding.NewSpec([]string{"dp"}, nil, []string{"tp"}), Kind: step.PerLayer})
+	}
+}
+
+// program is one program under construction.
+type program struct {
+	*step.Program
+	s *build
+}
+
+func (s *build) program(name, prefix string, define func(p *program)) error {
+	return s.Build(name, prefix, func(p *step.Program) { define(&program{p, s}) })
+}
+
+// embed looks the text's ids up: (B, L) to (B, L, D).
+func (s *build) embed() error {
+	return s.program("embed", "", func(p *program) {
+		p.Output("text", p.Rows("embed_tokens", p.Value("ids"), batch), "")
+	})
+}
+
+// pre cuts latents into patches and embeds them: tokens (B, Sp, D). The
+// timestep's embedding is added to those of every frame that is not given; that
+// is all the model sees of the time.
+func (s *build) pre() error {
+	l := s.layout
+	return s.program("pre", "", func(p *program) {
+		x := p.PadTo(p.Patches(p.Value("x"), s.c.patch(), "tyxc"), 1, l.padded)
+		x = p.Linear("proj_in", p.Compute(p.Reshard(x, l.stream, "tokens cut over the mesh")), l.stream)
+		e := p.Silu(p.Precise("time_embedder.linear_1", p.Value("time"), batch))
+		e = p.Precise("time_embedder.linear_2", e, batch) // B 1 D
+		if s.r.TokenTimes {
+			e = p.Mul(e, p.ExpandDim(p.Value("noisy"), 2)) // B F D
+		}
+		p.Output("tokens", p.Add(x, p.EveryToken(e, l.grid, l.padded, l.stream)), "")
+	})
+}
+
+// qkv are a stream's queries, keys and values of h (B, rows, D), normalised by
+// heads where the model has norms; heads are not rotated yet. In f32.
+func (p *program) qkv(s stream, h spmd.Tensor, to sharding.Spec) (q, k, v spmd.Tensor) {
+	heads := func(name string, n int) spmd.Tensor {
+		return p.SplitDim(p.Linear("self_attn."+name, h, to), 2, n, p.s.c.HeadDim)
+	}
+	q, k, v = heads(s.q, p.s.c.Heads), heads(s.k, p.s.layout.kv), heads(s.v, p.s.layout.kv)
+	if p.Has("self_attn." + s.qNorm + ".weight") {
+		q, k = p.RMSNorm("self_attn."+s.qNorm, q, p.s.c.Eps), p.RMSNorm("self_attn."+s.kNorm, k, p.s.c.Eps)
+	}
+	return q, k, p.Compute(v)
+}
+
+// rest is what follows a stream's attention y (B, rows, H, d): the output
+// projection and the hidden layer, each added to the stream x.
+func (p *program) rest(s stream, x, y spmd.Tensor, stream, gathered sharding.Spec) spmd.Tensor {
+	x = p.Add(x, p.Linear("self_attn."+s.o, p.MergeDims(y, 2, 2), stream))
+	h := p.norm(s.norm2, x, gathered)
+	if p.s.c.Act == silu {
+		return p.Add(x, p.GatedFFN(s.mlp+".gate_proj", s.mlp+".up_proj", s.mlp+".down_proj", h, stream, p.Silu))
+	}
+	square := func(x spmd.Tensor) spmd.Tensor {
+		x = p.Relu(x)
+		return p.Mul(x, x)
+	}
+	return p.Add(x, p.FFN(s.mlp+".up_proj", s.mlp+".down_proj", h, stream, square))
+}
+
+// norm is the norm of the stream x in the compute type, gathered over tp where
+// the stream is split over it.
+func (p *program) norm(name string, x spmd.Tensor, gathered sharding.Spec) spmd.Tensor {
+	return p.Reshard(p.Compute(p.RMSNorm(name, x, p.s.c.Eps)), gathered, "split stream gathered for column-parallel matmuls")
+}
+
+// und is one layer of the text stream, causal, on every device of sp alike. Its
+// padding, behind the text, is seen by padding alone.
+func (s *build) und() error {
+	return s.program("und", "layers.0.", func(p *program) {
+		x, cos, sin := p.Value("text"), p.Value("text_cos"), p.Value("text_sin")
+		q, k, v := p.qkv(text, p.norm(text.norm1, x, batch), batch)
+		turned := p.RopeHalves(k, cos, sin)
+		seen := turned
+		if s.c.normed() {
+			seen = p.RopeHalves(p.RMSNorm(kForGen, k, s.c.Eps), cos, sin)
+		}
+		y := attention.Attend(p.Builder, p.RopeHalves(q, cos, sin), turned, v, attention.Options{Causal: true})
+		p.Output("text", p.rest(text, x, y, batch, batch), "")
+		p.Output("text_k", seen, "")
+		p.Output("text_v", v, "")
+	})
+}
+
+// gen is one layer of the video stream, which attends to the text and to itself.
+func (s *build) gen() error {
+	l := s.layout
+	return s.program("gen", "layers.0.", func(p *program) {
+		x, cos, sin := p.Value("tokens"), p.Value("video_cos"), p.Value("video_sin")
+		q, k, v := p.qkv(video, p.norm(video.norm1, x, l.gathered), l.gathered)
+		own := attention.Parts{Q: p.RopeHalves(q, cos, sin), K: p.RopeHalves(k, cos, sin), V: v}
+		var o attention.Options
+		if s.r.Masked {
+			mask := p.ExpandDim(p.ExpandDim(p.Concat(1, p.Value("mask"), p.Constant(dtype.Bool, 1, s.r.Batch, l.tokens)), 1), 1)
+			o.Mask = &mask
+		}
+		y := attention.Prefixed(p.Builder, attention.Parts{K: p.Value("text_k"), V: p.Value("text_v")}, own, l.tokens, o)
+		p.Output("tokens", p.rest(video, x, y, l.stream, l.gathered), "tokens")
+	})
+}
+
+// post: the final norm and projection, then tokens back to latents.
+func (s *build) post() error {
+	l := s.layout
+	return s.program("post", "", func(p *program) {
+		h := p.Compute(p.RMSNorm("norm_moe_gen", p.Value("tokens"), s.c.Eps))
+		p.Output("out", p.Latents(p.Linear("proj_out", h, l.stream), l.grid, s.c.patch(), "tyxc"), "")
+	})
+}
+
+// calls strings a stage's programs together.
+func (s *build) calls(first, last bool, layers sharding.Range) {
+	rows := func(name string, n int) map[int]graph.Traced { return step.Tokens(name, s.r.Batch, n, s.c.Width) }
+	layer := func(i int) string { return fmt.Sprintf("layers.%d.", i) }
+	if first {
+		s.Call(graph.Call{Name: "embed", Program: "embed", Request: true, Trace: rows("text_embed", s.layout.text)}, "", 0)
+	}
+	for i := layers.Lo; i < layers.Hi; i++ {
+		s.Call(graph.Call{Name: fmt.Sprintf("und %d", i), Program: "und", Request: true, Trace: rows(fmt.Sprintf("layer_%d_und", i), s.layout.text)}, layer(i), i)
+	}
+	if first {
+		s.Call(graph.Call{Name: "pre", Program: "pre", Trace: rows("patch_embed", s.layout.tokens)}, "", 0)
+	}
+	for i := layers.Lo; i < layers.Hi; i++ {
+		s.Call(graph.Call{Name: fmt.Sprintf("gen %d", i), Program: "gen", Trace: rows(fmt.Sprintf("layer_%d_gen", i), s.layout.tokens)}, layer(i), i)
+	}
+	if last {
+		s.Call(graph.Call{Name: "post", Program: "post"}, "", layers.Hi)
+	}
+}
