@@ -318,7 +318,7 @@ func (m *Model) FeedText(g *graph.Graph, r models.Request, ids *tensor.Tensor) (
 // LatentShape is (channels, frames, height, width) of the latent video of
 // Wan2.2's VAE: 16x16 pixels, and 4 frames (the first alone) to one latent.
 func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
-	return models.LatentShape(width, height, frames, m.c.Channels, 16, m.c.patch())
+	return models.LatentShape(width, height, frames, m.c.Channels, 16, 4, m.c.patch())
 }
 
 // Schedule is the releases': Nano's noise levels are Karras', Edge's are warped by 12.
