@@ -108,7 +108,7 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 	if err := m.checkLatent(latent); err != nil {
 		return nil, err
 	}
-	in := step.ExampleText(batch, m.c.Vocab, seed)
+	in := step.ExampleText(batch, 13, m.c.Vocab, seed)
 	in["x"] = step.Normals(seed)(append([]int{batch}, latent...)...)
 	in["t"], in["noisy_mask"] = tensor.New(dtype.F32, batch), tensor.New(dtype.F32, batch, latent[1])
 	for b := range batch {
