@@ -68,7 +68,7 @@ func NewStep(m models.Model, on topology.Slice, o Options) (*Step, error) {
 	}
 	axes := mesh.Standard(o.Mesh)
 	if i := slices.IndexFunc(axes, func(a mesh.Axis) bool { return mesh.Canonical(a.Name) == "pp" && a.Size > 1 }); i >= 0 {
-		return nil, plan.NotPlanned(axes[i])
+		return nil, fault.New(models.ErrAxis, nil, "axis %s=%d: a pipeline's stages are not compiled ahead of time; dp, fsdp, tp and sp are", axes[i].Name, axes[i].Size)
 	}
 	if _, _, err := on.Order(axes, nil); err != nil {
 		return nil, err

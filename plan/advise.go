@@ -49,7 +49,7 @@ func nearestFit(p *Plan, plans []Plan) *Plan {
 			continue
 		}
 		n := 0
-		for _, pair := range [][2]int{{p.split.dp, q.split.dp}, {p.split.fsdp, q.split.fsdp}, {p.split.tp, q.split.tp}, {p.split.sp, q.split.sp}} {
+		for _, pair := range [][2]int{{p.split.pp, q.split.pp}, {p.split.dp, q.split.dp}, {p.split.fsdp, q.split.fsdp}, {p.split.tp, q.split.tp}, {p.split.sp, q.split.sp}} {
 			if pair[0] != pair[1] {
 				n += 2
 			}

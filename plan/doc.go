@@ -2,9 +2,10 @@
 // which splits are legal and why the others are not, how much memory each takes on
 // a device, what its collectives move, and about how long a step takes.
 //
-// [Search] goes over every split of a slice's devices over dp, fsdp, tp and sp,
-// and over keeping weights in shares along dp and sp; [SearchAll] over slices. Pipelines
-// (pp) are not enumerated yet.
+// [Search] goes over every split of a slice's devices over dp, fsdp, tp and sp, over
+// pp where one host has them all, and over keeping weights in shares along dp and sp;
+// [SearchAll] over slices. A ring of devices that pass keys and values on would be one
+// more axis of sp's kind; nothing runs it, so nothing plans it.
 //
 //   - What is legal is the model's answer (models.Model.Check).
 //   - Memory is that of the very programs that run: the weights at rest, what a
@@ -12,6 +13,9 @@
 //   - Collectives are graph.Traffic.
 //   - Time is a roofline per program with the slice's peak rates and the
 //     shares of them in data/efficiency.json, which says of each how it was got.
+//
+// With [Options].As the peer's step is planned in the same terms: what its scripts keep
+// resident, and times calibrated on rows it published ([CalibratePeer]).
 //
 // A phase that no program describes is "not modelled", and no number for it is
 // made up: the text encoder and the VAE at present.

@@ -48,5 +48,9 @@ func (s *search) place(on topology.Slice, sp split) (*mesh.Mesh, models.Request,
 	if err != nil {
 		return nil, r, err
 	}
+	// A pipeline's request is that of one microbatch, as small as dp allows.
+	if sp.pp > 1 && r.Batch%sp.dp == 0 {
+		r.Batch = sp.dp
+	}
 	return local, r, s.m.Check(local, r)
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"weft/fault"
 	"weft/graph"
 	"weft/mesh"
 	"weft/models"
@@ -19,6 +18,7 @@ type measured struct {
 	memory        Memory
 	step, request []spmd.Traffic
 	programs      []programCost // of a step
+	parts         stageParts
 	choices       []graph.Choice
 	padding       []string
 	notes         []string
@@ -37,14 +37,6 @@ type programCost struct {
 	peak, arguments, temps int64
 	// Of what is held at the peak beyond the inputs: made by all-gathers, held by attention.
 	gathered, attending int64
-}
-
-// NotPlanned refuses a pipeline, whose stages hold different things.
-func NotPlanned(a mesh.Axis) error {
-	return fault.New(models.ErrAxis, struct {
-		Axis  string   `json:"axis"`
-		Known []string `json:"known"`
-	}{a.Name, []string{"dp", "fsdp", "tp", "sp"}}, "axis %s=%d: pipelines are not planned yet; dp, fsdp, tp and sp are", a.Name, a.Size)
 }
 
 // depth is the number of layers N if the parameters of N layers are those of
@@ -161,9 +153,13 @@ func read(whole *graph.Graph, layers, passes int) (*measured, error) {
 	if m.step == nil {
 		m.step = []spmd.Traffic{}
 	}
-	var err error
-	m.memory, err = g.memory(passes)
+	held, err := g.Residency(graph.Passes{N: passes, Times: g.times})
+	if err != nil {
+		return nil, err
+	}
+	m.memory = g.memory(held)
 	m.sort(whole.Notes, layers > 0)
+	m.parts, err = g.parts(held)
 	return m, err
 }
 
@@ -289,11 +285,7 @@ func attends(body []spmd.Instr) bool {
 }
 
 // memory finds the fullest moment.
-func (g *reading) memory(passes int) (Memory, error) {
-	held, err := g.Residency(graph.Passes{N: passes, Times: g.times})
-	if err != nil {
-		return Memory{}, err
-	}
+func (g *reading) memory(held *graph.Residency) Memory {
 	var best Memory
 	for i, call := range g.Calls {
 		c, at := g.costs[call.Program], held.Moments[i]
@@ -304,5 +296,5 @@ func (g *reading) memory(passes int) (Memory, error) {
 			best = m
 		}
 	}
-	return best, nil
+	return best
 }

@@ -274,7 +274,7 @@ func newSearch(m models.Model, o Options) (*search, error) {
 		return nil, err
 	}
 	s := &search{m: m, o: o.defaults(), r: r, passes: passes, measure: map[string]*measured{}}
-	one, err := mesh.Local(axesOf(split{dp: 1, fsdp: 1, tp: 1, sp: 1})...)
+	one, err := mesh.Local(axesOf(split{pp: 1, dp: 1, fsdp: 1, tp: 1, sp: 1})...)
 	if err != nil {
 		return nil, err
 	}
@@ -389,6 +389,9 @@ func (s *search) one(on topology.Slice, sp split) (*Plan, *Refusal, error) {
 		r := refusal(on, sp, err)
 		return nil, &r, nil
 	}
+	if sp.pp > 1 && sp.devices() == on.Devices {
+		return s.pipelined(on, sp)
+	}
 	local, r, err := s.place(on, sp)
 	if err != nil {
 		return refuse(err)
@@ -403,14 +406,7 @@ func (s *search) one(on topology.Slice, sp split) (*Plan, *Refusal, error) {
 	p := &Plan{Slice: on.String(), Mesh: sp.mesh(), FSDP: sp.fsdpAxes(), Devices: on.Devices, Breakdown: Breakdown{DiT: Phase{&got.memory}},
 		Attention: got.choices, CollectiveBytes: byAxis(got.step), RequestCollectiveBytes: byAxis(got.request), Collectives: got.step,
 		CFGParallel: s.o.CFG == CFGBatch && sp.dp%2 == 0, Padding: got.padding, Notes: slices.Clone(got.notes), split: sp}
-	p.HBMBytesPerDevice = p.Breakdown.largest()
-	p.HBMLimitBytes = s.o.Limit(on)
-	p.OverBytes = max(0, p.HBMBytesPerDevice-p.HBMLimitBytes)
-	p.Fits = p.OverBytes == 0
-	if p.HBMLimitBytes == 0 {
-		p.OverBytes, p.Fits = 0, true
-		p.Notes = append(p.Notes, "the device's memory is not known: fits is taken for granted")
-	}
+	s.limits(p, on)
 	if p.CFGParallel {
 		p.Notes = append(p.Notes, fmt.Sprintf("dp=%d over a batch of %d: the passes with and without the text run on different devices (CFG parallel)", sp.dp, s.r.Batch))
 	}
@@ -443,6 +439,18 @@ func refusal(on topology.Slice, sp split, err error) Refusal {
 		}
 	}
 	return r
+}
+
+// limits holds a plan's memory against the device's.
+func (s *search) limits(p *Plan, on topology.Slice) {
+	p.HBMBytesPerDevice = p.Breakdown.largest()
+	p.HBMLimitBytes = s.o.Limit(on)
+	p.OverBytes = max(0, p.HBMBytesPerDevice-p.HBMLimitBytes)
+	p.Fits = p.OverBytes == 0
+	if p.HBMLimitBytes == 0 {
+		p.OverBytes, p.Fits = 0, true
+		p.Notes = append(p.Notes, "the device's memory is not known: fits is taken for granted")
+	}
 }
 
 // price puts what a plan costs to it.

@@ -11,22 +11,26 @@ import (
 
 // split is one way to use a slice's devices.
 type split struct {
-	dp, fsdp, tp, sp int
+	pp, dp, fsdp, tp, sp int
 	other            []mesh.Axis // a given mesh's axes that are none of these
 	shares           []string    // axes among dp and sp over which weights are kept in shares
 }
 
 func (s split) devices() int {
-	n := s.dp * s.fsdp * s.tp * s.sp
+	n := s.pp * s.dp * s.fsdp * s.tp * s.sp
 	for _, a := range s.other {
 		n *= a.Size
 	}
 	return n
 }
 
-// axesOf are the mesh's axes, outermost first; fsdp where it has a size.
+// axesOf are the mesh's axes, outermost first; pp and fsdp where they have a size.
 func axesOf(s split) []mesh.Axis {
-	axes := append(slices.Clone(s.other), mesh.Axis{Name: "dp", Size: s.dp})
+	axes := slices.Clone(s.other)
+	if s.pp > 1 {
+		axes = append(axes, mesh.Axis{Name: "pp", Size: s.pp})
+	}
+	axes = append(axes, mesh.Axis{Name: "dp", Size: s.dp})
 	if s.fsdp > 1 {
 		axes = append(axes, mesh.Axis{Name: "fsdp", Size: s.fsdp})
 	}
@@ -77,7 +81,7 @@ func (s *search) splits(on topology.Slice) ([]split, error) {
 		if _, err := mesh.Local(s.o.Mesh...); err != nil {
 			return nil, err
 		}
-		given := split{dp: 1, fsdp: 1, tp: 1, sp: 1}
+		given := split{pp: 1, dp: 1, fsdp: 1, tp: 1, sp: 1}
 		for _, a := range s.o.Mesh {
 			switch mesh.Canonical(a.Name) {
 			case "dp":
@@ -89,9 +93,7 @@ func (s *search) splits(on topology.Slice) ([]split, error) {
 			case "sp":
 				given.sp = a.Size
 			case "pp":
-				if a.Size > 1 {
-					return nil, NotPlanned(a)
-				}
+				given.pp = a.Size
 			default:
 				given.other = append(given.other, a)
 			}
@@ -99,10 +101,16 @@ func (s *search) splits(on topology.Slice) ([]split, error) {
 		return withShares(given), nil
 	}
 	var out []split
-	for _, dp := range models.Divisors(on.Devices, on.Devices) {
-		for _, fsdp := range models.Divisors(on.Devices/dp, on.Devices) {
-			for _, tp := range models.Divisors(on.Devices/dp/fsdp, on.Devices) {
-				out = append(out, withShares(split{dp: dp, fsdp: fsdp, tp: tp, sp: on.Devices / dp / fsdp / tp})...)
+	for _, pp := range models.Divisors(on.Devices, on.Devices) {
+		if pp > 1 && !s.pipelines(on) {
+			break
+		}
+		stage := on.Devices / pp
+		for _, dp := range models.Divisors(stage, stage) {
+			for _, fsdp := range models.Divisors(stage/dp, stage) {
+				for _, tp := range models.Divisors(stage/dp/fsdp, stage) {
+					out = append(out, withShares(split{pp: pp, dp: dp, fsdp: fsdp, tp: tp, sp: stage / dp / fsdp / tp})...)
+				}
 			}
 		}
 	}

@@ -79,13 +79,14 @@ type ProgramTime struct {
 // rates are what one device can do, in a second.
 type rates struct {
 	flops, memory, link float64
+	host                float64 // to and from the host's memory; 0 is not known
 	rings               bool // a ring of more than two uses its links both ways
 }
 
 func ratesOf(on topology.Slice, o Options) rates {
 	r := on.Rates()
 	passes := 1.0
-	out := rates{flops: r.BF16FLOPs, memory: r.HBMBytes, link: r.LinkBytes / float64(max(1, r.Devices)), rings: on.Kind == topology.TPU}
+	out := rates{flops: r.BF16FLOPs, memory: r.HBMBytes, link: r.LinkBytes / float64(max(1, r.Devices)), host: r.HostBytes / float64(max(1, r.Devices)), rings: on.Kind == topology.TPU}
 	switch on.Kind {
 	case topology.TPU:
 		passes = eff("f32_passes_tpu")

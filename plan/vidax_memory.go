@@ -76,7 +76,7 @@ func (r PeerRun) working(peer *PeerModel) (int64, error) {
 	if err != nil {
 		return -1, err
 	}
-	sp := split{dp: r.DP, fsdp: 1, tp: r.TP, sp: r.SP}
+	sp := split{pp: 1, dp: r.DP, fsdp: 1, tp: r.TP, sp: r.SP}
 	on, err := mesh.Local(axesOf(sp)...)
 	if err != nil {
 		return -1, err
@@ -119,7 +119,7 @@ func (s *search) searchPeer(ctx context.Context, on topology.Slice) (*Result, er
 	passes := s.o.Batch * 2
 	for _, dp := range models.Divisors(on.Devices, on.Devices) {
 		for _, tp := range models.Divisors(on.Devices/dp, on.Devices) {
-			sp := split{dp: dp, fsdp: 1, tp: tp, sp: on.Devices / dp / tp}
+			sp := split{pp: 1, dp: dp, fsdp: 1, tp: tp, sp: on.Devices / dp / tp}
 			if s.o.Mesh != nil && (sp.dp != given.dp || sp.tp != given.tp || sp.sp != given.sp) {
 				continue
 			}
@@ -160,10 +160,7 @@ func (s *search) peerPlan(on topology.Slice, sp split, r PeerRun, cal PeerCalibr
 	dit := Memory{WeightsBytes: mem.StepBytes, TempBytes: max(0, mem.WorkingBytes), At: "step"}
 	dit.TotalBytes = dit.WeightsBytes + dit.TempBytes
 	p.Breakdown.DiT = Phase{&dit}
-	p.HBMBytesPerDevice = p.Breakdown.largest()
-	p.HBMLimitBytes = s.o.Limit(on)
-	p.OverBytes = max(0, p.HBMBytesPerDevice-p.HBMLimitBytes)
-	p.Fits = p.OverBytes == 0
+	s.limits(p, on)
 	if mem.WorkingBytes < 0 {
 		p.Notes = append(p.Notes, "what the step takes beside its weights is not modelled: weft has no program of that split")
 	}

@@ -29,10 +29,11 @@ func (a *app) plan() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "plan --model NAME|DIR --size WxH --frames N --on SLICE|all",
 		Short: "Will it fit, and which split is best: without the hardware",
-		Long: `plan goes over every split of a slice's devices over dp, fsdp, tp and sp, and over
-keeping weights in shares along dp and sp, and says of each what a device holds,
-what its collectives move, and about how long a step takes; best first. It reads
-no weights and needs no hardware: the figures are those of the programs that run.
+		Long: `plan goes over every split of a slice's devices over dp, fsdp, tp and sp, over pp
+where one host has them all, and over keeping weights in shares along dp and sp,
+and says of each what a device holds, what its collectives move, and about how
+long a step takes; best first. It reads no weights and needs no hardware: the
+figures are those of the programs that run.
 
 --on all names the smallest slice of every kind that does. --assert judges the
 best plan and exits with 1 when it does not hold. GB is 10^9 bytes.

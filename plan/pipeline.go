@@ -1,0 +1,211 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"weft/fault"
+	"weft/graph"
+	"weft/mesh"
+	"weft/spmd"
+	"weft/strategy"
+	"weft/topology"
+)
+
+// A pipeline's stages run the programs of a mesh without the axis pp, on devices of
+// their own, a microbatch at a time. So its plan is made of that mesh's: a stage
+// holds its layers' part of the weights and of what a request keeps, for every
+// microbatch; and the step takes one microbatch through all stages and the others
+// behind it at the slowest stage's pace.
+
+// ErrPipeline: what a pipeline cannot do.
+var ErrPipeline = fault.NewKind("pipeline")
+
+// stageParts is what read finds for pipelines: bytes of all layers, and of what is
+// before and after them. Kept is of one pass.
+type stageParts struct {
+	layerWeights, firstWeights, lastWeights int64
+	layerKept                               int64
+	otherKept                               int64
+	handed                                  int64 // what a layer hands to the next
+}
+
+// parts reads a graph of layers for its pipelines.
+func (g *reading) parts(held *graph.Residency) (stageParts, error) {
+	var s stageParts
+	firstLayer, lastLayer := len(g.Calls), -1
+	of := map[string]int{} // the first call that reads a weight
+	for i, c := range g.Calls {
+		if g.layered(c.Program) {
+			for _, o := range c.Outs {
+				if c.Request {
+					s.layerKept += g.scaled(c.Program, held.Values[o])
+				}
+			}
+			if !c.Request {
+				firstLayer, lastLayer = min(firstLayer, i), max(lastLayer, i)
+				s.handed = 0
+				for _, o := range c.Outs {
+					s.handed += held.Values[o]
+				}
+			}
+		}
+		for _, r := range c.Args {
+			if _, ok := of[r.Name]; r.Weight && !ok {
+				of[r.Name] = i
+			}
+		}
+	}
+	for _, w := range g.Weights {
+		i, ok := of[w.Name]
+		if !ok {
+			continue
+		}
+		n, err := w.Bytes(g.Mesh)
+		if err != nil {
+			return s, err
+		}
+		switch {
+		case g.layered(g.Calls[i].Program):
+			s.layerWeights += g.scaled(g.Calls[i].Program, n)
+		case i > lastLayer:
+			s.lastWeights += n
+		default:
+			s.firstWeights += n
+		}
+	}
+	if lastLayer >= 0 {
+		s.otherKept = held.Moments[lastLayer].Kept - s.layerKept
+	}
+	return s, nil
+}
+
+// layered reports whether a program's calls stand for a layer each.
+func (g *reading) layered(program string) bool {
+	num, den := g.times(program)
+	return num != den
+}
+
+// pipelines reports whether a slice's pipelines are planned: stages hand over
+// through the host's memory, so all devices are one host's, and layers must be alike.
+func (s *search) pipelines(on topology.Slice) bool { return on.Hosts == 1 && s.layers > 0 }
+
+// pipelined plans a split over pp.
+func (s *search) pipelined(on topology.Slice, sp split) (*Plan, *Refusal, error) {
+	refuse := func(err error) (*Plan, *Refusal, error) {
+		r := refusal(on, sp, err)
+		return nil, &r, nil
+	}
+	if !s.pipelines(on) {
+		return refuse(fault.New(ErrPipeline, nil, "pp=%d on %s: a pipeline's stages hand over through one host's memory, the slice has %d hosts", sp.pp, on, on.Hosts))
+	}
+	if s.passes > 1 {
+		return refuse(fault.New(ErrPipeline, nil, "pp=%d with --cfg sequential: the passes are a pipeline's microbatches; --cfg batch", sp.pp))
+	}
+	_, r, err := s.place(on, sp)
+	if err != nil {
+		return refuse(err)
+	}
+	micro := s.r.Batch / r.Batch
+	stage := sp
+	stage.pp = 1
+	local, err := mesh.Local(axesOf(stage)...)
+	if err != nil {
+		return refuse(err)
+	}
+	got, err := s.measured(local, stage, r)
+	if err != nil {
+		return nil, nil, err
+	}
+	stages, err := strategy.Even(s.layers, sp.pp)
+	if err != nil {
+		return refuse(err)
+	}
+	p := &Plan{Slice: on.String(), Mesh: sp.mesh(), FSDP: sp.fsdpAxes(), Devices: on.Devices, Attention: got.choices,
+		CollectiveBytes: byAxis(got.step), RequestCollectiveBytes: byAxis(got.request), Padding: got.padding, split: sp,
+		Notes: append(slices.Clone(got.notes), fmt.Sprintf("pipeline of %d stages with layers %v, %d microbatches of %d; memory is the fullest stage's, what is sent the first one's",
+			sp.pp, stages.Ranges(), micro, r.Batch))}
+	if err := s.time(p, on, got); err != nil {
+		return nil, nil, err
+	}
+	s.stages(p, on, got, stages, int64(micro))
+	s.limits(p, on)
+	s.price(p, on)
+	return p, nil, nil
+}
+
+// stages makes of the plan for all layers on one stage's devices that of the pipeline.
+func (s *search) stages(p *Plan, on topology.Slice, got *measured, stages strategy.Stages, micro int64) {
+	n, ranges := int64(s.layers), stages.Ranges()
+	parts := got.parts
+	var first, layers, last float64 // seconds of one microbatch
+	layerAt := slices.IndexFunc(p.Programs, func(t ProgramTime) bool { return t.Calls > 1 })
+	for i, t := range p.Programs {
+		switch {
+		case t.Calls > 1:
+			layers += t.Seconds
+		case i < layerAt:
+			first += t.Seconds
+		default:
+			last += t.Seconds
+		}
+	}
+	rates := ratesOf(on, s.o)
+	copied := float64(parts.handed) / cmp.Or(rates.host, rates.link)
+	total, slowest := 0.0, 0.0
+	var fullest Memory
+	for i, r := range ranges {
+		k := int64(r.Hi - r.Lo)
+		m := got.memory
+		m.WeightsBytes = parts.layerWeights * k / n
+		seconds := layers * float64(k) / float64(n)
+		if i == 0 {
+			m.WeightsBytes += parts.firstWeights
+			seconds += first
+		} else {
+			seconds += copied // read by the host and written again
+		}
+		if i == len(ranges)-1 {
+			m.WeightsBytes += parts.lastWeights
+			seconds += last
+		} else {
+			seconds += copied
+		}
+		attending := m.AttentionBytes - parts.layerKept - parts.otherKept
+		m.AttentionBytes = attending + micro*(parts.layerKept*k/n+parts.otherKept)
+		m.ResidualBytes *= micro
+		m.TotalBytes = m.WeightsBytes + m.ResidualBytes + m.AttentionBytes + m.GatheredBytes + m.TempBytes
+		if m.TotalBytes > fullest.TotalBytes {
+			fullest = m
+		}
+		total += seconds
+		slowest = max(slowest, seconds)
+	}
+	p.StepSeconds = total + float64(micro-1)*slowest
+	// What the first stage's devices send: it has as many layers as any.
+	k := int64(ranges[0].Hi - ranges[0].Lo)
+	p.Collectives = []spmd.Traffic{}
+	for i, c := range got.programs {
+		switch {
+		case c.calls > 1:
+			p.Collectives = spmd.AddTraffic(p.Collectives, c.traffic, c.calls*int(k*micro)/s.layers)
+		case i < layerAt:
+			p.Collectives = spmd.AddTraffic(p.Collectives, c.traffic, c.calls*int(micro))
+		}
+	}
+	p.CollectiveBytes = byAxis(p.Collectives)
+	p.CollectiveBytes["pp"] = parts.handed * micro
+	for axis, b := range p.RequestCollectiveBytes {
+		p.RequestCollectiveBytes[axis] = b * k * micro / n
+	}
+	part := float64(k*micro) / float64(n)
+	p.Time.MatmulSeconds, p.Time.AttentionSeconds, p.Time.MemorySeconds = p.Time.MatmulSeconds*part, p.Time.AttentionSeconds*part, p.Time.MemorySeconds*part
+	busy := p.Time.MatmulSeconds + p.Time.AttentionSeconds + p.Time.MemorySeconds
+	for axis := range p.Time.CollectiveSeconds {
+		p.Time.CollectiveSeconds[axis] *= part
+		busy += p.Time.CollectiveSeconds[axis]
+	}
+	p.Time.CollectiveSeconds["pp"] = max(0, p.StepSeconds-busy) // handing over, and waiting for other stages
+	p.Breakdown.DiT = Phase{&fullest}
+}
