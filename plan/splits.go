@@ -12,8 +12,8 @@ import (
 // split is one way to use a slice's devices.
 type split struct {
 	pp, dp, fsdp, tp, sp int
-	other            []mesh.Axis // a given mesh's axes that are none of these
-	shares           []string    // axes among dp and sp over which weights are kept in shares
+	other                []mesh.Axis // a given mesh's axes that are none of these
+	shares               []string    // axes among dp and sp over which weights are kept in shares
 }
 
 func (s split) devices() int {

@@ -80,7 +80,7 @@ type ProgramTime struct {
 type rates struct {
 	flops, memory, link float64
 	host                float64 // to and from the host's memory; 0 is not known
-	rings               bool // a ring of more than two uses its links both ways
+	rings               bool    // a ring of more than two uses its links both ways
 }
 
 func ratesOf(on topology.Slice, o Options) rates {

@@ -114,9 +114,9 @@ func (f *planFlags) run(ctx context.Context, a *app) error {
 	l.Add(err)
 	q.As, q.Weights, q.Steps = f.as, f.weights, f.steps
 	if f.prices != "" {
-		text, err := os.ReadFile(f.prices)
-		l.Add(err)
-		if err == nil {
+		if text, err := os.ReadFile(f.prices); err != nil {
+			l.Add(fault.New(plan.ErrPrices, nil, "prices: %w", err))
+		} else {
 			q.Prices, err = plan.ReadPrices(text)
 			l.Add(err)
 		}

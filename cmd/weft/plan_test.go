@@ -142,7 +142,7 @@ func TestPlanExits(t *testing.T) {
 		{"peer", planArgs("--on", "v4-8", "--as", "vidax", "--steps", "50"), 0, "", ""},
 		{"peer on all", planArgs("--on", "all", "--as", "vidax"), 2, "plan-options", "one slice"},
 		{"peer unknown", planArgs("--on", "v4-8", "--as", "torch"), 2, "plan-options", "vidax"},
-		{"prices", planArgs("--on", "v4-8", "--prices", "no-such-file"), 1, "", "no-such-file"},
+		{"prices", planArgs("--on", "v4-8", "--prices", "no-such-file"), 2, "prices", "no-such-file"},
 		{"model", []string{"plan", "--model", "wan9", "--size", "832x480", "--frames", "81", "--on", "v4-8"}, 2, "unknown-model", "wan2.1-t2v-14b"},
 		{"size", []string{"plan", "--model", "wan2.1-t2v-14b", "--size", "831x480", "--frames", "80", "--on", "v4-8"}, 2, "size", "816 or 832"},
 		{"no slice", []string{"plan", "--model", "wan2.1-t2v-14b", "--size", "832x480", "--frames", "81"}, 2, "usage", "\"on\" not set"},
