@@ -2,8 +2,10 @@ package weft
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -136,6 +138,11 @@ func newSampling(experts []expert, text, negative *tensor.Tensor, o SampleOption
 		l.Add(fault.New(models.ErrInputs, nil, "guidance %g needs a negative prompt's embedding to guide away from", o.Guidance))
 	}
 	guided := negative != nil && o.Guidance != 1
+	batched := batchedRows
+	_, ids := g.(models.TokenReader)
+	if ids {
+		batched = batchedIDs
+	}
 	text, err = batched(text, "context")
 	l.Add(err)
 	if guided {
@@ -150,7 +157,7 @@ func newSampling(experts []expert, text, negative *tensor.Tensor, o SampleOption
 	j.texts = []*tensor.Tensor{text}
 	if guided {
 		rows = max(rows, negative.Shape[1])
-		if negative.Shape[0] != j.batch || negative.Shape[2] != text.Shape[2] {
+		if negative.Shape[0] != j.batch || !slices.Equal(negative.Shape[2:], text.Shape[2:]) {
 			return nil, fault.New(models.ErrInputs, nil, "context is %v and negative context %v: batch and width must be equal", text.Shape, negative.Shape)
 		}
 		if j.texts = []*tensor.Tensor{negative, text}; !o.Sequential {
@@ -160,6 +167,9 @@ func newSampling(experts []expert, text, negative *tensor.Tensor, o SampleOption
 		}
 	}
 	j.req = models.Request{Batch: j.batch, Latent: latent, Text: rows, FPS: o.FPS}
+	for _, t := range j.texts {
+		j.req.Masked = j.req.Masked || ids && padded(t, rows)
+	}
 	if err := j.conditions(); err != nil {
 		return nil, err
 	}
@@ -257,8 +267,34 @@ func (j *sampling) report() Report {
 	return r
 }
 
-// batched reads (rows, dim) as a batch of one.
-func batched(t *tensor.Tensor, what string) (*tensor.Tensor, error) {
+// batchedIDs reads token ids (rows) as a batch of one, as i32.
+func batchedIDs(t *tensor.Tensor, what string) (*tensor.Tensor, error) {
+	if t == nil || (len(t.Shape) != 1 && len(t.Shape) != 2) || t.Elements() == 0 || (t.DType != dtype.I32 && t.DType != dtype.I64) {
+		return nil, fault.New(models.ErrInputs, nil, "%s %v: want token ids (rows) or (batch, rows) of i32 or i64", what, t)
+	}
+	numbers, err := t.Int64s()
+	if err != nil {
+		return nil, err
+	}
+	rows := t.Shape[len(t.Shape)-1]
+	out := tensor.New(dtype.I32, len(numbers)/rows, rows)
+	for i, id := range numbers {
+		if id > math.MaxInt32 || id < math.MinInt32 {
+			return nil, fault.New(models.ErrInputs, nil, "%s: token id %d is no vocabulary's", what, id)
+		}
+		binary.LittleEndian.PutUint32(out.Data[4*i:], uint32(int32(id)))
+	}
+	return out, nil
+}
+
+// padded says whether token ids (batch, up to rows) are fewer than rows somewhere.
+func padded(ids *tensor.Tensor, rows int) bool {
+	numbers, err := ids.Int64s()
+	return err == nil && (ids.Shape[1] < rows || slices.Min(numbers) < 0)
+}
+
+// batchedRows reads (rows, dim) as a batch of one.
+func batchedRows(t *tensor.Tensor, what string) (*tensor.Tensor, error) {
 	if t == nil || (len(t.Shape) != 2 && len(t.Shape) != 3) || t.Elements() == 0 || !t.DType.IsFloat() {
 		return nil, fault.New(models.ErrInputs, nil, "%s %v: want (rows, dim) or (batch, rows, dim) of a floating-point type", what, t)
 	}
@@ -269,8 +305,22 @@ func batched(t *tensor.Tensor, what string) (*tensor.Tensor, error) {
 }
 
 // joinTexts makes one batch of both texts, the shorter with zero rows at its
-// end, as the models pad.
+// end, as the models pad, or with ids of -1.
 func joinTexts(a, b *tensor.Tensor, rows int) ([]*tensor.Tensor, error) {
+	if len(a.Shape) == 2 {
+		n, size := a.Shape[0], dtype.I32.Size()
+		out := tensor.New(dtype.I32, 2*n, rows)
+		for i := range out.Data {
+			out.Data[i] = 0xff
+		}
+		for i, t := range []*tensor.Tensor{a, b} {
+			own := t.Shape[1] * size
+			for k := range n {
+				copy(out.Data[(i*n+k)*rows*size:], t.Data[k*own:(k+1)*own])
+			}
+		}
+		return []*tensor.Tensor{out}, nil
+	}
 	n, dim := a.Shape[0], a.Shape[2]
 	out := make([]float32, 2*n*rows*dim)
 	for i, t := range []*tensor.Tensor{a, b} {

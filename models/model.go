@@ -219,6 +219,14 @@ type Rearranged interface {
 	Velocity(r Request, out *tensor.Tensor) *tensor.Tensor
 }
 
+// TokenReader is a generator whose text is token ids (batch, rows) in place of an
+// encoder's rows: FeedText takes those, negative ones where a text is padded, which
+// a request with Masked allows.
+type TokenReader interface {
+	Generator
+	ReadsTokens()
+}
+
 // Schedule is how a model is sampled where nothing else is asked for.
 type Schedule struct {
 	Sampler  string  // in the names of package sampler

@@ -67,13 +67,13 @@ runs them in parallel; sequential runs one after the other in half the memory.`,
 			} else if cmd.Flags().Changed("boundary") {
 				return usage("--boundary %g: %s holds one model, not two experts", boundary, f.model)
 			}
-			text, err := oneTensor(context, "context")
+			text, err := oneTensor(context, "context", "ids")
 			if err != nil {
 				return err
 			}
 			var neg *tensor.Tensor
 			if negative != "" {
-				if neg, err = oneTensor(negative, "context"); err != nil {
+				if neg, err = oneTensor(negative, "context", "ids"); err != nil {
 					return err
 				}
 			}
@@ -115,7 +115,7 @@ runs them in parallel; sequential runs one after the other in half the memory.`,
 	f.add(c)
 	f.addMesh(c)
 	fl := c.Flags()
-	fl.StringVar(&context, "context", "", "safetensors file with the prompt's embedding, tensor \"context\"")
+	fl.StringVar(&context, "context", "", "safetensors file with the prompt's embedding, tensor \"context\", or its token ids, \"ids\", where the model reads these")
 	fl.StringVar(&negative, "negative", "", "the same for the negative prompt")
 	fl.StringVar(&noise, "noise", "", "safetensors file with latents to start from, tensor \"latents\"")
 	fl.StringVar(&conditions, "conditions", "", "safetensors file with what the model reads besides: y and clip_fea for Wan i2v")
@@ -140,14 +140,17 @@ runs them in parallel; sequential runs one after the other in half the memory.`,
 	return c
 }
 
-// oneTensor reads the tensor of that name, or the only one in the file.
-func oneTensor(path, name string) (*tensor.Tensor, error) {
+// oneTensor reads the tensor of the first of these names that is there, or the
+// only one in the file.
+func oneTensor(path string, called ...string) (*tensor.Tensor, error) {
 	ts, err := weft.ReadTensors(path)
 	if err != nil {
 		return nil, err
 	}
-	if t := ts[name]; t != nil {
-		return t, nil
+	for _, name := range called {
+		if t := ts[name]; t != nil {
+			return t, nil
+		}
 	}
 	if len(ts) == 1 {
 		for _, t := range ts {
@@ -158,5 +161,5 @@ func oneTensor(path, name string) (*tensor.Tensor, error) {
 	for n := range ts {
 		names = append(names, n)
 	}
-	return nil, fault.New(models.ErrInputs, nil, "%s has no tensor %q: %s", path, name, fmt.Sprint(names))
+	return nil, fault.New(models.ErrInputs, nil, "%s has no tensor %q: %s", path, called[0], fmt.Sprint(names))
 }

@@ -108,7 +108,7 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 	if err := m.checkLatent(latent); err != nil {
 		return nil, err
 	}
-	in := step.ExampleText(batch, 13, m.c.Vocab, seed)
+	in := step.ExampleText(batch, step.ExampleRows, m.c.Vocab, seed)
 	in["x"] = step.Normals(seed)(append([]int{batch}, latent...)...)
 	in["t"], in["noisy_mask"] = tensor.New(dtype.F32, batch), tensor.New(dtype.F32, batch, latent[1])
 	for b := range batch {
@@ -195,14 +195,18 @@ func textPlaces(n int) [][3]float64 {
 }
 
 // videoPlaces are the positions of a video's tokens behind a text of so many
-// ids, at the base frame rate: frames go on a margin behind it, rows and columns
-// begin at 0.
+// ids: frames go on a margin behind it, faster where fewer of them make a second
+// than at the base rate; rows and columns begin at 0.
 func (m *Model) videoPlaces(r models.Request, length int) [][3]float64 {
 	grid := step.GridOf(r.Latent, m.c.patch())
+	pace := 1.0
+	if r.FPS > 0 && grid.Frames > 1 {
+		pace = m.c.BaseFPS / r.FPS
+	}
 	out := make([][3]float64, grid.Tokens())
 	for s := range out {
 		f, y, x := grid.At(s)
-		out[s] = [3]float64{float64(length + m.c.FramesBehind + f), float64(y), float64(x)}
+		out[s] = [3]float64{pace*float64(f) + float64(length+m.c.FramesBehind), float64(y), float64(x)}
 	}
 	return out
 }
@@ -315,6 +319,9 @@ func (m *Model) FeedText(g *graph.Graph, r models.Request, ids *tensor.Tensor) (
 	return out, nil
 }
 
+// ReadsTokens says that the text is ids: there is no encoder.
+func (m *Model) ReadsTokens() {}
+
 // LatentShape is (channels, frames, height, width) of the latent video of
 // Wan2.2's VAE: 16x16 pixels, and 4 frames (the first alone) to one latent.
 func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
@@ -330,6 +337,7 @@ func (m *Model) Schedule() models.Schedule {
 }
 
 var (
-	_ models.Scheduled = (*Model)(nil)
-	_ models.Variants  = (*Model)(nil)
+	_ models.Scheduled   = (*Model)(nil)
+	_ models.TokenReader = (*Model)(nil)
+	_ models.Variants    = (*Model)(nil)
 )
