@@ -85,7 +85,7 @@ func newTab(t *testing.T, h http.Handler) *tab {
 		t.Skipf("the page is not tried: %v", err)
 	}
 	if h == nil {
-		h = web.New(web.Options{Machine: plan.Machine{MemoryBytes: 16e9, Cores: 2}}).Handler()
+		h = handler()
 	}
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
@@ -332,12 +332,11 @@ func TestPageShowsRefusals(t *testing.T) {
 
 // No legal split at all: the reasons stand open.
 func TestPageWithoutPlans(t *testing.T) {
-	handler := web.New(web.Options{}).Handler()
 	p := newTab(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/api/plan" {
 			r.URL.RawQuery += "&mesh=dp=4"
 		}
-		handler.ServeHTTP(w, r)
+		handler().ServeHTTP(w, r)
 	}))
 	p.open("/")
 	if got := p.text("#answer"); !strings.Contains(got, "No legal split of v4-8") {
@@ -357,15 +356,13 @@ func TestPageShowsShards(t *testing.T) {
 	p := newTab(t, nil)
 	const mesh = "dp=1,tp=2,sp=2"
 	p.open(at480 + "&mesh=" + mesh + "&fsdp=sp&device=3")
-	p.do(chromedp.Focus(chromedp.CSS("#find")))
-	p.press("blocks.1.self_attn.q.weight")
-	p.wait(`document.querySelectorAll(".tensor").length === 1`)
-	p.click(".tensor")
 	for _, name := range []string{"blocks.1.self_attn.q.weight", "blocks.0.ffn.0.bias", "text_k.3", "x", "rope_cos", "blocks.0.modulation"} {
-		if name != "blocks.1.self_attn.q.weight" {
-			p.open(at480 + "&mesh=" + mesh + "&fsdp=sp&device=3&tensor=" + name)
-		}
+		p.do(chromedp.Evaluate[chromedp.Void](`document.getElementById("find").value = ""`), chromedp.Focus(chromedp.CSS("#find")))
+		p.press(name)
+		p.wait(fmt.Sprintf(`[...document.querySelectorAll(".tensor-name")].some((x) => x.innerText === %q)`, name))
+		p.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`[...document.querySelectorAll(".tensor")].find((x) => x.querySelector(".tensor-name").innerText === %q).click()`, name)))
 		p.wait(fmt.Sprintf(`document.querySelector(".tensor-title code")?.innerText === %q`, name))
+		p.settled()
 		q := with("mesh", mesh, "fsdp", "sp", "tensor", name)
 		doc := get[web.Shards](t, "/api/shards", q)
 		parts := map[string]bool{}
@@ -560,7 +557,6 @@ func TestPageAddressIsTheState(t *testing.T) {
 
 // What goes wrong on the page is seen on it.
 func TestPageShowsItsErrors(t *testing.T) {
-	handler := web.New(web.Options{}).Handler()
 	var mu sync.Mutex
 	broken := ""
 	breakAt := func(path string) { mu.Lock(); broken = path; mu.Unlock() }
@@ -579,7 +575,7 @@ func TestPageShowsItsErrors(t *testing.T) {
 		if b == "drop" {
 			panic(http.ErrAbortHandler)
 		}
-		handler.ServeHTTP(w, r)
+		handler().ServeHTTP(w, r)
 	}))
 	seen := func(want string) {
 		t.Helper()
@@ -749,14 +745,13 @@ func fewColours(img image.Image) *image.Paletted {
 
 // Phases and kinds that are new to the page are shown, not lost.
 func TestPageShowsNewPhases(t *testing.T) {
-	handler := web.New(web.Options{}).Handler()
 	p := newTab(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/api/plan" {
-			handler.ServeHTTP(w, r)
+			handler().ServeHTTP(w, r)
 			return
 		}
 		rec := httptest.NewRecorder()
-		handler.ServeHTTP(rec, r)
+		handler().ServeHTTP(rec, r)
 		body := strings.ReplaceAll(rec.Body.String(), `"vae": "not modelled"`,
 			`"vae": {"weights_bytes": 1000000000, "scratch_bytes": 3000000000, "total_bytes": 4000000000}, "upscaler": {"weights_bytes": 500000000, "total_bytes": 500000000, "at": "up"}`)
 		w.Header().Set("Content-Type", "application/json")

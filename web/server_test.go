@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -41,6 +42,11 @@ func with(pairs ...string) url.Values {
 	return v
 }
 
+// handler is the server of most tests.
+var handler = sync.OnceValue(func() http.Handler {
+	return web.New(web.Options{Machine: plan.Machine{MemoryBytes: 16e9, Cores: 2}}).Handler()
+})
+
 // ask sends one request as the page does, changed by edit.
 func ask(t testing.TB, path string, q url.Values, edit func(*http.Request)) *httptest.ResponseRecorder {
 	t.Helper()
@@ -53,7 +59,7 @@ func ask(t testing.TB, path string, q url.Values, edit func(*http.Request)) *htt
 		edit(r)
 	}
 	w := httptest.NewRecorder()
-	web.New(web.Options{Machine: plan.Machine{MemoryBytes: 16e9, Cores: 2}}).Handler().ServeHTTP(w, r)
+	handler().ServeHTTP(w, r)
 	return w
 }
 
@@ -486,4 +492,23 @@ func TestSearchEndsWithItsRequest(t *testing.T) {
 	if _, err := plan.Ask(ctx, m, plan.Query{Size: "832x480", Frames: 81, On: "v4-8"}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
+}
+
+// Whatever the query, the answer is a document, and no fault of weft's own.
+func FuzzQuery(f *testing.F) {
+	paths := []string{"/api/plan", "/api/topo", "/api/split", "/api/shards", "/api/choices"}
+	f.Add(uint8(0), "model=wan2.1-t2v-1.3b&size=64x64&frames=5&on=v4-8")
+	f.Add(uint8(1), "name=v5e-8&mesh=tp=2,sp=4&bytes=tp=3")
+	f.Add(uint8(2), "model=wan2.1-t2v-1.3b&size=64x64&frames=5&on=cpu:2&mesh=tp%3D2&split-residual=true&dtype=f32")
+	f.Add(uint8(3), "model=wan2.1-t2v-1.3b&size=64x64&frames=5&on=cpu:2&mesh=sp%3D2&fsdp=sp&tensor=x")
+	f.Add(uint8(4), "a=%zz&;")
+	f.Fuzz(func(t *testing.T, path uint8, raw string) {
+		r := httptest.NewRequest(http.MethodGet, paths[int(path)%len(paths)], nil)
+		r.Host, r.URL.RawQuery = "localhost", raw
+		w := httptest.NewRecorder()
+		handler().ServeHTTP(w, r)
+		if w.Code == http.StatusInternalServerError || !json.Valid(w.Body.Bytes()) {
+			t.Errorf("%d %.300s", w.Code, w.Body)
+		}
+	})
 }
