@@ -36,9 +36,9 @@ func TestCollectives(t *testing.T) {
 		{On: "tp=2", Program: "embed", Want: "all-reduce tp 1 5120 bf16"},
 		{On: "tp=2", Program: "block", Want: "all-reduce tp 2 10240 bf16"},
 	})
-	// The bias that all layers share comes from the first.
+	// The bias that all layers share comes from the first. Lp = 24 at sp=3: 2*8*72 elements each.
 	modeltest.Moves(t, modeltest.Config(t, v11), models.Request{Batch: 2, Text: 23, DType: dtype.F32}, []modeltest.Move{
 		{On: "tp=2", Program: "block", Want: "all-reduce tp 2 4416"},
-		{On: "sp=3", Program: "block", Want: "all-to-all sp 4 9216"},
+		{On: "sp=3", Program: "block", Want: "all-to-all sp 4 4608"},
 	})
 }
