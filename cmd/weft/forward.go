@@ -21,8 +21,8 @@ func (a *app) forward() *cobra.Command {
 		Use:   "forward --model DIR --inputs FILE --out FILE",
 		Short: "Run one step of a model on a mesh",
 		Long: `forward reads a step's inputs from a safetensors file (x, t and context for Wan;
-ids and mask for a text encoder), runs it, and writes "out" and every other output
-that the inputs allow. The split is checked before any weight is read; each
+ids and mask for a text encoder; latents z for an autoencoder), runs it, and writes
+"out" and every other output that the inputs allow. The split is checked before any weight is read; each
 device's part of the weights is read straight into place.`,
 		Example: `  weft forward --model testdata/wan21_t2v --inputs testdata/wan21_t2v/inputs.safetensors \
     --out /tmp/out.safetensors --mesh tp=2,sp=2`,

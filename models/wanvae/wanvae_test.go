@@ -132,6 +132,26 @@ func TestOtherConfigurationsSplit(t *testing.T) {
 	}
 }
 
+// The encoder's weights are in the file, and on no device.
+func TestOnlyTheDecodersWeightsAreKept(t *testing.T) {
+	on, err := weft.ParseMesh("sp=2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := modeltest.Config(t, dir).Graph(on, models.Request{Batch: 1, Latent: []int{16, 2, 4, 3}, DType: dtype.F32})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(g.Weights) != 108 { // those of the mapping under decoder. and conv2.
+		t.Errorf("%d weights", len(g.Weights))
+	}
+	for _, w := range g.Weights {
+		if !strings.HasPrefix(w.Name, "decoder.") && !strings.HasPrefix(w.Name, "conv2.") {
+			t.Errorf("%s is kept", w.Name)
+		}
+	}
+}
+
 // The released configuration decodes 8 pixels to a position, 4 frames to a latent after the first.
 func TestVideoShape(t *testing.T) {
 	m, err := models.ByName("wan2.1-vae")

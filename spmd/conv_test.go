@@ -1,0 +1,77 @@
+package spmd_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"weft/dtype"
+	"weft/internal/meshtest"
+	"weft/sharding"
+	"weft/spmd"
+)
+
+// conv builds one convolution of x by w, both whole or x as spec says, and shows the error.
+func conv(t *testing.T, on string, d dtype.DType, x, w []int, spec sharding.Spec, pad ...[2]int) (*spmd.Program, error) {
+	t.Helper()
+	m := meshtest.Mesh(t, on)
+	return spmd.Build("conv", m, func(b *spmd.Builder) {
+		kernel := b.Input("w", dtype.F32, w, sharding.Whole(len(w)))
+		b.Output("y", b.Conv(b.Input("x", d, x, spec), kernel, pad, dtype.F32), "")
+	})
+}
+
+func TestConvRefuses(t *testing.T) {
+	for _, c := range []struct {
+		d    dtype.DType
+		x, w []int
+		pad  [][2]int
+		kind error
+		want string
+	}{
+		{dtype.F32, []int{1, 5, 2}, []int{4, 3, 3}, [][2]int{{1, 1}}, spmd.ErrShape, "2 channels meet a kernel from 3 to 4"},
+		{dtype.F32, []int{1, 5, 2}, []int{4, 2, 3, 3}, [][2]int{{1, 1}}, spmd.ErrShape, "(N, S..., I)"},
+		{dtype.F32, []int{1, 5, 2}, []int{4, 2, 3}, nil, spmd.ErrShape, "(N, S..., I)"},
+		{dtype.F32, []int{1, 2}, []int{4, 2}, nil, spmd.ErrShape, "(N, S..., I)"},
+		{dtype.F32, []int{1, 2, 2}, []int{4, 2, 4}, [][2]int{{1, 0}}, spmd.ErrShape, "a kernel of 4 on spatial dim 0 of size 2"},
+		{dtype.F32, []int{1, 2, 2}, []int{4, 2, 1}, [][2]int{{-1, 0}}, spmd.ErrShape, "-1 zeros before"},
+		{dtype.F32, []int{1, 2, 0}, []int{4, 0, 1}, [][2]int{{0, 0}}, spmd.ErrShape, "0 channels"},
+		{dtype.BF16, []int{1, 2, 2}, []int{4, 2, 1}, [][2]int{{0, 0}}, spmd.ErrType, "convert one first"},
+	} {
+		_, err := conv(t, "", c.d, c.x, c.w, sharding.Whole(len(c.x)), c.pad...)
+		if !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v by %v: %v, want %q", c.x, c.w, err, c.want)
+		}
+	}
+}
+
+// What a convolution over a split dim exchanges: 8 rows of 3 columns and 2 channels.
+func TestConvExchanges(t *testing.T) {
+	rows := sharding.NewSpec(nil, []string{"sp"})
+	for _, c := range []struct {
+		on   string
+		k    int
+		pad  [2]int
+		want string
+	}{
+		// An edge of one row, 3*2 elements, each way. Of two devices each has one neighbour.
+		{"sp=2", 3, [2]int{1, 1}, "collective-permute sp     f32    2       12        24\n"},
+		{"sp=4", 3, [2]int{1, 1}, "collective-permute sp     f32    2       12        48\n"},
+		// A causal kernel reads two rows before its own and none after.
+		{"sp=4", 3, [2]int{2, 0}, "collective-permute sp     f32    1       12        48\n"},
+		// One row each and a kernel that reads three before: three neighbours send theirs.
+		{"sp=8", 4, [2]int{3, 0}, "collective-permute sp     f32    3       18        72\n"},
+		// Nothing beyond its own row.
+		{"sp=8", 1, [2]int{0, 0}, ""},
+		// Another size: the rows would lie elsewhere, so all are gathered.
+		{"sp=4", 3, [2]int{0, 0}, "all-gather         sp     f32    1       12       144\n"},
+	} {
+		p, err := conv(t, c.on, dtype.F32, []int{1, 8, 3, 2}, []int{5, 2, c.k, 1}, rows, c.pad, [2]int{0, 0})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := meshtest.Table(p.Collectives()); got != c.want {
+			t.Errorf("%s, kernel of %d with %v: moves\n%swant\n%s", c.on, c.k, c.pad, got, c.want)
+		}
+	}
+}
