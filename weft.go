@@ -55,14 +55,13 @@ func Open(path string) (*Model, error) {
 func (m *Model) Close() error { return m.Checkpoint.Close() }
 
 func identify(c *checkpoint.Checkpoint) (*Model, error) {
-	raw, err := c.ConfigJSON()
+	raw, where, err := c.ConfigJSON()
 	if err != nil {
 		return nil, err
 	}
 	if raw == nil {
 		return byShapes(c, "no config.json")
 	}
-	where := filepath.Join(filepath.Dir(c.Files()[0]), "config.json")
 	raw, note := withOfficialKeys(raw, where)
 	mm, err := models.FromConfig(raw, where)
 	if err != nil {

@@ -227,20 +227,25 @@ func (c *Checkpoint) BytesRead() int64 {
 	return n
 }
 
-// ConfigJSON is the config.json beside the checkpoint, or nil where there is none.
-func (c *Checkpoint) ConfigJSON() ([]byte, error) {
+// ConfigJSON is the config.json beside the checkpoint, or else the one that the
+// files' metadata hold under "config", as single-file releases of LTX do; where
+// names its place. It is nil where there is neither.
+func (c *Checkpoint) ConfigJSON() (raw []byte, where string, err error) {
 	path := filepath.Join(c.dir, "config.json")
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		if text, ok := c.meta["config"]; ok {
+			return []byte(text), c.path + " (metadata)", nil
+		}
+		return nil, "", nil
 	}
 	if err != nil {
-		return nil, fault.New(ErrNotCheckpoint, Path{path}, "cannot read the config: %w", err)
+		return nil, path, fault.New(ErrNotCheckpoint, Path{path}, "cannot read the config: %w", err)
 	}
 	if err := lfsPointer(b, path); err != nil {
-		return nil, err
+		return nil, path, err
 	}
-	return b, nil
+	return b, path, nil
 }
 
 // Close closes the files.

@@ -68,7 +68,7 @@ func TestGoldenBF16(t *testing.T) {
 			}
 		}
 	}
-	if b, err := full.ConfigJSON(); err != nil || !bytes.Contains(b, []byte("num_layers")) {
+	if b, _, err := full.ConfigJSON(); err != nil || !bytes.Contains(b, []byte("num_layers")) {
 		t.Errorf("config %q, %v", b, err)
 	}
 }
@@ -103,7 +103,7 @@ func TestGoldenSharded(t *testing.T) {
 				t.Errorf("%s differs from %s", diffusers, official)
 			}
 		}
-		if b, err := c.ConfigJSON(); err != nil || !bytes.Contains(b, []byte("WanTransformer3DModel")) {
+		if b, _, err := c.ConfigJSON(); err != nil || !bytes.Contains(b, []byte("WanTransformer3DModel")) {
 			t.Errorf("config %q, %v", b, err)
 		}
 	}
