@@ -33,11 +33,13 @@ type Config struct {
 
 	// What LTX-2.5 has besides. Second says that heads rotate by halves, at the
 	// middle of each patch.
-	Second     bool `json:"use_middle_indices_grid,omitempty"`
-	FFBias     bool `json:"ff_bias"`
-	CrossAdaLN bool `json:"cross_attention_adaln,omitempty"`
-	Gated      bool `json:"apply_gated_attention,omitempty"`
-	Keyframes  bool `json:"use_keyframes_abs_pos_embedding,omitempty"`
+	Second bool `json:"use_middle_indices_grid,omitempty"`
+	// Precision of the rotary frequencies: "float64", or float32 throughout.
+	Precision  string `json:"frequencies_precision,omitempty"`
+	FFBias     bool   `json:"ff_bias"`
+	CrossAdaLN bool   `json:"cross_attention_adaln,omitempty"`
+	Gated      bool   `json:"apply_gated_attention,omitempty"`
+	Keyframes  bool   `json:"use_keyframes_abs_pos_embedding,omitempty"`
 }
 
 // Dim is the width of the stream.
@@ -196,7 +198,7 @@ var presets = map[string]json.RawMessage{
 	"ltx-video-2b":  preset(func(c *Config) { c.HeadDim, c.Layers, c.CrossDim = 64, 28, 2048 }),
 	"ltx-video-13b": preset(func(c *Config) { c.Causal = true }),
 	"ltx2.5-22b": preset(func(c *Config) {
-		c.Causal, c.Second, c.CaptionChannels = true, true, 0
+		c.Causal, c.Second, c.CaptionChannels, c.Precision = true, true, 0, "float64"
 		c.FFBias, c.CrossAdaLN, c.Gated, c.Keyframes = false, true, true, true
 	}),
 }

@@ -42,3 +42,24 @@ func TestFixturesOnEveryLegalMesh(t *testing.T) {
 		}
 	}
 }
+
+// LTX-2.5 by vidax's numbers, from testdata/make/ltx25.py.
+var (
+	second       = modeltest.Case{Dir: testdata + "ltx25", Inputs: drop("t_tokens"), Tolerance: 2e-4}
+	secondTokens = modeltest.Case{Dir: testdata + "ltx25", Inputs: drop("t"), Want: "out_tokens_t", Tolerance: 2e-4}
+	connector    = modeltest.Case{Dir: testdata + "ltx25_connector", Tolerance: 1e-4}
+	unmasked     = modeltest.Case{Dir: testdata + "ltx25_connector", Inputs: drop("context_mask"), Want: "out_nomask", Tolerance: 1e-4}
+)
+
+func TestSecondOnEveryLegalMesh(t *testing.T) {
+	if n := second.Traced(t); n != 5 {
+		t.Errorf("%d values along the way, want 5", n)
+	}
+	for _, c := range []modeltest.Case{second, secondTokens, connector, unmasked} {
+		c.Everywhere(t)
+		c.On(t, "reference", "pp=2")
+		split := c
+		split.Options = weft.Options{SplitResidual: true}
+		split.On(t, "reference", "tp=2,sp=2")
+	}
+}

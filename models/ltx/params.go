@@ -147,14 +147,17 @@ func (m *Model) Rules() sharding.Rules {
 	)
 }
 
+// besides are what LTX-2.5's file holds for neither the transformer's video half
+// nor its connector: the audio half, its connector, and other models.
+var besides = []string{"audio_*", "*.audio_*", "av_ca_*", "*a2v*", "*v2a*", "text_embedding_projection.*", "vocoder.*", "vae.*"}
+
 // Ignore lists what single files hold beside the transformer: the VAE and, in
 // LTX-2.5, the audio half and the connectors.
 func (m *Model) Ignore() []string {
-	ignore := []string{"vae.*"}
 	if m.c.Second {
-		ignore = append(ignore, "audio_*", "av_ca_*", "*a2v*", "*v2a*", "*.audio_*", "video_embeddings_connector.*", "text_embedding_projection.*", "vocoder.*")
+		return append([]string{connectorPrefix + "*"}, besides...)
 	}
-	return ignore
+	return []string{"vae.*"}
 }
 
 var diffusersNames = []struct {

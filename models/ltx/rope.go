@@ -14,6 +14,7 @@ type rotary struct {
 	theta      float64
 	max        []float64 // of each axis of a place: its share is what turns
 	halves     bool      // a head's halves turn, in place of neighbouring channels
+	double     bool      // bands are rounded to float32 once, not at every step
 }
 
 // tables are the cosines and sines (parts, padded, dim) of the places of tokens
@@ -26,13 +27,15 @@ func (r rotary) tables(places [][][]float64, padded int) (cos, sin *tensor.Tenso
 	axes, pairs := len(r.max), r.dim/2
 	bands := pairs / axes
 	zeros := pairs - bands*axes
-	band := make([]float64, bands)
+	// The models were trained on float32 angles of up to 15708, whose rounding
+	// shows in the result: it is repeated here.
+	band := make([]float32, bands)
 	for b := range band {
-		at := 0.0
-		if bands > 1 {
-			at = float64(b) / float64(bands-1)
+		at := float64(b) / float64(max(1, bands-1))
+		band[b] = float32(math.Pow(r.theta, at) * math.Pi / 2)
+		if !r.double {
+			band[b] = float32(math.Pow(r.theta, float64(float32(at)))) * (math.Pi / 2)
 		}
-		band[b] = math.Pow(r.theta, at) * math.Pi / 2
 	}
 	// A video has few places along each axis.
 	type turn struct{ cos, sin []float64 }
@@ -43,8 +46,9 @@ func (r rotary) tables(places [][][]float64, padded int) (cos, sin *tensor.Tenso
 		}
 		t, ok := known[axis][place]
 		if !ok {
+			share := float32(place) / float32(r.max[axis])
 			for _, b := range band {
-				a := b * (2*place/r.max[axis] - 1)
+				a := float64(b * (share*2 - 1))
 				t.cos, t.sin = append(t.cos, math.Cos(a)), append(t.sin, math.Sin(a))
 			}
 			known[axis][place] = t
@@ -149,5 +153,5 @@ func (c Config) placesOf(coords *tensor.Tensor, batch int) ([][][]float64, error
 }
 
 func (c Config) rotary() rotary {
-	return rotary{dim: c.Dim(), heads: c.Heads, theta: c.Theta, max: c.MaxPos[:], halves: c.Second}
+	return rotary{dim: c.Dim(), heads: c.Heads, theta: c.Theta, max: c.MaxPos[:], halves: c.Second, double: c.Precision == "float64"}
 }

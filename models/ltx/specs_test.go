@@ -12,7 +12,7 @@ import (
 const prefix = "model.diffusion_model."
 
 func TestPeerSpecsEqualTheOracleLeafByLeaf(t *testing.T) {
-	for _, name := range []string{"ltx-video-2b", "ltx-video-13b", "ltx2.5-22b"} {
+	for _, name := range []string{"ltx-video-2b", "ltx-video-13b", "ltx2.5-22b", "ltx2.5-connector"} {
 		modeltest.Oracle(t, name, testdata+"oracle/"+name+".json")
 		modeltest.Mapping(t, name, testdata+"oracle/mappings/"+name+".json", prefix)
 	}
@@ -20,7 +20,7 @@ func TestPeerSpecsEqualTheOracleLeafByLeaf(t *testing.T) {
 
 // The bytes that README.md states.
 func TestBytesSavedBesideThePeer(t *testing.T) {
-	for name, want := range map[string]string{"ltx-video-2b": "0.057", "ltx-video-13b": "0.204", "ltx2.5-22b": "0.298"} {
+	for name, want := range map[string]string{"ltx-video-2b": "0.057", "ltx-video-13b": "0.204", "ltx2.5-22b": "0.298", "ltx2.5-connector": "0.002"} {
 		if got := fmt.Sprintf("%.3f", float64(modeltest.Saved(t, name, 4))/1e9); got != want {
 			t.Errorf("%s at tp=4: %s GB, README.md says %s", name, got, want)
 		}
@@ -58,7 +58,23 @@ func TestCollectivesOfALayer(t *testing.T) {
 		{On: "tp=2,sp=2", Program: "time", Want: "all-gather tp 1 6912"},
 		{On: "tp=2,sp=2", Program: "block", Want: "all-reduce tp 5 7020; all-to-all sp 4 4608"},
 	})
-	r.TokenTimes, r.DType = false, dtype.BF16
+	// LTX-2.5: the gates are of the heads that a device has. The keys of the text,
+	// modulated by the noise level, are made in every step.
+	r.TokenTimes, r.Latent[0] = false, 8
+	modeltest.Moves(t, modeltest.Config(t, testdata+"ltx25"), r, []modeltest.Move{
+		{On: "tp=2", Program: "block", Want: "all-reduce tp 5 14040"},
+		{On: "sp=2", Program: "block", Want: "all-to-all sp 4 9216"},
+		{On: "tp=2", Program: "text_kv", Want: "all-reduce tp 1 18"},
+		{On: "tp=2", Program: "prompt", Want: "all-gather tp 1 128"},
+		{On: "tp=2", Program: "time", Want: "all-gather tp 1 576"},
+	})
+	// The connector, of 36 rows: no cross-attention.
+	modeltest.Moves(t, modeltest.Config(t, testdata+"ltx25_connector"), models.Request{Batch: 2, Text: 36, DType: dtype.F32}, []modeltest.Move{
+		{On: "tp=2", Program: "block", Want: "all-reduce tp 3 9360"},
+		{On: "sp=2", Program: "block", Want: "all-to-all sp 4 9216"},
+		{On: "tp=2,sp=2", Program: "block", Want: "all-reduce tp 3 4680; all-to-all sp 4 4608"},
+	})
+	r.Latent[0], r.DType = 32, dtype.BF16
 	modeltest.Moves(t, m, r, []modeltest.Move{
 		{On: "tp=2", Program: "block", Want: "all-reduce tp 2 216; all-reduce tp 3 13824 bf16"},
 	})

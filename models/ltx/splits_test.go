@@ -27,6 +27,8 @@ var configs = map[string]string{
 		"cross_attention_dim":60,"caption_channels":24}`,
 	"2.5, 8 heads": `{"_class_name":"AVTransformer3DModel","num_attention_heads":8,"attention_head_dim":8,"in_channels":5,"out_channels":5,"num_layers":2,
 		"cross_attention_dim":64,"ff_bias":false,"cross_attention_adaln":true,"apply_gated_attention":true,"use_keyframes_abs_pos_embedding":true}`,
+	"connector, 8 heads": `{"_class_name":"Embeddings1DConnector","connector_num_attention_heads":8,"connector_attention_head_dim":8,"connector_num_layers":2,
+		"connector_num_learnable_registers":5,"connector_apply_gated_attention":true}`,
 }
 
 // Batch 2, 45 tokens, text whose last rows are masked: every split gives the
@@ -196,6 +198,11 @@ func TestRefusedInputs(t *testing.T) {
 				t.Errorf("%v: says nothing of %s", err, w)
 			}
 		}
+	}
+	rows := map[string]*tensor.Tensor{"context": tensor.New(dtype.F32, 2, 10, 64)}
+	_, err := modeltest.Open(t, testdata+"ltx25_connector").Start(context.Background(), rows, weft.Options{Device: "reference"})
+	if !errors.Is(err, models.ErrInputs) || !strings.Contains(err.Error(), "8 or 12") { // ten rows, four registers
+		t.Errorf("registers that do not fill: %v", err)
 	}
 	m, err := models.ByName("ltx-video-2b")
 	if err != nil {

@@ -1,0 +1,284 @@
+package ltx
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"weft/dtype"
+	"weft/fault"
+	"weft/graph"
+	"weft/mesh"
+	"weft/models"
+	"weft/models/step"
+	"weft/sharding"
+	"weft/spmd"
+	"weft/tensor"
+)
+
+// ConnectorConfig is LTX-2.5's connector, in the words of the transformer's own
+// configuration, which describes both.
+type ConnectorConfig struct {
+	Class     string     `json:"_class_name"`
+	Heads     int        `json:"connector_num_attention_heads"`
+	HeadDim   int        `json:"connector_attention_head_dim"`
+	Layers    int        `json:"connector_num_layers"`
+	MaxPos    [1]float64 `json:"connector_positional_embedding_max_pos"` // rows of text
+	Registers int        `json:"connector_num_learnable_registers"`
+	Gated     bool       `json:"connector_apply_gated_attention"`
+	FFBias    bool       `json:"connector_ff_bias"`
+	Theta     float64    `json:"positional_embedding_theta"`
+	Precision string     `json:"frequencies_precision,omitempty"`
+	Eps       float64    `json:"norm_eps"`
+}
+
+// Connector is a transformer over the rows of a text: rows of padding give way to
+// learned registers, and its result is what LTX-2.5 attends to.
+type Connector struct {
+	name string
+	c    ConnectorConfig
+}
+
+func (c ConnectorConfig) dim() int { return c.Heads * c.HeadDim }
+
+var connectorDefaults = ConnectorConfig{Class: connectorClass, Heads: 32, HeadDim: 128, Layers: 8, MaxPos: [1]float64{4096}, Registers: 128, FFBias: true, Theta: 10000, Eps: 1e-6}
+
+const connectorPreset = "ltx2.5-connector"
+
+func parseConnector(raw []byte) (ConnectorConfig, error) {
+	c := connectorDefaults
+	raw, err := section(raw)
+	if err != nil {
+		return c, err
+	}
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return c, fault.New(models.ErrConfig, nil, "%v", err)
+	}
+	var l fault.List
+	l.Add(models.CheckSizes(models.Sized{Name: "connector_num_attention_heads", N: c.Heads}, models.Sized{Name: "connector_attention_head_dim", N: c.HeadDim},
+		models.Sized{Name: "connector_num_layers", N: c.Layers}, models.Sized{Name: "connector_num_learnable_registers", N: c.Registers}))
+	l.Add(models.CheckEps("norm_eps", c.Eps))
+	if !(c.MaxPos[0] > 0 && c.Theta > 0) {
+		l.Add(fault.New(models.ErrConfig, nil, "connector_positional_embedding_max_pos %v and positional_embedding_theta %g: want positive numbers", c.MaxPos, c.Theta))
+	}
+	if c.HeadDim%2 != 0 {
+		l.Add(fault.New(models.ErrConfig, nil, "connector_attention_head_dim %d: rotary positions turn halves of a head", c.HeadDim))
+	}
+	return c, l.Err()
+}
+
+func init() {
+	preset := connectorDefaults
+	preset.Gated, preset.Precision = true, "float64"
+	raw, err := json.Marshal(preset)
+	if err != nil {
+		panic(err)
+	}
+	models.Register(models.Family{
+		Name:    "ltx-connector",
+		Presets: map[string]json.RawMessage{connectorPreset: raw},
+		Detect:  func(c map[string]any) bool { return c["_class_name"] == connectorClass },
+		New: func(_ string, raw []byte) (models.Model, error) {
+			c, err := parseConnector(raw)
+			if err != nil {
+				return nil, err
+			}
+			name := "ltx-connector"
+			if c == preset {
+				name = connectorPreset
+			}
+			return &Connector{name: name, c: c}, nil
+		},
+	})
+}
+
+// Name is the preset's name or the family's.
+func (m *Connector) Name() string { return m.name }
+
+// Config is a ConnectorConfig.
+func (m *Connector) Config() any { return m.c }
+
+// Params lists the parameters as they are named within the transformer's file.
+func (m *Connector) Params(layers int) []models.Param {
+	c, d := m.c, m.c.dim()
+	if layers <= 0 || layers > c.Layers {
+		layers = c.Layers
+	}
+	gates := 0
+	if c.Gated {
+		gates = c.Heads
+	}
+	var t table
+	t.vector(connectorPrefix+"learnable_registers", "learnable_registers", c.Registers, d)
+	for i := range layers {
+		b, flax := fmt.Sprintf("%stransformer_1d_blocks.%d.", connectorPrefix, i), fmt.Sprintf("transformer_1d_blocks_%d/", i)
+		t.attention(b+"attn1", flax+"attn1", d, gates)
+		t.ffn(b+"ff", flax+"ff", d, c.FFBias)
+	}
+	return t.ps
+}
+
+// Rules split blocks as the transformer's.
+func (m *Connector) Rules() sharding.Rules {
+	return append(blockRules(connectorPrefix+"transformer_1d_blocks.*"), rule(connectorPrefix+"learnable_registers", whole))
+}
+
+// Ignore lists the transformer, in whose file the connector lies.
+func (m *Connector) Ignore() []string {
+	return append([]string{"transformer_blocks.*", "*adaln_single.*", "patchify_proj.*", "proj_out.*", "scale_shift_table", "keyframes_abs_pos_embedding"}, besides...)
+}
+
+// Official adds the transformer's name for the connector where its weights lie alone.
+func (m *Connector) Official(name string) string {
+	if strings.HasPrefix(name, "transformer_1d_blocks.") || name == "learnable_registers" {
+		return connectorPrefix + name
+	}
+	return name
+}
+
+// Check reports every reason why a mesh cannot run a request.
+func (m *Connector) Check(on *mesh.Mesh, r models.Request) error {
+	var l fault.List
+	l.Add(models.CheckAxes(on, m.name, axes))
+	l.Add(sharding.CheckHeads(m.c.Heads, on.Size("tp"), on.Size("sp")))
+	l.Add(models.CheckRequest(on, r, m.c.Layers))
+	l.Add(models.CheckText(on, r, m.rows()))
+	if n := m.c.Registers; r.Text > 0 && r.Text%n != 0 {
+		l.Add(fault.New(models.ErrInputs, nil, "text of %d rows: %d registers fill whole multiples; nearest: %s", r.Text, n, models.Nearest(r.Text, n, 0)))
+	}
+	return l.Err()
+}
+
+// rows is how many a request has that does not say.
+func (m *Connector) rows() int { return sharding.RoundUp(textLen, m.c.Registers) }
+
+// Request reads batch and rows off context (B, L, D), which may come with
+// context_mask (B, L): its rows of zeros are padding.
+func (m *Connector) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
+	context, err := models.Need(m, inputs, "context", 3, []string{"context", "context_mask (if any)"})
+	if err != nil {
+		return models.Request{}, err
+	}
+	r := models.Request{Batch: context.Shape[0], Text: context.Shape[1], Masked: inputs["context_mask"] != nil}
+	var l fault.List
+	if d := m.c.dim(); context.Shape[2] != d || r.Text < 1 {
+		l.Add(fault.New(models.ErrInputs, nil, "context is %v: want rows of %d", context.Shape, d))
+	}
+	if mask := inputs["context_mask"]; mask != nil {
+		if !slices.Equal(mask.Shape, context.Shape[:2]) {
+			l.Add(fault.New(models.ErrInputs, nil, "context_mask is %v: want %v", mask.Shape, context.Shape[:2]))
+		} else if _, err := maskOf(mask); err != nil {
+			l.Add(fault.New(models.ErrInputs, nil, "context_mask: %w", err))
+		}
+	}
+	return r, l.Err()
+}
+
+// Example makes text of as many rows as there are registers, the last of all but
+// the first of the batch padding.
+func (m *Connector) Example(batch int, _ []int, seed uint64) (map[string]*tensor.Tensor, error) {
+	rows := m.c.Registers
+	mask := tensor.New(dtype.F32, batch, rows)
+	for b := range batch {
+		for i := range rows - min(b, rows-1) {
+			step.Put(mask, b*rows+i, 1)
+		}
+	}
+	return map[string]*tensor.Tensor{"context": step.Normals(seed)(batch, rows, m.c.dim()), "context_mask": mask}, nil
+}
+
+// Feed makes the graph's inputs from those Request reads.
+func (m *Connector) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
+	context, err := inputs["context"].As(dtype.F32)
+	if err != nil {
+		return nil, err
+	}
+	real := tensor.New(dtype.F32, r.Batch, r.Text, 1)
+	mask := slices.Repeat([]float32{1}, r.Batch*r.Text)
+	if t := inputs["context_mask"]; t != nil {
+		if mask, err = maskOf(t); err != nil {
+			return nil, err
+		}
+	}
+	for i, v := range mask {
+		if v != 0 {
+			step.Put(real, i, 1)
+		}
+	}
+	places := make([][]float64, r.Text)
+	for i := range places {
+		places[i] = []float64{float64(i)}
+	}
+	of := rotary{dim: m.c.dim(), heads: m.c.Heads, theta: m.c.Theta, max: m.c.MaxPos[:], halves: true, double: m.c.Precision == "float64"}
+	cos, sin := of.tables([][][]float64{places}, g.Input("rope_cos").Shape[1])
+	return map[string]*tensor.Tensor{"context": context, "real": real, "rope_cos": cos, "rope_sin": sin}, nil
+}
+
+// Graph builds the connector: the registers, every layer's block, the last norm.
+func (m *Connector) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
+	if err := m.Check(on, r); err != nil {
+		return nil, err
+	}
+	s, err := step.New(m, on, r)
+	if err != nil {
+		return nil, err
+	}
+	c, d, l := m.c, m.c.dim(), r.TextLayout(on, m.rows())
+	s.Padded("rows of text", l.Tokens, l.Padded)
+	batch := sharding.NewSpec([]string{"dp"})
+	s.Input(graph.Input{Name: "context", DType: dtype.F32, Shape: []int{r.Batch, l.Tokens, d}, Spec: batch, Step: true})
+	s.Input(graph.Input{Name: "real", DType: dtype.F32, Shape: []int{r.Batch, l.Tokens, 1}, Spec: batch, Step: true})
+	for _, name := range []string{"rope_cos", "rope_sin"} {
+		s.Input(graph.Input{Name: name, DType: dtype.F32, Shape: []int{1, l.Padded, d}, Spec: sharding.NewSpec(nil, []string{"sp"}, []string{"tp"})})
+	}
+	s.Value("rows", step.Value{DType: dtype.F32, Shape: []int{r.Batch, l.Padded, d}, Spec: l.Stream, Kind: step.Stream})
+	build := func(name, prefix string, define func(p *program)) error {
+		return s.Build(name, prefix, func(p *step.Program) {
+			define(&program{Program: p, heads: c.Heads, headDim: c.HeadDim, eps: c.Eps, qkEps: c.Eps, gated: c.Gated, halves: true, stream: l.Stream, gathered: l.Gathered})
+		})
+	}
+	err = s.Stages(r.Run(c.Layers), func(first, last bool, layers sharding.Range) error {
+		if first {
+			if err := build("pre", connectorPrefix, func(p *program) {
+				registers := p.Weight("learnable_registers")
+				tiled := slices.Repeat([]spmd.Tensor{registers}, l.Tokens/c.Registers)
+				all, real := p.Concat(0, tiled...), p.Value("real")
+				x := p.Add(p.Mul(p.Value("context"), real), p.Mul(all, p.Shift(p.Scale(real, -1), 1)))
+				p.Output("rows", p.Reshard(p.PadTo(x, 1, l.Padded), l.Stream, "rows cut over the mesh"), "")
+			}); err != nil {
+				return err
+			}
+			s.Call(graph.Call{Name: "pre", Program: "pre", Trace: step.Tokens("registers_in", r.Batch, l.Tokens, d)}, connectorPrefix, 0)
+		}
+		if err := build("block", connectorPrefix+"transformer_1d_blocks.0.", func(p *program) {
+			x := p.Value("rows")
+			x = p.Add(x, p.selfAttention("attn1", p.gather(p.rms(x)), l.Tokens))
+			x = p.Add(x, p.feedForward(p.gather(p.rms(x))))
+			p.Output("rows", x, "rows")
+		}); err != nil {
+			return err
+		}
+		for i := layers.Lo; i < layers.Hi; i++ {
+			s.Call(graph.Call{Name: fmt.Sprintf("block %d", i), Program: "block", Trace: step.Tokens(fmt.Sprintf("block_%d", i), r.Batch, l.Tokens, d)},
+				fmt.Sprintf("%stransformer_1d_blocks.%d.", connectorPrefix, i), i)
+		}
+		if !last {
+			return nil
+		}
+		if err := build("post", "", func(p *program) {
+			x := p.Reshard(p.rms(p.Value("rows")), batch, "rows gathered")
+			p.Output("out", p.Slice(x, 1, 0, l.Tokens), "")
+		}); err != nil {
+			return err
+		}
+		s.Call(graph.Call{Name: "post", Program: "post"}, "", layers.Hi)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.Finish("out")
+}
+
+var _ models.Model = (*Connector)(nil)
