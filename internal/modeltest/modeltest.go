@@ -147,10 +147,22 @@ func (c Case) Meshes(t testing.TB, devices int) []string {
 // interpreter, and through XLA on a spread of them, with WEFT_LONG_TESTS on all.
 func (c Case) Everywhere(t testing.TB) {
 	t.Helper()
+	c.splits(t, func(i, n int) bool { return i == n/2 || i == n-1 })
+}
+
+// Largely is Everywhere with XLA on the last split alone, for a variant of
+// what Everywhere tries.
+func (c Case) Largely(t testing.TB) {
+	t.Helper()
+	c.splits(t, func(i, n int) bool { return i == n-1 })
+}
+
+func (c Case) splits(t testing.TB, compiled func(i, n int) bool) {
+	t.Helper()
 	meshes := c.Meshes(t, 8)
 	for _, device := range Devices() {
 		for i, on := range meshes {
-			if device == "reference" || os.Getenv("WEFT_LONG_TESTS") != "" || i == len(meshes)/2 || i == len(meshes)-1 {
+			if device == "reference" || os.Getenv("WEFT_LONG_TESTS") != "" || compiled(i, len(meshes)) {
 				c.On(t, device, on)
 			}
 		}

