@@ -6,6 +6,7 @@
 //	go run ./bench make ...       a checkpoint with random weights, and inputs
 //	go run ./bench run ...        the cases; a dated result for each in bench/results
 //	go run ./bench pipeline       the bubbles of a pipeline as it ran, beside its schedule's
+//	go run ./bench aot            what libtpu makes of weft's step and of vidax's, no TPU about
 //	go run ./bench score          plan beside the TPU compiler and beside vidax's published rows
 //
 // Run it in the root of the module. A peer's figure is always of the same run as
@@ -33,13 +34,13 @@ var (
 	ErrDisagree = fault.NewKind("outputs-disagree")
 )
 
-var commands = map[string]func(context.Context, []string) error{"setup": setup, "make": makeModel, "run": run, "pipeline": pipeline, "score": score}
+var commands = map[string]func(context.Context, []string) error{"setup": setup, "make": makeModel, "run": run, "pipeline": pipeline, "score": score, "aot": compileBoth}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: go run ./bench setup | make | run | pipeline | score; each takes --help")
+		fmt.Fprintln(os.Stderr, "usage: go run ./bench setup | make | run | pipeline | score | aot; each takes --help")
 		os.Exit(2)
 	}
 	if err := commands[os.Args[1]](ctx, os.Args[2:]); err != nil {
