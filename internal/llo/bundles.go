@@ -9,19 +9,10 @@ package llo
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 )
-
-// DumpFlags make libtpu write the final bundles below dir, as LIBTPU_INIT_ARGS
-// has them. They must be in the environment before libtpu is loaded.
-func DumpFlags(dir string) string {
-	return "--xla_jf_dump_to=" + dir + " --xla_jf_dump_llo_text=true --xla_jf_dump_llo_pass_label_regex=final_bundles|final_hlo-static-per-bundle"
-}
 
 // Code is the code of one operation with a loop in it.
 type Code struct {
@@ -31,16 +22,20 @@ type Code struct {
 	// predicated and runs in few rounds: what a kernel does before the first block
 	// of keys and after the last.
 	Loop, Rare int
-	// Slots are the units used by the bundles that run in every round, by name.
-	Slots map[string]int
+	// Trips is how often the loop runs, where its exit test says so.
+	Trips int
 }
 
 // Hot is how many bundles run in every round.
 func (c Code) Hot() int { return c.Loop - c.Rare }
 
+// Total is how many bundles run in all, each round's rare ones counted like the others.
+func (c Code) Total() int { return c.Bundles - c.Loop + c.Loop*max(1, c.Trips) }
+
 var (
 	bundleLine = regexp.MustCompile(`^\s*(0x[0-9a-f]+|0)\s+([A-Z]{2})?\s*:\s+(>*)`)
 	branch     = regexp.MustCompile(`sbr\.rel \((!?)%p\S+\) target = \$region(\d+)`)
+	exitTest   = regexp.MustCompile(`scmp\.ge\.s32\.totalorder %s\S+, (\d+) /\* loop exit test`)
 	region     = regexp.MustCompile(`(?:Start/End empty|Start) region (\d+)\b`)
 )
 
@@ -75,6 +70,9 @@ func Read(text string) (Code, error) {
 				starts[n] = at
 			}
 		}
+		if m := exitTest.FindStringSubmatch(line); m != nil {
+			c.Trips, _ = strconv.Atoi(m[1])
+		}
 		if m := branch.FindStringSubmatch(line); m != nil {
 			n, _ := strconv.Atoi(m[2])
 			jumps = append(jumps, jump{at, n})
@@ -108,33 +106,4 @@ func Read(text string) (Code, error) {
 		covered = to
 	}
 	return c, nil
-}
-
-// Dumped reads the code of the operations whose names contain name out of a
-// folder that DumpFlags named, largest first.
-func Dumped(dir, name string) ([]Code, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*-final_bundles.txt"))
-	if err != nil {
-		return nil, err
-	}
-	var all []Code
-	for _, f := range files {
-		base := filepath.Base(f)
-		if !strings.Contains(base, name) || strings.Contains(base, "schedule-analysis") {
-			continue
-		}
-		text, err := os.ReadFile(f)
-		if err != nil {
-			return nil, err
-		}
-		c, err := Read(string(text))
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", base, err)
-		}
-		_, rest, _ := strings.Cut(base, "-")
-		c.Name, _, _ = strings.Cut(rest, "-")
-		all = append(all, c)
-	}
-	slices.SortFunc(all, func(a, b Code) int { return b.Bundles - a.Bundles })
-	return all, nil
 }

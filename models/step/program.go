@@ -160,6 +160,20 @@ func (p *Program) ffn(ups []string, down string, x spmd.Tensor, to sharding.Spec
 // sin_i, out[2i+1] = x[2i+1] cos_i + x[2i] sin_i. The tables have each angle
 // twice, the sine with the sign of its place.
 func (p *Program) RopePairs(x, cos, sin spmd.Tensor, heads, headDim int) spmd.Tensor {
+	if p.Target().Chip != "" {
+		// A table that is broadcast over heads and flattened is written twice, in another
+		// layout first: 173 MB of temporaries more at 32,768 tokens and 10 heads. Laid end
+		// to end it is written once.
+		tile := func(t spmd.Tensor) spmd.Tensor {
+			of := make([]spmd.Local, p.Local(x).Shape[2]/headDim)
+			for i := range of {
+				of[i] = p.Local(t)
+			}
+			return p.Global(p.LConcat(1, of...), []int{t.Dim(0), x.Dim(2)}, t.Spec.WithDim(1, x.Spec.Dim(2)...))
+		}
+		y := p.Compute(p.Add(p.Mul(x, tile(cos)), p.Mul(p.SwapPairs(x), tile(sin))))
+		return p.SplitDim(y, 2, heads, headDim)
+	}
 	swapped := p.SplitDim(p.SwapPairs(x), 2, heads, headDim)
 	cos, sin = p.ExpandDim(cos, 1), p.ExpandDim(sin, 1) // S 1 d
 	return p.Compute(p.Add(p.Mul(p.SplitDim(x, 2, heads, headDim), cos), p.Mul(swapped, sin)))

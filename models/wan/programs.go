@@ -136,7 +136,7 @@ func (s *build) values() {
 	}{{"text", l.text}, {"image", l.image}} {
 		s.Value(v.name, step.Value{DType: s.r.DType, Shape: []int{b, v.rows, c.Dim}, Spec: batch})
 		for _, part := range []string{"_k", "_v"} {
-			s.Value(v.name+part, step.Value{DType: s.r.DType, Shape: []int{b, v.rows, c.Heads, c.HeadDim()}, Spec: heads, Kind: step.PerLayer})
+			s.Value(v.name+part, step.Value{DType: s.r.DType, Shape: []int{b, v.rows, c.Dim}, Spec: heads, Kind: step.PerLayer})
 		}
 	}
 }
@@ -186,8 +186,9 @@ func (s *build) image() error {
 	})
 }
 
-// textKV makes a layer's keys and values of the text (B, L, H, d) and, with an
-// image branch, of the image (B, Li, H, d). The sums of squares of both keys'
+// textKV makes a layer's keys and values of the text (B, L, D) and, with an image
+// branch, of the image (B, Li, D): split by heads, and flat, as a program's input
+// whose last dim is a head lies otherwise in a TPU's memory than its kernel wants. The sums of squares of both keys'
 // norms travel together.
 func (s *build) textKV() error {
 	batch := sharding.NewSpec([]string{"dp"})
@@ -195,17 +196,17 @@ func (s *build) textKV() error {
 		x := p.Value("text")
 		ks, ws := []spmd.Tensor{p.Linear("k", x, batch)}, []spmd.Tensor{p.Weight("norm_k.weight")}
 		if s.c.ImageDim == 0 {
-			p.Output("text_k", p.Compute(p.heads(p.RMSNorms(s.c.Eps, ks, ws)[0])), "")
-			p.Output("text_v", p.Compute(p.heads(p.Linear("v", x, batch))), "")
+			p.Output("text_k", p.Compute(p.RMSNorms(s.c.Eps, ks, ws)[0]), "")
+			p.Output("text_v", p.Compute(p.Linear("v", x, batch)), "")
 			return
 		}
 		image := p.Value("image")
 		ks, ws = append(ks, p.Linear("k_img", image, batch)), append(ws, p.Weight("norm_k_img.weight"))
 		ks = p.normsOfRows(ks, ws)
-		p.Output("text_k", p.Compute(p.heads(ks[0])), "")
-		p.Output("text_v", p.Compute(p.heads(p.Linear("v", x, batch))), "")
-		p.Output("image_k", p.Compute(p.heads(ks[1])), "")
-		p.Output("image_v", p.Compute(p.heads(p.Linear("v_img", image, batch))), "")
+		p.Output("text_k", p.Compute(ks[0]), "")
+		p.Output("text_v", p.Compute(p.Linear("v", x, batch)), "")
+		p.Output("image_k", p.Compute(ks[1]), "")
+		p.Output("image_v", p.Compute(p.Linear("v_img", image, batch)), "")
 	})
 }
 
@@ -307,9 +308,9 @@ func (s *build) block() error {
 		q = p.Linear("cross_attn.q", h, l.gathered)
 		q = p.RMSNorms(c.Eps, []spmd.Tensor{q}, []spmd.Tensor{p.Weight("cross_attn.norm_q.weight")})[0]
 		q = p.heads(p.Compute(q))
-		y = attention.Attend(p.Builder, q, p.Value("text_k"), p.Value("text_v"), attention.Options{})
+		y = attention.Attend(p.Builder, q, p.heads(p.Value("text_k")), p.heads(p.Value("text_v")), attention.Options{})
 		if c.ImageDim > 0 { // a softmax of its own
-			y = p.Add(y, attention.Attend(p.Builder, q, p.Value("image_k"), p.Value("image_v"), attention.Options{}))
+			y = p.Add(y, attention.Attend(p.Builder, q, p.heads(p.Value("image_k")), p.heads(p.Value("image_v")), attention.Options{}))
 		}
 		x = p.Add(x, p.Linear("cross_attn.o", p.MergeDims(y, 2, 2), l.stream))
 

@@ -1,0 +1,199 @@
+package llo
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"weft/xla"
+)
+
+// Job is programs to compile for one device of a topology, in a process of its
+// own: libtpu reads its flags once, and its simulation may abort.
+type Job struct {
+	Topology string   `json:"topology"`
+	Programs []string `json:"programs"` // StableHLO
+	// Bundles and Profile ask for the code's bundles, or for its static profile.
+	Bundles, Profile bool
+}
+
+// Compiled is what became of one program.
+type Compiled struct {
+	Error   string     `json:"error,omitempty"`
+	Seconds float64    `json:"seconds"`
+	Memory  xla.Memory `json:"memory"`
+	// Codes are the operations' code, where bundles were asked for.
+	Codes []Code `json:"codes,omitempty"`
+	// Cycles are the estimates of the static profile, by operation.
+	Cycles map[string]int64 `json:"cycles,omitempty"`
+}
+
+// Topologies are libtpu's names of a small slice of each generation.
+var Topologies = map[string]string{"v4": "v4:2x2x1", "v5e": "v5e:2x4", "v5p": "v5p:2x2x1", "v6e": "v6e:2x4", "tpu7x": "tpu7x:2x2x1"}
+
+const childVariable = "WEFT_LLO_CHILD"
+
+// Child does the work of a child process and exits, if this is one. It belongs at
+// the start of main or TestMain of what calls Run.
+func Child() {
+	if os.Getenv(childVariable) == "" {
+		return
+	}
+	var j Job
+	err := json.NewDecoder(os.Stdin).Decode(&j)
+	if err == nil {
+		err = j.child()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// child compiles and writes a line for each program as soon as it has it.
+func (j Job) child() error {
+	ctx := context.Background()
+	t, err := xla.OpenTopology(ctx, j.Topology, xla.TopologyOptions{})
+	if err != nil {
+		return err
+	}
+	out := json.NewEncoder(os.Stdout)
+	for _, p := range j.Programs {
+		var c Compiled
+		x, err := t.Compile(ctx, []byte(p), xla.CompileOptions{DeviceIDs: []int{t.Devices()[0].ID}, Replicas: 1})
+		if err != nil {
+			c.Error = err.Error()
+		} else {
+			c.Seconds = x.Seconds
+			if c.Memory, err = x.Memory(); err != nil {
+				return err
+			}
+			x.Close()
+		}
+		if err := out.Encode(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Run compiles a job's programs in a child process. Of a child that aborts there
+// is what it wrote before, and an error.
+func Run(ctx context.Context, j Job) ([]Compiled, error) {
+	dir, err := os.MkdirTemp("", "weft-llo-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	// A program's dump is told from another's by nothing but time: one program a child.
+	if (j.Bundles || j.Profile) && len(j.Programs) != 1 {
+		return nil, errors.New("llo: bundles and profiles are of one program at a time")
+	}
+	in, err := json.Marshal(j)
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, self)
+	cmd.Env = append(os.Environ(), childVariable+"=1")
+	switch {
+	case j.Bundles:
+		cmd.Env = append(cmd.Env, "LIBTPU_INIT_ARGS=--xla_jf_dump_to="+dir+" --xla_jf_dump_llo_text=true --xla_jf_dump_llo_pass_label_regex=final_bundles|final_hlo-static-per-bundle")
+	case j.Profile:
+		cmd.Env = append(cmd.Env, "LIBTPU_INIT_ARGS=--xla_jf_dump_static_llo_profile_to="+dir)
+	}
+	var stdout, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), &stdout, &stderr
+	runErr := cmd.Run()
+	var all []Compiled
+	for dec := json.NewDecoder(&stdout); ; {
+		var c Compiled
+		if dec.Decode(&c) != nil {
+			break
+		}
+		all = append(all, c)
+	}
+	if runErr != nil {
+		last := strings.Split(strings.TrimSpace(stderr.String()), "\n")
+		return all, fmt.Errorf("llo: the compiling process for %s ended with %w: %s", j.Topology, runErr, last[len(last)-1])
+	}
+	if len(all) != len(j.Programs) {
+		return all, fmt.Errorf("llo: %d of %d programs were answered", len(all), len(j.Programs))
+	}
+	switch {
+	case j.Bundles:
+		all[0].Codes, err = dumped(dir)
+	case j.Profile:
+		all[0].Cycles, err = profiled(dir)
+	}
+	return all, err
+}
+
+// dumped reads the code of every operation below dir, the largest first.
+func dumped(dir string) ([]Code, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*-final_bundles.txt"))
+	if err != nil {
+		return nil, err
+	}
+	var all []Code
+	for _, f := range files {
+		base := filepath.Base(f)
+		if strings.Contains(base, "schedule-analysis") {
+			continue
+		}
+		text, err := os.ReadFile(f)
+		if err != nil {
+			return nil, err
+		}
+		c, err := Read(string(text))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", base, err)
+		}
+		_, rest, _ := strings.Cut(base, "-")
+		c.Name, _, _ = strings.Cut(rest, "-")
+		all = append(all, c)
+	}
+	slices.SortFunc(all, func(a, b Code) int { return b.Bundles - a.Bundles })
+	return all, nil
+}
+
+var estimate = regexp.MustCompile(`hlo_op_name: "([^"]+)"\s+estimated_cycles: (\d+)`)
+
+// profiled reads the static profiles below dir.
+func profiled(dir string) (map[string]int64, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.textproto"))
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]int64{}
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range estimate.FindAllStringSubmatch(string(text), -1) {
+			n, err := strconv.ParseInt(m[2], 10, 64)
+			if err != nil {
+				return nil, err
+			}
+			out[m[1]] += n
+		}
+	}
+	if len(out) == 0 {
+		return nil, errors.New("llo: no profile was written")
+	}
+	return out, nil
+}
