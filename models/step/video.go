@@ -3,6 +3,7 @@ package step
 import (
 	"strings"
 
+	"weft/dtype"
 	"weft/sharding"
 	"weft/spmd"
 )
@@ -60,16 +61,32 @@ func (p *Program) Latents(x spmd.Tensor, grid Grid, patch [3]int, order string) 
 
 // EveryToken gives every token what its frame has: x (B, F, C), held whole, or one
 // for the whole video (B, 1, C), which broadcasts as it is. The result is
-// (B, padded, C), held as to says; padding has zeros.
+// (B, padded, C), held as to says. A device widens the frames that its tokens lie
+// in and cuts its tokens out of them: tokens need not divide as frames do.
 func (p *Program) EveryToken(x spmd.Tensor, grid Grid, padded int, to sharding.Spec) spmd.Tensor {
 	if x.Dim(1) == 1 {
 		return x
 	}
-	v := p.Local(x)
-	b, per, c := v.Shape[0], grid.Rows*grid.Cols, v.Shape[2]
-	v = p.LBroadcast(p.LReshape(v, b, grid.Frames, 1, c), b, grid.Frames, per, c)
-	y := p.Global(p.LReshape(v, b, grid.Tokens(), c), []int{x.Dim(0), grid.Tokens(), c}, x.Spec)
-	return p.Reshard(p.PadTo(y, 1, padded), to, "each token takes what its frame has")
+	to = to.Canonical(p.Mesh(), 3)
+	axes, v, per := to.Dim(1), p.Local(x), grid.Rows*grid.Cols
+	n, frames := padded, grid.Frames
+	if len(axes) > 0 {
+		n = padded / p.Mesh().Size(axes...)
+		frames = min(frames, (n+2*per-2)/per) // as many as n tokens can lie in
+	}
+	first := p.LMul(p.LAxisIndex(axes...), p.LConst(dtype.I32, float64(n))) // of the device's tokens
+	if frames < grid.Frames {
+		from := p.LBinary(spmd.OpMin, p.LDiv(first, p.LConst(dtype.I32, float64(per))), p.LConst(dtype.I32, float64(grid.Frames-frames)))
+		v = p.LDynSlice(v, 1, from, frames)
+		first = p.LSub(first, p.LMul(from, p.LConst(dtype.I32, float64(per))))
+	}
+	b, c := v.Shape[0], v.Shape[2]
+	v = p.LReshape(p.LBroadcast(p.LReshape(v, b, frames, 1, c), b, frames, per, c), b, frames*per, c)
+	v = p.LPad(v, 1, 0, padded-grid.Tokens(), 0)
+	if len(axes) > 0 {
+		v = p.LDynSlice(v, 1, first, n)
+	}
+	return p.Global(v, []int{x.Dim(0), padded, x.Dim(2)}, to)
 }
 
 // RopeHalves rotates the halves of each head of x (B, S, H, d) by tables (S, d)
