@@ -381,6 +381,37 @@ func local(t testing.TB, text string) *mesh.Mesh {
 	return m
 }
 
+// Every model on offer has a step whose tensors can be placed.
+func TestEveryModelHasTensors(t *testing.T) {
+	for _, m := range get[web.Choices](t, "/api/choices", nil).Models {
+		q := with("model", m.Name, "on", "cpu:2", "mesh", "tp=2")
+		w := ask(t, "/api/split", q, nil)
+		if w.Code == http.StatusBadRequest && kinds(t, w) == "size" {
+			q.Set("size", "720x480")
+			q.Set("frames", "49")
+			w = ask(t, "/api/split", q, nil)
+		}
+		var doc web.Split
+		if err := json.Unmarshal(w.Body.Bytes(), &doc); err != nil || w.Code != http.StatusOK {
+			t.Errorf("%s: %d %.300s", m.Name, w.Code, w.Body)
+			continue
+		}
+		names, split := map[string]bool{}, 0
+		for _, x := range doc.Tensors {
+			if names[x.Name] {
+				t.Errorf("%s: two tensors are %s", m.Name, x.Name)
+			}
+			names[x.Name] = true
+			if x.Copies == 1 {
+				split++
+			}
+		}
+		if split < 10 {
+			t.Errorf("%s: only %d of %d tensors are split", m.Name, split, len(names))
+		}
+	}
+}
+
 // What the page offers to run is only what the command line has.
 func TestCommandsThatDoNotExistAreLeftOut(t *testing.T) {
 	s := web.New(web.Options{Flags: func(command string, flags []string) bool { return command == "forward" }})

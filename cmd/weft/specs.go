@@ -78,8 +78,8 @@ in the mesh. --on lays the mesh on a slice's links, which gives the device order
 			}
 			doc := specsDoc{Model: m.Name(), Mesh: place.String(), Layout: layout, Rules: rules, Params: list}
 			for _, p := range assigned {
-				if rules == "weft" && !p.Layout.IsZero() && p.Spec.Dim(p.Layout.Dim) != nil && len(p.Layout.Parts) > 1 {
-					doc.fused = append(doc.fused, p)
+				if rules == "weft" && !plain(p, place) {
+					doc.special = append(doc.special, p)
 				}
 			}
 			return a.print(doc, func() {
@@ -116,7 +116,28 @@ type specsDoc struct {
 	Rules  string             `json:"rules"`
 	Params []models.ParamSpec `json:"params"`
 
-	fused []sharding.Assigned // that no spec alone describes
+	special []sharding.Assigned // whose spec alone does not say what a device holds
+}
+
+// plain says whether every device holds of a parameter what its spec alone says:
+// not so where heads are copied or several matrices lie in one.
+func plain(p sharding.Assigned, m *mesh.Mesh) bool {
+	if p.Layout.IsZero() {
+		return true
+	}
+	for pos := range m.NumDevices() {
+		held, err := p.Ranges(m, pos)
+		said, serr := p.Spec.Ranges(m, p.Shape, pos)
+		if err != nil || serr != nil {
+			return false
+		}
+		for d, r := range said {
+			if len(held[d]) != 1 || held[d][0] != r {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // specsMesh reads a mesh, laid on a slice where one is named.

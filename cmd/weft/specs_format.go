@@ -17,8 +17,8 @@ func (d specsDoc) comments(m *mesh.Mesh) []string {
 	if ids := deviceIDs(m); ids != nil {
 		lines = append(lines, "device ids in mesh order: "+strings.Trim(fmt.Sprint(ids), "[]"))
 	}
-	for _, a := range d.fused {
-		lines = append(lines, fmt.Sprintf("%s: dim %d holds matrices of %v rows, each split by itself: put each device's rows together first (its path in the checkpoint)", a.Name, a.Layout.Dim, a.Layout.Parts))
+	for _, p := range d.special {
+		lines = append(lines, fmt.Sprintf("%s: dim %d is cut by heads %v and parts %v (0 is any), so devices hold other rows than this spec alone says: lay each device's rows out first", p.Name, p.Layout.Dim, p.Layout.Heads, p.Layout.Parts))
 	}
 	return lines
 }

@@ -46,6 +46,18 @@ func TestSpecsFormats(t *testing.T) {
 	}
 }
 
+// Where key heads are copied, a spec alone would cut them: each such parameter is named.
+func TestSpecsFormatNamesCopiedHeads(t *testing.T) {
+	for mesh, want := range map[string]int{"tp=8": 0, "tp=16": 144} {
+		for _, format := range []string{"jax", "shardy", "hlo"} {
+			code, out, stderr := weftRun(t, "specs", "--model", "cosmos3-nano", "--mesh", mesh, "--format", format)
+			if got := strings.Count(out, "is cut by heads [8]"); code != 0 || got != want {
+				t.Errorf("%s %s: exit %d, %d are named, want %d: %s", mesh, format, code, got, want, stderr)
+			}
+		}
+	}
+}
+
 func TestSpecsFormatRefusals(t *testing.T) {
 	for _, c := range []struct{ args, kind, says string }{
 		{"--format yaml", "usage", "jax, shardy or hlo"},

@@ -197,6 +197,10 @@ const on = {
   refused: (open) => { if ((state.refused === "open") !== open) set({ refused: open ? "open" : "" }, true); },
   colour: (name) => set({ colour: name }),
   device: (id) => set({ device: String(id) === state.device ? "" : String(id) }),
+  find(find, role) { // the list fills itself
+    state = { ...state, find, role };
+    history.replaceState(null, "", write(state));
+  },
   tensor: (name) => set({ tensor: name, colour: name ? "tensor" : "" }),
 };
 

@@ -12,13 +12,11 @@ const roles = [["", "all"], ["parameter", "parameters"], ["input", "inputs"], ["
 
 // draw shows the finder and, once chosen, the tensor. order is the device id by mesh position.
 export function draw(section, tensors, shards, order, state, on) {
-  const search = el("input", { type: "search", id: "find", placeholder: "self_attn.q, text_k, …", spellcheck: "false", "aria-label": "Find a tensor", value: section.dataset.find ?? "" });
+  const search = el("input", { type: "search", id: "find", placeholder: "self_attn.q, text_k, …", spellcheck: "false", "aria-label": "Find a tensor", value: state.find });
   const list = el("div", { class: "tensors", role: "group", "aria-label": "Tensors" });
-  const role = el("select", { "aria-label": "Which tensors" }, roles.map(([value, text]) => el("option", { value, text, selected: value === (section.dataset.role ?? "") })));
+  const role = el("select", { "aria-label": "Which tensors" }, roles.map(([value, text]) => el("option", { value, text, selected: value === state.role })));
   const scroll = section.querySelector(".tensors")?.scrollTop ?? 0;
   const fillList = () => {
-    section.dataset.find = search.value;
-    section.dataset.role = role.value;
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const found = tensors.filter((t) => (!role.value || t.role === role.value) && words.every((w) => t.name.toLowerCase().includes(w)));
     put(list, found.slice(0, maxListed).map((t) => el("button", { type: "button", class: "tensor" + (t.name === state.tensor ? " on" : ""), "aria-pressed": t.name === state.tensor ? "true" : "false", on: { click: () => on.tensor(t.name === state.tensor ? "" : t.name) } },
@@ -26,8 +24,12 @@ export function draw(section, tensors, shards, order, state, on) {
     found.length > maxListed && el("p", { class: "quiet-text", text: `${many(found.length - maxListed, "more")}: a longer word finds fewer` }),
     found.length === 0 && el("p", { class: "empty", text: "No tensor has these words in its name." }));
   };
-  search.addEventListener("input", fillList);
-  role.addEventListener("change", fillList);
+  const look = () => {
+    on.find(search.value, role.value);
+    fillList();
+  };
+  search.addEventListener("input", look);
+  role.addEventListener("change", look);
   put(section,
     el("div", { class: "card-head" }, el("h2", { id: "tensor-title", text: "Shards" }), el("p", { class: "quiet-text", text: `${tensors.length.toLocaleString("en")} parameters and activations of this split` })),
     el("div", { class: "tensor-grid" },
