@@ -8,6 +8,7 @@
 //	go run ./bench pipeline       the bubbles of a pipeline as it ran, beside its schedule's
 //	go run ./bench aot            what libtpu makes of weft's step and of vidax's, no TPU about
 //	go run ./bench score          plan beside the TPU compiler and beside vidax's published rows
+//	go run ./bench plan           how long planning takes
 //
 // Run it in the root of the module. A peer's figure is always of the same run as
 // weft's: none is stored and used again, and a peer that did not run, or whose
@@ -34,13 +35,14 @@ var (
 	ErrDisagree = fault.NewKind("outputs-disagree")
 )
 
-var commands = map[string]func(context.Context, []string) error{"setup": setup, "make": makeModel, "run": run, "pipeline": pipeline, "score": score, "aot": compileBoth}
+var commands = map[string]func(context.Context, []string) error{"setup": setup, "make": makeModel, "run": run, "pipeline": pipeline, "aot": compileBoth,
+	"score": score, "plan": planSpeed}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: go run ./bench setup | make | run | pipeline | score | aot; each takes --help")
+		fmt.Fprintln(os.Stderr, "usage: go run ./bench setup | make | run | pipeline | aot | score | plan; each takes --help")
 		os.Exit(2)
 	}
 	if err := commands[os.Args[1]](ctx, os.Args[2:]); err != nil {

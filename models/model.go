@@ -358,7 +358,11 @@ func presetMatches(preset json.RawMessage, config map[string]any) bool {
 
 // Specs assigns the rules to a model's parameters.
 func Specs(m Model, on *mesh.Mesh, layers int) ([]sharding.Assigned, error) {
-	params := m.Params(layers)
+	return SpecsOf(m, on, m.Params(layers))
+}
+
+// SpecsOf is Specs for parameters that are at hand.
+func SpecsOf(m Model, on *mesh.Mesh, params []Param) ([]sharding.Assigned, error) {
 	ps := make([]sharding.Param, len(params))
 	for i, p := range params {
 		shape := p.Shape

@@ -58,13 +58,14 @@ type Step struct {
 // with its spec and, where fsdp shares it out, its share at rest. The request
 // must have passed the model's Check.
 func New(m models.Model, on *mesh.Mesh, r models.Request) (*Step, error) {
-	assigned, err := models.Specs(m, on, r.Layers)
+	params := m.Params(r.Layers)
+	assigned, err := models.SpecsOf(m, on, params)
 	if err != nil {
 		return nil, err
 	}
 	s := &Step{Mesh: on, Request: r, Graph: &graph.Graph{Mesh: on, Programs: map[string]*spmd.Program{}},
 		specs: map[string]sharding.Assigned{}, rest: map[string]graph.Weight{}, values: map[string]Value{}, made: map[string]int{}}
-	for i, p := range m.Params(r.Layers) {
+	for i, p := range params {
 		s.specs[p.Name] = assigned[i]
 		if note := assigned[i].Note; note != "" {
 			s.Graph.Notes = append(s.Graph.Notes, note)
