@@ -89,9 +89,10 @@ func (p *Program) EveryToken(x spmd.Tensor, grid Grid, padded int, to sharding.S
 	return p.Global(v, []int{x.Dim(0), padded, x.Dim(2)}, to)
 }
 
-// RopeHalves rotates the halves of each head of x (B, S, H, d) by tables (S, d)
-// or (B, S, d), or (B, S, H, d) with angles of each head's own: with x = [a, b] it is [a cos - b sin, b cos + a sin]. The tables
-// have each angle in both halves. The result is in the compute type.
+// RopeHalves rotates the halves of each head of x (B, S, H, d) by tables (S, d) or
+// (B, S, d), or (B, S, H, d) with angles of each head's own: with x = [a, b] it is
+// [a cos - b sin, b cos + a sin]. The tables have each angle in both halves. The
+// result is in the compute type.
 func (p *Program) RopeHalves(x, cos, sin spmd.Tensor) spmd.Tensor {
 	d := x.Dim(3)
 	turned := p.Concat(3, p.Scale(p.Slice(x, 3, d/2, d), -1), p.Slice(x, 3, 0, d/2))

@@ -88,40 +88,61 @@ func TestPatchesAndLatents(t *testing.T) {
 	}
 }
 
-// Halves rotate: with an angle of 90 degrees [a, b] becomes [-b, a].
+// Halves rotate, [a, b] to [a cos - b sin, b cos + a sin], by tables for all
+// videos or for each, on any split without traffic.
 func TestRopeHalves(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	x := meshtest.Fill(dtype.F32, func(int) float64 { return r.NormFloat64() }, 2, 3, 2, 4)
-	cos, sin := numbered(3, 4), numbered(2, 3, 4) // one for all videos, and one for each
-	for _, on := range []string{"sp=1", "sp=3", "tp=2"} {
-		p := meshtest.Build(t, meshtest.Mesh(t, on), func(b *spmd.Builder) {
-			p := step.Program{Builder: b, Step: &step.Step{}}
-			p.Step.Request.DType = dtype.F32
-			tokens, heads := []string{}, []string{}
-			if b.Mesh().Has("sp") {
-				tokens = []string{"sp"}
+	for _, shape := range [][]int{{3, 4}, {2, 3, 4}, {2, 3, 2, 4}} {
+		cos := numbered(shape...)
+		sin := meshtest.Fill(dtype.F32, func(i int) float64 { return -2 * float64(i) }, shape...)
+		at := func(i int) int { // of element i of x, in a table
+			b, s, h, c := i/24, i/8%3, i/4%2, i%4
+			switch len(shape) {
+			case 2:
+				return s*4 + c
+			case 3:
+				return (b*3+s)*4 + c
 			}
-			if b.Mesh().Has("tp") {
-				heads = []string{"tp"}
-			}
-			in := b.Input("x", dtype.F32, x.Shape, sharding.NewSpec(nil, tokens, heads))
-			b.Output("y", p.RopeHalves(in, b.Input("cos", dtype.F32, cos.Shape, sharding.NewSpec(tokens)), b.Input("sin", dtype.F32, sin.Shape, sharding.NewSpec(nil, tokens))), "")
-		})
-		y := meshtest.Interp(t, p, meshtest.Values{"x": x, "cos": cos, "sin": sin})["y"]
-		for i := range x.Len() {
-			c, s := i%4, i/8%3
-			row := i - c
-			turned := x.At(row + (c+2)%4)
-			if c < 2 {
-				turned = -turned
-			}
-			want := x.At(i)*cos.At(s*4+c) + turned*sin.At((i/24*3+s)*4+c)
-			if d := y.At(i) - want; d > 1e-5 || d < -1e-5 {
-				t.Fatalf("%s: element %d is %g, want %g", on, i, y.At(i), want)
-			}
+			return ((b*3+s)*2+h)*4 + c
 		}
-		if len(p.Instances()) > 0 {
-			t.Errorf("%s: %v", on, p.Collectives())
+		for _, on := range []string{"sp=1", "sp=3", "tp=2"} {
+			p := meshtest.Build(t, meshtest.Mesh(t, on), func(b *spmd.Builder) {
+				p := step.Program{Builder: b, Step: &step.Step{}}
+				p.Step.Request.DType = dtype.F32
+				var tokens, heads []string
+				if b.Mesh().Has("sp") {
+					tokens = []string{"sp"}
+				} else {
+					heads = []string{"tp"}
+				}
+				table := func(name string) spmd.Tensor {
+					spec := sharding.NewSpec(nil, tokens)
+					switch len(shape) {
+					case 2:
+						spec = sharding.NewSpec(tokens)
+					case 4:
+						spec = sharding.NewSpec(nil, tokens, heads)
+					}
+					return b.Input(name, dtype.F32, shape, spec)
+				}
+				b.Output("y", p.RopeHalves(b.Input("x", dtype.F32, x.Shape, sharding.NewSpec(nil, tokens, heads)), table("cos"), table("sin")), "")
+			})
+			y := meshtest.Interp(t, p, meshtest.Values{"x": x, "cos": cos, "sin": sin})["y"]
+			for i := range x.Len() {
+				c := i % 4
+				turned := x.At(i - c + (c+2)%4)
+				if c < 2 {
+					turned = -turned
+				}
+				want := x.At(i)*cos.At(at(i)) + turned*sin.At(at(i))
+				if d := y.At(i) - want; d > 1e-4 || d < -1e-4 {
+					t.Fatalf("%s, tables %v: element %d is %g, want %g", on, shape, i, y.At(i), want)
+				}
+			}
+			if len(p.Instances()) > 0 {
+				t.Errorf("%s, tables %v: %v", on, shape, p.Collectives())
+			}
 		}
 	}
 }
