@@ -13,6 +13,7 @@ ap.add_argument("--frames", type=int, required=True)
 ap.add_argument("--batch", type=int, default=1)
 ap.add_argument("--topology", required=True, help="libtpu's name: v4:2x2x1")
 ap.add_argument("--option", action="append", default=[], help="an option of the topology, name=value; numbers with commas make a list")
+ap.add_argument("--dp", type=int, default=1)
 ap.add_argument("--tp", type=int, default=1)
 ap.add_argument("--sp", type=int, default=1)
 ap.add_argument("--libtpu", required=True)
@@ -47,7 +48,7 @@ with open(args.config) as f:
     c = json.load(f)
 w, h = (int(n) // 8 for n in args.size.split("x"))
 frames, (pf, ph, pw) = 1 + (args.frames - 1) // 4, c["patch_size"]
-mesh = build_tpu_mesh(1, args.tp, args.sp)
+mesh = build_tpu_mesh(args.dp, args.tp, args.sp)
 model = WanDiT(**{k: c[k] for k in ("dim", "ffn_dim", "num_heads", "num_layers", "in_dim", "out_dim", "freq_dim", "text_dim", "text_len", "eps")},
                model_type=c["model_type"], patch_size=tuple(c["patch_size"]), compute_dtype=jnp.bfloat16, mesh=mesh, sequence_parallel=args.sp > 1)
 shape = jax.ShapeDtypeStruct
@@ -60,8 +61,8 @@ plain = model.clone(mesh=None, sequence_parallel=False)
 params = jax.eval_shape(lambda *r: plain.init(jax.random.PRNGKey(0), *r), *rest)
 shardings = shard_wan_params(params, mesh)
 params = jax.tree_util.tree_map(lambda a, s: shape(a.shape, jnp.bfloat16, sharding=s), params, shardings)
-whole = NamedSharding(mesh, P())
-rest = jax.tree_util.tree_map(lambda a: shape(a.shape, a.dtype, sharding=whole), rest)
+specs = [P("dp"), P("dp"), jax.tree_util.tree_map(lambda _: P(), freqs), P("dp")]
+rest = [jax.tree_util.tree_map(lambda a, s: shape(a.shape, a.dtype, sharding=NamedSharding(mesh, s)), a, s) for a, s in zip(rest, specs)]
 
 
 def call(params, *rest):
@@ -69,7 +70,7 @@ def call(params, *rest):
 
 
 if args.sp > 1:
-    call = shard_map(call, mesh=mesh, in_specs=(to_partition_specs(shardings), *(P() for _ in rest)), out_specs=P(), check_rep=False)
+    call = shard_map(call, mesh=mesh, in_specs=(to_partition_specs(shardings), *specs), out_specs=P("dp"), check_rep=False)
 start = time.perf_counter()
 lowered = jax.jit(call).lower(params, *rest)
 lower_seconds = time.perf_counter() - start
