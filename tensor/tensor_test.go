@@ -102,3 +102,56 @@ func TestAsConvertsWithoutLossWhereItCan(t *testing.T) {
 		t.Error("5 elements made a tensor of 4")
 	}
 }
+
+func TestTransposeAndSlice(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rank := rapid.IntRange(1, 5).Draw(t, "rank")
+		shape, order := make([]int, rank), make([]int, rank)
+		for d := range shape {
+			shape[d], order[d] = rapid.IntRange(0, 4).Draw(t, "size"), d
+		}
+		perm := rapid.Permutation(order).Draw(t, "perm")
+		x := New(dtype.BF16, shape...)
+		for i := range x.Elements() {
+			x.Data[2*i], x.Data[2*i+1] = byte(i), byte(i>>8)
+		}
+		// place is the index of element i of a tensor along every dim.
+		place := func(i int, shape []int) []int {
+			out := make([]int, len(shape))
+			for d := len(shape) - 1; d >= 0; d-- {
+				out[d] = i % shape[d]
+				i /= shape[d]
+			}
+			return out
+		}
+		at := func(place, shape []int) int {
+			i := 0
+			for d, n := range shape {
+				i = i*n + place[d]
+			}
+			return 2 * i
+		}
+		y := x.Transpose(perm...)
+		for i := range y.Elements() {
+			from := make([]int, rank)
+			for d, p := range place(i, y.Shape) {
+				from[perm[d]] = p
+			}
+			j := at(from, shape)
+			if y.Data[2*i] != x.Data[j] || y.Data[2*i+1] != x.Data[j+1] {
+				t.Fatalf("%v to %v: element %d is not that of %v", shape, perm, i, from)
+			}
+		}
+		dim := rapid.IntRange(0, rank-1).Draw(t, "dim")
+		lo := rapid.IntRange(0, shape[dim]).Draw(t, "lo")
+		hi := rapid.IntRange(lo, shape[dim]).Draw(t, "hi")
+		z := x.Slice(dim, lo, hi)
+		for i := range z.Elements() {
+			from := place(i, z.Shape)
+			from[dim] += lo
+			if j := at(from, shape); z.Data[2*i] != x.Data[j] || z.Data[2*i+1] != x.Data[j+1] {
+				t.Fatalf("%v along %d from %d: element %d is not that of %v", shape, dim, lo, i, from)
+			}
+		}
+	})
+}

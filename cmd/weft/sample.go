@@ -1,7 +1,8 @@
 package main
 
 import (
-	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -118,7 +119,7 @@ runs them in parallel; sequential runs one after the other in half the memory.`,
 	fl.StringVar(&context, "context", "", "safetensors file with the prompt's embedding, tensor \"context\", or its token ids, \"ids\", where the model reads these")
 	fl.StringVar(&negative, "negative", "", "the same for the negative prompt")
 	fl.StringVar(&noise, "noise", "", "safetensors file with latents to start from, tensor \"latents\"")
-	fl.StringVar(&conditions, "conditions", "", "safetensors file with what the model reads besides: y and clip_fea for Wan i2v")
+	fl.StringVar(&conditions, "conditions", "", "safetensors file with what the model reads besides: y and clip_fea for Wan i2v, y and ofs for CogVideoX")
 	fl.Float64Var(&boundary, "boundary", 0, "share of the noise levels above which the first of two experts runs (default: the model's)")
 	fl.StringVar(&size, "size", "", "video size in pixels, e.g. 832x480")
 	fl.IntVar(&o.Frames, "frames", 81, "video frames: 1+4k, or 1+8k for LTX")
@@ -140,14 +141,13 @@ runs them in parallel; sequential runs one after the other in half the memory.`,
 	return c
 }
 
-// oneTensor reads the tensor of the first of these names that is there, or the
-// only one in the file.
-func oneTensor(path string, called ...string) (*tensor.Tensor, error) {
+// oneTensor reads the first tensor there is of those names, or the only one in the file.
+func oneTensor(path string, names ...string) (*tensor.Tensor, error) {
 	ts, err := weft.ReadTensors(path)
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range called {
+	for _, name := range names {
 		if t := ts[name]; t != nil {
 			return t, nil
 		}
@@ -157,9 +157,5 @@ func oneTensor(path string, called ...string) (*tensor.Tensor, error) {
 			return t, nil
 		}
 	}
-	names := []string{}
-	for n := range ts {
-		names = append(names, n)
-	}
-	return nil, fault.New(models.ErrInputs, nil, "%s has no tensor %q: %s", path, called[0], fmt.Sprint(names))
+	return nil, fault.New(models.ErrInputs, nil, "%s has no tensor %s: %v", path, strings.Join(names, " or "), slices.Sorted(maps.Keys(ts)))
 }

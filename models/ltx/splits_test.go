@@ -280,6 +280,20 @@ func TestRefusedModels(t *testing.T) {
 	}
 }
 
+// LTX-2.5 is denoised by Euler's method, its noise level handed to the text too.
+func TestSampleSecond(t *testing.T) {
+	m := modeltest.Open(t, testdata+"ltx25")
+	text := modeltest.Tensors(t, testdata+"ltx25/inputs.safetensors")["context"].Rows(0, 1)
+	run := func(on string) *tensor.Tensor {
+		out, err := m.Sample(context.Background(), text, nil, weft.SampleOptions{Options: weft.Options{Device: "reference", Mesh: on}, Width: 96, Height: 64, Frames: 9, Steps: 2, Seed: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.Latents
+	}
+	modeltest.Close(t, "latents", run("tp=2,sp=2"), run(""), 1e-4)
+}
+
 // Denoising gives the same latents on a split as on one device, and at another
 // frame rate others.
 func TestSample(t *testing.T) {
