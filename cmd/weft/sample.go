@@ -68,13 +68,13 @@ runs them in parallel; sequential runs one after the other in half the memory.`,
 			} else if cmd.Flags().Changed("boundary") {
 				return usage("--boundary %g: %s holds one model, not two experts", boundary, f.model)
 			}
-			text, err := oneTensor(context, "context", "ids")
+			text, err := oneTensor(context, "context", "text", "ids")
 			if err != nil {
 				return err
 			}
 			var neg *tensor.Tensor
 			if negative != "" {
-				if neg, err = oneTensor(negative, "context", "ids"); err != nil {
+				if neg, err = oneTensor(negative, "context", "text", "ids"); err != nil {
 					return err
 				}
 			}
