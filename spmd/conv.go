@@ -86,9 +86,35 @@ func (b *Builder) Conv(x, w Tensor, pad [][2]int, out dtype.DType) Tensor {
 			lo[d], hi[d] = 0, 0
 		}
 	}
-	v = b.LConv(v, w.local, lo, hi, out)
+	v = b.convolved(v, w.local, lo, hi, out)
 	last := x.Rank() - 1
 	return b.wrap(v, shape, x.Spec.WithDim(last, w.Spec.Dim(0)...).WithPartial(contracted...))
+}
+
+// convolved is LConv, cut up where the target wants it. Of a sum over the places of
+// the kernel along the first spatial dim no part is rounded before the end.
+func (b *Builder) convolved(x, w Local, lo, hi []int, out dtype.DType) Local {
+	if !b.target.FlatConv || len(lo) < 3 {
+		return b.LConv(x, w, lo, hi, out)
+	}
+	x = b.LPad(x, 1, lo[0], hi[0], 0)
+	n, taps := x.Shape[0], w.Shape[2]
+	steps := x.Shape[1] - taps + 1 // of the result
+	wide := out
+	if out.Size() < dtype.F32.Size() {
+		wide = dtype.F32
+	}
+	var sum Local
+	for k := range taps {
+		part := b.LReshape(b.LSlice(x, 1, k, k+steps), append([]int{n * steps}, x.Shape[2:]...)...)
+		tap := b.LReshape(b.LSlice(w, 2, k, k+1), append(clone(w.Shape[:2]), w.Shape[3:]...)...)
+		y := b.LConv(part, tap, lo[1:], hi[1:], wide)
+		if k > 0 {
+			y = b.LAdd(sum, y)
+		}
+		sum = y
+	}
+	return b.LConvert(b.LReshape(sum, append([]int{n, steps}, sum.Shape[1:]...)...), out)
 }
 
 // halo puts before v the lo last rows of what the devices before hold of dim,

@@ -75,3 +75,32 @@ func TestConvExchanges(t *testing.T) {
 		}
 	}
 }
+
+// Cut up along the first spatial dim it is the same convolution, in f32 and rounded once to bf16.
+func TestFlatConv(t *testing.T) {
+	m := meshtest.Mesh(t, "sp=2")
+	small := func(i int) float64 { return float64(i*7%9) - 4 }
+	in := meshtest.Values{"x": meshtest.Fill(dtype.BF16, small, 2, 4, 6, 5, 2), "w": meshtest.Fill(dtype.BF16, small, 3, 2, 3, 3, 2)}
+	for _, out := range []dtype.DType{dtype.F32, dtype.BF16} {
+		build := func(target spmd.Target) *spmd.Program {
+			return meshtest.Build(t, m, func(b *spmd.Builder) {
+				x := b.Input("x", dtype.BF16, in["x"].Shape, sharding.NewSpec(nil, nil, []string{"sp"}))
+				w := b.Input("w", dtype.BF16, in["w"].Shape, sharding.Whole(5))
+				b.Output("y", b.Conv(x, w, [][2]int{{2, 0}, {1, 1}, {0, 1}}, out), "")
+			}, spmd.WithTarget(target))
+		}
+		flat := build(spmd.Target{FlatConv: true})
+		if got, want := meshtest.Interp(t, flat, in)["y"], meshtest.Interp(t, build(spmd.Target{}), in)["y"]; meshtest.Differ(got, want, 0) != "" {
+			t.Errorf("%v: %s", out, meshtest.Differ(got, want, 0))
+		}
+		n := 0
+		flat.Walk(func(in *spmd.Instr, _ int) {
+			if in.Op == spmd.OpConv && len(in.Lo) == 2 {
+				n++
+			}
+		})
+		if n != 3 {
+			t.Errorf("%d convolutions over two dims, want one for each of 3 places", n)
+		}
+	}
+}

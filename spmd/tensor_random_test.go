@@ -119,9 +119,9 @@ func (g *randomTensors) take(most float64, s step) {
 }
 
 // shrink puts a small tensor in the place of a large one: in a smooth program
-// its tanh, in an exact one zeros of its layout.
+// its tanh, in an exact one and of integers zeros of its layout.
 func (g *randomTensors) shrink(i int) {
-	exact := g.exact
+	exact := g.exact || !floats(g.pool[i]) // ids among the floats
 	s := func(b *spmd.Builder, pool []spmd.Tensor) []spmd.Tensor {
 		if exact {
 			return []spmd.Tensor{b.Scale(pool[i], 0)}
@@ -290,6 +290,11 @@ func (g *randomTensors) conv() {
 	i, ok := g.pick("slid over", func(x drawn) bool { return floats(x) && x.Rank() > 2 })
 	if !ok {
 		return
+	}
+	if g.pool[i].Rank() == 4 && g.yes("three spatial dims") {
+		from := i
+		g.take(g.pool[i].most, func(b *spmd.Builder, p []spmd.Tensor) []spmd.Tensor { return []spmd.Tensor{b.ExpandDim(p[from], 0)} })
+		i = len(g.pool) - 1
 	}
 	x := g.pool[i]
 	o := rapid.SampledFrom(sizes).Draw(g.t, "outputs")
@@ -790,7 +795,7 @@ func TestTensorRandom(t *testing.T) {
 		sameTraffic(rt, p)
 
 		// A target cuts computations up otherwise, and changes nothing else.
-		target := spmd.Target{RowTile: g.int(1, 6, "rows in a tile"), WideBF16: g.yes("bf16 widened")}
+		target := spmd.Target{RowTile: g.int(1, 6, "rows in a tile"), WideBF16: g.yes("bf16 widened"), FlatConv: g.yes("flat convolutions")}
 		cut := meshtest.Build(rt, m, func(b *spmd.Builder) { again(b) }, spmd.WithTarget(target))
 		if got, want := meshtest.Table(cut.Collectives()), meshtest.Table(p.Collectives()); got != want {
 			rt.Fatalf("%+v: moves\n%swhere without it\n%s", target, got, want)

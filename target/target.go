@@ -26,7 +26,7 @@ func For(on topology.Slice) spmd.Target {
 // heads 1.5 s in blocks of 936 x 936 a head at a time, 1.8 s in blocks of
 // 256 x 512 of all heads at once.
 func CPU() spmd.Target {
-	return spmd.Target{RowTile: 600, QueryBlock: 1024, KeyBlock: 1024, HeadBlock: 1,
+	return spmd.Target{RowTile: 600, QueryBlock: 1024, KeyBlock: 1024, HeadBlock: 1, FlatConv: true,
 		WideBF16: !cpu.X86.HasAVX512BF16 && !cpu.X86.HasAMXBF16}
 }
 

@@ -46,7 +46,7 @@ func Moves(t *testing.T, m models.Model, r models.Request, table []Move) {
 	t.Helper()
 	for _, c := range table {
 		what := fmt.Sprintf("%s on %s, split stream %v, %v", c.Program, c.On, c.Split, r.DType)
-		for _, target := range []spmd.Target{{}, {RowTile: 10, WideBF16: true, QueryBlock: 5, KeyBlock: 7, HeadBlock: 1}} {
+		for _, target := range []spmd.Target{{}, {RowTile: 10, WideBF16: true, QueryBlock: 5, KeyBlock: 7, HeadBlock: 1, FlatConv: true}} {
 			r.SplitResidual, r.Target = c.Split, target
 			on, err := weft.ParseMesh(c.On)
 			if err != nil {
