@@ -555,6 +555,22 @@ func TestPageAddressIsTheState(t *testing.T) {
 	p.fine()
 }
 
+// A link whose split or pinned plan is not legal: the page says so and goes on.
+func TestPageWithAStaleLink(t *testing.T) {
+	p := newTab(t, nil)
+	p.open(at480 + "&mesh=dp=4,tp=1,sp=1&pin=" + url.QueryEscape("model=wan2.1-t2v-14b&size=832x480&frames=81&on=v4-8&mesh=dp=4"))
+	if got := p.text("#answer"); !strings.Contains(got, "dp=4,tp=1,sp=1 is not among the legal splits") {
+		t.Error(got)
+	}
+	if got := p.text("#banner"); !strings.Contains(got, "pinned plan") || !strings.Contains(got, "batch 2 does not divide") {
+		t.Error(got)
+	}
+	if p.count("#slice .device") != 4 || p.count("#compare:not([hidden])") != 0 || p.address().Get("pin") != "" {
+		t.Error("the page does not go on without the pin")
+	}
+	p.fine()
+}
+
 // What goes wrong on the page is seen on it.
 func TestPageShowsItsErrors(t *testing.T) {
 	var mu sync.Mutex

@@ -70,10 +70,9 @@ function suggestions(violation) {
   return el("span", { class: "suggestions" }, names.slice(0, 8).map((name) => el("button", { type: "button", text: name, on: { click: () => set({ [field[0]]: name }) } })));
 }
 
-// pick is the plan that the state names, or the best.
-function pick(plans) {
-  return plans.find((p) => p.mesh === state.mesh && p.fsdp.join(",") === state.fsdp && (state.slice === "" || p.slice === state.slice)) ?? plans[0];
-}
+// named is the plan that the state names, pick that or the best.
+const named = (plans) => plans.find((p) => p.mesh === state.mesh && p.fsdp.join(",") === state.fsdp && (state.slice === "" || p.slice === state.slice));
+const pick = (plans) => named(plans) ?? plans[0];
 
 // drawPlans draws the list at once and what hangs on one plan as it comes.
 async function drawPlans() {
@@ -106,10 +105,10 @@ async function loadPlan(plan) {
     if (!topo || !split || shown.plan !== plan) return;
     shown = { ...shown, topo, split };
   }
-  const named = shown.split.tensors.some((t) => t.name === state.tensor) ? state.tensor : "";
-  if ((shown.shards?.name ?? "") !== named) {
-    const shards = named === "" ? undefined : await get("shards", { ...askPlan(state, plan), tensor: named });
-    if (shown.plan !== plan || (named !== "" && !shards)) return;
+  const wanted = shown.split.tensors.some((t) => t.name === state.tensor) ? state.tensor : "";
+  if ((shown.shards?.name ?? "") !== wanted) {
+    const shards = wanted === "" ? undefined : await get("shards", { ...askPlan(state, plan), tensor: wanted });
+    if (shown.plan !== plan || (wanted !== "" && !shards)) return;
     shown = { ...shown, shards };
   }
   drawPlan();
@@ -136,17 +135,26 @@ function axisBytes(plan) {
   return Object.entries(moved).map(([axis, n]) => `${axis}=${n}`);
 }
 
-// loadPin fetches the pinned plan, whatever its question was.
+// loadPin fetches the pinned plan, whatever its question was. One that cannot be had is
+// let go, with the reasons.
 async function loadPin() {
   if (state.pin === "") shown.pin = undefined;
   if (state.pin === "" || shown.pin?.key === state.pin) return;
   const key = state.pin;
   const { query, mesh, fsdp } = unpin(key);
-  const [result, split] = await Promise.all([get("plan", { ...query, mesh }, "pin"), get("split", { ...query, mesh, ...(fsdp && { fsdp }) }, "pin-split")]);
-  if (!result || !split) return;
-  const plan = result.plans.find((p) => p.fsdp.join(",") === fsdp);
-  if (!plan) throw new Problem("The pinned plan is gone", [{ kind: "pin", message: `${mesh}: ${result.refused[0]?.reason ?? "no longer a plan"}`, fields: {} }]);
-  shown.pin = { key, plan, result, commands: split.commands };
+  try {
+    const [result, split] = await Promise.all([get("plan", { ...query, mesh }, "pin"), get("split", { ...query, mesh, ...(fsdp && { fsdp }) }, "pin-split")]);
+    if (!result || !split) return;
+    const plan = result.plans.find((p) => p.fsdp.join(",") === fsdp);
+    if (!plan) throw new Problem("", [{ kind: "pin", message: `${mesh}: no such plan`, fields: {} }]);
+    shown.pin = { key, plan, result, commands: split.commands };
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    banner("The pinned plan cannot be had", ...error.violations.map((v) => v.message));
+    shown.pin = undefined;
+    state = { ...state, pin: "" };
+    history.replaceState(null, "", write(state));
+  }
 }
 
 // drawPin puts it beside the selected one.
@@ -182,6 +190,7 @@ function answer(result) {
     best && el("p", {}, fit.length ? "Best: " : "Nearest: ", el("strong", { text: splitName(best) }), `, ${bytes(best.hbm_bytes_per_device)}` + (best.hbm_limit_bytes ? ` of ${bytes(best.hbm_limit_bytes)}` : "") + ` a device, about ${seconds(best.step_seconds)} a step. `, el("span", { class: "quiet-text", text: counts + "." })),
     !fit.length && best?.change && el("p", {}, best.change.startsWith("--") ? ["This would fit: ", el("code", { text: best.change })] : best.change.split("; ")[0] + "."),
     !fit.length && !all && el("p", {}, el("button", { type: "button", text: "Look at all hardware", on: { click: () => set({ on: "all", slice: "", mesh: "", fsdp: "", device: "" }) } })),
+    state.mesh !== "" && !named(result.plans) && el("p", { class: "note", text: `${state.mesh}${state.fsdp && " with shares over " + state.fsdp} is not among the legal splits of this question; the best is shown.` }),
     result.efficiency && el("p", { class: "quiet-text", text: `Times rest on ${result.efficiency} efficiencies: they rank splits.` }));
 }
 
