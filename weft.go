@@ -111,7 +111,7 @@ func match(mm models.Model, c *checkpoint.Checkpoint) (*Model, error) {
 		}
 	}
 	m.Model = mm
-	extra, err := checkpoint.Require(c, wants(mm), checkpoint.RequireOptions{Alias: m.Stored, Ignore: mm.Ignore()})
+	extra, err := checkpoint.Require(c, m.wants(), checkpoint.RequireOptions{Alias: m.Stored, Ignore: mm.Ignore()})
 	if err != nil {
 		return nil, err
 	}
@@ -121,10 +121,22 @@ func match(mm models.Model, c *checkpoint.Checkpoint) (*Model, error) {
 	return m, nil
 }
 
-func wants(m models.Model) []checkpoint.Want {
+// wants lists the tensors of the checkpoint that the parameters are: what is
+// stacked in one may be there in pieces.
+func (m *Model) wants() []checkpoint.Want {
 	out := []checkpoint.Want{}
 	for _, p := range m.Params(0) {
-		out = append(out, checkpoint.Want{Name: p.Name, Shape: p.Shape})
+		if m.stored[p.Name] != "" || len(p.Pieces) == 0 || m.stored[p.Pieces[0].Name] == "" {
+			out = append(out, checkpoint.Want{Name: p.Name, Shape: p.Shape})
+			continue
+		}
+		seen := map[string]bool{}
+		for _, piece := range p.Pieces {
+			if !seen[piece.Name] {
+				seen[piece.Name] = true
+				out = append(out, checkpoint.Want{Name: piece.Name, Shape: append([]int{piece.Of}, p.Shape[1:]...)})
+			}
+		}
 	}
 	return out
 }

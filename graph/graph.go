@@ -32,6 +32,17 @@ type Weight struct {
 	// Layout says how a split cuts a dim of File in which several matrices are
 	// stacked: a device has its part of each, one after another.
 	Layout sharding.Layout
+	// Pieces are the tensors of a checkpoint that keeps apart what is stacked in
+	// File along dim 0, in order; empty where every publisher stacks it.
+	Pieces []Piece
+}
+
+// Piece is a range of rows of a tensor in a checkpoint.
+type Piece struct {
+	Name string // official, as a family calls it
+	Of   int    // rows of the tensor
+	Row  int    // the first of the range
+	Rows int
 }
 
 // FileRows are the rows of the file that rows [lo, hi) of Shape are. They must

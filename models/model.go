@@ -40,8 +40,15 @@ type Param struct {
 	// the others (biases, norms, modulation) stay f32.
 	Matmul bool
 	// Flax is the peer's path. Its dim i is this layout's dim FlaxPerm[i]; nil keeps the order.
+	// FlaxView: the peer has the View's shape.
 	Flax     string
 	FlaxPerm []int
+	FlaxView bool
+	// Pieces are what is stacked along dim 0, in order, where some publishers keep
+	// it apart, each by the name that Official gives theirs. FlaxPieces are the
+	// peer's paths of them, where it keeps them apart as well.
+	Pieces     []graph.Piece
+	FlaxPieces []string
 }
 
 // Request is everything about a step that decides shapes and programs.

@@ -76,7 +76,7 @@ func (p ParamSpec) Local(on *mesh.Mesh) ([]int, error) {
 // List writes a model's parameters in a layout, under weft's rules or the peer's.
 func List(m Model, assigned []sharding.Assigned, layout Layout, peer bool) []ParamSpec {
 	params := m.Params(0)
-	out := make([]ParamSpec, len(params))
+	out := make([]ParamSpec, 0, len(params))
 	w, whole := m.(PeerWhole)
 	whole = whole && w.PeerWhole()
 	for i, p := range params {
@@ -84,16 +84,19 @@ func List(m Model, assigned []sharding.Assigned, layout Layout, peer bool) []Par
 		if p.View != nil { // a view merges whole dims behind the first
 			spec = sharding.Whole(len(p.Shape)).WithDim(0, spec.Dim(0)...)
 		}
-		perm := p.FlaxPerm
+		perm, shape := p.FlaxPerm, p.Shape
+		if p.FlaxView {
+			shape = p.View
+		}
 		if perm == nil {
-			perm = make([]int, len(p.Shape))
+			perm = make([]int, len(shape))
 			for d := range perm {
 				perm[d] = d
 			}
 		}
 		flaxShape, flaxSpec := make([]int, len(perm)), sharding.Whole(len(perm))
 		for d, from := range perm {
-			flaxShape[d] = p.Shape[from]
+			flaxShape[d] = shape[from]
 			flaxSpec = flaxSpec.WithDim(d, spec.Dim(from)...)
 		}
 		line := ParamSpec{Path: p.Name, Shape: p.Shape, Spec: spec, Rule: assigned[i].Rule, Layout: assigned[i].Layout}
@@ -103,7 +106,7 @@ func List(m Model, assigned []sharding.Assigned, layout Layout, peer bool) []Par
 			if !whole {
 				flaxSpec = PeerSpec(p.Flax, len(perm))
 			}
-			line.Spec = sharding.Whole(len(perm))
+			line.Spec = sharding.Whole(len(p.Shape))
 			for d, from := range perm {
 				line.Spec = line.Spec.WithDim(from, flaxSpec.Dim(d)...)
 			}
@@ -114,7 +117,19 @@ func List(m Model, assigned []sharding.Assigned, layout Layout, peer bool) []Par
 				line.Layout.Dim = slices.Index(perm, line.Layout.Dim)
 			}
 		}
-		out[i] = line
+		if layout != Flax || len(p.FlaxPieces) == 0 {
+			out = append(out, line)
+			continue
+		}
+		for k, path := range p.FlaxPieces {
+			piece := line
+			piece.Path, piece.Shape, piece.Layout = path, slices.Clone(line.Shape), sharding.Layout{}
+			piece.Shape[slices.Index(perm, 0)] = p.Pieces[k].Rows
+			if peer {
+				piece.Spec = PeerSpec(path, len(perm))
+			}
+			out = append(out, piece)
+		}
 	}
 	return out
 }

@@ -72,14 +72,15 @@ func (s *Session) Load(ctx context.Context, c *checkpoint.Checkpoint, stored fun
 				if err != nil {
 					return err
 				}
-				part := checkpoint.Part{Name: stored(w.Name), As: w.DType, Dst: b.Data}
-				if part.Slices, err = fileSlices(w, lo, hi); err != nil {
+				runs, err := fileRuns(w, home, pos)
+				if err != nil {
 					return err
 				}
-				if part.Runs, err = fileRuns(w, home, pos); err != nil {
-					return err
+				if _, whole := c.Lookup(stored(w.Name)); !whole && len(w.Pieces) > 0 {
+					parts = append(parts, inPieces(w, stored, slices, runs, b.Data)...)
+				} else {
+					parts = append(parts, checkpoint.Part{Name: stored(w.Name), As: w.DType, Dst: b.Data, Slices: slices, Runs: runs})
 				}
-				parts = append(parts, part)
 				shared[key] = b
 				total += int64(len(b.Data))
 			}
@@ -124,6 +125,41 @@ func fileRuns(w graph.Weight, on *mesh.Mesh, pos int) ([][][2]int, error) {
 		}
 	}
 	return runs, nil
+}
+
+// inPieces reads a device's part of a weight from a checkpoint that keeps apart
+// what is stacked in it along dim 0: each stretch of its rows from the pieces it
+// lies in, one after another into dst.
+func inPieces(w graph.Weight, stored func(string) string, slices [][2]int, runs [][][2]int, dst []byte) []checkpoint.Part {
+	stretches := slices[:1]
+	if len(runs) > 0 && len(runs[0]) > 0 {
+		stretches = runs[0]
+	}
+	rows := 0
+	for _, s := range stretches {
+		rows += s[1] - s[0]
+	}
+	if rows == 0 {
+		return nil
+	}
+	row := len(dst) / rows
+	var out []checkpoint.Part
+	for _, s := range stretches {
+		first := 0 // of the piece, in the stack
+		for _, p := range w.Pieces {
+			lo, hi := max(s[0], first), min(s[1], first+p.Rows)
+			if lo < hi {
+				part := checkpoint.Part{Name: stored(p.Name), As: w.DType, Dst: dst[:(hi-lo)*row]}
+				part.Slices = append([][2]int{{p.Row + lo - first, p.Row + hi - first}}, slices[1:]...)
+				if len(runs) > 0 {
+					part.Runs = append([][][2]int{{part.Slices[0]}}, runs[1:]...)
+				}
+				out, dst = append(out, part), dst[(hi-lo)*row:]
+			}
+			first += p.Rows
+		}
+	}
+	return out
 }
 
 // fileSlices turns ranges of the programs' view into ranges of the file's

@@ -7,6 +7,7 @@ import (
 	_ "weft/models/cosmos25"  // registers itself
 	_ "weft/models/cosmos3"   // registers itself
 	_ "weft/models/decoder"   // registers itself
+	_ "weft/models/hunyuan"   // registers itself
 	_ "weft/models/ltx"       // registers itself
 	_ "weft/models/t5"        // registers itself
 	_ "weft/models/wan"       // registers itself

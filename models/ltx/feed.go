@@ -79,7 +79,7 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 		l.Add(fault.New(models.ErrInputs, nil, "x %v and context %v: want at least one video, one token, one row of text", x.Shape, context.Shape))
 	}
 	if mask := inputs["context_mask"]; mask != nil {
-		if _, err := maskOf(mask); err != nil {
+		if _, err := step.MaskOf(mask); err != nil {
 			l.Add(fault.New(models.ErrInputs, nil, "context_mask: %w", err))
 		}
 	}
@@ -91,19 +91,6 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 		r.OwnPositions = r.OwnPositions || !bytes.Equal(coords.Rows(0, 1).Data, coords.Rows(i, i+1).Data)
 	}
 	return r, nil
-}
-
-// maskOf reads a mask of numbers or truth values.
-func maskOf(t *tensor.Tensor) ([]float32, error) {
-	if t.DType.IsFloat() {
-		return t.Float32s()
-	}
-	ns, err := t.Int64s()
-	out := make([]float32, len(ns))
-	for i, n := range ns {
-		out[i] = float32(n)
-	}
-	return out, err
 }
 
 // Runs lists two steps where t and t_tokens are both given: with a noise level
@@ -168,7 +155,7 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 	var mask []float32
 	var err error
 	if t := inputs["context_mask"]; t != nil {
-		if mask, err = maskOf(t); err != nil {
+		if mask, err = step.MaskOf(t); err != nil {
 			return nil, err
 		}
 	}

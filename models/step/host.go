@@ -71,6 +71,63 @@ func RotaryHalves(angles [][]float64, rows, d int) (cos, sin *tensor.Tensor) {
 	return cos, sin
 }
 
+// RotaryPairs are the tables cos and sin (rows, d) of angles (S, d/2) for heads
+// whose neighbouring channels rotate: each angle twice, the sine with the sign of
+// its place. Rows past the last are zero.
+func RotaryPairs(angles [][]float64, rows, d int) (cos, sin *tensor.Tensor) {
+	cos, sin = tensor.New(dtype.F32, rows, d), tensor.New(dtype.F32, rows, d)
+	for s, row := range angles {
+		for i, a := range row {
+			c, n := math.Cos(a), math.Sin(a)
+			Put(cos, s*d+2*i, c)
+			Put(cos, s*d+2*i+1, c)
+			Put(sin, s*d+2*i, -n)
+			Put(sin, s*d+2*i+1, n)
+		}
+	}
+	return cos, sin
+}
+
+// GridAngles are the angles of a grid's tokens (S, sum(dims)/2): of dims[0]
+// channels for the frame, dims[1] for the row and dims[2] for the column, each two
+// of n turn with frequency theta^(-2i/n).
+func GridAngles(g Grid, dims [3]int, theta float64) [][]float64 {
+	freqs := [3][]float64{}
+	for k, n := range dims {
+		for i := range n / 2 {
+			freqs[k] = append(freqs[k], math.Pow(theta, -2*float64(i)/float64(n)))
+		}
+	}
+	out := make([][]float64, 0, g.Tokens())
+	for f := range g.Frames {
+		for y := range g.Rows {
+			for x := range g.Cols {
+				angles := []float64{}
+				for k, place := range [3]int{f, y, x} {
+					for _, w := range freqs[k] {
+						angles = append(angles, float64(place)*w)
+					}
+				}
+				out = append(out, angles)
+			}
+		}
+	}
+	return out
+}
+
+// MaskOf reads a mask of numbers or truth values.
+func MaskOf(t *tensor.Tensor) ([]float32, error) {
+	if t.DType.IsFloat() {
+		return t.Float32s()
+	}
+	ns, err := t.Int64s()
+	out := make([]float32, len(ns))
+	for i, n := range ns {
+		out[i] = float32(n)
+	}
+	return out, err
+}
+
 // PadRows is x (batch, rows, dim) with zero rows added to length, in a type.
 func PadRows(x *tensor.Tensor, length int, d dtype.DType) (*tensor.Tensor, error) {
 	x, err := x.As(d)

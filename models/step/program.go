@@ -90,13 +90,18 @@ func (p *Program) biased(name string, y spmd.Tensor) spmd.Tensor {
 // in order, out of what Linear gives for all: of each a device holds its part. The
 // weight's rule says so, by a layout.
 func (p *Program) Unstack(x spmd.Tensor, sizes ...int) []spmd.Tensor {
-	last := x.Rank() - 1
+	return p.UnstackDim(x, x.Rank()-1, sizes...)
+}
+
+// UnstackDim does the same along a dim, of weights as well.
+func (p *Program) UnstackDim(x spmd.Tensor, dim int, sizes ...int) []spmd.Tensor {
 	all := p.Local(x)
-	n := x.Dim(last) / all.Shape[last]
+	n := x.Dim(dim) / all.Shape[dim]
 	out, at := make([]spmd.Tensor, len(sizes)), 0
 	for i, size := range sizes {
-		shape := append(slices.Clone(x.Shape[:last]), size)
-		out[i] = p.Global(p.LSlice(all, last, at, at+size/n), shape, x.Spec)
+		shape := slices.Clone(x.Shape)
+		shape[dim] = size
+		out[i] = p.Global(p.LSlice(all, dim, at, at+size/n), shape, x.Spec)
 		at += size / n
 	}
 	return out

@@ -70,7 +70,7 @@ func New(m models.Model, on *mesh.Mesh, r models.Request) (*Step, error) {
 		if note := assigned[i].Note; note != "" {
 			s.Graph.Notes = append(s.Graph.Notes, note)
 		}
-		w := graph.Weight{Name: p.Name, File: p.Shape, Shape: p.Shape, DType: dtype.F32, Spec: assigned[i].Spec, Rule: assigned[i].Rule}
+		w := graph.Weight{Name: p.Name, File: p.Shape, Shape: p.Shape, DType: dtype.F32, Spec: assigned[i].Spec, Rule: assigned[i].Rule, Pieces: p.Pieces}
 		if p.View != nil {
 			w.Shape = p.View
 		}

@@ -2,7 +2,6 @@ package wan
 
 import (
 	"maps"
-	"math"
 	"slices"
 
 	"weft/dtype"
@@ -256,51 +255,15 @@ func (m *Model) FeedText(g *graph.Graph, r models.Request, context *tensor.Tenso
 	if err != nil {
 		return nil, err
 	}
-	cos, sin := m.ropeTables(g, r)
+	cos, sin := step.RotaryPairs(m.Rope(m.patches(r)), g.Input("rope_cos").Shape[0], m.c.HeadDim())
 	return map[string]*tensor.Tensor{"context": padded, "rope_cos": cos, "rope_sin": sin}, nil
 }
 
-// Rope gives the angles of tokens (S, d/2): the d/2 channel pairs are shared
-// between frame, row and column positions as d - 4(d/6), 2(d/6) and 2(d/6)
-// channels, each with frequencies 10000^(-2i/n) over its own n channels.
+// Rope gives the angles of tokens (S, d/2): a head's channels are shared between
+// frame, row and column as d - 4(d/6), 2(d/6) and 2(d/6).
 func (m *Model) Rope(frames, rows, cols int) [][]float64 {
 	d := m.c.HeadDim()
-	parts := [3]int{d - 4*(d/6), 2 * (d / 6), 2 * (d / 6)}
-	out := make([][]float64, 0, frames*rows*cols)
-	for f := range frames {
-		for y := range rows {
-			for x := range cols {
-				angles := make([]float64, 0, d/2)
-				for k, pos := range [3]int{f, y, x} {
-					n := parts[k]
-					for i := range n / 2 {
-						angles = append(angles, float64(pos)*math.Pow(10000, -2*float64(i)/float64(n)))
-					}
-				}
-				out = append(out, angles)
-			}
-		}
-	}
-	return out
-}
-
-// ropeTables are cos and signed sin (Sp, d), each angle twice; rows past the
-// last token are zero.
-func (m *Model) ropeTables(g *graph.Graph, r models.Request) (cos, sin *tensor.Tensor) {
-	d := m.c.HeadDim()
-	angles := m.Rope(m.patches(r))
-	padded := g.Input("rope_cos").Shape[0]
-	cos, sin = tensor.New(dtype.F32, padded, d), tensor.New(dtype.F32, padded, d)
-	for s, row := range angles {
-		for i, a := range row {
-			c, n := math.Cos(a), math.Sin(a)
-			step.Put(cos, s*d+2*i, c)
-			step.Put(cos, s*d+2*i+1, c)
-			step.Put(sin, s*d+2*i, -n)
-			step.Put(sin, s*d+2*i+1, n)
-		}
-	}
-	return cos, sin
+	return step.GridAngles(step.Grid{Frames: frames, Rows: rows, Cols: cols}, [3]int{d - 4*(d/6), 2 * (d / 6), 2 * (d / 6)}, 10000)
 }
 
 // LatentShape is (channels, frames, height, width) of the latent video: 8x8

@@ -1,0 +1,74 @@
+package hunyuan
+
+import (
+	"strings"
+
+	"weft/fault"
+	"weft/mesh"
+	"weft/models"
+	"weft/sharding"
+)
+
+// axes are those of a mesh that the programs use.
+var axes = []string{"pp", "dp", "fsdp", "tp", "sp"}
+
+// textRows is how many rows of text the released pipelines make, where a request
+// does not say.
+const textRows = 256
+
+// CheckSplit reports every reason why a mesh cannot hold the model, whatever the request.
+func (m *Model) CheckSplit(on *mesh.Mesh) error {
+	var l fault.List
+	l.Add(models.CheckAxes(on, m.name, axes))
+	l.Add(sharding.CheckHeads(m.c.Heads, on.Size("tp"), on.Size("sp")))
+	if tp := on.Size("tp"); m.c.FFNDim()%tp != 0 {
+		l.Add(models.NotDivisible(models.ErrFFN, "mlp width", m.c.FFNDim(), "tp", tp))
+	}
+	return l.Err()
+}
+
+// Check reports every reason why a mesh cannot run a request.
+func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
+	var l fault.List
+	l.Add(m.CheckSplit(on))
+	double, single := m.layers(r.Layers)
+	r.Layers = 0 // CheckRequest counts layers of one kind
+	l.Add(models.CheckRequest(on, r, double+single))
+	l.Add(models.CheckLatent(r.Latent, m.c.In, m.c.Patch))
+	if r.Text < 0 {
+		l.Add(fault.New(models.ErrInputs, nil, "context of %d rows: want 1 or more", r.Text))
+	}
+	if r.TokenTimes || r.Image != 0 {
+		l.Add(fault.New(models.ErrInputs, nil, "%s reads neither a timestep for each token nor image features", m.name))
+	}
+	if err := l.Err(); err != nil {
+		return err
+	}
+	lay := m.layout(on, r)
+	return models.CheckPadding(on, r, "video tokens", lay.tokens, lay.padded)
+}
+
+// Resolve finds the embedding of guidance by its tensors, since releases have no
+// config.json, and names the variants that tensors give away.
+func (m *Model) Resolve(names []string) (models.Model, error) {
+	has := func(prefix string) string {
+		for _, n := range names {
+			if strings.HasPrefix(n, prefix) {
+				return n
+			}
+		}
+		return ""
+	}
+	for prefix, variant := range map[string]string{"byt5_in.": "HunyuanVideo-1.5", "vision_in.": "HunyuanVideo-1.5", "cond_type_embedding.": "HunyuanVideo-1.5",
+		"controlnet_": "ControlNet", "image_embedder.": "FramePack"} {
+		if n := has(prefix); n != "" {
+			return nil, fault.New(models.ErrVariant, struct {
+				Variant string `json:"variant"`
+				Tensor  string `json:"tensor"`
+			}{variant, n}, "the checkpoint is the %s variant (tensor %s): its config.json says %s", variant, n, m.name)
+		}
+	}
+	return m, nil
+}
+
+var _ models.Resolver = (*Model)(nil)

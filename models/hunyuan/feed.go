@@ -1,0 +1,238 @@
+package hunyuan
+
+import (
+	"maps"
+	"slices"
+
+	"weft/dtype"
+	"weft/fault"
+	"weft/graph"
+	"weft/models"
+	"weft/models/step"
+	"weft/tensor"
+)
+
+// reads names the inputs of a step.
+func (m *Model) reads() []string {
+	return append([]string{"x", "t", "context", "context_mask (if any)"}, m.Conditions()...)
+}
+
+// Conditions names what a step reads besides: the pooled text and the guidance.
+func (m *Model) Conditions() []string {
+	if m.c.Guidance {
+		return []string{"pooled", "guidance"}
+	}
+	return []string{"pooled"}
+}
+
+// Request reads batch, latent shape and text length off x (B, C, F, H, W), t (B,)
+// and context (B, T, text_states_dim), and checks pooled (B, text_states_dim_2),
+// context_mask (B, T), without which every row is real, and guidance (B,).
+func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
+	var l fault.List
+	need := func(name string, rank int) *tensor.Tensor {
+		t, err := models.Need(m, inputs, name, rank, m.reads())
+		l.Add(err)
+		return t
+	}
+	x, t, context := need("x", 5), need("t", 1), need("context", 3)
+	if inputs["guidance"] != nil && !m.c.Guidance {
+		l.Add(fault.New(models.ErrInputs, nil, "input \"guidance\" is given: %s does not read it", m.name))
+	}
+	if err := l.Err(); err != nil {
+		return models.Request{}, err
+	}
+	r := models.Request{Batch: x.Shape[0], Latent: slices.Clone(x.Shape[1:]), Text: context.Shape[1]}
+	if t.Shape[0] != r.Batch || context.Shape[0] != r.Batch {
+		l.Add(fault.New(models.ErrInputs, nil, "x has batch %d, t %d, context %d: want one number", r.Batch, t.Shape[0], context.Shape[0]))
+	}
+	if context.Shape[1] < 1 || context.Shape[2] != m.c.TextDim {
+		l.Add(fault.New(models.ErrInputs, nil, "context is %v: want at least one row of text_states_dim %d numbers", context.Shape, m.c.TextDim))
+	}
+	l.Add(models.CheckLatent(r.Latent, m.c.In, m.c.Patch))
+	r, err := m.CheckConditions(r, inputs)
+	l.Add(err)
+	return r, l.Err()
+}
+
+// CheckConditions checks pooled, guidance and, if any, context_mask.
+func (m *Model) CheckConditions(r models.Request, in map[string]*tensor.Tensor) (models.Request, error) {
+	var l fault.List
+	for _, name := range m.Conditions() {
+		want := []int{r.Batch}
+		if name == "pooled" {
+			want = append(want, m.c.PooledDim)
+		}
+		t, err := models.Need(m, in, name, len(want), m.reads())
+		l.Add(err)
+		if err == nil && !slices.Equal(t.Shape, want) {
+			l.Add(fault.New(models.ErrInputs, nil, "%s is %v: want %v", name, t.Shape, want))
+		}
+	}
+	if mask := in["context_mask"]; mask != nil {
+		rows, err := step.MaskOf(mask)
+		switch {
+		case err != nil:
+			l.Add(fault.New(models.ErrInputs, nil, "context_mask: %w", err))
+		case !slices.Equal(mask.Shape, []int{r.Batch, r.Text}):
+			l.Add(fault.New(models.ErrInputs, nil, "context_mask is %v: want %v, a number for each row of context", mask.Shape, []int{r.Batch, r.Text}))
+		default:
+			for b := range r.Batch {
+				if !slices.ContainsFunc(rows[b*r.Text:(b+1)*r.Text], func(v float32) bool { return v != 0 }) {
+					l.Add(fault.New(models.ErrInputs, nil, "context_mask of video %d has no real row: the text's mean would be of none", b))
+				}
+			}
+		}
+		r.Masked = true
+	}
+	return r, l.Err()
+}
+
+// Example makes the inputs Request reads from a seed; the text of each video is
+// two rows shorter than the one before.
+func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tensor.Tensor, error) {
+	p := m.c.Patch
+	if latent == nil {
+		latent = []int{m.c.In, 3 * p[0], 3 * p[1], 5 * p[2]}
+	}
+	if err := models.CheckLatent(latent, m.c.In, p); err != nil {
+		return nil, err
+	}
+	normal := step.Normals(seed)
+	t, mask := tensor.New(dtype.F32, batch), tensor.New(dtype.F32, batch, step.ExampleRows)
+	in := map[string]*tensor.Tensor{"x": normal(append([]int{batch}, latent...)...), "t": t, "context": normal(batch, step.ExampleRows, m.c.TextDim),
+		"context_mask": mask, "pooled": normal(batch, m.c.PooledDim)}
+	if m.c.Guidance {
+		in["guidance"] = tensor.New(dtype.F32, batch)
+	}
+	for b := range batch {
+		step.Put(t, b, 1000*float64(b+1)/float64(batch+1))
+		for i := range max(1, step.ExampleRows-2*b-2) {
+			step.Put(mask, b*step.ExampleRows+i, 1)
+		}
+		if m.c.Guidance {
+			step.Put(in["guidance"], b, 6000)
+		}
+	}
+	return in, nil
+}
+
+// Feed makes the graph's inputs from those Request reads.
+func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
+	ts, err := inputs["t"].Float32s()
+	if err != nil {
+		return nil, err
+	}
+	out, err := m.FeedText(g, r, inputs["context"])
+	if err != nil {
+		return nil, err
+	}
+	if out["x"], err = inputs["x"].As(dtype.F32); err != nil {
+		return nil, err
+	}
+	out["time"] = step.TimeTable(ts, r.Batch, timeWidth)
+	conditions, err := m.FeedConditions(g, r, inputs)
+	maps.Copy(out, conditions)
+	return out, err
+}
+
+// FeedConditions hands the pooled text on, embeds the guidance, and makes of
+// context_mask which keys are real and how much each row counts in the mean. The
+// refiner's first key is real in any case, as in the release.
+func (m *Model) FeedConditions(g *graph.Graph, r models.Request, in map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
+	pooled, err := in["pooled"].As(dtype.F32)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]*tensor.Tensor{"pooled": pooled}
+	if m.c.Guidance {
+		scale, err := in["guidance"].Float32s()
+		if err != nil {
+			return nil, err
+		}
+		out["guidance"] = step.TimeTable(scale, r.Batch, timeWidth)
+	}
+	if mask := in["context_mask"]; mask != nil {
+		rows, err := step.MaskOf(mask)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(out, m.masks(g, r, rows))
+	}
+	return out, nil
+}
+
+// masks are text_mask (B, 1, 1, T), key_mask (B, 1, 1, S+T) and text_share (B, T, 1).
+func (m *Model) masks(g *graph.Graph, r models.Request, rows []float32) map[string]*tensor.Tensor {
+	text, keys := tensor.New(dtype.Bool, g.Input("text_mask").Shape...), tensor.New(dtype.Bool, g.Input("key_mask").Shape...)
+	share := tensor.New(dtype.F32, g.Input("text_share").Shape...)
+	n := keys.Shape[3] // S+T
+	for b := range r.Batch {
+		own, real := rows[b*r.Text:(b+1)*r.Text], 0
+		for _, v := range own {
+			if v != 0 {
+				real++
+			}
+		}
+		for i := range n - r.Text {
+			keys.Data[b*n+i] = 1
+		}
+		for i, v := range own {
+			if v != 0 {
+				text.Data[b*r.Text+i], keys.Data[b*n+n-r.Text+i] = 1, 1
+				step.Put(share, b*r.Text+i, 1/float64(real))
+			}
+		}
+		text.Data[b*r.Text] = 1
+	}
+	return map[string]*tensor.Tensor{"text_mask": text, "key_mask": keys, "text_share": share}
+}
+
+// FeedStep is the part of Feed that changes from step to step, one timestep for the whole batch.
+func (m *Model) FeedStep(r models.Request, x *tensor.Tensor, t float64) (map[string]*tensor.Tensor, error) {
+	x, err := x.As(dtype.F32)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]*tensor.Tensor{"x": x, "time": step.TimeTable(slices.Repeat([]float32{float32(t)}, r.Batch), r.Batch, timeWidth)}, nil
+}
+
+// FeedText hands the text on, every row of it real unless a mask follows, and
+// makes the tables of positions.
+func (m *Model) FeedText(g *graph.Graph, r models.Request, context *tensor.Tensor) (map[string]*tensor.Tensor, error) {
+	if want := []int{r.Batch, r.Text, m.c.TextDim}; !slices.Equal(context.Shape, want) {
+		return nil, fault.New(models.ErrInputs, nil, "context is %v: want %v", context.Shape, want)
+	}
+	text, err := context.As(r.DType)
+	if err != nil {
+		return nil, err
+	}
+	out := m.masks(g, r, slices.Repeat([]float32{1}, r.Batch*r.Text))
+	out["context"] = text
+	angles := step.GridAngles(step.GridOf(r.Latent, m.c.Patch), m.c.RopeDims, m.c.RopeTheta)
+	out["rope_cos"], out["rope_sin"] = step.RotaryPairs(angles, g.Input("rope_cos").Shape[0], m.c.HeadDim())
+	return out, nil
+}
+
+// LatentShape is (channels, frames, height, width) of the latent video: 8x8
+// pixels and 4 frames (the first alone) to one latent.
+func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
+	return models.LatentShape(width, height, frames, m.c.In, 8, 4, m.c.Patch)
+}
+
+// Schedule is the release's: the scale of guidance is an input, not a second pass.
+func (m *Model) Schedule() models.Schedule {
+	return models.Schedule{Sampler: "euler", Shift: 7, Guidance: 1}
+}
+
+// Companions are the release's text encoder and autoencoder.
+func (m *Model) Companions() models.Companions {
+	return models.Companions{Text: "hunyuan-llama3-8b", Decoder: "hunyuan-vae"}
+}
+
+var (
+	_ models.Generator   = (*Model)(nil)
+	_ models.Conditioned = (*Model)(nil)
+	_ models.Scheduled   = (*Model)(nil)
+	_ models.Accompanied = (*Model)(nil)
+)

@@ -1,0 +1,38 @@
+package hunyuan_test
+
+import (
+	"testing"
+
+	"weft"
+	"weft/internal/modeltest"
+)
+
+const testdata = "../../testdata/"
+
+var fixture = modeltest.Case{Dir: testdata + "hunyuan_video", Tolerance: 1e-4}
+
+func TestPeerSpecsEqualTheOracleLeafByLeaf(t *testing.T) {
+	for _, name := range []string{"hunyuanvideo", "hunyuanvideo-cfgdistill"} {
+		modeltest.Oracle(t, name, testdata+"oracle/"+name+".json")
+	}
+}
+
+// The padded rows of the text's stream differ between programs and feed nothing.
+func TestEveryValueAlongTheWay(t *testing.T) {
+	if n := fixture.Traced(t); n != 11 {
+		t.Errorf("%d values along the way, want 11", n)
+	}
+}
+
+// The answer on every legal mesh, the stream whole and split.
+func TestFixtureOnEveryLegalMesh(t *testing.T) {
+	if got := fixture.Meshes(t, 8); len(got) != 3 { // two heads, batch 1
+		t.Errorf("legal meshes are %v", got)
+	}
+	fixture.Everywhere(t)
+	split := fixture
+	split.Options = weft.Options{SplitResidual: true}
+	for _, on := range split.Meshes(t, 8) {
+		split.On(t, "reference", on)
+	}
+}

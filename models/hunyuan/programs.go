@@ -1,0 +1,364 @@
+package hunyuan
+
+import (
+	"fmt"
+
+	"weft/attention"
+	"weft/dtype"
+	"weft/graph"
+	"weft/mesh"
+	"weft/models"
+	"weft/models/step"
+	"weft/sharding"
+	"weft/spmd"
+)
+
+// build is one graph under construction.
+//
+// Shapes: B batch, S video tokens in (frame, row, column) order, Sp the same
+// padded for the split, T text tokens, D width, H heads, d head width, F the FFN's width.
+type build struct {
+	*step.Step
+	c      Config
+	r      models.Request
+	layout layout
+}
+
+// layout is how a request lies on a mesh.
+type layout struct {
+	grid           step.Grid
+	tokens, padded int // S, Sp
+	// batch is how the text's stream (B, T, D) and what belongs to a whole video
+	// are held. stream is how the video's (B, Sp, D) is between blocks, gathered
+	// how a matmul's operand is: over sp alone.
+	batch, stream, gathered sharding.Spec
+}
+
+func (m *Model) layout(on *mesh.Mesh, r models.Request) layout {
+	l := layout{grid: step.GridOf(r.Latent, m.c.Patch)}
+	l.tokens = l.grid.Tokens()
+	axes := []string{"sp"}
+	if r.SplitResidual {
+		axes = append(axes, "tp")
+	}
+	l.padded = r.PadTokens(l.tokens, on.Size(axes...))
+	l.batch = sharding.NewSpec([]string{"dp"})
+	l.gathered = sharding.NewSpec([]string{"dp"}, []string{"sp"}, nil)
+	l.stream = sharding.NewSpec([]string{"dp"}, axes, nil)
+	return l
+}
+
+// Graph builds the step: what of the text depends on it alone once a request,
+// the embedding of time, guidance and pooled text, the text's refiner, the
+// patches, the blocks of either kind, and the head.
+func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
+	if err := m.Check(on, r); err != nil {
+		return nil, err
+	}
+	if r.Text == 0 {
+		r.Text = textRows
+	}
+	base, err := step.New(m, on, r)
+	if err != nil {
+		return nil, err
+	}
+	s := &build{Step: base, c: m.c, r: r, layout: m.layout(on, r)}
+	s.Padded("video tokens", s.layout.tokens, s.layout.padded)
+	s.values()
+	double, single := m.layers(r.Layers)
+	err = s.Stages(double+single, func(first, last bool, layers sharding.Range) error { return s.stage(first, last, double, layers) })
+	if err != nil {
+		return nil, err
+	}
+	return s.Finish("out")
+}
+
+// stage builds the programs of one pipeline stage and their calls: of the layers,
+// the first double are of the first kind.
+func (s *build) stage(first, last bool, double int, layers sharding.Range) error {
+	define := []func() error{}
+	if first {
+		define = append(define, s.textOnce, s.vec, s.refiner, s.pre)
+	}
+	if layers.Lo < double {
+		define = append(define, s.double)
+	}
+	if layers.Hi > double {
+		define = append(define, s.single)
+	}
+	if last {
+		define = append(define, s.post)
+	}
+	for _, d := range define {
+		if err := d(); err != nil {
+			return err
+		}
+	}
+	s.calls(first, last, double, layers)
+	return nil
+}
+
+// values declares what the host provides and what calls hand on.
+func (s *build) values() {
+	c, l, b := s.c, s.layout, s.r.Batch
+	t := s.r.Text
+	s.Input(graph.Input{Name: "x", DType: dtype.F32, Shape: append([]int{b}, s.r.Latent...), Spec: l.batch, Step: true})
+	s.Input(graph.Input{Name: "time", DType: dtype.F32, Shape: []int{b, timeWidth}, Spec: l.batch, Step: true})
+	s.Input(graph.Input{Name: "context", DType: s.r.DType, Shape: []int{b, t, c.TextDim}, Spec: l.batch})
+	// The text's rows as keys, and how much each counts in their mean.
+	s.Input(graph.Input{Name: "text_mask", DType: dtype.Bool, Shape: []int{b, 1, 1, t}, Spec: l.batch})
+	s.Input(graph.Input{Name: "text_share", DType: dtype.F32, Shape: []int{b, t, 1}, Spec: l.batch})
+	s.Input(graph.Input{Name: "key_mask", DType: dtype.Bool, Shape: []int{b, 1, 1, l.tokens + t}, Spec: l.batch})
+	s.Input(graph.Input{Name: "pooled", DType: dtype.F32, Shape: []int{b, c.PooledDim}, Spec: l.batch})
+	if c.Guidance {
+		s.Input(graph.Input{Name: "guidance", DType: dtype.F32, Shape: []int{b, timeWidth}, Spec: l.batch})
+	}
+	for _, table := range []string{"rope_cos", "rope_sin"} {
+		s.Input(graph.Input{Name: table, DType: dtype.F32, Shape: []int{l.padded, c.HeadDim()}, Spec: sharding.NewSpec([]string{"sp"})})
+	}
+	s.Value("mean", step.Value{DType: dtype.F32, Shape: []int{b, c.Dim}, Spec: l.batch})
+	s.Value("embedded", step.Value{DType: dtype.F32, Shape: []int{b, t, c.Dim}, Spec: l.batch})
+	s.Value("vec", step.Value{DType: dtype.F32, Shape: []int{b, c.Dim}, Spec: l.batch})
+	s.Value("video", step.Value{DType: dtype.F32, Shape: []int{b, l.padded, c.Dim}, Spec: l.stream, Kind: step.Stream})
+	s.Value("text", step.Value{DType: dtype.F32, Shape: []int{b, t, c.Dim}, Spec: l.batch, Kind: step.Stream})
+}
+
+// program is one program under construction.
+type program struct {
+	*step.Program
+	s *build
+}
+
+func (s *build) program(name, prefix string, define func(p *program)) error {
+	return s.Build(name, prefix, func(p *step.Program) { define(&program{p, s}) })
+}
+
+// eps is that of every norm.
+const eps = 1e-6
+
+// two are two linear layers with SiLU between, in f32: x (B, n) to (B, D).
+func (p *program) two(first, second string, x spmd.Tensor) spmd.Tensor {
+	return p.Precise(second, p.Silu(p.Precise(first, x, p.s.layout.batch)), p.s.layout.batch)
+}
+
+func (p *program) embedder(name string, table spmd.Tensor) spmd.Tensor {
+	return p.two(name+".mlp.0", name+".mlp.2", table)
+}
+
+// textOnce embeds the text's rows (B, T, D) and the mean of the real ones (B, D).
+func (s *build) textOnce() error {
+	batch := s.layout.batch
+	return s.program("text", "", func(p *program) {
+		x := p.Value("context")
+		mean := p.DropDim(p.Sum(p.Mul(p.Convert(x, dtype.F32), p.Value("text_share")), 1), 1)
+		p.Output("mean", p.two("txt_in.c_embedder.linear_1", "txt_in.c_embedder.linear_2", mean), "")
+		x = p.Reshard(p.Linear("txt_in.input_embedder", x, batch), batch, "text's stream gathered: a norm over its whole width follows")
+		p.Output("embedded", x, "")
+	})
+}
+
+// vec embeds what modulates the blocks: the time, the pooled text, the guidance.
+func (s *build) vec() error {
+	return s.program("vec", "", func(p *program) {
+		e := p.Add(p.embedder("time_in", p.Value("time")), p.two("vector_in.in_layer", "vector_in.out_layer", p.Value("pooled")))
+		if s.c.Guidance {
+			e = p.Add(e, p.embedder("guidance_in", p.Value("guidance")))
+		}
+		p.Output("vec", e, "")
+	})
+}
+
+// modulations are the parts (B, 1, D) of linear layers on a vector e (B, D): part i of
+// layer k. They are gathered together.
+func (p *program) modulations(e spmd.Tensor, names ...string) func(k, i int) spmd.Tensor {
+	e, d := p.Silu(e), p.s.c.Dim
+	all := make([]spmd.Tensor, len(names))
+	for i, n := range names {
+		all[i] = p.ExpandDim(p.Precise(n, e, p.s.layout.batch), 1)
+	}
+	joined := p.Reshard(p.Concat(1, all...), p.s.layout.batch, "modulations gathered: every device modulates whole tokens")
+	return func(k, i int) spmd.Tensor { return p.Slice(p.Slice(joined, 1, k, k+1), 2, i*d, (i+1)*d) }
+}
+
+// heads views (B, S, D) as (B, S, H, d).
+func (p *program) heads(x spmd.Tensor) spmd.Tensor {
+	return p.SplitDim(x, 2, p.s.c.Heads, p.s.c.HeadDim())
+}
+
+// refiner is one layer over the text alone, of whose rows those of padding are no
+// keys. The time and the text's mean decide how much each sublayer adds, so the
+// text is refined anew in every step.
+func (s *build) refiner() error {
+	l := s.layout
+	define := func(name string, first bool) error {
+		return s.program(name, refiner(0), func(p *program) {
+			var x spmd.Tensor
+			if first {
+				x = p.Value("embedded")
+			} else {
+				x = p.Value("text")
+			}
+			gate := p.modulations(p.Value("refine"), "adaLN_modulation.1")
+			h := p.Compute(p.Norm("norm1", x, eps))
+			qkv := p.Unstack(p.Compute(p.Linear("self_attn_qkv", h, l.batch)), s.c.Dim, s.c.Dim, s.c.Dim)
+			mask := p.Value("text_mask")
+			y := attention.Attend(p.Builder, p.heads(qkv[0]), p.heads(qkv[1]), p.heads(qkv[2]), attention.Options{Mask: &mask})
+			x = p.Add(x, p.Mul(p.Linear("self_attn_proj", p.MergeDims(y, 2, 2), l.batch), gate(0, 0)))
+			h = p.Compute(p.Norm("norm2", x, eps))
+			p.Output("text", p.Add(x, p.Mul(p.FFN("mlp.fc1", "mlp.fc2", h, l.batch, p.Silu), gate(0, 1))), "")
+		})
+	}
+	s.Value("refine", step.Value{DType: dtype.F32, Shape: []int{s.r.Batch, s.c.Dim}, Spec: l.batch})
+	err := s.program("refine", "", func(p *program) {
+		p.Output("refine", p.Add(p.embedder("txt_in.t_embedder", p.Value("time")), p.Value("mean")), "")
+	})
+	if err != nil {
+		return err
+	}
+	if err := define("refiner_0", true); err != nil {
+		return err
+	}
+	return define("refiner", false)
+}
+
+// pre cuts latents into patches and embeds them: the video's stream (B, Sp, D).
+func (s *build) pre() error {
+	l := s.layout
+	return s.program("pre", "", func(p *program) {
+		x := p.PadTo(p.Patches(p.Value("x"), s.c.Patch, "ctyx"), 1, l.padded)
+		x = p.Reshard(x, l.stream, "tokens cut over the mesh")
+		p.Output("video", p.Linear("img_in.proj", p.Compute(x), l.stream), "")
+	})
+}
+
+// modulated is norm(x) (1 + scale) + shift in the compute type, the video's
+// gathered over tp where its stream is split over it.
+func (p *program) modulated(x, shift, scale spmd.Tensor, to sharding.Spec) spmd.Tensor {
+	y := p.Compute(p.Add(p.Mul(p.LayerNorm(x, eps), p.Shift(scale, 1)), shift))
+	return p.Reshard(y, to, "split stream gathered for column-parallel matmuls")
+}
+
+// parts are queries, keys and values of what a stream's stacked projection gave:
+// queries and keys normed head by head and, of the video, rotated.
+func (p *program) parts(q, k, v spmd.Tensor, norms string, video bool) attention.Parts {
+	c := p.s.c
+	normed := func(x spmd.Tensor, name string) spmd.Tensor {
+		y := p.RMSNorm(norms+name, p.heads(x), eps)
+		if !video {
+			return p.Compute(y)
+		}
+		return p.RopePairs(p.MergeDims(y, 2, 2), p.Value("rope_cos"), p.Value("rope_sin"), c.Heads, c.HeadDim())
+	}
+	return attention.Parts{Q: normed(q, "q_norm"), K: normed(k, "k_norm"), V: p.Compute(p.heads(v))}
+}
+
+// joint attends over [video; text], of whose keys the text's padding is none.
+func (p *program) joint(video, text attention.Parts) (v, t spmd.Tensor) {
+	mask := p.Value("key_mask")
+	t, v = attention.Joint(p.Builder, text, video, p.s.layout.tokens, false, attention.Options{Mask: &mask})
+	return p.MergeDims(v, 2, 2), p.MergeDims(t, 2, 2)
+}
+
+// double is a layer whose streams have weights of their own. Both stay f32.
+func (s *build) double() error {
+	c, l := s.c, s.layout
+	return s.program("double", "double_blocks.0.", func(p *program) {
+		video, text := p.Value("video"), p.Value("text")
+		mod := p.modulations(p.Value("vec"), "img_mod.linear", "txt_mod.linear")
+		stacked := func(h spmd.Tensor, stream string, video bool) attention.Parts {
+			qkv := p.Unstack(p.Linear(stream+"_attn_qkv", h, l.gathered), c.Dim, c.Dim, c.Dim)
+			return p.parts(qkv[0], qkv[1], qkv[2], stream+"_attn_", video)
+		}
+		va, ta := p.joint(stacked(p.modulated(video, mod(0, 0), mod(0, 1), l.gathered), "img", true),
+			stacked(p.modulated(text, mod(1, 0), mod(1, 1), l.batch), "txt", false))
+		video = p.Add(video, p.Mul(mod(0, 2), p.Linear("img_attn_proj", va, l.stream)))
+		text = p.Add(text, p.Mul(mod(1, 2), p.Linear("txt_attn_proj", ta, l.batch)))
+
+		v, t := p.modulated(video, mod(0, 3), mod(0, 4), l.gathered), p.modulated(text, mod(1, 3), mod(1, 4), l.batch)
+		p.Output("video", p.Add(video, p.Mul(mod(0, 5), p.FFN("img_mlp.fc1", "img_mlp.fc2", v, l.stream, p.GeluTanh))), "video")
+		p.Output("text", p.Add(text, p.Mul(mod(1, 5), p.FFN("txt_mlp.fc1", "txt_mlp.fc2", t, l.batch, p.GeluTanh))), "text")
+	})
+}
+
+// single is a layer in which both streams share their weights. Its first matrix
+// stacks q, k, v and the FFN's first layer, its second takes attention's result
+// and the FFN's middle side by side: each part is a matmul of its own, so that
+// the wide middle exists for a block of rows only, and both sums are reduced as one.
+func (s *build) single() error {
+	c, l := s.c, s.layout
+	return s.program("single", "single_blocks.0.", func(p *program) {
+		video, text := p.Value("video"), p.Value("text")
+		mod := p.modulations(p.Value("vec"), "modulation.linear")
+		w, b := p.Weight("linear1.weight"), p.Weight("linear1.bias")
+		up := p.UnstackDim(w, 0, 3*c.Dim, c.FFNDim())
+		upBias := p.UnstackDim(b, 0, 3*c.Dim, c.FFNDim())
+		down := p.UnstackDim(p.Weight("linear2.weight"), 1, c.Dim, c.FFNDim())
+
+		v, t := p.modulated(video, mod(0, 0), mod(0, 1), l.gathered), p.modulated(text, mod(0, 0), mod(0, 1), l.batch)
+		stacked := func(h spmd.Tensor, video bool) attention.Parts {
+			y := p.Add(p.Convert(p.Builder.Linear(h, up[0], h.DType), dtype.F32), upBias[0])
+			qkv := p.Unstack(y, c.Dim, c.Dim, c.Dim)
+			return p.parts(qkv[0], qkv[1], qkv[2], "", video)
+		}
+		va, ta := p.joint(stacked(v, true), stacked(t, false))
+		back := func(x, h, attended spmd.Tensor, to sharding.Spec) spmd.Tensor {
+			y := p.MapRows(h, 1, p.Target().RowTile/s.r.Batch, func(h spmd.Tensor) spmd.Tensor {
+				h = p.Add(p.Convert(p.Builder.Linear(h, up[1], h.DType), dtype.F32), upBias[1])
+				return p.Builder.Linear(p.Compute(p.GeluTanh(h)), down[1], s.r.DType)
+			})
+			y = p.Add(p.Builder.Linear(attended, down[0], s.r.DType), y)
+			if len(y.Spec.Partial()) > 0 {
+				y = p.Reshard(y, to, "sum of the row-parallel linear2")
+			}
+			return p.Add(x, p.Mul(mod(0, 2), p.Add(p.Convert(y, dtype.F32), p.Weight("linear2.bias"))))
+		}
+		p.Output("video", back(video, v, va, l.stream), "video")
+		p.Output("text", back(text, t, ta, l.batch), "text")
+	})
+}
+
+// post: the last norm and the projection, then tokens back to latents.
+func (s *build) post() error {
+	l := s.layout
+	return s.program("post", "final_layer.", func(p *program) {
+		mod := p.modulations(p.Value("vec"), "adaLN_modulation.1")
+		h := p.Add(p.Mul(p.LayerNorm(p.Value("video"), eps), p.Shift(mod(0, 1), 1)), mod(0, 0))
+		x := p.Linear("linear", p.Compute(h), l.stream)
+		p.Output("out", p.Latents(x, l.grid, s.c.Patch, "ctyx"), "")
+	})
+}
+
+// calls strings a stage's programs together.
+func (s *build) calls(first, last bool, double int, layers sharding.Range) {
+	b, d := s.r.Batch, s.c.Dim
+	trace := func(video, text string) map[int]graph.Traced {
+		return map[int]graph.Traced{0: {Name: video, Shape: []int{b, s.layout.tokens, d}}, 1: {Name: text}}
+	}
+	if first {
+		s.Call(graph.Call{Name: "text", Program: "text", Request: true}, "", 0)
+		s.Call(graph.Call{Name: "vec", Program: "vec", Trace: map[int]graph.Traced{0: {Name: "vec"}}}, "", 0)
+		s.Call(graph.Call{Name: "refine", Program: "refine"}, "", 0)
+		s.Call(graph.Call{Name: "refiner 0", Program: "refiner_0"}, refiner(0), 0)
+		for i := 1; i < refiners; i++ {
+			c := graph.Call{Name: fmt.Sprintf("refiner %d", i), Program: "refiner"}
+			if i == refiners-1 {
+				c.Trace = map[int]graph.Traced{0: {Name: "text_refined"}}
+			}
+			s.Call(c, refiner(i), i)
+		}
+		s.Call(graph.Call{Name: "pre", Program: "pre", Trace: step.Tokens("patch_embed", b, s.layout.tokens, d)}, "", 0)
+	}
+	for i := layers.Lo; i < layers.Hi; i++ {
+		if i < double {
+			s.Call(graph.Call{Name: fmt.Sprintf("double %d", i), Program: "double", Trace: trace(fmt.Sprintf("double_%d_img", i), fmt.Sprintf("double_%d_txt", i))},
+				fmt.Sprintf("double_blocks.%d.", i), i)
+			continue
+		}
+		n := i - double
+		s.Call(graph.Call{Name: fmt.Sprintf("single %d", n), Program: "single", Trace: trace(fmt.Sprintf("single_%d_img", n), fmt.Sprintf("single_%d_txt", n))},
+			fmt.Sprintf("single_blocks.%d.", n), i)
+	}
+	if last {
+		s.Call(graph.Call{Name: "post", Program: "post"}, "final_layer.", layers.Hi)
+	}
+}
