@@ -200,6 +200,12 @@ func (j *sampling) conditions() error {
 		names = c.Conditions()
 	}
 	var l fault.List
+	if c, ok := j.g.(models.TextConditioned); ok {
+		if len(j.texts) > 1 || j.texts[0].Shape[0] > j.batch {
+			l.Add(fault.New(models.ErrVariant, nil, "%s reads %v of each text: sampling takes them for one text, so there is none to be guided away from; leave the negative text out", j.g.Name(), c.OfText()))
+		}
+		names = append(names, c.OfText()...)
+	}
 	for _, name := range slices.Sorted(maps.Keys(j.o.Conditions)) {
 		if !slices.Contains(names, name) {
 			l.Add(fault.New(models.ErrInputs, nil, "condition %q is given: %s reads %v besides latents, time and text", name, j.g.Name(), names))

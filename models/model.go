@@ -190,6 +190,14 @@ type Conditioned interface {
 	FeedConditions(g *graph.Graph, r Request, in map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error)
 }
 
+// TextConditioned is a generator some of whose conditions belong to one text.
+type TextConditioned interface {
+	Conditioned
+	// OfText names them, those that may be left out among them. A text to be guided
+	// away from would need its own.
+	OfText() []string
+}
+
 // Expert is a generator that denoises one range of noise levels beside others
 // of its kind.
 type Expert interface {

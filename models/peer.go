@@ -73,6 +73,15 @@ func (p ParamSpec) Local(on *mesh.Mesh) ([]int, error) {
 	return sharding.Assigned{Param: sharding.Param{Name: p.Path, Shape: p.Shape}, Spec: p.Spec, Layout: p.Layout}.Local(on)
 }
 
+// peerPath is where the peer keeps a parameter, the first part of it where it
+// keeps parts, which it treats alike.
+func peerPath(p Param) string {
+	if len(p.FlaxPieces) > 0 {
+		return p.FlaxPieces[0]
+	}
+	return p.Flax
+}
+
 // List writes a model's parameters in a layout, under weft's rules or the peer's.
 func List(m Model, assigned []sharding.Assigned, layout Layout, peer bool) []ParamSpec {
 	params := m.Params(0)
@@ -104,7 +113,7 @@ func List(m Model, assigned []sharding.Assigned, layout Layout, peer bool) []Par
 			line.Rule, line.Layout = "", sharding.Layout{}
 			flaxSpec = sharding.Whole(len(perm))
 			if !whole {
-				flaxSpec = PeerSpec(p.Flax, len(perm))
+				flaxSpec = PeerSpec(peerPath(p), len(perm))
 			}
 			line.Spec = sharding.Whole(len(p.Shape))
 			for d, from := range perm {

@@ -25,6 +25,9 @@ func (m *Model) Conditions() []string {
 	return []string{"pooled"}
 }
 
+// OfText names what belongs to one text: its pooled vector, and which rows are real.
+func (m *Model) OfText() []string { return []string{"pooled", "context_mask"} }
+
 // Request reads batch, latent shape and text length off x (B, C, F, H, W), t (B,)
 // and context (B, T, text_states_dim), and checks pooled (B, text_states_dim_2),
 // context_mask (B, T), without which every row is real, and guidance (B,).
@@ -231,8 +234,7 @@ func (m *Model) Companions() models.Companions {
 }
 
 var (
-	_ models.Generator   = (*Model)(nil)
-	_ models.Conditioned = (*Model)(nil)
-	_ models.Scheduled   = (*Model)(nil)
-	_ models.Accompanied = (*Model)(nil)
+	_ models.TextConditioned = (*Model)(nil)
+	_ models.Scheduled       = (*Model)(nil)
+	_ models.Accompanied     = (*Model)(nil)
 )
