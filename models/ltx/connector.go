@@ -168,7 +168,7 @@ func (m *Connector) Request(inputs map[string]*tensor.Tensor) (models.Request, e
 	if mask := inputs["context_mask"]; mask != nil {
 		if !slices.Equal(mask.Shape, context.Shape[:2]) {
 			l.Add(fault.New(models.ErrInputs, nil, "context_mask is %v: want %v", mask.Shape, context.Shape[:2]))
-		} else if _, err := maskOf(mask); err != nil {
+		} else if _, err := step.MaskOf(mask); err != nil {
 			l.Add(fault.New(models.ErrInputs, nil, "context_mask: %w", err))
 		}
 	}
@@ -197,7 +197,7 @@ func (m *Connector) Feed(g *graph.Graph, r models.Request, inputs map[string]*te
 	real := tensor.New(dtype.F32, r.Batch, r.Text, 1)
 	mask := slices.Repeat([]float32{1}, r.Batch*r.Text)
 	if t := inputs["context_mask"]; t != nil {
-		if mask, err = maskOf(t); err != nil {
+		if mask, err = step.MaskOf(t); err != nil {
 			return nil, err
 		}
 	}
