@@ -57,6 +57,9 @@ type Options struct {
 	// Attention is the form that attention takes: attention.Auto, also as "",
 	// attention.Blocked, or attention.Kernel, where splits without one are refused.
 	Attention string
+	// TokenTimes gives every token a timestep of its own, as image-to-video with
+	// Wan2.2-TI2V has: its modulation is then the largest value of a step.
+	TokenTimes bool
 	// As is whose program is planned: "" weft's, AsVidax the peer's.
 	As string
 	// Weights is the type weights are kept in on the devices; the zero value is
@@ -260,7 +263,7 @@ func (o Options) Request(m models.Model) (r models.Request, passes int, err erro
 		return r, 0, fault.New(models.ErrSize, nil, "%dx%d pixels, %d frames, batch %d make %d latent positions: more than the %d that are planned; smaller sizes or fewer frames",
 			o.Width, o.Height, o.Frames, o.Batch, positions, maxPositions)
 	}
-	r = models.Request{Batch: o.Batch, Latent: latent, Text: o.Text, DType: o.DType, SplitResidual: o.SplitResidual}
+	r = models.Request{Batch: o.Batch, Latent: latent, Text: o.Text, DType: o.DType, SplitResidual: o.SplitResidual, TokenTimes: o.TokenTimes}
 	if o.CFG == CFGSequential {
 		return r, 2, nil
 	}

@@ -29,6 +29,7 @@ type Query struct {
 	SplitResidual bool
 	TextLen       int
 	Attention     string  // auto (default), blocked or kernel
+	TokenTimes    bool    // a timestep for every token
 	As            string  // "" (weft) or vidax
 	Weights       string  // type weights are kept in: bf16, f32; "" is what runs
 	Steps         int     // of a video; 0 leaves out what runs once a video
@@ -54,7 +55,7 @@ func (q Query) Read() (topology.Slice, Options, error) {
 	var l fault.List
 	var on topology.Slice
 	o := Options{Frames: q.Frames, Batch: q.Batch, CFG: q.CFG, SplitResidual: q.SplitResidual, Text: q.TextLen,
-		Attention: q.Attention, As: q.As, Steps: q.Steps, Prices: q.Prices}
+		Attention: q.Attention, TokenTimes: q.TokenTimes, As: q.As, Steps: q.Steps, Prices: q.Prices}
 	var err error
 	o.Width, o.Height, err = ParseSize(q.Size)
 	l.Add(err)

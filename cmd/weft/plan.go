@@ -21,7 +21,7 @@ type planFlags struct {
 	model, size, on, dtype, cfg, mesh, asserts string
 	as, weights, prices, attention             string
 	frames, batch, textLen, steps              int
-	split, all                                 bool
+	split, all, measured, tokenTimes           bool
 }
 
 func (a *app) plan() *cobra.Command {
@@ -64,6 +64,8 @@ efficiencies: they rank splits and are no promise.`,
 	fl.StringVar(&f.as, "as", "", "plan another program than weft's: vidax")
 	fl.IntVar(&f.steps, "steps", 0, "steps of a video, for what runs once a video and for its price")
 	fl.StringVar(&f.prices, "prices", "", "a JSON `FILE` of what a chip costs an hour")
+	fl.BoolVar(&f.tokenTimes, "token-times", false, "every token has a timestep of its own, as image-to-video with wan2.2-ti2v-5b has")
+	fl.BoolVar(&f.measured, "measure", false, "with --on cpu:N, run the best plan on this machine too, with weights of zeros")
 	fl.BoolVar(&f.all, "all", false, "show the illegal splits too, each with its reason")
 	fl.StringVar(&f.asserts, "assert", "", "bounds on the best plan, with commas between: 'hbm<30GB', 'step<=12s'")
 	for _, name := range []string{"model", "size", "frames", "on"} {
@@ -134,8 +136,20 @@ func (f *planFlags) run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	asserts, held := res.Assert(asserts)
-	err = a.print(plan.Document{Result: res, Assertions: asserts}, func() { a.say("%s", planText(res, f.all)) })
+	doc := planDoc{Document: plan.Document{Result: res}}
+	if f.measured && len(res.Plans) > 0 {
+		if doc.Measured, err = f.measure(ctx, a, m, q, res); err != nil {
+			return err
+		}
+	}
+	doc.Assertions, err = res.Assert(asserts)
+	held := err
+	err = a.print(doc, func() {
+		a.say("%s", planText(res, f.all))
+		if doc.Measured != nil {
+			doc.Measured.text(func(format string, args ...any) { a.say(format, args...) })
+		}
+	})
 	if err != nil {
 		return err
 	}
@@ -151,6 +165,12 @@ func (f *planFlags) run(ctx context.Context, a *app) error {
 		return fault.New(plan.ErrNoPlan, nil, "%s", why)
 	}
 	return held
+}
+
+// planDoc is what --json prints.
+type planDoc struct {
+	plan.Document
+	Measured *planMeasured `json:"measured,omitempty"`
 }
 
 // thisMachine is what cpu:N is planned for.

@@ -142,6 +142,8 @@ func TestPlanExits(t *testing.T) {
 		{"peer", planArgs("--on", "v4-8", "--as", "vidax", "--steps", "50"), 0, "", ""},
 		{"peer on all", planArgs("--on", "all", "--as", "vidax"), 2, "plan-options", "one slice"},
 		{"peer unknown", planArgs("--on", "v4-8", "--as", "torch"), 2, "plan-options", "vidax"},
+		{"measured elsewhere", planArgs("--on", "v4-8", "--measure"), 2, "usage", "cpu:N"},
+		{"a timestep a token", []string{"plan", "--model", "wan2.2-ti2v-5b", "--size", "1280x704", "--frames", "121", "--on", "v4-8", "--token-times"}, 0, "", ""},
 		{"prices", planArgs("--on", "v4-8", "--prices", "no-such-file"), 2, "prices", "no-such-file"},
 		{"model", []string{"plan", "--model", "wan9", "--size", "832x480", "--frames", "81", "--on", "v4-8"}, 2, "unknown-model", "wan2.1-t2v-14b"},
 		{"size", []string{"plan", "--model", "wan2.1-t2v-14b", "--size", "831x480", "--frames", "80", "--on", "v4-8"}, 2, "size", "816 or 832"},
@@ -171,5 +173,20 @@ func TestPlanExits(t *testing.T) {
 				t.Errorf("%d plans, %d refused", len(doc.Plans), len(doc.Refused))
 			}
 		})
+	}
+}
+
+// The best plan beside a run of it: the weights are there to the byte.
+func TestPlanMeasured(t *testing.T) {
+	if os.Getenv("WEFT_SKIP_XLA") != "" {
+		t.Skip("WEFT_SKIP_XLA is set")
+	}
+	code, out, stderr := weftRun(t, "plan", "--model", wanDir, "--size", "64x64", "--frames", "9", "--on", "cpu:2", "--dtype", "f32", "--measure", "--json")
+	if code != 0 {
+		t.Fatal(stderr)
+	}
+	m := decode[planDoc](t, out).Measured
+	if m == nil || m.StepSeconds <= 0 || m.PeakRSSBytes <= 0 || m.ResidentWeightBytes != m.PlannedWeightBytes || m.Devices != 2 {
+		t.Errorf("%+v", m)
 	}
 }

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"weft"
+	"weft/checkpoint"
+	"weft/dtype"
+	"weft/engine"
+	"weft/fault"
+	"weft/models"
+	"weft/plan"
+	"weft/topology"
+)
+
+// planMeasured is the best plan beside a run of it on this machine.
+type planMeasured struct {
+	Mesh                string   `json:"mesh"`
+	FSDP                []string `json:"fsdp"`
+	PlannedStepSeconds  float64  `json:"planned_step_seconds"`
+	StepSeconds         float64  `json:"step_seconds"` // the faster of two
+	PlannedWeightBytes  int64    `json:"planned_weight_bytes"`
+	ResidentWeightBytes int64    `json:"resident_weight_bytes"` // of the fullest device
+	PlannedBytes        int64    `json:"planned_bytes"`         // of all devices
+	PeakRSSBytes        int64    `json:"peak_rss_bytes"`        // of the process
+	CompileSeconds      float64  `json:"compile_seconds"`
+	EngineName          string   `json:"engine"`
+	Devices             int      `json:"devices"`
+}
+
+// measure runs the best plan on this machine, with weights of zeros from a file without data.
+func (f *planFlags) measure(ctx context.Context, a *app, m models.Model, q plan.Query, res *plan.Result) (*planMeasured, error) {
+	on, o, err := q.Read()
+	if err != nil {
+		return nil, err
+	}
+	if on.Kind != topology.CPU || f.as != "" {
+		return nil, usage("--measure runs the plan on this machine: it goes with --on cpu:N and weft's own program")
+	}
+	p := res.Plans[0]
+	all := p.HBMBytesPerDevice * int64(p.Devices)
+	if limit := q.Machine.MemoryBytes; limit > 0 && all > limit {
+		return nil, fault.New(plan.ErrTooBig, nil, "--measure: the best plan, %s, takes %s on %d devices of this machine, which has %s; a smaller size or fewer frames", p.Mesh, weft.Bytes(all), p.Devices, weft.Bytes(limit))
+	}
+	dir, err := os.MkdirTemp("", "weft-plan-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	config, err := json.Marshal(m.Config())
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), config, 0o644); err != nil {
+		return nil, err
+	}
+	entries := []checkpoint.Entry{}
+	for _, w := range m.Params(0) {
+		e := checkpoint.Entry{Name: w.Name, DType: dtype.F32, Shape: w.Shape}
+		if w.Matmul {
+			e.DType = o.DType
+		}
+		entries = append(entries, e)
+	}
+	if err := checkpoint.CreateSparse(filepath.Join(dir, "model.safetensors"), entries...); err != nil {
+		return nil, err
+	}
+	model, err := weft.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer model.Close()
+	request, _, err := o.Request(m)
+	if err != nil {
+		return nil, err
+	}
+	in, err := model.Example(request.Batch, request.Latent, 1)
+	if err != nil {
+		return nil, err
+	}
+	shares := []string{}
+	for _, axis := range p.FSDP {
+		if axis != "fsdp" {
+			shares = append(shares, axis)
+		}
+	}
+	r, err := model.Start(ctx, in, weft.Options{Device: "cpu", Mesh: p.Mesh, DType: o.DType.String(), SplitResidual: f.split, FSDP: strings.Join(shares, ","),
+		Attention: f.attention, TextLen: f.textLen,
+		Engine: engine.Options{Warn: func(err error) { fmt.Fprintln(a.stderr, "weft: warning:", err) }}})
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	for range 3 { // the first computes what depends on the text alone besides
+		if _, err := r.Forward(ctx); err != nil {
+			return nil, err
+		}
+	}
+	rep := r.Report()
+	return &planMeasured{Mesh: p.Mesh, FSDP: p.FSDP, PlannedStepSeconds: p.StepSeconds, StepSeconds: rep.Seconds,
+		PlannedWeightBytes: p.Breakdown.DiT.WeightsBytes, ResidentWeightBytes: rep.Resident, PlannedBytes: all, PeakRSSBytes: rep.PeakRSS,
+		CompileSeconds: rep.CompileSeconds, EngineName: rep.Engine.Name, Devices: p.Devices}, nil
+}
+
+func (m *planMeasured) text(say func(string, ...any)) {
+	say("")
+	say("measured on this machine, %s on %d devices of %s", m.Mesh, m.Devices, m.EngineName)
+	say("  step     %s, planned %s (%.2f of it)", seconds(m.StepSeconds), seconds(m.PlannedStepSeconds), m.StepSeconds/m.PlannedStepSeconds)
+	say("  weights  %s a device, planned %s", weft.Bytes(m.ResidentWeightBytes), weft.Bytes(m.PlannedWeightBytes))
+	say("  memory   %s the whole process, planned %s for all devices", weft.Bytes(m.PeakRSSBytes), weft.Bytes(m.PlannedBytes))
+}
