@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -22,7 +23,8 @@ func (a *app) forward() *cobra.Command {
 		Short: "Run one step of a model on a mesh",
 		Long: `forward reads a step's inputs from a safetensors file (x, t and context for Wan;
 ids and mask for a text encoder; latents z for an autoencoder), runs it, and writes
-"out" and every other output that the inputs allow. The split is checked before any weight is read; each
+"out" and every other output that the inputs allow; one of another batch that the mesh does
+not divide is left out and noted. The split is checked before any weight is read; each
 device's part of the weights is read straight into place.`,
 		Example: `  weft forward --model testdata/wan21_t2v --inputs testdata/wan21_t2v/inputs.safetensors \
     --out /tmp/out.safetensors --mesh tp=2,sp=2`,
@@ -54,12 +56,14 @@ device's part of the weights is read straight into place.`,
 			result := map[string]*tensor.Tensor{}
 			for i, v := range models.Runs(m.Model, in) {
 				one, err := runForward(cmd.Context(), m, v, o, repeat, intermediates && i == 0, result)
-				if err != nil {
+				switch {
+				case i > 0 && errors.Is(err, models.ErrBatch): // a further step with a batch of its own
+					rep.Notes = append(rep.Notes, fmt.Sprintf("out%s is left out: %v", v.Suffix, err))
+				case err != nil:
 					return err
-				}
-				if i == 0 {
+				case i == 0:
 					rep = one
-				} else {
+				default:
 					rep.Notes = append(rep.Notes, fmt.Sprintf("out%s: a step of its own, %.3f s", v.Suffix, one.Seconds))
 				}
 			}
