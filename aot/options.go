@@ -62,6 +62,9 @@ func NewStep(m models.Model, on topology.Slice, o Options) (*Step, error) {
 	if len(o.Mesh) == 0 {
 		return nil, fault.New(ErrOptions, nil, "no mesh is given: a program is compiled for one split, such as tp=%d", on.Devices)
 	}
+	if o.As != "" {
+		return nil, fault.New(ErrOptions, nil, "as %s: the programs that are compiled are weft's; the peer's are planned only", o.As)
+	}
 	r, passes, err := o.Request(m)
 	if err != nil {
 		return nil, err
