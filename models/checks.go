@@ -2,6 +2,7 @@ package models
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -115,6 +116,18 @@ func CheckPatch(what string, n, p int) error {
 		near = fmt.Sprintf("%d or %d", low, low+p)
 	}
 	return fault.New(ErrSize, nil, "%s %d does not fill patches of %d; nearest: %s", what, n, p, near)
+}
+
+// CheckGiven refuses inputs that are given and that a model does not read; reads
+// says of each name in question whether it does.
+func CheckGiven(m Model, inputs map[string]*tensor.Tensor, reads map[string]bool) error {
+	var l fault.List
+	for _, name := range slices.Sorted(maps.Keys(reads)) {
+		if inputs[name] != nil && !reads[name] {
+			l.Add(fault.New(ErrInputs, nil, "input %q is given: %s does not read it", name, m.Name()))
+		}
+	}
+	return l.Err()
 }
 
 // Need is the input of a name, or the reason why it is not one of rank

@@ -46,6 +46,9 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 		return t
 	}
 	x, t, text := need("x", 5), need("t", 1), need("text", 3)
+	if m.c.OfsEmbedDim > 0 {
+		need("ofs", 1)
+	}
 	if err := l.Err(); err != nil {
 		return models.Request{}, err
 	}
@@ -60,11 +63,7 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 	if text.Shape[2] != m.c.TextEmbedDim {
 		l.Add(fault.New(models.ErrInputs, nil, "text rows of %d numbers: the model reads text_embed_dim %d", text.Shape[2], m.c.TextEmbedDim))
 	}
-	for name, read := range map[string]bool{"y": m.c.conditionDim() > 0, "ofs": m.c.OfsEmbedDim > 0} {
-		if inputs[name] != nil && !read {
-			l.Add(fault.New(models.ErrInputs, nil, "input %q is given: %s does not read it", name, m.name))
-		}
-	}
+	l.Add(models.CheckGiven(m, inputs, map[string]bool{"y": m.c.conditionDim() > 0, "ofs": m.c.OfsEmbedDim > 0}))
 	l.Add(m.checkLatent(r.Latent))
 	r, err := m.CheckConditions(r, inputs)
 	l.Add(err)

@@ -13,7 +13,6 @@ import (
 	"weft/models"
 	"weft/models/step"
 	"weft/sharding"
-	"weft/spmd"
 	"weft/tensor"
 )
 
@@ -213,72 +212,6 @@ func (m *Connector) Feed(g *graph.Graph, r models.Request, inputs map[string]*te
 	of := rotary{dim: m.c.dim(), heads: m.c.Heads, theta: m.c.Theta, max: m.c.MaxPos[:], halves: true, double: m.c.Precision == "float64"}
 	cos, sin := of.tables([][][]float64{places}, g.Input("rope_cos").Shape[1])
 	return map[string]*tensor.Tensor{"context": context, "real": real, "rope_cos": cos, "rope_sin": sin}, nil
-}
-
-// Graph builds the connector: the registers, every layer's block, the last norm.
-func (m *Connector) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
-	if err := m.Check(on, r); err != nil {
-		return nil, err
-	}
-	s, err := step.New(m, on, r)
-	if err != nil {
-		return nil, err
-	}
-	c, d, l := m.c, m.c.dim(), r.TextLayout(on, m.rows())
-	s.Padded("rows of text", l.Tokens, l.Padded)
-	batch := sharding.NewSpec([]string{"dp"})
-	s.Input(graph.Input{Name: "context", DType: dtype.F32, Shape: []int{r.Batch, l.Tokens, d}, Spec: batch, Step: true})
-	s.Input(graph.Input{Name: "real", DType: dtype.F32, Shape: []int{r.Batch, l.Tokens, 1}, Spec: batch, Step: true})
-	for _, name := range []string{"rope_cos", "rope_sin"} {
-		s.Input(graph.Input{Name: name, DType: dtype.F32, Shape: []int{1, l.Padded, d}, Spec: sharding.NewSpec(nil, []string{"sp"}, []string{"tp"})})
-	}
-	s.Value("rows", step.Value{DType: dtype.F32, Shape: []int{r.Batch, l.Padded, d}, Spec: l.Stream, Kind: step.Stream})
-	build := func(name, prefix string, define func(p *program)) error {
-		return s.Build(name, prefix, func(p *step.Program) {
-			define(&program{Program: p, heads: c.Heads, headDim: c.HeadDim, eps: c.Eps, qkEps: c.Eps, gated: c.Gated, halves: true, stream: l.Stream, gathered: l.Gathered})
-		})
-	}
-	err = s.Stages(r.Run(c.Layers), func(first, last bool, layers sharding.Range) error {
-		if first {
-			if err := build("pre", connectorPrefix, func(p *program) {
-				registers := p.Weight("learnable_registers")
-				tiled := slices.Repeat([]spmd.Tensor{registers}, l.Tokens/c.Registers)
-				all, real := p.Concat(0, tiled...), p.Value("real")
-				x := p.Add(p.Mul(p.Value("context"), real), p.Mul(all, p.Shift(p.Scale(real, -1), 1)))
-				p.Output("rows", p.Reshard(p.PadTo(x, 1, l.Padded), l.Stream, "rows cut over the mesh"), "")
-			}); err != nil {
-				return err
-			}
-			s.Call(graph.Call{Name: "pre", Program: "pre", Trace: step.Tokens("registers_in", r.Batch, l.Tokens, d)}, connectorPrefix, 0)
-		}
-		if err := build("block", connectorPrefix+"transformer_1d_blocks.0.", func(p *program) {
-			x := p.Value("rows")
-			x = p.Add(x, p.selfAttention("attn1", p.gather(p.rms(x)), l.Tokens))
-			x = p.Add(x, p.feedForward(p.gather(p.rms(x))))
-			p.Output("rows", x, "rows")
-		}); err != nil {
-			return err
-		}
-		for i := layers.Lo; i < layers.Hi; i++ {
-			s.Call(graph.Call{Name: fmt.Sprintf("block %d", i), Program: "block", Trace: step.Tokens(fmt.Sprintf("block_%d", i), r.Batch, l.Tokens, d)},
-				fmt.Sprintf("%stransformer_1d_blocks.%d.", connectorPrefix, i), i)
-		}
-		if !last {
-			return nil
-		}
-		if err := build("post", "", func(p *program) {
-			x := p.Reshard(p.rms(p.Value("rows")), batch, "rows gathered")
-			p.Output("out", p.Slice(x, 1, 0, l.Tokens), "")
-		}); err != nil {
-			return err
-		}
-		s.Call(graph.Call{Name: "post", Program: "post"}, "", layers.Hi)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return s.Finish("out")
 }
 
 var _ models.Model = (*Connector)(nil)

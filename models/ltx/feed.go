@@ -52,11 +52,7 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 	if m.c.CrossAdaLN {
 		need("sigma", 1)
 	}
-	for name, read := range map[string]bool{"sigma": m.c.CrossAdaLN, "keyframes_mask": m.c.Keyframes} {
-		if inputs[name] != nil && !read {
-			l.Add(fault.New(models.ErrInputs, nil, "input %q is given: %s does not read it", name, m.name))
-		}
-	}
+	l.Add(models.CheckGiven(m, inputs, map[string]bool{"sigma": m.c.CrossAdaLN, "keyframes_mask": m.c.Keyframes}))
 	if err := l.Err(); err != nil {
 		return models.Request{}, err
 	}

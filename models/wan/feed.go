@@ -31,16 +31,9 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 	} else {
 		t = need("t", 1)
 	}
-	for _, given := range []struct {
-		name string
-		read bool
-	}{{"y", m.c.ModelType == i2v}, {"clip_fea", m.c.ImageDim > 0}} {
-		if inputs[given.name] != nil && !given.read {
-			l.Add(fault.New(models.ErrInputs, nil, "input %q is given: %s does not read it", given.name, m.name))
-		}
-		if given.read {
-			need(given.name, conditionRank[given.name])
-		}
+	l.Add(models.CheckGiven(m, inputs, map[string]bool{"y": m.c.ModelType == i2v, "clip_fea": m.c.ImageDim > 0}))
+	for _, name := range m.Conditions() {
+		need(name, conditionRank[name])
 	}
 	if err := l.Err(); err != nil {
 		return models.Request{}, err

@@ -1,0 +1,113 @@
+package ltx
+
+import (
+	"fmt"
+	"slices"
+
+	"weft/dtype"
+	"weft/graph"
+	"weft/mesh"
+	"weft/models"
+	"weft/models/step"
+	"weft/sharding"
+	"weft/spmd"
+)
+
+// connecting is a connector's graph under construction.
+type connecting struct {
+	*step.Step
+	c      ConnectorConfig
+	layout models.TextLayout
+	batch  int
+}
+
+// Graph builds the connector: the registers, every layer's block, the last norm.
+func (m *Connector) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
+	if err := m.Check(on, r); err != nil {
+		return nil, err
+	}
+	base, err := step.New(m, on, r)
+	if err != nil {
+		return nil, err
+	}
+	s := &connecting{Step: base, c: m.c, layout: r.TextLayout(on, m.rows()), batch: r.Batch}
+	s.Padded("rows of text", s.layout.Tokens, s.layout.Padded)
+	s.values()
+	if err := s.Stages(r.Run(m.c.Layers), s.stage); err != nil {
+		return nil, err
+	}
+	return s.Finish("out")
+}
+
+var perVideo = sharding.NewSpec([]string{"dp"})
+
+func (s *connecting) values() {
+	d, l := s.c.dim(), s.layout
+	s.Input(graph.Input{Name: "context", DType: dtype.F32, Shape: []int{s.batch, l.Tokens, d}, Spec: perVideo, Step: true})
+	s.Input(graph.Input{Name: "real", DType: dtype.F32, Shape: []int{s.batch, l.Tokens, 1}, Spec: perVideo, Step: true})
+	for _, name := range []string{"rope_cos", "rope_sin"} {
+		s.Input(graph.Input{Name: name, DType: dtype.F32, Shape: []int{1, l.Padded, d}, Spec: sharding.NewSpec(nil, []string{"sp"}, []string{"tp"})})
+	}
+	s.Value("rows", step.Value{DType: dtype.F32, Shape: []int{s.batch, l.Padded, d}, Spec: l.Stream, Kind: step.Stream})
+}
+
+func (s *connecting) stage(first, last bool, layers sharding.Range) error {
+	define := []func() error{s.block}
+	if first {
+		define = append(define, s.pre)
+	}
+	if last {
+		define = append(define, s.post)
+	}
+	for _, d := range define {
+		if err := d(); err != nil {
+			return err
+		}
+	}
+	traced := func(name string) map[int]graph.Traced { return step.Tokens(name, s.batch, s.layout.Tokens, s.c.dim()) }
+	if first {
+		s.Call(graph.Call{Name: "pre", Program: "pre", Trace: traced("registered")}, connectorPrefix, 0)
+	}
+	for i := layers.Lo; i < layers.Hi; i++ {
+		s.Call(graph.Call{Name: fmt.Sprintf("block %d", i), Program: "block", Trace: traced(fmt.Sprintf("block_%d", i))}, fmt.Sprintf("%stransformer_1d_blocks.%d.", connectorPrefix, i), i)
+	}
+	if last {
+		s.Call(graph.Call{Name: "post", Program: "post"}, "", layers.Hi)
+	}
+	return nil
+}
+
+func (s *connecting) program(name, prefix string, define func(p *program)) error {
+	c := s.c
+	return s.Build(name, prefix, func(p *step.Program) {
+		define(&program{Program: p, heads: c.Heads, headDim: c.HeadDim, eps: c.Eps, qkEps: c.Eps, gated: c.Gated, halves: true, stream: s.layout.Stream, gathered: s.layout.Gathered})
+	})
+}
+
+// pre puts registers in the place of padding, row i the one of number i modulo
+// their number.
+func (s *connecting) pre() error {
+	return s.program("pre", connectorPrefix, func(p *program) {
+		all := p.Concat(0, slices.Repeat([]spmd.Tensor{p.Weight("learnable_registers")}, s.layout.Tokens/s.c.Registers)...)
+		real := p.Value("real")
+		x := p.Add(p.Mul(p.Value("context"), real), p.Mul(all, p.Shift(p.Scale(real, -1), 1)))
+		p.Output("rows", p.Reshard(p.PadTo(x, 1, s.layout.Padded), s.layout.Stream, "rows cut over the mesh"), "")
+	})
+}
+
+// block is self-attention and an FFN, each of the stream normed without weights.
+func (s *connecting) block() error {
+	return s.program("block", connectorPrefix+"transformer_1d_blocks.0.", func(p *program) {
+		x := p.Value("rows")
+		x = p.Add(x, p.selfAttention("attn1", p.gather(p.rms(x)), s.layout.Tokens))
+		x = p.Add(x, p.feedForward(p.gather(p.rms(x))))
+		p.Output("rows", x, "rows")
+	})
+}
+
+func (s *connecting) post() error {
+	return s.program("post", "", func(p *program) {
+		x := p.Reshard(p.rms(p.Value("rows")), perVideo, "rows gathered")
+		p.Output("out", p.Slice(x, 1, 0, s.layout.Tokens), "")
+	})
+}
