@@ -381,6 +381,20 @@ func local(t testing.TB, text string) *mesh.Mesh {
 	return m
 }
 
+// With a pipeline a layer's weight is on its stage's devices alone.
+func TestShardsOfAPipeline(t *testing.T) {
+	for name, want := range map[string]string{"blocks.0.self_attn.q.weight": "[0 1]", "blocks.39.self_attn.q.weight": "[2 3]"} {
+		s := get[web.Shards](t, "/api/shards", with("mesh", "pp=2,dp=1,tp=2,sp=1", "tensor", name))
+		at := []int{}
+		for _, d := range s.Devices {
+			at = append(at, d.Position)
+		}
+		if fmt.Sprint(at) != want || s.Copies != 1 || fmt.Sprint(lengths(s.Devices[0].Ranges)) != "[2560 5120]" {
+			t.Errorf("%s is at %v, want %s: %+v", name, at, want, s.Devices)
+		}
+	}
+}
+
 // Every model on offer has a step whose tensors can be placed.
 func TestEveryModelHasTensors(t *testing.T) {
 	for _, m := range get[web.Choices](t, "/api/choices", nil).Models {

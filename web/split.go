@@ -8,6 +8,7 @@ import (
 
 	"weft/fault"
 	"weft/graph"
+	"weft/mesh"
 	"weft/models"
 	"weft/plan"
 	"weft/sharding"
@@ -43,13 +44,14 @@ type Tensor struct {
 	Rule       string `json:"rule,omitempty"` // that decided
 
 	layout sharding.Layout
+	home   *mesh.Mesh // its devices: with a pipeline, a stage's
 }
 
 // Shards is a tensor with the part that each device holds.
 type Shards struct {
 	Tensor
 	Mesh    string  `json:"mesh"`
-	Devices []Shard `json:"devices"` // by mesh position
+	Devices []Shard `json:"devices"` // that hold some of it, by mesh position
 }
 
 // Shard is what the device at a mesh position holds: of each dim one stretch, or
@@ -158,11 +160,12 @@ func (s *Server) shards(r *http.Request) (any, error) {
 		return nil, fault.New(ErrParameter, nil, "tensor %q: the step has no parameter, input or value of this name", name)
 	}
 	doc := Shards{Tensor: all[i], Mesh: b.Mesh.String()}
-	for pos := range b.Mesh.NumDevices() {
-		ranges, err := doc.assigned().Ranges(b.Mesh, pos)
+	for i, d := range doc.home.Devices() {
+		ranges, err := doc.assigned().Ranges(doc.home, i)
 		if err != nil {
 			return nil, err
 		}
+		pos := b.Mesh.PositionOf(d.ID)
 		doc.Devices = append(doc.Devices, Shard{pos, b.Mesh.Coords(pos), ranges})
 	}
 	return doc, nil
@@ -176,9 +179,16 @@ func (t Tensor) assigned() sharding.Assigned {
 // tensors lists parameters, inputs and the values between calls, in the order of the step.
 func (b *built) tensors() ([]Tensor, error) {
 	out := []Tensor{}
+	homes := b.Homes()
 	add := func(t Tensor, size int) error {
-		t.Spec = t.Spec.Canonical(b.Mesh, len(t.Shape))
-		local, err := t.assigned().Local(b.Mesh)
+		if t.home == nil {
+			t.home = homes[t.Name]
+		}
+		if t.home == nil {
+			t.home = b.Mesh // nothing reads it
+		}
+		t.Spec = t.Spec.Canonical(t.home, len(t.Shape))
+		local, err := t.assigned().Local(t.home)
 		if err != nil {
 			return err
 		}
@@ -186,9 +196,9 @@ func (b *built) tensors() ([]Tensor, error) {
 		for d := range local {
 			held, whole = held*int64(local[d]), whole*int64(t.Shape[d])
 		}
-		t.LocalBytes, t.Copies = held*int64(size), b.Mesh.NumDevices()
+		t.LocalBytes, t.Copies = held*int64(size), t.home.NumDevices()
 		if whole > 0 {
-			t.Copies = int(held * int64(b.Mesh.NumDevices()) / whole)
+			t.Copies = int(held * int64(t.home.NumDevices()) / whole)
 		}
 		out = append(out, t)
 		return nil
@@ -211,8 +221,9 @@ func (b *built) tensors() ([]Tensor, error) {
 		}
 	}
 	for _, c := range b.Calls {
-		for i, o := range b.Programs[c.Program].Outputs {
-			if err := add(Tensor{Name: c.Outs[i], Role: Value, Call: c.Name, DType: o.DType.String(), Shape: o.Shape, Spec: o.Spec}, o.DType.Size()); err != nil {
+		p := b.Programs[c.Program]
+		for i, o := range p.Outputs {
+			if err := add(Tensor{home: p.Mesh, Name: c.Outs[i], Role: Value, Call: c.Name, DType: o.DType.String(), Shape: o.Shape, Spec: o.Spec}, o.DType.Size()); err != nil {
 				return nil, err
 			}
 		}

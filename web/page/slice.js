@@ -160,7 +160,7 @@ function painter(by, sizes, shards) {
       if (!index.has(key)) index.set(key, index.size);
       of.set(d.position, index.get(key));
     }
-    return (d) => ({ i: of.get(d.position), n: index.size, text: index.size > 1 ? "part " + of.get(d.position) : "whole" });
+    return (d) => (of.has(d.position) ? { i: of.get(d.position), n: Math.max(2, index.size), text: index.size > 1 ? "part " + of.get(d.position) : "whole" } : { i: 0, n: 1, text: "none" });
   }
   const axis = sizes.find((a) => a.name === by);
   return (d) => (axis ? { i: d.coords[by], n: axis.size, text: `${by} ${d.coords[by]}` } : { i: 0, n: 1, text: "" });

@@ -41,8 +41,8 @@ export function draw(section, tensors, shards, order, state, on) {
 
 function detail(t, order, state, on, section) {
   const positionOf = new Map(order.map((id, position) => [id, position]));
-  const chosen = state.device === "" ? undefined : t.devices[positionOf.get(Number(state.device))];
-  const what = [t.role === "value" ? `made by “${t.call}”` : t.role === "input" ? "fed by the host" : "parameter", t.dtype, `${bytes(t.local_bytes)} a device`, t.copies > 1 ? (t.copies === t.devices.length ? "whole on every device" : `${t.copies} copies of each part`) : "one copy"];
+  const chosen = state.device === "" ? undefined : t.devices.find((d) => d.position === positionOf.get(Number(state.device)));
+  const what = [t.role === "value" ? `made by “${t.call}”` : t.role === "input" ? "fed by the host" : "parameter", t.dtype, `${bytes(t.local_bytes)} a device`, t.copies > 1 ? (t.copies === order.length ? "whole on every device" : t.copies === t.devices.length ? `whole on ${many(t.copies, "device")}` : `${t.copies} copies of each part`) : "one copy"];
   const partial = Array.isArray(t.spec) ? [] : t.spec.partial;
   return [
     el("h3", { class: "tensor-title" }, el("code", { text: t.name }), " ", el("code", { class: "spec", text: spec(t.spec) })),
@@ -66,7 +66,7 @@ function stretches(t, dim) {
 
 // panels draws two dims, and what other dims split as panels of their own.
 function panels(t, order, chosen, section) {
-  if (t.shape.length === 0) return el("p", { class: "quiet-text", text: "A scalar: every device has it." });
+  if (t.shape.length === 0) return el("p", { class: "quiet-text", text: "A scalar, whole wherever it is." });
   const cuts = t.shape.map((_, d) => stretches(t, d));
   const byCuts = t.shape.map((_, d) => d).sort((a, b) => Math.min(2, cuts[b].length) - Math.min(2, cuts[a].length) || t.shape[b] - t.shape[a]);
   const [down, right] = byCuts.slice(0, 2).sort((a, b) => a - b);
