@@ -73,13 +73,16 @@ func (g *Graph) Residency(p Passes) (*Residency, error) {
 			inputs += n
 		}
 	}
-	made := make([]int64, len(g.Calls)) // by a call
+	made := make([]int64, len(g.Calls)) // by a call, less what it takes over where that would stay
 	all := inputs                       // what one pass keeps in the end
 	for i, c := range g.Calls {
 		for k, o := range g.Programs[c.Program].Outputs {
 			n := spmd.Type{DType: o.DType, Shape: o.Local}.Bytes()
 			r.Values[c.Outs[k]] = n
 			made[i] += n
+			if c.Request && o.Donor >= 0 { // in the memory of what an earlier call of the request made
+				made[i] -= r.Values[c.Args[o.Donor].Name]
+			}
 		}
 		if c.Request {
 			all += scaled(c.Program, made[i])

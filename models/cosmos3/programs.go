@@ -197,7 +197,7 @@ func (s *build) und() error {
 			seen = p.RopeHalves(p.RMSNorm(kForGen, k, s.c.Eps), cos, sin)
 		}
 		y := attention.Attend(p.Builder, p.RopeHalves(q, cos, sin), turned, v, attention.Options{Causal: true})
-		p.Output("text", p.rest(text, x, y, batch, batch), "")
+		p.Output("text", p.rest(text, x, y, batch, batch), "text")
 		p.Output("text_k", seen, "")
 		p.Output("text_v", v, "")
 	})
