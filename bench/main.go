@@ -7,6 +7,7 @@
 //	go run ./bench run ...        the cases; a dated result for each in bench/results
 //	go run ./bench pipeline       the bubbles of a pipeline as it ran, beside its schedule's
 //	go run ./bench aot            what libtpu makes of weft's step and of vidax's, no TPU about
+//	go run ./bench kernel         the attention kernel by the TPU compiler's figures, beside JAX's
 //	go run ./bench score          plan beside the TPU compiler and beside vidax's published rows
 //	go run ./bench plan           how long planning takes
 //
@@ -23,6 +24,7 @@ import (
 	"syscall"
 
 	"weft/fault"
+	"weft/internal/llo"
 )
 
 // The kinds of errors.
@@ -36,13 +38,14 @@ var (
 )
 
 var commands = map[string]func(context.Context, []string) error{"setup": setup, "make": makeModel, "run": run, "pipeline": pipeline, "aot": compileBoth,
-	"score": score, "plan": planSpeed}
+	"score": score, "plan": planSpeed, "kernel": kernel}
 
 func main() {
+	llo.Child()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: go run ./bench setup | make | run | pipeline | aot | score | plan; each takes --help")
+		fmt.Fprintln(os.Stderr, "usage: go run ./bench setup | make | run | pipeline | aot | score | plan | kernel; each takes --help")
 		os.Exit(2)
 	}
 	if err := commands[os.Args[1]](ctx, os.Args[2:]); err != nil {

@@ -1,8 +1,11 @@
 package mosaic_test
 
 import (
+	"encoding/binary"
+	"encoding/json"
 	"math"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 
@@ -10,6 +13,7 @@ import (
 
 	"weft/attention/internal/mosaictest"
 	"weft/attention/mosaic"
+	"weft/tensor"
 )
 
 // problem is one attention with its operands: q, k and v as the definition has
@@ -352,5 +356,65 @@ func TestUnsupported(t *testing.T) {
 		if err := s.Check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", s, err, want)
 		}
+	}
+}
+
+// TestPallas: JAX's interpreter on the same algorithm as a Pallas kernel gives the
+// same to a unit in bf16's last place. bench/peers/flash_golden.py made the data.
+func TestPallas(t *testing.T) {
+	text, err := os.ReadFile("testdata/pallas.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var g struct {
+		Queries, Keys, Real int
+		HeadDim             int    `json:"head_dim"`
+		BlockQ              int    `json:"block_q"`
+		BlockK              int    `json:"block_k"`
+		Sub                 int    `json:"sub"`
+		Out                 []byte `json:"out_bf16"`
+	}
+	if err := json.Unmarshal(text, &g); err != nil {
+		t.Fatal(err)
+	}
+	values := func(rows int, seed uint64, by float32) *mosaictest.Vec {
+		v := mosaictest.NewVec("bf16", 1, rows, g.HeadDim)
+		for i := range v.F {
+			n := (uint64(i) + seed*1_000_003) * 2654435761 % (1 << 32) >> 24
+			v.F[i] = mosaictest.Round((float32(n)/64 - 2) * by)
+		}
+		return v
+	}
+	s := mosaic.Spec{Chip: "v4", Batch: 1, Queries: g.Queries, Keys: g.Keys, Heads: 1, KVHeads: 1, HeadDim: g.HeadDim,
+		Real: []mosaic.Range{{From: 0, To: g.Real}}, Blocks: mosaic.Blocks{Q: g.BlockQ, K: g.BlockK, Sub: g.Sub}}
+	module, err := s.Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := mosaictest.Load(module)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fold := float32(log2e / math.Sqrt(float64(g.HeadDim)))
+	got, err := m.Run([]*mosaictest.Vec{values(g.Queries, 1, fold), values(g.Keys, 2, 1), values(g.Keys, 3, 1)}, []int{1, g.Queries, g.HeadDim})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(g.Out) != 2*len(got.F) {
+		t.Fatalf("%d bytes for %d elements", len(g.Out), len(got.F))
+	}
+	differ := 0
+	for i, x := range got.F {
+		want := int(binary.LittleEndian.Uint16(g.Out[2*i:]))
+		have := int(tensor.BF16(x))
+		if have != want {
+			differ++
+		}
+		if d := have - want; d < -1 || d > 1 {
+			t.Fatalf("element %d is %g, JAX has %g", i, x, tensor.FromBF16(uint16(want)))
+		}
+	}
+	if differ > len(got.F)/50 {
+		t.Errorf("%d of %d elements are a unit apart", differ, len(got.F))
 	}
 }
