@@ -19,6 +19,9 @@ type VerifyOptions struct {
 	Devices int      // largest number of devices; 0 means 8
 	Latent  []int    // (channels, frames, height, width); nil is 3 frames of a small odd grid
 	Batch   int      // 0 means 2, so that dp can be tried
+	// OnKernel is told of each kernel that the engine's programs have, compared with
+	// what it stands for; nil compares none. Only a TPU's have any.
+	OnKernel func(KernelResult)
 	// Progress of meshes.
 	OnMesh func(mesh string, done, total int)
 }
@@ -117,6 +120,9 @@ func (m *Model) Verify(ctx context.Context, o VerifyOptions) ([]VerifyResult, er
 	}
 	defer eng.Close()
 
+	if err := m.kernelsOf(ctx, eng, req, o, meshes); err != nil {
+		return nil, err
+	}
 	ref := &recorder{}
 	if err := m.traced(ctx, req, inputs, o.Options, "", eng, ref.record); err != nil {
 		return nil, err

@@ -7,8 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	"weft/attention"
+	"weft/attention/mosaic"
 	"weft/dtype"
 	"weft/fault"
+	"weft/internal/hlo"
 	"weft/mesh"
 	"weft/models"
 	_ "weft/models/all"
@@ -161,5 +164,64 @@ func TestRefusals(t *testing.T) {
 		if err != nil && len(fault.Violations(err)) == 0 {
 			t.Errorf("%s: no violation in %v", k.what, err)
 		}
+	}
+}
+
+// wide is a Wan of two layers and four heads of 128, which have a kernel.
+func wide(t testing.TB) models.Model {
+	t.Helper()
+	m, err := models.FromConfig([]byte(`{"_class_name":"WanModel","model_type":"t2v","dim":512,"ffn_dim":1024,"num_heads":4,"num_layers":2,"in_dim":16,"out_dim":16,"freq_dim":256,"text_dim":512,"text_len":512,"patch_size":[1,2,2],"eps":1e-6}`), "config.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// TestKernelInPlace: attention by kernel needs no more memory than blocked, and
+// nothing stands between it and what makes q, k and v: no copy, no transpose. (An
+// all-to-all before it, under sp, ends in a copy of its own in both forms.)
+func TestKernelInPlace(t *testing.T) {
+	needTPU(t)
+	peak := map[string]int64{}
+	for _, form := range []string{attention.Kernel, attention.Blocked} {
+		o := options(t, "dp=2,tp=2")
+		o.DType, o.Attention, o.Width, o.Height, o.Frames = dtype.BF16, form, 320, 192, 33
+		c, err := Compile(context.Background(), wide(t), slice(t, "v4-8"), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		peak[form] = c.Report.HBMBytesPerDevice - c.Report.CodeBytes
+		if len(c.Report.Attention) != 2 || c.Report.Attention[0].Taken != form || c.Report.Attention[1].Taken != form {
+			t.Errorf("%s: %v", form, c.Report.Attention)
+		}
+		code, _, err := c.Compiled["block"].Optimized()
+		c.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls, err := hlo.Calls(code, mosaic.Call)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if form == attention.Blocked {
+			if len(calls) != 0 {
+				t.Errorf("blocked, and %v", calls)
+			}
+			continue
+		}
+		if len(calls) != 2 {
+			t.Fatalf("%d calls of the kernel, the block has two attentions", len(calls))
+		}
+		for _, call := range calls {
+			for i, op := range call.Made {
+				if op == "copy" || op == "transpose" {
+					t.Errorf("%s: operand %d comes through a %s", call.Name, i, op)
+				}
+			}
+		}
+		t.Logf("%+v", calls)
+	}
+	if peak[attention.Kernel] > peak[attention.Blocked] {
+		t.Errorf("with the kernel a device holds %d, blocked %d", peak[attention.Kernel], peak[attention.Blocked])
 	}
 }

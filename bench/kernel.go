@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -65,9 +63,9 @@ type kernelForm struct {
 // form, without a TPU: a model of the hardware, not a measurement.
 func kernel(ctx context.Context, args []string) error {
 	fs := flag.NewFlagSet("kernel", flag.ExitOnError)
-	chips := fs.String("chips", strings.Join(slices.Sorted(maps.Keys(llo.Topologies)), ","), "generations, with commas between")
+	chips := fs.String("chips", strings.Join([]string{"v4", "v5e", "v5p", "v6e", "tpu7x"}, ","), "generations, with commas between")
 	peers := fs.Bool("peers", true, "JAX's kernel too, by bench/.venv")
-	profile := fs.Bool("profile", true, "the static profile too, where libtpu has one: minutes")
+	profile := fs.Duration("profile", 4*time.Minute, "how long a static profile may take, where libtpu has one; 0 asks for none")
 	save := fs.Bool("save", true, "write bench/results")
 	if err := fs.Parse(args); err != nil {
 		return err
@@ -158,10 +156,10 @@ func weftKernel(_ context.Context, chip string, queries, keys, heads int) (strin
 
 // figure compiles a kernel for its bundles, and twice more for its profile: with four
 // steps and with eight, whose difference has no beginning and no end in it.
-func (k kernelForm) figure(ctx context.Context, chip string, profile bool) kernelFigure {
+func (k kernelForm) figure(ctx context.Context, chip string, profile time.Duration) kernelFigure {
 	f := kernelFigure{Chip: chip, Kernel: k.name, Queries: k.queries(chip), Keys: k.keys(chip)}
 	const heads = 2
-	compile := func(steps int, j llo.Job) (llo.Compiled, error) {
+	compile := func(ctx context.Context, steps int, j llo.Job) (llo.Compiled, error) {
 		text, err := k.text(ctx, chip, f.Queries, steps*f.Keys, heads)
 		if err != nil {
 			return llo.Compiled{}, err
@@ -176,7 +174,7 @@ func (k kernelForm) figure(ctx context.Context, chip string, profile bool) kerne
 		}
 		return all[0], nil
 	}
-	c, err := compile(8, llo.Job{Bundles: true})
+	c, err := compile(ctx, 8, llo.Job{Bundles: true})
 	if err != nil {
 		f.Note = err.Error()
 		return f
@@ -188,11 +186,13 @@ func (k kernelForm) figure(ctx context.Context, chip string, profile bool) kerne
 		}
 		return n
 	}
-	if profile {
-		four, err := compile(4, llo.Job{Profile: true})
+	if profile > 0 {
+		ctx, stop := context.WithTimeout(ctx, profile)
+		defer stop()
+		four, err := compile(ctx, 4, llo.Job{Profile: true})
 		var eight llo.Compiled
 		if err == nil {
-			eight, err = compile(8, llo.Job{Profile: true})
+			eight, err = compile(ctx, 8, llo.Job{Profile: true})
 		}
 		if err != nil {
 			f.Note = "no profile: " + err.Error()

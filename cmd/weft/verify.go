@@ -21,7 +21,10 @@ func (a *app) verify() *cobra.Command {
 		Short: "Compare splits of a model with one device",
 		Long: `verify runs one step on one device and on every legal mesh of up to 8 devices (or
 those named), on random inputs, and names the first value along the way that
-differs. With --layers it reads only the bytes of those layers.`,
+differs. With --layers it reads only the bytes of those layers.
+
+On a TPU it first runs each attention kernel of those programs beside the blocked
+form, on one device. No TPU has run weft yet: do this before anything else there.`,
 		Example: `  weft verify --model testdata/wan21_t2v
   weft verify --model Wan2.1-T2V-14B --layers 2 --mesh tp=4 --mesh tp=2,sp=2`,
 		Args: cobra.NoArgs,
@@ -42,22 +45,37 @@ differs. With --layers it reads only the bytes of those layers.`,
 			if err != nil {
 				return err
 			}
+			kernels := []weft.KernelResult{}
 			results, err := m.Verify(cmd.Context(), weft.VerifyOptions{Options: o, Meshes: splitMeshes(meshes), Devices: devices, Latent: latent, Batch: batch,
-				OnMesh: func(text string, done, total int) { a.progress.report("verify "+text, int64(done), int64(total)) }})
+				OnKernel: func(r weft.KernelResult) { kernels = append(kernels, r) },
+				OnMesh:   func(text string, done, total int) { a.progress.report("verify "+text, int64(done), int64(total)) }})
 			if err != nil {
 				return err
 			}
 			doc := struct {
 				Model   string              `json:"model"`
 				Results []weft.VerifyResult `json:"results"`
-			}{m.Name(), results}
-			bad := []string{}
+				Kernels []weft.KernelResult `json:"kernels"`
+			}{m.Name(), results, kernels}
+			bad, wrong := []string{}, 0
 			for _, r := range results {
 				if !r.OK {
 					bad = append(bad, r.Mesh)
 				}
 			}
+			for _, k := range kernels {
+				if !k.OK {
+					wrong++
+				}
+			}
 			if err := a.print(doc, func() {
+				for _, k := range kernels {
+					verdict := "as the blocked form"
+					if !k.OK {
+						verdict = "differs from the blocked form: use --attention blocked"
+					}
+					a.say("kernel in %s: %s: max rel %.3g, %s", k.Program, k.Of, k.MaxRelDiff, verdict)
+				}
 				a.say("%-24s %12s %12s  %s", "mesh", "max abs", "max rel", "first differing")
 				for _, r := range results {
 					first := r.FirstDiffering
@@ -68,6 +86,10 @@ differs. With --layers it reads only the bytes of those layers.`,
 				}
 			}); err != nil {
 				return err
+			}
+			if wrong > 0 {
+				a.printed = true
+				return fault.New(errVerify, nil, "%d of %d kernels differ from the blocked form", wrong, len(kernels))
 			}
 			if len(bad) > 0 {
 				a.printed = true // the document says which; there is no second one

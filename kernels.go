@@ -1,0 +1,126 @@
+package weft
+
+import (
+	"context"
+	"math/rand/v2"
+
+	"weft/engine"
+	"weft/graph"
+	"weft/models"
+	"weft/spmd"
+	"weft/tensor"
+)
+
+// KernelResult compares a kernel with what it stands for, attention's blocked form,
+// on one device and on random operands of the shapes that the model has.
+type KernelResult struct {
+	Program    string  `json:"program"` // that has it
+	Of         string  `json:"of"`
+	MaxAbsDiff float64 `json:"max_abs_diff"`
+	// MaxRelDiff is MaxAbsDiff over the largest magnitude of the blocked form's result.
+	MaxRelDiff float64 `json:"max_rel_diff"`
+	Tolerance  float64 `json:"tolerance"`
+	OK         bool    `json:"ok"`
+}
+
+// kernelsOf runs each different kernel of a model's programs on some meshes beside
+// what it means. An engine whose target has no kernels has nothing to compare.
+func (m *Model) kernelsOf(ctx context.Context, eng engine.Engine, req models.Request, o VerifyOptions, meshes []string) error {
+	if o.OnKernel == nil {
+		return nil
+	}
+	seen := map[string]bool{}
+	req.Target = o.target(eng)
+	for _, text := range append([]string{""}, meshes...) {
+		on, err := ParseMesh(text)
+		if err != nil {
+			return err
+		}
+		g, err := m.Graph(on, req)
+		if err != nil {
+			return err
+		}
+		if err := compareKernels(ctx, eng, g, seen, o.OnKernel); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compareKernels compares those of a graph that were not seen yet.
+func compareKernels(ctx context.Context, eng engine.Engine, g *graph.Graph, seen map[string]bool, found func(KernelResult)) error {
+	for _, name := range g.ProgramNames() {
+		p := g.Programs[name]
+		for _, in := range p.Kernels() {
+			config := in.Kernel.Config()
+			if seen[config] {
+				continue
+			}
+			seen[config] = true
+			both, err := p.Compared(in)
+			if err != nil {
+				return err
+			}
+			outs, err := runOnce(ctx, eng, both)
+			if err != nil {
+				return err
+			}
+			r := KernelResult{Program: name, Of: in.Kernel.Name + " " + both.Inputs[0].DType.String() + " of", Tolerance: Tolerance(both.Outputs[0].DType, 1)}
+			for _, port := range both.Inputs {
+				r.Of += " " + spmd.Type{DType: port.DType, Shape: port.Shape}.String()
+			}
+			r.MaxAbsDiff, r.MaxRelDiff = Difference(outs[spmd.ByKernel], outs[spmd.ByMeaning])
+			r.OK = r.MaxRelDiff <= r.Tolerance
+			found(r)
+		}
+	}
+	return nil
+}
+
+// runOnce runs a program of one device on normally distributed inputs.
+func runOnce(ctx context.Context, eng engine.Engine, p *spmd.Program) (map[string][]float32, error) {
+	exe, err := eng.Compile(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	defer exe.Close()
+	var args []engine.Value
+	defer func() {
+		for _, a := range args {
+			a.Free()
+		}
+	}()
+	r := rand.New(rand.NewPCG(1, 1))
+	for _, in := range p.Inputs {
+		noise := make([]float32, tensor.Elements(in.Shape))
+		for i := range noise {
+			noise[i] = float32(r.NormFloat64())
+		}
+		t, err := tensor.FromFloat32s(in.DType, noise, in.Shape...)
+		if err != nil {
+			return nil, err
+		}
+		v, err := eng.Put(ctx, p.Mesh, spmd.Type{DType: in.DType, Shape: in.Shape}, []*engine.Block{{Data: t.Data}})
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, v)
+	}
+	values, err := exe.Run(ctx, args)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string][]float32{}
+	for i, port := range p.Outputs {
+		t := tensor.New(port.DType, port.Shape...)
+		err := values[i].Get(ctx, 0, t.Data)
+		values[i].Free()
+		if err != nil {
+			return nil, err
+		}
+		if out[port.Name], err = t.Float32s(); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
