@@ -6,6 +6,12 @@
 // softmax of Milakov and Gimelshein, arXiv:1805.02867, blocked as in
 // FlashAttention, arXiv:2205.14135).
 //
+// Where the program's target is a TPU and the shape allows it, a kernel of package
+// mosaic computes what a device holds instead; the scores then never leave the chip's
+// vector memory. Target.Attention forces either form, and each call's choice and its
+// reason stand in Program.Choices. What the kernel means stays in the program as the
+// blocked form's instructions, which the interpreter runs.
+//
 // How a call is split over the mesh follows from how its operands are held:
 //
 //   - heads split (tensor parallel): each device attends with its heads; no traffic.

@@ -6,7 +6,19 @@ type Blocks struct {
 	Sub  int // keys whose scores are made at a time
 }
 
-// table has the block sizes by chip.
+// table has the block sizes by chip, by libtpu 0.0.52's figures for a step of one head
+// of 128 (bundles on v4, cycles of the static profile elsewhere), as shares of the
+// matrix units' limit.
+//
+// Small blocks wait for memory on every chip: 128 x 128 is at 0.07 to 0.10, 512 x 1024
+// at 0.82 to 0.85, 1024 x 1024 at 0.88 to 0.90, 1024 x 2048 at 0.91 to 0.94. Twice the keys
+// again gain 0.02 on v4 for 1.2 MB of code, and need more than its vector memory
+// where scores are made all at once.
+//
+// Sub differs. v4 can load one register a cycle and has few beside two vector units:
+// scores of 256 keys stay near them (0.91; 512 keys 0.78; 128 keys 0.69). v5e and v5p
+// want fewer updates of the state: 1024 (0.94; 256 keys 0.83 on v5p). v6e and tpu7x
+// are as v5p; their matrix units are 256 wide, so their limit is half their peak.
 var table = map[string]Blocks{
 	"v4":    {1024, 2048, 256},
 	"v5e":   {1024, 2048, 1024},
