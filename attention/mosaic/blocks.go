@@ -4,6 +4,8 @@ package mosaic
 type Blocks struct {
 	Q, K int // queries and keys of a step
 	Sub  int // keys whose scores are made at a time
+	// Kept leaves the state in values between sub-blocks; otherwise it goes through memory.
+	Kept bool
 }
 
 // table has the block sizes by chip, by libtpu 0.0.52's figures for a step of one head
@@ -17,14 +19,16 @@ type Blocks struct {
 //
 // Sub differs. v4 can load one register a cycle and has few beside two vector units:
 // scores of 256 keys stay near them (0.91; 512 keys 0.78; 128 keys 0.69). v5e and v5p
-// want fewer updates of the state: 1024 (0.94; 256 keys 0.83 on v5p). v6e and tpu7x
-// are as v5p; their matrix units are 256 wide, so their limit is half their peak.
+// want fewer updates of the state: 1024 (0.93; 256 keys 0.83 on v5p). So does where the
+// state is between them: in memory on v4, whose registers it would take (0.91; kept in
+// values 0.84), in values elsewhere (v5p 0.93; through memory 0.91). v6e and tpu7x are
+// as v5p; their matrix units are 256 wide, so their limit is half their peak.
 var table = map[string]Blocks{
-	"v4":    {1024, 2048, 256},
-	"v5e":   {1024, 2048, 1024},
-	"v5p":   {1024, 2048, 1024},
-	"v6e":   {1024, 2048, 1024},
-	"tpu7x": {1024, 2048, 1024},
+	"v4":    {1024, 2048, 256, false},
+	"v5e":   {1024, 2048, 1024, true},
+	"v5p":   {1024, 2048, 1024, true},
+	"v6e":   {1024, 2048, 1024, true},
+	"tpu7x": {1024, 2048, 1024, true},
 }
 
 func roundUp(n, to int) int { return (n + to - 1) / to * to }

@@ -326,7 +326,7 @@ func TestKernelOnAnything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := func(name string, lo, hi int) int { return rapid.IntRange(lo, hi).Draw(t, name) }
 		s := mosaic.Spec{Chip: "v5e", Batch: n("batch", 1, 2), Queries: n("queries", 1, 20), Keys: n("keys", 1, 400), KVHeads: n("kv heads", 1, 3), HeadDim: 128,
-			Blocks: mosaic.Blocks{Q: 16, K: 128 * n("K", 1, 3), Sub: 128 * n("sub", 1, 3)}}
+			Blocks: mosaic.Blocks{Q: 16, K: 128 * n("K", 1, 3), Sub: 128 * n("sub", 1, 3), Kept: rapid.Bool().Draw(t, "kept")}}
 		s.Heads = s.KVHeads * n("group", 1, 2)
 		if rapid.Bool().Draw(t, "narrow") {
 			s.HeadDim, s.Heads = 64, s.KVHeads

@@ -76,13 +76,42 @@ func (k *kernel) byHead(vs []value) value {
 	return k.choose(k.low(vs[0].dims[0]), vs[0], vs[1])
 }
 
-// keys folds sub-blocks of keys into the state. The state goes through memory
-// between them: kept in values it costs v4 8 % more bundles, as it does not fit the
-// registers beside a block of scores.
-func (k *kernel) keys(subs []sub) {
-	for _, x := range subs {
-		k.sub(x)
+// state is the running softmax of a block of queries: by head the maximum so far and
+// the sums of exponentials by lane, and the weighted sum of values.
+type state struct {
+	m, l []value
+	acc  value
+}
+
+// held is the state as it is in scratch.
+func (k *kernel) held() state {
+	var st state
+	for e := range k.n {
+		st.m, st.l = append(st.m, k.load(k.m[e], 0, k.b.Q)), append(st.l, k.load(k.l[e], 0, k.b.Q))
 	}
+	st.acc = k.load(k.acc, 0, k.b.Q)
+	return st
+}
+
+func (k *kernel) hold(st state) {
+	for e := range k.n {
+		k.store(st.m[e], k.m[e], 0)
+		k.store(st.l[e], k.l[e], 0)
+	}
+	k.store(st.acc, k.acc, 0)
+}
+
+// keys folds sub-blocks of keys into the state.
+func (k *kernel) keys(subs []sub) {
+	st := k.held()
+	for i, x := range subs {
+		if i > 0 && !k.b.Kept {
+			k.hold(st)
+			st = k.held()
+		}
+		st = k.sub(x, st)
+	}
+	k.hold(st)
 }
 
 // sub makes the scores of some keys and folds them in:
@@ -92,13 +121,13 @@ func (k *kernel) keys(subs []sub) {
 //	l' = c l + p by lane          acc' = c acc + p v
 //
 // Sums of p stay apart by lane until the end, and nothing is divided until then.
-func (k *kernel) sub(x sub) {
+func (k *kernel) sub(x sub, st state) state {
 	rows := k.b.Q
 	kk, vv := k.load(k.k, x.from, x.n), k.values(x)
+	var next state
 	var keeps, pvs []value
 	for e := range k.n {
-		q, before := k.q, k.load(k.m[e], 0, rows)
-		ke := kk
+		q, ke := k.q, kk
 		if k.n > 1 {
 			q = k.one[e]
 			if k.s.Heads%k.n != 0 { // lanes beyond the last head hold anything
@@ -106,7 +135,7 @@ func (k *kernel) sub(x sub) {
 			}
 		}
 		s := k.scores(x, k.matmul(k.load(q, 0, rows), ke, true, k.floats(0, rows, x.n)))
-		m := k.max(before, k.broadcast(k.reduce("maximumf", s, "0xFF800000"), rows, lanes))
+		m := k.max(st.m[e], k.broadcast(k.reduce("maximumf", s, "0xFF800000"), rows, lanes))
 		wide := make([]value, x.n/lanes)
 		for i := range wide {
 			wide[i] = m
@@ -116,12 +145,12 @@ func (k *kernel) sub(x sub) {
 		for i := 1; i < len(wide); i++ {
 			l = k.add(l, k.columns(p, i))
 		}
-		keep := k.exp2(k.minus(before, m))
-		k.store(k.add(k.mul(k.load(k.l[e], 0, rows), keep), l), k.l[e], 0)
-		k.store(m, k.m[e], 0)
+		keep := k.exp2(k.minus(st.m[e], m))
+		next.m, next.l = append(next.m, m), append(next.l, k.add(k.mul(st.l[e], keep), l))
 		keeps, pvs = append(keeps, keep), append(pvs, k.matmul(k.narrow(p), vv, false, k.floats(0, rows, lanes)))
 	}
-	k.store(k.add(k.mul(k.load(k.acc, 0, rows), k.byHead(keeps)), k.byHead(pvs)), k.acc, 0)
+	next.acc = k.add(k.mul(st.acc, k.byHead(keeps)), k.byHead(pvs))
+	return next
 }
 
 // scores scales and masks: what is not real is -inf, whatever it was.
