@@ -76,17 +76,22 @@ func (k *kernel) byHead(vs []value) value {
 	return k.choose(k.low(vs[0].dims[0]), vs[0], vs[1])
 }
 
-// state is the running softmax of a block of queries: by head the maximum so far and
-// the sums of exponentials by lane, and the weighted sum of values.
+// state is a block of queries and its running softmax: by head q, the maximum so far
+// and the sums of exponentials by lane; and the weighted sum of values.
 type state struct {
-	m, l []value
-	acc  value
+	q, m, l []value
+	acc     value
 }
 
 // held is the state as it is in scratch.
 func (k *kernel) held() state {
 	var st state
 	for e := range k.n {
+		q := k.q
+		if k.n > 1 {
+			q = k.one[e]
+		}
+		st.q = append(st.q, k.load(q, 0, k.b.Q))
 		st.m, st.l = append(st.m, k.load(k.m[e], 0, k.b.Q)), append(st.l, k.load(k.l[e], 0, k.b.Q))
 	}
 	st.acc = k.load(k.acc, 0, k.b.Q)
@@ -124,17 +129,14 @@ func (k *kernel) keys(subs []sub) {
 func (k *kernel) sub(x sub, st state) state {
 	rows := k.b.Q
 	kk, vv := k.load(k.k, x.from, x.n), k.values(x)
-	var next state
+	next := state{q: st.q}
 	var keeps, pvs []value
 	for e := range k.n {
-		q, ke := k.q, kk
-		if k.n > 1 {
-			q = k.one[e]
-			if k.s.Heads%k.n != 0 { // lanes beyond the last head hold anything
-				ke = k.ofHead(e, kk)
-			}
+		ke := kk
+		if k.s.Heads%k.n != 0 { // lanes beyond the last head hold anything
+			ke = k.ofHead(e, kk)
 		}
-		s := k.scores(x, k.matmul(k.load(q, 0, rows), ke, true, k.floats(0, rows, x.n)))
+		s := k.scores(x, k.matmul(st.q[e], ke, true, k.floats(0, rows, x.n)))
 		m := k.max(st.m[e], k.broadcast(k.reduce("maximumf", s, "0xFF800000"), rows, lanes))
 		wide := make([]value, x.n/lanes)
 		for i := range wide {
@@ -145,9 +147,9 @@ func (k *kernel) sub(x sub, st state) state {
 		for i := 1; i < len(wide); i++ {
 			l = k.add(l, k.columns(p, i))
 		}
+		pvs = append(pvs, k.matmul(k.narrow(p), vv, false, k.floats(0, rows, lanes)))
 		keep := k.exp2(k.minus(st.m[e], m))
-		next.m, next.l = append(next.m, m), append(next.l, k.add(k.mul(st.l[e], keep), l))
-		keeps, pvs = append(keeps, keep), append(pvs, k.matmul(k.narrow(p), vv, false, k.floats(0, rows, lanes)))
+		next.m, next.l, keeps = append(next.m, m), append(next.l, k.add(k.mul(st.l[e], keep), l)), append(keeps, keep)
 	}
 	next.acc = k.add(k.mul(st.acc, k.byHead(keeps)), k.byHead(pvs))
 	return next
