@@ -19,9 +19,9 @@ type Blocks struct {
 //
 // Sub differs. v4 can load one register a cycle and has few beside two vector units:
 // scores of 256 keys stay near them (0.91; 512 keys 0.78; 128 keys 0.69). v5e and v5p
-// want fewer updates of the state: 1024 (0.93; 256 keys 0.83 on v5p). So does where the
+// want fewer updates of the state: 1024 (0.92; 256 keys 0.83 on v5p). So does where the
 // state is between them: in memory on v4, whose registers it would take (0.91; kept in
-// values 0.84), in values elsewhere (v5p 0.93; through memory 0.91). v6e and tpu7x are
+// values 0.84), in values elsewhere (v5p 0.92; through memory 0.91). v6e and tpu7x are
 // as v5p; their matrix units are 256 wide, so their limit is half their peak.
 var table = map[string]Blocks{
 	"v4":    {1024, 2048, 256, false},
