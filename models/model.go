@@ -56,9 +56,12 @@ type Request struct {
 	Batch  int
 	Latent []int // (channels, frames, height, width) of the latent video
 	Text   int   // rows of text given, context or ids, before padding; 0 means the model's full length
-	Masked bool  // a mask comes with the text and says which of its rows are real
-	Image  int   // rows of image features, for a model that reads them; 0 means as many as its encoder makes
-	DType  dtype.DType
+	// SecondText is rows of a second encoder's text, for a model that reads one beside
+	// the first; where Text is 0 too it means the model's full length.
+	SecondText int
+	Masked     bool // a mask comes with the text and says which of its rows are real
+	Image      int  // rows of image features, for a model that reads them; 0 means as many as its encoder makes, or none where it can do without
+	DType      dtype.DType
 	// TokenTimes: every token, or every frame where the model knows such, has a
 	// timestep of its own, in place of one for each video.
 	TokenTimes bool

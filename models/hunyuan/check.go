@@ -1,6 +1,8 @@
 package hunyuan
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"weft/fault"
@@ -12,17 +14,30 @@ import (
 // axes are those of a mesh that the programs use.
 var axes = []string{"pp", "dp", "fsdp", "tp", "sp"}
 
-// textRows is how many rows of text the released pipelines make, where a request
-// does not say.
-const textRows = 256
+// textRows and glyphRows are how many rows of text and of its letters the released
+// pipelines make, where a request says neither.
+func (c Config) textRows() int {
+	if c.Glyphs {
+		return 1000
+	}
+	return 256
+}
+
+const glyphRows = 256
 
 // CheckSplit reports every reason why a mesh cannot hold the model, whatever the request.
 func (m *Model) CheckSplit(on *mesh.Mesh) error {
 	var l fault.List
 	l.Add(models.CheckAxes(on, m.name, axes))
 	l.Add(sharding.CheckHeads(m.c.Heads, on.Size("tp"), on.Size("sp")))
-	if tp := on.Size("tp"); m.c.FFNDim()%tp != 0 {
-		l.Add(models.NotDivisible(models.ErrFFN, "mlp width", m.c.FFNDim(), "tp", tp))
+	widths := []named{{"mlp width", m.c.FFNDim()}}
+	if m.c.Glyphs {
+		widths = append(widths, named{"byt5_hidden", m.c.GlyphHidden}, named{"vision_states_dim", m.c.VisionDim})
+	}
+	for _, w := range widths {
+		if tp := on.Size("tp"); w.n%tp != 0 {
+			l.Add(models.NotDivisible(models.ErrFFN, w.name, w.n, "tp", tp))
+		}
 	}
 	return l.Err()
 }
@@ -38,8 +53,11 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	if r.Text < 0 {
 		l.Add(fault.New(models.ErrInputs, nil, "context of %d rows: want 1 or more", r.Text))
 	}
-	if r.TokenTimes || r.Image != 0 {
-		l.Add(fault.New(models.ErrInputs, nil, "%s reads neither a timestep for each token nor image features", m.name))
+	if r.TokenTimes {
+		l.Add(fault.New(models.ErrInputs, nil, "%s reads no timestep for each token", m.name))
+	}
+	if beside := max(r.Image, r.SecondText); min(r.Image, r.SecondText) < 0 || beside > 0 && !m.c.Glyphs {
+		l.Add(fault.New(models.ErrInputs, nil, "%d rows of an image and %d of a second text: %s reads none", r.Image, r.SecondText, m.name))
 	}
 	if err := l.Err(); err != nil {
 		return err
@@ -59,9 +77,14 @@ func (m *Model) Resolve(names []string) (models.Model, error) {
 		}
 		return ""
 	}
-	for prefix, variant := range map[string]string{"byt5_in.": "HunyuanVideo-1.5", "vision_in.": "HunyuanVideo-1.5", "cond_type_embedding.": "HunyuanVideo-1.5",
-		"controlnet_": "ControlNet", "image_embedder.": "FramePack"} {
-		if n := has(prefix); n != "" {
+	variants := map[string]string{"byt5_in.": "HunyuanVideo-1.5", "vision_in.": "HunyuanVideo-1.5", "cond_type_embedding.": "HunyuanVideo-1.5",
+		"controlnet_": "ControlNet", "image_projection.": "FramePack"}
+	if m.c.Glyphs {
+		variants = map[string]string{"vector_in.": "HunyuanVideo", "single_blocks.": "HunyuanVideo", "guidance_in.": "HunyuanVideo",
+			"time_r_in.": "mean flow", "controlnet_": "ControlNet"}
+	}
+	for _, prefix := range slices.Sorted(maps.Keys(variants)) {
+		if n, variant := has(prefix), variants[prefix]; n != "" {
 			return nil, fault.New(models.ErrVariant, struct {
 				Variant string `json:"variant"`
 				Tensor  string `json:"tensor"`

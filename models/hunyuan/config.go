@@ -1,7 +1,7 @@
-// Package hunyuan is the diffusion transformer of HunyuanVideo: layers with a
-// stream for the video and one for the text, then layers in which both share
-// their weights, all with one attention over both. README.md says what is special
-// about it and which splits are legal.
+// Package hunyuan is the diffusion transformers of HunyuanVideo and
+// HunyuanVideo-1.5: layers with a stream for the video and one for the text, in the
+// former then layers in which both share their weights, all with one attention
+// over both. README.md says what is special about them and which splits are legal.
 package hunyuan
 
 import (
@@ -30,6 +30,14 @@ type Config struct {
 	PooledDim int     `json:"text_states_dim_2"`
 	// Guidance models take the scale of guidance as an input.
 	Guidance bool `json:"guidance_embed"`
+	// Glyphs is HunyuanVideo-1.5: it reads byT5's rows for the letters in the text, and
+	// of an image latents and rows, but no pooled text, and has no layers of the second kind.
+	Glyphs bool `json:"glyph_byT5_v2,omitempty"`
+	// GlyphDim and GlyphHidden are the widths of byT5's rows and of the middle of what
+	// embeds them. Released configs have neither: both are as in defaults15.
+	GlyphDim    int `json:"byt5_dim,omitempty"`
+	GlyphHidden int `json:"byt5_hidden,omitempty"`
+	VisionDim   int `json:"vision_states_dim,omitempty"` // width of the image's rows
 }
 
 // HeadDim is the width of one head.
@@ -46,7 +54,6 @@ var defaults = Config{Dim: 3072, Heads: 24, In: 16, Out: 16, MLPRatio: 4, Double
 
 // fixed are the release's keys that the programs take one value of.
 type fixed struct {
-	Class      string  `json:"_class_name"`
 	Act        string  `json:"mlp_act_type"`
 	QKNorm     bool    `json:"qk_norm"`
 	QKVBias    bool    `json:"qkv_bias"`
@@ -56,9 +63,10 @@ type fixed struct {
 	Glyphs     bool    `json:"glyph_byT5_v2"`
 }
 
+var usual = fixed{"gelu_tanh", true, true, "single_refiner", true, nil, false}
+
 // diffusers is config.json as diffusers writes it for the same model.
 type diffusers struct {
-	Class     string  `json:"_class_name"`
 	Heads     int     `json:"num_attention_heads"`
 	HeadDim   int     `json:"attention_head_dim"`
 	In        int     `json:"in_channels"`
@@ -83,62 +91,125 @@ const (
 	diffusersClass = "HunyuanVideoTransformer3DModel"
 )
 
+// reader is one publisher's config.json of one version.
+type reader func(raw []byte, l *fault.List) (Config, error)
+
+// classes are the readers by the class that config.json names.
+var classes = map[string]reader{officialClass: official, diffusersClass: fromDiffusers, officialClass15: official15, diffusersClass15: fromDiffusers15}
+
 func parse(raw []byte) (Config, error) {
+	var kind struct {
+		Class  string `json:"_class_name"`
+		Heads  *int   `json:"num_attention_heads"`
+		Glyphs bool   `json:"glyph_byT5_v2"`
+	}
+	if err := json.Unmarshal(raw, &kind); err != nil {
+		return defaults, fault.New(models.ErrConfig, nil, "%v", err)
+	}
+	read := classes[kind.Class]
+	switch {
+	case read != nil:
+	case kind.Class != "":
+		return defaults, unsupported("_class_name %q: this version runs %v", kind.Class, slices.Sorted(maps.Keys(classes)))
+	case kind.Heads != nil:
+		read = fromDiffusers
+	case kind.Glyphs:
+		read = official15
+	default:
+		read = official
+	}
 	var l fault.List
-	unsupported := func(format string, args ...any) { l.Add(fault.New(models.ErrVariant, nil, format, args...)) }
+	c, err := read(raw, &l)
+	if err != nil {
+		return c, fault.New(models.ErrConfig, nil, "%v", err)
+	}
+	if err := l.Err(); err != nil {
+		return c, err
+	}
+	return c, c.check()
+}
+
+func unsupported(format string, args ...any) error {
+	return fault.New(models.ErrVariant, nil, format, args...)
+}
+
+// official reads the release's config of HunyuanVideo.
+func official(raw []byte, l *fault.List) (Config, error) {
+	c, f := defaults, usual
+	if err := f.read(raw, &c, l); err != nil {
+		return c, err
+	}
+	if f.Glyphs {
+		l.Add(unsupported("glyph_byT5_v2 true is HunyuanVideo-1.5's, whose _class_name is %s", officialClass15))
+	}
+	if f.Condition != nil {
+		l.Add(unsupported("i2v_condition_type %q: image-to-video is not run", *f.Condition))
+	}
+	return c, nil
+}
+
+// read reads a release's config into c and the keys of which the programs take one value.
+func (f *fixed) read(raw []byte, c *Config, l *fault.List) error {
+	for _, to := range []any{c, f} {
+		if err := json.Unmarshal(raw, to); err != nil {
+			return err
+		}
+	}
+	for _, k := range []struct {
+		key       string
+		got, want any
+	}{{"mlp_act_type", f.Act, usual.Act}, {"qk_norm", f.QKNorm, usual.QKNorm}, {"qkv_bias", f.QKVBias, usual.QKVBias},
+		{"text_projection", f.Projection, usual.Projection}, {"use_attention_mask", f.Mask, usual.Mask}} {
+		if k.got != k.want {
+			l.Add(unsupported("%s %v: every release has %v, which is all that is run", k.key, k.got, k.want))
+		}
+	}
+	return nil
+}
+
+// fromDiffusers reads diffusers' config of HunyuanVideo.
+func fromDiffusers(raw []byte, l *fault.List) (Config, error) {
 	c := defaults
-	var keys map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &keys); err != nil {
-		return c, fault.New(models.ErrConfig, nil, "not a JSON object: %v", err)
+	d := diffusers{c.Heads, 128, c.In, c.Out, c.MLPRatio, c.Double, c.Single, refiners, 2, 1, c.RopeDims, c.RopeTheta, c.TextDim, c.PooledDim, true, "rms_norm", nil}
+	if err := json.Unmarshal(raw, &d); err != nil {
+		return c, err
 	}
-	if _, ok := keys["num_attention_heads"]; ok {
-		d := diffusers{diffusersClass, c.Heads, 128, c.In, c.Out, c.MLPRatio, c.Double, c.Single, refiners, 2, 1, c.RopeDims, c.RopeTheta, c.TextDim, c.PooledDim, true, "rms_norm", nil}
-		if err := json.Unmarshal(raw, &d); err != nil {
-			return c, fault.New(models.ErrConfig, nil, "%v", err)
-		}
-		c = Config{d.Heads * d.HeadDim, d.Heads, d.In, d.Out, d.MLPRatio, d.Double, d.Single, [3]int{d.PatchT, d.Patch, d.Patch},
-			d.RopeDims, d.RopeTheta, d.TextDim, d.PooledDim, d.Guidance}
-		if d.Class != diffusersClass {
-			unsupported("_class_name %q: this version runs %s", d.Class, diffusersClass)
-		}
-		if d.Refiners != refiners {
-			unsupported("num_refiner_layers %d: every release has %d", d.Refiners, refiners)
-		}
-		if d.QKNorm != "rms_norm" {
-			unsupported("qk_norm %q: every release has rms_norm", d.QKNorm)
-		}
-		if d.Condition != nil {
-			unsupported("image_condition_type %q: image-to-video is not run", *d.Condition)
-		}
+	d.common(&c, l)
+	c.In, c.Single, c.PooledDim, c.Guidance = d.In, d.Single, d.PooledDim, d.Guidance
+	if d.Condition != nil {
+		l.Add(unsupported("image_condition_type %q: image-to-video is not run", *d.Condition))
+	}
+	return c, nil
+}
+
+// common is what both versions have.
+func (d *diffusers) common(c *Config, l *fault.List) {
+	c.Dim, c.Heads, c.Out, c.MLPRatio, c.Double = d.Heads*d.HeadDim, d.Heads, d.Out, d.MLPRatio, d.Double
+	c.Patch, c.RopeDims, c.RopeTheta, c.TextDim = [3]int{d.PatchT, d.Patch, d.Patch}, d.RopeDims, d.RopeTheta, d.TextDim
+	if d.Refiners != refiners {
+		l.Add(unsupported("num_refiner_layers %d: every release has %d", d.Refiners, refiners))
+	}
+	if d.QKNorm != "rms_norm" {
+		l.Add(unsupported("qk_norm %q: every release has rms_norm", d.QKNorm))
+	}
+}
+
+type named struct {
+	name string
+	n    int
+}
+
+// check reports sizes that no model can have.
+func (c Config) check() error {
+	var l fault.List
+	sizes := []named{{"hidden_size", c.Dim}, {"heads_num", c.Heads}, {"in_channels", c.In}, {"out_channels", c.Out}, {"mm_double_blocks_depth", c.Double},
+		{"patch_size[0]", c.Patch[0]}, {"patch_size[1]", c.Patch[1]}, {"patch_size[2]", c.Patch[2]}, {"text_states_dim", c.TextDim}}
+	if c.Glyphs {
+		sizes = append(sizes, named{"byt5_dim", c.GlyphDim}, named{"byt5_hidden", c.GlyphHidden}, named{"vision_states_dim", c.VisionDim})
 	} else {
-		f := fixed{officialClass, "gelu_tanh", true, true, "single_refiner", true, nil, false}
-		for _, to := range []any{&c, &f} {
-			if err := json.Unmarshal(raw, to); err != nil {
-				return c, fault.New(models.ErrConfig, nil, "%v", err)
-			}
-		}
-		if f.Class != officialClass || f.Glyphs {
-			unsupported("_class_name %q, glyph_byT5_v2 %v: this version runs HunyuanVideo's %s, not 1.5's", f.Class, f.Glyphs, officialClass)
-		}
-		for _, k := range []struct {
-			key       string
-			got, want any
-		}{{"mlp_act_type", f.Act, "gelu_tanh"}, {"qk_norm", f.QKNorm, true}, {"qkv_bias", f.QKVBias, true},
-			{"text_projection", f.Projection, "single_refiner"}, {"use_attention_mask", f.Mask, true}} {
-			if k.got != k.want {
-				unsupported("%s %v: every release has %v, which is all that is run", k.key, k.got, k.want)
-			}
-		}
-		if f.Condition != nil {
-			unsupported("i2v_condition_type %q: image-to-video is not run", *f.Condition)
-		}
+		sizes = append(sizes, named{"mm_single_blocks_depth", c.Single}, named{"text_states_dim_2", c.PooledDim})
 	}
-	for _, n := range []struct {
-		name string
-		n    int
-	}{{"hidden_size", c.Dim}, {"heads_num", c.Heads}, {"in_channels", c.In}, {"out_channels", c.Out}, {"mm_double_blocks_depth", c.Double},
-		{"mm_single_blocks_depth", c.Single}, {"patch_size[0]", c.Patch[0]}, {"patch_size[1]", c.Patch[1]}, {"patch_size[2]", c.Patch[2]},
-		{"text_states_dim", c.TextDim}, {"text_states_dim_2", c.PooledDim}} {
+	for _, n := range sizes {
 		if n.n < 1 || n.n > 1<<20 {
 			l.Add(fault.New(models.ErrConfig, nil, "%s is %d: want a positive number", n.name, n.n))
 		}
@@ -147,7 +218,7 @@ func parse(raw []byte) (Config, error) {
 		l.Add(fault.New(models.ErrConfig, nil, "mlp_width_ratio %g, rope_theta %g: want positive numbers", c.MLPRatio, c.RopeTheta))
 	}
 	if err := l.Err(); err != nil {
-		return c, err
+		return err
 	}
 	if c.Dim%c.Heads != 0 {
 		l.Add(fault.New(models.ErrConfig, nil, "hidden_size %d over heads_num %d: heads must have a whole width", c.Dim, c.Heads))
@@ -162,17 +233,16 @@ func parse(raw []byte) (Config, error) {
 	if sum != c.HeadDim() {
 		l.Add(fault.New(models.ErrConfig, nil, "rope_dim_list %v adds up to %d: want the %d channels of a head", c.RopeDims, sum, c.HeadDim()))
 	}
-	return c, l.Err()
+	return l.Err()
 }
 
 func detect(c map[string]any) bool {
 	class, _ := c["_class_name"].(string)
 	_, double := c["mm_double_blocks_depth"]
-	return class == officialClass || class == diffusersClass || class == "" && double
+	return classes[class] != nil || class == "" && double
 }
 
-func preset(change func(*Config)) json.RawMessage {
-	c := defaults
+func preset(c Config, change func(*Config)) json.RawMessage {
 	change(&c)
 	raw, err := json.Marshal(c)
 	if err != nil {
@@ -182,8 +252,9 @@ func preset(change func(*Config)) json.RawMessage {
 }
 
 var presets = map[string]json.RawMessage{
-	"hunyuanvideo":            preset(func(*Config) {}),
-	"hunyuanvideo-cfgdistill": preset(func(c *Config) { c.Guidance = true }),
+	"hunyuanvideo":            preset(defaults, func(*Config) {}),
+	"hunyuanvideo-cfgdistill": preset(defaults, func(c *Config) { c.Guidance = true }),
+	"hunyuan1.5":              preset(defaults15, func(*Config) {}),
 }
 
 func nameOf(c Config) string {
@@ -191,6 +262,9 @@ func nameOf(c Config) string {
 		if p, err := parse(presets[name]); err == nil && p == c {
 			return name
 		}
+	}
+	if c.Glyphs {
+		return "hunyuan1.5"
 	}
 	return "hunyuanvideo"
 }

@@ -14,23 +14,35 @@ import (
 
 // reads names the inputs of a step.
 func (m *Model) reads() []string {
+	if m.c.Glyphs {
+		return []string{"x", "t", "context", "context_mask, byt5, byt5_mask (if any)", "y and vision (of an image)"}
+	}
 	return append([]string{"x", "t", "context", "context_mask (if any)"}, m.Conditions()...)
 }
 
-// Conditions names what a step reads besides: the pooled text and the guidance.
+// Conditions names what a step reads besides: the pooled text and the guidance, in
+// 1.5 what may be given of an image.
 func (m *Model) Conditions() []string {
-	if m.c.Guidance {
+	switch {
+	case m.c.Glyphs:
+		return []string{"y", "vision"}
+	case m.c.Guidance:
 		return []string{"pooled", "guidance"}
 	}
 	return []string{"pooled"}
 }
 
-// OfText names what belongs to one text: its pooled vector, and which rows are real.
-func (m *Model) OfText() []string { return []string{"pooled", "context_mask"} }
+// OfText names what belongs to one text: its pooled vector, in 1.5 the rows of its
+// letters, and which rows are real.
+func (m *Model) OfText() []string {
+	if m.c.Glyphs {
+		return []string{"context_mask", "byt5", "byt5_mask"}
+	}
+	return []string{"pooled", "context_mask"}
+}
 
 // Request reads batch, latent shape and text length off x (B, C, F, H, W), t (B,)
-// and context (B, T, text_states_dim), and checks pooled (B, text_states_dim_2),
-// context_mask (B, T), without which every row is real, and guidance (B,).
+// and context (B, T, text_states_dim), and checks the conditions as CheckConditions does.
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
 	var l fault.List
 	need := func(name string, rank int) *tensor.Tensor {
@@ -39,9 +51,8 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 		return t
 	}
 	x, t, context := need("x", 5), need("t", 1), need("context", 3)
-	if inputs["guidance"] != nil && !m.c.Guidance {
-		l.Add(fault.New(models.ErrInputs, nil, "input \"guidance\" is given: %s does not read it", m.name))
-	}
+	l.Add(models.CheckGiven(m, inputs, map[string]bool{"pooled": !m.c.Glyphs, "guidance": m.c.Guidance,
+		"byt5": m.c.Glyphs, "byt5_mask": m.c.Glyphs, "vision": m.c.Glyphs, "y": m.c.Glyphs}))
 	if err := l.Err(); err != nil {
 		return models.Request{}, err
 	}
@@ -58,9 +69,26 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 	return r, l.Err()
 }
 
-// CheckConditions checks pooled, guidance and, if any, context_mask.
+// CheckConditions checks pooled (B, text_states_dim_2), guidance (B,) and, if any,
+// context_mask (B, T), without which every row of the text is real; of 1.5 what
+// checkBeside does.
 func (m *Model) CheckConditions(r models.Request, in map[string]*tensor.Tensor) (models.Request, error) {
 	var l fault.List
+	if in["context_mask"] != nil {
+		rows, err := maskRows(in, "context_mask", "context", r.Batch, r.Text)
+		l.Add(err)
+		for b := range len(rows) / max(1, r.Text) {
+			if !slices.ContainsFunc(rows[b*r.Text:(b+1)*r.Text], func(v float32) bool { return v != 0 }) {
+				l.Add(fault.New(models.ErrInputs, nil, "context_mask of video %d has no real row: the text's mean would be of none", b))
+			}
+		}
+		r.Masked = true
+	}
+	if m.c.Glyphs {
+		r, err := m.checkBeside(r, in)
+		l.Add(err)
+		return r, l.Err()
+	}
 	for _, name := range m.Conditions() {
 		want := []int{r.Batch}
 		if name == "pooled" {
@@ -72,23 +100,24 @@ func (m *Model) CheckConditions(r models.Request, in map[string]*tensor.Tensor) 
 			l.Add(fault.New(models.ErrInputs, nil, "%s is %v: want %v", name, t.Shape, want))
 		}
 	}
-	if mask := in["context_mask"]; mask != nil {
-		rows, err := step.MaskOf(mask)
-		switch {
-		case err != nil:
-			l.Add(fault.New(models.ErrInputs, nil, "context_mask: %w", err))
-		case !slices.Equal(mask.Shape, []int{r.Batch, r.Text}):
-			l.Add(fault.New(models.ErrInputs, nil, "context_mask is %v: want %v, a number for each row of context", mask.Shape, []int{r.Batch, r.Text}))
-		default:
-			for b := range r.Batch {
-				if !slices.ContainsFunc(rows[b*r.Text:(b+1)*r.Text], func(v float32) bool { return v != 0 }) {
-					l.Add(fault.New(models.ErrInputs, nil, "context_mask of video %d has no real row: the text's mean would be of none", b))
-				}
-			}
-		}
-		r.Masked = true
-	}
 	return r, l.Err()
+}
+
+// maskRows reads a mask (batch, rows) with a number for each row of another input.
+// Without it every row is real.
+func maskRows(in map[string]*tensor.Tensor, name, of string, batch, rows int) ([]float32, error) {
+	mask := in[name]
+	if mask == nil {
+		return slices.Repeat([]float32{1}, batch*rows), nil
+	}
+	if want := []int{batch, rows}; !slices.Equal(mask.Shape, want) {
+		return nil, fault.New(models.ErrInputs, nil, "%s is %v: want %v, a number for each row of %s", name, mask.Shape, want, of)
+	}
+	fs, err := step.MaskOf(mask)
+	if err != nil {
+		return nil, fault.New(models.ErrInputs, nil, "%s: %w", name, err)
+	}
+	return fs, nil
 }
 
 // Example makes the inputs Request reads from a seed; the text of each video is
@@ -104,7 +133,12 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 	normal := step.Normals(seed)
 	t, mask := tensor.New(dtype.F32, batch), tensor.New(dtype.F32, batch, step.ExampleRows)
 	in := map[string]*tensor.Tensor{"x": normal(append([]int{batch}, latent...)...), "t": t, "context": normal(batch, step.ExampleRows, m.c.TextDim),
-		"context_mask": mask, "pooled": normal(batch, m.c.PooledDim)}
+		"context_mask": mask}
+	if m.c.Glyphs {
+		m.exampleBeside(in, normal)
+	} else {
+		in["pooled"] = normal(batch, m.c.PooledDim)
+	}
 	if m.c.Guidance {
 		in["guidance"] = tensor.New(dtype.F32, batch)
 	}
@@ -139,15 +173,21 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 	return out, err
 }
 
-// FeedConditions hands the pooled text on, embeds the guidance, and makes of
-// context_mask which keys are real and how much each row counts in the mean. The
-// refiner's first key is real in any case, as in the release.
+// FeedConditions hands the pooled text on, embeds the guidance, and makes of the
+// masks which keys are real and how much each row counts in the mean. The
+// refiner's first key is real in any case, as in the release. Of 1.5 it hands on
+// the rows of letters and image, and the image's latents.
 func (m *Model) FeedConditions(g *graph.Graph, r models.Request, in map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
-	pooled, err := in["pooled"].As(dtype.F32)
-	if err != nil {
-		return nil, err
+	out := map[string]*tensor.Tensor{}
+	for _, name := range []string{"pooled", "byt5", "vision", "y"} {
+		if in[name] == nil {
+			continue
+		}
+		var err error
+		if out[name], err = in[name].As(dtype.F32); err != nil {
+			return nil, err
+		}
 	}
-	out := map[string]*tensor.Tensor{"pooled": pooled}
 	if m.c.Guidance {
 		scale, err := in["guidance"].Float32s()
 		if err != nil {
@@ -155,21 +195,26 @@ func (m *Model) FeedConditions(g *graph.Graph, r models.Request, in map[string]*
 		}
 		out["guidance"] = step.TimeTable(scale, r.Batch, timeWidth)
 	}
-	if mask := in["context_mask"]; mask != nil {
-		rows, err := step.MaskOf(mask)
+	if in["context_mask"] != nil || in["byt5_mask"] != nil {
+		rows, err := maskRows(in, "context_mask", "context", r.Batch, r.Text)
 		if err != nil {
 			return nil, err
 		}
-		maps.Copy(out, m.masks(g, r, rows))
+		letters, err := maskRows(in, "byt5_mask", "byt5", r.Batch, r.SecondText)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(out, m.masks(g, r, rows, letters))
 	}
 	return out, nil
 }
 
-// masks are text_mask (B, 1, 1, T), key_mask (B, 1, 1, S+T) and text_share (B, T, 1).
-func (m *Model) masks(g *graph.Graph, r models.Request, rows []float32) map[string]*tensor.Tensor {
+// masks are text_mask (B, 1, 1, T), key_mask (B, 1, 1, S+V+G+T) and text_share
+// (B, T, 1) of which rows of the text (B, T) and of its letters (B, G) are real.
+func (m *Model) masks(g *graph.Graph, r models.Request, rows, letters []float32) map[string]*tensor.Tensor {
 	text, keys := tensor.New(dtype.Bool, g.Input("text_mask").Shape...), tensor.New(dtype.Bool, g.Input("key_mask").Shape...)
 	share := tensor.New(dtype.F32, g.Input("text_share").Shape...)
-	n := keys.Shape[3] // S+T
+	n := keys.Shape[3] // S+V+G+T
 	for b := range r.Batch {
 		own, real := rows[b*r.Text:(b+1)*r.Text], 0
 		for _, v := range own {
@@ -177,12 +222,18 @@ func (m *Model) masks(g *graph.Graph, r models.Request, rows []float32) map[stri
 				real++
 			}
 		}
-		for i := range n - r.Text {
-			keys.Data[b*n+i] = 1
+		key := keys.Data[b*n : (b+1)*n]
+		for i := range n - r.Text - r.SecondText {
+			key[i] = 1
+		}
+		for i, v := range letters[b*r.SecondText : (b+1)*r.SecondText] {
+			if v != 0 {
+				key[n-r.Text-r.SecondText+i] = 1
+			}
 		}
 		for i, v := range own {
 			if v != 0 {
-				text.Data[b*r.Text+i], keys.Data[b*n+n-r.Text+i] = 1, 1
+				text.Data[b*r.Text+i], key[n-r.Text+i] = 1, 1
 				step.Put(share, b*r.Text+i, 1/float64(real))
 			}
 		}
@@ -210,7 +261,8 @@ func (m *Model) FeedText(g *graph.Graph, r models.Request, context *tensor.Tenso
 	if err != nil {
 		return nil, err
 	}
-	out := m.masks(g, r, slices.Repeat([]float32{1}, r.Batch*r.Text))
+	one := []float32{1}
+	out := m.masks(g, r, slices.Repeat(one, r.Batch*r.Text), slices.Repeat(one, r.Batch*r.SecondText))
 	out["context"] = text
 	angles := step.GridAngles(step.GridOf(r.Latent, m.c.Patch), m.c.RopeDims, m.c.RopeTheta)
 	out["rope_cos"], out["rope_sin"] = step.RotaryPairs(angles, g.Input("rope_cos").Shape[0], m.c.HeadDim())
@@ -218,18 +270,30 @@ func (m *Model) FeedText(g *graph.Graph, r models.Request, context *tensor.Tenso
 }
 
 // LatentShape is (channels, frames, height, width) of the latent video: 8x8
-// pixels and 4 frames (the first alone) to one latent.
+// pixels, of 1.5 16x16, and 4 frames (the first alone) to one latent.
 func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
-	return models.LatentShape(width, height, frames, m.c.In, 8, 4, m.c.Patch)
+	px := 8
+	if m.c.Glyphs {
+		px = 16
+	}
+	return models.LatentShape(width, height, frames, m.c.In, px, 4, m.c.Patch)
 }
 
 // Schedule is the release's: the scale of guidance is an input, not a second pass.
+// That of 1.5, which shifts 480p by 5, is guided by a second text, which sampling
+// does not take.
 func (m *Model) Schedule() models.Schedule {
+	if m.c.Glyphs {
+		return models.Schedule{Sampler: "euler", Shift: 5, Guidance: 1}
+	}
 	return models.Schedule{Sampler: "euler", Shift: 7, Guidance: 1}
 }
 
 // Companions are the release's text encoder and autoencoder.
 func (m *Model) Companions() models.Companions {
+	if m.c.Glyphs {
+		return models.Companions{Text: "hunyuan1.5-qwen-text", Decoder: "hunyuan1.5-vae"}
+	}
 	return models.Companions{Text: "hunyuan-llama3-8b", Decoder: "hunyuan-vae"}
 }
 

@@ -58,22 +58,51 @@ func (m *Model) Params(layers int) []models.Param {
 			}
 		}
 	}
+	qkv := func(name, path string) { // 1.5 keeps apart what 1.0 stacks
+		parts := []part{}
+		for _, x := range []string{"q", "k", "v"} {
+			parts = append(parts, part{name + "_" + x, path + x, d})
+		}
+		if !c.Glyphs {
+			stacked(name+"_qkv", d, parts...)
+			return
+		}
+		for _, p := range parts {
+			linear(p.name, p.flax, d, d)
+		}
+	}
 	scale := func(name string, n int) {
 		ps = append(ps, models.Param{Name: name + ".weight", Shape: []int{n}, Flax: flaxPath(name) + "/scale"})
+	}
+	norm := func(name string, n int) {
+		scale(name, n)
+		ps = append(ps, models.Param{Name: name + ".bias", Shape: []int{n}, Flax: flaxPath(name) + "/bias"})
 	}
 	embedder := func(name string) {
 		plain(name+".mlp.0", d, timeWidth)
 		plain(name+".mlp.2", d, d)
 	}
-	ps = append(ps, models.Param{Name: "img_in.proj.weight", Shape: []int{d, c.In, c.Patch[0], c.Patch[1], c.Patch[2]},
-		View: []int{d, c.In * c.Patch[0] * c.Patch[1] * c.Patch[2]}, Matmul: true, Flax: "img_in_proj/kernel", FlaxPerm: []int{1, 0}, FlaxView: true})
+	ps = append(ps, models.Param{Name: "img_in.proj.weight", Shape: []int{d, c.wide(), c.Patch[0], c.Patch[1], c.Patch[2]},
+		View: []int{d, c.wide() * c.Patch[0] * c.Patch[1] * c.Patch[2]}, Matmul: true, Flax: "img_in_proj/kernel", FlaxPerm: []int{1, 0}, FlaxView: true})
 	ps = append(ps, models.Param{Name: "img_in.proj.bias", Shape: []int{d}, Flax: "img_in_proj/bias"})
 	embedder("time_in")
 	if c.Guidance {
 		embedder("guidance_in")
 	}
-	plain("vector_in.in_layer", d, c.PooledDim)
-	plain("vector_in.out_layer", d, d)
+	if c.Glyphs {
+		norm("byt5_in.layernorm", c.GlyphDim)
+		plain("byt5_in.fc1", c.GlyphHidden, c.GlyphDim)
+		plain("byt5_in.fc2", c.GlyphHidden, c.GlyphHidden)
+		plain("byt5_in.fc3", d, c.GlyphHidden)
+		norm("vision_in.proj.0", c.VisionDim)
+		plain("vision_in.proj.1", c.VisionDim, c.VisionDim)
+		plain("vision_in.proj.3", d, c.VisionDim)
+		norm("vision_in.proj.4", d)
+		ps = append(ps, models.Param{Name: kinds, Shape: []int{3, d}, Flax: "cond_type_embedding/embedding"})
+	} else {
+		plain("vector_in.in_layer", d, c.PooledDim)
+		plain("vector_in.out_layer", d, d)
+	}
 	plain("txt_in.input_embedder", d, c.TextDim)
 	embedder("txt_in.t_embedder")
 	plain("txt_in.c_embedder.linear_1", d, c.TextDim)
@@ -81,8 +110,7 @@ func (m *Model) Params(layers int) []models.Param {
 	for i := range refiners {
 		b := refiner(i)
 		for _, n := range []string{"norm1", "norm2"} {
-			scale(b+n, d)
-			ps = append(ps, models.Param{Name: b + n + ".bias", Shape: []int{d}, Flax: flaxPath(b+n) + "/bias"})
+			norm(b+n, d)
 		}
 		stacked(b+"self_attn_qkv", d, part{b + "self_attn_q", "", d}, part{b + "self_attn_k", "", d}, part{b + "self_attn_v", "", d})
 		plain(b+"self_attn_proj", d, d)
@@ -95,7 +123,7 @@ func (m *Model) Params(layers int) []models.Param {
 			b := fmt.Sprintf("double_blocks.%d.%s_", i, stream)
 			f := flaxPath(b+"attn") + "/attn_"
 			plain(b+"mod.linear", 6*d, d)
-			stacked(b+"attn_qkv", d, part{b + "attn_q", f + "q", d}, part{b + "attn_k", f + "k", d}, part{b + "attn_v", f + "v", d})
+			qkv(b+"attn", f)
 			for _, n := range []string{"q_norm", "k_norm"} {
 				ps = append(ps, models.Param{Name: b + "attn_" + n + ".weight", Shape: []int{c.HeadDim()}, Flax: f + n + "/scale"})
 			}
@@ -127,6 +155,9 @@ const timeWidth = 256
 // swapped is diffusers' final_layer.adaLN_modulation.1, halves the other way round.
 const swapped = "norm_out.linear"
 
+// kinds has a row for each kind of rows of text: the text's, the letters', the image's.
+const kinds = "cond_type_embedding.weight"
+
 func refiner(i int) string { return fmt.Sprintf("txt_in.individual_token_refiner.blocks.%d.", i) }
 
 // layers is how many layers of either kind a request for the first n runs; 0 is all.
@@ -134,6 +165,9 @@ func (m *Model) layers(n int) (double, single int) {
 	r := models.Request{Layers: n}
 	return r.Run(m.c.Double), r.Run(m.c.Single)
 }
+
+// flaxVision are the peer's names for what the release numbers.
+var flaxVision = map[string]string{"0": "ln_0", "1": "linear_1", "3": "linear_3", "4": "ln_4"}
 
 var flaxBlock = regexp.MustCompile(`^(double|single)_blocks\.(\d+)\.(.*)$`)
 
@@ -143,6 +177,9 @@ func flaxPath(module string) string {
 	module = strings.Replace(module, "txt_in.individual_token_refiner.blocks.", "txt_in.blocks_", 1)
 	if b := flaxBlock.FindStringSubmatch(module); b != nil {
 		return b[1] + "_blocks_" + b[2] + "/" + strings.ReplaceAll(b[3], ".", "/")
+	}
+	if n, ok := strings.CutPrefix(module, "vision_in.proj."); ok {
+		return "vision_in/" + flaxVision[n]
 	}
 	parts := strings.Split(module, ".")
 	top, rest := parts[0], parts[1:]
@@ -196,6 +233,18 @@ func (m *Model) Rules() sharding.Rules {
 		rule("vector_in.out_layer.weight", second),
 		rule("vector_in.out_layer.bias", whole),
 		rule("img_in.proj.*", whole),
+		rule("*_attn_q.*", first),
+		rule("*_attn_k.*", first),
+		rule("*_attn_v.*", first),
+		rule("byt5_in.fc1.*", first),
+		rule("byt5_in.fc2.weight", second),
+		rule("byt5_in.fc2.bias", whole),
+		rule("byt5_in.fc3.*", first),
+		rule("byt5_in.layernorm.*", whole),
+		rule("vision_in.proj.1.*", first),
+		rule("vision_in.proj.3.weight", second),
+		rule("vision_in.*", whole),
+		rule(kinds, whole),
 		rule("final_layer.linear.*", whole),
 	}
 }
@@ -240,6 +289,15 @@ var diffusersNames = []struct {
 	{regexp.MustCompile(`^time_text_embed\.guidance_embedder\.linear_2\.`), "guidance_in.mlp.2."},
 	{regexp.MustCompile(`^time_text_embed\.text_embedder\.linear_1\.`), "vector_in.in_layer."},
 	{regexp.MustCompile(`^time_text_embed\.text_embedder\.linear_2\.`), "vector_in.out_layer."},
+	{regexp.MustCompile(`^time_embed\.timestep_embedder\.linear_1\.`), "time_in.mlp.0."},
+	{regexp.MustCompile(`^time_embed\.timestep_embedder\.linear_2\.`), "time_in.mlp.2."},
+	{regexp.MustCompile(`^context_embedder_2\.norm\.`), "byt5_in.layernorm."},
+	{regexp.MustCompile(`^context_embedder_2\.linear_([123])\.`), "byt5_in.fc$1."},
+	{regexp.MustCompile(`^image_embedder\.norm_in\.`), "vision_in.proj.0."},
+	{regexp.MustCompile(`^image_embedder\.linear_1\.`), "vision_in.proj.1."},
+	{regexp.MustCompile(`^image_embedder\.linear_2\.`), "vision_in.proj.3."},
+	{regexp.MustCompile(`^image_embedder\.norm_out\.`), "vision_in.proj.4."},
+	{regexp.MustCompile(`^cond_type_embed\.weight$`), kinds},
 	{regexp.MustCompile(`^x_embedder\.proj\.`), "img_in.proj."},
 	{regexp.MustCompile(`^proj_out\.`), "final_layer.linear."},
 }

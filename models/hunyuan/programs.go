@@ -16,7 +16,8 @@ import (
 // build is one graph under construction.
 //
 // Shapes: B batch, S video tokens in (frame, row, column) order, Sp the same
-// padded for the split, T text tokens, D width, H heads, d head width, F the FFN's width.
+// padded for the split, T text tokens (of 1.5 with V of the image and G of the
+// text's letters before them: TT), D width, H heads, d head width, F the FFN's width.
 type build struct {
 	*step.Step
 	c      Config
@@ -28,6 +29,7 @@ type build struct {
 type layout struct {
 	grid           step.Grid
 	tokens, padded int // S, Sp
+	text           int // TT
 	// batch is how the text's stream (B, T, D) and what belongs to a whole video
 	// are held. stream is how the video's (B, Sp, D) is between blocks, gathered
 	// how a matmul's operand is: over sp alone.
@@ -36,7 +38,7 @@ type layout struct {
 
 func (m *Model) layout(on *mesh.Mesh, r models.Request) layout {
 	l := layout{grid: step.GridOf(r.Latent, m.c.Patch)}
-	l.tokens = l.grid.Tokens()
+	l.tokens, l.text = l.grid.Tokens(), r.Image+r.SecondText+r.Text
 	axes := []string{"sp"}
 	if r.SplitResidual {
 		axes = append(axes, "tp")
@@ -56,7 +58,10 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 		return nil, err
 	}
 	if r.Text == 0 {
-		r.Text = textRows
+		r.Text = m.c.textRows()
+		if m.c.Glyphs && r.SecondText == 0 {
+			r.SecondText = glyphRows
+		}
 	}
 	base, err := step.New(m, on, r)
 	if err != nil {
@@ -79,6 +84,9 @@ func (s *build) stage(first, last bool, double int, layers sharding.Range) error
 	define := []func() error{}
 	if first {
 		define = append(define, s.textOnce, s.vec, s.refiner, s.pre)
+		if s.c.Glyphs {
+			define = append(define, s.beside)
+		}
 	}
 	if layers.Lo < double {
 		define = append(define, s.double)
@@ -108,8 +116,12 @@ func (s *build) values() {
 	// The text's rows as keys, and how much each counts in their mean.
 	s.Input(graph.Input{Name: "text_mask", DType: dtype.Bool, Shape: []int{b, 1, 1, t}, Spec: l.batch})
 	s.Input(graph.Input{Name: "text_share", DType: dtype.F32, Shape: []int{b, t, 1}, Spec: l.batch})
-	s.Input(graph.Input{Name: "key_mask", DType: dtype.Bool, Shape: []int{b, 1, 1, l.tokens + t}, Spec: l.batch})
-	s.Input(graph.Input{Name: "pooled", DType: dtype.F32, Shape: []int{b, c.PooledDim}, Spec: l.batch})
+	s.Input(graph.Input{Name: "key_mask", DType: dtype.Bool, Shape: []int{b, 1, 1, l.tokens + l.text}, Spec: l.batch})
+	if c.Glyphs {
+		s.besideValues()
+	} else {
+		s.Input(graph.Input{Name: "pooled", DType: dtype.F32, Shape: []int{b, c.PooledDim}, Spec: l.batch})
+	}
 	if c.Guidance {
 		s.Input(graph.Input{Name: "guidance", DType: dtype.F32, Shape: []int{b, timeWidth}, Spec: l.batch})
 	}
@@ -120,7 +132,7 @@ func (s *build) values() {
 	s.Value("embedded", step.Value{DType: dtype.F32, Shape: []int{b, t, c.Dim}, Spec: l.batch})
 	s.Value("vec", step.Value{DType: dtype.F32, Shape: []int{b, c.Dim}, Spec: l.batch})
 	s.Value("video", step.Value{DType: dtype.F32, Shape: []int{b, l.padded, c.Dim}, Spec: l.stream, Kind: step.Stream})
-	s.Value("text", step.Value{DType: dtype.F32, Shape: []int{b, t, c.Dim}, Spec: l.batch, Kind: step.Stream})
+	s.Value("text", step.Value{DType: dtype.F32, Shape: []int{b, l.text, c.Dim}, Spec: l.batch, Kind: step.Stream})
 }
 
 // program is one program under construction.
@@ -160,7 +172,10 @@ func (s *build) textOnce() error {
 // vec embeds what modulates the blocks: the time, the pooled text, the guidance.
 func (s *build) vec() error {
 	return s.program("vec", "", func(p *program) {
-		e := p.Add(p.embedder("time_in", p.Value("time")), p.two("vector_in.in_layer", "vector_in.out_layer", p.Value("pooled")))
+		e := p.embedder("time_in", p.Value("time"))
+		if !s.c.Glyphs {
+			e = p.Add(e, p.two("vector_in.in_layer", "vector_in.out_layer", p.Value("pooled")))
+		}
 		if s.c.Guidance {
 			e = p.Add(e, p.embedder("guidance_in", p.Value("guidance")))
 		}
@@ -196,7 +211,7 @@ func (s *build) refiner() error {
 			if first {
 				x = p.Value("embedded")
 			} else {
-				x = p.Value("text")
+				x = p.Value(s.refined())
 			}
 			gate := p.modulations(p.Value("refine"), "adaLN_modulation.1")
 			h := p.Compute(p.Norm("norm1", x, eps))
@@ -205,7 +220,7 @@ func (s *build) refiner() error {
 			y := attention.Attend(p.Builder, p.heads(qkv[0]), p.heads(qkv[1]), p.heads(qkv[2]), attention.Options{Mask: &mask})
 			x = p.Add(x, p.Mul(p.Linear("self_attn_proj", p.MergeDims(y, 2, 2), l.batch), gate(0, 0)))
 			h = p.Compute(p.Norm("norm2", x, eps))
-			p.Output("text", p.Add(x, p.Mul(p.FFN("mlp.fc1", "mlp.fc2", h, l.batch, p.Silu), gate(0, 1))), "")
+			p.Output(s.refined(), p.Add(x, p.Mul(p.FFN("mlp.fc1", "mlp.fc2", h, l.batch, p.Silu), gate(0, 1))), "")
 		})
 	}
 	s.Value("refine", step.Value{DType: dtype.F32, Shape: []int{s.r.Batch, s.c.Dim}, Spec: l.batch})
@@ -225,9 +240,15 @@ func (s *build) refiner() error {
 func (s *build) pre() error {
 	l := s.layout
 	return s.program("pre", "", func(p *program) {
-		x := p.PadTo(p.Patches(p.Value("x"), s.c.Patch, "ctyx"), 1, l.padded)
-		x = p.Reshard(x, l.stream, "tokens cut over the mesh")
-		p.Output("video", p.Linear("img_in.proj", p.Compute(x), l.stream), "")
+		x := p.Patches(p.Value("x"), s.c.Patch, "ctyx")
+		if s.r.Image > 0 {
+			x = p.Concat(2, x, p.Patches(p.Value("y"), s.c.Patch, "ctyx"))
+		}
+		x = p.Compute(p.Reshard(p.PadTo(x, 1, l.padded), l.stream, "tokens cut over the mesh"))
+		// Without an image its channels are zero: their weights have no part.
+		w := p.Slice(p.Weight("img_in.proj.weight"), 1, 0, x.Dim(2))
+		y := p.Convert(p.Builder.Linear(x, w, x.DType), dtype.F32)
+		p.Output("video", p.Add(y, p.Weight("img_in.proj.bias")), "")
 	})
 }
 
@@ -259,14 +280,23 @@ func (p *program) joint(video, text attention.Parts) (v, t spmd.Tensor) {
 	return p.MergeDims(v, 2, 2), p.MergeDims(t, 2, 2)
 }
 
+// qkv are queries, keys and values (B, S, D) of layers that are stacked or, in 1.5, apart.
+func (p *program) qkv(name string, h spmd.Tensor) []spmd.Tensor {
+	d, to := p.s.c.Dim, p.s.layout.gathered
+	if !p.s.c.Glyphs {
+		return p.Unstack(p.Linear(name+"_qkv", h, to), d, d, d)
+	}
+	return []spmd.Tensor{p.Linear(name+"_q", h, to), p.Linear(name+"_k", h, to), p.Linear(name+"_v", h, to)}
+}
+
 // double is a layer whose streams have weights of their own. Both stay f32.
 func (s *build) double() error {
-	c, l := s.c, s.layout
+	l := s.layout
 	return s.program("double", "double_blocks.0.", func(p *program) {
 		video, text := p.Value("video"), p.Value("text")
 		mod := p.modulations(p.Value("vec"), "img_mod.linear", "txt_mod.linear")
 		stacked := func(h spmd.Tensor, stream string, video bool) attention.Parts {
-			qkv := p.Unstack(p.Linear(stream+"_attn_qkv", h, l.gathered), c.Dim, c.Dim, c.Dim)
+			qkv := p.qkv(stream+"_attn", h)
 			return p.parts(qkv[0], qkv[1], qkv[2], stream+"_attn_", video)
 		}
 		va, ta := p.joint(stacked(p.modulated(video, mod(0, 0), mod(0, 1), l.gathered), "img", true),
@@ -345,6 +375,9 @@ func (s *build) calls(first, last bool, double int, layers sharding.Range) {
 				c.Trace = map[int]graph.Traced{0: {Name: "text_refined"}}
 			}
 			s.Call(c, refiner(i), i)
+		}
+		if s.c.Glyphs {
+			s.besideCalls()
 		}
 		s.Call(graph.Call{Name: "pre", Program: "pre", Trace: step.Tokens("patch_embed", b, s.layout.tokens, d)}, "", 0)
 	}
