@@ -69,17 +69,28 @@ func (b *Builder) LayerNorm(x Tensor, eps float64) Tensor {
 // x / sqrt(mean(x^2) + eps) * w. The sums of squares over a split last dim of
 // all of them travel in one reduction.
 func (b *Builder) RMSNorms(eps float64, xs, ws []Tensor) []Tensor {
-	squares := make([]Tensor, len(xs))
 	xs = slices.Clone(xs)
 	for i, x := range xs {
 		xs[i] = b.Reduced(x, "norm needs whole sums")
-		squares[i] = b.Sum(b.Mul(xs[i], xs[i]), -1)
+	}
+	out := make([]Tensor, len(xs))
+	for i, r := range b.RMSFactors(eps, xs...) {
+		out[i] = b.Mul(b.Mul(xs[i], r), ws[i])
+	}
+	return out
+}
+
+// RMSFactors is what RMSNorms multiplies each x by besides its weight: 1 /
+// sqrt(mean(x^2) + eps), (..., 1).
+func (b *Builder) RMSFactors(eps float64, xs ...Tensor) []Tensor {
+	squares := make([]Tensor, len(xs))
+	for i, x := range xs {
+		squares[i] = b.Sum(b.Mul(x, x), -1)
 	}
 	squares = b.ReducedTogether("sums of squares of norms over a split dim", squares...)
 	out := make([]Tensor, len(xs))
 	for i, x := range xs {
-		r := b.Unary(OpRsqrt, b.Shift(b.Scale(squares[i], 1/float64(x.Dim(-1))), eps))
-		out[i] = b.Mul(b.Mul(x, r), ws[i])
+		out[i] = b.Unary(OpRsqrt, b.Shift(b.Scale(squares[i], 1/float64(x.Dim(-1))), eps))
 	}
 	return out
 }

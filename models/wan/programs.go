@@ -295,9 +295,8 @@ func (s *build) block() error {
 		})
 
 		h := p.modulate(x, part(0), part(1))
-		q, k := p.Linear("self_attn.q", h, l.gathered), p.Linear("self_attn.k", h, l.gathered)
-		qk := p.RMSNorms(c.Eps, []spmd.Tensor{q, k}, []spmd.Tensor{p.Weight("self_attn.norm_q.weight"), p.Weight("self_attn.norm_k.weight")})
-		q, k = p.RopePairs(qk[0], cos, sin, c.Heads, c.HeadDim()), p.RopePairs(qk[1], cos, sin, c.Heads, c.HeadDim())
+		qk := p.RotatedNorms(h, cos, sin, []string{"self_attn.q", "self_attn.k"}, []string{"self_attn.norm_q", "self_attn.norm_k"}, c.Heads, c.HeadDim(), c.Eps)
+		q, k := qk[0], qk[1]
 		v := p.heads(p.Compute(p.Linear("self_attn.v", h, l.gathered)))
 		y := attention.Attend(p.Builder, q, k, v, attention.Options{Keys: l.tokens})
 		o := p.Linear("self_attn.o", p.MergeDims(y, 2, 2), l.stream)
