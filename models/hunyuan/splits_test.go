@@ -60,14 +60,15 @@ func TestSingleBlocks(t *testing.T) {
 	}
 }
 
-// The same weights under diffusers' names, q, k, v and the FFN apart and the
-// head's shift and scale the other way round, are the same model on every split.
-func TestUnderDiffusersNames(t *testing.T) {
-	official := modeltest.Tensors(t, testdata+"hunyuan_video/model.safetensors")
-	m := modeltest.Open(t, testdata+"hunyuan_video")
-	apart := map[string]*tensor.Tensor{}
+// apart are a fixture's weights under diffusers' names, of which names lists all:
+// what is stacked apart, and the head's shift and scale the other way round.
+func apart(t *testing.T, dir string, names []string) map[string]*tensor.Tensor {
+	t.Helper()
+	official := modeltest.Tensors(t, dir+"/model.safetensors")
+	m := modeltest.Open(t, dir)
+	out := map[string]*tensor.Tensor{}
 	inverse := map[string]string{} // official name or piece to diffusers'
-	for _, name := range diffusersNames(t) {
+	for _, name := range names {
 		inverse[m.Official(name)] = name
 	}
 	put := func(name string, x *tensor.Tensor) {
@@ -75,7 +76,7 @@ func TestUnderDiffusersNames(t *testing.T) {
 		if to == "" {
 			t.Fatalf("diffusers has no name for %s", name)
 		}
-		apart[to] = x
+		out[to] = x
 	}
 	for _, p := range m.Params(0) {
 		x, row := official[p.Name], 0
@@ -97,10 +98,18 @@ func TestUnderDiffusersNames(t *testing.T) {
 			put(name, tensor.Stack(halves))
 		}
 	}
+	if len(out) != len(names) {
+		t.Errorf("%d tensors under %d names", len(out), len(names))
+	}
+	return out
+}
+
+// The same weights under diffusers' names are the same model on every split.
+func TestUnderDiffusersNames(t *testing.T) {
 	const config = `{"_class_name":"HunyuanVideoTransformer3DModel","num_attention_heads":2,"attention_head_dim":32,"num_layers":2,"num_single_layers":2,
 		"num_refiner_layers":2,"mlp_ratio":3.0,"patch_size":2,"patch_size_t":1,"guidance_embeds":true,"text_embed_dim":48,"pooled_projection_dim":24,
 		"rope_theta":256.0,"rope_axes_dim":[4,14,14]}`
-	dir := modeltest.Folder(t, config, apart)
+	dir := modeltest.Folder(t, config, apart(t, testdata+"hunyuan_video", diffusersNames(t)))
 	in, want := modeltest.Tensors(t, testdata+"hunyuan_video/inputs.safetensors"), modeltest.Tensors(t, testdata+"hunyuan_video/expected.safetensors")
 	for _, on := range []string{"", "tp=2", "sp=2"} {
 		out := modeltest.Forward(t, modeltest.Open(t, dir), in, weft.Options{Device: "reference", Mesh: on})

@@ -6,7 +6,8 @@ weights, inputs of two videos, and what vidax and diffusers compute.
 Needs vidax (0.1.0), jax, flax, torch, diffusers, safetensors, numpy. Weights lie
 on the bfloat16 grid and are stored as such, under the released names. Both peers
 fix the widths of byT5's projection in their code (1472, 2048, 2048): here it is
-built with small ones, otherwise as they have it.
+built with small ones, otherwise as they have it. diffusers.json lists the names
+that diffusers' model has.
 
 `out` is image-to-video, `out_t2v` text-to-video: the same inputs with zeros for
 the image's latents and rows, and those rows masked. The texts are of different
@@ -236,9 +237,12 @@ def main(root):
     save_file(inputs, os.path.join(out, "inputs.safetensors"))
     save_file({k: np.ascontiguousarray(np.asarray(v, np.float32)) for k, v in expected.items()},
               os.path.join(out, "expected.safetensors"))
-    with open(os.path.join(out, "config.json"), "w") as f:
-        json.dump(c, f, indent=1, sort_keys=True)
-        f.write("\n")
+    for name, what in (("config", c), ("diffusers", sorted(other.state_dict()))):
+        with open(os.path.join(out, name + ".json"), "w") as f:
+            json.dump(what, f, indent=1, sort_keys=True)
+            f.write("\n")
+    for name in os.listdir(out):
+        os.chmod(os.path.join(out, name), 0o644)
 
 
 main(sys.argv[1])
