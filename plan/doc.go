@@ -17,6 +17,7 @@
 // With [Options].As the peer's step is planned in the same terms: what its scripts keep
 // resident, and times calibrated on rows it published ([CalibratePeer]).
 //
-// A phase that no program describes is "not modelled", and no number for it is
-// made up: the text encoder and the VAE at present.
+// Encoding the prompts and decoding the video are phases of their own, with the
+// programs of the models that the generator was released with. A phase that no
+// program describes is "not modelled", and no number for it is made up.
 package plan

@@ -130,6 +130,9 @@ func (s *search) pipelined(on topology.Slice, sp split) (*Plan, *Refusal, error)
 		return nil, nil, err
 	}
 	s.stages(p, on, got, stages, int64(micro))
+	if err := s.phases(p, on); err != nil {
+		return nil, nil, err
+	}
 	s.limits(p, on)
 	s.price(p, on)
 	return p, nil, nil

@@ -207,6 +207,7 @@ type search struct {
 	layers  int // to which graphs of two layers are scaled; 0 builds them whole
 	mu      sync.Mutex
 	measure map[string]*measured
+	companions
 }
 
 // defaults fills in what is left out.
@@ -310,8 +311,11 @@ func (s *search) result(on string) *Result {
 	res := &Result{Model: s.m.Name(), On: on, Size: fmt.Sprintf("%dx%d", s.o.Width, s.o.Height), Frames: s.o.Frames,
 		Batch: s.o.Batch, CFG: s.o.CFG, DType: s.o.DType.String(), Plans: []Plan{}, Refuse: []Refusal{}, Efficiency: efficiencies().Status}
 	res.Notes = []string{
-		"text encoder and VAE are not modelled: memory is the diffusion transformer's alone",
+		"phases run one after another; memory is the largest one's",
 		fmt.Sprintf("step times rest on %s efficiencies (plan/data/efficiency.json)", res.Efficiency)}
+	if missing := s.unmodelled(); len(missing) > 0 {
+		res.Notes = append(res.Notes, "not modelled: "+strings.Join(missing, " and "))
+	}
 	return res
 }
 
@@ -409,6 +413,9 @@ func (s *search) one(on topology.Slice, sp split) (*Plan, *Refusal, error) {
 	p := &Plan{Slice: on.String(), Mesh: sp.mesh(), FSDP: sp.fsdpAxes(), Devices: on.Devices, Breakdown: Breakdown{DiT: Phase{&got.memory}},
 		Attention: got.choices, CollectiveBytes: byAxis(got.step), RequestCollectiveBytes: byAxis(got.request), Collectives: got.step,
 		CFGParallel: s.o.CFG == CFGBatch && sp.dp%2 == 0, Padding: got.padding, Notes: slices.Clone(got.notes), split: sp}
+	if err := s.phases(p, on); err != nil {
+		return nil, nil, err
+	}
 	s.limits(p, on)
 	if p.CFGParallel {
 		p.Notes = append(p.Notes, fmt.Sprintf("dp=%d over a batch of %d: the passes with and without the text run on different devices (CFG parallel)", sp.dp, s.r.Batch))

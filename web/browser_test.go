@@ -768,8 +768,8 @@ func TestPageShowsNewPhases(t *testing.T) {
 		}
 		rec := httptest.NewRecorder()
 		handler().ServeHTTP(rec, r)
-		body := strings.ReplaceAll(rec.Body.String(), `"vae": "not modelled"`,
-			`"vae": {"weights_bytes": 1000000000, "scratch_bytes": 3000000000, "total_bytes": 4000000000}, "upscaler": {"weights_bytes": 500000000, "total_bytes": 500000000, "at": "up"}`)
+		body := strings.ReplaceAll(rec.Body.String(), `"dit": {`,
+			`"upscaler": {"weights_bytes": 1000000000, "scratch_bytes": 3000000000, "total_bytes": 4000000000, "at": "up"}, "dit": {`)
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprint(w, body)
 	}))
@@ -777,10 +777,10 @@ func TestPageShowsNewPhases(t *testing.T) {
 	if got := p.text("#detail"); !strings.Contains(got, "VAE") || !strings.Contains(got, "upscaler") || !strings.Contains(got, "other\t3.00 GB") {
 		t.Error(got)
 	}
-	if got := p.count("#splits .row:first-child .phase-bar"); got != 3 {
+	if got := p.count("#splits .row:first-child .phase-bar"); got != 4 {
 		t.Errorf("%d bars", got)
 	}
-	if got := eval[[]string](p, `[...document.querySelectorAll("#splits .row:first-child .phase-name")].map((x) => x.innerText)`); fmt.Sprint(got) != "[dit vae upscaler]" {
+	if got := eval[[]string](p, `[...document.querySelectorAll("#splits .row:first-child .phase-name")].map((x) => x.innerText)`); fmt.Sprint(got) != "[text dit vae upscaler]" {
 		t.Error(got)
 	}
 	p.fine()

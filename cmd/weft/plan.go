@@ -42,8 +42,9 @@ best plan and exits with 1 when it does not hold. GB is 10^9 bytes.
 and step times calibrated on rows it published of other families. --prices takes a
 file like {"currency": "USD", "chip_hour": {"v5e": 1.2}}, by generation or slice.
 
-The text encoder and the VAE are not modelled yet. Step times rest on assumed
-efficiencies: they rank splits and are no promise.`,
+Encoding the prompts and decoding the video are phases of their own where weft has
+the model's text encoder and VAE; memory is the largest phase's. Step times rest on
+assumed efficiencies: they rank splits and are no promise.`,
 		Example: `  weft plan --model wan2.1-t2v-14b --size 832x480 --frames 81 --on v4-8
   weft plan --model wan2.1-t2v-14b --size 1280x720 --frames 81 --on all
   weft plan --model wan2.1-t2v-1.3b --size 832x480 --frames 81 --on v5e-4 --assert 'hbm<14GB'

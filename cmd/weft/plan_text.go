@@ -191,7 +191,7 @@ func planBest(say func(string, ...any), p plan.Plan) {
 	say("  dit   weights %s, attention %s, stream %s,", weft.Bytes(m.WeightsBytes), weft.Bytes(m.AttentionBytes), weft.Bytes(m.ResidualBytes))
 	say("        gathered %s, other %s: %s in %q", weft.Bytes(m.GatheredBytes), weft.Bytes(m.TempBytes), weft.Bytes(m.TotalBytes), m.At)
 	if p.HBMLimitBytes > 0 && p.Fits {
-		say("        leaves %s for what is not modelled", weft.Bytes(p.HBMLimitBytes-p.HBMBytesPerDevice))
+		say("        leaves %s of a device's memory", weft.Bytes(p.HBMLimitBytes-m.TotalBytes))
 	}
 	for _, other := range []struct {
 		name  string

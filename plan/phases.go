@@ -1,0 +1,134 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"weft/mesh"
+	"weft/models"
+	"weft/topology"
+)
+
+// companion is a model beside the transformer, on the devices of a slice.
+type companion struct {
+	memory *Memory // nil: not modelled
+	note   string
+}
+
+// companions are the text encoder and the decoder that a generator was released
+// with, by how many devices share them and what they are built for.
+type companions struct {
+	mu    sync.Mutex
+	known map[string]*companion
+}
+
+// phases adds the memory of encoding the prompts and of decoding the video to a
+// plan, each alone on its devices: weft runs them one after another. What no
+// program describes stays not modelled.
+func (s *search) phases(p *Plan, on topology.Slice) error {
+	gen, ok := s.m.(models.Accompanied)
+	if !ok {
+		return nil
+	}
+	names := gen.Companions()
+	for _, c := range []struct {
+		phase *Phase
+		name  string
+		make  func(m models.Model, devices int) (models.Request, []split)
+	}{{&p.Breakdown.Text, names.Text, s.encoding}, {&p.Breakdown.VAE, names.Decoder, s.decoding}} {
+		got, err := s.companion(c.name, on, p.Devices, c.make)
+		if err != nil {
+			return err
+		}
+		if got.memory != nil {
+			*c.phase = Phase{got.memory}
+			p.Notes = append(p.Notes, got.note)
+		}
+	}
+	return nil
+}
+
+// companion measures a preset on the first of the splits that it allows.
+func (s *search) companion(name string, on topology.Slice, devices int, make func(models.Model, int) (models.Request, []split)) (*companion, error) {
+	target := s.o.Target(on)
+	key := fmt.Sprint(name, devices, target)
+	s.companions.mu.Lock()
+	defer s.companions.mu.Unlock()
+	if got := s.companions.known[key]; got != nil {
+		return got, nil
+	}
+	out := &companion{}
+	if s.companions.known == nil {
+		s.companions.known = map[string]*companion{}
+	}
+	s.companions.known[key] = out
+	m, err := models.ByName(name)
+	if err != nil {
+		return out, nil // the release's, and none of weft's: the phase stays not modelled
+	}
+	r, splits := make(m, devices)
+	r.Target = target
+	for _, sp := range splits {
+		local, err := mesh.Local(axesOf(sp)...)
+		if err != nil {
+			return nil, err
+		}
+		if m.Check(local, r) != nil {
+			continue
+		}
+		g, err := m.Graph(local, r)
+		if err != nil {
+			return nil, err
+		}
+		got, err := read(g, 0, 1)
+		if err != nil {
+			return nil, err
+		}
+		out.memory, out.note = &got.memory, fmt.Sprintf("%s on %s of the %d devices, alone: a server that keeps all phases' weights adds them up", name, sp.mesh(), devices)
+		return out, nil
+	}
+	return out, nil
+}
+
+// encoding is the request of the prompts, with guidance those to be guided away
+// from besides, over as many devices as the encoder's heads allow.
+func (s *search) encoding(_ models.Model, devices int) (models.Request, []split) {
+	var splits []split
+	for _, tp := range slices.Backward(models.Divisors(devices, devices)) {
+		splits = append(splits, split{pp: 1, dp: 1, fsdp: 1, tp: tp, sp: 1})
+	}
+	return models.Request{Batch: 2 * s.o.Batch, DType: s.o.DType}, splits
+}
+
+// decoding is the request of the videos' latents, their rows over the devices
+// that the videos do not fill.
+func (s *search) decoding(_ models.Model, devices int) (models.Request, []split) {
+	var splits []split
+	for _, sp := range slices.Backward(models.Divisors(devices, devices)) {
+		if dp := devices / sp; s.o.Batch%dp == 0 || dp == 1 {
+			splits = append(splits, split{pp: 1, dp: dp, fsdp: 1, tp: 1, sp: sp})
+		}
+	}
+	slices.Reverse(splits) // videos first: they exchange nothing
+	return models.Request{Batch: s.o.Batch, Latent: s.r.Latent, DType: s.o.DType}, splits
+}
+
+// unmodelled names the phases that no plan of the search has figures for.
+func (s *search) unmodelled() []string {
+	var names models.Companions
+	if gen, ok := s.m.(models.Accompanied); ok {
+		names = gen.Companions()
+	}
+	out := []string{}
+	for _, c := range [][2]string{{"the text encoder", names.Text}, {"the VAE", names.Decoder}} {
+		if _, err := models.ByName(c[1]); err != nil {
+			what := c[0]
+			if c[1] != "" {
+				what += " (" + c[1] + ")"
+			}
+			out = append(out, what)
+		}
+	}
+	return out
+}

@@ -1,0 +1,66 @@
+package plan
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"weft/dtype"
+	"weft/models"
+	_ "weft/models/all"
+	"weft/topology"
+)
+
+// The text encoder and the decoder stand beside the transformer, each on the
+// plan's devices alone; the largest phase is what a device needs.
+func TestPhases(t *testing.T) {
+	for _, c := range []struct {
+		model, on   string
+		text, vae   int64  // bytes of weights on a device; 0: not modelled
+		largest     string // phase of the best plan
+		notModelled string
+	}{
+		// UMT5-XXL is 5.68e9 parameters in bf16, all but small tables split over tp.
+		{"wan2.1-t2v-14b", "v4-8", 2_840_000_000, 146_600_000, "dit", ""},
+		{"wan2.1-t2v-1.3b", "v5e-1", 11_362_000_000, 146_600_000, "text", ""},
+		{"cogvideox-5b", "v4-8", 2_381_000_000, 0, "dit", "the VAE"},
+	} {
+		m, err := models.ByName(c.model)
+		if err != nil {
+			t.Fatal(err)
+		}
+		on, err := topology.Lookup(c.on)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := Options{Width: 832, Height: 480, Frames: 9, DType: dtype.BF16}
+		if strings.HasPrefix(c.model, "cog") {
+			o.Width = 720
+		}
+		res, err := Search(context.Background(), m, on, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		near := func(what string, got *Memory, want int64) {
+			switch {
+			case got == nil && want == 0:
+			case got == nil || want == 0:
+				t.Errorf("%s on %s: %s is %+v, want %d bytes of weights", c.model, c.on, what, got, want)
+			case got.WeightsBytes < want*995/1000 || got.WeightsBytes > want*1005/1000 || got.TotalBytes <= got.WeightsBytes:
+				t.Errorf("%s on %s: %s has %d bytes of weights in %d, want %d", c.model, c.on, what, got.WeightsBytes, got.TotalBytes, want)
+			}
+		}
+		for _, p := range res.Plans {
+			near("text", p.Breakdown.Text.Memory, c.text)
+			near("vae", p.Breakdown.VAE.Memory, c.vae)
+		}
+		best := res.Plans[0]
+		phases := map[string]*Memory{"text": best.Breakdown.Text.Memory, "dit": best.Breakdown.DiT.Memory, "vae": best.Breakdown.VAE.Memory}
+		if got := phases[c.largest].TotalBytes; got != best.HBMBytesPerDevice {
+			t.Errorf("%s on %s: %d bytes a device, %s alone %d", c.model, c.on, best.HBMBytesPerDevice, c.largest, got)
+		}
+		if all := strings.Join(res.Notes, "\n"); strings.Contains(all, "not modelled") != (c.notModelled != "") || !strings.Contains(all, c.notModelled) {
+			t.Errorf("%s: notes %q, want %q named as not modelled", c.model, res.Notes, c.notModelled)
+		}
+	}
+}
