@@ -780,7 +780,7 @@ func TestPageShowsNewPhases(t *testing.T) {
 	if got := p.count("#splits .row:first-child .phase-bar"); got != 4 {
 		t.Errorf("%d bars", got)
 	}
-	if got := eval[[]string](p, `[...document.querySelectorAll("#splits .row:first-child .phase-name")].map((x) => x.innerText)`); fmt.Sprint(got) != "[text dit vae upscaler]" {
+	if got := eval[[]string](p, `[...document.querySelectorAll("#splits .row:first-child .phase-name")].map((x) => x.innerText)`); fmt.Sprint(got) != "[text upscaler dit vae]" {
 		t.Error(got)
 	}
 	p.fine()

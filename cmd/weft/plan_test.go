@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"weft/plan"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
