@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"weft/dtype"
@@ -35,7 +36,8 @@ type SampleOptions struct {
 	Sequential bool
 	Seed       uint64
 	// Conditions are what the model reads besides latents, time and text (for Wan
-	// i2v y and clip_fea), the same in every step and for both texts.
+	// i2v y and clip_fea), the same in every step and for both texts; what a
+	// models.TextConditioned reads of one text is of Negative under "negative_" and its name.
 	Conditions map[string]*tensor.Tensor
 	// Noise are the latents to start from, in place of the seed's.
 	Noise *tensor.Tensor
@@ -160,6 +162,9 @@ func newSampling(experts []expert, text, negative *tensor.Tensor, o SampleOption
 		if negative.Shape[0] != j.batch || !slices.Equal(negative.Shape[2:], text.Shape[2:]) {
 			return nil, fault.New(models.ErrInputs, nil, "context is %v and negative context %v: batch and width must be equal", text.Shape, negative.Shape)
 		}
+		if _, ok := g.(models.TextConditioned); ok && negative.Shape[1] != text.Shape[1] {
+			return nil, fault.New(models.ErrInputs, nil, "context has %d rows and negative context %d: %s takes no row for padding that no mask says is, so make both as long, with a mask each", text.Shape[1], negative.Shape[1], g.Name())
+		}
 		if j.texts = []*tensor.Tensor{negative, text}; !o.Sequential {
 			if j.texts, err = joinTexts(negative, text, rows); err != nil {
 				return nil, err
@@ -191,6 +196,28 @@ func newSampling(experts []expert, text, negative *tensor.Tensor, o SampleOption
 	return j, nil
 }
 
+// ofNegative begins the names of conditions that belong to the negative text.
+const ofNegative = "negative_"
+
+// guided says whether there is a negative text, whose videos come first.
+func (j *sampling) guided() bool { return len(j.texts) > 1 || j.texts[0].Shape[0] > j.batch }
+
+// conditionsOf are the conditions of a text's videos by the model's names.
+func (j *sampling) conditionsOf(negative bool) map[string]*tensor.Tensor {
+	out := map[string]*tensor.Tensor{}
+	for name, x := range j.o.Conditions {
+		if !strings.HasPrefix(name, ofNegative) {
+			out[name] = x
+		}
+	}
+	for name, x := range j.o.Conditions {
+		if own, ok := strings.CutPrefix(name, ofNegative); ok && negative {
+			out[own] = x
+		}
+	}
+	return out
+}
+
 // conditions checks what the model reads besides, a batch of videos, and lets
 // the request know of it.
 func (j *sampling) conditions() error {
@@ -200,11 +227,17 @@ func (j *sampling) conditions() error {
 		names = c.Conditions()
 	}
 	var l fault.List
+	var apart error // what both texts' conditions differ in that must not
 	if c, ok := j.g.(models.TextConditioned); ok {
-		if len(j.texts) > 1 || j.texts[0].Shape[0] > j.batch {
-			l.Add(fault.New(models.ErrVariant, nil, "%s reads %v of each text: sampling takes them for one text, so there is none to be guided away from; leave the negative text out", j.g.Name(), c.OfText()))
+		own := c.OfText()
+		names = append(names, own...)
+		if j.guided() {
+			apart = j.alike(own)
+			l.Add(apart)
+			for _, name := range own {
+				names = append(names, ofNegative+name)
+			}
 		}
-		names = append(names, c.OfText()...)
 	}
 	for _, name := range slices.Sorted(maps.Keys(j.o.Conditions)) {
 		if !slices.Contains(names, name) {
@@ -212,9 +245,30 @@ func (j *sampling) conditions() error {
 		}
 	}
 	if ok {
-		var err error
-		j.req, err = c.CheckConditions(j.req, j.o.Conditions)
+		req, err := c.CheckConditions(j.req, j.conditionsOf(false))
 		l.Add(err)
+		if err == nil && apart == nil && j.guided() {
+			if _, err := c.CheckConditions(j.req, j.conditionsOf(true)); err != nil {
+				l.Add(fmt.Errorf("of the negative text: %w", err))
+			}
+		}
+		j.req = req
+	}
+	return l.Err()
+}
+
+// alike reports conditions of one text, of these names, that are given of one of
+// two texts, or of another shape: both are steps of one request.
+func (j *sampling) alike(names []string) error {
+	var l fault.List
+	for _, name := range names {
+		text, negative := j.o.Conditions[name], j.o.Conditions[ofNegative+name]
+		switch {
+		case (text == nil) != (negative == nil):
+			l.Add(fault.New(models.ErrInputs, nil, "of the conditions %q and %q one is given: %s reads %s of each text", name, ofNegative+name, j.g.Name(), name))
+		case text != nil && !slices.Equal(text.Shape, negative.Shape):
+			l.Add(fault.New(models.ErrInputs, nil, "condition %q is %v and %q %v: want one shape", name, text.Shape, ofNegative+name, negative.Shape))
+		}
 	}
 	return l.Err()
 }
@@ -385,7 +439,7 @@ func (j *sampling) velocities(ctx context.Context, fresh bool, t float64) error 
 		for k := range j.run.micro {
 			lane := fmt.Sprintf("text %d micro %d", pass, k)
 			lanes = append(lanes, lane)
-			if err := j.feed(ctx, lane, text.Rows(k*n, (k+1)*n), x.Rows(k*n, (k+1)*n), k*n, fresh, t); err != nil {
+			if err := j.feed(ctx, lane, text.Rows(k*n, (k+1)*n), x.Rows(k*n, (k+1)*n), pass*j.batch+k*n, fresh, t); err != nil {
 				return err
 			}
 		}
@@ -412,7 +466,7 @@ func (j *sampling) velocities(ctx context.Context, fresh bool, t float64) error 
 	return nil
 }
 
-// feed places a lane's latents, rows from lo of the step's batch, and before the
+// feed places a lane's latents, rows from lo of both texts' videos, and before the
 // expert's first step its text and conditions.
 func (j *sampling) feed(ctx context.Context, lane string, text, x *tensor.Tensor, lo int, fresh bool, t float64) error {
 	if fresh {
@@ -422,11 +476,15 @@ func (j *sampling) feed(ctx context.Context, lane string, text, x *tensor.Tensor
 		}
 		if c, ok := j.g.(models.Conditioned); ok {
 			part := map[string]*tensor.Tensor{}
-			for name, all := range j.o.Conditions {
+			own, negative := j.conditionsOf(false), j.conditionsOf(true)
+			for name, all := range own {
 				rows := make([]*tensor.Tensor, text.Shape[0])
-				for i := range rows { // both texts' videos have the same conditions
-					at := (lo + i) % j.batch
-					rows[i] = all.Rows(at, at+1)
+				for i := range rows {
+					of, at := all, (lo+i)%j.batch
+					if j.guided() && lo+i < j.batch {
+						of = negative[name]
+					}
+					rows[i] = of.Rows(at, at+1)
 				}
 				part[name] = tensor.Stack(rows)
 			}

@@ -197,7 +197,7 @@ type Conditioned interface {
 type TextConditioned interface {
 	Conditioned
 	// OfText names them, those that may be left out among them. A text to be guided
-	// away from would need its own.
+	// away from has its own.
 	OfText() []string
 }
 

@@ -119,7 +119,7 @@ runs them in parallel; sequential runs one after the other in half the memory.`,
 	fl.StringVar(&context, "context", "", "safetensors file with the prompt's embedding, tensor \"context\", or its token ids, \"ids\", where the model reads these")
 	fl.StringVar(&negative, "negative", "", "the same for the negative prompt")
 	fl.StringVar(&noise, "noise", "", "safetensors file with latents to start from, tensor \"latents\"")
-	fl.StringVar(&conditions, "conditions", "", "safetensors file with what the model reads besides: y and clip_fea for Wan i2v, y and ofs for CogVideoX")
+	fl.StringVar(&conditions, "conditions", "", "safetensors file with what the model reads besides: y and clip_fea for Wan i2v, y and ofs for CogVideoX; what belongs to the negative prompt as negative_NAME")
 	fl.Float64Var(&boundary, "boundary", 0, "share of the noise levels above which the first of two experts runs (default: the model's)")
 	fl.StringVar(&size, "size", "", "video size in pixels, e.g. 832x480")
 	fl.IntVar(&o.Frames, "frames", 81, "video frames: 1+4k, or 1+8k for LTX")

@@ -280,11 +280,10 @@ func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
 }
 
 // Schedule is the release's: the scale of guidance is an input, not a second pass.
-// That of 1.5, which shifts 480p by 5, is guided by a second text, which sampling
-// does not take.
+// That of 1.5, which shifts 480p by 5, is guided away from a second text.
 func (m *Model) Schedule() models.Schedule {
 	if m.c.Glyphs {
-		return models.Schedule{Sampler: "euler", Shift: 5, Guidance: 1}
+		return models.Schedule{Sampler: "euler", Shift: 5, Guidance: 6}
 	}
 	return models.Schedule{Sampler: "euler", Shift: 7, Guidance: 1}
 }

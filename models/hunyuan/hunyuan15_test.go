@@ -289,3 +289,67 @@ func TestSample15(t *testing.T) {
 		modeltest.Close(t, strings.Join(names, " "), run("tp=2,sp=2"), run(""), 1e-3)
 	}
 }
+
+// A text is guided away from another that has rows and masks of its own: as one
+// batch or as two, and so far that what is left is the other.
+func TestGuidance15(t *testing.T) {
+	m := modeltest.Open(t, dir15)
+	in := modeltest.Tensors(t, dir15+"/inputs.safetensors")
+	rows := func(video int, names ...string) map[string]*tensor.Tensor {
+		out := map[string]*tensor.Tensor{}
+		for _, n := range names {
+			out[n] = in[n].Rows(video, video+1)
+		}
+		return out
+	}
+	image, own := rows(0, "vision", "y"), []string{"context_mask", "byt5", "byt5_mask"}
+	text, negative := rows(0, own...), rows(1, own...)
+	both := maps.Clone(image)
+	maps.Copy(both, text)
+	for name, x := range negative {
+		both["negative_"+name] = x
+	}
+	other := maps.Clone(image)
+	maps.Copy(other, negative)
+	context0, context1 := in["context"].Rows(0, 1), in["context"].Rows(1, 2)
+	sample := func(context, negative *tensor.Tensor, conditions map[string]*tensor.Tensor, o weft.SampleOptions) (*tensor.Tensor, error) {
+		o.Device, o.Width, o.Height, o.Frames, o.Steps, o.Seed, o.Conditions = "reference", 80, 48, 5, 2, 1, conditions
+		out, err := m.Sample(t.Context(), context, negative, o)
+		if err != nil {
+			return nil, err
+		}
+		return out.Latents, nil
+	}
+	run := func(context, negative *tensor.Tensor, conditions map[string]*tensor.Tensor, o weft.SampleOptions) *tensor.Tensor {
+		t.Helper()
+		out, err := sample(context, negative, conditions, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	batched := run(context0, context1, both, weft.SampleOptions{Guidance: 3})
+	modeltest.Close(t, "two passes", run(context0, context1, both, weft.SampleOptions{Guidance: 3, Sequential: true}), batched, 1e-5)
+	modeltest.Close(t, "split", run(context0, context1, both, weft.SampleOptions{Guidance: 3, Options: weft.Options{Mesh: "dp=2,tp=2"}}), batched, 1e-3)
+	modeltest.Close(t, "the negative text alone", run(context0, context1, both, weft.SampleOptions{Guidance: 1e-7}), run(context1, nil, other, weft.SampleOptions{}), 1e-4)
+	usual := run(context0, context1, both, weft.SampleOptions{})
+	modeltest.Close(t, "the usual guidance", usual, run(context0, context1, both, weft.SampleOptions{Guidance: 6}), 0)
+
+	missing, wrong, empty := maps.Clone(both), maps.Clone(both), maps.Clone(both)
+	delete(missing, "negative_byt5")
+	wrong["negative_context_mask"] = tensor.New(dtype.F32, 1, 6)
+	empty["negative_context_mask"] = tensor.New(dtype.I32, 1, 7)
+	for want, conditions := range map[string]map[string]*tensor.Tensor{
+		`"byt5" and "negative_byt5" one is given`:                       missing,
+		`"context_mask" is [1 7] and "negative_context_mask" [1 6]`:     wrong,
+		"of the negative text: context_mask of video 0 has no real row": empty,
+		`condition "negative_y" is given`:                               {"vision": image["vision"], "y": image["y"], "negative_y": image["y"]},
+	} {
+		if _, err := sample(context0, context1, conditions, weft.SampleOptions{Guidance: 3}); !errors.Is(err, models.ErrInputs) || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q, got %v", want, err)
+		}
+	}
+	if _, err := sample(context0, context1.Slice(1, 0, 5), both, weft.SampleOptions{Guidance: 3}); !errors.Is(err, models.ErrInputs) || !strings.Contains(err.Error(), "make both as long") {
+		t.Errorf("texts of two lengths: %v", err)
+	}
+}
