@@ -54,7 +54,7 @@ jax.export writes. It runs in a process of its own.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
-				for _, name := range []string{"model", "size", "frames", "mesh", "fsdp", "layers", "out", "split-residual", "batch", "cfg", "dtype", "text-len"} {
+				for _, name := range []string{"model", "size", "frames", "mesh", "fsdp", "layers", "out", "split-residual", "batch", "cfg", "dtype", "text-len", "attention"} {
 					if cmd.Flags().Changed(name) {
 						return usage("--%s with a FILE: it is for a model's step; a program says itself what it computes", name)
 					}
