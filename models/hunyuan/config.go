@@ -109,8 +109,6 @@ func parse(raw []byte) (Config, error) {
 	read := classes[kind.Class]
 	switch {
 	case read != nil:
-	case kind.Class != "":
-		return defaults, unsupported("_class_name %q: this version runs %v", kind.Class, slices.Sorted(maps.Keys(classes)))
 	case kind.Heads != nil:
 		read = fromDiffusers
 	case kind.Glyphs:
