@@ -45,6 +45,11 @@ var families = []bcase{
 	family("cogvideox-5b", `{"num_layers":1}`, "", "720x480", 9),
 	family("cosmos2.5-2b", `{"num_blocks":1}`, "net.", "832x480", 9),
 	family("cosmos2.5-14b", `{"num_blocks":1}`, "net.", "832x480", 9),
+	family("cosmos3-edge", `{"num_hidden_layers":1}`, "", "832x480", 9),
+	family("ltx-video-2b", `{"num_layers":1}`, "model.diffusion_model.", "1216x704", 49),
+	family("ltx-video-13b", `{"num_layers":1}`, "model.diffusion_model.", "1216x704", 49),
+	family("hunyuanvideo-cfgdistill", `{"mm_double_blocks_depth":1,"mm_single_blocks_depth":1}`, "", "832x480", 9),
+	family("umt5-xxl", `{"num_layers":1}`, "", "", 0),
 }
 
 func family(model, config, prefix, size string, frames int) bcase {

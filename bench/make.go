@@ -73,6 +73,8 @@ func noise(p models.Param) (mean, std float64) {
 		fan *= d
 	}
 	switch {
+	case strings.HasSuffix(p.Name, ".attn.q.weight"): // T5's scores are not divided by the root of the head's width, 64: its queries are
+		return 0, 1 / math.Sqrt(float64(64*fan))
 	case p.Matmul:
 		return 0, 1 / math.Sqrt(float64(fan))
 	case strings.HasSuffix(p.Name, ".bias"):

@@ -117,12 +117,13 @@ def umt5(c, inp, dtype):
     return model, "wan_t5", [jnp.asarray(inp["ids"]), jnp.asarray(inp["mask"])], np.asarray
 
 
+# A key that only this family's config.json has.
+FAMILIES = {"use_rotary_positional_embeddings": cogvideox, "crossattn_proj_in_channels": cosmos25, "latent_patch_size": cosmos3,
+            "mm_double_blocks_depth": hunyuan, "caption_channels": ltx, "num_buckets": umt5}
+
+
 def build(config, inputs, dtype, **mesh):
-    name = config.get("_class_name") or config.get("transformer", {}).get("_class_name", "")
-    for key, family in (("CogVideoX", cogvideox), ("MinimalV1LVG", cosmos25), ("Cosmos3", cosmos3), ("HYVideo", hunyuan),
-                        ("Transformer3DModel", ltx)):
-        if name.startswith(key):
+    for key, family in FAMILIES.items():
+        if key in config.get("transformer", config):
             return family(config, inputs, dtype)
-    if "num_buckets" in config:
-        return umt5(config, inputs, dtype)
     return wan(config, inputs, dtype, **mesh)

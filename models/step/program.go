@@ -196,7 +196,7 @@ func (p *Program) turned(x, swapped, cos, sin spmd.Tensor, heads, headDim int) s
 // channels follow: what is moved is then half as large as after the norm, where
 // one layer of Wan2.1-14B on v4, 32,768 tokens over tp=4, held 1 GB of it at once.
 func (p *Program) RotatedNorms(x, cos, sin spmd.Tensor, names, norms []string, heads, headDim int, eps float64) []spmd.Tensor {
-	type projection struct{ y, bias, weight, f spmd.Tensor }
+	type projection struct{ y, bias, weight spmd.Tensor }
 	ps, fs := make([]projection, len(names)), make([]spmd.Tensor, len(names))
 	for i, name := range names {
 		y := p.Builder.Linear(x, p.Weight(name+".weight"), x.DType)
