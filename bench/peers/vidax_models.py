@@ -81,12 +81,17 @@ def cosmos3(c, inp, dtype):
         **{k: c[k] for k in ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
                              "num_key_value_heads", "head_dim", "rms_norm_eps", "hidden_act", "qk_norm_for_text",
                              "use_und_k_norm_for_gen", "latent_channel", "rope_theta", "timestep_scale")})
+    from vidax.models.cosmos3.mrope import get_mrope_ids_text_tokens, get_mrope_ids_vision_tokens
     x, ids = inp["x"], inp["ids"].reshape(1, -1)
-    frames = x.shape[2]
+    frames, p = x.shape[2], c["latent_patch_size"]
+    valid = inp["mask"].reshape(1, -1).astype(bool) if "mask" in inp else np.ones(ids.shape, bool)
+    text = np.asarray(get_mrope_ids_text_tokens(ids.shape[1]), np.float32)
+    video = np.asarray(get_mrope_ids_vision_tokens(frames, x.shape[3] // p, x.shape[4] // p,
+                                                   int(valid.sum()) + c["unified_3d_mrope_temporal_modality_margin"], fps=c["base_fps"]), np.float32)
+    noisy = inp["noisy_mask"] if "noisy_mask" in inp else np.ones((1, frames), np.float32)
     return model, "cosmos3_dit", [
-        jnp.asarray(ids), jnp.asarray(inp["und_position_ids"].reshape(3, 1, -1)), jnp.ones(ids.shape, bool), jnp.asarray(last(x)),
-        jnp.asarray(inp["gen_position_ids"].reshape(3, 1, -1)), jnp.full((1, frames), float(np.ravel(inp["t"])[0]), jnp.float32),
-        jnp.ones((1, frames), jnp.float32)], first
+        jnp.asarray(ids), jnp.asarray(text.reshape(3, 1, -1)), jnp.asarray(valid), jnp.asarray(last(x)), jnp.asarray(video.reshape(3, 1, -1)),
+        jnp.full((1, frames), float(np.ravel(inp["t"])[0]), jnp.float32), jnp.asarray(noisy)], first
 
 
 def ltx(c, inp, dtype):
