@@ -221,7 +221,7 @@ type Decoder interface {
 
 // Companions are the presets that a generator's videos take beside itself: what
 // encodes its text, and what decodes its latents. They need not be models that
-// weft runs.
+// weft runs. "" is none: a transformer that reads its text itself.
 type Companions struct{ Text, Decoder string }
 
 // Accompanied is a generator that says which models it was released with.

@@ -117,11 +117,15 @@ func (s *search) decoding(_ models.Model, devices int) (models.Request, []split)
 // unmodelled names the phases that no plan of the search has figures for.
 func (s *search) unmodelled() []string {
 	var names models.Companions
-	if gen, ok := s.m.(models.Accompanied); ok {
+	gen, told := s.m.(models.Accompanied)
+	if told {
 		names = gen.Companions()
 	}
 	out := []string{}
 	for _, c := range [][2]string{{"the text encoder", names.Text}, {"the VAE", names.Decoder}} {
+		if told && c[1] == "" {
+			continue // the transformer reads its text itself
+		}
 		if _, err := models.ByName(c[1]); err != nil {
 			what := c[0]
 			if c[1] != "" {
