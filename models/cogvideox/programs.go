@@ -25,28 +25,10 @@ type build struct {
 }
 
 // layout is how a request lies on a mesh.
-type layout struct {
-	grid           step.Grid
-	tokens, padded int // S, Sp
-	// batch is how the text's stream (B, T, D) and what belongs to a whole video
-	// are held. stream is how the video's (B, Sp, D) is between blocks, gathered
-	// how a matmul's operand is: over sp alone.
-	batch, stream, gathered sharding.Spec
-}
+type layout = step.Layout
 
 func (m *Model) layout(on *mesh.Mesh, r models.Request) layout {
-	var l layout
-	l.grid = step.GridOf(r.Latent, m.c.patch())
-	l.tokens = l.grid.Tokens()
-	axes := []string{"sp"}
-	if r.SplitResidual {
-		axes = append(axes, "tp")
-	}
-	l.padded = r.PadTokens(l.tokens, on.Size(axes...))
-	l.batch = sharding.NewSpec([]string{"dp"})
-	l.gathered = sharding.NewSpec([]string{"dp"}, []string{"sp"}, nil)
-	l.stream = sharding.NewSpec([]string{"dp"}, axes, nil)
-	return l
+	return step.LayoutOf(on, r, m.c.patch())
 }
 
 // Graph builds the step: the text once a request, the time and the patches,
@@ -60,7 +42,7 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 		return nil, err
 	}
 	s := &build{Step: base, c: m.c, r: r, layout: m.layout(on, r)}
-	s.Padded("video tokens", s.layout.tokens, s.layout.padded)
+	s.Padded("video tokens", s.layout.Tokens, s.layout.Padded)
 	if n := r.Latent[1]; m.c.PatchT > 1 {
 		s.Note("latent frames come in groups of %d: a video with fewer than these %d gets more in front, which are cut off again before it is decoded", m.c.PatchT, n)
 	}
@@ -94,21 +76,21 @@ func (s *build) stage(first, last bool, layers sharding.Range) error {
 func (s *build) values() {
 	c, l, b := s.c, s.layout, s.r.Batch
 	f, h, w := s.r.Latent[1], s.r.Latent[2], s.r.Latent[3]
-	s.Input(graph.Input{Name: "x", DType: dtype.F32, Shape: []int{b, f, c.OutChannels, h, w}, Spec: l.batch, Step: true})
-	s.Input(graph.Input{Name: "time", DType: dtype.F32, Shape: []int{b, c.Dim()}, Spec: l.batch, Step: true})
-	s.Input(graph.Input{Name: "context", DType: s.r.DType, Shape: []int{b, c.TextLen, c.TextEmbedDim}, Spec: l.batch})
+	s.Input(graph.Input{Name: "x", DType: dtype.F32, Shape: []int{b, f, c.OutChannels, h, w}, Spec: l.Batch, Step: true})
+	s.Input(graph.Input{Name: "time", DType: dtype.F32, Shape: []int{b, c.Dim()}, Spec: l.Batch, Step: true})
+	s.Input(graph.Input{Name: "context", DType: s.r.DType, Shape: []int{b, c.TextLen, c.TextEmbedDim}, Spec: l.Batch})
 	if n := c.conditionDim(); n > 0 {
-		s.Input(graph.Input{Name: "y", DType: dtype.F32, Shape: []int{b, f, n, h, w}, Spec: l.batch})
+		s.Input(graph.Input{Name: "y", DType: dtype.F32, Shape: []int{b, f, n, h, w}, Spec: l.Batch})
 	}
 	if c.OfsEmbedDim > 0 {
-		s.Input(graph.Input{Name: "ofs", DType: dtype.F32, Shape: []int{b, c.OfsEmbedDim}, Spec: l.batch})
+		s.Input(graph.Input{Name: "ofs", DType: dtype.F32, Shape: []int{b, c.OfsEmbedDim}, Spec: l.Batch})
 	}
 	for _, t := range s.tables() {
-		s.Input(graph.Input{Name: t.name, DType: dtype.F32, Shape: []int{l.padded, t.width}, Spec: sharding.NewSpec(t.axes)})
+		s.Input(graph.Input{Name: t.name, DType: dtype.F32, Shape: []int{l.Padded, t.width}, Spec: sharding.NewSpec(t.axes)})
 	}
-	s.Value("emb", step.Value{DType: dtype.F32, Shape: []int{b, c.TimeEmbedDim}, Spec: l.batch})
-	s.Value("video", step.Value{DType: dtype.F32, Shape: []int{b, l.padded, c.Dim()}, Spec: l.stream, Kind: step.Stream})
-	s.Value("text", step.Value{DType: dtype.F32, Shape: []int{b, c.TextLen, c.Dim()}, Spec: l.batch, Kind: step.Stream})
+	s.Value("emb", step.Value{DType: dtype.F32, Shape: []int{b, c.TimeEmbedDim}, Spec: l.Batch})
+	s.Value("video", step.Value{DType: dtype.F32, Shape: []int{b, l.Padded, c.Dim()}, Spec: l.Stream, Kind: step.Stream})
+	s.Value("text", step.Value{DType: dtype.F32, Shape: []int{b, c.TextLen, c.Dim()}, Spec: l.Batch, Kind: step.Stream})
 }
 
 // table is an input of positions (Sp, width).
@@ -122,10 +104,10 @@ type table struct {
 // video's stream starts with, split as that is.
 func (s *build) tables() []table {
 	if s.c.Rotary {
-		sp := s.layout.gathered.Dim(1)
+		sp := s.layout.Gathered.Dim(1)
 		return []table{{"rope_cos", s.c.HeadDim, sp}, {"rope_sin", s.c.HeadDim, sp}}
 	}
-	return []table{{"positions", s.c.Dim(), s.layout.stream.Dim(1)}}
+	return []table{{"positions", s.c.Dim(), s.layout.Stream.Dim(1)}}
 }
 
 // program is one program under construction.
@@ -141,11 +123,11 @@ func (s *build) program(name, prefix string, define func(p *program)) error {
 // text embeds the context: (B, T, text_embed_dim) to the text's stream (B, T, D).
 func (s *build) text() error {
 	return s.program("text", "", func(p *program) {
-		x := p.Linear("patch_embed.text_proj", p.Value("context"), s.layout.batch)
+		x := p.Linear("patch_embed.text_proj", p.Value("context"), s.layout.Batch)
 		if s.c.Learned {
 			x = p.Add(x, p.learned(0, s.c.TextLen))
 		}
-		p.Output("text", p.Reshard(x, s.layout.batch, "text's stream gathered: a norm over its whole width follows"), "")
+		p.Output("text", p.Reshard(x, s.layout.Batch, "text's stream gathered: a norm over its whole width follows"), "")
 	})
 }
 
@@ -158,8 +140,8 @@ func (p *program) learned(lo, hi int) spmd.Tensor {
 func (s *build) time() error {
 	return s.program("time", "", func(p *program) {
 		embed := func(name, table string) spmd.Tensor {
-			e := p.Precise(name+".linear_1", p.Value(table), s.layout.batch)
-			return p.Precise(name+".linear_2", p.Silu(e), s.layout.batch)
+			e := p.Precise(name+".linear_1", p.Value(table), s.layout.Batch)
+			return p.Precise(name+".linear_2", p.Silu(e), s.layout.Batch)
 		}
 		e := embed("time_embedding", "time")
 		if s.c.OfsEmbedDim > 0 {
@@ -178,17 +160,17 @@ func (s *build) pre() error {
 			x = p.Concat(2, x, p.Value("y"))
 		}
 		x = p.Patches(p.Transpose(x, 0, 2, 1, 3, 4), c.patch(), "ctyx")
-		x = p.PadTo(x, 1, l.padded)
+		x = p.PadTo(x, 1, l.Padded)
 		if c.Learned {
 			// Both are split along D: the sum is gathered, not the table.
-			x = p.Reshard(x, l.gathered, "tokens cut over the mesh")
-			x = p.Linear("patch_embed.proj", p.Compute(x), l.gathered)
-			at := p.PadTo(p.learned(c.TextLen, c.TextLen+l.tokens), 1, l.padded)
-			x = p.Add(x, p.Reshard(at, sharding.NewSpec(nil, l.gathered.Dim(1), []string{"tp"}), "positions cut as the tokens are"))
-			x = p.Reshard(x, l.stream, "video's stream gathered: a norm over its whole width follows")
+			x = p.Reshard(x, l.Gathered, "tokens cut over the mesh")
+			x = p.Linear("patch_embed.proj", p.Compute(x), l.Gathered)
+			at := p.PadTo(p.learned(c.TextLen, c.TextLen+l.Tokens), 1, l.Padded)
+			x = p.Add(x, p.Reshard(at, sharding.NewSpec(nil, l.Gathered.Dim(1), []string{"tp"}), "positions cut as the tokens are"))
+			x = p.Reshard(x, l.Stream, "video's stream gathered: a norm over its whole width follows")
 		} else {
-			x = p.Reshard(x, l.stream, "tokens cut over the mesh")
-			x = p.Linear("patch_embed.proj", p.Compute(x), l.stream)
+			x = p.Reshard(x, l.Stream, "tokens cut over the mesh")
+			x = p.Linear("patch_embed.proj", p.Compute(x), l.Stream)
 		}
 		if !c.Rotary {
 			x = p.Add(x, p.Value("positions"))
@@ -203,9 +185,9 @@ func (p *program) modulations(names ...string) func(k, i int) spmd.Tensor {
 	e, d := p.Silu(p.Value("emb")), p.s.c.Dim()
 	all := make([]spmd.Tensor, len(names))
 	for i, n := range names {
-		all[i] = p.ExpandDim(p.Precise(n, e, p.s.layout.batch), 1)
+		all[i] = p.ExpandDim(p.Precise(n, e, p.s.layout.Batch), 1)
 	}
-	joined := p.Reshard(p.Concat(1, all...), p.s.layout.batch, "modulations gathered: every device modulates whole tokens")
+	joined := p.Reshard(p.Concat(1, all...), p.s.layout.Batch, "modulations gathered: every device modulates whole tokens")
 	return func(k, i int) spmd.Tensor { return p.Slice(p.Slice(joined, 1, k, k+1), 2, i*d, (i+1)*d) }
 }
 
@@ -219,7 +201,7 @@ func (p *program) modulated(norm string, x, shift, scale spmd.Tensor) spmd.Tenso
 func (p *program) both(norm string, k int, mod func(k, i int) spmd.Tensor, video, text spmd.Tensor) (v, t spmd.Tensor) {
 	v = p.Compute(p.modulated(norm, video, mod(k, 0), mod(k, 1)))
 	t = p.Compute(p.modulated(norm, text, mod(k, 3), mod(k, 4)))
-	return p.Reshard(v, p.s.layout.gathered, "split stream gathered for column-parallel matmuls"), t
+	return p.Reshard(v, p.s.layout.Gathered, "split stream gathered for column-parallel matmuls"), t
 }
 
 // qkEps is that of the norms of queries and keys in every release.
@@ -230,7 +212,7 @@ const qkEps = 1e-6
 func (p *program) parts(x spmd.Tensor, rotated bool) attention.Parts {
 	c := p.s.c
 	head := func(name string) spmd.Tensor {
-		return p.SplitDim(p.Linear("attn1.to_"+name, x, p.s.layout.gathered), 2, c.Heads, c.HeadDim)
+		return p.SplitDim(p.Linear("attn1.to_"+name, x, p.s.layout.Gathered), 2, c.Heads, c.HeadDim)
 	}
 	normed := func(name string) spmd.Tensor {
 		y := p.Norm("attn1.norm_"+name, head(name), qkEps)
@@ -251,13 +233,13 @@ func (s *build) block() error {
 		mod := p.modulations("norm1.linear", "norm2.linear")
 
 		v, t := p.both("norm1.norm", 0, mod, video, text)
-		ta, va := attention.Joint(p.Builder, p.parts(t, false), p.parts(v, s.c.Rotary), l.tokens, true, attention.Options{})
-		video = p.Add(video, p.Mul(mod(0, 2), p.Linear("attn1.to_out.0", p.MergeDims(va, 2, 2), l.stream)))
-		text = p.Add(text, p.Mul(mod(0, 5), p.Linear("attn1.to_out.0", p.MergeDims(ta, 2, 2), l.batch)))
+		ta, va := attention.Joint(p.Builder, p.parts(t, false), p.parts(v, s.c.Rotary), l.Tokens, true, attention.Options{})
+		video = p.Add(video, p.Mul(mod(0, 2), p.Linear("attn1.to_out.0", p.MergeDims(va, 2, 2), l.Stream)))
+		text = p.Add(text, p.Mul(mod(0, 5), p.Linear("attn1.to_out.0", p.MergeDims(ta, 2, 2), l.Batch)))
 
 		v, t = p.both("norm2.norm", 1, mod, video, text)
-		video = p.Add(video, p.Mul(mod(1, 2), p.FFN("ff.net.0.proj", "ff.net.2", v, l.stream, p.GeluTanh)))
-		text = p.Add(text, p.Mul(mod(1, 5), p.FFN("ff.net.0.proj", "ff.net.2", t, l.batch, p.GeluTanh)))
+		video = p.Add(video, p.Mul(mod(1, 2), p.FFN("ff.net.0.proj", "ff.net.2", v, l.Stream, p.GeluTanh)))
+		text = p.Add(text, p.Mul(mod(1, 5), p.FFN("ff.net.0.proj", "ff.net.2", t, l.Batch, p.GeluTanh)))
 		p.Output("video", video, "video")
 		p.Output("text", text, "") // the first is made once a request: it is not given away
 	})
@@ -269,8 +251,8 @@ func (s *build) post() error {
 	return s.program("post", "", func(p *program) {
 		mod := p.modulations("norm_out.linear")
 		x := p.Norm("norm_final", p.Value("video"), c.Eps)
-		x = p.Linear("proj_out", p.Compute(p.modulated("norm_out.norm", x, mod(0, 0), mod(0, 1))), l.stream)
-		x = p.Latents(x, l.grid, c.patch(), "ctyx")
+		x = p.Linear("proj_out", p.Compute(p.modulated("norm_out.norm", x, mod(0, 0), mod(0, 1))), l.Stream)
+		x = p.Latents(x, l.Grid, c.patch(), "ctyx")
 		p.Output("out", p.Transpose(x, 0, 2, 1, 3, 4), "")
 	})
 }
@@ -278,7 +260,7 @@ func (s *build) post() error {
 // calls strings a stage's programs together.
 func (s *build) calls(first, last bool, layers sharding.Range) {
 	b, d := s.r.Batch, s.c.Dim()
-	video := func(name string) graph.Traced { return graph.Traced{Name: name, Shape: []int{b, s.layout.tokens, d}} }
+	video := func(name string) graph.Traced { return graph.Traced{Name: name, Shape: []int{b, s.layout.Tokens, d}} }
 	one := func(t graph.Traced) map[int]graph.Traced { return map[int]graph.Traced{0: t} }
 	if first {
 		s.Call(graph.Call{Name: "text", Program: "text", Request: true, Trace: one(graph.Traced{Name: "text_embed"})}, "", 0)

@@ -44,7 +44,7 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 		return err
 	}
 	lay := m.layout(on, r)
-	return models.CheckPadding(on, r, "tokens", lay.tokens, lay.padded)
+	return models.CheckPadding(on, r, "tokens", lay.Tokens, lay.Padded)
 }
 
 func (m *Model) checkLatent(latent []int) error {

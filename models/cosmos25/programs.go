@@ -27,31 +27,18 @@ type build struct {
 
 // layout is how a request lies on a mesh.
 type layout struct {
-	grid           step.Grid
-	tokens, padded int // S, Sp
-	times          int // T
-	// stream is how the residual stream (B, Sp, D) is held between blocks,
-	// gathered how a matmul's operand is: over sp alone.
-	stream, gathered sharding.Spec
+	step.Layout
+	times int // T
 }
 
 // batch is how what every device of a video holds whole is held.
 var batch = sharding.NewSpec([]string{"dp"})
 
 func (m *Model) layout(on *mesh.Mesh, r models.Request) layout {
-	var l layout
-	l.grid = step.GridOf(r.Latent, m.c.Patch())
-	l.tokens, l.times = l.grid.Tokens(), 1
-	axes := []string{"sp"}
-	if r.SplitResidual {
-		axes = append(axes, "tp")
-	}
-	l.padded = r.PadTokens(l.tokens, on.Size(axes...))
+	l := layout{step.LayoutOf(on, r, m.c.Patch()), 1}
 	if r.TokenTimes {
-		l.times = l.grid.Frames
+		l.times = l.Grid.Frames
 	}
-	l.gathered = sharding.NewSpec([]string{"dp"}, []string{"sp"})
-	l.stream = sharding.NewSpec([]string{"dp"}, axes)
 	return l
 }
 
@@ -66,7 +53,7 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 		return nil, err
 	}
 	s := &build{Step: base, c: m.c, r: r, layout: m.layout(on, r)}
-	s.Padded("tokens", s.layout.tokens, s.layout.padded)
+	s.Padded("tokens", s.layout.Tokens, s.layout.Padded)
 	s.values()
 	if err := s.Stages(r.Run(m.c.Layers), s.stage); err != nil {
 		return nil, err
@@ -105,9 +92,9 @@ func (s *build) values() {
 		Spec: batch.WithDim(2, s.Spec("crossattn_proj.0.weight").Dim(1)...)})
 	s.Input(graph.Input{Name: "masks", DType: dtype.F32, Shape: append([]int{b, masks}, s.r.Latent[1:]...), Spec: batch})
 	for _, table := range []string{"rope_cos", "rope_sin"} {
-		s.Input(graph.Input{Name: table, DType: dtype.F32, Shape: []int{l.padded, c.HeadDim()}, Spec: sharding.NewSpec([]string{"sp"})})
+		s.Input(graph.Input{Name: table, DType: dtype.F32, Shape: []int{l.Padded, c.HeadDim()}, Spec: sharding.NewSpec([]string{"sp"})})
 	}
-	s.Value("tokens", step.Value{DType: dtype.F32, Shape: []int{b, l.padded, c.Width}, Spec: l.stream, Kind: step.Stream})
+	s.Value("tokens", step.Value{DType: dtype.F32, Shape: []int{b, l.Padded, c.Width}, Spec: l.Stream, Kind: step.Stream})
 	s.Value("emb", step.Value{DType: dtype.F32, Shape: []int{b, l.times, c.Width}, Spec: batch})
 	s.Value("lora", step.Value{DType: dtype.F32, Shape: []int{b, l.times, 3 * c.Width}, Spec: batch})
 	s.Value("text", step.Value{DType: s.r.DType, Shape: []int{b, TextLen, c.ContextDim}, Spec: batch})
@@ -163,8 +150,8 @@ func (s *build) pre() error {
 	l := s.layout
 	return s.program("pre", "", func(p *program) {
 		x := p.Patches(p.Concat(1, p.Value("x"), p.Value("masks")), s.c.Patch(), "ctyx")
-		x = p.Reshard(p.PadTo(x, 1, l.padded), l.stream, "tokens cut over the mesh")
-		p.Output("tokens", p.Linear("x_embedder.proj.1", p.Compute(x), l.stream), "")
+		x = p.Reshard(p.PadTo(x, 1, l.Padded), l.Stream, "tokens cut over the mesh")
+		p.Output("tokens", p.Linear("x_embedder.proj.1", p.Compute(x), l.Stream), "")
 	})
 }
 
@@ -183,7 +170,7 @@ func (p *program) modulations(n int, names ...string) func(name string, part int
 	joined := p.Reshard(p.Add(p.Concat(2, all...), lora), batch, "modulations gathered: every device modulates whole tokens")
 	return func(name string, part int) spmd.Tensor {
 		y := p.Slice(p.Slice(joined, 2, at[name], at[name]+1), 3, part*d, (part+1)*d)
-		return p.EveryToken(p.DropDim(y, 2), p.s.layout.grid, p.s.layout.padded, p.s.layout.stream)
+		return p.EveryToken(p.DropDim(y, 2), p.s.layout.Grid, p.s.layout.Padded, p.s.layout.Stream)
 	}
 }
 
@@ -191,7 +178,7 @@ func (p *program) modulations(n int, names ...string) func(name string, part int
 // where the stream is split over it.
 func (p *program) modulate(x spmd.Tensor, shift, scale spmd.Tensor) spmd.Tensor {
 	y := p.Compute(p.Add(p.Mul(p.LayerNorm(x, eps), p.Shift(scale, 1)), shift))
-	return p.Reshard(y, p.s.layout.gathered, "split stream gathered for column-parallel matmuls")
+	return p.Reshard(y, p.s.layout.Gathered, "split stream gathered for column-parallel matmuls")
 }
 
 // block is one layer: self-attention, cross-attention to the text, MLP, each
@@ -204,21 +191,21 @@ func (s *build) block() error {
 		const self, cross, mlp = "adaln_modulation_self_attn", "adaln_modulation_cross_attn", "adaln_modulation_mlp"
 		part := p.modulations(3, self, cross, mlp) // shift, scale, gate
 		qk := func(name string, h spmd.Tensor) spmd.Tensor {
-			return p.RMSNorm(name+"_norm", p.heads(p.Linear(name+"_proj", h, l.gathered)), eps)
+			return p.RMSNorm(name+"_norm", p.heads(p.Linear(name+"_proj", h, l.Gathered)), eps)
 		}
 
 		h := p.modulate(x, part(self, 0), part(self, 1))
 		q, k := p.RopeHalves(qk("self_attn.q", h), cos, sin), p.RopeHalves(qk("self_attn.k", h), cos, sin)
-		v := p.Compute(p.heads(p.Linear("self_attn.v_proj", h, l.gathered)))
-		y := attention.Attend(p.Builder, q, k, v, attention.Options{Keys: l.tokens})
-		x = p.Add(x, p.Mul(p.Linear("self_attn.output_proj", p.MergeDims(y, 2, 2), l.stream), part(self, 2)))
+		v := p.Compute(p.heads(p.Linear("self_attn.v_proj", h, l.Gathered)))
+		y := attention.Attend(p.Builder, q, k, v, attention.Options{Keys: l.Tokens})
+		x = p.Add(x, p.Mul(p.Linear("self_attn.output_proj", p.MergeDims(y, 2, 2), l.Stream), part(self, 2)))
 
 		h = p.modulate(x, part(cross, 0), part(cross, 1))
 		y = attention.Attend(p.Builder, p.Compute(qk("cross_attn.q", h)), p.Value("text_k"), p.Value("text_v"), attention.Options{})
-		x = p.Add(x, p.Mul(p.Linear("cross_attn.output_proj", p.MergeDims(y, 2, 2), l.stream), part(cross, 2)))
+		x = p.Add(x, p.Mul(p.Linear("cross_attn.output_proj", p.MergeDims(y, 2, 2), l.Stream), part(cross, 2)))
 
 		h = p.modulate(x, part(mlp, 0), part(mlp, 1))
-		x = p.Add(x, p.Mul(p.FFN("mlp.layer1", "mlp.layer2", h, l.stream, p.Gelu), part(mlp, 2)))
+		x = p.Add(x, p.Mul(p.FFN("mlp.layer1", "mlp.layer2", h, l.Stream, p.Gelu), part(mlp, 2)))
 		p.Output("tokens", x, "tokens")
 	})
 }
@@ -232,15 +219,15 @@ func (s *build) post() error {
 		part := p.modulations(2, name)
 		x := p.Value("tokens")
 		h := p.Add(p.Mul(p.LayerNorm(x, eps), p.Shift(part(name, 1), 1)), part(name, 0))
-		y := p.Linear("final_layer.linear", p.Compute(h), l.stream)
-		p.Output("out", p.Latents(y, l.grid, s.c.Patch(), "yxtc"), "")
+		y := p.Linear("final_layer.linear", p.Compute(h), l.Stream)
+		p.Output("out", p.Latents(y, l.Grid, s.c.Patch(), "yxtc"), "")
 	})
 }
 
 // calls strings a stage's programs together.
 func (s *build) calls(first, last bool, layers sharding.Range) {
 	tokens := func(name string) map[int]graph.Traced {
-		return step.Tokens(name, s.r.Batch, s.layout.tokens, s.c.Width)
+		return step.Tokens(name, s.r.Batch, s.layout.Tokens, s.c.Width)
 	}
 	if first {
 		s.Call(graph.Call{Name: "text", Program: "text", Request: true, Trace: map[int]graph.Traced{0: {Name: "context_embed"}}}, "", 0)

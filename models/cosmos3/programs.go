@@ -27,31 +27,19 @@ type build struct {
 
 // layout is how a request lies on a mesh.
 type layout struct {
-	grid           step.Grid
-	tokens, padded int // S, Sp
-	text           int // L
-	kv             int // Hkv
-	// stream is how the video's residual stream (B, Sp, D) is held between layers,
-	// gathered how a matmul's operand is: over sp alone.
-	stream, gathered sharding.Spec
+	step.Layout
+	text int // L
+	kv   int // Hkv
 }
 
 // batch is how what every device of a video holds whole is held.
 var batch = sharding.NewSpec([]string{"dp"})
 
 func (m *Model) layout(on *mesh.Mesh, r models.Request) layout {
-	l := layout{grid: step.GridOf(r.Latent, m.c.patch()), text: r.Text, kv: max(m.c.KVHeads, on.Size("tp"))}
-	l.tokens = l.grid.Tokens()
+	l := layout{step.LayoutOf(on, r, m.c.patch()), r.Text, max(m.c.KVHeads, on.Size("tp"))}
 	if l.text == 0 {
 		l.text = textLen
 	}
-	axes := []string{"sp"}
-	if r.SplitResidual {
-		axes = append(axes, "tp")
-	}
-	l.padded = r.PadTokens(l.tokens, on.Size(axes...))
-	l.gathered = sharding.NewSpec([]string{"dp"}, []string{"sp"})
-	l.stream = sharding.NewSpec([]string{"dp"}, axes)
 	return l
 }
 
@@ -66,7 +54,7 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 		return nil, err
 	}
 	s := &build{Step: base, c: m.c, r: r, layout: m.layout(on, r)}
-	s.Padded("tokens", s.layout.tokens, s.layout.padded)
+	s.Padded("tokens", s.layout.Tokens, s.layout.Padded)
 	s.values()
 	if err := s.Stages(r.Run(m.c.Layers), s.stage); err != nil {
 		return nil, err
@@ -103,13 +91,13 @@ func (s *build) values() {
 		s.Input(graph.Input{Name: "mask", DType: dtype.Bool, Shape: []int{b, l.text}, Spec: batch})
 	}
 	if s.r.TokenTimes {
-		s.Input(graph.Input{Name: "noisy", DType: dtype.F32, Shape: []int{b, l.grid.Frames}, Spec: batch})
+		s.Input(graph.Input{Name: "noisy", DType: dtype.F32, Shape: []int{b, l.Grid.Frames}, Spec: batch})
 	}
 	for _, f := range []string{"cos", "sin"} {
 		s.Input(graph.Input{Name: "text_" + f, DType: dtype.F32, Shape: []int{b, l.text, c.HeadDim}, Spec: batch})
-		s.Input(graph.Input{Name: "video_" + f, DType: dtype.F32, Shape: []int{b, l.padded, c.HeadDim}, Spec: l.gathered})
+		s.Input(graph.Input{Name: "video_" + f, DType: dtype.F32, Shape: []int{b, l.Padded, c.HeadDim}, Spec: l.Gathered})
 	}
-	s.Value("tokens", step.Value{DType: dtype.F32, Shape: []int{b, l.padded, c.Width}, Spec: l.stream, Kind: step.Stream})
+	s.Value("tokens", step.Value{DType: dtype.F32, Shape: []int{b, l.Padded, c.Width}, Spec: l.Stream, Kind: step.Stream})
 	s.Value("text", step.Value{DType: dtype.F32, Shape: []int{b, l.text, c.Width}, Spec: batch, Kind: step.Stream})
 	for _, kv := range []string{"text_k", "text_v"} {
 		s.Value(kv, step.Value{DType: s.r.DType, Shape: []int{b, l.text, l.kv, c.HeadDim},
@@ -140,14 +128,14 @@ func (s *build) embed() error {
 func (s *build) pre() error {
 	l := s.layout
 	return s.program("pre", "", func(p *program) {
-		x := p.PadTo(p.Patches(p.Value("x"), s.c.patch(), "tyxc"), 1, l.padded)
-		x = p.Linear("proj_in", p.Compute(p.Reshard(x, l.stream, "tokens cut over the mesh")), l.stream)
+		x := p.PadTo(p.Patches(p.Value("x"), s.c.patch(), "tyxc"), 1, l.Padded)
+		x = p.Linear("proj_in", p.Compute(p.Reshard(x, l.Stream, "tokens cut over the mesh")), l.Stream)
 		e := p.Silu(p.Precise("time_embedder.linear_1", p.Value("time"), batch))
 		e = p.Precise("time_embedder.linear_2", e, batch) // B 1 D
 		if s.r.TokenTimes {
 			e = p.Mul(e, p.ExpandDim(p.Value("noisy"), 2)) // B F D
 		}
-		p.Output("tokens", p.Add(x, p.EveryToken(e, l.grid, l.padded, l.stream)), "")
+		p.Output("tokens", p.Add(x, p.EveryToken(e, l.Grid, l.Padded, l.Stream)), "")
 	})
 }
 
@@ -208,15 +196,15 @@ func (s *build) gen() error {
 	l := s.layout
 	return s.program("gen", "layers.0.", func(p *program) {
 		x, cos, sin := p.Value("tokens"), p.Value("video_cos"), p.Value("video_sin")
-		q, k, v := p.qkv(video, p.norm(video.norm1, x, l.gathered), l.gathered)
+		q, k, v := p.qkv(video, p.norm(video.norm1, x, l.Gathered), l.Gathered)
 		own := attention.Parts{Q: p.RopeHalves(q, cos, sin), K: p.RopeHalves(k, cos, sin), V: v}
 		var o attention.Options
 		if s.r.Masked {
-			mask := p.ExpandDim(p.ExpandDim(p.Concat(1, p.Value("mask"), p.Constant(dtype.Bool, 1, s.r.Batch, l.tokens)), 1), 1)
+			mask := p.ExpandDim(p.ExpandDim(p.Concat(1, p.Value("mask"), p.Constant(dtype.Bool, 1, s.r.Batch, l.Tokens)), 1), 1)
 			o.Mask = &mask
 		}
-		y := attention.Prefixed(p.Builder, attention.Parts{K: p.Value("text_k"), V: p.Value("text_v")}, own, l.tokens, o)
-		p.Output("tokens", p.rest(video, x, y, l.stream, l.gathered), "tokens")
+		y := attention.Prefixed(p.Builder, attention.Parts{K: p.Value("text_k"), V: p.Value("text_v")}, own, l.Tokens, o)
+		p.Output("tokens", p.rest(video, x, y, l.Stream, l.Gathered), "tokens")
 	})
 }
 
@@ -225,7 +213,7 @@ func (s *build) post() error {
 	l := s.layout
 	return s.program("post", "", func(p *program) {
 		h := p.Compute(p.RMSNorm("norm_moe_gen", p.Value("tokens"), s.c.Eps))
-		p.Output("out", p.Latents(p.Linear("proj_out", h, l.stream), l.grid, s.c.patch(), "tyxc"), "")
+		p.Output("out", p.Latents(p.Linear("proj_out", h, l.Stream), l.Grid, s.c.patch(), "tyxc"), "")
 	})
 }
 
@@ -240,10 +228,10 @@ func (s *build) calls(first, last bool, layers sharding.Range) {
 		s.Call(graph.Call{Name: fmt.Sprintf("und %d", i), Program: "und", Request: true, Trace: rows(fmt.Sprintf("layer_%d_und", i), s.layout.text)}, layer(i), i)
 	}
 	if first {
-		s.Call(graph.Call{Name: "pre", Program: "pre", Trace: rows("patch_embed", s.layout.tokens)}, "", 0)
+		s.Call(graph.Call{Name: "pre", Program: "pre", Trace: rows("patch_embed", s.layout.Tokens)}, "", 0)
 	}
 	for i := layers.Lo; i < layers.Hi; i++ {
-		s.Call(graph.Call{Name: fmt.Sprintf("gen %d", i), Program: "gen", Trace: rows(fmt.Sprintf("layer_%d_gen", i), s.layout.tokens)}, layer(i), i)
+		s.Call(graph.Call{Name: fmt.Sprintf("gen %d", i), Program: "gen", Trace: rows(fmt.Sprintf("layer_%d_gen", i), s.layout.Tokens)}, layer(i), i)
 	}
 	if last {
 		s.Call(graph.Call{Name: "post", Program: "post"}, "", layers.Hi)

@@ -63,7 +63,7 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 		return err
 	}
 	lay := m.layout(on, r)
-	return models.CheckPadding(on, r, "video tokens", lay.tokens, lay.padded)
+	return models.CheckPadding(on, r, "video tokens", lay.Tokens, lay.Padded)
 }
 
 // Resolve finds the embedding of guidance by its tensors, since releases have no

@@ -27,27 +27,12 @@ type build struct {
 
 // layout is how a request lies on a mesh.
 type layout struct {
-	grid           step.Grid
-	tokens, padded int // S, Sp
-	text           int // TT
-	// batch is how the text's stream (B, T, D) and what belongs to a whole video
-	// are held. stream is how the video's (B, Sp, D) is between blocks, gathered
-	// how a matmul's operand is: over sp alone.
-	batch, stream, gathered sharding.Spec
+	step.Layout
+	text int // TT
 }
 
 func (m *Model) layout(on *mesh.Mesh, r models.Request) layout {
-	l := layout{grid: step.GridOf(r.Latent, m.c.Patch)}
-	l.tokens, l.text = l.grid.Tokens(), r.Image+r.SecondText+r.Text
-	axes := []string{"sp"}
-	if r.SplitResidual {
-		axes = append(axes, "tp")
-	}
-	l.padded = r.PadTokens(l.tokens, on.Size(axes...))
-	l.batch = sharding.NewSpec([]string{"dp"})
-	l.gathered = sharding.NewSpec([]string{"dp"}, []string{"sp"}, nil)
-	l.stream = sharding.NewSpec([]string{"dp"}, axes, nil)
-	return l
+	return layout{step.LayoutOf(on, r, m.c.Patch), r.Image + r.SecondText + r.Text}
 }
 
 // Graph builds the step: what of the text depends on it alone once a request,
@@ -68,7 +53,7 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 		return nil, err
 	}
 	s := &build{Step: base, c: m.c, r: r, layout: m.layout(on, r)}
-	s.Padded("video tokens", s.layout.tokens, s.layout.padded)
+	s.Padded("video tokens", s.layout.Tokens, s.layout.Padded)
 	s.values()
 	double, single := m.layers(r.Layers)
 	err = s.Stages(double+single, func(first, last bool, layers sharding.Range) error { return s.stage(first, last, double, layers) })
@@ -110,29 +95,29 @@ func (s *build) stage(first, last bool, double int, layers sharding.Range) error
 func (s *build) values() {
 	c, l, b := s.c, s.layout, s.r.Batch
 	t := s.r.Text
-	s.Input(graph.Input{Name: "x", DType: dtype.F32, Shape: append([]int{b}, s.r.Latent...), Spec: l.batch, Step: true})
-	s.Input(graph.Input{Name: "time", DType: dtype.F32, Shape: []int{b, timeWidth}, Spec: l.batch, Step: true})
-	s.Input(graph.Input{Name: "context", DType: s.r.DType, Shape: []int{b, t, c.TextDim}, Spec: l.batch})
+	s.Input(graph.Input{Name: "x", DType: dtype.F32, Shape: append([]int{b}, s.r.Latent...), Spec: l.Batch, Step: true})
+	s.Input(graph.Input{Name: "time", DType: dtype.F32, Shape: []int{b, timeWidth}, Spec: l.Batch, Step: true})
+	s.Input(graph.Input{Name: "context", DType: s.r.DType, Shape: []int{b, t, c.TextDim}, Spec: l.Batch})
 	// The text's rows as keys, and how much each counts in their mean.
-	s.Input(graph.Input{Name: "text_mask", DType: dtype.Bool, Shape: []int{b, 1, 1, t}, Spec: l.batch})
-	s.Input(graph.Input{Name: "text_share", DType: dtype.F32, Shape: []int{b, t, 1}, Spec: l.batch})
-	s.Input(graph.Input{Name: "key_mask", DType: dtype.Bool, Shape: []int{b, 1, 1, l.tokens + l.text}, Spec: l.batch})
+	s.Input(graph.Input{Name: "text_mask", DType: dtype.Bool, Shape: []int{b, 1, 1, t}, Spec: l.Batch})
+	s.Input(graph.Input{Name: "text_share", DType: dtype.F32, Shape: []int{b, t, 1}, Spec: l.Batch})
+	s.Input(graph.Input{Name: "key_mask", DType: dtype.Bool, Shape: []int{b, 1, 1, l.Tokens + l.text}, Spec: l.Batch})
 	if c.Glyphs {
 		s.besideValues()
 	} else {
-		s.Input(graph.Input{Name: "pooled", DType: dtype.F32, Shape: []int{b, c.PooledDim}, Spec: l.batch})
+		s.Input(graph.Input{Name: "pooled", DType: dtype.F32, Shape: []int{b, c.PooledDim}, Spec: l.Batch})
 	}
 	if c.Guidance {
-		s.Input(graph.Input{Name: "guidance", DType: dtype.F32, Shape: []int{b, timeWidth}, Spec: l.batch})
+		s.Input(graph.Input{Name: "guidance", DType: dtype.F32, Shape: []int{b, timeWidth}, Spec: l.Batch})
 	}
 	for _, table := range []string{"rope_cos", "rope_sin"} {
-		s.Input(graph.Input{Name: table, DType: dtype.F32, Shape: []int{l.padded, c.HeadDim()}, Spec: sharding.NewSpec([]string{"sp"})})
+		s.Input(graph.Input{Name: table, DType: dtype.F32, Shape: []int{l.Padded, c.HeadDim()}, Spec: sharding.NewSpec([]string{"sp"})})
 	}
-	s.Value("mean", step.Value{DType: dtype.F32, Shape: []int{b, c.Dim}, Spec: l.batch})
-	s.Value("embedded", step.Value{DType: dtype.F32, Shape: []int{b, t, c.Dim}, Spec: l.batch})
-	s.Value("vec", step.Value{DType: dtype.F32, Shape: []int{b, c.Dim}, Spec: l.batch})
-	s.Value("video", step.Value{DType: dtype.F32, Shape: []int{b, l.padded, c.Dim}, Spec: l.stream, Kind: step.Stream})
-	s.Value("text", step.Value{DType: dtype.F32, Shape: []int{b, l.text, c.Dim}, Spec: l.batch, Kind: step.Stream})
+	s.Value("mean", step.Value{DType: dtype.F32, Shape: []int{b, c.Dim}, Spec: l.Batch})
+	s.Value("embedded", step.Value{DType: dtype.F32, Shape: []int{b, t, c.Dim}, Spec: l.Batch})
+	s.Value("vec", step.Value{DType: dtype.F32, Shape: []int{b, c.Dim}, Spec: l.Batch})
+	s.Value("video", step.Value{DType: dtype.F32, Shape: []int{b, l.Padded, c.Dim}, Spec: l.Stream, Kind: step.Stream})
+	s.Value("text", step.Value{DType: dtype.F32, Shape: []int{b, l.text, c.Dim}, Spec: l.Batch, Kind: step.Stream})
 }
 
 // program is one program under construction.
@@ -150,7 +135,7 @@ const eps = 1e-6
 
 // two are two linear layers with SiLU between, in f32: x (B, n) to (B, D).
 func (p *program) two(first, second string, x spmd.Tensor) spmd.Tensor {
-	return p.Precise(second, p.Silu(p.Precise(first, x, p.s.layout.batch)), p.s.layout.batch)
+	return p.Precise(second, p.Silu(p.Precise(first, x, p.s.layout.Batch)), p.s.layout.Batch)
 }
 
 func (p *program) embedder(name string, table spmd.Tensor) spmd.Tensor {
@@ -159,7 +144,7 @@ func (p *program) embedder(name string, table spmd.Tensor) spmd.Tensor {
 
 // textOnce embeds the text's rows (B, T, D) and the mean of the real ones (B, D).
 func (s *build) textOnce() error {
-	batch := s.layout.batch
+	batch := s.layout.Batch
 	return s.program("text", "", func(p *program) {
 		x := p.Value("context")
 		mean := p.DropDim(p.Sum(p.Mul(p.Convert(x, dtype.F32), p.Value("text_share")), 1), 1)
@@ -189,9 +174,9 @@ func (p *program) modulations(e spmd.Tensor, names ...string) func(k, i int) spm
 	e, d := p.Silu(e), p.s.c.Dim
 	all := make([]spmd.Tensor, len(names))
 	for i, n := range names {
-		all[i] = p.ExpandDim(p.Precise(n, e, p.s.layout.batch), 1)
+		all[i] = p.ExpandDim(p.Precise(n, e, p.s.layout.Batch), 1)
 	}
-	joined := p.Reshard(p.Concat(1, all...), p.s.layout.batch, "modulations gathered: every device modulates whole tokens")
+	joined := p.Reshard(p.Concat(1, all...), p.s.layout.Batch, "modulations gathered: every device modulates whole tokens")
 	return func(k, i int) spmd.Tensor { return p.Slice(p.Slice(joined, 1, k, k+1), 2, i*d, (i+1)*d) }
 }
 
@@ -215,15 +200,15 @@ func (s *build) refiner() error {
 			}
 			gate := p.modulations(p.Value("refine"), "adaLN_modulation.1")
 			h := p.Compute(p.Norm("norm1", x, eps))
-			qkv := p.Unstack(p.Compute(p.Linear("self_attn_qkv", h, l.batch)), s.c.Dim, s.c.Dim, s.c.Dim)
+			qkv := p.Unstack(p.Compute(p.Linear("self_attn_qkv", h, l.Batch)), s.c.Dim, s.c.Dim, s.c.Dim)
 			mask := p.Value("text_mask")
 			y := attention.Attend(p.Builder, p.heads(qkv[0]), p.heads(qkv[1]), p.heads(qkv[2]), attention.Options{Mask: &mask})
-			x = p.Add(x, p.Mul(p.Linear("self_attn_proj", p.MergeDims(y, 2, 2), l.batch), gate(0, 0)))
+			x = p.Add(x, p.Mul(p.Linear("self_attn_proj", p.MergeDims(y, 2, 2), l.Batch), gate(0, 0)))
 			h = p.Compute(p.Norm("norm2", x, eps))
-			p.Output(s.refined(), p.Add(x, p.Mul(p.FFN("mlp.fc1", "mlp.fc2", h, l.batch, p.Silu), gate(0, 1))), "")
+			p.Output(s.refined(), p.Add(x, p.Mul(p.FFN("mlp.fc1", "mlp.fc2", h, l.Batch, p.Silu), gate(0, 1))), "")
 		})
 	}
-	s.Value("refine", step.Value{DType: dtype.F32, Shape: []int{s.r.Batch, s.c.Dim}, Spec: l.batch})
+	s.Value("refine", step.Value{DType: dtype.F32, Shape: []int{s.r.Batch, s.c.Dim}, Spec: l.Batch})
 	err := s.program("refine", "", func(p *program) {
 		p.Output("refine", p.Add(p.embedder("txt_in.t_embedder", p.Value("time")), p.Value("mean")), "")
 	})
@@ -244,7 +229,7 @@ func (s *build) pre() error {
 		if s.r.Image > 0 {
 			x = p.Concat(2, x, p.Patches(p.Value("y"), s.c.Patch, "ctyx"))
 		}
-		x = p.Compute(p.Reshard(p.PadTo(x, 1, l.padded), l.stream, "tokens cut over the mesh"))
+		x = p.Compute(p.Reshard(p.PadTo(x, 1, l.Padded), l.Stream, "tokens cut over the mesh"))
 		// Without an image its channels are zero: their weights have no part.
 		w := p.Slice(p.Weight("img_in.proj.weight"), 1, 0, x.Dim(2))
 		y := p.Convert(p.Builder.Linear(x, w, x.DType), dtype.F32)
@@ -276,13 +261,13 @@ func (p *program) parts(q, k, v spmd.Tensor, norms string, video bool) attention
 // joint attends over [video; text], of whose keys the text's padding is none.
 func (p *program) joint(video, text attention.Parts) (v, t spmd.Tensor) {
 	mask := p.Value("key_mask")
-	t, v = attention.Joint(p.Builder, text, video, p.s.layout.tokens, false, attention.Options{Mask: &mask})
+	t, v = attention.Joint(p.Builder, text, video, p.s.layout.Tokens, false, attention.Options{Mask: &mask})
 	return p.MergeDims(v, 2, 2), p.MergeDims(t, 2, 2)
 }
 
 // qkv are queries, keys and values (B, S, D) of layers that are stacked or, in 1.5, apart.
 func (p *program) qkv(name string, h spmd.Tensor) []spmd.Tensor {
-	d, to := p.s.c.Dim, p.s.layout.gathered
+	d, to := p.s.c.Dim, p.s.layout.Gathered
 	if !p.s.c.Glyphs {
 		return p.Unstack(p.Linear(name+"_qkv", h, to), d, d, d)
 	}
@@ -299,14 +284,14 @@ func (s *build) double() error {
 			qkv := p.qkv(stream+"_attn", h)
 			return p.parts(qkv[0], qkv[1], qkv[2], stream+"_attn_", video)
 		}
-		va, ta := p.joint(stacked(p.modulated(video, mod(0, 0), mod(0, 1), l.gathered), "img", true),
-			stacked(p.modulated(text, mod(1, 0), mod(1, 1), l.batch), "txt", false))
-		video = p.Add(video, p.Mul(mod(0, 2), p.Linear("img_attn_proj", va, l.stream)))
-		text = p.Add(text, p.Mul(mod(1, 2), p.Linear("txt_attn_proj", ta, l.batch)))
+		va, ta := p.joint(stacked(p.modulated(video, mod(0, 0), mod(0, 1), l.Gathered), "img", true),
+			stacked(p.modulated(text, mod(1, 0), mod(1, 1), l.Batch), "txt", false))
+		video = p.Add(video, p.Mul(mod(0, 2), p.Linear("img_attn_proj", va, l.Stream)))
+		text = p.Add(text, p.Mul(mod(1, 2), p.Linear("txt_attn_proj", ta, l.Batch)))
 
-		v, t := p.modulated(video, mod(0, 3), mod(0, 4), l.gathered), p.modulated(text, mod(1, 3), mod(1, 4), l.batch)
-		p.Output("video", p.Add(video, p.Mul(mod(0, 5), p.FFN("img_mlp.fc1", "img_mlp.fc2", v, l.stream, p.GeluTanh))), "video")
-		p.Output("text", p.Add(text, p.Mul(mod(1, 5), p.FFN("txt_mlp.fc1", "txt_mlp.fc2", t, l.batch, p.GeluTanh))), "text")
+		v, t := p.modulated(video, mod(0, 3), mod(0, 4), l.Gathered), p.modulated(text, mod(1, 3), mod(1, 4), l.Batch)
+		p.Output("video", p.Add(video, p.Mul(mod(0, 5), p.FFN("img_mlp.fc1", "img_mlp.fc2", v, l.Stream, p.GeluTanh))), "video")
+		p.Output("text", p.Add(text, p.Mul(mod(1, 5), p.FFN("txt_mlp.fc1", "txt_mlp.fc2", t, l.Batch, p.GeluTanh))), "text")
 	})
 }
 
@@ -324,7 +309,7 @@ func (s *build) single() error {
 		upBias := p.UnstackDim(b, 0, 3*c.Dim, c.FFNDim())
 		down := p.UnstackDim(p.Weight("linear2.weight"), 1, c.Dim, c.FFNDim())
 
-		v, t := p.modulated(video, mod(0, 0), mod(0, 1), l.gathered), p.modulated(text, mod(0, 0), mod(0, 1), l.batch)
+		v, t := p.modulated(video, mod(0, 0), mod(0, 1), l.Gathered), p.modulated(text, mod(0, 0), mod(0, 1), l.Batch)
 		stacked := func(h spmd.Tensor, video bool) attention.Parts {
 			y := p.Add(p.Convert(p.Builder.Linear(h, up[0], h.DType), dtype.F32), upBias[0])
 			qkv := p.Unstack(y, c.Dim, c.Dim, c.Dim)
@@ -342,8 +327,8 @@ func (s *build) single() error {
 			}
 			return p.Add(x, p.Mul(mod(0, 2), p.Add(p.Convert(y, dtype.F32), p.Weight("linear2.bias"))))
 		}
-		p.Output("video", back(video, v, va, l.stream), "video")
-		p.Output("text", back(text, t, ta, l.batch), "text")
+		p.Output("video", back(video, v, va, l.Stream), "video")
+		p.Output("text", back(text, t, ta, l.Batch), "text")
 	})
 }
 
@@ -353,8 +338,8 @@ func (s *build) post() error {
 	return s.program("post", "final_layer.", func(p *program) {
 		mod := p.modulations(p.Value("vec"), "adaLN_modulation.1")
 		h := p.Add(p.Mul(p.LayerNorm(p.Value("video"), eps), p.Shift(mod(0, 1), 1)), mod(0, 0))
-		x := p.Linear("linear", p.Compute(h), l.stream)
-		p.Output("out", p.Latents(x, l.grid, s.c.Patch, "ctyx"), "")
+		x := p.Linear("linear", p.Compute(h), l.Stream)
+		p.Output("out", p.Latents(x, l.Grid, s.c.Patch, "ctyx"), "")
 	})
 }
 
@@ -362,7 +347,7 @@ func (s *build) post() error {
 func (s *build) calls(first, last bool, double int, layers sharding.Range) {
 	b, d := s.r.Batch, s.c.Dim
 	trace := func(video, text string) map[int]graph.Traced {
-		return map[int]graph.Traced{0: {Name: video, Shape: []int{b, s.layout.tokens, d}}, 1: {Name: text}}
+		return map[int]graph.Traced{0: {Name: video, Shape: []int{b, s.layout.Tokens, d}}, 1: {Name: text}}
 	}
 	if first {
 		s.Call(graph.Call{Name: "text", Program: "text", Request: true}, "", 0)
@@ -379,7 +364,7 @@ func (s *build) calls(first, last bool, double int, layers sharding.Range) {
 		if s.c.Glyphs {
 			s.besideCalls()
 		}
-		s.Call(graph.Call{Name: "pre", Program: "pre", Trace: step.Tokens("patch_embed", b, s.layout.tokens, d)}, "", 0)
+		s.Call(graph.Call{Name: "pre", Program: "pre", Trace: step.Tokens("patch_embed", b, s.layout.Tokens, d)}, "", 0)
 	}
 	for i := layers.Lo; i < layers.Hi; i++ {
 		if i < double {

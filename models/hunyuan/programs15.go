@@ -32,8 +32,8 @@ func (s *build) refined() string {
 func (s *build) besideValues() {
 	c, r, l := s.c, s.r, s.layout
 	rows := func(name string, n, width int) {
-		s.Input(graph.Input{Name: name, DType: dtype.F32, Shape: []int{r.Batch, n, width}, Spec: l.batch})
-		s.Value(name+"_rows", step.Value{DType: dtype.F32, Shape: []int{r.Batch, n, c.Dim}, Spec: l.batch})
+		s.Input(graph.Input{Name: name, DType: dtype.F32, Shape: []int{r.Batch, n, width}, Spec: l.Batch})
+		s.Value(name+"_rows", step.Value{DType: dtype.F32, Shape: []int{r.Batch, n, c.Dim}, Spec: l.Batch})
 	}
 	if r.SecondText > 0 {
 		rows("byt5", r.SecondText, c.GlyphDim)
@@ -41,9 +41,9 @@ func (s *build) besideValues() {
 	if r.Image > 0 {
 		rows("vision", r.Image, c.VisionDim)
 		y := append([]int{r.Batch, c.wide() - c.In}, r.Latent[1:]...)
-		s.Input(graph.Input{Name: "y", DType: dtype.F32, Shape: y, Spec: l.batch})
+		s.Input(graph.Input{Name: "y", DType: dtype.F32, Shape: y, Spec: l.Batch})
 	}
-	s.Value("refined", step.Value{DType: dtype.F32, Shape: []int{r.Batch, r.Text, c.Dim}, Spec: l.batch, Kind: step.Stream})
+	s.Value("refined", step.Value{DType: dtype.F32, Shape: []int{r.Batch, r.Text, c.Dim}, Spec: l.Batch, Kind: step.Stream})
 }
 
 // ofKind adds to rows (B, n, D) what says of which kind they are.
@@ -54,7 +54,7 @@ func (p *program) ofKind(x spmd.Tensor, kind int) spmd.Tensor {
 // beside embeds the rows of letters and image, which depend on the request alone,
 // and lays the text's stream end to end, (B, V+G+T, D): no row of it has a position.
 func (s *build) beside() error {
-	batch := s.layout.batch
+	batch := s.layout.Batch
 	if s.r.SecondText > 0 {
 		err := s.program("byt5", "", func(p *program) {
 			h := p.Compute(p.Norm("byt5_in.layernorm", p.Value("byt5"), eps15))

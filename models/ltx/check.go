@@ -30,7 +30,7 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 		return err
 	}
 	lay := m.layout(on, r)
-	return models.CheckPadding(on, r, "tokens", lay.tokens, lay.padded)
+	return models.CheckPadding(on, r, "tokens", lay.Tokens, lay.Padded)
 }
 
 // Resolve names the variants of the family that tensors give away where their

@@ -23,10 +23,8 @@ type build struct {
 
 // layout is how a request lies on a mesh.
 type layout struct {
-	tokens, padded, text int // N, Np, L
-	// batch is how what belongs to a whole video is held, stream and gathered as
-	// in program.
-	batch, stream, gathered sharding.Spec
+	step.Layout     // of patches of one token: N, Np
+	text        int // L
 	// times (B) or (B, Np) is what modulations have in front of D, modulation how they are held.
 	times      []int
 	modulation sharding.Spec
@@ -34,21 +32,13 @@ type layout struct {
 }
 
 func (m *Model) layout(on *mesh.Mesh, r models.Request) layout {
-	l := layout{tokens: step.GridOf(r.Latent, [3]int{1, 1, 1}).Tokens(), text: r.Text, positions: 1}
+	l := layout{Layout: step.LayoutOf(on, r, [3]int{1, 1, 1}), text: r.Text, positions: 1}
 	if l.text == 0 {
 		l.text = textLen
 	}
-	axes := []string{"sp"}
-	if r.SplitResidual {
-		axes = append(axes, "tp")
-	}
-	l.padded = r.PadTokens(l.tokens, on.Size(axes...))
-	l.batch = sharding.NewSpec([]string{"dp"})
-	l.gathered = sharding.NewSpec([]string{"dp"}, []string{"sp"})
-	l.stream = sharding.NewSpec([]string{"dp"}, axes)
-	l.times, l.modulation = []int{r.Batch}, l.batch
+	l.times, l.modulation = []int{r.Batch}, l.Batch
 	if r.TokenTimes {
-		l.times, l.modulation = []int{r.Batch, l.padded}, l.stream
+		l.times, l.modulation = []int{r.Batch, l.Padded}, l.Stream
 	}
 	if r.OwnPositions {
 		l.positions = r.Batch
@@ -67,7 +57,7 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 		return nil, err
 	}
 	s := &build{Step: base, c: m.c, r: r, layout: m.layout(on, r)}
-	s.Padded("tokens", s.layout.tokens, s.layout.padded)
+	s.Padded("tokens", s.layout.Tokens, s.layout.Padded)
 	if m.c.Second {
 		s.Note("the video half of LTX-2.5: its audio half is not run")
 	}
@@ -106,10 +96,10 @@ func (s *build) stage(first, last bool, layers sharding.Range) error {
 // values declares what the host provides and what calls hand on.
 func (s *build) values() {
 	c, l, b, d := s.c, s.layout, s.r.Batch, s.c.Dim()
-	s.Input(graph.Input{Name: "x", DType: dtype.F32, Shape: []int{b, l.tokens, c.InChannels}, Spec: l.batch, Step: true})
-	rows := l.batch
+	s.Input(graph.Input{Name: "x", DType: dtype.F32, Shape: []int{b, l.Tokens, c.InChannels}, Spec: l.Batch, Step: true})
+	rows := l.Batch
 	if s.r.TokenTimes {
-		rows = l.gathered
+		rows = l.Gathered
 	}
 	s.Input(graph.Input{Name: "time", DType: dtype.F32, Shape: append(slices.Clone(l.times), timeDim), Spec: rows, Step: true})
 	for _, name := range []string{"rope_cos", "rope_sin"} {
@@ -117,23 +107,23 @@ func (s *build) values() {
 		if l.positions > 1 {
 			of = []string{"dp"}
 		}
-		s.Input(graph.Input{Name: name, DType: dtype.F32, Shape: []int{l.positions, l.padded, d}, Spec: sharding.NewSpec(of, []string{"sp"}, []string{"tp"})})
+		s.Input(graph.Input{Name: name, DType: dtype.F32, Shape: []int{l.positions, l.Padded, d}, Spec: sharding.NewSpec(of, []string{"sp"}, []string{"tp"})})
 	}
-	s.Input(graph.Input{Name: "text_bias", DType: dtype.F32, Shape: []int{b, 1, 1, l.text}, Spec: l.batch})
+	s.Input(graph.Input{Name: "text_bias", DType: dtype.F32, Shape: []int{b, 1, 1, l.text}, Spec: l.Batch})
 	if c.CaptionChannels > 0 {
-		s.Input(graph.Input{Name: "context", DType: s.r.DType, Shape: []int{b, l.text, c.CaptionChannels}, Spec: l.batch})
-		s.Value("text", step.Value{DType: s.r.DType, Shape: []int{b, l.text, d}, Spec: l.batch})
+		s.Input(graph.Input{Name: "context", DType: s.r.DType, Shape: []int{b, l.text, c.CaptionChannels}, Spec: l.Batch})
+		s.Value("text", step.Value{DType: s.r.DType, Shape: []int{b, l.text, d}, Spec: l.Batch})
 	} else {
-		s.Input(graph.Input{Name: "text", DType: s.r.DType, Shape: []int{b, l.text, d}, Spec: l.batch})
+		s.Input(graph.Input{Name: "text", DType: s.r.DType, Shape: []int{b, l.text, d}, Spec: l.Batch})
 	}
 	if c.CrossAdaLN {
-		s.Input(graph.Input{Name: "sigma", DType: dtype.F32, Shape: []int{b, timeDim}, Spec: l.batch, Step: true})
-		s.Value("prompt", step.Value{DType: dtype.F32, Shape: []int{b, 2, d}, Spec: l.batch})
+		s.Input(graph.Input{Name: "sigma", DType: dtype.F32, Shape: []int{b, timeDim}, Spec: l.Batch, Step: true})
+		s.Value("prompt", step.Value{DType: dtype.F32, Shape: []int{b, 2, d}, Spec: l.Batch})
 	}
 	if c.Keyframes {
-		s.Input(graph.Input{Name: "keyframes", DType: dtype.F32, Shape: []int{b, l.padded, 1}, Spec: l.stream})
+		s.Input(graph.Input{Name: "keyframes", DType: dtype.F32, Shape: []int{b, l.Padded, 1}, Spec: l.Stream})
 	}
-	s.Value("tokens", step.Value{DType: dtype.F32, Shape: []int{b, l.padded, d}, Spec: l.stream, Kind: step.Stream})
+	s.Value("tokens", step.Value{DType: dtype.F32, Shape: []int{b, l.Padded, d}, Spec: l.Stream, Kind: step.Stream})
 	s.Value("e", step.Value{DType: dtype.F32, Shape: append(slices.Clone(l.times), d), Spec: l.modulation})
 	s.Value("e0", step.Value{DType: dtype.F32, Shape: append(slices.Clone(l.times), c.modulations(), d), Spec: l.modulation})
 	for _, v := range []string{"text_k", "text_v"} {
@@ -144,7 +134,7 @@ func (s *build) values() {
 func (s *build) program(name, prefix string, define func(p *program)) error {
 	c, l := s.c, s.layout
 	return s.Build(name, prefix, func(p *step.Program) {
-		define(&program{Program: p, heads: c.Heads, headDim: c.HeadDim, eps: c.Eps, qkEps: c.qkEps(), gated: c.Gated, halves: c.Second, stream: l.stream, gathered: l.gathered})
+		define(&program{Program: p, heads: c.Heads, headDim: c.HeadDim, eps: c.Eps, qkEps: c.qkEps(), gated: c.Gated, halves: c.Second, stream: l.Stream, gathered: l.Gathered})
 	})
 }
 
@@ -172,7 +162,7 @@ func (s *build) time() error {
 // prompt makes of the noise level the modulation of the text's rows: (B, 2, D).
 func (s *build) prompt() error {
 	return s.program("prompt", "", func(p *program) {
-		_, mod := p.embedded("prompt_adaln_single", p.Value("sigma"), 2, s.layout.batch)
+		_, mod := p.embedded("prompt_adaln_single", p.Value("sigma"), 2, s.layout.Batch)
 		p.Output("prompt", mod, "")
 	})
 }
@@ -180,30 +170,30 @@ func (s *build) prompt() error {
 // text embeds the context: (B, L, caption_channels) to (B, L, D).
 func (s *build) text() error {
 	return s.program("text", "", func(p *program) {
-		x := p.GeluTanh(p.Linear("caption_projection.linear_1", p.Value("context"), s.layout.batch))
-		p.Output("text", p.Compute(p.Linear("caption_projection.linear_2", p.Compute(x), s.layout.batch)), "")
+		x := p.GeluTanh(p.Linear("caption_projection.linear_1", p.Value("context"), s.layout.Batch))
+		p.Output("text", p.Compute(p.Linear("caption_projection.linear_2", p.Compute(x), s.layout.Batch)), "")
 	})
 }
 
 // textKV makes a layer's keys and values of the text (B, L, H, d).
 func (s *build) textKV() error {
 	return s.program("text_kv", "transformer_blocks.0.", func(p *program) {
-		p.gathered = s.layout.batch
+		p.gathered = s.layout.Batch
 		x := p.Value("text")
 		if s.c.CrossAdaLN {
 			mod := p.Add(p.Value("prompt"), p.Weight("prompt_scale_shift_table"))
 			x = p.Compute(p.modulated(p.Convert(x, dtype.F32), p.Slice(mod, 1, 0, 1), p.Slice(mod, 1, 1, 2)))
 		}
 		p.Output("text_k", p.split(p.Compute(p.normed("attn2", x, "k")[0])), "")
-		p.Output("text_v", p.split(p.Compute(p.Linear("attn2.to_v", x, s.layout.batch))), "")
+		p.Output("text_v", p.split(p.Compute(p.Linear("attn2.to_v", x, s.layout.Batch))), "")
 	})
 }
 
 // pre embeds the tokens: (B, Np, D).
 func (s *build) pre() error {
 	return s.program("pre", "", func(p *program) {
-		x := p.Reshard(p.PadTo(p.Value("x"), 1, s.layout.padded), s.layout.stream, "tokens cut over the mesh")
-		x = p.Linear("patchify_proj", p.Compute(x), s.layout.stream)
+		x := p.Reshard(p.PadTo(p.Value("x"), 1, s.layout.Padded), s.layout.Stream, "tokens cut over the mesh")
+		x = p.Linear("patchify_proj", p.Compute(x), s.layout.Stream)
 		if s.c.Keyframes {
 			x = p.Add(x, p.Mul(p.Value("keyframes"), p.Weight("keyframes_abs_pos_embedding")))
 		}
@@ -224,7 +214,7 @@ func (s *build) block() error {
 			return p.Add(p.Slice(e0, 1, i, i+1), learned)
 		}
 		h := p.gather(p.modulated(p.rms(x), part(0), part(1)))
-		x = p.Add(x, p.Mul(p.selfAttention("attn1", h, s.layout.tokens), part(2)))
+		x = p.Add(x, p.Mul(p.selfAttention("attn1", h, s.layout.Tokens), part(2)))
 
 		cross := func(h spmd.Tensor) spmd.Tensor {
 			return p.crossAttention("attn2", p.gather(h), p.Value("text_k"), p.Value("text_v"), p.Value("text_bias"))
@@ -253,16 +243,16 @@ func (s *build) post() error {
 		}
 		part := func(i int) spmd.Tensor { return p.Add(e, p.Slice(table, 0, i, i+1)) }
 		h := p.modulated(p.LayerNorm(x, s.c.Eps), part(0), part(1))
-		y := p.Linear("proj_out", p.Compute(h), s.layout.stream)
-		y = p.Reshard(y, s.layout.batch, "tokens gathered for the latents")
-		p.Output("out", p.Slice(y, 1, 0, s.layout.tokens), "")
+		y := p.Linear("proj_out", p.Compute(h), s.layout.Stream)
+		y = p.Reshard(y, s.layout.Batch, "tokens gathered for the latents")
+		p.Output("out", p.Slice(y, 1, 0, s.layout.Tokens), "")
 	})
 }
 
 // calls strings a stage's programs together. Where the text's rows change with the
 // noise level a layer's keys are made when it comes, else once a request.
 func (s *build) calls(first, last bool, layers sharding.Range) {
-	b, n, d := s.r.Batch, s.layout.tokens, s.c.Dim()
+	b, n, d := s.r.Batch, s.layout.Tokens, s.c.Dim()
 	tokens := func(name string) map[int]graph.Traced { return step.Tokens(name, b, n, d) }
 	time := map[int]graph.Traced{0: {Name: "time_embed"}, 1: {Name: "time_mod"}}
 	if s.r.TokenTimes {

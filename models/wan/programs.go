@@ -27,12 +27,8 @@ type build struct {
 
 // layout is how a request lies on a mesh.
 type layout struct {
-	grid           step.Grid
-	tokens, padded int // S, Sp
-	text, image    int // L, Li
-	// stream is how the residual stream (B, Sp, D) is held between blocks,
-	// gathered how a matmul's operand is: over sp alone.
-	stream, gathered sharding.Spec
+	step.Layout
+	text, image int // L, Li
 	// modulation is how what is added to the stream's rows is held: e (B, D) and
 	// e0 (B, 6, D), or with a timestep for every token (B, Sp, D) and (B, Sp, 6, D),
 	// split as the tokens are.
@@ -41,23 +37,13 @@ type layout struct {
 }
 
 func (m *Model) layout(on *mesh.Mesh, r models.Request) layout {
-	var l layout
-	l.grid = step.GridOf(r.Latent, m.c.PatchSize)
-	l.tokens = l.grid.Tokens()
-	axes := []string{"sp"}
-	if r.SplitResidual {
-		axes = append(axes, "tp")
-	}
-	l.padded = r.PadTokens(l.tokens, on.Size(axes...))
-	l.text = m.c.TextLen
+	l := layout{Layout: step.LayoutOf(on, r, m.c.PatchSize), text: m.c.TextLen}
 	if l.text == 0 {
 		l.text = r.Text
 	}
-	l.gathered = sharding.NewSpec([]string{"dp"}, []string{"sp"}, nil)
-	l.stream = sharding.NewSpec([]string{"dp"}, axes, nil)
-	l.modulation, l.times = sharding.NewSpec([]string{"dp"}), []int{r.Batch}
+	l.modulation, l.times = l.Batch, []int{r.Batch}
 	if r.TokenTimes {
-		l.modulation, l.times = sharding.NewSpec([]string{"dp"}, axes), []int{r.Batch, l.padded}
+		l.modulation, l.times = l.Stream, []int{r.Batch, l.Padded}
 	}
 	if m.c.ImageDim > 0 {
 		l.image = r.Image
@@ -79,7 +65,7 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 		return nil, err
 	}
 	s := &build{Step: base, c: m.c, r: r, layout: m.layout(on, r)}
-	s.Padded("tokens", s.layout.tokens, s.layout.padded)
+	s.Padded("tokens", s.layout.Tokens, s.layout.Padded)
 	s.values()
 	if err := s.Stages(r.Run(m.c.Layers), s.stage); err != nil {
 		return nil, err
@@ -119,7 +105,7 @@ func (s *build) values() {
 	s.Input(graph.Input{Name: "time", DType: dtype.F32, Shape: append(slices.Clone(l.times), c.FreqDim), Spec: l.timeRows(), Step: true})
 	s.Input(graph.Input{Name: "context", DType: s.r.DType, Shape: []int{b, l.text, c.TextDim}, Spec: batch})
 	for _, table := range []string{"rope_cos", "rope_sin"} {
-		s.Input(graph.Input{Name: table, DType: dtype.F32, Shape: []int{l.padded, c.HeadDim()}, Spec: sharding.NewSpec([]string{"sp"})})
+		s.Input(graph.Input{Name: table, DType: dtype.F32, Shape: []int{l.Padded, c.HeadDim()}, Spec: sharding.NewSpec([]string{"sp"})})
 	}
 	if c.ConditionDim() > 0 {
 		s.Input(graph.Input{Name: "y", DType: dtype.F32, Shape: append([]int{b, c.ConditionDim()}, s.r.Latent[1:]...), Spec: batch})
@@ -127,7 +113,7 @@ func (s *build) values() {
 	if c.ImageDim > 0 {
 		s.Input(graph.Input{Name: "clip_fea", DType: dtype.F32, Shape: []int{b, l.image, c.ImageDim}, Spec: batch})
 	}
-	s.Value("tokens", step.Value{DType: dtype.F32, Shape: []int{b, l.padded, c.Dim}, Spec: l.stream, Kind: step.Stream})
+	s.Value("tokens", step.Value{DType: dtype.F32, Shape: []int{b, l.Padded, c.Dim}, Spec: l.Stream, Kind: step.Stream})
 	s.Value("e", step.Value{DType: dtype.F32, Shape: append(slices.Clone(l.times), c.Dim), Spec: l.modulation})
 	s.Value("e0", step.Value{DType: dtype.F32, Shape: append(slices.Clone(l.times), 6, c.Dim), Spec: l.modulation})
 	for _, v := range []struct {
@@ -147,7 +133,7 @@ func (l layout) timeRows() sharding.Spec {
 	if len(l.times) == 1 {
 		return sharding.NewSpec([]string{"dp"})
 	}
-	return l.gathered
+	return l.Gathered
 }
 
 // program is one program under construction.
@@ -256,9 +242,9 @@ func (s *build) pre() error {
 			x = p.Concat(1, x, p.Value("y"))
 		}
 		x = p.Patches(x, c.PatchSize, "ctyx")
-		x = p.PadTo(x, 1, l.padded)
-		x = p.Reshard(x, l.stream, "tokens cut over the mesh")
-		p.Output("tokens", p.Linear("patch_embedding", p.Compute(x), l.stream), "")
+		x = p.PadTo(x, 1, l.Padded)
+		x = p.Reshard(x, l.Stream, "tokens cut over the mesh")
+		p.Output("tokens", p.Linear("patch_embedding", p.Compute(x), l.Stream), "")
 	})
 }
 
@@ -270,7 +256,7 @@ func (p *program) modulate(x, shift, scale spmd.Tensor) spmd.Tensor {
 }
 
 func (p *program) gather(x spmd.Tensor) spmd.Tensor {
-	return p.Reshard(x, p.s.layout.gathered, "split stream gathered for column-parallel matmuls")
+	return p.Reshard(x, p.s.layout.Gathered, "split stream gathered for column-parallel matmuls")
 }
 
 // modulations gives part i of the modulation e and a learned table (1, n, D),
@@ -297,24 +283,24 @@ func (s *build) block() error {
 		h := p.modulate(x, part(0), part(1))
 		qk := p.RotatedNorms(h, cos, sin, []string{"self_attn.q", "self_attn.k"}, []string{"self_attn.norm_q", "self_attn.norm_k"}, c.Heads, c.HeadDim(), c.Eps)
 		q, k := qk[0], qk[1]
-		v := p.heads(p.Compute(p.Linear("self_attn.v", h, l.gathered)))
-		y := attention.Attend(p.Builder, q, k, v, attention.Options{Keys: l.tokens})
-		o := p.Linear("self_attn.o", p.MergeDims(y, 2, 2), l.stream)
+		v := p.heads(p.Compute(p.Linear("self_attn.v", h, l.Gathered)))
+		y := attention.Attend(p.Builder, q, k, v, attention.Options{Keys: l.Tokens})
+		o := p.Linear("self_attn.o", p.MergeDims(y, 2, 2), l.Stream)
 		x = p.Add(x, p.Mul(o, part(2)))
 
 		h = p.Norm("norm3", x, c.Eps)
 		h = p.gather(p.Compute(h))
-		q = p.Linear("cross_attn.q", h, l.gathered)
+		q = p.Linear("cross_attn.q", h, l.Gathered)
 		q = p.RMSNorms(c.Eps, []spmd.Tensor{q}, []spmd.Tensor{p.Weight("cross_attn.norm_q.weight")})[0]
 		q = p.heads(p.Compute(q))
 		y = attention.Attend(p.Builder, q, p.heads(p.Value("text_k")), p.heads(p.Value("text_v")), attention.Options{})
 		if c.ImageDim > 0 { // a softmax of its own
 			y = p.Add(y, attention.Attend(p.Builder, q, p.heads(p.Value("image_k")), p.heads(p.Value("image_v")), attention.Options{}))
 		}
-		x = p.Add(x, p.Linear("cross_attn.o", p.MergeDims(y, 2, 2), l.stream))
+		x = p.Add(x, p.Linear("cross_attn.o", p.MergeDims(y, 2, 2), l.Stream))
 
 		h = p.modulate(x, part(3), part(4))
-		x = p.Add(x, p.Mul(p.FFN("ffn.0", "ffn.2", h, l.stream, p.GeluTanh), part(5)))
+		x = p.Add(x, p.Mul(p.FFN("ffn.0", "ffn.2", h, l.Stream, p.GeluTanh), part(5)))
 		p.Output("tokens", x, "tokens")
 	})
 }
@@ -329,8 +315,8 @@ func (s *build) post() error {
 		}
 		part := p.modulations(p.Weight("head.modulation"), func(int) spmd.Tensor { return e })
 		h := p.Add(p.Mul(p.LayerNorm(x, c.Eps), p.Shift(part(1), 1)), part(0))
-		y := p.Linear("head.head", p.Compute(h), l.stream)
-		p.Output("out", p.Latents(y, l.grid, c.PatchSize, "tyxc"), "")
+		y := p.Linear("head.head", p.Compute(h), l.Stream)
+		p.Output("out", p.Latents(y, l.Grid, c.PatchSize, "tyxc"), "")
 	})
 }
 
@@ -338,12 +324,12 @@ func (s *build) post() error {
 // every call: "tokens.0" from the patches, "tokens.3" from the third layer.
 func (s *build) calls(first, last bool, layers sharding.Range) {
 	tokens := func(name string) map[int]graph.Traced {
-		return step.Tokens(name, s.r.Batch, s.layout.tokens, s.c.Dim)
+		return step.Tokens(name, s.r.Batch, s.layout.Tokens, s.c.Dim)
 	}
 	time := map[int]graph.Traced{0: {Name: "time_embed"}, 1: {Name: "time_proj"}}
 	if s.r.TokenTimes {
 		time[0] = tokens("time_embed")[0]
-		time[1] = graph.Traced{Name: "time_proj", Shape: []int{s.r.Batch, s.layout.tokens, 6, s.c.Dim}}
+		time[1] = graph.Traced{Name: "time_proj", Shape: []int{s.r.Batch, s.layout.Tokens, 6, s.c.Dim}}
 	}
 	if first {
 		s.Call(graph.Call{Name: "text", Program: "text", Request: true, Trace: map[int]graph.Traced{0: {Name: "context_embed"}}}, "", 0)
