@@ -194,7 +194,7 @@ func (b *bytesScore) plan(ctx context.Context) error {
 		return errors.New("plan refuses it")
 	}
 	p := r.Plans[i]
-	b.PlannedBytes, b.PlannedAt = p.HBMBytesPerDevice, p.Breakdown.DiT.At
+	b.PlannedBytes, b.PlannedAt = p.Breakdown.DiT.TotalBytes, p.Breakdown.DiT.At
 	return nil
 }
 
