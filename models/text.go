@@ -40,6 +40,16 @@ func CheckText(on *mesh.Mesh, r Request, length int) error {
 	return CheckPadding(on, r, "tokens", l.Tokens, l.Padded)
 }
 
+// TextRuns are the encoding of ids with the mask, where one is given, and without
+// it as "_nomask".
+func TextRuns(inputs map[string]*tensor.Tensor) []Variant {
+	runs := []Variant{{Inputs: inputs}}
+	if inputs["mask"] != nil {
+		runs = append(runs, Variant{Suffix: "_nomask", Inputs: map[string]*tensor.Tensor{"ids": inputs["ids"]}})
+	}
+	return runs
+}
+
 // TextRequest reads batch and length off ids (B, L), which must lie in the
 // vocabulary, and for a model that takes one whether a mask (B, L) is given.
 func TextRequest(m Model, inputs map[string]*tensor.Tensor, vocab int, masks bool) (Request, error) {

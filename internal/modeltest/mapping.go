@@ -60,11 +60,25 @@ func Mapping(t testing.TB, preset, file, prefix string) {
 }
 
 type entry struct {
-	Flax      string `json:"jax"`
-	PT        string `json:"pt"`
-	Shape     []int  `json:"pt_shape"`
-	Diffusers string `json:"pt_diffusers"`
-	I         string `json:"i"` // the numbers that {i} stands for: "0-39"
+	Flax      string  `json:"jax"`
+	PT        string  `json:"pt"`
+	Shape     []int   `json:"pt_shape"`
+	Diffusers string  `json:"pt_diffusers"`
+	I         numbers `json:"i"` // that {i} stands for
+}
+
+// numbers are written as a range, "0-39", or one by one.
+type numbers []int
+
+func (n *numbers) UnmarshalJSON(raw []byte) error {
+	var lo, hi int
+	if _, err := fmt.Sscanf(string(raw), `"%d-%d"`, &lo, &hi); err != nil {
+		return json.Unmarshal(raw, (*[]int)(n))
+	}
+	for i := lo; i <= hi; i++ {
+		*n = append(*n, i)
+	}
+	return nil
 }
 
 // entries of a mapping, those of repeated layers written out.
@@ -80,13 +94,10 @@ func entries(t testing.TB, file string) []entry {
 	}
 	out := []entry{}
 	for _, e := range mapping.Entries {
-		lo, hi := 0, 0
-		if e.I != "" {
-			if _, err := fmt.Sscanf(e.I, "%d-%d", &lo, &hi); err != nil {
-				t.Fatal(file, e, err)
-			}
+		if e.I == nil {
+			e.I = numbers{0} // nothing is repeated
 		}
-		for i := lo; i <= hi; i++ {
+		for _, i := range e.I {
 			one := e
 			for _, s := range []*string{&one.Flax, &one.PT, &one.Diffusers} {
 				*s = strings.ReplaceAll(*s, "{i}", fmt.Sprint(i))

@@ -12,7 +12,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -212,8 +212,9 @@ func Oracle(t *testing.T, preset, file string) {
 		Leaves int   `json:"leaf_count"`
 		Count  int64 `json:"param_count"`
 		Repeat []struct {
-			Listed  string `json:"listed"`
-			Pattern string `json:"pattern"`
+			Listed  string  `json:"listed"`
+			Pattern string  `json:"pattern"`
+			Indices numbers `json:"indices"`
 		} `json:"repeat"`
 		Params []struct {
 			Path string `json:"path"`
@@ -256,8 +257,11 @@ func Oracle(t *testing.T, preset, file string) {
 		count += int64(tensor.Elements(l.Shape))
 		key := l.Path
 		for _, r := range oracle.Repeat {
-			pattern := `(^|/)` + strings.ReplaceAll(regexp.QuoteMeta(r.Pattern), `\{i\}`, `\d+`) + `(/|$)`
-			key = regexp.MustCompile(pattern).ReplaceAllString(key, "${1}"+r.Listed+"${2}")
+			for _, i := range r.Indices {
+				if rest, ok := strings.CutPrefix(l.Path, strings.ReplaceAll(r.Pattern, "{i}", strconv.Itoa(i))+"/"); ok {
+					key = r.Listed + "/" + rest
+				}
+			}
 		}
 		got := leaf{Shape: l.Shape}
 		b, err := json.Marshal(l.Spec)

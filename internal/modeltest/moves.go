@@ -13,6 +13,7 @@ import (
 	"weft/internal/meshtest"
 	"weft/models"
 	"weft/spmd"
+	"weft/tensor"
 )
 
 // Config makes the model of a folder's config.json, without its weights.
@@ -114,18 +115,14 @@ func Saved(t testing.TB, preset string, tp int) int64 {
 		if p.Matmul {
 			size = 2
 		}
-		for _, d := range p.Shape {
-			size *= int64(d)
-		}
-		parts := func(l models.ParamSpec) int64 {
-			for d := range p.Shape {
-				if len(l.Spec.Dim(d)) > 0 {
-					return int64(tp)
-				}
+		kept := func(l models.ParamSpec) int64 { // copies of heads among it
+			local, err := l.Local(on)
+			if err != nil {
+				t.Fatal(err)
 			}
-			return 1
+			return size * int64(tensor.Elements(local))
 		}
-		n += size/parts(peers[i]) - size/parts(ours[i])
+		n += kept(peers[i]) - kept(ours[i])
 	}
 	return n
 }

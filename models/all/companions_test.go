@@ -7,10 +7,10 @@ import (
 	_ "weft/models/all"
 )
 
-// What encodes a generator's text is a model that weft runs, but for LTX-2.5's, and
-// no generator itself.
+// What encodes a generator's text is a model that weft runs, and no generator
+// itself.
 func TestTextCompanions(t *testing.T) {
-	want := map[string]string{"wan2.1-t2v-1.3b": "umt5-xxl", "wan2.2-ti2v-5b": "umt5-xxl", "cogvideox-5b": "t5-v1.1-xxl", "cosmos2.5-2b": "reason1-7b", "ltx-video-2b": "t5-v1.1-xxl"}
+	want := map[string]string{"wan2.1-t2v-1.3b": "umt5-xxl", "wan2.2-ti2v-5b": "umt5-xxl", "cogvideox-5b": "t5-v1.1-xxl", "cosmos2.5-2b": "reason1-7b", "ltx-video-2b": "t5-v1.1-xxl", "ltx2.5-22b": "ltx2.5-gemma4-12b"}
 	for _, name := range models.Presets() {
 		m, err := models.ByName(name)
 		if err != nil {
@@ -26,9 +26,6 @@ func TestTextCompanions(t *testing.T) {
 		text := a.Companions().Text
 		if w := want[name]; w != "" && w != text {
 			t.Errorf("%s: text encoder %s, want %s", name, text, w)
-		}
-		if text == "ltx2.5-gemma4-12b" {
-			continue
 		}
 		encoder, err := models.ByName(text)
 		if err != nil {

@@ -15,9 +15,11 @@ var Axes = []string{"pp", "dp", "fsdp", "tp", "sp"}
 
 // defaultText is how many tokens an encoding has where the request does not say:
 // Cosmos pads to 512; HunyuanVideo takes 256 behind the 95 of its template,
-// HunyuanVideo-1.5 1000 behind 108.
+// HunyuanVideo-1.5 1000 behind 108; LTX-2.5 pads to 1024.
 func (m *Model) defaultText() int {
 	switch {
+	case m.c.ModelType == gemma:
+		return 1024
 	case m.c.SkipLayers == 0:
 		return 512
 	case m.c.ModelType == llama:
@@ -34,8 +36,11 @@ func (m *Model) CheckSplit(on *mesh.Mesh) error {
 	if err := sharding.CheckHeads(m.c.Heads, tp, sp); err != nil {
 		l.Add(err)
 	} else {
-		_, _, err := sharding.KVHeads(m.c.Heads, m.c.KVHeads, tp*sp)
-		l.Add(err)
+		for _, first := range m.c.firsts(0, m.c.Layers) {
+			kv, _ := m.c.keys(m.c.global(first))
+			_, _, err := sharding.KVHeads(m.c.Heads, kv, tp*sp)
+			l.Add(err)
+		}
 	}
 	if m.c.FFNDim%tp != 0 {
 		l.Add(models.NotDivisible(models.ErrFFN, "intermediate_size", m.c.FFNDim, "tp", tp))
@@ -49,18 +54,32 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	l.Add(m.CheckSplit(on))
 	l.Add(models.CheckRequest(on, r, m.run(r)))
 	l.Add(models.CheckText(on, r, m.defaultText()))
+	// In a text as long as the window a token sees all before it.
+	if n := r.TextLayout(on, m.defaultText()).Tokens; m.c.Window > 0 && n > m.c.Window {
+		l.Add(fault.New(models.ErrInputs, struct {
+			Tokens int `json:"tokens"`
+			Window int `json:"window"`
+		}{n, m.c.Window}, "%d tokens: sliding_window is %d and longer texts are not run; the most is %d tokens", n, m.c.Window, m.c.Window))
+	}
 	return l.Err()
 }
 
-// Request reads batch and length off ids (B, L).
+// Request reads batch and length off ids (B, L), and of Gemma whether a mask is given.
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
-	return models.TextRequest(m, inputs, m.c.Vocab, false)
+	return models.TextRequest(m, inputs, m.c.Vocab, m.c.ModelType == gemma)
 }
 
-// Example makes ids. There are no latents.
+// Runs are the encoding of ids and, where Gemma is given a mask, that without it as "_nomask".
+func (m *Model) Runs(inputs map[string]*tensor.Tensor) []models.Variant {
+	return models.TextRuns(inputs)
+}
+
+// Example makes ids, and for Gemma a mask. There are no latents.
 func (m *Model) Example(batch int, _ []int, seed uint64) (map[string]*tensor.Tensor, error) {
 	in := step.ExampleText(batch, step.ExampleRows, m.c.Vocab, seed)
-	delete(in, "mask")
+	if m.c.ModelType != gemma {
+		delete(in, "mask")
+	}
 	return in, nil
 }
 
@@ -70,8 +89,16 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 	if err != nil {
 		return nil, err
 	}
-	out["rope_cos"], out["rope_sin"] = step.RotaryHalves(m.c.angles(r.Text), g.Input("rope_cos").Shape[0], m.c.HeadDim)
+	for _, first := range m.c.firsts(0, m.run(r)) {
+		global := m.c.global(first)
+		cos, sin := "rope_cos"+suffix(global), "rope_sin"+suffix(global)
+		shape := g.Input(cos).Shape
+		out[cos], out[sin] = step.RotaryHalves(m.c.angles(r.Text, global), shape[0], shape[1])
+	}
 	return out, nil
 }
 
-var _ models.PeerWhole = (*Model)(nil)
+var (
+	_ models.PeerWhole = (*Model)(nil)
+	_ models.Variants  = (*Model)(nil)
+)

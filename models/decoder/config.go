@@ -1,11 +1,12 @@
 // Package decoder is the decoder-only language models whose hidden states video
 // models read as text: Reason1 (Qwen2.5, Cosmos-Predict2.5), Qwen2.5-VL
-// (HunyuanVideo-1.5) and Llama 3 (HunyuanVideo). README.md says what is special
-// about them and which splits are legal.
+// (HunyuanVideo-1.5), Llama 3 (HunyuanVideo) and Gemma 4 (LTX-2.5). README.md says
+// what is special about them and which splits are legal.
 package decoder
 
 import (
 	"encoding/json"
+	"reflect"
 	"slices"
 
 	"weft/fault"
@@ -14,7 +15,7 @@ import (
 
 // Config is a decoder, in the words of transformers' config.json.
 type Config struct {
-	ModelType string  `json:"model_type"` // "qwen2" or "llama"
+	ModelType string  `json:"model_type"` // "qwen2", "llama" or "gemma4_unified_text"
 	Vocab     int     `json:"vocab_size"`
 	Dim       int     `json:"hidden_size"`
 	FFNDim    int     `json:"intermediate_size"`
@@ -28,34 +29,39 @@ type Config struct {
 	// hidden state there. 0 takes that of every layer, the last behind the norm at
 	// the end, each normalised over its width, side by side.
 	SkipLayers int `json:"hidden_state_skip_layer"`
+	Gemma
 }
 
 // The kinds of decoders. Qwen's queries, keys and values have biases.
 const (
 	qwen  = "qwen2"
 	llama = "llama"
+	gemma = "gemma4_unified_text"
 )
 
 // kinds are the model types of configurations, those that hold a vision tower
 // besides among them, whose text goes through the same layers.
-var kinds = map[string]string{"qwen2": qwen, "qwen2_vl": qwen, "qwen2_vl_text": qwen, "qwen2_5_vl": qwen, "qwen2_5_vl_text": qwen, "": qwen, "llama": llama, "llava": llama}
+var kinds = map[string]string{"qwen2": qwen, "qwen2_vl": qwen, "qwen2_vl_text": qwen, "qwen2_5_vl": qwen, "qwen2_5_vl_text": qwen, "": qwen, "llama": llama, "llava": llama,
+	gemma: gemma, "gemma4_unified": gemma}
 
 // file is what a config.json may say besides.
 type file struct {
 	Config
 	SkipLayers *int   `json:"hidden_state_skip_layer"`
 	Act        string `json:"hidden_act"`
-	Sliding    bool   `json:"use_sliding_window"`
-	Scaling    *rope  `json:"rope_scaling"`
-	Parameters *rope  `json:"rope_parameters"`
-	QKVBias    *bool  `json:"attention_bias"`
-	MLPBias    bool   `json:"mlp_bias"`
+	gemmaFile
+	Sliding    bool  `json:"use_sliding_window"`
+	Scaling    *rope `json:"rope_scaling"`
+	Parameters *rope `json:"rope_parameters"`
+	QKVBias    *bool `json:"attention_bias"`
+	MLPBias    bool  `json:"mlp_bias"`
 }
 
 type rope struct {
 	Type  string  `json:"rope_type"`
 	Old   string  `json:"type"`
 	Theta float64 `json:"rope_theta"`
+	gemmaRope
 }
 
 // parse reads a config.json, that of the text in it where there are two towers,
@@ -78,10 +84,10 @@ func parse(raw []byte) (Config, error) {
 	var l fault.List
 	kind, known := kinds[c.ModelType]
 	if !known {
-		l.Add(fault.New(models.ErrVariant, nil, "model_type %q: Qwen2, Qwen2.5-VL, Llama and LLaVA decoders are run", c.ModelType))
+		l.Add(fault.New(models.ErrVariant, nil, "model_type %q: Qwen2, Qwen2.5-VL, Llama, LLaVA and Gemma 4 decoders are run", c.ModelType))
 	}
 	c.ModelType = kind
-	if f.Act != "silu" {
+	if f.Act != "silu" && kind != gemma {
 		l.Add(fault.New(models.ErrVariant, nil, "hidden_act %q: only silu is run", f.Act))
 	}
 	if f.Sliding {
@@ -91,7 +97,7 @@ func parse(raw []byte) (Config, error) {
 		l.Add(fault.New(models.ErrVariant, nil, "attention_bias or mlp_bias true: Llama is run without"))
 	}
 	for _, r := range []*rope{f.Scaling, f.Parameters} {
-		if r == nil {
+		if r == nil || c.ModelType == gemma {
 			continue
 		}
 		if r.Theta > 0 {
@@ -106,6 +112,11 @@ func parse(raw []byte) (Config, error) {
 	}
 	if c.KVHeads == 0 {
 		c.KVHeads = c.Heads
+	}
+	if c.ModelType == gemma {
+		l.Add(c.readGemma(f))
+	} else {
+		c.Gemma = Gemma{} // Qwen's files name the types of layers too
 	}
 	if c.HeadDim == 0 && c.Heads > 0 {
 		c.HeadDim = c.Dim / c.Heads
@@ -126,6 +137,7 @@ func parse(raw []byte) (Config, error) {
 	if err := l.Err(); err != nil {
 		return c, err
 	}
+	l.Add(c.checkGemma())
 	if c.HeadDim%2 != 0 || c.Heads%c.KVHeads != 0 {
 		l.Add(fault.New(models.ErrConfig, nil, "%d heads of %d with %d key heads: a head's halves rotate, and as many queries share each key", c.Heads, c.HeadDim, c.KVHeads))
 	}
@@ -159,15 +171,16 @@ func preset(c Config) json.RawMessage {
 }
 
 var presets = map[string]json.RawMessage{
-	"reason1-7b":           preset(Config{qwen, 152064, 3584, 18944, 28, 28, 4, 128, 1e-6, 1e6, 0}),
-	"hunyuan1.5-qwen-text": preset(Config{qwen, 152064, 3584, 18944, 28, 28, 4, 128, 1e-6, 1e6, 2}),
-	"hunyuan-llama3-8b":    preset(Config{llama, 128320, 4096, 14336, 32, 32, 8, 128, 1e-5, 5e5, 2}),
+	"reason1-7b":           preset(Config{qwen, 152064, 3584, 18944, 28, 28, 4, 128, 1e-6, 1e6, 0, Gemma{}}),
+	"hunyuan1.5-qwen-text": preset(Config{qwen, 152064, 3584, 18944, 28, 28, 4, 128, 1e-6, 1e6, 2, Gemma{}}),
+	"hunyuan-llama3-8b":    preset(Config{llama, 128320, 4096, 14336, 32, 32, 8, 128, 1e-5, 5e5, 2, Gemma{}}),
+	"ltx2.5-gemma4-12b":    preset(Config{gemma, 262144, 3840, 15360, 48, 16, 8, 256, 1e-6, 1e4, 0, Gemma{nil, 1024, 512, 1, 1e6, 0.25}}),
 }
 
 // nameOf is the preset that c is, or the kind of decoder.
 func nameOf(c Config) string {
 	for name, raw := range presets {
-		if p, err := parse(raw); err == nil && p == c {
+		if p, err := parse(raw); err == nil && reflect.DeepEqual(p, c) {
 			return name
 		}
 	}

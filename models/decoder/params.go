@@ -14,7 +14,8 @@ type Model struct {
 	c    Config
 }
 
-// Name is the preset's name, or the kind of decoder: qwen2 or llama.
+// Name is the preset's name, or the kind of decoder: qwen2, llama or
+// gemma4_unified_text.
 func (m *Model) Name() string { return m.name }
 
 // Config is a Config.
@@ -47,21 +48,39 @@ func (m *Model) Params(layers int) []models.Param {
 				ps = append(ps, models.Param{Name: b + name + ".bias", Shape: []int{out}, Flax: path + "/bias"})
 			}
 		}
-		norm := func(name string) {
-			ps = append(ps, models.Param{Name: b + name + ".weight", Shape: []int{c.Dim}, Flax: flax + name + "/scale"})
+		norm := func(name string, dim int) {
+			ps = append(ps, models.Param{Name: b + name + ".weight", Shape: []int{dim}, Flax: flax + strings.ReplaceAll(name, ".", "/") + m.scale()})
 		}
-		norm("input_layernorm")
-		bias := c.ModelType == qwen
-		linear("self_attn.q_proj", c.Heads*c.HeadDim, c.Dim, bias)
-		linear("self_attn.k_proj", c.KVHeads*c.HeadDim, c.Dim, bias)
-		linear("self_attn.v_proj", c.KVHeads*c.HeadDim, c.Dim, bias)
-		linear("self_attn.o_proj", c.Dim, c.Heads*c.HeadDim, false)
-		norm("post_attention_layernorm")
+		norm("input_layernorm", c.Dim)
+		bias, global := c.ModelType == qwen, c.global(i)
+		kv, dim := c.keys(global)
+		linear("self_attn.q_proj", c.Heads*dim, c.Dim, bias)
+		linear("self_attn.k_proj", kv*dim, c.Dim, bias)
+		if !global {
+			linear("self_attn.v_proj", kv*dim, c.Dim, bias)
+		}
+		linear("self_attn.o_proj", c.Dim, c.Heads*dim, false)
+		norm("post_attention_layernorm", c.Dim)
+		if c.ModelType == gemma {
+			norm("self_attn.q_norm", dim)
+			norm("self_attn.k_norm", dim)
+			norm("pre_feedforward_layernorm", c.Dim)
+			norm("post_feedforward_layernorm", c.Dim)
+			ps = append(ps, models.Param{Name: b + "layer_scalar", Shape: []int{1}, Flax: flax + "layer_scalar"})
+		}
 		linear("mlp.gate_proj", c.FFNDim, c.Dim, false)
 		linear("mlp.up_proj", c.FFNDim, c.Dim, false)
 		linear("mlp.down_proj", c.Dim, c.FFNDim, false)
 	}
-	return append(ps, models.Param{Name: m.prefix() + "norm.weight", Shape: []int{c.Dim}, Flax: "norm/scale"})
+	return append(ps, models.Param{Name: m.prefix() + "norm.weight", Shape: []int{c.Dim}, Flax: "norm" + m.scale()})
+}
+
+// scale is what the peer's names of norms end with.
+func (m *Model) scale() string {
+	if m.c.ModelType == gemma {
+		return "_scale"
+	}
+	return "/scale"
 }
 
 // Rules split what the peer splits where it splits at all, and the token table,
@@ -71,21 +90,28 @@ func (m *Model) Rules() sharding.Rules {
 	p := m.prefix()
 	// Key heads fewer than the devices are copied for those that share them; where
 	// it takes sp besides to share them evenly, weights are whole over tp.
-	keys := func(match string) sharding.Rule {
-		return sharding.Rule{Match: match, Spec: first, Layout: sharding.Layout{Heads: []int{m.c.KVHeads}}, WholeIfUneven: true}
+	keys := func(match string, heads int) sharding.Rule {
+		return sharding.Rule{Match: match, Spec: first, Layout: sharding.Layout{Heads: []int{heads}}, WholeIfUneven: true}
 	}
-	return sharding.Rules{
+	var rules sharding.Rules
+	for i := range m.c.Layers {
+		if m.c.global(i) {
+			rules = append(rules, keys(m.block(i)+"self_attn.k_proj.*", m.c.GlobalKVHeads))
+		}
+	}
+	return append(rules, sharding.Rules{
 		{Match: p + "embed_tokens.weight", Spec: first, WholeIfUneven: true}, // a vocabulary need not divide
 		{Match: p + "layers.*.self_attn.q_proj.*", Spec: first},
-		keys(p + "layers.*.self_attn.k_proj.*"),
-		keys(p + "layers.*.self_attn.v_proj.*"),
+		keys(p+"layers.*.self_attn.k_proj.*", m.c.KVHeads),
+		keys(p+"layers.*.self_attn.v_proj.*", m.c.KVHeads),
 		{Match: p + "layers.*.self_attn.o_proj.weight", Spec: second},
 		{Match: p + "layers.*.mlp.gate_proj.weight", Spec: first},
 		{Match: p + "layers.*.mlp.up_proj.weight", Spec: first},
 		{Match: p + "layers.*.mlp.down_proj.weight", Spec: second},
 		{Match: p + "layers.*norm.weight", Spec: whole},
+		{Match: p + "layers.*.layer_scalar", Spec: whole},
 		{Match: p + "norm.weight", Spec: whole},
-	}
+	}...)
 }
 
 // towers are what stands before the decoder's names where a checkpoint holds more than it.
@@ -101,7 +127,9 @@ func (m *Model) Official(name string) string {
 	return m.prefix() + name
 }
 
-// Ignore are the output layer, the vision tower and what joins both.
+// Ignore are the output layer, the other towers, what joins them, LTX-2.5's
+// projections of the result, and a tokenizer kept among the tensors.
 func (m *Model) Ignore() []string {
-	return []string{"lm_head.weight", "language_model.lm_head.weight", "visual.*", "model.visual.*", "vision_tower.*", "model.vision_tower.*", "multi_modal_projector.*", "model.multi_modal_projector.*"}
+	return []string{"lm_head.weight", "language_model.lm_head.weight", "visual.*", "model.visual.*", "vision_tower.*", "model.vision_tower.*", "multi_modal_projector.*", "model.multi_modal_projector.*",
+		"vision_model.*", "audio_projector.*", "text_embedding_projection.*", "tokenizer_json", "hf_asset__*"}
 }

@@ -51,11 +51,17 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 func (s *build) values() {
 	c, l, b := s.m.c, s.layout, s.Request.Batch
 	s.Input(graph.Input{Name: "ids", DType: dtype.I32, Shape: []int{b, l.Padded}, Spec: l.Gathered, Step: true})
-	for _, table := range []string{"rope_cos", "rope_sin"} {
-		s.Input(graph.Input{Name: table, DType: dtype.F32, Shape: []int{l.Padded, c.HeadDim}, Spec: sharding.NewSpec([]string{"sp"})})
+	if s.Request.Masked {
+		s.Input(graph.Input{Name: "mask", DType: dtype.Bool, Shape: []int{b, l.Tokens}, Spec: sharding.NewSpec([]string{"dp"}), Step: true})
+	}
+	for _, first := range c.firsts(0, s.layers) {
+		for _, table := range []string{"rope_cos", "rope_sin"} {
+			_, dim := c.keys(c.global(first))
+			s.Input(graph.Input{Name: table + suffix(c.global(first)), DType: dtype.F32, Shape: []int{l.Padded, dim}, Spec: sharding.NewSpec([]string{"sp"})})
+		}
 	}
 	stream := step.Value{DType: dtype.F32, Shape: []int{b, l.Padded, c.Dim}, Spec: l.Stream}
-	for i := range s.layers - 1 { // as the last call reads them, all at once
+	for i := range s.normals() { // as the last call reads them, all at once
 		s.Value(fmt.Sprintf("normal.%d", i), stream)
 	}
 	stream.Kind = step.PerLayer
@@ -69,7 +75,10 @@ func (s *build) stage(first, last bool, layers sharding.Range) error {
 	tokens := func(name string) map[int]graph.Traced {
 		return step.Tokens(name, s.Request.Batch, s.layout.Tokens, s.m.c.Dim)
 	}
-	define := []func() error{s.block}
+	define := []func() error{}
+	for _, i := range s.m.c.firsts(layers.Lo, layers.Hi) {
+		define = append(define, func() error { return s.block(i) })
+	}
 	if first {
 		define = append(define, s.embed)
 	}
@@ -86,11 +95,14 @@ func (s *build) stage(first, last bool, layers sharding.Range) error {
 	}
 	if first {
 		s.Call(graph.Call{Name: "embed", Program: "embed", Trace: tokens("embed")}, "", 0)
+		if s.embedded() > 0 {
+			s.Call(graph.Call{Name: "normal of the rows", Program: "normal"}, "", 0)
+		}
 	}
 	for i := layers.Lo; i < layers.Hi; i++ {
-		s.Call(graph.Call{Name: fmt.Sprintf("block %d", i), Program: "block", Trace: tokens(fmt.Sprintf("block_%d", i))}, s.m.block(i), i)
+		s.Call(graph.Call{Name: fmt.Sprintf("block %d", i), Program: "block" + suffix(s.m.c.global(i)), Trace: tokens(fmt.Sprintf("block_%d", i))}, s.m.block(i), i)
 		if s.all() && i < s.layers-1 {
-			s.Call(graph.Call{Name: fmt.Sprintf("normal %d", i), Program: "normal"}, "", i)
+			s.Call(graph.Call{Name: fmt.Sprintf("normal %d", i), Program: "normal"}, "", i+s.embedded())
 		}
 	}
 	if last {
@@ -102,18 +114,47 @@ func (s *build) stage(first, last bool, layers sharding.Range) error {
 // all says whether every layer's result is taken.
 func (s *build) all() bool { return s.m.c.SkipLayers == 0 }
 
-// embed looks the tokens' rows up: (B, Lp) to (B, Lp, D).
+// embedded is how many results are taken before the first layer.
+func (s *build) embedded() int {
+	if s.m.c.ModelType == gemma {
+		return 1
+	}
+	return 0
+}
+
+// normals is how many results are taken before the last layer's.
+func (s *build) normals() int { return s.layers - 1 + s.embedded() }
+
+// embed looks the tokens' rows up: (B, Lp) to (B, Lp, D). Gemma's are multiplied
+// by the root of D, rounded to the compute type as in training.
 func (s *build) embed() error {
 	return s.Build("embed", "", func(p *step.Program) {
-		p.Output("tokens", p.Rows(s.m.prefix()+"embed_tokens", p.Value("ids"), s.layout.Stream), "")
+		x := p.Rows(s.m.prefix()+"embed_tokens", p.Value("ids"), s.layout.Stream)
+		if s.m.c.ModelType == gemma {
+			root := p.Compute(p.Constant(dtype.F32, math.Sqrt(float64(s.m.c.Dim))))
+			x = p.Mul(x, p.Convert(root, dtype.F32))
+		}
+		p.Output("tokens", x, "")
 	})
 }
 
+// suffix is what names of a full layer's program and tables end with.
+func suffix(global bool) string {
+	if global {
+		return "_global"
+	}
+	return ""
+}
+
 // block is one layer: causal self-attention and gated FFN, each behind an RMS
-// norm. The stream stays f32.
-func (s *build) block() error {
+// norm. The stream stays f32. Gemma normalises both results besides, and every
+// head of queries, keys and values, the last without a weight; its scores are not
+// scaled, and the whole layer's result is.
+func (s *build) block(layer int) error {
 	c, l := s.m.c, s.layout
-	return s.Build("block", s.m.block(0), func(p *step.Program) {
+	global, sandwich := c.global(layer), c.ModelType == gemma
+	_, dim := c.keys(global)
+	return s.Build("block"+suffix(global), s.m.block(layer), func(p *step.Program) {
 		x := p.Value("tokens")
 		norm := func(name string) spmd.Tensor {
 			return p.Reshard(p.Compute(p.RMSNorm(name, x, c.Eps)), l.Gathered, "split stream gathered for column-parallel matmuls")
@@ -121,13 +162,37 @@ func (s *build) block() error {
 		h := norm("input_layernorm")
 		part := func(name string) spmd.Tensor { // as many heads as there are, copies among them
 			x := p.Linear("self_attn."+name, h, l.Gathered)
-			return p.SplitDim(x, 2, x.Dim(2)/c.HeadDim, c.HeadDim)
+			return p.SplitDim(x, 2, x.Dim(2)/dim, dim)
 		}
-		cos, sin := p.Value("rope_cos"), p.Value("rope_sin")
-		q, k := p.RopeHalves(part("q_proj"), cos, sin), p.RopeHalves(part("k_proj"), cos, sin)
-		y := attention.Attend(p.Builder, q, k, p.Compute(part("v_proj")), attention.Options{Keys: l.Tokens, Causal: true})
-		x = p.Add(x, p.Linear("self_attn.o_proj", p.MergeDims(y, 2, 2), l.Stream))
-		x = p.Add(x, p.GatedFFN("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj", norm("post_attention_layernorm"), l.Stream, p.Silu))
+		add := func(y spmd.Tensor, norm string) {
+			if sandwich {
+				y = p.RMSNorm(norm, y, c.Eps)
+			}
+			x = p.Add(x, y)
+		}
+		o := attention.Options{Keys: l.Tokens, Causal: true}
+		if s.Request.Masked {
+			mask := p.ExpandDim(p.ExpandDim(p.Value("mask"), 1), 1) // B 1 1 L
+			o.Mask = &mask
+		}
+		before, act := "post_attention_layernorm", p.Silu
+		q, k := part("q_proj"), part("k_proj")
+		v := k
+		if !global {
+			v = part("v_proj")
+		}
+		if sandwich {
+			before, act, o.Scale = "pre_feedforward_layernorm", p.GeluTanh, 1
+			q, k = p.RMSNorm("self_attn.q_norm", q, c.Eps), p.RMSNorm("self_attn.k_norm", k, c.Eps)
+			v = unit(p, v, c.Eps)
+		}
+		cos, sin := p.Value("rope_cos"+suffix(global)), p.Value("rope_sin"+suffix(global))
+		y := attention.Attend(p.Builder, p.RopeHalves(q, cos, sin), p.RopeHalves(k, cos, sin), p.Compute(v), o)
+		add(p.Linear("self_attn.o_proj", p.MergeDims(y, 2, 2), l.Stream), "post_attention_layernorm")
+		add(p.GatedFFN("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj", norm(before), l.Stream, act), "post_feedforward_layernorm")
+		if sandwich {
+			x = p.Mul(x, p.Weight("layer_scalar"))
+		}
 		p.Output("tokens", x, "tokens")
 	})
 }
@@ -139,34 +204,70 @@ func standard(p *step.Program, x spmd.Tensor) spmd.Tensor {
 	return p.Div(x, p.Shift(p.Unary(spmd.OpSqrt, mean(p.Mul(x, x))), 1e-8))
 }
 
-// normal is a layer's result as it is taken.
+// unit is x / sqrt(mean(x^2) + eps) over the last dim.
+func unit(p *step.Program, x spmd.Tensor, eps float64) spmd.Tensor {
+	return p.Mul(x, p.RMSFactors(eps, x)[0])
+}
+
+// taken is a layer's result as it is taken.
+func (s *build) taken(p *step.Program, x spmd.Tensor) spmd.Tensor {
+	if s.m.c.ModelType == gemma {
+		return unit(p, x, 1e-6) // LTX-2.5's own, whatever the decoder's
+	}
+	return standard(p, x)
+}
+
+// normal is taken, as a program.
 func (s *build) normal() error {
-	return s.Build("normal", "", func(p *step.Program) { p.Output("normal", standard(p, p.Value("tokens")), "") })
+	return s.Build("normal", "", func(p *step.Program) { p.Output("normal", s.taken(p, p.Value("tokens")), "") })
+}
+
+// beside puts results (B, Lp, D) together: one behind the other (B, Lp, N D), for
+// Gemma, whose tokens' rows are the first, channel by channel (B, Lp, D N).
+func (s *build) beside(p *step.Program, parts []spmd.Tensor) spmd.Tensor {
+	if s.m.c.ModelType != gemma {
+		return p.Concat(2, parts...)
+	}
+	for i := range parts {
+		parts[i] = p.ExpandDim(parts[i], 3)
+	}
+	return p.MergeDims(p.Concat(3, parts...), 2, 2)
 }
 
 // post is the result: the last layer's that is run (B, L, D), or all of them, the
-// last behind the norm at the end (B, L, N D).
+// last behind the norm at the end, side by side, with zeros where a mask has no text.
 func (s *build) post() error {
 	return s.Build("post", "", func(p *step.Program) {
 		x := p.Value("tokens")
 		if s.all() {
 			parts := []spmd.Tensor{}
-			for i := range s.layers - 1 {
+			for i := range s.normals() {
 				parts = append(parts, p.Value(fmt.Sprintf("normal.%d", i)))
 			}
-			x = p.Concat(2, append(parts, standard(p, p.RMSNorm(s.m.prefix()+"norm", x, s.m.c.Eps)))...)
+			x = s.beside(p, append(parts, s.taken(p, p.RMSNorm(s.m.prefix()+"norm", x, s.m.c.Eps))))
 		}
 		x = p.Reshard(x, sharding.NewSpec([]string{"dp"}), "tokens gathered for the result")
-		p.Output("out", p.Slice(x, 1, 0, s.layout.Tokens), "")
+		x = p.Slice(x, 1, 0, s.layout.Tokens)
+		if s.Request.Masked {
+			x = p.Select(p.ExpandDim(p.Value("mask"), 2), x, p.Constant(dtype.F32, 0))
+		}
+		p.Output("out", x, "")
 	})
 }
 
-// angles are those of L tokens (L, d/2): place times theta^(-2i/d).
-func (c Config) angles(tokens int) [][]float64 {
+// angles are those of L tokens (L, d/2): place times theta^(-2i/d), in a full layer
+// 0 past the part of the channels that rotates.
+func (c Config) angles(tokens int, global bool) [][]float64 {
+	_, dim := c.keys(global)
+	theta, turning := c.Theta, dim/2
+	if global {
+		theta, turning = c.GlobalTheta, int(c.Partial*float64(dim)/2)
+	}
 	out := make([][]float64, tokens)
 	for s := range out {
-		for i := range c.HeadDim / 2 {
-			out[s] = append(out[s], float64(s)*math.Pow(c.Theta, -2*float64(i)/float64(c.HeadDim)))
+		out[s] = make([]float64, dim/2)
+		for i := range turning {
+			out[s][i] = float64(s) * math.Pow(theta, -2*float64(i)/float64(dim))
 		}
 	}
 	return out

@@ -8,7 +8,7 @@ import (
 	"weft/models"
 )
 
-var presets = []string{"reason1-7b", "hunyuan1.5-qwen-text", "hunyuan-llama3-8b"}
+var presets = []string{"reason1-7b", "hunyuan1.5-qwen-text", "hunyuan-llama3-8b", "ltx2.5-gemma4-12b"}
 
 func TestPeerSpecsEqualTheOracleLeafByLeaf(t *testing.T) {
 	for _, name := range presets {
@@ -24,7 +24,7 @@ func TestEveryNameOfTheMappings(t *testing.T) {
 
 // What a device keeps less at tp=4 than under the peer's rules; README.md has it.
 func TestSavedBytes(t *testing.T) {
-	for name, want := range map[string]int64{"reason1-7b": 817496064, "hunyuan1.5-qwen-text": 10605815808, "hunyuan-llama3-8b": 11257380864} {
+	for name, want := range map[string]int64{"reason1-7b": 817496064, "hunyuan1.5-qwen-text": 10605815808, "hunyuan-llama3-8b": 11257380864, "ltx2.5-gemma4-12b": 1486356480} {
 		if got := modeltest.Saved(t, name, 4); got != want {
 			t.Errorf("%s: %d bytes less, want %d", name, got, want)
 		}

@@ -2,8 +2,7 @@ package ltx
 
 import "weft/models"
 
-// Companions are T5 v1.1 and LTX-Video's autoencoder, and those of LTX-2.5, whose
-// Gemma is no model that weft runs.
+// Companions are T5 v1.1 and LTX-Video's autoencoder, and Gemma and LTX-2.5's own.
 func (m *Model) Companions() models.Companions {
 	if m.c.Second {
 		return models.Companions{Text: "ltx2.5-gemma4-12b", Decoder: "ltx2.5-vae-conv"}

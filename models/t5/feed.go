@@ -15,10 +15,7 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 // Runs are the encoding of ids with the mask, where one is given, without it as
 // "_nomask", and that of ids_long as "_long".
 func (m *Model) Runs(inputs map[string]*tensor.Tensor) []models.Variant {
-	runs := []models.Variant{{Inputs: inputs}}
-	if inputs["mask"] != nil {
-		runs = append(runs, models.Variant{Suffix: "_nomask", Inputs: map[string]*tensor.Tensor{"ids": inputs["ids"]}})
-	}
+	runs := models.TextRuns(inputs)
 	if long := inputs["ids_long"]; long != nil {
 		runs = append(runs, models.Variant{Suffix: "_long", Inputs: map[string]*tensor.Tensor{"ids": long}})
 	}

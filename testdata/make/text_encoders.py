@@ -6,7 +6,7 @@ checkpoints' own tensor names, inputs, and what vidax (JAX) and transformers
     python text_encoders.py DIR [NAME ...]
 
 makes DIR/NAME/{config.json,model.safetensors,inputs.safetensors,expected.safetensors}
-for t5_v11, clip_vit, reason1, llama_text and clip_text, and prints how far the
+for t5_v11, clip_vit, reason1, llama_text, gemma4 and clip_text, and prints how far the
 peers are apart. Needs jax, flax, vidax, torch, transformers, safetensors, numpy.
 Every weight lies on the bfloat16 grid.
 """
@@ -223,6 +223,57 @@ def llama_text(out):
            {"ids": ids}, exp, [("out", "out_transformers")])
 
 
+def gemma4(out):
+    from transformers import Gemma4UnifiedTextConfig, Gemma4UnifiedTextModel
+    from vidax.models.ltx2_5.gemma4 import Gemma4TextModel, extract_video_features
+    vocab, dim, ffn, heads, kv, hd, ghd, gkv = 90, 32, 64, 8, 4, 8, 16, 1
+    types = ["sliding_attention", "full_attention", "sliding_attention", "sliding_attention", "sliding_attention", "full_attention"]
+    layers, window = len(types), 64
+    w = Weights(36)
+    w.raw("model.embed_tokens.weight", (vocab, dim), 0.3)
+    for i, kind in enumerate(types):
+        b = f"model.layers.{i}"
+        n, d = (gkv, ghd) if kind == "full_attention" else (kv, hd)
+        for name in ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"):
+            w.norm(f"{b}.{name}", dim)
+        w.raw(f"{b}.layer_scalar", (1,), 0.2, 0.7)
+        w.norm(f"{b}.self_attn.q_norm", d)
+        w.norm(f"{b}.self_attn.k_norm", d)
+        w.lin(f"{b}.self_attn.q_proj", heads * d, dim)
+        w.lin(f"{b}.self_attn.k_proj", n * d, dim)
+        if kind == "sliding_attention":
+            w.lin(f"{b}.self_attn.v_proj", n * d, dim)
+        w.lin(f"{b}.self_attn.o_proj", dim, heads * d)
+        w.lin(f"{b}.mlp.gate_proj", ffn, dim)
+        w.lin(f"{b}.mlp.up_proj", ffn, dim)
+        w.lin(f"{b}.mlp.down_proj", dim, ffn)
+    w.norm("model.norm", dim)
+    extra = {"text_embedding_projection.video_aggregate_embed.bias": np.zeros(4, F32), "tokenizer_json": np.zeros(4, np.uint8)}
+    params = load_torch_checkpoint_to_jax(checkpoint(out, w, extra), "gemma4_text")
+    model = Gemma4TextModel(vocab_size=vocab, hidden_size=dim, intermediate_size=ffn, num_hidden_layers=layers, num_attention_heads=heads, num_key_value_heads=kv, head_dim=hd,
+                            global_head_dim=ghd, num_global_key_value_heads=gkv, layer_types=tuple(types), sliding_window=window, compute_dtype=jnp.float32)
+    ids = w.rng("ids").integers(0, vocab, (2, 21)).astype(np.int32)
+    mask = np.ones_like(ids)
+    mask[1, :6] = 0  # padded on the left, as LTX-2.5's tokenizer may
+    rope = {"sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}, "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1000000.0}}
+    config = {"model_type": "gemma4_unified_text", "vocab_size": vocab, "hidden_size": dim, "intermediate_size": ffn, "num_hidden_layers": layers, "num_attention_heads": heads,
+              "num_key_value_heads": kv, "head_dim": hd, "global_head_dim": ghd, "num_global_key_value_heads": gkv, "layer_types": types, "sliding_window": window, "rms_norm_eps": 1e-6,
+              "hidden_activation": "gelu_pytorch_tanh", "attention_bias": False, "attention_k_eq_v": True, "rope_parameters": rope}
+    peer = load(Gemma4UnifiedTextModel(Gemma4UnifiedTextConfig(**config, attn_implementation="eager")), {k.removeprefix("model."): v for k, v in w.sd.items()})
+
+    def features(states, mask):  # what the projection reads: an identity that scales nothing in its place
+        wide = dim * (layers + 1)
+        return extract_video_features([jnp.asarray(s) for s in states], jnp.asarray(mask), jnp.eye(wide, dtype=F32), jnp.zeros(wide, F32), wide)
+
+    def torch_states(mask):
+        return [h.numpy() for h in peer(input_ids=tt(ids).long(), attention_mask=tt(mask).long(), output_hidden_states=True).hidden_states]
+
+    whole = np.ones_like(ids)
+    exp = {"out": features(model.apply(params, ids, mask), mask), "out_nomask": features(model.apply(params, ids, whole), whole),
+           "out_transformers": features(torch_states(mask), mask), "out_nomask_transformers": features(torch_states(whole), whole)}
+    finish(out, config, {"ids": ids, "mask": mask}, exp, [("out", "out_transformers"), ("out_nomask", "out_nomask_transformers")])
+
+
 def clip_text(out):
     from transformers import CLIPTextConfig, CLIPTextModel
     from vidax.models.hunyuan_video.hunyuan_video.clip_text import ClipTextModel, extract_clip_pooled
@@ -259,7 +310,7 @@ def clip_text(out):
            [("out", "out_transformers"), ("out_hidden", "out_hidden_transformers")])
 
 
-MAKE = {f.__name__: f for f in (t5_v11, clip_vit, reason1, llama_text, clip_text)}
+MAKE = {f.__name__: f for f in (t5_v11, clip_vit, reason1, llama_text, gemma4, clip_text)}
 
 if __name__ == "__main__":
     for name in sys.argv[2:] or MAKE:
