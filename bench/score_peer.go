@@ -166,7 +166,9 @@ func (s peerScore) markdown(say func(string, ...any)) {
 	say("\n## `--as vidax`, beside vidax's published rows\n")
 	say("32 rows on a %s. A step is predicted from the peer's own parameter tree and its attention's blocks; each family's calibration is", s.On)
 	say("the one that leaves the least relative errors over the rows of the *other* families (`plan.CalibratePeer`). Rows whose time is mostly the decoder's")
-	say("calibrate nothing, and count like any other. Of two losses tried, squares and absolute values, the second is used.\n")
+	say("calibrate nothing, and count like any other. It is no blind test: the form of the prediction (with or without a term for the decoder, by pixels or by")
+	say("multiplications; which rows the decoder dominates; squares or absolute values as the loss, of which the second is used) was settled with these errors")
+	say("in view, and the list of rows that the decoder dominates rests in part on how far they are off.\n")
 	for _, part := range []struct {
 		name string
 		in   func(peerRowScore) bool

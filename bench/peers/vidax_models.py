@@ -71,7 +71,10 @@ def cosmos25(c, inp, dtype):
         context_dim=c["crossattn_emb_channels"], adaln_lora_dim=c["adaln_lora_dim"],
         rope_h_extrapolation_ratio=c["rope_h_extrapolation_ratio"], rope_w_extrapolation_ratio=c["rope_w_extrapolation_ratio"],
         rope_t_extrapolation_ratio=c["rope_t_extrapolation_ratio"], timestep_scale=c["timestep_scale"])
-    return model, "cosmos2.5_dit", [jnp.asarray(last(inp["x"]), dtype), jnp.asarray(inp["t"]), jnp.asarray(inp["context"], dtype)], first
+    rest = [jnp.asarray(last(inp["x"]), dtype), jnp.asarray(inp["t_frames"] if "t_frames" in inp else inp["t"]), jnp.asarray(inp["context"], dtype)]
+    if "condition_mask" in inp:
+        rest += [None, jnp.asarray(last(inp["condition_mask"]), dtype)]
+    return model, "cosmos2.5_dit", rest, first
 
 
 def cosmos3(c, inp, dtype):
