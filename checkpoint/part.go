@@ -10,11 +10,9 @@ type Part struct {
 	Name string
 	// Slices gives the half-open range of each dim; nil is the whole tensor.
 	Slices [][2]int
-	// Rows, if set, takes the place of Slices[0]: several ranges of dim 0, ascending
-	// and disjoint, one after the other in Dst. Fused layouts are cut so: each part
-	// of a stacked q, k, v gives its own rows.
-	Rows [][2]int
-	// Runs does what Rows does for any dim: Runs[d], where not nil, takes the place of Slices[d].
+	// Runs[d], where not nil, takes the place of Slices[d]: several ranges of dim d,
+	// ascending and disjoint, one after the other in Dst. Fused layouts are cut so:
+	// each part of a stacked q, k, v gives its own rows.
 	Runs [][][2]int
 	// As is the dtype of Dst; Invalid is the one stored.
 	As dtype.DType
@@ -31,17 +29,11 @@ func (p Part) ranges(e Entry) ([][][2]int, error) {
 				"tensor %s has %s; slices were given for %d", p.Name, plural(rank, "dim"), n)
 		}
 	}
-	if p.Rows != nil && rank == 0 {
-		return nil, fault.New(ErrSlice, Slice{Tensor: p.Name, Dim: -1, Size: 0},
-			"tensor %s is a scalar; rows were asked of it", p.Name)
-	}
 	ranges := make([][][2]int, rank)
 	for d := range ranges {
 		switch {
 		case p.Runs != nil && p.Runs[d] != nil:
 			ranges[d] = p.Runs[d]
-		case d == 0 && p.Rows != nil:
-			ranges[d] = p.Rows
 		case p.Slices != nil:
 			ranges[d] = p.Slices[d : d+1]
 		}

@@ -153,8 +153,8 @@ func TestFusedRows(t *testing.T) {
 	}
 	dst := [2][]byte{make([]byte, 24), make([]byte, 24)}
 	st, err := c.Read(context.Background(), []Part{
-		{Name: "qkv", Rows: [][2]int{{0, 2}, {4, 6}, {8, 10}}, Dst: dst[0]},
-		{Name: "qkv", Rows: [][2]int{{2, 4}, {6, 8}, {10, 12}}, Slices: [][2]int{{0, 0}, {0, 1}}, Dst: dst[1]},
+		{Name: "qkv", Runs: [][][2]int{{{0, 2}, {4, 6}, {8, 10}}, nil}, Dst: dst[0]},
+		{Name: "qkv", Runs: [][][2]int{{{2, 4}, {6, 8}, {10, 12}}, nil}, Slices: [][2]int{{0, 0}, {0, 1}}, Dst: dst[1]},
 	}, ReadOptions{})
 	if err != nil || st.BytesRead != 48 {
 		t.Fatal(st, err)
@@ -188,8 +188,8 @@ func TestBadParts(t *testing.T) {
 		{"past the end", c, Part{Name: "w", Slices: [][2]int{{0, 9}, {0, 1024}}, Dst: dst}, ErrSlice},
 		{"negative", c, Part{Name: "w", Slices: [][2]int{{-1, 7}, {0, 1024}}, Dst: dst}, ErrSlice},
 		{"reversed", c, Part{Name: "w", Slices: [][2]int{{3, 2}, {0, 1024}}, Dst: dst}, ErrSlice},
-		{"rows overlap", c, Part{Name: "w", Rows: [][2]int{{0, 4}, {3, 7}}, Dst: dst}, ErrSlice},
-		{"rows out of order", c, Part{Name: "w", Rows: [][2]int{{4, 8}, {0, 4}}, Dst: dst}, ErrSlice},
+		{"rows overlap", c, Part{Name: "w", Runs: [][][2]int{{{0, 4}, {3, 7}}, nil}, Dst: dst}, ErrSlice},
+		{"rows out of order", c, Part{Name: "w", Runs: [][][2]int{{{4, 8}, {0, 4}}, nil}, Dst: dst}, ErrSlice},
 		{"small destination", c, Part{Name: "w", Dst: dst[:100]}, ErrDestination},
 		{"large destination", c, Part{Name: "w", As: dtype.BF16, Dst: dst}, ErrDestination},
 		{"float as int", c, Part{Name: "w", As: dtype.I32, Dst: dst}, ErrConversion},
@@ -220,7 +220,7 @@ func TestBadParts(t *testing.T) {
 		if v := loadFloats(t, s, "s", dtype.Invalid); v[0] != 7 {
 			t.Error(v)
 		}
-		if _, err := s.Read(context.Background(), []Part{{Name: "s", Rows: [][2]int{{0, 1}}, Dst: dst[:4]}}, ReadOptions{}); !errors.Is(err, ErrSlice) {
+		if _, err := s.Read(context.Background(), []Part{{Name: "s", Runs: [][][2]int{{{0, 1}}}, Dst: dst[:4]}}, ReadOptions{}); !errors.Is(err, ErrSlice) {
 			t.Error(err)
 		}
 	})
