@@ -158,6 +158,7 @@ func (c aotCase) measure(ctx context.Context, libtpu string, alone bool) (*aotFi
 	if err := json.Unmarshal(text, &f.Weft); err != nil {
 		return nil, err
 	}
+	f.Weft.Engine.Path = filepath.Base(f.Weft.Engine.Path) // where it lies is the machine's own affair
 	// What a request keeps is there once a pass.
 	f.WeftPass = f.Weft.HBMBytesPerDevice - f.Weft.KeptBytes + f.Weft.KeptBytes/int64(f.Weft.Passes)
 	if alone {
@@ -215,7 +216,15 @@ func (c aotCase) vidax(ctx context.Context, libtpu string) (*vidaxMakes, error) 
 		return nil, err
 	}
 	var v vidaxMakes
-	return &v, json.Unmarshal(text, &v)
+	if err := json.Unmarshal(text, &v); err != nil {
+		return nil, err
+	}
+	for i, arg := range v.Command {
+		if arg == libtpu {
+			v.Command[i] = filepath.Base(arg)
+		}
+	}
+	return &v, nil
 }
 
 // aotResult is what is saved.
