@@ -9,6 +9,7 @@ import (
 	"weft/dtype"
 	"weft/fault"
 	"weft/mesh"
+	"weft/sharding"
 	"weft/strategy"
 	"weft/tensor"
 )
@@ -62,15 +63,37 @@ func Nearest(n, step, base int) string {
 	return fmt.Sprintf("%d or %d", low, low+step)
 }
 
-// CheckAxes reports mesh axes that a model has no use for; known are those it has.
-func CheckAxes(on *mesh.Mesh, model string, known []string) error {
+// Axes are the mesh axes that the programs of transformers use; fsdp shares
+// weights out and computes nothing apart, pp puts layers on devices of their own.
+var Axes = []string{"pp", "dp", "fsdp", "tp", "sp"}
+
+// CheckTransformer reports what a mesh cannot hold of a model whose heads are
+// split over tp and sp and whose FFN, ffn wide and called what, over tp.
+func CheckTransformer(on *mesh.Mesh, model string, heads int, what string, ffn int) error {
+	var l fault.List
+	l.Add(CheckAxes(on, model))
+	l.Add(sharding.CheckHeads(heads, on.Size("tp"), on.Size("sp")))
+	l.Add(CheckFFN(on, what, ffn))
+	return l.Err()
+}
+
+// CheckFFN reports a width, called what, that tp does not divide.
+func CheckFFN(on *mesh.Mesh, what string, ffn int) error {
+	if tp := on.Size("tp"); ffn%tp != 0 {
+		return NotDivisible(ErrFFN, what, ffn, "tp", tp)
+	}
+	return nil
+}
+
+// CheckAxes reports mesh axes that a model has no use for.
+func CheckAxes(on *mesh.Mesh, model string) error {
 	var l fault.List
 	for _, a := range on.Axes() {
-		if a.Size > 1 && !slices.Contains(known, a.Name) {
+		if a.Size > 1 && !slices.Contains(Axes, a.Name) {
 			l.Add(fault.New(ErrAxis, struct {
 				Axis  string   `json:"axis"`
 				Known []string `json:"known"`
-			}{a.Name, known}, "axis %s=%d: %s is split over dp, tp and sp, its weights over fsdp, its layers over pp", a.Name, a.Size, model))
+			}{a.Name, Axes}, "axis %s=%d: %s is split over dp, tp and sp, its weights over fsdp, its layers over pp", a.Name, a.Size, model))
 		}
 	}
 	return l.Err()

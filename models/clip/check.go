@@ -8,23 +8,12 @@ import (
 	"weft/mesh"
 	"weft/models"
 	"weft/models/step"
-	"weft/sharding"
 	"weft/tensor"
 )
 
-// Axes are the mesh axes the programs use.
-var Axes = []string{"pp", "dp", "fsdp", "tp", "sp"}
-
 // CheckSplit reports every reason why a mesh cannot hold the model, whatever the request.
 func (m *Model) CheckSplit(on *mesh.Mesh) error {
-	var l fault.List
-	tp := on.Size("tp")
-	l.Add(models.CheckAxes(on, m.name, Axes))
-	l.Add(sharding.CheckHeads(m.c.Heads, tp, on.Size("sp")))
-	if m.c.FFNDim%tp != 0 {
-		l.Add(models.NotDivisible(models.ErrFFN, "ffn_dim", m.c.FFNDim, "tp", tp))
-	}
-	return l.Err()
+	return models.CheckTransformer(on, m.name, m.c.Heads, "ffn_dim", m.c.FFNDim)
 }
 
 // Check reports every reason why a mesh cannot run a request.

@@ -189,27 +189,19 @@ func detect(c map[string]any) bool {
 	return tower || (image && patch && (dim || visionDim))
 }
 
-func preset(c Config) json.RawMessage {
-	raw, err := json.Marshal(c)
-	if err != nil {
-		panic(err)
-	}
-	return raw
-}
-
 var presets = map[string]json.RawMessage{
-	"wan2.1-clip-vit-h14": preset(Config{Tower: vision, Dim: 1280, FFNDim: 5120, Heads: 16, Layers: 31, Eps: 1e-5, Act: "gelu", Names: "wan", ImageSize: 224, PatchSize: 14}),
-	"hunyuan-clip-l-text": preset(Config{Tower: text, Dim: 768, FFNDim: 3072, Heads: 12, Layers: 12, Eps: 1e-5, Act: "quick_gelu", Names: "transformers", Vocab: 49408, Places: 77}),
+	"wan2.1-clip-vit-h14": models.Preset(Config{Tower: vision, Dim: 1280, FFNDim: 5120, Heads: 16, Layers: 31, Eps: 1e-5, Act: "gelu", Names: "wan", ImageSize: 224, PatchSize: 14}),
+	"hunyuan-clip-l-text": models.Preset(Config{Tower: text, Dim: 768, FFNDim: 3072, Heads: 12, Layers: 12, Eps: 1e-5, Act: "quick_gelu", Names: "transformers", Vocab: 49408, Places: 77}),
 }
 
 // nameOf is the preset that c is, whoever published it, or the kind of tower.
 func nameOf(c Config) string {
-	for name, raw := range presets {
-		p, err := parse(raw)
+	name := models.PresetName(presets, parse, func(p Config) bool {
 		p.Names = c.Names
-		if err == nil && p == c {
-			return name
-		}
+		return p == c
+	})
+	if name != "" {
+		return name
 	}
 	return "clip-" + c.Tower
 }

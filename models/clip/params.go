@@ -74,9 +74,7 @@ func (m *Model) Params(layers int) []models.Param {
 	c, n := m.c, m.n
 	ps := []models.Param{}
 	linear := func(name string, out, in int) {
-		path := m.flax(name)
-		ps = append(ps, models.Param{Name: name + ".weight", Shape: []int{out, in}, Matmul: true, Flax: path + "/kernel", FlaxPerm: []int{1, 0}},
-			models.Param{Name: name + ".bias", Shape: []int{out}, Flax: path + "/bias"})
+		ps = append(ps, models.LinearParams(name, m.flax(name), out, in, true)...)
 	}
 	norm := func(name string) {
 		path := m.flax(name)

@@ -10,13 +10,10 @@ import (
 	"weft/sharding"
 )
 
-// axes are those of a mesh that the programs use.
-var axes = []string{"pp", "dp", "fsdp", "tp", "sp"}
-
 // Check reports every reason why a mesh cannot run a request.
 func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	var l fault.List
-	l.Add(models.CheckAxes(on, m.name, axes))
+	l.Add(models.CheckAxes(on, m.name))
 	l.Add(sharding.CheckHeads(m.c.Heads, on.Size("tp"), on.Size("sp")))
 	l.Add(models.CheckRequest(on, r, m.c.Layers))
 	l.Add(m.checkLatent(r.Latent))

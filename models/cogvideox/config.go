@@ -5,8 +5,6 @@ package cogvideox
 
 import (
 	"encoding/json"
-	"maps"
-	"slices"
 
 	"weft/fault"
 	"weft/models"
@@ -169,11 +167,7 @@ func detect(c map[string]any) bool {
 func preset(change func(c *Config)) json.RawMessage {
 	c := defaults
 	change(&c)
-	raw, err := json.Marshal(c)
-	if err != nil {
-		panic(err)
-	}
-	return raw
+	return models.Preset(c)
 }
 
 func fiveB(c *Config) { c.Heads, c.Layers, c.Rotary = 48, 42, true }
@@ -195,16 +189,16 @@ var presets = map[string]json.RawMessage{
 // nameOf is the preset that c is, or the kind of model. The size that 1.5's
 // positions were made for differs between its releases and makes no other model.
 func nameOf(c Config) string {
-	for _, name := range slices.Sorted(maps.Keys(presets)) {
-		p, err := parse(presets[name])
+	name := models.PresetName(presets, parse, func(p Config) bool {
 		if !p.Learned {
 			p.SampleWidth, p.SampleHeight, p.SampleFrames = c.SampleWidth, c.SampleHeight, c.SampleFrames
 		}
-		if err == nil && p == c {
-			return name
-		}
+		return p == c
+	})
+	if name != "" {
+		return name
 	}
-	name := "cogvideox"
+	name = "cogvideox"
 	if c.PatchT > 0 {
 		name += "-1.5"
 	}

@@ -156,32 +156,13 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 // Feed makes the graph's inputs from those Request reads.
 func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
 	inputs, _ = m.split(inputs)
-	ts, err := inputs["t"].Float32s()
-	if err != nil {
-		return nil, err
-	}
-	out, err := m.FeedText(g, r, inputs["text"])
-	if err != nil {
-		return nil, err
-	}
-	if out["x"], err = inputs["x"].As(dtype.F32); err != nil {
-		return nil, err
-	}
-	out["time"] = step.TimeTable(ts, r.Batch, m.c.Dim())
-	conditions, err := m.FeedConditions(g, r, inputs)
-	maps.Copy(out, conditions)
-	return out, err
+	return step.Feed(m, g, r, inputs, "t", "text", func(ts []float32) *tensor.Tensor { return step.TimeTable(ts, r.Batch, m.c.Dim()) })
 }
 
 // FeedStep is the part of Feed that changes from step to step. x is (B, C, F, H,
 // W); one timestep for the whole batch.
 func (m *Model) FeedStep(r models.Request, x *tensor.Tensor, t float64) (map[string]*tensor.Tensor, error) {
-	x, err := x.As(dtype.F32)
-	if err != nil {
-		return nil, err
-	}
-	ts := slices.Repeat([]float32{float32(t)}, r.Batch)
-	return map[string]*tensor.Tensor{"x": x.Transpose(0, 2, 1, 3, 4), "time": step.TimeTable(ts, r.Batch, m.c.Dim())}, nil
+	return step.FeedStep(r, x.Transpose(0, 2, 1, 3, 4), t, func(ts []float32) *tensor.Tensor { return step.TimeTable(ts, r.Batch, m.c.Dim()) })
 }
 
 // Velocity turns out (B, F, C, H, W) into latents (B, C, F, H, W).

@@ -28,10 +28,7 @@ func (m *Model) Params(layers int) []models.Param {
 	}
 	ps := []models.Param{}
 	linear := func(name string, out, in int) {
-		path := flaxPath(name)
-		ps = append(ps,
-			models.Param{Name: name + ".weight", Shape: []int{out, in}, Matmul: true, Flax: path + "/kernel", FlaxPerm: []int{1, 0}},
-			models.Param{Name: name + ".bias", Shape: []int{out}, Flax: path + "/bias"})
+		ps = append(ps, models.LinearParams(name, flaxPath(name), out, in, true)...)
 	}
 	norm := func(name string, n int) {
 		path := flaxPath(name)

@@ -69,24 +69,8 @@ func each(at [3][]float64, f func(token int, place [3]int)) {
 // with frequencies 10000^(-2i/n) over its own n channels.
 func (c Config) rope(g step.Grid, padded int) (cos, sin *tensor.Tensor) {
 	d := c.HeadDim
-	at := c.places(g)
-	widths := [3]int{d / 4, d / 8 * 3, d / 8 * 3}
-	cos, sin = tensor.New(dtype.F32, padded, d), tensor.New(dtype.F32, padded, d)
-	each(at, func(token int, place [3]int) {
-		to := token * d
-		for axis, n := range widths {
-			for i := range n / 2 {
-				a := at[axis][place[axis]] * math.Pow(10000, -2*float64(i)/float64(n))
-				x, y := math.Cos(a), math.Sin(a)
-				step.Put(cos, to, x)
-				step.Put(cos, to+1, x)
-				step.Put(sin, to, -y)
-				step.Put(sin, to+1, y)
-				to += 2
-			}
-		}
-	})
-	return cos, sin
+	angles := step.Angles(c.places(g), [3]int{d / 4, d / 8 * 3, d / 8 * 3}, [3]float64{10000, 10000, 10000})
+	return step.RotaryPairs(angles, padded, d)
 }
 
 // sincos are 2B's positions (padded, D), which are added to the tokens: a fourth

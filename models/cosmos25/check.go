@@ -6,23 +6,11 @@ import (
 	"weft/fault"
 	"weft/mesh"
 	"weft/models"
-	"weft/sharding"
 )
-
-// axes are the mesh axes the programs use; fsdp shares weights out and computes
-// nothing apart, pp puts layers on devices of their own.
-var axes = []string{"pp", "dp", "fsdp", "tp", "sp"}
 
 // CheckSplit reports every reason why a mesh cannot hold the model, whatever the request.
 func (m *Model) CheckSplit(on *mesh.Mesh) error {
-	var l fault.List
-	tp, sp := on.Size("tp"), on.Size("sp")
-	l.Add(models.CheckAxes(on, m.name, axes))
-	l.Add(sharding.CheckHeads(m.c.Heads, tp, sp))
-	if m.c.FFN()%tp != 0 {
-		l.Add(models.NotDivisible(models.ErrFFN, "mlp width", m.c.FFN(), "tp", tp))
-	}
-	return l.Err()
+	return models.CheckTransformer(on, m.name, m.c.Heads, "mlp width", m.c.FFN())
 }
 
 // Check reports every reason why a mesh cannot run a request.

@@ -4,8 +4,6 @@ package cosmos25
 
 import (
 	"encoding/json"
-	"maps"
-	"slices"
 
 	"weft/fault"
 	"weft/models"
@@ -212,11 +210,7 @@ func detect(c map[string]any) bool {
 func preset(width, heads, layers int) json.RawMessage {
 	c := defaults()
 	c.Width, c.Heads, c.Layers = width, heads, layers
-	raw, err := json.Marshal(c)
-	if err != nil {
-		panic(err)
-	}
-	return raw
+	return models.Preset(c)
 }
 
 var presets = map[string]json.RawMessage{
@@ -226,10 +220,8 @@ var presets = map[string]json.RawMessage{
 
 // nameOf is the preset that c is, or the family's name.
 func nameOf(c Config) string {
-	for _, name := range slices.Sorted(maps.Keys(presets)) {
-		if p, err := parse(presets[name]); err == nil && p == c {
-			return name
-		}
+	if name := models.PresetName(presets, parse, func(p Config) bool { return p == c }); name != "" {
+		return name
 	}
 	return "cosmos2.5"
 }

@@ -120,22 +120,14 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 
 // Feed makes the graph's inputs from those Request reads.
 func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
-	name := "t"
+	times := "t"
 	if r.TokenTimes {
-		name = "t_frames"
+		times = "t_frames"
 	}
-	ts, err := inputs[name].Float32s()
+	out, err := step.Feed(m, g, r, inputs, times, "context", func(ts []float32) *tensor.Tensor { return m.times(ts, g.Input("time").Shape...) })
 	if err != nil {
 		return nil, err
 	}
-	out, err := m.FeedText(g, r, inputs["context"])
-	if err != nil {
-		return nil, err
-	}
-	if out["x"], err = inputs["x"].As(dtype.F32); err != nil {
-		return nil, err
-	}
-	out["time"] = m.times(ts, g.Input("time").Shape...)
 	for i, name := range []string{"condition_mask", "padding_mask"} {
 		if inputs[name] == nil {
 			continue
@@ -155,20 +147,12 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 // times are the sinusoids of timesteps, which the model knows as sigma: t in
 // 0..1000 times the config's scale.
 func (m *Model) times(ts []float32, shape ...int) *tensor.Tensor {
-	scaled := make([]float32, len(ts))
-	for i, t := range ts {
-		scaled[i] = t * float32(m.c.TimeScale)
-	}
-	return step.TimeTable(scaled, shape...)
+	return step.TimeTable(step.Scaled(ts, m.c.TimeScale), shape...)
 }
 
 // FeedStep is the part of Feed that changes from step to step, one timestep for the whole batch.
 func (m *Model) FeedStep(r models.Request, x *tensor.Tensor, t float64) (map[string]*tensor.Tensor, error) {
-	x, err := x.As(dtype.F32)
-	if err != nil {
-		return nil, err
-	}
-	return map[string]*tensor.Tensor{"x": x, "time": m.times(slices.Repeat([]float32{float32(t)}, r.Batch), r.Batch, 1, m.c.Width)}, nil
+	return step.FeedStep(r, x, t, func(ts []float32) *tensor.Tensor { return m.times(ts, r.Batch, 1, m.c.Width) })
 }
 
 // FeedText pads the context with zero rows to TextLen, as the released models
@@ -197,25 +181,11 @@ func (m *Model) FeedText(g *graph.Graph, r models.Request, context *tensor.Tenso
 // n = d - 4(d/6), 2(d/6) and 2(d/6) channels, with frequencies (10000 ratio^(n/(n-2)))^(-2i/n).
 func (m *Model) Rope(grid step.Grid) [][]float64 {
 	parts, ratios := m.c.axes(), [3]float64{m.c.RopeT, m.c.RopeH, m.c.RopeW}
-	frequencies := [3][]float64{}
+	var thetas [3]float64
 	for a, n := range parts {
-		base := 10000 * math.Pow(ratios[a], float64(n)/float64(n-2))
-		for i := range n / 2 {
-			frequencies[a] = append(frequencies[a], math.Pow(base, -2*float64(i)/float64(n)))
-		}
+		thetas[a] = 10000 * math.Pow(ratios[a], float64(n)/float64(n-2))
 	}
-	out := make([][]float64, 0, grid.Tokens())
-	for s := range grid.Tokens() {
-		angles := make([]float64, 0, m.c.HeadDim()/2)
-		f, y, x := grid.At(s)
-		for a, pos := range [3]int{f, y, x} {
-			for _, f := range frequencies[a] {
-				angles = append(angles, float64(pos)*f)
-			}
-		}
-		out = append(out, angles)
-	}
-	return out
+	return step.GridAngles(grid, parts, thetas)
 }
 
 // LatentShape is (channels, frames, height, width) of the latent video of

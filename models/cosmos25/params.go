@@ -33,7 +33,7 @@ func (m *Model) Params(layers int) []models.Param {
 	}
 	ps := []models.Param{}
 	linear := func(name string, out, in int) {
-		ps = append(ps, models.Param{Name: name + ".weight", Shape: []int{out, in}, Matmul: true, Flax: flaxPath(name) + "/kernel", FlaxPerm: []int{1, 0}})
+		ps = append(ps, models.LinearParams(name, flaxPath(name), out, in, false)...)
 	}
 	norm := func(name string, n int) {
 		ps = append(ps, models.Param{Name: name + ".weight", Shape: []int{n}, Flax: flaxPath(name) + "/scale"})

@@ -7,17 +7,13 @@ import (
 	"weft/sharding"
 )
 
-// axes are the mesh axes the programs use; fsdp shares weights out and computes
-// nothing apart, pp puts layers on devices of their own.
-var axes = []string{"pp", "dp", "fsdp", "tp", "sp"}
-
 // CheckSplit reports every reason why a mesh cannot hold the model, whatever the
 // request: tp*sp divides the heads, and divides the key and value heads or is a
 // multiple of them, and so does tp, by which their weights are cut.
 func (m *Model) CheckSplit(on *mesh.Mesh) error {
 	var l fault.List
 	tp, sp := on.Size("tp"), on.Size("sp")
-	l.Add(models.CheckAxes(on, m.name, axes))
+	l.Add(models.CheckAxes(on, m.name))
 	err := sharding.CheckHeads(m.c.Heads, tp, sp)
 	if l.Add(err); err == nil {
 		if _, _, err = sharding.KVHeads(m.c.Heads, m.c.KVHeads, tp); err == nil {
@@ -25,9 +21,7 @@ func (m *Model) CheckSplit(on *mesh.Mesh) error {
 		}
 		l.Add(err)
 	}
-	if m.c.FFN%tp != 0 {
-		l.Add(models.NotDivisible(models.ErrFFN, "intermediate_size", m.c.FFN, "tp", tp))
-	}
+	l.Add(models.CheckFFN(on, "intermediate_size", m.c.FFN))
 	return l.Err()
 }
 

@@ -5,8 +5,6 @@ package cosmos3
 
 import (
 	"encoding/json"
-	"maps"
-	"slices"
 
 	"weft/fault"
 	"weft/models"
@@ -132,11 +130,7 @@ func preset(change func(c *Config)) json.RawMessage {
 	c := defaults()
 	c.KVHeads, c.HeadDim = 8, 128
 	change(&c)
-	raw, err := json.Marshal(c)
-	if err != nil {
-		panic(err)
-	}
-	return raw
+	return models.Preset(c)
 }
 
 var presets = map[string]json.RawMessage{
@@ -151,10 +145,8 @@ var presets = map[string]json.RawMessage{
 
 // nameOf is the preset that c is, or the family's name.
 func nameOf(c Config) string {
-	for _, name := range slices.Sorted(maps.Keys(presets)) {
-		if p, err := parse(presets[name]); err == nil && p == c {
-			return name
-		}
+	if name := models.PresetName(presets, parse, func(p Config) bool { return p == c }); name != "" {
+		return name
 	}
 	return "cosmos3"
 }

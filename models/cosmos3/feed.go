@@ -268,20 +268,12 @@ func (m *Model) Rope(places [][3]float64) [][]float64 {
 // times are the sinusoids (B, 1, 256) of timesteps, which the model knows as
 // sigma: t in 0..1000 times the config's scale.
 func (m *Model) times(ts []float32) *tensor.Tensor {
-	scaled := make([]float32, len(ts))
-	for i, t := range ts {
-		scaled[i] = t * float32(m.c.TimeScale)
-	}
-	return step.TimeTable(scaled, len(ts), 1, timeDim)
+	return step.TimeTable(step.Scaled(ts, m.c.TimeScale), len(ts), 1, timeDim)
 }
 
 // FeedStep is the part of Feed that changes from step to step, one timestep for the whole batch.
 func (m *Model) FeedStep(r models.Request, x *tensor.Tensor, t float64) (map[string]*tensor.Tensor, error) {
-	x, err := x.As(dtype.F32)
-	if err != nil {
-		return nil, err
-	}
-	return map[string]*tensor.Tensor{"x": x, "time": m.times(slices.Repeat([]float32{float32(t)}, r.Batch))}, nil
+	return step.FeedStep(r, x, t, m.times)
 }
 
 // FeedText makes what stays from ids (B, up to L), negative ones padding, of a

@@ -43,7 +43,7 @@ func (m *Model) Params(layers int) []models.Param {
 	}
 	ps := []models.Param{}
 	linear := func(name string, out, in int) {
-		ps = append(ps, models.Param{Name: name + ".weight", Shape: []int{out, in}, Matmul: true, Flax: flaxPath(name) + "/kernel", FlaxPerm: []int{1, 0}})
+		ps = append(ps, models.LinearParams(name, flaxPath(name), out, in, false)...)
 	}
 	vector := func(name, leaf, flax string, n int) {
 		ps = append(ps, models.Param{Name: name + "." + leaf, Shape: []int{n}, Flax: flaxPath(name) + "/" + flax})

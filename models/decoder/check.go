@@ -10,9 +10,6 @@ import (
 	"weft/tensor"
 )
 
-// Axes are the mesh axes the programs use.
-var Axes = []string{"pp", "dp", "fsdp", "tp", "sp"}
-
 // defaultText is how many tokens an encoding has where the request does not say:
 // Cosmos pads to 512; HunyuanVideo takes 256 behind the 95 of its template,
 // HunyuanVideo-1.5 1000 behind 108; LTX-2.5 pads to 1024.
@@ -32,7 +29,7 @@ func (m *Model) defaultText() int {
 func (m *Model) CheckSplit(on *mesh.Mesh) error {
 	var l fault.List
 	tp, sp := on.Size("tp"), on.Size("sp")
-	l.Add(models.CheckAxes(on, m.name, Axes))
+	l.Add(models.CheckAxes(on, m.name))
 	if err := sharding.CheckHeads(m.c.Heads, tp, sp); err != nil {
 		l.Add(err)
 	} else {
@@ -42,9 +39,7 @@ func (m *Model) CheckSplit(on *mesh.Mesh) error {
 			l.Add(err)
 		}
 	}
-	if m.c.FFNDim%tp != 0 {
-		l.Add(models.NotDivisible(models.ErrFFN, "intermediate_size", m.c.FFNDim, "tp", tp))
-	}
+	l.Add(models.CheckFFN(on, "intermediate_size", m.c.FFNDim))
 	return l.Err()
 }
 

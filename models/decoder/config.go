@@ -162,27 +162,17 @@ func detect(c map[string]any) bool {
 	return c["_class_name"] == nil
 }
 
-func preset(c Config) json.RawMessage {
-	raw, err := json.Marshal(c)
-	if err != nil {
-		panic(err)
-	}
-	return raw
-}
-
 var presets = map[string]json.RawMessage{
-	"reason1-7b":           preset(Config{qwen, 152064, 3584, 18944, 28, 28, 4, 128, 1e-6, 1e6, 0, Gemma{}}),
-	"hunyuan1.5-qwen-text": preset(Config{qwen, 152064, 3584, 18944, 28, 28, 4, 128, 1e-6, 1e6, 2, Gemma{}}),
-	"hunyuan-llama3-8b":    preset(Config{llama, 128320, 4096, 14336, 32, 32, 8, 128, 1e-5, 5e5, 2, Gemma{}}),
-	"ltx2.5-gemma4-12b":    preset(Config{gemma, 262144, 3840, 15360, 48, 16, 8, 256, 1e-6, 1e4, 0, Gemma{nil, 1024, 512, 1, 1e6, 0.25}}),
+	"reason1-7b":           models.Preset(Config{qwen, 152064, 3584, 18944, 28, 28, 4, 128, 1e-6, 1e6, 0, Gemma{}}),
+	"hunyuan1.5-qwen-text": models.Preset(Config{qwen, 152064, 3584, 18944, 28, 28, 4, 128, 1e-6, 1e6, 2, Gemma{}}),
+	"hunyuan-llama3-8b":    models.Preset(Config{llama, 128320, 4096, 14336, 32, 32, 8, 128, 1e-5, 5e5, 2, Gemma{}}),
+	"ltx2.5-gemma4-12b":    models.Preset(Config{gemma, 262144, 3840, 15360, 48, 16, 8, 256, 1e-6, 1e4, 0, Gemma{nil, 1024, 512, 1, 1e6, 0.25}}),
 }
 
 // nameOf is the preset that c is, or the kind of decoder.
 func nameOf(c Config) string {
-	for name, raw := range presets {
-		if p, err := parse(raw); err == nil && reflect.DeepEqual(p, c) {
-			return name
-		}
+	if name := models.PresetName(presets, parse, func(p Config) bool { return reflect.DeepEqual(p, c) }); name != "" {
+		return name
 	}
 	return c.ModelType
 }

@@ -42,11 +42,7 @@ func (m *Model) Params(layers int) []models.Param {
 	for i := range (models.Request{Layers: layers}).Run(c.Layers) {
 		b, flax := m.block(i), fmt.Sprintf("layers_%d/", i)
 		linear := func(name string, out, in int, bias bool) {
-			path := flax + strings.ReplaceAll(name, ".", "/")
-			ps = append(ps, models.Param{Name: b + name + ".weight", Shape: []int{out, in}, Matmul: true, Flax: path + "/kernel", FlaxPerm: []int{1, 0}})
-			if bias {
-				ps = append(ps, models.Param{Name: b + name + ".bias", Shape: []int{out}, Flax: path + "/bias"})
-			}
+			ps = append(ps, models.LinearParams(b+name, flax+strings.ReplaceAll(name, ".", "/"), out, in, bias)...)
 		}
 		norm := func(name string, dim int) {
 			ps = append(ps, models.Param{Name: b + name + ".weight", Shape: []int{dim}, Flax: flax + strings.ReplaceAll(name, ".", "/") + m.scale()})

@@ -8,11 +8,7 @@ import (
 	"weft/fault"
 	"weft/mesh"
 	"weft/models"
-	"weft/sharding"
 )
-
-// axes are those of a mesh that the programs use.
-var axes = []string{"pp", "dp", "fsdp", "tp", "sp"}
 
 // textRows and glyphRows are how many rows of text and of its letters the released
 // pipelines make, where a request says neither.
@@ -28,16 +24,10 @@ const glyphRows = 256
 // CheckSplit reports every reason why a mesh cannot hold the model, whatever the request.
 func (m *Model) CheckSplit(on *mesh.Mesh) error {
 	var l fault.List
-	l.Add(models.CheckAxes(on, m.name, axes))
-	l.Add(sharding.CheckHeads(m.c.Heads, on.Size("tp"), on.Size("sp")))
-	widths := []named{{"mlp width", m.c.FFNDim()}}
+	l.Add(models.CheckTransformer(on, m.name, m.c.Heads, "mlp width", m.c.FFNDim()))
 	if m.c.Glyphs {
-		widths = append(widths, named{"byt5_hidden", m.c.GlyphHidden}, named{"vision_states_dim", m.c.VisionDim})
-	}
-	for _, w := range widths {
-		if tp := on.Size("tp"); w.n%tp != 0 {
-			l.Add(models.NotDivisible(models.ErrFFN, w.name, w.n, "tp", tp))
-		}
+		l.Add(models.CheckFFN(on, "byt5_hidden", m.c.GlyphHidden))
+		l.Add(models.CheckFFN(on, "vision_states_dim", m.c.VisionDim))
 	}
 	return l.Err()
 }

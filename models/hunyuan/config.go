@@ -6,8 +6,6 @@ package hunyuan
 
 import (
 	"encoding/json"
-	"maps"
-	"slices"
 
 	"weft/fault"
 	"weft/models"
@@ -242,11 +240,7 @@ func detect(c map[string]any) bool {
 
 func preset(c Config, change func(*Config)) json.RawMessage {
 	change(&c)
-	raw, err := json.Marshal(c)
-	if err != nil {
-		panic(err)
-	}
-	return raw
+	return models.Preset(c)
 }
 
 var presets = map[string]json.RawMessage{
@@ -256,10 +250,8 @@ var presets = map[string]json.RawMessage{
 }
 
 func nameOf(c Config) string {
-	for _, name := range slices.Sorted(maps.Keys(presets)) {
-		if p, err := parse(presets[name]); err == nil && p == c {
-			return name
-		}
+	if name := models.PresetName(presets, parse, func(p Config) bool { return p == c }); name != "" {
+		return name
 	}
 	if c.Glyphs {
 		return "hunyuan1.5"

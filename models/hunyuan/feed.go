@@ -156,21 +156,7 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 
 // Feed makes the graph's inputs from those Request reads.
 func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
-	ts, err := inputs["t"].Float32s()
-	if err != nil {
-		return nil, err
-	}
-	out, err := m.FeedText(g, r, inputs["context"])
-	if err != nil {
-		return nil, err
-	}
-	if out["x"], err = inputs["x"].As(dtype.F32); err != nil {
-		return nil, err
-	}
-	out["time"] = step.TimeTable(ts, r.Batch, timeWidth)
-	conditions, err := m.FeedConditions(g, r, inputs)
-	maps.Copy(out, conditions)
-	return out, err
+	return step.Feed(m, g, r, inputs, "t", "context", func(ts []float32) *tensor.Tensor { return step.TimeTable(ts, r.Batch, timeWidth) })
 }
 
 // FeedConditions hands the pooled text on, embeds the guidance, and makes of the
@@ -244,11 +230,7 @@ func (m *Model) masks(g *graph.Graph, r models.Request, rows, letters []float32)
 
 // FeedStep is the part of Feed that changes from step to step, one timestep for the whole batch.
 func (m *Model) FeedStep(r models.Request, x *tensor.Tensor, t float64) (map[string]*tensor.Tensor, error) {
-	x, err := x.As(dtype.F32)
-	if err != nil {
-		return nil, err
-	}
-	return map[string]*tensor.Tensor{"x": x, "time": step.TimeTable(slices.Repeat([]float32{float32(t)}, r.Batch), r.Batch, timeWidth)}, nil
+	return step.FeedStep(r, x, t, func(ts []float32) *tensor.Tensor { return step.TimeTable(ts, r.Batch, timeWidth) })
 }
 
 // FeedText hands the text on, every row of it real unless a mask follows, and
@@ -264,7 +246,7 @@ func (m *Model) FeedText(g *graph.Graph, r models.Request, context *tensor.Tenso
 	one := []float32{1}
 	out := m.masks(g, r, slices.Repeat(one, r.Batch*r.Text), slices.Repeat(one, r.Batch*r.SecondText))
 	out["context"] = text
-	angles := step.GridAngles(step.GridOf(r.Latent, m.c.Patch), m.c.RopeDims, m.c.RopeTheta)
+	angles := step.GridAngles(step.GridOf(r.Latent, m.c.Patch), m.c.RopeDims, [3]float64{m.c.RopeTheta, m.c.RopeTheta, m.c.RopeTheta})
 	out["rope_cos"], out["rope_sin"] = step.RotaryPairs(angles, g.Input("rope_cos").Shape[0], m.c.HeadDim())
 	return out, nil
 }

@@ -36,9 +36,7 @@ func (m *Model) Params(layers int) []models.Param {
 	double, single := m.layers(layers)
 	ps := []models.Param{}
 	linear := func(name, flax string, out, in int) {
-		ps = append(ps,
-			models.Param{Name: name + ".weight", Shape: []int{out, in}, Matmul: true, Flax: flax + "/kernel", FlaxPerm: []int{1, 0}},
-			models.Param{Name: name + ".bias", Shape: []int{out}, Flax: flax + "/bias"})
+		ps = append(ps, models.LinearParams(name, flax, out, in, true)...)
 	}
 	plain := func(name string, out, in int) { linear(name, flaxPath(name), out, in) }
 	// stacked declares what some publishers keep apart. The peer keeps apart what has a path.

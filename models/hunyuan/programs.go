@@ -82,10 +82,8 @@ func (s *build) stage(first, last bool, double int, layers sharding.Range) error
 	if last {
 		define = append(define, s.post)
 	}
-	for _, d := range define {
-		if err := d(); err != nil {
-			return err
-		}
+	if err := step.Define(define...); err != nil {
+		return err
 	}
 	s.calls(first, last, double, layers)
 	return nil

@@ -9,9 +9,6 @@ import (
 	"weft/sharding"
 )
 
-// axes are those of a mesh that the programs use.
-var axes = []string{"pp", "dp", "fsdp", "tp", "sp"}
-
 // textLen is how many rows the text encoder pads a prompt to in LTX-Video's own
 // pipeline; a request may have any number.
 const textLen = 256
@@ -19,7 +16,7 @@ const textLen = 256
 // Check reports every reason why a mesh cannot run a request.
 func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	var l fault.List
-	l.Add(models.CheckAxes(on, m.name, axes))
+	l.Add(models.CheckAxes(on, m.name))
 	l.Add(sharding.CheckHeads(m.c.Heads, on.Size("tp"), on.Size("sp")))
 	l.Add(models.CheckRequest(on, r, m.c.Layers))
 	l.Add(models.CheckLatent(r.Latent, m.c.InChannels, [3]int{1, 1, 1}))

@@ -5,7 +5,6 @@ package ltx
 
 import (
 	"encoding/json"
-	"maps"
 	"slices"
 
 	"weft/fault"
@@ -187,11 +186,7 @@ func preset(change func(c *Config)) json.RawMessage {
 	c := defaults
 	c.Heads, c.HeadDim, c.Layers, c.CrossDim, c.CaptionChannels = 32, 128, 48, 4096, 4096
 	change(&c)
-	raw, err := json.Marshal(c)
-	if err != nil {
-		panic(err)
-	}
-	return raw
+	return models.Preset(c)
 }
 
 var presets = map[string]json.RawMessage{
@@ -205,12 +200,12 @@ var presets = map[string]json.RawMessage{
 
 // nameOf is the preset that c is, however it counts time, or the kind of model.
 func nameOf(c Config) string {
-	for _, name := range slices.Sorted(maps.Keys(presets)) {
-		p, err := parse(presets[name])
+	name := models.PresetName(presets, parse, func(p Config) bool {
 		p.Causal = c.Causal
-		if err == nil && p == c {
-			return name
-		}
+		return p == c
+	})
+	if name != "" {
+		return name
 	}
 	if c.Second {
 		return "ltx2.5"

@@ -139,7 +139,7 @@ func (m *Connector) Official(name string) string {
 // Check reports every reason why a mesh cannot run a request.
 func (m *Connector) Check(on *mesh.Mesh, r models.Request) error {
 	var l fault.List
-	l.Add(models.CheckAxes(on, m.name, axes))
+	l.Add(models.CheckAxes(on, m.name))
 	l.Add(sharding.CheckHeads(m.c.Heads, on.Size("tp"), on.Size("sp")))
 	l.Add(models.CheckRequest(on, r, m.c.Layers))
 	l.Add(models.CheckText(on, r, m.rows()))

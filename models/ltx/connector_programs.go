@@ -59,10 +59,8 @@ func (s *connecting) stage(first, last bool, layers sharding.Range) error {
 	if last {
 		define = append(define, s.post)
 	}
-	for _, d := range define {
-		if err := d(); err != nil {
-			return err
-		}
+	if err := step.Define(define...); err != nil {
+		return err
 	}
 	traced := func(name string) map[int]graph.Traced { return step.Tokens(name, s.batch, s.layout.Tokens, s.c.dim()) }
 	if first {

@@ -28,10 +28,7 @@ func (t *table) vector(name, flax string, shape ...int) {
 }
 
 func (t *table) linear(name, flax string, out, in int, bias bool) {
-	t.ps = append(t.ps, models.Param{Name: name + ".weight", Shape: []int{out, in}, Matmul: true, Flax: flax + "/kernel", FlaxPerm: []int{1, 0}})
-	if bias {
-		t.vector(name+".bias", flax+"/bias", out)
-	}
+	t.ps = append(t.ps, models.LinearParams(name, flax, out, in, bias)...)
 }
 
 // attention of d wide queries, with a gate for each of gates heads.

@@ -84,10 +84,8 @@ func (s *build) stage(first, last bool, layers sharding.Range) error {
 	if last {
 		define = append(define, s.post)
 	}
-	for _, d := range define {
-		if err := d(); err != nil {
-			return err
-		}
+	if err := step.Define(define...); err != nil {
+		return err
 	}
 	s.calls(first, last, layers)
 	return nil

@@ -88,24 +88,37 @@ func RotaryPairs(angles [][]float64, rows, d int) (cos, sin *tensor.Tensor) {
 	return cos, sin
 }
 
-// GridAngles are the angles of a grid's tokens (S, sum(dims)/2): of dims[0]
-// channels for the frame, dims[1] for the row and dims[2] for the column, each two
-// of n turn with frequency theta^(-2i/n).
-func GridAngles(g Grid, dims [3]int, theta float64) [][]float64 {
+// GridAngles are the angles of a grid's tokens (S, sum(dims)/2), whose frames, rows
+// and columns are counted from 0: Angles.
+func GridAngles(g Grid, dims [3]int, thetas [3]float64) [][]float64 {
+	count := func(n int) []float64 {
+		places := make([]float64, n)
+		for i := range places {
+			places[i] = float64(i)
+		}
+		return places
+	}
+	return Angles([3][]float64{count(g.Frames), count(g.Rows), count(g.Cols)}, dims, thetas)
+}
+
+// Angles are those of tokens in (frame, row, column) order (S, sum(dims)/2), at the
+// places of each axis: of dims[0] channels for the frame, dims[1] for the row and
+// dims[2] for the column, each two of n turn with frequency theta^(-2i/n).
+func Angles(places [3][]float64, dims [3]int, thetas [3]float64) [][]float64 {
 	freqs := [3][]float64{}
 	for k, n := range dims {
 		for i := range n / 2 {
-			freqs[k] = append(freqs[k], math.Pow(theta, -2*float64(i)/float64(n)))
+			freqs[k] = append(freqs[k], math.Pow(thetas[k], -2*float64(i)/float64(n)))
 		}
 	}
-	out := make([][]float64, 0, g.Tokens())
-	for f := range g.Frames {
-		for y := range g.Rows {
-			for x := range g.Cols {
-				angles := []float64{}
-				for k, place := range [3]int{f, y, x} {
+	out := make([][]float64, 0, len(places[0])*len(places[1])*len(places[2]))
+	for _, f := range places[0] {
+		for _, y := range places[1] {
+			for _, x := range places[2] {
+				angles := make([]float64, 0, (dims[0]+dims[1]+dims[2])/2)
+				for k, place := range [3]float64{f, y, x} {
 					for _, w := range freqs[k] {
-						angles = append(angles, float64(place)*w)
+						angles = append(angles, place*w)
 					}
 				}
 				out = append(out, angles)

@@ -29,6 +29,16 @@ func (s *Step) Build(name, prefix string, define func(p *Program)) error {
 	return nil
 }
 
+// Define runs the definitions of programs in order, up to the first that fails.
+func Define(programs ...func() error) error {
+	for _, define := range programs {
+		if err := define(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Has says whether there is a weight of this name.
 func (p *Program) Has(name string) bool { return p.Step.Has(p.prefix + name) }
 

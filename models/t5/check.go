@@ -4,25 +4,14 @@ import (
 	"weft/fault"
 	"weft/mesh"
 	"weft/models"
-	"weft/sharding"
 )
-
-// Axes are the mesh axes the programs use.
-var Axes = []string{"pp", "dp", "fsdp", "tp", "sp"}
 
 // defaultText is how many tokens an encoding has where the request does not say.
 const defaultText = 512
 
 // CheckSplit reports every reason why a mesh cannot hold the model, whatever the request.
 func (m *Model) CheckSplit(on *mesh.Mesh) error {
-	var l fault.List
-	tp := on.Size("tp")
-	l.Add(models.CheckAxes(on, m.name, Axes))
-	l.Add(sharding.CheckHeads(m.c.Heads, tp, on.Size("sp")))
-	if m.c.DimFFN%tp != 0 {
-		l.Add(models.NotDivisible(models.ErrFFN, "dim_ffn", m.c.DimFFN, "tp", tp))
-	}
-	return l.Err()
+	return models.CheckTransformer(on, m.name, m.c.Heads, "dim_ffn", m.c.DimFFN)
 }
 
 // Check reports every reason why a mesh cannot run a request.

@@ -119,28 +119,20 @@ func detect(c map[string]any) bool {
 	return has("d_model", "d_kv", "d_ff") || has("dim_attn", "dim_ffn")
 }
 
-func preset(c Config) json.RawMessage {
-	raw, err := json.Marshal(c)
-	if err != nil {
-		panic(err)
-	}
-	return raw
-}
-
 var presets = map[string]json.RawMessage{
-	"umt5-xxl":        preset(Config{256384, 4096, 4096, 10240, 64, 24, 32, 128, false, 1e-6, "wan"}),
-	"t5-v1.1-xxl":     preset(Config{32128, 4096, 4096, 10240, 64, 24, 32, 128, true, 1e-6, "transformers"}),
-	"hunyuan1.5-byt5": preset(Config{384, 1472, 384, 3584, 6, 12, 32, 128, true, 1e-6, "byt5"}),
+	"umt5-xxl":        models.Preset(Config{256384, 4096, 4096, 10240, 64, 24, 32, 128, false, 1e-6, "wan"}),
+	"t5-v1.1-xxl":     models.Preset(Config{32128, 4096, 4096, 10240, 64, 24, 32, 128, true, 1e-6, "transformers"}),
+	"hunyuan1.5-byt5": models.Preset(Config{384, 1472, 384, 3584, 6, 12, 32, 128, true, 1e-6, "byt5"}),
 }
 
 // nameOf is the preset that c is, whoever published it, or the kind of encoder.
 func nameOf(c Config) string {
-	for name, raw := range presets {
-		p, err := parse(raw)
+	name := models.PresetName(presets, parse, func(p Config) bool {
 		p.Names = c.Names
-		if err == nil && p == c {
-			return name
-		}
+		return p == c
+	})
+	if name != "" {
+		return name
 	}
 	if c.SharedPos {
 		return "t5"

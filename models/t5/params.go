@@ -48,7 +48,7 @@ func (m *Model) Params(layers int) []models.Param {
 	for i := range layers {
 		b, flax := m.block(i), fmt.Sprintf("blocks_%d/", i)
 		linear := func(name, path string, out, in int) {
-			ps = append(ps, models.Param{Name: b + name + ".weight", Shape: []int{out, in}, Matmul: true, Flax: flax + path + "/kernel", FlaxPerm: []int{1, 0}})
+			ps = append(ps, models.LinearParams(b+name, flax+path, out, in, false)...)
 		}
 		norm := func(name, path string) {
 			ps = append(ps, models.Param{Name: b + name + ".weight", Shape: []int{c.Dim}, Flax: flax + path + "/scale"})

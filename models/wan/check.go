@@ -6,23 +6,11 @@ import (
 	"weft/fault"
 	"weft/mesh"
 	"weft/models"
-	"weft/sharding"
 )
-
-// Axes are the mesh axes the programs use; fsdp shares weights out and computes nothing apart.
-// pp puts layers on devices of their own.
-var Axes = []string{"pp", "dp", "fsdp", "tp", "sp"}
 
 // CheckSplit reports every reason why a mesh cannot hold the model, whatever the request.
 func (m *Model) CheckSplit(on *mesh.Mesh) error {
-	var l fault.List
-	tp, sp := on.Size("tp"), on.Size("sp")
-	l.Add(models.CheckAxes(on, m.name, Axes))
-	l.Add(sharding.CheckHeads(m.c.Heads, tp, sp))
-	if m.c.FFNDim%tp != 0 {
-		l.Add(models.NotDivisible(models.ErrFFN, "ffn_dim", m.c.FFNDim, "tp", tp))
-	}
-	return l.Err()
+	return models.CheckTransformer(on, m.name, m.c.Heads, "ffn_dim", m.c.FFNDim)
 }
 
 // Check reports every reason why a mesh cannot run a request.

@@ -6,7 +6,6 @@ package wan
 
 import (
 	"encoding/json"
-	"maps"
 	"slices"
 	"strings"
 
@@ -215,11 +214,7 @@ const ti2vChannels = 48
 func preset(kind string, dim, ffn, heads, layers, in, out, image int) json.RawMessage {
 	c := Config{ModelType: kind, Dim: dim, FFNDim: ffn, Heads: heads, Layers: layers, FreqDim: 256, TextDim: 4096, TextLen: 512,
 		InDim: in, OutDim: out, PatchSize: [3]int{1, 2, 2}, Eps: 1e-6, ImageDim: image}
-	raw, err := json.Marshal(c)
-	if err != nil {
-		panic(err)
-	}
-	return raw
+	return models.Preset(c)
 }
 
 // presets by name. A14B's experts are the same model as Wan2.1's, without its image branch.
@@ -235,12 +230,12 @@ var presets = map[string]json.RawMessage{
 // nameOf is the preset that c is, the first by name of equal ones, or the kind
 // of model. How long the text is makes no other model: diffusers does not say.
 func nameOf(c Config) string {
-	for _, name := range slices.Sorted(maps.Keys(presets)) {
-		p, err := parse(presets[name])
+	name := models.PresetName(presets, parse, func(p Config) bool {
 		p.TextLen = c.TextLen
-		if err == nil && p == c {
-			return name
-		}
+		return p == c
+	})
+	if name != "" {
+		return name
 	}
 	if c.ModelType == ti2v || (c.ModelType == i2v && c.ImageDim == 0) {
 		return "wan2.2-" + c.ModelType

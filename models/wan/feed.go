@@ -199,39 +199,18 @@ func (m *Model) exampleCondition(y *tensor.Tensor) *tensor.Tensor {
 
 // Feed makes the graph's inputs from those Request reads.
 func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
-	name := "t"
+	times := "t"
 	if r.TokenTimes {
-		name = "t_tokens"
+		times = "t_tokens"
 	}
-	ts, err := inputs[name].Float32s()
-	if err != nil {
-		return nil, err
-	}
-	out, err := m.FeedText(g, r, inputs["context"])
-	if err != nil {
-		return nil, err
-	}
-	x, err := inputs["x"].As(dtype.F32)
-	if err != nil {
-		return nil, err
-	}
-	out["x"], out["time"] = x, step.TimeTable(ts, g.Input("time").Shape...)
-	conditions, err := m.FeedConditions(g, r, inputs)
-	maps.Copy(out, conditions)
-	return out, err
+	return step.Feed(m, g, r, inputs, times, "context", func(ts []float32) *tensor.Tensor {
+		return step.TimeTable(ts, g.Input("time").Shape...)
+	})
 }
 
 // FeedStep is the part of Feed that changes from step to step, one timestep for the whole batch.
 func (m *Model) FeedStep(r models.Request, x *tensor.Tensor, t float64) (map[string]*tensor.Tensor, error) {
-	x, err := x.As(dtype.F32)
-	if err != nil {
-		return nil, err
-	}
-	ts := make([]float32, r.Batch)
-	for i := range ts {
-		ts[i] = float32(t)
-	}
-	return map[string]*tensor.Tensor{"x": x, "time": step.TimeTable(ts, r.Batch, m.c.FreqDim)}, nil
+	return step.FeedStep(r, x, t, func(ts []float32) *tensor.Tensor { return step.TimeTable(ts, r.Batch, m.c.FreqDim) })
 }
 
 // FeedText pads the context with zero rows to text_len, as the released models
@@ -256,7 +235,7 @@ func (m *Model) FeedText(g *graph.Graph, r models.Request, context *tensor.Tenso
 // frame, row and column as d - 4(d/6), 2(d/6) and 2(d/6).
 func (m *Model) Rope(frames, rows, cols int) [][]float64 {
 	d := m.c.HeadDim()
-	return step.GridAngles(step.Grid{Frames: frames, Rows: rows, Cols: cols}, [3]int{d - 4*(d/6), 2 * (d / 6), 2 * (d / 6)}, 10000)
+	return step.GridAngles(step.Grid{Frames: frames, Rows: rows, Cols: cols}, [3]int{d - 4*(d/6), 2 * (d / 6), 2 * (d / 6)}, [3]float64{10000, 10000, 10000})
 }
 
 // LatentShape is (channels, frames, height, width) of the latent video: 8x8

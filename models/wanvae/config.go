@@ -205,11 +205,7 @@ var released = map[string]Config{
 func init() {
 	presets := map[string]json.RawMessage{}
 	for name, c := range released {
-		raw, err := json.Marshal(c)
-		if err != nil {
-			panic(err)
-		}
-		presets[name] = raw
+		presets[name] = models.Preset(c)
 	}
 	models.Register(models.Family{
 		Name:    "wan-vae",

@@ -1,0 +1,54 @@
+package step
+
+import (
+	"maps"
+	"slices"
+
+	"weft/dtype"
+	"weft/graph"
+	"weft/models"
+	"weft/tensor"
+)
+
+// Feed makes what a generator's Feed does of x, the input times (timesteps, of
+// which table makes sines), a text and, where the model reads any, its conditions.
+func Feed(m models.Generator, g *graph.Graph, r models.Request, inputs map[string]*tensor.Tensor, times, text string, table func(ts []float32) *tensor.Tensor) (map[string]*tensor.Tensor, error) {
+	ts, err := inputs[times].Float32s()
+	if err != nil {
+		return nil, err
+	}
+	out, err := m.FeedText(g, r, inputs[text])
+	if err != nil {
+		return nil, err
+	}
+	if out["x"], err = inputs["x"].As(dtype.F32); err != nil {
+		return nil, err
+	}
+	out["time"] = table(ts)
+	if c, ok := m.(models.Conditioned); ok {
+		conditions, err := c.FeedConditions(g, r, inputs)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(out, conditions)
+	}
+	return out, nil
+}
+
+// Scaled are timesteps in a model's own measure: times by.
+func Scaled(ts []float32, by float64) []float32 {
+	out := make([]float32, len(ts))
+	for i, t := range ts {
+		out[i] = t * float32(by)
+	}
+	return out
+}
+
+// FeedStep makes x and, of one timestep for the whole batch, its sines.
+func FeedStep(r models.Request, x *tensor.Tensor, t float64, table func(ts []float32) *tensor.Tensor) (map[string]*tensor.Tensor, error) {
+	x, err := x.As(dtype.F32)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]*tensor.Tensor{"x": x, "time": table(slices.Repeat([]float32{float32(t)}, r.Batch))}, nil
+}
