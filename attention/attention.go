@@ -84,10 +84,10 @@ func Attend(b *spmd.Builder, q, k, v spmd.Tensor, o Options) spmd.Tensor {
 	f := choose(b, operands{q.Shape, k.Shape, q.DType, split}, o)
 	p.Q = f.scale(b, o, p.Q)[0]
 	if len(seq) > 0 {
-		p = toHeads(b, p, heads)
+		p = f.toHeads(b, p, heads)
 	}
 	out := local(b, p, f, o)
-	return b.Reshard(out, held, "ulysses: back to split tokens")
+	return f.reshard(b, out, held, "ulysses: back to split tokens")
 }
 
 // Joint attends over two parts of one sequence at once: text, whole along its
@@ -117,9 +117,9 @@ func Joint(b *spmd.Builder, text, video Parts, videoTokens int, textFirst bool, 
 	qs := f.scale(b, o, text.Q, video.Q)
 	text.Q, video.Q = qs[0], qs[1]
 	if len(seq) > 0 {
-		video = toHeads(b, video, heads)
+		video = f.toHeads(b, video, heads)
 	}
-	join := func(x, y spmd.Tensor) spmd.Tensor { return together(b, x, y, video.Q, videoTokens, textFirst) }
+	join := func(x, y spmd.Tensor) spmd.Tensor { return f.together(b, x, y, video.Q, videoTokens, textFirst) }
 	keys := func(x, y spmd.Tensor) spmd.Tensor {
 		return join(shareHeads(b, x, video.Q), shareHeads(b, y, video.Q))
 	}
@@ -127,13 +127,13 @@ func Joint(b *spmd.Builder, text, video Parts, videoTokens int, textFirst bool, 
 	p := Parts{join(text.Q, video.Q), keys(text.K, video.K), keys(text.V, video.V)}
 	out := local(b, p, f, check(b, p.Q, p.K, p.V, o))
 	if textFirst {
-		textOut, videoOut = b.Slice(out, 1, 0, t), b.Slice(out, 1, t, t+videoTokens)
+		textOut, videoOut = f.cut(b, out, 0, t), f.cut(b, out, t, t+videoTokens)
 	} else {
-		videoOut, textOut = b.Slice(out, 1, 0, videoTokens), b.Slice(out, 1, videoTokens, videoTokens+t)
+		videoOut, textOut = f.cut(b, out, 0, videoTokens), f.cut(b, out, videoTokens, videoTokens+t)
 	}
-	videoOut = b.PadTo(videoOut, 1, s)
-	return b.Reshard(textOut, heldText, "joint ulysses: text gathered over heads"),
-		b.Reshard(videoOut, heldVideo, "ulysses: back to split tokens")
+	videoOut = f.flat(b, func(xs []spmd.Tensor) spmd.Tensor { return b.PadTo(xs[0], 1, s) }, videoOut)
+	return f.reshard(b, textOut, heldText, "joint ulysses: text gathered over heads"),
+		f.reshard(b, videoOut, heldVideo, "ulysses: back to split tokens")
 }
 
 // Prefixed attends from video to keys and values of a text, whole along their
@@ -163,25 +163,26 @@ func Prefixed(b *spmd.Builder, text, video Parts, videoTokens int, o Options) sp
 	f := choose(b, operands{video.Q.Shape, k, video.Q.DType, split}, o)
 	video.Q = f.scale(b, o, video.Q)[0]
 	if len(seq) > 0 {
-		video = toHeads(b, video, heads)
+		video = f.toHeads(b, video, heads)
 	}
 	keys := func(x, y spmd.Tensor) spmd.Tensor {
-		return together(b, shareHeads(b, x, video.Q), shareHeads(b, y, video.Q), video.Q, videoTokens, true)
+		return f.together(b, shareHeads(b, x, video.Q), shareHeads(b, y, video.Q), video.Q, videoTokens, true)
 	}
 	p := Parts{video.Q, keys(text.K, video.K), keys(text.V, video.V)}
-	return b.Reshard(local(b, p, f, check(b, p.Q, p.K, p.V, o)), held, "ulysses: back to split tokens")
+	return f.reshard(b, local(b, p, f, check(b, p.Q, p.K, p.V, o)), held, "ulysses: back to split tokens")
 }
 
 // together lays text and the first n tokens of video end to end, heads held as
 // those of q are: without traffic, where the text is whole.
-func together(b *spmd.Builder, text, video, q spmd.Tensor, n int, textFirst bool) spmd.Tensor {
+func (f form) together(b *spmd.Builder, text, video, q spmd.Tensor, n int, textFirst bool) spmd.Tensor {
 	spec := sharding.Whole(4).WithDim(0, q.Spec.Dim(0)...).WithDim(2, q.Spec.Dim(2)...)
-	text = b.Reshard(text, spec, "joint ulysses: text cut by heads")
-	video = b.Slice(b.Reshard(video, spec, "video held as its heads are"), 1, 0, n)
+	text = f.reshard(b, text, spec, "joint ulysses: text cut by heads")
+	video = f.cut(b, f.reshard(b, video, spec, "video held as its heads are"), 0, n)
+	parts := []spmd.Tensor{video, text}
 	if textFirst {
-		return b.Concat(1, text, video)
+		parts = []spmd.Tensor{text, video}
 	}
-	return b.Concat(1, video, text)
+	return f.flat(b, func(xs []spmd.Tensor) spmd.Tensor { return b.Concat(1, xs...) }, parts...)
 }
 
 // Parts are the projections of one stream.
@@ -208,10 +209,44 @@ func headAxes(b *spmd.Builder, p Parts, seq []string) []string {
 	return append(p.Q.Spec.Dim(2), seq...)
 }
 
+// flat does with several (B, S, H, D) what change does with them as the kernel takes
+// them, (B, S, H*D): where D is a dim of its own a TPU changes places in memory before
+// the kernel and after it. Other forms have heads as a dim.
+func (f form) flat(b *spmd.Builder, change func(xs []spmd.Tensor) spmd.Tensor, xs ...spmd.Tensor) spmd.Tensor {
+	h, d := xs[0].Dim(2), xs[0].Dim(3)
+	if !f.kernel || slices.ContainsFunc(xs, func(x spmd.Tensor) bool { return len(x.Spec.Dim(3)) > 0 }) {
+		return change(xs)
+	}
+	merged := make([]spmd.Tensor, len(xs))
+	for i, x := range xs {
+		merged[i] = b.MergeDims(x, 2, 2)
+	}
+	return b.SplitDim(change(merged), 2, h, d)
+}
+
+// reshard is Builder.Reshard of a (B, S, H, D).
+func (f form) reshard(b *spmd.Builder, x spmd.Tensor, spec sharding.Spec, why string) spmd.Tensor {
+	if spec.Equal(x.Spec) {
+		return x
+	}
+	return f.flat(b, func(xs []spmd.Tensor) spmd.Tensor {
+		to := sharding.Whole(xs[0].Rank())
+		for d := range xs[0].Rank() {
+			to = to.WithDim(d, spec.Dim(d)...)
+		}
+		return b.Reshard(xs[0], to, why)
+	}, x)
+}
+
+// cut is tokens [from, to) of a (B, S, H, D).
+func (f form) cut(b *spmd.Builder, x spmd.Tensor, from, to int) spmd.Tensor {
+	return f.flat(b, func(xs []spmd.Tensor) spmd.Tensor { return b.Slice(xs[0], 1, from, to) }, x)
+}
+
 // toHeads changes split tokens into split heads.
-func toHeads(b *spmd.Builder, p Parts, heads []string) Parts {
+func (f form) toHeads(b *spmd.Builder, p Parts, heads []string) Parts {
 	move := func(x spmd.Tensor, why string) spmd.Tensor {
-		return b.Reshard(x, x.Spec.WithDim(1).WithDim(2, heads...), why)
+		return f.reshard(b, x, x.Spec.WithDim(1).WithDim(2, heads...), why)
 	}
 	p.Q = move(p.Q, "ulysses: query tokens to heads")
 	p.K = move(shareHeads(b, p.K, p.Q), "ulysses: key tokens to heads")

@@ -21,24 +21,29 @@
 //
 // and at the end acc / sum(l). Against the usual form: q carries scale*log2(e), so
 // that powers of 2 do; l stays apart by lane, so that lanes are summed once a block of
-// queries and not once a block of keys; nothing is divided on the way.
+// queries and not once a block of keys; nothing is divided on the way. Where a matrix
+// unit has columns to spare, p is multiplied by ones there, and l is part of acc.
 //
 //   - Keys that are not real, at the end or in between, have a score of -inf and a
 //     value of 0 whatever stands there. It is known when the text is written which
 //     groups of 128 keys have any: a group of padding costs nothing, and only groups
-//     that are part padding are masked.
+//     that are part padding are masked. Steps with such groups are few, and their
+//     code is short: loops, where that of all other steps is laid out flat.
 //   - Grouped heads: query head h reads key head h / (H/Hkv). Nothing is copied.
 //   - A head dim of 64: two heads share the lanes of a register. Each has scores of
-//     its own, from a q whose other lanes are zero, and the results are picked by lane.
-//     It takes as long as a head dim of 128: a matrix unit's tile is 128 wide.
+//     its own, from a q whose other lanes are zero, and values with ones in the other's
+//     lanes, which make the sums; the results are picked by lane. With grouped heads q moves to
+//     the lanes of its keys before the first step, and the result back after the last. It takes as long
+//     as a head dim of 128: a matrix unit's tile is 128 wide.
 //
 // # How it is laid out
 //
 // The grid is (batch, heads or pairs, blocks of queries, blocks of keys), the last in
 // order, the others in any, so that two cores of a chip share them. Windows of q, k,
 // v and the result come and go by themselves, two at a time; m, l and acc are scratch.
-// Block sizes are in one table by chip, with the figures that chose them; 1024 x 2048
-// takes 9 MiB of the 16 that v4 has of vector memory.
+// Block sizes are in one table by chip and head dim, with the figures that chose
+// them, and fit the 16 MiB of vector memory that a kernel has on v4, v5e and v5p.
+// Blocks of queries are of one size: 4,680 queries are five blocks of 944.
 //
 // # Its text
 //

@@ -18,12 +18,12 @@ type kernel struct {
 	q, k memref
 	v, o memref
 	mask memref
-	// Scratch that lasts from block to block of keys: by head, the maximum so far
-	// and the sums of exponentials by lane; and the weighted sum of values.
-	m, l []memref
-	acc  memref
-	one  []memref // by head, where a step has several: q with the others' lanes zero
-	step value    // index of the block of keys
+	// Scratch that lasts from block to block of keys, by head: the maximum so far, the
+	// weighted sum of values, and the sums of exponentials by lane, unless they are
+	// made with the values.
+	m, acc, l []memref
+	one       []memref // by head, where a step has several: q in the lanes of its keys, the others zero
+	step      value    // index of the block of keys
 }
 
 // Text is the kernel's module.
@@ -67,15 +67,23 @@ func (k *kernel) module() {
 	}
 	k.o = window("o", "bf16", 1, k.b.Q, lanes)
 	scratch := 0
-	more := func(name, elem string) memref { scratch++; return ref(name, elem, k.b.Q, lanes) }
+	more := func(to *[]memref, name string, e int, elem string, columns int) {
+		scratch++
+		*to = append(*to, ref(fmt.Sprint(name, e), elem, k.b.Q, columns))
+	}
 	for e := range k.n {
-		k.m = append(k.m, more(fmt.Sprint("m", e), "f32"))
-		k.l = append(k.l, more(fmt.Sprint("l", e), "f32"))
-		if k.n > 1 {
-			k.one = append(k.one, more(fmt.Sprint("q", e), "bf16"))
+		more(&k.m, "m", e, "f32", lanes)
+		switch {
+		case k.n > 1:
+			more(&k.one, "q", e, "bf16", lanes)
+			more(&k.acc, "acc", e, "f32", lanes)
+		case k.b.Ones:
+			more(&k.acc, "acc", e, "f32", 2*lanes)
+		default:
+			more(&k.l, "l", e, "f32", lanes)
+			more(&k.acc, "acc", e, "f32", lanes)
 		}
 	}
-	k.acc = more("acc", "f32")
 	k.step = value{name: "%j", elem: "i32"}
 	k.line("^bb0(%s):", strings.Join(args, ", "))
 	k.depth++

@@ -246,6 +246,11 @@ func TestKernel(t *testing.T) {
 		"scaled":            {Batch: 1, Queries: 32, Keys: 300, Heads: 1, KVHeads: 1, HeadDim: 128, Scale: log2e / math.Sqrt(128)},
 		"pairs":             {Batch: 2, Queries: 33, Keys: 700, Heads: 4, KVHeads: 4, HeadDim: 64, Real: to(690)},
 		"odd heads":         {Batch: 2, Queries: 33, Keys: 700, Heads: 3, KVHeads: 3, HeadDim: 64, Real: to(600)},
+		"grouped pairs":     {Batch: 2, Queries: 33, Keys: 500, Heads: 8, KVHeads: 4, HeadDim: 64, Real: to(450)},
+		"pairs by three":    {Batch: 1, Queries: 33, Keys: 500, Heads: 9, KVHeads: 3, HeadDim: 64, Real: to(450)},
+		"five on one":       {Batch: 1, Queries: 33, Keys: 300, Heads: 5, KVHeads: 1, HeadDim: 64},
+		"ones":              {Batch: 1, Queries: 33, Keys: 900, Heads: 2, KVHeads: 1, HeadDim: 128, Real: to(450), Blocks: mosaic.Blocks{Q: 16, K: 256, Sub: 128, Kept: true, Ones: true}},
+		"loops":             {Batch: 1, Queries: 33, Keys: 6000, Heads: 2, KVHeads: 1, HeadDim: 128, Real: []mosaic.Range{{From: 0, To: 3500}, {From: 3600, To: 5500}}, Blocks: mosaic.Blocks{Q: 16, K: 2048, Sub: 1024, Kept: true}},
 		"one narrow head":   {Batch: 1, Queries: 32, Keys: 100, Heads: 1, KVHeads: 1, HeadDim: 64, Mask: true, MaskBatch: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -326,10 +331,10 @@ func TestKernelOnAnything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := func(name string, lo, hi int) int { return rapid.IntRange(lo, hi).Draw(t, name) }
 		s := mosaic.Spec{Chip: "v5e", Batch: n("batch", 1, 2), Queries: n("queries", 1, 20), Keys: n("keys", 1, 400), KVHeads: n("kv heads", 1, 3), HeadDim: 128,
-			Blocks: mosaic.Blocks{Q: 16, K: 128 * n("K", 1, 3), Sub: 128 * n("sub", 1, 3), Kept: rapid.Bool().Draw(t, "kept")}}
-		s.Heads = s.KVHeads * n("group", 1, 2)
+			Blocks: mosaic.Blocks{Q: 16, K: 128 * n("K", 1, 3), Sub: 128 * n("sub", 1, 3), Kept: rapid.Bool().Draw(t, "kept"), Ones: rapid.Bool().Draw(t, "ones")}}
+		s.Heads = s.KVHeads * n("group", 1, 4)
 		if rapid.Bool().Draw(t, "narrow") {
-			s.HeadDim, s.Heads = 64, s.KVHeads
+			s.HeadDim = 64
 		}
 		if rapid.Bool().Draw(t, "masked") {
 			s.Mask, s.MaskBatch = true, []int{1, s.Batch}[n("mask batch", 0, 1)]
@@ -349,7 +354,6 @@ func TestUnsupported(t *testing.T) {
 		"head dim 96":            {Chip: "v4", Batch: 1, Queries: 1, Keys: 1, Heads: 1, KVHeads: 1, HeadDim: 96},
 		"chip \"v3\"":            {Chip: "v3", Batch: 1, Queries: 1, Keys: 1, Heads: 1, KVHeads: 1, HeadDim: 128},
 		"k's heads divide q's":   {Chip: "v4", Batch: 1, Queries: 1, Keys: 1, Heads: 3, KVHeads: 2, HeadDim: 128},
-		"grouped heads":          {Chip: "v4", Batch: 1, Queries: 1, Keys: 1, Heads: 4, KVHeads: 2, HeadDim: 64},
 		"want ascending ranges":  {Chip: "v4", Batch: 1, Queries: 1, Keys: 9, Heads: 1, KVHeads: 1, HeadDim: 128, Real: []mosaic.Range{{From: 0, To: 10}}},
 		"none of 9 keys is real": {Chip: "v4", Batch: 1, Queries: 1, Keys: 9, Heads: 1, KVHeads: 1, HeadDim: 128, Real: []mosaic.Range{}},
 	} {

@@ -69,9 +69,6 @@ func (s Spec) Check() error {
 		bad("batch %d, %d queries, %d keys, %d heads of q and %d of k: each at least 1, k's heads divide q's", s.Batch, s.Queries, s.Keys, s.Heads, s.KVHeads)
 		return l.Err()
 	}
-	if s.HeadDim == 64 && s.group() > 1 {
-		bad("%d heads of q over %d of k with head dim 64: grouped heads have a kernel with head dim 128", s.Heads, s.KVHeads)
-	}
 	at := 0
 	for _, r := range s.real() {
 		if r.From < at || r.To <= r.From || r.To > s.Keys {

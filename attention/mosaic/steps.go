@@ -7,7 +7,12 @@ type sub struct {
 	from, n int
 	// real are, for each group of 128 keys, the columns that count.
 	real [][]Range
+	// times is how many such runs follow each other, in a loop if more than one.
+	times int
 }
+
+// rareSub are the most keys, times heads, of a run in a rare kind of step.
+const rareSub = 512
 
 // kind is what steps [from, to] have in common.
 type kind struct {
@@ -34,7 +39,32 @@ func (s Spec) steps(b Blocks) []kind {
 			most = i
 		}
 	}
+	for i := range kinds {
+		if i != most {
+			kinds[i].subs = s.rare(kinds[i].subs)
+		}
+	}
 	return append(slices.Delete(slices.Clone(kinds), most, most+1), kinds[most])
+}
+
+// rare is how the few steps of a kind of their own are cut: into runs that are short, and
+// loops of what is whole. Their code, and the time to compile it, would otherwise be as much
+// as that of all other steps; they are slower by what a loop's rounds cannot share.
+func (s Spec) rare(subs []sub) []sub {
+	var out []sub
+	most := rareSub / s.perStep()
+	for _, x := range subs {
+		for at := 0; at < x.n; at += most {
+			n := min(most, x.n-at)
+			y := sub{x.from + at, n, x.real[at/lanes : (at+n)/lanes], 1}
+			if last := len(out) - 1; last >= 0 && !y.partial() && !out[last].partial() && out[last].n == n && out[last].from+out[last].times*n == y.from {
+				out[last].times++
+			} else {
+				out = append(out, y)
+			}
+		}
+	}
+	return out
 }
 
 func sameSubs(a, b []sub) bool {
@@ -56,7 +86,7 @@ func (s Spec) subs(b Blocks, j int) []sub {
 			out[last].n += lanes
 			out[last].real = append(out[last].real, real)
 		} else {
-			out = append(out, sub{from, lanes, [][]Range{real}})
+			out = append(out, sub{from, lanes, [][]Range{real}, 1})
 		}
 	}
 	return out

@@ -162,6 +162,26 @@ func (w *writer) concat(dim int, vs ...value) value {
 	return w.op("tpu.concatenate", fmt.Sprintf("dimension = %d : i32", dim), out, vs...)
 }
 
+// repeat lays n of a (rows, 128) side by side.
+func (w *writer) repeat(a value, n int) value {
+	all := make([]value, n)
+	for i := range all {
+		all[i] = a
+	}
+	return w.concat(1, all...)
+}
+
+// rotate moves columns up by a number of them, and those at the end to the front.
+func (w *writer) rotate(a, by value) value {
+	return w.op("tpu.dynamic_rotate", "dimension = 1 : si32", a, a, by)
+}
+
+// bitcast reads a's bits as other elements, in so many rows: words of two bf16 have a row
+// in their low half and the next in their high half.
+func (w *writer) bitcast(a value, elem string, rows int) value {
+	return w.op("tpu.bitcast", "", vector(elem, rows, a.dims[1]), a)
+}
+
 // iota counts along a dim.
 func (w *writer) iota(dim, rows, columns int) value {
 	return w.op("tpu.iota", fmt.Sprintf("dimensions = array<i32: %d>", dim), vector("i32", rows, columns))
@@ -185,18 +205,21 @@ func (w *writer) matmul(a, b value, transposed bool, to value) value {
 	return w.op("tpu.matmul", attrs, to, a, b, to)
 }
 
-// load reads rows [from, from+rows) of a window (1, rows, columns) or a scratch (rows, columns).
-func (w *writer) load(m memref, from, rows int) value {
-	return w.part(m, []int{from, 0}, []int{rows, m.dims[len(m.dims)-1]})
+// load reads rows of a window (1, rows, columns) or a scratch (rows, columns), n from an index.
+func (w *writer) load(m memref, from value, n int) value {
+	return w.part(m, []value{from, w.index(0)}, []int{n, m.dims[len(m.dims)-1]})
 }
 
-// row reads columns [from, from+n) of a window (1, 1, columns).
-func (w *writer) row(m memref, from, n int) value {
-	return w.part(m, []int{0, from}, []int{1, n})
+// all reads a whole window or scratch.
+func (w *writer) all(m memref) value { return w.load(m, w.index(0), m.dims[len(m.dims)-2]) }
+
+// row reads n columns of a window (1, 1, columns), from an index.
+func (w *writer) row(m memref, from value, n int) value {
+	return w.part(m, []value{w.index(0), from}, []int{1, n})
 }
 
 // part reads a part of the last two dims of a memref: where it starts, and its shape.
-func (w *writer) part(m memref, at, dims []int) value {
+func (w *writer) part(m memref, at []value, dims []int) value {
 	places, types := w.places(m, at)
 	out := vector(m.elem, append(ones(len(m.dims)-2), dims...)...)
 	out.name = w.name()
@@ -207,9 +230,9 @@ func (w *writer) part(m memref, at, dims []int) value {
 	return w.reshape(out, dims...)
 }
 
-// store writes v over rows from of a memref.
-func (w *writer) store(v value, m memref, from int) {
-	places, types := w.places(m, []int{from, 0})
+// store writes v over all of a memref.
+func (w *writer) store(v value, m memref) {
+	places, types := w.places(m, []value{w.index(0), w.index(0)})
 	if outer := len(m.dims) - 2; outer > 0 {
 		v = w.reshape(v, append(ones(outer), v.dims...)...)
 	}
@@ -218,15 +241,16 @@ func (w *writer) store(v value, m memref, from int) {
 }
 
 // places are the indices of an element of the last two dims, and their types.
-func (w *writer) places(m memref, at []int) (names, types string) {
+func (w *writer) places(m memref, at []value) (names, types string) {
 	ns, ts := make([]string, len(m.dims)), make([]string, len(m.dims))
 	outer := len(m.dims) - 2
 	for i := range ns {
-		n := 0
+		ts[i] = "index"
 		if i >= outer {
-			n = at[i-outer]
+			ns[i] = at[i-outer].name
+		} else {
+			ns[i] = w.index(0).name
 		}
-		ns[i], ts[i] = w.index(n).name, "index"
 	}
 	return strings.Join(ns, ", "), strings.Join(ts, ", ")
 }
@@ -254,4 +278,19 @@ func (w *writer) when(cond value, then, otherwise func()) {
 	w.line("}, {")
 	region(otherwise)
 	w.line("}) : (i1) -> ()")
+}
+
+// times writes a loop of n rounds; each is given from + round*step, which step divides.
+func (w *writer) times(n, from, step int, round func(at value)) {
+	args := []value{w.i32(0), w.i32(n), w.i32(1)}
+	w.line(`"stable_mosaic.scf.for"(%s, %s, %s) ({`, args[0].name, args[1].name, args[2].name)
+	i := value{name: w.name(), elem: "i32"}
+	w.line("^bb0(%s: i32):", i.name)
+	w.depth++
+	at := w.op("arith.addi", "", i, w.op("arith.muli", "", i, i, w.i32(step)), w.i32(from))
+	at = w.op("tpu.assume_multiple", fmt.Sprintf("multiple = %d : i32", lanes), i, at)
+	round(w.op("arith.index_cast", "", scalar("index"), at))
+	w.line(`"stable_mosaic.scf.yield"() : () -> ()`)
+	w.depth--
+	w.line("}) : (i32, i32, i32) -> ()")
 }

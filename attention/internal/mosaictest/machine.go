@@ -67,6 +67,7 @@ func NewVec(elem string, dims ...int) *Vec {
 
 var (
 	opLine    = regexp.MustCompile(`^(?:(%\w+) = )?"stable_mosaic\.([\w.]+)"\(([^)]*)\)(?: \{(.*)\})? : \(.*\) -> (.*)$`)
+	forLine   = regexp.MustCompile(`^"stable_mosaic\.scf\.for"\(([^)]*)\) \(\{$`)
 	blockArgs = regexp.MustCompile(`%(\w+): (i32|memref<[^>]*>>|memref<[^>]*>)`)
 	typeText  = regexp.MustCompile(`^(?:vector|memref)<([\dx]*x)(\w+)`)
 	intsText  = regexp.MustCompile(`-?\d+`)
@@ -164,6 +165,18 @@ func parseBody(lines []string, at *int) ([]op, error) {
 				if o.regions[r], err = parseBody(lines, at); err != nil {
 					return nil, err
 				}
+			}
+			body = append(body, o)
+			continue
+		}
+		if m := forLine.FindStringSubmatch(l); m != nil {
+			o := op{name: "scf.for", args: strings.Split(m[1], ", ")}
+			*at++
+			o.out, _, _ = strings.Cut(strings.TrimPrefix(lines[*at], "^bb0("), ":")
+			*at++
+			var err error
+			if o.regions[0], err = parseBody(lines, at); err != nil {
+				return nil, err
 			}
 			body = append(body, o)
 			continue
@@ -271,6 +284,14 @@ func (m *Machine) exec(body []op, e map[string]*Vec) ([]string, error) {
 				return nil, err
 			}
 			continue
+		case "scf.for":
+			for i := e[o.args[0]].I[0]; i < e[o.args[1]].I[0]; i += e[o.args[2]].I[0] {
+				e[o.out] = &Vec{Elem: "i32", I: []int32{i}}
+				if _, err := m.exec(o.regions[0], e); err != nil {
+					return nil, err
+				}
+			}
+			continue
 		case "tpu.vector_store":
 			m.copyPart(o, e, e[o.args[0]], m.mem[o.args[1]], o.args[2:], false)
 			continue
@@ -354,6 +375,19 @@ func (m *Machine) value(o *op, e map[string]*Vec) (*Vec, error) {
 		whole(func(a, b int32) int32 { return a & b })
 	case "arith.ori":
 		whole(func(a, b int32) int32 { return a | b })
+	case "arith.subi":
+		whole(func(a, b int32) int32 { return a - b })
+	case "arith.addi":
+		whole(func(a, b int32) int32 { return a + b })
+	case "arith.muli":
+		whole(func(a, b int32) int32 { return a * b })
+	case "arith.index_cast":
+		copy(out.I, args[0].I)
+	case "tpu.assume_multiple":
+		if n := ints(o.attrs)[0]; int(args[0].I[0])%n != 0 {
+			return nil, fmt.Errorf("%d is no multiple of %d", args[0].I[0], n)
+		}
+		copy(out.I, args[0].I)
 	case "arith.divsi":
 		whole(func(a, b int32) int32 { return a / b })
 	case "arith.cmpi":
@@ -372,6 +406,9 @@ func (m *Machine) value(o *op, e map[string]*Vec) (*Vec, error) {
 				out.F[i] = args[2].F[i]
 			}
 		}
+		for i := range out.I {
+			out.I[i] = args[2-min(1, args[0].I[i])].I[i]
+		}
 	case "tpu.iota":
 		along := ints(o.attrs)[1] // after the 32 of "array<i32: d>"
 		for i := range out.I {
@@ -381,8 +418,29 @@ func (m *Machine) value(o *op, e map[string]*Vec) (*Vec, error) {
 		m.copyPart(o, e, out, m.mem[o.args[0]], o.args[1:], true)
 	case "vector.shape_cast":
 		copy(out.F, args[0].F)
+	case "tpu.dynamic_rotate":
+		by := int(args[1].I[0])
+		for i := range out.F {
+			out.F[i-i%cols+(i+by)%cols] = args[0].F[i]
+		}
+	case "tpu.bitcast":
+		// A word has a row of bf16 in its low half and the next in its high half.
+		for i := range out.F {
+			w := uint32(args[0].I[i/(2*cols)*cols+i%cols])
+			out.F[i] = math.Float32frombits(w >> (i / cols % 2 * 16) << 16)
+		}
+		for i := range out.I {
+			at := i/cols*2*cols + i%cols
+			out.I[i] = int32(math.Float32bits(args[0].F[at])>>16 | math.Float32bits(args[0].F[at+cols])&0xFFFF0000)
+		}
 	case "vector.broadcast":
 		from := args[0]
+		if len(from.Dims) == 0 {
+			for i := range out.I {
+				out.I[i] = from.I[0]
+			}
+			break
+		}
 		for r := range out.Dims[0] {
 			for c := range cols {
 				out.F[r*cols+c] = from.F[min(r, from.Dims[0]-1)*from.Dims[1]+min(c, from.Dims[1]-1)]
