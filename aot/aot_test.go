@@ -178,13 +178,20 @@ func wide(t testing.TB) models.Model {
 }
 
 // TestKernelInPlace: attention by kernel needs no more memory than blocked, and
-// nothing stands between it and what makes q, k and v: no copy, no transpose. (An
-// all-to-all before it, under sp, ends in a copy of its own in both forms.)
+// nothing stands between it and what makes q, k and v: no copy, no transpose. Under sp
+// what makes them is an all-to-all, of one video: it has to change places of two.
 func TestKernelInPlace(t *testing.T) {
 	needTPU(t)
+	for _, mesh := range []string{"tp=4", "tp=2,sp=2"} {
+		t.Run(mesh, func(t *testing.T) { kernelInPlace(t, mesh) })
+	}
+}
+
+func kernelInPlace(t *testing.T, mesh string) {
 	peak := map[string]int64{}
 	for _, form := range []string{attention.Kernel, attention.Blocked} {
-		o := options(t, "dp=2,tp=2")
+		o := options(t, mesh)
+		o.CFG = plan.CFGSequential
 		o.DType, o.Attention, o.Width, o.Height, o.Frames = dtype.BF16, form, 320, 192, 33
 		c, err := Compile(context.Background(), wide(t), slice(t, "v4-8"), o)
 		if err != nil {
