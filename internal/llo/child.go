@@ -127,8 +127,7 @@ func Run(ctx context.Context, j Job) ([]Compiled, error) {
 		all = append(all, c)
 	}
 	if runErr != nil {
-		last := strings.Split(strings.TrimSpace(stderr.String()), "\n")
-		return all, fmt.Errorf("llo: the compiling process for %s ended with %w: %s", j.Topology, runErr, last[len(last)-1])
+		return all, fmt.Errorf("llo: the compiling process for %s ended with %w: %s", j.Topology, runErr, reason(stderr.String()))
 	}
 	if len(all) != len(j.Programs) {
 		return all, fmt.Errorf("llo: %d of %d programs were answered", len(all), len(j.Programs))
@@ -140,6 +139,18 @@ func Run(ctx context.Context, j Job) ([]Compiled, error) {
 		all[0].Cycles, err = profiled(dir)
 	}
 	return all, err
+}
+
+var fatal = regexp.MustCompile(`(?m)^F\d{4} \S+ +\d+ ([^\n]*)`)
+
+// reason is why a child ended, of all that it wrote: libtpu's fatal message, before the trace
+// that follows it, or the last line.
+func reason(text string) string {
+	if m := fatal.FindStringSubmatch(text); m != nil {
+		return m[1]
+	}
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return lines[len(lines)-1]
 }
 
 // dumped reads the code of every operation below dir, the largest first.
