@@ -30,10 +30,13 @@ type kernelFigure struct {
 	Kernel  string `json:"kernel"`
 	Queries int    `json:"queries"` // of a step
 	Keys    int    `json:"keys"`
+	Sub     int    `json:"sub,omitempty"` // keys whose scores are made at a time
+	HeadDim int    `json:"head_dim"`
 	Bundles int    `json:"bundles,omitempty"`
 	// Cycles are the static profile's: waiting for the matrix unit and for memory are in it.
 	Cycles float64 `json:"cycles,omitempty"`
-	// Share is of the matrix unit's limit, by cycles where there are some, else by bundles.
+	// Share is of the matrix unit's limit, by cycles where there are some, else by bundles. A
+	// head dim of 64 takes a step for two heads, and a limit in which half of each tile is zeros.
 	Share float64 `json:"share"`
 	Note  string  `json:"note,omitempty"`
 }
@@ -52,11 +55,14 @@ var flopsPerCycle = map[string]float64{"v4": 131072, "v5e": 131072, "v5p": 13107
 // cores are a device's: two share the heads of one call.
 var cores = map[string]int{"v4": 2, "v5p": 2, "v5e": 1, "v6e": 1, "tpu7x": 1}
 
-// kernelForm is one of the kernels that are compared.
+// kernelForm is one of the kernels that are compared, in each of some block sizes: queries and
+// keys of a step, and keys whose scores are made at a time. The one with the fewest bundles for
+// its work is the form's figure.
 type kernelForm struct {
-	name          string
-	queries, keys func(chip string) int // of a step
-	text          func(ctx context.Context, chip string, queries, keys, heads int) (string, error)
+	name   string
+	dim    int
+	blocks func(chip string) [][3]int
+	text   func(ctx context.Context, chip string, b [3]int, queries, keys, heads int) (string, error)
 }
 
 // kernel asks libtpu what it makes of weft's attention kernel, of JAX's and of the blocked
@@ -75,11 +81,14 @@ func kernel(ctx context.Context, args []string) error {
 		return err
 	}
 	res := kernelResult{Date: time.Now().Format("2006-01-02"), Compiler: "libtpu " + engine.Version,
-		About: "bf16 attention, head dim 128, by the compiler's figures: no TPU ran. Bundles and cycles are of one step of queries x keys of one head; " +
-			"bundles leave out every stall, so a share by bundles is too high, by some 7 % at 1024 x 2048 where both are known"}
-	forms := []kernelForm{{"weft", tile(func(b mosaic.Blocks) int { return b.Q }), tile(func(b mosaic.Blocks) int { return b.K }), weftKernel}}
+		About: "bf16 attention by the compiler's figures: no TPU ran. Bundles and cycles are of one step of queries x keys of one head of 128 or two of 64; " +
+			"bundles leave out every stall, so a share by bundles is too high, by 3 to 13 % where both are known"}
+	var forms []kernelForm
+	for _, dim := range []int{128, 64} {
+		forms = append(forms, kernelForm{"weft", dim, tiles(dim), weftKernel(dim)})
+	}
 	if *peers {
-		forms = append(forms, jaxForm("jax, its default blocks", 128, 128, 128, true), jaxForm("jax, its best blocks", 1024, 2048, 1024, false))
+		forms = append(forms, kernelForm{"jax, its default blocks", 128, jaxDefault, jaxKernel}, kernelForm{"jax, its best blocks", 128, jaxBest, jaxKernel})
 	}
 	for _, chip := range strings.Split(*chips, ",") {
 		if llo.Topologies[chip] == "" {
@@ -92,9 +101,9 @@ func kernel(ctx context.Context, args []string) error {
 		res.Figures = append(res.Figures, blockedFigure(ctx, chip))
 	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "chip\tkernel\tstep\tbundles\tcycles\tof the matrix unit's limit\t")
+	fmt.Fprintln(w, "chip\tkernel\thead dim\tqueries x keys / sub\tbundles\tcycles\tof the matrix unit's limit\t")
 	for _, f := range res.Figures {
-		fmt.Fprintf(w, "%s\t%s\t%d x %d\t%d\t%.0f\t%.2f\t%s\n", f.Chip, f.Kernel, f.Queries, f.Keys, f.Bundles, f.Cycles, f.Share, f.Note)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d x %d / %d\t%d\t%.0f\t%.3f\t%s\n", f.Chip, f.Kernel, f.HeadDim, f.Queries, f.Keys, f.Sub, f.Bundles, f.Cycles, f.Share, f.Note)
 	}
 	if err := w.Flush(); err != nil || !*save {
 		return err
@@ -106,40 +115,42 @@ func kernel(ctx context.Context, args []string) error {
 	return os.WriteFile(filepath.Join("bench/results", res.Date+"-kernel.json"), append(text, '\n'), 0o644)
 }
 
-func tile(of func(mosaic.Blocks) int) func(string) int {
-	return func(chip string) int {
-		return of(mosaic.Spec{Chip: chip, Batch: 1, Queries: 1 << 15, Keys: 1 << 15, Heads: 1, KVHeads: 1, HeadDim: 128}.Tiles())
+func tiles(dim int) func(chip string) [][3]int {
+	return func(chip string) [][3]int {
+		b := mosaic.Spec{Chip: chip, Batch: 1, Queries: 1 << 15, Keys: 1 << 15, Heads: 1, KVHeads: 1, HeadDim: dim}.Tiles()
+		return [][3]int{{b.Q, b.K, b.Sub}}
 	}
 }
 
-func jaxForm(name string, q, major, k int, byDefault bool) kernelForm {
-	is := func(n int) func(string) int { return func(string) int { return n } }
-	return kernelForm{name, is(q), is(major), func(ctx context.Context, _ string, queries, keys, heads int) (string, error) {
-		blocks := []int{q, major, k}
-		if byDefault {
-			blocks = []int{0, 0, 0}
-		}
-		args := []string{"bench/peers/jax_flash.py"}
-		for _, n := range append([]int{queries, keys, heads}, blocks...) {
-			args = append(args, strconv.Itoa(n))
-		}
-		out, err := exec.CommandContext(ctx, python, args...).Output()
-		if err != nil {
-			return "", programError("jax_flash.py", err, "")
-		}
-		return string(out), nil
-	}}
+func jaxDefault(string) [][3]int { return [][3]int{{128, 128, 128}} }
+
+// jaxBest are the sizes that JAX's kernel is tried with. Not all of them fit everywhere.
+func jaxBest(string) [][3]int {
+	return [][3]int{{1024, 1024, 1024}, {1024, 2048, 512}, {1024, 2048, 1024}, {1024, 2048, 2048}, {2048, 2048, 512}, {2048, 2048, 1024}, {1024, 4096, 512}, {1024, 4096, 1024}, {512, 4096, 1024}}
+}
+
+func jaxKernel(ctx context.Context, _ string, b [3]int, queries, keys, heads int) (string, error) {
+	args := []string{"bench/peers/jax_flash.py"}
+	for _, n := range append([]int{queries, keys, heads}, b[:]...) {
+		args = append(args, strconv.Itoa(n))
+	}
+	out, err := exec.CommandContext(ctx, python, args...).Output()
+	if err != nil {
+		return "", programError("jax_flash.py", err, "")
+	}
+	return string(out), nil
 }
 
 // attend is the program of one attention, q rounded from f32 as models have it.
-func attend(target spmd.Target, queries, keys, heads int) (string, error) {
+func attend(target spmd.Target, queries, keys, heads, dim int) (string, error) {
 	one, err := mesh.Local()
 	if err != nil {
 		return "", err
 	}
 	p, err := spmd.Build("attention", one, func(b *spmd.Builder) {
+		// As matmuls leave them: heads are no dim of their own in memory.
 		in := func(name string, d dtype.DType, n int) spmd.Tensor {
-			return b.Input(name, d, []int{1, n, heads, 128}, sharding.Whole(4))
+			return b.SplitDim(b.Input(name, d, []int{1, n, heads * dim}, sharding.Whole(3)), 2, heads, dim)
 		}
 		q := b.Convert(in("q", dtype.F32, queries), dtype.BF16)
 		b.Output("out", attention.Attend(b, q, in("k", dtype.BF16, keys), in("v", dtype.BF16, keys), attention.Options{}), "")
@@ -150,17 +161,20 @@ func attend(target spmd.Target, queries, keys, heads int) (string, error) {
 	return p.StableHLO(), nil
 }
 
-func weftKernel(_ context.Context, chip string, queries, keys, heads int) (string, error) {
-	return attend(spmd.Target{Chip: chip, Attention: attention.Kernel}, queries, keys, heads)
+func weftKernel(dim int) func(context.Context, string, [3]int, int, int, int) (string, error) {
+	return func(_ context.Context, chip string, _ [3]int, queries, keys, heads int) (string, error) {
+		return attend(spmd.Target{Chip: chip, Attention: attention.Kernel}, queries, keys, heads, dim)
+	}
 }
 
 // figure compiles a kernel for its bundles, and twice more for its profile: with four
 // steps and with eight, whose difference has no beginning and no end in it.
 func (k kernelForm) figure(ctx context.Context, chip string, profile time.Duration) kernelFigure {
-	f := kernelFigure{Chip: chip, Kernel: k.name, Queries: k.queries(chip), Keys: k.keys(chip)}
-	const heads = 2
-	compile := func(ctx context.Context, steps int, j llo.Job) (llo.Compiled, error) {
-		text, err := k.text(ctx, chip, f.Queries, steps*f.Keys, heads)
+	f := kernelFigure{Chip: chip, Kernel: k.name, HeadDim: k.dim}
+	const steps = 2 // of one head or a pair, for each block of queries and keys
+	heads := steps * 128 / k.dim
+	compile := func(ctx context.Context, b [3]int, blocks int, j llo.Job) (llo.Compiled, error) {
+		text, err := k.text(ctx, chip, b, b[0], blocks*b[1], heads)
 		if err != nil {
 			return llo.Compiled{}, err
 		}
@@ -174,12 +188,21 @@ func (k kernelForm) figure(ctx context.Context, chip string, profile time.Durati
 		}
 		return all[0], nil
 	}
-	c, err := compile(ctx, 8, llo.Job{Bundles: true})
-	if err != nil {
-		f.Note = err.Error()
+	var best [3]int
+	for _, b := range k.blocks(chip) {
+		c, err := compile(ctx, b, 8, llo.Job{Bundles: true})
+		if err != nil {
+			f.Note = err.Error() // unless another fits
+			continue
+		}
+		if hot := c.Codes[0].Hot(); f.Bundles == 0 || hot*f.Queries*f.Keys < f.Bundles*b[0]*b[1] {
+			best, f.Queries, f.Keys, f.Sub, f.Bundles = b, b[0], b[1], b[2], hot
+		}
+	}
+	if f.Bundles == 0 {
 		return f
 	}
-	f.Bundles = c.Codes[0].Hot()
+	f.Note = ""
 	most := func(c llo.Compiled) (n int64) {
 		for _, x := range c.Cycles {
 			n = max(n, x)
@@ -189,15 +212,15 @@ func (k kernelForm) figure(ctx context.Context, chip string, profile time.Durati
 	if profile > 0 {
 		ctx, stop := context.WithTimeout(ctx, profile)
 		defer stop()
-		four, err := compile(ctx, 4, llo.Job{Profile: true})
+		four, err := compile(ctx, best, 4, llo.Job{Profile: true})
 		var eight llo.Compiled
 		if err == nil {
-			eight, err = compile(ctx, 8, llo.Job{Profile: true})
+			eight, err = compile(ctx, best, 8, llo.Job{Profile: true})
 		}
 		if err != nil {
 			f.Note = "no profile: " + err.Error()
 		} else {
-			f.Cycles = float64(most(eight)-most(four)) / float64(4*heads/cores[chip])
+			f.Cycles = float64(most(eight)-most(four)) / float64(4*steps/cores[chip])
 		}
 	}
 	f.share(chip)
@@ -209,7 +232,7 @@ func (f *kernelFigure) share(chip string) {
 	if took == 0 {
 		took = float64(f.Bundles)
 	}
-	f.Share = 4 * float64(f.Queries) * float64(f.Keys) * 128 / flopsPerCycle[chip] / took
+	f.Share = 128 / float64(f.HeadDim) * 4 * float64(f.Queries) * float64(f.Keys) * 128 / flopsPerCycle[chip] / took
 }
 
 // blockedFigure adds up what a step of the blocked form runs: the code of each of its
@@ -217,8 +240,8 @@ func (f *kernelFigure) share(chip string) {
 // the scores of a step go through memory three times.
 func blockedFigure(ctx context.Context, chip string) kernelFigure {
 	const heads = 10
-	f := kernelFigure{Chip: chip, Kernel: "blocked", Queries: 1024, Keys: 2048, Note: "waiting for memory left out"}
-	text, err := attend(spmd.Target{Chip: chip, Attention: attention.Blocked, QueryBlock: f.Queries, KeyBlock: f.Keys}, f.Queries, f.Keys, heads)
+	f := kernelFigure{Chip: chip, Kernel: "blocked", Queries: 1024, Keys: 2048, Sub: 2048, HeadDim: 128, Note: "waiting for memory left out"}
+	text, err := attend(spmd.Target{Chip: chip, Attention: attention.Blocked, QueryBlock: f.Queries, KeyBlock: f.Keys}, f.Queries, f.Keys, heads, 128)
 	var all []llo.Compiled
 	if err == nil {
 		all, err = llo.Run(ctx, llo.Job{Topology: llo.Topologies[chip], Programs: []string{text}, Bundles: true})
