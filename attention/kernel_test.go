@@ -38,6 +38,8 @@ func bf16Calls() map[string]call {
 		"ragged":       with(qkv(1, 48, 48, 4, 4, 128), func(c *call) { c.o.Keys = 37 }),
 		"narrow":       with(qkv(1, 48, 48, 4, 4, 64), func(c *call) { c.o.Keys = 47 }),
 		"grouped":      qkv(2, 32, 32, 4, 2, 128),
+		"grouped, 64":  qkv(2, 32, 32, 8, 4, 64),
+		"on v6e":       with(qkv(1, 40, 300, 4, 4, 128), func(c *call) { c.o.Keys, c.target.Chip = 290, "v6e" }),
 		"cross":        qkv(1, 32, 226, 4, 4, 128),
 		"bias by key":  with(qkv(2, 32, 40, 4, 4, 128), func(c *call) { c.bias = row(2, 40) }),
 		"mask by key":  with(qkv(2, 32, 40, 4, 4, 128), func(c *call) { c.mask = some(1, 40) }),
@@ -107,42 +109,62 @@ func kernelText(t testing.TB, in *spmd.Instr) string {
 	return string(text)
 }
 
-// TestKernelText: the text that a program ships, run as it stands, gives what the
-// program says it means, that is the blocked form, on the same operands.
+// shipped is what the text of a call's kernel gives, run as it stands, and a program of what it
+// means on the same operands.
+func shipped(t *testing.T, name string, c call, r *rand.Rand) (got *interp.Array, meaning *spmd.Program, operands meshtest.Values) {
+	t.Helper()
+	p := c.program(t, meshtest.Mesh(t, ""))
+	in := p.Kernels()[0]
+	both, err := p.Compared(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := spmd.Validate(both); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	operands = meshtest.Values{}
+	var given []*mosaictest.Vec
+	for _, port := range both.Inputs {
+		x := random(r, port.DType, port.Shape...)
+		operands[port.Name] = x
+		v := mosaictest.NewVec(port.DType.String(), port.Shape...)
+		copy(v.F, x.F)
+		given = append(given, v)
+	}
+	outs := meshtest.Interp(t, both, operands)
+	compare(t, name+": the kernel's instruction by the interpreter", outs[spmd.ByKernel], outs[spmd.ByMeaning], 0)
+	m, err := mosaictest.Load(kernelText(t, in))
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	out, err := m.Run(given, both.Outputs[0].Shape)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	got = interp.NewArray(dtype.BF16, both.Outputs[0].Shape...)
+	copy(got.F, out.F)
+	alone := *both
+	alone.Body, alone.Outputs = both.Body[1:], both.Outputs[1:]
+	return got, &alone, operands
+}
+
+// TestKernelText: the text that a program ships gives what the program says it means, that is
+// the blocked form, on the same operands.
 func TestKernelText(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for name, c := range bf16Calls() {
-		p := c.program(t, meshtest.Mesh(t, ""))
-		in := p.Kernels()[0]
-		both, err := p.Compared(in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := spmd.Validate(both); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		values := meshtest.Values{}
-		var operands []*mosaictest.Vec
-		for _, port := range both.Inputs {
-			x := random(r, port.DType, port.Shape...)
-			values[port.Name] = x
-			v := mosaictest.NewVec(port.DType.String(), port.Shape...)
-			copy(v.F, x.F)
-			operands = append(operands, v)
-		}
-		outs := meshtest.Interp(t, both, values)
-		compare(t, name+": the kernel's instruction by the interpreter", outs[spmd.ByKernel], outs[spmd.ByMeaning], 0)
-		m, err := mosaictest.Load(kernelText(t, in))
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		got, err := m.Run(operands, both.Outputs[0].Shape)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		x := interp.NewArray(dtype.BF16, both.Outputs[0].Shape...)
-		copy(x.F, got.F)
-		compare(t, name+": the kernel's text", x, outs[spmd.ByMeaning], 1.0/64)
+		got, meaning, operands := shipped(t, name, c, r)
+		compare(t, name+": the kernel's text", got, meshtest.Interp(t, meaning, operands)[spmd.ByMeaning], 1.0/64)
+	}
+}
+
+// TestKernelTextXLA: the blocked form as XLA compiles it for the CPU gives the same.
+func TestKernelTextXLA(t *testing.T) {
+	e := meshtest.XLA(t)
+	r := rand.New(rand.NewPCG(7, 8))
+	for name, c := range bf16Calls() {
+		got, meaning, operands := shipped(t, name, c, r)
+		compare(t, name+": the kernel's text", got, meshtest.Run(t, e, meaning, operands)[spmd.ByMeaning], 1.0/64)
 	}
 }
 
