@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"weft/attention"
 	"weft/mesh"
 	"weft/models"
 	"weft/topology"
@@ -52,6 +53,9 @@ func (s *search) phases(p *Plan, on topology.Slice) error {
 // companion measures a preset on the first of the splits that it allows.
 func (s *search) companion(name string, on topology.Slice, devices int, make func(models.Model, int) (models.Request, []split)) (*companion, error) {
 	target := s.o.Target(on)
+	if target.Attention == attention.Kernel { // asked of the model; a T5 has none
+		target.Attention = attention.Auto
+	}
 	key := fmt.Sprint(name, devices, target)
 	s.companions.mu.Lock()
 	defer s.companions.mu.Unlock()

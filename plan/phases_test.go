@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"weft/attention"
 	"weft/dtype"
 	"weft/models"
 	_ "weft/models/all"
@@ -61,6 +62,33 @@ func TestPhases(t *testing.T) {
 		}
 		if all := strings.Join(res.Notes, "\n"); strings.Contains(all, "not modelled") != (c.notModelled != "") || !strings.Contains(all, c.notModelled) {
 			t.Errorf("%s: notes %q, want %q named as not modelled", c.model, res.Notes, c.notModelled)
+		}
+	}
+}
+
+// The kernel is asked of the transformer: an encoder that has none does not refuse the plan.
+func TestKernelBesideEncoder(t *testing.T) {
+	m, err := models.ByName("wan2.1-t2v-14b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	on, err := topology.Lookup("v4-8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Width: 832, Height: 480, Frames: 9, DType: dtype.BF16, Attention: attention.Kernel}
+	res, err := Search(context.Background(), m, on, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range res.Plans {
+		for _, c := range p.Attention {
+			if c.Taken != attention.Kernel {
+				t.Errorf("%v: %+v", p.Mesh, c)
+			}
+		}
+		if p.Breakdown.Text.Memory == nil || len(p.Attention) == 0 {
+			t.Errorf("%v: text %+v, attention %v", p.Mesh, p.Breakdown.Text, p.Attention)
 		}
 	}
 }

@@ -55,7 +55,8 @@ type Options struct {
 	// Cores are the processors that the devices of cpu:N share; 0 is 2.
 	Cores int
 	// Attention is the form that attention takes: attention.Auto, also as "",
-	// attention.Blocked, or attention.Kernel, where splits without one are refused.
+	// attention.Blocked, or attention.Kernel, where splits without one are refused. The
+	// models beside the transformer take their best where the kernel is asked for.
 	Attention string
 	// TokenTimes gives every token a timestep of its own, as image-to-video with
 	// Wan2.2-TI2V has: its modulation is then the largest value of a step.

@@ -78,7 +78,9 @@ func shapes(chip string) []mosaic.Spec {
 	grouped.KVHeads = 3
 	masked.Mask, masked.MaskBatch, masked.Batch = true, 2, 2
 	interior.Real, interior.Scale = []mosaic.Range{{From: 0, To: 226}, {From: 300, To: 9000}}, 0.125
-	all := []mosaic.Spec{shape(chip, 32760, 32760, 10, 128), shape(chip, 4680, 4680, 3, 64), shape(chip, 4680, 226, 12, 128), grouped, masked, interior}
+	joint := shape(chip, 20536, 20536, 6, 128)
+	joint.Mask, joint.MaskBatch = true, 1
+	all := []mosaic.Spec{shape(chip, 32760, 32760, 10, 128), shape(chip, 4680, 4680, 3, 64), shape(chip, 4680, 226, 12, 128), grouped, masked, interior, joint}
 	if os.Getenv("WEFT_LONG_TESTS") != "1" {
 		return all
 	}
