@@ -152,7 +152,7 @@ func (g *Graph) Check() error {
 		shape []int
 		spec  sharding.Spec
 	}
-	weights, values, made := map[string]held{}, map[string]held{}, map[string]bool{}
+	weights, values, made := make(map[string]held, len(g.Weights)), map[string]held{}, map[string]bool{}
 	homes := g.Homes()
 	for _, w := range g.Weights {
 		weights[w.Name] = held{w.DType, w.Shape, w.Spec.Canonical(g.Mesh, len(w.Shape))}
@@ -181,7 +181,7 @@ func (g *Graph) Check() error {
 			if !ok {
 				return fmt.Errorf("graph: call %q: input %q is bound to %q, which nothing provides", c.Name, in.Name, r.Name)
 			}
-			if h.d != in.DType || fmt.Sprint(h.shape) != fmt.Sprint(in.Shape) || !h.spec.Equal(in.Spec) {
+			if h.d != in.DType || !slices.Equal(h.shape, in.Shape) || !h.spec.Equal(in.Spec) {
 				return fmt.Errorf("graph: call %q: input %q wants %v%v %v, %q is %v%v %v", c.Name, in.Name, in.DType, in.Shape, in.Spec, r.Name, h.d, h.shape, h.spec)
 			}
 			for _, o := range p.Outputs {

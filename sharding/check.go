@@ -41,8 +41,10 @@ func (s Spec) dimOrNone(i int) []string {
 	if d := s.dim(i); len(d) > 0 {
 		return d
 	}
-	return []string{""}
+	return noAxis
 }
+
+var noAxis = []string{""}
 
 // checkAxes adds the violations of S1 and S2.
 func (s Spec) checkAxes(list *fault.List, m *mesh.Mesh, tensor string) {

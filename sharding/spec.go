@@ -92,6 +92,9 @@ func (s Spec) Dim(i int) []string {
 	return cloneAxes(s.dims[i])
 }
 
+// DimEqual reports whether dim i of s is split as dim j of t is.
+func (s Spec) DimEqual(i int, t Spec, j int) bool { return slices.Equal(s.dim(i), t.dim(j)) }
+
 // Partial gives the axes the tensor is partial over, sorted.
 func (s Spec) Partial() []string { return cloneAxes(s.partial) }
 

@@ -1,6 +1,7 @@
 package spmd
 
 import (
+	"slices"
 	"sync"
 
 	"weft/dtype"
@@ -49,7 +50,9 @@ type Builder struct {
 	axisIndex map[string]Local
 	arranged  map[string]Local // by value and layout, what Reshard made
 	target    Target
-	root      []Instr      // the program's body; *body is this or a loop's
+	root      *[]Instr // the program's body; body is this or a loop's
+	nested    int      // bodies that are open
+	scratch   *scratch
 	wide      map[ID]Local // values of the root widened to f32
 	depths    []int        // by value: the loops around its definition
 	groups    map[string][][]int
@@ -58,9 +61,39 @@ type Builder struct {
 	choices   []Choice
 }
 
-// bodies are kept for the next build: a body grows to hundreds of large
-// instructions before pruning copies what stays.
-var bodies = sync.Pool{New: func() any { return new([]Instr) }}
+// scratch is what builds grow and the program does not keep: bodies of hundreds of large
+// instructions, of which what stays is copied, and what is known of each value. The
+// next build takes it over.
+type scratch struct {
+	bodies [][]Instr // by how many bodies are around it
+	values []Type
+	depths []int
+}
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+// open starts a body within the one at hand; close gives what keep leaves of it and goes
+// back to that.
+func (b *Builder) open() (close func(keep func([]Instr) []Instr) []Instr) {
+	outer, at := b.body, b.nested
+	if at == len(b.scratch.bodies) {
+		b.scratch.bodies = append(b.scratch.bodies, nil)
+	}
+	body := b.scratch.bodies[at][:0]
+	b.body = &body
+	b.nested++
+	return func(keep func([]Instr) []Instr) []Instr {
+		b.nested--
+		b.body = outer
+		done := slices.Clone(keep(body))
+		clear(body)
+		b.scratch.bodies[at] = body
+		return done
+	}
+}
+
+// all keeps a body as it is: what of a loop is used is known when the program is whole.
+func all(body []Instr) []Instr { return body }
 
 type stop struct{ err error }
 
@@ -74,9 +107,10 @@ func (b *Builder) failf(k *fault.Kind, fields any, format string, args ...any) {
 // is wrong there comes back as the error.
 func Build(name string, m *mesh.Mesh, define func(b *Builder), opts ...Option) (p *Program, err error) {
 	b := &Builder{name: name, mesh: m, axisIndex: map[string]Local{}, arranged: map[string]Local{}, wide: map[ID]Local{}, groups: map[string][][]int{}}
-	spare := bodies.Get().(*[]Instr)
-	b.root = (*spare)[:0]
-	b.body = &b.root
+	b.scratch = scratches.Get().(*scratch)
+	b.values, b.depths = b.scratch.values[:0], b.scratch.depths[:0]
+	closed := b.open()
+	b.root = b.body
 	for _, o := range opts {
 		o(b)
 	}
@@ -90,11 +124,11 @@ func Build(name string, m *mesh.Mesh, define func(b *Builder), opts ...Option) (
 		}
 	}()
 	define(b)
-	p = &Program{Name: name, Mesh: m, Inputs: b.inputs, Outputs: b.outputs, Values: b.values, Body: b.root, Choices: b.choices}
-	p.prune()
-	clear(b.root)
-	*spare = b.root
-	bodies.Put(spare)
+	p = &Program{Name: name, Mesh: m, Inputs: b.inputs, Outputs: b.outputs, Values: slices.Clone(b.values), Choices: b.choices}
+	p.Body = closed(p.pruned)
+	clear(b.values)
+	b.scratch.values, b.scratch.depths = b.values, b.depths
+	scratches.Put(b.scratch)
 	return p, nil
 }
 
@@ -177,15 +211,15 @@ func (b *Builder) canonical(what string, shape []int, spec sharding.Spec) shardi
 
 func clone(s []int) []int { return append([]int{}, s...) }
 
-// prune removes instructions whose results nothing uses, so that what is
+// pruned removes instructions whose results nothing uses, so that what is
 // counted is what runs. Collectives are kept out of no program by this: an
 // unused one is removed on every device alike.
-func (p *Program) prune() {
+func (p *Program) pruned(body []Instr) []Instr {
 	used := make([]bool, len(p.Values))
 	for _, o := range p.Outputs {
 		used[o.Value] = true
 	}
-	p.Body = pruneBody(p.Body, used)
+	return pruneBody(body, used)
 }
 
 func pruneBody(body []Instr, used []bool) []Instr {
@@ -214,11 +248,12 @@ func pruneBody(body []Instr, used []bool) []Instr {
 			used[a] = true
 		}
 	}
-	out := make([]Instr, 0, n)
+	out := body[:0]
 	for i := range body {
 		if keep[i] {
 			out = append(out, body[i])
 		}
 	}
+	clear(body[n:])
 	return out
 }

@@ -1,7 +1,6 @@
 package spmd
 
 import (
-	"fmt"
 	"slices"
 
 	"weft/dtype"
@@ -114,17 +113,25 @@ func (b *Builder) binary(op Op, x, y Tensor) Tensor {
 // arrange brings an operand of an elementwise operation to the result's layout,
 // seen through the operand's own dims.
 func (b *Builder) arrange(x Tensor, shape []int, target sharding.Spec, keep bool, op Op) Local {
-	spec := sharding.Whole(x.Rank())
 	off := len(shape) - x.Rank()
+	follows := func(d int) bool { return x.Shape[d] == shape[off+d] && x.Shape[d] != 1 }
+	there := keep || len(x.Spec.Partial()) == 0 // most operands are: a program has thousands
 	for d := range x.Shape {
-		if x.Shape[d] == shape[off+d] && x.Shape[d] != 1 {
+		there = there && (follows(d) && x.Spec.DimEqual(d, target, off+d) || !follows(d) && len(x.Spec.Dim(d)) == 0)
+	}
+	if there {
+		return x.local
+	}
+	spec := sharding.Whole(x.Rank())
+	for d := range x.Shape {
+		if follows(d) {
 			spec = spec.WithDim(d, target.Dim(off+d)...)
 		}
 	}
 	if keep {
 		spec = spec.WithPartial(x.Spec.Partial()...)
 	}
-	return b.Reshard(x, spec, fmt.Sprintf("operand of %s", op)).local
+	return b.Reshard(x, spec, "operand of "+string(op)).local
 }
 
 // joinDims reads the result's layout off the operands (rule 1).

@@ -40,8 +40,7 @@ type Kernel struct {
 // LKernel computes on args with code of its own on a platform. means gives the
 // same by the builder's instructions: of k's fields, it makes the last three.
 func (b *Builder) LKernel(k Kernel, args []Local, means func(params []Local) Local) Local {
-	outer, inner := b.body, []Instr{}
-	b.body = &inner
+	closed := b.open()
 	b.depth++
 	params := make([]Local, len(args))
 	for i, a := range args {
@@ -49,8 +48,7 @@ func (b *Builder) LKernel(k Kernel, args []Local, means func(params []Local) Loc
 	}
 	result := means(params)
 	b.depth--
-	b.body = outer
-	k.Params, k.Body, k.Result = ids(params...), inner, result.ID
+	k.Params, k.Body, k.Result = ids(params...), closed(all), result.ID
 	return b.emit(Instr{Op: OpKernel, Args: ids(args...), Kernel: &k}, result.DType, result.Shape)
 }
 

@@ -433,9 +433,7 @@ func (b *Builder) LLoop(trips int, init []Local, body func(i Local, carried []Lo
 	if trips <= 0 {
 		return init
 	}
-	outer := b.body
-	inner := make([]Instr, 0, 16)
-	b.body = &inner
+	closed := b.open()
 	b.depth++
 	idx := b.newValue(dtype.I32, nil)
 	params := make([]Local, len(init))
@@ -444,7 +442,7 @@ func (b *Builder) LLoop(trips int, init []Local, body func(i Local, carried []Lo
 	}
 	results := body(idx, params)
 	b.depth--
-	b.body = outer
+	inner := closed(all)
 	if len(results) != len(init) {
 		b.failf(ErrShape, nil, "%s: loop carries %d values and returns %d", b.name, len(init), len(results))
 	}

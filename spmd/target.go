@@ -58,7 +58,7 @@ func (b *Builder) widened(x Local) Local {
 		return b.LConvert(x, dtype.F32)
 	}
 	inner, depth := b.body, b.depth
-	b.body, b.depth = &b.root, 0 // before the loop under construction, which is not there yet
+	b.body, b.depth = b.root, 0 // before the loop under construction, which is not there yet
 	w := b.LConvert(x, dtype.F32)
 	b.body, b.depth = inner, depth
 	b.wide[x.ID] = w

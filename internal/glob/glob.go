@@ -10,25 +10,27 @@ import (
 // Match reports whether a name matches a pattern in which * stands for any run of
 // characters, dots and none included, and every other character for itself.
 func Match(pattern, name string) bool {
-	parts := strings.Split(pattern, "*")
-	first, last := parts[0], parts[len(parts)-1]
-	if len(parts) == 1 {
+	first, rest, found := strings.Cut(pattern, "*")
+	if !found {
 		return name == pattern
 	}
-	if len(name) < len(first)+len(last) || !strings.HasPrefix(name, first) || !strings.HasSuffix(name, last) {
+	if !strings.HasPrefix(name, first) {
 		return false
 	}
+	name = name[len(first):]
 	// Each part between may take the leftmost place that is free: that leaves
 	// the most for those after it.
-	name = name[len(first) : len(name)-len(last)]
-	for _, part := range parts[1 : len(parts)-1] {
+	for {
+		part, after, found := strings.Cut(rest, "*")
+		if !found {
+			return strings.HasSuffix(name, part)
+		}
 		at := strings.Index(name, part)
 		if at < 0 {
 			return false
 		}
-		name = name[at+len(part):]
+		name, rest = name[at+len(part):], after
 	}
-	return true
 }
 
 // Any reports whether a name matches one of the patterns.

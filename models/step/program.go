@@ -45,10 +45,11 @@ func (p *Program) Has(name string) bool { return p.Step.Has(p.prefix + name) }
 // Weight declares the parameter prefix+name as the input "name". What fsdp keeps
 // in shares is gathered here, just before its use.
 func (p *Program) Weight(name string) spmd.Tensor {
-	w, ok := p.Step.rest[p.prefix+name]
+	at, ok := p.Step.rest[p.prefix+name]
 	if !ok {
 		panic("step: no parameter " + p.prefix + name)
 	}
+	w := &p.Step.Graph.Weights[at]
 	t := p.input(name, w.DType, w.Shape, w.Spec)
 	return p.Reshard(t, p.Step.specs[w.Name].Spec, "fsdp: gathered just in time")
 }

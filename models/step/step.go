@@ -46,7 +46,7 @@ type Step struct {
 	Graph   *graph.Graph
 
 	specs  map[string]sharding.Assigned // as the programs use weights
-	rest   map[string]graph.Weight      // as kept between uses
+	rest   map[string]int               // where in Graph.Weights they are, as kept between uses
 	values map[string]Value
 	made   map[string]int // of each stream, how often it was made
 	// The stage under construction: its number, and what its programs' names end in.
@@ -64,7 +64,8 @@ func New(m models.Model, on *mesh.Mesh, r models.Request) (*Step, error) {
 		return nil, err
 	}
 	s := &Step{Mesh: on, Request: r, Graph: &graph.Graph{Mesh: on, Programs: map[string]*spmd.Program{}},
-		specs: map[string]sharding.Assigned{}, rest: map[string]graph.Weight{}, values: map[string]Value{}, made: map[string]int{}}
+		specs: make(map[string]sharding.Assigned, len(params)), rest: make(map[string]int, len(params)), values: map[string]Value{}, made: map[string]int{}}
+	s.Graph.Weights = make([]graph.Weight, 0, len(params))
 	for i, p := range params {
 		s.specs[p.Name] = assigned[i]
 		if note := assigned[i].Note; note != "" {
@@ -89,8 +90,8 @@ func New(m models.Model, on *mesh.Mesh, r models.Request) (*Step, error) {
 		return nil, err
 	}
 	s.Graph.Notes = append(s.Graph.Notes, notes...)
-	for _, w := range s.Graph.Weights {
-		s.rest[w.Name] = w
+	for i := range s.Graph.Weights {
+		s.rest[s.Graph.Weights[i].Name] = i
 	}
 	return s, nil
 }
