@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 
+	"weft/attention"
 	"weft/mesh"
 	"weft/models"
 	"weft/plan"
@@ -17,6 +18,8 @@ type Choices struct {
 	Slices []SliceChoice `json:"slices"`
 	DTypes []string      `json:"dtypes"`
 	CFG    []string      `json:"cfg"`
+	// Attention are the forms it has; a plan says which each attention takes, and why.
+	Attention []string `json:"attention"`
 	// Sizes and Frames are examples; a model may want others, and says which.
 	Sizes  []string `json:"sizes"`
 	Frames []int    `json:"frames"`
@@ -41,7 +44,7 @@ func (s *Server) choices(r *http.Request) (any, error) {
 	if err := paramsOf(r).err(); err != nil {
 		return nil, err
 	}
-	c := Choices{DTypes: []string{"bf16", "f32"}, CFG: []string{plan.CFGBatch, plan.CFGSequential},
+	c := Choices{DTypes: []string{"bf16", "f32"}, CFG: []string{plan.CFGBatch, plan.CFGSequential}, Attention: []string{attention.Auto, attention.Blocked, attention.Kernel},
 		Sizes: []string{"480x832", "832x480", "1280x720", "720x1280", "1280x704", "1024x576", "480x480"}, Frames: []int{1, 9, 17, 33, 49, 65, 81, 121}}
 	for _, name := range append(slices.Sorted(maps.Keys(s.o.Models)), models.Presets()...) {
 		m, err := s.model(name)

@@ -517,13 +517,13 @@ func TestPageComparesPlans(t *testing.T) {
 // A link carries the state; reload keeps it, back and forward walk it.
 func TestPageAddressIsTheState(t *testing.T) {
 	p := newTab(t, nil)
-	link := "/?model=wan2.1-t2v-1.3b&size=480x832&frames=33&on=v5e-8&dtype=f32&batch=2&cfg=sequential&split-residual=true&mesh=dp=2,tp=2,sp=2&colour=sp&device=5&find=ffn&role=parameter&refused=open"
+	link := "/?model=wan2.1-t2v-1.3b&size=480x832&frames=33&on=v5e-8&dtype=f32&batch=2&cfg=sequential&attention=blocked&split-residual=true&mesh=dp=2,tp=2,sp=2&colour=sp&device=5&find=ffn&role=parameter&refused=open"
 	p.open(link)
 	look := func() string {
 		return eval[string](p, `JSON.stringify([[...document.getElementById("ask").elements].filter((x) => x.name).map((x) => x.type === "checkbox" ? x.checked : x.value), document.querySelector('#splits .row[aria-selected="true"]')?.getAttribute("aria-label"), document.querySelector('#slice input:checked')?.value, document.querySelector("#slice .device.chosen")?.dataset.id, document.querySelector(".refused")?.open, document.getElementById("detail").innerText, document.getElementById("slice").innerText, document.getElementById("find").value, document.querySelectorAll(".tensor").length])`)
 	}
 	first := look()
-	for _, want := range []string{"wan2.1-t2v-1.3b", "480x832", "33", "v5e-8", "f32", "sequential", "dp=2,tp=2,sp=2", `"sp"`, `"5"`, `"ffn",120`} {
+	for _, want := range []string{"wan2.1-t2v-1.3b", "480x832", "33", "v5e-8", "f32", "sequential", "blocked", "asked for", "dp=2,tp=2,sp=2", `"sp"`, `"5"`, `"ffn",120`} {
 		if !strings.Contains(first, want) {
 			t.Errorf("the page does not show %s of its link: %s", want, first[:min(400, len(first))])
 		}

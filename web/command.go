@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"weft/attention"
 	"weft/models"
 	"weft/plan"
 )
@@ -46,6 +47,9 @@ func (s *Server) commands(m models.Model, q plan.Query, fsdp []string) []Command
 	}
 	if q.TextLen > 0 {
 		how = append(how, argument{"text-len", fmt.Sprint(q.TextLen)})
+	}
+	if q.Attention != "" && q.Attention != attention.Auto {
+		how = append(how, argument{"attention", q.Attention})
 	}
 	var request []argument
 	if q.Batch > 1 {

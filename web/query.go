@@ -103,7 +103,7 @@ func (p *params) err() error {
 // query reads what weft plan has flags for.
 func (s *Server) query(p *params) (models.Model, plan.Query) {
 	q := plan.Query{Size: p.need("size"), Frames: p.number("frames", 0), On: p.need("on"), DType: p.text("dtype"), Batch: p.number("batch", 1), CFG: p.text("cfg"),
-		Mesh: p.text("mesh"), SplitResidual: p.flag("split-residual"), TextLen: p.number("text-len", 0), Machine: s.o.Machine}
+		Mesh: p.text("mesh"), SplitResidual: p.flag("split-residual"), TextLen: p.number("text-len", 0), Attention: p.text("attention"), Machine: s.o.Machine}
 	if q.Batch < 1 {
 		p.l.Add(fault.New(plan.ErrOptions, nil, "batch %d: want 1 or more", q.Batch))
 	}

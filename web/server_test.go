@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"weft/attention"
 	"weft/fault"
 	"weft/internal/jsondoc"
 	"weft/mesh"
@@ -212,11 +213,11 @@ func TestDocuments(t *testing.T) {
 			t.Errorf("%s: %d, %d bytes, want %d", path, w.Code, w.Body.Len(), b.Len())
 		}
 	}
-	res, err := plan.Ask(t.Context(), m, plan.Query{Size: "832x480", Frames: 81, On: "v4-8", DType: "f32", Batch: 2, CFG: plan.CFGSequential, SplitResidual: true})
+	res, err := plan.Ask(t.Context(), m, plan.Query{Size: "832x480", Frames: 81, On: "v4-8", DType: "f32", Batch: 2, CFG: plan.CFGSequential, SplitResidual: true, Attention: attention.Blocked})
 	if err != nil {
 		t.Fatal(err)
 	}
-	same("/api/plan", with("dtype", "f32", "batch", "2", "cfg", "sequential", "split-residual", "true"), plan.Document{Result: res, Assertions: []plan.Assertion{}})
+	same("/api/plan", with("dtype", "f32", "batch", "2", "cfg", "sequential", "attention", "blocked", "split-residual", "true"), plan.Document{Result: res, Assertions: []plan.Assertion{}})
 	on, err := topology.Lookup("v5e-8")
 	if err != nil {
 		t.Fatal(err)
@@ -248,7 +249,7 @@ func TestChoices(t *testing.T) {
 			t.Errorf("%+v: %v", s, err)
 		}
 	}
-	if len(c.Slices) < len(topology.Slices()) || len(c.Models) == 0 || len(c.DTypes) != 2 || len(c.CFG) != 2 {
+	if len(c.Slices) < len(topology.Slices()) || len(c.Models) == 0 || len(c.DTypes) != 2 || len(c.CFG) != 2 || len(c.Attention) != 3 {
 		t.Errorf("%d slices, %d models", len(c.Slices), len(c.Models))
 	}
 }
@@ -269,6 +270,7 @@ func TestRefusedQuestions(t *testing.T) {
 		{"/api/plan", with("frames", "1000000001"), "size"},
 		{"/api/plan", with("batch", "0"), "plan-options"},
 		{"/api/plan", with("cfg", "twice"), "plan-options"},
+		{"/api/plan", with("attention", "flash"), "plan-options"},
 		{"/api/plan", with("dtype", "int4", "size", "big"), "size plan-options"},
 		{"/api/plan", with("split-residual", "perhaps"), "parameter"},
 		{"/api/plan", with("colour", "blue"), "parameter"},

@@ -73,6 +73,8 @@ export function draw(section, plan) {
       stat("sent by a device", bytes(total(plan.collective_bytes)), "in a step")),
     el("h3", { text: "Memory" }), phases(plan, scale([plan])), memoryTable(plan),
     el("h3", { text: "Time of a step" }), timeBar(plan, plan.step_seconds), timeList(plan),
+    (plan.attention ?? []).length > 0 && el("h3", { text: "Attention" }),
+    (plan.attention ?? []).length > 0 && el("ul", { class: "choices" }, plan.attention.map((a) => el("li", {}, el("span", { class: "pill", text: a.taken }), ` ${a.of}: ${a.why}`))),
     sent.length > 0 && el("h3", { text: "What is sent in a step" }),
     sent.length > 0 && el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Collectives" }, el("table", { class: "figures" }, el("tbody", {}, sent.map((c) => el("tr", {},
       el("th", { scope: "row" }, c.op), el("td", {}, el("span", { class: "pill axis-" + c.axis.split("+")[0], text: c.axis })), el("td", { class: "num", text: count(c.count) + " ×" }), el("td", { class: "num", text: bytes(c.bytes) })))))),

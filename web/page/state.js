@@ -1,10 +1,10 @@
 // The state is the address: a link shows what its sender saw, and back goes back.
 
 // The question, in the words of the flags; then what is looked at.
-const question = ["model", "size", "frames", "on", "dtype", "batch", "cfg", "split-residual", "text-len"];
+const question = ["model", "size", "frames", "on", "dtype", "batch", "cfg", "attention", "split-residual", "text-len"];
 const view = ["slice", "mesh", "fsdp", "colour", "tensor", "device", "find", "role", "refused", "pin"];
 
-export const defaults = { model: "wan2.1-t2v-14b", size: "832x480", frames: "81", on: "v4-8", dtype: "bf16", batch: "1", cfg: "batch", "split-residual": "", "text-len": "" };
+export const defaults = { model: "wan2.1-t2v-14b", size: "832x480", frames: "81", on: "v4-8", dtype: "bf16", batch: "1", cfg: "batch", attention: "auto", "split-residual": "", "text-len": "" };
 
 // read gives the state of an address; what it does not say is the default.
 export function read(search) {
