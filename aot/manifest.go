@@ -59,6 +59,7 @@ type Manifest struct {
 	Batch         int     `json:"batch"` // of a call
 	Latent        []int   `json:"latent"`
 	TokenTimes    bool    `json:"token_times"`
+	Times         int     `json:"times,omitempty"` // of a video's tokens; 0: one for each
 	Inputs        []Input `json:"inputs"`
 
 	Programs []File `json:"programs"`
@@ -103,7 +104,7 @@ func (c *Compilation) manifest() (*Manifest, error) {
 	m := &Manifest{Format: Format, On: s.On.String(), Kind: s.On.Kind, DeviceKind: c.compiler.deviceKind(), Hosts: s.On.HostCount(), Mesh: s.Graph.Mesh.String(),
 		FSDP: c.Report.FSDP, Devices: s.Graph.Mesh.Devices(), Plugin: c.Report.Engine, Compiler: c.Report.Compiler, XLAFlags: c.compiler.plugin().Flags(),
 		Model: s.Model.Name(), ParamsSHA256: paramsHash(s.Model, s.Layers), DType: s.Request.DType.String(), Layers: s.Layers,
-		SplitResidual: s.Request.SplitResidual, Batch: s.Request.Batch, Latent: s.Request.Latent, TokenTimes: s.Request.TokenTimes,
+		SplitResidual: s.Request.SplitResidual, Batch: s.Request.Batch, Latent: s.Request.Latent, TokenTimes: s.Request.TokenTimes, Times: s.Request.Times,
 		Inputs: inputsOf(s.Graph), Report: c.Report}
 	if s.On.Kind == topology.CPU {
 		m.Processor, m.ProcessorSHA256 = processor()

@@ -65,6 +65,9 @@ type Request struct {
 	// TokenTimes: every token, or every frame where the model knows such, has a
 	// timestep of its own, in place of one for each video.
 	TokenTimes bool
+	// Times is how many timesteps the tokens of a video have among them, where
+	// TokenTimes and the model makes use of their being few; 0 is one for each.
+	Times int
 	// OwnPositions: each video of the batch has token positions of its own, in
 	// place of one set for all.
 	OwnPositions bool

@@ -68,7 +68,7 @@ func depth(m models.Model) int {
 
 // measured builds the graph of a split once and reads it.
 func (s *search) measured(on *mesh.Mesh, sp split, r models.Request) (*measured, error) {
-	key := fmt.Sprint(sp.mesh(), sp.shares, r.Batch, r.DType, r.SplitResidual, r.Latent, r.TokenTimes, r.Target)
+	key := fmt.Sprint(sp.mesh(), sp.shares, r.Batch, r.DType, r.SplitResidual, r.Latent, r.TokenTimes, r.Times, r.Target)
 	s.mu.Lock()
 	got := s.measure[key]
 	s.mu.Unlock()

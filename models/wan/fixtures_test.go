@@ -5,6 +5,8 @@ import (
 
 	"weft"
 	"weft/internal/modeltest"
+	"weft/models"
+	"weft/models/step"
 	"weft/tensor"
 )
 
@@ -15,10 +17,19 @@ const (
 
 func uniform(in map[string]*tensor.Tensor) { delete(in, "t_tokens") }
 
+// ownTimes moves each token's timestep by a little of its own: so many that each is embedded.
+func ownTimes(in map[string]*tensor.Tensor) {
+	ts, _ := in["t_tokens"].Float32s()
+	for i, t := range ts {
+		step.Put(in["t_tokens"], i, float64(t)+float64(i%9)*3e-5)
+	}
+}
+
 var (
-	i2v     = modeltest.Case{Dir: i2vDir, Tolerance: 1e-4}
-	ti2v    = modeltest.Case{Dir: ti2vDir, Tolerance: 1e-4}
-	oneTime = modeltest.Case{Dir: ti2vDir, Want: "out_uniform_t", Inputs: uniform, Tolerance: 1e-4}
+	i2v       = modeltest.Case{Dir: i2vDir, Tolerance: 1e-4}
+	ti2v      = modeltest.Case{Dir: ti2vDir, Tolerance: 1e-4}
+	manyTimes = modeltest.Case{Dir: ti2vDir, Inputs: ownTimes, Tolerance: 4e-4}
+	oneTime   = modeltest.Case{Dir: ti2vDir, Want: "out_uniform_t", Inputs: uniform, Tolerance: 1e-4}
 )
 
 func TestVariantsGiveEveryValueAlongTheWay(t *testing.T) {
@@ -28,6 +39,39 @@ func TestVariantsGiveEveryValueAlongTheWay(t *testing.T) {
 	if n := ti2v.Traced(t); n != 6 {
 		t.Errorf("ti2v: %d values along the way, want 6", n)
 	}
+}
+
+// Timesteps that are few are embedded once each; that many are not changes no answer. Two
+// videos of a batch have their own.
+func TestFewTimesAndMany(t *testing.T) {
+	m := modeltest.Config(t, ti2vDir)
+	for _, c := range []struct {
+		of   modeltest.Case
+		want int
+	}{{ti2v, 2}, {manyTimes, 0}} {
+		in := modeltest.Tensors(t, ti2vDir+"/inputs.safetensors")
+		if c.of.Inputs != nil {
+			c.of.Inputs(in)
+		}
+		r, err := m.(models.Generator).Request(in)
+		if err != nil || r.Times != c.want || !r.TokenTimes {
+			t.Errorf("%+v, %v: want %d times", r, err, c.want)
+		}
+		for _, on := range []string{"", "tp=2", "sp=2"} {
+			c.of.On(t, "reference", on)
+		}
+	}
+	split := manyTimes
+	split.Options = weft.Options{SplitResidual: true}
+	split.On(t, "reference", "tp=2")
+
+	both, err := m.(models.Generator).Example(2, nil, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	few := modeltest.Forward(t, modeltest.Open(t, ti2vDir), both, weft.Options{Device: "reference", Mesh: "dp=2,sp=2"})["out"]
+	ownTimes(both)
+	modeltest.Close(t, "two videos", modeltest.Forward(t, modeltest.Open(t, ti2vDir), both, weft.Options{Device: "reference"})["out"], few, 4e-4)
 }
 
 // The answer on every legal mesh, the stream whole and split.

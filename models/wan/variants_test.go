@@ -2,6 +2,7 @@ package wan_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"weft/dtype"
@@ -37,6 +38,10 @@ var variantTable = []struct {
 	{"wan22_ti2v", "sp=2", false, "block", "all-to-all sp 4 5760"},
 	// With the stream split over tp e0 changes from split columns to split rows.
 	{"wan22_ti2v", "tp=2", true, "time", "all-to-all tp 1 8640"},
+	// Of two timesteps among all tokens, their two rows are gathered: 2 * 6 D/2.
+	{"wan22_ti2v, two times", "tp=2", false, "time", "all-gather tp 1 480"},
+	{"wan22_ti2v, two times", "tp=2", true, "time", "all-gather tp 1 480"},
+	{"wan22_ti2v, two times", "sp=2", false, "time", ""},
 }
 
 func TestVariantsCollectives(t *testing.T) {
@@ -44,8 +49,12 @@ func TestVariantsCollectives(t *testing.T) {
 		"wan21_i2v":  {Batch: 1, Latent: []int{16, 3, 8, 6}, Text: 9, Image: 17, DType: dtype.F32},
 		"wan22_ti2v": {Batch: 1, Latent: []int{48, 3, 6, 8}, Text: 13, DType: dtype.F32, TokenTimes: true},
 	}
+	few := requests["wan22_ti2v"]
+	few.Times = 2
+	requests["wan22_ti2v, two times"] = few
 	for _, c := range variantTable {
-		m := modeltest.Config(t, "../../testdata/"+c.fixture)
+		dir, _, _ := strings.Cut(c.fixture, ",")
+		m := modeltest.Config(t, "../../testdata/"+dir)
 		modeltest.Moves(t, m, requests[c.fixture], []modeltest.Move{{On: c.on, Split: c.split, Program: c.program, Want: c.want}})
 	}
 }
