@@ -20,6 +20,7 @@ import (
 	"weft/dtype"
 	"weft/mesh"
 	"weft/models"
+	"weft/models/step"
 	"weft/tensor"
 )
 
@@ -72,6 +73,18 @@ func Close(t testing.TB, what string, got, want *tensor.Tensor, tolerance float6
 		t.Errorf("%s differs by %g, more than %g", what, abs, tolerance)
 	} else {
 		t.Logf("%s differs by %g", what, abs)
+	}
+}
+
+// OwnTimes moves the tokens' timesteps by a little each: then they are too many to be
+// embedded once for all tokens that share one.
+func OwnTimes(in map[string]*tensor.Tensor, by float64) {
+	ts, err := in["t_tokens"].Float32s()
+	if err != nil {
+		panic(err)
+	}
+	for i, t := range ts {
+		step.Put(in["t_tokens"], i, float64(t)+float64(i%9)*by)
 	}
 }
 

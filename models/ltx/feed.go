@@ -83,6 +83,12 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 		return models.Request{}, err
 	}
 	r := models.Request{Batch: b, Latent: []int{m.c.InChannels, n, 1, 1}, Text: text, TokenTimes: perToken}
+	if perToken {
+		var err error
+		if r.Times, err = step.Times(inputs["t_tokens"]); err != nil {
+			return models.Request{}, err
+		}
+	}
 	for i := 1; i < b; i++ {
 		r.OwnPositions = r.OwnPositions || !bytes.Equal(coords.Rows(0, 1).Data, coords.Rows(i, i+1).Data)
 	}
@@ -170,13 +176,16 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 	if r.TokenTimes {
 		level = "t_tokens"
 	}
-	if out["time"], err = m.levels(inputs[level], g.Input("time").Shape...); err != nil {
+	levels, err := m.levels(inputs[level])
+	if err != nil {
 		return nil, err
 	}
+	step.FeedTimes(g, r, levels, out)
 	if m.c.CrossAdaLN {
-		if out["sigma"], err = m.levels(inputs["sigma"], r.Batch, timeDim); err != nil {
+		if levels, err = m.levels(inputs["sigma"]); err != nil {
 			return nil, err
 		}
+		out["sigma"] = step.TimeTable(levels, r.Batch, timeDim)
 	}
 	if m.c.Keyframes {
 		shape := g.Input("keyframes").Shape
@@ -190,16 +199,10 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 	return out, nil
 }
 
-// levels are the sines of noise levels (B,) or (B, N).
-func (m *Model) levels(t *tensor.Tensor, shape ...int) (*tensor.Tensor, error) {
-	fs, err := t.Float32s()
-	if err != nil {
-		return nil, err
-	}
-	for i := range fs {
-		fs[i] *= float32(m.c.TimeScale)
-	}
-	return step.TimeTable(fs, shape...), nil
+// levels are noise levels (B,) or (B, N) in the model's own measure.
+func (m *Model) levels(t *tensor.Tensor) ([]float32, error) {
+	ts, err := t.Float32s()
+	return step.Scaled(ts, m.c.TimeScale), err
 }
 
 // feedText makes the context and the bias of its rows: those that the mask lacks

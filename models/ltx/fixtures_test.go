@@ -5,6 +5,7 @@ import (
 
 	"weft"
 	"weft/internal/modeltest"
+	"weft/models"
 	"weft/tensor"
 )
 
@@ -24,6 +25,30 @@ var (
 	oneLevel   = modeltest.Case{Dir: testdata + "ltx_video", Inputs: drop("t_tokens"), Tolerance: 2e-4}
 	tokenLevel = modeltest.Case{Dir: testdata + "ltx_video", Inputs: drop("t"), Want: "out_tokens_t", Tolerance: 2e-4}
 )
+
+// Noise levels that are many, each embedded, give the answer of those that are few.
+func TestManyLevels(t *testing.T) {
+	many := tokenLevel
+	many.Inputs = func(in map[string]*tensor.Tensor) {
+		tokenLevel.Inputs(in)
+		modeltest.OwnTimes(in, 6e-8)
+	}
+	many.Tolerance = 6e-4
+	for _, c := range []struct {
+		of   modeltest.Case
+		want int
+	}{{tokenLevel, 2}, {many, 0}} {
+		in := modeltest.Tensors(t, testdata+"ltx_video/inputs.safetensors")
+		c.of.Inputs(in)
+		r, err := modeltest.Config(t, testdata+"ltx_video").(models.Generator).Request(in)
+		if err != nil || r.Times != c.want || !r.TokenTimes {
+			t.Errorf("%+v, %v: want %d levels", r, err, c.want)
+		}
+	}
+	for _, on := range []string{"", "dp=2", "tp=2,sp=2"} {
+		many.On(t, "reference", on)
+	}
+}
 
 func TestEveryValueAlongTheWay(t *testing.T) {
 	if n := oneLevel.Traced(t); n != 6 {

@@ -95,11 +95,7 @@ func (s *build) stage(first, last bool, layers sharding.Range) error {
 func (s *build) values() {
 	c, l, b, d := s.c, s.layout, s.r.Batch, s.c.Dim()
 	s.Input(graph.Input{Name: "x", DType: dtype.F32, Shape: []int{b, l.Tokens, c.InChannels}, Spec: l.Batch, Step: true})
-	rows := l.Batch
-	if s.r.TokenTimes {
-		rows = l.Gathered
-	}
-	s.Input(graph.Input{Name: "time", DType: dtype.F32, Shape: append(slices.Clone(l.times), timeDim), Spec: rows, Step: true})
+	s.TimeInputs(l.Layout, timeDim)
 	for _, name := range []string{"rope_cos", "rope_sin"} {
 		of := []string{}
 		if l.positions > 1 {
@@ -137,12 +133,14 @@ func (s *build) program(name, prefix string, define func(p *program)) error {
 }
 
 // embedded is an AdaLN's embedding of a timestep's sines, and the parts that its
-// linear layer makes of it, in f32: (..., D) and (..., parts, D), held as to says.
-func (p *program) embedded(name string, time spmd.Tensor, parts int, to sharding.Spec) (e, mod spmd.Tensor) {
+// linear layer makes of it, in f32: (..., D) and (..., parts, D), held as to says. rowsOf
+// makes the rows that are wanted of those that are embedded.
+func (p *program) embedded(name string, time spmd.Tensor, parts int, to sharding.Spec, rowsOf func(spmd.Tensor) spmd.Tensor) (e, mod spmd.Tensor) {
 	rows := time.Spec
 	h := p.Silu(p.Precise(name+".emb.timestep_embedder.linear_1", time, rows))
 	e = p.Precise(name+".emb.timestep_embedder.linear_2", h, rows)
 	mod = p.Precise(name+".linear", p.Silu(e), rows)
+	e, mod = rowsOf(e), rowsOf(mod)
 	mod = p.Reshard(mod, to, "modulation gathered: every device modulates whole tokens")
 	last := mod.Rank() - 1
 	return p.Reshard(e, to, "held as the stream is"), p.SplitDim(mod, last, parts, mod.Dim(last)/parts)
@@ -151,7 +149,7 @@ func (p *program) embedded(name string, time spmd.Tensor, parts int, to sharding
 // time makes of the timestep its embedding e and the modulations e0.
 func (s *build) time() error {
 	return s.program("time", "", func(p *program) {
-		e, e0 := p.embedded("adaln_single", p.Value("time"), s.c.modulations(), s.layout.modulation)
+		e, e0 := p.embedded("adaln_single", p.Value("time"), s.c.modulations(), s.layout.modulation, p.OfTokens)
 		p.Output("e", e, "")
 		p.Output("e0", e0, "")
 	})
@@ -160,7 +158,7 @@ func (s *build) time() error {
 // prompt makes of the noise level the modulation of the text's rows: (B, 2, D).
 func (s *build) prompt() error {
 	return s.program("prompt", "", func(p *program) {
-		_, mod := p.embedded("prompt_adaln_single", p.Value("sigma"), 2, s.layout.Batch)
+		_, mod := p.embedded("prompt_adaln_single", p.Value("sigma"), 2, s.layout.Batch, func(x spmd.Tensor) spmd.Tensor { return x })
 		p.Output("prompt", mod, "")
 	})
 }

@@ -58,6 +58,13 @@ func TestCollectivesOfALayer(t *testing.T) {
 		{On: "tp=2,sp=2", Program: "time", Want: "all-gather tp 1 6912"},
 		{On: "tp=2,sp=2", Program: "block", Want: "all-reduce tp 5 7020; all-to-all sp 4 4608"},
 	})
+	// Of two levels among a video's tokens, the modulations of both are gathered.
+	r.Times = 2
+	modeltest.Moves(t, m, r, []modeltest.Move{
+		{On: "sp=2", Program: "time"},
+		{On: "tp=2,sp=2", Program: "time", Want: "all-gather tp 1 768"},
+	})
+	r.Times = 0
 	// LTX-2.5: the gates are of the heads that a device has. The keys of the text,
 	// modulated by the noise level, are made in every step.
 	r.TokenTimes, r.Latent[0] = false, 8

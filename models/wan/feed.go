@@ -60,49 +60,8 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 	if frames, rows, cols := m.patches(r); t.Shape[1] != frames*rows*cols {
 		return r, fault.New(models.ErrInputs, nil, "t_tokens is %v: x has %d tokens (%d frames of %d x %d patches)", t.Shape, frames*rows*cols, frames, rows, cols)
 	}
-	ts, err := t.Float32s()
-	if err != nil {
-		return r, err
-	}
-	for _, of := range timesOf(ts, r.Batch) {
-		r.Times = max(r.Times, len(of))
-	}
-	if r.Times > fewTimes {
-		r.Times = 0
-	}
-	return r, nil
-}
-
-// fewTimes are the most timesteps of a video that are embedded once each. A given
-// first frame makes two.
-const fewTimes = 8
-
-// timesOf lists each video's timesteps, in the order in which they come first.
-func timesOf(ts []float32, batch int) [][]float32 {
-	out := make([][]float32, batch)
-	for i, t := range ts {
-		b := i / (len(ts) / batch)
-		if !slices.Contains(out[b], t) && len(out[b]) <= fewTimes {
-			out[b] = append(out[b], t)
-		}
-	}
-	return out
-}
-
-// fewTimesFed makes time, a row for each timestep of a video, and time_of, which says of each
-// token the row that is its own: 1 there and 0 elsewhere, and 0 all along for padding.
-func fewTimesFed(g *graph.Graph, ts []float32, batch int) (time, of *tensor.Tensor) {
-	shape := g.Input("time").Shape
-	of = tensor.New(dtype.F32, g.Input("time_of").Shape...)
-	k, per := shape[1], len(ts)/batch
-	var rows []float32
-	for b, known := range timesOf(ts, batch) {
-		for s, t := range ts[b*per : (b+1)*per] {
-			step.Put(of, (b*of.Shape[1]+s)*k+slices.Index(known, t), 1)
-		}
-		rows = append(append(rows, known...), make([]float32, k-len(known))...)
-	}
-	return step.TimeTable(rows, shape...), of
+	r.Times, err = step.Times(t)
+	return r, err
 }
 
 // Runs lists two steps where t and t_tokens are both given: with a timestep for
@@ -248,18 +207,16 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 	if r.TokenTimes {
 		times = "t_tokens"
 	}
-	var of *tensor.Tensor
-	out, err := step.Feed(m, g, r, inputs, times, "context", func(ts []float32) (time *tensor.Tensor) {
-		if r.Times > 0 {
-			time, of = fewTimesFed(g, ts, r.Batch)
-			return time
-		}
-		return step.TimeTable(ts, g.Input("time").Shape...)
+	fed := map[string]*tensor.Tensor{}
+	out, err := step.Feed(m, g, r, inputs, times, "context", func(ts []float32) *tensor.Tensor {
+		step.FeedTimes(g, r, ts, fed)
+		return fed["time"]
 	})
-	if err == nil && of != nil {
-		out["time_of"] = of
+	if err != nil {
+		return nil, err
 	}
-	return out, err
+	maps.Copy(out, fed)
+	return out, nil
 }
 
 // FeedStep is the part of Feed that changes from step to step, one timestep for the whole batch.

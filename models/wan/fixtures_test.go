@@ -6,7 +6,6 @@ import (
 	"weft"
 	"weft/internal/modeltest"
 	"weft/models"
-	"weft/models/step"
 	"weft/tensor"
 )
 
@@ -17,13 +16,7 @@ const (
 
 func uniform(in map[string]*tensor.Tensor) { delete(in, "t_tokens") }
 
-// ownTimes moves each token's timestep by a little of its own: so many that each is embedded.
-func ownTimes(in map[string]*tensor.Tensor) {
-	ts, _ := in["t_tokens"].Float32s()
-	for i, t := range ts {
-		step.Put(in["t_tokens"], i, float64(t)+float64(i%9)*3e-5)
-	}
-}
+func ownTimes(in map[string]*tensor.Tensor) { modeltest.OwnTimes(in, 3e-5) }
 
 var (
 	i2v       = modeltest.Case{Dir: i2vDir, Tolerance: 1e-4}

@@ -100,12 +100,7 @@ func (s *build) values() {
 	batch, heads := sharding.NewSpec([]string{"dp"}), sharding.NewSpec([]string{"dp"}, nil, []string{"tp"})
 	latent := append([]int{b}, s.r.Latent...)
 	s.Input(graph.Input{Name: "x", DType: dtype.F32, Shape: latent, Spec: batch, Step: true})
-	times := l.times
-	if s.r.Times > 0 {
-		times = []int{b, s.r.Times}
-		s.Input(graph.Input{Name: "time_of", DType: dtype.F32, Shape: []int{b, l.Padded, s.r.Times}, Spec: l.Stream, Step: true})
-	}
-	s.Input(graph.Input{Name: "time", DType: dtype.F32, Shape: append(slices.Clone(times), c.FreqDim), Spec: s.timeRows(), Step: true})
+	s.TimeInputs(l.Layout, c.FreqDim)
 	s.Input(graph.Input{Name: "context", DType: s.r.DType, Shape: []int{b, l.text, c.TextDim}, Spec: batch})
 	for _, table := range []string{"rope_cos", "rope_sin"} {
 		s.Input(graph.Input{Name: table, DType: dtype.F32, Shape: []int{l.Padded, c.HeadDim()}, Spec: sharding.NewSpec([]string{"sp"})})
@@ -128,15 +123,6 @@ func (s *build) values() {
 			s.Value(v.name+part, step.Value{DType: s.r.DType, Shape: []int{b, v.rows, c.Dim}, Spec: heads, Kind: step.PerLayer})
 		}
 	}
-}
-
-// timeRows is how the time path's matmuls take their rows: over dp and, with a
-// timestep for every token, sp.
-func (s *build) timeRows() sharding.Spec {
-	if !s.r.TokenTimes || s.r.Times > 0 {
-		return sharding.NewSpec([]string{"dp"})
-	}
-	return s.layout.Gathered
 }
 
 // program is one program under construction.
@@ -226,33 +212,17 @@ func (p *program) heads(x spmd.Tensor) spmd.Tensor {
 // never whole on a device where the tokens are split. Of a few timesteps each is
 // embedded once, and a token takes its own's.
 func (s *build) time() error {
-	rows := s.timeRows()
 	return s.program("time", "", func(p *program) {
-		e := p.Precise("time_embedding.0", p.Value("time"), rows)
+		time := p.Value("time")
+		rows := time.Spec
+		e := p.Precise("time_embedding.0", time, rows)
 		e = p.Precise("time_embedding.2", p.Silu(e), rows)
 		e0 := p.Precise("time_projection.1", p.Silu(e), rows)
-		if s.r.Times > 0 {
-			e, e0 = p.ofTokens(e), p.ofTokens(e0)
-		}
+		e, e0 = p.OfTokens(e), p.OfTokens(e0)
 		e0 = p.Reshard(e0, s.layout.modulation, "modulation gathered: every device modulates whole tokens")
 		p.Output("e", p.Reshard(e, s.layout.modulation, "held as the stream is"), "")
 		p.Output("e0", p.SplitDim(e0, len(s.layout.times), 6, s.c.Dim), "")
 	})
-}
-
-// ofTokens gives each token its row of x (B, K, n): (B, Sp, n).
-func (p *program) ofTokens(x spmd.Tensor) spmd.Tensor {
-	x = p.Reshard(x, sharding.NewSpec([]string{"dp"}, nil, nil), "few timesteps gathered: every device modulates whole tokens")
-	of := p.Value("time_of")
-	var sum spmd.Tensor
-	for k := range p.s.r.Times {
-		term := p.Mul(p.Slice(of, 2, k, k+1), p.Slice(x, 1, k, k+1))
-		if k > 0 {
-			term = p.Add(sum, term)
-		}
-		sum = term
-	}
-	return sum
 }
 
 // pre cuts latents into patches and embeds them: tokens (B, Sp, D).
