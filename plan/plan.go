@@ -58,8 +58,8 @@ type Options struct {
 	// attention.Blocked, or attention.Kernel, where splits without one are refused. The
 	// models beside the transformer take their best where the kernel is asked for.
 	Attention string
-	// TokenTimes gives every token a timestep of its own, as image-to-video with
-	// Wan2.2-TI2V has: its modulation is then the largest value of a step.
+	// TokenTimes gives tokens timesteps of their own, of two among them: a given first
+	// frame's and the others', as image-to-video with Wan2.2-TI2V has.
 	TokenTimes bool
 	// As is whose program is planned: "" weft's, AsVidax the peer's.
 	As string
@@ -266,6 +266,9 @@ func (o Options) Request(m models.Model) (r models.Request, passes int, err erro
 			o.Width, o.Height, o.Frames, o.Batch, positions, maxPositions)
 	}
 	r = models.Request{Batch: o.Batch, Latent: latent, Text: o.Text, DType: o.DType, SplitResidual: o.SplitResidual, TokenTimes: o.TokenTimes}
+	if o.TokenTimes {
+		r.Times = 2
+	}
 	if o.CFG == CFGSequential {
 		return r, 2, nil
 	}

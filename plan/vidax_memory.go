@@ -82,7 +82,7 @@ func (r PeerRun) working(peer *PeerModel) (int64, error) {
 		return -1, err
 	}
 	req := s.r
-	req.Batch, req.TokenTimes = r.Passes, peer.TokenTimes
+	req.Batch, req.TokenTimes, req.Times = r.Passes, peer.TokenTimes, 0
 	if err := m.Check(on, req); err != nil {
 		return -1, nil // on this split it has no program of it
 	}

@@ -65,7 +65,7 @@ assumed efficiencies: they rank splits and are no promise.`,
 	fl.StringVar(&f.as, "as", "", "plan another program than weft's: vidax")
 	fl.IntVar(&f.steps, "steps", 0, "steps of a video, for what runs once a video and for its price")
 	fl.StringVar(&f.prices, "prices", "", "a JSON `FILE` of what a chip costs an hour")
-	fl.BoolVar(&f.tokenTimes, "token-times", false, "every token has a timestep of its own, as image-to-video with wan2.2-ti2v-5b has")
+	fl.BoolVar(&f.tokenTimes, "token-times", false, "tokens have timesteps of their own, of two: a given first frame's and the others', as image-to-video with wan2.2-ti2v-5b")
 	fl.BoolVar(&f.measured, "measure", false, "with --on cpu:N, run the best plan on this machine too, with weights of zeros")
 	fl.BoolVar(&f.all, "all", false, "show the illegal splits too, each with its reason")
 	fl.StringVar(&f.asserts, "assert", "", "bounds on the best plan, with commas between: 'hbm<30GB', 'step<=12s'")
@@ -102,7 +102,7 @@ func (f *planFlags) query() (plan.Query, error) {
 		err = usage("--batch %d: want 1 or more", f.batch)
 	}
 	return plan.Query{Size: f.size, Frames: f.frames, On: f.on, DType: f.dtype, Batch: f.batch, CFG: f.cfg, Mesh: f.mesh,
-		SplitResidual: f.split, TextLen: f.textLen, Attention: f.attention, Machine: thisMachine()}, err
+		SplitResidual: f.split, TextLen: f.textLen, Attention: f.attention, TokenTimes: f.tokenTimes, Machine: thisMachine()}, err
 }
 
 func (f *planFlags) run(ctx context.Context, a *app) error {

@@ -190,3 +190,27 @@ func TestPlanMeasured(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 }
+
+// Timesteps of tokens' own take room of a device: what says of each token which is its.
+func TestPlanTokenTimes(t *testing.T) {
+	least := func(extra ...string) int64 {
+		args := append([]string{"plan", "--model", "wan2.2-ti2v-5b", "--size", "1280x704", "--frames", "121", "--on", "v5e-8", "--mesh", "sp=8", "--json"}, extra...)
+		code, out, stderr := weftRun(t, args...)
+		if code != 0 {
+			t.Fatalf("exit %d, %s", code, stderr)
+		}
+		doc := decode[struct {
+			Plans []struct {
+				Breakdown struct {
+					DiT struct {
+						Stream int64 `json:"residual_bytes"`
+					} `json:"dit"`
+				}
+			}
+		}](t, out)
+		return doc.Plans[0].Breakdown.DiT.Stream
+	}
+	if without, with := least(), least("--token-times"); with <= without || without == 0 {
+		t.Errorf("a step's stream takes %d bytes with timesteps of tokens' own, %d without", with, without)
+	}
+}

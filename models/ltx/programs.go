@@ -25,7 +25,7 @@ type build struct {
 type layout struct {
 	step.Layout     // of patches of one token: N, Np
 	text        int // L
-	// times (B) or (B, Np) is what modulations have in front of D, modulation how they are held.
+	// times (B), (B, Np) or (B, Times) is what modulations have in front of D, modulation how they are held.
 	times      []int
 	modulation sharding.Spec
 	positions  int // B, or 1 where all videos have the same positions
@@ -36,10 +36,7 @@ func (m *Model) layout(on *mesh.Mesh, r models.Request) layout {
 	if l.text == 0 {
 		l.text = textLen
 	}
-	l.times, l.modulation = []int{r.Batch}, l.Batch
-	if r.TokenTimes {
-		l.times, l.modulation = []int{r.Batch, l.Padded}, l.Stream
-	}
+	l.times, l.modulation = step.TimeRows(r, l.Layout)
 	if r.OwnPositions {
 		l.positions = r.Batch
 	}
@@ -133,14 +130,12 @@ func (s *build) program(name, prefix string, define func(p *program)) error {
 }
 
 // embedded is an AdaLN's embedding of a timestep's sines, and the parts that its
-// linear layer makes of it, in f32: (..., D) and (..., parts, D), held as to says. rowsOf
-// makes the rows that are wanted of those that are embedded.
-func (p *program) embedded(name string, time spmd.Tensor, parts int, to sharding.Spec, rowsOf func(spmd.Tensor) spmd.Tensor) (e, mod spmd.Tensor) {
+// linear layer makes of it, in f32: (..., D) and (..., parts, D), held as to says.
+func (p *program) embedded(name string, time spmd.Tensor, parts int, to sharding.Spec) (e, mod spmd.Tensor) {
 	rows := time.Spec
 	h := p.Silu(p.Precise(name+".emb.timestep_embedder.linear_1", time, rows))
 	e = p.Precise(name+".emb.timestep_embedder.linear_2", h, rows)
 	mod = p.Precise(name+".linear", p.Silu(e), rows)
-	e, mod = rowsOf(e), rowsOf(mod)
 	mod = p.Reshard(mod, to, "modulation gathered: every device modulates whole tokens")
 	last := mod.Rank() - 1
 	return p.Reshard(e, to, "held as the stream is"), p.SplitDim(mod, last, parts, mod.Dim(last)/parts)
@@ -149,7 +144,7 @@ func (p *program) embedded(name string, time spmd.Tensor, parts int, to sharding
 // time makes of the timestep its embedding e and the modulations e0.
 func (s *build) time() error {
 	return s.program("time", "", func(p *program) {
-		e, e0 := p.embedded("adaln_single", p.Value("time"), s.c.modulations(), s.layout.modulation, p.OfTokens)
+		e, e0 := p.embedded("adaln_single", p.Value("time"), s.c.modulations(), s.layout.modulation)
 		p.Output("e", e, "")
 		p.Output("e0", e0, "")
 	})
@@ -158,7 +153,7 @@ func (s *build) time() error {
 // prompt makes of the noise level the modulation of the text's rows: (B, 2, D).
 func (s *build) prompt() error {
 	return s.program("prompt", "", func(p *program) {
-		_, mod := p.embedded("prompt_adaln_single", p.Value("sigma"), 2, s.layout.Batch, func(x spmd.Tensor) spmd.Tensor { return x })
+		_, mod := p.embedded("prompt_adaln_single", p.Value("sigma"), 2, s.layout.Batch)
 		p.Output("prompt", mod, "")
 	})
 }
@@ -205,7 +200,7 @@ func (s *build) block() error {
 		part := func(i int) spmd.Tensor {
 			learned := p.Slice(table, 0, i, i+1) // (1, D)
 			if s.r.TokenTimes {
-				return p.Add(p.DropDim(p.Slice(e0, 2, i, i+1), 2), learned)
+				return p.Add(p.OfTokens(p.DropDim(p.Slice(e0, 2, i, i+1), 2)), learned)
 			}
 			return p.Add(p.Slice(e0, 1, i, i+1), learned)
 		}
@@ -234,7 +229,9 @@ func (s *build) block() error {
 func (s *build) post() error {
 	return s.program("post", "", func(p *program) {
 		x, e, table := p.Value("tokens"), p.Value("e"), p.Weight("scale_shift_table")
-		if !s.r.TokenTimes {
+		if s.r.TokenTimes {
+			e = p.OfTokens(e)
+		} else {
 			e = p.ExpandDim(e, 1)
 		}
 		part := func(i int) spmd.Tensor { return p.Add(e, p.Slice(table, 0, i, i+1)) }
@@ -251,7 +248,10 @@ func (s *build) calls(first, last bool, layers sharding.Range) {
 	b, n, d := s.r.Batch, s.layout.Tokens, s.c.Dim()
 	tokens := func(name string) map[int]graph.Traced { return step.Tokens(name, b, n, d) }
 	time := map[int]graph.Traced{0: {Name: "time_embed"}, 1: {Name: "time_mod"}}
-	if s.r.TokenTimes {
+	switch {
+	case s.r.Times > 0: // a row for each timestep: no value of a token
+		time = nil
+	case s.r.TokenTimes:
 		time[0] = tokens("time_embed")[0]
 		time[1] = graph.Traced{Name: "time_mod", Shape: []int{b, n, s.c.modulations(), d}}
 	}

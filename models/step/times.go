@@ -44,18 +44,30 @@ func Times(t *tensor.Tensor) (int, error) {
 	return n, nil
 }
 
-// TimeInputs declares what the time path reads: "time", the sines (B, width) of a video's
-// timestep, or with a timestep for every token (B, Sp, width), or of a few
-// (B, Times, width), and then "time_of" (B, Sp, Times), which says of each token the row that
-// is its own: 1 there, 0 elsewhere, and 0 all along for padding.
-func (s *Step) TimeInputs(l Layout, width int) {
-	r, rows, spec := s.Request, []int{s.Request.Batch}, l.Batch
+// TimeRows is what the time path's values have in front of their channels, and how they are
+// held: of a video's timestep (B), whole; of one for every token (B, Sp), as the tokens are; of a
+// few (B, Times), whole, for OfTokens to take.
+func TimeRows(r models.Request, l Layout) (rows []int, held sharding.Spec) {
 	switch {
 	case r.Times > 0:
-		rows = append(rows, r.Times)
+		return []int{r.Batch, r.Times}, l.Batch
+	case r.TokenTimes:
+		return []int{r.Batch, l.Padded}, l.Stream
+	}
+	return []int{r.Batch}, l.Batch
+}
+
+// TimeInputs declares what the time path reads: "time", the sines (..., width) of TimeRows, and
+// of a few timesteps "time_of" (B, Sp, Times), which says of each token the row that is its
+// own: 1 there, 0 elsewhere, and 0 all along for padding.
+func (s *Step) TimeInputs(l Layout, width int) {
+	r := s.Request
+	rows, spec := TimeRows(r, l)
+	switch {
+	case r.Times > 0:
 		s.Input(graph.Input{Name: "time_of", DType: dtype.F32, Shape: []int{r.Batch, l.Padded, r.Times}, Spec: l.Stream, Step: true})
 	case r.TokenTimes:
-		rows, spec = append(rows, l.Padded), l.Gathered
+		spec = l.Gathered // matmuls take rows so
 	}
 	s.Input(graph.Input{Name: "time", DType: dtype.F32, Shape: append(rows, width), Spec: spec, Step: true})
 }
@@ -77,14 +89,14 @@ func FeedTimes(g *graph.Graph, r models.Request, ts []float32, to map[string]*te
 	to["time"] = TimeTable(ts, shape...)
 }
 
-// OfTokens gives each token its own of a few timesteps' rows (B, Times, n): (B, Sp, n). Where
-// timesteps are not few, x has a row for each token, or one for each video, already.
+// OfTokens gives each token its own of a few timesteps' rows (B, Times, n), which are on every
+// device: (B, Sp, n), which exists where it is used alone. Where timesteps are not
+// few, x has a row for each token already.
 func (p *Program) OfTokens(x spmd.Tensor) spmd.Tensor {
 	n := p.Step.Request.Times
 	if n == 0 {
 		return x
 	}
-	x = p.Reshard(x, sharding.NewSpec([]string{"dp"}, nil, nil), "few timesteps gathered: every device modulates whole tokens")
 	of := p.Value("time_of")
 	var sum spmd.Tensor
 	for k := range n {

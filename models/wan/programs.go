@@ -31,9 +31,9 @@ type layout struct {
 	text, image int // L, Li
 	// modulation is how what is added to the stream's rows is held: e (B, D) and
 	// e0 (B, 6, D), or with a timestep for every token (B, Sp, D) and (B, Sp, 6, D),
-	// split as the tokens are.
+	// split as the tokens are, or with few of them (B, Times, D) and (B, Times, 6, D).
 	modulation sharding.Spec
-	times      []int // (B) or (B, Sp): what e has in front of D
+	times      []int // what e has in front of D
 }
 
 func (m *Model) layout(on *mesh.Mesh, r models.Request) layout {
@@ -41,10 +41,7 @@ func (m *Model) layout(on *mesh.Mesh, r models.Request) layout {
 	if l.text == 0 {
 		l.text = r.Text
 	}
-	l.modulation, l.times = l.Batch, []int{r.Batch}
-	if r.TokenTimes {
-		l.modulation, l.times = l.Stream, []int{r.Batch, l.Padded}
-	}
+	l.times, l.modulation = step.TimeRows(r, l.Layout)
 	if m.c.ImageDim > 0 {
 		l.image = r.Image
 		if l.image == 0 {
@@ -218,7 +215,6 @@ func (s *build) time() error {
 		e := p.Precise("time_embedding.0", time, rows)
 		e = p.Precise("time_embedding.2", p.Silu(e), rows)
 		e0 := p.Precise("time_projection.1", p.Silu(e), rows)
-		e, e0 = p.OfTokens(e), p.OfTokens(e0)
 		e0 = p.Reshard(e0, s.layout.modulation, "modulation gathered: every device modulates whole tokens")
 		p.Output("e", p.Reshard(e, s.layout.modulation, "held as the stream is"), "")
 		p.Output("e0", p.SplitDim(e0, len(s.layout.times), 6, s.c.Dim), "")
@@ -267,7 +263,7 @@ func (s *build) block() error {
 		cos, sin := p.Value("rope_cos"), p.Value("rope_sin")
 		part := p.modulations(p.Weight("modulation"), func(i int) spmd.Tensor {
 			if s.r.TokenTimes {
-				return p.DropDim(p.Slice(e0, 2, i, i+1), 2)
+				return p.OfTokens(p.DropDim(p.Slice(e0, 2, i, i+1), 2))
 			}
 			return p.Slice(e0, 1, i, i+1)
 		})
@@ -302,7 +298,9 @@ func (s *build) post() error {
 	c, l := s.c, s.layout
 	return s.program("post", "", func(p *program) {
 		x, e := p.Value("tokens"), p.Value("e")
-		if !s.r.TokenTimes {
+		if s.r.TokenTimes {
+			e = p.OfTokens(e)
+		} else {
 			e = p.ExpandDim(e, 1)
 		}
 		part := p.modulations(p.Weight("head.modulation"), func(int) spmd.Tensor { return e })
@@ -319,7 +317,10 @@ func (s *build) calls(first, last bool, layers sharding.Range) {
 		return step.Tokens(name, s.r.Batch, s.layout.Tokens, s.c.Dim)
 	}
 	time := map[int]graph.Traced{0: {Name: "time_embed"}, 1: {Name: "time_proj"}}
-	if s.r.TokenTimes {
+	switch {
+	case s.r.Times > 0: // a row for each timestep: no value of a token
+		time = nil
+	case s.r.TokenTimes:
 		time[0] = tokens("time_embed")[0]
 		time[1] = graph.Traced{Name: "time_proj", Shape: []int{s.r.Batch, s.layout.Tokens, 6, s.c.Dim}}
 	}
