@@ -72,9 +72,9 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// open starts a body within the one at hand; close gives what keep leaves of it and goes
-// back to that.
-func (b *Builder) open() (close func(keep func([]Instr) []Instr) []Instr) {
+// open starts a body within the one at hand; closed gives what it became and goes back to
+// that.
+func (b *Builder) open() (closed func() []Instr) {
 	outer, at := b.body, b.nested
 	if at == len(b.scratch.bodies) {
 		b.scratch.bodies = append(b.scratch.bodies, nil)
@@ -82,18 +82,15 @@ func (b *Builder) open() (close func(keep func([]Instr) []Instr) []Instr) {
 	body := b.scratch.bodies[at][:0]
 	b.body = &body
 	b.nested++
-	return func(keep func([]Instr) []Instr) []Instr {
+	return func() []Instr {
 		b.nested--
 		b.body = outer
-		done := slices.Clone(keep(body))
+		done := slices.Clone(body)
 		clear(body)
 		b.scratch.bodies[at] = body
 		return done
 	}
 }
-
-// all keeps a body as it is: what of a loop is used is known when the program is whole.
-func all(body []Instr) []Instr { return body }
 
 type stop struct{ err error }
 
@@ -124,8 +121,8 @@ func Build(name string, m *mesh.Mesh, define func(b *Builder), opts ...Option) (
 		}
 	}()
 	define(b)
-	p = &Program{Name: name, Mesh: m, Inputs: b.inputs, Outputs: b.outputs, Values: slices.Clone(b.values), Choices: b.choices}
-	p.Body = closed(p.pruned)
+	p = &Program{Name: name, Mesh: m, Inputs: b.inputs, Outputs: b.outputs, Values: slices.Clone(b.values), Body: closed(), Choices: b.choices}
+	p.prune()
 	clear(b.values)
 	b.scratch.values, b.scratch.depths = b.values, b.depths
 	scratches.Put(b.scratch)
@@ -211,15 +208,15 @@ func (b *Builder) canonical(what string, shape []int, spec sharding.Spec) shardi
 
 func clone(s []int) []int { return append([]int{}, s...) }
 
-// pruned removes instructions whose results nothing uses, so that what is
+// prune removes instructions whose results nothing uses, so that what is
 // counted is what runs. Collectives are kept out of no program by this: an
 // unused one is removed on every device alike.
-func (p *Program) pruned(body []Instr) []Instr {
+func (p *Program) prune() {
 	used := make([]bool, len(p.Values))
 	for _, o := range p.Outputs {
 		used[o.Value] = true
 	}
-	return pruneBody(body, used)
+	p.Body = pruneBody(p.Body, used)
 }
 
 func pruneBody(body []Instr, used []bool) []Instr {

@@ -48,7 +48,7 @@ func (b *Builder) LKernel(k Kernel, args []Local, means func(params []Local) Loc
 	}
 	result := means(params)
 	b.depth--
-	k.Params, k.Body, k.Result = ids(params...), closed(all), result.ID
+	k.Params, k.Body, k.Result = ids(params...), closed(), result.ID
 	return b.emit(Instr{Op: OpKernel, Args: ids(args...), Kernel: &k}, result.DType, result.Shape)
 }
 

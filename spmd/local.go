@@ -442,7 +442,7 @@ func (b *Builder) LLoop(trips int, init []Local, body func(i Local, carried []Lo
 	}
 	results := body(idx, params)
 	b.depth--
-	inner := closed(all)
+	inner := closed()
 	if len(results) != len(init) {
 		b.failf(ErrShape, nil, "%s: loop carries %d values and returns %d", b.name, len(init), len(results))
 	}
