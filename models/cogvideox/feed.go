@@ -156,7 +156,7 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 // Feed makes the graph's inputs from those Request reads.
 func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
 	inputs, _ = m.split(inputs)
-	return step.Feed(m, g, r, inputs, "t", "text", func(ts []float32) *tensor.Tensor { return step.TimeTable(ts, r.Batch, m.c.Dim()) })
+	return step.Feed(m, g, r, inputs, "t", "text", step.FeedTimes)
 }
 
 // FeedStep is the part of Feed that changes from step to step. x is (B, C, F, H,

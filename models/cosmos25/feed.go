@@ -124,7 +124,9 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 	if r.TokenTimes {
 		times = "t_frames"
 	}
-	out, err := step.Feed(m, g, r, inputs, times, "context", func(ts []float32) *tensor.Tensor { return m.times(ts, g.Input("time").Shape...) })
+	out, err := step.Feed(m, g, r, inputs, times, "context", func(g *graph.Graph, _ models.Request, ts []float32, to map[string]*tensor.Tensor) {
+		to["time"] = m.times(ts, g.Input("time").Shape...)
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -156,7 +156,7 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 
 // Feed makes the graph's inputs from those Request reads.
 func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
-	return step.Feed(m, g, r, inputs, "t", "context", func(ts []float32) *tensor.Tensor { return step.TimeTable(ts, r.Batch, timeWidth) })
+	return step.Feed(m, g, r, inputs, "t", "context", step.FeedTimes)
 }
 
 // FeedConditions hands the pooled text on, embeds the guidance, and makes of the

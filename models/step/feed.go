@@ -10,9 +10,11 @@ import (
 	"weft/tensor"
 )
 
-// Feed makes what a generator's Feed does of x, the input times (timesteps, of
-// which table makes sines), a text and, where the model reads any, its conditions.
-func Feed(m models.Generator, g *graph.Graph, r models.Request, inputs map[string]*tensor.Tensor, times, text string, table func(ts []float32) *tensor.Tensor) (map[string]*tensor.Tensor, error) {
+// Feed makes what a generator's Feed does of x, the input times (timesteps, which
+// feed makes the time path's inputs of: FeedTimes, or a model's own), a text and, where
+// the model reads any, its conditions.
+func Feed(m models.Generator, g *graph.Graph, r models.Request, inputs map[string]*tensor.Tensor, times, text string,
+	feed func(g *graph.Graph, r models.Request, ts []float32, to map[string]*tensor.Tensor)) (map[string]*tensor.Tensor, error) {
 	ts, err := inputs[times].Float32s()
 	if err != nil {
 		return nil, err
@@ -24,7 +26,7 @@ func Feed(m models.Generator, g *graph.Graph, r models.Request, inputs map[strin
 	if out["x"], err = inputs["x"].As(dtype.F32); err != nil {
 		return nil, err
 	}
-	out["time"] = table(ts)
+	feed(g, r, ts, out)
 	if c, ok := m.(models.Conditioned); ok {
 		conditions, err := c.FeedConditions(g, r, inputs)
 		if err != nil {

@@ -72,9 +72,9 @@ func (s *Step) TimeInputs(l Layout, width int) {
 	s.Input(graph.Input{Name: "time", DType: dtype.F32, Shape: append(rows, width), Spec: spec, Step: true})
 }
 
-// FeedTimes makes TimeInputs' tensors of timesteps (B,) or (B, S).
+// FeedTimes makes TimeInputs' tensors of timesteps (B,) or (B, S), those that the
+// request was read off.
 func FeedTimes(g *graph.Graph, r models.Request, ts []float32, to map[string]*tensor.Tensor) {
-	shape := g.Input("time").Shape
 	if r.Times > 0 {
 		of := tensor.New(dtype.F32, g.Input("time_of").Shape...)
 		per, rows := len(ts)/r.Batch, []float32{}
@@ -86,7 +86,7 @@ func FeedTimes(g *graph.Graph, r models.Request, ts []float32, to map[string]*te
 		}
 		ts, to["time_of"] = rows, of
 	}
-	to["time"] = TimeTable(ts, shape...)
+	to["time"] = TimeTable(ts, g.Input("time").Shape...)
 }
 
 // OfTokens gives each token its own of a few timesteps' rows (B, Times, n), which are on every

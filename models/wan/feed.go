@@ -207,16 +207,7 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 	if r.TokenTimes {
 		times = "t_tokens"
 	}
-	fed := map[string]*tensor.Tensor{}
-	out, err := step.Feed(m, g, r, inputs, times, "context", func(ts []float32) *tensor.Tensor {
-		step.FeedTimes(g, r, ts, fed)
-		return fed["time"]
-	})
-	if err != nil {
-		return nil, err
-	}
-	maps.Copy(out, fed)
-	return out, nil
+	return step.Feed(m, g, r, inputs, times, "context", step.FeedTimes)
 }
 
 // FeedStep is the part of Feed that changes from step to step, one timestep for the whole batch.
