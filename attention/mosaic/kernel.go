@@ -73,16 +73,16 @@ func (k *kernel) module() {
 	}
 	for e := range k.n {
 		more(&k.m, "m", e, "f32", lanes)
+		width := lanes
 		switch {
 		case k.n > 1:
 			more(&k.one, "q", e, "bf16", lanes)
-			more(&k.acc, "acc", e, "f32", lanes)
 		case k.b.Ones:
-			more(&k.acc, "acc", e, "f32", 2*lanes)
+			width = 2 * lanes
 		default:
 			more(&k.l, "l", e, "f32", lanes)
-			more(&k.acc, "acc", e, "f32", lanes)
 		}
+		more(&k.acc, "acc", e, "f32", width)
 	}
 	k.step = value{name: "%j", elem: "i32"}
 	k.line("^bb0(%s):", strings.Join(args, ", "))

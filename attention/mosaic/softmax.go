@@ -66,14 +66,18 @@ func (k *kernel) half(e int) value {
 	return int32op("muli", int32op("andi", head, k.i32(1)), k.i32(lanes/2))
 }
 
+// ofHalf holds in the lower lanes, or the upper.
+func (k *kernel) ofHalf(upper, rows int) value {
+	predicate := []int{less, atLeast}[upper]
+	return k.compare(predicate, k.iota(1, rows, lanes), k.constant(vector("i32", rows, lanes), itoa(lanes/2)))
+}
+
 // lanesOf holds in the lanes of head e's keys and values.
 func (k *kernel) lanesOf(e, rows int) value {
-	lane, i := k.iota(1, rows, lanes), vector("i32", rows, lanes)
 	if k.s.group() == 1 {
-		predicate := []int{less, atLeast}[e]
-		return k.compare(predicate, lane, k.constant(i, itoa(lanes/2)))
+		return k.ofHalf(e, rows)
 	}
-	first := k.half(e)
+	lane, first := k.iota(1, rows, lanes), k.half(e)
 	end := k.op("arith.addi", "", first, first, k.i32(lanes/2))
 	from := k.compare(atLeast, lane, k.broadcast(first, rows, lanes))
 	return k.op("arith.andi", "", from, from, k.compare(less, lane, k.broadcast(end, rows, lanes)))
@@ -279,8 +283,7 @@ func (k *kernel) finish() {
 		}
 	}
 	if k.n > 1 {
-		lane := k.iota(1, rows, lanes)
-		out[0] = k.choose(k.compare(less, lane, k.constant(vector("i32", rows, lanes), itoa(lanes/2))), out[0], out[1])
+		out[0] = k.choose(k.ofHalf(0, rows), out[0], out[1])
 	}
 	k.store(k.narrow(out[0]), k.o)
 }
