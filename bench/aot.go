@@ -219,11 +219,7 @@ func (c aotCase) vidax(ctx context.Context, libtpu string) (*vidaxMakes, error) 
 	if err := json.Unmarshal(text, &v); err != nil {
 		return nil, err
 	}
-	for i, arg := range v.Command {
-		if arg == libtpu {
-			v.Command[i] = filepath.Base(arg)
-		}
-	}
+	v.Command = told(v.Command)
 	return &v, nil
 }
 

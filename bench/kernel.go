@@ -88,7 +88,7 @@ func kernel(ctx context.Context, args []string) error {
 		forms = append(forms, kernelForm{"weft", dim, tiles(dim), weftKernel(dim)})
 	}
 	if *peers {
-		forms = append(forms, kernelForm{"jax, its default blocks", 128, jaxDefault, jaxKernel}, kernelForm{"jax, its best blocks", 128, jaxBest, jaxKernel})
+		forms = append(forms, kernelForm{"jax, its default blocks", 128, jaxDefault, jaxByDefault}, kernelForm{"jax, its best blocks", 128, jaxBest, jaxKernel})
 	}
 	for _, chip := range strings.Split(*chips, ",") {
 		if llo.Topologies[chip] == "" {
@@ -122,13 +122,19 @@ func tiles(dim int) func(chip string) [][3]int {
 	}
 }
 
+// jaxDefault is what JAX's kernel takes where no sizes are given.
 func jaxDefault(string) [][3]int { return [][3]int{{128, 128, 128}} }
+
+func jaxByDefault(ctx context.Context, chip string, _ [3]int, queries, keys, heads int) (string, error) {
+	return jaxKernel(ctx, chip, [3]int{}, queries, keys, heads)
+}
 
 // jaxBest are the sizes that JAX's kernel is tried with. Not all of them fit everywhere.
 func jaxBest(string) [][3]int {
 	return [][3]int{{1024, 1024, 1024}, {1024, 2048, 512}, {1024, 2048, 1024}, {1024, 2048, 2048}, {2048, 2048, 512}, {2048, 2048, 1024}, {1024, 4096, 512}, {1024, 4096, 1024}, {512, 4096, 1024}}
 }
 
+// jaxKernel is JAX's kernel in some sizes; of zeros it takes its own.
 func jaxKernel(ctx context.Context, _ string, b [3]int, queries, keys, heads int) (string, error) {
 	args := []string{"bench/peers/jax_flash.py"}
 	for _, n := range append([]int{queries, keys, heads}, b[:]...) {

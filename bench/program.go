@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -52,6 +53,18 @@ type weftReport struct {
 // limit ends a process that will never end.
 const limit = time.Hour
 
+// told is a command as a result tells it: a file outside of the project by its name, not
+// where it lies on this machine.
+func told(command []string) []string {
+	out := slices.Clone(command)
+	for i, arg := range out {
+		if filepath.IsAbs(arg) {
+			out[i] = filepath.Base(arg)
+		}
+	}
+	return out
+}
+
 // measure runs one program on a case. out gets the model's output.
 func measure(ctx context.Context, program string, c bcase, model, inputs, out string) (figures, error) {
 	dir, err := os.MkdirTemp("", "weft-bench-")
@@ -88,7 +101,7 @@ func measure(ctx context.Context, program string, c bcase, model, inputs, out st
 	if err := cmd.Wait(); err != nil {
 		return figures{}, programError(program, err, stderr.String())
 	}
-	f := figures{Program: program, WallSeconds: time.Since(start).Seconds(), Command: args}
+	f := figures{Program: program, WallSeconds: time.Since(start).Seconds(), Command: told(args)}
 	if u, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
 		f.PeakRSS = u.Maxrss * 1024
 	}
