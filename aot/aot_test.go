@@ -182,16 +182,16 @@ func wide(t testing.TB) models.Model {
 // what makes them is an all-to-all, of one video: it has to change places of two.
 func TestKernelInPlace(t *testing.T) {
 	needTPU(t)
-	for _, mesh := range []string{"tp=4", "tp=2,sp=2"} {
-		t.Run(mesh, func(t *testing.T) { kernelInPlace(t, mesh) })
+	for _, c := range []struct{ mesh, cfg string }{{"dp=2,tp=2", plan.CFGBatch}, {"tp=4", plan.CFGSequential}, {"tp=2,sp=2", plan.CFGSequential}} {
+		t.Run(c.mesh, func(t *testing.T) { kernelInPlace(t, c.mesh, c.cfg) })
 	}
 }
 
-func kernelInPlace(t *testing.T, mesh string) {
+func kernelInPlace(t *testing.T, mesh, cfg string) {
 	peak := map[string]int64{}
 	for _, form := range []string{attention.Kernel, attention.Blocked} {
 		o := options(t, mesh)
-		o.CFG = plan.CFGSequential
+		o.CFG = cfg
 		o.DType, o.Attention, o.Width, o.Height, o.Frames = dtype.BF16, form, 320, 192, 33
 		c, err := Compile(context.Background(), wide(t), slice(t, "v4-8"), o)
 		if err != nil {
