@@ -240,7 +240,7 @@ func (c *Checkpoint) ConfigJSON() (raw []byte, where string, err error) {
 		return nil, "", nil
 	}
 	if err != nil {
-		return nil, path, fault.New(ErrNotCheckpoint, Path{path}, "cannot read the config: %w", err)
+		return nil, path, fault.New(ErrNotCheckpoint, Path{Path: path}, "cannot read the config: %w", err)
 	}
 	if err := lfsPointer(b, path); err != nil {
 		return nil, path, err

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"weft/fault"
+	"weft/internal/userfile"
 )
 
 // The kinds of errors of this package. The comment says when each is returned
@@ -69,15 +70,13 @@ var (
 	// A tensor's strides are no layout that weft can read. [Strides]
 	ErrStrides = fault.NewKind("strides")
 	// The file to write is already there. [Path]
-	ErrExists = fault.NewKind("exists")
+	ErrExists = userfile.ErrExists
 	// A tensor to write has no legal name. [Tensor]
 	ErrName = fault.NewKind("tensor-name")
 )
 
 // Path is a file or folder that an error is about.
-type Path struct {
-	Path string `json:"path"`
-}
+type Path = userfile.Path
 
 // Candidates lists the checkpoints of a folder.
 type Candidates struct {

@@ -9,6 +9,7 @@ import (
 
 	"weft/checkpoint/pth"
 	"weft/fault"
+	"weft/internal/userfile"
 )
 
 // file is one open file of a checkpoint. It stays open until Close, so that
@@ -53,33 +54,21 @@ func (f *file) tensors() []string {
 	return names
 }
 
-// openRegular opens a file that can be read at any offset. It looks before it
-// opens: opening a named pipe would wait for a writer.
+// openRegular opens a file that can be read at any offset.
 func openRegular(path string) (*file, error) {
-	st, err := os.Stat(path)
+	f, size, err := userfile.Open(path)
 	if err != nil {
 		return nil, notThere(path, err)
 	}
-	if !st.Mode().IsRegular() {
-		return nil, fault.New(ErrNotCheckpoint, Path{path}, "%s is no regular file", path)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, notThere(path, err)
-	}
-	if st, err = f.Stat(); err != nil {
-		f.Close()
-		return nil, err
-	}
-	return &file{path: path, name: filepath.Base(path), f: f, size: st.Size()}, nil
+	return &file{path: path, name: filepath.Base(path), f: f, size: size}, nil
 }
 
 // notThere gives the error for a path that cannot be opened.
 func notThere(path string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return fault.New(ErrNotCheckpoint, Path{path}, "no checkpoint at %s: %w", path, fs.ErrNotExist)
+		return fault.New(ErrNotCheckpoint, Path{Path: path}, "no checkpoint at %s: %w", path, fs.ErrNotExist)
 	}
-	return fault.New(ErrNotCheckpoint, Path{path}, "cannot open checkpoint: %w", err)
+	return fault.New(ErrNotCheckpoint, Path{Path: path}, "cannot open checkpoint: %w", err)
 }
 
 // fileChanged reports that a file ended before byte need, which it had when it was opened.

@@ -10,6 +10,7 @@ import (
 
 	"weft/dtype"
 	"weft/fault"
+	"weft/internal/jsontext"
 )
 
 // maxHeader is the largest header that the format allows.
@@ -105,11 +106,11 @@ func looksLike(head []byte) string {
 // parseHeader reads a header's JSON. The text begins with a brace and may end in white space.
 func parseHeader(text []byte, file string) (*header, error) {
 	h := &header{}
-	p := headerParser{scanner: newScanner(text), seen: map[string]bool{}, meta: map[string]string{}}
-	p.object(func(key string, at int) {
+	p := headerParser{Scanner: jsontext.NewScanner(text), seen: map[string]bool{}, meta: map[string]string{}}
+	p.Object(func(key string, at int) {
 		if p.seen[key] {
 			p.duplicate, p.tensor = true, key
-			p.failAt(at, "tensor %.200q twice", key)
+			p.FailAt(at, "tensor %.200q twice", key)
 			return
 		}
 		p.seen[key] = true
@@ -118,22 +119,22 @@ func parseHeader(text []byte, file string) (*header, error) {
 			return
 		}
 		p.tensor = key
-		if t := p.info(); p.ok() {
+		if t := p.info(); p.OK() {
 			t.name = key
 			h.tensors = append(h.tensors, t)
 		}
-		if p.ok() {
+		if p.OK() {
 			p.tensor = ""
 		}
 	})
-	p.end()
+	p.End()
 	h.meta = p.meta
 	return h, p.fault(file)
 }
 
 // headerParser adds to a scanner what a header's fields mean.
 type headerParser struct {
-	*scanner
+	*jsontext.Scanner
 	seen      map[string]bool
 	meta      map[string]string
 	tensor    string // the tensor being read
@@ -142,7 +143,7 @@ type headerParser struct {
 
 func (p *headerParser) fault(file string) error {
 	switch {
-	case p.ok():
+	case p.OK():
 		return nil
 	case p.duplicate:
 		return fault.New(ErrDuplicateTensor, Tensor{File: file, Tensor: p.tensor},
@@ -152,8 +153,8 @@ func (p *headerParser) fault(file string) error {
 	if p.tensor != "" {
 		where = " (tensor " + strconv.Quote(clip(p.tensor, 200)) + ")"
 	}
-	return fault.New(ErrHeaderSyntax, Syntax{File: file, Offset: p.err.pos, Tensor: p.tensor, Reason: p.err.reason},
-		"%s: header byte %d%s: %s", file, p.err.pos, where, p.err.reason)
+	return fault.New(ErrHeaderSyntax, Syntax{File: file, Offset: p.Err().Pos, Tensor: p.tensor, Reason: p.Err().Reason},
+		"%s: header byte %d%s: %s", file, p.Err().Pos, where, p.Err().Reason)
 }
 
 // clip shortens text for a message.
@@ -167,12 +168,12 @@ func clip(text string, n int) string {
 // metadata reads the map of strings to strings.
 func (p *headerParser) metadata() {
 	seen := map[string]bool{}
-	p.object(func(key string, at int) {
-		p.once(seen, key, at)
-		if p.ok() && p.peek() != '"' {
-			p.fail("metadata %.80q is no string", key)
+	p.Object(func(key string, at int) {
+		p.Once(seen, key, at)
+		if p.OK() && p.Peek() != '"' {
+			p.Fail("metadata %.80q is no string", key)
 		}
-		p.meta[key] = p.str()
+		p.meta[key] = p.Text()
 	})
 }
 
@@ -181,46 +182,46 @@ func (p *headerParser) metadata() {
 func (p *headerParser) info() info {
 	var t info
 	seen := map[string]bool{}
-	p.object(func(key string, at int) {
-		p.once(seen, key, at)
+	p.Object(func(key string, at int) {
+		p.Once(seen, key, at)
 		switch key {
 		case "dtype":
-			t.stored = p.str()
+			t.stored = p.Text()
 			t.dtype, _, _ = storedType(t.stored)
 		case "shape":
 			t.shape = []int{}
-			p.array(func() {
-				v := p.whole("a dim")
+			p.Array(func() {
+				v := p.Whole("a dim")
 				if v > math.MaxInt {
-					p.fail("a dim is %d; the largest here is %d", v, math.MaxInt)
+					p.Fail("a dim is %d; the largest here is %d", v, math.MaxInt)
 				}
 				t.shape = append(t.shape, int(v))
 			})
 		case "data_offsets":
 			var v []int64
-			p.array(func() {
-				if v = append(v, p.whole("an offset")); len(v) > 2 {
-					p.fail("data_offsets has more than two numbers")
+			p.Array(func() {
+				if v = append(v, p.Whole("an offset")); len(v) > 2 {
+					p.Fail("data_offsets has more than two numbers")
 				}
 			})
-			if p.ok() && len(v) != 2 {
-				p.fail("data_offsets has %s; it needs two", plural(len(v), "number"))
+			if p.OK() && len(v) != 2 {
+				p.Fail("data_offsets has %s; it needs two", plural(len(v), "number"))
 			}
-			if p.ok() {
+			if p.OK() {
 				t.begin, t.end = v[0], v[1]
 			}
 		default:
 			for _, known := range tensorFields {
 				if strings.EqualFold(key, known) {
-					p.failAt(at, "field %q is written %q", key, known)
+					p.FailAt(at, "field %q is written %q", key, known)
 				}
 			}
-			p.skip(0)
+			p.Skip(0)
 		}
 	})
 	for _, known := range tensorFields {
-		if p.ok() && !seen[known] {
-			p.fail("no %s", known)
+		if p.OK() && !seen[known] {
+			p.Fail("no %s", known)
 		}
 	}
 	return t

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"weft/fault"
+	"weft/internal/jsontext"
 )
 
 // index is a parsed weight_map: tensor to shard.
@@ -66,7 +67,7 @@ func readSmall(path string) ([]byte, error) {
 	}
 	defer f.f.Close()
 	if f.size > maxHeader {
-		return nil, indexFault(f.name, &scanError{0, sprintLine("%d bytes long; the limit is %d", f.size, maxHeader)})
+		return nil, indexFault(f.name, &jsontext.SyntaxError{Reason: sprintLine("%d bytes long; the limit is %d", f.size, maxHeader)})
 	}
 	text := make([]byte, f.size)
 	if _, err := io.ReadFull(f.f, text); err != nil {
@@ -75,25 +76,25 @@ func readSmall(path string) ([]byte, error) {
 	return text, lfsPointer(text, f.name)
 }
 
-func indexFault(name string, e *scanError) error {
-	return fault.New(ErrIndexSyntax, Syntax{File: name, Offset: e.pos, Reason: e.reason}, "%s: byte %d: %s", name, e.pos, e.reason)
+func indexFault(name string, e *jsontext.SyntaxError) error {
+	return fault.New(ErrIndexSyntax, Syntax{File: name, Offset: e.Pos, Reason: e.Reason}, "%s: byte %d: %s", name, e.Pos, e.Reason)
 }
 
 // parseIndex reads an index: an object whose weight_map maps names to files.
 func parseIndex(text []byte, name string) (*index, error) {
-	s := newScanner(text)
+	s := jsontext.NewScanner(text)
 	ix := &index{shardOf: map[string]string{}, total: -1}
 	var escapes fault.List
 	bad, seen, inner := map[string]bool{}, map[string]bool{}, map[string]bool{}
-	s.space()
-	s.object(func(key string, at int) {
-		s.once(seen, key, at)
+	s.Space()
+	s.Object(func(key string, at int) {
+		s.Once(seen, key, at)
 		switch key {
 		case "weight_map":
-			s.object(func(tensor string, at int) {
-				s.once(inner, tensor, at)
-				shard := s.str()
-				if s.ok() && !plainName(shard) && !bad[shard] {
+			s.Object(func(tensor string, at int) {
+				s.Once(inner, tensor, at)
+				shard := s.Text()
+				if s.OK() && !plainName(shard) && !bad[shard] {
 					bad[shard] = true
 					escapes.Add(fault.New(ErrPathEscape, PathEscape{name, shard},
 						"%s: shard %.200q is no plain file name in the index's own folder", name, shard))
@@ -103,33 +104,33 @@ func parseIndex(text []byte, name string) (*index, error) {
 		case "metadata":
 			ix.metadata(s)
 		default:
-			s.skip(0)
+			s.Skip(0)
 		}
 	})
-	s.end()
-	if s.ok() && !seen["weight_map"] {
-		s.fail("no weight_map")
+	s.End()
+	if s.OK() && !seen["weight_map"] {
+		s.Fail("no weight_map")
 	}
-	if !s.ok() {
-		return nil, indexFault(name, s.err)
+	if !s.OK() {
+		return nil, indexFault(name, s.Err())
 	}
 	return ix, escapes.Err()
 }
 
 // metadata picks total_size out of the index's metadata.
-func (ix *index) metadata(s *scanner) {
-	if s.peek() != '{' {
-		s.skip(0)
+func (ix *index) metadata(s *jsontext.Scanner) {
+	if s.Peek() != '{' {
+		s.Skip(0)
 		return
 	}
 	seen := map[string]bool{}
-	s.object(func(key string, at int) {
-		s.once(seen, key, at)
-		start := s.pos
-		s.skip(0)
-		if key == "total_size" && s.ok() {
-			if t := newScanner(s.b[start:s.pos]); t.peek() >= '0' && t.peek() <= '9' {
-				if v := t.whole("total_size"); t.ok() {
+	s.Object(func(key string, at int) {
+		s.Once(seen, key, at)
+		start := s.Pos()
+		s.Skip(0)
+		if key == "total_size" && s.OK() {
+			if t := jsontext.NewScanner(s.Since(start)); t.Peek() >= '0' && t.Peek() <= '9' {
+				if v := t.Whole("total_size"); t.OK() {
 					ix.total = v
 				}
 			}

@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"weft/fault"
+	"weft/internal/userfile"
 	"weft/tensor"
 )
 
@@ -32,7 +33,7 @@ func Write(path string, tensors map[string]*tensor.Tensor, meta map[string]strin
 	if err := faults.Err(); err != nil {
 		return err
 	}
-	return writeWhole(path, o.Force, func(f *os.File) error {
+	return userfile.Write(userfile.Output{Path: path, Force: o.Force}, func(f *os.File) error {
 		w := bufio.NewWriterSize(f, 1<<20)
 		if _, err := w.Write(head); err != nil {
 			return err
@@ -55,7 +56,7 @@ func CreateSparse(path string, entries ...Entry) error {
 	if err != nil {
 		return err
 	}
-	return writeWhole(path, false, func(f *os.File) error {
+	return userfile.Write(userfile.Output{Path: path}, func(f *os.File) error {
 		if _, err := f.Write(head); err != nil {
 			return err
 		}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"weft/dtype"
+	"weft/internal/userfile"
 	"weft/tensor"
 )
 
@@ -108,23 +109,6 @@ func TestWriteRefuses(t *testing.T) {
 	}
 }
 
-func TestCheckWritable(t *testing.T) {
-	dir := t.TempDir()
-	path := put(t, dir, "x", nil)
-	for _, test := range []struct {
-		path  string
-		force bool
-		kind  error
-	}{
-		{filepath.Join(dir, "y"), false, nil}, {path, true, nil}, {path, false, ErrExists}, {dir, true, ErrExists},
-		{filepath.Join(dir, "no", "y"), true, ErrOutput}, {filepath.Join(path, "y"), true, ErrOutput},
-	} {
-		if err := CheckWritable(test.path, test.force); !errors.Is(err, test.kind) || test.kind == nil && err != nil {
-			t.Errorf("%s, %v: error %v, want %v", test.path, test.force, err, test.kind)
-		}
-	}
-}
-
 // The data begins at a multiple of 8, and the file has the reference's order.
 func TestLayout(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.safetensors")
@@ -185,30 +169,6 @@ func TestWriteRace(t *testing.T) {
 			t.Errorf("left %q", left)
 		}
 	}
-}
-
-// A leftover of a killed writer is removed by the next one; a file in use is not.
-func TestLeftovers(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "out.safetensors")
-	put(t, dir, ".out.safetensors.DEAD.tmp", []byte("half"))
-	put(t, dir, ".other.safetensors.DEAD.tmp", []byte("half"))
-	busy, err := os.Create(filepath.Join(dir, ".out.safetensors.BUSY.tmp"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer busy.Close()
-	if !lock(busy) {
-		t.Skip("no locks here")
-	}
-	if err := Write(path, small(1), nil, WriteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	want := []string{".other.safetensors.DEAD.tmp", ".out.safetensors.BUSY.tmp", "out.safetensors"}
-	if left := entriesOf(t, dir); strings.Join(left, " ") != strings.Join(want, " ") {
-		t.Errorf("left %q, want %q", left, want)
-	}
-	mustOpen(t, dir)
 }
 
 // killEnv makes the test binary a writer that goes on until it is killed.
@@ -288,7 +248,7 @@ func TestKilledWriter(t *testing.T) {
 			t.Errorf("leftovers pile up: %q", entriesOf(t, dir))
 		}
 		for _, name := range entriesOf(t, dir) {
-			if strings.HasSuffix(name, tempSuffix) {
+			if strings.HasSuffix(name, userfile.TempSuffix) {
 				leftovers++
 			}
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weft"
-	"weft/checkpoint"
+	"weft/internal/userfile"
 	"weft/models"
 	"weft/tensor"
 )
@@ -40,7 +40,7 @@ device's part of the weights is read straight into place.`,
 			if repeat < 1 {
 				return usage("--repeat %d: want 1 or more", repeat)
 			}
-			if err := checkpoint.CheckWritable(out, force); err != nil {
+			if err := userfile.CheckWritable(userfile.Output{Path: out, Force: force}); err != nil {
 				return err
 			}
 			m, err := weft.Open(f.model)

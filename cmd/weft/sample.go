@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"weft"
-	"weft/checkpoint"
 	"weft/fault"
+	"weft/internal/userfile"
 	"weft/models"
 	"weft/plan"
 	"weft/sampler"
@@ -55,7 +55,7 @@ runs them in parallel; sequential runs one after the other in half the memory.`,
 			if err := l.Err(); err != nil {
 				return err
 			}
-			if err := checkpoint.CheckWritable(out, force); err != nil {
+			if err := userfile.CheckWritable(userfile.Output{Path: out, Force: force}); err != nil {
 				return err
 			}
 			m, err := weft.OpenSampling(f.model)

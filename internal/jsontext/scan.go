@@ -1,0 +1,358 @@
+// Package jsontext reads the JSON that people hand over: by the letter, once, and
+// with the place of the first fault.
+package jsontext
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// maxDepth bounds the nesting of values that nobody looks at.
+const maxDepth = 64
+
+// A Scanner reads JSON by the letter of RFC 8259. encoding/json is no help here:
+// it takes repeated keys, field names in any case, arrays of any length and bad
+// UTF-8 without a word, and a header that another reader would understand
+// otherwise is a header nobody should trust.
+//
+// The first error sticks: every method is a no-op after it, so that a caller
+// may check once at the end of a value.
+type Scanner struct {
+	b   []byte
+	pos int
+	err *SyntaxError
+}
+
+// SyntaxError is a reason and the byte it applies to.
+type SyntaxError struct {
+	Pos    int
+	Reason string
+}
+
+// NewScanner refuses bytes that are not UTF-8 as a whole.
+func NewScanner(b []byte) *Scanner {
+	s := &Scanner{b: b}
+	if !utf8.Valid(b) {
+		for i := 0; i < len(b); {
+			r, n := utf8.DecodeRune(b[i:])
+			if r == utf8.RuneError && n == 1 {
+				s.FailAt(i, "bad UTF-8")
+				break
+			}
+			i += n
+		}
+	}
+	return s
+}
+
+// Error is the reason and its place, for a message.
+func (e *SyntaxError) Error() string { return fmt.Sprintf("byte %d: %s", e.Pos, e.Reason) }
+
+// FailAt records a fault at a byte, unless there is one already.
+func (s *Scanner) FailAt(pos int, format string, args ...any) {
+	if s.err == nil {
+		s.err = &SyntaxError{pos, fmt.Sprintf(format, args...)}
+	}
+}
+
+// Fail is FailAt the next byte.
+func (s *Scanner) Fail(format string, args ...any) { s.FailAt(s.pos, format, args...) }
+
+// OK says whether nothing was wrong so far.
+func (s *Scanner) OK() bool { return s.err == nil }
+
+// Err is the first fault, or nil.
+func (s *Scanner) Err() *SyntaxError { return s.err }
+
+// Pos is the next byte's place.
+func (s *Scanner) Pos() int { return s.pos }
+
+// Since gives the bytes from a place to the next one.
+func (s *Scanner) Since(start int) []byte { return s.b[start:s.pos] }
+
+// Space skips white space.
+func (s *Scanner) Space() {
+	for s.pos < len(s.b) {
+		switch s.b[s.pos] {
+		case ' ', '\t', '\n', '\r':
+			s.pos++
+		default:
+			return
+		}
+	}
+}
+
+// Peek is the next byte, 0 at the end.
+func (s *Scanner) Peek() byte {
+	if s.err != nil || s.pos >= len(s.b) {
+		return 0
+	}
+	return s.b[s.pos]
+}
+
+// found describes the next byte for a message.
+func (s *Scanner) found() string {
+	if s.pos >= len(s.b) {
+		return "the end"
+	}
+	r, _ := utf8.DecodeRune(s.b[s.pos:])
+	return strconv.QuoteRune(r)
+}
+
+// Expect takes the byte c.
+func (s *Scanner) Expect(c byte) {
+	if s.err != nil {
+		return
+	}
+	if s.pos >= len(s.b) || s.b[s.pos] != c {
+		s.Fail("%q expected, found %s", c, s.found())
+		return
+	}
+	s.pos++
+}
+
+// End checks that nothing but white space is left.
+func (s *Scanner) End() {
+	s.Space()
+	if s.err == nil && s.pos < len(s.b) {
+		s.Fail("%s after the closing brace", s.found())
+	}
+}
+
+// Object reads an object and calls visit, which must take the value, for each key.
+func (s *Scanner) Object(visit func(key string, at int)) {
+	s.list('{', '}', func() {
+		at := s.pos
+		key := s.Text()
+		s.Space()
+		s.Expect(':')
+		s.Space()
+		if s.OK() {
+			visit(key, at)
+		}
+	})
+}
+
+// Array reads an array and calls visit, which must take the element, for each element.
+func (s *Scanner) Array(visit func()) { s.list('[', ']', visit) }
+
+func (s *Scanner) list(open, closing byte, item func()) {
+	s.Expect(open)
+	s.Space()
+	if s.Peek() == closing {
+		s.pos++
+		return
+	}
+	for s.OK() {
+		item()
+		s.Space()
+		if s.Peek() == closing {
+			s.pos++
+			return
+		}
+		s.Expect(',')
+		s.Space()
+	}
+}
+
+// Text reads a string.
+func (s *Scanner) Text() string {
+	start := s.pos
+	s.Expect('"')
+	if !s.OK() {
+		return ""
+	}
+	for i := s.pos; i < len(s.b); i++ {
+		switch c := s.b[i]; {
+		case c == '"':
+			text := string(s.b[s.pos:i])
+			s.pos = i + 1
+			return text
+		case c == '\\':
+			return s.escaped(i)
+		case c < 0x20:
+			s.FailAt(i, "control character in a string")
+			return ""
+		}
+	}
+	s.FailAt(start, "string without an end")
+	return ""
+}
+
+// escaped reads the rest of a string whose first backslash is at i.
+func (s *Scanner) escaped(i int) string {
+	var sb strings.Builder
+	sb.Write(s.b[s.pos:i])
+	for s.pos = i; s.pos < len(s.b); {
+		switch c := s.b[s.pos]; {
+		case c == '"':
+			s.pos++
+			return sb.String()
+		case c == '\\':
+			sb.WriteRune(s.escape())
+			if !s.OK() {
+				return ""
+			}
+		case c < 0x20:
+			s.Fail("control character in a string")
+			return ""
+		default:
+			sb.WriteByte(c)
+			s.pos++
+		}
+	}
+	s.Fail("string without an end")
+	return ""
+}
+
+var escapes = map[byte]rune{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
+
+// escape reads a backslash and what follows it.
+func (s *Scanner) escape() rune {
+	at := s.pos
+	s.pos++
+	c := s.Peek()
+	s.pos++
+	if r, ok := escapes[c]; ok {
+		return r
+	}
+	if c != 'u' {
+		s.FailAt(at, "unknown escape in a string")
+		return 0
+	}
+	r := s.hex4(at)
+	if !utf16.IsSurrogate(r) {
+		return r
+	}
+	if s.Peek() != '\\' || s.pos+1 >= len(s.b) || s.b[s.pos+1] != 'u' {
+		s.FailAt(at, "half of a surrogate pair")
+		return 0
+	}
+	s.pos += 2
+	pair := utf16.DecodeRune(r, s.hex4(at))
+	if pair == utf8.RuneError {
+		s.FailAt(at, "half of a surrogate pair")
+	}
+	return pair
+}
+
+func (s *Scanner) hex4(at int) rune {
+	if s.pos+4 > len(s.b) {
+		s.FailAt(at, "\\u needs four hex digits")
+		return 0
+	}
+	var v rune
+	for _, c := range s.b[s.pos : s.pos+4] {
+		d := strings.IndexByte("0123456789abcdef", c|0x20)
+		if d < 0 || c < '0' || c > '9' && c < 'A' {
+			s.FailAt(at, "\\u needs four hex digits")
+			return 0
+		}
+		v = v<<4 | rune(d)
+	}
+	s.pos += 4
+	return v
+}
+
+// Whole reads a whole number from 0 to 2^63-1; what names it for the message.
+func (s *Scanner) Whole(what string) int64 {
+	at := s.pos
+	text := s.Number()
+	if !s.OK() {
+		return 0
+	}
+	if strings.ContainsAny(text, "-.eE") {
+		s.FailAt(at, "%s is %.40s; it must be a whole number from 0", what, text)
+		return 0
+	}
+	v, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		s.FailAt(at, "%s is %.40s; the largest is %d", what, text, int64(math.MaxInt64))
+	}
+	return v
+}
+
+// Number takes the text of a JSON number.
+func (s *Scanner) Number() string {
+	start := s.pos
+	if s.Peek() == '-' {
+		s.pos++
+	}
+	first := s.pos
+	digits := s.digits()
+	if s.OK() && (digits == 0 || digits > 1 && s.b[first] == '0') {
+		s.pos = start
+		s.Fail("number expected, found %s", s.found())
+		return ""
+	}
+	if s.Peek() == '.' {
+		s.pos++
+		if s.digits() == 0 {
+			s.Fail("digit expected, found %s", s.found())
+		}
+	}
+	if c := s.Peek(); c == 'e' || c == 'E' {
+		s.pos++
+		if c := s.Peek(); c == '+' || c == '-' {
+			s.pos++
+		}
+		if s.digits() == 0 {
+			s.Fail("digit expected, found %s", s.found())
+		}
+	}
+	if !s.OK() {
+		return ""
+	}
+	return string(s.b[start:s.pos])
+}
+
+func (s *Scanner) digits() int {
+	n := 0
+	for c := s.Peek(); c >= '0' && c <= '9'; c = s.Peek() {
+		s.pos++
+		n++
+	}
+	return n
+}
+
+// Skip takes any value: well formed, its keys distinct, not too deep.
+func (s *Scanner) Skip(depth int) {
+	if depth > maxDepth {
+		s.Fail("values nested more than %d deep", maxDepth)
+		return
+	}
+	switch c := s.Peek(); {
+	case c == '{':
+		seen := map[string]bool{}
+		s.Object(func(key string, at int) {
+			s.Once(seen, key, at)
+			s.Skip(depth + 1)
+		})
+	case c == '[':
+		s.Array(func() { s.Skip(depth + 1) })
+	case c == '"':
+		s.Text()
+	case c == '-' || c >= '0' && c <= '9':
+		s.Number()
+	default:
+		for _, word := range []string{"true", "false", "null"} {
+			if s.OK() && strings.HasPrefix(string(s.b[s.pos:min(len(s.b), s.pos+5)]), word) {
+				s.pos += len(word)
+				return
+			}
+		}
+		s.Fail("value expected, found %s", s.found())
+	}
+}
+
+// Once fails if key was seen before.
+func (s *Scanner) Once(seen map[string]bool, key string, at int) {
+	if seen[key] {
+		s.FailAt(at, "key %.80q twice", key)
+	}
+	seen[key] = true
+}

@@ -1,0 +1,73 @@
+package jsontext
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+)
+
+// Options say what more than RFC 8259 a document must obey.
+type Options struct {
+	// Keys refuses two keys of one object that differ in nothing but case: they are
+	// one key to encoding/json and to people, and two to everyone else. Documents
+	// whose keys are words of their own, such as vocabularies, may have such keys.
+	Keys bool
+}
+
+// ParseObject reads a document that is one object and nothing after it. Values are
+// map[string]any, []any, string, bool, nil, and json.Number for numbers, each of
+// which is finite as a float64. A key twice in one object is an error.
+func ParseObject(b []byte, o Options) (map[string]any, *SyntaxError) {
+	s := NewScanner(b)
+	s.Space()
+	if s.OK() && s.Peek() != '{' {
+		s.Fail("an object expected, found %s", s.found())
+	}
+	v, _ := s.value(o, 0).(map[string]any)
+	s.End()
+	return v, s.Err()
+}
+
+// value reads any value.
+func (s *Scanner) value(o Options, depth int) any {
+	if depth > maxDepth {
+		s.Fail("values nested more than %d deep", maxDepth)
+		return nil
+	}
+	switch c := s.Peek(); {
+	case c == '{':
+		v, spelt := map[string]any{}, map[string]string{}
+		s.Object(func(key string, at int) {
+			if _, twice := v[key]; twice {
+				s.FailAt(at, "key %.80q twice", key)
+			}
+			if o.Keys {
+				folded := strings.ToLower(key)
+				if other, twice := spelt[folded]; twice && other != key {
+					s.FailAt(at, "key %.80q is %.80q in another case", key, other)
+				}
+				spelt[folded] = key
+			}
+			v[key] = s.value(o, depth+1)
+		})
+		return v
+	case c == '[':
+		v := []any{}
+		s.Array(func() { v = append(v, s.value(o, depth+1)) })
+		return v
+	case c == '"':
+		return s.Text()
+	case c == '-' || c >= '0' && c <= '9':
+		at := s.pos
+		text := s.Number()
+		if _, err := strconv.ParseFloat(text, 64); s.OK() && err != nil {
+			s.FailAt(at, "%.40s is beyond the largest number", text)
+		}
+		return json.Number(text)
+	case c == 't', c == 'f', c == 'n':
+		s.Skip(depth)
+		return map[byte]any{'t': true, 'f': false}[c]
+	}
+	s.Skip(depth) // says what is wrong
+	return nil
+}

@@ -1,0 +1,74 @@
+package jsontext
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestParseObject(t *testing.T) {
+	keys := Options{Keys: true}
+	for _, test := range []struct {
+		name, text string
+		o          Options
+		reason     string // part of the fault's; "" for none
+	}{
+		{"plain", ` {"a": [1, -2.5e3, true, false, null, "s", {}]} `, keys, ""},
+		{"a key twice", `{"a":1,"b":2,"a":1}`, keys, `key "a" twice`},
+		{"a key twice, once escaped", `{"a":1,"\u0061":1}`, Options{}, `key "a" twice`},
+		{"a key twice further in", `{"a":[{"b":1,"b":2}]}`, Options{}, `key "b" twice`},
+		{"a key in another case", `{"num_heads":4,"NUM_HEADS":8}`, keys, `"NUM_HEADS" is "num_heads" in another case`},
+		{"words in another case", `{"a":1,"A":2}`, Options{}, ""},
+		{"text after the end", `{"a":1} {}`, keys, "after the closing brace"},
+		{"an array", `[1]`, keys, "an object expected"},
+		{"nothing", ``, keys, "an object expected"},
+		{"NaN", `{"a":NaN}`, keys, "value expected"},
+		{"Infinity", `{"a":-Infinity}`, keys, "number expected"},
+		{"too large", `{"a":1e999}`, keys, "beyond the largest number"},
+		{"a leading zero", `{"a":01}`, keys, "number expected"},
+		{"a comma too many", `{"a":1,}`, keys, "expected"},
+		{"a comment", "{\"a\":1 // one\n}", keys, "expected"},
+		{"a byte-order mark", "\ufeff{}", keys, "an object expected"},
+		{"bad UTF-8", "{\"a\":\"\xff\"}", keys, "bad UTF-8"},
+		{"cut", `{"a":{"b":`, keys, "expected"},
+		{"deep", `{"a":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`, keys, "nested"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			v, fault := ParseObject([]byte(test.text), test.o)
+			switch {
+			case test.reason == "" && fault != nil:
+				t.Error(fault)
+			case test.reason != "" && (fault == nil || !strings.Contains(fault.Error(), test.reason)):
+				t.Errorf("fault %v, want %q", fault, test.reason)
+			case test.reason == "" && v == nil:
+				t.Error("no value")
+			}
+		})
+	}
+}
+
+// FuzzParseObject: what is accepted is what encoding/json reads, and has no key twice.
+func FuzzParseObject(f *testing.F) {
+	for _, text := range []string{`{}`, `{"a":[1,-2.5e3,true,null,"s\u00e9\ud83d\ude00",{"b":{}}]}`, `{"a":1,"A":2}`, `{"a":1,"a":2}`, ` {"x":1e308} `, `{"a":1}x`} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		v, fault := ParseObject(b, Options{})
+		if fault != nil {
+			if fault.Pos < 0 || fault.Pos > len(b) {
+				t.Errorf("a fault at %d of %d", fault.Pos, len(b))
+			}
+			return
+		}
+		d := json.NewDecoder(strings.NewReader(string(b)))
+		d.UseNumber()
+		var want map[string]any
+		if err := d.Decode(&want); err != nil {
+			t.Fatalf("encoding/json refuses what was taken: %v", err)
+		}
+		if !reflect.DeepEqual(v, want) {
+			t.Errorf("%v, want %v", v, want)
+		}
+	})
+}
