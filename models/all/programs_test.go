@@ -1,0 +1,114 @@
+package all_test
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"weft/dtype"
+	"weft/mesh"
+	"weft/models"
+	"weft/spmd"
+	"weft/target"
+)
+
+var update = flag.Bool("update", false, "write the golden file of programs anew")
+
+// The programs of every preset, as text, over splits of each kind and for each
+// kind of target, are those of the golden file: a change of one is meant, and is
+// then taken over by `go test ./models/all -run Programs -update`.
+func TestProgramsAreTheGoldenOnes(t *testing.T) {
+	// The processor of the machine decides nothing here: no target of this test
+	// widens bf16.
+	loops := target.CPU()
+	loops.WideBF16 = false
+	targets := []struct {
+		name string
+		spmd.Target
+		splits []string
+	}{
+		{"whole", spmd.Target{}, []string{"", "dp=2", "tp=2", "sp=2", "tp=2,sp=2", "fsdp=2", "pp=2"}},
+		{"cpu", loops, []string{"tp=2", "sp=2"}},
+		{"v5e", target.TPU("v5e"), []string{"tp=2", "tp=2,sp=2"}},
+	}
+	var b strings.Builder
+	for _, name := range models.Presets() {
+		m, err := models.ByName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		inputs, err := m.Example(2, nil, 1)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		r, err := m.Request(inputs)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		r.Layers = 2
+		for _, on := range targets {
+			r.Target, r.DType = on.Target, dtype.BF16
+			for _, split := range on.splits {
+				fmt.Fprintf(&b, "%s %s %s %s\n", name, on.name, cmp.Or(split, "one"), programsHash(t, m, r, split))
+			}
+		}
+	}
+	file := filepath.Join("testdata", "programs.golden")
+	if *update {
+		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	golden, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, got := strings.Split(string(golden), "\n"), strings.Split(b.String(), "\n")
+	if len(want) != len(got) {
+		t.Errorf("%d lines, %d in %s", len(got), len(want), file)
+	}
+	for i := range min(len(want), len(got)) {
+		if want[i] != got[i] {
+			t.Errorf("%s\nwant %s", got[i], want[i])
+		}
+	}
+}
+
+// programsHash is the SHA-256 of a step's programs in order of their names, or
+// the word illegal.
+func programsHash(t *testing.T, m models.Model, r models.Request, split string) string {
+	t.Helper()
+	axes := []mesh.Axis{}
+	if split != "" {
+		var err error
+		if axes, err = mesh.Parse(split); err != nil {
+			t.Fatal(err)
+		}
+	}
+	on, err := mesh.Local(mesh.Standard(axes)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Check(on, r) != nil {
+		return "illegal"
+	}
+	g, err := m.Graph(on, r)
+	if err != nil {
+		t.Fatalf("%s on %s: %v", m.Name(), on, err)
+	}
+	h := sha256.New()
+	for _, name := range g.ProgramNames() {
+		fmt.Fprintln(h, name)
+		for line := range strings.Lines(g.Programs[name].StableHLO()) {
+			if !strings.HasPrefix(strings.TrimSpace(line), "//") {
+				fmt.Fprint(h, line)
+			}
+		}
+	}
+	return fmt.Sprintf("%x", h.Sum(nil))[:16]
+}
