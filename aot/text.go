@@ -123,7 +123,7 @@ func (r *TextReport) countDevices(m *mlir.Module, on topology.Slice, o TextOptio
 	}
 	r.Replicas = cmp.Or(o.Replicas, m.Replicas, 1)
 	if m.Replicas > 0 && o.Replicas > 0 && o.Replicas != m.Replicas {
-		r.Notes = append(r.Notes, fmt.Sprintf("the module says %d replicas; it is compiled for the %d given", m.Replicas, o.Replicas))
+		r.Notes = append(r.Notes, fmt.Sprintf("the program says mhlo.num_replicas = %d; it is compiled for the %d replicas given", m.Replicas, o.Replicas))
 	}
 	n, err := r.countPartitions(m, o)
 	if err != nil {
@@ -152,46 +152,63 @@ func (r *TextReport) countDevices(m *mlir.Module, on topology.Slice, o TextOptio
 	return l.Err()
 }
 
-// countPartitions is the number of partitions that the program says, which is that
-// of its meshes and shardings too.
+// countPartitions is the number of partitions that the program says, which must be
+// that of one of its meshes or shardings where it has any.
 func (r *TextReport) countPartitions(m *mlir.Module, o TextOptions) (int, error) {
 	bad := func(format string, args ...any) (int, error) {
 		return 0, fault.New(ErrOptions, nil, "%s: %s", o.Name, fmt.Sprintf(format, args...))
 	}
-	var shown mlir.Count // the largest mesh or sharding, which the rest must agree with
-	if len(m.Counts) > 0 {
-		shown = m.Counts[0]
+	said, given := m.Partitions, o.Partitions
+	if m.Devices > 0 && said > 0 && m.Devices != max(said, m.Replicas) {
+		return bad("the export is for %d devices and its module says mhlo.num_partitions = %d, mhlo.num_replicas = %d: the two must agree", m.Devices, said, m.Replicas)
 	}
-	if len(m.Counts) > 1 && m.Counts[1].Devices > 1 { // one of a single device may stand beside others
-		return bad("the program has a %s, of %d devices, and a %s, of %d: it can be for one number of devices only", shown.What, shown.Devices, m.Counts[1].What, m.Counts[1].Devices)
-	}
-	said, by := m.Partitions, "mhlo.num_partitions"
+	by := fmt.Sprintf("mhlo.num_partitions = %d", said)
 	if said == 0 && m.Devices > 0 && r.Replicas == 1 {
-		said, by = m.Devices, "the export's number of devices"
+		said, by = m.Devices, fmt.Sprintf("the export's number of devices, %d", m.Devices)
 	}
-	if m.Devices > 0 && m.Partitions > 0 && m.Devices != max(m.Partitions, m.Replicas) {
-		return bad("the export is for %d devices and its module says mhlo.num_partitions = %d, mhlo.num_replicas = %d: the two must agree", m.Devices, m.Partitions, m.Replicas)
-	}
-	given := o.Partitions
-	switch {
-	case shown.Devices > 1 && given > 0 && given != shown.Devices:
-		return bad("--partitions %d, and the program has a %s, of %d devices: give --partitions %d or leave it out", given, shown.What, shown.Devices, shown.Devices)
-	case shown.Devices > 1 && said > 0 && said != shown.Devices && given == 0:
-		return bad("the program has a %s, of %d devices, and %s = %d: the file contradicts itself; give --partitions %d to compile it for the mesh", shown.What, shown.Devices, by, said, shown.Devices)
-	case shown.Devices > 1:
-		if said == 0 && given == 0 {
-			r.Notes = append(r.Notes, fmt.Sprintf("the module says no number of partitions; the %d are those of its %s", shown.Devices, shown.What))
+	n := cmp.Or(given, said)
+	var shown, shownSizes []string // meshes and shardings of several devices
+	size, agrees := 0, false
+	for _, c := range m.Counts {
+		if c.Devices > 1 { // one of a single device may stand beside others
+			shown = append(shown, fmt.Sprintf("%s, of %d devices", c.What, c.Devices))
+			shownSizes = append(shownSizes, fmt.Sprint(c.Devices))
+			size, agrees = c.Devices, agrees || c.Devices == n
 		}
-		return shown.Devices, nil
+	}
+	const most = 4 // in a message
+	if len(shown) > most {
+		shown, shownSizes = append(shown[:most], "others"), append(shownSizes[:most], "another of theirs")
+	}
+	has, sizes := strings.Join(shown, " and "), strings.Join(shownSizes, " or ")
+	switch {
+	case len(shown) > 0 && given > 0 && !agrees:
+		return bad("--partitions %d, and the program has a %s: give --partitions %s or leave it out", given, has, sizes)
+	case len(shown) > 0 && n > 0 && !agrees:
+		return bad("the program has a %s, and %s: the file contradicts itself; give --partitions %s to compile it for that many", has, by, sizes)
+	case len(shown) > 1 && n == 0:
+		return bad("the program has a %s, and says no number of partitions: give --partitions %s", has, sizes)
+	case len(shown) > 0:
+		switch {
+		case n == 0:
+			n = size
+			r.Notes = append(r.Notes, fmt.Sprintf("the program says no number of partitions; it is for the %d devices of its %s", n, m.Counts[0].What))
+		case said > 0 && said != n:
+			r.Notes = append(r.Notes, fmt.Sprintf("the program says %s; it is compiled for the %d partitions given", by, n))
+		}
+		if len(shown) > 1 {
+			r.Notes = append(r.Notes, fmt.Sprintf("the program has a %s; it is compiled for %d partitions", has, n))
+		}
+		return n, nil
 	case said > 0 && given > 0 && given != said:
-		return bad("--partitions %d, and the program says %s = %d: give --partitions %d or leave it out", given, by, said, said)
-	case said > 0 || given > 0:
-		return max(said, given), nil
+		return bad("--partitions %d, and the program says %s: give --partitions %d or leave it out", given, by, said)
+	case n > 0:
+		return n, nil
 	case r.Replicas > 1:
 		return 1, nil
 	case len(m.Uncounted) > 0:
 		return bad("the program shows a %s and no number of devices: give --partitions N", m.Uncounted[0])
-	case shown.Devices == 0 && m.Shardy:
+	case m.Shardy && len(m.Counts) == 0:
 		return bad("the program has annotations of Shardy and no number of devices: give --partitions N")
 	case m.Members > 1:
 		return bad("its collectives name device %d and the program says no number of devices: give --replicas N, or --partitions N, of %d at the least", m.Members-1, m.Members)

@@ -38,8 +38,12 @@ func (f *flat) fail(at int, format string, args ...any) {
 
 // bytes are the n bytes at an offset.
 func (f *flat) bytes(at, n int) []byte {
-	if f.err == nil && (at < 0 || n < 0 || n > len(f.b) || at > len(f.b)-n) {
-		f.fail(at, "%d bytes are needed, the file has %d in all", n, len(f.b))
+	switch {
+	case f.err != nil:
+	case at < 0 || at > len(f.b):
+		f.fail(min(max(at, 0), len(f.b)), "an offset points to byte %d, the file has %d", at, len(f.b))
+	case n < 0 || n > len(f.b)-at:
+		f.fail(at, "%d bytes are needed, %d are left", n, len(f.b)-at)
 	}
 	if f.err != nil {
 		return make([]byte, min(max(n, 0), 8))

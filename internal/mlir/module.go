@@ -155,7 +155,7 @@ func foreignFormat(b []byte) string {
 // whole need not be UTF-8 for that: a stray byte is the compiler's to report.
 func looksLikeText(b []byte) bool {
 	head := b[:min(len(b), 512)]
-	if bytes.IndexByte(head, 0) >= 0 || foreignFormat(b) != "" {
+	if bytes.IndexByte(head, 0) >= 0 || bytes.HasPrefix(bytecodeMagic, head) || foreignFormat(b) != "" {
 		return false
 	}
 	for len(head) > 0 {
