@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -266,6 +267,9 @@ func (f *compileFlags) apart(ctx context.Context, a *app, path string) error {
 		args = append(args, "--plugin", f.plugin)
 	}
 	out, err := worker(ctx, args)
+	if errors.Is(err, errWorker) {
+		err = cmp.Or(tryFlags(ctx, f.on, f.plugin), err) // was it the program, or flags?
+	}
 	if err != nil {
 		return err
 	}

@@ -5,13 +5,20 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
+
+	"weft/aot"
 	"weft/fault"
+	"weft/topology"
+	"weft/xla"
 )
 
 // workerEnv marks a process of weft's that works for another.
@@ -26,17 +33,17 @@ type ended struct {
 	Last string `json:"last"` // words on stderr
 }
 
-// worker runs weft with args in another process and gives its JSON. An error
-// that it reports is given as it is; one that kills it is errWorker. When ctx ends
-// the process ends.
-func worker(ctx context.Context, args []string) ([]byte, error) {
+// worker runs weft with args, and env besides its own, in another process and gives
+// its JSON. An error that it reports is given as it is; one that kills it is errWorker.
+// When ctx ends the process ends.
+func worker(ctx context.Context, args []string, env ...string) ([]byte, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	var stdout, stderr bytes.Buffer
 	c := exec.CommandContext(ctx, self, args...)
-	c.Env = append(os.Environ(), workerEnv+"=1")
+	c.Env = append(append(os.Environ(), workerEnv+"=1"), env...)
 	c.Stdout, c.Stderr = &stdout, &stderr
 	c.Cancel = func() error { return c.Process.Signal(syscall.SIGKILL) } // a compiler hears nothing else
 	c.WaitDelay = 5 * time.Second
@@ -51,8 +58,7 @@ func worker(ctx context.Context, args []string) ([]byte, error) {
 	if json.Unmarshal(stdout.Bytes(), &doc) == nil && doc.Error.Kind != "" {
 		return nil, reported(doc)
 	}
-	lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
-	last := lines[0]
+	last := lastWords(stderr.String())
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
 		return nil, err
@@ -78,4 +84,67 @@ func kindNamed(name string) *fault.Kind {
 		}
 	}
 	return fault.NewKind(name)
+}
+
+// remark is a line that a log writes without anything being wrong.
+var remark = regexp.MustCompile(`^(WARNING:|[IW][0-9]{4} |$)`)
+
+// logPrefix is what XLA's log writes before a message.
+var logPrefix = regexp.MustCompile(`^[EF][0-9]{4} [^\]]*\] `)
+
+// lastWords are what a process that was ended by its compiler had to say: the first
+// line that is no remark.
+func lastWords(stderr string) string {
+	for line := range strings.Lines(stderr) {
+		if line = strings.TrimSpace(line); !remark.MatchString(line) {
+			return logPrefix.ReplaceAllString(line, "")
+		}
+	}
+	first, _, _ := strings.Cut(strings.TrimSpace(stderr), "\n")
+	return first
+}
+
+// flagVariables are what plugins read flags from, and end the process over.
+var flagVariables = []string{"XLA_FLAGS", "LIBTPU_INIT_ARGS"}
+
+// tryFlags starts a process that compiles next to nothing for a slice, with the flags
+// that the user has set. Where that ends the process, the flags are at fault: the
+// error, ErrXLAFlag, says what the plugin said of them.
+func tryFlags(ctx context.Context, on, plugin string) error {
+	var set []string
+	for _, name := range flagVariables {
+		if v := os.Getenv(name); v != "" {
+			set = append(set, fmt.Sprintf("%s=%q", name, v))
+		}
+	}
+	if set == nil {
+		return nil
+	}
+	_, err := worker(ctx, []string{"try-flags", "--on", on, "--plugin", plugin, "--json"}, "TF_CPP_MIN_LOG_LEVEL=0")
+	if e, ok := fault.Fields[ended](err); ok {
+		return fault.New(xla.ErrXLAFlag, xla.Flag{Flag: strings.Join(set, " ")}, "a plugin ends its process over %s: %s", strings.Join(set, " and "), e.Last)
+	}
+	return nil // any other error comes again where it belongs
+}
+
+// tryFlagsCommand is the other side of tryFlags.
+func (a *app) tryFlagsCommand() *cobra.Command {
+	var on, plugin string
+	c := &cobra.Command{
+		Use: "try-flags --on SLICE", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			slice, err := topology.Lookup(on)
+			if err != nil {
+				return err
+			}
+			r, err := aot.CompileText(cmd.Context(), []byte("func.func @main(%a: tensor<1xf32>) -> tensor<1xf32> { return %a : tensor<1xf32> }"), slice, aot.TextOptions{Name: "nothing", Plugin: plugin})
+			if err != nil {
+				return err
+			}
+			return a.print(r, func() {})
+		},
+	}
+	c.Flags().StringVar(&on, "on", "", "")
+	c.Flags().StringVar(&plugin, "plugin", "", "")
+	return c
 }
