@@ -126,12 +126,12 @@ func (r *TextReport) countDevices(m *mlir.Module, on topology.Slice, o TextOptio
 		r.Notes = append(r.Notes, fmt.Sprintf("the program says mhlo.num_replicas = %d; it is compiled for the %d replicas given", m.Replicas, o.Replicas))
 	}
 	n, err := r.countPartitions(m, o)
-	if err != nil {
-		return err
-	}
-	r.Partitions = n
+	r.Partitions = cmp.Or(n, o.Partitions, 1)
 	if r.Replicas > 1 && r.Partitions > 1 {
 		bad("%d replicas of %d partitions: a program has several of one or of the other here", r.Replicas, r.Partitions)
+	}
+	l.Add(err)
+	if l.Err() != nil {
 		return l.Err()
 	}
 	devices := max(r.Replicas, r.Partitions)

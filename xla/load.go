@@ -38,7 +38,7 @@ func Load(name string) (*Plugin, error) {
 	if !pjrt.Available {
 		return nil, fault.New(ErrNoXLA, nil, "%w", pjrt.ErrUnavailable)
 	}
-	value, from, err := readFlags(userFlags())
+	value, from, err := readFlags(UserFlags())
 	if err != nil {
 		return nil, err
 	}

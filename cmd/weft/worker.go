@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -104,22 +105,20 @@ func lastWords(stderr string) string {
 	return first
 }
 
-// flagVariables are what plugins read flags from, and end the process over.
-var flagVariables = []string{"XLA_FLAGS", "LIBTPU_INIT_ARGS"}
-
 // tryFlags starts a process that compiles next to nothing for a slice, with the flags
 // that the user has set. Where that ends the process, the flags are at fault: the
 // error, ErrXLAFlag, says what the plugin said of them.
 func tryFlags(ctx context.Context, on, plugin string) error {
 	var set []string
-	for _, name := range flagVariables {
-		if v := os.Getenv(name); v != "" {
-			set = append(set, fmt.Sprintf("%s=%q", name, v))
+	for name, value := range map[string]string{"XLA_FLAGS": xla.UserFlags(), "LIBTPU_INIT_ARGS": os.Getenv("LIBTPU_INIT_ARGS")} {
+		if value != "" {
+			set = append(set, fmt.Sprintf("%s=%q", name, value))
 		}
 	}
 	if set == nil {
 		return nil
 	}
+	slices.Sort(set)
 	_, err := worker(ctx, []string{"try-flags", "--on", on, "--plugin", plugin, "--json"}, "TF_CPP_MIN_LOG_LEVEL=0")
 	if e, ok := fault.Fields[ended](err); ok {
 		return fault.New(xla.ErrXLAFlag, xla.Flag{Flag: strings.Join(set, " ")}, "a plugin ends its process over %s: %s", strings.Join(set, " and "), e.Last)

@@ -115,7 +115,7 @@ func Resolve(name string) (Installed, error) {
 		_, err = os.Stat(path)
 	}
 	if err != nil {
-		return Installed{}, fault.New(ErrLibrary, Library{Plugin: name}, "plugin file %s: %w", name, err)
+		return Installed{}, fault.New(ErrNotInstalled, Engine{Name: name}, "plugin file %s: %w", name, err)
 	}
 	for _, i := range List() {
 		if i.Path == path {
