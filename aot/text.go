@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -227,6 +228,18 @@ var platformCalls = []struct{ prefix, platform string }{
 	{"hipsolver_", "rocm"}, {"hipblas_", "rocm"}, {"hipsparse_", "rocm"}, {"hip_", "rocm"},
 }
 
+// listNames joins names that a file gives. One that is not plain is quoted.
+func listNames(names []string, between string) string {
+	var out []string
+	for _, n := range names {
+		if q := strconv.Quote(n); q != `"`+n+`"` {
+			n = q
+		}
+		out = append(out, n)
+	}
+	return strings.Join(out, between)
+}
+
 // checkPlatform refuses a program that was lowered for other hardware than the slice.
 func (r *TextReport) checkPlatform(m *mlir.Module, on topology.Slice, o TextOptions) error {
 	asked := "cpu"
@@ -238,10 +251,10 @@ func (r *TextReport) checkPlatform(m *mlir.Module, on topology.Slice, o TextOpti
 	}
 	if len(m.Platforms) > 0 && !slices.Contains(m.Platforms, asked) {
 		return fault.New(ErrPlatform, Platform{Asked: asked, Has: m.Platforms}, "%s was lowered for %s, and %s is %s: export it with platforms=[%q], or name a slice of %s",
-			o.Name, strings.Join(m.Platforms, " and "), on, asked, asked, m.Platforms[0])
+			o.Name, listNames(m.Platforms, " and "), on, asked, asked, listNames(m.Platforms, " or "))
 	}
 	if len(m.Platforms) > 1 {
-		r.Notes = append(r.Notes, fmt.Sprintf("the export is for %s: its code for all of them is compiled, and its first argument says which runs", strings.Join(m.Platforms, ", ")))
+		r.Notes = append(r.Notes, fmt.Sprintf("the export is for %s: its code for all of them is compiled, and its first argument says which runs", listNames(m.Platforms, ", ")))
 	}
 	var calls []string
 	platform := ""
@@ -256,8 +269,8 @@ func (r *TextReport) checkPlatform(m *mlir.Module, on topology.Slice, o TextOpti
 	if calls == nil {
 		return nil
 	}
-	return fault.New(ErrPlatform, Platform{Asked: asked, Has: []string{platform}, Calls: calls}, "%s makes custom calls that only %s has (%s), and %s is %s: lower it for %s",
-		o.Name, platform, strings.Join(calls, ", "), on, asked, asked)
+	return fault.New(ErrPlatform, Platform{Asked: asked, Has: []string{platform}, Calls: calls}, "%s makes custom calls that only %s has (%s), and %s is %s: lower it for %s alone",
+		o.Name, platform, listNames(calls, ", "), on, asked, asked)
 }
 
 const unknownLimit = "the device's memory is not known: fits is taken for granted"

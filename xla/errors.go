@@ -22,7 +22,8 @@ var (
 	ErrPluginTable = fault.NewKind("plugin-table")
 	// ErrPlugin: the plugin refused a call; the message is its own.
 	ErrPlugin = fault.NewKind("plugin-error")
-	// ErrXLAFlag: XLA_FLAGS holds something XLA would abort the process for.
+	// ErrXLAFlag: XLA_FLAGS, or another variable that a plugin reads, holds something that
+	// it would end the process over.
 	ErrXLAFlag = fault.NewKind("xla-flag")
 	// ErrBackendStarted: a setting that is fixed once a client exists was changed after.
 	ErrBackendStarted = fault.NewKind("backend-started")

@@ -96,6 +96,11 @@ func load(engine plugin.Installed, path, value, from string, flags []flag) (*Plu
 	}
 	p := &Plugin{engine: engine}
 	p.flags, p.abortAfter = withRendezvous(value, flags, has)
+	if p.device() == "tpu" {
+		if err := checkTPUBounds(os.Getenv); err != nil {
+			return nil, err
+		}
+	}
 	if err := p.tryFlags(value, path); err != nil {
 		return nil, err
 	}

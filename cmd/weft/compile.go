@@ -268,7 +268,7 @@ func (f *compileFlags) apart(ctx context.Context, a *app, path string) error {
 	}
 	out, err := worker(ctx, args)
 	if errors.Is(err, errWorker) {
-		err = cmp.Or(tryFlags(ctx, f.on, f.plugin), err) // was it the program, or flags?
+		err = cmp.Or(tryNothing(ctx, f.on, f.plugin), err) // was it the program?
 	}
 	if err != nil {
 		return err

@@ -105,28 +105,43 @@ func lastWords(stderr string) string {
 	return first
 }
 
-// tryFlags starts a process that compiles next to nothing for a slice, with the flags
-// that the user has set. Where that ends the process, the flags are at fault: the
-// error, ErrXLAFlag, says what the plugin said of them.
+// tryFlags starts a process that compiles next to nothing for a slice, where the user
+// has set flags for plugins. If that ends the process, the flags are at fault: the error,
+// xla.ErrXLAFlag, says what the plugin said of them.
 func tryFlags(ctx context.Context, on, plugin string) error {
+	if setFlags() == "" {
+		return nil
+	}
+	return tryNothing(ctx, on, plugin)
+}
+
+// setFlags are the flags that the user has set.
+func setFlags() string {
 	var set []string
 	for name, value := range map[string]string{"XLA_FLAGS": xla.UserFlags(), "LIBTPU_INIT_ARGS": os.Getenv("LIBTPU_INIT_ARGS")} {
 		if value != "" {
 			set = append(set, fmt.Sprintf("%s=%q", name, value))
 		}
 	}
-	if set == nil {
-		return nil
-	}
 	slices.Sort(set)
-	_, err := worker(ctx, []string{"try-flags", "--on", on, "--plugin", plugin, "--json"}, "TF_CPP_MIN_LOG_LEVEL=0")
-	if e, ok := fault.Fields[ended](err); ok {
-		return fault.New(xla.ErrXLAFlag, xla.Flag{Flag: strings.Join(set, " ")}, "a plugin ends its process over %s: %s", strings.Join(set, " and "), e.Last)
-	}
-	return nil // any other error comes again where it belongs
+	return strings.Join(set, " and ")
 }
 
-// tryFlagsCommand is the other side of tryFlags.
+// tryNothing compiles next to nothing in another process. Its error is that of a
+// compiler that ends the process over that too.
+func tryNothing(ctx context.Context, on, plugin string) error {
+	_, err := worker(ctx, []string{"try-flags", "--on", on, "--plugin", plugin, "--json"}, "TF_CPP_MIN_LOG_LEVEL=0")
+	e, ok := fault.Fields[ended](err)
+	if !ok {
+		return nil // any other error comes again where it belongs
+	}
+	if flags := setFlags(); flags != "" {
+		return fault.New(xla.ErrXLAFlag, xla.Flag{Flag: flags}, "a plugin ends its process over %s: %s", flags, e.Last)
+	}
+	return fault.New(errWorker, e, "the compiler ends its process before it has a program, so the plugin or its environment is at fault (%s): %s", e.Exit, e.Last)
+}
+
+// tryFlagsCommand is the other side of tryNothing.
 func (a *app) tryFlagsCommand() *cobra.Command {
 	var on, plugin string
 	c := &cobra.Command{

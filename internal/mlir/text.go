@@ -232,7 +232,7 @@ func (m *Module) scanMesh(l *lexer) {
 	}
 	if !ok || len(axes) == 0 {
 		m.Shardy = true
-		m.count(0, "mesh <"+strings.TrimSpace(string(l.b[start:min(len(l.b), start+40)])))
+		m.count(0, "mesh "+strconv.Quote("<"+strings.TrimSpace(string(l.b[start:min(len(l.b), start+40)]))))
 		l.at = start
 		return
 	}
