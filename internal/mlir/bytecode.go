@@ -62,12 +62,12 @@ func (c *cursor) fail(format string, args ...any) {
 	}
 }
 
-func (c *cursor) left() int { return len(c.b) - c.at }
+func (c *cursor) bytesLeft() int { return len(c.b) - c.at }
 
-func (c *cursor) more() bool { return c.err == nil && c.at < len(c.b) }
+func (c *cursor) hasMore() bool { return c.err == nil && c.at < len(c.b) }
 
-func (c *cursor) byte() byte {
-	if c.left() < 1 {
+func (c *cursor) readByte() byte {
+	if c.bytesLeft() < 1 {
 		c.fail("it ends where a byte should be")
 		return 0
 	}
@@ -75,15 +75,15 @@ func (c *cursor) byte() byte {
 	return c.b[c.at-1]
 }
 
-// varint reads a number whose first byte's lowest set bit says how many bytes follow.
-func (c *cursor) varint() uint64 {
-	if c.left() < 1 {
+// readVarint reads a number whose first byte's lowest set bit says how many bytes follow.
+func (c *cursor) readVarint() uint64 {
+	if c.bytesLeft() < 1 {
 		c.fail("it ends where a number should be")
 		return 0
 	}
 	n := bits.TrailingZeros8(c.b[c.at]) + 1 // 9 for a zero byte
-	if c.left() < n {
-		c.fail("a number of %d bytes, %d are left", n, c.left())
+	if c.bytesLeft() < n {
+		c.fail("a number of %d bytes, %d are left", n, c.bytesLeft())
 		return 0
 	}
 	var w [8]byte
@@ -100,30 +100,30 @@ func (c *cursor) varint() uint64 {
 	return v
 }
 
-func (c *cursor) signed() int64 {
-	v := c.varint()
+func (c *cursor) readSigned() int64 {
+	v := c.readVarint()
 	return int64(v>>1) ^ -int64(v&1)
 }
 
-// flagged reads a number whose lowest bit is a flag.
-func (c *cursor) flagged() (uint64, bool) {
-	v := c.varint()
+// readFlagged reads a number whose lowest bit is a flag.
+func (c *cursor) readFlagged() (uint64, bool) {
+	v := c.readVarint()
 	return v >> 1, v&1 != 0
 }
 
-// size reads the number of things that follow, of one byte each at the least.
-func (c *cursor) size(of string) int {
-	n := c.varint()
-	if n > uint64(c.left()) || n > maxEntries {
-		c.fail("%d %s, %d bytes are left and %d are the most", n, of, c.left(), maxEntries)
+// readCount reads the number of things that follow, of one byte each at the least.
+func (c *cursor) readCount(of string) int {
+	n := c.readVarint()
+	if n > uint64(c.bytesLeft()) || n > maxEntries {
+		c.fail("%d %s, %d bytes are left and %d are the most", n, of, c.bytesLeft(), maxEntries)
 		return 0
 	}
 	return int(n)
 }
 
-// index reads the number of one of n things.
-func (c *cursor) index(n int, of string) int {
-	i := c.varint()
+// readIndex reads the number of one of n things.
+func (c *cursor) readIndex(n int, of string) int {
+	i := c.readVarint()
 	if i >= uint64(n) {
 		c.fail("%s %d of %d", of, i, n)
 		return 0
@@ -131,10 +131,10 @@ func (c *cursor) index(n int, of string) int {
 	return int(i)
 }
 
-// part gives the next n bytes as a cursor of their own.
-func (c *cursor) take(n uint64, part string) *cursor {
-	if n > uint64(c.left()) {
-		c.fail("%s of %d bytes, %d are left", part, n, c.left())
+// takePart gives the next n bytes as a cursor of their own.
+func (c *cursor) takePart(n uint64, part string) *cursor {
+	if n > uint64(c.bytesLeft()) {
+		c.fail("%s of %d bytes, %d are left", part, n, c.bytesLeft())
 		n = 0
 	}
 	sub := &cursor{form: c.form, part: part, b: c.b[c.at : c.at+int(n)], base: c.base + c.at, err: c.err}
@@ -142,28 +142,28 @@ func (c *cursor) take(n uint64, part string) *cursor {
 	return sub
 }
 
-// section reads a section's head and gives its content.
-func (c *cursor) section(start int) (id int, content *cursor) {
-	b := c.byte()
+// readSection reads a section's head and gives its content.
+func (c *cursor) readSection(start int) (id int, content *cursor) {
+	b := c.readByte()
 	id = int(b & 0x7f)
 	if id >= sectionCount {
 		c.fail("section %d is not known", id)
 		id = 0
 	}
-	n := c.varint()
+	n := c.readVarint()
 	if b&0x80 != 0 {
-		a := c.varint()
+		a := c.readVarint()
 		if a == 0 || a&(a-1) != 0 || a > 1<<20 {
 			c.fail("an alignment of %d", a)
 			a = 1
 		}
 		for c.err == nil && uint64(c.base+c.at-start)%a != 0 {
-			if p := c.byte(); p != 0xcb {
+			if p := c.readByte(); p != 0xcb {
 				c.fail("padding of 0x%02x", p)
 			}
 		}
 	}
-	return id, c.take(n, sectionNames[id])
+	return id, c.takePart(n, sectionNames[id])
 }
 
 // bytecode is a file's tables.
@@ -194,7 +194,7 @@ type entry struct {
 func (m *Module) readBytecode(base int) error {
 	c := &cursor{form: "bytecode", part: "header", b: m.Code, base: base, at: len(bytecodeMagic)}
 	f := &bytecode{m: m, noted: map[namedText]bool{}}
-	if f.version = c.varint(); f.version > versionNewest {
+	if f.version = c.readVarint(); f.version > versionNewest {
 		c.fail("version %d is not known; %d is the newest", f.version, versionNewest)
 	}
 	end := bytes.IndexByte(c.b[c.at:], 0)
@@ -204,8 +204,8 @@ func (m *Module) readBytecode(base int) error {
 		m.Producer = string(c.b[c.at : c.at+end])
 		c.at += end + 1
 	}
-	for c.more() {
-		id, content := c.section(base)
+	for c.hasMore() {
+		id, content := c.readSection(base)
 		if f.sections[id] != nil {
 			c.fail("a second %s", sectionNames[id])
 		}
@@ -231,18 +231,18 @@ func (m *Module) readBytecode(base int) error {
 // their bytes, each with a zero at its end.
 func (f *bytecode) readStrings() error {
 	c := f.sections[sectionStrings]
-	sizes := make([]uint64, c.size("strings"))
+	sizes := make([]uint64, c.readCount("strings"))
 	total := uint64(0)
 	for i := range slices.Backward(sizes) {
-		sizes[i] = c.varint()
+		sizes[i] = c.readVarint()
 		if sizes[i] == 0 || sizes[i] > uint64(len(c.b)) {
 			c.fail("a string of %d bytes", sizes[i])
 			break
 		}
 		total += sizes[i]
 	}
-	if total != uint64(c.left()) {
-		c.fail("strings of %d bytes, %d are left", total, c.left())
+	if total != uint64(c.bytesLeft()) {
+		c.fail("strings of %d bytes, %d are left", total, c.bytesLeft())
 	}
 	for _, n := range sizes {
 		if c.err != nil {
@@ -256,8 +256,8 @@ func (f *bytecode) readStrings() error {
 
 func (f *bytecode) readDialects() error {
 	c := f.sections[sectionDialects]
-	for range c.size("dialects") {
-		name, versioned := c.varint(), false
+	for range c.readCount("dialects") {
+		name, versioned := c.readVarint(), false
 		if f.version >= versionDialects {
 			name, versioned = name>>1, name&1 != 0
 		}
@@ -266,19 +266,19 @@ func (f *bytecode) readDialects() error {
 			return c.err
 		}
 		if versioned {
-			if id, _ := c.section(c.base); id != sectionDialectVersions {
+			if id, _ := c.readSection(c.base); id != sectionDialectVersions {
 				c.fail("section %d where a dialect's version should be", id)
 			}
 		}
 		f.dialects = append(f.dialects, f.strings[name])
 	}
 	if f.version >= versionOpCount {
-		c.varint() // the number of operations, of which the groups tell too
+		c.readVarint() // the number of operations, of which the groups tell too
 	}
-	for c.more() {
-		dialect := c.index(len(f.dialects), "dialect")
-		for range c.size("operation names") {
-			name := c.varint()
+	for c.hasMore() {
+		dialect := c.readIndex(len(f.dialects), "dialect")
+		for range c.readCount("operation names") {
+			name := c.readVarint()
 			if f.version >= versionRegistered {
 				name >>= 1
 			}
@@ -301,17 +301,17 @@ func (f *bytecode) readDialects() error {
 // dialect, of sizes with a flag.
 func (f *bytecode) readOffsets() error {
 	c := f.sections[sectionOffsets]
-	counts := [2]int{c.size("attributes"), c.size("types")}
+	counts := [2]int{c.readCount("attributes"), c.readCount("types")}
 	at, all := 0, len(f.sections[sectionAttributes].b)
 	for i, table := range []*[]entry{&f.attrs, &f.types} {
 		for len(*table) < counts[i] && c.err == nil {
-			dialect := c.index(len(f.dialects), "dialect")
-			n := c.size("entries")
+			dialect := c.readIndex(len(f.dialects), "dialect")
+			n := c.readCount("entries")
 			if n == 0 || n > counts[i]-len(*table) {
 				c.fail("a group of %d entries, %d are left", n, counts[i]-len(*table))
 			}
 			for range n {
-				size, custom := c.flagged()
+				size, custom := c.readFlagged()
 				if size > uint64(all-at) {
 					c.fail("an entry of %d bytes, %d are left", size, all-at)
 				}
@@ -323,14 +323,14 @@ func (f *bytecode) readOffsets() error {
 			}
 		}
 	}
-	if c.left() > 0 {
-		c.fail("%d bytes after the last entry", c.left())
+	if c.bytesLeft() > 0 {
+		c.fail("%d bytes after the last entry", c.bytesLeft())
 	}
 	return c.err
 }
 
-// open gives an entry's bytes.
-func (f *bytecode) open(e entry) *cursor {
+// openEntry gives an entry's bytes.
+func (f *bytecode) openEntry(e entry) *cursor {
 	s := f.sections[sectionAttributes]
 	return &cursor{form: s.form, part: s.part, b: s.b[e.at : e.at+e.n], base: s.base + int(e.at)}
 }
@@ -350,17 +350,17 @@ const (
 	sdyMesh     = 2
 )
 
-// kind gives an entry's bytes behind its code, where it has one.
-func (f *bytecode) kind(e entry) (dialect string, code uint64, c *cursor) {
+// readCode gives an entry's bytes behind its code, where it has one.
+func (f *bytecode) readCode(e entry) (dialect string, code uint64, c *cursor) {
 	dialect = f.dialects[e.dialect]
-	c = f.open(e)
-	if !e.custom || c.left() == 0 {
+	c = f.openEntry(e)
+	if !e.custom || c.bytesLeft() == 0 {
 		return dialect, ^uint64(0), c
 	}
-	return dialect, c.varint(), c
+	return dialect, c.readVarint(), c
 }
 
-func is(codes map[string]uint64, dialect string, code uint64) bool {
+func hasCode(codes map[string]uint64, dialect string, code uint64) bool {
 	want, ok := codes[dialect]
 	return ok && want == code
 }
@@ -369,19 +369,19 @@ func is(codes map[string]uint64, dialect string, code uint64) bool {
 // not use.
 func (f *bytecode) readAttributes() error {
 	for i, e := range f.attrs {
-		dialect, code, c := f.kind(e)
+		dialect, code, c := f.readCode(e)
 		switch {
 		case !e.custom: // as text, with a zero at its end
 			if err := f.m.scanText(bytes.TrimRight(c.b, "\x00")); err != nil {
 				return err
 			}
-		case is(codeDictionary, dialect, code):
-			if err := f.pairs(i, func(name string, value entry) error { return f.named(name, value) }); err != nil {
+		case hasCode(codeDictionary, dialect, code):
+			if err := f.eachPair(i, func(name string, value entry) error { return f.noteNamed(name, value) }); err != nil {
 				return err
 			}
 		case dialect == "sdy" && code == sdyMesh:
 			f.m.Shardy = true
-			if err := f.mesh(c); err != nil {
+			if err := f.readMesh(c); err != nil {
 				return err
 			}
 		case dialect == "sdy":
@@ -394,15 +394,15 @@ func (f *bytecode) readAttributes() error {
 	return nil
 }
 
-// pairs goes through a dictionary.
-func (f *bytecode) pairs(attr int, each func(name string, value entry) error) error {
-	_, _, c := f.kind(f.attrs[attr])
-	for range c.size("pairs") {
-		name, value := c.index(len(f.attrs), "attribute"), c.index(len(f.attrs), "attribute")
+// eachPair goes through a dictionary.
+func (f *bytecode) eachPair(attr int, each func(name string, value entry) error) error {
+	_, _, c := f.readCode(f.attrs[attr])
+	for range c.readCount("pairs") {
+		name, value := c.readIndex(len(f.attrs), "attribute"), c.readIndex(len(f.attrs), "attribute")
 		if c.err != nil {
 			return c.err
 		}
-		if s, ok := f.text(f.attrs[name]); ok {
+		if s, ok := f.stringValue(f.attrs[name]); ok {
 			if err := each(s, f.attrs[value]); err != nil {
 				return err
 			}
@@ -411,32 +411,32 @@ func (f *bytecode) pairs(attr int, each func(name string, value entry) error) er
 	return c.err
 }
 
-// text is a string attribute's value.
-func (f *bytecode) text(e entry) (string, bool) {
-	if i := f.textIndex(e); i >= 0 {
+// stringValue is a string attribute's value.
+func (f *bytecode) stringValue(e entry) (string, bool) {
+	if i := f.stringIndex(e); i >= 0 {
 		return f.strings[i], true
 	}
 	return "", false
 }
 
-// textIndex is the number of a string attribute's string; -1 of any other.
-func (f *bytecode) textIndex(e entry) int {
-	dialect, code, c := f.kind(e)
-	if !is(codeString, dialect, code) && !is(codeTypedString, dialect, code) {
+// stringIndex is the number of a string attribute's string; -1 of any other.
+func (f *bytecode) stringIndex(e entry) int {
+	dialect, code, c := f.readCode(e)
+	if !hasCode(codeString, dialect, code) && !hasCode(codeTypedString, dialect, code) {
 		return -1
 	}
-	i := c.index(len(f.strings), "string")
+	i := c.readIndex(len(f.strings), "string")
 	if c.err != nil {
 		return -1
 	}
 	return i
 }
 
-// named notes an attribute that has a name.
-func (f *bytecode) named(name string, value entry) error {
+// noteNamed notes an attribute that has a name.
+func (f *bytecode) noteNamed(name string, value entry) error {
 	switch {
 	case name == "replica_groups" || name == "source_target_pairs":
-		f.members(value)
+		f.noteMembers(value)
 	case name == "mhlo.sharding" || name == "call_target_name":
 	case strings.HasPrefix(name, "sdy.") || strings.HasPrefix(name, "xla.sdy."):
 		f.m.Shardy = true
@@ -444,11 +444,11 @@ func (f *bytecode) named(name string, value entry) error {
 		return nil
 	}
 	// A dictionary of frontend attributes is an entry of its own, and comes by itself.
-	i := f.textIndex(value)
+	i := f.stringIndex(value)
 	class, _, _ := strings.Cut(name, "xla.sdy.")
 	if key := (namedText{class, i}); i >= 0 && !f.noted[key] {
 		f.noted[key] = true // a file may name one long text a million times
-		return f.m.frontend(name, f.strings[i])
+		return f.m.noteString(name, f.strings[i])
 	}
 	return nil
 }
@@ -459,14 +459,14 @@ type namedText struct {
 	index int
 }
 
-// members notes the device numbers of a collective: a tensor of int64.
-func (f *bytecode) members(e entry) {
-	dialect, code, c := f.kind(e)
-	if !is(codeTensor, dialect, code) {
+// noteMembers notes the device numbers of a collective: a tensor of int64.
+func (f *bytecode) noteMembers(e entry) {
+	dialect, code, c := f.readCode(e)
+	if !hasCode(codeTensor, dialect, code) {
 		return
 	}
-	c.varint() // the type
-	data := c.take(c.varint(), "replica groups")
+	c.readVarint() // the type
+	data := c.takePart(c.readVarint(), "replica groups")
 	if c.err != nil || len(data.b)%8 != 0 {
 		return
 	}
@@ -477,74 +477,76 @@ func (f *bytecode) members(e entry) {
 	}
 }
 
-// mesh reads a mesh of Shardy's: its axes, each an attribute of a name and a size,
+// readMesh reads a mesh of Shardy's: its axes, each an attribute of a name and a size,
 // and the order of its devices.
-func (f *bytecode) mesh(c *cursor) error {
+func (f *bytecode) readMesh(c *cursor) error {
 	var axes []axis
-	n := c.size("axes")
+	n := c.readCount("axes")
 	if n > maxAxes {
 		c.fail("%d axes, %d are the most", n, maxAxes)
 	}
 	for range n {
-		e := c.index(len(f.attrs), "attribute")
+		e := c.readIndex(len(f.attrs), "attribute")
 		if c.err != nil {
 			return c.err
 		}
-		dialect, code, a := f.kind(f.attrs[e])
+		dialect, code, a := f.readCode(f.attrs[e])
 		if dialect != "sdy" || code != sdyMeshAxis {
-			f.m.count(0, "a mesh whose axes are in a form that is not known here")
+			f.m.addCount(0, "a mesh whose axes are in a form that is not known here")
 			return nil
 		}
-		name := a.index(len(f.strings), "string")
-		size := a.signed()
+		name := a.readIndex(len(f.strings), "string")
+		size := a.readSigned()
 		if a.err != nil {
 			return a.err
 		}
 		axes = append(axes, axis{f.strings[name], size})
 	}
 	if c.err == nil && len(axes) == 0 {
-		f.m.count(0, "a mesh without axes")
+		f.m.addCount(0, "a mesh without axes")
 		return nil
 	}
 	if c.err == nil {
-		f.m.countMesh(axes)
+		f.m.addMesh(axes)
 	}
 	return c.err
 }
 
-// integer is an integer attribute's value, of up to 64 bits.
-func (f *bytecode) integer(e entry) (int64, bool) {
-	dialect, code, c := f.kind(e)
-	if !is(codeInteger, dialect, code) {
+// integerValue is an integer attribute's value, of up to 64 bits.
+func (f *bytecode) integerValue(e entry) (int64, bool) {
+	dialect, code, c := f.readCode(e)
+	if !hasCode(codeInteger, dialect, code) {
 		return 0, false
 	}
-	t := c.index(len(f.types), "type")
+	t := c.readIndex(len(f.types), "type")
 	if c.err != nil || len(f.types) == 0 {
 		return 0, false
 	}
-	var n int64
-	switch width := f.width(f.types[t]); {
-	case width == 0 || width > 64:
+	width := f.integerWidth(f.types[t])
+	if width == 0 || width > 64 {
 		return 0, false
-	case width <= 8:
-		n = int64(c.byte())
-	default:
-		n = c.signed()
 	}
-	return n, c.err == nil
+	var n int64
+	if width <= 8 {
+		n = int64(c.readByte())
+	} else {
+		n = c.readSigned()
+	}
+	unused := 64 - width // bits above the sign
+	return n << unused >> unused, c.err == nil
 }
 
 // vhloWidths are the bits of vhlo's integer types, by their codes.
 var vhloWidths = map[uint64]int{31: 2, 10: 4, 11: 8, 12: 16, 13: 32, 14: 64, 32: 2, 15: 4, 16: 8, 17: 16, 18: 32, 19: 64}
 
-// width is the bits of an integer type; 0 of any other.
-func (f *bytecode) width(e entry) int {
-	dialect, code, c := f.kind(e)
+// integerWidth is the bits of an integer type; 0 of any other.
+func (f *bytecode) integerWidth(e entry) int {
+	dialect, code, c := f.readCode(e)
 	switch {
 	case dialect == "vhlo" && e.custom:
 		return vhloWidths[code]
 	case dialect == "builtin" && e.custom && code == 0:
-		return int(min(c.varint()>>2, 1<<20)) // the lowest bits are the signedness
+		return int(min(c.readVarint()>>2, 1<<20)) // the lowest bits are the signedness
 	case dialect == "builtin" && e.custom && code == 1:
 		return 64 // index
 	}
@@ -555,15 +557,15 @@ func (f *bytecode) width(e entry) int {
 // through those inside it.
 func (f *bytecode) readModule() error {
 	if c := f.sections[sectionProperties]; c != nil {
-		for range c.size("properties") {
-			f.properties = append(f.properties, c.take(c.varint(), c.part))
+		for range c.readCount("properties") {
+			f.properties = append(f.properties, c.takePart(c.readVarint(), c.part))
 			if c.err != nil {
 				return c.err
 			}
 		}
 	}
 	c := f.sections[sectionIR]
-	f.block(c, 0)
+	f.readBlock(c, 0)
 	return c.err
 }
 
@@ -581,54 +583,54 @@ const (
 	opProperties
 )
 
-// block reads a block: its arguments, then its operations.
-func (f *bytecode) block(c *cursor, depth int) {
-	n, arguments := c.flagged()
+// readBlock reads a block: its arguments, then its operations.
+func (f *bytecode) readBlock(c *cursor, depth int) {
+	n, arguments := c.readFlagged()
 	if arguments {
-		count := c.size("arguments")
+		count := c.readCount("arguments")
 		for range count {
 			if f.version < versionOpCount {
-				c.varint()
-				c.varint()
-			} else if _, location := c.flagged(); location {
-				c.varint()
+				c.readVarint()
+				c.readVarint()
+			} else if _, location := c.readFlagged(); location {
+				c.readVarint()
 			}
 		}
-		if f.version >= versionUseLists && c.byte() != 0 {
-			f.useLists(c, count)
+		if f.version >= versionUseLists && c.readByte() != 0 {
+			f.skipUseLists(c, count)
 		}
 	}
-	if n > uint64(c.left()) {
-		c.fail("%d operations, %d bytes are left", n, c.left())
+	if n > uint64(c.bytesLeft()) {
+		c.fail("%d operations, %d bytes are left", n, c.bytesLeft())
 	}
 	for range n {
 		if c.err != nil {
 			return
 		}
-		f.operation(c, depth)
+		f.readOperation(c, depth)
 	}
 }
 
-// operation reads an operation and what is inside it.
-func (f *bytecode) operation(c *cursor, depth int) {
+// readOperation reads an operation and what is inside it.
+func (f *bytecode) readOperation(c *cursor, depth int) {
 	op, properties, attrs, results := opName{}, (*cursor)(nil), -1, 0
-	if i := c.index(len(f.ops), "operation name"); c.err == nil {
+	if i := c.readIndex(len(f.ops), "operation name"); c.err == nil {
 		op = f.ops[i]
 	}
-	mask := c.byte()
-	c.index(len(f.attrs), "attribute")
+	mask := c.readByte()
+	c.readIndex(len(f.attrs), "attribute")
 	if mask&opAttributes != 0 {
-		attrs = c.index(len(f.attrs), "attribute")
+		attrs = c.readIndex(len(f.attrs), "attribute")
 	}
 	if mask&opProperties != 0 {
-		if i := c.index(len(f.properties), "properties"); c.err == nil {
+		if i := c.readIndex(len(f.properties), "properties"); c.err == nil {
 			properties = f.properties[i]
 		}
 	}
 	skip := func(what string) int {
-		n := c.size(what)
+		n := c.readCount(what)
 		for range n {
-			c.varint()
+			c.readVarint()
 		}
 		return n
 	}
@@ -642,36 +644,36 @@ func (f *bytecode) operation(c *cursor, depth int) {
 		skip("successors")
 	}
 	if mask&opUseLists != 0 && f.version >= versionUseLists {
-		f.useLists(c, results)
+		f.skipUseLists(c, results)
 	}
 	if c.err == nil {
-		c.err = f.note(op, attrs, properties, depth)
+		c.err = f.noteOperation(op, attrs, properties, depth)
 	}
 	if mask&opRegions == 0 {
 		return
 	}
-	regions, isolated := c.flagged()
+	regions, isolated := c.readFlagged()
 	if depth >= maxDepth {
 		c.fail("operations nested more than %d deep", maxDepth)
 	}
-	if regions > uint64(c.left()) {
-		c.fail("%d regions, %d bytes are left", regions, c.left())
+	if regions > uint64(c.bytesLeft()) {
+		c.fail("%d regions, %d bytes are left", regions, c.bytesLeft())
 	}
 	inside := c
 	for i := uint64(0); i < regions && c.err == nil; i++ {
 		if isolated && f.version >= versionIsolated && i == 0 {
 			// The regions of one operation stand in one section.
-			id, content := c.section(f.sections[sectionIR].base)
+			id, content := c.readSection(f.sections[sectionIR].base)
 			if id != sectionIR {
 				c.fail("section %d where an operation's inside should be", id)
 			}
 			inside = content
 			inside.part = c.part
 		}
-		if blocks := inside.size("blocks"); blocks > 0 {
-			inside.varint() // the number of values
+		if blocks := inside.readCount("blocks"); blocks > 0 {
+			inside.readVarint() // the number of values
 			for range blocks {
-				f.block(inside, depth+1)
+				f.readBlock(inside, depth+1)
 			}
 		}
 		if inside.err != nil {
@@ -680,34 +682,34 @@ func (f *bytecode) operation(c *cursor, depth int) {
 	}
 }
 
-// useLists passes over the orders of the uses of n values.
-func (f *bytecode) useLists(c *cursor, n int) {
+// skipUseLists passes over the orders of the uses of n values.
+func (f *bytecode) skipUseLists(c *cursor, n int) {
 	lists := 1
 	if n > 1 {
-		lists = c.size("orders")
+		lists = c.readCount("orders")
 	}
 	for range lists {
 		if n > 1 {
-			c.varint()
+			c.readVarint()
 		}
-		uses, _ := c.flagged()
-		if uses > uint64(c.left()) {
-			c.fail("an order of %d uses, %d bytes are left", uses, c.left())
+		uses, _ := c.readFlagged()
+		if uses > uint64(c.bytesLeft()) {
+			c.fail("an order of %d uses, %d bytes are left", uses, c.bytesLeft())
 		}
 		for range uses {
 			if c.err != nil {
 				return
 			}
-			c.varint()
+			c.readVarint()
 		}
 	}
 }
 
-// note takes what an operation says: the outermost module's attributes, a custom
+// noteOperation takes what an operation says: the outermost module's attributes, a custom
 // call's target, the devices of a collective.
-func (f *bytecode) note(op opName, attrs int, properties *cursor, depth int) error {
+func (f *bytecode) noteOperation(op opName, attrs int, properties *cursor, depth int) error {
 	if depth == 0 && op.dialect == "builtin" && op.name == "module" && attrs >= 0 {
-		return f.moduleAttributes(attrs)
+		return f.noteModule(attrs)
 	}
 	if properties == nil || op.dialect != "vhlo" && op.dialect != "stablehlo" {
 		return nil
@@ -719,14 +721,14 @@ func (f *bytecode) note(op opName, attrs int, properties *cursor, depth int) err
 	// Properties are attributes in the order of their names. A call's target is the
 	// third, behind api_version and backend_config.
 	c := *properties
-	for i := 0; c.more(); i++ {
-		v := c.varint()
+	for i := 0; c.hasMore(); i++ {
+		v := c.readVarint()
 		if c.err != nil || v >= uint64(len(f.attrs)) {
 			continue
 		}
 		if !call {
-			f.members(f.attrs[v])
-		} else if s, ok := f.text(f.attrs[v]); ok && i == 2 {
+			f.noteMembers(f.attrs[v])
+		} else if s, ok := f.stringValue(f.attrs[v]); ok && i == 2 {
 			f.m.addCall(s)
 		}
 	}
@@ -744,12 +746,12 @@ func isCollective(name string) bool {
 	return false
 }
 
-func (f *bytecode) moduleAttributes(attrs int) error {
-	return f.pairs(attrs, func(name string, value entry) error {
+func (f *bytecode) noteModule(attrs int) error {
+	return f.eachPair(attrs, func(name string, value entry) error {
 		if !strings.HasPrefix(name, "mhlo.num_") {
 			return nil
 		}
-		n, ok := f.integer(value)
+		n, ok := f.integerValue(value)
 		written := fmt.Sprint(n)
 		if !ok {
 			n, written = -1, "a value in a form that is not known here"

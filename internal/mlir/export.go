@@ -36,8 +36,8 @@ func (f *flat) fail(at int, format string, args ...any) {
 	}
 }
 
-// bytes are the n bytes at an offset.
-func (f *flat) bytes(at, n int) []byte {
+// bytesAt are the n bytes at an offset.
+func (f *flat) bytesAt(at, n int) []byte {
 	switch {
 	case f.err != nil:
 	case at < 0 || at > len(f.b):
@@ -51,9 +51,9 @@ func (f *flat) bytes(at, n int) []byte {
 	return f.b[at : at+n]
 }
 
-func (f *flat) u16(at int) int { return int(binary.LittleEndian.Uint16(f.bytes(at, 2))) }
+func (f *flat) uint16At(at int) int { return int(binary.LittleEndian.Uint16(f.bytesAt(at, 2))) }
 
-func (f *flat) u32(at int) int { return int(binary.LittleEndian.Uint32(f.bytes(at, 4))) }
+func (f *flat) uint32At(at int) int { return int(binary.LittleEndian.Uint32(f.bytesAt(at, 4))) }
 
 // table is a table's place and the places of its fields, 0 for one that it has not.
 type table struct {
@@ -62,40 +62,40 @@ type table struct {
 	fields int
 }
 
-func (f *flat) root() table {
+func (f *flat) rootTable() table {
 	f.field = "root table"
-	t := table{at: f.u32(0)}
-	t.vtable = t.at - int(int32(f.u32(t.at)))
-	size := f.u16(t.vtable)
+	t := table{at: f.uint32At(0)}
+	t.vtable = t.at - int(int32(f.uint32At(t.at)))
+	size := f.uint16At(t.vtable)
 	if f.err == nil && (size < 4 || size%2 != 0) {
 		f.fail(t.vtable, "a list of fields of %d bytes", size)
 	}
-	f.bytes(t.vtable, size)
+	f.bytesAt(t.vtable, size)
 	t.fields = (size - 4) / 2
 	return t
 }
 
-// place is where a field's value stands, or 0.
-func (f *flat) place(t table, id int, name string) int {
+// fieldPlace is where a field's value stands, or 0.
+func (f *flat) fieldPlace(t table, id int, name string) int {
 	f.field = name
 	if f.err != nil || id >= t.fields {
 		return 0
 	}
-	offset := f.u16(t.vtable + 4 + 2*id)
+	offset := f.uint16At(t.vtable + 4 + 2*id)
 	if offset == 0 {
 		return 0
 	}
 	return t.at + offset
 }
 
-// vector gives the place of a vector's first element and how many there are, of
+// vectorAt gives the place of a vector's first element and how many there are, of
 // size bytes each.
-func (f *flat) vector(at, size int) (first, n int) {
+func (f *flat) vectorAt(at, size int) (first, n int) {
 	if at == 0 || f.err != nil {
 		return 0, 0
 	}
-	start := at + f.u32(at)
-	n = f.u32(start)
+	start := at + f.uint32At(at)
+	n = f.uint32At(start)
 	if f.err == nil && n > (len(f.b)-start-4)/size {
 		f.fail(start, "%d elements of %d bytes, %d bytes are left", n, size, len(f.b)-start-4)
 	}
@@ -108,28 +108,28 @@ func (f *flat) vector(at, size int) (first, n int) {
 // readExport reads m.Code, an export's whole file, and leaves the bytecode in its place.
 func (m *Module) readExport(file []byte) error {
 	f := &flat{b: file}
-	t := f.root()
+	t := f.rootTable()
 	version := 0
-	if at := f.place(t, exportVersion, "serialization_version"); at > 0 {
-		version = f.u16(at)
+	if at := f.fieldPlace(t, exportVersion, "serialization_version"); at > 0 {
+		version = f.uint16At(at)
 	}
 	inside := bytes.Contains(file, bytecodeMagic)
 	if !inside && (f.err != nil || version < 1 || version > 1000 || t.fields <= exportProgram) {
 		return notAProgram("a binary file of a form that is not known here")
 	}
-	if at := f.place(t, exportDevicesOld, "nr_devices_short"); at > 0 {
-		m.Devices = int(int16(f.u16(at)))
+	if at := f.fieldPlace(t, exportDevicesOld, "nr_devices_short"); at > 0 {
+		m.Devices = int(int16(f.uint16At(at)))
 	}
-	if at := f.place(t, exportDevices, "nr_devices"); at > 0 {
-		m.Devices = f.u32(at)
+	if at := f.fieldPlace(t, exportDevices, "nr_devices"); at > 0 {
+		m.Devices = f.uint32At(at)
 	}
 	if f.err == nil && (m.Devices < 1 || m.Devices > maxDevices) {
 		f.fail(0, "%d is no number of devices", m.Devices)
 	}
-	if at := f.place(t, exportConvention, "calling_convention_version"); at > 0 {
-		m.Convention = f.u16(at)
+	if at := f.fieldPlace(t, exportConvention, "calling_convention_version"); at > 0 {
+		m.Convention = f.uint16At(at)
 	}
-	first, n := f.vector(f.place(t, exportPlatforms, "platforms"), 4)
+	first, n := f.vectorAt(f.fieldPlace(t, exportPlatforms, "platforms"), 4)
 	if n > maxPlatforms {
 		f.fail(first, "%d platforms, %d are the most", n, maxPlatforms)
 	}
@@ -137,11 +137,11 @@ func (m *Module) readExport(file []byte) error {
 		if f.err != nil {
 			break
 		}
-		at, length := f.vector(first+4*i, 1)
-		m.Platforms = append(m.Platforms, string(f.bytes(at, length)))
+		at, length := f.vectorAt(first+4*i, 1)
+		m.Platforms = append(m.Platforms, string(f.bytesAt(at, length)))
 	}
-	at, n := f.vector(f.place(t, exportProgram, "mlir_module_serialized"), 1)
-	code := f.bytes(at, n)
+	at, n := f.vectorAt(f.fieldPlace(t, exportProgram, "mlir_module_serialized"), 1)
+	code := f.bytesAt(at, n)
 	if f.err == nil && !bytes.HasPrefix(code, bytecodeMagic) {
 		f.fail(at, "the program, of %d bytes, is no bytecode", n)
 	}

@@ -188,17 +188,17 @@ func (m *Module) addAttribute(name string, value int64, written string) {
 // maxDevices bounds what is taken for a number of devices; no machine has more.
 const maxDevices = 1 << 20
 
-// count notes a mesh or a sharding of so many devices; 0 is a number not found.
-func (m *Module) count(devices int, what string) {
+// addCount notes a mesh or a sharding of so many devices; 0 is a number not found.
+func (m *Module) addCount(devices int, what string) {
 	if devices == 0 {
-		m.Uncounted = append(m.Uncounted, short(what))
+		m.Uncounted = append(m.Uncounted, shorten(what))
 	} else {
-		m.Counts = append(m.Counts, Count{short(what), devices})
+		m.Counts = append(m.Counts, Count{shorten(what), devices})
 	}
 }
 
-// short keeps a message readable whatever a file says.
-func short(s string) string {
+// shorten keeps a message readable whatever a file says.
+func shorten(s string) string {
 	if len(s) > 80 {
 		s = s[:77] + "..."
 	}
@@ -211,8 +211,8 @@ type axis struct {
 	size int64
 }
 
-// countMesh notes a mesh. One without axes is of a single device, or of none.
-func (m *Module) countMesh(axes []axis) {
+// addMesh notes a mesh. One without axes is of a single device, or of none.
+func (m *Module) addMesh(axes []axis) {
 	m.Shardy = true
 	n, sizes := 1, []string{}
 	for _, a := range axes {
@@ -223,15 +223,15 @@ func (m *Module) countMesh(axes []axis) {
 		n *= int(a.size)
 		sizes = append(sizes, fmt.Sprintf("%s=%d", strconv.Quote(a.name), a.size))
 	}
-	m.count(n, "mesh <["+strings.Join(sizes, ", ")+"]>")
+	m.addCount(n, "mesh <["+strings.Join(sizes, ", ")+"]>")
 }
 
-// frontend notes an attribute by name that has a string for its value.
-func (m *Module) frontend(name, value string) error {
+// noteString notes an attribute by name that has a string for its value.
+func (m *Module) noteString(name, value string) error {
 	switch {
 	case name == "mhlo.sharding":
 		m.GSPMD = true
-		m.count(gspmdDevices(value), "sharding "+strconv.Quote(value))
+		m.addCount(gspmdDevices(value), "sharding "+strconv.Quote(value))
 	case name == "call_target_name":
 		m.addCall(value)
 	case strings.HasPrefix(name, "xla.sdy."):

@@ -67,6 +67,40 @@ func TestTwins(t *testing.T) {
 	}
 }
 
+// TestBytecode: what bytecode says that no text stands beside, in every version of the format.
+func TestBytecode(t *testing.T) {
+	mesh := []Count{{`mesh <["dp"=2, "tp"=4]>`, 8}}
+	for name, want := range map[string]Module{
+		"mesh_only.v0":   {Shardy: true, Counts: mesh},
+		"mesh_only.v1":   {Shardy: true, Counts: mesh},
+		"mesh_only.v2":   {Shardy: true, Counts: mesh},
+		"mesh_only.v3":   {Shardy: true, Counts: mesh},
+		"mesh_only.v4":   {Shardy: true, Counts: mesh},
+		"mesh_only.v5":   {Shardy: true, Counts: mesh},
+		"all_reduce":     {Members: 4},
+		"all_reduce.v0":  {Members: 4},
+		"tpu_call":       {Calls: []string{"tpu_custom_call"}},
+		"tpu_call.v0":    {Calls: []string{"tpu_custom_call"}},
+		"several_meshes": {Replicas: 1, Partitions: 8, Shardy: true, Counts: mesh, Uncounted: []string{"a mesh without axes"}}, // one device, or none
+		"inline_mesh":    {Replicas: 1, Shardy: true, Counts: mesh},
+		"frontend":       {Replicas: 1, Shardy: true, Counts: mesh}, // xla.sdy.meshes
+		"replicated":     {Replicas: 1, GSPMD: true, Uncounted: []string{`sharding "{replicated}"`}},
+		"wide":           {Replicas: 1, Partitions: 8, Shardy: true, Counts: mesh}, // an i64
+		"negative":       {Replicas: 1, Shardy: true, Counts: mesh, Illegal: []string{"mhlo.num_partitions = -3"}},
+		"words_only":     {Replicas: 1, Partitions: 1}, // in a string and in locations
+	} {
+		got, err := Read(readFile(t, name+".mlirbc"))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		want.Form, got.Code, got.Producer = Bytecode, nil, ""
+		if !reflect.DeepEqual(*got, want) {
+			t.Errorf("%s:\n%+v\nwant\n%+v", name, *got, want)
+		}
+	}
+}
+
 // TestText: what a text says, and what only looks like it.
 func TestText(t *testing.T) {
 	mesh := func(n int, what string) Module {
@@ -132,7 +166,7 @@ func TestOtherFiles(t *testing.T) {
 // TestCut: a file that was cut short anywhere is an error with its place, never a
 // program that says less.
 func TestCut(t *testing.T) {
-	for _, name := range []string{"shard_map_tpu.mlirbc", "qr.mlirbc", "ir_bytecode.mlirbc"} {
+	for _, name := range []string{"shard_map_tpu.mlirbc", "qr.mlirbc", "ir_bytecode.mlirbc", "mesh_only.v0.mlirbc", "mesh_only.v2.mlirbc"} {
 		whole := readFile(t, name)
 		for n := range len(whole) {
 			_, err := Read(whole[:n])

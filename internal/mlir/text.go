@@ -20,11 +20,11 @@ type lexer struct {
 	at int
 }
 
-func (l *lexer) next() token {
-	t := l.word()
+func (l *lexer) nextToken() token {
+	t := l.nextWord()
 	if t.kind == 'n' && t.text == "loc" {
 		back := l.at
-		if l.word().kind == '(' {
+		if l.nextWord().kind == '(' {
 			l.skipParens()
 			return token{'l', ""}
 		}
@@ -36,7 +36,7 @@ func (l *lexer) next() token {
 // skipParens goes behind the parenthesis that closes the one just read.
 func (l *lexer) skipParens() {
 	for depth := 1; depth > 0; {
-		switch l.word().kind {
+		switch l.nextWord().kind {
 		case '(':
 			depth++
 		case ')':
@@ -47,7 +47,7 @@ func (l *lexer) skipParens() {
 	}
 }
 
-func (l *lexer) word() token {
+func (l *lexer) nextWord() token {
 	for l.at < len(l.b) {
 		c := l.b[l.at]
 		switch {
@@ -60,14 +60,14 @@ func (l *lexer) word() token {
 				l.at = len(l.b)
 			}
 		case c == '"':
-			return token{'"', l.quoted()}
+			return token{'"', l.readQuoted()}
 		case c >= '0' && c <= '9', c == '-' && l.at+1 < len(l.b) && l.b[l.at+1] >= '0' && l.b[l.at+1] <= '9':
-			return token{'0', l.take(1, nameByte)}
+			return token{'0', l.takeWhile(1, isNameByte)}
 		case c == '@' && l.at+1 < len(l.b) && l.b[l.at+1] == '"':
 			l.at++
-			return token{'n', "@" + l.quoted()}
-		case c == '@' || c == '#' || c == '%' || c == '!' || c == '^' || nameByte(c):
-			return token{'n', l.take(1, nameByte)}
+			return token{'n', "@" + l.readQuoted()}
+		case c == '@' || c == '#' || c == '%' || c == '!' || c == '^' || isNameByte(c):
+			return token{'n', l.takeWhile(1, isNameByte)}
 		default:
 			l.at++
 			return token{c, ""}
@@ -76,21 +76,21 @@ func (l *lexer) word() token {
 	return token{}
 }
 
-func nameByte(c byte) bool {
+func isNameByte(c byte) bool {
 	return c == '_' || c == '.' || c == '$' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 }
 
-// take reads n bytes and those after them that are in a set.
-func (l *lexer) take(n int, in func(byte) bool) string {
+// takeWhile reads n bytes and those after them that are in a set.
+func (l *lexer) takeWhile(n int, in func(byte) bool) string {
 	start := l.at
 	for l.at += n; l.at < len(l.b) && in(l.b[l.at]); l.at++ {
 	}
 	return string(l.b[start:l.at])
 }
 
-// quoted reads a string. One that is never closed ends with the text: the compiler
+// readQuoted reads a string. One that is never closed ends with the text: the compiler
 // says what is wrong with it.
-func (l *lexer) quoted() string {
+func (l *lexer) readQuoted() string {
 	l.at++
 	start, escaped := l.at, false
 	for l.at < len(l.b) && l.b[l.at] != '"' {
@@ -142,7 +142,7 @@ func (m *Module) scanText(text []byte) error {
 		ofModule bool   // braces belong to a module, not to a function without one
 		groups   int    // how deep in the angle brackets of replica groups
 	)
-	for t := l.next(); t.kind != 0; t = l.next() {
+	for t := l.nextToken(); t.kind != 0; t = l.nextToken() {
 		value := key
 		key = ""
 		switch t.kind {
@@ -166,7 +166,7 @@ func (m *Module) scanText(text []byte) error {
 			groups = max(0, groups-1)
 		case '"':
 			if value != "" {
-				if err := m.frontend(value, t.text); err != nil {
+				if err := m.noteString(value, t.text); err != nil {
 					return err
 				}
 			} else if depth == 0 && t.text == "builtin.module" {
@@ -198,7 +198,7 @@ func (m *Module) scanText(text []byte) error {
 				m.addCall(name[1:])
 			}
 			if name[0] == '@' && last.text == "sdy.mesh" { // sdy.mesh @name = <[...]>
-				if l.next().kind == '=' {
+				if l.nextToken().kind == '=' {
 					key = "\x00mesh"
 				}
 			}
@@ -216,27 +216,27 @@ func (m *Module) scanText(text []byte) error {
 func (m *Module) scanMesh(l *lexer) {
 	start := l.at
 	var axes []axis
-	ok := l.next().kind == '['
+	ok := l.nextToken().kind == '['
 	for ok {
-		t := l.next()
+		t := l.nextToken()
 		if t.kind == ']' || t.kind == ',' && len(axes) > 0 {
 			if t.kind == ']' {
 				break
 			}
-			t = l.next()
+			t = l.nextToken()
 		}
-		equals, size := l.next(), l.next()
+		equals, size := l.nextToken(), l.nextToken()
 		n, err := strconv.ParseInt(size.text, 0, 64)
 		ok = t.kind == '"' && equals.kind == '=' && size.kind == '0' && err == nil && len(axes) < maxAxes
 		axes = append(axes, axis{t.text, n})
 	}
 	if !ok || len(axes) == 0 {
 		m.Shardy = true
-		m.count(0, "mesh "+strconv.Quote("<"+strings.TrimSpace(string(l.b[start:min(len(l.b), start+40)]))))
+		m.addCount(0, "mesh "+strconv.Quote("<"+strings.TrimSpace(string(l.b[start:min(len(l.b), start+40)]))))
 		l.at = start
 		return
 	}
-	m.countMesh(axes)
+	m.addMesh(axes)
 }
 
 // maxAxes bounds a mesh's axes.
