@@ -146,6 +146,8 @@ func (a *app) tryFlagsCommand() *cobra.Command {
 	var on, plugin string
 	c := &cobra.Command{
 		Use: "try-flags --on SLICE", Hidden: true, Args: cobra.NoArgs,
+		Short:   "Compile next to nothing, to see whether a plugin stands the flags that are set for it",
+		Example: "  XLA_FLAGS=--xla_cpu_enable_fast_math=false weft try-flags --on cpu:1",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			slice, err := topology.Lookup(on)
 			if err != nil {
