@@ -181,14 +181,17 @@ func (r *TextReport) countPartitions(m *mlir.Module, o TextOptions) (int, error)
 	if len(shown) > most {
 		shown, shownSizes = append(shown[:most], "others"), append(shownSizes[:most], "another of theirs")
 	}
-	has, sizes := strings.Join(shown, " and "), strings.Join(shownSizes, " or ")
+	has, advice := strings.Join(shown, " and "), "--partitions "+strings.Join(shownSizes, " or ")
+	if r.Replicas > 1 {
+		advice = "--replicas 1 " + advice
+	}
 	switch {
 	case len(shown) > 0 && given > 0 && !agrees:
-		return bad("--partitions %d, and the program has a %s: give --partitions %s or leave it out", given, has, sizes)
+		return bad("--partitions %d, and the program has a %s: give %s or leave it out", given, has, advice)
 	case len(shown) > 0 && n > 0 && !agrees:
-		return bad("the program has a %s, and %s: the file contradicts itself; give --partitions %s to compile it for that many", has, by, sizes)
+		return bad("the program has a %s, and %s: the file contradicts itself; give %s to compile it for that many", has, by, advice)
 	case len(shown) > 1 && n == 0:
-		return bad("the program has a %s, and says no number of partitions: give --partitions %s", has, sizes)
+		return bad("the program has a %s, and says no number of partitions: give %s", has, advice)
 	case len(shown) > 0:
 		switch {
 		case n == 0:

@@ -59,6 +59,8 @@ func TestDevicesOfAProgram(t *testing.T) {
 		{"mesh against 1", with("mhlo.num_partitions = 1 : i32", mesh), TextOptions{}, 0, 0, "give --partitions 8"},
 		{"mesh against 1, flag", with("mhlo.num_partitions = 1 : i32", mesh), TextOptions{Partitions: 8}, 1, 8, "mhlo.num_partitions = 1"},
 		{"mesh against flag", with("", mesh), TextOptions{Partitions: 2}, 0, 0, "--partitions 2"},
+		{"mesh against replicas", with("mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 8 : i32", mesh), TextOptions{}, 0, 0, "give --replicas 1 --partitions 8"},
+		{"mesh against replicas, flags", with("mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 8 : i32", mesh), TextOptions{Replicas: 1, Partitions: 8}, 1, 8, "mhlo.num_replicas = 8"},
 		{"two meshes", with("", mesh+other), TextOptions{}, 0, 0, "give --partitions 8 or 4"},
 		{"two meshes, said", with(eight, mesh+other), TextOptions{}, 1, 8, "of 4 devices"},
 		{"two meshes, flag", with("", mesh+other), TextOptions{Partitions: 4}, 1, 4, "of 8 devices"},
