@@ -16,7 +16,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"weft/fault"
 )
@@ -151,19 +150,16 @@ func foreignFormat(b []byte) string {
 	return ""
 }
 
-// looksLikeText tells text from the binary forms by what text never holds. The
-// whole need not be UTF-8 for that: a stray byte is the compiler's to report.
+// looksLikeText tells text from the binary forms by the bytes that text never holds.
+// It need not be UTF-8 for that: a stray byte is the compiler's to report.
 func looksLikeText(b []byte) bool {
-	head := b[:min(len(b), 512)]
-	if bytes.IndexByte(head, 0) >= 0 || bytes.HasPrefix(bytecodeMagic, head) || foreignFormat(b) != "" {
+	if foreignFormat(b) != "" || bytes.HasPrefix(bytecodeMagic, b) {
 		return false
 	}
-	for len(head) > 0 {
-		r, n := utf8.DecodeRune(head)
-		if r == utf8.RuneError && n <= 1 && utf8.FullRune(head) {
+	for _, c := range b[:min(len(b), 512)] {
+		if c < ' ' && !strings.ContainsRune("\t\n\f\r", rune(c)) {
 			return false
 		}
-		head = head[n:]
 	}
 	return true
 }

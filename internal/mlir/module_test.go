@@ -136,6 +136,7 @@ func TestText(t *testing.T) {
 		{"mhlo.sharding, binary", `"x"() {mhlo.sharding = "\08\03\1A\02\02\04\22\02\00\01"}`, Module{GSPMD: true, Counts: []Count{{`sharding "\b\x03\x1a\x02\x02\x04\"\x02\x00\x01"`, 8}}}},
 		{"calls", `stablehlo.custom_call @b(%0) {} stablehlo.custom_call @"a"(%0) "stablehlo.custom_call"(%0) <{call_target_name = "c"}>`, Module{Calls: []string{"a", "b", "c"}}},
 		{"groups", `"stablehlo.all_gather"(%0) {replica_groups = dense<[[0, 2], [1, 5]]> : tensor<2x2xi64>, other = dense<77> : tensor<i64>}`, Module{Members: 6}},
+		{"Latin-1", "// caf\xe9\nmodule attributes {mhlo.num_partitions = 2 : i32} {}", Module{Partitions: 2}},
 		{"not closed", `module attributes {x = "`, Module{}},
 	} {
 		got, err := Read([]byte(k.text))
