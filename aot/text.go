@@ -73,7 +73,7 @@ func CompileText(ctx context.Context, program []byte, on topology.Slice, o TextO
 		return nil, fmt.Errorf("%s: %w", o.Name, err)
 	}
 	r := &TextReport{On: on.String(), Form: m.Form, Producer: m.Producer, Platforms: m.Platforms, CallingConvention: m.Convention, Notes: []string{}}
-	if err := fault.Join(r.countDevices(m, on, o), r.checkPlatform(m, on, o)); err != nil {
+	if err := fault.Join(r.checkPlatform(m, on, o), r.countDevices(m, on, o)); err != nil {
 		return nil, err
 	}
 	c, err := open(ctx, on, Options{Plugin: o.Plugin, Install: o.Install, Fetching: o.Fetching})
@@ -153,11 +153,24 @@ func (r *TextReport) countDevices(m *mlir.Module, on topology.Slice, o TextOptio
 	return l.Err()
 }
 
+// Partitions are the fields of an ErrOptions over the number of partitions of a program
+// of somebody else's: what the options give, what the program says (0 for nothing), and
+// the devices of each mesh and sharding that it shows.
+type Partitions struct {
+	Given int   `json:"given"`
+	Said  int   `json:"said"`
+	Shown []int `json:"shown"`
+}
+
 // countPartitions is the number of partitions that the program says, which must be
 // that of one of its meshes or shardings where it has any.
 func (r *TextReport) countPartitions(m *mlir.Module, o TextOptions) (int, error) {
+	numbers := Partitions{Given: o.Partitions, Said: cmp.Or(m.Partitions, m.Devices), Shown: []int{}}
+	for _, c := range m.Counts {
+		numbers.Shown = append(numbers.Shown, c.Devices)
+	}
 	bad := func(format string, args ...any) (int, error) {
-		return 0, fault.New(ErrOptions, nil, "%s: %s", o.Name, fmt.Sprintf(format, args...))
+		return 0, fault.New(ErrOptions, numbers, "%s: %s", o.Name, fmt.Sprintf(format, args...))
 	}
 	said, given := m.Partitions, o.Partitions
 	if m.Devices > 0 && said > 0 && m.Devices != max(said, m.Replicas) {

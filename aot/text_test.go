@@ -99,6 +99,18 @@ func TestDevicesOfAProgram(t *testing.T) {
 	}
 }
 
+// TestPartitionsFields: an error over a number has all of them.
+func TestPartitionsFields(t *testing.T) {
+	m, err := mlir.Read(aotProgram(t, "constraint_only_cpu.mlirbc"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, ok := fault.Fields[Partitions](new(TextReport).countDevices(m, slice(t, "cpu:8"), TextOptions{Partitions: 4}))
+	if !ok || f.Given != 4 || f.Said != 8 || !slices.Equal(f.Shown, []int{8}) {
+		t.Errorf("%+v", f)
+	}
+}
+
 func aotProgram(t testing.TB, name string) []byte {
 	b, err := os.ReadFile(filepath.Join("../internal/mlir/testdata", name))
 	if err != nil {
