@@ -117,6 +117,7 @@ func CompileStep(ctx context.Context, s *Step, o Options) (*Compilation, error) 
 		return nil, err
 	}
 	c.Report = s.report()
+	c.Report.Notes = append(c.Report.Notes, comp.plugin().Notes()...)
 	c.Report.CompileSeconds = time.Since(start).Seconds()
 	c.Report.Engine, c.Report.Compiler = comp.plugin().Engine(), oneLine(comp.platform())
 	for i := range c.Report.Programs {

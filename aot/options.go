@@ -19,7 +19,17 @@ var (
 	ErrSlice = fault.NewKind("aot-slice")
 	// ErrOptions: options of which no compilation can be made.
 	ErrOptions = fault.NewKind("aot-options")
+	// ErrPlatform: a program that was lowered for other hardware than the slice.
+	ErrPlatform = fault.NewKind("program-platform")
 )
+
+// Platform are the fields of ErrPlatform, in JAX's names: cpu, tpu, cuda, rocm. Calls
+// are the custom calls that show it, where the file itself says nothing.
+type Platform struct {
+	Asked string   `json:"asked"`
+	Has   []string `json:"has"`
+	Calls []string `json:"calls,omitempty"`
+}
 
 // Options are what is compiled, and how. What plan.Options say is read as plan
 // reads it; Mesh must be given.

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"time"
 
@@ -37,7 +38,7 @@ const (
 
 // Open makes an engine with at least n devices. auto takes XLA's CPU plugin,
 // fetching it at first use, and the interpreter where that cannot be had, which
-// Info().Note then says. Every other name is taken at its word. No TPU has run weft
+// Info().Note then says; a plugin that the user named has no stand-in. Every other name is taken at its word. No TPU has run weft
 // yet: tpu opens libtpu's client on a machine that has one, and is untried.
 func Open(ctx context.Context, device string, n int, o Options) (Engine, error) {
 	reference := func() Engine { return NewReference(n, interp.Options{Timeout: o.Limit}) }
@@ -59,7 +60,7 @@ func Open(ctx context.Context, device string, n int, o Options) (Engine, error) 
 		if err == nil {
 			return e, nil
 		}
-		if !errors.Is(err, ErrUnavailable) {
+		if named := o.Plugin != "" || os.Getenv("WEFT_PLUGIN") != ""; named || !errors.Is(err, ErrUnavailable) {
 			return nil, err
 		}
 		return &noted{reference(), "no XLA plugin could be had, so the reference interpreter runs: " + strings.SplitN(err.Error(), "\n", 2)[0]}, nil

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 
 	"weft/fault"
@@ -42,9 +43,10 @@ func openXLA(ctx context.Context, n int, o Options) (Engine, error) {
 	}
 	p := client.Plugin().Engine()
 	e := &XLA{client: client, n: n, info: Info{Name: client.Platform(), Version: p.Version, SHA256: p.SHA256, API: p.API, Path: p.Path, XLAFlags: client.Plugin().Flags(), DeviceKind: client.Devices()[0].Kind}}
+	e.info.Note = strings.Join(client.Plugin().Notes(), "; ")
 	if !o.NoCache {
 		if e.cache, err = cache.Open(o.CacheDir, cache.Options{Warn: o.Warn}); err != nil {
-			e.info.Note = "programs are not kept: " + err.Error()
+			e.info.Note = strings.TrimPrefix(e.info.Note+"; programs are not kept: "+err.Error(), "; ")
 		}
 	}
 	return e, nil

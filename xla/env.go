@@ -73,9 +73,9 @@ func withThreads(n int, make func() error) (threads int, err error) {
 	return want, err
 }
 
-// userFlags gives XLA_FLAGS without weft's additions, which a process started
+// UserFlags gives XLA_FLAGS without weft's additions, which a process started
 // by another weft has inherited.
-func userFlags() string {
+func UserFlags() string {
 	env.Lock()
 	defer env.Unlock()
 	if env.userFlags == nil {

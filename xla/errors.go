@@ -7,6 +7,7 @@ import (
 
 	"weft/fault"
 	"weft/xla/internal/pjrt"
+	"weft/xla/plugin"
 )
 
 // The kinds of error this package returns.
@@ -14,12 +15,15 @@ var (
 	// ErrNoXLA: this build has no XLA in it.
 	ErrNoXLA = fault.NewKind("no-xla")
 	// ErrPluginLoad: the plugin's file cannot be loaded as a PJRT plugin.
-	ErrPluginLoad = fault.NewKind("plugin-load")
+	ErrPluginLoad = plugin.ErrLibrary
 	// ErrPluginVersion: the plugin speaks a version of the PJRT C API that weft does not.
 	ErrPluginVersion = fault.NewKind("plugin-version")
+	// ErrPluginTable: the plugin's table of functions is short, or has holes.
+	ErrPluginTable = fault.NewKind("plugin-table")
 	// ErrPlugin: the plugin refused a call; the message is its own.
 	ErrPlugin = fault.NewKind("plugin-error")
-	// ErrXLAFlag: XLA_FLAGS holds something XLA would abort the process for.
+	// ErrXLAFlag: XLA_FLAGS, or another variable that a plugin reads, holds something that
+	// it would end the process over.
 	ErrXLAFlag = fault.NewKind("xla-flag")
 	// ErrBackendStarted: a setting that is fixed once a client exists was changed after.
 	ErrBackendStarted = fault.NewKind("backend-started")
@@ -48,6 +52,16 @@ type PluginVersion struct {
 	Plugin string `json:"plugin"`
 	Needed string `json:"needed"`
 	Have   string `json:"have"`
+}
+
+// PluginTable are the fields of ErrPluginTable. Missing are the C names of the
+// functions that weft calls and the plugin lacks.
+type PluginTable struct {
+	Plugin      string   `json:"plugin"`
+	API         string   `json:"api"`
+	TableBytes  int      `json:"table_bytes"`
+	NeededBytes int      `json:"needed_bytes"`
+	Missing     []string `json:"missing"`
 }
 
 // PluginFailure are the fields of ErrPlugin and ErrCompile.

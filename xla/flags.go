@@ -1,6 +1,8 @@
 package xla
 
 import (
+	"fmt"
+	"os"
 	"strconv"
 	"strings"
 
@@ -26,21 +28,69 @@ type flag struct {
 	value string
 }
 
-// parseFlags splits XLA_FLAGS as XLA does (white space, with single or double
-// quotes) and refuses what can only be a slip: a byte outside ASCII (a dash
-// that a word processor made long), or a word without its two dashes. A value
-// that does not begin with a dash is the name of a file to XLA; it is let by.
-func parseFlags(s string) ([]flag, error) {
+// TryFlags, where a command sets it before the first Load, is asked before a plugin
+// is loaded while the user has set flags for it. A plugin ends the process over a
+// flag's value that it cannot read, and only it knows its flags' types: so the command
+// starts a process of its own that loads the plugin, and says what became of it.
+// device is what the plugin drives, path its file.
+var TryFlags func(device, path string) error
+
+// tryFlags asks TryFlags, where there are flags to try.
+func (p *Plugin) tryFlags(value, path string) error {
+	if TryFlags == nil || value == "" && (p.device() != "tpu" || os.Getenv("LIBTPU_INIT_ARGS") == "") {
+		return nil
+	}
+	return TryFlags(p.device(), path)
+}
+
+// maxFlags bounds a file of flags. What it holds goes into the environment, where a
+// process that is started takes up to 128 KiB in one variable.
+const maxFlags = 64 << 10
+
+// readFlags gives the flags that a value of XLA_FLAGS stands for, and what to call
+// the place they come from: a value that does not begin with a dash is the name of a
+// file that holds them. XLA waits for ever where that is a pipe, ends the process
+// where it is not there, and takes a folder for an empty file.
+func readFlags(value string) (flags, from string, err error) {
+	from = "XLA_FLAGS"
+	if t := strings.TrimLeft(value, " \t\r\n"); t == "" || t[0] == '-' {
+		return value, from, nil
+	}
+	bad := func(format string, args ...any) (string, string, error) {
+		return "", "", fault.New(ErrXLAFlag, Flag{value, 0}, "XLA_FLAGS is %q, which to XLA is the name of a file of flags, since it does not begin with a dash: %w", value, fmt.Errorf(format, args...))
+	}
+	st, err := os.Stat(value)
+	switch {
+	case err != nil:
+		return bad("%w", err)
+	case !st.Mode().IsRegular():
+		return bad("it is no regular file")
+	case st.Size() > maxFlags:
+		return bad("it has %d bytes, %d are the most", st.Size(), maxFlags)
+	}
+	b, err := os.ReadFile(value)
+	if err != nil {
+		return bad("%w", err)
+	}
+	flags = strings.TrimSpace(string(b))
+	if flags != "" && flags[0] != '-' {
+		return bad("it does not begin with a flag, and XLA would take none from it")
+	}
+	return flags, "the file " + value + " that XLA_FLAGS names", nil
+}
+
+// parseFlags splits flags as XLA does (white space, with single or double quotes) and
+// refuses what can only be a slip: a byte outside ASCII (a dash that a word processor
+// made long), or a word without its two dashes. from is what to call the place they
+// come from.
+func parseFlags(s, from string) ([]flag, error) {
 	for i := 0; i < len(s); i++ {
 		if s[i] >= 0x80 || (s[i] < 0x20 && s[i] != '\t' && s[i] != '\n' && s[i] != '\r') {
 			word := s[strings.LastIndexAny(s[:i], " \t\n\r")+1:]
 			word, _, _ = strings.Cut(word, " ")
 			return nil, fault.New(ErrXLAFlag, Flag{word, i},
-				"XLA_FLAGS has a byte that is not plain ASCII (0x%02x) at byte %d, in %q; flags start with two ASCII dashes: --xla_...", s[i], i, word)
+				"%s has a byte that is not plain ASCII (0x%02x) at byte %d, in %q; flags start with two ASCII dashes: --xla_...", from, s[i], i, word)
 		}
-	}
-	if t := strings.TrimLeft(s, " \t\r\n"); t == "" || t[0] != '-' {
-		return nil, nil
 	}
 	var out []flag
 	for i := 0; i < len(s); {
@@ -62,12 +112,12 @@ func parseFlags(s string) ([]flag, error) {
 		}
 		f := flag{at: start, word: string(word)}
 		if quote != 0 {
-			return nil, fault.New(ErrXLAFlag, Flag{f.word, start}, "XLA_FLAGS has a quote at byte %d that is never closed: %q", start, f.word)
+			return nil, fault.New(ErrXLAFlag, Flag{f.word, start}, "%s has a quote at byte %d that is never closed: %q", from, start, f.word)
 		}
 		body, ok := strings.CutPrefix(f.word, "--")
 		f.name, f.value, _ = strings.Cut(body, "=")
 		if !ok || !isName(f.name) {
-			return nil, fault.New(ErrXLAFlag, Flag{f.word, start}, "XLA_FLAGS has %q at byte %d; a flag is --name=value, with two ASCII dashes", f.word, start)
+			return nil, fault.New(ErrXLAFlag, Flag{f.word, start}, "%s has %q at byte %d; a flag is --name=value, with two ASCII dashes", from, f.word, start)
 		}
 		out = append(out, f)
 	}
@@ -86,11 +136,11 @@ func isName(s string) bool {
 
 // checkKnown refuses flags whose name does not occur in the plugin's file: XLA
 // would end the process over them.
-func checkKnown(flags []flag, plugin string, has func(string) bool) error {
+func checkKnown(flags []flag, from, plugin string, has func(string) bool) error {
 	var list fault.List
 	for _, f := range flags {
 		if !has(f.name) {
-			list.Add(fault.New(ErrXLAFlag, Flag{f.word, f.at}, "XLA_FLAGS has --%s at byte %d, which plugin %s does not know; XLA would abort over it", f.name, f.at, plugin))
+			list.Add(fault.New(ErrXLAFlag, Flag{f.word, f.at}, "%s has --%s at byte %d, which plugin %s does not know; XLA would abort over it", from, f.name, f.at, plugin))
 		}
 	}
 	return list.Err()
@@ -103,9 +153,6 @@ func added(name string) string { return "--" + name + "=" + strconv.Itoa(rendezv
 // returns the new value, and the seconds after which XLA will abort.
 func withRendezvous(value string, flags []flag, has func(string) bool) (string, float64) {
 	total := 0.0
-	if value != "" && flags == nil { // the name of a file
-		return value, 60
-	}
 	for _, w := range []struct {
 		name string
 		or   float64 // XLA's own

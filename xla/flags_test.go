@@ -3,7 +3,10 @@ package xla
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"unsafe"
 
@@ -22,7 +25,7 @@ func TestParseFlags(t *testing.T) {
 		{"--xla_a=1", -1, "xla_a"},
 		{" --xla_a --xla_b=x,y\n--xla_c=", -1, "xla_a xla_b xla_c"},
 		{`--xla_a="one two" --xla_b='3 4'`, -1, "xla_a xla_b"},
-		{"/etc/flags", -1, ""}, // a file, to XLA
+		{"/etc/flags", 0, ""}, // a file, which readFlags reads
 		{"-\u2013xla_force_host_platform_device_count=4", 1, ""},
 		{"--xla_a=1 \u2014xla_b=2", 10, ""},
 		{"--xla_a=1 xla_b=2", 10, ""},
@@ -32,7 +35,7 @@ func TestParseFlags(t *testing.T) {
 		{"--xla_a=\x00", 8, ""},
 		{`--xla_a="1`, 0, ""},
 	} {
-		flags, err := parseFlags(k.value)
+		flags, err := parseFlags(k.value, "XLA_FLAGS")
 		if k.at >= 0 {
 			f, ok := fault.Fields[Flag](err)
 			if !errors.Is(err, ErrXLAFlag) || !ok || f.Byte != k.at {
@@ -53,10 +56,43 @@ func TestParseFlags(t *testing.T) {
 	}
 }
 
+// TestFlagFile: a value that does not begin with a dash names a file.
+func TestFlagFile(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range []struct{ value, want, says string }{
+		{"", "", ""},
+		{" --xla_a=1", " --xla_a=1", ""},
+		{write("flags", "--xla_a=1\n--xla_b=2\n"), "--xla_a=1\n--xla_b=2", ""},
+		{write("empty", "\n"), "", ""},
+		{write("words", "xla_a=1"), "", "does not begin with a flag"},
+		{write("long", strings.Repeat("--xla_a ", maxFlags/8+1)), "", "are the most"},
+		{filepath.Join(dir, "none"), "", "no such file"},
+		{"xla_a=1", "", "name of a file"},
+		{pipe, "", "no regular file"},
+		{dir, "", "no regular file"},
+	} {
+		got, _, err := readFlags(k.value)
+		if k.says == "" && (err != nil || got != k.want) || k.says != "" && (!errors.Is(err, ErrXLAFlag) || !strings.Contains(err.Error(), k.says)) {
+			t.Errorf("%q: %q, %v", k.value, got, err)
+		}
+	}
+}
+
 func FuzzParseFlags(f *testing.F) {
 	f.Add("--xla_a=1 --xla_b='x y'")
 	f.Fuzz(func(t *testing.T, s string) {
-		flags, err := parseFlags(s)
+		flags, err := parseFlags(s, "XLA_FLAGS")
 		for _, x := range flags {
 			if err != nil || x.at < 0 || x.at >= len(s) || !isName(x.name) {
 				t.Fatalf("%q: %+v %v", s, x, err)
@@ -80,9 +116,8 @@ func TestRendezvousFlags(t *testing.T) {
 		{"--" + warnFlag + "=5", all, "--" + warnFlag + "=5 " + e, 5 + rendezvousSeconds},
 		{"--" + warnFlag + "=5 --" + terminateFlag + "=7", all, "--" + warnFlag + "=5 --" + terminateFlag + "=7", 12},
 		{"--xla_a=1", none, "--xla_a=1", 60}, // a plugin that would abort over them
-		{"/a/file", all, "/a/file", 60},
 	} {
-		flags, err := parseFlags(k.value)
+		flags, err := parseFlags(k.value, "XLA_FLAGS")
 		if err != nil {
 			t.Fatal(err)
 		}

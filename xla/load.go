@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"weft/fault"
@@ -31,14 +32,17 @@ var loaded struct {
 
 // Load loads a plugin: an engine's name, a file, or "" for $WEFT_PLUGIN and
 // then the default engine. Loading the same file twice gives the same Plugin.
-// XLA_FLAGS is checked first, so that a slip in it is an error rather than an
-// abort.
+// XLA_FLAGS, or the file that it names, is checked first, so that a slip in it is an
+// error rather than an abort.
 func Load(name string) (*Plugin, error) {
 	if !pjrt.Available {
 		return nil, fault.New(ErrNoXLA, nil, "%w", pjrt.ErrUnavailable)
 	}
-	value := userFlags()
-	flags, err := parseFlags(value)
+	value, from, err := readFlags(UserFlags())
+	if err != nil {
+		return nil, err
+	}
+	flags, err := parseFlags(value, from)
 	if err != nil {
 		return nil, err
 	}
@@ -48,14 +52,14 @@ func Load(name string) (*Plugin, error) {
 	}
 	path, err := filepath.EvalSymlinks(engine.Path)
 	if err != nil {
-		return nil, fault.New(ErrPluginLoad, PluginVersion{Plugin: engine.Path}, "plugin %s: %w", engine.Path, err)
+		return nil, fault.New(ErrPluginLoad, plugin.Library{Plugin: engine.Path}, "plugin %s: %w", engine.Path, err)
 	}
 	loaded.Lock()
 	defer loaded.Unlock()
 	if p := loaded.byPath[path]; p != nil {
 		return p, nil
 	}
-	p, err := load(engine, path, value, flags)
+	p, err := load(engine, path, value, from, flags)
 	if err != nil {
 		return nil, err
 	}
@@ -66,26 +70,40 @@ func Load(name string) (*Plugin, error) {
 	return p, nil
 }
 
-func load(engine plugin.Installed, path, value string, flags []flag) (*Plugin, error) {
+func load(engine plugin.Installed, path, value, from string, flags []flag) (*Plugin, error) {
 	names := []string{warnFlag, terminateFlag}
 	for _, f := range flags {
 		names = append(names, f.name)
 	}
 	facts, err := plugin.Examine(path, names...)
-	if err != nil {
-		return nil, fault.New(ErrPluginLoad, PluginVersion{Plugin: path}, "plugin %s: %w", path, err)
-	}
-	has := func(name string) bool { return facts.Has[name] }
-	if err := checkKnown(flags, path, has); err != nil {
+	if errors.Is(err, ErrPluginLoad) {
 		return nil, err
+	}
+	if err != nil {
+		return nil, fault.New(ErrPluginLoad, plugin.Library{Plugin: path}, "plugin %s: %w", path, err)
 	}
 	if engine.SHA256 != "" && engine.SHA256 != facts.SHA256 {
 		return nil, fault.New(plugin.ErrBadHash, plugin.Engine{Name: engine.Name, Want: engine.SHA256, Have: facts.SHA256},
 			"engine %s: %s has SHA-256 %s, it was installed with %s; remove its folder and install it again", engine.Name, path, facts.SHA256, engine.SHA256)
 	}
 	engine.SHA256 = facts.SHA256
+	if err := plugin.CheckLibrary(path); err != nil {
+		return nil, err
+	}
+	has := func(name string) bool { return facts.Has[name] }
+	if err := checkKnown(flags, from, path, has); err != nil {
+		return nil, err
+	}
 	p := &Plugin{engine: engine}
 	p.flags, p.abortAfter = withRendezvous(value, flags, has)
+	if p.device() == "tpu" {
+		if err := checkTPUBounds(os.Getenv); err != nil {
+			return nil, err
+		}
+	}
+	if err := p.tryFlags(value, path); err != nil {
+		return nil, err
+	}
 
 	env.Lock()
 	// Below this level a plugin writes two lines a process, and a stack trace
@@ -101,7 +119,7 @@ func load(engine plugin.Installed, path, value string, flags []flag) (*Plugin, e
 		if errors.Is(err, pjrt.ErrUnavailable) {
 			return nil, fault.New(ErrNoXLA, nil, "%w", err)
 		}
-		return nil, fault.New(ErrPluginLoad, PluginVersion{Plugin: path}, "plugin %s cannot be loaded: %w", path, err)
+		return nil, fault.New(ErrPluginLoad, plugin.Library{Plugin: path}, "plugin %s cannot be loaded: %w", path, err)
 	}
 	p.version = p.api.Version()
 	note, err := checkVersion(path, p.version)
@@ -112,6 +130,10 @@ func load(engine plugin.Installed, path, value string, flags []flag) (*Plugin, e
 		p.notes = append(p.notes, note)
 	}
 	p.engine.API = p.version.String()
+	if missing := p.api.Missing(); missing != nil {
+		return nil, fault.New(ErrPluginTable, PluginTable{Plugin: path, API: p.engine.API, TableBytes: p.api.TableSize(), NeededBytes: pjrt.NeededTableSize(), Missing: missing},
+			"plugin %s (PJRT API %s) lacks %d functions that weft calls: %s (its table has %d bytes; the last that weft calls ends at byte %d)", path, p.engine.API, len(missing), strings.Join(missing, ", "), p.api.TableSize(), pjrt.NeededTableSize())
+	}
 	if err := p.api.Initialize(); err != nil {
 		return nil, pluginError(ErrPlugin, "initialize", err)
 	}

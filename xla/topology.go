@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -47,6 +48,30 @@ func tpuDefaults() {
 	setDefault("TPU_ACCELERATOR_TYPE", "v4-8")
 	setDefault("TPU_WORKER_HOSTNAMES", "localhost")
 	setDefault("TPU_WORKER_ID", "0")
+}
+
+// tpuBounds are variables that libtpu reads three sizes from, such as 2,2,1, and ends
+// the process over anything else.
+var tpuBounds = []string{"TPU_CHIPS_PER_HOST_BOUNDS", "TPU_CHIPS_PER_PROCESS_BOUNDS", "TPU_HOST_BOUNDS", "TPU_PROCESS_BOUNDS"}
+
+func checkTPUBounds(getenv func(string) string) error {
+	var list fault.List
+	for _, name := range tpuBounds {
+		value := getenv(name)
+		if value == "" {
+			continue
+		}
+		sizes := strings.Split(value, ",")
+		bad := len(sizes) < 3
+		for _, s := range sizes {
+			_, err := strconv.Atoi(strings.TrimSpace(s))
+			bad = bad || err != nil
+		}
+		if bad {
+			list.Add(fault.New(ErrXLAFlag, Flag{Flag: name + "=" + value}, "%s is %q; libtpu wants three numbers with commas between them, such as 2,2,1, and would end the process", name, value))
+		}
+	}
+	return list.Err()
 }
 
 // tpuChips are the PCI device ids of Google's TPU chips: v2 and v3, v4, v5p,

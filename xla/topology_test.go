@@ -1,8 +1,10 @@
 package xla
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"weft/xla/plugin"
@@ -37,6 +39,20 @@ func TestDriven(t *testing.T) {
 	} {
 		if got := driven(plugin.Installed{Name: k.name, Path: k.path}); got != k.want {
 			t.Errorf("%+v: %s", k, got)
+		}
+	}
+}
+
+func TestTPUBounds(t *testing.T) {
+	for value, ok := range map[string]bool{"": true, "2,2,1": true, "1, 1, 1": true, "2,2": false, "2x2x1": false, "a,b,c": false, "q": false} {
+		err := checkTPUBounds(func(name string) string {
+			if name == "TPU_PROCESS_BOUNDS" {
+				return value
+			}
+			return ""
+		})
+		if ok != (err == nil) || err != nil && (!errors.Is(err, ErrXLAFlag) || !strings.Contains(err.Error(), "TPU_PROCESS_BOUNDS")) {
+			t.Errorf("%q: %v", value, err)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -46,8 +47,9 @@ and the fullest program's temporaries.
 --out DIR keeps the programs: text, executables and a manifest, which
 "weft forward --compiled DIR" loads on a host of that kind without compiling.
 
-With a FILE it compiles any StableHLO program, as text or portable bytecode: what
-jax.export writes. It runs in a process of its own.`,
+With a FILE it compiles any StableHLO program, as text, as portable bytecode, or as
+the file that jax.export's serialize() writes. How many devices it is for is read
+from it. It runs in a process of its own.`,
 		Example: `  weft compile --model wan2.1-t2v-14b --size 832x480 --frames 81 --on v4-8 --mesh tp=4
   weft compile --model testdata/wan21_t2v --size 64x64 --frames 9 --dtype f32 --on cpu:4 --mesh tp=2,sp=2 --out /tmp/programs
   weft compile exported.mlir --on v5e-8`,
@@ -88,8 +90,8 @@ jax.export writes. It runs in a process of its own.`,
 	fl.BoolVar(&f.force, "force", false, "replace compiled programs that are there")
 	fl.StringVar(&f.plugin, "plugin", "", "a PJRT plugin file in place of the installed engine")
 	fl.IntVar(&f.parallel, "parallel", 0, "programs compiled at a time; 0 is one for every processor")
-	fl.IntVar(&f.replicas, "replicas", 0, "devices that run a FILE as replicas; 0 reads the module")
-	fl.IntVar(&f.partitions, "partitions", 0, "devices that XLA partitions a FILE for; 0 reads the module")
+	fl.IntVar(&f.replicas, "replicas", 0, "devices that run a FILE as replicas; 0 reads the file")
+	fl.IntVar(&f.partitions, "partitions", 0, "devices that XLA partitions a FILE for; 0 reads the file")
 	must(c.MarkFlagRequired("on"))
 	complete(c, "on", "v4-8", "v5e-8", "v5e-16", "v5p-8", "v6e-8", "cpu:8")
 	complete(c, "mesh", "auto", "tp=4", "tp=2,sp=2", "tp=8")
@@ -238,7 +240,7 @@ func (f *compileFlags) program(ctx context.Context, a *app, path string) error {
 		return usage("%v", err)
 	}
 	if i.IsDir() {
-		return usage("%s is a folder: a FILE is StableHLO, as text or bytecode; a model is --model", path)
+		return usage("%s is a folder: a FILE is StableHLO, as text, bytecode or jax.export's file; a model is --model", path)
 	}
 	if os.Getenv(workerEnv) == "" {
 		return f.apart(ctx, a, path)
@@ -265,6 +267,9 @@ func (f *compileFlags) apart(ctx context.Context, a *app, path string) error {
 		args = append(args, "--plugin", f.plugin)
 	}
 	out, err := worker(ctx, args)
+	if errors.Is(err, errWorker) {
+		err = cmp.Or(tryNothing(ctx, f.on, f.plugin), err) // was it the program?
+	}
 	if err != nil {
 		return err
 	}

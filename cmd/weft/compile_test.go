@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -16,7 +17,7 @@ import (
 
 // TestMain lets the test's own binary be the process that a FILE is compiled in.
 func TestMain(m *testing.M) {
-	if os.Getenv(workerEnv) == "" {
+	if os.Getenv(workerEnv) == "" && os.Getenv(asWeft) == "" {
 		os.Exit(m.Run())
 	}
 	if os.Getenv("WEFT_TEST_ABORT") != "" { // as a compiler does over a failed check
@@ -25,6 +26,9 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 }
+
+// asWeft has the test's own binary be weft, in a process that reads XLA_FLAGS anew.
+const asWeft = "WEFT_TEST_AS_WEFT"
 
 func skipXLA(t testing.TB) {
 	if os.Getenv("WEFT_SKIP_XLA") != "" {
@@ -157,18 +161,110 @@ func TestCompileFile(t *testing.T) {
 	if code, out, _ = weftRun(t, "compile", sum, "--on", "cpu:8"); code != 0 || !strings.Contains(out, "it fits") || !strings.Contains(out, "4 devices") {
 		t.Errorf("exit %d, %s", code, out)
 	}
-	for name, text := range map[string]string{
-		"rubbish": "rubbish @main() {", "noise": "\x00\x01\x02\xff", "bytecode": "ML\xefR\x0d\x00\xff\xff", "value": `func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> { return %b : tensor<4xf32> }`,
+	for _, k := range []struct{ name, text, kind string }{
+		{"rubbish", "rubbish @main() {", "compile-failed"},
+		{"value", `func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> { return %b : tensor<4xf32> }`, "compile-failed"},
+		{"noise", "\x00\x01\x02\xff", "program-format"},
+		{"bytecode", "ML\xefR\x0d\x00\xff\xff", "program-damaged"},
+		{"nothing", "", "program-format"},
 	} {
-		code, out, stderr := weftRun(t, "compile", write(name, text), "--on", "cpu:2", "--json")
-		if f := decode[failure](t, out); code != 1 || f.Error.Kind != "compile-failed" || stderr != "" {
-			t.Errorf("%s: exit %d, %s%s", name, code, out, stderr)
+		code, out, stderr := weftRun(t, "compile", write(k.name, k.text), "--on", "cpu:2", "--json")
+		if f := decode[failure](t, out); code != 1 || f.Error.Kind != k.kind || stderr != "" || k.kind != "compile-failed" && !strings.Contains(f.Error.Message, k.name) {
+			t.Errorf("%s: exit %d, %s%s", k.name, code, out, stderr)
 		}
+	}
+	code, out, _ = weftRun(t, "compile", "../../internal/mlir/testdata/bf16_tpu.jaxexport", "--on", "cpu:8", "--json")
+	if f := decode[failure](t, out); code != 2 || f.Error.Kind != "program-platform" || !strings.Contains(f.Error.Message, "lowered for tpu") {
+		t.Errorf("an export for TPUs on a CPU: exit %d, %s", code, out)
 	}
 	t.Setenv("WEFT_TEST_ABORT", "1")
 	code, out, _ = weftRun(t, "compile", sum, "--on", "cpu:8", "--json")
 	if f := decode[failure](t, out); code != 1 || f.Error.Kind != "compiler-ended" || !strings.Contains(f.Error.Message, "check failed") {
 		t.Errorf("a compiler that aborts: exit %d, %s", code, out)
+	}
+}
+
+// TestCompileForms: text, bytecode and an export's file of one program need the same to
+// the byte, without a flag; where the program says how many devices it is for, that is it.
+func TestCompileForms(t *testing.T) {
+	skipXLA(t)
+	_, tpu := plugin.Get("tpu")
+	for _, k := range []struct {
+		name, on             string
+		files                []string // how their names end
+		partitions           int
+		arguments, temp, on1 int64 // on1 is of a device in all, 0 where it is not held to a figure
+	}{
+		{"constraint_only_cpu", "cpu:8", []string{".mlir", ".mlirbc"}, 8, 100663296, 201326592, 0}, // JAX's own analysis
+		{"shard_map_tpu", "cpu:8", []string{".mlir", ".mlirbc"}, 8, 65536, -1, 0},
+		{"named", "cpu:8", []string{".mlir", ".jaxexport"}, 8, 2048, -1, 0},
+		{"gspmd", "cpu:8", []string{".mlir", ".mlirbc"}, 8, 2048, -1, 0},
+		{"ir_bytecode", "cpu:8", []string{".mlir", ".mlirbc"}, 8, 2048, -1, 0},
+		{"multi", "cpu:2", []string{".mlir", ".jaxexport"}, 1, 16388, -1, 0},
+		{"constraint_only_tpu", "v5e-8", []string{".mlir", ".mlirbc"}, 8, 100663296, 0, 138150912},
+		{"bf16_tpu", "v5e-8", []string{".mlir", ".mlirbc", ".jaxexport"}, 1, 1310720, 0, 0},
+	} {
+		if k.on == "v5e-8" && tpu != nil {
+			t.Logf("libtpu is not here (weft engine install tpu): %v", tpu)
+			continue
+		}
+		var first aot.TextReport
+		for i, end := range k.files {
+			code, out, stderr := weftRun(t, "compile", "../../internal/mlir/testdata/"+k.name+end, "--on", k.on, "--json")
+			if code != 0 {
+				t.Errorf("%s%s: exit %d, %s%s", k.name, end, code, out, stderr)
+				break
+			}
+			r := decode[aot.TextReport](t, out)
+			if i == 0 {
+				first = r
+			}
+			p := r.Programs[0]
+			if r.Partitions != k.partitions || p.Arguments != k.arguments || k.temp >= 0 && p.Temp != k.temp || k.on1 > 0 && r.HBMBytesPerDevice != k.on1 {
+				t.Errorf("%s%s: %d partitions, %+v, %d bytes a device", k.name, end, r.Partitions, p.Memory, r.HBMBytesPerDevice)
+			}
+			if p.Memory != first.Programs[0].Memory || r.HBMBytesPerDevice != first.HBMBytesPerDevice || r.Partitioner != first.Partitioner {
+				t.Errorf("%s%s needs %+v, as text %+v", k.name, end, p.Memory, first.Programs[0].Memory)
+			}
+		}
+	}
+}
+
+// TestTryFlags: flags that a plugin ends its process over are said before anything is
+// run, by the plugin's own words.
+func TestTryFlags(t *testing.T) {
+	skipXLA(t)
+	for _, k := range []struct{ flags, says string }{
+		{"--xla_backend_optimization_level=abc", "Couldn't interpret value abc for flag xla_backend_optimization_level"},
+		{"--v=1", "Unknown flag in XLA_FLAGS: --v=1"}, // a word that the plugin's file has, and no flag
+		{"--xla_cpu_enable_fast_math=false", ""},
+	} {
+		c := exec.Command(os.Args[0], "compile", "../../internal/mlir/testdata/bf16_tpu.mlir", "--on", "cpu:1", "--json")
+		c.Env = append(os.Environ(), "XLA_FLAGS="+k.flags, asWeft+"=1")
+		out, err := c.Output()
+		if k.says == "" {
+			if err != nil {
+				t.Errorf("%s: %v, %s", k.flags, err, out)
+			}
+			continue
+		}
+		if f := decode[failure](t, string(out)); c.ProcessState.ExitCode() != 1 || f.Error.Kind != "xla-flag" || !strings.Contains(f.Error.Message, k.says) {
+			t.Errorf("%s: %v, %s", k.flags, err, out)
+		}
+	}
+}
+
+// TestLastWords: what is shown of a process that its compiler ended.
+func TestLastWords(t *testing.T) {
+	for stderr, want := range map[string]string{
+		"": "", "one\ntwo\n": "one",
+		"WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\nF0000 00:00:1796103961.1 29005 parse_flags_from_env.cc:234] Unknown flag in XLA_FLAGS: --v=1\nusage\n": "Unknown flag in XLA_FLAGS: --v=1",
+		"I0000 00:00:1.5 1 a.cc:74] count 1\nE0000 00:00:1.5 1 b.cc:63] no [value]\nF0000 00:00:1.5 1 c.cc:1] failed\n":                                                                                 "no [value]",
+		"WARNING: only\n": "WARNING: only",
+	} {
+		if got := lastWords(stderr); got != want {
+			t.Errorf("%q: %q, want %q", stderr, got, want)
+		}
 	}
 }
 

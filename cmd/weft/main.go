@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weft/internal/jsondoc"
+	"weft/xla"
 )
 
 func main() {
@@ -27,6 +28,12 @@ func main() {
 func run(ctx context.Context, args []string, stdout, stderr *os.File) int {
 	// A command line that cannot be parsed is still answered in the form it asks for.
 	a := &app{stdout: stdout, stderr: stderr, json: slices.Contains(args, "--json")}
+	if os.Getenv(workerEnv) == "" {
+		xla.TryFlags = func(device, path string) error {
+			on := map[bool]string{true: "v5e-1", false: "cpu:1"}[device == "tpu"]
+			return tryFlags(ctx, on, path)
+		}
+	}
 	root := a.root()
 	root.SetArgs(args)
 	root.SetOut(stdout)
@@ -65,7 +72,7 @@ A mesh is written dp=1,tp=4,sp=1: dp splits the batch, tp heads and channels
 	}
 	root.PersistentFlags().BoolVar(&a.json, "json", a.json, "print one JSON document on stdout and nothing else")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
-	root.AddCommand(a.forward(), a.sample(), a.verify(), a.inspect(), a.specs(), a.engine(), a.strategy(), a.topo(), a.plan(), a.compile(), a.serve())
+	root.AddCommand(a.forward(), a.sample(), a.verify(), a.inspect(), a.specs(), a.engine(), a.strategy(), a.topo(), a.plan(), a.compile(), a.serve(), a.tryFlagsCommand())
 	for _, c := range root.Commands() {
 		wrapArgs(c)
 	}

@@ -5,13 +5,21 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
+
+	"weft/aot"
 	"weft/fault"
+	"weft/topology"
+	"weft/xla"
 )
 
 // workerEnv marks a process of weft's that works for another.
@@ -26,17 +34,17 @@ type ended struct {
 	Last string `json:"last"` // words on stderr
 }
 
-// worker runs weft with args in another process and gives its JSON. An error
-// that it reports is given as it is; one that kills it is errWorker. When ctx ends
-// the process ends.
-func worker(ctx context.Context, args []string) ([]byte, error) {
+// worker runs weft with args, and env besides its own, in another process and gives
+// its JSON. An error that it reports is given as it is; one that kills it is errWorker.
+// When ctx ends the process ends.
+func worker(ctx context.Context, args []string, env ...string) ([]byte, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	var stdout, stderr bytes.Buffer
 	c := exec.CommandContext(ctx, self, args...)
-	c.Env = append(os.Environ(), workerEnv+"=1")
+	c.Env = append(append(os.Environ(), workerEnv+"=1"), env...)
 	c.Stdout, c.Stderr = &stdout, &stderr
 	c.Cancel = func() error { return c.Process.Signal(syscall.SIGKILL) } // a compiler hears nothing else
 	c.WaitDelay = 5 * time.Second
@@ -51,8 +59,7 @@ func worker(ctx context.Context, args []string) ([]byte, error) {
 	if json.Unmarshal(stdout.Bytes(), &doc) == nil && doc.Error.Kind != "" {
 		return nil, reported(doc)
 	}
-	lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
-	last := lines[0]
+	last := lastWords(stderr.String())
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
 		return nil, err
@@ -78,4 +85,82 @@ func kindNamed(name string) *fault.Kind {
 		}
 	}
 	return fault.NewKind(name)
+}
+
+// remark is a line that a log writes without anything being wrong.
+var remark = regexp.MustCompile(`^(WARNING:|[IW][0-9]{4} |$)`)
+
+// logPrefix is what XLA's log writes before a message.
+var logPrefix = regexp.MustCompile(`^[EF][0-9]{4} [^\]]*\] `)
+
+// lastWords are what a process that was ended by its compiler had to say: the first
+// line that is no remark.
+func lastWords(stderr string) string {
+	for line := range strings.Lines(stderr) {
+		if line = strings.TrimSpace(line); !remark.MatchString(line) {
+			return logPrefix.ReplaceAllString(line, "")
+		}
+	}
+	first, _, _ := strings.Cut(strings.TrimSpace(stderr), "\n")
+	return first
+}
+
+// tryFlags starts a process that compiles next to nothing for a slice, where the user
+// has set flags for plugins. If that ends the process, the flags are at fault: the error,
+// xla.ErrXLAFlag, says what the plugin said of them.
+func tryFlags(ctx context.Context, on, plugin string) error {
+	if setFlags() == "" {
+		return nil
+	}
+	return tryNothing(ctx, on, plugin)
+}
+
+// setFlags are the flags that the user has set.
+func setFlags() string {
+	var set []string
+	for name, value := range map[string]string{"XLA_FLAGS": xla.UserFlags(), "LIBTPU_INIT_ARGS": os.Getenv("LIBTPU_INIT_ARGS")} {
+		if value != "" {
+			set = append(set, fmt.Sprintf("%s=%q", name, value))
+		}
+	}
+	slices.Sort(set)
+	return strings.Join(set, " and ")
+}
+
+// tryNothing compiles next to nothing in another process. Its error is that of a
+// compiler that ends the process over that too.
+func tryNothing(ctx context.Context, on, plugin string) error {
+	_, err := worker(ctx, []string{"try-flags", "--on", on, "--plugin", plugin, "--json"}, "TF_CPP_MIN_LOG_LEVEL=0")
+	e, ok := fault.Fields[ended](err)
+	if !ok {
+		return nil // any other error comes again where it belongs
+	}
+	if flags := setFlags(); flags != "" {
+		return fault.New(xla.ErrXLAFlag, xla.Flag{Flag: flags}, "a plugin ends its process over %s: %s", flags, e.Last)
+	}
+	return fault.New(errWorker, e, "the compiler ends its process before it has a program, so the plugin or its environment is at fault (%s): %s", e.Exit, e.Last)
+}
+
+// tryFlagsCommand is the other side of tryNothing.
+func (a *app) tryFlagsCommand() *cobra.Command {
+	var on, plugin string
+	c := &cobra.Command{
+		Use: "try-flags --on SLICE", Hidden: true, Args: cobra.NoArgs,
+		Short:   "Compile next to nothing, to see whether a plugin stands the flags that are set for it",
+		Example: "  XLA_FLAGS=--xla_cpu_enable_fast_math=false weft try-flags --on cpu:1",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			slice, err := topology.Lookup(on)
+			if err != nil {
+				return err
+			}
+			r, err := aot.CompileText(cmd.Context(), []byte("func.func @main(%a: tensor<1xf32>) -> tensor<1xf32> { return %a : tensor<1xf32> }"), slice, aot.TextOptions{Name: "nothing", Plugin: plugin})
+			if err != nil {
+				return err
+			}
+			return a.print(r, func() {})
+		},
+	}
+	c.Flags().StringVar(&on, "on", "", "")
+	c.Flags().StringVar(&plugin, "plugin", "", "")
+	return c
 }

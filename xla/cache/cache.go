@@ -1,8 +1,10 @@
 // Package cache keeps compiled programs on disk.
 //
-// An entry is one file: magic, length, SHA-256, payload. One file, because a
-// cache of file pairs stops for ever over one orphan (field report A19); a
-// digest, because a plugin does not check machine code before it runs it.
+// An entry is one file: magic, length, the key's two digests, SHA-256 of these and the
+// payload, payload. One file, because a cache of file pairs stops for ever over one
+// orphan; a digest, because a plugin does not check machine code before it runs it; the
+// key, because a file's name is not part of it: a program under another's name would
+// run as that other. What is not an entry's own is not run, and is replaced.
 // Writers make a temporary file, sync it and rename it, so two at once are safe
 // and a process killed at any moment leaves an old entry, a new one or none.
 // What goes wrong here is a warning: a cache must never fail a run.
@@ -27,8 +29,8 @@ import (
 const DefaultLimit = 4 << 30
 
 const (
-	magic      = "WEFTXLA1" // the digit is the format's version
-	headerSize = len(magic) + 8 + sha256.Size
+	magic      = "WEFTXLA2" // the digit is the format's version
+	headerSize = len(magic) + 8 + 3*sha256.Size
 	suffix     = ".weftx"
 	tempPrefix = ".tmp-weftx-"
 	// strayAge is when a temporary file has no writer any more.
@@ -110,15 +112,17 @@ func (c *Cache) failed(err error) {
 	}
 }
 
-func (c *Cache) path(k Key) string { return filepath.Join(c.dir, hex.EncodeToString(k[:])+suffix) }
+func (c *Cache) path(k Key) string {
+	return filepath.Join(c.dir, hex.EncodeToString(k.Program[:])+suffix)
+}
 
-// Get finds an entry. A broken one is removed and is a miss.
+// Get finds an entry. A broken one, or one that is another key's, is removed and is a miss.
 func (c *Cache) Get(k Key) ([]byte, bool) {
 	path := c.path(k)
-	b, err := os.ReadFile(path)
+	b, err := readRegular(path)
 	if err == nil {
 		var payload []byte
-		if payload, err = open(b); err == nil {
+		if payload, err = k.open(b); err == nil {
 			now := time.Now()
 			_ = os.Chtimes(path, now, now) // what is used is young
 			c.count(func(s *Stats) { s.Hits++ })
@@ -140,11 +144,19 @@ func (c *Cache) Reject(k Key, why error) {
 
 func (c *Cache) drop(k Key, why error) {
 	os.Remove(c.path(k))
-	c.failed(fmt.Errorf("program cache: entry %x was broken and is removed: %w", k[:6], why))
+	c.failed(fmt.Errorf("program cache: entry %x is not used, and is replaced: %w", k.Program[:6], why))
 }
 
-// open checks an entry's bytes and gives its payload.
-func open(b []byte) ([]byte, error) {
+// readRegular reads a file, and no pipe, which would be waited on for ever.
+func readRegular(path string) ([]byte, error) {
+	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
+		return nil, errors.New(path + " is no regular file")
+	}
+	return os.ReadFile(path)
+}
+
+// open checks that an entry's bytes are whole and the key's own, and gives its payload.
+func (k Key) open(b []byte) ([]byte, error) {
 	if len(b) < headerSize || string(b[:len(magic)]) != magic {
 		return nil, fmt.Errorf("%d bytes without a header", len(b))
 	}
@@ -152,17 +164,27 @@ func open(b []byte) ([]byte, error) {
 	if n := binary.LittleEndian.Uint64(b[len(magic):]); n != uint64(len(payload)) {
 		return nil, fmt.Errorf("%d bytes where %d should be", len(payload), n)
 	}
-	if sum := sha256.Sum256(payload); !bytes.Equal(sum[:], b[len(magic)+8:headerSize]) {
+	own := Key{Program: [sha256.Size]byte(b[len(magic)+8:]), Plugin: [sha256.Size]byte(b[len(magic)+8+sha256.Size:])}
+	if !bytes.Equal(own.seal(payload), b[:headerSize]) {
 		return nil, errors.New("the digest is not that of the bytes")
+	}
+	switch {
+	case own.Plugin != k.Plugin:
+		return nil, fmt.Errorf("it was compiled by another plugin, as entry %x", own.Program[:6])
+	case own.Program != k.Program:
+		return nil, fmt.Errorf("it is entry %x under another name", own.Program[:6])
 	}
 	return payload, nil
 }
 
 // seal makes an entry's header.
-func seal(payload []byte) []byte {
-	sum := sha256.Sum256(payload)
+func (k Key) seal(payload []byte) []byte {
 	h := binary.LittleEndian.AppendUint64([]byte(magic), uint64(len(payload)))
-	return append(h, sum[:]...)
+	h = append(append(h, k.Program[:]...), k.Plugin[:]...)
+	sum := sha256.New()
+	sum.Write(h)
+	sum.Write(payload)
+	return sum.Sum(h)
 }
 
 // Put writes an entry, then makes room for it. took is how long it was compiled.
@@ -192,7 +214,7 @@ func (c *Cache) write(k Key, payload []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err1 := f.Write(seal(payload))
+	_, err1 := f.Write(k.seal(payload))
 	_, err2 := f.Write(payload)
 	if err = errors.Join(err1, err2, f.Sync(), f.Close()); err == nil {
 		err = os.Rename(f.Name(), c.path(k))

@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -98,6 +99,70 @@ func TestBroken(t *testing.T) {
 	if got, ok := c.Get(key(1)); !ok || !bytes.Equal(got, payload) {
 		t.Error("the entry was not replaced")
 	}
+}
+
+// TestAnothers: a whole entry under a name that is not its own is not run, whoever put
+// it there; it is replaced, and that is said.
+func TestAnothers(t *testing.T) {
+	plugin := func(i int) Key { return Material{Program: []byte("p"), PluginSHA256: fmt.Sprint(i)}.Key() }
+	for what, k := range map[string]struct {
+		own, other Key
+		says       string
+	}{
+		"another program":   {key(1), key(2), "under another name"},
+		"another's plugin":  {plugin(1), plugin(2), "another plugin"},
+		"the format before": {key(1), Key{}, "header"},
+	} {
+		c, warned := open1(t, Options{})
+		c.Put(k.own, []byte("mine"), 0)
+		c.Put(k.other, []byte("other"), 0)
+		if k.other == (Key{}) {
+			if err := os.WriteFile(c.path(k.own), append([]byte("WEFTXLA1\x04\x00\x00\x00\x00\x00\x00\x00"), bytes.Repeat([]byte{7}, 200)...), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		} else if err := os.Rename(c.path(k.other), c.path(k.own)); err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := c.Get(k.own); ok {
+			t.Errorf("%s: %q is run", what, got)
+		}
+		if len(*warned) != 1 || !strings.Contains((*warned)[0].Error(), k.says) || !strings.Contains((*warned)[0].Error(), "replaced") {
+			t.Errorf("%s: %v", what, *warned)
+		}
+		c.Put(k.own, []byte("mine"), 0)
+		if got, ok := c.Get(k.own); !ok || string(got) != "mine" || len(*warned) != 1 {
+			t.Errorf("%s: %q, %v after it was replaced, %v", what, got, ok, *warned)
+		}
+	}
+}
+
+// TestPipe: an entry that is no file is not waited on.
+func TestPipe(t *testing.T) {
+	c, warned := open1(t, Options{})
+	if err := syscall.Mkfifo(c.path(key(1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := c.Get(key(1)); ok || len(*warned) != 1 {
+		t.Errorf("a pipe: %v, %v", ok, *warned)
+	}
+	c.Put(key(1), []byte("a"), 0)
+	if _, ok := c.Get(key(1)); !ok {
+		t.Error("it was not replaced")
+	}
+}
+
+// FuzzOpen: no bytes are taken but those that were written for the key.
+func FuzzOpen(f *testing.F) {
+	k := key(1)
+	payload := []byte("a program")
+	f.Add(append(k.seal(payload), payload...))
+	f.Add([]byte(magic))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		got, err := k.open(b)
+		if err == nil && !bytes.Equal(b, append(k.seal(got), got...)) {
+			t.Errorf("%q gives %q", b, got)
+		}
+	})
 }
 
 // TestMinCompile keeps cheap programs out.

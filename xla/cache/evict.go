@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"os"
@@ -76,16 +77,19 @@ func (c *Cache) evict(keep string) {
 	}
 }
 
+// nameDigits are the hexadecimal digits that an entry's name begins with.
+const nameDigits = 2 * sha256.Size
+
 // ours tells whether a name is one that a cache, of this version or another,
 // gives: a temporary file, or something that starts with a key.
 func ours(name string) bool {
 	if strings.HasPrefix(name, tempPrefix) {
 		return true
 	}
-	if len(name) < 2*len(Key{}) {
+	if len(name) < nameDigits {
 		return false
 	}
-	for _, r := range name[:2*len(Key{})] {
+	for _, r := range name[:nameDigits] {
 		if (r < '0' || r > '9') && (r < 'a' || r > 'f') {
 			return false
 		}
@@ -95,7 +99,7 @@ func ours(name string) bool {
 
 // whole tells whether a file has an entry's name, header and length.
 func (c *Cache) whole(f file) bool {
-	if len(f.name) != 2*len(Key{})+len(suffix) || !strings.HasSuffix(f.name, suffix) {
+	if len(f.name) != nameDigits+len(suffix) || !strings.HasSuffix(f.name, suffix) {
 		return false
 	}
 	r, err := os.Open(filepath.Join(c.dir, f.name))

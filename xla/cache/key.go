@@ -12,8 +12,12 @@ import (
 	"sync"
 )
 
-// Key names an entry.
-type Key [sha256.Size]byte
+// Key names an entry: a digest of all that decides what a program compiles to, and
+// one of the plugin alone, so that an entry tells whose it is.
+type Key struct {
+	Program [sha256.Size]byte
+	Plugin  [sha256.Size]byte
+}
 
 // Material is everything that decides what a program compiles to. Leaving one
 // of them out serves another's machine code in silence: a plugin notices
@@ -44,7 +48,10 @@ func (m Material) Key() Key {
 	part(h, "plugin_version", []byte(m.PluginVersion))
 	part(h, "threads", []byte(fmt.Sprint(m.Threads)))
 	part(h, "cpu", []byte(m.CPU))
-	return Key(h.Sum(nil))
+	p := sha256.New()
+	part(p, "plugin_sha256", []byte(m.PluginSHA256))
+	part(p, "plugin_version", []byte(m.PluginVersion))
+	return Key{Program: [sha256.Size]byte(h.Sum(nil)), Plugin: [sha256.Size]byte(p.Sum(nil))}
 }
 
 func part(h hash.Hash, name string, data []byte) {

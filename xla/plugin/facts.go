@@ -21,7 +21,7 @@ type Facts struct {
 	Has     map[string]bool `json:"has"` // whether a name occurs in the file as a C string
 }
 
-// Examine hashes the file at path and looks for names in it. A library has a
+// Examine hashes the regular file at path and looks for names in it. A library has a
 // few hundred megabytes (0.2 s to hash here), so what was found is remembered
 // beside it, or under Root when the folder is not weft's, and trusted as long
 // as path, size, time and inode stay the same.
@@ -36,6 +36,9 @@ func Examine(path string, names ...string) (Facts, error) {
 	st, err := os.Stat(path)
 	if err != nil {
 		return Facts{}, err
+	}
+	if !st.Mode().IsRegular() {
+		return Facts{}, CheckLibrary(path) // says what it is; to read it might wait for ever
 	}
 	now := Facts{Path: path, Bytes: st.Size(), ModTime: st.ModTime().UnixNano(), Inode: inode(st), Has: map[string]bool{}}
 	side := sidecar(path)

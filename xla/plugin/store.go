@@ -107,7 +107,10 @@ func Resolve(name string) (Installed, error) {
 			name = Default
 		}
 	}
-	if !strings.ContainsRune(name, os.PathSeparator) && !strings.HasSuffix(name, ".so") && !strings.HasSuffix(name, ".dylib") {
+	_, unknown := Lookup(name)
+	_, absent := os.Stat(name)
+	isPath := strings.ContainsRune(name, os.PathSeparator) || strings.HasSuffix(name, ".so") || strings.HasSuffix(name, ".dylib")
+	if unknown == nil || !isPath && absent != nil {
 		return Get(name)
 	}
 	path, err := filepath.Abs(name)

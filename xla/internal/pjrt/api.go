@@ -11,7 +11,8 @@
 //  2. Memory is named by unsafe.Pointer fields, never uintptr, so that the
 //     collector sees Go memory while a call runs. Nested Go memory is pinned as
 //     well; measured, it is not needed today, and it costs nothing.
-//  3. A function is called only if its slot lies inside the plugin's table.
+//  3. A function is called only if its slot lies inside the plugin's table, and
+//     only if it is in the map called, by which Missing checks a plugin at load.
 //  4. Nothing here decides policy; package xla does.
 package pjrt
 
@@ -93,7 +94,7 @@ func (a *API) slot(f fn) uintptr {
 func invoke[T any](a *API, f fn, args *T) error {
 	p := a.slot(f)
 	if p == 0 {
-		return &Error{Code: CodeUnimplemented, Message: fmt.Sprintf("the plugin's table (%d bytes, API %v) does not reach function %d", a.TableSize(), a.Version(), int(f))}
+		return &Error{Code: CodeUnimplemented, Message: fmt.Sprintf("the plugin's table (%d bytes, API %v) has no %s", a.TableSize(), a.Version(), called[f])}
 	}
 	e := call(p, unsafe.Pointer(args))
 	runtime.KeepAlive(args)

@@ -1,6 +1,12 @@
 package pjrt
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"unsafe"
 )
@@ -32,5 +38,81 @@ func TestStructSizes(t *testing.T) {
 		if c.have != c.gcc {
 			t.Errorf("%s: %d bytes in Go, %d in C", c.name, c.have, c.gcc)
 		}
+	}
+}
+
+// TestCalledFunctions: every function that this package calls is one that a plugin is
+// checked for.
+func TestCalledFunctions(t *testing.T) {
+	names, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	used, checked := map[string]bool{}, map[string]bool{}
+	for _, name := range names {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.KeyValueExpr: // of the map
+				if id, ok := n.Key.(*ast.Ident); ok && name == "table.go" {
+					checked[id.Name] = true
+				}
+			case *ast.Ident:
+				if strings.HasPrefix(n.Name, "fn") && name != "table.go" && !strings.HasSuffix(name, "_test.go") && len(n.Name) > 2 {
+					used[n.Name] = true
+				}
+			}
+			return true
+		})
+	}
+	for name := range used {
+		if !checked[name] {
+			t.Errorf("%s is called, and a plugin is not checked for it", name)
+		}
+	}
+	if len(used) != len(called) || len(checked) != len(called) {
+		t.Errorf("%d functions are called, %d are checked", len(used), len(called))
+	}
+}
+
+// TestMissing: short tables, and tables with holes.
+func TestMissing(t *testing.T) {
+	type table struct {
+		header
+		slots [fnCount]uintptr
+	}
+	whole := func() *table {
+		tab := &table{}
+		tab.size = unsafe.Sizeof(*tab)
+		for i := range tab.slots {
+			tab.slots[i] = 1
+		}
+		return tab
+	}
+	missing := func(tab *table) []string { return FromTable(unsafe.Pointer(tab), "x.so").Missing() }
+	if got := missing(whole()); got != nil {
+		t.Errorf("a whole table: %v", got)
+	}
+	oldest := whole()
+	oldest.size = 984 // 0.81's
+	if got := missing(oldest); got != nil {
+		t.Errorf("the table of 0.81: %v", got)
+	}
+	holes := whole()
+	holes.slots[fnClientCompile], holes.slots[fnBufferDestroy], holes.slots[fnMemoryId] = 0, 0, 0 // the last is not called
+	if got := missing(holes); !slices.Equal(got, []string{"PJRT_Client_Compile", "PJRT_Buffer_Destroy"}) {
+		t.Errorf("two holes: %v", got)
+	}
+	short := whole()
+	short.size = uintptr(NeededTableSize()) - 1
+	if got := missing(short); !slices.Equal(got, []string{"PJRT_Executable_GetCompiledMemoryStats"}) {
+		t.Errorf("one byte short: %v", got)
+	}
+	short.size = 0
+	if got := missing(short); len(got) != len(called) {
+		t.Errorf("nothing: %v", got)
 	}
 }

@@ -1,0 +1,22 @@
+#loc1 = loc("x")
+"builtin.module"() <{sym_name = "jit__lambda"}> ({
+  "sdy.mesh"() <{mesh = #sdy.mesh<["dp"=2, "tp"=4]>, sym_name = "mesh"}> {stablehlo.mesh = {axes = [{name = "dp", size = 2 : i64}, {name = "tp", size = 4 : i64}]}} : () -> () loc(#loc)
+  "func.func"() <{arg_attrs = [{sdy.sharding = #sdy.sharding<@mesh, [{"dp"}, {"tp"}]>}], function_type = (tensor<64x64xf32>) -> tensor<64x64xf32>, res_attrs = [{jax.result_info = "result", sdy.sharding = #sdy.sharding<@mesh, [{"dp"}, {"tp"}]>}], sym_name = "main", sym_visibility = "public"}> ({
+  ^bb0(%arg0: tensor<64x64xf32> loc("x")):
+    %0 = "stablehlo.dot_general"(%arg0, %arg0) <{dot_dimension_numbers = #stablehlo.dot<lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [0]>, precision_config = [#stablehlo<precision DEFAULT>, #stablehlo<precision DEFAULT>]}> : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32> loc(#loc11)
+    %1 = "stablehlo.tanh"(%0) : (tensor<64x64xf32>) -> tensor<64x64xf32> loc(#loc12)
+    "func.return"(%1) : (tensor<64x64xf32>) -> () loc(#loc10)
+  }) : () -> () loc(#loc)
+}) {mhlo.num_partitions = 8 : i32, mhlo.num_replicas = 1 : i32} : () -> () loc(#loc)
+#loc = loc(unknown)
+#loc2 = loc("/home/user/gen.py":15:21 to :24)
+#loc3 = loc("/home/user/gen.py":33:4 to :54)
+#loc4 = loc("/home/user/gen.py":15:12 to :25)
+#loc5 = loc("<lambda>"(#loc2))
+#loc6 = loc("<module>"(#loc3))
+#loc7 = loc("<lambda>"(#loc4))
+#loc8 = loc(callsite(#loc5 at #loc6))
+#loc9 = loc(callsite(#loc7 at #loc6))
+#loc10 = loc("jit(<lambda>)"(#loc6))
+#loc11 = loc("jit(<lambda>)/dot_general"(#loc8))
+#loc12 = loc("jit(<lambda>)/tanh"(#loc9))
