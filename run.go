@@ -143,11 +143,8 @@ func (m *Model) settle(req models.Request, o Options) (on *mesh.Mesh, out models
 		}
 	}
 	req.Layers, req.SplitResidual, req.Strict = o.Layers, o.SplitResidual, o.Strict
-	if o.FSDP != "" {
-		req.FSDP = nil
-		for _, a := range strings.Split(o.FSDP, ",") {
-			req.FSDP = append(req.FSDP, mesh.Canonical(strings.TrimSpace(a)))
-		}
+	if axes := models.ParseFSDP(o.FSDP); axes != nil {
+		req.FSDP = axes
 	}
 	if o.TextLen > 0 {
 		req.Text = max(req.Text, o.TextLen)

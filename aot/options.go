@@ -22,11 +22,9 @@ var (
 )
 
 // Options are what is compiled, and how. What plan.Options say is read as plan
-// reads it; Mesh must be given.
+// reads it; Mesh must be given, and FSDP without axes is the axis fsdp.
 type Options struct {
 	plan.Options
-	// FSDP names the axes over which weights are kept in shares; nil is the axis fsdp.
-	FSDP []string
 	// Layers is the number of layers of the step, of which memory is counted: programs
 	// are the same for any number. 0 is all.
 	Layers int
@@ -52,7 +50,7 @@ type Step struct {
 	Order   string // of the devices, as topology.Layout has it
 	FSDP    []string
 	Layers  int
-	Limit   int64 // bytes of a device's memory; 0 is not known
+	Memory  topology.DeviceMemory // what a device holds
 }
 
 // NewStep builds the graph that Compile compiles, its mesh laid on the slice as
@@ -98,7 +96,7 @@ func NewStep(m models.Model, on topology.Slice, o Options) (*Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Step{Model: m, On: on, Request: r, Passes: passes, Graph: g, Order: layout.Order, FSDP: models.FSDPAxes(plain, r), Layers: o.Layers, Limit: o.Limit(on)}
+	s := &Step{Model: m, On: on, Request: r, Passes: passes, Graph: g, Order: layout.Order, FSDP: models.FSDPAxes(plain, r), Layers: o.Layers, Memory: o.Memory(on)}
 	if slices.Equal(devices, on.Plain()) {
 		return s, nil
 	}

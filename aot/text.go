@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"weft/fault"
+	"weft/plan"
 	"weft/topology"
 	"weft/xla"
 	"weft/xla/plugin"
@@ -37,11 +38,8 @@ type TextReport struct {
 	Engine     plugin.Installed `json:"engine"`
 	Compiler   string           `json:"compiler"`
 	Programs   []Program        `json:"programs"` // one
-	// HBMBytesPerDevice is the program's total and its code.
-	HBMBytesPerDevice int64    `json:"hbm_bytes_per_device"`
-	HBMLimitBytes     int64    `json:"hbm_limit_bytes"` // 0: not known
-	OverBytes         int64    `json:"over_bytes"`
-	Fits              bool     `json:"fits"`
+	// Need's bytes are the program's total and its code.
+	Need
 	Notes             []string `json:"notes"`
 }
 
@@ -81,12 +79,12 @@ func CompileText(ctx context.Context, program []byte, on topology.Slice, o TextO
 		return nil, err
 	}
 	r.Programs, r.Engine, r.Compiler = []Program{p}, c.plugin().Engine(), oneLine(c.platform())
-	r.HBMBytesPerDevice = p.TotalBytes + max(0, p.Code)
-	r.HBMLimitBytes = cmp.Or(on.HBMUsableBytes, on.HBMBytes, o.MemoryBytes)
-	r.Fits, r.OverBytes = fits(r.HBMBytesPerDevice, r.HBMLimitBytes)
-	if r.HBMLimitBytes == 0 {
-		r.Notes = append(r.Notes, unknownLimit)
+	var need *int64
+	if p.Known() {
+		n := p.TotalBytes + max(0, p.Code)
+		need = &n
 	}
+	r.Notes = append(r.Notes, r.judge(need, plan.Options{MemoryBytes: o.MemoryBytes}.Memory(on))...)
 	return r, nil
 }
 
@@ -143,16 +141,6 @@ func (r *TextReport) settle(program []byte, on topology.Slice, o TextOptions) er
 		bad("%s need %d devices, %s has %d%s", what, n, on, on.Devices, more)
 	}
 	return l.Err()
-}
-
-const unknownLimit = "the device's memory is not known: fits is taken for granted"
-
-// fits says whether a device that has limit bytes, 0 where it is not known, holds n.
-func fits(n, limit int64) (ok bool, over int64) {
-	if limit == 0 {
-		return true, 0
-	}
-	return n <= limit, max(0, n-limit)
 }
 
 func oneLine(s string) string {

@@ -1,8 +1,6 @@
 package plan
 
 import (
-	"slices"
-
 	"weft/fault"
 	"weft/graph"
 	"weft/mesh"
@@ -27,7 +25,7 @@ func Graph(m models.Model, on topology.Slice, o Options, fsdp []string) (*graph.
 		return nil, err
 	}
 	sp := splits[0]
-	sp.shares = slices.DeleteFunc(slices.Clone(fsdp), func(axis string) bool { return axis == "fsdp" && sp.fsdp > 1 })
+	sp.shares = fsdp
 	local, r, err := s.place(on, sp)
 	if err != nil {
 		return nil, err

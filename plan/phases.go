@@ -89,6 +89,7 @@ func (s *search) companion(name string, on topology.Slice, devices int, make fun
 		if err != nil {
 			return nil, err
 		}
+		got.memory.Attention = got.choices
 		out.memory, out.note = &got.memory, fmt.Sprintf("%s on %s of the %d devices, alone: a server that keeps all phases' weights adds them up", name, sp.mesh(), devices)
 		return out, nil
 	}

@@ -2,9 +2,11 @@ package plan
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 
+	"weft/attention"
 	"weft/fault"
 	"weft/graph"
 	"weft/mesh"
@@ -97,8 +99,11 @@ func (s *search) pipelined(on topology.Slice, sp split) (*Plan, *Refusal, error)
 		r := refusal(on, sp, err)
 		return nil, &r, nil
 	}
-	if !s.pipelines(on) {
-		return refuse(fault.New(ErrPipeline, nil, "pp=%d on %s: a pipeline's stages hand over through one host's memory, the slice has %d hosts", sp.pp, on, on.Hosts))
+	if on.Hosts != 1 {
+		return refuse(fault.New(ErrPipeline, nil, "pp=%d on %s: a pipeline's stages hand over through one host's memory, the slice has %d hosts", sp.pp, on, on.HostCount()))
+	}
+	if s.layers == 0 {
+		return refuse(fault.New(ErrPipeline, nil, "pp=%d: %s has layers of several kinds, and a pipeline's plan is of layers that are alike", sp.pp, s.m.Name()))
 	}
 	if s.passes > 1 {
 		return refuse(fault.New(ErrPipeline, nil, "pp=%d with --cfg sequential: the passes are a pipeline's microbatches; --cfg batch", sp.pp))
@@ -115,6 +120,9 @@ func (s *search) pipelined(on topology.Slice, sp split) (*Plan, *Refusal, error)
 		return refuse(err)
 	}
 	got, err := s.measured(local, stage, r)
+	if errors.Is(err, attention.ErrKernelUnavailable) {
+		return refuse(err)
+	}
 	if err != nil {
 		return nil, nil, err
 	}

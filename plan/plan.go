@@ -50,6 +50,9 @@ type Options struct {
 	Text                  int // rows of text where the configuration has no length
 	// Mesh plans this split alone; axes left out are 1. nil goes over all.
 	Mesh []mesh.Axis
+	// FSDP are axes among dp and sp over which weights are kept in shares, where a
+	// split has them; nil plans each split with such shares and without.
+	FSDP []string
 	// MemoryBytes is a device's memory where the slice does not say (cpu:N); 0 is not known.
 	MemoryBytes int64
 	// Cores are the processors that the devices of cpu:N share; 0 is 2.
@@ -89,6 +92,9 @@ type Memory struct {
 	TotalBytes int64 `json:"total_bytes"`
 	// At is the program that needs it.
 	At string `json:"at"`
+	// Attention is the form each attention of a phase beside the transformer's takes, and
+	// why; that of the transformer's is Plan's.
+	Attention []graph.Choice `json:"attention,omitempty"`
 }
 
 // Phase is the memory of a part of generating a video; the zero value is not modelled.
@@ -138,15 +144,19 @@ type Plan struct {
 	Slice   string   `json:"slice"`
 	Mesh    string   `json:"mesh"`
 	FSDP    []string `json:"fsdp"` // axes over which weights are kept in shares
-	Fits    bool     `json:"fits"`
+	Fits    Fit      `json:"fits"`
 	Devices int      `json:"devices"`
 
 	HBMBytesPerDevice int64 `json:"hbm_bytes_per_device"`
-	HBMLimitBytes     int64 `json:"hbm_limit_bytes"` // 0: not known
-	OverBytes         int64 `json:"over_bytes"`      // beyond the limit
+	// HBMLimitBytes is DeviceMemory's usable part; nil where it is not known.
+	HBMLimitBytes *int64                `json:"hbm_limit_bytes"`
+	DeviceMemory  topology.DeviceMemory `json:"device_memory"`
+	OverBytes     *int64                `json:"over_bytes"` // beyond the limit; nil where that is not known
 	// Change is the smallest change that makes a plan fit that does not, as flags:
-	// "--fsdp sp (12.30 GB)"; or why there is none.
+	// "--mesh dp=1,tp=1,sp=4 --fsdp sp (12.30 GB)"; or why there is none. Advice is the
+	// flags alone, "" for none.
 	Change    string    `json:"change,omitempty"`
+	Advice    string    `json:"advice,omitempty"`
 	Breakdown Breakdown `json:"breakdown"`
 	// Attention is the form each attention takes, and why.
 	Attention []graph.Choice `json:"attention"`
@@ -305,10 +315,10 @@ func Search(ctx context.Context, m models.Model, on topology.Slice, o Options) (
 		return s.searchPeer(ctx, on)
 	}
 	res := s.result(on.String())
-	if err := s.slice(ctx, res, on, true); err != nil {
+	if err := s.planSlice(ctx, res, on); err != nil {
 		return nil, err
 	}
-	return res, nil
+	return res, s.advise(ctx, on, res.Plans)
 }
 
 func (s *search) result(on string) *Result {
@@ -323,8 +333,8 @@ func (s *search) result(on string) *Result {
 	return res
 }
 
-// slice adds the plans and refusals of one slice.
-func (s *search) slice(ctx context.Context, res *Result, on topology.Slice, advise bool) error {
+// planSlice adds the plans and refusals of one slice, without advice.
+func (s *search) planSlice(ctx context.Context, res *Result, on topology.Slice) error {
 	splits, err := s.splits(on)
 	if err != nil {
 		return err
@@ -355,19 +365,16 @@ func (s *search) slice(ctx context.Context, res *Result, on topology.Slice, advi
 	}
 	plans := res.Plans[first:]
 	slices.SortStableFunc(plans, better)
-	if advise {
-		return s.advise(on, plans)
-	}
 	return nil
 }
 
 // better puts plans that fit first, then the faster, then the smaller.
 func better(a, b Plan) int {
 	fits := func(p Plan) int {
-		if p.Fits {
-			return 0
+		if p.Fits == TooBig {
+			return 1
 		}
-		return 1
+		return 0
 	}
 	return cmp.Or(cmp.Compare(fits(a), fits(b)), cmp.Compare(a.StepSeconds, b.StepSeconds),
 		cmp.Compare(a.HBMBytesPerDevice, b.HBMBytesPerDevice), cmp.Compare(a.Mesh, b.Mesh), cmp.Compare(strings.Join(a.FSDP, ","), strings.Join(b.FSDP, ",")))
@@ -458,12 +465,11 @@ func refusal(on topology.Slice, sp split, err error) Refusal {
 // limits holds a plan's memory against the device's.
 func (s *search) limits(p *Plan, on topology.Slice) {
 	p.HBMBytesPerDevice = p.Breakdown.largest()
-	p.HBMLimitBytes = s.o.Limit(on)
-	p.OverBytes = max(0, p.HBMBytesPerDevice-p.HBMLimitBytes)
-	p.Fits = p.OverBytes == 0
-	if p.HBMLimitBytes == 0 {
-		p.OverBytes, p.Fits = 0, true
-		p.Notes = append(p.Notes, "the device's memory is not known: fits is taken for granted")
+	p.DeviceMemory = s.o.Memory(on)
+	p.HBMLimitBytes = p.DeviceMemory.UsableBytes
+	p.Fits, p.OverBytes = Judge(p.HBMBytesPerDevice, p.HBMLimitBytes)
+	if p.Fits == FitUnknown {
+		p.Notes = append(p.Notes, UnknownMemory)
 	}
 }
 
@@ -475,11 +481,6 @@ func (s *search) price(p *Plan, on topology.Slice) {
 	if p.Cost = s.o.Prices.cost(on, p.StepSeconds, s.o.Steps, s.o.Batch); p.Cost == nil {
 		p.Notes = append(p.Notes, fmt.Sprintf("no price for %s or its generation, %s", on, on.Generation))
 	}
-}
-
-// Limit is a device's memory that a program may use; 0 is not known.
-func (o Options) Limit(on topology.Slice) int64 {
-	return cmp.Or(on.HBMUsableBytes, on.HBMBytes, o.MemoryBytes)
 }
 
 func byAxis(ts []spmd.Traffic) map[string]int64 {

@@ -49,30 +49,39 @@ func (s split) mesh() string {
 	return text
 }
 
-// fsdpAxes are the axes that weights are shared over, the mesh's own among them.
+// fsdpAxes are the axes that weights are shared over: the mesh's own where no others are named.
 func (s split) fsdpAxes() []string {
-	out := slices.Clone(s.shares)
-	if s.fsdp > 1 {
-		out = append(out, "fsdp")
+	if len(s.shares) == 0 && s.fsdp > 1 {
+		return []string{"fsdp"}
 	}
-	return append([]string{}, out...)
+	return append([]string{}, s.shares...)
 }
 
-// withShares is the split, and the split with weights shared over what dp and sp leave whole.
-func withShares(s split) []split {
+// withShares is the split, and the split with weights shared over what dp and sp leave
+// whole; or with the shares that are asked for, alone.
+func (s *search) withShares(sp split) []split {
+	if s.o.FSDP != nil {
+		sp.shares = s.o.FSDP
+		if s.o.Mesh == nil { // of every split those that it has
+			sp.shares = slices.DeleteFunc(slices.Clone(s.o.FSDP), func(axis string) bool {
+				return slices.ContainsFunc(axesOf(sp), func(a mesh.Axis) bool { return a.Name == axis && a.Size == 1 }) || axis == "fsdp" && sp.fsdp == 1
+			})
+		}
+		return []split{sp}
+	}
 	var over []string
-	if s.dp > 1 {
+	if sp.dp > 1 {
 		over = append(over, "dp")
 	}
-	if s.sp > 1 {
+	if sp.sp > 1 {
 		over = append(over, "sp")
 	}
-	if len(over) == 0 || s.fsdp > 1 {
-		return []split{s}
+	if len(over) == 0 || sp.fsdp > 1 {
+		return []split{sp}
 	}
-	shared := s
+	shared := sp
 	shared.shares = over
-	return []split{s, shared}
+	return []split{sp, shared}
 }
 
 // splits are every split of the slice's devices, or those of the mesh asked for.
@@ -98,7 +107,7 @@ func (s *search) splits(on topology.Slice) ([]split, error) {
 				given.other = append(given.other, a)
 			}
 		}
-		return withShares(given), nil
+		return s.withShares(given), nil
 	}
 	var out []split
 	for _, pp := range models.Divisors(on.Devices, on.Devices) {
@@ -109,7 +118,7 @@ func (s *search) splits(on topology.Slice) ([]split, error) {
 		for _, dp := range models.Divisors(stage, stage) {
 			for _, fsdp := range models.Divisors(stage/dp, stage) {
 				for _, tp := range models.Divisors(stage/dp/fsdp, stage) {
-					out = append(out, withShares(split{pp: pp, dp: dp, fsdp: fsdp, tp: tp, sp: stage / dp / fsdp / tp})...)
+					out = append(out, s.withShares(split{pp: pp, dp: dp, fsdp: fsdp, tp: tp, sp: stage / dp / fsdp / tp})...)
 				}
 			}
 		}

@@ -164,7 +164,7 @@ func (s *search) peerPlan(on topology.Slice, sp split, r PeerRun, cal PeerCalibr
 	if mem.WorkingBytes < 0 {
 		p.Notes = append(p.Notes, "what the step takes beside its weights is not modelled: weft has no program of that split")
 	}
-	if !p.Fits {
+	if p.Fits == TooBig {
 		p.Change = "no change of the peer's own is modelled"
 	}
 	if s.o.Steps > 0 {
