@@ -40,7 +40,7 @@ type TextReport struct {
 	Programs   []Program        `json:"programs"` // one
 	// Need's bytes are the program's total and its code.
 	Need
-	Notes             []string `json:"notes"`
+	Notes []string `json:"notes"`
 }
 
 // bytecode is how MLIR bytecode begins.

@@ -110,7 +110,7 @@ const maxRetried = 64
 // withOptions plans a slice with other options: the split given, or where that is not
 // legal with them whichever holds the least; nil where none is legal.
 func (s *search) withOptions(ctx context.Context, on topology.Slice, o Options, sp split) (*Plan, error) {
-	o.Mesh, o.FSDP = nil, nil
+	o.Mesh = nil
 	t, err := newSearch(s.m, o)
 	if err != nil {
 		return nil, nil // no step of the model
@@ -241,7 +241,7 @@ func (s *search) shorten(ctx context.Context, on topology.Slice, from *Plan, o O
 // enlarge looks for the smallest larger slice of the same kind on which a split fits.
 func (s *search) enlarge(ctx context.Context, on topology.Slice) (*advice, error) {
 	o := s.o
-	o.Mesh, o.FSDP = nil, nil
+	o.Mesh = nil
 	for _, row := range ladders() {
 		if row[0].Generation != on.Generation {
 			continue

@@ -218,5 +218,5 @@ func (s *search) stages(p *Plan, on topology.Slice, got *measured, stages strate
 		busy += p.Time.CollectiveSeconds[axis]
 	}
 	p.Time.CollectiveSeconds["pp"] = max(0, p.StepSeconds-busy) // handing over, and waiting for other stages
-	p.Breakdown.DiT = Phase{&fullest}
+	p.Breakdown.DiT = Phase{Memory: &fullest}
 }

@@ -92,13 +92,14 @@ type Memory struct {
 	TotalBytes int64 `json:"total_bytes"`
 	// At is the program that needs it.
 	At string `json:"at"`
-	// Attention is the form each attention of a phase beside the transformer's takes, and
-	// why; that of the transformer's is Plan's.
-	Attention []graph.Choice `json:"attention,omitempty"`
 }
 
-// Phase is the memory of a part of generating a video; the zero value is not modelled.
-type Phase struct{ *Memory }
+// Phase is the memory of a part of generating a video, and the form each attention of it
+// takes, and why; the zero value is not modelled. The transformer's attention is Plan's.
+type Phase struct {
+	*Memory
+	Attention []graph.Choice `json:"attention,omitempty"`
+}
 
 // NotModelled is what JSON and text say of a phase without programs.
 const NotModelled = "not modelled"
@@ -108,17 +109,18 @@ func (p Phase) MarshalJSON() ([]byte, error) {
 	if p.Memory == nil {
 		return json.Marshal(NotModelled)
 	}
-	return json.Marshal(p.Memory)
+	type plain Phase
+	return json.Marshal(plain(p))
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.
 func (p *Phase) UnmarshalJSON(b []byte) error {
 	if string(b) == `"`+NotModelled+`"` {
-		p.Memory = nil
+		*p = Phase{}
 		return nil
 	}
-	p.Memory = &Memory{}
-	return json.Unmarshal(b, p.Memory)
+	type plain Phase
+	return json.Unmarshal(b, (*plain)(p))
 }
 
 // Breakdown is memory by phase.
@@ -216,6 +218,7 @@ type search struct {
 	r       models.Request
 	passes  int
 	layers  int // to which graphs of two layers are scaled; 0 builds them whole
+	figures Efficiencies
 	mu      sync.Mutex
 	measure map[string]*measured
 	companions
@@ -287,11 +290,15 @@ func (o Options) Request(m models.Model) (r models.Request, passes int, err erro
 }
 
 func newSearch(m models.Model, o Options) (*search, error) {
+	e, err := efficiencies()
+	if err != nil {
+		return nil, err
+	}
 	r, passes, err := o.Request(m)
 	if err != nil {
 		return nil, err
 	}
-	s := &search{m: m, o: o.defaults(), r: r, passes: passes, measure: map[string]*measured{}}
+	s := &search{m: m, o: o.defaults(), r: r, passes: passes, figures: e, measure: map[string]*measured{}}
 	one, err := mesh.Local(axesOf(split{pp: 1, dp: 1, fsdp: 1, tp: 1, sp: 1})...)
 	if err != nil {
 		return nil, err
@@ -323,7 +330,7 @@ func Search(ctx context.Context, m models.Model, on topology.Slice, o Options) (
 
 func (s *search) result(on string) *Result {
 	res := &Result{Model: s.m.Name(), On: on, Size: fmt.Sprintf("%dx%d", s.o.Width, s.o.Height), Frames: s.o.Frames,
-		Batch: s.o.Batch, CFG: s.o.CFG, DType: s.o.DType.String(), Plans: []Plan{}, Refuse: []Refusal{}, Efficiency: efficiencies().Status}
+		Batch: s.o.Batch, CFG: s.o.CFG, DType: s.o.DType.String(), Plans: []Plan{}, Refuse: []Refusal{}, Efficiency: s.figures.Status}
 	res.Notes = []string{
 		"phases run one after another; memory is the largest one's",
 		fmt.Sprintf("step times rest on %s efficiencies (plan/data/efficiency.json)", res.Efficiency)}
@@ -421,7 +428,7 @@ func (s *search) one(on topology.Slice, sp split) (*Plan, *Refusal, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	p := &Plan{Slice: on.String(), Mesh: sp.mesh(), FSDP: sp.fsdpAxes(), Devices: on.Devices, Breakdown: Breakdown{DiT: Phase{&got.memory}},
+	p := &Plan{Slice: on.String(), Mesh: sp.mesh(), FSDP: sp.fsdpAxes(), Devices: on.Devices, Breakdown: Breakdown{DiT: Phase{Memory: &got.memory}},
 		Attention: got.choices, CollectiveBytes: byAxis(got.step), RequestCollectiveBytes: byAxis(got.request), Collectives: got.step,
 		CFGParallel: s.o.CFG == CFGBatch && sp.dp%2 == 0, Padding: got.padding, Notes: slices.Clone(got.notes), split: sp}
 	if err := s.phases(p, on); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"weft"
 	"weft/aot"
+	"weft/plan"
 	"weft/xla/plugin"
 )
 
@@ -42,7 +43,7 @@ func TestCompileAndForward(t *testing.T) {
 		t.Fatalf("exit %d, %s%s", code, out, stderr)
 	}
 	r := decode[aot.Report](t, out)
-	if len(r.Programs) != 6 || r.HBMBytesPerDevice <= r.ResidentWeightBytes || r.ResidentWeightBytes <= 0 || r.Mesh != "dp=1,tp=2,sp=2" {
+	if len(r.Programs) != 6 || r.Bytes() <= r.ResidentWeightBytes || r.ResidentWeightBytes <= 0 || r.Mesh != "dp=1,tp=2,sp=2" {
 		t.Errorf("%+v", r)
 	}
 	for _, key := range []string{"name", "calls", "argument_bytes", "temp_bytes", "output_bytes", "peak_bytes", "flops", "compiler_flops", "compile_seconds"} {
@@ -151,7 +152,7 @@ func TestCompileFile(t *testing.T) {
 	}
 	const mib = 4 << 20
 	r := decode[aot.TextReport](t, out)
-	if p := r.Programs[0]; r.Replicas != 4 || r.Partitions != 1 || p.Arguments != mib || p.Outputs != mib || r.HBMBytesPerDevice < 2*mib || !r.Fits || r.HBMLimitBytes == 0 {
+	if p := r.Programs[0]; r.Replicas != 4 || r.Partitions != 1 || p.Arguments != mib || p.Outputs != mib || r.Bytes() < 2*mib || r.Fits != plan.Fits || r.HBMLimitBytes == nil {
 		t.Errorf("%+v", r)
 	}
 	if code, out, _ = weftRun(t, "compile", sum, "--on", "cpu:8"); code != 0 || !strings.Contains(out, "it fits") || !strings.Contains(out, "4 devices") {
