@@ -22,12 +22,14 @@ var (
 	ErrTensor = fault.NewKind("bad-tensor")
 	// ErrNoDim: a rule names a dim that the tensor does not have.
 	ErrNoDim = fault.NewKind("no-dim")
-	// ErrMinSize: the minimum size of FSDP is negative.
+	// ErrMinSize: the minimum size of FSDP is negative, or given beside All.
 	ErrMinSize = fault.NewKind("min-size")
 	// ErrFamily: no tensor-parallel rules are shipped under a name.
 	ErrFamily = fault.NewKind("unknown-family")
 	// ErrSplit: a number of layers or stages is below 1, or too large.
 	ErrSplit = fault.NewKind("bad-split")
+	// ErrNoLayers: a model of no layers is to be cut into stages. Its fields are BadSplit.
+	ErrNoLayers = fault.NewKind("no-layers")
 	// ErrEmptyStage: there are more stages than layers.
 	ErrEmptyStage = fault.NewKind("empty-stage")
 	// ErrCosts: costs are negative or not finite, or not one for each layer.
@@ -119,6 +121,8 @@ type EmptyStage struct {
 	Layers int `json:"layers"`
 	Stages int `json:"stages"`
 	Stage  int `json:"stage"` // the first that would hold no layer
+	// Most is the largest number of stages that these layers fill.
+	Most int `json:"most"`
 }
 
 // BadCosts are the fields of ErrCosts.
