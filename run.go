@@ -10,6 +10,7 @@ import (
 	"weft/aot"
 	"weft/dtype"
 	"weft/engine"
+	"weft/fault"
 	"weft/graph"
 	"weft/mesh"
 	"weft/models"
@@ -149,16 +150,40 @@ func (m *Model) settle(req models.Request, o Options) (on *mesh.Mesh, out models
 	if o.TextLen > 0 {
 		req.Text = max(req.Text, o.TextLen)
 	}
-	micro = o.Micro
+	whole := req
+	if out, micro, err = microbatch(whole, on, o); err != nil {
+		return on, out, micro, models.AdviseNumber(err, func(n int) bool {
+			other := o
+			other.Micro = n
+			r, _, err := microbatch(whole, on, other)
+			return err == nil && m.Check(on, r) == nil
+		})
+	}
+	return on, out, micro, models.Advise(m.Check(on, out), on, func(candidate *mesh.Mesh) error {
+		r, _, err := microbatch(whole, candidate, o)
+		if err == nil {
+			err = m.Check(candidate, r)
+		}
+		return err
+	})
+}
+
+// microbatch is the request of one of the microbatches that flow through a pipeline, and
+// how many there are: 1 without one.
+func microbatch(req models.Request, on *mesh.Mesh, o Options) (models.Request, int, error) {
+	micro := o.Micro
 	if micro == 0 && on.Size("pp") > 1 && req.Batch%on.Size("dp") == 0 {
 		micro = req.Batch / on.Size("dp")
 	}
+	if micro < 0 {
+		return req, 0, fault.New(models.ErrBatch, nil, "%d microbatches: want 1 or more, or 0 for as small ones as dp allows", micro)
+	}
 	micro = max(micro, 1)
-	if o.Micro < 0 || req.Batch%micro != 0 {
-		return nil, req, 0, models.NotDivisible(models.ErrBatch, "batch", req.Batch, "microbatches", micro)
+	if req.Batch%micro != 0 {
+		return req, 0, models.NotDivisible(models.ErrBatch, "batch", req.Batch, "microbatches", micro)
 	}
 	req.Batch /= micro
-	return on, req, micro, m.Check(on, req)
+	return req, micro, nil
 }
 
 // start does everything but feed. eng may be given, big enough for the mesh.

@@ -2,7 +2,6 @@ package aot
 
 import (
 	"slices"
-	"strings"
 
 	"weft/fault"
 	"weft/graph"
@@ -71,18 +70,23 @@ func NewStep(m models.Model, on topology.Slice, o Options) (*Step, error) {
 	if i := slices.IndexFunc(axes, func(a mesh.Axis) bool { return mesh.Canonical(a.Name) == "pp" && a.Size > 1 }); i >= 0 {
 		return nil, fault.New(models.ErrAxis, nil, "axis %s=%d: a pipeline's stages are not compiled ahead of time; dp, fsdp, tp and sp are", axes[i].Name, axes[i].Size)
 	}
-	if _, _, err := on.Order(axes, nil); err != nil {
+	r.FSDP, r.Layers, r.Target = o.FSDP, o.Layers, o.Target(on)
+	local, err := mesh.Local(axes...)
+	if err != nil {
+		return nil, err
+	}
+	check := func(candidate *mesh.Mesh) error {
+		_, _, err := on.Order(candidate.Axes(), nil)
+		return fault.Join(err, m.Check(candidate, r))
+	}
+	if err := models.Advise(check(local), local, check); err != nil {
 		return nil, err
 	}
 	plain, err := mesh.New(axes, on.Plain())
 	if err != nil {
 		return nil, err
 	}
-	for _, a := range o.FSDP {
-		r.FSDP = append(r.FSDP, mesh.Canonical(strings.TrimSpace(a)))
-	}
-	r.Layers, r.Target = o.Layers, o.Target(on)
-	g, err := m.Graph(plain, r) // checks
+	g, err := m.Graph(plain, r)
 	if err != nil {
 		return nil, err
 	}

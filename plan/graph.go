@@ -38,17 +38,19 @@ func Graph(m models.Model, on topology.Slice, o Options, fsdp []string) (*graph.
 func (s *search) place(on topology.Slice, sp split) (*mesh.Mesh, models.Request, error) {
 	r := s.r
 	r.FSDP, r.Target = sp.shares, s.o.Target(on)
-	if sp.devices() != on.Devices {
-		_, _, err := on.Order(axesOf(sp), nil)
-		return nil, r, err
-	}
 	local, err := mesh.Local(axesOf(sp)...)
 	if err != nil {
 		return nil, r, err
+	}
+	var l fault.List
+	if sp.devices() != on.Devices {
+		_, _, err := on.Order(axesOf(sp), nil)
+		l.Add(err)
 	}
 	// A pipeline's request is that of one microbatch, as small as dp allows.
 	if sp.pp > 1 && r.Batch%sp.dp == 0 {
 		r.Batch = sp.dp
 	}
-	return local, r, s.m.Check(local, r)
+	l.Add(s.m.Check(local, r))
+	return local, r, l.Err()
 }

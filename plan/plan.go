@@ -411,7 +411,7 @@ func each(ctx context.Context, n int, f func(i int)) {
 // one plans one split: a plan or a refusal.
 func (s *search) one(on topology.Slice, sp split) (*Plan, *Refusal, error) {
 	refuse := func(err error) (*Plan, *Refusal, error) {
-		r := refusal(on, sp, err)
+		r := refusal(on, sp, s.advised(on, sp, err))
 		return nil, &r, nil
 	}
 	if sp.pp > 1 && sp.devices() == on.Devices {
@@ -446,6 +446,26 @@ func (s *search) one(on topology.Slice, sp split) (*Plan, *Refusal, error) {
 	}
 	s.price(p, on)
 	return p, nil, nil
+}
+
+// advised is why a split is refused. Of a mesh that is asked for alone, it names the
+// nearest that are legal on the slice; among all splits, those beside it are.
+func (s *search) advised(on topology.Slice, sp split, err error) error {
+	given, e := mesh.Local(axesOf(sp)...)
+	if s.o.Mesh == nil || e != nil {
+		return models.WithoutChoices(err)
+	}
+	return models.Advise(err, given, func(candidate *mesh.Mesh) error {
+		other := splitOf(candidate.Axes())
+		other.shares = sp.shares
+		if other.devices() == on.Devices {
+			if err := s.checkPipeline(on, other); err != nil {
+				return err
+			}
+		}
+		_, _, err := s.place(on, other)
+		return err
+	})
 }
 
 // Target is what programs for a slice are built for.

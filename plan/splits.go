@@ -84,30 +84,35 @@ func (s *search) withShares(sp split) []split {
 	return []split{sp, shared}
 }
 
+// splitOf is the split that a mesh's axes make.
+func splitOf(axes []mesh.Axis) split {
+	sp := split{pp: 1, dp: 1, fsdp: 1, tp: 1, sp: 1}
+	for _, a := range axes {
+		switch mesh.Canonical(a.Name) {
+		case "dp":
+			sp.dp = a.Size
+		case "fsdp":
+			sp.fsdp = a.Size
+		case "tp":
+			sp.tp = a.Size
+		case "sp":
+			sp.sp = a.Size
+		case "pp":
+			sp.pp = a.Size
+		default:
+			sp.other = append(sp.other, a)
+		}
+	}
+	return sp
+}
+
 // splits are every split of the slice's devices, or those of the mesh asked for.
 func (s *search) splits(on topology.Slice) ([]split, error) {
 	if s.o.Mesh != nil {
 		if _, err := mesh.Local(s.o.Mesh...); err != nil {
 			return nil, err
 		}
-		given := split{pp: 1, dp: 1, fsdp: 1, tp: 1, sp: 1}
-		for _, a := range s.o.Mesh {
-			switch mesh.Canonical(a.Name) {
-			case "dp":
-				given.dp = a.Size
-			case "fsdp":
-				given.fsdp = a.Size
-			case "tp":
-				given.tp = a.Size
-			case "sp":
-				given.sp = a.Size
-			case "pp":
-				given.pp = a.Size
-			default:
-				given.other = append(given.other, a)
-			}
-		}
-		return s.withShares(given), nil
+		return s.withShares(splitOf(s.o.Mesh)), nil
 	}
 	var out []split
 	for _, pp := range models.Divisors(on.Devices, on.Devices) {

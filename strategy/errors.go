@@ -1,6 +1,11 @@
 package strategy
 
-import "weft/fault"
+import (
+	"fmt"
+	"strings"
+
+	"weft/fault"
+)
 
 // Kinds of errors. Each has a struct of fields of the same name without Err.
 // Kinds of mesh and sharding are used where they fit: mesh.ErrUnknownAxis,
@@ -121,8 +126,36 @@ type EmptyStage struct {
 	Layers int `json:"layers"`
 	Stages int `json:"stages"`
 	Stage  int `json:"stage"` // the first that would hold no layer
-	// Most is the largest number of stages that these layers fill.
-	Most int `json:"most"`
+	// Most is the largest number of stages that these layers fill. Legal, where it is
+	// given, are the numbers that work beside the rest of what is asked.
+	Most  int   `json:"most"`
+	Legal []int `json:"legal"`
+}
+
+// Choice is pp's sizes.
+func (f EmptyStage) Choice() (string, []int) {
+	var legal []int
+	for n := 1; n <= min(f.Most, 64); n++ {
+		legal = append(legal, n)
+	}
+	return "pp", legal
+}
+
+// WithLegal are the fields with numbers that work.
+func (f EmptyStage) WithLegal(legal []int) fault.Choices {
+	f.Legal, f.Most = legal, 0
+	return f
+}
+
+// Advice names the numbers.
+func (f EmptyStage) Advice() string {
+	switch {
+	case f.Most > 0:
+		return fmt.Sprintf("each stage holds at least one, so at most %d stages", f.Most)
+	case len(f.Legal) > 0:
+		return fmt.Sprintf("each stage holds at least one; the pp that work: %s", strings.Trim(fmt.Sprint(f.Legal), "[]"))
+	}
+	return "each stage holds at least one"
 }
 
 // BadCosts are the fields of ErrCosts.

@@ -46,8 +46,8 @@ func checkSplit(layers, stages int) error {
 }
 
 func emptyStage(layers, stages int) error {
-	return fault.New(ErrEmptyStage, EmptyStage{layers, stages, layers, layers},
-		"%d layers over %d stages leave stage %d without a layer; each stage holds at least one, so at most %d stages", layers, stages, layers, layers)
+	return fault.NewChoice(ErrEmptyStage, EmptyStage{Layers: layers, Stages: stages, Stage: layers, Most: layers},
+		"%d layers over %d stages leave stage %d without a layer", layers, stages, layers)
 }
 
 // Len is the number of stages.

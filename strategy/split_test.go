@@ -42,7 +42,7 @@ func TestSplitRefuses(t *testing.T) {
 		_, balanced := strategy.Balanced(test.layers, test.stages, 8, strategy.Costs{})
 		for _, err := range []error{even, balanced} {
 			wantKinds(t, err, test.kind)
-			if f, ok := fault.Fields[strategy.EmptyStage](err); ok && f != (strategy.EmptyStage{Layers: test.layers, Stages: test.stages, Stage: test.stage, Most: test.layers}) {
+			if f, ok := fault.Fields[strategy.EmptyStage](err); ok && (f.Layers != test.layers || f.Stages != test.stages || f.Stage != test.stage || f.Most != test.layers) {
 				t.Error(f)
 			}
 		}

@@ -29,7 +29,7 @@ type inspected struct {
 	// Stage is the pipeline stage whose devices hold the tensor, where there are several.
 	Stage *int   `json:"stage,omitempty"`
 	Role  string `json:"role,omitempty"`
-	Rule       string         `json:"rule,omitempty"`
+	Rule  string `json:"rule,omitempty"`
 }
 
 type dtypeTotal struct {
