@@ -159,7 +159,7 @@ func (m *Model) settle(req models.Request, o Options) (on *mesh.Mesh, out models
 			return err == nil && m.Check(on, r) == nil
 		})
 	}
-	return on, out, micro, models.Advise(m.Check(on, out), on, func(candidate *mesh.Mesh) error {
+	return on, out, micro, models.Advise(m.Check(on, out), on, 0, func(candidate *mesh.Mesh) error {
 		r, _, err := microbatch(whole, candidate, o)
 		if err == nil {
 			err = m.Check(candidate, r)

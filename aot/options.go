@@ -79,7 +79,7 @@ func NewStep(m models.Model, on topology.Slice, o Options) (*Step, error) {
 		_, _, err := on.Order(candidate.Axes(), nil)
 		return fault.Join(err, m.Check(candidate, r))
 	}
-	if err := models.Advise(check(local), local, check); err != nil {
+	if err := models.Advise(check(local), local, on.Devices, check); err != nil {
 		return nil, err
 	}
 	plain, err := mesh.New(axes, on.Plain())

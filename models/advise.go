@@ -21,12 +21,13 @@ func CheckMesh(m Model, on *mesh.Mesh, r Request) error {
 	if err == nil {
 		return nil
 	}
-	return Advise(err, on, func(candidate *mesh.Mesh) error { return m.Check(candidate, r) })
+	return Advise(err, on, 0, func(candidate *mesh.Mesh) error { return m.Check(candidate, r) })
 }
 
 // Advise gives the violations of a mesh advice that check was asked about: it says what is
 // wrong with a mesh in place of on, or nil. What no mesh can mend, it does not count.
-func Advise(err error, on *mesh.Mesh, check func(*mesh.Mesh) error) error {
+// Meshes have so many devices; 0 is any number.
+func Advise(err error, on *mesh.Mesh, devices int, check func(*mesh.Mesh) error) error {
 	if err == nil {
 		return nil
 	}
@@ -72,7 +73,7 @@ func Advise(err error, on *mesh.Mesh, check func(*mesh.Mesh) error) error {
 	}
 	if !kept && first >= 0 {
 		var e *fault.Error
-		if near := nearestMeshes(on, works); len(near) > 0 && errors.As(list[first], &e) {
+		if near := nearestMeshes(on, devices, works); len(near) > 0 && errors.As(list[first], &e) {
 			list[first] = e.WithNearest(near)
 		}
 	}
@@ -136,34 +137,43 @@ func withSize(axes []mesh.Axis, name string, n int) []mesh.Axis {
 	return out
 }
 
-// maxNearest bounds the meshes that are named, maxTried those that are tried.
-const maxNearest, maxTried = 2, 4096
+const (
+	maxNearest = 2    // meshes that are named
+	maxCounts  = 16   // numbers of devices that are tried, beside those that divide the one asked for
+	maxAdvised = 1024 // devices of a mesh that is named
+)
 
-// nearestMeshes are flags of the meshes nearest to one that work: of as many devices, or
-// of the most below that; those first that differ in the fewest axes, and least in them.
-func nearestMeshes(on *mesh.Mesh, works func([]mesh.Axis) bool) []string {
+// nearestMeshes are flags of the meshes nearest to one that work: of so many devices, or
+// where that is 0 of as many as it has, or fewer; those first that differ in the fewest
+// axes, and least in them.
+func nearestMeshes(on *mesh.Mesh, devices int, works func([]mesh.Axis) bool) []string {
 	var axes []mesh.Axis // pp and fsdp where they are asked for
 	for _, a := range mesh.Standard(on.Axes()) {
 		if slices.Contains(Axes, a.Name) && (a.Size > 1 || a.Name != "pp" && a.Name != "fsdp") {
 			axes = append(axes, a)
 		}
 	}
-	tried, most := 0, on.NumDevices()
-	for i := range 4 * most { // most devices and fewer, then more
-		n := most - i
-		if i >= most {
-			n = i + 1
+	counts := []int{devices}
+	if devices == 0 {
+		most := min(on.NumDevices(), maxAdvised)
+		counts = counts[:0]
+		for n := most; n > most-maxCounts && n >= 1; n-- {
+			counts = append(counts, n)
 		}
-		if tried >= maxTried {
-			break
+		for _, n := range slices.Backward(Divisors(most, most)) {
+			if n <= most-maxCounts {
+				counts = append(counts, n)
+			}
 		}
+	}
+	for _, n := range counts {
 		type candidate struct {
 			axes           []mesh.Axis
 			changed, steps float64
 		}
 		var found []candidate
 		eachSplit(axes, n, func(sizes []mesh.Axis) {
-			if tried++; tried > maxTried || !works(sizes) {
+			if !works(sizes) {
 				return
 			}
 			c := candidate{axes: slices.Clone(sizes)}

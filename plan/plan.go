@@ -208,8 +208,8 @@ type Result struct {
 	Notes      []string `json:"notes"`
 }
 
-// maxPositions bounds a request: 200 times 720p at 81 frames. Beyond it counts overflow.
-const maxPositions, maxBatch = 1 << 26, 1 << 10
+// maxBatch bounds the videos of a step: more is a mistyped number.
+const maxBatch = 1 << 10
 
 // search is what the splits of one request share. It is safe for use by many goroutines.
 type search struct {
@@ -250,15 +250,12 @@ func (o Options) Request(m models.Model) (r models.Request, passes int, err erro
 	if o.DType != dtype.F32 && o.DType != dtype.BF16 {
 		l.Add(fault.New(ErrOptions, nil, "compute type %v: want bf16 or f32", o.DType))
 	}
-	latent, err := gen.LatentShape(o.Width, o.Height, o.Frames)
+	latent, err := models.VideoLatents(gen, max(1, min(o.Batch, maxBatch)), o.Width, o.Height, o.Frames)
 	l.Add(err)
 	if err := l.Err(); err != nil {
 		return r, 0, err
 	}
-	positions := o.Batch
-	for _, n := range latent[1:] {
-		positions *= n
-	}
+	positions := models.Positions(o.Batch, latent)
 	if o.As != "" && o.As != AsVidax {
 		l.Add(fault.New(ErrOptions, nil, "plan as %q: weft's own program is planned, or the peer's: %s", o.As, AsVidax))
 	}
@@ -274,9 +271,9 @@ func (o Options) Request(m models.Model) (r models.Request, passes int, err erro
 	if err := l.Err(); err != nil {
 		return r, 0, err
 	}
-	if positions > maxPositions {
+	if positions > models.MaxPositions {
 		return r, 0, fault.New(models.ErrSize, nil, "%dx%d pixels, %d frames, batch %d make %d latent positions: more than the %d that are planned; smaller sizes or fewer frames",
-			o.Width, o.Height, o.Frames, o.Batch, positions, maxPositions)
+			o.Width, o.Height, o.Frames, o.Batch, positions, models.MaxPositions)
 	}
 	r = models.Request{Batch: o.Batch, Latent: latent, Text: o.Text, DType: o.DType, SplitResidual: o.SplitResidual, TokenTimes: o.TokenTimes}
 	if o.TokenTimes {
@@ -455,7 +452,7 @@ func (s *search) advised(on topology.Slice, sp split, err error) error {
 	if s.o.Mesh == nil || e != nil {
 		return models.WithoutChoices(err)
 	}
-	return models.Advise(err, given, func(candidate *mesh.Mesh) error {
+	return models.Advise(err, given, on.Devices, func(candidate *mesh.Mesh) error {
 		other := splitOf(candidate.Axes())
 		other.shares = sp.shares
 		if other.devices() == on.Devices {

@@ -2,6 +2,7 @@ package strategy
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"weft/fault"
@@ -134,7 +135,7 @@ type EmptyStage struct {
 
 // Choice is pp's sizes.
 func (f EmptyStage) Choice() (string, []int) {
-	var legal []int
+	legal := slices.Clone(f.Legal)
 	for n := 1; n <= min(f.Most, 64); n++ {
 		legal = append(legal, n)
 	}
