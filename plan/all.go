@@ -27,7 +27,7 @@ func SearchAll(ctx context.Context, m models.Model, o Options) (*Result, error) 
 	for _, row := range ladders() {
 		var best *Plan
 		var closest *Plan
-		var refused *Refusal // why the last slice without a plan has none
+		var refused *Refusal // why the smallest slice without a plan has none
 		for _, on := range row {
 			sub := s.result(on.String())
 			if err := s.planSlice(ctx, sub, on); ctx.Err() != nil {
@@ -37,7 +37,7 @@ func SearchAll(ctx context.Context, m models.Model, o Options) (*Result, error) 
 				sub.Refuse = append(sub.Refuse, r)
 			}
 			if len(sub.Plans) == 0 {
-				if len(sub.Refuse) > 0 {
+				if len(sub.Refuse) > 0 && refused == nil {
 					refused = &sub.Refuse[0]
 				}
 				continue
@@ -73,7 +73,7 @@ func leftOut(row []topology.Slice, closest *Plan, refused *Refusal) Refusal {
 			Reason: fmt.Sprintf("no split fits on %s to %s; nearest: %s on %s, %s too much", first, last, closest.Mesh, closest.Slice, gigabytes(*closest.OverBytes))}
 	case refused != nil:
 		r := *refused
-		r.Slice, r.Reason = last, fmt.Sprintf("no split of %s to %s is legal, the last because %s", first, last, r.Reason)
+		r.Slice, r.Reason = last, fmt.Sprintf("no split of %s to %s is legal; on %s: %s", first, last, refused.Slice, r.Reason)
 		return r
 	}
 	return Refusal{Slice: last, Kind: ErrNoPlan.Name(), Reason: fmt.Sprintf("%s to %s have no split", first, last), Violations: []fault.Report{}}

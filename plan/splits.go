@@ -62,10 +62,8 @@ func (s split) fsdpAxes() []string {
 func (s *search) withShares(sp split) []split {
 	if s.o.FSDP != nil {
 		sp.shares = s.o.FSDP
-		if s.o.Mesh == nil { // of every split those that it has
-			sp.shares = slices.DeleteFunc(slices.Clone(s.o.FSDP), func(axis string) bool {
-				return slices.ContainsFunc(axesOf(sp), func(a mesh.Axis) bool { return a.Name == axis && a.Size == 1 }) || axis == "fsdp" && sp.fsdp == 1
-			})
+		if s.o.Mesh == nil && sp.fsdp > 1 && !slices.Contains(sp.shares, "fsdp") {
+			return nil // its axis would do nothing
 		}
 		return []split{sp}
 	}
