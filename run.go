@@ -390,7 +390,9 @@ type Report struct {
 	// Microbatches and Spans are there with a pipeline: when each stage worked on which.
 	Microbatches int            `json:"microbatches,omitempty"`
 	Spans        []session.Span `json:"spans,omitempty"`
-	Notes        []string       `json:"notes"`
+	// Attention is the form each attention takes, and why.
+	Attention []graph.Choice `json:"attention"`
+	Notes     []string       `json:"notes"`
 }
 
 // CacheReport counts what the compile cache did.
@@ -417,7 +419,7 @@ func (r *Run) Report() Report {
 		Seconds: r.seconds, FirstSeconds: r.first, CompileSeconds: r.s.CompileSeconds(), LoadSeconds: l.Seconds,
 		BytesRead: l.BytesRead, PeakRSS: peakRSS(), Resident: l.MaxResident(), ResidentAll: l.ResidentBytes,
 		Collectives: r.s.Collectives(false), RequestTraffic: r.s.Collectives(true),
-		Cache: CacheReport{hits, misses}, Compiled: r.opt.Compiled, Notes: notes}
+		Cache: CacheReport{hits, misses}, Compiled: r.opt.Compiled, Attention: r.g.Choices(), Notes: notes}
 }
 
 // Text is the report for people.

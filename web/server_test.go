@@ -278,7 +278,7 @@ func TestRefusedQuestions(t *testing.T) {
 		{"/api/topo", url.Values{"name": {"v4-8"}, "mesh": {"tp=8"}}, "device-count"},
 		{"/api/topo", url.Values{"name": {"v4-8"}, "mesh": {"tp=4"}, "bytes": {"tp"}}, "axis-bytes"},
 		{"/api/split", with(), "plan-options"},
-		{"/api/split", with("mesh", "tp=3"), "device-count"},
+		{"/api/split", with("mesh", "tp=3"), "device-count heads-not-divisible"},
 		{"/api/split", with("on", "all", "mesh", "tp=4"), "parameter"},
 		{"/api/split", with("mesh", "tp=4", "fsdp", "qq"), "unknown-axis"},
 		{"/api/shards", with("mesh", "tp=4"), "parameter"},
