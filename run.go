@@ -379,7 +379,7 @@ type Report struct {
 	CompileSeconds float64              `json:"compile_seconds"`
 	LoadSeconds    float64              `json:"load_seconds"`
 	BytesRead      int64                `json:"bytes_read"`
-	PeakRSS        int64                `json:"peak_rss_bytes"`
+	PeakRSS        int64                `json:"peak_rss_bytes,omitzero"` // left out where the system does not tell
 	Resident       int64                `json:"resident_weight_bytes"`
 	ResidentAll    []int64              `json:"resident_weight_bytes_per_device"`
 	Collectives    []session.Collective `json:"collectives"`
@@ -428,8 +428,12 @@ func (r Report) Text() string {
 	if r.Compiled != "" {
 		compiled = fmt.Sprintf("programs from %s in %.2f s", r.Compiled, r.CompileSeconds)
 	}
+	peak := "unknown"
+	if r.PeakRSS > 0 {
+		peak = Bytes(r.PeakRSS)
+	}
 	return fmt.Sprintf("%s, mesh %s, %s: step %.3f s (first %.3f s), %s, load %.2f s (%s read), peak RSS %s",
-		r.Engine.Name, r.Mesh, r.DType, r.Seconds, r.FirstSeconds, compiled, r.LoadSeconds, Bytes(r.BytesRead), Bytes(r.PeakRSS))
+		r.Engine.Name, r.Mesh, r.DType, r.Seconds, r.FirstSeconds, compiled, r.LoadSeconds, Bytes(r.BytesRead), peak)
 }
 
 // Bytes writes a size for people, in powers of 1000.

@@ -187,7 +187,7 @@ func (s *search) rescue(ctx context.Context, on topology.Slice, plans []Plan) (*
 	}
 	why := "no change fits on this slice"
 	if short.p != nil {
-		why += fmt.Sprintf(", where frames %d take %s at the least", short.frames, gigabytes(short.p.HBMBytesPerDevice))
+		why += fmt.Sprintf(", where --frames %d takes %s at the least", short.frames, gigabytes(short.p.HBMBytesPerDevice))
 	} else {
 		why += fmt.Sprintf(", where a device holds %s at the least", gigabytes(best.HBMBytesPerDevice))
 	}

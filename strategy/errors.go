@@ -177,6 +177,9 @@ type BadSchedule struct {
 	Stages int  `json:"stages"`
 	Micro  int  `json:"micro"`
 	Chunks int  `json:"chunks"`
+	// Nearest are the numbers of microbatches nearest to Micro that an interleaved
+	// schedule takes, where that is what is wrong.
+	Nearest []int `json:"nearest,omitempty"`
 }
 
 // Order are the fields of ErrOrder.
