@@ -54,10 +54,10 @@ type Report struct {
 	// KeptBytes is what a request keeps, AliveBytes what a step hands on at the fullest moment.
 	KeptBytes  int64 `json:"kept_bytes"`
 	AliveBytes int64 `json:"alive_bytes"`
-	// CodeBytes is the programs' own size on the device; nil where the compiler gives no statistics.
+	// CodeBytes is the programs' own size on the device; nil where the compiler does not say.
 	CodeBytes *int64 `json:"code_bytes"`
 	// ProgramBytes is what the program At needs at the fullest moment besides: its
-	// temporaries, results and padding; nil as CodeBytes.
+	// temporaries, results and padding; nil where it gives no statistics.
 	ProgramBytes *int64 `json:"program_bytes"`
 	At           string `json:"at"`
 	Need                // the sum, unknown where a program's own memory is
@@ -209,6 +209,9 @@ func (p *Program) ask(x Compiled) error {
 		p.Memory = xla.Memory{Arguments: -1, Outputs: -1, Temp: -1, Alias: -1, Code: -1, Peak: -1, TotalAllocation: -1, HostTemp: -1}
 		p.TotalBytes = -1
 	}
+	if p.Code == 0 { // no program is empty: XLA's CPU compiler leaves the size open
+		p.Code = -1
+	}
 	p.CompilerFLOPs = -1
 	cost, err := x.Cost()
 	if failed, ok := fault.Fields[xla.PluginFailure](err); ok && failed.Code == "unimplemented" {
@@ -247,6 +250,9 @@ func (r *Report) sum(s *Step, held *graph.Residency) {
 		r.Notes = append(r.Notes, r.judge(nil, s.Memory)...)
 		return
 	}
-	r.CodeBytes, r.ProgramBytes = &code, &own
+	r.ProgramBytes = &own
+	if code > 0 {
+		r.CodeBytes = &code
+	}
 	r.Notes = append(r.Notes, r.judge(&need, s.Memory)...)
 }
