@@ -2,11 +2,9 @@ package plan
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 
-	"weft/attention"
 	"weft/fault"
 	"weft/graph"
 	"weft/mesh"
@@ -131,7 +129,7 @@ func (s *search) pipelined(on topology.Slice, sp split) (*Plan, *Refusal, error)
 		return refuse(err)
 	}
 	got, err := s.measured(local, stage, r)
-	if errors.Is(err, attention.ErrKernelUnavailable) {
+	if refusesSplit(err) {
 		return refuse(err)
 	}
 	if err != nil {

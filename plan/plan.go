@@ -17,6 +17,7 @@ import (
 	"weft/graph"
 	"weft/mesh"
 	"weft/models"
+	"weft/sharding"
 	"weft/spmd"
 	"weft/target"
 	"weft/topology"
@@ -419,7 +420,7 @@ func (s *search) one(on topology.Slice, sp split) (*Plan, *Refusal, error) {
 		return refuse(err)
 	}
 	got, err := s.measured(local, sp, r)
-	if errors.Is(err, attention.ErrKernelUnavailable) {
+	if refusesSplit(err) {
 		return refuse(err)
 	}
 	if err != nil {
@@ -443,6 +444,12 @@ func (s *search) one(on topology.Slice, sp split) (*Plan, *Refusal, error) {
 	}
 	s.price(p, on)
 	return p, nil, nil
+}
+
+// refusesSplit says whether a graph was not built for what a split asks: the kernel where
+// there is none, weights in shares over an axis that splits them already.
+func refusesSplit(err error) bool {
+	return errors.Is(err, attention.ErrKernelUnavailable) || errors.Is(err, sharding.ErrDuplicateAxis)
 }
 
 // advised is why a split is refused. Of a mesh that is asked for alone, it names the

@@ -43,6 +43,7 @@ func advised(t *testing.T, args []string, v fault.Report) [][]string {
 		What    string
 		Legal   []int
 		Nearest []int
+		Known   []string
 	}
 	if err := json.Unmarshal(v.Fields, &f); err != nil {
 		t.Fatal(err)
@@ -70,6 +71,11 @@ func advised(t *testing.T, args []string, v fault.Report) [][]string {
 			parts = append(parts, fmt.Sprintf("%s=%d", a.Name, a.Size))
 		}
 		out = append(out, replaceFlag(args, "--mesh", strings.Join(parts, ",")))
+	}
+	for _, name := range f.Known {
+		if v.Kind == "unknown-axis" { // of those to share weights over
+			out = append(out, replaceFlag(args, "--fsdp", name))
+		}
 	}
 	for _, n := range f.Nearest {
 		if f.What == "frames" {
@@ -110,7 +116,7 @@ func TestAdviceOfErrorsIsTaken(t *testing.T) {
 	}
 	tried := 0
 	for _, args := range [][]string{
-		inspect("tp=8,sp=2"), inspect("tp=3,dp=2"), inspect("pp=3"), inspect("zz=4"), inspect("pp=4,tp=8"), inspect("tp=3,sp=3"), inspect("dp=3,tp=8", "--fsdp", "dp"),
+		inspect("tp=8,sp=2"), inspect("tp=3,dp=2"), inspect("pp=3"), inspect("zz=4"), inspect("pp=4,tp=8"), inspect("tp=3,sp=3"), inspect("dp=3,tp=8", "--fsdp", "dp"), inspect("dp=2,tp=2,sp=2", "--fsdp", "zz"),
 		specs("tp=8,sp=2"), specs("tp=3"),
 		forward("tp=8,sp=2"), forward("dp=3"), forward("tp=3,sp=2"), forward("pp=3"), forward("pp=2", "--micro", "3"), forward("zz=2"),
 		plan("--mesh", "tp=3"), plan("--mesh", "tp=8"), plan("--mesh", "dp=4"), plan("--mesh", "zz=4"), plan("--frames", "82"), plan("--mesh", "pp=2,tp=2", "--cfg", "sequential"),
