@@ -247,12 +247,12 @@ func (r *Report) sum(s *Step, held *graph.Residency) {
 		}
 	}
 	if !known {
-		r.Notes = append(r.Notes, r.judge(nil, s.Memory)...)
+		r.Notes = append(r.Notes, r.judgeFit(nil, s.Memory)...)
 		return
 	}
 	r.ProgramBytes = &own
 	if code > 0 {
 		r.CodeBytes = &code
 	}
-	r.Notes = append(r.Notes, r.judge(&need, s.Memory)...)
+	r.Notes = append(r.Notes, r.judgeFit(&need, s.Memory)...)
 }

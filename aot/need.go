@@ -26,9 +26,9 @@ func (n Need) Bytes() int64 {
 // unknownNeed is the note on a compiler whose memory statistics are all 0.
 const unknownNeed = "the compiler gives no memory statistics: what a device holds is unknown, and so is whether it fits"
 
-// judge holds what is needed, nil where it is not known, against a device's memory. The
+// judgeFit holds what is needed, nil where it is not known, against a device's memory. The
 // notes say what is not known.
-func (n *Need) judge(bytes *int64, has topology.DeviceMemory) (notes []string) {
+func (n *Need) judgeFit(bytes *int64, has topology.DeviceMemory) (notes []string) {
 	*n = Need{HBMBytesPerDevice: bytes, HBMLimitBytes: has.UsableBytes, DeviceMemory: has}
 	if bytes == nil {
 		notes = append(notes, unknownNeed)

@@ -40,7 +40,7 @@ func TestZeroStatisticsAreUnknown(t *testing.T) {
 			need = &p.TotalBytes
 		}
 		r := TextReport{Programs: []Program{p}}
-		r.Notes = r.judge(need, has)
+		r.Notes = r.judgeFit(need, has)
 		if r.Fits != c.fits || (r.HBMBytesPerDevice == nil) == c.known || (len(r.Notes) == 0) != c.known {
 			t.Errorf("%+v: %+v", c.m, r)
 		}
@@ -62,7 +62,7 @@ func TestZeroStatisticsAreUnknown(t *testing.T) {
 		}
 	}
 	var n Need
-	if notes := n.judge(new(int64), topology.DeviceMemory{}); n.Fits != plan.FitUnknown || n.OverBytes != nil || len(notes) != 1 {
+	if notes := n.judgeFit(new(int64), topology.DeviceMemory{}); n.Fits != plan.FitUnknown || n.OverBytes != nil || len(notes) != 1 {
 		t.Errorf("a memory that is not known: %+v, %v", n, notes)
 	}
 }

@@ -2,7 +2,7 @@ package aot
 
 import "encoding/json"
 
-// unknownable are the figures of a Program that may be unknown, in the order of figures.
+// unknownable are the figures of a Program that may be unknown, in the order of pairFigures.
 type unknownable struct {
 	Arguments       *int64   `json:"argument_bytes"`
 	Outputs         *int64   `json:"output_bytes"`
@@ -17,8 +17,8 @@ type unknownable struct {
 	CompilerFLOPs   *float64 `json:"compiler_flops"`
 }
 
-// figures pairs each of u with where p has it.
-func (u *unknownable) figures(p *Program) (asked []**int64, held []*int64) {
+// pairFigures pairs each of u with where p has it.
+func (u *unknownable) pairFigures(p *Program) (asked []**int64, held []*int64) {
 	return []**int64{&u.Arguments, &u.Outputs, &u.Temp, &u.Alias, &u.Code, &u.Peak, &u.TotalAllocation, &u.HostTemp, &u.TotalBytes, &u.FLOPs},
 		[]*int64{&p.Arguments, &p.Outputs, &p.Temp, &p.Alias, &p.Code, &p.Peak, &p.TotalAllocation, &p.HostTemp, &p.TotalBytes, &p.FLOPs}
 }
@@ -35,7 +35,7 @@ func (p Program) MarshalJSON() ([]byte, error) {
 		belowFigures
 		unknownable
 	}{belowFigures: belowFigures{(*plainProgram)(&p)}}
-	asked, held := doc.figures(&p)
+	asked, held := doc.pairFigures(&p)
 	for i, n := range held {
 		if *n >= 0 {
 			*asked[i] = n
@@ -56,7 +56,7 @@ func (p *Program) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &doc); err != nil {
 		return err
 	}
-	asked, held := doc.figures(p)
+	asked, held := doc.pairFigures(p)
 	for i, n := range asked {
 		if *held[i] = -1; *n != nil {
 			*held[i] = **n

@@ -84,7 +84,7 @@ func CompileText(ctx context.Context, program []byte, on topology.Slice, o TextO
 		n := p.TotalBytes + max(0, p.Code)
 		need = &n
 	}
-	r.Notes = append(r.Notes, r.judge(need, plan.Options{MemoryBytes: o.MemoryBytes}.Memory(on))...)
+	r.Notes = append(r.Notes, r.judgeFit(need, plan.Options{MemoryBytes: o.MemoryBytes}.Memory(on))...)
 	return r, nil
 }
 

@@ -26,7 +26,7 @@ func (s *search) advise(ctx context.Context, on topology.Slice, plans []Plan) er
 			continue
 		}
 		if q := nearestFit(p, plans); q != nil {
-			advice{flags: q.flags(), bytes: q.HBMBytesPerDevice}.give(p)
+			advice{flags: q.splitFlags(), bytes: q.HBMBytesPerDevice}.adviseTo(p)
 			continue
 		}
 		if all == nil {
@@ -35,7 +35,7 @@ func (s *search) advise(ctx context.Context, on topology.Slice, plans []Plan) er
 				return err
 			}
 		}
-		all.give(p)
+		all.adviseTo(p)
 	}
 	return nil
 }
@@ -48,14 +48,14 @@ type advice struct {
 	why   string
 }
 
-func (a advice) give(p *Plan) {
+func (a advice) adviseTo(p *Plan) {
 	if p.Advice, p.Change = a.flags, a.why; a.flags != "" {
 		p.Change = fmt.Sprintf("%s (%s)", a.flags, gigabytes(a.bytes))
 	}
 }
 
-// flags are what plans p's split alone.
-func (p *Plan) flags() string {
+// splitFlags are what plans p's split alone.
+func (p *Plan) splitFlags() string {
 	text := "--mesh " + p.Mesh
 	if len(p.split.shares) > 0 {
 		text += " --fsdp " + strings.Join(p.split.shares, ",")
@@ -72,15 +72,15 @@ func nearestFit(p *Plan, plans []Plan) *Plan {
 		if q.Fits != Fits || q.Slice != p.Slice {
 			continue
 		}
-		if n := p.split.differences(q.split); n < least {
+		if n := p.split.countDifferences(q.split); n < least {
 			best, least = q, n
 		}
 	}
 	return best
 }
 
-// differences counts what two splits differ in, an axis twice as much as shares.
-func (s split) differences(t split) int {
+// countDifferences counts what two splits differ in, an axis twice as much as shares.
+func (s split) countDifferences(t split) int {
 	n := 0
 	for _, pair := range [][2]int{{s.pp, t.pp}, {s.dp, t.dp}, {s.fsdp, t.fsdp}, {s.tp, t.tp}, {s.sp, t.sp}} {
 		if pair[0] != pair[1] {
@@ -93,8 +93,8 @@ func (s split) differences(t split) int {
 	return n
 }
 
-// smallest is the plan that holds the least.
-func smallest(plans []Plan) *Plan {
+// smallestPlan is the plan that holds the least.
+func smallestPlan(plans []Plan) *Plan {
 	small := &plans[0]
 	for i := range plans {
 		if plans[i].HBMBytesPerDevice < small.HBMBytesPerDevice {
@@ -127,12 +127,12 @@ func (s *search) withOptions(ctx context.Context, on topology.Slice, o Options, 
 	if err := t.planSlice(ctx, res, on); err != nil || len(res.Plans) == 0 {
 		return nil, err
 	}
-	return smallest(res.Plans), nil
+	return smallestPlan(res.Plans), nil
 }
 
 // rescue finds what would make a plan of a slice fit on which none does.
 func (s *search) rescue(ctx context.Context, on topology.Slice, plans []Plan) (*advice, error) {
-	small := smallest(plans)
+	small := smallestPlan(plans)
 	type change struct {
 		flag string
 		set  func(*Options)
@@ -148,7 +148,7 @@ func (s *search) rescue(ctx context.Context, on topology.Slice, plans []Plan) (*
 		changes = append(changes, change{"--cfg sequential", func(o *Options) { o.CFG = CFGSequential }})
 	}
 	flagged := func(p *Plan, flags string) *advice {
-		return &advice{flags: p.flags() + flags, bytes: p.HBMBytesPerDevice}
+		return &advice{flags: p.splitFlags() + flags, bytes: p.HBMBytesPerDevice}
 	}
 	best, with, flags := small, s.o, ""
 	for _, alone := range []bool{true, false} {
@@ -181,7 +181,7 @@ func (s *search) rescue(ctx context.Context, on topology.Slice, plans []Plan) (*
 	if short.p != nil && short.p.Fits == Fits {
 		return flagged(short.p, fmt.Sprintf("%s --frames %d", flags, short.frames)), nil
 	}
-	larger, err := s.enlarge(ctx, on)
+	larger, err := s.findLargerSlice(ctx, on)
 	if err != nil || larger != nil {
 		return larger, err
 	}
@@ -238,8 +238,8 @@ func (s *search) shorten(ctx context.Context, on topology.Slice, from *Plan, o O
 	return shortened{planned[i], frames[i]}, failed
 }
 
-// enlarge looks for the smallest larger slice of the same kind on which a split fits.
-func (s *search) enlarge(ctx context.Context, on topology.Slice) (*advice, error) {
+// findLargerSlice looks for the smallest larger slice of the same kind on which a split fits.
+func (s *search) findLargerSlice(ctx context.Context, on topology.Slice) (*advice, error) {
 	o := s.o
 	o.Mesh = nil
 	for _, row := range ladders() {
@@ -260,7 +260,7 @@ func (s *search) enlarge(ctx context.Context, on topology.Slice) (*advice, error
 			}
 			if len(res.Plans) > 0 && res.Plans[0].Fits == Fits {
 				p := &res.Plans[0]
-				return &advice{flags: "--on " + larger.String() + " " + p.flags(), bytes: p.HBMBytesPerDevice}, nil
+				return &advice{flags: "--on " + larger.String() + " " + p.splitFlags(), bytes: p.HBMBytesPerDevice}, nil
 			}
 		}
 	}

@@ -47,7 +47,7 @@ func SearchAll(ctx context.Context, m models.Model, o Options) (*Result, error) 
 				chips[on.String()] = on.Chips
 				break
 			}
-			if p := smallest(sub.Plans); closest == nil || *p.OverBytes < *closest.OverBytes {
+			if p := smallestPlan(sub.Plans); closest == nil || *p.OverBytes < *closest.OverBytes {
 				closest = p
 			}
 		}

@@ -28,7 +28,7 @@ func Graph(m models.Model, on topology.Slice, o Options, fsdp []string) (*graph.
 	sp.shares = fsdp
 	local, r, err := s.place(on, sp)
 	if err != nil {
-		return nil, s.advised(on, sp, err)
+		return nil, s.adviseOnSplit(on, sp, err)
 	}
 	return m.Graph(local, r)
 }

@@ -111,7 +111,7 @@ func (s *search) checkPipeline(on topology.Slice, sp split) error {
 // pipelined plans a split over pp.
 func (s *search) pipelined(on topology.Slice, sp split) (*Plan, *Refusal, error) {
 	refuse := func(err error) (*Plan, *Refusal, error) {
-		r := refusal(on, sp, s.advised(on, sp, err))
+		r := refusal(on, sp, s.adviseOnSplit(on, sp, err))
 		return nil, &r, nil
 	}
 	if err := s.checkPipeline(on, sp); err != nil {

@@ -409,7 +409,7 @@ func each(ctx context.Context, n int, f func(i int)) {
 // one plans one split: a plan or a refusal.
 func (s *search) one(on topology.Slice, sp split) (*Plan, *Refusal, error) {
 	refuse := func(err error) (*Plan, *Refusal, error) {
-		r := refusal(on, sp, s.advised(on, sp, err))
+		r := refusal(on, sp, s.adviseOnSplit(on, sp, err))
 		return nil, &r, nil
 	}
 	if sp.pp > 1 && sp.devices() == on.Devices {
@@ -452,9 +452,9 @@ func refusesSplit(err error) bool {
 	return errors.Is(err, attention.ErrKernelUnavailable) || errors.Is(err, sharding.ErrDuplicateAxis)
 }
 
-// advised is why a split is refused. Of a mesh that is asked for alone, it names the
+// adviseOnSplit is why a split is refused. Of a mesh that is asked for alone, it names the
 // nearest that are legal on the slice; among all splits, those beside it are.
-func (s *search) advised(on topology.Slice, sp split, err error) error {
+func (s *search) adviseOnSplit(on topology.Slice, sp split, err error) error {
 	given, e := mesh.Local(axesOf(sp)...)
 	if s.o.Mesh == nil || e != nil {
 		return models.WithoutChoices(err)

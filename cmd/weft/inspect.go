@@ -166,7 +166,7 @@ func (doc *inspection) place(m *weft.Model, held *weft.Held, asHeld bool) error 
 		if err != nil {
 			return err
 		}
-		share := float64(elements(local)) / float64(max(1, elements(w.File)))
+		share := float64(countElements(local)) / float64(max(1, countElements(w.File)))
 		for _, name := range m.StoredIn(w) {
 			t := tensors[name]
 			if t == nil {
@@ -175,7 +175,7 @@ func (doc *inspection) place(m *weft.Model, held *weft.Held, asHeld bool) error 
 			t.placeOn(w, home, local)
 			bytes := int64(math.Round(float64(t.Bytes) * share))
 			if asHeld {
-				bytes = int64(math.Round(float64(elements(t.Shape))*share)) * int64(w.DType.Size())
+				bytes = int64(math.Round(float64(countElements(t.Shape))*share)) * int64(w.DType.Size())
 			}
 			t.LocalBytes = &bytes
 			if stage := stages[w.Name]; g.Stages() > 1 {
@@ -210,7 +210,7 @@ func (t *inspected) placeOn(w graph.Weight, on *mesh.Mesh, local []int) {
 	t.Spec, t.Rule = &spec, w.Rule
 }
 
-func elements(shape []int) int64 {
+func countElements(shape []int) int64 {
 	n := int64(1)
 	for _, s := range shape {
 		n *= int64(s)
