@@ -10,6 +10,7 @@ import (
 	"weft/aot"
 	"weft/dtype"
 	"weft/engine"
+	"weft/fault"
 	"weft/graph"
 	"weft/mesh"
 	"weft/models"
@@ -143,25 +144,46 @@ func (m *Model) settle(req models.Request, o Options) (on *mesh.Mesh, out models
 		}
 	}
 	req.Layers, req.SplitResidual, req.Strict = o.Layers, o.SplitResidual, o.Strict
-	if o.FSDP != "" {
-		req.FSDP = nil
-		for _, a := range strings.Split(o.FSDP, ",") {
-			req.FSDP = append(req.FSDP, mesh.Canonical(strings.TrimSpace(a)))
-		}
+	if axes := models.ParseFSDP(o.FSDP); axes != nil {
+		req.FSDP = axes
 	}
 	if o.TextLen > 0 {
 		req.Text = max(req.Text, o.TextLen)
 	}
-	micro = o.Micro
+	whole := req
+	if out, micro, err = microbatch(whole, on, o); err != nil {
+		return on, out, micro, models.AdviseNumber(err, func(n int) bool {
+			other := o
+			other.Micro = n
+			r, _, err := microbatch(whole, on, other)
+			return err == nil && m.Check(on, r) == nil
+		})
+	}
+	return on, out, micro, models.Advise(m.Check(on, out), on, 0, func(candidate *mesh.Mesh) error {
+		r, _, err := microbatch(whole, candidate, o)
+		if err == nil {
+			err = m.Check(candidate, r)
+		}
+		return err
+	})
+}
+
+// microbatch is the request of one of the microbatches that flow through a pipeline, and
+// how many there are: 1 without one.
+func microbatch(req models.Request, on *mesh.Mesh, o Options) (models.Request, int, error) {
+	micro := o.Micro
 	if micro == 0 && on.Size("pp") > 1 && req.Batch%on.Size("dp") == 0 {
 		micro = req.Batch / on.Size("dp")
 	}
+	if micro < 0 {
+		return req, 0, fault.New(models.ErrBatch, nil, "%d microbatches: want 1 or more, or 0 for as small ones as dp allows", micro)
+	}
 	micro = max(micro, 1)
-	if o.Micro < 0 || req.Batch%micro != 0 {
-		return nil, req, 0, models.NotDivisible(models.ErrBatch, "batch", req.Batch, "microbatches", micro)
+	if req.Batch%micro != 0 {
+		return req, 0, models.NotDivisible(models.ErrBatch, "batch", req.Batch, "microbatches", micro)
 	}
 	req.Batch /= micro
-	return on, req, micro, m.Check(on, req)
+	return req, micro, nil
 }
 
 // start does everything but feed. eng may be given, big enough for the mesh.
@@ -357,7 +379,7 @@ type Report struct {
 	CompileSeconds float64              `json:"compile_seconds"`
 	LoadSeconds    float64              `json:"load_seconds"`
 	BytesRead      int64                `json:"bytes_read"`
-	PeakRSS        int64                `json:"peak_rss_bytes"`
+	PeakRSS        int64                `json:"peak_rss_bytes,omitzero"` // left out where the system does not tell
 	Resident       int64                `json:"resident_weight_bytes"`
 	ResidentAll    []int64              `json:"resident_weight_bytes_per_device"`
 	Collectives    []session.Collective `json:"collectives"`
@@ -368,7 +390,9 @@ type Report struct {
 	// Microbatches and Spans are there with a pipeline: when each stage worked on which.
 	Microbatches int            `json:"microbatches,omitempty"`
 	Spans        []session.Span `json:"spans,omitempty"`
-	Notes        []string       `json:"notes"`
+	// Attention is the form each attention takes, and why.
+	Attention []graph.Choice `json:"attention"`
+	Notes     []string       `json:"notes"`
 }
 
 // CacheReport counts what the compile cache did.
@@ -395,7 +419,7 @@ func (r *Run) Report() Report {
 		Seconds: r.seconds, FirstSeconds: r.first, CompileSeconds: r.s.CompileSeconds(), LoadSeconds: l.Seconds,
 		BytesRead: l.BytesRead, PeakRSS: peakRSS(), Resident: l.MaxResident(), ResidentAll: l.ResidentBytes,
 		Collectives: r.s.Collectives(false), RequestTraffic: r.s.Collectives(true),
-		Cache: CacheReport{hits, misses}, Compiled: r.opt.Compiled, Notes: notes}
+		Cache: CacheReport{hits, misses}, Compiled: r.opt.Compiled, Attention: r.g.Choices(), Notes: notes}
 }
 
 // Text is the report for people.
@@ -404,8 +428,12 @@ func (r Report) Text() string {
 	if r.Compiled != "" {
 		compiled = fmt.Sprintf("programs from %s in %.2f s", r.Compiled, r.CompileSeconds)
 	}
+	peak := "unknown"
+	if r.PeakRSS > 0 {
+		peak = Bytes(r.PeakRSS)
+	}
 	return fmt.Sprintf("%s, mesh %s, %s: step %.3f s (first %.3f s), %s, load %.2f s (%s read), peak RSS %s",
-		r.Engine.Name, r.Mesh, r.DType, r.Seconds, r.FirstSeconds, compiled, r.LoadSeconds, Bytes(r.BytesRead), Bytes(r.PeakRSS))
+		r.Engine.Name, r.Mesh, r.DType, r.Seconds, r.FirstSeconds, compiled, r.LoadSeconds, Bytes(r.BytesRead), peak)
 }
 
 // Bytes writes a size for people, in powers of 1000.

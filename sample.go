@@ -122,7 +122,7 @@ func newSampling(experts []expert, text, negative *tensor.Tensor, o SampleOption
 	if !ok {
 		return nil, fault.New(models.ErrVariant, nil, "%s does not denoise latents", experts[0].m.Name())
 	}
-	latent, err := g.LatentShape(o.Width, o.Height, o.Frames)
+	latent, err := models.VideoLatents(g, 1, o.Width, o.Height, o.Frames)
 	l.Add(err)
 	own := models.ScheduleOf(g)
 	if o.Sampler == "" {

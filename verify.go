@@ -104,7 +104,7 @@ func (m *Model) Verify(ctx context.Context, o VerifyOptions) ([]VerifyResult, er
 			if err != nil {
 				return nil, err
 			}
-			if err := m.Check(on, req); err != nil {
+			if err := models.CheckMesh(m.Model, on, req); err != nil {
 				return nil, err
 			}
 			meshes, most = append(meshes, on.String()), max(most, on.NumDevices())

@@ -45,7 +45,7 @@ func TestDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !b.Mesh().Equal(c.Step.Graph.Mesh) || len(b.Programs) != len(c.Report.Programs) || b.Report.HBMBytesPerDevice != c.Report.HBMBytesPerDevice {
+	if !b.Mesh().Equal(c.Step.Graph.Mesh) || len(b.Programs) != len(c.Report.Programs) || b.Report.Bytes() != c.Report.Bytes() {
 		t.Errorf("read back as %+v", b.Manifest)
 	}
 	block := b.Programs[0]

@@ -54,22 +54,20 @@ type Report struct {
 	// KeptBytes is what a request keeps, AliveBytes what a step hands on at the fullest moment.
 	KeptBytes  int64 `json:"kept_bytes"`
 	AliveBytes int64 `json:"alive_bytes"`
-	// CodeBytes is the programs' own size on the device.
-	CodeBytes int64 `json:"code_bytes"`
+	// CodeBytes is the programs' own size on the device; nil where the compiler does not say.
+	CodeBytes *int64 `json:"code_bytes"`
 	// ProgramBytes is what the program At needs at the fullest moment besides: its
-	// temporaries, results and padding.
-	ProgramBytes      int64  `json:"program_bytes"`
-	At                string `json:"at"`
-	HBMBytesPerDevice int64  `json:"hbm_bytes_per_device"` // the sum
-	HBMLimitBytes     int64  `json:"hbm_limit_bytes"`      // 0: not known
-	OverBytes         int64  `json:"over_bytes"`
-	Fits              bool   `json:"fits"`
+	// temporaries, results and padding; nil where it gives no statistics.
+	ProgramBytes *int64 `json:"program_bytes"`
+	At           string `json:"at"`
+	Need                // the sum, unknown where a program's own memory is
 	// CompileSeconds is how long all programs took, several at a time.
 	CompileSeconds float64  `json:"compile_seconds"`
 	Notes          []string `json:"notes"`
 }
 
-// Program is one program of a step.
+// Program is one program of a step. Figures that a compiler does not give are -1, which
+// JSON has as null.
 type Program struct {
 	Name  string `json:"name"`
 	Calls int    `json:"calls"` // of a denoising step, every pass counted; of the request, where Request is set
@@ -208,7 +206,13 @@ func (p *Program) ask(x Compiled) error {
 	if p.Memory, err = x.Memory(); err != nil {
 		return err
 	}
-	p.TotalBytes = p.Memory.Total()
+	if p.TotalBytes = p.Memory.Total(); !p.Known() {
+		p.Memory = xla.Memory{Arguments: -1, Outputs: -1, Temp: -1, Alias: -1, Code: -1, Peak: -1, TotalAllocation: -1, HostTemp: -1}
+		p.TotalBytes = -1
+	}
+	if p.Code == 0 { // no program is empty: XLA's CPU compiler leaves the size open
+		p.Code = -1
+	}
 	p.CompilerFLOPs = -1
 	cost, err := x.Cost()
 	if failed, ok := fault.Fields[xla.PluginFailure](err); ok && failed.Code == "unimplemented" {
@@ -224,22 +228,32 @@ func (p *Program) ask(x Compiled) error {
 // package's own words.
 func (r *Report) sum(s *Step, held *graph.Residency) {
 	total := map[string]int64{}
-	r.CodeBytes = 0
+	code, known := int64(0), true
 	for _, p := range r.Programs {
-		total[p.Name] = p.TotalBytes
-		r.CodeBytes += max(0, p.Code)
+		total[p.Name] = max(0, p.TotalBytes)
+		code += max(0, p.Code)
+		known = known && p.Known()
 	}
 	r.ResidentWeightBytes = held.Weights
+	need, own := int64(0), int64(0)
 	for i, c := range s.Graph.Calls {
 		at := held.Moments[i]
-		more := total[c.Program] - s.Graph.ArgumentBytes(i)
-		if n := held.Weights + at.Kept + at.Alive + more + r.CodeBytes; n > r.HBMBytesPerDevice {
-			r.HBMBytesPerDevice, r.KeptBytes, r.AliveBytes, r.ProgramBytes, r.At = n, at.Kept, at.Alive, more, c.Program
+		more := int64(0)
+		if known {
+			more = total[c.Program] - s.Graph.ArgumentBytes(i)
+		}
+		if n := held.Weights + at.Kept + at.Alive + more + code; n > need {
+			need, own = n, more
+			r.KeptBytes, r.AliveBytes, r.At = at.Kept, at.Alive, c.Program
 		}
 	}
-	r.HBMLimitBytes = s.Limit
-	r.Fits, r.OverBytes = fits(r.HBMBytesPerDevice, r.HBMLimitBytes)
-	if r.HBMLimitBytes == 0 {
-		r.Notes = append(r.Notes, unknownLimit)
+	if !known {
+		r.Notes = append(r.Notes, r.judgeFit(nil, s.Memory)...)
+		return
 	}
+	r.ProgramBytes = &own
+	if code > 0 {
+		r.CodeBytes = &code
+	}
+	r.Notes = append(r.Notes, r.judgeFit(&need, s.Memory)...)
 }

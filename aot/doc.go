@@ -8,11 +8,12 @@
 //	c, err := aot.Compile(ctx, model, on, aot.Options{Options: plan.Options{
 //		Width: 832, Height: 480, Frames: 81, DType: dtype.BF16, Mesh: axes}})
 //	defer c.Close()
-//	fmt.Println(c.Report.HBMBytesPerDevice)
+//	fmt.Println(c.Report.Bytes())
 //
 // # What a device holds
 //
-// Report.HBMBytesPerDevice is the fullest moment of a step:
+// Report.HBMBytesPerDevice is the fullest moment of a step, nil where the compiler gives no
+// memory statistics:
 //
 //	largest over calls of ( weights + kept + alive - arguments(call) + total(program) ) + code
 //

@@ -2,7 +2,6 @@ package aot
 
 import (
 	"slices"
-	"strings"
 
 	"weft/fault"
 	"weft/graph"
@@ -32,11 +31,9 @@ type Platform struct {
 }
 
 // Options are what is compiled, and how. What plan.Options say is read as plan
-// reads it; Mesh must be given.
+// reads it; Mesh must be given, and FSDP without axes is the axis fsdp.
 type Options struct {
 	plan.Options
-	// FSDP names the axes over which weights are kept in shares; nil is the axis fsdp.
-	FSDP []string
 	// Layers is the number of layers of the step, of which memory is counted: programs
 	// are the same for any number. 0 is all.
 	Layers int
@@ -62,7 +59,7 @@ type Step struct {
 	Order   string // of the devices, as topology.Layout has it
 	FSDP    []string
 	Layers  int
-	Limit   int64 // bytes of a device's memory; 0 is not known
+	Memory  topology.DeviceMemory // what a device holds
 }
 
 // NewStep builds the graph that Compile compiles, its mesh laid on the slice as
@@ -83,18 +80,23 @@ func NewStep(m models.Model, on topology.Slice, o Options) (*Step, error) {
 	if i := slices.IndexFunc(axes, func(a mesh.Axis) bool { return mesh.Canonical(a.Name) == "pp" && a.Size > 1 }); i >= 0 {
 		return nil, fault.New(models.ErrAxis, nil, "axis %s=%d: a pipeline's stages are not compiled ahead of time; dp, fsdp, tp and sp are", axes[i].Name, axes[i].Size)
 	}
-	if _, _, err := on.Order(axes, nil); err != nil {
+	r.FSDP, r.Layers, r.Target = o.FSDP, o.Layers, o.Target(on)
+	local, err := mesh.Local(axes...)
+	if err != nil {
+		return nil, err
+	}
+	check := func(candidate *mesh.Mesh) error {
+		_, _, err := on.Order(candidate.Axes(), nil)
+		return fault.Join(err, m.Check(candidate, r))
+	}
+	if err := models.Advise(check(local), local, on.Devices, check); err != nil {
 		return nil, err
 	}
 	plain, err := mesh.New(axes, on.Plain())
 	if err != nil {
 		return nil, err
 	}
-	for _, a := range o.FSDP {
-		r.FSDP = append(r.FSDP, mesh.Canonical(strings.TrimSpace(a)))
-	}
-	r.Layers, r.Target = o.Layers, o.Target(on)
-	g, err := m.Graph(plain, r) // checks
+	g, err := m.Graph(plain, r)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +110,7 @@ func NewStep(m models.Model, on topology.Slice, o Options) (*Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Step{Model: m, On: on, Request: r, Passes: passes, Graph: g, Order: layout.Order, FSDP: models.FSDPAxes(plain, r), Layers: o.Layers, Limit: o.Limit(on)}
+	s := &Step{Model: m, On: on, Request: r, Passes: passes, Graph: g, Order: layout.Order, FSDP: models.FSDPAxes(plain, r), Layers: o.Layers, Memory: o.Memory(on)}
 	if slices.Equal(devices, on.Plain()) {
 		return s, nil
 	}

@@ -11,6 +11,7 @@ import (
 
 	"weft/fault"
 	"weft/internal/mlir"
+	"weft/plan"
 	"weft/topology"
 	"weft/xla"
 	"weft/xla/plugin"
@@ -46,12 +47,9 @@ type TextReport struct {
 	Engine            plugin.Installed `json:"engine"`
 	Compiler          string           `json:"compiler"`
 	Programs          []Program        `json:"programs"` // one
-	// HBMBytesPerDevice is the program's total and its code.
-	HBMBytesPerDevice int64    `json:"hbm_bytes_per_device"`
-	HBMLimitBytes     int64    `json:"hbm_limit_bytes"` // 0: not known
-	OverBytes         int64    `json:"over_bytes"`
-	Fits              bool     `json:"fits"`
-	Notes             []string `json:"notes"`
+	// Need's bytes are the program's total and its code.
+	Need
+	Notes []string `json:"notes"`
 }
 
 // maxProgram bounds a program: weights do not belong in one.
@@ -97,12 +95,12 @@ func CompileText(ctx context.Context, program []byte, on topology.Slice, o TextO
 		return nil, err
 	}
 	r.Programs, r.Engine, r.Compiler = []Program{p}, c.plugin().Engine(), oneLine(c.platform())
-	r.HBMBytesPerDevice = p.TotalBytes + max(0, p.Code)
-	r.HBMLimitBytes = cmp.Or(on.HBMUsableBytes, on.HBMBytes, o.MemoryBytes)
-	r.Fits, r.OverBytes = fits(r.HBMBytesPerDevice, r.HBMLimitBytes)
-	if r.HBMLimitBytes == 0 {
-		r.Notes = append(r.Notes, unknownLimit)
+	var need *int64
+	if p.Known() {
+		n := p.TotalBytes + max(0, p.Code)
+		need = &n
 	}
+	r.Notes = append(r.Notes, r.judgeFit(need, plan.Options{MemoryBytes: o.MemoryBytes}.Memory(on))...)
 	return r, nil
 }
 
@@ -287,16 +285,6 @@ func (r *TextReport) checkPlatform(m *mlir.Module, on topology.Slice, o TextOpti
 	}
 	return fault.New(ErrPlatform, Platform{Asked: asked, Has: []string{platform}, Calls: calls}, "%s makes custom calls that only %s has (%s), and %s is %s: lower it for %s alone",
 		o.Name, platform, listNames(calls, ", "), on, asked, asked)
-}
-
-const unknownLimit = "the device's memory is not known: fits is taken for granted"
-
-// fits says whether a device that has limit bytes, 0 where it is not known, holds n.
-func fits(n, limit int64) (ok bool, over int64) {
-	if limit == 0 {
-		return true, 0
-	}
-	return n <= limit, max(0, n-limit)
 }
 
 func oneLine(s string) string {

@@ -160,7 +160,7 @@ func (c aotCase) measure(ctx context.Context, libtpu string, alone bool) (*aotFi
 	}
 	f.Weft.Engine.Path = filepath.Base(f.Weft.Engine.Path) // where it lies is the machine's own affair
 	// What a request keeps is there once a pass.
-	f.WeftPass = f.Weft.HBMBytesPerDevice - f.Weft.KeptBytes + f.Weft.KeptBytes/int64(f.Weft.Passes)
+	f.WeftPass = f.Weft.Bytes() - f.Weft.KeptBytes + f.Weft.KeptBytes/int64(f.Weft.Passes)
 	if alone {
 		return f, nil
 	}
@@ -239,7 +239,7 @@ func (r *aotResult) markdown() string {
 	for _, f := range r.Cases {
 		c := f.Case
 		row := []string{fmt.Sprintf("%s %s %d frames on %s", c.Model, c.Size, c.Frames, c.On), f.Weft.Mesh, gb(f.WeftPass), gb(f.Weft.ResidentWeightBytes),
-			gb(f.Weft.ProgramBytes), fmt.Sprintf("%.1f", f.Weft.CompileSeconds)}
+			gb(orZero(f.Weft.ProgramBytes)), fmt.Sprintf("%.1f", f.Weft.CompileSeconds)}
 		switch {
 		case f.Vidax == nil:
 			row = append(row, orText(f.Failed, "not run"), "-", "-", "-")
@@ -257,7 +257,7 @@ func (r *aotResult) markdown() string {
 		func() string {
 			var all []string
 			for _, f := range r.Cases {
-				all = append(all, gb(f.Weft.HBMBytesPerDevice))
+				all = append(all, gb(f.Weft.Bytes()))
 			}
 			return strings.Join(all, ", ")
 		}(), r.LibTPU, r.Hardware.CPU, r.Hardware.Cores, r.Hardware.LoadAverage, r.Date)
@@ -279,4 +279,12 @@ func (r *aotResult) save(dir string) error {
 		return err
 	}
 	return os.WriteFile(base+".md", []byte(r.markdown()), 0o644)
+}
+
+// orZero is a figure, or 0 where there is none.
+func orZero(n *int64) int64 {
+	if n == nil {
+		return 0
+	}
+	return *n
 }

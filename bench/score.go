@@ -176,7 +176,7 @@ func (b *bytesScore) compile(ctx context.Context) error {
 	}
 	defer c.Close()
 	b.Compiler, b.CompileSeconds = c.Report.Compiler, c.Report.CompileSeconds
-	b.CompiledBytes, b.CompiledAt, b.WeightBytes = c.Report.HBMBytesPerDevice, c.Report.At, c.Report.ResidentWeightBytes
+	b.CompiledBytes, b.CompiledAt, b.WeightBytes = c.Report.Bytes(), c.Report.At, c.Report.ResidentWeightBytes
 	return nil
 }
 

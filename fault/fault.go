@@ -42,7 +42,47 @@ type Error struct {
 	message string
 	fields  any
 	cause   error
+	advice  string   // behind the message
+	nearest []string // flags that work in place of those refused
 }
+
+// Choices are fields that name the numbers which would do in place of the one refused.
+// A check names those that its own rule allows; whoever knows all the rules tries each,
+// and keeps those that do.
+type Choices interface {
+	// Choice is what the numbers are of, such as a mesh axis, and the numbers.
+	Choice() (what string, legal []int)
+	// WithLegal are the fields with these numbers in place of their own.
+	WithLegal(legal []int) Choices
+	// Advice says in words which they are; "" where there are none to name.
+	Advice() string
+}
+
+// NewChoice is New with choices, whose advice stands behind the message.
+func NewChoice(k *Kind, fields Choices, format string, args ...any) *Error {
+	return New(k, fields, format, args...).WithChoices(fields)
+}
+
+// WithChoices is the error with other choices.
+func (e *Error) WithChoices(c Choices) *Error {
+	out := *e
+	out.fields, out.advice = c, c.Advice()
+	return &out
+}
+
+// WithNearest is the error with flags that work in place of those refused, such as
+// "--mesh dp=1,tp=4,sp=1", the nearest first.
+func (e *Error) WithNearest(flags []string) *Error {
+	out := *e
+	out.nearest = flags
+	return &out
+}
+
+// Nearest are the flags that work in place of those refused.
+func (e *Error) Nearest() []string { return e.nearest }
+
+// Fields are the fields of e, nil for none.
+func (e *Error) Fields() any { return e.fields }
 
 // New makes an error of kind k. Fields is a struct with json tags, or nil.
 func New(k *Kind, fields any, format string, args ...any) *Error {
@@ -53,7 +93,16 @@ func New(k *Kind, fields any, format string, args ...any) *Error {
 	return e
 }
 
-func (e *Error) Error() string { return e.message }
+func (e *Error) Error() string {
+	text := e.message
+	if e.advice != "" {
+		text += "; " + e.advice
+	}
+	if len(e.nearest) > 0 {
+		text += "; nearest that works: " + strings.Join(e.nearest, " or ")
+	}
+	return text
+}
 
 // Kind is the class of e.
 func (e *Error) Kind() *Kind { return e.kind }
@@ -165,6 +214,8 @@ type Report struct {
 	Kind    string          `json:"kind"`
 	Message string          `json:"message"`
 	Fields  json.RawMessage `json:"fields"`
+	// Nearest are flags that work in place of those refused, the nearest first.
+	Nearest []string `json:"nearest,omitempty"`
 }
 
 // Describe gives the JSON form of err; an error that is no *Error has kind "failed".
@@ -174,7 +225,7 @@ func Describe(err error) Report {
 	var k *Kind
 	switch {
 	case errors.As(err, &e):
-		r.Kind = e.kind.name
+		r.Kind, r.Nearest = e.kind.name, e.nearest
 		if e.fields != nil {
 			if b, jerr := json.Marshal(e.fields); jerr == nil {
 				r.Fields = b

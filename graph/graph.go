@@ -281,6 +281,19 @@ func (g *Graph) Homes() map[string]*mesh.Mesh {
 	return home
 }
 
+// StageOf is the stage whose devices keep each weight and value, by name.
+func (g *Graph) StageOf() map[string]int {
+	stage := map[string]int{}
+	for _, c := range g.Calls {
+		for _, r := range c.Args {
+			if _, ok := stage[r.Name]; !ok {
+				stage[r.Name] = c.Stage
+			}
+		}
+	}
+	return stage
+}
+
 // Flow is, by stage, the values of a step that other stages make for it.
 func (g *Graph) Flow() [][]string {
 	from := map[string]int{}
@@ -346,4 +359,25 @@ func (g *Graph) Traffic(request bool) []spmd.Traffic {
 		}
 	}
 	return out
+}
+
+// WeightBytes is what each device keeps of the weights that some call reads, by the
+// position in the graph's mesh.
+func (g *Graph) WeightBytes() ([]int64, error) {
+	out := make([]int64, g.Mesh.NumDevices())
+	homes := g.Homes()
+	for _, w := range g.Weights {
+		home := homes[w.Name]
+		if home == nil {
+			continue // no call reads it
+		}
+		n, err := w.Bytes(home)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", w.Name, err)
+		}
+		for _, d := range home.Devices() {
+			out[g.Mesh.PositionOf(d.ID)] += n
+		}
+	}
+	return out, nil
 }

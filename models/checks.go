@@ -19,9 +19,29 @@ var ErrSeq = fault.NewKind("seq-not-divisible")
 
 // SeqNotDivisible are the fields of ErrSeq.
 type SeqNotDivisible struct {
-	N         int `json:"n"`
-	SP        int `json:"sp"`
-	Remainder int `json:"remainder"`
+	N         int   `json:"n"`
+	SP        int   `json:"sp"`
+	Remainder int   `json:"remainder"`
+	Legal     []int `json:"legal"`
+}
+
+// Choice is sp's sizes.
+func (f SeqNotDivisible) Choice() (string, []int) { return "sp", f.Legal }
+
+// WithLegal are the fields with other sizes.
+func (f SeqNotDivisible) WithLegal(legal []int) fault.Choices {
+	f.Legal = legal
+	return f
+}
+
+// Advice names the sizes.
+func (f SeqNotDivisible) Advice() string { return sizesThatWork("sp", f.Legal) }
+
+func sizesThatWork(axis string, legal []int) string {
+	if len(legal) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the %s that work: %s", axis, strings.Trim(fmt.Sprint(legal), "[]"))
 }
 
 // Indivisible are the fields of ErrBatch and ErrFFN.
@@ -33,11 +53,22 @@ type Indivisible struct {
 	Legal []int  `json:"legal"`
 }
 
+// Choice is the axis and its sizes.
+func (f Indivisible) Choice() (string, []int) { return f.Axis, f.Legal }
+
+// WithLegal are the fields with other sizes.
+func (f Indivisible) WithLegal(legal []int) fault.Choices {
+	f.Legal = legal
+	return f
+}
+
+// Advice names the sizes.
+func (f Indivisible) Advice() string { return sizesThatWork(f.Axis, f.Legal) }
+
 // NotDivisible says that a size does not divide over an axis, and what would.
 func NotDivisible(k *fault.Kind, what string, size int, axis string, parts int) error {
-	legal := Divisors(size, 64)
-	return fault.New(k, Indivisible{what, size, axis, parts, legal},
-		"%s %d does not divide over %s=%d (%d left over); %s that work: %v", what, size, axis, parts, size%parts, axis, legal)
+	return fault.NewChoice(k, Indivisible{what, size, axis, parts, Divisors(size, 64)},
+		"%s %d does not divide over %s=%d (%d left over)", what, size, axis, parts, size%parts)
 }
 
 // Divisors lists the divisors of n up to limit.
@@ -124,8 +155,8 @@ func CheckPadding(on *mesh.Mesh, r Request, what string, n, padded int) error {
 		return nil
 	}
 	sp := on.Size("sp")
-	return fault.New(ErrSeq, SeqNotDivisible{N: n, SP: sp, Remainder: n % sp},
-		"%d %s over sp=%d leave %d over: padding by %d is refused in strict mode; sp that divide: %v", n, what, sp, n%sp, padded-n, Divisors(n, 64))
+	return fault.NewChoice(ErrSeq, SeqNotDivisible{N: n, SP: sp, Remainder: n % sp, Legal: Divisors(n, 64)},
+		"%d %s over sp=%d leave %d over: padding by %d is refused in strict mode", n, what, sp, n%sp, padded-n)
 }
 
 // CheckPatch refuses a size n of what that does not fill patches of p.

@@ -3,6 +3,7 @@ package models
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"weft/fault"
 	"weft/graph"
@@ -23,18 +24,38 @@ func FSDPAxes(on *mesh.Mesh, r Request) []string {
 	return r.FSDP
 }
 
+// ParseFSDP reads axes as people write them: "sp", "dp,sp"; nil for "".
+func ParseFSDP(text string) []string {
+	if text == "" {
+		return nil
+	}
+	var axes []string
+	for _, a := range strings.Split(text, ",") {
+		axes = append(axes, mesh.Canonical(strings.TrimSpace(a)))
+	}
+	return axes
+}
+
 // CheckFSDP reports axes that the mesh does not have, or has twice.
 func CheckFSDP(on *mesh.Mesh, r Request) error {
 	var l fault.List
 	for i, a := range r.FSDP {
 		if !on.Has(a) {
-			l.Add(on.Unknown(a))
+			l.Add(unknownShare(on, a))
 		}
 		if slices.Contains(r.FSDP[:i], a) {
 			l.Add(fault.New(mesh.ErrDuplicateAxisName, nil, "axis %s is named twice among the fsdp axes", a))
 		}
 	}
 	return l.Err()
+}
+
+// unknownShare says that a mesh has no axis to share weights over, and which of its axes
+// do: rules split weights over tp already, and pp gives each stage its own.
+func unknownShare(on *mesh.Mesh, axis string) error {
+	known := slices.DeleteFunc(on.Names(), func(name string) bool { return name == "tp" || name == "pp" })
+	return fault.New(mesh.ErrUnknownAxis, mesh.UnknownAxis{Axis: axis, Known: known},
+		"fsdp axis %s is not in mesh %s; axes that weights are shared over: %s", axis, on, strings.Join(known, " "))
 }
 
 // Share splits weights further over the fsdp axes: what a device keeps at rest.

@@ -1,6 +1,101 @@
 package models
 
-import "weft/fault"
+import (
+	"fmt"
+	"slices"
+
+	"weft/fault"
+)
+
+// maxSize bounds pixels and frames: what is longer is a mistyped number, and counts of
+// positions would overflow.
+const maxSize = 1 << 16
+
+// SizeRefused are the fields of ErrSize for a video's width, height or frames.
+type SizeRefused struct {
+	What    string `json:"what"`
+	Size    int    `json:"size"`
+	Nearest []int  `json:"nearest"`
+}
+
+// Choice is the dim and the sizes nearest to the one refused.
+func (f SizeRefused) Choice() (string, []int) { return f.What, f.Nearest }
+
+// WithLegal are the fields with other sizes.
+func (f SizeRefused) WithLegal(legal []int) fault.Choices {
+	f.Nearest = legal
+	return f
+}
+
+// Advice names the sizes.
+func (f SizeRefused) Advice() string {
+	switch len(f.Nearest) {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("nearest: %d", f.Nearest[0])
+	}
+	return fmt.Sprintf("nearest: %d or %d", f.Nearest[0], f.Nearest[1])
+}
+
+// nearestSizes are the sizes of the form first + k*step on both sides of n, up to maxSize.
+func nearestSizes(n, step, first int) []int {
+	low := first
+	if n > first {
+		low += (min(n, maxSize) - first) / step * step
+	}
+	if n < first || low+step > maxSize {
+		return []int{low}
+	}
+	return []int{low, low + step}
+}
+
+// MaxPositions bounds the latent positions of a step, 200 times those of 720p at 81
+// frames: beyond it counts of bytes and operations overflow.
+const MaxPositions = 1 << 26
+
+// Positions are those of so many latent videos (channels, frames, height, width).
+func Positions(batch int, latent []int) int {
+	n := batch
+	for _, d := range latent[1:] {
+		n *= d
+	}
+	return n
+}
+
+// VideoLatents is LatentShape of a model for a batch of videos with advice that was tried:
+// of the sizes that an error names those remain that the model takes beside the others.
+func VideoLatents(g Generator, batch, width, height, frames int) ([]int, error) {
+	latent, err := g.LatentShape(width, height, frames)
+	if err == nil {
+		return latent, nil
+	}
+	sizes := map[string][]int{"width": {width}, "height": {height}, "frames": {frames}}
+	for _, v := range fault.Violations(err) {
+		if _, c := choicesOf(v); c != nil {
+			what, legal := c.Choice()
+			sizes[what] = legal
+		}
+	}
+	works := map[string]map[int]bool{"width": {}, "height": {}, "frames": {}}
+	for _, w := range sizes["width"] {
+		for _, h := range sizes["height"] {
+			for _, f := range sizes["frames"] {
+				if latent, err := g.LatentShape(w, h, f); err == nil && Positions(batch, latent) <= MaxPositions {
+					works["width"][w], works["height"][h], works["frames"][f] = true, true, true
+				}
+			}
+		}
+	}
+	list := slices.Clone(fault.Violations(err))
+	for i, v := range list {
+		if _, c := choicesOf(v); c != nil {
+			what, _ := c.Choice()
+			list[i] = AdviseNumber(v, func(n int) bool { return works[what][n] })
+		}
+	}
+	return nil, fault.Join(list...)
+}
 
 // CheckLatent checks a latent video (channels, frames, height, width) against the
 // channels a model reads and its patches.
@@ -27,14 +122,17 @@ func LatentShape(width, height, frames, channels, px, every int, patch [3]int) (
 		what string
 		n, s int
 	}{{"height", height, px * patch[1]}, {"width", width, px * patch[2]}} {
-		if d.n < 1 || d.n%d.s != 0 || d.n > 1<<16 {
-			l.Add(fault.New(ErrSize, nil, "%s %d: want a multiple of %d (%d pixels a latent, patches of %d); nearest: %s", d.what, d.n, d.s, px, d.s/px, Nearest(d.n, d.s, 0)))
+		if d.n < 1 || d.n%d.s != 0 || d.n > maxSize {
+			l.Add(fault.NewChoice(ErrSize, SizeRefused{d.what, d.n, nearestSizes(d.n, d.s, d.s)}, "%s %d: want a multiple of %d (%d pixels a latent, patches of %d), at most %d", d.what, d.n, d.s, px, d.s/px, maxSize))
 		}
 	}
-	if frames < 1 || (frames-1)%every != 0 || frames > 1<<16 {
-		l.Add(fault.New(ErrSize, nil, "frames %d: want 1+%dk (the first frame stands alone, then %[2]d frames a latent); nearest: %s", frames, every, Nearest(frames, every, 1)))
-	} else if n := 1 + (frames-1)/every; n%patch[0] != 0 {
-		l.Add(fault.New(ErrSize, nil, "frames %d make %d latent frames, which do not fill patches of %d", frames, n, patch[0]))
+	first, step := 1+(patch[0]-1)*every, patch[0]*every
+	if frames < 1 || (frames-first)%step != 0 || frames > maxSize {
+		rule := fmt.Sprintf("%d+%dk (the first frame stands alone, then %d frames a latent", first, step, every)
+		if patch[0] > 1 {
+			rule += fmt.Sprintf(", and patches of %d latent frames", patch[0])
+		}
+		l.Add(fault.NewChoice(ErrSize, SizeRefused{"frames", frames, nearestSizes(frames, step, first)}, "frames %d: want %s), at most %d", frames, rule, maxSize))
 	}
 	if err := l.Err(); err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -8,35 +9,58 @@ import (
 	"strings"
 
 	"weft/dtype"
-	"weft/mesh"
 	"weft/models"
 	"weft/topology"
 )
 
 // advise gives each plan that is too big the smallest change that makes it fit. In
-// this order: shares of the weights on the same mesh; another split of the same
-// slice, the one with the fewest axes changed; where no split fits, one flag, then
-// two; then fewer frames.
-func (s *search) advise(on topology.Slice, plans []Plan) error {
-	var global string
+// this order: another split of the same slice, the one with the fewest axes changed,
+// shares of the weights on the same mesh being the least change; where no split fits,
+// one flag, then several; then fewer frames; then a larger slice of the kind. Each is
+// planned before it is given.
+func (s *search) advise(ctx context.Context, on topology.Slice, plans []Plan) error {
+	var all *advice
 	for i := range plans {
 		p := &plans[i]
-		if p.Fits {
+		if p.Fits != TooBig {
 			continue
 		}
 		if q := nearestFit(p, plans); q != nil {
-			p.Change = fmt.Sprintf("%s (%s)", difference(p, q), gigabytes(q.HBMBytesPerDevice))
+			advice{flags: q.splitFlags(), bytes: q.HBMBytesPerDevice}.adviseTo(p)
 			continue
 		}
-		if global == "" {
+		if all == nil {
 			var err error
-			if global, err = s.rescue(on, plans); err != nil {
+			if all, err = s.rescue(ctx, on, plans); err != nil {
 				return err
 			}
 		}
-		p.Change = global
+		all.adviseTo(p)
 	}
 	return nil
+}
+
+// advice is what makes a plan fit: flags, and what a device then holds. Without
+// flags, why is why there is none.
+type advice struct {
+	flags string
+	bytes int64
+	why   string
+}
+
+func (a advice) adviseTo(p *Plan) {
+	if p.Advice, p.Change = a.flags, a.why; a.flags != "" {
+		p.Change = fmt.Sprintf("%s (%s)", a.flags, gigabytes(a.bytes))
+	}
+}
+
+// splitFlags are what plans p's split alone.
+func (p *Plan) splitFlags() string {
+	text := "--mesh " + p.Mesh
+	if len(p.split.shares) > 0 {
+		text += " --fsdp " + strings.Join(p.split.shares, ",")
+	}
+	return text
 }
 
 // nearestFit is the plan that fits with the fewest differences, of equals the better.
@@ -45,74 +69,70 @@ func nearestFit(p *Plan, plans []Plan) *Plan {
 	least := math.MaxInt
 	for i := range plans {
 		q := &plans[i]
-		if !q.Fits || q.Slice != p.Slice {
+		if q.Fits != Fits || q.Slice != p.Slice {
 			continue
 		}
-		n := 0
-		for _, pair := range [][2]int{{p.split.pp, q.split.pp}, {p.split.dp, q.split.dp}, {p.split.fsdp, q.split.fsdp}, {p.split.tp, q.split.tp}, {p.split.sp, q.split.sp}} {
-			if pair[0] != pair[1] {
-				n += 2
-			}
-		}
-		if !slices.Equal(p.split.shares, q.split.shares) {
-			n++
-		}
-		if n < least {
+		if n := p.split.countDifferences(q.split); n < least {
 			best, least = q, n
 		}
 	}
 	return best
 }
 
-// difference names what of p to change for q.
-func difference(p, q *Plan) string {
-	var parts []string
-	if p.Mesh != q.Mesh {
-		parts = append(parts, "--mesh "+q.Mesh)
-	}
-	if !slices.Equal(p.split.shares, q.split.shares) {
-		switch {
-		case len(q.split.shares) > 0:
-			parts = append(parts, "--fsdp "+strings.Join(q.split.shares, ","))
-		default:
-			parts = append(parts, "no --fsdp")
+// countDifferences counts what two splits differ in, an axis twice as much as shares.
+func (s split) countDifferences(t split) int {
+	n := 0
+	for _, pair := range [][2]int{{s.pp, t.pp}, {s.dp, t.dp}, {s.fsdp, t.fsdp}, {s.tp, t.tp}, {s.sp, t.sp}} {
+		if pair[0] != pair[1] {
+			n += 2
 		}
 	}
-	return strings.Join(parts, " ")
+	if !slices.Equal(s.shares, t.shares) {
+		n++
+	}
+	return n
 }
 
-// rescue finds what would make the smallest plan of a slice fit.
-func (s *search) rescue(on topology.Slice, plans []Plan) (string, error) {
+// smallestPlan is the plan that holds the least.
+func smallestPlan(plans []Plan) *Plan {
 	small := &plans[0]
 	for i := range plans {
 		if plans[i].HBMBytesPerDevice < small.HBMBytesPerDevice {
 			small = &plans[i]
 		}
 	}
-	where := "--mesh " + small.Mesh
-	if len(small.split.shares) > 0 {
-		where += " --fsdp " + strings.Join(small.split.shares, ",")
-	}
-	local, err := mesh.Local(axesOf(small.split)...)
+	return small
+}
+
+// maxRetried is the most splits that are gone over again with a changed flag.
+const maxRetried = 64
+
+// withOptions plans a slice with other options: the split given, or where that is not
+// legal with them whichever holds the least; nil where none is legal.
+func (s *search) withOptions(ctx context.Context, on topology.Slice, o Options, sp split) (*Plan, error) {
+	o.Mesh = nil
+	t, err := newSearch(s.m, o)
 	if err != nil {
-		return "", err
+		return nil, nil // no step of the model
 	}
-	bytes := func(o Options) (int64, error) {
-		t, err := newSearch(s.m, o)
-		if err != nil {
-			return 0, err
-		}
-		r := t.r
-		r.FSDP, r.Target = small.split.shares, s.o.Target(on)
-		if err := t.m.Check(local, r); err != nil {
-			return math.MaxInt64, nil
-		}
-		got, err := t.measured(local, small.split, r)
-		if err != nil {
-			return 0, err
-		}
-		return got.memory.TotalBytes, nil
+	p, _, err := t.one(on, sp)
+	if p != nil || err != nil {
+		return p, err
 	}
+	all, err := t.splits(on)
+	if err != nil || len(all) > maxRetried {
+		return nil, err
+	}
+	res := t.result(on.String())
+	if err := t.planSlice(ctx, res, on); err != nil || len(res.Plans) == 0 {
+		return nil, err
+	}
+	return smallestPlan(res.Plans), nil
+}
+
+// rescue finds what would make a plan of a slice fit on which none does.
+func (s *search) rescue(ctx context.Context, on topology.Slice, plans []Plan) (*advice, error) {
+	small := smallestPlan(plans)
 	type change struct {
 		flag string
 		set  func(*Options)
@@ -121,73 +141,130 @@ func (s *search) rescue(on topology.Slice, plans []Plan) (string, error) {
 	if s.o.DType == dtype.F32 {
 		changes = append(changes, change{"--dtype bf16", func(o *Options) { o.DType = dtype.BF16 }})
 	}
-	if !s.o.SplitResidual && small.split.tp > 1 {
+	if !s.o.SplitResidual {
 		changes = append(changes, change{"--split-residual", func(o *Options) { o.SplitResidual = true }})
 	}
 	if s.o.CFG == CFGBatch {
 		changes = append(changes, change{"--cfg sequential", func(o *Options) { o.CFG = CFGSequential }})
 	}
-	o, tried := s.o, ""
+	flagged := func(p *Plan, flags string) *advice {
+		return &advice{flags: p.splitFlags() + flags, bytes: p.HBMBytesPerDevice}
+	}
+	best, with, flags := small, s.o, ""
 	for _, alone := range []bool{true, false} {
-		o, tried = s.o, ""
+		best, with, flags = small, s.o, ""
 		for _, c := range changes {
-			if alone {
-				o, tried = s.o, ""
+			o, text := s.o, ""
+			if !alone {
+				o, text = with, flags
 			}
 			c.set(&o)
-			tried += " " + c.flag
-			n, err := bytes(o)
+			p, err := s.withOptions(ctx, on, o, best.split)
 			if err != nil {
-				return "", err
+				return nil, err
 			}
-			if n <= small.HBMLimitBytes {
-				return fmt.Sprintf("%s%s (%s)", where, tried, gigabytes(n)), nil
+			if p == nil {
+				continue // not legal with it
 			}
-		}
-		if len(changes) < 2 {
-			break
+			if text += " " + c.flag; p.Fits == Fits {
+				return flagged(p, text), nil
+			}
+			if !alone && p.HBMBytesPerDevice < best.HBMBytesPerDevice {
+				best, with, flags = p, o, text
+			}
 		}
 	}
-	return s.shorten(where, tried, o, small.HBMLimitBytes, bytes)
+	short, err := s.shorten(ctx, on, best, with)
+	if err != nil {
+		return nil, err
+	}
+	if short.p != nil && short.p.Fits == Fits {
+		return flagged(short.p, fmt.Sprintf("%s --frames %d", flags, short.frames)), nil
+	}
+	larger, err := s.findLargerSlice(ctx, on)
+	if err != nil || larger != nil {
+		return larger, err
+	}
+	why := "no change fits on this slice"
+	if short.p != nil {
+		why += fmt.Sprintf(", where --frames %d takes %s at the least", short.frames, gigabytes(short.p.HBMBytesPerDevice))
+	} else {
+		why += fmt.Sprintf(", where a device holds %s at the least", gigabytes(best.HBMBytesPerDevice))
+	}
+	return &advice{why: why + ", and no larger slice of its kind does; --on " + All + " looks at other hardware"}, nil
 }
 
-// shorten looks for the most frames that fit, everything else tried already.
-func (s *search) shorten(where, tried string, o Options, limit int64, bytes func(Options) (int64, error)) (string, error) {
+// shortened is a plan of so many frames; without a plan there are no fewer frames.
+type shortened struct {
+	p      *Plan
+	frames int
+}
+
+// shorten looks for the most frames that fit, or the fewest there are.
+func (s *search) shorten(ctx context.Context, on topology.Slice, from *Plan, o Options) (shortened, error) {
 	var frames []int
 	for n := 1; n < o.Frames; n++ {
 		if _, err := s.m.(models.Generator).LatentShape(o.Width, o.Height, n); err == nil {
 			frames = append(frames, n)
 		}
 	}
-	least := int64(0)
 	var failed error
-	fits := func(n int) bool {
-		o.Frames = n
-		b, err := bytes(o)
+	planned := map[int]*Plan{}
+	fits := func(i int) bool {
+		o.Frames = frames[i]
+		p, err := s.withOptions(ctx, on, o, from.split)
 		if err != nil {
 			failed = err
 		}
-		if n == frames[0] {
-			least = b
+		planned[i] = p
+		return p != nil && p.Fits == Fits
+	}
+	// A model may have no step of the fewest frames: the first that has one begins.
+	first := 0
+	for first < len(frames) {
+		if fits(first) || planned[first] != nil || failed != nil {
+			break
 		}
-		return b <= limit
+		first++
 	}
-	if len(frames) > 0 && fits(frames[0]) {
-		i := sort.Search(len(frames), func(i int) bool { return !fits(frames[i]) })
-		o.Frames = frames[i-1]
-		n, err := bytes(o)
-		if failed == nil {
-			failed = err
+	if first == len(frames) || failed != nil {
+		return shortened{}, failed
+	}
+	if planned[first].Fits != Fits {
+		return shortened{planned[first], frames[first]}, nil
+	}
+	n := sort.Search(len(frames)-first, func(i int) bool { return !fits(first + i) })
+	i := first + n - 1
+	return shortened{planned[i], frames[i]}, failed
+}
+
+// findLargerSlice looks for the smallest larger slice of the same kind on which a split fits.
+func (s *search) findLargerSlice(ctx context.Context, on topology.Slice) (*advice, error) {
+	o := s.o
+	o.Mesh = nil
+	for _, row := range ladders() {
+		if row[0].Generation != on.Generation {
+			continue
 		}
-		return fmt.Sprintf("%s%s --frames %d (%s)", where, tried, o.Frames, gigabytes(n)), failed
+		t, err := newSearch(s.m, o)
+		if err != nil {
+			return nil, err
+		}
+		for _, larger := range row {
+			if larger.Devices <= on.Devices {
+				continue
+			}
+			res := t.result(larger.String())
+			if err := t.planSlice(ctx, res, larger); err != nil {
+				return nil, err
+			}
+			if len(res.Plans) > 0 && res.Plans[0].Fits == Fits {
+				p := &res.Plans[0]
+				return &advice{flags: "--on " + larger.String() + " " + p.splitFlags(), bytes: p.HBMBytesPerDevice}, nil
+			}
+		}
 	}
-	if failed != nil {
-		return "", failed
-	}
-	if least == 0 {
-		return "no change fits on this slice; --on all looks for a larger one", nil
-	}
-	return fmt.Sprintf("no change fits on this slice, where %d frame takes %s at the least; --on all looks for a larger one", frames[0], gigabytes(least)), nil
+	return nil, nil
 }
 
 // gigabytes is a size in units of 10^9 bytes.

@@ -26,44 +26,57 @@ func SearchAll(ctx context.Context, m models.Model, o Options) (*Result, error) 
 	chips := map[string]int{}
 	for _, row := range ladders() {
 		var best *Plan
-		var tried []topology.Slice
 		var closest *Plan
+		var refused *Refusal // why the smallest slice without a plan has none
 		for _, on := range row {
 			sub := s.result(on.String())
-			if err := s.slice(ctx, sub, on, false); err != nil {
-				return nil, err
+			if err := s.planSlice(ctx, sub, on); ctx.Err() != nil {
+				return nil, ctx.Err()
+			} else if err != nil { // this slice's alone
+				r := refusal(on, split{pp: 1, dp: 1, fsdp: 1, tp: 1, sp: on.Devices}, err)
+				sub.Refuse = append(sub.Refuse, r)
 			}
-			tried = append(tried, on)
 			if len(sub.Plans) == 0 {
+				if len(sub.Refuse) > 0 && refused == nil {
+					refused = &sub.Refuse[0]
+				}
 				continue
 			}
-			if sub.Plans[0].Fits {
+			if sub.Plans[0].Fits != TooBig {
 				best = &sub.Plans[0]
 				chips[on.String()] = on.Chips
 				break
 			}
-			for i := range sub.Plans {
-				if closest == nil || sub.Plans[i].OverBytes < closest.OverBytes {
-					closest = &sub.Plans[i]
-				}
+			if p := smallestPlan(sub.Plans); closest == nil || *p.OverBytes < *closest.OverBytes {
+				closest = p
 			}
 		}
 		if best != nil {
 			res.Plans = append(res.Plans, *best)
 			continue
 		}
-		last := tried[len(tried)-1].String()
-		r := Refusal{Slice: last, Kind: ErrTooBig.Name(), Reason: fmt.Sprintf("no split fits on %s to %s", tried[0], last), Violations: []fault.Report{}}
-		if closest != nil {
-			r.Mesh = closest.Mesh
-			r.Reason += fmt.Sprintf("; nearest: %s on %s, %s too much", closest.Mesh, closest.Slice, gigabytes(closest.OverBytes))
-		}
-		res.Refuse = append(res.Refuse, r)
+		res.Refuse = append(res.Refuse, leftOut(row, closest, refused))
 	}
 	slices.SortStableFunc(res.Plans, func(a, b Plan) int {
 		return cmp.Or(cmp.Compare(chips[a.Slice], chips[b.Slice]), cmp.Compare(a.StepSeconds, b.StepSeconds))
 	})
 	return res, nil
+}
+
+// leftOut says why a kind of hardware is not among the plans: the plan that is the
+// least too big, else why there is none.
+func leftOut(row []topology.Slice, closest *Plan, refused *Refusal) Refusal {
+	first, last := row[0], row[len(row)-1].String()
+	switch {
+	case closest != nil:
+		return Refusal{Slice: last, Mesh: closest.Mesh, Kind: ErrTooBig.Name(), Violations: []fault.Report{},
+			Reason: fmt.Sprintf("no split fits on %s to %s; nearest: %s on %s, %s too much", first, last, closest.Mesh, closest.Slice, gigabytes(*closest.OverBytes))}
+	case refused != nil:
+		r := *refused
+		r.Slice, r.Reason = last, fmt.Sprintf("no split of %s to %s is legal; on %s: %s", first, last, refused.Slice, r.Reason)
+		return r
+	}
+	return Refusal{Slice: last, Kind: ErrNoPlan.Name(), Reason: fmt.Sprintf("%s to %s have no split", first, last), Violations: []fault.Report{}}
 }
 
 // ladders are slices of one kind each, smallest first.

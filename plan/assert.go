@@ -10,9 +10,9 @@ import (
 
 // Assertion is a bound on the best plan: "hbm<30GB", "step<=12s".
 type Assertion struct {
-	Text  string  `json:"text"`
-	Value float64 `json:"value"` // the plan's, in bytes or seconds
-	Held  bool    `json:"held"`
+	Text  string   `json:"text"`
+	Value *float64 `json:"value"` // the plan's, in bytes or seconds; nil where there is no plan
+	Held  bool     `json:"held"`
 
 	metric, op string
 	bound      float64
@@ -69,21 +69,22 @@ func (r *Result) Assert(as []Assertion) ([]Assertion, error) {
 	for i, a := range as {
 		if len(r.Plans) > 0 {
 			best := r.Plans[0]
-			a.Value = float64(best.HBMBytesPerDevice)
+			value := float64(best.HBMBytesPerDevice)
 			shown := gigabytes(best.HBMBytesPerDevice)
 			if a.metric == "step" {
-				a.Value = best.StepSeconds
+				value = best.StepSeconds
 				shown = fmt.Sprintf("%.3g s", best.StepSeconds)
 			}
+			a.Value = &value
 			switch a.op {
 			case "<":
-				a.Held = a.Value < a.bound
+				a.Held = value < a.bound
 			case "<=":
-				a.Held = a.Value <= a.bound
+				a.Held = value <= a.bound
 			case ">":
-				a.Held = a.Value > a.bound
+				a.Held = value > a.bound
 			default:
-				a.Held = a.Value >= a.bound
+				a.Held = value >= a.bound
 			}
 			if !a.Held {
 				l.Add(fault.New(ErrAssert, a, "%s does not hold: the best plan, %s on %s, has %s", a.Text, best.Mesh, best.Slice, shown))

@@ -1,8 +1,6 @@
 package plan
 
 import (
-	"slices"
-
 	"weft/fault"
 	"weft/graph"
 	"weft/mesh"
@@ -27,10 +25,10 @@ func Graph(m models.Model, on topology.Slice, o Options, fsdp []string) (*graph.
 		return nil, err
 	}
 	sp := splits[0]
-	sp.shares = slices.DeleteFunc(slices.Clone(fsdp), func(axis string) bool { return axis == "fsdp" && sp.fsdp > 1 })
+	sp.shares = fsdp
 	local, r, err := s.place(on, sp)
 	if err != nil {
-		return nil, err
+		return nil, s.adviseOnSplit(on, sp, err)
 	}
 	return m.Graph(local, r)
 }
@@ -40,17 +38,19 @@ func Graph(m models.Model, on topology.Slice, o Options, fsdp []string) (*graph.
 func (s *search) place(on topology.Slice, sp split) (*mesh.Mesh, models.Request, error) {
 	r := s.r
 	r.FSDP, r.Target = sp.shares, s.o.Target(on)
-	if sp.devices() != on.Devices {
-		_, _, err := on.Order(axesOf(sp), nil)
-		return nil, r, err
-	}
 	local, err := mesh.Local(axesOf(sp)...)
 	if err != nil {
 		return nil, r, err
+	}
+	var l fault.List
+	if sp.devices() != on.Devices {
+		_, _, err := on.Order(axesOf(sp), nil)
+		l.Add(err)
 	}
 	// A pipeline's request is that of one microbatch, as small as dp allows.
 	if sp.pp > 1 && r.Batch%sp.dp == 0 {
 		r.Batch = sp.dp
 	}
-	return local, r, s.m.Check(local, r)
+	l.Add(s.m.Check(local, r))
+	return local, r, l.Err()
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"weft/attention"
+	"weft/graph"
 	"weft/mesh"
 	"weft/models"
 	"weft/topology"
@@ -13,8 +14,9 @@ import (
 
 // companion is a model beside the transformer, on the devices of a slice.
 type companion struct {
-	memory *Memory // nil: not modelled
-	note   string
+	memory    *Memory // nil: not modelled
+	attention []graph.Choice
+	note      string
 }
 
 // companions are the text encoder and the decoder that a generator was released
@@ -43,7 +45,7 @@ func (s *search) phases(p *Plan, on topology.Slice) error {
 			return err
 		}
 		if got.memory != nil {
-			*c.phase = Phase{got.memory}
+			*c.phase = Phase{Memory: got.memory, Attention: got.attention}
 			p.Notes = append(p.Notes, got.note)
 		}
 	}
@@ -89,6 +91,7 @@ func (s *search) companion(name string, on topology.Slice, devices int, make fun
 		if err != nil {
 			return nil, err
 		}
+		out.attention = got.choices
 		out.memory, out.note = &got.memory, fmt.Sprintf("%s on %s of the %d devices, alone: a server that keeps all phases' weights adds them up", name, sp.mesh(), devices)
 		return out, nil
 	}

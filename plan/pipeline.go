@@ -8,6 +8,7 @@ import (
 	"weft/fault"
 	"weft/graph"
 	"weft/mesh"
+	"weft/models"
 	"weft/spmd"
 	"weft/strategy"
 	"weft/topology"
@@ -20,7 +21,7 @@ import (
 // behind it at the slowest stage's pace.
 
 // ErrPipeline: what a pipeline cannot do.
-var ErrPipeline = fault.NewKind("pipeline")
+var ErrPipeline = models.ErrPipeline
 
 // stageParts is what read finds for pipelines: bytes of all layers, and of what is
 // before and after them. Kept is of one pass.
@@ -91,17 +92,30 @@ func (g *reading) layered(program string) bool {
 // through the host's memory, so all devices are one host's, and layers must be alike.
 func (s *search) pipelines(on topology.Slice) bool { return on.Hosts == 1 && s.layers > 0 }
 
+// checkPipeline says why a split's pipeline is not planned on a slice. Error: ErrPipeline.
+func (s *search) checkPipeline(on topology.Slice, sp split) error {
+	switch {
+	case sp.pp == 1:
+	case on.Hosts == 0:
+		return fault.New(ErrPipeline, nil, "pp=%d on %s: a pipeline's stages hand over through one host's memory, and the slice's name leaves the number of hosts open", sp.pp, on)
+	case on.Hosts > 1:
+		return fault.New(ErrPipeline, nil, "pp=%d on %s: a pipeline's stages hand over through one host's memory, the slice has %d hosts", sp.pp, on, on.Hosts)
+	case s.layers == 0:
+		return fault.New(ErrPipeline, nil, "pp=%d: %s has layers of several kinds, and a pipeline's plan is of layers that are alike", sp.pp, s.m.Name())
+	case s.passes > 1:
+		return fault.New(ErrPipeline, nil, "pp=%d with --cfg sequential: the passes are a pipeline's microbatches; --cfg batch", sp.pp)
+	}
+	return nil
+}
+
 // pipelined plans a split over pp.
 func (s *search) pipelined(on topology.Slice, sp split) (*Plan, *Refusal, error) {
 	refuse := func(err error) (*Plan, *Refusal, error) {
-		r := refusal(on, sp, err)
+		r := refusal(on, sp, s.adviseOnSplit(on, sp, err))
 		return nil, &r, nil
 	}
-	if !s.pipelines(on) {
-		return refuse(fault.New(ErrPipeline, nil, "pp=%d on %s: a pipeline's stages hand over through one host's memory, the slice has %d hosts", sp.pp, on, on.Hosts))
-	}
-	if s.passes > 1 {
-		return refuse(fault.New(ErrPipeline, nil, "pp=%d with --cfg sequential: the passes are a pipeline's microbatches; --cfg batch", sp.pp))
+	if err := s.checkPipeline(on, sp); err != nil {
+		return refuse(err)
 	}
 	_, r, err := s.place(on, sp)
 	if err != nil {
@@ -115,6 +129,9 @@ func (s *search) pipelined(on topology.Slice, sp split) (*Plan, *Refusal, error)
 		return refuse(err)
 	}
 	got, err := s.measured(local, stage, r)
+	if refusesSplit(err) {
+		return refuse(err)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -210,5 +227,5 @@ func (s *search) stages(p *Plan, on topology.Slice, got *measured, stages strate
 		busy += p.Time.CollectiveSeconds[axis]
 	}
 	p.Time.CollectiveSeconds["pp"] = max(0, p.StepSeconds-busy) // handing over, and waiting for other stages
-	p.Breakdown.DiT = Phase{&fullest}
+	p.Breakdown.DiT = Phase{Memory: &fullest}
 }

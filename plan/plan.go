@@ -17,6 +17,7 @@ import (
 	"weft/graph"
 	"weft/mesh"
 	"weft/models"
+	"weft/sharding"
 	"weft/spmd"
 	"weft/target"
 	"weft/topology"
@@ -50,6 +51,9 @@ type Options struct {
 	Text                  int // rows of text where the configuration has no length
 	// Mesh plans this split alone; axes left out are 1. nil goes over all.
 	Mesh []mesh.Axis
+	// FSDP are axes among dp and sp over which weights are kept in shares, where a
+	// split has them; nil plans each split with such shares and without.
+	FSDP []string
 	// MemoryBytes is a device's memory where the slice does not say (cpu:N); 0 is not known.
 	MemoryBytes int64
 	// Cores are the processors that the devices of cpu:N share; 0 is 2.
@@ -91,8 +95,12 @@ type Memory struct {
 	At string `json:"at"`
 }
 
-// Phase is the memory of a part of generating a video; the zero value is not modelled.
-type Phase struct{ *Memory }
+// Phase is the memory of a part of generating a video, and the form each attention of it
+// takes, and why; the zero value is not modelled. The transformer's attention is Plan's.
+type Phase struct {
+	*Memory
+	Attention []graph.Choice `json:"attention,omitempty"`
+}
 
 // NotModelled is what JSON and text say of a phase without programs.
 const NotModelled = "not modelled"
@@ -102,17 +110,18 @@ func (p Phase) MarshalJSON() ([]byte, error) {
 	if p.Memory == nil {
 		return json.Marshal(NotModelled)
 	}
-	return json.Marshal(p.Memory)
+	type plain Phase
+	return json.Marshal(plain(p))
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.
 func (p *Phase) UnmarshalJSON(b []byte) error {
 	if string(b) == `"`+NotModelled+`"` {
-		p.Memory = nil
+		*p = Phase{}
 		return nil
 	}
-	p.Memory = &Memory{}
-	return json.Unmarshal(b, p.Memory)
+	type plain Phase
+	return json.Unmarshal(b, (*plain)(p))
 }
 
 // Breakdown is memory by phase.
@@ -138,15 +147,19 @@ type Plan struct {
 	Slice   string   `json:"slice"`
 	Mesh    string   `json:"mesh"`
 	FSDP    []string `json:"fsdp"` // axes over which weights are kept in shares
-	Fits    bool     `json:"fits"`
+	Fits    Fit      `json:"fits"`
 	Devices int      `json:"devices"`
 
 	HBMBytesPerDevice int64 `json:"hbm_bytes_per_device"`
-	HBMLimitBytes     int64 `json:"hbm_limit_bytes"` // 0: not known
-	OverBytes         int64 `json:"over_bytes"`      // beyond the limit
+	// HBMLimitBytes is DeviceMemory's usable part; nil where it is not known.
+	HBMLimitBytes *int64                `json:"hbm_limit_bytes"`
+	DeviceMemory  topology.DeviceMemory `json:"device_memory"`
+	OverBytes     *int64                `json:"over_bytes"` // beyond the limit; nil where that is not known
 	// Change is the smallest change that makes a plan fit that does not, as flags:
-	// "--fsdp sp (12.30 GB)"; or why there is none.
+	// "--mesh dp=1,tp=1,sp=4 --fsdp sp (12.30 GB)"; or why there is none. Advice is the
+	// flags alone, "" for none.
 	Change    string    `json:"change,omitempty"`
+	Advice    string    `json:"advice,omitempty"`
 	Breakdown Breakdown `json:"breakdown"`
 	// Attention is the form each attention takes, and why.
 	Attention []graph.Choice `json:"attention"`
@@ -196,8 +209,8 @@ type Result struct {
 	Notes      []string `json:"notes"`
 }
 
-// maxPositions bounds a request: 200 times 720p at 81 frames. Beyond it counts overflow.
-const maxPositions, maxBatch = 1 << 26, 1 << 10
+// maxBatch bounds the videos of a step: more is a mistyped number.
+const maxBatch = 1 << 10
 
 // search is what the splits of one request share. It is safe for use by many goroutines.
 type search struct {
@@ -206,6 +219,7 @@ type search struct {
 	r       models.Request
 	passes  int
 	layers  int // to which graphs of two layers are scaled; 0 builds them whole
+	figures Efficiencies
 	mu      sync.Mutex
 	measure map[string]*measured
 	companions
@@ -237,15 +251,12 @@ func (o Options) Request(m models.Model) (r models.Request, passes int, err erro
 	if o.DType != dtype.F32 && o.DType != dtype.BF16 {
 		l.Add(fault.New(ErrOptions, nil, "compute type %v: want bf16 or f32", o.DType))
 	}
-	latent, err := gen.LatentShape(o.Width, o.Height, o.Frames)
+	latent, err := models.VideoLatents(gen, max(1, min(o.Batch, maxBatch)), o.Width, o.Height, o.Frames)
 	l.Add(err)
 	if err := l.Err(); err != nil {
 		return r, 0, err
 	}
-	positions := o.Batch
-	for _, n := range latent[1:] {
-		positions *= n
-	}
+	positions := models.Positions(o.Batch, latent)
 	if o.As != "" && o.As != AsVidax {
 		l.Add(fault.New(ErrOptions, nil, "plan as %q: weft's own program is planned, or the peer's: %s", o.As, AsVidax))
 	}
@@ -261,9 +272,9 @@ func (o Options) Request(m models.Model) (r models.Request, passes int, err erro
 	if err := l.Err(); err != nil {
 		return r, 0, err
 	}
-	if positions > maxPositions {
+	if positions > models.MaxPositions {
 		return r, 0, fault.New(models.ErrSize, nil, "%dx%d pixels, %d frames, batch %d make %d latent positions: more than the %d that are planned; smaller sizes or fewer frames",
-			o.Width, o.Height, o.Frames, o.Batch, positions, maxPositions)
+			o.Width, o.Height, o.Frames, o.Batch, positions, models.MaxPositions)
 	}
 	r = models.Request{Batch: o.Batch, Latent: latent, Text: o.Text, DType: o.DType, SplitResidual: o.SplitResidual, TokenTimes: o.TokenTimes}
 	if o.TokenTimes {
@@ -277,11 +288,15 @@ func (o Options) Request(m models.Model) (r models.Request, passes int, err erro
 }
 
 func newSearch(m models.Model, o Options) (*search, error) {
+	e, err := efficiencies()
+	if err != nil {
+		return nil, err
+	}
 	r, passes, err := o.Request(m)
 	if err != nil {
 		return nil, err
 	}
-	s := &search{m: m, o: o.defaults(), r: r, passes: passes, measure: map[string]*measured{}}
+	s := &search{m: m, o: o.defaults(), r: r, passes: passes, figures: e, measure: map[string]*measured{}}
 	one, err := mesh.Local(axesOf(split{pp: 1, dp: 1, fsdp: 1, tp: 1, sp: 1})...)
 	if err != nil {
 		return nil, err
@@ -305,15 +320,15 @@ func Search(ctx context.Context, m models.Model, on topology.Slice, o Options) (
 		return s.searchPeer(ctx, on)
 	}
 	res := s.result(on.String())
-	if err := s.slice(ctx, res, on, true); err != nil {
+	if err := s.planSlice(ctx, res, on); err != nil {
 		return nil, err
 	}
-	return res, nil
+	return res, s.advise(ctx, on, res.Plans)
 }
 
 func (s *search) result(on string) *Result {
 	res := &Result{Model: s.m.Name(), On: on, Size: fmt.Sprintf("%dx%d", s.o.Width, s.o.Height), Frames: s.o.Frames,
-		Batch: s.o.Batch, CFG: s.o.CFG, DType: s.o.DType.String(), Plans: []Plan{}, Refuse: []Refusal{}, Efficiency: efficiencies().Status}
+		Batch: s.o.Batch, CFG: s.o.CFG, DType: s.o.DType.String(), Plans: []Plan{}, Refuse: []Refusal{}, Efficiency: s.figures.Status}
 	res.Notes = []string{
 		"phases run one after another; memory is the largest one's",
 		fmt.Sprintf("step times rest on %s efficiencies (plan/data/efficiency.json)", res.Efficiency)}
@@ -323,8 +338,8 @@ func (s *search) result(on string) *Result {
 	return res
 }
 
-// slice adds the plans and refusals of one slice.
-func (s *search) slice(ctx context.Context, res *Result, on topology.Slice, advise bool) error {
+// planSlice adds the plans and refusals of one slice, without advice.
+func (s *search) planSlice(ctx context.Context, res *Result, on topology.Slice) error {
 	splits, err := s.splits(on)
 	if err != nil {
 		return err
@@ -355,19 +370,16 @@ func (s *search) slice(ctx context.Context, res *Result, on topology.Slice, advi
 	}
 	plans := res.Plans[first:]
 	slices.SortStableFunc(plans, better)
-	if advise {
-		return s.advise(on, plans)
-	}
 	return nil
 }
 
 // better puts plans that fit first, then the faster, then the smaller.
 func better(a, b Plan) int {
 	fits := func(p Plan) int {
-		if p.Fits {
-			return 0
+		if p.Fits == TooBig {
+			return 1
 		}
-		return 1
+		return 0
 	}
 	return cmp.Or(cmp.Compare(fits(a), fits(b)), cmp.Compare(a.StepSeconds, b.StepSeconds),
 		cmp.Compare(a.HBMBytesPerDevice, b.HBMBytesPerDevice), cmp.Compare(a.Mesh, b.Mesh), cmp.Compare(strings.Join(a.FSDP, ","), strings.Join(b.FSDP, ",")))
@@ -397,7 +409,7 @@ func each(ctx context.Context, n int, f func(i int)) {
 // one plans one split: a plan or a refusal.
 func (s *search) one(on topology.Slice, sp split) (*Plan, *Refusal, error) {
 	refuse := func(err error) (*Plan, *Refusal, error) {
-		r := refusal(on, sp, err)
+		r := refusal(on, sp, s.adviseOnSplit(on, sp, err))
 		return nil, &r, nil
 	}
 	if sp.pp > 1 && sp.devices() == on.Devices {
@@ -408,13 +420,13 @@ func (s *search) one(on topology.Slice, sp split) (*Plan, *Refusal, error) {
 		return refuse(err)
 	}
 	got, err := s.measured(local, sp, r)
-	if errors.Is(err, attention.ErrKernelUnavailable) {
+	if refusesSplit(err) {
 		return refuse(err)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	p := &Plan{Slice: on.String(), Mesh: sp.mesh(), FSDP: sp.fsdpAxes(), Devices: on.Devices, Breakdown: Breakdown{DiT: Phase{&got.memory}},
+	p := &Plan{Slice: on.String(), Mesh: sp.mesh(), FSDP: sp.fsdpAxes(), Devices: on.Devices, Breakdown: Breakdown{DiT: Phase{Memory: &got.memory}},
 		Attention: got.choices, CollectiveBytes: byAxis(got.step), RequestCollectiveBytes: byAxis(got.request), Collectives: got.step,
 		CFGParallel: s.o.CFG == CFGBatch && sp.dp%2 == 0, Padding: got.padding, Notes: slices.Clone(got.notes), split: sp}
 	if err := s.phases(p, on); err != nil {
@@ -432,6 +444,32 @@ func (s *search) one(on topology.Slice, sp split) (*Plan, *Refusal, error) {
 	}
 	s.price(p, on)
 	return p, nil, nil
+}
+
+// refusesSplit says whether a graph was not built for what a split asks: the kernel where
+// there is none, weights in shares over an axis that splits them already.
+func refusesSplit(err error) bool {
+	return errors.Is(err, attention.ErrKernelUnavailable) || errors.Is(err, sharding.ErrDuplicateAxis)
+}
+
+// adviseOnSplit is why a split is refused. Of a mesh that is asked for alone, it names the
+// nearest that are legal on the slice; among all splits, those beside it are.
+func (s *search) adviseOnSplit(on topology.Slice, sp split, err error) error {
+	given, e := mesh.Local(axesOf(sp)...)
+	if s.o.Mesh == nil || e != nil {
+		return models.WithoutChoices(err)
+	}
+	return models.Advise(err, given, on.Devices, func(candidate *mesh.Mesh) error {
+		other := splitOf(candidate.Axes())
+		other.shares = sp.shares
+		if other.devices() == on.Devices {
+			if err := s.checkPipeline(on, other); err != nil {
+				return err
+			}
+		}
+		_, _, err := s.place(on, other)
+		return err
+	})
 }
 
 // Target is what programs for a slice are built for.
@@ -458,12 +496,11 @@ func refusal(on topology.Slice, sp split, err error) Refusal {
 // limits holds a plan's memory against the device's.
 func (s *search) limits(p *Plan, on topology.Slice) {
 	p.HBMBytesPerDevice = p.Breakdown.largest()
-	p.HBMLimitBytes = s.o.Limit(on)
-	p.OverBytes = max(0, p.HBMBytesPerDevice-p.HBMLimitBytes)
-	p.Fits = p.OverBytes == 0
-	if p.HBMLimitBytes == 0 {
-		p.OverBytes, p.Fits = 0, true
-		p.Notes = append(p.Notes, "the device's memory is not known: fits is taken for granted")
+	p.DeviceMemory = s.o.Memory(on)
+	p.HBMLimitBytes = p.DeviceMemory.UsableBytes
+	p.Fits, p.OverBytes = Judge(p.HBMBytesPerDevice, p.HBMLimitBytes)
+	if p.Fits == FitUnknown {
+		p.Notes = append(p.Notes, UnknownMemory)
 	}
 }
 
@@ -475,11 +512,6 @@ func (s *search) price(p *Plan, on topology.Slice) {
 	if p.Cost = s.o.Prices.cost(on, p.StepSeconds, s.o.Steps, s.o.Batch); p.Cost == nil {
 		p.Notes = append(p.Notes, fmt.Sprintf("no price for %s or its generation, %s", on, on.Generation))
 	}
-}
-
-// Limit is a device's memory that a program may use; 0 is not known.
-func (o Options) Limit(on topology.Slice) int64 {
-	return cmp.Or(on.HBMUsableBytes, on.HBMBytes, o.MemoryBytes)
 }
 
 func byAxis(ts []spmd.Traffic) map[string]int64 {

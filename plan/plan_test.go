@@ -153,7 +153,11 @@ func TestSumsAndOrder(t *testing.T) {
 				if p.HBMBytesPerDevice != most || m.ResidualBytes <= 0 || m.AttentionBytes <= 0 {
 					t.Errorf("%s %s: hbm %d, the largest phase %d, %+v", on, p.Mesh, p.HBMBytesPerDevice, most, *m.Memory)
 				}
-				if p.Fits != (p.HBMLimitBytes == 0 || p.HBMBytesPerDevice <= p.HBMLimitBytes) || (p.OverBytes > 0) == p.Fits || (p.Change == "") != p.Fits {
+				if p.HBMLimitBytes == nil {
+					if p.Fits != FitUnknown || p.OverBytes != nil || p.Change != "" {
+						t.Errorf("%s %s: fits %v, over %v, change %q of an unknown memory", on, p.Mesh, p.Fits, p.OverBytes, p.Change)
+					}
+				} else if (p.Fits == Fits) != (p.HBMBytesPerDevice <= *p.HBMLimitBytes) || (*p.OverBytes > 0) != (p.Fits == TooBig) || (p.Change == "") != (p.Fits == Fits) {
 					t.Errorf("%s %s: fits %v, %d of %d, over %d, change %q", on, p.Mesh, p.Fits, p.HBMBytesPerDevice, p.HBMLimitBytes, p.OverBytes, p.Change)
 				}
 				if i > 0 && better(r.Plans[i-1], p) > 0 {
@@ -311,7 +315,7 @@ func TestAbsurdRequests(t *testing.T) {
 	// The largest that is planned does not overflow.
 	o := Options{Width: 8192, Height: 4096, Frames: 401, DType: dtype.F32}
 	for _, p := range search14B(t, "v4-8", o).Plans {
-		if p.Fits || p.HBMBytesPerDevice < 5e11 || p.StepSeconds < 1e6 {
+		if p.Fits != TooBig || p.HBMBytesPerDevice < 5e11 || p.StepSeconds < 1e6 {
 			t.Errorf("%s: %d bytes, %g s", p.Mesh, p.HBMBytesPerDevice, p.StepSeconds)
 		}
 	}
@@ -351,7 +355,7 @@ func TestChanges(t *testing.T) {
 	r := search14B(t, "v5e-8", at480)
 	p := find(t, r, "dp=1,tp=1,sp=8")
 	q := find(t, r, "dp=1,tp=1,sp=8", "sp")
-	if p.Fits || !q.Fits || p.Change != "--fsdp sp ("+gigabytes(q.HBMBytesPerDevice)+")" {
+	if p.Fits != TooBig || q.Fits != Fits || p.Advice != "--mesh dp=1,tp=1,sp=8 --fsdp sp" || p.Change != p.Advice+" ("+gigabytes(q.HBMBytesPerDevice)+")" {
 		t.Errorf("%v %v %q", p.Fits, q.Fits, p.Change)
 	}
 	// Nothing fits on one chip in f32 but a change of type and length does, or there is none.
@@ -363,8 +367,13 @@ func TestChanges(t *testing.T) {
 	}
 	t.Logf("1.3b f32 on v5e-1: %s, %s", gigabytes(s.Plans[0].HBMBytesPerDevice), s.Plans[0].Change)
 	one := search14B(t, "v5e-1", at480)
-	if c := one.Plans[0].Change; !strings.Contains(c, "no change fits") || !strings.Contains(c, "--on all") {
+	if c := one.Plans[0].Advice; !strings.HasPrefix(c, "--on v5litepod-") {
 		t.Errorf("%q", c)
+	}
+	// The largest slice of a kind has none above it.
+	most := search14B(t, "l4x8", Options{Width: 65536, Height: 65536, Frames: 1, DType: dtype.BF16})
+	if p := most.Plans[0]; p.Advice != "" || !strings.Contains(p.Change, "no change fits") || !strings.Contains(p.Change, "--on all") {
+		t.Errorf("%q, %q", p.Advice, p.Change)
 	}
 	long := Options{Width: 1280, Height: 720, Frames: 401, DType: dtype.F32}
 	big, err := Search(t.Context(), m, slice(t, "v5e-1"), long)
@@ -383,7 +392,7 @@ func TestChanges(t *testing.T) {
 	}
 	for _, more := range []int{0, 4} {
 		long.Frames = frames + more
-		if big, err = Search(t.Context(), m, slice(t, "v5e-1"), long); err != nil || big.Plans[0].Fits != (more == 0) {
+		if big, err = Search(t.Context(), m, slice(t, "v5e-1"), long); err != nil || (big.Plans[0].Fits == Fits) != (more == 0) {
 			t.Errorf("%d frames: %v, fits %v", long.Frames, err, big.Plans[0].Fits)
 		}
 	}
@@ -428,7 +437,7 @@ func TestSearchAll(t *testing.T) {
 	}
 	for i, p := range r.Plans {
 		on := slice(t, p.Slice)
-		if !p.Fits {
+		if p.Fits != Fits {
 			t.Errorf("%s does not fit", p.Slice)
 		}
 		if i > 0 && slice(t, r.Plans[i-1].Slice).Chips > on.Chips {
@@ -439,7 +448,7 @@ func TestSearchAll(t *testing.T) {
 				continue
 			}
 			for _, q := range search14B(t, smaller.Spec(), at480).Plans {
-				if q.Fits {
+				if q.Fits == Fits {
 					t.Errorf("%s fits on %s too", p.Slice, smaller)
 				}
 			}
@@ -501,9 +510,9 @@ func local(on *mesh.Mesh, s sharding.Spec, shape []int) (int64, error) {
 
 // Every figure of the time model says how it was got, and none is unused or missing.
 func TestEfficienciesAreAccountedFor(t *testing.T) {
-	e := EfficiencyData()
-	if e.Status != "assumed" || e.How == "" {
-		t.Errorf("%+v", e)
+	e, err := EfficiencyData()
+	if err != nil || e.Status != "assumed" || e.How == "" {
+		t.Errorf("%+v, %v", e, err)
 	}
 	names := strings.Fields("matmul attention attention_kernel_v4 attention_kernel_v5e attention_kernel_v5p attention_kernel_v6e attention_kernel_tpu7x hbm link collective_seconds f32_passes_tpu f32_passes_gpu gpu_pcie_bytes cpu_core_flops cpu_bytes cpu_link_bytes")
 	if len(names) != len(e.Values) {

@@ -69,9 +69,9 @@ func isGeneration(name string) bool {
 
 // Cost is what a plan costs at a user's prices.
 type Cost struct {
-	Currency string  `json:"currency"`
-	Step     float64 `json:"step"`
-	Video    float64 `json:"video"` // 0 where the steps are not given
+	Currency string   `json:"currency"`
+	Step     float64  `json:"step"`
+	Video    *float64 `json:"video"` // nil where the steps are not given
 }
 
 // cost of steps of some seconds on a slice; nil where there is no price for it.
@@ -84,15 +84,18 @@ func (p *Prices) cost(on topology.Slice, seconds float64, steps, videos int) *Co
 		return nil
 	}
 	c := &Cost{Currency: p.Currency, Step: rate * float64(max(1, on.Chips)) * seconds / 3600}
-	c.Video = c.Step * float64(steps) / float64(videos)
+	if steps > 0 {
+		video := c.Step * float64(steps) / float64(videos)
+		c.Video = &video
+	}
 	return c
 }
 
 // String is the cost of a video, or of a step where the steps are not given.
 func (c *Cost) String() string {
 	text := func(n float64) string { return strings.TrimSpace(fmt.Sprintf("%.3g %s", n, c.Currency)) }
-	if c.Video > 0 {
-		return text(c.Video) + " a video, " + text(c.Step) + " a step"
+	if c.Video != nil {
+		return text(*c.Video) + " a video, " + text(c.Step) + " a step"
 	}
 	return text(c.Step) + " a step"
 }

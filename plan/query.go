@@ -26,6 +26,7 @@ type Query struct {
 	Batch         int
 	CFG           string
 	Mesh          string // auto (default) goes over all splits
+	FSDP          string // axes over which weights are kept in shares; "" is with and without
 	SplitResidual bool
 	TextLen       int
 	Attention     string  // auto (default), blocked or kernel
@@ -55,7 +56,7 @@ func (q Query) Read() (topology.Slice, Options, error) {
 	var l fault.List
 	var on topology.Slice
 	o := Options{Frames: q.Frames, Batch: q.Batch, CFG: q.CFG, SplitResidual: q.SplitResidual, Text: q.TextLen,
-		Attention: q.Attention, TokenTimes: q.TokenTimes, As: q.As, Steps: q.Steps, Prices: q.Prices}
+		FSDP: models.ParseFSDP(q.FSDP), Attention: q.Attention, TokenTimes: q.TokenTimes, As: q.As, Steps: q.Steps, Prices: q.Prices}
 	var err error
 	o.Width, o.Height, err = ParseSize(q.Size)
 	l.Add(err)

@@ -49,30 +49,59 @@ func (s split) mesh() string {
 	return text
 }
 
-// fsdpAxes are the axes that weights are shared over, the mesh's own among them.
+// fsdpAxes are the axes that weights are shared over: the mesh's own where no others are named.
 func (s split) fsdpAxes() []string {
-	out := slices.Clone(s.shares)
-	if s.fsdp > 1 {
-		out = append(out, "fsdp")
+	if len(s.shares) == 0 && s.fsdp > 1 {
+		return []string{"fsdp"}
 	}
-	return append([]string{}, out...)
+	return append([]string{}, s.shares...)
 }
 
-// withShares is the split, and the split with weights shared over what dp and sp leave whole.
-func withShares(s split) []split {
+// withShares is the split, and the split with weights shared over what dp and sp leave
+// whole; or with the shares that are asked for, alone.
+func (s *search) withShares(sp split) []split {
+	if s.o.FSDP != nil {
+		sp.shares = s.o.FSDP
+		if s.o.Mesh == nil && sp.fsdp > 1 && !slices.Contains(sp.shares, "fsdp") {
+			return nil // its axis would do nothing
+		}
+		return []split{sp}
+	}
 	var over []string
-	if s.dp > 1 {
+	if sp.dp > 1 {
 		over = append(over, "dp")
 	}
-	if s.sp > 1 {
+	if sp.sp > 1 {
 		over = append(over, "sp")
 	}
-	if len(over) == 0 || s.fsdp > 1 {
-		return []split{s}
+	if len(over) == 0 || sp.fsdp > 1 {
+		return []split{sp}
 	}
-	shared := s
+	shared := sp
 	shared.shares = over
-	return []split{s, shared}
+	return []split{sp, shared}
+}
+
+// splitOf is the split that a mesh's axes make.
+func splitOf(axes []mesh.Axis) split {
+	sp := split{pp: 1, dp: 1, fsdp: 1, tp: 1, sp: 1}
+	for _, a := range axes {
+		switch mesh.Canonical(a.Name) {
+		case "dp":
+			sp.dp = a.Size
+		case "fsdp":
+			sp.fsdp = a.Size
+		case "tp":
+			sp.tp = a.Size
+		case "sp":
+			sp.sp = a.Size
+		case "pp":
+			sp.pp = a.Size
+		default:
+			sp.other = append(sp.other, a)
+		}
+	}
+	return sp
 }
 
 // splits are every split of the slice's devices, or those of the mesh asked for.
@@ -81,24 +110,7 @@ func (s *search) splits(on topology.Slice) ([]split, error) {
 		if _, err := mesh.Local(s.o.Mesh...); err != nil {
 			return nil, err
 		}
-		given := split{pp: 1, dp: 1, fsdp: 1, tp: 1, sp: 1}
-		for _, a := range s.o.Mesh {
-			switch mesh.Canonical(a.Name) {
-			case "dp":
-				given.dp = a.Size
-			case "fsdp":
-				given.fsdp = a.Size
-			case "tp":
-				given.tp = a.Size
-			case "sp":
-				given.sp = a.Size
-			case "pp":
-				given.pp = a.Size
-			default:
-				given.other = append(given.other, a)
-			}
-		}
-		return withShares(given), nil
+		return s.withShares(splitOf(s.o.Mesh)), nil
 	}
 	var out []split
 	for _, pp := range models.Divisors(on.Devices, on.Devices) {
@@ -109,7 +121,7 @@ func (s *search) splits(on topology.Slice) ([]split, error) {
 		for _, dp := range models.Divisors(stage, stage) {
 			for _, fsdp := range models.Divisors(stage/dp, stage) {
 				for _, tp := range models.Divisors(stage/dp/fsdp, stage) {
-					out = append(out, withShares(split{pp: pp, dp: dp, fsdp: fsdp, tp: tp, sp: stage / dp / fsdp / tp})...)
+					out = append(out, s.withShares(split{pp: pp, dp: dp, fsdp: fsdp, tp: tp, sp: stage / dp / fsdp / tp})...)
 				}
 			}
 		}

@@ -9,7 +9,9 @@ import (
 	"strings"
 	"sync"
 
+	"weft/attention/mosaic"
 	"weft/dtype"
+	"weft/fault"
 	"weft/mesh"
 	"weft/topology"
 )
@@ -37,23 +39,44 @@ type Efficiencies struct {
 	} `json:"peer"`
 }
 
-var efficiencies = sync.OnceValue(func() Efficiencies {
+// ErrData: plan's own data lacks a figure, or has one that is no positive number.
+var ErrData = fault.NewKind("plan-data")
+
+var efficiencies = sync.OnceValues(func() (Efficiencies, error) { return readEfficiencies(efficiencyJSON, mosaic.Chips()) })
+
+// EfficiencyData is what step times rest on. Error: ErrData.
+func EfficiencyData() (Efficiencies, error) { return efficiencies() }
+
+// readEfficiencies reads the figures of the time model and checks that every one is there
+// that times are made of: also the kernel's on each chip that it has blocks for. Error: ErrData.
+func readEfficiencies(data []byte, chips []string) (Efficiencies, error) {
 	var e Efficiencies
-	if err := json.Unmarshal(efficiencyJSON, &e); err != nil {
-		panic(fmt.Sprintf("plan: embedded data: %v", err))
+	if err := json.Unmarshal(data, &e); err != nil {
+		return e, fault.New(ErrData, nil, "efficiencies: %v", err)
 	}
-	return e
-})
+	names := []string{"matmul", "attention", "hbm", "link", "collective_seconds", "f32_passes_tpu", "f32_passes_gpu",
+		"gpu_pcie_bytes", "cpu_core_flops", "cpu_bytes", "cpu_link_bytes"}
+	for _, chip := range chips {
+		names = append(names, kernelOn+chip)
+	}
+	var l fault.List
+	for _, name := range names {
+		if v, ok := e.Values[name]; !ok {
+			l.Add(fault.New(ErrData, nil, "efficiencies: there is no figure %s", name))
+		} else if !(v.Value > 0) || math.IsInf(v.Value, 0) {
+			l.Add(fault.New(ErrData, nil, "efficiencies: %s is %v: want a positive number", name, v.Value))
+		}
+	}
+	return e, l.Err()
+}
 
-// EfficiencyData is what step times rest on.
-func EfficiencyData() Efficiencies { return efficiencies() }
+// kernelOn begins the names of the figures of attention's kernel, a chip's name after it.
+const kernelOn = "attention_kernel_"
 
+// eff is a figure that readEfficiencies has found to be there: a search begins with it.
 func eff(name string) float64 {
-	e, ok := efficiencies().Values[name]
-	if !ok {
-		panic("plan: no efficiency " + name)
-	}
-	return e.Value
+	e, _ := efficiencies()
+	return e.Values[name].Value
 }
 
 // Time is where a step's seconds go: each program takes the longer of its
@@ -163,7 +186,7 @@ func kernelSeconds(flops float64, on topology.Slice, r rates) float64 {
 	if flops == 0 {
 		return 0
 	}
-	return flops / (r.flops * eff("attention_kernel_"+on.Generation))
+	return flops / (r.flops * eff(kernelOn+on.Generation))
 }
 
 // width is how many links' worth a ring along axes has: two where it goes both

@@ -104,7 +104,7 @@ func (s *search) searchPeer(ctx context.Context, on topology.Slice) (*Result, er
 	if err != nil {
 		return nil, err
 	}
-	cal, ok := efficiencies().Peer.HeldOut[m.Family]
+	cal, ok := s.figures.Peer.HeldOut[m.Family]
 	if !ok {
 		return nil, fmt.Errorf("plan: embedded data: no calibration that leaves out %s", m.Family)
 	}
@@ -156,15 +156,15 @@ func (s *search) peerPlan(on topology.Slice, sp split, r PeerRun, cal PeerCalibr
 		CollectiveBytes: map[string]int64{}, RequestCollectiveBytes: map[string]int64{}, Collectives: []spmd.Traffic{},
 		StepSeconds: cal.Seconds(work), Programs: []ProgramTime{}, Padding: []string{}, Notes: []string{}, CFGParallel: sp.dp%2 == 0}
 	p.Time = Time{MatmulSeconds: cal[0] * work[0], AttentionSeconds: cal[1]*work[1] + cal[2]*work[2], CollectiveSeconds: map[string]float64{}}
-	p.Breakdown.Text = Phase{&Memory{WeightsBytes: mem.PromptBytes, TotalBytes: mem.PromptBytes, At: "weights alone"}}
+	p.Breakdown.Text = Phase{Memory: &Memory{WeightsBytes: mem.PromptBytes, TotalBytes: mem.PromptBytes, At: "weights alone"}}
 	dit := Memory{WeightsBytes: mem.StepBytes, TempBytes: max(0, mem.WorkingBytes), At: "step"}
 	dit.TotalBytes = dit.WeightsBytes + dit.TempBytes
-	p.Breakdown.DiT = Phase{&dit}
+	p.Breakdown.DiT = Phase{Memory: &dit}
 	s.limits(p, on)
 	if mem.WorkingBytes < 0 {
 		p.Notes = append(p.Notes, "what the step takes beside its weights is not modelled: weft has no program of that split")
 	}
-	if !p.Fits {
+	if p.Fits == TooBig {
 		p.Change = "no change of the peer's own is modelled"
 	}
 	if s.o.Steps > 0 {

@@ -35,13 +35,17 @@ func TestPeerCalibration(t *testing.T) {
 		writeCalibration(t, got)
 		return
 	}
+	figures, err := efficiencies()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for family, c := range got {
-		if have := efficiencies().Peer.HeldOut[family]; have != c {
+		if have := figures.Peer.HeldOut[family]; have != c {
 			t.Errorf("%s: the data has %v, the other families' rows give %v; go test ./plan -run TestPeerCalibration -update", family, have, c)
 		}
 	}
-	if len(got) != len(efficiencies().Peer.HeldOut) {
-		t.Errorf("%d families, the data has %d", len(got), len(efficiencies().Peer.HeldOut))
+	if len(got) != len(figures.Peer.HeldOut) {
+		t.Errorf("%d families, the data has %d", len(got), len(figures.Peer.HeldOut))
 	}
 }
 
@@ -133,7 +137,7 @@ func TestPeerPlans(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 	p := find(t, r, "dp=1,tp=4,sp=1")
-	if !p.Fits || p.HBMBytesPerDevice <= p.Breakdown.Text.TotalBytes-1 || p.StepSeconds <= 0 {
+	if p.Fits != Fits || p.HBMBytesPerDevice <= p.Breakdown.Text.TotalBytes-1 || p.StepSeconds <= 0 {
 		t.Errorf("%+v", p)
 	}
 	whole := o

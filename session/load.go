@@ -35,8 +35,11 @@ func (l Loaded) MaxResident() int64 {
 // of an official one.
 func (s *Session) Load(ctx context.Context, c *checkpoint.Checkpoint, stored func(string) string, progress Progress) error {
 	start := time.Now()
-	n := s.g.Mesh.NumDevices()
-	s.loaded = Loaded{ResidentBytes: make([]int64, n)}
+	resident, err := s.g.WeightBytes()
+	if err != nil {
+		return err
+	}
+	s.loaded = Loaded{ResidentBytes: resident}
 	type loading struct {
 		w      graph.Weight
 		m      *mesh.Mesh
@@ -57,7 +60,7 @@ func (s *Session) Load(ctx context.Context, c *checkpoint.Checkpoint, stored fun
 		}
 		h := loading{w: w, m: home, t: spmd.Type{DType: w.DType, Shape: local}, blocks: make([]*engine.Block, home.NumDevices())}
 		shared := map[string]*engine.Block{}
-		for pos, d := range home.Devices() {
+		for pos := range home.Devices() {
 			lo, hi, _, err := array.Bounds(home, w.Spec, w.Shape, pos)
 			if err != nil {
 				return err
@@ -85,7 +88,6 @@ func (s *Session) Load(ctx context.Context, c *checkpoint.Checkpoint, stored fun
 				total += int64(len(b.Data))
 			}
 			h.blocks[pos] = shared[key]
-			s.loaded.ResidentBytes[s.g.Mesh.PositionOf(d.ID)] += h.t.Bytes()
 		}
 		all = append(all, h)
 	}

@@ -2,6 +2,7 @@ package sharding
 
 import (
 	"errors"
+	"fmt"
 
 	"weft/fault"
 )
@@ -104,10 +105,35 @@ type FusedLayout struct {
 
 // HeadsNotDivisible are the fields of ErrHeadsNotDivisible.
 type HeadsNotDivisible struct {
-	Heads int   `json:"heads"`
-	TP    int   `json:"tp"`
-	SP    int   `json:"sp"`
-	Legal []int `json:"legal"` // sp that work at this tp; without any, tp that work
+	Heads int `json:"heads"`
+	TP    int `json:"tp"`
+	SP    int `json:"sp"`
+	// Legal are sizes that work of Axis: sp at this tp, else tp at this sp, else tp*sp.
+	Legal []int  `json:"legal"`
+	Axis  string `json:"axis"`
+}
+
+// Choice is the axis and its sizes.
+func (f HeadsNotDivisible) Choice() (string, []int) { return f.Axis, f.Legal }
+
+// WithLegal are the fields with other sizes.
+func (f HeadsNotDivisible) WithLegal(legal []int) fault.Choices {
+	f.Legal = legal
+	return f
+}
+
+// Advice names the sizes.
+func (f HeadsNotDivisible) Advice() string {
+	at := ""
+	switch {
+	case len(f.Legal) == 0 && f.Heads > 0:
+		return ""
+	case f.Axis == "sp":
+		at = fmt.Sprintf(" at tp=%d", f.TP)
+	case f.Axis == "tp" && f.SP > 1:
+		at = fmt.Sprintf(" at sp=%d", f.SP)
+	}
+	return fmt.Sprintf("the %s that work%s: %s", f.Axis, at, listed(f.Legal))
 }
 
 // KVHeadsMismatch are the fields of ErrKVHeads.
@@ -117,6 +143,27 @@ type KVHeadsMismatch struct {
 	KVHeads int    `json:"kv_heads"`
 	Parts   int    `json:"parts"`
 	Legal   []int  `json:"legal"` // numbers of parts that work
+}
+
+// Choice is the numbers of parts, which are no one axis's size.
+func (f KVHeadsMismatch) Choice() (string, []int) { return "devices", f.Legal }
+
+// WithLegal are the fields with other numbers.
+func (f KVHeadsMismatch) WithLegal(legal []int) fault.Choices {
+	f.Legal = legal
+	return f
+}
+
+// Advice names the numbers.
+func (f KVHeadsMismatch) Advice() string {
+	if len(f.Legal) == 0 && f.KVHeads > 0 {
+		return ""
+	}
+	more := ""
+	if f.QHeads == 0 {
+		more = fmt.Sprintf(", and multiples of %d", f.KVHeads)
+	}
+	return fmt.Sprintf("numbers of devices that work: %s%s", listed(f.Legal), more)
 }
 
 func isUneven(err error) bool { return errors.Is(err, ErrUneven) }

@@ -10,19 +10,23 @@ import (
 // CheckHeads reports whether attention with this many query heads can be split
 // over tp, and inside that over sp: tp*sp must divide heads, as the heads that
 // sp splits are those that tp left. Error: ErrHeadsNotDivisible, with the sp
-// that work at this tp, or the tp that work if none does.
+// that work at this tp, else the tp that work at this sp, else the products of both.
 func CheckHeads(heads, tp, sp int) error {
 	if heads > 0 && tp > 0 && sp > 0 && heads%tp == 0 && heads/tp%sp == 0 {
 		return nil
 	}
-	if tp < 1 || heads < 1 || heads%tp != 0 {
-		legal := divisors(heads)
-		return fault.New(ErrHeadsNotDivisible, HeadsNotDivisible{heads, tp, sp, legal},
-			"%d heads do not divide over tp=%d, sp=%d; tp*sp must divide the heads; the tp that work: %s", heads, tp, sp, listed(legal))
+	f := HeadsNotDivisible{Heads: heads, TP: tp, SP: sp, Axis: "sp"}
+	switch {
+	case tp >= 1 && heads >= 1 && heads%tp == 0:
+		f.Legal = divisors(heads / tp)
+	case sp < 1 || heads < 1:
+		f.Axis, f.Legal = "tp", divisors(heads)
+	case heads%sp == 0:
+		f.Axis, f.Legal = "tp", divisors(heads/sp)
+	default: // neither alone
+		f.Axis, f.Legal = "tp*sp", divisors(heads)
 	}
-	legal := divisors(heads / tp)
-	return fault.New(ErrHeadsNotDivisible, HeadsNotDivisible{heads, tp, sp, legal},
-		"%d heads do not divide over tp=%d, sp=%d; tp*sp must divide the heads; the sp that work at tp=%d: %s", heads, tp, sp, tp, listed(legal))
+	return fault.NewChoice(ErrHeadsNotDivisible, f, "%d heads do not divide over tp=%d, sp=%d; tp*sp must divide the heads", heads, tp, sp)
 }
 
 // KVHeads shares the heads of grouped-query attention over parts devices: how
@@ -68,12 +72,7 @@ func kvHeads(tensor string, q, kv, parts int) error {
 	if kv > 0 && q > 0 && q%kv != 0 {
 		return fault.New(ErrKVHeads, fields, "%s%d q heads are no multiple of %d kv heads; each kv head serves equally many q heads", label(tensor), q, kv)
 	}
-	more := ""
-	if q == 0 {
-		more = fmt.Sprintf(", and multiples of %d", kv)
-	}
-	return fault.New(ErrKVHeads, fields,
-		"%s%d kv heads can be neither shared out to %d devices nor copied evenly; one must divide the other; numbers of devices that work: %s%s", label(tensor), kv, parts, listed(fields.Legal), more)
+	return fault.NewChoice(ErrKVHeads, fields, "%s%d kv heads can be neither shared out to %d devices nor copied evenly; one must divide the other", label(tensor), kv, parts)
 }
 
 // kvLegal lists the numbers of parts that work for kv heads, and for q heads unless q is 0.
@@ -82,6 +81,9 @@ func kvLegal(q, kv int) []int {
 		return divisors(kv)
 	}
 	legal := []int{}
+	if kv < 1 || q%kv != 0 {
+		return legal // no number mends that
+	}
 	for _, n := range divisors(q) {
 		if kv > 0 && (kv%n == 0 || n%kv == 0) {
 			legal = append(legal, n)

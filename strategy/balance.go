@@ -56,7 +56,7 @@ func Balanced(layers, stages, micro int, c Costs) (Stages, error) {
 	}
 	err := c.check(layers)
 	if micro < 1 {
-		err = fault.Join(err, fault.New(ErrSchedule, BadSchedule{OneF1B, stages, micro, 1},
+		err = fault.Join(err, fault.New(ErrSchedule, BadSchedule{Kind: OneF1B, Stages: stages, Micro: micro, Chunks: 1},
 			"a split for %d microbatches does not exist; the least is 1", micro))
 	}
 	if err != nil {

@@ -1,6 +1,12 @@
 package strategy
 
-import "weft/fault"
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"weft/fault"
+)
 
 // Kinds of errors. Each has a struct of fields of the same name without Err.
 // Kinds of mesh and sharding are used where they fit: mesh.ErrUnknownAxis,
@@ -22,12 +28,14 @@ var (
 	ErrTensor = fault.NewKind("bad-tensor")
 	// ErrNoDim: a rule names a dim that the tensor does not have.
 	ErrNoDim = fault.NewKind("no-dim")
-	// ErrMinSize: the minimum size of FSDP is negative.
+	// ErrMinSize: the minimum size of FSDP is negative, or given beside All.
 	ErrMinSize = fault.NewKind("min-size")
 	// ErrFamily: no tensor-parallel rules are shipped under a name.
 	ErrFamily = fault.NewKind("unknown-family")
 	// ErrSplit: a number of layers or stages is below 1, or too large.
 	ErrSplit = fault.NewKind("bad-split")
+	// ErrNoLayers: a model of no layers is to be cut into stages. Its fields are BadSplit.
+	ErrNoLayers = fault.NewKind("no-layers")
 	// ErrEmptyStage: there are more stages than layers.
 	ErrEmptyStage = fault.NewKind("empty-stage")
 	// ErrCosts: costs are negative or not finite, or not one for each layer.
@@ -119,6 +127,36 @@ type EmptyStage struct {
 	Layers int `json:"layers"`
 	Stages int `json:"stages"`
 	Stage  int `json:"stage"` // the first that would hold no layer
+	// Most is the largest number of stages that these layers fill. Legal, where it is
+	// given, are the numbers that work beside the rest of what is asked.
+	Most  int   `json:"most"`
+	Legal []int `json:"legal"`
+}
+
+// Choice is pp's sizes.
+func (f EmptyStage) Choice() (string, []int) {
+	legal := slices.Clone(f.Legal)
+	for n := 1; n <= min(f.Most, 64); n++ {
+		legal = append(legal, n)
+	}
+	return "pp", legal
+}
+
+// WithLegal are the fields with numbers that work.
+func (f EmptyStage) WithLegal(legal []int) fault.Choices {
+	f.Legal, f.Most = legal, 0
+	return f
+}
+
+// Advice names the numbers.
+func (f EmptyStage) Advice() string {
+	switch {
+	case f.Most > 0:
+		return fmt.Sprintf("each stage holds at least one, so at most %d stages", f.Most)
+	case len(f.Legal) > 0:
+		return fmt.Sprintf("each stage holds at least one; the pp that work: %s", strings.Trim(fmt.Sprint(f.Legal), "[]"))
+	}
+	return "each stage holds at least one"
 }
 
 // BadCosts are the fields of ErrCosts.
@@ -139,6 +177,9 @@ type BadSchedule struct {
 	Stages int  `json:"stages"`
 	Micro  int  `json:"micro"`
 	Chunks int  `json:"chunks"`
+	// Nearest are the numbers of microbatches nearest to Micro that an interleaved
+	// schedule takes, where that is what is wrong.
+	Nearest []int `json:"nearest,omitempty"`
 }
 
 // Order are the fields of ErrOrder.

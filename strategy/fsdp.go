@@ -28,7 +28,10 @@ const DefaultMinSize = 1 << 18
 // In cases 1 and 5 a note gives the reason. Activations are left as they are.
 type FSDP struct {
 	Axes    []string // split over together, first major; nil: fsdp
-	MinSize int      // elements of the whole tensor; 0: DefaultMinSize
+	MinSize int      // elements of the whole tensor; 0: DefaultMinSize, unless All
+	// All shards every parameter that divides, however small: a minimum of 0 elements.
+	// MinSize is then 0.
+	All bool
 }
 
 func (f FSDP) axes(m *mesh.Mesh) ([]string, error) {
@@ -42,8 +45,11 @@ func (f FSDP) axes(m *mesh.Mesh) ([]string, error) {
 func (f FSDP) minSize() (int, error) {
 	switch {
 	case f.MinSize < 0:
-		return 0, fault.New(ErrMinSize, MinSize{f.MinSize},
-			"a minimum of %d elements does not exist; the least is 1, which shards everything that divides, and 0 stands for %d", f.MinSize, DefaultMinSize)
+		return 0, fault.New(ErrMinSize, MinSize{f.MinSize}, "a minimum of %d elements does not exist; the least is 0, which shards everything that divides", f.MinSize)
+	case f.All && f.MinSize > 0:
+		return 0, fault.New(ErrMinSize, MinSize{f.MinSize}, "a minimum of %d elements beside one of 0, which shards everything that divides; give one of them", f.MinSize)
+	case f.All:
+		return 0, nil
 	case f.MinSize == 0:
 		return DefaultMinSize, nil
 	}

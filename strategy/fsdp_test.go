@@ -74,6 +74,14 @@ func TestFSDPDefaults(t *testing.T) {
 	}
 	_, _, err := strategy.FSDP{MinSize: -1, Axes: []string{"none"}}.Refine(m, tensor("w", "out", 8), sharding.Spec{})
 	wantKinds(t, err, mesh.ErrUnknownAxis, strategy.ErrMinSize)
+	_, _, err = strategy.FSDP{MinSize: 2, All: true, Axes: []string{"fsdp"}}.Refine(grid(t, "fsdp=2"), tensor("w", "out", 8), sharding.Spec{})
+	wantKinds(t, err, strategy.ErrMinSize)
+	for all, want := range map[bool]string{true: "[fsdp]", false: "[-]"} {
+		got, _, err := strategy.FSDP{All: all}.Refine(grid(t, "fsdp=2"), tensor("w", "out", 8), sharding.Spec{})
+		if err != nil || got.String() != want {
+			t.Errorf("a vector of 8, all %v: %v, %v", all, got, err)
+		}
+	}
 	_, _, err = strategy.FSDP{}.Refine(m, tensor("w", "out", k256), spec(t, "[fsdp]"))
 	wantKinds(t, err, sharding.ErrDuplicateAxis)
 }

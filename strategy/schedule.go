@@ -74,7 +74,7 @@ func Schedule(kind Kind, stages, micro, chunks int) ([][]Action, error) {
 }
 
 func checkSchedule(kind Kind, stages, micro, chunks int) error {
-	fields := BadSchedule{kind, stages, micro, chunks}
+	fields := BadSchedule{Kind: kind, Stages: stages, Micro: micro, Chunks: chunks}
 	var list fault.List
 	bad := func(format string, args ...any) { list.Add(fault.New(ErrSchedule, fields, format, args...)) }
 	if !slices.Contains(Kinds(), kind) {
@@ -95,7 +95,17 @@ func checkSchedule(kind Kind, stages, micro, chunks int) error {
 		bad("schedule %s has one chunk a stage, not %d; the one with several is %s", kind, chunks, Interleaved)
 	}
 	if kind == Interleaved && chunks > 1 && micro%stages != 0 {
-		bad("an interleaved schedule takes microbatches %d at a time, one for each stage, and %d do not divide; nearest: %s", stages, micro, numbers(around(micro, stages)))
+		for _, n := range around(micro, stages) {
+			if product(stages, n, chunks) <= maxActions/2 {
+				fields.Nearest = append(fields.Nearest, n)
+			}
+		}
+		near := ""
+		if len(fields.Nearest) > 0 {
+			near = "; nearest: " + numbers(fields.Nearest)
+		}
+		bad("an interleaved schedule takes microbatches %d at a time, one for each stage, and %d do not divide%s", stages, micro, near)
+		fields.Nearest = nil
 	}
 	if product(stages, micro, chunks) > maxActions/2 {
 		bad("a schedule of %d stages, %d microbatches and %d chunks has more than %d actions", stages, micro, chunks, maxActions)

@@ -17,7 +17,7 @@ const maxStages = 1 << 10
 
 // Even gives every stage the same number of layers, and one of the remainder each
 // to the first stages: what people, artifex among them, know as the split of
-// layers. 30 over 4 is 8 8 7 7. Errors: ErrSplit, ErrEmptyStage.
+// layers. 30 over 4 is 8 8 7 7. Errors: ErrSplit, ErrNoLayers, ErrEmptyStage.
 func Even(layers, stages int) (Stages, error) {
 	if err := checkSplit(layers, stages); err != nil {
 		return Stages{}, err
@@ -34,6 +34,8 @@ func Even(layers, stages int) (Stages, error) {
 
 func checkSplit(layers, stages int) error {
 	switch {
+	case layers == 0 && stages >= 1 && stages <= maxStages:
+		return fault.New(ErrNoLayers, BadSplit{layers, stages}, "0 layers over %d stages: a model without layers fills no stage; the fewest layers that do are %d", stages, stages)
 	case layers < 0 || stages < 1 || layers > maxStages || stages > maxStages:
 		return fault.New(ErrSplit, BadSplit{layers, stages},
 			"%d layers over %d stages do not exist; both are at least 1 and at most %d", layers, stages, maxStages)
@@ -44,8 +46,8 @@ func checkSplit(layers, stages int) error {
 }
 
 func emptyStage(layers, stages int) error {
-	return fault.New(ErrEmptyStage, EmptyStage{layers, stages, layers},
-		"%d layers over %d stages leave stage %d without a layer; each stage holds at least one, so at most %d stages", layers, stages, layers, max(1, layers))
+	return fault.NewChoice(ErrEmptyStage, EmptyStage{Layers: layers, Stages: stages, Stage: layers, Most: layers},
+		"%d layers over %d stages leave stage %d without a layer", layers, stages, layers)
 }
 
 // Len is the number of stages.

@@ -35,14 +35,14 @@ func TestSplitRefuses(t *testing.T) {
 		kind           error
 		stage          int
 	}{
-		{3, 4, strategy.ErrEmptyStage, 3}, {0, 4, strategy.ErrEmptyStage, 0}, {1, 2, strategy.ErrEmptyStage, 1},
+		{3, 4, strategy.ErrEmptyStage, 3}, {0, 4, strategy.ErrNoLayers, 0}, {0, 1, strategy.ErrNoLayers, 0}, {1, 2, strategy.ErrEmptyStage, 1},
 		{-3, 4, strategy.ErrSplit, 0}, {4, 0, strategy.ErrSplit, 0}, {4, -1, strategy.ErrSplit, 0}, {math.MaxInt, 1, strategy.ErrSplit, 0}, {math.MaxInt, math.MaxInt, strategy.ErrSplit, 0},
 	} {
 		_, even := strategy.Even(test.layers, test.stages)
 		_, balanced := strategy.Balanced(test.layers, test.stages, 8, strategy.Costs{})
 		for _, err := range []error{even, balanced} {
 			wantKinds(t, err, test.kind)
-			if f, ok := fault.Fields[strategy.EmptyStage](err); ok && f != (strategy.EmptyStage{Layers: test.layers, Stages: test.stages, Stage: test.stage}) {
+			if f, ok := fault.Fields[strategy.EmptyStage](err); ok && (f.Layers != test.layers || f.Stages != test.stages || f.Stage != test.stage || f.Most != test.layers) {
 				t.Error(f)
 			}
 		}

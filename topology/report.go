@@ -29,7 +29,9 @@ type Report struct {
 
 	HBMBytes       *int64 `json:"hbm_bytes_per_device"`
 	HBMUsableBytes *int64 `json:"hbm_usable_bytes_per_device"`
-	Rates          Rates  `json:"rates_per_device"` // peaks a second; 0: not known
+	// Memory is the same with who says so, and what of it a program gets.
+	Memory DeviceMemory `json:"memory_per_device"`
+	Rates  Rates        `json:"rates_per_device"` // peaks a second
 
 	Wrap       []bool `json:"wrap"`
 	WrapSource string `json:"wrap_source,omitempty"`
@@ -53,7 +55,7 @@ func (s Slice) Report() Report {
 	r := Report{
 		Name: s.Name, Spec: s.Spec(), Kind: s.Kind, Generation: s.Generation, Topology: s.Topology(), Usual: s.Usual, Alternatives: s.Alternatives(),
 		Chips: known(s.Chips), Cores: known(s.Cores), Devices: s.Devices, Hosts: known(s.Hosts), HostOptions: s.HostOptions, Counts: "devices", Note: s.Note,
-		HBMBytes: known(s.HBMBytes), HBMUsableBytes: known(s.HBMUsableBytes), Rates: s.Rates(),
+		HBMBytes: known(s.HBMBytes), HBMUsableBytes: known(s.HBMUsableBytes), Memory: s.Memory(), Rates: s.Rates(),
 		Wrap: s.Wrap, WrapSource: s.WrapSource, Twisted: s.Twisted, LinkDevices: append([][2]int{}, s.Links()...), Sources: s.Sources, Facts: s.Facts(),
 	}
 	r.LinkCount = len(r.LinkDevices)
@@ -71,7 +73,7 @@ func (s Slice) Report() Report {
 }
 
 // known is nil for 0, which stands for what is not known.
-func known[N int | int64](n N) *N {
+func known[N int | int64 | float64](n N) *N {
 	if n == 0 {
 		return nil
 	}

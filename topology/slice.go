@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -94,6 +95,9 @@ func newGPU(g *GPU, n int) Slice {
 		Chips: n, Devices: n, perChip: 1, Hosts: 1, hostBounds: [3]int{n, 1, 1},
 		HBMBytes: int64(g.Facts.Number("hbm_bytes")),
 		Sources:  []string{g.Facts["hbm_bytes"].Source},
+	}
+	if reserved := int64(g.Facts.Number("hbm_reserved_bytes")); reserved > 0 {
+		s.HBMUsableBytes = s.HBMBytes - reserved
 	}
 	s.Note = g.Name
 	if domain := int(g.Facts.Number("nvlink_domain_gpus")); domain > 1 {
@@ -199,7 +203,7 @@ func (s Slice) Facts() Facts {
 	return nil
 }
 
-// Rates are the peak rates of one device, per second. 0: not known.
+// Rates are the peak rates of one device, per second. 0: not known, which JSON has as null.
 type Rates struct {
 	BF16FLOPs   float64 `json:"bf16_flops"`
 	INT8Ops     float64 `json:"int8_ops"`
@@ -210,6 +214,23 @@ type Rates struct {
 	HostBytes   float64 `json:"host_bytes"`    // from the host, PCIe, per chip
 	LinksAChip  int     `json:"links_per_chip"`
 	Devices     int     `json:"devices_per_chip"` // who share the links
+}
+
+// MarshalJSON writes null for a rate that is not known.
+func (r Rates) MarshalJSON() ([]byte, error) {
+	type plain Rates
+	return json.Marshal(struct {
+		plain
+		BF16FLOPs   *float64 `json:"bf16_flops"`
+		INT8Ops     *float64 `json:"int8_ops"`
+		FP8FLOPs    *float64 `json:"fp8_flops"`
+		HBMBytes    *float64 `json:"hbm_bytes"`
+		LinkBytes   *float64 `json:"link_bytes"`
+		LinkAchieve *float64 `json:"link_achieved"`
+		HostBytes   *float64 `json:"host_bytes"`
+		LinksAChip  *int     `json:"links_per_chip"`
+	}{plain(r), known(r.BF16FLOPs), known(r.INT8Ops), known(r.FP8FLOPs), known(r.HBMBytes), known(r.LinkBytes), known(r.LinkAchieve),
+		known(r.HostBytes), known(r.LinksAChip)})
 }
 
 // Rates gives the peak rates; where each is from is in Facts.

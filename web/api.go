@@ -36,7 +36,7 @@ type SliceChoice struct {
 	Name     string        `json:"name"`
 	Kind     topology.Kind `json:"kind"`
 	Devices  int           `json:"devices"`
-	HBMBytes int64         `json:"hbm_bytes_per_device"` // 0: not known
+	HBMBytes *int64        `json:"hbm_bytes_per_device"` // that a program gets; nil where it is not known
 }
 
 // choices lists them. Models that make no videos cannot be planned and are left out.
@@ -65,11 +65,7 @@ func (s *Server) choices(r *http.Request) (any, error) {
 		c.Models = append(c.Models, choice)
 	}
 	add := func(on topology.Slice) {
-		limit := on.HBMUsableBytes
-		if limit == 0 {
-			limit = on.HBMBytes
-		}
-		c.Slices = append(c.Slices, SliceChoice{on.String(), on.Kind, on.Devices, limit})
+		c.Slices = append(c.Slices, SliceChoice{on.String(), on.Kind, on.Devices, on.Memory().UsableBytes})
 	}
 	for _, on := range topology.Slices() {
 		add(on)

@@ -244,7 +244,7 @@ func TestPageShowsPlans(t *testing.T) {
 			t.Errorf("row %d is %q, plan %s", i, r.Label, want.Mesh)
 		}
 		// The limit's place gives the scale.
-		bytes := r.Width / r.Limit * float64(want.HBMLimitBytes)
+		bytes := r.Width / r.Limit * float64(*want.HBMLimitBytes)
 		if diff := bytes/float64(want.HBMBytesPerDevice) - 1; diff < -0.02 || diff > 0.02 || r.Height < 8 {
 			t.Errorf("%s: the bar shows %.4g bytes of %d", want.Mesh, bytes, want.HBMBytesPerDevice)
 		}

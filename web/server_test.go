@@ -228,8 +228,8 @@ func TestDocuments(t *testing.T) {
 	}
 	same("/api/topo", url.Values{"name": {"v5e-8"}, "mesh": {"tp=2,sp=4"}, "bytes": {"sp=5"}}, topology.Document{Report: on.Report(), Mesh: laid})
 	same("/api/topo", url.Values{"name": {"v5e-8"}}, topology.Document{Report: on.Report()})
-	if r := get[plan.Document](t, "/api/plan", with("on", "cpu:4")); r.Plans[0].HBMLimitBytes != 4e9 {
-		t.Errorf("the machine's memory is shared as %d", r.Plans[0].HBMLimitBytes)
+	if r := get[plan.Document](t, "/api/plan", with("on", "cpu:4")); *r.Plans[0].HBMLimitBytes != 4e9 {
+		t.Errorf("the machine's memory is shared as %d", *r.Plans[0].HBMLimitBytes)
 	}
 	if r := get[plan.Document](t, "/api/plan", with("on", "v4-8", "mesh", "dp=4")); len(r.Plans) != 0 || r.Refuse[0].Kind != "batch-not-divisible" {
 		t.Errorf("no legal plan is no error of the request: %+v", r.Refuse)
@@ -278,7 +278,7 @@ func TestRefusedQuestions(t *testing.T) {
 		{"/api/topo", url.Values{"name": {"v4-8"}, "mesh": {"tp=8"}}, "device-count"},
 		{"/api/topo", url.Values{"name": {"v4-8"}, "mesh": {"tp=4"}, "bytes": {"tp"}}, "axis-bytes"},
 		{"/api/split", with(), "plan-options"},
-		{"/api/split", with("mesh", "tp=3"), "device-count"},
+		{"/api/split", with("mesh", "tp=3"), "device-count heads-not-divisible"},
 		{"/api/split", with("on", "all", "mesh", "tp=4"), "parameter"},
 		{"/api/split", with("mesh", "tp=4", "fsdp", "qq"), "unknown-axis"},
 		{"/api/shards", with("mesh", "tp=4"), "parameter"},

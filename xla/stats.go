@@ -33,6 +33,12 @@ func (m Memory) Total() int64 {
 	return max(0, m.Arguments) + max(0, m.Outputs) + max(0, m.Temp) - max(0, m.Alias)
 }
 
+// Known reports whether the plugin filled anything in: no program has arguments,
+// outputs and temporaries of 0 bytes and a peak of 0 besides.
+func (m Memory) Known() bool {
+	return max(m.Arguments, m.Outputs, m.Temp, m.Code, m.Peak, m.TotalAllocation) > 0
+}
+
 // memory reads the statistics, and what of them was filled in. total_size and
 // the fields after it came with API 0.90 and later; what a plugin leaves alone
 // keeps its marker.

@@ -1,5 +1,10 @@
 package mosaic
 
+import (
+	"maps"
+	"slices"
+)
+
 // Blocks are how one step of the grid is cut.
 type Blocks struct {
 	Q, K int // queries and keys of a step
@@ -82,3 +87,6 @@ func (s Spec) Tiles() Blocks {
 	b.Sub = min(b.Sub, b.K)
 	return b
 }
+
+// Chips are those that the kernel has sizes of blocks for, sorted.
+func Chips() []string { return slices.Sorted(maps.Keys(table)) }

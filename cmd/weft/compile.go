@@ -26,7 +26,6 @@ import (
 // compileFlags are compile's: what is compiled is asked for as plan asks for it.
 type compileFlags struct {
 	planFlags
-	fsdp                 string
 	layers, parallel     int
 	out, plugin          string
 	force                bool
@@ -84,7 +83,6 @@ from it. It runs in a process of its own.`,
 	fl := c.Flags()
 	fl.StringVar(&f.on, "on", "", "a TPU slice (v4-8, v5e:2x4) or cpu:N")
 	fl.StringVar(&f.mesh, "mesh", "auto", "the split: dp=1,tp=4,sp=1; auto takes the best that weft plan finds to fit")
-	fl.StringVar(&f.fsdp, "fsdp", "", "keep each weight in shares over these axes: sp, or dp,sp")
 	fl.IntVar(&f.layers, "layers", 0, "count and keep only the first N layers; 0 takes all")
 	fl.StringVar(&f.out, "out", "", "folder to keep the compiled programs in")
 	fl.BoolVar(&f.force, "force", false, "replace compiled programs that are there")
@@ -113,9 +111,6 @@ func (f *compileFlags) step(ctx context.Context, a *app) error {
 	on, asked, err := q.Read()
 	l.Add(err)
 	o.Options = asked
-	if f.fsdp != "" {
-		o.FSDP = strings.Split(f.fsdp, ",")
-	}
 	if f.layers < 0 {
 		l.Add(usage("--layers %d: want 0 (all) or more", f.layers))
 	}
@@ -167,9 +162,7 @@ func best(ctx context.Context, m models.Model, on topology.Slice, o *aot.Options
 	if o.Mesh, err = mesh.Parse(p.Mesh); err != nil {
 		return err
 	}
-	if o.FSDP == nil {
-		o.FSDP = p.FSDP
-	}
+	o.FSDP = p.FSDP
 	return nil
 }
 
@@ -184,18 +177,28 @@ func compiledText(r *aot.Report) string {
 	say("")
 	say("%-10s %5s %10s %10s %10s %10s %7s", "program", "calls", "arguments", "temps", "outputs", "FLOPs", "seconds")
 	for _, p := range r.Programs {
-		say("%-10s %5d %10s %10s %10s %10s %7.1f", p.Name, p.Calls, weft.Bytes(p.Arguments), weft.Bytes(p.Temp), weft.Bytes(p.Outputs), flops(float64(p.FLOPs)), p.CompileSeconds)
+		say("%-10s %5d %10s %10s %10s %10s %7.1f", p.Name, p.Calls, knownBytes(p.Arguments), knownBytes(p.Temp), knownBytes(p.Outputs), flops(float64(p.FLOPs)), p.CompileSeconds)
 	}
 	say("")
-	say("a device holds %s, in program %q:", weft.Bytes(r.HBMBytesPerDevice), r.At)
-	for _, part := range []struct {
+	parts := []struct {
 		what string
-		n    int64
-	}{{"weights", r.ResidentWeightBytes}, {"kept for the request", r.KeptBytes}, {"handed on in a step", r.AliveBytes},
-		{"the program's own", r.ProgramBytes}, {"code", r.CodeBytes}} {
-		say("  %-22s %10s", part.what, weft.Bytes(part.n))
+		n    *int64
+	}{{"weights", &r.ResidentWeightBytes}, {"kept for the request", &r.KeptBytes}, {"handed on in a step", &r.AliveBytes},
+		{"the program's own", r.ProgramBytes}, {"code", r.CodeBytes}}
+	if r.HBMBytesPerDevice == nil {
+		say("what a device holds is unknown: the compiler gives no memory statistics. In program %q:", r.At)
+	} else {
+		say("a device holds %s, in program %q:", weft.Bytes(*r.HBMBytesPerDevice), r.At)
 	}
-	say("%s", fitText(r.Fits, r.OverBytes, r.HBMLimitBytes))
+	for _, part := range parts {
+		text := "unknown"
+		if part.n != nil {
+			text = weft.Bytes(*part.n)
+		}
+		say("  %-22s %10s", part.what, text)
+	}
+	say("%s", fitText(r.Need))
+	attentionText(say, "", r.Attention)
 	for _, n := range r.Notes {
 		say("  note: %s", n)
 	}
@@ -203,14 +206,36 @@ func compiledText(r *aot.Report) string {
 }
 
 // fitText is the answer.
-func fitText(fits bool, over, limit int64) string {
+func fitText(n aot.Need) string {
 	switch {
-	case limit == 0:
-		return "whether it fits is not known: the device's memory is not"
-	case fits:
-		return fmt.Sprintf("it fits: a device has %s", weft.Bytes(limit))
+	case n.HBMBytesPerDevice == nil:
+		return "whether it fits is unknown"
+	case n.HBMLimitBytes == nil:
+		return "whether it fits is unknown: the device's memory is"
+	case n.Fits == plan.Fits:
+		return "it fits: a device has " + memoryText(n.DeviceMemory)
 	}
-	return fmt.Sprintf("it does not fit: a device has %s, %s too few", weft.Bytes(limit), weft.Bytes(over))
+	return fmt.Sprintf("it does not fit: a device has %s, %s too few", memoryText(n.DeviceMemory), weft.Bytes(*n.OverBytes))
+}
+
+// memoryText is what a device has for a program, and what it holds besides.
+func memoryText(m topology.DeviceMemory) string {
+	if m.UsableBytes == nil {
+		return "an unknown memory"
+	}
+	text := weft.Bytes(*m.UsableBytes)
+	if m.ReservedBytes != nil {
+		text += fmt.Sprintf(" (%s, of which %s are no program's)", weft.Bytes(*m.Bytes), weft.Bytes(*m.ReservedBytes))
+	}
+	return text
+}
+
+// knownBytes is a size, or that it is unknown, which a negative one stands for.
+func knownBytes(n int64) string {
+	if n < 0 {
+		return "unknown"
+	}
+	return weft.Bytes(n)
 }
 
 func flops(f float64) string {
@@ -284,13 +309,16 @@ func (f *compileFlags) apart(ctx context.Context, a *app, path string) error {
 		for _, part := range []struct {
 			what string
 			n    int64
-		}{{"arguments", p.Arguments}, {"temporaries", p.Temp}, {"outputs", p.Outputs}, {"taken over", -max(0, p.Alias)}, {"code", max(0, p.Code)}} {
-			if part.n != 0 || part.what != "taken over" {
-				a.say("  %-12s %10s", part.what, cmp.Or(map[bool]string{true: "-" + weft.Bytes(-part.n)}[part.n < 0], weft.Bytes(part.n)))
-			}
+		}{{"arguments", p.Arguments}, {"temporaries", p.Temp}, {"outputs", p.Outputs}, {"code", p.Code}} {
+			a.say("  %-12s %10s", part.what, knownBytes(part.n))
 		}
-		a.say("a device holds %s (the compiler's peak, its own memories counted: %s)", weft.Bytes(r.HBMBytesPerDevice), weft.Bytes(p.Peak))
-		a.say("%s", fitText(r.Fits, r.OverBytes, r.HBMLimitBytes))
+		if p.Alias > 0 {
+			a.say("  %-12s %10s", "taken over", "-"+weft.Bytes(p.Alias))
+		}
+		if r.HBMBytesPerDevice != nil {
+			a.say("a device holds %s (the compiler's peak, its own memories counted: %s)", weft.Bytes(*r.HBMBytesPerDevice), knownBytes(p.Peak))
+		}
+		a.say("%s", fitText(r.Need))
 		for _, n := range r.Notes {
 			a.say("  note: %s", n)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"weft"
 	"weft/aot"
+	"weft/plan"
 	"weft/xla/plugin"
 )
 
@@ -46,7 +47,7 @@ func TestCompileAndForward(t *testing.T) {
 		t.Fatalf("exit %d, %s%s", code, out, stderr)
 	}
 	r := decode[aot.Report](t, out)
-	if len(r.Programs) != 6 || r.HBMBytesPerDevice <= r.ResidentWeightBytes || r.ResidentWeightBytes <= 0 || r.Mesh != "dp=1,tp=2,sp=2" {
+	if len(r.Programs) != 6 || r.Bytes() <= r.ResidentWeightBytes || r.ResidentWeightBytes <= 0 || r.Mesh != "dp=1,tp=2,sp=2" {
 		t.Errorf("%+v", r)
 	}
 	for _, key := range []string{"name", "calls", "argument_bytes", "temp_bytes", "output_bytes", "peak_bytes", "flops", "compiler_flops", "compile_seconds"} {
@@ -155,7 +156,7 @@ func TestCompileFile(t *testing.T) {
 	}
 	const mib = 4 << 20
 	r := decode[aot.TextReport](t, out)
-	if p := r.Programs[0]; r.Replicas != 4 || r.Partitions != 1 || p.Arguments != mib || p.Outputs != mib || r.HBMBytesPerDevice < 2*mib || !r.Fits || r.HBMLimitBytes == 0 {
+	if p := r.Programs[0]; r.Replicas != 4 || r.Partitions != 1 || p.Arguments != mib || p.Outputs != mib || r.Bytes() < 2*mib || r.Fits != plan.Fits || r.HBMLimitBytes == nil {
 		t.Errorf("%+v", r)
 	}
 	if code, out, _ = weftRun(t, "compile", sum, "--on", "cpu:8"); code != 0 || !strings.Contains(out, "it fits") || !strings.Contains(out, "4 devices") {
@@ -220,10 +221,10 @@ func TestCompileForms(t *testing.T) {
 				first = r
 			}
 			p := r.Programs[0]
-			if r.Partitions != k.partitions || p.Arguments != k.arguments || k.temp >= 0 && p.Temp != k.temp || k.on1 > 0 && r.HBMBytesPerDevice != k.on1 {
-				t.Errorf("%s%s: %d partitions, %+v, %d bytes a device", k.name, end, r.Partitions, p.Memory, r.HBMBytesPerDevice)
+			if r.Partitions != k.partitions || p.Arguments != k.arguments || k.temp >= 0 && p.Temp != k.temp || k.on1 > 0 && r.Bytes() != k.on1 {
+				t.Errorf("%s%s: %d partitions, %+v, %d bytes a device", k.name, end, r.Partitions, p.Memory, r.Bytes())
 			}
-			if p.Memory != first.Programs[0].Memory || r.HBMBytesPerDevice != first.HBMBytesPerDevice || r.Partitioner != first.Partitioner {
+			if p.Memory != first.Programs[0].Memory || r.Bytes() != first.Bytes() || r.Partitioner != first.Partitioner {
 				t.Errorf("%s%s needs %+v, as text %+v", k.name, end, p.Memory, first.Programs[0].Memory)
 			}
 		}

@@ -41,7 +41,7 @@ var wrongUse = []error{
 	sampler.ErrUnknownSampler, sampler.ErrSteps, sampler.ErrShift,
 	sharding.ErrSpecSyntax, sharding.ErrShape, sharding.ErrToPartial,
 	strategy.ErrDegree, strategy.ErrFill, strategy.ErrDegreesSyntax, strategy.ErrNotDivisible, strategy.ErrTensor, strategy.ErrNoDim,
-	strategy.ErrSplit, strategy.ErrEmptyStage, strategy.ErrCosts, strategy.ErrSchedule,
+	strategy.ErrSplit, strategy.ErrNoLayers, strategy.ErrEmptyStage, strategy.ErrCosts, strategy.ErrSchedule,
 	plan.ErrOptions, plan.ErrNoPlan, plan.ErrPrices, plan.ErrPeer, aot.ErrOptions, aot.ErrSlice, aot.ErrMismatch, aot.ErrPlatform,
 	web.ErrAddress, web.ErrNotLoopback,
 	topology.ErrUnknownSlice, topology.ErrHosts, topology.ErrAxisBytes,

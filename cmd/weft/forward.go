@@ -75,6 +75,7 @@ device's part of the weights is read straight into place.`,
 				for _, c := range rep.Collectives {
 					a.say("  %-20s %-8s %5d calls  %10s sent by each device a step", c.Op, c.Axis, c.Count, weft.Bytes(c.Bytes))
 				}
+				attentionText(a.say, "", rep.Attention)
 				for _, n := range rep.Notes {
 					a.say("  note: %s", n)
 				}

@@ -1,11 +1,18 @@
 package main
 
 import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"weft"
 	"weft/checkpoint"
 	"weft/dtype"
+	"weft/graph"
 	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
@@ -19,8 +26,10 @@ type inspected struct {
 	Spec       *sharding.Spec `json:"spec,omitempty"`
 	LocalShape []int          `json:"local_shape,omitempty"`
 	LocalBytes *int64         `json:"local_bytes,omitempty"`
-	Role       string         `json:"role,omitempty"`
-	Rule       string         `json:"rule,omitempty"`
+	// Stage is the pipeline stage whose devices hold the tensor, where there are several.
+	Stage *int   `json:"stage,omitempty"`
+	Role  string `json:"role,omitempty"`
+	Rule  string `json:"rule,omitempty"`
 }
 
 type dtypeTotal struct {
@@ -34,6 +43,8 @@ type inspection struct {
 	Path           string       `json:"path"`
 	Model          string       `json:"model,omitempty"`
 	Mesh           string       `json:"mesh,omitempty"`
+	FSDP           []string     `json:"fsdp,omitempty"`
+	HeldAs         string       `json:"held_as,omitempty"` // "stored", or the compute type
 	Tensors        []inspected  `json:"tensors"`
 	DTypes         []dtypeTotal `json:"dtypes"`
 	Elements       int64        `json:"elements"`
@@ -45,30 +56,44 @@ type inspection struct {
 }
 
 func (a *app) inspect() *cobra.Command {
-	var meshText string
+	var o weft.Options
 	c := &cobra.Command{
 		Use:   "inspect CHECKPOINT [--mesh M]",
 		Short: "List a checkpoint's tensors and how a mesh would hold them",
 		Long: `inspect reads headers only. With a mesh it shows each tensor's spec, the shape one
-device holds and its bytes as stored, and what every device holds in all. Sizes
-are in powers of 1000: 1 GB is 10^9 bytes.`,
+device holds and its bytes as stored, and what every device holds in all: with
+--dtype as forward holds it in that compute type. Sizes are in powers of 1000: 1 GB
+is 10^9 bytes.`,
 		Example: `  weft inspect testdata/wan21_t2v
-  weft inspect testdata/wan21_t2v --mesh dp=1,tp=4,sp=1`,
+  weft inspect testdata/wan21_t2v --mesh dp=1,tp=4,sp=1
+  weft inspect testdata/wan21_t2v --mesh pp=2,dp=2 --fsdp dp --dtype bf16`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			doc, err := inspect(args[0], meshText)
+			for _, name := range []string{"fsdp", "dtype"} {
+				if o.Mesh == "" && cmd.Flags().Changed(name) {
+					return usage("--%s without --mesh: it says how a mesh holds the tensors", name)
+				}
+			}
+			if o.DType != "" && o.DType != "f32" && o.DType != "bf16" {
+				return usage("--dtype %q: want f32 or bf16", o.DType)
+			}
+			doc, err := inspect(args[0], o)
 			if err != nil {
 				return err
 			}
 			return a.print(doc, func() { a.showInspection(doc) })
 		},
 	}
-	c.Flags().StringVar(&meshText, "mesh", "", "how devices are arranged: dp=1,tp=4,sp=1")
+	fl := c.Flags()
+	fl.StringVar(&o.Mesh, "mesh", "", "how devices are arranged: dp=1,tp=4,sp=1, or pp=2,fsdp=2")
+	fl.StringVar(&o.FSDP, "fsdp", "", "keep each weight in shares over these axes: sp, or dp,sp")
+	fl.StringVar(&o.DType, "dtype", "", "compute type that weights are held in: f32 or bf16; default as stored")
+	complete(c, "dtype", "f32", "bf16")
 	return c
 }
 
-func inspect(path, meshText string) (*inspection, error) {
-	if meshText == "" {
+func inspect(path string, o weft.Options) (*inspection, error) {
+	if o.Mesh == "" {
 		c, err := checkpoint.Open(path)
 		if err != nil {
 			return nil, err
@@ -76,24 +101,22 @@ func inspect(path, meshText string) (*inspection, error) {
 		defer c.Close()
 		return listTensors(c, path), nil
 	}
-	on, err := weft.ParseMesh(meshText)
-	if err != nil {
-		return nil, err
-	}
 	m, err := weft.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer m.Close()
-	doc := listTensors(m.Checkpoint, path)
-	doc.Model, doc.Mesh = m.Name(), on.String()
-	doc.Notes = append([]string{}, m.Notices...)
-	if s, ok := m.Model.(interface{ CheckSplit(*mesh.Mesh) error }); ok {
-		if err := s.CheckSplit(on); err != nil {
-			return nil, err
-		}
+	held, err := m.Hold(o)
+	if err != nil {
+		return nil, err
 	}
-	return doc, doc.place(m, on)
+	doc := listTensors(m.Checkpoint, path)
+	doc.Model, doc.Mesh, doc.FSDP, doc.HeldAs = m.Name(), held.Graph.Mesh.String(), models.ParseFSDP(o.FSDP), cmp.Or(o.DType, "stored")
+	doc.Notes = append([]string{}, m.Notices...)
+	if o.DType != "" {
+		doc.BytesPerDevice = held.Bytes
+	}
+	return doc, doc.place(m, held, o.DType != "")
 }
 
 func listTensors(c *checkpoint.Checkpoint, path string) *inspection {
@@ -123,47 +146,76 @@ func listTensors(c *checkpoint.Checkpoint, path string) *inspection {
 	return doc
 }
 
-// place adds specs and local sizes, as stored.
-func (doc *inspection) place(m *weft.Model, on *mesh.Mesh) error {
-	assigned, err := models.Specs(m.Model, on, 0)
-	if err != nil {
-		return err
-	}
-	specs := map[string]models.ParamSpec{}
-	for _, l := range models.List(m.Model, assigned, models.Torch, false) {
-		specs[m.Stored(l.Path)] = l
-	}
-	var perDevice int64
+// place adds specs and what a device holds of each tensor: as stored, or in the type that
+// the programs hold it in.
+func (doc *inspection) place(m *weft.Model, held *weft.Held, asHeld bool) error {
+	g := held.Graph
+	tensors := make(map[string]*inspected, len(doc.Tensors))
 	for i := range doc.Tensors {
-		t := &doc.Tensors[i]
-		l, ok := specs[t.Name]
-		if !ok {
-			continue
+		tensors[doc.Tensors[i].Name] = &doc.Tensors[i]
+	}
+	stages := g.StageOf()
+	perDevice := make([]int64, g.Mesh.NumDevices())
+	homes := g.Homes()
+	for _, w := range g.Weights {
+		home := homes[w.Name]
+		if home == nil {
+			continue // no program reads it
 		}
-		local, err := l.Local(on)
+		local, err := w.Spec.Local(home, w.Shape)
 		if err != nil {
 			return err
 		}
-		n := int64(1)
-		for _, s := range local {
-			n *= int64(s)
+		share := float64(countElements(local)) / float64(max(1, countElements(w.File)))
+		for _, name := range m.StoredIn(w) {
+			t := tensors[name]
+			if t == nil {
+				continue
+			}
+			t.placeOn(w, home, local)
+			bytes := int64(math.Round(float64(t.Bytes) * share))
+			if asHeld {
+				bytes = int64(math.Round(float64(countElements(t.Shape))*share)) * int64(w.DType.Size())
+			}
+			t.LocalBytes = &bytes
+			if stage := stages[w.Name]; g.Stages() > 1 {
+				t.Stage = &stage
+			}
+			for _, d := range home.Devices() {
+				perDevice[g.Mesh.PositionOf(d.ID)] += bytes
+			}
 		}
-		whole := int64(1)
-		for _, s := range t.Shape {
-			whole *= int64(s)
-		}
-		bytes := int64(0)
-		if whole > 0 {
-			bytes = t.Bytes / whole * n
-		}
-		spec := l.Spec.Canonical(on, len(l.Shape))
-		t.Spec, t.LocalShape, t.LocalBytes, t.Rule = &spec, local, &bytes, l.Rule
-		perDevice += bytes
 	}
-	for range on.NumDevices() {
-		doc.BytesPerDevice = append(doc.BytesPerDevice, perDevice)
+	if doc.BytesPerDevice == nil {
+		doc.BytesPerDevice = perDevice
 	}
 	return nil
+}
+
+// placeOn says how a device of a mesh holds the tensor, or a piece, of a weight of which it
+// holds a local shape. A view merges whole dims behind the first.
+func (t *inspected) placeOn(w graph.Weight, on *mesh.Mesh, local []int) {
+	spec := w.Spec
+	t.LocalShape = slices.Clone(t.Shape)
+	if len(t.Shape) == len(local) {
+		copy(t.LocalShape, local)
+	} else if len(local) > 0 {
+		spec = sharding.Whole(len(t.Shape)).WithDim(0, spec.Dim(0)...)
+		t.LocalShape[0] = local[0]
+	}
+	if len(w.Pieces) > 0 && len(w.File) > 0 && len(t.Shape) > 0 && t.Shape[0] != w.File[0] { // its share of the rows
+		t.LocalShape[0] = t.Shape[0] * local[0] / w.File[0]
+	}
+	spec = spec.Canonical(on, len(t.Shape))
+	t.Spec, t.Rule = &spec, w.Rule
+}
+
+func countElements(shape []int) int64 {
+	n := int64(1)
+	for _, s := range shape {
+		n *= int64(s)
+	}
+	return n
 }
 
 func (a *app) showInspection(doc *inspection) {
@@ -182,9 +234,30 @@ func (a *app) showInspection(doc *inspection) {
 	}
 	a.say("total    %s as stored, %s in bf16, %s in f32", weft.Bytes(doc.TotalBytes), weft.Bytes(doc.TotalAsBF16), weft.Bytes(doc.TotalAsF32))
 	if doc.BytesPerDevice != nil {
-		a.say("mesh %s: %s on each of %d devices", doc.Mesh, weft.Bytes(doc.BytesPerDevice[0]), len(doc.BytesPerDevice))
+		a.say("mesh %s: %s", doc.Mesh, perDeviceText(doc.BytesPerDevice))
 	}
 	for _, n := range doc.Notes {
 		a.say("note: %s", n)
 	}
+}
+
+// perDeviceText says what devices hold, those side by side that hold the same together.
+func perDeviceText(bytes []int64) string {
+	var parts []string
+	for from := 0; from < len(bytes); {
+		to := from + 1
+		for to < len(bytes) && bytes[to] == bytes[from] {
+			to++
+		}
+		switch {
+		case to-from == len(bytes):
+			return fmt.Sprintf("%s on each of %d devices", weft.Bytes(bytes[0]), len(bytes))
+		case to-from == 1:
+			parts = append(parts, fmt.Sprintf("%s on device %d", weft.Bytes(bytes[from]), from))
+		default:
+			parts = append(parts, fmt.Sprintf("%s on each of devices %d to %d", weft.Bytes(bytes[from]), from, to-1))
+		}
+		from = to
+	}
+	return strings.Join(parts, ", ")
 }

@@ -21,6 +21,7 @@ type planFlags struct {
 	model, size, on, dtype, cfg, mesh, asserts string
 	as, weights, prices, attention             string
 	frames, batch, textLen, steps              int
+	fsdp                                       string
 	split, all, measured, tokenTimes           bool
 }
 
@@ -86,6 +87,7 @@ func (f *planFlags) add(c *cobra.Command) {
 	fl.IntVar(&f.frames, "frames", 0, "frames of the video")
 	fl.StringVar(&f.dtype, "dtype", "bf16", "compute type: bf16 or f32 (the residual stream is f32 in both)")
 	fl.IntVar(&f.batch, "batch", 1, "videos at a time")
+	fl.StringVar(&f.fsdp, "fsdp", "", "keep each weight in shares over these axes: sp, or dp,sp; default with and without")
 	fl.StringVar(&f.cfg, "cfg", plan.CFGBatch, "the passes with and without the text: batch (as one of twice the size) or sequential")
 	fl.BoolVar(&f.split, "split-residual", false, "split the residual stream over tp as well as sp")
 	attentionFlag(c, &f.attention)
@@ -101,7 +103,7 @@ func (f *planFlags) query() (plan.Query, error) {
 	if f.batch < 1 {
 		err = usage("--batch %d: want 1 or more", f.batch)
 	}
-	return plan.Query{Size: f.size, Frames: f.frames, On: f.on, DType: f.dtype, Batch: f.batch, CFG: f.cfg, Mesh: f.mesh,
+	return plan.Query{Size: f.size, Frames: f.frames, On: f.on, DType: f.dtype, Batch: f.batch, CFG: f.cfg, Mesh: f.mesh, FSDP: f.fsdp,
 		SplitResidual: f.split, TextLen: f.textLen, Attention: f.attention, TokenTimes: f.tokenTimes, Machine: thisMachine()}, err
 }
 

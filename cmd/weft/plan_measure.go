@@ -25,9 +25,9 @@ type planMeasured struct {
 	PlannedStepSeconds  float64  `json:"planned_step_seconds"`
 	StepSeconds         float64  `json:"step_seconds"` // the faster of two
 	PlannedWeightBytes  int64    `json:"planned_weight_bytes"`
-	ResidentWeightBytes int64    `json:"resident_weight_bytes"` // of the fullest device
-	PlannedBytes        int64    `json:"planned_bytes"`         // of all devices
-	PeakRSSBytes        int64    `json:"peak_rss_bytes"`        // of the process
+	ResidentWeightBytes int64    `json:"resident_weight_bytes"`   // of the fullest device
+	PlannedBytes        int64    `json:"planned_bytes"`           // of all devices
+	PeakRSSBytes        int64    `json:"peak_rss_bytes,omitzero"` // of the process; left out where the system does not tell
 	CompileSeconds      float64  `json:"compile_seconds"`
 	EngineName          string   `json:"engine"`
 	Devices             int      `json:"devices"`
@@ -112,5 +112,9 @@ func (m *planMeasured) text(say func(string, ...any)) {
 	say("measured on this machine, %s on %d devices of %s", m.Mesh, m.Devices, m.EngineName)
 	say("  step     %s, planned %s (%.2f of it)", seconds(m.StepSeconds), seconds(m.PlannedStepSeconds), m.StepSeconds/m.PlannedStepSeconds)
 	say("  weights  %s a device, planned %s", weft.Bytes(m.ResidentWeightBytes), weft.Bytes(m.PlannedWeightBytes))
-	say("  memory   %s the whole process, planned %s for all devices", weft.Bytes(m.PeakRSSBytes), weft.Bytes(m.PlannedBytes))
+	peak := "unknown"
+	if m.PeakRSSBytes > 0 {
+		peak = weft.Bytes(m.PeakRSSBytes)
+	}
+	say("  memory   %s the whole process, planned %s for all devices", peak, weft.Bytes(m.PlannedBytes))
 }

@@ -7,7 +7,9 @@ import (
 	"strings"
 
 	"weft"
+	"weft/graph"
 	"weft/plan"
+	"weft/spmd"
 )
 
 // planRows is how many plans a table has without --all.
@@ -80,11 +82,11 @@ func planName(p plan.Plan) string {
 }
 
 func planTable(say func(string, ...any), r *plan.Result, all bool) {
-	limits := map[int64]bool{}
 	most := int64(0)
 	for _, p := range r.Plans {
-		limits[p.HBMLimitBytes] = true
-		most = max(most, p.HBMLimitBytes, min(p.HBMBytesPerDevice, 2*p.HBMLimitBytes))
+		if limit := p.HBMLimitBytes; limit != nil {
+			most = max(most, *limit, min(p.HBMBytesPerDevice, 2**limit))
+		}
 	}
 	if most == 0 {
 		most = r.Plans[0].HBMBytesPerDevice
@@ -95,10 +97,18 @@ func planTable(say func(string, ...any), r *plan.Result, all bool) {
 		if p.Devices == 1 {
 			devices = "1 device"
 		}
-		if p.HBMLimitBytes > 0 {
-			devices += fmt.Sprintf(", %s of memory each", weft.Bytes(p.HBMLimitBytes))
+		switch m := p.DeviceMemory; {
+		case m.UsableBytes == nil:
+			devices += "; the memory of each is unknown"
+		case m.ReservedBytes == nil:
+			devices += fmt.Sprintf(", %s of memory each", weft.Bytes(*m.UsableBytes))
+		default:
+			devices += fmt.Sprintf(", %s of memory each for a program", weft.Bytes(*m.UsableBytes))
 		}
 		say("%s: %s", p.Slice, devices)
+		if m := p.DeviceMemory; m.ReservedBytes != nil {
+			wrap(say, "  ", fmt.Sprintf("each holds %s (%s), of which %s are no program's (%s)", weft.Bytes(*m.Bytes), m.Source, weft.Bytes(*m.ReservedBytes), m.ReservedSource))
+		}
 	}
 	say("")
 	say("%s %9s  %s %8s %9s", padRight("split", 26), "HBM", padRight("", 20), "step", "sent")
@@ -123,12 +133,12 @@ func planTable(say func(string, ...any), r *plan.Result, all bool) {
 			name = ""
 		}
 		say("%s %9s  %s %8s %9s", padRight(name, 26), weft.Bytes(p.HBMBytesPerDevice), bar(p, most, 20), seconds(p.StepSeconds), weft.Bytes(sent))
-		if !p.Fits {
+		if p.Fits == plan.TooBig {
 			change := p.Change
-			if strings.HasPrefix(change, "--") {
+			if p.Advice != "" {
 				change = "fits with " + change
 			}
-			wrap(say, "    ", fmt.Sprintf("too big by %s; %s", weft.Bytes(p.OverBytes), change))
+			wrap(say, "    ", fmt.Sprintf("too big by %s; %s", weft.Bytes(*p.OverBytes), change))
 		}
 	}
 	if n := len(r.Plans) - len(shown); n > 0 {
@@ -152,18 +162,35 @@ func bar(p plan.Plan, most int64, width int) string {
 		}
 		from += k.n
 	}
-	if p.HBMLimitBytes > 0 {
-		if i := at(p.HBMLimitBytes); i < width {
-			cells[i] = '|'
-		}
+	limit := width // where there is none it is not drawn
+	if p.HBMLimitBytes != nil {
+		limit = at(*p.HBMLimitBytes)
+	}
+	if limit < width {
+		cells[limit] = '|'
 	}
 	if at(from) > width {
 		cells[width-1] = '>'
 	}
-	if p.HBMLimitBytes > 0 && at(p.HBMLimitBytes) >= width && cells[width-1] == ' ' {
+	if p.HBMLimitBytes != nil && limit >= width && cells[width-1] == ' ' {
 		cells[width-1] = '|'
 	}
 	return string(cells)
+}
+
+// attentionText says which form each attention of a phase takes, and why, one line for
+// all that are alike.
+func attentionText(say func(string, ...any), phase string, choices []graph.Choice) {
+	if phase != "" {
+		phase += ": "
+	}
+	seen := map[spmd.Choice]bool{}
+	for _, c := range choices {
+		if !seen[c.Choice] {
+			seen[c.Choice] = true
+			wrap(say, "  attn  ", fmt.Sprintf("%s%s, %s; %s", phase, c.Taken, c.Why, c.Of))
+		}
+	}
 }
 
 // seconds is a time in few columns.
@@ -182,17 +209,21 @@ func seconds(s float64) string {
 // planBest spells the best plan out.
 func planBest(say func(string, ...any), p plan.Plan) {
 	say("")
-	if p.Fits {
+	switch p.Fits {
+	case plan.Fits:
 		say("best: %s on %s", planName(p), p.Slice)
-	} else {
+	case plan.TooBig:
 		say("no split fits; the fastest: %s on %s", planName(p), p.Slice)
+	default:
+		say("whether a split fits is unknown; the fastest: %s on %s", planName(p), p.Slice)
 	}
 	m := p.Breakdown.DiT
 	say("  dit   weights %s, attention %s, stream %s,", weft.Bytes(m.WeightsBytes), weft.Bytes(m.AttentionBytes), weft.Bytes(m.ResidualBytes))
 	say("        gathered %s, other %s: %s in %q", weft.Bytes(m.GatheredBytes), weft.Bytes(m.TempBytes), weft.Bytes(m.TotalBytes), m.At)
-	if p.HBMLimitBytes > 0 && p.Fits {
-		say("        leaves %s of a device's memory", weft.Bytes(p.HBMLimitBytes-m.TotalBytes))
+	if p.Fits == plan.Fits {
+		say("        leaves %s of a device's memory", weft.Bytes(*p.HBMLimitBytes-m.TotalBytes))
 	}
+	attentionText(say, "dit", p.Attention)
 	for _, other := range []struct {
 		name  string
 		phase plan.Phase
@@ -202,6 +233,7 @@ func planBest(say func(string, ...any), p plan.Plan) {
 			continue
 		}
 		say("  %-5s %s, weights %s of it", other.name, weft.Bytes(other.phase.TotalBytes), weft.Bytes(other.phase.WeightsBytes))
+		attentionText(say, other.name, other.phase.Attention)
 	}
 	t := p.Time
 	parts := []string{}

@@ -57,7 +57,7 @@ in the mesh. --on lays the mesh on a slice's links, which gives the device order
 				return err
 			}
 			if s, ok := m.(interface{ CheckSplit(*mesh.Mesh) error }); ok {
-				if err := s.CheckSplit(place); err != nil {
+				if err := models.Advise(s.CheckSplit(place), place, 0, s.CheckSplit); err != nil {
 					return err
 				}
 			}

@@ -165,8 +165,8 @@ func (f *strategyFlags) plan() (strategy.Plan, error) {
 		l.Add(err)
 		rules = append(rules, r)
 	}
-	if f.minSize < 1 {
-		l.Add(usage("--min-size %d: want a number of elements from 1 up", f.minSize))
+	if f.minSize < 0 {
+		l.Add(usage("--min-size %d: want a number of elements from 0 up", f.minSize))
 	}
 	var seen []string
 	for part := range strings.SplitSeq(f.names, ",") {
@@ -189,7 +189,7 @@ func (f *strategyFlags) plan() (strategy.Plan, error) {
 		case kind == "tp":
 			plan = append(plan, strategy.TensorParallel{Axis: strings.Join(on, ""), Rules: rules})
 		case kind == "fsdp":
-			plan = append(plan, strategy.FSDP{Axes: on, MinSize: f.minSize})
+			plan = append(plan, strategy.FSDP{Axes: on, MinSize: f.minSize, All: f.minSize == 0})
 		case kind == "dp":
 			plan = append(plan, strategy.DataParallel{Axes: on})
 		case kind == "pp":

@@ -89,7 +89,7 @@ way down split dim in.`,
 	fl.StringVar(&f.names, "strategy", "", "some of tp, fsdp and dp; fsdp=dp+sp names axes")
 	fl.StringVar(&tensor, "tensor", "", "NAME:DIMS:SHAPE:DTYPE, as in w:out,in:64x32:bf16")
 	fl.StringArrayVar(&f.rules, "rule", nil, "PATTERN=DIM[:HEADS] for tp, or PATTERN=-; repeated")
-	fl.IntVar(&f.minSize, "min-size", strategy.DefaultMinSize, "fewest elements that fsdp shards")
+	fl.IntVar(&f.minSize, "min-size", strategy.DefaultMinSize, "fewest elements fsdp shards, 0 all")
 	for _, name := range []string{"mesh", "strategy", "tensor"} {
 		must(c.MarkFlagRequired(name))
 	}

@@ -141,12 +141,15 @@ func (a *app) topoText(s topology.Slice, m *topology.MeshReport) {
 		}
 		line("links", "%d between chips, %s", r.LinkCount, wrapWords(s))
 	}
-	if s.HBMBytes > 0 {
-		usable := ""
-		if s.HBMUsableBytes > 0 {
-			usable = fmt.Sprintf(", %.2f GB of it usable by a program", float64(s.HBMUsableBytes)/1e9)
-		}
-		line("memory", "%.2f GB a device%s", float64(s.HBMBytes)/1e9, usable)
+	switch m := r.Memory; {
+	case m.Bytes == nil:
+		line("memory", "unknown here: the devices share that of the machine they run on")
+	case m.ReservedBytes == nil:
+		line("memory", "%.2f GB a device; what of it a program gets is unknown", float64(*m.Bytes)/1e9)
+	default:
+		line("memory", "%.2f GB a device, %.2f GB of it usable by a program", float64(*m.Bytes)/1e9, float64(*m.UsableBytes)/1e9)
+		line("", "holds: %s", m.Source)
+		line("", "not a program's, %.2f GB: %s", float64(*m.ReservedBytes)/1e9, m.ReservedSource)
 	}
 	if rate := r.Rates; rate.BF16FLOPs > 0 {
 		text := fmt.Sprintf("bf16 %s TFLOP/s a device", short(rate.BF16FLOPs/1e12))
@@ -361,7 +364,7 @@ func (a *app) topoList() error {
 		for _, g := range doc.GPUs {
 			s, err := topology.Lookup(g.Names[0])
 			must(err)
-			a.say("%s %11.0f %13s", padRight(g.Names[0]+"xN", 12), float64(s.HBMBytes)/1e9, short(s.Rates().BF16FLOPs/1e12))
+			a.say("%s %11.1f %13s", padRight(g.Names[0]+"xN", 12), float64(s.HBMBytes)/1e9, short(s.Rates().BF16FLOPs/1e12))
 		}
 		a.say(`
 Name a slice as it is rented (v4-8, v5e-8, tpu7x-16), by the shape of its chips

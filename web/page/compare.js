@@ -17,7 +17,7 @@ export function draw(section, sides, on, failed) {
       el("h3", {}, el("span", { class: "quiet-text", text: i === 0 ? "pinned" : "selected" }), " ", side.plan.slice),
       pills(side.plan), el("p", { class: "quiet-text", text: side.title }),
       phases(side.plan, most),
-      side.plan.fits ? null : el("p", { class: "why", text: `too big by ${bytes(side.plan.over_bytes)}` }),
+      side.plan.fits !== false ? null : el("p", { class: "why", text: `too big by ${bytes(side.plan.over_bytes)}` }),
       el("p", { class: "label", text: "step" }), timeBar(side.plan, longest), el("p", { class: "quiet-text", text: seconds(side.plan.step_seconds) + ": " + times(side.plan).map((t) => `${t.label} ${seconds(t.s)}`).join(", ") }),
       commands(side.commands, failed)))),
     el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Differences" }, el("table", { class: "figures differences" },

@@ -68,7 +68,7 @@ export function draw(section, plan) {
   put(section,
     el("div", { class: "card-head" }, el("h2", { id: "detail-title" }, plan.slice), pills(plan)),
     el("dl", { class: "stats" },
-      stat("memory of a device", bytes(plan.hbm_bytes_per_device), plan.hbm_limit_bytes ? (plan.fits ? `${bytes(plan.hbm_limit_bytes - plan.hbm_bytes_per_device)} left of ${bytes(plan.hbm_limit_bytes)}` : `${bytes(plan.over_bytes)} more than ${bytes(plan.hbm_limit_bytes)}`) : "the limit is not known"),
+      stat("memory of a device", bytes(plan.hbm_bytes_per_device), plan.hbm_limit_bytes ? (plan.fits ? `${bytes(plan.hbm_limit_bytes - plan.hbm_bytes_per_device)} left of ${bytes(plan.hbm_limit_bytes)}` : `${bytes(plan.over_bytes)} more than ${bytes(plan.hbm_limit_bytes)}`) : "the device's memory is unknown, and so is whether it fits"),
       stat("a step, estimated", seconds(plan.step_seconds), ""),
       stat("sent by a device", bytes(total(plan.collective_bytes)), "in a step")),
     el("h3", { text: "Memory" }), phases(plan, scale([plan])), memoryTable(plan),

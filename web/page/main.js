@@ -183,12 +183,13 @@ function answer(result) {
   const fit = result.plans.filter((p) => p.fits);
   const best = result.plans[0];
   const all = result.on === "all";
-  const head = fit.length ? (all ? `Smallest: ${best.slice}` : `Fits on ${result.on}`) : all ? "Nothing that weft knows is large enough" : result.plans.length ? `Does not fit on ${result.on}` : `No legal split of ${result.on}`;
+  const unknown = best && best.fits === null;
+  const head = unknown ? `Whether it fits on ${result.on} is unknown` : fit.length ? (all ? `Smallest: ${best.slice}` : `Fits on ${result.on}`) : all ? "Nothing that weft knows is large enough" : result.plans.length ? `Does not fit on ${result.on}` : `No legal split of ${result.on}`;
   const counts = all ? `${many(result.plans.length, "kind")} of hardware can run it` : `${result.plans.length} of ${many(result.plans.length + result.refused.length, "split")} legal, ${fit.length} ${fit.length === 1 ? "fits" : "fit"}`;
   put(byId("answer"),
     el("h1", { class: fit.length ? "yes" : "no" }, head),
-    best && el("p", {}, fit.length ? "Best: " : "Nearest: ", el("strong", { text: splitName(best) }), `, ${bytes(best.hbm_bytes_per_device)}` + (best.hbm_limit_bytes ? ` of ${bytes(best.hbm_limit_bytes)}` : "") + ` a device, about ${seconds(best.step_seconds)} a step. `, el("span", { class: "quiet-text", text: counts + "." })),
-    !fit.length && best?.change && el("p", {}, best.change.startsWith("--") ? ["This would fit: ", el("code", { text: best.change })] : best.change.split("; ")[0] + "."),
+    best && el("p", {}, fit.length || unknown ? "Best: " : "Nearest: ", el("strong", { text: splitName(best) }), `, ${bytes(best.hbm_bytes_per_device)}` + (best.hbm_limit_bytes ? ` of ${bytes(best.hbm_limit_bytes)}` : "") + ` a device, about ${seconds(best.step_seconds)} a step. `, el("span", { class: "quiet-text", text: counts + "." })),
+    !fit.length && best?.change && el("p", {}, best.advice ? ["This would fit: ", el("code", { text: best.change })] : best.change.split("; ")[0] + "."),
     !fit.length && !all && el("p", {}, el("button", { type: "button", text: "Look at all hardware", on: { click: () => set({ on: "all", slice: "", mesh: "", fsdp: "", device: "" }) } })),
     state.mesh !== "" && !named(result.plans) && el("p", { class: "note", text: `${state.mesh}${state.fsdp && " with shares over " + state.fsdp} is not among the legal splits of this question; the best is shown.` }),
     result.efficiency && el("p", { class: "quiet-text", text: `Times rest on ${result.efficiency} efficiencies: they rank splits.` }));

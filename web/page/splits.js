@@ -22,8 +22,8 @@ export function draw(section, result, selected, pinnedKey, state, on) {
   const rows = result.plans.map((plan, i) => {
     const chosen = plan === selected;
     const row = el("div", {
-      class: "row" + (plan.fits ? "" : " unfit"), role: "option", id: "split-" + i, tabindex: chosen ? 0 : -1, "aria-selected": chosen ? "true" : "false",
-      "aria-label": `${plan.slice} ${splitName(plan)}: ${bytes(plan.hbm_bytes_per_device)}${plan.fits ? "" : ", does not fit"}, about ${seconds(plan.step_seconds)} a step`,
+      class: "row" + (plan.fits === false ? " unfit" : ""), role: "option", id: "split-" + i, tabindex: chosen ? 0 : -1, "aria-selected": chosen ? "true" : "false",
+      "aria-label": `${plan.slice} ${splitName(plan)}: ${bytes(plan.hbm_bytes_per_device)}${plan.fits === false ? ", does not fit" : ""}, about ${seconds(plan.step_seconds)} a step`,
       data: { key: keyOf(plan) },
       on: { click: () => on.select(plan) },
     },
@@ -34,7 +34,7 @@ export function draw(section, result, selected, pinnedKey, state, on) {
     el("span", { class: "num sent", title: "sent by each device in a step" }, bytes(total(plan.collective_bytes))),
     el("button", { type: "button", tabindex: -1, class: "pin" + (keyOf(plan) === pinnedKey ? " on" : ""), "aria-label": "Pin " + splitName(plan) + " for comparison", title: "Pin for comparison (p)", text: keyOf(plan) === pinnedKey ? "pinned" : "pin",
       on: { click: (event) => { event.stopPropagation(); on.pin(plan); } } }),
-    !plan.fits && el("span", { class: "why" }, "too big by " + bytes(plan.over_bytes) + (plan.change ? "; " + (plan.change.startsWith("--") ? "fits with " : "") + plan.change : "")));
+    plan.fits === false && el("span", { class: "why" }, "too big by " + bytes(plan.over_bytes) + (plan.change ? "; " + (plan.advice ? "fits with " : "") + plan.change : "")));
     return row;
   });
   const list = el("div", { class: "rows", role: "listbox", "aria-label": "Splits, best first", on: { keydown: (event) => keys(event, rows, result.plans, on) } }, rows);

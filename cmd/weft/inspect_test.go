@@ -1,0 +1,90 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"weft"
+	"weft/mesh"
+)
+
+// What inspect says that each device holds is what a run of the same mesh holds, over
+// every axis that a run takes.
+func TestInspectAgreesWithForward(t *testing.T) {
+	for _, name := range []string{"wan21_t2v", "wan22_ti2v", "hunyuan_video", "hunyuan15", "cogvideox_5b", "cosmos25", "cosmos3_nano", "ltx_video", "umt5", "wan21_vae", "gemma4"} {
+		dir := filepath.Join("../../testdata", name)
+		m, err := weft.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		compared := 0
+		rapid.Check(t, func(r *rapid.T) {
+			var axes []string
+			for _, axis := range []string{"pp", "dp", "fsdp", "tp", "sp"} {
+				if n := rapid.SampledFrom([]int{1, 1, 2, 4}).Draw(r, axis); n > 1 {
+					axes = append(axes, fmt.Sprintf("%s=%d", axis, n))
+				}
+			}
+			if len(axes) > 3 {
+				r.Skip()
+			}
+			o := weft.Options{Mesh: strings.Join(axes, ","), FSDP: rapid.SampledFrom([]string{"", "", "dp", "sp", "dp,sp"}).Draw(r, "fsdp axes"),
+				DType: rapid.SampledFrom([]string{"f32", "bf16"}).Draw(r, "dtype"), Device: "reference"}
+			if o.Mesh == "" {
+				o.Mesh = "dp=1"
+			}
+			doc, err := inspect(dir, o)
+			on, _ := weft.ParseMesh(o.Mesh)
+			in, exampleErr := m.Example(on.Size("dp"), nil, 1)
+			if exampleErr != nil {
+				r.Fatal(exampleErr)
+			}
+			run, runErr := m.Start(t.Context(), in, o)
+			if (err == nil) != (runErr == nil) {
+				r.Fatalf("%s %s %s: inspect says %v, a run %v", name, o.Mesh, o.FSDP, err, runErr)
+			}
+			if err != nil {
+				return
+			}
+			defer run.Close()
+			compared++
+			if got := run.Report().ResidentAll; !slices.Equal(got, doc.BytesPerDevice) {
+				r.Errorf("%s %s %s: inspect says %v, a run holds %v", name, o.Mesh, o.FSDP, doc.BytesPerDevice, got)
+			}
+			if o.DType != "f32" || doc.TotalBytes != doc.TotalAsF32 {
+				return
+			}
+			o.DType = "" // what is stored is f32
+			if doc, err = inspect(dir, o); err != nil || !slices.Equal(doc.BytesPerDevice, run.Report().ResidentAll) {
+				r.Errorf("%s %s %s as stored: %v, %v", name, o.Mesh, o.FSDP, doc.BytesPerDevice, err)
+			}
+		})
+		if compared == 0 {
+			t.Errorf("%s: no mesh was compared", name)
+		}
+	}
+}
+
+// A pipeline's devices hold different parts, and the text says which holds what.
+func TestInspectSaysWhatEachStageHolds(t *testing.T) {
+	code, out, stderr := weftRun(t, "inspect", wanDir, "--mesh", "pp=2,dp=2")
+	if code != 0 || !strings.Contains(out, "897.79 kB on each of devices 0 to 1, 476.80 kB on each of devices 2 to 3") {
+		t.Errorf("exit %d, %s%s", code, out, stderr)
+	}
+	for _, c := range [][]string{{"--fsdp", "sp"}, {"--dtype", "f32"}, {"--mesh", "tp=2", "--dtype", "f64"}, {"--mesh", "tp=2", "--fsdp", "zz"}} {
+		if code, _, stderr := weftRun(t, append([]string{"inspect", wanDir}, c...)...); code != 2 || stderr == "" {
+			t.Errorf("%v: exit %d, %s", c, code, stderr)
+		}
+	}
+	_, err := inspect(wanDir, weft.Options{Mesh: "zz=2"})
+	if err == nil || errors.Is(err, mesh.ErrUnknownAxis) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,54 @@
+package weft
+
+import (
+	"weft/graph"
+)
+
+// Held is how a mesh holds a model's weights.
+type Held struct {
+	Graph *graph.Graph // of a small example, with every layer
+	// Bytes is what each device keeps of the weights, by mesh position.
+	Bytes []int64
+}
+
+// Hold says how a mesh holds the weights when the model runs with the options, every axis
+// that Start takes among them, and reads no weight. Errors are those of a split that is
+// not legal.
+func (m *Model) Hold(o Options) (*Held, error) {
+	on, err := ParseMesh(o.Mesh)
+	if err != nil {
+		return nil, err
+	}
+	inputs, err := m.Example(1, nil, 1)
+	if err != nil {
+		return nil, err
+	}
+	req, err := m.Request(inputs)
+	if err != nil {
+		return nil, err
+	}
+	req.Batch = max(1, on.Size("dp")) // any: it changes no weight
+	on, req, _, err = m.settle(req, o)
+	if err != nil {
+		return nil, err
+	}
+	g, err := m.Graph(on, req)
+	if err != nil {
+		return nil, err
+	}
+	bytes, err := g.WeightBytes()
+	return &Held{g, bytes}, err
+}
+
+// StoredIn are the names, in the checkpoint, of the tensors that a weight is read from:
+// one, or the pieces of it that a publisher keeps apart.
+func (m *Model) StoredIn(w graph.Weight) []string {
+	if _, whole := m.Checkpoint.Lookup(m.Stored(w.Name)); whole || len(w.Pieces) == 0 {
+		return []string{m.Stored(w.Name)}
+	}
+	var names []string
+	for _, p := range w.Pieces {
+		names = append(names, m.Stored(p.Name))
+	}
+	return names
+}

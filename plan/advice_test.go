@@ -1,0 +1,255 @@
+package plan
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+
+	"weft/attention"
+	"weft/dtype"
+	"weft/fault"
+	"weft/models"
+	"weft/topology"
+)
+
+// withFlags is a query with flags in place of its own, as weft plan takes them.
+func withFlags(t *testing.T, q Query, flags string) Query {
+	t.Helper()
+	words := strings.Fields(flags)
+	for i := 0; i < len(words); i++ {
+		value := func() string {
+			if i++; i == len(words) {
+				t.Fatalf("%q: no value", flags)
+			}
+			return words[i]
+		}
+		switch words[i] {
+		case "--mesh":
+			q.Mesh = value()
+		case "--fsdp":
+			q.FSDP = value()
+		case "--dtype":
+			q.DType = value()
+		case "--cfg":
+			q.CFG = value()
+		case "--on":
+			q.On = value()
+		case "--split-residual":
+			q.SplitResidual = true
+		case "--frames":
+			n, err := strconv.Atoi(value())
+			if err != nil {
+				t.Fatal(err)
+			}
+			q.Frames = n
+		default:
+			t.Fatalf("%q: there is no flag %s", flags, words[i])
+		}
+	}
+	return q
+}
+
+// What a plan that is too big is told to do is done, and then fits, in the bytes it said;
+// what a refused mesh is told is legal.
+func TestAdviceOfPlansWorks(t *testing.T) {
+	tried, turn, kinds := 0, 0, map[string]bool{}
+	for _, c := range []struct {
+		model  string
+		sizes  []string
+		frames []int
+	}{
+		{"wan2.1-t2v-14b", []string{"1280x720"}, []int{81, 241}}, {"wan2.1-t2v-1.3b", []string{"832x480"}, []int{81}}, {"cosmos2.5-14b", []string{"1280x720"}, []int{241}},
+		{"hunyuanvideo", []string{"1280x720"}, []int{129}}, {"cogvideox-5b", []string{"720x480"}, []int{49}}, {"cosmos3-nano", []string{"1280x704"}, []int{121}}, {"ltx-video-13b", []string{"1216x704"}, []int{121}},
+	} {
+		m := model(t, c.model)
+		for _, on := range []string{"v2-8", "v5e-1", "v5e-4", "v4-8", "rtx4090x4"} {
+			queries := []Query{{}, {DType: "f32"}, {Mesh: "pp=4"}, {CFG: CFGSequential, SplitResidual: true}, {FSDP: "sp"}, {Mesh: "tp=3"}, {Batch: 3, Mesh: "dp=4"}}
+			for range 3 { // of each hardware some, in turn
+				q := queries[turn%len(queries)]
+				turn++
+				q.On = on
+				for _, q.Size = range c.sizes {
+					for _, q.Frames = range c.frames {
+						res, err := Ask(t.Context(), m, q)
+						if err != nil {
+							t.Errorf("%s %+v: %v", c.model, q, err)
+							continue
+						}
+						seen := map[string]bool{}
+						for _, p := range res.Plans {
+							if (p.Fits == TooBig) != (p.Change != "") || (p.Advice != "") && p.Fits != TooBig || strings.Contains(p.Change, "9223372036") {
+								t.Errorf("%s %+v: %v, %q, %q", c.model, q, p.Fits, p.Change, p.Advice)
+							}
+							if p.Advice == "" || seen[p.Advice] {
+								continue
+							}
+							seen[p.Advice] = true
+							tried++
+							for _, w := range strings.Fields(p.Advice) {
+								if strings.HasPrefix(w, "--") {
+									kinds[w] = true
+								}
+							}
+							again := withFlags(t, q, p.Advice)
+							res, err := Ask(t.Context(), m, again)
+							if err != nil || len(res.Plans) == 0 || res.Plans[0].Fits != Fits {
+								t.Errorf("%s %+v: with %s: %v, %+v", c.model, q, p.Advice, err, res)
+								continue
+							}
+							named := false
+							for _, got := range res.Plans {
+								named = named || strings.Contains(p.Change, "("+gigabytes(got.HBMBytesPerDevice)+")")
+							}
+							if !named {
+								t.Errorf("%s %+v: %s says other bytes than %s", c.model, q, p.Change, gigabytes(res.Plans[0].HBMBytesPerDevice))
+							}
+						}
+						for _, r := range res.Refuse {
+							for _, v := range r.Violations {
+								for _, flags := range v.Nearest {
+									tried++
+									kinds["nearest"] = true
+									got, err := Ask(t.Context(), m, withFlags(t, q, flags))
+									if err != nil || len(got.Plans) == 0 {
+										t.Errorf("%s %+v: nearest %s: %v, %+v", c.model, q, flags, err, got)
+									}
+								}
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+	t.Logf("%d pieces of advice, with %v", tried, kinds)
+	for _, k := range []string{"--mesh", "--fsdp", "--cfg", "--frames", "--on", "--dtype", "nearest"} {
+		if !kinds[k] {
+			t.Errorf("no advice with %s was met", k)
+		}
+	}
+}
+
+// A pipeline's plan speaks of the model's layers, also where it does not fit.
+func TestPipelineTooBigSpeaksOfTheModel(t *testing.T) {
+	res, err := Ask(t.Context(), model(t, "wan2.1-t2v-14b"), Query{Size: "1280x720", Frames: 241, On: "v5e-4", Mesh: "pp=4"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := res.Plans[0]
+	if p.Fits != TooBig || *p.OverBytes < 1e9 || p.Advice == "" || !strings.Contains(strings.Join(p.Notes, " "), "layers [0-10 10-20 20-30 30-40]") {
+		t.Errorf("%+v", p)
+	}
+	for mesh, says := range map[string]string{"pp=64": "40 layers over 64 stages", "pp=2": "layers of several kinds"} {
+		name, on := "wan2.1-t2v-14b", "cpu:64"
+		if mesh == "pp=2" {
+			name, on = "hunyuanvideo", "h100x2"
+		}
+		res, err := Ask(t.Context(), model(t, name), Query{Size: "1280x720", Frames: 129, On: on, Mesh: mesh})
+		if err != nil || len(res.Plans) > 0 || !strings.Contains(res.Refuse[0].Reason, says) {
+			t.Errorf("%s: %v, %+v", mesh, err, res)
+		}
+	}
+}
+
+// Every kind of hardware is looked at whatever fails on one, and what is left out says why.
+func TestAllWithTheKernel(t *testing.T) {
+	o := at480
+	o.Attention = attention.Kernel
+	r, err := SearchAll(t.Context(), model(t, "wan2.1-t2v-14b"), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := map[string]string{}
+	for _, x := range r.Refuse {
+		on := slice(t, x.Slice)
+		left[on.Generation] = x.Kind
+	}
+	for _, g := range []string{"v2", "v3", "h100", "rtx4090"} {
+		if left[g] != "kernel-unavailable" {
+			t.Errorf("%s is left out by %q", g, left[g])
+		}
+	}
+	if len(r.Plans)+len(r.Refuse) != len(topology.Generations())+len(topology.GPUs()) || len(r.Plans) < 4 {
+		t.Errorf("%d plans, %d left out", len(r.Plans), len(r.Refuse))
+	}
+	o.DType = dtype.F32 // no kernel anywhere
+	if r, err = SearchAll(t.Context(), model(t, "wan2.1-t2v-14b"), o); err != nil || len(r.Plans) != 0 || len(r.Refuse) != len(topology.Generations())+len(topology.GPUs()) {
+		t.Errorf("%v, %d plans, %d left out", err, len(r.Plans), len(r.Refuse))
+	}
+}
+
+// The split of an RTX 4090 that takes 24.72 GB is not too big by what the card holds, and
+// what it holds, what no program gets and the rest are figures of their own.
+func TestDeviceMemoryOfGPUs(t *testing.T) {
+	for name, want := range map[string]float64{"a100-40gb": 42.29, "h100": 84.93, "rtx4090": 25.39} {
+		on := slice(t, name)
+		m := Options{}.Memory(on)
+		if got := float64(*m.Bytes) / 1e9; got < want-0.005 || got > want+0.005 || m.Source == "" || m.ReservedSource == "" || *m.Bytes-*m.ReservedBytes != *m.UsableBytes {
+			t.Errorf("%s: %+v", name, m)
+		}
+	}
+	if fit, over := Judge(24_720_000_000, Options{}.Memory(slice(t, "rtx4090")).UsableBytes); fit != Fits || *over != 0 {
+		t.Errorf("%v, %d too much", fit, *over)
+	}
+	if fit, over := Judge(1, Options{}.Memory(slice(t, "cpu:4")).UsableBytes); fit != FitUnknown || over != nil {
+		t.Errorf("%v, %v", fit, over)
+	}
+	for _, g := range topology.GPUs() {
+		if m := (Options{}).Memory(slice(t, g.Names[0])); m.ReservedBytes == nil || m.Source == "" || m.ReservedSource == "" {
+			t.Errorf("%s: %+v", g.Name, m)
+		}
+	}
+}
+
+// The data of times is checked as it is read: a chip that the kernel has blocks for has
+// a figure for it.
+func TestEfficienciesAreCheckedWhenRead(t *testing.T) {
+	if _, err := readEfficiencies(efficiencyJSON, []string{"v4", "v9"}); !errors.Is(err, ErrData) || !strings.Contains(err.Error(), "attention_kernel_v9") {
+		t.Error(err)
+	}
+	for text, says := range map[string]string{
+		"{": "efficiencies", `{"values": {}}`: "no figure matmul", `{"values": {"matmul": {"value": 0}}}`: "matmul is 0", `{"values": {"hbm": {"value": -1}}}`: "hbm is -1",
+	} {
+		if _, err := readEfficiencies([]byte(text), nil); !errors.Is(err, ErrData) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// Numbers at their bounds give a plan or an error that says the bound; none wraps.
+func TestBoundsOfQueries(t *testing.T) {
+	m := model(t, "wan2.1-t2v-1.3b")
+	for _, q := range []Query{
+		{Size: "832x480", Frames: 0}, {Size: "832x480", Frames: -1}, {Size: "832x480", Frames: 1 << 40}, {Size: "0x0", Frames: 81}, {Size: "99999999999999999999x16", Frames: 1},
+		{Size: "832x480", Frames: 81, Batch: -1}, {Size: "832x480", Frames: 81, Batch: 1 << 40}, {Size: "832x480", Frames: 81, Steps: -1}, {Size: "832x480", Frames: 81, TextLen: -1},
+		{Size: "65536x65536", Frames: 65533, Batch: 1024}, {Size: "832x480", Frames: 81, Mesh: "tp=0"}, {Size: "832x480", Frames: 81, Mesh: "tp=99999999999"},
+	} {
+		q.On = "v5e-4"
+		res, err := Ask(t.Context(), m, q)
+		if err == nil {
+			t.Errorf("%+v: %d plans", q, len(res.Plans))
+		}
+		for _, v := range fault.Violations(err) {
+			if d := fault.Describe(v); d.Kind == "failed" {
+				t.Errorf("%+v: %v", q, v)
+			}
+		}
+	}
+	for _, q := range []Query{{Size: "16x16", Frames: 1}, {Size: "65536x65536", Frames: 1}, {Size: "832x480", Frames: 81, Batch: 1024, Steps: 1 << 40}, {Size: "16x16", Frames: 4097}} {
+		q.On = "v5e-4"
+		res, err := Ask(t.Context(), m, q)
+		if errors.Is(err, models.ErrSize) {
+			continue // more positions than are planned
+		}
+		if err != nil || len(res.Plans) == 0 {
+			t.Errorf("%+v: %v", q, err)
+			continue
+		}
+		for _, p := range res.Plans {
+			if p.HBMBytesPerDevice <= 0 || p.HBMBytesPerDevice > 1<<60 || p.StepSeconds <= 0 {
+				t.Errorf("%+v: %d bytes, %g s", q, p.HBMBytesPerDevice, p.StepSeconds)
+			}
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package plan
+
+import (
+	"encoding/json"
+
+	"weft/topology"
+)
+
+// Fit says whether a device holds something. In JSON it is true, false or null.
+type Fit int
+
+// Whether a device holds something.
+const (
+	FitUnknown Fit = iota // a figure that decides it is not known
+	Fits
+	TooBig
+)
+
+// UnknownMemory is the note of a fit that the device's memory leaves open.
+const UnknownMemory = "the device's memory is unknown, and so is whether it fits"
+
+// Judge holds bytes against a limit, nil where it is not known; over is what they are
+// beyond it, nil where nobody knows.
+func Judge(bytes int64, limit *int64) (fit Fit, over *int64) {
+	if limit == nil {
+		return FitUnknown, nil
+	}
+	more := max(0, bytes-*limit)
+	if more > 0 {
+		return TooBig, &more
+	}
+	return Fits, &more
+}
+
+// MarshalJSON writes true, false, or null for FitUnknown.
+func (f Fit) MarshalJSON() ([]byte, error) {
+	if f == FitUnknown {
+		return []byte("null"), nil
+	}
+	return json.Marshal(f == Fits)
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (f *Fit) UnmarshalJSON(b []byte) error {
+	var fits *bool
+	if err := json.Unmarshal(b, &fits); err != nil {
+		return err
+	}
+	switch {
+	case fits == nil:
+		*f = FitUnknown
+	case *fits:
+		*f = Fits
+	default:
+		*f = TooBig
+	}
+	return nil
+}
+
+// Memory is a device's: the slice's, or where the slice does not say, MemoryBytes.
+func (o Options) Memory(on topology.Slice) topology.DeviceMemory {
+	if m := on.Memory(); m.UsableBytes != nil {
+		return m
+	}
+	return topology.MachineMemory(o.MemoryBytes)
+}
