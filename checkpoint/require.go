@@ -2,9 +2,10 @@ package checkpoint
 
 import (
 	"slices"
+	"strings"
 
 	"weft/fault"
-	"weft/internal/glob"
+	"weft/internal/bystander"
 )
 
 // Want is a tensor that a model needs.
@@ -17,15 +18,44 @@ type Want struct {
 type RequireOptions struct {
 	// Alias gives the checkpoint's name of a wanted one; nil is the same name.
 	Alias func(name string) string
-	// Ignore are globs of names that the model may leave unused.
-	Ignore []string
+	// Ignore are the kinds of tensors that this model passes over, besides those that
+	// every model does.
+	Ignore []bystander.Kind
+	// Prefix is what the model's own names begin with in this checkpoint. Names
+	// without it are another model's.
+	Prefix string
+}
+
+// Passed are tensors that a model does not use and that are known.
+type Passed struct {
+	Kind  string // in words: "a text encoder"
+	Names []string
+}
+
+// String is a line for people: "168 tensors of a text encoder (text_encoders.*) passed over".
+func (p Passed) String() string {
+	some := p.Names[0]
+	if len(p.Names) > 1 {
+		common := p.Names[0]
+		for _, name := range p.Names[1:] {
+			for !strings.HasPrefix(name, common) {
+				common = common[:len(common)-1]
+			}
+		}
+		if i := strings.LastIndexByte(common, '.'); i > 0 {
+			some = common[:i] + ".*"
+		} else {
+			some += " and others"
+		}
+	}
+	return plural(len(p.Names), "tensor") + " of " + p.Kind + " (" + some + ") passed over"
 }
 
 // Require checks that the checkpoint has what a model needs, and nothing it does
 // not know. The error lists every missing tensor, every tensor of another shape
 // and every unexpected one; extra are the unused ones that Ignore allows. No
 // tensor data is read.
-func Require(c *Checkpoint, want []Want, o RequireOptions) (extra []string, err error) {
+func Require(c *Checkpoint, want []Want, o RequireOptions) (passed []Passed, err error) {
 	var faults, shapes fault.List
 	var missing, unexpected []string
 	used := map[*record]bool{}
@@ -40,6 +70,7 @@ func Require(c *Checkpoint, want []Want, o RequireOptions) (extra []string, err 
 			continue
 		}
 		used[r] = true
+		faults.Add(r.unusable)
 		if !slices.Equal(r.Shape, w.Shape) {
 			shapes.Add(fault.New(ErrShape, Shape{File: r.File, Tensor: key, Want: w.Shape, Have: r.Shape},
 				"tensor %s has shape %s; the model needs %s", key, shapeText(r.Shape), shapeText(w.Shape)))
@@ -49,10 +80,17 @@ func Require(c *Checkpoint, want []Want, o RequireOptions) (extra []string, err 
 		r := c.records[name]
 		switch {
 		case r.Role != Weight || used[r]:
-		case glob.Any(o.Ignore, name):
-			extra = append(extra, name)
 		default:
-			unexpected = append(unexpected, name)
+			kind, known := o.kindOf(r)
+			if !known {
+				unexpected = append(unexpected, name)
+				continue
+			}
+			i := slices.IndexFunc(passed, func(p Passed) bool { return p.Kind == kind })
+			if i < 0 {
+				i, passed = len(passed), append(passed, Passed{Kind: kind})
+			}
+			passed[i].Names = append(passed[i].Names, name)
 		}
 	}
 	if len(missing) > 0 {
@@ -64,5 +102,17 @@ func Require(c *Checkpoint, want []Want, o RequireOptions) (extra []string, err 
 		faults.Add(fault.New(ErrUnexpectedTensors, Tensors{unexpected}, "%s that the model does not use: %s",
 			plural(len(unexpected), "tensor"), nameList(unexpected)))
 	}
-	return extra, faults.Err()
+	return passed, faults.Err()
+}
+
+// kindOf says of which kind a tensor is that the model does not use. Within the
+// model's own prefix it is known by its name there; elsewhere by its whole key.
+func (o RequireOptions) kindOf(r *record) (kind string, known bool) {
+	if bare, own := strings.CutPrefix(r.Name, o.Prefix); own {
+		return bystander.Find(o.Ignore, bare)
+	}
+	if kind, known = bystander.Find(nil, r.Key); !known {
+		kind, known = bystander.Find(nil, r.Name)
+	}
+	return kind, known
 }

@@ -6,10 +6,18 @@ import (
 
 	"weft/dtype"
 	"weft/fault"
+	"weft/internal/bystander"
 )
 
-// markerName is the empty tensor by which repackaged files say that their fp8 weights have scales.
-const markerName = "scaled_fp8"
+// markerNames are the last parts of the names of tensors that say how weights are
+// kept: scaled_fp8, an empty one, of ComfyUI's older repacks; comfy_quant, JSON as
+// bytes beside each weight, of its newer ones.
+var markerNames = []string{"scaled_fp8", "comfy_quant"}
+
+// lastPart is what follows the last dot of a name.
+func lastPart(name string) string { return name[strings.LastIndexByte(name, '.')+1:] }
+
+func isMarker(r *record) bool { return slices.Contains(markerNames, lastPart(r.Name)) }
 
 // scaleNames gives the names under which the scale of a tensor may be:
 // "x.weight" has "x.weight_scale" or "x.scale_weight".
@@ -29,27 +37,59 @@ func scaledName(name string) (string, bool) {
 	return "", false
 }
 
-// assignRoles finds scales and markers. An fp8 value without its scale is off by
-// a factor of hundreds and looks like a bad model, so what cannot be applied is
-// an error here, before anything is read.
+// assignRoles finds scales, markers and tokenizers. An fp8 value without its scale is
+// off by a factor of hundreds and looks like a bad model, so what cannot be applied
+// is an error here, before anything is read; of another model's tensors, which may
+// never be used, only once they are asked for.
 func (c *Checkpoint) assignRoles() error {
-	var faults fault.List
 	names := slices.Clone(c.keys())
+	own := c.ownNames()
+	if err := c.refuseQuantized(own); err != nil {
+		return err
+	}
+	var faults fault.List
+	report := func(name string, err error) {
+		if r := c.records[name]; err != nil && !own[name] && r != nil {
+			r.unusable = err
+		} else {
+			faults.Add(err)
+		}
+	}
 	for _, name := range names {
 		if r := c.records[name]; isFP8(r.DType) {
-			faults.Add(c.attachScale(r))
+			report(name, c.attachScale(r))
 		}
 	}
 	for _, name := range names {
 		r := c.records[name]
 		weight, is := scaledName(name)
 		if is && r.Role == Weight {
-			faults.Add(fault.New(ErrUnappliedScale, Scale{weight, []string{name}},
-				"%s scales %s, which %s; nothing would apply it", name, weight, c.whyNot(weight)))
+			err := fault.New(ErrUnappliedScale, Scale{weight, []string{name}},
+				"%s scales %s, which %s; nothing would apply it", name, weight, c.whyNot(weight))
+			if report(weight, err); own[name] && !own[weight] {
+				faults.Add(err)
+			}
 		}
 	}
 	c.markInputs(names)
 	return faults.Err()
+}
+
+// ownNames are the names that belong to no other model by the table of what stands
+// beside one; all of them where every one does.
+func (c *Checkpoint) ownNames() map[string]bool {
+	own := make(map[string]bool, len(c.names))
+	for _, name := range c.names {
+		if _, beside := bystander.Find(nil, name); !beside {
+			own[name] = true
+		}
+	}
+	if len(own) == 0 {
+		for _, name := range c.names {
+			own[name] = true
+		}
+	}
+	return own
 }
 
 func isFP8(d dtype.DType) bool { return d == dtype.F8E4M3 || d == dtype.F8E5M2 }
@@ -87,9 +127,9 @@ func (c *Checkpoint) attachScale(r *record) error {
 	return nil
 }
 
-// markInputs sets apart the scales of activations and the marker.
+// markInputs sets apart the scales of activations, markers and tokenizers.
 func (c *Checkpoint) markInputs(names []string) {
-	dropped := 0
+	dropped, marked := 0, map[string]int{}
 	for _, name := range names {
 		i := strings.LastIndexByte(name, '.') + 1
 		leaf, r := name[i:], c.records[name]
@@ -98,10 +138,20 @@ func (c *Checkpoint) markInputs(names []string) {
 			r.Role = InputScale
 			dropped++
 		}
-		if name == markerName {
+		switch {
+		case isMarker(r):
 			r.Role = Marker
-			c.notice("marker %s: the fp8 weights of this file have scales", markerName)
+			marked[leaf]++
+		case isTokenizer(r):
+			r.Role = Tokenizer
+			c.notice("%s is a tokenizer's file of %s, kept as a tensor", name, plural(int(r.Bytes), "byte"))
 		}
+	}
+	if marked["scaled_fp8"] > 0 {
+		c.notice("marker scaled_fp8: the fp8 weights of this file have scales")
+	}
+	if n := marked["comfy_quant"]; n > 0 {
+		c.notice("%s comfy_quant: they say how the weights beside them are kept", plural(n, "marker"))
 	}
 	if dropped > 0 {
 		c.notice("%s of activations dropped: weft does not quantize activations", plural(dropped, "scale"))
