@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sort"
+	"strings"
 
 	"weft/dtype"
 	"weft/fault"
@@ -118,6 +119,11 @@ func Open(path string, opts ...Option) (*Checkpoint, error) {
 	if err := c.open(found, o); err != nil {
 		c.Close()
 		return nil, err
+	}
+	if stem := strings.TrimSuffix(filepath.Base(found), filepath.Ext(found)); found != path {
+		if m := variantName.FindStringSubmatch(stem); m != nil {
+			c.notice("%s is the %s variant, the only one in the folder", filepath.Base(found), m[2])
+		}
 	}
 	return c, nil
 }

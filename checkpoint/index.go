@@ -248,7 +248,7 @@ func (c *Checkpoint) unnamed(shards []string, name string) {
 		return
 	}
 	ext := weightsSuffix
-	if strings.HasSuffix(name, torchIndex) {
+	if m := indexName.FindStringSubmatch(name); m != nil && m[3] == "bin" {
 		ext = ".bin"
 	}
 	for _, e := range entries {

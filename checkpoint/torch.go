@@ -1,9 +1,11 @@
 package checkpoint
 
 import (
+	"encoding/binary"
 	"io"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"weft/checkpoint/pth"
 	"weft/fault"
@@ -42,6 +44,12 @@ func openArchive(path string) (*file, error) {
 	}
 	if err == nil {
 		err = lfsPointer(head, f.name)
+	}
+	if err == nil && len(head) > 8 && head[8] == '{' && binary.LittleEndian.Uint64(head) <= maxHeader {
+		err = foreignFault(f.name, "a safetensors file", "rename it so that it ends in .safetensors")
+	}
+	if err == nil && !strings.HasPrefix(string(head), "PK\x03\x04") {
+		err = refuseForeignFile(head, f.f, f.size, f.name)
 	}
 	if err == nil {
 		f.torch, err = pth.Read(f.f, f.size, f.name)

@@ -31,6 +31,7 @@ var Everywhere = []Kind{
 	{"an autoencoder", []string{"vae.*", "first_stage_model.*", "autoencoder.*", "taesd.*", "taehv.*"}},
 	{"a vocoder", []string{"vocoder.*"}},
 	{"an upsampler", []string{"spatial_upsampler.*", "temporal_upsampler.*", "latent_upsampler.*"}},
+	{"another diffusion model", []string{"model.diffusion_model.*", "diffusion_model.*", "transformer.*", "transformer_2.*", "unet.*", "dit.*"}},
 	{"a safety checker", []string{"safety_checker.*", "guardrail.*"}},
 	{"an EMA copy", []string{"model_ema.*", "net_ema.*", "ema.*", "ema_model.*", "generator_ema.*", "shadow_params.*", "_ema.*"}},
 	{"a training loss", []string{"loss.*", "lpips.*", "perceptual_loss.*", "discriminator.*", "critic.*", "fake_score.*", "real_score.*", "net_fake_score.*",
@@ -47,7 +48,7 @@ var Everywhere = []Kind{
 var (
 	AudioHalf = Kind{"the audio half", []string{"audio_*", "transformer_blocks.*.audio_*", "transformer_blocks.*.video_to_audio_*", "av_ca_*",
 		"transformer_blocks.*.scale_shift_table_a2v_*"}}
-	Connector   = Kind{"the text's connector", []string{"video_embeddings_connector.*"}}
+	Connector   = Kind{"the text's connector", []string{"video_embeddings_connector.*", "embeddings_connector.*"}}
 	Transformer = Kind{"the transformer", []string{"transformer_blocks.*", "*adaln_single.*", "patchify_proj.*", "proj_out.*", "scale_shift_table",
 		"keyframes_abs_pos_embedding"}}
 	TextDecoder = Kind{"a text decoder", []string{"decoder.*"}}
