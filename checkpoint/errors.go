@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"weft/checkpoint/pth"
 	"weft/fault"
 	"weft/internal/userfile"
 )
@@ -30,9 +31,9 @@ var (
 	// Data offsets overlap, leave a gap or run backwards. [Offsets]
 	ErrOffsets = fault.NewKind("offsets")
 	// The file ends before the last tensor does. [Extent]
-	ErrTruncated = fault.NewKind("truncated")
+	ErrTruncated = pth.ErrTruncated
 	// The file goes on after the last tensor. [Extent]
-	ErrTrailingBytes = fault.NewKind("trailing-bytes")
+	ErrTrailingBytes = pth.ErrTrailingBytes
 	// The file or folder is of another format, which is named. [Foreign]
 	ErrForeignFormat = fault.NewKind("foreign-format")
 	// The weights are quantized in a way that weft does not take apart. [Quantized]
@@ -133,14 +134,8 @@ type Offsets struct {
 	Want   int64  `json:"want"`
 }
 
-// Extent is a file's size in bytes and the size that its tensors give it. Tensor is
-// the last one, or the first that is incomplete.
-type Extent struct {
-	File   string `json:"file"`
-	Tensor string `json:"tensor"`
-	Need   int64  `json:"need"`
-	Have   int64  `json:"have"`
-}
+// Extent is a file's size in bytes and the size that its tensors give it.
+type Extent = pth.Extent
 
 // Memory is what tensors need in bytes, and what there is.
 type Memory struct {

@@ -85,6 +85,9 @@ func foreignFault(file, format, instead string) error {
 // it is asked where they are not those of the format expected. nil is unknown.
 func refuseForeignFile(head []byte, r io.ReaderAt, size int64, file string) error {
 	if bytes.HasPrefix(head, []byte("PK\x03\x04")) {
+		if err := refuseForeignName(file); err != nil {
+			return err
+		}
 		return refuseZip(r, size, file)
 	}
 	for _, f := range foreignFormats {
@@ -92,16 +95,24 @@ func refuseForeignFile(head []byte, r io.ReaderAt, size int64, file string) erro
 			return foreignFault(file, f.name, f.instead)
 		}
 	}
-	for _, f := range foreignFormats {
-		if slices.ContainsFunc(f.suffix, func(s string) bool { return strings.HasSuffix(strings.ToLower(file), s) }) {
-			return foreignFault(file, f.name, f.instead)
-		}
+	if err := refuseForeignName(file); err != nil {
+		return err
 	}
 	switch {
 	case len(head) >= 64 && len(bytes.Trim(head, "\x00")) == 0:
 		return foreignFault(file, "a file of zeros, as an unfinished download leaves", "fetch it again")
 	case len(head) >= 8 && isText(head):
 		return foreignFault(file, "a text", "the download gave a message in place of the file: read it, and fetch the file again")
+	}
+	return nil
+}
+
+// refuseForeignName names what a file is by the ending of its name; nil is unknown.
+func refuseForeignName(file string) error {
+	for _, f := range foreignFormats {
+		if slices.ContainsFunc(f.suffix, func(s string) bool { return strings.HasSuffix(strings.ToLower(file), s) }) {
+			return foreignFault(file, f.name, f.instead)
+		}
 	}
 	return nil
 }
@@ -146,11 +157,9 @@ func refuseForeignFolder(dir string, names []string) error {
 			return foreignFault(dir, f.name, f.instead)
 		}
 	}
-	for _, f := range foreignFormats {
-		for _, n := range names {
-			if slices.ContainsFunc(f.suffix, func(s string) bool { return strings.HasSuffix(strings.ToLower(n), s) }) {
-				return foreignFault(filepath.Join(dir, n), f.name, f.instead)
-			}
+	for _, n := range names {
+		if err := refuseForeignName(filepath.Join(dir, n)); err != nil {
+			return err
 		}
 	}
 	return nil
