@@ -14,9 +14,10 @@ import (
 	"weft/models"
 )
 
-// identify finds out which model a checkpoint holds: the one its config describes,
-// or else the preset that all of its tensors are of.
-func identify(c *checkpoint.Checkpoint) (*Model, error) {
+// Identify finds out which model an open checkpoint holds: the one its config
+// describes, or else the preset that all of its tensors are of. Errors are Open's; the
+// checkpoint stays open.
+func Identify(c *checkpoint.Checkpoint) (*Model, error) {
 	raw, where, err := c.ConfigJSON()
 	if err != nil {
 		return nil, err

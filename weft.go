@@ -43,7 +43,7 @@ func Open(path string) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := identify(c)
+	m, err := Identify(c)
 	if err != nil {
 		c.Close()
 		return nil, err

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"weft"
@@ -74,7 +76,14 @@ func inspect(path, meshText string) (*inspection, error) {
 			return nil, err
 		}
 		defer c.Close()
-		return listTensors(c, path), nil
+		doc := listTensors(c, path)
+		// A list needs no model; where one is known it is named, and else why it is not.
+		if m, err := weft.Identify(c); err == nil {
+			doc.Model, doc.Notes = m.Name(), append([]string{}, m.Notices...)
+		} else {
+			doc.Notes = append(doc.Notes, "the model is not known: "+strings.ReplaceAll(err.Error(), "\n", "; "))
+		}
+		return doc, nil
 	}
 	on, err := weft.ParseMesh(meshText)
 	if err != nil {
@@ -177,6 +186,9 @@ func (a *app) showInspection(doc *inspection) {
 		a.say("%s", line)
 	}
 	a.say("")
+	if doc.Model != "" {
+		a.say("model %s", doc.Model)
+	}
 	for _, d := range doc.DTypes {
 		a.say("%-8s %6d tensors  %14d elements  %s", d.DType, d.Tensors, d.Elements, weft.Bytes(d.Bytes))
 	}
