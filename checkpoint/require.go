@@ -28,11 +28,13 @@ type RequireOptions struct {
 
 // Passed are tensors that a model does not use and that are known.
 type Passed struct {
-	Kind  string // in words: "a text encoder"
+	Kind  string   // in words: "a text encoder"
+	Globs []string // by which they are known
 	Names []string
 }
 
-// String is a line for people: "168 tensors of a text encoder (text_encoders.*) passed over".
+// String is a line for people: "168 tensors of a text encoder
+// (text_encoders.umt5xxl.*) passed over".
 func (p Passed) String() string {
 	some := p.Names[0]
 	if len(p.Names) > 1 {
@@ -45,7 +47,7 @@ func (p Passed) String() string {
 		if i := strings.LastIndexByte(common, '.'); i > 0 {
 			some = common[:i] + ".*"
 		} else {
-			some += " and others"
+			some = strings.Join(p.Globs, ", ")
 		}
 	}
 	return plural(len(p.Names), "tensor") + " of " + p.Kind + " (" + some + ") passed over"
@@ -81,7 +83,7 @@ func Require(c *Checkpoint, want []Want, o RequireOptions) (passed []Passed, err
 		switch {
 		case r.Role != Weight || used[r]:
 		default:
-			kind, known := o.kindOf(r)
+			kind, pattern, known := o.kindOf(r)
 			if !known {
 				unexpected = append(unexpected, name)
 				continue
@@ -91,6 +93,9 @@ func Require(c *Checkpoint, want []Want, o RequireOptions) (passed []Passed, err
 				i, passed = len(passed), append(passed, Passed{Kind: kind})
 			}
 			passed[i].Names = append(passed[i].Names, name)
+			if !slices.Contains(passed[i].Globs, pattern) {
+				passed[i].Globs = append(passed[i].Globs, pattern)
+			}
 		}
 	}
 	if len(missing) > 0 {
@@ -107,12 +112,12 @@ func Require(c *Checkpoint, want []Want, o RequireOptions) (passed []Passed, err
 
 // kindOf says of which kind a tensor is that the model does not use. Within the
 // model's own prefix it is known by its name there; elsewhere by its whole key.
-func (o RequireOptions) kindOf(r *record) (kind string, known bool) {
+func (o RequireOptions) kindOf(r *record) (kind, pattern string, known bool) {
 	if bare, own := strings.CutPrefix(r.Name, o.Prefix); own {
-		return bystander.Find(o.Ignore, bare)
+		return bystander.FindGlob(o.Ignore, bare)
 	}
-	if kind, known = bystander.Find(nil, r.Key); !known {
-		kind, known = bystander.Find(nil, r.Name)
+	if kind, pattern, known = bystander.FindGlob(nil, r.Key); !known {
+		kind, pattern, known = bystander.FindGlob(nil, r.Name)
 	}
-	return kind, known
+	return kind, pattern, known
 }

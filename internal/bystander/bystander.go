@@ -23,7 +23,7 @@ type Kind struct {
 // (text_encoder_2, image_encoder), of the Cosmos and Self-Forcing trainers (net_ema,
 // generator_ema, critic) and of torch's and DeepSpeed's own.
 var Everywhere = []Kind{
-	{"a text encoder", []string{"text_encoder.*", "text_encoder_?.*", "text_encoders.*", "cond_stage_model.*", "conditioner.*", "clip_l.*", "clip_g.*",
+	{"a text encoder", []string{"text_encoder*", "cond_stage_model.*", "conditioner.*", "clip_l.*", "clip_g.*",
 		"t5xxl.*", "umt5xxl.*", "t5.*", "umt5.*", "byt5.*", "llama.*", "qwen25_7b.*", "qwen3_*b.transformer.*", "gemma3*.transformer.*", "clip.transformer.*"}},
 	{"the projections of a text encoder", []string{"text_embedding_projection.*"}},
 	{"an image encoder", []string{"image_encoder.*", "clip_vision.*", "clip_vision_model.*", "vision_encoder.*", "siglip.*"}},
@@ -67,12 +67,20 @@ var (
 // Find gives the first kind that a name is of, with the families' own kinds before
 // those of everyone.
 func Find(own []Kind, name string) (kind string, ok bool) {
+	kind, _, ok = FindGlob(own, name)
+	return kind, ok
+}
+
+// FindGlob is Find with the glob by which the name is known.
+func FindGlob(own []Kind, name string) (kind, pattern string, ok bool) {
 	for _, list := range [][]Kind{own, Everywhere} {
 		for i := range list {
-			if glob.Any(list[i].Globs, name) {
-				return list[i].Name, true
+			for _, g := range list[i].Globs {
+				if glob.Match(g, name) {
+					return list[i].Name, g, true
+				}
 			}
 		}
 	}
-	return "", false
+	return "", "", false
 }
