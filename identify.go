@@ -269,7 +269,7 @@ func identifyByTensors(c *checkpoint.Checkpoint, why string) (*Model, error) {
 		return nil, err
 	}
 	if len(fits) == 0 {
-		return nil, fault.New(models.ErrConfig, nil, "%s has no config.json beside it, and none of its tensors (%s) is one of a model that weft knows by name (%s): put the model's config.json in the folder",
+		return nil, fault.New(models.ErrConfig, Unidentified{}, "%s has no config.json beside it, and none of its tensors (%s) is one of a model that weft knows by name (%s): put the model's config.json in the folder",
 			c.Path(), firstNames(c), strings.Join(models.Presets(), ", "))
 	}
 	best := fits[0]
@@ -291,11 +291,7 @@ func identifyByTensors(c *checkpoint.Checkpoint, why string) (*Model, error) {
 	}
 	if best.err != nil || best.why != nil {
 		reason := fault.Join(best.err, best.why)
-		return nil, fault.New(models.ErrConfig, struct {
-			Nearest string `json:"nearest"`
-			Have    int    `json:"have"`
-			Want    int    `json:"want"`
-		}{best.preset, best.shaped, best.wanted}, "%s has no config.json of its own; the nearest model by its tensors is %s, of whose %d tensors it has %d: %s; if it is another model, put its config.json in the folder",
+		return nil, fault.New(models.ErrConfig, Unidentified{best.preset, best.shaped, best.wanted}, "%s has no config.json of its own; the nearest model by its tensors is %s, of whose %d tensors it has %d: %s; if it is another model, put its config.json in the folder",
 			c.Path(), best.preset, best.wanted, best.shaped, strings.ReplaceAll(reason.Error(), "\n", "; "))
 	}
 	m := best.m
@@ -304,6 +300,14 @@ func identifyByTensors(c *checkpoint.Checkpoint, why string) (*Model, error) {
 		m.Notices = append(m.Notices, "its tensors are as well those of "+strings.Join(alike, ", ")+": put the model's config.json beside the file if it is one of these")
 	}
 	return m, nil
+}
+
+// Unidentified is the preset nearest to a checkpoint of no model known by name, or "",
+// and how many of that model's tensors it has and needs.
+type Unidentified struct {
+	Nearest string `json:"nearest"`
+	Have    int    `json:"have"`
+	Want    int    `json:"want"`
 }
 
 // firstNames are some names of a checkpoint's tensors, for a message.

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sort"
-	"strings"
 
 	"weft/dtype"
 	"weft/fault"
@@ -120,10 +119,8 @@ func Open(path string, opts ...Option) (*Checkpoint, error) {
 		c.Close()
 		return nil, err
 	}
-	if stem := strings.TrimSuffix(filepath.Base(found), filepath.Ext(found)); found != path {
-		if m := variantName.FindStringSubmatch(stem); m != nil {
-			c.notice("%s is the %s variant, the only one in the folder", filepath.Base(found), m[2])
-		}
+	if v := variantOf(filepath.Base(found)); v != "" && found != path {
+		c.notice("%s is the %s variant, the only one in the folder", filepath.Base(found), v)
 	}
 	return c, nil
 }

@@ -125,7 +125,8 @@ func isText(b []byte) bool {
 // maxListed bounds how many entries of a zip are looked at to name it.
 const maxListed = 10000
 
-// refuseZip names what a zip holds that has not the name of a .pth.
+// refuseZip names what a zip holds that has not the name of a .pth, or has it and
+// holds no tensors of torch.
 func refuseZip(r io.ReaderAt, size int64, file string) error {
 	const archive = "a zip archive"
 	z, err := zip.NewReader(r, size)
@@ -136,9 +137,11 @@ func refuseZip(r io.ReaderAt, size int64, file string) error {
 		switch base := filepath.Base(f.Name); {
 		case base == "constants.pkl":
 			return foreignFault(file, "a TorchScript program", "load it with torch.jit.load and save its state_dict()")
-		case base == "data.pkl":
+		case base == "data.pkl" && filepath.Ext(file) == weightsSuffix:
 			return foreignFault(file, "a file that torch.save wrote", "rename it so that it ends in .pth")
-		case filepath.Ext(base) == weightsSuffix:
+		case base == "data.pkl":
+			return nil
+		case filepath.Ext(base) == weightsSuffix, slices.Contains(torchSuffixes, filepath.Ext(base)):
 			return foreignFault(file, archive+" that holds "+base, "unpack it first")
 		case filepath.Ext(base) == ".npy":
 			return foreignFault(file, "an archive of NumPy arrays", "save them with safetensors.numpy.save_file")

@@ -84,18 +84,12 @@ func choose(dir string, names, folders []string) (string, error) {
 		switch m := indexName.FindStringSubmatch(name); {
 		case strings.HasPrefix(name, "."): // leftovers of a killed writer among them
 		case m != nil && m[3] == "bin":
-			of(m[2] + m[4]).torchIndexes[name] = m[1]
+			of(variantOf(name)).torchIndexes[name] = m[1]
 		case m != nil:
-			of(m[2] + m[4]).indexes[name] = m[1]
+			of(variantOf(name)).indexes[name] = m[1]
 		case ext == weightsSuffix, slices.Contains(torchSuffixes, ext):
-			stem, variant := strings.TrimSuffix(name, ext), ""
-			if m := shardName.FindStringSubmatch(name); m != nil {
-				stem = m[1] + strings.TrimSuffix(m[4], ext)
-			}
-			if m := variantName.FindStringSubmatch(stem); m != nil {
-				stem, variant = m[1], m[2]
-			}
-			of(variant).weights[name] = stem
+			variant := variantOf(name)
+			of(variant).weights[name] = strings.TrimSuffix(strings.TrimSuffix(name, ext), "."+variant)
 		}
 	}
 	switch variants := slices.Sorted(maps.Keys(all)); {
@@ -112,6 +106,22 @@ func choose(dir string, names, folders []string) (string, error) {
 		return "", fault.New(ErrAmbiguous, Candidates{dir, variants},
 			"%s has several variants of a checkpoint and none without a variant's name: %s; name one file or index", dir, nameList(variants))
 	}
+}
+
+// variantOf is the variant that a file's name says it is, or "".
+func variantOf(name string) string {
+	if m := indexName.FindStringSubmatch(name); m != nil {
+		return m[2] + m[4]
+	}
+	ext := filepath.Ext(name)
+	stem := strings.TrimSuffix(name, ext)
+	if m := shardName.FindStringSubmatch(name); m != nil {
+		stem = m[1] + strings.TrimSuffix(m[4], ext)
+	}
+	if m := variantName.FindStringSubmatch(stem); m != nil {
+		return m[2]
+	}
+	return ""
 }
 
 // pick takes the index if there is one, else the file.

@@ -1,7 +1,9 @@
 package checkpoint
 
 import (
+	"cmp"
 	"encoding/binary"
+	"errors"
 	"io"
 	"path/filepath"
 	"slices"
@@ -55,7 +57,9 @@ func openArchive(path string) (*file, error) {
 		err = refuseForeignFile(head, f.f, f.size, f.name)
 	}
 	if err == nil {
-		f.torch, err = pth.Read(f.f, f.size, f.name)
+		if f.torch, err = pth.Read(f.f, f.size, f.name); errors.Is(err, pth.ErrFormat) {
+			err = cmp.Or(refuseZip(f.f, f.size, f.name), err)
+		}
 	}
 	if err != nil {
 		f.f.Close()

@@ -100,7 +100,7 @@ func (v *validator) ending(order []*info, end int64) {
 		last = *order[n-1]
 	}
 	if end < v.data {
-		v.add(fault.New(ErrTrailingBytes, Extent{v.file, last.name, v.begin + end, v.begin + v.data},
+		v.add(fault.New(ErrTrailingBytes, Extent{File: v.file, Tensor: last.name, Need: v.begin + end, Have: v.begin + v.data},
 			"%s: %s too many after the last tensor %q: need %d bytes, have %d; fetch it again, or write it anew",
 			v.file, plural(int(v.data-end), "byte"), clip(last.name, 200), v.begin+end, v.begin+v.data))
 		return
@@ -112,7 +112,7 @@ func (v *validator) ending(order []*info, end int64) {
 			cut++
 		}
 	}
-	v.add(fault.New(ErrTruncated, Extent{v.file, t.name, v.begin + end, v.begin + v.data},
+	v.add(fault.New(ErrTruncated, Extent{File: v.file, Tensor: t.name, Need: v.begin + end, Have: v.begin + v.data},
 		"%s is cut short: need %d bytes, have %d; %s incomplete, the first %q at [%d,%d]; fetch it again",
 		v.file, v.begin+end, v.begin+v.data, plural(cut, "tensor"), clip(t.name, 200), t.begin, t.end))
 }

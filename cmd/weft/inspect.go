@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -8,6 +9,7 @@ import (
 	"weft"
 	"weft/checkpoint"
 	"weft/dtype"
+	"weft/fault"
 	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
@@ -78,10 +80,14 @@ func inspect(path, meshText string) (*inspection, error) {
 		defer c.Close()
 		doc := listTensors(c, path)
 		// A list needs no model; where one is known it is named, and else why it is not.
-		if m, err := weft.Identify(c); err == nil {
+		m, err := weft.Identify(c)
+		switch {
+		case err == nil:
 			doc.Model, doc.Notes = m.Name(), append([]string{}, m.Notices...)
-		} else {
+		case isOtherModel(err):
 			doc.Notes = append(doc.Notes, "the model is not known: "+strings.ReplaceAll(err.Error(), "\n", "; "))
+		default:
+			return nil, err
 		}
 		return doc, nil
 	}
@@ -103,6 +109,20 @@ func inspect(path, meshText string) (*inspection, error) {
 		}
 	}
 	return doc, doc.place(m, on)
+}
+
+// isOtherModel says whether an error is that the tensors are not those of the model
+// described, or of none that is known: the config itself could be read.
+func isOtherModel(err error) bool {
+	if _, ok := fault.Fields[weft.Unidentified](err); ok {
+		return true
+	}
+	for _, k := range []error{models.ErrUnknownModel, models.ErrVariant, checkpoint.ErrMissingTensors, checkpoint.ErrUnexpectedTensors, checkpoint.ErrShape, checkpoint.ErrTiedMismatch} {
+		if errors.Is(err, k) {
+			return true
+		}
+	}
+	return false
 }
 
 func listTensors(c *checkpoint.Checkpoint, path string) *inspection {
