@@ -39,6 +39,9 @@ const (
 	// maxValues bounds the values that a pickle makes, each of some hundred bytes at the
 	// most: a tensor takes about 30, so that is a state dict of 60,000.
 	maxValues = 2_000_000
+	// freeValues are as many as any file may make; beyond them, one a byte of the file.
+	// Only a pickle that was packed has more.
+	freeValues = 100_000
 	// maxReferences bounds how many foreign references are listed.
 	maxReferences = 100
 	// maxNumber bounds the text of a number.
@@ -54,6 +57,7 @@ type machine struct {
 	stack  []any
 	memo   map[uint64]any
 	values int // made so far
+	limit  int // of values
 	spare  int // values that may still be copied from one container to another
 	// foreign are the references to what is not in the list, in the order met.
 	foreign []string
@@ -77,13 +81,14 @@ func (e *foreignError) Error() string {
 	return "refers to " + strings.Join(e.names, ", ")
 }
 
-// unpickle runs a pickle to its STOP and gives what is then on the stack. A reference
+// unpickle runs a pickle of a file of size bytes to its STOP and gives what is then on
+// the stack. A reference
 // to anything outside of the list is an error wherever it stands, behind the STOP too.
-func unpickle(b []byte) (any, error) {
-	m := &machine{b: b, memo: map[uint64]any{}, spare: len(b)}
+func unpickle(b []byte, size int64) (any, error) {
+	m := newMachine(b, size)
 	v := m.run()
 	if m.err == nil && m.pos < len(b) {
-		rest := &machine{b: b[m.pos:], memo: map[uint64]any{}, spare: len(b)}
+		rest := newMachine(b[m.pos:], size)
 		rest.run()
 		m.foreign = append(m.foreign, rest.foreign...)
 		m.err = &pickleError{pos: m.pos, reason: fmt.Sprintf("%d bytes after the end of the pickle", len(b)-m.pos)}
@@ -92,6 +97,11 @@ func unpickle(b []byte) (any, error) {
 		return nil, &foreignError{m.foreign}
 	}
 	return v, m.err
+}
+
+// newMachine makes one for a pickle that lies in a file of size bytes.
+func newMachine(b []byte, size int64) *machine {
+	return &machine{b: b, memo: map[uint64]any{}, spare: len(b), limit: int(min(maxValues, freeValues+size))}
 }
 
 // run interprets instructions to the STOP.
@@ -155,8 +165,8 @@ func (m *machine) push(v any) {
 
 // countValue counts what is put on the stack or remembered.
 func (m *machine) countValue() {
-	if m.values++; m.values > maxValues && m.err == nil {
-		m.err = &pickleError{pos: -1, reason: fmt.Sprintf("more than %d values", maxValues), limit: &Limit{What: "values of the pickle", Have: int64(m.values), Limit: maxValues}}
+	if m.values++; m.values > m.limit && m.err == nil {
+		m.err = &pickleError{pos: -1, reason: fmt.Sprintf("more than %d values", m.limit), limit: &Limit{What: "values of the pickle", Have: int64(m.values), Limit: int64(m.limit)}}
 	}
 }
 

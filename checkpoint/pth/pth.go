@@ -80,7 +80,7 @@ func Read(r io.ReaderAt, size int64, file string) (*Archive, error) {
 			return nil, format(ErrByteOrder, file, fmt.Sprintf("its byte order is %.20q; weft reads little-endian files: load and save it on a machine of that order", text))
 		}
 	}
-	value, err := readPickle(entries["data.pkl"], file)
+	value, err := readPickle(entries["data.pkl"], size, file)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func Read(r io.ReaderAt, size int64, file string) (*Archive, error) {
 }
 
 // readPickle reads and interprets data.pkl. What it unpacks to is bounded before it is read.
-func readPickle(f *zip.File, file string) (any, error) {
+func readPickle(f *zip.File, size int64, file string) (any, error) {
 	have, limit := f.UncompressedSize64, min(maxPickle, max(64<<10, maxUnpacked*f.CompressedSize64))
 	if have > limit {
 		have = min(have, math.MaxInt64)
@@ -100,7 +100,7 @@ func readPickle(f *zip.File, file string) (any, error) {
 	if err != nil {
 		return nil, format(ErrFormat, file, "data.pkl: "+err.Error())
 	}
-	value, err := unpickle(text)
+	value, err := unpickle(text, size)
 	var e *pickleError
 	var foreign *foreignError
 	switch {
@@ -437,6 +437,9 @@ func (s *search) describe(v any) string {
 	}
 	if n := s.tensorsIn(v); n > 0 {
 		what += fmt.Sprintf(" with %d tensors", n)
+		if n == 1 {
+			what = strings.TrimSuffix(what, "s")
+		}
 	}
 	return what
 }
