@@ -75,10 +75,18 @@ func withOfficialKeys(raw []byte, where string) ([]byte, string) {
 	return out, "config.json has no text_len: taken from " + above
 }
 
-// ReadTensors reads every tensor of a safetensors file into memory.
+// ReadTensors reads every tensor of a safetensors file into memory. What does not fit
+// there is an error before anything is read (checkpoint.ErrMemory).
 func ReadTensors(path string) (map[string]*tensor.Tensor, error) {
 	ts, _, err := checkpoint.LoadFile(context.Background(), path)
 	return ts, err
+}
+
+// ReadTensorsNamed reads those tensors of a safetensors file whose names are wanted,
+// and lists the others, of which nothing is read, however large they are.
+func ReadTensorsNamed(path string, wanted func(name string) bool) (map[string]*tensor.Tensor, []checkpoint.Entry, error) {
+	ts, _, others, err := checkpoint.LoadNamed(context.Background(), path, wanted)
+	return ts, others, err
 }
 
 // WriteTensors writes a safetensors file: whole or not at all. It refuses to

@@ -69,11 +69,23 @@ func (c *Checkpoint) refuseQuantized(own map[string]bool) error {
 		return fault.New(ErrAdapter, Quantized{what, found, instead}, "%s holds %s (%s: %s), which weft does not apply; %s",
 			c.path, what, plural(len(found), "tensor"), nameList(found), instead)
 	}
+	var integers []string
 	for _, name := range c.names {
-		if r := c.records[name]; own[name] && isBlockScale(r) {
+		r := c.records[name]
+		if !own[name] {
+			continue
+		}
+		if isBlockScale(r) {
 			return fault.New(ErrQuantized, Quantized{"weights in blocks with a scale each", []string{name}, takeSafetensors},
 				"%s: %s is %s %s: a scale for each block; %s", c.path, name, r.Stored, shapeText(r.Shape), takeSafetensors)
 		}
+		if weight, scales := scaledName(name); scales && c.records[weight] != nil && slices.Contains([]string{"I8", "U8"}, c.records[weight].Stored) {
+			integers = append(integers, weight)
+		}
+	}
+	if len(integers) > 0 {
+		return fault.New(ErrQuantized, Quantized{"weights of 8-bit integers with scales", integers, takeSafetensors},
+			"%s holds weights of 8-bit integers with scales (%s: %s); %s", c.path, plural(len(integers), "tensor"), nameList(integers), takeSafetensors)
 	}
 	return nil
 }

@@ -121,7 +121,7 @@ func (c *Checkpoint) attachScale(r *record) error {
 	s := found[0]
 	if s.DType != dtype.F32 || s.Elements() != 1 {
 		return fault.New(ErrUnappliedScale, Scale{r.Name, names},
-			"%s is %s %s; weft applies a scale that is one F32 number", s.Name, s.Stored, shapeText(s.Shape))
+			"%s is %s %s; weft applies a scale that is one F32 number: take a repack with one scale a tensor, or one in bf16", s.Name, s.Stored, shapeText(s.Shape))
 	}
 	r.scale, r.Scale = s, s.Name
 	return nil

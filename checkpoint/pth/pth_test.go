@@ -583,3 +583,36 @@ func FuzzPickle(f *testing.F) {
 		}
 	})
 }
+
+// FuzzArchive reads any bytes as a file: what is listed lies inside of it.
+func FuzzArchive(f *testing.F) {
+	good := program(func(s *script) {
+		s.raw('}').text("w").tensor("FloatStorage", 6, 0, []int64{2, 3}, []int64{3, 1}).raw('s')
+	})
+	f.Add(file(f, good))
+	f.Add(append(file(f, good), 1, 2, 3))
+	f.Add(file(f, good)[:200])
+	f.Add(pack(f, "a/data.pkl", good, "a/byteorder", []byte("little"), "a/data/0", six, "a/.data/serialization_id", []byte("1")))
+	f.Add(pack(f, "z:a/data.pkl", good, "b/x", six))
+	f.Add([]byte("PK\x03\x04"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		a, err := read(b)
+		if err != nil {
+			return
+		}
+		for _, x := range a.Tensors {
+			n := int64(x.DType.Size())
+			for i, s := range x.Shape {
+				if s == 0 {
+					n = 0
+				}
+				if i > 0 && x.Strides[i] < 0 {
+					t.Fatalf("%+v", x)
+				}
+			}
+			if n > 0 && (x.Offset < 0 || x.Offset+n > int64(len(b))) {
+				t.Fatalf("%+v lies outside of %d bytes", x, len(b))
+			}
+		}
+	})
+}
