@@ -59,7 +59,8 @@ var (
 	VisionTower = Kind{"a vision tower", []string{"visual.*", "model.visual.*", "vision_tower.*", "model.vision_tower.*", "vision_model.*", "model.vision_model.*",
 		"multi_modal_projector.*", "model.multi_modal_projector.*", "vision_projector.*"}}
 	AudioTower       = Kind{"an audio tower", []string{"audio_projector.*", "audio_tower.*", "model.audio_tower.*", "embed_audio.*"}}
-	TextTower        = Kind{"the text tower", []string{"textual.*", "text_model.*", "log_scale", "logit_scale", "visual_projection.*", "text_projection.*"}}
+	OpenCLIPText     = Kind{"the text tower", []string{"textual.*", "log_scale"}}
+	TextTower        = Kind{"the text tower", []string{"text_model.*", "logit_scale", "visual_projection.*", "text_projection.*"}}
 	ImageTower       = Kind{"the image tower", []string{"vision_model.*", "visual_projection.*", "text_projection.*", "logit_scale"}}
 	ComputedPosition = Kind{"positions that are computed", []string{"pos_embedder.*"}}
 )

@@ -164,6 +164,7 @@ func (m *Model) Ignore() []bystander.Kind {
 	behind := bystander.Kind{Name: "the layers behind the last that is run", Globs: []string{last, "visual.post_norm.*", "visual.head*", "*post_layernorm.*"}}
 	if m.c.Names == "transformers" {
 		behind.Globs = append(behind.Globs, strings.TrimPrefix(last, "vision_model."))
+		return []bystander.Kind{behind, bystander.TextTower}
 	}
-	return []bystander.Kind{behind, bystander.TextTower}
+	return []bystander.Kind{behind, bystander.OpenCLIPText}
 }
