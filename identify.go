@@ -64,7 +64,7 @@ func match(mm models.Model, c *checkpoint.Checkpoint) (*Model, error) {
 // check wants every parameter to be there in its shape, and every other tensor to be
 // one that is known to stand beside a model.
 func (m *Model) check() error {
-	passed, err := checkpoint.Require(m.Checkpoint, m.wants(), checkpoint.RequireOptions{Alias: m.Stored, Ignore: m.Ignore(), Prefix: m.prefix})
+	passed, err := checkpoint.Require(m.Checkpoint, m.wants(), checkpoint.RequireOptions{Alias: m.Stored, Ignore: m.Ignore(), Model: m.Name(), Prefix: m.prefix})
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -21,6 +22,8 @@ type RequireOptions struct {
 	// Ignore are the kinds of tensors that this model passes over, besides those that
 	// every model does.
 	Ignore []bystander.Kind
+	// Model names the model in messages; "" is "the model".
+	Model string
 	// Prefix is what the model's own names begin with in this checkpoint. Names
 	// without it are another model's.
 	Prefix string
@@ -75,7 +78,7 @@ func Require(c *Checkpoint, want []Want, o RequireOptions) (passed []Passed, err
 		faults.Add(r.unusable)
 		if !slices.Equal(r.Shape, w.Shape) {
 			shapes.Add(fault.New(ErrShape, Shape{File: r.File, Tensor: key, Want: w.Shape, Have: r.Shape},
-				"tensor %s has shape %s; the model needs %s", key, shapeText(r.Shape), shapeText(w.Shape)))
+				"tensor %s has shape %s; %s needs %s", key, shapeText(r.Shape), cmp.Or(o.Model, "the model"), shapeText(w.Shape)))
 		}
 	}
 	for _, name := range c.names {
@@ -99,13 +102,13 @@ func Require(c *Checkpoint, want []Want, o RequireOptions) (passed []Passed, err
 		}
 	}
 	if len(missing) > 0 {
-		faults.Add(fault.New(ErrMissingTensors, Tensors{missing}, "%s missing of %d needed: %s",
-			plural(len(missing), "tensor"), len(want), nameList(missing)))
+		faults.Add(fault.New(ErrMissingTensors, Tensors{missing}, "%s missing of %d needed by %s: %s",
+			plural(len(missing), "tensor"), len(want), cmp.Or(o.Model, "the model"), nameList(missing)))
 	}
 	faults.Add(shapes.Err())
 	if len(unexpected) > 0 {
-		faults.Add(fault.New(ErrUnexpectedTensors, Tensors{unexpected}, "%s that the model does not use: %s",
-			plural(len(unexpected), "tensor"), nameList(unexpected)))
+		faults.Add(fault.New(ErrUnexpectedTensors, Tensors{unexpected}, "%s that %s does not use: %s",
+			plural(len(unexpected), "tensor"), cmp.Or(o.Model, "the model"), nameList(unexpected)))
 	}
 	return passed, faults.Err()
 }

@@ -47,12 +47,12 @@ func (c *Checkpoint) assignRoles() error {
 	if err := c.refuseQuantized(own); err != nil {
 		return err
 	}
-	var faults fault.List
+	var faults scaleFaults
 	report := func(name string, err error) {
 		if r := c.records[name]; err != nil && !own[name] && r != nil {
 			r.unusable = err
 		} else {
-			faults.Add(err)
+			faults.add(err)
 		}
 	}
 	for _, name := range names {
@@ -67,12 +67,42 @@ func (c *Checkpoint) assignRoles() error {
 			err := fault.New(ErrUnappliedScale, Scale{weight, []string{name}},
 				"%s scales %s, which %s; nothing would apply it", name, weight, c.whyNot(weight))
 			if report(weight, err); own[name] && !own[weight] {
-				faults.Add(err)
+				faults.add(err)
 			}
 		}
 	}
 	c.markInputs(names)
-	return faults.Err()
+	return faults.err()
+}
+
+// scaleFaults are what is wrong with scales. A file has hundreds of them, which are all
+// wrong in one way or none is: the first few are told, and the others by name.
+type scaleFaults struct {
+	list   fault.List
+	count  int
+	others []string
+}
+
+const scaleFaultsTold = 3
+
+func (f *scaleFaults) add(err error) {
+	if err == nil {
+		return
+	}
+	if f.count++; f.count <= scaleFaultsTold {
+		f.list.Add(err)
+		return
+	}
+	if fields, ok := fault.Fields[Scale](err); ok {
+		f.others = append(f.others, fields.Scales...)
+	}
+}
+
+func (f *scaleFaults) err() error {
+	if n := len(f.others); n > 0 {
+		f.list.Add(fault.New(ErrUnappliedScale, Scale{Scales: f.others}, "%s more that would not be applied: %s", plural(n, "scale"), nameList(f.others)))
+	}
+	return f.list.Err()
 }
 
 // ownNames are the names that belong to no other model by the table of what stands
