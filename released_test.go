@@ -320,3 +320,47 @@ func TestAlikeModelsAreNamed(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What releases are known to carry beside their model's tensors is passed over.
+func TestReleasedExtras(t *testing.T) {
+	for _, test := range []struct {
+		preset, prefix string
+		extras         []string
+	}{
+		{"cosmos2.5-2b", "net.", []string{"net.pos_embedder.seq", "net.pos_embedder.dim_spatial_range", "net.pos_embedder.dim_temporal_range", "net.accum_iteration",
+			"net.accum_image_sample_counter", "net.accum_video_sample_counter", "net.accum_train_in_hours", "net.blocks.0.self_attn.attn_op._extra_state",
+			"net_ema.t_embedding_norm.weight", "net_teacher.t_embedding_norm.weight", "logvar.0.freqs", "logvar.0.phases", "logvar.1.weight", "optimizer.step"}},
+		{"ltx-video-2b", "model.diffusion_model.", []string{"vae.encoder.conv_in.conv.weight", "vae.per_channel_statistics.mean-of-means", "vae.decoder.timestep_scale_multiplier"}},
+		{"t5-v1.1-xxl", "", []string{"decoder.block.0.layer.0.SelfAttention.q.weight", "lm_head.weight"}},
+		{"hunyuan-llama3-8b", "language_model.model.", []string{"language_model.lm_head.weight", "vision_tower.vision_model.post_layernorm.bias", "multi_modal_projector.linear_1.weight"}},
+		{"hunyuan-clip-l-text", "", []string{"text_model.embeddings.position_ids", "logit_scale", "text_projection.weight", "vision_model.pre_layrnorm.bias", "visual_projection.weight"}},
+		{"wan2.1-clip-vit-h14", "", []string{"log_scale", "textual.token_embedding.weight", "visual.post_norm.weight", "visual.head.0.weight"}},
+		{"reason1-7b", "", []string{"lm_head.weight", "visual.patch_embed.proj.weight"}},
+		{"hunyuan1.5-qwen-text", "", []string{"lm_head.weight", "visual.patch_embed.proj.weight"}},
+		{"hunyuanvideo", "model.", []string{"vae.x", "text_encoders.llama.transformer.model.norm.weight", "text_encoders.clip_l.transformer.text_model.x", "clip_vision.y"}},
+		{"cogvideox-5b", "transformer.", []string{"vae.encoder.conv_in.conv.weight", "text_encoder.shared.weight"}},
+		{"wan2.2-ti2v-5b", "module.", []string{"n_averaged", "ema.head.head.bias", "step"}},
+	} {
+		list := append(parameters(t, test.preset, test.prefix), small(dtype.F32, test.extras...)...)
+		m, err := weft.Open(sparse(t, "", list...))
+		if err != nil {
+			t.Errorf("%s: %v", test.preset, err)
+			continue
+		}
+		passed := 0
+		for _, n := range m.Notices {
+			if strings.Contains(n, "passed over") {
+				count := 0
+				if _, err := fmt.Sscanf(n, "%d tensor", &count); err != nil {
+					t.Errorf("%s: %s", test.preset, n)
+				}
+				passed += count
+			}
+		}
+		alike := m.Name() == test.preset || strings.Contains(strings.Join(m.Notices, "\n"), "those of "+test.preset+":")
+		if !alike || passed != len(test.extras) {
+			t.Errorf("%s as %s, %d of %d passed over:\n%s", test.preset, m.Name(), passed, len(test.extras), strings.Join(m.Notices, "\n"))
+		}
+		m.Close()
+	}
+}

@@ -244,6 +244,10 @@ func (c *Checkpoint) ConfigJSON() (raw []byte, where string, err error) {
 	b, err := userfile.Read(path, MaxConfig)
 	if errors.Is(err, fs.ErrNotExist) {
 		if text, ok := c.meta["config"]; ok {
+			if n := len(text); n > MaxConfig {
+				return nil, c.path, fault.New(userfile.ErrTooLarge, userfile.TooLarge{Path: c.path, Bytes: int64(n), Limit: MaxConfig},
+					"%s has a config of %d bytes in its metadata: such a text has at most %d", c.path, n, MaxConfig)
+			}
 			return []byte(text), c.path + " (metadata)", nil
 		}
 		return nil, "", nil

@@ -239,7 +239,7 @@ func (a *Archive) build(value any, entries map[string]*zip.File, size int64, fil
 			if look.tensorsIn(value) > 0 && !slices.Contains(trainerKeys, name) {
 				faults.Add(fault.New(ErrStateDict, Dicts{file, []string{name}}, "%s: %s is %s, beside tensors: a state dict has names and tensors; save what is wanted alone", file, name, look.describe(value)))
 			}
-			a.Others = append(a.Others, name+" ("+look.describe(value)+")")
+			a.Others = append(a.Others, clip(name)+" ("+look.describe(value)+")")
 			continue
 		}
 		if !isText {
@@ -329,7 +329,7 @@ func (a *Archive) stateDict(value any, look *search, file string) (*dict, error)
 				if !isText {
 					name = look.describe(k)
 				}
-				a.Beside = append(a.Beside, name+" ("+look.describe(d.values[i])+")")
+				a.Beside = append(a.Beside, clip(name)+" ("+look.describe(d.values[i])+")")
 			}
 		}
 		d, a.Under = inner[keys[0]], append(a.Under, keys[0])
@@ -370,6 +370,15 @@ func (d *dict) leadsToTensors(depth int, seen map[*dict]bool) bool {
 		sub, ok := v.(*dict)
 		return ok && sub.leadsToTensors(depth-1, seen)
 	})
+}
+
+// clip shortens a key for a notice.
+func clip(name string) string {
+	const longest = 200
+	if len(name) <= longest {
+		return name
+	}
+	return name[:longest] + "..."
 }
 
 // search counts tensors in values that may contain each other; left bounds its steps.
