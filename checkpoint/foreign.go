@@ -102,7 +102,7 @@ func refuseForeignFile(head []byte, r io.ReaderAt, size int64, file string) erro
 	case len(head) >= 64 && len(bytes.Trim(head, "\x00")) == 0:
 		return foreignFault(file, "a file of zeros, as an unfinished download leaves", "fetch it again")
 	case len(head) >= 8 && isText(head):
-		return foreignFault(file, "a text", "the download gave a message in place of the file: read it, and fetch the file again")
+		return foreignFault(file, "a text", "where it was downloaded, it is the message of why it failed: read it, and fetch the file again")
 	}
 	return nil
 }
