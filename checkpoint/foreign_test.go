@@ -12,6 +12,7 @@ import (
 
 	"weft/dtype"
 	"weft/fault"
+	"weft/internal/userfile"
 )
 
 // archiveOf is a zip of one entry.
@@ -165,6 +166,9 @@ func TestLoadNamed(t *testing.T) {
 	_, _, err = LoadFile(t.Context(), path)
 	if f, ok := fault.Fields[Memory](err); !errors.Is(err, ErrMemory) || !ok || f.Need != 4<<40+24 || f.Have <= 0 || f.Tensors[0] != "huge" {
 		t.Errorf("%+v, %v", f, err)
+	}
+	if _, _, err := LoadFile(t.Context(), filepath.Dir(path)); !errors.Is(err, userfile.ErrNotRegular) {
+		t.Errorf("a folder: %v", err)
 	}
 	c := mustOpen(t, path)
 	if _, err := c.Load(t.Context(), "huge", dtype.BF16); !errors.Is(err, ErrMemory) {

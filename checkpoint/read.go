@@ -15,6 +15,7 @@ import (
 	"weft/dtype"
 	"weft/fault"
 	"weft/internal/hostmemory"
+	"weft/internal/userfile"
 	"weft/tensor"
 )
 
@@ -180,6 +181,10 @@ func LoadFile(ctx context.Context, path string) (map[string]*tensor.Tensor, map[
 // that are not, of which nothing is read. Only these are allocated, so a file may
 // hold more than memory does.
 func LoadNamed(ctx context.Context, path string, wanted func(name string) bool) (all map[string]*tensor.Tensor, meta map[string]string, others []Entry, err error) {
+	// A folder is no file of inputs, though it may have a checkpoint.
+	if err := userfile.CheckRegular(path); err != nil {
+		return nil, nil, nil, err
+	}
 	c, err := Open(path, Exact())
 	if err != nil {
 		return nil, nil, nil, err

@@ -150,8 +150,15 @@ func (c *Checkpoint) attachScale(r *record) error {
 	}
 	s := found[0]
 	if s.DType != dtype.F32 || s.Elements() != 1 {
+		what := ""
+		if n := s.Elements(); len(r.Shape) == 2 && n > 1 {
+			what = ", a scale for each block"
+			if n == int64(r.Shape[0]) {
+				what = ", a scale for each row"
+			}
+		}
 		return fault.New(ErrUnappliedScale, Scale{r.Name, names},
-			"%s is %s %s; weft applies a scale that is one F32 number: take a repack with one scale a tensor, or one in bf16", s.Name, s.Stored, shapeText(s.Shape))
+			"%s is %s %s%s; weft applies a scale that is one F32 number: take a repack with one scale a tensor, or one in bf16", s.Name, s.Stored, shapeText(s.Shape), what)
 	}
 	r.scale, r.Scale = s, s.Name
 	return nil
