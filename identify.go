@@ -37,7 +37,7 @@ func Identify(c *checkpoint.Checkpoint) (*Model, error) {
 		other, none := identifyByTensors(c, "config.json describes "+mm.Name())
 		switch {
 		case none != nil:
-			return nil, err
+			return nil, withNearest(err, none, mm, c)
 		case slices.Equal(c.Files(), []string{c.Path()}):
 			return other, nil
 		}
@@ -50,6 +50,22 @@ func Identify(c *checkpoint.Checkpoint) (*Model, error) {
 		m.Notices = append(m.Notices, note)
 	}
 	return m, nil
+}
+
+// withNearest adds to what is wrong with a config's model the one known by name that
+// the checkpoint has more tensors of, where there is one.
+func withNearest(err, none error, mm models.Model, c *checkpoint.Checkpoint) error {
+	near, ok := fault.Fields[Unidentified](none)
+	if !ok || near.Nearest == "" || near.Nearest == mm.Name() {
+		return err
+	}
+	k := newKeys(c)
+	own := &fit{m: unpaired(mm, c, k)}
+	own.m.storeNames(k)
+	if own.count(); own.shaped >= near.Have {
+		return err
+	}
+	return fault.Join(err, fault.New(models.ErrConfig, near, "the tensors are nearer to those of %s, of whose %d it has %d: where they are that model's, give them its config.json", near.Nearest, near.Want, near.Have))
 }
 
 // match pairs a model's parameters with a checkpoint's tensors.
@@ -166,8 +182,7 @@ func isCopy(prefix string) bool {
 // pairNames finds which tensor is which parameter. Errors are the model's own, about
 // a variant that it is not.
 func pairNames(mm models.Model, c *checkpoint.Checkpoint, k *keys) (*Model, error) {
-	m := &Model{Checkpoint: c, stored: map[string]string{}}
-	m.prefix, _ = k.prefixOf(mm, parameterNames(mm))
+	m := unpaired(mm, c, k)
 	if t, ok := mm.(models.Tied); ok {
 		for _, names := range t.Tied() {
 			for i := range names {
@@ -179,26 +194,14 @@ func pairNames(mm models.Model, c *checkpoint.Checkpoint, k *keys) (*Model, erro
 		}
 	}
 	m.Notices = c.Notices()
-	own := k.under(m.prefix)
-	if m.prefix != "" {
+	if own := k.under(m.prefix); m.prefix != "" {
 		what := ""
 		if kind, known := bystander.Find(nil, m.prefix+"x"); known {
 			what = " (that of " + kind + ")"
 		}
 		m.Notices = append(m.Notices, fmt.Sprintf("prefix %q%s stripped from %d of %d keys", m.prefix, what, len(own), len(k.names)))
 	}
-	officials := make([]string, 0, len(own))
-	for _, name := range own {
-		bare := name[len(m.prefix):]
-		if _, there := c.Lookup(name); !there {
-			continue
-		}
-		official := mm.Official(bare)
-		m.stored[official] = name
-		if _, beside := bystander.Find(nil, bare); !beside {
-			officials = append(officials, official)
-		}
-	}
+	officials := m.storeNames(k)
 	if r, ok := mm.(models.Resolver); ok {
 		var err error
 		if mm, err = r.Resolve(officials); err != nil {
@@ -207,6 +210,31 @@ func pairNames(mm models.Model, c *checkpoint.Checkpoint, k *keys) (*Model, erro
 	}
 	m.Model = mm
 	return m, nil
+}
+
+// unpaired is a model of a checkpoint whose prefix there is known, and no more.
+func unpaired(mm models.Model, c *checkpoint.Checkpoint, k *keys) *Model {
+	m := &Model{Checkpoint: c, Model: mm}
+	m.prefix, _ = k.prefixOf(mm, parameterNames(mm))
+	return m
+}
+
+// storeNames fills in what the checkpoint calls each tensor behind the model's prefix,
+// and lists their official names without those of what stands beside a model.
+func (m *Model) storeNames(k *keys) (officials []string) {
+	m.stored = map[string]string{}
+	for _, name := range k.under(m.prefix) {
+		if _, there := m.Checkpoint.Lookup(name); !there {
+			continue
+		}
+		bare := name[len(m.prefix):]
+		official := m.Official(bare)
+		m.stored[official] = name
+		if _, beside := bystander.Find(nil, bare); !beside {
+			officials = append(officials, official)
+		}
+	}
+	return officials
 }
 
 // parameterNames are a model's names of its parameters, and of the pieces of them.
@@ -257,6 +285,20 @@ type fit struct {
 	named, shaped int   // parameters that are there, and of those in the right shape
 	wanted        int
 	why           error // why it is not this preset
+}
+
+// count counts the parameters that are there.
+func (f *fit) count() {
+	wants := f.m.wants()
+	f.wanted = len(wants)
+	for _, w := range wants {
+		if e, there := f.m.Checkpoint.Lookup(f.m.Stored(w.Name)); there {
+			f.named++
+			if slices.Equal(e.Shape, w.Shape) {
+				f.shaped++
+			}
+		}
+	}
 }
 
 // identifyByTensors finds the preset that a checkpoint's tensors are those of:
@@ -338,22 +380,10 @@ func fitPresets(c *checkpoint.Checkpoint) ([]*fit, error) {
 		}
 		f := &fit{preset: preset}
 		if f.m, f.err = pairNames(mm, c, k); f.err != nil {
-			f.m = &Model{Checkpoint: c, Model: mm, stored: map[string]string{}}
-			prefix, _ := k.prefixOf(mm, parameterNames(mm))
-			for _, name := range k.under(prefix) {
-				f.m.stored[mm.Official(name[len(prefix):])] = name
-			}
+			f.m = unpaired(mm, c, k)
+			f.m.storeNames(k)
 		}
-		wants := f.m.wants()
-		f.wanted = len(wants)
-		for _, w := range wants {
-			if e, there := c.Lookup(f.m.Stored(w.Name)); there {
-				f.named++
-				if slices.Equal(e.Shape, w.Shape) {
-					f.shaped++
-				}
-			}
-		}
+		f.count()
 		fits = append(fits, f)
 	}
 	// A smaller model that is whole before a larger one of which as many are there.

@@ -367,3 +367,28 @@ func TestReleasedExtras(t *testing.T) {
 		m.Close()
 	}
 }
+
+// Where the tensors are nearly those of another model than the config's, both are said:
+// what is wrong with the config's, first, and which other it nearly is.
+func TestNearestModelBesideAnothersConfig(t *testing.T) {
+	config, err := models.PresetConfig("wan2.1-t2v-1.3b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := parameters(t, "umt5-xxl", "")
+	_, err = weft.Open(sparse(t, string(config), list[:len(list)-1]...))
+	if !errors.Is(err, checkpoint.ErrMissingTensors) || !errors.Is(err, models.ErrConfig) {
+		t.Fatal(err)
+	}
+	if f, ok := fault.Fields[weft.Unidentified](err); !ok || f.Nearest != "umt5-xxl" || f.Have != len(list)-1 || f.Want != len(list) {
+		t.Errorf("%+v", f)
+	}
+	if first := fault.Violations(err)[0]; !errors.Is(first, checkpoint.ErrMissingTensors) || !strings.Contains(first.Error(), "missing of 825 needed by wan2.1-t2v-1.3b") {
+		t.Errorf("first: %v", first)
+	}
+	// Its own model's faults stand alone.
+	list = parameters(t, "wan2.1-t2v-1.3b", "")
+	if _, err = weft.Open(sparse(t, string(config), list[1:]...)); len(fault.Violations(err)) != 1 {
+		t.Error(err)
+	}
+}
