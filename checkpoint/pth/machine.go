@@ -173,7 +173,7 @@ func (m *machine) countValue() {
 // refer gives a reference to a function or class, and notes one that is not in the list.
 func (m *machine) refer(module, name string) global {
 	g := global{module, name}
-	if text := module + "." + name; !known(g) && len(m.foreign) < maxReferences && !slices.Contains(m.foreign, text) {
+	if text := clip(module + "." + name); !known(g) && len(m.foreign) < maxReferences && !slices.Contains(m.foreign, text) {
 		m.foreign = append(m.foreign, text)
 	}
 	return g
