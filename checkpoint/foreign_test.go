@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -212,7 +213,12 @@ func TestScaleSpellings(t *testing.T) {
 		{"weight_scale and comfy_quant", []string{weight, tensorJSON("x.weight_scale", "F32", "[1]", 4, 8), tensorJSON("x.comfy_quant", "U8", "[8]", 8, 16)}, nil},
 		{"scales of activations", []string{weight, tensorJSON("x.weight_scale", "F32", "[]", 4, 8), tensorJSON("x.input_scale", "F32", "[]", 8, 12), tensorJSON("x.scale_input", "F32", "[]", 12, 16)}, nil},
 		{"a marker behind a prefix", []string{tensorJSON("model.diffusion_model.x.weight", "F8_E4M3", "[4]", 0, 4), tensorJSON("model.diffusion_model.scaled_fp8", "F8_E4M3", "[2]", 4, 6)}, nil},
-		{"a scale a row", []string{weight, tensorJSON("x.weight_scale", "F32", "[2]", 4, 12)}, ErrUnappliedScale},
+		{"a scale a row of a vector", []string{weight, tensorJSON("x.weight_scale", "F32", "[2]", 4, 12)}, ErrUnappliedScale},
+		{"a scale a row", []string{tensorJSON("x.weight", "F8_E4M3", "[2,2]", 0, 4), tensorJSON("x.weight_scale", "F32", "[2,1]", 4, 12)}, nil},
+		{"a scale a row, flat", []string{tensorJSON("x.weight", "F8_E5M2", "[2,2]", 0, 4), tensorJSON("x.scale_weight", "F32", "[2]", 4, 12)}, nil},
+		{"a scale a column", []string{tensorJSON("x.weight", "F8_E4M3", "[2,2]", 0, 4), tensorJSON("x.weight_scale", "F32", "[1,2]", 4, 12)}, ErrUnappliedScale},
+		{"a scale a block", []string{tensorJSON("x.weight", "F8_E4M3", "[2,2]", 0, 4), tensorJSON("x.weight_scale", "F32", "[2,2,1]", 4, 20)}, ErrUnappliedScale},
+		{"no rows", []string{tensorJSON("x.weight", "F8_E4M3", "[0,2]", 0, 0), tensorJSON("x.weight_scale", "F32", "[0,1]", 0, 0), tensorJSON("z", "U8", "[1]", 0, 1)}, ErrUnappliedScale},
 		{"a scale of no weight", []string{tensorJSON("x.weight_scale", "F32", "[]", 0, 4)}, ErrUnappliedScale},
 		{"inverse scales", []string{weight, tensorJSON("x.weight_scale_inv", "F32", "[]", 4, 8)}, ErrQuantized},
 		{"nvfp4", []string{tensorJSON("x.weight", "U8", "[4]", 0, 4), tensorJSON("x.weight_scale", "F8_E4M3", "[4]", 4, 8), tensorJSON("x.weight_scale_2", "F32", "[]", 8, 12)}, ErrQuantized},
@@ -271,4 +277,64 @@ func FuzzForeign(f *testing.F) {
 			t.Error(err)
 		}
 	})
+}
+
+// A scale for each row is that of the row, however the tensor is cut up and read.
+func TestRowScales(t *testing.T) {
+	const rows, cols = 37, 1021
+	random := rand.New(rand.NewPCG(1, 2))
+	data := make([]byte, rows*cols)
+	want := make([]float32, rows*cols)
+	var scales []float32
+	for i := range rows {
+		scales = append(scales, float32(random.NormFloat64()))
+		for k := range cols {
+			b := byte(random.Uint32())
+			if b&0x7f == 0x7f {
+				b = 0 // no NaN
+			}
+			data[i*cols+k] = b
+			want[i*cols+k] = float32(fp8Value(dtype.F8E4M3, b) * float64(scales[i]))
+		}
+	}
+	header := object(tensorJSON("x.weight", "F8_E4M3", "[37,1021]", 0, rows*cols), tensorJSON("x.weight_scale", "F32", "[37,1]", rows*cols, rows*cols+4*rows))
+	c, err := openBytes(t, fileBytes(header, append(slices.Clone(data), f32s(scales...)...)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cut := range [][2][2]int{{{0, rows}, {0, cols}}, {{5, 20}, {0, cols}}, {{0, rows}, {100, 700}}, {{36, 37}, {1020, 1021}}, {{3, 31}, {1, 1020}}} {
+		n, m := cut[0][1]-cut[0][0], cut[1][1]-cut[1][0]
+		dst := make([]byte, 4*n*m)
+		if _, err := c.Read(t.Context(), []Part{{Name: "x.weight", As: dtype.F32, Slices: cut[:], Dst: dst}}, ReadOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		for i, got := range floats(dst) {
+			if w := want[(cut[0][0]+i/m)*cols+cut[1][0]+i%m]; got != w {
+				t.Fatalf("%v: element %d is %v, want %v", cut, i, got, w)
+			}
+		}
+	}
+	// Several parts of one Read, some of them the same.
+	left, right, again := make([]byte, 4*rows*500), make([]byte, 4*rows*(cols-500)), make([]byte, 4*rows*500)
+	parts := []Part{{Name: "x.weight", As: dtype.F32, Slices: [][2]int{{0, rows}, {0, 500}}, Dst: left}, {Name: "x.weight", As: dtype.F32, Slices: [][2]int{{0, rows}, {500, cols}}, Dst: right},
+		{Name: "x.weight", As: dtype.F32, Slices: [][2]int{{0, rows}, {0, 500}}, Dst: again}}
+	if _, err := c.Read(t.Context(), parts, ReadOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for i, got := range floats(left) {
+		if w := want[i/500*cols+i%500]; got != w {
+			t.Fatalf("left element %d is %v, want %v", i, got, w)
+		}
+	}
+	for i, got := range floats(right) {
+		if w := want[i/(cols-500)*cols+500+i%(cols-500)]; got != w {
+			t.Fatalf("right element %d is %v, want %v", i, got, w)
+		}
+	}
+	if !bytes.Equal(left, again) {
+		t.Error("two parts of one selection differ")
+	}
+	if _, err := c.Load(t.Context(), "x.weight", dtype.Invalid); !errors.Is(err, ErrUnappliedScale) {
+		t.Errorf("read as fp8: %v", err)
+	}
 }

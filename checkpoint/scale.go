@@ -132,7 +132,8 @@ func (c *Checkpoint) whyNot(weight string) string {
 	return "is not there"
 }
 
-// attachScale ties an fp8 tensor to its scale, a float32 scalar.
+// attachScale ties an fp8 tensor to its scale: one float32, or one for each row of a
+// matrix.
 func (c *Checkpoint) attachScale(r *record) error {
 	var found []*record
 	var names []string
@@ -149,19 +150,25 @@ func (c *Checkpoint) attachScale(r *record) error {
 		return fault.New(ErrTwoScales, Scale{r.Name, names}, "%s has two scales: %s", r.Name, nameList(names))
 	}
 	s := found[0]
-	if s.DType != dtype.F32 || s.Elements() != 1 {
+	if s.DType != dtype.F32 || s.Elements() != 1 && !scalesRows(s, r) {
 		what := ""
-		if n := s.Elements(); len(r.Shape) == 2 && n > 1 {
+		if n := s.Elements(); len(r.Shape) == 2 && n > int64(r.Shape[0]) {
 			what = ", a scale for each block"
-			if n == int64(r.Shape[0]) {
-				what = ", a scale for each row"
-			}
 		}
 		return fault.New(ErrUnappliedScale, Scale{r.Name, names},
-			"%s is %s %s%s; weft applies a scale that is one F32 number: take a repack with one scale a tensor, or one in bf16", s.Name, s.Stored, shapeText(s.Shape), what)
+			"%s is %s %s%s; weft applies one F32 scale to %s, or one to each of its rows: take such a repack, or one in bf16", s.Name, s.Stored, shapeText(s.Shape), what, r.Name)
 	}
 	r.scale, r.Scale = s, s.Name
 	return nil
+}
+
+// scalesRows says whether a scale has one number for each row of a matrix: [rows] or
+// [rows 1]. Both must lie in the file as they are read.
+func scalesRows(s, r *record) bool {
+	if len(r.Shape) != 2 || r.Shape[0] == 0 || r.strided != nil || s.strided != nil || s.Elements() != int64(r.Shape[0]) {
+		return false
+	}
+	return len(s.Shape) == 1 || len(s.Shape) == 2 && s.Shape[1] == 1
 }
 
 // markInputs sets apart the scales of activations, markers and tokenizers.
