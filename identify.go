@@ -60,9 +60,9 @@ func withNearest(err, none error, mm models.Model, c *checkpoint.Checkpoint) err
 		return err
 	}
 	k := newKeys(c)
-	own := &fit{m: unpaired(mm, c, k)}
+	own := &fit{m: modelBehindPrefix(mm, c, k)}
 	own.m.storeNames(k)
-	if own.count(); own.shaped >= near.Have {
+	if own.countParameters(); own.shaped >= near.Have {
 		return err
 	}
 	return fault.Join(err, fault.New(models.ErrConfig, near, "the tensors are nearer to those of %s, of whose %d it has %d: where they are that model's, give them its config.json", near.Nearest, near.Want, near.Have))
@@ -74,12 +74,12 @@ func match(mm models.Model, c *checkpoint.Checkpoint) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	return m, m.check()
+	return m, m.checkTensors()
 }
 
-// check wants every parameter to be there in its shape, and every other tensor to be
+// checkTensors wants every parameter to be there in its shape, and every other tensor to be
 // one that is known to stand beside a model.
-func (m *Model) check() error {
+func (m *Model) checkTensors() error {
 	passed, err := checkpoint.Require(m.Checkpoint, m.wants(), checkpoint.RequireOptions{Alias: m.Stored, Ignore: m.Ignore(), Model: m.Name(), Prefix: m.prefix})
 	if err != nil {
 		return err
@@ -182,7 +182,7 @@ func isCopy(prefix string) bool {
 // pairNames finds which tensor is which parameter. Errors are the model's own, about
 // a variant that it is not.
 func pairNames(mm models.Model, c *checkpoint.Checkpoint, k *keys) (*Model, error) {
-	m := unpaired(mm, c, k)
+	m := modelBehindPrefix(mm, c, k)
 	if t, ok := mm.(models.Tied); ok {
 		for _, names := range t.Tied() {
 			for i := range names {
@@ -212,8 +212,8 @@ func pairNames(mm models.Model, c *checkpoint.Checkpoint, k *keys) (*Model, erro
 	return m, nil
 }
 
-// unpaired is a model of a checkpoint whose prefix there is known, and no more.
-func unpaired(mm models.Model, c *checkpoint.Checkpoint, k *keys) *Model {
+// modelBehindPrefix is a model of a checkpoint whose prefix there is known, and no more.
+func modelBehindPrefix(mm models.Model, c *checkpoint.Checkpoint, k *keys) *Model {
 	m := &Model{Checkpoint: c, Model: mm}
 	m.prefix, _ = k.prefixOf(mm, parameterNames(mm))
 	return m
@@ -287,8 +287,8 @@ type fit struct {
 	why           error // why it is not this preset
 }
 
-// count counts the parameters that are there.
-func (f *fit) count() {
+// countParameters counts the parameters that are there.
+func (f *fit) countParameters() {
 	wants := f.m.wants()
 	f.wanted = len(wants)
 	for _, w := range wants {
@@ -321,7 +321,7 @@ func identifyByTensors(c *checkpoint.Checkpoint, why string) (*Model, error) {
 			break
 		}
 		if f.why == nil && f.err == nil {
-			f.why = f.m.check()
+			f.why = f.m.checkTensors()
 		}
 		switch {
 		case f.err != nil || f.why != nil:
@@ -380,10 +380,10 @@ func fitPresets(c *checkpoint.Checkpoint) ([]*fit, error) {
 		}
 		f := &fit{preset: preset}
 		if f.m, f.err = pairNames(mm, c, k); f.err != nil {
-			f.m = unpaired(mm, c, k)
+			f.m = modelBehindPrefix(mm, c, k)
 			f.m.storeNames(k)
 		}
-		f.count()
+		f.countParameters()
 		fits = append(fits, f)
 	}
 	// A smaller model that is whole before a larger one of which as many are there.

@@ -54,8 +54,8 @@ var builtins = []string{"set", "frozenset", "dict", "list", "tuple", "int", "flo
 // quantizedStorages are the typed storages of quantized tensors.
 var quantizedStorages = []string{"QInt8Storage", "QUInt8Storage", "QInt32Storage", "QUInt4x2Storage", "QUInt2x4Storage"}
 
-// known says whether a reference is in the list.
-func known(g global) bool {
+// isKnownReference says whether a reference is in the list.
+func isKnownReference(g global) bool {
 	if slices.Contains(knownNames[g.module], g.name) {
 		return true
 	}
@@ -69,11 +69,11 @@ func known(g global) bool {
 
 func isDType(name string) bool {
 	_, is := dtypes[name]
-	return is || subByte(name)
+	return is || isSubByteInteger(name)
 }
 
-// subByte says whether a name is one of torch's integers of less than 8 bits.
-func subByte(name string) bool {
+// isSubByteInteger says whether a name is one of torch's integers of less than 8 bits.
+func isSubByteInteger(name string) bool {
 	bits := strings.TrimPrefix(strings.TrimPrefix(name, "u"), "int")
 	return name != bits && len(bits) == 1 && bits >= "1" && bits <= "7"
 }

@@ -86,10 +86,10 @@ func (e *foreignError) Error() string {
 // to anything outside of the list is an error wherever it stands, behind the STOP too.
 func unpickle(b []byte, size int64) (any, error) {
 	m := newMachine(b, size)
-	v := m.run()
+	v := m.runToStop()
 	if m.err == nil && m.pos < len(b) {
 		rest := newMachine(b[m.pos:], size)
-		rest.run()
+		rest.runToStop()
 		m.foreign = append(m.foreign, rest.foreign...)
 		m.err = &pickleError{pos: m.pos, reason: fmt.Sprintf("%d bytes after the end of the pickle", len(b)-m.pos)}
 	}
@@ -104,8 +104,8 @@ func newMachine(b []byte, size int64) *machine {
 	return &machine{b: b, memo: map[uint64]any{}, spare: len(b), limit: int(min(maxValues, freeValues+size))}
 }
 
-// run interprets instructions to the STOP.
-func (m *machine) run() any {
+// runToStop interprets instructions to the STOP.
+func (m *machine) runToStop() any {
 	for m.err == nil {
 		at := m.pos
 		op := m.take(1)
@@ -170,10 +170,10 @@ func (m *machine) countValue() {
 	}
 }
 
-// refer gives a reference to a function or class, and notes one that is not in the list.
-func (m *machine) refer(module, name string) global {
+// noteReference gives a reference to a function or class, and notes one that is not in the list.
+func (m *machine) noteReference(module, name string) global {
 	g := global{module, name}
-	if text := clip(module + "." + name); !known(g) && len(m.foreign) < maxReferences && !slices.Contains(m.foreign, text) {
+	if text := clipText(module + "." + name); !isKnownReference(g) && len(m.foreign) < maxReferences && !slices.Contains(m.foreign, text) {
 		m.foreign = append(m.foreign, text)
 	}
 	return g
@@ -245,7 +245,7 @@ func (m *machine) step(op byte) {
 		module := m.line()
 		name := m.line()
 		if m.err == nil {
-			m.push(m.refer(module, name))
+			m.push(m.noteReference(module, name))
 		}
 	case 0x93: // STACK_GLOBAL
 		v := m.popN(2)
@@ -255,14 +255,14 @@ func (m *machine) step(op byte) {
 			m.fail("a reference whose name is no text")
 			return
 		}
-		m.push(m.refer(module, name))
+		m.push(m.noteReference(module, name))
 	case 0x82, 0x83, 0x84: // EXT1, 2, 4: a number that a registry gives a meaning
-		m.push(m.refer("copyreg", fmt.Sprintf("extension_%d", m.number(1<<(op-0x82)))))
+		m.push(m.noteReference("copyreg", fmt.Sprintf("extension_%d", m.number(1<<(op-0x82)))))
 	case 'i': // INST
 		module := m.line()
 		name := m.line()
 		if m.err == nil {
-			m.push(m.call(m.refer(module, name), tuple(m.popMark())))
+			m.push(m.call(m.noteReference(module, name), tuple(m.popMark())))
 		}
 	case 'o': // OBJ
 		items := m.popMark()
@@ -402,9 +402,9 @@ func (m *machine) container(op byte) bool {
 		m.push(&dict{})
 		m.setItems(pairs)
 	case 'a': // APPEND
-		m.extend(m.pop())
+		m.appendItems(m.pop())
 	case 'e', 0x90: // APPENDS, ADDITEMS
-		m.extend(m.popMark()...)
+		m.appendItems(m.popMark()...)
 	case 's': // SETITEM
 		m.setItems(m.popN(2))
 	case 'u': // SETITEMS
@@ -419,8 +419,8 @@ func (m *machine) container(op byte) bool {
 	return true
 }
 
-// extend appends to the list, or to what else takes items, on top of the stack.
-func (m *machine) extend(v ...any) {
+// appendItems appends to the list, or to what else takes items, on top of the stack.
+func (m *machine) appendItems(v ...any) {
 	switch top := m.top().(type) {
 	case *list:
 		top.items = append(top.items, v...)

@@ -109,7 +109,7 @@ func readPickle(f *zip.File, size int64, file string) (any, error) {
 	case errors.As(err, &foreign):
 		return nil, fault.New(ErrReference, References{file, foreign.names},
 			"%s refers to %s, which no file of tensors needs: nothing of it was run, and nothing is read; if you trust the file, load it with torch and save its state dict alone",
-			file, listed(foreign.names))
+			file, listNames(foreign.names))
 	case errors.As(err, &e) && e.limit != nil:
 		e.limit.File = file
 		return nil, fault.New(ErrLimit, *e.limit, "%s: %v; at most %d are read", file, err, e.limit.Limit)
@@ -181,8 +181,8 @@ func checkEnd(r io.ReaderAt, size int64, file string) error {
 	return nil
 }
 
-// listed prints names for a message: a short list, or the first and a count.
-func listed(names []string) string {
+// listNames prints names for a message: a short list, or the first and a count.
+func listNames(names []string) string {
 	const most = 8
 	if len(names) <= most {
 		return strings.Join(names, ", ")
@@ -232,14 +232,14 @@ func (a *Archive) build(value any, entries map[string]*zip.File, size int64, fil
 	for i, key := range d.keys {
 		name, isText := key.(string)
 		if !isText {
-			name = look.describe(key)
+			name = look.describeValue(key)
 		}
 		value := d.values[i]
 		if !isTensor(value) {
 			if look.tensorsIn(value) > 0 && !slices.Contains(trainerKeys, name) {
-				faults.Add(fault.New(ErrStateDict, Dicts{file, []string{name}}, "%s: %s is %s, beside tensors: a state dict has names and tensors; save what is wanted alone", file, name, look.describe(value)))
+				faults.Add(fault.New(ErrStateDict, Dicts{file, []string{name}}, "%s: %s is %s, beside tensors: a state dict has names and tensors; save what is wanted alone", file, name, look.describeValue(value)))
 			}
-			a.Others = append(a.Others, clip(name)+" ("+look.describe(value)+")")
+			a.Others = append(a.Others, clipText(name)+" ("+look.describeValue(value)+")")
 			continue
 		}
 		if !isText {
@@ -304,7 +304,7 @@ var (
 func (a *Archive) stateDict(value any, look *search, file string) (*dict, error) {
 	d, ok := value.(*dict)
 	if !ok {
-		return nil, fault.New(ErrStateDict, Dicts{file, []string{}}, "%s holds %s, and no dict of names and tensors", file, look.describe(value))
+		return nil, fault.New(ErrStateDict, Dicts{file, []string{}}, "%s holds %s, and no dict of names and tensors", file, look.describeValue(value))
 	}
 	for range maxDepth {
 		var keys []string
@@ -315,10 +315,10 @@ func (a *Archive) stateDict(value any, look *search, file string) (*dict, error)
 				keys, inner[name] = append(keys, name), sub
 			}
 		}
-		keys = likeliest(keys, d.hasTensors())
+		keys = likeliestKey(keys, d.hasTensors())
 		if len(keys) > 1 {
 			return nil, fault.New(ErrStateDict, Dicts{file, keys}, "%s has tensors under several keys, and none is named %s: %s; save one of them alone",
-				file, strings.Join(wrappers, ", "), listed(keys))
+				file, strings.Join(wrappers, ", "), listNames(keys))
 		}
 		if len(keys) == 0 {
 			break
@@ -327,9 +327,9 @@ func (a *Archive) stateDict(value any, look *search, file string) (*dict, error)
 			if k != any(keys[0]) {
 				name, isText := k.(string)
 				if !isText {
-					name = look.describe(k)
+					name = look.describeValue(k)
 				}
-				a.Beside = append(a.Beside, clip(name)+" ("+look.describe(d.values[i])+")")
+				a.Beside = append(a.Beside, clipText(name)+" ("+look.describeValue(d.values[i])+")")
 			}
 		}
 		d, a.Under = inner[keys[0]], append(a.Under, keys[0])
@@ -340,9 +340,9 @@ func (a *Archive) stateDict(value any, look *search, file string) (*dict, error)
 	return d, nil
 }
 
-// likeliest picks the key of a state dict among those of dicts with tensors. Where
+// likeliestKey picks the key of a state dict among those of dicts with tensors. Where
 // tensors lie beside the dicts, only a wrapper's name says that the state dict is in one.
-func likeliest(keys []string, tensorsBeside bool) []string {
+func likeliestKey(keys []string, tensorsBeside bool) []string {
 	for _, w := range wrappers {
 		if slices.Contains(keys, w) {
 			return []string{w}
@@ -372,8 +372,8 @@ func (d *dict) leadsToTensors(depth int, seen map[*dict]bool) bool {
 	})
 }
 
-// clip shortens a key for a notice.
-func clip(name string) string {
+// clipText shortens a key for a notice.
+func clipText(name string) string {
 	const longest = 200
 	if len(name) <= longest {
 		return name
@@ -385,9 +385,9 @@ func clip(name string) string {
 type search struct{ left int }
 
 // tensorsIn counts the tensors in a value, as far as the search still goes.
-func (s *search) tensorsIn(v any) int { return s.count(v, 0) }
+func (s *search) tensorsIn(v any) int { return s.countWithin(v, 0) }
 
-func (s *search) count(v any, depth int) int {
+func (s *search) countWithin(v any, depth int) int {
 	const deepest = 16
 	if s.left--; s.left < 0 || depth > deepest {
 		return 0
@@ -410,13 +410,13 @@ func (s *search) count(v any, depth int) int {
 		if s.left < 0 {
 			break
 		}
-		n += s.count(item, depth+1)
+		n += s.countWithin(item, depth+1)
 	}
 	return n
 }
 
-// describe says in words what a value is.
-func (s *search) describe(v any) string {
+// describeValue says in words what a value is.
+func (s *search) describeValue(v any) string {
 	what := ""
 	switch v := v.(type) {
 	case nil:

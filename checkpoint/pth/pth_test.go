@@ -552,7 +552,7 @@ func FuzzPickle(f *testing.F) {
 	}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m := newMachine(b, int64(len(b)))
-		m.run()
+		m.runToStop()
 		if m.values > maxValues+1 || m.values > 2*len(b) {
 			t.Fatalf("%d values of %d bytes", m.values, len(b))
 		}

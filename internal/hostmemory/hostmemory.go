@@ -8,17 +8,17 @@ import (
 )
 
 // Total is the machine's memory in bytes, 0 where it is not known.
-func Total() int64 { return meminfo("MemTotal") }
+func Total() int64 { return readMeminfo("MemTotal") }
 
 // Available is how many bytes a process can still get without another one being
 // ended for it, by the kernel's own estimate: what is free or can be given up, the
 // swap, and no more than the limit of the control group. It is 0 where that is not known.
 func Available() int64 {
-	n := meminfo("MemAvailable")
+	n := readMeminfo("MemAvailable")
 	if n == 0 {
 		return Total()
 	}
-	n += meminfo("SwapFree")
+	n += readMeminfo("SwapFree")
 	if text, err := os.ReadFile("/sys/fs/cgroup/memory.max"); err == nil {
 		if limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && limit > 0 {
 			n = min(n, limit)
@@ -27,8 +27,8 @@ func Available() int64 {
 	return n
 }
 
-// meminfo is a value of /proc/meminfo in bytes, 0 where it is not told.
-func meminfo(key string) int64 {
+// readMeminfo gives a value of /proc/meminfo in bytes, 0 where it is not told.
+func readMeminfo(key string) int64 {
 	text, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
 		return 0

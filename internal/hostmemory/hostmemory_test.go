@@ -12,7 +12,7 @@ func TestMemory(t *testing.T) {
 	if total, free := Total(), Available(); total < 1<<24 || free < 1<<20 || total > 1<<60 {
 		t.Errorf("%d bytes of memory, %d available", total, free)
 	}
-	if n := meminfo("NoSuchKey"); n != 0 {
+	if n := readMeminfo("NoSuchKey"); n != 0 {
 		t.Errorf("a key that is not there: %d", n)
 	}
 }
