@@ -54,6 +54,31 @@ func TestPrefixedCheckpoints(t *testing.T) {
 		t.Error("a prefix changed the output")
 	}
 
+	// The same behind a prefix that only the model's names tell, between other models,
+	// and in wrapped modules.
+	for _, rename := range []func(name string) string{
+		func(name string) string { return "transformer." + name },
+		func(name string) string { return "generator.model." + name },
+		func(name string) string {
+			return strings.Replace("model._fsdp_wrapped_module."+name, "blocks.1.", "blocks.1._checkpoint_wrapped_module.", 1)
+		},
+	} {
+		m := modeltest.Open(t, rewritten(t, func(ts map[string]*tensor.Tensor) map[string]*tensor.Tensor {
+			out := map[string]*tensor.Tensor{"vae.x": tensor.New(dtype.F32, 3), "text_encoders.t5.y": tensor.New(dtype.F32, 2), "model_ema.decay": tensor.New(dtype.F32)}
+			for name, x := range ts {
+				out[rename(name)] = x
+			}
+			return out
+		}))
+		got := modeltest.Forward(t, m, in, weft.Options{Device: "reference", Mesh: "tp=2"})
+		if string(got["out"].Data) != string(want["out"].Data) {
+			t.Errorf("%s changed the output", rename("x"))
+		}
+		if notices := strings.Join(m.Notices, "\n"); !strings.Contains(notices, "of an autoencoder (vae.x)") || !strings.Contains(notices, "stripped from 69 of") {
+			t.Errorf("%s:\n%s", rename("x"), notices)
+		}
+	}
+
 	odd := "blocks.1.ffn.0.bias"
 	_, err := weft.Open(rewritten(t, func(ts map[string]*tensor.Tensor) map[string]*tensor.Tensor { return prefixed(ts, odd) }))
 	if !errors.Is(err, checkpoint.ErrMixedPrefix) || !strings.Contains(err.Error(), odd) {

@@ -5,6 +5,9 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"weft/checkpoint"
+	"weft/internal/userfile"
 )
 
 // peakRSS is the most memory the process has had resident, in bytes; 0 where
@@ -24,7 +27,7 @@ func peakRSS() int64 {
 }
 
 func readConfig(path string) (map[string]any, error) {
-	b, err := os.ReadFile(path)
+	b, err := userfile.Read(path, checkpoint.MaxConfig)
 	if err != nil {
 		return nil, err
 	}

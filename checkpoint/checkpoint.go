@@ -3,13 +3,13 @@ package checkpoint
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"sort"
 
 	"weft/dtype"
 	"weft/fault"
+	"weft/internal/userfile"
 )
 
 // Role says what a tensor of a checkpoint is for.
@@ -20,11 +20,14 @@ const (
 	Weight      Role = iota
 	WeightScale      // the factor of an fp8 weight; applied when that is read
 	InputScale       // a factor for quantized activations, which weft does not use
-	Marker           // scaled_fp8: says that the weights have scales
+	Marker           // says how weights are kept: scaled_fp8, comfy_quant
+	Tokenizer        // the bytes of a tokenizer's file
 )
 
-// String is "weight", "scale", "input-scale" or "marker".
-func (r Role) String() string { return [...]string{"weight", "scale", "input-scale", "marker"}[r] }
+// String is "weight", "scale", "input-scale", "marker" or "tokenizer".
+func (r Role) String() string {
+	return [...]string{"weight", "scale", "input-scale", "marker", "tokenizer"}[r]
+}
 
 // Entry describes one tensor.
 type Entry struct {
@@ -55,6 +58,8 @@ type record struct {
 	file    *file
 	scale   *record
 	strided *strided // nil for a row-major tensor
+	// unusable says why another model's tensor cannot be read, for who asks for it.
+	unusable error
 }
 
 // Checkpoint is an open checkpoint: its headers have been read and agree with
@@ -84,7 +89,8 @@ type Option func(*options)
 // WithPrefixes replaces DefaultPrefixes.
 func WithPrefixes(prefixes ...string) Option { return func(o *options) { o.prefixes = prefixes } }
 
-// WithSiblings adds globs of keys that may lack the prefix, to DefaultSiblings.
+// WithSiblings adds globs of keys that may lack the prefix, to the names of what is
+// known to stand beside a model.
 func WithSiblings(globs ...string) Option {
 	return func(o *options) { o.siblings = append(slices.Clone(o.siblings), globs...) }
 }
@@ -97,7 +103,7 @@ func Exact() Option { return func(o *options) { o.exact = true } }
 // In a folder it takes the index if there is one, else diffusion_pytorch_model or
 // model, else the only checkpoint, else it lists the candidates. Only headers are read.
 func Open(path string, opts ...Option) (*Checkpoint, error) {
-	o := options{prefixes: DefaultPrefixes, siblings: DefaultSiblings}
+	o := options{prefixes: DefaultPrefixes}
 	for _, opt := range opts {
 		opt(&o)
 	}
@@ -112,6 +118,9 @@ func Open(path string, opts ...Option) (*Checkpoint, error) {
 	if err := c.open(found, o); err != nil {
 		c.Close()
 		return nil, err
+	}
+	if v := variantOf(filepath.Base(found)); v != "" && found != path {
+		c.notice("%s is the %s variant, the only one in the folder", filepath.Base(found), v)
 	}
 	return c, nil
 }
@@ -232,21 +241,29 @@ func (c *Checkpoint) BytesRead() int64 {
 // names its place. It is nil where there is neither.
 func (c *Checkpoint) ConfigJSON() (raw []byte, where string, err error) {
 	path := filepath.Join(c.dir, "config.json")
-	b, err := os.ReadFile(path)
+	b, err := userfile.Read(path, MaxConfig)
 	if errors.Is(err, fs.ErrNotExist) {
 		if text, ok := c.meta["config"]; ok {
+			if n := len(text); n > MaxConfig {
+				return nil, c.path, fault.New(userfile.ErrTooLarge, userfile.TooLarge{Path: c.path, Bytes: int64(n), Limit: MaxConfig},
+					"%s has a config of %d bytes in its metadata: such a text has at most %d", c.path, n, MaxConfig)
+			}
 			return []byte(text), c.path + " (metadata)", nil
 		}
 		return nil, "", nil
 	}
 	if err != nil {
-		return nil, path, fault.New(ErrNotCheckpoint, Path{Path: path}, "cannot read the config: %w", err)
+		return nil, path, err
 	}
 	if err := lfsPointer(b, path); err != nil {
 		return nil, path, err
 	}
 	return b, path, nil
 }
+
+// MaxConfig is the largest config.json that is read, in bytes. Released ones have up
+// to 10 KB; those that list every layer's quantization have some hundred.
+const MaxConfig = 4 << 20
 
 // Close closes the files.
 func (c *Checkpoint) Close() error {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"weft/checkpoint/pth"
 	"weft/fault"
 	"weft/internal/userfile"
 )
@@ -27,8 +28,20 @@ var (
 	ErrHeaderSyntax = fault.NewKind("header-syntax")
 	// Two tensors have one name, in a file or after a prefix is stripped. [Tensor]
 	ErrDuplicateTensor = fault.NewKind("duplicate-tensor")
-	// Data offsets overlap, leave a gap, run backwards or miss the file's end. [Offsets]
+	// Data offsets overlap, leave a gap or run backwards. [Offsets]
 	ErrOffsets = fault.NewKind("offsets")
+	// The file ends before the last tensor does. [Extent]
+	ErrTruncated = pth.ErrTruncated
+	// The file goes on after the last tensor. [Extent]
+	ErrTrailingBytes = pth.ErrTrailingBytes
+	// The file or folder is of another format, which is named. [Foreign]
+	ErrForeignFormat = fault.NewKind("foreign-format")
+	// The weights are quantized in a way that weft does not take apart. [Quantized]
+	ErrQuantized = fault.NewKind("unsupported-quantization")
+	// The tensors are an adapter's (LoRA), to be added to a model's. [Quantized]
+	ErrAdapter = fault.NewKind("adapter")
+	// Tensors to load whole are larger than this machine's memory. [Memory]
+	ErrMemory = fault.NewKind("beyond-memory")
 	// Shape and dtype do not give the number of bytes that the offsets span. [SizeMismatch]
 	ErrSizeMismatch = fault.NewKind("size-mismatch")
 	// A shape's number of elements or bytes does not fit 63 bits. [Shape]
@@ -119,6 +132,17 @@ type Offsets struct {
 	Begin  int64  `json:"begin"`
 	End    int64  `json:"end"`
 	Want   int64  `json:"want"`
+}
+
+// Extent is a file's size in bytes and the size that its tensors give it.
+type Extent = pth.Extent
+
+// Memory is what tensors need in bytes, and what there is.
+type Memory struct {
+	File    string   `json:"file"`
+	Tensors []string `json:"tensors"`
+	Need    int64    `json:"need"`
+	Have    int64    `json:"have"`
 }
 
 // SizeMismatch compares two byte counts of one tensor.

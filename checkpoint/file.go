@@ -65,6 +65,9 @@ func openRegular(path string) (*file, error) {
 
 // notThere gives the error for a path that cannot be opened.
 func notThere(path string, err error) error {
+	if path == "" {
+		return fault.New(ErrNotCheckpoint, Path{Path: path}, "the checkpoint's name is empty: %w", fs.ErrNotExist)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return fault.New(ErrNotCheckpoint, Path{Path: path}, "no checkpoint at %s: %w", path, fs.ErrNotExist)
 	}

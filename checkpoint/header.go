@@ -52,9 +52,14 @@ func readHeader(r io.ReaderAt, file string, size int64) (*header, error) {
 			"%s has %s; a safetensors file has at least 8, the length of its header", file, plural(n, "byte"))
 	}
 	length := binary.LittleEndian.Uint64(head)
+	if length > maxHeader || n > 8 && head[8] != '{' {
+		if err := refuseForeignFile(head, r, size, file); err != nil {
+			return nil, err
+		}
+	}
 	if length > maxHeader {
 		return nil, fault.New(ErrHeaderTooLarge, Header{File: file, Need: length, Have: size - 8, Limit: maxHeader},
-			"%s announces a header of %d bytes; the limit is %d%s", file, length, maxHeader, looksLike(head))
+			"%s announces a header of %d bytes; the limit is %d", file, length, maxHeader)
 	}
 	if length > uint64(size-8) {
 		return nil, fault.New(ErrHeaderTruncated, Header{File: file, Need: 8 + length, Have: size},
@@ -88,19 +93,6 @@ func lfsPointer(head []byte, file string) error {
 	}
 	return fault.New(ErrLFSPointer, LFSPointer{File: file, Size: size},
 		"%s is a Git LFS pointer, not the file itself; fetch it with git lfs pull", file)
-}
-
-// looksLike guesses from a file's first bytes what it is instead.
-func looksLike(head []byte) string {
-	switch {
-	case bytes.HasPrefix(head, []byte("PK\x03\x04")):
-		return "; it begins like a zip, as a .pth does"
-	case bytes.HasPrefix(head, []byte("GGUF")):
-		return "; it begins like a GGUF file"
-	case bytes.HasPrefix(bytes.ToLower(head), []byte("<!doctype")), bytes.HasPrefix(bytes.ToLower(head), []byte("<html")):
-		return "; it begins like a web page"
-	}
-	return ""
 }
 
 // parseHeader reads a header's JSON. The text begins with a brace and may end in white space.

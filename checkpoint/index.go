@@ -109,7 +109,7 @@ func parseIndex(text []byte, name string) (*index, error) {
 	})
 	s.End()
 	if s.OK() && !seen["weight_map"] {
-		s.Fail("no weight_map")
+		s.Fail("no weight_map, so this is no checkpoint's index; name the model's folder, or its file of tensors")
 	}
 	if !s.OK() {
 		return nil, indexFault(name, s.Err())
@@ -248,7 +248,7 @@ func (c *Checkpoint) unnamed(shards []string, name string) {
 		return
 	}
 	ext := weightsSuffix
-	if strings.HasSuffix(name, torchIndex) {
+	if m := indexName.FindStringSubmatch(name); m != nil && m[3] == "bin" {
 		ext = ".bin"
 	}
 	for _, e := range entries {

@@ -33,6 +33,30 @@ type target struct {
 	from    int64       // bytes of an element as stored
 	to      int64       // and in dsts
 	scatter *scatter    // nil where the order of the file is that of dsts
+	rows    *rowScales  // of an fp8 tensor with a scale for each row, or nil
+}
+
+// rowScales are the scales of a tensor's rows.
+type rowScales struct {
+	scales   []float32
+	rowBytes int64 // of the tensor in the file
+	from     dtype.DType
+}
+
+// convertAt converts the tensor's bytes from pos on.
+func (t *target) convertAt(dst, src []byte, pos int64) error {
+	if t.rows == nil {
+		return t.convert(dst, src)
+	}
+	for len(src) > 0 {
+		row := pos / t.rows.rowBytes
+		n := min(int64(len(src)), (row+1)*t.rows.rowBytes-pos)
+		if err := fp8Converter(t.rows.from, t.as, t.rows.scales[row])(dst[:t.local(n)], src[:n]); err != nil {
+			return err
+		}
+		dst, src, pos = dst[t.local(n):], src[n:], pos+n
+	}
+	return nil
 }
 
 // local turns an offset among the selected bytes into one in dsts.
@@ -144,29 +168,36 @@ func (c *Checkpoint) target(r *record, p *Part) (*target, error) {
 	default:
 		t.sel = newSelection(r.Shape, r.DType.Size(), ranges)
 	}
-	scale, err := c.scaleOf(r, p.Name, to)
+	scales, err := c.scalesOf(r, p.Name, to)
 	if err != nil {
 		return nil, err
 	}
-	t.convert, err = converter(p.Name, r.DType, to, scale)
+	if len(scales) > 1 {
+		t.rows = &rowScales{scales, int64(r.Shape[1]) * t.from, r.DType}
+	}
+	t.convert, err = converter(p.Name, r.DType, to, scales[0])
 	return t, err
 }
 
-// scaleOf reads the scale of an fp8 weight, 1 where there is none. Read as fp8, a
-// weight would lose it.
-func (c *Checkpoint) scaleOf(r *record, name string, to dtype.DType) (float32, error) {
+// scalesOf reads the scale of an fp8 weight, or those of its rows: 1 where there is
+// none. Read as fp8, a weight would lose it.
+func (c *Checkpoint) scalesOf(r *record, name string, to dtype.DType) ([]float32, error) {
 	if r.scale == nil {
-		return 1, nil
+		return []float32{1}, nil
 	}
 	if !to.IsFloat() || isFP8(to) {
-		return 0, fault.New(ErrUnappliedScale, Scale{name, []string{r.Scale}},
+		return nil, fault.New(ErrUnappliedScale, Scale{name, []string{r.Scale}},
 			"%s read as %s would lose its scale %s; read it as bf16, f16, f32 or f64", name, to, r.Scale)
 	}
-	var b [4]byte
-	if err := r.scale.file.readAt(b[:], r.scale.Offset); err != nil {
-		return 0, err
+	b := make([]byte, r.scale.Bytes)
+	if err := r.scale.file.readAt(b, r.scale.Offset); err != nil {
+		return nil, err
 	}
-	return math.Float32frombits(binary.LittleEndian.Uint32(b[:])), nil
+	scales := make([]float32, len(b)/4)
+	for i := range scales {
+		scales[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
+	}
+	return scales, nil
 }
 
 // choose decides how a job is read.

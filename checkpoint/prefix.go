@@ -5,21 +5,19 @@ import (
 	"strings"
 
 	"weft/fault"
+	"weft/internal/bystander"
 	"weft/internal/glob"
 )
 
 // DefaultPrefixes are what repackaged checkpoints put before every key: the
 // single-file packers, the Cosmos trainers, DistributedDataParallel and
 // torch.compile. "model." and "transformer." are not among them: they are part of
-// the official names of some text encoders.
-var DefaultPrefixes = []string{"model.diffusion_model.", "net.", "module.", "_orig_mod."}
+// the official names of some text encoders, and are told by the model's names.
+var DefaultPrefixes = []string{"model.diffusion_model.", "diffusion_model.", "net.", "module.", "_orig_mod."}
 
-// DefaultSiblings are globs of the other models that single-file checkpoints
-// pack beside the one with the prefix.
-var DefaultSiblings = []string{
-	"vae.*", "audio_vae.*", "vocoder.*", "first_stage_model.*", "cond_stage_model.*", "conditioner.*",
-	"text_encoder*", "text_embedding_projection.*", "model_ema.*", markerName,
-}
+// wrappers are modules that torch puts around a module, anywhere in its name: they
+// hold nothing of their own.
+var wrappers = []string{"_fsdp_wrapped_module.", "_checkpoint_wrapped_module.", "_orig_mod."}
 
 // stripPrefix removes from every key the prefix that all have. A model is
 // identified by its names, so this comes first: a key that lost its prefix, or
@@ -28,8 +26,11 @@ var DefaultSiblings = []string{
 // A prefix counts once half of the keys have it; fewer are a module that happens
 // to be called so.
 func (c *Checkpoint) stripPrefix(o options) error {
+	if err := c.stripWrappers(); err != nil {
+		return err
+	}
 	for {
-		prefix, odd := commonPrefix(c.keys(), o)
+		prefix, odd := c.commonPrefix(o)
 		if prefix == "" {
 			return nil
 		}
@@ -38,10 +39,32 @@ func (c *Checkpoint) stripPrefix(o options) error {
 				"%d of %d keys lack the prefix %q of the others: %s",
 				len(odd), len(c.records), c.prefix+prefix, nameList(odd))
 		}
-		if err := c.strip(prefix); err != nil {
+		count, err := c.rename(func(key string) string { return strings.TrimPrefix(key, prefix) })
+		if err != nil {
 			return err
 		}
+		c.prefix += prefix
+		c.notice("prefix %q stripped from %d of %d keys", prefix, count, len(c.records))
 	}
+}
+
+// stripWrappers takes the wrappers' names out of every key.
+func (c *Checkpoint) stripWrappers() error {
+	for _, w := range wrappers {
+		count, err := c.rename(func(key string) string {
+			if bare, ok := strings.CutPrefix(key, w); ok {
+				key = bare
+			}
+			return strings.ReplaceAll(key, "."+w, ".")
+		})
+		if err != nil {
+			return err
+		}
+		if count > 0 {
+			c.notice("%q taken out of %d of %d keys: torch's name for a wrapped module", strings.TrimSuffix(w, "."), count, len(c.records))
+		}
+	}
+	return nil
 }
 
 func (c *Checkpoint) keys() []string {
@@ -49,8 +72,18 @@ func (c *Checkpoint) keys() []string {
 	return c.names
 }
 
+// standsBeside says whether a tensor may lack the prefix of the others: it belongs
+// to another model, or is none of a model's parameters at all.
+func standsBeside(o options, r *record) bool {
+	if _, known := bystander.Find(nil, r.Name); known {
+		return true
+	}
+	return isMarker(r) || isTokenizer(r) || glob.Any(o.siblings, r.Name)
+}
+
 // commonPrefix finds the first prefix that half of the keys have, and the keys without it.
-func commonPrefix(keys []string, o options) (prefix string, odd []string) {
+func (c *Checkpoint) commonPrefix(o options) (prefix string, odd []string) {
+	keys := c.keys()
 	for _, p := range o.prefixes {
 		if p == "" {
 			continue
@@ -61,7 +94,7 @@ func commonPrefix(keys []string, o options) (prefix string, odd []string) {
 			switch {
 			case strings.HasPrefix(key, p):
 				with++
-			case !glob.Any(o.siblings, key):
+			case !standsBeside(o, c.records[key]):
 				odd = append(odd, key)
 			}
 		}
@@ -72,28 +105,27 @@ func commonPrefix(keys []string, o options) (prefix string, odd []string) {
 	return "", nil
 }
 
-// strip renames the records.
-func (c *Checkpoint) strip(prefix string) error {
+// rename gives every record a new name and counts those that changed.
+func (c *Checkpoint) rename(to func(name string) string) (count int, err error) {
 	renamed := make(map[string]*record, len(c.records))
 	var twice fault.List
-	count := 0
-	for _, key := range slices.Clone(c.names) {
+	for _, key := range slices.Clone(c.keys()) {
 		r := c.records[key]
-		if bare, ok := strings.CutPrefix(key, prefix); ok {
+		if bare := to(key); bare != key {
 			r.Name = bare
 			count++
 		}
 		if other := renamed[r.Name]; other != nil {
 			twice.Add(fault.New(ErrDuplicateTensor, Tensor{File: r.File, Tensor: r.Name},
-				"%q and %q are one name without the prefix %q", other.Key, r.Key, prefix))
+				"%q and %q are one name without their prefixes", other.Key, r.Key))
 		}
 		renamed[r.Name] = r
 	}
 	if err := twice.Err(); err != nil {
-		return err
+		return 0, err
 	}
-	c.records = renamed
-	c.prefix += prefix
-	c.notice("prefix %q stripped from %d of %d keys", prefix, count, len(renamed))
-	return nil
+	if count > 0 {
+		c.records = renamed
+	}
+	return count, nil
 }

@@ -1,15 +1,21 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"io"
+	"math"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"weft/dtype"
+	"weft/fault"
+	"weft/internal/hostmemory"
+	"weft/internal/userfile"
 	"weft/tensor"
 )
 
@@ -113,11 +119,11 @@ func (c *Checkpoint) Load(ctx context.Context, name string, d dtype.DType) (*ten
 func (c *Checkpoint) load(ctx context.Context, names []string, d dtype.DType) (map[string]*tensor.Tensor, error) {
 	all := make(map[string]*tensor.Tensor, len(names))
 	parts := make([]Part, 0, len(names))
+	if err := c.checkMemory(names, d); err != nil {
+		return nil, err
+	}
 	for _, name := range names {
-		e, ok := c.Lookup(name)
-		if !ok {
-			return nil, noTensor(name)
-		}
+		e, _ := c.Lookup(name)
 		as := d
 		if as == dtype.Invalid {
 			as = e.DType
@@ -131,14 +137,67 @@ func (c *Checkpoint) load(ctx context.Context, names []string, d dtype.DType) (m
 	return all, nil
 }
 
+// checkMemory wants every tensor to be there, and all of them together to fit into
+// this machine's memory: what does not would end the process, not give an error.
+func (c *Checkpoint) checkMemory(names []string, d dtype.DType) error {
+	need := int64(0)
+	for _, name := range names {
+		e, ok := c.Lookup(name)
+		if !ok {
+			return noTensor(name)
+		}
+		bytes := e.Bytes
+		if d != dtype.Invalid && e.DType != dtype.Invalid {
+			var fits bool
+			if bytes, fits = mul(e.Elements(), int64(d.Size())); !fits {
+				bytes = math.MaxInt64
+			}
+		}
+		if need += bytes; need < 0 {
+			need = math.MaxInt64
+			break
+		}
+	}
+	have := hostmemory.Available()
+	if have <= 0 || need <= have {
+		return nil
+	}
+	large := slices.Clone(names)
+	slices.SortStableFunc(large, func(a, b string) int { return cmp.Compare(c.find(b).Bytes, c.find(a).Bytes) })
+	return fault.New(ErrMemory, Memory{c.path, large, need, have},
+		"%s: %s to read, of %d bytes (the largest %s, %d); this machine has memory for %d",
+		c.path, plural(len(names), "tensor"), need, large[0], c.find(large[0]).Bytes, have)
+}
+
 // LoadFile reads every tensor of a file as it is stored, with the file's
-// metadata: inputs and outputs, not models.
+// metadata: inputs and outputs, not models. What does not fit into memory is an
+// error before anything is read.
 func LoadFile(ctx context.Context, path string) (map[string]*tensor.Tensor, map[string]string, error) {
+	all, meta, _, err := LoadNamed(ctx, path, func(string) bool { return true })
+	return all, meta, err
+}
+
+// LoadNamed is LoadFile for the tensors whose names are wanted; others lists those
+// that are not, of which nothing is read. Only these are allocated, so a file may
+// hold more than memory does.
+func LoadNamed(ctx context.Context, path string, wanted func(name string) bool) (all map[string]*tensor.Tensor, meta map[string]string, others []Entry, err error) {
+	// A folder is no file of inputs, though it may have a checkpoint.
+	if err := userfile.CheckRegular(path); err != nil {
+		return nil, nil, nil, err
+	}
 	c, err := Open(path, Exact())
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	defer c.Close()
-	all, err := c.load(ctx, c.names, dtype.Invalid)
-	return all, c.meta, err
+	var names []string
+	for _, e := range c.Entries() {
+		if wanted(e.Name) {
+			names = append(names, e.Name)
+		} else {
+			others = append(others, e)
+		}
+	}
+	all, err = c.load(ctx, names, dtype.Invalid)
+	return all, c.meta, others, err
 }

@@ -1,10 +1,12 @@
 package checkpoint
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 
 	"weft/fault"
-	"weft/internal/glob"
+	"weft/internal/bystander"
 )
 
 // Want is a tensor that a model needs.
@@ -17,15 +19,48 @@ type Want struct {
 type RequireOptions struct {
 	// Alias gives the checkpoint's name of a wanted one; nil is the same name.
 	Alias func(name string) string
-	// Ignore are globs of names that the model may leave unused.
-	Ignore []string
+	// Ignore are the kinds of tensors that this model passes over, besides those that
+	// every model does.
+	Ignore []bystander.Kind
+	// Model names the model in messages; "" is "the model".
+	Model string
+	// Prefix is what the model's own names begin with in this checkpoint. Names
+	// without it are another model's.
+	Prefix string
+}
+
+// Passed are tensors that a model does not use and that are known.
+type Passed struct {
+	Kind  string   // in words: "a text encoder"
+	Globs []string // by which they are known
+	Names []string
+}
+
+// String is a line for people: "168 tensors of a text encoder
+// (text_encoders.umt5xxl.*) passed over".
+func (p Passed) String() string {
+	some := p.Names[0]
+	if len(p.Names) > 1 {
+		common := p.Names[0]
+		for _, name := range p.Names[1:] {
+			for !strings.HasPrefix(name, common) {
+				common = common[:len(common)-1]
+			}
+		}
+		if i := strings.LastIndexByte(common, '.'); i > 0 {
+			some = common[:i] + ".*"
+		} else {
+			some = strings.Join(p.Globs, ", ")
+		}
+	}
+	return plural(len(p.Names), "tensor") + " of " + p.Kind + " (" + some + ") passed over"
 }
 
 // Require checks that the checkpoint has what a model needs, and nothing it does
 // not know. The error lists every missing tensor, every tensor of another shape
 // and every unexpected one; extra are the unused ones that Ignore allows. No
 // tensor data is read.
-func Require(c *Checkpoint, want []Want, o RequireOptions) (extra []string, err error) {
+func Require(c *Checkpoint, want []Want, o RequireOptions) (passed []Passed, err error) {
 	var faults, shapes fault.List
 	var missing, unexpected []string
 	used := map[*record]bool{}
@@ -40,29 +75,52 @@ func Require(c *Checkpoint, want []Want, o RequireOptions) (extra []string, err 
 			continue
 		}
 		used[r] = true
+		faults.Add(r.unusable)
 		if !slices.Equal(r.Shape, w.Shape) {
 			shapes.Add(fault.New(ErrShape, Shape{File: r.File, Tensor: key, Want: w.Shape, Have: r.Shape},
-				"tensor %s has shape %s; the model needs %s", key, shapeText(r.Shape), shapeText(w.Shape)))
+				"tensor %s has shape %s; %s needs %s", key, shapeText(r.Shape), cmp.Or(o.Model, "the model"), shapeText(w.Shape)))
 		}
 	}
 	for _, name := range c.names {
 		r := c.records[name]
 		switch {
 		case r.Role != Weight || used[r]:
-		case glob.Any(o.Ignore, name):
-			extra = append(extra, name)
 		default:
-			unexpected = append(unexpected, name)
+			kind, pattern, known := o.kindOf(r)
+			if !known {
+				unexpected = append(unexpected, name)
+				continue
+			}
+			i := slices.IndexFunc(passed, func(p Passed) bool { return p.Kind == kind })
+			if i < 0 {
+				i, passed = len(passed), append(passed, Passed{Kind: kind})
+			}
+			passed[i].Names = append(passed[i].Names, name)
+			if !slices.Contains(passed[i].Globs, pattern) {
+				passed[i].Globs = append(passed[i].Globs, pattern)
+			}
 		}
 	}
 	if len(missing) > 0 {
-		faults.Add(fault.New(ErrMissingTensors, Tensors{missing}, "%s missing of %d needed: %s",
-			plural(len(missing), "tensor"), len(want), nameList(missing)))
+		faults.Add(fault.New(ErrMissingTensors, Tensors{missing}, "%s missing of %d needed by %s: %s",
+			plural(len(missing), "tensor"), len(want), cmp.Or(o.Model, "the model"), nameList(missing)))
 	}
 	faults.Add(shapes.Err())
 	if len(unexpected) > 0 {
-		faults.Add(fault.New(ErrUnexpectedTensors, Tensors{unexpected}, "%s that the model does not use: %s",
-			plural(len(unexpected), "tensor"), nameList(unexpected)))
+		faults.Add(fault.New(ErrUnexpectedTensors, Tensors{unexpected}, "%s that %s does not use: %s",
+			plural(len(unexpected), "tensor"), cmp.Or(o.Model, "the model"), nameList(unexpected)))
 	}
-	return extra, faults.Err()
+	return passed, faults.Err()
+}
+
+// kindOf says of which kind a tensor is that the model does not use. Within the
+// model's own prefix it is known by its name there; elsewhere by its whole key.
+func (o RequireOptions) kindOf(r *record) (kind, pattern string, known bool) {
+	if bare, own := strings.CutPrefix(r.Name, o.Prefix); own {
+		return bystander.FindGlob(o.Ignore, bare)
+	}
+	if kind, pattern, known = bystander.FindGlob(nil, r.Key); !known {
+		kind, pattern, known = bystander.FindGlob(nil, r.Name)
+	}
+	return kind, pattern, known
 }

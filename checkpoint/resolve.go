@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,18 +13,24 @@ import (
 	"weft/fault"
 )
 
-const (
-	weightsSuffix = ".safetensors"
-	indexSuffix   = ".safetensors.index.json"
-	// torchIndex is the ending of an index of .bin files.
-	torchIndex = ".bin.index.json"
-)
+const weightsSuffix = ".safetensors"
 
 // preferred are the checkpoints that a folder is known by, the best first.
 var preferred = []string{"diffusion_pytorch_model", "model", "pytorch_model"}
 
-// shardName splits the name of a shard into its stem, number and total.
-var shardName = regexp.MustCompile(`^(.*)-(\d{5})-of-(\d{5})(\.safetensors|\.bin)$`)
+// variants are what publishers add to a checkpoint's name for another precision of
+// it, or for the averaged weights.
+const variants = `fp16|bf16|fp32|f16|f32|fp8|ema|non_ema|no_ema`
+
+var (
+	// shardName splits the name of a shard into its stem, number and total; the
+	// variant is in the stem, or before the ending.
+	shardName = regexp.MustCompile(`^(.*)-(\d{5})-of-(\d{5})((?:\.(?:` + variants + `))?(?:\.safetensors|\.bin))$`)
+	// indexName splits that of an index; both places of the variant are in use.
+	indexName = regexp.MustCompile(`^(.*?)(?:\.(` + variants + `))?\.(safetensors|bin)\.index(?:\.(` + variants + `))?\.json$`)
+	// variantName takes the variant off a file's stem.
+	variantName = regexp.MustCompile(`^(.*)\.(` + variants + `)$`)
+)
 
 // resolve turns what a user names into a file: one of tensors, or an index.
 func resolve(path string) (string, error) {
@@ -58,40 +65,89 @@ func isDir(path string, e os.DirEntry) bool {
 	return err == nil && st.IsDir()
 }
 
-// choose picks the checkpoint among a folder's files.
+// found is what a folder has of one variant of its checkpoint. Keys are names, and
+// values the names without variant and ending.
+type found struct{ indexes, torchIndexes, weights map[string]string }
+
+// choose picks the checkpoint among a folder's files: that without a variant's name,
+// or else the only variant.
 func choose(dir string, names, folders []string) (string, error) {
-	var indexes, torch, weights []string
+	all := map[string]*found{}
+	of := func(variant string) *found {
+		if all[variant] == nil {
+			all[variant] = &found{map[string]string{}, map[string]string{}, map[string]string{}}
+		}
+		return all[variant]
+	}
 	for _, name := range names {
-		switch {
+		ext := filepath.Ext(name)
+		switch m := indexName.FindStringSubmatch(name); {
 		case strings.HasPrefix(name, "."): // leftovers of a killed writer among them
-		case strings.HasSuffix(name, indexSuffix):
-			indexes = append(indexes, name)
-		case strings.HasSuffix(name, torchIndex):
-			torch = append(torch, name)
-		case filepath.Ext(name) == weightsSuffix, slices.Contains(torchSuffixes, filepath.Ext(name)):
-			weights = append(weights, name)
+		case m != nil && m[3] == "bin":
+			of(variantOf(name)).torchIndexes[name] = m[1]
+		case m != nil:
+			of(variantOf(name)).indexes[name] = m[1]
+		case ext == weightsSuffix, slices.Contains(torchSuffixes, ext):
+			variant := variantOf(name)
+			of(variant).weights[name] = strings.TrimSuffix(strings.TrimSuffix(name, ext), "."+variant)
 		}
 	}
-	if len(indexes) > 0 {
-		return pick(dir, indexes, indexSuffix)
-	}
-	if len(torch) > 0 && !slices.ContainsFunc(weights, func(n string) bool { return filepath.Ext(n) == weightsSuffix }) {
-		return pick(dir, torch, torchIndex)
-	}
-	if len(weights) == 0 {
+	switch variants := slices.Sorted(maps.Keys(all)); {
+	case len(all) == 0:
+		if err := refuseForeignFolder(dir, names); err != nil {
+			return "", err
+		}
 		return "", nothingIn(dir, folders)
+	case all[""] != nil:
+		return all[""].pick(dir)
+	case len(variants) == 1:
+		return all[variants[0]].pick(dir)
+	default:
+		return "", fault.New(ErrAmbiguous, Candidates{dir, variants},
+			"%s has several variants of a checkpoint and none without a variant's name: %s; name one file or index", dir, nameList(variants))
 	}
-	if err := shardsAlone(dir, weights); err != nil {
-		return "", err
-	}
-	return pick(dir, weights, weightsSuffix)
 }
 
-// pick takes a preferred name, or the only one.
-func pick(dir string, names []string, suffix string) (string, error) {
+// variantOf is the variant that a file's name says it is, or "".
+func variantOf(name string) string {
+	if m := indexName.FindStringSubmatch(name); m != nil {
+		return m[2] + m[4]
+	}
+	ext := filepath.Ext(name)
+	stem := strings.TrimSuffix(name, ext)
+	if m := shardName.FindStringSubmatch(name); m != nil {
+		stem = m[1] + strings.TrimSuffix(m[4], ext)
+	}
+	if m := variantName.FindStringSubmatch(stem); m != nil {
+		return m[2]
+	}
+	return ""
+}
+
+// pick takes the index if there is one, else the file.
+func (f *found) pick(dir string) (string, error) {
+	if len(f.indexes) > 0 {
+		return pickName(dir, f.indexes)
+	}
+	names := slices.Sorted(maps.Keys(f.weights))
+	if len(f.torchIndexes) > 0 && !slices.ContainsFunc(names, func(n string) bool { return filepath.Ext(n) == weightsSuffix }) {
+		return pickName(dir, f.torchIndexes)
+	}
+	if err := shardsAlone(dir, names); err != nil {
+		return "", err
+	}
+	return pickName(dir, f.weights)
+}
+
+// pickName takes a preferred name, or the only one. Of one name with several endings,
+// .safetensors is taken.
+func pickName(dir string, stems map[string]string) (string, error) {
+	names := slices.Sorted(maps.Keys(stems))
 	for _, stem := range preferred {
-		if slices.Contains(names, stem+suffix) {
-			return stem + suffix, nil
+		for _, name := range names {
+			if stems[name] == stem && (len(names) == 1 || !slices.Contains(torchSuffixes, filepath.Ext(name))) && !shardName.MatchString(name) {
+				return name, nil
+			}
 		}
 	}
 	if len(names) == 1 {
@@ -138,7 +194,7 @@ func shardsAlone(dir string, names []string) error {
 func nothingIn(dir string, folders []string) error {
 	var inside []string
 	for _, name := range folders {
-		for _, pattern := range []string{"*" + weightsSuffix, "*" + indexSuffix, "*.pth", "*.bin"} {
+		for _, pattern := range []string{"*" + weightsSuffix, "*" + weightsSuffix + ".index*.json", "*.pth", "*.bin"} {
 			if m, _ := filepath.Glob(filepath.Join(dir, name, pattern)); len(m) > 0 {
 				inside = append(inside, filepath.Join(dir, name))
 				break

@@ -6,10 +6,18 @@ import (
 
 	"weft/dtype"
 	"weft/fault"
+	"weft/internal/bystander"
 )
 
-// markerName is the empty tensor by which repackaged files say that their fp8 weights have scales.
-const markerName = "scaled_fp8"
+// markerNames are the last parts of the names of tensors that say how weights are
+// kept: scaled_fp8, an empty one, of ComfyUI's older repacks; comfy_quant, JSON as
+// bytes beside each weight, of its newer ones.
+var markerNames = []string{"scaled_fp8", "comfy_quant"}
+
+// lastPart is what follows the last dot of a name.
+func lastPart(name string) string { return name[strings.LastIndexByte(name, '.')+1:] }
+
+func isMarker(r *record) bool { return slices.Contains(markerNames, lastPart(r.Name)) }
 
 // scaleNames gives the names under which the scale of a tensor may be:
 // "x.weight" has "x.weight_scale" or "x.scale_weight".
@@ -29,27 +37,89 @@ func scaledName(name string) (string, bool) {
 	return "", false
 }
 
-// assignRoles finds scales and markers. An fp8 value without its scale is off by
-// a factor of hundreds and looks like a bad model, so what cannot be applied is
-// an error here, before anything is read.
+// assignRoles finds scales, markers and tokenizers. An fp8 value without its scale is
+// off by a factor of hundreds and looks like a bad model, so what cannot be applied
+// is an error here, before anything is read; of another model's tensors, which may
+// never be used, only once they are asked for.
 func (c *Checkpoint) assignRoles() error {
-	var faults fault.List
 	names := slices.Clone(c.keys())
+	own := c.ownNames()
+	if err := c.refuseQuantized(own); err != nil {
+		return err
+	}
+	var faults scaleFaults
+	report := func(name string, err error) {
+		if r := c.records[name]; err != nil && !own[name] && r != nil {
+			r.unusable = err
+		} else {
+			faults.add(err)
+		}
+	}
 	for _, name := range names {
 		if r := c.records[name]; isFP8(r.DType) {
-			faults.Add(c.attachScale(r))
+			report(name, c.attachScale(r))
 		}
 	}
 	for _, name := range names {
 		r := c.records[name]
 		weight, is := scaledName(name)
 		if is && r.Role == Weight {
-			faults.Add(fault.New(ErrUnappliedScale, Scale{weight, []string{name}},
-				"%s scales %s, which %s; nothing would apply it", name, weight, c.whyNot(weight)))
+			err := fault.New(ErrUnappliedScale, Scale{weight, []string{name}},
+				"%s scales %s, which %s; nothing would apply it", name, weight, c.whyNot(weight))
+			if report(weight, err); own[name] && !own[weight] {
+				faults.add(err)
+			}
 		}
 	}
 	c.markInputs(names)
-	return faults.Err()
+	return faults.err()
+}
+
+// scaleFaults are what is wrong with scales. A file has hundreds of them, which are all
+// wrong in one way or none is: the first few are told, and the others by name.
+type scaleFaults struct {
+	list   fault.List
+	count  int
+	others []string
+}
+
+const scaleFaultsTold = 3
+
+func (f *scaleFaults) add(err error) {
+	if err == nil {
+		return
+	}
+	if f.count++; f.count <= scaleFaultsTold {
+		f.list.Add(err)
+		return
+	}
+	if fields, ok := fault.Fields[Scale](err); ok {
+		f.others = append(f.others, fields.Scales...)
+	}
+}
+
+func (f *scaleFaults) err() error {
+	if n := len(f.others); n > 0 {
+		f.list.Add(fault.New(ErrUnappliedScale, Scale{Scales: f.others}, "%s more that would not be applied: %s", plural(n, "scale"), nameList(f.others)))
+	}
+	return f.list.Err()
+}
+
+// ownNames are the names that belong to no other model by the table of what stands
+// beside one; all of them where every one does.
+func (c *Checkpoint) ownNames() map[string]bool {
+	own := make(map[string]bool, len(c.names))
+	for _, name := range c.names {
+		if _, beside := bystander.Find(nil, name); !beside {
+			own[name] = true
+		}
+	}
+	if len(own) == 0 {
+		for _, name := range c.names {
+			own[name] = true
+		}
+	}
+	return own
 }
 
 func isFP8(d dtype.DType) bool { return d == dtype.F8E4M3 || d == dtype.F8E5M2 }
@@ -62,7 +132,8 @@ func (c *Checkpoint) whyNot(weight string) string {
 	return "is not there"
 }
 
-// attachScale ties an fp8 tensor to its scale, a float32 scalar.
+// attachScale ties an fp8 tensor to its scale: one float32, or one for each row of a
+// matrix.
 func (c *Checkpoint) attachScale(r *record) error {
 	var found []*record
 	var names []string
@@ -79,17 +150,30 @@ func (c *Checkpoint) attachScale(r *record) error {
 		return fault.New(ErrTwoScales, Scale{r.Name, names}, "%s has two scales: %s", r.Name, nameList(names))
 	}
 	s := found[0]
-	if s.DType != dtype.F32 || s.Elements() != 1 {
+	if s.DType != dtype.F32 || s.Elements() != 1 && !scalesRows(s, r) {
+		what := ""
+		if n := s.Elements(); len(r.Shape) == 2 && n > int64(r.Shape[0]) {
+			what = ", a scale for each block"
+		}
 		return fault.New(ErrUnappliedScale, Scale{r.Name, names},
-			"%s is %s %s; weft applies a scale that is one F32 number", s.Name, s.Stored, shapeText(s.Shape))
+			"%s is %s %s%s; weft applies one F32 scale to %s, or one to each of its rows: take such a repack, or one in bf16", s.Name, s.Stored, shapeText(s.Shape), what, r.Name)
 	}
 	r.scale, r.Scale = s, s.Name
 	return nil
 }
 
-// markInputs sets apart the scales of activations and the marker.
+// scalesRows says whether a scale has one number for each row of a matrix: [rows] or
+// [rows 1]. Both must lie in the file as they are read.
+func scalesRows(s, r *record) bool {
+	if len(r.Shape) != 2 || r.Shape[0] == 0 || r.strided != nil || s.strided != nil || s.Elements() != int64(r.Shape[0]) {
+		return false
+	}
+	return len(s.Shape) == 1 || len(s.Shape) == 2 && s.Shape[1] == 1
+}
+
+// markInputs sets apart the scales of activations, markers and tokenizers.
 func (c *Checkpoint) markInputs(names []string) {
-	dropped := 0
+	dropped, marked := 0, map[string]int{}
 	for _, name := range names {
 		i := strings.LastIndexByte(name, '.') + 1
 		leaf, r := name[i:], c.records[name]
@@ -98,10 +182,20 @@ func (c *Checkpoint) markInputs(names []string) {
 			r.Role = InputScale
 			dropped++
 		}
-		if name == markerName {
+		switch {
+		case isMarker(r):
 			r.Role = Marker
-			c.notice("marker %s: the fp8 weights of this file have scales", markerName)
+			marked[leaf]++
+		case isTokenizer(r):
+			r.Role = Tokenizer
+			c.notice("%s is a tokenizer's file of %s, kept as a tensor", name, plural(int(r.Bytes), "byte"))
 		}
+	}
+	if marked["scaled_fp8"] > 0 {
+		c.notice("marker scaled_fp8: the fp8 weights of this file have scales")
+	}
+	if n := marked["comfy_quant"]; n > 0 {
+		c.notice("%s comfy_quant: they say how the weights beside them are kept", plural(n, "marker"))
 	}
 	if dropped > 0 {
 		c.notice("%s of activations dropped: weft does not quantize activations", plural(dropped, "scale"))

@@ -55,7 +55,7 @@ func TestHeaderSyntax(t *testing.T) {
 		{"huge dims but one is 0", entry(`"dtype":"F32","shape":[9223372036854775807,0],"data_offsets":[0,4]`), ErrSizeOverflow},
 		{"half a byte", entry(`"dtype":"F4","shape":[7],"data_offsets":[0,4]`), ErrSizeMismatch},
 		{"nibbles", entry(`"dtype":"F4","shape":[8],"data_offsets":[0,4]`), nil},
-		{"sixes", entry(`"dtype":"F6_E3M2","shape":[2,2],"data_offsets":[0,3]`), ErrOffsets}, // 3 of the 4 bytes
+		{"sixes", entry(`"dtype":"F6_E3M2","shape":[2,2],"data_offsets":[0,3]`), ErrTrailingBytes}, // 3 of the 4 bytes
 		{"metadata", `{"__metadata__":{"format":"pt","k\u00e9\ud83d\ude00":"\"\\\/\b\f\n\r\t"},"a":{"dtype":"F32",` + rest + `}}`, nil},
 		{"metadata twice", `{"__metadata__":{},"__metadata__":{}}`, ErrDuplicateTensor},
 		{"metadata key twice", `{"__metadata__":{"a":"1","a":"2"}}`, ErrHeaderSyntax},

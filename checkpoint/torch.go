@@ -1,9 +1,13 @@
 package checkpoint
 
 import (
+	"cmp"
+	"encoding/binary"
+	"errors"
 	"io"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"weft/checkpoint/pth"
 	"weft/fault"
@@ -43,8 +47,19 @@ func openArchive(path string) (*file, error) {
 	if err == nil {
 		err = lfsPointer(head, f.name)
 	}
+	if err == nil && len(head) > 8 && head[8] == '{' && binary.LittleEndian.Uint64(head) <= maxHeader {
+		err = foreignFault(f.name, "a safetensors file", "rename it so that it ends in .safetensors")
+	}
+	if err == nil && !slices.Contains(torchSuffixes, filepath.Ext(f.name)) {
+		err = refuseForeignName(f.name)
+	}
+	if err == nil && !strings.HasPrefix(string(head), "PK\x03\x04") {
+		err = refuseForeignFile(head, f.f, f.size, f.name)
+	}
 	if err == nil {
-		f.torch, err = pth.Read(f.f, f.size, f.name)
+		if f.torch, err = pth.Read(f.f, f.size, f.name); errors.Is(err, pth.ErrFormat) {
+			err = cmp.Or(refuseZip(f.f, f.size, f.name), err)
+		}
 	}
 	if err != nil {
 		f.f.Close()
@@ -72,8 +87,14 @@ func (c *Checkpoint) torchNotices(f *file) {
 	if len(f.torch.Under) > 0 {
 		c.notice("the tensors are under the key %s of %s", nameList(f.torch.Under), f.name)
 	}
+	if n := len(f.torch.Beside); n > 0 {
+		c.notice("%s beside that key, left out: %s", plural(n, "value"), nameList(f.torch.Beside))
+	}
 	if n := len(f.torch.Others); n > 0 {
 		c.notice("%s of %s that are no tensors, left out: %s", plural(n, "value"), f.name, nameList(f.torch.Others))
+	}
+	if n := len(f.torch.Strange); n > 0 {
+		c.notice("%s of %s that torch.save does not write, left out: %s", plural(n, "file"), f.name, nameList(f.torch.Strange))
 	}
 }
 

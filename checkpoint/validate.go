@@ -12,7 +12,7 @@ import (
 // the one before ended, and the last ends with the file. It reports every
 // violation it finds.
 func validate(h *header, file string, data int64) error {
-	v := validator{file: file, data: data}
+	v := validator{file: file, begin: h.data, data: data}
 	for i := range h.tensors {
 		v.size(&h.tensors[i])
 	}
@@ -22,6 +22,7 @@ func validate(h *header, file string, data int64) error {
 
 type validator struct {
 	file   string
+	begin  int64 // where in the file the data begins
 	data   int64
 	faults fault.List
 	count  int
@@ -91,15 +92,17 @@ func (v *validator) tiling(tensors []info) {
 	}
 }
 
-// ending reports data that stops short of the last tensor or goes on after it.
+// ending reports data that stops short of the last tensor or goes on after it. The
+// totals are those of the file.
 func (v *validator) ending(order []*info, end int64) {
+	var last info
+	if n := len(order); n > 0 {
+		last = *order[n-1]
+	}
 	if end < v.data {
-		var last info
-		if n := len(order); n > 0 {
-			last = *order[n-1]
-		}
-		v.add(fault.New(ErrOffsets, Offsets{v.file, last.name, last.begin, last.end, v.data},
-			"%s: %d bytes after the last tensor %q, which ends at %d", v.file, v.data-end, clip(last.name, 200), end))
+		v.add(fault.New(ErrTrailingBytes, Extent{File: v.file, Tensor: last.name, Need: v.begin + end, Have: v.begin + v.data},
+			"%s: %s too many after the last tensor %q: need %d bytes, have %d; fetch it again, or write it anew",
+			v.file, plural(int(v.data-end), "byte"), clip(last.name, 200), v.begin+end, v.begin+v.data))
 		return
 	}
 	i := slices.IndexFunc(order, func(t *info) bool { return t.end > v.data })
@@ -109,7 +112,7 @@ func (v *validator) ending(order []*info, end int64) {
 			cut++
 		}
 	}
-	v.add(fault.New(ErrOffsets, Offsets{v.file, t.name, t.begin, t.end, v.data},
-		"%s is cut short: %d bytes of data needed, %d there; %s incomplete, the first %q at [%d,%d]; fetch it again",
-		v.file, end, v.data, plural(cut, "tensor"), clip(t.name, 200), t.begin, t.end))
+	v.add(fault.New(ErrTruncated, Extent{File: v.file, Tensor: t.name, Need: v.begin + end, Have: v.begin + v.data},
+		"%s is cut short: need %d bytes, have %d; %s incomplete, the first %q at [%d,%d]; fetch it again",
+		v.file, v.begin+end, v.begin+v.data, plural(cut, "tensor"), clip(t.name, 200), t.begin, t.end))
 }

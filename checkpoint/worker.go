@@ -170,7 +170,7 @@ func (w *worker) place(p *piece, src []byte) error {
 		}
 		return nil
 	}
-	if err := t.convert(t.dsts[0][lo:hi], src); err != nil {
+	if err := t.convertAt(t.dsts[0][lo:hi], src, p.pos); err != nil {
 		return err
 	}
 	for _, dst := range t.dsts[1:] {

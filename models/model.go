@@ -12,6 +12,7 @@ import (
 	"weft/dtype"
 	"weft/fault"
 	"weft/graph"
+	"weft/internal/bystander"
 	"weft/mesh"
 	"weft/sharding"
 	"weft/spmd"
@@ -119,8 +120,9 @@ type Model interface {
 	Params(layers int) []Param
 	// Official translates another publisher's tensor name; an official or unknown name comes back as it is.
 	Official(name string) string
-	// Ignore lists globs of tensors that released checkpoints carry and the model does not use.
-	Ignore() []string
+	// Ignore lists the kinds of tensors that released checkpoints of this family carry
+	// and the model does not use, besides those that stand beside any model.
+	Ignore() []bystander.Kind
 	// Rules are weft's sharding rules by official name.
 	Rules() sharding.Rules
 	// Check reports every reason why a mesh cannot run a request.

@@ -5,51 +5,107 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// The values of a pickle: nil, bool, int64, float64, string, and these. Bytes,
-// integers beyond 64 bits and everything that is built by a function this package
-// does not know are opaque.
+// The values of a pickle: nil, bool, int64, float64, string, and these. Bytes and
+// integers beyond 64 bits are opaque.
 type (
 	tuple  []any
 	list   struct{ items []any }
 	dict   struct{ keys, values []any }
 	global struct{ module, name string }
-	opaque struct{}
 	mark   struct{}
+	// opaque is a value that is no tensor and that nobody looks into: what it is in
+	// words, and what it was made of, in which tensors may be.
+	opaque struct {
+		is    string
+		holds []any
+	}
+	// refused is a tensor of a kind that weft does not read; is says which.
+	refused struct{ is string }
 	// storage is what a persistent id names: the entry of the zip with the data.
 	storage struct {
-		class string // "FloatStorage"
-		key   string
-		numel int64
+		class    string // "FloatStorage"
+		key      string
+		location string // "cpu", "cuda:0", "meta"
+		numel    int64
 	}
+)
+
+const (
+	// maxValues bounds the values that a pickle makes, each of some hundred bytes at the
+	// most: a tensor takes about 30, so that is a state dict of 60,000.
+	maxValues = 2_000_000
+	// freeValues are as many as any file may make; beyond them, one a byte of the file.
+	// Only a pickle that was packed has more.
+	freeValues = 100_000
+	// maxReferences bounds how many foreign references are listed.
+	maxReferences = 100
+	// maxNumber bounds the text of a number.
+	maxNumber = 64
 )
 
 // machine interprets a pickle. Every instruction takes at least a byte and adds at
 // most one value, and a value refers to others, never copies them: memory is
-// bounded by the length of the pickle.
+// bounded by the length of the pickle, and by maxValues.
 type machine struct {
-	b     []byte
-	pos   int
-	stack []any
-	memo  map[uint64]any
-	spare int // values that may still be copied from one container to another
-	err   error
+	b      []byte
+	pos    int
+	stack  []any
+	memo   map[uint64]any
+	values int // made so far
+	limit  int // of values
+	spare  int // values that may still be copied from one container to another
+	// foreign are the references to what is not in the list, in the order met.
+	foreign []string
+	err     error
 }
 
-// pickleError is a reason and the instruction it applies to.
+// pickleError is a reason and the instruction it applies to. limit is set where a
+// bound was passed.
 type pickleError struct {
 	pos    int
 	reason string
+	limit  *Limit
 }
 
 func (e *pickleError) Error() string { return fmt.Sprintf("pickle byte %d: %s", e.pos, e.reason) }
 
-// unpickle runs a pickle to its STOP and gives what is then on the stack.
-func unpickle(b []byte) (any, error) {
-	m := &machine{b: b, memo: map[uint64]any{}, spare: len(b)}
+// foreignError lists what a pickle refers to that is in no list.
+type foreignError struct{ names []string }
+
+func (e *foreignError) Error() string {
+	return "refers to " + strings.Join(e.names, ", ")
+}
+
+// unpickle runs a pickle of a file of size bytes to its STOP and gives what is then on
+// the stack. A reference
+// to anything outside of the list is an error wherever it stands, behind the STOP too.
+func unpickle(b []byte, size int64) (any, error) {
+	m := newMachine(b, size)
+	v := m.runToStop()
+	if m.err == nil && m.pos < len(b) {
+		rest := newMachine(b[m.pos:], size)
+		rest.runToStop()
+		m.foreign = append(m.foreign, rest.foreign...)
+		m.err = &pickleError{pos: m.pos, reason: fmt.Sprintf("%d bytes after the end of the pickle", len(b)-m.pos)}
+	}
+	if len(m.foreign) > 0 {
+		return nil, &foreignError{m.foreign}
+	}
+	return v, m.err
+}
+
+// newMachine makes one for a pickle that lies in a file of size bytes.
+func newMachine(b []byte, size int64) *machine {
+	return &machine{b: b, memo: map[uint64]any{}, spare: len(b), limit: int(min(maxValues, freeValues+size))}
+}
+
+// runToStop interprets instructions to the STOP.
+func (m *machine) runToStop() any {
 	for m.err == nil {
 		at := m.pos
 		op := m.take(1)
@@ -57,20 +113,19 @@ func unpickle(b []byte) (any, error) {
 			break
 		}
 		if op[0] == '.' {
-			v := m.pop()
-			return v, m.err
+			return m.pop()
 		}
 		m.step(op[0])
 		if e, ok := m.err.(*pickleError); ok && e.pos < 0 {
 			e.pos = at
 		}
 	}
-	return nil, m.err
+	return nil
 }
 
 func (m *machine) fail(format string, args ...any) {
 	if m.err == nil {
-		m.err = &pickleError{-1, fmt.Sprintf(format, args...)}
+		m.err = &pickleError{pos: -1, reason: fmt.Sprintf(format, args...)}
 	}
 }
 
@@ -78,7 +133,7 @@ func (m *machine) fail(format string, args ...any) {
 func (m *machine) take(n uint64) []byte {
 	if m.err != nil || n > uint64(len(m.b)-m.pos) {
 		if m.err == nil {
-			m.err = &pickleError{m.pos, fmt.Sprintf("%d bytes needed, %d left", n, len(m.b)-m.pos)}
+			m.err = &pickleError{pos: m.pos, reason: fmt.Sprintf("%d bytes needed, %d left", n, len(m.b)-m.pos)}
 		}
 		return make([]byte, min(n, 8))
 	}
@@ -103,7 +158,26 @@ func (m *machine) number(n int) uint64 {
 	return binary.LittleEndian.Uint64(b[:])
 }
 
-func (m *machine) push(v any) { m.stack = append(m.stack, v) }
+func (m *machine) push(v any) {
+	m.countValue()
+	m.stack = append(m.stack, v)
+}
+
+// countValue counts what is put on the stack or remembered.
+func (m *machine) countValue() {
+	if m.values++; m.values > m.limit && m.err == nil {
+		m.err = &pickleError{pos: -1, reason: fmt.Sprintf("more than %d values", m.limit), limit: &Limit{What: "values of the pickle", Have: int64(m.values), Limit: int64(m.limit)}}
+	}
+}
+
+// noteReference gives a reference to a function or class, and notes one that is not in the list.
+func (m *machine) noteReference(module, name string) global {
+	g := global{module, name}
+	if text := clipText(module + "." + name); !isKnownReference(g) && len(m.foreign) < maxReferences && !slices.Contains(m.foreign, text) {
+		m.foreign = append(m.foreign, text)
+	}
+	return g
+}
 
 func (m *machine) pop() any {
 	if len(m.stack) == 0 {
@@ -169,20 +243,48 @@ func (m *machine) step(op byte) {
 		m.push(op == 0x88)
 	case 'c': // GLOBAL
 		module := m.line()
-		m.push(global{module, m.line()})
+		name := m.line()
+		if m.err == nil {
+			m.push(m.noteReference(module, name))
+		}
 	case 0x93: // STACK_GLOBAL
 		v := m.popN(2)
-		module, _ := v[0].(string)
-		name, _ := v[1].(string)
-		m.push(global{module, name})
+		module, ok1 := v[0].(string)
+		name, ok2 := v[1].(string)
+		if !ok1 || !ok2 {
+			m.fail("a reference whose name is no text")
+			return
+		}
+		m.push(m.noteReference(module, name))
+	case 0x82, 0x83, 0x84: // EXT1, 2, 4: a number that a registry gives a meaning
+		m.push(m.noteReference("copyreg", fmt.Sprintf("extension_%d", m.number(1<<(op-0x82)))))
+	case 'i': // INST
+		module := m.line()
+		name := m.line()
+		if m.err == nil {
+			m.push(m.call(m.noteReference(module, name), tuple(m.popMark())))
+		}
+	case 'o': // OBJ
+		items := m.popMark()
+		if len(items) == 0 {
+			m.fail("an object without a class")
+			return
+		}
+		m.push(m.call(items[0], tuple(items[1:])))
 	case 'R', 0x81: // REDUCE, NEWOBJ
 		v := m.popN(2)
 		m.push(m.call(v[0], v[1]))
 	case 0x92: // NEWOBJ_EX
-		m.popN(3)
-		m.push(opaque{})
+		v := m.popN(3)
+		m.push(m.call(v[0], v[1]))
 	case 'b': // BUILD: the state of an object, such as the version of a module
-		m.pop()
+		state := m.pop()
+		if o, ok := m.top().(*opaque); ok {
+			o.holds = append(o.holds, state)
+		}
+	case 'P': // PERSID
+		m.line()
+		m.fail("a persistent id that is text")
 	case 'Q': // BINPERSID
 		m.push(m.persistent(m.pop()))
 	default:
@@ -208,8 +310,9 @@ func (m *machine) scalar(op byte) bool {
 	case 0x8b: // LONG4
 		m.push(long(m.take(m.number(4))))
 	case 'F':
-		v, err := strconv.ParseFloat(m.line(), 64)
-		if err != nil {
+		text := m.line()
+		v, err := strconv.ParseFloat(text[:min(len(text), maxNumber)], 64)
+		if err != nil || len(text) > maxNumber {
 			m.fail("bad float")
 		}
 		m.push(v)
@@ -226,16 +329,20 @@ func (m *machine) scalar(op byte) bool {
 	case 'T': // BINSTRING
 		m.push(string(m.take(m.number(4))))
 	case 'V': // UNICODE
-		m.push(m.line())
+		text := m.line()
+		if strings.Contains(text, `\`) {
+			m.fail("text with escapes")
+		}
+		m.push(text)
 	case 'B': // BINBYTES
 		m.take(m.number(4))
-		m.push(opaque{})
+		m.push(&opaque{is: "bytes"})
 	case 'C': // SHORT_BINBYTES
 		m.take(m.number(1))
-		m.push(opaque{})
+		m.push(&opaque{is: "bytes"})
 	case 0x8e, 0x96: // BINBYTES8, BYTEARRAY8
 		m.take(m.number(8))
-		m.push(opaque{})
+		m.push(&opaque{is: "bytes"})
 	default:
 		return false
 	}
@@ -250,9 +357,12 @@ func integerLine(text string) any {
 	case "01":
 		return true
 	}
+	if len(text) > maxNumber {
+		return &opaque{is: "a number"}
+	}
 	v, err := strconv.ParseInt(strings.TrimSuffix(text, "L"), 10, 64)
 	if err != nil {
-		return opaque{}
+		return &opaque{is: "a number"}
 	}
 	return v
 }
@@ -260,7 +370,7 @@ func integerLine(text string) any {
 // long reads two's complement of any length.
 func long(b []byte) any {
 	if len(b) > 8 {
-		return opaque{}
+		return &opaque{is: "a number"}
 	}
 	var v uint64
 	for i, c := range b {
@@ -288,40 +398,53 @@ func (m *machine) container(op byte) bool {
 	case '}':
 		m.push(&dict{})
 	case 'd':
-		d := &dict{}
-		d.add(m.popMark())
-		m.push(d)
+		pairs := m.popMark()
+		m.push(&dict{})
+		m.setItems(pairs)
 	case 'a': // APPEND
-		v := m.pop()
-		if l, ok := m.top().(*list); ok {
-			l.items = append(l.items, v)
-		}
-	case 'e': // APPENDS
-		v := m.popMark()
-		if l, ok := m.top().(*list); ok {
-			l.items = append(l.items, v...)
-		}
+		m.appendItems(m.pop())
+	case 'e', 0x90: // APPENDS, ADDITEMS
+		m.appendItems(m.popMark()...)
 	case 's': // SETITEM
-		v := m.popN(2)
-		if d, ok := m.top().(*dict); ok {
-			d.add(v)
-		}
+		m.setItems(m.popN(2))
 	case 'u': // SETITEMS
-		v := m.popMark()
-		if d, ok := m.top().(*dict); ok {
-			d.add(v)
-		}
+		m.setItems(m.popMark())
 	case 0x8f: // EMPTY_SET
-		m.push(opaque{})
-	case 0x90: // ADDITEMS
-		m.popMark()
+		m.push(&opaque{is: "a set"})
 	case 0x91: // FROZENSET
-		m.popMark()
-		m.push(opaque{})
+		m.push(&opaque{"a set", m.popMark()})
 	default:
 		return false
 	}
 	return true
+}
+
+// appendItems appends to the list, or to what else takes items, on top of the stack.
+func (m *machine) appendItems(v ...any) {
+	switch top := m.top().(type) {
+	case *list:
+		top.items = append(top.items, v...)
+	case *opaque:
+		top.holds = append(top.holds, v...)
+	default:
+		m.fail("items for what is no list")
+	}
+}
+
+// setItems adds pairs to the dict, or to what else takes them, on top of the stack.
+func (m *machine) setItems(pairs []any) {
+	if len(pairs)%2 != 0 {
+		m.fail("a key without a value")
+		return
+	}
+	switch top := m.top().(type) {
+	case *dict:
+		top.add(pairs)
+	case *opaque:
+		top.holds = append(top.holds, pairs...)
+	default:
+		m.fail("items for what is no dict")
+	}
 }
 
 func (d *dict) add(pairs []any) {
@@ -332,6 +455,7 @@ func (d *dict) add(pairs []any) {
 
 // memoize runs the instructions that remember and recall values.
 func (m *machine) memoize(op byte) bool {
+	m.countValue()
 	switch op {
 	case 'q':
 		m.memo[m.number(1)] = m.top()
@@ -373,13 +497,16 @@ func (m *machine) recall(i uint64) {
 func (m *machine) persistent(id any) any {
 	t, ok := id.(tuple)
 	if !ok || len(t) < 5 || t[0] != "storage" {
-		return opaque{}
+		m.fail("a persistent id that is no storage")
+		return nil
 	}
 	class, ok1 := t[1].(global)
 	key, ok2 := t[2].(string)
-	numel, ok3 := t[4].(int64)
-	if !ok1 || !ok2 || !ok3 {
+	location, ok3 := t[3].(string)
+	numel, ok4 := t[4].(int64)
+	if !ok1 || !ok2 || !ok3 || !ok4 {
 		m.fail("a storage's id is not as torch writes it")
+		return nil
 	}
-	return storage{class.name, key, numel}
+	return storage{class.name, key, location, numel}
 }

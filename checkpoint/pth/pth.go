@@ -2,7 +2,10 @@ package pth
 
 import (
 	"archive/zip"
+	"bytes"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"slices"
@@ -11,64 +14,180 @@ import (
 	"weft/fault"
 )
 
-// maxPickle is the largest pickle that is read. Those of models of 14 billion
-// parameters have 200 KB.
-const maxPickle = 100_000_000
-
-// maxDepth bounds the search for a state dict.
-const maxDepth = 4
+const (
+	// maxPickle is the largest pickle that is read. Those of models of 14 billion
+	// parameters have 200 KB.
+	maxPickle = 16 << 20
+	// maxUnpacked is how many times its packed size a pickle may have; torch does not
+	// pack it, and those who do get a tenth.
+	maxUnpacked = 50
+	// maxEntries bounds the entries of the zip, one a storage.
+	maxEntries = 1 << 20
+	// maxDepth bounds the search for a state dict.
+	maxDepth = 4
+	// maxSearch bounds the values looked at when tensors in other values are counted.
+	maxSearch = 1 << 20
+)
 
 // Archive is the directory of a .pth file.
 type Archive struct {
 	Tensors []Tensor // in the order of the state dict
 	Under   []string // the keys that lead to the state dict, where it is not the file's own value
-	Others  []string // keys of the state dict whose values are no tensors
+	Others  []string // keys of the state dict whose values are no tensors, and what they are
+	Beside  []string // keys beside those of Under, and what their values are
+	Strange []string // entries of the zip that torch.save does not write
 }
 
 // Read reads the directory of a file of the given size; file is its name in messages.
 func Read(r io.ReaderAt, size int64, file string) (*Archive, error) {
 	z, err := zip.NewReader(r, size)
 	if err != nil {
-		return nil, format(file, notZip(r))
+		return nil, notZip(r, size, file)
+	}
+	if err := checkEnd(r, size, file); err != nil {
+		return nil, err
+	}
+	if n := len(z.File); n > maxEntries {
+		return nil, fault.New(ErrLimit, Limit{file, "entries", int64(n), maxEntries}, "%s has %d entries; a file of tensors has at most %d", file, n, maxEntries)
 	}
 	root, err := rootOf(z)
 	if err != nil {
-		return nil, format(file, err.Error())
+		return nil, format(ErrFormat, file, err.Error())
 	}
+	a := &Archive{}
 	entries := map[string]*zip.File{}
 	for _, f := range z.File {
-		if name, ok := strings.CutPrefix(f.Name, root); ok {
-			if entries[name] != nil {
-				return nil, format(file, "entry "+f.Name+" twice")
-			}
-			entries[name] = f
+		name, ok := strings.CutPrefix(f.Name, root)
+		switch {
+		case !ok:
+			a.Strange = append(a.Strange, f.Name)
+			continue
+		case entries[name] != nil:
+			return nil, format(ErrFormat, file, "entry "+f.Name+" twice")
+		case name == "constants.pkl":
+			return nil, format(ErrFormat, file, "it is a TorchScript program: load it with torch.jit.load and save its state_dict()")
+		case !strings.HasPrefix(name, "data/") && !strings.HasPrefix(name, ".") && !slices.Contains([]string{"data.pkl", "byteorder", "version"}, name):
+			a.Strange = append(a.Strange, f.Name)
+		}
+		entries[name] = f
+	}
+	if entries["byteorder"] != nil {
+		order, err := readEntry(entries["byteorder"], 64)
+		switch text := strings.TrimSpace(string(order)); {
+		case err != nil:
+			return nil, format(ErrFormat, file, "byteorder: "+err.Error())
+		case text != "little":
+			return nil, format(ErrByteOrder, file, fmt.Sprintf("its byte order is %.20q; weft reads little-endian files: load and save it on a machine of that order", text))
 		}
 	}
-	if order, err := readEntry(entries["byteorder"], 64); err == nil && strings.TrimSpace(string(order)) != "little" {
-		return nil, format(file, "its byte order is "+string(order)+"; weft reads little-endian files")
-	}
-	text, err := readEntry(entries["data.pkl"], maxPickle)
+	value, err := readPickle(entries["data.pkl"], size, file)
 	if err != nil {
-		return nil, format(file, "data.pkl: "+err.Error())
+		return nil, err
 	}
-	value, err := unpickle(text)
-	if err != nil {
-		fields := Pickle{File: file, Reason: err.Error()}
-		if e := (*pickleError)(nil); errors.As(err, &e) {
-			fields.Offset, fields.Reason = e.pos, e.reason
-		}
-		return nil, fault.New(ErrPickle, fields, "%s: %v", file, err)
-	}
-	return build(value, entries, size, file)
+	return a, a.build(value, entries, size, file)
 }
 
-// notZip says what a file is that is no zip.
-func notZip(r io.ReaderAt) string {
-	var head [2]byte
-	if n, _ := r.ReadAt(head[:], 0); n == 2 && head[0] == 0x80 && head[1] <= 5 {
-		return "it has the format of torch before 1.6; load and save it again with a newer torch"
+// readPickle reads and interprets data.pkl. What it unpacks to is bounded before it is read.
+func readPickle(f *zip.File, size int64, file string) (any, error) {
+	have, limit := f.UncompressedSize64, min(maxPickle, max(64<<10, maxUnpacked*f.CompressedSize64))
+	if have > limit {
+		have = min(have, math.MaxInt64)
+		return nil, fault.New(ErrLimit, Limit{file, "bytes of data.pkl", int64(have), int64(limit)},
+			"%s: data.pkl unpacks %d bytes to %d; at most %d are read: a state dict's has some hundred bytes a tensor, and torch does not pack it",
+			file, f.CompressedSize64, have, limit)
 	}
-	return "it is no zip, as torch.save writes, or is cut short"
+	text, err := readEntry(f, int64(limit))
+	if err != nil {
+		return nil, format(ErrFormat, file, "data.pkl: "+err.Error())
+	}
+	value, err := unpickle(text, size)
+	var e *pickleError
+	var foreign *foreignError
+	switch {
+	case err == nil:
+		return value, nil
+	case errors.As(err, &foreign):
+		return nil, fault.New(ErrReference, References{file, foreign.names},
+			"%s refers to %s, which no file of tensors needs: nothing of it was run, and nothing is read; if you trust the file, load it with torch and save its state dict alone",
+			file, listNames(foreign.names))
+	case errors.As(err, &e) && e.limit != nil:
+		e.limit.File = file
+		return nil, fault.New(ErrLimit, *e.limit, "%s: %v; at most %d are read", file, err, e.limit.Limit)
+	case errors.As(err, &e):
+		return nil, fault.New(ErrPickle, Pickle{file, e.pos, e.reason}, "%s: %v", file, err)
+	}
+	return nil, err
+}
+
+// notZip says what a file is that is no zip: the format of old torch, or one that is
+// cut short, with the least size that it had.
+func notZip(r io.ReaderAt, size int64, file string) error {
+	head := make([]byte, min(size, 4))
+	if n, err := r.ReadAt(head, 0); err != nil && n < len(head) {
+		return format(ErrNotZip, file, "it cannot be read: "+err.Error())
+	}
+	switch {
+	case len(head) == 4 && string(head) == "PK\x03\x04":
+		if need := leastZip(r, size); need > size {
+			return fault.New(ErrTruncated, Extent{File: file, Need: need, Have: size}, "%s is cut short: need at least %d bytes, have %d; fetch it again", file, need, size)
+		}
+		return format(ErrNotZip, file, fmt.Sprintf("it begins as a zip and its directory, at the end, is damaged or not there: cut short, of %d bytes; fetch it again", size))
+	case len(head) > 1 && head[0] == 0x80 && head[1] <= 5:
+		return format(ErrLegacy, file, "it has the format of torch before 1.6; load and save it again with a newer torch")
+	}
+	return format(ErrNotZip, file, fmt.Sprintf("it is no zip, as torch.save writes: it has %d bytes", size))
+}
+
+// leastZip follows the entries from the start of a zip and gives where the last one
+// whose beginning is there would end, with a directory behind.
+func leastZip(r io.ReaderAt, size int64) int64 {
+	const header, directory = 30, 22
+	at := int64(0)
+	for range maxEntries {
+		var h [header]byte
+		if n, _ := r.ReadAt(h[:], at); n < header || string(h[:4]) != "PK\x03\x04" {
+			break
+		}
+		names := int64(binary.LittleEndian.Uint16(h[26:])) + int64(binary.LittleEndian.Uint16(h[28:]))
+		bytes := int64(binary.LittleEndian.Uint32(h[18:]))
+		at += header + names
+		if bytes == math.MaxUint32 || at > size {
+			break
+		}
+		if at += bytes; at > size {
+			break
+		}
+	}
+	return at + directory
+}
+
+// checkEnd wants nothing behind the zip's directory.
+func checkEnd(r io.ReaderAt, size int64, file string) error {
+	const directory, longest = 22, 22 + math.MaxUint16
+	tail := make([]byte, min(size, longest))
+	if _, err := r.ReadAt(tail, size-int64(len(tail))); err != nil && err != io.EOF {
+		return format(ErrNotZip, file, "it cannot be read: "+err.Error())
+	}
+	at := bytes.LastIndex(tail, []byte("PK\x05\x06"))
+	if at < 0 || at+directory > len(tail) {
+		return nil
+	}
+	end := at + directory + int(binary.LittleEndian.Uint16(tail[at+20:]))
+	if end < len(tail) {
+		need := size - int64(len(tail)-end)
+		return fault.New(ErrTrailingBytes, Extent{File: file, Need: need, Have: size}, "%s: %d bytes too many after the zip's end: need %d bytes, have %d; fetch it again, or write it anew",
+			file, size-need, need, size)
+	}
+	return nil
+}
+
+// listNames prints names for a message: a short list, or the first and a count.
+func listNames(names []string) string {
+	const most = 8
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
 // rootOf finds the folder in the zip that has the pickle.
@@ -102,68 +221,92 @@ func readEntry(f *zip.File, limit int64) ([]byte, error) {
 }
 
 // build finds the state dict in a pickle's value and places its tensors.
-func build(value any, entries map[string]*zip.File, size int64, file string) (*Archive, error) {
-	d, under, err := stateDict(value, file)
+func (a *Archive) build(value any, entries map[string]*zip.File, size int64, file string) error {
+	look := &search{left: maxSearch}
+	d, err := a.stateDict(value, look, file)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	a := &Archive{Under: under}
 	var faults fault.List
 	seen := map[string]bool{}
 	for i, key := range d.keys {
 		name, isText := key.(string)
-		v, isTensor := d.values[i].(*view)
-		switch {
-		case !isText || !isTensor:
-			if isText {
-				a.Others = append(a.Others, name)
+		if !isText {
+			name = look.describeValue(key)
+		}
+		value := d.values[i]
+		if !isTensor(value) {
+			if look.tensorsIn(value) > 0 && !slices.Contains(trainerKeys, name) {
+				faults.Add(fault.New(ErrStateDict, Dicts{file, []string{name}}, "%s: %s is %s, beside tensors: a state dict has names and tensors; save what is wanted alone", file, name, look.describeValue(value)))
 			}
+			a.Others = append(a.Others, clipText(name)+" ("+look.describeValue(value)+")")
 			continue
-		case seen[name]:
+		}
+		if !isText {
+			faults.Add(fault.New(ErrKey, Value{file, name, "no text"}, "%s: a tensor has the key %s, which is no text; save it under a name", file, name))
+			continue
+		}
+		if seen[name] {
 			faults.Add(fault.New(ErrPickle, Pickle{File: file, Reason: "tensor twice"}, "%s: tensor %s twice", file, name))
 			continue
 		}
 		seen[name] = true
-		e, err := locate(entries["data/"+v.storage.key], size)
+		v, ok := value.(*view)
+		if !ok {
+			is := value.(*refused).is
+			faults.Add(fault.New(ErrTensorKind, Value{file, name, is}, "%s: %s is %s, which weft does not read; save it as a plain tensor (dense, on the CPU, .detach().clone())", file, name, is))
+			continue
+		}
+		e, err := v.locate(entries, size, file, name)
 		if err != nil {
-			faults.Add(format(file, "the storage "+v.storage.key+" of tensor "+name+": "+err.Error()))
+			faults.Add(err)
 			continue
 		}
 		t, err := v.resolve(file, name, e)
 		faults.Add(err)
 		a.Tensors = append(a.Tensors, t)
 	}
-	return a, faults.Err()
+	return faults.Err()
 }
 
-// locate gives the place of a stored entry.
-func locate(f *zip.File, size int64) (entry, error) {
-	switch {
-	case f == nil:
-		return entry{}, errors.New("not in the file")
-	case f.Method != zip.Store:
-		return entry{}, errors.New("compressed; torch.save does not compress")
+// locate gives the place of a tensor's storage.
+func (v *view) locate(entries map[string]*zip.File, size int64, file, name string) (entry, error) {
+	f := entries["data/"+v.storage.key]
+	bad := func(reason string) (entry, error) {
+		return entry{}, fault.New(ErrStorage, Value{file, name, reason}, "%s: the storage %s of tensor %s is %s", file, v.storage.key, name, reason)
+	}
+	if f == nil {
+		return entry{}, fault.New(ErrMissingStorage, Value{file, name, v.storage.key}, "%s: the storage %s of tensor %s is not in the file; fetch it again", file, v.storage.key, name)
+	}
+	if f.Method != zip.Store {
+		return bad("compressed; torch.save does not compress")
 	}
 	offset, err := f.DataOffset()
 	if err != nil {
-		return entry{}, err
+		return bad("damaged: " + err.Error())
 	}
 	if n := f.CompressedSize64; n > math.MaxInt64 || offset > size || int64(n) > size-offset {
-		return entry{}, errors.New("reaches past the end of the file")
+		return bad("reaching past the end of the file")
 	}
 	return entry{offset, int64(f.CompressedSize64)}, nil
 }
 
-// wrappers are keys under which trainers put the state dict, the likeliest first.
-var wrappers = []string{"module", "state_dict", "model", "model_state_dict", "net"}
+var (
+	// wrappers are keys under which trainers put the state dict, the likeliest first.
+	wrappers = []string{"module", "state_dict", "model", "model_state_dict", "net", "generator", "transformer", "dit"}
+	// trainerKeys are what trainers put beside it.
+	trainerKeys = []string{"optimizer", "optimizers", "optimizer_state_dict", "optimizer_states", "lr_scheduler", "lr_schedulers", "scheduler", "scaler", "grad_scaler", "amp",
+		"rng_state", "rng_states", "random_states", "cuda_rng_state", "torch_rng_state", "random_rng_state", "callbacks", "loops", "hyper_parameters", "args", "config",
+		"epoch", "step", "global_step", "iteration", "critic", "discriminator", "loss_scaler", "client_lr_scheduler"}
+)
 
 // stateDict finds the dict that has tensors: the value itself, or one inside it.
-func stateDict(value any, file string) (d *dict, under []string, err error) {
+func (a *Archive) stateDict(value any, look *search, file string) (*dict, error) {
 	d, ok := value.(*dict)
+	if !ok {
+		return nil, fault.New(ErrStateDict, Dicts{file, []string{}}, "%s holds %s, and no dict of names and tensors", file, look.describeValue(value))
+	}
 	for range maxDepth {
-		if !ok || d.hasTensors() {
-			break
-		}
 		var keys []string
 		inner := map[string]*dict{}
 		for i, k := range d.keys {
@@ -172,32 +315,49 @@ func stateDict(value any, file string) (d *dict, under []string, err error) {
 				keys, inner[name] = append(keys, name), sub
 			}
 		}
+		keys = likeliestKey(keys, d.hasTensors())
 		if len(keys) > 1 {
-			for _, w := range wrappers {
-				if slices.Contains(keys, w) {
-					keys = []string{w}
-					break
-				}
-			}
-		}
-		if len(keys) > 1 {
-			return nil, nil, fault.New(ErrStateDict, Dicts{file, keys}, "%s has tensors under several keys, and none is named %s: %s",
-				file, strings.Join(wrappers, ", "), strings.Join(keys, ", "))
+			return nil, fault.New(ErrStateDict, Dicts{file, keys}, "%s has tensors under several keys, and none is named %s: %s; save one of them alone",
+				file, strings.Join(wrappers, ", "), listNames(keys))
 		}
 		if len(keys) == 0 {
 			break
 		}
-		d, under = inner[keys[0]], append(under, keys[0])
+		for i, k := range d.keys {
+			if k != any(keys[0]) {
+				name, isText := k.(string)
+				if !isText {
+					name = look.describeValue(k)
+				}
+				a.Beside = append(a.Beside, clipText(name)+" ("+look.describeValue(d.values[i])+")")
+			}
+		}
+		d, a.Under = inner[keys[0]], append(a.Under, keys[0])
 	}
-	if !ok || !d.hasTensors() && len(d.keys) > 0 {
-		return nil, nil, fault.New(ErrStateDict, Dicts{file, []string{}}, "%s holds no dict of names and tensors", file)
+	if !d.hasTensors() && len(d.keys) > 0 {
+		return nil, fault.New(ErrStateDict, Dicts{file, []string{}}, "%s holds no dict of names and tensors", file)
 	}
-	return d, under, nil
+	return d, nil
 }
 
-func (d *dict) hasTensors() bool {
-	return slices.ContainsFunc(d.values, func(v any) bool { _, ok := v.(*view); return ok })
+// likeliestKey picks the key of a state dict among those of dicts with tensors. Where
+// tensors lie beside the dicts, only a wrapper's name says that the state dict is in one.
+func likeliestKey(keys []string, tensorsBeside bool) []string {
+	for _, w := range wrappers {
+		if slices.Contains(keys, w) {
+			return []string{w}
+		}
+	}
+	if tensorsBeside {
+		return nil
+	}
+	if rest := slices.DeleteFunc(slices.Clone(keys), func(k string) bool { return slices.Contains(trainerKeys, k) }); len(rest) > 0 {
+		return rest
+	}
+	return keys
 }
+
+func (d *dict) hasTensors() bool { return slices.ContainsFunc(d.values, isTensor) }
 
 // leadsToTensors looks a few levels down. A pickle's dicts may contain each other,
 // so each is looked at once.
@@ -210,4 +370,85 @@ func (d *dict) leadsToTensors(depth int, seen map[*dict]bool) bool {
 		sub, ok := v.(*dict)
 		return ok && sub.leadsToTensors(depth-1, seen)
 	})
+}
+
+// clipText shortens a key for a notice.
+func clipText(name string) string {
+	const longest = 200
+	if len(name) <= longest {
+		return name
+	}
+	return name[:longest] + "..."
+}
+
+// search counts tensors in values that may contain each other; left bounds its steps.
+type search struct{ left int }
+
+// tensorsIn counts the tensors in a value, as far as the search still goes.
+func (s *search) tensorsIn(v any) int { return s.countWithin(v, 0) }
+
+func (s *search) countWithin(v any, depth int) int {
+	const deepest = 16
+	if s.left--; s.left < 0 || depth > deepest {
+		return 0
+	}
+	var items []any
+	switch v := v.(type) {
+	case *view, *refused:
+		return 1
+	case tuple:
+		items = v
+	case *list:
+		items = v.items
+	case *dict:
+		items = v.values
+	case *opaque:
+		items = v.holds
+	}
+	n := 0
+	for _, item := range items {
+		if s.left < 0 {
+			break
+		}
+		n += s.countWithin(item, depth+1)
+	}
+	return n
+}
+
+// describeValue says in words what a value is.
+func (s *search) describeValue(v any) string {
+	what := ""
+	switch v := v.(type) {
+	case nil:
+		return "None"
+	case bool:
+		return fmt.Sprint(v)
+	case int64, float64:
+		return fmt.Sprint(v)
+	case string:
+		return "text"
+	case *view:
+		return "a tensor"
+	case *refused:
+		return v.is
+	case global:
+		return v.module + "." + v.name
+	case tuple:
+		what = "a tuple"
+	case *list:
+		what = "a list"
+	case *dict:
+		what = "a dict"
+	case *opaque:
+		what = v.is
+	default:
+		return "a value"
+	}
+	if n := s.tensorsIn(v); n > 0 {
+		what += fmt.Sprintf(" with %d tensors", n)
+		if n == 1 {
+			what = strings.TrimSuffix(what, "s")
+		}
+	}
+	return what
 }

@@ -1,6 +1,8 @@
 package pth
 
 import (
+	"fmt"
+
 	"weft/dtype"
 	"weft/fault"
 )
@@ -19,7 +21,8 @@ type Tensor struct {
 // view is a tensor as the pickle describes it.
 type view struct {
 	storage storage
-	stored  string // of torch's dtype where the storage has none
+	stored  string // the type's name in safetensors, "" where it has none
+	typed   string // the type's name in the pickle
 	offset  int64
 	shape   []int64
 	strides []int64
@@ -37,33 +40,80 @@ var dtypes = map[string]string{
 	"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64", "int32": "I32", "int16": "I16",
 	"int8": "I8", "uint8": "U8", "bool": "BOOL", "uint16": "U16", "uint32": "U32", "uint64": "U64", "complex64": "C64",
 	"float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "float8_e8m0fnu": "F8_E8M0",
+	"float8_e4m3fnuz": "F8_E4M3FNUZ", "float8_e5m2fnuz": "F8_E5M2FNUZ",
+	"double": "F64", "float": "F32", "half": "F16", "long": "I64", "int": "I32", "short": "I16", "cfloat": "C64",
 }
 
+// otherSizes are the bytes of an element of those types that weft can list but not read.
+var otherSizes = map[string]int64{"C64": 8, "F8_E8M0": 1, "F8_E4M3FNUZ": 1, "F8_E5M2FNUZ": 1}
+
 // call gives what a function of a pickle would: tensors for those that rebuild
-// tensors, a dict for OrderedDict, and an inert object for all others.
+// tensors, a dict for those that make one, and an inert object for all others.
 func (m *machine) call(f, args any) any {
-	g, _ := f.(global)
-	a, _ := args.(tuple)
-	switch g {
-	case global{"collections", "OrderedDict"}:
+	a, ok := args.(tuple)
+	if !ok {
+		m.fail("arguments that are no tuple")
+		return nil
+	}
+	g, ok := f.(global)
+	if !ok {
+		return &opaque{is: "an object", holds: []any{f, args}}
+	}
+	switch name := g.module + "." + g.name; name {
+	case "collections.OrderedDict":
 		return m.orderedDict(a)
-	case global{"torch._utils", "_rebuild_tensor_v2"}, global{"torch._utils", "_rebuild_tensor_v3"}, global{"torch._utils", "_rebuild_tensor"}:
-		if v := rebuild(g.name, a); v != nil {
-			return v
-		}
-	case global{"torch._utils", "_rebuild_parameter"}, global{"torch._utils", "_rebuild_parameter_with_state"}:
-		if len(a) > 0 {
+	case "collections.defaultdict", "builtins.dict", "__builtin__.dict":
+		return &dict{}
+	case "torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_tensor_v3", "torch._utils._rebuild_tensor":
+		return m.rebuild(g.name, a)
+	case "torch._utils._rebuild_parameter", "torch._utils._rebuild_parameter_with_state", "torch.nn.parameter.Parameter", "torch.nn.parameter.Buffer":
+		if len(a) > 0 && isTensor(a[0]) {
 			return a[0]
 		}
-	case global{"torch._tensor", "_rebuild_from_type_v2"}:
-		if len(a) > 2 {
-			// Only the functions above: this one does not take itself.
-			if inner, ok := a[0].(global); ok && inner.module == "torch._utils" {
-				return m.call(inner, a[2])
-			}
+		m.fail("a parameter made of no tensor")
+		return nil
+	case "torch._tensor._rebuild_from_type_v2":
+		return m.rebuildFromType(a)
+	case "torch.Size":
+		if len(a) == 1 {
+			return a[0]
 		}
+	case "numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar":
+		return &opaque{is: "a NumPy number"}
 	}
-	return opaque{}
+	if kind, is := tensorKinds[g.name]; is && g.module != "collections" {
+		return &refused{kind}
+	}
+	return &opaque{is: g.module + "." + g.name, holds: a}
+}
+
+// rebuildFromType reads (function, class, arguments, state): a tensor of a class. Of
+// torch's own classes it is what the function gives.
+func (m *machine) rebuildFromType(a tuple) any {
+	if len(a) < 3 {
+		m.fail("a tensor of a class without its arguments")
+		return nil
+	}
+	inner, ok1 := a[0].(global)
+	class, ok2 := a[1].(global)
+	if !ok1 || !ok2 || inner.name == "_rebuild_from_type_v2" {
+		m.fail("a tensor of a class is not as torch writes it")
+		return nil
+	}
+	switch class.module + "." + class.name {
+	case "torch.Tensor", "torch._tensor.Tensor", "torch.nn.parameter.Parameter", "torch.nn.parameter.Buffer":
+		return m.call(inner, a[2])
+	}
+	return &refused{"a tensor of the class " + class.module + "." + class.name}
+}
+
+// isTensor says whether a value is a tensor, readable or not.
+func isTensor(v any) bool {
+	switch v.(type) {
+	case *view, *refused:
+		return true
+	}
+	return false
 }
 
 // orderedDict takes the pairs, if any, that an ordered dict is made from.
@@ -89,23 +139,46 @@ func (m *machine) orderedDict(args tuple) *dict {
 	return d
 }
 
-// rebuild reads (storage, offset, shape, strides, requires_grad, hooks[, dtype]).
-func rebuild(name string, a tuple) *view {
-	if len(a) < 4 {
+// rebuild reads (storage, offset, shape, strides, requires_grad, hooks[, dtype][, metadata]).
+func (m *machine) rebuild(name string, a tuple) any {
+	bad := func() any {
+		m.fail("%s is not called as torch does", name)
 		return nil
+	}
+	if len(a) < 4 {
+		return bad()
 	}
 	s, ok1 := a[0].(storage)
 	offset, ok2 := a[1].(int64)
 	shape, ok3 := integers(a[2])
 	strides, ok4 := integers(a[3])
 	if !ok1 || !ok2 || !ok3 || !ok4 {
-		return nil
+		return bad()
 	}
-	v := &view{storage: s, stored: classes[s.class], offset: offset, shape: shape, strides: strides}
-	if name == "_rebuild_tensor_v3" && len(a) > 6 {
-		if g, ok := a[6].(global); ok && g.module == "torch" {
-			v.stored = dtypes[g.name]
+	v := &view{storage: s, stored: classes[s.class], typed: s.class, offset: offset, shape: shape, strides: strides}
+	metadata := 6
+	if name == "_rebuild_tensor_v3" {
+		metadata = 7
+		g, ok := global{}, false
+		if len(a) > 6 {
+			g, ok = a[6].(global)
 		}
+		if !ok || g.module != "torch" {
+			return bad()
+		}
+		v.stored, v.typed = dtypes[g.name], "torch."+g.name
+	}
+	if len(a) > metadata {
+		if bits, ok := a[metadata].(*dict); ok {
+			for i, key := range bits.keys {
+				if set, ok := bits.values[i].(bool); ok && set {
+					return &refused{fmt.Sprintf("a tensor with its bit %q set, by which it is read otherwise", key)}
+				}
+			}
+		}
+	}
+	if s.location == "meta" {
+		return &refused{"a tensor on the meta device, which has no data"}
 	}
 	return v
 }
@@ -134,15 +207,12 @@ type entry struct{ offset, bytes int64 }
 func (v *view) resolve(file, name string, e entry) (Tensor, error) {
 	t := Tensor{Name: name, Stored: v.stored, Shape: []int{}, Strides: []int{}}
 	t.DType, _ = dtype.FromSafetensors(v.stored)
-	size := int64(t.DType.Size())
-	if v.stored == "C64" {
-		size = 8
-	}
-	if v.stored == "F8_E8M0" {
-		size = 1
-	}
 	if v.stored == "" {
-		return t, fault.New(ErrPickle, Pickle{File: file, Reason: "unknown type"}, "%s: tensor %s has a type that is not known (%s)", file, name, v.storage.class)
+		return t, fault.New(ErrStorageType, Value{file, name, v.typed}, "%s: tensor %s is of the type %s, which is none that weft knows", file, name, v.typed)
+	}
+	size := int64(t.DType.Size())
+	if n, other := otherSizes[v.stored]; other {
+		size = n
 	}
 	last, ok := v.last()
 	need := int64(0)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"weft"
 	"weft/checkpoint"
 	"weft/dtype"
+	"weft/fault"
 	"weft/graph"
 	"weft/mesh"
 	"weft/models"
@@ -99,7 +101,18 @@ func inspect(path string, o weft.Options) (*inspection, error) {
 			return nil, err
 		}
 		defer c.Close()
-		return listTensors(c, path), nil
+		doc := listTensors(c, path)
+		// A list needs no model; where one is known it is named, and else why it is not.
+		m, err := weft.Identify(c)
+		switch {
+		case err == nil:
+			doc.Model, doc.Notes = m.Name(), append([]string{}, m.Notices...)
+		case isOtherModel(err):
+			doc.Notes = append(doc.Notes, "the model is not known: "+strings.ReplaceAll(err.Error(), "\n", "; "))
+		default:
+			return nil, err
+		}
+		return doc, nil
 	}
 	m, err := weft.Open(path)
 	if err != nil {
@@ -117,6 +130,20 @@ func inspect(path string, o weft.Options) (*inspection, error) {
 		doc.BytesPerDevice = held.Bytes
 	}
 	return doc, doc.place(m, held, o.DType != "")
+}
+
+// isOtherModel says whether an error is that the tensors are not those of the model
+// described, or of none that is known: the config itself could be read.
+func isOtherModel(err error) bool {
+	if _, ok := fault.Fields[weft.Unidentified](err); ok {
+		return true
+	}
+	for _, k := range []error{models.ErrUnknownModel, models.ErrVariant, checkpoint.ErrMissingTensors, checkpoint.ErrUnexpectedTensors, checkpoint.ErrShape, checkpoint.ErrTiedMismatch} {
+		if errors.Is(err, k) {
+			return true
+		}
+	}
+	return false
 }
 
 func listTensors(c *checkpoint.Checkpoint, path string) *inspection {
@@ -229,6 +256,9 @@ func (a *app) showInspection(doc *inspection) {
 		a.say("%s", line)
 	}
 	a.say("")
+	if doc.Model != "" {
+		a.say("model %s", doc.Model)
+	}
 	for _, d := range doc.DTypes {
 		a.say("%-8s %6d tensors  %14d elements  %s", d.DType, d.Tensors, d.Elements, weft.Bytes(d.Bytes))
 	}

@@ -6,12 +6,11 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"weft/fault"
+	"weft/internal/hostmemory"
 	"weft/models"
 	"weft/plan"
 )
@@ -178,22 +177,5 @@ type planDoc struct {
 
 // thisMachine is what cpu:N is planned for.
 func thisMachine() plan.Machine {
-	return plan.Machine{MemoryBytes: machineMemory(), Cores: runtime.NumCPU()}
-}
-
-// machineMemory is the memory of this machine in bytes, 0 where it is not known.
-func machineMemory() int64 {
-	text, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, "MemTotal:"); ok {
-			kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
-			if err == nil {
-				return kib << 10
-			}
-		}
-	}
-	return 0
+	return plan.Machine{MemoryBytes: hostmemory.Total(), Cores: runtime.NumCPU()}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"weft/internal/bystander"
 	"weft/models"
 	"weft/sharding"
 )
@@ -155,14 +156,15 @@ func (m *Model) Official(name string) string {
 }
 
 // Ignore are the other tower, and what lies behind the last layer that is run.
-func (m *Model) Ignore() []string {
-	last := m.block(m.c.Layers) + "*"
+func (m *Model) Ignore() []bystander.Kind {
 	if m.c.Tower == text {
-		return []string{"vision_model.*", "visual_projection.*", "text_projection.*", "logit_scale", "*position_ids"}
+		return []bystander.Kind{bystander.ImageTower}
 	}
-	ignored := []string{last, "log_scale", "textual.*", "visual.post_norm.*", "visual.head*", "*post_layernorm.*", "*position_ids"}
+	last := m.block(m.c.Layers) + "*"
+	behind := bystander.Kind{Name: "the layers behind the last that is run", Globs: []string{last, "visual.post_norm.*", "visual.head*", "*post_layernorm.*"}}
 	if m.c.Names == "transformers" {
-		ignored = append(ignored, strings.TrimPrefix(last, "vision_model."), "text_model.*", "visual_projection.*", "text_projection.*", "logit_scale")
+		behind.Globs = append(behind.Globs, strings.TrimPrefix(last, "vision_model."))
+		return []bystander.Kind{behind, bystander.TextTower}
 	}
-	return ignored
+	return []bystander.Kind{behind, bystander.OpenCLIPText}
 }

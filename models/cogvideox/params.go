@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"weft/internal/bystander"
 	"weft/models"
 	"weft/sharding"
 )
@@ -134,7 +135,7 @@ func (m *Model) Rules() sharding.Rules {
 }
 
 // Ignore is empty: releases carry nothing more.
-func (m *Model) Ignore() []string { return nil }
+func (m *Model) Ignore() []bystander.Kind { return nil }
 
 // Official is the name itself: diffusers' names are the official ones.
 func (m *Model) Official(name string) string { return name }

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 
+	"weft/internal/bystander"
 	"weft/models"
 	"weft/sharding"
 )
@@ -112,11 +113,8 @@ func (m *Model) Rules() sharding.Rules {
 	}
 }
 
-// Ignore lists what released checkpoints carry besides: positions that are
-// computed, a counter of training, and states of fp8 layers.
-func (m *Model) Ignore() []string {
-	return []string{"pos_embedder.*", "accum_*", "*._extra_state"}
-}
+// Ignore is the positions that are computed, which released checkpoints carry.
+func (m *Model) Ignore() []bystander.Kind { return []bystander.Kind{bystander.ComputedPosition} }
 
 var diffusersNames = []struct {
 	match *regexp.Regexp

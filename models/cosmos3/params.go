@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"weft/internal/bystander"
 	"weft/models"
 	"weft/sharding"
 )
@@ -128,7 +129,9 @@ func (m *Model) Rules() sharding.Rules {
 
 // Ignore lists what checkpoints carry for other uses: a head for the next token,
 // actions and sound.
-func (m *Model) Ignore() []string { return []string{"lm_head.*", "norm.weight", "action_*", "audio_*"} }
+func (m *Model) Ignore() []bystander.Kind {
+	return []bystander.Kind{bystander.NextToken, bystander.TextNorm, bystander.Actions, bystander.Sound}
+}
 
 // Official is the name itself: there is one naming.
 func (m *Model) Official(name string) string { return name }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"weft/internal/bystander"
 	"weft/models"
 	"weft/sharding"
 )
@@ -123,9 +124,7 @@ func (m *Model) Official(name string) string {
 	return m.prefix() + name
 }
 
-// Ignore are the output layer, the other towers, what joins them, LTX-2.5's
-// projections of the result, and a tokenizer kept among the tensors.
-func (m *Model) Ignore() []string {
-	return []string{"lm_head.weight", "language_model.lm_head.weight", "visual.*", "model.visual.*", "vision_tower.*", "model.vision_tower.*", "multi_modal_projector.*", "model.multi_modal_projector.*",
-		"vision_model.*", "audio_projector.*", "text_embedding_projection.*", "tokenizer_json", "hf_asset__*"}
+// Ignore are the output layer, the other towers and what joins them.
+func (m *Model) Ignore() []bystander.Kind {
+	return []bystander.Kind{bystander.NextToken, bystander.VisionTower, bystander.AudioTower}
 }

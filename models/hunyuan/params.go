@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"weft/graph"
+	"weft/internal/bystander"
 	"weft/models"
 	"weft/sharding"
 )
@@ -248,7 +249,7 @@ func (m *Model) Rules() sharding.Rules {
 }
 
 // Ignore is empty: releases carry nothing more.
-func (m *Model) Ignore() []string { return nil }
+func (m *Model) Ignore() []bystander.Kind { return nil }
 
 var diffusersNames = []struct {
 	match *regexp.Regexp

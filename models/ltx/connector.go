@@ -9,6 +9,7 @@ import (
 	"weft/dtype"
 	"weft/fault"
 	"weft/graph"
+	"weft/internal/bystander"
 	"weft/mesh"
 	"weft/models"
 	"weft/models/step"
@@ -123,9 +124,9 @@ func (m *Connector) Rules() sharding.Rules {
 	return append(blockRules(connectorPrefix+"transformer_1d_blocks.*"), rule(connectorPrefix+"learnable_registers", whole))
 }
 
-// Ignore lists the transformer, in whose file the connector lies.
-func (m *Connector) Ignore() []string {
-	return append([]string{"transformer_blocks.*", "*adaln_single.*", "patchify_proj.*", "proj_out.*", "scale_shift_table", "keyframes_abs_pos_embedding"}, besides...)
+// Ignore is the transformer, in whose file the connector lies.
+func (m *Connector) Ignore() []bystander.Kind {
+	return []bystander.Kind{bystander.AudioHalf, bystander.Transformer}
 }
 
 // Official adds the transformer's name for the connector where its weights lie alone.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 
+	"weft/internal/bystander"
 	"weft/models"
 	"weft/sharding"
 )
@@ -144,17 +145,13 @@ func (m *Model) Rules() sharding.Rules {
 	)
 }
 
-// besides are what LTX-2.5's file holds for neither the transformer's video half
-// nor its connector: the audio half, its connector, and other models.
-var besides = []string{"audio_*", "*.audio_*", "av_ca_*", "*a2v*", "*v2a*", "text_embedding_projection.*", "vocoder.*", "vae.*"}
-
-// Ignore lists what single files hold beside the transformer: the VAE and, in
-// LTX-2.5, the audio half and the connectors.
-func (m *Model) Ignore() []string {
+// Ignore is what LTX-2.5's single file holds besides the transformer's video
+// half: the connector of its text and the audio half.
+func (m *Model) Ignore() []bystander.Kind {
 	if m.c.Second {
-		return append([]string{connectorPrefix + "*"}, besides...)
+		return []bystander.Kind{bystander.Connector, bystander.AudioHalf}
 	}
-	return []string{"vae.*"}
+	return nil
 }
 
 var diffusersNames = []struct {

@@ -3,6 +3,8 @@ package t5
 import (
 	"regexp"
 	"strings"
+
+	"weft/internal/bystander"
 )
 
 // naming is how a publisher calls an encoder's tensors, without ".weight".
@@ -88,4 +90,6 @@ func (m *Model) Tied() [][]string {
 }
 
 // Ignore are the decoder and the output layer of a whole T5.
-func (m *Model) Ignore() []string { return []string{"decoder.*", "lm_head.weight"} }
+func (m *Model) Ignore() []bystander.Kind {
+	return []bystander.Kind{bystander.TextDecoder, bystander.NextToken}
+}

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 
+	"weft/internal/bystander"
 	"weft/models"
 	"weft/sharding"
 )
@@ -135,7 +136,7 @@ func (m *Model) Rules() sharding.Rules {
 }
 
 // Ignore is empty: official releases carry nothing more.
-func (m *Model) Ignore() []string { return nil }
+func (m *Model) Ignore() []bystander.Kind { return nil }
 
 var diffusersNames = []struct {
 	match *regexp.Regexp

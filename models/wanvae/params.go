@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"weft/internal/bystander"
 	"weft/models"
 	"weft/sharding"
 )
@@ -44,7 +45,7 @@ func (m *Model) Official(name string) string {
 }
 
 // Ignore is empty: releases carry nothing more.
-func (m *Model) Ignore() []string { return nil }
+func (m *Model) Ignore() []bystander.Kind { return nil }
 
 // Rules keep every weight whole on every device, as the peer does: rows and
 // columns of the pictures are split instead, and every device slides all of a

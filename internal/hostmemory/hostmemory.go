@@ -1,0 +1,45 @@
+// Package hostmemory says how much memory this machine has for a process.
+package hostmemory
+
+import (
+	"os"
+	"strconv"
+	"strings"
+)
+
+// Total is the machine's memory in bytes, 0 where it is not known.
+func Total() int64 { return readMeminfo("MemTotal") }
+
+// Available is how many bytes a process can still get without another one being
+// ended for it, by the kernel's own estimate: what is free or can be given up, the
+// swap, and no more than the limit of the control group. It is 0 where that is not known.
+func Available() int64 {
+	n := readMeminfo("MemAvailable")
+	if n == 0 {
+		return Total()
+	}
+	n += readMeminfo("SwapFree")
+	if text, err := os.ReadFile("/sys/fs/cgroup/memory.max"); err == nil {
+		if limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && limit > 0 {
+			n = min(n, limit)
+		}
+	}
+	return n
+}
+
+// readMeminfo gives a value of /proc/meminfo in bytes, 0 where it is not told.
+func readMeminfo(key string) int64 {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, key+":"); ok {
+			kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
+			if err == nil {
+				return kib << 10
+			}
+		}
+	}
+	return 0
+}
