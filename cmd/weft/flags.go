@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"math"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -58,6 +60,40 @@ func meshFlag(c *cobra.Command, mesh *string) {
 func attentionFlag(c *cobra.Command, form *string) {
 	c.Flags().StringVar(form, "attention", attention.Auto, "auto (the kernel where the target is a TPU and it has one), blocked (loops) or kernel (or an error)")
 	complete(c, "attention", attention.Auto, attention.Blocked, attention.Kernel)
+}
+
+// finiteFlag adds a flag whose value is a number: NaN and the infinities, which
+// strconv takes for numbers, are wrong use. Every flag with a fraction is one.
+func finiteFlag(c *cobra.Command, value *float64, name string, preset float64, help string) {
+	*value = preset
+	c.Flags().Var((*finite)(value), name, help)
+}
+
+// finite is a flag's value that is a finite number.
+type finite float64
+
+// Set reads the flag's text.
+func (f *finite) Set(text string) error {
+	v, err := parseFinite(text)
+	if err == nil {
+		*f = finite(v)
+	}
+	return err
+}
+
+// String is the value as help shows it.
+func (f *finite) String() string { return strconv.FormatFloat(float64(*f), 'g', -1, 64) }
+
+// Type is what help calls the value.
+func (f *finite) Type() string { return "float" }
+
+// parseFinite reads a number that is neither NaN nor infinite, nor too large to be held.
+func parseFinite(text string) (float64, error) {
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
+		return 0, fmt.Errorf("want a finite number, such as 3 or 0.5")
+	}
+	return v, nil
 }
 
 func must(err error) {
