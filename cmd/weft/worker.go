@@ -8,10 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
-	"time"
 
 	"weft/fault"
+	"weft/internal/child"
 )
 
 // workerEnv marks a process of weft's that works for another.
@@ -27,8 +26,8 @@ type ended struct {
 }
 
 // worker runs weft with args in another process and gives its JSON. An error
-// that it reports is given as it is; one that kills it is errWorker. When ctx ends
-// the process ends.
+// that it reports is given as it is; one that kills it is errWorker. The process
+// ends when ctx does, or this process.
 func worker(ctx context.Context, args []string) ([]byte, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -38,9 +37,7 @@ func worker(ctx context.Context, args []string) ([]byte, error) {
 	c := exec.CommandContext(ctx, self, args...)
 	c.Env = append(os.Environ(), workerEnv+"=1")
 	c.Stdout, c.Stderr = &stdout, &stderr
-	c.Cancel = func() error { return c.Process.Signal(syscall.SIGKILL) } // a compiler hears nothing else
-	c.WaitDelay = 5 * time.Second
-	err = c.Run()
+	err = child.Run(c)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"weft/internal/child"
 	"weft/xla"
 )
 
@@ -117,7 +118,7 @@ func Run(ctx context.Context, j Job) ([]Compiled, error) {
 	}
 	var stdout, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), &stdout, &stderr
-	runErr := cmd.Run()
+	runErr := child.Run(cmd)
 	var all []Compiled
 	for dec := json.NewDecoder(&stdout); ; {
 		var c Compiled
