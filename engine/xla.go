@@ -37,9 +37,7 @@ func openXLA(ctx context.Context, n int, o Options) (Engine, error) {
 		}
 		return nil, err
 	}
-	if o.Limit > 0 {
-		client.SetLimit(o.Limit)
-	}
+	client.SetLimit(o.Limit) // the client's own is an hour, where Options.Limit says none
 	p := client.Plugin().Engine()
 	e := &XLA{client: client, n: n, info: Info{Name: client.Platform(), Version: p.Version, SHA256: p.SHA256, API: p.API, Path: p.Path, XLAFlags: client.Plugin().Flags(), DeviceKind: client.Devices()[0].Kind}}
 	if !o.NoCache {

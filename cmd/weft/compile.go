@@ -15,6 +15,7 @@ import (
 	"weft/aot"
 	"weft/fault"
 	"weft/internal/jsondoc"
+	"weft/internal/printable"
 	"weft/mesh"
 	"weft/models"
 	"weft/plan"
@@ -145,7 +146,7 @@ func (f *compileFlags) step(ctx context.Context, a *app) error {
 		}
 	}
 	return a.print(c.Report, func() {
-		a.say("%s", compiledText(&c.Report))
+		a.block(compiledText(&c.Report))
 		if f.out != "" {
 			a.say("wrote %s; run it with: weft forward --compiled %s", f.out, f.out)
 		}
@@ -176,7 +177,7 @@ func (a *app) fetching(p plugin.Progress) { a.progress.report("fetch", p.Done, p
 // compiledText is a report for people, in 80 columns.
 func compiledText(r *aot.Report) string {
 	var b strings.Builder
-	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	say := func(format string, args ...any) { b.WriteString(printable.Sprintf(format+"\n", args...)) }
 	say("%s on %s, %s, %s, batch %d", r.Model, r.On, r.Mesh, r.DType, r.Batch)
 	say("compiled by %s %s (%s) in %.1f s", r.Engine.Name, r.Engine.Version, r.Compiler, r.CompileSeconds)
 	say("")

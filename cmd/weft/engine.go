@@ -44,7 +44,10 @@ func (a *app) engineInstall() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.print(i, func() { a.say("%s %s (PJRT API %s)\n%s", i.Name, i.Version, i.API, i.Path) })
+			return a.print(i, func() {
+				a.say("%s %s (PJRT API %s)", i.Name, i.Version, i.API)
+				a.say("%s", i.Path)
+			})
 		},
 	}
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -42,7 +44,7 @@ func (f *runFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.plugin, "plugin", "", "a PJRT plugin file in place of the installed engine")
 	fl.StringVar(&f.cacheDir, "cache-dir", "", "folder of compiled programs (default: WEFT_CACHE_DIR or the user's cache)")
 	fl.BoolVar(&f.noCache, "no-cache", false, "compile everything again")
-	fl.DurationVar(&f.limit, "limit", 0, "give up a run that takes longer, e.g. 10m; 0 waits")
+	fl.DurationVar(&f.limit, "limit", 0, "give up where all of it, from opening the model to the last step, takes longer, e.g. 10m; 0 is no limit")
 	must(c.MarkFlagRequired("model"))
 	complete(c, "dtype", "f32", "bf16")
 	complete(c, "device", "auto", "cpu", "reference", "tpu")
@@ -106,6 +108,42 @@ func complete(c *cobra.Command, flag string, values ...string) {
 	must(c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
 }
 
+// errLimit: --limit has passed. The fields are Limit.
+var errLimit = fault.NewKind("time-limit")
+
+// Limit says what took too long.
+type Limit struct {
+	Limit   float64 `json:"limit_seconds"`
+	Elapsed float64 `json:"elapsed_seconds"`
+	Phase   string  `json:"phase"` // open, fetch, compile, load, run, sample or verify
+}
+
+// limitGrace is how long a command has for coming back once --limit has passed.
+const limitGrace = 300 * time.Millisecond
+
+// limited puts all the work of a command under --limit.
+func (f *runFlags) limited(a *app, work func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if f.limit <= 0 { // options refuses what is below
+			return work(cmd, args)
+		}
+		start := time.Now()
+		over := func() error {
+			l := Limit{f.limit.Seconds(), time.Since(start).Seconds(), a.progress.phase()}
+			return fault.New(errLimit, l, "--limit %v has passed, after %.2f s in the phase %q: nothing was written; a longer limit, or 0 for none", f.limit, l.Elapsed, l.Phase)
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), f.limit)
+		defer cancel()
+		defer a.leaveAfter(ctx, limitGrace, over)()
+		cmd.SetContext(ctx)
+		err := work(cmd, args)
+		if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return over()
+		}
+		return err
+	}
+}
+
 // options checks what flags alone can tell.
 func (f *runFlags) options(a *app) (weft.Options, error) {
 	var l fault.List
@@ -124,6 +162,9 @@ func (f *runFlags) options(a *app) (weft.Options, error) {
 	if f.layers < 0 {
 		l.Add(usage("--layers %d: want 0 (all) or more", f.layers))
 	}
+	if f.limit < 0 {
+		l.Add(usage("--limit %v: want a time such as 10m, or 0 for no limit", f.limit))
+	}
 	if f.textLen < 0 {
 		l.Add(usage("--text-len %d: want 0 (as given) or more", f.textLen))
 	}
@@ -134,6 +175,6 @@ func (f *runFlags) options(a *app) (weft.Options, error) {
 	}
 	return weft.Options{Mesh: f.mesh, DType: f.dtype, Device: f.device, Layers: f.layers, SplitResidual: f.split, FSDP: f.fsdp, Micro: f.micro, Strict: f.strict, TextLen: f.textLen, Attention: f.attention,
 		Progress: a.progress.report,
-		Engine: engine.Options{Warn: func(err error) { fmt.Fprintln(a.stderr, "weft: warning:", err) }, Plugin: f.plugin, CacheDir: f.cacheDir, NoCache: f.noCache, Limit: f.limit,
+		Engine: engine.Options{Warn: a.warn, Plugin: f.plugin, CacheDir: f.cacheDir, NoCache: f.noCache,
 			InstallProgress: func(stage string, done, total int64) { a.progress.report("fetch "+stage, done, total) }}}, l.Err()
 }

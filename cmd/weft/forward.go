@@ -29,7 +29,7 @@ device's part of the weights is read straight into place.`,
 		Example: `  weft forward --model testdata/wan21_t2v --inputs testdata/wan21_t2v/inputs.safetensors \
     --out /tmp/out.safetensors --mesh tp=2,sp=2`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: f.limited(a, func(cmd *cobra.Command, _ []string) error {
 			o, err := f.options(a)
 			if err != nil {
 				return err
@@ -71,7 +71,7 @@ device's part of the weights is read straight into place.`,
 				return err
 			}
 			return a.print(rep, func() {
-				a.say("%s", rep.Text())
+				a.block(rep.Text())
 				for _, c := range rep.Collectives {
 					a.say("  %-20s %-8s %5d calls  %10s sent by each device a step", c.Op, c.Axis, c.Count, weft.Bytes(c.Bytes))
 				}
@@ -80,7 +80,7 @@ device's part of the weights is read straight into place.`,
 				}
 				a.say("wrote %s", out)
 			})
-		},
+		}),
 	}
 	f.add(c)
 	f.addMesh(c)

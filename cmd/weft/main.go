@@ -3,46 +3,104 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"os"
 	"os/signal"
-	"slices"
-	"syscall"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/spf13/cobra"
 
-	"weft/internal/jsondoc"
+	"weft/fault"
+	"weft/internal/userfile"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, heededSignals()...)
 	go func() {
-		<-ctx.Done()
-		stop() // a second Ctrl-C ends the process at once
+		s := <-signals
+		signal.Stop(signals) // a second one ends the process at once
+		cancel(stopSignal{s})
 	}()
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run is main without the process: what tests call.
+// run is main without the process: what tests call. It returns when the command
+// has, or a little after ctx has ended or --limit has passed, whatever the command
+// is in the middle of: what is left behind prints nothing any more, and the process
+// is to end.
 func run(ctx context.Context, args []string, stdout, stderr *os.File) int {
 	// A command line that cannot be parsed is still answered in the form it asks for.
-	a := &app{stdout: stdout, stderr: stderr, json: slices.Contains(args, "--json")}
+	a := &app{stdout: &output{w: stdout}, stderr: stderr, json: asksForJSON(args), leave: make(chan error, 2)}
 	root := a.root()
 	root.SetArgs(args)
-	root.SetOut(stdout)
+	root.SetOut(a.stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		defer func() { done <- err }()
+		defer fault.Recover(&err)
+		err = root.ExecuteContext(ctx)
+	}()
+	stop := a.leaveAfter(ctx, interruptGrace, func() error { return interrupted(ctx, "interrupted") })
+	defer stop()
+	answer := a.stdout
+	var err error
+	select {
+	case err = <-done:
+		if err != nil && ctx.Err() != nil && !errors.Is(err, errInterrupted) {
+			err = interrupted(ctx, "interrupted; no output was written")
+		}
+	case err = <-a.leave:
+		a.stdout.close()
+		userfile.RemoveUnfinished()
+		answer = &output{w: stdout}
+	}
 	a.progress.stop()
-	return a.finish(ctx, err)
+	return a.finish(err, answer)
+}
+
+// interruptGrace is how long a command that is interrupted has for coming back.
+const interruptGrace = 2 * time.Second
+
+// leaveAfter has run stop waiting for the command a while after ctx has ended. The
+// function that it returns calls that off.
+func (a *app) leaveAfter(ctx context.Context, grace time.Duration, why func() error) (stop func() bool) {
+	return context.AfterFunc(ctx, func() {
+		time.Sleep(grace)
+		a.leave <- why() // there is room for everyone who calls leaveAfter
+	})
+}
+
+// asksForJSON says whether a command line has --json, or --json=true.
+func asksForJSON(args []string) bool {
+	asked := false
+	for _, arg := range args {
+		if arg == "--" {
+			break
+		}
+		if arg == "--json" {
+			asked = true
+		} else if value, ok := strings.CutPrefix(arg, "--json="); ok {
+			asked, _ = strconv.ParseBool(value)
+		}
+	}
+	return asked
 }
 
 // app is what the commands share.
 type app struct {
-	json           bool
-	printed        bool   // the JSON document is out already
-	stopped        string // what an interrupted command says; "" for one that would have written a file
-	stdout, stderr *os.File
-	progress       progress
+	json       bool
+	documented atomic.Bool // the JSON document is out already
+	stdout     *output
+	stderr     *os.File
+	progress   progress
+	leave      chan error // why run does not wait for the command any longer
 }
 
 func (a *app) root() *cobra.Command {
@@ -86,15 +144,3 @@ func wrapArgs(c *cobra.Command) {
 		wrapArgs(sub)
 	}
 }
-
-// print writes the result: v as JSON, or text for people.
-func (a *app) print(v any, text func()) error {
-	if a.json {
-		return jsondoc.Write(a.stdout, v)
-	}
-	a.progress.stop()
-	text()
-	return nil
-}
-
-func (a *app) say(format string, args ...any) { fmt.Fprintf(a.stdout, format+"\n", args...) }

@@ -146,7 +146,7 @@ func (f *planFlags) run(ctx context.Context, a *app) error {
 	doc.Assertions, err = res.Assert(asserts)
 	held := err
 	err = a.print(doc, func() {
-		a.say("%s", planText(res, f.all))
+		a.block(planText(res, f.all))
 		if doc.Measured != nil {
 			doc.Measured.text(func(format string, args ...any) { a.say(format, args...) })
 		}
@@ -154,7 +154,6 @@ func (f *planFlags) run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	a.printed = true
 	if len(res.Plans) == 0 {
 		why := "no slice that weft knows does"
 		if f.on != plan.All {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -91,7 +90,7 @@ func (f *planFlags) measure(ctx context.Context, a *app, m models.Model, q plan.
 	}
 	r, err := model.Start(ctx, in, weft.Options{Device: "cpu", Mesh: p.Mesh, DType: o.DType.String(), SplitResidual: f.split, FSDP: strings.Join(shares, ","),
 		Attention: f.attention, TextLen: f.textLen,
-		Engine: engine.Options{Warn: func(err error) { fmt.Fprintln(a.stderr, "weft: warning:", err) }}})
+		Engine: engine.Options{Warn: a.warn}})
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ runs them in parallel; sequential runs one after the other in half the memory.`,
 		Example: `  weft sample --model testdata/wan21_t2v --context testdata/wan21_t2v/inputs.safetensors \
     --size 64x64 --frames 9 --steps 4 --shift 5 --seed 0 --mesh tp=2 --out /tmp/latents.safetensors`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: f.limited(a, func(cmd *cobra.Command, _ []string) error {
 			opts, err := f.options(a)
 			var l fault.List
 			l.Add(err)
@@ -105,13 +105,13 @@ runs them in parallel; sequential runs one after the other in half the memory.`,
 				for _, s := range res.Steps {
 					a.say("step %3d  t %8.3f  sigma %.5f  %8.3f s  %s", s.Step, s.Timestep, s.Sigma, s.Seconds, s.Expert)
 				}
-				a.say("%s", res.Report.Text())
+				a.block(res.Report.Text())
 				for _, n := range res.Report.Notes {
 					a.say("  note: %s", n)
 				}
 				a.say("wrote %s", out)
 			})
-		},
+		}),
 	}
 	f.add(c)
 	f.addMesh(c)

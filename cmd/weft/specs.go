@@ -84,7 +84,7 @@ in the mesh. --on lays the mesh on a slice's links, which gives the device order
 			}
 			return a.print(doc, func() {
 				if write != nil {
-					a.say("%s", write(doc, place))
+					a.block(write(doc, place))
 					return
 				}
 				for _, p := range list {

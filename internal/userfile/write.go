@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"weft/fault"
 )
@@ -56,7 +57,7 @@ func CheckWritable(o Output) error {
 		return cannotWrite(o.Path, err)
 	}
 	f.Close()
-	if err := os.Remove(f.Name()); err != nil {
+	if err := removeTemp(f.Name()); err != nil {
 		return cannotWrite(o.Path, err)
 	}
 	if free := freeBytes(filepath.Dir(target)); o.Bytes > 0 && free >= 0 && free < o.Bytes {
@@ -91,8 +92,9 @@ func Write(o Output, fill func(f *os.File) error) error {
 		err = publish(f, o, target)
 	}
 	if err != nil {
-		os.Remove(f.Name())
+		removeTemp(f.Name())
 	}
+	unfinished.Delete(f.Name())
 	if cerr := f.Close(); err == nil {
 		err = cerr
 	}
@@ -188,6 +190,34 @@ func cannotWrite(path string, err error) error {
 	return fault.New(ErrOutput, Path{Path: path}, "cannot write %s: %w", path, reasonOf(err))
 }
 
+// CannotWriteStream is a stream's error as that of a file: ErrDiskFull where what
+// it goes to is full, else ErrOutput. name is what its user calls it: "stdout".
+func CannotWriteStream(name string, err error) error {
+	kind := ErrOutput
+	if isDiskFull(err) {
+		kind = ErrDiskFull
+	}
+	return fault.New(kind, Path{Path: name}, "%s cannot be written: %w; what was printed is not whole", name, reasonOf(err))
+}
+
+// unfinished are the hidden files that are being written, by name.
+var unfinished sync.Map
+
+// removeTemp removes a hidden file that will not be finished.
+func removeTemp(name string) error {
+	unfinished.Delete(name)
+	return os.RemoveAll(name)
+}
+
+// RemoveUnfinished removes the hidden files of everything that is being written. It
+// is for a process that ends at once, without waiting for its writers.
+func RemoveUnfinished() {
+	unfinished.Range(func(name, _ any) bool {
+		os.RemoveAll(name.(string))
+		return true
+	})
+}
+
 // tempPrefix begins the names of the files being written for path.
 func tempPrefix(path string) string {
 	base := filepath.Base(path)
@@ -209,6 +239,7 @@ func createTemp(path string) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
+		unfinished.Store(name, true)
 		lockFile(f)
 		if _, err := os.Lstat(name); err == nil {
 			return f, nil
