@@ -130,6 +130,8 @@ func (a *app) report(err error, answer *output) int {
 		if werr := jsondoc.Write(answer, fault.Document(err)); werr != nil {
 			a.complain("%v", err)
 		}
+	} else if errors.Is(err, errInterrupted) {
+		a.complain("%v", err) // the document does not say it
 	}
 	if f, ok := fault.Fields[Interrupted](err); ok {
 		return 128 + f.number

@@ -38,8 +38,6 @@ func run(ctx context.Context, args []string, stdout, stderr *os.File) int {
 	a := &app{stdout: &output{w: stdout}, stderr: stderr, json: asksForJSON(args), leave: make(chan error, 2)}
 	root := a.root()
 	root.SetArgs(args)
-	root.SetOut(a.stdout)
-	root.SetErr(stderr)
 	done := make(chan error, 1)
 	go func() {
 		var err error
@@ -117,17 +115,73 @@ A mesh is written dp=1,tp=4,sp=1: dp splits the batch, tp heads and channels
   weft verify --model testdata/wan21_t2v`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs, // groups answers for those that are no command
 		PersistentPreRun: func(*cobra.Command, []string) {
 			a.progress.start(a.stderr)
 		},
 	}
+	root.SetOut(a.stdout) // before the completion command is made, which remembers it
+	root.SetErr(a.stderr)
 	root.PersistentFlags().BoolVar(&a.json, "json", a.json, "print one JSON document on stdout and nothing else")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
 	root.AddCommand(a.forward(), a.sample(), a.verify(), a.inspect(), a.specs(), a.engine(), a.strategy(), a.topo(), a.plan(), a.compile(), a.serve())
+	if testCommand != nil {
+		root.AddCommand(testCommand())
+	}
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	a.groups(root)
 	for _, c := range root.Commands() {
+		if c.Name() == "help" {
+			helpOfKnown(c)
+		}
 		wrapArgs(c)
 	}
 	return root
+}
+
+// testCommand is a command that a test adds.
+var testCommand func() *cobra.Command
+
+// groups gives every command that has others below it, and does nothing itself, an
+// answer: its help, or an error that names the others where one is asked for that is
+// not there. cobra prints the help of both and calls it done.
+func (a *app) groups(c *cobra.Command) {
+	for _, sub := range c.Commands() {
+		a.groups(sub)
+	}
+	if !c.HasSubCommands() || c.Runnable() {
+		return
+	}
+	c.Args = cobra.ArbitraryArgs
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		names := []string{}
+		for _, sub := range cmd.Commands() {
+			if sub.IsAvailableCommand() {
+				names = append(names, sub.Name())
+			}
+		}
+		switch known := strings.Join(names, ", "); {
+		case len(args) > 0:
+			return usage("unknown command %q for %s; known: %s", args[0], cmd.CommandPath(), known)
+		case a.json:
+			return usage("%s --json: name a command: %s", cmd.CommandPath(), known)
+		}
+		return cmd.Help()
+	}
+}
+
+// helpOfKnown makes help of a command that is not there an error.
+func helpOfKnown(help *cobra.Command) {
+	show := help.Run
+	help.Run = nil
+	help.RunE = func(cmd *cobra.Command, args []string) error {
+		if _, rest, err := cmd.Root().Find(args); err != nil || len(rest) > 0 {
+			return usage("unknown command %q for %s", strings.Join(args, " "), cmd.Root().Name())
+		}
+		show(cmd, args)
+		return nil
+	}
 }
 
 // wrapArgs makes cobra's complaints about arguments ours.
