@@ -53,6 +53,13 @@ type Options struct {
 	// TextLen pads the text to this many rows where the config does not say; 0 takes it as given.
 	TextLen  int
 	Progress session.Progress
+	// AllowNonFinite lets NaN and infinities pass, in inputs and in outputs. Without it
+	// they end a run with ErrNonFinite.
+	AllowNonFinite bool
+	// OutputBytes, where set, is told before anything is compiled or a weight is read
+	// how many bytes the outputs of a step have, and how many the values along the way.
+	// Its error ends the run: there may be no room for them.
+	OutputBytes func(outputs, values int64) error
 }
 
 // Run is a model on a mesh: checked, compiled, loaded, ready for steps.
@@ -96,6 +103,11 @@ func (m *Model) Start(ctx context.Context, inputs map[string]*tensor.Tensor, o O
 	req, err := m.Request(inputs)
 	if err != nil {
 		return nil, err
+	}
+	if !o.AllowNonFinite {
+		if err := checkFinite("input", inputs); err != nil {
+			return nil, err
+		}
 	}
 	r, err := m.start(ctx, req, o, nil)
 	if err != nil {
@@ -194,6 +206,13 @@ func (m *Model) start(ctx context.Context, req models.Request, o Options, eng en
 		return nil, err
 	}
 	r.g, r.req = g, req
+	if o.OutputBytes != nil {
+		outputs, values := g.OutputBytes()
+		if err := o.OutputBytes(outputs*int64(micro), values*int64(micro)); err != nil {
+			r.Close()
+			return nil, err
+		}
+	}
 	runs := r.eng
 	if bundle != nil {
 		if runs, err = bundle.Engine(r.eng, m.Model, req, g); err != nil {
@@ -285,6 +304,11 @@ func (r *Run) forward(ctx context.Context, visit func(string, *tensor.Tensor) er
 			parts[i] = outs[i][name]
 		}
 		out[name] = tensor.Stack(parts)
+	}
+	if !r.opt.AllowNonFinite {
+		if err := checkFinite("output", out); err != nil {
+			return nil, err
+		}
 	}
 	return out, nil
 }

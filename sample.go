@@ -186,6 +186,19 @@ func newSampling(experts []expert, text, negative *tensor.Tensor, o SampleOption
 		}
 	}
 	n := tensor.Elements(j.shape)
+	if !o.AllowNonFinite {
+		l.Add(checkFinite("input", map[string]*tensor.Tensor{"context": text, "negative context": negative, "latents": o.Noise}))
+		l.Add(checkFinite("condition", o.Conditions))
+		if err := l.Err(); err != nil {
+			return nil, err
+		}
+	}
+	if o.OutputBytes != nil {
+		if err := o.OutputBytes(4*int64(n), 0); err != nil {
+			return nil, err
+		}
+		j.o.OutputBytes = nil // of the latents, not of each step's outputs
+	}
 	if o.Noise != nil {
 		if j.x, err = o.Noise.Float32s(); err != nil || len(j.x) != n {
 			return nil, fault.New(models.ErrInputs, nil, "initial latents are %v: want %v", o.Noise, j.shape)
@@ -417,9 +430,30 @@ func (j *sampling) step(ctx context.Context, i int) (SampleStep, error) {
 	if err := j.sampler.Step(i, j.x, v); err != nil {
 		return SampleStep{}, err
 	}
+	if !j.o.AllowNonFinite {
+		if err := j.checkLatents(i); err != nil {
+			return SampleStep{}, err
+		}
+	}
 	end := time.Now()
 	j.run.took(end.Sub(start).Seconds())
 	return SampleStep{Step: i, Timestep: t, Sigma: j.sampler.Sigma(i), Expert: j.experts[j.at].name, Seconds: end.Sub(start).Seconds(), Host: end.Sub(host).Seconds()}, nil
+}
+
+// checkLatents refuses latents that step i made NaN or infinite: every step after it
+// would go on with them.
+func (j *sampling) checkLatents(i int) error {
+	x, err := tensor.FromFloat32s(dtype.F32, j.x, j.shape...)
+	if err != nil {
+		return err
+	}
+	count, first := x.NonFinite()
+	if count == 0 {
+		return nil
+	}
+	f := NonFinite{Of: "latents", Tensor: "latents", Count: count, Elements: len(j.x), First: x.Index(first), Step: &i}
+	return fault.New(ErrNonFinite, f, "%d of the latents' %d values are NaN or infinite after this step, of %d, the first at %v; --allow-nonfinite goes on with them",
+		count, f.Elements, j.o.Steps, f.First)
 }
 
 // velocities runs the model on the latents for every text: one lane a text, or

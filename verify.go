@@ -6,6 +6,7 @@ import (
 
 	"weft/dtype"
 	"weft/engine"
+	"weft/graph"
 	"weft/mesh"
 	"weft/models"
 	"weft/tensor"
@@ -124,17 +125,18 @@ func (m *Model) Verify(ctx context.Context, o VerifyOptions) ([]VerifyResult, er
 		return nil, err
 	}
 	ref := &recorder{}
-	if err := m.traced(ctx, req, inputs, o.Options, "", eng, ref.record); err != nil {
+	whole, err := m.traced(ctx, req, inputs, o.Options, "", eng, ref.record)
+	if err != nil {
 		return nil, err
 	}
-	layers := len(ref.values)
+	o.AllowNonFinite = true // of the splits: what is no number differs, and is told of as that
 	results := []VerifyResult{}
 	for i, text := range meshes {
 		if o.OnMesh != nil {
 			o.OnMesh(text, i, len(meshes))
 		}
-		c := &comparer{ref: ref, tolerance: Tolerance(req.DType, layers)}
-		if err := m.traced(ctx, req, inputs, o.Options, text, eng, c.compare); err != nil {
+		c := &comparer{ref: ref, tolerance: Tolerance(req.DType, whole.Layers)}
+		if _, err := m.traced(ctx, req, inputs, o.Options, text, eng, c.compare); err != nil {
 			return nil, err
 		}
 		results = append(results, VerifyResult{Mesh: text, MaxAbsDiff: c.abs, MaxRelDiff: c.rel, FirstDiffering: c.first,
@@ -146,27 +148,28 @@ func (m *Model) Verify(ctx context.Context, o VerifyOptions) ([]VerifyResult, er
 	return results, nil
 }
 
-// traced runs one step on a mesh and hands over every value, the outputs last.
-func (m *Model) traced(ctx context.Context, req models.Request, inputs map[string]*tensor.Tensor, o Options, on string, eng engine.Engine, visit func(string, *tensor.Tensor, float64) error) error {
+// traced runs one step on a mesh and hands over every value, the outputs last. It
+// gives the graph that ran.
+func (m *Model) traced(ctx context.Context, req models.Request, inputs map[string]*tensor.Tensor, o Options, on string, eng engine.Engine, visit func(string, *tensor.Tensor, float64) error) (*graph.Graph, error) {
 	o.Mesh = on
 	r, err := m.start(ctx, req, o, eng)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer r.Close()
 	if err := r.feed(inputs); err != nil {
-		return err
+		return nil, err
 	}
 	out, err := r.Trace(ctx, func(name string, t *tensor.Tensor) error { return visit(name, t, 0) })
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, res := range r.g.Outputs {
 		if err := visit(res.Name, out[res.Name], r.first); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return r.g, nil
 }
 
 // recorder keeps the one-device values.

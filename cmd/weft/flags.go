@@ -31,7 +31,7 @@ type runFlags struct {
 
 func (f *runFlags) add(c *cobra.Command) {
 	fl := c.Flags()
-	fl.StringVar(&f.model, "model", "", "folder with config.json and checkpoint, an index, or a .safetensors file")
+	pathFlag(c, &f.model, "model", "folder with config.json and checkpoint, an index, or a .safetensors file")
 	fl.StringVar(&f.dtype, "dtype", "f32", "compute type: f32 or bf16 (the residual stream is f32 in both)")
 	fl.StringVar(&f.device, "device", "auto", "auto, cpu (XLA), reference (the interpreter) or tpu")
 	attentionFlag(c, &f.attention)
@@ -41,8 +41,8 @@ func (f *runFlags) add(c *cobra.Command) {
 	fl.IntVar(&f.micro, "micro", 0, "microbatches of a pipeline (mesh axis pp); 0 makes them as small as dp allows")
 	fl.BoolVar(&f.strict, "strict", false, "refuse a split that needs padded tokens")
 	fl.IntVar(&f.textLen, "text-len", 0, "pad the text to N rows where config.json does not say (diffusers)")
-	fl.StringVar(&f.plugin, "plugin", "", "a PJRT plugin file in place of the installed engine")
-	fl.StringVar(&f.cacheDir, "cache-dir", "", "folder of compiled programs (default: WEFT_CACHE_DIR or the user's cache)")
+	pathFlag(c, &f.plugin, "plugin", "a PJRT plugin file in place of the installed engine")
+	pathFlag(c, &f.cacheDir, "cache-dir", "folder of compiled programs (default: WEFT_CACHE_DIR or the user's cache)")
 	fl.BoolVar(&f.noCache, "no-cache", false, "compile everything again")
 	fl.DurationVar(&f.limit, "limit", 0, "give up where all of it, from opening the model to the last step, takes longer, e.g. 10m; 0 is no limit")
 	must(c.MarkFlagRequired("model"))
@@ -88,6 +88,30 @@ func (f *finite) String() string { return strconv.FormatFloat(float64(*f), 'g', 
 
 // Type is what help calls the value.
 func (f *finite) Type() string { return "float" }
+
+// pathFlag adds a flag that names a file or a folder: an empty name, as of a
+// shell's variable that is not set, is wrong use. Every flag with a name is one.
+func pathFlag(c *cobra.Command, value *string, name, help string) {
+	c.Flags().Var((*pathName)(value), name, help)
+}
+
+// pathName is a flag's value that names a file or a folder.
+type pathName string
+
+// Set takes the name.
+func (p *pathName) Set(text string) error {
+	if text == "" {
+		return errors.New("the name is empty")
+	}
+	*p = pathName(text)
+	return nil
+}
+
+// String is the name.
+func (p *pathName) String() string { return string(*p) }
+
+// Type is what help calls the value.
+func (p *pathName) Type() string { return "path" }
 
 // parseFinite reads a number that is neither NaN nor infinite, nor too large to be held.
 func parseFinite(text string) (float64, error) {

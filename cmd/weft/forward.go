@@ -84,9 +84,9 @@ device's part of the weights is read straight into place.`,
 	}
 	f.add(c)
 	f.addMesh(c)
-	c.Flags().StringVar(&compiled, "compiled", "", "folder of programs that weft compile made: loaded in place of compiling; the mesh, type and layers are theirs")
-	c.Flags().StringVar(&inputs, "inputs", "", "safetensors file with the step's inputs")
-	c.Flags().StringVar(&out, "out", "", "safetensors file to write")
+	pathFlag(c, &compiled, "compiled", "folder of programs that weft compile made: loaded in place of compiling; the mesh, type and layers are theirs")
+	pathFlag(c, &inputs, "inputs", "safetensors file with the step's inputs")
+	pathFlag(c, &out, "out", "safetensors file to write")
 	c.Flags().IntVar(&repeat, "repeat", 1, "run the step N times and report the fastest")
 	c.Flags().BoolVar(&force, "force", false, "replace an existing output file")
 	c.Flags().BoolVar(&intermediates, "intermediates", false, "write the values along the way too (block_0, ...)")

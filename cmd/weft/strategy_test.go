@@ -247,7 +247,7 @@ func TestStrategyRefuses(t *testing.T) {
 		kinds string
 		says  string
 	}{
-		{[]string{"frobnicate"}, "usage", "spec, stages, reshard and degrees"},
+		{[]string{"frobnicate"}, "usage", "degrees, reshard, spec, stages"},
 		{[]string{"spec"}, "usage", "mesh"},
 		{sp("", "tp", w), "usage", "--mesh is empty"},
 		{sp("tp=0", "tp", w), "axis-size", "tp"},
