@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -76,6 +77,7 @@ type Run struct {
 	inputs  []map[string]*tensor.Tensor // of the graph, by lane
 	seconds float64                     // fastest step so far, 0 before the first
 	first   float64
+	odd     nonFinite
 }
 
 // target is what programs for an engine are built for.
@@ -104,15 +106,15 @@ func (m *Model) Start(ctx context.Context, inputs map[string]*tensor.Tensor, o O
 	if err != nil {
 		return nil, err
 	}
-	if !o.AllowNonFinite {
-		if err := checkFinite("input", inputs); err != nil {
-			return nil, err
-		}
+	odd := nonFinite{allow: o.AllowNonFinite}
+	if err := odd.check("input", nil, inputs); err != nil {
+		return nil, err
 	}
 	r, err := m.start(ctx, req, o, nil)
 	if err != nil {
 		return nil, err
 	}
+	r.odd.notes = odd.notes
 	if err := r.feed(inputs); err != nil {
 		r.Close()
 		return nil, err
@@ -192,7 +194,7 @@ func (m *Model) start(ctx context.Context, req models.Request, o Options, eng en
 	if eng == nil {
 		eng = o.On
 	}
-	r := &Run{model: m, eng: eng, opt: o, micro: micro}
+	r := &Run{model: m, eng: eng, opt: o, micro: micro, odd: nonFinite{allow: o.AllowNonFinite}}
 	if eng == nil {
 		if r.eng, err = engine.Open(ctx, o.Device, on.NumDevices(), o.Engine); err != nil {
 			return nil, err
@@ -305,10 +307,8 @@ func (r *Run) forward(ctx context.Context, visit func(string, *tensor.Tensor) er
 		}
 		out[name] = tensor.Stack(parts)
 	}
-	if !r.opt.AllowNonFinite {
-		if err := checkFinite("output", out); err != nil {
-			return nil, err
-		}
+	if err := r.odd.check("output", nil, out); err != nil {
+		return nil, err
 	}
 	return out, nil
 }
@@ -407,7 +407,7 @@ type CacheReport struct {
 func (r *Run) Report() Report {
 	l := r.s.Loaded()
 	hits, misses := r.eng.Cache()
-	notes := append(append([]string{}, r.model.Notices...), r.g.Notes...)
+	notes := slices.Concat([]string{}, r.model.Notices, r.g.Notes, r.odd.notes)
 	if n := r.eng.Info().Note; n != "" {
 		notes = append(notes, n)
 	}

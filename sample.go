@@ -114,6 +114,7 @@ type sampling struct {
 	shape    []int // of the latents
 	x        []float32
 	velocity [][]float32 // uncond, cond, or one
+	odd      nonFinite
 }
 
 func newSampling(experts []expert, text, negative *tensor.Tensor, o SampleOptions) (*sampling, error) {
@@ -154,7 +155,7 @@ func newSampling(experts []expert, text, negative *tensor.Tensor, o SampleOption
 	if err := l.Err(); err != nil {
 		return nil, err
 	}
-	j := &sampling{experts: experts, at: -1, g: g, o: o, sampler: s, batch: text.Shape[0], shape: append([]int{text.Shape[0]}, latent...)}
+	j := &sampling{experts: experts, odd: nonFinite{allow: o.AllowNonFinite}, at: -1, g: g, o: o, sampler: s, batch: text.Shape[0], shape: append([]int{text.Shape[0]}, latent...)}
 	rows := text.Shape[1]
 	j.texts = []*tensor.Tensor{text}
 	if guided {
@@ -186,12 +187,10 @@ func newSampling(experts []expert, text, negative *tensor.Tensor, o SampleOption
 		}
 	}
 	n := tensor.Elements(j.shape)
-	if !o.AllowNonFinite {
-		l.Add(checkFinite("input", map[string]*tensor.Tensor{"context": text, "negative context": negative, "latents": o.Noise}))
-		l.Add(checkFinite("condition", o.Conditions))
-		if err := l.Err(); err != nil {
-			return nil, err
-		}
+	l.Add(j.odd.check("input", nil, map[string]*tensor.Tensor{"context": text, "negative context": negative, "latents": o.Noise}))
+	l.Add(j.odd.check("condition", nil, o.Conditions))
+	if err := l.Err(); err != nil {
+		return nil, err
 	}
 	if o.OutputBytes != nil {
 		if err := o.OutputBytes(4*int64(n), 0); err != nil {
@@ -329,6 +328,7 @@ func (j *sampling) close() {
 // report is that of the expert in use, with what the others cost before it.
 func (j *sampling) report() Report {
 	r := j.run.Report()
+	r.Notes = append(r.Notes, j.odd.notes...)
 	for _, p := range j.past {
 		r.CompileSeconds += p.CompileSeconds
 		r.LoadSeconds += p.LoadSeconds
@@ -430,10 +430,8 @@ func (j *sampling) step(ctx context.Context, i int) (SampleStep, error) {
 	if err := j.sampler.Step(i, j.x, v); err != nil {
 		return SampleStep{}, err
 	}
-	if !j.o.AllowNonFinite {
-		if err := j.checkLatents(i); err != nil {
-			return SampleStep{}, err
-		}
+	if err := j.checkLatents(i); err != nil {
+		return SampleStep{}, err
 	}
 	end := time.Now()
 	j.run.took(end.Sub(start).Seconds())
@@ -447,13 +445,7 @@ func (j *sampling) checkLatents(i int) error {
 	if err != nil {
 		return err
 	}
-	count, first := x.NonFinite()
-	if count == 0 {
-		return nil
-	}
-	f := NonFinite{Of: "latents", Tensor: "latents", Count: count, Elements: len(j.x), First: x.Index(first), Step: &i}
-	return fault.New(ErrNonFinite, f, "%d of the latents' %d values are NaN or infinite after this step, of %d, the first at %v; --allow-nonfinite goes on with them",
-		count, f.Elements, j.o.Steps, f.First)
+	return j.odd.check("latents", &i, map[string]*tensor.Tensor{"latents": x})
 }
 
 // velocities runs the model on the latents for every text: one lane a text, or

@@ -18,6 +18,7 @@ import (
 	"strings"
 
 	"weft/checkpoint"
+	"weft/dtype"
 	"weft/fault"
 	"weft/models"
 	_ "weft/models/all" // every family registers itself
@@ -49,6 +50,15 @@ func Open(path string) (*Model, error) {
 		return nil, err
 	}
 	return m, nil
+}
+
+// Files are the files that the model is read from, its config among them.
+func (m *Model) Files() []string {
+	files := append([]string{m.Checkpoint.Path()}, m.Checkpoint.Files()...)
+	if _, where, err := m.Checkpoint.ConfigJSON(); err == nil && where != "" {
+		files = append(files, where)
+	}
+	return files
 }
 
 // Close closes the checkpoint's files.
@@ -192,6 +202,26 @@ func withOfficialKeys(raw []byte, where string) ([]byte, string) {
 func ReadTensors(path string) (map[string]*tensor.Tensor, error) {
 	ts, _, err := checkpoint.LoadFile(context.Background(), path)
 	return ts, err
+}
+
+// ReadSome reads those tensors of a safetensors file that pick names, given the names
+// of all. left are the others: nothing of them is read.
+func ReadSome(ctx context.Context, path string, pick func(names []string) []string) (ts map[string]*tensor.Tensor, left []string, err error) {
+	c, err := checkpoint.Open(path, checkpoint.Exact())
+	if err != nil {
+		return nil, nil, err
+	}
+	defer c.Close()
+	for _, e := range c.Entries() {
+		left = append(left, e.Name)
+	}
+	ts = map[string]*tensor.Tensor{}
+	for _, name := range pick(slices.Clone(left)) {
+		if ts[name], err = c.Load(ctx, name, dtype.Invalid); err != nil {
+			return nil, nil, err
+		}
+	}
+	return ts, slices.DeleteFunc(left, func(name string) bool { return ts[name] != nil }), nil
 }
 
 // WriteTensors writes a safetensors file: whole or not at all. It refuses to

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +15,7 @@ import (
 	"weft/attention"
 	"weft/engine"
 	"weft/fault"
+	"weft/internal/userfile"
 )
 
 // runFlags are those of every command that runs a model.
@@ -27,6 +29,7 @@ type runFlags struct {
 	plugin, cacheDir           string
 	noCache                    bool
 	limit                      time.Duration
+	nonFinite                  bool
 }
 
 func (f *runFlags) add(c *cobra.Command) {
@@ -45,9 +48,45 @@ func (f *runFlags) add(c *cobra.Command) {
 	pathFlag(c, &f.cacheDir, "cache-dir", "folder of compiled programs (default: WEFT_CACHE_DIR or the user's cache)")
 	fl.BoolVar(&f.noCache, "no-cache", false, "compile everything again")
 	fl.DurationVar(&f.limit, "limit", 0, "give up where all of it, from opening the model to the last step, takes longer, e.g. 10m; 0 is no limit")
+	fl.BoolVar(&f.nonFinite, "allow-nonfinite", false, "take NaN and infinities in inputs and outputs as they are; without it they are an error")
 	must(c.MarkFlagRequired("model"))
 	complete(c, "dtype", "f32", "bf16")
 	complete(c, "device", "auto", "cpu", "reference", "tpu")
+}
+
+// outputFlags are those of a command that writes a file.
+type outputFlags struct {
+	userfile.Output
+}
+
+func (o *outputFlags) add(c *cobra.Command) {
+	pathFlag(c, &o.Path, "out", "safetensors file to write")
+	c.Flags().BoolVar(&o.Force, "force", false, "replace an existing output file")
+	must(c.MarkFlagRequired("out"))
+}
+
+// check finds what would keep the file from being written. It is asked as soon as
+// more is known: which files are read, and how large the output will be.
+func (o *outputFlags) check(bytes int64, reads ...string) error {
+	for _, path := range reads {
+		if path != "" {
+			o.Keep = append(o.Keep, path)
+		}
+	}
+	o.Bytes = bytes
+	return userfile.CheckWritable(o.Output)
+}
+
+// unread is the note on tensors of a file that nothing reads; none for none.
+func unread(path string, names []string) []string {
+	if len(names) == 0 {
+		return nil
+	}
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = strconv.Quote(name)
+	}
+	return []string{fmt.Sprintf("%s has %s too, which no program reads: left unread", path, strings.Join(quoted, ", "))}
 }
 
 // addMesh adds --mesh where it names one.
@@ -198,7 +237,7 @@ func (f *runFlags) options(a *app) (weft.Options, error) {
 		l.Add(fault.New(engine.ErrUnknownDevice, nil, "--device %q: want auto, cpu, reference or tpu", f.device))
 	}
 	return weft.Options{Mesh: f.mesh, DType: f.dtype, Device: f.device, Layers: f.layers, SplitResidual: f.split, FSDP: f.fsdp, Micro: f.micro, Strict: f.strict, TextLen: f.textLen, Attention: f.attention,
-		Progress: a.progress.report,
+		Progress: a.progress.report, AllowNonFinite: f.nonFinite,
 		Engine: engine.Options{Warn: a.warn, Plugin: f.plugin, CacheDir: f.cacheDir, NoCache: f.noCache,
 			InstallProgress: func(stage string, done, total int64) { a.progress.report("fetch "+stage, done, total) }}}, l.Err()
 }

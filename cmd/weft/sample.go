@@ -1,7 +1,7 @@
 package main
 
 import (
-	"maps"
+	"context"
 	"slices"
 	"strings"
 
@@ -9,7 +9,6 @@ import (
 
 	"weft"
 	"weft/fault"
-	"weft/internal/userfile"
 	"weft/models"
 	"weft/plan"
 	"weft/sampler"
@@ -19,10 +18,10 @@ import (
 func (a *app) sample() *cobra.Command {
 	var f runFlags
 	var o weft.SampleOptions
-	var context, negative, noise, size, out, cfg string
+	var contextFile, negative, noise, size, cfg string
+	var out outputFlags
 	var conditions string
 	var boundary float64
-	var force bool
 	c := &cobra.Command{
 		Use:   "sample --model DIR --context FILE --size WxH --frames N --steps K --seed S --out FILE",
 		Short: "Denoise latents with a scheduler",
@@ -55,7 +54,7 @@ runs them in parallel; sequential runs one after the other in half the memory.`,
 			if err := l.Err(); err != nil {
 				return err
 			}
-			if err := userfile.CheckWritable(userfile.Output{Path: out, Force: force}); err != nil {
+			if err := out.check(0, contextFile, negative, noise, conditions); err != nil {
 				return err
 			}
 			m, err := weft.OpenSampling(f.model)
@@ -68,18 +67,25 @@ runs them in parallel; sequential runs one after the other in half the memory.`,
 			} else if cmd.Flags().Changed("boundary") {
 				return usage("--boundary %g: %s holds one model, not two experts", boundary, f.model)
 			}
-			text, err := oneTensor(context, "context", "text", "ids")
+			o.OutputBytes = func(latents, _ int64) error { return out.check(latents, m.Files()...) }
+			var notes []string
+			one := func(path string, names ...string) (*tensor.Tensor, error) {
+				t, left, err := oneTensor(cmd.Context(), path, names...)
+				notes = append(notes, unread(path, left)...)
+				return t, err
+			}
+			text, err := one(contextFile, "context", "text", "ids")
 			if err != nil {
 				return err
 			}
 			var neg *tensor.Tensor
 			if negative != "" {
-				if neg, err = oneTensor(negative, "context", "text", "ids"); err != nil {
+				if neg, err = one(negative, "context", "text", "ids"); err != nil {
 					return err
 				}
 			}
 			if noise != "" {
-				if o.Noise, err = oneTensor(noise, "latents"); err != nil {
+				if o.Noise, err = one(noise, "latents"); err != nil {
 					return err
 				}
 			}
@@ -94,9 +100,10 @@ runs them in parallel; sequential runs one after the other in half the memory.`,
 			if err != nil {
 				return err
 			}
-			if err := weft.WriteTensors(out, map[string]*tensor.Tensor{"latents": res.Latents}, force); err != nil {
+			if err := weft.WriteTensors(out.Path, map[string]*tensor.Tensor{"latents": res.Latents}, out.Force); err != nil {
 				return err
 			}
+			res.Report.Notes = append(res.Report.Notes, notes...)
 			doc := struct {
 				weft.Report
 				Steps []weft.SampleStep `json:"steps"`
@@ -109,14 +116,14 @@ runs them in parallel; sequential runs one after the other in half the memory.`,
 				for _, n := range res.Report.Notes {
 					a.say("  note: %s", n)
 				}
-				a.say("wrote %s", out)
+				a.say("wrote %s", out.Path)
 			})
 		}),
 	}
 	f.add(c)
 	f.addMesh(c)
 	fl := c.Flags()
-	pathFlag(c, &context, "context", "safetensors file with the prompt's embedding, tensor \"context\", or its token ids, \"ids\", where the model reads these")
+	pathFlag(c, &contextFile, "context", "safetensors file with the prompt's embedding, tensor \"context\", or its token ids, \"ids\", where the model reads these")
 	pathFlag(c, &negative, "negative", "the same for the negative prompt")
 	pathFlag(c, &noise, "noise", "safetensors file with latents to start from, tensor \"latents\"")
 	pathFlag(c, &conditions, "conditions", "safetensors file with what the model reads besides: y and clip_fea for Wan i2v, y and ofs for CogVideoX; what belongs to the negative prompt as negative_NAME")
@@ -131,9 +138,8 @@ runs them in parallel; sequential runs one after the other in half the memory.`,
 	fl.BoolVar(&o.IntegerTimesteps, "integer-timesteps", false, "truncate what the model is fed to an integer, as diffusers does")
 	fl.StringVar(&cfg, "cfg", "batch", "guidance as one batch, or sequential")
 	fl.Uint64Var(&o.Seed, "seed", 0, "seed of the noise")
-	pathFlag(c, &out, "out", "safetensors file to write")
-	fl.BoolVar(&force, "force", false, "replace an existing output file")
-	for _, name := range []string{"context", "size", "out"} {
+	out.add(c)
+	for _, name := range []string{"context", "size"} {
 		must(c.MarkFlagRequired(name))
 	}
 	complete(c, "sampler", sampler.Names()...)
@@ -141,21 +147,26 @@ runs them in parallel; sequential runs one after the other in half the memory.`,
 	return c
 }
 
-// oneTensor reads the first tensor there is of those names, or the only one in the file.
-func oneTensor(path string, names ...string) (*tensor.Tensor, error) {
-	ts, err := weft.ReadTensors(path)
+// oneTensor reads the first tensor there is of those names, or the only one in the
+// file. left are the others, which are not read.
+func oneTensor(ctx context.Context, path string, names ...string) (t *tensor.Tensor, left []string, err error) {
+	pick := func(have []string) []string {
+		for _, name := range names {
+			if slices.Contains(have, name) {
+				return []string{name}
+			}
+		}
+		if len(have) == 1 {
+			return have
+		}
+		return nil
+	}
+	ts, left, err := weft.ReadSome(ctx, path, pick)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	for _, name := range names {
-		if t := ts[name]; t != nil {
-			return t, nil
-		}
+	for _, t := range ts {
+		return t, left, nil
 	}
-	if len(ts) == 1 {
-		for _, t := range ts {
-			return t, nil
-		}
-	}
-	return nil, fault.New(models.ErrInputs, nil, "%s has no tensor %s: %v", path, strings.Join(names, " or "), slices.Sorted(maps.Keys(ts)))
+	return nil, nil, fault.New(models.ErrInputs, nil, "%s has no tensor %s: %v", path, strings.Join(names, " or "), left)
 }

@@ -60,6 +60,11 @@ func CheckWritable(o Output) error {
 	if err := removeTemp(f.Name()); err != nil {
 		return cannotWrite(o.Path, err)
 	}
+	return checkRoom(o, target)
+}
+
+// checkRoom finds a disk that an output does not fit on.
+func checkRoom(o Output, target string) error {
 	if free := freeBytes(filepath.Dir(target)); o.Bytes > 0 && free >= 0 && free < o.Bytes {
 		return fault.New(ErrDiskFull, Space{o.Path, o.Bytes, free}, "%s needs %d bytes, and its disk has %d left", o.Path, o.Bytes, free)
 	}
@@ -281,13 +286,13 @@ func removeLeftovers(path string) {
 		return
 	}
 	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), tempPrefix(path)) || !strings.HasSuffix(e.Name(), TempSuffix) || !e.Type().IsRegular() {
+		if !strings.HasPrefix(e.Name(), tempPrefix(path)) || !strings.HasSuffix(e.Name(), TempSuffix) || !e.Type().IsRegular() && !e.IsDir() {
 			continue
 		}
 		name := filepath.Join(dir, e.Name())
-		if f, err := os.OpenFile(name, os.O_RDWR, 0); err == nil {
+		if f, err := os.Open(name); err == nil {
 			if lockFile(f) {
-				os.Remove(name)
+				os.RemoveAll(name)
 			}
 			f.Close()
 		}

@@ -1,0 +1,118 @@
+package userfile
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// ours is a folder with the file "a" alone.
+func ours(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err == nil && (len(entries) != 1 || entries[0].Name() != "a") {
+		err = errors.New("other things are in it")
+	}
+	return err
+}
+
+func fillWith(text string) func(string) error {
+	return func(dir string) error { return WriteFile(filepath.Join(dir, "a"), []byte(text)) }
+}
+
+func TestFolders(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	file := put(t, at("file"), "x")
+	for _, name := range []string{"good", "bad", "empty", "target"} {
+		if err := os.Mkdir(at(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(t, at("good/a"), "old")
+	put(t, at("target/a"), "old")
+	put(t, at("bad/a"), "old")
+	put(t, at("bad/b"), "old")
+	makePipe(t, at("pipe"))
+	for _, test := range []struct {
+		name string
+		o    Output
+		kind error
+	}{
+		{"new", Output{Path: at("new")}, nil},
+		{"new with a slash", Output{Path: at("new2") + "/"}, nil},
+		{"there", Output{Path: at("good")}, ErrExists},
+		{"there, replaced", Output{Path: at("good"), Force: true}, nil},
+		{"a link to a folder", Output{Path: link(t, "target", at("link")), Force: true}, nil},
+		{"a link to nothing yet", Output{Path: link(t, "later", at("dangling"))}, nil},
+		{"another's", Output{Path: at("bad"), Force: true}, ErrExists},
+		{"empty", Output{Path: at("empty"), Force: true}, ErrExists},
+		{"a file", Output{Path: file, Force: true}, ErrExists},
+		{"a pipe", Output{Path: at("pipe"), Force: true}, ErrExists},
+		{"below a file", Output{Path: at("file/x"), Force: true}, ErrOutput},
+		{"below nothing", Output{Path: at("no/x"), Force: true}, ErrOutput},
+		{"no name", Output{Force: true}, ErrOutput},
+		{"no room", Output{Path: at("roomy"), Bytes: 1 << 61}, ErrDiskFull},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			before := namesIn(t, dir)
+			err := inTime(t, func() error { return CheckFolder(test.o, ours) })
+			if test.kind == nil && err != nil || !errors.Is(err, test.kind) && test.kind != nil {
+				t.Errorf("error %v, want %v", err, test.kind)
+			}
+			if after := namesIn(t, dir); !slices.Equal(before, after) {
+				t.Errorf("it left %q, before %q", after, before)
+			}
+			if test.o.Bytes > 0 {
+				return
+			}
+			broken := errors.New("broken")
+			if test.kind == nil {
+				if err := WriteFolder(test.o, ours, func(d string) error { fillWith("half")(d); return broken }); !errors.Is(err, broken) {
+					t.Errorf("a broken fill: %v", err)
+				}
+				if after := namesIn(t, dir); !slices.Equal(before, after) {
+					t.Errorf("a broken fill left %q, before %q", after, before)
+				}
+			}
+			err = WriteFolder(test.o, ours, fillWith("new"))
+			if (err == nil) != (test.kind == nil) {
+				t.Errorf("written: %v", err)
+			}
+			if err == nil {
+				if b, rerr := os.ReadFile(filepath.Join(test.o.Path, "a")); rerr != nil || string(b) != "new" {
+					t.Errorf("%q %v", b, rerr)
+				}
+			}
+			for _, name := range namesIn(t, dir) {
+				if name[0] == '.' {
+					t.Errorf("left %s", name)
+				}
+			}
+		})
+	}
+	if st, err := os.Lstat(at("link")); err != nil || st.Mode()&fs.ModeSymlink == 0 {
+		t.Errorf("the link is gone: %v %v", st, err)
+	}
+	if b, _ := os.ReadFile(at("bad/b")); string(b) != "old" {
+		t.Error("another's folder was changed")
+	}
+}
+
+// A killed writer's folder is removed by the next one.
+func TestFolderLeftovers(t *testing.T) {
+	dir := t.TempDir()
+	left := filepath.Join(dir, ".out.DEAD.tmp")
+	if err := os.Mkdir(left, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(left, "a"), "half")
+	if err := WriteFolder(Output{Path: filepath.Join(dir, "out")}, ours, fillWith("x")); err != nil {
+		t.Fatal(err)
+	}
+	if names := namesIn(t, dir); !slices.Equal(names, []string{"out"}) {
+		t.Errorf("left %q", names)
+	}
+}
