@@ -166,6 +166,11 @@ func followLinks(path string) (string, error) {
 		if err != nil {
 			return "", err
 		}
+		if strings.HasPrefix(path, "/proc/") {
+			// As /dev/stdout does. Such a link names what a stream of this process was
+			// opened as: another file there would not be what the stream writes to.
+			return "", fmt.Errorf("it is an open stream (%s); name a file", path)
+		}
 		if !filepath.IsAbs(to) {
 			// Not joined by name: ".." of a linked folder is its own parent.
 			dir, err := filepath.EvalSymlinks(filepath.Dir(path))
