@@ -16,6 +16,7 @@ import (
 	"weft/fault"
 	"weft/internal/jsondoc"
 	"weft/internal/printable"
+	"weft/internal/userfile"
 	"weft/mesh"
 	"weft/models"
 	"weft/plan"
@@ -225,6 +226,9 @@ func flops(f float64) string {
 	return fmt.Sprintf("%.2f P", f)
 }
 
+// maxProgram bounds a FILE: XLA takes programs through messages of 2 GiB at most.
+const maxProgram = 2 << 30
+
 // program compiles a file, in a process of its own: a compiler may abort over it.
 func (f *compileFlags) program(ctx context.Context, a *app, path string) error {
 	if f.replicas < 0 || f.partitions < 0 {
@@ -241,12 +245,15 @@ func (f *compileFlags) program(ctx context.Context, a *app, path string) error {
 	if i.IsDir() {
 		return usage("%s is a folder: a FILE is StableHLO, as text or bytecode; a model is --model", path)
 	}
+	if err := userfile.CheckRegular(path); err != nil {
+		return err
+	}
 	if os.Getenv(workerEnv) == "" {
 		return f.apart(ctx, a, path)
 	}
-	data, err := os.ReadFile(path)
+	data, err := userfile.Read(path, maxProgram)
 	if err != nil {
-		return usage("%v", err)
+		return err
 	}
 	o := aot.TextOptions{Name: filepath.Base(path), Replicas: f.replicas, Partitions: f.partitions, Plugin: f.plugin, Install: true, Fetching: a.fetching}
 	if on.Kind == topology.CPU {

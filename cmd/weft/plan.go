@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weft/fault"
+	"weft/internal/userfile"
 	"weft/models"
 	"weft/plan"
 )
@@ -105,6 +106,9 @@ func (f *planFlags) query() (plan.Query, error) {
 		SplitResidual: f.split, TextLen: f.textLen, Attention: f.attention, TokenTimes: f.tokenTimes, Machine: thisMachine()}, err
 }
 
+// maxPrices bounds --prices: a line for every slice is a few kilobytes.
+const maxPrices = 1 << 20
+
 func (f *planFlags) run(ctx context.Context, a *app) error {
 	var l fault.List
 	asserts := []plan.Assertion{}
@@ -117,7 +121,7 @@ func (f *planFlags) run(ctx context.Context, a *app) error {
 	l.Add(err)
 	q.As, q.Weights, q.Steps = f.as, f.weights, f.steps
 	if f.prices != "" {
-		if text, err := os.ReadFile(f.prices); err != nil {
+		if text, err := userfile.Read(f.prices, maxPrices); err != nil {
 			l.Add(fault.New(plan.ErrPrices, nil, "prices: %w", err))
 		} else {
 			q.Prices, err = plan.ReadPrices(text)
