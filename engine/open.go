@@ -3,12 +3,14 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
 	"weft/fault"
 	"weft/spmd/interp"
 	"weft/xla"
+	"weft/xla/plugin"
 )
 
 // Options say which engine and how. The zero value is ready.
@@ -24,7 +26,7 @@ type Options struct {
 	// could not be kept in the cache. nil discards it.
 	Warn func(error)
 	// InstallProgress is called while a plugin is fetched.
-	InstallProgress func(stage string, done, total int64)
+	InstallProgress func(plugin.Progress)
 }
 
 // Device names for Open.
@@ -61,6 +63,9 @@ func Open(ctx context.Context, device string, n int, o Options) (Engine, error) 
 		}
 		if !errors.Is(err, ErrUnavailable) {
 			return nil, err
+		}
+		if o.Warn != nil { // it is slow: whoever waits is to know why
+			o.Warn(fmt.Errorf("the reference interpreter runs, for XLA cannot be had: %w", err))
 		}
 		return &noted{reference(), "no XLA plugin could be had, so the reference interpreter runs: " + strings.SplitN(err.Error(), "\n", 2)[0]}, nil
 	case "cuda":

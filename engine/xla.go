@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"weft/fault"
+	"weft/internal/userdir"
 	"weft/mesh"
 	"weft/spmd"
 	"weft/target"
@@ -26,11 +27,7 @@ type XLA struct {
 }
 
 func openXLA(ctx context.Context, n int, o Options) (Engine, error) {
-	client, err := xla.Open(ctx, xla.Options{Plugin: o.Plugin, Devices: n, Install: true, Progress: func(p plugin.Progress) {
-		if o.InstallProgress != nil {
-			o.InstallProgress(p.Stage, p.Done, p.Total)
-		}
-	}})
+	client, err := xla.Open(ctx, xla.Options{Plugin: o.Plugin, Devices: n, Install: true, Progress: o.InstallProgress})
 	if err != nil {
 		if ctx.Err() == nil && cannotBeHad(err) {
 			return nil, fault.New(ErrUnavailable, nil, "the %s engine is not available: %w", cmp.Or(o.Plugin, CPU), err)
@@ -49,9 +46,9 @@ func openXLA(ctx context.Context, n int, o Options) (Engine, error) {
 }
 
 // cannotBeHad are the failures after which another engine may stand in: the
-// plugin is not here and cannot come, or is not for this machine.
+// plugin is not here and cannot come, for want of a folder too, or is not for this machine.
 func cannotBeHad(err error) bool {
-	for _, k := range []error{xla.ErrNoXLA, plugin.ErrNoPip, plugin.ErrPlatform, plugin.ErrFetch, plugin.ErrNotInstalled} {
+	for _, k := range []error{xla.ErrNoXLA, plugin.ErrNoPip, plugin.ErrPlatform, plugin.ErrFetch, plugin.ErrNotInstalled, plugin.ErrInstall, userdir.ErrNoHome} {
 		if errors.Is(err, k) {
 			return true
 		}

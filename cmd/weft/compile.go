@@ -173,7 +173,14 @@ func best(ctx context.Context, m models.Model, on topology.Slice, o *aot.Options
 	return nil
 }
 
-func (a *app) fetching(p plugin.Progress) { a.progress.report("fetch", p.Done, p.Total) }
+// fetching shows how far the fetch of an engine is. What will be fetched, and where it
+// goes, is said before.
+func (a *app) fetching(p plugin.Progress) {
+	if p.Folder != "" {
+		a.complain("note: fetching the %s engine, %s, into %s", p.Name, weft.Bytes(p.Total), p.Folder)
+	}
+	a.progress.report("fetch", p.Done, p.Total)
+}
 
 // compiledText is a report for people, in 80 columns.
 func compiledText(r *aot.Report) string {

@@ -50,7 +50,7 @@ func TestCompileAndForward(t *testing.T) {
 			t.Errorf("the JSON has no %s", key)
 		}
 	}
-	if code, out, _ = weftRun(t, compile...); code != 1 || decode[failure](t, out).Error.Kind != "output-exists" {
+	if code, out, _ = weftRun(t, compile...); code != 1 || decode[failure](t, out).Error.Kind != "exists" {
 		t.Errorf("a folder that is there: exit %d, %s", code, out)
 	}
 	result := filepath.Join(t.TempDir(), "out.safetensors")
@@ -112,7 +112,7 @@ func TestCompileRefusals(t *testing.T) {
 		{append(step, "v4-9"), 2, "unknown-slice", ""},
 		{append(step, "v4-8", "--force"), 2, "usage", "--out"},
 		{append(step, "v4-8", "--replicas", "2"), 2, "usage", "FILE"},
-		{append(step, "v4-8", "--out", "/no/such/folder/x"), 1, "bundle", "/no/such/folder"},
+		{append(step, "v4-8", "--out", "/no/such/folder/x"), 1, "output", "/no/such/folder"},
 		{[]string{"compile", file, "--on", "v4-8", "--mesh", "tp=4"}, 2, "usage", "--mesh"},
 		{[]string{"compile", file, "--on", "cpu:8"}, 2, "aot-options", "16 partitions"},
 		{[]string{"compile", file, "--on", "cpu:8", "--partitions", "4", "--replicas", "2"}, 2, "aot-options", "replicas"},

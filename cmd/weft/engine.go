@@ -38,9 +38,7 @@ func (a *app) engineInstall() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.FixedCompletions(engineNames(), cobra.ShellCompDirectiveNoFileComp),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			i, err := plugin.Install(cmd.Context(), args[0], plugin.Options{Progress: func(p plugin.Progress) {
-				a.progress.report("fetch", p.Done, p.Total)
-			}})
+			i, err := plugin.Install(cmd.Context(), args[0], plugin.Options{Progress: a.fetching})
 			if err != nil {
 				return err
 			}

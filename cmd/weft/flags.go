@@ -239,5 +239,5 @@ func (f *runFlags) options(a *app) (weft.Options, error) {
 	return weft.Options{Mesh: f.mesh, DType: f.dtype, Device: f.device, Layers: f.layers, SplitResidual: f.split, FSDP: f.fsdp, Micro: f.micro, Strict: f.strict, TextLen: f.textLen, Attention: f.attention,
 		Progress: a.progress.report, AllowNonFinite: f.nonFinite,
 		Engine: engine.Options{Warn: a.warn, Plugin: f.plugin, CacheDir: f.cacheDir, NoCache: f.noCache,
-			InstallProgress: func(stage string, done, total int64) { a.progress.report("fetch "+stage, done, total) }}}, l.Err()
+			InstallProgress: a.fetching}}, l.Err()
 }
