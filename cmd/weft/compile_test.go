@@ -8,6 +8,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
 
 	"weft"
 	"weft/aot"
@@ -16,6 +19,16 @@ import (
 
 // TestMain lets the test's own binary be the process that a FILE is compiled in.
 func TestMain(m *testing.M) {
+	if os.Getenv("WEFT_TEST_MAIN") != "" { // the test's own binary as weft itself
+		os.Unsetenv("WEFT_TEST_MAIN") // its worker's environment is that of a worker
+		testCommand = func() *cobra.Command {
+			return &cobra.Command{Use: "hangs", Run: func(*cobra.Command, []string) { select {} }}
+		}
+		main()
+	}
+	if os.Getenv("WEFT_TEST_HANG") != "" && os.Getenv(workerEnv) != "" { // as a compiler over a program too large
+		time.Sleep(time.Minute)
+	}
 	if os.Getenv(workerEnv) == "" {
 		os.Exit(m.Run())
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -18,6 +19,9 @@ import (
 )
 
 func main() {
+	if os.Getenv("GOTRACEBACK") == "" {
+		debug.SetTraceback("none") // what nobody caught, memory that ran out among it, ends in a line and no dump
+	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, heededSignals()...)
