@@ -65,6 +65,9 @@ Ctrl-C ends it.`,
 			if err != nil {
 				return err
 			}
+			if a.stdout.lost() != nil {
+				return nil // nobody would know the address; run says what became of it
+			}
 			if open {
 				if err := browse(doc.URL); err != nil {
 					a.complain("warning: no browser could be opened (%v); the address is %s", err, doc.URL)

@@ -51,7 +51,7 @@ func TestFullDiskUnderStdout(t *testing.T) {
 		t.Skip(err)
 	}
 	defer full.Close()
-	for _, args := range answers(t) {
+	for _, args := range append(answers(t), []string{"serve", "--addr", "127.0.0.1:0"}) {
 		for _, more := range []string{"", "--json"} {
 			line := slices.Clone(args)
 			if more != "" {
