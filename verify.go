@@ -1,6 +1,7 @@
 package weft
 
 import (
+	"cmp"
 	"context"
 	"math"
 
@@ -20,6 +21,8 @@ type VerifyOptions struct {
 	Devices int      // largest number of devices; 0 means 8
 	Latent  []int    // (channels, frames, height, width); nil is 3 frames of a small odd grid
 	Batch   int      // 0 means 2, so that dp can be tried
+	// Tolerance in place of the documented one; 0 is that.
+	Tolerance float64
 	// OnKernel is told of each kernel that the engine's programs have, compared with
 	// what it stands for; nil compares none. Only a TPU's have any.
 	OnKernel func(KernelResult)
@@ -63,7 +66,7 @@ func LegalMeshes(m models.Model, req models.Request, devices int) []*mesh.Mesh {
 	var out []*mesh.Mesh
 	for n := 1; n <= devices; n++ {
 		for dp := 1; dp <= n; dp++ {
-			for tp := 1; tp*dp <= n; tp++ {
+			for tp := 1; n%dp == 0 && tp*dp <= n; tp++ {
 				if n%(dp*tp) != 0 {
 					continue
 				}
@@ -135,7 +138,7 @@ func (m *Model) Verify(ctx context.Context, o VerifyOptions) ([]VerifyResult, er
 		if o.OnMesh != nil {
 			o.OnMesh(text, i, len(meshes))
 		}
-		c := &comparer{ref: ref, tolerance: Tolerance(req.DType, whole.Layers)}
+		c := &comparer{ref: ref, tolerance: cmp.Or(o.Tolerance, Tolerance(req.DType, whole.Layers))}
 		if _, err := m.traced(ctx, req, inputs, o.Options, text, eng, c.compare); err != nil {
 			return nil, err
 		}

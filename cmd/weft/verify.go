@@ -33,8 +33,8 @@ form, on one device. No TPU has run weft yet: do this before anything else there
 			if err != nil {
 				return err
 			}
-			if devices < 1 || batch < 1 {
-				return usage("--devices %d, --batch %d: want 1 or more", devices, batch)
+			if devices < 1 || batch < 1 || devices > mostVerified || batch > mostVerified {
+				return usage("--devices %d, --batch %d: want 1 to %d: every legal split is run", devices, batch, mostVerified)
 			}
 			m, err := weft.Open(f.model)
 			if err != nil {
@@ -105,6 +105,10 @@ form, on one device. No TPU has run weft yet: do this before anything else there
 	fl.IntVar(&devices, "devices", 8, "try meshes of up to N devices")
 	return c
 }
+
+// mostVerified bounds --devices and --batch: this machine plays all the devices, and
+// each more is one more copy of what a device holds.
+const mostVerified = 1024
 
 // splitMeshes takes --mesh given several times, or once with meshes between semicolons.
 func splitMeshes(texts []string) []string {
