@@ -12,6 +12,7 @@ import (
 	"weft/dtype"
 	"weft/engine"
 	"weft/fault"
+	"weft/internal/userfile"
 	"weft/models"
 	"weft/plan"
 	"weft/topology"
@@ -46,11 +47,11 @@ func (f *planFlags) measure(ctx context.Context, a *app, m models.Model, q plan.
 	if limit := q.Machine.MemoryBytes; limit > 0 && all > limit {
 		return nil, fault.New(plan.ErrTooBig, nil, "--measure: the best plan, %s, takes %s on %d devices of this machine, which has %s; a smaller size or fewer frames", p.Mesh, weft.Bytes(all), p.Devices, weft.Bytes(limit))
 	}
-	dir, err := os.MkdirTemp("", "weft-plan-")
+	dir, remove, err := userfile.MakeTempFolder("weft-plan-")
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
+	defer remove()
 	config, err := json.Marshal(m.Config())
 	if err != nil {
 		return nil, err

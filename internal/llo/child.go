@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"weft/internal/child"
+	"weft/internal/userfile"
 	"weft/xla"
 )
 
@@ -91,11 +92,11 @@ func (j Job) child() error {
 // Run compiles a job's programs in a child process. Of a child that aborts there
 // is what it wrote before, and an error.
 func Run(ctx context.Context, j Job) ([]Compiled, error) {
-	dir, err := os.MkdirTemp("", "weft-llo-")
+	dir, remove, err := userfile.MakeTempFolder("weft-llo-")
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
+	defer remove()
 	// A program's dump is told from another's by nothing but time: one program a child.
 	if (j.Bundles || j.Profile) && len(j.Programs) != 1 {
 		return nil, errors.New("llo: bundles and profiles are of one program at a time")

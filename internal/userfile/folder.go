@@ -145,3 +145,13 @@ func publishFolder(dir, target string, there bool) error {
 	}
 	return os.Rename(aside, dir)
 }
+
+// MakeTempFolder makes a folder in the system's place for what is temporary. remove
+// takes it away with all that is in it, and so does RemoveUnfinished.
+func MakeTempFolder(prefix string) (dir string, remove func(), err error) {
+	if dir, err = os.MkdirTemp("", prefix); err != nil {
+		return "", nil, cannotWrite(filepath.Join(os.TempDir(), prefix), err)
+	}
+	unfinished.Store(dir, true)
+	return dir, func() { removeTemp(dir) }, nil
+}

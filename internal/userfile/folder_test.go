@@ -116,3 +116,40 @@ func TestFolderLeftovers(t *testing.T) {
 		t.Errorf("left %q", names)
 	}
 }
+
+// A process that ends at once takes with it what it has not finished.
+func TestRemoveUnfinished(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	dir, remove, err := MakeTempFolder("test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(dir, "x"), "x")
+	kept, removeKept, err := MakeTempFolder("test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	removeKept()
+	out := t.TempDir()
+	err = Write(Output{Path: filepath.Join(out, "out")}, func(f *os.File) error {
+		f.WriteString("half")
+		RemoveUnfinished()
+		return nil
+	})
+	if err == nil || len(namesIn(t, out)) != 0 {
+		t.Errorf("%v, left %q", err, namesIn(t, out))
+	}
+	for _, d := range []string{dir, kept} {
+		if _, err := os.Stat(d); err == nil {
+			t.Errorf("%s is left", d)
+		}
+	}
+	remove()
+	if err := WriteBytes(Output{Path: filepath.Join(out, "out")}, []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	RemoveUnfinished()
+	if names := namesIn(t, out); !slices.Equal(names, []string{"out"}) {
+		t.Errorf("what is finished is removed: %q", names)
+	}
+}
