@@ -136,9 +136,10 @@ func TestRemoveUnfinished(t *testing.T) {
 		RemoveUnfinished()
 		return nil
 	})
-	if err == nil || len(namesIn(t, out)) != 0 {
-		t.Errorf("%v, left %q", err, namesIn(t, out))
+	if names := namesIn(t, out); err == nil && !slices.Equal(names, []string{"out"}) || err != nil && len(names) != 0 {
+		t.Errorf("%v, left %q", err, names)
 	}
+	os.Remove(filepath.Join(out, "out"))
 	for _, d := range []string{dir, kept} {
 		if _, err := os.Stat(d); err == nil {
 			t.Errorf("%s is left", d)
@@ -151,5 +152,28 @@ func TestRemoveUnfinished(t *testing.T) {
 	RemoveUnfinished()
 	if names := namesIn(t, out); !slices.Equal(names, []string{"out"}) {
 		t.Errorf("what is finished is removed: %q", names)
+	}
+}
+
+// While a file is being written there is nothing of it to be seen, or a hidden file.
+func TestNothingIsSeenOfAnUnfinishedFile(t *testing.T) {
+	dir := t.TempDir()
+	probe := openUnnamed(dir)
+	if probe == nil {
+		t.Skip("every file has a name here")
+	}
+	probe.Close()
+	err := Write(Output{Path: filepath.Join(dir, "out")}, func(f *os.File) error {
+		if names := namesIn(t, dir); len(names) != 0 {
+			t.Errorf("%q is seen", names)
+		}
+		_, err := f.WriteString("x")
+		return err
+	})
+	if names := namesIn(t, dir); err != nil || !slices.Equal(names, []string{"out"}) {
+		t.Errorf("%v, %q", err, names)
+	}
+	if st, err := os.Stat(filepath.Join(dir, "out")); err != nil || st.Mode().Perm()&0o600 != 0o600 {
+		t.Errorf("%v %v", st, err)
 	}
 }

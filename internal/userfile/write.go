@@ -71,8 +71,9 @@ func checkRoom(o Output, target string) error {
 	return nil
 }
 
-// A file being written is hidden and ends in .tmp: nothing that looks for
-// checkpoints takes it for one. The writer holds a lock on it; one that nobody
+// A file being written has no name until it is whole, where the system can do that;
+// else it is hidden and ends in .tmp: nothing that looks for checkpoints takes it for
+// one. The writer holds a lock on it; one that nobody
 // holds was left by a writer that was killed, and the next writer of the same
 // name removes it.
 
@@ -85,21 +86,30 @@ func Write(o Output, fill func(f *os.File) error) error {
 		return err
 	}
 	removeLeftovers(target)
-	f, err := createTemp(target)
-	if err != nil {
-		return cannotWrite(o.Path, err)
+	f, name := openUnnamed(filepath.Dir(target)), ""
+	if f == nil {
+		if f, err = createTemp(target); err != nil {
+			return cannotWrite(o.Path, err)
+		}
+		name = f.Name()
 	}
 	err = fill(f)
 	if err == nil {
 		err = f.Sync()
 	}
+	if err == nil && name == "" {
+		lockFile(f) // before others see it
+		name = hiddenName(target)
+		unfinished.Store(name, true)
+		err = nameFile(f, name)
+	}
 	if err == nil {
-		err = publish(f, o, target)
+		err = publish(f, name, o, target)
 	}
-	if err != nil {
-		removeTemp(f.Name())
+	if err != nil && name != "" {
+		removeTemp(name)
 	}
-	unfinished.Delete(f.Name())
+	unfinished.Delete(name)
 	if cerr := f.Close(); err == nil {
 		err = cerr
 	}
@@ -237,11 +247,16 @@ func tempPrefix(path string) string {
 // TempSuffix ends the names of files that are being written.
 const TempSuffix = ".tmp"
 
+// hiddenName is one that a file being written for path may have.
+func hiddenName(path string) string {
+	return filepath.Join(filepath.Dir(path), tempPrefix(path)+rand.Text()[:10]+TempSuffix)
+}
+
 // createTemp makes the hidden file and locks it. Between the two another writer
 // may take it for a leftover, so it is checked to be still there.
 func createTemp(path string) (*os.File, error) {
 	for range 16 {
-		name := filepath.Join(filepath.Dir(path), tempPrefix(path)+rand.Text()[:10]+TempSuffix)
+		name := hiddenName(path)
 		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 		if errors.Is(err, fs.ErrExist) {
 			continue
@@ -262,25 +277,25 @@ func createTemp(path string) (*os.File, error) {
 // publish renames. Without force it must not replace a file that came meanwhile:
 // a link fails where a rename would not. Where the file system has no links, a
 // last look has to do. A file that is replaced hands on its permissions.
-func publish(temp *os.File, o Output, target string) error {
+func publish(temp *os.File, name string, o Output, target string) error {
 	if o.Force {
 		if st, err := os.Stat(target); err == nil {
 			if err := temp.Chmod(st.Mode().Perm()); err != nil {
 				return err
 			}
 		}
-		return os.Rename(temp.Name(), target)
+		return os.Rename(name, target)
 	}
-	switch err := os.Link(temp.Name(), target); {
+	switch err := os.Link(name, target); {
 	case err == nil:
-		return os.Remove(temp.Name())
+		return os.Remove(name)
 	case errors.Is(err, fs.ErrExist):
 		return alreadyThere(o.Path)
 	}
 	if _, err := findTarget(o); err != nil {
 		return err
 	}
-	return os.Rename(temp.Name(), target)
+	return os.Rename(name, target)
 }
 
 // removeLeftovers removes what killed writers of path left.
