@@ -25,6 +25,8 @@ type Experts struct {
 // Sampling is what Sample can be asked of: a Model or Experts.
 type Sampling interface {
 	Sample(ctx context.Context, text, negative *tensor.Tensor, o SampleOptions) (*Sampled, error)
+	// Files are the files that it is read from.
+	Files() []string
 	Close() error
 }
 
@@ -77,6 +79,9 @@ func (e *Experts) check() error {
 	e.Boundary = h.Boundary()
 	return nil
 }
+
+// Files are both experts' files.
+func (e *Experts) Files() []string { return append(e.High.Files(), e.Low.Files()...) }
 
 // Close closes both checkpoints.
 func (e *Experts) Close() error {

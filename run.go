@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,6 +55,13 @@ type Options struct {
 	// TextLen pads the text to this many rows where the config does not say; 0 takes it as given.
 	TextLen  int
 	Progress session.Progress
+	// AllowNonFinite lets NaN and infinities pass, in inputs and in outputs. Without it
+	// they end a run with ErrNonFinite.
+	AllowNonFinite bool
+	// OutputBytes, where set, is told before anything is compiled or a weight is read
+	// how many bytes the outputs of a step have, and how many the values along the way.
+	// Its error ends the run: there may be no room for them.
+	OutputBytes func(outputs, values int64) error
 }
 
 // Run is a model on a mesh: checked, compiled, loaded, ready for steps.
@@ -70,6 +78,7 @@ type Run struct {
 	inputs  []map[string]*tensor.Tensor // of the graph, by lane
 	seconds float64                     // fastest step so far, 0 before the first
 	first   float64
+	odd     nonFinite
 }
 
 // target is what programs for an engine are built for.
@@ -98,10 +107,15 @@ func (m *Model) Start(ctx context.Context, inputs map[string]*tensor.Tensor, o O
 	if err != nil {
 		return nil, err
 	}
+	odd := nonFinite{allow: o.AllowNonFinite}
+	if err := odd.check("input", nil, inputs); err != nil {
+		return nil, err
+	}
 	r, err := m.start(ctx, req, o, nil)
 	if err != nil {
 		return nil, err
 	}
+	r.odd.notes = odd.notes
 	if err := r.feed(inputs); err != nil {
 		r.Close()
 		return nil, err
@@ -202,7 +216,7 @@ func (m *Model) start(ctx context.Context, req models.Request, o Options, eng en
 	if eng == nil {
 		eng = o.On
 	}
-	r := &Run{model: m, eng: eng, opt: o, micro: micro}
+	r := &Run{model: m, eng: eng, opt: o, micro: micro, odd: nonFinite{allow: o.AllowNonFinite}}
 	if eng == nil {
 		if r.eng, err = engine.Open(ctx, o.Device, on.NumDevices(), o.Engine); err != nil {
 			return nil, err
@@ -216,6 +230,13 @@ func (m *Model) start(ctx context.Context, req models.Request, o Options, eng en
 		return nil, err
 	}
 	r.g, r.req = g, req
+	if o.OutputBytes != nil {
+		outputs, values := g.OutputBytes()
+		if err := o.OutputBytes(outputs*int64(micro), values*int64(micro)); err != nil {
+			r.Close()
+			return nil, err
+		}
+	}
 	runs := r.eng
 	if bundle != nil {
 		if runs, err = bundle.Engine(r.eng, m.Model, req, g); err != nil {
@@ -307,6 +328,9 @@ func (r *Run) forward(ctx context.Context, visit func(string, *tensor.Tensor) er
 			parts[i] = outs[i][name]
 		}
 		out[name] = tensor.Stack(parts)
+	}
+	if err := r.odd.check("output", nil, out); err != nil {
+		return nil, err
 	}
 	return out, nil
 }
@@ -407,7 +431,7 @@ type CacheReport struct {
 func (r *Run) Report() Report {
 	l := r.s.Loaded()
 	hits, misses := r.eng.Cache()
-	notes := append(append([]string{}, r.model.Notices...), r.g.Notes...)
+	notes := slices.Concat([]string{}, r.model.Notices, r.g.Notes, r.odd.notes)
 	if n := r.eng.Info().Note; n != "" {
 		notes = append(notes, n)
 	}

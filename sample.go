@@ -114,6 +114,7 @@ type sampling struct {
 	shape    []int // of the latents
 	x        []float32
 	velocity [][]float32 // uncond, cond, or one
+	odd      nonFinite
 }
 
 func newSampling(experts []expert, text, negative *tensor.Tensor, o SampleOptions) (*sampling, error) {
@@ -154,7 +155,7 @@ func newSampling(experts []expert, text, negative *tensor.Tensor, o SampleOption
 	if err := l.Err(); err != nil {
 		return nil, err
 	}
-	j := &sampling{experts: experts, at: -1, g: g, o: o, sampler: s, batch: text.Shape[0], shape: append([]int{text.Shape[0]}, latent...)}
+	j := &sampling{experts: experts, odd: nonFinite{allow: o.AllowNonFinite}, at: -1, g: g, o: o, sampler: s, batch: text.Shape[0], shape: append([]int{text.Shape[0]}, latent...)}
 	rows := text.Shape[1]
 	j.texts = []*tensor.Tensor{text}
 	if guided {
@@ -186,6 +187,17 @@ func newSampling(experts []expert, text, negative *tensor.Tensor, o SampleOption
 		}
 	}
 	n := tensor.Elements(j.shape)
+	l.Add(j.odd.check("input", nil, map[string]*tensor.Tensor{"context": text, "negative context": negative, "latents": o.Noise}))
+	l.Add(j.odd.check("condition", nil, o.Conditions))
+	if err := l.Err(); err != nil {
+		return nil, err
+	}
+	if o.OutputBytes != nil {
+		if err := o.OutputBytes(4*int64(n), 0); err != nil {
+			return nil, err
+		}
+		j.o.OutputBytes = nil // of the latents, not of each step's outputs
+	}
 	if o.Noise != nil {
 		if j.x, err = o.Noise.Float32s(); err != nil || len(j.x) != n {
 			return nil, fault.New(models.ErrInputs, nil, "initial latents are %v: want %v", o.Noise, j.shape)
@@ -316,6 +328,7 @@ func (j *sampling) close() {
 // report is that of the expert in use, with what the others cost before it.
 func (j *sampling) report() Report {
 	r := j.run.Report()
+	r.Notes = append(r.Notes, j.odd.notes...)
 	for _, p := range j.past {
 		r.CompileSeconds += p.CompileSeconds
 		r.LoadSeconds += p.LoadSeconds
@@ -417,9 +430,22 @@ func (j *sampling) step(ctx context.Context, i int) (SampleStep, error) {
 	if err := j.sampler.Step(i, j.x, v); err != nil {
 		return SampleStep{}, err
 	}
+	if err := j.checkLatents(i); err != nil {
+		return SampleStep{}, err
+	}
 	end := time.Now()
 	j.run.took(end.Sub(start).Seconds())
 	return SampleStep{Step: i, Timestep: t, Sigma: j.sampler.Sigma(i), Expert: j.experts[j.at].name, Seconds: end.Sub(start).Seconds(), Host: end.Sub(host).Seconds()}, nil
+}
+
+// checkLatents refuses latents that step i made NaN or infinite: every step after it
+// would go on with them.
+func (j *sampling) checkLatents(i int) error {
+	x, err := tensor.FromFloat32s(dtype.F32, j.x, j.shape...)
+	if err != nil {
+		return err
+	}
+	return j.odd.check("latents", &i, map[string]*tensor.Tensor{"latents": x})
 }
 
 // velocities runs the model on the latents for every text: one lane a text, or

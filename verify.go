@@ -1,11 +1,13 @@
 package weft
 
 import (
+	"cmp"
 	"context"
 	"math"
 
 	"weft/dtype"
 	"weft/engine"
+	"weft/graph"
 	"weft/mesh"
 	"weft/models"
 	"weft/tensor"
@@ -19,6 +21,8 @@ type VerifyOptions struct {
 	Devices int      // largest number of devices; 0 means 8
 	Latent  []int    // (channels, frames, height, width); nil is 3 frames of a small odd grid
 	Batch   int      // 0 means 2, so that dp can be tried
+	// Tolerance in place of the documented one; 0 is that.
+	Tolerance float64
 	// OnKernel is told of each kernel that the engine's programs have, compared with
 	// what it stands for; nil compares none. Only a TPU's have any.
 	OnKernel func(KernelResult)
@@ -62,7 +66,7 @@ func LegalMeshes(m models.Model, req models.Request, devices int) []*mesh.Mesh {
 	var out []*mesh.Mesh
 	for n := 1; n <= devices; n++ {
 		for dp := 1; dp <= n; dp++ {
-			for tp := 1; tp*dp <= n; tp++ {
+			for tp := 1; n%dp == 0 && tp*dp <= n; tp++ {
 				if n%(dp*tp) != 0 {
 					continue
 				}
@@ -124,17 +128,18 @@ func (m *Model) Verify(ctx context.Context, o VerifyOptions) ([]VerifyResult, er
 		return nil, err
 	}
 	ref := &recorder{}
-	if err := m.traced(ctx, req, inputs, o.Options, "", eng, ref.record); err != nil {
+	whole, err := m.traced(ctx, req, inputs, o.Options, "", eng, ref.record)
+	if err != nil {
 		return nil, err
 	}
-	layers := len(ref.values)
+	o.AllowNonFinite = true // of the splits: what is no number differs, and is told of as that
 	results := []VerifyResult{}
 	for i, text := range meshes {
 		if o.OnMesh != nil {
 			o.OnMesh(text, i, len(meshes))
 		}
-		c := &comparer{ref: ref, tolerance: Tolerance(req.DType, layers)}
-		if err := m.traced(ctx, req, inputs, o.Options, text, eng, c.compare); err != nil {
+		c := &comparer{ref: ref, tolerance: cmp.Or(o.Tolerance, Tolerance(req.DType, whole.Layers))}
+		if _, err := m.traced(ctx, req, inputs, o.Options, text, eng, c.compare); err != nil {
 			return nil, err
 		}
 		results = append(results, VerifyResult{Mesh: text, MaxAbsDiff: c.abs, MaxRelDiff: c.rel, FirstDiffering: c.first,
@@ -146,27 +151,28 @@ func (m *Model) Verify(ctx context.Context, o VerifyOptions) ([]VerifyResult, er
 	return results, nil
 }
 
-// traced runs one step on a mesh and hands over every value, the outputs last.
-func (m *Model) traced(ctx context.Context, req models.Request, inputs map[string]*tensor.Tensor, o Options, on string, eng engine.Engine, visit func(string, *tensor.Tensor, float64) error) error {
+// traced runs one step on a mesh and hands over every value, the outputs last. It
+// gives the graph that ran.
+func (m *Model) traced(ctx context.Context, req models.Request, inputs map[string]*tensor.Tensor, o Options, on string, eng engine.Engine, visit func(string, *tensor.Tensor, float64) error) (*graph.Graph, error) {
 	o.Mesh = on
 	r, err := m.start(ctx, req, o, eng)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer r.Close()
 	if err := r.feed(inputs); err != nil {
-		return err
+		return nil, err
 	}
 	out, err := r.Trace(ctx, func(name string, t *tensor.Tensor) error { return visit(name, t, 0) })
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, res := range r.g.Outputs {
 		if err := visit(res.Name, out[res.Name], r.first); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return r.g, nil
 }
 
 // recorder keeps the one-device values.

@@ -51,6 +51,15 @@ func Open(path string) (*Model, error) {
 	return m, nil
 }
 
+// Files are the files that the model is read from, its config among them.
+func (m *Model) Files() []string {
+	files := append([]string{m.Checkpoint.Path()}, m.Checkpoint.Files()...)
+	if _, where, err := m.Checkpoint.ConfigJSON(); err == nil && where != "" {
+		files = append(files, where)
+	}
+	return files
+}
+
 // Close closes the checkpoint's files.
 func (m *Model) Close() error { return m.Checkpoint.Close() }
 
@@ -82,10 +91,10 @@ func ReadTensors(path string) (map[string]*tensor.Tensor, error) {
 	return ts, err
 }
 
-// ReadTensorsNamed reads those tensors of a safetensors file whose names are wanted,
-// and lists the others, of which nothing is read, however large they are.
-func ReadTensorsNamed(path string, wanted func(name string) bool) (map[string]*tensor.Tensor, []checkpoint.Entry, error) {
-	ts, _, others, err := checkpoint.LoadNamed(context.Background(), path, wanted)
+// ReadTensorsNamed reads those tensors of a safetensors file that pick names, given
+// the names of all. others are the rest, of which nothing is read, however large.
+func ReadTensorsNamed(ctx context.Context, path string, pick func(names []string) []string) (ts map[string]*tensor.Tensor, others []string, err error) {
+	ts, _, others, err = checkpoint.LoadNamed(ctx, path, pick)
 	return ts, others, err
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"weft/engine"
 	"weft/fault"
 	"weft/graph"
+	"weft/internal/userfile"
 	"weft/mesh"
 	"weft/models"
 	"weft/spmd"
@@ -32,8 +32,12 @@ type Mismatch struct {
 	Have     string `json:"have"`
 }
 
-// maxManifest bounds what is read before anything is known to be right.
-const maxManifest = 64 << 20
+// What is read before anything is known to be right is bounded. A serialised program
+// is a protobuf message, which has 2 GiB at most.
+const (
+	maxManifest = 64 << 20
+	maxBlob     = 2 << 30
+)
 
 // Bundle is a folder of compiled programs, read and found whole.
 type Bundle struct {
@@ -48,14 +52,9 @@ type Bundle struct {
 // written named.
 func OpenBundle(dir string) (*Bundle, error) {
 	path := filepath.Join(dir, ManifestName)
-	f, err := os.Open(path)
+	data, err := userfile.Read(path, maxManifest)
 	if err != nil {
 		return nil, fault.New(ErrBundle, nil, "%s is no bundle of compiled programs: %w", dir, err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxManifest))
-	if err != nil {
-		return nil, fault.New(ErrBundle, nil, "%w", err)
 	}
 	m, err := parseManifest(data, path)
 	if err != nil {
@@ -79,16 +78,20 @@ func OpenBundle(dir string) (*Bundle, error) {
 // read gives a file's bytes if they are those that were written.
 func (b *Bundle) read(want Blob) ([]byte, error) {
 	path := filepath.Join(b.Dir, want.Name)
-	i, err := os.Stat(path)
+	f, size, err := userfile.Open(path)
 	if err != nil {
 		return nil, fault.New(ErrBundle, nil, "%w", err)
 	}
-	if i.Size() != want.Bytes {
-		return nil, fault.New(ErrBundle, nil, "%s has %d bytes, %d were written: compile again", path, i.Size(), want.Bytes)
+	defer f.Close()
+	if size > maxBlob {
+		return nil, fault.New(ErrBundle, nil, "%s has %d bytes: a program has at most %d", path, size, maxBlob)
 	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fault.New(ErrBundle, nil, "%w", err)
+	if size != want.Bytes {
+		return nil, fault.New(ErrBundle, nil, "%s has %d bytes, %d were written: compile again", path, size, want.Bytes)
+	}
+	data := make([]byte, size)
+	if _, err := io.ReadFull(f, data); err != nil {
+		return nil, fault.New(ErrBundle, nil, "%s: %w", path, err)
 	}
 	if have := digest(data); have != want.SHA256 {
 		return nil, fault.New(ErrBundle, nil, "%s has SHA-256 %.12s..., %.12s... was written: it was changed since; compile again", path, have, want.SHA256)

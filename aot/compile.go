@@ -151,7 +151,8 @@ func (c *Compilation) compileAll(ctx context.Context, o Options) (map[string]flo
 	work, ctx := errgroup.WithContext(ctx)
 	work.SetLimit(max(1, orElse(o.Parallel, runtime.GOMAXPROCS(0))))
 	for _, name := range names {
-		work.Go(func() error {
+		work.Go(func() (err error) {
+			defer fault.Recover(&err)
 			if err := context.Cause(ctx); err != nil {
 				return err
 			}

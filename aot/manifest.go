@@ -9,6 +9,7 @@ import (
 
 	"weft/fault"
 	"weft/graph"
+	"weft/internal/jsontext"
 	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
@@ -156,6 +157,9 @@ func processor() (name, hash string) {
 func parseManifest(data []byte, where string) (*Manifest, error) {
 	bad := func(format string, args ...any) error {
 		return fault.New(ErrBundle, nil, "%s: %s", where, fmt.Sprintf(format, args...))
+	}
+	if _, err := jsontext.ParseObject(data, jsontext.Options{Keys: true}); err != nil {
+		return nil, bad("not a manifest: %v", err)
 	}
 	var head struct {
 		Format int `json:"format"`

@@ -173,14 +173,14 @@ func (c *Checkpoint) checkMemory(names []string, d dtype.DType) error {
 // metadata: inputs and outputs, not models. What does not fit into memory is an
 // error before anything is read.
 func LoadFile(ctx context.Context, path string) (map[string]*tensor.Tensor, map[string]string, error) {
-	all, meta, _, err := LoadNamed(ctx, path, func(string) bool { return true })
+	all, meta, _, err := LoadNamed(ctx, path, func(names []string) []string { return names })
 	return all, meta, err
 }
 
-// LoadNamed is LoadFile for the tensors whose names are wanted; others lists those
-// that are not, of which nothing is read. Only these are allocated, so a file may
-// hold more than memory does.
-func LoadNamed(ctx context.Context, path string, wanted func(name string) bool) (all map[string]*tensor.Tensor, meta map[string]string, others []Entry, err error) {
+// LoadNamed is LoadFile for the tensors that pick names, given the names of all;
+// others are the rest, of which nothing is read. Only what is named is allocated,
+// so a file may hold more than memory does.
+func LoadNamed(ctx context.Context, path string, pick func(names []string) []string) (all map[string]*tensor.Tensor, meta map[string]string, others []string, err error) {
 	// A folder is no file of inputs, though it may have a checkpoint.
 	if err := userfile.CheckRegular(path); err != nil {
 		return nil, nil, nil, err
@@ -190,14 +190,8 @@ func LoadNamed(ctx context.Context, path string, wanted func(name string) bool) 
 		return nil, nil, nil, err
 	}
 	defer c.Close()
-	var names []string
-	for _, e := range c.Entries() {
-		if wanted(e.Name) {
-			names = append(names, e.Name)
-		} else {
-			others = append(others, e)
-		}
-	}
+	names := pick(slices.Clone(c.names))
+	others = slices.DeleteFunc(slices.Clone(c.names), func(name string) bool { return slices.Contains(names, name) })
 	all, err = c.load(ctx, names, dtype.Invalid)
 	return all, c.meta, others, err
 }

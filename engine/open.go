@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"weft/fault"
 	"weft/spmd/interp"
 	"weft/xla"
+	"weft/xla/plugin"
 )
 
 // Options say which engine and how. The zero value is ready.
@@ -25,7 +27,7 @@ type Options struct {
 	// could not be kept in the cache. nil discards it.
 	Warn func(error)
 	// InstallProgress is called while a plugin is fetched.
-	InstallProgress func(stage string, done, total int64)
+	InstallProgress func(plugin.Progress)
 }
 
 // Device names for Open.
@@ -62,6 +64,9 @@ func Open(ctx context.Context, device string, n int, o Options) (Engine, error) 
 		}
 		if named := o.Plugin != "" || os.Getenv("WEFT_PLUGIN") != ""; named || !errors.Is(err, ErrUnavailable) {
 			return nil, err
+		}
+		if o.Warn != nil { // it is slow: whoever waits is to know why
+			o.Warn(fmt.Errorf("the reference interpreter runs, for XLA cannot be had: %w", err))
 		}
 		return &noted{reference(), "no XLA plugin could be had, so the reference interpreter runs: " + strings.SplitN(err.Error(), "\n", 2)[0]}, nil
 	case "cuda":

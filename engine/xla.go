@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"weft/fault"
+	"weft/internal/userdir"
 	"weft/mesh"
 	"weft/spmd"
 	"weft/target"
@@ -27,20 +28,14 @@ type XLA struct {
 }
 
 func openXLA(ctx context.Context, n int, o Options) (Engine, error) {
-	client, err := xla.Open(ctx, xla.Options{Plugin: o.Plugin, Devices: n, Install: true, Progress: func(p plugin.Progress) {
-		if o.InstallProgress != nil {
-			o.InstallProgress(p.Stage, p.Done, p.Total)
-		}
-	}})
+	client, err := xla.Open(ctx, xla.Options{Plugin: o.Plugin, Devices: n, Install: true, Progress: o.InstallProgress})
 	if err != nil {
 		if ctx.Err() == nil && cannotBeHad(err) {
 			return nil, fault.New(ErrUnavailable, nil, "the %s engine is not available: %w", cmp.Or(o.Plugin, CPU), err)
 		}
 		return nil, err
 	}
-	if o.Limit > 0 {
-		client.SetLimit(o.Limit)
-	}
+	client.SetLimit(o.Limit) // the client's own is an hour, where Options.Limit says none
 	p := client.Plugin().Engine()
 	e := &XLA{client: client, n: n, info: Info{Name: client.Platform(), Version: p.Version, SHA256: p.SHA256, API: p.API, Path: p.Path, XLAFlags: client.Plugin().Flags(), DeviceKind: client.Devices()[0].Kind}}
 	e.info.Note = strings.Join(client.Plugin().Notes(), "; ")
@@ -53,9 +48,9 @@ func openXLA(ctx context.Context, n int, o Options) (Engine, error) {
 }
 
 // cannotBeHad are the failures after which another engine may stand in: the
-// plugin is not here and cannot come, or is not for this machine.
+// plugin is not here and cannot come, for want of a folder too, or is not for this machine.
 func cannotBeHad(err error) bool {
-	for _, k := range []error{xla.ErrNoXLA, plugin.ErrNoPip, plugin.ErrPlatform, plugin.ErrFetch, plugin.ErrNotInstalled} {
+	for _, k := range []error{xla.ErrNoXLA, plugin.ErrNoPip, plugin.ErrPlatform, plugin.ErrFetch, plugin.ErrNotInstalled, plugin.ErrInstall, userdir.ErrNoHome} {
 		if errors.Is(err, k) {
 			return true
 		}

@@ -15,6 +15,7 @@ import (
 	"weft/mesh"
 	"weft/sharding"
 	"weft/spmd"
+	"weft/tensor"
 )
 
 // Weight is a parameter as the programs want it.
@@ -122,6 +123,38 @@ type Output struct {
 // Values are Value and Then.
 func (o Output) Values() []string { return append([]string{o.Value}, o.Then...) }
 
+// OutputBytes is how many bytes the outputs have on the host, and how many the
+// values that calls name for comparing.
+func (g *Graph) OutputBytes() (outputs, values int64) {
+	made := map[string]spmd.Port{}
+	for _, c := range g.Calls {
+		for i, o := range g.Programs[c.Program].Outputs {
+			made[c.Outs[i]] = o
+			if v, ok := c.Trace[i]; ok {
+				values += hostBytes(o, v.Shape)
+			}
+		}
+	}
+	for _, o := range g.Outputs {
+		if o.Shape != nil {
+			outputs += hostBytes(made[o.Value], o.Shape)
+			continue
+		}
+		for _, name := range o.Values() {
+			outputs += hostBytes(made[name], nil)
+		}
+	}
+	return outputs, values
+}
+
+// hostBytes is the size of a value that is cut to a shape, nil for its own.
+func hostBytes(p spmd.Port, shape []int) int64 {
+	if shape == nil {
+		shape = p.Shape
+	}
+	return int64(p.DType.Size()) * int64(tensor.Elements(shape))
+}
+
 // Graph is a whole step. It is built by a model and immutable afterwards.
 type Graph struct {
 	Mesh     *mesh.Mesh
@@ -130,6 +163,9 @@ type Graph struct {
 	Inputs   []Input
 	Calls    []Call
 	Outputs  []Output
+	// Layers is how many of the model's layers run one after another, of an
+	// autoencoder its residual blocks: what rounding grows with.
+	Layers int
 	// Notes are what a reader of the plan must know: padding, copies of heads, the attention used.
 	Notes []string
 }

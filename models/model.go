@@ -129,6 +129,9 @@ type Model interface {
 	Check(m *mesh.Mesh, r Request) error
 	// Graph builds the step.
 	Graph(m *mesh.Mesh, r Request) (*graph.Graph, error)
+	// Inputs names every tensor that Request, Feed or Runs looks at, those that are
+	// refused among them: no other is read from a file.
+	Inputs() []string
 	// Request reads shapes off a forward's inputs.
 	Request(inputs map[string]*tensor.Tensor) (Request, error)
 	// Example makes inputs from a seed for trying a model out; latent as in

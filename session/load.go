@@ -91,6 +91,7 @@ func (s *Session) Load(ctx context.Context, c *checkpoint.Checkpoint, stored fun
 		}
 		all = append(all, h)
 	}
+	progress.report("load", 0, total)
 	stats, err := c.Read(ctx, parts, checkpoint.ReadOptions{Progress: func(done int64) { progress.report("load", done, total) }})
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weft/engine"
+	"weft/fault"
 	"weft/graph"
 	"weft/tensor"
 )
@@ -189,27 +190,19 @@ func (s *Session) pipeline(ctx context.Context, lanes []string, stages int, tick
 	defer fail(nil)
 	start := time.Now()
 	var mu sync.Mutex
+	record := func(span Span) {
+		mu.Lock()
+		defer mu.Unlock()
+		s.spans = append(s.spans, span)
+	}
 	var all sync.WaitGroup
 	for stage := range stages {
 		all.Go(func() {
-			for _, name := range lanes {
-				begin, err := s.arrive(ctx, name, stage)
-				if err == nil {
-					err = s.calls(ctx, name, stage, nil, tick)
+			if err := s.stage(ctx, stage, lanes, start, tick, record); err != nil {
+				fail(fmt.Errorf("stage %d: %w", stage, err))
+				for _, n := range lanes {
+					s.lane(n).wake()
 				}
-				if err == nil {
-					err = s.finish(ctx, name, stage)
-				}
-				if err != nil {
-					fail(fmt.Errorf("stage %d: %w", stage, err))
-					for _, n := range lanes {
-						s.lane(n).wake()
-					}
-					return
-				}
-				mu.Lock()
-				s.spans = append(s.spans, Span{stage, name, begin.Sub(start).Seconds(), time.Since(start).Seconds()})
-				mu.Unlock()
 			}
 		})
 	}
@@ -221,6 +214,25 @@ func (s *Session) pipeline(ctx context.Context, lanes []string, stages int, tick
 	all.Wait()
 	stop()
 	return context.Cause(ctx)
+}
+
+// stage runs one stage of a pipeline over the lanes.
+func (s *Session) stage(ctx context.Context, stage int, lanes []string, start time.Time, tick func(string), record func(Span)) (err error) {
+	defer fault.Recover(&err)
+	for _, name := range lanes {
+		begin, err := s.arrive(ctx, name, stage)
+		if err == nil {
+			err = s.calls(ctx, name, stage, nil, tick)
+		}
+		if err == nil {
+			err = s.finish(ctx, name, stage)
+		}
+		if err != nil {
+			return err
+		}
+		record(Span{stage, name, begin.Sub(start).Seconds(), time.Since(start).Seconds()})
+	}
+	return nil
 }
 
 // arrive waits for what flows into a stage, and gives the time.

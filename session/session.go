@@ -20,6 +20,7 @@ import (
 
 	"weft/array"
 	"weft/engine"
+	"weft/fault"
 	"weft/graph"
 	"weft/mesh"
 	"weft/sharding"
@@ -91,8 +92,10 @@ func (s *Session) compileAll(ctx context.Context, progress Progress) error {
 	var mu sync.Mutex
 	work, ctx := errgroup.WithContext(ctx)
 	work.SetLimit(runtime.GOMAXPROCS(0))
+	progress.report("compile", 0, int64(len(names)))
 	for _, name := range names {
-		work.Go(func() error {
+		work.Go(func() (err error) {
+			defer fault.Recover(&err)
 			exe, err := s.eng.Compile(ctx, s.g.Programs[name])
 			if err != nil {
 				return fmt.Errorf("program %s: %w", name, err)

@@ -38,7 +38,7 @@ var (
 	// ErrTimeout: a search that took too long.
 	ErrTimeout = fault.NewKind("timeout")
 	// ErrInternal: a fault of weft's own.
-	ErrInternal = fault.NewKind("internal")
+	ErrInternal = fault.ErrInternal
 )
 
 // The server's limits.

@@ -16,6 +16,8 @@ import (
 	"weft/aot"
 	"weft/fault"
 	"weft/internal/jsondoc"
+	"weft/internal/printable"
+	"weft/internal/userfile"
 	"weft/mesh"
 	"weft/models"
 	"weft/plan"
@@ -84,9 +86,9 @@ from it. It runs in a process of its own.`,
 	fl.StringVar(&f.on, "on", "", "a TPU slice (v4-8, v5e:2x4) or cpu:N")
 	fl.StringVar(&f.mesh, "mesh", "auto", "the split: dp=1,tp=4,sp=1; auto takes the best that weft plan finds to fit")
 	fl.IntVar(&f.layers, "layers", 0, "count and keep only the first N layers; 0 takes all")
-	fl.StringVar(&f.out, "out", "", "folder to keep the compiled programs in")
+	pathFlag(c, &f.out, "out", "folder to keep the compiled programs in")
 	fl.BoolVar(&f.force, "force", false, "replace compiled programs that are there")
-	fl.StringVar(&f.plugin, "plugin", "", "a PJRT plugin file in place of the installed engine")
+	pathFlag(c, &f.plugin, "plugin", "a PJRT plugin file in place of the installed engine")
 	fl.IntVar(&f.parallel, "parallel", 0, "programs compiled at a time; 0 is one for every processor")
 	fl.IntVar(&f.replicas, "replicas", 0, "devices that run a FILE as replicas; 0 reads the file")
 	fl.IntVar(&f.partitions, "partitions", 0, "devices that XLA partitions a FILE for; 0 reads the file")
@@ -142,7 +144,7 @@ func (f *compileFlags) step(ctx context.Context, a *app) error {
 		}
 	}
 	return a.print(c.Report, func() {
-		a.say("%s", compiledText(&c.Report))
+		a.block(compiledText(&c.Report))
 		if f.out != "" {
 			a.say("wrote %s; run it with: weft forward --compiled %s", f.out, f.out)
 		}
@@ -166,12 +168,19 @@ func best(ctx context.Context, m models.Model, on topology.Slice, o *aot.Options
 	return nil
 }
 
-func (a *app) fetching(p plugin.Progress) { a.progress.report("fetch", p.Done, p.Total) }
+// fetching shows how far the fetch of an engine is. What will be fetched, and where it
+// goes, is said before.
+func (a *app) fetching(p plugin.Progress) {
+	if p.Folder != "" {
+		a.complain("note: fetching the %s engine, %s, into %s", p.Name, weft.Bytes(p.Total), p.Folder)
+	}
+	a.progress.report("fetch", p.Done, p.Total)
+}
 
 // compiledText is a report for people, in 80 columns.
 func compiledText(r *aot.Report) string {
 	var b strings.Builder
-	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	say := func(format string, args ...any) { b.WriteString(printable.Sprintf(format+"\n", args...)) }
 	say("%s on %s, %s, %s, batch %d", r.Model, r.On, r.Mesh, r.DType, r.Batch)
 	say("compiled by %s %s (%s) in %.1f s", r.Engine.Name, r.Engine.Version, r.Compiler, r.CompileSeconds)
 	say("")
@@ -251,6 +260,9 @@ func flops(f float64) string {
 	return fmt.Sprintf("%.2f P", f)
 }
 
+// maxProgram bounds a FILE: XLA takes programs through messages of 2 GiB at most.
+const maxProgram = 2 << 30
+
 // program compiles a file, in a process of its own: a compiler may abort over it.
 func (f *compileFlags) program(ctx context.Context, a *app, path string) error {
 	if f.replicas < 0 || f.partitions < 0 {
@@ -267,12 +279,15 @@ func (f *compileFlags) program(ctx context.Context, a *app, path string) error {
 	if i.IsDir() {
 		return usage("%s is a folder: a FILE is StableHLO, as text, bytecode or jax.export's file; a model is --model", path)
 	}
+	if err := userfile.CheckRegular(path); err != nil {
+		return err
+	}
 	if os.Getenv(workerEnv) == "" {
 		return f.apart(ctx, a, path)
 	}
-	data, err := os.ReadFile(path)
+	data, err := userfile.Read(path, maxProgram)
 	if err != nil {
-		return usage("%v", err)
+		return err
 	}
 	o := aot.TextOptions{Name: filepath.Base(path), Replicas: f.replicas, Partitions: f.partitions, Plugin: f.plugin, Install: true, Fetching: a.fetching}
 	if on.Kind == topology.CPU {

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
 
 	"weft"
 	"weft/aot"
@@ -18,7 +21,17 @@ import (
 
 // TestMain lets the test's own binary be the process that a FILE is compiled in.
 func TestMain(m *testing.M) {
-	if os.Getenv(workerEnv) == "" && os.Getenv(asWeft) == "" {
+	if os.Getenv(asWeft) != "" {
+		os.Unsetenv(asWeft) // its worker's environment is that of a worker
+		testCommand = func() *cobra.Command {
+			return &cobra.Command{Use: "hangs", Run: func(*cobra.Command, []string) { select {} }}
+		}
+		main()
+	}
+	if os.Getenv("WEFT_TEST_HANG") != "" && os.Getenv(workerEnv) != "" { // as a compiler over a program too large
+		time.Sleep(time.Minute)
+	}
+	if os.Getenv(workerEnv) == "" {
 		os.Exit(m.Run())
 	}
 	if os.Getenv("WEFT_TEST_ABORT") != "" { // as a compiler does over a failed check
@@ -28,8 +41,8 @@ func TestMain(m *testing.M) {
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// asWeft has the test's own binary be weft, in a process that reads XLA_FLAGS anew.
-const asWeft = "WEFT_TEST_AS_WEFT"
+// asWeft has the test's own binary be weft itself, with a command beside that hangs.
+const asWeft = "WEFT_TEST_MAIN"
 
 func skipXLA(t testing.TB) {
 	if os.Getenv("WEFT_SKIP_XLA") != "" {
@@ -55,7 +68,7 @@ func TestCompileAndForward(t *testing.T) {
 			t.Errorf("the JSON has no %s", key)
 		}
 	}
-	if code, out, _ = weftRun(t, compile...); code != 1 || decode[failure](t, out).Error.Kind != "output-exists" {
+	if code, out, _ = weftRun(t, compile...); code != 1 || decode[failure](t, out).Error.Kind != "exists" {
 		t.Errorf("a folder that is there: exit %d, %s", code, out)
 	}
 	result := filepath.Join(t.TempDir(), "out.safetensors")
@@ -117,7 +130,7 @@ func TestCompileRefusals(t *testing.T) {
 		{append(step, "v4-9"), 2, "unknown-slice", ""},
 		{append(step, "v4-8", "--force"), 2, "usage", "--out"},
 		{append(step, "v4-8", "--replicas", "2"), 2, "usage", "FILE"},
-		{append(step, "v4-8", "--out", "/no/such/folder/x"), 1, "bundle", "/no/such/folder"},
+		{append(step, "v4-8", "--out", "/no/such/folder/x"), 1, "output", "/no/such/folder"},
 		{[]string{"compile", file, "--on", "v4-8", "--mesh", "tp=4"}, 2, "usage", "--mesh"},
 		{[]string{"compile", file, "--on", "cpu:8"}, 2, "aot-options", "16 partitions"},
 		{[]string{"compile", file, "--on", "cpu:8", "--partitions", "4", "--replicas", "2"}, 2, "aot-options", "replicas"},

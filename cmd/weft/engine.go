@@ -38,13 +38,14 @@ func (a *app) engineInstall() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.FixedCompletions(engineNames(), cobra.ShellCompDirectiveNoFileComp),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			i, err := plugin.Install(cmd.Context(), args[0], plugin.Options{Progress: func(p plugin.Progress) {
-				a.progress.report("fetch", p.Done, p.Total)
-			}})
+			i, err := plugin.Install(cmd.Context(), args[0], plugin.Options{Progress: a.fetching})
 			if err != nil {
 				return err
 			}
-			return a.print(i, func() { a.say("%s %s (PJRT API %s)\n%s", i.Name, i.Version, i.API, i.Path) })
+			return a.print(i, func() {
+				a.say("%s %s (PJRT API %s)", i.Name, i.Version, i.API)
+				a.say("%s", i.Path)
+			})
 		},
 	}
 }

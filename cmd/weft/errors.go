@@ -1,17 +1,20 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"weft/aot"
 	"weft/attention"
 	"weft/engine"
 	"weft/fault"
 	"weft/internal/jsondoc"
+	"weft/internal/printable"
 	"weft/mesh"
 	"weft/models"
 	"weft/plan"
@@ -47,30 +50,91 @@ var wrongUse = []error{
 	topology.ErrUnknownSlice, topology.ErrHosts, topology.ErrAxisBytes,
 }
 
+// errInterrupted: a signal ended the command. The fields are Interrupted.
+var errInterrupted = fault.NewKind("interrupted")
+
+// Interrupted says by what.
+type Interrupted struct {
+	Signal string `json:"signal"`
+
+	number int
+}
+
+// stopSignal is a signal as the cause of a context's end.
+type stopSignal struct{ os.Signal }
+
+func (s stopSignal) Error() string { return "interrupted by " + s.String() }
+
+// heededSignals end a command in good order. One that was ignored when weft was
+// started, as nohup does, stays ignored.
+func heededSignals() []os.Signal {
+	var heeded []os.Signal
+	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
+		if !signal.Ignored(s) {
+			heeded = append(heeded, s)
+		}
+	}
+	return heeded
+}
+
+var signalNames = map[os.Signal]string{syscall.SIGINT: "SIGINT", syscall.SIGTERM: "SIGTERM", syscall.SIGHUP: "SIGHUP"}
+
+// interrupted is the error of a command whose context a signal has ended.
+func interrupted(ctx context.Context, message string) error {
+	number := syscall.SIGINT
+	var s stopSignal
+	if errors.As(context.Cause(ctx), &s) {
+		if n, ok := s.Signal.(syscall.Signal); ok {
+			number = n
+		}
+	}
+	return fault.New(errInterrupted, Interrupted{signalNames[number], int(number)}, "%s", message)
+}
+
 // finish reports err and picks the exit code: 0 done, 1 failed, 2 wrong use or
-// an illegal plan, 130 interrupted.
-func (a *app) finish(ctx context.Context, err error) int {
-	if err == nil {
-		return 0
+// an illegal plan, 128 and a signal's number where one interrupted the command. An
+// answer that could not be written is a failure too; where its reader has left, as
+// head does, the code is that of a process that the broken pipe ends, and no word
+// is said.
+func (a *app) finish(err error, answer *output) int {
+	code := 0
+	if err != nil {
+		code = a.report(err, answer)
 	}
-	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-		fmt.Fprintln(a.stderr, "weft:", cmp.Or(a.stopped, "interrupted; no output was written"))
-		return 130
+	switch lost := answer.lost(); {
+	case lost == nil:
+	case answer.readerLeft():
+		if code == 0 {
+			code = 128 + int(syscall.SIGPIPE)
+		}
+	default:
+		a.complain("%v", lost)
+		code = max(code, 1)
 	}
+	return code
+}
+
+// report tells of an error and gives its exit code.
+func (a *app) report(err error, answer *output) int {
 	// cobra's own complaints have no kind.
 	if text := err.Error(); strings.HasPrefix(text, "unknown command") || strings.HasPrefix(text, "required flag") {
 		err = usage("%s", strings.ReplaceAll(err.Error(), "\n", " "))
 	}
-	if a.json && !a.printed {
-		jsondoc.Write(a.stdout, fault.Document(err))
-	} else if !a.json {
-		for i, v := range fault.Violations(err) {
-			prefix := "weft: "
-			if i > 0 {
-				prefix = "      "
-			}
-			fmt.Fprintln(a.stderr, prefix+strings.ReplaceAll(v.Error(), "\n", "; "))
+	if !a.json {
+		prefix := "weft: "
+		for _, v := range fault.Violations(err) {
+			fmt.Fprintln(a.stderr, prefix+printable.Text(strings.ReplaceAll(v.Error(), "\n", "; ")))
+			prefix = "      "
 		}
+	} else if !a.documented.Swap(true) {
+		if werr := jsondoc.Write(answer, fault.Document(err)); werr != nil {
+			a.complain("%v", err)
+		}
+	} else if errors.Is(err, errInterrupted) {
+		a.complain("%v", err) // the document does not say it
+	}
+	if f, ok := fault.Fields[Interrupted](err); ok {
+		return 128 + f.number
 	}
 	for _, k := range wrongUse {
 		if errors.Is(err, k) {

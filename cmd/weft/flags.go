@@ -1,7 +1,12 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"math"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -10,6 +15,7 @@ import (
 	"weft/attention"
 	"weft/engine"
 	"weft/fault"
+	"weft/internal/userfile"
 )
 
 // runFlags are those of every command that runs a model.
@@ -23,11 +29,12 @@ type runFlags struct {
 	plugin, cacheDir           string
 	noCache                    bool
 	limit                      time.Duration
+	nonFinite                  bool
 }
 
 func (f *runFlags) add(c *cobra.Command) {
 	fl := c.Flags()
-	fl.StringVar(&f.model, "model", "", "folder with config.json and checkpoint, an index, or a .safetensors file")
+	pathFlag(c, &f.model, "model", "folder with config.json and checkpoint, an index, or a .safetensors file")
 	fl.StringVar(&f.dtype, "dtype", "f32", "compute type: f32 or bf16 (the residual stream is f32 in both)")
 	fl.StringVar(&f.device, "device", "auto", "auto, cpu (XLA), reference (the interpreter) or tpu")
 	attentionFlag(c, &f.attention)
@@ -37,13 +44,49 @@ func (f *runFlags) add(c *cobra.Command) {
 	fl.IntVar(&f.micro, "micro", 0, "microbatches of a pipeline (mesh axis pp); 0 makes them as small as dp allows")
 	fl.BoolVar(&f.strict, "strict", false, "refuse a split that needs padded tokens")
 	fl.IntVar(&f.textLen, "text-len", 0, "pad the text to N rows where config.json does not say (diffusers)")
-	fl.StringVar(&f.plugin, "plugin", "", "a PJRT plugin file in place of the installed engine")
-	fl.StringVar(&f.cacheDir, "cache-dir", "", "folder of compiled programs (default: WEFT_CACHE_DIR or the user's cache)")
+	pathFlag(c, &f.plugin, "plugin", "a PJRT plugin file in place of the installed engine")
+	pathFlag(c, &f.cacheDir, "cache-dir", "folder of compiled programs (default: WEFT_CACHE_DIR or the user's cache)")
 	fl.BoolVar(&f.noCache, "no-cache", false, "compile everything again")
-	fl.DurationVar(&f.limit, "limit", 0, "give up a run that takes longer, e.g. 10m; 0 waits")
+	fl.DurationVar(&f.limit, "limit", 0, "give up where all of it, from opening the model to the last step, takes longer, e.g. 10m; 0 is no limit")
+	fl.BoolVar(&f.nonFinite, "allow-nonfinite", false, "take NaN and infinities in inputs and outputs as they are; without it they are an error")
 	must(c.MarkFlagRequired("model"))
 	complete(c, "dtype", "f32", "bf16")
 	complete(c, "device", "auto", "cpu", "reference", "tpu")
+}
+
+// outputFlags are those of a command that writes a file.
+type outputFlags struct {
+	userfile.Output
+}
+
+func (o *outputFlags) add(c *cobra.Command) {
+	pathFlag(c, &o.Path, "out", "safetensors file to write")
+	c.Flags().BoolVar(&o.Force, "force", false, "replace an existing output file")
+	must(c.MarkFlagRequired("out"))
+}
+
+// check finds what would keep the file from being written. It is asked as soon as
+// more is known: which files are read, and how large the output will be.
+func (o *outputFlags) check(bytes int64, reads ...string) error {
+	for _, path := range reads {
+		if path != "" {
+			o.Keep = append(o.Keep, path)
+		}
+	}
+	o.Bytes = bytes
+	return userfile.CheckWritable(o.Output)
+}
+
+// unread is the note on tensors of a file that nothing reads; none for none.
+func unread(path string, names []string) []string {
+	if len(names) == 0 {
+		return nil
+	}
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = strconv.Quote(name)
+	}
+	return []string{fmt.Sprintf("%s has %s too, which no program reads: left unread", path, strings.Join(quoted, ", "))}
 }
 
 // addMesh adds --mesh where it names one.
@@ -60,6 +103,64 @@ func attentionFlag(c *cobra.Command, form *string) {
 	complete(c, "attention", attention.Auto, attention.Blocked, attention.Kernel)
 }
 
+// finiteFlag adds a flag whose value is a number: NaN and the infinities, which
+// strconv takes for numbers, are wrong use. Every flag with a fraction is one.
+func finiteFlag(c *cobra.Command, value *float64, name string, preset float64, help string) {
+	*value = preset
+	c.Flags().Var((*finite)(value), name, help)
+}
+
+// finite is a flag's value that is a finite number.
+type finite float64
+
+// Set reads the flag's text.
+func (f *finite) Set(text string) error {
+	v, err := parseFinite(text)
+	if err == nil {
+		*f = finite(v)
+	}
+	return err
+}
+
+// String is the value as help shows it.
+func (f *finite) String() string { return strconv.FormatFloat(float64(*f), 'g', -1, 64) }
+
+// Type is what help calls the value.
+func (f *finite) Type() string { return "float" }
+
+// pathFlag adds a flag that names a file or a folder: an empty name, as of a
+// shell's variable that is not set, is wrong use. Every flag with a name is one.
+func pathFlag(c *cobra.Command, value *string, name, help string) {
+	c.Flags().Var((*pathName)(value), name, help)
+}
+
+// pathName is a flag's value that names a file or a folder.
+type pathName string
+
+// Set takes the name.
+func (p *pathName) Set(text string) error {
+	if text == "" {
+		return errors.New("the name is empty")
+	}
+	*p = pathName(text)
+	return nil
+}
+
+// String is the name.
+func (p *pathName) String() string { return string(*p) }
+
+// Type is what help calls the value.
+func (p *pathName) Type() string { return "path" }
+
+// parseFinite reads a number that is neither NaN nor infinite, nor too large to be held.
+func parseFinite(text string) (float64, error) {
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
+		return 0, fmt.Errorf("want a finite number, such as 3 or 0.5")
+	}
+	return v, nil
+}
+
 func must(err error) {
 	if err != nil {
 		panic(err)
@@ -68,6 +169,42 @@ func must(err error) {
 
 func complete(c *cobra.Command, flag string, values ...string) {
 	must(c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
+}
+
+// errLimit: --limit has passed. The fields are Limit.
+var errLimit = fault.NewKind("time-limit")
+
+// Limit says what took too long.
+type Limit struct {
+	Limit   float64 `json:"limit_seconds"`
+	Elapsed float64 `json:"elapsed_seconds"`
+	Phase   string  `json:"phase"` // open, fetch, compile, load, run, sample or verify
+}
+
+// limitGrace is how long a command has for coming back once --limit has passed.
+const limitGrace = 300 * time.Millisecond
+
+// limited puts all the work of a command under --limit.
+func (f *runFlags) limited(a *app, work func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if f.limit <= 0 { // options refuses what is below
+			return work(cmd, args)
+		}
+		start := time.Now()
+		over := func() error {
+			l := Limit{f.limit.Seconds(), time.Since(start).Seconds(), a.progress.phase()}
+			return fault.New(errLimit, l, "--limit %v has passed, after %.2f s in the phase %q: nothing was written; a longer limit, or 0 for none", f.limit, l.Elapsed, l.Phase)
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), f.limit)
+		defer cancel()
+		defer a.leaveAfter(ctx, limitGrace, over)()
+		cmd.SetContext(ctx)
+		err := work(cmd, args)
+		if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return over()
+		}
+		return err
+	}
 }
 
 // options checks what flags alone can tell.
@@ -88,6 +225,9 @@ func (f *runFlags) options(a *app) (weft.Options, error) {
 	if f.layers < 0 {
 		l.Add(usage("--layers %d: want 0 (all) or more", f.layers))
 	}
+	if f.limit < 0 {
+		l.Add(usage("--limit %v: want a time such as 10m, or 0 for no limit", f.limit))
+	}
 	if f.textLen < 0 {
 		l.Add(usage("--text-len %d: want 0 (as given) or more", f.textLen))
 	}
@@ -97,7 +237,7 @@ func (f *runFlags) options(a *app) (weft.Options, error) {
 		l.Add(fault.New(engine.ErrUnknownDevice, nil, "--device %q: want auto, cpu, reference or tpu", f.device))
 	}
 	return weft.Options{Mesh: f.mesh, DType: f.dtype, Device: f.device, Layers: f.layers, SplitResidual: f.split, FSDP: f.fsdp, Micro: f.micro, Strict: f.strict, TextLen: f.textLen, Attention: f.attention,
-		Progress: a.progress.report,
-		Engine: engine.Options{Warn: func(err error) { fmt.Fprintln(a.stderr, "weft: warning:", err) }, Plugin: f.plugin, CacheDir: f.cacheDir, NoCache: f.noCache, Limit: f.limit,
-			InstallProgress: func(stage string, done, total int64) { a.progress.report("fetch "+stage, done, total) }}}, l.Err()
+		Progress: a.progress.report, AllowNonFinite: f.nonFinite,
+		Engine: engine.Options{Warn: a.warn, Plugin: f.plugin, CacheDir: f.cacheDir, NoCache: f.noCache,
+			InstallProgress: a.fetching}}, l.Err()
 }

@@ -4,20 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"weft"
-	"weft/internal/userfile"
 	"weft/models"
 	"weft/tensor"
 )
 
 func (a *app) forward() *cobra.Command {
 	var f runFlags
-	var inputs, out, compiled string
+	var inputs, compiled string
+	var out outputFlags
 	var repeat int
-	var force, intermediates bool
+	var intermediates bool
 	c := &cobra.Command{
 		Use:   "forward --model DIR --inputs FILE --out FILE",
 		Short: "Run one step of a model on a mesh",
@@ -29,7 +30,7 @@ device's part of the weights is read straight into place.`,
 		Example: `  weft forward --model testdata/wan21_t2v --inputs testdata/wan21_t2v/inputs.safetensors \
     --out /tmp/out.safetensors --mesh tp=2,sp=2`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: f.limited(a, func(cmd *cobra.Command, _ []string) error {
 			o, err := f.options(a)
 			if err != nil {
 				return err
@@ -40,7 +41,7 @@ device's part of the weights is read straight into place.`,
 			if repeat < 1 {
 				return usage("--repeat %d: want 1 or more", repeat)
 			}
-			if err := userfile.CheckWritable(userfile.Output{Path: out, Force: force}); err != nil {
+			if err := out.check(0, inputs); err != nil {
 				return err
 			}
 			m, err := weft.Open(f.model)
@@ -48,9 +49,15 @@ device's part of the weights is read straight into place.`,
 				return err
 			}
 			defer m.Close()
-			in, err := weft.ReadTensors(inputs)
+			in, left, err := weft.ReadTensorsNamed(cmd.Context(), inputs, func(names []string) []string { return named(names, m.Inputs()) })
 			if err != nil {
 				return err
+			}
+			o.OutputBytes = func(outputs, values int64) error {
+				if intermediates {
+					outputs += values
+				}
+				return out.check(outputs, m.Files()...)
 			}
 			var rep weft.Report
 			result := map[string]*tensor.Tensor{}
@@ -67,11 +74,12 @@ device's part of the weights is read straight into place.`,
 					rep.Notes = append(rep.Notes, fmt.Sprintf("out%s: a step of its own, %.3f s", v.Suffix, one.Seconds))
 				}
 			}
-			if err := weft.WriteTensors(out, result, force); err != nil {
+			if err := weft.WriteTensors(out.Path, result, out.Force); err != nil {
 				return err
 			}
+			rep.Notes = append(rep.Notes, unread(inputs, left)...)
 			return a.print(rep, func() {
-				a.say("%s", rep.Text())
+				a.block(rep.Text())
 				for _, c := range rep.Collectives {
 					a.say("  %-20s %-8s %5d calls  %10s sent by each device a step", c.Op, c.Axis, c.Count, weft.Bytes(c.Bytes))
 				}
@@ -79,21 +87,24 @@ device's part of the weights is read straight into place.`,
 				for _, n := range rep.Notes {
 					a.say("  note: %s", n)
 				}
-				a.say("wrote %s", out)
+				a.say("wrote %s", out.Path)
 			})
-		},
+		}),
 	}
 	f.add(c)
 	f.addMesh(c)
-	c.Flags().StringVar(&compiled, "compiled", "", "folder of programs that weft compile made: loaded in place of compiling; the mesh, type and layers are theirs")
-	c.Flags().StringVar(&inputs, "inputs", "", "safetensors file with the step's inputs")
-	c.Flags().StringVar(&out, "out", "", "safetensors file to write")
+	pathFlag(c, &compiled, "compiled", "folder of programs that weft compile made: loaded in place of compiling; the mesh, type and layers are theirs")
+	pathFlag(c, &inputs, "inputs", "safetensors file with the step's inputs")
+	out.add(c)
 	c.Flags().IntVar(&repeat, "repeat", 1, "run the step N times and report the fastest")
-	c.Flags().BoolVar(&force, "force", false, "replace an existing output file")
 	c.Flags().BoolVar(&intermediates, "intermediates", false, "write the values along the way too (block_0, ...)")
 	must(c.MarkFlagRequired("inputs"))
-	must(c.MarkFlagRequired("out"))
 	return c
+}
+
+// named are those of names that are wanted.
+func named(names, wanted []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !slices.Contains(wanted, name) })
 }
 
 // runForward runs one step repeat times into result and reports on it.

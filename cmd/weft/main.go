@@ -3,53 +3,113 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"os"
 	"os/signal"
-	"slices"
-	"syscall"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/spf13/cobra"
 
-	"weft/internal/jsondoc"
+	"weft/fault"
+	"weft/internal/userfile"
 	"weft/xla"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	if os.Getenv("GOTRACEBACK") == "" {
+		debug.SetTraceback("none") // what nobody caught, memory that ran out among it, ends in a line and no dump
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, heededSignals()...)
 	go func() {
-		<-ctx.Done()
-		stop() // a second Ctrl-C ends the process at once
+		s := <-signals
+		signal.Stop(signals) // a second one ends the process at once
+		cancel(stopSignal{s})
 	}()
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run is main without the process: what tests call.
+// run is main without the process: what tests call. It returns when the command
+// has, or a little after ctx has ended or --limit has passed, whatever the command
+// is in the middle of: what is left behind prints nothing any more, and the process
+// is to end.
 func run(ctx context.Context, args []string, stdout, stderr *os.File) int {
 	// A command line that cannot be parsed is still answered in the form it asks for.
-	a := &app{stdout: stdout, stderr: stderr, json: slices.Contains(args, "--json")}
 	if os.Getenv(workerEnv) == "" {
 		xla.TryFlags = func(device, path string) error {
 			on := map[bool]string{true: "v5e-1", false: "cpu:1"}[device == "tpu"]
 			return tryFlags(ctx, on, path)
 		}
 	}
+	a := &app{stdout: &output{w: stdout}, stderr: stderr, json: asksForJSON(args), leave: make(chan error, 2)}
 	root := a.root()
 	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		defer func() { done <- err }()
+		defer fault.Recover(&err)
+		err = root.ExecuteContext(ctx)
+	}()
+	stop := a.leaveAfter(ctx, interruptGrace, func() error { return interrupted(ctx, "interrupted") })
+	defer stop()
+	answer := a.stdout
+	var err error
+	select {
+	case err = <-done:
+		if err != nil && ctx.Err() != nil && !errors.Is(err, errInterrupted) {
+			err = interrupted(ctx, "interrupted; no output was written")
+		}
+	case err = <-a.leave:
+		a.stdout.close()
+		userfile.RemoveUnfinished()
+		answer = &output{w: stdout}
+	}
 	a.progress.stop()
-	return a.finish(ctx, err)
+	return a.finish(err, answer)
+}
+
+// interruptGrace is how long a command that is interrupted has for coming back.
+const interruptGrace = 2 * time.Second
+
+// leaveAfter has run stop waiting for the command a while after ctx has ended. The
+// function that it returns calls that off.
+func (a *app) leaveAfter(ctx context.Context, grace time.Duration, why func() error) (stop func() bool) {
+	return context.AfterFunc(ctx, func() {
+		time.Sleep(grace)
+		a.leave <- why() // there is room for everyone who calls leaveAfter
+	})
+}
+
+// asksForJSON says whether a command line has --json, or --json=true.
+func asksForJSON(args []string) bool {
+	asked := false
+	for _, arg := range args {
+		if arg == "--" {
+			break
+		}
+		if arg == "--json" {
+			asked = true
+		} else if value, ok := strings.CutPrefix(arg, "--json="); ok {
+			asked, _ = strconv.ParseBool(value)
+		}
+	}
+	return asked
 }
 
 // app is what the commands share.
 type app struct {
-	json           bool
-	printed        bool   // the JSON document is out already
-	stopped        string // what an interrupted command says; "" for one that would have written a file
-	stdout, stderr *os.File
-	progress       progress
+	json       bool
+	documented atomic.Bool // the JSON document is out already
+	stdout     *output
+	stderr     *os.File
+	progress   progress
+	leave      chan error // why run does not wait for the command any longer
 }
 
 func (a *app) root() *cobra.Command {
@@ -66,17 +126,73 @@ A mesh is written dp=1,tp=4,sp=1: dp splits the batch, tp heads and channels
   weft verify --model testdata/wan21_t2v`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs, // groups answers for those that are no command
 		PersistentPreRun: func(*cobra.Command, []string) {
 			a.progress.start(a.stderr)
 		},
 	}
+	root.SetOut(a.stdout) // before the completion command is made, which remembers it
+	root.SetErr(a.stderr)
 	root.PersistentFlags().BoolVar(&a.json, "json", a.json, "print one JSON document on stdout and nothing else")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
 	root.AddCommand(a.forward(), a.sample(), a.verify(), a.inspect(), a.specs(), a.engine(), a.strategy(), a.topo(), a.plan(), a.compile(), a.serve(), a.tryFlagsCommand())
+	if testCommand != nil {
+		root.AddCommand(testCommand())
+	}
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	a.groups(root)
 	for _, c := range root.Commands() {
+		if c.Name() == "help" {
+			helpOfKnown(c)
+		}
 		wrapArgs(c)
 	}
 	return root
+}
+
+// testCommand is a command that a test adds.
+var testCommand func() *cobra.Command
+
+// groups gives every command that has others below it, and does nothing itself, an
+// answer: its help, or an error that names the others where one is asked for that is
+// not there. cobra prints the help of both and calls it done.
+func (a *app) groups(c *cobra.Command) {
+	for _, sub := range c.Commands() {
+		a.groups(sub)
+	}
+	if !c.HasSubCommands() || c.Runnable() {
+		return
+	}
+	c.Args = cobra.ArbitraryArgs
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		names := []string{}
+		for _, sub := range cmd.Commands() {
+			if sub.IsAvailableCommand() {
+				names = append(names, sub.Name())
+			}
+		}
+		switch known := strings.Join(names, ", "); {
+		case len(args) > 0:
+			return usage("unknown command %q for %s; known: %s", args[0], cmd.CommandPath(), known)
+		case a.json:
+			return usage("%s --json: name a command: %s", cmd.CommandPath(), known)
+		}
+		return cmd.Help()
+	}
+}
+
+// helpOfKnown makes help of a command that is not there an error.
+func helpOfKnown(help *cobra.Command) {
+	show := help.Run
+	help.Run = nil
+	help.RunE = func(cmd *cobra.Command, args []string) error {
+		if _, rest, err := cmd.Root().Find(args); err != nil || len(rest) > 0 {
+			return usage("unknown command %q for %s", strings.Join(args, " "), cmd.Root().Name())
+		}
+		show(cmd, args)
+		return nil
+	}
 }
 
 // wrapArgs makes cobra's complaints about arguments ours.
@@ -93,15 +209,3 @@ func wrapArgs(c *cobra.Command) {
 		wrapArgs(sub)
 	}
 }
-
-// print writes the result: v as JSON, or text for people.
-func (a *app) print(v any, text func()) error {
-	if a.json {
-		return jsondoc.Write(a.stdout, v)
-	}
-	a.progress.stop()
-	text()
-	return nil
-}
-
-func (a *app) say(format string, args ...any) { fmt.Fprintf(a.stdout, format+"\n", args...) }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"runtime"
 	"runtime/debug"
 
@@ -11,6 +10,7 @@ import (
 
 	"weft/fault"
 	"weft/internal/hostmemory"
+	"weft/internal/userfile"
 	"weft/models"
 	"weft/plan"
 )
@@ -64,7 +64,7 @@ assumed efficiencies: they rank splits and are no promise.`,
 	fl.StringVar(&f.weights, "weights", "", "type weights are kept in on the devices: bf16, f32 or fp8; default what runs")
 	fl.StringVar(&f.as, "as", "", "plan another program than weft's: vidax")
 	fl.IntVar(&f.steps, "steps", 0, "steps of a video, for what runs once a video and for its price")
-	fl.StringVar(&f.prices, "prices", "", "a JSON `FILE` of what a chip costs an hour")
+	pathFlag(c, &f.prices, "prices", "a JSON `FILE` of what a chip costs an hour")
 	fl.BoolVar(&f.tokenTimes, "token-times", false, "tokens have timesteps of their own, of two: a given first frame's and the others', as image-to-video with wan2.2-ti2v-5b")
 	fl.BoolVar(&f.measured, "measure", false, "with --on cpu:N, run the best plan on this machine too, with weights of zeros")
 	fl.BoolVar(&f.all, "all", false, "show the illegal splits too, each with its reason")
@@ -81,7 +81,7 @@ assumed efficiencies: they rank splits and are no promise.`,
 // add adds the flags that say what a model's step is.
 func (f *planFlags) add(c *cobra.Command) {
 	fl := c.Flags()
-	fl.StringVar(&f.model, "model", "", "a model's name, or a folder with config.json")
+	pathFlag(c, &f.model, "model", "a model's name, or a folder with config.json")
 	fl.StringVar(&f.size, "size", "", "WIDTHxHEIGHT in pixels")
 	fl.IntVar(&f.frames, "frames", 0, "frames of the video")
 	fl.StringVar(&f.dtype, "dtype", "bf16", "compute type: bf16 or f32 (the residual stream is f32 in both)")
@@ -106,6 +106,9 @@ func (f *planFlags) query() (plan.Query, error) {
 		SplitResidual: f.split, TextLen: f.textLen, Attention: f.attention, TokenTimes: f.tokenTimes, Machine: thisMachine()}, err
 }
 
+// maxPrices bounds --prices: a line for every slice is a few kilobytes.
+const maxPrices = 1 << 20
+
 func (f *planFlags) run(ctx context.Context, a *app) error {
 	var l fault.List
 	asserts := []plan.Assertion{}
@@ -118,7 +121,7 @@ func (f *planFlags) run(ctx context.Context, a *app) error {
 	l.Add(err)
 	q.As, q.Weights, q.Steps = f.as, f.weights, f.steps
 	if f.prices != "" {
-		if text, err := os.ReadFile(f.prices); err != nil {
+		if text, err := userfile.Read(f.prices, maxPrices); err != nil {
 			l.Add(fault.New(plan.ErrPrices, nil, "prices: %w", err))
 		} else {
 			q.Prices, err = plan.ReadPrices(text)
@@ -147,7 +150,7 @@ func (f *planFlags) run(ctx context.Context, a *app) error {
 	doc.Assertions, err = res.Assert(asserts)
 	held := err
 	err = a.print(doc, func() {
-		a.say("%s", planText(res, f.all))
+		a.block(planText(res, f.all))
 		if doc.Measured != nil {
 			doc.Measured.text(func(format string, args ...any) { a.say(format, args...) })
 		}
@@ -155,7 +158,6 @@ func (f *planFlags) run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	a.printed = true
 	if len(res.Plans) == 0 {
 		why := "no slice that weft knows does"
 		if f.on != plan.All {

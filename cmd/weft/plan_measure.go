@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"weft/dtype"
 	"weft/engine"
 	"weft/fault"
+	"weft/internal/userfile"
 	"weft/models"
 	"weft/plan"
 	"weft/topology"
@@ -47,11 +47,11 @@ func (f *planFlags) measure(ctx context.Context, a *app, m models.Model, q plan.
 	if limit := q.Machine.MemoryBytes; limit > 0 && all > limit {
 		return nil, fault.New(plan.ErrTooBig, nil, "--measure: the best plan, %s, takes %s on %d devices of this machine, which has %s; a smaller size or fewer frames", p.Mesh, weft.Bytes(all), p.Devices, weft.Bytes(limit))
 	}
-	dir, err := os.MkdirTemp("", "weft-plan-")
+	dir, remove, err := userfile.MakeTempFolder("weft-plan-")
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
+	defer remove()
 	config, err := json.Marshal(m.Config())
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func (f *planFlags) measure(ctx context.Context, a *app, m models.Model, q plan.
 	}
 	r, err := model.Start(ctx, in, weft.Options{Device: "cpu", Mesh: p.Mesh, DType: o.DType.String(), SplitResidual: f.split, FSDP: strings.Join(shares, ","),
 		Attention: f.attention, TextLen: f.textLen,
-		Engine: engine.Options{Warn: func(err error) { fmt.Fprintln(a.stderr, "weft: warning:", err) }}})
+		Engine: engine.Options{Warn: a.warn}})
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"weft"
 	"weft/graph"
+	"weft/internal/printable"
 	"weft/plan"
 	"weft/spmd"
 )
@@ -18,7 +19,7 @@ const planRows = 20
 // planText is the answer for people, 80 columns wide.
 func planText(r *plan.Result, all bool) string {
 	var b strings.Builder
-	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	say := func(format string, args ...any) { b.WriteString(printable.Sprintf(format+"\n", args...)) }
 	cfg := "CFG as one batch"
 	if r.CFG == plan.CFGSequential {
 		cfg = "CFG pass after pass"

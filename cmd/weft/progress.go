@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"os"
 	"strings"
 	"sync"
@@ -16,6 +17,14 @@ type progress struct {
 	bars  *mpb.Progress
 	stage string
 	bar   *mpb.Bar
+	at    string // what the command is doing, bars or not
+}
+
+// phase is what the command is doing: a stage's name, or open before the first.
+func (p *progress) phase() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return cmp.Or(p.at, "open")
 }
 
 func (p *progress) start(w *os.File) {
@@ -29,14 +38,17 @@ func (p *progress) start(w *os.File) {
 func (p *progress) report(what string, done, total int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.bars == nil || total <= 0 {
-		return
-	}
 	stage := strings.SplitN(what, " ", 2)[0]
 	switch stage {
 	case "compile", "load", "fetch", "verify", "sample":
 	default:
 		stage = "run"
+	}
+	if p.at = stage; stage == "load" && done >= total {
+		p.at = "run" // which tells of itself at its end alone, where steps are counted
+	}
+	if p.bars == nil || total <= 0 {
+		return
 	}
 	if p.bar == nil || stage != p.stage {
 		p.drop()

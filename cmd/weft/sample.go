@@ -1,7 +1,7 @@
 package main
 
 import (
-	"maps"
+	"context"
 	"slices"
 	"strings"
 
@@ -9,7 +9,6 @@ import (
 
 	"weft"
 	"weft/fault"
-	"weft/internal/userfile"
 	"weft/models"
 	"weft/plan"
 	"weft/sampler"
@@ -19,10 +18,10 @@ import (
 func (a *app) sample() *cobra.Command {
 	var f runFlags
 	var o weft.SampleOptions
-	var context, negative, noise, size, out, cfg string
+	var contextFile, negative, noise, size, cfg string
+	var out outputFlags
 	var conditions string
 	var boundary float64
-	var force bool
 	c := &cobra.Command{
 		Use:   "sample --model DIR --context FILE --size WxH --frames N --steps K --seed S --out FILE",
 		Short: "Denoise latents with a scheduler",
@@ -38,7 +37,7 @@ runs them in parallel; sequential runs one after the other in half the memory.`,
 		Example: `  weft sample --model testdata/wan21_t2v --context testdata/wan21_t2v/inputs.safetensors \
     --size 64x64 --frames 9 --steps 4 --shift 5 --seed 0 --mesh tp=2 --out /tmp/latents.safetensors`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: f.limited(a, func(cmd *cobra.Command, _ []string) error {
 			opts, err := f.options(a)
 			var l fault.List
 			l.Add(err)
@@ -55,7 +54,7 @@ runs them in parallel; sequential runs one after the other in half the memory.`,
 			if err := l.Err(); err != nil {
 				return err
 			}
-			if err := userfile.CheckWritable(userfile.Output{Path: out, Force: force}); err != nil {
+			if err := out.check(0, contextFile, negative, noise, conditions); err != nil {
 				return err
 			}
 			m, err := weft.OpenSampling(f.model)
@@ -68,18 +67,25 @@ runs them in parallel; sequential runs one after the other in half the memory.`,
 			} else if cmd.Flags().Changed("boundary") {
 				return usage("--boundary %g: %s holds one model, not two experts", boundary, f.model)
 			}
-			text, err := oneTensor(context, "context", "text", "ids")
+			o.OutputBytes = func(latents, _ int64) error { return out.check(latents, m.Files()...) }
+			var notes []string
+			one := func(path string, names ...string) (*tensor.Tensor, error) {
+				t, left, err := oneTensor(cmd.Context(), path, names...)
+				notes = append(notes, unread(path, left)...)
+				return t, err
+			}
+			text, err := one(contextFile, "context", "text", "ids")
 			if err != nil {
 				return err
 			}
 			var neg *tensor.Tensor
 			if negative != "" {
-				if neg, err = oneTensor(negative, "context", "text", "ids"); err != nil {
+				if neg, err = one(negative, "context", "text", "ids"); err != nil {
 					return err
 				}
 			}
 			if noise != "" {
-				if o.Noise, err = oneTensor(noise, "latents"); err != nil {
+				if o.Noise, err = one(noise, "latents"); err != nil {
 					return err
 				}
 			}
@@ -94,9 +100,10 @@ runs them in parallel; sequential runs one after the other in half the memory.`,
 			if err != nil {
 				return err
 			}
-			if err := weft.WriteTensors(out, map[string]*tensor.Tensor{"latents": res.Latents}, force); err != nil {
+			if err := weft.WriteTensors(out.Path, map[string]*tensor.Tensor{"latents": res.Latents}, out.Force); err != nil {
 				return err
 			}
+			res.Report.Notes = append(res.Report.Notes, notes...)
 			doc := struct {
 				weft.Report
 				Steps []weft.SampleStep `json:"steps"`
@@ -105,35 +112,34 @@ runs them in parallel; sequential runs one after the other in half the memory.`,
 				for _, s := range res.Steps {
 					a.say("step %3d  t %8.3f  sigma %.5f  %8.3f s  %s", s.Step, s.Timestep, s.Sigma, s.Seconds, s.Expert)
 				}
-				a.say("%s", res.Report.Text())
+				a.block(res.Report.Text())
 				for _, n := range res.Report.Notes {
 					a.say("  note: %s", n)
 				}
-				a.say("wrote %s", out)
+				a.say("wrote %s", out.Path)
 			})
-		},
+		}),
 	}
 	f.add(c)
 	f.addMesh(c)
 	fl := c.Flags()
-	fl.StringVar(&context, "context", "", "safetensors file with the prompt's embedding, tensor \"context\", or its token ids, \"ids\", where the model reads these")
-	fl.StringVar(&negative, "negative", "", "the same for the negative prompt")
-	fl.StringVar(&noise, "noise", "", "safetensors file with latents to start from, tensor \"latents\"")
-	fl.StringVar(&conditions, "conditions", "", "safetensors file with what the model reads besides: y and clip_fea for Wan i2v, y and ofs for CogVideoX; what belongs to the negative prompt as negative_NAME")
-	fl.Float64Var(&boundary, "boundary", 0, "share of the noise levels above which the first of two experts runs (default: the model's)")
+	pathFlag(c, &contextFile, "context", "safetensors file with the prompt's embedding, tensor \"context\", or its token ids, \"ids\", where the model reads these")
+	pathFlag(c, &negative, "negative", "the same for the negative prompt")
+	pathFlag(c, &noise, "noise", "safetensors file with latents to start from, tensor \"latents\"")
+	pathFlag(c, &conditions, "conditions", "safetensors file with what the model reads besides: y and clip_fea for Wan i2v, y and ofs for CogVideoX; what belongs to the negative prompt as negative_NAME")
+	finiteFlag(c, &boundary, "boundary", 0, "share of the noise levels above which the first of two experts runs (default: the model's)")
 	fl.StringVar(&size, "size", "", "video size in pixels, e.g. 832x480")
 	fl.IntVar(&o.Frames, "frames", 81, "video frames: 1+4k, or 1+8k for LTX")
-	fl.Float64Var(&o.FPS, "fps", 0, "frames a second, for models whose positions are seconds (LTX); 0 is the model's: 25, LTX-2.5's 24")
+	finiteFlag(c, &o.FPS, "fps", 0, "frames a second, for models whose positions are seconds (LTX); 0 is the model's: 25, LTX-2.5's 24")
 	fl.IntVar(&o.Steps, "steps", 50, "steps of the scheduler")
 	fl.StringVar(&o.Sampler, "sampler", "", strings.Join(sampler.Names(), ", ")+" (default: the model's)")
-	fl.Float64Var(&o.Shift, "shift", 0, "warp of the noise levels; 0 is the model's: 5 for Wan, which wants 3 at 480p")
-	fl.Float64Var(&o.Guidance, "guidance", 0, "guidance scale; 0 is the model's with --negative and none without")
+	finiteFlag(c, &o.Shift, "shift", 0, "warp of the noise levels; 0 is the model's: 5 for Wan, which wants 3 at 480p")
+	finiteFlag(c, &o.Guidance, "guidance", 0, "guidance scale; 0 is the model's with --negative and none without")
 	fl.BoolVar(&o.IntegerTimesteps, "integer-timesteps", false, "truncate what the model is fed to an integer, as diffusers does")
 	fl.StringVar(&cfg, "cfg", "batch", "guidance as one batch, or sequential")
 	fl.Uint64Var(&o.Seed, "seed", 0, "seed of the noise")
-	fl.StringVar(&out, "out", "", "safetensors file to write")
-	fl.BoolVar(&force, "force", false, "replace an existing output file")
-	for _, name := range []string{"context", "size", "out"} {
+	out.add(c)
+	for _, name := range []string{"context", "size"} {
 		must(c.MarkFlagRequired(name))
 	}
 	complete(c, "sampler", sampler.Names()...)
@@ -141,21 +147,26 @@ runs them in parallel; sequential runs one after the other in half the memory.`,
 	return c
 }
 
-// oneTensor reads the first tensor there is of those names, or the only one in the file.
-func oneTensor(path string, names ...string) (*tensor.Tensor, error) {
-	ts, err := weft.ReadTensors(path)
+// oneTensor reads the first tensor there is of those names, or the only one in the
+// file. left are the others, which are not read.
+func oneTensor(ctx context.Context, path string, names ...string) (t *tensor.Tensor, left []string, err error) {
+	pick := func(have []string) []string {
+		for _, name := range names {
+			if slices.Contains(have, name) {
+				return []string{name}
+			}
+		}
+		if len(have) == 1 {
+			return have
+		}
+		return nil
+	}
+	ts, left, err := weft.ReadTensorsNamed(ctx, path, pick)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	for _, name := range names {
-		if t := ts[name]; t != nil {
-			return t, nil
-		}
+	for _, t := range ts {
+		return t, left, nil
 	}
-	if len(ts) == 1 {
-		for _, t := range ts {
-			return t, nil
-		}
-	}
-	return nil, fault.New(models.ErrInputs, nil, "%s has no tensor %s: %v", path, strings.Join(names, " or "), slices.Sorted(maps.Keys(ts)))
+	return nil, nil, fault.New(models.ErrInputs, nil, "%s has no tensor %s: %v", path, strings.Join(names, " or "), left)
 }

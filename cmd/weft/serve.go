@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log"
 	"net"
 	"os/exec"
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weft/fault"
+	"weft/internal/printable"
 	"weft/models"
 	"weft/web"
 )
@@ -36,7 +36,7 @@ Ctrl-C ends it.`,
   weft serve --addr 127.0.0.1:9000 --model testdata/wan21_t2v --open`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o := web.Options{Models: map[string]models.Model{}, Machine: thisMachine(), Flags: a.flagsExist(cmd.Root()), Public: public, Log: log.New(a.stderr, "weft: ", 0)}
+			o := web.Options{Models: map[string]models.Model{}, Machine: thisMachine(), Flags: a.flagsExist(cmd.Root()), Public: public, Log: log.New(printable.Writer{W: a.stderr}, "weft: ", 0)}
 			var l fault.List
 			for _, name := range folders {
 				m, err := modelOf(name)
@@ -65,15 +65,17 @@ Ctrl-C ends it.`,
 			if err != nil {
 				return err
 			}
-			a.printed = true
+			if a.stdout.lost() != nil {
+				return nil // nobody would know the address; run says what became of it
+			}
 			if open {
 				if err := browse(doc.URL); err != nil {
-					fmt.Fprintf(a.stderr, "weft: warning: no browser could be opened (%v); the address is %s\n", err, doc.URL)
+					a.complain("warning: no browser could be opened (%v); the address is %s", err, doc.URL)
 				}
 			}
 			err = web.New(o).Serve(cmd.Context(), listener)
 			if errors.Is(err, context.Canceled) {
-				a.stopped = "stopped serving"
+				return interrupted(cmd.Context(), "stopped serving")
 			}
 			return err
 		},

@@ -84,7 +84,7 @@ in the mesh. --on lays the mesh on a slice's links, which gives the device order
 			}
 			return a.print(doc, func() {
 				if write != nil {
-					a.say("%s", write(doc, place))
+					a.block(write(doc, place))
 					return
 				}
 				for _, p := range list {
@@ -93,7 +93,7 @@ in the mesh. --on lays the mesh on a slice's links, which gives the device order
 			})
 		},
 	}
-	c.Flags().StringVar(&model, "model", "", "a model's name, or a folder with config.json")
+	pathFlag(c, &model, "model", "a model's name, or a folder with config.json")
 	c.Flags().StringVar(&layout, "layout", "torch", "torch (official names) or flax (the peer's)")
 	c.Flags().StringVar(&rules, "rules", "weft", "weft or vidax")
 	c.Flags().StringVar(&format, "format", "text", "text, json, jax, shardy or hlo")

@@ -22,13 +22,6 @@ over: model,-|data. Axes are printed as the mesh names them.`,
   weft strategy stages --layers 30 --stages 4
   weft strategy reshard --mesh x=2,y=4 --shape 16x8 --from 'x,-' --to '-,x+y'
   weft strategy degrees --devices 32 --degrees tp=8,fsdp=fill`,
-		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usage("unknown command %q for weft strategy; known: spec, stages, reshard and degrees", args[0])
-			}
-			return cmd.Help()
-		},
 	}
 	c.AddCommand(a.strategySpec(), a.strategyStages(), a.strategyReshard(), a.strategyDegrees())
 	return c

@@ -28,13 +28,13 @@ form, on one device. No TPU has run weft yet: do this before anything else there
 		Example: `  weft verify --model testdata/wan21_t2v
   weft verify --model Wan2.1-T2V-14B --layers 2 --mesh tp=4 --mesh tp=2,sp=2`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: f.limited(a, func(cmd *cobra.Command, _ []string) error {
 			o, err := f.options(a)
 			if err != nil {
 				return err
 			}
-			if devices < 1 || batch < 1 {
-				return usage("--devices %d, --batch %d: want 1 or more", devices, batch)
+			if devices < 1 || batch < 1 || devices > mostVerified || batch > mostVerified {
+				return usage("--devices %d, --batch %d: want 1 to %d: every legal split is run", devices, batch, mostVerified)
 			}
 			m, err := weft.Open(f.model)
 			if err != nil {
@@ -88,15 +88,13 @@ form, on one device. No TPU has run weft yet: do this before anything else there
 				return err
 			}
 			if wrong > 0 {
-				a.printed = true
 				return fault.New(errVerify, nil, "%d of %d kernels differ from the blocked form", wrong, len(kernels))
 			}
 			if len(bad) > 0 {
-				a.printed = true // the document says which; there is no second one
 				return fault.New(errVerify, nil, "%d of %d meshes differ from one device: %s", len(bad), len(results), strings.Join(bad, "; "))
 			}
 			return nil
-		},
+		}),
 	}
 	f.add(c)
 	fl := c.Flags()
@@ -107,6 +105,10 @@ form, on one device. No TPU has run weft yet: do this before anything else there
 	fl.IntVar(&devices, "devices", 8, "try meshes of up to N devices")
 	return c
 }
+
+// mostVerified bounds --devices and --batch: this machine plays all the devices, and
+// each more is one more copy of what a device holds.
+const mostVerified = 1024
 
 // splitMeshes takes --mesh given several times, or once with meshes between semicolons.
 func splitMeshes(texts []string) []string {

@@ -11,13 +11,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"weft/aot"
 	"weft/fault"
+	"weft/internal/child"
 	"weft/topology"
 	"weft/xla"
 )
@@ -46,9 +45,7 @@ func worker(ctx context.Context, args []string, env ...string) ([]byte, error) {
 	c := exec.CommandContext(ctx, self, args...)
 	c.Env = append(append(os.Environ(), workerEnv+"=1"), env...)
 	c.Stdout, c.Stderr = &stdout, &stderr
-	c.Cancel = func() error { return c.Process.Signal(syscall.SIGKILL) } // a compiler hears nothing else
-	c.WaitDelay = 5 * time.Second
-	err = c.Run()
+	err = child.Run(c)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 
+	"weft/internal/child"
+	"weft/internal/userfile"
 	"weft/xla"
 )
 
@@ -90,11 +92,11 @@ func (j Job) child() error {
 // Run compiles a job's programs in a child process. Of a child that aborts there
 // is what it wrote before, and an error.
 func Run(ctx context.Context, j Job) ([]Compiled, error) {
-	dir, err := os.MkdirTemp("", "weft-llo-")
+	dir, remove, err := userfile.MakeTempFolder("weft-llo-")
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
+	defer remove()
 	// A program's dump is told from another's by nothing but time: one program a child.
 	if (j.Bundles || j.Profile) && len(j.Programs) != 1 {
 		return nil, errors.New("llo: bundles and profiles are of one program at a time")
@@ -117,7 +119,7 @@ func Run(ctx context.Context, j Job) ([]Compiled, error) {
 	}
 	var stdout, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), &stdout, &stderr
-	runErr := cmd.Run()
+	runErr := child.Run(cmd)
 	var all []Compiled
 	for dec := json.NewDecoder(&stdout); ; {
 		var c Compiled

@@ -91,3 +91,26 @@ func (w Writer) Write(b []byte) (int, error) {
 	}
 	return len(b), nil
 }
+
+// Sprintf is fmt.Sprintf that shows what it is given as Text does: strings and
+// errors, one or several. What the format itself has stays, line ends among it.
+func Sprintf(format string, args ...any) string {
+	shown := make([]any, len(args))
+	for i, a := range args {
+		switch v := a.(type) {
+		case string:
+			shown[i] = Text(v)
+		case error:
+			shown[i] = Text(v.Error())
+		case []string:
+			list := make([]string, len(v))
+			for k, s := range v {
+				list[k] = Text(s)
+			}
+			shown[i] = list
+		default:
+			shown[i] = a
+		}
+	}
+	return fmt.Sprintf(format, shown...)
+}

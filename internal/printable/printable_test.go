@@ -48,3 +48,14 @@ func FuzzText(f *testing.F) {
 		}
 	})
 }
+
+func TestSprintf(t *testing.T) {
+	name := "a\x1b[2J\r\nb"
+	got := Sprintf("%s %q %v %d\n%v%s", name, "x", []string{name}, 7, fmt.Errorf("no %s", name), "")
+	if want := `a\x1b[2J\r\nb "x" [a\x1b[2J\r\nb] 7` + "\n" + `no a\x1b[2J\r\nb`; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if s := []string{name}; Sprintf("%v", s) == "" || s[0] != name {
+		t.Error("what was given is changed")
+	}
+}

@@ -2,6 +2,7 @@ package userfile
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -96,6 +97,19 @@ func TestRead(t *testing.T) {
 	}
 }
 
+func openFile(t *testing.T, path string) *os.File {
+	t.Helper()
+	if _, err := os.Stat("/proc/self/fd"); err != nil {
+		t.Skip(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
 func TestCheckWritable(t *testing.T) {
 	dir := t.TempDir()
 	file := put(t, filepath.Join(dir, "file"), "x")
@@ -117,6 +131,7 @@ func TestCheckWritable(t *testing.T) {
 		{"a link to a file, not replaced", Output{Path: filepath.Join(dir, "link")}, ErrExists},
 		{"a link to nothing yet", Output{Path: link(t, "later", filepath.Join(dir, "dangling"))}, nil},
 		{"links in a circle", Output{Path: link(t, "circle", filepath.Join(dir, "circle")), Force: true}, ErrOutput},
+		{"a link to a stream", Output{Path: link(t, fmt.Sprintf("/proc/self/fd/%d", openFile(t, file).Fd()), filepath.Join(dir, "stream")), Force: true}, ErrOutput},
 		{"no folder", Output{Path: filepath.Join(dir, "no", "y"), Force: true}, ErrOutput},
 		{"below a file", Output{Path: filepath.Join(file, "y"), Force: true}, ErrOutput},
 		{"no name", Output{Force: true}, ErrOutput},

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"weft/fault"
 )
@@ -56,17 +57,23 @@ func CheckWritable(o Output) error {
 		return cannotWrite(o.Path, err)
 	}
 	f.Close()
-	if err := os.Remove(f.Name()); err != nil {
+	if err := removeTemp(f.Name()); err != nil {
 		return cannotWrite(o.Path, err)
 	}
+	return checkRoom(o, target)
+}
+
+// checkRoom finds a disk that an output does not fit on.
+func checkRoom(o Output, target string) error {
 	if free := freeBytes(filepath.Dir(target)); o.Bytes > 0 && free >= 0 && free < o.Bytes {
 		return fault.New(ErrDiskFull, Space{o.Path, o.Bytes, free}, "%s needs %d bytes, and its disk has %d left", o.Path, o.Bytes, free)
 	}
 	return nil
 }
 
-// A file being written is hidden and ends in .tmp: nothing that looks for
-// checkpoints takes it for one. The writer holds a lock on it; one that nobody
+// A file being written has no name until it is whole, where the system can do that;
+// else it is hidden and ends in .tmp: nothing that looks for checkpoints takes it for
+// one. The writer holds a lock on it; one that nobody
 // holds was left by a writer that was killed, and the next writer of the same
 // name removes it.
 
@@ -79,20 +86,30 @@ func Write(o Output, fill func(f *os.File) error) error {
 		return err
 	}
 	removeLeftovers(target)
-	f, err := createTemp(target)
-	if err != nil {
-		return cannotWrite(o.Path, err)
+	f, name := openUnnamed(filepath.Dir(target)), ""
+	if f == nil {
+		if f, err = createTemp(target); err != nil {
+			return cannotWrite(o.Path, err)
+		}
+		name = f.Name()
 	}
 	err = fill(f)
 	if err == nil {
 		err = f.Sync()
 	}
+	if err == nil && name == "" {
+		lockFile(f) // before others see it
+		name = hiddenName(target)
+		unfinished.Store(name, true)
+		err = nameFile(f, name)
+	}
 	if err == nil {
-		err = publish(f, o, target)
+		err = publish(f, name, o, target)
 	}
-	if err != nil {
-		os.Remove(f.Name())
+	if err != nil && name != "" {
+		removeTemp(name)
 	}
+	unfinished.Delete(name)
 	if cerr := f.Close(); err == nil {
 		err = cerr
 	}
@@ -159,6 +176,11 @@ func followLinks(path string) (string, error) {
 		if err != nil {
 			return "", err
 		}
+		if strings.HasPrefix(path, "/proc/") {
+			// As /dev/stdout does. Such a link names what a stream of this process was
+			// opened as: another file there would not be what the stream writes to.
+			return "", fmt.Errorf("it is an open stream (%s); name a file", path)
+		}
 		if !filepath.IsAbs(to) {
 			// Not joined by name: ".." of a linked folder is its own parent.
 			dir, err := filepath.EvalSymlinks(filepath.Dir(path))
@@ -188,6 +210,34 @@ func cannotWrite(path string, err error) error {
 	return fault.New(ErrOutput, Path{Path: path}, "cannot write %s: %w", path, reasonOf(err))
 }
 
+// CannotWriteStream is a stream's error as that of a file: ErrDiskFull where what
+// it goes to is full, else ErrOutput. name is what its user calls it: "stdout".
+func CannotWriteStream(name string, err error) error {
+	kind := ErrOutput
+	if isDiskFull(err) {
+		kind = ErrDiskFull
+	}
+	return fault.New(kind, Path{Path: name}, "%s cannot be written: %w; what was printed is not whole", name, reasonOf(err))
+}
+
+// unfinished are the hidden files that are being written, by name.
+var unfinished sync.Map
+
+// removeTemp removes a hidden file that will not be finished.
+func removeTemp(name string) error {
+	unfinished.Delete(name)
+	return os.RemoveAll(name)
+}
+
+// RemoveUnfinished removes the hidden files of everything that is being written. It
+// is for a process that ends at once, without waiting for its writers.
+func RemoveUnfinished() {
+	unfinished.Range(func(name, _ any) bool {
+		os.RemoveAll(name.(string))
+		return true
+	})
+}
+
 // tempPrefix begins the names of the files being written for path.
 func tempPrefix(path string) string {
 	base := filepath.Base(path)
@@ -197,11 +247,16 @@ func tempPrefix(path string) string {
 // TempSuffix ends the names of files that are being written.
 const TempSuffix = ".tmp"
 
+// hiddenName is one that a file being written for path may have.
+func hiddenName(path string) string {
+	return filepath.Join(filepath.Dir(path), tempPrefix(path)+rand.Text()[:10]+TempSuffix)
+}
+
 // createTemp makes the hidden file and locks it. Between the two another writer
 // may take it for a leftover, so it is checked to be still there.
 func createTemp(path string) (*os.File, error) {
 	for range 16 {
-		name := filepath.Join(filepath.Dir(path), tempPrefix(path)+rand.Text()[:10]+TempSuffix)
+		name := hiddenName(path)
 		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 		if errors.Is(err, fs.ErrExist) {
 			continue
@@ -209,6 +264,7 @@ func createTemp(path string) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
+		unfinished.Store(name, true)
 		lockFile(f)
 		if _, err := os.Lstat(name); err == nil {
 			return f, nil
@@ -221,25 +277,25 @@ func createTemp(path string) (*os.File, error) {
 // publish renames. Without force it must not replace a file that came meanwhile:
 // a link fails where a rename would not. Where the file system has no links, a
 // last look has to do. A file that is replaced hands on its permissions.
-func publish(temp *os.File, o Output, target string) error {
+func publish(temp *os.File, name string, o Output, target string) error {
 	if o.Force {
 		if st, err := os.Stat(target); err == nil {
 			if err := temp.Chmod(st.Mode().Perm()); err != nil {
 				return err
 			}
 		}
-		return os.Rename(temp.Name(), target)
+		return os.Rename(name, target)
 	}
-	switch err := os.Link(temp.Name(), target); {
+	switch err := os.Link(name, target); {
 	case err == nil:
-		return os.Remove(temp.Name())
+		return os.Remove(name)
 	case errors.Is(err, fs.ErrExist):
 		return alreadyThere(o.Path)
 	}
 	if _, err := findTarget(o); err != nil {
 		return err
 	}
-	return os.Rename(temp.Name(), target)
+	return os.Rename(name, target)
 }
 
 // removeLeftovers removes what killed writers of path left.
@@ -250,13 +306,13 @@ func removeLeftovers(path string) {
 		return
 	}
 	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), tempPrefix(path)) || !strings.HasSuffix(e.Name(), TempSuffix) || !e.Type().IsRegular() {
+		if !strings.HasPrefix(e.Name(), tempPrefix(path)) || !strings.HasSuffix(e.Name(), TempSuffix) || !e.Type().IsRegular() && !e.IsDir() {
 			continue
 		}
 		name := filepath.Join(dir, e.Name())
-		if f, err := os.OpenFile(name, os.O_RDWR, 0); err == nil {
+		if f, err := os.Open(name); err == nil {
 			if lockFile(f) {
-				os.Remove(name)
+				os.RemoveAll(name)
 			}
 			f.Close()
 		}

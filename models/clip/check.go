@@ -29,6 +29,14 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	return l.Err()
 }
 
+// Inputs names all that a forward looks at.
+func (m *Model) Inputs() []string {
+	if m.c.Tower == text {
+		return []string{"ids", "mask"}
+	}
+	return []string{"x"}
+}
+
 // Request reads the batch off x (B, 3, H, W), an image of the model's own size
 // normalised as CLIP does, or batch and length off ids (B, L).
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {

@@ -21,6 +21,11 @@ func (m *Model) reads() []string {
 	return append([]string{"x", "t", "text"}, m.Conditions()...)
 }
 
+// Inputs names all that a forward looks at.
+func (*Model) Inputs() []string {
+	return []string{"x", "t", "text", "y", "ofs"}
+}
+
 // Conditions names what image-to-video reads besides: the image's latents,
 // unless x has them behind its own, and 1.5's offset.
 func (m *Model) Conditions() []string {

@@ -16,6 +16,11 @@ import (
 // reads names the inputs of a step.
 var reads = []string{"x", "t (or t_frames)", "context", "condition_mask and padding_mask if wanted"}
 
+// Inputs names all that a forward looks at.
+func (*Model) Inputs() []string {
+	return []string{"x", "t", "t_frames", "context", "condition_mask", "padding_mask"}
+}
+
 // Request reads batch, latent shape and text length off x (B, C, F, H, W), t
 // (B,) and context (B, rows, text_dim). t_frames (B, F), a timestep for every
 // frame, takes the place of t. condition_mask (B, 1, F, H, W) is 1 where a

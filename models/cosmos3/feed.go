@@ -21,6 +21,11 @@ var reads = []string{"x", "t", "ids", "and if wanted mask, noisy_mask, und_posit
 // the first is given.
 const firstGiven = "noisy_mask_first_given"
 
+// Inputs names all that a forward looks at.
+func (*Model) Inputs() []string {
+	return []string{"x", "t", "ids", "mask", "noisy_mask", firstGiven, "und_position_ids", "gen_position_ids"}
+}
+
 // Request reads batch and latent shape off x (B, C, F, H, W), the text's length
 // off ids (B, L), or (L) for one video; t is (B,). mask (B, L) is above 0 where an
 // id is real: behind these stands padding. noisy_mask (B, F) is 0 for frames that

@@ -48,9 +48,15 @@ func TestSplits(t *testing.T) {
 		if name == "six heads" {
 			meshes = []string{"tp=3", "tp=6", "tp=3,sp=2", "sp=6"}
 		}
-		for _, o := range []weft.Options{{}, {SplitResidual: true}, {DType: "bf16"}} {
+		for _, o := range []weft.Options{{}, {SplitResidual: true}} {
 			modeltest.Splits(t, dir, weft.VerifyOptions{Options: o, Latent: latent, Meshes: meshes})
 		}
+		// In bf16 one device itself is up to 0.0134 off f32 in these models of random
+		// weights, and every split as much, at random: their difference is up to the
+		// square root of 2 more than either, which the tolerance of 2 layers, 0.011, has
+		// no room for.
+		bf16 := weft.VerifyOptions{Options: weft.Options{DType: "bf16"}, Latent: latent, Meshes: meshes, Tolerance: 2. / 128}
+		modeltest.Splits(t, dir, bf16)
 	}
 }
 

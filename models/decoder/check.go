@@ -59,6 +59,11 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	return l.Err()
 }
 
+// Inputs names all that a forward looks at.
+func (*Model) Inputs() []string {
+	return []string{"ids", "mask"}
+}
+
 // Request reads batch and length off ids (B, L), and of Gemma whether a mask is given.
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
 	return models.TextRequest(m, inputs, m.c.Vocab, m.c.ModelType == gemma)

@@ -20,6 +20,11 @@ func (m *Model) reads() []string {
 	return append([]string{"x", "t", "context", "context_mask (if any)"}, m.Conditions()...)
 }
 
+// Inputs names all that a forward looks at.
+func (*Model) Inputs() []string {
+	return []string{"x", "t", "context", "context_mask", "pooled", "guidance", "byt5", "byt5_mask", "vision", "y"}
+}
+
 // Conditions names what a step reads besides: the pooled text and the guidance, in
 // 1.5 what may be given of an image.
 func (m *Model) Conditions() []string {

@@ -153,6 +153,11 @@ func (m *Connector) Check(on *mesh.Mesh, r models.Request) error {
 // rows is how many a request has that does not say.
 func (m *Connector) rows() int { return sharding.RoundUp(textLen, m.c.Registers) }
 
+// Inputs names all that a forward looks at.
+func (*Connector) Inputs() []string {
+	return []string{"context", "context_mask"}
+}
+
 // Request reads batch and rows off context (B, L, D), which may come with
 // context_mask (B, L): its rows of zeros are padding.
 func (m *Connector) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {

@@ -26,6 +26,11 @@ func (m *Model) reads() []string {
 	return out
 }
 
+// Inputs names all that a forward looks at.
+func (*Model) Inputs() []string {
+	return []string{"x", "coords", "t", "t_tokens", "context", "context_mask", "sigma", "keyframes_mask"}
+}
+
 // Request reads batch and tokens off x (B, N, C), whose places are coords (B, 3, N):
 // seconds and pixels; LTX-2.5 has the beginning and end of each, (B, 3, N, 2). The
 // noise level is t (B,) in [0, 1], or t_tokens (B, N) for every token; LTX-2.5 reads

@@ -156,6 +156,7 @@ func (s *Step) Stages(layers int, build func(first, last bool, layers sharding.R
 	if err != nil {
 		return err
 	}
+	s.Graph.Layers = layers
 	n := stages.Len()
 	for i, r := range stages.Ranges() {
 		if n > 1 {

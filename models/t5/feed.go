@@ -7,6 +7,11 @@ import (
 	"weft/tensor"
 )
 
+// Inputs names all that a forward looks at.
+func (*Model) Inputs() []string {
+	return []string{"ids", "ids_long", "mask"}
+}
+
 // Request reads batch and length off ids (B, L), and whether a mask (B, L) is given.
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
 	return models.TextRequest(m, inputs, m.c.Vocab, true)

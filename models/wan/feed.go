@@ -76,6 +76,11 @@ func (m *Model) Runs(inputs map[string]*tensor.Tensor) []models.Variant {
 	return runs
 }
 
+// Inputs names all that a forward looks at.
+func (*Model) Inputs() []string {
+	return []string{"x", "t", "t_tokens", "context", "y", "clip_fea"}
+}
+
 // reads names the inputs of a step.
 func (m *Model) reads() []string {
 	return append([]string{"x", "t (or t_tokens)", "context"}, m.Conditions()...)

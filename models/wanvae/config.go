@@ -53,6 +53,10 @@ var (
 		0.3971, 1.0600, 0.3943, 0.5537, 0.5444, 0.4089, 0.7468, 0.7744}
 )
 
+// Blocks is how many residual blocks a frame goes through: two in the middle, and
+// those of each stage.
+func (c Config) Blocks() int { return 2 + len(c.DimMult)*(c.ResBlocks+1) }
+
 // Scale is how many pixels a latent position is wide and high.
 func (c Config) Scale() int { return c.Patch << (len(c.DimMult) - 1) }
 

@@ -11,6 +11,11 @@ import (
 	"weft/tensor"
 )
 
+// Inputs names all that a forward looks at.
+func (*Model) Inputs() []string {
+	return []string{"z"}
+}
+
 // Request reads batch and latent shape off z (B, z_dim, T, H, W), normalised
 // latents.
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {

@@ -53,6 +53,7 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 		return nil, err
 	}
 	s.Call(graph.Call{Name: "latents", Program: "latents", Trace: step.Tokens("decode_conv2", append([]int{r.Batch}, r.Latent...)...)}, "", 0)
+	s.Graph.Layers = m.c.Blocks()
 	for t := range min(s.layout.frames, 2) {
 		s.first = t == 0
 		if err := s.stages(); err != nil {

@@ -92,9 +92,25 @@ func (a *Array) clone() *Array {
 	return &Array{a.DType, slices.Clone(a.Shape), slices.Clone(a.F), slices.Clone(a.D), slices.Clone(a.I)}
 }
 
+// Each worker of split cuts its rows into pieces, between which it looks whether the
+// run has ended. Each piece of a contraction widens the other operand anew, so it has
+// some rows to share that among.
+const (
+	pieces    = 32
+	pieceRows = 32
+)
+
 // split shares work on n rows between this device's processor and those that
-// no device is using. How it is cut changes no result.
+// no device is using. How it is cut changes no result. Once the run has ended the
+// rest is left undone: body throws such a result away.
 func (d *device) split(n int, work func(lo, hi int)) {
+	inPieces := func(lo, hi int) {
+		for at := lo; at < hi && d.ctx.Err() == nil; {
+			end := min(hi, at+max(pieceRows, (hi-lo+pieces-1)/pieces))
+			work(at, end)
+			at = end
+		}
+	}
 	workers := 1
 	for free := true; free && workers < n; {
 		select {
@@ -109,12 +125,12 @@ func (d *device) split(n int, work func(lo, hi int)) {
 	for w := 1; w < workers; w++ {
 		done.Go(func() {
 			defer func() { failed[w] = recover(); <-d.tokens }()
-			work(n*w/workers, n*(w+1)/workers)
+			inPieces(n*w/workers, n*(w+1)/workers)
 		})
 	}
 	func() {
 		defer func() { failed[0] = recover() }()
-		work(0, n/workers)
+		inPieces(0, n/workers)
 	}()
 	done.Wait()
 	for _, f := range failed {

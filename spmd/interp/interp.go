@@ -78,7 +78,7 @@ func (it *Interp) Run(ctx context.Context, p *spmd.Program, inputs [][]*Array) (
 	devices := make([]*device, n)
 	var done sync.WaitGroup
 	for pos := range devices {
-		d := &device{run: r, pos: pos, env: make([]held, len(p.Values))}
+		d := &device{run: r, ctx: ctx, pos: pos, env: make([]held, len(p.Values))}
 		devices[pos] = d
 		done.Go(func() {
 			defer r.hub.rest()
@@ -147,6 +147,7 @@ type held struct {
 // device is one goroutine's state.
 type device struct {
 	*run
+	ctx     context.Context // of the run
 	pos     int
 	token   bool   // holds one of run.tokens
 	env     []held // by value

@@ -282,3 +282,26 @@ func TestPeakBytes(t *testing.T) {
 		t.Errorf("peak %d, want two values of 200 bytes", r.PeakBytes[0])
 	}
 }
+
+// A run stops soon after its context has ended, inside one long operation too.
+func TestStopsInsideAnOperation(t *testing.T) {
+	const n = 4000 // some 60 s of multiplications
+	m := localMesh(t)
+	p, err := spmd.Build("long", m, func(b *spmd.Builder) {
+		x := b.Local(b.Input("x", dtype.F32, []int{n, n}, sharding.Whole(2)))
+		y := b.LDot(x, x, spmd.DotDims{LeftContract: []int{1}, RightContract: []int{1}}, dtype.F32)
+		b.Output("y", b.Global(y, []int{n, n}, sharding.Whole(2)), "")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	_, _, err = interp.New(m, interp.Options{}).Run(ctx, p, [][]*interp.Array{{interp.NewArray(dtype.F32, n, n)}})
+	if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took > 10*time.Second {
+		t.Errorf("%v after %v", err, took)
+	} else {
+		t.Log(took)
+	}
+}

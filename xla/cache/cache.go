@@ -22,7 +22,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/adrg/xdg"
+	"weft/internal/userdir"
 )
 
 // DefaultLimit is the size a cache is kept under.
@@ -66,19 +66,24 @@ type Stats struct {
 }
 
 // Dir is where programs are kept: $WEFT_CACHE_DIR, or weft/programs in the
-// user's cache folder.
-func Dir() string {
-	if dir := os.Getenv("WEFT_CACHE_DIR"); dir != "" {
-		return dir
+// user's cache folder. Error: userdir.ErrNoHome where the user has none.
+func Dir() (string, error) {
+	const variable = "WEFT_CACHE_DIR"
+	if dir := os.Getenv(variable); dir != "" {
+		return dir, nil
 	}
-	return filepath.Join(xdg.CacheHome, "weft", "programs")
+	dir, err := userdir.Cache(variable)
+	return filepath.Join(dir, "programs"), err
 }
 
 // Open opens the cache in dir; "" is Dir(). The folder is made for its user
 // alone: what is in it is run.
 func Open(dir string, opts Options) (*Cache, error) {
 	if dir == "" {
-		dir = Dir()
+		var err error
+		if dir, err = Dir(); err != nil {
+			return nil, fmt.Errorf("the program cache has no folder: %w", err)
+		}
 	}
 	if opts.Limit == 0 {
 		opts.Limit = DefaultLimit

@@ -60,7 +60,7 @@ func Examine(path string, names ...string) (Facts, error) {
 	if err := now.scan(names); err != nil {
 		return Facts{}, err
 	}
-	if b, err := json.Marshal(now); err == nil {
+	if b, err := json.Marshal(now); err == nil && side != "" {
 		if os.MkdirAll(filepath.Dir(side), 0o755) == nil {
 			_ = writeFile(side, b) // only costs time when it fails
 		}
@@ -103,10 +103,15 @@ func (f *Facts) scan(names []string) error {
 	return nil
 }
 
+// sidecar is the file that remembers; "" where there is no folder for it.
 func sidecar(path string) string {
-	if rel, err := filepath.Rel(Root(), path); err == nil && !strings.HasPrefix(rel, "..") {
+	root := Root()
+	if root == "" {
+		return ""
+	}
+	if rel, err := filepath.Rel(root, path); err == nil && !strings.HasPrefix(rel, "..") {
 		return path + ".facts.json"
 	}
 	sum := sha256.Sum256([]byte(path))
-	return filepath.Join(Root(), ".facts", hex.EncodeToString(sum[:8])+".json")
+	return filepath.Join(root, ".facts", hex.EncodeToString(sum[:8])+".json")
 }

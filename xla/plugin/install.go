@@ -26,6 +26,9 @@ type Progress struct {
 	Stage string // "wait" for another process, "fetch", "check", "unpack"
 	Done  int64  // bytes
 	Total int64
+	// Folder is set in the first call of a fetch alone, before anything is fetched:
+	// where the Total bytes of wheels go.
+	Folder string
 }
 
 // Options of Install. The zero value is the usual install.
@@ -66,7 +69,11 @@ func Install(ctx context.Context, name string, o Options) (Installed, error) {
 		return Installed{}, fault.New(ErrPlatform, e, "engine %s (%s) is built for %s, this is %s/%s; any other plugin file can be named in WEFT_PLUGIN",
 			pin.Name, e.Wheel, pin.Platform, runtime.GOOS, runtime.GOARCH)
 	}
-	dir := filepath.Join(Root(), folder(pin))
+	root, err := root()
+	if err != nil {
+		return Installed{}, err
+	}
+	dir := filepath.Join(root, folder(pin))
 	if i, ok := read(dir); ok {
 		return i, nil
 	}
@@ -75,13 +82,13 @@ func Install(ctx context.Context, name string, o Options) (Installed, error) {
 		if errors.As(err, &f) {
 			return Installed{}, err
 		}
-		return Installed{}, fault.New(ErrInstall, e, "installing engine %s in %s: %w", pin.Name, Root(), err)
+		return Installed{}, fault.New(ErrInstall, e, "installing engine %s in %s: %w", pin.Name, root, err)
 	}
-	if err := os.MkdirAll(Root(), 0o755); err != nil {
+	if err := os.MkdirAll(root, 0o755); err != nil {
 		return failed(err)
 	}
 	// The lock is the kernel's: it goes when its process goes.
-	lock := flock.New(filepath.Join(Root(), "."+folder(pin)+".lock"))
+	lock := flock.New(filepath.Join(root, "."+folder(pin)+".lock"))
 	o.report(Progress{Name: pin.Name, Stage: "wait"})
 	if ok, err := lock.TryLockContext(ctx, 100*time.Millisecond); err != nil || !ok {
 		return failed(errors.Join(errors.New("waiting for another install"), err))
@@ -91,17 +98,22 @@ func Install(ctx context.Context, name string, o Options) (Installed, error) {
 		return i, nil
 	}
 	prefix := ".tmp-" + folder(pin) + "-"
-	if old, err := filepath.Glob(filepath.Join(Root(), prefix+"*")); err == nil {
+	if old, err := filepath.Glob(filepath.Join(root, prefix+"*")); err == nil {
 		for _, d := range old { // left by a process that was killed; we hold the lock
 			os.RemoveAll(d)
 		}
 	}
-	tmp, err := os.MkdirTemp(Root(), prefix)
+	tmp, err := os.MkdirTemp(root, prefix)
 	if err != nil {
 		return failed(err)
 	}
 	defer os.RemoveAll(tmp)
 	out := filepath.Join(tmp, "out")
+	begin := Progress{Name: pin.Name, Stage: "fetch", Folder: root}
+	for _, w := range pin.Wheels {
+		begin.Total += w.Bytes
+	}
+	o.report(begin)
 	for _, w := range pin.Wheels {
 		if err := take(ctx, o, pin, w, tmp, out); err != nil {
 			return failed(err)
@@ -129,7 +141,7 @@ func Install(ctx context.Context, name string, o Options) (Installed, error) {
 	if err := os.Rename(out, dir); err != nil {
 		return failed(err)
 	}
-	syncDir(Root())
+	syncDir(root)
 	i, ok := read(dir)
 	if !ok {
 		return failed(errors.New("the installed engine does not read back"))
@@ -153,12 +165,14 @@ func take(ctx context.Context, o Options, pin Pin, w Wheel, tmp, out string) err
 			return pipFetch(ctx, pin, w, dir, o.PipArgs, progress)
 		}
 	}
-	file, err := fetch(ctx, w, dir, func(done int64) { o.report(Progress{pin.Name, "fetch", min(done, w.Bytes), w.Bytes}) })
+	file, err := fetch(ctx, w, dir, func(done int64) {
+		o.report(Progress{Name: pin.Name, Stage: "fetch", Done: min(done, w.Bytes), Total: w.Bytes})
+	})
 	if err != nil {
 		return err
 	}
 	// pip has checked the hash; it is checked again, because a plugin is code.
-	sum, _, err := hashFile(file, func(n int64) { o.report(Progress{pin.Name, "check", n, w.Bytes}) })
+	sum, _, err := hashFile(file, func(n int64) { o.report(Progress{Name: pin.Name, Stage: "check", Done: n, Total: w.Bytes}) })
 	if err != nil {
 		return err
 	}
@@ -196,7 +210,7 @@ func unpack(ctx context.Context, o Options, pin Pin, w Wheel, file, out string) 
 			return fault.New(ErrBadWheel, Engine{Name: pin.Name, Wheel: w.Name}, "wheel %s has a member %q that leaves its folder", w.File, f.Name)
 		}
 		err := extract(ctx, f, filepath.Join(out, filepath.FromSlash(f.Name)), func(n int64) {
-			o.report(Progress{pin.Name, "unpack", done + n, total})
+			o.report(Progress{Name: pin.Name, Stage: "unpack", Done: done + n, Total: total})
 		})
 		if err != nil {
 			return err

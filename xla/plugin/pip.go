@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"weft/fault"
+	"weft/internal/child"
 )
 
 // pipCommands are tried in this order; the first that answers is used.
@@ -50,9 +51,8 @@ func pipFetch(ctx context.Context, pin Pin, w Wheel, dir string, extra []string,
 	cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.WaitDelay = 5 * time.Second
 	stop := watch(tmp, progress)
-	err = cmd.Run()
+	err = child.Run(cmd)
 	stop()
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)
@@ -76,7 +76,7 @@ func findPip(ctx context.Context) ([]string, error) {
 		if _, err := exec.LookPath(c[0]); err != nil {
 			continue
 		}
-		if exec.CommandContext(ctx, c[0], append(c[1:len(c):len(c)], "--version")...).Run() == nil {
+		if child.Run(exec.CommandContext(ctx, c[0], append(c[1:len(c):len(c)], "--version")...)) == nil {
 			return c, nil
 		}
 	}

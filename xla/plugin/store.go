@@ -8,18 +8,30 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/adrg/xdg"
-
 	"weft/fault"
+	"weft/internal/userdir"
 )
 
+// rootVariable names the folder engines live in.
+const rootVariable = "WEFT_ENGINE_DIR"
+
 // Root is the folder engines live in: $WEFT_ENGINE_DIR, or weft/engines in the
-// user's data folder.
+// user's data folder; "" where the user has none.
 func Root() string {
-	if dir := os.Getenv("WEFT_ENGINE_DIR"); dir != "" {
-		return dir
+	dir, _ := root()
+	return dir
+}
+
+// root is Root with the reason why there is none: userdir.ErrNoHome.
+func root() (string, error) {
+	if dir := os.Getenv(rootVariable); dir != "" {
+		return dir, nil
 	}
-	return filepath.Join(xdg.DataHome, "weft", "engines")
+	dir, err := userdir.Data(rootVariable)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, "engines"), nil
 }
 
 // Installed is an engine whose file is here. SHA256 is that of the library.
@@ -64,10 +76,14 @@ func read(dir string) (Installed, bool) {
 // List gives the engines that are here, by name and version.
 func List() []Installed {
 	out := []Installed{}
-	entries, _ := os.ReadDir(Root())
+	root, err := root()
+	if err != nil {
+		return out
+	}
+	entries, _ := os.ReadDir(root)
 	for _, e := range entries {
 		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
-			if i, ok := read(filepath.Join(Root(), e.Name())); ok {
+			if i, ok := read(filepath.Join(root, e.Name())); ok {
 				out = append(out, i)
 			}
 		}
@@ -87,8 +103,10 @@ func Get(name string) (Installed, error) {
 	if err != nil {
 		return Installed{}, err
 	}
-	if i, ok := read(filepath.Join(Root(), folder(p))); ok {
-		return i, nil
+	if root, err := root(); err == nil {
+		if i, ok := read(filepath.Join(root, folder(p))); ok {
+			return i, nil
+		}
 	}
 	return Installed{}, fault.New(ErrNotInstalled, Engine{Name: name, Wheel: wheelNames(p)}, "engine %s (%s) is not installed; install it with: weft engine install %s", name, wheelNames(p), name)
 }

@@ -1,0 +1,7 @@
+//go:build !unix
+
+package child
+
+import "os/exec"
+
+func endWithParent(*exec.Cmd) {}
