@@ -63,7 +63,7 @@ func identify(c *checkpoint.Checkpoint) (*Model, error) {
 		return byShapes(c, "no config.json")
 	}
 	raw, note := withOfficialKeys(raw, where)
-	mm, err := models.FromConfig(raw, where)
+	mm, unread, err := models.Describe(raw, where)
 	if err != nil {
 		return nil, err
 	}
@@ -84,6 +84,7 @@ func identify(c *checkpoint.Checkpoint) (*Model, error) {
 	if note != "" {
 		m.Notices = append(m.Notices, note)
 	}
+	m.Notices = append(m.Notices, unread...)
 	return m, nil
 }
 

@@ -276,8 +276,10 @@ type Family struct {
 	Presets map[string]json.RawMessage
 	// Detect says whether a config.json is of this family.
 	Detect func(config map[string]any) bool
-	// New makes a model of a config.json; name is the preset's or "".
-	New func(name string, config []byte) (Model, error)
+	// New makes a model of a config.json; name is the preset's, or "" where the
+	// configuration came from elsewhere. What is wrong is left with the reader, and
+	// then the model is not used.
+	New func(name string, config *ConfigReader) Model
 }
 
 var families []Family
@@ -317,64 +319,84 @@ func unknownModel(name string) error {
 // ByName makes a preset.
 func ByName(name string) (Model, error) {
 	for _, f := range families {
-		if c, ok := f.Presets[name]; ok {
-			return f.New(name, c)
+		if raw, ok := f.Presets[name]; ok {
+			config, err := ReadConfig(raw)
+			if err != nil {
+				return nil, err
+			}
+			m, _, err := f.build(name, config)
+			return m, err
 		}
 	}
 	return nil, unknownModel(name)
 }
 
 // FromConfig makes the model a config.json describes. where is named in errors.
-func FromConfig(config []byte, where string) (Model, error) {
-	var c map[string]any
-	if err := json.Unmarshal(config, &c); err != nil {
-		return nil, fault.New(ErrConfig, nil, "%s: not a JSON object: %v", where, err)
-	}
-	for _, f := range families {
-		if !f.Detect(c) {
-			continue
+// Error: ErrConfig, ErrVariant, ErrUnknownModel, all that is wrong at once.
+func FromConfig(raw []byte, where string) (Model, error) {
+	m, _, err := Describe(raw, where)
+	return m, err
+}
+
+// Describe is FromConfig with notes of what in the configuration is not read.
+func Describe(raw []byte, where string) (m Model, notes []string, err error) {
+	defer func() {
+		if err != nil && where != "" {
+			err = prefixEach(where, err)
 		}
-		name := ""
-		for n, p := range f.Presets {
-			if presetMatches(p, c) {
-				name = n
-			}
-		}
-		m, err := f.New(name, config)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", where, err)
-		}
-		return m, nil
+	}()
+	config, err := ReadConfig(raw)
+	if err != nil {
+		return nil, nil, err
 	}
 	names := []string{}
 	for _, f := range families {
+		if f.Detect(config.keys) {
+			return f.build("", config)
+		}
 		names = append(names, f.Name)
 	}
-	class, _ := c["_class_name"].(string)
-	kind, _ := c["model_type"].(string)
-	return nil, fault.New(ErrUnknownModel, struct {
+	class, _ := config.keys["_class_name"].(string)
+	kind, _ := config.keys["model_type"].(string)
+	return nil, nil, fault.New(ErrUnknownModel, struct {
 		Class string   `json:"class_name"`
 		Type  string   `json:"model_type"`
 		Known []string `json:"known"`
-	}{class, kind, names}, "%s: _class_name %q with model_type %q is no model weft knows; known families: %s", where, class, kind, strings.Join(names, ", "))
+	}{class, kind, names}, "_class_name %q with model_type %q is no model weft knows; known families: %s", class, kind, strings.Join(names, ", "))
 }
 
-// presetMatches says whether every key of a preset that the config also has is equal there.
-func presetMatches(preset json.RawMessage, config map[string]any) bool {
-	var p map[string]any
-	if json.Unmarshal(preset, &p) != nil {
-		return false
+// prefixEach puts where each violation was found in front of it.
+func prefixEach(where string, err error) error {
+	var l fault.List
+	for _, v := range fault.Violations(err) {
+		l.Add(fmt.Errorf("%s: %w", where, v))
 	}
-	shared := 0
-	for k, v := range p {
-		if got, ok := config[k]; ok {
-			shared++
-			if fmt.Sprint(got) != fmt.Sprint(v) {
-				return false
+	return l.Err()
+}
+
+// maxElements bounds one parameter: 4 TB of f32.
+const maxElements = 1 << 40
+
+// build makes a model and checks that its parameters can be counted.
+func (f Family) build(name string, config *ConfigReader) (Model, []string, error) {
+	m := f.New(name, config)
+	if config.OK() {
+		for _, p := range m.Params(0) {
+			n := 1
+			for _, d := range p.Shape {
+				if d > 0 && n > maxElements/d {
+					config.Refuse("the sizes make %s of shape %v: want at most %d elements", p.Name, p.Shape, int64(maxElements))
+					break
+				}
+				n *= d
 			}
 		}
 	}
-	return shared >= 4
+	notes, err := config.Finish()
+	if err != nil {
+		return nil, nil, err
+	}
+	return m, notes, nil
 }
 
 // Specs assigns the rules to a model's parameters.

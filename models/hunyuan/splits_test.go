@@ -212,7 +212,7 @@ func TestRefusals(t *testing.T) {
 		kind   error
 		want   string
 	}{
-		{strings.Replace(string(raw), `"qk_norm": true`, `"qk_norm": false`, 1), "", models.ErrVariant, "qk_norm false"},
+		{strings.Replace(string(raw), `"qk_norm": true`, `"qk_norm": false`, 1), "", models.ErrVariant, "qk_norm is false"},
 		{strings.Replace(string(raw), `"qk_norm"`, `"i2v_condition_type": "token_replace", "qk_norm"`, 1), "", models.ErrVariant, "token_replace"},
 		{strings.Replace(string(raw), `"qk_norm"`, `"glyph_byT5_v2": true, "qk_norm"`, 1), "", models.ErrVariant, "1.5"},
 		{string(raw), "byt5_in.fc1.weight", models.ErrVariant, "HunyuanVideo-1.5"},

@@ -256,7 +256,7 @@ func TestVariants(t *testing.T) {
 		want   []string
 	}{
 		{`{"_class_name":"WanVAE_","dim":96,"attn_scales":[0.5],` + base + `}`, models.ErrVariant, []string{"attn_scales"}},
-		{`{"_class_name":"AutoencoderKLWan","base_dim":96,"in_channels":12,"out_channels":4,` + base + `}`, models.ErrVariant, []string{"12 channels", "4 channels", "to 3"}},
+		{`{"_class_name":"AutoencoderKLWan","base_dim":96,"in_channels":12,"out_channels":4,` + base + `}`, models.ErrVariant, []string{"in_channels 12", "out_channels 4", "to 3"}},
 		{`{"_class_name":"AutoencoderKLWan","base_dim":8,"decoder_base_dim":6,"is_residual":true,"patch_size":2,"z_dim":48,"dim_mult":[1,1,5],"num_res_blocks":1,"temperal_downsample":[false,false]}`,
 			models.ErrConfig, []string{"stage 1 of the decoder from 30 to 6"}},
 		{`{"_class_name":"WanVAE_","dim":0,"z_dim":8,"dim_mult":[1,2],"num_res_blocks":2,"temperal_downsample":[true,true]}`, models.ErrConfig,
