@@ -30,7 +30,11 @@ type Model struct {
 	Checkpoint *checkpoint.Checkpoint
 	// Notices are what was decided in opening it: a prefix stripped, files ignored.
 	Notices []string
-	stored  map[string]string // official name to the checkpoint's
+	// Settings are how the release is run that the model is taken for; empty for a
+	// model that denoises no latents. Their notes are not among Notices.
+	Settings models.Settings
+	dir      string            // where the weights lie
+	stored   map[string]string // official name to the checkpoint's
 }
 
 // Open identifies the model at path: a folder with config.json, an index, a
@@ -38,12 +42,22 @@ type Model struct {
 // without a config is identified by its tensors' shapes, and so is a file that lies
 // beside another model's config, as a release's autoencoder does. Missing,
 // unexpected and mis-shaped tensors are all listed in one error.
-func Open(path string) (*Model, error) {
+func Open(path string) (*Model, error) { return OpenAs(path, "") }
+
+// OpenAs is Open for the release of a name, as models.ReleaseQuery has it; "" is the
+// one that the folder points to.
+func OpenAs(path, release string) (*Model, error) {
 	c, err := checkpoint.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	m, err := identify(c)
+	if err == nil {
+		if m.dir = path; !isDir(path) {
+			m.dir = filepath.Dir(path)
+		}
+		m.Model, m.Settings, err = models.SettingsOf(m.Model, models.ReleaseQuery{Name: release, Folder: m.dir})
+	}
 	if err != nil {
 		c.Close()
 		return nil, err

@@ -28,6 +28,7 @@ var (
 	ErrFFN          = fault.NewKind("ffn-not-divisible")
 	ErrSize         = fault.NewKind("size")
 	ErrAxis         = fault.NewKind("axis-unsupported")
+	ErrOutput       = fault.NewKind("output-shape")
 )
 
 // Param is one parameter of a model.
@@ -204,15 +205,6 @@ type TextConditioned interface {
 	OfText() []string
 }
 
-// Expert is a generator that denoises one range of noise levels beside others
-// of its kind.
-type Expert interface {
-	Generator
-	// Boundary is the timestep, as a share of the whole range, from which the
-	// expert of high noise is used; below it the other is.
-	Boundary() float64
-}
-
 // Decoder is a model that turns latents into videos: its Request, Graph and Feed
 // are those of one decoding, of latents z.
 type Decoder interface {
@@ -248,27 +240,6 @@ type TokenReader interface {
 	ReadsTokens()
 }
 
-// Schedule is how a model is sampled where nothing else is asked for.
-type Schedule struct {
-	Sampler  string  // in the names of package sampler
-	Shift    float64 // of the noise levels; 0 for a sampler that has none
-	Guidance float64 // where there is a text to be guided away from
-}
-
-// Scheduled is a generator with a schedule of its own; that of the others is Wan's.
-type Scheduled interface {
-	Generator
-	Schedule() Schedule
-}
-
-// ScheduleOf is how a model is sampled where nothing else is asked for.
-func ScheduleOf(g Generator) Schedule {
-	if s, ok := g.(Scheduled); ok {
-		return s.Schedule()
-	}
-	return Schedule{Sampler: "unipc", Shift: 5, Guidance: 5}
-}
-
 // Family makes models of one kind.
 type Family struct {
 	Name string
@@ -287,7 +258,7 @@ var families []Family
 // Register adds a family; families call it from an init function.
 func Register(f Family) { families = append(families, f) }
 
-// Presets lists the names ByName takes.
+// Presets lists the names of presets.
 func Presets() []string {
 	names := []string{}
 	for _, f := range families {
@@ -306,29 +277,30 @@ func PresetConfig(name string) (json.RawMessage, error) {
 			return c, nil
 		}
 	}
-	return nil, unknownModel(name)
+	return nil, unknownModel(name, name)
 }
 
-func unknownModel(name string) error {
-	return fault.New(ErrUnknownModel, struct {
-		Name  string   `json:"name"`
-		Known []string `json:"known"`
-	}{name, Presets()}, "unknown model %q; known: %s", name, strings.Join(Presets(), ", "))
-}
-
-// ByName makes a preset.
+// ByName makes the model that a name stands for, as FindPreset finds it. Error: ErrUnknownModel.
 func ByName(name string) (Model, error) {
+	preset, release, err := FindPreset(name)
+	if err != nil {
+		return nil, err
+	}
 	for _, f := range families {
-		if raw, ok := f.Presets[name]; ok {
+		if raw, ok := f.Presets[preset]; ok {
 			config, err := ReadConfig(raw)
 			if err != nil {
 				return nil, err
 			}
-			m, _, err := f.build(name, config)
+			m, _, err := f.build(preset, config)
+			if err != nil {
+				return nil, err
+			}
+			m, _, err = SettingsOf(m, ReleaseQuery{Name: release})
 			return m, err
 		}
 	}
-	return nil, unknownModel(name)
+	return nil, unknownModel(name, preset)
 }
 
 // FromConfig makes the model a config.json describes. where is named in errors.

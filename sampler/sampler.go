@@ -109,6 +109,8 @@ type Options struct {
 	// updates and 1 for its two-step ones. When nil it is Fill(Seed, step+1, 0, dst).
 	Noise func(step, draw int, dst []float32)
 	Seed  uint64
+	// Tokens are those of one video, by which ltx-shifted shifts its noise levels.
+	Tokens int
 }
 
 // maxSteps keeps a mistyped count from filling memory with a schedule.
@@ -132,6 +134,12 @@ var makers = []maker{
 	{"cogvideox-ddim", true, trainSteps, newDDIM},
 	{"cogvideox-dpm", true, trainSteps, newDPM},
 	{"ltx", false, maxSteps, newLTX},
+	{"ltx-shifted", false, maxSteps, newLTXShifted},
+}
+
+// TakesShift says whether a sampler has a shift.
+func TakesShift(name string) bool {
+	return slices.ContainsFunc(makers, func(m maker) bool { return m.name == name && m.hasShift })
 }
 
 // Names lists what New knows.
@@ -144,7 +152,7 @@ func Names() []string {
 }
 
 // New makes a sampler: unipc (Wan's default), euler, unipc-karras (Cosmos3),
-// cogvideox-ddim, cogvideox-dpm or ltx. Its error carries every violation.
+// cogvideox-ddim, cogvideox-dpm, ltx (LTX-Video from 0.9.5) or ltx-shifted (before). Its error carries every violation.
 func New(name string, o Options) (Sampler, error) {
 	at := slices.IndexFunc(makers, func(m maker) bool { return m.name == name })
 	if at < 0 {

@@ -2,6 +2,9 @@ package main
 
 import (
 	"fmt"
+	"math"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -10,11 +13,13 @@ import (
 	"weft/attention"
 	"weft/engine"
 	"weft/fault"
+	"weft/plan"
 )
 
 // runFlags are those of every command that runs a model.
 type runFlags struct {
 	model, mesh, dtype, device string
+	release                    string
 	attention                  string
 	layers, micro              int
 	fsdp                       string
@@ -31,6 +36,7 @@ func (f *runFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.dtype, "dtype", "f32", "compute type: f32 or bf16 (the residual stream is f32 in both)")
 	fl.StringVar(&f.device, "device", "auto", "auto, cpu (XLA), reference (the interpreter) or tpu")
 	attentionFlag(c, &f.attention)
+	releaseFlag(c, &f.release)
 	fl.IntVar(&f.layers, "layers", 0, "run only the first N layers; 0 runs all")
 	fl.BoolVar(&f.split, "split-residual", false, "split the residual stream over tp as well as sp")
 	fl.StringVar(&f.fsdp, "fsdp", "", "keep each weight in shares over these axes, gathered layer by layer: sp, or dp,sp")
@@ -58,6 +64,90 @@ func meshFlag(c *cobra.Command, mesh *string) {
 func attentionFlag(c *cobra.Command, form *string) {
 	c.Flags().StringVar(form, "attention", attention.Auto, "auto (the kernel where the target is a TPU and it has one), blocked (loops) or kernel (or an error)")
 	complete(c, "attention", attention.Auto, attention.Blocked, attention.Kernel)
+}
+
+// releaseFlag is there wherever a model is named.
+func releaseFlag(c *cobra.Command, release *string) {
+	c.Flags().StringVar(release, "release", "", "whose weights these are, where the folder does not say and several releases have one configuration: 0.9.5, wan2.2-t2v-a14b")
+}
+
+// cfgFlag is there wherever the passes of a step are asked for.
+func cfgFlag(c *cobra.Command, cfg *string) {
+	c.Flags().StringVar(cfg, "cfg", "", "the passes with and without the text: batch (as one of twice the size), sequential, or none (one pass); default: the release's own")
+	complete(c, "cfg", plan.CFGBatch, plan.CFGSequential, plan.CFGNone)
+}
+
+// finiteFloats is a flag of finite numbers with commas between, at most so many.
+type finiteFloats struct {
+	to   *[]float64
+	most int
+}
+
+func (f finiteFloats) String() string {
+	if f.to == nil {
+		return ""
+	}
+	texts := []string{}
+	for _, x := range *f.to {
+		texts = append(texts, strconv.FormatFloat(x, 'g', -1, 64))
+	}
+	return strings.Join(texts, ",")
+}
+
+func (f finiteFloats) Type() string {
+	if f.most > 1 {
+		return "floats"
+	}
+	return "float"
+}
+
+// Set reads numbers. "nan" and "inf" are spellings that Go knows, and no settings.
+func (f finiteFloats) Set(text string) error {
+	parts := strings.Split(text, ",")
+	if len(parts) > f.most {
+		return fmt.Errorf("%d numbers: want at most %d", len(parts), f.most)
+	}
+	out := []float64{}
+	for _, part := range parts {
+		x, err := strconv.ParseFloat(strings.TrimSpace(part), 64)
+		if err != nil || math.IsNaN(x) || math.IsInf(x, 0) {
+			return fmt.Errorf("%q: want a finite number", part)
+		}
+		out = append(out, x)
+	}
+	*f.to = out
+	return nil
+}
+
+// floatsFlag adds a flag of finite numbers.
+func floatsFlag(c *cobra.Command, to *[]float64, most int, name, help string) {
+	c.Flags().Var(finiteFloats{to, most}, name, help)
+}
+
+// floatFlag adds a flag of one finite number; without it value stays as it is.
+func floatFlag(c *cobra.Command, value *float64, name, help string) {
+	c.Flags().Var(finiteFloat{value}, name, help)
+}
+
+// finiteFloat is a flag of one finite number.
+type finiteFloat struct{ to *float64 }
+
+func (f finiteFloat) String() string {
+	if f.to == nil {
+		return ""
+	}
+	return strconv.FormatFloat(*f.to, 'g', -1, 64)
+}
+
+func (f finiteFloat) Type() string { return "float" }
+
+func (f finiteFloat) Set(text string) error {
+	var one []float64
+	if err := (finiteFloats{&one, 1}).Set(text); err != nil {
+		return err
+	}
+	*f.to = one[0]
+	return nil
 }
 
 func must(err error) {

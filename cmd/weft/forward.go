@@ -43,7 +43,7 @@ device's part of the weights is read straight into place.`,
 			if err := userfile.CheckWritable(userfile.Output{Path: out, Force: force}); err != nil {
 				return err
 			}
-			m, err := weft.Open(f.model)
+			m, err := weft.OpenAs(f.model, f.release)
 			if err != nil {
 				return err
 			}

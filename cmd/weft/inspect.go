@@ -1,11 +1,14 @@
 package main
 
 import (
+	"errors"
+
 	"github.com/spf13/cobra"
 
 	"weft"
 	"weft/checkpoint"
 	"weft/dtype"
+	"weft/fault"
 	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
@@ -42,10 +45,12 @@ type inspection struct {
 	TotalAsF32     int64        `json:"total_bytes_as_f32"`
 	BytesPerDevice []int64      `json:"bytes_per_device,omitempty"`
 	Notes          []string     `json:"notes"`
+	// Settings are how the model's release is run, where it is a generator.
+	Settings map[string]models.Setting `json:"settings,omitempty"`
 }
 
 func (a *app) inspect() *cobra.Command {
-	var meshText string
+	var meshText, release string
 	c := &cobra.Command{
 		Use:   "inspect CHECKPOINT [--mesh M]",
 		Short: "List a checkpoint's tensors and how a mesh would hold them",
@@ -56,38 +61,50 @@ are in powers of 1000: 1 GB is 10^9 bytes.`,
   weft inspect testdata/wan21_t2v --mesh dp=1,tp=4,sp=1`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			doc, err := inspect(args[0], meshText)
+			doc, err := inspect(args[0], meshText, release)
 			if err != nil {
 				return err
 			}
 			return a.print(doc, func() { a.showInspection(doc) })
 		},
 	}
+	releaseFlag(c, &release)
 	c.Flags().StringVar(&meshText, "mesh", "", "how devices are arranged: dp=1,tp=4,sp=1")
 	return c
 }
 
-func inspect(path, meshText string) (*inspection, error) {
-	if meshText == "" {
+func inspect(path, meshText, release string) (*inspection, error) {
+	if meshText == "" && release == "" {
 		c, err := checkpoint.Open(path)
 		if err != nil {
 			return nil, err
 		}
 		defer c.Close()
-		return listTensors(c, path), nil
+		doc := listTensors(c, path)
+		if raw, where, err := c.ConfigJSON(); err == nil && raw != nil {
+			_, notes, err := models.Describe(raw, where)
+			doc.Notes = append(doc.Notes, notes...)
+			if !errors.Is(err, models.ErrUnknownModel) {
+				for _, v := range fault.Violations(err) {
+					doc.Notes = append(doc.Notes, "no model can be made of this: "+v.Error())
+				}
+			}
+		}
+		return doc, nil
 	}
 	on, err := weft.ParseMesh(meshText)
 	if err != nil {
 		return nil, err
 	}
-	m, err := weft.Open(path)
+	m, err := weft.OpenAs(path, release)
 	if err != nil {
 		return nil, err
 	}
 	defer m.Close()
 	doc := listTensors(m.Checkpoint, path)
 	doc.Model, doc.Mesh = m.Name(), on.String()
-	doc.Notes = append([]string{}, m.Notices...)
+	doc.Notes = append(append([]string{}, m.Notices...), m.Settings.Notes...)
+	doc.Settings = m.Settings.Taken()
 	if s, ok := m.Model.(interface{ CheckSplit(*mesh.Mesh) error }); ok {
 		if err := s.CheckSplit(on); err != nil {
 			return nil, err
@@ -183,6 +200,10 @@ func (a *app) showInspection(doc *inspection) {
 	a.say("total    %s as stored, %s in bf16, %s in f32", weft.Bytes(doc.TotalBytes), weft.Bytes(doc.TotalAsBF16), weft.Bytes(doc.TotalAsF32))
 	if doc.BytesPerDevice != nil {
 		a.say("mesh %s: %s on each of %d devices", doc.Mesh, weft.Bytes(doc.BytesPerDevice[0]), len(doc.BytesPerDevice))
+	}
+	if len(doc.Settings) > 0 {
+		a.say("settings:")
+		a.showSettings(doc.Settings)
 	}
 	for _, n := range doc.Notes {
 		a.say("note: %s", n)

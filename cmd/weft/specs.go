@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -52,7 +53,7 @@ in the mesh. --on lays the mesh on a slice's links, which gives the device order
 			if err := l.Err(); err != nil {
 				return err
 			}
-			m, err := modelOf(model)
+			m, _, err := modelOf(model, "")
 			if err != nil {
 				return err
 			}
@@ -157,19 +158,21 @@ func specsMesh(text, on string) (*mesh.Mesh, error) {
 	return mesh.New(m.Axes(), devices)
 }
 
-// modelOf takes a preset's name or something Open opens.
-func modelOf(name string) (models.Model, error) {
-	m, err := models.ByName(name)
-	if err == nil {
-		return m, nil
+// modelOf takes a name that models.FindPreset knows, or something Open opens: a
+// preset's or a release's own name before a file of that name. It gives the settings
+// of the release, which is the one asked for, or that of the name or the folder.
+func modelOf(name, release string) (models.Model, models.Settings, error) {
+	m, settings, unknown := models.FindModel(name, release)
+	if !errors.Is(unknown, models.ErrUnknownModel) {
+		return m, settings, unknown
 	}
-	if _, serr := os.Stat(name); serr != nil {
-		return nil, err
+	if _, err := os.Stat(name); err != nil {
+		return nil, models.Settings{}, unknown
 	}
-	opened, err := weft.Open(name)
+	opened, err := weft.OpenAs(name, release)
 	if err != nil {
-		return nil, err
+		return nil, models.Settings{}, err
 	}
 	defer opened.Close()
-	return opened.Model, nil
+	return opened.Model, opened.Settings, nil
 }

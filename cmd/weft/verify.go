@@ -36,7 +36,7 @@ form, on one device. No TPU has run weft yet: do this before anything else there
 			if devices < 1 || batch < 1 {
 				return usage("--devices %d, --batch %d: want 1 or more", devices, batch)
 			}
-			m, err := weft.Open(f.model)
+			m, err := weft.OpenAs(f.model, f.release)
 			if err != nil {
 				return err
 			}

@@ -181,7 +181,13 @@ func init() {
 		Detect:  detect,
 		New: func(_ string, r *models.ConfigReader) models.Model {
 			c := parse(r)
-			return &Model{name: nameOf(c), c: c}
+			m := &Model{name: nameOf(c), c: c}
+			for _, key := range []string{"ideal_resolution", "ideal_task"} {
+				if hint := r.String(key, ""); hint != "" {
+					m.hints = append(m.hints, hint)
+				}
+			}
+			return m
 		},
 	})
 }

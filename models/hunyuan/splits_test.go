@@ -245,7 +245,7 @@ func TestSample(t *testing.T) {
 		return out.Latents
 	}
 	modeltest.Close(t, "latents", run("sp=2"), run(""), 1e-3)
-	_, err := m.Sample(context.Background(), in["context"], in["context"], weft.SampleOptions{Width: 48, Height: 32, Frames: 9, Steps: 2, Guidance: 3,
+	_, err := m.Sample(context.Background(), in["context"], in["context"], weft.SampleOptions{Width: 48, Height: 32, Frames: 9, Steps: 2, Guidance: []float64{3},
 		Conditions: map[string]*tensor.Tensor{"pooled": in["pooled"], "guidance": in["guidance"]}})
 	if !errors.Is(err, models.ErrInputs) || !strings.Contains(err.Error(), `of the conditions "pooled" and "negative_pooled" one is given`) {
 		t.Errorf("a negative text: %v", err)

@@ -189,9 +189,9 @@ func init() {
 		Name:    "ltx",
 		Presets: presets,
 		Detect:  detect,
-		New: func(_ string, r *models.ConfigReader) models.Model {
+		New: func(name string, r *models.ConfigReader) models.Model {
 			c := parse(r)
-			return &Model{name: nameOf(c), c: c, timeGiven: section(r).Has("causal_temporal_positioning")}
+			return &Model{name: nameOf(c), c: c, timeGiven: name == "" && (section(r).Has("causal_temporal_positioning") || section(r).String("_class_name", "") != diffusersClass)}
 		},
 	})
 }

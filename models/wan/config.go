@@ -142,7 +142,10 @@ func (c *Config) readOfficial(r *models.ConfigReader) {
 	c.TextLen = r.Int("text_len", 512, models.Bound{Least: 0, Most: models.RowBound.Most, Why: models.RowBound.Why + "; 0 takes texts as they are"})
 	r.Divide("dim", c.Dim, "num_heads", c.Heads, true)
 	r.Fixed("qk_norm", true, "every release")
-	r.Ints("window_size", []int{-1, -1}, 2, models.Bound{Least: -1, Most: -1, Why: "every release attends to the whole video"})
+	window := r.Ints("window_size", []int{-1, -1}, 2, models.Bound{Least: -1, Most: models.SizeBound.Most, Why: "-1 is the whole video"})
+	if window[0] != -1 || window[1] != -1 {
+		r.Unsupported("window_size %v: only whole attention [-1 -1] is supported", window)
+	}
 }
 
 // detect says whether a config.json is a Wan transformer of either publisher.
