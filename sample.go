@@ -149,6 +149,8 @@ func (o SampleOptions) said() models.Said {
 	set("fps", o.FPS != 0, o.FPS)
 	set("size", true, o.size())
 	set("cfg", o.CFG != "", o.CFG)
+	set("integer_timesteps", o.IntegerTimesteps, true)
+	set("text_len", o.TextLen > 0, o.TextLen)
 	return models.Said{From: models.FromFlag, Values: v}
 }
 
@@ -207,12 +209,15 @@ func (j *sampling) chooseGuidance(negative *tensor.Tensor) error {
 	if why == "" {
 		j.guidance = scales
 		j.settings = s.Over(models.Said{From: g.From, Values: map[string]any{"passes": 2}})
+		if o.CFG == "" {
+			j.settings = j.settings.Over(models.Said{From: "default", Values: map[string]any{"cfg": plan.CFGBatch}})
+		}
 		return nil
 	}
 	if negative != nil {
 		j.notes = append(j.notes, why+": each step is one pass, and the negative text is not used")
 	}
-	j.settings = s.Over(models.Said{From: why, Values: map[string]any{"passes": 1}})
+	j.settings = s.Over(models.Said{From: why, Values: map[string]any{"passes": 1, "cfg": plan.CFGNone}})
 	return nil
 }
 
@@ -234,7 +239,7 @@ func newSampling(experts []expert, settings models.Settings, text, negative *ten
 	if len(latent) == 4 {
 		tokens = latent[1] * latent[2] * latent[3]
 	}
-	j.sampler, err = sampler.New(s.Text("sampler"), sampler.Options{Steps: s.Count("steps"), Shift: shift, IntegerTimesteps: o.IntegerTimesteps, Seed: o.Seed, Tokens: tokens})
+	j.sampler, err = sampler.New(s.Text("sampler"), sampler.Options{Steps: s.Count("steps"), Shift: shift, IntegerTimesteps: s.Is("integer_timesteps"), Seed: o.Seed, Tokens: tokens})
 	l.Add(err)
 	l.Add(j.chooseGuidance(negative))
 	if b := s.Number("boundary"); len(experts) == 2 && !(b > 0 && b < 1) {
@@ -245,6 +250,14 @@ func newSampling(experts []expert, settings models.Settings, text, negative *ten
 		l.Add(fault.New(models.ErrInputs, nil, "boundary %g: there is one model, not two experts", o.Boundary))
 	}
 	guided := j.guidance != nil
+	// Where neither the configuration nor a flag says how long a text is, the release
+	// does; models that mask what is padded need no padding.
+	if p, ok := g.(models.PadsText); ok && p.PadsText() && o.TextLen == 0 {
+		o.TextLen = s.Count("text_len")
+		j.o.TextLen = o.TextLen
+	} else if !ok || !p.PadsText() {
+		j.settings = j.settings.Without("text_len")
+	}
 	batched := batchedRows
 	_, ids := g.(models.TokenReader)
 	if ids {

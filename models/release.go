@@ -30,11 +30,11 @@ type Setting struct {
 }
 
 // SettingNames are all settings, in the order in which they are shown.
-var SettingNames = []string{"release", "cfg", "sampler", "shift", "guidance", "steps", "boundary", "passes", "size", "frames", "fps", "text_len", "time"}
+var SettingNames = []string{"release", "cfg", "sampler", "shift", "guidance", "steps", "integer_timesteps", "boundary", "passes", "size", "frames", "fps", "text_len", "time"}
 
 // Said is what one source says of settings, by name. The types of values are
 // float64 for shift, boundary and fps, []float64 for guidance, int for steps,
-// frames, passes and text_len, and string for the others.
+// frames, passes and text_len, bool for integer_timesteps and string for the others.
 type Said struct {
 	From   string
 	Values map[string]any
@@ -55,6 +55,16 @@ type Settings struct {
 // Over puts what a source says above all others.
 func (s Settings) Over(said Said) Settings {
 	s.sources = append([]Said{said}, s.sources...)
+	return s
+}
+
+// Without has no setting of a name: one that a run has no use for.
+func (s Settings) Without(name string) Settings {
+	s.sources = slices.Clone(s.sources)
+	for i, said := range s.sources {
+		s.sources[i].Values = maps.Clone(said.Values)
+		delete(s.sources[i].Values, name)
+	}
 	return s
 }
 
@@ -97,11 +107,12 @@ func value[T any](s Settings, name string) T {
 	return t
 }
 
-// Text, Number, Numbers and Count are settings by their types, zero where nothing says one.
+// Text, Number, Numbers, Count and Is are settings by their types, zero where nothing says one.
 func (s Settings) Text(name string) string       { return value[string](s, name) }
 func (s Settings) Number(name string) float64    { return value[float64](s, name) }
 func (s Settings) Numbers(name string) []float64 { return value[[]float64](s, name) }
 func (s Settings) Count(name string) int         { return value[int](s, name) }
+func (s Settings) Is(name string) bool           { return value[bool](s, name) }
 
 // Contradicts is nil, or where a release that was asked for by name has another
 // setting than the model's own configuration, the error that says so. What the table
@@ -153,6 +164,10 @@ type Released interface {
 	// Like is the preset whose releases a configuration of no preset is run as.
 	Like() string
 }
+
+// PadsText is a generator that attends to the zeros with which a text is padded, and
+// so needs to know how long its release makes texts where its configuration does not say.
+type PadsText interface{ PadsText() bool }
 
 // VariedByRelease is a generator whose programs or inputs depend on what its
 // configuration leaves open and its release decides.
@@ -298,6 +313,9 @@ func guessRelease(g Released, candidates []Release, q ReleaseQuery, folder []Sai
 			found, named = candidates[i:i+1], true
 			break
 		}
+	}
+	if q.Folder == "" { // a preset, made by its name
+		keep(func(r Release) bool { return r.Preset == g.Name() })
 	}
 	return found[0], named || len(found) < len(candidates) && !differ(found) || len(candidates) == 1
 }
@@ -445,6 +463,9 @@ func readScheduler(r *ConfigReader) (map[string]any, []string) {
 		}
 	}
 	class := r.String("_class_name", "")
+	if r.Has("use_flow_sigmas") && class == "UniPCMultistepScheduler" && !r.Bool("use_flow_sigmas", true) {
+		return v, []string{"UniPCMultistepScheduler without use_flow_sigmas is not run: the release's sampler is taken; --sampler names another"}
+	}
 	switch {
 	case class == "CogVideoXDDIMScheduler" || class == "CogVideoXDPMScheduler":
 		v["sampler"] = map[bool]string{true: "cogvideox-ddim", false: "cogvideox-dpm"}[class == "CogVideoXDDIMScheduler"]
@@ -455,7 +476,8 @@ func readScheduler(r *ConfigReader) (map[string]any, []string) {
 		}
 		v["sampler"] = "unipc-karras"
 	case class == "UniPCMultistepScheduler":
-		v["sampler"] = "unipc"
+		// Its timesteps are whole numbers.
+		v["sampler"], v["integer_timesteps"] = "unipc-flow", true
 		shift("flow_shift")
 	case class == "FlowMatchEulerDiscreteScheduler" && r.Bool("use_dynamic_shifting", false):
 		if r.OptionalFloat("shift_terminal", Positive) != 0.1 || r.OptionalFloat("base_shift", Positive) != 0.95 || r.OptionalFloat("max_shift", Positive) != 2.05 {

@@ -129,6 +129,7 @@ type maker struct {
 // makers is in the order in which names are listed.
 var makers = []maker{
 	{"unipc", true, maxSteps, newUniPC},
+	{"unipc-flow", true, maxSteps, newUniPCFlow},
 	{"euler", true, maxSteps, newEuler},
 	{"unipc-karras", false, maxSteps, newKarras},
 	{"cogvideox-ddim", true, trainSteps, newDDIM},
@@ -151,7 +152,7 @@ func Names() []string {
 	return names
 }
 
-// New makes a sampler: unipc (Wan's default), euler, unipc-karras (Cosmos3),
+// New makes a sampler: unipc (Wan's own), unipc-flow (diffusers', for Wan), euler, unipc-karras (Cosmos3),
 // cogvideox-ddim, cogvideox-dpm, ltx (LTX-Video from 0.9.5) or ltx-shifted (before). Its error carries every violation.
 func New(name string, o Options) (Sampler, error) {
 	at := slices.IndexFunc(makers, func(m maker) bool { return m.name == name })

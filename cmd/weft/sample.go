@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -144,7 +145,8 @@ configuration are told apart by the folder or its name, or by --release.`,
 func (a *app) showSettings(settings map[string]models.Setting) {
 	for _, name := range models.SettingNames {
 		if s, ok := settings[name]; ok {
-			a.say("  %-9s %-22v from %s", name, s.Value, s.From)
+			value := strings.Trim(strings.ReplaceAll(fmt.Sprint(s.Value), " ", ","), "[]")
+			a.say("  %-9s %-15s from %s", name, value, s.From)
 		}
 	}
 }

@@ -129,6 +129,10 @@ func (m *Model) FeedConditions(g *graph.Graph, r models.Request, in map[string]*
 	return out, nil
 }
 
+// PadsText says whether the configuration leaves open how long a text is, as
+// diffusers' do: the zeros behind it are attended to.
+func (m *Model) PadsText() bool { return m.c.TextLen == 0 }
+
 // Like is the release of the same kind.
 func (m *Model) Like() string {
 	switch {
