@@ -48,6 +48,9 @@ func OpenSampling(path, release string) (Sampling, error) {
 		var errs [2]error
 		e.High, errs[0] = OpenAs(high, release)
 		e.Low, errs[1] = OpenAs(low, release)
+		if errors.Is(errs[0], models.ErrRelease) {
+			errs[1] = nil // it is said of both
+		}
 		err := fault.Join(errs[0], errs[1])
 		if err == nil {
 			err = e.check(path, release)
@@ -76,7 +79,7 @@ func (e *Experts) check(path, release string) error {
 	var err error
 	_, e.Settings, err = models.SettingsOf(e.High.Model, models.ReleaseQuery{Name: release, Folder: path, Experts: true})
 	if err == nil && e.Settings.Number("boundary") == 0 {
-		err = fault.New(models.ErrVariant, nil, "%s has no experts to switch between", e.High.Name())
+		err = fault.New(models.ErrVariant, nil, "%s holds two models, and release %s is one, with no noise level to switch at: name a release of two, or one of the folders", path, e.Settings.Release.Name)
 	}
 	return err
 }

@@ -149,7 +149,7 @@ func (o SampleOptions) said() models.Said {
 	set("fps", o.FPS != 0, o.FPS)
 	set("size", true, o.size())
 	set("cfg", o.CFG != "", o.CFG)
-	set("integer_timesteps", o.IntegerTimesteps, true)
+	set("integer_timesteps", o.IntegerTimesteps, o.IntegerTimesteps)
 	set("text_len", o.TextLen > 0, o.TextLen)
 	return models.Said{From: models.FromFlag, Values: v}
 }

@@ -85,7 +85,7 @@ type ConfigValue struct {
 func ReadConfig(raw []byte) (*ConfigReader, error) {
 	keys, wrong := jsontext.ParseObject(raw, jsontext.Options{Keys: true})
 	if wrong != nil {
-		return nil, fault.New(ErrConfig, nil, "not a JSON object that can be read one way only: %s", wrong)
+		return nil, fault.New(ErrConfig, nil, "cannot be read as one object of JSON: %s", wrong)
 	}
 	return &ConfigReader{keys: keys, asked: map[string]bool{}, found: &configFindings{wrong: map[string]bool{}}}, nil
 }

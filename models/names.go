@@ -102,7 +102,7 @@ func unknownModel(name, folded string) error {
 			}
 		}
 	}
-	if len(f.Candidates) > 0 {
+	if len(f.Candidates) > 1 {
 		return fault.New(ErrUnknownModel, f, "model %q may be any of %s: name one", name, strings.Join(f.Candidates, ", "))
 	}
 	// A name that is short of an ending is nearer than one with other letters.
@@ -110,6 +110,7 @@ func unknownModel(name, folded string) error {
 		return min(editDistance(folded, known), 2+editDistance(folded, known[:min(len(known), len(folded))]))
 	}
 	slices.SortStableFunc(all, func(a, b string) int { return cmp.Compare(distance(a), distance(b)) })
+	f.Candidates = nil
 	f.Nearest = all[:min(5, len(all))]
 	return fault.New(ErrUnknownModel, f, "unknown model %q: no preset, release or file has this name; nearest: %s", name, strings.Join(f.Nearest, ", "))
 }

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"weft/fault"
-	"weft/internal/jsontext"
 	"weft/internal/userfile"
 )
 
@@ -131,6 +130,9 @@ func (r Release) values(size string) map[string]any {
 	if len(r.Guidance) == 1 && r.Guidance[0] == 1 {
 		v["passes"] = 1
 	}
+	if r.WholeTimes {
+		v["integer_timesteps"] = true
+	}
 	if shift, ok := r.Shifts[size]; ok {
 		v["shift"] = shift
 	} else if r.Shift > 0 {
@@ -217,7 +219,8 @@ func SettingsOf(m Model, q ReleaseQuery) (Model, Settings, error) {
 	s.sources = append(s.sources, Said{why, s.Release.values(q.Size)})
 	if m.Name() != s.Release.Preset && !slices.ContainsFunc(candidates, func(r Release) bool { return r.Preset == m.Name() }) {
 		s.Notes = append(s.Notes, fmt.Sprintf("no release has this configuration: settings that neither flags nor the folder say are those of %s; --release names another", s.Release.Name))
-	} else if note := s.openQuestion(candidates); note != "" && !s.Known {
+	}
+	if note := s.openQuestion(candidates); note != "" && !s.Known {
 		s.Notes = append(s.Notes, note)
 	}
 	if varied {
@@ -426,12 +429,24 @@ func readSmallFile(path string) (*ConfigReader, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Keys of model_index.json are names of parts, which no reader knows all of.
-	keys, wrong := jsontext.ParseObject(raw, jsontext.Options{Keys: true})
-	if wrong != nil {
-		return nil, fault.New(ErrConfig, nil, "%s: not a JSON object that can be read one way only: %s", path, wrong)
+	r, err := ReadConfig(raw)
+	if err != nil {
+		err = prefixEach(path, err)
 	}
-	return &ConfigReader{keys: keys, asked: map[string]bool{}, found: &configFindings{wrong: map[string]bool{}}}, nil
+	return r, err
+}
+
+// ReadPipelineFile is what a model_index.json or a scheduler_config.json says of
+// settings, by name. Error: ErrConfig.
+func ReadPipelineFile(raw []byte) (map[string]any, error) {
+	r, err := ReadConfig(raw)
+	if err != nil {
+		return nil, err
+	}
+	said, _ := readIndex(r)
+	scheduler, _ := readScheduler(r)
+	maps.Copy(said, scheduler)
+	return said, r.found.faults.Err()
 }
 
 // readIndex is what model_index.json says of settings.

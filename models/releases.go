@@ -7,8 +7,10 @@ type Release struct {
 	Preset string // whose configuration it has
 	Source string // where its settings were read
 
-	Sampler string  // in the names of package sampler
-	Shift   float64 // of the noise levels; 0 for a sampler that has none
+	Sampler string // in the names of package sampler
+	// WholeTimes: what the model is fed is truncated to an integer.
+	WholeTimes bool
+	Shift      float64 // of the noise levels; 0 for a sampler that has none
 	// Shifts are those of other sizes, "832x480" to its shift.
 	Shifts map[string]float64
 	// Guidance is the scale, or one for each of two experts, first the one that runs
@@ -45,12 +47,12 @@ const (
 // releases are in the order in which they are tried: of those with one
 // configuration the first is taken where nothing says which it is.
 var releases = []Release{
-	{Name: "wan2.1-t2v-1.3b", Preset: "wan2.1-t2v-1.3b", Source: wan21 + "wan_t2v_1_3B.py", Sampler: "unipc", Shift: 5, Guidance: []float64{5}, Steps: 50, Size: "832x480", Frames: 81, FPS: 16, TextLen: 512},
-	{Name: "wan2.1-t2v-14b", Preset: "wan2.1-t2v-14b", Source: wan21 + "wan_t2v_14B.py", Sampler: "unipc", Shift: 5, Guidance: []float64{5}, Steps: 50, Size: "1280x720", Frames: 81, FPS: 16, TextLen: 512},
-	{Name: "wan2.1-i2v-14b", Preset: "wan2.1-i2v-14b", Source: wan21 + "wan_i2v_14B.py", Sampler: "unipc", Shift: 5, Shifts: map[string]float64{"832x480": 3, "480x832": 3}, Guidance: []float64{5}, Steps: 40, Size: "1280x720", Frames: 81, FPS: 16, TextLen: 512},
-	{Name: "wan2.2-t2v-a14b", Preset: "wan2.2-t2v-a14b", Source: wan22 + "wan_t2v_A14B.py", Sampler: "unipc", Shift: 12, Guidance: []float64{4, 3}, Steps: 40, Boundary: 0.875, Size: "1280x720", Frames: 81, FPS: 16, TextLen: 512},
-	{Name: "wan2.2-i2v-a14b", Preset: "wan2.2-i2v-a14b", Source: wan22 + "wan_i2v_A14B.py", Sampler: "unipc", Shift: 5, Guidance: []float64{3.5, 3.5}, Steps: 40, Boundary: 0.9, Size: "1280x720", Frames: 81, FPS: 16, TextLen: 512},
-	{Name: "wan2.2-ti2v-5b", Preset: "wan2.2-ti2v-5b", Source: wan22 + "wan_ti2v_5B.py", Sampler: "unipc", Shift: 5, Guidance: []float64{5}, Steps: 50, Size: "1280x704", Frames: 121, FPS: 24, TextLen: 512},
+	{Name: "wan2.1-t2v-1.3b", Preset: "wan2.1-t2v-1.3b", Source: wan21 + "wan_t2v_1_3B.py", Sampler: "unipc", WholeTimes: true, Shift: 5, Guidance: []float64{5}, Steps: 50, Size: "832x480", Frames: 81, FPS: 16, TextLen: 512},
+	{Name: "wan2.1-t2v-14b", Preset: "wan2.1-t2v-14b", Source: wan21 + "wan_t2v_14B.py", Sampler: "unipc", WholeTimes: true, Shift: 5, Guidance: []float64{5}, Steps: 50, Size: "1280x720", Frames: 81, FPS: 16, TextLen: 512},
+	{Name: "wan2.1-i2v-14b", Preset: "wan2.1-i2v-14b", Source: wan21 + "wan_i2v_14B.py", Sampler: "unipc", WholeTimes: true, Shift: 5, Shifts: map[string]float64{"832x480": 3, "480x832": 3}, Guidance: []float64{5}, Steps: 40, Size: "1280x720", Frames: 81, FPS: 16, TextLen: 512},
+	{Name: "wan2.2-t2v-a14b", Preset: "wan2.2-t2v-a14b", Source: wan22 + "wan_t2v_A14B.py", Sampler: "unipc", WholeTimes: true, Shift: 12, Guidance: []float64{4, 3}, Steps: 40, Boundary: 0.875, Size: "1280x720", Frames: 81, FPS: 16, TextLen: 512},
+	{Name: "wan2.2-i2v-a14b", Preset: "wan2.2-i2v-a14b", Source: wan22 + "wan_i2v_A14B.py", Sampler: "unipc", WholeTimes: true, Shift: 5, Guidance: []float64{3.5, 3.5}, Steps: 40, Boundary: 0.9, Size: "1280x720", Frames: 81, FPS: 16, TextLen: 512},
+	{Name: "wan2.2-ti2v-5b", Preset: "wan2.2-ti2v-5b", Source: wan22 + "wan_ti2v_5B.py", Sampler: "unipc", WholeTimes: true, Shift: 5, Guidance: []float64{5}, Steps: 50, Size: "1280x704", Frames: 121, FPS: 24, TextLen: 512},
 
 	{Name: "cogvideox-2b", Preset: "cogvideox-2b", Source: cogSource, Sampler: "cogvideox-ddim", Shift: 3, Guidance: []float64{6}, Steps: 50, Size: "720x480", Frames: 49, FPS: 8, TextLen: 226},
 	{Name: "cogvideox-5b", Preset: "cogvideox-5b", Source: cogSource, Sampler: "cogvideox-dpm", Shift: 1, Guidance: []float64{6}, Steps: 50, Size: "720x480", Frames: 49, FPS: 8, TextLen: 226},
@@ -82,8 +84,9 @@ var releases = []Release{
 
 	{Name: "cosmos2.5-2b", Preset: "cosmos2.5-2b", Source: cosmos25, Sampler: "unipc", Shift: 5, Guidance: []float64{7}, Steps: 35, Size: "1280x704", Frames: 93, TextLen: 512},
 	{Name: "cosmos2.5-14b", Preset: "cosmos2.5-14b", Source: cosmos25, Sampler: "unipc", Shift: 5, Guidance: []float64{7}, Steps: 35, Size: "1280x704", Frames: 93, TextLen: 512},
-	{Name: "cosmos3-nano", Preset: "cosmos3-nano", Source: cosmos3, Sampler: "unipc-karras", Guidance: []float64{6}, Steps: 35, Size: "1280x720", Frames: 189, FPS: 24},
-	{Name: "cosmos3-edge", Preset: "cosmos3-edge", Source: cosmos3, Sampler: "unipc", Shift: 12, Guidance: []float64{6}, Steps: 35, Size: "1280x720", Frames: 189, FPS: 24},
+	// The pipeline's 720 rows fill no whole patches: the nearest that do.
+	{Name: "cosmos3-nano", Preset: "cosmos3-nano", Source: cosmos3, Sampler: "unipc-karras", Guidance: []float64{6}, Steps: 35, Size: "1280x704", Frames: 189, FPS: 24},
+	{Name: "cosmos3-edge", Preset: "cosmos3-edge", Source: cosmos3, Sampler: "unipc", Shift: 12, Guidance: []float64{6}, Steps: 35, Size: "1280x704", Frames: 189, FPS: 24},
 }
 
 // published are publishers' names for presets and releases beside their own here,

@@ -51,8 +51,8 @@ configuration are told apart by the folder or its name, or by --release.`,
 			o.Options = opts
 			o.Width, o.Height, err = plan.ParseSize(size)
 			l.Add(err)
-			for _, name := range []string{"steps", "frames", "boundary"} {
-				if cmd.Flags().Changed(name) {
+			for _, name := range []string{"steps", "frames", "boundary", "integer_timesteps"} {
+				if cmd.Flags().Changed(strings.ReplaceAll(name, "_", "-")) {
 					o.Asked = append(o.Asked, name)
 				}
 			}
@@ -129,7 +129,7 @@ configuration are told apart by the folder or its name, or by --release.`,
 	fl.StringVar(&o.Sampler, "sampler", "", strings.Join(sampler.Names(), ", ")+" (default: the folder's, or the release's)")
 	floatFlag(c, &o.Shift, "shift", "warp of the noise levels (default: the folder's, or the release's)")
 	floatsFlag(c, &o.Guidance, 2, "guidance", "guidance scale, or HIGH,LOW for a pair of experts, first the one that runs first; 1 is one pass (default: the release's with --negative, none without)")
-	fl.BoolVar(&o.IntegerTimesteps, "integer-timesteps", false, "truncate what the model is fed to an integer, as diffusers does")
+	fl.BoolVar(&o.IntegerTimesteps, "integer-timesteps", false, "truncate what the model is fed to an integer (default: as the release and diffusers do; =false feeds it as it is)")
 	cfgFlag(c, &o.CFG)
 	fl.Uint64Var(&o.Seed, "seed", 0, "seed of the noise")
 	fl.StringVar(&out, "out", "", "safetensors file to write")

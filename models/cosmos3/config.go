@@ -86,7 +86,7 @@ func parse(r *models.ConfigReader) Config {
 		r.Refuse("rope_axes_dim %v: rows and columns take every third of the first %d channel pairs, of which there are %d", c.RopeAxes, n, c.HeadDim/2)
 	}
 	patches := r.Multiply("latent_channel and latent_patch_size twice", models.WidthBound, c.Channels, c.Patch, c.Patch)
-	if n := r.OptionalInt("patch_latent_dim", models.WidthBound); n != 0 {
+	if n := r.OptionalInt("patch_latent_dim", models.WidthBound); n != 0 && r.Sound("latent_channel", "latent_patch_size") {
 		r.Agree("patch_latent_dim", n, "what latent_channel in patches of latent_patch_size makes", patches, "it is the width of a patch")
 	}
 	return c
