@@ -1,7 +1,6 @@
 package weft
 
 import (
-	"encoding/json"
 	"os"
 	"strconv"
 	"strings"
@@ -21,13 +20,4 @@ func peakRSS() int64 {
 		}
 	}
 	return 0
-}
-
-func readConfig(path string) (map[string]any, error) {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	var c map[string]any
-	return c, json.Unmarshal(b, &c)
 }

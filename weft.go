@@ -11,14 +11,16 @@
 package weft
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"weft/checkpoint"
 	"weft/fault"
+	"weft/internal/userfile"
 	"weft/models"
 	_ "weft/models/all" // every family registers itself
 	"weft/tensor"
@@ -184,24 +186,32 @@ func byShapes(c *checkpoint.Checkpoint, why string) (*Model, error) {
 
 // withOfficialKeys adds what diffusers' config.json leaves out and the official
 // one in the folder above says, as where a diffusers copy stands inside an
-// official release: how long the text is.
+// official release: how long the text is. The text of either is not changed
+// otherwise, so that whoever reads it finds every fault it has.
 func withOfficialKeys(raw []byte, where string) ([]byte, string) {
-	var c map[string]any
-	if json.Unmarshal(raw, &c) != nil || c["num_attention_heads"] == nil || c["text_len"] != nil {
+	c, err := models.ReadConfig(raw)
+	if err != nil || !c.Has("num_attention_heads") || c.Gives("text_len") {
 		return raw, ""
 	}
 	above := filepath.Join(filepath.Dir(filepath.Dir(where)), "config.json")
-	up, err := readConfig(above)
-	if err != nil || up["text_len"] == nil || up["num_attention_heads"] != nil {
-		return raw, ""
-	}
-	c["text_len"] = up["text_len"]
-	out, err := json.Marshal(c)
+	official, err := userfile.Read(above, maxConfigBytes)
 	if err != nil {
 		return raw, ""
 	}
-	return out, "config.json has no text_len: taken from " + above
+	up, err := models.ReadConfig(official)
+	if err != nil || !up.Has("text_len") || up.Has("num_attention_heads") {
+		return raw, ""
+	}
+	rows := up.Int("text_len", 0, models.RowBound)
+	if !up.OK() {
+		return raw, ""
+	}
+	end := bytes.LastIndexByte(raw, '}')
+	return slices.Concat(raw[:end], fmt.Appendf(nil, ",\"text_len\":%d", rows), raw[end:]), "config.json has no text_len: taken from " + above
 }
+
+// maxConfigBytes bounds a config.json.
+const maxConfigBytes = 1 << 22
 
 // ReadTensors reads every tensor of a safetensors file into memory.
 func ReadTensors(path string) (map[string]*tensor.Tensor, error) {

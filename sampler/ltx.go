@@ -76,7 +76,7 @@ func newLTXShifted(o Options) *multistep {
 		}
 		sigmas[i] = shift / (shift + 1/s - 1)
 	}
-	if last := 1 - sigmas[n-1]; last > 0 {
+	if last := 1 - sigmas[n-1]; n > 1 && last > 0 { // one step alone is from 1 to 0
 		for i := range n {
 			sigmas[i] = 1 - (1-sigmas[i])/(last/(1-terminal))
 		}
