@@ -186,7 +186,7 @@ func (j *sampling) chooseGuidance(negative *tensor.Tensor) error {
 		scales = []float64{scales[0], scales[0]}
 	}
 	alone := !slices.ContainsFunc(scales, func(g float64) bool { return g != 1 })
-	if asked && !alone && negative == nil {
+	if asked && !alone && negative == nil && o.CFG != plan.CFGNone {
 		l.Add(fault.New(models.ErrInputs, nil, "guidance %v needs a negative prompt's embedding to guide away from", scales))
 	}
 	if asked && !alone && o.CFG == plan.CFGNone {

@@ -223,6 +223,15 @@ type search struct {
 func (o Options) defaults(m models.Model) Options {
 	o.Batch = cmp.Or(o.Batch, 1)
 	o.Settings = o.settings(m)
+	p, ok := m.(models.PadsText)
+	switch pads := ok && p.PadsText(); {
+	case !pads:
+		o.Settings = o.Settings.Without("text_len")
+	case o.Text == 0:
+		o.Text = o.Settings.Count("text_len") // as sampling pads it
+	case o.Text != o.Settings.Count("text_len"):
+		o.Settings = o.Settings.Over(models.Said{From: models.FromFlag, Values: map[string]any{"text_len": o.Text}})
+	}
 	if _, known := o.Settings.Get("cfg"); known {
 		return o
 	}
@@ -352,7 +361,7 @@ func (s *search) result(on string) *Result {
 		fmt.Sprintf("step times rest on %s efficiencies (plan/data/efficiency.json)", res.Efficiency)}
 	res.Notes = append(res.Notes, s.o.Settings.Notes...)
 	res.Settings = map[string]models.Setting{}
-	for _, name := range []string{"release", "cfg", "passes", "time"} { // what a plan depends on
+	for _, name := range []string{"release", "cfg", "passes", "text_len", "time"} { // what a plan depends on
 		if setting, ok := s.o.Settings.Get(name); ok {
 			res.Settings[name] = setting
 		}

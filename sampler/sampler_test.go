@@ -531,7 +531,7 @@ func TestGridsOfPipelines(t *testing.T) {
 	near(t, "timesteps", grid(s, 4, s.Timestep), []float64{999, 900, 750, 500}, 0)
 	for _, name := range []string{"unipc-flow", "ltx-shifted"} {
 		for _, n := range []int{1, 2, 1000} {
-			s := mustNew(t, name, Options{Steps: n, Shift: map[bool]float64{true: 5}[TakesShift(name)], Tokens: 100_000})
+			s := mustNew(t, name, Options{Steps: n, Shift: map[bool]float64{true: 5}[TakesShift(name)], Tokens: 30_000})
 			for i := range n {
 				if !(s.Sigma(i) > s.Sigma(i+1)) || s.Sigma(i) > 1 {
 					t.Fatalf("%s of %d steps: level %d is %g, the next %g", name, n, i, s.Sigma(i), s.Sigma(i+1))
