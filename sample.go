@@ -204,7 +204,7 @@ func (j *sampling) chooseGuidance(negative *tensor.Tensor) error {
 		why = fmt.Sprintf("guidance 1 (%s)", g.From)
 	case negative == nil:
 		why = "no negative text"
-		j.notes = append(j.notes, fmt.Sprintf("no negative text: each step is one pass, without guidance; %s is run with guidance %v (%s)", name, g.Value, g.From))
+		j.notes = append(j.notes, fmt.Sprintf("no negative text: each step is one pass, without guidance; %s is run with guidance %s (%s)", name, g.Text(), g.From))
 	}
 	if why == "" {
 		j.guidance = scales

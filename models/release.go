@@ -28,6 +28,11 @@ type Setting struct {
 	From  string `json:"from"`
 }
 
+// Text is the value as a flag takes it: a pair with a comma between.
+func (s Setting) Text() string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(s.Value), " ", ","), "[]")
+}
+
 // SettingNames are all settings, in the order in which they are shown.
 var SettingNames = []string{"release", "cfg", "sampler", "shift", "guidance", "steps", "integer_timesteps", "boundary", "passes", "size", "frames", "fps", "text_len", "time"}
 
@@ -217,7 +222,7 @@ func SettingsOf(m Model, q ReleaseQuery) (Model, Settings, error) {
 	}
 	s.sources = append(s.sources, folder...)
 	s.sources = append(s.sources, Said{why, s.Release.values(q.Size)})
-	if m.Name() != s.Release.Preset && !slices.ContainsFunc(candidates, func(r Release) bool { return r.Preset == m.Name() }) {
+	if !s.Named && m.Name() != s.Release.Preset && !slices.ContainsFunc(candidates, func(r Release) bool { return r.Preset == m.Name() }) {
 		s.Notes = append(s.Notes, fmt.Sprintf("no release has this configuration: settings that neither flags nor the folder say are those of %s; --release names another", s.Release.Name))
 	}
 	if note := s.openQuestion(candidates); note != "" && !s.Known {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -145,8 +144,7 @@ configuration are told apart by the folder or its name, or by --release.`,
 func (a *app) showSettings(settings map[string]models.Setting) {
 	for _, name := range models.SettingNames {
 		if s, ok := settings[name]; ok {
-			value := strings.Trim(strings.ReplaceAll(fmt.Sprint(s.Value), " ", ","), "[]")
-			a.say("  %-9s %-15s from %s", name, value, s.From)
+			a.say("  %-9s %-15s from %s", name, s.Text(), s.From)
 		}
 	}
 }

@@ -40,7 +40,7 @@ func TestSettingsAreShown(t *testing.T) {
 		extra []string
 		says  []string
 	}{
-		{nil, []string{"passes    1               from no negative text", "is run with guidance [4 3]"}},
+		{nil, []string{"passes    1               from no negative text", "is run with guidance 4,3"}},
 		{append(negative, "--cfg", "none"), []string{"passes    1               from cfg none", "the negative text is not used"}},
 		{append(negative, "--guidance", "1"), []string{"from guidance 1 (flag)", "the negative text is not used"}},
 		{append(negative, "--shift", "12", "--boundary", "0.5"), []string{"shift     12              from flag", "boundary  0.5             from flag", "guidance  4,3"}},

@@ -1,8 +1,9 @@
 package main
 
 import (
-	"errors"
+	"fmt"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -158,16 +159,18 @@ func specsMesh(text, on string) (*mesh.Mesh, error) {
 	return mesh.New(m.Axes(), devices)
 }
 
-// modelOf takes a name that models.FindPreset knows, or something Open opens: a
-// preset's or a release's own name before a file of that name. It gives the settings
-// of the release, which is the one asked for, or that of the name or the folder.
+// modelOf takes a preset's name, else something Open opens where a file has the
+// name, else any name that models.FindPreset knows. It gives the settings of the
+// release, which is the one asked for, or that of the name or the folder.
 func modelOf(name, release string) (models.Model, models.Settings, error) {
-	m, settings, unknown := models.FindModel(name, release)
-	if !errors.Is(unknown, models.ErrUnknownModel) {
-		return m, settings, unknown
-	}
-	if _, err := os.Stat(name); err != nil {
-		return nil, models.Settings{}, unknown
+	_, err := os.Stat(name)
+	there, preset := err == nil, slices.Contains(models.Presets(), name)
+	if preset || !there {
+		m, settings, err := models.FindModel(name, release)
+		if there && err == nil {
+			settings.Notes = append(settings.Notes, fmt.Sprintf("%s is the model known by this name; the file or folder of the same name is ./%[1]s", name))
+		}
+		return m, settings, err
 	}
 	opened, err := weft.OpenAs(name, release)
 	if err != nil {
