@@ -132,8 +132,8 @@ type sampling struct {
 	velocity [][]float32 // uncond, cond, or one
 }
 
-// said is what the options say of settings.
-func (o SampleOptions) said() models.Said {
+// askedSettings is what the options say of settings.
+func (o SampleOptions) askedSettings() models.Said {
 	v := map[string]any{}
 	set := func(name string, given bool, value any) {
 		if given || slices.Contains(o.Asked, name) {
@@ -147,14 +147,14 @@ func (o SampleOptions) said() models.Said {
 	set("boundary", o.Boundary != 0, o.Boundary)
 	set("frames", o.Frames != 0, o.Frames)
 	set("fps", o.FPS != 0, o.FPS)
-	set("size", true, o.size())
+	set("size", true, o.sizeText())
 	set("cfg", o.CFG != "", o.CFG)
 	set("integer_timesteps", o.IntegerTimesteps, o.IntegerTimesteps)
 	set("text_len", o.TextLen > 0, o.TextLen)
 	return models.Said{From: models.FromFlag, Values: v}
 }
 
-func (o SampleOptions) size() string { return fmt.Sprintf("%dx%d", o.Width, o.Height) }
+func (o SampleOptions) sizeText() string { return fmt.Sprintf("%dx%d", o.Width, o.Height) }
 
 // chooseGuidance makes of the settings what each step runs: its passes, and a scale of
 // guidance for each expert. It says what is run otherwise than the release does.
@@ -227,7 +227,7 @@ func newSampling(experts []expert, settings models.Settings, text, negative *ten
 	if !ok {
 		return nil, fault.New(models.ErrVariant, nil, "%s does not denoise latents", experts[0].m.Name())
 	}
-	s := settings.ForSize(o.size()).Over(o.said())
+	s := settings.ForSize(o.sizeText()).Over(o.askedSettings())
 	j := &sampling{experts: experts, at: -1, g: g, o: o, settings: s, notes: slices.Clone(settings.Notes)}
 	latent, err := g.LatentShape(o.Width, o.Height, s.Count("frames"))
 	l.Add(err)

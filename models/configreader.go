@@ -138,23 +138,23 @@ func (c *ConfigReader) Sound(keys ...string) bool {
 
 // Refuse adds a violation of kind ErrConfig: numbers that do not go together.
 func (c *ConfigReader) Refuse(format string, args ...any) {
-	c.add(fault.New(ErrConfig, nil, format, args...))
+	c.addViolation(fault.New(ErrConfig, nil, format, args...))
 }
 
 // Unsupported adds a violation of kind ErrVariant: a model that programs do not run.
 func (c *ConfigReader) Unsupported(format string, args ...any) {
-	c.add(fault.New(ErrVariant, nil, format, args...))
+	c.addViolation(fault.New(ErrVariant, nil, format, args...))
 }
 
-func (c *ConfigReader) add(err error) {
+func (c *ConfigReader) addViolation(err error) {
 	if err != nil {
 		c.found.count++
 		c.found.faults.Add(err)
 	}
 }
 
-// reject adds a violation of one value.
-func (c *ConfigReader) reject(key, want, why, nearest string) {
+// rejectValue adds a violation of one value.
+func (c *ConfigReader) rejectValue(key, want, why, nearest string) {
 	whole, index, element := strings.Cut(key, "[")
 	c.found.wrong[c.within+whole] = true
 	f := ConfigValue{Key: c.within + key, Want: want, Why: why, Nearest: nearest}
@@ -175,7 +175,7 @@ func (c *ConfigReader) reject(key, want, why, nearest string) {
 	if nearest != "" {
 		text += "; nearest: " + nearest
 	}
-	c.add(fault.New(ErrConfig, f, "%s%s", f.Key, text))
+	c.addViolation(fault.New(ErrConfig, f, "%s%s", f.Key, text))
 }
 
 // showConfigValue is a value as its file has it, cut where it is long.
@@ -205,16 +205,16 @@ func (c *ConfigReader) checkInt(key string, v any, b Bound) int {
 	want := fmt.Sprintf("a whole number from %d to %d", b.Least, b.Most)
 	number, ok := v.(json.Number)
 	if !ok {
-		c.reject(key, want, b.Why, "")
+		c.rejectValue(key, want, b.Why, "")
 		return b.Least
 	}
 	x, _ := number.Float64() // finite: the document was read
 	if x != math.Trunc(x) {
-		c.reject(key, want, b.Why, "")
+		c.rejectValue(key, want, b.Why, "")
 		return b.Least
 	}
 	if near := min(max(x, float64(b.Least)), float64(b.Most)); near != x {
-		c.reject(key, want, b.Why, strconv.Itoa(int(near)))
+		c.rejectValue(key, want, b.Why, strconv.Itoa(int(near)))
 		return b.Least
 	}
 	return int(x)
@@ -253,7 +253,7 @@ func (c *ConfigReader) checkFloat(key string, v any, s Span) float64 {
 		x, _ = number.Float64()
 	}
 	if !(x > s.Above && x <= s.Most) {
-		c.reject(key, fmt.Sprintf("a number above %g and up to %g", s.Above, s.Most), s.Why, "")
+		c.rejectValue(key, fmt.Sprintf("a number above %g and up to %g", s.Above, s.Most), s.Why, "")
 		return s.Most
 	}
 	return x
@@ -268,7 +268,7 @@ func (c *ConfigReader) Bool(key string, fallback bool) bool {
 	}
 	b, ok := v.(bool)
 	if !ok {
-		c.reject(key, "true or false", "", "")
+		c.rejectValue(key, "true or false", "", "")
 	}
 	return b
 }
@@ -282,14 +282,14 @@ func (c *ConfigReader) String(key, fallback string) string {
 	}
 	s, ok := v.(string)
 	if !ok && v != nil {
-		c.reject(key, "a text", "", "")
+		c.rejectValue(key, "a text", "", "")
 	}
 	return s
 }
 
-// list gives the elements of an array of n, or of any number for n < 0; nil where
+// readList gives the elements of an array of n, or of any number for n < 0; nil where
 // the key is absent or null.
-func (c *ConfigReader) list(key string, n int, of string) ([]any, bool) {
+func (c *ConfigReader) readList(key string, n int, of string) ([]any, bool) {
 	if !c.Has(key) {
 		return nil, false
 	}
@@ -300,10 +300,10 @@ func (c *ConfigReader) list(key string, n int, of string) ([]any, bool) {
 		if n >= 0 {
 			want = fmt.Sprintf("an array of %d %s", n, of)
 		}
-		c.reject(key, want, "", "")
+		c.rejectValue(key, want, "", "")
 		return nil, true
 	case len(l) > sequenceOf:
-		c.reject(key, fmt.Sprintf("an array of at most %d %s", sequenceOf, of), "", "")
+		c.rejectValue(key, fmt.Sprintf("an array of at most %d %s", sequenceOf, of), "", "")
 		return nil, true
 	}
 	return l, true
@@ -311,10 +311,10 @@ func (c *ConfigReader) list(key string, n int, of string) ([]any, bool) {
 
 // Ints is an array of n whole numbers, or of any number of them for n < 0.
 func (c *ConfigReader) Ints(key string, fallback []int, n int, b Bound) []int {
-	l, there := c.list(key, n, "whole numbers")
+	l, there := c.readList(key, n, "whole numbers")
 	if !there {
 		if fallback == nil && n > 0 {
-			c.reject(key, fmt.Sprintf("an array of %d whole numbers", n), "", "")
+			c.rejectValue(key, fmt.Sprintf("an array of %d whole numbers", n), "", "")
 			return slices.Repeat([]int{b.Least}, n)
 		}
 		return fallback
@@ -336,7 +336,7 @@ func (c *ConfigReader) Three(key string, fallback [3]int, b Bound) [3]int {
 
 // Floats is an array of n numbers, or of any number of them for n < 0.
 func (c *ConfigReader) Floats(key string, fallback []float64, n int, s Span) []float64 {
-	l, there := c.list(key, n, "numbers")
+	l, there := c.readList(key, n, "numbers")
 	if !there {
 		return fallback
 	}
@@ -352,12 +352,12 @@ func (c *ConfigReader) Floats(key string, fallback []float64, n int, s Span) []f
 
 // Bools is an array of true and false.
 func (c *ConfigReader) Bools(key string) []bool {
-	l, _ := c.list(key, -1, "true and false")
+	l, _ := c.readList(key, -1, "true and false")
 	var out []bool
 	for i, v := range l {
 		b, ok := v.(bool)
 		if !ok {
-			c.reject(fmt.Sprintf("%s[%d]", key, i), "true or false", "", "")
+			c.rejectValue(fmt.Sprintf("%s[%d]", key, i), "true or false", "", "")
 		}
 		out = append(out, b)
 	}
@@ -366,7 +366,7 @@ func (c *ConfigReader) Bools(key string) []bool {
 
 // Strings is an array of texts; nil where the key is absent or null.
 func (c *ConfigReader) Strings(key string) []string {
-	l, _ := c.list(key, -1, "texts")
+	l, _ := c.readList(key, -1, "texts")
 	var out []string
 	if l != nil {
 		out = []string{}
@@ -374,7 +374,7 @@ func (c *ConfigReader) Strings(key string) []string {
 	for i, v := range l {
 		s, ok := v.(string)
 		if !ok {
-			c.reject(fmt.Sprintf("%s[%d]", key, i), "a text", "", "")
+			c.rejectValue(fmt.Sprintf("%s[%d]", key, i), "a text", "", "")
 		}
 		out = append(out, s)
 	}
@@ -389,7 +389,7 @@ func (c *ConfigReader) Object(key string) *ConfigReader {
 	}
 	keys, ok := c.keys[key].(map[string]any)
 	if !ok {
-		c.reject(key, "an object", "", "")
+		c.rejectValue(key, "an object", "", "")
 		return nil
 	}
 	for _, r := range c.found.inside {
@@ -411,7 +411,7 @@ func (c *ConfigReader) Fixed(key string, want any, why string) {
 	if !there || sameConfigValue(v, want) {
 		return
 	}
-	c.add(fault.New(ErrVariant, ConfigValue{Key: c.within + key, Value: showConfigValue(v), Want: showConfigValue(want), Why: why},
+	c.addViolation(fault.New(ErrVariant, ConfigValue{Key: c.within + key, Value: showConfigValue(v), Want: showConfigValue(want), Why: why},
 		"%s%s is %s: %s has %s, which is all that is run", c.within, key, showConfigValue(v), why, showConfigValue(want)))
 }
 
@@ -511,7 +511,7 @@ func (c *ConfigReader) Finish() (notes []string, err error) {
 				continue
 			}
 			if known, ok := folded[strings.ToLower(key)]; ok {
-				c.add(fault.New(ErrConfig, ConfigValue{Key: r.within + key, Value: showConfigValue(r.keys[key]), Want: r.within + known},
+				c.addViolation(fault.New(ErrConfig, ConfigValue{Key: r.within + key, Value: showConfigValue(r.keys[key]), Want: r.within + known},
 					"key %q is %q in another case: spell it %[2]q, or take it out", r.within+key, r.within+known))
 				continue
 			}

@@ -292,7 +292,7 @@ func ByName(name string) (Model, error) {
 			if err != nil {
 				return nil, err
 			}
-			m, _, err := f.build(preset, config)
+			m, _, err := f.buildModel(preset, config)
 			if err != nil {
 				return nil, err
 			}
@@ -324,7 +324,7 @@ func Describe(raw []byte, where string) (m Model, notes []string, err error) {
 	names := []string{}
 	for _, f := range families {
 		if f.Detect(config.keys) {
-			return f.build("", config)
+			return f.buildModel("", config)
 		}
 		names = append(names, f.Name)
 	}
@@ -349,8 +349,8 @@ func prefixEach(where string, err error) error {
 // maxElements bounds one parameter: 4 TB of f32.
 const maxElements = 1 << 40
 
-// build makes a model and checks that its parameters can be counted.
-func (f Family) build(name string, config *ConfigReader) (Model, []string, error) {
+// buildModel makes a model and checks that its parameters can be counted.
+func (f Family) buildModel(name string, config *ConfigReader) (Model, []string, error) {
 	m := f.New(name, config)
 	if config.OK() {
 		for _, p := range m.Params(0) {

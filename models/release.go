@@ -77,7 +77,7 @@ func (s Settings) ForSize(size string) Settings {
 	s.sources = slices.Clone(s.sources)
 	for i, said := range s.sources {
 		if said.From == s.Release.Source {
-			s.sources[i].Values = s.Release.values(size)
+			s.sources[i].Values = s.Release.settingsAt(size)
 		}
 	}
 	return s
@@ -104,19 +104,19 @@ func (s Settings) Taken() map[string]Setting {
 	return out
 }
 
-// value is a setting of a type, zero where nothing says it.
-func value[T any](s Settings, name string) T {
+// settingOfType is a setting of a type, zero where nothing says it.
+func settingOfType[T any](s Settings, name string) T {
 	v, _ := s.Get(name)
 	t, _ := v.Value.(T)
 	return t
 }
 
 // Text, Number, Numbers, Count and Is are settings by their types, zero where nothing says one.
-func (s Settings) Text(name string) string       { return value[string](s, name) }
-func (s Settings) Number(name string) float64    { return value[float64](s, name) }
-func (s Settings) Numbers(name string) []float64 { return value[[]float64](s, name) }
-func (s Settings) Count(name string) int         { return value[int](s, name) }
-func (s Settings) Is(name string) bool           { return value[bool](s, name) }
+func (s Settings) Text(name string) string       { return settingOfType[string](s, name) }
+func (s Settings) Number(name string) float64    { return settingOfType[float64](s, name) }
+func (s Settings) Numbers(name string) []float64 { return settingOfType[[]float64](s, name) }
+func (s Settings) Count(name string) int         { return settingOfType[int](s, name) }
+func (s Settings) Is(name string) bool           { return settingOfType[bool](s, name) }
 
 // Contradicts is nil, or where a release that was asked for by name has another
 // setting than the model's own configuration, the error that says so. What the table
@@ -129,8 +129,8 @@ func (s Settings) Contradicts(name, own string) error {
 	return fault.New(ErrRelease, nil, "release %s has %s %v, and %s: name another release, or none", s.Release.Name, name, v.Value, own)
 }
 
-// values are a release's settings for a video of a size, "" where it is not known.
-func (r Release) values(size string) map[string]any {
+// settingsAt are a release's settings for a video of a size, "" where it is not known.
+func (r Release) settingsAt(size string) map[string]any {
 	v := map[string]any{"release": r.Name, "sampler": r.Sampler, "guidance": r.Guidance, "steps": r.Steps, "size": r.Size, "frames": r.Frames, "passes": 2}
 	if len(r.Guidance) == 1 && r.Guidance[0] == 1 {
 		v["passes"] = 1
@@ -211,7 +211,7 @@ func SettingsOf(m Model, q ReleaseQuery) (Model, Settings, error) {
 			return m, s, err
 		}
 		why, s.Known, s.Named = s.Release.Source, true, true
-		s.sources = []Said{{why, s.Release.values(q.Size)}} // above what the folder says
+		s.sources = []Said{{why, s.Release.settingsAt(q.Size)}} // above what the folder says
 	} else {
 		s.Release, s.Known = guessRelease(g, candidates, q, folder)
 		why = s.Release.Source
@@ -221,7 +221,7 @@ func SettingsOf(m Model, q ReleaseQuery) (Model, Settings, error) {
 		s.sources = append(s.sources, Said{"the model's configuration", v.OwnSettings()})
 	}
 	s.sources = append(s.sources, folder...)
-	s.sources = append(s.sources, Said{why, s.Release.values(q.Size)})
+	s.sources = append(s.sources, Said{why, s.Release.settingsAt(q.Size)})
 	if !s.Named && m.Name() != s.Release.Preset && !slices.ContainsFunc(candidates, func(r Release) bool { return r.Preset == m.Name() }) {
 		s.Notes = append(s.Notes, fmt.Sprintf("no release has this configuration: settings that neither flags nor the folder say are those of %s; --release names another", s.Release.Name))
 	}
@@ -325,13 +325,13 @@ func guessRelease(g Released, candidates []Release, q ReleaseQuery, folder []Sai
 	if q.Folder == "" { // a preset, made by its name
 		keep(func(r Release) bool { return r.Preset == g.Name() })
 	}
-	return found[0], named || len(found) < len(candidates) && !differ(found) || len(candidates) == 1
+	return found[0], named || len(found) < len(candidates) && !releasesDiffer(found) || len(candidates) == 1
 }
 
-// differ says whether releases are run in more than one way.
-func differ(rs []Release) bool {
+// releasesDiffer says whether releases are run in more than one way.
+func releasesDiffer(rs []Release) bool {
 	for _, r := range rs[1:] {
-		a, b := rs[0].values(""), r.values("")
+		a, b := rs[0].settingsAt(""), r.settingsAt("")
 		delete(a, "release")
 		delete(b, "release")
 		ja, _ := json.Marshal(a)
@@ -353,7 +353,7 @@ func (s Settings) openQuestion(candidates []Release) string {
 			continue
 		}
 		differs := false
-		values := r.values("")
+		values := r.settingsAt("")
 		for _, name := range []string{"sampler", "shift", "guidance", "steps", "boundary", "time"} {
 			taken, _ := s.Get(name)
 			if fmt.Sprint(values[name]) != fmt.Sprint(taken.Value) && taken.From == s.Release.Source {
