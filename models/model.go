@@ -272,12 +272,20 @@ func Presets() []string {
 
 // PresetConfig is a preset's config.json. Error: ErrUnknownModel.
 func PresetConfig(name string) (json.RawMessage, error) {
-	for _, f := range families {
-		if c, ok := f.Presets[name]; ok {
-			return c, nil
-		}
+	if raw := presetConfig(name); raw != nil {
+		return raw, nil
 	}
 	return nil, unknownModel(name, name)
+}
+
+// presetConfig is a preset's config.json, nil for a name that is none's.
+func presetConfig(name string) json.RawMessage {
+	for _, f := range families {
+		if c, ok := f.Presets[name]; ok {
+			return c
+		}
+	}
+	return nil
 }
 
 // ByName makes the model that a name stands for, as FindPreset finds it. Error: ErrUnknownModel.
@@ -352,7 +360,7 @@ const maxElements = 1 << 40
 // buildModel makes a model and checks that its parameters can be counted.
 func (f Family) buildModel(name string, config *ConfigReader) (Model, []string, error) {
 	m := f.New(name, config)
-	if config.OK() {
+	if config.OK() && name == "" { // presets can be counted
 		for _, p := range m.Params(0) {
 			n := 1
 			for _, d := range p.Shape {

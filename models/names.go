@@ -22,6 +22,14 @@ type UnknownName struct {
 // any case, with "_", "." and "-" or without, with or without the organisation and an
 // ending "-Diffusers". Error: ErrUnknownModel, with what is nearest, or all that it may be.
 func FindPreset(name string) (preset, release string, err error) {
+	for _, r := range releases {
+		if r.Name == name {
+			return r.Preset, r.Name, nil
+		}
+	}
+	if presetConfig(name) != nil {
+		return name, "", nil
+	}
 	folded := foldName(name)
 	organisation, bare, qualified := strings.Cut(folded, "/")
 	if !qualified {
@@ -78,9 +86,9 @@ func foldName(name string) string {
 }
 
 // squeezeName leaves out what people put between words, or do not: wan-2.1, wan2.1, wan21.
-func squeezeName(name string) string {
-	return strings.NewReplacer("-", "", ".", "", "_", "").Replace(name)
-}
+func squeezeName(name string) string { return squeezer.Replace(name) }
+
+var squeezer = strings.NewReplacer("-", "", ".", "", "_", "")
 
 // allNames are those of presets and releases.
 func allNames() []string {

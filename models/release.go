@@ -236,17 +236,15 @@ func SettingsOf(m Model, q ReleaseQuery) (Model, Settings, error) {
 
 // releasesLike are the releases whose configuration a generator has, or is like.
 func releasesLike(g Released) []Release {
-	like := g.Like()
-	raw, err := PresetConfig(g.Name())
-	if err == nil {
-		like = g.Name()
-	} else {
-		raw, _ = PresetConfig(like)
+	like, raw := g.Name(), presetConfig(g.Name())
+	if raw == nil {
+		like = g.Like()
+		raw = presetConfig(like)
 	}
 	var out []Release
 	for _, own := range []bool{true, false} { // those of the preset itself first
 		for _, r := range releases {
-			if config, err := PresetConfig(r.Preset); err == nil && (r.Preset == like) == own && (own || bytes.Equal(config, raw)) {
+			if (r.Preset == like) == own && (own || bytes.Equal(presetConfig(r.Preset), raw)) {
 				out = append(out, r)
 			}
 		}
