@@ -11,6 +11,7 @@ import (
 
 	"weft/fault"
 	"weft/internal/jsontext"
+	"weft/internal/printable"
 )
 
 // A ConfigReader reads one configuration: an object of JSON that a person wrote or
@@ -105,7 +106,14 @@ func (c *ConfigReader) Beside(prefixes ...string) { c.beside = append(c.beside, 
 var commonMetadata = []string{"_class_name", "_diffusers_version", "_name_or_path", "_commit_hash", "_library", "architectures",
 	"torch_dtype", "dtype", "transformers_version", "id2label", "label2id", "problem_type", "output_attentions", "output_hidden_states",
 	"return_dict", "use_cache", "chunk_size_feed_forward", "dropout", "attention_dropout", "initializer_range", "initializer_factor",
-	"bos_token_id", "eos_token_id", "pad_token_id", "is_encoder_decoder", "is_decoder", "gradient_checkpointing"}
+	"bos_token_id", "eos_token_id", "pad_token_id", "is_encoder_decoder", "is_decoder", "gradient_checkpointing",
+	// What transformers 4 writes into every configuration: how text is generated.
+	"add_cross_attention", "bad_words_ids", "begin_suppress_tokens", "cross_attention_hidden_size", "decoder_start_token_id", "diversity_penalty",
+	"do_sample", "early_stopping", "encoder_no_repeat_ngram_size", "exponential_decay_length_penalty", "finetuning_task", "forced_bos_token_id",
+	"forced_eos_token_id", "length_penalty", "max_length", "min_length", "no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_return_sequences",
+	"output_scores", "prefix", "pruned_heads", "remove_invalid_values", "repetition_penalty", "return_dict_in_generate", "sep_token_id", "suppress_tokens",
+	"task_specific_params", "temperature", "tf_legacy_loss", "tie_encoder_decoder", "tie_word_embeddings", "tokenizer_class", "top_k", "top_p",
+	"torchscript", "typical_p", "use_bfloat16"}
 
 // Has says whether a key is there and not null.
 func (c *ConfigReader) Has(key string) bool {
@@ -184,10 +192,11 @@ func showConfigValue(v any) string {
 	if err != nil {
 		return "unreadable"
 	}
-	if len(raw) > 80 {
-		return strings.ToValidUTF8(string(raw[:77]), "") + "..."
+	text := printable.Text(string(raw))
+	if len(text) > 80 {
+		return strings.ToValidUTF8(text[:77], "") + "..."
 	}
-	return string(raw)
+	return text
 }
 
 // Int is a whole number within a bound. A fallback outside of the bound means that
@@ -516,7 +525,7 @@ func (c *ConfigReader) Finish() (notes []string, err error) {
 				continue
 			}
 			if !slices.ContainsFunc(r.beside, func(prefix string) bool { return strings.HasPrefix(key, prefix) }) {
-				unknown = append(unknown, r.within+key)
+				unknown = append(unknown, printable.Text(r.within+key))
 			}
 		}
 	}
@@ -524,7 +533,11 @@ func (c *ConfigReader) Finish() (notes []string, err error) {
 		return nil, err
 	}
 	if len(unknown) > 0 {
-		notes = append(notes, "keys of the config that are not read: "+strings.Join(unknown, ", "))
+		more := ""
+		if n := len(unknown); n > 20 {
+			unknown, more = unknown[:20], fmt.Sprintf(" and %d more", n-20)
+		}
+		notes = append(notes, "keys of the config that are not read: "+strings.Join(unknown, ", ")+more)
 	}
 	return notes, nil
 }

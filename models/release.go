@@ -506,7 +506,7 @@ func readScheduler(r *ConfigReader) (map[string]any, []string) {
 		v["sampler"] = "euler"
 		shift("shift")
 	case class != "":
-		return v, []string{fmt.Sprintf("%s is not run: the release's sampler is taken; --sampler names another", class)}
+		return v, []string{fmt.Sprintf("scheduler %q is not run: the release's sampler is taken; --sampler names another", class)}
 	}
 	return v, nil
 }

@@ -298,7 +298,7 @@ func TestPipelineFiles(t *testing.T) {
 		{`{"_class_name":"WanPipeline"}`, `{"_class_name":"FlowMatchEulerDiscreteScheduler","shift":8}`, "sampler", "euler", ""},
 		{`{"_class_name":"WanPipeline"}`, `{"_class_name":"UniPCMultistepScheduler","use_karras_sigmas":true,"sigma_max":200.0,"sigma_min":0.147}`, "sampler", "unipc-karras", ""},
 		{`{"_class_name":"WanPipeline"}`, `{"_class_name":"UniPCMultistepScheduler","use_karras_sigmas":true,"sigma_max":80.0}`, "sampler", "unipc", "Karras"},
-		{`{"_class_name":"WanPipeline"}`, `{"_class_name":"DPMSolverMultistepScheduler"}`, "sampler", "unipc", "DPMSolverMultistepScheduler is not run"},
+		{`{"_class_name":"WanPipeline"}`, `{"_class_name":"DPMSolverMultistepScheduler"}`, "sampler", "unipc", `"DPMSolverMultistepScheduler" is not run`},
 		{`{"_class_name":"WanPipeline","boundary_ratio":0.5}`, `{}`, "boundary", "0.5", ""},
 		{`{"_class_name":"WanPipeline","is_distilled":true}`, `{}`, "passes", "1", ""},
 	} {

@@ -62,7 +62,7 @@ var bucketBound = models.Bound{Least: 1, Most: 1 << 12, Why: "it is how many kin
 // readTransformers reads what transformers writes for T5 and UMT5.
 func (c *Config) readTransformers(r *models.ConfigReader) {
 	r.Metadata("classifier_dropout", "decoder_start_token_id", "dense_act_fn", "dropout_rate", "is_gated_act", "num_decoder_layers",
-		"output_past", "scale_decoder_outputs", "task_specific_params", "tie_word_embeddings", "tokenizer_class", "n_positions", "model_max_length")
+		"output_past", "scalable_attention", "scale_decoder_outputs", "n_positions", "model_max_length")
 	c.Vocab, c.Dim, c.DimFFN = r.Int("vocab_size", 0, models.VocabBound), r.Int("d_model", 0, models.WidthBound), r.Int("d_ff", 0, models.WidthBound)
 	c.DimAttn = r.Multiply("num_heads x d_kv", models.WidthBound, c.Heads, r.Int("d_kv", 64, models.WidthBound))
 	c.Buckets, c.MaxDistance = r.Int("relative_attention_num_buckets", 32, bucketBound), r.Int("relative_attention_max_distance", 128, models.RowBound)
