@@ -250,6 +250,9 @@ func newSampling(experts []expert, settings models.Settings, text, negative *ten
 		l.Add(fault.New(models.ErrInputs, nil, "boundary %g: there is one model, not two experts", o.Boundary))
 	}
 	guided := j.guidance != nil
+	if o.FPS == 0 && s.Text("time") != "" {
+		o.FPS = s.Number("fps") // positions are seconds
+	}
 	// Where neither the configuration nor a flag says how long a text is, the release
 	// does; models that mask what is padded need no padding.
 	if p, ok := g.(models.PadsText); ok && p.PadsText() && o.TextLen == 0 {

@@ -123,7 +123,7 @@ configuration are told apart by the folder or its name, or by --release.`,
 	floatFlag(c, &o.Boundary, "boundary", "share of the noise levels above which the first of two experts runs (default: the release's)")
 	fl.StringVar(&size, "size", "", "video size in pixels, e.g. 832x480")
 	fl.IntVar(&o.Frames, "frames", 0, "video frames: 1+4k, or 1+8k for LTX; 0 is the release's")
-	floatFlag(c, &o.FPS, "fps", "frames a second, for models whose positions are seconds (LTX); 0 is the model's: 25, LTX-2.5's 24")
+	floatFlag(c, &o.FPS, "fps", "frames a second, for models whose positions are seconds (LTX, Cosmos3; default: the release's)")
 	fl.IntVar(&o.Steps, "steps", 0, "steps of the scheduler; 0 is the release's")
 	fl.StringVar(&o.Sampler, "sampler", "", strings.Join(sampler.Names(), ", ")+" (default: the folder's, or the release's)")
 	floatFlag(c, &o.Shift, "shift", "warp of the noise levels (default: the folder's, or the release's)")

@@ -168,8 +168,11 @@ func nameOf(c Config) string {
 	if name := models.PresetName(presets, parse, func(p Config) bool { return p == c }); name != "" {
 		return name
 	}
-	if c.Glyphs {
+	switch {
+	case c.Glyphs:
 		return "hunyuan1.5"
+	case c.Guidance:
+		return "hunyuanvideo-cfgdistill"
 	}
 	return "hunyuanvideo"
 }
