@@ -18,8 +18,8 @@ import (
 // the one in use is on the devices.
 type Experts struct {
 	High, Low *Model
-	// Boundary is a share of the timesteps' range of 1000.
-	Boundary float64
+	// Settings are how the release that the folder points to is run.
+	Settings models.Settings
 }
 
 // Sampling is what Sample can be asked of: a Model or Experts.
@@ -37,7 +37,10 @@ var expertFolders = [][2]string{{"high_noise_model", "low_noise_model"}, {"trans
 // OpenSampling opens the model at path, or both where the folder holds two
 // experts in high_noise_model and low_noise_model, or transformer and
 // transformer_2. Errors are those of Open, each expert's.
-func OpenSampling(path string) (Sampling, error) {
+//
+// release names whose settings are taken, as models.ReleaseQuery has it; "" is the
+// one that the folder points to.
+func OpenSampling(path, release string) (Sampling, error) {
 	for _, names := range expertFolders {
 		high, low := filepath.Join(path, names[0]), filepath.Join(path, names[1])
 		if !isDir(high) || !isDir(low) {
@@ -45,11 +48,14 @@ func OpenSampling(path string) (Sampling, error) {
 		}
 		e := &Experts{}
 		var errs [2]error
-		e.High, errs[0] = Open(high)
-		e.Low, errs[1] = Open(low)
+		e.High, errs[0] = OpenAs(high, release)
+		e.Low, errs[1] = OpenAs(low, release)
+		if errors.Is(errs[0], models.ErrRelease) {
+			errs[1] = nil // it is said of both
+		}
 		err := fault.Join(errs[0], errs[1])
 		if err == nil {
-			err = e.check()
+			err = e.check(path, release)
 		}
 		if err != nil {
 			_ = e.Close()
@@ -57,7 +63,7 @@ func OpenSampling(path string) (Sampling, error) {
 		}
 		return e, nil
 	}
-	return Open(path)
+	return OpenAs(path, release)
 }
 
 func isDir(path string) bool {
@@ -65,19 +71,19 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir() && !errors.Is(err, fs.ErrNotExist)
 }
 
-// check wants two models of one family and shape.
-func (e *Experts) check() error {
-	h, ok := e.High.Model.(models.Expert)
-	if !ok {
-		return fault.New(models.ErrVariant, nil, "%s has no experts to switch between", e.High.Name())
-	}
+// check wants two models of one family and shape, and finds their settings.
+func (e *Experts) check(path, release string) error {
 	if e.High.Name() != e.Low.Name() || !slices.EqualFunc(e.High.Params(0), e.Low.Params(0), func(a, b models.Param) bool {
 		return a.Name == b.Name && slices.Equal(a.Shape, b.Shape)
 	}) {
 		return fault.New(models.ErrVariant, nil, "the experts are %s and %s, or differ in shape: want two of one model", e.High.Name(), e.Low.Name())
 	}
-	e.Boundary = h.Boundary()
-	return nil
+	var err error
+	_, e.Settings, err = models.SettingsOf(e.High.Model, models.ReleaseQuery{Name: release, Folder: path, Experts: true})
+	if err == nil && e.Settings.Number("boundary") == 0 {
+		err = fault.New(models.ErrVariant, nil, "%s holds two models, and release %s is one, with no noise level to switch at: name a release of two, or one of the folders", path, e.Settings.Release.Name)
+	}
+	return err
 }
 
 // Files are both experts' files.
@@ -96,8 +102,5 @@ func (e *Experts) Close() error {
 
 // Sample is Model.Sample with the expert of each step's timestep.
 func (e *Experts) Sample(ctx context.Context, text, negative *tensor.Tensor, o SampleOptions) (*Sampled, error) {
-	if !(e.Boundary > 0 && e.Boundary < 1) {
-		return nil, fault.New(models.ErrInputs, nil, "boundary %g: want a share of the noise levels between 0 and 1", e.Boundary)
-	}
-	return sample(ctx, []expert{{e.High, "high noise", 1000 * e.Boundary}, {e.Low, "low noise", 0}}, text, negative, o)
+	return sample(ctx, []expert{{m: e.High, name: "high noise"}, {m: e.Low, name: "low noise"}}, e.Settings, text, negative, o)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -15,9 +16,26 @@ import (
 )
 
 // Identify finds out which model an open checkpoint holds: the one its config
-// describes, or else the preset that all of its tensors are of. Errors are Open's; the
+// describes, or else the preset that all of its tensors are of, as the release of
+// that name ("" is the one that the folder points to). Errors are OpenAs's; the
 // checkpoint stays open.
-func Identify(c *checkpoint.Checkpoint) (*Model, error) {
+func Identify(c *checkpoint.Checkpoint, release string) (*Model, error) {
+	m, err := identifyModel(c)
+	if err != nil {
+		return nil, err
+	}
+	if m.dir = c.Path(); !isDir(m.dir) {
+		m.dir = filepath.Dir(m.dir)
+	}
+	m.Model, m.Settings, err = models.SettingsOf(m.Model, models.ReleaseQuery{Name: release, Folder: m.dir})
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// identifyModel is Identify without the release.
+func identifyModel(c *checkpoint.Checkpoint) (*Model, error) {
 	raw, where, err := c.ConfigJSON()
 	if err != nil {
 		return nil, err
@@ -26,7 +44,7 @@ func Identify(c *checkpoint.Checkpoint) (*Model, error) {
 		return identifyByTensors(c, "no config.json")
 	}
 	raw, note := withOfficialKeys(raw, where)
-	mm, err := models.FromConfig(raw, where)
+	mm, unread, err := models.Describe(raw, where)
 	if err != nil {
 		return nil, err
 	}
@@ -49,6 +67,7 @@ func Identify(c *checkpoint.Checkpoint) (*Model, error) {
 	if note != "" {
 		m.Notices = append(m.Notices, note)
 	}
+	m.Notices = append(m.Notices, unread...)
 	return m, nil
 }
 

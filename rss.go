@@ -1,13 +1,9 @@
 package weft
 
 import (
-	"encoding/json"
 	"os"
 	"strconv"
 	"strings"
-
-	"weft/checkpoint"
-	"weft/internal/userfile"
 )
 
 // peakRSS is the most memory the process has had resident, in bytes; 0 where
@@ -24,13 +20,4 @@ func peakRSS() int64 {
 		}
 	}
 	return 0
-}
-
-func readConfig(path string) (map[string]any, error) {
-	b, err := userfile.Read(path, checkpoint.MaxConfig)
-	if err != nil {
-		return nil, err
-	}
-	var c map[string]any
-	return c, json.Unmarshal(b, &c)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"weft/engine"
 	"weft/fault"
 	"weft/models"
+	"weft/plan"
 	"weft/sampler"
 	"weft/session"
 	"weft/tensor"
@@ -22,19 +24,27 @@ import (
 // SampleOptions of Sample.
 type SampleOptions struct {
 	Options
-	Width, Height, Frames int
-	FPS                   float64 // frames a second, for models whose positions are seconds; 0 means the model's own
-	Steps                 int
-	Sampler               string  // one of sampler.Names; "" means the model's own
-	Shift                 float64 // 0 means the model's own
-	IntegerTimesteps      bool
+	Width, Height int
+	// What follows is the release's own (models.SettingsOf) where it is zero.
+	Frames           int
+	FPS              float64 // frames a second, for models whose positions are seconds
+	Steps            int
+	Sampler          string // one of sampler.Names
+	Shift            float64
+	IntegerTimesteps bool
 	// Guidance mixes the velocities with and without the text: uncond + Guidance
-	// (cond - uncond). It needs Negative; 0 means the model's own with it and none without.
-	Guidance float64
-	// Sequential runs guidance as two passes; else both are one batch, which
-	// dp=2 runs in parallel.
-	Sequential bool
-	Seed       uint64
+	// (cond - uncond). It is one scale, or one for each of two experts, first the one
+	// that runs first. It needs a negative text; 1 is one pass without.
+	Guidance []float64
+	// Boundary is the share of the noise levels above which the first of two experts runs.
+	Boundary float64
+	// CFG is how the passes with and without the text run: plan.CFGBatch, also as "",
+	// makes them one batch, which dp=2 runs in parallel; plan.CFGSequential runs one
+	// after the other; plan.CFGNone is the pass with the text alone.
+	CFG string
+	// Asked names settings that are asked for though they are zero, which is then refused.
+	Asked []string
+	Seed  uint64
 	// Conditions are what the model reads besides latents, time and text (for Wan
 	// i2v y and clip_fea), the same in every step and for both texts; what a
 	// models.TextConditioned reads of one text is of Negative under "negative_" and its name.
@@ -48,6 +58,7 @@ type SampleOptions struct {
 // SampleStep reports one step.
 type SampleStep struct {
 	Step     int     `json:"step"`
+	Of       int     `json:"-"` // how many there are
 	Timestep float64 `json:"timestep"`
 	Sigma    float64 `json:"sigma"`
 	Seconds  float64 `json:"seconds"`
@@ -62,22 +73,24 @@ type Sampled struct {
 	Latents *tensor.Tensor // (batch, channels, frames, height, width), f32
 	Steps   []SampleStep
 	Report  Report
+	// Settings are all that were taken, and from where.
+	Settings map[string]models.Setting
 }
 
 // Sample denoises latents. text (batch, rows, dim), or (rows, dim), is the
 // prompt's embedding, negative the one to be guided away from, nil for none.
 func (m *Model) Sample(ctx context.Context, text, negative *tensor.Tensor, o SampleOptions) (*Sampled, error) {
-	return sample(ctx, []expert{{m: m}}, text, negative, o)
+	return sample(ctx, []expert{{m: m}}, m.Settings, text, negative, o)
 }
 
-func sample(ctx context.Context, experts []expert, text, negative *tensor.Tensor, o SampleOptions) (*Sampled, error) {
-	j, err := newSampling(experts, text, negative, o)
+func sample(ctx context.Context, experts []expert, settings models.Settings, text, negative *tensor.Tensor, o SampleOptions) (*Sampled, error) {
+	j, err := newSampling(experts, settings, text, negative, o)
 	if err != nil {
 		return nil, err
 	}
 	defer j.close()
 	steps := []SampleStep{}
-	for i := range o.Steps {
+	for i := range j.sampler.Steps() {
 		s, err := j.step(ctx, i)
 		if err != nil {
 			return nil, fmt.Errorf("step %d: %w", i, err)
@@ -88,7 +101,7 @@ func sample(ctx context.Context, experts []expert, text, negative *tensor.Tensor
 		}
 	}
 	out, err := tensor.FromFloat32s(dtype.F32, j.x, j.shape...)
-	return &Sampled{Latents: out, Steps: steps, Report: j.report()}, err
+	return &Sampled{Latents: out, Steps: steps, Report: j.report(), Settings: j.settings.Taken()}, err
 }
 
 // expert is a model and the timestep down to which it denoises.
@@ -104,6 +117,9 @@ type sampling struct {
 	at       int // the expert in use; -1 before the first
 	g        models.Generator
 	o        SampleOptions
+	settings models.Settings
+	notes    []string
+	guidance []float64 // one an expert; nil where each step is one pass
 	sampler  sampler.Sampler
 	req      models.Request
 	eng      engine.Engine    // of all experts, where it is this loop's own
@@ -117,30 +133,135 @@ type sampling struct {
 	odd      nonFinite
 }
 
-func newSampling(experts []expert, text, negative *tensor.Tensor, o SampleOptions) (*sampling, error) {
+// askedSettings is what the options say of settings.
+func (o SampleOptions) askedSettings() models.Said {
+	v := map[string]any{}
+	set := func(name string, given bool, value any) {
+		if given || slices.Contains(o.Asked, name) {
+			v[name] = value
+		}
+	}
+	set("sampler", o.Sampler != "", o.Sampler)
+	set("shift", o.Shift != 0, o.Shift)
+	set("guidance", len(o.Guidance) > 0, o.Guidance)
+	set("steps", o.Steps != 0, o.Steps)
+	set("boundary", o.Boundary != 0, o.Boundary)
+	set("frames", o.Frames != 0, o.Frames)
+	set("fps", o.FPS != 0, o.FPS)
+	set("size", true, o.sizeText())
+	set("cfg", o.CFG != "", o.CFG)
+	set("integer_timesteps", o.IntegerTimesteps, o.IntegerTimesteps)
+	set("text_len", o.TextLen > 0, o.TextLen)
+	return models.Said{From: models.FromFlag, Values: v}
+}
+
+func (o SampleOptions) sizeText() string { return fmt.Sprintf("%dx%d", o.Width, o.Height) }
+
+// chooseGuidance makes of the settings what each step runs: its passes, and a scale of
+// guidance for each expert. It says what is run otherwise than the release does.
+func (j *sampling) chooseGuidance(negative *tensor.Tensor) error {
+	o, s, name := j.o, j.settings, j.experts[0].m.Name()
+	scales, asked := s.Numbers("guidance"), len(o.Guidance) > 0
+	var l fault.List
+	for _, g := range scales {
+		if math.IsNaN(g) || math.IsInf(g, 0) {
+			l.Add(fault.New(models.ErrInputs, nil, "guidance %v: want finite numbers", scales))
+		}
+	}
+	switch o.CFG {
+	case "", plan.CFGBatch, plan.CFGSequential, plan.CFGNone:
+	default:
+		l.Add(fault.New(models.ErrInputs, nil, "cfg %q: want %s, %s or %s", o.CFG, plan.CFGBatch, plan.CFGSequential, plan.CFGNone))
+	}
+	switch n := len(j.experts); {
+	case len(scales) > 2 || asked && len(scales) == 2 && n == 1:
+		l.Add(fault.New(models.ErrInputs, nil, "guidance %v: want one scale%s, since there is %s", scales, map[bool]string{true: " or two"}[n == 2], map[bool]string{true: "one model", false: "a pair of models"}[n == 1]))
+	case len(scales) == 2 && n == 1:
+		at := 0
+		if filepath.Base(j.experts[0].m.dir) == "low_noise_model" || filepath.Base(j.experts[0].m.dir) == "transformer_2" {
+			at = 1
+		}
+		scales = scales[at : at+1]
+		j.notes = append(j.notes, fmt.Sprintf("one of two experts is run alone, with its guidance of %g", scales[0]))
+	case len(scales) == 1 && n == 2:
+		scales = []float64{scales[0], scales[0]}
+	}
+	alone := !slices.ContainsFunc(scales, func(g float64) bool { return g != 1 })
+	if asked && !alone && negative == nil && o.CFG != plan.CFGNone {
+		l.Add(fault.New(models.ErrInputs, nil, "guidance %v needs a negative prompt's embedding to guide away from", scales))
+	}
+	if asked && !alone && o.CFG == plan.CFGNone {
+		l.Add(fault.New(models.ErrInputs, nil, "guidance %v with cfg none: one pass has nothing to be guided away from; leave one of them out", scales))
+	}
+	if err := l.Err(); err != nil {
+		return err
+	}
+	g, _ := s.Get("guidance")
+	why := ""
+	switch {
+	case o.CFG == plan.CFGNone:
+		why = "cfg none"
+	case alone:
+		why = fmt.Sprintf("guidance 1 (%s)", g.From)
+	case negative == nil:
+		why = "no negative text"
+		j.notes = append(j.notes, fmt.Sprintf("no negative text: each step is one pass, without guidance; %s is run with guidance %s (%s)", name, g.Text(), g.From))
+	}
+	if why == "" {
+		j.guidance = scales
+		j.settings = s.Over(models.Said{From: g.From, Values: map[string]any{"passes": 2}})
+		if o.CFG == "" {
+			j.settings = j.settings.Over(models.Said{From: "default", Values: map[string]any{"cfg": plan.CFGBatch}})
+		}
+		return nil
+	}
+	if negative != nil {
+		j.notes = append(j.notes, why+": each step is one pass, and the negative text is not used")
+	}
+	j.settings = s.Over(models.Said{From: why, Values: map[string]any{"passes": 1, "cfg": plan.CFGNone}})
+	return nil
+}
+
+func newSampling(experts []expert, settings models.Settings, text, negative *tensor.Tensor, o SampleOptions) (*sampling, error) {
 	var l fault.List
 	g, ok := experts[0].m.Model.(models.Generator)
 	if !ok {
 		return nil, fault.New(models.ErrVariant, nil, "%s does not denoise latents", experts[0].m.Name())
 	}
-	latent, err := models.VideoLatents(g, 1, o.Width, o.Height, o.Frames)
+	s := settings.ForSize(o.sizeText()).Over(o.askedSettings())
+	j := &sampling{experts: experts, odd: nonFinite{allow: o.AllowNonFinite}, at: -1, g: g, o: o, settings: s, notes: slices.Clone(settings.Notes)}
+	latent, err := models.VideoLatents(g, 1, o.Width, o.Height, s.Count("frames"))
 	l.Add(err)
-	own := models.ScheduleOf(g)
-	if o.Sampler == "" {
-		o.Sampler = own.Sampler
+	shift := s.Number("shift")
+	if v, _ := s.Get("shift"); v.From != models.FromFlag && !sampler.TakesShift(s.Text("sampler")) {
+		shift = 0 // of another sampler's
 	}
-	if o.Shift == 0 {
-		o.Shift = own.Shift
+	tokens := 0
+	if len(latent) == 4 {
+		tokens = latent[1] * latent[2] * latent[3]
 	}
-	s, err := sampler.New(o.Sampler, sampler.Options{Steps: o.Steps, Shift: o.Shift, IntegerTimesteps: o.IntegerTimesteps, Seed: o.Seed})
+	j.sampler, err = sampler.New(s.Text("sampler"), sampler.Options{Steps: s.Count("steps"), Shift: shift, IntegerTimesteps: s.Is("integer_timesteps"), Seed: o.Seed, Tokens: tokens})
 	l.Add(err)
-	if o.Guidance == 0 && negative != nil {
-		o.Guidance = own.Guidance
+	l.Add(j.chooseGuidance(negative))
+	if b := s.Number("boundary"); len(experts) == 2 && !(b > 0 && b < 1) {
+		l.Add(fault.New(models.ErrInputs, nil, "boundary %g: want a share of the noise levels between 0 and 1", b))
+	} else if len(experts) == 2 {
+		experts[0].until = 1000 * b
+	} else if o.Boundary != 0 || slices.Contains(o.Asked, "boundary") {
+		l.Add(fault.New(models.ErrInputs, nil, "boundary %g: there is one model, not two experts", o.Boundary))
 	}
-	if o.Guidance != 0 && o.Guidance != 1 && negative == nil {
-		l.Add(fault.New(models.ErrInputs, nil, "guidance %g needs a negative prompt's embedding to guide away from", o.Guidance))
+	guided := j.guidance != nil
+	if o.FPS == 0 && s.Text("time") != "" {
+		o.FPS = s.Number("fps") // positions are seconds
 	}
-	guided := negative != nil && o.Guidance != 1
+	// Where neither the configuration nor a flag says how long a text is, the release
+	// does; models that mask what is padded need no padding.
+	if p, ok := g.(models.PadsText); ok && p.PadsText() && o.TextLen == 0 {
+		o.TextLen = s.Count("text_len")
+		j.o.TextLen = o.TextLen
+	} else if !ok || !p.PadsText() {
+		j.settings = j.settings.Without("text_len")
+	}
 	batched := batchedRows
 	_, ids := g.(models.TokenReader)
 	if ids {
@@ -155,7 +276,7 @@ func newSampling(experts []expert, text, negative *tensor.Tensor, o SampleOption
 	if err := l.Err(); err != nil {
 		return nil, err
 	}
-	j := &sampling{experts: experts, odd: nonFinite{allow: o.AllowNonFinite}, at: -1, g: g, o: o, sampler: s, batch: text.Shape[0], shape: append([]int{text.Shape[0]}, latent...)}
+	j.batch, j.shape = text.Shape[0], append([]int{text.Shape[0]}, latent...)
 	rows := text.Shape[1]
 	j.texts = []*tensor.Tensor{text}
 	if guided {
@@ -166,7 +287,7 @@ func newSampling(experts []expert, text, negative *tensor.Tensor, o SampleOption
 		if _, ok := g.(models.TextConditioned); ok && negative.Shape[1] != text.Shape[1] {
 			return nil, fault.New(models.ErrInputs, nil, "context has %d rows and negative context %d: %s takes no row for padding that no mask says is, so make both as long, with a mask each", text.Shape[1], negative.Shape[1], g.Name())
 		}
-		if j.texts = []*tensor.Tensor{negative, text}; !o.Sequential {
+		if j.texts = []*tensor.Tensor{negative, text}; o.CFG != plan.CFGSequential {
 			if j.texts, err = joinTexts(negative, text, rows); err != nil {
 				return nil, err
 			}
@@ -328,7 +449,7 @@ func (j *sampling) close() {
 // report is that of the expert in use, with what the others cost before it.
 func (j *sampling) report() Report {
 	r := j.run.Report()
-	r.Notes = append(r.Notes, j.odd.notes...)
+	r.Notes = append(append(slices.Clone(j.notes), r.Notes...), j.odd.notes...)
 	for _, p := range j.past {
 		r.CompileSeconds += p.CompileSeconds
 		r.LoadSeconds += p.LoadSeconds
@@ -423,7 +544,7 @@ func (j *sampling) step(ctx context.Context, i int) (SampleStep, error) {
 	host := time.Now()
 	v := j.velocity[0]
 	if len(j.velocity) == 2 {
-		if err := sampler.Guide(j.velocity[0], j.velocity[1], float32(j.o.Guidance), v); err != nil {
+		if err := sampler.Guide(j.velocity[0], j.velocity[1], float32(j.guidance[j.at]), v); err != nil {
 			return SampleStep{}, err
 		}
 	}
@@ -435,7 +556,7 @@ func (j *sampling) step(ctx context.Context, i int) (SampleStep, error) {
 	}
 	end := time.Now()
 	j.run.took(end.Sub(start).Seconds())
-	return SampleStep{Step: i, Timestep: t, Sigma: j.sampler.Sigma(i), Expert: j.experts[j.at].name, Seconds: end.Sub(start).Seconds(), Host: end.Sub(host).Seconds()}, nil
+	return SampleStep{Step: i, Of: j.sampler.Steps(), Timestep: t, Sigma: j.sampler.Sigma(i), Expert: j.experts[j.at].name, Seconds: end.Sub(start).Seconds(), Host: end.Sub(host).Seconds()}, nil
 }
 
 // checkLatents refuses latents that step i made NaN or infinite: every step after it
@@ -476,9 +597,8 @@ func (j *sampling) velocities(ctx context.Context, fresh bool, t float64) error 
 	}
 	all := make([]*tensor.Tensor, len(outs))
 	for k := range outs {
-		all[k] = outs[k]["out"]
-		if g, ok := j.g.(models.Rearranged); ok {
-			all[k] = g.Velocity(j.run.req, all[k])
+		if all[k], err = j.latentsOf(outs[k]["out"]); err != nil {
+			return err
 		}
 	}
 	fs, err := tensor.Stack(all).Float32s()
@@ -490,6 +610,21 @@ func (j *sampling) velocities(ctx context.Context, fresh bool, t float64) error 
 		j.velocity = append(j.velocity, fs[at:at+len(j.x)])
 	}
 	return nil
+}
+
+// latentsOf is a step's output as latents, or the reason why it is none.
+func (j *sampling) latentsOf(out *tensor.Tensor) (*tensor.Tensor, error) {
+	want := append([]int{j.run.req.Batch}, j.shape[1:]...)
+	if out == nil || out.Elements() != tensor.Elements(want) {
+		return nil, fault.New(models.ErrOutput, nil, "%s gives %v in a step: want the velocity of latents %v; its configuration's channels out are no latents'", j.g.Name(), out, want)
+	}
+	if g, ok := j.g.(models.Rearranged); ok {
+		out = g.Velocity(j.run.req, out)
+	}
+	if !slices.Equal(out.Shape, want) {
+		return nil, fault.New(models.ErrOutput, nil, "%s gives %v in a step: want the velocity of latents %v", j.g.Name(), out, want)
+	}
+	return out, nil
 }
 
 // feed places a lane's latents, rows from lo of both texts' videos, and before the

@@ -11,11 +11,14 @@
 package weft
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
+	"fmt"
 	"path/filepath"
+	"slices"
 
 	"weft/checkpoint"
+	"weft/internal/userfile"
 	"weft/models"
 	_ "weft/models/all" // every family registers itself
 	"weft/tensor"
@@ -29,6 +32,10 @@ type Model struct {
 	Notices []string
 	stored  map[string]string // official name to the checkpoint's
 	prefix  string            // of the model's names in the checkpoint, behind Checkpoint.Prefix
+	// Settings are how the release is run that the model is taken for; empty for a
+	// model that denoises no latents. Their notes are not among Notices.
+	Settings models.Settings
+	dir      string // where the weights lie
 }
 
 // Open identifies the model at path: a folder with config.json, an index, a
@@ -38,12 +45,16 @@ type Model struct {
 // the model in its file (a text encoder, an autoencoder, an EMA copy) is passed over
 // and named in Notices. Missing, unexpected and mis-shaped tensors are all listed in
 // one error.
-func Open(path string) (*Model, error) {
+func Open(path string) (*Model, error) { return OpenAs(path, "") }
+
+// OpenAs is Open for the release of a name, as models.ReleaseQuery has it; "" is the
+// one that the folder points to.
+func OpenAs(path, release string) (*Model, error) {
 	c, err := checkpoint.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	m, err := Identify(c)
+	m, err := Identify(c, release)
 	if err != nil {
 		c.Close()
 		return nil, err
@@ -65,23 +76,28 @@ func (m *Model) Close() error { return m.Checkpoint.Close() }
 
 // withOfficialKeys adds what diffusers' config.json leaves out and the official
 // one in the folder above says, as where a diffusers copy stands inside an
-// official release: how long the text is.
+// official release: how long the text is. The text of either is not changed
+// otherwise, so that whoever reads it finds every fault it has.
 func withOfficialKeys(raw []byte, where string) ([]byte, string) {
-	var c map[string]any
-	if json.Unmarshal(raw, &c) != nil || c["num_attention_heads"] == nil || c["text_len"] != nil {
+	c, err := models.ReadConfig(raw)
+	if err != nil || !c.Has("num_attention_heads") || c.Gives("text_len") {
 		return raw, ""
 	}
 	above := filepath.Join(filepath.Dir(filepath.Dir(where)), "config.json")
-	up, err := readConfig(above)
-	if err != nil || up["text_len"] == nil || up["num_attention_heads"] != nil {
-		return raw, ""
-	}
-	c["text_len"] = up["text_len"]
-	out, err := json.Marshal(c)
+	official, err := userfile.Read(above, checkpoint.MaxConfig)
 	if err != nil {
 		return raw, ""
 	}
-	return out, "config.json has no text_len: taken from " + above
+	up, err := models.ReadConfig(official)
+	if err != nil || !up.Has("text_len") || up.Has("num_attention_heads") {
+		return raw, ""
+	}
+	rows := up.Int("text_len", 0, models.RowBound)
+	if !up.OK() {
+		return raw, ""
+	}
+	end := bytes.LastIndexByte(raw, '}')
+	return slices.Concat(raw[:end], fmt.Appendf(nil, ",\"text_len\":%d", rows), raw[end:]), "config.json has no text_len: taken from " + above
 }
 
 // ReadTensors reads every tensor of a safetensors file into memory. What does not fit

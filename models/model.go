@@ -29,6 +29,7 @@ var (
 	ErrFFN          = fault.NewKind("ffn-not-divisible")
 	ErrSize         = fault.NewKind("size")
 	ErrAxis         = fault.NewKind("axis-unsupported")
+	ErrOutput       = fault.NewKind("output-shape")
 )
 
 // Param is one parameter of a model.
@@ -209,15 +210,6 @@ type TextConditioned interface {
 	OfText() []string
 }
 
-// Expert is a generator that denoises one range of noise levels beside others
-// of its kind.
-type Expert interface {
-	Generator
-	// Boundary is the timestep, as a share of the whole range, from which the
-	// expert of high noise is used; below it the other is.
-	Boundary() float64
-}
-
 // Decoder is a model that turns latents into videos: its Request, Graph and Feed
 // are those of one decoding, of latents z.
 type Decoder interface {
@@ -253,27 +245,6 @@ type TokenReader interface {
 	ReadsTokens()
 }
 
-// Schedule is how a model is sampled where nothing else is asked for.
-type Schedule struct {
-	Sampler  string  // in the names of package sampler
-	Shift    float64 // of the noise levels; 0 for a sampler that has none
-	Guidance float64 // where there is a text to be guided away from
-}
-
-// Scheduled is a generator with a schedule of its own; that of the others is Wan's.
-type Scheduled interface {
-	Generator
-	Schedule() Schedule
-}
-
-// ScheduleOf is how a model is sampled where nothing else is asked for.
-func ScheduleOf(g Generator) Schedule {
-	if s, ok := g.(Scheduled); ok {
-		return s.Schedule()
-	}
-	return Schedule{Sampler: "unipc", Shift: 5, Guidance: 5}
-}
-
 // Family makes models of one kind.
 type Family struct {
 	Name string
@@ -281,8 +252,10 @@ type Family struct {
 	Presets map[string]json.RawMessage
 	// Detect says whether a config.json is of this family.
 	Detect func(config map[string]any) bool
-	// New makes a model of a config.json; name is the preset's or "".
-	New func(name string, config []byte) (Model, error)
+	// New makes a model of a config.json; name is the preset's, or "" where the
+	// configuration came from elsewhere. What is wrong is left with the reader, and
+	// then the model is not used.
+	New func(name string, config *ConfigReader) Model
 }
 
 var families []Family
@@ -290,7 +263,7 @@ var families []Family
 // Register adds a family; families call it from an init function.
 func Register(f Family) { families = append(families, f) }
 
-// Presets lists the names ByName takes.
+// Presets lists the names of presets.
 func Presets() []string {
 	names := []string{}
 	for _, f := range families {
@@ -304,82 +277,111 @@ func Presets() []string {
 
 // PresetConfig is a preset's config.json. Error: ErrUnknownModel.
 func PresetConfig(name string) (json.RawMessage, error) {
+	if raw := presetConfig(name); raw != nil {
+		return raw, nil
+	}
+	return nil, unknownModel(name, name)
+}
+
+// presetConfig is a preset's config.json, nil for a name that is none's.
+func presetConfig(name string) json.RawMessage {
 	for _, f := range families {
 		if c, ok := f.Presets[name]; ok {
-			return c, nil
+			return c
 		}
 	}
-	return nil, unknownModel(name)
+	return nil
 }
 
-func unknownModel(name string) error {
-	return fault.New(ErrUnknownModel, struct {
-		Name  string   `json:"name"`
-		Known []string `json:"known"`
-	}{name, Presets()}, "unknown model %q; known: %s", name, strings.Join(Presets(), ", "))
-}
-
-// ByName makes a preset.
+// ByName makes the model that a name stands for, as FindPreset finds it. Error: ErrUnknownModel.
 func ByName(name string) (Model, error) {
+	preset, release, err := FindPreset(name)
+	if err != nil {
+		return nil, err
+	}
 	for _, f := range families {
-		if c, ok := f.Presets[name]; ok {
-			return f.New(name, c)
+		if raw, ok := f.Presets[preset]; ok {
+			config, err := ReadConfig(raw)
+			if err != nil {
+				return nil, err
+			}
+			m, _, err := f.buildModel(preset, config)
+			if err != nil {
+				return nil, err
+			}
+			m, _, err = SettingsOf(m, ReleaseQuery{Name: release})
+			return m, err
 		}
 	}
-	return nil, unknownModel(name)
+	return nil, unknownModel(name, preset)
 }
 
 // FromConfig makes the model a config.json describes. where is named in errors.
-func FromConfig(config []byte, where string) (Model, error) {
-	var c map[string]any
-	if err := json.Unmarshal(config, &c); err != nil {
-		return nil, fault.New(ErrConfig, nil, "%s: not a JSON object: %v", where, err)
-	}
-	for _, f := range families {
-		if !f.Detect(c) {
-			continue
+// Error: ErrConfig, ErrVariant, ErrUnknownModel, all that is wrong at once.
+func FromConfig(raw []byte, where string) (Model, error) {
+	m, _, err := Describe(raw, where)
+	return m, err
+}
+
+// Describe is FromConfig with notes of what in the configuration is not read.
+func Describe(raw []byte, where string) (m Model, notes []string, err error) {
+	defer func() {
+		if err != nil && where != "" {
+			err = prefixEach(where, err)
 		}
-		name := ""
-		for n, p := range f.Presets {
-			if presetMatches(p, c) {
-				name = n
-			}
-		}
-		m, err := f.New(name, config)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", where, err)
-		}
-		return m, nil
+	}()
+	config, err := ReadConfig(raw)
+	if err != nil {
+		return nil, nil, err
 	}
 	names := []string{}
 	for _, f := range families {
+		if f.Detect(config.keys) {
+			return f.buildModel("", config)
+		}
 		names = append(names, f.Name)
 	}
-	class, _ := c["_class_name"].(string)
-	kind, _ := c["model_type"].(string)
-	return nil, fault.New(ErrUnknownModel, struct {
+	class, _ := config.keys["_class_name"].(string)
+	kind, _ := config.keys["model_type"].(string)
+	return nil, nil, fault.New(ErrUnknownModel, struct {
 		Class string   `json:"class_name"`
 		Type  string   `json:"model_type"`
 		Known []string `json:"known"`
-	}{class, kind, names}, "%s: _class_name %q with model_type %q is no model weft knows; known families: %s", where, class, kind, strings.Join(names, ", "))
+	}{class, kind, names}, "_class_name %q with model_type %q is no model weft knows; known families: %s", class, kind, strings.Join(names, ", "))
 }
 
-// presetMatches says whether every key of a preset that the config also has is equal there.
-func presetMatches(preset json.RawMessage, config map[string]any) bool {
-	var p map[string]any
-	if json.Unmarshal(preset, &p) != nil {
-		return false
+// prefixEach puts where each violation was found in front of it.
+func prefixEach(where string, err error) error {
+	var l fault.List
+	for _, v := range fault.Violations(err) {
+		l.Add(fmt.Errorf("%s: %w", where, v))
 	}
-	shared := 0
-	for k, v := range p {
-		if got, ok := config[k]; ok {
-			shared++
-			if fmt.Sprint(got) != fmt.Sprint(v) {
-				return false
+	return l.Err()
+}
+
+// maxElements bounds one parameter: 4 TB of f32.
+const maxElements = 1 << 40
+
+// buildModel makes a model and checks that its parameters can be counted.
+func (f Family) buildModel(name string, config *ConfigReader) (Model, []string, error) {
+	m := f.New(name, config)
+	if config.OK() && name == "" { // presets can be counted
+		for _, p := range m.Params(0) {
+			n := 1
+			for _, d := range p.Shape {
+				if d > 0 && n > maxElements/d {
+					config.Refuse("the sizes make %s of shape %v: want at most %d elements", p.Name, p.Shape, int64(maxElements))
+					break
+				}
+				n *= d
 			}
 		}
 	}
-	return shared >= 4
+	notes, err := config.Finish()
+	if err != nil {
+		return nil, nil, err
+	}
+	return m, notes, nil
 }
 
 // Specs assigns the rules to a model's parameters.

@@ -17,9 +17,9 @@ func Preset(config any) json.RawMessage {
 
 // PresetName is the preset, the first by name of equal ones, whose configuration
 // is the one that same means, or "".
-func PresetName[C any](presets map[string]json.RawMessage, parse func([]byte) (C, error), same func(C) bool) string {
+func PresetName[C any](presets map[string]json.RawMessage, parse func(*ConfigReader) C, same func(C) bool) string {
 	for _, name := range slices.Sorted(maps.Keys(presets)) {
-		if p, err := parse(presets[name]); err == nil && same(p) {
+		if r, err := ReadConfig(presets[name]); err == nil && same(parse(r)) && r.OK() {
 			return name
 		}
 	}

@@ -27,6 +27,7 @@ import (
 const (
 	CFGBatch      = "batch"      // both as one batch of twice the size
 	CFGSequential = "sequential" // one after the other
+	CFGNone       = "none"       // the pass with the text alone
 )
 
 // Kinds of errors.
@@ -44,11 +45,16 @@ var (
 // Options are what is planned.
 type Options struct {
 	Width, Height, Frames int
-	Batch                 int    // videos; 0 is 1
-	CFG                   string // "" is CFGBatch
-	DType                 dtype.DType
-	SplitResidual         bool
-	Text                  int // rows of text where the configuration has no length
+	Batch                 int // videos; 0 is 1
+	// CFG is one of these; "" is the release's own: CFGNone where its guidance is
+	// distilled into the weights, else CFGBatch.
+	CFG string
+	// Settings are the model's (models.SettingsOf); the zero value finds those of the
+	// model alone.
+	Settings      models.Settings
+	DType         dtype.DType
+	SplitResidual bool
+	Text          int // rows of text where the configuration has no length
 	// Mesh plans this split alone; axes left out are 1. nil goes over all.
 	Mesh []mesh.Axis
 	// FSDP are axes among dp and sp over which weights are kept in shares, where a
@@ -207,6 +213,8 @@ type Result struct {
 	// Efficiency says how good the times are: "assumed" or "calibrated".
 	Efficiency string   `json:"efficiency"`
 	Notes      []string `json:"notes"`
+	// Settings of the release that a plan depends on, and what said them.
+	Settings map[string]models.Setting `json:"settings"`
 }
 
 // maxBatch bounds the videos of a step: more is a mistyped number.
@@ -226,17 +234,49 @@ type search struct {
 }
 
 // defaults fills in what is left out.
-func (o Options) defaults() Options {
+func (o Options) defaults(m models.Model) Options {
 	o.Batch = cmp.Or(o.Batch, 1)
-	o.CFG = cmp.Or(o.CFG, CFGBatch)
+	o.Settings = o.settings(m)
+	p, ok := m.(models.PadsText)
+	switch pads := ok && p.PadsText(); {
+	case !pads:
+		o.Settings = o.Settings.Without("text_len")
+	case o.Text == 0:
+		o.Text = o.Settings.Count("text_len") // as sampling pads it
+	case o.Text != o.Settings.Count("text_len"):
+		o.Settings = o.Settings.Over(models.Said{From: models.FromFlag, Values: map[string]any{"text_len": o.Text}})
+	}
+	if _, known := o.Settings.Get("cfg"); known {
+		return o
+	}
+	passes, _ := o.Settings.Get("passes")
+	said := models.Said{From: models.FromFlag, Values: map[string]any{"cfg": o.CFG, "passes": 2}}
+	if o.CFG == "" {
+		if o.CFG = CFGBatch; passes.Value == 1 {
+			o.CFG = CFGNone
+		}
+		said = models.Said{From: passes.From, Values: map[string]any{"cfg": o.CFG, "passes": passes.Value}}
+	} else if o.CFG == CFGNone {
+		said.Values["passes"] = 1
+	}
+	o.Settings = o.Settings.Over(said)
 	return o
+}
+
+// settings are the model's, with what the options say above them.
+func (o Options) settings(m models.Model) models.Settings {
+	s := o.Settings
+	if s.Release.Name == "" {
+		_, s, _ = models.SettingsOf(m, models.ReleaseQuery{}) // without a folder or a name nothing can be wrong
+	}
+	return s
 }
 
 // Request is the step that the options ask of a model, without a split and a
 // target, and how many passes of it a denoising step makes. Errors: ErrOptions,
 // models.ErrSize.
 func (o Options) Request(m models.Model) (r models.Request, passes int, err error) {
-	o = o.defaults()
+	o = o.defaults(m)
 	var l fault.List
 	gen, ok := m.(models.Generator)
 	if !ok {
@@ -245,8 +285,8 @@ func (o Options) Request(m models.Model) (r models.Request, passes int, err erro
 	if o.Batch < 1 || o.Batch > maxBatch {
 		l.Add(fault.New(ErrOptions, nil, "batch %d: want 1 to %d videos", o.Batch, maxBatch))
 	}
-	if o.CFG != CFGBatch && o.CFG != CFGSequential {
-		l.Add(fault.New(ErrOptions, nil, "cfg %q: want %s or %s", o.CFG, CFGBatch, CFGSequential))
+	if o.CFG != CFGBatch && o.CFG != CFGSequential && o.CFG != CFGNone {
+		l.Add(fault.New(ErrOptions, nil, "cfg %q: want %s, %s or %s", o.CFG, CFGBatch, CFGSequential, CFGNone))
 	}
 	if o.DType != dtype.F32 && o.DType != dtype.BF16 {
 		l.Add(fault.New(ErrOptions, nil, "compute type %v: want bf16 or f32", o.DType))
@@ -280,10 +320,12 @@ func (o Options) Request(m models.Model) (r models.Request, passes int, err erro
 	if o.TokenTimes {
 		r.Times = 2
 	}
-	if o.CFG == CFGSequential {
+	switch o.CFG {
+	case CFGSequential:
 		return r, 2, nil
+	case CFGBatch:
+		r.Batch *= 2
 	}
-	r.Batch *= 2
 	return r, 1, nil
 }
 
@@ -296,7 +338,7 @@ func newSearch(m models.Model, o Options) (*search, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &search{m: m, o: o.defaults(), r: r, passes: passes, figures: e, measure: map[string]*measured{}}
+	s := &search{m: m, o: o.defaults(m), r: r, passes: passes, figures: e, measure: map[string]*measured{}}
 	one, err := mesh.Local(axesOf(split{pp: 1, dp: 1, fsdp: 1, tp: 1, sp: 1})...)
 	if err != nil {
 		return nil, err
@@ -332,6 +374,13 @@ func (s *search) result(on string) *Result {
 	res.Notes = []string{
 		"phases run one after another; memory is the largest one's",
 		fmt.Sprintf("step times rest on %s efficiencies (plan/data/efficiency.json)", res.Efficiency)}
+	res.Notes = append(res.Notes, s.o.Settings.Notes...)
+	res.Settings = map[string]models.Setting{}
+	for _, name := range []string{"release", "cfg", "passes", "text_len", "time"} { // what a plan depends on
+		if setting, ok := s.o.Settings.Get(name); ok {
+			res.Settings[name] = setting
+		}
+	}
 	if missing := s.unmodelled(); len(missing) > 0 {
 		res.Notes = append(res.Notes, "not modelled: "+strings.Join(missing, " and "))
 	}

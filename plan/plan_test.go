@@ -301,7 +301,7 @@ func TestAbsurdRequests(t *testing.T) {
 		{func(o *Options) { o.Width, o.Height, o.Frames = 1<<16, 1<<16, 65533 }, models.ErrSize, "latent positions"},
 		{func(o *Options) { o.Batch = -1 }, ErrOptions, "batch"},
 		{func(o *Options) { o.Batch = 1 << 40 }, ErrOptions, "batch"},
-		{func(o *Options) { o.CFG = "both" }, ErrOptions, "batch or sequential"},
+		{func(o *Options) { o.CFG = "both" }, ErrOptions, "batch, sequential or none"},
 		{func(o *Options) { o.DType = dtype.F16 }, ErrOptions, "bf16 or f32"},
 		{func(o *Options) { o.Text = 513 }, models.ErrInputs, "512"},
 	} {

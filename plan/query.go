@@ -36,6 +36,8 @@ type Query struct {
 	Steps         int     // of a video; 0 leaves out what runs once a video
 	Prices        *Prices // of a user; nil leaves costs out
 	Machine       Machine // for cpu:N
+	// Settings are the model's, as Options has them.
+	Settings models.Settings
 }
 
 // Machine is what the devices of cpu:N share. 0 is not known.
@@ -56,7 +58,7 @@ func (q Query) Read() (topology.Slice, Options, error) {
 	var l fault.List
 	var on topology.Slice
 	o := Options{Frames: q.Frames, Batch: q.Batch, CFG: q.CFG, SplitResidual: q.SplitResidual, Text: q.TextLen,
-		FSDP: models.ParseFSDP(q.FSDP), Attention: q.Attention, TokenTimes: q.TokenTimes, As: q.As, Steps: q.Steps, Prices: q.Prices}
+		FSDP: models.ParseFSDP(q.FSDP), Attention: q.Attention, TokenTimes: q.TokenTimes, As: q.As, Steps: q.Steps, Prices: q.Prices, Settings: q.Settings}
 	var err error
 	o.Width, o.Height, err = ParseSize(q.Size)
 	l.Add(err)

@@ -39,6 +39,14 @@ var sigmaMax = float64(float32(0.999))
 // the clean sample from a flow model, first order at the last step.
 func newUniPC(o Options) *multistep { return uniPC(warped(sigmaMax, 0, o.Steps, o.Shift)) }
 
+// newUniPCFlow is UniPC as diffusers runs it for flow models: n of n+1 even levels
+// from 1 to 1/1000, warped, the first a little below 1 so that log(1-sigma) is finite.
+func newUniPCFlow(o Options) *multistep {
+	sigmas := warped(1, 1./trainSteps, o.Steps, o.Shift)
+	sigmas[0], sigmas[o.Steps] = 1-1e-6, 0
+	return uniPC(sigmas)
+}
+
 // newKarras is UniPC on Cosmos3's grid: the power-law ramp of Karras et al. from 200 to 0.147, each s then s/(s+1).
 func newKarras(o Options) *multistep {
 	const lo, hi, rho = 0.147, 200, 7

@@ -1,6 +1,10 @@
 package sampler
 
-import "weft/fault"
+import (
+	"math"
+
+	"weft/fault"
+)
 
 // newLTX is LTX-Video's Euler on a linear, then quadratic, schedule.
 func newLTX(o Options) *multistep {
@@ -53,4 +57,29 @@ func (s *ltx) StepTokens(sample, velocity, sigmas []float32) error {
 		combine2(sample[tok*row:(tok+1)*row], velocity[tok*row:(tok+1)*row], 1, float32(lower-float64(sigma)))
 	}
 	return nil
+}
+
+// newLTXShifted is LTX-Video's schedule up to 0.9.1: n even levels from 1 to 1/n,
+// shifted by the number of a video's tokens, then stretched so that the last level
+// before 0 is 0.1. The shift is e^mu, mu on the line through 0.95 at 1024 tokens and
+// 2.05 at 4096.
+func newLTXShifted(o Options) *multistep {
+	const terminal = 0.1
+	mu := 0.95 + (float64(o.Tokens)-1024)*(2.05-0.95)/(4096-1024)
+	shift := math.Exp(mu)
+	n := o.Steps
+	sigmas := make([]float64, n+1) // the last is 0
+	for i := range n {
+		s := 1.0
+		if n > 1 {
+			s = 1 + (1/float64(n)-1)*float64(i)/float64(n-1)
+		}
+		sigmas[i] = shift / (shift + 1/s - 1)
+	}
+	if last := 1 - sigmas[n-1]; n > 1 && last > 0 { // one step alone is from 1 to 0
+		for i := range n {
+			sigmas[i] = 1 - (1-sigmas[i])/(last/(1-terminal))
+		}
+	}
+	return euler(sigmas)
 }

@@ -109,6 +109,8 @@ type Options struct {
 	// updates and 1 for its two-step ones. When nil it is Fill(Seed, step+1, 0, dst).
 	Noise func(step, draw int, dst []float32)
 	Seed  uint64
+	// Tokens are those of one video, by which ltx-shifted shifts its noise levels.
+	Tokens int
 }
 
 // maxSteps keeps a mistyped count from filling memory with a schedule.
@@ -127,11 +129,18 @@ type maker struct {
 // makers is in the order in which names are listed.
 var makers = []maker{
 	{"unipc", true, maxSteps, newUniPC},
+	{"unipc-flow", true, maxSteps, newUniPCFlow},
 	{"euler", true, maxSteps, newEuler},
 	{"unipc-karras", false, maxSteps, newKarras},
 	{"cogvideox-ddim", true, trainSteps, newDDIM},
 	{"cogvideox-dpm", true, trainSteps, newDPM},
 	{"ltx", false, maxSteps, newLTX},
+	{"ltx-shifted", false, maxSteps, newLTXShifted},
+}
+
+// TakesShift says whether a sampler has a shift.
+func TakesShift(name string) bool {
+	return slices.ContainsFunc(makers, func(m maker) bool { return m.name == name && m.hasShift })
 }
 
 // Names lists what New knows.
@@ -143,8 +152,8 @@ func Names() []string {
 	return names
 }
 
-// New makes a sampler: unipc (Wan's default), euler, unipc-karras (Cosmos3),
-// cogvideox-ddim, cogvideox-dpm or ltx. Its error carries every violation.
+// New makes a sampler: unipc (Wan's own), unipc-flow (diffusers', for Wan), euler, unipc-karras (Cosmos3),
+// cogvideox-ddim, cogvideox-dpm, ltx (LTX-Video from 0.9.5) or ltx-shifted (before). Its error carries every violation.
 func New(name string, o Options) (Sampler, error) {
 	at := slices.IndexFunc(makers, func(m maker) bool { return m.name == name })
 	if at < 0 {

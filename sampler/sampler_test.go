@@ -510,3 +510,33 @@ func BenchmarkNoise(b *testing.B) {
 		Fill(1, 0, 0, x)
 	}
 }
+
+// The grids of diffusers' pipelines for Wan (shift 3 and 12) and LTX-Video 0.9.1 (6
+// tokens), as it computes them in float32.
+func TestGridsOfPipelines(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		o    Options
+		want []float64
+	}{
+		{"unipc-flow", Options{Steps: 4, Shift: 3}, []float64{0.9999989867210388, 0.900119960308075, 0.7503747940063477, 0.5009989738464355, 0}},
+		{"unipc-flow", Options{Steps: 4, Shift: 12}, []float64{0.9999989867210388, 0.9730080366134644, 0.9232187867164612, 0.8006386160850525, 0}},
+		{"ltx-shifted", Options{Steps: 4, Tokens: 6}, []float64{1, 0.7747566103935242, 0.4853966236114502, 0.09999996423721313, 0}},
+		{"ltx-shifted", Options{Steps: 1, Tokens: 6}, []float64{1, 0}},
+	} {
+		s := mustNew(t, c.name, c.o)
+		near(t, c.name, grid(s, c.o.Steps+1, s.Sigma), c.want, 2e-6)
+	}
+	s := mustNew(t, "unipc-flow", Options{Steps: 4, Shift: 3, IntegerTimesteps: true})
+	near(t, "timesteps", grid(s, 4, s.Timestep), []float64{999, 900, 750, 500}, 0)
+	for _, name := range []string{"unipc-flow", "ltx-shifted"} {
+		for _, n := range []int{1, 2, 1000} {
+			s := mustNew(t, name, Options{Steps: n, Shift: map[bool]float64{true: 5}[TakesShift(name)], Tokens: 30_000})
+			for i := range n {
+				if !(s.Sigma(i) > s.Sigma(i+1)) || s.Sigma(i) > 1 {
+					t.Fatalf("%s of %d steps: level %d is %g, the next %g", name, n, i, s.Sigma(i), s.Sigma(i+1))
+				}
+			}
+		}
+	}
+}

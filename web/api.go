@@ -17,7 +17,7 @@ type Choices struct {
 	Models []ModelChoice `json:"models"`
 	Slices []SliceChoice `json:"slices"`
 	DTypes []string      `json:"dtypes"`
-	CFG    []string      `json:"cfg"`
+	CFG    []string      `json:"cfg"` // "" is the release's own
 	// Attention are the forms it has; a plan says which each attention takes, and why.
 	Attention []string `json:"attention"`
 	// Sizes and Frames are examples; a model may want others, and says which.
@@ -44,10 +44,10 @@ func (s *Server) choices(r *http.Request) (any, error) {
 	if err := paramsOf(r).err(); err != nil {
 		return nil, err
 	}
-	c := Choices{DTypes: []string{"bf16", "f32"}, CFG: []string{plan.CFGBatch, plan.CFGSequential}, Attention: []string{attention.Auto, attention.Blocked, attention.Kernel},
+	c := Choices{DTypes: []string{"bf16", "f32"}, CFG: []string{"", plan.CFGBatch, plan.CFGSequential, plan.CFGNone}, Attention: []string{attention.Auto, attention.Blocked, attention.Kernel},
 		Sizes: []string{"480x832", "832x480", "1280x720", "720x1280", "1280x704", "1024x576", "480x480"}, Frames: []int{1, 9, 17, 33, 49, 65, 81, 121}}
 	for _, name := range append(slices.Sorted(maps.Keys(s.o.Models)), models.Presets()...) {
-		m, err := s.model(name)
+		m, _, err := s.model(name)
 		if err != nil {
 			return nil, err
 		}

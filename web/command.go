@@ -56,8 +56,15 @@ func (s *Server) commands(m models.Model, q plan.Query, fsdp []string) []Command
 		request = append(request, argument{"batch", fmt.Sprint(q.Batch)})
 	}
 	var cfg []argument
-	if q.CFG == plan.CFGSequential {
+	own := plan.CFGBatch
+	if q.Settings.Count("passes") == 1 {
+		own = plan.CFGNone
+	}
+	if q.CFG != "" && q.CFG != own {
 		cfg = append(cfg, argument{"cfg", q.CFG})
+	}
+	if name := q.Settings.Release.Name; q.Settings.Named && name != m.Name() {
+		cfg = append(cfg, argument{"release", name})
 	}
 	on := []argument{{"on", q.On}}
 	list := []Command{}

@@ -108,7 +108,8 @@ func (s *Server) query(p *params) (models.Model, plan.Query) {
 		p.l.Add(fault.New(plan.ErrOptions, nil, "batch %d: want 1 or more", q.Batch))
 	}
 	name := p.need("model")
-	m, err := s.model(name)
+	m, settings, err := s.model(name)
+	q.Settings = settings
 	if err != nil && name != "" {
 		p.l.Add(err)
 	}
@@ -117,9 +118,9 @@ func (s *Server) query(p *params) (models.Model, plan.Query) {
 
 // model is a preset or one of Options.Models: a page cannot name a folder, which
 // would tell whoever asks what lies where.
-func (s *Server) model(name string) (models.Model, error) {
+func (s *Server) model(name string) (models.Model, models.Settings, error) {
 	if m, ok := s.o.Models[name]; ok {
-		return m, nil
+		return m, s.o.Settings[name], nil
 	}
-	return models.ByName(name)
+	return models.FindModel(name, "")
 }

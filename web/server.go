@@ -57,6 +57,8 @@ const (
 type Options struct {
 	// Models are offered beside the presets, by the name that commands take: a folder.
 	Models map[string]models.Model
+	// Settings are those of Models, by the same names.
+	Settings map[string]models.Settings
 	// Machine is what cpu:N is planned for.
 	Machine plan.Machine
 	// Flags reports whether a command exists and has all these flags; the page

@@ -249,7 +249,7 @@ func TestChoices(t *testing.T) {
 			t.Errorf("%+v: %v", s, err)
 		}
 	}
-	if len(c.Slices) < len(topology.Slices()) || len(c.Models) == 0 || len(c.DTypes) != 2 || len(c.CFG) != 2 || len(c.Attention) != 3 {
+	if len(c.Slices) < len(topology.Slices()) || len(c.Models) == 0 || len(c.DTypes) != 2 || len(c.CFG) != 4 || len(c.Attention) != 3 {
 		t.Errorf("%d slices, %d models", len(c.Slices), len(c.Models))
 	}
 }

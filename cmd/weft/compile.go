@@ -57,7 +57,7 @@ from it. It runs in a process of its own.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
-				for _, name := range []string{"model", "size", "frames", "mesh", "fsdp", "layers", "out", "split-residual", "batch", "cfg", "dtype", "text-len", "attention"} {
+				for _, name := range []string{"model", "size", "frames", "mesh", "fsdp", "layers", "out", "split-residual", "batch", "cfg", "release", "dtype", "text-len", "attention"} {
 					if cmd.Flags().Changed(name) {
 						return usage("--%s with a FILE: it is for a model's step; a program says itself what it computes", name)
 					}
@@ -124,10 +124,11 @@ func (f *compileFlags) step(ctx context.Context, a *app) error {
 	if err := l.Err(); err != nil {
 		return err
 	}
-	m, err := modelOf(f.model)
+	m, settings, err := modelOf(f.model, f.release)
 	if err != nil {
 		return err
 	}
+	o.Settings = settings
 	if o.Mesh == nil {
 		if err := best(ctx, m, on, &o); err != nil {
 			return err

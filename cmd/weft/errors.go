@@ -39,7 +39,7 @@ var wrongUse = []error{
 	errUsage,
 	mesh.ErrAxisSize, mesh.ErrDeviceCount, mesh.ErrDuplicateAxisName, mesh.ErrDuplicateDevice, mesh.ErrMeshSyntax, mesh.ErrUnknownAxis,
 	sharding.ErrDuplicateAxis, sharding.ErrHeadsNotDivisible, sharding.ErrKVHeads, sharding.ErrUneven, sharding.ErrRank,
-	models.ErrAxis, models.ErrBatch, models.ErrFFN, models.ErrSeq, models.ErrSize, models.ErrInputs, models.ErrUnknownModel,
+	models.ErrAxis, models.ErrBatch, models.ErrFFN, models.ErrSeq, models.ErrSize, models.ErrInputs, models.ErrUnknownModel, models.ErrRelease,
 	engine.ErrUnknownDevice, attention.ErrKernelUnavailable,
 	sampler.ErrUnknownSampler, sampler.ErrSteps, sampler.ErrShift,
 	sharding.ErrSpecSyntax, sharding.ErrShape, sharding.ErrToPartial,

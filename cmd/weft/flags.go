@@ -16,11 +16,13 @@ import (
 	"weft/engine"
 	"weft/fault"
 	"weft/internal/userfile"
+	"weft/plan"
 )
 
 // runFlags are those of every command that runs a model.
 type runFlags struct {
 	model, mesh, dtype, device string
+	release                    string
 	attention                  string
 	layers, micro              int
 	fsdp                       string
@@ -38,6 +40,7 @@ func (f *runFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.dtype, "dtype", "f32", "compute type: f32 or bf16 (the residual stream is f32 in both)")
 	fl.StringVar(&f.device, "device", "auto", "auto, cpu (XLA), reference (the interpreter) or tpu")
 	attentionFlag(c, &f.attention)
+	releaseFlag(c, &f.release)
 	fl.IntVar(&f.layers, "layers", 0, "run only the first N layers; 0 runs all")
 	fl.BoolVar(&f.split, "split-residual", false, "split the residual stream over tp as well as sp")
 	fl.StringVar(&f.fsdp, "fsdp", "", "keep each weight in shares over these axes, gathered layer by layer: sp, or dp,sp")
@@ -103,6 +106,17 @@ func attentionFlag(c *cobra.Command, form *string) {
 	complete(c, "attention", attention.Auto, attention.Blocked, attention.Kernel)
 }
 
+// releaseFlag is there wherever a model is named.
+func releaseFlag(c *cobra.Command, release *string) {
+	c.Flags().StringVar(release, "release", "", "whose weights these are, where the folder does not say and several releases have one configuration: 0.9.5, wan2.2-t2v-a14b")
+}
+
+// cfgFlag is there wherever the passes of a step are asked for.
+func cfgFlag(c *cobra.Command, cfg *string) {
+	c.Flags().StringVar(cfg, "cfg", "", "the passes with and without the text: batch (as one of twice the size), sequential, or none (one pass); default: the release's own")
+	complete(c, "cfg", plan.CFGBatch, plan.CFGSequential, plan.CFGNone)
+}
+
 // finiteFlag adds a flag whose value is a number: NaN and the infinities, which
 // strconv takes for numbers, are wrong use. Every flag with a fraction is one.
 func finiteFlag(c *cobra.Command, value *float64, name string, preset float64, help string) {
@@ -159,6 +173,48 @@ func parseFinite(text string) (float64, error) {
 		return 0, fmt.Errorf("want a finite number, such as 3 or 0.5")
 	}
 	return v, nil
+}
+
+// finiteFloats is a flag of finite numbers with commas between, at most so many.
+type finiteFloats struct {
+	to   *[]float64
+	most int
+}
+
+func (f finiteFloats) String() string {
+	if f.to == nil {
+		return ""
+	}
+	texts := []string{}
+	for _, x := range *f.to {
+		texts = append(texts, strconv.FormatFloat(x, 'g', -1, 64))
+	}
+	return strings.Join(texts, ",")
+}
+
+func (f finiteFloats) Type() string { return "floats" }
+
+// Set reads numbers. "nan" and "inf" are spellings that Go knows, and no settings.
+func (f finiteFloats) Set(text string) error {
+	parts := strings.Split(text, ",")
+	if len(parts) > f.most {
+		return fmt.Errorf("%d numbers: want at most %d", len(parts), f.most)
+	}
+	out := []float64{}
+	for _, part := range parts {
+		x, err := parseFinite(strings.TrimSpace(part))
+		if err != nil {
+			return fmt.Errorf("%q: %w", part, err)
+		}
+		out = append(out, x)
+	}
+	*f.to = out
+	return nil
+}
+
+// finitesFlag adds a flag of finite numbers.
+func finitesFlag(c *cobra.Command, to *[]float64, most int, name, help string) {
+	c.Flags().Var(finiteFloats{to, most}, name, help)
 }
 
 func must(err error) {

@@ -44,7 +44,7 @@ device's part of the weights is read straight into place.`,
 			if err := out.check(0, inputs); err != nil {
 				return err
 			}
-			m, err := weft.Open(f.model)
+			m, err := weft.OpenAs(f.model, f.release)
 			if err != nil {
 				return err
 			}

@@ -55,10 +55,13 @@ type inspection struct {
 	TotalAsF32     int64        `json:"total_bytes_as_f32"`
 	BytesPerDevice []int64      `json:"bytes_per_device,omitempty"`
 	Notes          []string     `json:"notes"`
+	// Settings are how the model's release is run, where it is a generator.
+	Settings map[string]models.Setting `json:"settings,omitempty"`
 }
 
 func (a *app) inspect() *cobra.Command {
 	var o weft.Options
+	var release string
 	c := &cobra.Command{
 		Use:   "inspect CHECKPOINT [--mesh M]",
 		Short: "List a checkpoint's tensors and how a mesh would hold them",
@@ -79,13 +82,14 @@ is 10^9 bytes.`,
 			if o.DType != "" && o.DType != "f32" && o.DType != "bf16" {
 				return usage("--dtype %q: want f32 or bf16", o.DType)
 			}
-			doc, err := inspect(args[0], o)
+			doc, err := inspect(args[0], o, release)
 			if err != nil {
 				return err
 			}
 			return a.print(doc, func() { a.showInspection(doc) })
 		},
 	}
+	releaseFlag(c, &release)
 	fl := c.Flags()
 	fl.StringVar(&o.Mesh, "mesh", "", "how devices are arranged: dp=1,tp=4,sp=1, or pp=2,fsdp=2")
 	fl.StringVar(&o.FSDP, "fsdp", "", "keep each weight in shares over these axes: sp, or dp,sp")
@@ -94,7 +98,7 @@ is 10^9 bytes.`,
 	return c
 }
 
-func inspect(path string, o weft.Options) (*inspection, error) {
+func inspect(path string, o weft.Options, release string) (*inspection, error) {
 	if o.Mesh == "" {
 		c, err := checkpoint.Open(path)
 		if err != nil {
@@ -103,10 +107,10 @@ func inspect(path string, o weft.Options) (*inspection, error) {
 		defer c.Close()
 		doc := listTensors(c, path)
 		// A list needs no model; where one is known it is named, and else why it is not.
-		m, err := weft.Identify(c)
+		m, err := weft.Identify(c, release)
 		switch {
 		case err == nil:
-			doc.Model, doc.Notes = m.Name(), append([]string{}, m.Notices...)
+			doc.describe(m)
 		case isOtherModel(err):
 			doc.Notes = append(doc.Notes, "the model is not known: "+strings.ReplaceAll(err.Error(), "\n", "; "))
 		default:
@@ -114,7 +118,7 @@ func inspect(path string, o weft.Options) (*inspection, error) {
 		}
 		return doc, nil
 	}
-	m, err := weft.Open(path)
+	m, err := weft.OpenAs(path, release)
 	if err != nil {
 		return nil, err
 	}
@@ -124,12 +128,18 @@ func inspect(path string, o weft.Options) (*inspection, error) {
 		return nil, err
 	}
 	doc := listTensors(m.Checkpoint, path)
-	doc.Model, doc.Mesh, doc.FSDP, doc.HeldAs = m.Name(), held.Graph.Mesh.String(), models.ParseFSDP(o.FSDP), cmp.Or(o.DType, "stored")
-	doc.Notes = append([]string{}, m.Notices...)
+	doc.describe(m)
+	doc.Mesh, doc.FSDP, doc.HeldAs = held.Graph.Mesh.String(), models.ParseFSDP(o.FSDP), cmp.Or(o.DType, "stored")
 	if o.DType != "" {
 		doc.BytesPerDevice = held.Bytes
 	}
 	return doc, doc.place(m, held, o.DType != "")
+}
+
+// describe says which model the tensors are, and how its release is run.
+func (doc *inspection) describe(m *weft.Model) {
+	doc.Model, doc.Settings = m.Name(), m.Settings.Taken()
+	doc.Notes = slices.Concat([]string{}, m.Notices, m.Settings.Notes)
 }
 
 // isOtherModel says whether an error is that the tensors are not those of the model
@@ -265,6 +275,10 @@ func (a *app) showInspection(doc *inspection) {
 	a.say("total    %s as stored, %s in bf16, %s in f32", weft.Bytes(doc.TotalBytes), weft.Bytes(doc.TotalAsBF16), weft.Bytes(doc.TotalAsF32))
 	if doc.BytesPerDevice != nil {
 		a.say("mesh %s: %s", doc.Mesh, perDeviceText(doc.BytesPerDevice))
+	}
+	if len(doc.Settings) > 0 {
+		a.say("settings:")
+		a.showSettings(doc.Settings)
 	}
 	for _, n := range doc.Notes {
 		a.say("note: %s", n)

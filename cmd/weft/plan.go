@@ -18,7 +18,7 @@ import (
 // planFlags are plan's.
 type planFlags struct {
 	model, size, on, dtype, cfg, mesh, asserts string
-	as, weights, prices, attention             string
+	as, weights, prices, attention, release    string
 	frames, batch, textLen, steps              int
 	fsdp                                       string
 	split, all, measured, tokenTimes           bool
@@ -87,13 +87,13 @@ func (f *planFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.dtype, "dtype", "bf16", "compute type: bf16 or f32 (the residual stream is f32 in both)")
 	fl.IntVar(&f.batch, "batch", 1, "videos at a time")
 	fl.StringVar(&f.fsdp, "fsdp", "", "keep each weight in shares over these axes: sp, or dp,sp; default with and without")
-	fl.StringVar(&f.cfg, "cfg", plan.CFGBatch, "the passes with and without the text: batch (as one of twice the size) or sequential")
+	cfgFlag(c, &f.cfg)
+	releaseFlag(c, &f.release)
 	fl.BoolVar(&f.split, "split-residual", false, "split the residual stream over tp as well as sp")
 	attentionFlag(c, &f.attention)
 	fl.IntVar(&f.textLen, "text-len", 0, "rows of text where config.json does not say (diffusers)")
 	complete(c, "model", models.Presets()...)
 	complete(c, "dtype", "bf16", "f32")
-	complete(c, "cfg", plan.CFGBatch, plan.CFGSequential)
 }
 
 // query is what the flags ask.
@@ -133,10 +133,11 @@ func (f *planFlags) run(ctx context.Context, a *app) error {
 	if err := l.Err(); err != nil {
 		return err
 	}
-	m, err := modelOf(f.model)
+	m, settings, err := modelOf(f.model, f.release)
 	if err != nil {
 		return err
 	}
+	q.Settings = settings
 	res, err := plan.Ask(ctx, m, q)
 	if err != nil {
 		return err

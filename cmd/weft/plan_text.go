@@ -21,8 +21,11 @@ func planText(r *plan.Result, all bool) string {
 	var b strings.Builder
 	say := func(format string, args ...any) { b.WriteString(printable.Sprintf(format+"\n", args...)) }
 	cfg := "CFG as one batch"
-	if r.CFG == plan.CFGSequential {
+	switch r.CFG {
+	case plan.CFGSequential:
 		cfg = "CFG pass after pass"
+	case plan.CFGNone:
+		cfg = "one pass without CFG (" + r.Settings["cfg"].From + ")"
 	}
 	name := r.Model
 	if r.As != "" {

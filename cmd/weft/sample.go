@@ -18,10 +18,9 @@ import (
 func (a *app) sample() *cobra.Command {
 	var f runFlags
 	var o weft.SampleOptions
-	var contextFile, negative, noise, size, cfg string
+	var contextFile, negative, noise, size string
 	var out outputFlags
 	var conditions string
-	var boundary float64
 	c := &cobra.Command{
 		Use:   "sample --model DIR --context FILE --size WxH --frames N --steps K --seed S --out FILE",
 		Short: "Denoise latents with a scheduler",
@@ -33,7 +32,13 @@ A folder with high_noise_model and low_noise_model (Wan2.2 A14B), or transformer
 and transformer_2, is two experts; only the one a step needs is on the devices.
 
 --guidance needs --negative. With --cfg batch both texts are one batch, so dp=2
-runs them in parallel; sequential runs one after the other in half the memory.`,
+runs them in parallel; sequential runs one after the other in half the memory; none
+runs the prompt's pass alone, as without --negative and with --guidance 1.
+
+What no flag says is taken from the folder (model_index.json and
+scheduler/scheduler_config.json beside the model or above it), and else from the
+release: the output lists every setting and where it is from. Releases that share a
+configuration are told apart by the folder or its name, or by --release.`,
 		Example: `  weft sample --model testdata/wan21_t2v --context testdata/wan21_t2v/inputs.safetensors \
     --size 64x64 --frames 9 --steps 4 --shift 5 --seed 0 --mesh tp=2 --out /tmp/latents.safetensors`,
 		Args: cobra.NoArgs,
@@ -44,12 +49,10 @@ runs them in parallel; sequential runs one after the other in half the memory.`,
 			o.Options = opts
 			o.Width, o.Height, err = plan.ParseSize(size)
 			l.Add(err)
-			switch cfg {
-			case "batch":
-			case "sequential":
-				o.Sequential = true
-			default:
-				l.Add(usage("--cfg %q: want batch or sequential", cfg))
+			for _, name := range []string{"steps", "frames", "boundary", "integer_timesteps"} {
+				if cmd.Flags().Changed(strings.ReplaceAll(name, "_", "-")) {
+					o.Asked = append(o.Asked, name)
+				}
 			}
 			if err := l.Err(); err != nil {
 				return err
@@ -57,16 +60,11 @@ runs them in parallel; sequential runs one after the other in half the memory.`,
 			if err := out.check(0, contextFile, negative, noise, conditions); err != nil {
 				return err
 			}
-			m, err := weft.OpenSampling(f.model)
+			m, err := weft.OpenSampling(f.model, f.release)
 			if err != nil {
 				return err
 			}
 			defer m.Close()
-			if experts, ok := m.(*weft.Experts); ok && cmd.Flags().Changed("boundary") {
-				experts.Boundary = boundary
-			} else if cmd.Flags().Changed("boundary") {
-				return usage("--boundary %g: %s holds one model, not two experts", boundary, f.model)
-			}
 			o.OutputBytes = func(latents, _ int64) error { return out.check(latents, m.Files()...) }
 			var notes []string
 			one := func(path string, names ...string) (*tensor.Tensor, error) {
@@ -95,7 +93,7 @@ runs them in parallel; sequential runs one after the other in half the memory.`,
 				}
 			}
 			// The bar counts steps: the calls within one would only flicker.
-			o.OnStep = func(s weft.SampleStep) { a.progress.report("sample", int64(s.Step+1), int64(o.Steps)) }
+			o.OnStep = func(s weft.SampleStep) { a.progress.report("sample", int64(s.Step+1), int64(s.Of)) }
 			res, err := m.Sample(cmd.Context(), text, neg, o)
 			if err != nil {
 				return err
@@ -106,13 +104,15 @@ runs them in parallel; sequential runs one after the other in half the memory.`,
 			res.Report.Notes = append(res.Report.Notes, notes...)
 			doc := struct {
 				weft.Report
-				Steps []weft.SampleStep `json:"steps"`
-			}{res.Report, res.Steps}
+				Steps    []weft.SampleStep         `json:"steps"`
+				Settings map[string]models.Setting `json:"settings"`
+			}{res.Report, res.Steps, res.Settings}
 			return a.print(doc, func() {
 				for _, s := range res.Steps {
 					a.say("step %3d  t %8.3f  sigma %.5f  %8.3f s  %s", s.Step, s.Timestep, s.Sigma, s.Seconds, s.Expert)
 				}
 				a.block(res.Report.Text())
+				a.showSettings(res.Settings)
 				for _, n := range res.Report.Notes {
 					a.say("  note: %s", n)
 				}
@@ -127,24 +127,32 @@ runs them in parallel; sequential runs one after the other in half the memory.`,
 	pathFlag(c, &negative, "negative", "the same for the negative prompt")
 	pathFlag(c, &noise, "noise", "safetensors file with latents to start from, tensor \"latents\"")
 	pathFlag(c, &conditions, "conditions", "safetensors file with what the model reads besides: y and clip_fea for Wan i2v, y and ofs for CogVideoX; what belongs to the negative prompt as negative_NAME")
-	finiteFlag(c, &boundary, "boundary", 0, "share of the noise levels above which the first of two experts runs (default: the model's)")
+	finiteFlag(c, &o.Boundary, "boundary", 0, "share of the noise levels above which the first of two experts runs (default: the release's)")
 	fl.StringVar(&size, "size", "", "video size in pixels, e.g. 832x480")
-	fl.IntVar(&o.Frames, "frames", 81, "video frames: 1+4k, or 1+8k for LTX")
-	finiteFlag(c, &o.FPS, "fps", 0, "frames a second, for models whose positions are seconds (LTX); 0 is the model's: 25, LTX-2.5's 24")
-	fl.IntVar(&o.Steps, "steps", 50, "steps of the scheduler")
-	fl.StringVar(&o.Sampler, "sampler", "", strings.Join(sampler.Names(), ", ")+" (default: the model's)")
-	finiteFlag(c, &o.Shift, "shift", 0, "warp of the noise levels; 0 is the model's: 5 for Wan, which wants 3 at 480p")
-	finiteFlag(c, &o.Guidance, "guidance", 0, "guidance scale; 0 is the model's with --negative and none without")
-	fl.BoolVar(&o.IntegerTimesteps, "integer-timesteps", false, "truncate what the model is fed to an integer, as diffusers does")
-	fl.StringVar(&cfg, "cfg", "batch", "guidance as one batch, or sequential")
+	fl.IntVar(&o.Frames, "frames", 0, "video frames: 1+4k, or 1+8k for LTX; 0 is the release's")
+	finiteFlag(c, &o.FPS, "fps", 0, "frames a second, for models whose positions are seconds (LTX, Cosmos3; default: the release's)")
+	fl.IntVar(&o.Steps, "steps", 0, "steps of the scheduler; 0 is the release's")
+	fl.StringVar(&o.Sampler, "sampler", "", strings.Join(sampler.Names(), ", ")+" (default: the folder's, or the release's)")
+	finiteFlag(c, &o.Shift, "shift", 0, "warp of the noise levels (default: the folder's, or the release's)")
+	finitesFlag(c, &o.Guidance, 2, "guidance", "guidance scale, or HIGH,LOW for a pair of experts, first the one that runs first; 1 is one pass (default: the release's with --negative, none without)")
+	fl.BoolVar(&o.IntegerTimesteps, "integer-timesteps", false, "truncate what the model is fed to an integer (default: as the release and diffusers do; =false feeds it as it is)")
+	cfgFlag(c, &o.CFG)
 	fl.Uint64Var(&o.Seed, "seed", 0, "seed of the noise")
 	out.add(c)
 	for _, name := range []string{"context", "size"} {
 		must(c.MarkFlagRequired(name))
 	}
 	complete(c, "sampler", sampler.Names()...)
-	complete(c, "cfg", "batch", "sequential")
 	return c
+}
+
+// showSettings lists what was taken, and from where.
+func (a *app) showSettings(settings map[string]models.Setting) {
+	for _, name := range models.SettingNames {
+		if s, ok := settings[name]; ok {
+			a.say("  %-9s %-15s from %s", name, s.Text(), s.From)
+		}
+	}
 }
 
 // oneTensor reads the first tensor there is of those names, or the only one in the

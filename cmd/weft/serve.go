@@ -36,12 +36,12 @@ Ctrl-C ends it.`,
   weft serve --addr 127.0.0.1:9000 --model testdata/wan21_t2v --open`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o := web.Options{Models: map[string]models.Model{}, Machine: thisMachine(), Flags: a.flagsExist(cmd.Root()), Public: public, Log: log.New(printable.Writer{W: a.stderr}, "weft: ", 0)}
+			o := web.Options{Models: map[string]models.Model{}, Settings: map[string]models.Settings{}, Machine: thisMachine(), Flags: a.flagsExist(cmd.Root()), Public: public, Log: log.New(printable.Writer{W: a.stderr}, "weft: ", 0)}
 			var l fault.List
 			for _, name := range folders {
-				m, err := modelOf(name)
+				m, settings, err := modelOf(name, "")
 				l.Add(err)
-				o.Models[name] = m
+				o.Models[name], o.Settings[name] = m, settings
 			}
 			if err := l.Err(); err != nil {
 				return err

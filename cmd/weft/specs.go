@@ -1,7 +1,9 @@
 package main
 
 import (
+	"fmt"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -52,7 +54,7 @@ in the mesh. --on lays the mesh on a slice's links, which gives the device order
 			if err := l.Err(); err != nil {
 				return err
 			}
-			m, err := modelOf(model)
+			m, _, err := modelOf(model, "")
 			if err != nil {
 				return err
 			}
@@ -157,19 +159,23 @@ func specsMesh(text, on string) (*mesh.Mesh, error) {
 	return mesh.New(m.Axes(), devices)
 }
 
-// modelOf takes a preset's name or something Open opens.
-func modelOf(name string) (models.Model, error) {
-	m, err := models.ByName(name)
-	if err == nil {
-		return m, nil
+// modelOf takes a preset's name, else something Open opens where a file has the
+// name, else any name that models.FindPreset knows. It gives the settings of the
+// release, which is the one asked for, or that of the name or the folder.
+func modelOf(name, release string) (models.Model, models.Settings, error) {
+	_, err := os.Stat(name)
+	there, preset := err == nil, slices.Contains(models.Presets(), name)
+	if preset || !there {
+		m, settings, err := models.FindModel(name, release)
+		if there && err == nil {
+			settings.Notes = append(settings.Notes, fmt.Sprintf("%s is the model known by this name; the file or folder of the same name is ./%[1]s", name))
+		}
+		return m, settings, err
 	}
-	if _, serr := os.Stat(name); serr != nil {
-		return nil, err
-	}
-	opened, err := weft.Open(name)
+	opened, err := weft.OpenAs(name, release)
 	if err != nil {
-		return nil, err
+		return nil, models.Settings{}, err
 	}
 	defer opened.Close()
-	return opened.Model, nil
+	return opened.Model, opened.Settings, nil
 }

@@ -36,7 +36,7 @@ form, on one device. No TPU has run weft yet: do this before anything else there
 			if devices < 1 || batch < 1 || devices > mostVerified || batch > mostVerified {
 				return usage("--devices %d, --batch %d: want 1 to %d: every legal split is run", devices, batch, mostVerified)
 			}
-			m, err := weft.Open(f.model)
+			m, err := weft.OpenAs(f.model, f.release)
 			if err != nil {
 				return err
 			}

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"slices"
 
-	"weft/fault"
 	"weft/models"
 )
 
@@ -47,132 +46,107 @@ func (c Config) Tokens() int { return c.Grid()*c.Grid() + 1 }
 // Grid is how many patches an image has either way.
 func (c Config) Grid() int { return c.ImageSize / c.PatchSize }
 
-// hugging is what transformers writes for either tower, and for both together.
-type hugging struct {
-	ModelType string          `json:"model_type"`
-	Dim       int             `json:"hidden_size"`
-	FFNDim    int             `json:"intermediate_size"`
-	Layers    int             `json:"num_hidden_layers"`
-	Heads     int             `json:"num_attention_heads"`
-	ImageSize int             `json:"image_size"`
-	PatchSize int             `json:"patch_size"`
-	Vocab     int             `json:"vocab_size"`
-	Places    int             `json:"max_position_embeddings"`
-	Act       string          `json:"hidden_act"`
-	LayerEps  float64         `json:"layer_norm_eps"`
-	Eps       float64         `json:"eps"` // the peer's name for it
-	Text      json.RawMessage `json:"text_config"`
-}
-
-// official are the keys of Wan's image tower, in the words of its code and of the
-// peer's: vision_layers counts the last one, which is not run, and num_layers does not.
-type official struct {
-	Dim          int     `json:"dim"`
-	Ratio        float64 `json:"mlp_ratio"`
-	Heads        int     `json:"num_heads"`
-	Layers       int     `json:"num_layers"`
-	VisionDim    int     `json:"vision_dim"`
-	VisionRatio  float64 `json:"vision_mlp_ratio"`
-	VisionHeads  int     `json:"vision_heads"`
-	VisionLayers int     `json:"vision_layers"`
-	ImageSize    int     `json:"image_size"`
-	PatchSize    int     `json:"patch_size"`
-	Act          string  `json:"activation"`
-	Eps          float64 `json:"eps"`
-	NormEps      float64 `json:"norm_eps"`
-}
-
 // parse reads any publisher's config.json and refuses what the programs do not do.
-func parse(raw []byte) (Config, error) {
-	var keys map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &keys); err != nil {
-		return Config{}, fault.New(models.ErrConfig, nil, "not a JSON object: %v", err)
-	}
-	c := Config{Eps: 1e-5, Act: "gelu"}
-	var err error
+func parse(r *models.ConfigReader) Config {
+	var c Config
 	switch {
-	case keys["tower"] != nil:
-		err = json.Unmarshal(raw, &c)
-	case keys["hidden_size"] != nil || keys["text_config"] != nil:
-		c, err = parseHugging(raw)
+	case r.Has("tower"):
+		c = parseOwn(r)
+	case r.Has("hidden_size") || r.Has("text_config"):
+		c = parseTransformers(r)
 	default:
-		c, err = parseOfficial(raw)
+		c = parseOfficial(r)
 	}
-	if err != nil {
-		return c, fault.New(models.ErrConfig, nil, "%v", err)
-	}
-	var l fault.List
-	sizes := []models.Sized{{Name: "dim", N: c.Dim}, {Name: "ffn_dim", N: c.FFNDim}, {Name: "num_heads", N: c.Heads}, {Name: "num_layers", N: c.Layers}}
-	if c.Tower == vision {
-		sizes = append(sizes, models.Sized{Name: "image_size", N: c.ImageSize}, models.Sized{Name: "patch_size", N: c.PatchSize})
-	} else {
-		sizes = append(sizes, models.Sized{Name: "vocab_size", N: c.Vocab}, models.Sized{Name: "max_position_embeddings", N: c.Places})
-	}
-	l.Add(models.CheckSizes(sizes...))
-	l.Add(models.CheckEps("eps", c.Eps))
 	if !slices.Contains([]string{"gelu", "quick_gelu"}, c.Act) {
-		l.Add(fault.New(models.ErrVariant, nil, "hidden_act %q: gelu and quick_gelu are run", c.Act))
+		r.Unsupported("hidden_act %q: gelu and quick_gelu are run", c.Act)
 	}
-	if (c.Tower != vision && c.Tower != text) || (c.Names != "wan" && c.Names != "transformers") || (c.Tower == text && c.Names == "wan") {
-		l.Add(fault.New(models.ErrConfig, nil, "tower %q with names %q: want vision with wan or transformers, or text with transformers", c.Tower, c.Names))
-	}
-	if err := l.Err(); err != nil {
-		return c, err
-	}
-	if c.Dim%c.Heads != 0 {
-		l.Add(fault.New(models.ErrConfig, nil, "dim %d over num_heads %d: heads have a whole width", c.Dim, c.Heads))
-	}
+	r.Divide("dim", c.Dim, "num_heads", c.Heads, false)
 	if c.Tower == vision {
-		l.Add(models.CheckPatch("image_size", c.ImageSize, c.PatchSize))
+		r.MultipleOf("image_size", c.ImageSize, c.PatchSize, "it is cut into patches of patch_size")
 	}
-	return c, l.Err()
+	return c
 }
 
-func parseHugging(raw []byte) (Config, error) {
-	h := hugging{LayerEps: 1e-5}
-	if err := json.Unmarshal(raw, &h); err != nil {
-		return Config{}, err
+// parseOwn reads a preset's: a Config.
+func parseOwn(r *models.ConfigReader) Config {
+	c := Config{Tower: r.String("tower", ""), Names: r.String("names", "")}
+	if (c.Tower != vision && c.Tower != text) || (c.Names != "wan" && c.Names != "transformers") || (c.Tower == text && c.Names == "wan") {
+		r.Refuse("tower %q with names %q: want vision with wan or transformers, or text with transformers", c.Tower, c.Names)
 	}
-	if h.Text != nil { // both towers: the text's is run
-		h = hugging{LayerEps: 1e-5, Dim: 512, FFNDim: 2048, Layers: 12, Heads: 8, Vocab: 49408, Places: 77, Act: "quick_gelu"} // what it leaves out
-		if err := json.Unmarshal(raw, &struct {
-			Text *hugging `json:"text_config"`
-		}{&h}); err != nil {
-			return Config{}, err
-		}
-		h.ModelType = "clip_text_model"
-	}
-	c := Config{Tower: text, Dim: h.Dim, FFNDim: h.FFNDim, Heads: h.Heads, Layers: h.Layers, Eps: h.LayerEps, Act: h.Act, Names: "transformers"}
-	if h.Eps != 0 {
-		c.Eps = h.Eps
-	}
-	if c.Act == "" {
-		c.Act = "quick_gelu"
-	}
-	if h.ModelType == "clip_vision_model" {
-		c.Tower, c.Layers, c.ImageSize, c.PatchSize = vision, h.Layers-1, h.ImageSize, h.PatchSize
-	} else {
-		c.Vocab, c.Places = h.Vocab, h.Places
-	}
-	return c, nil
+	c.Dim, c.FFNDim = r.Int("dim", 0, models.WidthBound), r.Int("ffn_dim", 0, models.WidthBound)
+	c.Heads, c.Layers = r.Int("num_heads", 0, models.HeadBound), r.Int("num_layers", 0, models.LayerBound)
+	c.Eps, c.Act = r.Float("eps", 1e-5, models.SmallSpan), r.String("hidden_act", "gelu")
+	c.readEnds(r, Config{})
+	return c
 }
 
-func parseOfficial(raw []byte) (Config, error) {
-	o := official{Ratio: 4, Act: "gelu", Eps: 1e-5}
-	if err := json.Unmarshal(raw, &o); err != nil {
-		return Config{}, err
+// readEnds reads what a tower has at its beginning: of an image, or of a text.
+func (c *Config) readEnds(r *models.ConfigReader, d Config) {
+	if c.Tower == text {
+		c.Vocab, c.Places = r.Int("vocab_size", d.Vocab, models.VocabBound), r.Int("max_position_embeddings", d.Places, models.RowBound)
+		return
 	}
-	if o.VisionDim > 0 {
-		o.Dim, o.Heads, o.Layers = o.VisionDim, o.VisionHeads, o.VisionLayers-1
-		if o.VisionRatio > 0 {
-			o.Ratio = o.VisionRatio
-		}
+	c.ImageSize, c.PatchSize = r.Int("image_size", d.ImageSize, models.SizeBound), r.Int("patch_size", d.PatchSize, models.Bound{Least: 1, Most: 1 << 10, Why: "it is a square of pixels"})
+}
+
+// parseTransformers reads what transformers writes for either tower, and for both
+// together, of which the text's is run.
+func parseTransformers(r *models.ConfigReader) Config {
+	metadata := []string{"num_channels", "projection_dim", "logit_scale_init_value", "vision_config", "vision_config_dict", "text_config_dict", "model_type"}
+	r.Metadata(metadata...)
+	c, d := Config{Tower: text, Names: "transformers"}, Config{}
+	if both := r.Object("text_config"); both != nil {
+		d = Config{Dim: 512, FFNDim: 2048, Layers: 12, Heads: 8, Vocab: 49408, Places: 77} // what it leaves out
+		r.Metadata("initializer_factor")
+		r = both
+		r.Metadata(metadata...)
+	} else if r.String("model_type", "") == "clip_vision_model" {
+		c.Tower = vision
 	}
-	if o.NormEps > 0 {
-		o.Eps = o.NormEps
+	c.Dim, c.FFNDim = r.Int("hidden_size", d.Dim, models.WidthBound), r.Int("intermediate_size", d.FFNDim, models.WidthBound)
+	c.Heads, c.Layers = r.Int("num_attention_heads", d.Heads, models.HeadBound), r.Int("num_hidden_layers", d.Layers, models.LayerBound)
+	if c.Tower == vision {
+		c.Layers = lastButOne(r, "num_hidden_layers", c.Layers)
 	}
-	return Config{Tower: vision, Dim: o.Dim, FFNDim: int(float64(o.Dim) * o.Ratio), Heads: o.Heads, Layers: o.Layers, Eps: o.Eps, Act: o.Act,
-		Names: "wan", ImageSize: o.ImageSize, PatchSize: o.PatchSize}, nil
+	eps := "layer_norm_eps"
+	if r.Has("eps") {
+		eps = "eps" // the peer's name for it
+	}
+	c.Eps = r.Float(eps, 1e-5, models.SmallSpan)
+	r.Metadata("layer_norm_eps")
+	c.Act = r.String("hidden_act", "quick_gelu")
+	c.readEnds(r, d)
+	return c
+}
+
+// lastButOne is how many layers of a tower are run, whose last is not.
+func lastButOne(r *models.ConfigReader, key string, layers int) int {
+	if layers < 2 && r.Sound(key) {
+		r.Refuse("%s %d: the last layer is not run, so at least 2 are needed", key, layers)
+	}
+	return max(1, layers-1)
+}
+
+// parseOfficial reads what describes Wan's image tower, in the words of its code and
+// of the peer's: vision_layers counts the last one, which is not run, and num_layers does not.
+func parseOfficial(r *models.ConfigReader) Config {
+	c := Config{Tower: vision, Names: "wan"}
+	width, heads, layers, ratio := "dim", "num_heads", "num_layers", "mlp_ratio"
+	if r.Has("vision_dim") {
+		width, heads, layers, ratio = "vision_dim", "vision_heads", "vision_layers", "vision_mlp_ratio"
+	}
+	c.Dim, c.Heads, c.Layers = r.Int(width, 0, models.WidthBound), r.Int(heads, 0, models.HeadBound), r.Int(layers, 0, models.LayerBound)
+	if layers == "vision_layers" {
+		c.Layers = lastButOne(r, layers, c.Layers)
+	}
+	c.FFNDim = r.Scale(ratio, models.WidthBound, c.Dim, r.Float(ratio, 4, models.RatioSpan))
+	eps := "eps"
+	if r.Has("norm_eps") {
+		eps = "norm_eps"
+	}
+	c.Eps, c.Act = r.Float(eps, 1e-5, models.SmallSpan), r.String("activation", "gelu")
+	c.readEnds(r, Config{})
+	return c
 }
 
 // detect says whether a config.json is of a CLIP tower.
@@ -182,7 +156,7 @@ func detect(c map[string]any) bool {
 		return true
 	}
 	_, image := c["image_size"]
-	_, patch := c["patch_size"].(float64)
+	_, patch := c["patch_size"].(json.Number)
 	_, dim := c["dim"]
 	_, visionDim := c["vision_dim"]
 	_, tower := c["tower"]
@@ -211,12 +185,9 @@ func init() {
 		Name:    "clip",
 		Presets: presets,
 		Detect:  detect,
-		New: func(_ string, raw []byte) (models.Model, error) {
-			c, err := parse(raw)
-			if err != nil {
-				return nil, err
-			}
-			return &Model{name: nameOf(c), c: c, n: namesOf(c)}, nil
+		New: func(_ string, r *models.ConfigReader) models.Model {
+			c := parse(r)
+			return &Model{name: nameOf(c), c: c, n: namesOf(c)}
 		},
 	})
 }

@@ -106,9 +106,9 @@ func TestOtherSizesSplit(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	for config, says := range map[string]string{
-		`{"image_size":15,"patch_size":4,"dim":24,"num_heads":8,"num_layers":2}`:                                                                                                              "does not fill patches of 4",
+		`{"image_size":15,"patch_size":4,"dim":24,"num_heads":8,"num_layers":2}`:                                                                                                              "image_size is 15: want a multiple of 4",
 		`{"image_size":16,"patch_size":4,"dim":20,"num_heads":8,"num_layers":2}`:                                                                                                              "dim 20 over num_heads 8",
-		`{"vision_dim":24,"vision_heads":4,"vision_layers":1,"image_size":16,"patch_size":4}`:                                                                                                 "num_layers is 0",
+		`{"vision_dim":24,"vision_heads":4,"vision_layers":1,"image_size":16,"patch_size":4}`:                                                                                                 "vision_layers 1: the last layer is not run",
 		`{"model_type":"clip_text_model","vocab_size":9,"hidden_size":8,"intermediate_size":8,"num_attention_heads":2,"num_hidden_layers":1,"max_position_embeddings":4,"hidden_act":"relu"}`: `"relu"`,
 	} {
 		if _, err := models.FromConfig([]byte(config), "config.json"); err == nil || !strings.Contains(err.Error(), says) {

@@ -6,7 +6,6 @@ package cogvideox
 import (
 	"encoding/json"
 
-	"weft/fault"
 	"weft/models"
 	"weft/models/step"
 )
@@ -62,99 +61,53 @@ var defaults = Config{Heads: 30, HeadDim: 64, InChannels: 16, OutChannels: 16, T
 	SampleWidth: 90, SampleHeight: 60, SampleFrames: 49, PatchSize: 2, Compression: 4, TextLen: 226, Eps: 1e-5,
 	SpatialScale: 1.875, TimeScale: 1, PatchBias: true}
 
-// fixed are the keys of config.json that the programs take one value of.
-type fixed struct {
-	Activation     string  `json:"activation_fn"`
-	TimeActivation string  `json:"timestep_activation_fn"`
-	Flip           bool    `json:"flip_sin_to_cos"`
-	Shift          float64 `json:"freq_shift"`
-	Affine         bool    `json:"norm_elementwise_affine"`
-	AttentionBias  bool    `json:"attention_bias"`
-}
-
-func parse(raw []byte) (Config, error) {
+// parse reads config.json and refuses what the programs do not do.
+func parse(r *models.ConfigReader) Config {
 	const class = "CogVideoXTransformer3DModel"
-	c := defaults
-	want := fixed{"gelu-approximate", "silu", true, 0, true, true}
-	f := want
-	named := struct {
-		Class string `json:"_class_name"`
-	}{class}
-	for _, to := range []any{&c, &f, &named} {
-		if err := json.Unmarshal(raw, to); err != nil {
-			return c, fault.New(models.ErrConfig, nil, "%v", err)
-		}
-	}
-	var l fault.List
-	unsupported := func(format string, args ...any) { l.Add(fault.New(models.ErrVariant, nil, format, args...)) }
-	if named.Class != class {
-		unsupported("_class_name %q: this version runs %s", named.Class, class)
-	}
-	for _, k := range []struct {
-		key       string
-		got, want any
-	}{{"activation_fn", f.Activation, want.Activation}, {"timestep_activation_fn", f.TimeActivation, want.TimeActivation},
-		{"flip_sin_to_cos", f.Flip, want.Flip}, {"freq_shift", f.Shift, want.Shift},
-		{"norm_elementwise_affine", f.Affine, want.Affine}, {"attention_bias", f.AttentionBias, want.AttentionBias}} {
-		if k.got != k.want {
-			unsupported("%s %v: every release has %v, which is all that is run", k.key, k.got, k.want)
-		}
-	}
-	if c.Compression != 4 {
-		unsupported("temporal_compression_ratio %d: the VAE of every release makes one latent frame of 4", c.Compression)
+	const release = "every release"
+	d := defaults
+	r.Fixed("_class_name", class, "the family")
+	r.Fixed("activation_fn", "gelu-approximate", release)
+	r.Fixed("timestep_activation_fn", "silu", release)
+	r.Fixed("flip_sin_to_cos", true, release)
+	r.Fixed("freq_shift", 0, release)
+	r.Fixed("norm_elementwise_affine", true, release)
+	r.Fixed("attention_bias", true, release)
+	r.Fixed("temporal_compression_ratio", d.Compression, "the VAE of every release")
+	c := Config{
+		Heads: r.Int("num_attention_heads", d.Heads, models.HeadBound), HeadDim: r.Int("attention_head_dim", d.HeadDim, models.WidthBound),
+		InChannels: r.Int("in_channels", d.InChannels, models.ChannelBound), OutChannels: r.Int("out_channels", d.OutChannels, models.ChannelBound),
+		TimeEmbedDim: r.Int("time_embed_dim", d.TimeEmbedDim, models.WidthBound), OfsEmbedDim: r.OptionalInt("ofs_embed_dim", models.WidthBound),
+		TextEmbedDim: r.Int("text_embed_dim", d.TextEmbedDim, models.WidthBound), Layers: r.Int("num_layers", d.Layers, models.LayerBound),
+		SampleWidth: r.Int("sample_width", d.SampleWidth, models.SizeBound), SampleHeight: r.Int("sample_height", d.SampleHeight, models.SizeBound),
+		SampleFrames: r.Int("sample_frames", d.SampleFrames, models.SizeBound), PatchSize: r.Int("patch_size", d.PatchSize, models.PatchBound),
+		PatchT: r.OptionalInt("patch_size_t", models.PatchBound), Compression: d.Compression,
+		TextLen: r.Int("max_text_seq_length", d.TextLen, models.RowBound), Eps: r.Float("norm_eps", d.Eps, models.SmallSpan),
+		SpatialScale: r.Float("spatial_interpolation_scale", d.SpatialScale, models.Positive), TimeScale: r.Float("temporal_interpolation_scale", d.TimeScale, models.Positive),
+		Rotary: r.Bool("use_rotary_positional_embeddings", false), Learned: r.Bool("use_learned_positional_embeddings", false),
+		PatchBias: r.Bool("patch_bias", d.PatchBias),
 	}
 	if c.Learned && !c.Rotary {
-		unsupported("learned positions without rotary ones: no release has them")
+		r.Unsupported("learned positions without rotary ones: no release has them")
 	}
-	for _, n := range []struct {
-		name string
-		n    int
-	}{{"num_attention_heads", c.Heads}, {"attention_head_dim", c.HeadDim}, {"in_channels", c.InChannels}, {"out_channels", c.OutChannels},
-		{"time_embed_dim", c.TimeEmbedDim}, {"text_embed_dim", c.TextEmbedDim}, {"num_layers", c.Layers}, {"sample_width", c.SampleWidth},
-		{"sample_height", c.SampleHeight}, {"sample_frames", c.SampleFrames}, {"patch_size", c.PatchSize},
-		{"max_text_seq_length", c.TextLen}} {
-		if n.n < 1 || n.n > 1<<20 {
-			l.Add(fault.New(models.ErrConfig, nil, "%s is %d: want a positive number", n.name, n.n))
-		}
+	if c.OfsEmbedDim > 0 {
+		r.Agree("ofs_embed_dim", c.OfsEmbedDim, "time_embed_dim", c.TimeEmbedDim, "their embeddings are added")
+		r.MultipleOf("ofs_embed_dim", c.OfsEmbedDim, 2, "sines and cosines come in pairs")
 	}
-	for _, n := range []struct {
-		name string
-		n    int
-	}{{"patch_size_t", c.PatchT}, {"ofs_embed_dim", c.OfsEmbedDim}} {
-		if n.n < 0 || n.n > 1<<20 {
-			l.Add(fault.New(models.ErrConfig, nil, "%s is %d: want a positive number or null", n.name, n.n))
-		}
-	}
-	for _, x := range []struct {
-		name string
-		v    float64
-		most float64
-	}{{"norm_eps", c.Eps, 1}, {"spatial_interpolation_scale", c.SpatialScale, 1e6}, {"temporal_interpolation_scale", c.TimeScale, 1e6}} {
-		if !(x.v > 0 && x.v < x.most) {
-			l.Add(fault.New(models.ErrConfig, nil, "%s is %g: want a positive number below %g", x.name, x.v, x.most))
-		}
-	}
-	if err := l.Err(); err != nil {
-		return c, err
-	}
-	if c.OfsEmbedDim > 0 && c.OfsEmbedDim != c.TimeEmbedDim {
-		l.Add(fault.New(models.ErrConfig, nil, "ofs_embed_dim %d and time_embed_dim %d: their embeddings are added, so they must be equal", c.OfsEmbedDim, c.TimeEmbedDim))
-	}
-	if c.OfsEmbedDim%2 != 0 {
-		l.Add(fault.New(models.ErrConfig, nil, "ofs_embed_dim %d: sines and cosines come in pairs", c.OfsEmbedDim))
-	}
-	if c.InChannels < c.OutChannels {
-		l.Add(fault.New(models.ErrConfig, nil, "in_channels %d and out_channels %d: latents have out_channels channels, the image's latents behind them the rest", c.InChannels, c.OutChannels))
+	if n := c.InChannels; r.Sound("in_channels", "out_channels") && n != c.OutChannels && n != 2*c.OutChannels {
+		r.Refuse("in_channels %d and out_channels %d: latents have out_channels channels, and an image's latents behind them as many; want in_channels %d or %d", n, c.OutChannels, c.OutChannels, 2*c.OutChannels)
 	}
 	// Positions share a head's channels, or without rotary ones the stream's, as
 	// 1/4, 3/8 and 3/8, each of an even number.
-	if d := c.HeadDim; c.Rotary && d%16 != 0 {
-		l.Add(fault.New(models.ErrConfig, nil, "attention_head_dim %d: rotary positions need a multiple of 16; nearest: %s", d, models.Nearest(d, 16, 0)))
+	if c.Rotary {
+		r.MultipleOf("attention_head_dim", c.HeadDim, 16, "rotary positions share it")
 	}
-	if d := c.Dim(); d%16 != 0 {
-		l.Add(fault.New(models.ErrConfig, nil, "width %d of %d heads of %d: want a multiple of 16", d, c.Heads, c.HeadDim))
+	width := r.Multiply("num_attention_heads x attention_head_dim", models.WidthBound, c.Heads, c.HeadDim)
+	r.MultipleOf("num_attention_heads x attention_head_dim", width, 16, "positions share it")
+	if g := c.sampleGrid(); c.Learned {
+		r.Multiply("sample_frames, sample_height and sample_width in patches", models.Bound{Least: 1, Most: 1 << 26, Why: "each has a learned position"}, g.Frames, g.Rows, g.Cols)
 	}
-	return c, l.Err()
+	return c
 }
 
 func detect(c map[string]any) bool {
@@ -213,12 +166,9 @@ func init() {
 		Name:    "cogvideox",
 		Presets: presets,
 		Detect:  detect,
-		New: func(_ string, raw []byte) (models.Model, error) {
-			c, err := parse(raw)
-			if err != nil {
-				return nil, err
-			}
-			return &Model{name: nameOf(c), c: c}, nil
+		New: func(_ string, r *models.ConfigReader) models.Model {
+			c := parse(r)
+			return &Model{name: nameOf(c), c: c}
 		},
 	})
 }

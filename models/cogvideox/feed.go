@@ -208,18 +208,24 @@ func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
 	return latent, m.checkLatent(latent)
 }
 
-// Schedule is CogVideoX's own, with 2B's shift of the noise levels.
-func (m *Model) Schedule() models.Schedule {
-	s := models.Schedule{Sampler: "cogvideox-dpm", Shift: 1, Guidance: 6}
-	if !m.c.Rotary {
-		s.Shift = 3
+// Like is the release with the same positions and inputs.
+func (m *Model) Like() string {
+	name := "cogvideox-2b"
+	switch {
+	case m.c.PatchT > 0:
+		name = "cogvideox-1.5-5b"
+	case m.c.Rotary:
+		name = "cogvideox-5b"
 	}
-	return s
+	if m.c.conditionDim() > 0 && name != "cogvideox-2b" {
+		name += "-i2v"
+	}
+	return name
 }
 
 var (
 	_ models.Generator   = (*Model)(nil)
 	_ models.Conditioned = (*Model)(nil)
 	_ models.Rearranged  = (*Model)(nil)
-	_ models.Scheduled   = (*Model)(nil)
+	_ models.Released    = (*Model)(nil)
 )

@@ -5,7 +5,6 @@ package cosmos25
 import (
 	"encoding/json"
 
-	"weft/fault"
 	"weft/models"
 )
 
@@ -57,143 +56,70 @@ func (c Config) axes() [3]int {
 	return [3]int{c.HeadDim() - 2*n, n, n}
 }
 
-// switches are what other models of the same class have and this one does not.
-type switches struct {
-	PaddingMask *bool   `json:"concat_padding_mask"`
-	LoRA        *bool   `json:"use_adaln_lora"`
-	Projection  *bool   `json:"use_crossattn_projection"`
-	PosEmb      *string `json:"pos_emb_cls"`
-	ExtraPos    *bool   `json:"extra_per_block_abs_pos_emb"`
-	FPS         *bool   `json:"rope_enable_fps_modulation"`
-	ImageText   *int    `json:"extra_image_context_dim"`
-	// diffusers'
-	ExtraPosType *string `json:"extra_pos_embed_type"`
-	ControlNet   *int    `json:"controlnet_block_every_n"`
-	ImageContext *int    `json:"img_context_dim_in"`
-}
-
-// diffusersConfig is what diffusers writes for the same model.
-type diffusersConfig struct {
-	In        int       `json:"in_channels"` // with the mask of given frames
-	Out       int       `json:"out_channels"`
-	Heads     int       `json:"num_attention_heads"`
-	HeadDim   int       `json:"attention_head_dim"`
-	Layers    int       `json:"num_layers"`
-	MLPRatio  float64   `json:"mlp_ratio"`
-	TextDim   int       `json:"text_embed_dim"`
-	LoRADim   int       `json:"adaln_lora_dim"`
-	Patch     []int     `json:"patch_size"`
-	RopeScale []float64 `json:"rope_scale"`
-	ProjIn    int       `json:"crossattn_proj_in_channels"`
-	ProjOut   int       `json:"encoder_hidden_states_channels"`
-}
-
 func defaults() Config {
 	return Config{MLPRatio: 4, InChannels: 16, OutChannels: 16, PatchSpatial: 2, PatchTemporal: 1, LoRADim: 256,
 		TextDim: 100352, ContextDim: 1024, TimeScale: 0.001, RopeT: 1, RopeH: 3, RopeW: 3}
 }
 
 // parse reads either publisher's config.json and refuses what the programs do not do.
-func parse(raw []byte) (Config, error) {
-	var l fault.List
-	unsupported := func(format string, args ...any) { l.Add(fault.New(models.ErrVariant, nil, format, args...)) }
-	wrong := func(format string, args ...any) { l.Add(fault.New(models.ErrConfig, nil, format, args...)) }
-	c := defaults()
-	var keys map[string]json.RawMessage
-	var s switches
-	err := json.Unmarshal(raw, &keys)
-	if err == nil {
-		err = json.Unmarshal(raw, &s)
-	}
-	if err != nil {
-		return c, fault.New(models.ErrConfig, nil, "%v", err)
-	}
-	if _, diffusers := keys["num_attention_heads"]; diffusers {
-		d := diffusersConfig{In: 17, Out: 16, Heads: 32, HeadDim: 128, Layers: 28, MLPRatio: 4, TextDim: 1024, LoRADim: 256,
-			Patch: []int{1, 2, 2}, RopeScale: []float64{2, 1, 1}, ProjIn: 1024, ProjOut: 1024}
-		if err := json.Unmarshal(raw, &d); err != nil {
-			return c, fault.New(models.ErrConfig, nil, "%v", err)
-		}
-		if len(d.Patch) != 3 || d.Patch[1] != d.Patch[2] {
-			wrong("patch_size %v: want three numbers, the last two equal", d.Patch)
-			d.Patch = []int{1, 1, 1}
-		}
-		if len(d.RopeScale) != 3 {
-			wrong("rope_scale %v: want three numbers", d.RopeScale)
-			d.RopeScale = []float64{1, 1, 1}
-		}
-		if d.TextDim != d.ProjOut {
-			wrong("text_embed_dim %d and encoder_hidden_states_channels %d: layers read what the projection makes", d.TextDim, d.ProjOut)
-		}
-		if s.ExtraPosType == nil && keys["extra_pos_embed_type"] == nil {
-			unsupported("extra_pos_embed_type is not there, which means learnable: that is Cosmos-Predict1; Predict2.5 has null")
-		}
-		if s.Projection == nil {
-			s.Projection = new(bool)
-		}
-		c.Width, c.Heads, c.Layers, c.MLPRatio = d.Heads*d.HeadDim, d.Heads, d.Layers, d.MLPRatio
-		c.InChannels, c.OutChannels, c.PatchTemporal, c.PatchSpatial = d.In-1, d.Out, d.Patch[0], d.Patch[1]
-		c.LoRADim, c.TextDim, c.ContextDim = d.LoRADim, d.ProjIn, d.ProjOut
-		c.RopeT, c.RopeH, c.RopeW = d.RopeScale[0], d.RopeScale[1], d.RopeScale[2]
-	} else if err := json.Unmarshal(raw, &c); err != nil {
-		return c, fault.New(models.ErrConfig, nil, "%v", err)
-	}
-	for _, b := range []struct {
-		name string
-		got  *bool
-		want bool
-	}{{"concat_padding_mask", s.PaddingMask, true}, {"use_adaln_lora", s.LoRA, true},
-		{"extra_per_block_abs_pos_emb", s.ExtraPos, false}, {"rope_enable_fps_modulation", s.FPS, false}} {
-		if b.got != nil && *b.got != b.want {
-			unsupported("%s %v: Cosmos-Predict2.5 has %v", b.name, *b.got, b.want)
+func parse(r *models.ConfigReader) Config {
+	const release = "Cosmos-Predict2.5"
+	r.Fixed("concat_padding_mask", true, release)
+	r.Fixed("use_adaln_lora", true, release)
+	r.Fixed("extra_per_block_abs_pos_emb", false, release)
+	r.Fixed("rope_enable_fps_modulation", false, release)
+	r.Fixed("pos_emb_cls", "rope3d", release)
+	r.Fixed("extra_pos_embed_type", nil, release)
+	r.Fixed("controlnet_block_every_n", nil, "a model other than Cosmos-Transfer2.5")
+	for _, key := range []string{"extra_image_context_dim", "img_context_dim_in"} {
+		if n := r.OptionalInt(key, models.Bound{Least: 0, Most: models.WidthBound.Most, Why: "it is a width"}); n > 0 {
+			r.Unsupported("%s %d: models that read an image's context are not run", key, n)
 		}
 	}
-	if s.Projection != nil && !*s.Projection {
-		unsupported("use_crossattn_projection false: that is Cosmos-Predict2, whose text is T5's; Predict2.5 projects Reason1's")
+	d := defaults()
+	c := Config{MLPRatio: r.Float("mlp_ratio", d.MLPRatio, models.RatioSpan), OutChannels: r.Int("out_channels", d.OutChannels, models.ChannelBound),
+		LoRADim: r.Int("adaln_lora_dim", d.LoRADim, models.WidthBound), TimeScale: d.TimeScale}
+	projected := true
+	if r.Has("num_attention_heads") {
+		projected = false
+		c.readDiffusers(r)
+	} else {
+		c.Width, c.Heads, c.Layers = r.Int("model_channels", 0, models.WidthBound), r.Int("num_heads", 0, models.HeadBound), r.Int("num_blocks", 0, models.LayerBound)
+		c.InChannels = r.Int("in_channels", d.InChannels, models.ChannelBound)
+		c.PatchSpatial, c.PatchTemporal = r.Int("patch_spatial", d.PatchSpatial, models.PatchBound), r.Int("patch_temporal", d.PatchTemporal, models.PatchBound)
+		c.TextDim, c.ContextDim = r.Int("crossattn_proj_in_channels", d.TextDim, models.WidthBound), r.Int("crossattn_emb_channels", d.ContextDim, models.WidthBound)
+		c.TimeScale = r.Float("timestep_scale", d.TimeScale, models.Positive)
+		c.RopeT, c.RopeH, c.RopeW = r.Float("rope_t_extrapolation_ratio", d.RopeT, models.Positive), r.Float("rope_h_extrapolation_ratio", d.RopeH, models.Positive), r.Float("rope_w_extrapolation_ratio", d.RopeW, models.Positive)
 	}
-	if s.PosEmb != nil && *s.PosEmb != "rope3d" {
-		unsupported("pos_emb_cls %q: Cosmos-Predict2.5 has rope3d", *s.PosEmb)
+	if !r.Bool("use_crossattn_projection", projected) {
+		r.Unsupported("use_crossattn_projection false: that is Cosmos-Predict2, whose text is T5's; Predict2.5 projects Reason1's")
 	}
-	if s.ExtraPosType != nil {
-		unsupported("extra_pos_embed_type %q: Cosmos-Predict2.5 has none", *s.ExtraPosType)
+	r.Agree("in_channels", c.InChannels, "out_channels", c.OutChannels, "the model reads latents (beside any masks) and gives their velocity")
+	r.Divide("model_channels", c.Width, "num_heads", c.Heads, true)
+	if c.HeadDim() < 12 && r.Sound("model_channels x num_heads", "num_attention_heads x attention_head_dim") {
+		r.Refuse("model_channels %d over num_heads %d: heads must have an even whole width of at least 12, so that each axis has more than two channels", c.Width, c.Heads)
 	}
-	if s.ControlNet != nil {
-		unsupported("controlnet_block_every_n %d: Cosmos-Transfer2.5 is not run", *s.ControlNet)
+	r.Scale("mlp_ratio x model_channels", models.WidthBound, c.Width, c.MLPRatio)
+	return c
+}
+
+// readDiffusers reads what diffusers calls otherwise.
+func (c *Config) readDiffusers(r *models.ConfigReader) {
+	if !r.Gives("extra_pos_embed_type") {
+		r.Unsupported("extra_pos_embed_type is not there, which means learnable: that is Cosmos-Predict1; Predict2.5 has null")
 	}
-	for _, n := range []*int{s.ImageContext, s.ImageText} {
-		if n != nil && *n > 0 {
-			unsupported("an image context of width %d: such models are not run", *n)
-		}
-	}
-	for _, f := range []struct {
-		name string
-		n    int
-	}{{"model_channels", c.Width}, {"num_heads", c.Heads}, {"num_blocks", c.Layers}, {"in_channels", c.InChannels}, {"out_channels", c.OutChannels},
-		{"patch_spatial", c.PatchSpatial}, {"patch_temporal", c.PatchTemporal}, {"adaln_lora_dim", c.LoRADim},
-		{"crossattn_proj_in_channels", c.TextDim}, {"crossattn_emb_channels", c.ContextDim}} {
-		if f.n < 1 || f.n > 1<<24 {
-			wrong("%s is %d: want a positive number", f.name, f.n)
-		}
-	}
-	for _, f := range []struct {
-		name string
-		x    float64
-	}{{"mlp_ratio", c.MLPRatio}, {"timestep_scale", c.TimeScale}, {"rope_t_extrapolation_ratio", c.RopeT},
-		{"rope_h_extrapolation_ratio", c.RopeH}, {"rope_w_extrapolation_ratio", c.RopeW}} {
-		if !(f.x > 0 && f.x < 1<<16) {
-			wrong("%s is %g: want a positive number", f.name, f.x)
-		}
-	}
-	if err := l.Err(); err != nil {
-		return c, err
-	}
-	if c.Width%c.Heads != 0 || c.HeadDim()%2 != 0 || c.HeadDim() < 12 {
-		wrong("model_channels %d over num_heads %d: heads must have an even whole width of at least 12, so that each axis has more than two channels", c.Width, c.Heads)
-	}
-	if c.FFN() < 1 || c.FFN() > 1<<24 {
-		wrong("mlp_ratio %g of model_channels %d is a hidden layer of %d", c.MLPRatio, c.Width, c.FFN())
-	}
-	return c, l.Err()
+	r.Metadata("max_size", "img_context_dim_out", "img_context_num_tokens")
+	c.Heads, c.Layers = r.Int("num_attention_heads", 32, models.HeadBound), r.Int("num_layers", 28, models.LayerBound)
+	c.Width = r.Multiply("num_attention_heads x attention_head_dim", models.WidthBound, c.Heads, r.Int("attention_head_dim", 128, models.WidthBound))
+	// The mask of given frames is counted among the channels.
+	c.InChannels = r.Int("in_channels", 17, models.Bound{Least: 2, Most: models.ChannelBound.Most, Why: "a mask of given frames comes behind the latents' channels"}) - 1
+	patch := r.Three("patch_size", [3]int{1, 2, 2}, models.PatchBound)
+	r.Agree("patch_size[1]", patch[1], "patch_size[2]", patch[2], "patches are square")
+	c.PatchTemporal, c.PatchSpatial = patch[0], patch[1]
+	scale := r.Floats("rope_scale", []float64{2, 1, 1}, 3, models.Positive)
+	c.RopeT, c.RopeH, c.RopeW = scale[0], scale[1], scale[2]
+	c.TextDim, c.ContextDim = r.Int("crossattn_proj_in_channels", 1024, models.WidthBound), r.Int("encoder_hidden_states_channels", 1024, models.WidthBound)
+	r.Agree("text_embed_dim", r.Int("text_embed_dim", 1024, models.WidthBound), "encoder_hidden_states_channels", c.ContextDim, "layers read what the projection makes")
 }
 
 // detect says whether a config.json is a Cosmos-Predict transformer of either publisher.
@@ -231,12 +157,9 @@ func init() {
 		Name:    "cosmos2.5",
 		Presets: presets,
 		Detect:  detect,
-		New: func(_ string, raw []byte) (models.Model, error) {
-			c, err := parse(raw)
-			if err != nil {
-				return nil, err
-			}
-			return &Model{name: nameOf(c), c: c}, nil
+		New: func(_ string, r *models.ConfigReader) models.Model {
+			c := parse(r)
+			return &Model{name: nameOf(c), c: c}
 		},
 	})
 }

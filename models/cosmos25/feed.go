@@ -201,7 +201,10 @@ func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
 	return models.LatentShape(width, height, frames, m.c.InChannels, 8, 4, m.c.Patch())
 }
 
+// Like is the smaller release: both are run alike.
+func (m *Model) Like() string { return "cosmos2.5-2b" }
+
 var (
-	_ models.Generator = (*Model)(nil)
-	_ models.Variants  = (*Model)(nil)
+	_ models.Released = (*Model)(nil)
+	_ models.Variants = (*Model)(nil)
 )

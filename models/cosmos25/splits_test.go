@@ -19,7 +19,7 @@ import (
 
 // A config of six heads: tp=3 divides neither the LoRA's width, the text's, nor
 // what is projected from it.
-const odd = `{"_class_name":"MinimalV1LVGDiT","model_channels":96,"num_heads":6,"num_blocks":2,"mlp_ratio":1.5,"in_channels":5,"out_channels":4,
+const odd = `{"_class_name":"MinimalV1LVGDiT","model_channels":96,"num_heads":6,"num_blocks":2,"mlp_ratio":1.5,"in_channels":5,"out_channels":5,
 	"adaln_lora_dim":10,"crossattn_proj_in_channels":28,"crossattn_emb_channels":20,"rope_t_extrapolation_ratio":2.0,"timestep_scale":0.01}`
 
 // Batch 2, tokens that do not divide, a timestep for each frame with frames that

@@ -6,7 +6,6 @@ package cosmos3
 import (
 	"encoding/json"
 
-	"weft/fault"
 	"weft/models"
 )
 
@@ -58,62 +57,39 @@ func defaults() Config {
 }
 
 // parse reads a config.json and refuses what the programs do not do.
-func parse(raw []byte) (Config, error) {
-	c := defaults()
-	var more struct {
-		Bias  bool  `json:"attention_bias"`
-		Axes  []int `json:"rope_axes_dim"`
-		Patch *int  `json:"patch_latent_dim"`
-	}
-	err := json.Unmarshal(raw, &more)
-	if err == nil {
-		err = json.Unmarshal(raw, &c)
-	}
-	if err != nil {
-		return c, fault.New(models.ErrConfig, nil, "%v", err)
-	}
-	var l fault.List
-	wrong := func(format string, args ...any) { l.Add(fault.New(models.ErrConfig, nil, format, args...)) }
-	if more.Bias {
-		l.Add(fault.New(models.ErrVariant, nil, "attention_bias true: Cosmos3's projections have none"))
+func parse(r *models.ConfigReader) Config {
+	d := defaults()
+	r.Fixed("attention_bias", false, "Cosmos3")
+	c := Config{
+		Vocab: r.Int("vocab_size", 0, models.VocabBound), Width: r.Int("hidden_size", 0, models.WidthBound), FFN: r.Int("intermediate_size", 0, models.WidthBound),
+		Layers: r.Int("num_hidden_layers", 0, models.LayerBound), Heads: r.Int("num_attention_heads", 0, models.HeadBound),
+		KVHeads: r.Int("num_key_value_heads", 0, models.HeadBound), HeadDim: r.Int("head_dim", 0, models.WidthBound),
+		Eps: r.Float("rms_norm_eps", d.Eps, models.SmallSpan), Act: r.String("hidden_act", d.Act),
+		QKNormText: r.Bool("qk_norm_for_text", d.QKNormText), KNormForGen: r.Bool("use_und_k_norm_for_gen", false),
+		Channels: r.Int("latent_channel", d.Channels, models.ChannelBound), Patch: r.Int("latent_patch_size", d.Patch, models.PatchBound),
+		RopeTheta: r.Float("rope_theta", d.RopeTheta, models.ThetaSpan), RopeAxes: r.Three("rope_axes_dim", d.RopeAxes, models.WidthBound),
+		TimeScale: r.Float("timestep_scale", d.TimeScale, models.Positive), BaseFPS: r.Float("base_fps", d.BaseFPS, models.Span{Above: 0, Most: 1e4, Why: "it is how many frames are a second"}),
+		FramesBehind: r.Int("unified_3d_mrope_temporal_modality_margin", d.FramesBehind, models.Bound{Least: 0, Most: 1 << 23, Why: "it is a number of positions, which float32 must tell apart"}),
 	}
 	if c.Act != silu && c.Act != relu2 {
-		l.Add(fault.New(models.ErrVariant, nil, "hidden_act %q: silu (gated) and relu2 are run", c.Act))
+		r.Unsupported("hidden_act %q: silu (gated) and relu2 are run", c.Act)
 	}
-	l.Add(models.CheckSizes([]models.Sized{{Name: "vocab_size", N: c.Vocab}, {Name: "hidden_size", N: c.Width}, {Name: "intermediate_size", N: c.FFN},
-		{Name: "num_hidden_layers", N: c.Layers}, {Name: "num_attention_heads", N: c.Heads}, {Name: "num_key_value_heads", N: c.KVHeads},
-		{Name: "head_dim", N: c.HeadDim}, {Name: "latent_channel", N: c.Channels}, {Name: "latent_patch_size", N: c.Patch},
-		{Name: "rope_axes_dim[0]", N: c.RopeAxes[0]}, {Name: "rope_axes_dim[1]", N: c.RopeAxes[1]}, {Name: "rope_axes_dim[2]", N: c.RopeAxes[2]}}...))
-	l.Add(models.CheckEps("rms_norm_eps", c.Eps))
-	for _, f := range []struct {
-		name string
-		x    float64
-	}{{"rope_theta", c.RopeTheta}, {"timestep_scale", c.TimeScale}, {"base_fps", c.BaseFPS}} {
-		if !(f.x > 0 && f.x < 1<<40) {
-			wrong("%s is %g: want a positive number", f.name, f.x)
-		}
+	r.Multiply("num_attention_heads x head_dim", models.WidthBound, c.Heads, c.HeadDim)
+	if c.Heads%c.KVHeads != 0 && r.Sound("num_attention_heads", "num_key_value_heads") {
+		r.Refuse("num_attention_heads %d over num_key_value_heads %d: each serves equally many", c.Heads, c.KVHeads)
 	}
-	if c.FramesBehind < 0 || c.FramesBehind > 1<<23 {
-		wrong("unified_3d_mrope_temporal_modality_margin is %d: want a number of positions", c.FramesBehind)
-	}
-	if len(more.Axes) != 0 && len(more.Axes) != 3 {
-		wrong("rope_axes_dim %v: want three numbers", more.Axes)
-	}
-	if err := l.Err(); err != nil {
-		return c, err
-	}
-	if c.Heads%c.KVHeads != 0 {
-		wrong("%d attention heads over %d key and value heads: each serves equally many", c.Heads, c.KVHeads)
-	}
-	if sum := c.RopeAxes[0] + c.RopeAxes[1] + c.RopeAxes[2]; c.HeadDim%2 != 0 || sum != c.HeadDim/2 {
-		wrong("rope_axes_dim %v: want %d channel pairs in all, half of head_dim %d", c.RopeAxes, c.HeadDim/2, c.HeadDim)
+	if !r.Sound("rope_axes_dim", "head_dim") {
+		// said
+	} else if sum := c.RopeAxes[0] + c.RopeAxes[1] + c.RopeAxes[2]; c.HeadDim%2 != 0 || sum != c.HeadDim/2 {
+		r.Refuse("rope_axes_dim %v: want %d channel pairs in all, half of head_dim %d", c.RopeAxes, c.HeadDim/2, c.HeadDim)
 	} else if n := 3 * max(c.RopeAxes[1], c.RopeAxes[2]); n > c.HeadDim/2 {
-		wrong("rope_axes_dim %v: rows and columns take every third of the first %d channel pairs, of which there are %d", c.RopeAxes, n, c.HeadDim/2)
+		r.Refuse("rope_axes_dim %v: rows and columns take every third of the first %d channel pairs, of which there are %d", c.RopeAxes, n, c.HeadDim/2)
 	}
-	if want := c.Channels * c.Patch * c.Patch; more.Patch != nil && *more.Patch != want {
-		wrong("patch_latent_dim %d: %d channels in patches of %d make %d", *more.Patch, c.Channels, c.Patch, want)
+	patches := r.Multiply("latent_channel and latent_patch_size twice", models.WidthBound, c.Channels, c.Patch, c.Patch)
+	if n := r.OptionalInt("patch_latent_dim", models.WidthBound); n != 0 && r.Sound("latent_channel", "latent_patch_size") {
+		r.Agree("patch_latent_dim", n, "what latent_channel in patches of latent_patch_size makes", patches, "it is the width of a patch")
 	}
-	return c, l.Err()
+	return c
 }
 
 // detect says whether a config.json is a Cosmos3 transformer.
@@ -156,12 +132,9 @@ func init() {
 		Name:    "cosmos3",
 		Presets: presets,
 		Detect:  detect,
-		New: func(_ string, raw []byte) (models.Model, error) {
-			c, err := parse(raw)
-			if err != nil {
-				return nil, err
-			}
-			return &Model{name: nameOf(c), c: c}, nil
+		New: func(_ string, r *models.ConfigReader) models.Model {
+			c := parse(r)
+			return &Model{name: nameOf(c), c: c}
 		},
 	})
 }

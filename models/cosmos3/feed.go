@@ -325,16 +325,16 @@ func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
 	return models.LatentShape(width, height, frames, m.c.Channels, 16, 4, m.c.patch())
 }
 
-// Schedule is the releases': Nano's noise levels are Karras', Edge's are warped by 12.
-func (m *Model) Schedule() models.Schedule {
+// Like is Edge where the hidden layers are its, else Nano.
+func (m *Model) Like() string {
 	if m.c.Act == relu2 {
-		return models.Schedule{Sampler: "unipc", Shift: 12, Guidance: 6}
+		return "cosmos3-edge"
 	}
-	return models.Schedule{Sampler: "unipc-karras", Guidance: 6}
+	return "cosmos3-nano"
 }
 
 var (
-	_ models.Scheduled   = (*Model)(nil)
+	_ models.Released    = (*Model)(nil)
 	_ models.TokenReader = (*Model)(nil)
 	_ models.Variants    = (*Model)(nil)
 )

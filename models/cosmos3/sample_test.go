@@ -25,10 +25,10 @@ func TestSampleReadsIDs(t *testing.T) {
 	text, negative := ids(5, 9, 100, 31, 2), ids(7, 8)
 	var first *tensor.Tensor
 	for _, o := range []weft.SampleOptions{
-		{Sequential: true},
+		{CFG: "sequential"},
 		{},
 		{Options: weft.Options{Mesh: "dp=2,tp=2"}},
-		{Options: weft.Options{Mesh: "sp=4"}, Sequential: true},
+		{Options: weft.Options{Mesh: "sp=4"}, CFG: "sequential"},
 		{Options: weft.Options{Mesh: "pp=2"}},
 	} {
 		o.Device, o.Width, o.Height, o.Frames, o.Steps, o.Seed = "reference", 64, 96, 9, 3, 4

@@ -5,11 +5,11 @@
 package decoder
 
 import (
+	"cmp"
 	"encoding/json"
 	"reflect"
 	"slices"
 
-	"weft/fault"
 	"weft/models"
 )
 
@@ -44,107 +44,80 @@ const (
 var kinds = map[string]string{"qwen2": qwen, "qwen2_vl": qwen, "qwen2_vl_text": qwen, "qwen2_5_vl": qwen, "qwen2_5_vl_text": qwen, "": qwen, "llama": llama, "llava": llama,
 	gemma: gemma, "gemma4_unified": gemma}
 
-// file is what a config.json may say besides.
-type file struct {
-	Config
-	SkipLayers *int   `json:"hidden_state_skip_layer"`
-	Act        string `json:"hidden_act"`
-	gemmaFile
-	Sliding    bool  `json:"use_sliding_window"`
-	Scaling    *rope `json:"rope_scaling"`
-	Parameters *rope `json:"rope_parameters"`
-	QKVBias    *bool `json:"attention_bias"`
-	MLPBias    bool  `json:"mlp_bias"`
-}
-
-type rope struct {
-	Type  string  `json:"rope_type"`
-	Old   string  `json:"type"`
-	Theta float64 `json:"rope_theta"`
-	gemmaRope
-}
-
 // parse reads a config.json, that of the text in it where there are two towers,
 // and refuses what the programs do not do.
-func parse(raw []byte) (Config, error) {
-	var keys map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &keys); err != nil {
-		return Config{}, fault.New(models.ErrConfig, nil, "not a JSON object: %v", err)
+func parse(r *models.ConfigReader) Config {
+	outer := r.String("model_type", "")
+	skip := r
+	if t := r.Object("text_config"); t != nil {
+		r.Metadata("vision_config", "image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id", "vision_token_id",
+			"tie_word_embeddings", "image_token_index", "projector_hidden_act", "vision_feature_layer", "vision_feature_select_strategy",
+			"audio_config", "audio_token_id", "boi_token_id", "eoi_token_id", "boa_token_id", "eoa_token_id", "vocab_size", "hidden_size")
+		r = t
 	}
-	f := file{Config: Config{Eps: 1e-6, Theta: 10000}, Act: "silu"}
-	for _, part := range [][]byte{raw, keys["text_config"]} {
-		if part == nil {
-			continue
-		}
-		if err := json.Unmarshal(part, &f); err != nil {
-			return f.Config, fault.New(models.ErrConfig, nil, "%v", err)
-		}
-	}
-	c := f.Config
-	var l fault.List
+	r.Metadata("max_position_embeddings", "max_window_layers", "pretraining_tp", "tie_word_embeddings", "attention_window", "layer_types",
+		"vision_start_token_id", "vision_end_token_id", "vision_token_id", "image_token_id", "video_token_id", "vision_config", "final_logit_softcapping",
+		"hidden_size_per_layer_input", "vocab_size_per_layer_input", "sliding_window")
+	c := Config{ModelType: r.String("model_type", outer)}
 	kind, known := kinds[c.ModelType]
 	if !known {
-		l.Add(fault.New(models.ErrVariant, nil, "model_type %q: Qwen2, Qwen2.5-VL, Llama, LLaVA and Gemma 4 decoders are run", c.ModelType))
+		r.Unsupported("model_type %q: Qwen2, Qwen2.5-VL, Llama, LLaVA and Gemma 4 decoders are run", c.ModelType)
 	}
 	c.ModelType = kind
-	if f.Act != "silu" && kind != gemma {
-		l.Add(fault.New(models.ErrVariant, nil, "hidden_act %q: only silu is run", f.Act))
+	c.Vocab, c.Dim, c.FFNDim = r.Int("vocab_size", 0, models.VocabBound), r.Int("hidden_size", 0, models.WidthBound), r.Int("intermediate_size", 0, models.WidthBound)
+	c.Layers, c.Heads = r.Int("num_hidden_layers", 0, models.LayerBound), r.Int("num_attention_heads", 0, models.HeadBound)
+	c.KVHeads, c.HeadDim = cmp.Or(r.OptionalInt("num_key_value_heads", models.HeadBound), c.Heads), r.OptionalInt("head_dim", models.WidthBound)
+	c.Eps, c.Theta = r.Float("rms_norm_eps", 1e-6, models.SmallSpan), r.Float("rope_theta", 10000, models.ThetaSpan)
+	r.Fixed("use_sliding_window", false, "a decoder in which every token sees all before it")
+	if kind == gemma {
+		c.readGemma(r)
+	} else {
+		r.Fixed("hidden_act", "silu", "every release")
+		c.readRope(r)
 	}
-	if f.Sliding {
-		l.Add(fault.New(models.ErrVariant, nil, "use_sliding_window true: every token sees all before it"))
+	if kind == llama {
+		r.Fixed("attention_bias", false, "Llama")
+		r.Fixed("mlp_bias", false, "Llama")
 	}
-	if c.ModelType == llama && (f.MLPBias || (f.QKVBias != nil && *f.QKVBias)) {
-		l.Add(fault.New(models.ErrVariant, nil, "attention_bias or mlp_bias true: Llama is run without"))
+	if c.HeadDim == 0 {
+		r.Divide("hidden_size", c.Dim, "num_attention_heads", c.Heads, true)
+		c.HeadDim = max(2, c.Dim/c.Heads)
 	}
-	for _, r := range []*rope{f.Scaling, f.Parameters} {
-		if r == nil || c.ModelType == gemma {
+	r.MultipleOf("head_dim", c.HeadDim, 2, "a head's halves rotate")
+	r.Multiply("num_attention_heads x head_dim", models.WidthBound, c.Heads, c.HeadDim)
+	if c.Heads%c.KVHeads != 0 && r.Sound("num_attention_heads", "num_key_value_heads") {
+		r.Refuse("num_attention_heads %d with num_key_value_heads %d: as many queries share each key", c.Heads, c.KVHeads)
+	}
+	if r.Gives("hidden_state_skip_layer") {
+		skip = r
+	}
+	usual := 0
+	if kind == llama {
+		usual = min(2, c.Layers-1) // as HunyuanVideo takes it
+	}
+	c.SkipLayers = skip.Int("hidden_state_skip_layer", usual, models.Bound{Least: 0, Most: c.Layers - 1, Why: "fewer than num_hidden_layers are skipped"})
+	if kind == gemma {
+		c.checkGemma(r)
+	}
+	return c
+}
+
+// readRope reads rotary positions, which are plain in every decoder but Gemma.
+func (c *Config) readRope(r *models.ConfigReader) {
+	for _, key := range []string{"rope_scaling", "rope_parameters"} {
+		p := r.Object(key)
+		if p == nil {
 			continue
 		}
-		if r.Theta > 0 {
-			c.Theta = r.Theta
-		}
+		p.Metadata("mrope_section", "mrope_interleaved")
+		c.Theta = p.Float("rope_theta", c.Theta, models.ThetaSpan)
 		// Of text alone the three positions of mrope are one.
-		for _, kind := range []string{r.Type, r.Old} {
+		for _, kind := range []string{p.String("rope_type", ""), p.String("type", "")} {
 			if !slices.Contains([]string{"", "default", "mrope"}, kind) {
-				l.Add(fault.New(models.ErrVariant, nil, "rope type %q: only plain rotary positions are run", kind))
+				r.Unsupported("%s: rope type %q: only plain rotary positions are run", key, kind)
 			}
 		}
 	}
-	if c.KVHeads == 0 {
-		c.KVHeads = c.Heads
-	}
-	if c.ModelType == gemma {
-		l.Add(c.readGemma(f))
-	} else {
-		c.Gemma = Gemma{} // Qwen's files name the types of layers too
-	}
-	if c.HeadDim == 0 && c.Heads > 0 {
-		c.HeadDim = c.Dim / c.Heads
-	}
-	switch {
-	case f.SkipLayers != nil:
-		c.SkipLayers = *f.SkipLayers
-	case c.ModelType == llama:
-		c.SkipLayers = 2 // as HunyuanVideo takes it
-	}
-	l.Add(models.CheckSizes(models.Sized{Name: "vocab_size", N: c.Vocab}, models.Sized{Name: "hidden_size", N: c.Dim}, models.Sized{Name: "intermediate_size", N: c.FFNDim},
-		models.Sized{Name: "num_hidden_layers", N: c.Layers}, models.Sized{Name: "num_attention_heads", N: c.Heads},
-		models.Sized{Name: "num_key_value_heads", N: c.KVHeads}, models.Sized{Name: "head_dim", N: c.HeadDim}))
-	l.Add(models.CheckEps("rms_norm_eps", c.Eps))
-	if !(c.Theta > 0) {
-		l.Add(fault.New(models.ErrConfig, nil, "rope_theta is %g: want a positive number", c.Theta))
-	}
-	if err := l.Err(); err != nil {
-		return c, err
-	}
-	l.Add(c.checkGemma())
-	if c.HeadDim%2 != 0 || c.Heads%c.KVHeads != 0 {
-		l.Add(fault.New(models.ErrConfig, nil, "%d heads of %d with %d key heads: a head's halves rotate, and as many queries share each key", c.Heads, c.HeadDim, c.KVHeads))
-	}
-	if c.SkipLayers < 0 || c.SkipLayers >= c.Layers {
-		l.Add(fault.New(models.ErrConfig, nil, "hidden_state_skip_layer is %d: want 0 to %d, less than num_hidden_layers", c.SkipLayers, c.Layers-1))
-	}
-	return c, l.Err()
 }
 
 // detect says whether a config.json is of a decoder.
@@ -182,12 +155,9 @@ func init() {
 		Name:    "decoder",
 		Presets: presets,
 		Detect:  detect,
-		New: func(_ string, raw []byte) (models.Model, error) {
-			c, err := parse(raw)
-			if err != nil {
-				return nil, err
-			}
-			return &Model{name: nameOf(c), c: c}, nil
+		New: func(_ string, r *models.ConfigReader) models.Model {
+			c := parse(r)
+			return &Model{name: nameOf(c), c: c}
 		},
 	})
 }

@@ -89,8 +89,8 @@ func TestRefusals(t *testing.T) {
 		`{"model_type":"qwen2","use_sliding_window":true,` + rest + `}`:                      "use_sliding_window",
 		`{"model_type":"llama","rope_scaling":{"rope_type":"llama3"},` + rest + `}`:          `"llama3"`,
 		`{"model_type":"qwen2","hidden_act":"gelu",` + rest + `}`:                            `"gelu"`,
-		`{"model_type":"qwen2","num_key_value_heads":3,` + rest + `}`:                        "3 key heads",
-		`{"model_type":"qwen2","head_dim":3,` + rest + `}`:                                   "4 heads of 3",
+		`{"model_type":"qwen2","num_key_value_heads":3,` + rest + `}`:                        "num_key_value_heads 3",
+		`{"model_type":"qwen2","head_dim":3,` + rest + `}`:                                   "head_dim is 3",
 		`{"model_type":"llama","hidden_state_skip_layer":3,` + rest + `}`:                    "0 to 2",
 		`{"model_type":"qwen2","vocab_size":0,"num_hidden_layers":-1,"intermediate_size":8}`: "vocab_size is 0",
 	} {

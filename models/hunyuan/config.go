@@ -7,7 +7,6 @@ package hunyuan
 import (
 	"encoding/json"
 
-	"weft/fault"
 	"weft/models"
 )
 
@@ -50,186 +49,102 @@ const refiners = 2
 var defaults = Config{Dim: 3072, Heads: 24, In: 16, Out: 16, MLPRatio: 4, Double: 20, Single: 40, Patch: [3]int{1, 2, 2},
 	RopeDims: [3]int{16, 56, 56}, RopeTheta: 256, TextDim: 4096, PooledDim: 768}
 
-// fixed are the release's keys that the programs take one value of.
-type fixed struct {
-	Act        string  `json:"mlp_act_type"`
-	QKNorm     bool    `json:"qk_norm"`
-	QKVBias    bool    `json:"qkv_bias"`
-	Projection string  `json:"text_projection"`
-	Mask       bool    `json:"use_attention_mask"`
-	Condition  *string `json:"i2v_condition_type"`
-	Glyphs     bool    `json:"glyph_byT5_v2"`
-}
-
-var usual = fixed{"gelu_tanh", true, true, "single_refiner", true, nil, false}
-
-// diffusers is config.json as diffusers writes it for the same model.
-type diffusers struct {
-	Heads     int     `json:"num_attention_heads"`
-	HeadDim   int     `json:"attention_head_dim"`
-	In        int     `json:"in_channels"`
-	Out       int     `json:"out_channels"`
-	MLPRatio  float64 `json:"mlp_ratio"`
-	Double    int     `json:"num_layers"`
-	Single    int     `json:"num_single_layers"`
-	Refiners  int     `json:"num_refiner_layers"`
-	Patch     int     `json:"patch_size"`
-	PatchT    int     `json:"patch_size_t"`
-	RopeDims  [3]int  `json:"rope_axes_dim"`
-	RopeTheta float64 `json:"rope_theta"`
-	TextDim   int     `json:"text_embed_dim"`
-	PooledDim int     `json:"pooled_projection_dim"`
-	Guidance  bool    `json:"guidance_embeds"`
-	QKNorm    string  `json:"qk_norm"`
-	Condition *string `json:"image_condition_type"`
-}
-
 const (
 	officialClass  = "HYVideoDiffusionTransformer"
 	diffusersClass = "HunyuanVideoTransformer3DModel"
 )
 
-// reader is one publisher's config.json of one version.
-type reader func(raw []byte, l *fault.List) (Config, error)
+// classes are the readers by the class that config.json names: one publisher's
+// config.json of one version.
+var classes = map[string]func(*models.ConfigReader) Config{officialClass: official, diffusersClass: fromDiffusers, officialClass15: official15, diffusersClass15: fromDiffusers15}
 
-// classes are the readers by the class that config.json names.
-var classes = map[string]reader{officialClass: official, diffusersClass: fromDiffusers, officialClass15: official15, diffusersClass15: fromDiffusers15}
-
-func parse(raw []byte) (Config, error) {
-	var kind struct {
-		Class  string `json:"_class_name"`
-		Heads  *int   `json:"num_attention_heads"`
-		Glyphs bool   `json:"glyph_byT5_v2"`
-	}
-	if err := json.Unmarshal(raw, &kind); err != nil {
-		return defaults, fault.New(models.ErrConfig, nil, "%v", err)
-	}
-	read := classes[kind.Class]
+// parse reads either publisher's config.json of either version and refuses what
+// the programs do not do.
+func parse(r *models.ConfigReader) Config {
+	read := classes[r.String("_class_name", "")]
 	switch {
 	case read != nil:
-	case kind.Heads != nil:
+	case r.Has("num_attention_heads"):
 		read = fromDiffusers
-	case kind.Glyphs:
+	case r.Bool("glyph_byT5_v2", false):
 		read = official15
 	default:
 		read = official
 	}
-	var l fault.List
-	c, err := read(raw, &l)
-	if err != nil {
-		return c, fault.New(models.ErrConfig, nil, "%v", err)
-	}
-	if err := l.Err(); err != nil {
-		return c, err
-	}
-	return c, c.check()
-}
-
-func unsupported(format string, args ...any) error {
-	return fault.New(models.ErrVariant, nil, format, args...)
-}
-
-// official reads the release's config of HunyuanVideo.
-func official(raw []byte, l *fault.List) (Config, error) {
-	c, f := defaults, usual
-	if err := f.read(raw, &c, l); err != nil {
-		return c, err
-	}
-	if f.Glyphs {
-		l.Add(unsupported("glyph_byT5_v2 true is HunyuanVideo-1.5's, whose _class_name is %s", officialClass15))
-	}
-	if f.Condition != nil {
-		l.Add(unsupported("i2v_condition_type %q: image-to-video is not run", *f.Condition))
-	}
-	return c, nil
-}
-
-// read reads a release's config into c and the keys of which the programs take one value.
-func (f *fixed) read(raw []byte, c *Config, l *fault.List) error {
-	for _, to := range []any{c, f} {
-		if err := json.Unmarshal(raw, to); err != nil {
-			return err
-		}
-	}
-	for _, k := range []struct {
-		key       string
-		got, want any
-	}{{"mlp_act_type", f.Act, usual.Act}, {"qk_norm", f.QKNorm, usual.QKNorm}, {"qkv_bias", f.QKVBias, usual.QKVBias},
-		{"text_projection", f.Projection, usual.Projection}, {"use_attention_mask", f.Mask, usual.Mask}} {
-		if k.got != k.want {
-			l.Add(unsupported("%s %v: every release has %v, which is all that is run", k.key, k.got, k.want))
-		}
-	}
-	return nil
-}
-
-// fromDiffusers reads diffusers' config of HunyuanVideo.
-func fromDiffusers(raw []byte, l *fault.List) (Config, error) {
-	c := defaults
-	d := diffusers{c.Heads, 128, c.In, c.Out, c.MLPRatio, c.Double, c.Single, refiners, 2, 1, c.RopeDims, c.RopeTheta, c.TextDim, c.PooledDim, true, "rms_norm", nil}
-	if err := json.Unmarshal(raw, &d); err != nil {
-		return c, err
-	}
-	d.common(&c, l)
-	c.In, c.Single, c.PooledDim, c.Guidance = d.In, d.Single, d.PooledDim, d.Guidance
-	if d.Condition != nil {
-		l.Add(unsupported("image_condition_type %q: image-to-video is not run", *d.Condition))
-	}
-	return c, nil
-}
-
-// common is what both versions have.
-func (d *diffusers) common(c *Config, l *fault.List) {
-	c.Dim, c.Heads, c.Out, c.MLPRatio, c.Double = d.Heads*d.HeadDim, d.Heads, d.Out, d.MLPRatio, d.Double
-	c.Patch, c.RopeDims, c.RopeTheta, c.TextDim = [3]int{d.PatchT, d.Patch, d.Patch}, d.RopeDims, d.RopeTheta, d.TextDim
-	if d.Refiners != refiners {
-		l.Add(unsupported("num_refiner_layers %d: every release has %d", d.Refiners, refiners))
-	}
-	if d.QKNorm != "rms_norm" {
-		l.Add(unsupported("qk_norm %q: every release has rms_norm", d.QKNorm))
-	}
-}
-
-type named struct {
-	name string
-	n    int
-}
-
-// check reports sizes that no model can have.
-func (c Config) check() error {
-	var l fault.List
-	sizes := []named{{"hidden_size", c.Dim}, {"heads_num", c.Heads}, {"in_channels", c.In}, {"out_channels", c.Out}, {"mm_double_blocks_depth", c.Double},
-		{"patch_size[0]", c.Patch[0]}, {"patch_size[1]", c.Patch[1]}, {"patch_size[2]", c.Patch[2]}, {"text_states_dim", c.TextDim}}
-	if c.Glyphs {
-		sizes = append(sizes, named{"byt5_dim", c.GlyphDim}, named{"byt5_hidden", c.GlyphHidden}, named{"vision_states_dim", c.VisionDim})
-	} else {
-		sizes = append(sizes, named{"mm_single_blocks_depth", c.Single}, named{"text_states_dim_2", c.PooledDim})
-	}
-	for _, n := range sizes {
-		if n.n < 1 || n.n > 1<<20 {
-			l.Add(fault.New(models.ErrConfig, nil, "%s is %d: want a positive number", n.name, n.n))
-		}
-	}
-	if !(c.MLPRatio > 0 && c.MLPRatio < 1000) || !(c.RopeTheta > 0 && c.RopeTheta < 1e12) {
-		l.Add(fault.New(models.ErrConfig, nil, "mlp_width_ratio %g, rope_theta %g: want positive numbers", c.MLPRatio, c.RopeTheta))
-	}
-	if err := l.Err(); err != nil {
-		return err
-	}
-	if c.Dim%c.Heads != 0 {
-		l.Add(fault.New(models.ErrConfig, nil, "hidden_size %d over heads_num %d: heads must have a whole width", c.Dim, c.Heads))
-	}
+	c := read(r)
+	r.Agree("in_channels", c.In, "out_channels", c.Out, "the model reads latents and gives their velocity")
 	sum := 0
 	for _, d := range c.RopeDims {
 		sum += d
-		if d < 2 || d%2 != 0 {
-			l.Add(fault.New(models.ErrConfig, nil, "rope_dim_list %v: channels turn in pairs", c.RopeDims))
+		if d%2 != 0 && r.Sound("rope_dim_list", "rope_axes_dim") {
+			r.Refuse("rope dims %v: channels turn in pairs", c.RopeDims)
+			break
 		}
 	}
-	if sum != c.HeadDim() {
-		l.Add(fault.New(models.ErrConfig, nil, "rope_dim_list %v adds up to %d: want the %d channels of a head", c.RopeDims, sum, c.HeadDim()))
+	if r.Sound("rope_dim_list", "rope_axes_dim", "hidden_size x heads_num", "num_attention_heads x attention_head_dim") && sum != c.HeadDim() {
+		r.Refuse("rope dims %v add up to %d: want the %d channels of a head", c.RopeDims, sum, c.HeadDim())
 	}
-	return l.Err()
+	r.Scale("mlp_width_ratio x mlp_ratio x hidden_size", models.WidthBound, c.Dim, c.MLPRatio)
+	return c
+}
+
+// every says what has the one value of a key that the programs take.
+const every = "every release"
+
+// official reads the release's config of HunyuanVideo.
+func official(r *models.ConfigReader) Config {
+	c := readOfficial(r, defaults)
+	r.Fixed("glyph_byT5_v2", false, "a model other than HunyuanVideo-1.5, whose _class_name is "+officialClass15+",")
+	r.Fixed("i2v_condition_type", nil, "a text-to-video model")
+	c.Single = r.Int("mm_single_blocks_depth", defaults.Single, models.LayerBound)
+	c.PooledDim = r.Int("text_states_dim_2", defaults.PooledDim, models.WidthBound)
+	c.Guidance = r.Bool("guidance_embed", false)
+	return c
+}
+
+// readOfficial reads what the releases of both versions have.
+func readOfficial(r *models.ConfigReader, d Config) Config {
+	c := d
+	r.Fixed("mlp_act_type", "gelu_tanh", every)
+	r.Fixed("qk_norm", true, every)
+	r.Fixed("qk_norm_type", "rms", every)
+	r.Fixed("qkv_bias", true, every)
+	r.Fixed("text_projection", "single_refiner", every)
+	r.Fixed("use_attention_mask", true, every)
+	r.Metadata("attn_mode", "attn_param") // how its own code computes attention
+	c.Dim, c.Heads = r.Int("hidden_size", d.Dim, models.WidthBound), r.Int("heads_num", d.Heads, models.HeadBound)
+	c.In, c.Out = r.Int("in_channels", d.In, models.ChannelBound), r.Int("out_channels", d.Out, models.ChannelBound)
+	c.MLPRatio, c.Double = r.Float("mlp_width_ratio", d.MLPRatio, models.RatioSpan), r.Int("mm_double_blocks_depth", d.Double, models.LayerBound)
+	c.Patch, c.RopeDims = r.Three("patch_size", d.Patch, models.PatchBound), r.Three("rope_dim_list", d.RopeDims, models.WidthBound)
+	c.RopeTheta, c.TextDim = r.Float("rope_theta", d.RopeTheta, models.ThetaSpan), r.Int("text_states_dim", d.TextDim, models.WidthBound)
+	r.Divide("hidden_size", c.Dim, "heads_num", c.Heads, false)
+	return c
+}
+
+// fromDiffusers reads diffusers' config of HunyuanVideo.
+func fromDiffusers(r *models.ConfigReader) Config {
+	c := readDiffusers(r, defaults, 2)
+	r.Fixed("image_condition_type", nil, "a text-to-video model")
+	c.In, c.Single = r.Int("in_channels", defaults.In, models.ChannelBound), r.Int("num_single_layers", defaults.Single, models.LayerBound)
+	c.PooledDim, c.Guidance = r.Int("pooled_projection_dim", defaults.PooledDim, models.WidthBound), r.Bool("guidance_embeds", true)
+	return c
+}
+
+// readDiffusers reads what both versions have in diffusers' words; patch is how
+// many rows and columns a token has where nothing says.
+func readDiffusers(r *models.ConfigReader, d Config, patch int) Config {
+	c := d
+	c.Heads = r.Int("num_attention_heads", d.Heads, models.HeadBound)
+	c.Dim = r.Multiply("num_attention_heads x attention_head_dim", models.WidthBound, c.Heads, r.Int("attention_head_dim", 128, models.WidthBound))
+	c.Out, c.MLPRatio = r.Int("out_channels", d.Out, models.ChannelBound), r.Float("mlp_ratio", d.MLPRatio, models.RatioSpan)
+	c.Double = r.Int("num_layers", d.Double, models.LayerBound)
+	patch = r.Int("patch_size", patch, models.PatchBound)
+	c.Patch = [3]int{r.Int("patch_size_t", 1, models.PatchBound), patch, patch}
+	c.RopeDims, c.RopeTheta = r.Three("rope_axes_dim", d.RopeDims, models.WidthBound), r.Float("rope_theta", d.RopeTheta, models.ThetaSpan)
+	c.TextDim = r.Int("text_embed_dim", d.TextDim, models.WidthBound)
+	r.Fixed("num_refiner_layers", refiners, every)
+	r.Fixed("qk_norm", "rms_norm", every)
+	return c
 }
 
 func detect(c map[string]any) bool {
@@ -253,8 +168,11 @@ func nameOf(c Config) string {
 	if name := models.PresetName(presets, parse, func(p Config) bool { return p == c }); name != "" {
 		return name
 	}
-	if c.Glyphs {
+	switch {
+	case c.Glyphs:
 		return "hunyuan1.5"
+	case c.Guidance:
+		return "hunyuanvideo-cfgdistill"
 	}
 	return "hunyuanvideo"
 }
@@ -264,12 +182,15 @@ func init() {
 		Name:    "hunyuan",
 		Presets: presets,
 		Detect:  detect,
-		New: func(_ string, raw []byte) (models.Model, error) {
-			c, err := parse(raw)
-			if err != nil {
-				return nil, err
+		New: func(_ string, r *models.ConfigReader) models.Model {
+			c := parse(r)
+			m := &Model{name: nameOf(c), c: c}
+			for _, key := range []string{"ideal_resolution", "ideal_task"} {
+				if hint := r.String(key, ""); hint != "" {
+					m.hints = append(m.hints, hint)
+				}
 			}
-			return &Model{name: nameOf(c), c: c}, nil
+			return m
 		},
 	})
 }

@@ -1,10 +1,6 @@
 package hunyuan
 
-import (
-	"encoding/json"
-
-	"weft/fault"
-)
+import "weft/models"
 
 const (
 	officialClass15  = "HunyuanVideo_1_5_DiffusionTransformer"
@@ -23,69 +19,39 @@ func (c Config) wide() int {
 	return c.In
 }
 
-// fixed15 are 1.5's keys that the programs take one value of.
-type fixed15 struct {
-	Pool      *string `json:"text_pool_type"`
-	Concat    bool    `json:"concat_condition"`
-	Frames    bool    `json:"is_reshape_temporal_channels"`
-	Vision    string  `json:"vision_projection"`
-	CondTypes bool    `json:"use_cond_type_embedding"`
-	MeanFlow  bool    `json:"use_meanflow"`
-}
-
 // official15 reads the release's config of HunyuanVideo-1.5.
-func official15(raw []byte, l *fault.List) (Config, error) {
-	c, f := defaults15, usual
-	f.Glyphs = true
-	if err := f.read(raw, &c, l); err != nil {
-		return c, err
-	}
-	g := fixed15{nil, true, false, "linear", true, false}
-	if err := json.Unmarshal(raw, &g); err != nil {
-		return c, err
-	}
-	for _, k := range []struct {
-		key       string
-		got, want any
-	}{{"glyph_byT5_v2", f.Glyphs, true}, {"mm_single_blocks_depth", c.Single, 0}, {"guidance_embed", c.Guidance, false},
-		{"concat_condition", g.Concat, true}, {"is_reshape_temporal_channels", g.Frames, false}, {"vision_projection", g.Vision, "linear"},
-		{"use_cond_type_embedding", g.CondTypes, true}, {"use_meanflow", g.MeanFlow, false}} {
-		if k.got != k.want {
-			l.Add(unsupported("%s %v: of HunyuanVideo-1.5 %v is all that is run", k.key, k.got, k.want))
-		}
-	}
-	if g.Pool != nil {
-		l.Add(unsupported("text_pool_type %q: of HunyuanVideo-1.5 none is run", *g.Pool))
-	}
-	c.PooledDim = 0
-	return c, nil
+func official15(r *models.ConfigReader) Config {
+	const of = "HunyuanVideo-1.5"
+	c := readOfficial(r, defaults15)
+	r.Fixed("glyph_byT5_v2", true, of)
+	r.Fixed("mm_single_blocks_depth", 0, of)
+	r.Fixed("guidance_embed", false, of)
+	r.Fixed("concat_condition", true, of)
+	r.Fixed("is_reshape_temporal_channels", false, of)
+	r.Fixed("vision_projection", "linear", of)
+	r.Fixed("use_cond_type_embedding", true, of)
+	r.Fixed("use_meanflow", false, of)
+	r.Fixed("text_pool_type", nil, of)
+	r.Metadata("text_states_dim_2") // of HunyuanVideo's pooled text, which 1.5 has none of
+	readGlyphs(r, &c, "byt5_dim", "vision_states_dim")
+	return c
 }
 
-// diffusers15 are the keys that diffusers has for 1.5 besides.
-type diffusers15 struct {
-	GlyphDim    int  `json:"text_embed_2_dim"`
-	GlyphHidden int  `json:"byt5_hidden"`
-	VisionDim   int  `json:"image_embed_dim"`
-	MeanFlow    bool `json:"use_meanflow"`
+// readGlyphs reads the widths of what embeds letters and the image.
+func readGlyphs(r *models.ConfigReader, c *Config, glyphs, vision string) {
+	c.GlyphDim, c.GlyphHidden = r.Int(glyphs, defaults15.GlyphDim, models.WidthBound), r.Int("byt5_hidden", defaults15.GlyphHidden, models.WidthBound)
+	c.VisionDim = r.Int(vision, defaults15.VisionDim, models.WidthBound)
 }
 
 // fromDiffusers15 reads diffusers' config of HunyuanVideo-1.5.
-func fromDiffusers15(raw []byte, l *fault.List) (Config, error) {
-	c := defaults15
-	d := diffusers{c.Heads, 128, c.wide(), c.Out, c.MLPRatio, c.Double, 0, refiners, 1, 1, c.RopeDims, c.RopeTheta, c.TextDim, 0, false, "rms_norm", nil}
-	e := diffusers15{c.GlyphDim, c.GlyphHidden, c.VisionDim, false}
-	for _, to := range []any{&d, &e} {
-		if err := json.Unmarshal(raw, to); err != nil {
-			return c, err
-		}
+func fromDiffusers15(r *models.ConfigReader) Config {
+	c := readDiffusers(r, defaults15, 1)
+	r.Fixed("use_meanflow", false, "HunyuanVideo-1.5")
+	r.Metadata("target_size", "task_type") // what diffusers' pipeline looks up
+	readGlyphs(r, &c, "text_embed_2_dim", "image_embed_dim")
+	in := r.Int("in_channels", defaults15.wide(), models.ChannelBound)
+	if c.In = (in - 1) / 2; c.wide() != in {
+		r.Unsupported("in_channels %d: want an odd number, the latents', the image's and one more; nearest: %d or %d", in, in-1, in+1)
 	}
-	d.common(&c, l)
-	c.GlyphDim, c.GlyphHidden, c.VisionDim = e.GlyphDim, e.GlyphHidden, e.VisionDim
-	if c.In = (d.In - 1) / 2; c.wide() != d.In {
-		l.Add(unsupported("in_channels %d: want an odd number, the latents', the image's and one more", d.In))
-	}
-	if e.MeanFlow {
-		l.Add(unsupported("use_meanflow true: models of two timesteps are not run"))
-	}
-	return c, nil
+	return c
 }

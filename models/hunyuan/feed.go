@@ -266,14 +266,20 @@ func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
 	return models.LatentShape(width, height, frames, m.c.In, px, 4, m.c.Patch)
 }
 
-// Schedule is the release's: the scale of guidance is an input, not a second pass.
-// That of 1.5, which shifts 480p by 5, is guided away from a second text.
-func (m *Model) Schedule() models.Schedule {
-	if m.c.Glyphs {
-		return models.Schedule{Sampler: "euler", Shift: 5, Guidance: 6}
+// Like is the release with the same inputs.
+func (m *Model) Like() string {
+	switch {
+	case m.c.Glyphs:
+		return "hunyuan1.5"
+	case m.c.Guidance:
+		return "hunyuanvideo-cfgdistill"
 	}
-	return models.Schedule{Sampler: "euler", Shift: 7, Guidance: 1}
+	return "hunyuanvideo"
 }
+
+// ReleaseHints are the resolution and the task of HunyuanVideo-1.5's official
+// configuration: its releases are of one shape.
+func (m *Model) ReleaseHints() []string { return m.hints }
 
 // Companions are the release's text encoder and autoencoder.
 func (m *Model) Companions() models.Companions {
@@ -285,6 +291,6 @@ func (m *Model) Companions() models.Companions {
 
 var (
 	_ models.TextConditioned = (*Model)(nil)
-	_ models.Scheduled       = (*Model)(nil)
+	_ models.Released        = (*Model)(nil)
 	_ models.Accompanied     = (*Model)(nil)
 )

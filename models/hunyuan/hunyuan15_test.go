@@ -228,11 +228,11 @@ func TestVariants15(t *testing.T) {
 		{config, oldTs, models.ErrVariant, "the HunyuanVideo variant (tensor"},
 		{oldConfig, ts, models.ErrVariant, "the HunyuanVideo-1.5 variant (tensor"},
 		{config, with("time_r_in.mlp.0.weight"), models.ErrVariant, "mean flow"},
-		{change(`"concat_condition": true`, `"concat_condition": false`), ts, models.ErrVariant, "concat_condition false"},
-		{change(`"glyph_byT5_v2": true`, `"glyph_byT5_v2": false`), ts, models.ErrVariant, "glyph_byT5_v2 false"},
-		{change(`"mm_single_blocks_depth": 0`, `"mm_single_blocks_depth": 2`), ts, models.ErrVariant, "mm_single_blocks_depth 2"},
-		{change(`"text_pool_type": null`, `"text_pool_type": "clip"`), ts, models.ErrVariant, `text_pool_type "clip"`},
-		{change(`"qk_norm": true`, `"qk_norm": true, "use_meanflow": true`), ts, models.ErrVariant, "use_meanflow true"},
+		{change(`"concat_condition": true`, `"concat_condition": false`), ts, models.ErrVariant, "concat_condition is false"},
+		{change(`"glyph_byT5_v2": true`, `"glyph_byT5_v2": false`), ts, models.ErrVariant, "glyph_byT5_v2 is false"},
+		{change(`"mm_single_blocks_depth": 0`, `"mm_single_blocks_depth": 2`), ts, models.ErrVariant, "mm_single_blocks_depth is 2"},
+		{change(`"text_pool_type": null`, `"text_pool_type": "clip"`), ts, models.ErrVariant, `text_pool_type is "clip"`},
+		{change(`"qk_norm": true`, `"qk_norm": true, "use_meanflow": true`), ts, models.ErrVariant, "use_meanflow is true"},
 		{change(`"vision_states_dim": 12`, `"vision_states_dim": 0`), ts, models.ErrConfig, "vision_states_dim is 0"},
 		{change(`HunyuanVideo_1_5_DiffusionTransformer`, `HunyuanImage`), ts, models.ErrUnknownModel, "HunyuanImage"},
 	} {
@@ -328,12 +328,12 @@ func TestGuidance15(t *testing.T) {
 		}
 		return out
 	}
-	batched := run(context0, context1, both, weft.SampleOptions{Guidance: 3})
-	modeltest.Close(t, "two passes", run(context0, context1, both, weft.SampleOptions{Guidance: 3, Sequential: true}), batched, 1e-5)
-	modeltest.Close(t, "split", run(context0, context1, both, weft.SampleOptions{Guidance: 3, Options: weft.Options{Mesh: "dp=2,tp=2"}}), batched, 1e-3)
-	modeltest.Close(t, "the negative text alone", run(context0, context1, both, weft.SampleOptions{Guidance: 1e-7}), run(context1, nil, other, weft.SampleOptions{}), 1e-4)
+	batched := run(context0, context1, both, weft.SampleOptions{Guidance: []float64{3}})
+	modeltest.Close(t, "two passes", run(context0, context1, both, weft.SampleOptions{Guidance: []float64{3}, CFG: "sequential"}), batched, 1e-5)
+	modeltest.Close(t, "split", run(context0, context1, both, weft.SampleOptions{Guidance: []float64{3}, Options: weft.Options{Mesh: "dp=2,tp=2"}}), batched, 1e-3)
+	modeltest.Close(t, "the negative text alone", run(context0, context1, both, weft.SampleOptions{Guidance: []float64{1e-7}}), run(context1, nil, other, weft.SampleOptions{}), 1e-4)
 	usual := run(context0, context1, both, weft.SampleOptions{})
-	modeltest.Close(t, "the usual guidance", usual, run(context0, context1, both, weft.SampleOptions{Guidance: 6}), 0)
+	modeltest.Close(t, "the usual guidance", usual, run(context0, context1, both, weft.SampleOptions{Guidance: []float64{6}}), 0)
 
 	missing, wrong, empty := maps.Clone(both), maps.Clone(both), maps.Clone(both)
 	delete(missing, "negative_byt5")
@@ -345,11 +345,11 @@ func TestGuidance15(t *testing.T) {
 		"of the negative text: context_mask of video 0 has no real row": empty,
 		`condition "negative_y" is given`:                               {"vision": image["vision"], "y": image["y"], "negative_y": image["y"]},
 	} {
-		if _, err := sample(context0, context1, conditions, weft.SampleOptions{Guidance: 3}); !errors.Is(err, models.ErrInputs) || !strings.Contains(err.Error(), want) {
+		if _, err := sample(context0, context1, conditions, weft.SampleOptions{Guidance: []float64{3}}); !errors.Is(err, models.ErrInputs) || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)
 		}
 	}
-	if _, err := sample(context0, context1.Slice(1, 0, 5), both, weft.SampleOptions{Guidance: 3}); !errors.Is(err, models.ErrInputs) || !strings.Contains(err.Error(), "make both as long") {
+	if _, err := sample(context0, context1.Slice(1, 0, 5), both, weft.SampleOptions{Guidance: []float64{3}}); !errors.Is(err, models.ErrInputs) || !strings.Contains(err.Error(), "make both as long") {
 		t.Errorf("texts of two lengths: %v", err)
 	}
 }

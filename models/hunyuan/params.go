@@ -13,8 +13,9 @@ import (
 
 // Model is a configuration of the family.
 type Model struct {
-	name string
-	c    Config
+	name  string
+	c     Config
+	hints []string // of the release, in the words of its configuration
 }
 
 // Name is the preset's name, or the family's.

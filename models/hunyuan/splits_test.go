@@ -212,7 +212,7 @@ func TestRefusals(t *testing.T) {
 		kind   error
 		want   string
 	}{
-		{strings.Replace(string(raw), `"qk_norm": true`, `"qk_norm": false`, 1), "", models.ErrVariant, "qk_norm false"},
+		{strings.Replace(string(raw), `"qk_norm": true`, `"qk_norm": false`, 1), "", models.ErrVariant, "qk_norm is false"},
 		{strings.Replace(string(raw), `"qk_norm"`, `"i2v_condition_type": "token_replace", "qk_norm"`, 1), "", models.ErrVariant, "token_replace"},
 		{strings.Replace(string(raw), `"qk_norm"`, `"glyph_byT5_v2": true, "qk_norm"`, 1), "", models.ErrVariant, "1.5"},
 		{string(raw), "byt5_in.fc1.weight", models.ErrVariant, "HunyuanVideo-1.5"},
@@ -245,7 +245,7 @@ func TestSample(t *testing.T) {
 		return out.Latents
 	}
 	modeltest.Close(t, "latents", run("sp=2"), run(""), 1e-3)
-	_, err := m.Sample(context.Background(), in["context"], in["context"], weft.SampleOptions{Width: 48, Height: 32, Frames: 9, Steps: 2, Guidance: 3,
+	_, err := m.Sample(context.Background(), in["context"], in["context"], weft.SampleOptions{Width: 48, Height: 32, Frames: 9, Steps: 2, Guidance: []float64{3},
 		Conditions: map[string]*tensor.Tensor{"pooled": in["pooled"], "guidance": in["guidance"]}})
 	if !errors.Is(err, models.ErrInputs) || !strings.Contains(err.Error(), `of the conditions "pooled" and "negative_pooled" one is given`) {
 		t.Errorf("a negative text: %v", err)

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"slices"
 
-	"weft/fault"
 	"weft/models"
 )
 
@@ -66,102 +65,74 @@ const timeDim = 256
 // defaults are what configurations leave out.
 var defaults = Config{InChannels: 128, OutChannels: 128, Theta: 10000, MaxPos: [3]float64{20, 2048, 2048}, TimeScale: 1000, Eps: 1e-6, FFBias: true}
 
-// fixed are the keys of a configuration that the programs take one value of.
-type fixed struct {
-	Class         string `json:"_class_name"`
-	Activation    string `json:"activation_fn"`
-	QKNorm        string `json:"qk_norm"`
-	Norm          string `json:"standardization_norm"`
-	AdaptiveNorm  string `json:"adaptive_norm"`
-	Affine        bool   `json:"norm_elementwise_affine"`
-	AttentionBias bool   `json:"attention_bias"`
-	OutBias       bool   `json:"attention_out_bias"`
-	Patch         int    `json:"patch_size"`
-	PatchT        int    `json:"patch_size_t"`
-	RopeType      string `json:"rope_type"`
+// section is the part of a configuration that describes the transformer: an
+// official single file has others' beside it.
+func section(r *models.ConfigReader) *models.ConfigReader {
+	t := r.Object("transformer")
+	if t == nil {
+		return r
+	}
+	r.Metadata("vae", "scheduler", "audio_vae", "vocoder", "allowed_inference_steps", "text_encoder", "model_version")
+	return t
 }
 
-// section is the part of a configuration that describes the transformer.
-func section(raw []byte) ([]byte, error) {
-	var c struct {
-		Transformer json.RawMessage `json:"transformer"`
+// parse reads either publisher's configuration and refuses what the programs do not do.
+func parse(r *models.ConfigReader) Config {
+	r = section(r)
+	d := defaults
+	class, rope := r.String("_class_name", ""), r.String("rope_type", "")
+	c := Config{
+		Heads: r.Int("num_attention_heads", 0, models.HeadBound), HeadDim: r.Int("attention_head_dim", 0, models.WidthBound),
+		InChannels: r.Int("in_channels", d.InChannels, models.ChannelBound), OutChannels: r.Int("out_channels", d.OutChannels, models.ChannelBound),
+		Layers: r.Int("num_layers", 0, models.LayerBound), CrossDim: r.Int("cross_attention_dim", 0, models.WidthBound),
+		Theta: r.Float("positional_embedding_theta", d.Theta, models.ThetaSpan), MaxPos: [3]float64(r.Floats("positional_embedding_max_pos", d.MaxPos[:], 3, models.Positive)),
+		TimeScale: r.Float("timestep_scale_multiplier", d.TimeScale, models.Positive), Eps: r.Float("norm_eps", d.Eps, models.SmallSpan),
+		Causal: r.Bool("causal_temporal_positioning", false), Second: r.Bool("use_middle_indices_grid", false),
+		Precision: r.String("frequencies_precision", ""), FFBias: r.Bool("ff_bias", true), CrossAdaLN: r.Bool("cross_attention_adaln", false),
+		Gated: r.Bool("apply_gated_attention", false), Keyframes: r.Bool("use_keyframes_abs_pos_embedding", false),
 	}
-	if err := json.Unmarshal(raw, &c); err != nil {
-		return nil, fault.New(models.ErrConfig, nil, "not a JSON object: %v", err)
-	}
-	if c.Transformer != nil {
-		return c.Transformer, nil
-	}
-	return raw, nil
-}
-
-func parse(raw []byte) (Config, error) {
-	c := defaults
-	raw, err := section(raw)
-	if err != nil {
-		return c, err
-	}
-	f := fixed{Activation: "gelu-approximate", QKNorm: "rms_norm", Norm: "rms_norm", AdaptiveNorm: "single_scale_shift", AttentionBias: true, OutBias: true, Patch: 1, PatchT: 1}
-	given := map[string]json.RawMessage{}
-	for _, to := range []any{&c, &f, &given} {
-		if err := json.Unmarshal(raw, to); err != nil {
-			return c, fault.New(models.ErrConfig, nil, "%v", err)
-		}
-	}
-	var l fault.List
-	unsupported := func(format string, args ...any) { l.Add(fault.New(models.ErrVariant, nil, format, args...)) }
-	c.Second = c.Second || c.CrossAdaLN || c.Gated || c.Keyframes || f.RopeType == "split"
+	c.Second = c.Second || c.CrossAdaLN || c.Gated || c.Keyframes || rope == "split"
 	if c.Second {
-		c.CaptionChannels = 0
-		if f.RopeType != "" && f.RopeType != "split" {
-			unsupported("rope_type %q of an LTX-2 transformer: split is run", f.RopeType)
-		}
-	} else if f.RopeType != "" && f.RopeType != "interleaved" {
-		unsupported("rope_type %q: LTX-Video's is interleaved", f.RopeType)
+		r.Fixed("rope_type", "split", "an LTX-2 transformer")
+		r.Metadata("caption_channels")
+	} else {
+		r.Fixed("rope_type", "interleaved", "LTX-Video")
+		c.CaptionChannels = r.Int("caption_channels", 0, models.WidthBound)
 	}
-	if f.Class == diffusersClass {
-		// diffusers has one name for the norm, and leaves out how time is counted:
-		// the 13B releases count the first frame alone.
-		if f.QKNorm == "rms_norm_across_heads" {
-			f.QKNorm = "rms_norm"
-		}
-		if given["causal_temporal_positioning"] == nil {
-			c.Causal = c.Layers == 48
-		}
+	const release = "every release"
+	norm := "rms_norm"
+	if class == diffusersClass && r.String("qk_norm", "") == "rms_norm_across_heads" {
+		norm = "rms_norm_across_heads" // diffusers' name for it
 	}
-	for _, k := range []struct {
-		key       string
-		got, want any
-	}{{"activation_fn", f.Activation, "gelu-approximate"}, {"qk_norm", f.QKNorm, "rms_norm"}, {"standardization_norm", f.Norm, "rms_norm"},
-		{"adaptive_norm", f.AdaptiveNorm, "single_scale_shift"}, {"norm_elementwise_affine", f.Affine, false}, {"attention_bias", f.AttentionBias, true},
-		{"attention_out_bias", f.OutBias, true}, {"patch_size", f.Patch, 1}, {"patch_size_t", f.PatchT, 1}} {
-		if k.got != k.want {
-			unsupported("%s %v: every release has %v, which is all that is run", k.key, k.got, k.want)
-		}
+	if c.Precision != "" && c.Precision != "float32" && c.Precision != "float64" {
+		r.Unsupported("frequencies_precision %q: want float32 or float64", c.Precision)
 	}
-	sizes := []models.Sized{{Name: "num_attention_heads", N: c.Heads}, {Name: "attention_head_dim", N: c.HeadDim}, {Name: "in_channels", N: c.InChannels},
-		{Name: "out_channels", N: c.OutChannels}, {Name: "num_layers", N: c.Layers}, {Name: "cross_attention_dim", N: c.CrossDim}}
-	if !c.Second {
-		sizes = append(sizes, models.Sized{Name: "caption_channels", N: c.CaptionChannels})
+	r.Fixed("qk_norm", norm, release)
+	r.Fixed("activation_fn", "gelu-approximate", release)
+	r.Fixed("standardization_norm", "rms_norm", release)
+	r.Fixed("adaptive_norm", "single_scale_shift", release)
+	r.Fixed("norm_elementwise_affine", false, release)
+	r.Fixed("attention_bias", true, release)
+	r.Fixed("attention_out_bias", true, release)
+	r.Fixed("patch_size", 1, release)
+	r.Fixed("patch_size_t", 1, release)
+	r.Fixed("attention_type", "default", release)
+	r.Fixed("double_self_attention", false, release)
+	r.Fixed("only_cross_attention", false, release)
+	r.Fixed("cross_attention_norm", true, release)
+	r.Fixed("positional_embedding_type", "rope", release)
+	r.Fixed("share_ff", false, release)
+	r.Fixed("num_vector_embeds", nil, release)
+	r.Metadata("norm_num_groups", "num_embeds_ada_norm", "upcast_attention", "use_linear_projection", "text_encoder_norm_type")
+	r.Beside("audio_", "av_", "connector_", "caption_proj", "use_audio_", "use_embeddings_connector")
+	r.Agree("in_channels", c.InChannels, "out_channels", c.OutChannels, "the model reads latents and gives their velocity")
+	r.MultipleOf("attention_head_dim", c.HeadDim, 2, "rotary positions turn pairs of channels")
+	width := r.Multiply("num_attention_heads x attention_head_dim", models.WidthBound, c.Heads, c.HeadDim)
+	r.Agree("cross_attention_dim", c.CrossDim, "num_attention_heads x attention_head_dim", width, "the text is as wide as the video")
+	if width < 6 && r.Sound("num_attention_heads x attention_head_dim") {
+		r.Refuse("num_attention_heads x attention_head_dim is %d: positions along three axes need two channels each, 6 at the least", width)
 	}
-	l.Add(models.CheckSizes(sizes...))
-	l.Add(models.CheckEps("norm_eps", c.Eps))
-	for i, n := range append([]float64{c.Theta, c.TimeScale}, c.MaxPos[:]...) {
-		if !(n > 0 && n <= 1e9) {
-			name := []string{"positional_embedding_theta", "timestep_scale_multiplier", "positional_embedding_max_pos[0]", "positional_embedding_max_pos[1]", "positional_embedding_max_pos[2]"}[i]
-			l.Add(fault.New(models.ErrConfig, nil, "%s is %g: want a positive number", name, n))
-		}
-	}
-	if err := l.Err(); err != nil {
-		return c, err
-	}
-	if c.HeadDim%2 != 0 {
-		l.Add(fault.New(models.ErrConfig, nil, "attention_head_dim %d: rotary positions turn pairs of channels", c.HeadDim))
-	}
-	if c.CrossDim != c.Dim() {
-		l.Add(fault.New(models.ErrConfig, nil, "cross_attention_dim %d: the text is as wide as the video, %d heads of %d", c.CrossDim, c.Heads, c.HeadDim))
-	}
-	return c, l.Err()
+	return c
 }
 
 const (
@@ -218,12 +189,9 @@ func init() {
 		Name:    "ltx",
 		Presets: presets,
 		Detect:  detect,
-		New: func(_ string, raw []byte) (models.Model, error) {
-			c, err := parse(raw)
-			if err != nil {
-				return nil, err
-			}
-			return &Model{name: nameOf(c), c: c}, nil
+		New: func(name string, r *models.ConfigReader) models.Model {
+			c := parse(r)
+			return &Model{name: nameOf(c), c: c, timeGiven: name == "" && (section(r).Has("causal_temporal_positioning") || section(r).String("_class_name", "") != diffusersClass)}
 		},
 	})
 }

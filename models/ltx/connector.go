@@ -46,49 +46,37 @@ var connectorDefaults = ConnectorConfig{Class: connectorClass, Heads: 32, HeadDi
 
 const connectorPreset = "ltx2.5-connector"
 
-func parseConnector(raw []byte) (ConnectorConfig, error) {
-	c := connectorDefaults
-	raw, err := section(raw)
-	if err != nil {
-		return c, err
+func parseConnector(r *models.ConfigReader) ConnectorConfig {
+	r = section(r)
+	d := connectorDefaults
+	c := ConnectorConfig{
+		Class: r.String("_class_name", d.Class), Heads: r.Int("connector_num_attention_heads", d.Heads, models.HeadBound),
+		HeadDim: r.Int("connector_attention_head_dim", d.HeadDim, models.WidthBound), Layers: r.Int("connector_num_layers", d.Layers, models.LayerBound),
+		MaxPos:    [1]float64(r.Floats("connector_positional_embedding_max_pos", d.MaxPos[:], 1, models.Positive)),
+		Registers: r.Int("connector_num_learnable_registers", d.Registers, models.RowBound),
+		Gated:     r.Bool("connector_apply_gated_attention", d.Gated), FFBias: r.Bool("connector_ff_bias", d.FFBias),
+		Theta: r.Float("positional_embedding_theta", d.Theta, models.ThetaSpan), Precision: r.String("frequencies_precision", ""),
+		Eps: r.Float("norm_eps", d.Eps, models.SmallSpan),
 	}
-	if err := json.Unmarshal(raw, &c); err != nil {
-		return c, fault.New(models.ErrConfig, nil, "%v", err)
-	}
-	var l fault.List
-	l.Add(models.CheckSizes(models.Sized{Name: "connector_num_attention_heads", N: c.Heads}, models.Sized{Name: "connector_attention_head_dim", N: c.HeadDim},
-		models.Sized{Name: "connector_num_layers", N: c.Layers}, models.Sized{Name: "connector_num_learnable_registers", N: c.Registers}))
-	l.Add(models.CheckEps("norm_eps", c.Eps))
-	if !(c.MaxPos[0] > 0 && c.Theta > 0) {
-		l.Add(fault.New(models.ErrConfig, nil, "connector_positional_embedding_max_pos %v and positional_embedding_theta %g: want positive numbers", c.MaxPos, c.Theta))
-	}
-	if c.HeadDim%2 != 0 {
-		l.Add(fault.New(models.ErrConfig, nil, "connector_attention_head_dim %d: rotary positions turn halves of a head", c.HeadDim))
-	}
-	return c, l.Err()
+	r.Beside("") // the transformer's, of whose configuration this is a part
+	r.Multiply("connector_num_attention_heads x connector_attention_head_dim", models.WidthBound, c.Heads, c.HeadDim)
+	r.MultipleOf("connector_attention_head_dim", c.HeadDim, 2, "rotary positions turn halves of a head")
+	return c
 }
 
 func init() {
 	preset := connectorDefaults
 	preset.Gated, preset.Precision = true, "float64"
-	raw, err := json.Marshal(preset)
-	if err != nil {
-		panic(err)
-	}
 	models.Register(models.Family{
 		Name:    "ltx-connector",
-		Presets: map[string]json.RawMessage{connectorPreset: raw},
+		Presets: map[string]json.RawMessage{connectorPreset: models.Preset(preset)},
 		Detect:  func(c map[string]any) bool { return c["_class_name"] == connectorClass },
-		New: func(_ string, raw []byte) (models.Model, error) {
-			c, err := parseConnector(raw)
-			if err != nil {
-				return nil, err
-			}
-			name := "ltx-connector"
+		New: func(_ string, r *models.ConfigReader) models.Model {
+			c, name := parseConnector(r), "ltx-connector"
 			if c == preset {
 				name = connectorPreset
 			}
-			return &Connector{name: name, c: c}, nil
+			return &Connector{name: name, c: c}
 		},
 	})
 }

@@ -2,6 +2,7 @@ package ltx
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -306,17 +307,46 @@ func (m *Model) LatentShape(width, height, videoFrames int) ([]int, error) {
 	return models.LatentShape(width, height, videoFrames, m.c.InChannels, pixels, frames, [3]int{1, 1, 1})
 }
 
-// Schedule is LTX-Video's own; LTX-2.5's releases step by Euler's method.
-func (m *Model) Schedule() models.Schedule {
-	if m.c.Second {
-		return models.Schedule{Sampler: "euler", Shift: 1, Guidance: 3}
+// Like is the release with the same layers.
+func (m *Model) Like() string {
+	switch {
+	case m.c.Second:
+		return "ltx2.5-22b"
+	case m.c.Layers == 48:
+		return "ltx-video-13b"
 	}
-	return models.Schedule{Sampler: "ltx", Guidance: 3}
+	return "ltx-video-2b"
+}
+
+// OwnSettings is how time is counted where the configuration says it.
+func (m *Model) OwnSettings() map[string]any {
+	if !m.timeGiven {
+		return nil
+	}
+	return map[string]any{"time": map[bool]string{true: models.TimeCausal, false: models.TimeUniform}[m.c.Causal]}
+}
+
+// AsRelease counts time as the settings say, unless the configuration itself does:
+// diffusers' configurations are one text for releases that count it in two ways.
+func (m *Model) AsRelease(s models.Settings) (models.Model, error) {
+	time, ok := s.Get("time")
+	causal := time.Value == models.TimeCausal
+	switch {
+	case !ok || causal == m.c.Causal:
+		return m, nil
+	case m.timeGiven:
+		return m, s.Contradicts("time", fmt.Sprintf("causal_temporal_positioning of its configuration is %t", m.c.Causal))
+	}
+	out := *m
+	out.c.Causal = causal
+	return &out, nil
 }
 
 var (
 	_ models.Generator  = (*Model)(nil)
 	_ models.Rearranged = (*Model)(nil)
-	_ models.Scheduled  = (*Model)(nil)
-	_ models.Variants   = (*Model)(nil)
+	_ models.Released   = (*Model)(nil)
+
+	_ models.VariedByRelease = (*Model)(nil)
+	_ models.Variants        = (*Model)(nil)
 )

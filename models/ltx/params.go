@@ -13,6 +13,8 @@ import (
 type Model struct {
 	name string
 	c    Config
+	// timeGiven: the configuration says how time is counted, which diffusers' do not.
+	timeGiven bool
 }
 
 // Name is the preset's name, or the kind of model: ltx-video.

@@ -234,10 +234,10 @@ func TestRefusedModels(t *testing.T) {
 		kind   error
 		want   []string
 	}{
-		"another norm":    {`{"_class_name":"Transformer3DModel","num_attention_heads":4,"attention_head_dim":8,"num_layers":1,"cross_attention_dim":32,"caption_channels":4,"qk_norm":"layer_norm","activation_fn":"geglu"}`, models.ErrVariant, []string{"qk_norm layer_norm", "activation_fn geglu"}},
-		"another width":   {`{"_class_name":"Transformer3DModel","num_attention_heads":4,"attention_head_dim":8,"num_layers":1,"cross_attention_dim":48,"caption_channels":4}`, models.ErrConfig, []string{"cross_attention_dim 48", "4 heads of 8"}},
-		"nothing":         {`{"_class_name":"Transformer3DModel"}`, models.ErrConfig, []string{"num_attention_heads is 0", "num_layers is 0", "caption_channels is 0"}},
-		"half a position": {`{"transformer":{"_class_name":"Transformer3DModel","num_attention_heads":4,"attention_head_dim":7,"num_layers":1,"cross_attention_dim":28,"caption_channels":4}}`, models.ErrConfig, []string{"attention_head_dim 7"}},
+		"another norm":    {`{"_class_name":"Transformer3DModel","num_attention_heads":4,"attention_head_dim":8,"num_layers":1,"cross_attention_dim":32,"caption_channels":4,"qk_norm":"layer_norm","activation_fn":"geglu"}`, models.ErrVariant, []string{`qk_norm is "layer_norm"`, `activation_fn is "geglu"`}},
+		"another width":   {`{"_class_name":"Transformer3DModel","num_attention_heads":4,"attention_head_dim":8,"num_layers":1,"cross_attention_dim":48,"caption_channels":4}`, models.ErrConfig, []string{"cross_attention_dim 48", "num_attention_heads x attention_head_dim 32"}},
+		"nothing":         {`{"_class_name":"Transformer3DModel"}`, models.ErrConfig, []string{"num_attention_heads is missing", "num_layers is missing", "caption_channels is missing"}},
+		"half a position": {`{"transformer":{"_class_name":"Transformer3DModel","num_attention_heads":4,"attention_head_dim":7,"num_layers":1,"cross_attention_dim":28,"caption_channels":4}}`, models.ErrConfig, []string{"attention_head_dim is 7"}},
 	} {
 		_, err := models.FromConfig([]byte(c.config), "config.json")
 		if !errors.Is(err, c.kind) {

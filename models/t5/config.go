@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 
-	"weft/fault"
 	"weft/models"
 )
 
@@ -32,78 +31,52 @@ type Config struct {
 // HeadDim is the width of one head.
 func (c Config) HeadDim() int { return c.DimAttn / c.Heads }
 
-// official are the keys of Wan's T5Encoder; vocab_size is what the peer calls vocab.
-type official struct {
-	Config
-	VocabSize int `json:"vocab_size"`
-}
-
-// hugging is what transformers writes for T5 and UMT5.
-type hugging struct {
-	ModelType   string  `json:"model_type"`
-	Vocab       int     `json:"vocab_size"`
-	Dim         int     `json:"d_model"`
-	HeadDim     int     `json:"d_kv"`
-	DimFFN      int     `json:"d_ff"`
-	Heads       int     `json:"num_heads"`
-	Layers      int     `json:"num_layers"`
-	Buckets     int     `json:"relative_attention_num_buckets"`
-	MaxDistance int     `json:"relative_attention_max_distance"`
-	Eps         float64 `json:"layer_norm_epsilon"`
-	FFN         string  `json:"feed_forward_proj"`
-}
-
 // parse reads either publisher's config.json and refuses what the programs do not do.
-func parse(raw []byte) (Config, error) {
-	var keys map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &keys); err != nil {
-		return Config{}, fault.New(models.ErrConfig, nil, "not a JSON object: %v", err)
-	}
-	var c Config
-	var l fault.List
-	if keys["d_model"] != nil {
-		h := hugging{ModelType: "t5", HeadDim: 64, Buckets: 32, MaxDistance: 128, Eps: 1e-6, FFN: "relu"}
-		if err := json.Unmarshal(raw, &h); err != nil {
-			return c, fault.New(models.ErrConfig, nil, "%v", err)
-		}
-		c = Config{Vocab: h.Vocab, Dim: h.Dim, DimAttn: h.Heads * h.HeadDim, DimFFN: h.DimFFN, Heads: h.Heads, Layers: h.Layers,
-			Buckets: h.Buckets, MaxDistance: h.MaxDistance, Eps: h.Eps, SharedPos: true, Names: "transformers"}
-		switch h.ModelType {
-		case "t5", "mt5":
-		case "umt5":
-			c.SharedPos, c.Names = false, "wan"
-		default:
-			l.Add(fault.New(models.ErrVariant, nil, "model_type %q: t5, mt5 and umt5 encoders are run", h.ModelType))
-		}
-		if h.FFN != "gated-gelu" {
-			l.Add(fault.New(models.ErrVariant, nil, "feed_forward_proj %q: only gated-gelu is run, which T5 v1.1 and UMT5 have", h.FFN))
-		}
+func parse(r *models.ConfigReader) Config {
+	c := Config{SharedPos: true, Names: "transformers", Heads: r.Int("num_heads", 0, models.HeadBound), Layers: r.Int("num_layers", 0, models.LayerBound)}
+	if r.Has("d_model") {
+		c.readTransformers(r)
 	} else {
-		o := official{Config: Config{Buckets: 32, MaxDistance: 128, Eps: 1e-6, Names: "wan"}}
-		if err := json.Unmarshal(raw, &o); err != nil {
-			return c, fault.New(models.ErrConfig, nil, "%v", err)
+		vocab := "vocab"
+		if !r.Gives(vocab) && r.Has("vocab_size") {
+			vocab = "vocab_size" // the peer's name for it
 		}
-		c = o.Config
-		if c.Vocab == 0 {
-			c.Vocab = o.VocabSize
-		}
+		c.Vocab, c.Dim = r.Int(vocab, 0, models.VocabBound), r.Int("dim", 0, models.WidthBound)
+		c.DimAttn, c.DimFFN = r.Int("dim_attn", 0, models.WidthBound), r.Int("dim_ffn", 0, models.WidthBound)
+		c.Buckets, c.MaxDistance = r.Int("num_buckets", 32, bucketBound), r.Int("max_distance", 128, models.RowBound)
+		c.SharedPos, c.Eps, c.Names = r.Bool("shared_pos", false), r.Float("eps", 1e-6, models.SmallSpan), r.String("names", "wan")
 	}
 	if _, known := published[c.Names]; !known {
-		l.Add(fault.New(models.ErrConfig, nil, "names %q: want one of %v", c.Names, slices.Sorted(maps.Keys(published))))
+		r.Refuse("names %q: want one of %v", c.Names, slices.Sorted(maps.Keys(published)))
 	}
-	l.Add(models.CheckSizes(models.Sized{Name: "vocab", N: c.Vocab}, models.Sized{Name: "dim", N: c.Dim}, models.Sized{Name: "dim_attn", N: c.DimAttn}, models.Sized{Name: "dim_ffn", N: c.DimFFN},
-		models.Sized{Name: "num_heads", N: c.Heads}, models.Sized{Name: "num_layers", N: c.Layers}, models.Sized{Name: "num_buckets", N: c.Buckets}, models.Sized{Name: "max_distance", N: c.MaxDistance}))
-	l.Add(models.CheckEps("eps", c.Eps))
-	if err := l.Err(); err != nil {
-		return c, err
+	r.Divide("dim_attn", c.DimAttn, "num_heads", c.Heads, false)
+	if r.Sound("num_buckets", "max_distance", "relative_attention_num_buckets", "relative_attention_max_distance") && (c.Buckets%4 != 0 || c.MaxDistance <= c.Buckets/4) {
+		r.Refuse("num_buckets %d with max_distance %d: a quarter of the buckets is for exact distances either way, a quarter for those up to max_distance", c.Buckets, c.MaxDistance)
 	}
-	if c.DimAttn%c.Heads != 0 {
-		l.Add(fault.New(models.ErrConfig, nil, "dim_attn %d over num_heads %d: heads have a whole width", c.DimAttn, c.Heads))
+	return c
+}
+
+// bucketBound is how many kinds of distances there are.
+var bucketBound = models.Bound{Least: 1, Most: 1 << 12, Why: "it is how many kinds of distances there are"}
+
+// readTransformers reads what transformers writes for T5 and UMT5.
+func (c *Config) readTransformers(r *models.ConfigReader) {
+	r.Metadata("classifier_dropout", "decoder_start_token_id", "dense_act_fn", "dropout_rate", "is_gated_act", "num_decoder_layers",
+		"output_past", "scalable_attention", "scale_decoder_outputs", "n_positions", "model_max_length")
+	c.Vocab, c.Dim, c.DimFFN = r.Int("vocab_size", 0, models.VocabBound), r.Int("d_model", 0, models.WidthBound), r.Int("d_ff", 0, models.WidthBound)
+	c.DimAttn = r.Multiply("num_heads x d_kv", models.WidthBound, c.Heads, r.Int("d_kv", 64, models.WidthBound))
+	c.Buckets, c.MaxDistance = r.Int("relative_attention_num_buckets", 32, bucketBound), r.Int("relative_attention_max_distance", 128, models.RowBound)
+	c.Eps = r.Float("layer_norm_epsilon", 1e-6, models.SmallSpan)
+	switch kind := r.String("model_type", "t5"); kind {
+	case "t5", "mt5":
+	case "umt5":
+		c.SharedPos, c.Names = false, "wan"
+	default:
+		r.Unsupported("model_type %q: t5, mt5 and umt5 encoders are run", kind)
 	}
-	if c.Buckets%4 != 0 || c.MaxDistance <= c.Buckets/4 {
-		l.Add(fault.New(models.ErrConfig, nil, "num_buckets %d with max_distance %d: a quarter of the buckets is for exact distances either way, a quarter for those up to max_distance", c.Buckets, c.MaxDistance))
+	if ffn := r.String("feed_forward_proj", "relu"); ffn != "gated-gelu" {
+		r.Unsupported("feed_forward_proj %q: only gated-gelu is run, which T5 v1.1 and UMT5 have", ffn)
 	}
-	return c, l.Err()
 }
 
 // detect says whether a config.json is of a T5 encoder.
@@ -145,12 +118,6 @@ func init() {
 		Name:    "t5",
 		Presets: presets,
 		Detect:  detect,
-		New: func(_ string, raw []byte) (models.Model, error) {
-			c, err := parse(raw)
-			if err != nil {
-				return nil, err
-			}
-			return newModel(c), nil
-		},
+		New:     func(_ string, r *models.ConfigReader) models.Model { return newModel(parse(r)) },
 	})
 }

@@ -114,7 +114,7 @@ func TestRefusals(t *testing.T) {
 	const rest = `"vocab_size":64,"d_model":20,"d_kv":4,"d_ff":36,"num_heads":6,"num_layers":2`
 	try("T5 v1.0", `{"model_type":"t5",`+rest+`}`, models.ErrVariant, `"relu"`, "gated-gelu")
 	try("another model", `{"model_type":"switch_transformers","feed_forward_proj":"gated-gelu",`+rest+`}`, models.ErrVariant, "switch_transformers")
-	try("no sizes", `{"dim_attn":0,"dim_ffn":-1,"dim":4}`, models.ErrConfig, "vocab is 0", "dim_ffn is -1", "num_heads is 0")
+	try("no sizes", `{"dim_attn":0,"dim_ffn":-1,"dim":4}`, models.ErrConfig, "vocab is missing", "dim_ffn is -1", "num_heads is missing", "dim_attn is 0")
 	try("heads of no whole width", `{"vocab":8,"dim":4,"dim_attn":10,"dim_ffn":4,"num_heads":4,"num_layers":1}`, models.ErrConfig, "10", "4")
 	try("buckets", `{"vocab":8,"dim":4,"dim_attn":8,"dim_ffn":4,"num_heads":4,"num_layers":1,"num_buckets":30}`, models.ErrConfig, "30")
 	try("too near", `{"vocab":8,"dim":4,"dim_attn":8,"dim_ffn":4,"num_heads":4,"num_layers":1,"max_distance":8}`, models.ErrConfig, "max_distance 8")

@@ -6,10 +6,8 @@ package wan
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 
-	"weft/fault"
 	"weft/models"
 )
 
@@ -41,6 +39,9 @@ const (
 	ti2v = "ti2v"
 )
 
+// maskDim is how many channels of y say which frames are given: those of one latent frame.
+const maskDim = 4
+
 // clipDim is the width of CLIP ViT-H/14's features, clipRows how many there are
 // of an image: official configurations have neither.
 const (
@@ -62,137 +63,89 @@ func (c Config) ConditionDim() int { return c.InDim - c.LatentDim() }
 // HeadDim is the width of one head.
 func (c Config) HeadDim() int { return c.Dim / c.Heads }
 
-// diffusersConfig is what diffusers writes for the same model.
-type diffusersConfig struct {
-	Heads      int     `json:"num_attention_heads"`
-	HeadDim    int     `json:"attention_head_dim"`
-	InChannels int     `json:"in_channels"`
-	Out        int     `json:"out_channels"`
-	TextDim    int     `json:"text_dim"`
-	FreqDim    int     `json:"freq_dim"`
-	FFNDim     int     `json:"ffn_dim"`
-	Layers     int     `json:"num_layers"`
-	Patch      []int   `json:"patch_size"`
-	Eps        float64 `json:"eps"`
-	QKNorm     *string `json:"qk_norm"`
-	CrossNorm  *bool   `json:"cross_attn_norm"`
-	ImageDim   *int    `json:"image_dim"`
-	AddedKV    *int    `json:"added_kv_proj_dim"`
-	TextLen    int     `json:"text_len"`
-	PosEmbed   *int    `json:"pos_embed_seq_len"`
-}
-
-type officialConfig struct {
-	Config
-	Patch     []int `json:"patch_size"`
-	QKNorm    *bool `json:"qk_norm"`
-	CrossNorm *bool `json:"cross_attn_norm"`
-	Window    []int `json:"window_size"`
-}
-
 // parse reads either publisher's config.json and refuses what the programs do not do.
-func parse(raw []byte) (Config, error) {
-	var keys map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &keys); err != nil {
-		return Config{}, fault.New(models.ErrConfig, nil, "not a JSON object: %v", err)
-	}
-	var c Config
-	var l fault.List
-	unsupported := func(format string, args ...any) {
-		l.Add(fault.New(models.ErrVariant, nil, format, args...))
-	}
-	var class string
-	_ = json.Unmarshal(keys["_class_name"], &class)
+func parse(r *models.ConfigReader) Config {
+	class := r.String("_class_name", "")
 	if class != "" && class != "WanModel" && class != "WanTransformer3DModel" {
-		unsupported("_class_name %q: this version runs WanModel and WanTransformer3DModel", class)
+		r.Unsupported("_class_name %q: this version runs WanModel and WanTransformer3DModel", class)
 	}
-	var patch []int
-	if _, diffusers := keys["num_attention_heads"]; diffusers {
-		d := diffusersConfig{FreqDim: 256, TextDim: 4096, Eps: 1e-6, Patch: []int{1, 2, 2}}
-		if err := json.Unmarshal(raw, &d); err != nil {
-			return Config{}, fault.New(models.ErrConfig, nil, "%v", err)
-		}
-		c = Config{ModelType: t2v, Dim: d.Heads * d.HeadDim, FFNDim: d.FFNDim, Heads: d.Heads, Layers: d.Layers,
-			FreqDim: d.FreqDim, TextDim: d.TextDim, TextLen: d.TextLen, InDim: d.InChannels, OutDim: d.Out, Eps: d.Eps}
-		patch = d.Patch
-		switch {
-		case d.ImageDim != nil || d.AddedKV != nil:
-			c.ModelType, c.ImageDim = i2v, clipDim
-			if d.ImageDim != nil {
-				c.ImageDim = *d.ImageDim
-			}
-		case c.InDim > c.OutDim:
-			c.ModelType = i2v
-		case c.OutDim == ti2vChannels:
-			c.ModelType = ti2v
-		}
-		if d.AddedKV != nil && *d.AddedKV != c.Dim {
-			unsupported("added_kv_proj_dim %d: the image branch reads the model's own width %d", *d.AddedKV, c.Dim)
-		}
-		if d.PosEmbed != nil {
-			unsupported("pos_embed_seq_len %d: first-last-frame models are not run", *d.PosEmbed)
-		}
-		if d.QKNorm != nil && *d.QKNorm != "rms_norm_across_heads" {
-			unsupported("qk_norm %q: Wan normalises across heads (rms_norm_across_heads)", *d.QKNorm)
-		}
-		if d.CrossNorm != nil && !*d.CrossNorm {
-			unsupported("cross_attn_norm false: only true is supported")
-		}
-	} else {
-		o := officialConfig{Config: Config{ModelType: t2v, FreqDim: 256, TextDim: 4096, TextLen: 512, InDim: 16, OutDim: 16, Eps: 1e-6}, Patch: []int{1, 2, 2}}
-		if err := json.Unmarshal(raw, &o); err != nil {
-			return Config{}, fault.New(models.ErrConfig, nil, "%v", err)
-		}
-		c = o.Config
-		patch = o.Patch
-		if o.QKNorm != nil && !*o.QKNorm {
-			unsupported("qk_norm false: only true is supported")
-		}
-		if o.CrossNorm != nil && !*o.CrossNorm {
-			unsupported("cross_attn_norm false: only true is supported")
-		}
-		if len(o.Window) > 0 && !slices.Equal(o.Window, []int{-1, -1}) {
-			unsupported("window_size %v: only whole attention [-1 -1] is supported", o.Window)
-		}
+	c := Config{
+		Layers: r.Int("num_layers", 0, models.LayerBound), FFNDim: r.Int("ffn_dim", 0, models.WidthBound),
+		FreqDim: r.Int("freq_dim", 256, models.WidthBound), TextDim: r.Int("text_dim", 4096, models.WidthBound),
+		PatchSize: r.Three("patch_size", [3]int{1, 2, 2}, models.PatchBound), Eps: r.Float("eps", 1e-6, models.SmallSpan),
+		ImageDim: r.OptionalInt("image_dim", models.Bound{Least: 0, Most: models.WidthBound.Most, Why: "it is the width of the image's features, 0 for none"}),
 	}
-	if len(patch) != 3 {
-		l.Add(fault.New(models.ErrConfig, nil, "patch_size %v: want three numbers", patch))
+	r.Fixed("cross_attn_norm", true, "every release")
+	in, out := "in_dim", "out_dim"
+	if r.Has("num_attention_heads") {
+		in, out = "in_channels", "out_channels"
+		c.readDiffusers(r)
 	} else {
-		c.PatchSize = [3]int{patch[0], patch[1], patch[2]}
+		c.readOfficial(r)
 	}
 	switch c.ModelType {
 	case t2v, ti2v:
 		if c.ImageDim != 0 {
-			unsupported("model_type %q with image_dim %d: only i2v has an image branch", c.ModelType, c.ImageDim)
+			r.Unsupported("model_type %q with image_dim %d: only i2v has an image branch", c.ModelType, c.ImageDim)
+		}
+		if c.InDim > c.OutDim && r.Sound(in, out) {
+			r.Unsupported("%s %d and %s %d of a %s model, which reads and gives latents alone: an image-to-video model reads more by a mask of %d channels and an image's latents", in, c.InDim, out, c.OutDim, c.ModelType, maskDim)
+		} else {
+			r.Agree(in, c.InDim, out, c.OutDim, "the model reads latents and gives their velocity")
 		}
 	case i2v:
-		if c.InDim <= c.OutDim {
-			l.Add(fault.New(models.ErrConfig, nil, "model_type i2v with in_dim %d and out_dim %d: x has out_dim channels and y, behind it, the rest", c.InDim, c.OutDim))
-		}
-		if c.ImageDim < 0 || c.ImageDim > 1<<24 {
-			l.Add(fault.New(models.ErrConfig, nil, "image_dim is %d: want a positive number", c.ImageDim))
+		if c.InDim <= c.OutDim && r.Sound(in, out) {
+			r.Refuse("model_type i2v with %s %d and %s %d: x has %[3]s channels and y, behind it, the rest", in, c.InDim, out, c.OutDim)
 		}
 	default:
-		unsupported("model_type %q: this version runs t2v, i2v and ti2v", c.ModelType)
+		r.Unsupported("model_type %q: this version runs t2v, i2v and ti2v", c.ModelType)
 	}
-	l.Add(models.CheckSizes(models.Sized{Name: "dim", N: c.Dim}, models.Sized{Name: "ffn_dim", N: c.FFNDim}, models.Sized{Name: "num_heads", N: c.Heads},
-		models.Sized{Name: "num_layers", N: c.Layers}, models.Sized{Name: "freq_dim", N: c.FreqDim}, models.Sized{Name: "text_dim", N: c.TextDim},
-		models.Sized{Name: "in_dim", N: c.InDim}, models.Sized{Name: "out_dim", N: c.OutDim}, models.Sized{Name: "patch_size[0]", N: c.PatchSize[0]},
-		models.Sized{Name: "patch_size[1]", N: c.PatchSize[1]}, models.Sized{Name: "patch_size[2]", N: c.PatchSize[2]}))
-	if c.TextLen < 0 || c.TextLen > 1<<20 {
-		l.Add(fault.New(models.ErrConfig, nil, "text_len is %d: want 1 or more", c.TextLen))
+	r.MultipleOf("freq_dim", c.FreqDim, 2, "sines and cosines come in pairs")
+	return c
+}
+
+// readDiffusers reads what diffusers calls otherwise, or leaves out.
+func (c *Config) readDiffusers(r *models.ConfigReader) {
+	r.Metadata("rope_max_seq_len") // how long diffusers makes its tables
+	c.Heads = r.Int("num_attention_heads", 0, models.HeadBound)
+	headDim := r.Int("attention_head_dim", 0, models.WidthBound)
+	c.Dim = r.Multiply("num_attention_heads x attention_head_dim", models.WidthBound, c.Heads, headDim)
+	r.MultipleOf("attention_head_dim", headDim, 2, "channels turn in pairs")
+	c.InDim, c.OutDim = r.Int("in_channels", 0, models.ChannelBound), r.Int("out_channels", 0, models.ChannelBound)
+	c.TextLen = r.OptionalInt("text_len", models.RowBound)
+	r.Fixed("qk_norm", "rms_norm_across_heads", "every release")
+	r.Fixed("pos_embed_seq_len", nil, "every model but those of a first and a last frame, which are not run,")
+	added := r.OptionalInt("added_kv_proj_dim", models.WidthBound)
+	if added != 0 {
+		r.Agree("added_kv_proj_dim", added, "the model's width", c.Dim, "the image branch reads the model's own width")
 	}
-	l.Add(models.CheckEps("eps", c.Eps))
-	if err := l.Err(); err != nil {
-		return c, err
+	switch {
+	case c.ImageDim != 0 || added != 0:
+		c.ModelType = i2v
+		if c.ImageDim == 0 {
+			c.ImageDim = clipDim
+		}
+	case c.InDim == 2*c.OutDim+maskDim:
+		c.ModelType = i2v // y is a mask and an image's latents
+	case c.OutDim == ti2vChannels:
+		c.ModelType = ti2v
+	default:
+		c.ModelType = t2v
 	}
-	if c.Dim%c.Heads != 0 || c.HeadDim()%2 != 0 {
-		l.Add(fault.New(models.ErrConfig, nil, "dim %d over num_heads %d: heads must have an even whole width", c.Dim, c.Heads))
+}
+
+// readOfficial reads what the release has in its own words.
+func (c *Config) readOfficial(r *models.ConfigReader) {
+	c.ModelType = r.String("model_type", t2v)
+	c.Dim, c.Heads = r.Int("dim", 0, models.WidthBound), r.Int("num_heads", 0, models.HeadBound)
+	c.InDim, c.OutDim = r.Int("in_dim", 16, models.ChannelBound), r.Int("out_dim", 16, models.ChannelBound)
+	c.TextLen = r.Int("text_len", 512, models.Bound{Least: 0, Most: models.RowBound.Most, Why: models.RowBound.Why + "; 0 takes texts as they are"})
+	r.Divide("dim", c.Dim, "num_heads", c.Heads, true)
+	r.Fixed("qk_norm", true, "every release")
+	window := r.Ints("window_size", []int{-1, -1}, 2, models.Bound{Least: -1, Most: models.SizeBound.Most, Why: "-1 is the whole video"})
+	if window[0] != -1 || window[1] != -1 {
+		r.Unsupported("window_size %v: only whole attention [-1 -1] is supported", window)
 	}
-	if c.FreqDim%2 != 0 {
-		l.Add(fault.New(models.ErrConfig, nil, "freq_dim %d: sines and cosines come in pairs", c.FreqDim))
-	}
-	return c, l.Err()
 }
 
 // detect says whether a config.json is a Wan transformer of either publisher.
@@ -248,15 +201,12 @@ func init() {
 		Name:    "wan",
 		Presets: presets,
 		Detect:  detect,
-		New: func(name string, raw []byte) (models.Model, error) {
-			c, err := parse(raw)
-			if err != nil {
-				return nil, err
-			}
-			if own, known := presets[name]; !known || string(own) != string(raw) {
+		New: func(name string, r *models.ConfigReader) models.Model {
+			c := parse(r)
+			if name == "" {
 				name = nameOf(c)
 			}
-			return &Model{name: name, c: c}, nil
+			return &Model{name: name, c: c}
 		},
 	})
 }

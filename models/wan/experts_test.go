@@ -41,23 +41,20 @@ func expertsFolder(t *testing.T, shift float32) string {
 	return root
 }
 
-func sampleOf(t *testing.T, path string, change func(*weft.Experts), mesh string) *weft.Sampled {
+func sampleOf(t *testing.T, path string, boundary float64, mesh string) *weft.Sampled {
 	t.Helper()
-	s, err := weft.OpenSampling(path)
+	s, err := weft.OpenSampling(path, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if e, ok := s.(*weft.Experts); ok && change != nil {
-		change(e)
-	}
 	in, err := modeltest.Open(t, filepath.Join(path, "high_noise_model")).Example(1, []int{4, 3, 4, 6}, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
 	negative := tensor.New(in["context"].DType, in["context"].Shape...)
 	out, err := s.Sample(context.Background(), in["context"], negative, weft.SampleOptions{
-		Options: weft.Options{Device: "reference", Mesh: mesh}, Width: 48, Height: 32, Frames: 9, Steps: 4, Seed: 5,
+		Options: weft.Options{Device: "reference", Mesh: mesh}, Width: 48, Height: 32, Frames: 9, Steps: 4, Seed: 5, Boundary: boundary,
 		Conditions: map[string]*tensor.Tensor{"y": in["y"]}})
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +67,7 @@ func sampleOf(t *testing.T, path string, change func(*weft.Experts), mesh string
 // bias; the velocity it adds is a step's own.
 func TestExpertsSwitchAtTheBoundary(t *testing.T) {
 	same, other := expertsFolder(t, 0), expertsFolder(t, 1)
-	out := sampleOf(t, other, nil, "")
+	out := sampleOf(t, other, 0, "")
 	experts := []string{}
 	for _, s := range out.Steps {
 		experts = append(experts, s.Expert)
@@ -81,20 +78,20 @@ func TestExpertsSwitchAtTheBoundary(t *testing.T) {
 	if want := []string{"high noise", "high noise", "low noise", "low noise"}; !slices.Equal(experts, want) {
 		t.Errorf("experts %v, want %v", experts, want)
 	}
-	one := sampleOf(t, same, nil, "")
-	alone, err := weft.OpenSampling(filepath.Join(same, "high_noise_model"))
+	one := sampleOf(t, same, 0, "")
+	alone, err := weft.OpenSampling(filepath.Join(same, "high_noise_model"), "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer alone.Close()
-	onlyHigh := sampleOf(t, other, func(e *weft.Experts) { e.Boundary = 1e-6 }, "")
+	onlyHigh := sampleOf(t, other, 1e-6, "")
 	modeltest.Close(t, "a boundary below every step", onlyHigh.Latents, one.Latents, 0)
 	got, _ := out.Latents.Float32s()
 	without, _ := one.Latents.Float32s()
 	if d, _ := weft.Difference(got, without); d < 0.5 {
 		t.Errorf("the low-noise expert moved the latents by %g: its bias of 1 was not used", d)
 	}
-	modeltest.Close(t, "dp=2: both texts at once", sampleOf(t, other, nil, "dp=2").Latents, out.Latents, 1e-4)
+	modeltest.Close(t, "dp=2: both texts at once", sampleOf(t, other, 0, "dp=2").Latents, out.Latents, 1e-4)
 	// One expert's weights are on the device, and each expert's bytes were read once.
 	if m := modeltest.Open(t, filepath.Join(other, "low_noise_model")); out.Report.Resident*2 != out.Report.BytesRead {
 		t.Errorf("%d bytes resident and %d read of twice %d parameters", out.Report.Resident, out.Report.BytesRead, len(m.Params(0)))
@@ -107,7 +104,7 @@ func TestExpertsRefusals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := weft.OpenSampling(root)
+	s, err := weft.OpenSampling(root, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +124,7 @@ func TestExpertsRefusals(t *testing.T) {
 		filepath.Join(root, "low_noise_model")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := weft.OpenSampling(root); !errors.Is(err, models.ErrVariant) {
+	if _, err := weft.OpenSampling(root, ""); !errors.Is(err, models.ErrVariant) {
 		t.Errorf("experts of two kinds: %v", err)
 	}
 }

@@ -134,14 +134,21 @@ func (m *Model) FeedConditions(g *graph.Graph, r models.Request, in map[string]*
 	return out, nil
 }
 
-// Boundary is where A14B's experts meet: 0.875 for text-to-video, 0.9 for
-// image-to-video (Wan2.2's released configurations). It means nothing for the
-// other models, which have one transformer.
-func (m *Model) Boundary() float64 {
-	if m.c.ModelType == i2v {
-		return 0.9
+// PadsText says whether the configuration leaves open how long a text is, as
+// diffusers' do: the zeros behind it are attended to.
+func (m *Model) PadsText() bool { return m.c.TextLen == 0 }
+
+// Like is the release of the same kind.
+func (m *Model) Like() string {
+	switch {
+	case m.c.ModelType == ti2v:
+		return "wan2.2-ti2v-5b"
+	case m.c.ModelType == i2v && m.c.ImageDim == 0:
+		return "wan2.2-i2v-a14b"
+	case m.c.ModelType == i2v:
+		return "wan2.1-i2v-14b"
 	}
-	return 0.875
+	return "wan2.1-t2v-14b"
 }
 
 // patches is the grid of tokens.
@@ -259,5 +266,5 @@ var (
 	_ models.Generator   = (*Model)(nil)
 	_ models.Conditioned = (*Model)(nil)
 	_ models.Variants    = (*Model)(nil)
-	_ models.Expert      = (*Model)(nil)
+	_ models.Released    = (*Model)(nil)
 )

@@ -4,12 +4,12 @@
 package wanvae
 
 import (
+	"cmp"
 	"encoding/json"
 	"reflect"
 	"slices"
 	"strings"
 
-	"weft/fault"
 	"weft/models"
 )
 
@@ -95,68 +95,35 @@ func (c Config) given(i int) int {
 // doubles says whether stage i of the decoder doubles the frames.
 func (c Config) doubles(i int) bool { return c.TemporalDown[len(c.TemporalDown)-1-i] }
 
-// file is either publisher's config.json.
-type file struct {
-	Config
-	BaseDim     *int      `json:"base_dim"` // diffusers' dim
-	DecoderDim  *int      `json:"decoder_base_dim"`
-	DecDim      *int      `json:"dec_dim"`
-	Residual    *bool     `json:"is_residual"`
-	Patch       *int      `json:"patch_size"`
-	InChannels  *int      `json:"in_channels"`
-	OutChannels *int      `json:"out_channels"`
-	AttnScales  []float64 `json:"attn_scales"`
-}
-
-func parse(raw []byte) (Config, error) {
-	var f file
-	if err := json.Unmarshal(raw, &f); err != nil {
-		return Config{}, fault.New(models.ErrConfig, nil, "%v", err)
+// parse reads either publisher's config.json and refuses what the programs do not do.
+func parse(r *models.ConfigReader) Config {
+	width, dec := "dim", "dec_dim"
+	if r.Has("base_dim") {
+		width = "base_dim" // diffusers' word
 	}
-	c := f.Config
-	if f.BaseDim != nil {
-		c.Dim = *f.BaseDim
+	if r.Has("decoder_base_dim") {
+		dec = "decoder_base_dim"
 	}
-	c.DecDim, c.Residual, c.Patch = c.Dim, c.ZDim == len(releasedMean22), 1
-	for _, d := range []*int{f.DecDim, f.DecoderDim} {
-		if d != nil {
-			c.DecDim = *d
-		}
-	}
-	if f.Residual != nil {
-		c.Residual = *f.Residual
-	}
+	r.Metadata("dim", "dec_dim", "decoder_base_dim", "scale_factor_spatial", "scale_factor_temporal")
+	bound := models.Bound{Least: 1, Most: 1 << 12, Why: "it is a base width, which stages multiply"}
+	c := Config{Dim: r.Int(width, 0, bound), ZDim: r.Int("z_dim", 0, models.ChannelBound),
+		DimMult:   r.Ints("dim_mult", nil, -1, models.Bound{Least: 1, Most: 1 << 8, Why: "it multiplies the base width"}),
+		ResBlocks: r.Int("num_res_blocks", 0, models.Bound{Least: 1, Most: 64, Why: "every stage has that many"}), TemporalDown: r.Bools("temperal_downsample"),
+		Mean: r.Floats("latents_mean", nil, -1, models.StatsSpan), Std: r.Floats("latents_std", nil, -1, models.Positive)}
+	c.DecDim = cmp.Or(r.OptionalInt(dec, bound), c.Dim)
+	c.Residual = r.Bool("is_residual", c.ZDim == len(releasedMean22))
+	c.Patch = 1
 	if c.Residual {
 		c.Patch = 2
 	}
-	if f.Patch != nil {
-		c.Patch = *f.Patch
-	}
-	var l fault.List
-	unsupported := func(format string, args ...any) { l.Add(fault.New(models.ErrVariant, nil, format, args...)) }
-	for _, n := range []*int{f.InChannels, f.OutChannels} {
-		if n != nil && *n != c.pixels() {
-			unsupported("pictures of %d channels: this version decodes to %d (%d of %d x %d pixels)", *n, c.pixels(), pictures, c.Patch, c.Patch)
+	c.Patch = cmp.Or(r.OptionalInt("patch_size", models.PatchBound), c.Patch)
+	for _, key := range []string{"in_channels", "out_channels"} {
+		if n := r.OptionalInt(key, models.ChannelBound); n != 0 && n != c.pixels() {
+			r.Unsupported("%s %d: this version decodes to %d (%d of %d x %d pixels)", key, n, c.pixels(), pictures, c.Patch, c.Patch)
 		}
 	}
-	if len(f.AttnScales) > 0 {
-		unsupported("attn_scales %v: only attention in the middle ([]) is supported", f.AttnScales)
-	}
-	for _, n := range []struct {
-		name string
-		n    int
-	}{{"dim", c.Dim}, {"dec_dim", c.DecDim}, {"patch_size", c.Patch}, {"z_dim", c.ZDim}, {"num_res_blocks", c.ResBlocks}, {"the number of dim_mult", len(c.DimMult)}} {
-		if n.n < 1 || n.n > 1<<16 {
-			l.Add(fault.New(models.ErrConfig, nil, "%s is %d: want a positive number", n.name, n.n))
-		}
-	}
-	if len(c.DimMult) > 8 || len(c.TemporalDown) != len(c.DimMult)-1 {
-		l.Add(fault.New(models.ErrConfig, nil, "%d dim_mult and %d temperal_downsample: want at most 8, and one fewer of the latter", len(c.DimMult), len(c.TemporalDown)))
-	}
-	for i, m := range c.DimMult {
-		if m < 1 || m > 1<<8 || i > 0 && c.DecDim*m%2 != 0 {
-			l.Add(fault.New(models.ErrConfig, nil, "dim_mult[%d] is %d: want a positive number, and an even width dec_dim*dim_mult where a stage halves it", i, m))
-		}
+	if scales := r.Floats("attn_scales", nil, -1, models.Positive); len(scales) > 0 {
+		r.Unsupported("attn_scales %v: only attention in the middle ([]) is supported", scales)
 	}
 	if c.Mean == nil && c.Std == nil {
 		switch c.ZDim {
@@ -167,17 +134,26 @@ func parse(raw []byte) (Config, error) {
 		}
 	}
 	if len(c.Mean) != c.ZDim || len(c.Std) != c.ZDim {
-		l.Add(fault.New(models.ErrConfig, nil, "%d latents_mean and %d latents_std for z_dim %d: want one of each a channel", len(c.Mean), len(c.Std), c.ZDim))
+		r.Refuse("%d latents_mean and %d latents_std for z_dim %d: want one of each a channel", len(c.Mean), len(c.Std), c.ZDim)
 	}
-	if err := l.Err(); err != nil || !c.Residual {
-		return c, err
+	if n := len(c.DimMult); n < 1 || n > 8 || len(c.TemporalDown) != n-1 {
+		r.Refuse("%d dim_mult and %d temperal_downsample: want 1 to 8, and one fewer of the latter", n, len(c.TemporalDown))
+		return c
+	}
+	for i, m := range c.DimMult {
+		if i > 0 && c.DecDim*m%2 != 0 {
+			r.Refuse("dim_mult[%d] is %d: want an even width dec_dim*dim_mult where a stage halves it", i, m)
+		}
+	}
+	if !c.Residual {
+		return c
 	}
 	for i := range len(c.DimMult) - 1 {
 		if in, out := c.widths()[i], c.widths()[i+1]*c.copies(i); out%in != 0 {
-			l.Add(fault.New(models.ErrConfig, nil, "stage %d of the decoder from %d to %d channels: its shortcut repeats each %d/%d times, which is no whole number", i, in, c.widths()[i+1], out, in))
+			r.Refuse("stage %d of the decoder from %d to %d channels: its shortcut repeats each %d/%d times, which is no whole number", i, in, c.widths()[i+1], out, in)
 		}
 	}
-	return c, l.Err()
+	return c
 }
 
 // copies is how many positions stage i of the decoder makes of one.
@@ -215,18 +191,17 @@ func init() {
 		Name:    "wan-vae",
 		Presets: presets,
 		Detect:  detect,
-		New: func(_ string, raw []byte) (models.Model, error) {
-			c, err := parse(raw)
-			if err != nil {
-				return nil, err
+		New: func(_ string, r *models.ConfigReader) models.Model {
+			c, name := parse(r), "wan-vae"
+			if !r.OK() {
+				return nil // its tables cannot be built
 			}
-			name := "wan-vae"
-			for preset, r := range released {
-				if reflect.DeepEqual(c, r) {
+			for preset, known := range released {
+				if reflect.DeepEqual(c, known) {
 					name = preset
 				}
 			}
-			return newModel(name, c), nil
+			return newModel(name, c)
 		},
 	})
 }

@@ -228,10 +228,10 @@ func TestRefusals(t *testing.T) {
 		{z(dtype.I32, 1, 16, 3, 4, 3), weft.Options{}, models.ErrInputs, []string{"floating-point"}},
 		{z(dtype.F32, 1, 4, 3, 4, 3), weft.Options{}, models.ErrInputs, []string{"4 channels", "z_dim 16"}},
 		{z(dtype.F32, 1, 16, 0, 4, 0), weft.Options{}, models.ErrSize, []string{"latent frames 0", "latent width 0"}},
-		{in, weft.Options{Mesh: "dp=2"}, models.ErrBatch, []string{"batch 1", "dp=2", "[1]"}},
+		{in, weft.Options{Mesh: "dp=2"}, models.ErrBatch, []string{"batch 1", "dp=2", "the dp that work: 1"}},
 		{in, weft.Options{Mesh: "pp=2"}, models.ErrAxis, []string{"pp=2", "sp (rows)", "tp (columns)"}},
 		{in, weft.Options{Layers: 1}, models.ErrInputs, []string{"1 layers"}},
-		{in, weft.Options{Mesh: "sp=3,tp=2", Strict: true}, models.ErrSize, []string{"latent rows", "4 does not divide over sp=3", "[1 2 4]", "3 does not divide over tp=2", "[1 3]"}},
+		{in, weft.Options{Mesh: "sp=3,tp=2", Strict: true}, models.ErrSize, []string{"latent rows", "4 does not divide over sp=3", "3 does not divide over tp=2", "nearest that works: --mesh dp=1,tp=3,sp=2"}},
 	} {
 		c.o.Device = "reference"
 		_, err := m.Start(context.Background(), c.in, c.o)
@@ -256,7 +256,7 @@ func TestVariants(t *testing.T) {
 		want   []string
 	}{
 		{`{"_class_name":"WanVAE_","dim":96,"attn_scales":[0.5],` + base + `}`, models.ErrVariant, []string{"attn_scales"}},
-		{`{"_class_name":"AutoencoderKLWan","base_dim":96,"in_channels":12,"out_channels":4,` + base + `}`, models.ErrVariant, []string{"12 channels", "4 channels", "to 3"}},
+		{`{"_class_name":"AutoencoderKLWan","base_dim":96,"in_channels":12,"out_channels":4,` + base + `}`, models.ErrVariant, []string{"in_channels 12", "out_channels 4", "to 3"}},
 		{`{"_class_name":"AutoencoderKLWan","base_dim":8,"decoder_base_dim":6,"is_residual":true,"patch_size":2,"z_dim":48,"dim_mult":[1,1,5],"num_res_blocks":1,"temperal_downsample":[false,false]}`,
 			models.ErrConfig, []string{"stage 1 of the decoder from 30 to 6"}},
 		{`{"_class_name":"WanVAE_","dim":0,"z_dim":8,"dim_mult":[1,2],"num_res_blocks":2,"temperal_downsample":[true,true]}`, models.ErrConfig,

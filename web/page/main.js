@@ -240,7 +240,7 @@ function offer() {
   const options = (list, value, label) => list.map((x) => el("option", { value: value(x), text: label(x) }));
   put(form.elements.model, options(choices.models, (m) => m.name, (m) => `${m.name} (${count(m.elements)})`));
   put(form.elements.dtype, options(choices.dtypes, String, String));
-  put(form.elements.cfg, options(choices.cfg, String, (c) => ({ batch: "as one batch", sequential: "pass after pass" })[c] ?? c));
+  put(form.elements.cfg, options(choices.cfg, String, (c) => ({ "": "as released", batch: "as one batch", sequential: "pass after pass", none: "one pass" })[c] ?? c));
   put(form.elements.attention, options(choices.attention, String, (a) => ({ auto: "best there is", blocked: "in loops", kernel: "TPU kernel" })[a] ?? a));
   put(byId("sizes"), options(choices.sizes, String, String));
   put(byId("frame-counts"), options(choices.frames, String, String));

@@ -4,7 +4,7 @@
 const question = ["model", "size", "frames", "on", "dtype", "batch", "cfg", "attention", "split-residual", "text-len"];
 const view = ["slice", "mesh", "fsdp", "colour", "tensor", "device", "find", "role", "refused", "pin"];
 
-export const defaults = { model: "wan2.1-t2v-14b", size: "832x480", frames: "81", on: "v4-8", dtype: "bf16", batch: "1", cfg: "batch", attention: "auto", "split-residual": "", "text-len": "" };
+export const defaults = { model: "wan2.1-t2v-14b", size: "832x480", frames: "81", on: "v4-8", dtype: "bf16", batch: "1", cfg: "", attention: "auto", "split-residual": "", "text-len": "" };
 
 // read gives the state of an address; what it does not say is the default.
 export function read(search) {

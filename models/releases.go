@@ -1,0 +1,131 @@
+package models
+
+// Release is a published set of weights and how its publisher runs it: what a
+// configuration does not say. Several releases may share one configuration.
+type Release struct {
+	Name   string // what --release takes, whole or without the model's name: "ltx-video-0.9.5", "0.9.5"
+	Preset string // whose configuration it has
+	Source string // where its settings were read
+
+	Sampler string // in the names of package sampler
+	// WholeTimes: what the model is fed is truncated to an integer.
+	WholeTimes bool
+	Shift      float64 // of the noise levels; 0 for a sampler that has none
+	// Shifts are those of other sizes, "832x480" to its shift.
+	Shifts map[string]float64
+	// Guidance is the scale, or one for each of two experts, first the one that runs
+	// first. Where guidance is distilled into the weights it is 1: one pass a step.
+	Guidance []float64
+	Steps    int
+	// Boundary is the timestep, as a share of the whole range, from which the expert of
+	// high noise is used, and below it the other; 0 for a release of one transformer.
+	Boundary float64
+	Size     string // pixels, WIDTHxHEIGHT
+	Frames   int    // of a video
+	FPS      float64
+	TextLen  int // rows of text
+	// Time is how LTX-Video counts time, TimeCausal or TimeUniform; "" elsewhere.
+	Time string
+}
+
+// How LTX-Video's first latent frame is counted: as the one frame it is, which a
+// causal autoencoder makes of it, or as eight like all others.
+const (
+	TimeCausal  = "causal"
+	TimeUniform = "uniform"
+)
+
+const (
+	wan21     = "Wan2.1 generate.py and wan/configs/"
+	wan22     = "Wan2.2 wan/configs/"
+	cogSource = "CogVideo inference/cli_demo.py and the release's scheduler_config.json"
+	hy15      = "HunyuanVideo-1.5 hyvideo/commons (PIPELINE_CONFIGS) and generate.py"
+	cosmos25  = "cosmos-predict2.5 inference/video2world.py and config.py"
+	cosmos3   = "diffusers Cosmos3OmniPipeline and the release's scheduler"
+)
+
+// releases are in the order in which they are tried: of those with one
+// configuration the first is taken where nothing says which it is.
+var releases = []Release{
+	{Name: "wan2.1-t2v-1.3b", Preset: "wan2.1-t2v-1.3b", Source: wan21 + "wan_t2v_1_3B.py", Sampler: "unipc", WholeTimes: true, Shift: 5, Guidance: []float64{5}, Steps: 50, Size: "832x480", Frames: 81, FPS: 16, TextLen: 512},
+	{Name: "wan2.1-t2v-14b", Preset: "wan2.1-t2v-14b", Source: wan21 + "wan_t2v_14B.py", Sampler: "unipc", WholeTimes: true, Shift: 5, Guidance: []float64{5}, Steps: 50, Size: "1280x720", Frames: 81, FPS: 16, TextLen: 512},
+	{Name: "wan2.1-i2v-14b", Preset: "wan2.1-i2v-14b", Source: wan21 + "wan_i2v_14B.py", Sampler: "unipc", WholeTimes: true, Shift: 5, Shifts: map[string]float64{"832x480": 3, "480x832": 3}, Guidance: []float64{5}, Steps: 40, Size: "1280x720", Frames: 81, FPS: 16, TextLen: 512},
+	{Name: "wan2.2-t2v-a14b", Preset: "wan2.2-t2v-a14b", Source: wan22 + "wan_t2v_A14B.py", Sampler: "unipc", WholeTimes: true, Shift: 12, Guidance: []float64{4, 3}, Steps: 40, Boundary: 0.875, Size: "1280x720", Frames: 81, FPS: 16, TextLen: 512},
+	{Name: "wan2.2-i2v-a14b", Preset: "wan2.2-i2v-a14b", Source: wan22 + "wan_i2v_A14B.py", Sampler: "unipc", WholeTimes: true, Shift: 5, Guidance: []float64{3.5, 3.5}, Steps: 40, Boundary: 0.9, Size: "1280x720", Frames: 81, FPS: 16, TextLen: 512},
+	{Name: "wan2.2-ti2v-5b", Preset: "wan2.2-ti2v-5b", Source: wan22 + "wan_ti2v_5B.py", Sampler: "unipc", WholeTimes: true, Shift: 5, Guidance: []float64{5}, Steps: 50, Size: "1280x704", Frames: 121, FPS: 24, TextLen: 512},
+
+	{Name: "cogvideox-2b", Preset: "cogvideox-2b", Source: cogSource, Sampler: "cogvideox-ddim", Shift: 3, Guidance: []float64{6}, Steps: 50, Size: "720x480", Frames: 49, FPS: 8, TextLen: 226},
+	{Name: "cogvideox-5b", Preset: "cogvideox-5b", Source: cogSource, Sampler: "cogvideox-dpm", Shift: 1, Guidance: []float64{6}, Steps: 50, Size: "720x480", Frames: 49, FPS: 8, TextLen: 226},
+	{Name: "cogvideox-5b-i2v", Preset: "cogvideox-5b-i2v", Source: cogSource, Sampler: "cogvideox-dpm", Shift: 1, Guidance: []float64{6}, Steps: 50, Size: "720x480", Frames: 49, FPS: 8, TextLen: 226},
+	{Name: "cogvideox-1.5-5b", Preset: "cogvideox-1.5-5b", Source: cogSource, Sampler: "cogvideox-dpm", Shift: 1, Guidance: []float64{6}, Steps: 50, Size: "1360x768", Frames: 81, FPS: 16, TextLen: 226},
+	{Name: "cogvideox-1.5-5b-i2v", Preset: "cogvideox-1.5-5b-i2v", Source: cogSource, Sampler: "cogvideox-dpm", Shift: 1, Guidance: []float64{6}, Steps: 50, Size: "1360x768", Frames: 81, FPS: 16, TextLen: 226},
+
+	{Name: "ltx-video-0.9.1", Preset: "ltx-video-2b", Source: "diffusers LTXPipeline and the release's scheduler_config.json", Sampler: "ltx-shifted", Guidance: []float64{3}, Steps: 50, Size: "704x512", Frames: 161, FPS: 25, TextLen: 128, Time: TimeUniform},
+	{Name: "ltx-video-0.9.0", Preset: "ltx-video-2b", Source: "diffusers LTXPipeline and the release's scheduler_config.json", Sampler: "ltx-shifted", Guidance: []float64{3}, Steps: 50, Size: "704x512", Frames: 161, FPS: 25, TextLen: 128, Time: TimeUniform},
+	{Name: "ltx-video-0.9.5", Preset: "ltx-video-2b", Source: "diffusers LTXConditionPipeline", Sampler: "ltx", Guidance: []float64{3}, Steps: 50, Size: "704x512", Frames: 161, FPS: 25, TextLen: 256, Time: TimeCausal},
+	{Name: "ltx-video-0.9.6", Preset: "ltx-video-2b", Source: "LTX-Video configs/ltxv-2b-0.9.6-dev.yaml", Sampler: "ltx", Guidance: []float64{3}, Steps: 40, Size: "1216x704", Frames: 121, FPS: 30, TextLen: 256, Time: TimeCausal},
+	{Name: "ltx-video-0.9.6-distilled", Preset: "ltx-video-2b", Source: "LTX-Video configs/ltxv-2b-0.9.6-distilled.yaml", Sampler: "ltx", Guidance: []float64{1}, Steps: 8, Size: "1216x704", Frames: 121, FPS: 30, TextLen: 256, Time: TimeCausal},
+	{Name: "ltx-video-0.9.8-2b-distilled", Preset: "ltx-video-2b", Source: "LTX-Video configs/ltxv-2b-0.9.8-distilled.yaml (its timesteps are not)", Sampler: "ltx", Guidance: []float64{1}, Steps: 7, Size: "1216x704", Frames: 121, FPS: 30, TextLen: 256, Time: TimeCausal},
+	{Name: "ltx-video-0.9.7", Preset: "ltx-video-13b", Source: "diffusers LTXConditionPipeline (LTX-Video's own two stages are not run)", Sampler: "ltx", Guidance: []float64{3}, Steps: 50, Size: "704x512", Frames: 161, FPS: 25, TextLen: 256, Time: TimeCausal},
+	{Name: "ltx-video-0.9.7-distilled", Preset: "ltx-video-13b", Source: "LTX-Video configs/ltxv-13b-0.9.7-distilled.yaml (its timesteps are not)", Sampler: "ltx", Guidance: []float64{1}, Steps: 7, Size: "704x512", Frames: 161, FPS: 25, TextLen: 256, Time: TimeCausal},
+	{Name: "ltx-video-0.9.8", Preset: "ltx-video-13b", Source: "diffusers LTXConditionPipeline (LTX-Video's own two stages are not run)", Sampler: "ltx", Guidance: []float64{3}, Steps: 50, Size: "704x512", Frames: 161, FPS: 25, TextLen: 256, Time: TimeCausal},
+	{Name: "ltx-video-0.9.8-distilled", Preset: "ltx-video-13b", Source: "LTX-Video configs/ltxv-13b-0.9.8-distilled.yaml (its timesteps are not)", Sampler: "ltx", Guidance: []float64{1}, Steps: 7, Size: "704x512", Frames: 161, FPS: 25, TextLen: 256, Time: TimeCausal},
+	{Name: "ltx2.5-22b", Preset: "ltx2.5-22b", Source: "LTX-2's pipelines, one stage of them (their two stages are not run)", Sampler: "euler", Shift: 1, Guidance: []float64{3}, Steps: 40, Size: "768x512", Frames: 121, FPS: 24, TextLen: 1024, Time: TimeCausal},
+
+	{Name: "hunyuanvideo-cfgdistill", Preset: "hunyuanvideo-cfgdistill", Source: "HunyuanVideo hyvideo/config.py", Sampler: "euler", Shift: 7, Guidance: []float64{1}, Steps: 50, Size: "1280x720", Frames: 129, FPS: 24, TextLen: 256},
+	{Name: "hunyuanvideo", Preset: "hunyuanvideo", Source: "HunyuanVideo hyvideo/config.py, whose scale of guidance is the distilled weights' input (these weights were not released)", Sampler: "euler", Shift: 7, Guidance: []float64{6}, Steps: 50, Size: "1280x720", Frames: 129, FPS: 24, TextLen: 256},
+	{Name: "hunyuan1.5-480p-t2v", Preset: "hunyuan1.5", Source: hy15, Sampler: "euler", Shift: 5, Guidance: []float64{6}, Steps: 50, Size: "848x480", Frames: 121, FPS: 24, TextLen: 1000},
+	{Name: "hunyuan1.5-720p-t2v", Preset: "hunyuan1.5", Source: hy15, Sampler: "euler", Shift: 9, Guidance: []float64{6}, Steps: 50, Size: "1280x720", Frames: 121, FPS: 24, TextLen: 1000},
+	{Name: "hunyuan1.5-480p-i2v", Preset: "hunyuan1.5", Source: hy15, Sampler: "euler", Shift: 5, Guidance: []float64{6}, Steps: 50, Size: "848x480", Frames: 121, FPS: 24, TextLen: 1000},
+	{Name: "hunyuan1.5-720p-i2v", Preset: "hunyuan1.5", Source: hy15, Sampler: "euler", Shift: 7, Guidance: []float64{6}, Steps: 50, Size: "1280x720", Frames: 121, FPS: 24, TextLen: 1000},
+	{Name: "hunyuan1.5-480p-t2v-distilled", Preset: "hunyuan1.5", Source: hy15, Sampler: "euler", Shift: 5, Guidance: []float64{1}, Steps: 50, Size: "848x480", Frames: 121, FPS: 24, TextLen: 1000},
+	{Name: "hunyuan1.5-480p-i2v-distilled", Preset: "hunyuan1.5", Source: hy15, Sampler: "euler", Shift: 5, Guidance: []float64{1}, Steps: 50, Size: "848x480", Frames: 121, FPS: 24, TextLen: 1000},
+	{Name: "hunyuan1.5-720p-t2v-distilled", Preset: "hunyuan1.5", Source: hy15, Sampler: "euler", Shift: 9, Guidance: []float64{1}, Steps: 50, Size: "1280x720", Frames: 121, FPS: 24, TextLen: 1000},
+	{Name: "hunyuan1.5-720p-i2v-distilled", Preset: "hunyuan1.5", Source: hy15, Sampler: "euler", Shift: 7, Guidance: []float64{1}, Steps: 50, Size: "1280x720", Frames: 121, FPS: 24, TextLen: 1000},
+
+	{Name: "cosmos2.5-2b", Preset: "cosmos2.5-2b", Source: cosmos25, Sampler: "unipc", Shift: 5, Guidance: []float64{7}, Steps: 35, Size: "1280x704", Frames: 93, TextLen: 512},
+	{Name: "cosmos2.5-14b", Preset: "cosmos2.5-14b", Source: cosmos25, Sampler: "unipc", Shift: 5, Guidance: []float64{7}, Steps: 35, Size: "1280x704", Frames: 93, TextLen: 512},
+	// The pipeline's 720 rows fill no whole patches: the nearest that do.
+	{Name: "cosmos3-nano", Preset: "cosmos3-nano", Source: cosmos3, Sampler: "unipc-karras", Guidance: []float64{6}, Steps: 35, Size: "1280x704", Frames: 189, FPS: 24},
+	{Name: "cosmos3-edge", Preset: "cosmos3-edge", Source: cosmos3, Sampler: "unipc", Shift: 12, Guidance: []float64{6}, Steps: 35, Size: "1280x704", Frames: 189, FPS: 24},
+}
+
+// published are publishers' names for presets and releases beside their own here,
+// without the organisation and an ending -diffusers.
+var published = []struct {
+	name string
+	also []string
+}{
+	{"wan2.1-i2v-14b", []string{"wan2.1-i2v-14b-720p", "wan2.1-i2v-14b-480p"}},
+	{"ltx-video-2b", []string{"ltx-video", "ltxv-2b"}},
+	{"ltx-video-13b", []string{"ltxv-13b"}},
+	{"ltx-video-0.9.0", []string{"ltx-video-0.9", "ltx-video-2b-v0.9"}},
+	{"ltx-video-0.9.1", []string{"ltx-video-2b-v0.9.1"}},
+	{"ltx-video-0.9.5", []string{"ltx-video-2b-v0.9.5"}},
+	{"ltx-video-0.9.6", []string{"ltx-video-0.9.6-dev", "ltxv-2b-0.9.6-dev"}},
+	{"ltx-video-0.9.6-distilled", []string{"ltxv-2b-0.9.6-distilled"}},
+	{"ltx-video-0.9.7", []string{"ltx-video-0.9.7-dev", "ltxv-13b-0.9.7-dev"}},
+	{"ltx-video-0.9.7-distilled", []string{"ltxv-13b-0.9.7-distilled"}},
+	{"ltx-video-0.9.8", []string{"ltx-video-0.9.8-dev", "ltxv-13b-0.9.8-dev"}},
+	{"ltx-video-0.9.8-2b-distilled", []string{"ltxv-2b-0.9.8-distilled", "ltx-video-2b-v0.9.8-distilled"}},
+	{"ltx-video-0.9.8-distilled", []string{"ltx-video-0.9.8-13b-distilled", "ltxv-13b-0.9.8-distilled"}},
+	{"ltx2.5-22b", []string{"ltx-2.5"}},
+	{"hunyuan1.5", []string{"hunyuanvideo-1.5"}},
+	{"hunyuanvideo", []string{"hunyuan-video"}},
+	{"hunyuanvideo-cfgdistill", []string{"hunyuan-video-t2v-720p", "hunyuanvideo-t2v"}},
+	{"cosmos2.5-2b", []string{"cosmos-predict2.5-2b"}},
+	{"cosmos2.5-14b", []string{"cosmos-predict2.5-14b"}},
+	{"t5-v1.1-xxl", []string{"t5-xxl"}},
+	{"reason1-7b", []string{"cosmos-reason1-7b"}},
+	{"wan2.1-vae", []string{"wan2.1-vae.pth"}},
+	{"wan2.2-vae", []string{"wan2.2-vae.pth"}},
+}
+
+// repositories are those whose one release has another preset than their
+// bare name stands for here.
+var repositories = map[string]string{
+	"tencent/hunyuanvideo": "hunyuanvideo-cfgdistill", "hunyuanvideo-community/hunyuanvideo": "hunyuanvideo-cfgdistill", "tencent-hunyuan/hunyuanvideo": "hunyuanvideo-cfgdistill",
+}
+
+// organisations publish what is known by name.
+var organisations = []string{"wan-ai", "lightricks", "thudm", "zai-org", "tencent", "tencent-hunyuan", "hunyuanvideo-community", "nvidia", "nvidia-cosmos", "google", "a-r-r-o-w"}
