@@ -87,6 +87,9 @@ func (s Settings) ForSize(size string) Settings {
 func (s Settings) Get(name string) (Setting, bool) {
 	for _, said := range s.sources {
 		if v, ok := said.Values[name]; ok {
+			if said.From == s.Release.Source && slices.Contains(s.Release.Unread, name) {
+				said.From += " (not held against it)"
+			}
 			return Setting{v, said.From}, true
 		}
 	}
@@ -354,7 +357,7 @@ func (s Settings) openQuestion(candidates []Release) string {
 		values := r.settingsAt("")
 		for _, name := range []string{"sampler", "shift", "guidance", "steps", "boundary", "time"} {
 			taken, _ := s.Get(name)
-			if fmt.Sprint(values[name]) != fmt.Sprint(taken.Value) && taken.From == s.Release.Source {
+			if fmt.Sprint(values[name]) != fmt.Sprint(taken.Value) && strings.HasPrefix(taken.From, s.Release.Source) {
 				differs, open[name] = true, true
 			}
 		}
@@ -365,8 +368,8 @@ func (s Settings) openQuestion(candidates []Release) string {
 	if len(others) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("nothing says which release this is: taken as %s; %s have the same configuration and another %s; --release names one",
-		s.Release.Name, strings.Join(others, ", "), strings.Join(slices.Sorted(maps.Keys(open)), ", "))
+	return fmt.Sprintf("nothing says which release this is: taken as %s; of the same configuration with another %s: %s; --release names one",
+		s.Release.Name, strings.Join(slices.Sorted(maps.Keys(open)), ", "), strings.Join(others, ", "))
 }
 
 // maxIndex bounds the small files of a pipeline.

@@ -6,6 +6,9 @@ type Release struct {
 	Name   string // what --release takes, whole or without the model's name: "ltx-video-0.9.5", "0.9.5"
 	Preset string // whose configuration it has
 	Source string // where its settings were read
+	// Unread are settings that were not held against the source, for it was not at
+	// hand: whoever is shown one is told so.
+	Unread []string
 
 	Sampler string // in the names of package sampler
 	// WholeTimes: what the model is fed is truncated to an integer.
@@ -44,6 +47,10 @@ const (
 	cosmos3   = "diffusers Cosmos3OmniPipeline and the release's scheduler"
 )
 
+// allButTime are the settings of releases of LTX-Video and LTX-2 whose files were not at
+// hand: that they count time causally their pipelines say.
+var allButTime = []string{"sampler", "shift", "guidance", "steps", "size", "frames", "fps", "text_len", "passes"}
+
 // releases are in the order in which they are tried: of those with one
 // configuration the first is taken where nothing says which it is.
 var releases = []Release{
@@ -57,37 +64,37 @@ var releases = []Release{
 	{Name: "cogvideox-2b", Preset: "cogvideox-2b", Source: cogSource, Sampler: "cogvideox-ddim", Shift: 3, Guidance: []float64{6}, Steps: 50, Size: "720x480", Frames: 49, FPS: 8, TextLen: 226},
 	{Name: "cogvideox-5b", Preset: "cogvideox-5b", Source: cogSource, Sampler: "cogvideox-dpm", Shift: 1, Guidance: []float64{6}, Steps: 50, Size: "720x480", Frames: 49, FPS: 8, TextLen: 226},
 	{Name: "cogvideox-5b-i2v", Preset: "cogvideox-5b-i2v", Source: cogSource, Sampler: "cogvideox-dpm", Shift: 1, Guidance: []float64{6}, Steps: 50, Size: "720x480", Frames: 49, FPS: 8, TextLen: 226},
-	{Name: "cogvideox-1.5-5b", Preset: "cogvideox-1.5-5b", Source: cogSource, Sampler: "cogvideox-dpm", Shift: 1, Guidance: []float64{6}, Steps: 50, Size: "1360x768", Frames: 81, FPS: 16, TextLen: 226},
-	{Name: "cogvideox-1.5-5b-i2v", Preset: "cogvideox-1.5-5b-i2v", Source: cogSource, Sampler: "cogvideox-dpm", Shift: 1, Guidance: []float64{6}, Steps: 50, Size: "1360x768", Frames: 81, FPS: 16, TextLen: 226},
+	{Name: "cogvideox-1.5-5b", Preset: "cogvideox-1.5-5b", Source: cogSource, Unread: []string{"size", "fps"}, Sampler: "cogvideox-dpm", Shift: 1, Guidance: []float64{6}, Steps: 50, Size: "1360x768", Frames: 81, FPS: 16, TextLen: 226},
+	{Name: "cogvideox-1.5-5b-i2v", Preset: "cogvideox-1.5-5b-i2v", Source: cogSource, Unread: []string{"size", "fps"}, Sampler: "cogvideox-dpm", Shift: 1, Guidance: []float64{6}, Steps: 50, Size: "1360x768", Frames: 81, FPS: 16, TextLen: 226},
 
-	{Name: "ltx-video-0.9.1", Preset: "ltx-video-2b", Source: "diffusers LTXPipeline and the release's scheduler_config.json", Sampler: "ltx-shifted", Guidance: []float64{3}, Steps: 50, Size: "704x512", Frames: 161, FPS: 25, TextLen: 128, Time: TimeUniform},
-	{Name: "ltx-video-0.9.0", Preset: "ltx-video-2b", Source: "diffusers LTXPipeline and the release's scheduler_config.json", Sampler: "ltx-shifted", Guidance: []float64{3}, Steps: 50, Size: "704x512", Frames: 161, FPS: 25, TextLen: 128, Time: TimeUniform},
+	{Name: "ltx-video-0.9.1", Preset: "ltx-video-2b", Source: "diffusers LTXPipeline and the release's scheduler_config.json", Unread: []string{"steps", "size", "frames"}, Sampler: "ltx-shifted", Guidance: []float64{3}, Steps: 50, Size: "704x512", Frames: 161, FPS: 25, TextLen: 128, Time: TimeUniform},
+	{Name: "ltx-video-0.9.0", Preset: "ltx-video-2b", Source: "diffusers LTXPipeline and the release's scheduler_config.json", Unread: []string{"steps", "size", "frames"}, Sampler: "ltx-shifted", Guidance: []float64{3}, Steps: 50, Size: "704x512", Frames: 161, FPS: 25, TextLen: 128, Time: TimeUniform},
 	{Name: "ltx-video-0.9.5", Preset: "ltx-video-2b", Source: "diffusers LTXConditionPipeline", Sampler: "ltx", Guidance: []float64{3}, Steps: 50, Size: "704x512", Frames: 161, FPS: 25, TextLen: 256, Time: TimeCausal},
-	{Name: "ltx-video-0.9.6", Preset: "ltx-video-2b", Source: "LTX-Video configs/ltxv-2b-0.9.6-dev.yaml", Sampler: "ltx", Guidance: []float64{3}, Steps: 40, Size: "1216x704", Frames: 121, FPS: 30, TextLen: 256, Time: TimeCausal},
-	{Name: "ltx-video-0.9.6-distilled", Preset: "ltx-video-2b", Source: "LTX-Video configs/ltxv-2b-0.9.6-distilled.yaml", Sampler: "ltx", Guidance: []float64{1}, Steps: 8, Size: "1216x704", Frames: 121, FPS: 30, TextLen: 256, Time: TimeCausal},
-	{Name: "ltx-video-0.9.8-2b-distilled", Preset: "ltx-video-2b", Source: "LTX-Video configs/ltxv-2b-0.9.8-distilled.yaml (its timesteps are not)", Sampler: "ltx", Guidance: []float64{1}, Steps: 7, Size: "1216x704", Frames: 121, FPS: 30, TextLen: 256, Time: TimeCausal},
+	{Name: "ltx-video-0.9.6", Preset: "ltx-video-2b", Source: "LTX-Video configs/ltxv-2b-0.9.6-dev.yaml", Unread: allButTime, Sampler: "ltx", Guidance: []float64{3}, Steps: 40, Size: "1216x704", Frames: 121, FPS: 30, TextLen: 256, Time: TimeCausal},
+	{Name: "ltx-video-0.9.6-distilled", Preset: "ltx-video-2b", Source: "LTX-Video configs/ltxv-2b-0.9.6-distilled.yaml", Unread: allButTime, Sampler: "ltx", Guidance: []float64{1}, Steps: 8, Size: "1216x704", Frames: 121, FPS: 30, TextLen: 256, Time: TimeCausal},
+	{Name: "ltx-video-0.9.8-2b-distilled", Preset: "ltx-video-2b", Source: "LTX-Video configs/ltxv-2b-0.9.8-distilled.yaml (its timesteps are not)", Unread: allButTime, Sampler: "ltx", Guidance: []float64{1}, Steps: 7, Size: "1216x704", Frames: 121, FPS: 30, TextLen: 256, Time: TimeCausal},
 	{Name: "ltx-video-0.9.7", Preset: "ltx-video-13b", Source: "diffusers LTXConditionPipeline (LTX-Video's own two stages are not run)", Sampler: "ltx", Guidance: []float64{3}, Steps: 50, Size: "704x512", Frames: 161, FPS: 25, TextLen: 256, Time: TimeCausal},
 	{Name: "ltx-video-0.9.7-distilled", Preset: "ltx-video-13b", Source: "LTX-Video configs/ltxv-13b-0.9.7-distilled.yaml (its timesteps are not)", Sampler: "ltx", Guidance: []float64{1}, Steps: 7, Size: "704x512", Frames: 161, FPS: 25, TextLen: 256, Time: TimeCausal},
-	{Name: "ltx-video-0.9.8", Preset: "ltx-video-13b", Source: "diffusers LTXConditionPipeline (LTX-Video's own two stages are not run)", Sampler: "ltx", Guidance: []float64{3}, Steps: 50, Size: "704x512", Frames: 161, FPS: 25, TextLen: 256, Time: TimeCausal},
-	{Name: "ltx-video-0.9.8-distilled", Preset: "ltx-video-13b", Source: "LTX-Video configs/ltxv-13b-0.9.8-distilled.yaml (its timesteps are not)", Sampler: "ltx", Guidance: []float64{1}, Steps: 7, Size: "704x512", Frames: 161, FPS: 25, TextLen: 256, Time: TimeCausal},
-	{Name: "ltx2.5-22b", Preset: "ltx2.5-22b", Source: "LTX-2's pipelines, one stage of them (their two stages are not run)", Sampler: "euler", Shift: 1, Guidance: []float64{3}, Steps: 40, Size: "768x512", Frames: 121, FPS: 24, TextLen: 1024, Time: TimeCausal},
+	{Name: "ltx-video-0.9.8", Preset: "ltx-video-13b", Source: "diffusers LTXConditionPipeline (LTX-Video's own two stages are not run)", Unread: allButTime, Sampler: "ltx", Guidance: []float64{3}, Steps: 50, Size: "704x512", Frames: 161, FPS: 25, TextLen: 256, Time: TimeCausal},
+	{Name: "ltx-video-0.9.8-distilled", Preset: "ltx-video-13b", Source: "LTX-Video configs/ltxv-13b-0.9.8-distilled.yaml (its timesteps are not)", Unread: allButTime, Sampler: "ltx", Guidance: []float64{1}, Steps: 7, Size: "704x512", Frames: 161, FPS: 25, TextLen: 256, Time: TimeCausal},
+	{Name: "ltx2.5-22b", Preset: "ltx2.5-22b", Source: "LTX-2's pipelines, one stage of them (their two stages are not run)", Unread: allButTime, Sampler: "euler", Shift: 1, Guidance: []float64{3}, Steps: 40, Size: "768x512", Frames: 121, FPS: 24, TextLen: 1024, Time: TimeCausal},
 
 	{Name: "hunyuanvideo-cfgdistill", Preset: "hunyuanvideo-cfgdistill", Source: "HunyuanVideo hyvideo/config.py", Sampler: "euler", Shift: 7, Guidance: []float64{1}, Steps: 50, Size: "1280x720", Frames: 129, FPS: 24, TextLen: 256},
 	{Name: "hunyuanvideo", Preset: "hunyuanvideo", Source: "HunyuanVideo hyvideo/config.py, whose scale of guidance is the distilled weights' input (these weights were not released)", Sampler: "euler", Shift: 7, Guidance: []float64{6}, Steps: 50, Size: "1280x720", Frames: 129, FPS: 24, TextLen: 256},
-	{Name: "hunyuan1.5-480p-t2v", Preset: "hunyuan1.5", Source: hy15, Sampler: "euler", Shift: 5, Guidance: []float64{6}, Steps: 50, Size: "848x480", Frames: 121, FPS: 24, TextLen: 1000},
-	{Name: "hunyuan1.5-720p-t2v", Preset: "hunyuan1.5", Source: hy15, Sampler: "euler", Shift: 9, Guidance: []float64{6}, Steps: 50, Size: "1280x720", Frames: 121, FPS: 24, TextLen: 1000},
-	{Name: "hunyuan1.5-480p-i2v", Preset: "hunyuan1.5", Source: hy15, Sampler: "euler", Shift: 5, Guidance: []float64{6}, Steps: 50, Size: "848x480", Frames: 121, FPS: 24, TextLen: 1000},
-	{Name: "hunyuan1.5-720p-i2v", Preset: "hunyuan1.5", Source: hy15, Sampler: "euler", Shift: 7, Guidance: []float64{6}, Steps: 50, Size: "1280x720", Frames: 121, FPS: 24, TextLen: 1000},
-	{Name: "hunyuan1.5-480p-t2v-distilled", Preset: "hunyuan1.5", Source: hy15, Sampler: "euler", Shift: 5, Guidance: []float64{1}, Steps: 50, Size: "848x480", Frames: 121, FPS: 24, TextLen: 1000},
-	{Name: "hunyuan1.5-480p-i2v-distilled", Preset: "hunyuan1.5", Source: hy15, Sampler: "euler", Shift: 5, Guidance: []float64{1}, Steps: 50, Size: "848x480", Frames: 121, FPS: 24, TextLen: 1000},
-	{Name: "hunyuan1.5-720p-t2v-distilled", Preset: "hunyuan1.5", Source: hy15, Sampler: "euler", Shift: 9, Guidance: []float64{1}, Steps: 50, Size: "1280x720", Frames: 121, FPS: 24, TextLen: 1000},
-	{Name: "hunyuan1.5-720p-i2v-distilled", Preset: "hunyuan1.5", Source: hy15, Sampler: "euler", Shift: 7, Guidance: []float64{1}, Steps: 50, Size: "1280x720", Frames: 121, FPS: 24, TextLen: 1000},
+	{Name: "hunyuan1.5-480p-t2v", Preset: "hunyuan1.5", Source: hy15, Unread: []string{"shift", "guidance", "steps", "size"}, Sampler: "euler", Shift: 5, Guidance: []float64{6}, Steps: 50, Size: "848x480", Frames: 121, FPS: 24, TextLen: 1000},
+	{Name: "hunyuan1.5-720p-t2v", Preset: "hunyuan1.5", Source: hy15, Unread: []string{"size"}, Sampler: "euler", Shift: 9, Guidance: []float64{6}, Steps: 50, Size: "1280x720", Frames: 121, FPS: 24, TextLen: 1000},
+	{Name: "hunyuan1.5-480p-i2v", Preset: "hunyuan1.5", Source: hy15, Unread: []string{"shift", "guidance", "steps", "size"}, Sampler: "euler", Shift: 5, Guidance: []float64{6}, Steps: 50, Size: "848x480", Frames: 121, FPS: 24, TextLen: 1000},
+	{Name: "hunyuan1.5-720p-i2v", Preset: "hunyuan1.5", Source: hy15, Unread: []string{"size"}, Sampler: "euler", Shift: 7, Guidance: []float64{6}, Steps: 50, Size: "1280x720", Frames: 121, FPS: 24, TextLen: 1000},
+	{Name: "hunyuan1.5-480p-t2v-distilled", Preset: "hunyuan1.5", Source: hy15, Unread: []string{"shift", "guidance", "steps", "size"}, Sampler: "euler", Shift: 5, Guidance: []float64{1}, Steps: 50, Size: "848x480", Frames: 121, FPS: 24, TextLen: 1000},
+	{Name: "hunyuan1.5-480p-i2v-distilled", Preset: "hunyuan1.5", Source: hy15, Unread: []string{"shift", "guidance", "steps", "size"}, Sampler: "euler", Shift: 5, Guidance: []float64{1}, Steps: 50, Size: "848x480", Frames: 121, FPS: 24, TextLen: 1000},
+	{Name: "hunyuan1.5-720p-t2v-distilled", Preset: "hunyuan1.5", Source: hy15, Unread: []string{"size"}, Sampler: "euler", Shift: 9, Guidance: []float64{1}, Steps: 50, Size: "1280x720", Frames: 121, FPS: 24, TextLen: 1000},
+	{Name: "hunyuan1.5-720p-i2v-distilled", Preset: "hunyuan1.5", Source: hy15, Unread: []string{"size"}, Sampler: "euler", Shift: 7, Guidance: []float64{1}, Steps: 50, Size: "1280x720", Frames: 121, FPS: 24, TextLen: 1000},
 
 	{Name: "cosmos2.5-2b", Preset: "cosmos2.5-2b", Source: cosmos25, Sampler: "unipc", Shift: 5, Guidance: []float64{7}, Steps: 35, Size: "1280x704", Frames: 93, TextLen: 512},
 	{Name: "cosmos2.5-14b", Preset: "cosmos2.5-14b", Source: cosmos25, Sampler: "unipc", Shift: 5, Guidance: []float64{7}, Steps: 35, Size: "1280x704", Frames: 93, TextLen: 512},
 	// The pipeline's 720 rows fill no whole patches: the nearest that do.
 	{Name: "cosmos3-nano", Preset: "cosmos3-nano", Source: cosmos3, Sampler: "unipc-karras", Guidance: []float64{6}, Steps: 35, Size: "1280x704", Frames: 189, FPS: 24},
-	{Name: "cosmos3-edge", Preset: "cosmos3-edge", Source: cosmos3, Sampler: "unipc", Shift: 12, Guidance: []float64{6}, Steps: 35, Size: "1280x704", Frames: 189, FPS: 24},
+	{Name: "cosmos3-edge", Preset: "cosmos3-edge", Source: cosmos3, Unread: []string{"shift"}, Sampler: "unipc", Shift: 12, Guidance: []float64{6}, Steps: 35, Size: "1280x704", Frames: 189, FPS: 24},
 }
 
 // published are publishers' names for presets and releases beside their own here,

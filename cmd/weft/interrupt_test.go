@@ -193,7 +193,7 @@ func TestLimit(t *testing.T) {
 		{"sample", "--model", wanDir, "--context", in, "--size", "64x64", "--frames", "9", "--steps", "3000", "--device", "reference", "--out", out},
 		{"sample", "--model", wanDir, "--context", in, "--size", "256x256", "--frames", "81", "--steps", "1", "--device", "reference", "--out", out},
 		{"forward", "--model", wanDir, "--inputs", in, "--device", "reference", "--repeat", "100000", "--out", out},
-		{"verify", "--model", wanDir, "--device", "reference"},
+		{"verify", "--model", wanDir, "--device", "reference", "--size", "256x256", "--frames", "81"},
 	} {
 		began := time.Now()
 		code, stdout, stderr := weftRun(t, append(args, "--limit", "1s", "--json")...)

@@ -34,7 +34,7 @@ func answers(t *testing.T) [][]string {
 		{"strategy", "spec", "--mesh", "model=2", "--strategy", "tp", "--tensor", "attn.q.weight:out,in:64x32:bf16"},
 	}
 	// What installs, compiles or serves is left out: it needs an engine, or does not end.
-	left := []string{"weft engine install", "weft engine path", "weft compile", "weft serve"}
+	left := []string{"weft engine install", "weft engine path", "weft compile", "weft try-flags", "weft serve"}
 	everyCommand((&app{}).root(), func(c *cobra.Command) {
 		words := strings.Fields(c.CommandPath())[1:]
 		if !slices.ContainsFunc(lines, func(l []string) bool { return len(l) >= len(words) && slices.Equal(l[:len(words)], words) }) && !slices.Contains(left, c.CommandPath()) {
@@ -156,7 +156,8 @@ func hostileFiles(t *testing.T) (folder, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config = bytes.Replace(config, []byte("{"), []byte(`{"x\u001b[2J\r\n\u202e": "y\u001b[2J\r\nz", "_class_name": "q\u001b[2J\r\n\u009b",`), 1)
+	config = bytes.Replace(config, []byte(`"WanModel"`), []byte(`"q\u001b[2J\r\n\u009b"`), 1)
+	config = bytes.Replace(config, []byte("{"), []byte(`{"x\u001b[2J\r\n\u202e": "y\u001b[2J\r\nz",`), 1)
 	if err := os.WriteFile(filepath.Join(folder, "config.json"), config, 0o644); err != nil {
 		t.Fatal(err)
 	}
