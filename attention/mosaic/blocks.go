@@ -40,7 +40,7 @@ type Blocks struct {
 // A pair of heads of 64 has twice the work a step, so about half the keys: v4 1024/256 .93
 // (2048: .95, 3.7 s), v5e and v5p 2048/512 .98, v6e 2048/2048 .95, tpu7x .91, of a limit that
 // has both halves of the lanes multiplied.
-var table = map[string]map[int]Blocks{
+var blockTable = map[string]map[int]Blocks{
 	"v4": {
 		128: {Q: 1024, K: 2048, Sub: 256},
 		64:  {Q: 1024, K: 1024, Sub: 256},
@@ -73,12 +73,12 @@ func roundUp(n, to int) int { return (n + to - 1) / to * to }
 func (s Spec) Tiles() Blocks {
 	b := s.Blocks
 	if b == (Blocks{}) {
-		b = table[s.Chip][s.HeadDim]
+		b = blockTable[s.Chip][s.HeadDim]
 	}
 	// Blocks of queries of one size: 4,680 are five of 944 and not of 1,024.
 	steps := (s.Queries + b.Q - 1) / b.Q
 	b.Q = roundUp((s.Queries+steps-1)/steps, rowsOfTile)
-	b.K = min(b.K, roundUp(s.end(), lanes))
+	b.K = min(b.K, roundUp(s.realEnd(), lanes))
 	b.Sub = min(b.Sub, b.K)
 	return b
 }

@@ -60,7 +60,7 @@ func program(t testing.TB, s mosaic.Spec) string {
 }`, strings.Join(params, ", "), q, mosaic.Call, strings.Join(args, ", "), s.Config(), strings.Join(types, ", "), q, q)
 }
 
-// shape is an attention of n queries with so many keys, of which the last are
+// dimsText is an attention of n queries with so many keys, of which the last are
 // padding up to a whole group of 128.
 func shape(chip string, queries, keys, heads, dim int) mosaic.Spec {
 	s := mosaic.Spec{Chip: chip, Batch: 1, Queries: queries, Keys: keys, Heads: heads, KVHeads: heads, HeadDim: dim}

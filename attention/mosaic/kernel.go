@@ -7,7 +7,7 @@ import (
 
 // least is where the running maximum starts: below any score, even one masked
 // twice, and finite, so that a difference is a number.
-const least = -3e38
+const lowestMax = -3e38
 
 // kernel is one Mosaic module under construction.
 type kernel struct {
@@ -31,28 +31,28 @@ func (s Spec) Text() (string, error) {
 	if err := s.Check(); err != nil {
 		return "", err
 	}
-	k := &kernel{s: s, b: s.Tiles(), n: s.perStep()}
-	k.module()
+	k := &kernel{s: s, b: s.Tiles(), n: s.headsPerStep()}
+	k.writeModule()
 	return k.text.String(), nil
 }
 
-// grid is (batch, heads or pairs of them, blocks of queries, blocks of keys).
-func (k *kernel) grid() [4]int {
+// gridSizes is (batch, heads or pairs of them, blocks of queries, blocks of keys).
+func (k *kernel) gridSizes() [4]int {
 	s := k.s
-	return [4]int{s.Batch, (s.Heads + k.n - 1) / k.n, (s.Queries + k.b.Q - 1) / k.b.Q, (s.end() + k.b.K - 1) / k.b.K}
+	return [4]int{s.Batch, (s.Heads + k.n - 1) / k.n, (s.Queries + k.b.Q - 1) / k.b.Q, (s.realEnd() + k.b.K - 1) / k.b.K}
 }
 
-func (k *kernel) module() {
-	k.line("module attributes {stable_mosaic.version = 11 : i64} {")
+func (k *kernel) writeModule() {
+	k.writeLine("module attributes {stable_mosaic.version = 11 : i64} {")
 	k.depth++
-	k.line(`"stable_mosaic.func.func"() ({`)
-	grid := k.grid()
+	k.writeLine(`"stable_mosaic.func.func"() ({`)
+	grid := k.gridSizes()
 	args := []string{"%b: i32", "%h: i32", "%i: i32", "%j: i32"}
 	types := []string{"i32", "i32", "i32", "i32"}
 	var windows []string
 	ref := func(name, elem string, dims ...int) memref {
 		m := memref{"%" + name, dims, elem}
-		args, types = append(args, m.name+": "+m.typ()), append(types, m.typ())
+		args, types = append(args, m.name+": "+m.typeText()), append(types, m.typeText())
 		return m
 	}
 	window := func(name, elem string, dims ...int) memref {
@@ -85,35 +85,35 @@ func (k *kernel) module() {
 		more(&k.acc, "acc", e, "f32", width)
 	}
 	k.step = value{name: "%j", elem: "i32"}
-	k.line("^bb0(%s):", strings.Join(args, ", "))
+	k.writeLine("^bb0(%s):", strings.Join(args, ", "))
 	k.depth++
-	k.body()
-	k.line(`"stable_mosaic.func.return"() : () -> ()`)
+	k.writeGridStep()
+	k.writeLine(`"stable_mosaic.func.return"() : () -> ()`)
 	k.depth--
-	k.line(`}) {dimension_semantics = [#tpu.dimension_semantics<parallel>, #tpu.dimension_semantics<parallel>, #tpu.dimension_semantics<parallel>, #tpu.dimension_semantics<arbitrary>], function_type = (%s) -> (), iteration_bounds = array<i64: %d, %d, %d, %d>, scalar_prefetch = 0 : i64, scratch_operands = %d : i64, sym_name = "main", tpu.core_type = #tpu.core_type<tc>, window_params = [%s]} : () -> ()`,
+	k.writeLine(`}) {dimension_semantics = [#tpu.dimension_semantics<parallel>, #tpu.dimension_semantics<parallel>, #tpu.dimension_semantics<parallel>, #tpu.dimension_semantics<arbitrary>], function_type = (%s) -> (), iteration_bounds = array<i64: %d, %d, %d, %d>, scalar_prefetch = 0 : i64, scratch_operands = %d : i64, sym_name = "main", tpu.core_type = #tpu.core_type<tc>, window_params = [%s]} : () -> ()`,
 		strings.Join(types, ", "), grid[0], grid[1], grid[2], grid[3], scratch, strings.Join(windows, ", "))
-	k.transforms()
+	k.writeIndexMaps()
 	k.depth--
-	k.line("}")
+	k.writeLine("}")
 }
 
-// transforms say which block of each operand a step of the grid sees.
-func (k *kernel) transforms() {
+// writeIndexMaps say which block of each operand a step of the grid sees.
+func (k *kernel) writeIndexMaps() {
 	at := func(name string, indices func() [3]value) {
-		k.line(`"stable_mosaic.func.func"() ({`)
-		k.line("^bb0(%%b: i32, %%h: i32, %%i: i32, %%j: i32):")
+		k.writeLine(`"stable_mosaic.func.func"() ({`)
+		k.writeLine("^bb0(%%b: i32, %%h: i32, %%i: i32, %%j: i32):")
 		k.depth++
 		v := indices()
-		k.line(`"stable_mosaic.func.return"(%s, %s, %s) : (i32, i32, i32) -> ()`, v[0].name, v[1].name, v[2].name)
+		k.writeLine(`"stable_mosaic.func.return"(%s, %s, %s) : (i32, i32, i32) -> ()`, v[0].name, v[1].name, v[2].name)
 		k.depth--
-		k.line(`}) {function_type = (i32, i32, i32, i32) -> (i32, i32, i32), sym_name = "at_%s"} : () -> ()`, name)
+		k.writeLine(`}) {function_type = (i32, i32, i32, i32) -> (i32, i32, i32), sym_name = "at_%s"} : () -> ()`, name)
 	}
 	grid := func(name string) value { return value{name: "%" + name, elem: "i32"} }
 	kvHead := func() value {
-		if k.s.group() == 1 {
+		if k.s.queryHeadsPerKey() == 1 {
 			return grid("h")
 		}
-		return k.op("arith.divsi", "", scalar("i32"), grid("h"), k.i32(k.s.group()))
+		return k.writeOp("arith.divsi", "", scalarType("i32"), grid("h"), k.int32Const(k.s.queryHeadsPerKey()))
 	}
 	at("q", func() [3]value { return [3]value{grid("b"), grid("i"), grid("h")} })
 	at("k", func() [3]value { return [3]value{grid("b"), grid("j"), kvHead()} })
@@ -122,9 +122,9 @@ func (k *kernel) transforms() {
 		at("mask", func() [3]value {
 			batch := grid("b")
 			if k.s.MaskBatch == 1 {
-				batch = k.i32(0)
+				batch = k.int32Const(0)
 			}
-			return [3]value{batch, k.i32(0), grid("j")}
+			return [3]value{batch, k.int32Const(0), grid("j")}
 		})
 	}
 	at("o", func() [3]value { return [3]value{grid("b"), grid("i"), grid("h")} })

@@ -35,30 +35,30 @@ type Range struct{ From, To int }
 // lanes is the width of a vector register and of a matrix unit's tile.
 const lanes = 128
 
-func (s Spec) perStep() int { return lanes / s.HeadDim } // heads
+func (s Spec) headsPerStep() int { return lanes / s.HeadDim } // heads
 
-func (s Spec) group() int { return s.Heads / s.KVHeads }
+func (s Spec) queryHeadsPerKey() int { return s.Heads / s.KVHeads }
 
-func (s Spec) real() []Range {
+func (s Spec) realRanges() []Range {
 	if s.Real == nil {
 		return []Range{{0, s.Keys}}
 	}
 	return s.Real
 }
 
-// end is the first key after the last real one.
-func (s Spec) end() int {
-	real := s.real()
+// realEnd is the first key after the last real one.
+func (s Spec) realEnd() int {
+	real := s.realRanges()
 	return real[len(real)-1].To
 }
 
-func (s Spec) scaled() bool { return s.Scale != 0 && s.Scale != 1 }
+func (s Spec) scalesInKernel() bool { return s.Scale != 0 && s.Scale != 1 }
 
 // Check says why there is no kernel for the spec, every reason.
 func (s Spec) Check() error {
 	var l fault.List
 	bad := func(format string, args ...any) { l.Add(fault.New(ErrUnsupported, nil, format, args...)) }
-	if _, ok := table[s.Chip]; !ok {
+	if _, ok := blockTable[s.Chip]; !ok {
 		bad("no block sizes are known for chip %q; v4, v5e, v5p, v6e and tpu7x are", s.Chip)
 	}
 	if s.HeadDim != 64 && s.HeadDim != 128 {
@@ -70,14 +70,14 @@ func (s Spec) Check() error {
 		return l.Err()
 	}
 	at := 0
-	for _, r := range s.real() {
+	for _, r := range s.realRanges() {
 		if r.From < at || r.To <= r.From || r.To > s.Keys {
 			bad("real keys %v of %d: want ascending ranges apart", s.Real, s.Keys)
 			break
 		}
 		at = r.To + 1
 	}
-	if len(s.real()) == 0 {
+	if len(s.realRanges()) == 0 {
 		bad("none of %d keys is real", s.Keys)
 	}
 	return l.Err()
