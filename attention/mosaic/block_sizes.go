@@ -1,19 +1,20 @@
 package mosaic
 
-// Blocks are how one step of the grid is cut.
+// Blocks says how the kernel cuts queries and keys into blocks.
 type Blocks struct {
 	Q, K int // queries and keys of a step
-	Sub  int // keys whose scores are made at a time
-	// Kept leaves the state in values between sub-blocks; otherwise it goes through memory.
+	Sub  int // keys whose scores are computed together
+	// Kept keeps the running softmax in values between sub-blocks; without it the state goes
+	// through scratch memory.
 	Kept bool
-	// Ones has the matrix unit add up the exponentials, beside the values of a head of 128.
+	// Ones lets the matrix unit sum the exponentials, beside the values of a head of 128.
 	Ones bool
 }
 
-// table has the block sizes by chip and head dim. The figures that chose them are libtpu
-// 0.0.52's for a step of one head, or of a pair, as shares of the matrix units' limit: cycles
-// of its static profile, which has stalls in it, and bundles on v4, where the profile aborts,
-// which have none. A head of 128, 1024 queries:
+// blockTable has the block sizes by chip and head dim. The figures that chose them come from
+// libtpu 0.0.52, for a step of one head or of a pair, as shares of what the matrix units
+// could do at most: cycles of its static profile, which include stalls, and on v4, where the
+// profile aborts, bundles, which do not. A head of 128, 1024 queries:
 //
 //	        keys / sub-block                                                        of the limit
 //	v4      2048/256, 3072/256, 4096/256, 8192/256                                  .92 .93 .93 .94
@@ -23,23 +24,23 @@ type Blocks struct {
 //	v6e     2048/1024, 4096/2048; with ones 2048/2048, 4096/2048, 3072/3072         .83 .91 .90 .93 .93
 //	tpu7x   2048/2048, 3072/1536, 3072/3072, 4096/2048                              .82 .86 .88 .89
 //
-// Small blocks wait for memory on every chip: 128 x 128 is at .07 to .10. What a step loses is
-// where its first scores are made and its last exponentials taken, while the matrix unit waits:
-// more keys a step and smaller sub-blocks lose less. Against that, code and the time to
-// compile it grow with the keys: a kernel whose last step is cut short is to compile in 3 s,
-// which 3072 keys on v4 and 8192 elsewhere do not. 2048 x 2048 is as good as 1024 x 4096 and
-// takes twice as long to begin; 512 queries lose .02.
+// Small blocks wait for memory on every chip: 128 x 128 reaches .07 to .10. A step loses time
+// while its first scores are computed and its last exponentials are taken, because the matrix
+// unit waits then. More keys a step and smaller sub-blocks lose less of it, but the code and
+// the time to compile it grow with the keys. A kernel whose last step is cut short has to
+// compile within 3 s; 3072 keys on v4 and 8192 elsewhere take longer. 2048 x 2048 is as good
+// as 1024 x 4096 and takes twice as long to begin; 512 queries lose .02.
 //
-// v4 can load one register a cycle and has few beside two vector units: scores of 256 keys stay
-// near them, and the state goes through memory. On v6e and tpu7x the matrix unit is so fast that
-// vector units are what is short: all scores at once, so that the state is updated once a step,
-// and on v6e the sums of exponentials come from the half of the matrix unit that a head of
-// 128 leaves empty. Their limit is half their peak for that. On tpu7x that costs more than it
-// saves (.76 at best, by bundles).
+// v4 loads one register a cycle and has few registers for two vector units. So the scores of
+// 256 keys stay in registers, and the state goes through memory. On v6e and tpu7x the matrix
+// unit is so fast that the vector units are the limit. There all scores of a step are computed
+// at once, so that the state is updated once a step. On v6e the half of the matrix unit that a
+// head of 128 leaves free also sums the exponentials; the limit is half of v6e's peak for that
+// reason. On tpu7x the sums in the matrix unit cost more than they save (.76 at best, by bundles).
 //
-// A pair of heads of 64 has twice the work a step, so about half the keys: v4 1024/256 .93
-// (2048: .95, 3.7 s), v5e and v5p 2048/512 .98, v6e 2048/2048 .95, tpu7x .91, of a limit that
-// has both halves of the lanes multiplied.
+// A pair of heads of 64 does twice the work a step, so it gets about half the keys: v4 1024/256
+// .93 (2048: .95, 3.7 s), v5e and v5p 2048/512 .98, v6e 2048/2048 .95, tpu7x .91. Its limit
+// counts both halves of the lanes as multiplied.
 var blockTable = map[string]map[int]Blocks{
 	"v4": {
 		128: {Q: 1024, K: 2048, Sub: 256},
@@ -63,19 +64,20 @@ var blockTable = map[string]map[int]Blocks{
 	},
 }
 
-// rowsOfTile are the rows of bf16 that lie together.
+// rowsOfTile is how many rows of bf16 one tile of vector memory holds.
 const rowsOfTile = 16
 
+// roundUp returns the least multiple of to that is at least n.
 func roundUp(n, to int) int { return (n + to - 1) / to * to }
 
-// Tiles are the blocks that the kernel uses: no larger than what there is, rounded
-// up to whole tiles.
+// Tiles returns the blocks that the kernel uses: those of the table, or of s.Blocks, cut
+// to the lengths of s and rounded up to whole tiles.
 func (s Spec) Tiles() Blocks {
 	b := s.Blocks
 	if b == (Blocks{}) {
 		b = blockTable[s.Chip][s.HeadDim]
 	}
-	// Blocks of queries of one size: 4,680 are five of 944 and not of 1,024.
+	// All blocks of queries get one size: 4,680 queries are five blocks of 944, not of 1,024.
 	steps := (s.Queries + b.Q - 1) / b.Q
 	b.Q = roundUp((s.Queries+steps-1)/steps, rowsOfTile)
 	b.K = min(b.K, roundUp(s.realEnd(), lanes))

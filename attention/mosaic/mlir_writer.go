@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// writer puts down operations in MLIR's generic form under the names and the
-// version that Mosaic promises to keep reading ("stable_mosaic", version 11).
-type writer struct {
+// mlirWriter writes operations in MLIR's generic form, under the names and the version
+// that Mosaic promises to keep reading ("stable_mosaic", version 11).
+type mlirWriter struct {
 	text  strings.Builder
 	depth int
 	next  int
 }
 
-// value is an operation's result and its type.
+// value is the result of an operation, with its type.
 type value struct {
 	name string
 	vec  bool
@@ -22,6 +22,7 @@ type value struct {
 	elem string // f32, bf16, i32, i1, index
 }
 
+// typeText returns the type as MLIR writes it.
 func (v value) typeText() string {
 	if !v.vec {
 		return v.elem
@@ -29,9 +30,10 @@ func (v value) typeText() string {
 	return "vector<" + dimsText(v.dims) + v.elem + ">"
 }
 
-// withElem is v's type with other elements.
+// withElem returns v's type with another element type.
 func (v value) withElem(elem string) value { return value{vec: v.vec, dims: v.dims, elem: elem} }
 
+// dimsText writes the dims of a type: "8x128x".
 func dimsText(dims []int) string {
 	var s strings.Builder
 	for _, d := range dims {
@@ -41,33 +43,39 @@ func dimsText(dims []int) string {
 	return s.String()
 }
 
+// vectorType is the type of a vector.
 func vectorType(elem string, dims ...int) value { return value{vec: true, dims: dims, elem: elem} }
-func scalarType(elem string) value              { return value{elem: elem} }
 
-// memref is a window or scratch in vector memory.
+// scalarType is the type of one number.
+func scalarType(elem string) value { return value{elem: elem} }
+
+// memref is a buffer in vector memory: a window into an operand, or scratch.
 type memref struct {
 	name string
 	dims []int
 	elem string
 }
 
+// typeText returns the type as MLIR writes it.
 func (m memref) typeText() string {
 	return "memref<" + dimsText(m.dims) + m.elem + ", #tpu.memory_space<vmem>>"
 }
 
-func (w *writer) writeLine(format string, args ...any) {
+// writeLine writes one line at the current depth.
+func (w *mlirWriter) writeLine(format string, args ...any) {
 	w.text.WriteString(strings.Repeat("  ", w.depth))
 	fmt.Fprintf(&w.text, format, args...)
 	w.text.WriteByte('\n')
 }
 
-func (w *writer) nextName() string {
+// nextName returns a name that no value has yet.
+func (w *mlirWriter) nextName() string {
 	w.next++
 	return "%" + strconv.Itoa(w.next-1)
 }
 
-// writeOp writes an operation with one result of type out.
-func (w *writer) writeOp(name, attrs string, out value, args ...value) value {
+// writeOp writes an operation with one result, of the type out.
+func (w *mlirWriter) writeOp(name, attrs string, out value, args ...value) value {
 	out.name = w.nextName()
 	names, types := make([]string, len(args)), make([]string, len(args))
 	for i, a := range args {
@@ -82,20 +90,23 @@ func (w *writer) writeOp(name, attrs string, out value, args ...value) value {
 
 const fastmath = "fastmath = #arith.fastmath<none>"
 
-func (w *writer) floatOp(name string, args ...value) value {
+// floatOp writes an operation on floats, which has the type of its first operand.
+func (w *mlirWriter) floatOp(name string, args ...value) value {
 	return w.writeOp(name, fastmath, args[0], args...)
 }
-func (w *writer) mul(a, b value) value   { return w.floatOp("arith.mulf", a, b) }
-func (w *writer) add(a, b value) value   { return w.floatOp("arith.addf", a, b) }
-func (w *writer) minus(a, b value) value { return w.floatOp("arith.subf", a, b) }
-func (w *writer) div(a, b value) value   { return w.floatOp("arith.divf", a, b) }
-func (w *writer) max(a, b value) value   { return w.floatOp("arith.maximumf", a, b) }
-func (w *writer) exp2(a value) value     { return w.floatOp("math.exp2", a) }
+func (w *mlirWriter) mul(a, b value) value   { return w.floatOp("arith.mulf", a, b) }
+func (w *mlirWriter) add(a, b value) value   { return w.floatOp("arith.addf", a, b) }
+func (w *mlirWriter) minus(a, b value) value { return w.floatOp("arith.subf", a, b) }
+func (w *mlirWriter) div(a, b value) value   { return w.floatOp("arith.divf", a, b) }
+func (w *mlirWriter) max(a, b value) value   { return w.floatOp("arith.maximumf", a, b) }
+func (w *mlirWriter) exp2(a value) value     { return w.floatOp("math.exp2", a) }
 
-func (w *writer) toBF16(a value) value { return w.writeOp("arith.truncf", "", a.withElem("bf16"), a) }
-func (w *writer) toF32(a value) value  { return w.writeOp("arith.extf", "", a.withElem("f32"), a) }
+func (w *mlirWriter) toBF16(a value) value {
+	return w.writeOp("arith.truncf", "", a.withElem("bf16"), a)
+}
+func (w *mlirWriter) toF32(a value) value { return w.writeOp("arith.extf", "", a.withElem("f32"), a) }
 
-func (w *writer) selectLanes(cond, a, b value) value {
+func (w *mlirWriter) selectLanes(cond, a, b value) value {
 	return w.writeOp("arith.select", "", a, cond, a, b)
 }
 
@@ -106,12 +117,13 @@ const (
 	atLeast = 5
 )
 
-func (w *writer) compare(predicate int, a, b value) value {
+// compare writes a comparison of integers.
+func (w *mlirWriter) compare(predicate int, a, b value) value {
 	return w.writeOp("arith.cmpi", fmt.Sprintf("predicate = %d : i64", predicate), a.withElem("i1"), a, b)
 }
 
-// splatConst is a scalar or a vector of one number.
-func (w *writer) splatConst(t value, number string) value {
+// splatConst writes a constant: a scalar, or a vector with one number everywhere.
+func (w *mlirWriter) splatConst(t value, number string) value {
 	if t.vec {
 		return w.writeOp("arith.constant", fmt.Sprintf("value = dense<%s> : %s", number, t.typeText()), t)
 	}
@@ -120,11 +132,11 @@ func (w *writer) splatConst(t value, number string) value {
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-func (w *writer) int32Const(n int) value { return w.splatConst(scalarType("i32"), itoa(n)) }
+func (w *mlirWriter) int32Const(n int) value { return w.splatConst(scalarType("i32"), itoa(n)) }
 
-func (w *writer) indexConst(n int) value { return w.splatConst(scalarType("index"), itoa(n)) }
+func (w *mlirWriter) indexConst(n int) value { return w.splatConst(scalarType("index"), itoa(n)) }
 
-// floatText is a float as MLIR reads it.
+// floatText writes a float as MLIR reads it; it has a decimal point always.
 func floatText(x float64) string {
 	s := strconv.FormatFloat(x, 'e', -1, 64)
 	if !strings.Contains(s, ".") {
@@ -133,20 +145,20 @@ func floatText(x float64) string {
 	return s
 }
 
-func (w *writer) floatConst(x float64, dims ...int) value {
+func (w *mlirWriter) floatConst(x float64, dims ...int) value {
 	return w.splatConst(vectorType("f32", dims...), floatText(x))
 }
 
-func (w *writer) broadcast(a value, dims ...int) value {
+func (w *mlirWriter) broadcast(a value, dims ...int) value {
 	return w.writeOp("vector.broadcast", "", vectorType(a.elem, dims...), a)
 }
 
-func (w *writer) reshape(a value, dims ...int) value {
+func (w *mlirWriter) reshape(a value, dims ...int) value {
 	return w.writeOp("vector.shape_cast", "", vectorType(a.elem, dims...), a)
 }
 
-// columnGroup is group i of 128 columns of a (rows, columns).
-func (w *writer) columnGroup(a value, i int) value {
+// columnGroup takes the i-th group of 128 columns of a (rows, columns).
+func (w *mlirWriter) columnGroup(a value, i int) value {
 	if a.dims[1] == lanes {
 		return a
 	}
@@ -154,8 +166,8 @@ func (w *writer) columnGroup(a value, i int) value {
 	return w.writeOp("vector.extract_strided_slice", attrs, vectorType(a.elem, a.dims[0], lanes), a)
 }
 
-// concatAlong joins along a dim.
-func (w *writer) concatAlong(dim int, vs ...value) value {
+// concatAlong joins vectors of one shape along a dim.
+func (w *mlirWriter) concatAlong(dim int, vs ...value) value {
 	if len(vs) == 1 {
 		return vs[0]
 	}
@@ -164,8 +176,8 @@ func (w *writer) concatAlong(dim int, vs ...value) value {
 	return w.writeOp("tpu.concatenate", fmt.Sprintf("dimension = %d : i32", dim), out, vs...)
 }
 
-// repeatColumns lays n of a (rows, 128) side by side.
-func (w *writer) repeatColumns(a value, n int) value {
+// repeatColumns lays n copies of a (rows, 128) side by side.
+func (w *mlirWriter) repeatColumns(a value, n int) value {
 	all := make([]value, n)
 	for i := range all {
 		all[i] = a
@@ -173,32 +185,32 @@ func (w *writer) repeatColumns(a value, n int) value {
 	return w.concatAlong(1, all...)
 }
 
-// rotateLanes moves columns up by a number of them, and those at the end to the front.
-func (w *writer) rotateLanes(a, by value) value {
+// rotateLanes moves each column by lanes to the right; the last ones come to the front.
+func (w *mlirWriter) rotateLanes(a, by value) value {
 	return w.writeOp("tpu.dynamic_rotate", "dimension = 1 : si32", a, a, by)
 }
 
-// bitcast reads a's bits as other elements, in so many rows: words of two bf16 have a row
-// in their low half and the next in their high half.
-func (w *writer) bitcast(a value, elem string, rows int) value {
+// bitcast reads the bits of a as elements of another type, in so many rows. A word of 32
+// bits holds two bf16: one row in its lower half and the next row in its upper half.
+func (w *mlirWriter) bitcast(a value, elem string, rows int) value {
 	return w.writeOp("tpu.bitcast", "", vectorType(elem, rows, a.dims[1]), a)
 }
 
-// iotaAlong counts along a dim.
-func (w *writer) iotaAlong(dim, rows, columns int) value {
+// iotaAlong counts 0, 1, 2, ... along a dim.
+func (w *mlirWriter) iotaAlong(dim, rows, columns int) value {
 	return w.writeOp("tpu.iota", fmt.Sprintf("dimensions = array<i32: %d>", dim), vectorType("i32", rows, columns))
 }
 
-// reduceColumns joins a's columns: (rows, columns) to (rows, 1).
-func (w *writer) reduceColumns(kind string, a value, start string) value {
+// reduceColumns combines the columns of a: (rows, columns) becomes (rows, 1).
+func (w *mlirWriter) reduceColumns(kind string, a value, start string) value {
 	to := vectorType(a.elem, a.dims[0])
 	init := w.splatConst(to, start)
 	r := w.writeOp("vector.multi_reduction", fmt.Sprintf("kind = #vector.kind<%s>, reduction_dims = array<i64: 1>", kind), to, a, init)
 	return w.reshape(r, a.dims[0], 1)
 }
 
-// matmulAdd is a b, or a times the transpose of b, in f32, plus to.
-func (w *writer) matmulAdd(a, b value, transposed bool, to value) value {
+// matmulAdd computes a b + to in f32; transposed, it computes a b^T + to.
+func (w *mlirWriter) matmulAdd(a, b value, transposed bool, to value) value {
 	dims := "[1], [0], [0], [1], [0, 0, 1, 1], [], []"
 	if transposed {
 		dims = "[1], [1], [0], [0], [0, 0, 1, 0], [], []"
@@ -207,23 +219,24 @@ func (w *writer) matmulAdd(a, b value, transposed bool, to value) value {
 	return w.writeOp("tpu.matmul", attrs, to, a, b, to)
 }
 
-// loadRows reads rows of a window (1, rows, columns) or a scratch (rows, columns), n from an index.
-func (w *writer) loadRows(m memref, from value, n int) value {
+// loadRows reads n rows, from an index on, of a window (1, rows, columns) or of a scratch
+// (rows, columns).
+func (w *mlirWriter) loadRows(m memref, from value, n int) value {
 	return w.loadPart(m, []value{from, w.indexConst(0)}, []int{n, m.dims[len(m.dims)-1]})
 }
 
 // loadAll reads a whole window or scratch.
-func (w *writer) loadAll(m memref) value {
+func (w *mlirWriter) loadAll(m memref) value {
 	return w.loadRows(m, w.indexConst(0), m.dims[len(m.dims)-2])
 }
 
-// loadColumns reads n columns of a window (1, 1, columns), from an index.
-func (w *writer) loadColumns(m memref, from value, n int) value {
+// loadColumns reads n columns, from an index on, of a window (1, 1, columns).
+func (w *mlirWriter) loadColumns(m memref, from value, n int) value {
 	return w.loadPart(m, []value{w.indexConst(0), from}, []int{1, n})
 }
 
-// loadPart reads a part of the last two dims of a memref: where it starts, and its shape.
-func (w *writer) loadPart(m memref, at []value, dims []int) value {
+// loadPart reads a part of the last two dims of a memref, given by its start and its shape.
+func (w *mlirWriter) loadPart(m memref, at []value, dims []int) value {
 	places, types := w.elementIndices(m, at)
 	out := vectorType(m.elem, append(onesShape(len(m.dims)-2), dims...)...)
 	out.name = w.nextName()
@@ -234,8 +247,8 @@ func (w *writer) loadPart(m memref, at []value, dims []int) value {
 	return w.reshape(out, dims...)
 }
 
-// storeAll writes v over all of a memref.
-func (w *writer) storeAll(v value, m memref) {
+// storeAll overwrites a whole memref with v.
+func (w *mlirWriter) storeAll(v value, m memref) {
 	places, types := w.elementIndices(m, []value{w.indexConst(0), w.indexConst(0)})
 	if outer := len(m.dims) - 2; outer > 0 {
 		v = w.reshape(v, append(onesShape(outer), v.dims...)...)
@@ -244,8 +257,9 @@ func (w *writer) storeAll(v value, m memref) {
 		v.name, m.name, places, len(m.dims), v.typeText(), m.typeText(), types)
 }
 
-// elementIndices are the indices of an element of the last two dims, and their types.
-func (w *writer) elementIndices(m memref, at []value) (names, types string) {
+// elementIndices writes the indices of an element and their types; at has those of the
+// last two dims, and the others are 0.
+func (w *mlirWriter) elementIndices(m memref, at []value) (names, types string) {
 	ns, ts := make([]string, len(m.dims)), make([]string, len(m.dims))
 	outer := len(m.dims) - 2
 	for i := range ns {
@@ -259,6 +273,7 @@ func (w *writer) elementIndices(m memref, at []value) (names, types string) {
 	return strings.Join(ns, ", "), strings.Join(ts, ", ")
 }
 
+// onesShape is a shape of n dims of size 1.
 func onesShape(n int) []int {
 	out := make([]int, n)
 	for i := range out {
@@ -267,8 +282,8 @@ func onesShape(n int) []int {
 	return out
 }
 
-// ifElse writes an if with two branches; either may be nil.
-func (w *writer) ifElse(cond value, then, otherwise func()) {
+// ifElse writes a conditional with two branches; either may be nil.
+func (w *mlirWriter) ifElse(cond value, then, otherwise func()) {
 	region := func(f func()) {
 		w.depth++
 		if f != nil {
@@ -284,8 +299,9 @@ func (w *writer) ifElse(cond value, then, otherwise func()) {
 	w.writeLine("}) : (i1) -> ()")
 }
 
-// forLoop writes a loop of n rounds; each is given from + round*step, which step divides.
-func (w *writer) forLoop(n, from, step int, round func(at value)) {
+// forLoop writes a loop of n rounds. Round i gets the index from + i*step; step is a
+// multiple of 128, which lets Mosaic load whole tiles.
+func (w *mlirWriter) forLoop(n, from, step int, round func(at value)) {
 	args := []value{w.int32Const(0), w.int32Const(n), w.int32Const(1)}
 	w.writeLine(`"stable_mosaic.scf.for"(%s, %s, %s) ({`, args[0].name, args[1].name, args[2].name)
 	i := value{name: w.nextName(), elem: "i32"}

@@ -5,43 +5,49 @@ import (
 	"strings"
 )
 
-// least is where the running maximum starts: below any score, even one masked
-// twice, and finite, so that a difference is a number.
+// lowestMax is the value that the running maximum starts from. It is below any score,
+// even one that is masked twice, and it is finite, so that a difference from it is a number.
 const lowestMax = -3e38
 
-// kernel is one Mosaic module under construction.
+// kernel writes one Mosaic module.
 type kernel struct {
-	writer
-	s    Spec
-	b    Blocks
-	n    int // heads of a step
-	q, k memref
-	v, o memref
-	mask memref
-	// Scratch that lasts from block to block of keys, by head: the maximum so far, the
-	// weighted sum of values, and the sums of exponentials by lane, unless they are
-	// made with the values.
+	mlirWriter
+	spec   Spec
+	blocks Blocks
+	heads  int // query heads of a step: 1, or 2 that share the lanes
+	q, k   memref
+	v, o   memref
+	mask   memref
+	// The running softmax of a block of queries stays in scratch memory from one block
+	// of keys to the next, one buffer for each head of the step: the maximum so far, the
+	// weighted sum of values, and the sums of exponentials by lane. There is no l where
+	// the matrix unit adds the exponentials up beside the values.
 	m, acc, l []memref
-	one       []memref // by head, where a step has several: q in the lanes of its keys, the others zero
-	step      value    // index of the block of keys
+	// laneQ has a head's queries in the lanes of its keys and zeros in the other lanes;
+	// only a step of two heads needs it.
+	laneQ []memref
+	step  value // the index of the block of keys
 }
 
-// Text is the kernel's module.
+// Text returns the kernel as the text of a Mosaic module. Error: what Check reports.
 func (s Spec) Text() (string, error) {
 	if err := s.Check(); err != nil {
 		return "", err
 	}
-	k := &kernel{s: s, b: s.Tiles(), n: s.headsPerStep()}
+	k := &kernel{spec: s, blocks: s.Tiles(), heads: s.headsPerStep()}
 	k.writeModule()
 	return k.text.String(), nil
 }
 
-// gridSizes is (batch, heads or pairs of them, blocks of queries, blocks of keys).
+// gridSizes counts the steps of the grid by batch, heads (or pairs of them), blocks of
+// queries and blocks of keys.
 func (k *kernel) gridSizes() [4]int {
-	s := k.s
-	return [4]int{s.Batch, (s.Heads + k.n - 1) / k.n, (s.Queries + k.b.Q - 1) / k.b.Q, (s.realEnd() + k.b.K - 1) / k.b.K}
+	s := k.spec
+	return [4]int{s.Batch, (s.Heads + k.heads - 1) / k.heads, (s.Queries + k.blocks.Q - 1) / k.blocks.Q, (s.realEnd() + k.blocks.K - 1) / k.blocks.K}
 }
 
+// writeModule writes the module: the kernel's function with its windows and its scratch
+// memory, then one index map for each window.
 func (k *kernel) writeModule() {
 	k.writeLine("module attributes {stable_mosaic.version = 11 : i64} {")
 	k.depth++
@@ -50,39 +56,39 @@ func (k *kernel) writeModule() {
 	args := []string{"%b: i32", "%h: i32", "%i: i32", "%j: i32"}
 	types := []string{"i32", "i32", "i32", "i32"}
 	var windows []string
-	ref := func(name, elem string, dims ...int) memref {
+	addArgument := func(name, elem string, dims ...int) memref {
 		m := memref{"%" + name, dims, elem}
 		args, types = append(args, m.name+": "+m.typeText()), append(types, m.typeText())
 		return m
 	}
-	window := func(name, elem string, dims ...int) memref {
+	addWindow := func(name, elem string, dims ...int) memref {
 		windows = append(windows, fmt.Sprintf("{transform_indices = @at_%s, window_bounds = array<i64: %s>}", name, strings.Trim(strings.Join(strings.Fields(fmt.Sprint(dims)), ", "), "[]")))
-		return ref(name, elem, dims...)
+		return addArgument(name, elem, dims...)
 	}
-	k.q = window("q", "bf16", 1, k.b.Q, lanes)
-	k.k = window("k", "bf16", 1, k.b.K, lanes)
-	k.v = window("v", "bf16", 1, k.b.K, lanes)
-	if k.s.Mask {
-		k.mask = window("mask", "f32", 1, 1, k.b.K)
+	k.q = addWindow("q", "bf16", 1, k.blocks.Q, lanes)
+	k.k = addWindow("k", "bf16", 1, k.blocks.K, lanes)
+	k.v = addWindow("v", "bf16", 1, k.blocks.K, lanes)
+	if k.spec.Mask {
+		k.mask = addWindow("mask", "f32", 1, 1, k.blocks.K)
 	}
-	k.o = window("o", "bf16", 1, k.b.Q, lanes)
+	k.o = addWindow("o", "bf16", 1, k.blocks.Q, lanes)
 	scratch := 0
-	more := func(to *[]memref, name string, e int, elem string, columns int) {
+	addScratch := func(to *[]memref, name string, e int, elem string, columns int) {
 		scratch++
-		*to = append(*to, ref(fmt.Sprint(name, e), elem, k.b.Q, columns))
+		*to = append(*to, addArgument(fmt.Sprint(name, e), elem, k.blocks.Q, columns))
 	}
-	for e := range k.n {
-		more(&k.m, "m", e, "f32", lanes)
+	for e := range k.heads {
+		addScratch(&k.m, "m", e, "f32", lanes)
 		width := lanes
 		switch {
-		case k.n > 1:
-			more(&k.one, "q", e, "bf16", lanes)
-		case k.b.Ones:
+		case k.heads > 1:
+			addScratch(&k.laneQ, "q", e, "bf16", lanes)
+		case k.blocks.Ones:
 			width = 2 * lanes
 		default:
-			more(&k.l, "l", e, "f32", lanes)
+			addScratch(&k.l, "l", e, "f32", lanes)
 		}
-		more(&k.acc, "acc", e, "f32", width)
+		addScratch(&k.acc, "acc", e, "f32", width)
 	}
 	k.step = value{name: "%j", elem: "i32"}
 	k.writeLine("^bb0(%s):", strings.Join(args, ", "))
@@ -97,9 +103,10 @@ func (k *kernel) writeModule() {
 	k.writeLine("}")
 }
 
-// writeIndexMaps say which block of each operand a step of the grid sees.
+// writeIndexMaps writes, for each operand, the function that tells which block of it a
+// step of the grid sees.
 func (k *kernel) writeIndexMaps() {
-	at := func(name string, indices func() [3]value) {
+	indexMap := func(name string, indices func() [3]value) {
 		k.writeLine(`"stable_mosaic.func.func"() ({`)
 		k.writeLine("^bb0(%%b: i32, %%h: i32, %%i: i32, %%j: i32):")
 		k.depth++
@@ -108,24 +115,24 @@ func (k *kernel) writeIndexMaps() {
 		k.depth--
 		k.writeLine(`}) {function_type = (i32, i32, i32, i32) -> (i32, i32, i32), sym_name = "at_%s"} : () -> ()`, name)
 	}
-	grid := func(name string) value { return value{name: "%" + name, elem: "i32"} }
+	gridIndex := func(name string) value { return value{name: "%" + name, elem: "i32"} }
 	kvHead := func() value {
-		if k.s.queryHeadsPerKey() == 1 {
-			return grid("h")
+		if k.spec.queryHeadsPerKey() == 1 {
+			return gridIndex("h")
 		}
-		return k.writeOp("arith.divsi", "", scalarType("i32"), grid("h"), k.int32Const(k.s.queryHeadsPerKey()))
+		return k.writeOp("arith.divsi", "", scalarType("i32"), gridIndex("h"), k.int32Const(k.spec.queryHeadsPerKey()))
 	}
-	at("q", func() [3]value { return [3]value{grid("b"), grid("i"), grid("h")} })
-	at("k", func() [3]value { return [3]value{grid("b"), grid("j"), kvHead()} })
-	at("v", func() [3]value { return [3]value{grid("b"), grid("j"), kvHead()} })
-	if k.s.Mask {
-		at("mask", func() [3]value {
-			batch := grid("b")
-			if k.s.MaskBatch == 1 {
+	indexMap("q", func() [3]value { return [3]value{gridIndex("b"), gridIndex("i"), gridIndex("h")} })
+	indexMap("k", func() [3]value { return [3]value{gridIndex("b"), gridIndex("j"), kvHead()} })
+	indexMap("v", func() [3]value { return [3]value{gridIndex("b"), gridIndex("j"), kvHead()} })
+	if k.spec.Mask {
+		indexMap("mask", func() [3]value {
+			batch := gridIndex("b")
+			if k.spec.MaskBatch == 1 {
 				batch = k.int32Const(0)
 			}
-			return [3]value{batch, k.int32Const(0), grid("j")}
+			return [3]value{batch, k.int32Const(0), gridIndex("j")}
 		})
 	}
-	at("o", func() [3]value { return [3]value{grid("b"), grid("i"), grid("h")} })
+	indexMap("o", func() [3]value { return [3]value{gridIndex("b"), gridIndex("i"), gridIndex("h")} })
 }

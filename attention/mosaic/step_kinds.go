@@ -2,26 +2,27 @@ package mosaic
 
 import "slices"
 
-// sub is a run of keys of a step whose scores are made together.
+// subBlock is a run of keys within a step; their scores are computed together.
 type subBlock struct {
 	from, n int
-	// real are, for each group of 128 keys, the columns that count.
+	// real has the real columns of each group of 128 keys.
 	real [][]Range
-	// times is how many such runs follow each other, in a loop if more than one.
+	// times is how many such runs follow each other; more than one become a loop.
 	times int
 }
 
-// rareSub are the most keys, times heads, of a run in a rare kind of step.
+// rareSub bounds a sub-block in a rare kind of step, in keys times heads.
 const rareSub = 512
 
-// kind is what steps [from, to] have in common.
+// stepKind says what the steps from up to and including to have in common: which of
+// their keys are real.
 type stepKind struct {
 	from, to int
 	subs     []subBlock
 }
 
-// stepKinds sorts the steps along the keys by what is real in them. The commonest
-// kind comes last: it is the one that is not asked for.
+// stepKinds groups the steps along the keys by which of their keys are real. The
+// commonest kind comes last, because the code tests for all others first.
 func (s Spec) stepKinds(b Blocks) []stepKind {
 	var kinds []stepKind
 	n := (s.realEnd() + b.K - 1) / b.K
@@ -47,9 +48,10 @@ func (s Spec) stepKinds(b Blocks) []stepKind {
 	return append(slices.Delete(slices.Clone(kinds), most, most+1), kinds[most])
 }
 
-// cutRareStep is how the few steps of a kind of their own are cut: into runs that are short, and
-// loops of what is whole. Their code, and the time to compile it, would otherwise be as much
-// as that of all other steps; they are slower by what a loop's rounds cannot share.
+// cutRareStep cuts the sub-blocks of a rare kind of step into short runs, with a loop over
+// runs without padding. Laid out flat, the few rare steps would have as much code, and take
+// as long to compile, as all other steps together. The price is that rounds of a loop
+// overlap less.
 func (s Spec) cutRareStep(subs []subBlock) []subBlock {
 	var out []subBlock
 	most := rareSub / s.headsPerStep()
@@ -67,14 +69,15 @@ func (s Spec) cutRareStep(subs []subBlock) []subBlock {
 	return out
 }
 
+// sameSubBlocks reports whether two steps have the same real keys in the same places.
 func sameSubBlocks(a, b []subBlock) bool {
 	return slices.EqualFunc(a, b, func(x, y subBlock) bool {
 		return x.from == y.from && x.n == y.n && slices.EqualFunc(x.real, y.real, slices.Equal[[]Range])
 	})
 }
 
-// cutSubBlocks cuts what is real of step j into sub-blocks. Groups of 128 keys with none
-// real are left out.
+// cutSubBlocks cuts step j into sub-blocks and leaves out groups of 128 keys that are all
+// padding.
 func (s Spec) cutSubBlocks(b Blocks, j int) []subBlock {
 	var out []subBlock
 	for from := 0; from < b.K; from += lanes {
@@ -92,7 +95,7 @@ func (s Spec) cutSubBlocks(b Blocks, j int) []subBlock {
 	return out
 }
 
-// realWithin is what is real of keys [from, from+n), counted from there.
+// realWithin returns the real keys among the n that start at key from, counted from there.
 func (s Spec) realWithin(from, n int) []Range {
 	var out []Range
 	for _, r := range s.realRanges() {
@@ -103,14 +106,16 @@ func (s Spec) realWithin(from, n int) []Range {
 	return out
 }
 
-// realColumns are the columns of group i that count.
+// realColumns returns the real columns of the i-th group of 128 keys.
 func (x subBlock) realColumns(i int) []Range { return x.real[i] }
 
+// isWholeGroup reports whether all 128 columns are real.
 func isWholeGroup(real []Range) bool { return len(real) == 1 && real[0] == Range{0, lanes} }
 
-// hasPadding reports whether some column does not count.
+// hasPadding reports whether some column is padding.
 func (x subBlock) hasPadding() bool { return !allHold(x.real, isWholeGroup) }
 
+// allHold reports whether f holds for every element.
 func allHold[T any](xs []T, f func(T) bool) bool {
 	return !slices.ContainsFunc(xs, func(x T) bool { return !f(x) })
 }
