@@ -3,19 +3,19 @@ package mesh
 // Coord is the coordinate of a position along an axis; 0 for an axis the mesh
 // does not have.
 func (m *Mesh) Coord(pos int, axis string) int {
-	if a := m.index(axis); a >= 0 {
-		return m.coord(pos, a)
+	if a := m.axisIndex(axis); a >= 0 {
+		return m.coordOnAxis(pos, a)
 	}
 	return 0
 }
 
-func (m *Mesh) coord(pos, a int) int { return pos / m.strides[a] % m.axes[a].Size }
+func (m *Mesh) coordOnAxis(pos, a int) int { return pos / m.strides[a] % m.axes[a].Size }
 
 // Coords are the coordinates of a position, one for each axis, outermost first.
 func (m *Mesh) Coords(pos int) []int {
 	coords := make([]int, len(m.axes))
 	for a := range coords {
-		coords[a] = m.coord(pos, a)
+		coords[a] = m.coordOnAxis(pos, a)
 	}
 	return coords
 }
@@ -33,7 +33,7 @@ func (m *Mesh) Position(coords []int) int {
 // Stride is the distance, in positions, between neighbours along an axis: 1
 // for the last axis, 0 for an axis the mesh does not have.
 func (m *Mesh) Stride(axis string) int {
-	if a := m.index(axis); a >= 0 {
+	if a := m.axisIndex(axis); a >= 0 {
 		return m.strides[a]
 	}
 	return 0
@@ -45,8 +45,8 @@ func (m *Mesh) Stride(axis string) int {
 func (m *Mesh) Index(pos int, axes ...string) int {
 	n := 0
 	for _, name := range axes {
-		if a := m.index(name); a >= 0 {
-			n = n*m.axes[a].Size + m.coord(pos, a)
+		if a := m.axisIndex(name); a >= 0 {
+			n = n*m.axes[a].Size + m.coordOnAxis(pos, a)
 		}
 	}
 	return n

@@ -9,11 +9,11 @@ import "slices"
 // Axes that the mesh does not have are passed over; without any, every position
 // is a group of its own.
 func (m *Mesh) Groups(axes ...string) [][]int {
-	offsets := m.offsets(axes)
+	offsets := m.groupOffsets(axes)
 	var groups [][]int
 	// A leader is the smallest of its group, so the groups come out in order.
 	for pos := range m.devices {
-		if !m.leads(pos, axes) {
+		if !m.leadsGroup(pos, axes) {
 			continue
 		}
 		group := make([]int, len(offsets))
@@ -25,8 +25,8 @@ func (m *Mesh) Groups(axes ...string) [][]int {
 	return groups
 }
 
-// leads reports whether pos has coordinate 0 on each of the axes: the first of its group.
-func (m *Mesh) leads(pos int, axes []string) bool {
+// leadsGroup reports whether pos has coordinate 0 on each of the axes: the first of its group.
+func (m *Mesh) leadsGroup(pos int, axes []string) bool {
 	for _, name := range axes {
 		if m.Coord(pos, name) != 0 {
 			return false
@@ -35,11 +35,11 @@ func (m *Mesh) leads(pos int, axes []string) bool {
 	return true
 }
 
-// offsets are the distances from the leader of a group to its members.
-func (m *Mesh) offsets(axes []string) []int {
+// groupOffsets are the distances from the leader of a group to its members.
+func (m *Mesh) groupOffsets(axes []string) []int {
 	offsets := []int{0}
 	for i, name := range axes {
-		a := m.index(name)
+		a := m.axisIndex(name)
 		if a < 0 || slices.Contains(axes[:i], name) {
 			continue
 		}

@@ -43,13 +43,13 @@ func New(axes []Axis, devices []Device) (*Mesh, error) {
 	if need >= 0 && need != len(devices) {
 		list.Add(fault.New(ErrDeviceCount, DeviceCount{need, len(devices)},
 			"mesh %s needs %d devices, have %d; the axis sizes must multiply to %d",
-			format(axes), need, len(devices), len(devices)))
+			formatAxes(axes), need, len(devices), len(devices)))
 	}
 	checkDevices(&list, devices)
 	if err := list.Err(); err != nil {
 		return nil, err
 	}
-	return build(axes, devices), nil
+	return buildMesh(axes, devices), nil
 }
 
 // maxLocal bounds a mesh that is only a size: no pod has more devices.
@@ -71,10 +71,10 @@ func Local(axes ...Axis) (*Mesh, error) {
 	for i := range devices {
 		devices[i].ID = i
 	}
-	return build(axes, devices), nil
+	return buildMesh(axes, devices), nil
 }
 
-func build(axes []Axis, devices []Device) *Mesh {
+func buildMesh(axes []Axis, devices []Device) *Mesh {
 	m := &Mesh{
 		axes:    append([]Axis{}, axes...),
 		strides: make([]int, len(axes)),
@@ -89,13 +89,13 @@ func build(axes []Axis, devices []Device) *Mesh {
 }
 
 // reserved are the characters that mesh, spec and rule texts give a meaning.
-const reserved = " \t\r\n=,+-|[]{}()*'\""
+const reservedChars = " \t\r\n=,+-|[]{}()*'\""
 
 func checkNames(list *fault.List, axes []Axis) {
 	for i, a := range axes {
-		if a.Name == "" || strings.ContainsAny(a.Name, reserved) {
-			list.Add(fault.New(ErrMeshSyntax, MeshSyntax{format(axes), a.Name},
-				"axis name %q of mesh %q is not legal: names are one or more characters, none of them blank or one of =,+-|[]{}()*'\"", a.Name, format(axes)))
+		if a.Name == "" || strings.ContainsAny(a.Name, reservedChars) {
+			list.Add(fault.New(ErrMeshSyntax, MeshSyntax{formatAxes(axes), a.Name},
+				"axis name %q of mesh %q is not legal: names are one or more characters, none of them blank or one of =,+-|[]{}()*'\"", a.Name, formatAxes(axes)))
 		}
 		same := func(b Axis) bool { return b.Name == a.Name }
 		if slices.IndexFunc(axes, same) != i {
@@ -109,7 +109,7 @@ func checkNames(list *fault.List, axes []Axis) {
 		}
 		if len(sizes) > 1 {
 			list.Add(fault.New(ErrDuplicateAxisName, DuplicateAxisName{a.Name, sizes},
-				"mesh %s names axis %s %d times, with sizes %v; an axis occurs once", format(axes), a.Name, len(sizes), sizes))
+				"mesh %s names axis %s %d times, with sizes %v; an axis occurs once", formatAxes(axes), a.Name, len(sizes), sizes))
 		}
 	}
 }
@@ -125,7 +125,7 @@ func checkSizes(list *fault.List, axes []Axis) int {
 			product = -1
 		case product > 0 && a.Size > math.MaxInt32/product:
 			list.Add(fault.New(ErrAxisSize, AxisSize{a.Name, a.Size},
-				"mesh %s has more than %d devices at axis %s; choose smaller sizes", format(axes), math.MaxInt32, a.Name))
+				"mesh %s has more than %d devices at axis %s; choose smaller sizes", formatAxes(axes), math.MaxInt32, a.Name))
 			product = -1
 		case product > 0:
 			product *= a.Size
@@ -168,7 +168,7 @@ func (m *Mesh) Size(axes ...string) int {
 	}
 	n := 1
 	for i, name := range axes {
-		if a := m.index(name); a >= 0 && !slices.Contains(axes[:i], name) {
+		if a := m.axisIndex(name); a >= 0 && !slices.Contains(axes[:i], name) {
 			n *= m.axes[a].Size
 		}
 	}
@@ -176,7 +176,7 @@ func (m *Mesh) Size(axes ...string) int {
 }
 
 // Has reports whether the mesh has the axis, be its size 1 or more.
-func (m *Mesh) Has(axis string) bool { return m.index(axis) >= 0 }
+func (m *Mesh) Has(axis string) bool { return m.axisIndex(axis) >= 0 }
 
 // NumDevices is the number of devices.
 func (m *Mesh) NumDevices() int { return len(m.devices) }
@@ -220,7 +220,7 @@ func (m *Mesh) Unknown(axis string) error {
 // that specs that name it stay legal; devices keep their ids. Errors:
 // ErrUnknownAxis, ErrAxisIndex.
 func (m *Mesh) Sub(axis string, index int) (*Mesh, error) {
-	a := m.index(axis)
+	a := m.axisIndex(axis)
 	if a < 0 {
 		return nil, m.Unknown(axis)
 	}
@@ -230,20 +230,20 @@ func (m *Mesh) Sub(axis string, index int) (*Mesh, error) {
 	}
 	var devices []Device
 	for pos, d := range m.devices {
-		if m.coord(pos, a) == index {
+		if m.coordOnAxis(pos, a) == index {
 			devices = append(devices, d)
 		}
 	}
 	axes := m.Axes()
 	axes[a].Size = 1
-	return build(axes, devices), nil
+	return buildMesh(axes, devices), nil
 }
 
 // String gives names and sizes as Parse reads them: "dp=1,tp=4,sp=1". It does
 // not show the device order.
-func (m *Mesh) String() string { return format(m.axes) }
+func (m *Mesh) String() string { return formatAxes(m.axes) }
 
-func format(axes []Axis) string {
+func formatAxes(axes []Axis) string {
 	parts := make([]string, len(axes))
 	for i, a := range axes {
 		parts[i] = fmt.Sprintf("%s=%d", a.Name, a.Size)
@@ -259,6 +259,6 @@ func (m *Mesh) Equal(o *Mesh) bool {
 	return slices.Equal(m.axes, o.axes) && slices.Equal(m.devices, o.devices)
 }
 
-func (m *Mesh) index(axis string) int {
+func (m *Mesh) axisIndex(axis string) int {
 	return slices.IndexFunc(m.axes, func(a Axis) bool { return a.Name == axis })
 }

@@ -53,16 +53,16 @@ func parseAxis(text, part string) (Axis, error) {
 	name, size, ok := strings.Cut(part, "=")
 	name, size = strings.TrimSpace(name), strings.TrimSpace(size)
 	if !ok || name == "" {
-		return Axis{}, syntax(text, part)
+		return Axis{}, syntaxError(text, part)
 	}
 	n, err := strconv.Atoi(size)
 	if err != nil {
-		return Axis{}, syntax(text, part)
+		return Axis{}, syntaxError(text, part)
 	}
 	return Axis{Canonical(name), n}, nil
 }
 
-func syntax(text, part string) error {
+func syntaxError(text, part string) error {
 	return fault.New(ErrMeshSyntax, MeshSyntax{text, part},
 		"%q in mesh %q is not an axis; write name=size with a whole number, as in dp=1,tp=4,sp=2", part, text)
 }
