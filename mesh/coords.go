@@ -20,16 +20,6 @@ func (m *Mesh) Coords(pos int) []int {
 	return coords
 }
 
-// Position is the inverse of Coords. Missing trailing coordinates count as 0, and
-// there are no more than axes.
-func (m *Mesh) Position(coords []int) int {
-	pos := 0
-	for a, stride := range m.strides[:min(len(coords), len(m.strides))] {
-		pos += coords[a] * stride
-	}
-	return pos
-}
-
 // Stride is the distance, in positions, between neighbours along an axis: 1
 // for the last axis, 0 for an axis the mesh does not have.
 func (m *Mesh) Stride(axis string) int {

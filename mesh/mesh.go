@@ -192,17 +192,6 @@ func (m *Mesh) PositionOf(id int) int {
 	return slices.IndexFunc(m.devices, func(d Device) bool { return d.ID == id })
 }
 
-// Addressable returns, ascending, the positions whose device belongs to process.
-func (m *Mesh) Addressable(process int) []int {
-	positions := []int{}
-	for i, d := range m.devices {
-		if d.Process == process {
-			positions = append(positions, i)
-		}
-	}
-	return positions
-}
-
 // Unknown is the ErrUnknownAxis of an axis that m does not have.
 func (m *Mesh) Unknown(axis string) error {
 	known := m.Names()

@@ -53,12 +53,6 @@ func TestNewKeepsWhatItIsGiven(t *testing.T) {
 	if got := m.String(); got != "data=2,one=1,model=2" {
 		t.Error(got)
 	}
-	if got := m.Addressable(1); !slices.Equal(got, []int{1, 3}) {
-		t.Error("addressable:", got)
-	}
-	if got := m.Addressable(9); got == nil || len(got) != 0 {
-		t.Error("addressable of no process:", got)
-	}
 	if m.PositionOf(6) != 2 || m.PositionOf(1) != -1 || m.Device(2).ID != 6 {
 		t.Error("position of device 6 is 2, device 1 is absent")
 	}
@@ -150,7 +144,7 @@ func TestDuplicateDevice(t *testing.T) {
 
 func TestMeshOfNoAxes(t *testing.T) {
 	m := local(t, "")
-	if m.NumDevices() != 1 || m.String() != "" || m.Size() != 1 || len(m.Coords(0)) != 0 || m.Position(nil) != 0 {
+	if m.NumDevices() != 1 || m.String() != "" || m.Size() != 1 || len(m.Coords(0)) != 0 {
 		t.Error("a mesh without axes is one device:", m)
 	}
 	if d := cmp.Diff([][]int{{0}}, m.Groups("tp")); d != "" {
