@@ -178,6 +178,15 @@ func (m *Mesh) Size(axes ...string) int {
 	return n
 }
 
+// Parts is how many parts a dim is cut into that is split over the axes: the product of
+// their sizes, and 1 without axes.
+func (m *Mesh) Parts(axes []string) int {
+	if len(axes) == 0 {
+		return 1
+	}
+	return m.Size(axes...)
+}
+
 // Has reports whether the mesh has the axis, whatever its size.
 func (m *Mesh) Has(axis string) bool { return m.axisIndex(axis) >= 0 }
 
