@@ -93,9 +93,6 @@ func Of(eng engine.Engine, m *mesh.Mesh, v engine.Value, shape []int, spec shard
 // Value returns the parts on the devices, as programs take them.
 func (a *Array) Value() engine.Value { return a.v }
 
-// Free gives the memory back.
-func (a *Array) Free() { a.v.Free() }
-
 // Bounds returns the part of a tensor that a mesh position holds, [lo, hi) along every
 // dim, and a key that is equal for positions that hold the same part.
 func Bounds(m *mesh.Mesh, spec sharding.Spec, shape []int, pos int) (lo, hi []int, key string, err error) {

@@ -21,6 +21,9 @@ func PlaceParts(ctx context.Context, eng engine.Engine, m *mesh.Mesh, d dtype.DT
 	return placeParts(ctx, eng, m, d, shape, spec, addend)
 }
 
+// Free gives the memory back.
+func (a *Array) Free() { a.v.Free() }
+
 // Local reads what the device at a mesh position holds.
 func (a *Array) Local(ctx context.Context, pos int) (*tensor.Tensor, error) {
 	typ := a.v.Type()

@@ -10,8 +10,8 @@ import (
 	"weft/mesh"
 )
 
-// Replica groups as JAX 0.10.2 prints them: strategies.md section 1, and section
-// 3 for the pipeline axis outermost on nodes of 8.
+// Replica groups as JAX 0.10.2 prints them; the last row has the pipeline axis outermost
+// on nodes of 8.
 func TestGroups(t *testing.T) {
 	tests := []struct {
 		mesh string
@@ -40,7 +40,7 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// strategies.md section 8.
+// Pairs of a permute along a ring and along a line.
 func TestPairs(t *testing.T) {
 	tests := []struct {
 		mesh, axis string

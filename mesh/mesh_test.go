@@ -64,7 +64,7 @@ func TestNewKeepsWhatItIsGiven(t *testing.T) {
 	}
 }
 
-// Rows of strategies.md 10.1 and field reports A01 (e) and A06.
+// New refuses a mesh with the kind and the fields of each rule that it breaks.
 func TestNewRefuses(t *testing.T) {
 	tests := []struct {
 		name   string
