@@ -1,5 +1,7 @@
 package mosaic
 
+import "strings"
+
 // Blocks says how the kernel cuts queries and keys into blocks.
 type Blocks struct {
 	Q, K int // queries and keys of a step
@@ -41,27 +43,50 @@ type Blocks struct {
 // A pair of heads of 64 does twice the work a step, so it gets about half the keys: v4 1024/256
 // .93 (2048: .95, 3.7 s), v5e and v5p 2048/512 .98, v6e 2048/2048 .95, tpu7x .91. Its limit
 // counts both halves of the lanes as multiplied.
-var blockTable = map[string]map[int]Blocks{
-	"v4": {
+var blockTable = []struct {
+	chip      string
+	byHeadDim map[int]Blocks
+}{
+	{"v4", map[int]Blocks{
 		128: {Q: 1024, K: 2048, Sub: 256},
 		64:  {Q: 1024, K: 1024, Sub: 256},
-	},
-	"v5e": {
+	}},
+	{"v5e", map[int]Blocks{
 		128: {Q: 1024, K: 4096, Sub: 512, Kept: true},
 		64:  {Q: 1024, K: 2048, Sub: 512, Kept: true},
-	},
-	"v5p": {
+	}},
+	{"v5p", map[int]Blocks{
 		128: {Q: 1024, K: 4096, Sub: 512, Kept: true},
 		64:  {Q: 1024, K: 2048, Sub: 512, Kept: true},
-	},
-	"v6e": {
+	}},
+	{"v6e", map[int]Blocks{
 		128: {Q: 1024, K: 3072, Sub: 3072, Kept: true, Ones: true},
 		64:  {Q: 1024, K: 2048, Sub: 2048, Kept: true},
-	},
-	"tpu7x": {
+	}},
+	{"tpu7x", map[int]Blocks{
 		128: {Q: 1024, K: 3072, Sub: 3072, Kept: true},
 		64:  {Q: 1024, K: 2048, Sub: 2048, Kept: true},
-	},
+	}},
+}
+
+// blocksOfChip returns the block sizes of a chip by head dim; false for an unknown chip.
+func blocksOfChip(chip string) (map[int]Blocks, bool) {
+	for _, row := range blockTable {
+		if row.chip == chip {
+			return row.byHeadDim, true
+		}
+	}
+	return nil, false
+}
+
+// knownChips lists the chips of the table in a sentence: "v4, v5e and v5p".
+func knownChips() string {
+	names := make([]string, len(blockTable))
+	for i, row := range blockTable {
+		names[i] = row.chip
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " and " + names[last]
 }
 
 // rowsOfTile is how many rows of bf16 one tile of vector memory holds.
@@ -75,7 +100,8 @@ func roundUp(n, to int) int { return (n + to - 1) / to * to }
 func (s Spec) Tiles() Blocks {
 	b := s.Blocks
 	if b == (Blocks{}) {
-		b = blockTable[s.Chip][s.HeadDim]
+		byHeadDim, _ := blocksOfChip(s.Chip)
+		b = byHeadDim[s.HeadDim]
 	}
 	// All blocks of queries get one size: 4,680 queries are five blocks of 944, not of 1,024.
 	steps := (s.Queries + b.Q - 1) / b.Q

@@ -5,7 +5,6 @@ package mosaic_test
 import (
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -17,8 +16,6 @@ import (
 	"weft/internal/llo"
 	"weft/xla/plugin"
 )
-
-var update = flag.Bool("update", false, "write the goldens anew")
 
 func TestMain(m *testing.M) {
 	llo.Child()

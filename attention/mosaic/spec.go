@@ -1,8 +1,6 @@
 package mosaic
 
-import (
-	"weft/fault"
-)
+import "weft/fault"
 
 // ErrUnsupported: the kernel cannot compute an attention of this shape.
 var ErrUnsupported = fault.NewKind("kernel-unsupported")
@@ -10,7 +8,7 @@ var ErrUnsupported = fault.NewKind("kernel-unsupported")
 // Spec describes one attention as one device holds it: q (B, Sq, H, D) and k, v
 // (B, Sk, Hkv, D) in bf16, each stored as (B, tokens, heads*D).
 type Spec struct {
-	Chip           string // "v4", "v5e", "v5p", "v6e", "tpu7x"
+	Chip           string // the TPU's generation, "v4"
 	Batch          int
 	Queries, Keys  int // as held, padding included
 	Heads, KVHeads int
@@ -63,8 +61,8 @@ func (s Spec) scalesInKernel() bool { return s.Scale != 0 && s.Scale != 1 }
 func (s Spec) Check() error {
 	var l fault.List
 	bad := func(format string, args ...any) { l.Add(fault.New(ErrUnsupported, nil, format, args...)) }
-	if _, ok := blockTable[s.Chip]; !ok {
-		bad("no block sizes are known for chip %q; v4, v5e, v5p, v6e and tpu7x are", s.Chip)
+	if _, ok := blocksOfChip(s.Chip); !ok {
+		bad("no block sizes are known for chip %q; %s are", s.Chip, knownChips())
 	}
 	if s.HeadDim != 64 && s.HeadDim != 128 {
 		bad("head dim %d; 64 and 128 have a kernel", s.HeadDim)

@@ -9,8 +9,8 @@ import (
 // even one that is masked twice, and it is finite, so that a difference from it is a number.
 const lowestMax = -3e38
 
-// kernel writes one Mosaic module.
-type kernel struct {
+// moduleWriter writes one Mosaic module.
+type moduleWriter struct {
 	mlirWriter
 	spec   Spec
 	blocks Blocks
@@ -34,25 +34,25 @@ func (s Spec) Text() (string, error) {
 	if err := s.Check(); err != nil {
 		return "", err
 	}
-	k := &kernel{spec: s, blocks: s.Tiles(), heads: s.headsPerStep()}
-	k.writeModule()
-	return k.text.String(), nil
+	w := &moduleWriter{spec: s, blocks: s.Tiles(), heads: s.headsPerStep()}
+	w.writeModule()
+	return w.text.String(), nil
 }
 
 // gridSizes counts the steps of the grid by batch, heads (or pairs of them), blocks of
 // queries and blocks of keys.
-func (k *kernel) gridSizes() [4]int {
-	s := k.spec
-	return [4]int{s.Batch, (s.Heads + k.heads - 1) / k.heads, (s.Queries + k.blocks.Q - 1) / k.blocks.Q, (s.realEnd() + k.blocks.K - 1) / k.blocks.K}
+func (w *moduleWriter) gridSizes() [4]int {
+	s := w.spec
+	return [4]int{s.Batch, (s.Heads + w.heads - 1) / w.heads, (s.Queries + w.blocks.Q - 1) / w.blocks.Q, (s.realEnd() + w.blocks.K - 1) / w.blocks.K}
 }
 
 // writeModule writes the module: the kernel's function with its windows and its scratch
 // memory, then one index map for each window.
-func (k *kernel) writeModule() {
-	k.writeLine("module attributes {stable_mosaic.version = 11 : i64} {")
-	k.depth++
-	k.writeLine(`"stable_mosaic.func.func"() ({`)
-	grid := k.gridSizes()
+func (w *moduleWriter) writeModule() {
+	w.writeLine("module attributes {stable_mosaic.version = 11 : i64} {")
+	w.depth++
+	w.writeLine(`"stable_mosaic.func.func"() ({`)
+	grid := w.gridSizes()
 	args := []string{"%b: i32", "%h: i32", "%i: i32", "%j: i32"}
 	types := []string{"i32", "i32", "i32", "i32"}
 	var windows []string
@@ -65,73 +65,73 @@ func (k *kernel) writeModule() {
 		windows = append(windows, fmt.Sprintf("{transform_indices = @at_%s, window_bounds = array<i64: %s>}", name, strings.Trim(strings.Join(strings.Fields(fmt.Sprint(dims)), ", "), "[]")))
 		return addArgument(name, elem, dims...)
 	}
-	k.q = addWindow("q", "bf16", 1, k.blocks.Q, lanes)
-	k.k = addWindow("k", "bf16", 1, k.blocks.K, lanes)
-	k.v = addWindow("v", "bf16", 1, k.blocks.K, lanes)
-	if k.spec.Mask {
-		k.mask = addWindow("mask", "f32", 1, 1, k.blocks.K)
+	w.q = addWindow("q", "bf16", 1, w.blocks.Q, lanes)
+	w.k = addWindow("k", "bf16", 1, w.blocks.K, lanes)
+	w.v = addWindow("v", "bf16", 1, w.blocks.K, lanes)
+	if w.spec.Mask {
+		w.mask = addWindow("mask", "f32", 1, 1, w.blocks.K)
 	}
-	k.o = addWindow("o", "bf16", 1, k.blocks.Q, lanes)
+	w.o = addWindow("o", "bf16", 1, w.blocks.Q, lanes)
 	scratch := 0
 	addScratch := func(to *[]memref, name string, e int, elem string, columns int) {
 		scratch++
-		*to = append(*to, addArgument(fmt.Sprint(name, e), elem, k.blocks.Q, columns))
+		*to = append(*to, addArgument(fmt.Sprint(name, e), elem, w.blocks.Q, columns))
 	}
-	for e := range k.heads {
-		addScratch(&k.m, "m", e, "f32", lanes)
+	for e := range w.heads {
+		addScratch(&w.m, "m", e, "f32", lanes)
 		width := lanes
 		switch {
-		case k.heads > 1:
-			addScratch(&k.laneQ, "q", e, "bf16", lanes)
-		case k.blocks.Ones:
+		case w.heads > 1:
+			addScratch(&w.laneQ, "q", e, "bf16", lanes)
+		case w.blocks.Ones:
 			width = 2 * lanes
 		default:
-			addScratch(&k.l, "l", e, "f32", lanes)
+			addScratch(&w.l, "l", e, "f32", lanes)
 		}
-		addScratch(&k.acc, "acc", e, "f32", width)
+		addScratch(&w.acc, "acc", e, "f32", width)
 	}
-	k.step = value{name: "%j", elem: "i32"}
-	k.writeLine("^bb0(%s):", strings.Join(args, ", "))
-	k.depth++
-	k.writeGridStep()
-	k.writeLine(`"stable_mosaic.func.return"() : () -> ()`)
-	k.depth--
-	k.writeLine(`}) {dimension_semantics = [#tpu.dimension_semantics<parallel>, #tpu.dimension_semantics<parallel>, #tpu.dimension_semantics<parallel>, #tpu.dimension_semantics<arbitrary>], function_type = (%s) -> (), iteration_bounds = array<i64: %d, %d, %d, %d>, scalar_prefetch = 0 : i64, scratch_operands = %d : i64, sym_name = "main", tpu.core_type = #tpu.core_type<tc>, window_params = [%s]} : () -> ()`,
+	w.step = value{name: "%j", elem: "i32"}
+	w.writeLine("^bb0(%s):", strings.Join(args, ", "))
+	w.depth++
+	w.writeGridStep()
+	w.writeLine(`"stable_mosaic.func.return"() : () -> ()`)
+	w.depth--
+	w.writeLine(`}) {dimension_semantics = [#tpu.dimension_semantics<parallel>, #tpu.dimension_semantics<parallel>, #tpu.dimension_semantics<parallel>, #tpu.dimension_semantics<arbitrary>], function_type = (%s) -> (), iteration_bounds = array<i64: %d, %d, %d, %d>, scalar_prefetch = 0 : i64, scratch_operands = %d : i64, sym_name = "main", tpu.core_type = #tpu.core_type<tc>, window_params = [%s]} : () -> ()`,
 		strings.Join(types, ", "), grid[0], grid[1], grid[2], grid[3], scratch, strings.Join(windows, ", "))
-	k.writeIndexMaps()
-	k.depth--
-	k.writeLine("}")
+	w.writeIndexMaps()
+	w.depth--
+	w.writeLine("}")
 }
 
 // writeIndexMaps writes, for each operand, the function that tells which block of it a
 // step of the grid sees.
-func (k *kernel) writeIndexMaps() {
+func (w *moduleWriter) writeIndexMaps() {
 	indexMap := func(name string, indices func() [3]value) {
-		k.writeLine(`"stable_mosaic.func.func"() ({`)
-		k.writeLine("^bb0(%%b: i32, %%h: i32, %%i: i32, %%j: i32):")
-		k.depth++
+		w.writeLine(`"stable_mosaic.func.func"() ({`)
+		w.writeLine("^bb0(%%b: i32, %%h: i32, %%i: i32, %%j: i32):")
+		w.depth++
 		v := indices()
-		k.writeLine(`"stable_mosaic.func.return"(%s, %s, %s) : (i32, i32, i32) -> ()`, v[0].name, v[1].name, v[2].name)
-		k.depth--
-		k.writeLine(`}) {function_type = (i32, i32, i32, i32) -> (i32, i32, i32), sym_name = "at_%s"} : () -> ()`, name)
+		w.writeLine(`"stable_mosaic.func.return"(%s, %s, %s) : (i32, i32, i32) -> ()`, v[0].name, v[1].name, v[2].name)
+		w.depth--
+		w.writeLine(`}) {function_type = (i32, i32, i32, i32) -> (i32, i32, i32), sym_name = "at_%s"} : () -> ()`, name)
 	}
 	gridIndex := func(name string) value { return value{name: "%" + name, elem: "i32"} }
 	kvHead := func() value {
-		if k.spec.queryHeadsPerKey() == 1 {
+		if w.spec.queryHeadsPerKey() == 1 {
 			return gridIndex("h")
 		}
-		return k.writeOp("arith.divsi", "", scalarType("i32"), gridIndex("h"), k.int32Const(k.spec.queryHeadsPerKey()))
+		return w.writeOp("arith.divsi", "", scalarType("i32"), gridIndex("h"), w.int32Const(w.spec.queryHeadsPerKey()))
 	}
 	indexMap("q", func() [3]value { return [3]value{gridIndex("b"), gridIndex("i"), gridIndex("h")} })
 	indexMap("k", func() [3]value { return [3]value{gridIndex("b"), gridIndex("j"), kvHead()} })
 	indexMap("v", func() [3]value { return [3]value{gridIndex("b"), gridIndex("j"), kvHead()} })
-	if k.spec.Mask {
+	if w.spec.Mask {
 		indexMap("mask", func() [3]value {
 			batch := gridIndex("b")
-			if k.spec.MaskBatch == 1 {
-				batch = k.int32Const(0)
+			if w.spec.MaskBatch == 1 {
+				batch = w.int32Const(0)
 			}
-			return [3]value{batch, k.int32Const(0), gridIndex("j")}
+			return [3]value{batch, w.int32Const(0), gridIndex("j")}
 		})
 	}
 	indexMap("o", func() [3]value { return [3]value{gridIndex("b"), gridIndex("i"), gridIndex("h")} })
