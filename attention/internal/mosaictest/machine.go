@@ -1,5 +1,5 @@
-// Package mosaictest runs the text of an attention kernel in plain Go, for tests:
-// what it executes is what is shipped.
+// Package mosaictest runs the text of an attention kernel in plain Go, for tests. It
+// executes the very text that libtpu compiles.
 package mosaictest
 
 import (
@@ -13,9 +13,9 @@ import (
 	"weft/tensor"
 )
 
-// Machine runs a kernel's text: every operation that the kernel uses, as the
-// dialects define it, in f32 and bf16 with one rounding each. What lies beyond an
-// operand in a window, and scratch that nothing wrote, is NaN.
+// Machine runs the text of a kernel: every operation that the kernel uses, as the dialects
+// define it, in f32 and bf16 with one rounding each. What lies beyond the end of an operand
+// in a window, and scratch memory that nothing wrote, is NaN, so that using it shows.
 type Machine struct {
 	grid    [4]int
 	main    *textFunction
@@ -25,24 +25,27 @@ type Machine struct {
 	mem     map[string]*Vec
 }
 
+// window is a block of an operand: the function that says where it starts, and its shape.
 type window struct {
 	transform string
 	bounds    []int
 }
 
+// textFunction is a function of the module: its arguments and its operations.
 type textFunction struct {
 	args []string
 	body []operation
 }
 
-// op is one operation as it stands in the text.
+// operation is one operation as it stands in the text.
 type operation struct {
 	out, name, attrs, to string
 	args                 []string
 	regions              [2][]operation
 }
 
-// Vec is a value: F for f32 and bf16, I for i32, i1 and index; no dims are a scalar.
+// Vec is a value: F has the elements of f32 and bf16, I those of i32, i1 and index. Without
+// dims it is a scalar.
 type Vec struct {
 	Elem string
 	Dims []int
@@ -76,6 +79,7 @@ var (
 	symbol    = regexp.MustCompile(`sym_name = "(\w+)"`)
 )
 
+// parseInts returns the whole numbers of a text, in order.
 func parseInts(s string) []int {
 	var out []int
 	for _, t := range intsText.FindAllString(s, -1) {
@@ -85,7 +89,7 @@ func parseInts(s string) []int {
 	return out
 }
 
-// zeroOfType is a zero value of a type as the text has it.
+// zeroOfType makes a zero value of a type as MLIR writes it.
 func zeroOfType(s string) (*Vec, error) {
 	if m := typeText.FindStringSubmatch(s); m != nil {
 		return NewVec(m[2], parseInts(strings.ReplaceAll(m[1], "x", " "))...), nil
@@ -97,7 +101,7 @@ func zeroOfType(s string) (*Vec, error) {
 	return nil, fmt.Errorf("type %q", s)
 }
 
-// Load parses a module.
+// Load parses the text of a module. Error: a line that it does not know.
 func Load(text string) (*Machine, error) {
 	m := &Machine{at: map[string]*textFunction{}, mem: map[string]*Vec{}}
 	lines := []string{}
@@ -194,7 +198,8 @@ func parseBody(lines []string, at *int) ([]operation, error) {
 	return nil, fmt.Errorf("the text ends inside a region")
 }
 
-// Run gives the result for operands in order; out is the result's shape.
+// Run computes the result, of shape out, of operands in the order of the kernel's windows.
+// Errors: another number of operands, and operations that the machine does not know.
 func (m *Machine) Run(operands []*Vec, out []int) (*Vec, error) {
 	result := NewVec("bf16", out...)
 	all := append(slices.Clone(operands), result)
@@ -215,6 +220,8 @@ func (m *Machine) Run(operands []*Vec, out []int) (*Vec, error) {
 	return result, nil
 }
 
+// runGridStep runs one step of the grid: it copies the windows in, runs the kernel's body, and
+// copies the result's window out.
 func (m *Machine) runGridStep(at [4]int, all []*Vec) error {
 	env := func() map[string]*Vec {
 		e := map[string]*Vec{}
@@ -246,7 +253,7 @@ func (m *Machine) runGridStep(at [4]int, all []*Vec) error {
 	return nil
 }
 
-// copyWindow copies a window in or out; in gives NaN where the operand ends.
+// copyWindow copies a window in or out. Where the operand ends, the window gets NaN.
 func (m *Machine) copyWindow(win, whole *Vec, at []int, in bool) {
 	for x := range win.Dims[0] {
 		for y := range win.Dims[1] {
@@ -268,7 +275,7 @@ func (m *Machine) copyWindow(win, whole *Vec, at []int, in bool) {
 	}
 }
 
-// runBody runs a body and gives the names that it returns.
+// runBody runs operations and returns the names that the last one returns or yields.
 func (m *Machine) runBody(body []operation, e map[string]*Vec) ([]string, error) {
 	for i := range body {
 		o := &body[i]
@@ -305,7 +312,7 @@ func (m *Machine) runBody(body []operation, e map[string]*Vec) ([]string, error)
 	return nil, nil
 }
 
-// copyPart moves between a vector and the part of a memref that starts at the indices.
+// copyPart copies between a vector and the part of a memref that starts at the indices.
 func (m *Machine) copyPart(o *operation, e map[string]*Vec, v, mem *Vec, index []string, in bool) {
 	d := len(mem.Dims)
 	rows, cols := v.Dims[d-2], v.Dims[d-1]
@@ -321,6 +328,7 @@ func (m *Machine) copyPart(o *operation, e map[string]*Vec, v, mem *Vec, index [
 	}
 }
 
+// evalOp computes the result of one operation.
 func (m *Machine) evalOp(o *operation, e map[string]*Vec) (*Vec, error) {
 	out, err := zeroOfType(o.to)
 	if err != nil {
@@ -488,7 +496,8 @@ func (m *Machine) evalOp(o *operation, e map[string]*Vec) (*Vec, error) {
 	return out, nil
 }
 
-// multiplyAdd sums in f64 and rounds once: the order in which a TPU adds is not known.
+// multiplyAdd computes a b + c, or a b^T + c. It sums in f64 and rounds once, because the
+// order in which a TPU adds is not known.
 func multiplyAdd(out, a, b, c *Vec, transposed bool) {
 	n, inner := out.Dims[1], a.Dims[1]
 	row := make([]float64, n)
@@ -520,7 +529,7 @@ func multiplyAdd(out, a, b, c *Vec, transposed bool) {
 	}
 }
 
-// fillConstant fills out with "value = dense<N> : type" or "value = N : type".
+// fillConstant fills out with the number in "value = dense<N> : type" or "value = N : type".
 func fillConstant(out *Vec, attrs string) error {
 	_, rest, _ := strings.Cut(attrs, "value = ")
 	number, _, _ := strings.Cut(rest, " : ")
@@ -547,5 +556,5 @@ func fillConstant(out *Vec, attrs string) error {
 	return nil
 }
 
-// Round is to bf16, to nearest even.
+// Round rounds to bf16, to nearest even.
 func Round(x float32) float32 { return tensor.FromBF16(tensor.BF16(x)) }
