@@ -64,7 +64,7 @@ type formPlan struct {
 	emit func(b *spmd.Builder, in localOperands) spmd.Local
 }
 
-// localOperands are what one device computes with: q (B, Sq, H, D), k and v (B, Sk, Hkv, D).
+// localOperands has what one device computes with: q (B, Sq, H, D), k and v (B, Sk, Hkv, D).
 type localOperands struct {
 	q, k, v spmd.Local
 	// bias and mask are (B|1, H|1, Sq|1, Sk) and cover the real keys; nil for none. table

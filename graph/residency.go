@@ -18,8 +18,8 @@ type Residency struct {
 	Values map[string]int64
 }
 
-// Moment is what a device holds as a call begins: among it the call's arguments, but not yet
-// its results.
+// Moment says what a device holds as a call begins: the call's arguments are there, and its
+// results are not yet.
 type Moment struct {
 	// Kept is what stays for the whole request: its inputs, and what request-only calls made.
 	Kept int64
@@ -115,7 +115,7 @@ func (g *Graph) Residency(p Passes) (*Residency, error) {
 	return r, nil
 }
 
-// weightBytes is what a device keeps of the weights. A weight that only one call of a program
+// weightBytes is the size of the weights on one device. A weight that only one call of a program
 // reads belongs to one layer, and counts as often as that call stands for layers.
 func (g *Graph) weightBytes(scaled func(string, int64) int64) (int64, error) {
 	type use struct{ weight, program string }
