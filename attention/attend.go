@@ -69,7 +69,8 @@ func Joint(b *spmd.Builder, text, video Parts, videoTokens int, textFirst bool, 
 	checkStream(b, text.Q, text.K, text.V, 0)
 	checkStream(b, video.Q, video.K, video.V, videoTokens)
 	if videoTokens < 1 || videoTokens > video.Q.Dim(1) || text.Q.Dim(2) != video.Q.Dim(2) || text.K.Dim(2) != video.K.Dim(2) {
-		b.Fail(fault.New(ErrOperands, nil, "joint attention of text q %v, k %v and video q %v, k %v with %d real video tokens: heads are shared, and at least one token is real",
+		b.Fail(fault.New(ErrOperands, nil, "joint attention of text q %v, k %v and video q %v, k %v with %d real video tokens: "+
+			"heads are shared, and at least one token is real",
 			text.Q.Shape, text.K.Shape, video.Q.Shape, video.K.Shape, videoTokens))
 	}
 	s := sequence{video: video, text: &text, realVideo: videoTokens, textAttends: true, textFirst: textFirst}
@@ -85,7 +86,8 @@ func Prefixed(b *spmd.Builder, text, video Parts, videoTokens int, o Options) sp
 	checkStream(b, video.Q, text.K, text.V, 0)
 	checkStream(b, video.Q, video.K, video.V, videoTokens)
 	if videoTokens < 1 || text.K.Dim(2) != video.K.Dim(2) || o.Causal || o.Relative != nil {
-		b.Fail(fault.New(ErrOperands, nil, "attention of video q %v, k %v to a text's k %v with %d real video tokens: key heads are shared, at least one token is real, and places of text and video are not one order",
+		b.Fail(fault.New(ErrOperands, nil, "attention of video q %v, k %v to a text's k %v with %d real video tokens: "+
+			"key heads are shared, at least one token is real, and places of text and video are not one order",
 			video.Q.Shape, video.K.Shape, text.K.Shape, videoTokens))
 	}
 	s := sequence{video: video, text: &text, realVideo: videoTokens, textFirst: true}
@@ -241,7 +243,8 @@ func computeLocally(b *spmd.Builder, p Parts, f formPlan, scaled bool, o Options
 		k, v = b.Slice(k, 1, 0, o.Keys), b.Slice(v, 1, 0, o.Keys)
 	}
 	if (o.Causal || o.Relative != nil) && len(q.Spec.Dim(1)) > 0 {
-		b.Fail(fault.New(ErrOperands, nil, "queries split over %v beside whole keys: a causal attention and a bias by distance count places from the first token", q.Spec.Dim(1)))
+		b.Fail(fault.New(ErrOperands, nil, "queries split over %v beside whole keys: "+
+			"a causal attention and a bias by distance count places from the first token", q.Spec.Dim(1)))
 	}
 	in := localOperands{q: b.Local(q), k: b.Local(k), v: b.Local(v), scaled: scaled}
 	if o.Relative != nil {

@@ -155,7 +155,8 @@ func chooseForm(b *spmd.Builder, q, k spmd.Type, computed sharding.Spec, o Optio
 			if target == "" {
 				target = "no TPU"
 			}
-			b.Fail(fault.New(ErrKernelUnavailable, Unavailable{f.name(), target, err.Error()}, "%v, as a %s: %w; --attention auto and blocked run everywhere in O(S) memory", c, f.name(), err))
+			b.Fail(fault.New(ErrKernelUnavailable, Unavailable{f.name(), target, err.Error()},
+				"%v, as a %s: %w; --attention auto and blocked run everywhere in O(S) memory", c, f.name(), err))
 		}
 		against = append(against, strings.ReplaceAll(err.Error(), "\n", "; "))
 	}

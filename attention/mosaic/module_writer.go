@@ -62,7 +62,8 @@ func (w *moduleWriter) writeModule() {
 		return m
 	}
 	addWindow := func(name, elem string, dims ...int) memref {
-		windows = append(windows, fmt.Sprintf("{transform_indices = @at_%s, window_bounds = array<i64: %s>}", name, strings.Trim(strings.Join(strings.Fields(fmt.Sprint(dims)), ", "), "[]")))
+		bounds := strings.Trim(strings.ReplaceAll(fmt.Sprint(dims), " ", ", "), "[]")
+		windows = append(windows, fmt.Sprintf("{transform_indices = @at_%s, window_bounds = array<i64: %s>}", name, bounds))
 		return addArgument(name, elem, dims...)
 	}
 	w.q = addWindow("q", "bf16", 1, w.blocks.Q, lanes)
@@ -96,7 +97,10 @@ func (w *moduleWriter) writeModule() {
 	w.writeGridStep()
 	w.writeLine(`"stable_mosaic.func.return"() : () -> ()`)
 	w.depth--
-	w.writeLine(`}) {dimension_semantics = [#tpu.dimension_semantics<parallel>, #tpu.dimension_semantics<parallel>, #tpu.dimension_semantics<parallel>, #tpu.dimension_semantics<arbitrary>], function_type = (%s) -> (), iteration_bounds = array<i64: %d, %d, %d, %d>, scalar_prefetch = 0 : i64, scratch_operands = %d : i64, sym_name = "main", tpu.core_type = #tpu.core_type<tc>, window_params = [%s]} : () -> ()`,
+	const anyOrder, inOrder = "#tpu.dimension_semantics<parallel>", "#tpu.dimension_semantics<arbitrary>"
+	w.writeLine("}) {dimension_semantics = ["+strings.Join([]string{anyOrder, anyOrder, anyOrder, inOrder}, ", ")+"], "+
+		"function_type = (%s) -> (), iteration_bounds = array<i64: %d, %d, %d, %d>, scalar_prefetch = 0 : i64, scratch_operands = %d : i64, "+
+		`sym_name = "main", tpu.core_type = #tpu.core_type<tc>, window_params = [%s]} : () -> ()`,
 		strings.Join(types, ", "), grid[0], grid[1], grid[2], grid[3], scratch, strings.Join(windows, ", "))
 	w.writeIndexMaps()
 	w.depth--
