@@ -142,6 +142,19 @@ func TestDuplicateDevice(t *testing.T) {
 	}
 }
 
+// A dim that is split over no axes is one part, although Size without axes counts all devices.
+func TestParts(t *testing.T) {
+	m := local(t, "dp=2,tp=3,sp=4")
+	for _, c := range []struct {
+		axes []string
+		want int
+	}{{nil, 1}, {[]string{}, 1}, {[]string{mesh.TP}, 3}, {[]string{mesh.SP, mesh.DP}, 8}, {[]string{"none"}, 1}, {[]string{mesh.TP, mesh.TP}, 3}} {
+		if got := m.Parts(c.axes); got != c.want {
+			t.Errorf("Parts(%v) is %d, want %d", c.axes, got, c.want)
+		}
+	}
+}
+
 func TestMeshOfNoAxes(t *testing.T) {
 	m := local(t, "")
 	if m.NumDevices() != 1 || m.String() != "" || m.Size() != 1 || len(m.Coords(0)) != 0 {
