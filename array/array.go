@@ -1,6 +1,5 @@
-// Package array holds tensors on an engine's devices: placed by a spec, moved
-// to any other, and brought back. It is what a strategy's specs are for where no
-// model is involved; package session places weights and inputs with it.
+// Package array places tensors on an engine's devices as a spec says and reads them
+// back. Package session places weights and inputs with it.
 package array
 
 import (
@@ -17,7 +16,7 @@ import (
 	"weft/tensor"
 )
 
-// ErrPartial: a value of which each device holds an addend was asked for whole.
+// ErrPartial: each device holds an addend of the value, where a whole value is needed.
 var ErrPartial = fault.NewKind("partial-value")
 
 // Array is a tensor on the devices of a mesh. It is immutable.
@@ -31,24 +30,19 @@ type Array struct {
 	v   engine.Value
 }
 
-// Place cuts t by spec and puts each part on its devices. Positions that hold
-// the same part share one block of host memory where the engine allows it.
-// Errors are those of Spec.Check; a dim that does not divide is one of them.
+// Place cuts t as spec says and puts each part on its devices. Positions that hold
+// the same part share one block of host memory where the engine allows it. Errors:
+// those of Spec.Check, such as sharding.ErrUneven, and ErrPartial.
 func Place(ctx context.Context, eng engine.Engine, m *mesh.Mesh, t *tensor.Tensor, spec sharding.Spec) (*Array, error) {
 	if len(spec.Partial()) > 0 {
-		return nil, fault.New(ErrPartial, nil, "%v is partial over %v: place the addends with PlaceParts", spec, spec.Partial())
+		return nil, fault.New(ErrPartial, nil, "%v is partial over %v: every device needs an addend of its own, and there is one tensor", spec, spec.Partial())
 	}
-	return put(ctx, eng, m, t.DType, t.Shape, spec, func(int) *tensor.Tensor { return t })
+	return placeParts(ctx, eng, m, t.DType, t.Shape, spec, func(int) *tensor.Tensor { return t })
 }
 
-// PlaceParts places a value that is partial over some axes: addend gives, for a
-// mesh position, the whole tensor whose part that device holds. The value is
-// the sum of the addends over the partial axes.
-func PlaceParts(ctx context.Context, eng engine.Engine, m *mesh.Mesh, d dtype.DType, shape []int, spec sharding.Spec, addend func(pos int) *tensor.Tensor) (*Array, error) {
-	return put(ctx, eng, m, d, shape, spec, addend)
-}
-
-func put(ctx context.Context, eng engine.Engine, m *mesh.Mesh, d dtype.DType, shape []int, spec sharding.Spec, source func(pos int) *tensor.Tensor) (*Array, error) {
+// placeParts places parts of the tensors that source gives for each mesh position. For
+// a spec without partial axes that is one tensor for all positions.
+func placeParts(ctx context.Context, eng engine.Engine, m *mesh.Mesh, d dtype.DType, shape []int, spec sharding.Spec, source func(pos int) *tensor.Tensor) (*Array, error) {
 	if err := spec.Check(m, shape); err != nil {
 		return nil, err
 	}
@@ -91,19 +85,16 @@ func put(ctx context.Context, eng engine.Engine, m *mesh.Mesh, d dtype.DType, sh
 	return Of(eng, m, v, shape, spec), nil
 }
 
-// Of makes an array of a value that a program made.
+// Of returns the array whose parts on the devices are the value v.
 func Of(eng engine.Engine, m *mesh.Mesh, v engine.Value, shape []int, spec sharding.Spec) *Array {
 	return &Array{DType: v.Type().DType, Shape: slices.Clone(shape), Spec: spec, Mesh: m, eng: eng, v: v}
 }
 
-// Value is the array as programs take it.
+// Value returns the parts on the devices, as programs take them.
 func (a *Array) Value() engine.Value { return a.v }
 
-// Free gives the memory back.
-func (a *Array) Free() { a.v.Free() }
-
-// Bounds is the part of a tensor that a mesh position holds, [lo, hi) along
-// every dim, and a key equal for positions that hold the same.
+// Bounds returns the part of a tensor that a mesh position holds, [lo, hi) along every
+// dim, and a key that is equal for positions that hold the same part.
 func Bounds(m *mesh.Mesh, spec sharding.Spec, shape []int, pos int) (lo, hi []int, key string, err error) {
 	rs, err := spec.Ranges(m, shape, pos)
 	if err != nil {
@@ -115,15 +106,8 @@ func Bounds(m *mesh.Mesh, spec sharding.Spec, shape []int, pos int) (lo, hi []in
 	return lo, hi, fmt.Sprint(lo, hi), nil
 }
 
-// Local is what the device at a mesh position holds. It waits for the value.
-func (a *Array) Local(ctx context.Context, pos int) (*tensor.Tensor, error) {
-	typ := a.v.Type()
-	t := tensor.New(typ.DType, typ.Shape...)
-	return t, a.v.Get(ctx, pos, t.Data)
-}
-
-// Tensor brings the whole array back. Parts that several devices hold are read
-// from the first. Error: ErrPartial.
+// Tensor reads the whole array back to the host. A part that several devices hold is
+// read from the first of them. Error: ErrPartial.
 func (a *Array) Tensor(ctx context.Context) (*tensor.Tensor, error) {
 	if len(a.Spec.Partial()) > 0 {
 		return nil, fault.New(ErrPartial, nil, "the array is partial over %v: reshard it first", a.Spec.Partial())
@@ -146,54 +130,4 @@ func (a *Array) Tensor(ctx context.Context) (*tensor.Tensor, error) {
 		tensor.Paste(t.Data, buf, t.Shape, lo, hi, t.DType.Size())
 	}
 	return t, nil
-}
-
-// Reshard moves the array to another spec by the steps of sharding.Reshard, on
-// the devices; a keeps what it holds. Partial axes that spec does not name are
-// summed, so a gradient's reduction is a reshard from its spec before to its
-// spec after.
-func (a *Array) Reshard(ctx context.Context, spec sharding.Spec) (*Array, error) {
-	p, err := Resharding(a.Mesh, a.DType, a.Shape, a.Spec, spec)
-	if err != nil {
-		return nil, err
-	}
-	return a.run(ctx, p)
-}
-
-// Mean is Reshard of a sum over axes divided by how many devices they have: the
-// mean that data parallelism makes of gradients.
-func (a *Array) Mean(ctx context.Context, spec sharding.Spec) (*Array, error) {
-	n := 1
-	for _, axis := range a.Spec.Partial() {
-		n *= a.Mesh.Size(axis)
-	}
-	p, err := spmd.Build("mean", a.Mesh, func(b *spmd.Builder) {
-		x := b.Input("x", a.DType, a.Shape, a.Spec)
-		b.Output("y", b.Scale(b.Reshard(x, spec, "gradient reduction"), 1/float64(n)), "")
-	})
-	if err != nil {
-		return nil, err
-	}
-	return a.run(ctx, p)
-}
-
-// Resharding is the program of a Reshard: its collectives can be counted before
-// anything runs.
-func Resharding(m *mesh.Mesh, d dtype.DType, shape []int, from, to sharding.Spec) (*spmd.Program, error) {
-	return spmd.Build("reshard", m, func(b *spmd.Builder) {
-		b.Output("y", b.Reshard(b.Input("x", d, shape, from), to, "reshard"), "")
-	})
-}
-
-func (a *Array) run(ctx context.Context, p *spmd.Program) (*Array, error) {
-	exe, err := a.eng.Compile(ctx, p)
-	if err != nil {
-		return nil, err
-	}
-	defer exe.Close()
-	outs, err := exe.Run(ctx, []engine.Value{a.v})
-	if err != nil {
-		return nil, err
-	}
-	return Of(a.eng, a.Mesh, outs[0], a.Shape, p.Outputs[0].Spec), nil
 }

@@ -223,7 +223,7 @@ func TestRefusals(t *testing.T) {
 		spec sharding.Spec
 		kind error
 	}{
-		{sharding.NewSpec([]string{"data"}), sharding.ErrUneven}, // field report A04: 17 rows over 8
+		{sharding.NewSpec([]string{"data"}), sharding.ErrUneven}, // 17 rows over 8
 		{sharding.NewSpec([]string{"model"}), mesh.ErrUnknownAxis},
 		{sharding.NewSpec(nil, []string{"data"}, nil), sharding.ErrRank},
 		{sharding.Whole(2).WithPartial("data"), array.ErrPartial},
@@ -245,7 +245,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A dim of size 0 splits into nothing everywhere, on every engine (field report A12).
+// A dim of size 0 splits into nothing everywhere, on every engine.
 func TestEmptyArraysMove(t *testing.T) {
 	ctx := context.Background()
 	m, err := mesh.Local(mesh.Axis{Name: "a", Size: 2}, mesh.Axis{Name: "b", Size: 4})

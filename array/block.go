@@ -5,7 +5,8 @@ import (
 	"weft/engine"
 )
 
-// NewBlock is fresh memory that devices can take as it is: aligned, outside the collector.
+// NewBlock returns n bytes of fresh memory that devices can read in place: it is aligned and
+// lies outside the garbage-collected heap.
 func NewBlock(n int) (*engine.Block, error) {
 	m, err := checkpoint.Alloc(n)
 	if err != nil {

@@ -20,7 +20,7 @@ func boolean(x *interp.Array) *interp.Array {
 	return meshtest.Fill(dtype.Bool, x.At, x.Shape...)
 }
 
-// fixtureCalls are the fixture's plain forms with what they give.
+// fixtureCalls returns the fixture's plain calls and their results.
 func fixtureCalls(t testing.TB) map[string]struct {
 	call
 	want *interp.Array

@@ -22,7 +22,7 @@ import (
 
 var v4 = spmd.Target{Chip: "v4"}
 
-// bf16Calls are attentions that have a kernel, on 12 or 4 heads of 128 or 64.
+// bf16Calls returns attentions that have a kernel, on 12 or 4 heads of 128 or 64.
 func bf16Calls() map[string]call {
 	r := rand.New(rand.NewPCG(5, 6))
 	qkv := func(b, sq, sk, h, kv, d int) call {

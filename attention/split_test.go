@@ -195,7 +195,7 @@ func TestJointSplitText(t *testing.T) {
 	compare(t, "video", got["video"], video, tolerance)
 }
 
-// A token count that sp does not divide (field report A03): padding holds
+// A token count that sp does not divide: padding holds
 // numbers that would show, and the real tokens come out as on one device.
 func TestPaddedTokens(t *testing.T) {
 	for _, c := range []struct {
@@ -227,7 +227,7 @@ func TestPaddedTokens(t *testing.T) {
 	}
 }
 
-// Fewer kv heads than devices (field report A02): each is copied to the
+// Fewer kv heads than devices: each is copied to the
 // neighbouring devices that use it, however the operands are held.
 func TestCopiedHeads(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 3))

@@ -27,6 +27,7 @@ const (
 	Bool
 )
 
+// info has an element type's size in bytes and its names in safetensors and in StableHLO.
 type info struct {
 	size       int
 	safe, mlir string
@@ -40,10 +41,10 @@ var infos = map[DType]info{
 	Bool: {1, "BOOL", "i1"},
 }
 
-// Size is the bytes of one element on a host; 0 for Invalid.
+// Size is the bytes of one element on the host; 0 for Invalid.
 func (d DType) Size() int { return infos[d].size }
 
-// String is the StableHLO name: "bf16", "i32".
+// String returns the StableHLO name: "bf16", "i32".
 func (d DType) String() string {
 	if i, ok := infos[d]; ok {
 		return i.mlir
@@ -51,13 +52,13 @@ func (d DType) String() string {
 	return fmt.Sprintf("dtype(%d)", uint8(d))
 }
 
-// Safetensors is the name in a safetensors header: "BF16", "F8_E4M3".
+// Safetensors returns the name in a safetensors header: "BF16", "F8_E4M3".
 func (d DType) Safetensors() string { return infos[d].safe }
 
 // IsFloat reports whether d is a floating-point type.
 func (d DType) IsFloat() bool { return d >= F64 && d <= F8E5M2 }
 
-// FromSafetensors reads a safetensors name.
+// FromSafetensors reads a name of a safetensors header; false for a name that it does not know.
 func FromSafetensors(name string) (DType, bool) {
 	for d, i := range infos {
 		if i.safe == name {
@@ -67,7 +68,7 @@ func FromSafetensors(name string) (DType, bool) {
 	return Invalid, false
 }
 
-// Parse reads the short name that flags use: "f32", "bf16", "f16", "f64", "i32", ...
+// Parse reads the short names that flags take: "f32", "bf16", "f16", "f64", "i32", ...
 func Parse(name string) (DType, error) {
 	for d, i := range infos {
 		if i.mlir == name {

@@ -1,10 +1,9 @@
-// Package graph is one step of a model as a list of calls over named programs.
+// Package graph describes one step of a model as a list of calls of named programs.
 //
-// A program is compiled once for all layers of its kind; a call binds it to one
-// layer's weights and to the values that flow from call to call. What depends
-// on the request alone (the text) is marked so and runs once for all steps.
-// Between calls there is room for progress, for cancelling, and for weights
-// that come and go.
+// A program is compiled once for all layers of its kind. A call binds it to one layer's
+// weights and to the values that flow from call to call. Calls that depend on the request
+// alone (on the text) are marked, and run once for all steps. Between calls, whoever runs
+// the graph reports progress, may be cancelled, and loads and frees weights.
 package graph
 
 import (
@@ -26,15 +25,15 @@ type Weight struct {
 	DType dtype.DType   // element type on the device
 	Spec  sharding.Spec // of Shape
 	Rule  string        // the rule that decided
-	// Repeat above 1: dim 0 of Shape has each unit of rows of the file so often, one
-	// after another, so that neighbouring shards hold copies of one unit: a key head
-	// that several devices share. Unit is how many rows that is.
+	// Repeat above 1 says that dim 0 of Shape has each unit of Unit rows of the file so
+	// often, one after another. Neighbouring shards then hold copies of one unit, such as
+	// a key head that several devices share.
 	Repeat, Unit int
-	// Layout says how a split cuts a dim of File in which several matrices are
-	// stacked: a device has its part of each, one after another.
+	// Layout says how a split cuts a dim of File that stacks several matrices: each
+	// device has its part of every matrix, one after another.
 	Layout sharding.Layout
-	// Pieces are the tensors of a checkpoint that keeps apart what is stacked in
-	// File along dim 0, in order; empty where every publisher stacks it.
+	// Pieces lists, in order, the tensors of a checkpoint that stores apart the matrices
+	// that File stacks along dim 0. It is empty where every publisher stacks them.
 	Pieces []Piece
 }
 
@@ -46,8 +45,8 @@ type Piece struct {
 	Rows int
 }
 
-// FileRows are the rows of the file that rows [lo, hi) of Shape are. They must
-// not cross from one unit to another where units repeat.
+// FileRows returns the rows of the file that rows [lo, hi) of Shape are read from. Where units
+// repeat, the rows must lie within one unit; others are an error.
 func (w Weight) FileRows(lo, hi int) (from, to int, err error) {
 	if w.Repeat <= 1 {
 		return lo, hi, nil
@@ -59,7 +58,7 @@ func (w Weight) FileRows(lo, hi int) (from, to int, err error) {
 	return from, from + hi - lo, nil
 }
 
-// Bytes is the size on one device.
+// Bytes is the weight's size on one device. Error: that of Spec.Local.
 func (w Weight) Bytes(m *mesh.Mesh) (int64, error) {
 	local, err := w.Spec.Local(m, w.Shape)
 	if err != nil {
@@ -72,17 +71,17 @@ func (w Weight) Bytes(m *mesh.Mesh) (int64, error) {
 	return n, nil
 }
 
-// Input is a value the host provides.
+// Input is a value that the host provides.
 type Input struct {
 	Name  string
 	DType dtype.DType
 	Shape []int
 	Spec  sharding.Spec
-	// Step marks what changes from step to step; the rest is fed once a request.
+	// Step marks an input that changes from step to step; the others are fed once a request.
 	Step bool
 }
 
-// Ref names what a program's input is bound to.
+// Ref names the value or weight that a program's input is bound to.
 type Ref struct {
 	Weight bool   // a parameter, else a value
 	Name   string // of the parameter or value
@@ -96,16 +95,17 @@ type Call struct {
 	Outs    []string // value names, by output of the program
 	// Stage is the pipeline stage whose devices run the call.
 	Stage int
-	// Request marks calls that depend on the request alone.
+	// Request marks a call that depends on the request alone, so that it runs once.
 	Request bool
-	// Trace names the outputs, by index, that are worth comparing.
+	// Trace names the outputs, by index, that are worth comparing with a reference.
 	Trace map[int]Traced
 }
 
-// Traced is a value worth comparing.
+// Traced names an intermediate value that is worth comparing with a reference.
 type Traced struct {
 	Name string // "block_3"
-	// Shape is the value's own; what the split padded lies beyond it and is cut off. nil is all.
+	// Shape is the value's shape without the padding that the split added behind it; nil
+	// means that there is none.
 	Shape []int
 }
 
@@ -113,14 +113,15 @@ type Traced struct {
 type Output struct {
 	Name  string
 	Value string
-	// Then are further values that follow Value along dim Dim: the frames that later calls made.
+	// Then lists values that follow Value along dim Dim: the frames that later calls made.
 	Then []string
 	Dim  int
-	// Shape is the result's own; what the split padded lies beyond it and is cut off. nil is all.
+	// Shape is the result's shape without the padding that the split added behind it; nil
+	// means that there is none.
 	Shape []int
 }
 
-// Values are Value and Then.
+// Values returns the names of all values that make up the output, in order.
 func (o Output) Values() []string { return append([]string{o.Value}, o.Then...) }
 
 // OutputBytes is how many bytes the outputs have on the host, and how many the
@@ -155,7 +156,7 @@ func hostBytes(p spmd.Port, shape []int) int64 {
 	return int64(p.DType.Size()) * int64(tensor.Elements(shape))
 }
 
-// Graph is a whole step. It is built by a model and immutable afterwards.
+// Graph is one whole step of a model. A model builds it, and nobody changes it afterwards.
 type Graph struct {
 	Mesh     *mesh.Mesh
 	Programs map[string]*spmd.Program
@@ -166,11 +167,12 @@ type Graph struct {
 	// Layers is how many of the model's layers run one after another, of an
 	// autoencoder its residual blocks: what rounding grows with.
 	Layers int
-	// Notes are what a reader of the plan must know: padding, copies of heads, the attention used.
+	// Notes tell the reader of a plan what weft did beyond the request: padding, copies of
+	// heads, the form of attention.
 	Notes []string
 }
 
-// Input finds an input by name; nil when there is none.
+// Input returns the input of that name, or nil.
 func (g *Graph) Input(name string) *Input {
 	for i := range g.Inputs {
 		if g.Inputs[i].Name == name {
@@ -180,79 +182,8 @@ func (g *Graph) Input(name string) *Input {
 	return nil
 }
 
-// Check verifies that every reference resolves and that types fit: a broken
-// graph is a fault of the model's code, found before anything runs.
-func (g *Graph) Check() error {
-	type held struct {
-		d     dtype.DType
-		shape []int
-		spec  sharding.Spec
-	}
-	weights, values, made := make(map[string]held, len(g.Weights)), map[string]held{}, map[string]bool{}
-	homes := g.Homes()
-	for _, w := range g.Weights {
-		weights[w.Name] = held{w.DType, w.Shape, w.Spec.Canonical(g.Mesh, len(w.Shape))}
-	}
-	for _, in := range g.Inputs {
-		values[in.Name] = held{in.DType, in.Shape, in.Spec.Canonical(g.Mesh, len(in.Shape))}
-	}
-	for _, c := range g.Calls {
-		p := g.Programs[c.Program]
-		if p == nil {
-			return fmt.Errorf("graph: call %q names the unknown program %q", c.Name, c.Program)
-		}
-		if len(c.Args) != len(p.Inputs) || len(c.Outs) != len(p.Outputs) {
-			return fmt.Errorf("graph: call %q binds %d of %d inputs and %d of %d outputs", c.Name, len(c.Args), len(p.Inputs), len(c.Outs), len(p.Outputs))
-		}
-		gone := []string{}
-		for i, r := range c.Args {
-			h, ok := values[r.Name]
-			if r.Weight {
-				h, ok = weights[r.Name]
-				if homes[r.Name] != p.Mesh {
-					return fmt.Errorf("graph: call %q reads the weight %q, which another stage keeps", c.Name, r.Name)
-				}
-			}
-			in := p.Inputs[i]
-			if !ok {
-				return fmt.Errorf("graph: call %q: input %q is bound to %q, which nothing provides", c.Name, in.Name, r.Name)
-			}
-			if h.d != in.DType || !slices.Equal(h.shape, in.Shape) || !h.spec.Equal(in.Spec) {
-				return fmt.Errorf("graph: call %q: input %q wants %v%v %v, %q is %v%v %v", c.Name, in.Name, in.DType, in.Shape, in.Spec, r.Name, h.d, h.shape, h.spec)
-			}
-			for _, o := range p.Outputs {
-				if o.Donor == i {
-					if r.Weight {
-						return fmt.Errorf("graph: call %q gives away the weight %q", c.Name, r.Name)
-					}
-					gone = append(gone, r.Name)
-				}
-			}
-		}
-		for _, n := range gone {
-			delete(values, n)
-		}
-		for i, n := range c.Outs {
-			if made[n] {
-				return fmt.Errorf("graph: call %q makes the value %q a second time", c.Name, n)
-			}
-			made[n] = true
-			o := p.Outputs[i]
-			values[n] = held{o.DType, o.Shape, o.Spec}
-		}
-	}
-	for _, o := range g.Outputs {
-		for _, v := range o.Values() {
-			if _, ok := values[v]; !ok {
-				return fmt.Errorf("graph: output %q wants the value %q, which nothing provides", o.Name, v)
-			}
-		}
-	}
-	return nil
-}
-
-// LastUse is, by call index, the values that no later call and no output needs.
-// Values a request-only call made, and inputs fed once a request, stay.
+// LastUse returns, for each call, the values that no later call and no output needs. Values
+// that a request-only call made stay, and so do inputs that are fed once a request.
 func (g *Graph) LastUse() [][]string {
 	keep := map[string]bool{}
 	for _, o := range g.Outputs {
@@ -290,7 +221,7 @@ func (g *Graph) LastUse() [][]string {
 	return out
 }
 
-// Stages is the number of pipeline stages, 1 without a pipeline.
+// Stages is the number of pipeline stages; 1 without a pipeline.
 func (g *Graph) Stages() int {
 	n := 1
 	for _, c := range g.Calls {
@@ -299,8 +230,8 @@ func (g *Graph) Stages() int {
 	return n
 }
 
-// Homes gives, for weights and inputs by name, the mesh of the first call that
-// reads them: a stage's own devices.
+// Homes returns, for each weight and input by name, the mesh of the first call that reads it:
+// the devices of a stage.
 func (g *Graph) Homes() map[string]*mesh.Mesh {
 	home := map[string]*mesh.Mesh{}
 	for _, c := range g.Calls {
@@ -330,7 +261,7 @@ func (g *Graph) StageOf() map[string]int {
 	return stage
 }
 
-// Flow is, by stage, the values of a step that other stages make for it.
+// Flow returns, for each stage, the values of a step that other stages make for it.
 func (g *Graph) Flow() [][]string {
 	from := map[string]int{}
 	flow := make([][]string, g.Stages())
@@ -350,7 +281,7 @@ func (g *Graph) Flow() [][]string {
 	return flow
 }
 
-// ProgramNames lists the programs in the order of their first call.
+// ProgramNames returns the names of the programs in the order of their first calls.
 func (g *Graph) ProgramNames() []string {
 	names := []string{}
 	for _, c := range g.Calls {
@@ -361,14 +292,14 @@ func (g *Graph) ProgramNames() []string {
 	return names
 }
 
-// Choice is what a program's builder chose between.
+// Choice is a choice that the builder of a program made.
 type Choice struct {
 	Program string `json:"program"`
 	spmd.Choice
 }
 
-// Choices lists what the programs chose, the form of each attention, in the order
-// of their first calls.
+// Choices returns what the builders chose, such as the form of each attention, in the order of
+// the programs' first calls.
 func (g *Graph) Choices() []Choice {
 	out := []Choice{}
 	for _, name := range g.ProgramNames() {
@@ -379,8 +310,8 @@ func (g *Graph) Choices() []Choice {
 	return out
 }
 
-// Traffic lists the collectives of one run, program by program: those of the
-// calls that depend on the request alone, or those of every step.
+// Traffic returns the collectives of one run, program by program: those of the request-only
+// calls where request is true, else those of each step.
 func (g *Graph) Traffic(request bool) []spmd.Traffic {
 	calls := map[string]int{}
 	for _, c := range g.Calls {

@@ -7,41 +7,42 @@ import (
 	"weft/spmd"
 )
 
-// Residency is what a device holds while the calls of a graph run, apart from
-// what a program holds within itself.
+// Residency says what a device holds while the calls of a graph run, apart from what a
+// program holds within itself. All figures are bytes on one device.
 type Residency struct {
-	// Weights is what is there throughout: the device's part of every weight.
+	// Weights is the device's part of every weight, which is there throughout.
 	Weights int64
-	// Moments are the device's values as each call begins, by call.
+	// Moments has, for each call, the values that the device holds as the call begins.
 	Moments []Moment
-	// Values are bytes of each input and value on a device, by name.
+	// Values has the size of each input and value, by name.
 	Values map[string]int64
 }
 
-// Moment is what a device holds as a call begins: the call's own arguments are
-// among it, its results are not.
+// Moment says what a device holds as a call begins: the call's arguments are there, and its
+// results are not yet.
 type Moment struct {
-	// Kept is what a request keeps: its inputs, and what calls of the request made.
+	// Kept is what stays for the whole request: its inputs, and what request-only calls made.
 	Kept int64
-	// Alive is what a step hands on, and the inputs of a step that wait.
+	// Alive is what the step has made and still needs, and the step's inputs.
 	Alive int64
 }
 
-// Passes says how a graph is run. The zero value is once, as it stands.
+// Passes says how a graph is run. The zero value runs it once, as it stands.
 type Passes struct {
-	// N passes run one after the other over the same weights, each with values of
-	// its own, as the passes with and without the text do; 0 is 1. The others' latents
-	// and velocities wait meanwhile, and so does what they keep for the request.
+	// N is how many passes run one after the other over the same weights, each with values
+	// of its own, as the passes with and without the text do; 0 means 1. While one
+	// runs, the latents of the others stay on the device, and so does what the others
+	// keep for the request.
 	N int
-	// Times is how many calls of the model one call of a program stands for, as a
-	// fraction: a graph of two layers may stand for one of forty. nil is one.
+	// Times says how many calls of the model one call of a program stands for, as a
+	// fraction: a graph of two layers may stand for a model of forty. nil means one.
 	Times func(program string) (num, den int)
 }
 
-// Residency walks the calls as they run. An argument that a program's result
-// takes over is there until then and no longer; other values of a step go after their last
-// use (LastUse), and what a request made stays. Error: a graph with a pipeline,
-// whose stages hold different things.
+// Residency follows the calls in order. An argument whose memory a program's result takes
+// over is there until then and no longer. Other values of a step go after their last use
+// (LastUse), and what a request-only call made stays. Error: a graph with a pipeline, because
+// its stages hold different things.
 func (g *Graph) Residency(p Passes) (*Residency, error) {
 	if n := g.Stages(); n > 1 {
 		return nil, fmt.Errorf("graph: %d pipeline stages: what a device holds is counted for one stage only", n)
@@ -114,8 +115,8 @@ func (g *Graph) Residency(p Passes) (*Residency, error) {
 	return r, nil
 }
 
-// weightBytes is what a device keeps of the weights. A weight that one call of a
-// program reads is a layer's own, and stands for as many as the call does.
+// weightBytes is the size of the weights on one device. A weight that only one call of a program
+// reads belongs to one layer, and counts as often as that call stands for layers.
 func (g *Graph) weightBytes(scaled func(string, int64) int64) (int64, error) {
 	type use struct{ weight, program string }
 	readers := map[use]int{}
@@ -148,8 +149,8 @@ func (g *Graph) weightBytes(scaled func(string, int64) int64) (int64, error) {
 	return total, nil
 }
 
-// ArgumentBytes is what a call's arguments are of a device's memory; one that is
-// bound twice counts once.
+// ArgumentBytes is the device memory of a call's arguments. An argument that is bound to
+// several inputs counts once.
 func (g *Graph) ArgumentBytes(call int) int64 {
 	c := g.Calls[call]
 	n, seen := int64(0), map[Ref]bool{}

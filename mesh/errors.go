@@ -18,8 +18,6 @@ var (
 	ErrUnknownAxis = fault.NewKind("unknown-axis")
 	// ErrAxisIndex: a coordinate lies outside its axis.
 	ErrAxisIndex = fault.NewKind("axis-index")
-	// ErrBalanced: a balanced shape was asked for fewer than one device or one axis.
-	ErrBalanced = fault.NewKind("balanced-shape")
 )
 
 // DeviceCount are the fields of ErrDeviceCount.
@@ -63,10 +61,4 @@ type AxisIndex struct {
 	Axis  string `json:"axis"`
 	Index int    `json:"index"`
 	Size  int    `json:"size"`
-}
-
-// BalancedShape are the fields of ErrBalanced.
-type BalancedShape struct {
-	Devices int `json:"devices"`
-	Rank    int `json:"rank"`
 }

@@ -2,18 +2,17 @@ package mesh
 
 import "slices"
 
-// Groups are the replica groups of a collective over the named axes, as mesh
-// positions. Members are ordered by their coordinates on the axes in the order
-// given, first axis major, so that Groups("a","b") and Groups("b","a") hold the
-// same positions in another order; groups are ordered by their smallest member.
-// Axes that the mesh does not have are passed over; without any, every position
-// is a group of its own.
+// Groups returns the replica groups of a collective over the named axes, as mesh
+// positions. Members are ordered by their coordinates on the axes in the order given, the
+// first axis major, so Groups("a","b") and Groups("b","a") hold the same positions in
+// different orders. Groups are ordered by their smallest member. Axes that the mesh does
+// not have are ignored; without any axis, every position is a group of its own.
 func (m *Mesh) Groups(axes ...string) [][]int {
-	offsets := m.offsets(axes)
+	offsets := m.groupOffsets(axes)
 	var groups [][]int
 	// A leader is the smallest of its group, so the groups come out in order.
 	for pos := range m.devices {
-		if !m.leads(pos, axes) {
+		if !m.leadsGroup(pos, axes) {
 			continue
 		}
 		group := make([]int, len(offsets))
@@ -25,8 +24,9 @@ func (m *Mesh) Groups(axes ...string) [][]int {
 	return groups
 }
 
-// leads reports whether pos has coordinate 0 on each of the axes: the first of its group.
-func (m *Mesh) leads(pos int, axes []string) bool {
+// leadsGroup reports whether pos is the first of its group: its coordinate is 0 on each of
+// the axes.
+func (m *Mesh) leadsGroup(pos int, axes []string) bool {
 	for _, name := range axes {
 		if m.Coord(pos, name) != 0 {
 			return false
@@ -35,11 +35,11 @@ func (m *Mesh) leads(pos int, axes []string) bool {
 	return true
 }
 
-// offsets are the distances from the leader of a group to its members.
-func (m *Mesh) offsets(axes []string) []int {
+// groupOffsets returns the distances from the first member of a group to all its members.
+func (m *Mesh) groupOffsets(axes []string) []int {
 	offsets := []int{0}
 	for i, name := range axes {
-		a := m.index(name)
+		a := m.axisIndex(name)
 		if a < 0 || slices.Contains(axes[:i], name) {
 			continue
 		}
@@ -54,11 +54,10 @@ func (m *Mesh) offsets(axes []string) []int {
 	return offsets
 }
 
-// Pairs are the (source, target) positions of a permute that moves data shift
-// places along an axis, sources ascending. With wrap the axis is a ring;
-// without, pairs that would leave it are absent. Along an axis that the mesh
-// does not have, or whose size is 1, a ring gives each position itself and a
-// line gives nothing unless shift is 0.
+// Pairs returns the (source, target) positions of a permute that moves data shift places
+// along an axis, sources ascending. With wrap the axis is a ring; without wrap, pairs that
+// would leave it are absent. Along an axis that the mesh does not have, or whose size is
+// 1, a ring gives each position itself, and a line gives nothing unless shift is 0.
 func (m *Mesh) Pairs(axis string, shift int, wrap bool) [][2]int {
 	size, stride := m.Size(axis), m.Stride(axis)
 	pairs := [][2]int{}

@@ -23,19 +23,18 @@ type Device struct {
 
 // Mesh is a grid of devices with named axes. It is immutable; use *Mesh.
 //
-// Invariants, kept by New: every size is at least 1, no two axes share a name,
-// no two positions share a device id, and the sizes multiply to len(devices).
+// New keeps these invariants: every size is at least 1, no two axes share a name, no two
+// positions share a device id, and the sizes multiply to len(devices).
 type Mesh struct {
 	axes    []Axis
 	strides []int // strides[i]: how far apart neighbours along axes[i] lie, in positions
 	devices []Device
 }
 
-// New makes a mesh of the given axes, outermost first, over devices in
-// row-major order. Axes of size 1 are kept. No axes at all is a mesh of one
-// device. Errors: ErrAxisSize, ErrMeshSyntax (an axis without a name, or with
-// a character that mesh and spec texts use), ErrDuplicateAxisName,
-// ErrDeviceCount, ErrDuplicateDevice; all that apply are joined.
+// New makes a mesh of the given axes, outermost first, over devices in row-major order. It
+// keeps axes of size 1. Without axes it makes a mesh of one device. Errors, all that apply
+// joined: ErrAxisSize, ErrMeshSyntax (an axis without a name, or with a character that mesh
+// and spec texts use), ErrDuplicateAxisName, ErrDeviceCount, ErrDuplicateDevice.
 func New(axes []Axis, devices []Device) (*Mesh, error) {
 	var list fault.List
 	checkNames(&list, axes)
@@ -43,20 +42,20 @@ func New(axes []Axis, devices []Device) (*Mesh, error) {
 	if need >= 0 && need != len(devices) {
 		list.Add(fault.New(ErrDeviceCount, DeviceCount{need, len(devices)},
 			"mesh %s needs %d devices, have %d; the axis sizes must multiply to %d",
-			format(axes), need, len(devices), len(devices)))
+			formatAxes(axes), need, len(devices), len(devices)))
 	}
 	checkDevices(&list, devices)
 	if err := list.Err(); err != nil {
 		return nil, err
 	}
-	return build(axes, devices), nil
+	return buildMesh(axes, devices), nil
 }
 
-// maxLocal bounds a mesh that is only a size: no pod has more devices.
+// maxLocal bounds the devices of a mesh that Local makes: no pod has more.
 const maxLocal = 1 << 20
 
-// Local makes a mesh over devices 0 to n-1 of process 0, n being the product
-// of the sizes. Errors as for New.
+// Local makes a mesh over devices 0 to n-1 of process 0, where n is the product of the
+// sizes. Errors: those of New, and ErrAxisSize for a mesh of more than 1,048,576 devices.
 func Local(axes ...Axis) (*Mesh, error) {
 	var list fault.List
 	checkNames(&list, axes)
@@ -71,10 +70,11 @@ func Local(axes ...Axis) (*Mesh, error) {
 	for i := range devices {
 		devices[i].ID = i
 	}
-	return build(axes, devices), nil
+	return buildMesh(axes, devices), nil
 }
 
-func build(axes []Axis, devices []Device) *Mesh {
+// buildMesh makes a mesh of axes and devices that have been checked.
+func buildMesh(axes []Axis, devices []Device) *Mesh {
 	m := &Mesh{
 		axes:    append([]Axis{}, axes...),
 		strides: make([]int, len(axes)),
@@ -88,14 +88,16 @@ func build(axes []Axis, devices []Device) *Mesh {
 	return m
 }
 
-// reserved are the characters that mesh, spec and rule texts give a meaning.
-const reserved = " \t\r\n=,+-|[]{}()*'\""
+// reservedChars have a meaning in the texts of meshes, specs and rules, so no axis name
+// has them.
+const reservedChars = " \t\r\n=,+-|[]{}()*'\""
 
+// checkNames adds an error for every axis name that is malformed or occurs twice.
 func checkNames(list *fault.List, axes []Axis) {
 	for i, a := range axes {
-		if a.Name == "" || strings.ContainsAny(a.Name, reserved) {
-			list.Add(fault.New(ErrMeshSyntax, MeshSyntax{format(axes), a.Name},
-				"axis name %q of mesh %q is not legal: names are one or more characters, none of them blank or one of =,+-|[]{}()*'\"", a.Name, format(axes)))
+		if a.Name == "" || strings.ContainsAny(a.Name, reservedChars) {
+			list.Add(fault.New(ErrMeshSyntax, MeshSyntax{formatAxes(axes), a.Name},
+				"axis name %q of mesh %q is not legal: names are one or more characters, none of them blank or one of =,+-|[]{}()*'\"", a.Name, formatAxes(axes)))
 		}
 		same := func(b Axis) bool { return b.Name == a.Name }
 		if slices.IndexFunc(axes, same) != i {
@@ -109,12 +111,13 @@ func checkNames(list *fault.List, axes []Axis) {
 		}
 		if len(sizes) > 1 {
 			list.Add(fault.New(ErrDuplicateAxisName, DuplicateAxisName{a.Name, sizes},
-				"mesh %s names axis %s %d times, with sizes %v; an axis occurs once", format(axes), a.Name, len(sizes), sizes))
+				"mesh %s names axis %s %d times, with sizes %v; an axis occurs once", formatAxes(axes), a.Name, len(sizes), sizes))
 		}
 	}
 }
 
-// checkSizes returns the product of the sizes, or -1 when one is not legal.
+// checkSizes adds an error for every size that is not legal. It returns the product of the
+// sizes, or -1 where one is not legal.
 func checkSizes(list *fault.List, axes []Axis) int {
 	product := 1
 	for _, a := range axes {
@@ -125,7 +128,7 @@ func checkSizes(list *fault.List, axes []Axis) int {
 			product = -1
 		case product > 0 && a.Size > math.MaxInt32/product:
 			list.Add(fault.New(ErrAxisSize, AxisSize{a.Name, a.Size},
-				"mesh %s has more than %d devices at axis %s; choose smaller sizes", format(axes), math.MaxInt32, a.Name))
+				"mesh %s has more than %d devices at axis %s; choose smaller sizes", formatAxes(axes), math.MaxInt32, a.Name))
 			product = -1
 		case product > 0:
 			product *= a.Size
@@ -134,6 +137,7 @@ func checkSizes(list *fault.List, axes []Axis) int {
 	return product
 }
 
+// checkDevices adds an error for every device id that occurs twice.
 func checkDevices(list *fault.List, devices []Device) {
 	at := make(map[int][]int, len(devices))
 	for i, d := range devices {
@@ -159,51 +163,48 @@ func (m *Mesh) Names() []string {
 	return names
 }
 
-// Size is the product of the sizes of the named axes, each counted once. An
-// axis the mesh does not have counts as 1. Without arguments it is the number
-// of devices.
+// Size is the product of the sizes of the named axes, each counted once. An axis that the
+// mesh does not have counts as 1. Without arguments it is the number of devices.
 func (m *Mesh) Size(axes ...string) int {
 	if len(axes) == 0 {
 		return len(m.devices)
 	}
 	n := 1
 	for i, name := range axes {
-		if a := m.index(name); a >= 0 && !slices.Contains(axes[:i], name) {
+		if a := m.axisIndex(name); a >= 0 && !slices.Contains(axes[:i], name) {
 			n *= m.axes[a].Size
 		}
 	}
 	return n
 }
 
-// Has reports whether the mesh has the axis, be its size 1 or more.
-func (m *Mesh) Has(axis string) bool { return m.index(axis) >= 0 }
+// Parts is how many parts a dim is cut into that is split over the axes: the product of
+// their sizes, and 1 without axes.
+func (m *Mesh) Parts(axes []string) int {
+	if len(axes) == 0 {
+		return 1
+	}
+	return m.Size(axes...)
+}
+
+// Has reports whether the mesh has the axis, whatever its size.
+func (m *Mesh) Has(axis string) bool { return m.axisIndex(axis) >= 0 }
 
 // NumDevices is the number of devices.
 func (m *Mesh) NumDevices() int { return len(m.devices) }
 
-// Devices returns the devices in mesh order: row-major, last axis fastest.
+// Devices returns the devices in mesh order: row-major, the last axis fastest.
 func (m *Mesh) Devices() []Device { return slices.Clone(m.devices) }
 
-// Device is the device at a position; pos must lie in 0 to NumDevices()-1.
+// Device returns the device at a position from 0 to NumDevices()-1.
 func (m *Mesh) Device(pos int) Device { return m.devices[pos] }
 
-// PositionOf finds the position of a device id, or -1.
+// PositionOf returns the position of a device id, or -1.
 func (m *Mesh) PositionOf(id int) int {
 	return slices.IndexFunc(m.devices, func(d Device) bool { return d.ID == id })
 }
 
-// Addressable returns, ascending, the positions whose device belongs to process.
-func (m *Mesh) Addressable(process int) []int {
-	positions := []int{}
-	for i, d := range m.devices {
-		if d.Process == process {
-			positions = append(positions, i)
-		}
-	}
-	return positions
-}
-
-// Unknown is the ErrUnknownAxis of an axis that m does not have.
+// Unknown returns the error for an axis that the mesh does not have: ErrUnknownAxis.
 func (m *Mesh) Unknown(axis string) error {
 	known := m.Names()
 	hint := "known axes: " + strings.Join(known, " ")
@@ -216,11 +217,11 @@ func (m *Mesh) Unknown(axis string) error {
 	return fault.New(ErrUnknownAxis, UnknownAxis{axis, known}, "axis %s is not in mesh %s; %s", axis, m, hint)
 }
 
-// Sub is the mesh at one coordinate of an axis. The axis stays, with size 1, so
-// that specs that name it stay legal; devices keep their ids. Errors:
-// ErrUnknownAxis, ErrAxisIndex.
+// Sub returns the mesh at one coordinate of an axis. The axis stays, with size 1, so that
+// specs that name it stay legal; devices keep their ids. Errors: ErrUnknownAxis,
+// ErrAxisIndex.
 func (m *Mesh) Sub(axis string, index int) (*Mesh, error) {
-	a := m.index(axis)
+	a := m.axisIndex(axis)
 	if a < 0 {
 		return nil, m.Unknown(axis)
 	}
@@ -230,20 +231,21 @@ func (m *Mesh) Sub(axis string, index int) (*Mesh, error) {
 	}
 	var devices []Device
 	for pos, d := range m.devices {
-		if m.coord(pos, a) == index {
+		if m.coordOnAxis(pos, a) == index {
 			devices = append(devices, d)
 		}
 	}
 	axes := m.Axes()
 	axes[a].Size = 1
-	return build(axes, devices), nil
+	return buildMesh(axes, devices), nil
 }
 
-// String gives names and sizes as Parse reads them: "dp=1,tp=4,sp=1". It does
-// not show the device order.
-func (m *Mesh) String() string { return format(m.axes) }
+// String returns names and sizes as Parse reads them: "dp=1,tp=4,sp=1". It does not show
+// the order of the devices.
+func (m *Mesh) String() string { return formatAxes(m.axes) }
 
-func format(axes []Axis) string {
+// formatAxes writes axes as Parse reads them.
+func formatAxes(axes []Axis) string {
 	parts := make([]string, len(axes))
 	for i, a := range axes {
 		parts[i] = fmt.Sprintf("%s=%d", a.Name, a.Size)
@@ -259,6 +261,7 @@ func (m *Mesh) Equal(o *Mesh) bool {
 	return slices.Equal(m.axes, o.axes) && slices.Equal(m.devices, o.devices)
 }
 
-func (m *Mesh) index(axis string) int {
+// axisIndex returns the place of an axis in m.axes, or -1.
+func (m *Mesh) axisIndex(axis string) int {
 	return slices.IndexFunc(m.axes, func(a Axis) bool { return a.Name == axis })
 }

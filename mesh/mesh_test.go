@@ -53,12 +53,6 @@ func TestNewKeepsWhatItIsGiven(t *testing.T) {
 	if got := m.String(); got != "data=2,one=1,model=2" {
 		t.Error(got)
 	}
-	if got := m.Addressable(1); !slices.Equal(got, []int{1, 3}) {
-		t.Error("addressable:", got)
-	}
-	if got := m.Addressable(9); got == nil || len(got) != 0 {
-		t.Error("addressable of no process:", got)
-	}
 	if m.PositionOf(6) != 2 || m.PositionOf(1) != -1 || m.Device(2).ID != 6 {
 		t.Error("position of device 6 is 2, device 1 is absent")
 	}
@@ -70,7 +64,7 @@ func TestNewKeepsWhatItIsGiven(t *testing.T) {
 	}
 }
 
-// Rows of strategies.md 10.1 and field reports A01 (e) and A06.
+// New refuses a mesh with the kind and the fields of each rule that it breaks.
 func TestNewRefuses(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -148,9 +142,22 @@ func TestDuplicateDevice(t *testing.T) {
 	}
 }
 
+// A dim that is split over no axes is one part, although Size without axes counts all devices.
+func TestParts(t *testing.T) {
+	m := local(t, "dp=2,tp=3,sp=4")
+	for _, c := range []struct {
+		axes []string
+		want int
+	}{{nil, 1}, {[]string{}, 1}, {[]string{mesh.TP}, 3}, {[]string{mesh.SP, mesh.DP}, 8}, {[]string{"none"}, 1}, {[]string{mesh.TP, mesh.TP}, 3}} {
+		if got := m.Parts(c.axes); got != c.want {
+			t.Errorf("Parts(%v) is %d, want %d", c.axes, got, c.want)
+		}
+	}
+}
+
 func TestMeshOfNoAxes(t *testing.T) {
 	m := local(t, "")
-	if m.NumDevices() != 1 || m.String() != "" || m.Size() != 1 || len(m.Coords(0)) != 0 || m.Position(nil) != 0 {
+	if m.NumDevices() != 1 || m.String() != "" || m.Size() != 1 || len(m.Coords(0)) != 0 {
 		t.Error("a mesh without axes is one device:", m)
 	}
 	if d := cmp.Diff([][]int{{0}}, m.Groups("tp")); d != "" {

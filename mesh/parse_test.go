@@ -1,7 +1,6 @@
 package mesh_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -103,70 +102,4 @@ func TestStandard(t *testing.T) {
 	if _, err := mesh.Local(got...); err == nil {
 		t.Errorf("two spellings of one axis stay an error, not %v", got)
 	}
-}
-
-// The table of strategies.md 10.2.
-func TestBalanced(t *testing.T) {
-	for n, want := range map[int][3]string{
-		1: {"[1 1]", "[1 1 1]", "[1 1 1 1]"}, 2: {"[1 2]", "[1 1 2]", "[1 1 1 2]"}, 7: {"[1 7]", "[1 1 7]", "[1 1 1 7]"},
-		4: {"[2 2]", "[1 2 2]", "[1 1 2 2]"}, 8: {"[2 4]", "[2 2 2]", "[1 2 2 2]"}, 9: {"[3 3]", "[1 3 3]", "[1 1 3 3]"},
-		10: {"[2 5]", "[1 2 5]", "[1 1 2 5]"}, 12: {"[3 4]", "[2 2 3]", "[1 2 2 3]"}, 16: {"[4 4]", "[2 2 4]", "[2 2 2 2]"},
-		24: {"[4 6]", "[2 3 4]", "[2 2 2 3]"}, 30: {"[5 6]", "[2 3 5]", "[1 2 3 5]"}, 32: {"[4 8]", "[2 4 4]", "[2 2 2 4]"},
-		36: {"[6 6]", "[3 3 4]", "[2 2 3 3]"}, 64: {"[8 8]", "[4 4 4]", "[2 2 4 4]"}, 100: {"[10 10]", "[4 5 5]", "[2 2 5 5]"},
-		128: {"[8 16]", "[4 4 8]", "[2 4 4 4]"}, 256: {"[16 16]", "[4 8 8]", "[4 4 4 4]"}, 1024: {"[32 32]", "[8 8 16]", "[4 4 8 8]"},
-	} {
-		for i, w := range want {
-			got, err := mesh.Balanced(n, i+2)
-			if err != nil || fmt.Sprint(got) != w {
-				t.Errorf("Balanced(%d, %d) = %v, want %s: %v", n, i+2, got, w, err)
-			}
-		}
-	}
-	if got, _ := mesh.Balanced(6, 1); fmt.Sprint(got) != "[6]" {
-		t.Error(got)
-	}
-	if got, err := mesh.Balanced(720720, 100); err != nil || len(got) != 100 {
-		t.Error(got, err)
-	}
-	for _, bad := range [][2]int{{0, 2}, {-4, 2}, {4, 0}, {4, -1}} {
-		_, err := mesh.Balanced(bad[0], bad[1])
-		wantKinds(t, err, mesh.ErrBalanced)
-	}
-}
-
-// Every way to factor small numbers, by brute force.
-func TestBalancedIsBest(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		n, rank := rapid.IntRange(1, 400).Draw(t, "n"), rapid.IntRange(1, 4).Draw(t, "rank")
-		got, err := mesh.Balanced(n, rank)
-		if err != nil || len(got) != rank {
-			t.Fatal(got, err)
-		}
-		product, sum := 1, 0
-		for i, f := range got {
-			product, sum = product*f, sum+f
-			if i > 0 && got[i-1] > f {
-				t.Fatalf("%v decreases", got)
-			}
-		}
-		if product != n {
-			t.Fatalf("%v is not %d", got, n)
-		}
-		if least := leastSum(n, rank); sum != least {
-			t.Fatalf("%v has sum %d, the least is %d", got, sum, least)
-		}
-	})
-}
-
-func leastSum(n, rank int) int {
-	if rank == 1 {
-		return n
-	}
-	least := n + rank
-	for f := 1; f <= n; f++ {
-		if n%f == 0 {
-			least = min(least, f+leastSum(n/f, rank-1))
-		}
-	}
-	return least
 }

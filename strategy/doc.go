@@ -79,7 +79,6 @@
 //	DeviceMeshManager, create_mesh,          mesh.New, mesh.Local
 //	create_device_mesh
 //	create_mesh_from_config                  Degrees.Mesh
-//	get_optimal_mesh_shape (both)            mesh.Balanced
-//	optimize_for_transformer                 none: a mesh is chosen for a model, by its
-//	                                         memory and time, and not for a size's name
+//	get_optimal_mesh_shape (both),           none: a mesh is chosen for a model, by its
+//	optimize_for_transformer                 memory and time, and not for a size's name
 package strategy

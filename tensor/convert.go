@@ -10,10 +10,10 @@ import (
 	"weft/dtype"
 )
 
-// BF16 rounds to the nearest bfloat16, ties to even: it adds 0x7fff, and one more
-// if the last bit kept is odd, then cuts; a carry runs into the exponent, and from
-// the largest number into infinity, as it should. A NaN keeps its sign and upper
-// payload, and is quiet.
+// BF16 rounds to the nearest bfloat16, ties to even. It adds 0x7fff, and one more where the
+// last bit that stays is odd, and drops the lower half. A carry runs into the exponent, and
+// from the largest number into infinity, as rounding requires. A NaN keeps its sign and
+// its upper payload, and becomes quiet.
 func BF16(f float32) uint16 {
 	u := math.Float32bits(f)
 	if u&0x7fffffff > 0x7f800000 {
@@ -22,10 +22,10 @@ func BF16(f float32) uint16 {
 	return uint16((u + 0x7fff + (u>>16)&1) >> 16)
 }
 
-// FromBF16 widens, exactly.
+// FromBF16 widens a bfloat16 exactly.
 func FromBF16(u uint16) float32 { return math.Float32frombits(uint32(u) << 16) }
 
-// As is t in another floating-point type, or t itself when it has that type.
+// As returns t in another floating-point type, or t itself where it has that type already.
 // Narrowing rounds to nearest even.
 func (t *Tensor) As(d dtype.DType) (*Tensor, error) {
 	if t.DType == d {
@@ -38,7 +38,7 @@ func (t *Tensor) As(d dtype.DType) (*Tensor, error) {
 	return FromFloat32s(d, fs, t.Shape...)
 }
 
-// Float32s are the elements as f32. F64 is narrowed; integers are not converted.
+// Float32s returns the elements as f32. It narrows F64; integers are an error.
 func (t *Tensor) Float32s() ([]float32, error) {
 	n := t.Elements()
 	out := make([]float32, n)
@@ -66,8 +66,8 @@ func (t *Tensor) Float32s() ([]float32, error) {
 	return out, nil
 }
 
-// Int64s are the elements of a tensor of integers or Bool, a U64 past the largest
-// int64 being negative.
+// Int64s returns the elements of a tensor of integers or Bool. A U64 above the largest
+// int64 comes out negative.
 func (t *Tensor) Int64s() ([]int64, error) {
 	out := make([]int64, t.Elements())
 	le := binary.LittleEndian
@@ -88,7 +88,8 @@ func (t *Tensor) Int64s() ([]int64, error) {
 	return out, nil
 }
 
-// FromFloat32s makes a tensor of type d from f32 elements.
+// FromFloat32s makes a tensor of type d from f32 elements. A number of elements that is not
+// the shape's, and a type that is not floating-point, are errors.
 func FromFloat32s(d dtype.DType, fs []float32, shape ...int) (*Tensor, error) {
 	t := New(d, shape...)
 	if t.Elements() != len(fs) {

@@ -2,18 +2,19 @@ package tensor
 
 import "slices"
 
-// Cut copies the block [lo[d], hi[d]) along every dim into dst, row-major.
-// size is the bytes of one element; dst must hold exactly the block.
+// Cut copies the block [lo[d], hi[d]) along every dim of src into dst, row-major. An element
+// has size bytes, and dst holds exactly the block.
 func Cut(dst, src []byte, shape, lo, hi []int, size int) {
 	walkBlock(shape, lo, hi, size, func(whole, block, n int) { copy(dst[block:block+n], src[whole:whole+n]) })
 }
 
-// Paste is the reverse: it writes a block back into its place.
+// Paste copies a block from src into its place in dst: the reverse of Cut.
 func Paste(dst, src []byte, shape, lo, hi []int, size int) {
 	walkBlock(shape, lo, hi, size, func(whole, block, n int) { copy(dst[whole:whole+n], src[block:block+n]) })
 }
 
-// Crop keeps the first shape[d] elements along every dim; nil, or t's own shape, is t itself.
+// Crop keeps the first shape[d] elements along every dim. For nil, or t's own shape, it
+// returns t itself.
 func (t *Tensor) Crop(shape []int) *Tensor {
 	if shape == nil || slices.Equal(shape, t.Shape) {
 		return t
@@ -23,7 +24,7 @@ func (t *Tensor) Crop(shape []int) *Tensor {
 	return out
 }
 
-// Slice keeps [lo, hi) of dim.
+// Slice copies [lo, hi) of dim.
 func (t *Tensor) Slice(dim, lo, hi int) *Tensor {
 	from, to := make([]int, len(t.Shape)), slices.Clone(t.Shape)
 	from[dim], to[dim] = lo, hi
@@ -34,7 +35,7 @@ func (t *Tensor) Slice(dim, lo, hi int) *Tensor {
 	return out
 }
 
-// Transpose makes result dim i of dim perm[i].
+// Transpose copies t so that dim i of the result is dim perm[i] of t.
 func (t *Tensor) Transpose(perm ...int) *Tensor {
 	rank, size := len(perm), t.DType.Size()
 	from := make([]int, rank) // stride of t's dims, in elements
@@ -70,7 +71,7 @@ func (t *Tensor) Transpose(perm ...int) *Tensor {
 	return out
 }
 
-// Rows shares the memory of rows [lo, hi) along dim 0.
+// Rows returns rows [lo, hi) of dim 0; it shares t's memory.
 func (t *Tensor) Rows(lo, hi int) *Tensor {
 	shape := slices.Clone(t.Shape)
 	row := len(t.Data) / max(1, shape[0])
@@ -78,10 +79,11 @@ func (t *Tensor) Rows(lo, hi int) *Tensor {
 	return &Tensor{DType: t.DType, Shape: shape, Data: t.Data[lo*row : hi*row]}
 }
 
-// Stack joins tensors of one type along dim 0; one alone is itself.
+// Stack joins tensors of one type along dim 0; a single tensor is returned as it is.
 func Stack(parts []*Tensor) *Tensor { return Join(0, parts) }
 
-// Join puts tensors of one type, alike but for dim, together along it; one alone is itself.
+// Join joins tensors along dim; they have one type, and one shape but for dim. A single
+// tensor is returned as it is.
 func Join(dim int, parts []*Tensor) *Tensor {
 	if len(parts) == 1 {
 		return parts[0]
@@ -101,8 +103,8 @@ func Join(dim int, parts []*Tensor) *Tensor {
 	return out
 }
 
-// walkBlock visits the contiguous runs of a block: byte offsets in the whole
-// array and in the block, and a length.
+// walkBlock visits the contiguous runs of a block: their byte offsets in the whole array and
+// in the block, and their length.
 func walkBlock(shape, lo, hi []int, size int, visit func(whole, block, n int)) {
 	rank := len(shape)
 	// Trailing dims taken whole make one run with the dim before them.

@@ -1,5 +1,5 @@
-// Package tensor is a dense array in host memory: what checkpoints are read
-// into, what devices are fed from and what results come back as.
+// Package tensor holds dense arrays in host memory. Checkpoints are read into them,
+// devices are fed from them, and results come back as them.
 package tensor
 
 import (
@@ -15,12 +15,12 @@ type Tensor struct {
 	Data  []byte
 }
 
-// New makes a zeroed tensor.
+// New makes a tensor of zeros.
 func New(d dtype.DType, shape ...int) *Tensor {
 	return &Tensor{DType: d, Shape: append([]int{}, shape...), Data: make([]byte, Elements(shape)*d.Size())}
 }
 
-// Elements is the product of shape; 1 for rank 0.
+// Elements is the product of a shape's sizes; 1 for rank 0.
 func Elements(shape []int) int {
 	n := 1
 	for _, s := range shape {
@@ -32,5 +32,5 @@ func Elements(shape []int) int {
 // Elements is the number of elements.
 func (t *Tensor) Elements() int { return Elements(t.Shape) }
 
-// String gives type and shape: "f32[2,3]".
+// String returns type and shape: "f32[2 3]".
 func (t *Tensor) String() string { return fmt.Sprintf("%v%v", t.DType, t.Shape) }

@@ -5,7 +5,6 @@ package mosaic_test
 import (
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -17,8 +16,6 @@ import (
 	"weft/internal/llo"
 	"weft/xla/plugin"
 )
-
-var update = flag.Bool("update", false, "write the goldens anew")
 
 func TestMain(m *testing.M) {
 	llo.Child()
@@ -60,7 +57,7 @@ func program(t testing.TB, s mosaic.Spec) string {
 }`, strings.Join(params, ", "), q, mosaic.Call, strings.Join(args, ", "), s.Config(), strings.Join(types, ", "), q, q)
 }
 
-// shape is an attention of n queries with so many keys, of which the last are
+// dimsText is an attention of n queries with so many keys, of which the last are
 // padding up to a whole group of 128.
 func shape(chip string, queries, keys, heads, dim int) mosaic.Spec {
 	s := mosaic.Spec{Chip: chip, Batch: 1, Queries: queries, Keys: keys, Heads: heads, KVHeads: heads, HeadDim: dim}

@@ -51,7 +51,7 @@ func newProblem(r *rand.Rand, s mosaic.Spec) *problem {
 	return p
 }
 
-// operands are what the kernel is given: q times scale and log2(e) unless the
+// randomOperands are what the kernel is given: q times scale and log2(e) unless the
 // kernel scales, all rounded to bf16, and rubbish where keys are not real.
 func (p *problem) operands() []*mosaictest.Vec {
 	s := p.spec
@@ -102,7 +102,7 @@ func (p *problem) real(key int) bool {
 	return false
 }
 
-// naive is the definition in f64. rounded takes the operands as the kernel has
+// naiveAttention is the definition in f64. rounded takes the operands as the kernel has
 // them: then what differs is the kernel's arithmetic alone.
 func (p *problem) naive(rounded bool) []float64 {
 	s := p.spec

@@ -1,65 +1,68 @@
 package mosaic
 
-import (
-	"weft/fault"
-)
+import "weft/fault"
 
-// ErrUnsupported: an attention that the kernel has no form for.
+// ErrUnsupported: the kernel cannot compute an attention of this shape.
 var ErrUnsupported = fault.NewKind("kernel-unsupported")
 
-// Spec is one attention as one device holds it: q (B, Sq, H, D), k and v
-// (B, Sk, Hkv, D), bf16, each as (B, tokens, heads*D).
+// Spec describes one attention as one device holds it: q (B, Sq, H, D) and k, v
+// (B, Sk, Hkv, D) in bf16, each stored as (B, tokens, heads*D).
 type Spec struct {
-	Chip           string // "v4", "v5e", "v5p", "v6e", "tpu7x"
+	Chip           string // the TPU's generation, "v4"
 	Batch          int
 	Queries, Keys  int // as held, padding included
 	Heads, KVHeads int
 	HeadDim        int
-	// Real are the keys that count, in ascending order and apart; nil is all of
-	// them. What stands elsewhere never reaches the result.
+	// Real lists the keys that are not padding, in ascending order and apart; nil means
+	// all keys. Padding never reaches the result, whatever it holds.
 	Real []Range
-	// Mask: there is a fourth operand (B|1, 1, Sk) f32 that is added to the scores.
+	// Mask says that a fourth operand, (B|1, 1, Sk) f32, is added to the scores.
 	Mask bool
-	// MaskBatch is its first dim.
+	// MaskBatch is the size of the mask's first dim: Batch or 1.
 	MaskBatch int
-	// Scale multiplies the scores within the kernel; 1 or 0 where q has it already.
-	// Scores are taken to the base 2: a softmax's scale times log2(e).
+	// Scale multiplies the scores within the kernel; 0 or 1 says that q has it already.
+	// The kernel takes powers of 2, so Scale is the softmax's scale times log2(e).
 	Scale float64
-	// Blocks are taken from the chip's table where they are zero.
+	// Blocks overrides the block sizes of the chip; the zero value takes those of the table.
 	Blocks Blocks
 }
 
-// Range is keys [From, To).
+// Range is the keys From up to, but without, To.
 type Range struct{ From, To int }
 
-// lanes is the width of a vector register and of a matrix unit's tile.
+// lanes is the width of a vector register, and of a tile of the matrix unit.
 const lanes = 128
 
-func (s Spec) perStep() int { return lanes / s.HeadDim } // heads
+// headsPerStep is how many heads share the lanes: 1 of head dim 128, or 2 of 64.
+func (s Spec) headsPerStep() int { return lanes / s.HeadDim }
 
-func (s Spec) group() int { return s.Heads / s.KVHeads }
+// queryHeadsPerKey is how many query heads use one key head.
+func (s Spec) queryHeadsPerKey() int { return s.Heads / s.KVHeads }
 
-func (s Spec) real() []Range {
+// realRanges returns the keys that are not padding.
+func (s Spec) realRanges() []Range {
 	if s.Real == nil {
 		return []Range{{0, s.Keys}}
 	}
 	return s.Real
 }
 
-// end is the first key after the last real one.
-func (s Spec) end() int {
-	real := s.real()
+// realEnd is the first key after the last one that is real.
+func (s Spec) realEnd() int {
+	real := s.realRanges()
 	return real[len(real)-1].To
 }
 
-func (s Spec) scaled() bool { return s.Scale != 0 && s.Scale != 1 }
+// scalesInKernel reports whether the kernel multiplies the scores; elsewhere q has the scale.
+func (s Spec) scalesInKernel() bool { return s.Scale != 0 && s.Scale != 1 }
 
-// Check says why there is no kernel for the spec, every reason.
+// Check reports every reason why there is no kernel for s; nil where there is one.
+// Error: ErrUnsupported.
 func (s Spec) Check() error {
 	var l fault.List
 	bad := func(format string, args ...any) { l.Add(fault.New(ErrUnsupported, nil, format, args...)) }
-	if _, ok := table[s.Chip]; !ok {
-		bad("no block sizes are known for chip %q; v4, v5e, v5p, v6e and tpu7x are", s.Chip)
+	if _, ok := blocksOfChip(s.Chip); !ok {
+		bad("no block sizes are known for chip %q; %s are", s.Chip, knownChips())
 	}
 	if s.HeadDim != 64 && s.HeadDim != 128 {
 		bad("head dim %d; 64 and 128 have a kernel", s.HeadDim)
@@ -70,14 +73,14 @@ func (s Spec) Check() error {
 		return l.Err()
 	}
 	at := 0
-	for _, r := range s.real() {
+	for _, r := range s.realRanges() {
 		if r.From < at || r.To <= r.From || r.To > s.Keys {
 			bad("real keys %v of %d: want ascending ranges apart", s.Real, s.Keys)
 			break
 		}
 		at = r.To + 1
 	}
-	if len(s.real()) == 0 {
+	if len(s.realRanges()) == 0 {
 		bad("none of %d keys is real", s.Keys)
 	}
 	return l.Err()

@@ -1,5 +1,5 @@
-// Package glob matches names against patterns: the one form that rules, ignore
-// lists and strategies share.
+// Package glob matches names against patterns. Rules, ignore lists and strategies share
+// this one form of patterns.
 package glob
 
 import (
@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Match reports whether a name matches a pattern in which * stands for any run of
-// characters, dots and none included, and every other character for itself.
+// Match reports whether a name matches a pattern. In a pattern, * stands for any run of
+// characters, also for none and for dots, and every other character stands for itself.
 func Match(pattern, name string) bool {
 	first, rest, found := strings.Cut(pattern, "*")
 	if !found {
@@ -18,8 +18,8 @@ func Match(pattern, name string) bool {
 		return false
 	}
 	name = name[len(first):]
-	// Each part between may take the leftmost place that is free: that leaves
-	// the most for those after it.
+	// Each part between two stars takes its leftmost place, because that leaves the most
+	// characters for the parts behind it.
 	for {
 		part, after, found := strings.Cut(rest, "*")
 		if !found {

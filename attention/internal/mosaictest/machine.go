@@ -1,5 +1,5 @@
-// Package mosaictest runs the text of an attention kernel in plain Go, for tests:
-// what it executes is what is shipped.
+// Package mosaictest runs the text of an attention kernel in plain Go, for tests. It
+// executes the very text that libtpu compiles.
 package mosaictest
 
 import (
@@ -13,36 +13,39 @@ import (
 	"weft/tensor"
 )
 
-// Machine runs a kernel's text: every operation that the kernel uses, as the
-// dialects define it, in f32 and bf16 with one rounding each. What lies beyond an
-// operand in a window, and scratch that nothing wrote, is NaN.
+// Machine runs the text of a kernel: every operation that the kernel uses, as the dialects
+// define it, in f32 and bf16 with one rounding each. What lies beyond the end of an operand
+// in a window, and scratch memory that nothing wrote, is NaN, so that using it shows.
 type Machine struct {
 	grid    [4]int
-	main    *function
+	main    *textFunction
 	windows []window
-	at      map[string]*function
+	at      map[string]*textFunction
 	args    []string // of main's memrefs: windows, then scratch
 	mem     map[string]*Vec
 }
 
+// window is a block of an operand: the function that says where it starts, and its shape.
 type window struct {
 	transform string
 	bounds    []int
 }
 
-type function struct {
+// textFunction is a function of the module: its arguments and its operations.
+type textFunction struct {
 	args []string
-	body []op
+	body []operation
 }
 
-// op is one operation as it stands in the text.
-type op struct {
+// operation is one operation as it stands in the text.
+type operation struct {
 	out, name, attrs, to string
 	args                 []string
-	regions              [2][]op
+	regions              [2][]operation
 }
 
-// Vec is a value: F for f32 and bf16, I for i32, i1 and index; no dims are a scalar.
+// Vec is a value: F has the elements of f32 and bf16, I those of i32, i1 and index. Without
+// dims it is a scalar.
 type Vec struct {
 	Elem string
 	Dims []int
@@ -76,7 +79,8 @@ var (
 	symbol    = regexp.MustCompile(`sym_name = "(\w+)"`)
 )
 
-func ints(s string) []int {
+// parseInts returns the whole numbers of a text, in order.
+func parseInts(s string) []int {
 	var out []int
 	for _, t := range intsText.FindAllString(s, -1) {
 		n, _ := strconv.Atoi(t)
@@ -85,10 +89,10 @@ func ints(s string) []int {
 	return out
 }
 
-// typed is a zero value of a type as the text has it.
-func typed(s string) (*Vec, error) {
+// zeroOfType makes a zero value of a type as MLIR writes it.
+func zeroOfType(s string) (*Vec, error) {
 	if m := typeText.FindStringSubmatch(s); m != nil {
-		return NewVec(m[2], ints(strings.ReplaceAll(m[1], "x", " "))...), nil
+		return NewVec(m[2], parseInts(strings.ReplaceAll(m[1], "x", " "))...), nil
 	}
 	switch s {
 	case "i32", "i1", "index", "f32":
@@ -97,9 +101,9 @@ func typed(s string) (*Vec, error) {
 	return nil, fmt.Errorf("type %q", s)
 }
 
-// Load parses a module.
+// Load parses the text of a module. Error: a line that it does not know.
 func Load(text string) (*Machine, error) {
-	m := &Machine{at: map[string]*function{}, mem: map[string]*Vec{}}
+	m := &Machine{at: map[string]*textFunction{}, mem: map[string]*Vec{}}
 	lines := []string{}
 	for l := range strings.Lines(text) {
 		lines = append(lines, strings.TrimSpace(l))
@@ -109,7 +113,7 @@ func Load(text string) (*Machine, error) {
 		if lines[at] != `"stable_mosaic.func.func"() ({` {
 			return nil, fmt.Errorf("line %d: %q where a function should be", at+1, lines[at])
 		}
-		f := &function{}
+		f := &textFunction{}
 		header := lines[at+1]
 		at += 2
 		var err error
@@ -125,7 +129,7 @@ func Load(text string) (*Machine, error) {
 		for _, a := range blockArgs.FindAllStringSubmatch(header, -1) {
 			f.args = append(f.args, "%"+a[1])
 			if strings.HasPrefix(a[2], "memref") {
-				v, err := typed(a[2])
+				v, err := zeroOfType(a[2])
 				if err != nil {
 					return nil, err
 				}
@@ -141,24 +145,24 @@ func Load(text string) (*Machine, error) {
 			continue
 		}
 		m.main = f
-		copy(m.grid[:], ints(bounds.FindStringSubmatch(tail)[1]))
+		copy(m.grid[:], parseInts(bounds.FindStringSubmatch(tail)[1]))
 		for _, w := range windowRe.FindAllStringSubmatch(tail, -1) {
-			m.windows = append(m.windows, window{w[1], ints(w[2])})
+			m.windows = append(m.windows, window{w[1], parseInts(w[2])})
 		}
 	}
 	return m, nil
 }
 
 // parseBody reads operations up to the line that closes their region.
-func parseBody(lines []string, at *int) ([]op, error) {
-	var body []op
+func parseBody(lines []string, at *int) ([]operation, error) {
+	var body []operation
 	for ; *at < len(lines); *at++ {
 		l := lines[*at]
 		if strings.HasPrefix(l, "}") {
 			return body, nil
 		}
 		if cond, ok := strings.CutPrefix(l, `"stable_mosaic.scf.if"(`); ok {
-			o := op{name: "scf.if", args: []string{strings.TrimSuffix(cond, ") ({")}}
+			o := operation{name: "scf.if", args: []string{strings.TrimSuffix(cond, ") ({")}}
 			for r := range o.regions {
 				*at++
 				var err error
@@ -170,7 +174,7 @@ func parseBody(lines []string, at *int) ([]op, error) {
 			continue
 		}
 		if m := forLine.FindStringSubmatch(l); m != nil {
-			o := op{name: "scf.for", args: strings.Split(m[1], ", ")}
+			o := operation{name: "scf.for", args: strings.Split(m[1], ", ")}
 			*at++
 			o.out, _, _ = strings.Cut(strings.TrimPrefix(lines[*at], "^bb0("), ":")
 			*at++
@@ -185,7 +189,7 @@ func parseBody(lines []string, at *int) ([]op, error) {
 		if m == nil {
 			return nil, fmt.Errorf("line %d: %q", *at+1, l)
 		}
-		o := op{out: m[1], name: m[2], attrs: m[4], to: m[5]}
+		o := operation{out: m[1], name: m[2], attrs: m[4], to: m[5]}
 		if m[3] != "" {
 			o.args = strings.Split(m[3], ", ")
 		}
@@ -194,7 +198,8 @@ func parseBody(lines []string, at *int) ([]op, error) {
 	return nil, fmt.Errorf("the text ends inside a region")
 }
 
-// Run gives the result for operands in order; out is the result's shape.
+// Run computes the result, of shape out, of operands in the order of the kernel's windows.
+// Errors: another number of operands, and operations that the machine does not know.
 func (m *Machine) Run(operands []*Vec, out []int) (*Vec, error) {
 	result := NewVec("bf16", out...)
 	all := append(slices.Clone(operands), result)
@@ -205,7 +210,7 @@ func (m *Machine) Run(operands []*Vec, out []int) (*Vec, error) {
 		for h := range m.grid[1] {
 			for i := range m.grid[2] {
 				for j := range m.grid[3] {
-					if err := m.step([4]int{b, h, i, j}, all); err != nil {
+					if err := m.runGridStep([4]int{b, h, i, j}, all); err != nil {
 						return nil, err
 					}
 				}
@@ -215,7 +220,9 @@ func (m *Machine) Run(operands []*Vec, out []int) (*Vec, error) {
 	return result, nil
 }
 
-func (m *Machine) step(at [4]int, all []*Vec) error {
+// runGridStep runs one step of the grid: it copies the windows in, runs the kernel's body, and
+// copies the result's window out.
+func (m *Machine) runGridStep(at [4]int, all []*Vec) error {
 	env := func() map[string]*Vec {
 		e := map[string]*Vec{}
 		for k, name := range []string{"%b", "%h", "%i", "%j"} {
@@ -227,7 +234,7 @@ func (m *Machine) step(at [4]int, all []*Vec) error {
 	for w, win := range m.windows {
 		f := m.at[win.transform]
 		e := env()
-		ret, err := m.exec(f.body, e)
+		ret, err := m.runBody(f.body, e)
 		if err != nil {
 			return err
 		}
@@ -235,19 +242,19 @@ func (m *Machine) step(at [4]int, all []*Vec) error {
 			place[w] = append(place[w], int(e[name].I[0])*win.bounds[d])
 		}
 		if w < len(all)-1 {
-			m.transfer(m.mem[m.args[w]], all[w], place[w], true)
+			m.copyWindow(m.mem[m.args[w]], all[w], place[w], true)
 		}
 	}
-	if _, err := m.exec(m.main.body, env()); err != nil {
+	if _, err := m.runBody(m.main.body, env()); err != nil {
 		return err
 	}
 	last := len(all) - 1
-	m.transfer(m.mem[m.args[last]], all[last], place[last], false)
+	m.copyWindow(m.mem[m.args[last]], all[last], place[last], false)
 	return nil
 }
 
-// transfer copies a window in or out; in gives NaN where the operand ends.
-func (m *Machine) transfer(win, whole *Vec, at []int, in bool) {
+// copyWindow copies a window in or out. Where the operand ends, the window gets NaN.
+func (m *Machine) copyWindow(win, whole *Vec, at []int, in bool) {
 	for x := range win.Dims[0] {
 		for y := range win.Dims[1] {
 			for z := range win.Dims[2] {
@@ -268,8 +275,8 @@ func (m *Machine) transfer(win, whole *Vec, at []int, in bool) {
 	}
 }
 
-// exec runs a body and gives the names that it returns.
-func (m *Machine) exec(body []op, e map[string]*Vec) ([]string, error) {
+// runBody runs operations and returns the names that the last one returns or yields.
+func (m *Machine) runBody(body []operation, e map[string]*Vec) ([]string, error) {
 	for i := range body {
 		o := &body[i]
 		switch o.name {
@@ -280,14 +287,14 @@ func (m *Machine) exec(body []op, e map[string]*Vec) ([]string, error) {
 			if e[o.args[0]].I[0] == 0 {
 				r = 1
 			}
-			if _, err := m.exec(o.regions[r], e); err != nil {
+			if _, err := m.runBody(o.regions[r], e); err != nil {
 				return nil, err
 			}
 			continue
 		case "scf.for":
 			for i := e[o.args[0]].I[0]; i < e[o.args[1]].I[0]; i += e[o.args[2]].I[0] {
 				e[o.out] = &Vec{Elem: "i32", I: []int32{i}}
-				if _, err := m.exec(o.regions[0], e); err != nil {
+				if _, err := m.runBody(o.regions[0], e); err != nil {
 					return nil, err
 				}
 			}
@@ -296,7 +303,7 @@ func (m *Machine) exec(body []op, e map[string]*Vec) ([]string, error) {
 			m.copyPart(o, e, e[o.args[0]], m.mem[o.args[1]], o.args[2:], false)
 			continue
 		}
-		v, err := m.value(o, e)
+		v, err := m.evalOp(o, e)
 		if err != nil {
 			return nil, fmt.Errorf("%s = %s: %w", o.out, o.name, err)
 		}
@@ -305,8 +312,8 @@ func (m *Machine) exec(body []op, e map[string]*Vec) ([]string, error) {
 	return nil, nil
 }
 
-// copyPart moves between a vector and the part of a memref that starts at the indices.
-func (m *Machine) copyPart(o *op, e map[string]*Vec, v, mem *Vec, index []string, in bool) {
+// copyPart copies between a vector and the part of a memref that starts at the indices.
+func (m *Machine) copyPart(o *operation, e map[string]*Vec, v, mem *Vec, index []string, in bool) {
 	d := len(mem.Dims)
 	rows, cols := v.Dims[d-2], v.Dims[d-1]
 	r0, c0 := int(e[index[d-2]].I[0]), int(e[index[d-1]].I[0])
@@ -321,8 +328,9 @@ func (m *Machine) copyPart(o *op, e map[string]*Vec, v, mem *Vec, index []string
 	}
 }
 
-func (m *Machine) value(o *op, e map[string]*Vec) (*Vec, error) {
-	out, err := typed(o.to)
+// evalOp computes the result of one operation.
+func (m *Machine) evalOp(o *operation, e map[string]*Vec) (*Vec, error) {
+	out, err := zeroOfType(o.to)
 	if err != nil {
 		return nil, err
 	}
@@ -354,7 +362,7 @@ func (m *Machine) value(o *op, e map[string]*Vec) (*Vec, error) {
 	}
 	switch o.name {
 	case "arith.constant":
-		return out, constant(out, o.attrs)
+		return out, fillConstant(out, o.attrs)
 	case "arith.addf":
 		floats(func(a, b float32) float32 { return a + b })
 	case "arith.subf":
@@ -384,14 +392,14 @@ func (m *Machine) value(o *op, e map[string]*Vec) (*Vec, error) {
 	case "arith.index_cast":
 		copy(out.I, args[0].I)
 	case "tpu.assume_multiple":
-		if n := ints(o.attrs)[0]; int(args[0].I[0])%n != 0 {
+		if n := parseInts(o.attrs)[0]; int(args[0].I[0])%n != 0 {
 			return nil, fmt.Errorf("%d is no multiple of %d", args[0].I[0], n)
 		}
 		copy(out.I, args[0].I)
 	case "arith.divsi":
 		whole(func(a, b int32) int32 { return a / b })
 	case "arith.cmpi":
-		p := ints(o.attrs)[0]
+		p := parseInts(o.attrs)[0]
 		whole(func(a, b int32) int32 {
 			if p == 0 && a == b || p == 2 && a < b || p == 5 && a >= b {
 				return 1
@@ -410,7 +418,7 @@ func (m *Machine) value(o *op, e map[string]*Vec) (*Vec, error) {
 			out.I[i] = args[2-min(1, args[0].I[i])].I[i]
 		}
 	case "tpu.iota":
-		along := ints(o.attrs)[1] // after the 32 of "array<i32: d>"
+		along := parseInts(o.attrs)[1] // after the 32 of "array<i32: d>"
 		for i := range out.I {
 			out.I[i] = int32([]int{i / cols, i % cols}[along])
 		}
@@ -447,12 +455,12 @@ func (m *Machine) value(o *op, e map[string]*Vec) (*Vec, error) {
 			}
 		}
 	case "vector.extract_strided_slice":
-		c0 := ints(o.attrs)[1]
+		c0 := parseInts(o.attrs)[1]
 		for r := range out.Dims[0] {
 			copy(out.F[r*cols:(r+1)*cols], args[0].F[r*args[0].Dims[1]+c0:])
 		}
 	case "tpu.concatenate":
-		if ints(o.attrs)[0] == 0 {
+		if parseInts(o.attrs)[0] == 0 {
 			at := 0
 			for _, a := range args {
 				at += copy(out.F[at:], a.F)
@@ -481,15 +489,16 @@ func (m *Machine) value(o *op, e map[string]*Vec) (*Vec, error) {
 			out.F[r] = x
 		}
 	case "tpu.matmul":
-		matmul(out, args[0], args[1], args[2], strings.Contains(o.attrs, "<[1], [1]"))
+		multiplyAdd(out, args[0], args[1], args[2], strings.Contains(o.attrs, "<[1], [1]"))
 	default:
 		return nil, fmt.Errorf("no such operation")
 	}
 	return out, nil
 }
 
-// matmul sums in f64 and rounds once: the order in which a TPU adds is not known.
-func matmul(out, a, b, c *Vec, transposed bool) {
+// multiplyAdd computes a b + c, or a b^T + c. It sums in f64 and rounds once, because the
+// order in which a TPU adds is not known.
+func multiplyAdd(out, a, b, c *Vec, transposed bool) {
 	n, inner := out.Dims[1], a.Dims[1]
 	row := make([]float64, n)
 	for r := range out.Dims[0] {
@@ -520,8 +529,8 @@ func matmul(out, a, b, c *Vec, transposed bool) {
 	}
 }
 
-// constant fills out with "value = dense<N> : type" or "value = N : type".
-func constant(out *Vec, attrs string) error {
+// fillConstant fills out with the number in "value = dense<N> : type" or "value = N : type".
+func fillConstant(out *Vec, attrs string) error {
 	_, rest, _ := strings.Cut(attrs, "value = ")
 	number, _, _ := strings.Cut(rest, " : ")
 	number = strings.TrimSuffix(strings.TrimPrefix(number, "dense<"), ">")
@@ -547,5 +556,5 @@ func constant(out *Vec, attrs string) error {
 	return nil
 }
 
-// Round is to bf16, to nearest even.
+// Round rounds to bf16, to nearest even.
 func Round(x float32) float32 { return tensor.FromBF16(tensor.BF16(x)) }

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 )
 
-// Call is the custom call's target.
+// Call is the target name of the custom call that libtpu compiles as a Mosaic kernel.
 const Call = "tpu_custom_call"
 
-// Config is the backend_config of the custom call, as libtpu takes it, of a spec
-// that Check has nothing against.
+// Config returns the backend_config of the custom call, in JSON as libtpu reads it. The
+// caller has made sure that Check finds nothing wrong with s; Config panics otherwise.
 func (s Spec) Config() string {
 	text, err := s.Text()
 	if err != nil {

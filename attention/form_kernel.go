@@ -1,0 +1,136 @@
+package attention
+
+import (
+	"fmt"
+	"math"
+
+	"weft/attention/mosaic"
+	"weft/dtype"
+	"weft/fault"
+	"weft/spmd"
+)
+
+// kernelForm is the kernel of package mosaic. The scores never leave the chip's vector
+// memory. The running softmax does not either: it lives in the kernel's scratch.
+type kernelForm struct{}
+
+func (kernelForm) name() string { return Kernel }
+
+func (kernelForm) plan(c call) (formPlan, error) {
+	s := mosaic.Spec{Chip: c.chip, Batch: c.batch, Queries: c.queries, Keys: c.keys, Heads: c.heads, KVHeads: c.kvHeads, HeadDim: c.headDim}
+	if c.o.Keys > 0 {
+		s.Real = []mosaic.Range{{From: 0, To: c.o.Keys}}
+	}
+	if err := checkKernelTakes(c, s); err != nil {
+		return formPlan{}, err
+	}
+	// The kernel takes powers of 2, so the softmax's scale comes with log2(e).
+	scale := c.o.Scale * math.Log2E
+	scratch := int64(0)
+	if c.o.Bias != nil || c.o.Mask != nil { // one number for each key
+		scratch = int64(c.batch) * int64(c.keys) * 4
+	}
+	tiles := s.Tiles()
+	return formPlan{
+		why:          fmt.Sprintf("weft's kernel for %s, in steps of %d queries by %d keys", s.Chip, tiles.Q, tiles.K),
+		scratchBytes: scratch,
+		mergesHeads:  true,
+		skipsPadding: true,
+		queryScale:   scale,
+		emit: func(b *spmd.Builder, in localOperands) spmd.Local {
+			spec := s
+			if !in.scaled {
+				spec.Scale = scale
+			}
+			return emitKernel(b, spec, in, c.o)
+		},
+	}, nil
+}
+
+// checkKernelTakes gives every reason why the kernel does not take a call.
+func checkKernelTakes(c call, s mosaic.Spec) error {
+	if s.Chip == "" {
+		return fault.New(mosaic.ErrUnsupported, nil, "kernels are for TPUs")
+	}
+	var l fault.List
+	bad := func(format string, args ...any) { l.Add(fault.New(mosaic.ErrUnsupported, nil, format, args...)) }
+	if c.dtype != dtype.BF16 {
+		bad("operands are %v; the kernel takes bf16", c.dtype)
+	}
+	if c.o.Causal {
+		bad("causal; the kernel sees all keys")
+	}
+	if c.o.Relative != nil {
+		bad("a bias by distance; the kernel adds one by key")
+	}
+	for _, x := range []struct {
+		what string
+		t    *spmd.Tensor
+	}{{"bias", c.o.Bias}, {"mask", c.o.Mask}} {
+		if x.t != nil && (x.t.Shape[1] > 1 || x.t.Shape[2] > 1) {
+			bad("a %s by head or query, %v; the kernel takes one by key", x.what, x.t.Shape)
+		}
+	}
+	l.Add(s.Check())
+	return l.Err()
+}
+
+// emitKernel calls the kernel. The instructions of the blocked form stand beside it in the
+// program and say what it means: the interpreter runs them.
+func emitKernel(b *spmd.Builder, s mosaic.Spec, in localOperands, o Options) spmd.Local {
+	mergeHeads := func(x spmd.Local) spmd.Local { return b.LReshape(x, x.Shape[0], x.Shape[1], x.Shape[2]*x.Shape[3]) }
+	args := []spmd.Local{mergeHeads(in.q), mergeHeads(in.k), mergeHeads(in.v)}
+	if added := addedToScores(b, in.bias, in.mask, s.Keys); added != nil {
+		s.Mask, s.MaskBatch = true, added.Shape[0]
+		args = append(args, *added)
+	}
+	if in.scaled { // q has the scale and log2(e); the blocked form takes powers of e
+		o.Scale = math.Ln2
+	}
+	kernel := spmd.Kernel{Name: "attention", Platform: "tpu", Call: mosaic.Call, Config: s.Config}
+	out := b.LKernel(kernel, args, func(params []spmd.Local) spmd.Local {
+		splitHeads := func(x spmd.Local, like spmd.Local) spmd.Local { return b.LReshape(x, like.Shape...) }
+		k, v := splitHeads(params[1], in.k), splitHeads(params[2], in.v)
+		if o.Keys > 0 {
+			k, v = b.LSlice(k, 1, 0, o.Keys), b.LSlice(v, 1, 0, o.Keys)
+		}
+		var bias *spmd.Local
+		if len(params) > 3 {
+			x := b.LScale(b.LSlice(params[3], 2, 0, k.Shape[1]), math.Ln2)
+			x = b.LReshape(x, x.Shape[0], 1, 1, x.Shape[2])
+			bias = &x
+		}
+		return mergeHeads(emitBlocked(b, localOperands{q: splitHeads(params[0], in.q), k: k, v: v, bias: bias}, o))
+	})
+	return b.LReshape(out, in.q.Shape...)
+}
+
+// addedToScores returns what the kernel adds to the scores of each key, (B|1, 1, Sk) times
+// log2(e), for a bias and a mask (B|1, 1, 1, real keys); nil where there is neither.
+func addedToScores(b *spmd.Builder, bias, mask *spmd.Local, keys int) *spmd.Local {
+	if bias == nil && mask == nil {
+		return nil
+	}
+	byKey := func(x *spmd.Local, batch int) spmd.Local {
+		y := b.LReshape(*x, x.Shape[0], 1, x.Shape[3])
+		return b.LBroadcast(y, batch, 1, x.Shape[3])
+	}
+	var out spmd.Local
+	switch {
+	case mask == nil:
+		out = byKey(bias, bias.Shape[0])
+	case bias == nil:
+		m := byKey(mask, mask.Shape[0])
+		zero := b.LConst(dtype.F32, 0, m.Shape...)
+		out = b.LSelect(m, zero, b.LConst(dtype.F32, spmd.NegInf, m.Shape...))
+	default:
+		batch := max(bias.Shape[0], mask.Shape[0])
+		x := byKey(bias, batch)
+		out = b.LSelect(byKey(mask, batch), x, b.LConst(dtype.F32, spmd.NegInf, x.Shape...))
+	}
+	out = b.LScale(out, math.Log2E)
+	if n := out.Shape[2]; n < keys {
+		out = b.LPad(out, 2, 0, keys-n, 0)
+	}
+	return &out
+}
