@@ -53,7 +53,7 @@ type Builder struct {
 	root      *[]Instr // the program's body; body is this or a loop's
 	nested    int      // bodies that are open
 	scratch   *scratch
-	wide      map[ID]Local // values of the root widened to f32
+	widened   map[ID]Local // values of the root widened to f32
 	depths    []int        // by value: the loops around its definition
 	groups    map[string][][]int
 	ints      slab[int] // of the values' shapes
@@ -72,9 +72,9 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// open starts a body within the one at hand; closed gives what it became and goes back to
+// openBody starts a body within the one at hand; closed gives what it became and goes back to
 // that.
-func (b *Builder) open() (closed func() []Instr) {
+func (b *Builder) openBody() (closed func() []Instr) {
 	outer, at := b.body, b.nested
 	if at == len(b.scratch.bodies) {
 		b.scratch.bodies = append(b.scratch.bodies, nil)
@@ -92,9 +92,9 @@ func (b *Builder) open() (closed func() []Instr) {
 	}
 }
 
-type stop struct{ err error }
+type buildStop struct{ err error }
 
-func (b *Builder) fail(err error) { panic(stop{err}) }
+func (b *Builder) fail(err error) { panic(buildStop{err}) }
 
 func (b *Builder) failf(k *fault.Kind, fields any, format string, args ...any) {
 	b.fail(fault.New(k, fields, format, args...))
@@ -103,17 +103,17 @@ func (b *Builder) failf(k *fault.Kind, fields any, format string, args ...any) {
 // Build makes a program: define calls the builder's methods, and whatever first
 // is wrong there comes back as the error.
 func Build(name string, m *mesh.Mesh, define func(b *Builder), opts ...Option) (p *Program, err error) {
-	b := &Builder{name: name, mesh: m, axisIndex: map[string]Local{}, arranged: map[string]Local{}, wide: map[ID]Local{}, groups: map[string][][]int{}}
+	b := &Builder{name: name, mesh: m, axisIndex: map[string]Local{}, arranged: map[string]Local{}, widened: map[ID]Local{}, groups: map[string][][]int{}}
 	b.scratch = scratches.Get().(*scratch)
 	b.values, b.depths = b.scratch.values[:0], b.scratch.depths[:0]
-	closed := b.open()
+	closed := b.openBody()
 	b.root = b.body
 	for _, o := range opts {
 		o(b)
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			s, ok := r.(stop)
+			s, ok := r.(buildStop)
 			if !ok {
 				panic(r)
 			}
@@ -122,7 +122,7 @@ func Build(name string, m *mesh.Mesh, define func(b *Builder), opts ...Option) (
 	}()
 	define(b)
 	p = &Program{Name: name, Mesh: m, Inputs: b.inputs, Outputs: b.outputs, Values: slices.Clone(b.values), Body: closed(), Choices: b.choices}
-	p.prune()
+	p.removeUnused()
 	clear(b.values)
 	b.scratch.values, b.scratch.depths = b.values, b.depths
 	scratches.Put(b.scratch)
@@ -143,13 +143,13 @@ func (b *Builder) Input(name string, d dtype.DType, shape []int, spec sharding.S
 			b.failf(ErrName, nil, "%s: input %q declared twice", b.name, name)
 		}
 	}
-	spec = b.canonical(name, shape, spec)
+	spec = b.canonicalSpec(name, shape, spec)
 	local, err := spec.Local(b.mesh, shape)
 	if err != nil {
 		b.fail(err)
 	}
 	v := b.newValue(d, local)
-	b.inputs = append(b.inputs, Port{Name: name, DType: d, Shape: clone(shape), Local: v.Shape, Spec: spec, Value: v.ID, Donor: -1})
+	b.inputs = append(b.inputs, Port{Name: name, DType: d, Shape: cloneInts(shape), Local: v.Shape, Spec: spec, Value: v.ID, Donor: -1})
 	return Tensor{v, b.ints.copy(shape), d, spec}
 }
 
@@ -177,7 +177,7 @@ func (b *Builder) Output(name string, t Tensor, donor string) {
 			}
 		}
 	}
-	b.outputs = append(b.outputs, Port{Name: name, DType: t.DType, Shape: clone(t.Shape), Local: t.local.Shape, Spec: t.Spec, Value: t.local.ID, Donor: d})
+	b.outputs = append(b.outputs, Port{Name: name, DType: t.DType, Shape: cloneInts(t.Shape), Local: t.local.Shape, Spec: t.Spec, Value: t.local.ID, Donor: d})
 }
 
 // Local is what each device holds of t. The caller takes over the duty to keep
@@ -187,7 +187,7 @@ func (b *Builder) Local(t Tensor) Local { return t.local }
 // Global declares that the devices' values v together are a tensor of a global
 // shape under spec.
 func (b *Builder) Global(v Local, shape []int, spec sharding.Spec) Tensor {
-	spec = b.canonical("value", shape, spec)
+	spec = b.canonicalSpec("value", shape, spec)
 	want, err := spec.Local(b.mesh, shape)
 	if err != nil {
 		b.fail(err)
@@ -198,28 +198,28 @@ func (b *Builder) Global(v Local, shape []int, spec sharding.Spec) Tensor {
 	return Tensor{v, b.ints.copy(shape), v.DType, spec}
 }
 
-// canonical checks a spec against a shape and drops axes of size 1.
-func (b *Builder) canonical(what string, shape []int, spec sharding.Spec) sharding.Spec {
+// canonicalSpec checks a spec against a shape and drops axes of size 1.
+func (b *Builder) canonicalSpec(what string, shape []int, spec sharding.Spec) sharding.Spec {
 	if err := spec.Check(b.mesh, shape); err != nil {
 		b.fail(fault.New(ErrSpec, nil, "%s: %s %v %v: %w", b.name, what, shape, spec, err))
 	}
 	return spec.Canonical(b.mesh, len(shape))
 }
 
-func clone(s []int) []int { return append([]int{}, s...) }
+func cloneInts(s []int) []int { return append([]int{}, s...) }
 
-// prune removes instructions whose results nothing uses, so that what is
+// removeUnused removes instructions whose results nothing uses, so that what is
 // counted is what runs. Collectives are kept out of no program by this: an
 // unused one is removed on every device alike.
-func (p *Program) prune() {
+func (p *Program) removeUnused() {
 	used := make([]bool, len(p.Values))
 	for _, o := range p.Outputs {
 		used[o.Value] = true
 	}
-	p.Body = pruneBody(p.Body, used)
+	p.Body = removeUnusedInstrs(p.Body, used)
 }
 
-func pruneBody(body []Instr, used []bool) []Instr {
+func removeUnusedInstrs(body []Instr, used []bool) []Instr {
 	keep := make([]bool, len(body))
 	n := 0
 	for i := len(body) - 1; i >= 0; i-- {
@@ -235,11 +235,11 @@ func pruneBody(body []Instr, used []bool) []Instr {
 			for _, r := range in.Loop.Results {
 				used[r] = true
 			}
-			in.Loop.Body = pruneBody(in.Loop.Body, used)
+			in.Loop.Body = removeUnusedInstrs(in.Loop.Body, used)
 		}
 		if in.Kernel != nil {
 			used[in.Kernel.Result] = true
-			in.Kernel.Body = pruneBody(in.Kernel.Body, used)
+			in.Kernel.Body = removeUnusedInstrs(in.Kernel.Body, used)
 		}
 		for _, a := range in.Args {
 			used[a] = true

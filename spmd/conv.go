@@ -20,8 +20,8 @@ func (b *Builder) LConv(x, w Local, lo, hi []int, out dtype.DType) Local {
 	if err != nil {
 		b.failf(ErrShape, nil, "%s: convolution of local %v by %v: %v", b.name, x.Shape, w.Shape, err)
 	}
-	x, w = b.widened(x), b.widened(w)
-	return b.emit(Instr{Op: OpConv, Args: ids(x, w), Lo: clone(lo), Hi: clone(hi)}, out, shape)
+	x, w = b.widenOperand(x), b.widenOperand(w)
+	return b.addInstr(Instr{Op: OpConv, Args: idsOf(x, w), Lo: cloneInts(lo), Hi: cloneInts(hi)}, out, shape)
 }
 
 func convShape(x, w, lo, hi []int) ([]int, error) {
@@ -32,7 +32,7 @@ func convShape(x, w, lo, hi []int) ([]int, error) {
 	case x[n+1] != w[1] || w[1] < 1 || w[0] < 1:
 		return nil, fmt.Errorf("%d channels meet a kernel from %d to %d", x[n+1], w[1], w[0])
 	}
-	shape := clone(x)
+	shape := cloneInts(x)
 	shape[n+1] = w[0]
 	for d := range n {
 		shape[1+d] = lo[d] + x[1+d] + hi[d] - w[2+d] + 1
@@ -71,29 +71,29 @@ func (b *Builder) Conv(x, w Tensor, pad [][2]int, out dtype.DType) Tensor {
 		b.failf(ErrShape, nil, "%s: convolution of %v by weights %v: %v", b.name, x.Shape, w.Shape, err)
 	}
 	for d := 2; d < w.Rank(); d++ {
-		w = b.whole(w, d, "kernel gathered: every device slides all of it")
+		w = b.gatherDim(w, d, "kernel gathered: every device slides all of it")
 	}
-	x, w, contracted := b.contracted(x, w)
+	x, w, contracted := b.alignContraction(x, w)
 	for d := range pad {
 		if shape[1+d] != x.Shape[1+d] {
-			x = b.whole(x, 1+d, "gathered for a convolution that changes the size of a split dim")
+			x = b.gatherDim(x, 1+d, "gathered for a convolution that changes the size of a split dim")
 		}
 	}
 	v := x.local
 	for d := range pad {
 		if axes := x.Spec.Dim(1 + d); len(axes) > 0 {
-			v = b.halo(v, 1+d, lo[d], hi[d], axes)
+			v = b.exchangeHalo(v, 1+d, lo[d], hi[d], axes)
 			lo[d], hi[d] = 0, 0
 		}
 	}
-	v = b.convolved(v, w.local, lo, hi, out)
+	v = b.emitConv(v, w.local, lo, hi, out)
 	last := x.Rank() - 1
-	return b.wrap(v, shape, x.Spec.WithDim(last, w.Spec.Dim(0)...).WithPartial(contracted...))
+	return b.Global(v, shape, x.Spec.WithDim(last, w.Spec.Dim(0)...).WithPartial(contracted...))
 }
 
-// convolved is LConv, cut up where the target wants it. Of a sum over the places of
+// emitConv is LConv, cut up where the target wants it. Of a sum over the places of
 // the kernel along the first spatial dim no part is rounded before the end.
-func (b *Builder) convolved(x, w Local, lo, hi []int, out dtype.DType) Local {
+func (b *Builder) emitConv(x, w Local, lo, hi []int, out dtype.DType) Local {
 	if !b.target.FlatConv || len(lo) < 3 {
 		return b.LConv(x, w, lo, hi, out)
 	}
@@ -107,7 +107,7 @@ func (b *Builder) convolved(x, w Local, lo, hi []int, out dtype.DType) Local {
 	var sum Local
 	for k := range taps {
 		part := b.LReshape(b.LSlice(x, 1, k, k+steps), append([]int{n * steps}, x.Shape[2:]...)...)
-		tap := b.LReshape(b.LSlice(w, 2, k, k+1), append(clone(w.Shape[:2]), w.Shape[3:]...)...)
+		tap := b.LReshape(b.LSlice(w, 2, k, k+1), append(cloneInts(w.Shape[:2]), w.Shape[3:]...)...)
 		y := b.LConv(part, tap, lo[1:], hi[1:], wide)
 		if k > 0 {
 			y = b.LAdd(sum, y)
@@ -117,9 +117,9 @@ func (b *Builder) convolved(x, w Local, lo, hi []int, out dtype.DType) Local {
 	return b.LConvert(b.LReshape(sum, append([]int{n, steps}, sum.Shape[1:]...)...), out)
 }
 
-// halo puts before v the lo last rows of what the devices before hold of dim,
+// exchangeHalo puts before v the lo last rows of what the devices before hold of dim,
 // and after it the hi first rows of what those after hold: zeros at the ends.
-func (b *Builder) halo(v Local, dim, lo, hi int, axes []string) Local {
+func (b *Builder) exchangeHalo(v Local, dim, lo, hi int, axes []string) Local {
 	own := v.Shape[dim]
 	rows := func(need, way int) []Local { // nearest first
 		var parts []Local
@@ -166,7 +166,7 @@ func (b *Builder) LShift(x Local, places int, axes []string, reason string) Loca
 // ZeroFrom puts zeros at position n of dim and beyond: what pads a split dim to
 // a size that divides is then, to a convolution, what lies beyond its edge.
 func (b *Builder) ZeroFrom(x Tensor, dim, n int) Tensor {
-	dim = b.dimOf(x, dim)
+	dim = b.dimIndex(x, dim)
 	if n < 0 {
 		b.failf(ErrShape, nil, "%s: zeros from %d of dim %d of %v", b.name, n, dim, x.Shape)
 	}
@@ -178,24 +178,24 @@ func (b *Builder) ZeroFrom(x Tensor, dim, n int) Tensor {
 		own[d] = 1
 	}
 	own[dim] = x.local.Shape[dim]
-	at := b.LAdd(b.LIota(i32, dim, own...), b.LMul(b.LAxisIndex(x.Spec.Dim(dim)...), b.iconst(own[dim])))
-	v := b.LSelect(b.LCompare("LT", at, b.iconst(n)), x.local, b.LConst(x.DType, 0))
-	return b.wrap(v, x.Shape, x.Spec)
+	at := b.LAdd(b.LIota(i32, dim, own...), b.LMul(b.LAxisIndex(x.Spec.Dim(dim)...), b.constI32(own[dim])))
+	v := b.LSelect(b.LCompare("LT", at, b.constI32(n)), x.local, b.LConst(x.DType, 0))
+	return b.Global(v, x.Shape, x.Spec)
 }
 
 // Repeat puts each element along dim n times in a row: nearest-neighbour
 // upsampling. A split dim stays split as it is.
 func (b *Builder) Repeat(x Tensor, dim, n int) Tensor {
-	dim = b.dimOf(x, dim)
+	dim = b.dimIndex(x, dim)
 	if n < 1 {
 		b.failf(ErrShape, nil, "%s: each element of dim %d of %v %d times", b.name, dim, x.Shape, n)
 	}
-	own := clone(x.local.Shape)
-	one := slices.Insert(clone(own), dim+1, 1)
-	many := slices.Insert(clone(own), dim+1, n)
+	own := cloneInts(x.local.Shape)
+	one := slices.Insert(cloneInts(own), dim+1, 1)
+	many := slices.Insert(cloneInts(own), dim+1, n)
 	own[dim] *= n
 	v := b.LReshape(b.LBroadcast(b.LReshape(x.local, one...), many...), own...)
-	shape := clone(x.Shape)
+	shape := cloneInts(x.Shape)
 	shape[dim] *= n
-	return b.wrap(v, shape, x.Spec)
+	return b.Global(v, shape, x.Spec)
 }

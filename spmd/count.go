@@ -42,7 +42,7 @@ func (p *Program) Instances() []Traffic {
 	var all []Traffic
 	p.Walk(func(in *Instr, times int) {
 		if in.IsCollective() {
-			all = append(all, p.traffic(in, times))
+			all = append(all, p.trafficOf(in, times))
 		}
 	})
 	return all
@@ -107,7 +107,7 @@ func PermuteSent(pairs [][2]int, size int64) map[int]int64 {
 	return sent
 }
 
-func (p *Program) traffic(in *Instr, times int) Traffic {
+func (p *Program) trafficOf(in *Instr, times int) Traffic {
 	x := p.Values[in.Args[0]]
 	axes := meshOrder(p.Mesh, in.Axes)
 	var sent map[int]int64
@@ -118,7 +118,7 @@ func (p *Program) traffic(in *Instr, times int) Traffic {
 		Sent: sent,
 		Op:   in.Op, Axes: axes, Axis: strings.Join(axes, "+"), DType: x.DType, Type: x.DType.String(),
 		Count: times, Elements: int64(times) * int64(x.Elements()), Bytes: int64(times) * in.RingBytes(x.Bytes()),
-		Reason: comment(in.Reason),
+		Reason: oneLine(in.Reason),
 	}
 }
 

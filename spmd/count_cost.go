@@ -23,28 +23,28 @@ type Cost struct {
 
 // Cost prices the program from its instructions alone; it knows no hardware.
 func (p *Program) Cost() Cost {
-	f := newFusion(p)
-	return p.cost(f, p.live(f).result)
+	f := newBufferModel(p)
+	return p.costOf(f, p.newLiveModel(f).result)
 }
 
-func (p *Program) cost(f *fusion, l Live) Cost {
+func (p *Program) costOf(f *bufferModel, l Live) Cost {
 	c := Cost{AxisBytes: map[string]int64{}, LiveBytes: l.Peak}
 	for _, t := range p.Collectives() {
 		c.AxisBytes[t.Axis] += t.Bytes
 	}
 	p.Walk(func(in *Instr, times int) {
-		flops, elements := p.arithmetic(in)
+		flops, elements := p.countArithmetic(in)
 		c.Flops += int64(times) * flops
 		c.ElementOps += int64(times) * elements
-		if f.runs(in) {
-			c.BytesMoved += int64(times) * f.moved(in)
+		if f.writesOwnBuffer(in) {
+			c.BytesMoved += int64(times) * f.bytesMoved(in)
 		}
 	})
 	return c
 }
 
-// arithmetic counts one run of an instruction, without the body of a loop.
-func (p *Program) arithmetic(in *Instr) (flops, elements int64) {
+// countArithmetic counts one run of an instruction, without the body of a loop.
+func (p *Program) countArithmetic(in *Instr) (flops, elements int64) {
 	switch {
 	case in.Op == OpDot:
 		flops = 2 * int64(p.Values[in.Out[0]].Elements())
@@ -55,7 +55,7 @@ func (p *Program) arithmetic(in *Instr) (flops, elements int64) {
 		flops = 2 * int64(p.Values[in.Out[0]].Elements()) * int64(p.Values[in.Args[1]].Elements()/p.Values[in.Args[1]].Shape[0])
 	case in.Op == OpKernel:
 		in.Kernel.Walk(func(in *Instr, times int) {
-			f, e := p.arithmetic(in)
+			f, e := p.countArithmetic(in)
 			flops, elements = flops+int64(times)*f, elements+int64(times)*e
 		})
 	case in.Op == OpReduce:
@@ -66,7 +66,7 @@ func (p *Program) arithmetic(in *Instr) (flops, elements int64) {
 	return flops, elements
 }
 
-func (f *fusion) moved(in *Instr) int64 {
+func (f *bufferModel) bytesMoved(in *Instr) int64 {
 	out := f.p.Values[in.Out[0]].Bytes()
 	switch in.Op {
 	case OpSlice, OpDynSlice:
@@ -77,7 +77,7 @@ func (f *fusion) moved(in *Instr) int64 {
 		return 2*out + f.p.Values[in.Args[1]].Bytes()
 	}
 	n := out
-	for _, id := range f.leaves(nil, true, in.Args...) {
+	for _, id := range f.buffersBehind(nil, true, in.Args...) {
 		n += f.p.Values[id].Bytes()
 	}
 	return n

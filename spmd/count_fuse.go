@@ -39,8 +39,8 @@ package spmd
 // compiled ahead of time; what they are worth is in bench/results, *-plan-score.
 // Slices, pads and concats fused as well were tried and came out up to 30 % too low.
 
-// fusion is the answer for one program.
-type fusion struct {
+// bufferModel is the answer for one program.
+type bufferModel struct {
 	p        *Program
 	defs     []*Instr
 	uses     []int    // how many
@@ -74,8 +74,8 @@ func isReader(op Op) bool {
 	return isElementwise(op) || op == OpBroadcast || op == OpReshape || op == OpReduce
 }
 
-// costly reports whether a compiler would rather keep a value of op than compute it twice.
-func costly(op Op) bool {
+// isCostly reports whether a compiler would rather keep a value of op than compute it twice.
+func isCostly(op Op) bool {
 	switch op {
 	case OpExp, OpLog, OpSqrt, OpRsqrt, OpTanh, OpSigmoid, OpSin, OpCos, OpDiv, OpRem:
 		return true
@@ -83,24 +83,24 @@ func costly(op Op) bool {
 	return false
 }
 
-func newFusion(p *Program) *fusion {
+func newBufferModel(p *Program) *bufferModel {
 	n := len(p.Values)
-	f := &fusion{p: p, defs: make([]*Instr, n), uses: make([]int, n), user: make([]*Instr, n), other: make([]bool, n), dots: make([]int8, n), reduced: make([]bool, n),
+	f := &bufferModel{p: p, defs: make([]*Instr, n), uses: make([]int, n), user: make([]*Instr, n), other: make([]bool, n), dots: make([]int8, n), reduced: make([]bool, n),
 		beyond: make([]bool, n), none: make([]bool, n), root: make([]ID, n), size: make([]int64, n), captured: map[*Loop][]ID{}, stamp: make([]int32, n)}
 	for i := range f.root {
 		f.root[i] = ID(i)
 		f.size[i] = p.Values[i].Bytes()
 	}
-	f.count(p.Body)
+	f.noteUses(p.Body)
 	for _, out := range p.Outputs {
-		f.use(out.Value, nil)
+		f.noteUse(out.Value, nil)
 	}
-	f.decide(p.Body)
+	f.decideBuffers(p.Body)
 	return f
 }
 
-// use notes a use by an instruction; nil is the program's end, a round's or a loop's.
-func (f *fusion) use(id ID, by *Instr) {
+// noteUse notes a use by an instruction; nil is the program's end, a round's or a loop's.
+func (f *bufferModel) noteUse(id ID, by *Instr) {
 	f.uses[id]++
 	f.user[id] = by
 	reader := by != nil && (isReader(by.Op) || by.Op == OpLoop && f.defs[id] != nil && isSource(f.defs[id].Op))
@@ -115,23 +115,23 @@ func (f *fusion) use(id ID, by *Instr) {
 	}
 }
 
-// count notes every use. A use inside a loop of a value from outside is a use
+// noteUses notes every use. A use inside a loop of a value from outside is a use
 // by the loop.
-func (f *fusion) count(body []Instr) {
+func (f *bufferModel) noteUses(body []Instr) {
 	for i := range body {
 		in := &body[i]
 		for _, o := range in.Out {
 			f.defs[o] = in
 		}
 		for _, a := range in.Args {
-			f.use(a, in)
+			f.noteUse(a, in)
 		}
 		if in.Loop == nil {
 			continue
 		}
-		f.count(in.Loop.Body)
+		f.noteUses(in.Loop.Body)
 		for _, r := range in.Loop.Results {
-			f.use(r, nil)
+			f.noteUse(r, nil)
 		}
 		f.captured[in.Loop] = in.Loop.Captured()
 		for _, id := range f.captured[in.Loop] {
@@ -143,18 +143,18 @@ func (f *fusion) count(body []Instr) {
 	}
 }
 
-// decide applies the rules, 4 before 5: whether a contraction is finished by its
+// decideBuffers applies the rules, 4 before 5: whether a contraction is finished by its
 // reader depends on what becomes of that.
-func (f *fusion) decide(body []Instr) {
+func (f *bufferModel) decideBuffers(body []Instr) {
 	// Operands first: a reshape of a value without a buffer has none either.
 	for i := range body {
 		in := &body[i]
 		if in.Loop != nil {
-			f.decide(in.Loop.Body)
+			f.decideBuffers(in.Loop.Body)
 			continue
 		}
 		id := in.Out[0]
-		if wide := f.widens(in); wide >= 0 {
+		if wide := f.widerResult(in); wide >= 0 {
 			f.size[id] = f.size[wide]
 		}
 		switch {
@@ -163,25 +163,25 @@ func (f *fusion) decide(body []Instr) {
 		case in.Op == OpReshape && !f.none[in.Args[0]]:
 			f.root[id] = f.root[in.Args[0]]
 		case isElementwise(in.Op) || in.Op == OpReshape:
-			f.none[id] = !f.other[id] && (f.uses[id] == 1 || f.again(in)) || f.dots[id] == 1 && !f.beyond[id]
+			f.none[id] = !f.other[id] && (f.uses[id] == 1 || f.isComputedAgain(in)) || f.dots[id] == 1 && !f.beyond[id]
 		}
 	}
 	for i := range body {
 		in := &body[i]
-		if in.Op == OpDot && f.finished(in.Out[0]) {
+		if in.Op == OpDot && f.isFinishedByReader(in.Out[0]) {
 			f.none[in.Out[0]] = true
 		}
 	}
 }
 
-// again reports whether a value of several uses is computed again for each (rule 3).
-func (f *fusion) again(in *Instr) bool {
+// isComputedAgain reports whether a value of several uses is computed again for each (rule 3).
+func (f *bufferModel) isComputedAgain(in *Instr) bool {
 	id := in.Out[0]
-	if costly(in.Op) && !(f.uses[id] == 2 && f.reduced[id]) {
+	if isCostly(in.Op) && !(f.uses[id] == 2 && f.reduced[id]) {
 		return false
 	}
 	large := 0
-	for _, leaf := range f.leaves(nil, true, in.Args...) {
+	for _, leaf := range f.buffersBehind(nil, true, in.Args...) {
 		if f.p.Values[leaf].Elements() >= f.p.Values[id].Elements() {
 			large++
 		}
@@ -189,8 +189,8 @@ func (f *fusion) again(in *Instr) bool {
 	return large <= 1
 }
 
-// finished reports whether what reads a contraction writes its result.
-func (f *fusion) finished(id ID) bool {
+// isFinishedByReader reports whether what reads a contraction writes its result.
+func (f *bufferModel) isFinishedByReader(id ID) bool {
 	for {
 		if f.uses[id] != 1 {
 			return false
@@ -206,8 +206,8 @@ func (f *fusion) finished(id ID) bool {
 	}
 }
 
-// widens is the value that an all-reduce is converted to between its halves, or -1.
-func (f *fusion) widens(in *Instr) ID {
+// widerResult is the value that an all-reduce is converted to between its halves, or -1.
+func (f *bufferModel) widerResult(in *Instr) ID {
 	if in.Op != OpAllReduce || f.uses[in.Out[0]] != 1 || len(in.Groups[0]) <= 2 {
 		return -1
 	}
@@ -218,16 +218,16 @@ func (f *fusion) widens(in *Instr) ID {
 	return by.Out[0]
 }
 
-// runs reports whether an instruction reads and writes memory: it is no loop,
+// writesOwnBuffer reports whether an instruction reads and writes memory: it is no loop,
 // its result has a buffer, and the buffer is its own.
-func (f *fusion) runs(in *Instr) bool {
+func (f *bufferModel) writesOwnBuffer(in *Instr) bool {
 	return in.Op != OpLoop && !f.none[in.Out[0]] && f.root[in.Out[0]] == in.Out[0]
 }
 
-// leaves adds to out the buffers that ids are computed from, each once, in
+// buffersBehind adds to out the buffers that ids are computed from, each once, in
 // order. Without all it leaves out those behind a contraction or a reduce: what is
 // left is read element by element.
-func (f *fusion) leaves(out []ID, all bool, ids ...ID) []ID {
+func (f *bufferModel) buffersBehind(out []ID, all bool, ids ...ID) []ID {
 	f.now++
 	f.stack = f.stack[:0]
 	push := func(ids []ID) {

@@ -44,46 +44,46 @@ func (p *Program) LiveBytes() int64 { return p.Live().Peak }
 //
 // A compiler may do better, by computing again or in a faster memory beside, or
 // worse, by padding to tiles and by gaps between buffers; nothing of that is in here.
-func (p *Program) Live() Live { return p.live(newFusion(p)).result }
+func (p *Program) Live() Live { return p.newLiveModel(newBufferModel(p)).result }
 
-// kernel is one step of a body: it reads buffers and writes others.
-type kernel struct {
+// liveStep is one step of a body: it reads buffers and writes others.
+type liveStep struct {
 	in     *Instr
 	reads  []ID // each once
 	writes []ID
 	over   []ID // of reads: what is read element by element, and so may be written over
 	// Of an all-reduce that widens: a device's own part before and after.
 	narrow, wide int64
-	inner        *body // of a loop
-	needed       []int // kernels of the body that read what this one writes
-	waits        int   // kernels of the body that this one reads
+	inner        *schedule // of a loop
+	needed       []int     // kernels of the body that read what this one writes
+	waits        int       // kernels of the body that this one reads
 }
 
-// body is a list of kernels, the order they run in, and what that takes.
-type body struct {
-	kernels []kernel
-	order   []int
-	peak    int64 // the most held at one time, apart from what was there before
-	end     int64 // what is held when all have run
-	at      ID    // the first value whose making needs the peak, -1 when none does
-	step    int   // of order, that makes it
+// schedule is a list of kernels, the order they run in, and what that takes.
+type schedule struct {
+	steps    []liveStep
+	order    []int
+	peak     int64 // the most held at one time, apart from what was there before
+	end      int64 // what is held when all have run
+	at       ID    // the first value whose making needs the peak, -1 when none does
+	peakStep int   // of order, that makes it
 }
 
-// liveWalk is the walk of Live, with what it found.
-type liveWalk struct {
-	*fusion
+// liveModel is the walk of Live, with what it found.
+type liveModel struct {
+	*bufferModel
 	// Of the body at hand, by buffer:
 	maker  []int32 // the kernel that writes it, plus 1; 0 for what comes from outside
 	left   []int32 // kernels that will still read it
 	pinned []bool  // held to the end, whoever reads it
 	donor  []ID    // whose memory it takes over, -1 for none
-	main   *body
+	main   *schedule
 	result Live
 }
 
-func (p *Program) live(f *fusion) *liveWalk {
+func (p *Program) newLiveModel(f *bufferModel) *liveModel {
 	n := len(p.Values)
-	w := &liveWalk{fusion: f, maker: make([]int32, n), left: make([]int32, n), pinned: make([]bool, n), donor: make([]ID, n)}
+	w := &liveModel{bufferModel: f, maker: make([]int32, n), left: make([]int32, n), pinned: make([]bool, n), donor: make([]ID, n)}
 	for i := range w.donor {
 		w.donor[i] = -1
 	}
@@ -107,38 +107,38 @@ func (p *Program) live(f *fusion) *liveWalk {
 		}
 		taken[id], w.pinned[id] = true, true
 	}
-	w.main = w.plan(p.Body)
+	w.main = w.scheduleBody(p.Body)
 	r.Peak = r.Arguments + max(w.main.peak, w.main.end+copies)
 	r.At = w.main.at
 	w.result = r
 	return w
 }
 
-// plan makes a body's kernels, those of loops within first, and finds the
+// scheduleBody makes a body's kernels, those of loops within first, and finds the
 // order that takes least.
-func (w *liveWalk) plan(instrs []Instr) *body {
-	b := &body{}
+func (w *liveModel) scheduleBody(instrs []Instr) *schedule {
+	b := &schedule{}
 	for i := range instrs {
 		in := &instrs[i]
 		switch {
 		case in.Loop != nil:
-			b.kernels = append(b.kernels, kernel{in: in, inner: w.round(in.Loop)})
-		case w.runs(in):
-			b.kernels = append(b.kernels, kernel{in: in})
+			b.steps = append(b.steps, liveStep{in: in, inner: w.scheduleRound(in.Loop)})
+		case w.writesOwnBuffer(in):
+			b.steps = append(b.steps, liveStep{in: in})
 		}
 	}
-	for i := range b.kernels {
-		k := &b.kernels[i]
-		k.reads = w.leaves(nil, true, k.in.Args...)
+	for i := range b.steps {
+		k := &b.steps[i]
+		k.reads = w.buffersBehind(nil, true, k.in.Args...)
 		k.writes = k.in.Out
 		switch {
 		case k.inner != nil:
-			k.reads = w.leaves(nil, true, append(slices.Clone(k.in.Args), w.captured[k.in.Loop]...)...)
+			k.reads = w.buffersBehind(nil, true, append(slices.Clone(k.in.Args), w.captured[k.in.Loop]...)...)
 		case isElementwise(k.in.Op):
-			k.over = w.leaves(nil, false, k.in.Args...)
+			k.over = w.buffersBehind(nil, false, k.in.Args...)
 		case k.in.Op == OpDynUpdate:
-			k.over = w.leaves(nil, false, k.in.Args[0])
-		case w.widens(k.in) >= 0:
+			k.over = w.buffersBehind(nil, false, k.in.Args[0])
+		case w.widerResult(k.in) >= 0:
 			n := int64(len(k.in.Groups[0]))
 			k.narrow, k.wide = w.p.Values[k.in.Out[0]].Bytes()/n, w.size[k.in.Out[0]]/n
 		}
@@ -146,36 +146,36 @@ func (w *liveWalk) plan(instrs []Instr) *body {
 			w.maker[id] = int32(i + 1)
 		}
 	}
-	w.join(b)
-	for i := range b.kernels {
-		k := &b.kernels[i]
+	w.joinSteps(b)
+	for i := range b.steps {
+		k := &b.steps[i]
 		for _, id := range k.reads {
 			if m := w.maker[id]; m > 0 {
-				from := &b.kernels[m-1]
+				from := &b.steps[m-1]
 				from.needed = append(from.needed, i)
 				k.waits++
 			}
 		}
 	}
-	w.run(b, w.inOrder)
-	if len(b.kernels) > 2 {
+	w.simulateOrder(b, w.pickFirst)
+	if len(b.steps) > 2 {
 		greedy := *b
-		w.run(&greedy, w.greedily)
+		w.simulateOrder(&greedy, w.pickFreeingMost)
 		if greedy.peak < b.peak {
 			*b = greedy
 		}
 	}
-	for i := range b.kernels {
-		for _, id := range b.kernels[i].writes {
+	for i := range b.steps {
+		for _, id := range b.steps[i].writes {
 			w.maker[id] = 0
 		}
 	}
 	return b
 }
 
-// round plans one round of a loop. Its parameters are there throughout, in
+// scheduleRound plans one round of a loop. Its parameters are there throughout, in
 // the memory that the loop carries, and a result goes where its parameter was.
-func (w *liveWalk) round(l *Loop) *body {
+func (w *liveModel) scheduleRound(l *Loop) *schedule {
 	for i, id := range l.Results {
 		id = w.root[id]
 		if !slices.ContainsFunc(l.Body, func(in Instr) bool { return slices.Contains(in.Out, id) }) {
@@ -186,18 +186,18 @@ func (w *liveWalk) round(l *Loop) *body {
 			w.donor[id] = l.Params[i]
 		}
 	}
-	return w.plan(l.Body)
+	return w.scheduleBody(l.Body)
 }
 
 // joinBytes is how large a buffer is that is worth reading once for two kernels.
 const joinBytes = 1 << 20
 
-// join makes one of elementwise kernels of one shape that read a buffer in common
+// joinSteps makes one of elementwise kernels of one shape that read a buffer in common
 // and not each other (rule 6). The first one takes the others' reads and writes.
-func (w *liveWalk) join(b *body) {
+func (w *liveModel) joinSteps(b *schedule) {
 	var sharing map[ID][]int
-	for i := range b.kernels {
-		k := &b.kernels[i]
+	for i := range b.steps {
+		k := &b.steps[i]
 		if !isElementwise(k.in.Op) {
 			continue
 		}
@@ -213,12 +213,12 @@ func (w *liveWalk) join(b *body) {
 	if sharing == nil {
 		return
 	}
-	for i := range b.kernels {
-		k := &b.kernels[i]
+	for i := range b.steps {
+		k := &b.steps[i]
 		for _, id := range k.reads {
 			for _, j := range sharing[id] {
-				other := &b.kernels[j]
-				if j <= i || len(k.writes) == 0 || len(other.writes) == 0 || !w.alike(k.writes[0], other.writes[0]) || w.depends(b, j, i) {
+				other := &b.steps[j]
+				if j <= i || len(k.writes) == 0 || len(other.writes) == 0 || !w.haveSameType(k.writes[0], other.writes[0]) || w.dependsOn(b, j, i) {
 					continue
 				}
 				k.reads = append(slices.Clone(k.reads), other.reads...)
@@ -235,31 +235,33 @@ func (w *liveWalk) join(b *body) {
 	}
 }
 
-func (w *liveWalk) alike(a, b ID) bool {
+func (w *liveModel) haveSameType(a, b ID) bool {
 	x, y := w.p.Values[a], w.p.Values[b]
 	return x.DType == y.DType && sameShape(x.Shape, y.Shape)
 }
 
-// depends reports whether kernel j reads what kernel i writes, through others or not.
-func (w *liveWalk) depends(b *body, j, i int) bool {
-	for _, id := range b.kernels[j].reads {
+// dependsOn reports whether kernel j reads what kernel i writes, through others or not.
+func (w *liveModel) dependsOn(b *schedule, j, i int) bool {
+	for _, id := range b.steps[j].reads {
 		m := int(w.maker[id]) - 1
-		if m == i || m > i && m != j && w.depends(b, m, i) {
+		if m == i || m > i && m != j && w.dependsOn(b, m, i) {
 			return true
 		}
 	}
 	return false
 }
 
-// inOrder takes kernels in the program's order.
-func (w *liveWalk) inOrder(_ *body, ready []int) int { return slices.Index(ready, slices.Min(ready)) }
+// pickFirst takes kernels in the program's order.
+func (w *liveModel) pickFirst(_ *schedule, ready []int) int {
+	return slices.Index(ready, slices.Min(ready))
+}
 
-// greedily takes the kernel after which least is held.
-func (w *liveWalk) greedily(b *body, ready []int) int {
+// pickFreeingMost takes the kernel after which least is held.
+func (w *liveModel) pickFreeingMost(b *schedule, ready []int) int {
 	best, least := 0, int64(0)
 	for n, i := range ready {
-		_, takes := w.takes(&b.kernels[i])
-		grows := takes - w.frees(&b.kernels[i])
+		_, takes := w.bytesTaken(&b.steps[i])
+		grows := takes - w.bytesFreed(&b.steps[i])
 		if n == 0 || grows < least || grows == least && i < ready[best] {
 			best, least = n, grows
 		}
@@ -267,28 +269,28 @@ func (w *liveWalk) greedily(b *body, ready []int) int {
 	return best
 }
 
-// mine reports whether a buffer is the body's to free.
-func (w *liveWalk) mine(id ID) bool { return w.maker[id] > 0 && !w.pinned[id] }
+// canFree reports whether a buffer is the body's to free.
+func (w *liveModel) canFree(id ID) bool { return w.maker[id] > 0 && !w.pinned[id] }
 
-// frees is what is held no more when a kernel has run.
-func (w *liveWalk) frees(k *kernel) int64 {
+// bytesFreed is what is held no more when a kernel has run.
+func (w *liveModel) bytesFreed(k *liveStep) int64 {
 	n := int64(0)
 	for _, id := range k.reads {
-		if w.left[id] == 1 && w.mine(id) {
+		if w.left[id] == 1 && w.canFree(id) {
 			n += w.size[id]
 		}
 	}
 	for _, id := range k.writes {
-		if w.left[id] == 0 && w.mine(id) {
+		if w.left[id] == 0 && w.canFree(id) {
 			n += w.size[id]
 		}
 	}
 	return n
 }
 
-// takes is what a kernel's results hold, and how much of that they need beside
+// bytesTaken is what a kernel's results hold, and how much of that they need beside
 // what it reads: the rest lies in operands' memory.
-func (w *liveWalk) takes(k *kernel) (beside, all int64) {
+func (w *liveModel) bytesTaken(k *liveStep) (beside, all int64) {
 	over := k.over
 	for i, id := range k.writes {
 		if d := w.donor[id]; d >= 0 && (w.left[d] == 0 || w.left[d] == 1 && w.writesOver(k, i, d)) {
@@ -296,12 +298,12 @@ func (w *liveWalk) takes(k *kernel) (beside, all int64) {
 		}
 		all += w.size[id]
 		if k.inner != nil {
-			if a := w.root[k.in.Args[i]]; !w.mine(a) || w.left[a] > 1 || !w.writesOver(k, i, a) {
+			if a := w.root[k.in.Args[i]]; !w.canFree(a) || w.left[a] > 1 || !w.writesOver(k, i, a) {
 				beside += w.size[id]
 			}
 			continue
 		}
-		at := slices.IndexFunc(over, func(o ID) bool { return w.left[o] == 1 && w.mine(o) && w.size[o] == w.size[id] })
+		at := slices.IndexFunc(over, func(o ID) bool { return w.left[o] == 1 && w.canFree(o) && w.size[o] == w.size[id] })
 		if at < 0 {
 			beside += w.size[id]
 			continue
@@ -313,7 +315,7 @@ func (w *liveWalk) takes(k *kernel) (beside, all int64) {
 
 // writesOver reports whether result i of a kernel may lie in the operand d, when
 // nothing else reads that any more.
-func (w *liveWalk) writesOver(k *kernel, i int, d ID) bool {
+func (w *liveModel) writesOver(k *liveStep, i int, d ID) bool {
 	if k.inner == nil {
 		return slices.Contains(k.over, d)
 	}
@@ -321,29 +323,29 @@ func (w *liveWalk) writesOver(k *kernel, i int, d ID) bool {
 	return first == i && !slices.Contains(w.captured[k.in.Loop], d)
 }
 
-// run goes through a body's kernels in the order that next chooses of those that
+// simulateOrder goes through a body's kernels in the order that next chooses of those that
 // could run, and notes the order and what it takes. next gives an index of ready.
-func (w *liveWalk) run(b *body, next func(b *body, ready []int) int) {
-	waits := make([]int, len(b.kernels))
-	ready := make([]int, 0, len(b.kernels))
-	for i := range b.kernels {
-		for _, id := range b.kernels[i].reads {
+func (w *liveModel) simulateOrder(b *schedule, next func(b *schedule, ready []int) int) {
+	waits := make([]int, len(b.steps))
+	ready := make([]int, 0, len(b.steps))
+	for i := range b.steps {
+		for _, id := range b.steps[i].reads {
 			w.left[id]++
 		}
-		if waits[i] = b.kernels[i].waits; waits[i] == 0 {
+		if waits[i] = b.steps[i].waits; waits[i] == 0 {
 			ready = append(ready, i)
 		}
 	}
-	b.order, b.peak, b.at, b.step = make([]int, 0, len(b.kernels)), 0, -1, 0
+	b.order, b.peak, b.at, b.peakStep = make([]int, 0, len(b.steps)), 0, -1, 0
 	now := int64(0)
 	for len(ready) > 0 {
 		n := next(b, ready)
 		i := ready[n]
 		ready = slices.Delete(ready, n, n+1)
-		k := &b.kernels[i]
+		k := &b.steps[i]
 		var most int64
-		if most, now = w.step(k, now); most > b.peak {
-			b.peak, b.step, b.at = most, len(b.order), k.writes[0]
+		if most, now = w.bytesDuring(k, now); most > b.peak {
+			b.peak, b.peakStep, b.at = most, len(b.order), k.writes[0]
 			if k.inner != nil && k.inner.at >= 0 {
 				b.at = k.inner.at
 			}
@@ -361,10 +363,10 @@ func (w *liveWalk) run(b *body, next func(b *body, ready []int) int) {
 	b.end = now
 }
 
-// step is what is held at most while a kernel runs, and afterwards.
-func (w *liveWalk) step(k *kernel, now int64) (most, after int64) {
-	beside, all := w.takes(k)
-	frees := w.frees(k)
+// bytesDuring is what is held at most while a kernel runs, and afterwards.
+func (w *liveModel) bytesDuring(k *liveStep, now int64) (most, after int64) {
+	beside, all := w.bytesTaken(k)
+	frees := w.bytesFreed(k)
 	most, after = now+beside, now+all-frees
 	switch {
 	case k.narrow > 0:

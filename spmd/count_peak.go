@@ -18,31 +18,31 @@ type Price struct {
 
 // Price prices the program.
 func (p *Program) Price() Price {
-	f := newFusion(p)
-	w := p.live(f)
-	return Price{Cost: p.cost(f, w.result), Live: w.result, Held: w.heldAt(w.main), Moved: func(in *Instr) int64 {
-		if !f.runs(in) {
+	f := newBufferModel(p)
+	w := p.newLiveModel(f)
+	return Price{Cost: p.costOf(f, w.result), Live: w.result, Held: w.heldAt(w.main), Moved: func(in *Instr) int64 {
+		if !f.writesOwnBuffer(in) {
 			return 0
 		}
-		return f.moved(in)
+		return f.bytesMoved(in)
 	}}
 }
 
 // heldAt lists the buffers of a body that are held at its peak.
-func (w *liveWalk) heldAt(b *body) []ID {
+func (w *liveModel) heldAt(b *schedule) []ID {
 	if b.at < 0 {
 		return nil
 	}
 	left := map[ID]int{}
-	for i := range b.kernels {
-		for _, id := range b.kernels[i].reads {
+	for i := range b.steps {
+		for _, id := range b.steps[i].reads {
 			left[id]++
 		}
 	}
 	var held []ID
 	for n, i := range b.order {
-		k := &b.kernels[i]
-		if n == b.step {
+		k := &b.steps[i]
+		if n == b.peakStep {
 			held = append(held, k.writes...)
 			if k.inner != nil {
 				held = append(held, k.in.Loop.Params...)

@@ -29,7 +29,7 @@ type TextCollective struct {
 func CountText(text string) ([]TextCollective, error) {
 	c := textCounter{loops: []int{1}}
 	for i, line := range strings.Split(text, "\n") {
-		if err := c.line(strings.TrimSpace(line)); err != nil {
+		if err := c.readLine(strings.TrimSpace(line)); err != nil {
 			return nil, fmt.Errorf("line %d: %w", i+1, err)
 		}
 	}
@@ -56,7 +56,7 @@ var (
 		"all_to_all": OpAllToAll, "collective_permute": OpPermute}
 )
 
-func (c *textCounter) line(line string) error {
+func (c *textCounter) readLine(line string) error {
 	switch {
 	case strings.HasPrefix(line, "//"):
 		return nil
@@ -64,7 +64,7 @@ func (c *textCounter) line(line string) error {
 		if strings.HasPrefix(line, "})") {
 			t := *c.open
 			c.open = nil
-			return c.add(t, line)
+			return c.addCollective(t, line)
 		}
 		return nil
 	case line == "cond {":
@@ -92,17 +92,17 @@ func (c *textCounter) line(line string) error {
 		return nil
 	}
 	t := TextCollective{Op: textNames[m[1]], Times: c.loops[len(c.loops)-1]}
-	if err := t.members(line); err != nil {
+	if err := t.readMembers(line); err != nil {
 		return err
 	}
 	if strings.HasSuffix(line, "({") {
 		c.open = &t
 		return nil
 	}
-	return c.add(t, line)
+	return c.addCollective(t, line)
 }
 
-func (c *textCounter) add(t TextCollective, line string) error {
+func (c *textCounter) addCollective(t TextCollective, line string) error {
 	m := textArg.FindStringSubmatch(line)
 	if m == nil {
 		return fmt.Errorf("no operand type in %q", line)
@@ -122,8 +122,8 @@ func (c *textCounter) add(t TextCollective, line string) error {
 	return err
 }
 
-// members reads the groups or pairs.
-func (t *TextCollective) members(line string) error {
+// readMembers reads the groups or pairs.
+func (t *TextCollective) readMembers(line string) error {
 	m := textList.FindStringSubmatch(line)
 	if m == nil {
 		return fmt.Errorf("no groups in %q", line)

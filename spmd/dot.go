@@ -30,21 +30,21 @@ func (b *Builder) Linear(x, w Tensor, out dtype.DType) Tensor {
 	if w.Rank() != 2 || x.Rank() < 1 || x.Dim(-1) != w.Shape[1] {
 		b.failf(ErrShape, nil, "%s: linear of %v by weights %v: the last dim meets dim 1", b.name, x.Shape, w.Shape)
 	}
-	x, w, contracted := b.contracted(x, w)
+	x, w, contracted := b.alignContraction(x, w)
 	v := b.matmulRows(x.local, w.local, out)
 	last := x.Rank() - 1
-	shape := append(clone(x.Shape[:last]), w.Shape[0])
+	shape := append(cloneInts(x.Shape[:last]), w.Shape[0])
 	spec := sharding.Whole(len(shape))
 	for d := 0; d < last; d++ {
 		spec = spec.WithDim(d, x.Spec.Dim(d)...)
 	}
 	spec = spec.WithDim(last, w.Spec.Dim(0)...).WithPartial(contracted...)
-	return b.wrap(v, shape, spec)
+	return b.Global(v, shape, spec)
 }
 
-// contracted brings x (..., K) and w (N, K, ...) together by the rules of
+// alignContraction brings x (..., K) and w (N, K, ...) together by the rules of
 // Linear. axes are those that the sum over K is then partial over.
-func (b *Builder) contracted(x, w Tensor) (Tensor, Tensor, []string) {
+func (b *Builder) alignContraction(x, w Tensor) (Tensor, Tensor, []string) {
 	w = b.Reduced(w, "operand of a matmul needs whole sums")
 	last := x.Rank() - 1
 	nw, kw := w.Spec.Dim(0), w.Spec.Dim(1)

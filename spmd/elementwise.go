@@ -26,7 +26,7 @@ func (b *Builder) Unary(op Op, x Tensor) Tensor {
 	if op != OpNeg {
 		x = b.Reduced(x, string(op)+" needs whole sums")
 	}
-	return b.wrap(b.LUnary(op, x.local), x.Shape, x.Spec)
+	return b.Global(b.LUnary(op, x.local), x.Shape, x.Spec)
 }
 
 // Convert changes the element type; partial sums are reduced first, since
@@ -36,44 +36,44 @@ func (b *Builder) Convert(x Tensor, d dtype.DType) Tensor {
 		return x
 	}
 	x = b.Reduced(x, "convert to "+d.String()+" needs whole sums")
-	return b.wrap(b.LConvert(x.local, d), x.Shape, x.Spec)
+	return b.Global(b.LConvert(x.local, d), x.Shape, x.Spec)
 }
 
 // Scale is x times a constant.
 func (b *Builder) Scale(x Tensor, v float64) Tensor {
-	return b.wrap(b.LScale(x.local, v), x.Shape, x.Spec)
+	return b.Global(b.LScale(x.local, v), x.Shape, x.Spec)
 }
 
 // Shift is x plus a constant.
 func (b *Builder) Shift(x Tensor, v float64) Tensor {
 	x = b.Reduced(x, "adding a constant needs whole sums")
-	return b.wrap(b.LAdd(x.local, b.LConst(x.DType, v)), x.Shape, x.Spec)
+	return b.Global(b.LAdd(x.local, b.LConst(x.DType, v)), x.Shape, x.Spec)
 }
 
 // AtLeast is x, or v where x is less.
-func (b *Builder) AtLeast(x Tensor, v float64) Tensor { return b.bounded(OpMax, x, v) }
+func (b *Builder) AtLeast(x Tensor, v float64) Tensor { return b.applyBound(OpMax, x, v) }
 
 // AtMost is x, or v where x is more.
-func (b *Builder) AtMost(x Tensor, v float64) Tensor { return b.bounded(OpMin, x, v) }
+func (b *Builder) AtMost(x Tensor, v float64) Tensor { return b.applyBound(OpMin, x, v) }
 
-func (b *Builder) bounded(op Op, x Tensor, v float64) Tensor {
+func (b *Builder) applyBound(op Op, x Tensor, v float64) Tensor {
 	x = b.Reduced(x, "a bound needs whole sums")
-	return b.wrap(b.LBinary(op, x.local, b.LConst(x.DType, v)), x.Shape, x.Spec)
+	return b.Global(b.LBinary(op, x.local, b.LConst(x.DType, v)), x.Shape, x.Spec)
 }
 
 // Add is x + y.
-func (b *Builder) Add(x, y Tensor) Tensor { return b.binary(OpAdd, x, y) }
+func (b *Builder) Add(x, y Tensor) Tensor { return b.applyBinary(OpAdd, x, y) }
 
 // Sub is x - y.
-func (b *Builder) Sub(x, y Tensor) Tensor { return b.binary(OpSub, x, y) }
+func (b *Builder) Sub(x, y Tensor) Tensor { return b.applyBinary(OpSub, x, y) }
 
 // Mul is x * y.
-func (b *Builder) Mul(x, y Tensor) Tensor { return b.binary(OpMul, x, y) }
+func (b *Builder) Mul(x, y Tensor) Tensor { return b.applyBinary(OpMul, x, y) }
 
 // Div is x / y.
-func (b *Builder) Div(x, y Tensor) Tensor { return b.binary(OpDiv, x, y) }
+func (b *Builder) Div(x, y Tensor) Tensor { return b.applyBinary(OpDiv, x, y) }
 
-func (b *Builder) binary(op Op, x, y Tensor) Tensor {
+func (b *Builder) applyBinary(op Op, x, y Tensor) Tensor {
 	if x.DType != y.DType {
 		b.failf(ErrType, nil, "%s: %s of %v and %v; convert one first", b.name, op, x.DType, y.DType)
 	}
@@ -85,15 +85,15 @@ func (b *Builder) binary(op Op, x, y Tensor) Tensor {
 	keep := false
 	switch op {
 	case OpAdd, OpSub:
-		keep = len(px) > 0 && sameSet(px, py)
+		keep = len(px) > 0 && haveSameAxes(px, py)
 	case OpMul:
 		keep = (len(px) == 0) != (len(py) == 0)
 	case OpDiv:
 		keep = len(px) > 0 && len(py) == 0
 	}
-	dims := b.joinDims(shape, x, y)
+	dims := b.readLayout(shape, x, y)
 	if keep {
-		partial := union(px, py)
+		partial := unionAxes(px, py)
 		// A layout that already splits a dim over a partial axis leaves no room for the sum.
 		for _, axes := range dims {
 			for _, a := range axes {
@@ -103,16 +103,16 @@ func (b *Builder) binary(op Op, x, y Tensor) Tensor {
 	}
 	target := sharding.NewSpec(dims...)
 	if keep {
-		target = target.WithPartial(union(px, py)...)
+		target = target.WithPartial(unionAxes(px, py)...)
 	}
-	lx := b.arrange(x, shape, target, keep, op)
-	ly := b.arrange(y, shape, target, keep, op)
-	return b.wrap(b.LBinary(op, lx, ly), shape, target)
+	lx := b.arrangeOperand(x, shape, target, keep, op)
+	ly := b.arrangeOperand(y, shape, target, keep, op)
+	return b.Global(b.LBinary(op, lx, ly), shape, target)
 }
 
-// arrange brings an operand of an elementwise operation to the result's layout,
+// arrangeOperand brings an operand of an elementwise operation to the result's layout,
 // seen through the operand's own dims.
-func (b *Builder) arrange(x Tensor, shape []int, target sharding.Spec, keep bool, op Op) Local {
+func (b *Builder) arrangeOperand(x Tensor, shape []int, target sharding.Spec, keep bool, op Op) Local {
 	off := len(shape) - x.Rank()
 	follows := func(d int) bool { return x.Shape[d] == shape[off+d] && x.Shape[d] != 1 }
 	there := keep || len(x.Spec.Partial()) == 0 // most operands are: a program has thousands
@@ -134,8 +134,8 @@ func (b *Builder) arrange(x Tensor, shape []int, target sharding.Spec, keep bool
 	return b.Reshard(x, spec, "operand of "+string(op)).local
 }
 
-// joinDims reads the result's layout off the operands (rule 1).
-func (b *Builder) joinDims(shape []int, ops ...Tensor) [][]string {
+// readLayout reads the result's layout off the operands (rule 1).
+func (b *Builder) readLayout(shape []int, ops ...Tensor) [][]string {
 	dims := make([][]string, len(shape))
 	used := map[string]bool{}
 	// Operands that are not partial come first: a partial one has to move anyway.
@@ -175,19 +175,12 @@ func (b *Builder) Select(pred, x, y Tensor) Tensor {
 	if err != nil {
 		b.failf(ErrShape, nil, "%s: select on %v of %v and %v: %v", b.name, pred.Shape, x.Shape, y.Shape, err)
 	}
-	target := sharding.NewSpec(b.joinDims(shape, x, y, pred)...)
-	return b.wrap(b.LSelect(b.arrange(pred, shape, target, false, OpSelect),
-		b.arrange(x, shape, target, false, OpSelect), b.arrange(y, shape, target, false, OpSelect)), shape, target)
+	target := sharding.NewSpec(b.readLayout(shape, x, y, pred)...)
+	return b.Global(b.LSelect(b.arrangeOperand(pred, shape, target, false, OpSelect),
+		b.arrangeOperand(x, shape, target, false, OpSelect), b.arrangeOperand(y, shape, target, false, OpSelect)), shape, target)
 }
 
-// wrap makes a tensor of what the devices hold. Unlike Global it trusts the
-// caller: rules compute layouts that are right by construction, and the shape
-// check in Global would only repeat them. It still compares local shapes.
-func (b *Builder) wrap(v Local, shape []int, spec sharding.Spec) Tensor {
-	return b.Global(v, shape, spec)
-}
-
-func sameSet(x, y []string) bool {
+func haveSameAxes(x, y []string) bool {
 	if len(x) != len(y) {
 		return false
 	}
@@ -199,7 +192,7 @@ func sameSet(x, y []string) bool {
 	return true
 }
 
-func union(x, y []string) []string {
+func unionAxes(x, y []string) []string {
 	out := slices.Clone(x)
 	for _, a := range y {
 		if !slices.Contains(out, a) {

@@ -36,7 +36,7 @@ func (p *Program) StableHLO() string {
 			e.defs[o] = in
 		}
 	})
-	e.module()
+	e.emitModule()
 	return e.text.String()
 }
 
@@ -56,77 +56,77 @@ type emitter struct {
 // its own: nothing of the outside is in sight there.
 type nameTable map[ID]string
 
-func (e *emitter) line(format string, args ...any) {
+func (e *emitter) writeLine(format string, args ...any) {
 	e.text.WriteString(strings.Repeat("  ", e.depth))
 	fmt.Fprintf(&e.text, format, args...)
 	e.text.WriteByte('\n')
 }
 
-func (e *emitter) open(format string, args ...any) { e.line(format, args...); e.depth++ }
+func (e *emitter) openBlock(format string, args ...any) { e.writeLine(format, args...); e.depth++ }
 
-func (e *emitter) close(text string) { e.depth--; e.line("%s", text) }
+func (e *emitter) closeBlock(text string) { e.depth--; e.writeLine("%s", text) }
 
-// temp writes an operation whose result the IR has no name for.
-func (e *emitter) temp(format string, args ...any) string {
+// writeTemp writes an operation whose result the IR has no name for.
+func (e *emitter) writeTemp(format string, args ...any) string {
 	name := "%t" + strconv.Itoa(e.temps)
 	e.temps++
-	e.line("%s = %s", name, fmt.Sprintf(format, args...))
+	e.writeLine("%s = %s", name, fmt.Sprintf(format, args...))
 	return name
 }
 
-func (e *emitter) typ(id ID) Type { return e.p.Values[id] }
+func (e *emitter) typeOf(id ID) Type { return e.p.Values[id] }
 
-func (e *emitter) module() {
+func (e *emitter) emitModule() {
 	p := e.p
-	e.open("module @%s attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = %d : i32} {", symbol(p.Name), p.Mesh.NumDevices())
+	e.openBlock("module @%s attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = %d : i32} {", symbolName(p.Name), p.Mesh.NumDevices())
 	n := nameTable{}
 	args := make([]string, len(p.Inputs))
 	for i, in := range p.Inputs {
 		n[in.Value] = ssaName(in.Value)
-		args[i] = ssaName(in.Value) + ": " + mlirType(e.typ(in.Value))
+		args[i] = ssaName(in.Value) + ": " + mlirType(e.typeOf(in.Value))
 	}
 	results, outs := make([]string, len(p.Outputs)), make([]ID, len(p.Outputs))
 	for k, out := range p.Outputs {
-		outs[k], results[k] = out.Value, mlirType(e.typ(out.Value))
+		outs[k], results[k] = out.Value, mlirType(e.typeOf(out.Value))
 		if out.Donor >= 0 {
 			args[out.Donor] += fmt.Sprintf(" {tf.aliasing_output = %d : i32}", k)
 		}
 	}
 	for i, in := range p.Inputs {
-		e.line("// input %d is %q", i, comment(in.Name))
+		e.writeLine("// input %d is %q", i, oneLine(in.Name))
 	}
 	for k, out := range p.Outputs {
-		e.line("// output %d is %q", k, comment(out.Name))
+		e.writeLine("// output %d is %q", k, oneLine(out.Name))
 	}
-	e.open("func.func public @main(%s) -> (%s) {", strings.Join(args, ", "), strings.Join(results, ", "))
-	e.body(p.Body, n)
-	e.terminator("return", n.list(outs), results)
-	e.close("}")
-	e.close("}")
+	e.openBlock("func.func public @main(%s) -> (%s) {", strings.Join(args, ", "), strings.Join(results, ", "))
+	e.emitBody(p.Body, n)
+	e.emitTerminator("return", n.namesOf(outs), results)
+	e.closeBlock("}")
+	e.closeBlock("}")
 }
 
-func (e *emitter) terminator(op string, operands, types []string) {
+func (e *emitter) emitTerminator(op string, operands, types []string) {
 	if len(operands) == 0 {
-		e.line("%s", op)
+		e.writeLine("%s", op)
 		return
 	}
-	e.line("%s %s : %s", op, strings.Join(operands, ", "), strings.Join(types, ", "))
+	e.writeLine("%s %s : %s", op, strings.Join(operands, ", "), strings.Join(types, ", "))
 }
 
-func (e *emitter) body(body []Instr, n nameTable) {
+func (e *emitter) emitBody(body []Instr, n nameTable) {
 	for i := range body {
 		in := &body[i]
 		if in.Op == OpLoop {
-			e.loop(in, n)
+			e.emitWhile(in, n)
 			continue
 		}
 		name := ssaName(in.Out[0])
-		e.instr(in, name, n)
+		e.emitInstr(in, name, n)
 		n[in.Out[0]] = name
 	}
 }
 
-func (n nameTable) list(ids []ID) []string {
+func (n nameTable) namesOf(ids []ID) []string {
 	out := make([]string, len(ids))
 	for i, id := range ids {
 		out[i] = n[id]
@@ -142,32 +142,32 @@ var plainOps = map[Op]string{
 	OpRem: "remainder", OpAnd: "and", OpOr: "or",
 }
 
-// instr writes one instruction that is no loop. It is long because it is the
+// emitInstr writes one instruction that is no loop. It is long because it is the
 // table of the instruction set.
-func (e *emitter) instr(in *Instr, name string, n nameTable) {
-	out := e.typ(in.Out[0])
-	args, types := n.list(in.Args), make([]string, len(in.Args))
+func (e *emitter) emitInstr(in *Instr, name string, n nameTable) {
+	out := e.typeOf(in.Out[0])
+	args, types := n.namesOf(in.Args), make([]string, len(in.Args))
 	for i, a := range in.Args {
-		types[i] = mlirType(e.typ(a))
+		types[i] = mlirType(e.typeOf(a))
 	}
 	to := mlirType(out)
 	signature := fmt.Sprintf("(%s) -> %s", strings.Join(types, ", "), to)
-	def := func(format string, a ...any) { e.line("%s = stablehlo.%s", name, fmt.Sprintf(format, a...)) }
+	def := func(format string, a ...any) { e.writeLine("%s = stablehlo.%s", name, fmt.Sprintf(format, a...)) }
 	if op, ok := plainOps[in.Op]; ok {
 		def("%s %s : %s", op, strings.Join(args, ", "), to)
 		return
 	}
 	switch in.Op {
 	case OpConst:
-		e.constant(name, out, in.Value)
+		e.emitConstant(name, out, in.Value)
 	case OpIota:
 		def("iota dim = %d : %s", in.Dims[0], to)
 	case OpAxisIndex:
-		e.axisIndex(name, in.Axes[0])
+		e.emitAxisIndex(name, in.Axes[0])
 	case OpConvert:
 		def("convert %s : %s", args[0], signature)
 	case OpCompare:
-		def("compare %s, %s, %s, %s : %s", in.Cmp, args[0], args[1], comparison(e.typ(in.Args[0]).DType), signature)
+		def("compare %s, %s, %s, %s : %s", in.Cmp, args[0], args[1], comparisonType(e.typeOf(in.Args[0]).DType), signature)
 	case OpSelect:
 		def("select %s : %s, %s", strings.Join(args, ", "), types[0], to)
 	case OpBroadcast:
@@ -179,58 +179,58 @@ func (e *emitter) instr(in *Instr, name string, n nameTable) {
 	case OpSlice:
 		def("slice %s [%s] : %s", args[0], rangesText(in.Lo, in.Hi), signature)
 	case OpPad:
-		fill := e.scalar(out.DType, in.Value)
+		fill := e.emitScalar(out.DType, in.Value)
 		def("pad %s, %s, low = %s, high = %s, interior = %s : (%s, %s) -> %s",
 			args[0], fill, intsText(in.Lo), intsText(in.Hi), intsText(make([]int, len(in.Lo))), types[0], mlirType(Type{DType: out.DType}), to)
 	case OpConcat:
 		def("concatenate %s, dim = %d : %s", strings.Join(args, ", "), in.Dims[0], signature)
 	case OpDynSlice:
-		starts, startTypes := e.starts(args[1], in.Dims[0], len(out.Shape))
+		starts, startTypes := e.emitStarts(args[1], in.Dims[0], len(out.Shape))
 		def("dynamic_slice %s, %s, sizes = %s : (%s, %s) -> %s", args[0], starts, intsText(out.Shape), types[0], startTypes, to)
 	case OpDynUpdate:
-		starts, startTypes := e.starts(args[2], in.Dims[0], len(out.Shape))
+		starts, startTypes := e.emitStarts(args[2], in.Dims[0], len(out.Shape))
 		def("dynamic_update_slice %s, %s, %s : (%s, %s, %s) -> %s", args[0], args[1], starts, types[0], types[1], startTypes, to)
 	case OpTake:
-		e.take(in, name, args, signature)
+		e.emitGather(in, name, args, signature)
 	case OpReduce:
-		e.reduce(in, name, args[0])
+		e.emitReduce(in, name, args[0])
 	case OpKernel:
-		e.kernel(in, name, strings.Join(args, ", "), signature)
+		e.emitCustomCall(in, name, strings.Join(args, ", "), signature)
 	case OpDot, OpConv:
-		e.contraction(in, name, args, types)
+		e.emitContraction(in, name, args, types)
 	default:
-		e.collective(in, name, args[0], signature)
+		e.emitCollective(in, name, args[0], signature)
 	}
 }
 
-func (e *emitter) scalar(d dtype.DType, v float64) string {
-	return e.temp("stablehlo.constant dense<%s> : %s", literal(d, v), mlirType(Type{DType: d}))
+func (e *emitter) emitScalar(d dtype.DType, v float64) string {
+	return e.writeTemp("stablehlo.constant dense<%s> : %s", literalText(d, v), mlirType(Type{DType: d}))
 }
 
-func (e *emitter) constant(name string, t Type, v float64) {
+func (e *emitter) emitConstant(name string, t Type, v float64) {
 	if len(t.Shape) == 0 {
-		e.line("%s = stablehlo.constant dense<%s> : %s", name, literal(t.DType, v), mlirType(t))
+		e.writeLine("%s = stablehlo.constant dense<%s> : %s", name, literalText(t.DType, v), mlirType(t))
 		return
 	}
-	e.line("%s = stablehlo.broadcast_in_dim %s, dims = [] : (%s) -> %s", name, e.scalar(t.DType, v), mlirType(Type{DType: t.DType}), mlirType(t))
+	e.writeLine("%s = stablehlo.broadcast_in_dim %s, dims = [] : (%s) -> %s", name, e.emitScalar(t.DType, v), mlirType(Type{DType: t.DType}), mlirType(t))
 }
 
-// axisIndex is (replica_id / stride) % size: positions are row-major.
-func (e *emitter) axisIndex(name, axis string) {
+// emitAxisIndex is (replica_id / stride) % size: positions are row-major.
+func (e *emitter) emitAxisIndex(name, axis string) {
 	const u32 = "tensor<ui32>"
-	id := e.temp("stablehlo.replica_id : %s", u32)
+	id := e.writeTemp("stablehlo.replica_id : %s", u32)
 	if s := e.p.Mesh.Stride(axis); s > 1 {
-		id = e.temp("stablehlo.divide %s, %s : %s", id, e.scalar(dtype.U32, float64(s)), u32)
+		id = e.writeTemp("stablehlo.divide %s, %s : %s", id, e.emitScalar(dtype.U32, float64(s)), u32)
 	}
-	id = e.temp("stablehlo.remainder %s, %s : %s", id, e.scalar(dtype.U32, float64(e.p.Mesh.Size(axis))), u32)
-	e.line("%s = stablehlo.convert %s : (%s) -> tensor<i32>", name, id, u32)
+	id = e.writeTemp("stablehlo.remainder %s, %s : %s", id, e.emitScalar(dtype.U32, float64(e.p.Mesh.Size(axis))), u32)
+	e.writeLine("%s = stablehlo.convert %s : (%s) -> tensor<i32>", name, id, u32)
 }
 
-// starts are the start indices of a dynamic slice: start along dim, 0 elsewhere.
-func (e *emitter) starts(start string, dim, rank int) (operands, types string) {
+// emitStarts are the start indices of a dynamic slice: start along dim, 0 elsewhere.
+func (e *emitter) emitStarts(start string, dim, rank int) (operands, types string) {
 	zero := ""
 	if rank > 1 {
-		zero = e.scalar(dtype.I32, 0)
+		zero = e.emitScalar(dtype.I32, 0)
 	}
 	os, ts := make([]string, rank), make([]string, rank)
 	for d := range os {
@@ -240,10 +240,10 @@ func (e *emitter) starts(start string, dim, rank int) (operands, types string) {
 	return strings.Join(os, ", "), strings.Join(ts, ", ")
 }
 
-// take writes a gather of slices that are whole along every dim but one.
-func (e *emitter) take(in *Instr, name string, args []string, signature string) {
+// emitGather writes a gather of slices that are whole along every dim but one.
+func (e *emitter) emitGather(in *Instr, name string, args []string, signature string) {
 	d := in.Dims[0]
-	sizes, places := clone(e.typ(in.Args[0]).Shape), len(e.typ(in.Args[1]).Shape)
+	sizes, places := cloneInts(e.typeOf(in.Args[0]).Shape), len(e.typeOf(in.Args[1]).Shape)
 	sizes[d] = 1
 	var kept []int // the result's dims that are the operand's
 	for i := range sizes {
@@ -254,15 +254,15 @@ func (e *emitter) take(in *Instr, name string, args []string, signature string) 
 			kept = append(kept, i-1+places)
 		}
 	}
-	e.line(`%s = "stablehlo.gather"(%s) <{dimension_numbers = #stablehlo.gather<offset_dims = %s, collapsed_slice_dims = [%d], start_index_map = [%d], index_vector_dim = %d>, `+
+	e.writeLine(`%s = "stablehlo.gather"(%s) <{dimension_numbers = #stablehlo.gather<offset_dims = %s, collapsed_slice_dims = [%d], start_index_map = [%d], index_vector_dim = %d>, `+
 		`indices_are_sorted = false, slice_sizes = array<i64: %s>}> : %s`,
 		name, strings.Join(args, ", "), intsText(kept), d, d, places, strings.Trim(intsText(sizes), "[]"), signature)
 }
 
-// contraction writes a dot or a convolution. A compiler refuses a result narrower than
+// emitContraction writes a dot or a convolution. A compiler refuses a result narrower than
 // the operands, so such a one is rounded by an operation of its own.
-func (e *emitter) contraction(in *Instr, name string, args, types []string) {
-	operands, to := e.typ(in.Args[0]).DType, e.typ(in.Out[0])
+func (e *emitter) emitContraction(in *Instr, name string, args, types []string) {
+	operands, to := e.typeOf(in.Args[0]).DType, e.typeOf(in.Out[0])
 	sum := to
 	if operands.Size() > to.DType.Size() {
 		sum.DType = operands
@@ -275,18 +275,18 @@ func (e *emitter) contraction(in *Instr, name string, args, types []string) {
 	}
 	format, a := "stablehlo.%s : (%s, %s) -> %s", []any{call, types[0], types[1], mlirType(sum)}
 	if sum.DType == to.DType {
-		e.line("%s = %s", name, fmt.Sprintf(format, a...))
+		e.writeLine("%s = %s", name, fmt.Sprintf(format, a...))
 		return
 	}
-	wide := e.temp(format, a...)
-	e.line("%s = stablehlo.convert %s : (%s) -> %s", name, wide, mlirType(sum), mlirType(to))
+	wide := e.writeTemp(format, a...)
+	e.writeLine("%s = stablehlo.convert %s : (%s) -> %s", name, wide, mlirType(sum), mlirType(to))
 }
 
-// kernel writes a custom call. Its operands' layouts are said: a compiler that is
+// emitCustomCall writes a custom call. Its operands' layouts are said: a compiler that is
 // free to choose gives the kernel transposed ones.
-func (e *emitter) kernel(in *Instr, name, args, signature string) {
+func (e *emitter) emitCustomCall(in *Instr, name, args, signature string) {
 	layout := func(id ID) string {
-		rank := len(e.typ(id).Shape)
+		rank := len(e.typeOf(id).Shape)
 		dims := make([]int, rank)
 		for i := range dims {
 			dims[i] = rank - 1 - i
@@ -297,29 +297,29 @@ func (e *emitter) kernel(in *Instr, name, args, signature string) {
 	for i, a := range in.Args {
 		layouts[i] = layout(a)
 	}
-	e.line("%s = stablehlo.custom_call @%s(%s) {backend_config = %s, operand_layouts = [%s], result_layouts = [%s]} : %s",
-		name, in.Kernel.Call, args, quoted(in.Kernel.Config()), strings.Join(layouts, ", "), layout(in.Out[0]), signature)
+	e.writeLine("%s = stablehlo.custom_call @%s(%s) {backend_config = %s, operand_layouts = [%s], result_layouts = [%s]} : %s",
+		name, in.Kernel.Call, args, quoteString(in.Kernel.Config()), strings.Join(layouts, ", "), layout(in.Out[0]), signature)
 }
 
 var reducers = map[Reduction]string{Sum: "add", Maximum: "maximum"}
 
-func (e *emitter) reduce(in *Instr, name, arg string) {
-	from, to := e.typ(in.Args[0]), e.typ(in.Out[0])
+func (e *emitter) emitReduce(in *Instr, name, arg string) {
+	from, to := e.typeOf(in.Args[0]), e.typeOf(in.Out[0])
 	if !sumsInF32(in, to.DType) {
-		e.reduceInto(in, name, arg, from, to)
+		e.emitReduceOp(in, name, arg, from, to)
 		return
 	}
 	wideFrom, wideTo := Type{dtype.F32, from.Shape}, Type{dtype.F32, to.Shape}
-	wide := e.temp("stablehlo.convert %s : (%s) -> %s", arg, mlirType(from), mlirType(wideFrom))
+	wide := e.writeTemp("stablehlo.convert %s : (%s) -> %s", arg, mlirType(from), mlirType(wideFrom))
 	sum := "%t" + strconv.Itoa(e.temps)
 	e.temps++
-	e.reduceInto(in, sum, wide, wideFrom, wideTo)
-	e.line("%s = stablehlo.convert %s : (%s) -> %s", name, sum, mlirType(wideTo), mlirType(to))
+	e.emitReduceOp(in, sum, wide, wideFrom, wideTo)
+	e.writeLine("%s = stablehlo.convert %s : (%s) -> %s", name, sum, mlirType(wideTo), mlirType(to))
 }
 
-func (e *emitter) reduceInto(in *Instr, name, arg string, from, to Type) {
-	init := e.scalar(to.DType, identity(in.Reduction, to.DType))
-	e.line("%s = stablehlo.reduce(%s init: %s) applies stablehlo.%s across dimensions = %s : (%s, %s) -> %s",
+func (e *emitter) emitReduceOp(in *Instr, name, arg string, from, to Type) {
+	init := e.emitScalar(to.DType, reductionIdentity(in.Reduction, to.DType))
+	e.writeLine("%s = stablehlo.reduce(%s init: %s) applies stablehlo.%s across dimensions = %s : (%s, %s) -> %s",
 		name, arg, init, reducers[in.Reduction], intsText(in.Dims), mlirType(from), mlirType(Type{DType: to.DType}), mlirType(to))
 }
 
@@ -328,8 +328,8 @@ func sumsInF32(in *Instr, d dtype.DType) bool {
 	return in.Reduction == Sum && (d == dtype.BF16 || d == dtype.F16)
 }
 
-// identity is what a reduction of nothing gives.
-func identity(r Reduction, d dtype.DType) float64 {
+// reductionIdentity is what a reduction of nothing gives.
+func reductionIdentity(r Reduction, d dtype.DType) float64 {
 	switch {
 	case r == Sum:
 		return 0
@@ -352,10 +352,10 @@ func intRange(d dtype.DType) (lo, hi float64) {
 	return -math.Ldexp(1, bits-1), math.Ldexp(1, bits-1) - 1
 }
 
-func (e *emitter) collective(in *Instr, name, arg, signature string) {
-	e.line("// over %s: %s", strings.Join(in.Axes, "+"), comment(in.Reason))
+func (e *emitter) emitCollective(in *Instr, name, arg, signature string) {
+	e.writeLine("// over %s: %s", strings.Join(in.Axes, "+"), oneLine(in.Reason))
 	call := func(op, attributes string) {
-		e.line(`%s = "stablehlo.%s"(%s) <{%s}> : %s`, name, op, arg, attributes, signature)
+		e.writeLine(`%s = "stablehlo.%s"(%s) <{%s}> : %s`, name, op, arg, attributes, signature)
 	}
 	groups := "replica_groups = " + groupText(in.Groups)
 	switch in.Op {
@@ -367,42 +367,42 @@ func (e *emitter) collective(in *Instr, name, arg, signature string) {
 	case OpPermute:
 		call("collective_permute", "source_target_pairs = "+pairText(in.Pairs))
 	case OpReduceScatter:
-		e.reducing(in, name, "reduce_scatter", arg, fmt.Sprintf("%s, scatter_dimension = %d : i64", groups, in.Dims[0]), signature)
+		e.emitReducingCollective(in, name, "reduce_scatter", arg, fmt.Sprintf("%s, scatter_dimension = %d : i64", groups, in.Dims[0]), signature)
 	case OpAllReduce:
-		e.reducing(in, name, "all_reduce", arg, groups, signature)
+		e.emitReducingCollective(in, name, "all_reduce", arg, groups, signature)
 	default:
 		panic("spmd: no StableHLO for " + string(in.Op))
 	}
 }
 
-// reducing writes a collective with the region that joins two elements.
-func (e *emitter) reducing(in *Instr, name, op, arg, attributes, signature string) {
-	t := mlirType(Type{DType: e.typ(in.Args[0]).DType})
+// emitReducingCollective writes a collective with the region that joins two elements.
+func (e *emitter) emitReducingCollective(in *Instr, name, op, arg, attributes, signature string) {
+	t := mlirType(Type{DType: e.typeOf(in.Args[0]).DType})
 	r := in.Reduction
 	if r == "" {
 		r = Sum
 	}
-	e.open(`%s = "stablehlo.%s"(%s) <{%s}> ({`, name, op, arg, attributes)
-	e.line("^bb0(%%x: %s, %%y: %s):", t, t)
-	e.line("  %%z = stablehlo.%s %%x, %%y : %s", reducers[r], t)
-	e.line("  stablehlo.return %%z : %s", t)
-	e.close("}) : " + signature)
+	e.openBlock(`%s = "stablehlo.%s"(%s) <{%s}> ({`, name, op, arg, attributes)
+	e.writeLine("^bb0(%%x: %s, %%y: %s):", t, t)
+	e.writeLine("  %%z = stablehlo.%s %%x, %%y : %s", reducers[r], t)
+	e.writeLine("  stablehlo.return %%z : %s", t)
+	e.closeBlock("}) : " + signature)
 }
 
-// loop writes a counted while. Its operands are the counter, the carried
+// emitWhile writes a counted while. Its operands are the counter, the carried
 // values, and the captured ones.
-func (e *emitter) loop(in *Instr, outer nameTable) {
+func (e *emitter) emitWhile(in *Instr, outer nameTable) {
 	l := in.Loop
 	k := strconv.Itoa(e.loops)
 	e.loops++
-	carry, again := e.captures(l)
+	carry, again := e.splitCaptured(l)
 
 	inner := nameTable{l.Index: "%i" + k}
 	vars, types, returns := []string{"%i" + k}, []string{"tensor<i32>"}, []ID{}
-	inits := []string{e.scalar(dtype.I32, 0)}
+	inits := []string{e.emitScalar(dtype.I32, 0)}
 	add := func(id ID, name, init string, back ID) {
 		inner[id] = name
-		vars, types, inits = append(vars, name), append(types, mlirType(e.typ(id))), append(inits, init)
+		vars, types, inits = append(vars, name), append(types, mlirType(e.typeOf(id))), append(inits, init)
 		returns = append(returns, back)
 	}
 	for i, param := range l.Params {
@@ -415,29 +415,29 @@ func (e *emitter) loop(in *Instr, outer nameTable) {
 	for i := range vars {
 		binds[i] = vars[i] + " = " + inits[i]
 	}
-	e.line("%%w%s:%d = stablehlo.while(%s) : %s", k, len(vars), strings.Join(binds, ", "), strings.Join(types, ", "))
-	e.open("cond {")
-	limit := e.scalar(dtype.I32, float64(l.Trips))
-	more := e.temp("stablehlo.compare LT, %s, %s, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>", vars[0], limit)
-	e.line("stablehlo.return %s : tensor<i1>", more)
+	e.writeLine("%%w%s:%d = stablehlo.while(%s) : %s", k, len(vars), strings.Join(binds, ", "), strings.Join(types, ", "))
+	e.openBlock("cond {")
+	limit := e.emitScalar(dtype.I32, float64(l.Trips))
+	more := e.writeTemp("stablehlo.compare LT, %s, %s, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>", vars[0], limit)
+	e.writeLine("stablehlo.return %s : tensor<i1>", more)
 	e.depth--
-	e.open("} do {")
+	e.openBlock("} do {")
 	for _, id := range again {
 		inner[id] = ssaName(id) + "_" + k
-		e.instr(e.defs[id], inner[id], inner)
+		e.emitInstr(e.defs[id], inner[id], inner)
 	}
-	e.body(l.Body, inner)
-	next := e.temp("stablehlo.add %s, %s : tensor<i32>", vars[0], e.scalar(dtype.I32, 1))
-	e.terminator("stablehlo.return", append([]string{next}, inner.list(returns)...), types)
-	e.close("}")
+	e.emitBody(l.Body, inner)
+	next := e.writeTemp("stablehlo.add %s, %s : tensor<i32>", vars[0], e.emitScalar(dtype.I32, 1))
+	e.emitTerminator("stablehlo.return", append([]string{next}, inner.namesOf(returns)...), types)
+	e.closeBlock("}")
 	for i, out := range in.Out {
 		outer[out] = fmt.Sprintf("%%w%s#%d", k, i+1)
 	}
 }
 
-// captures are the values from outside that a loop's body uses, by ID: those it
+// splitCaptured are the values from outside that a loop's body uses, by ID: those it
 // carries, and those that are made again inside.
-func (e *emitter) captures(l *Loop) (carry, again []ID) {
+func (e *emitter) splitCaptured(l *Loop) (carry, again []ID) {
 	for _, id := range l.Captured() {
 		if d := e.defs[id]; d != nil && (d.Op == OpConst || d.Op == OpIota) {
 			again = append(again, id)

@@ -26,8 +26,8 @@ func mlirType(t Type) string {
 	return s.String()
 }
 
-// symbol quotes a name that is no bare identifier.
-func symbol(name string) string {
+// symbolName quotes a name that is no bare identifier.
+func symbolName(name string) string {
 	bare := name != ""
 	for i, r := range name {
 		letter := r == '_' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
@@ -36,11 +36,11 @@ func symbol(name string) string {
 	if bare {
 		return name
 	}
-	return quoted(name)
+	return quoteString(name)
 }
 
-// quoted is a string as MLIR reads it.
-func quoted(text string) string {
+// quoteString is a string as MLIR reads it.
+func quoteString(text string) string {
 	var s strings.Builder
 	s.WriteByte('"')
 	for _, c := range []byte(text) {
@@ -54,8 +54,8 @@ func quoted(text string) string {
 	return s.String()
 }
 
-// comment keeps a text on its line.
-func comment(s string) string { return strings.Join(strings.Fields(s), " ") }
+// oneLine keeps a text on its line.
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 func intsText(ns []int) string {
 	parts := make([]string, len(ns))
@@ -105,9 +105,9 @@ var specialBits = map[dtype.DType][2]string{
 	dtype.F8E4M3: {"7F", "7F"}, // no infinity
 }
 
-// literal is a number as MLIR reads it. A float is given with all its digits:
+// literalText is a number as MLIR reads it. A float is given with all its digits:
 // MLIR rounds it to the type, to nearest even.
-func literal(d dtype.DType, v float64) string {
+func literalText(d dtype.DType, v float64) string {
 	switch {
 	case d == dtype.Bool:
 		return strconv.FormatBool(v != 0)
@@ -131,8 +131,8 @@ func literal(d dtype.DType, v float64) string {
 	return s
 }
 
-// comparison is the kind of order that a compare follows.
-func comparison(d dtype.DType) string {
+// comparisonType is the kind of order that a compare follows.
+func comparisonType(d dtype.DType) string {
 	switch {
 	case d.IsFloat():
 		return "FLOAT"
@@ -148,12 +148,12 @@ func dotAttributes(d *DotDims, operands dtype.DType) string {
 		s += fmt.Sprintf(", batching_dims = %s x %s", intsText(d.LeftBatch), intsText(d.RightBatch))
 	}
 	s += fmt.Sprintf(", contracting_dims = %s x %s", intsText(d.LeftContract), intsText(d.RightContract))
-	p := precision(operands)
+	p := contractionPrecision(operands)
 	return s + fmt.Sprintf(", precision = [%s, %s]", p, p)
 }
 
-// precision is what a contraction of operands of a type asks for.
-func precision(operands dtype.DType) string {
+// contractionPrecision is what a contraction of operands of a type asks for.
+func contractionPrecision(operands dtype.DType) string {
 	if operands == dtype.F32 || operands == dtype.F64 {
 		return "HIGHEST"
 	}
@@ -167,7 +167,7 @@ func convAttributes(in *Instr, operands dtype.DType) string {
 	for d := range in.Lo {
 		spatial[d], pads[d] = strconv.Itoa(d), intsText([]int{in.Lo[d], in.Hi[d]})
 	}
-	s, p := strings.Join(spatial, ", "), precision(operands)
+	s, p := strings.Join(spatial, ", "), contractionPrecision(operands)
 	return fmt.Sprintf(" dim_numbers = [b, %s, f]x[o, i, %s]->[b, %s, f], window = {pad = [%s]} "+
 		"{batch_group_count = 1 : i64, feature_group_count = 1 : i64, precision_config = [#stablehlo<precision %s>, #stablehlo<precision %s>]}",
 		s, s, s, strings.Join(pads, ", "), p, p)

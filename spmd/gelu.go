@@ -21,7 +21,7 @@ func (b *Builder) Erf(x Tensor) Tensor {
 		}
 		return y
 	}
-	return b.wrap(b.LDiv(b.LMul(v, poly(erfP)), poly(erfQ)), x.Shape, x.Spec)
+	return b.Global(b.LDiv(b.LMul(v, poly(erfP)), poly(erfQ)), x.Shape, x.Spec)
 }
 
 // Gelu is the exact GELU: x/2 (1 + erf(x/sqrt 2)).

@@ -181,14 +181,14 @@ type Program struct {
 // Walk visits every instruction, those of loop bodies included, in order. times
 // is how often the instruction runs in one call of the program. What a kernel means
 // is not part of it: a kernel runs as one instruction.
-func (p *Program) Walk(visit func(in *Instr, times int)) { walk(p.Body, 1, visit) }
+func (p *Program) Walk(visit func(in *Instr, times int)) { walkBody(p.Body, 1, visit) }
 
-func walk(body []Instr, times int, visit func(*Instr, int)) {
+func walkBody(body []Instr, times int, visit func(*Instr, int)) {
 	for i := range body {
 		in := &body[i]
 		visit(in, times)
 		if in.Loop != nil {
-			walk(in.Loop.Body, times*in.Loop.Trips, visit)
+			walkBody(in.Loop.Body, times*in.Loop.Trips, visit)
 		}
 	}
 }

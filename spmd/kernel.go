@@ -40,7 +40,7 @@ type Kernel struct {
 // LKernel computes on args with code of its own on a platform. means gives the
 // same by the builder's instructions: of k's fields, it makes the last three.
 func (b *Builder) LKernel(k Kernel, args []Local, means func(params []Local) Local) Local {
-	closed := b.open()
+	closed := b.openBody()
 	b.depth++
 	params := make([]Local, len(args))
 	for i, a := range args {
@@ -48,12 +48,12 @@ func (b *Builder) LKernel(k Kernel, args []Local, means func(params []Local) Loc
 	}
 	result := means(params)
 	b.depth--
-	k.Params, k.Body, k.Result = ids(params...), closed(), result.ID
-	return b.emit(Instr{Op: OpKernel, Args: ids(args...), Kernel: &k}, result.DType, result.Shape)
+	k.Params, k.Body, k.Result = idsOf(params...), closed(), result.ID
+	return b.addInstr(Instr{Op: OpKernel, Args: idsOf(args...), Kernel: &k}, result.DType, result.Shape)
 }
 
 // Walk visits every instruction of what the kernel means, as Program.Walk does.
-func (k *Kernel) Walk(visit func(in *Instr, times int)) { walk(k.Body, 1, visit) }
+func (k *Kernel) Walk(visit func(in *Instr, times int)) { walkBody(k.Body, 1, visit) }
 
 // Kernels are the program's kernels, in order.
 func (p *Program) Kernels() []*Instr {
@@ -98,8 +98,8 @@ func (p *Program) Compared(in *Instr) (*Program, error) {
 		return Port{Name: name, DType: t.DType, Shape: t.Shape, Local: t.Shape, Spec: sharding.Whole(len(t.Shape)), Value: id, Donor: -1}
 	}
 	call := *in
-	call.Args = shiftedIDs(k.Params, n)
-	c.Body = append([]Instr{call}, shifted(k.Body, n)...)
+	call.Args = shiftIDs(k.Params, n)
+	c.Body = append([]Instr{call}, shiftBody(k.Body, n)...)
 	for i, id := range call.Args {
 		c.Inputs = append(c.Inputs, port(strconv.Itoa(i), id))
 	}
@@ -107,23 +107,23 @@ func (p *Program) Compared(in *Instr) (*Program, error) {
 	return c, nil
 }
 
-// shifted is a body with other values: each n further.
-func shifted(body []Instr, n ID) []Instr {
+// shiftBody is a body with other values: each n further.
+func shiftBody(body []Instr, n ID) []Instr {
 	out := slices.Clone(body)
 	for i := range out {
 		in := &out[i]
-		in.Args, in.Out = shiftedIDs(in.Args, n), shiftedIDs(in.Out, n)
+		in.Args, in.Out = shiftIDs(in.Args, n), shiftIDs(in.Out, n)
 		if in.Loop != nil {
 			l := *in.Loop
 			l.Index += n
-			l.Params, l.Results, l.Body = shiftedIDs(l.Params, n), shiftedIDs(l.Results, n), shifted(l.Body, n)
+			l.Params, l.Results, l.Body = shiftIDs(l.Params, n), shiftIDs(l.Results, n), shiftBody(l.Body, n)
 			in.Loop = &l
 		}
 	}
 	return out
 }
 
-func shiftedIDs(ids []ID, n ID) []ID {
+func shiftIDs(ids []ID, n ID) []ID {
 	out := slices.Clone(ids)
 	for i := range out {
 		out[i] += n

@@ -33,7 +33,7 @@ func (b *Builder) newValue(d dtype.DType, shape []int) Local {
 	return Local{id, d, sh}
 }
 
-func (b *Builder) emit(in Instr, d dtype.DType, shape []int) Local {
+func (b *Builder) addInstr(in Instr, d dtype.DType, shape []int) Local {
 	v := b.newValue(d, shape)
 	in.Out = b.ids.copy([]ID{v.ID})
 	*b.body = append(*b.body, in)
@@ -55,7 +55,7 @@ func (s *slab[T]) copy(from []T) []T {
 	return out
 }
 
-func ids(ls ...Local) []ID {
+func idsOf(ls ...Local) []ID {
 	out := make([]ID, len(ls))
 	for i, l := range ls {
 		out[i] = l.ID
@@ -77,12 +77,12 @@ func sameShape(a, b []int) bool {
 
 // LConst is v in every element.
 func (b *Builder) LConst(d dtype.DType, v float64, shape ...int) Local {
-	return b.emit(Instr{Op: OpConst, Value: v}, d, shape)
+	return b.addInstr(Instr{Op: OpConst, Value: v}, d, shape)
 }
 
 // LIota counts 0, 1, ... along dim.
 func (b *Builder) LIota(d dtype.DType, dim int, shape ...int) Local {
-	return b.emit(Instr{Op: OpIota, Dims: []int{dim}}, d, shape)
+	return b.addInstr(Instr{Op: OpIota, Dims: []int{dim}}, d, shape)
 }
 
 // LAxisIndex is this device's coordinate on the axes read as one mixed-radix
@@ -96,7 +96,7 @@ func (b *Builder) LAxisIndex(axes ...string) Local {
 		}
 		idx, ok := b.axisIndex[a]
 		if !ok || b.depth > 0 {
-			idx = b.emit(Instr{Op: OpAxisIndex, Axes: []string{a}}, dtype.I32, nil)
+			idx = b.addInstr(Instr{Op: OpAxisIndex, Axes: []string{a}}, dtype.I32, nil)
 			if b.depth == 0 {
 				b.axisIndex[a] = idx
 			}
@@ -114,7 +114,7 @@ func (b *Builder) LAxisIndex(axes ...string) Local {
 
 // LUnary applies an elementwise operation of one operand.
 func (b *Builder) LUnary(op Op, x Local) Local {
-	return b.emit(Instr{Op: op, Args: ids(x)}, x.DType, x.Shape)
+	return b.addInstr(Instr{Op: op, Args: idsOf(x)}, x.DType, x.Shape)
 }
 
 // LConvert changes the element type, rounding to nearest even; the same type is x itself.
@@ -122,7 +122,7 @@ func (b *Builder) LConvert(x Local, d dtype.DType) Local {
 	if x.DType == d {
 		return x
 	}
-	return b.emit(Instr{Op: OpConvert, Args: ids(x)}, d, x.Shape)
+	return b.addInstr(Instr{Op: OpConvert, Args: idsOf(x)}, d, x.Shape)
 }
 
 // LBinary applies an elementwise operation of two operands. Types must match;
@@ -132,7 +132,7 @@ func (b *Builder) LBinary(op Op, x, y Local) Local {
 		b.failf(ErrType, nil, "%s: %s of %v and %v; convert one first", b.name, op, x.DType, y.DType)
 	}
 	x, y = b.broadcastPair(op, x, y)
-	return b.emit(Instr{Op: op, Args: ids(x, y)}, x.DType, x.Shape)
+	return b.addInstr(Instr{Op: op, Args: idsOf(x, y)}, x.DType, x.Shape)
 }
 
 func (b *Builder) broadcastPair(op Op, x, y Local) (Local, Local) {
@@ -195,7 +195,7 @@ func (b *Builder) LCompare(cmp string, x, y Local) Local {
 		b.failf(ErrType, nil, "%s: compare of %v and %v", b.name, x.DType, y.DType)
 	}
 	x, y = b.broadcastPair(OpCompare, x, y)
-	return b.emit(Instr{Op: OpCompare, Args: ids(x, y), Cmp: cmp}, dtype.Bool, x.Shape)
+	return b.addInstr(Instr{Op: OpCompare, Args: idsOf(x, y), Cmp: cmp}, dtype.Bool, x.Shape)
 }
 
 // LSelect is x where pred holds and y elsewhere, all broadcast to one shape.
@@ -206,7 +206,7 @@ func (b *Builder) LSelect(pred, x, y Local) Local {
 	x, y = b.broadcastPair(OpSelect, x, y)
 	pred, x = b.broadcastPair(OpSelect, pred, x)
 	pred, y = b.broadcastPair(OpSelect, pred, y)
-	return b.emit(Instr{Op: OpSelect, Args: ids(pred, x, y)}, x.DType, x.Shape)
+	return b.addInstr(Instr{Op: OpSelect, Args: idsOf(pred, x, y)}, x.DType, x.Shape)
 }
 
 // LBroadcast stretches x to shape, aligned at the last dim.
@@ -221,7 +221,7 @@ func (b *Builder) LBroadcast(x Local, shape ...int) Local {
 			b.failf(ErrShape, nil, "%s: cannot broadcast local shape %v to %v", b.name, x.Shape, shape)
 		}
 	}
-	return b.emit(Instr{Op: OpBroadcast, Args: ids(x), Dims: dims}, x.DType, shape)
+	return b.addInstr(Instr{Op: OpBroadcast, Args: idsOf(x), Dims: dims}, x.DType, shape)
 }
 
 // LReshape keeps the elements in row-major order under another shape.
@@ -239,7 +239,7 @@ func (b *Builder) LReshape(x Local, shape ...int) Local {
 	if n != m {
 		b.failf(ErrShape, nil, "%s: reshape of local %v (%d elements) to %v (%d)", b.name, x.Shape, n, shape, m)
 	}
-	return b.emit(Instr{Op: OpReshape, Args: ids(x)}, x.DType, shape)
+	return b.addInstr(Instr{Op: OpReshape, Args: idsOf(x)}, x.DType, shape)
 }
 
 // LTranspose makes result dim i of operand dim perm[i].
@@ -258,7 +258,7 @@ func (b *Builder) LTranspose(x Local, perm ...int) Local {
 	if same {
 		return x
 	}
-	return b.emit(Instr{Op: OpTranspose, Args: ids(x), Dims: append([]int{}, perm...)}, x.DType, shape)
+	return b.addInstr(Instr{Op: OpTranspose, Args: idsOf(x), Dims: append([]int{}, perm...)}, x.DType, shape)
 }
 
 // LSlice keeps [lo, hi) of dim.
@@ -273,7 +273,7 @@ func (b *Builder) LSlice(x Local, dim, lo, hi int) Local {
 	los[dim], his[dim] = lo, hi
 	shape := append([]int{}, x.Shape...)
 	shape[dim] = hi - lo
-	return b.emit(Instr{Op: OpSlice, Args: ids(x), Lo: los, Hi: his}, x.DType, shape)
+	return b.addInstr(Instr{Op: OpSlice, Args: idsOf(x), Lo: los, Hi: his}, x.DType, shape)
 }
 
 // LPad adds lo elements before and hi after along dim, each equal to value.
@@ -288,7 +288,7 @@ func (b *Builder) LPad(x Local, dim, lo, hi int, value float64) Local {
 	los[dim], his[dim] = lo, hi
 	shape := append([]int{}, x.Shape...)
 	shape[dim] += lo + hi
-	return b.emit(Instr{Op: OpPad, Args: ids(x), Lo: los, Hi: his, Value: value}, x.DType, shape)
+	return b.addInstr(Instr{Op: OpPad, Args: idsOf(x), Lo: los, Hi: his, Value: value}, x.DType, shape)
 }
 
 // LConcat joins along dim.
@@ -311,7 +311,7 @@ func (b *Builder) LConcat(dim int, xs ...Local) Local {
 		}
 		shape[dim] += x.Shape[dim]
 	}
-	return b.emit(Instr{Op: OpConcat, Args: ids(xs...), Dims: []int{dim}}, xs[0].DType, shape)
+	return b.addInstr(Instr{Op: OpConcat, Args: idsOf(xs...), Dims: []int{dim}}, xs[0].DType, shape)
 }
 
 // LDynSlice keeps size elements of dim from a start known at run time. A start
@@ -325,7 +325,7 @@ func (b *Builder) LDynSlice(x Local, dim int, start Local, size int) Local {
 	}
 	shape := append([]int{}, x.Shape...)
 	shape[dim] = size
-	return b.emit(Instr{Op: OpDynSlice, Args: ids(x, start), Dims: []int{dim}, Hi: []int{size}}, x.DType, shape)
+	return b.addInstr(Instr{Op: OpDynSlice, Args: idsOf(x, start), Dims: []int{dim}, Hi: []int{size}}, x.DType, shape)
 }
 
 // LDynUpdate overwrites part of dim from a start known at run time, clamped as in LDynSlice.
@@ -337,7 +337,7 @@ func (b *Builder) LDynUpdate(x, update Local, dim int, start Local) Local {
 	if !ok {
 		b.failf(ErrShape, nil, "%s: dynamic update of dim %d of local %v by %v", b.name, dim, x.Shape, update.Shape)
 	}
-	return b.emit(Instr{Op: OpDynUpdate, Args: ids(x, update, start), Dims: []int{dim}}, x.DType, x.Shape)
+	return b.addInstr(Instr{Op: OpDynUpdate, Args: idsOf(x, update, start), Dims: []int{dim}}, x.DType, x.Shape)
 }
 
 // LReduce joins dims, which vanish.
@@ -358,7 +358,7 @@ func (b *Builder) LReduce(r Reduction, x Local, dims ...int) Local {
 			shape = append(shape, s)
 		}
 	}
-	return b.emit(Instr{Op: OpReduce, Args: ids(x), Dims: append([]int{}, dims...), Reduction: r}, x.DType, shape)
+	return b.addInstr(Instr{Op: OpReduce, Args: idsOf(x), Dims: append([]int{}, dims...), Reduction: r}, x.DType, shape)
 }
 
 // LReduceKeep is LReduce with the dims kept at size 1.
@@ -381,10 +381,10 @@ func (b *Builder) LDot(x, y Local, d DotDims, out dtype.DType) Local {
 	if err != nil {
 		b.failf(ErrShape, nil, "%s: dot of local %v and %v: %v", b.name, x.Shape, y.Shape, err)
 	}
-	x, y = b.widened(x), b.widened(y)
+	x, y = b.widenOperand(x), b.widenOperand(y)
 	dd := DotDims{append([]int{}, d.LeftBatch...), append([]int{}, d.RightBatch...),
 		append([]int{}, d.LeftContract...), append([]int{}, d.RightContract...)}
-	return b.emit(Instr{Op: OpDot, Args: ids(x, y), Dot: &dd}, out, shape)
+	return b.addInstr(Instr{Op: OpDot, Args: idsOf(x, y), Dot: &dd}, out, shape)
 }
 
 func dotShape(x, y []int, d DotDims) ([]int, error) {
@@ -433,7 +433,7 @@ func (b *Builder) LLoop(trips int, init []Local, body func(i Local, carried []Lo
 	if trips <= 0 {
 		return init
 	}
-	closed := b.open()
+	closed := b.openBody()
 	b.depth++
 	idx := b.newValue(dtype.I32, nil)
 	params := make([]Local, len(init))
@@ -455,8 +455,8 @@ func (b *Builder) LLoop(trips int, init []Local, body func(i Local, carried []Lo
 		outs[i] = b.newValue(v.DType, v.Shape)
 		outIDs[i] = outs[i].ID
 	}
-	*b.body = append(*b.body, Instr{Op: OpLoop, Args: ids(init...), Out: outIDs,
-		Loop: &Loop{Trips: trips, Index: idx.ID, Params: ids(params...), Body: inner, Results: ids(results...)}})
+	*b.body = append(*b.body, Instr{Op: OpLoop, Args: idsOf(init...), Out: outIDs,
+		Loop: &Loop{Trips: trips, Index: idx.ID, Params: idsOf(params...), Body: inner, Results: idsOf(results...)}})
 	return outs
 }
 
@@ -467,10 +467,10 @@ func (b *Builder) LLoop(trips int, init []Local, body func(i Local, carried []Lo
 // LAllReduce joins the values of the devices along axes.
 func (b *Builder) LAllReduce(r Reduction, x Local, axes []string, reason string) Local {
 	axes = b.realAxes(axes)
-	if len(axes) == 0 || empty(x) {
+	if len(axes) == 0 || isEmpty(x) {
 		return x
 	}
-	return b.emit(Instr{Op: OpAllReduce, Args: ids(x), Reduction: r, Axes: axes, Groups: b.groupsOf(axes), Reason: reason}, x.DType, x.Shape)
+	return b.addInstr(Instr{Op: OpAllReduce, Args: idsOf(x), Reduction: r, Axes: axes, Groups: b.groupsOf(axes), Reason: reason}, x.DType, x.Shape)
 }
 
 // LAllGather concatenates the values of the devices along axes on dim.
@@ -481,10 +481,10 @@ func (b *Builder) LAllGather(x Local, dim int, axes []string, reason string) Loc
 	}
 	shape := append([]int{}, x.Shape...)
 	shape[dim] *= b.mesh.Size(axes...)
-	if empty(x) {
+	if isEmpty(x) {
 		return b.LConst(x.DType, 0, shape...)
 	}
-	return b.emit(Instr{Op: OpAllGather, Args: ids(x), Dims: []int{dim}, Axes: axes, Groups: b.groupsOf(axes), Reason: reason}, x.DType, shape)
+	return b.addInstr(Instr{Op: OpAllGather, Args: idsOf(x), Dims: []int{dim}, Axes: axes, Groups: b.groupsOf(axes), Reason: reason}, x.DType, shape)
 }
 
 // LReduceScatter sums over axes and keeps this device's part of dim.
@@ -499,10 +499,10 @@ func (b *Builder) LReduceScatter(x Local, dim int, axes []string, reason string)
 	}
 	shape := append([]int{}, x.Shape...)
 	shape[dim] /= n
-	if empty(x) {
+	if isEmpty(x) {
 		return b.LConst(x.DType, 0, shape...)
 	}
-	return b.emit(Instr{Op: OpReduceScatter, Args: ids(x), Reduction: Sum, Dims: []int{dim}, Axes: axes, Groups: b.groupsOf(axes), Reason: reason}, x.DType, shape)
+	return b.addInstr(Instr{Op: OpReduceScatter, Args: idsOf(x), Reduction: Sum, Dims: []int{dim}, Axes: axes, Groups: b.groupsOf(axes), Reason: reason}, x.DType, shape)
 }
 
 // LAllToAll cuts dim split into one part a device, sends each its part, and
@@ -519,19 +519,19 @@ func (b *Builder) LAllToAll(x Local, split, concat int, axes []string, reason st
 	shape := append([]int{}, x.Shape...)
 	shape[split] /= n
 	shape[concat] *= n
-	if empty(x) {
+	if isEmpty(x) {
 		return b.LConst(x.DType, 0, shape...)
 	}
-	return b.emit(Instr{Op: OpAllToAll, Args: ids(x), Dims: []int{split, concat}, Axes: axes, Groups: b.groupsOf(axes), Reason: reason}, x.DType, shape)
+	return b.addInstr(Instr{Op: OpAllToAll, Args: idsOf(x), Dims: []int{split, concat}, Axes: axes, Groups: b.groupsOf(axes), Reason: reason}, x.DType, shape)
 }
 
 // LPermute sends values between devices: pairs of mesh positions [from, to],
 // each position at most once on either side.
 func (b *Builder) LPermute(x Local, pairs [][2]int, axes []string, reason string) Local {
-	if empty(x) {
+	if isEmpty(x) {
 		return x
 	}
-	return b.emit(Instr{Op: OpPermute, Args: ids(x), Pairs: pairs, Axes: append([]string{}, axes...), Reason: reason}, x.DType, x.Shape)
+	return b.addInstr(Instr{Op: OpPermute, Args: idsOf(x), Pairs: pairs, Axes: append([]string{}, axes...), Reason: reason}, x.DType, x.Shape)
 }
 
 // groupsOf is mesh.Groups, asked once: a program's collectives share the lists.
@@ -545,7 +545,7 @@ func (b *Builder) groupsOf(axes []string) [][]int {
 	return g
 }
 
-func empty(x Local) bool { return Type{Shape: x.Shape}.Elements() == 0 }
+func isEmpty(x Local) bool { return Type{Shape: x.Shape}.Elements() == 0 }
 
 // realAxes drops axes of size 1.
 func (b *Builder) realAxes(axes []string) []string {

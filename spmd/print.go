@@ -20,18 +20,18 @@ func (p *Program) String() string {
 // that one device holds of its result, and on a collective the axes it runs
 // along and why it is there. The listing depends on the program alone.
 func (p *Program) Print(w io.Writer) error {
-	l := &listing{p: p}
-	l.line("%s", strings.TrimSpace(fmt.Sprintf("program %s on %d devices %s", p.Name, p.Mesh.NumDevices(), p.Mesh)))
+	l := &programListing{p: p}
+	l.writeLine("%s", strings.TrimSpace(fmt.Sprintf("program %s on %d devices %s", p.Name, p.Mesh.NumDevices(), p.Mesh)))
 	for _, in := range p.Inputs {
-		l.line("  in  %s %s : %s", ref(in.Value), in.Name, p.Values[in.Value])
+		l.writeLine("  in  %s %s : %s", valueName(in.Value), in.Name, p.Values[in.Value])
 	}
-	l.body(p.Body, "  ")
+	l.listBody(p.Body, "  ")
 	for _, out := range p.Outputs {
 		donor := ""
 		if out.Donor >= 0 {
 			donor = ", in the memory of " + p.Inputs[out.Donor].Name
 		}
-		l.line("  out %s %s : %s%s", ref(out.Value), out.Name, p.Values[out.Value], donor)
+		l.writeLine("  out %s %s : %s%s", valueName(out.Value), out.Name, p.Values[out.Value], donor)
 	}
 	_, err := io.WriteString(w, l.text.String())
 	return err
@@ -46,28 +46,28 @@ func (t Type) String() string {
 	return t.DType.String() + "[" + strings.Join(parts, ",") + "]"
 }
 
-type listing struct {
+type programListing struct {
 	p    *Program
 	text strings.Builder
 }
 
-func (l *listing) line(format string, args ...any) {
+func (l *programListing) writeLine(format string, args ...any) {
 	fmt.Fprintf(&l.text, format, args...)
 	l.text.WriteByte('\n')
 }
 
-func (l *listing) body(body []Instr, indent string) {
+func (l *programListing) listBody(body []Instr, indent string) {
 	for i := range body {
 		in := &body[i]
 		if in.Op == OpLoop {
-			l.loop(in, indent)
+			l.listLoop(in, indent)
 			continue
 		}
-		text := fmt.Sprintf("%s%s = %s", indent, refs(in.Out), in.Op)
+		text := fmt.Sprintf("%s%s = %s", indent, valueNames(in.Out), in.Op)
 		if len(in.Args) > 0 {
-			text += " " + refs(in.Args)
+			text += " " + valueNames(in.Args)
 		}
-		if d := details(in, l.p.Values[in.Out[0]].DType); d != "" {
+		if d := attributeText(in, l.p.Values[in.Out[0]].DType); d != "" {
 			text += " " + d
 		}
 		text += " : " + l.p.Values[in.Out[0]].String()
@@ -75,33 +75,33 @@ func (l *listing) body(body []Instr, indent string) {
 			text += fmt.Sprintf(" over %s", strings.Join(in.Axes, "+"))
 		}
 		if in.Reason != "" {
-			text += "  # " + comment(in.Reason)
+			text += "  # " + oneLine(in.Reason)
 		}
-		l.line("%s", text)
+		l.writeLine("%s", text)
 	}
 }
 
-func (l *listing) loop(in *Instr, indent string) {
+func (l *programListing) listLoop(in *Instr, indent string) {
 	lp := in.Loop
 	binds := make([]string, len(lp.Params))
 	for i, param := range lp.Params {
-		binds[i] = fmt.Sprintf("%s = %s : %s", ref(param), ref(in.Args[i]), l.p.Values[param])
+		binds[i] = fmt.Sprintf("%s = %s : %s", valueName(param), valueName(in.Args[i]), l.p.Values[param])
 	}
 	left := ""
 	if len(in.Out) > 0 {
-		left = refs(in.Out) + " = "
+		left = valueNames(in.Out) + " = "
 	}
-	l.line("%s%sloop %s < %d (%s) {", indent, left, ref(lp.Index), lp.Trips, strings.Join(binds, ", "))
-	l.body(lp.Body, indent+"  ")
-	l.line("%s  next %s", indent, refs(lp.Results))
-	l.line("%s}", indent)
+	l.writeLine("%s%sloop %s < %d (%s) {", indent, left, valueName(lp.Index), lp.Trips, strings.Join(binds, ", "))
+	l.listBody(lp.Body, indent+"  ")
+	l.writeLine("%s  next %s", indent, valueNames(lp.Results))
+	l.writeLine("%s}", indent)
 }
 
-// details are an instruction's attributes.
-func details(in *Instr, out dtype.DType) string {
+// attributeText are an instruction's attributes.
+func attributeText(in *Instr, out dtype.DType) string {
 	switch in.Op {
 	case OpConst:
-		return number(out, in.Value)
+		return numberText(out, in.Value)
 	case OpAxisIndex:
 		return in.Axes[0]
 	case OpCompare:
@@ -117,7 +117,7 @@ func details(in *Instr, out dtype.DType) string {
 	case OpSlice:
 		return "[" + rangesText(in.Lo, in.Hi) + "]"
 	case OpPad:
-		return fmt.Sprintf("%s before, %s after, with %s", intsText(in.Lo), intsText(in.Hi), number(out, in.Value))
+		return fmt.Sprintf("%s before, %s after, with %s", intsText(in.Lo), intsText(in.Hi), numberText(out, in.Value))
 	case OpKernel:
 		return fmt.Sprintf("%s by %s on %s", in.Kernel.Name, in.Kernel.Call, in.Kernel.Platform)
 	case OpConv:
@@ -143,19 +143,19 @@ func details(in *Instr, out dtype.DType) string {
 	return ""
 }
 
-func number(d dtype.DType, v float64) string {
+func numberText(d dtype.DType, v float64) string {
 	if d == dtype.Bool {
 		return strconv.FormatBool(v != 0)
 	}
 	return strconv.FormatFloat(v, 'g', -1, 64)
 }
 
-func ref(id ID) string { return "%" + strconv.Itoa(int(id)) }
+func valueName(id ID) string { return "%" + strconv.Itoa(int(id)) }
 
-func refs(ids []ID) string {
+func valueNames(ids []ID) string {
 	parts := make([]string, len(ids))
 	for i, id := range ids {
-		parts[i] = ref(id)
+		parts[i] = valueName(id)
 	}
 	return strings.Join(parts, ", ")
 }

@@ -12,28 +12,28 @@ const i32 = dtype.I32
 // Sum adds up dim, which stays at size 1. Over a split dim each device sums its
 // part and the result is partial.
 func (b *Builder) Sum(x Tensor, dim int) Tensor {
-	dim = b.dimOf(x, dim)
-	shape := clone(x.Shape)
+	dim = b.dimIndex(x, dim)
+	shape := cloneInts(x.Shape)
 	shape[dim] = 1
 	spec := x.Spec.WithDim(dim).WithPartial(x.Spec.Dim(dim)...)
-	return b.wrap(b.LReduceKeep(Sum, x.local, dim), shape, spec)
+	return b.Global(b.LReduceKeep(Sum, x.local, dim), shape, spec)
 }
 
 // Max takes the largest along dim, which stays at size 1. Over a split dim the
 // devices' results are joined at once: a maximum is no partial sum.
 func (b *Builder) Max(x Tensor, dim int) Tensor {
-	dim = b.dimOf(x, dim)
+	dim = b.dimIndex(x, dim)
 	x = b.Reduced(x, "max needs whole sums")
 	v := b.LAllReduce(Maximum, b.LReduceKeep(Maximum, x.local, dim), x.Spec.Dim(dim), "maximum over a split dim")
-	shape := clone(x.Shape)
+	shape := cloneInts(x.Shape)
 	shape[dim] = 1
-	return b.wrap(v, shape, x.Spec.WithDim(dim))
+	return b.Global(v, shape, x.Spec.WithDim(dim))
 }
 
 // Relu is the larger of x and 0.
 func (b *Builder) Relu(x Tensor) Tensor {
 	x = b.Reduced(x, "relu needs whole sums")
-	return b.wrap(b.LMax(x.local, b.LConst(x.DType, 0)), x.Shape, x.Spec)
+	return b.Global(b.LMax(x.local, b.LConst(x.DType, 0)), x.Shape, x.Spec)
 }
 
 // Silu is x * sigmoid(x).
@@ -97,5 +97,5 @@ func (b *Builder) RMSFactors(eps float64, xs ...Tensor) []Tensor {
 
 // Constant is v in every element of a whole tensor.
 func (b *Builder) Constant(d dtype.DType, v float64, shape ...int) Tensor {
-	return b.wrap(b.LConst(d, v, shape...), shape, sharding.Whole(len(shape)))
+	return b.Global(b.LConst(d, v, shape...), shape, sharding.Whole(len(shape)))
 }

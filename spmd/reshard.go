@@ -10,13 +10,13 @@ import (
 // finds. Partial sums that spec does not list are reduced; reason is written on
 // every collective. What was brought to a layout once is not brought there again.
 func (b *Builder) Reshard(t Tensor, spec sharding.Spec, reason string) Tensor {
-	spec = b.canonical("reshard", t.Shape, spec)
+	spec = b.canonicalSpec("reshard", t.Shape, spec)
 	if spec.Equal(t.Spec) {
 		return t
 	}
 	key := fmt.Sprint(t.local.ID, t.Shape, t.Spec, spec)
 	if v, ok := b.arranged[key]; ok {
-		return b.wrap(v, t.Shape, spec)
+		return b.Global(v, t.Shape, spec)
 	}
 	steps, err := sharding.Reshard(b.mesh, t.Spec, spec, t.Shape, t.DType.Size())
 	if err != nil {
@@ -42,14 +42,14 @@ func (b *Builder) Reshard(t Tensor, spec sharding.Spec, reason string) Tensor {
 	if b.depth == 0 { // what a loop makes is not in sight outside
 		b.arranged[key] = v
 	}
-	return b.wrap(v, t.Shape, spec)
+	return b.Global(v, t.Shape, spec)
 }
 
 // sliceAxes keeps this device's part of dim along axes: no traffic.
 func (b *Builder) sliceAxes(v Local, dim int, axes []string) Local {
 	n := b.mesh.Size(axes...)
 	size := v.Shape[dim] / n
-	start := b.LMul(b.LAxisIndex(axes...), b.iconst(size))
+	start := b.LMul(b.LAxisIndex(axes...), b.constI32(size))
 	return b.LDynSlice(v, dim, start, size)
 }
 
@@ -74,7 +74,7 @@ func (b *Builder) ReducedTogether(reason string, ts ...Tensor) []Tensor {
 		}
 		group := []int{i}
 		for j := i + 1; j < len(ts) && len(t.Spec.Partial()) > 0; j++ {
-			if !done[j] && b.joinable(t, ts[j]) {
+			if !done[j] && b.canReduceTogether(t, ts[j]) {
 				group = append(group, j)
 			}
 		}
@@ -92,20 +92,20 @@ func (b *Builder) ReducedTogether(reason string, ts ...Tensor) []Tensor {
 		at := 0
 		for k, j := range group {
 			n := parts[k].Shape[last]
-			out[j] = b.wrap(b.LSlice(all, last, at, at+n), ts[j].Shape, ts[j].Spec.WithoutPartial(ts[j].Spec.Partial()...))
+			out[j] = b.Global(b.LSlice(all, last, at, at+n), ts[j].Shape, ts[j].Spec.WithoutPartial(ts[j].Spec.Partial()...))
 			at += n
 		}
 	}
 	return out
 }
 
-func (b *Builder) joinable(x, y Tensor) bool {
+func (b *Builder) canReduceTogether(x, y Tensor) bool {
 	last := x.Rank() - 1
 	return last >= 0 && y.Rank() == x.Rank() && x.DType == y.DType && x.Spec.Equal(y.Spec) &&
 		len(x.Spec.Dim(last)) == 0 && sameShape(x.local.Shape[:last], y.local.Shape[:last])
 }
 
-// split returns spec with axes taken off every dim but keep (-1: off all dims),
+// withoutAxes returns spec with axes taken off every dim but keep (-1: off all dims),
 // and whether anything changed.
 func withoutAxes(spec sharding.Spec, rank, keep int, axes []string) (sharding.Spec, bool) {
 	changed := false

@@ -45,13 +45,13 @@ type Option func(*Builder)
 // Target is what the program is built for.
 func (b *Builder) Target() Target { return b.target }
 
-// widened is x as an operand of a matmul: in f32 where the target wants it. What
+// widenOperand is x as an operand of a matmul: in f32 where the target wants it. What
 // was there before any loop, a weight above all, is widened once, outside.
-func (b *Builder) widened(x Local) Local {
+func (b *Builder) widenOperand(x Local) Local {
 	if !b.target.WideBF16 || x.DType != dtype.BF16 {
 		return x
 	}
-	if w, ok := b.wide[x.ID]; ok {
+	if w, ok := b.widened[x.ID]; ok {
 		return w
 	}
 	if b.depths[x.ID] > 0 {
@@ -61,7 +61,7 @@ func (b *Builder) widened(x Local) Local {
 	b.body, b.depth = b.root, 0 // before the loop under construction, which is not there yet
 	w := b.LConvert(x, dtype.F32)
 	b.body, b.depth = inner, depth
-	b.wide[x.ID] = w
+	b.widened[x.ID] = w
 	return w
 }
 
@@ -80,7 +80,7 @@ func EvenBlock(n, most int) int {
 // away or exchange data. It may give partial sums, which stay partial. What it
 // holds is then held for a block only.
 func (b *Builder) MapRows(x Tensor, dim, rows int, f func(Tensor) Tensor) Tensor {
-	dim = b.dimOf(x, dim)
+	dim = b.dimIndex(x, dim)
 	x = b.Reduced(x, "rows mapped need whole sums")
 	n := x.local.Shape[dim]
 	size := EvenBlock(n, rows)
@@ -89,7 +89,7 @@ func (b *Builder) MapRows(x Tensor, dim, rows int, f func(Tensor) Tensor) Tensor
 	}
 	// f sees a block as a tensor whose dim is whole: it lives on each device alone.
 	part := func(v Local, of Tensor) Tensor {
-		shape := clone(of.Shape)
+		shape := cloneInts(of.Shape)
 		shape[dim] = v.Shape[dim]
 		return b.Global(v, shape, of.Spec.WithDim(dim))
 	}
@@ -107,7 +107,7 @@ func (b *Builder) MapRows(x Tensor, dim, rows int, f func(Tensor) Tensor) Tensor
 	}
 	var acc Local
 	probe := func() []int {
-		shape := clone(like.local.Shape)
+		shape := cloneInts(like.local.Shape)
 		shape[dim] = n
 		return shape
 	}
@@ -121,7 +121,7 @@ func (b *Builder) MapRows(x Tensor, dim, rows int, f func(Tensor) Tensor) Tensor
 		at := b.LMul(i, b.LConst(i32, float64(size)))
 		return []Local{b.LDynUpdate(c[0], apply(b.LDynSlice(x.local, dim, at, size)), dim, at)}
 	})[0]
-	shape := clone(like.Shape)
+	shape := cloneInts(like.Shape)
 	shape[dim] = x.Shape[dim]
 	return b.Global(acc, shape, like.Spec.WithDim(dim, x.Spec.Dim(dim)...))
 }
@@ -151,7 +151,7 @@ func (b *Builder) matmulRows(x, w Local, out dtype.DType) Local {
 		tail := b.LDot(b.LSlice(flat, 0, full*size, rows), w, dims, out)
 		acc = b.LDynUpdate(acc, tail, 0, b.LConst(i32, float64(full*size)))
 	}
-	return b.LReshape(acc, append(clone(x.Shape[:last]), w.Shape[0])...)
+	return b.LReshape(acc, append(cloneInts(x.Shape[:last]), w.Shape[0])...)
 }
 
 // Unrounded is x as it was before it was rounded from f32; false where it was not.
@@ -167,7 +167,7 @@ func (b *Builder) Unrounded(x Tensor) (Tensor, bool) {
 			id = in.Args[0]
 		case in.Op == OpConvert && b.values[in.Args[0]].DType == dtype.F32:
 			t := b.values[in.Args[0]]
-			return b.wrap(b.LReshape(Local{in.Args[0], t.DType, t.Shape}, x.local.Shape...), x.Shape, x.Spec), true
+			return b.Global(b.LReshape(Local{in.Args[0], t.DType, t.Shape}, x.local.Shape...), x.Shape, x.Spec), true
 		default:
 			return x, false
 		}

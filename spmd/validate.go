@@ -54,7 +54,7 @@ func (v *validator) bad(format string, args ...any) {
 		if len(v.at.Out) > 0 {
 			f.Value = v.at.Out[0]
 		}
-		where = fmt.Sprintf("%s %s: ", refs(v.at.Out), v.at.Op)
+		where = fmt.Sprintf("%s %s: ", valueNames(v.at.Out), v.at.Op)
 	}
 	v.errs.Add(fault.New(ErrMalformed, f, "program %s: %s%s", v.p.Name, where, fmt.Sprintf(format, args...)))
 }
@@ -77,10 +77,10 @@ func (s *scope) has(id ID) bool {
 func (v *validator) define(s *scope, id ID) bool {
 	switch {
 	case id < 0 || int(id) >= len(v.p.Values):
-		v.bad("value %s has no type", ref(id))
+		v.bad("value %s has no type", valueName(id))
 		return false
 	case v.defined[id]:
-		v.bad("value %s is defined twice", ref(id))
+		v.bad("value %s is defined twice", valueName(id))
 		return false
 	}
 	v.defined[id] = true
@@ -151,7 +151,7 @@ func (v *validator) body(body []Instr, s *scope) {
 	}
 	for _, out := range v.p.Outputs {
 		if !s.has(out.Value) {
-			v.bad("output %q is %s, which is not defined outside of loops", out.Name, ref(out.Value))
+			v.bad("output %q is %s, which is not defined outside of loops", out.Name, valueName(out.Value))
 		}
 	}
 }
@@ -160,7 +160,7 @@ func (v *validator) uses(s *scope, ids []ID) bool {
 	ok := true
 	for _, id := range ids {
 		if !s.has(id) {
-			v.bad("uses %s, which is not in sight there", ref(id))
+			v.bad("uses %s, which is not in sight there", valueName(id))
 			ok = false
 		}
 	}
@@ -176,7 +176,7 @@ func (v *validator) loop(in *Instr, outer *scope) {
 	s := &scope{outer, map[ID]bool{}}
 	ok := v.define(s, l.Index)
 	if ok && !v.is(l.Index, dtype.I32, []int{}) {
-		v.bad("index %s is %s, not i32[]", ref(l.Index), v.p.Values[l.Index])
+		v.bad("index %s is %s, not i32[]", valueName(l.Index), v.p.Values[l.Index])
 	}
 	for _, id := range l.Params {
 		ok = v.define(s, id) && ok
@@ -190,7 +190,7 @@ func (v *validator) loop(in *Instr, outer *scope) {
 		t := v.p.Values[a]
 		for _, id := range []ID{l.Params[i], l.Results[i], in.Out[i]} {
 			if !v.is(id, t.DType, t.Shape) {
-				v.bad("carries %s as %s, but %s is %s", ref(a), t, ref(id), v.p.Values[id])
+				v.bad("carries %s as %s, but %s is %s", valueName(a), t, valueName(id), v.p.Values[id])
 			}
 		}
 	}
@@ -206,7 +206,7 @@ func (v *validator) kernel(in *Instr) {
 	s := &scope{&scope{}, map[ID]bool{}}
 	for i, id := range k.Params {
 		if t := v.p.Values[in.Args[i]]; !v.define(s, id) || !v.is(id, t.DType, t.Shape) {
-			v.bad("takes %s as %s, which is another type", t, ref(id))
+			v.bad("takes %s as %s, which is another type", t, valueName(id))
 			return
 		}
 	}
@@ -389,7 +389,7 @@ func dimsIn(dims []int, n int, t Type) error {
 // shaped is result for the operations that move elements within a device.
 func shaped(in *Instr, args []Type, out Type) (Type, error) {
 	x := args[0]
-	to := Type{x.DType, clone(x.Shape)}
+	to := Type{x.DType, cloneInts(x.Shape)}
 	misfit := fmt.Errorf("of %s does not give %s", x, out)
 	switch in.Op {
 	case OpBroadcast:
@@ -438,7 +438,7 @@ func shaped(in *Instr, args []Type, out Type) (Type, error) {
 // assembled is result for concat and the dynamic slices.
 func assembled(in *Instr, args []Type) (Type, error) {
 	x := args[0]
-	to := Type{x.DType, clone(x.Shape)}
+	to := Type{x.DType, cloneInts(x.Shape)}
 	if err := dimsIn(in.Dims, 1, x); err != nil {
 		return to, err
 	}
@@ -448,7 +448,7 @@ func assembled(in *Instr, args []Type) (Type, error) {
 		return to, fmt.Errorf("start is %s, not i32[]", start)
 	}
 	besides := func(a Type) bool { // a is x but for dim d
-		b := Type{a.DType, clone(a.Shape)}
+		b := Type{a.DType, cloneInts(a.Shape)}
 		if len(b.Shape) == len(x.Shape) {
 			b.Shape[d] = x.Shape[d]
 		}
@@ -484,7 +484,7 @@ func takes(in *Instr, x, ids Type) (Type, error) {
 	if ids.DType != dtype.I32 || x.Shape[d] < 1 {
 		return x, fmt.Errorf("of dim %d of %s by %s", d, x, ids)
 	}
-	return Type{x.DType, append(append(clone(x.Shape[:d]), ids.Shape...), x.Shape[d+1:]...)}, nil
+	return Type{x.DType, append(append(cloneInts(x.Shape[:d]), ids.Shape...), x.Shape[d+1:]...)}, nil
 }
 
 func reduced(in *Instr, x Type) (Type, error) {
@@ -505,7 +505,7 @@ func reduced(in *Instr, x Type) (Type, error) {
 
 // exchanged is result for the collectives.
 func exchanged(in *Instr, x Type) (Type, error) {
-	to := Type{x.DType, clone(x.Shape)}
+	to := Type{x.DType, cloneInts(x.Shape)}
 	n := 1
 	if len(in.Groups) > 0 {
 		n = max(1, len(in.Groups[0]))
@@ -552,7 +552,7 @@ func (v *validator) collective(in *Instr) {
 			v.bad("axis %s is not in mesh %s", a, m)
 		}
 	}
-	if comment(in.Reason) == "" {
+	if oneLine(in.Reason) == "" {
 		v.bad("gives no reason")
 	}
 	if in.Op != OpPermute {

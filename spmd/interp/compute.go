@@ -7,94 +7,94 @@ import (
 	"weft/spmd"
 )
 
-// compute runs an instruction that needs no other device.
-func (d *device) compute(in *spmd.Instr) *Array {
+// computeLocal runs an instruction that needs no other device.
+func (d *device) computeLocal(in *spmd.Instr) *Array {
 	t := d.program.Values[in.Out[0]]
 	args := make([]*Array, len(in.Args))
 	for i, id := range in.Args {
-		args[i] = d.get(id)
+		args[i] = d.arrayOf(id)
 	}
 	switch in.Op {
 	case spmd.OpConst:
-		return filled(t, in.Value)
+		return filledArray(t, in.Value)
 	case spmd.OpIota:
-		return iota(t, in.Dims[0])
+		return iotaArray(t, in.Dims[0])
 	case spmd.OpAxisIndex:
-		return filled(t, float64(d.program.Mesh.Coord(d.pos, in.Axes[0])))
+		return filledArray(t, float64(d.program.Mesh.Coord(d.pos, in.Axes[0])))
 	case spmd.OpConvert:
-		return convert(args[0], t.DType)
+		return convertArray(args[0], t.DType)
 	case spmd.OpCompare:
-		return compare(in.Cmp, args[0], args[1])
+		return compareArrays(in.Cmp, args[0], args[1])
 	case spmd.OpSelect:
-		return choose(args[0], args[1], args[2])
+		return selectArrays(args[0], args[1], args[2])
 	case spmd.OpReduce:
-		return reduce(in.Reduction, args[0], in.Dims)
+		return reduceDims(in.Reduction, args[0], in.Dims)
 	case spmd.OpDot:
-		return dot(args[0], args[1], in.Dot, t, d.split)
+		return dotArrays(args[0], args[1], in.Dot, t, d.shareWork)
 	case spmd.OpConv:
-		return conv(args[0], args[1], in.Lo, t, d.split)
+		return convolve(args[0], args[1], in.Lo, t, d.shareWork)
 	case spmd.OpBroadcast, spmd.OpReshape, spmd.OpTranspose, spmd.OpSlice, spmd.OpPad, spmd.OpConcat, spmd.OpDynSlice, spmd.OpDynUpdate, spmd.OpTake:
-		return rearrange(in, t, args)
+		return rearrangeElements(in, t, args)
 	}
 	if len(args) == 1 {
-		return unary(in.Op, args[0])
+		return applyUnary(in.Op, args[0])
 	}
-	return binary2(in.Op, args[0], args[1])
+	return applyBinary(in.Op, args[0], args[1])
 }
 
-// rearrange is compute for operations that move elements.
-func rearrange(in *spmd.Instr, t spmd.Type, args []*Array) *Array {
+// rearrangeElements is compute for operations that move elements.
+func rearrangeElements(in *spmd.Instr, t spmd.Type, args []*Array) *Array {
 	x := args[0]
 	switch in.Op {
 	case spmd.OpBroadcast:
-		steps, own := make([]int, len(t.Shape)), strides(x.Shape)
+		steps, own := make([]int, len(t.Shape)), rowMajorStrides(x.Shape)
 		for i, dim := range in.Dims {
 			if x.Shape[i] > 1 {
 				steps[dim] = own[i]
 			}
 		}
-		return x.view(t.Shape, steps, 0)
+		return x.copyStrided(t.Shape, steps, 0)
 	case spmd.OpReshape:
-		return x.reshaped(t.Shape)
+		return x.reshapeTo(t.Shape)
 	case spmd.OpTranspose:
-		return x.transposed(in.Dims)
+		return x.transposeDims(in.Dims)
 	case spmd.OpSlice:
-		steps, offset := strides(x.Shape), 0
+		steps, offset := rowMajorStrides(x.Shape), 0
 		for i, lo := range in.Lo {
 			offset += lo * steps[i]
 		}
-		return x.view(t.Shape, steps, offset)
+		return x.copyStrided(t.Shape, steps, offset)
 	case spmd.OpPad:
-		out := filled(t, in.Value)
-		out.put(x, in.Lo)
+		out := filledArray(t, in.Value)
+		out.putAt(x, in.Lo)
 		return out
 	case spmd.OpConcat:
-		return concat(in.Dims[0], args)
+		return concatArrays(in.Dims[0], args)
 	case spmd.OpDynSlice:
 		dim, n := in.Dims[0], in.Hi[0]
-		return x.sliced(dim, clamp(args[1], x.Shape[dim]-n), n)
+		return x.sliceDim(dim, clampStart(args[1], x.Shape[dim]-n), n)
 	}
 	if in.Op == spmd.OpTake {
-		return x.taken(in.Dims[0], args[1], t.Shape)
+		return x.takeFrom(in.Dims[0], args[1], t.Shape)
 	}
 	update, dim := args[1], in.Dims[0] // OpDynUpdate
-	out := x.clone()
+	out := x.cloneArray()
 	at := make([]int, len(x.Shape))
-	at[dim] = clamp(args[2], x.Shape[dim]-update.Shape[dim])
-	out.put(update, at)
+	at[dim] = clampStart(args[2], x.Shape[dim]-update.Shape[dim])
+	out.putAt(update, at)
 	return out
 }
 
-// clamp moves a start so that what is sliced fits, as XLA does.
-func clamp(start *Array, most int) int { return int(min(max(start.I[0], 0), int64(most))) }
+// clampStart moves a start so that what is sliced fits, as XLA does.
+func clampStart(start *Array, most int) int { return int(min(max(start.I[0], 0), int64(most))) }
 
-func (a *Array) clone() *Array {
+func (a *Array) cloneArray() *Array {
 	return &Array{a.DType, slices.Clone(a.Shape), slices.Clone(a.F), slices.Clone(a.D), slices.Clone(a.I)}
 }
 
-// split shares work on n rows between this device's processor and those that
+// shareWork shares work on n rows between this device's processor and those that
 // no device is using. How it is cut changes no result.
-func (d *device) split(n int, work func(lo, hi int)) {
+func (d *device) shareWork(n int, work func(lo, hi int)) {
 	workers := 1
 	for free := true; free && workers < n; {
 		select {

@@ -4,53 +4,53 @@ import (
 	"weft/spmd"
 )
 
-// patches is how many positions of a convolution are laid out as rows at a time.
-const patches = 256
+// patchRows is how many positions of a convolution are laid out as rows at a time.
+const patchRows = 256
 
-// conv slides a kernel (O, I, K...) over x (N, S..., I), before which lo zeros
+// convolve slides a kernel (O, I, K...) over x (N, S..., I), before which lo zeros
 // stand along each spatial dim: the input under the kernel becomes a row of a
 // matmul by the kernel's rows. Positions are shared out by split.
-func conv(x, kernel *Array, lo []int, out spmd.Type, split func(n int, work func(lo, hi int))) *Array {
+func convolve(x, kernel *Array, lo []int, out spmd.Type, split func(n int, work func(lo, hi int))) *Array {
 	to := NewArray(out.DType, out.Shape...)
 	perm := []int{0}
 	for d := range lo {
 		perm = append(perm, 2+d)
 	}
-	kernel = kernel.transposed(append(perm, 1)) // O, K..., I: as a row lies
+	kernel = kernel.transposeDims(append(perm, 1)) // O, K..., I: as a row lies
 	if x.D != nil {
-		slide(to, x.D, kernel.D, x.Shape, kernel.Shape, lo, split)
+		slideKernel(to, x.D, kernel.D, x.Shape, kernel.Shape, lo, split)
 	} else {
-		slide(to, x.F, kernel.F, x.Shape, kernel.Shape, lo, split)
+		slideKernel(to, x.F, kernel.F, x.Shape, kernel.Shape, lo, split)
 	}
 	return to
 }
 
-func slide[T float32 | float64](to *Array, x, kernel []T, shape, window, lo []int, split func(n int, work func(lo, hi int))) {
+func slideKernel[T float32 | float64](to *Array, x, kernel []T, shape, window, lo []int, split func(n int, work func(lo, hi int))) {
 	outputs := window[0]
 	row := len(kernel) / max(1, outputs)
 	if to.Len() == 0 {
 		return
 	}
 	n := to.Len() / outputs
-	if n*outputs*row < small {
+	if n*outputs*row < smallProduct {
 		split = func(n int, work func(lo, hi int)) { work(0, n) }
 	}
 	split(n, func(first, end int) {
-		rows := make([]T, min(patches, end-first)*row)
-		for ; first < end; first += patches {
-			m := min(patches, end-first)
+		rows := make([]T, min(patchRows, end-first)*row)
+		for ; first < end; first += patchRows {
+			m := min(patchRows, end-first)
 			clear(rows)
 			for i := range m {
-				patch(rows[i*row:(i+1)*row], x, first+i, shape, to.Shape, window, lo)
+				copyPatch(rows[i*row:(i+1)*row], x, first+i, shape, to.Shape, window, lo)
 			}
-			rowsByColumns(rows[:m*row], kernel, first, outputs, row, func(r, c int, v float64) { to.Set(r*outputs+c, v) })
+			multiplyBlocked(rows[:m*row], kernel, first, outputs, row, func(r, c int, v float64) { to.Set(r*outputs+c, v) })
 		}
 	})
 }
 
-// patch copies what lies under the kernel at a position, counted row-major over
+// copyPatch copies what lies under the kernel at a position, counted row-major over
 // the result's dims but for the channels. What lies outside of x stays zero.
-func patch[T float32 | float64](dst, x []T, position int, shape, result, window, lo []int) {
+func copyPatch[T float32 | float64](dst, x []T, position int, shape, result, window, lo []int) {
 	dims := len(lo)
 	channels := shape[dims+1]
 	corner := make([]int, dims) // of the kernel, in x

@@ -41,7 +41,7 @@ type Device struct {
 	Op       spmd.Op `json:"op"`
 }
 
-func timeout(mt *meeting, limit time.Duration) error {
+func timeoutError(mt *meeting, limit time.Duration) error {
 	var missing []int
 	for i, x := range mt.slots {
 		if x == nil {

@@ -9,10 +9,10 @@ import (
 	"weft/spmd"
 )
 
-// hub is where devices meet for collectives. A meeting is named by how many
+// meetingHub is where devices meet for collectives. A meeting is named by how many
 // collectives its members have been through and by its first member: all
 // devices run one program, so the members of a group count alike.
-type hub struct {
+type meetingHub struct {
 	limit time.Duration
 
 	mu     sync.Mutex
@@ -35,40 +35,40 @@ type meeting struct {
 	shared  *Array // a result that is the same for every member
 }
 
-func newHub(devices int, limit time.Duration) *hub {
-	return &hub{limit: limit, open: map[meetingKey]*meeting{}, groups: map[*spmd.Instr][][]int{}, busy: devices}
+func newMeetingHub(devices int, limit time.Duration) *meetingHub {
+	return &meetingHub{limit: limit, open: map[meetingKey]*meeting{}, groups: map[*spmd.Instr][][]int{}, busy: devices}
 }
 
-// rest notes that a device is not at work any more: it waits, or has ended. Who
+// noteRest notes that a device is not at work any more: it waits, or has ended. Who
 // waits in a meeting is woken by the last to arrive.
-func (h *hub) rest() {
+func (h *meetingHub) noteRest() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.restLocked()
+	h.noteRestLocked()
 }
 
-func (h *hub) restLocked() {
+func (h *meetingHub) noteRestLocked() {
 	h.busy--
 	h.idle = time.Now()
 }
 
-// arrive brings a device's operand and tells whether it is the last of its
+// joinMeeting brings a device's operand and tells whether it is the last of its
 // group. The last one computes what all share and closes ready; the
 // others rest until then.
-func (h *hub) arrive(in *spmd.Instr, seq, pos, devices int, x *Array) (mt *meeting, last bool) {
+func (h *meetingHub) joinMeeting(in *spmd.Instr, seq, pos, devices int, x *Array) (mt *meeting, last bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	members := h.members(in, pos, devices)
+	members := h.membersOf(in, pos, devices)
 	key := meetingKey{seq, members[0]}
 	mt = h.open[key]
 	if mt == nil {
 		mt = &meeting{in: in, members: members, slots: make([]*Array, len(members)), ready: make(chan struct{})}
 		h.open[key] = mt
 	}
-	mt.slots[mt.index(pos)] = x
+	mt.slots[mt.memberIndex(pos)] = x
 	mt.arrived++
 	if mt.arrived < len(members) {
-		h.restLocked()
+		h.noteRestLocked()
 		return mt, false
 	}
 	delete(h.open, key)
@@ -76,15 +76,15 @@ func (h *hub) arrive(in *spmd.Instr, seq, pos, devices int, x *Array) (mt *meeti
 	return mt, true
 }
 
-func (mt *meeting) index(pos int) int { return slices.Index(mt.members, pos) }
+func (mt *meeting) memberIndex(pos int) int { return slices.Index(mt.members, pos) }
 
-// members are the devices that pos meets in a collective.
-func (h *hub) members(in *spmd.Instr, pos, devices int) []int {
+// membersOf are the devices that pos meets in a collective.
+func (h *meetingHub) membersOf(in *spmd.Instr, pos, devices int) []int {
 	groups, ok := h.groups[in]
 	if !ok {
 		groups = in.Groups
 		if in.Op == spmd.OpPermute {
-			groups = linked(in.Pairs, devices)
+			groups = linkedPositions(in.Pairs, devices)
 		}
 		h.groups[in] = groups
 	}
@@ -96,8 +96,8 @@ func (h *hub) members(in *spmd.Instr, pos, devices int) []int {
 	panic("a collective without a group for this device")
 }
 
-// linked are the devices that a permute's pairs connect, directly or through others.
-func linked(pairs [][2]int, devices int) [][]int {
+// linkedPositions are the devices that a permute's pairs connect, directly or through others.
+func linkedPositions(pairs [][2]int, devices int) [][]int {
 	set := make([]int, devices) // the least position that it is linked with
 	for i := range set {
 		set[i] = i
@@ -117,11 +117,11 @@ func linked(pairs [][2]int, devices int) [][]int {
 	return slices.DeleteFunc(groups, func(g []int) bool { return g == nil })
 }
 
-// watch ends the run when, for as long as the limit, no device has been at work
+// watchForStall ends the run when, for as long as the limit, no device has been at work
 // while some wait. Devices that compute, however long, are not missing. The
 // collective to blame is the first in program order that is incomplete: its
 // missing devices wait nowhere else.
-func (h *hub) watch(ctx context.Context, fail context.CancelCauseFunc) {
+func (h *meetingHub) watchForStall(ctx context.Context, fail context.CancelCauseFunc) {
 	tick := time.NewTicker(min(max(h.limit/50, time.Millisecond), 100*time.Millisecond))
 	defer tick.Stop()
 	for {
@@ -129,15 +129,15 @@ func (h *hub) watch(ctx context.Context, fail context.CancelCauseFunc) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if mt := h.stuck(); mt != nil {
-				fail(timeout(mt, h.limit))
+			if mt := h.findStuck(); mt != nil {
+				fail(timeoutError(mt, h.limit))
 				return
 			}
 		}
 	}
 }
 
-func (h *hub) stuck() *meeting {
+func (h *meetingHub) findStuck() *meeting {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.busy > 0 || time.Since(h.idle) < h.limit {

@@ -437,8 +437,8 @@ func loopCases() []Case {
 	}
 }
 
-// each makes one array a device.
-func each(n int, f func(pos int) *interp.Array) [][]*interp.Array {
+// eachDevice makes one array a device.
+func eachDevice(n int, f func(pos int) *interp.Array) [][]*interp.Array {
 	out := make([][]*interp.Array, n)
 	for pos := range out {
 		out[pos] = []*interp.Array{f(pos)}
@@ -455,41 +455,41 @@ func collectiveCases() []Case {
 	tp := []string{"tp"}
 	return []Case{
 		{
-			Name: "all-reduce", Axes: two(2, 2), Inputs: each(4, id),
+			Name: "all-reduce", Axes: two(2, 2), Inputs: eachDevice(4, id),
 			Body: one(func(b *spmd.Builder, x spmd.Local) spmd.Local { return b.LAllReduce(spmd.Sum, x, tp, "partial sums") }),
-			Want: each(4, func(p int) *interp.Array { s := float64(1 + 4*(p/2)); return Row(s, 10*s) }),
+			Want: eachDevice(4, func(p int) *interp.Array { s := float64(1 + 4*(p/2)); return Row(s, 10*s) }),
 		},
 		{
-			Name: "all-reduce_max_dp", Axes: two(2, 2), Inputs: each(4, id),
+			Name: "all-reduce_max_dp", Axes: two(2, 2), Inputs: eachDevice(4, id),
 			Body: one(func(b *spmd.Builder, x spmd.Local) spmd.Local {
 				return b.LAllReduce(spmd.Maximum, x, []string{"dp"}, "row maximum")
 			}),
-			Want: each(4, func(p int) *interp.Array { return id(2 + p%2) }),
+			Want: eachDevice(4, func(p int) *interp.Array { return id(2 + p%2) }),
 		},
 		{
-			Name: "all-gather", Axes: two(2, 2), Inputs: each(4, id),
+			Name: "all-gather", Axes: two(2, 2), Inputs: eachDevice(4, id),
 			Body: one(func(b *spmd.Builder, x spmd.Local) spmd.Local {
 				return b.LAllGather(b.LReshape(x, 1, 2), 1, tp, "whole rows")
 			}),
-			Want: each(4, func(p int) *interp.Array {
+			Want: eachDevice(4, func(p int) *interp.Array {
 				q := float64(p / 2 * 2)
 				return Arr(dtype.F32, []int{1, 4}, q, 10*q, q+1, 10*q+10)
 			}),
 		},
 		{
-			Name: "all-gather_tp_dp", Axes: two(2, 2), Inputs: each(4, func(p int) *interp.Array { return Row(float64(p)) }),
+			Name: "all-gather_tp_dp", Axes: two(2, 2), Inputs: eachDevice(4, func(p int) *interp.Array { return Row(float64(p)) }),
 			Body: one(func(b *spmd.Builder, x spmd.Local) spmd.Local {
 				return b.LAllGather(x, 0, []string{"tp", "dp"}, "tp is the major axis")
 			}),
 			Want: One(Row(0, 2, 1, 3)),
 		},
 		{
-			Name: "reduce-scatter", Axes: two(1, 2), Inputs: each(2, id),
+			Name: "reduce-scatter", Axes: two(1, 2), Inputs: eachDevice(2, id),
 			Body: one(func(b *spmd.Builder, x spmd.Local) spmd.Local { return b.LReduceScatter(x, 0, tp, "sum and split") }),
-			Want: each(2, func(p int) *interp.Array { return Row([]float64{1, 10}[p]) }),
+			Want: eachDevice(2, func(p int) *interp.Array { return Row([]float64{1, 10}[p]) }),
 		},
 		{
-			Name: "all-to-all", Axes: two(1, 2), Inputs: each(2, func(p int) *interp.Array {
+			Name: "all-to-all", Axes: two(1, 2), Inputs: eachDevice(2, func(p int) *interp.Array {
 				x := Count(2, 2)
 				for i := range x.F {
 					x.F[i] += float32(10 * p)
@@ -497,18 +497,18 @@ func collectiveCases() []Case {
 				return x
 			}),
 			Body: one(func(b *spmd.Builder, x spmd.Local) spmd.Local { return b.LAllToAll(x, 0, 1, tp, "rows to columns") }),
-			Want: each(2, func(p int) *interp.Array {
+			Want: eachDevice(2, func(p int) *interp.Array {
 				q := float64(2 * p)
 				return Arr(dtype.F32, []int{1, 4}, q, q+1, q+10, q+11)
 			}),
 		},
 		{
-			Name: "all-to-all_same_dim", Axes: two(1, 2), Inputs: each(2, func(p int) *interp.Array { q := float64(10 * p); return Row(q, q+1, q+2, q+3) }),
+			Name: "all-to-all_same_dim", Axes: two(1, 2), Inputs: eachDevice(2, func(p int) *interp.Array { q := float64(10 * p); return Row(q, q+1, q+2, q+3) }),
 			Body: one(func(b *spmd.Builder, x spmd.Local) spmd.Local { return b.LAllToAll(x, 0, 0, tp, "regroup") }),
-			Want: each(2, func(p int) *interp.Array { q := float64(2 * p); return Row(q, q+1, q+10, q+11) }),
+			Want: eachDevice(2, func(p int) *interp.Array { q := float64(2 * p); return Row(q, q+1, q+10, q+11) }),
 		},
 		{
-			Name: "permute", Axes: two(1, 4), Inputs: each(4, func(p int) *interp.Array { return Row(float64(p)) }),
+			Name: "permute", Axes: two(1, 4), Inputs: eachDevice(4, func(p int) *interp.Array { return Row(float64(p)) }),
 			Body: func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
 				return []spmd.Local{
 					b.LPermute(in[0], b.Mesh().Pairs("tp", 1, true), tp, "next block of keys"),
@@ -534,7 +534,7 @@ func collectiveCases() []Case {
 		},
 		{
 			// A ring: what a device holds goes round, and each adds what comes by.
-			Name: "loop_ring", Axes: two(1, 4), Inputs: each(4, func(p int) *interp.Array { return Row(float64(p + 1)) }),
+			Name: "loop_ring", Axes: two(1, 4), Inputs: eachDevice(4, func(p int) *interp.Array { return Row(float64(p + 1)) }),
 			Body: func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
 				pairs := b.Mesh().Pairs("tp", 1, true)
 				out := b.LLoop(4, []spmd.Local{in[0], b.LConst(dtype.F32, 0, 1)}, func(_ spmd.Local, c []spmd.Local) []spmd.Local {
