@@ -126,6 +126,9 @@ func Build(name string, m *mesh.Mesh, define func(b *Builder), opts ...Option) (
 	clear(b.values)
 	b.scratch.values, b.scratch.depths = b.values, b.depths
 	scratches.Put(b.scratch)
+	if err := Validate(p); err != nil {
+		return nil, err
+	}
 	return p, nil
 }
 

@@ -1,7 +1,6 @@
 package spmd
 
 import (
-	"fmt"
 	"slices"
 
 	"weft/dtype"
@@ -22,25 +21,6 @@ func (b *Builder) LConv(x, w Local, lo, hi []int, out dtype.DType) Local {
 	}
 	x, w = b.widenOperand(x), b.widenOperand(w)
 	return b.addInstr(Instr{Op: OpConv, Args: idsOf(x, w), Lo: cloneInts(lo), Hi: cloneInts(hi)}, out, shape)
-}
-
-func convShape(x, w, lo, hi []int) ([]int, error) {
-	n := len(x) - 2
-	switch {
-	case n < 1 || len(w) != len(x) || len(lo) != n || len(hi) != n:
-		return nil, fmt.Errorf("want (N, S..., I) by (O, I, K...) and padding for each S, not %v and %v", lo, hi)
-	case x[n+1] != w[1] || w[1] < 1 || w[0] < 1:
-		return nil, fmt.Errorf("%d channels meet a kernel from %d to %d", x[n+1], w[1], w[0])
-	}
-	shape := cloneInts(x)
-	shape[n+1] = w[0]
-	for d := range n {
-		shape[1+d] = lo[d] + x[1+d] + hi[d] - w[2+d] + 1
-		if lo[d] < 0 || hi[d] < 0 || w[2+d] < 1 || shape[1+d] < 1 {
-			return nil, fmt.Errorf("a kernel of %d on spatial dim %d of size %d with %d zeros before and %d after", w[2+d], d, x[1+d], lo[d], hi[d])
-		}
-	}
-	return shape, nil
 }
 
 // Conv is a convolution of stride 1: x (N, S..., I), w (O, I, K...), result

@@ -45,35 +45,33 @@ func (p *Program) costOf(f *bufferModel, l Live) Cost {
 
 // countArithmetic counts one run of an instruction, without the body of a loop.
 func (p *Program) countArithmetic(in *Instr) (flops, elements int64) {
-	switch {
-	case in.Op == OpDot:
-		flops = 2 * int64(p.Values[in.Out[0]].Elements())
-		for _, d := range in.Dot.LeftContract {
-			flops *= int64(p.Values[in.Args[0]].Shape[d])
-		}
-	case in.Op == OpConv: // zeros around the operand are multiplied like the rest
-		flops = 2 * int64(p.Values[in.Out[0]].Elements()) * int64(p.Values[in.Args[1]].Elements()/p.Values[in.Args[1]].Shape[0])
-	case in.Op == OpKernel:
-		in.Kernel.Walk(func(in *Instr, times int) {
-			f, e := p.countArithmetic(in)
-			flops, elements = flops+int64(times)*f, elements+int64(times)*e
-		})
-	case in.Op == OpReduce:
+	f := in.Op.Facts()
+	switch f.Arithmetic {
+	case MultiplyAdds:
+		flops = 2 * int64(p.Values[in.Out[0]].Elements()) * int64(f.Summed(in, p.Values[in.Args[0]], p.Values[in.Args[1]]))
+	case OncePerOperand:
 		elements = int64(p.Values[in.Args[0]].Elements())
-	case isElementwise(in.Op):
+	case OncePerResult:
 		elements = int64(p.Values[in.Out[0]].Elements())
+	case ArithmeticOfBody:
+		if in.Kernel != nil {
+			in.Kernel.Walk(func(in *Instr, times int) {
+				f, e := p.countArithmetic(in)
+				flops, elements = flops+int64(times)*f, elements+int64(times)*e
+			})
+		}
 	}
 	return flops, elements
 }
 
 func (f *bufferModel) bytesMoved(in *Instr) int64 {
 	out := f.p.Values[in.Out[0]].Bytes()
-	switch in.Op {
-	case OpSlice, OpDynSlice:
+	switch in.Op.Facts().Memory {
+	case ReadsWhatItKeeps:
 		return 2 * out
-	case OpDynUpdate:
+	case WritesInPlace:
 		return 2 * f.p.Values[in.Args[1]].Bytes()
-	case OpTake:
+	case ReadsPlaces:
 		return 2*out + f.p.Values[in.Args[1]].Bytes()
 	}
 	n := out

@@ -59,30 +59,6 @@ type bufferModel struct {
 	stack []ID
 }
 
-func isSource(op Op) bool { return op == OpConst || op == OpIota || op == OpAxisIndex }
-
-func isElementwise(op Op) bool {
-	switch op {
-	case OpConvert, OpCompare, OpSelect:
-		return true
-	}
-	_, ok := plainOps[op]
-	return ok
-}
-
-func isReader(op Op) bool {
-	return isElementwise(op) || op == OpBroadcast || op == OpReshape || op == OpReduce
-}
-
-// isCostly reports whether a compiler would rather keep a value of op than compute it twice.
-func isCostly(op Op) bool {
-	switch op {
-	case OpExp, OpLog, OpSqrt, OpRsqrt, OpTanh, OpSigmoid, OpSin, OpCos, OpDiv, OpRem:
-		return true
-	}
-	return false
-}
-
 func newBufferModel(p *Program) *bufferModel {
 	n := len(p.Values)
 	f := &bufferModel{p: p, defs: make([]*Instr, n), uses: make([]int, n), user: make([]*Instr, n), other: make([]bool, n), dots: make([]int8, n), reduced: make([]bool, n),
@@ -103,7 +79,7 @@ func newBufferModel(p *Program) *bufferModel {
 func (f *bufferModel) noteUse(id ID, by *Instr) {
 	f.uses[id]++
 	f.user[id] = by
-	reader := by != nil && (isReader(by.Op) || by.Op == OpLoop && f.defs[id] != nil && isSource(f.defs[id].Op))
+	reader := by != nil && (by.Op.Facts().ReadsOnTheFly || by.Op == OpLoop && f.defs[id] != nil && f.defs[id].Op.Is(SourceOp))
 	f.other[id] = f.other[id] || !reader
 	switch {
 	case by != nil && by.Op == OpDot:
@@ -135,7 +111,7 @@ func (f *bufferModel) noteUses(body []Instr) {
 		}
 		f.captured[in.Loop] = in.Loop.Captured()
 		for _, id := range f.captured[in.Loop] {
-			if d := f.defs[id]; d == nil || d.Op != OpConst && d.Op != OpIota {
+			if d := f.defs[id]; d == nil || !d.Op.Facts().MadeInLoops {
 				f.other[id], f.beyond[id] = true, true
 				f.uses[id]++ // so that it has no single use
 			}
@@ -153,16 +129,16 @@ func (f *bufferModel) decideBuffers(body []Instr) {
 			f.decideBuffers(in.Loop.Body)
 			continue
 		}
-		id := in.Out[0]
+		id, facts := in.Out[0], in.Op.Facts()
 		if wide := f.widerResult(in); wide >= 0 {
 			f.size[id] = f.size[wide]
 		}
 		switch {
-		case isSource(in.Op) || in.Op == OpBroadcast:
+		case facts.MadeForEachUse:
 			f.none[id] = !f.other[id]
-		case in.Op == OpReshape && !f.none[in.Args[0]]:
+		case facts.SharesMemory && !f.none[in.Args[0]]:
 			f.root[id] = f.root[in.Args[0]]
-		case isElementwise(in.Op) || in.Op == OpReshape:
+		case facts.Class == ElementwiseOp || facts.SharesMemory:
 			f.none[id] = !f.other[id] && (f.uses[id] == 1 || f.isComputedAgain(in)) || f.dots[id] == 1 && !f.beyond[id]
 		}
 	}
@@ -177,7 +153,7 @@ func (f *bufferModel) decideBuffers(body []Instr) {
 // isComputedAgain reports whether a value of several uses is computed again for each (rule 3).
 func (f *bufferModel) isComputedAgain(in *Instr) bool {
 	id := in.Out[0]
-	if isCostly(in.Op) && !(f.uses[id] == 2 && f.reduced[id]) {
+	if in.Op.Facts().Costly && !(f.uses[id] == 2 && f.reduced[id]) {
 		return false
 	}
 	large := 0
@@ -196,7 +172,7 @@ func (f *bufferModel) isFinishedByReader(id ID) bool {
 			return false
 		}
 		in := f.user[id]
-		if in == nil || !isElementwise(in.Op) {
+		if in == nil || !in.Op.Is(ElementwiseOp) {
 			return false
 		}
 		id = in.Out[0]

@@ -134,7 +134,7 @@ func (w *liveModel) scheduleBody(instrs []Instr) *schedule {
 		switch {
 		case k.inner != nil:
 			k.reads = w.buffersBehind(nil, true, append(slices.Clone(k.in.Args), w.captured[k.in.Loop]...)...)
-		case isElementwise(k.in.Op):
+		case k.in.Op.Is(ElementwiseOp):
 			k.over = w.buffersBehind(nil, false, k.in.Args...)
 		case k.in.Op == OpDynUpdate:
 			k.over = w.buffersBehind(nil, false, k.in.Args[0])
@@ -198,7 +198,7 @@ func (w *liveModel) joinSteps(b *schedule) {
 	var sharing map[ID][]int
 	for i := range b.steps {
 		k := &b.steps[i]
-		if !isElementwise(k.in.Op) {
+		if !k.in.Op.Is(ElementwiseOp) {
 			continue
 		}
 		for _, id := range k.reads {

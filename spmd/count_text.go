@@ -52,9 +52,17 @@ var (
 	textArg   = regexp.MustCompile(`: \(tensor<([^>]*)>\) -> `)
 	textList  = regexp.MustCompile(`(replica_groups|source_target_pairs) = dense<(.*?)> : tensor<(\d+)x(\d+)xi64>`)
 	textConst = regexp.MustCompile(`stablehlo\.constant dense<(\d+)> : tensor<i32>`)
-	textNames = map[string]Op{"all_reduce": OpAllReduce, "all_gather": OpAllGather, "reduce_scatter": OpReduceScatter,
-		"all_to_all": OpAllToAll, "collective_permute": OpPermute}
 )
+
+// collectiveOf finds the collective that has a name in StableHLO.
+func collectiveOf(name string) Op {
+	for _, op := range Ops() {
+		if op.Is(CollectiveOp) && op.Facts().StableHLO == name {
+			return op
+		}
+	}
+	return ""
+}
 
 func (c *textCounter) readLine(line string) error {
 	switch {
@@ -91,7 +99,7 @@ func (c *textCounter) readLine(line string) error {
 	if m == nil {
 		return nil
 	}
-	t := TextCollective{Op: textNames[m[1]], Times: c.loops[len(c.loops)-1]}
+	t := TextCollective{Op: collectiveOf(m[1]), Times: c.loops[len(c.loops)-1]}
 	if err := t.readMembers(line); err != nil {
 		return err
 	}

@@ -134,73 +134,121 @@ func (n nameTable) namesOf(ids []ID) []string {
 	return out
 }
 
-// plainOps are the elementwise operations whose text differs in the name alone.
-var plainOps = map[Op]string{
-	OpNeg: "negate", OpAbs: "abs", OpExp: "exponential", OpLog: "log", OpSqrt: "sqrt", OpRsqrt: "rsqrt",
-	OpTanh: "tanh", OpSigmoid: "logistic", OpSin: "sine", OpCos: "cosine", OpNot: "not",
-	OpAdd: "add", OpSub: "subtract", OpMul: "multiply", OpDiv: "divide", OpMax: "maximum", OpMin: "minimum",
-	OpRem: "remainder", OpAnd: "and", OpOr: "or",
+// instrText is an instruction as its text is about to be written.
+type instrText struct {
+	*Instr
+	hlo       string   // the operation's name in StableHLO
+	name      string   // what the result is called
+	args      []string // what the operands are called
+	types     []string // of the operands
+	out       Type
+	to        string // the result's type
+	signature string // (operands' types) -> result's type
 }
 
-// emitInstr writes one instruction that is no loop. It is long because it is the
-// table of the instruction set.
+// joinedArgs is the operands with commas between.
+func (c *instrText) joinedArgs() string { return strings.Join(c.args, ", ") }
+
+// emitters write the text of one instruction. An elementwise operation that is not
+// among them has the text of emitElementwise; a loop has emitWhile.
+var emitters = map[Op]func(e *emitter, c *instrText){
+	OpConst:     func(e *emitter, c *instrText) { e.emitConstant(c.name, c.out, c.Value) },
+	OpIota:      func(e *emitter, c *instrText) { e.define(c, "dim = %d : %s", c.Dims[0], c.to) },
+	OpAxisIndex: func(e *emitter, c *instrText) { e.emitAxisIndex(c.name, c.Axes[0]) },
+
+	OpConvert: (*emitter).emitPlain,
+	OpCompare: func(e *emitter, c *instrText) {
+		e.define(c, "%s, %s, %s : %s", c.Cmp, c.joinedArgs(), comparisonType(e.typeOf(c.Args[0]).DType), c.signature)
+	},
+	OpSelect: func(e *emitter, c *instrText) { e.define(c, "%s : %s, %s", c.joinedArgs(), c.types[0], c.to) },
+
+	OpBroadcast: (*emitter).emitWithDims,
+	OpReshape:   (*emitter).emitPlain,
+	OpTranspose: (*emitter).emitWithDims,
+	OpSlice: func(e *emitter, c *instrText) {
+		e.define(c, "%s [%s] : %s", c.args[0], rangesText(c.Lo, c.Hi), c.signature)
+	},
+	OpPad: (*emitter).emitPad,
+	OpConcat: func(e *emitter, c *instrText) {
+		e.define(c, "%s, dim = %d : %s", c.joinedArgs(), c.Dims[0], c.signature)
+	},
+	OpDynSlice:  (*emitter).emitDynSlice,
+	OpDynUpdate: (*emitter).emitDynUpdate,
+	OpTake:      (*emitter).emitGather,
+
+	OpReduce: (*emitter).emitReduce,
+	OpDot: func(e *emitter, c *instrText) {
+		operands := e.typeOf(c.Args[0]).DType
+		e.emitContraction(c, fmt.Sprintf("%s %s%s", c.hlo, c.joinedArgs(), dotAttributes(c.Dot, operands)))
+	},
+	OpConv: func(e *emitter, c *instrText) {
+		operands := e.typeOf(c.Args[0]).DType
+		e.emitContraction(c, fmt.Sprintf("%s(%s)%s", c.hlo, c.joinedArgs(), convAttributes(c.Instr, operands)))
+	},
+	OpKernel: (*emitter).emitCustomCall,
+
+	OpAllReduce: func(e *emitter, c *instrText) { e.emitReducingCollective(c, groupsAttribute(c.Instr)) },
+	OpReduceScatter: func(e *emitter, c *instrText) {
+		e.emitReducingCollective(c, fmt.Sprintf("%s, scatter_dimension = %d : i64", groupsAttribute(c.Instr), c.Dims[0]))
+	},
+	OpAllGather: func(e *emitter, c *instrText) {
+		e.emitCollective(c, fmt.Sprintf("all_gather_dim = %d : i64, %s", c.Dims[0], groupsAttribute(c.Instr)))
+	},
+	OpAllToAll: func(e *emitter, c *instrText) {
+		e.emitCollective(c, fmt.Sprintf("concat_dimension = %d : i64, %s, split_count = %d : i64, split_dimension = %d : i64",
+			c.Dims[1], groupsAttribute(c.Instr), len(c.Groups[0]), c.Dims[0]))
+	},
+	OpPermute: func(e *emitter, c *instrText) { e.emitCollective(c, "source_target_pairs = "+pairText(c.Pairs)) },
+}
+
+// emitInstr writes one instruction that is no loop.
 func (e *emitter) emitInstr(in *Instr, name string, n nameTable) {
-	out := e.typeOf(in.Out[0])
-	args, types := n.namesOf(in.Args), make([]string, len(in.Args))
+	c := &instrText{Instr: in, hlo: in.Op.Facts().StableHLO, name: name, args: n.namesOf(in.Args), types: make([]string, len(in.Args)), out: e.typeOf(in.Out[0])}
 	for i, a := range in.Args {
-		types[i] = mlirType(e.typeOf(a))
+		c.types[i] = mlirType(e.typeOf(a))
 	}
-	to := mlirType(out)
-	signature := fmt.Sprintf("(%s) -> %s", strings.Join(types, ", "), to)
-	def := func(format string, a ...any) { e.writeLine("%s = stablehlo.%s", name, fmt.Sprintf(format, a...)) }
-	if op, ok := plainOps[in.Op]; ok {
-		def("%s %s : %s", op, strings.Join(args, ", "), to)
-		return
+	c.to = mlirType(c.out)
+	c.signature = fmt.Sprintf("(%s) -> %s", strings.Join(c.types, ", "), c.to)
+	if in.IsCollective() {
+		e.writeLine("// over %s: %s", strings.Join(in.Axes, "+"), oneLine(in.Reason))
 	}
-	switch in.Op {
-	case OpConst:
-		e.emitConstant(name, out, in.Value)
-	case OpIota:
-		def("iota dim = %d : %s", in.Dims[0], to)
-	case OpAxisIndex:
-		e.emitAxisIndex(name, in.Axes[0])
-	case OpConvert:
-		def("convert %s : %s", args[0], signature)
-	case OpCompare:
-		def("compare %s, %s, %s, %s : %s", in.Cmp, args[0], args[1], comparisonType(e.typeOf(in.Args[0]).DType), signature)
-	case OpSelect:
-		def("select %s : %s, %s", strings.Join(args, ", "), types[0], to)
-	case OpBroadcast:
-		def("broadcast_in_dim %s, dims = %s : %s", args[0], intsText(in.Dims), signature)
-	case OpReshape:
-		def("reshape %s : %s", args[0], signature)
-	case OpTranspose:
-		def("transpose %s, dims = %s : %s", args[0], intsText(in.Dims), signature)
-	case OpSlice:
-		def("slice %s [%s] : %s", args[0], rangesText(in.Lo, in.Hi), signature)
-	case OpPad:
-		fill := e.emitScalar(out.DType, in.Value)
-		def("pad %s, %s, low = %s, high = %s, interior = %s : (%s, %s) -> %s",
-			args[0], fill, intsText(in.Lo), intsText(in.Hi), intsText(make([]int, len(in.Lo))), types[0], mlirType(Type{DType: out.DType}), to)
-	case OpConcat:
-		def("concatenate %s, dim = %d : %s", strings.Join(args, ", "), in.Dims[0], signature)
-	case OpDynSlice:
-		starts, startTypes := e.emitStarts(args[1], in.Dims[0], len(out.Shape))
-		def("dynamic_slice %s, %s, sizes = %s : (%s, %s) -> %s", args[0], starts, intsText(out.Shape), types[0], startTypes, to)
-	case OpDynUpdate:
-		starts, startTypes := e.emitStarts(args[2], in.Dims[0], len(out.Shape))
-		def("dynamic_update_slice %s, %s, %s : (%s, %s, %s) -> %s", args[0], args[1], starts, types[0], types[1], startTypes, to)
-	case OpTake:
-		e.emitGather(in, name, args, signature)
-	case OpReduce:
-		e.emitReduce(in, name, args[0])
-	case OpKernel:
-		e.emitCustomCall(in, name, strings.Join(args, ", "), signature)
-	case OpDot, OpConv:
-		e.emitContraction(in, name, args, types)
-	default:
-		e.emitCollective(in, name, args[0], signature)
+	emit := emitters[in.Op]
+	if emit == nil {
+		emit = (*emitter).emitElementwise
 	}
+	emit(e, c)
+}
+
+// define writes "name = stablehlo.op ...", with what format makes of a after the operation.
+func (e *emitter) define(c *instrText, format string, a ...any) {
+	e.writeLine("%s = stablehlo.%s %s", c.name, c.hlo, fmt.Sprintf(format, a...))
+}
+
+// emitElementwise writes an operation whose operands and result have one type.
+func (e *emitter) emitElementwise(c *instrText) { e.define(c, "%s : %s", c.joinedArgs(), c.to) }
+
+// emitPlain writes an operation that has operands alone.
+func (e *emitter) emitPlain(c *instrText) { e.define(c, "%s : %s", c.joinedArgs(), c.signature) }
+
+// emitWithDims writes an operation of one operand and a list of dims.
+func (e *emitter) emitWithDims(c *instrText) {
+	e.define(c, "%s, dims = %s : %s", c.args[0], intsText(c.Dims), c.signature)
+}
+
+func (e *emitter) emitPad(c *instrText) {
+	fill := e.emitScalar(c.out.DType, c.Value)
+	e.define(c, "%s, %s, low = %s, high = %s, interior = %s : (%s, %s) -> %s",
+		c.args[0], fill, intsText(c.Lo), intsText(c.Hi), intsText(make([]int, len(c.Lo))), c.types[0], mlirType(Type{DType: c.out.DType}), c.to)
+}
+
+func (e *emitter) emitDynSlice(c *instrText) {
+	starts, startTypes := e.emitStarts(c.args[1], c.Dims[0], len(c.out.Shape))
+	e.define(c, "%s, %s, sizes = %s : (%s, %s) -> %s", c.args[0], starts, intsText(c.out.Shape), c.types[0], startTypes, c.to)
+}
+
+func (e *emitter) emitDynUpdate(c *instrText) {
+	starts, startTypes := e.emitStarts(c.args[2], c.Dims[0], len(c.out.Shape))
+	e.define(c, "%s, %s, %s : (%s, %s, %s) -> %s", c.args[0], c.args[1], starts, c.types[0], c.types[1], startTypes, c.to)
 }
 
 func (e *emitter) emitScalar(d dtype.DType, v float64) string {
@@ -241,9 +289,9 @@ func (e *emitter) emitStarts(start string, dim, rank int) (operands, types strin
 }
 
 // emitGather writes a gather of slices that are whole along every dim but one.
-func (e *emitter) emitGather(in *Instr, name string, args []string, signature string) {
-	d := in.Dims[0]
-	sizes, places := cloneInts(e.typeOf(in.Args[0]).Shape), len(e.typeOf(in.Args[1]).Shape)
+func (e *emitter) emitGather(c *instrText) {
+	d := c.Dims[0]
+	sizes, places := cloneInts(e.typeOf(c.Args[0]).Shape), len(e.typeOf(c.Args[1]).Shape)
 	sizes[d] = 1
 	var kept []int // the result's dims that are the operand's
 	for i := range sizes {
@@ -254,37 +302,30 @@ func (e *emitter) emitGather(in *Instr, name string, args []string, signature st
 			kept = append(kept, i-1+places)
 		}
 	}
-	e.writeLine(`%s = "stablehlo.gather"(%s) <{dimension_numbers = #stablehlo.gather<offset_dims = %s, collapsed_slice_dims = [%d], start_index_map = [%d], index_vector_dim = %d>, `+
-		`indices_are_sorted = false, slice_sizes = array<i64: %s>}> : %s`,
-		name, strings.Join(args, ", "), intsText(kept), d, d, places, strings.Trim(intsText(sizes), "[]"), signature)
+	numbers := fmt.Sprintf("#stablehlo.gather<offset_dims = %s, collapsed_slice_dims = [%d], start_index_map = [%d], index_vector_dim = %d>", intsText(kept), d, d, places)
+	e.writeLine(`%s = "stablehlo.%s"(%s) <{dimension_numbers = %s, indices_are_sorted = false, slice_sizes = array<i64: %s>}> : %s`,
+		c.name, c.hlo, c.joinedArgs(), numbers, strings.Trim(intsText(sizes), "[]"), c.signature)
 }
 
 // emitContraction writes a dot or a convolution. A compiler refuses a result narrower than
 // the operands, so such a one is rounded by an operation of its own.
-func (e *emitter) emitContraction(in *Instr, name string, args, types []string) {
-	operands, to := e.typeOf(in.Args[0]).DType, e.typeOf(in.Out[0])
-	sum := to
-	if operands.Size() > to.DType.Size() {
+func (e *emitter) emitContraction(c *instrText, call string) {
+	operands, sum := e.typeOf(c.Args[0]).DType, c.out
+	if operands.Size() > c.out.DType.Size() {
 		sum.DType = operands
 	}
-	var call string
-	if in.Op == OpConv {
-		call = fmt.Sprintf("convolution(%s, %s)%s", args[0], args[1], convAttributes(in, operands))
-	} else {
-		call = fmt.Sprintf("dot_general %s, %s%s", args[0], args[1], dotAttributes(in.Dot, operands))
-	}
-	format, a := "stablehlo.%s : (%s, %s) -> %s", []any{call, types[0], types[1], mlirType(sum)}
-	if sum.DType == to.DType {
-		e.writeLine("%s = %s", name, fmt.Sprintf(format, a...))
+	format, a := "stablehlo.%s : (%s, %s) -> %s", []any{call, c.types[0], c.types[1], mlirType(sum)}
+	if sum.DType == c.out.DType {
+		e.writeLine("%s = %s", c.name, fmt.Sprintf(format, a...))
 		return
 	}
 	wide := e.writeTemp(format, a...)
-	e.writeLine("%s = stablehlo.convert %s : (%s) -> %s", name, wide, mlirType(sum), mlirType(to))
+	e.writeLine("%s = stablehlo.convert %s : (%s) -> %s", c.name, wide, mlirType(sum), c.to)
 }
 
 // emitCustomCall writes a custom call. Its operands' layouts are said: a compiler that is
 // free to choose gives the kernel transposed ones.
-func (e *emitter) emitCustomCall(in *Instr, name, args, signature string) {
+func (e *emitter) emitCustomCall(c *instrText) {
 	layout := func(id ID) string {
 		rank := len(e.typeOf(id).Shape)
 		dims := make([]int, rank)
@@ -293,34 +334,35 @@ func (e *emitter) emitCustomCall(in *Instr, name, args, signature string) {
 		}
 		return fmt.Sprintf("dense<%s> : tensor<%dxindex>", intsText(dims), rank)
 	}
-	layouts := make([]string, len(in.Args))
-	for i, a := range in.Args {
+	layouts := make([]string, len(c.Args))
+	for i, a := range c.Args {
 		layouts[i] = layout(a)
 	}
-	e.writeLine("%s = stablehlo.custom_call @%s(%s) {backend_config = %s, operand_layouts = [%s], result_layouts = [%s]} : %s",
-		name, in.Kernel.Call, args, quoteString(in.Kernel.Config()), strings.Join(layouts, ", "), layout(in.Out[0]), signature)
+	e.writeLine("%s = stablehlo.%s @%s(%s) {backend_config = %s, operand_layouts = [%s], result_layouts = [%s]} : %s",
+		c.name, c.hlo, c.Kernel.Call, c.joinedArgs(), quoteString(c.Kernel.Config()), strings.Join(layouts, ", "), layout(c.Out[0]), c.signature)
 }
 
-var reducers = map[Reduction]string{Sum: "add", Maximum: "maximum"}
+// joining is the name in StableHLO of the operation that joins two elements.
+func joining(r Reduction) string { return r.Op().Facts().StableHLO }
 
-func (e *emitter) emitReduce(in *Instr, name, arg string) {
-	from, to := e.typeOf(in.Args[0]), e.typeOf(in.Out[0])
-	if !sumsInF32(in, to.DType) {
-		e.emitReduceOp(in, name, arg, from, to)
+func (e *emitter) emitReduce(c *instrText) {
+	from := e.typeOf(c.Args[0])
+	if !sumsInF32(c.Instr, c.out.DType) {
+		e.emitReduceOp(c, c.name, c.args[0], from, c.out)
 		return
 	}
-	wideFrom, wideTo := Type{dtype.F32, from.Shape}, Type{dtype.F32, to.Shape}
-	wide := e.writeTemp("stablehlo.convert %s : (%s) -> %s", arg, mlirType(from), mlirType(wideFrom))
+	wideFrom, wideTo := Type{dtype.F32, from.Shape}, Type{dtype.F32, c.out.Shape}
+	wide := e.writeTemp("stablehlo.convert %s : (%s) -> %s", c.args[0], mlirType(from), mlirType(wideFrom))
 	sum := "%t" + strconv.Itoa(e.temps)
 	e.temps++
-	e.emitReduceOp(in, sum, wide, wideFrom, wideTo)
-	e.writeLine("%s = stablehlo.convert %s : (%s) -> %s", name, sum, mlirType(wideTo), mlirType(to))
+	e.emitReduceOp(c, sum, wide, wideFrom, wideTo)
+	e.writeLine("%s = stablehlo.convert %s : (%s) -> %s", c.name, sum, mlirType(wideTo), c.to)
 }
 
-func (e *emitter) emitReduceOp(in *Instr, name, arg string, from, to Type) {
-	init := e.emitScalar(to.DType, reductionIdentity(in.Reduction, to.DType))
-	e.writeLine("%s = stablehlo.reduce(%s init: %s) applies stablehlo.%s across dimensions = %s : (%s, %s) -> %s",
-		name, arg, init, reducers[in.Reduction], intsText(in.Dims), mlirType(from), mlirType(Type{DType: to.DType}), mlirType(to))
+func (e *emitter) emitReduceOp(c *instrText, name, arg string, from, to Type) {
+	init := e.emitScalar(to.DType, reductionIdentity(c.Reduction, to.DType))
+	e.writeLine("%s = stablehlo.%s(%s init: %s) applies stablehlo.%s across dimensions = %s : (%s, %s) -> %s",
+		name, c.hlo, arg, init, joining(c.Reduction), intsText(c.Dims), mlirType(from), mlirType(Type{DType: to.DType}), mlirType(to))
 }
 
 // sumsInF32 reports whether an OpReduce runs in f32 though its value is narrower.
@@ -340,53 +382,24 @@ func reductionIdentity(r Reduction, d dtype.DType) float64 {
 	return lo
 }
 
-// intRange is the range of an integer type or Bool.
-func intRange(d dtype.DType) (lo, hi float64) {
-	bits := 8 * d.Size()
-	switch d {
-	case dtype.Bool:
-		return 0, 1
-	case dtype.U8, dtype.U16, dtype.U32, dtype.U64:
-		return 0, math.Ldexp(1, bits) - 1
-	}
-	return -math.Ldexp(1, bits-1), math.Ldexp(1, bits-1) - 1
-}
+func groupsAttribute(in *Instr) string { return "replica_groups = " + groupText(in.Groups) }
 
-func (e *emitter) emitCollective(in *Instr, name, arg, signature string) {
-	e.writeLine("// over %s: %s", strings.Join(in.Axes, "+"), oneLine(in.Reason))
-	call := func(op, attributes string) {
-		e.writeLine(`%s = "stablehlo.%s"(%s) <{%s}> : %s`, name, op, arg, attributes, signature)
-	}
-	groups := "replica_groups = " + groupText(in.Groups)
-	switch in.Op {
-	case OpAllGather:
-		call("all_gather", fmt.Sprintf("all_gather_dim = %d : i64, %s", in.Dims[0], groups))
-	case OpAllToAll:
-		call("all_to_all", fmt.Sprintf("concat_dimension = %d : i64, %s, split_count = %d : i64, split_dimension = %d : i64",
-			in.Dims[1], groups, len(in.Groups[0]), in.Dims[0]))
-	case OpPermute:
-		call("collective_permute", "source_target_pairs = "+pairText(in.Pairs))
-	case OpReduceScatter:
-		e.emitReducingCollective(in, name, "reduce_scatter", arg, fmt.Sprintf("%s, scatter_dimension = %d : i64", groups, in.Dims[0]), signature)
-	case OpAllReduce:
-		e.emitReducingCollective(in, name, "all_reduce", arg, groups, signature)
-	default:
-		panic("spmd: no StableHLO for " + string(in.Op))
-	}
+func (e *emitter) emitCollective(c *instrText, attributes string) {
+	e.writeLine(`%s = "stablehlo.%s"(%s) <{%s}> : %s`, c.name, c.hlo, c.args[0], attributes, c.signature)
 }
 
 // emitReducingCollective writes a collective with the region that joins two elements.
-func (e *emitter) emitReducingCollective(in *Instr, name, op, arg, attributes, signature string) {
-	t := mlirType(Type{DType: e.typeOf(in.Args[0]).DType})
-	r := in.Reduction
+func (e *emitter) emitReducingCollective(c *instrText, attributes string) {
+	t := mlirType(Type{DType: e.typeOf(c.Args[0]).DType})
+	r := c.Reduction
 	if r == "" {
 		r = Sum
 	}
-	e.openBlock(`%s = "stablehlo.%s"(%s) <{%s}> ({`, name, op, arg, attributes)
+	e.openBlock(`%s = "stablehlo.%s"(%s) <{%s}> ({`, c.name, c.hlo, c.args[0], attributes)
 	e.writeLine("^bb0(%%x: %s, %%y: %s):", t, t)
-	e.writeLine("  %%z = stablehlo.%s %%x, %%y : %s", reducers[r], t)
+	e.writeLine("  %%z = stablehlo.%s %%x, %%y : %s", joining(r), t)
 	e.writeLine("  stablehlo.return %%z : %s", t)
-	e.closeBlock("}) : " + signature)
+	e.closeBlock("}) : " + c.signature)
 }
 
 // emitWhile writes a counted while. Its operands are the counter, the carried
@@ -439,7 +452,7 @@ func (e *emitter) emitWhile(in *Instr, outer nameTable) {
 // carries, and those that are made again inside.
 func (e *emitter) splitCaptured(l *Loop) (carry, again []ID) {
 	for _, id := range l.Captured() {
-		if d := e.defs[id]; d != nil && (d.Op == OpConst || d.Op == OpIota) {
+		if d := e.defs[id]; d != nil && d.Op.Facts().MadeInLoops {
 			again = append(again, id)
 		} else {
 			carry = append(carry, id)

@@ -102,6 +102,9 @@ const (
 	Maximum Reduction = "max"
 )
 
+// Op is the elementwise operation that joins two elements.
+func (r Reduction) Op() Op { return Op(r) }
+
 // DotDims names the dims of a contraction, in the way of StableHLO's dot_general.
 type DotDims struct {
 	LeftBatch, RightBatch       []int
@@ -143,13 +146,7 @@ type Instr struct {
 }
 
 // IsCollective reports whether the instruction exchanges data between devices.
-func (i *Instr) IsCollective() bool {
-	switch i.Op {
-	case OpAllReduce, OpAllGather, OpReduceScatter, OpAllToAll, OpPermute:
-		return true
-	}
-	return false
-}
+func (i *Instr) IsCollective() bool { return i.Op.Is(CollectiveOp) }
 
 // Port is an input or output of a program.
 type Port struct {

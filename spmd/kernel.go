@@ -104,7 +104,7 @@ func (p *Program) Compared(in *Instr) (*Program, error) {
 		c.Inputs = append(c.Inputs, port(strconv.Itoa(i), id))
 	}
 	c.Outputs = []Port{port(ByKernel, in.Out[0]), port(ByMeaning, k.Result+n)}
-	return c, nil
+	return c, Validate(c)
 }
 
 // shiftBody is a body with other values: each n further.

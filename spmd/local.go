@@ -387,46 +387,6 @@ func (b *Builder) LDot(x, y Local, d DotDims, out dtype.DType) Local {
 	return b.addInstr(Instr{Op: OpDot, Args: idsOf(x, y), Dot: &dd}, out, shape)
 }
 
-func dotShape(x, y []int, d DotDims) ([]int, error) {
-	if len(d.LeftBatch) != len(d.RightBatch) || len(d.LeftContract) != len(d.RightContract) {
-		return nil, fmt.Errorf("dims do not pair up")
-	}
-	usedX, usedY := map[int]bool{}, map[int]bool{}
-	pair := func(l, r []int) error {
-		for i := range l {
-			if l[i] < 0 || l[i] >= len(x) || r[i] < 0 || r[i] >= len(y) || usedX[l[i]] || usedY[r[i]] {
-				return fmt.Errorf("dims %v and %v", l, r)
-			}
-			usedX[l[i]], usedY[r[i]] = true, true
-			if x[l[i]] != y[r[i]] {
-				return fmt.Errorf("dim %d of size %d meets dim %d of size %d", l[i], x[l[i]], r[i], y[r[i]])
-			}
-		}
-		return nil
-	}
-	if err := pair(d.LeftBatch, d.RightBatch); err != nil {
-		return nil, err
-	}
-	if err := pair(d.LeftContract, d.RightContract); err != nil {
-		return nil, err
-	}
-	shape := []int{}
-	for _, i := range d.LeftBatch {
-		shape = append(shape, x[i])
-	}
-	for i, s := range x {
-		if !usedX[i] {
-			shape = append(shape, s)
-		}
-	}
-	for i, s := range y {
-		if !usedY[i] {
-			shape = append(shape, s)
-		}
-	}
-	return shape, nil
-}
-
 // LLoop runs body trips times. body gets the round's index and the carried
 // values and returns their successors, of the same types.
 func (b *Builder) LLoop(trips int, init []Local, body func(i Local, carried []Local) []Local) []Local {

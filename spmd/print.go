@@ -97,50 +97,66 @@ func (l *programListing) listLoop(in *Instr, indent string) {
 	l.writeLine("%s}", indent)
 }
 
-// attributeText are an instruction's attributes.
-func attributeText(in *Instr, out dtype.DType) string {
-	switch in.Op {
-	case OpConst:
-		return numberText(out, in.Value)
-	case OpAxisIndex:
-		return in.Axes[0]
-	case OpCompare:
-		return in.Cmp
-	case OpIota, OpBroadcast, OpTranspose, OpConcat, OpAllGather, OpReduceScatter:
-		return "dims " + intsText(in.Dims)
-	case OpReduce:
-		return fmt.Sprintf("%s dims %s", in.Reduction, intsText(in.Dims))
-	case OpAllReduce:
-		return string(in.Reduction)
-	case OpAllToAll:
-		return fmt.Sprintf("split %d, concat %d", in.Dims[0], in.Dims[1])
-	case OpSlice:
-		return "[" + rangesText(in.Lo, in.Hi) + "]"
-	case OpPad:
-		return fmt.Sprintf("%s before, %s after, with %s", intsText(in.Lo), intsText(in.Hi), numberText(out, in.Value))
-	case OpKernel:
-		return fmt.Sprintf("%s by %s on %s", in.Kernel.Name, in.Kernel.Call, in.Kernel.Platform)
-	case OpConv:
-		return fmt.Sprintf("%s zeros before, %s after", intsText(in.Lo), intsText(in.Hi))
-	case OpDynSlice:
-		return fmt.Sprintf("dim %d, %d long", in.Dims[0], in.Hi[0])
-	case OpDynUpdate, OpTake:
-		return fmt.Sprintf("dim %d", in.Dims[0])
-	case OpPermute:
-		parts := make([]string, len(in.Pairs))
-		for i, pair := range in.Pairs {
-			parts[i] = fmt.Sprintf("%d>%d", pair[0], pair[1])
-		}
-		return strings.Join(parts, " ")
-	case OpDot:
-		d := in.Dot
-		s := fmt.Sprintf("contract %s x %s", intsText(d.LeftContract), intsText(d.RightContract))
-		if len(d.LeftBatch) > 0 {
-			s = fmt.Sprintf("batch %s x %s, ", intsText(d.LeftBatch), intsText(d.RightBatch)) + s
-		}
-		return s
+// attributeText lists what an instruction says beside its operands.
+func attributeText(in *Instr, out dtype.DType) string { return in.Op.Facts().attributes(in, out) }
+
+// The attributes of each operation, as opTable names them.
+
+func noAttributes(*Instr, dtype.DType) string { return "" }
+
+func valueText(in *Instr, out dtype.DType) string { return numberText(out, in.Value) }
+
+func axisText(in *Instr, _ dtype.DType) string { return in.Axes[0] }
+
+func comparisonText(in *Instr, _ dtype.DType) string { return in.Cmp }
+
+func dimsText(in *Instr, _ dtype.DType) string { return "dims " + intsText(in.Dims) }
+
+func oneDimText(in *Instr, _ dtype.DType) string { return fmt.Sprintf("dim %d", in.Dims[0]) }
+
+func rangeText(in *Instr, _ dtype.DType) string { return "[" + rangesText(in.Lo, in.Hi) + "]" }
+
+func padText(in *Instr, out dtype.DType) string {
+	return fmt.Sprintf("%s before, %s after, with %s", intsText(in.Lo), intsText(in.Hi), numberText(out, in.Value))
+}
+
+func dynSliceText(in *Instr, _ dtype.DType) string {
+	return fmt.Sprintf("dim %d, %d long", in.Dims[0], in.Hi[0])
+}
+
+func reductionText(in *Instr, _ dtype.DType) string { return string(in.Reduction) }
+
+func reduceText(in *Instr, _ dtype.DType) string {
+	return fmt.Sprintf("%s dims %s", in.Reduction, intsText(in.Dims))
+}
+
+func dotText(in *Instr, _ dtype.DType) string {
+	d := in.Dot
+	s := fmt.Sprintf("contract %s x %s", intsText(d.LeftContract), intsText(d.RightContract))
+	if len(d.LeftBatch) > 0 {
+		s = fmt.Sprintf("batch %s x %s, ", intsText(d.LeftBatch), intsText(d.RightBatch)) + s
 	}
-	return ""
+	return s
+}
+
+func convText(in *Instr, _ dtype.DType) string {
+	return fmt.Sprintf("%s zeros before, %s after", intsText(in.Lo), intsText(in.Hi))
+}
+
+func kernelText(in *Instr, _ dtype.DType) string {
+	return fmt.Sprintf("%s by %s on %s", in.Kernel.Name, in.Kernel.Call, in.Kernel.Platform)
+}
+
+func allToAllText(in *Instr, _ dtype.DType) string {
+	return fmt.Sprintf("split %d, concat %d", in.Dims[0], in.Dims[1])
+}
+
+func pairsText(in *Instr, _ dtype.DType) string {
+	parts := make([]string, len(in.Pairs))
+	for i, pair := range in.Pairs {
+		parts[i] = fmt.Sprintf("%d>%d", pair[0], pair[1])
+	}
+	return strings.Join(parts, " ")
 }
 
 func numberText(d dtype.DType, v float64) string {

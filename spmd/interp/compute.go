@@ -7,34 +7,77 @@ import (
 	"weft/spmd"
 )
 
+// computation gives the result, of type t, of an instruction that needs no other device.
+type computation func(d *device, in *spmd.Instr, t spmd.Type, args []*Array) *Array
+
+// computations says how each operation is computed. An elementwise operation that is
+// not among them is one of numbers of one type: applyUnary or applyBinary. The
+// collectives are in exchanges; what runs a body is in runStep.
+var computations = map[spmd.Op]computation{
+	spmd.OpConst: func(_ *device, in *spmd.Instr, t spmd.Type, _ []*Array) *Array { return filledArray(t, in.Value) },
+	spmd.OpIota:  func(_ *device, in *spmd.Instr, t spmd.Type, _ []*Array) *Array { return iotaArray(t, in.Dims[0]) },
+	spmd.OpAxisIndex: func(d *device, in *spmd.Instr, t spmd.Type, _ []*Array) *Array {
+		return filledArray(t, float64(d.program.Mesh.Coord(d.pos, in.Axes[0])))
+	},
+
+	spmd.OpConvert: func(_ *device, _ *spmd.Instr, t spmd.Type, args []*Array) *Array {
+		return convertArray(args[0], t.DType)
+	},
+	spmd.OpCompare: func(_ *device, in *spmd.Instr, _ spmd.Type, args []*Array) *Array {
+		return compareArrays(in.Cmp, args[0], args[1])
+	},
+	spmd.OpSelect: func(_ *device, _ *spmd.Instr, _ spmd.Type, args []*Array) *Array {
+		return selectArrays(args[0], args[1], args[2])
+	},
+
+	spmd.OpBroadcast: func(_ *device, in *spmd.Instr, t spmd.Type, args []*Array) *Array {
+		return args[0].broadcastTo(t.Shape, in.Dims)
+	},
+	spmd.OpReshape: func(_ *device, _ *spmd.Instr, t spmd.Type, args []*Array) *Array { return args[0].reshapeTo(t.Shape) },
+	spmd.OpTranspose: func(_ *device, in *spmd.Instr, _ spmd.Type, args []*Array) *Array {
+		return args[0].transposeDims(in.Dims)
+	},
+	spmd.OpSlice: func(_ *device, in *spmd.Instr, t spmd.Type, args []*Array) *Array {
+		return args[0].copyBlock(in.Lo, t.Shape)
+	},
+	spmd.OpPad: func(_ *device, in *spmd.Instr, t spmd.Type, args []*Array) *Array {
+		out := filledArray(t, in.Value)
+		out.putAt(args[0], in.Lo)
+		return out
+	},
+	spmd.OpConcat: func(_ *device, in *spmd.Instr, _ spmd.Type, args []*Array) *Array {
+		return concatArrays(in.Dims[0], args)
+	},
+	spmd.OpDynSlice: func(_ *device, in *spmd.Instr, _ spmd.Type, args []*Array) *Array {
+		x, dim, n := args[0], in.Dims[0], in.Hi[0]
+		return x.sliceDim(dim, clampStart(args[1], x.Shape[dim]-n), n)
+	},
+	spmd.OpDynUpdate: func(_ *device, in *spmd.Instr, _ spmd.Type, args []*Array) *Array {
+		return args[0].updateDim(in.Dims[0], args[1], args[2])
+	},
+	spmd.OpTake: func(_ *device, in *spmd.Instr, t spmd.Type, args []*Array) *Array {
+		return args[0].takeFrom(in.Dims[0], args[1], t.Shape)
+	},
+
+	spmd.OpReduce: func(_ *device, in *spmd.Instr, _ spmd.Type, args []*Array) *Array {
+		return reduceDims(in.Reduction, args[0], in.Dims)
+	},
+	spmd.OpDot: func(d *device, in *spmd.Instr, t spmd.Type, args []*Array) *Array {
+		return dotArrays(args[0], args[1], in.Dot, t, d.shareWork)
+	},
+	spmd.OpConv: func(d *device, in *spmd.Instr, t spmd.Type, args []*Array) *Array {
+		return convolve(args[0], args[1], in.Lo, t, d.shareWork)
+	},
+}
+
 // computeLocal runs an instruction that needs no other device.
 func (d *device) computeLocal(in *spmd.Instr) *Array {
-	t := d.program.Values[in.Out[0]]
 	args := make([]*Array, len(in.Args))
 	for i, id := range in.Args {
 		args[i] = d.arrayOf(id)
 	}
-	switch in.Op {
-	case spmd.OpConst:
-		return filledArray(t, in.Value)
-	case spmd.OpIota:
-		return iotaArray(t, in.Dims[0])
-	case spmd.OpAxisIndex:
-		return filledArray(t, float64(d.program.Mesh.Coord(d.pos, in.Axes[0])))
-	case spmd.OpConvert:
-		return convertArray(args[0], t.DType)
-	case spmd.OpCompare:
-		return compareArrays(in.Cmp, args[0], args[1])
-	case spmd.OpSelect:
-		return selectArrays(args[0], args[1], args[2])
-	case spmd.OpReduce:
-		return reduceDims(in.Reduction, args[0], in.Dims)
-	case spmd.OpDot:
-		return dotArrays(args[0], args[1], in.Dot, t, d.shareWork)
-	case spmd.OpConv:
-		return convolve(args[0], args[1], in.Lo, t, d.shareWork)
-	case spmd.OpBroadcast, spmd.OpReshape, spmd.OpTranspose, spmd.OpSlice, spmd.OpPad, spmd.OpConcat, spmd.OpDynSlice, spmd.OpDynUpdate, spmd.OpTake:
-		return rearrangeElements(in, t, args)
+	if compute := computations[in.Op]; compute != nil {
+		return compute(d, in, d.program.Values[in.Out[0]], args)
 	}
 	if len(args) == 1 {
 		return applyUnary(in.Op, args[0])
@@ -42,45 +85,31 @@ func (d *device) computeLocal(in *spmd.Instr) *Array {
 	return applyBinary(in.Op, args[0], args[1])
 }
 
-// rearrangeElements is compute for operations that move elements.
-func rearrangeElements(in *spmd.Instr, t spmd.Type, args []*Array) *Array {
-	x := args[0]
-	switch in.Op {
-	case spmd.OpBroadcast:
-		steps, own := make([]int, len(t.Shape)), rowMajorStrides(x.Shape)
-		for i, dim := range in.Dims {
-			if x.Shape[i] > 1 {
-				steps[dim] = own[i]
-			}
+// broadcastTo has dim i of a as dim dims[i] of shape, where a size of 1 stretches.
+func (a *Array) broadcastTo(shape, dims []int) *Array {
+	steps, own := make([]int, len(shape)), rowMajorStrides(a.Shape)
+	for i, dim := range dims {
+		if a.Shape[i] > 1 {
+			steps[dim] = own[i]
 		}
-		return x.copyStrided(t.Shape, steps, 0)
-	case spmd.OpReshape:
-		return x.reshapeTo(t.Shape)
-	case spmd.OpTranspose:
-		return x.transposeDims(in.Dims)
-	case spmd.OpSlice:
-		steps, offset := rowMajorStrides(x.Shape), 0
-		for i, lo := range in.Lo {
-			offset += lo * steps[i]
-		}
-		return x.copyStrided(t.Shape, steps, offset)
-	case spmd.OpPad:
-		out := filledArray(t, in.Value)
-		out.putAt(x, in.Lo)
-		return out
-	case spmd.OpConcat:
-		return concatArrays(in.Dims[0], args)
-	case spmd.OpDynSlice:
-		dim, n := in.Dims[0], in.Hi[0]
-		return x.sliceDim(dim, clampStart(args[1], x.Shape[dim]-n), n)
 	}
-	if in.Op == spmd.OpTake {
-		return x.takeFrom(in.Dims[0], args[1], t.Shape)
+	return a.copyStrided(shape, steps, 0)
+}
+
+// copyBlock is the block of a shape whose first element is at corner.
+func (a *Array) copyBlock(corner, shape []int) *Array {
+	steps, offset := rowMajorStrides(a.Shape), 0
+	for i, lo := range corner {
+		offset += lo * steps[i]
 	}
-	update, dim := args[1], in.Dims[0] // OpDynUpdate
-	out := x.cloneArray()
-	at := make([]int, len(x.Shape))
-	at[dim] = clampStart(args[2], x.Shape[dim]-update.Shape[dim])
+	return a.copyStrided(shape, steps, offset)
+}
+
+// updateDim is a with update written over part of dim.
+func (a *Array) updateDim(dim int, update, start *Array) *Array {
+	out := a.cloneArray()
+	at := make([]int, len(a.Shape))
+	at[dim] = clampStart(start, a.Shape[dim]-update.Shape[dim])
 	out.putAt(update, at)
 	return out
 }

@@ -4,38 +4,54 @@ import (
 	"weft/spmd"
 )
 
-// computeShared computes what all members of a meeting get alike; the last to arrive
-// does it for all.
+// exchange is how a collective is computed. Either part may be missing.
+type exchange struct {
+	// shared is what all members of the group get alike, or have a part of; the last
+	// member to arrive computes it for all.
+	shared func(mt *meeting) *Array
+	// own is what the device at pos gets; without it that is what is shared.
+	own func(mt *meeting, pos int) *Array
+}
+
+// exchanges says how each collective is computed.
+var exchanges = map[spmd.Op]exchange{
+	spmd.OpAllReduce: {shared: func(mt *meeting) *Array { return joinArrays(mt.in.Reduction, mt.slots) }},
+	spmd.OpAllGather: {shared: func(mt *meeting) *Array { return concatArrays(mt.in.Dims[0], mt.slots) }},
+	spmd.OpReduceScatter: {
+		shared: func(mt *meeting) *Array { return joinArrays(spmd.Sum, mt.slots) },
+		own: func(mt *meeting, pos int) *Array {
+			return equalPart(mt.shared, mt.in.Dims[0], mt.memberIndex(pos), len(mt.members))
+		},
+	},
+	spmd.OpAllToAll: {own: func(mt *meeting, pos int) *Array {
+		parts := make([]*Array, len(mt.slots))
+		for i, x := range mt.slots {
+			parts[i] = equalPart(x, mt.in.Dims[0], mt.memberIndex(pos), len(mt.members))
+		}
+		return concatArrays(mt.in.Dims[1], parts)
+	}},
+	spmd.OpPermute: {own: func(mt *meeting, pos int) *Array {
+		for _, pair := range mt.in.Pairs {
+			if pair[1] == pos {
+				return mt.slots[mt.memberIndex(pair[0])]
+			}
+		}
+		x := mt.slots[mt.memberIndex(pos)]
+		return NewArray(x.DType, x.Shape...)
+	}},
+}
+
+// computeShared computes what the members of a meeting share.
 func (mt *meeting) computeShared() {
-	switch mt.in.Op {
-	case spmd.OpAllReduce:
-		mt.shared = joinArrays(mt.in.Reduction, mt.slots)
-	case spmd.OpAllGather:
-		mt.shared = concatArrays(mt.in.Dims[0], mt.slots)
-	case spmd.OpReduceScatter:
-		mt.shared = joinArrays(spmd.Sum, mt.slots)
+	if shared := exchanges[mt.in.Op].shared; shared != nil {
+		mt.shared = shared(mt)
 	}
 }
 
 // resultFor is what the device at pos gets.
 func (mt *meeting) resultFor(pos int) *Array {
-	in, me, n := mt.in, mt.memberIndex(pos), len(mt.members)
-	switch in.Op {
-	case spmd.OpReduceScatter:
-		return equalPart(mt.shared, in.Dims[0], me, n)
-	case spmd.OpAllToAll:
-		parts := make([]*Array, n)
-		for i, x := range mt.slots {
-			parts[i] = equalPart(x, in.Dims[0], me, n)
-		}
-		return concatArrays(in.Dims[1], parts)
-	case spmd.OpPermute:
-		for _, pair := range in.Pairs {
-			if pair[1] == pos {
-				return mt.slots[mt.memberIndex(pair[0])]
-			}
-		}
-		return NewArray(mt.slots[me].DType, mt.slots[me].Shape...)
+	if own := exchanges[mt.in.Op].own; own != nil {
+		return own(mt, pos)
 	}
 	return mt.shared
 }

@@ -241,7 +241,7 @@ func (d *device) runStep(ctx context.Context, s *planStep) error {
 	if t := d.program.Values[s.in.Out[0]]; out.DType != t.DType || !slices.Equal(out.Shape, t.Shape) {
 		panic(fmt.Sprintf("%v%v where the program says %v", out.DType, out.Shape, t))
 	}
-	if s.in.Op == spmd.OpReshape {
+	if s.in.Op.Facts().SharesMemory {
 		d.setAlias(s.in.Out[0], out, d.values[s.in.Args[0]].buffer)
 	} else {
 		d.setOwned(s.in.Out[0], out)

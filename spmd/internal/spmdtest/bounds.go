@@ -132,15 +132,7 @@ func (b boundFollower) followInstr(in *spmd.Instr) errorSpan {
 			return errorSpan{v.most, v.apart + float64(n)*u*v.most}
 		}
 	case spmd.OpDot, spmd.OpConv:
-		k := 1.0
-		if in.Op == spmd.OpConv {
-			w := b.p.Values[in.Args[1]]
-			k = float64(w.Elements() / w.Shape[0])
-		} else {
-			for _, d := range in.Dot.LeftContract {
-				k *= float64(b.p.Values[in.Args[0]].Shape[d])
-			}
-		}
+		k := float64(in.Op.Facts().Summed(in, b.p.Values[in.Args[0]], b.p.Values[in.Args[1]]))
 		most := k * x.most * y.most
 		return rounded(most, k*(x.most*y.apart+y.most*x.apart)+2*0x1p-23*k*most)
 	case spmd.OpSelect:

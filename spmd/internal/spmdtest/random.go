@@ -282,7 +282,7 @@ func (g *programGenerator) addSelect() {
 	} else {
 		y = g.b.LConst(x.DType, 0.5)
 	}
-	cmp := rapid.SampledFrom([]string{"EQ", "NE", "LT", "LE", "GT", "GE"}).Draw(g.t, "cmp")
+	cmp := rapid.SampledFrom(spmd.Comparisons).Draw(g.t, "cmp")
 	p := g.b.LCompare(cmp, x, y)
 	if rapid.Bool().Draw(g.t, "not") {
 		p = g.b.LBinary(spmd.OpOr, g.b.LUnary(spmd.OpNot, p), p)

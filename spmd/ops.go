@@ -1,0 +1,225 @@
+package spmd
+
+import (
+	"maps"
+	"slices"
+
+	"weft/dtype"
+	"weft/mesh"
+)
+
+// OpClass says what sort of thing an operation does.
+type OpClass int
+
+// The classes.
+const (
+	SourceOp      OpClass = iota + 1 // makes a value without an operand
+	ElementwiseOp                    // computes each element of the result from the elements at the same place
+	RearrangeOp                      // moves elements within a device and computes nothing
+	ContractionOp                    // joins elements: a reduction, a matmul, a convolution
+	ControlOp                        // runs a body of instructions
+	CollectiveOp                     // exchanges data between devices
+)
+
+// ElementTypes says which element types an operation takes. It is asked of the
+// first operand, or of the result where there is no operand. Only AnyElements
+// takes 8-bit floats: they are for storage, and no platform computes on them alike.
+type ElementTypes int
+
+// The sets of element types.
+const (
+	AnyElements       ElementTypes = iota + 1 // the operation looks at no element's value
+	ComputedElements                          // all but 8-bit floats
+	NumberElements                            // nor i1
+	FloatElements                             // floats alone
+	IntegerElements                           // integers and i1
+	ReducibleElements                         // numbers, and i1 where the reduction is a maximum
+)
+
+// Arithmetic says what is counted as work of an operation.
+type Arithmetic int
+
+// The ways to count.
+const (
+	NoArithmetic     Arithmetic = iota + 1 // the operation computes nothing
+	OncePerResult                          // one operation for each element of the result
+	OncePerOperand                         // one operation for each element of the operand
+	MultiplyAdds                           // Summed products for each element of the result, two FLOPs each
+	ArithmeticOfBody                       // what the instructions of the body count
+)
+
+// MemoryRule says what an operation reads from memory and writes to it when it
+// runs by itself.
+type MemoryRule int
+
+// The rules.
+const (
+	ReadsOperands    MemoryRule = iota + 1 // all operands once, and writes the result
+	ReadsWhatItKeeps                       // as much as it writes
+	WritesInPlace                          // the update alone, into the operand's memory
+	ReadsPlaces                            // as much as it writes, and the places
+	MovesByBody                            // what the instructions of the body move
+)
+
+// Numbers of operands of operations that do not take a fixed number.
+const (
+	OneOrMore = -1
+	AnyNumber = -2
+)
+
+// OpFacts is what is known of an operation. Everything that reads programs reads
+// it here, so that a new operation is described once. What a reader does for each
+// operation by code of its own (the interpreter, the StableHLO text) stands there
+// in a table by operation, and a test goes over all of Ops.
+type OpFacts struct {
+	Class    OpClass
+	Operands int // how many, or OneOrMore or AnyNumber
+	Elements ElementTypes
+	// StableHLO is the name of the operation there that computes it, or of the
+	// main one where it takes several.
+	StableHLO string
+
+	Arithmetic Arithmetic
+	Memory     MemoryRule
+	// Summed is, where Arithmetic is MultiplyAdds, how many products each element
+	// of the result adds up.
+	Summed func(in *Instr, left, right Type) int
+	// Costly operations are dear enough that a compiler rather keeps a value than
+	// computes it twice.
+	Costly bool
+	// ReadsOnTheFly operations take an operand as it is computed, without a buffer
+	// for it.
+	ReadsOnTheFly bool
+	// MadeForEachUse values are made again wherever they are read on the fly.
+	MadeForEachUse bool
+	// MadeInLoops values are made again inside a loop that uses them and are not
+	// carried through it.
+	MadeInLoops bool
+	// SharesMemory: the result is the operand's memory under another shape.
+	SharesMemory bool
+	// LooksBeyond: the result depends on which device computes it, or on others.
+	LooksBeyond bool
+
+	// result is the type that follows from the operands' types.
+	result func(t typing) (Type, error)
+	// attributes lists for people what the instruction says beside its operands.
+	attributes func(in *Instr, out dtype.DType) string
+}
+
+// typing is what the rule for a result's type reads. out is the declared type,
+// which is taken where the operation leaves it free.
+type typing struct {
+	in   *Instr
+	args []Type
+	out  Type
+	mesh *mesh.Mesh
+}
+
+// Facts is what is known of the operation, nil for an operation that there is not.
+func (op Op) Facts() *OpFacts { return opTable[op] }
+
+// Is reports whether the operation is one of a class.
+func (op Op) Is(class OpClass) bool {
+	f := opTable[op]
+	return f != nil && f.Class == class
+}
+
+// Ops lists all operations, in alphabetical order.
+func Ops() []Op { return slices.Sorted(maps.Keys(opTable)) }
+
+// elementwise describes an operation on numbers whose operands and result have one type.
+func elementwise(operands int, elements ElementTypes, stableHLO string) *OpFacts {
+	return &OpFacts{Class: ElementwiseOp, Operands: operands, Elements: elements, StableHLO: stableHLO, Arithmetic: OncePerResult,
+		Memory: ReadsOperands, ReadsOnTheFly: true, result: sameAsOperands, attributes: noAttributes}
+}
+
+// costly describes an elementwise operation that is dear to compute.
+func costly(operands int, elements ElementTypes, stableHLO string) *OpFacts {
+	f := elementwise(operands, elements, stableHLO)
+	f.Costly = true
+	return f
+}
+
+// elementwiseBy describes an elementwise operation with a rule of its own for its result.
+func elementwiseBy(operands int, elements ElementTypes, stableHLO string, result func(typing) (Type, error), attributes func(*Instr, dtype.DType) string) *OpFacts {
+	f := elementwise(operands, elements, stableHLO)
+	f.result, f.attributes = result, attributes
+	return f
+}
+
+// opTable is the one list of operations.
+var opTable = map[Op]*OpFacts{
+	OpConst: {Class: SourceOp, Elements: AnyElements, StableHLO: "constant", Arithmetic: NoArithmetic, Memory: ReadsOperands,
+		MadeForEachUse: true, MadeInLoops: true, result: constType, attributes: valueText},
+	OpIota: {Class: SourceOp, Elements: NumberElements, StableHLO: "iota", Arithmetic: NoArithmetic, Memory: ReadsOperands,
+		MadeForEachUse: true, MadeInLoops: true, result: iotaType, attributes: dimsText},
+	OpAxisIndex: {Class: SourceOp, Elements: ComputedElements, StableHLO: "replica_id", Arithmetic: NoArithmetic, Memory: ReadsOperands,
+		MadeForEachUse: true, LooksBeyond: true, result: axisIndexType, attributes: axisText},
+
+	OpNeg:     elementwise(1, NumberElements, "negate"),
+	OpAbs:     elementwise(1, NumberElements, "abs"),
+	OpExp:     costly(1, FloatElements, "exponential"),
+	OpLog:     costly(1, FloatElements, "log"),
+	OpSqrt:    costly(1, FloatElements, "sqrt"),
+	OpRsqrt:   costly(1, FloatElements, "rsqrt"),
+	OpTanh:    costly(1, FloatElements, "tanh"),
+	OpSigmoid: costly(1, FloatElements, "logistic"),
+	OpSin:     costly(1, FloatElements, "sine"),
+	OpCos:     costly(1, FloatElements, "cosine"),
+	OpNot:     elementwise(1, IntegerElements, "not"),
+	OpAdd:     elementwise(2, NumberElements, "add"),
+	OpSub:     elementwise(2, NumberElements, "subtract"),
+	OpMul:     elementwise(2, NumberElements, "multiply"),
+	OpDiv:     costly(2, NumberElements, "divide"),
+	OpMax:     elementwise(2, ComputedElements, "maximum"),
+	OpMin:     elementwise(2, ComputedElements, "minimum"),
+	OpRem:     costly(2, NumberElements, "remainder"),
+	OpAnd:     elementwise(2, IntegerElements, "and"),
+	OpOr:      elementwise(2, IntegerElements, "or"),
+	OpConvert: elementwiseBy(1, AnyElements, "convert", convertType, noAttributes),
+	OpCompare: elementwiseBy(2, ComputedElements, "compare", compareType, comparisonText),
+	OpSelect:  elementwiseBy(3, AnyElements, "select", selectType, noAttributes),
+
+	OpBroadcast: {Class: RearrangeOp, Operands: 1, Elements: AnyElements, StableHLO: "broadcast_in_dim", Arithmetic: NoArithmetic, Memory: ReadsOperands,
+		ReadsOnTheFly: true, MadeForEachUse: true, result: broadcastType, attributes: dimsText},
+	OpReshape: {Class: RearrangeOp, Operands: 1, Elements: AnyElements, StableHLO: "reshape", Arithmetic: NoArithmetic, Memory: ReadsOperands,
+		ReadsOnTheFly: true, SharesMemory: true, result: reshapeType, attributes: noAttributes},
+	OpTranspose: {Class: RearrangeOp, Operands: 1, Elements: AnyElements, StableHLO: "transpose", Arithmetic: NoArithmetic, Memory: ReadsOperands,
+		result: transposeType, attributes: dimsText},
+	OpSlice: {Class: RearrangeOp, Operands: 1, Elements: AnyElements, StableHLO: "slice", Arithmetic: NoArithmetic, Memory: ReadsWhatItKeeps,
+		result: sliceType, attributes: rangeText},
+	OpPad: {Class: RearrangeOp, Operands: 1, Elements: AnyElements, StableHLO: "pad", Arithmetic: NoArithmetic, Memory: ReadsOperands,
+		result: padType, attributes: padText},
+	OpConcat: {Class: RearrangeOp, Operands: OneOrMore, Elements: AnyElements, StableHLO: "concatenate", Arithmetic: NoArithmetic, Memory: ReadsOperands,
+		result: concatType, attributes: dimsText},
+	OpDynSlice: {Class: RearrangeOp, Operands: 2, Elements: AnyElements, StableHLO: "dynamic_slice", Arithmetic: NoArithmetic, Memory: ReadsWhatItKeeps,
+		result: dynSliceType, attributes: dynSliceText},
+	OpDynUpdate: {Class: RearrangeOp, Operands: 3, Elements: AnyElements, StableHLO: "dynamic_update_slice", Arithmetic: NoArithmetic, Memory: WritesInPlace,
+		result: dynUpdateType, attributes: oneDimText},
+	OpTake: {Class: RearrangeOp, Operands: 2, Elements: AnyElements, StableHLO: "gather", Arithmetic: NoArithmetic, Memory: ReadsPlaces,
+		result: takeType, attributes: oneDimText},
+
+	OpReduce: {Class: ContractionOp, Operands: 1, Elements: ReducibleElements, StableHLO: "reduce", Arithmetic: OncePerOperand, Memory: ReadsOperands,
+		ReadsOnTheFly: true, result: reduceType, attributes: reduceText},
+	OpDot: {Class: ContractionOp, Operands: 2, Elements: NumberElements, StableHLO: "dot_general", Arithmetic: MultiplyAdds, Memory: ReadsOperands,
+		Summed: dotSummed, result: dotType, attributes: dotText},
+	OpConv: {Class: ContractionOp, Operands: 2, Elements: FloatElements, StableHLO: "convolution", Arithmetic: MultiplyAdds, Memory: ReadsOperands,
+		Summed: convSummed, result: convType, attributes: convText},
+
+	// What runs a body has no rule for its result here: it follows from the body.
+	OpLoop: {Class: ControlOp, Operands: AnyNumber, Elements: AnyElements, StableHLO: "while", Arithmetic: ArithmeticOfBody, Memory: MovesByBody,
+		attributes: noAttributes},
+	OpKernel: {Class: ControlOp, Operands: AnyNumber, Elements: AnyElements, StableHLO: "custom_call", Arithmetic: ArithmeticOfBody, Memory: ReadsOperands,
+		attributes: kernelText},
+
+	OpAllReduce: {Class: CollectiveOp, Operands: 1, Elements: ReducibleElements, StableHLO: "all_reduce", Arithmetic: NoArithmetic, Memory: ReadsOperands,
+		LooksBeyond: true, result: allReduceType, attributes: reductionText},
+	OpAllGather: {Class: CollectiveOp, Operands: 1, Elements: AnyElements, StableHLO: "all_gather", Arithmetic: NoArithmetic, Memory: ReadsOperands,
+		LooksBeyond: true, result: allGatherType, attributes: dimsText},
+	OpReduceScatter: {Class: CollectiveOp, Operands: 1, Elements: NumberElements, StableHLO: "reduce_scatter", Arithmetic: NoArithmetic, Memory: ReadsOperands,
+		LooksBeyond: true, result: reduceScatterType, attributes: dimsText},
+	OpAllToAll: {Class: CollectiveOp, Operands: 1, Elements: AnyElements, StableHLO: "all_to_all", Arithmetic: NoArithmetic, Memory: ReadsOperands,
+		LooksBeyond: true, result: allToAllType, attributes: allToAllText},
+	OpPermute: {Class: CollectiveOp, Operands: 1, Elements: AnyElements, StableHLO: "collective_permute", Arithmetic: NoArithmetic, Memory: ReadsOperands,
+		LooksBeyond: true, result: permuteType, attributes: pairsText},
+}
