@@ -35,10 +35,11 @@ type Malformed struct {
 //  7. Outputs are defined outside of loops; an input is taken over once, by an
 //     output of its own type and shape.
 //
-// Every program is asked: Build does it when a program is complete, and so does
-// whatever makes one program of another. That costs about a hundredth of building
-// one, and a program that breaks a rule would otherwise be found by a compiler that
-// knows nothing of its reasons, or by wrong numbers.
+// Every program is checked once: Build does it when a program is complete, and so
+// does whatever makes one program of another. The check takes between one and two
+// hundredths of the time that building takes (0.1 ms of 7.3 ms for two layers of
+// Wan2.1 14B on tp=2,sp=2), and without it a broken program is found by a compiler
+// that knows no reasons, or by wrong numbers.
 func Validate(p *Program) error {
 	v := &validator{p: p, scopeOf: make([]int, len(p.Values)), open: make([]bool, 1), groups: map[string][][]int{}}
 	v.checkPorts()

@@ -8,6 +8,7 @@ import (
 	"weft/dtype"
 	"weft/fault"
 	"weft/mesh"
+	"weft/sharding"
 	"weft/spmd"
 )
 
@@ -49,6 +50,7 @@ func TestValidateFinds(t *testing.T) {
 		}},
 		{"donor", "takes over", func(p *spmd.Program, _ func(spmd.Op) *spmd.Instr) { p.Outputs[1].Donor = 1 }},
 		{"donor twice", "taken already", func(p *spmd.Program, _ func(spmd.Op) *spmd.Instr) { p.Outputs[1].Donor = 0 }},
+		{"port layout", "leaves", func(p *spmd.Program, _ func(spmd.Op) *spmd.Instr) { p.Inputs[0].Shape[0] *= 2 }},
 		{"port type", "says", func(p *spmd.Program, _ func(spmd.Op) *spmd.Instr) { p.Inputs[0].DType = dtype.F64 }},
 	} {
 		p := block(t)
@@ -69,6 +71,23 @@ func TestValidateFinds(t *testing.T) {
 		case c.want != "" && (!errors.Is(err, spmd.ErrMalformed) || !strings.Contains(err.Error(), c.want)):
 			t.Errorf("%s: error %v, want %q", c.name, err, c.want)
 		}
+	}
+}
+
+// A program that breaks a rule is not built: here a value leaves the loop that makes it.
+func TestBuildRefusesMalformed(t *testing.T) {
+	m := newMesh(t)
+	_, err := spmd.Build("leak", m, func(b *spmd.Builder) {
+		x := b.Local(b.Input("x", dtype.F32, []int{2}, sharding.Whole(1)))
+		var inner spmd.Local
+		b.LLoop(2, []spmd.Local{x}, func(_ spmd.Local, c []spmd.Local) []spmd.Local {
+			inner = b.LAdd(c[0], x)
+			return []spmd.Local{inner}
+		})
+		b.Output("y", b.Global(inner, []int{2}, sharding.Whole(1)), "")
+	})
+	if !errors.Is(err, spmd.ErrMalformed) || !strings.Contains(err.Error(), "not defined outside of loops") {
+		t.Errorf("error %v", err)
 	}
 }
 
