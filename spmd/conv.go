@@ -119,30 +119,6 @@ func (b *Builder) exchangeHalo(v Local, dim, lo, hi int, axes []string) Local {
 	return b.LConcat(dim, append(append(before, v), after...)...)
 }
 
-// LShift sends x to the device that many places on, along axes read as one, first axis
-// major. What nobody sends is zeros.
-func (b *Builder) LShift(x Local, places int, axes []string, reason string) Local {
-	axes = b.realAxes(axes)
-	var pairs [][2]int
-	if len(axes) > 0 {
-		for _, g := range b.mesh.Groups(axes...) {
-			for i, from := range g {
-				if to := i + places; to >= 0 && to < len(g) {
-					pairs = append(pairs, [2]int{from, g[to]})
-				}
-			}
-		}
-	}
-	switch {
-	case places == 0:
-		return x
-	case len(pairs) == 0:
-		return b.LConst(x.DType, 0, x.Shape...)
-	}
-	slices.SortFunc(pairs, func(p, q [2]int) int { return p[0] - q[0] })
-	return b.LPermute(x, pairs, axes, reason)
-}
-
 // ZeroFrom puts zeros at position n of dim and beyond: what pads a split dim to
 // a size that divides is then, to a convolution, what lies beyond its edge.
 func (b *Builder) ZeroFrom(x Tensor, dim, n int) Tensor {

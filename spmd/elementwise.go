@@ -201,3 +201,50 @@ func unionAxes(x, y []string) []string {
 	}
 	return out
 }
+
+// Sum adds up dim, which stays at size 1. Over a split dim each device sums its
+// part and the result is partial.
+func (b *Builder) Sum(x Tensor, dim int) Tensor {
+	dim = b.dimIndex(x, dim)
+	shape := cloneInts(x.Shape)
+	shape[dim] = 1
+	spec := x.Spec.WithDim(dim).WithPartial(x.Spec.Dim(dim)...)
+	return b.Global(b.LReduceKeep(Sum, x.local, dim), shape, spec)
+}
+
+// Max takes the largest along dim, which stays at size 1. Over a split dim the
+// devices' results are joined at once: a maximum is no partial sum.
+func (b *Builder) Max(x Tensor, dim int) Tensor {
+	dim = b.dimIndex(x, dim)
+	x = b.Reduced(x, "max needs whole sums")
+	v := b.LAllReduce(Maximum, b.LReduceKeep(Maximum, x.local, dim), x.Spec.Dim(dim), "maximum over a split dim")
+	shape := cloneInts(x.Shape)
+	shape[dim] = 1
+	return b.Global(v, shape, x.Spec.WithDim(dim))
+}
+
+// Constant is v in every element of a whole tensor.
+func (b *Builder) Constant(d dtype.DType, v float64, shape ...int) Tensor {
+	return b.Global(b.LConst(d, v, shape...), shape, sharding.Whole(len(shape)))
+}
+
+// Unrounded is x as it was before it was rounded from f32; false where it was not.
+func (b *Builder) Unrounded(x Tensor) (Tensor, bool) {
+	id := x.local.ID
+	for i := len(*b.body) - 1; i >= 0; i-- {
+		in := &(*b.body)[i]
+		if len(in.Out) != 1 || in.Out[0] != id {
+			continue
+		}
+		switch {
+		case in.Op == OpReshape:
+			id = in.Args[0]
+		case in.Op == OpConvert && b.values[in.Args[0]].DType == dtype.F32:
+			t := b.values[in.Args[0]]
+			return b.Global(b.LReshape(Local{in.Args[0], t.DType, t.Shape}, x.local.Shape...), x.Shape, x.Spec), true
+		default:
+			return x, false
+		}
+	}
+	return x, false
+}

@@ -37,21 +37,6 @@ type Kernel struct {
 	Result ID
 }
 
-// LKernel computes on args with code of its own on a platform. means gives the
-// same by the builder's instructions: of k's fields, it makes the last three.
-func (b *Builder) LKernel(k Kernel, args []Local, means func(params []Local) Local) Local {
-	closed := b.openBody()
-	b.depth++
-	params := make([]Local, len(args))
-	for i, a := range args {
-		params[i] = b.newValue(a.DType, a.Shape)
-	}
-	result := means(params)
-	b.depth--
-	k.Params, k.Body, k.Result = idsOf(params...), closed(), result.ID
-	return b.addInstr(Instr{Op: OpKernel, Args: idsOf(args...), Kernel: &k}, result.DType, result.Shape)
-}
-
 // Walk visits every instruction of what the kernel means, as Program.Walk does.
 func (k *Kernel) Walk(visit func(in *Instr, times int)) { walkBody(k.Body, 1, visit) }
 
@@ -130,15 +115,3 @@ func shiftIDs(ids []ID, n ID) []ID {
 	}
 	return out
 }
-
-// Choice is one of several forms that a computation has, as the builder took it.
-type Choice struct {
-	// Of is what there was a choice for, with its shapes on a device.
-	Of string `json:"of"`
-	// Taken is the form and Why the reason.
-	Taken string `json:"taken"`
-	Why   string `json:"why"`
-}
-
-// Chose puts a choice down for those who read the program.
-func (b *Builder) Chose(c Choice) { b.choices = append(b.choices, c) }

@@ -3,7 +3,6 @@ package spmd
 import (
 	"fmt"
 	"math"
-	"strings"
 
 	"weft/dtype"
 )
@@ -74,6 +73,8 @@ func sameShape(a, b []int) bool {
 	}
 	return true
 }
+
+const i32 = dtype.I32
 
 // LConst is v in every element.
 func (b *Builder) LConst(d dtype.DType, v float64, shape ...int) Local {
@@ -420,107 +421,24 @@ func (b *Builder) LLoop(trips int, init []Local, body func(i Local, carried []Lo
 	return outs
 }
 
-// Collectives. Over axes whose sizes multiply to 1 each is its operand. On values
-// without elements there is nothing to exchange, and StableHLO refuses some: the
-// result is made in place.
-
-// LAllReduce joins the values of the devices along axes.
-func (b *Builder) LAllReduce(r Reduction, x Local, axes []string, reason string) Local {
-	axes = b.realAxes(axes)
-	if len(axes) == 0 || isEmpty(x) {
-		return x
-	}
-	return b.addInstr(Instr{Op: OpAllReduce, Args: idsOf(x), Reduction: r, Axes: axes, Groups: b.groupsOf(axes), Reason: reason}, x.DType, x.Shape)
-}
-
-// LAllGather concatenates the values of the devices along axes on dim.
-func (b *Builder) LAllGather(x Local, dim int, axes []string, reason string) Local {
-	axes = b.realAxes(axes)
-	if len(axes) == 0 {
-		return x
-	}
-	shape := append([]int{}, x.Shape...)
-	shape[dim] *= b.mesh.Size(axes...)
-	if isEmpty(x) {
-		return b.LConst(x.DType, 0, shape...)
-	}
-	return b.addInstr(Instr{Op: OpAllGather, Args: idsOf(x), Dims: []int{dim}, Axes: axes, Groups: b.groupsOf(axes), Reason: reason}, x.DType, shape)
-}
-
-// LReduceScatter sums over axes and keeps this device's part of dim.
-func (b *Builder) LReduceScatter(x Local, dim int, axes []string, reason string) Local {
-	axes = b.realAxes(axes)
-	if len(axes) == 0 {
-		return x
-	}
-	n := b.mesh.Size(axes...)
-	if x.Shape[dim]%n != 0 {
-		b.failf(ErrShape, nil, "%s: reduce-scatter of dim %d of local %v over %d devices", b.name, dim, x.Shape, n)
-	}
-	shape := append([]int{}, x.Shape...)
-	shape[dim] /= n
-	if isEmpty(x) {
-		return b.LConst(x.DType, 0, shape...)
-	}
-	return b.addInstr(Instr{Op: OpReduceScatter, Args: idsOf(x), Reduction: Sum, Dims: []int{dim}, Axes: axes, Groups: b.groupsOf(axes), Reason: reason}, x.DType, shape)
-}
-
-// LAllToAll cuts dim split into one part a device, sends each its part, and
-// concatenates what it gets along dim concat.
-func (b *Builder) LAllToAll(x Local, split, concat int, axes []string, reason string) Local {
-	axes = b.realAxes(axes)
-	if len(axes) == 0 {
-		return x
-	}
-	n := b.mesh.Size(axes...)
-	if x.Shape[split]%n != 0 {
-		b.failf(ErrShape, nil, "%s: all-to-all of dim %d of local %v over %d devices", b.name, split, x.Shape, n)
-	}
-	shape := append([]int{}, x.Shape...)
-	shape[split] /= n
-	shape[concat] *= n
-	if isEmpty(x) {
-		return b.LConst(x.DType, 0, shape...)
-	}
-	return b.addInstr(Instr{Op: OpAllToAll, Args: idsOf(x), Dims: []int{split, concat}, Axes: axes, Groups: b.groupsOf(axes), Reason: reason}, x.DType, shape)
-}
-
-// LPermute sends values between devices: pairs of mesh positions [from, to],
-// each position at most once on either side.
-func (b *Builder) LPermute(x Local, pairs [][2]int, axes []string, reason string) Local {
-	if isEmpty(x) {
-		return x
-	}
-	return b.addInstr(Instr{Op: OpPermute, Args: idsOf(x), Pairs: pairs, Axes: append([]string{}, axes...), Reason: reason}, x.DType, x.Shape)
-}
-
-// groupsOf is mesh.Groups, asked once: a program's collectives share the lists.
-func (b *Builder) groupsOf(axes []string) [][]int {
-	key := strings.Join(axes, "+")
-	g, ok := b.groups[key]
-	if !ok {
-		g = b.mesh.Groups(axes...)
-		b.groups[key] = g
-	}
-	return g
-}
-
-func isEmpty(x Local) bool { return Type{Shape: x.Shape}.Elements() == 0 }
-
-// realAxes drops axes of size 1.
-func (b *Builder) realAxes(axes []string) []string {
-	out := []string{}
-	for _, a := range axes {
-		if b.mesh.Size(a) > 1 {
-			out = append(out, a)
-		}
-	}
-	return out
-}
-
 // NegInf is what masked scores are set to: far below any score, finite so that
 // a row with nothing to see stays a number in f32 arithmetic.
 const NegInf = -1e30
 
 // negInf32 documents that NegInf is representable in f32 and bf16.
 var _ = float32(NegInf) > -math.MaxFloat32
+
+// LKernel computes on args with code of its own on a platform. means gives the
+// same by the builder's instructions: of k's fields, it makes the last three.
+func (b *Builder) LKernel(k Kernel, args []Local, means func(params []Local) Local) Local {
+	closed := b.openBody()
+	b.depth++
+	params := make([]Local, len(args))
+	for i, a := range args {
+		params[i] = b.newValue(a.DType, a.Shape)
+	}
+	result := means(params)
+	b.depth--
+	k.Params, k.Body, k.Result = idsOf(params...), closed(), result.ID
+	return b.addInstr(Instr{Op: OpKernel, Args: idsOf(args...), Kernel: &k}, result.DType, result.Shape)
+}

@@ -56,7 +56,7 @@ func TestOpTableIsComplete(t *testing.T) {
 // declaredOps reads the constants of type Op out of the source.
 func declaredOps(t *testing.T) []Op {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "ir.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "program.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -175,3 +175,22 @@ func valueNames(ids []ID) string {
 	}
 	return strings.Join(parts, ", ")
 }
+
+// oneLine keeps a text on its line.
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+func intsText(ns []int) string {
+	parts := make([]string, len(ns))
+	for i, n := range ns {
+		parts[i] = strconv.Itoa(n)
+	}
+	return "[" + strings.Join(parts, ", ") + "]"
+}
+
+func rangesText(lo, hi []int) string {
+	parts := make([]string, len(lo))
+	for i := range lo {
+		parts[i] = fmt.Sprintf("%d:%d", lo[i], hi[i])
+	}
+	return strings.Join(parts, ", ")
+}

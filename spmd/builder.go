@@ -211,49 +211,5 @@ func (b *Builder) canonicalSpec(what string, shape []int, spec sharding.Spec) sh
 
 func cloneInts(s []int) []int { return append([]int{}, s...) }
 
-// removeUnused removes instructions whose results nothing uses, so that what is
-// counted is what runs. Collectives are kept out of no program by this: an
-// unused one is removed on every device alike.
-func (p *Program) removeUnused() {
-	used := make([]bool, len(p.Values))
-	for _, o := range p.Outputs {
-		used[o.Value] = true
-	}
-	p.Body = removeUnusedInstrs(p.Body, used)
-}
-
-func removeUnusedInstrs(body []Instr, used []bool) []Instr {
-	keep := make([]bool, len(body))
-	n := 0
-	for i := len(body) - 1; i >= 0; i-- {
-		in := &body[i]
-		for _, o := range in.Out {
-			keep[i] = keep[i] || used[o]
-		}
-		if !keep[i] {
-			continue
-		}
-		n++
-		if in.Loop != nil {
-			for _, r := range in.Loop.Results {
-				used[r] = true
-			}
-			in.Loop.Body = removeUnusedInstrs(in.Loop.Body, used)
-		}
-		if in.Kernel != nil {
-			used[in.Kernel.Result] = true
-			in.Kernel.Body = removeUnusedInstrs(in.Kernel.Body, used)
-		}
-		for _, a := range in.Args {
-			used[a] = true
-		}
-	}
-	out := body[:0]
-	for i := range body {
-		if keep[i] {
-			out = append(out, body[i])
-		}
-	}
-	clear(body[n:])
-	return out
-}
+// Chose puts a choice down for those who read the program.
+func (b *Builder) Chose(c Choice) { b.choices = append(b.choices, c) }

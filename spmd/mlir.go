@@ -54,25 +54,6 @@ func quoteString(text string) string {
 	return s.String()
 }
 
-// oneLine keeps a text on its line.
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
-
-func intsText(ns []int) string {
-	parts := make([]string, len(ns))
-	for i, n := range ns {
-		parts[i] = strconv.Itoa(n)
-	}
-	return "[" + strings.Join(parts, ", ") + "]"
-}
-
-func rangesText(lo, hi []int) string {
-	parts := make([]string, len(lo))
-	for i := range lo {
-		parts[i] = fmt.Sprintf("%d:%d", lo[i], hi[i])
-	}
-	return strings.Join(parts, ", ")
-}
-
 func groupText(groups [][]int) string {
 	if len(groups) == 0 {
 		return "dense<> : tensor<0x0xi64>"

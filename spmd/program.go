@@ -1,6 +1,7 @@
 package spmd
 
 import (
+	"slices"
 	"weft/dtype"
 	"weft/mesh"
 	"weft/sharding"
@@ -188,4 +189,94 @@ func walkBody(body []Instr, times int, visit func(*Instr, int)) {
 			walkBody(in.Loop.Body, times*in.Loop.Trips, visit)
 		}
 	}
+}
+
+// Captured lists, in ascending order, the values from outside that a loop's
+// body or its results use, nested loops included.
+func (l *Loop) Captured() []ID {
+	inside, used := map[ID]bool{l.Index: true}, map[ID]bool{}
+	for _, id := range l.Params {
+		inside[id] = true
+	}
+	for i := range l.Body {
+		in := &l.Body[i]
+		for _, a := range in.Args {
+			used[a] = true
+		}
+		if in.Loop != nil {
+			for _, id := range in.Loop.Captured() {
+				used[id] = true
+			}
+		}
+		for _, o := range in.Out {
+			inside[o] = true
+		}
+	}
+	for _, id := range l.Results {
+		used[id] = true
+	}
+	var out []ID
+	for id := range used {
+		if !inside[id] {
+			out = append(out, id)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// removeUnused removes instructions whose results nothing uses, so that what is
+// counted is what runs. Collectives are kept out of no program by this: an
+// unused one is removed on every device alike.
+func (p *Program) removeUnused() {
+	used := make([]bool, len(p.Values))
+	for _, o := range p.Outputs {
+		used[o.Value] = true
+	}
+	p.Body = removeUnusedInstrs(p.Body, used)
+}
+
+func removeUnusedInstrs(body []Instr, used []bool) []Instr {
+	keep := make([]bool, len(body))
+	n := 0
+	for i := len(body) - 1; i >= 0; i-- {
+		in := &body[i]
+		for _, o := range in.Out {
+			keep[i] = keep[i] || used[o]
+		}
+		if !keep[i] {
+			continue
+		}
+		n++
+		if in.Loop != nil {
+			for _, r := range in.Loop.Results {
+				used[r] = true
+			}
+			in.Loop.Body = removeUnusedInstrs(in.Loop.Body, used)
+		}
+		if in.Kernel != nil {
+			used[in.Kernel.Result] = true
+			in.Kernel.Body = removeUnusedInstrs(in.Kernel.Body, used)
+		}
+		for _, a := range in.Args {
+			used[a] = true
+		}
+	}
+	out := body[:0]
+	for i := range body {
+		if keep[i] {
+			out = append(out, body[i])
+		}
+	}
+	clear(body[n:])
+	return out
+}
+
+// Choice is one of several forms that a computation has, as the builder took it.
+type Choice struct {
+	// Of is what there was a choice for, with its shapes on a device.
+	Of string `json:"of"`
+	// Taken is the form and Why the reason.
+	Taken string `json:"taken"`
+	Why   string `json:"why"`
 }
