@@ -19,8 +19,8 @@ type Price struct {
 // Price prices the program.
 func (p *Program) Price() Price {
 	f := newBufferModel(p)
-	w := p.newLiveModel(f)
-	return Price{Cost: p.costOf(f, w.result), Live: w.result, Held: w.heldAt(w.main), Moved: func(in *Instr) int64 {
+	w := newLiveModel(p, f)
+	return Price{Cost: costOf(p, f, w.result), Live: w.result, Held: w.heldAt(w.main), Moved: func(in *Instr) int64 {
 		if !f.writesOwnBuffer(in) {
 			return 0
 		}

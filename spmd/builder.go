@@ -122,11 +122,10 @@ func Build(name string, m *mesh.Mesh, define func(b *Builder), opts ...Option) (
 	}()
 	define(b)
 	p = &Program{Name: name, Mesh: m, Inputs: b.inputs, Outputs: b.outputs, Values: slices.Clone(b.values), Body: closed(), Choices: b.choices}
-	p.removeUnused()
 	clear(b.values)
 	b.scratch.values, b.scratch.depths = b.values, b.depths
 	scratches.Put(b.scratch)
-	if err := Validate(p); err != nil {
+	if err := p.Finish(); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -171,7 +170,7 @@ func (b *Builder) Output(name string, t Tensor, donor string) {
 				d = i
 			}
 		}
-		if d < 0 || b.inputs[d].DType != t.DType || !sameShape(b.inputs[d].Local, t.local.Shape) {
+		if d < 0 || b.inputs[d].DType != t.DType || !slices.Equal(b.inputs[d].Local, t.local.Shape) {
 			b.failf(ErrShape, nil, "%s: output %q %v%v cannot take over input %q", b.name, name, t.DType, t.local.Shape, donor)
 		}
 		for _, o := range b.outputs {
@@ -195,7 +194,7 @@ func (b *Builder) Global(v Local, shape []int, spec sharding.Spec) Tensor {
 	if err != nil {
 		b.fail(err)
 	}
-	if !sameShape(want, v.Shape) {
+	if !slices.Equal(want, v.Shape) {
 		b.failf(ErrShape, nil, "%s: a device holds %v of global %v %v, which asks for %v", b.name, v.Shape, shape, spec, want)
 	}
 	return Tensor{v, b.ints.copy(shape), v.DType, spec}

@@ -15,7 +15,7 @@ func (b *Builder) LConv(x, w Local, lo, hi []int, out dtype.DType) Local {
 	if x.DType != w.DType {
 		b.failf(ErrType, nil, "%s: convolution of %v and %v", b.name, x.DType, w.DType)
 	}
-	shape, err := convShape(x.Shape, w.Shape, lo, hi)
+	shape, err := ConvShape(x.Shape, w.Shape, lo, hi)
 	if err != nil {
 		b.failf(ErrShape, nil, "%s: convolution of local %v by %v: %v", b.name, x.Shape, w.Shape, err)
 	}
@@ -46,7 +46,7 @@ func (b *Builder) Conv(x, w Tensor, pad [][2]int, out dtype.DType) Tensor {
 	for d, p := range pad {
 		lo[d], hi[d] = p[0], p[1]
 	}
-	shape, err := convShape(x.Shape, w.Shape, lo, hi)
+	shape, err := ConvShape(x.Shape, w.Shape, lo, hi)
 	if err != nil {
 		b.failf(ErrShape, nil, "%s: convolution of %v by weights %v: %v", b.name, x.Shape, w.Shape, err)
 	}

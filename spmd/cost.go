@@ -17,23 +17,23 @@ type Cost struct {
 	BytesMoved int64 `json:"bytes_moved"`
 	// AxisBytes is Traffic.Bytes by axis.
 	AxisBytes map[string]int64 `json:"axis_bytes"`
-	// LiveBytes is Program.LiveBytes.
+	// LiveBytes is Live.Peak.
 	LiveBytes int64 `json:"live_bytes"`
 }
 
 // Cost prices the program from its instructions alone; it knows no hardware.
 func (p *Program) Cost() Cost {
 	f := newBufferModel(p)
-	return p.costOf(f, p.newLiveModel(f).result)
+	return costOf(p, f, newLiveModel(p, f).result)
 }
 
-func (p *Program) costOf(f *bufferModel, l Live) Cost {
+func costOf(p *Program, f *bufferModel, l Live) Cost {
 	c := Cost{AxisBytes: map[string]int64{}, LiveBytes: l.Peak}
 	for _, t := range p.Collectives() {
 		c.AxisBytes[t.Axis] += t.Bytes
 	}
 	p.Walk(func(in *Instr, times int) {
-		flops, elements := p.countArithmetic(in)
+		flops, elements := countArithmetic(p, in)
 		c.Flops += int64(times) * flops
 		c.ElementOps += int64(times) * elements
 		if f.writesOwnBuffer(in) {
@@ -44,7 +44,7 @@ func (p *Program) costOf(f *bufferModel, l Live) Cost {
 }
 
 // countArithmetic counts one run of an instruction, without the body of a loop.
-func (p *Program) countArithmetic(in *Instr) (flops, elements int64) {
+func countArithmetic(p *Program, in *Instr) (flops, elements int64) {
 	f := in.Op.Facts()
 	switch f.Arithmetic {
 	case MultiplyAdds:
@@ -56,7 +56,7 @@ func (p *Program) countArithmetic(in *Instr) (flops, elements int64) {
 	case ArithmeticOfBody:
 		if in.Kernel != nil {
 			in.Kernel.Walk(func(in *Instr, times int) {
-				f, e := p.countArithmetic(in)
+				f, e := countArithmetic(p, in)
 				flops, elements = flops+int64(times)*f, elements+int64(times)*e
 			})
 		}

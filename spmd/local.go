@@ -3,6 +3,7 @@ package spmd
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"weft/dtype"
 )
@@ -60,18 +61,6 @@ func idsOf(ls ...Local) []ID {
 		out[i] = l.ID
 	}
 	return out
-}
-
-func sameShape(a, b []int) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
 }
 
 const i32 = dtype.I32
@@ -212,7 +201,7 @@ func (b *Builder) LSelect(pred, x, y Local) Local {
 
 // LBroadcast stretches x to shape, aligned at the last dim.
 func (b *Builder) LBroadcast(x Local, shape ...int) Local {
-	if sameShape(x.Shape, shape) {
+	if slices.Equal(x.Shape, shape) {
 		return x
 	}
 	dims := make([]int, x.Rank())
@@ -227,7 +216,7 @@ func (b *Builder) LBroadcast(x Local, shape ...int) Local {
 
 // LReshape keeps the elements in row-major order under another shape.
 func (b *Builder) LReshape(x Local, shape ...int) Local {
-	if sameShape(x.Shape, shape) {
+	if slices.Equal(x.Shape, shape) {
 		return x
 	}
 	n, m := 1, 1
@@ -270,9 +259,9 @@ func (b *Builder) LSlice(x Local, dim, lo, hi int) Local {
 	if lo == 0 && hi == x.Shape[dim] {
 		return x
 	}
-	los, his := make([]int, x.Rank()), append([]int{}, x.Shape...)
+	los, his := make([]int, x.Rank()), cloneInts(x.Shape)
 	los[dim], his[dim] = lo, hi
-	shape := append([]int{}, x.Shape...)
+	shape := cloneInts(x.Shape)
 	shape[dim] = hi - lo
 	return b.addInstr(Instr{Op: OpSlice, Args: idsOf(x), Lo: los, Hi: his}, x.DType, shape)
 }
@@ -287,7 +276,7 @@ func (b *Builder) LPad(x Local, dim, lo, hi int, value float64) Local {
 	}
 	los, his := make([]int, x.Rank()), make([]int, x.Rank())
 	los[dim], his[dim] = lo, hi
-	shape := append([]int{}, x.Shape...)
+	shape := cloneInts(x.Shape)
 	shape[dim] += lo + hi
 	return b.addInstr(Instr{Op: OpPad, Args: idsOf(x), Lo: los, Hi: his, Value: value}, x.DType, shape)
 }
@@ -324,7 +313,7 @@ func (b *Builder) LDynSlice(x Local, dim int, start Local, size int) Local {
 	if size == x.Shape[dim] {
 		return x
 	}
-	shape := append([]int{}, x.Shape...)
+	shape := cloneInts(x.Shape)
 	shape[dim] = size
 	return b.addInstr(Instr{Op: OpDynSlice, Args: idsOf(x, start), Dims: []int{dim}, Hi: []int{size}}, x.DType, shape)
 }
@@ -364,7 +353,7 @@ func (b *Builder) LReduce(r Reduction, x Local, dims ...int) Local {
 
 // LReduceKeep is LReduce with the dims kept at size 1.
 func (b *Builder) LReduceKeep(r Reduction, x Local, dims ...int) Local {
-	shape := append([]int{}, x.Shape...)
+	shape := cloneInts(x.Shape)
 	for _, d := range dims {
 		shape[d] = 1
 	}
@@ -378,7 +367,7 @@ func (b *Builder) LDot(x, y Local, d DotDims, out dtype.DType) Local {
 	if x.DType != y.DType {
 		b.failf(ErrType, nil, "%s: dot of %v and %v", b.name, x.DType, y.DType)
 	}
-	shape, err := dotShape(x.Shape, y.Shape, d)
+	shape, err := DotShape(x.Shape, y.Shape, d)
 	if err != nil {
 		b.failf(ErrShape, nil, "%s: dot of local %v and %v: %v", b.name, x.Shape, y.Shape, err)
 	}
@@ -410,7 +399,7 @@ func (b *Builder) LLoop(trips int, init []Local, body func(i Local, carried []Lo
 	outs := make([]Local, len(init))
 	outIDs := make([]ID, len(init))
 	for i, v := range init {
-		if results[i].DType != v.DType || !sameShape(results[i].Shape, v.Shape) {
+		if results[i].DType != v.DType || !slices.Equal(results[i].Shape, v.Shape) {
 			b.failf(ErrShape, nil, "%s: loop value %d starts as %v%v and comes back as %v%v", b.name, i, v.DType, v.Shape, results[i].DType, results[i].Shape)
 		}
 		outs[i] = b.newValue(v.DType, v.Shape)

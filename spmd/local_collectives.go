@@ -24,7 +24,7 @@ func (b *Builder) LAllGather(x Local, dim int, axes []string, reason string) Loc
 	if len(axes) == 0 {
 		return x
 	}
-	shape := append([]int{}, x.Shape...)
+	shape := cloneInts(x.Shape)
 	shape[dim] *= b.mesh.Size(axes...)
 	if isEmpty(x) {
 		return b.LConst(x.DType, 0, shape...)
@@ -42,7 +42,7 @@ func (b *Builder) LReduceScatter(x Local, dim int, axes []string, reason string)
 	if x.Shape[dim]%n != 0 {
 		b.failf(ErrShape, nil, "%s: reduce-scatter of dim %d of local %v over %d devices", b.name, dim, x.Shape, n)
 	}
-	shape := append([]int{}, x.Shape...)
+	shape := cloneInts(x.Shape)
 	shape[dim] /= n
 	if isEmpty(x) {
 		return b.LConst(x.DType, 0, shape...)
@@ -61,7 +61,7 @@ func (b *Builder) LAllToAll(x Local, split, concat int, axes []string, reason st
 	if x.Shape[split]%n != 0 {
 		b.failf(ErrShape, nil, "%s: all-to-all of dim %d of local %v over %d devices", b.name, split, x.Shape, n)
 	}
-	shape := append([]int{}, x.Shape...)
+	shape := cloneInts(x.Shape)
 	shape[split] /= n
 	shape[concat] *= n
 	if isEmpty(x) {

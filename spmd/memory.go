@@ -17,9 +17,6 @@ type Live struct {
 	At ID `json:"-"`
 }
 
-// LiveBytes is Live().Peak.
-func (p *Program) LiveBytes() int64 { return p.Live().Peak }
-
 // Live runs the program's kernels, one for every value with a buffer
 // (count_fuse.go), and adds up what is held:
 //
@@ -44,7 +41,7 @@ func (p *Program) LiveBytes() int64 { return p.Live().Peak }
 //
 // A compiler may do better, by computing again or in a faster memory beside, or
 // worse, by padding to tiles and by gaps between buffers; nothing of that is in here.
-func (p *Program) Live() Live { return p.newLiveModel(newBufferModel(p)).result }
+func (p *Program) Live() Live { return newLiveModel(p, newBufferModel(p)).result }
 
 // liveStep is one step of a body: it reads buffers and writes others.
 type liveStep struct {
@@ -81,7 +78,7 @@ type liveModel struct {
 	result Live
 }
 
-func (p *Program) newLiveModel(f *bufferModel) *liveModel {
+func newLiveModel(p *Program, f *bufferModel) *liveModel {
 	n := len(p.Values)
 	w := &liveModel{bufferModel: f, maker: make([]int32, n), left: make([]int32, n), pinned: make([]bool, n), donor: make([]ID, n)}
 	for i := range w.donor {
@@ -237,7 +234,7 @@ func (w *liveModel) joinSteps(b *schedule) {
 
 func (w *liveModel) haveSameType(a, b ID) bool {
 	x, y := w.p.Values[a], w.p.Values[b]
-	return x.DType == y.DType && sameShape(x.Shape, y.Shape)
+	return x.DType == y.DType && slices.Equal(x.Shape, y.Shape)
 }
 
 // dependsOn reports whether kernel j reads what kernel i writes, through others or not.

@@ -60,7 +60,7 @@ func groupText(groups [][]int) string {
 	}
 	parts := make([]string, len(groups))
 	for i, g := range groups {
-		parts[i] = intsText(g)
+		parts[i] = IntsText(g)
 	}
 	return fmt.Sprintf("dense<[%s]> : tensor<%dx%dxi64>", strings.Join(parts, ", "), len(groups), len(groups[0]))
 }
@@ -71,7 +71,7 @@ func pairText(pairs [][2]int) string {
 	}
 	parts := make([]string, len(pairs))
 	for i, p := range pairs {
-		parts[i] = intsText(p[:])
+		parts[i] = IntsText(p[:])
 	}
 	return fmt.Sprintf("dense<[%s]> : tensor<%dx2xi64>", strings.Join(parts, ", "), len(pairs))
 }
@@ -126,9 +126,9 @@ func comparisonType(d dtype.DType) string {
 func dotAttributes(d *DotDims, operands dtype.DType) string {
 	s := ""
 	if len(d.LeftBatch) > 0 {
-		s += fmt.Sprintf(", batching_dims = %s x %s", intsText(d.LeftBatch), intsText(d.RightBatch))
+		s += fmt.Sprintf(", batching_dims = %s x %s", IntsText(d.LeftBatch), IntsText(d.RightBatch))
 	}
-	s += fmt.Sprintf(", contracting_dims = %s x %s", intsText(d.LeftContract), intsText(d.RightContract))
+	s += fmt.Sprintf(", contracting_dims = %s x %s", IntsText(d.LeftContract), IntsText(d.RightContract))
 	p := contractionPrecision(operands)
 	return s + fmt.Sprintf(", precision = [%s, %s]", p, p)
 }
@@ -146,7 +146,7 @@ func contractionPrecision(operands dtype.DType) string {
 func convAttributes(in *Instr, operands dtype.DType) string {
 	spatial, pads := make([]string, len(in.Lo)), make([]string, len(in.Lo))
 	for d := range in.Lo {
-		spatial[d], pads[d] = strconv.Itoa(d), intsText([]int{in.Lo[d], in.Hi[d]})
+		spatial[d], pads[d] = strconv.Itoa(d), IntsText([]int{in.Lo[d], in.Hi[d]})
 	}
 	s, p := strings.Join(spatial, ", "), contractionPrecision(operands)
 	return fmt.Sprintf(" dim_numbers = [b, %s, f]x[o, i, %s]->[b, %s, f], window = {pad = [%s]} "+

@@ -47,9 +47,6 @@ func TestOpTableIsComplete(t *testing.T) {
 			t.Errorf("%s and %s are both %s in StableHLO", op, other, f.StableHLO)
 		}
 		names[f.StableHLO] = op
-		if f.Class != ElementwiseOp && f.Class != ControlOp && emitters[op] == nil {
-			t.Errorf("%s has no text in StableHLO", op)
-		}
 	}
 }
 

@@ -75,7 +75,7 @@ func (l *programListing) listBody(body []Instr, indent string) {
 			text += fmt.Sprintf(" over %s", strings.Join(in.Axes, "+"))
 		}
 		if in.Reason != "" {
-			text += "  # " + oneLine(in.Reason)
+			text += "  # " + OneLine(in.Reason)
 		}
 		l.writeLine("%s", text)
 	}
@@ -110,14 +110,14 @@ func axisText(in *Instr, _ dtype.DType) string { return in.Axes[0] }
 
 func comparisonText(in *Instr, _ dtype.DType) string { return in.Cmp }
 
-func dimsText(in *Instr, _ dtype.DType) string { return "dims " + intsText(in.Dims) }
+func dimsText(in *Instr, _ dtype.DType) string { return "dims " + IntsText(in.Dims) }
 
 func oneDimText(in *Instr, _ dtype.DType) string { return fmt.Sprintf("dim %d", in.Dims[0]) }
 
-func rangeText(in *Instr, _ dtype.DType) string { return "[" + rangesText(in.Lo, in.Hi) + "]" }
+func rangeText(in *Instr, _ dtype.DType) string { return "[" + RangesText(in.Lo, in.Hi) + "]" }
 
 func padText(in *Instr, out dtype.DType) string {
-	return fmt.Sprintf("%s before, %s after, with %s", intsText(in.Lo), intsText(in.Hi), numberText(out, in.Value))
+	return fmt.Sprintf("%s before, %s after, with %s", IntsText(in.Lo), IntsText(in.Hi), numberText(out, in.Value))
 }
 
 func dynSliceText(in *Instr, _ dtype.DType) string {
@@ -127,20 +127,20 @@ func dynSliceText(in *Instr, _ dtype.DType) string {
 func reductionText(in *Instr, _ dtype.DType) string { return string(in.Reduction) }
 
 func reduceText(in *Instr, _ dtype.DType) string {
-	return fmt.Sprintf("%s dims %s", in.Reduction, intsText(in.Dims))
+	return fmt.Sprintf("%s dims %s", in.Reduction, IntsText(in.Dims))
 }
 
 func dotText(in *Instr, _ dtype.DType) string {
 	d := in.Dot
-	s := fmt.Sprintf("contract %s x %s", intsText(d.LeftContract), intsText(d.RightContract))
+	s := fmt.Sprintf("contract %s x %s", IntsText(d.LeftContract), IntsText(d.RightContract))
 	if len(d.LeftBatch) > 0 {
-		s = fmt.Sprintf("batch %s x %s, ", intsText(d.LeftBatch), intsText(d.RightBatch)) + s
+		s = fmt.Sprintf("batch %s x %s, ", IntsText(d.LeftBatch), IntsText(d.RightBatch)) + s
 	}
 	return s
 }
 
 func convText(in *Instr, _ dtype.DType) string {
-	return fmt.Sprintf("%s zeros before, %s after", intsText(in.Lo), intsText(in.Hi))
+	return fmt.Sprintf("%s zeros before, %s after", IntsText(in.Lo), IntsText(in.Hi))
 }
 
 func kernelText(in *Instr, _ dtype.DType) string {
@@ -176,10 +176,10 @@ func valueNames(ids []ID) string {
 	return strings.Join(parts, ", ")
 }
 
-// oneLine keeps a text on its line.
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+// OneLine keeps a text on its line.
+func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-func intsText(ns []int) string {
+func IntsText(ns []int) string {
 	parts := make([]string, len(ns))
 	for i, n := range ns {
 		parts[i] = strconv.Itoa(n)
@@ -187,7 +187,7 @@ func intsText(ns []int) string {
 	return "[" + strings.Join(parts, ", ") + "]"
 }
 
-func rangesText(lo, hi []int) string {
+func RangesText(lo, hi []int) string {
 	parts := make([]string, len(lo))
 	for i := range lo {
 		parts[i] = fmt.Sprintf("%d:%d", lo[i], hi[i])

@@ -225,15 +225,16 @@ func (l *Loop) Captured() []ID {
 	return out
 }
 
-// removeUnused removes instructions whose results nothing uses, so that what is
-// counted is what runs. Collectives are kept out of no program by this: an
-// unused one is removed on every device alike.
-func (p *Program) removeUnused() {
+// Finish completes a program of which all instructions are there: it removes those
+// whose results nothing uses, so that what is counted is what runs, and checks that
+// the program is well-formed. An unused collective is removed on every device alike.
+func (p *Program) Finish() error {
 	used := make([]bool, len(p.Values))
 	for _, o := range p.Outputs {
 		used[o.Value] = true
 	}
 	p.Body = removeUnusedInstrs(p.Body, used)
+	return Validate(p)
 }
 
 func removeUnusedInstrs(body []Instr, used []bool) []Instr {

@@ -2,6 +2,7 @@ package spmd
 
 import (
 	"fmt"
+	"slices"
 
 	"weft/sharding"
 )
@@ -102,7 +103,7 @@ func (b *Builder) ReducedTogether(reason string, ts ...Tensor) []Tensor {
 func (b *Builder) canReduceTogether(x, y Tensor) bool {
 	last := x.Rank() - 1
 	return last >= 0 && y.Rank() == x.Rank() && x.DType == y.DType && x.Spec.Equal(y.Spec) &&
-		len(x.Spec.Dim(last)) == 0 && sameShape(x.local.Shape[:last], y.local.Shape[:last])
+		len(x.Spec.Dim(last)) == 0 && slices.Equal(x.local.Shape[:last], y.local.Shape[:last])
 }
 
 // withoutAxes returns spec with axes taken off every dim but keep (-1: off all dims),

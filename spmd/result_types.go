@@ -28,15 +28,15 @@ func constType(t typing) (Type, error) {
 	if d.IsFloat() {
 		return t.out, nil
 	}
-	lo, hi := intRange(d)
+	lo, hi := IntRange(d)
 	if !(x >= lo && x <= hi) || x != math.Trunc(x) || d.Size() == 8 && x == hi { // 2^63-1 is no float64
 		return t.out, fmt.Errorf("%g is no %s", x, d)
 	}
 	return t.out, nil
 }
 
-// intRange is the range of an integer type or Bool.
-func intRange(d dtype.DType) (lo, hi float64) {
+// IntRange is the range of an integer type or Bool.
+func IntRange(d dtype.DType) (lo, hi float64) {
 	bits := 8 * d.Size()
 	switch d {
 	case dtype.Bool:
@@ -258,13 +258,13 @@ func dotType(t typing) (Type, error) {
 	if t.in.Dot == nil || t.args[0].DType != t.args[1].DType {
 		return t.out, fmt.Errorf("operands %s and %s", t.args[0], t.args[1])
 	}
-	shape, err := dotShape(t.args[0].Shape, t.args[1].Shape, *t.in.Dot)
+	shape, err := DotShape(t.args[0].Shape, t.args[1].Shape, *t.in.Dot)
 	return Type{t.out.DType, shape}, err
 }
 
-// dotShape is the shape of a contraction's result: the batch dims, then the free
+// DotShape is the shape of a contraction's result: the batch dims, then the free
 // dims of x, then those of y.
-func dotShape(x, y []int, d DotDims) ([]int, error) {
+func DotShape(x, y []int, d DotDims) ([]int, error) {
 	if len(d.LeftBatch) != len(d.RightBatch) || len(d.LeftContract) != len(d.RightContract) {
 		return nil, fmt.Errorf("dims do not pair up")
 	}
@@ -316,13 +316,13 @@ func convType(t typing) (Type, error) {
 	if t.args[0].DType != t.args[1].DType || !t.out.DType.IsFloat() {
 		return t.out, fmt.Errorf("operands %s and %s for %s", t.args[0], t.args[1], t.out)
 	}
-	shape, err := convShape(t.args[0].Shape, t.args[1].Shape, t.in.Lo, t.in.Hi)
+	shape, err := ConvShape(t.args[0].Shape, t.args[1].Shape, t.in.Lo, t.in.Hi)
 	return Type{t.out.DType, shape}, err
 }
 
-// convShape is the shape of a convolution's result: x (N, S..., I) by w (O, I, K...)
+// ConvShape is the shape of a convolution's result: x (N, S..., I) by w (O, I, K...)
 // gives (N, S'..., O) with S' = lo + S + hi - K + 1.
-func convShape(x, w, lo, hi []int) ([]int, error) {
+func ConvShape(x, w, lo, hi []int) ([]int, error) {
 	n := len(x) - 2
 	switch {
 	case n < 1 || len(w) != len(x) || len(lo) != n || len(hi) != n:

@@ -3,6 +3,7 @@ package spmd
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -93,10 +94,10 @@ func (e *emitter) emitModule() {
 		}
 	}
 	for i, in := range p.Inputs {
-		e.writeLine("// input %d is %q", i, oneLine(in.Name))
+		e.writeLine("// input %d is %q", i, OneLine(in.Name))
 	}
 	for k, out := range p.Outputs {
-		e.writeLine("// output %d is %q", k, oneLine(out.Name))
+		e.writeLine("// output %d is %q", k, OneLine(out.Name))
 	}
 	e.openBlock("func.func public @main(%s) -> (%s) {", strings.Join(args, ", "), strings.Join(results, ", "))
 	e.emitBody(p.Body, n)
@@ -166,7 +167,7 @@ var emitters = map[Op]func(e *emitter, c *instrText){
 	OpReshape:   (*emitter).emitPlain,
 	OpTranspose: (*emitter).emitWithDims,
 	OpSlice: func(e *emitter, c *instrText) {
-		e.define(c, "%s [%s] : %s", c.args[0], rangesText(c.Lo, c.Hi), c.signature)
+		e.define(c, "%s [%s] : %s", c.args[0], RangesText(c.Lo, c.Hi), c.signature)
 	},
 	OpPad: (*emitter).emitPad,
 	OpConcat: func(e *emitter, c *instrText) {
@@ -210,7 +211,7 @@ func (e *emitter) emitInstr(in *Instr, name string, n nameTable) {
 	c.to = mlirType(c.out)
 	c.signature = fmt.Sprintf("(%s) -> %s", strings.Join(c.types, ", "), c.to)
 	if in.IsCollective() {
-		e.writeLine("// over %s: %s", strings.Join(in.Axes, "+"), oneLine(in.Reason))
+		e.writeLine("// over %s: %s", strings.Join(in.Axes, "+"), OneLine(in.Reason))
 	}
 	emit := emitters[in.Op]
 	if emit == nil {
@@ -232,18 +233,18 @@ func (e *emitter) emitPlain(c *instrText) { e.define(c, "%s : %s", c.joinedArgs(
 
 // emitWithDims writes an operation of one operand and a list of dims.
 func (e *emitter) emitWithDims(c *instrText) {
-	e.define(c, "%s, dims = %s : %s", c.args[0], intsText(c.Dims), c.signature)
+	e.define(c, "%s, dims = %s : %s", c.args[0], IntsText(c.Dims), c.signature)
 }
 
 func (e *emitter) emitPad(c *instrText) {
 	fill := e.emitScalar(c.out.DType, c.Value)
 	e.define(c, "%s, %s, low = %s, high = %s, interior = %s : (%s, %s) -> %s",
-		c.args[0], fill, intsText(c.Lo), intsText(c.Hi), intsText(make([]int, len(c.Lo))), c.types[0], mlirType(Type{DType: c.out.DType}), c.to)
+		c.args[0], fill, IntsText(c.Lo), IntsText(c.Hi), IntsText(make([]int, len(c.Lo))), c.types[0], mlirType(Type{DType: c.out.DType}), c.to)
 }
 
 func (e *emitter) emitDynSlice(c *instrText) {
 	starts, startTypes := e.emitStarts(c.args[1], c.Dims[0], len(c.out.Shape))
-	e.define(c, "%s, %s, sizes = %s : (%s, %s) -> %s", c.args[0], starts, intsText(c.out.Shape), c.types[0], startTypes, c.to)
+	e.define(c, "%s, %s, sizes = %s : (%s, %s) -> %s", c.args[0], starts, IntsText(c.out.Shape), c.types[0], startTypes, c.to)
 }
 
 func (e *emitter) emitDynUpdate(c *instrText) {
@@ -291,7 +292,7 @@ func (e *emitter) emitStarts(start string, dim, rank int) (operands, types strin
 // emitGather writes a gather of slices that are whole along every dim but one.
 func (e *emitter) emitGather(c *instrText) {
 	d := c.Dims[0]
-	sizes, places := cloneInts(e.typeOf(c.Args[0]).Shape), len(e.typeOf(c.Args[1]).Shape)
+	sizes, places := slices.Clone(e.typeOf(c.Args[0]).Shape), len(e.typeOf(c.Args[1]).Shape)
 	sizes[d] = 1
 	var kept []int // the result's dims that are the operand's
 	for i := range sizes {
@@ -302,9 +303,9 @@ func (e *emitter) emitGather(c *instrText) {
 			kept = append(kept, i-1+places)
 		}
 	}
-	numbers := fmt.Sprintf("#stablehlo.gather<offset_dims = %s, collapsed_slice_dims = [%d], start_index_map = [%d], index_vector_dim = %d>", intsText(kept), d, d, places)
+	numbers := fmt.Sprintf("#stablehlo.gather<offset_dims = %s, collapsed_slice_dims = [%d], start_index_map = [%d], index_vector_dim = %d>", IntsText(kept), d, d, places)
 	e.writeLine(`%s = "stablehlo.%s"(%s) <{dimension_numbers = %s, indices_are_sorted = false, slice_sizes = array<i64: %s>}> : %s`,
-		c.name, c.hlo, c.joinedArgs(), numbers, strings.Trim(intsText(sizes), "[]"), c.signature)
+		c.name, c.hlo, c.joinedArgs(), numbers, strings.Trim(IntsText(sizes), "[]"), c.signature)
 }
 
 // emitContraction writes a dot or a convolution. A compiler refuses a result narrower than
@@ -332,7 +333,7 @@ func (e *emitter) emitCustomCall(c *instrText) {
 		for i := range dims {
 			dims[i] = rank - 1 - i
 		}
-		return fmt.Sprintf("dense<%s> : tensor<%dxindex>", intsText(dims), rank)
+		return fmt.Sprintf("dense<%s> : tensor<%dxindex>", IntsText(dims), rank)
 	}
 	layouts := make([]string, len(c.Args))
 	for i, a := range c.Args {
@@ -362,7 +363,7 @@ func (e *emitter) emitReduce(c *instrText) {
 func (e *emitter) emitReduceOp(c *instrText, name, arg string, from, to Type) {
 	init := e.emitScalar(to.DType, reductionIdentity(c.Reduction, to.DType))
 	e.writeLine("%s = stablehlo.%s(%s init: %s) applies stablehlo.%s across dimensions = %s : (%s, %s) -> %s",
-		name, c.hlo, arg, init, joining(c.Reduction), intsText(c.Dims), mlirType(from), mlirType(Type{DType: to.DType}), mlirType(to))
+		name, c.hlo, arg, init, joining(c.Reduction), IntsText(c.Dims), mlirType(from), mlirType(Type{DType: to.DType}), mlirType(to))
 }
 
 // sumsInF32 reports whether an OpReduce runs in f32 though its value is narrower.
@@ -378,7 +379,7 @@ func reductionIdentity(r Reduction, d dtype.DType) float64 {
 	case d.IsFloat():
 		return math.Inf(-1)
 	}
-	lo, _ := intRange(d)
+	lo, _ := IntRange(d)
 	return lo
 }
 

@@ -42,7 +42,7 @@ func (p *Program) Instances() []Traffic {
 	var all []Traffic
 	p.Walk(func(in *Instr, times int) {
 		if in.IsCollective() {
-			all = append(all, p.trafficOf(in, times))
+			all = append(all, trafficOf(p, in, times))
 		}
 	})
 	return all
@@ -107,7 +107,7 @@ func PermuteSent(pairs [][2]int, size int64) map[int]int64 {
 	return sent
 }
 
-func (p *Program) trafficOf(in *Instr, times int) Traffic {
+func trafficOf(p *Program, in *Instr, times int) Traffic {
 	x := p.Values[in.Args[0]]
 	axes := meshOrder(p.Mesh, in.Axes)
 	var sent map[int]int64
@@ -117,15 +117,15 @@ func (p *Program) trafficOf(in *Instr, times int) Traffic {
 	return Traffic{
 		Sent: sent,
 		Op:   in.Op, Axes: axes, Axis: strings.Join(axes, "+"), DType: x.DType, Type: x.DType.String(),
-		Count: times, Elements: int64(times) * int64(x.Elements()), Bytes: int64(times) * in.RingBytes(x.Bytes()),
-		Reason: oneLine(in.Reason),
+		Count: times, Elements: int64(times) * int64(x.Elements()), Bytes: int64(times) * ringBytes(in, x.Bytes()),
+		Reason: OneLine(in.Reason),
 	}
 }
 
-// RingBytes is what a device sends in collective in, at most, when it enters it
+// ringBytes is what a device sends in collective in, at most, when it enters it
 // with size bytes. In a permute that is everything, unless each device that
 // sends sends to itself.
-func (in *Instr) RingBytes(size int64) int64 {
+func ringBytes(in *Instr, size int64) int64 {
 	n := 1
 	if len(in.Groups) > 0 {
 		n = len(in.Groups[0])
