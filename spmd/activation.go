@@ -9,7 +9,8 @@ var (
 	erfQ = []float64{-1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03, -1.42647390514189e-02}
 )
 
-// Erf is the error function, of f32: StableHLO has none.
+// Erf is the error function of an f32 tensor, made of multiplications and additions,
+// because StableHLO has no such operation.
 func (b *Builder) Erf(x Tensor) Tensor {
 	x = b.Reduced(x, "erf needs whole sums")
 	v := b.LMax(b.LBinary(OpMin, x.local, b.LConst(x.DType, 4)), b.LConst(x.DType, -4))

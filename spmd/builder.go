@@ -10,18 +10,19 @@ import (
 	"weft/sharding"
 )
 
-// What can be wrong with a program while it is built.
+// Kinds of errors that end a build.
 var (
-	ErrShape = fault.NewKind("shape")        // operands whose shapes do not fit the operation
-	ErrType  = fault.NewKind("element-type") // operands whose element types do not fit
-	ErrName  = fault.NewKind("duplicate-port")
-	ErrSpec  = fault.NewKind("illegal-spec") // a layout the operation has no rule for
+	ErrShape = fault.NewKind("shape")          // the operands' shapes do not fit the operation
+	ErrType  = fault.NewKind("element-type")   // the operands' element types do not fit the operation
+	ErrName  = fault.NewKind("duplicate-port") // two inputs or two outputs have one name, or an input is donated twice
+	ErrSpec  = fault.NewKind("illegal-spec")   // a layout is no layout of the shape on the mesh
 )
 
-// Tensor is a distributed value: a global shape, and how the mesh holds it.
+// Tensor is a distributed value: its global shape, its layout, and the value that
+// each device holds of it.
 type Tensor struct {
 	local Local
-	Shape []int
+	Shape []int // global
 	DType dtype.DType
 	Spec  sharding.Spec
 }
@@ -47,33 +48,33 @@ type Builder struct {
 	depth     int // loops around the current instruction
 	inputs    []Port
 	outputs   []Port
-	axisIndex map[string]Local
-	arranged  map[string]Local // by value and layout, what Reshard made
+	axisIndex map[string]Local // by axis: this device's coordinate
+	resharded map[string]Local // by value and layout: what Reshard has made already
 	target    Target
-	root      *[]Instr // the program's body; body is this or a loop's
-	nested    int      // bodies that are open
+	root      *[]Instr // the program's own body; body is this one or that of a loop or kernel
+	nested    int      // bodies under construction
 	scratch   *scratch
-	widened   map[ID]Local // values of the root widened to f32
-	depths    []int        // by value: the loops around its definition
-	groups    map[string][][]int
-	ints      slab[int] // of the values' shapes
-	ids       slab[ID]
+	widened   map[ID]Local       // bf16 values that are defined outside of loops, as f32
+	depths    []int              // by value: the loops around its definition
+	groups    map[string][][]int // by axes: the mesh's groups along them
+	ints      slab[int]          // holds the values' shapes
+	ids       slab[ID]           // holds the instructions' results
 	choices   []Choice
 }
 
-// scratch is what builds grow and the program does not keep: bodies of hundreds of large
-// instructions, of which what stays is copied, and what is known of each value. The
-// next build takes it over.
+// scratch holds slices that grow during a build and that the program does not keep:
+// a finished body is copied out of them at its exact length. The next build uses the
+// same slices again, since growing them anew took a good part of a build's time.
 type scratch struct {
-	bodies [][]Instr // by how many bodies are around it
+	bodies [][]Instr // by the number of bodies around it
 	values []Type
 	depths []int
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// openBody starts a body within the one at hand; closed gives what it became and goes back to
-// that.
+// openBody starts a body inside the current one. closed ends it, goes back to the
+// body around it, and returns the instructions.
 func (b *Builder) openBody() (closed func() []Instr) {
 	outer, at := b.body, b.nested
 	if at == len(b.scratch.bodies) {
@@ -100,10 +101,11 @@ func (b *Builder) failf(k *fault.Kind, fields any, format string, args ...any) {
 	b.fail(fault.New(k, fields, format, args...))
 }
 
-// Build makes a program: define calls the builder's methods, and whatever first
-// is wrong there comes back as the error.
+// Build makes a program: define calls the builder's methods. The first thing that is
+// wrong ends the build and is the error: ErrShape, ErrType, ErrName, ErrSpec, an error
+// of the layouts, one that define gave to Fail, or ErrMalformed.
 func Build(name string, m *mesh.Mesh, define func(b *Builder), opts ...Option) (p *Program, err error) {
-	b := &Builder{name: name, mesh: m, axisIndex: map[string]Local{}, arranged: map[string]Local{}, widened: map[ID]Local{}, groups: map[string][][]int{}}
+	b := &Builder{name: name, mesh: m, axisIndex: map[string]Local{}, resharded: map[string]Local{}, widened: map[ID]Local{}, groups: map[string][][]int{}}
 	b.scratch = scratches.Get().(*scratch)
 	b.values, b.depths = b.scratch.values[:0], b.scratch.depths[:0]
 	closed := b.openBody()
@@ -131,14 +133,14 @@ func Build(name string, m *mesh.Mesh, define func(b *Builder), opts ...Option) (
 	return p, nil
 }
 
-// Mesh is the mesh the program runs on.
+// Mesh is the mesh that the program runs on.
 func (b *Builder) Mesh() *mesh.Mesh { return b.mesh }
 
 // Fail ends the build with err.
 func (b *Builder) Fail(err error) { b.fail(err) }
 
-// Input declares an input of a global shape, held as spec says. Inputs keep the
-// order of their declaration.
+// Input declares an input of a global shape with the layout spec. Inputs keep the
+// order in which they are declared.
 func (b *Builder) Input(name string, d dtype.DType, shape []int, spec sharding.Spec) Tensor {
 	for _, p := range b.inputs {
 		if p.Name == name {
@@ -155,8 +157,8 @@ func (b *Builder) Input(name string, d dtype.DType, shape []int, spec sharding.S
 	return Tensor{v, b.ints.copy(shape), d, spec}
 }
 
-// Output declares a result. Donor names the input whose memory the result takes
-// over, "" for none; both must have the same type and local shape.
+// Output declares a result. donor names the donated input: the result is written into
+// its memory, so both must have the same type and local shape. "" donates nothing.
 func (b *Builder) Output(name string, t Tensor, donor string) {
 	for _, p := range b.outputs {
 		if p.Name == name {
@@ -182,12 +184,12 @@ func (b *Builder) Output(name string, t Tensor, donor string) {
 	b.outputs = append(b.outputs, Port{Name: name, DType: t.DType, Shape: cloneInts(t.Shape), Local: t.local.Shape, Spec: t.Spec, Value: t.local.ID, Donor: d})
 }
 
-// Local is what each device holds of t. The caller takes over the duty to keep
-// the layout right.
+// Local is the value that each device holds of t. Nothing checks what local code does
+// with it: the caller keeps the layout right and says it to Global.
 func (b *Builder) Local(t Tensor) Local { return t.local }
 
-// Global declares that the devices' values v together are a tensor of a global
-// shape under spec.
+// Global declares that the values v of all devices together are a tensor of a global
+// shape with the layout spec. The local shape must be the one that spec gives.
 func (b *Builder) Global(v Local, shape []int, spec sharding.Spec) Tensor {
 	spec = b.canonicalSpec("value", shape, spec)
 	want, err := spec.Local(b.mesh, shape)
@@ -200,7 +202,7 @@ func (b *Builder) Global(v Local, shape []int, spec sharding.Spec) Tensor {
 	return Tensor{v, b.ints.copy(shape), v.DType, spec}
 }
 
-// canonicalSpec checks a spec against a shape and drops axes of size 1.
+// canonicalSpec checks a layout against a shape and drops the axes of size 1.
 func (b *Builder) canonicalSpec(what string, shape []int, spec sharding.Spec) sharding.Spec {
 	if err := spec.Check(b.mesh, shape); err != nil {
 		b.fail(fault.New(ErrSpec, nil, "%s: %s %v %v: %w", b.name, what, shape, spec, err))

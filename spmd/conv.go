@@ -6,10 +6,10 @@ import (
 	"weft/dtype"
 )
 
-// LConv is a convolution of stride 1, in the sense of neural networks: the
-// kernel is not flipped. x (N, S..., I), w (O, I, K...) as PyTorch keeps it, one
-// K for each spatial dim S; result (N, S'..., O) of type out, summed in f32 as in
-// LDot. lo and hi zeros stand before and after x along each spatial dim, so that
+// LConv is a convolution of stride 1 as neural networks have it: the kernel is not
+// flipped. x is (N, S..., I) and w is (O, I, K...) as PyTorch keeps it, with one K for
+// each spatial dim S. The result is (N, S'..., O) of type out, and sums run as in LDot.
+// Along each spatial dim lo zeros stand before x and hi zeros after it, so that
 // S' = lo + S + hi - K + 1.
 func (b *Builder) LConv(x, w Local, lo, hi []int, out dtype.DType) Local {
 	if x.DType != w.DType {
@@ -24,20 +24,20 @@ func (b *Builder) LConv(x, w Local, lo, hi []int, out dtype.DType) Local {
 }
 
 // Conv is a convolution of stride 1: x (N, S..., I), w (O, I, K...), result
-// (N, S'..., O) of type out, with pad[d] zeros before and after spatial dim d. A
-// bias is the caller's, once the sum is whole.
+// (N, S'..., O) of type out, with pad[d] zeros before and after spatial dim d. The
+// caller adds a bias, after the sum is reduced.
 //
-// The channels follow the rules of Linear, the contracted dim being I. A split
-// spatial dim:
+// The channels follow the rules of Linear, where I is the contracted dim. The rules
+// for a sharded spatial dim:
 //
-//  1. Where the kernel reads neighbours and keeps the size, each device gets
-//     the rows that lie just before and after its own from its neighbours on the
-//     axes, by collective-permutes; beyond the ends there are zeros. A device
-//     that has fewer rows than the kernel reads gets them from several.
-//  2. Where the kernel changes the size, the dim is gathered first: the result's
-//     rows would not lie where the operand's do.
-//  3. Along several split dims the corners come by way of the neighbours: the
-//     later dims send what the earlier ones have received.
+//  1. Where the result has the operand's size, each device gets the rows just before
+//     and after its own from its neighbours on the axes, by collective-permutes, and
+//     has zeros beyond the ends. Where a device has fewer rows than the kernel
+//     reads, it gets them from several neighbours.
+//  2. Where the kernel changes the size, the dim is gathered first: the rows of the
+//     result would not lie on the devices that have the operand's rows.
+//  3. With several sharded dims the corners come by way of the neighbours: the later
+//     dims send what they received along the earlier ones.
 func (b *Builder) Conv(x, w Tensor, pad [][2]int, out dtype.DType) Tensor {
 	if x.DType != w.DType {
 		b.failf(ErrType, nil, "%s: convolution of %v by %v weights; convert one first", b.name, x.DType, w.DType)
@@ -71,8 +71,9 @@ func (b *Builder) Conv(x, w Tensor, pad [][2]int, out dtype.DType) Tensor {
 	return b.Global(v, shape, x.Spec.WithDim(last, w.Spec.Dim(0)...).WithPartial(contracted...))
 }
 
-// emitConv is LConv, cut up where the target wants it. Of a sum over the places of
-// the kernel along the first spatial dim no part is rounded before the end.
+// emitConv is LConv, or where the target wants it the sum of one convolution for each
+// place of the kernel along the first spatial dim. The sum runs in f32 at least and is
+// rounded once.
 func (b *Builder) emitConv(x, w Local, lo, hi []int, out dtype.DType) Local {
 	if !b.target.FlatConv || len(lo) < 3 {
 		return b.LConv(x, w, lo, hi, out)
@@ -97,8 +98,8 @@ func (b *Builder) emitConv(x, w Local, lo, hi []int, out dtype.DType) Local {
 	return b.LConvert(b.LReshape(sum, append([]int{n, steps}, sum.Shape[1:]...)...), out)
 }
 
-// exchangeHalo puts before v the lo last rows of what the devices before hold of dim,
-// and after it the hi first rows of what those after hold: zeros at the ends.
+// exchangeHalo extends v along dim by the lo last rows of the devices before this one
+// and the hi first rows of those after it. At the ends of the axes the rows are zeros.
 func (b *Builder) exchangeHalo(v Local, dim, lo, hi int, axes []string) Local {
 	own := v.Shape[dim]
 	rows := func(need, way int) []Local { // nearest first
@@ -119,8 +120,9 @@ func (b *Builder) exchangeHalo(v Local, dim, lo, hi int, axes []string) Local {
 	return b.LConcat(dim, append(append(before, v), after...)...)
 }
 
-// ZeroFrom puts zeros at position n of dim and beyond: what pads a split dim to
-// a size that divides is then, to a convolution, what lies beyond its edge.
+// ZeroFrom puts zeros at position n of dim and beyond. Where a sharded dim was padded
+// to a size that divides, a convolution then reads the padding as it reads what lies
+// beyond the edge: as zeros.
 func (b *Builder) ZeroFrom(x Tensor, dim, n int) Tensor {
 	dim = b.dimIndex(x, dim)
 	if n < 0 {
@@ -139,8 +141,8 @@ func (b *Builder) ZeroFrom(x Tensor, dim, n int) Tensor {
 	return b.Global(v, x.Shape, x.Spec)
 }
 
-// Repeat puts each element along dim n times in a row: nearest-neighbour
-// upsampling. A split dim stays split as it is.
+// Repeat repeats each element along dim n times in a row, as nearest-neighbour
+// upsampling does. The layout stays as it is.
 func (b *Builder) Repeat(x Tensor, dim, n int) Tensor {
 	dim = b.dimIndex(x, dim)
 	if n < 1 {

@@ -9,19 +9,18 @@ import (
 
 // Elementwise rules. Operands broadcast as numpy's do, aligned at the last dim.
 //
-//  1. The result's layout is read off the operands, first one first: for every
-//     result dim, the axes of the first operand that splits it (an operand that
-//     broadcasts along the dim has no say).
+//  1. The result's layout follows from the operands: each dim of the result is
+//     sharded over the axes of the first operand that shards it. An operand that
+//     broadcasts along a dim does not count for that dim.
 //  2. Partial sums stay partial under Neg and Scale, under Add and Sub when all
 //     operands are partial over the same axes, and under Mul and Div of one
-//     partial operand by a whole one. Everything else reduces first, straight
-//     into the result's layout: a reduction whose result is split is a
-//     reduce-scatter.
-//  3. An operand held otherwise is brought to the result's layout; from whole
-//     that is a local slice.
+//     partial operand by an operand that is not partial. All other operations
+//     reduce first, straight into the result's layout: where that is sharded, the
+//     reduction is a reduce-scatter.
+//  3. An operand with another layout is brought to the result's layout. From a
+//     replicated operand that takes a local slice and no traffic.
 
-// Unary applies op, which must be one of the elementwise operations of one
-// operand. Only OpNeg keeps partial sums.
+// Unary applies op, an elementwise operation of one operand. Only OpNeg keeps partial sums.
 func (b *Builder) Unary(op Op, x Tensor) Tensor {
 	if op != OpNeg {
 		x = b.Reduced(x, string(op)+" needs whole sums")
@@ -29,8 +28,8 @@ func (b *Builder) Unary(op Op, x Tensor) Tensor {
 	return b.Global(b.LUnary(op, x.local), x.Shape, x.Spec)
 }
 
-// Convert changes the element type; partial sums are reduced first, since
-// rounding does not distribute over a sum.
+// Convert changes the element type. Partial sums are reduced first, because a sum of
+// rounded values is not the rounded sum.
 func (b *Builder) Convert(x Tensor, d dtype.DType) Tensor {
 	if x.DType == d {
 		return x
@@ -50,10 +49,10 @@ func (b *Builder) Shift(x Tensor, v float64) Tensor {
 	return b.Global(b.LAdd(x.local, b.LConst(x.DType, v)), x.Shape, x.Spec)
 }
 
-// AtLeast is x, or v where x is less.
+// AtLeast is the larger of x and v.
 func (b *Builder) AtLeast(x Tensor, v float64) Tensor { return b.applyBound(OpMax, x, v) }
 
-// AtMost is x, or v where x is more.
+// AtMost is the smaller of x and v.
 func (b *Builder) AtMost(x Tensor, v float64) Tensor { return b.applyBound(OpMin, x, v) }
 
 func (b *Builder) applyBound(op Op, x Tensor, v float64) Tensor {
@@ -94,7 +93,7 @@ func (b *Builder) applyBinary(op Op, x, y Tensor) Tensor {
 	dims := b.readLayout(shape, x, y)
 	if keep {
 		partial := unionAxes(px, py)
-		// A layout that already splits a dim over a partial axis leaves no room for the sum.
+		// An axis cannot both shard a dim and be partial.
 		for _, axes := range dims {
 			for _, a := range axes {
 				keep = keep && !slices.Contains(partial, a)
@@ -110,12 +109,14 @@ func (b *Builder) applyBinary(op Op, x, y Tensor) Tensor {
 	return b.Global(b.LBinary(op, lx, ly), shape, target)
 }
 
-// arrangeOperand brings an operand of an elementwise operation to the result's layout,
-// seen through the operand's own dims.
+// arrangeOperand brings an operand of an elementwise operation to the part of the
+// result's layout that its own dims have: those that broadcast stay replicated.
 func (b *Builder) arrangeOperand(x Tensor, shape []int, target sharding.Spec, keep bool, op Op) Local {
 	off := len(shape) - x.Rank()
 	follows := func(d int) bool { return x.Shape[d] == shape[off+d] && x.Shape[d] != 1 }
-	there := keep || len(x.Spec.Partial()) == 0 // most operands are: a program has thousands
+	// Most operands have the layout already, and a program has thousands of operands:
+	// they are found without making a layout.
+	there := keep || len(x.Spec.Partial()) == 0
 	for d := range x.Shape {
 		there = there && (follows(d) && x.Spec.DimEqual(d, target, off+d) || !follows(d) && len(x.Spec.Dim(d)) == 0)
 	}
@@ -134,11 +135,11 @@ func (b *Builder) arrangeOperand(x Tensor, shape []int, target sharding.Spec, ke
 	return b.Reshard(x, spec, "operand of "+string(op)).local
 }
 
-// readLayout reads the result's layout off the operands (rule 1).
+// readLayout gives the axes of each dim of the result (rule 1).
 func (b *Builder) readLayout(shape []int, ops ...Tensor) [][]string {
 	dims := make([][]string, len(shape))
 	used := map[string]bool{}
-	// Operands that are not partial come first: a partial one has to move anyway.
+	// Operands that are not partial come first, because a partial one moves anyway.
 	order := slices.Clone(ops)
 	slices.SortStableFunc(order, func(x, y Tensor) int {
 		return min(len(x.Spec.Partial()), 1) - min(len(y.Spec.Partial()), 1)
@@ -202,8 +203,8 @@ func unionAxes(x, y []string) []string {
 	return out
 }
 
-// Sum adds up dim, which stays at size 1. Over a split dim each device sums its
-// part and the result is partial.
+// Sum adds up dim, which stays with size 1. Where the dim is sharded, each device sums
+// its shard and the result is partial.
 func (b *Builder) Sum(x Tensor, dim int) Tensor {
 	dim = b.dimIndex(x, dim)
 	shape := cloneInts(x.Shape)
@@ -212,8 +213,9 @@ func (b *Builder) Sum(x Tensor, dim int) Tensor {
 	return b.Global(b.LReduceKeep(Sum, x.local, dim), shape, spec)
 }
 
-// Max takes the largest along dim, which stays at size 1. Over a split dim the
-// devices' results are joined at once: a maximum is no partial sum.
+// Max takes the largest element along dim, which stays with size 1. Where the dim is
+// sharded, an all-reduce joins the devices' results at once: a layout can be partial
+// under sums, not under maxima.
 func (b *Builder) Max(x Tensor, dim int) Tensor {
 	dim = b.dimIndex(x, dim)
 	x = b.Reduced(x, "max needs whole sums")
@@ -223,12 +225,13 @@ func (b *Builder) Max(x Tensor, dim int) Tensor {
 	return b.Global(v, shape, x.Spec.WithDim(dim))
 }
 
-// Constant is v in every element of a whole tensor.
+// Constant is a replicated tensor with v in every element.
 func (b *Builder) Constant(d dtype.DType, v float64, shape ...int) Tensor {
 	return b.Global(b.LConst(d, v, shape...), shape, sharding.Whole(len(shape)))
 }
 
-// Unrounded is x as it was before it was rounded from f32; false where it was not.
+// Unrounded is x as it was before it was rounded from f32, through reshapes. It
+// reports false where x is not the result of such a rounding.
 func (b *Builder) Unrounded(x Tensor) (Tensor, bool) {
 	id := x.local.ID
 	for i := len(*b.body) - 1; i >= 0; i-- {

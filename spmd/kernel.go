@@ -9,7 +9,7 @@ import (
 	"weft/sharding"
 )
 
-// ErrPlatform: a program with code for one platform was given to another.
+// ErrPlatform is a program with code for one platform that was given to another.
 var ErrPlatform = fault.NewKind("wrong-platform")
 
 // Platform are the fields of ErrPlatform.
@@ -20,24 +20,26 @@ type Platform struct {
 	Given   string `json:"given"`
 }
 
-// Kernel is a computation within a device for which a platform has code of its
-// own. It reads its operands and gives one result; it exchanges nothing.
+// Kernel is a computation for which one platform has code of its own. It reads its
+// operands and gives one result; it exchanges nothing with other devices.
 //
-// What it computes is there as instructions too: the interpreter runs them, their
-// arithmetic is the kernel's, and the code is held against them.
+// The same computation stands in Body as instructions, which are the kernel's meaning:
+// the interpreter runs them, the kernel's arithmetic is counted by them, and the code's
+// results are compared with theirs (Compared).
 type Kernel struct {
-	Name     string // what it computes: "attention"
-	Platform string // that has the code: "tpu"
+	Name     string // of the computation: "attention"
+	Platform string // "tpu"
 	Call     string // the target of the custom call
-	// Config makes the call's configuration, when the text is emitted.
+	// Config makes the configuration of the call. It is called when the StableHLO text
+	// is written.
 	Config func() string
-	// Params are the operands in Body, which uses nothing else from outside.
+	// Params stand for the operands in Body, which uses no other value from outside.
 	Params []ID
 	Body   []Instr
 	Result ID
 }
 
-// Walk visits every instruction of what the kernel means, as Program.Walk does.
+// Walk visits every instruction of Body, as Program.Walk does.
 func (k *Kernel) Walk(visit func(in *Instr, times int)) { walkBody(k.Body, 1, visit) }
 
 // Kernels are the program's kernels, in order.
@@ -51,7 +53,7 @@ func (p *Program) Kernels() []*Instr {
 	return all
 }
 
-// RunsOn says why a platform cannot run the program. Error: ErrPlatform.
+// RunsOn gives an error where a platform cannot run the program. Error: ErrPlatform.
 func (p *Program) RunsOn(platform string) error {
 	for _, in := range p.Kernels() {
 		if k := in.Kernel; k.Platform != platform {
@@ -68,15 +70,17 @@ const (
 	ByMeaning = "meaning"
 )
 
-// Compared is a program for one device that runs a kernel of p and beside it what
-// it means, on the same inputs: its operands, named "0", "1" and so on.
+// Compared is a program for one device that runs a kernel of p and its meaning on the
+// same inputs, so that their results can be compared. The inputs are the kernel's
+// operands, named "0", "1" and so on; the outputs are ByKernel and ByMeaning.
 func (p *Program) Compared(in *Instr) (*Program, error) {
 	one, err := mesh.Local()
 	if err != nil {
 		return nil, err
 	}
 	k, n := in.Kernel, ID(len(p.Values))
-	// Beside the kernel's own instructions stand the same once more, n values on.
+	// The body is there twice: inside the kernel, and as instructions of the program whose
+	// values are numbered n higher.
 	c := &Program{Name: k.Name + "_compared", Mesh: one, Values: append(slices.Clip(p.Values), p.Values...)}
 	port := func(name string, id ID) Port {
 		t := c.Values[id]
@@ -92,7 +96,7 @@ func (p *Program) Compared(in *Instr) (*Program, error) {
 	return c, Validate(c)
 }
 
-// shiftBody is a body with other values: each n further.
+// shiftBody is a copy of a body whose values are numbered n higher.
 func shiftBody(body []Instr, n ID) []Instr {
 	out := slices.Clone(body)
 	for i := range out {

@@ -8,9 +8,9 @@ import (
 	"weft/dtype"
 )
 
-// Local is a value as one device holds it. Local code is written in the way of
-// a single device's program; the only calls that reach other devices are the
-// collectives. Builder.Local and Builder.Global convert between the two views.
+// Local is a value as one device holds it. Local code is written like the program of
+// a single device; only the collectives reach other devices. Builder.Local and
+// Builder.Global convert between tensors and local values.
 type Local struct {
 	ID    ID
 	DType dtype.DType
@@ -40,8 +40,8 @@ func (b *Builder) addInstr(in Instr, d dtype.DType, shape []int) Local {
 	return v
 }
 
-// slab cuts many small slices out of few large ones: a program is thousands of
-// them, which live and die together.
+// slab cuts many small slices out of few large ones. A program has thousands of small
+// slices, all of which are freed together with it, and allocating each took time.
 type slab[T any] struct{ left []T }
 
 func (s *slab[T]) copy(from []T) []T {
@@ -75,8 +75,9 @@ func (b *Builder) LIota(d dtype.DType, dim int, shape ...int) Local {
 	return b.addInstr(Instr{Op: OpIota, Dims: []int{dim}}, d, shape)
 }
 
-// LAxisIndex is this device's coordinate on the axes read as one mixed-radix
-// number, first axis major: an i32 scalar. No axes, or only axes of size 1, give a constant 0.
+// LAxisIndex is this device's coordinate on the axes, read as one mixed-radix number
+// whose first axis is the major one: an i32 scalar. Without axes, or with axes of
+// size 1 alone, it is the constant 0.
 func (b *Builder) LAxisIndex(axes ...string) Local {
 	var acc *Local
 	for _, a := range axes {
@@ -107,7 +108,8 @@ func (b *Builder) LUnary(op Op, x Local) Local {
 	return b.addInstr(Instr{Op: op, Args: idsOf(x)}, x.DType, x.Shape)
 }
 
-// LConvert changes the element type, rounding to nearest even; the same type is x itself.
+// LConvert changes the element type and rounds to nearest even. It returns x itself
+// where x has the type already.
 func (b *Builder) LConvert(x Local, d dtype.DType) Local {
 	if x.DType == d {
 		return x
@@ -157,7 +159,7 @@ func broadcastShape(x, y []int) ([]int, error) {
 	return out, nil
 }
 
-// Shorthands of LUnary and LBinary.
+// Shorthands for LBinary.
 
 // LAdd is x + y.
 func (b *Builder) LAdd(x, y Local) Local { return b.LBinary(OpAdd, x, y) }
@@ -360,9 +362,9 @@ func (b *Builder) LReduceKeep(r Reduction, x Local, dims ...int) Local {
 	return b.LReshape(b.LReduce(r, x, dims...), shape...)
 }
 
-// LDot contracts. Operands have one type; the result has type out (f32 sums
-// whatever the operands; a narrower out is rounded once, at the end).
-// Result dims: the batch dims, then the free dims of x, then those of y.
+// LDot contracts x and y, which have one element type. Sums of floats run in f32 at
+// least; the result has type out and is rounded once, at the end. Its dims are the batch
+// dims, then the free dims of x, then those of y.
 func (b *Builder) LDot(x, y Local, d DotDims, out dtype.DType) Local {
 	if x.DType != y.DType {
 		b.failf(ErrType, nil, "%s: dot of %v and %v", b.name, x.DType, y.DType)
@@ -377,8 +379,9 @@ func (b *Builder) LDot(x, y Local, d DotDims, out dtype.DType) Local {
 	return b.addInstr(Instr{Op: OpDot, Args: idsOf(x, y), Dot: &dd}, out, shape)
 }
 
-// LLoop runs body trips times. body gets the round's index and the carried
-// values and returns their successors, of the same types.
+// LLoop runs body trips times. body gets the index of the round, an i32 scalar, and
+// the carried values; it returns the carried values of the next round, which have the
+// same types. The result is what the last round returns, or init without rounds.
 func (b *Builder) LLoop(trips int, init []Local, body func(i Local, carried []Local) []Local) []Local {
 	if trips <= 0 {
 		return init
@@ -410,15 +413,15 @@ func (b *Builder) LLoop(trips int, init []Local, body func(i Local, carried []Lo
 	return outs
 }
 
-// NegInf is what masked scores are set to: far below any score, finite so that
-// a row with nothing to see stays a number in f32 arithmetic.
+// NegInf is the value of masked scores. It is far below any score, and finite, so that
+// the softmax of a row in which everything is masked is still a number in f32.
 const NegInf = -1e30
 
-// negInf32 documents that NegInf is representable in f32 and bf16.
+// NegInf can be represented in f32, and so in bf16.
 var _ = float32(NegInf) > -math.MaxFloat32
 
-// LKernel computes on args with code of its own on a platform. means gives the
-// same by the builder's instructions: of k's fields, it makes the last three.
+// LKernel computes on args by code that one platform has. means computes the same by
+// instructions: what it builds becomes k.Params, k.Body and k.Result.
 func (b *Builder) LKernel(k Kernel, args []Local, means func(params []Local) Local) Local {
 	closed := b.openBody()
 	b.depth++

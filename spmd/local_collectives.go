@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Collectives. Over axes whose sizes multiply to 1 each is its operand. On values
-// without elements there is nothing to exchange, and StableHLO refuses some: the
-// result is made in place.
+// Collectives. Along axes of size 1 alone a collective returns its operand. For a value
+// without elements there is nothing to exchange, and StableHLO refuses some such
+// collectives, so the result is a constant without elements.
 
 // LAllReduce joins the values of the devices along axes.
 func (b *Builder) LAllReduce(r Reduction, x Local, axes []string, reason string) Local {
@@ -79,7 +79,8 @@ func (b *Builder) LPermute(x Local, pairs [][2]int, axes []string, reason string
 	return b.addInstr(Instr{Op: OpPermute, Args: idsOf(x), Pairs: pairs, Axes: append([]string{}, axes...), Reason: reason}, x.DType, x.Shape)
 }
 
-// groupsOf is mesh.Groups, asked once: a program's collectives share the lists.
+// groupsOf is the mesh's groups along axes. They are made once for each set of axes,
+// and the program's collectives share the lists.
 func (b *Builder) groupsOf(axes []string) [][]int {
 	key := strings.Join(axes, "+")
 	g, ok := b.groups[key]
@@ -103,8 +104,8 @@ func (b *Builder) realAxes(axes []string) []string {
 	return out
 }
 
-// LShift sends x to the device that many places on, along axes read as one, first axis
-// major. What nobody sends is zeros.
+// LShift sends x to the device that is places further along axes, which are read as one
+// axis with the first as the major one. A device to which nobody sends has zeros.
 func (b *Builder) LShift(x Local, places int, axes []string, reason string) Local {
 	axes = b.realAxes(axes)
 	var pairs [][2]int

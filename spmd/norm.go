@@ -5,8 +5,9 @@ import (
 )
 
 // LayerNorm normalises the last dim without weights: (x - mean) / sqrt(var + eps).
-// A split last dim is summed over its axes, first for the mean, then for the
-// variance: the sum of squares alone would cancel where the mean is large.
+// Where the last dim is sharded, it is reduced over its axes twice, for the mean and
+// then for the variance: with one reduction of sums and sums of squares, the difference
+// would cancel where the mean is large.
 func (b *Builder) LayerNorm(x Tensor, eps float64) Tensor {
 	x = b.Reduced(x, "norm needs whole sums")
 	n := float64(x.Dim(-1))
@@ -17,8 +18,8 @@ func (b *Builder) LayerNorm(x Tensor, eps float64) Tensor {
 }
 
 // RMSNorms normalises the last dim of each x and multiplies by its weight:
-// x / sqrt(mean(x^2) + eps) * w. The sums of squares over a split last dim of
-// all of them travel in one reduction.
+// x / sqrt(mean(x^2) + eps) * w. Where the last dims are sharded, the sums of squares
+// of all of them travel in one all-reduce.
 func (b *Builder) RMSNorms(eps float64, xs, ws []Tensor) []Tensor {
 	xs = slices.Clone(xs)
 	for i, x := range xs {
@@ -31,8 +32,8 @@ func (b *Builder) RMSNorms(eps float64, xs, ws []Tensor) []Tensor {
 	return out
 }
 
-// RMSFactors is what RMSNorms multiplies each x by besides its weight: 1 /
-// sqrt(mean(x^2) + eps), (..., 1).
+// RMSFactors is the factor of RMSNorms for each x, without its weight:
+// 1 / sqrt(mean(x^2) + eps), of shape (..., 1).
 func (b *Builder) RMSFactors(eps float64, xs ...Tensor) []Tensor {
 	squares := make([]Tensor, len(xs))
 	for i, x := range xs {

@@ -2,8 +2,9 @@ package spmd
 
 import "weft/dtype"
 
-// EvenBlock is the size of the blocks that n is cut into: equal ones of at most
-// about most, the last one shorter where they do not divide. most of 0 does not cut.
+// EvenBlock is the size of equal blocks that n is cut into, each of at most about most
+// (one and a half times as much is not cut yet). The last block is shorter where the
+// size does not divide n. 0 does not cut.
 func EvenBlock(n, most int) int {
 	if most <= 0 || n <= most+most/2 {
 		return n
@@ -12,10 +13,10 @@ func EvenBlock(n, most int) int {
 	return (n + blocks - 1) / blocks
 }
 
-// MapRows applies f to blocks of dim of x, about rows of them at a time, and
-// joins the results. f computes row by row: it must not mix rows, reshape dim
-// away or exchange data. It may give partial sums, which stay partial. What it
-// holds is then held for a block only.
+// MapRows applies f to blocks of about so many rows of dim of x and joins the results,
+// so that values inside f take the memory of one block. f computes row by row: it must
+// not mix rows, reshape dim away or exchange data. It may give partial sums, which stay
+// partial.
 func (b *Builder) MapRows(x Tensor, dim, rows int, f func(Tensor) Tensor) Tensor {
 	dim = b.dimIndex(x, dim)
 	x = b.Reduced(x, "rows mapped need whole sums")
@@ -24,13 +25,14 @@ func (b *Builder) MapRows(x Tensor, dim, rows int, f func(Tensor) Tensor) Tensor
 	if size >= n {
 		return f(x)
 	}
-	// f sees a block as a tensor whose dim is whole: it lives on each device alone.
+	// f sees a block as a tensor whose dim is not sharded: each device has its own block.
 	part := func(v Local, of Tensor) Tensor {
 		shape := cloneInts(of.Shape)
 		shape[dim] = v.Shape[dim]
 		return b.Global(v, shape, of.Spec.WithDim(dim))
 	}
-	// The shape of a result is that of the last, shorter block with dim exchanged.
+	// The joined result has the shape of a block's result but for dim, so the last block
+	// is computed first.
 	full := n / size
 	rest := n - full*size
 	var like Tensor

@@ -4,8 +4,8 @@ import (
 	"weft/sharding"
 )
 
-// SplitDim turns dim into several of the given sizes, row-major. Axes on the
-// dim go to the first new dim, which they must divide: heads stay whole.
+// SplitDim turns dim into several dims of the given sizes, row-major. The axes of the
+// dim go to the first new dim, whose size they must divide: so a device has whole heads.
 func (b *Builder) SplitDim(x Tensor, dim int, sizes ...int) Tensor {
 	dim = b.dimIndex(x, dim)
 	n := 1
@@ -27,8 +27,9 @@ func (b *Builder) SplitDim(x Tensor, dim int, sizes ...int) Tensor {
 	return b.reshapeTo(x, shape, spec)
 }
 
-// MergeDims joins n dims starting at dim. Only the first of them may be split:
-// a split of another would leave each device with pieces that are not a range.
+// MergeDims joins n dims, starting at dim, into one. The dims after the first are
+// gathered where they are sharded, because a device's shard of the joined dim has to be
+// one range.
 func (b *Builder) MergeDims(x Tensor, dim, n int) Tensor {
 	dim = b.dimIndex(x, dim)
 	if n < 1 || dim+n > x.Rank() {
@@ -113,7 +114,7 @@ func (b *Builder) Transpose(x Tensor, perm ...int) Tensor {
 	return b.Global(v, shape, spec)
 }
 
-// Slice keeps [lo, hi) of dim, which is gathered first where it is split.
+// Slice keeps [lo, hi) of dim, which is gathered first where it is sharded.
 func (b *Builder) Slice(x Tensor, dim, lo, hi int) Tensor {
 	dim = b.dimIndex(x, dim)
 	if lo < 0 || hi < lo || hi > x.Shape[dim] {
@@ -128,8 +129,8 @@ func (b *Builder) Slice(x Tensor, dim, lo, hi int) Tensor {
 	return b.Global(b.LSlice(x.local, dim, lo, hi), shape, x.Spec)
 }
 
-// PadTo extends dim to size with zeros at its end. The dim is gathered first
-// where it is split. The padding is the caller's to mask and to cut off again.
+// PadTo extends dim to size with zeros at its end. The dim is gathered first where it
+// is sharded. The caller masks the padding and cuts it off again.
 func (b *Builder) PadTo(x Tensor, dim, size int) Tensor {
 	dim = b.dimIndex(x, dim)
 	if size < x.Shape[dim] {
@@ -144,8 +145,8 @@ func (b *Builder) PadTo(x Tensor, dim, size int) Tensor {
 	return b.Global(b.LPad(x.local, dim, 0, size-x.Shape[dim], 0), shape, x.Spec)
 }
 
-// Concat joins along dim, which must be whole in every operand (it is gathered
-// where it is not); the other dims take the first operand's layout.
+// Concat joins tensors along dim, which is gathered first where an operand has it
+// sharded. The other dims take the layout of the first operand.
 func (b *Builder) Concat(dim int, xs ...Tensor) Tensor {
 	if len(xs) == 0 {
 		b.failf(ErrShape, nil, "%s: concat of nothing", b.name)
@@ -168,7 +169,7 @@ func (b *Builder) Concat(dim int, xs ...Tensor) Tensor {
 	return b.Global(b.LConcat(dim, parts...), shape, spec)
 }
 
-// gatherDim gathers one dim.
+// gatherDim gathers one dim where it is sharded.
 func (b *Builder) gatherDim(x Tensor, dim int, reason string) Tensor {
 	if len(x.Spec.Dim(dim)) == 0 {
 		return x

@@ -5,9 +5,9 @@ import (
 	"weft/sharding"
 )
 
-// LTake takes from dim of x the places that ids names, an i32 of any shape:
-// dim gives way to the dims of ids. A place below 0 or past the end is the
-// nearest there is.
+// LTake takes from dim of x the places that ids lists, an i32 of any shape. In the
+// result the dims of ids stand where dim was. A place below 0 or past the end is
+// replaced by the nearest place of the dim.
 func (b *Builder) LTake(x Local, dim int, ids Local) Local {
 	if dim < 0 || dim >= x.Rank() || x.Shape[dim] < 1 || ids.DType != dtype.I32 {
 		b.failf(ErrShape, nil, "%s: take from dim %d of local %v by %v%v: the dim has places and they are named by i32", b.name, dim, x.Shape, ids.DType, ids.Shape)
@@ -21,11 +21,11 @@ func (b *Builder) LTake(x Local, dim int, ids Local) Local {
 //
 // Rules:
 //
-//  1. Rows split over an axis: each device takes the rows it has and zeros for
-//     the others, and the result is partial over the axis. The sum is exact in
-//     any type, since all addends but one are zero.
-//  2. The result's dims are split as those of ids and of the table are. Where an
-//     axis splits both, ids are gathered: they are the smaller.
+//  1. Where rows are sharded over an axis, each device takes the rows that it has
+//     and zeros for the others, and the result is partial over the axis. The sum is
+//     exact in any type, since all addends but one are zero.
+//  2. The result's dims are sharded as those of ids and of the table are. Where an
+//     axis shards both, ids are gathered, because they are the smaller.
 //  3. Partial sums are reduced first.
 func (b *Builder) Take(table, ids Tensor) Tensor {
 	if table.Rank() < 1 || table.DType == dtype.Bool || ids.DType != dtype.I32 {

@@ -4,9 +4,9 @@ import (
 	"weft/dtype"
 )
 
-// Target is what a program should know of the device it will run on. It changes
-// how a computation is cut up and what padding tokens there are, never what is
-// computed or which exchanges there are. The zero value cuts nothing.
+// Target describes the device that a program will run on. It changes into which blocks
+// a computation is cut and how many padding tokens there are, never what is computed
+// nor which collectives there are. The zero value cuts nothing.
 type Target struct {
 	// RowTile cuts a matmul by weights into blocks of about so many rows; 0 does
 	// not cut. Eigen's f32 matmul by 1536 x 1536 weights on two Zen 3 cores gives
@@ -30,23 +30,23 @@ type Target struct {
 	// Attention is the form that attention takes, as package attention names them;
 	// "" leaves the choice to it.
 	Attention string
-	// TokenMultiple is what the number of tokens on a device wants to be a multiple
-	// of; 0 or 1 asks for no more than the split needs. It is a wish to the model,
-	// which pads and says so; the padding is computed and exchanged like any other.
+	// TokenMultiple asks the model to pad the number of tokens on a device to a
+	// multiple of it; 0 or 1 asks for no more than the layout needs. The model says
+	// where it pads. Padding tokens are computed and exchanged like any other.
 	TokenMultiple int
 }
 
-// WithTarget builds for a target.
+// WithTarget builds a program for a target.
 func WithTarget(t Target) Option { return func(b *Builder) { b.target = t } }
 
-// Option of Build.
+// Option is an option of Build.
 type Option func(*Builder)
 
-// Target is what the program is built for.
+// Target is the target that the program is built for.
 func (b *Builder) Target() Target { return b.target }
 
-// widenOperand is x as an operand of a matmul: in f32 where the target wants it. What
-// was there before any loop, a weight above all, is widened once, outside.
+// widenOperand is x as an operand of a matmul, in f32 where the target wants that. A
+// value that is defined outside of loops, above all a weight, is widened once, outside.
 func (b *Builder) widenOperand(x Local) Local {
 	if !b.target.WideBF16 || x.DType != dtype.BF16 {
 		return x
