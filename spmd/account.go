@@ -2,21 +2,21 @@ package spmd
 
 import "slices"
 
-// Price is Cost and Live in one, with what they are made of.
+// Price has the work and the memory of a program, and their parts.
 type Price struct {
 	Cost Cost
 	Live Live
-	// Held are the buffers held at the peak that the program makes itself, in the
-	// order of their making. Values that carry a loop share memory, and so may the
-	// operand and the result of an instruction that writes in place: the buffers can
-	// add up to more or less than Live.Peak - Live.Arguments.
+	// Held lists the buffers that the program makes and holds at the peak, in the order
+	// in which they are made. The values that a loop carries share memory, and so may the
+	// operand and the result of an instruction that writes in place, so the buffers can
+	// add up to more than the peak without the arguments.
 	Held []ID
-	// Moved is an instruction's part of Cost.BytesMoved, of one run; 0 where it
-	// happens inside another.
+	// Moved is the part of Cost.BytesMoved that one run of an instruction has; 0 where
+	// the instruction happens inside another.
 	Moved func(in *Instr) int64
 }
 
-// Price prices the program.
+// Price accounts for the work and the memory of a program with one model of its buffers.
 func (p *Program) Price() Price {
 	f := newBufferModel(p)
 	w := newLiveModel(p, f)

@@ -212,5 +212,5 @@ func (b *Builder) canonicalSpec(what string, shape []int, spec sharding.Spec) sh
 
 func cloneInts(s []int) []int { return append([]int{}, s...) }
 
-// Chose puts a choice down for those who read the program.
+// Chose records a choice in Program.Choices.
 func (b *Builder) Chose(c Choice) { b.choices = append(b.choices, c) }

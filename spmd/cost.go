@@ -1,27 +1,26 @@
 package spmd
 
-// Cost is what one run of a program takes of one device. A loop counts all its
-// rounds.
+// Cost is what one run of a program takes of one device. All rounds of a loop count.
 type Cost struct {
-	// Flops are those of contractions, two for a multiply and add.
+	// Flops are the FLOPs of contractions, two for each multiply and add.
 	Flops int64 `json:"flops"`
-	// ElementOps are results of elementwise operations, converts among them,
-	// and operands of reductions. They are counted apart: they run on other
-	// units than contractions, and mostly wait for memory.
+	// ElementOps counts the elements of the results of elementwise operations, converts
+	// among them, and of the operands of reductions. They are counted apart from FLOPs
+	// because they run on other units than contractions and mostly wait for memory.
 	ElementOps int64 `json:"element_ops"`
-	// BytesMoved is what is read from and written to the device's memory: the
-	// buffers that an instruction reads, each once, and its result, where
-	// chains of elementwise operations count as one instruction. A slice and a
-	// take read what they keep, and a dynamic update writes in place. A contraction reads
-	// each operand once, as if it stayed at hand.
+	// BytesMoved is the bytes read from the device's memory and written to it. An
+	// instruction reads each of its buffers once and writes its result; a chain of
+	// elementwise operations counts as one instruction. A slice and a take read what
+	// they keep, and a dynamic update writes in place. A contraction reads each operand
+	// once, as if all of it fitted into a cache.
 	BytesMoved int64 `json:"bytes_moved"`
-	// AxisBytes is Traffic.Bytes by axis.
+	// AxisBytes is Traffic.Bytes summed by Traffic.Axis.
 	AxisBytes map[string]int64 `json:"axis_bytes"`
-	// LiveBytes is Live.Peak.
+	// LiveBytes is the most memory that is held at one time: the peak of MemoryOf.
 	LiveBytes int64 `json:"live_bytes"`
 }
 
-// Cost prices the program from its instructions alone; it knows no hardware.
+// Cost counts the program's work.
 func (p *Program) Cost() Cost {
 	f := newBufferModel(p)
 	return costOf(p, f, newLiveModel(p, f).result)
@@ -43,7 +42,8 @@ func costOf(p *Program, f *bufferModel, l Live) Cost {
 	return c
 }
 
-// countArithmetic counts one run of an instruction, without the body of a loop.
+// countArithmetic counts one run of an instruction. The body of a loop is not counted,
+// since its instructions are visited by themselves.
 func countArithmetic(p *Program, in *Instr) (flops, elements int64) {
 	f := in.Op.Facts()
 	switch f.Arithmetic {
@@ -64,6 +64,7 @@ func countArithmetic(p *Program, in *Instr) (flops, elements int64) {
 	return flops, elements
 }
 
+// bytesMoved is what one run of an instruction reads and writes.
 func (f *bufferModel) bytesMoved(in *Instr) int64 {
 	out := f.p.Values[in.Out[0]].Bytes()
 	switch in.Op.Facts().Memory {

@@ -9,16 +9,16 @@ import (
 	"weft/dtype"
 )
 
-// String is Print's listing.
+// String is the listing that Print writes.
 func (p *Program) String() string {
 	var s strings.Builder
 	_ = p.Print(&s) // a strings.Builder does not fail
 	return s.String()
 }
 
-// Print lists the program for people: a line for an instruction, with the type
-// that one device holds of its result, and on a collective the axes it runs
-// along and why it is there. The listing depends on the program alone.
+// Print lists the program for people, a line for each instruction: its operands, its
+// attributes and the type of its result on one device; for a collective also the axes
+// and the reason. The listing depends on the program alone.
 func (p *Program) Print(w io.Writer) error {
 	l := &programListing{p: p}
 	l.writeLine("%s", strings.TrimSpace(fmt.Sprintf("program %s on %d devices %s", p.Name, p.Mesh.NumDevices(), p.Mesh)))
@@ -176,9 +176,10 @@ func valueNames(ids []ID) string {
 	return strings.Join(parts, ", ")
 }
 
-// OneLine keeps a text on its line.
+// OneLine puts a text on one line, with single spaces between its words.
 func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
+// IntsText is "[1, 2, 3]".
 func IntsText(ns []int) string {
 	parts := make([]string, len(ns))
 	for i, n := range ns {
@@ -187,6 +188,7 @@ func IntsText(ns []int) string {
 	return "[" + strings.Join(parts, ", ") + "]"
 }
 
+// RangesText is "0:4, 2:3", the ranges [lo, hi).
 func RangesText(lo, hi []int) string {
 	parts := make([]string, len(lo))
 	for i := range lo {

@@ -10,13 +10,14 @@ import (
 // ID names a value of a Program: an index into Program.Values.
 type ID int
 
-// Type is what one device holds of a value.
+// Type is the element type and the local shape of a value: that of the part which one
+// device holds.
 type Type struct {
 	DType dtype.DType
 	Shape []int // local
 }
 
-// Elements is the number of elements one device holds.
+// Elements is the number of elements that one device holds.
 func (t Type) Elements() int {
 	n := 1
 	for _, s := range t.Shape {
@@ -31,15 +32,15 @@ func (t Type) Bytes() int64 { return int64(t.Elements()) * int64(t.DType.Size())
 // Op is the kind of an instruction.
 type Op string
 
-// The instructions. Everything a device does is one of these; the collectives
-// are the only ones that look beyond the device.
+// The operations. ops.go has a table of what is known of each; the comments here say
+// what its instruction holds beside its operands.
 const (
 	// Sources.
-	OpConst     Op = "const"      // Value, broadcast to the result's shape
-	OpIota      Op = "iota"       // counts along Dims[0]
+	OpConst     Op = "const"      // Value in every element
+	OpIota      Op = "iota"       // 0, 1, ... along Dims[0]
 	OpAxisIndex Op = "axis-index" // i32 scalar: this device's coordinate on Axes[0]
 
-	// Elementwise, all operands and the result of one shape.
+	// Elementwise: all operands and the result have one shape.
 	OpConvert Op = "convert"
 	OpNeg     Op = "neg"
 	OpAbs     Op = "abs"
@@ -73,25 +74,25 @@ const (
 	OpConcat    Op = "concat"     // along Dims[0]
 	OpDynSlice  Op = "dyn-slice"  // Args: operand, i32 start; Hi[0] elements along Dims[0]; the start is clamped so that the slice fits
 	OpDynUpdate Op = "dyn-update" // Args: operand, update, i32 start along Dims[0], clamped likewise
-	OpTake      Op = "take"       // Args: operand, i32 places along Dims[0], each clamped likewise; the places' dims stand where Dims[0] was
+	OpTake      Op = "take"       // Args: operand, i32 places along Dims[0], each clamped likewise; the dims of the places stand where Dims[0] was
 
 	// Contractions.
-	OpReduce Op = "reduce" // over Dims, which vanish; Reduction says how
-	OpDot    Op = "dot"    // Dot says which dims; result dims: batch, left free, right free
+	OpReduce Op = "reduce" // joins the elements along Dims, which the result does not have, by Reduction
+	OpDot    Op = "dot"    // contracts the dims that Dot names; result dims: batch, left free, right free
 	OpConv   Op = "conv"   // Args: (N, S..., I), kernel (O, I, K...); Lo[d] and Hi[d] zeros around S d; result (N, S'..., O)
 
-	// Control: Trips rounds of Loop.Body.
+	// Control: Loop.Trips rounds of Loop.Body.
 	OpLoop Op = "loop"
 
-	// Code of its own on some platform: see Kernel.
+	// A computation for which a platform has code of its own: see Kernel.
 	OpKernel Op = "kernel"
 
-	// Collectives over Groups (mesh positions), the groups along Axes.
-	OpAllReduce     Op = "all-reduce"         // Reduction
+	// Collectives. Groups are lists of mesh positions along Axes.
+	OpAllReduce     Op = "all-reduce"         // joins the members' elements by Reduction
 	OpAllGather     Op = "all-gather"         // concatenates along Dims[0] in group order
 	OpReduceScatter Op = "reduce-scatter"     // sums, then keeps this member's part of Dims[0]
-	OpAllToAll      Op = "all-to-all"         // cuts Dims[0] into parts, sends part j to member j, concatenates what came along Dims[1]
-	OpPermute       Op = "collective-permute" // Pairs [from, to]; a device that gets nothing has zeros
+	OpAllToAll      Op = "all-to-all"         // cuts Dims[0] into parts, sends part j to member j, and concatenates what it receives along Dims[1]
+	OpPermute       Op = "collective-permute" // sends along Pairs [from, to]; a device to which nobody sends has zeros
 )
 
 // Reduction says how OpReduce and OpAllReduce join elements.
@@ -106,14 +107,14 @@ const (
 // Op is the elementwise operation that joins two elements.
 func (r Reduction) Op() Op { return Op(r) }
 
-// DotDims names the dims of a contraction, in the way of StableHLO's dot_general.
+// DotDims names the dims of a contraction as StableHLO's dot_general does.
 type DotDims struct {
 	LeftBatch, RightBatch       []int
 	LeftContract, RightContract []int
 }
 
-// Loop is a counted loop: it carries values from round to round. Body may use
-// any value defined before the loop.
+// Loop is a counted loop that carries values from round to round. Body may use any
+// value that is defined before the loop.
 type Loop struct {
 	Trips   int
 	Index   ID   // i32 scalar: 0 .. Trips-1
@@ -122,12 +123,13 @@ type Loop struct {
 	Results []ID // the carried values at the end of a round
 }
 
-// Instr is one step of the program that every device runs.
+// Instr is one instruction of the program that every device runs.
 type Instr struct {
 	Op   Op
-	Args []ID
-	Out  []ID
+	Args []ID // operands
+	Out  []ID // results: one, but for a loop
 
+	// Attributes, as the operation has them.
 	Dims      []int
 	Lo, Hi    []int
 	Value     float64
@@ -137,12 +139,12 @@ type Instr struct {
 	Loop      *Loop
 	Kernel    *Kernel
 
-	// Collectives.
+	// Attributes of collectives; an axis index has Axes too.
 	Axes   []string
 	Groups [][]int
 	Pairs  [][2]int
 
-	// Reason says why the partitioner put the instruction here; set on every collective.
+	// Reason says why the instruction is here. Every collective has one.
 	Reason string
 }
 
@@ -154,17 +156,16 @@ type Port struct {
 	Name  string
 	DType dtype.DType
 	Shape []int // global
-	Local []int // what one device holds
+	Local []int // the shape of what one device holds
 	Spec  sharding.Spec
 	Value ID
-	// Donor is, on an output, the index of the input whose memory it takes over, or -1.
-	// That input is gone once the program has run.
+	// Donor is, on an output, the index of the donated input, into whose memory the
+	// output is written; -1 otherwise. The input is gone once the program has run.
 	Donor int
 }
 
-// Program is what every device of a mesh runs: single-assignment instructions
-// on local shapes with explicit collectives. It is made by Build and immutable
-// afterwards.
+// Program is what every device of a mesh runs: single-assignment instructions on local
+// shapes with explicit collectives. It does not change after Finish.
 type Program struct {
 	Name    string
 	Mesh    *mesh.Mesh
@@ -172,13 +173,13 @@ type Program struct {
 	Outputs []Port
 	Values  []Type // by ID
 	Body    []Instr
-	// Choices are what the builder chose between, in order.
+	// Choices are the choices that were made while the program was built, in order.
 	Choices []Choice
 }
 
-// Walk visits every instruction, those of loop bodies included, in order. times
-// is how often the instruction runs in one call of the program. What a kernel means
-// is not part of it: a kernel runs as one instruction.
+// Walk visits every instruction in order, those of loop bodies included. times is how
+// often the instruction runs in one call of the program. A kernel is one instruction:
+// Walk does not visit its body (Kernel.Walk does).
 func (p *Program) Walk(visit func(in *Instr, times int)) { walkBody(p.Body, 1, visit) }
 
 func walkBody(body []Instr, times int, visit func(*Instr, int)) {
@@ -191,8 +192,8 @@ func walkBody(body []Instr, times int, visit func(*Instr, int)) {
 	}
 }
 
-// Captured lists, in ascending order, the values from outside that a loop's
-// body or its results use, nested loops included.
+// Captured lists, in ascending order, the values from outside of a loop that its body,
+// the loops inside it or its results use.
 func (l *Loop) Captured() []ID {
 	inside, used := map[ID]bool{l.Index: true}, map[ID]bool{}
 	for _, id := range l.Params {
@@ -273,11 +274,11 @@ func removeUnusedInstrs(body []Instr, used []bool) []Instr {
 	return out
 }
 
-// Choice is one of several forms that a computation has, as the builder took it.
+// Choice says which of the forms of a computation a program has.
 type Choice struct {
-	// Of is what there was a choice for, with its shapes on a device.
+	// Of names the computation, with its shapes on a device.
 	Of string `json:"of"`
-	// Taken is the form and Why the reason.
+	// Taken is the form that was chosen, and Why the reason.
 	Taken string `json:"taken"`
 	Why   string `json:"why"`
 }
