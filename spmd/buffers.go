@@ -1,60 +1,64 @@
 package spmd
 
-// Which values take memory, and which instructions read and write it. A
-// compiler computes chains of cheap operations in one pass and keeps no value in
-// between; the model of that is small, and the same for every device:
+// A compiler computes chains of cheap operations in one pass and keeps no buffer for
+// the values in between. This file models which values have a buffer, and so which
+// instructions read memory and write it. The model is small, and the same for every
+// device:
 //
-//  1. Elementwise operations (convert, compare and select among them),
-//     broadcasts and reshapes take their operand on the fly, and so does a
-//     reduce: call these its readers.
-//  2. A const, iota, axis index or broadcast has no buffer when all its uses are
-//     by readers: it is made again for each. A loop makes consts and iotas of
-//     the outside again for itself, and those that it starts from in its own memory.
-//  3. Another elementwise value has no buffer when all its uses are by readers. With
-//     more uses than one that holds only where computing it again is cheap: not
-//     when it is computed from more than one buffer of at least as many elements, as a
-//     residual stream is after an addition, and not when it is dear to compute
-//     (costly), but for one reduce beside one other use: the exponentials of attention
+//  1. Elementwise operations (convert, compare and select among them), broadcasts,
+//     reshapes and reduces take an operand as it is computed. They are called readers.
+//  2. A const, iota, axis index or broadcast has no buffer when only readers use it: it
+//     is made again for each of them. A loop makes consts and iotas from outside again,
+//     and those that it starts from in the memory that it carries.
+//  3. Any other elementwise value has no buffer when only readers use it and it has one
+//     use. With several uses it has none only where computing it again is cheap. That is
+//     not so when it is computed from more than one buffer of at least as many elements,
+//     as a residual stream is after an addition. Nor is it so when the operation is
+//     costly, unless the uses are a reduce and one other: the exponentials of attention
 //     are computed for their sum and again for the product.
-//  4. A contraction takes an operand on the fly too when that is the only use of
-//     the value, or beside it there are reduces alone: a norm before a single
-//     matmul, the exponentials before the second product of attention. A value that
-//     several contractions read has a buffer.
-//  5. A contraction is finished by what reads it: its result has no buffer when it
-//     has a single use, by an elementwise operation, and so on up to a value
-//     that has one. So a bias, an activation and the convert after it cost nothing.
-//  6. A reshape has no buffer of its own: it names its operand's. Where the
-//     operand has none, it is treated as an elementwise operation.
-//  7. An all-reduce over more than two devices whose only use is a convert to a
-//     wider type runs in two halves with the convert between them: its result's
-//     buffer is of the wider type.
-//  8. Everything else has a buffer: results of contractions, reductions,
-//     collectives, transposes, slices, pads and concats, what a loop carries or
-//     takes from outside, inputs and outputs.
+//  4. A contraction takes an operand as it is computed when that is the only use of
+//     the value, or when all its other uses are reduces: so the norm before a single
+//     matmul and the exponentials before the second product of attention have no
+//     buffer. A value that several contractions read has one.
+//  5. The instruction that reads a contraction's result may write it: the result has no
+//     buffer when it has a single use, by an elementwise operation, and so on up to a
+//     value that has a buffer. So a bias, an activation and the convert after it cost
+//     nothing.
+//  6. A reshape has no buffer of its own: it names that of its operand. Where the
+//     operand has none, the reshape is treated as an elementwise operation.
+//  7. An all-reduce over more than two devices whose only use is a convert to a wider
+//     type runs in two halves with the convert between them, so its result has a buffer
+//     of the wider type.
+//  8. Every other value has a buffer: the results of contractions, reductions,
+//     collectives, transposes, slices, pads and concats, what a loop carries or takes
+//     from outside, inputs and outputs.
 //
-// An instruction whose result has no buffer happens inside the next one that
-// has: it costs arithmetic, but no memory traffic of its own.
+// An instruction whose result has no buffer happens inside the next one that has a
+// buffer: it costs arithmetic, but no memory traffic of its own.
 //
-// The rules were read off libtpu 0.0.52's optimised programs for blocks of Wan2.1
-// compiled ahead of time; what they are worth is in bench/results, *-plan-score.
-// Slices, pads and concats fused as well were tried and came out up to 30 % too low.
+// The rules were read off programs for blocks of Wan2.1 that libtpu 0.0.52 optimised
+// when it compiled them ahead of time; the files *-plan-score in bench/results say how
+// well they predict. With slices, pads and concats fused as well, predictions came out
+// up to 30 % too low.
 
-// bufferModel is the answer for one program.
+// bufferModel says which values of a program have buffers. Slices are indexed by value.
 type bufferModel struct {
 	p        *Program
 	defs     []*Instr
-	uses     []int    // how many
-	user     []*Instr // the last one found, for values of one use; nil is no instruction
-	other    []bool   // some use is by something else than a reader
-	dots     []int8   // uses by contractions, up to 2
+	uses     []int    // the number of uses
+	user     []*Instr // the last use that was found; nil where it is no instruction
+	other    []bool   // some use is not by a reader
+	dots     []int8   // uses by contractions, counted up to 2
 	reduced  []bool   // some use is by a reduce
 	beyond   []bool   // some use is by neither a contraction nor a reduce
-	none     []bool   // takes no memory
-	root     []ID     // whose buffer it names
+	none     []bool   // the value has no buffer
+	root     []ID     // the value whose buffer this one names; mostly itself
 	size     []int64  // of the buffer, in bytes
 	captured map[*Loop][]ID
 
-	stamp []int32 // of leaves: when a buffer was last seen
+	// Of buffersBehind: the call that saw a value last, the number of the call, and the
+	// values still to visit.
+	stamp []int32
 	now   int32
 	stack []ID
 }
@@ -75,7 +79,8 @@ func newBufferModel(p *Program) *bufferModel {
 	return f
 }
 
-// noteUse notes a use by an instruction; nil is the program's end, a round's or a loop's.
+// noteUse notes a use by an instruction, or with nil by the end of the program or of a
+// round of a loop.
 func (f *bufferModel) noteUse(id ID, by *Instr) {
 	f.uses[id]++
 	f.user[id] = by
@@ -91,8 +96,8 @@ func (f *bufferModel) noteUse(id ID, by *Instr) {
 	}
 }
 
-// noteUses notes every use. A use inside a loop of a value from outside is a use
-// by the loop.
+// noteUses notes every use in a body. Where a loop uses a value from outside, that is
+// also a use by the loop.
 func (f *bufferModel) noteUses(body []Instr) {
 	for i := range body {
 		in := &body[i]
@@ -113,16 +118,16 @@ func (f *bufferModel) noteUses(body []Instr) {
 		for _, id := range f.captured[in.Loop] {
 			if d := f.defs[id]; d == nil || !d.Op.Facts().MadeInLoops {
 				f.other[id], f.beyond[id] = true, true
-				f.uses[id]++ // so that it has no single use
+				f.uses[id]++ // each round uses it: it is not a value of one use
 			}
 		}
 	}
 }
 
-// decideBuffers applies the rules, 4 before 5: whether a contraction is finished by its
-// reader depends on what becomes of that.
+// decideBuffers applies the rules to a body. Rule 5 comes last, because whether a
+// reader writes a contraction's result depends on which readers have buffers.
 func (f *bufferModel) decideBuffers(body []Instr) {
-	// Operands first: a reshape of a value without a buffer has none either.
+	// Operands come before their uses: a reshape of a value without a buffer has none either.
 	for i := range body {
 		in := &body[i]
 		if in.Loop != nil {
@@ -150,7 +155,8 @@ func (f *bufferModel) decideBuffers(body []Instr) {
 	}
 }
 
-// isComputedAgain reports whether a value of several uses is computed again for each (rule 3).
+// isComputedAgain reports whether a value with several uses is computed again for each
+// of them (rule 3).
 func (f *bufferModel) isComputedAgain(in *Instr) bool {
 	id := in.Out[0]
 	if in.Op.Facts().Costly && !(f.uses[id] == 2 && f.reduced[id]) {
@@ -165,7 +171,8 @@ func (f *bufferModel) isComputedAgain(in *Instr) bool {
 	return large <= 1
 }
 
-// isFinishedByReader reports whether what reads a contraction writes its result.
+// isFinishedByReader reports whether the instruction that reads a contraction's result
+// writes it (rule 5).
 func (f *bufferModel) isFinishedByReader(id ID) bool {
 	for {
 		if f.uses[id] != 1 {
@@ -182,7 +189,8 @@ func (f *bufferModel) isFinishedByReader(id ID) bool {
 	}
 }
 
-// widerResult is the value that an all-reduce is converted to between its halves, or -1.
+// widerResult is the value to which an all-reduce is converted between its halves
+// (rule 7), or -1.
 func (f *bufferModel) widerResult(in *Instr) ID {
 	if in.Op != OpAllReduce || f.uses[in.Out[0]] != 1 || len(in.Groups[0]) <= 2 {
 		return -1
@@ -194,15 +202,15 @@ func (f *bufferModel) widerResult(in *Instr) ID {
 	return by.Out[0]
 }
 
-// writesOwnBuffer reports whether an instruction reads and writes memory: it is no loop,
-// its result has a buffer, and the buffer is its own.
+// writesOwnBuffer reports whether an instruction reads memory and writes it by itself:
+// it is no loop, and its result has a buffer of its own.
 func (f *bufferModel) writesOwnBuffer(in *Instr) bool {
 	return in.Op != OpLoop && !f.none[in.Out[0]] && f.root[in.Out[0]] == in.Out[0]
 }
 
-// buffersBehind adds to out the buffers that ids are computed from, each once, in
-// order. Without all it leaves out those behind a contraction or a reduce: what is
-// left is read element by element.
+// buffersBehind adds to out the buffers from which ids are computed, each once, in
+// order. Without all it leaves out the buffers behind a contraction or a reduce, so that
+// the rest are read element by element.
 func (f *bufferModel) buffersBehind(out []ID, all bool, ids ...ID) []ID {
 	f.now++
 	f.stack = f.stack[:0]

@@ -4,76 +4,78 @@ import "slices"
 
 // Live is how much of a device's memory a program takes while it runs.
 type Live struct {
-	// Peak is the most that is held at one time: arguments, results and what
-	// lies between.
+	// Peak is the most that is held at one time: arguments, results and the buffers
+	// in between.
 	Peak int64 `json:"peak_bytes"`
-	// Arguments, Outputs and Aliased are resident whatever the program does:
-	// its inputs, its results, and the part of the results that lies in the
-	// memory of inputs taken over.
+	// Arguments and Outputs are the program's inputs and results; Aliased is the part
+	// of the results that lies in the memory of donated inputs. They are resident
+	// whatever the program does.
 	Arguments int64 `json:"argument_bytes"`
 	Outputs   int64 `json:"output_bytes"`
 	Aliased   int64 `json:"aliased_bytes"`
-	// At is the first value whose making needs Peak, -1 when the arguments alone do.
+	// At is the first value that needs Peak when it is made; -1 when the arguments alone
+	// are the peak.
 	At ID `json:"-"`
 }
 
-// Live runs the program's kernels, one for every value with a buffer
-// (count_fuse.go), and adds up what is held:
+// Live goes through the program step by step, one step for every value with a buffer
+// (buffers.go), and adds up what is held:
 //
-//  1. A buffer is held from the kernel that writes it to the last that reads it, be
-//     it through values without a buffer.
-//  2. Inputs are held throughout. A result that takes an input over is written
-//     into its memory, and nothing else is; the other results are held from their
-//     making to the end.
-//  3. An elementwise kernel writes over an operand of its size that it is
-//     the last to read; so does a dynamic update over what it updates.
-//  4. A loop carries values in place: what it starts from is taken over unless
-//     something later reads it, and a round's results become the next round's
-//     parameters. One round stands for all. What the body reads from outside is
-//     held until the loop ends.
-//  5. A collective's operand and result are two buffers. An all-reduce that
-//     widens (rule 7 there) holds its own part between its halves instead.
-//  6. Elementwise kernels of one shape that read a buffer in common and not each
-//     other run as one, and so hold all their operands together.
-//  7. The order is the program's, or the one that at every point takes of the
-//     kernels that could run the one that frees most: whichever needs less. XLA
-//     schedules by the same two.
+//  1. A buffer is held from the step that writes it to the last one that reads it,
+//     be it through values without a buffer.
+//  2. Inputs are held throughout. An output is written into the memory of its donated
+//     input, and nothing else is written there; the other outputs are held from when
+//     they are made to the end.
+//  3. An elementwise step writes over an operand of the result's size that no later
+//     step reads. A dynamic update writes over the operand that it updates.
+//  4. A loop carries values in place: it takes over a value that it starts from, unless
+//     something later reads that, and the results of a round become the parameters of
+//     the next one. So one round stands for all. The values that the body reads from
+//     outside are held until the loop ends.
+//  5. The operand and the result of a collective are two buffers. An all-reduce that
+//     widens (rule 7 of buffers.go) holds the device's own shard between its halves
+//     instead.
+//  6. Elementwise steps of one shape that read a buffer in common, and not each other's
+//     result, run as one step and hold all their operands together.
+//  7. The order is that of the program, or the greedy one, which always takes the ready
+//     step that frees most, whichever needs less. XLA schedules by the same two orders.
 //
-// A compiler may do better, by computing again or in a faster memory beside, or
-// worse, by padding to tiles and by gaps between buffers; nothing of that is in here.
+// A compiler may need less, where it computes values again or has a faster memory
+// beside, or more, where it pads to tiles and leaves gaps between buffers. The model
+// has nothing of that.
 func (p *Program) Live() Live { return newLiveModel(p, newBufferModel(p)).result }
 
-// liveStep is one step of a body: it reads buffers and writes others.
+// liveStep is one step of a body: it reads some buffers and writes others.
 type liveStep struct {
 	in     *Instr
 	reads  []ID // each once
 	writes []ID
-	over   []ID // of reads: what is read element by element, and so may be written over
-	// Of an all-reduce that widens: a device's own part before and after.
+	over   []ID // the buffers of reads that are read element by element, and so may be written over
+	// For an all-reduce that widens: the bytes of the device's own shard before and after.
 	narrow, wide int64
 	inner        *schedule // of a loop
-	needed       []int     // kernels of the body that read what this one writes
-	waits        int       // kernels of the body that this one reads
+	needed       []int     // the steps of the body that read what this one writes
+	waits        int       // the number of steps of the body whose results this one reads
 }
 
-// schedule is a list of kernels, the order they run in, and what that takes.
+// schedule is the steps of a body, the order in which they run, and what that takes.
 type schedule struct {
 	steps    []liveStep
 	order    []int
-	peak     int64 // the most held at one time, apart from what was there before
-	end      int64 // what is held when all have run
-	at       ID    // the first value whose making needs the peak, -1 when none does
-	peakStep int   // of order, that makes it
+	peak     int64 // the most that is held at one time, apart from what was there before
+	end      int64 // what is held when all steps have run
+	at       ID    // the first value that needs the peak when it is made; -1 where none does
+	peakStep int   // the index in order of the step that makes it
 }
 
-// liveModel is the walk of Live, with what it found.
+// liveModel is the state of the walk that Live describes, and its result.
 type liveModel struct {
 	*bufferModel
-	// Of the body at hand, by buffer:
-	maker  []int32 // the kernel that writes it, plus 1; 0 for what comes from outside
-	left   []int32 // kernels that will still read it
-	pinned []bool  // held to the end, whoever reads it
-	donor  []ID    // whose memory it takes over, -1 for none
+	// Of the current body, by buffer:
+	maker  []int32 // the step that writes it, plus 1; 0 for a buffer from outside
+	left   []int32 // the number of steps that will still read it
+	pinned []bool  // it is held to the end, whatever reads it
+	donor  []ID    // the buffer whose memory it takes over; -1 for none
 	main   *schedule
 	result Live
 }
@@ -111,7 +113,7 @@ func newLiveModel(p *Program, f *bufferModel) *liveModel {
 	return w
 }
 
-// scheduleBody makes a body's kernels, those of loops within first, and finds the
+// scheduleBody makes a body's steps, after those of the loops inside it, and finds the
 // order that takes least.
 func (w *liveModel) scheduleBody(instrs []Instr) *schedule {
 	b := &schedule{}
@@ -170,7 +172,7 @@ func (w *liveModel) scheduleBody(instrs []Instr) *schedule {
 	return b
 }
 
-// scheduleRound plans one round of a loop. Its parameters are there throughout, in
+// scheduleRound schedules one round of a loop. Its parameters are there throughout, in
 // the memory that the loop carries, and a result goes where its parameter was.
 func (w *liveModel) scheduleRound(l *Loop) *schedule {
 	for i, id := range l.Results {
@@ -186,11 +188,11 @@ func (w *liveModel) scheduleRound(l *Loop) *schedule {
 	return w.scheduleBody(l.Body)
 }
 
-// joinBytes is how large a buffer is that is worth reading once for two kernels.
+// joinBytes is the least size of a buffer that is worth reading once for two steps.
 const joinBytes = 1 << 20
 
-// joinSteps makes one of elementwise kernels of one shape that read a buffer in common
-// and not each other (rule 6). The first one takes the others' reads and writes.
+// joinSteps joins elementwise steps of one shape that read a buffer in common and not
+// each other's result (rule 6). The first one takes over the reads and writes of the others.
 func (w *liveModel) joinSteps(b *schedule) {
 	var sharing map[ID][]int
 	for i := range b.steps {
@@ -237,7 +239,7 @@ func (w *liveModel) haveSameType(a, b ID) bool {
 	return x.DType == y.DType && slices.Equal(x.Shape, y.Shape)
 }
 
-// dependsOn reports whether kernel j reads what kernel i writes, through others or not.
+// dependsOn reports whether step j reads what step i writes, directly or through other steps.
 func (w *liveModel) dependsOn(b *schedule, j, i int) bool {
 	for _, id := range b.steps[j].reads {
 		m := int(w.maker[id]) - 1
@@ -248,12 +250,12 @@ func (w *liveModel) dependsOn(b *schedule, j, i int) bool {
 	return false
 }
 
-// pickFirst takes kernels in the program's order.
+// pickFirst takes the steps in the program's order.
 func (w *liveModel) pickFirst(_ *schedule, ready []int) int {
 	return slices.Index(ready, slices.Min(ready))
 }
 
-// pickFreeingMost takes the kernel after which least is held.
+// pickFreeingMost takes the step after which least is held.
 func (w *liveModel) pickFreeingMost(b *schedule, ready []int) int {
 	best, least := 0, int64(0)
 	for n, i := range ready {
@@ -266,10 +268,10 @@ func (w *liveModel) pickFreeingMost(b *schedule, ready []int) int {
 	return best
 }
 
-// canFree reports whether a buffer is the body's to free.
+// canFree reports whether the body makes a buffer and may free it.
 func (w *liveModel) canFree(id ID) bool { return w.maker[id] > 0 && !w.pinned[id] }
 
-// bytesFreed is what is held no more when a kernel has run.
+// bytesFreed is the bytes that are no longer held when a step has run.
 func (w *liveModel) bytesFreed(k *liveStep) int64 {
 	n := int64(0)
 	for _, id := range k.reads {
@@ -285,13 +287,13 @@ func (w *liveModel) bytesFreed(k *liveStep) int64 {
 	return n
 }
 
-// bytesTaken is what a kernel's results hold, and how much of that they need beside
-// what it reads: the rest lies in operands' memory.
+// bytesTaken is the bytes of a step's results, all of them and those that need memory
+// beside the step's operands: the rest lies in the memory of operands.
 func (w *liveModel) bytesTaken(k *liveStep) (beside, all int64) {
 	over := k.over
 	for i, id := range k.writes {
 		if d := w.donor[id]; d >= 0 && (w.left[d] == 0 || w.left[d] == 1 && w.writesOver(k, i, d)) {
-			continue // in memory that is there for it
+			continue // its memory is there already
 		}
 		all += w.size[id]
 		if k.inner != nil {
@@ -310,7 +312,7 @@ func (w *liveModel) bytesTaken(k *liveStep) (beside, all int64) {
 	return beside, all
 }
 
-// writesOver reports whether result i of a kernel may lie in the operand d, when
+// writesOver reports whether result i of a step may lie in the memory of operand d, when
 // nothing else reads that any more.
 func (w *liveModel) writesOver(k *liveStep, i int, d ID) bool {
 	if k.inner == nil {
@@ -320,8 +322,9 @@ func (w *liveModel) writesOver(k *liveStep, i int, d ID) bool {
 	return first == i && !slices.Contains(w.captured[k.in.Loop], d)
 }
 
-// simulateOrder goes through a body's kernels in the order that next chooses of those that
-// could run, and notes the order and what it takes. next gives an index of ready.
+// simulateOrder runs a body's steps in the order that next chooses, and records the order
+// and the memory it takes. next gets the steps that are ready and returns the index in
+// ready of the one to run.
 func (w *liveModel) simulateOrder(b *schedule, next func(b *schedule, ready []int) int) {
 	waits := make([]int, len(b.steps))
 	ready := make([]int, 0, len(b.steps))
@@ -360,7 +363,7 @@ func (w *liveModel) simulateOrder(b *schedule, next func(b *schedule, ready []in
 	b.end = now
 }
 
-// bytesDuring is what is held at most while a kernel runs, and afterwards.
+// bytesDuring is the most that is held while a step runs, and what is held after it.
 func (w *liveModel) bytesDuring(k *liveStep, now int64) (most, after int64) {
 	beside, all := w.bytesTaken(k)
 	frees := w.bytesFreed(k)

@@ -9,7 +9,7 @@ import (
 	"weft/dtype"
 )
 
-// The small parts of MLIR text.
+// The parts of MLIR text: names, types, numbers and attributes.
 
 func ssaName(id ID) string { return "%v" + strconv.Itoa(int(id)) }
 
@@ -26,7 +26,7 @@ func mlirType(t Type) string {
 	return s.String()
 }
 
-// symbolName quotes a name that is no bare identifier.
+// symbolName is a name as it stands after @: quoted where it is no bare identifier.
 func symbolName(name string) string {
 	bare := name != ""
 	for i, r := range name {
@@ -76,7 +76,7 @@ func pairText(pairs [][2]int) string {
 	return fmt.Sprintf("dense<[%s]> : tensor<%dx2xi64>", strings.Join(parts, ", "), len(pairs))
 }
 
-// specialBits are the bits of infinity and of a not-a-number, which have no decimal form.
+// specialBits are the bits of infinity and of NaN, which have no decimal form.
 var specialBits = map[dtype.DType][2]string{
 	dtype.F64:    {"7FF0000000000000", "7FF8000000000000"},
 	dtype.F32:    {"7F800000", "7FC00000"},
@@ -112,7 +112,7 @@ func literalText(d dtype.DType, v float64) string {
 	return s
 }
 
-// comparisonType is the kind of order that a compare follows.
+// comparisonType is the comparison type of StableHLO's compare for an element type.
 func comparisonType(d dtype.DType) string {
 	switch {
 	case d.IsFloat():
@@ -133,7 +133,7 @@ func dotAttributes(d *DotDims, operands dtype.DType) string {
 	return s + fmt.Sprintf(", precision = [%s, %s]", p, p)
 }
 
-// contractionPrecision is what a contraction of operands of a type asks for.
+// contractionPrecision is the precision that a contraction asks for.
 func contractionPrecision(operands dtype.DType) string {
 	if operands == dtype.F32 || operands == dtype.F64 {
 		return "HIGHEST"
@@ -141,8 +141,8 @@ func contractionPrecision(operands dtype.DType) string {
 	return "DEFAULT"
 }
 
-// convAttributes is how a convolution reads its operands: channels last, the
-// kernel as PyTorch keeps it.
+// convAttributes says that a convolution's operand has its channels last and that the
+// kernel is as PyTorch keeps it.
 func convAttributes(in *Instr, operands dtype.DType) string {
 	spatial, pads := make([]string, len(in.Lo)), make([]string, len(in.Lo))
 	for d := range in.Lo {

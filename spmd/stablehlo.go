@@ -16,20 +16,21 @@ import (
 // positions. The text depends on the program alone, so every host of a cluster
 // emits the same bytes.
 //
-// What the text keeps to:
+// Rules that the text follows:
 //
 //  1. Collectives carry no channel handle. With one, StableHLO reads the groups
 //     of an all-to-all or a permute as partition ids.
 //  2. A loop is a while over a counter. Values of the surrounding code reach its
 //     body as further carried operands that come back unchanged; constants and
 //     iotas are made anew inside, which costs nothing and carries no buffer.
-//  3. No constant but scalars; what is larger is a broadcast or an iota.
+//  3. Every constant is a scalar; a larger one is a broadcast of it or an iota.
 //  4. f32 and f64 contractions ask for the highest precision, where an
 //     accelerator would use bf16 or TF32 passes; others take the default, and
 //     sum in the result type.
 //  5. Sums within a device of types narrower than f32 run in f32 and are rounded
 //     once. Sums between devices have the type of the value.
-//  6. The input that an output takes over names it: tf.aliasing_output.
+//  6. A donated input names the output that is written into its memory:
+//     tf.aliasing_output.
 func (p *Program) StableHLO() string {
 	e := &emitter{p: p, defs: map[ID]*Instr{}}
 	p.Walk(func(in *Instr, _ int) {
@@ -41,9 +42,9 @@ func (p *Program) StableHLO() string {
 	return e.text.String()
 }
 
-// emitter writes one module. Names: %v12 is value 12; %v12_3 is value 12 as
-// loop 3 carries it; %i3 and %w3 are loop 3's counter and results; %t5 is a
-// value that the IR has no name for.
+// emitter writes one module. %v12 is value 12 of the program and %v12_3 the same value
+// as loop 3 carries it; %i3 is the counter and %w3 the results of loop 3; %t5 is a value
+// that the program does not have.
 type emitter struct {
 	p     *Program
 	defs  map[ID]*Instr
@@ -53,8 +54,8 @@ type emitter struct {
 	loops int
 }
 
-// nameTable says what a value is called where the emitter stands. A loop body has
-// its own: nothing of the outside is in sight there.
+// nameTable has the names of the values that can be used at the current place. A loop
+// body has a table of its own, because it cannot use the names from outside.
 type nameTable map[ID]string
 
 func (e *emitter) writeLine(format string, args ...any) {
@@ -67,7 +68,8 @@ func (e *emitter) openBlock(format string, args ...any) { e.writeLine(format, ar
 
 func (e *emitter) closeBlock(text string) { e.depth--; e.writeLine("%s", text) }
 
-// writeTemp writes an operation whose result the IR has no name for.
+// writeTemp writes an operation whose result is not a value of the program, and returns
+// the name of the result.
 func (e *emitter) writeTemp(format string, args ...any) string {
 	name := "%t" + strconv.Itoa(e.temps)
 	e.temps++
@@ -150,8 +152,8 @@ type instrText struct {
 // joinedArgs is the operands with commas between.
 func (c *instrText) joinedArgs() string { return strings.Join(c.args, ", ") }
 
-// emitters write the text of one instruction. An elementwise operation that is not
-// among them has the text of emitElementwise; a loop has emitWhile.
+// emitters has the function that writes an instruction of each operation. An
+// elementwise operation without one is written by emitElementwise, a loop by emitWhile.
 var emitters = map[Op]func(e *emitter, c *instrText){
 	OpConst:     func(e *emitter, c *instrText) { e.emitConstant(c.name, c.out, c.Value) },
 	OpIota:      func(e *emitter, c *instrText) { e.define(c, "dim = %d : %s", c.Dims[0], c.to) },
@@ -275,7 +277,7 @@ func (e *emitter) emitAxisIndex(name, axis string) {
 	e.writeLine("%s = stablehlo.convert %s : (%s) -> tensor<i32>", name, id, u32)
 }
 
-// emitStarts are the start indices of a dynamic slice: start along dim, 0 elsewhere.
+// emitStarts gives the start indices of a dynamic slice: start along dim, 0 along the others.
 func (e *emitter) emitStarts(start string, dim, rank int) (operands, types string) {
 	zero := ""
 	if rank > 1 {
@@ -324,8 +326,8 @@ func (e *emitter) emitContraction(c *instrText, call string) {
 	e.writeLine("%s = stablehlo.convert %s : (%s) -> %s", c.name, wide, mlirType(sum), c.to)
 }
 
-// emitCustomCall writes a custom call. Its operands' layouts are said: a compiler that is
-// free to choose gives the kernel transposed ones.
+// emitCustomCall writes the call of a kernel. It gives the layouts of the operands in
+// memory, because a compiler that is free to choose hands the kernel transposed ones.
 func (e *emitter) emitCustomCall(c *instrText) {
 	layout := func(id ID) string {
 		rank := len(e.typeOf(id).Shape)
@@ -371,7 +373,7 @@ func sumsInF32(in *Instr, d dtype.DType) bool {
 	return in.Reduction == Sum && (d == dtype.BF16 || d == dtype.F16)
 }
 
-// reductionIdentity is what a reduction of nothing gives.
+// reductionIdentity is the result of a reduction of no elements.
 func reductionIdentity(r Reduction, d dtype.DType) float64 {
 	switch {
 	case r == Sum:
@@ -449,8 +451,8 @@ func (e *emitter) emitWhile(in *Instr, outer nameTable) {
 	}
 }
 
-// splitCaptured are the values from outside that a loop's body uses, by ID: those it
-// carries, and those that are made again inside.
+// splitCaptured lists, by ID, the values from outside that a loop's body uses: those that
+// the loop carries, and those that are made again inside it.
 func (e *emitter) splitCaptured(l *Loop) (carry, again []ID) {
 	for _, id := range l.Captured() {
 		if d := e.defs[id]; d != nil && d.Op.Facts().MadeInLoops {

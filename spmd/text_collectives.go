@@ -21,11 +21,11 @@ type TextCollective struct {
 	Pairs    [][2]int // of a permute
 }
 
-// CountText reads the collectives out of StableHLO text, so that what a program
-// says of its traffic can be held against what a compiler is given. It knows
-// nothing of programs: it reads each collective's operand type and groups, and
-// of a while the constant that its condition compares the counter with. It
-// reads text laid out as StableHLO lays it out, a line for an operation.
+// CountText reads the collectives out of StableHLO text, so that a test can compare the
+// traffic of a program with the text that a compiler gets. It knows nothing of
+// programs: it reads the operand type and the groups of each collective, and the
+// constant with which the condition of a while compares the counter. The text has one
+// operation on a line.
 func CountText(text string) ([]TextCollective, error) {
 	c := textCounter{loops: []int{1}}
 	for i, line := range strings.Split(text, "\n") {
@@ -41,10 +41,10 @@ func CountText(text string) ([]TextCollective, error) {
 
 type textCounter struct {
 	found []TextCollective
-	loops []int           // trips so far, outermost first, each times the one before
-	cond  bool            // inside a condition, whose constant is the trip count
+	loops []int           // for each loop around the line, outermost first: how often its body runs
+	cond  bool            // the line is inside a condition, whose constant is the trip count
 	trips int             // that constant
-	open  *TextCollective // whose region is being read
+	open  *TextCollective // the collective whose region is being read
 }
 
 var (
