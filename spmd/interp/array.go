@@ -8,14 +8,14 @@ import (
 	"weft/tensor"
 )
 
-// Array is what one device holds of a value, row-major. One of the slices has
-// the elements, by type; the program's values are never changed once made.
+// Array is the part of a value that one device holds, row-major. The slice of its
+// element type has the elements. An array that is a value of a program does not change.
 type Array struct {
 	DType dtype.DType
 	Shape []int
-	F     []float32 // F32, and BF16, F16 and the 8-bit floats as the numbers they are
+	F     []float32 // F32; BF16, F16 and the 8-bit floats, whose values are all float32s
 	D     []float64 // F64
-	I     []int64   // integers and Bool; a U64 as the int64 of the same bits
+	I     []int64   // integers and Bool; a U64 is the int64 of the same bits
 }
 
 // NewArray makes an array of zeros.
@@ -36,7 +36,7 @@ func NewArray(d dtype.DType, shape ...int) *Array {
 // Len is the number of elements.
 func (a *Array) Len() int { return len(a.F) + len(a.D) + len(a.I) }
 
-// Bytes is the size that the device's memory would have, not this program's.
+// Bytes is the size that the array has on a device, not the one that it has here.
 func (a *Array) Bytes() int64 { return int64(a.Len()) * int64(a.DType.Size()) }
 
 // At is element i in row-major order, as a float64.
@@ -62,7 +62,7 @@ func (a *Array) Set(i int, v float64) {
 	}
 }
 
-// FromTensor decodes host memory.
+// FromTensor decodes a tensor of host memory.
 func FromTensor(t *tensor.Tensor) *Array {
 	a := NewArray(t.DType, t.Shape...)
 	size, le := t.DType.Size(), binary.LittleEndian
@@ -94,7 +94,7 @@ func littleEndianInt(b []byte) int64 {
 	return int64(v)
 }
 
-// Tensor encodes into host memory.
+// Tensor encodes the array as a tensor of host memory.
 func (a *Array) Tensor() *tensor.Tensor {
 	t := tensor.New(a.DType, a.Shape...)
 	size, le := a.DType.Size(), binary.LittleEndian
@@ -118,7 +118,7 @@ func (a *Array) Tensor() *tensor.Tensor {
 	return t
 }
 
-// rowMajorStrides of a row-major shape.
+// rowMajorStrides is, for each dim, the distance between neighbouring elements.
 func rowMajorStrides(shape []int) []int {
 	s := make([]int, len(shape))
 	n := 1
@@ -129,8 +129,8 @@ func rowMajorStrides(shape []int) []int {
 	return s
 }
 
-// copyStrided copies the elements at offset + sum of index*steps, for every index of
-// shape: a slice, a transpose or a broadcast, as steps have it.
+// copyStrided copies, for every index of shape, the element at offset + sum of
+// index*steps. By the choice of steps that is a slice, a transpose or a broadcast.
 func (a *Array) copyStrided(shape, steps []int, offset int) *Array {
 	out := NewArray(a.DType, shape...)
 	gatherRows(out.F, a.F, shape, steps, offset)
@@ -159,7 +159,7 @@ func gatherRows[T any](dst, src []T, shape, steps []int, offset int) {
 	})
 }
 
-// putAt copies the whole of src into a, in place, with src's first element at at.
+// putAt copies src into a, in place. The first element of src goes to index at.
 func (a *Array) putAt(src *Array, at []int) {
 	steps := rowMajorStrides(a.Shape)
 	offset := 0
@@ -178,9 +178,8 @@ func scatterRows[T any](dst, src []T, shape, steps []int, offset int) {
 	visitRows(shape, steps, offset, func(from, at, n, _ int) { copy(dst[at:at+n], src[from:from+n]) })
 }
 
-// visitRows visits the rows along the last dim of shape: packed is where a row
-// starts in row-major order, strided where it starts by steps, n its length and
-// step the last of steps.
+// visitRows visits the rows along the last dim of shape. A row starts at packed in
+// row-major order and at strided by steps; it has n elements, which are step apart.
 func visitRows(shape, steps []int, offset int, visit func(packed, strided, n, step int)) {
 	last := len(shape) - 1
 	if last < 0 {
@@ -208,7 +207,7 @@ func visitRows(shape, steps []int, offset int, visit func(packed, strided, n, st
 	}
 }
 
-// transposeDims has dim perm[i] as its dim i; a itself when nothing moves.
+// transposeDims makes dim i of a's dim perm[i]. It returns a itself when nothing moves.
 func (a *Array) transposeDims(perm []int) *Array {
 	shape, steps := make([]int, len(perm)), make([]int, len(perm))
 	own := rowMajorStrides(a.Shape)
@@ -223,7 +222,7 @@ func (a *Array) transposeDims(perm []int) *Array {
 	return a.copyStrided(shape, steps, 0)
 }
 
-// reshapeTo shares the elements.
+// reshapeTo is a under another shape. It shares the elements.
 func (a *Array) reshapeTo(shape []int) *Array {
 	out := *a
 	out.Shape = append([]int{}, shape...)
@@ -238,7 +237,7 @@ func (a *Array) sliceDim(dim, lo, n int) *Array {
 	return a.copyStrided(shape, steps, lo*steps[dim])
 }
 
-// takeFrom puts the places of dim that ids names side by side, in the form of shape.
+// takeFrom takes the places of dim that ids lists, under the shape of the result.
 func (a *Array) takeFrom(dim int, ids *Array, shape []int) *Array {
 	out := NewArray(a.DType, append(append(append([]int{}, a.Shape[:dim]...), len(ids.I)), a.Shape[dim+1:]...)...)
 	at := make([]int, len(a.Shape))

@@ -114,15 +114,15 @@ func (a *Array) updateDim(dim int, update, start *Array) *Array {
 	return out
 }
 
-// clampStart moves a start so that what is sliced fits, as XLA does.
+// clampStart moves a start into 0..most, as XLA does, so that the slice fits.
 func clampStart(start *Array, most int) int { return int(min(max(start.I[0], 0), int64(most))) }
 
 func (a *Array) cloneArray() *Array {
 	return &Array{a.DType, slices.Clone(a.Shape), slices.Clone(a.F), slices.Clone(a.D), slices.Clone(a.I)}
 }
 
-// shareWork shares work on n rows between this device's processor and those that
-// no device is using. How it is cut changes no result.
+// shareWork divides work on n rows between this device's processor and the processors
+// that no device uses. The result does not depend on how the rows are divided.
 func (d *device) shareWork(n int, work func(lo, hi int)) {
 	workers := 1
 	for free := true; free && workers < n; {

@@ -7,8 +7,8 @@ import (
 	"weft/spmd"
 )
 
-// floatFunctions are the operations of one float. They run in float64 whatever the
-// type: the result is then right but for the one rounding.
+// floatFunctions are the operations on one float. They run in float64 for every type, so
+// that the only error is the rounding of the result.
 var floatFunctions = map[spmd.Op]func(float64) float64{
 	spmd.OpNeg:     func(x float64) float64 { return -x },
 	spmd.OpAbs:     math.Abs,
@@ -64,8 +64,8 @@ func applyBinary(op spmd.Op, x, y *Array) *Array {
 	return out
 }
 
-// applyBinaryFloats works in the operands' own precision. max and min give what is not a
-// number where one operand is, as XLA does.
+// applyBinaryFloats computes in the operands' own precision. max and min give NaN where
+// one operand is NaN, as XLA does.
 func applyBinaryFloats[T float32 | float64](op spmd.Op, dst, x, y []T) {
 	y = y[:len(x)]
 	switch op {
@@ -121,8 +121,8 @@ func applyBinaryInt(op spmd.Op, d dtype.DType, x, y int64) int64 {
 	return y
 }
 
-// divideInts is towards zero. By zero it gives what XLA gives: all ones for the
-// quotient, the dividend for the rest.
+// divideInts rounds towards zero. Division by zero gives what XLA gives: all ones as the
+// quotient, the dividend as the remainder.
 func divideInts(op spmd.Op, d dtype.DType, x, y int64) int64 {
 	quotient := op == spmd.OpDiv
 	switch {
@@ -156,7 +156,7 @@ func compareArrays(cmp string, x, y *Array) *Array {
 			lt, eq = lessInt(x.DType, x.I[i], y.I[i]), x.I[i] == y.I[i]
 		default:
 			a, b := x.At(i), y.At(i)
-			if a != a || b != b { // not a number: different, and neither less nor more
+			if a != a || b != b { // NaN differs from everything, and is neither less nor more
 				out.I[i] = boolToInt(cmp == "NE")
 				continue
 			}
@@ -208,7 +208,7 @@ func convertArray(x *Array, d dtype.DType) *Array {
 		for i, v := range x.I {
 			out.I[i] = wrapInt(d, v)
 		}
-	case x.I != nil && d == dtype.F32 && x.DType != dtype.U64: // one rounding, where by way of float64 there are two
+	case x.I != nil && d == dtype.F32 && x.DType != dtype.U64: // by way of float64 it would be rounded twice
 		for i, v := range x.I {
 			out.F[i] = float32(v)
 		}
@@ -228,7 +228,7 @@ func convertArray(x *Array, d dtype.DType) *Array {
 	return out
 }
 
-// filledArray is v in every element.
+// filledArray has v in every element.
 func filledArray(t spmd.Type, v float64) *Array {
 	out := NewArray(t.DType, t.Shape...)
 	if out.Len() == 0 {

@@ -16,16 +16,15 @@ import (
 	"weft/spmd"
 )
 
-// Options say how to run. The zero value is ready.
+// Options say how to run programs. The zero value has the defaults.
 type Options struct {
-	// Timeout is for how long, with no device at work, a collective may wait
-	// for the rest of its group; 0 is a minute.
+	// Timeout is how long a collective may wait for the rest of its group while no
+	// device computes; 0 is a minute.
 	Timeout time.Duration
-	// MaxParallel is how many devices compute at one time; 0 is as many as
-	// there are processors. Those that wait in a collective do not count.
+	// MaxParallel is how many devices compute at one time; 0 is the number of
+	// processors. Devices that wait in a collective do not count.
 	MaxParallel int
-	// Stall is for tests: a device for which it returns true at a collective
-	// never arrives there.
+	// Stall is for tests: where it returns true, a device never arrives at a collective.
 	Stall func(pos int, in *spmd.Instr) bool
 }
 
@@ -35,7 +34,7 @@ type Interp struct {
 	opts Options
 }
 
-// New makes an interpreter.
+// New makes an interpreter for programs of a mesh.
 func New(m *mesh.Mesh, opts Options) *Interp {
 	if opts.Timeout <= 0 {
 		opts.Timeout = time.Minute
@@ -48,18 +47,18 @@ func New(m *mesh.Mesh, opts Options) *Interp {
 
 // Report says what a run did.
 type Report struct {
-	// Collectives is what was exchanged, counted where it happened, by
-	// operation, axes and element type. Bytes are those of the device that
-	// sends most. Reasons are those of the program.
+	// Collectives is the traffic that was counted while it happened, by operation, axes
+	// and element type. Bytes are those of the device that sends most; reasons are those
+	// of the program.
 	Collectives []spmd.Traffic
-	// PeakBytes is, for each device, the most that its values took at one
-	// time. Every value counts: nothing is fused here.
+	// PeakBytes is, for each device, the most memory of its values at one time, in
+	// bytes. Every value counts, since nothing is fused here.
 	PeakBytes []int64
 }
 
-// Run runs a program once: inputs and outputs are by mesh position, then by
-// port. Inputs are left as they are, donated or not. The first failure ends all
-// devices. Errors: ErrInput, ErrCollectiveTimeout, ErrDevice, ctx's.
+// Run runs a program once. Inputs and outputs are by mesh position, then by port. No
+// input changes, donated or not. The first failure ends all devices. Errors: ErrInput,
+// ErrCollectiveTimeout, ErrDevice, and that of ctx.
 func (it *Interp) Run(ctx context.Context, p *spmd.Program, inputs [][]*Array) ([][]*Array, Report, error) {
 	n := it.mesh.NumDevices()
 	if p.Mesh.NumDevices() != n || p.Mesh.String() != it.mesh.String() {
@@ -124,16 +123,16 @@ func reportOf(devices []*device) Report {
 	return r
 }
 
-// sharedRun is what the devices of one Run share.
+// sharedRun has what the devices of one call of Run share.
 type sharedRun struct {
 	Options
 	program *spmd.Program
 	plan    *bodyPlan
 	hub     *meetingHub
-	tokens  chan struct{} // one for each device that computes
+	tokens  chan struct{} // holds a token for each device that computes
 }
 
-// valueBuffer is memory that one or more values of a device name.
+// valueBuffer is memory that one or more values of a device share.
 type valueBuffer struct {
 	bytes int64
 	names int
@@ -144,7 +143,7 @@ type heldValue struct {
 	buffer *valueBuffer
 }
 
-// device is one goroutine's state.
+// device is the state of the goroutine that stands for one device.
 type device struct {
 	*sharedRun
 	pos     int
@@ -158,7 +157,7 @@ type device struct {
 	outputs []*Array
 }
 
-// runGuarded runs the device and makes an error of a panic.
+// runGuarded runs the device. A panic becomes ErrDevice.
 func (d *device) runGuarded(ctx context.Context, inputs []*Array) (err error) {
 	if err := d.acquireProcessor(ctx); err != nil {
 		return err
@@ -175,7 +174,7 @@ func (d *device) runGuarded(ctx context.Context, inputs []*Array) (err error) {
 	}()
 	for i, port := range d.program.Inputs {
 		d.setOwned(port.Value, inputs[i])
-		if !d.isDonated(i) { // the caller has it to the end
+		if !d.isDonated(i) { // the caller holds it to the end
 			d.values[port.Value].buffer.names++
 		}
 	}
@@ -210,7 +209,8 @@ func (d *device) releaseProcessor() {
 	}
 }
 
-// errEnded is what a device returns that others have ended; the cause is theirs.
+// errEnded is the error of a device that stops because another one failed; the error of
+// the run is that of the other.
 var errEnded = errors.New("the run has ended")
 
 func (d *device) runBody(ctx context.Context, p *bodyPlan) error {
@@ -251,14 +251,14 @@ func (d *device) runStep(ctx context.Context, s *planStep) error {
 
 func (d *device) arrayOf(id spmd.ID) *Array { return d.values[id].array }
 
-// setOwned gives a value memory of its own.
+// setOwned sets a value that has memory of its own.
 func (d *device) setOwned(id spmd.ID, a *Array) {
 	d.live += a.Bytes()
 	d.peak = max(d.peak, d.live)
 	d.values[id] = heldValue{a, &valueBuffer{a.Bytes(), 1}}
 }
 
-// setAlias gives a value the memory of another.
+// setAlias sets a value that shares the memory of another.
 func (d *device) setAlias(id spmd.ID, a *Array, b *valueBuffer) {
 	b.names++
 	d.values[id] = heldValue{a, b}
@@ -274,7 +274,7 @@ func (d *device) dropValues(ids []spmd.ID) {
 	}
 }
 
-// runLoop runs the rounds. Values are handed from round to round without a copy.
+// runLoop runs the rounds of a loop. Values pass from round to round without a copy.
 func (d *device) runLoop(ctx context.Context, s *planStep) error {
 	l := s.in.Loop
 	carried := d.holdValues(s.in.Args)
@@ -294,7 +294,7 @@ func (d *device) runLoop(ctx context.Context, s *planStep) error {
 	return nil
 }
 
-// runKernel runs what the kernel means.
+// runKernel runs the instructions that are the kernel's meaning.
 func (d *device) runKernel(ctx context.Context, s *planStep) error {
 	k := s.in.Kernel
 	carried := d.holdValues(s.in.Args)
@@ -327,7 +327,8 @@ func (d *device) nameValues(ids []spmd.ID, hs []heldValue) {
 	}
 }
 
-// runCollective meets the group. The processor is given up while others are awaited.
+// runCollective meets the other devices of the group. A device gives its processor up
+// while it waits for them.
 func (d *device) runCollective(ctx context.Context, in *spmd.Instr) error {
 	if d.Stall != nil && d.Stall(d.pos, in) {
 		d.releaseProcessor()
@@ -349,7 +350,7 @@ func (d *device) runCollective(ctx context.Context, in *spmd.Instr) error {
 	return nil
 }
 
-// awaitGroup rests until the last of the group has arrived, which wakes all of it.
+// awaitGroup waits until the last device of the group has arrived, which wakes the others.
 func (d *device) awaitGroup(ctx context.Context, mt *meeting) error {
 	d.releaseProcessor()
 	select {
@@ -360,7 +361,8 @@ func (d *device) awaitGroup(ctx context.Context, mt *meeting) error {
 	}
 }
 
-// recordTraffic counts what was sent, by the group that met and the operand that came.
+// recordTraffic counts what the device sent, by the group that met and the operand that
+// it brought.
 func (d *device) recordTraffic(in *spmd.Instr, members int, x *Array) {
 	sends := func(p [2]int) bool { return p[0] == d.pos && p[1] != d.pos }
 	if in.Op == spmd.OpPermute && !slices.ContainsFunc(in.Pairs, sends) {

@@ -7,13 +7,13 @@ import (
 	"weft/tensor"
 )
 
-// floatFormat describes a binary float narrower than 32 bits.
+// floatFormat describes a binary floating-point format narrower than 32 bits.
 type floatFormat struct {
-	precision int     // bits of the significand, the hidden one among them
+	precision int     // bits of the significand, with the hidden one
 	least     int     // exponent of the least normal number
 	most      float64 // largest finite number
-	infinity  bool
-	width     int // bits
+	infinity  bool    // the format has infinities
+	width     int     // bits in all
 }
 
 var narrowFormats = map[dtype.DType]floatFormat{
@@ -23,8 +23,8 @@ var narrowFormats = map[dtype.DType]floatFormat{
 	dtype.F8E4M3: {4, -6, 448, false, 8},
 }
 
-// round gives the nearest number of the format, ties to even. What is too large
-// becomes infinite, or not a number where there is no infinity.
+// round gives the nearest number of the format, ties to even. A number that is too large
+// becomes infinite, or NaN in a format without infinities.
 func (f floatFormat) round(v float64) float64 {
 	if v == 0 || math.IsNaN(v) {
 		return v
@@ -46,7 +46,7 @@ func (f floatFormat) ulp(v float64) float64 {
 	return math.Ldexp(1, max(math.Ilogb(v), f.least)-f.precision+1)
 }
 
-// encodeBits encodes a number that round gave.
+// encodeBits gives the bits of a number that round gave.
 func (f floatFormat) encodeBits(v float64) uint16 {
 	var sign uint16
 	if math.Signbit(v) {
@@ -58,7 +58,7 @@ func (f floatFormat) encodeBits(v float64) uint16 {
 	case v == 0:
 		return sign
 	case math.IsNaN(v):
-		if f.infinity { // the quiet one; without infinities all ones is the only one
+		if f.infinity { // the quiet NaN; in a format without infinities all ones is the only NaN
 			top = top >> (fraction - 1) << (fraction - 1)
 		}
 		return sign | top
@@ -72,7 +72,7 @@ func (f floatFormat) encodeBits(v float64) uint16 {
 	return sign | uint16(math.Ilogb(v)-f.least+1)<<fraction | m&(1<<fraction-1)
 }
 
-// decodeBits decodes.
+// decodeBits gives the number that has the bits.
 func (f floatFormat) decodeBits(b uint16) float64 {
 	fraction := f.precision - 1
 	m := float64(b & (1<<fraction - 1))
@@ -96,11 +96,11 @@ func (f floatFormat) decodeBits(b uint16) float64 {
 	return v
 }
 
-// roundAllTo rounds to a type in place.
+// roundAllTo rounds numbers to a type, in place.
 func roundAllTo(d dtype.DType, xs []float32) {
 	switch d {
 	case dtype.F32:
-	case dtype.BF16: // by bits: bf16 is what most values are
+	case dtype.BF16: // by bits, which is faster: most values are bf16
 		for i, x := range xs {
 			xs[i] = roundBF16(x)
 		}
@@ -127,8 +127,8 @@ func roundTo(d dtype.DType, v float64) float32 {
 	return float32(narrowFormats[d].round(v))
 }
 
-// wrapInt keeps the low bits of an integer that its type has. A U64 is held as the
-// int64 of the same bits; every other type's values are themselves.
+// wrapInt keeps as many low bits of an integer as its type has. A U64 is held as the
+// int64 of the same bits; values of every other type are held as they are.
 func wrapInt(d dtype.DType, v int64) int64 {
 	switch d {
 	case dtype.I32:
@@ -172,8 +172,8 @@ func intLimits(d dtype.DType) (lo, hi int64) {
 
 func isUnsigned(d dtype.DType) bool { return d >= dtype.U64 && d <= dtype.U8 }
 
-// floatToInt converts a float: towards zero, stopping at the ends of the range; 0
-// for what is not a number.
+// floatToInt rounds a float towards zero and stops at the ends of the type's range. NaN
+// becomes 0.
 func floatToInt(d dtype.DType, v float64) int64 {
 	lo, hi := intLimits(d)
 	v = math.Trunc(v)
@@ -195,7 +195,7 @@ func floatToInt(d dtype.DType, v float64) int64 {
 	return int64(v)
 }
 
-// intToFloat is the value of an integer.
+// intToFloat is the value of an integer of a type.
 func intToFloat(d dtype.DType, v int64) float64 {
 	if d == dtype.U64 {
 		return float64(uint64(v))

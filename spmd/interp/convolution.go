@@ -4,12 +4,12 @@ import (
 	"weft/spmd"
 )
 
-// patchRows is how many positions of a convolution are laid out as rows at a time.
+// patchRows is the number of positions of a convolution that are laid out as rows at a time.
 const patchRows = 256
 
-// convolve slides a kernel (O, I, K...) over x (N, S..., I), before which lo zeros
-// stand along each spatial dim: the input under the kernel becomes a row of a
-// matmul by the kernel's rows. Positions are shared out by split.
+// convolve slides a kernel (O, I, K...) over x (N, S..., I), with lo zeros before x along
+// each spatial dim. The input under the kernel becomes a row, which is multiplied by the
+// rows of the kernel. split divides the positions.
 func convolve(x, kernel *Array, lo []int, out spmd.Type, split func(n int, work func(lo, hi int))) *Array {
 	to := NewArray(out.DType, out.Shape...)
 	perm := []int{0}
@@ -48,8 +48,8 @@ func slideKernel[T float32 | float64](to *Array, x, kernel []T, shape, window, l
 	})
 }
 
-// copyPatch copies what lies under the kernel at a position, counted row-major over
-// the result's dims but for the channels. What lies outside of x stays zero.
+// copyPatch copies the part of x under the kernel at a position, which counts row-major
+// over the result's dims but the channels. dst stays zero where the kernel is outside of x.
 func copyPatch[T float32 | float64](dst, x []T, position int, shape, result, window, lo []int) {
 	dims := len(lo)
 	channels := shape[dims+1]

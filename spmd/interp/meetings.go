@@ -9,9 +9,9 @@ import (
 	"weft/spmd"
 )
 
-// meetingHub is where devices meet for collectives. A meeting is named by how many
-// collectives its members have been through and by its first member: all
-// devices run one program, so the members of a group count alike.
+// meetingHub is where devices meet for collectives. The key of a meeting is the number of
+// collectives that its members have been through, and its first member: all devices run
+// one program, so the members of a group count alike.
 type meetingHub struct {
 	limit time.Duration
 
@@ -19,13 +19,13 @@ type meetingHub struct {
 	open   map[meetingKey]*meeting
 	groups map[*spmd.Instr][][]int
 	busy   int       // devices that compute or wait for a processor
-	idle   time.Time // since when busy is 0
+	idle   time.Time // when busy last went down
 }
 
 type meetingKey struct{ seq, first int }
 
-// meeting is one collective of one group. Slots are filled under the hub's
-// lock; once ready is closed nothing changes any more.
+// meeting is one collective of one group. Slots are filled under the hub's lock. Nothing
+// changes after ready is closed.
 type meeting struct {
 	in      *spmd.Instr
 	members []int
@@ -39,8 +39,8 @@ func newMeetingHub(devices int, limit time.Duration) *meetingHub {
 	return &meetingHub{limit: limit, open: map[meetingKey]*meeting{}, groups: map[*spmd.Instr][][]int{}, busy: devices}
 }
 
-// noteRest notes that a device is not at work any more: it waits, or has ended. Who
-// waits in a meeting is woken by the last to arrive.
+// noteRest notes that a device no longer computes: it waits in a meeting, until the last
+// device to arrive wakes it, or it has ended.
 func (h *meetingHub) noteRest() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -52,9 +52,9 @@ func (h *meetingHub) noteRestLocked() {
 	h.idle = time.Now()
 }
 
-// joinMeeting brings a device's operand and tells whether it is the last of its
-// group. The last one computes what all share and closes ready; the
-// others rest until then.
+// joinMeeting brings a device's operand to its meeting and reports whether the device is
+// the last of its group. The last one computes what all share and closes ready; the
+// others wait until then.
 func (h *meetingHub) joinMeeting(in *spmd.Instr, seq, pos, devices int, x *Array) (mt *meeting, last bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -78,7 +78,7 @@ func (h *meetingHub) joinMeeting(in *spmd.Instr, seq, pos, devices int, x *Array
 
 func (mt *meeting) memberIndex(pos int) int { return slices.Index(mt.members, pos) }
 
-// membersOf are the devices that pos meets in a collective.
+// membersOf lists the devices that meet in a collective with the one at pos.
 func (h *meetingHub) membersOf(in *spmd.Instr, pos, devices int) []int {
 	groups, ok := h.groups[in]
 	if !ok {
@@ -96,9 +96,10 @@ func (h *meetingHub) membersOf(in *spmd.Instr, pos, devices int) []int {
 	panic("a collective without a group for this device")
 }
 
-// linkedPositions are the devices that a permute's pairs connect, directly or through others.
+// linkedPositions groups the devices that a permute's pairs connect, directly or through
+// others.
 func linkedPositions(pairs [][2]int, devices int) [][]int {
-	set := make([]int, devices) // the least position that it is linked with
+	set := make([]int, devices) // by position: the least position that it is linked with
 	for i := range set {
 		set[i] = i
 	}
@@ -117,10 +118,10 @@ func linkedPositions(pairs [][2]int, devices int) [][]int {
 	return slices.DeleteFunc(groups, func(g []int) bool { return g == nil })
 }
 
-// watchForStall ends the run when, for as long as the limit, no device has been at work
-// while some wait. Devices that compute, however long, are not missing. The
-// collective to blame is the first in program order that is incomplete: its
-// missing devices wait nowhere else.
+// watchForStall ends the run when some devices wait and none has computed for as long as
+// the limit. A device that computes, however long, is not missing. The error names the
+// first incomplete collective in program order, because its missing devices wait nowhere
+// else.
 func (h *meetingHub) watchForStall(ctx context.Context, fail context.CancelCauseFunc) {
 	tick := time.NewTicker(min(max(h.limit/50, time.Millisecond), 100*time.Millisecond))
 	defer tick.Stop()

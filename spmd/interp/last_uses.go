@@ -4,24 +4,24 @@ import (
 	"weft/spmd"
 )
 
-// bodyPlan is a body with, beside each instruction, the values that nothing reads
-// after it.
+// bodyPlan is a body that has, beside each instruction, the values that nothing reads
+// after it: their memory is freed there.
 type bodyPlan struct {
 	steps   []planStep
 	unread  []spmd.ID // parameters that the body does not use
-	results []spmd.ID // what the body gives and defines itself, each once
+	results []spmd.ID // results that the body defines itself, each once
 }
 
 type planStep struct {
 	in     *spmd.Instr
-	before []spmd.ID // operands of a loop or kernel that it alone still has
-	dead   []spmd.ID
+	before []spmd.ID // operands of a loop or kernel that nothing else uses
+	dead   []spmd.ID // values that nothing reads after the instruction
 	loop   *bodyPlan
 	kernel *bodyPlan
 }
 
-// planBody finds the last uses in a body. params are defined at its start and
-// results are used at its end.
+// planBody finds the last uses in a body. params are defined at its start, and results
+// are used at its end.
 func planBody(body []spmd.Instr, params, results []spmd.ID) *bodyPlan {
 	own := map[spmd.ID]bool{}
 	for _, id := range params {

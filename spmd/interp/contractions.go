@@ -8,7 +8,7 @@ import (
 	"weft/spmd"
 )
 
-// reduceDims joins dims. Sums of floats are collected in float64.
+// reduceDims joins the elements along dims. Sums of floats are collected in float64.
 func reduceDims(r spmd.Reduction, x *Array, dims []int) *Array {
 	perm, shape, run := []int{}, []int{}, 1
 	for d, n := range x.Shape {
@@ -68,7 +68,7 @@ func joinInts(r spmd.Reduction, d dtype.DType, xs []int64) int64 {
 	return wrapInt(d, sum)
 }
 
-// joinArrays joins arrays of one shape element by element, in their order.
+// joinArrays joins arrays of one shape element by element, in the order of parts.
 func joinArrays(r spmd.Reduction, parts []*Array) *Array {
 	out := NewArray(parts[0].DType, parts[0].Shape...)
 	fs, ds, is := make([]float32, len(parts)), make([]float64, len(parts)), make([]int64, len(parts))
@@ -93,8 +93,8 @@ func joinArrays(r spmd.Reduction, parts []*Array) *Array {
 	return out
 }
 
-// dotArrays contracts. Both operands are packed so that the contraction is the last
-// dim, [batch, m, k] and [batch, n, k]; rows of the result are shared out by split.
+// dotArrays contracts x and y. Both are packed so that the contracted dim is the last,
+// as [batch, m, k] and [batch, n, k]; split divides the rows of the result.
 func dotArrays(x, y *Array, d *spmd.DotDims, out spmd.Type, split func(n int, work func(lo, hi int))) *Array {
 	left, m := packOperand(x, d.LeftBatch, d.LeftContract)
 	right, n := packOperand(y, d.RightBatch, d.RightContract)
@@ -117,12 +117,12 @@ func dotArrays(x, y *Array, d *spmd.DotDims, out spmd.Type, split func(n int, wo
 	return to
 }
 
-// smallProduct is the number of multiplications below which sharing a contraction out
-// costs more than it saves.
+// smallProduct is the number of multiplications below which dividing a contraction
+// between processors takes more time than it saves.
 const smallProduct = 1 << 16
 
-// packOperand moves batch dims first and contracted dims last, and says how many
-// elements the dims between have.
+// packOperand moves the batch dims to the front and the contracted dims to the end, and
+// returns the number of elements of the dims in between.
 func packOperand(x *Array, batch, contract []int) (*Array, int) {
 	perm, free := slices.Clone(batch), 1
 	for d, n := range x.Shape {
@@ -134,8 +134,8 @@ func packOperand(x *Array, batch, contract []int) (*Array, int) {
 	return x.transposeDims(append(perm, contract...)), free
 }
 
-// multiplyRows fills rows lo to hi of the result from rows lo to hi of left and the
-// n rows of right from base on; rows are k long.
+// multiplyRows fills rows lo to hi of the result from the same rows of left and the n
+// rows of right from base on. A row has k elements.
 func multiplyRows(to, left, right *Array, lo, hi, base, n, k int) {
 	set := func(row, col int, v float64) { to.Set(row*n+col, v) }
 	if to.DType == dtype.F32 {
@@ -163,13 +163,13 @@ func multiplyRows(to, left, right *Array, lo, hi, base, n, k int) {
 	}
 }
 
-// blockColumns is how many rows of the right operand stay in cache while the rows
-// of the left pass by.
+// blockColumns is the number of rows of the right operand that stay in cache while the
+// rows of the left operand pass.
 const blockColumns = 64
 
-// multiplyBlocked is the plain blocked product: four columns at a time share the
-// loads of a row. Every sum runs over k in order, in float64; operands are
-// widened a panel and a row at a time, since each is read many times.
+// multiplyBlocked is a blocked matrix product in which four columns at a time share the
+// loads of a row. Every sum runs over k in order, in float64. Operands are converted to
+// float64 a panel and a row at a time, because each is read many times.
 func multiplyBlocked[T float32 | float64](left, right []T, first, n, k int, set func(row, col int, v float64)) {
 	m := 0
 	if k > 0 {
