@@ -127,22 +127,22 @@ func (op Op) Is(class OpClass) bool {
 // Ops lists all operations, in alphabetical order.
 func Ops() []Op { return slices.Sorted(maps.Keys(opTable)) }
 
-// elementwise describes an operation on numbers whose operands and result have one type.
-func elementwise(operands int, elements ElementTypes, stableHLO string) *OpFacts {
+// elementwiseFacts describes an operation on numbers whose operands and result have one type.
+func elementwiseFacts(operands int, elements ElementTypes, stableHLO string) *OpFacts {
 	return &OpFacts{Class: ElementwiseOp, Operands: operands, Elements: elements, StableHLO: stableHLO, Arithmetic: OncePerResult,
 		Memory: ReadsOperands, ReadsOnTheFly: true, result: sameAsOperands, attributes: noAttributes}
 }
 
-// costly describes an elementwise operation that is dear to compute.
-func costly(operands int, elements ElementTypes, stableHLO string) *OpFacts {
-	f := elementwise(operands, elements, stableHLO)
+// costlyFacts describes an elementwise operation that is dear to compute.
+func costlyFacts(operands int, elements ElementTypes, stableHLO string) *OpFacts {
+	f := elementwiseFacts(operands, elements, stableHLO)
 	f.Costly = true
 	return f
 }
 
-// elementwiseBy describes an elementwise operation with a rule of its own for its result.
-func elementwiseBy(operands int, elements ElementTypes, stableHLO string, result func(typing) (Type, error), attributes func(*Instr, dtype.DType) string) *OpFacts {
-	f := elementwise(operands, elements, stableHLO)
+// elementwiseFactsBy describes an elementwise operation with a rule of its own for its result.
+func elementwiseFactsBy(operands int, elements ElementTypes, stableHLO string, result func(typing) (Type, error), attributes func(*Instr, dtype.DType) string) *OpFacts {
+	f := elementwiseFacts(operands, elements, stableHLO)
 	f.result, f.attributes = result, attributes
 	return f
 }
@@ -156,29 +156,29 @@ var opTable = map[Op]*OpFacts{
 	OpAxisIndex: {Class: SourceOp, Elements: ComputedElements, StableHLO: "replica_id", Arithmetic: NoArithmetic, Memory: ReadsOperands,
 		MadeForEachUse: true, LooksBeyond: true, result: axisIndexType, attributes: axisText},
 
-	OpNeg:     elementwise(1, NumberElements, "negate"),
-	OpAbs:     elementwise(1, NumberElements, "abs"),
-	OpExp:     costly(1, FloatElements, "exponential"),
-	OpLog:     costly(1, FloatElements, "log"),
-	OpSqrt:    costly(1, FloatElements, "sqrt"),
-	OpRsqrt:   costly(1, FloatElements, "rsqrt"),
-	OpTanh:    costly(1, FloatElements, "tanh"),
-	OpSigmoid: costly(1, FloatElements, "logistic"),
-	OpSin:     costly(1, FloatElements, "sine"),
-	OpCos:     costly(1, FloatElements, "cosine"),
-	OpNot:     elementwise(1, IntegerElements, "not"),
-	OpAdd:     elementwise(2, NumberElements, "add"),
-	OpSub:     elementwise(2, NumberElements, "subtract"),
-	OpMul:     elementwise(2, NumberElements, "multiply"),
-	OpDiv:     costly(2, NumberElements, "divide"),
-	OpMax:     elementwise(2, ComputedElements, "maximum"),
-	OpMin:     elementwise(2, ComputedElements, "minimum"),
-	OpRem:     costly(2, NumberElements, "remainder"),
-	OpAnd:     elementwise(2, IntegerElements, "and"),
-	OpOr:      elementwise(2, IntegerElements, "or"),
-	OpConvert: elementwiseBy(1, AnyElements, "convert", convertType, noAttributes),
-	OpCompare: elementwiseBy(2, ComputedElements, "compare", compareType, comparisonText),
-	OpSelect:  elementwiseBy(3, AnyElements, "select", selectType, noAttributes),
+	OpNeg:     elementwiseFacts(1, NumberElements, "negate"),
+	OpAbs:     elementwiseFacts(1, NumberElements, "abs"),
+	OpExp:     costlyFacts(1, FloatElements, "exponential"),
+	OpLog:     costlyFacts(1, FloatElements, "log"),
+	OpSqrt:    costlyFacts(1, FloatElements, "sqrt"),
+	OpRsqrt:   costlyFacts(1, FloatElements, "rsqrt"),
+	OpTanh:    costlyFacts(1, FloatElements, "tanh"),
+	OpSigmoid: costlyFacts(1, FloatElements, "logistic"),
+	OpSin:     costlyFacts(1, FloatElements, "sine"),
+	OpCos:     costlyFacts(1, FloatElements, "cosine"),
+	OpNot:     elementwiseFacts(1, IntegerElements, "not"),
+	OpAdd:     elementwiseFacts(2, NumberElements, "add"),
+	OpSub:     elementwiseFacts(2, NumberElements, "subtract"),
+	OpMul:     elementwiseFacts(2, NumberElements, "multiply"),
+	OpDiv:     costlyFacts(2, NumberElements, "divide"),
+	OpMax:     elementwiseFacts(2, ComputedElements, "maximum"),
+	OpMin:     elementwiseFacts(2, ComputedElements, "minimum"),
+	OpRem:     costlyFacts(2, NumberElements, "remainder"),
+	OpAnd:     elementwiseFacts(2, IntegerElements, "and"),
+	OpOr:      elementwiseFacts(2, IntegerElements, "or"),
+	OpConvert: elementwiseFactsBy(1, AnyElements, "convert", convertType, noAttributes),
+	OpCompare: elementwiseFactsBy(2, ComputedElements, "compare", compareType, comparisonText),
+	OpSelect:  elementwiseFactsBy(3, AnyElements, "select", selectType, noAttributes),
 
 	OpBroadcast: {Class: RearrangeOp, Operands: 1, Elements: AnyElements, StableHLO: "broadcast_in_dim", Arithmetic: NoArithmetic, Memory: ReadsOperands,
 		ReadsOnTheFly: true, MadeForEachUse: true, result: broadcastType, attributes: dimsText},

@@ -89,8 +89,8 @@ func checkDims(dims []int, n int, t Type) error {
 	return nil
 }
 
-// misfit is the error of an operand that cannot become the declared result.
-func misfit(t typing) error { return fmt.Errorf("of %s does not give %s", t.args[0], t.out) }
+// misfitError is the error of an operand that cannot become the declared result.
+func misfitError(t typing) error { return fmt.Errorf("of %s does not give %s", t.args[0], t.out) }
 
 func broadcastType(t typing) (Type, error) {
 	x, dims := t.args[0], t.in.Dims
@@ -99,7 +99,7 @@ func broadcastType(t typing) (Type, error) {
 	}
 	for i, d := range dims {
 		if x.Shape[i] != 1 && x.Shape[i] != t.out.Shape[d] || i > 0 && d <= dims[i-1] {
-			return t.out, misfit(t)
+			return t.out, misfitError(t)
 		}
 	}
 	return Type{x.DType, t.out.Shape}, nil
@@ -107,7 +107,7 @@ func broadcastType(t typing) (Type, error) {
 
 func reshapeType(t typing) (Type, error) {
 	if t.args[0].Elements() != t.out.Elements() {
-		return t.out, misfit(t)
+		return t.out, misfitError(t)
 	}
 	return Type{t.args[0].DType, t.out.Shape}, nil
 }

@@ -156,24 +156,24 @@ func (c *instrText) joinedArgs() string { return strings.Join(c.args, ", ") }
 // elementwise operation without one is written by emitElementwise, a loop by emitWhile.
 var emitters = map[Op]func(e *emitter, c *instrText){
 	OpConst:     func(e *emitter, c *instrText) { e.emitConstant(c.name, c.out, c.Value) },
-	OpIota:      func(e *emitter, c *instrText) { e.define(c, "dim = %d : %s", c.Dims[0], c.to) },
+	OpIota:      func(e *emitter, c *instrText) { e.defineResult(c, "dim = %d : %s", c.Dims[0], c.to) },
 	OpAxisIndex: func(e *emitter, c *instrText) { e.emitAxisIndex(c.name, c.Axes[0]) },
 
 	OpConvert: (*emitter).emitPlain,
 	OpCompare: func(e *emitter, c *instrText) {
-		e.define(c, "%s, %s, %s : %s", c.Cmp, c.joinedArgs(), comparisonType(e.typeOf(c.Args[0]).DType), c.signature)
+		e.defineResult(c, "%s, %s, %s : %s", c.Cmp, c.joinedArgs(), comparisonType(e.typeOf(c.Args[0]).DType), c.signature)
 	},
-	OpSelect: func(e *emitter, c *instrText) { e.define(c, "%s : %s, %s", c.joinedArgs(), c.types[0], c.to) },
+	OpSelect: func(e *emitter, c *instrText) { e.defineResult(c, "%s : %s, %s", c.joinedArgs(), c.types[0], c.to) },
 
 	OpBroadcast: (*emitter).emitWithDims,
 	OpReshape:   (*emitter).emitPlain,
 	OpTranspose: (*emitter).emitWithDims,
 	OpSlice: func(e *emitter, c *instrText) {
-		e.define(c, "%s [%s] : %s", c.args[0], RangesText(c.Lo, c.Hi), c.signature)
+		e.defineResult(c, "%s [%s] : %s", c.args[0], RangesText(c.Lo, c.Hi), c.signature)
 	},
 	OpPad: (*emitter).emitPad,
 	OpConcat: func(e *emitter, c *instrText) {
-		e.define(c, "%s, dim = %d : %s", c.joinedArgs(), c.Dims[0], c.signature)
+		e.defineResult(c, "%s, dim = %d : %s", c.joinedArgs(), c.Dims[0], c.signature)
 	},
 	OpDynSlice:  (*emitter).emitDynSlice,
 	OpDynUpdate: (*emitter).emitDynUpdate,
@@ -222,36 +222,36 @@ func (e *emitter) emitInstr(in *Instr, name string, n nameTable) {
 	emit(e, c)
 }
 
-// define writes "name = stablehlo.op ...", with what format makes of a after the operation.
-func (e *emitter) define(c *instrText, format string, a ...any) {
+// defineResult writes "name = stablehlo.op ...", with what format makes of a after the operation.
+func (e *emitter) defineResult(c *instrText, format string, a ...any) {
 	e.writeLine("%s = stablehlo.%s %s", c.name, c.hlo, fmt.Sprintf(format, a...))
 }
 
 // emitElementwise writes an operation whose operands and result have one type.
-func (e *emitter) emitElementwise(c *instrText) { e.define(c, "%s : %s", c.joinedArgs(), c.to) }
+func (e *emitter) emitElementwise(c *instrText) { e.defineResult(c, "%s : %s", c.joinedArgs(), c.to) }
 
 // emitPlain writes an operation that has operands alone.
-func (e *emitter) emitPlain(c *instrText) { e.define(c, "%s : %s", c.joinedArgs(), c.signature) }
+func (e *emitter) emitPlain(c *instrText) { e.defineResult(c, "%s : %s", c.joinedArgs(), c.signature) }
 
 // emitWithDims writes an operation of one operand and a list of dims.
 func (e *emitter) emitWithDims(c *instrText) {
-	e.define(c, "%s, dims = %s : %s", c.args[0], IntsText(c.Dims), c.signature)
+	e.defineResult(c, "%s, dims = %s : %s", c.args[0], IntsText(c.Dims), c.signature)
 }
 
 func (e *emitter) emitPad(c *instrText) {
 	fill := e.emitScalar(c.out.DType, c.Value)
-	e.define(c, "%s, %s, low = %s, high = %s, interior = %s : (%s, %s) -> %s",
+	e.defineResult(c, "%s, %s, low = %s, high = %s, interior = %s : (%s, %s) -> %s",
 		c.args[0], fill, IntsText(c.Lo), IntsText(c.Hi), IntsText(make([]int, len(c.Lo))), c.types[0], mlirType(Type{DType: c.out.DType}), c.to)
 }
 
 func (e *emitter) emitDynSlice(c *instrText) {
 	starts, startTypes := e.emitStarts(c.args[1], c.Dims[0], len(c.out.Shape))
-	e.define(c, "%s, %s, sizes = %s : (%s, %s) -> %s", c.args[0], starts, IntsText(c.out.Shape), c.types[0], startTypes, c.to)
+	e.defineResult(c, "%s, %s, sizes = %s : (%s, %s) -> %s", c.args[0], starts, IntsText(c.out.Shape), c.types[0], startTypes, c.to)
 }
 
 func (e *emitter) emitDynUpdate(c *instrText) {
 	starts, startTypes := e.emitStarts(c.args[2], c.Dims[0], len(c.out.Shape))
-	e.define(c, "%s, %s, %s : (%s, %s, %s) -> %s", c.args[0], c.args[1], starts, c.types[0], c.types[1], startTypes, c.to)
+	e.defineResult(c, "%s, %s, %s : (%s, %s, %s) -> %s", c.args[0], c.args[1], starts, c.types[0], c.types[1], startTypes, c.to)
 }
 
 func (e *emitter) emitScalar(d dtype.DType, v float64) string {
@@ -345,8 +345,8 @@ func (e *emitter) emitCustomCall(c *instrText) {
 		c.name, c.hlo, c.Kernel.Call, c.joinedArgs(), quoteString(c.Kernel.Config()), strings.Join(layouts, ", "), layout(c.Out[0]), c.signature)
 }
 
-// joining is the name in StableHLO of the operation that joins two elements.
-func joining(r Reduction) string { return r.Op().Facts().StableHLO }
+// joiningName is the name in StableHLO of the operation that joins two elements.
+func joiningName(r Reduction) string { return r.Op().Facts().StableHLO }
 
 func (e *emitter) emitReduce(c *instrText) {
 	from := e.typeOf(c.Args[0])
@@ -365,7 +365,7 @@ func (e *emitter) emitReduce(c *instrText) {
 func (e *emitter) emitReduceOp(c *instrText, name, arg string, from, to Type) {
 	init := e.emitScalar(to.DType, reductionIdentity(c.Reduction, to.DType))
 	e.writeLine("%s = stablehlo.%s(%s init: %s) applies stablehlo.%s across dimensions = %s : (%s, %s) -> %s",
-		name, c.hlo, arg, init, joining(c.Reduction), IntsText(c.Dims), mlirType(from), mlirType(Type{DType: to.DType}), mlirType(to))
+		name, c.hlo, arg, init, joiningName(c.Reduction), IntsText(c.Dims), mlirType(from), mlirType(Type{DType: to.DType}), mlirType(to))
 }
 
 // sumsInF32 reports whether an OpReduce runs in f32 though its value is narrower.
@@ -400,7 +400,7 @@ func (e *emitter) emitReducingCollective(c *instrText, attributes string) {
 	}
 	e.openBlock(`%s = "stablehlo.%s"(%s) <{%s}> ({`, c.name, c.hlo, c.args[0], attributes)
 	e.writeLine("^bb0(%%x: %s, %%y: %s):", t, t)
-	e.writeLine("  %%z = stablehlo.%s %%x, %%y : %s", joining(r), t)
+	e.writeLine("  %%z = stablehlo.%s %%x, %%y : %s", joiningName(r), t)
 	e.writeLine("  stablehlo.return %%z : %s", t)
 	e.closeBlock("}) : " + c.signature)
 }

@@ -50,7 +50,7 @@ func Validate(p *Program) error {
 	v.checkBody(p.Body)
 	for _, out := range p.Outputs {
 		if !v.isInSight(out.Value) {
-			v.report("output %q is %s, which is not defined outside of loops", out.Name, valueName(out.Value))
+			v.addViolation("output %q is %s, which is not defined outside of loops", out.Name, valueName(out.Value))
 		}
 	}
 	return v.errs.Err()
@@ -70,7 +70,7 @@ type validator struct {
 	at      *Instr
 }
 
-func (v *validator) report(format string, args ...any) {
+func (v *validator) addViolation(format string, args ...any) {
 	f := Malformed{Program: v.p.Name, Value: -1}
 	where := ""
 	if v.at != nil {
@@ -104,10 +104,10 @@ func (v *validator) isInSight(id ID) bool {
 func (v *validator) defineValue(id ID) bool {
 	switch {
 	case !v.hasType(id):
-		v.report("value %s has no type", valueName(id))
+		v.addViolation("value %s has no type", valueName(id))
 		return false
 	case v.scopeOf[id] > 0:
-		v.report("value %s is defined twice", valueName(id))
+		v.addViolation("value %s is defined twice", valueName(id))
 		return false
 	}
 	v.scopeOf[id] = v.here
@@ -118,7 +118,7 @@ func (v *validator) checkUses(ids []ID) bool {
 	ok := true
 	for _, id := range ids {
 		if !v.isInSight(id) {
-			v.report("uses %s, which is not in sight there", valueName(id))
+			v.addViolation("uses %s, which is not in sight there", valueName(id))
 			ok = false
 		}
 	}
@@ -132,16 +132,16 @@ func (v *validator) isOfType(id ID, t Type) bool {
 func (v *validator) checkPorts() {
 	check := func(kind string, port Port) {
 		if !v.hasType(port.Value) {
-			v.report("%s %q is no value", kind, port.Name)
+			v.addViolation("%s %q is no value", kind, port.Name)
 			return
 		}
 		if t := (Type{port.DType, port.Local}); !v.isOfType(port.Value, t) {
-			v.report("%s %q says %s and is %s", kind, port.Name, t, v.p.Values[port.Value])
+			v.addViolation("%s %q says %s and is %s", kind, port.Name, t, v.p.Values[port.Value])
 		}
 		if local, err := port.Spec.Local(v.p.Mesh, port.Shape); err != nil {
-			v.report("%s %q: %v", kind, port.Name, err)
+			v.addViolation("%s %q: %v", kind, port.Name, err)
 		} else if !slices.Equal(local, port.Local) {
-			v.report("%s %q is %v of global %v on a device; its layout %v leaves %v", kind, port.Name, port.Local, port.Shape, port.Spec, local)
+			v.addViolation("%s %q is %v of global %v on a device; its layout %v leaves %v", kind, port.Name, port.Local, port.Shape, port.Spec, local)
 		}
 	}
 	for _, in := range v.p.Inputs {
@@ -154,12 +154,12 @@ func (v *validator) checkPorts() {
 			continue
 		}
 		if out.Donor >= len(v.p.Inputs) || donors[out.Donor] {
-			v.report("output %q takes over input %d, which is not there or taken already", out.Name, out.Donor)
+			v.addViolation("output %q takes over input %d, which is not there or taken already", out.Name, out.Donor)
 			continue
 		}
 		donors[out.Donor] = true
 		if in := v.p.Inputs[out.Donor]; in.DType != out.DType || !slices.Equal(in.Local, out.Local) {
-			v.report("output %q, %s, takes over input %q, %s", out.Name, Type{out.DType, out.Local}, in.Name, Type{in.DType, in.Local})
+			v.addViolation("output %q, %s, takes over input %q, %s", out.Name, Type{out.DType, out.Local}, in.Name, Type{in.DType, in.Local})
 		}
 	}
 }
@@ -189,14 +189,14 @@ func (v *validator) checkBody(body []Instr) {
 func (v *validator) checkLoop(in *Instr) {
 	l := in.Loop
 	if l == nil || l.Trips < 1 || len(in.Args) != len(l.Params) || len(in.Args) != len(l.Results) || len(in.Args) != len(in.Out) {
-		v.report("a loop runs at least once and has as many parameters, results and outputs as operands")
+		v.addViolation("a loop runs at least once and has as many parameters, results and outputs as operands")
 		return
 	}
 	leave := v.enterScope()
 	defer leave()
 	ok := v.defineValue(l.Index)
 	if ok && !v.isOfType(l.Index, Type{DType: dtype.I32}) {
-		v.report("index %s is %s, not i32[]", valueName(l.Index), v.p.Values[l.Index])
+		v.addViolation("index %s is %s, not i32[]", valueName(l.Index), v.p.Values[l.Index])
 	}
 	for _, id := range l.Params {
 		ok = v.defineValue(id) && ok
@@ -213,7 +213,7 @@ func (v *validator) checkLoop(in *Instr) {
 				continue // said where it is defined
 			}
 			if !v.isOfType(id, t) {
-				v.report("carries %s as %s, but %s is %s", valueName(a), t, valueName(id), v.p.Values[id])
+				v.addViolation("carries %s as %s, but %s is %s", valueName(a), t, valueName(id), v.p.Values[id])
 			}
 		}
 	}
@@ -223,7 +223,7 @@ func (v *validator) checkLoop(in *Instr) {
 func (v *validator) checkKernel(in *Instr) {
 	k := in.Kernel
 	if k == nil || len(k.Params) != len(in.Args) || len(in.Out) != 1 || !v.hasType(in.Out[0]) {
-		v.report("a kernel has a parameter for each operand, and one result")
+		v.addViolation("a kernel has a parameter for each operand, and one result")
 		return
 	}
 	leave := v.enterScope()
@@ -233,18 +233,18 @@ func (v *validator) checkKernel(in *Instr) {
 	defer func() { v.least = outer }()
 	for i, id := range k.Params {
 		if t := v.p.Values[in.Args[i]]; !v.defineValue(id) || !v.isOfType(id, t) {
-			v.report("takes %s as %s, which is another type", t, valueName(id))
+			v.addViolation("takes %s as %s, which is another type", t, valueName(id))
 			return
 		}
 	}
 	v.checkBody(k.Body)
 	v.at = in
 	if out := v.p.Values[in.Out[0]]; v.checkUses([]ID{k.Result}) && !v.isOfType(k.Result, out) {
-		v.report("result is declared %s and means %s", out, v.p.Values[k.Result])
+		v.addViolation("result is declared %s and means %s", out, v.p.Values[k.Result])
 	}
 	k.Walk(func(inner *Instr, _ int) {
 		if f := inner.Op.Facts(); f != nil && f.LooksBeyond {
-			v.report("means a %s, which looks beyond the device", inner.Op)
+			v.addViolation("means a %s, which looks beyond the device", inner.Op)
 		}
 	})
 }
@@ -254,13 +254,13 @@ func (v *validator) checkInstr(in *Instr) {
 	f := in.Op.Facts()
 	switch {
 	case f == nil:
-		v.report("no such operation")
+		v.addViolation("no such operation")
 		return
 	case len(in.Out) != 1 || !v.hasType(in.Out[0]):
-		v.report("has one result")
+		v.addViolation("has one result")
 		return
 	case len(in.Args) != f.Operands && f.Operands >= 0 || len(in.Args) == 0 && f.Operands == OneOrMore:
-		v.report("has %d operands", len(in.Args))
+		v.addViolation("has %d operands", len(in.Args))
 		return
 	}
 	v.args = v.args[:0]
@@ -276,9 +276,9 @@ func (v *validator) checkInstr(in *Instr) {
 	got, err := f.result(typing{in, v.args, out, v.p.Mesh})
 	switch {
 	case err != nil:
-		v.report("%v", err)
+		v.addViolation("%v", err)
 	case got.DType != out.DType || !slices.Equal(got.Shape, out.Shape):
-		v.report("result is declared %s and comes out as %s", out, got)
+		v.addViolation("result is declared %s and comes out as %s", out, got)
 	}
 	if f.Class == CollectiveOp {
 		v.checkCollective(in)
@@ -290,16 +290,16 @@ func (v *validator) checkElements(in *Instr, takes ElementTypes, d dtype.DType) 
 	integral := d == dtype.Bool || !d.IsFloat()
 	switch {
 	case takes == FloatElements && integral:
-		v.report("is for floats, not %s", d)
+		v.addViolation("is for floats, not %s", d)
 	case takes == IntegerElements && !integral:
-		v.report("is for integers and i1, not %s", d)
+		v.addViolation("is for integers and i1, not %s", d)
 	case takes == NumberElements && d == dtype.Bool:
-		v.report("is not for i1")
+		v.addViolation("is not for i1")
 	case takes == ReducibleElements && d == dtype.Bool && in.Reduction != Maximum:
-		v.report("of i1 is %q alone", Maximum)
+		v.addViolation("of i1 is %q alone", Maximum)
 	}
 	if (d == dtype.F8E4M3 || d == dtype.F8E5M2) && takes != AnyElements {
-		v.report("of %s; 8-bit floats are for storage: convert first", d)
+		v.addViolation("of %s; 8-bit floats are for storage: convert first", d)
 	}
 }
 
@@ -308,15 +308,15 @@ func (v *validator) checkCollective(in *Instr) {
 	m := v.p.Mesh
 	for _, a := range in.Axes {
 		if !m.Has(a) {
-			v.report("axis %s is not in mesh %s", a, m)
+			v.addViolation("axis %s is not in mesh %s", a, m)
 		}
 	}
 	if strings.TrimSpace(in.Reason) == "" {
-		v.report("gives no reason")
+		v.addViolation("gives no reason")
 	}
 	if in.Op != OpPermute {
 		if want := v.groupsAlong(in.Axes); !haveSameGroups(in.Groups, want) {
-			v.report("has groups %v; along %v they are %v", in.Groups, in.Axes, want)
+			v.addViolation("has groups %v; along %v they are %v", in.Groups, in.Axes, want)
 		}
 		return
 	}
@@ -324,11 +324,11 @@ func (v *validator) checkCollective(in *Instr) {
 	for _, pair := range in.Pairs {
 		from, to := pair[0], pair[1]
 		if min(from, to) < 0 || max(from, to) >= m.NumDevices() {
-			v.report("pair %v of a mesh of %d devices", pair, m.NumDevices())
+			v.addViolation("pair %v of a mesh of %d devices", pair, m.NumDevices())
 			continue
 		}
 		if sends[from] || receives[to] {
-			v.report("pair %v: a position sends once and receives once", pair)
+			v.addViolation("pair %v: a position sends once and receives once", pair)
 		}
 		sends[from], receives[to] = true, true
 	}

@@ -66,7 +66,7 @@ var computations = map[spmd.Op]computation{
 		return dotArrays(args[0], args[1], in.Dot, t, d.shareWork)
 	},
 	spmd.OpConv: func(d *device, in *spmd.Instr, t spmd.Type, args []*Array) *Array {
-		return convolve(args[0], args[1], in.Lo, t, d.shareWork)
+		return convolveArray(args[0], args[1], in.Lo, t, d.shareWork)
 	},
 }
 

@@ -7,10 +7,10 @@ import (
 // patchRows is the number of positions of a convolution that are laid out as rows at a time.
 const patchRows = 256
 
-// convolve slides a kernel (O, I, K...) over x (N, S..., I), with lo zeros before x along
+// convolveArray slides a kernel (O, I, K...) over x (N, S..., I), with lo zeros before x along
 // each spatial dim. The input under the kernel becomes a row, which is multiplied by the
 // rows of the kernel. split divides the positions.
-func convolve(x, kernel *Array, lo []int, out spmd.Type, split func(n int, work func(lo, hi int))) *Array {
+func convolveArray(x, kernel *Array, lo []int, out spmd.Type, split func(n int, work func(lo, hi int))) *Array {
 	to := NewArray(out.DType, out.Shape...)
 	perm := []int{0}
 	for d := range lo {

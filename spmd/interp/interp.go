@@ -311,7 +311,7 @@ func (d *device) runKernel(ctx context.Context, s *planStep) error {
 	return nil
 }
 
-// holdValues holds on to values while their names change hands; name ends that.
+// holdValues keeps the memory of values until nameValues gives it to other values.
 func (d *device) holdValues(ids []spmd.ID) []heldValue {
 	hs := make([]heldValue, len(ids))
 	for i, id := range ids {
@@ -321,6 +321,7 @@ func (d *device) holdValues(ids []spmd.ID) []heldValue {
 	return hs
 }
 
+// nameValues makes ids values with the memory that holdValues kept.
 func (d *device) nameValues(ids []spmd.ID, hs []heldValue) {
 	for i, id := range ids {
 		d.values[id] = hs[i]

@@ -7,15 +7,15 @@ import (
 	"weft/spmd"
 )
 
-// errorSpan bounds a value: no element exceeds most, and two engines that round each
-// operation by themselves differ by no more than apart.
+// errorSpan bounds a value: no element is larger than most, and two engines that round
+// each operation by themselves differ by no more than apart.
 type errorSpan struct{ most, apart float64 }
 
-// Bounds says, for each output, how far two correct engines may lie apart on a
-// program that Random made. It follows the errors through the program, loops
-// round by round: each operation passes its operands' errors on by its slope
-// and adds a rounding. Engines round bf16 where they like, so a rounding is
-// taken as a whole last digit; functions as four.
+// Bounds says, for each output, how far two correct engines may lie apart on a program
+// that Random made. It follows the errors through the program, and through loops round by
+// round: each operation multiplies the errors of its operands by its slope and adds a
+// rounding. Engines choose where they round bf16, so a rounding counts as a whole last
+// digit, and a function as four.
 func Bounds(p *spmd.Program) []float64 {
 	s := make([]errorSpan, len(p.Values))
 	for _, in := range p.Inputs {
@@ -35,6 +35,7 @@ type boundFollower struct {
 	s []errorSpan
 }
 
+// lastDigit is the distance of two neighbouring numbers at 1.
 func lastDigit(d dtype.DType) float64 {
 	switch d {
 	case dtype.F32:

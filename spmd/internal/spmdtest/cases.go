@@ -1,5 +1,5 @@
-// Package spmdtest holds programs with known results, and a maker of random
-// ones, for the tests of everything that reads or runs programs.
+// Package spmdtest has programs with known results and makes random ones, for the tests of
+// all packages that read or run programs.
 package spmdtest
 
 import (
@@ -13,13 +13,13 @@ import (
 	"weft/spmd/interp"
 )
 
-// Case is one program with what goes in and what has to come out.
+// Case is a program with its inputs and the results that are right.
 type Case struct {
 	Name   string
 	Axes   []mesh.Axis
 	Inputs [][]*interp.Array // by device, then input; one row serves all devices
 	Body   func(b *spmd.Builder, in []spmd.Local) []spmd.Local
-	Want   [][]*interp.Array // by device, then output; one row is what all devices have
+	Want   [][]*interp.Array // by device, then output; one row serves all devices
 }
 
 // Arr makes an array from its elements in row-major order.
@@ -46,7 +46,7 @@ func Count(shape ...int) *interp.Array {
 	return a
 }
 
-// One puts arrays in a row for all devices.
+// One makes the single row of arrays that serves all devices.
 func One(as ...*interp.Array) [][]*interp.Array { return [][]*interp.Array{as} }
 
 // Mesh is the case's mesh.
@@ -58,7 +58,7 @@ func (c Case) Mesh() *mesh.Mesh {
 	return m
 }
 
-// PerDevice repeats a single row for n devices.
+// PerDevice gives the rows of n devices, of which a single row is repeated.
 func PerDevice(rows [][]*interp.Array, n int) [][]*interp.Array {
 	if len(rows) == n {
 		return rows
@@ -144,8 +144,8 @@ func Cases() []Case {
 	return append(all, collectiveCases()...)
 }
 
-// No case takes the larger or smaller of a number and what is not one: XLA's
-// CPU engine is set to give either.
+// No case takes the larger or smaller of a number and NaN, because the options of XLA's
+// CPU engine let it give either.
 func elementwiseCases() []Case {
 	nan, inf := math.NaN(), math.Inf(1)
 	type v = []float64
@@ -437,7 +437,7 @@ func loopCases() []Case {
 	}
 }
 
-// eachDevice makes one array a device.
+// eachDevice makes one array for each device.
 func eachDevice(n int, f func(pos int) *interp.Array) [][]*interp.Array {
 	out := make([][]*interp.Array, n)
 	for pos := range out {

@@ -23,10 +23,10 @@ var meshes = [][]mesh.Axis{
 	{{Name: "dp", Size: 2}, {Name: "tp", Size: 4}},
 }
 
-// Random draws a program on a mesh of 1 to 8 devices, and inputs for it. It
-// uses every operation but those that would make one engine's last bit
-// another's difference: floats are compared only where they are inputs, and
-// turned into integers nowhere. Bounds says how far results may lie apart.
+// Random draws a program on a mesh of 1 to 8 devices, and inputs for it. It uses every
+// operation, but none where a difference in the last bit could become a large one:
+// floats are compared only where they are inputs, and never become integers. Bounds says
+// how far results may lie apart.
 func Random(t *rapid.T) (*spmd.Program, [][]*interp.Array) {
 	axes := rapid.SampledFrom(meshes).Draw(t, "mesh")
 	m, err := mesh.Local(axes...)
@@ -51,7 +51,7 @@ type programGenerator struct {
 	b     *spmd.Builder
 	axes  []string // of size above 1
 	pool  []spmd.Local
-	given int              // how many of the pool, at its start, are inputs
+	given int              // the number of inputs, with which the pool starts
 	exact map[spmd.ID]bool // floats that are inputs
 	bound map[spmd.ID]float64
 	depth int
@@ -109,7 +109,8 @@ func (g *programGenerator) drawInputs(p *spmd.Program) [][]*interp.Array {
 	return rows
 }
 
-// addValue puts a value in the pool; what may be large is bent to -1..1 first.
+// addValue puts a value in the pool. A value that may be large goes through tanh, or
+// through a remainder, first.
 func (g *programGenerator) addValue(x spmd.Local, bound float64) {
 	if bound > 50 && x.DType.IsFloat() {
 		x, bound = g.b.LUnary(spmd.OpTanh, x), 1
@@ -136,7 +137,10 @@ func (g *programGenerator) pickValue(what string, ok func(x spmd.Local) bool) (s
 }
 
 func (g *programGenerator) addSteps(n int) {
-	moves := []func(){g.addUnary, g.addUnary, g.addBinary, g.addBinary, g.addInteger, g.addSelect, g.addSource, g.addRearrangement, g.addRearrangement, g.addDynamic, g.addReduce, g.addDot, g.addDot, g.addConv}
+	moves := []func(){
+		g.addUnary, g.addUnary, g.addBinary, g.addBinary, g.addInteger, g.addSelect, g.addSource,
+		g.addRearrangement, g.addRearrangement, g.addDynamic, g.addReduce, g.addDot, g.addDot, g.addConv,
+	}
 	if len(g.axes) > 0 {
 		moves = append(moves, g.addCollective, g.addCollective, g.addCollective)
 	}
@@ -379,8 +383,8 @@ func (g *programGenerator) addReduce() {
 	}
 }
 
-// addDot contracts a dim of a value with a dim of another of the same size, or
-// takes it as a batch.
+// addDot contracts a dim of a value with a dim of the same size of another, or takes the
+// two as a batch.
 func (g *programGenerator) addDot() {
 	x, i, ok := g.withRank("left")
 	if !ok || !isFloat(x) {
@@ -404,8 +408,8 @@ func (g *programGenerator) addDot() {
 	g.addValue(g.b.LDot(x, y, d, out), float64(k)*g.bound[x.ID]*g.bound[y.ID])
 }
 
-// addConv slides a value over itself: its last dim are the channels, its first the
-// outputs of the kernel.
+// addConv slides a value over itself. Its last dim is the channels; as the kernel, its
+// first dim is the outputs.
 func (g *programGenerator) addConv() {
 	x, ok := g.pickValue("slid over", func(x spmd.Local) bool { return isFloat(x) && x.Rank() == 3 })
 	if !ok {
@@ -446,8 +450,8 @@ func (g *programGenerator) addCollective() {
 	}
 }
 
-// addLoop carries floats; what a round gives is bent to -1..1 so that rounds do
-// not add up.
+// addLoop carries floats. The results of a round go through tanh, so that values do not
+// grow from round to round.
 func (g *programGenerator) addLoop() {
 	x, ok := g.pickValue("carried", isFloat)
 	if !ok {
