@@ -213,18 +213,6 @@ func (b *Builder) Sum(x Tensor, dim int) Tensor {
 	return b.Global(b.LReduceKeep(Sum, x.local, dim), shape, spec)
 }
 
-// Max takes the largest element along dim, which stays with size 1. Where the dim is
-// sharded, an all-reduce joins the devices' results at once: a layout can be partial
-// under sums, not under maxima.
-func (b *Builder) Max(x Tensor, dim int) Tensor {
-	dim = b.dimIndex(x, dim)
-	x = b.Reduced(x, "max needs whole sums")
-	v := b.LAllReduce(Maximum, b.LReduceKeep(Maximum, x.local, dim), x.Spec.Dim(dim), "maximum over a split dim")
-	shape := cloneInts(x.Shape)
-	shape[dim] = 1
-	return b.Global(v, shape, x.Spec.WithDim(dim))
-}
-
 // Constant is a replicated tensor with v in every element.
 func (b *Builder) Constant(d dtype.DType, v float64, shape ...int) Tensor {
 	return b.Global(b.LConst(d, v, shape...), shape, sharding.Whole(len(shape)))

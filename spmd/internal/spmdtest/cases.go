@@ -358,7 +358,8 @@ func convolutionCases() []Case {
 	none, one := []int{0}, []int{1}
 	return []Case{
 		{
-			Name: "conv", Inputs: One(Arr(f32, []int{1, 3, 1}, 1, 2, 3), Arr(f32, []int{1, 1, 3}, 1, 2, 4), Count(1, 2, 3, 2), Arr(f32, []int{2, 2, 2, 2}, 1, 0, 0, 0, 0, 0, 0, 1, 0, 2, 0, 0, 0, 0, 3, 0)),
+			Name: "conv", Inputs: One(Arr(f32, []int{1, 3, 1}, 1, 2, 3), Arr(f32, []int{1, 1, 3}, 1, 2, 4), Count(1, 2, 3, 2),
+				Arr(f32, []int{2, 2, 2, 2}, 1, 0, 0, 0, 0, 0, 0, 1, 0, 2, 0, 0, 0, 0, 3, 0)),
 			Body: func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
 				return []spmd.Local{
 					b.LConv(in[0], in[1], one, one, f32), b.LConv(in[0], in[1], none, none, f32), b.LConv(in[0], in[1], []int{2}, none, f32),

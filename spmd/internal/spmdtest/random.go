@@ -10,6 +10,7 @@ import (
 	"weft/sharding"
 	"weft/spmd"
 	"weft/spmd/interp"
+	"weft/tensor"
 )
 
 var meshes = [][]mesh.Axis{
@@ -332,7 +333,7 @@ func (g *programGenerator) addRearrangement() {
 	case 0:
 		g.addValue(b.LBroadcast(x, append([]int{2}, x.Shape...)...), bound)
 	case 1:
-		g.addValue(b.LReshape(x, x.Shape[0], countElements(x.Shape[1:])), bound)
+		g.addValue(b.LReshape(x, x.Shape[0], tensor.Elements(x.Shape[1:])), bound)
 	case 2:
 		perm := rapid.Permutation(countUpTo(x.Rank())).Draw(g.t, "perm")
 		g.addValue(b.LTranspose(x, perm...), bound)
@@ -344,7 +345,7 @@ func (g *programGenerator) addRearrangement() {
 	case 5:
 		g.addValue(b.LConcat(dim, x, x), bound)
 	case 6:
-		g.addValue(b.LReshape(x, countElements(x.Shape)), bound)
+		g.addValue(b.LReshape(x, tensor.Elements(x.Shape)), bound)
 	}
 }
 
@@ -358,7 +359,7 @@ func (g *programGenerator) addDynamic() {
 		start = g.b.LConst(dtype.I32, float64(g.drawInt(-1, 4, "start")))
 	}
 	if g.drawInt(0, 3, "take") == 0 { // places of another value, few and in range or not
-		if ids, ok := g.pickValue("places", func(s spmd.Local) bool { return isInt(s) && countElements(s.Shape)*countElements(x.Shape) < 1<<12 }); ok {
+		if ids, ok := g.pickValue("places", func(s spmd.Local) bool { return isInt(s) && tensor.Elements(s.Shape)*tensor.Elements(x.Shape) < 1<<12 }); ok {
 			g.addValue(g.b.LTake(x, dim, ids), g.bound[x.ID])
 			return
 		}
@@ -489,6 +490,7 @@ func (g *programGenerator) addLoop() {
 	}
 }
 
+// repeatValue is x n times.
 func repeatValue(x spmd.Local, n int) []spmd.Local {
 	out := make([]spmd.Local, n)
 	for i := range out {
@@ -497,14 +499,7 @@ func repeatValue(x spmd.Local, n int) []spmd.Local {
 	return out
 }
 
-func countElements(shape []int) int {
-	n := 1
-	for _, s := range shape {
-		n *= s
-	}
-	return n
-}
-
+// countUpTo is 0 .. n-1.
 func countUpTo(n int) []int {
 	out := make([]int, n)
 	for i := range out {
