@@ -28,7 +28,7 @@ func (b *Builder) newValue(d dtype.DType, shape []int) Local {
 		}
 	}
 	sh := b.ints.copy(shape)
-	b.values = append(b.values, Type{d, sh})
+	b.values = append(b.values, Type{DType: d, Shape: sh})
 	b.depths = append(b.depths, b.depth)
 	return Local{id, d, sh}
 }
@@ -374,9 +374,9 @@ func (b *Builder) LDot(x, y Local, d DotDims, out dtype.DType) Local {
 		b.failf(ErrShape, nil, "%s: dot of local %v and %v: %v", b.name, x.Shape, y.Shape, err)
 	}
 	x, y = b.widenOperand(x), b.widenOperand(y)
-	dd := DotDims{append([]int{}, d.LeftBatch...), append([]int{}, d.RightBatch...),
-		append([]int{}, d.LeftContract...), append([]int{}, d.RightContract...)}
-	return b.addInstr(Instr{Op: OpDot, Args: idsOf(x, y), Dot: &dd}, out, shape)
+	dims := DotDims{LeftBatch: cloneInts(d.LeftBatch), RightBatch: cloneInts(d.RightBatch),
+		LeftContract: cloneInts(d.LeftContract), RightContract: cloneInts(d.RightContract)}
+	return b.addInstr(Instr{Op: OpDot, Args: idsOf(x, y), Dot: &dims}, out, shape)
 }
 
 // LLoop runs body trips times. body gets the index of the round, an i32 scalar, and

@@ -354,7 +354,7 @@ func (e *emitter) emitReduce(c *instrText) {
 		e.emitReduceOp(c, c.name, c.args[0], from, c.out)
 		return
 	}
-	wideFrom, wideTo := Type{dtype.F32, from.Shape}, Type{dtype.F32, c.out.Shape}
+	wideFrom, wideTo := Type{DType: dtype.F32, Shape: from.Shape}, Type{DType: dtype.F32, Shape: c.out.Shape}
 	wide := e.writeTemp("stablehlo.convert %s : (%s) -> %s", c.args[0], mlirType(from), mlirType(wideFrom))
 	sum := "%t" + strconv.Itoa(e.temps)
 	e.temps++
