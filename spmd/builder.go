@@ -49,7 +49,7 @@ type Builder struct {
 	inputs    []Port
 	outputs   []Port
 	axisIndex map[string]Local // by axis: this device's coordinate
-	resharded map[string]Local // by value and layout: what Reshard has made already
+	resharded map[ID][]reshard // by value: what Reshard has made of it already
 	target    Target
 	root      *[]Instr // the program's own body; body is this one or that of a loop or kernel
 	nested    int      // bodies under construction
@@ -105,7 +105,7 @@ func (b *Builder) failf(k *fault.Kind, fields any, format string, args ...any) {
 // wrong ends the build and is the error: ErrShape, ErrType, ErrName, ErrSpec, an error
 // of the layouts, one that define gave to Fail, or ErrMalformed.
 func Build(name string, m *mesh.Mesh, define func(b *Builder), opts ...Option) (p *Program, err error) {
-	b := &Builder{name: name, mesh: m, axisIndex: map[string]Local{}, resharded: map[string]Local{}, widened: map[ID]Local{}, groups: map[string][][]int{}}
+	b := &Builder{name: name, mesh: m, axisIndex: map[string]Local{}, resharded: map[ID][]reshard{}, widened: map[ID]Local{}, groups: map[string][][]int{}}
 	b.scratch = scratches.Get().(*scratch)
 	b.values, b.depths = b.scratch.values[:0], b.scratch.depths[:0]
 	closed := b.openBody()

@@ -1,6 +1,6 @@
 package spmd
 
-// Cost is what one run of a program takes of one device. All rounds of a loop count.
+// Cost is the work of one device in one run of a program. All rounds of a loop count.
 type Cost struct {
 	// Flops are the FLOPs of contractions, two for each multiply and add.
 	Flops int64 `json:"flops"`
@@ -64,7 +64,7 @@ func countArithmetic(p *Program, in *Instr) (flops, elements int64) {
 	return flops, elements
 }
 
-// bytesMoved is what one run of an instruction reads and writes.
+// bytesMoved is the number of bytes that one run of an instruction reads and writes.
 func (f *bufferModel) bytesMoved(in *Instr) int64 {
 	out := f.p.Values[in.Out[0]].Bytes()
 	switch in.Op.Facts().Memory {

@@ -50,8 +50,8 @@ func (b *Builder) LReduceScatter(x Local, dim int, axes []string, reason string)
 	return b.addInstr(Instr{Op: OpReduceScatter, Args: idsOf(x), Reduction: Sum, Dims: []int{dim}, Axes: axes, Groups: b.groupsOf(axes), Reason: reason}, x.DType, shape)
 }
 
-// LAllToAll cuts dim split into one part a device, sends each its part, and
-// concatenates what it gets along dim concat.
+// LAllToAll cuts dim split into one part for each device, sends each device its part, and
+// concatenates the parts that it receives along dim concat.
 func (b *Builder) LAllToAll(x Local, split, concat int, axes []string, reason string) Local {
 	axes = b.realAxes(axes)
 	if len(axes) == 0 {

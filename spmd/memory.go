@@ -22,7 +22,7 @@ type Live struct {
 // (buffers.go), and adds up what is held:
 //
 //  1. A buffer is held from the step that writes it to the last one that reads it,
-//     be it through values without a buffer.
+//     directly or through values without a buffer.
 //  2. Inputs are held throughout. An output is written into the memory of its donated
 //     input, and nothing else is written there; the other outputs are held from when
 //     they are made to the end.

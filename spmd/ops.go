@@ -67,10 +67,10 @@ const (
 	AnyNumber = -2
 )
 
-// OpFacts is what is known of an operation. Everything that reads programs reads
-// it here, so that a new operation is described once. What a reader does for each
-// operation by code of its own (the interpreter, the StableHLO text) stands there
-// in a table by operation, and a test goes over all of Ops.
+// OpFacts has the facts about an operation. Everything that reads programs takes them
+// from here, so that a new operation is described once. The interpreter and the StableHLO
+// text need code for each operation besides: they have tables by operation, which tests
+// compare with Ops.
 type OpFacts struct {
 	Class    OpClass
 	Operands int // how many, or OneOrMore or AnyNumber
@@ -100,22 +100,21 @@ type OpFacts struct {
 	// LooksBeyond: the result depends on which device computes it, or on others.
 	LooksBeyond bool
 
-	// result is the type that follows from the operands' types.
+	// result gives the type that follows from the operands' types.
 	result func(t typing) (Type, error)
 	// attributes lists for people what the instruction says beside its operands.
 	attributes func(in *Instr, out dtype.DType) string
 }
 
-// typing is what the rule for a result's type reads. out is the declared type,
-// which is taken where the operation leaves it free.
+// typing has the arguments of the rule for a result's type.
 type typing struct {
 	in   *Instr
 	args []Type
-	out  Type
+	out  Type // the declared type, which the rule takes where the operation leaves it free
 	mesh *mesh.Mesh
 }
 
-// Facts is what is known of the operation, nil for an operation that there is not.
+// Facts has the facts about the operation; nil where there is no such operation.
 func (op Op) Facts() *OpFacts { return opTable[op] }
 
 // Is reports whether the operation is one of a class.

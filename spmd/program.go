@@ -227,7 +227,7 @@ func (l *Loop) Captured() []ID {
 }
 
 // Finish completes a program of which all instructions are there: it removes those
-// whose results nothing uses, so that what is counted is what runs, and checks that
+// whose results nothing uses, so that only what runs is counted, and checks that
 // the program is well-formed. An unused collective is removed on every device alike.
 func (p *Program) Finish() error {
 	used := make([]bool, len(p.Values))

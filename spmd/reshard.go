@@ -1,11 +1,17 @@
 package spmd
 
 import (
-	"fmt"
 	"slices"
 
 	"weft/sharding"
 )
+
+// reshard is a change of layout that was made.
+type reshard struct {
+	shape    []int
+	from, to sharding.Spec
+	made     Local
+}
 
 // Reshard brings t to another layout by the cheapest steps that sharding.Reshard
 // finds. It reduces partial sums over axes that spec does not list. Every collective
@@ -15,9 +21,10 @@ func (b *Builder) Reshard(t Tensor, spec sharding.Spec, reason string) Tensor {
 	if spec.Equal(t.Spec) {
 		return t
 	}
-	key := fmt.Sprint(t.local.ID, t.Shape, t.Spec, spec)
-	if v, ok := b.resharded[key]; ok {
-		return b.Global(v, t.Shape, spec)
+	for _, r := range b.resharded[t.local.ID] {
+		if slices.Equal(r.shape, t.Shape) && r.from.Equal(t.Spec) && r.to.Equal(spec) {
+			return b.Global(r.made, t.Shape, spec)
+		}
 	}
 	steps, err := sharding.Reshard(b.mesh, t.Spec, spec, t.Shape, t.DType.Size())
 	if err != nil {
@@ -41,7 +48,8 @@ func (b *Builder) Reshard(t Tensor, spec sharding.Spec, reason string) Tensor {
 		}
 	}
 	if b.depth == 0 { // a value that a loop makes cannot be used outside of it
-		b.resharded[key] = v
+		id := t.local.ID
+		b.resharded[id] = append(b.resharded[id], reshard{t.Shape, t.Spec, spec, v})
 	}
 	return b.Global(v, t.Shape, spec)
 }

@@ -6,10 +6,10 @@ import (
 
 // exchange is how a collective is computed. Either part may be missing.
 type exchange struct {
-	// shared is what all members of the group get alike, or have a part of; the last
-	// member to arrive computes it for all.
+	// shared computes the result that all members of the group get, or of which each gets
+	// a part. The last member to arrive computes it for all.
 	shared func(mt *meeting) *Array
-	// own is what the device at pos gets; without it that is what is shared.
+	// own computes the result of the device at pos. Without it, that is the shared one.
 	own func(mt *meeting, pos int) *Array
 }
 
@@ -48,7 +48,7 @@ func (mt *meeting) computeShared() {
 	}
 }
 
-// resultFor is what the device at pos gets.
+// resultFor is the result of the device at pos.
 func (mt *meeting) resultFor(pos int) *Array {
 	if own := exchanges[mt.in.Op].own; own != nil {
 		return own(mt, pos)

@@ -410,7 +410,7 @@ func loopCases() []Case {
 			Want: One(Row(2), Row(1), Row(3)),
 		},
 		{
-			// A value from outside is what a round gives; the first value starts and is read.
+			// A round returns a value from outside, and reads the value that the loop starts from.
 			Name: "loop_outside", Inputs: One(Row(1), Row(5)),
 			Body: func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
 				out := b.LLoop(2, []spmd.Local{in[0], in[0]}, func(_ spmd.Local, c []spmd.Local) []spmd.Local {
