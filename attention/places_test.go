@@ -128,7 +128,7 @@ func TestRelativeMemory(t *testing.T) {
 	c.o.BlockQ, c.o.BlockK = 16, 16
 	block := int64(2*8+8+9+4) * 16 * 16 * 4 // scores twice, bias, ones, places
 	tokens := int64(2 * 256 * 8 * 4 * 4)    // q, k or v
-	if got := c.program(t, meshtest.Mesh(t, "")).LiveBytes(); got > 10*tokens+2*block {
+	if got := c.program(t, meshtest.Mesh(t, "")).Live().Peak; got > 10*tokens+2*block {
 		t.Errorf("%d bytes live, with %d of tokens and %d a block", got, tokens, block)
 	}
 }

@@ -1,63 +1,43 @@
 package spmd
 
 import (
-	"fmt"
 	"slices"
 
 	"weft/dtype"
 )
 
-// LConv is a convolution of stride 1, in the sense of neural networks: the
-// kernel is not flipped. x (N, S..., I), w (O, I, K...) as PyTorch keeps it, one
-// K for each spatial dim S; result (N, S'..., O) of type out, summed in f32 as in
-// LDot. lo and hi zeros stand before and after x along each spatial dim, so that
+// LConv is a convolution of stride 1 as neural networks have it: the kernel is not
+// flipped. x is (N, S..., I) and w is (O, I, K...) as PyTorch keeps it, with one K for
+// each spatial dim S. The result is (N, S'..., O) of type out, and sums run as in LDot.
+// Along each spatial dim lo zeros stand before x and hi zeros after it, so that
 // S' = lo + S + hi - K + 1.
 func (b *Builder) LConv(x, w Local, lo, hi []int, out dtype.DType) Local {
 	if x.DType != w.DType {
 		b.failf(ErrType, nil, "%s: convolution of %v and %v", b.name, x.DType, w.DType)
 	}
-	shape, err := convShape(x.Shape, w.Shape, lo, hi)
+	shape, err := ConvShape(x.Shape, w.Shape, lo, hi)
 	if err != nil {
 		b.failf(ErrShape, nil, "%s: convolution of local %v by %v: %v", b.name, x.Shape, w.Shape, err)
 	}
-	x, w = b.widened(x), b.widened(w)
-	return b.emit(Instr{Op: OpConv, Args: ids(x, w), Lo: clone(lo), Hi: clone(hi)}, out, shape)
-}
-
-func convShape(x, w, lo, hi []int) ([]int, error) {
-	n := len(x) - 2
-	switch {
-	case n < 1 || len(w) != len(x) || len(lo) != n || len(hi) != n:
-		return nil, fmt.Errorf("want (N, S..., I) by (O, I, K...) and padding for each S, not %v and %v", lo, hi)
-	case x[n+1] != w[1] || w[1] < 1 || w[0] < 1:
-		return nil, fmt.Errorf("%d channels meet a kernel from %d to %d", x[n+1], w[1], w[0])
-	}
-	shape := clone(x)
-	shape[n+1] = w[0]
-	for d := range n {
-		shape[1+d] = lo[d] + x[1+d] + hi[d] - w[2+d] + 1
-		if lo[d] < 0 || hi[d] < 0 || w[2+d] < 1 || shape[1+d] < 1 {
-			return nil, fmt.Errorf("a kernel of %d on spatial dim %d of size %d with %d zeros before and %d after", w[2+d], d, x[1+d], lo[d], hi[d])
-		}
-	}
-	return shape, nil
+	x, w = b.widenOperand(x), b.widenOperand(w)
+	return b.addInstr(Instr{Op: OpConv, Args: idsOf(x, w), Lo: cloneInts(lo), Hi: cloneInts(hi)}, out, shape)
 }
 
 // Conv is a convolution of stride 1: x (N, S..., I), w (O, I, K...), result
-// (N, S'..., O) of type out, with pad[d] zeros before and after spatial dim d. A
-// bias is the caller's, once the sum is whole.
+// (N, S'..., O) of type out, with pad[d] zeros before and after spatial dim d. The
+// caller adds a bias, after the sum is reduced.
 //
-// The channels follow the rules of Linear, the contracted dim being I. A split
-// spatial dim:
+// The channels follow the rules of Linear, where I is the contracted dim. The rules
+// for a sharded spatial dim:
 //
-//  1. Where the kernel reads neighbours and keeps the size, each device gets
-//     the rows that lie just before and after its own from its neighbours on the
-//     axes, by collective-permutes; beyond the ends there are zeros. A device
-//     that has fewer rows than the kernel reads gets them from several.
-//  2. Where the kernel changes the size, the dim is gathered first: the result's
-//     rows would not lie where the operand's do.
-//  3. Along several split dims the corners come by way of the neighbours: the
-//     later dims send what the earlier ones have received.
+//  1. Where the result has the operand's size, each device gets the rows just before
+//     and after its own from its neighbours on the axes, by collective-permutes, and
+//     has zeros beyond the ends. Where a device has fewer rows than the kernel
+//     reads, it gets them from several neighbours.
+//  2. Where the kernel changes the size, the dim is gathered first: the rows of the
+//     result would not lie on the devices that have the operand's rows.
+//  3. With several sharded dims the corners come by way of the neighbours: the later
+//     dims send what they received along the earlier ones.
 func (b *Builder) Conv(x, w Tensor, pad [][2]int, out dtype.DType) Tensor {
 	if x.DType != w.DType {
 		b.failf(ErrType, nil, "%s: convolution of %v by %v weights; convert one first", b.name, x.DType, w.DType)
@@ -66,34 +46,35 @@ func (b *Builder) Conv(x, w Tensor, pad [][2]int, out dtype.DType) Tensor {
 	for d, p := range pad {
 		lo[d], hi[d] = p[0], p[1]
 	}
-	shape, err := convShape(x.Shape, w.Shape, lo, hi)
+	shape, err := ConvShape(x.Shape, w.Shape, lo, hi)
 	if err != nil {
 		b.failf(ErrShape, nil, "%s: convolution of %v by weights %v: %v", b.name, x.Shape, w.Shape, err)
 	}
 	for d := 2; d < w.Rank(); d++ {
-		w = b.whole(w, d, "kernel gathered: every device slides all of it")
+		w = b.gatherDim(w, d, "kernel gathered: every device slides all of it")
 	}
-	x, w, contracted := b.contracted(x, w)
+	x, w, contracted := b.alignContraction(x, w)
 	for d := range pad {
 		if shape[1+d] != x.Shape[1+d] {
-			x = b.whole(x, 1+d, "gathered for a convolution that changes the size of a split dim")
+			x = b.gatherDim(x, 1+d, "gathered for a convolution that changes the size of a split dim")
 		}
 	}
 	v := x.local
 	for d := range pad {
 		if axes := x.Spec.Dim(1 + d); len(axes) > 0 {
-			v = b.halo(v, 1+d, lo[d], hi[d], axes)
+			v = b.exchangeHalo(v, 1+d, lo[d], hi[d], axes)
 			lo[d], hi[d] = 0, 0
 		}
 	}
-	v = b.convolved(v, w.local, lo, hi, out)
+	v = b.emitConv(v, w.local, lo, hi, out)
 	last := x.Rank() - 1
-	return b.wrap(v, shape, x.Spec.WithDim(last, w.Spec.Dim(0)...).WithPartial(contracted...))
+	return b.Global(v, shape, x.Spec.WithDim(last, w.Spec.Dim(0)...).WithPartial(contracted...))
 }
 
-// convolved is LConv, cut up where the target wants it. Of a sum over the places of
-// the kernel along the first spatial dim no part is rounded before the end.
-func (b *Builder) convolved(x, w Local, lo, hi []int, out dtype.DType) Local {
+// emitConv is LConv, or where the target wants it the sum of one convolution for each
+// place of the kernel along the first spatial dim. The sum runs in f32 at least and is
+// rounded once.
+func (b *Builder) emitConv(x, w Local, lo, hi []int, out dtype.DType) Local {
 	if !b.target.FlatConv || len(lo) < 3 {
 		return b.LConv(x, w, lo, hi, out)
 	}
@@ -107,7 +88,7 @@ func (b *Builder) convolved(x, w Local, lo, hi []int, out dtype.DType) Local {
 	var sum Local
 	for k := range taps {
 		part := b.LReshape(b.LSlice(x, 1, k, k+steps), append([]int{n * steps}, x.Shape[2:]...)...)
-		tap := b.LReshape(b.LSlice(w, 2, k, k+1), append(clone(w.Shape[:2]), w.Shape[3:]...)...)
+		tap := b.LReshape(b.LSlice(w, 2, k, k+1), append(cloneInts(w.Shape[:2]), w.Shape[3:]...)...)
 		y := b.LConv(part, tap, lo[1:], hi[1:], wide)
 		if k > 0 {
 			y = b.LAdd(sum, y)
@@ -117,9 +98,9 @@ func (b *Builder) convolved(x, w Local, lo, hi []int, out dtype.DType) Local {
 	return b.LConvert(b.LReshape(sum, append([]int{n, steps}, sum.Shape[1:]...)...), out)
 }
 
-// halo puts before v the lo last rows of what the devices before hold of dim,
-// and after it the hi first rows of what those after hold: zeros at the ends.
-func (b *Builder) halo(v Local, dim, lo, hi int, axes []string) Local {
+// exchangeHalo extends v along dim by the lo last rows of the devices before this one
+// and the hi first rows of those after it. At the ends of the axes the rows are zeros.
+func (b *Builder) exchangeHalo(v Local, dim, lo, hi int, axes []string) Local {
 	own := v.Shape[dim]
 	rows := func(need, way int) []Local { // nearest first
 		var parts []Local
@@ -139,34 +120,11 @@ func (b *Builder) halo(v Local, dim, lo, hi int, axes []string) Local {
 	return b.LConcat(dim, append(append(before, v), after...)...)
 }
 
-// LShift sends x to the device that many places on, along axes read as one, first axis
-// major. What nobody sends is zeros.
-func (b *Builder) LShift(x Local, places int, axes []string, reason string) Local {
-	axes = b.realAxes(axes)
-	var pairs [][2]int
-	if len(axes) > 0 {
-		for _, g := range b.mesh.Groups(axes...) {
-			for i, from := range g {
-				if to := i + places; to >= 0 && to < len(g) {
-					pairs = append(pairs, [2]int{from, g[to]})
-				}
-			}
-		}
-	}
-	switch {
-	case places == 0:
-		return x
-	case len(pairs) == 0:
-		return b.LConst(x.DType, 0, x.Shape...)
-	}
-	slices.SortFunc(pairs, func(p, q [2]int) int { return p[0] - q[0] })
-	return b.LPermute(x, pairs, axes, reason)
-}
-
-// ZeroFrom puts zeros at position n of dim and beyond: what pads a split dim to
-// a size that divides is then, to a convolution, what lies beyond its edge.
+// ZeroFrom puts zeros at position n of dim and beyond. Where a sharded dim was padded
+// to a size that divides, a convolution then reads the padding as it reads what lies
+// beyond the edge: as zeros.
 func (b *Builder) ZeroFrom(x Tensor, dim, n int) Tensor {
-	dim = b.dimOf(x, dim)
+	dim = b.dimIndex(x, dim)
 	if n < 0 {
 		b.failf(ErrShape, nil, "%s: zeros from %d of dim %d of %v", b.name, n, dim, x.Shape)
 	}
@@ -178,24 +136,24 @@ func (b *Builder) ZeroFrom(x Tensor, dim, n int) Tensor {
 		own[d] = 1
 	}
 	own[dim] = x.local.Shape[dim]
-	at := b.LAdd(b.LIota(i32, dim, own...), b.LMul(b.LAxisIndex(x.Spec.Dim(dim)...), b.iconst(own[dim])))
-	v := b.LSelect(b.LCompare("LT", at, b.iconst(n)), x.local, b.LConst(x.DType, 0))
-	return b.wrap(v, x.Shape, x.Spec)
+	at := b.LAdd(b.LIota(i32, dim, own...), b.LMul(b.LAxisIndex(x.Spec.Dim(dim)...), b.constI32(own[dim])))
+	v := b.LSelect(b.LCompare("LT", at, b.constI32(n)), x.local, b.LConst(x.DType, 0))
+	return b.Global(v, x.Shape, x.Spec)
 }
 
-// Repeat puts each element along dim n times in a row: nearest-neighbour
-// upsampling. A split dim stays split as it is.
+// Repeat repeats each element along dim n times in a row, as nearest-neighbour
+// upsampling does. The layout stays as it is.
 func (b *Builder) Repeat(x Tensor, dim, n int) Tensor {
-	dim = b.dimOf(x, dim)
+	dim = b.dimIndex(x, dim)
 	if n < 1 {
 		b.failf(ErrShape, nil, "%s: each element of dim %d of %v %d times", b.name, dim, x.Shape, n)
 	}
-	own := clone(x.local.Shape)
-	one := slices.Insert(clone(own), dim+1, 1)
-	many := slices.Insert(clone(own), dim+1, n)
+	own := cloneInts(x.local.Shape)
+	one := slices.Insert(cloneInts(own), dim+1, 1)
+	many := slices.Insert(cloneInts(own), dim+1, n)
 	own[dim] *= n
 	v := b.LReshape(b.LBroadcast(b.LReshape(x.local, one...), many...), own...)
-	shape := clone(x.Shape)
+	shape := cloneInts(x.Shape)
 	shape[dim] *= n
-	return b.wrap(v, shape, x.Spec)
+	return b.Global(v, shape, x.Spec)
 }

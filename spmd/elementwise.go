@@ -9,71 +9,70 @@ import (
 
 // Elementwise rules. Operands broadcast as numpy's do, aligned at the last dim.
 //
-//  1. The result's layout is read off the operands, first one first: for every
-//     result dim, the axes of the first operand that splits it (an operand that
-//     broadcasts along the dim has no say).
+//  1. The result's layout follows from the operands: each dim of the result is
+//     sharded over the axes of the first operand that shards it. An operand that
+//     broadcasts along a dim does not count for that dim.
 //  2. Partial sums stay partial under Neg and Scale, under Add and Sub when all
 //     operands are partial over the same axes, and under Mul and Div of one
-//     partial operand by a whole one. Everything else reduces first, straight
-//     into the result's layout: a reduction whose result is split is a
-//     reduce-scatter.
-//  3. An operand held otherwise is brought to the result's layout; from whole
-//     that is a local slice.
+//     partial operand by an operand that is not partial. All other operations
+//     reduce first, straight into the result's layout: where that is sharded, the
+//     reduction is a reduce-scatter.
+//  3. An operand with another layout is brought to the result's layout. From a
+//     replicated operand that takes a local slice and no traffic.
 
-// Unary applies op, which must be one of the elementwise operations of one
-// operand. Only OpNeg keeps partial sums.
+// Unary applies op, an elementwise operation of one operand. Only OpNeg keeps partial sums.
 func (b *Builder) Unary(op Op, x Tensor) Tensor {
 	if op != OpNeg {
 		x = b.Reduced(x, string(op)+" needs whole sums")
 	}
-	return b.wrap(b.LUnary(op, x.local), x.Shape, x.Spec)
+	return b.Global(b.LUnary(op, x.local), x.Shape, x.Spec)
 }
 
-// Convert changes the element type; partial sums are reduced first, since
-// rounding does not distribute over a sum.
+// Convert changes the element type. Partial sums are reduced first, because a sum of
+// rounded values is not the rounded sum.
 func (b *Builder) Convert(x Tensor, d dtype.DType) Tensor {
 	if x.DType == d {
 		return x
 	}
 	x = b.Reduced(x, "convert to "+d.String()+" needs whole sums")
-	return b.wrap(b.LConvert(x.local, d), x.Shape, x.Spec)
+	return b.Global(b.LConvert(x.local, d), x.Shape, x.Spec)
 }
 
 // Scale is x times a constant.
 func (b *Builder) Scale(x Tensor, v float64) Tensor {
-	return b.wrap(b.LScale(x.local, v), x.Shape, x.Spec)
+	return b.Global(b.LScale(x.local, v), x.Shape, x.Spec)
 }
 
 // Shift is x plus a constant.
 func (b *Builder) Shift(x Tensor, v float64) Tensor {
 	x = b.Reduced(x, "adding a constant needs whole sums")
-	return b.wrap(b.LAdd(x.local, b.LConst(x.DType, v)), x.Shape, x.Spec)
+	return b.Global(b.LAdd(x.local, b.LConst(x.DType, v)), x.Shape, x.Spec)
 }
 
-// AtLeast is x, or v where x is less.
-func (b *Builder) AtLeast(x Tensor, v float64) Tensor { return b.bounded(OpMax, x, v) }
+// AtLeast is the larger of x and v.
+func (b *Builder) AtLeast(x Tensor, v float64) Tensor { return b.applyBound(OpMax, x, v) }
 
-// AtMost is x, or v where x is more.
-func (b *Builder) AtMost(x Tensor, v float64) Tensor { return b.bounded(OpMin, x, v) }
+// AtMost is the smaller of x and v.
+func (b *Builder) AtMost(x Tensor, v float64) Tensor { return b.applyBound(OpMin, x, v) }
 
-func (b *Builder) bounded(op Op, x Tensor, v float64) Tensor {
+func (b *Builder) applyBound(op Op, x Tensor, v float64) Tensor {
 	x = b.Reduced(x, "a bound needs whole sums")
-	return b.wrap(b.LBinary(op, x.local, b.LConst(x.DType, v)), x.Shape, x.Spec)
+	return b.Global(b.LBinary(op, x.local, b.LConst(x.DType, v)), x.Shape, x.Spec)
 }
 
 // Add is x + y.
-func (b *Builder) Add(x, y Tensor) Tensor { return b.binary(OpAdd, x, y) }
+func (b *Builder) Add(x, y Tensor) Tensor { return b.applyBinary(OpAdd, x, y) }
 
 // Sub is x - y.
-func (b *Builder) Sub(x, y Tensor) Tensor { return b.binary(OpSub, x, y) }
+func (b *Builder) Sub(x, y Tensor) Tensor { return b.applyBinary(OpSub, x, y) }
 
 // Mul is x * y.
-func (b *Builder) Mul(x, y Tensor) Tensor { return b.binary(OpMul, x, y) }
+func (b *Builder) Mul(x, y Tensor) Tensor { return b.applyBinary(OpMul, x, y) }
 
 // Div is x / y.
-func (b *Builder) Div(x, y Tensor) Tensor { return b.binary(OpDiv, x, y) }
+func (b *Builder) Div(x, y Tensor) Tensor { return b.applyBinary(OpDiv, x, y) }
 
-func (b *Builder) binary(op Op, x, y Tensor) Tensor {
+func (b *Builder) applyBinary(op Op, x, y Tensor) Tensor {
 	if x.DType != y.DType {
 		b.failf(ErrType, nil, "%s: %s of %v and %v; convert one first", b.name, op, x.DType, y.DType)
 	}
@@ -85,16 +84,16 @@ func (b *Builder) binary(op Op, x, y Tensor) Tensor {
 	keep := false
 	switch op {
 	case OpAdd, OpSub:
-		keep = len(px) > 0 && sameSet(px, py)
+		keep = len(px) > 0 && haveSameAxes(px, py)
 	case OpMul:
 		keep = (len(px) == 0) != (len(py) == 0)
 	case OpDiv:
 		keep = len(px) > 0 && len(py) == 0
 	}
-	dims := b.joinDims(shape, x, y)
+	dims := b.readLayout(shape, x, y)
 	if keep {
-		partial := union(px, py)
-		// A layout that already splits a dim over a partial axis leaves no room for the sum.
+		partial := unionAxes(px, py)
+		// An axis cannot both shard a dim and be partial.
 		for _, axes := range dims {
 			for _, a := range axes {
 				keep = keep && !slices.Contains(partial, a)
@@ -103,19 +102,21 @@ func (b *Builder) binary(op Op, x, y Tensor) Tensor {
 	}
 	target := sharding.NewSpec(dims...)
 	if keep {
-		target = target.WithPartial(union(px, py)...)
+		target = target.WithPartial(unionAxes(px, py)...)
 	}
-	lx := b.arrange(x, shape, target, keep, op)
-	ly := b.arrange(y, shape, target, keep, op)
-	return b.wrap(b.LBinary(op, lx, ly), shape, target)
+	lx := b.arrangeOperand(x, shape, target, keep, op)
+	ly := b.arrangeOperand(y, shape, target, keep, op)
+	return b.Global(b.LBinary(op, lx, ly), shape, target)
 }
 
-// arrange brings an operand of an elementwise operation to the result's layout,
-// seen through the operand's own dims.
-func (b *Builder) arrange(x Tensor, shape []int, target sharding.Spec, keep bool, op Op) Local {
+// arrangeOperand brings an operand of an elementwise operation to the part of the
+// result's layout that its own dims have: those that broadcast stay replicated.
+func (b *Builder) arrangeOperand(x Tensor, shape []int, target sharding.Spec, keep bool, op Op) Local {
 	off := len(shape) - x.Rank()
 	follows := func(d int) bool { return x.Shape[d] == shape[off+d] && x.Shape[d] != 1 }
-	there := keep || len(x.Spec.Partial()) == 0 // most operands are: a program has thousands
+	// Most operands have the layout already, and a program has thousands of operands:
+	// they are found without making a layout.
+	there := keep || len(x.Spec.Partial()) == 0
 	for d := range x.Shape {
 		there = there && (follows(d) && x.Spec.DimEqual(d, target, off+d) || !follows(d) && len(x.Spec.Dim(d)) == 0)
 	}
@@ -134,11 +135,11 @@ func (b *Builder) arrange(x Tensor, shape []int, target sharding.Spec, keep bool
 	return b.Reshard(x, spec, "operand of "+string(op)).local
 }
 
-// joinDims reads the result's layout off the operands (rule 1).
-func (b *Builder) joinDims(shape []int, ops ...Tensor) [][]string {
+// readLayout gives the axes of each dim of the result (rule 1).
+func (b *Builder) readLayout(shape []int, ops ...Tensor) [][]string {
 	dims := make([][]string, len(shape))
 	used := map[string]bool{}
-	// Operands that are not partial come first: a partial one has to move anyway.
+	// Operands that are not partial come first, because a partial one moves anyway.
 	order := slices.Clone(ops)
 	slices.SortStableFunc(order, func(x, y Tensor) int {
 		return min(len(x.Spec.Partial()), 1) - min(len(y.Spec.Partial()), 1)
@@ -175,19 +176,12 @@ func (b *Builder) Select(pred, x, y Tensor) Tensor {
 	if err != nil {
 		b.failf(ErrShape, nil, "%s: select on %v of %v and %v: %v", b.name, pred.Shape, x.Shape, y.Shape, err)
 	}
-	target := sharding.NewSpec(b.joinDims(shape, x, y, pred)...)
-	return b.wrap(b.LSelect(b.arrange(pred, shape, target, false, OpSelect),
-		b.arrange(x, shape, target, false, OpSelect), b.arrange(y, shape, target, false, OpSelect)), shape, target)
+	target := sharding.NewSpec(b.readLayout(shape, x, y, pred)...)
+	return b.Global(b.LSelect(b.arrangeOperand(pred, shape, target, false, OpSelect),
+		b.arrangeOperand(x, shape, target, false, OpSelect), b.arrangeOperand(y, shape, target, false, OpSelect)), shape, target)
 }
 
-// wrap makes a tensor of what the devices hold. Unlike Global it trusts the
-// caller: rules compute layouts that are right by construction, and the shape
-// check in Global would only repeat them. It still compares local shapes.
-func (b *Builder) wrap(v Local, shape []int, spec sharding.Spec) Tensor {
-	return b.Global(v, shape, spec)
-}
-
-func sameSet(x, y []string) bool {
+func haveSameAxes(x, y []string) bool {
 	if len(x) != len(y) {
 		return false
 	}
@@ -199,7 +193,7 @@ func sameSet(x, y []string) bool {
 	return true
 }
 
-func union(x, y []string) []string {
+func unionAxes(x, y []string) []string {
 	out := slices.Clone(x)
 	for _, a := range y {
 		if !slices.Contains(out, a) {
@@ -207,4 +201,41 @@ func union(x, y []string) []string {
 		}
 	}
 	return out
+}
+
+// Sum adds up dim, which stays with size 1. Where the dim is sharded, each device sums
+// its shard and the result is partial.
+func (b *Builder) Sum(x Tensor, dim int) Tensor {
+	dim = b.dimIndex(x, dim)
+	shape := cloneInts(x.Shape)
+	shape[dim] = 1
+	spec := x.Spec.WithDim(dim).WithPartial(x.Spec.Dim(dim)...)
+	return b.Global(b.LReduceKeep(Sum, x.local, dim), shape, spec)
+}
+
+// Constant is a replicated tensor with v in every element.
+func (b *Builder) Constant(d dtype.DType, v float64, shape ...int) Tensor {
+	return b.Global(b.LConst(d, v, shape...), shape, sharding.Whole(len(shape)))
+}
+
+// Unrounded is x as it was before it was rounded from f32, through reshapes. It
+// reports false where x is not the result of such a rounding.
+func (b *Builder) Unrounded(x Tensor) (Tensor, bool) {
+	id := x.local.ID
+	for i := len(*b.body) - 1; i >= 0; i-- {
+		in := &(*b.body)[i]
+		if len(in.Out) != 1 || in.Out[0] != id {
+			continue
+		}
+		switch {
+		case in.Op == OpReshape:
+			id = in.Args[0]
+		case in.Op == OpConvert && b.values[in.Args[0]].DType == dtype.F32:
+			t := b.values[in.Args[0]]
+			return b.Global(b.LReshape(Local{in.Args[0], t.DType, t.Shape}, x.local.Shape...), x.Shape, x.Spec), true
+		default:
+			return x, false
+		}
+	}
+	return x, false
 }

@@ -9,7 +9,7 @@ import (
 	"weft/sharding"
 )
 
-// ErrPlatform: a program with code for one platform was given to another.
+// ErrPlatform is a program with code for one platform that was given to another.
 var ErrPlatform = fault.NewKind("wrong-platform")
 
 // Platform are the fields of ErrPlatform.
@@ -20,40 +20,27 @@ type Platform struct {
 	Given   string `json:"given"`
 }
 
-// Kernel is a computation within a device for which a platform has code of its
-// own. It reads its operands and gives one result; it exchanges nothing.
+// Kernel is a computation for which one platform has code of its own. It reads its
+// operands and gives one result; it exchanges nothing with other devices.
 //
-// What it computes is there as instructions too: the interpreter runs them, their
-// arithmetic is the kernel's, and the code is held against them.
+// The same computation stands in Body as instructions, which are the kernel's meaning:
+// the interpreter runs them, the kernel's arithmetic is counted by them, and the code's
+// results are compared with theirs (Compared).
 type Kernel struct {
-	Name     string // what it computes: "attention"
-	Platform string // that has the code: "tpu"
+	Name     string // of the computation: "attention"
+	Platform string // "tpu"
 	Call     string // the target of the custom call
-	// Config makes the call's configuration, when the text is emitted.
+	// Config makes the configuration of the call. It is called when the StableHLO text
+	// is written.
 	Config func() string
-	// Params are the operands in Body, which uses nothing else from outside.
+	// Params stand for the operands in Body, which uses no other value from outside.
 	Params []ID
 	Body   []Instr
 	Result ID
 }
 
-// LKernel computes on args with code of its own on a platform. means gives the
-// same by the builder's instructions: of k's fields, it makes the last three.
-func (b *Builder) LKernel(k Kernel, args []Local, means func(params []Local) Local) Local {
-	closed := b.open()
-	b.depth++
-	params := make([]Local, len(args))
-	for i, a := range args {
-		params[i] = b.newValue(a.DType, a.Shape)
-	}
-	result := means(params)
-	b.depth--
-	k.Params, k.Body, k.Result = ids(params...), closed(), result.ID
-	return b.emit(Instr{Op: OpKernel, Args: ids(args...), Kernel: &k}, result.DType, result.Shape)
-}
-
-// Walk visits every instruction of what the kernel means, as Program.Walk does.
-func (k *Kernel) Walk(visit func(in *Instr, times int)) { walk(k.Body, 1, visit) }
+// Walk visits every instruction of Body, as Program.Walk does.
+func (k *Kernel) Walk(visit func(in *Instr, times int)) { walkBody(k.Body, 1, visit) }
 
 // Kernels are the program's kernels, in order.
 func (p *Program) Kernels() []*Instr {
@@ -66,7 +53,7 @@ func (p *Program) Kernels() []*Instr {
 	return all
 }
 
-// RunsOn says why a platform cannot run the program. Error: ErrPlatform.
+// RunsOn gives an error where a platform cannot run the program. Error: ErrPlatform.
 func (p *Program) RunsOn(platform string) error {
 	for _, in := range p.Kernels() {
 		if k := in.Kernel; k.Platform != platform {
@@ -83,62 +70,52 @@ const (
 	ByMeaning = "meaning"
 )
 
-// Compared is a program for one device that runs a kernel of p and beside it what
-// it means, on the same inputs: its operands, named "0", "1" and so on.
+// Compared is a program for one device that runs a kernel of p and its meaning on the
+// same inputs, so that their results can be compared. The inputs are the kernel's
+// operands, named "0", "1" and so on; the outputs are ByKernel and ByMeaning.
 func (p *Program) Compared(in *Instr) (*Program, error) {
 	one, err := mesh.Local()
 	if err != nil {
 		return nil, err
 	}
 	k, n := in.Kernel, ID(len(p.Values))
-	// Beside the kernel's own instructions stand the same once more, n values on.
+	// The body is there twice: inside the kernel, and as instructions of the program whose
+	// values are numbered n higher.
 	c := &Program{Name: k.Name + "_compared", Mesh: one, Values: append(slices.Clip(p.Values), p.Values...)}
 	port := func(name string, id ID) Port {
 		t := c.Values[id]
 		return Port{Name: name, DType: t.DType, Shape: t.Shape, Local: t.Shape, Spec: sharding.Whole(len(t.Shape)), Value: id, Donor: -1}
 	}
 	call := *in
-	call.Args = shiftedIDs(k.Params, n)
-	c.Body = append([]Instr{call}, shifted(k.Body, n)...)
+	call.Args = shiftIDs(k.Params, n)
+	c.Body = append([]Instr{call}, shiftBody(k.Body, n)...)
 	for i, id := range call.Args {
 		c.Inputs = append(c.Inputs, port(strconv.Itoa(i), id))
 	}
 	c.Outputs = []Port{port(ByKernel, in.Out[0]), port(ByMeaning, k.Result+n)}
-	return c, nil
+	return c, Validate(c)
 }
 
-// shifted is a body with other values: each n further.
-func shifted(body []Instr, n ID) []Instr {
+// shiftBody is a copy of a body whose values are numbered n higher.
+func shiftBody(body []Instr, n ID) []Instr {
 	out := slices.Clone(body)
 	for i := range out {
 		in := &out[i]
-		in.Args, in.Out = shiftedIDs(in.Args, n), shiftedIDs(in.Out, n)
+		in.Args, in.Out = shiftIDs(in.Args, n), shiftIDs(in.Out, n)
 		if in.Loop != nil {
 			l := *in.Loop
 			l.Index += n
-			l.Params, l.Results, l.Body = shiftedIDs(l.Params, n), shiftedIDs(l.Results, n), shifted(l.Body, n)
+			l.Params, l.Results, l.Body = shiftIDs(l.Params, n), shiftIDs(l.Results, n), shiftBody(l.Body, n)
 			in.Loop = &l
 		}
 	}
 	return out
 }
 
-func shiftedIDs(ids []ID, n ID) []ID {
+func shiftIDs(ids []ID, n ID) []ID {
 	out := slices.Clone(ids)
 	for i := range out {
 		out[i] += n
 	}
 	return out
 }
-
-// Choice is one of several forms that a computation has, as the builder took it.
-type Choice struct {
-	// Of is what there was a choice for, with its shapes on a device.
-	Of string `json:"of"`
-	// Taken is the form and Why the reason.
-	Taken string `json:"taken"`
-	Why   string `json:"why"`
-}
-
-// Chose puts a choice down for those who read the program.
-func (b *Builder) Chose(c Choice) { b.choices = append(b.choices, c) }

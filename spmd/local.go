@@ -3,14 +3,14 @@ package spmd
 import (
 	"fmt"
 	"math"
-	"strings"
+	"slices"
 
 	"weft/dtype"
 )
 
-// Local is a value as one device holds it. Local code is written in the way of
-// a single device's program; the only calls that reach other devices are the
-// collectives. Builder.Local and Builder.Global convert between the two views.
+// Local is a value as one device holds it. Local code is written like the program of
+// a single device; only the collectives reach other devices. Builder.Local and
+// Builder.Global convert between tensors and local values.
 type Local struct {
 	ID    ID
 	DType dtype.DType
@@ -28,20 +28,20 @@ func (b *Builder) newValue(d dtype.DType, shape []int) Local {
 		}
 	}
 	sh := b.ints.copy(shape)
-	b.values = append(b.values, Type{d, sh})
+	b.values = append(b.values, Type{DType: d, Shape: sh})
 	b.depths = append(b.depths, b.depth)
 	return Local{id, d, sh}
 }
 
-func (b *Builder) emit(in Instr, d dtype.DType, shape []int) Local {
+func (b *Builder) addInstr(in Instr, d dtype.DType, shape []int) Local {
 	v := b.newValue(d, shape)
 	in.Out = b.ids.copy([]ID{v.ID})
 	*b.body = append(*b.body, in)
 	return v
 }
 
-// slab cuts many small slices out of few large ones: a program is thousands of
-// them, which live and die together.
+// slab cuts many small slices out of few large ones. A program has thousands of small
+// slices, all of which are freed together with it, and allocating each took time.
 type slab[T any] struct{ left []T }
 
 func (s *slab[T]) copy(from []T) []T {
@@ -55,7 +55,7 @@ func (s *slab[T]) copy(from []T) []T {
 	return out
 }
 
-func ids(ls ...Local) []ID {
+func idsOf(ls ...Local) []ID {
 	out := make([]ID, len(ls))
 	for i, l := range ls {
 		out[i] = l.ID
@@ -63,30 +63,21 @@ func ids(ls ...Local) []ID {
 	return out
 }
 
-func sameShape(a, b []int) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
-}
+const i32 = dtype.I32
 
 // LConst is v in every element.
 func (b *Builder) LConst(d dtype.DType, v float64, shape ...int) Local {
-	return b.emit(Instr{Op: OpConst, Value: v}, d, shape)
+	return b.addInstr(Instr{Op: OpConst, Value: v}, d, shape)
 }
 
 // LIota counts 0, 1, ... along dim.
 func (b *Builder) LIota(d dtype.DType, dim int, shape ...int) Local {
-	return b.emit(Instr{Op: OpIota, Dims: []int{dim}}, d, shape)
+	return b.addInstr(Instr{Op: OpIota, Dims: []int{dim}}, d, shape)
 }
 
-// LAxisIndex is this device's coordinate on the axes read as one mixed-radix
-// number, first axis major: an i32 scalar. No axes, or only axes of size 1, give a constant 0.
+// LAxisIndex is this device's coordinate on the axes, read as one mixed-radix number
+// whose first axis is the major one: an i32 scalar. Without axes, or with axes of
+// size 1 alone, it is the constant 0.
 func (b *Builder) LAxisIndex(axes ...string) Local {
 	var acc *Local
 	for _, a := range axes {
@@ -96,7 +87,7 @@ func (b *Builder) LAxisIndex(axes ...string) Local {
 		}
 		idx, ok := b.axisIndex[a]
 		if !ok || b.depth > 0 {
-			idx = b.emit(Instr{Op: OpAxisIndex, Axes: []string{a}}, dtype.I32, nil)
+			idx = b.addInstr(Instr{Op: OpAxisIndex, Axes: []string{a}}, dtype.I32, nil)
 			if b.depth == 0 {
 				b.axisIndex[a] = idx
 			}
@@ -114,15 +105,16 @@ func (b *Builder) LAxisIndex(axes ...string) Local {
 
 // LUnary applies an elementwise operation of one operand.
 func (b *Builder) LUnary(op Op, x Local) Local {
-	return b.emit(Instr{Op: op, Args: ids(x)}, x.DType, x.Shape)
+	return b.addInstr(Instr{Op: op, Args: idsOf(x)}, x.DType, x.Shape)
 }
 
-// LConvert changes the element type, rounding to nearest even; the same type is x itself.
+// LConvert changes the element type and rounds to nearest even. It returns x itself
+// where x has the type already.
 func (b *Builder) LConvert(x Local, d dtype.DType) Local {
 	if x.DType == d {
 		return x
 	}
-	return b.emit(Instr{Op: OpConvert, Args: ids(x)}, d, x.Shape)
+	return b.addInstr(Instr{Op: OpConvert, Args: idsOf(x)}, d, x.Shape)
 }
 
 // LBinary applies an elementwise operation of two operands. Types must match;
@@ -132,7 +124,7 @@ func (b *Builder) LBinary(op Op, x, y Local) Local {
 		b.failf(ErrType, nil, "%s: %s of %v and %v; convert one first", b.name, op, x.DType, y.DType)
 	}
 	x, y = b.broadcastPair(op, x, y)
-	return b.emit(Instr{Op: op, Args: ids(x, y)}, x.DType, x.Shape)
+	return b.addInstr(Instr{Op: op, Args: idsOf(x, y)}, x.DType, x.Shape)
 }
 
 func (b *Builder) broadcastPair(op Op, x, y Local) (Local, Local) {
@@ -167,7 +159,7 @@ func broadcastShape(x, y []int) ([]int, error) {
 	return out, nil
 }
 
-// Shorthands of LUnary and LBinary.
+// Shorthands for LBinary.
 
 // LAdd is x + y.
 func (b *Builder) LAdd(x, y Local) Local { return b.LBinary(OpAdd, x, y) }
@@ -195,7 +187,7 @@ func (b *Builder) LCompare(cmp string, x, y Local) Local {
 		b.failf(ErrType, nil, "%s: compare of %v and %v", b.name, x.DType, y.DType)
 	}
 	x, y = b.broadcastPair(OpCompare, x, y)
-	return b.emit(Instr{Op: OpCompare, Args: ids(x, y), Cmp: cmp}, dtype.Bool, x.Shape)
+	return b.addInstr(Instr{Op: OpCompare, Args: idsOf(x, y), Cmp: cmp}, dtype.Bool, x.Shape)
 }
 
 // LSelect is x where pred holds and y elsewhere, all broadcast to one shape.
@@ -206,12 +198,12 @@ func (b *Builder) LSelect(pred, x, y Local) Local {
 	x, y = b.broadcastPair(OpSelect, x, y)
 	pred, x = b.broadcastPair(OpSelect, pred, x)
 	pred, y = b.broadcastPair(OpSelect, pred, y)
-	return b.emit(Instr{Op: OpSelect, Args: ids(pred, x, y)}, x.DType, x.Shape)
+	return b.addInstr(Instr{Op: OpSelect, Args: idsOf(pred, x, y)}, x.DType, x.Shape)
 }
 
 // LBroadcast stretches x to shape, aligned at the last dim.
 func (b *Builder) LBroadcast(x Local, shape ...int) Local {
-	if sameShape(x.Shape, shape) {
+	if slices.Equal(x.Shape, shape) {
 		return x
 	}
 	dims := make([]int, x.Rank())
@@ -221,12 +213,12 @@ func (b *Builder) LBroadcast(x Local, shape ...int) Local {
 			b.failf(ErrShape, nil, "%s: cannot broadcast local shape %v to %v", b.name, x.Shape, shape)
 		}
 	}
-	return b.emit(Instr{Op: OpBroadcast, Args: ids(x), Dims: dims}, x.DType, shape)
+	return b.addInstr(Instr{Op: OpBroadcast, Args: idsOf(x), Dims: dims}, x.DType, shape)
 }
 
 // LReshape keeps the elements in row-major order under another shape.
 func (b *Builder) LReshape(x Local, shape ...int) Local {
-	if sameShape(x.Shape, shape) {
+	if slices.Equal(x.Shape, shape) {
 		return x
 	}
 	n, m := 1, 1
@@ -239,7 +231,7 @@ func (b *Builder) LReshape(x Local, shape ...int) Local {
 	if n != m {
 		b.failf(ErrShape, nil, "%s: reshape of local %v (%d elements) to %v (%d)", b.name, x.Shape, n, shape, m)
 	}
-	return b.emit(Instr{Op: OpReshape, Args: ids(x)}, x.DType, shape)
+	return b.addInstr(Instr{Op: OpReshape, Args: idsOf(x)}, x.DType, shape)
 }
 
 // LTranspose makes result dim i of operand dim perm[i].
@@ -258,7 +250,7 @@ func (b *Builder) LTranspose(x Local, perm ...int) Local {
 	if same {
 		return x
 	}
-	return b.emit(Instr{Op: OpTranspose, Args: ids(x), Dims: append([]int{}, perm...)}, x.DType, shape)
+	return b.addInstr(Instr{Op: OpTranspose, Args: idsOf(x), Dims: append([]int{}, perm...)}, x.DType, shape)
 }
 
 // LSlice keeps [lo, hi) of dim.
@@ -269,11 +261,11 @@ func (b *Builder) LSlice(x Local, dim, lo, hi int) Local {
 	if lo == 0 && hi == x.Shape[dim] {
 		return x
 	}
-	los, his := make([]int, x.Rank()), append([]int{}, x.Shape...)
+	los, his := make([]int, x.Rank()), cloneInts(x.Shape)
 	los[dim], his[dim] = lo, hi
-	shape := append([]int{}, x.Shape...)
+	shape := cloneInts(x.Shape)
 	shape[dim] = hi - lo
-	return b.emit(Instr{Op: OpSlice, Args: ids(x), Lo: los, Hi: his}, x.DType, shape)
+	return b.addInstr(Instr{Op: OpSlice, Args: idsOf(x), Lo: los, Hi: his}, x.DType, shape)
 }
 
 // LPad adds lo elements before and hi after along dim, each equal to value.
@@ -286,9 +278,9 @@ func (b *Builder) LPad(x Local, dim, lo, hi int, value float64) Local {
 	}
 	los, his := make([]int, x.Rank()), make([]int, x.Rank())
 	los[dim], his[dim] = lo, hi
-	shape := append([]int{}, x.Shape...)
+	shape := cloneInts(x.Shape)
 	shape[dim] += lo + hi
-	return b.emit(Instr{Op: OpPad, Args: ids(x), Lo: los, Hi: his, Value: value}, x.DType, shape)
+	return b.addInstr(Instr{Op: OpPad, Args: idsOf(x), Lo: los, Hi: his, Value: value}, x.DType, shape)
 }
 
 // LConcat joins along dim.
@@ -311,7 +303,7 @@ func (b *Builder) LConcat(dim int, xs ...Local) Local {
 		}
 		shape[dim] += x.Shape[dim]
 	}
-	return b.emit(Instr{Op: OpConcat, Args: ids(xs...), Dims: []int{dim}}, xs[0].DType, shape)
+	return b.addInstr(Instr{Op: OpConcat, Args: idsOf(xs...), Dims: []int{dim}}, xs[0].DType, shape)
 }
 
 // LDynSlice keeps size elements of dim from a start known at run time. A start
@@ -323,9 +315,9 @@ func (b *Builder) LDynSlice(x Local, dim int, start Local, size int) Local {
 	if size == x.Shape[dim] {
 		return x
 	}
-	shape := append([]int{}, x.Shape...)
+	shape := cloneInts(x.Shape)
 	shape[dim] = size
-	return b.emit(Instr{Op: OpDynSlice, Args: ids(x, start), Dims: []int{dim}, Hi: []int{size}}, x.DType, shape)
+	return b.addInstr(Instr{Op: OpDynSlice, Args: idsOf(x, start), Dims: []int{dim}, Hi: []int{size}}, x.DType, shape)
 }
 
 // LDynUpdate overwrites part of dim from a start known at run time, clamped as in LDynSlice.
@@ -337,7 +329,7 @@ func (b *Builder) LDynUpdate(x, update Local, dim int, start Local) Local {
 	if !ok {
 		b.failf(ErrShape, nil, "%s: dynamic update of dim %d of local %v by %v", b.name, dim, x.Shape, update.Shape)
 	}
-	return b.emit(Instr{Op: OpDynUpdate, Args: ids(x, update, start), Dims: []int{dim}}, x.DType, x.Shape)
+	return b.addInstr(Instr{Op: OpDynUpdate, Args: idsOf(x, update, start), Dims: []int{dim}}, x.DType, x.Shape)
 }
 
 // LReduce joins dims, which vanish.
@@ -358,82 +350,43 @@ func (b *Builder) LReduce(r Reduction, x Local, dims ...int) Local {
 			shape = append(shape, s)
 		}
 	}
-	return b.emit(Instr{Op: OpReduce, Args: ids(x), Dims: append([]int{}, dims...), Reduction: r}, x.DType, shape)
+	return b.addInstr(Instr{Op: OpReduce, Args: idsOf(x), Dims: append([]int{}, dims...), Reduction: r}, x.DType, shape)
 }
 
 // LReduceKeep is LReduce with the dims kept at size 1.
 func (b *Builder) LReduceKeep(r Reduction, x Local, dims ...int) Local {
-	shape := append([]int{}, x.Shape...)
+	shape := cloneInts(x.Shape)
 	for _, d := range dims {
 		shape[d] = 1
 	}
 	return b.LReshape(b.LReduce(r, x, dims...), shape...)
 }
 
-// LDot contracts. Operands have one type; the result has type out (f32 sums
-// whatever the operands; a narrower out is rounded once, at the end).
-// Result dims: the batch dims, then the free dims of x, then those of y.
+// LDot contracts x and y, which have one element type. Sums of floats run in f32 at
+// least; the result has type out and is rounded once, at the end. Its dims are the batch
+// dims, then the free dims of x, then those of y.
 func (b *Builder) LDot(x, y Local, d DotDims, out dtype.DType) Local {
 	if x.DType != y.DType {
 		b.failf(ErrType, nil, "%s: dot of %v and %v", b.name, x.DType, y.DType)
 	}
-	shape, err := dotShape(x.Shape, y.Shape, d)
+	shape, err := DotShape(x.Shape, y.Shape, d)
 	if err != nil {
 		b.failf(ErrShape, nil, "%s: dot of local %v and %v: %v", b.name, x.Shape, y.Shape, err)
 	}
-	x, y = b.widened(x), b.widened(y)
-	dd := DotDims{append([]int{}, d.LeftBatch...), append([]int{}, d.RightBatch...),
-		append([]int{}, d.LeftContract...), append([]int{}, d.RightContract...)}
-	return b.emit(Instr{Op: OpDot, Args: ids(x, y), Dot: &dd}, out, shape)
+	x, y = b.widenOperand(x), b.widenOperand(y)
+	dims := DotDims{LeftBatch: cloneInts(d.LeftBatch), RightBatch: cloneInts(d.RightBatch),
+		LeftContract: cloneInts(d.LeftContract), RightContract: cloneInts(d.RightContract)}
+	return b.addInstr(Instr{Op: OpDot, Args: idsOf(x, y), Dot: &dims}, out, shape)
 }
 
-func dotShape(x, y []int, d DotDims) ([]int, error) {
-	if len(d.LeftBatch) != len(d.RightBatch) || len(d.LeftContract) != len(d.RightContract) {
-		return nil, fmt.Errorf("dims do not pair up")
-	}
-	usedX, usedY := map[int]bool{}, map[int]bool{}
-	pair := func(l, r []int) error {
-		for i := range l {
-			if l[i] < 0 || l[i] >= len(x) || r[i] < 0 || r[i] >= len(y) || usedX[l[i]] || usedY[r[i]] {
-				return fmt.Errorf("dims %v and %v", l, r)
-			}
-			usedX[l[i]], usedY[r[i]] = true, true
-			if x[l[i]] != y[r[i]] {
-				return fmt.Errorf("dim %d of size %d meets dim %d of size %d", l[i], x[l[i]], r[i], y[r[i]])
-			}
-		}
-		return nil
-	}
-	if err := pair(d.LeftBatch, d.RightBatch); err != nil {
-		return nil, err
-	}
-	if err := pair(d.LeftContract, d.RightContract); err != nil {
-		return nil, err
-	}
-	shape := []int{}
-	for _, i := range d.LeftBatch {
-		shape = append(shape, x[i])
-	}
-	for i, s := range x {
-		if !usedX[i] {
-			shape = append(shape, s)
-		}
-	}
-	for i, s := range y {
-		if !usedY[i] {
-			shape = append(shape, s)
-		}
-	}
-	return shape, nil
-}
-
-// LLoop runs body trips times. body gets the round's index and the carried
-// values and returns their successors, of the same types.
+// LLoop runs body trips times. body gets the index of the round, an i32 scalar, and
+// the carried values; it returns the carried values of the next round, which have the
+// same types. The result is what the last round returns, or init without rounds.
 func (b *Builder) LLoop(trips int, init []Local, body func(i Local, carried []Local) []Local) []Local {
 	if trips <= 0 {
 		return init
 	}
-	closed := b.open()
+	closed := b.openBody()
 	b.depth++
 	idx := b.newValue(dtype.I32, nil)
 	params := make([]Local, len(init))
@@ -449,118 +402,35 @@ func (b *Builder) LLoop(trips int, init []Local, body func(i Local, carried []Lo
 	outs := make([]Local, len(init))
 	outIDs := make([]ID, len(init))
 	for i, v := range init {
-		if results[i].DType != v.DType || !sameShape(results[i].Shape, v.Shape) {
+		if results[i].DType != v.DType || !slices.Equal(results[i].Shape, v.Shape) {
 			b.failf(ErrShape, nil, "%s: loop value %d starts as %v%v and comes back as %v%v", b.name, i, v.DType, v.Shape, results[i].DType, results[i].Shape)
 		}
 		outs[i] = b.newValue(v.DType, v.Shape)
 		outIDs[i] = outs[i].ID
 	}
-	*b.body = append(*b.body, Instr{Op: OpLoop, Args: ids(init...), Out: outIDs,
-		Loop: &Loop{Trips: trips, Index: idx.ID, Params: ids(params...), Body: inner, Results: ids(results...)}})
+	*b.body = append(*b.body, Instr{Op: OpLoop, Args: idsOf(init...), Out: outIDs,
+		Loop: &Loop{Trips: trips, Index: idx.ID, Params: idsOf(params...), Body: inner, Results: idsOf(results...)}})
 	return outs
 }
 
-// Collectives. Over axes whose sizes multiply to 1 each is its operand. On values
-// without elements there is nothing to exchange, and StableHLO refuses some: the
-// result is made in place.
-
-// LAllReduce joins the values of the devices along axes.
-func (b *Builder) LAllReduce(r Reduction, x Local, axes []string, reason string) Local {
-	axes = b.realAxes(axes)
-	if len(axes) == 0 || empty(x) {
-		return x
-	}
-	return b.emit(Instr{Op: OpAllReduce, Args: ids(x), Reduction: r, Axes: axes, Groups: b.groupsOf(axes), Reason: reason}, x.DType, x.Shape)
-}
-
-// LAllGather concatenates the values of the devices along axes on dim.
-func (b *Builder) LAllGather(x Local, dim int, axes []string, reason string) Local {
-	axes = b.realAxes(axes)
-	if len(axes) == 0 {
-		return x
-	}
-	shape := append([]int{}, x.Shape...)
-	shape[dim] *= b.mesh.Size(axes...)
-	if empty(x) {
-		return b.LConst(x.DType, 0, shape...)
-	}
-	return b.emit(Instr{Op: OpAllGather, Args: ids(x), Dims: []int{dim}, Axes: axes, Groups: b.groupsOf(axes), Reason: reason}, x.DType, shape)
-}
-
-// LReduceScatter sums over axes and keeps this device's part of dim.
-func (b *Builder) LReduceScatter(x Local, dim int, axes []string, reason string) Local {
-	axes = b.realAxes(axes)
-	if len(axes) == 0 {
-		return x
-	}
-	n := b.mesh.Size(axes...)
-	if x.Shape[dim]%n != 0 {
-		b.failf(ErrShape, nil, "%s: reduce-scatter of dim %d of local %v over %d devices", b.name, dim, x.Shape, n)
-	}
-	shape := append([]int{}, x.Shape...)
-	shape[dim] /= n
-	if empty(x) {
-		return b.LConst(x.DType, 0, shape...)
-	}
-	return b.emit(Instr{Op: OpReduceScatter, Args: ids(x), Reduction: Sum, Dims: []int{dim}, Axes: axes, Groups: b.groupsOf(axes), Reason: reason}, x.DType, shape)
-}
-
-// LAllToAll cuts dim split into one part a device, sends each its part, and
-// concatenates what it gets along dim concat.
-func (b *Builder) LAllToAll(x Local, split, concat int, axes []string, reason string) Local {
-	axes = b.realAxes(axes)
-	if len(axes) == 0 {
-		return x
-	}
-	n := b.mesh.Size(axes...)
-	if x.Shape[split]%n != 0 {
-		b.failf(ErrShape, nil, "%s: all-to-all of dim %d of local %v over %d devices", b.name, split, x.Shape, n)
-	}
-	shape := append([]int{}, x.Shape...)
-	shape[split] /= n
-	shape[concat] *= n
-	if empty(x) {
-		return b.LConst(x.DType, 0, shape...)
-	}
-	return b.emit(Instr{Op: OpAllToAll, Args: ids(x), Dims: []int{split, concat}, Axes: axes, Groups: b.groupsOf(axes), Reason: reason}, x.DType, shape)
-}
-
-// LPermute sends values between devices: pairs of mesh positions [from, to],
-// each position at most once on either side.
-func (b *Builder) LPermute(x Local, pairs [][2]int, axes []string, reason string) Local {
-	if empty(x) {
-		return x
-	}
-	return b.emit(Instr{Op: OpPermute, Args: ids(x), Pairs: pairs, Axes: append([]string{}, axes...), Reason: reason}, x.DType, x.Shape)
-}
-
-// groupsOf is mesh.Groups, asked once: a program's collectives share the lists.
-func (b *Builder) groupsOf(axes []string) [][]int {
-	key := strings.Join(axes, "+")
-	g, ok := b.groups[key]
-	if !ok {
-		g = b.mesh.Groups(axes...)
-		b.groups[key] = g
-	}
-	return g
-}
-
-func empty(x Local) bool { return Type{Shape: x.Shape}.Elements() == 0 }
-
-// realAxes drops axes of size 1.
-func (b *Builder) realAxes(axes []string) []string {
-	out := []string{}
-	for _, a := range axes {
-		if b.mesh.Size(a) > 1 {
-			out = append(out, a)
-		}
-	}
-	return out
-}
-
-// NegInf is what masked scores are set to: far below any score, finite so that
-// a row with nothing to see stays a number in f32 arithmetic.
+// NegInf is the value of masked scores. It is far below any score, and finite, so that
+// the softmax of a row in which everything is masked is still a number in f32.
 const NegInf = -1e30
 
-// negInf32 documents that NegInf is representable in f32 and bf16.
+// NegInf can be represented in f32, and so in bf16.
 var _ = float32(NegInf) > -math.MaxFloat32
+
+// LKernel computes on args by code that one platform has. means computes the same by
+// instructions: what it builds becomes k.Params, k.Body and k.Result.
+func (b *Builder) LKernel(k Kernel, args []Local, means func(params []Local) Local) Local {
+	closed := b.openBody()
+	b.depth++
+	params := make([]Local, len(args))
+	for i, a := range args {
+		params[i] = b.newValue(a.DType, a.Shape)
+	}
+	result := means(params)
+	b.depth--
+	k.Params, k.Body, k.Result = idsOf(params...), closed(), result.ID
+	return b.addInstr(Instr{Op: OpKernel, Args: idsOf(args...), Kernel: &k}, result.DType, result.Shape)
+}

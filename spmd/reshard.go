@@ -1,22 +1,30 @@
 package spmd
 
 import (
-	"fmt"
+	"slices"
 
 	"weft/sharding"
 )
 
-// Reshard brings t to another layout by the cheapest steps sharding.Reshard
-// finds. Partial sums that spec does not list are reduced; reason is written on
-// every collective. What was brought to a layout once is not brought there again.
+// reshard is a change of layout that was made.
+type reshard struct {
+	shape    []int
+	from, to sharding.Spec
+	made     Local
+}
+
+// Reshard brings t to another layout by the cheapest steps that sharding.Reshard
+// finds. It reduces partial sums over axes that spec does not list. Every collective
+// carries reason. A tensor that was brought to a layout before is not brought there again.
 func (b *Builder) Reshard(t Tensor, spec sharding.Spec, reason string) Tensor {
-	spec = b.canonical("reshard", t.Shape, spec)
+	spec = b.canonicalSpec("reshard", t.Shape, spec)
 	if spec.Equal(t.Spec) {
 		return t
 	}
-	key := fmt.Sprint(t.local.ID, t.Shape, t.Spec, spec)
-	if v, ok := b.arranged[key]; ok {
-		return b.wrap(v, t.Shape, spec)
+	for _, r := range b.resharded[t.local.ID] {
+		if slices.Equal(r.shape, t.Shape) && r.from.Equal(t.Spec) && r.to.Equal(spec) {
+			return b.Global(r.made, t.Shape, spec)
+		}
 	}
 	steps, err := sharding.Reshard(b.mesh, t.Spec, spec, t.Shape, t.DType.Size())
 	if err != nil {
@@ -39,21 +47,22 @@ func (b *Builder) Reshard(t Tensor, spec sharding.Spec, reason string) Tensor {
 			v = b.LPermute(v, s.Pairs, s.Axes, reason)
 		}
 	}
-	if b.depth == 0 { // what a loop makes is not in sight outside
-		b.arranged[key] = v
+	if b.depth == 0 { // a value that a loop makes cannot be used outside of it
+		id := t.local.ID
+		b.resharded[id] = append(b.resharded[id], reshard{t.Shape, t.Spec, spec, v})
 	}
-	return b.wrap(v, t.Shape, spec)
+	return b.Global(v, t.Shape, spec)
 }
 
-// sliceAxes keeps this device's part of dim along axes: no traffic.
+// sliceAxes keeps this device's shard of dim along axes, without traffic.
 func (b *Builder) sliceAxes(v Local, dim int, axes []string) Local {
 	n := b.mesh.Size(axes...)
 	size := v.Shape[dim] / n
-	start := b.LMul(b.LAxisIndex(axes...), b.iconst(size))
+	start := b.LMul(b.LAxisIndex(axes...), b.constI32(size))
 	return b.LDynSlice(v, dim, start, size)
 }
 
-// Reduced is t without partial sums, its dims split as before.
+// Reduced is t with its partial sums reduced and its dims sharded as before.
 func (b *Builder) Reduced(t Tensor, reason string) Tensor {
 	if len(t.Spec.Partial()) == 0 {
 		return t
@@ -61,10 +70,10 @@ func (b *Builder) Reduced(t Tensor, reason string) Tensor {
 	return b.Reshard(t, t.Spec.WithoutPartial(t.Spec.Partial()...), reason)
 }
 
-// ReducedTogether is Reduced for several tensors in as few collectives as
-// possible: those partial over the same axes, with the same type, shape but for
-// the last dim, and layout, are joined along their last dim and travel as one. Small
-// reductions cost their latency, not their bytes.
+// ReducedTogether is Reduced for several tensors, in as few collectives as possible:
+// tensors of one type and layout, and of one shape but for the last dim, are
+// concatenated along it and reduced as one. The time of a small reduction is its
+// latency, whatever its bytes.
 func (b *Builder) ReducedTogether(reason string, ts ...Tensor) []Tensor {
 	out := make([]Tensor, len(ts))
 	done := make([]bool, len(ts))
@@ -74,7 +83,7 @@ func (b *Builder) ReducedTogether(reason string, ts ...Tensor) []Tensor {
 		}
 		group := []int{i}
 		for j := i + 1; j < len(ts) && len(t.Spec.Partial()) > 0; j++ {
-			if !done[j] && b.joinable(t, ts[j]) {
+			if !done[j] && b.canReduceTogether(t, ts[j]) {
 				group = append(group, j)
 			}
 		}
@@ -92,21 +101,21 @@ func (b *Builder) ReducedTogether(reason string, ts ...Tensor) []Tensor {
 		at := 0
 		for k, j := range group {
 			n := parts[k].Shape[last]
-			out[j] = b.wrap(b.LSlice(all, last, at, at+n), ts[j].Shape, ts[j].Spec.WithoutPartial(ts[j].Spec.Partial()...))
+			out[j] = b.Global(b.LSlice(all, last, at, at+n), ts[j].Shape, ts[j].Spec.WithoutPartial(ts[j].Spec.Partial()...))
 			at += n
 		}
 	}
 	return out
 }
 
-func (b *Builder) joinable(x, y Tensor) bool {
+func (b *Builder) canReduceTogether(x, y Tensor) bool {
 	last := x.Rank() - 1
 	return last >= 0 && y.Rank() == x.Rank() && x.DType == y.DType && x.Spec.Equal(y.Spec) &&
-		len(x.Spec.Dim(last)) == 0 && sameShape(x.local.Shape[:last], y.local.Shape[:last])
+		len(x.Spec.Dim(last)) == 0 && slices.Equal(x.local.Shape[:last], y.local.Shape[:last])
 }
 
-// split returns spec with axes taken off every dim but keep (-1: off all dims),
-// and whether anything changed.
+// withoutAxes returns spec without axes on every dim but keep, where -1 keeps none, and
+// whether that changed it.
 func withoutAxes(spec sharding.Spec, rank, keep int, axes []string) (sharding.Spec, bool) {
 	changed := false
 	for d := 0; d < rank; d++ {

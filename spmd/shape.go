@@ -4,10 +4,10 @@ import (
 	"weft/sharding"
 )
 
-// SplitDim turns dim into several of the given sizes, row-major. Axes on the
-// dim go to the first new dim, which they must divide: heads stay whole.
+// SplitDim turns dim into several dims of the given sizes, row-major. The axes of the
+// dim go to the first new dim, whose size they must divide: so a device has whole heads.
 func (b *Builder) SplitDim(x Tensor, dim int, sizes ...int) Tensor {
-	dim = b.dimOf(x, dim)
+	dim = b.dimIndex(x, dim)
 	n := 1
 	for _, s := range sizes {
 		n *= s
@@ -15,7 +15,7 @@ func (b *Builder) SplitDim(x Tensor, dim int, sizes ...int) Tensor {
 	if len(sizes) == 0 || n != x.Shape[dim] {
 		b.failf(ErrShape, nil, "%s: dim %d of %v does not split into %v", b.name, dim, x.Shape, sizes)
 	}
-	shape := append(append(clone(x.Shape[:dim]), sizes...), x.Shape[dim+1:]...)
+	shape := append(append(cloneInts(x.Shape[:dim]), sizes...), x.Shape[dim+1:]...)
 	spec := sharding.Whole(len(shape))
 	for d := range x.Shape {
 		to := d
@@ -27,10 +27,11 @@ func (b *Builder) SplitDim(x Tensor, dim int, sizes ...int) Tensor {
 	return b.reshapeTo(x, shape, spec)
 }
 
-// MergeDims joins n dims starting at dim. Only the first of them may be split:
-// a split of another would leave each device with pieces that are not a range.
+// MergeDims joins n dims, starting at dim, into one. The dims after the first are
+// gathered where they are sharded, because a device's shard of the joined dim has to be
+// one range.
 func (b *Builder) MergeDims(x Tensor, dim, n int) Tensor {
-	dim = b.dimOf(x, dim)
+	dim = b.dimIndex(x, dim)
 	if n < 1 || dim+n > x.Rank() {
 		b.failf(ErrShape, nil, "%s: merge of %d dims at %d of %v", b.name, n, dim, x.Shape)
 	}
@@ -38,7 +39,7 @@ func (b *Builder) MergeDims(x Tensor, dim, n int) Tensor {
 	for d := dim; d < dim+n; d++ {
 		size *= x.Shape[d]
 	}
-	shape := append(append(clone(x.Shape[:dim]), size), x.Shape[dim+n:]...)
+	shape := append(append(cloneInts(x.Shape[:dim]), size), x.Shape[dim+n:]...)
 	spec := x.Spec
 	for d := dim + 1; d < dim+n; d++ {
 		spec = spec.WithDim(d)
@@ -57,12 +58,12 @@ func (b *Builder) MergeDims(x Tensor, dim, n int) Tensor {
 }
 
 func (b *Builder) reshapeTo(x Tensor, shape []int, spec sharding.Spec) Tensor {
-	spec = b.canonical("reshape", shape, spec.WithoutPartial().WithPartial(x.Spec.Partial()...))
+	spec = b.canonicalSpec("reshape", shape, spec.WithoutPartial().WithPartial(x.Spec.Partial()...))
 	local, err := spec.Local(b.mesh, shape)
 	if err != nil {
 		b.fail(err)
 	}
-	return b.wrap(b.LReshape(x.local, local...), shape, spec)
+	return b.Global(b.LReshape(x.local, local...), shape, spec)
 }
 
 // ExpandDim inserts a dim of size 1 before dim; dim may be the rank.
@@ -70,7 +71,7 @@ func (b *Builder) ExpandDim(x Tensor, dim int) Tensor {
 	if dim < 0 || dim > x.Rank() {
 		b.failf(ErrShape, nil, "%s: no place %d for a dim in %v", b.name, dim, x.Shape)
 	}
-	shape := append(append(clone(x.Shape[:dim]), 1), x.Shape[dim:]...)
+	shape := append(append(cloneInts(x.Shape[:dim]), 1), x.Shape[dim:]...)
 	spec := sharding.Whole(len(shape))
 	for d := range x.Shape {
 		to := d
@@ -84,11 +85,11 @@ func (b *Builder) ExpandDim(x Tensor, dim int) Tensor {
 
 // DropDim removes a dim of size 1.
 func (b *Builder) DropDim(x Tensor, dim int) Tensor {
-	dim = b.dimOf(x, dim)
+	dim = b.dimIndex(x, dim)
 	if x.Shape[dim] != 1 {
 		b.failf(ErrShape, nil, "%s: dim %d of %v is not 1", b.name, dim, x.Shape)
 	}
-	shape := append(clone(x.Shape[:dim]), x.Shape[dim+1:]...)
+	shape := append(cloneInts(x.Shape[:dim]), x.Shape[dim+1:]...)
 	spec := sharding.Whole(len(shape))
 	for d := range x.Shape {
 		switch {
@@ -110,48 +111,48 @@ func (b *Builder) Transpose(x Tensor, perm ...int) Tensor {
 		shape[i] = x.Shape[p]
 		spec = spec.WithDim(i, x.Spec.Dim(p)...)
 	}
-	return b.wrap(v, shape, spec)
+	return b.Global(v, shape, spec)
 }
 
-// Slice keeps [lo, hi) of dim, which is gathered first where it is split.
+// Slice keeps [lo, hi) of dim, which is gathered first where it is sharded.
 func (b *Builder) Slice(x Tensor, dim, lo, hi int) Tensor {
-	dim = b.dimOf(x, dim)
+	dim = b.dimIndex(x, dim)
 	if lo < 0 || hi < lo || hi > x.Shape[dim] {
 		b.failf(ErrShape, nil, "%s: slice [%d,%d) of dim %d of %v", b.name, lo, hi, dim, x.Shape)
 	}
 	if lo == 0 && hi == x.Shape[dim] {
 		return x
 	}
-	x = b.whole(x, dim, "gathered before a slice along the split dim")
-	shape := clone(x.Shape)
+	x = b.gatherDim(x, dim, "gathered before a slice along the split dim")
+	shape := cloneInts(x.Shape)
 	shape[dim] = hi - lo
-	return b.wrap(b.LSlice(x.local, dim, lo, hi), shape, x.Spec)
+	return b.Global(b.LSlice(x.local, dim, lo, hi), shape, x.Spec)
 }
 
-// PadTo extends dim to size with zeros at its end. The dim is gathered first
-// where it is split. The padding is the caller's to mask and to cut off again.
+// PadTo extends dim to size with zeros at its end. The dim is gathered first where it
+// is sharded. The caller masks the padding and cuts it off again.
 func (b *Builder) PadTo(x Tensor, dim, size int) Tensor {
-	dim = b.dimOf(x, dim)
+	dim = b.dimIndex(x, dim)
 	if size < x.Shape[dim] {
 		b.failf(ErrShape, nil, "%s: padding dim %d of %v to %d would drop elements", b.name, dim, x.Shape, size)
 	}
 	if size == x.Shape[dim] {
 		return x
 	}
-	x = b.whole(x, dim, "gathered before padding along the split dim")
-	shape := clone(x.Shape)
+	x = b.gatherDim(x, dim, "gathered before padding along the split dim")
+	shape := cloneInts(x.Shape)
 	shape[dim] = size
-	return b.wrap(b.LPad(x.local, dim, 0, size-x.Shape[dim], 0), shape, x.Spec)
+	return b.Global(b.LPad(x.local, dim, 0, size-x.Shape[dim], 0), shape, x.Spec)
 }
 
-// Concat joins along dim, which must be whole in every operand (it is gathered
-// where it is not); the other dims take the first operand's layout.
+// Concat joins tensors along dim, which is gathered first where an operand has it
+// sharded. The other dims take the layout of the first operand.
 func (b *Builder) Concat(dim int, xs ...Tensor) Tensor {
 	if len(xs) == 0 {
 		b.failf(ErrShape, nil, "%s: concat of nothing", b.name)
 	}
-	dim = b.dimOf(xs[0], dim)
-	shape := clone(xs[0].Shape)
+	dim = b.dimIndex(xs[0], dim)
+	shape := cloneInts(xs[0].Shape)
 	parts := make([]Local, len(xs))
 	var spec sharding.Spec
 	for i, x := range xs {
@@ -165,18 +166,18 @@ func (b *Builder) Concat(dim int, xs ...Tensor) Tensor {
 		}
 		parts[i] = b.Reshard(x, spec, "operand of concat, which needs whole sums and the dim whole").local
 	}
-	return b.wrap(b.LConcat(dim, parts...), shape, spec)
+	return b.Global(b.LConcat(dim, parts...), shape, spec)
 }
 
-// whole gathers one dim.
-func (b *Builder) whole(x Tensor, dim int, reason string) Tensor {
+// gatherDim gathers one dim where it is sharded.
+func (b *Builder) gatherDim(x Tensor, dim int, reason string) Tensor {
 	if len(x.Spec.Dim(dim)) == 0 {
 		return x
 	}
 	return b.Reshard(x, x.Spec.WithDim(dim), reason)
 }
 
-func (b *Builder) dimOf(x Tensor, dim int) int {
+func (b *Builder) dimIndex(x Tensor, dim int) int {
 	d := dim
 	if d < 0 {
 		d += x.Rank()
@@ -187,4 +188,4 @@ func (b *Builder) dimOf(x Tensor, dim int) int {
 	return d
 }
 
-func (b *Builder) iconst(n int) Local { return b.LConst(i32, float64(n)) }
+func (b *Builder) constI32(n int) Local { return b.LConst(i32, float64(n)) }

@@ -562,7 +562,7 @@ func (g *randomTensors) reduction() {
 	x := g.pool[i]
 	dim := g.int(-x.Rank(), x.Rank()-1, "dim")
 	if g.yes("max") {
-		g.take(x.most, func(b *spmd.Builder, p []spmd.Tensor) []spmd.Tensor { return []spmd.Tensor{b.Max(p[i], dim)} })
+		g.take(x.most, func(b *spmd.Builder, p []spmd.Tensor) []spmd.Tensor { return []spmd.Tensor{maxAlong(b, p[i], dim)} })
 		return
 	}
 	g.take(x.most*float64(x.Dim(dim)), func(b *spmd.Builder, p []spmd.Tensor) []spmd.Tensor { return []spmd.Tensor{b.Sum(p[i], dim)} })

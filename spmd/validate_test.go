@@ -8,7 +8,9 @@ import (
 	"weft/dtype"
 	"weft/fault"
 	"weft/mesh"
+	"weft/sharding"
 	"weft/spmd"
+	"weft/spmd/internal/spmdtest"
 )
 
 // Each change breaks one rule of a good program, and is found.
@@ -49,9 +51,10 @@ func TestValidateFinds(t *testing.T) {
 		}},
 		{"donor", "takes over", func(p *spmd.Program, _ func(spmd.Op) *spmd.Instr) { p.Outputs[1].Donor = 1 }},
 		{"donor twice", "taken already", func(p *spmd.Program, _ func(spmd.Op) *spmd.Instr) { p.Outputs[1].Donor = 0 }},
+		{"port layout", "leaves", func(p *spmd.Program, _ func(spmd.Op) *spmd.Instr) { p.Inputs[0].Shape[0] *= 2 }},
 		{"port type", "says", func(p *spmd.Program, _ func(spmd.Op) *spmd.Instr) { p.Inputs[0].DType = dtype.F64 }},
 	} {
-		p := block(t)
+		p := spmdtest.Block(t)
 		at := func(op spmd.Op) *spmd.Instr {
 			var found *spmd.Instr
 			p.Walk(func(in *spmd.Instr, _ int) {
@@ -72,9 +75,26 @@ func TestValidateFinds(t *testing.T) {
 	}
 }
 
+// A program that breaks a rule is not built: here a value leaves the loop that makes it.
+func TestBuildRefusesMalformed(t *testing.T) {
+	m := spmdtest.NewMesh(t)
+	_, err := spmd.Build("leak", m, func(b *spmd.Builder) {
+		x := b.Local(b.Input("x", dtype.F32, []int{2}, sharding.Whole(1)))
+		var inner spmd.Local
+		b.LLoop(2, []spmd.Local{x}, func(_ spmd.Local, c []spmd.Local) []spmd.Local {
+			inner = b.LAdd(c[0], x)
+			return []spmd.Local{inner}
+		})
+		b.Output("y", b.Global(inner, []int{2}, sharding.Whole(1)), "")
+	})
+	if !errors.Is(err, spmd.ErrMalformed) || !strings.Contains(err.Error(), "not defined outside of loops") {
+		t.Errorf("error %v", err)
+	}
+}
+
 // All violations come at once, each with its fields.
 func TestValidateReportsAll(t *testing.T) {
-	p := block(t)
+	p := spmdtest.Block(t)
 	n := 0
 	p.Walk(func(in *spmd.Instr, _ int) {
 		if in.IsCollective() {
@@ -93,12 +113,12 @@ func TestValidateReportsAll(t *testing.T) {
 
 // The operations that only move elements take 8-bit floats; the others do not.
 func TestValidateNarrowFloats(t *testing.T) {
-	m := newMesh(t, mesh.Axis{Name: "tp", Size: 1})
+	m := spmdtest.NewMesh(t, mesh.Axis{Name: "tp", Size: 1})
 	x := []spmd.Type{{DType: dtype.F8E4M3, Shape: []int{4}}}
-	build(t, m, "", x, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
+	spmdtest.Build(t, m, "", x, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
 		return []spmd.Local{b.LConvert(b.LSlice(in[0], 0, 1, 3), dtype.BF16)}
 	})
-	p := build(t, m, "", []spmd.Type{{DType: dtype.BF16, Shape: []int{4}}}, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
+	p := spmdtest.Build(t, m, "", []spmd.Type{{DType: dtype.BF16, Shape: []int{4}}}, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
 		return []spmd.Local{b.LAdd(in[0], in[0])}
 	})
 	for i := range p.Values {

@@ -8,14 +8,14 @@ import (
 	"weft/tensor"
 )
 
-// Array is what one device holds of a value, row-major. One of the slices has
-// the elements, by type; the program's values are never changed once made.
+// Array is the part of a value that one device holds, row-major. The slice of its
+// element type has the elements. An array that is a value of a program does not change.
 type Array struct {
 	DType dtype.DType
 	Shape []int
-	F     []float32 // F32, and BF16, F16 and the 8-bit floats as the numbers they are
+	F     []float32 // F32; BF16, F16 and the 8-bit floats, whose values are all float32s
 	D     []float64 // F64
-	I     []int64   // integers and Bool; a U64 as the int64 of the same bits
+	I     []int64   // integers and Bool; a U64 is the int64 of the same bits
 }
 
 // NewArray makes an array of zeros.
@@ -36,7 +36,7 @@ func NewArray(d dtype.DType, shape ...int) *Array {
 // Len is the number of elements.
 func (a *Array) Len() int { return len(a.F) + len(a.D) + len(a.I) }
 
-// Bytes is the size that the device's memory would have, not this program's.
+// Bytes is the size that the array has on a device, not the one that it has here.
 func (a *Array) Bytes() int64 { return int64(a.Len()) * int64(a.DType.Size()) }
 
 // At is element i in row-major order, as a float64.
@@ -47,7 +47,7 @@ func (a *Array) At(i int) float64 {
 	case a.F != nil:
 		return float64(a.F[i])
 	}
-	return float(a.DType, a.I[i])
+	return intToFloat(a.DType, a.I[i])
 }
 
 // Set rounds v to the type and puts it at element i.
@@ -56,13 +56,13 @@ func (a *Array) Set(i int, v float64) {
 	case a.D != nil:
 		a.D[i] = v
 	case a.F != nil:
-		a.F[i] = round64(a.DType, v)
+		a.F[i] = roundTo(a.DType, v)
 	default:
-		a.I[i] = integer(a.DType, v)
+		a.I[i] = floatToInt(a.DType, v)
 	}
 }
 
-// FromTensor decodes host memory.
+// FromTensor decodes a tensor of host memory.
 func FromTensor(t *tensor.Tensor) *Array {
 	a := NewArray(t.DType, t.Shape...)
 	size, le := t.DType.Size(), binary.LittleEndian
@@ -76,17 +76,17 @@ func FromTensor(t *tensor.Tensor) *Array {
 		case dtype.BF16:
 			a.F[i] = math.Float32frombits(uint32(le.Uint16(b)) << 16)
 		case dtype.F16:
-			a.F[i] = float32(formats[t.DType].value(le.Uint16(b)))
+			a.F[i] = float32(narrowFormats[t.DType].decodeBits(le.Uint16(b)))
 		case dtype.F8E4M3, dtype.F8E5M2:
-			a.F[i] = float32(formats[t.DType].value(uint16(b[0])))
+			a.F[i] = float32(narrowFormats[t.DType].decodeBits(uint16(b[0])))
 		default:
-			a.I[i] = wrap(t.DType, word(b[:size]))
+			a.I[i] = wrapInt(t.DType, littleEndianInt(b[:size]))
 		}
 	}
 	return a
 }
 
-func word(b []byte) int64 {
+func littleEndianInt(b []byte) int64 {
 	v := uint64(0)
 	for i, c := range b {
 		v |= uint64(c) << (8 * i)
@@ -94,7 +94,7 @@ func word(b []byte) int64 {
 	return int64(v)
 }
 
-// Tensor encodes into host memory.
+// Tensor encodes the array as a tensor of host memory.
 func (a *Array) Tensor() *tensor.Tensor {
 	t := tensor.New(a.DType, a.Shape...)
 	size, le := a.DType.Size(), binary.LittleEndian
@@ -106,9 +106,9 @@ func (a *Array) Tensor() *tensor.Tensor {
 		case dtype.F32:
 			le.PutUint32(b, math.Float32bits(a.F[i]))
 		case dtype.BF16, dtype.F16:
-			le.PutUint16(b, formats[a.DType].bits(float64(a.F[i])))
+			le.PutUint16(b, narrowFormats[a.DType].encodeBits(float64(a.F[i])))
 		case dtype.F8E4M3, dtype.F8E5M2:
-			b[0] = byte(formats[a.DType].bits(float64(a.F[i])))
+			b[0] = byte(narrowFormats[a.DType].encodeBits(float64(a.F[i])))
 		default:
 			for k := range size {
 				b[k] = byte(a.I[i] >> (8 * k))
@@ -118,8 +118,8 @@ func (a *Array) Tensor() *tensor.Tensor {
 	return t
 }
 
-// strides of a row-major shape.
-func strides(shape []int) []int {
+// rowMajorStrides is, for each dim, the distance between neighbouring elements.
+func rowMajorStrides(shape []int) []int {
 	s := make([]int, len(shape))
 	n := 1
 	for d := len(shape) - 1; d >= 0; d-- {
@@ -129,21 +129,21 @@ func strides(shape []int) []int {
 	return s
 }
 
-// view copies the elements at offset + sum of index*steps, for every index of
-// shape: a slice, a transpose or a broadcast, as steps have it.
-func (a *Array) view(shape, steps []int, offset int) *Array {
+// copyStrided copies, for every index of shape, the element at offset + sum of
+// index*steps. By the choice of steps that is a slice, a transpose or a broadcast.
+func (a *Array) copyStrided(shape, steps []int, offset int) *Array {
 	out := NewArray(a.DType, shape...)
-	gather(out.F, a.F, shape, steps, offset)
-	gather(out.D, a.D, shape, steps, offset)
-	gather(out.I, a.I, shape, steps, offset)
+	gatherRows(out.F, a.F, shape, steps, offset)
+	gatherRows(out.D, a.D, shape, steps, offset)
+	gatherRows(out.I, a.I, shape, steps, offset)
 	return out
 }
 
-func gather[T any](dst, src []T, shape, steps []int, offset int) {
+func gatherRows[T any](dst, src []T, shape, steps []int, offset int) {
 	if len(dst) == 0 {
 		return
 	}
-	rows(shape, steps, offset, func(at, from, n, step int) {
+	visitRows(shape, steps, offset, func(at, from, n, step int) {
 		switch step {
 		case 1:
 			copy(dst[at:at+n], src[from:])
@@ -159,29 +159,28 @@ func gather[T any](dst, src []T, shape, steps []int, offset int) {
 	})
 }
 
-// put copies the whole of src into a, in place, with src's first element at at.
-func (a *Array) put(src *Array, at []int) {
-	steps := strides(a.Shape)
+// putAt copies src into a, in place. The first element of src goes to index at.
+func (a *Array) putAt(src *Array, at []int) {
+	steps := rowMajorStrides(a.Shape)
 	offset := 0
 	for d, i := range at {
 		offset += i * steps[d]
 	}
-	scatter(a.F, src.F, src.Shape, steps, offset)
-	scatter(a.D, src.D, src.Shape, steps, offset)
-	scatter(a.I, src.I, src.Shape, steps, offset)
+	scatterRows(a.F, src.F, src.Shape, steps, offset)
+	scatterRows(a.D, src.D, src.Shape, steps, offset)
+	scatterRows(a.I, src.I, src.Shape, steps, offset)
 }
 
-func scatter[T any](dst, src []T, shape, steps []int, offset int) {
+func scatterRows[T any](dst, src []T, shape, steps []int, offset int) {
 	if len(src) == 0 {
 		return
 	}
-	rows(shape, steps, offset, func(from, at, n, _ int) { copy(dst[at:at+n], src[from:from+n]) })
+	visitRows(shape, steps, offset, func(from, at, n, _ int) { copy(dst[at:at+n], src[from:from+n]) })
 }
 
-// rows visits the rows along the last dim of shape: packed is where a row
-// starts in row-major order, strided where it starts by steps, n its length and
-// step the last of steps.
-func rows(shape, steps []int, offset int, visit func(packed, strided, n, step int)) {
+// visitRows visits the rows along the last dim of shape. A row starts at packed in
+// row-major order and at strided by steps; it has n elements, which are step apart.
+func visitRows(shape, steps []int, offset int, visit func(packed, strided, n, step int)) {
 	last := len(shape) - 1
 	if last < 0 {
 		visit(0, offset, 1, 1)
@@ -208,10 +207,10 @@ func rows(shape, steps []int, offset int, visit func(packed, strided, n, step in
 	}
 }
 
-// transposed has dim perm[i] as its dim i; a itself when nothing moves.
-func (a *Array) transposed(perm []int) *Array {
+// transposeDims makes dim i of a's dim perm[i]. It returns a itself when nothing moves.
+func (a *Array) transposeDims(perm []int) *Array {
 	shape, steps := make([]int, len(perm)), make([]int, len(perm))
-	own := strides(a.Shape)
+	own := rowMajorStrides(a.Shape)
 	same := true
 	for i, d := range perm {
 		shape[i], steps[i] = a.Shape[d], own[d]
@@ -220,37 +219,37 @@ func (a *Array) transposed(perm []int) *Array {
 	if same {
 		return a
 	}
-	return a.view(shape, steps, 0)
+	return a.copyStrided(shape, steps, 0)
 }
 
-// reshaped shares the elements.
-func (a *Array) reshaped(shape []int) *Array {
+// reshapeTo is a under another shape. It shares the elements.
+func (a *Array) reshapeTo(shape []int) *Array {
 	out := *a
 	out.Shape = append([]int{}, shape...)
 	return &out
 }
 
-// sliced keeps n elements of dim from lo.
-func (a *Array) sliced(dim, lo, n int) *Array {
+// sliceDim keeps n elements of dim from lo.
+func (a *Array) sliceDim(dim, lo, n int) *Array {
 	shape := append([]int{}, a.Shape...)
 	shape[dim] = n
-	steps := strides(a.Shape)
-	return a.view(shape, steps, lo*steps[dim])
+	steps := rowMajorStrides(a.Shape)
+	return a.copyStrided(shape, steps, lo*steps[dim])
 }
 
-// taken puts the places of dim that ids names side by side, in the form of shape.
-func (a *Array) taken(dim int, ids *Array, shape []int) *Array {
+// takeFrom takes the places of dim that ids lists, under the shape of the result.
+func (a *Array) takeFrom(dim int, ids *Array, shape []int) *Array {
 	out := NewArray(a.DType, append(append(append([]int{}, a.Shape[:dim]...), len(ids.I)), a.Shape[dim+1:]...)...)
 	at := make([]int, len(a.Shape))
 	for i, place := range ids.I {
 		at[dim] = i
-		out.put(a.sliced(dim, int(min(max(place, 0), int64(a.Shape[dim]-1))), 1), at)
+		out.putAt(a.sliceDim(dim, int(min(max(place, 0), int64(a.Shape[dim]-1))), 1), at)
 	}
-	return out.reshaped(shape)
+	return out.reshapeTo(shape)
 }
 
-// concat joins arrays along dim.
-func concat(dim int, parts []*Array) *Array {
+// concatArrays joins arrays along dim.
+func concatArrays(dim int, parts []*Array) *Array {
 	shape := append([]int{}, parts[0].Shape...)
 	shape[dim] = 0
 	for _, p := range parts {
@@ -259,7 +258,7 @@ func concat(dim int, parts []*Array) *Array {
 	out := NewArray(parts[0].DType, shape...)
 	at := make([]int, len(shape))
 	for _, p := range parts {
-		out.put(p, at)
+		out.putAt(p, at)
 		at[dim] += p.Shape[dim]
 	}
 	return out

@@ -7,92 +7,121 @@ import (
 	"weft/spmd"
 )
 
-// compute runs an instruction that needs no other device.
-func (d *device) compute(in *spmd.Instr) *Array {
-	t := d.program.Values[in.Out[0]]
-	args := make([]*Array, len(in.Args))
-	for i, id := range in.Args {
-		args[i] = d.get(id)
-	}
-	switch in.Op {
-	case spmd.OpConst:
-		return filled(t, in.Value)
-	case spmd.OpIota:
-		return iota(t, in.Dims[0])
-	case spmd.OpAxisIndex:
-		return filled(t, float64(d.program.Mesh.Coord(d.pos, in.Axes[0])))
-	case spmd.OpConvert:
-		return convert(args[0], t.DType)
-	case spmd.OpCompare:
-		return compare(in.Cmp, args[0], args[1])
-	case spmd.OpSelect:
-		return choose(args[0], args[1], args[2])
-	case spmd.OpReduce:
-		return reduce(in.Reduction, args[0], in.Dims)
-	case spmd.OpDot:
-		return dot(args[0], args[1], in.Dot, t, d.split)
-	case spmd.OpConv:
-		return conv(args[0], args[1], in.Lo, t, d.split)
-	case spmd.OpBroadcast, spmd.OpReshape, spmd.OpTranspose, spmd.OpSlice, spmd.OpPad, spmd.OpConcat, spmd.OpDynSlice, spmd.OpDynUpdate, spmd.OpTake:
-		return rearrange(in, t, args)
-	}
-	if len(args) == 1 {
-		return unary(in.Op, args[0])
-	}
-	return binary2(in.Op, args[0], args[1])
+// computation gives the result, of type t, of an instruction that needs no other device.
+type computation func(d *device, in *spmd.Instr, t spmd.Type, args []*Array) *Array
+
+// computations says how each operation is computed. An elementwise operation that is
+// not among them is one of numbers of one type: applyUnary or applyBinary. The
+// collectives are in exchanges; what runs a body is in runStep.
+var computations = map[spmd.Op]computation{
+	spmd.OpConst: func(_ *device, in *spmd.Instr, t spmd.Type, _ []*Array) *Array { return filledArray(t, in.Value) },
+	spmd.OpIota:  func(_ *device, in *spmd.Instr, t spmd.Type, _ []*Array) *Array { return iotaArray(t, in.Dims[0]) },
+	spmd.OpAxisIndex: func(d *device, in *spmd.Instr, t spmd.Type, _ []*Array) *Array {
+		return filledArray(t, float64(d.program.Mesh.Coord(d.pos, in.Axes[0])))
+	},
+
+	spmd.OpConvert: func(_ *device, _ *spmd.Instr, t spmd.Type, args []*Array) *Array {
+		return convertArray(args[0], t.DType)
+	},
+	spmd.OpCompare: func(_ *device, in *spmd.Instr, _ spmd.Type, args []*Array) *Array {
+		return compareArrays(in.Cmp, args[0], args[1])
+	},
+	spmd.OpSelect: func(_ *device, _ *spmd.Instr, _ spmd.Type, args []*Array) *Array {
+		return selectArrays(args[0], args[1], args[2])
+	},
+
+	spmd.OpBroadcast: func(_ *device, in *spmd.Instr, t spmd.Type, args []*Array) *Array {
+		return args[0].broadcastTo(t.Shape, in.Dims)
+	},
+	spmd.OpReshape: func(_ *device, _ *spmd.Instr, t spmd.Type, args []*Array) *Array { return args[0].reshapeTo(t.Shape) },
+	spmd.OpTranspose: func(_ *device, in *spmd.Instr, _ spmd.Type, args []*Array) *Array {
+		return args[0].transposeDims(in.Dims)
+	},
+	spmd.OpSlice: func(_ *device, in *spmd.Instr, t spmd.Type, args []*Array) *Array {
+		return args[0].copyBlock(in.Lo, t.Shape)
+	},
+	spmd.OpPad: func(_ *device, in *spmd.Instr, t spmd.Type, args []*Array) *Array {
+		out := filledArray(t, in.Value)
+		out.putAt(args[0], in.Lo)
+		return out
+	},
+	spmd.OpConcat: func(_ *device, in *spmd.Instr, _ spmd.Type, args []*Array) *Array {
+		return concatArrays(in.Dims[0], args)
+	},
+	spmd.OpDynSlice: func(_ *device, in *spmd.Instr, _ spmd.Type, args []*Array) *Array {
+		x, dim, n := args[0], in.Dims[0], in.Hi[0]
+		return x.sliceDim(dim, clampStart(args[1], x.Shape[dim]-n), n)
+	},
+	spmd.OpDynUpdate: func(_ *device, in *spmd.Instr, _ spmd.Type, args []*Array) *Array {
+		return args[0].updateDim(in.Dims[0], args[1], args[2])
+	},
+	spmd.OpTake: func(_ *device, in *spmd.Instr, t spmd.Type, args []*Array) *Array {
+		return args[0].takeFrom(in.Dims[0], args[1], t.Shape)
+	},
+
+	spmd.OpReduce: func(_ *device, in *spmd.Instr, _ spmd.Type, args []*Array) *Array {
+		return reduceDims(in.Reduction, args[0], in.Dims)
+	},
+	spmd.OpDot: func(d *device, in *spmd.Instr, t spmd.Type, args []*Array) *Array {
+		return dotArrays(args[0], args[1], in.Dot, t, d.shareWork)
+	},
+	spmd.OpConv: func(d *device, in *spmd.Instr, t spmd.Type, args []*Array) *Array {
+		return convolveArray(args[0], args[1], in.Lo, t, d.shareWork)
+	},
 }
 
-// rearrange is compute for operations that move elements.
-func rearrange(in *spmd.Instr, t spmd.Type, args []*Array) *Array {
-	x := args[0]
-	switch in.Op {
-	case spmd.OpBroadcast:
-		steps, own := make([]int, len(t.Shape)), strides(x.Shape)
-		for i, dim := range in.Dims {
-			if x.Shape[i] > 1 {
-				steps[dim] = own[i]
-			}
-		}
-		return x.view(t.Shape, steps, 0)
-	case spmd.OpReshape:
-		return x.reshaped(t.Shape)
-	case spmd.OpTranspose:
-		return x.transposed(in.Dims)
-	case spmd.OpSlice:
-		steps, offset := strides(x.Shape), 0
-		for i, lo := range in.Lo {
-			offset += lo * steps[i]
-		}
-		return x.view(t.Shape, steps, offset)
-	case spmd.OpPad:
-		out := filled(t, in.Value)
-		out.put(x, in.Lo)
-		return out
-	case spmd.OpConcat:
-		return concat(in.Dims[0], args)
-	case spmd.OpDynSlice:
-		dim, n := in.Dims[0], in.Hi[0]
-		return x.sliced(dim, clamp(args[1], x.Shape[dim]-n), n)
+// computeLocal runs an instruction that needs no other device.
+func (d *device) computeLocal(in *spmd.Instr) *Array {
+	args := make([]*Array, len(in.Args))
+	for i, id := range in.Args {
+		args[i] = d.arrayOf(id)
 	}
-	if in.Op == spmd.OpTake {
-		return x.taken(in.Dims[0], args[1], t.Shape)
+	if compute := computations[in.Op]; compute != nil {
+		return compute(d, in, d.program.Values[in.Out[0]], args)
 	}
-	update, dim := args[1], in.Dims[0] // OpDynUpdate
-	out := x.clone()
-	at := make([]int, len(x.Shape))
-	at[dim] = clamp(args[2], x.Shape[dim]-update.Shape[dim])
-	out.put(update, at)
+	if len(args) == 1 {
+		return applyUnary(in.Op, args[0])
+	}
+	return applyBinary(in.Op, args[0], args[1])
+}
+
+// broadcastTo has dim i of a as dim dims[i] of shape, where a size of 1 stretches.
+func (a *Array) broadcastTo(shape, dims []int) *Array {
+	steps, own := make([]int, len(shape)), rowMajorStrides(a.Shape)
+	for i, dim := range dims {
+		if a.Shape[i] > 1 {
+			steps[dim] = own[i]
+		}
+	}
+	return a.copyStrided(shape, steps, 0)
+}
+
+// copyBlock is the block of a shape whose first element is at corner.
+func (a *Array) copyBlock(corner, shape []int) *Array {
+	steps, offset := rowMajorStrides(a.Shape), 0
+	for i, lo := range corner {
+		offset += lo * steps[i]
+	}
+	return a.copyStrided(shape, steps, offset)
+}
+
+// updateDim is a with update written over part of dim.
+func (a *Array) updateDim(dim int, update, start *Array) *Array {
+	out := a.cloneArray()
+	at := make([]int, len(a.Shape))
+	at[dim] = clampStart(start, a.Shape[dim]-update.Shape[dim])
+	out.putAt(update, at)
 	return out
 }
 
-// clamp moves a start so that what is sliced fits, as XLA does.
-func clamp(start *Array, most int) int { return int(min(max(start.I[0], 0), int64(most))) }
+// clampStart moves a start into 0..most, as XLA does, so that the slice fits.
+func clampStart(start *Array, most int) int { return int(min(max(start.I[0], 0), int64(most))) }
 
-func (a *Array) clone() *Array {
+func (a *Array) cloneArray() *Array {
 	return &Array{a.DType, slices.Clone(a.Shape), slices.Clone(a.F), slices.Clone(a.D), slices.Clone(a.I)}
 }
 
-// Each worker of split cuts its rows into pieces, between which it looks whether the
+// Each worker of shareWork cuts its rows into pieces, and looks between them whether the
 // run has ended. Each piece of a contraction widens the other operand anew, so it has
 // some rows to share that among.
 const (
@@ -100,10 +129,10 @@ const (
 	pieceRows = 32
 )
 
-// split shares work on n rows between this device's processor and those that
-// no device is using. How it is cut changes no result. Once the run has ended the
-// rest is left undone: body throws such a result away.
-func (d *device) split(n int, work func(lo, hi int)) {
+// shareWork divides work on n rows between this device's processor and the processors
+// that no device uses. The result does not depend on how the rows are divided. Once the
+// run has ended it leaves the rest undone: runBody throws such a result away.
+func (d *device) shareWork(n int, work func(lo, hi int)) {
 	inPieces := func(lo, hi int) {
 		for at := lo; at < hi && d.ctx.Err() == nil; {
 			end := min(hi, at+max(pieceRows, (hi-lo+pieces-1)/pieces))

@@ -7,9 +7,9 @@ import (
 	"weft/spmd"
 )
 
-// functions are the operations of one float. They run in float64 whatever the
-// type: the result is then right but for the one rounding.
-var functions = map[spmd.Op]func(float64) float64{
+// floatFunctions are the operations on one float. They run in float64 for every type, so
+// that the only error is the rounding of the result.
+var floatFunctions = map[spmd.Op]func(float64) float64{
 	spmd.OpNeg:     func(x float64) float64 { return -x },
 	spmd.OpAbs:     math.Abs,
 	spmd.OpExp:     math.Exp,
@@ -22,28 +22,28 @@ var functions = map[spmd.Op]func(float64) float64{
 	spmd.OpCos:     math.Cos,
 }
 
-func unary(op spmd.Op, x *Array) *Array {
+func applyUnary(op spmd.Op, x *Array) *Array {
 	out := NewArray(x.DType, x.Shape...)
 	if x.I != nil {
 		for i, v := range x.I {
-			out.I[i] = wrap(x.DType, unaryInt(op, x.DType, v))
+			out.I[i] = wrapInt(x.DType, applyUnaryInt(op, x.DType, v))
 		}
 		return out
 	}
-	f := functions[op]
+	f := floatFunctions[op]
 	for i, v := range x.D {
 		out.D[i] = f(v)
 	}
 	for i, v := range x.F {
 		out.F[i] = float32(f(float64(v)))
 	}
-	round32(x.DType, out.F)
+	roundAllTo(x.DType, out.F)
 	return out
 }
 
-func unaryInt(op spmd.Op, d dtype.DType, v int64) int64 {
+func applyUnaryInt(op spmd.Op, d dtype.DType, v int64) int64 {
 	switch {
-	case op == spmd.OpNeg || op == spmd.OpAbs && v < 0 && !unsigned(d):
+	case op == spmd.OpNeg || op == spmd.OpAbs && v < 0 && !isUnsigned(d):
 		return -v
 	case op == spmd.OpNot && d == dtype.Bool:
 		return 1 - v
@@ -53,20 +53,20 @@ func unaryInt(op spmd.Op, d dtype.DType, v int64) int64 {
 	return v
 }
 
-func binary2(op spmd.Op, x, y *Array) *Array {
+func applyBinary(op spmd.Op, x, y *Array) *Array {
 	out := NewArray(x.DType, x.Shape...)
-	floats(op, out.D, x.D, y.D)
-	floats(op, out.F, x.F, y.F)
-	round32(x.DType, out.F)
+	applyBinaryFloats(op, out.D, x.D, y.D)
+	applyBinaryFloats(op, out.F, x.F, y.F)
+	roundAllTo(x.DType, out.F)
 	for i, v := range x.I {
-		out.I[i] = wrap(x.DType, binaryInt(op, x.DType, v, y.I[i]))
+		out.I[i] = wrapInt(x.DType, applyBinaryInt(op, x.DType, v, y.I[i]))
 	}
 	return out
 }
 
-// floats works in the operands' own precision. max and min give what is not a
-// number where one operand is, as XLA does.
-func floats[T float32 | float64](op spmd.Op, dst, x, y []T) {
+// applyBinaryFloats computes in the operands' own precision. max and min give NaN where
+// one operand is NaN, as XLA does.
+func applyBinaryFloats[T float32 | float64](op spmd.Op, dst, x, y []T) {
 	y = y[:len(x)]
 	switch op {
 	case spmd.OpAdd:
@@ -100,7 +100,7 @@ func floats[T float32 | float64](op spmd.Op, dst, x, y []T) {
 	}
 }
 
-func binaryInt(op spmd.Op, d dtype.DType, x, y int64) int64 {
+func applyBinaryInt(op spmd.Op, d dtype.DType, x, y int64) int64 {
 	switch op {
 	case spmd.OpAdd:
 		return x + y
@@ -113,17 +113,17 @@ func binaryInt(op spmd.Op, d dtype.DType, x, y int64) int64 {
 	case spmd.OpOr:
 		return x | y
 	case spmd.OpDiv, spmd.OpRem:
-		return divide(op, d, x, y)
+		return divideInts(op, d, x, y)
 	}
-	if less(d, x, y) == (op == spmd.OpMin) {
+	if lessInt(d, x, y) == (op == spmd.OpMin) {
 		return x
 	}
 	return y
 }
 
-// divide is towards zero. By zero it gives what XLA gives: all ones for the
-// quotient, the dividend for the rest.
-func divide(op spmd.Op, d dtype.DType, x, y int64) int64 {
+// divideInts rounds towards zero. Division by zero gives what XLA gives: all ones as the
+// quotient, the dividend as the remainder.
+func divideInts(op spmd.Op, d dtype.DType, x, y int64) int64 {
 	quotient := op == spmd.OpDiv
 	switch {
 	case y == 0 && quotient:
@@ -140,34 +140,34 @@ func divide(op spmd.Op, d dtype.DType, x, y int64) int64 {
 	return x % y
 }
 
-func less(d dtype.DType, x, y int64) bool {
+func lessInt(d dtype.DType, x, y int64) bool {
 	if d == dtype.U64 {
 		return uint64(x) < uint64(y)
 	}
 	return x < y
 }
 
-func compare(cmp string, x, y *Array) *Array {
+func compareArrays(cmp string, x, y *Array) *Array {
 	out := NewArray(dtype.Bool, x.Shape...)
 	for i := range out.I {
 		var lt, eq bool
 		switch {
 		case x.I != nil:
-			lt, eq = less(x.DType, x.I[i], y.I[i]), x.I[i] == y.I[i]
+			lt, eq = lessInt(x.DType, x.I[i], y.I[i]), x.I[i] == y.I[i]
 		default:
 			a, b := x.At(i), y.At(i)
-			if a != a || b != b { // not a number: different, and neither less nor more
-				out.I[i] = boolean(cmp == "NE")
+			if a != a || b != b { // NaN differs from everything, and is neither less nor more
+				out.I[i] = boolToInt(cmp == "NE")
 				continue
 			}
 			lt, eq = a < b, a == b
 		}
-		out.I[i] = boolean(holds(cmp, lt, eq))
+		out.I[i] = boolToInt(comparisonHolds(cmp, lt, eq))
 	}
 	return out
 }
 
-func holds(cmp string, lt, eq bool) bool {
+func comparisonHolds(cmp string, lt, eq bool) bool {
 	switch cmp {
 	case "EQ":
 		return eq
@@ -183,15 +183,15 @@ func holds(cmp string, lt, eq bool) bool {
 	return !lt // GE
 }
 
-func choose(pred, x, y *Array) *Array {
+func selectArrays(pred, x, y *Array) *Array {
 	out := NewArray(x.DType, x.Shape...)
-	pick(out.F, pred.I, x.F, y.F)
-	pick(out.D, pred.I, x.D, y.D)
-	pick(out.I, pred.I, x.I, y.I)
+	selectElements(out.F, pred.I, x.F, y.F)
+	selectElements(out.D, pred.I, x.D, y.D)
+	selectElements(out.I, pred.I, x.I, y.I)
 	return out
 }
 
-func pick[T any](dst []T, pred []int64, x, y []T) {
+func selectElements[T any](dst []T, pred []int64, x, y []T) {
 	for i := range dst {
 		if pred[i] != 0 {
 			dst[i] = x[i]
@@ -201,25 +201,25 @@ func pick[T any](dst []T, pred []int64, x, y []T) {
 	}
 }
 
-func convert(x *Array, d dtype.DType) *Array {
+func convertArray(x *Array, d dtype.DType) *Array {
 	out := NewArray(d, x.Shape...)
 	switch {
 	case x.I != nil && out.I != nil:
 		for i, v := range x.I {
-			out.I[i] = wrap(d, v)
+			out.I[i] = wrapInt(d, v)
 		}
-	case x.I != nil && d == dtype.F32 && x.DType != dtype.U64: // one rounding, where by way of float64 there are two
+	case x.I != nil && d == dtype.F32 && x.DType != dtype.U64: // by way of float64 it would be rounded twice
 		for i, v := range x.I {
 			out.F[i] = float32(v)
 		}
 	case x.DType == dtype.F32 && d == dtype.BF16 || x.F != nil && d == dtype.F32:
 		copy(out.F, x.F)
-		round32(d, out.F)
+		roundAllTo(d, out.F)
 	default:
 		for i := range out.Len() {
 			v := x.At(i)
 			if d == dtype.Bool {
-				out.I[i] = boolean(v != 0)
+				out.I[i] = boolToInt(v != 0)
 			} else {
 				out.Set(i, v)
 			}
@@ -228,35 +228,35 @@ func convert(x *Array, d dtype.DType) *Array {
 	return out
 }
 
-// filled is v in every element.
-func filled(t spmd.Type, v float64) *Array {
+// filledArray has v in every element.
+func filledArray(t spmd.Type, v float64) *Array {
 	out := NewArray(t.DType, t.Shape...)
 	if out.Len() == 0 {
 		return out
 	}
 	out.Set(0, v)
-	fill(out.F)
-	fill(out.D)
-	fill(out.I)
+	repeatFirst(out.F)
+	repeatFirst(out.D)
+	repeatFirst(out.I)
 	return out
 }
 
-func fill[T any](s []T) {
+func repeatFirst[T any](s []T) {
 	for n := 1; n < len(s); n *= 2 {
 		copy(s[n:], s[:n])
 	}
 }
 
-func iota(t spmd.Type, dim int) *Array {
+func iotaArray(t spmd.Type, dim int) *Array {
 	line := NewArray(t.DType, t.Shape[dim])
 	for i := range line.Len() {
 		if line.I != nil {
-			line.I[i] = wrap(t.DType, int64(i))
+			line.I[i] = wrapInt(t.DType, int64(i))
 		} else {
 			line.Set(i, float64(i))
 		}
 	}
 	steps := make([]int, len(t.Shape))
 	steps[dim] = 1
-	return line.view(t.Shape, steps, 0)
+	return line.copyStrided(t.Shape, steps, 0)
 }

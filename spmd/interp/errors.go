@@ -10,11 +10,11 @@ import (
 
 // Kinds of errors.
 var (
-	// ErrCollectiveTimeout: a device did not come to a collective that others wait in.
+	// ErrCollectiveTimeout is a device that did not arrive at a collective in which others wait.
 	ErrCollectiveTimeout = fault.NewKind("collective-timeout")
-	// ErrInput: an input is missing, or has another type or shape than the program says.
+	// ErrInput is an input that is missing, or has another type or shape than the program says.
 	ErrInput = fault.NewKind("program-input")
-	// ErrDevice: a device broke off. It is a defect of the program or of this package.
+	// ErrDevice is a device that failed. The program or this package has a defect.
 	ErrDevice = fault.NewKind("device-failed")
 )
 
@@ -41,7 +41,7 @@ type Device struct {
 	Op       spmd.Op `json:"op"`
 }
 
-func timeout(mt *meeting, limit time.Duration) error {
+func timeoutError(mt *meeting, limit time.Duration) error {
 	var missing []int
 	for i, x := range mt.slots {
 		if x == nil {

@@ -16,16 +16,15 @@ import (
 	"weft/spmd"
 )
 
-// Options say how to run. The zero value is ready.
+// Options say how to run programs. The zero value has the defaults.
 type Options struct {
-	// Timeout is for how long, with no device at work, a collective may wait
-	// for the rest of its group; 0 is a minute.
+	// Timeout is how long a collective may wait for the rest of its group while no
+	// device computes; 0 is a minute.
 	Timeout time.Duration
-	// MaxParallel is how many devices compute at one time; 0 is as many as
-	// there are processors. Those that wait in a collective do not count.
+	// MaxParallel is how many devices compute at one time; 0 is the number of
+	// processors. Devices that wait in a collective do not count.
 	MaxParallel int
-	// Stall is for tests: a device for which it returns true at a collective
-	// never arrives there.
+	// Stall is for tests: where it returns true, a device never arrives at a collective.
 	Stall func(pos int, in *spmd.Instr) bool
 }
 
@@ -35,7 +34,7 @@ type Interp struct {
 	opts Options
 }
 
-// New makes an interpreter.
+// New makes an interpreter for programs of a mesh.
 func New(m *mesh.Mesh, opts Options) *Interp {
 	if opts.Timeout <= 0 {
 		opts.Timeout = time.Minute
@@ -48,18 +47,18 @@ func New(m *mesh.Mesh, opts Options) *Interp {
 
 // Report says what a run did.
 type Report struct {
-	// Collectives is what was exchanged, counted where it happened, by
-	// operation, axes and element type. Bytes are those of the device that
-	// sends most. Reasons are those of the program.
+	// Collectives is the traffic that was counted while it happened, by operation, axes
+	// and element type. Bytes are those of the device that sends most; reasons are those
+	// of the program.
 	Collectives []spmd.Traffic
-	// PeakBytes is, for each device, the most that its values took at one
-	// time. Every value counts: nothing is fused here.
+	// PeakBytes is, for each device, the most memory of its values at one time, in
+	// bytes. Every value counts, since nothing is fused here.
 	PeakBytes []int64
 }
 
-// Run runs a program once: inputs and outputs are by mesh position, then by
-// port. Inputs are left as they are, donated or not. The first failure ends all
-// devices. Errors: ErrInput, ErrCollectiveTimeout, ErrDevice, ctx's.
+// Run runs a program once. Inputs and outputs are by mesh position, then by port. No
+// input changes, donated or not. The first failure ends all devices. Errors: ErrInput,
+// ErrCollectiveTimeout, ErrDevice, and that of ctx.
 func (it *Interp) Run(ctx context.Context, p *spmd.Program, inputs [][]*Array) ([][]*Array, Report, error) {
 	n := it.mesh.NumDevices()
 	if p.Mesh.NumDevices() != n || p.Mesh.String() != it.mesh.String() {
@@ -71,25 +70,25 @@ func (it *Interp) Run(ctx context.Context, p *spmd.Program, inputs [][]*Array) (
 	}
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	r := &run{
-		Options: it.opts, program: p, hub: newHub(n, it.opts.Timeout), tokens: make(chan struct{}, it.opts.MaxParallel),
+	r := &sharedRun{
+		Options: it.opts, program: p, hub: newMeetingHub(n, it.opts.Timeout), tokens: make(chan struct{}, it.opts.MaxParallel),
 	}
-	r.plan = newPlan(p.Body, ports(p.Inputs), ports(p.Outputs))
+	r.plan = planBody(p.Body, portValues(p.Inputs), portValues(p.Outputs))
 	devices := make([]*device, n)
 	var done sync.WaitGroup
 	for pos := range devices {
-		d := &device{run: r, ctx: ctx, pos: pos, env: make([]held, len(p.Values))}
+		d := &device{sharedRun: r, ctx: ctx, pos: pos, values: make([]heldValue, len(p.Values))}
 		devices[pos] = d
 		done.Go(func() {
-			defer r.hub.rest()
-			if err := d.guarded(ctx, inputs[pos]); err != nil {
+			defer r.hub.noteRest()
+			if err := d.runGuarded(ctx, inputs[pos]); err != nil {
 				fail(err)
 			}
 		})
 	}
 	watch, stop := context.WithCancel(ctx)
 	defer stop()
-	go r.hub.watch(watch, fail)
+	go r.hub.watchForStall(watch, fail)
 	done.Wait()
 	if err := context.Cause(ctx); err != nil {
 		return nil, Report{}, err
@@ -98,10 +97,10 @@ func (it *Interp) Run(ctx context.Context, p *spmd.Program, inputs [][]*Array) (
 	for pos, d := range devices {
 		outputs[pos] = d.outputs
 	}
-	return outputs, report(devices), nil
+	return outputs, reportOf(devices), nil
 }
 
-func ports(ps []spmd.Port) []spmd.ID {
+func portValues(ps []spmd.Port) []spmd.ID {
 	ids := make([]spmd.ID, len(ps))
 	for i, p := range ps {
 		ids[i] = p.Value
@@ -109,7 +108,7 @@ func ports(ps []spmd.Port) []spmd.ID {
 	return ids
 }
 
-func report(devices []*device) Report {
+func reportOf(devices []*device) Report {
 	r := Report{PeakBytes: make([]int64, len(devices))}
 	for pos, d := range devices {
 		r.PeakBytes[pos] = d.peak
@@ -124,77 +123,77 @@ func report(devices []*device) Report {
 	return r
 }
 
-// run is what the devices of one Run share.
-type run struct {
+// sharedRun has what the devices of one call of Run share.
+type sharedRun struct {
 	Options
 	program *spmd.Program
-	plan    *plan
-	hub     *hub
-	tokens  chan struct{} // one for each device that computes
+	plan    *bodyPlan
+	hub     *meetingHub
+	tokens  chan struct{} // holds a token for each device that computes
 }
 
-// buffer is memory that one or more values of a device name.
-type buffer struct {
+// valueBuffer is memory that one or more values of a device share.
+type valueBuffer struct {
 	bytes int64
 	names int
 }
 
-type held struct {
+type heldValue struct {
 	array  *Array
-	buffer *buffer
+	buffer *valueBuffer
 }
 
-// device is one goroutine's state.
+// device is the state of the goroutine that stands for one device.
 type device struct {
-	*run
+	*sharedRun
 	ctx     context.Context // of the run
 	pos     int
-	token   bool   // holds one of run.tokens
-	env     []held // by value
+	token   bool        // holds one of run.tokens
+	values  []heldValue // by value
 	live    int64
 	peak    int64
 	seq     int // collectives so far
-	at      *spmd.Instr
+	current *spmd.Instr
 	traffic []spmd.Traffic
 	outputs []*Array
 }
 
-// guarded runs the device and makes an error of a panic.
-func (d *device) guarded(ctx context.Context, inputs []*Array) (err error) {
-	if err := d.acquire(ctx); err != nil {
+// runGuarded runs the device. A panic becomes ErrDevice.
+func (d *device) runGuarded(ctx context.Context, inputs []*Array) (err error) {
+	if err := d.acquireProcessor(ctx); err != nil {
 		return err
 	}
 	defer func() {
-		d.release()
+		d.releaseProcessor()
 		if r := recover(); r != nil {
 			f := Device{Position: d.pos}
-			if d.at != nil {
-				f.Op = d.at.Op
+			if d.current != nil {
+				f.Op = d.current.Op
 			}
 			err = fault.New(ErrDevice, f, "program %s, position %d, %s: %v", d.program.Name, d.pos, f.Op, r)
 		}
 	}()
 	for i, port := range d.program.Inputs {
-		d.set(port.Value, inputs[i])
-		if !d.donated(i) { // the caller has it to the end
-			d.env[port.Value].buffer.names++
+		d.setOwned(port.Value, inputs[i])
+		if !d.isDonated(i) { // the caller holds it to the end
+			d.values[port.Value].buffer.names++
 		}
 	}
-	d.drop(d.plan.unread)
-	if err := d.body(ctx, d.plan); err != nil {
+	d.dropValues(d.plan.unread)
+	if err := d.runBody(ctx, d.plan); err != nil {
 		return err
 	}
 	for _, port := range d.program.Outputs {
-		d.outputs = append(d.outputs, d.env[port.Value].array)
+		d.outputs = append(d.outputs, d.values[port.Value].array)
 	}
 	return nil
 }
 
-func (d *device) donated(input int) bool {
+func (d *device) isDonated(input int) bool {
 	return slices.ContainsFunc(d.program.Outputs, func(o spmd.Port) bool { return o.Donor == input })
 }
 
-func (d *device) acquire(ctx context.Context) error {
+func (d *device) acquireProcessor(ctx context.Context) error {
 	select {
 	case d.tokens <- struct{}{}:
 		d.token = true
@@ -204,165 +203,169 @@ func (d *device) acquire(ctx context.Context) error {
 	}
 }
 
-func (d *device) release() {
+func (d *device) releaseProcessor() {
 	if d.token {
 		d.token = false
 		<-d.tokens
 	}
 }
 
-// errEnded is what a device returns that others have ended; the cause is theirs.
+// errEnded is the error of a device that stops because another one failed; the error of
+// the run is that of the other.
 var errEnded = errors.New("the run has ended")
 
-func (d *device) body(ctx context.Context, p *plan) error {
+func (d *device) runBody(ctx context.Context, p *bodyPlan) error {
 	for i := range p.steps {
 		s := &p.steps[i]
-		d.at = s.in
+		d.current = s.in
 		if ctx.Err() != nil {
 			return errEnded
 		}
-		if err := d.step(ctx, s); err != nil {
+		if err := d.runStep(ctx, s); err != nil {
 			return err
 		}
-		d.drop(s.dead)
+		d.dropValues(s.dead)
 	}
 	return nil
 }
 
-func (d *device) step(ctx context.Context, s *step) error {
+func (d *device) runStep(ctx context.Context, s *planStep) error {
 	switch {
 	case s.kernel != nil:
-		return d.kernel(ctx, s)
+		return d.runKernel(ctx, s)
 	case s.loop != nil:
-		return d.loop(ctx, s)
+		return d.runLoop(ctx, s)
 	case s.in.IsCollective():
-		return d.collective(ctx, s.in)
+		return d.runCollective(ctx, s.in)
 	}
-	out := d.compute(s.in)
+	out := d.computeLocal(s.in)
 	if t := d.program.Values[s.in.Out[0]]; out.DType != t.DType || !slices.Equal(out.Shape, t.Shape) {
 		panic(fmt.Sprintf("%v%v where the program says %v", out.DType, out.Shape, t))
 	}
-	if s.in.Op == spmd.OpReshape {
-		d.alias(s.in.Out[0], out, d.env[s.in.Args[0]].buffer)
+	if s.in.Op.Facts().SharesMemory {
+		d.setAlias(s.in.Out[0], out, d.values[s.in.Args[0]].buffer)
 	} else {
-		d.set(s.in.Out[0], out)
+		d.setOwned(s.in.Out[0], out)
 	}
 	return nil
 }
 
-func (d *device) get(id spmd.ID) *Array { return d.env[id].array }
+func (d *device) arrayOf(id spmd.ID) *Array { return d.values[id].array }
 
-// set gives a value memory of its own.
-func (d *device) set(id spmd.ID, a *Array) {
+// setOwned sets a value that has memory of its own.
+func (d *device) setOwned(id spmd.ID, a *Array) {
 	d.live += a.Bytes()
 	d.peak = max(d.peak, d.live)
-	d.env[id] = held{a, &buffer{a.Bytes(), 1}}
+	d.values[id] = heldValue{a, &valueBuffer{a.Bytes(), 1}}
 }
 
-// alias gives a value the memory of another.
-func (d *device) alias(id spmd.ID, a *Array, b *buffer) {
+// setAlias sets a value that shares the memory of another.
+func (d *device) setAlias(id spmd.ID, a *Array, b *valueBuffer) {
 	b.names++
-	d.env[id] = held{a, b}
+	d.values[id] = heldValue{a, b}
 }
 
-func (d *device) drop(ids []spmd.ID) {
+func (d *device) dropValues(ids []spmd.ID) {
 	for _, id := range ids {
-		b := d.env[id].buffer
-		d.env[id] = held{}
+		b := d.values[id].buffer
+		d.values[id] = heldValue{}
 		if b.names--; b.names == 0 {
 			d.live -= b.bytes
 		}
 	}
 }
 
-// loop runs the rounds. Values are handed from round to round without a copy.
-func (d *device) loop(ctx context.Context, s *step) error {
+// runLoop runs the rounds of a loop. Values pass from round to round without a copy.
+func (d *device) runLoop(ctx context.Context, s *planStep) error {
 	l := s.in.Loop
-	carried := d.values(s.in.Args)
-	d.drop(s.before)
+	carried := d.holdValues(s.in.Args)
+	d.dropValues(s.before)
 	for trip := range l.Trips {
-		d.name(l.Params, carried)
-		d.set(l.Index, filled(d.program.Values[l.Index], float64(trip)))
-		d.drop(s.loop.unread)
-		if err := d.body(ctx, s.loop); err != nil {
+		d.nameValues(l.Params, carried)
+		d.setOwned(l.Index, filledArray(d.program.Values[l.Index], float64(trip)))
+		d.dropValues(s.loop.unread)
+		if err := d.runBody(ctx, s.loop); err != nil {
 			return err
 		}
-		carried = d.values(l.Results)
-		d.drop(s.loop.results)
+		carried = d.holdValues(l.Results)
+		d.dropValues(s.loop.results)
 	}
-	d.name(s.in.Out, carried)
-	d.at = s.in
+	d.nameValues(s.in.Out, carried)
+	d.current = s.in
 	return nil
 }
 
-// kernel runs what the kernel means.
-func (d *device) kernel(ctx context.Context, s *step) error {
+// runKernel runs the instructions that are the kernel's meaning.
+func (d *device) runKernel(ctx context.Context, s *planStep) error {
 	k := s.in.Kernel
-	carried := d.values(s.in.Args)
-	d.drop(s.before)
-	d.name(k.Params, carried)
-	d.drop(s.kernel.unread)
-	if err := d.body(ctx, s.kernel); err != nil {
+	carried := d.holdValues(s.in.Args)
+	d.dropValues(s.before)
+	d.nameValues(k.Params, carried)
+	d.dropValues(s.kernel.unread)
+	if err := d.runBody(ctx, s.kernel); err != nil {
 		return err
 	}
-	result := d.values([]spmd.ID{k.Result})
-	d.drop(s.kernel.results)
-	d.name(s.in.Out, result)
-	d.at = s.in
+	result := d.holdValues([]spmd.ID{k.Result})
+	d.dropValues(s.kernel.results)
+	d.nameValues(s.in.Out, result)
+	d.current = s.in
 	return nil
 }
 
-// values holds on to values while their names change hands; name ends that.
-func (d *device) values(ids []spmd.ID) []held {
-	hs := make([]held, len(ids))
+// holdValues keeps the memory of values until nameValues gives it to other values.
+func (d *device) holdValues(ids []spmd.ID) []heldValue {
+	hs := make([]heldValue, len(ids))
 	for i, id := range ids {
-		hs[i] = d.env[id]
+		hs[i] = d.values[id]
 		hs[i].buffer.names++
 	}
 	return hs
 }
 
-func (d *device) name(ids []spmd.ID, hs []held) {
+// nameValues makes ids values with the memory that holdValues kept.
+func (d *device) nameValues(ids []spmd.ID, hs []heldValue) {
 	for i, id := range ids {
-		d.env[id] = hs[i]
+		d.values[id] = hs[i]
 	}
 }
 
-// collective meets the group. The processor is given up while others are awaited.
-func (d *device) collective(ctx context.Context, in *spmd.Instr) error {
+// runCollective meets the other devices of the group. A device gives its processor up
+// while it waits for them.
+func (d *device) runCollective(ctx context.Context, in *spmd.Instr) error {
 	if d.Stall != nil && d.Stall(d.pos, in) {
-		d.release()
-		d.hub.rest()
+		d.releaseProcessor()
+		d.hub.noteRest()
 		<-ctx.Done()
 		return errEnded
 	}
-	x := d.get(in.Args[0])
-	mt, last := d.hub.arrive(in, d.seq, d.pos, d.program.Mesh.NumDevices(), x)
+	x := d.arrayOf(in.Args[0])
+	mt, last := d.hub.joinMeeting(in, d.seq, d.pos, d.program.Mesh.NumDevices(), x)
 	d.seq++
 	if last {
-		mt.share()
+		mt.computeShared()
 		close(mt.ready)
-	} else if err := d.await(ctx, mt); err != nil {
+	} else if err := d.awaitGroup(ctx, mt); err != nil {
 		return err
 	}
-	d.record(in, len(mt.members), x)
-	d.set(in.Out[0], mt.result(d.pos))
+	d.recordTraffic(in, len(mt.members), x)
+	d.setOwned(in.Out[0], mt.resultFor(d.pos))
 	return nil
 }
 
-// await rests until the last of the group has arrived, which wakes all of it.
-func (d *device) await(ctx context.Context, mt *meeting) error {
-	d.release()
+// awaitGroup waits until the last device of the group has arrived, which wakes the others.
+func (d *device) awaitGroup(ctx context.Context, mt *meeting) error {
+	d.releaseProcessor()
 	select {
 	case <-mt.ready:
-		return d.acquire(ctx)
+		return d.acquireProcessor(ctx)
 	case <-ctx.Done():
 		return errEnded
 	}
 }
 
-// record counts what was sent, by the group that met and the operand that came.
-func (d *device) record(in *spmd.Instr, members int, x *Array) {
+// recordTraffic counts what the device sent, by the group that met and the operand that
+// it brought.
+func (d *device) recordTraffic(in *spmd.Instr, members int, x *Array) {
 	sends := func(p [2]int) bool { return p[0] == d.pos && p[1] != d.pos }
 	if in.Op == spmd.OpPermute && !slices.ContainsFunc(in.Pairs, sends) {
 		members = 1

@@ -23,16 +23,25 @@ import (
 // itself computed in float64 round to the same float32.
 const exactly = 1e-7
 
+// Every operation of the table, and the elementwise ones on floats and on integers
+// where they take both.
 func TestEveryOperation(t *testing.T) {
+	onFloats, onIntegers := map[spmd.Op]bool{}, map[spmd.Op]bool{}
 	for _, c := range spmdtest.Cases() {
 		t.Run(c.Name, func(t *testing.T) {
 			p, err := c.Program()
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := spmd.Validate(p); err != nil {
-				t.Fatal(err)
-			}
+			p.Walk(func(in *spmd.Instr, _ int) {
+				for _, id := range slices.Concat(in.Args, in.Out) {
+					if p.Values[id].DType.IsFloat() {
+						onFloats[in.Op] = true
+					} else {
+						onIntegers[in.Op] = true
+					}
+				}
+			})
 			n := p.Mesh.NumDevices()
 			out, _, err := interp.New(p.Mesh, interp.Options{}).Run(t.Context(), p, spmdtest.PerDevice(c.Inputs, n))
 			if err != nil {
@@ -46,6 +55,19 @@ func TestEveryOperation(t *testing.T) {
 				}
 			}
 		})
+	}
+	for _, op := range spmd.Ops() {
+		f := op.Facts()
+		switch {
+		case op == spmd.OpKernel: // package attention has one, and tests it
+		case !onFloats[op] && !onIntegers[op]:
+			t.Errorf("no case for %s", op)
+		case f.Class != spmd.ElementwiseOp:
+		case f.Elements != spmd.IntegerElements && !onFloats[op]:
+			t.Errorf("no case for %s on floats", op)
+		case f.Elements != spmd.FloatElements && !onIntegers[op]:
+			t.Errorf("no case for %s on integers", op)
+		}
 	}
 }
 

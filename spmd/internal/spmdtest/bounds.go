@@ -7,22 +7,22 @@ import (
 	"weft/spmd"
 )
 
-// span bounds a value: no element exceeds most, and two engines that round each
-// operation by themselves differ by no more than apart.
-type span struct{ most, apart float64 }
+// errorSpan bounds a value: no element is larger than most, and two engines that round
+// each operation by themselves differ by no more than apart.
+type errorSpan struct{ most, apart float64 }
 
-// Bounds says, for each output, how far two correct engines may lie apart on a
-// program that Random made. It follows the errors through the program, loops
-// round by round: each operation passes its operands' errors on by its slope
-// and adds a rounding. Engines round bf16 where they like, so a rounding is
-// taken as a whole last digit; functions as four.
+// Bounds says, for each output, how far two correct engines may lie apart on a program
+// that Random made. It follows the errors through the program, and through loops round by
+// round: each operation multiplies the errors of its operands by its slope and adds a
+// rounding. Engines choose where they round bf16, so a rounding counts as a whole last
+// digit, and a function as four.
 func Bounds(p *spmd.Program) []float64 {
-	s := make([]span, len(p.Values))
+	s := make([]errorSpan, len(p.Values))
 	for _, in := range p.Inputs {
-		s[in.Value] = span{4, 0}
+		s[in.Value] = errorSpan{4, 0}
 	}
-	b := bounds{p, s}
-	b.body(p.Body)
+	b := boundFollower{p, s}
+	b.followBody(p.Body)
 	out := make([]float64, len(p.Outputs))
 	for i, o := range p.Outputs {
 		out[i] = s[o.Value].apart
@@ -30,12 +30,13 @@ func Bounds(p *spmd.Program) []float64 {
 	return out
 }
 
-type bounds struct {
+type boundFollower struct {
 	p *spmd.Program
-	s []span
+	s []errorSpan
 }
 
-func digit(d dtype.DType) float64 {
+// lastDigit is the distance of two neighbouring numbers at 1.
+func lastDigit(d dtype.DType) float64 {
 	switch d {
 	case dtype.F32:
 		return 0x1p-23
@@ -45,23 +46,23 @@ func digit(d dtype.DType) float64 {
 	return 0
 }
 
-func (b bounds) body(body []spmd.Instr) {
+func (b boundFollower) followBody(body []spmd.Instr) {
 	for i := range body {
 		in := &body[i]
 		if in.Loop == nil {
-			v := b.instr(in)
+			v := b.followInstr(in)
 			b.s[in.Out[0]] = v
 			continue
 		}
 		l := in.Loop
-		carried := b.all(in.Args)
+		carried := b.spansOf(in.Args)
 		for range l.Trips {
-			b.s[l.Index] = span{float64(l.Trips), 0}
+			b.s[l.Index] = errorSpan{float64(l.Trips), 0}
 			for k, id := range l.Params {
 				b.s[id] = carried[k]
 			}
-			b.body(l.Body)
-			carried = b.all(l.Results)
+			b.followBody(l.Body)
+			carried = b.spansOf(l.Results)
 		}
 		for k, id := range in.Out {
 			b.s[id] = carried[k]
@@ -69,39 +70,39 @@ func (b bounds) body(body []spmd.Instr) {
 	}
 }
 
-func (b bounds) all(ids []spmd.ID) []span {
-	out := make([]span, len(ids))
+func (b boundFollower) spansOf(ids []spmd.ID) []errorSpan {
+	out := make([]errorSpan, len(ids))
 	for i, id := range ids {
 		out[i] = b.s[id]
 	}
 	return out
 }
 
-func (b bounds) instr(in *spmd.Instr) span {
-	a := b.all(in.Args)
-	u := digit(b.p.Values[in.Out[0]].DType)
-	x, y := span{}, span{}
+func (b boundFollower) followInstr(in *spmd.Instr) errorSpan {
+	a := b.spansOf(in.Args)
+	u := lastDigit(b.p.Values[in.Out[0]].DType)
+	x, y := errorSpan{}, errorSpan{}
 	if len(a) > 0 {
 		x = a[0]
 	}
 	if len(a) > 1 {
 		y = a[1]
 	}
-	rounded := func(most, apart float64) span { return span{most + apart, apart + u*most} }
-	function := func(most, slope float64) span { return span{most, slope*x.apart + 4*u*most} }
-	worst := func(from []span) span {
-		w := span{}
+	rounded := func(most, apart float64) errorSpan { return errorSpan{most + apart, apart + u*most} }
+	function := func(most, slope float64) errorSpan { return errorSpan{most, slope*x.apart + 4*u*most} }
+	worst := func(from []errorSpan) errorSpan {
+		w := errorSpan{}
 		for _, v := range from {
-			w = span{max(w.most, v.most), max(w.apart, v.apart)}
+			w = errorSpan{max(w.most, v.most), max(w.apart, v.apart)}
 		}
 		return w
 	}
-	sum := func(n int) span { return rounded(float64(n)*x.most, float64(n)*(x.apart+2*0x1p-23*x.most)) }
+	sum := func(n int) errorSpan { return rounded(float64(n)*x.most, float64(n)*(x.apart+2*0x1p-23*x.most)) }
 	switch in.Op {
 	case spmd.OpConst:
 		return rounded(math.Abs(in.Value), 0)
 	case spmd.OpIota, spmd.OpAxisIndex:
-		return span{8, 0}
+		return errorSpan{8, 0}
 	case spmd.OpAdd, spmd.OpSub:
 		return rounded(x.most+y.most, x.apart+y.apart)
 	case spmd.OpMul:
@@ -109,9 +110,9 @@ func (b bounds) instr(in *spmd.Instr) span {
 	case spmd.OpDiv: // floats by at least 1
 		return rounded(x.most, x.apart+x.most*y.apart)
 	case spmd.OpRem: // integers
-		return span{min(x.most, y.most), 0}
+		return errorSpan{min(x.most, y.most), 0}
 	case spmd.OpAnd, spmd.OpOr, spmd.OpNot:
-		return span{2 * (x.most + y.most + 1), 0}
+		return errorSpan{2 * (x.most + y.most + 1), 0}
 	case spmd.OpExp:
 		e := math.Exp(x.most)
 		return function(e, e)
@@ -129,28 +130,20 @@ func (b bounds) instr(in *spmd.Instr) span {
 		if in.Reduction != spmd.Maximum { // partial sums may be rounded to the type on the way
 			n := len(in.Groups[0])
 			v := sum(n)
-			return span{v.most, v.apart + float64(n)*u*v.most}
+			return errorSpan{v.most, v.apart + float64(n)*u*v.most}
 		}
 	case spmd.OpDot, spmd.OpConv:
-		k := 1.0
-		if in.Op == spmd.OpConv {
-			w := b.p.Values[in.Args[1]]
-			k = float64(w.Elements() / w.Shape[0])
-		} else {
-			for _, d := range in.Dot.LeftContract {
-				k *= float64(b.p.Values[in.Args[0]].Shape[d])
-			}
-		}
+		k := float64(in.Op.Facts().Summed(in, b.p.Values[in.Args[0]], b.p.Values[in.Args[1]]))
 		most := k * x.most * y.most
 		return rounded(most, k*(x.most*y.apart+y.most*x.apart)+2*0x1p-23*k*most)
 	case spmd.OpSelect:
 		return worst(a[1:])
 	case spmd.OpPad:
-		return worst([]span{x, {math.Abs(in.Value), 0}})
+		return worst([]errorSpan{x, {math.Abs(in.Value), 0}})
 	case spmd.OpDynSlice, spmd.OpTake:
 		return x
 	case spmd.OpCompare:
-		return span{1, 0}
+		return errorSpan{1, 0}
 	}
 	return worst(a)
 }

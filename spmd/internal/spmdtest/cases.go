@@ -1,5 +1,5 @@
-// Package spmdtest holds programs with known results, and a maker of random
-// ones, for the tests of everything that reads or runs programs.
+// Package spmdtest has programs with known results and makes random ones, for the tests of
+// all packages that read or run programs.
 package spmdtest
 
 import (
@@ -13,13 +13,13 @@ import (
 	"weft/spmd/interp"
 )
 
-// Case is one program with what goes in and what has to come out.
+// Case is a program with its inputs and the results that are right.
 type Case struct {
 	Name   string
 	Axes   []mesh.Axis
 	Inputs [][]*interp.Array // by device, then input; one row serves all devices
 	Body   func(b *spmd.Builder, in []spmd.Local) []spmd.Local
-	Want   [][]*interp.Array // by device, then output; one row is what all devices have
+	Want   [][]*interp.Array // by device, then output; one row serves all devices
 }
 
 // Arr makes an array from its elements in row-major order.
@@ -46,7 +46,7 @@ func Count(shape ...int) *interp.Array {
 	return a
 }
 
-// One puts arrays in a row for all devices.
+// One makes the single row of arrays that serves all devices.
 func One(as ...*interp.Array) [][]*interp.Array { return [][]*interp.Array{as} }
 
 // Mesh is the case's mesh.
@@ -58,7 +58,7 @@ func (c Case) Mesh() *mesh.Mesh {
 	return m
 }
 
-// PerDevice repeats a single row for n devices.
+// PerDevice gives the rows of n devices, of which a single row is repeated.
 func PerDevice(rows [][]*interp.Array, n int) [][]*interp.Array {
 	if len(rows) == n {
 		return rows
@@ -144,8 +144,8 @@ func Cases() []Case {
 	return append(all, collectiveCases()...)
 }
 
-// No case takes the larger or smaller of a number and what is not one: XLA's
-// CPU engine is set to give either.
+// No case takes the larger or smaller of a number and NaN, because the options of XLA's
+// CPU engine let it give either.
 func elementwiseCases() []Case {
 	nan, inf := math.NaN(), math.Inf(1)
 	type v = []float64
@@ -358,7 +358,8 @@ func convolutionCases() []Case {
 	none, one := []int{0}, []int{1}
 	return []Case{
 		{
-			Name: "conv", Inputs: One(Arr(f32, []int{1, 3, 1}, 1, 2, 3), Arr(f32, []int{1, 1, 3}, 1, 2, 4), Count(1, 2, 3, 2), Arr(f32, []int{2, 2, 2, 2}, 1, 0, 0, 0, 0, 0, 0, 1, 0, 2, 0, 0, 0, 0, 3, 0)),
+			Name: "conv", Inputs: One(Arr(f32, []int{1, 3, 1}, 1, 2, 3), Arr(f32, []int{1, 1, 3}, 1, 2, 4), Count(1, 2, 3, 2),
+				Arr(f32, []int{2, 2, 2, 2}, 1, 0, 0, 0, 0, 0, 0, 1, 0, 2, 0, 0, 0, 0, 3, 0)),
 			Body: func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
 				return []spmd.Local{
 					b.LConv(in[0], in[1], one, one, f32), b.LConv(in[0], in[1], none, none, f32), b.LConv(in[0], in[1], []int{2}, none, f32),
@@ -409,7 +410,7 @@ func loopCases() []Case {
 			Want: One(Row(2), Row(1), Row(3)),
 		},
 		{
-			// A value from outside is what a round gives; the first value starts and is read.
+			// A round returns a value from outside, and reads the value that the loop starts from.
 			Name: "loop_outside", Inputs: One(Row(1), Row(5)),
 			Body: func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
 				out := b.LLoop(2, []spmd.Local{in[0], in[0]}, func(_ spmd.Local, c []spmd.Local) []spmd.Local {
@@ -437,8 +438,8 @@ func loopCases() []Case {
 	}
 }
 
-// each makes one array a device.
-func each(n int, f func(pos int) *interp.Array) [][]*interp.Array {
+// eachDevice makes one array for each device.
+func eachDevice(n int, f func(pos int) *interp.Array) [][]*interp.Array {
 	out := make([][]*interp.Array, n)
 	for pos := range out {
 		out[pos] = []*interp.Array{f(pos)}
@@ -455,41 +456,41 @@ func collectiveCases() []Case {
 	tp := []string{"tp"}
 	return []Case{
 		{
-			Name: "all-reduce", Axes: two(2, 2), Inputs: each(4, id),
+			Name: "all-reduce", Axes: two(2, 2), Inputs: eachDevice(4, id),
 			Body: one(func(b *spmd.Builder, x spmd.Local) spmd.Local { return b.LAllReduce(spmd.Sum, x, tp, "partial sums") }),
-			Want: each(4, func(p int) *interp.Array { s := float64(1 + 4*(p/2)); return Row(s, 10*s) }),
+			Want: eachDevice(4, func(p int) *interp.Array { s := float64(1 + 4*(p/2)); return Row(s, 10*s) }),
 		},
 		{
-			Name: "all-reduce_max_dp", Axes: two(2, 2), Inputs: each(4, id),
+			Name: "all-reduce_max_dp", Axes: two(2, 2), Inputs: eachDevice(4, id),
 			Body: one(func(b *spmd.Builder, x spmd.Local) spmd.Local {
 				return b.LAllReduce(spmd.Maximum, x, []string{"dp"}, "row maximum")
 			}),
-			Want: each(4, func(p int) *interp.Array { return id(2 + p%2) }),
+			Want: eachDevice(4, func(p int) *interp.Array { return id(2 + p%2) }),
 		},
 		{
-			Name: "all-gather", Axes: two(2, 2), Inputs: each(4, id),
+			Name: "all-gather", Axes: two(2, 2), Inputs: eachDevice(4, id),
 			Body: one(func(b *spmd.Builder, x spmd.Local) spmd.Local {
 				return b.LAllGather(b.LReshape(x, 1, 2), 1, tp, "whole rows")
 			}),
-			Want: each(4, func(p int) *interp.Array {
+			Want: eachDevice(4, func(p int) *interp.Array {
 				q := float64(p / 2 * 2)
 				return Arr(dtype.F32, []int{1, 4}, q, 10*q, q+1, 10*q+10)
 			}),
 		},
 		{
-			Name: "all-gather_tp_dp", Axes: two(2, 2), Inputs: each(4, func(p int) *interp.Array { return Row(float64(p)) }),
+			Name: "all-gather_tp_dp", Axes: two(2, 2), Inputs: eachDevice(4, func(p int) *interp.Array { return Row(float64(p)) }),
 			Body: one(func(b *spmd.Builder, x spmd.Local) spmd.Local {
 				return b.LAllGather(x, 0, []string{"tp", "dp"}, "tp is the major axis")
 			}),
 			Want: One(Row(0, 2, 1, 3)),
 		},
 		{
-			Name: "reduce-scatter", Axes: two(1, 2), Inputs: each(2, id),
+			Name: "reduce-scatter", Axes: two(1, 2), Inputs: eachDevice(2, id),
 			Body: one(func(b *spmd.Builder, x spmd.Local) spmd.Local { return b.LReduceScatter(x, 0, tp, "sum and split") }),
-			Want: each(2, func(p int) *interp.Array { return Row([]float64{1, 10}[p]) }),
+			Want: eachDevice(2, func(p int) *interp.Array { return Row([]float64{1, 10}[p]) }),
 		},
 		{
-			Name: "all-to-all", Axes: two(1, 2), Inputs: each(2, func(p int) *interp.Array {
+			Name: "all-to-all", Axes: two(1, 2), Inputs: eachDevice(2, func(p int) *interp.Array {
 				x := Count(2, 2)
 				for i := range x.F {
 					x.F[i] += float32(10 * p)
@@ -497,18 +498,18 @@ func collectiveCases() []Case {
 				return x
 			}),
 			Body: one(func(b *spmd.Builder, x spmd.Local) spmd.Local { return b.LAllToAll(x, 0, 1, tp, "rows to columns") }),
-			Want: each(2, func(p int) *interp.Array {
+			Want: eachDevice(2, func(p int) *interp.Array {
 				q := float64(2 * p)
 				return Arr(dtype.F32, []int{1, 4}, q, q+1, q+10, q+11)
 			}),
 		},
 		{
-			Name: "all-to-all_same_dim", Axes: two(1, 2), Inputs: each(2, func(p int) *interp.Array { q := float64(10 * p); return Row(q, q+1, q+2, q+3) }),
+			Name: "all-to-all_same_dim", Axes: two(1, 2), Inputs: eachDevice(2, func(p int) *interp.Array { q := float64(10 * p); return Row(q, q+1, q+2, q+3) }),
 			Body: one(func(b *spmd.Builder, x spmd.Local) spmd.Local { return b.LAllToAll(x, 0, 0, tp, "regroup") }),
-			Want: each(2, func(p int) *interp.Array { q := float64(2 * p); return Row(q, q+1, q+10, q+11) }),
+			Want: eachDevice(2, func(p int) *interp.Array { q := float64(2 * p); return Row(q, q+1, q+10, q+11) }),
 		},
 		{
-			Name: "permute", Axes: two(1, 4), Inputs: each(4, func(p int) *interp.Array { return Row(float64(p)) }),
+			Name: "permute", Axes: two(1, 4), Inputs: eachDevice(4, func(p int) *interp.Array { return Row(float64(p)) }),
 			Body: func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
 				return []spmd.Local{
 					b.LPermute(in[0], b.Mesh().Pairs("tp", 1, true), tp, "next block of keys"),
@@ -534,7 +535,7 @@ func collectiveCases() []Case {
 		},
 		{
 			// A ring: what a device holds goes round, and each adds what comes by.
-			Name: "loop_ring", Axes: two(1, 4), Inputs: each(4, func(p int) *interp.Array { return Row(float64(p + 1)) }),
+			Name: "loop_ring", Axes: two(1, 4), Inputs: eachDevice(4, func(p int) *interp.Array { return Row(float64(p + 1)) }),
 			Body: func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
 				pairs := b.Mesh().Pairs("tp", 1, true)
 				out := b.LLoop(4, []spmd.Local{in[0], b.LConst(dtype.F32, 0, 1)}, func(_ spmd.Local, c []spmd.Local) []spmd.Local {

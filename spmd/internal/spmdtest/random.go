@@ -10,6 +10,7 @@ import (
 	"weft/sharding"
 	"weft/spmd"
 	"weft/spmd/interp"
+	"weft/tensor"
 )
 
 var meshes = [][]mesh.Axis{
@@ -23,63 +24,65 @@ var meshes = [][]mesh.Axis{
 	{{Name: "dp", Size: 2}, {Name: "tp", Size: 4}},
 }
 
-// Random draws a program on a mesh of 1 to 8 devices, and inputs for it. It
-// uses every operation but those that would make one engine's last bit
-// another's difference: floats are compared only where they are inputs, and
-// turned into integers nowhere. Bounds says how far results may lie apart.
+// Random draws a program on a mesh of 1 to 8 devices, and inputs for it. It uses every
+// operation, but none where a difference in the last bit could become a large one:
+// floats are compared only where they are inputs, and never become integers. Bounds says
+// how far results may lie apart.
 func Random(t *rapid.T) (*spmd.Program, [][]*interp.Array) {
 	axes := rapid.SampledFrom(meshes).Draw(t, "mesh")
 	m, err := mesh.Local(axes...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &generator{t: t, bound: map[spmd.ID]float64{}}
+	g := &programGenerator{t: t, bound: map[spmd.ID]float64{}}
 	for _, a := range axes {
 		if a.Size > 1 {
 			g.axes = append(g.axes, a.Name)
 		}
 	}
-	p, err := spmd.Build("random", m, g.program)
+	p, err := spmd.Build("random", m, g.drawProgram)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p, g.inputs(p)
+	return p, g.drawInputs(p)
 }
 
-type generator struct {
+type programGenerator struct {
 	t     *rapid.T
 	b     *spmd.Builder
 	axes  []string // of size above 1
 	pool  []spmd.Local
-	given int              // how many of the pool, at its start, are inputs
+	given int              // the number of inputs, with which the pool starts
 	exact map[spmd.ID]bool // floats that are inputs
 	bound map[spmd.ID]float64
 	depth int
 }
 
-func (g *generator) int(lo, hi int, what string) int { return rapid.IntRange(lo, hi).Draw(g.t, what) }
+func (g *programGenerator) drawInt(lo, hi int, what string) int {
+	return rapid.IntRange(lo, hi).Draw(g.t, what)
+}
 
-func (g *generator) program(b *spmd.Builder) {
+func (g *programGenerator) drawProgram(b *spmd.Builder) {
 	g.b, g.exact = b, map[spmd.ID]bool{}
 	types := []dtype.DType{dtype.F32, dtype.F32, dtype.BF16, dtype.I32}
-	for i := range g.int(2, 4, "inputs") {
+	for i := range g.drawInt(2, 4, "inputs") {
 		shape := rapid.SliceOfN(rapid.IntRange(1, 4), 0, 3).Draw(g.t, "shape")
 		d := rapid.SampledFrom(types).Draw(g.t, "type")
 		x := b.Local(b.Input(fmt.Sprintf("x%d", i), d, shape, sharding.Whole(len(shape))))
-		g.add(x, 4)
+		g.addValue(x, 4)
 		g.exact[x.ID] = true
 	}
 	g.given = len(g.pool)
-	g.steps(g.int(3, 14, "steps"))
+	g.addSteps(g.drawInt(3, 14, "steps"))
 	donated := map[string]bool{}
-	for i := range g.int(1, 3, "outputs") {
+	for i := range g.drawInt(1, 3, "outputs") {
 		y := rapid.SampledFrom(g.pool).Draw(g.t, "output")
-		g.b.Output(fmt.Sprintf("y%d", i), b.Global(y, y.Shape, sharding.Whole(y.Rank())), g.donor(y, donated))
+		g.b.Output(fmt.Sprintf("y%d", i), b.Global(y, y.Shape, sharding.Whole(y.Rank())), g.pickDonor(y, donated))
 	}
 }
 
-// donor sometimes finds an input of y's type.
-func (g *generator) donor(y spmd.Local, taken map[string]bool) string {
+// pickDonor sometimes finds an input of y's type.
+func (g *programGenerator) pickDonor(y spmd.Local, taken map[string]bool) string {
 	for i, x := range g.pool[:g.given] {
 		name := fmt.Sprintf("x%d", i)
 		if taken[name] || x.DType != y.DType || fmt.Sprint(x.Shape) != fmt.Sprint(y.Shape) {
@@ -93,7 +96,7 @@ func (g *generator) donor(y spmd.Local, taken map[string]bool) string {
 	return ""
 }
 
-func (g *generator) inputs(p *spmd.Program) [][]*interp.Array {
+func (g *programGenerator) drawInputs(p *spmd.Program) [][]*interp.Array {
 	rows := make([][]*interp.Array, p.Mesh.NumDevices())
 	for pos := range rows {
 		for _, in := range p.Inputs {
@@ -107,8 +110,9 @@ func (g *generator) inputs(p *spmd.Program) [][]*interp.Array {
 	return rows
 }
 
-// add puts a value in the pool; what may be large is bent to -1..1 first.
-func (g *generator) add(x spmd.Local, bound float64) {
+// addValue puts a value in the pool. A value that may be large goes through tanh, or
+// through a remainder, first.
+func (g *programGenerator) addValue(x spmd.Local, bound float64) {
 	if bound > 50 && x.DType.IsFloat() {
 		x, bound = g.b.LUnary(spmd.OpTanh, x), 1
 	}
@@ -119,8 +123,8 @@ func (g *generator) add(x spmd.Local, bound float64) {
 	g.pool = append(g.pool, x)
 }
 
-// pick draws a value for which ok holds.
-func (g *generator) pick(what string, ok func(x spmd.Local) bool) (spmd.Local, bool) {
+// pickValue draws a value for which ok holds.
+func (g *programGenerator) pickValue(what string, ok func(x spmd.Local) bool) (spmd.Local, bool) {
 	var fit []spmd.Local
 	for _, x := range g.pool {
 		if ok(x) {
@@ -133,25 +137,28 @@ func (g *generator) pick(what string, ok func(x spmd.Local) bool) (spmd.Local, b
 	return rapid.SampledFrom(fit).Draw(g.t, what), true
 }
 
-func (g *generator) steps(n int) {
-	moves := []func(){g.unary, g.unary, g.binary, g.binary, g.integer, g.choice, g.source, g.rearrange, g.rearrange, g.dynamic, g.reduce, g.dot, g.dot, g.conv}
+func (g *programGenerator) addSteps(n int) {
+	moves := []func(){
+		g.addUnary, g.addUnary, g.addBinary, g.addBinary, g.addInteger, g.addSelect, g.addSource,
+		g.addRearrangement, g.addRearrangement, g.addDynamic, g.addReduce, g.addDot, g.addDot, g.addConv,
+	}
 	if len(g.axes) > 0 {
-		moves = append(moves, g.collective, g.collective, g.collective)
+		moves = append(moves, g.addCollective, g.addCollective, g.addCollective)
 	}
 	if g.depth < 2 {
-		moves = append(moves, g.loop)
+		moves = append(moves, g.addLoop)
 	}
 	for range n {
-		moves[g.int(0, len(moves)-1, "step")]()
+		moves[g.drawInt(0, len(moves)-1, "step")]()
 	}
 }
 
-func isFloat(x spmd.Local) bool { return x.DType.IsFloat() }
-func isInt(x spmd.Local) bool   { return x.DType == dtype.I32 }
-func any1(x spmd.Local) bool    { return x.DType != dtype.Bool }
+func isFloat(x spmd.Local) bool  { return x.DType.IsFloat() }
+func isInt(x spmd.Local) bool    { return x.DType == dtype.I32 }
+func isNumber(x spmd.Local) bool { return x.DType != dtype.Bool }
 
-func (g *generator) unary() {
-	x, ok := g.pick("unary", isFloat)
+func (g *programGenerator) addUnary() {
+	x, ok := g.pickValue("unary", isFloat)
 	if !ok {
 		return
 	}
@@ -159,43 +166,43 @@ func (g *generator) unary() {
 	above := func() spmd.Local { // at least 1
 		return b.LAdd(b.LUnary(spmd.OpAbs, x), b.LConst(x.DType, 1))
 	}
-	switch g.int(0, 11, "function") {
+	switch g.drawInt(0, 11, "function") {
 	case 0:
-		g.add(b.LUnary(spmd.OpNeg, x), bound)
+		g.addValue(b.LUnary(spmd.OpNeg, x), bound)
 	case 1:
-		g.add(b.LUnary(spmd.OpAbs, x), bound)
+		g.addValue(b.LUnary(spmd.OpAbs, x), bound)
 	case 2:
 		if bound <= 4 {
-			g.add(b.LUnary(spmd.OpExp, x), 55)
+			g.addValue(b.LUnary(spmd.OpExp, x), 55)
 		}
 	case 3:
-		g.add(b.LUnary(spmd.OpLog, above()), bound)
+		g.addValue(b.LUnary(spmd.OpLog, above()), bound)
 	case 4:
-		g.add(b.LUnary(spmd.OpSqrt, above()), bound+1)
+		g.addValue(b.LUnary(spmd.OpSqrt, above()), bound+1)
 	case 5:
-		g.add(b.LUnary(spmd.OpRsqrt, above()), 1)
+		g.addValue(b.LUnary(spmd.OpRsqrt, above()), 1)
 	case 6:
-		g.add(b.LUnary(spmd.OpTanh, x), 1)
+		g.addValue(b.LUnary(spmd.OpTanh, x), 1)
 	case 7:
-		g.add(b.LUnary(spmd.OpSigmoid, x), 1)
+		g.addValue(b.LUnary(spmd.OpSigmoid, x), 1)
 	case 8:
-		g.add(b.LUnary(spmd.OpSin, x), 1)
+		g.addValue(b.LUnary(spmd.OpSin, x), 1)
 	case 9:
-		g.add(b.LUnary(spmd.OpCos, x), 1)
+		g.addValue(b.LUnary(spmd.OpCos, x), 1)
 	case 10:
-		g.add(b.LScale(x, -0.75), bound)
+		g.addValue(b.LScale(x, -0.75), bound)
 	case 11:
 		to := dtype.F32
 		if x.DType == to {
 			to = dtype.BF16
 		}
-		g.add(b.LConvert(x, to), bound)
+		g.addValue(b.LConvert(x, to), bound)
 	}
 }
 
-// partner draws a second operand of x's type that broadcasts with x.
-func (g *generator) partner(x spmd.Local) spmd.Local {
-	y, ok := g.pick("partner", func(y spmd.Local) bool {
+// pickPartner draws a second operand of x's type that broadcasts with x.
+func (g *programGenerator) pickPartner(x spmd.Local) spmd.Local {
+	y, ok := g.pickValue("partner", func(y spmd.Local) bool {
 		if y.DType != x.DType {
 			return false
 		}
@@ -213,178 +220,178 @@ func (g *generator) partner(x spmd.Local) spmd.Local {
 	return y
 }
 
-func (g *generator) binary() {
-	x, ok := g.pick("left", any1)
+func (g *programGenerator) addBinary() {
+	x, ok := g.pickValue("left", isNumber)
 	if !ok {
 		return
 	}
-	y := g.partner(x)
+	y := g.pickPartner(x)
 	b, bx, by := g.b, g.bound[x.ID], g.bound[y.ID]
 	odd := func(y spmd.Local) spmd.Local { return b.LBinary(spmd.OpOr, y, b.LConst(y.DType, 1)) } // never 0
-	switch g.int(0, 6, "op") {
+	switch g.drawInt(0, 6, "op") {
 	case 0:
-		g.add(b.LAdd(x, y), bx+by)
+		g.addValue(b.LAdd(x, y), bx+by)
 	case 1:
-		g.add(b.LSub(x, y), bx+by)
+		g.addValue(b.LSub(x, y), bx+by)
 	case 2:
-		g.add(b.LMul(x, y), bx*by)
+		g.addValue(b.LMul(x, y), bx*by)
 	case 3:
-		g.add(b.LMax(x, y), max(bx, by))
+		g.addValue(b.LMax(x, y), max(bx, by))
 	case 4:
-		g.add(b.LBinary(spmd.OpMin, x, y), max(bx, by))
+		g.addValue(b.LBinary(spmd.OpMin, x, y), max(bx, by))
 	case 5:
 		if isFloat(x) {
-			g.add(b.LDiv(x, b.LAdd(b.LUnary(spmd.OpAbs, y), b.LConst(y.DType, 1))), bx)
+			g.addValue(b.LDiv(x, b.LAdd(b.LUnary(spmd.OpAbs, y), b.LConst(y.DType, 1))), bx)
 		} else {
-			g.add(b.LDiv(x, odd(y)), bx)
+			g.addValue(b.LDiv(x, odd(y)), bx)
 		}
 	case 6:
 		if isInt(x) {
-			g.add(b.LBinary(spmd.OpRem, x, odd(y)), max(bx, by+1))
+			g.addValue(b.LBinary(spmd.OpRem, x, odd(y)), max(bx, by+1))
 		}
 	}
 }
 
-func (g *generator) integer() {
-	x, ok := g.pick("int", isInt)
+func (g *programGenerator) addInteger() {
+	x, ok := g.pickValue("int", isInt)
 	if !ok {
 		return
 	}
 	b := g.b
-	switch g.int(0, 4, "int op") {
+	switch g.drawInt(0, 4, "int op") {
 	case 0:
-		g.add(b.LBinary(spmd.OpAnd, x, g.partner(x)), 1e6)
+		g.addValue(b.LBinary(spmd.OpAnd, x, g.pickPartner(x)), 1e6)
 	case 1:
-		g.add(b.LBinary(spmd.OpOr, x, g.partner(x)), 1e6)
+		g.addValue(b.LBinary(spmd.OpOr, x, g.pickPartner(x)), 1e6)
 	case 2:
-		g.add(b.LUnary(spmd.OpNot, x), g.bound[x.ID]+1)
+		g.addValue(b.LUnary(spmd.OpNot, x), g.bound[x.ID]+1)
 	case 3:
 		if g.bound[x.ID] <= 2000 {
 			f := b.LConvert(x, dtype.F32)
-			g.add(f, g.bound[x.ID])
+			g.addValue(f, g.bound[x.ID])
 		}
 	case 4:
-		g.add(b.LConvert(x, dtype.I32), g.bound[x.ID])
+		g.addValue(b.LConvert(x, dtype.I32), g.bound[x.ID])
 	}
 }
 
-// choice compares what is exact and selects by it.
-func (g *generator) choice() {
-	x, ok := g.pick("compared", func(x spmd.Local) bool { return isInt(x) || g.exact[x.ID] })
+// addSelect compares what is exact and selects by it.
+func (g *programGenerator) addSelect() {
+	x, ok := g.pickValue("compared", func(x spmd.Local) bool { return isInt(x) || g.exact[x.ID] })
 	if !ok {
 		return
 	}
 	y := x
 	if isInt(x) {
-		y = g.partner(x)
+		y = g.pickPartner(x)
 	} else {
 		y = g.b.LConst(x.DType, 0.5)
 	}
-	cmp := rapid.SampledFrom([]string{"EQ", "NE", "LT", "LE", "GT", "GE"}).Draw(g.t, "cmp")
+	cmp := rapid.SampledFrom(spmd.Comparisons).Draw(g.t, "cmp")
 	p := g.b.LCompare(cmp, x, y)
 	if rapid.Bool().Draw(g.t, "not") {
 		p = g.b.LBinary(spmd.OpOr, g.b.LUnary(spmd.OpNot, p), p)
 		p = g.b.LBinary(spmd.OpAnd, p, g.b.LCompare(cmp, x, y))
 	}
-	then, ok := g.pick("then", func(v spmd.Local) bool { return any1(v) && fmt.Sprint(v.Shape) == fmt.Sprint(p.Shape) })
+	then, ok := g.pickValue("then", func(v spmd.Local) bool { return isNumber(v) && fmt.Sprint(v.Shape) == fmt.Sprint(p.Shape) })
 	if !ok {
 		return
 	}
 	other := g.b.LConst(then.DType, -2)
-	g.add(g.b.LSelect(p, then, other), max(2, g.bound[then.ID]))
+	g.addValue(g.b.LSelect(p, then, other), max(2, g.bound[then.ID]))
 }
 
-func (g *generator) source() {
+func (g *programGenerator) addSource() {
 	shape := rapid.SliceOfN(rapid.IntRange(1, 4), 1, 3).Draw(g.t, "source shape")
 	d := rapid.SampledFrom([]dtype.DType{dtype.F32, dtype.BF16, dtype.I32}).Draw(g.t, "source type")
-	switch g.int(0, 2, "source") {
+	switch g.drawInt(0, 2, "source") {
 	case 0:
-		g.add(g.b.LConst(d, float64(g.int(-3, 3, "constant")), shape...), 3)
+		g.addValue(g.b.LConst(d, float64(g.drawInt(-3, 3, "constant")), shape...), 3)
 	case 1:
-		g.add(g.b.LIota(d, g.int(0, len(shape)-1, "dim"), shape...), 3)
+		g.addValue(g.b.LIota(d, g.drawInt(0, len(shape)-1, "dim"), shape...), 3)
 	case 2:
-		g.add(g.b.LAxisIndex(g.axes...), 8)
+		g.addValue(g.b.LAxisIndex(g.axes...), 8)
 	}
 }
 
 // withRank draws a value of rank at least 1, and one of its dims.
-func (g *generator) withRank(what string) (spmd.Local, int, bool) {
-	x, ok := g.pick(what, func(x spmd.Local) bool { return any1(x) && x.Rank() > 0 })
+func (g *programGenerator) withRank(what string) (spmd.Local, int, bool) {
+	x, ok := g.pickValue(what, func(x spmd.Local) bool { return isNumber(x) && x.Rank() > 0 })
 	if !ok {
 		return x, 0, false
 	}
-	return x, g.int(0, x.Rank()-1, "dim"), true
+	return x, g.drawInt(0, x.Rank()-1, "dim"), true
 }
 
-func (g *generator) rearrange() {
+func (g *programGenerator) addRearrangement() {
 	x, dim, ok := g.withRank("moved")
 	if !ok {
 		return
 	}
 	b, n, bound := g.b, x.Shape[dim], g.bound[x.ID]
-	switch g.int(0, 6, "move") {
+	switch g.drawInt(0, 6, "move") {
 	case 0:
-		g.add(b.LBroadcast(x, append([]int{2}, x.Shape...)...), bound)
+		g.addValue(b.LBroadcast(x, append([]int{2}, x.Shape...)...), bound)
 	case 1:
-		g.add(b.LReshape(x, x.Shape[0], elements(x.Shape[1:])), bound)
+		g.addValue(b.LReshape(x, x.Shape[0], tensor.Elements(x.Shape[1:])), bound)
 	case 2:
-		perm := rapid.Permutation(upTo(x.Rank())).Draw(g.t, "perm")
-		g.add(b.LTranspose(x, perm...), bound)
+		perm := rapid.Permutation(countUpTo(x.Rank())).Draw(g.t, "perm")
+		g.addValue(b.LTranspose(x, perm...), bound)
 	case 3:
-		lo := g.int(0, n-1, "lo")
-		g.add(b.LSlice(x, dim, lo, g.int(lo+1, n, "hi")), bound)
+		lo := g.drawInt(0, n-1, "lo")
+		g.addValue(b.LSlice(x, dim, lo, g.drawInt(lo+1, n, "hi")), bound)
 	case 4:
-		g.add(b.LPad(x, dim, g.int(0, 2, "before"), g.int(0, 2, "after"), 1), max(1, bound))
+		g.addValue(b.LPad(x, dim, g.drawInt(0, 2, "before"), g.drawInt(0, 2, "after"), 1), max(1, bound))
 	case 5:
-		g.add(b.LConcat(dim, x, x), bound)
+		g.addValue(b.LConcat(dim, x, x), bound)
 	case 6:
-		g.add(b.LReshape(x, elements(x.Shape)), bound)
+		g.addValue(b.LReshape(x, tensor.Elements(x.Shape)), bound)
 	}
 }
 
-func (g *generator) dynamic() {
+func (g *programGenerator) addDynamic() {
 	x, dim, ok := g.withRank("cut")
 	if !ok {
 		return
 	}
-	start, ok := g.pick("start", func(s spmd.Local) bool { return isInt(s) && s.Rank() == 0 })
+	start, ok := g.pickValue("start", func(s spmd.Local) bool { return isInt(s) && s.Rank() == 0 })
 	if !ok {
-		start = g.b.LConst(dtype.I32, float64(g.int(-1, 4, "start")))
+		start = g.b.LConst(dtype.I32, float64(g.drawInt(-1, 4, "start")))
 	}
-	if g.int(0, 3, "take") == 0 { // places of another value, few and in range or not
-		if ids, ok := g.pick("places", func(s spmd.Local) bool { return isInt(s) && elements(s.Shape)*elements(x.Shape) < 1<<12 }); ok {
-			g.add(g.b.LTake(x, dim, ids), g.bound[x.ID])
+	if g.drawInt(0, 3, "take") == 0 { // places of another value, few and in range or not
+		if ids, ok := g.pickValue("places", func(s spmd.Local) bool { return isInt(s) && tensor.Elements(s.Shape)*tensor.Elements(x.Shape) < 1<<12 }); ok {
+			g.addValue(g.b.LTake(x, dim, ids), g.bound[x.ID])
 			return
 		}
 	}
-	size := g.int(1, x.Shape[dim], "size")
+	size := g.drawInt(1, x.Shape[dim], "size")
 	part := g.b.LDynSlice(x, dim, start, size)
-	g.add(part, g.bound[x.ID])
+	g.addValue(part, g.bound[x.ID])
 	if rapid.Bool().Draw(g.t, "update") {
-		g.add(g.b.LDynUpdate(x, part, dim, g.b.LConst(dtype.I32, 1)), g.bound[x.ID])
+		g.addValue(g.b.LDynUpdate(x, part, dim, g.b.LConst(dtype.I32, 1)), g.bound[x.ID])
 	}
 }
 
-func (g *generator) reduce() {
+func (g *programGenerator) addReduce() {
 	x, dim, ok := g.withRank("reduced")
 	if !ok {
 		return
 	}
 	if rapid.Bool().Draw(g.t, "sum") {
-		g.add(g.b.LReduce(spmd.Sum, x, dim), g.bound[x.ID]*float64(x.Shape[dim]))
+		g.addValue(g.b.LReduce(spmd.Sum, x, dim), g.bound[x.ID]*float64(x.Shape[dim]))
 	} else {
-		g.add(g.b.LReduceKeep(spmd.Maximum, x, dim), g.bound[x.ID])
+		g.addValue(g.b.LReduceKeep(spmd.Maximum, x, dim), g.bound[x.ID])
 	}
 }
 
-// dot contracts a dim of a value with a dim of another of the same size, or
-// takes it as a batch.
-func (g *generator) dot() {
+// addDot contracts a dim of a value with a dim of the same size of another, or takes the
+// two as a batch.
+func (g *programGenerator) addDot() {
 	x, i, ok := g.withRank("left")
 	if !ok || !isFloat(x) {
 		return
 	}
-	y, ok := g.pick("right", func(y spmd.Local) bool {
+	y, ok := g.pickValue("right", func(y spmd.Local) bool {
 		return y.DType == x.DType && y.Rank() > 0 && x.Rank()+y.Rank() <= 5 && (y.Shape[0] == x.Shape[i] || y.Shape[y.Rank()-1] == x.Shape[i])
 	})
 	if !ok {
@@ -399,75 +406,75 @@ func (g *generator) dot() {
 		d, k = spmd.DotDims{LeftBatch: []int{i}, RightBatch: []int{j}}, 1
 	}
 	out := rapid.SampledFrom([]dtype.DType{dtype.F32, dtype.F32, x.DType}).Draw(g.t, "sum type")
-	g.add(g.b.LDot(x, y, d, out), float64(k)*g.bound[x.ID]*g.bound[y.ID])
+	g.addValue(g.b.LDot(x, y, d, out), float64(k)*g.bound[x.ID]*g.bound[y.ID])
 }
 
-// conv slides a value over itself: its last dim are the channels, its first the
-// outputs of the kernel.
-func (g *generator) conv() {
-	x, ok := g.pick("slid over", func(x spmd.Local) bool { return isFloat(x) && x.Rank() == 3 })
+// addConv slides a value over itself. Its last dim is the channels; as the kernel, its
+// first dim is the outputs.
+func (g *programGenerator) addConv() {
+	x, ok := g.pickValue("slid over", func(x spmd.Local) bool { return isFloat(x) && x.Rank() == 3 })
 	if !ok {
 		return
 	}
 	n := x.Shape[1]
-	k := g.int(1, n, "kernel")
+	k := g.drawInt(1, n, "kernel")
 	w := g.b.LSlice(g.b.LTranspose(x, 0, 2, 1), 2, 0, k)
-	lo, hi := g.int(0, 2, "zeros before"), g.int(0, 2, "zeros after")
+	lo, hi := g.drawInt(0, 2, "zeros before"), g.drawInt(0, 2, "zeros after")
 	out := rapid.SampledFrom([]dtype.DType{dtype.F32, x.DType}).Draw(g.t, "sum type")
-	g.add(g.b.LConv(x, w, []int{lo}, []int{hi}, out), float64(k*x.Shape[2])*g.bound[x.ID]*g.bound[x.ID])
+	g.addValue(g.b.LConv(x, w, []int{lo}, []int{hi}, out), float64(k*x.Shape[2])*g.bound[x.ID]*g.bound[x.ID])
 }
 
-func (g *generator) collective() {
+func (g *programGenerator) addCollective() {
 	x, dim, ok := g.withRank("exchanged")
 	if !ok {
 		return
 	}
 	order := rapid.Permutation(g.axes).Draw(g.t, "axes")
-	axes := order[:g.int(1, len(order), "number of axes")]
+	axes := order[:g.drawInt(1, len(order), "number of axes")]
 	b, n, bound := g.b, g.b.Mesh().Size(axes...), g.bound[x.ID]
-	switch g.int(0, 5, "collective") {
+	switch g.drawInt(0, 5, "collective") {
 	case 0:
-		g.add(b.LAllReduce(spmd.Sum, x, axes, "sum"), bound*float64(n))
+		g.addValue(b.LAllReduce(spmd.Sum, x, axes, "sum"), bound*float64(n))
 	case 1:
-		g.add(b.LAllReduce(spmd.Maximum, x, axes, "maximum"), bound)
+		g.addValue(b.LAllReduce(spmd.Maximum, x, axes, "maximum"), bound)
 	case 2:
-		g.add(b.LAllGather(x, dim, axes, "whole"), bound)
+		g.addValue(b.LAllGather(x, dim, axes, "whole"), bound)
 	case 3:
-		x = b.LConcat(dim, repeat(x, n)...)
-		g.add(b.LReduceScatter(x, dim, axes, "sum and split"), bound*float64(n))
+		x = b.LConcat(dim, repeatValue(x, n)...)
+		g.addValue(b.LReduceScatter(x, dim, axes, "sum and split"), bound*float64(n))
 	case 4:
-		x = b.LConcat(dim, repeat(x, n)...)
-		g.add(b.LAllToAll(x, dim, g.int(0, x.Rank()-1, "concat"), axes, "regroup"), bound)
+		x = b.LConcat(dim, repeatValue(x, n)...)
+		g.addValue(b.LAllToAll(x, dim, g.drawInt(0, x.Rank()-1, "concat"), axes, "regroup"), bound)
 	case 5:
-		pairs := b.Mesh().Pairs(axes[0], g.int(-2, 2, "shift"), rapid.Bool().Draw(g.t, "wrap"))
-		g.add(b.LPermute(x, pairs, axes[:1], "shift"), bound)
+		pairs := b.Mesh().Pairs(axes[0], g.drawInt(-2, 2, "shift"), rapid.Bool().Draw(g.t, "wrap"))
+		g.addValue(b.LPermute(x, pairs, axes[:1], "shift"), bound)
 	}
 }
 
-// loop carries floats; what a round gives is bent to -1..1 so that rounds do
-// not add up.
-func (g *generator) loop() {
-	x, ok := g.pick("carried", isFloat)
+// addLoop carries floats. The results of a round go through tanh, so that values do not
+// grow from round to round.
+func (g *programGenerator) addLoop() {
+	x, ok := g.pickValue("carried", isFloat)
 	if !ok {
 		return
 	}
 	init := []spmd.Local{x}
-	if y, ok := g.pick("carried too", any1); ok {
+	if y, ok := g.pickValue("carried too", isNumber); ok {
 		init = append(init, y)
 	}
 	outer := len(g.pool)
-	outs := g.b.LLoop(g.int(1, 3, "trips"), init, func(i spmd.Local, carried []spmd.Local) []spmd.Local {
+	outs := g.b.LLoop(g.drawInt(1, 3, "trips"), init, func(i spmd.Local, carried []spmd.Local) []spmd.Local {
 		g.depth++
 		defer func() { g.depth--; g.pool = g.pool[:outer] }()
-		g.add(i, 3)
+		g.addValue(i, 3)
 		for k, c := range carried {
 			g.bound[c.ID] = max(1, g.bound[init[k].ID])
 			g.pool = append(g.pool, c)
 		}
-		g.steps(g.int(1, 4, "body"))
+		g.addSteps(g.drawInt(1, 4, "body"))
 		results := make([]spmd.Local, len(carried))
 		for k, c := range carried {
-			r, _ := g.pick("result", func(r spmd.Local) bool { return r.DType == c.DType && fmt.Sprint(r.Shape) == fmt.Sprint(c.Shape) })
+			r, _ := g.pickValue("result", func(r spmd.Local) bool { return r.DType == c.DType && fmt.Sprint(r.Shape) == fmt.Sprint(c.Shape) })
 			switch {
 			case isFloat(r):
 				r = g.b.LUnary(spmd.OpTanh, r)
@@ -479,11 +486,12 @@ func (g *generator) loop() {
 		return results
 	})
 	for k, o := range outs {
-		g.add(o, max(5, g.bound[init[k].ID]))
+		g.addValue(o, max(5, g.bound[init[k].ID]))
 	}
 }
 
-func repeat(x spmd.Local, n int) []spmd.Local {
+// repeatValue is x n times.
+func repeatValue(x spmd.Local, n int) []spmd.Local {
 	out := make([]spmd.Local, n)
 	for i := range out {
 		out[i] = x
@@ -491,15 +499,8 @@ func repeat(x spmd.Local, n int) []spmd.Local {
 	return out
 }
 
-func elements(shape []int) int {
-	n := 1
-	for _, s := range shape {
-		n *= s
-	}
-	return n
-}
-
-func upTo(n int) []int {
+// countUpTo is 0 .. n-1.
+func countUpTo(n int) []int {
 	out := make([]int, n)
 	for i := range out {
 		out[i] = i

@@ -10,50 +10,50 @@ import (
 	"weft/sharding"
 )
 
-// Traffic is what collectives of one kind do in one run of a program, as one
-// device sees it: every device of the mesh does the same.
+// Traffic is what one device does in the collectives of one operation, along the same
+// axes and of one element type, in one run of a program. Every device does the same.
 type Traffic struct {
 	Op    Op          `json:"op"`
 	Axes  []string    `json:"axes"` // in the order of the mesh
 	Axis  string      `json:"axis"` // Axes joined: "tp", "dp+tp"
 	DType dtype.DType `json:"-"`
-	// Type is DType by name.
+	// Type is the name of DType.
 	Type string `json:"dtype"`
-	// Count is how many collectives run; one in a loop counts once a round.
+	// Count is how many collectives run. One in a loop counts once for each round.
 	Count int `json:"count"`
-	// Elements is how many elements a device enters them with, summed over
-	// Count: the operand as one device holds it. An all-gather of 4 elements
-	// each over 8 devices has 4, though the result has 32.
+	// Elements is the number of elements of the operands, as one device holds them,
+	// summed over Count. An all-gather of 4 elements each over 8 devices has 4, though
+	// the result has 32.
 	Elements int64 `json:"elements"`
-	// Bytes is what a device sends on a ring, at most: sharding.RingBytes,
-	// summed over Count. It receives as much.
+	// Bytes is the most that a device sends, on a ring: sharding.RingBytes, summed over
+	// Count. A device receives as much.
 	Bytes int64 `json:"bytes"`
-	// Sent is, of permutes, what each mesh position sends: a device at the end of
-	// a line has nobody to send to. Bytes is then the most of them.
+	// Sent is, for permutes, the bytes that each mesh position sends: a device at the end
+	// of a line sends to nobody. Bytes is then the largest of them.
 	Sent map[int]int64 `json:"-"`
-	// Reason is why they are there; where there are several, in the order of
+	// Reason says why the collectives are there. Several reasons stand in the order of
 	// the program with "; " between.
 	Reason string `json:"reason"`
 }
 
-// Instances lists the program's collectives one by one, in program order. One
-// in a loop is one entry with Count above 1.
+// Instances lists the program's collectives one by one, in program order. One in a
+// loop is one entry, whose Count is the number of rounds.
 func (p *Program) Instances() []Traffic {
 	var all []Traffic
 	p.Walk(func(in *Instr, times int) {
 		if in.IsCollective() {
-			all = append(all, p.traffic(in, times))
+			all = append(all, trafficOf(p, in, times))
 		}
 	})
 	return all
 }
 
-// Collectives is Instances added up by operation, axes and element type, in the
-// order of first appearance.
+// Collectives adds up the program's collectives by operation, axes and element type, in
+// the order of their first appearance.
 func (p *Program) Collectives() []Traffic { return AddTraffic(nil, p.Instances(), 1) }
 
-// AddTraffic adds times runs of more to a table and returns it. So the traffic
-// of a step is the sum over the programs that it calls.
+// AddTraffic adds the traffic more, times over, to a table and returns the sum: the
+// traffic of a step is the sum over the programs that it calls. It changes neither.
 func AddTraffic(table, more []Traffic, times int) []Traffic {
 	table = slices.Clone(table)
 	for _, t := range more {
@@ -81,7 +81,7 @@ func AddTraffic(table, more []Traffic, times int) []Traffic {
 	return table
 }
 
-// addSent is a plus times b, which both stay as they are; nil and nil give nil.
+// addSent is the sum of a and times b. It changes neither; nil and nil give nil.
 func addSent(a, b map[int]int64, times int64) map[int]int64 {
 	if b == nil {
 		return a
@@ -96,7 +96,8 @@ func addSent(a, b map[int]int64, times int64) map[int]int64 {
 	return sum
 }
 
-// PermuteSent is what each mesh position sends in permutes of size bytes by pairs.
+// PermuteSent is the bytes that each mesh position sends in a permute of size bytes
+// along pairs.
 func PermuteSent(pairs [][2]int, size int64) map[int]int64 {
 	sent := map[int]int64{}
 	for _, pair := range pairs {
@@ -107,7 +108,7 @@ func PermuteSent(pairs [][2]int, size int64) map[int]int64 {
 	return sent
 }
 
-func (p *Program) traffic(in *Instr, times int) Traffic {
+func trafficOf(p *Program, in *Instr, times int) Traffic {
 	x := p.Values[in.Args[0]]
 	axes := meshOrder(p.Mesh, in.Axes)
 	var sent map[int]int64
@@ -117,15 +118,14 @@ func (p *Program) traffic(in *Instr, times int) Traffic {
 	return Traffic{
 		Sent: sent,
 		Op:   in.Op, Axes: axes, Axis: strings.Join(axes, "+"), DType: x.DType, Type: x.DType.String(),
-		Count: times, Elements: int64(times) * int64(x.Elements()), Bytes: int64(times) * in.RingBytes(x.Bytes()),
-		Reason: comment(in.Reason),
+		Count: times, Elements: int64(times) * int64(x.Elements()), Bytes: int64(times) * ringBytes(in, x.Bytes()),
+		Reason: OneLine(in.Reason),
 	}
 }
 
-// RingBytes is what a device sends in collective in, at most, when it enters it
-// with size bytes. In a permute that is everything, unless each device that
-// sends sends to itself.
-func (in *Instr) RingBytes(size int64) int64 {
+// ringBytes is the most that a device sends in a collective whose operand has size
+// bytes. In a permute that is the whole operand, unless devices send to themselves alone.
+func ringBytes(in *Instr, size int64) int64 {
 	n := 1
 	if len(in.Groups) > 0 {
 		n = len(in.Groups[0])
@@ -138,8 +138,8 @@ func (in *Instr) RingBytes(size int64) int64 {
 	return sharding.RingBytes(sharding.Op(in.Op), n, size)
 }
 
-// meshOrder sorts axes as the mesh has them: collectives along the same axes
-// load the same links, in whatever order their members stand.
+// meshOrder sorts axes in the order of the mesh, because collectives along the same
+// axes load the same links, whatever the order of their members.
 func meshOrder(m *mesh.Mesh, axes []string) []string {
 	out := []string{}
 	for _, a := range m.Axes() {

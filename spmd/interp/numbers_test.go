@@ -11,11 +11,11 @@ import (
 // Every bit pattern of the narrow floats decodes to a number that encodes to
 // the same pattern, and the formats' known values are right.
 func TestNarrowFloatsRoundTrip(t *testing.T) {
-	for d, f := range formats {
+	for d, f := range narrowFormats {
 		for b := range 1 << f.width {
-			v := f.value(uint16(b))
+			v := f.decodeBits(uint16(b))
 			if math.IsNaN(v) {
-				if got := f.value(f.bits(v)); !math.IsNaN(got) {
+				if got := f.decodeBits(f.encodeBits(v)); !math.IsNaN(got) {
 					t.Errorf("%s: %x is no number and comes back as %v", d, b, got)
 				}
 				continue
@@ -23,7 +23,7 @@ func TestNarrowFloatsRoundTrip(t *testing.T) {
 			if r := f.round(v); r != v {
 				t.Errorf("%s: %x is %v and rounds to %v", d, b, v, r)
 			}
-			if got := f.bits(v); got != uint16(b) {
+			if got := f.encodeBits(v); got != uint16(b) {
 				t.Errorf("%s: %x is %v and encodes to %x", d, b, v, got)
 			}
 		}
@@ -39,7 +39,7 @@ func TestNarrowFloatsRoundTrip(t *testing.T) {
 		{dtype.F8E4M3, 0x38, 1}, {dtype.F8E4M3, 0xB0, -0.5}, {dtype.F8E4M3, 0x7E, 448}, {dtype.F8E4M3, 0x7F, math.NaN()},
 		{dtype.F8E5M2, 0x3C, 1}, {dtype.F8E5M2, 0x7B, 57344}, {dtype.F8E5M2, 0x7C, math.Inf(1)},
 	} {
-		if got := formats[c.d].value(c.bits); got != c.want && !(math.IsNaN(got) && math.IsNaN(c.want)) {
+		if got := narrowFormats[c.d].decodeBits(c.bits); got != c.want && !(math.IsNaN(got) && math.IsNaN(c.want)) {
 			t.Errorf("%s %x is %v, want %v", c.d, c.bits, got, c.want)
 		}
 	}
@@ -49,7 +49,7 @@ func TestNarrowFloatsRoundTrip(t *testing.T) {
 func TestRoundBF16(t *testing.T) {
 	for b := uint64(0); b < 1<<32; b += 7919 {
 		x := math.Float32frombits(uint32(b))
-		want := formats[dtype.BF16].round(float64(x))
+		want := narrowFormats[dtype.BF16].round(float64(x))
 		if got := float64(roundBF16(x)); got != want && !(math.IsNaN(got) && math.IsNaN(want)) {
 			t.Fatalf("%x rounds to %v, want %v", b, got, want)
 		}

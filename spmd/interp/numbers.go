@@ -7,25 +7,25 @@ import (
 	"weft/tensor"
 )
 
-// format describes a binary float narrower than 32 bits.
-type format struct {
-	precision int     // bits of the significand, the hidden one among them
+// floatFormat describes a binary floating-point format narrower than 32 bits.
+type floatFormat struct {
+	precision int     // bits of the significand, with the hidden one
 	least     int     // exponent of the least normal number
 	most      float64 // largest finite number
-	infinity  bool
-	width     int // bits
+	infinity  bool    // the format has infinities
+	width     int     // bits in all
 }
 
-var formats = map[dtype.DType]format{
+var narrowFormats = map[dtype.DType]floatFormat{
 	dtype.F16:    {11, -14, 65504, true, 16},
 	dtype.BF16:   {8, -126, 0x1.FEp127, true, 16},
 	dtype.F8E5M2: {3, -14, 57344, true, 8},
 	dtype.F8E4M3: {4, -6, 448, false, 8},
 }
 
-// round gives the nearest number of the format, ties to even. What is too large
-// becomes infinite, or not a number where there is no infinity.
-func (f format) round(v float64) float64 {
+// round gives the nearest number of the format, ties to even. A number that is too large
+// becomes infinite, or NaN in a format without infinities.
+func (f floatFormat) round(v float64) float64 {
 	if v == 0 || math.IsNaN(v) {
 		return v
 	}
@@ -42,12 +42,12 @@ func (f format) round(v float64) float64 {
 	return math.NaN()
 }
 
-func (f format) ulp(v float64) float64 {
+func (f floatFormat) ulp(v float64) float64 {
 	return math.Ldexp(1, max(math.Ilogb(v), f.least)-f.precision+1)
 }
 
-// bits encodes a number that round gave.
-func (f format) bits(v float64) uint16 {
+// encodeBits gives the bits of a number that round gave.
+func (f floatFormat) encodeBits(v float64) uint16 {
 	var sign uint16
 	if math.Signbit(v) {
 		sign = 1 << (f.width - 1)
@@ -58,7 +58,7 @@ func (f format) bits(v float64) uint16 {
 	case v == 0:
 		return sign
 	case math.IsNaN(v):
-		if f.infinity { // the quiet one; without infinities all ones is the only one
+		if f.infinity { // the quiet NaN; in a format without infinities all ones is the only NaN
 			top = top >> (fraction - 1) << (fraction - 1)
 		}
 		return sign | top
@@ -72,8 +72,8 @@ func (f format) bits(v float64) uint16 {
 	return sign | uint16(math.Ilogb(v)-f.least+1)<<fraction | m&(1<<fraction-1)
 }
 
-// value decodes.
-func (f format) value(b uint16) float64 {
+// decodeBits gives the number that has the bits.
+func (f floatFormat) decodeBits(b uint16) float64 {
 	fraction := f.precision - 1
 	m := float64(b & (1<<fraction - 1))
 	top := uint16(1)<<(f.width-1) - 1
@@ -96,16 +96,16 @@ func (f format) value(b uint16) float64 {
 	return v
 }
 
-// round32 rounds to a type in place.
-func round32(d dtype.DType, xs []float32) {
+// roundAllTo rounds numbers to a type, in place.
+func roundAllTo(d dtype.DType, xs []float32) {
 	switch d {
 	case dtype.F32:
-	case dtype.BF16: // by bits: bf16 is what most values are
+	case dtype.BF16: // by bits, which is faster: most values are bf16
 		for i, x := range xs {
 			xs[i] = roundBF16(x)
 		}
 	default:
-		f := formats[d]
+		f := narrowFormats[d]
 		for i, x := range xs {
 			xs[i] = float32(f.round(float64(x)))
 		}
@@ -119,17 +119,17 @@ func roundBF16(x float32) float32 {
 	return tensor.FromBF16(tensor.BF16(x))
 }
 
-// round64 rounds a sum or a constant to a type whose values are float32s.
-func round64(d dtype.DType, v float64) float32 {
+// roundTo rounds a sum or a constant to a type whose values are float32s.
+func roundTo(d dtype.DType, v float64) float32 {
 	if d == dtype.F32 {
 		return float32(v)
 	}
-	return float32(formats[d].round(v))
+	return float32(narrowFormats[d].round(v))
 }
 
-// wrap keeps the low bits of an integer that its type has. A U64 is held as the
-// int64 of the same bits; every other type's values are themselves.
-func wrap(d dtype.DType, v int64) int64 {
+// wrapInt keeps as many low bits of an integer as its type has. A U64 is held as the
+// int64 of the same bits; values of every other type are held as they are.
+func wrapInt(d dtype.DType, v int64) int64 {
 	switch d {
 	case dtype.I32:
 		return int64(int32(v))
@@ -144,42 +144,42 @@ func wrap(d dtype.DType, v int64) int64 {
 	case dtype.U8:
 		return int64(uint8(v))
 	case dtype.Bool:
-		return boolean(v != 0)
+		return boolToInt(v != 0)
 	}
 	return v
 }
 
-func boolean(b bool) int64 {
+func boolToInt(b bool) int64 {
 	if b {
 		return 1
 	}
 	return 0
 }
 
-// limits are the ends of an integer type's range.
-func limits(d dtype.DType) (lo, hi int64) {
+// intLimits are the ends of an integer type's range.
+func intLimits(d dtype.DType) (lo, hi int64) {
 	bits := 8 * d.Size()
 	switch {
 	case d == dtype.Bool:
 		return 0, 1
 	case d == dtype.U64: // as bits: all ones
 		return 0, -1
-	case unsigned(d):
+	case isUnsigned(d):
 		return 0, 1<<bits - 1
 	}
 	return -1 << (bits - 1), 1<<(bits-1) - 1
 }
 
-func unsigned(d dtype.DType) bool { return d >= dtype.U64 && d <= dtype.U8 }
+func isUnsigned(d dtype.DType) bool { return d >= dtype.U64 && d <= dtype.U8 }
 
-// integer converts a float: towards zero, stopping at the ends of the range; 0
-// for what is not a number.
-func integer(d dtype.DType, v float64) int64 {
-	lo, hi := limits(d)
+// floatToInt rounds a float towards zero and stops at the ends of the type's range. NaN
+// becomes 0.
+func floatToInt(d dtype.DType, v float64) int64 {
+	lo, hi := intLimits(d)
 	v = math.Trunc(v)
 	switch {
 	case d == dtype.Bool:
-		return boolean(v != 0)
+		return boolToInt(v != 0)
 	case math.IsNaN(v):
 		return 0
 	case d == dtype.U64:
@@ -195,8 +195,8 @@ func integer(d dtype.DType, v float64) int64 {
 	return int64(v)
 }
 
-// float is the value of an integer.
-func float(d dtype.DType, v int64) float64 {
+// intToFloat is the value of an integer of a type.
+func intToFloat(d dtype.DType, v int64) float64 {
 	if d == dtype.U64 {
 		return float64(uint64(v))
 	}

@@ -9,7 +9,7 @@ import (
 	"weft/dtype"
 )
 
-// The small parts of MLIR text.
+// The parts of MLIR text: names, types, numbers and attributes.
 
 func ssaName(id ID) string { return "%v" + strconv.Itoa(int(id)) }
 
@@ -26,8 +26,8 @@ func mlirType(t Type) string {
 	return s.String()
 }
 
-// symbol quotes a name that is no bare identifier.
-func symbol(name string) string {
+// symbolName is a name as it stands after @: quoted where it is no bare identifier.
+func symbolName(name string) string {
 	bare := name != ""
 	for i, r := range name {
 		letter := r == '_' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
@@ -36,11 +36,11 @@ func symbol(name string) string {
 	if bare {
 		return name
 	}
-	return quoted(name)
+	return quoteString(name)
 }
 
-// quoted is a string as MLIR reads it.
-func quoted(text string) string {
+// quoteString is a string as MLIR reads it.
+func quoteString(text string) string {
 	var s strings.Builder
 	s.WriteByte('"')
 	for _, c := range []byte(text) {
@@ -54,32 +54,13 @@ func quoted(text string) string {
 	return s.String()
 }
 
-// comment keeps a text on its line.
-func comment(s string) string { return strings.Join(strings.Fields(s), " ") }
-
-func intsText(ns []int) string {
-	parts := make([]string, len(ns))
-	for i, n := range ns {
-		parts[i] = strconv.Itoa(n)
-	}
-	return "[" + strings.Join(parts, ", ") + "]"
-}
-
-func rangesText(lo, hi []int) string {
-	parts := make([]string, len(lo))
-	for i := range lo {
-		parts[i] = fmt.Sprintf("%d:%d", lo[i], hi[i])
-	}
-	return strings.Join(parts, ", ")
-}
-
 func groupText(groups [][]int) string {
 	if len(groups) == 0 {
 		return "dense<> : tensor<0x0xi64>"
 	}
 	parts := make([]string, len(groups))
 	for i, g := range groups {
-		parts[i] = intsText(g)
+		parts[i] = IntsText(g)
 	}
 	return fmt.Sprintf("dense<[%s]> : tensor<%dx%dxi64>", strings.Join(parts, ", "), len(groups), len(groups[0]))
 }
@@ -90,12 +71,12 @@ func pairText(pairs [][2]int) string {
 	}
 	parts := make([]string, len(pairs))
 	for i, p := range pairs {
-		parts[i] = intsText(p[:])
+		parts[i] = IntsText(p[:])
 	}
 	return fmt.Sprintf("dense<[%s]> : tensor<%dx2xi64>", strings.Join(parts, ", "), len(pairs))
 }
 
-// specialBits are the bits of infinity and of a not-a-number, which have no decimal form.
+// specialBits are the bits of infinity and of NaN, which have no decimal form.
 var specialBits = map[dtype.DType][2]string{
 	dtype.F64:    {"7FF0000000000000", "7FF8000000000000"},
 	dtype.F32:    {"7F800000", "7FC00000"},
@@ -105,9 +86,9 @@ var specialBits = map[dtype.DType][2]string{
 	dtype.F8E4M3: {"7F", "7F"}, // no infinity
 }
 
-// literal is a number as MLIR reads it. A float is given with all its digits:
+// literalText is a number as MLIR reads it. A float is given with all its digits:
 // MLIR rounds it to the type, to nearest even.
-func literal(d dtype.DType, v float64) string {
+func literalText(d dtype.DType, v float64) string {
 	switch {
 	case d == dtype.Bool:
 		return strconv.FormatBool(v != 0)
@@ -131,8 +112,8 @@ func literal(d dtype.DType, v float64) string {
 	return s
 }
 
-// comparison is the kind of order that a compare follows.
-func comparison(d dtype.DType) string {
+// comparisonType is the comparison type of StableHLO's compare for an element type.
+func comparisonType(d dtype.DType) string {
 	switch {
 	case d.IsFloat():
 		return "FLOAT"
@@ -145,29 +126,29 @@ func comparison(d dtype.DType) string {
 func dotAttributes(d *DotDims, operands dtype.DType) string {
 	s := ""
 	if len(d.LeftBatch) > 0 {
-		s += fmt.Sprintf(", batching_dims = %s x %s", intsText(d.LeftBatch), intsText(d.RightBatch))
+		s += fmt.Sprintf(", batching_dims = %s x %s", IntsText(d.LeftBatch), IntsText(d.RightBatch))
 	}
-	s += fmt.Sprintf(", contracting_dims = %s x %s", intsText(d.LeftContract), intsText(d.RightContract))
-	p := precision(operands)
+	s += fmt.Sprintf(", contracting_dims = %s x %s", IntsText(d.LeftContract), IntsText(d.RightContract))
+	p := contractionPrecision(operands)
 	return s + fmt.Sprintf(", precision = [%s, %s]", p, p)
 }
 
-// precision is what a contraction of operands of a type asks for.
-func precision(operands dtype.DType) string {
+// contractionPrecision is the precision that a contraction asks for.
+func contractionPrecision(operands dtype.DType) string {
 	if operands == dtype.F32 || operands == dtype.F64 {
 		return "HIGHEST"
 	}
 	return "DEFAULT"
 }
 
-// convAttributes is how a convolution reads its operands: channels last, the
-// kernel as PyTorch keeps it.
+// convAttributes says that a convolution's operand has its channels last and that the
+// kernel is as PyTorch keeps it.
 func convAttributes(in *Instr, operands dtype.DType) string {
 	spatial, pads := make([]string, len(in.Lo)), make([]string, len(in.Lo))
 	for d := range in.Lo {
-		spatial[d], pads[d] = strconv.Itoa(d), intsText([]int{in.Lo[d], in.Hi[d]})
+		spatial[d], pads[d] = strconv.Itoa(d), IntsText([]int{in.Lo[d], in.Hi[d]})
 	}
-	s, p := strings.Join(spatial, ", "), precision(operands)
+	s, p := strings.Join(spatial, ", "), contractionPrecision(operands)
 	return fmt.Sprintf(" dim_numbers = [b, %s, f]x[o, i, %s]->[b, %s, f], window = {pad = [%s]} "+
 		"{batch_group_count = 1 : i64, feature_group_count = 1 : i64, precision_config = [#stablehlo<precision %s>, #stablehlo<precision %s>]}",
 		s, s, s, strings.Join(pads, ", "), p, p)

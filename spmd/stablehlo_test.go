@@ -41,55 +41,8 @@ func golden(t *testing.T, name, text string) {
 	}
 }
 
-func newMesh(t testing.TB, axes ...mesh.Axis) *mesh.Mesh {
-	t.Helper()
-	m, err := mesh.Local(axes...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
-
-// block is a small program with everything a real one has: a row-parallel
-// matmul and its reduction, bf16 beside f32, a loop with a ring inside that
-// reads values and constants of the outside, a donated input.
-func block(t testing.TB) *spmd.Program {
-	t.Helper()
-	m := newMesh(t, mesh.Axis{Name: "dp", Size: 2}, mesh.Axis{Name: "tp", Size: 2})
-	tp := []string{"tp"}
-	p, err := spmd.Build("block", m, func(b *spmd.Builder) {
-		hidden := b.Input("hidden", dtype.F32, []int{4, 8}, sharding.Whole(2))
-		weight := b.Input("ffn.weight", dtype.BF16, []int{8, 16}, sharding.NewSpec(nil, tp))
-		x := b.Local(hidden)
-		mean := b.LScale(b.LReduceKeep(spmd.Sum, x, 1), 1.0/8)
-		centred := b.LSub(x, mean)
-		h := b.LConvert(centred, dtype.BF16)
-		// The weight is split over tp along its inputs: each device has a part
-		// of the sum.
-		part := b.LDot(h, b.Local(weight), spmd.DotDims{LeftContract: []int{1}, RightContract: []int{1}}, dtype.F32)
-		gathered := b.LAllGather(b.LConvert(part, dtype.BF16), 1, tp, "columns of the other shard")
-		wide := b.LConvert(b.LSlice(gathered, 1, 0, 8), dtype.F32)
-		whole := b.LAllReduce(spmd.Sum, wide, tp, "row-parallel sum")
-		floor := b.LConst(dtype.F32, -1, 4, 8)
-		pairs := m.Pairs("tp", 1, true)
-		out := b.LLoop(2, []spmd.Local{whole, x}, func(i spmd.Local, c []spmd.Local) []spmd.Local {
-			next := b.LPermute(c[0], pairs, tp, "ring of blocks")
-			row := b.LDynSlice(c[1], 0, i, 1)
-			sum := b.LAdd(b.LMax(c[1], floor), b.LAdd(row, b.LMul(c[0], mean)))
-			return []spmd.Local{next, sum}
-		})
-		b.Output("hidden", b.Global(out[1], []int{4, 8}, sharding.Whole(2)), "hidden")
-		norm := b.LReduce(spmd.Sum, b.LConvert(out[0], dtype.BF16), 0, 1)
-		b.Output("norm", b.Global(norm, nil, sharding.Whole(0)), "")
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
 func TestGoldenText(t *testing.T) {
-	p := block(t)
+	p := spmdtest.Block(t)
 	golden(t, "block.mlir", p.StableHLO())
 	golden(t, "block.txt", p.String())
 	var all, listing strings.Builder
@@ -107,9 +60,9 @@ func TestGoldenText(t *testing.T) {
 
 // The same program gives the same bytes, however often it is built.
 func TestTextIsDeterministic(t *testing.T) {
-	first := block(t)
+	first := spmdtest.Block(t)
 	for range 20 {
-		if again := block(t); again.StableHLO() != first.StableHLO() || again.String() != first.String() {
+		if again := spmdtest.Block(t); again.StableHLO() != first.StableHLO() || again.String() != first.String() {
 			t.Fatal("two builds differ")
 		}
 	}
@@ -163,7 +116,7 @@ func TestCountTextRefuses(t *testing.T) {
 
 // Groups along no set of axes have no axes.
 func TestTextAxes(t *testing.T) {
-	m := newMesh(t, mesh.Axis{Name: "a", Size: 2}, mesh.Axis{Name: "b", Size: 2})
+	m := spmdtest.NewMesh(t, mesh.Axis{Name: "a", Size: 2}, mesh.Axis{Name: "b", Size: 2})
 	for _, c := range []struct {
 		groups [][]int
 		want   string
@@ -187,7 +140,7 @@ func TestTextAxes(t *testing.T) {
 // without a decimal form still give text that parses; XLA's test compiles it.
 func odd(t testing.TB) *spmd.Program {
 	t.Helper()
-	m := newMesh(t, mesh.Axis{Name: "tp", Size: 2})
+	m := spmdtest.NewMesh(t, mesh.Axis{Name: "tp", Size: 2})
 	p, err := spmd.Build("a \"b\"\n1", m, func(b *spmd.Builder) {
 		x := b.Local(b.Input("x\ny", dtype.F16, []int{3}, sharding.Whole(1)))
 		y := b.LPermute(x, nil, []string{"tp"}, "nothing\nmoves")

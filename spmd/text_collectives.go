@@ -21,15 +21,15 @@ type TextCollective struct {
 	Pairs    [][2]int // of a permute
 }
 
-// CountText reads the collectives out of StableHLO text, so that what a program
-// says of its traffic can be held against what a compiler is given. It knows
-// nothing of programs: it reads each collective's operand type and groups, and
-// of a while the constant that its condition compares the counter with. It
-// reads text laid out as StableHLO lays it out, a line for an operation.
+// CountText reads the collectives out of StableHLO text, so that a test can compare the
+// traffic of a program with the text that a compiler gets. It knows nothing of
+// programs: it reads the operand type and the groups of each collective, and the
+// constant with which the condition of a while compares the counter. The text has one
+// operation on a line.
 func CountText(text string) ([]TextCollective, error) {
 	c := textCounter{loops: []int{1}}
 	for i, line := range strings.Split(text, "\n") {
-		if err := c.line(strings.TrimSpace(line)); err != nil {
+		if err := c.readLine(strings.TrimSpace(line)); err != nil {
 			return nil, fmt.Errorf("line %d: %w", i+1, err)
 		}
 	}
@@ -41,10 +41,10 @@ func CountText(text string) ([]TextCollective, error) {
 
 type textCounter struct {
 	found []TextCollective
-	loops []int           // trips so far, outermost first, each times the one before
-	cond  bool            // inside a condition, whose constant is the trip count
+	loops []int           // for each loop around the line, outermost first: how often its body runs
+	cond  bool            // the line is inside a condition, whose constant is the trip count
 	trips int             // that constant
-	open  *TextCollective // whose region is being read
+	open  *TextCollective // the collective whose region is being read
 }
 
 var (
@@ -52,11 +52,19 @@ var (
 	textArg   = regexp.MustCompile(`: \(tensor<([^>]*)>\) -> `)
 	textList  = regexp.MustCompile(`(replica_groups|source_target_pairs) = dense<(.*?)> : tensor<(\d+)x(\d+)xi64>`)
 	textConst = regexp.MustCompile(`stablehlo\.constant dense<(\d+)> : tensor<i32>`)
-	textNames = map[string]Op{"all_reduce": OpAllReduce, "all_gather": OpAllGather, "reduce_scatter": OpReduceScatter,
-		"all_to_all": OpAllToAll, "collective_permute": OpPermute}
 )
 
-func (c *textCounter) line(line string) error {
+// collectiveOf finds the collective that has a name in StableHLO.
+func collectiveOf(name string) Op {
+	for _, op := range Ops() {
+		if op.Is(CollectiveOp) && op.Facts().StableHLO == name {
+			return op
+		}
+	}
+	return ""
+}
+
+func (c *textCounter) readLine(line string) error {
 	switch {
 	case strings.HasPrefix(line, "//"):
 		return nil
@@ -64,7 +72,7 @@ func (c *textCounter) line(line string) error {
 		if strings.HasPrefix(line, "})") {
 			t := *c.open
 			c.open = nil
-			return c.add(t, line)
+			return c.addCollective(t, line)
 		}
 		return nil
 	case line == "cond {":
@@ -91,18 +99,18 @@ func (c *textCounter) line(line string) error {
 	if m == nil {
 		return nil
 	}
-	t := TextCollective{Op: textNames[m[1]], Times: c.loops[len(c.loops)-1]}
-	if err := t.members(line); err != nil {
+	t := TextCollective{Op: collectiveOf(m[1]), Times: c.loops[len(c.loops)-1]}
+	if err := t.readMembers(line); err != nil {
 		return err
 	}
 	if strings.HasSuffix(line, "({") {
 		c.open = &t
 		return nil
 	}
-	return c.add(t, line)
+	return c.addCollective(t, line)
 }
 
-func (c *textCounter) add(t TextCollective, line string) error {
+func (c *textCounter) addCollective(t TextCollective, line string) error {
 	m := textArg.FindStringSubmatch(line)
 	if m == nil {
 		return fmt.Errorf("no operand type in %q", line)
@@ -122,8 +130,8 @@ func (c *textCounter) add(t TextCollective, line string) error {
 	return err
 }
 
-// members reads the groups or pairs.
-func (t *TextCollective) members(line string) error {
+// readMembers reads the groups or pairs.
+func (t *TextCollective) readMembers(line string) error {
 	m := textList.FindStringSubmatch(line)
 	if m == nil {
 		return fmt.Errorf("no groups in %q", line)

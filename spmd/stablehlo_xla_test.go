@@ -130,7 +130,7 @@ func TestXLARandomPrograms(t *testing.T) {
 
 func TestXLAOddNames(t *testing.T) {
 	c := client(t)
-	for _, p := range []*spmd.Program{odd(t), block(t)} {
+	for _, p := range []*spmd.Program{odd(t), spmdtest.Block(t)} {
 		in := make([][]*interp.Array, p.Mesh.NumDevices())
 		for pos := range in {
 			for _, port := range p.Inputs {

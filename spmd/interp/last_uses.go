@@ -4,25 +4,25 @@ import (
 	"weft/spmd"
 )
 
-// plan is a body with, beside each instruction, the values that nothing reads
-// after it.
-type plan struct {
-	steps   []step
+// bodyPlan is a body that has, beside each instruction, the values that nothing reads
+// after it: their memory is freed there.
+type bodyPlan struct {
+	steps   []planStep
 	unread  []spmd.ID // parameters that the body does not use
-	results []spmd.ID // what the body gives and defines itself, each once
+	results []spmd.ID // results that the body defines itself, each once
 }
 
-type step struct {
+type planStep struct {
 	in     *spmd.Instr
-	before []spmd.ID // operands of a loop or kernel that it alone still has
-	dead   []spmd.ID
-	loop   *plan
-	kernel *plan
+	before []spmd.ID // operands of a loop or kernel that nothing else uses
+	dead   []spmd.ID // values that nothing reads after the instruction
+	loop   *bodyPlan
+	kernel *bodyPlan
 }
 
-// newPlan finds the last uses in a body. params are defined at its start and
-// results are used at its end.
-func newPlan(body []spmd.Instr, params, results []spmd.ID) *plan {
+// planBody finds the last uses in a body. params are defined at its start, and results
+// are used at its end.
+func planBody(body []spmd.Instr, params, results []spmd.ID) *bodyPlan {
 	own := map[spmd.ID]bool{}
 	for _, id := range params {
 		own[id] = true
@@ -32,7 +32,7 @@ func newPlan(body []spmd.Instr, params, results []spmd.ID) *plan {
 			own[id] = true
 		}
 	}
-	p := &plan{steps: make([]step, len(body))}
+	p := &bodyPlan{steps: make([]planStep, len(body))}
 	seen := map[spmd.ID]bool{}
 	for _, id := range results {
 		if own[id] && !seen[id] {
@@ -42,7 +42,7 @@ func newPlan(body []spmd.Instr, params, results []spmd.ID) *plan {
 	}
 	for i := len(body) - 1; i >= 0; i-- {
 		in := &body[i]
-		s := step{in: in}
+		s := planStep{in: in}
 		for _, id := range in.Out {
 			if !seen[id] {
 				s.dead = append(s.dead, id)
@@ -57,7 +57,7 @@ func newPlan(body []spmd.Instr, params, results []spmd.ID) *plan {
 		switch {
 		case in.Kernel != nil:
 			k := in.Kernel
-			s.kernel = newPlan(k.Body, k.Params, []spmd.ID{k.Result})
+			s.kernel = planBody(k.Body, k.Params, []spmd.ID{k.Result})
 			for _, id := range in.Args {
 				last(id, &s.before)
 			}
@@ -67,7 +67,7 @@ func newPlan(body []spmd.Instr, params, results []spmd.ID) *plan {
 			}
 		default:
 			l := in.Loop
-			s.loop = newPlan(l.Body, append([]spmd.ID{l.Index}, l.Params...), l.Results)
+			s.loop = planBody(l.Body, append([]spmd.ID{l.Index}, l.Params...), l.Results)
 			for _, id := range l.Captured() {
 				last(id, &s.dead)
 			}

@@ -8,8 +8,8 @@ import (
 	"weft/spmd"
 )
 
-// reduce joins dims. Sums of floats are collected in float64.
-func reduce(r spmd.Reduction, x *Array, dims []int) *Array {
+// reduceDims joins the elements along dims. Sums of floats are collected in float64.
+func reduceDims(r spmd.Reduction, x *Array, dims []int) *Array {
 	perm, shape, run := []int{}, []int{}, 1
 	for d, n := range x.Shape {
 		if !slices.Contains(dims, d) {
@@ -22,13 +22,13 @@ func reduce(r spmd.Reduction, x *Array, dims []int) *Array {
 			run *= n
 		}
 	}
-	x = x.transposed(perm)
+	x = x.transposeDims(perm)
 	out := NewArray(x.DType, shape...)
 	for i := range out.D {
-		out.D[i] = join(r, x.D[i*run:(i+1)*run])
+		out.D[i] = joinFloats(r, x.D[i*run:(i+1)*run])
 	}
 	for i := range out.F {
-		out.F[i] = round64(x.DType, join(r, x.F[i*run:(i+1)*run]))
+		out.F[i] = roundTo(x.DType, joinFloats(r, x.F[i*run:(i+1)*run]))
 	}
 	for i := range out.I {
 		out.I[i] = joinInts(r, x.DType, x.I[i*run:(i+1)*run])
@@ -36,7 +36,7 @@ func reduce(r spmd.Reduction, x *Array, dims []int) *Array {
 	return out
 }
 
-func join[T float32 | float64](r spmd.Reduction, xs []T) float64 {
+func joinFloats[T float32 | float64](r spmd.Reduction, xs []T) float64 {
 	if r == spmd.Maximum {
 		m := math.Inf(-1)
 		for _, x := range xs {
@@ -53,9 +53,9 @@ func join[T float32 | float64](r spmd.Reduction, xs []T) float64 {
 
 func joinInts(r spmd.Reduction, d dtype.DType, xs []int64) int64 {
 	if r == spmd.Maximum {
-		m, _ := limits(d)
+		m, _ := intLimits(d)
 		for _, x := range xs {
-			if less(d, m, x) {
+			if lessInt(d, m, x) {
 				m = x
 			}
 		}
@@ -65,24 +65,24 @@ func joinInts(r spmd.Reduction, d dtype.DType, xs []int64) int64 {
 	for _, x := range xs {
 		sum += x
 	}
-	return wrap(d, sum)
+	return wrapInt(d, sum)
 }
 
-// joined joins arrays of one shape element by element, in their order.
-func joined(r spmd.Reduction, parts []*Array) *Array {
+// joinArrays joins arrays of one shape element by element, in the order of parts.
+func joinArrays(r spmd.Reduction, parts []*Array) *Array {
 	out := NewArray(parts[0].DType, parts[0].Shape...)
 	fs, ds, is := make([]float32, len(parts)), make([]float64, len(parts)), make([]int64, len(parts))
 	for i := range out.F {
 		for k, p := range parts {
 			fs[k] = p.F[i]
 		}
-		out.F[i] = round64(out.DType, join(r, fs))
+		out.F[i] = roundTo(out.DType, joinFloats(r, fs))
 	}
 	for i := range out.D {
 		for k, p := range parts {
 			ds[k] = p.D[i]
 		}
-		out.D[i] = join(r, ds)
+		out.D[i] = joinFloats(r, ds)
 	}
 	for i := range out.I {
 		for k, p := range parts {
@@ -93,37 +93,37 @@ func joined(r spmd.Reduction, parts []*Array) *Array {
 	return out
 }
 
-// dot contracts. Both operands are packed so that the contraction is the last
-// dim, [batch, m, k] and [batch, n, k]; rows of the result are shared out by split.
-func dot(x, y *Array, d *spmd.DotDims, out spmd.Type, split func(n int, work func(lo, hi int))) *Array {
-	left, m := packed(x, d.LeftBatch, d.LeftContract)
-	right, n := packed(y, d.RightBatch, d.RightContract)
+// dotArrays contracts x and y. Both are packed so that the contracted dim is the last,
+// as [batch, m, k] and [batch, n, k]; split divides the rows of the result.
+func dotArrays(x, y *Array, d *spmd.DotDims, out spmd.Type, split func(n int, work func(lo, hi int))) *Array {
+	left, m := packOperand(x, d.LeftBatch, d.LeftContract)
+	right, n := packOperand(y, d.RightBatch, d.RightContract)
 	to := NewArray(out.DType, out.Shape...)
 	if m == 0 || n == 0 || to.Len() == 0 {
 		return to
 	}
 	k := left.Len() * n / to.Len() // left is [batch, m, k], to is [batch, m, n]
-	if to.Len()*k < small {
+	if to.Len()*k < smallProduct {
 		split = func(n int, work func(lo, hi int)) { work(0, n) }
 	}
 	split(to.Len()/n, func(lo, hi int) {
 		for lo < hi { // the rows of one batch at a time
 			batch := lo / m
 			end := min(hi, (batch+1)*m)
-			product(to, left, right, lo, end, batch*n, n, k)
+			multiplyRows(to, left, right, lo, end, batch*n, n, k)
 			lo = end
 		}
 	})
 	return to
 }
 
-// small is the number of multiplications below which sharing a contraction out
-// costs more than it saves.
-const small = 1 << 16
+// smallProduct is the number of multiplications below which dividing a contraction
+// between processors takes more time than it saves.
+const smallProduct = 1 << 16
 
-// packed moves batch dims first and contracted dims last, and says how many
-// elements the dims between have.
-func packed(x *Array, batch, contract []int) (*Array, int) {
+// packOperand moves the batch dims to the front and the contracted dims to the end, and
+// returns the number of elements of the dims in between.
+func packOperand(x *Array, batch, contract []int) (*Array, int) {
 	perm, free := slices.Clone(batch), 1
 	for d, n := range x.Shape {
 		if !slices.Contains(batch, d) && !slices.Contains(contract, d) {
@@ -131,12 +131,12 @@ func packed(x *Array, batch, contract []int) (*Array, int) {
 			free *= n
 		}
 	}
-	return x.transposed(append(perm, contract...)), free
+	return x.transposeDims(append(perm, contract...)), free
 }
 
-// product fills rows lo to hi of the result from rows lo to hi of left and the
-// n rows of right from base on; rows are k long.
-func product(to, left, right *Array, lo, hi, base, n, k int) {
+// multiplyRows fills rows lo to hi of the result from the same rows of left and the n
+// rows of right from base on. A row has k elements.
+func multiplyRows(to, left, right *Array, lo, hi, base, n, k int) {
 	set := func(row, col int, v float64) { to.Set(row*n+col, v) }
 	if to.DType == dtype.F32 {
 		set = func(row, col int, v float64) { to.F[row*n+col] = float32(v) }
@@ -150,37 +150,37 @@ func product(to, left, right *Array, lo, hi, base, n, k int) {
 					sum += v * right.I[(base+col)*k+i]
 				}
 				if to.I != nil {
-					to.I[row*n+col] = wrap(to.DType, sum)
+					to.I[row*n+col] = wrapInt(to.DType, sum)
 				} else {
-					to.Set(row*n+col, float(left.DType, sum))
+					to.Set(row*n+col, intToFloat(left.DType, sum))
 				}
 			}
 		}
 	case left.D != nil:
-		rowsByColumns(left.D[lo*k:hi*k], right.D[base*k:(base+n)*k], lo, n, k, set)
+		multiplyBlocked(left.D[lo*k:hi*k], right.D[base*k:(base+n)*k], lo, n, k, set)
 	default:
-		rowsByColumns(left.F[lo*k:hi*k], right.F[base*k:(base+n)*k], lo, n, k, set)
+		multiplyBlocked(left.F[lo*k:hi*k], right.F[base*k:(base+n)*k], lo, n, k, set)
 	}
 }
 
-// columns is how many rows of the right operand stay in cache while the rows
-// of the left pass by.
-const columns = 64
+// blockColumns is the number of rows of the right operand that stay in cache while the
+// rows of the left operand pass.
+const blockColumns = 64
 
-// rowsByColumns is the plain blocked product: four columns at a time share the
-// loads of a row. Every sum runs over k in order, in float64; operands are
-// widened a panel and a row at a time, since each is read many times.
-func rowsByColumns[T float32 | float64](left, right []T, first, n, k int, set func(row, col int, v float64)) {
+// multiplyBlocked is a blocked matrix product in which four columns at a time share the
+// loads of a row. Every sum runs over k in order, in float64. Operands are converted to
+// float64 a panel and a row at a time, because each is read many times.
+func multiplyBlocked[T float32 | float64](left, right []T, first, n, k int, set func(row, col int, v float64)) {
 	m := 0
 	if k > 0 {
 		m = len(left) / k
 	}
-	x, panel := make([]float64, k), make([]float64, min(n, columns)*k)
-	for c0 := 0; c0 < n; c0 += columns {
-		c1 := min(n, c0+columns)
-		widen(panel, right[c0*k:c1*k])
+	x, panel := make([]float64, k), make([]float64, min(n, blockColumns)*k)
+	for c0 := 0; c0 < n; c0 += blockColumns {
+		c1 := min(n, c0+blockColumns)
+		widenTo64(panel, right[c0*k:c1*k])
 		for row := range m {
-			widen(x, left[row*k:(row+1)*k])
+			widenTo64(x, left[row*k:(row+1)*k])
 			c := c0
 			for ; c+4 <= c1; c += 4 {
 				y := panel[(c-c0)*k:]
@@ -208,7 +208,7 @@ func rowsByColumns[T float32 | float64](left, right []T, first, n, k int, set fu
 	}
 }
 
-func widen[T float32 | float64](dst []float64, src []T) {
+func widenTo64[T float32 | float64](dst []float64, src []T) {
 	for i, v := range src {
 		dst[i] = float64(v)
 	}
