@@ -71,28 +71,29 @@ func (u *unigram) bestPath(text string) (*[]pathNode, error) {
 			if id < 0 {
 				continue
 			}
-			u.offer(&nodes[end], here+u.scores[id], start, id)
+			u.offer(&nodes[end], u.add(here, u.scores[id]), start, id)
 			single = single || end-start == size
 		}
 		if !single {
-			score := here + u.penalized
-			if u.narrow {
-				score = float64(float32(score))
-			}
-			u.offer(&nodes[start+size], score, start, u.unknown)
+			u.offer(&nodes[start+size], u.add(here, u.penalized), start, u.unknown)
 		}
 		start += size
 	}
 	return kept, nil
 }
 
+// add adds a score to a sum.
+func (u *unigram) add(sum, score float64) float64 {
+	if u.narrow {
+		return float64(float32(sum + score))
+	}
+	return sum + score
+}
+
 // offer takes a way to a node where it is the first or better. A tie keeps the
 // earlier one, whose last piece is longer.
 func (u *unigram) offer(n *pathNode, score float64, start int, id int32) {
 	if n.start < 0 || score > n.score {
-		if u.narrow {
-			score = float64(float32(score))
-		}
 		*n = pathNode{score, int32(start), id}
 	}
 }
