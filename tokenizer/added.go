@@ -85,5 +85,5 @@ func beginsWithWord(text string) bool {
 
 // isWordRune is \w as Unicode's guide on regular expressions has it.
 func isWordRune(r rune) bool {
-	return wordSet.contains(r) || r == 0x200c || r == 0x200d
+	return letterSet.contains(r) || r == 0x200c || r == 0x200d
 }

@@ -88,6 +88,13 @@ const maxKeyGrapheme = 6
 // of all of it, and to the characters of others. SentencePiece itself looks for the
 // longest key at every place; the two differ.
 func (c *charsmap) normalizeByGrapheme(e *editor) {
+	defer func() {
+		// What the library thinks comes from the first character of the text.
+		if e.zero > 0 && !e.same {
+			_, n := utf8.DecodeRuneInString(e.out.String())
+			e.mark = max(e.mark, n)
+		}
+	}()
 	for e.more() {
 		size := graphemeSize(e.rest())
 		if size < maxKeyGrapheme {

@@ -15,18 +15,35 @@ func toForm(form norm.Form) normalizer {
 		if isASCII(s.text) || form.IsNormalString(s.text) && !hasLongMarks(s.text) {
 			return s, nil
 		}
-		text := ""
-		if hasLongMarks(s.text) {
-			text = formOfLongMarks(form, s.text)
-		} else {
-			text = form.String(s.text)
+		var out strings.Builder
+		rest := s.text
+		for {
+			// What is inert keeps its place, and what is on its two sides never meets.
+			i := strings.IndexFunc(rest, isInert)
+			if i < 0 {
+				break
+			}
+			_, n := utf8.DecodeRuneInString(rest[i:])
+			out.WriteString(formOf(form, rest[:i]))
+			out.WriteString(rest[i : i+n])
+			rest = rest[i+n:]
 		}
-		zero := 0
+		out.WriteString(formOf(form, rest))
+		text, zero := out.String(), 0
 		if s.zero > 0 {
 			_, zero = utf8.DecodeRuneInString(text)
 		}
 		return span{text, zero, noID}, nil
 	}
+}
+
+func isInert(r rune) bool { return r >= 0x7fd && unicode.Is(inertInForms, r) }
+
+func formOf(form norm.Form, text string) string {
+	if hasLongMarks(text) {
+		return formOfLongMarks(form, text)
+	}
+	return form.String(text)
 }
 
 func isASCII(text string) bool {

@@ -544,7 +544,7 @@ func (r *jsonReader) readPreTokenizer(v any, where string) preTokenizer {
 		}
 		return preTokenizeInSequence(all)
 	case "Whitespace":
-		return splitter(whitespaceWords, removed, true)
+		return splitter(whitespaceWords{}, removed, true)
 	case "WhitespaceSplit":
 		return splitter(eachRune(spaceSet.contains), removed, false)
 	case "BertPreTokenizer":

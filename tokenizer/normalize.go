@@ -56,14 +56,18 @@ func (e *editor) keep(n int) {
 	}
 }
 
-func (e *editor) replace(n int, with string) {
+// replace puts a text in the place of n bytes. It belongs to the first of them.
+func (e *editor) replace(n int, with string) { e.replaceFrom(n, with, e.pos) }
+
+// replaceFrom is replace for a text that belongs to the character at from.
+func (e *editor) replaceFrom(n int, with string, from int) {
 	if e.same {
 		e.same = false
 		e.out.Grow(len(e.in) + len(e.in)/8)
 		e.out.WriteString(e.in[:e.pos])
 	}
 	e.out.WriteString(with)
-	if e.pos < e.zero {
+	if from < e.zero {
 		e.mark = e.out.Len()
 	}
 	e.pos += n
@@ -126,7 +130,8 @@ func replaceMatches(f finder, with string) normalizer {
 		e := edit(s)
 		err := f.findMatches(s.text, func(start, end int) {
 			e.keep(start - e.pos)
-			e.replace(end-start, with)
+			_, last := utf8.DecodeLastRuneInString(s.text[start:end])
+			e.replaceFrom(end-start, with, end-last) // as in the tokenizers library
 		})
 		e.keep(len(e.in) - e.pos)
 		return e.span(), err
@@ -152,10 +157,19 @@ func lowerRune(r rune) (string, bool) {
 		return "i\u0307", true
 	}
 	low := unicode.ToLower(r)
+	if low == r {
+		if r < 0x1c89 {
+			return "", false
+		}
+		low = addedCase(r)
+	}
 	return string(low), low != r
 }
 
-func dropMarks(r rune) (string, bool) { return "", r >= 0x300 && unicode.Is(unicode.M, r) }
+// dropMarks is StripAccents.
+func dropMarks(r rune) (string, bool) {
+	return "", r >= 0x300 && (unicode.Is(unicode.M, r) && !unicode.Is(laterMarks, r) || unicode.Is(formerMarks, r))
+}
 
 // cleanNMT is the cleaning of the normalizer Nmt: some control characters go, others and some
 // invisible characters become blanks.

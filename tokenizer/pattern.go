@@ -430,8 +430,13 @@ func (s *runeSet) seal() *runeSet {
 
 var (
 	spaceSet  = (&runeSet{tables: []*unicode.RangeTable{unicode.White_Space}}).seal()
-	digitSet  = (&runeSet{tables: []*unicode.RangeTable{unicode.Nd}}).seal()
-	wordSet   = (&runeSet{tables: []*unicode.RangeTable{unicode.L, unicode.M, unicode.Nl, unicode.Other_Alphabetic, unicode.Nd, unicode.Pc}}).seal()
+	digitSet  = (&runeSet{tables: findTables("Nd")}).seal()
+	numberSet = (&runeSet{tables: findTables("N")}).seal()
+	letterSet = (&runeSet{tables: slices.Concat(findTables("L"), findTables("M"), findTables("Nd"), findTables("Pc"),
+		[]*unicode.RangeTable{unicode.Nl, unicode.Other_Alphabetic})}).seal()
+	// Oniguruma counts Latin-1's numbers, but no others of their category, as parts of
+	// words.
+	wordSet   = (&runeSet{subs: []*runeSet{letterSet}, ranges: []rune{0xb2, 0xb3, 0xb9, 0xb9, 0xbc, 0xbe}}).seal()
 	hexSet    = (&runeSet{ranges: []rune{'0', '9', 'a', 'f', 'A', 'F'}}).seal()
 	anySet    = (&runeSet{ranges: []rune{'\n', '\n'}, negated: true}).seal()
 	shortSets = map[rune]*runeSet{'s': spaceSet, 'd': digitSet, 'w': wordSet, 'h': hexSet}
@@ -544,14 +549,11 @@ func (p *patternParser) quantified(sub *node) *node {
 		if sub.kind != nodeSet && sub.canBeEmpty() {
 			p.fail("a repeat of what may be empty")
 		}
-		if sub.kind == nodeRepeat && braces {
-			p.fail("a repeat of a repeat")
-		}
 		sub = &node{kind: nodeRepeat, subs: []*node{sub}, min: low, max: high}
 		if !braces && p.take("+") {
 			sub.possessive = true
 		}
-		if p.at("?") || p.at("*") || p.at("+") {
+		if !braces && (p.at("?") || p.at("*") || p.at("+") || p.at("{")) {
 			p.fail("a repeat of a repeat")
 		}
 	}
@@ -756,13 +758,13 @@ func (p *patternParser) property(negated, fold bool) *runeSet {
 	if rest, ok := strings.CutPrefix(name, "^"); ok {
 		name, negated = rest, !negated
 	}
-	table := findTable(name)
-	if table == nil {
+	tables := findTables(name)
+	if tables == nil {
 		p.fail("the property %q", name)
 		return spaceSet
 	}
 	p.pos += end + 1
-	s := (&runeSet{tables: []*unicode.RangeTable{table}, folded: fold}).seal()
+	s := (&runeSet{tables: tables, folded: fold}).seal()
 	if negated {
 		return invertSet(s)
 	}
@@ -774,16 +776,16 @@ var longCategories = map[string]string{
 	"uppercase_letter": "Lu", "lowercase_letter": "Ll", "titlecase_letter": "Lt", "decimal_number": "Nd",
 }
 
-// findTable finds a category or a script by the name that a pattern gives it.
+// findTables finds a category or a script by the name that a pattern gives it.
 // Oniguruma ignores case there. C is not among them: unassigned characters belong to it.
-func findTable(name string) *unicode.RangeTable {
+func findTables(name string) []*unicode.RangeTable {
 	if long, ok := longCategories[strings.ToLower(name)]; ok {
 		name = long
 	}
 	for _, tables := range []map[string]*unicode.RangeTable{unicode.Categories, unicode.Scripts} {
 		for key, t := range tables {
-			if strings.EqualFold(key, name) && !strings.HasPrefix(strings.ToUpper(key+"  "), "C ") && !strings.EqualFold(key, "Cn") && !strings.EqualFold(key, "LC") {
-				return t
+			if strings.EqualFold(key, name) && key != "C" && key != "Cn" && key != "LC" {
+				return withAdditions(key, t)
 			}
 		}
 	}

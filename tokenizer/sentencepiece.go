@@ -259,10 +259,10 @@ func (m *spModel) bytePieces() *byteIDs {
 }
 
 func (m *spModel) buildUnigram(matched map[string]int32, unknown int32, bytes *byteIDs) *unigram {
-	lowest, highest := float32(math.MaxFloat32), -float32(math.MaxFloat32)
+	lowest := float32(math.MaxFloat32)
 	for _, p := range m.pieces {
 		if p.kind == pieceNormal {
-			lowest, highest = min(lowest, p.score), max(highest, p.score)
+			lowest = min(lowest, p.score)
 		}
 	}
 	u := &unigram{
@@ -274,8 +274,8 @@ func (m *spModel) buildUnigram(matched map[string]int32, unknown int32, bytes *b
 		u.scores[i] = float64(p.score)
 		switch p.kind {
 		case pieceUserDefined:
-			// A score that no sum of other pieces reaches, so that it is always taken.
-			u.scores[i] = float64(float32(len(p.text))*highest) - 0.1
+			// Above what trained pieces have, whose scores are logarithms of shares.
+			u.scores[i] = float64(float32(0.1*float64(len(p.text)) - 0.1))
 			entries = append(entries, trieEntry{p.text, int32(i)})
 		case pieceNormal:
 			entries = append(entries, trieEntry{p.text, int32(i)})

@@ -126,8 +126,36 @@ func splitSpan(s span, f finder, b behavior, inverted bool, out []span) ([]span,
 // gpt2Words is the pattern of the pre-tokenizer ByteLevel, written there as use_regex.
 var gpt2Words = mustPattern(`'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`)
 
-// whitespaceWords is the pattern of the pre-tokenizer Whitespace.
-var whitespaceWords = mustPattern(`\w+|[^\w\s]+`)
+// whitespaceWords finds what the pre-tokenizer Whitespace does: runs of word
+// characters, and runs of what is neither word nor white space.
+type whitespaceWords struct{}
+
+func (whitespaceWords) findMatches(text string, visit func(start, end int)) error {
+	kind := func(at int) (k, n int) {
+		r, n := decodeRune(text, at)
+		switch {
+		case isWordRune(r):
+			return 1, n
+		case unicode.IsSpace(r):
+			return 0, n
+		}
+		return 2, n
+	}
+	for at := 0; at < len(text); {
+		start := at
+		k, n := kind(at)
+		for at += n; at < len(text); at += n {
+			var next int
+			if next, n = kind(at); next != k {
+				break
+			}
+		}
+		if k != 0 {
+			visit(start, at)
+		}
+	}
+	return nil
+}
 
 func byteLevelWords(addPrefixSpace, useRegex bool) preTokenizer {
 	return func(in, out []span) ([]span, error) {
@@ -199,7 +227,13 @@ func preTokenizeInSequence(all []preTokenizer) preTokenizer {
 	}
 }
 
-func isNumeric(r rune) bool { return unicode.Is(unicode.N, r) }
+// isNumeric is what the pre-tokenizer Digits splits at.
+func isNumeric(r rune) bool {
+	if r < 0x80 {
+		return r >= '0' && r <= '9'
+	}
+	return numberSet.contains(r) || unicode.Is(addedNumbers, r)
+}
 
 // isPunctuation is what the pre-tokenizer Punctuation splits at: the category P, and
 // ASCII's signs that are symbols to Unicode.
@@ -207,5 +241,5 @@ func isPunctuation(r rune) bool {
 	if r < 0x80 {
 		return r > ' ' && r < 0x7f && !unicode.IsLetter(r) && !unicode.IsDigit(r)
 	}
-	return unicode.Is(unicode.P, r)
+	return unicode.Is(unicode.P, r) && !unicode.Is(laterPunctuation, r) || unicode.Is(formerPunctuation, r)
 }
