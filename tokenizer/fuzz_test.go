@@ -41,7 +41,7 @@ var smallJSON = []string{
 "decoder":null,"model":{"type":"Unigram","unk_id":0,"byte_fallback":false,"vocab":[["<unk>",0],["</s>",0],["▁",-1.5],["a",-2],["▁a",-2.5]]}}`,
 	`{"added_tokens":[],"normalizer":{"type":"Replace","pattern":{"String":" "},"content":"▁"},"pre_tokenizer":{"type":"Split","pattern":{"Regex":"(?i:'s|'t)|[^\\r\\n\\p{L}]?\\p{L}+|\\s+(?!\\S)|."},"behavior":"MergedWithPrevious","invert":false},
 "post_processor":{"type":"Sequence","processors":[{"type":"ByteLevel"},{"type":"RobertaProcessing","sep":["b",1],"cls":["a",0]}]},"decoder":{"type":"Fuse"},
-"model":{"type":"BPE","dropout":null,"unk_token":"b","continuing_subword_prefix":"#","end_of_word_suffix":"w","fuse_unk":true,"byte_fallback":true,"ignore_merges":true,"vocab":{"a":0,"b":1,"#b":2,"#bw":3,"ab":4,"abbw":5,"#bbw":6},"merges":[["a","#b"],["ab","#bbw"]]}}`,
+"model":{"type":"BPE","dropout":null,"unk_token":"b","continuing_subword_prefix":"#","end_of_word_suffix":"w","fuse_unk":true,"byte_fallback":true,"ignore_merges":true,"vocab":{"a":0,"b":1,"#b":2,"#bw":3,"ab":4,"abbbw":5,"#bbw":6},"merges":[["a","#b"],["ab","#bbw"]]}}`,
 	`{"pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Whitespace"},{"type":"ByteLevel","add_prefix_space":true,"trim_offsets":false}]},"model":{"vocab":{"a":0,"Ġ":1,"Ġa":2},"merges":["Ġ a"]}}`,
 }
 

@@ -193,7 +193,9 @@ func (r *jsonReader) readDocument(o *fields, v *vocabulary) {
 	model := r.objectAt(m, "model")
 	r.readModel(model, v)
 	tokens, _ := o.take("added_tokens")
-	r.readAddedTokens(tokens, len(r.out.ids))
+	if r.out.ids != nil {
+		r.readAddedTokens(tokens, len(r.out.ids))
+	}
 	o.close()
 }
 
@@ -216,11 +218,11 @@ func (r *jsonReader) readModel(o *fields, v *vocabulary) {
 	}
 	if kind != "BPE" && kind != "Unigram" {
 		if kind != "" {
-			where := "model.type"
+			where, text := "model.type", fmt.Sprintf("%.60q", kind)
 			if bare {
-				where = "model"
+				where, text = "model", kind
 			}
-			r.unsupported(where, "%.60s is not supported; BPE and Unigram are", kind)
+			r.unsupported(where, "%s is not supported; BPE and Unigram are", text)
 		}
 		return
 	}
