@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"encoding/base64"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -106,8 +107,7 @@ func (v *vocabulary) scanScores(s *jsontext.Scanner) {
 				e.key = s.Text()
 			case 2:
 				number := s.Number()
-				var err error
-				if score, err = strconv.ParseFloat(number, 64); s.OK() && err != nil {
+				if score = parseScore(number); s.OK() && math.IsInf(score, 0) {
 					s.Fail("%.40s is beyond the largest number", number)
 				}
 			default:
@@ -123,6 +123,62 @@ func (v *vocabulary) scanScores(s *jsontext.Scanner) {
 		}
 		v.pieces, v.scores = append(v.pieces, e), append(v.scores, score)
 	})
+}
+
+// parseScore gives the number that the tokenizers library makes of a JSON number: its
+// digits as one whole number, as many as 64 bits hold, times or divided by a power of
+// ten. From 17 digits on, that is not always the nearest number, and the last bit of a
+// score decides between two ways of equal sum.
+func parseScore(number string) float64 {
+	text, negative := strings.CutPrefix(number, "-")
+	text, power, _ := strings.Cut(strings.ToLower(text), "e")
+	whole, fraction, _ := strings.Cut(text, ".")
+	exponent, _ := strconv.Atoi(power) // the largest there is where it does not fit
+	exponent = max(-1e6, min(exponent, 1e6))
+	digits, full := uint64(0), false
+	take := func(c byte) bool {
+		d := uint64(c - '0')
+		if full = full || digits > (math.MaxUint64-d)/10; !full {
+			digits = digits*10 + d
+		}
+		return !full
+	}
+	for i := range len(whole) {
+		if !take(whole[i]) {
+			exponent++
+		}
+	}
+	for i := range len(fraction) {
+		if take(fraction[i]) {
+			exponent--
+		}
+	}
+	f := float64(digits)
+	for ; exponent < -308 && f != 0; exponent += 308 {
+		f /= 1e308
+	}
+	switch {
+	case f == 0:
+	case exponent > 308:
+		f = math.Inf(1)
+	case exponent >= 0:
+		f *= tenTo(exponent)
+	default:
+		f /= tenTo(-exponent)
+	}
+	if negative {
+		return -f
+	}
+	return f
+}
+
+// tenTo is the number nearest to a power of ten up to 308.
+func tenTo(n int) float64 {
+	f, err := strconv.ParseFloat("1e"+strconv.Itoa(n), 64)
+	if err != nil {
+		panic(err)
+	}
+	return f
 }
 
 // maxPieceBytes bounds what is looked for at every place of a text, and with it the time
@@ -194,7 +250,7 @@ func (r *jsonReader) readDocument(o *fields, v *vocabulary) {
 	r.readModel(model, v)
 	tokens, _ := o.take("added_tokens")
 	if r.out.ids != nil {
-		r.readAddedTokens(tokens, len(r.out.ids))
+		r.readAddedTokens(tokens, max(len(v.ids), len(v.scores)))
 	}
 	o.close()
 }

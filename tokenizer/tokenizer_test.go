@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -465,5 +467,37 @@ func TestLongTexts(t *testing.T) {
 				t.Errorf("%s: 50,000 times %q took %v", path, unit, d)
 			}
 		}
+	}
+}
+
+// Scores are read with the arithmetic of the tokenizers library, whose last bit differs
+// from the nearest number's now and then.
+func TestParseScore(t *testing.T) {
+	for text, want := range map[string]float64{
+		"0": 0, "-0.0": 0, "-1.5": -1.5, "25e-1": 2.5, "1E2": 100, "-8.405716896057129": -8.405716896057129,
+		"123456789012345678901234567890": 1.2345678901234568e29, "1e-400": 0, "0.0000001e7": 1,
+		"1e400": math.Inf(1), "1e99999999999999999999": math.Inf(1), "1e-99999999999999999999": 0,
+	} {
+		if got := parseScore(text); got != want {
+			t.Errorf("%s is %v, want %v", text, got, want)
+		}
+	}
+	differ := 0
+	rapid.Check(t, func(t *rapid.T) {
+		text := "-" + rapid.StringMatching(`[1-9]\.[0-9]{1,18}`).Draw(t, "text")
+		nearest, err := strconv.ParseFloat(text, 64)
+		got := parseScore(text)
+		if err != nil || math.Abs(got-nearest) > 4e-16*math.Abs(nearest) {
+			t.Fatalf("%s is %v, want about %v", text, got, nearest)
+		}
+		if len(text) <= 17 && got != nearest { // 15 digits
+			t.Fatalf("%s is %v, want %v", text, got, nearest)
+		}
+		if got != nearest {
+			differ++
+		}
+	})
+	if differ == 0 {
+		t.Error("never differs")
 	}
 }
