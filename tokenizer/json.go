@@ -131,7 +131,10 @@ func (v *vocabulary) scanScores(s *jsontext.Scanner) {
 // score decides between two ways of equal sum.
 func parseScore(number string) float64 {
 	text, negative := strings.CutPrefix(number, "-")
-	text, power, _ := strings.Cut(strings.ToLower(text), "e")
+	power := ""
+	if i := strings.IndexAny(text, "eE"); i >= 0 {
+		text, power = text[:i], text[i+1:]
+	}
 	whole, fraction, _ := strings.Cut(text, ".")
 	exponent, _ := strconv.Atoi(power) // the largest there is where it does not fit
 	exponent = max(-1e6, min(exponent, 1e6))
@@ -162,9 +165,9 @@ func parseScore(number string) float64 {
 	case exponent > 308:
 		f = math.Inf(1)
 	case exponent >= 0:
-		f *= tenTo(exponent)
+		f *= powersOfTen[exponent]
 	default:
-		f /= tenTo(-exponent)
+		f /= powersOfTen[-exponent]
 	}
 	if negative {
 		return -f
@@ -172,14 +175,13 @@ func parseScore(number string) float64 {
 	return f
 }
 
-// tenTo is the number nearest to a power of ten up to 308.
-func tenTo(n int) float64 {
-	f, err := strconv.ParseFloat("1e"+strconv.Itoa(n), 64)
-	if err != nil {
-		panic(err)
+// powersOfTen are the numbers nearest to the powers of ten.
+var powersOfTen = func() (p [309]float64) {
+	for n := range p {
+		p[n], _ = strconv.ParseFloat("1e"+strconv.Itoa(n), 64)
 	}
-	return f
-}
+	return p
+}()
 
 // maxPieceBytes bounds what is looked for at every place of a text, and with it the time
 // that a text can take.

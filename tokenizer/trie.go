@@ -2,7 +2,9 @@ package tokenizer
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
+	"strings"
 )
 
 // trie finds the keys that a text begins with. The children of a node lie side by
@@ -22,63 +24,53 @@ type trieEntry struct {
 	value int32
 }
 
-// newTrie builds a trie of entries whose keys are not empty. Of two equal keys the
-// later one counts. It sorts the entries.
+// newTrie builds a trie of entries whose keys are not empty. Of two equal keys the one
+// with the larger value counts. It sorts the entries.
 func newTrie(entries []trieEntry) *trie {
-	slices.SortStableFunc(entries, func(a, b trieEntry) int {
-		switch {
-		case a.key < b.key:
-			return -1
-		case a.key > b.key:
-			return 1
-		}
-		return 0
+	slices.SortFunc(entries, func(a, b trieEntry) int {
+		return cmp.Or(strings.Compare(a.key, b.key), cmp.Compare(a.value, b.value))
 	})
 	t := &trie{}
-	t.addNode(0, -1)
-	// A span is the entries that share the path to a node, depth bytes long.
-	type span struct {
-		node     uint32
-		from, to int
-		depth    int
-	}
-	queue := []span{{0, 0, len(entries), 0}}
-	for len(queue) > 0 {
-		s := queue[0]
-		queue = queue[1:]
+	t.addNode(0)
+	// A span is the entries that share the path to a node, depth bytes long. There is
+	// one for each node, in the nodes' order.
+	type span struct{ from, to, depth uint32 }
+	spans := []span{{0, uint32(len(entries)), 0}}
+	for node := 0; node < len(spans); node++ {
+		s := spans[node]
 		i := s.from
-		for i < s.to && len(entries[i].key) == s.depth {
-			t.value[s.node] = entries[i].value
+		for i < s.to && len(entries[i].key) == int(s.depth) {
+			t.value[node] = entries[i].value
 			i++
 		}
 		if i == s.to {
 			continue
 		}
-		t.first[s.node] = uint32(len(t.labels))
-		t.inner[s.node] = true
+		t.first[node] = uint32(len(t.labels))
+		t.inner[node] = true
 		children := 0
 		for i < s.to {
 			label, from := entries[i].key[s.depth], i
 			for i < s.to && entries[i].key[s.depth] == label {
 				i++
 			}
-			node := t.addNode(label, -1)
-			queue = append(queue, span{node, from, i, s.depth + 1})
+			child := t.addNode(label)
+			spans = append(spans, span{from, i, s.depth + 1})
 			children++
-			if s.node == 0 {
-				t.roots[label] = node
+			if node == 0 {
+				t.roots[label] = child
 			}
 		}
-		t.count[s.node] = uint8(children - 1)
+		t.count[node] = uint8(children - 1)
 	}
 	return t
 }
 
-func (t *trie) addNode(label byte, value int32) uint32 {
+func (t *trie) addNode(label byte) uint32 {
 	t.labels = append(t.labels, label)
 	t.first = append(t.first, 0)
 	t.count = append(t.count, 0)
-	t.value = append(t.value, value)
+	t.value = append(t.value, -1)
 	t.inner = append(t.inner, false)
 	return uint32(len(t.labels) - 1)
 }
