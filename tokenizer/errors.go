@@ -32,7 +32,7 @@ type Problem struct {
 	Where string `json:"where,omitempty"`
 }
 
-// Untokenizable is a text without ids: the byte where it begins to be one, and why.
+// Untokenizable is why a text has no ids, in two or three words.
 type Untokenizable struct {
 	Reason string `json:"reason"`
 }

@@ -138,3 +138,34 @@ func TestGivenStrings(t *testing.T) {
 		})
 	}
 }
+
+// Clean prompts have Wan's ids, cut so that the end stays.
+func TestGivenPrompts(t *testing.T) {
+	type prompt struct {
+		Clean string
+		IDs   []int `json:"ids"`
+		Cut   []int `json:"ids_max_24"`
+		Mask  []int `json:"mask_max_24"`
+	}
+	k, err := Open(filepath.Join(given, "umt5"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	prompts := decodeLines[prompt](t, filepath.Join(given, "expected", "prompts.jsonl"))
+	if len(prompts) != 50 {
+		t.Fatalf("%d prompts", len(prompts))
+	}
+	for _, p := range prompts {
+		ids, err := k.Encode(p.Clean, Options{})
+		if err != nil || !slices.Equal(ids, p.IDs) {
+			t.Errorf("%q: %v %v, want %v", p.Clean, ids, err, p.IDs)
+		}
+		used := 0
+		for _, m := range p.Mask {
+			used += m
+		}
+		if ids, err = k.Encode(p.Clean, Options{MaxTokens: 24}); err != nil || !slices.Equal(ids, p.Cut[:used]) {
+			t.Errorf("%q: %v %v, want %v", p.Clean, ids, err, p.Cut[:used])
+		}
+	}
+}

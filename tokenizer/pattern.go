@@ -824,7 +824,7 @@ func (p *patternParser) class(depth int, fold bool) *runeSet {
 		high := low
 		if p.at("-") && p.pos+1 < len(p.src) && p.src[p.pos+1] != ']' {
 			p.pos++
-			if sub, high, ok = p.classRune(fold); !ok {
+			if _, high, ok = p.classRune(fold); !ok {
 				p.fail("a range that ends in a set")
 			}
 			if high < low {

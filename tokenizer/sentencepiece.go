@@ -39,7 +39,6 @@ type spModel struct {
 	dropBlanks   bool // remove_extra_whitespaces
 	escapeBlanks bool
 	userDefined  *trie // to ids
-	trainerSeen  bool
 }
 
 // parseSentencePiece reads the bytes of a spiece.model or tokenizer.model.
