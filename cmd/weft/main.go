@@ -135,7 +135,7 @@ A mesh is written dp=1,tp=4,sp=1: dp splits the batch, tp heads and channels
 	root.SetErr(a.stderr)
 	root.PersistentFlags().BoolVar(&a.json, "json", a.json, "print one JSON document on stdout and nothing else")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
-	root.AddCommand(a.forward(), a.sample(), a.verify(), a.inspect(), a.specs(), a.engine(), a.strategy(), a.topo(), a.plan(), a.compile(), a.serve(), a.tryFlagsCommand())
+	root.AddCommand(a.forward(), a.sample(), a.verify(), a.inspect(), a.specs(), a.engine(), a.strategy(), a.topo(), a.plan(), a.compile(), a.serve(), a.tokenize(), a.tryFlagsCommand())
 	if testCommand != nil {
 		root.AddCommand(testCommand())
 	}

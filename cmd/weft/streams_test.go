@@ -18,6 +18,10 @@ func answers(t *testing.T) [][]string {
 	t.Helper()
 	dir := t.TempDir()
 	in := wanDir + "/inputs.safetensors"
+	texts := filepath.Join(dir, "texts.jsonl")
+	if err := os.WriteFile(texts, []byte("\"a cat\"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	lines := [][]string{
 		{"--help"}, {}, {"help", "plan"}, {"engine"}, {"strategy"}, {"completion"},
 		{"completion", "bash"}, {"completion", "zsh"}, {"completion", "fish"}, {"completion", "powershell"},
@@ -28,6 +32,7 @@ func answers(t *testing.T) [][]string {
 		{"specs", "--model", wanDir, "--mesh", "tp=2"}, {"specs", "--model", wanDir, "--mesh", "tp=2", "--format", "jax"},
 		{"specs", "--model", wanDir, "--mesh", "tp=2", "--format", "shardy"}, {"specs", "--model", wanDir, "--mesh", "tp=2", "--format", "hlo"},
 		{"engine", "list"}, {"topo"}, {"topo", "v4-8"},
+		{"tokenize", "--tokenizer", "../../testdata/tokenizers/t5/spiece.model", "--strings", texts},
 		{"plan", "--model", wanDir, "--size", "64x64", "--frames", "9", "--on", "cpu:2", "--dtype", "f32"},
 		{"strategy", "degrees", "--devices", "8"}, {"strategy", "stages", "--layers", "8", "--stages", "2"},
 		{"strategy", "reshard", "--mesh", "x=2", "--shape", "4x4", "--from", "x,-", "--to", "-,x"},

@@ -28,6 +28,10 @@ func ParseObject(b []byte, o Options) (map[string]any, *SyntaxError) {
 	return v, s.Err()
 }
 
+// Value reads the next value, for callers that go through a document's large parts
+// themselves. It gives what ParseObject gives for it.
+func (s *Scanner) Value(o Options) any { return s.value(o, 0) }
+
 // value reads any value.
 func (s *Scanner) value(o Options, depth int) any {
 	if depth > maxDepth {

@@ -1,0 +1,326 @@
+package tokenizer
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"unicode/utf8"
+
+	"weft/fault"
+)
+
+// bpe joins the characters of a word, the pair with the lowest rank first, of equal
+// ranks the leftmost one.
+type bpe struct {
+	ids          map[string]int32
+	merges       *mergeTable
+	prefix       string // of every character of a word but the first
+	suffix       string // of the last character of a word
+	unknown      int32  // -1: characters without a piece are left out, as the tokenizers library does
+	fuseUnknown  bool
+	ignoreMerges bool     // a word that is a piece is that piece
+	bytes        *byteIDs // byte pieces to fall back to, or nil
+	plain        [512]int32
+	scratch      sync.Pool // of *bpeScratch
+}
+
+type bpeScratch struct {
+	symbols []symbol
+	queue   []merge
+	key     []byte
+}
+
+// symbol is a part of a word. A symbol that was joined to the one before it has id -1.
+type symbol struct {
+	id         int32
+	prev, next int32
+	rank       uint32 // of the pair with the next symbol, in short words
+	joined     int32  // what that pair becomes
+}
+
+type merge struct {
+	rank uint32
+	pos  int32
+	id   int32
+}
+
+const noRank = math.MaxUint32
+
+// seal prepares the ids of single characters that have neither prefix nor suffix.
+func (b *bpe) seal() *bpe {
+	for r := range b.plain {
+		id, ok := b.ids[string(rune(r))]
+		if !ok {
+			id = -1
+		}
+		b.plain[r] = id
+	}
+	return b
+}
+
+// shortWord is up to where pairs are compared one by one; longer words keep a heap.
+const shortWord = 24
+
+// appendIDs appends the ids of a word.
+func (b *bpe) appendIDs(ids []int, word string) ([]int, error) {
+	if word == "" {
+		return ids, nil
+	}
+	if len(word) > maxWordBytes {
+		return ids, fault.New(ErrEncode, Untokenizable{"too long"}, "a text of %d bytes: at most %d are tokenized at once", len(word), maxWordBytes)
+	}
+	if b.ignoreMerges {
+		if id, ok := b.ids[word]; ok {
+			return append(ids, int(id)), nil
+		}
+	}
+	s, _ := b.scratch.Get().(*bpeScratch)
+	if s == nil {
+		s = &bpeScratch{}
+	}
+	defer b.scratch.Put(s)
+	b.split(s, word)
+	if len(s.symbols) <= shortWord {
+		s.mergeShort(b.merges)
+	} else {
+		s.mergeLong(b.merges)
+	}
+	for _, y := range s.symbols {
+		if y.id >= 0 {
+			ids = append(ids, int(y.id))
+		}
+	}
+	return ids, nil
+}
+
+// split makes the symbols of a word's characters.
+func (b *bpe) split(s *bpeScratch, word string) {
+	s.symbols = s.symbols[:0]
+	pending := false // an unknown character that is not written yet
+	for at := 0; at < len(word); {
+		size := 1
+		r := rune(word[at])
+		if r >= utf8.RuneSelf {
+			r, size = utf8.DecodeRuneInString(word[at:])
+		}
+		next := at + size
+		prefix, suffix := "", ""
+		if at > 0 {
+			prefix = b.prefix
+		}
+		if next == len(word) {
+			suffix = b.suffix
+		}
+		id := int32(-1)
+		if prefix == "" && suffix == "" && r < rune(len(b.plain)) {
+			id = b.plain[r]
+		} else {
+			s.key = append(append(append(s.key[:0], prefix...), word[at:next]...), suffix...)
+			if found, ok := b.ids[string(s.key)]; ok {
+				id = found
+			}
+		}
+		if id < 0 && b.bytes != nil {
+			// The prefix and the suffix become bytes as well, as in the tokenizers library.
+			s.key = append(append(append(s.key[:0], prefix...), word[at:next]...), suffix...)
+			if b.bytes.haveAll(string(s.key)) {
+				for _, c := range s.key {
+					s.add(b.bytes[c])
+				}
+				at = next
+				continue
+			}
+		}
+		switch {
+		case id >= 0:
+			if pending {
+				s.add(b.unknown)
+				pending = false
+			}
+			s.add(id)
+		case b.unknown >= 0:
+			if pending && !b.fuseUnknown {
+				s.add(b.unknown)
+			}
+			pending = true
+		}
+		at = next
+	}
+	if pending {
+		s.add(b.unknown)
+	}
+	if n := len(s.symbols); n > 0 {
+		s.symbols[n-1].next = -1
+	}
+}
+
+func (s *bpeScratch) add(id int32) {
+	n := int32(len(s.symbols))
+	s.symbols = append(s.symbols, symbol{id: id, prev: n - 1, next: n + 1})
+}
+
+// join puts the symbol after i into i, and gives those on both sides of the result,
+// -1 where there is none.
+func (s *bpeScratch) join(i, id int32) (prev, next int32) {
+	left := &s.symbols[i]
+	right := &s.symbols[left.next]
+	right.id = -1
+	left.id, left.next = id, right.next
+	if left.next >= 0 {
+		s.symbols[left.next].prev = i
+	}
+	return left.prev, left.next
+}
+
+// rankPair notes the rank of the pair that begins at i.
+func (s *bpeScratch) rankPair(merges *mergeTable, i int32) {
+	y := &s.symbols[i]
+	y.rank = noRank
+	if y.next >= 0 {
+		if rank, id, ok := merges.find(y.id, s.symbols[y.next].id); ok {
+			y.rank, y.joined = rank, id
+		}
+	}
+}
+
+func (s *bpeScratch) mergeShort(merges *mergeTable) {
+	if len(s.symbols) < 2 {
+		return
+	}
+	for i := range s.symbols {
+		s.rankPair(merges, int32(i))
+	}
+	for {
+		best, rank := int32(-1), uint32(noRank)
+		for i := int32(0); i >= 0; i = s.symbols[i].next {
+			if r := s.symbols[i].rank; r < rank {
+				best, rank = i, r
+			}
+		}
+		if best < 0 {
+			return
+		}
+		prev, _ := s.join(best, s.symbols[best].joined)
+		s.rankPair(merges, best)
+		if prev >= 0 {
+			s.rankPair(merges, prev)
+		}
+	}
+}
+
+func (s *bpeScratch) mergeLong(merges *mergeTable) {
+	s.queue = s.queue[:0]
+	for i := range s.symbols {
+		s.push(merges, int32(i))
+	}
+	for len(s.queue) > 0 {
+		var top merge
+		top, s.queue = heapPop(s.queue)
+		y := s.symbols[top.pos]
+		if y.id < 0 || y.next < 0 {
+			continue
+		}
+		// The pair may have changed since it was queued.
+		if rank, id, ok := merges.find(y.id, s.symbols[y.next].id); !ok || rank != top.rank || id != top.id {
+			continue
+		}
+		prev, _ := s.join(top.pos, top.id)
+		if prev >= 0 {
+			s.push(merges, prev)
+		}
+		s.push(merges, top.pos)
+	}
+}
+
+func (a merge) before(b merge) bool { return a.rank < b.rank || a.rank == b.rank && a.pos < b.pos }
+
+// push queues the pair that begins at i.
+func (s *bpeScratch) push(merges *mergeTable, i int32) {
+	y := s.symbols[i]
+	if y.next < 0 {
+		return
+	}
+	rank, id, ok := merges.find(y.id, s.symbols[y.next].id)
+	if !ok {
+		return
+	}
+	s.queue = heapPush(s.queue, merge{rank, i, id})
+}
+
+// mergeTable finds the rank of a pair and what it becomes. It is a hash table with
+// open addressing: a vocabulary has hundreds of thousands of pairs, and every
+// character of a text asks.
+type mergeTable struct {
+	slots []mergeSlot
+	shift uint
+}
+
+type mergeSlot struct {
+	pair uint64 // one more than the pair, so that 0 is an empty slot
+	rank uint32
+	id   int32
+}
+
+func newMergeTable(n int) *mergeTable {
+	bits := uint(4)
+	for 1<<bits < 2*n {
+		bits++
+	}
+	return &mergeTable{slots: make([]mergeSlot, 1<<bits), shift: 64 - bits}
+}
+
+func (t *mergeTable) slot(pair uint64) *mergeSlot {
+	for i := pair * 0x9e3779b97f4a7c15 >> t.shift; ; i++ {
+		if i == uint64(len(t.slots)) {
+			i = 0
+		}
+		if s := &t.slots[i]; s.pair == pair || s.pair == 0 {
+			return s
+		}
+	}
+}
+
+func pairKey(a, b int32) uint64 { return uint64(uint32(a))<<32 | uint64(uint32(b)) + 1 }
+
+// set notes a pair; of two equal ones the later counts.
+func (t *mergeTable) set(a, b int32, rank uint32, id int32) {
+	key := pairKey(a, b)
+	*t.slot(key) = mergeSlot{key, rank, id}
+}
+
+func (t *mergeTable) find(a, b int32) (rank uint32, id int32, ok bool) {
+	s := t.slot(pairKey(a, b))
+	return s.rank, s.id, s.pair != 0
+}
+
+// buildMerges numbers the merges of a file by their order. Each must join two pieces
+// of the vocabulary to a third.
+func (b *bpe) buildMerges(merges [][2]string, f *faults, where func(i int) string) {
+	b.merges = newMergeTable(len(merges))
+	var joined []byte
+	for i, m := range merges {
+		left, ok := b.ids[m[0]]
+		right, ok2 := b.ids[m[1]]
+		if !ok || !ok2 {
+			missing := m[0]
+			if ok {
+				missing = m[1]
+			}
+			f.malformed(where(i), "%s is not in the vocabulary", quotePiece(missing))
+			continue
+		}
+		if len(m[1]) < len(b.prefix) {
+			f.malformed(where(i), "%s is shorter than the prefix %q that every piece within a word has", quotePiece(m[1]), b.prefix)
+			continue
+		}
+		joined = append(append(joined[:0], m[0]...), m[1][len(b.prefix):]...)
+		id, ok := b.ids[string(joined)]
+		if !ok {
+			f.malformed(where(i), "%s and %s make %s, which is not in the vocabulary", quotePiece(m[0]), quotePiece(m[1]), quotePiece(string(joined)))
+			continue
+		}
+		b.merges.set(left, right, uint32(i), id)
+	}
+}
+
+func quotePiece(s string) string { return fmt.Sprintf("%.60q", s) }

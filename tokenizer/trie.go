@@ -1,0 +1,113 @@
+package tokenizer
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// trie finds the keys that a text begins with. The children of a node lie side by
+// side, their first bytes in labels: a vocabulary of 256,000 pieces takes a few
+// megabytes and is built in a tenth of a second.
+type trie struct {
+	labels []byte   // of each node, the byte that leads to it
+	first  []uint32 // of each node, its first child
+	count  []uint8  // of each node, how many children it has, less one
+	value  []int32  // of each node, the value of the key that ends there, or -1
+	inner  []bool   // whether a node has children
+	roots  [256]uint32
+}
+
+type trieEntry struct {
+	key   string
+	value int32
+}
+
+// newTrie builds a trie of entries whose keys are not empty. Of two equal keys the one
+// with the larger value counts. It sorts the entries.
+func newTrie(entries []trieEntry) *trie {
+	slices.SortFunc(entries, func(a, b trieEntry) int {
+		return cmp.Or(strings.Compare(a.key, b.key), cmp.Compare(a.value, b.value))
+	})
+	t := &trie{}
+	t.addNode(0)
+	// A span is the entries that share the path to a node, depth bytes long. There is
+	// one for each node, in the nodes' order.
+	type span struct{ from, to, depth uint32 }
+	spans := []span{{0, uint32(len(entries)), 0}}
+	for node := 0; node < len(spans); node++ {
+		s := spans[node]
+		i := s.from
+		for i < s.to && len(entries[i].key) == int(s.depth) {
+			t.value[node] = entries[i].value
+			i++
+		}
+		if i == s.to {
+			continue
+		}
+		t.first[node] = uint32(len(t.labels))
+		t.inner[node] = true
+		children := 0
+		for i < s.to {
+			label, from := entries[i].key[s.depth], i
+			for i < s.to && entries[i].key[s.depth] == label {
+				i++
+			}
+			child := t.addNode(label)
+			spans = append(spans, span{from, i, s.depth + 1})
+			children++
+			if node == 0 {
+				t.roots[label] = child
+			}
+		}
+		t.count[node] = uint8(children - 1)
+	}
+	return t
+}
+
+func (t *trie) addNode(label byte) uint32 {
+	t.labels = append(t.labels, label)
+	t.first = append(t.first, 0)
+	t.count = append(t.count, 0)
+	t.value = append(t.value, -1)
+	t.inner = append(t.inner, false)
+	return uint32(len(t.labels) - 1)
+}
+
+// step goes from a node along a byte; 0, the root, is where no key leads on.
+func (t *trie) step(node uint32, c byte) uint32 {
+	if node == 0 {
+		return t.roots[c]
+	}
+	if !t.inner[node] {
+		return 0
+	}
+	first := t.first[node]
+	labels := t.labels[first : first+uint32(t.count[node])+1]
+	if len(labels) == 1 {
+		if labels[0] == c {
+			return first
+		}
+		return 0
+	}
+	if i := bytes.IndexByte(labels, c); i >= 0 {
+		return first + uint32(i)
+	}
+	return 0
+}
+
+// longest finds the longest key that text begins with; its length is 0 where there
+// is none.
+func (t *trie) longest(text string) (length int, value int32) {
+	node := uint32(0)
+	for i := 0; i < len(text); i++ {
+		if node = t.step(node, text[i]); node == 0 {
+			break
+		}
+		if v := t.value[node]; v >= 0 {
+			length, value = i+1, v
+		}
+	}
+	return length, value
+}

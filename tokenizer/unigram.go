@@ -1,0 +1,175 @@
+package tokenizer
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"unicode/utf8"
+
+	"weft/fault"
+)
+
+// unigram picks the pieces of a text with the largest sum of scores. The score of a
+// character without a piece is ten below the lowest. The tokenizers library adds in
+// float64 (narrow is false). SentencePiece keeps its sums in float32 (narrow).
+type unigram struct {
+	trie      *trie
+	scores    []float64 // by id
+	ids       map[string]int32
+	unknown   int32 // -1 where the file names none
+	penalized float64
+	narrow    bool
+	bytes     *byteIDs  // byte pieces to fall back to, or nil
+	paths     sync.Pool // of *[]pathNode
+}
+
+// unknownPenalty is how far below the lowest score an unknown character lies.
+const unknownPenalty = 10
+
+// pathNode is the best way to a byte: the score, and where its last piece begins.
+type pathNode struct {
+	score float64
+	start int32
+	id    int32
+}
+
+// maxWordBytes bounds what is segmented in one go: positions are kept in 32 bits.
+const maxWordBytes = math.MaxInt32 - 1
+
+// bestPath fills nodes with the best way to each byte of text that ends a piece.
+func (u *unigram) bestPath(text string) (*[]pathNode, error) {
+	if len(text) > maxWordBytes {
+		return nil, fault.New(ErrEncode, Untokenizable{"too long"}, "a text of %d bytes: at most %d are tokenized at once", len(text), maxWordBytes)
+	}
+	kept, _ := u.paths.Get().(*[]pathNode)
+	if kept == nil {
+		kept = &[]pathNode{}
+	}
+	if cap(*kept) <= len(text) {
+		*kept = make([]pathNode, len(text)+1)
+	}
+	nodes := (*kept)[:len(text)+1]
+	*kept = nodes
+	for i := range nodes {
+		nodes[i] = pathNode{start: -1}
+	}
+	for start := 0; start < len(text); {
+		here := nodes[start].score
+		size := 1
+		if text[start] >= utf8.RuneSelf {
+			_, size = utf8.DecodeRuneInString(text[start:])
+		}
+		single := false
+		at := uint32(0)
+		for end := start; end < len(text); {
+			if at = u.trie.step(at, text[end]); at == 0 {
+				break
+			}
+			end++
+			id := u.trie.value[at]
+			if id < 0 {
+				continue
+			}
+			u.offer(&nodes[end], u.add(here, u.scores[id]), start, id)
+			single = single || end-start == size
+		}
+		if !single {
+			u.offer(&nodes[start+size], u.add(here, u.penalized), start, u.unknown)
+		}
+		start += size
+	}
+	return kept, nil
+}
+
+// add adds a score to a sum.
+func (u *unigram) add(sum, score float64) float64 {
+	if u.narrow {
+		return float64(float32(sum + score))
+	}
+	return sum + score
+}
+
+// offer takes a way to a node where it is the first or better. A tie keeps the
+// earlier one, whose last piece is longer.
+func (u *unigram) offer(n *pathNode, score float64, start int, id int32) {
+	if n.start < 0 || score > n.score {
+		*n = pathNode{score, int32(start), id}
+	}
+}
+
+// appendIDs appends the ids of text. A run of unknown characters is one id, or the
+// ids of its bytes.
+func (u *unigram) appendIDs(ids []int, text string) ([]int, error) {
+	if text == "" {
+		return ids, nil
+	}
+	kept, err := u.bestPath(text)
+	if err != nil {
+		return ids, err
+	}
+	defer u.paths.Put(kept)
+	nodes := *kept
+	// The links lead from the end to the beginning. The pieces are written in that
+	// order and turned around at the end.
+	begin := len(ids)
+	for end := len(text); end > 0; {
+		id, start := nodes[end].id, int(nodes[end].start)
+		if id != u.unknown {
+			ids = append(ids, int(id))
+			end = start
+			continue
+		}
+		for start > 0 && nodes[start].id == u.unknown {
+			start = int(nodes[start].start)
+		}
+		if ids, err = u.appendUnknown(ids, text[start:end]); err != nil {
+			return ids[:begin], err
+		}
+		end = start
+	}
+	slices.Reverse(ids[begin:])
+	return ids, nil
+}
+
+// appendUnknown appends the ids of a run of unknown characters, the last first.
+func (u *unigram) appendUnknown(ids []int, run string) ([]int, error) {
+	if id, ok := u.ids[run]; ok && !u.narrow {
+		return append(ids, int(id)), nil // scores above zero make the parts dearer than the whole
+	}
+	if u.bytes != nil && u.bytes.haveAll(run) {
+		for i := len(run) - 1; i >= 0; i-- {
+			ids = append(ids, int(u.bytes[run[i]]))
+		}
+		return ids, nil
+	}
+	if u.unknown < 0 {
+		r, _ := utf8.DecodeRuneInString(run)
+		return ids, fault.New(ErrEncode, Untokenizable{"unknown character"}, "the text has %q, which no piece of the vocabulary has, and the tokenizer has no id for unknown characters (model.unk_id)", r)
+	}
+	return append(ids, int(u.unknown)), nil
+}
+
+// byteIDs are the pieces <0x00> to <0xFF> by byte, -1 where the vocabulary has none.
+type byteIDs [256]int32
+
+func newByteIDs(ids map[string]int32) *byteIDs {
+	b := &byteIDs{}
+	for i := range b {
+		id, ok := ids[fmt.Sprintf("<0x%02X>", i)]
+		if !ok {
+			id = -1
+		}
+		b[i] = id
+	}
+	return b
+}
+
+func (b *byteIDs) haveAll(text string) bool {
+	for i := 0; i < len(text); i++ {
+		if b[text[i]] < 0 {
+			return false
+		}
+	}
+	return true
+}
