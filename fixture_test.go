@@ -11,8 +11,8 @@ import (
 	"weft/engine"
 	"weft/internal/modeltest"
 	"weft/models"
+	"weft/program/interp"
 	"weft/spmd"
-	"weft/spmd/interp"
 	"weft/tensor"
 )
 

@@ -7,7 +7,7 @@ import (
 	"weft/engine"
 	"weft/graph"
 	"weft/models"
-	"weft/spmd"
+	"weft/program"
 	"weft/tensor"
 )
 
@@ -67,9 +67,9 @@ func compareKernels(ctx context.Context, eng engine.Engine, g *graph.Graph, seen
 			}
 			r := KernelResult{Program: name, Of: in.Kernel.Name + " " + both.Inputs[0].DType.String() + " of", Tolerance: Tolerance(both.Outputs[0].DType, 1)}
 			for _, port := range both.Inputs {
-				r.Of += " " + spmd.Type{DType: port.DType, Shape: port.Shape}.String()
+				r.Of += " " + program.Type{DType: port.DType, Shape: port.Shape}.String()
 			}
-			r.MaxAbsDiff, r.MaxRelDiff = Difference(outs[spmd.ByKernel], outs[spmd.ByMeaning])
+			r.MaxAbsDiff, r.MaxRelDiff = Difference(outs[program.ByKernel], outs[program.ByMeaning])
 			r.OK = r.MaxRelDiff <= r.Tolerance
 			found(r)
 		}
@@ -78,7 +78,7 @@ func compareKernels(ctx context.Context, eng engine.Engine, g *graph.Graph, seen
 }
 
 // runOnce runs a program of one device on normally distributed inputs.
-func runOnce(ctx context.Context, eng engine.Engine, p *spmd.Program) (map[string][]float32, error) {
+func runOnce(ctx context.Context, eng engine.Engine, p *program.Program) (map[string][]float32, error) {
 	exe, err := eng.Compile(ctx, p)
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func runOnce(ctx context.Context, eng engine.Engine, p *spmd.Program) (map[strin
 		if err != nil {
 			return nil, err
 		}
-		v, err := eng.Put(ctx, p.Mesh, spmd.Type{DType: in.DType, Shape: in.Shape}, []*engine.Block{{Data: t.Data}})
+		v, err := eng.Put(ctx, p.Mesh, program.Type{DType: in.DType, Shape: in.Shape}, []*engine.Block{{Data: t.Data}})
 		if err != nil {
 			return nil, err
 		}

@@ -9,9 +9,10 @@ import (
 	"weft/engine"
 	"weft/graph"
 	"weft/internal/meshtest"
+	"weft/program"
+	"weft/program/interp"
 	"weft/sharding"
 	"weft/spmd"
-	"weft/spmd/interp"
 )
 
 // kernelGraph is a program with two kernels of one kind and a third.
@@ -28,7 +29,7 @@ func kernelGraph(t *testing.T) *graph.Graph {
 		}
 		b.Output("c", attention.Attend(b, q, q, q, attention.Options{}), "")
 	}, spmd.WithTarget(spmd.Target{Chip: "v5e"}))
-	return &graph.Graph{Mesh: m, Programs: map[string]*spmd.Program{"block": p}, Calls: []graph.Call{{Name: "block 0", Program: "block"}}}
+	return &graph.Graph{Mesh: m, Programs: map[string]*program.Program{"block": p}, Calls: []graph.Call{{Name: "block 0", Program: "block"}}}
 }
 
 // TestCompareKernels: each different kernel is compared once, and one that
@@ -64,11 +65,11 @@ func TestCompareKernels(t *testing.T) {
 // exponentials of the scores are the scores.
 type wrongKernels struct{ engine.Engine }
 
-func (w wrongKernels) Compile(ctx context.Context, p *spmd.Program) (engine.Executable, error) {
+func (w wrongKernels) Compile(ctx context.Context, p *program.Program) (engine.Executable, error) {
 	for _, in := range p.Kernels() {
-		in.Kernel.Walk(func(in *spmd.Instr, _ int) {
-			if in.Op == spmd.OpExp {
-				in.Op = spmd.OpAbs
+		in.Kernel.Walk(func(in *program.Instr, _ int) {
+			if in.Op == program.OpExp {
+				in.Op = program.OpAbs
 			}
 		})
 	}

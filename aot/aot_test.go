@@ -16,6 +16,7 @@ import (
 	"weft/models"
 	_ "weft/models/all"
 	"weft/plan"
+	"weft/program/cost"
 	"weft/topology"
 	"weft/xla/plugin"
 )
@@ -93,7 +94,7 @@ func TestSum(t *testing.T) {
 	}
 	for _, p := range r.Programs {
 		g := c.Step.Graph.Programs[p.Name]
-		live := g.Live()
+		live := cost.MemoryOf(g)
 		// Without tiles on a CPU, the compiler's arguments and results are the Program's,
 		// and a table of pointers where there are several results.
 		table := int64(0)
@@ -104,7 +105,7 @@ func TestSum(t *testing.T) {
 			t.Errorf("%s: compiler has arguments %d, outputs %d, alias %d; the Program %+v", p.Name, p.Arguments, p.Outputs, p.Alias, live)
 		}
 		// The compiler's total has a few scalars besides.
-		if rest := p.TotalBytes - (p.Arguments + p.Outputs + p.Temp - p.Alias); rest < 0 || rest > 1024 || p.FLOPs != g.Cost().Flops {
+		if rest := p.TotalBytes - (p.Arguments + p.Outputs + p.Temp - p.Alias); rest < 0 || rest > 1024 || p.FLOPs != cost.WorkOf(g).Flops {
 			t.Errorf("%s: total %d of %+v, FLOPs %d", p.Name, p.TotalBytes, p.Memory, p.FLOPs)
 		}
 		if p.Name == "block" && (p.Calls != 2 || p.Request) {
@@ -135,7 +136,7 @@ func TestTPU(t *testing.T) {
 		t.Errorf("padding is not in the notes: %v", r.Notes)
 	}
 	for _, p := range r.Programs {
-		if p.CompilerFLOPs <= 0 || p.Arguments < c.Step.Graph.Programs[p.Name].Live().Arguments {
+		if p.CompilerFLOPs <= 0 || p.Arguments < cost.MemoryOf(c.Step.Graph.Programs[p.Name]).Arguments {
 			t.Errorf("%s: %+v", p.Name, p)
 		}
 	}

@@ -15,7 +15,8 @@ import (
 	"weft/internal/userfile"
 	"weft/mesh"
 	"weft/models"
-	"weft/spmd"
+	"weft/program"
+	"weft/program/stablehlo"
 )
 
 var (
@@ -158,7 +159,7 @@ func (b *Bundle) Engine(e engine.Engine, m models.Model, r models.Request, g *gr
 		return nil, err
 	}
 	for _, name := range g.ProgramNames() {
-		if b.code[digest([]byte(g.Programs[name].StableHLO()))] == nil {
+		if b.code[digest([]byte(stablehlo.Text(g.Programs[name])))] == nil {
 			l.Add(fault.New(ErrMismatch, Mismatch{What: "program", Compiled: b.Dir, Have: name},
 				"%s: this weft makes another program %q of the same step than the one that was compiled; compile again", b.Dir, name))
 		}
@@ -198,8 +199,8 @@ type compiledEngine struct {
 }
 
 // Compile puts the program on its devices.
-func (e compiledEngine) Compile(ctx context.Context, p *spmd.Program) (engine.Executable, error) {
-	code := e.bundle.code[digest([]byte(p.StableHLO()))]
+func (e compiledEngine) Compile(ctx context.Context, p *program.Program) (engine.Executable, error) {
+	code := e.bundle.code[digest([]byte(stablehlo.Text(p)))]
 	if code == nil {
 		return nil, errors.New("aot: the bundle does not have the program") // Engine checks
 	}

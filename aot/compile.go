@@ -14,6 +14,8 @@ import (
 	"weft/fault"
 	"weft/graph"
 	"weft/models"
+	"weft/program/cost"
+	"weft/program/stablehlo"
 	"weft/topology"
 	"weft/xla"
 	"weft/xla/plugin"
@@ -143,7 +145,7 @@ func (c *Compilation) compileAll(ctx context.Context, o Options) (map[string]flo
 	programs := c.Step.Graph.Programs
 	names := c.Step.Graph.ProgramNames()
 	for _, n := range names {
-		c.Texts[n] = programs[n].StableHLO()
+		c.Texts[n] = stablehlo.Text(programs[n])
 	}
 	slices.SortStableFunc(names, func(a, b string) int { return len(c.Texts[b]) - len(c.Texts[a]) })
 	seconds := map[string]float64{}
@@ -189,7 +191,7 @@ func (s *Step) report() Report {
 		r.DeviceIDs = append(r.DeviceIDs, d.ID)
 	}
 	for _, name := range s.Graph.ProgramNames() {
-		p := Program{Name: name, Request: true, FLOPs: s.Graph.Programs[name].Cost().Flops}
+		p := Program{Name: name, Request: true, FLOPs: cost.WorkOf(s.Graph.Programs[name]).Flops}
 		for _, c := range s.Graph.Calls {
 			if c.Program == name {
 				p.Calls += s.Passes

@@ -11,8 +11,8 @@ import (
 	"weft/graph"
 	"weft/internal/modeltest"
 	"weft/mesh"
-	"weft/spmd"
-	"weft/spmd/interp"
+	"weft/program"
+	"weft/program/interp"
 )
 
 // counted is an engine that counts the bytes a device holds, and what it held as
@@ -30,7 +30,7 @@ func (c *counted) add(n int64) {
 	c.held += n
 }
 
-func (c *counted) Put(ctx context.Context, m *mesh.Mesh, t spmd.Type, blocks []*engine.Block) (engine.Value, error) {
+func (c *counted) Put(ctx context.Context, m *mesh.Mesh, t program.Type, blocks []*engine.Block) (engine.Value, error) {
 	v, err := c.Engine.Put(ctx, m, t, blocks)
 	if err != nil {
 		return nil, err
@@ -39,14 +39,14 @@ func (c *counted) Put(ctx context.Context, m *mesh.Mesh, t spmd.Type, blocks []*
 	return &countedValue{v, c, false}, nil
 }
 
-func (c *counted) Compile(ctx context.Context, p *spmd.Program) (engine.Executable, error) {
+func (c *counted) Compile(ctx context.Context, p *program.Program) (engine.Executable, error) {
 	x, err := c.Engine.Compile(ctx, p)
 	return countedProgram{x, p, c}, err
 }
 
 type countedProgram struct {
 	engine.Executable
-	p *spmd.Program
+	p *program.Program
 	c *counted
 }
 

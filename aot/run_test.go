@@ -17,7 +17,7 @@ import (
 	"weft/internal/modeltest"
 	"weft/mesh"
 	"weft/plan"
-	"weft/spmd"
+	"weft/program"
 	"weft/tensor"
 	"weft/topology"
 )
@@ -30,7 +30,7 @@ type uncompiling struct {
 	engine.Loader
 }
 
-func (uncompiling) Compile(context.Context, *spmd.Program) (engine.Executable, error) {
+func (uncompiling) Compile(context.Context, *program.Program) (engine.Executable, error) {
 	return nil, errors.New("something was compiled")
 }
 

@@ -11,8 +11,8 @@ import (
 	"weft/engine"
 	"weft/fault"
 	"weft/mesh"
+	"weft/program"
 	"weft/sharding"
-	"weft/spmd"
 	"weft/tensor"
 )
 
@@ -51,7 +51,7 @@ func placeParts(ctx context.Context, eng engine.Engine, m *mesh.Mesh, d dtype.DT
 	if err != nil {
 		return nil, err
 	}
-	typ := spmd.Type{DType: d, Shape: local}
+	typ := program.Type{DType: d, Shape: local}
 	type part struct {
 		from *tensor.Tensor
 		key  string

@@ -14,8 +14,8 @@ import (
 	"weft/dtype"
 	"weft/engine"
 	"weft/mesh"
+	"weft/program/interp"
 	"weft/sharding"
-	"weft/spmd/interp"
 	"weft/tensor"
 )
 

@@ -6,6 +6,7 @@ import (
 	"weft/dtype"
 	"weft/engine"
 	"weft/mesh"
+	"weft/program"
 	"weft/sharding"
 	"weft/spmd"
 	"weft/tensor"
@@ -59,13 +60,13 @@ func (a *Array) Mean(ctx context.Context, spec sharding.Spec) (*Array, error) {
 }
 
 // Resharding returns the program that Reshard runs.
-func Resharding(m *mesh.Mesh, d dtype.DType, shape []int, from, to sharding.Spec) (*spmd.Program, error) {
+func Resharding(m *mesh.Mesh, d dtype.DType, shape []int, from, to sharding.Spec) (*program.Program, error) {
 	return spmd.Build("reshard", m, func(b *spmd.Builder) {
 		b.Output("y", b.Reshard(b.Input("x", d, shape, from), to, "reshard"), "")
 	})
 }
 
-func (a *Array) runProgram(ctx context.Context, p *spmd.Program) (*Array, error) {
+func (a *Array) runProgram(ctx context.Context, p *program.Program) (*Array, error) {
 	exe, err := a.eng.Compile(ctx, p)
 	if err != nil {
 		return nil, err

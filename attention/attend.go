@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"weft/fault"
+	"weft/program"
 	"weft/sharding"
 	"weft/spmd"
 )
@@ -136,13 +137,13 @@ func (s sequence) attend(b *spmd.Builder, o Options) (textOut, videoOut spmd.Ten
 }
 
 // operandTypes returns the types of the operands, over the tokens of both streams.
-func (s sequence) operandTypes() (q, k, v spmd.Type) {
-	join := func(video spmd.Tensor, textTokens int) spmd.Type {
+func (s sequence) operandTypes() (q, k, v program.Type) {
+	join := func(video spmd.Tensor, textTokens int) program.Type {
 		shape := slices.Clone(video.Shape)
 		if s.text != nil {
 			shape[1] = textTokens + s.realVideo
 		}
-		return spmd.Type{DType: video.DType, Shape: shape}
+		return program.Type{DType: video.DType, Shape: shape}
 	}
 	text := 0
 	if s.text != nil {

@@ -15,9 +15,10 @@ import (
 	"weft/engine"
 	"weft/internal/meshtest"
 	"weft/mesh"
+	"weft/program"
+	"weft/program/interp"
 	"weft/sharding"
 	"weft/spmd"
-	"weft/spmd/interp"
 )
 
 // call is one attention on whole tensors, and how its operands are held. The
@@ -33,7 +34,7 @@ type call struct {
 	partial                          []string // q is partial over these
 }
 
-func (c call) program(t meshtest.TB, m *mesh.Mesh) *spmd.Program {
+func (c call) program(t meshtest.TB, m *mesh.Mesh) *program.Program {
 	t.Helper()
 	return meshtest.Build(t, m, c.define, spmd.WithTarget(c.target))
 }
@@ -72,7 +73,7 @@ func (c call) into(b *spmd.Builder, prefix, out string) {
 func bucket(n int) func(b *spmd.Builder, distance spmd.Local) spmd.Local {
 	return func(b *spmd.Builder, distance spmd.Local) spmd.Local {
 		least, most := b.LConst(dtype.I32, 0), b.LConst(dtype.I32, float64(n-1))
-		return b.LBinary(spmd.OpMin, b.LMax(b.LAdd(distance, b.LConst(dtype.I32, 3)), least), most)
+		return b.LBinary(program.OpMin, b.LMax(b.LAdd(distance, b.LConst(dtype.I32, 3)), least), most)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"weft/attention"
 	"weft/dtype"
 	"weft/internal/meshtest"
-	"weft/spmd/interp"
+	"weft/program/interp"
 )
 
 // tolerance is what the fixtures ask for: float32 against float32 or float64.

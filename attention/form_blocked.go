@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"weft/dtype"
+	"weft/program"
 	"weft/spmd"
 )
 
@@ -221,7 +222,7 @@ func (a *blockedCall) foldKeyRange(q, start spmd.Local, n, lo, hi int, diagonal 
 func (a *blockedCall) foldKeyBlock(q, qStart spmd.Local, n int, k, v, kStart spmd.Local, diagonal bool, s runningSoftmax) runningSoftmax {
 	b := a.b
 	last := len(q.Shape) - 1
-	scores := b.LDot(q, k, spmd.DotDims{LeftBatch: []int{0}, RightBatch: []int{0}, LeftContract: []int{last}, RightContract: []int{2}}, dtype.F32)
+	scores := b.LDot(q, k, program.DotDims{LeftBatch: []int{0}, RightBatch: []int{0}, LeftContract: []int{last}, RightContract: []int{2}}, dtype.F32)
 	scale := a.o.Scale
 	if a.bias != nil || a.mask != nil || a.table != nil {
 		scores, scale = b.LScale(scores, scale), 1
@@ -244,11 +245,11 @@ func (a *blockedCall) foldKeyBlock(q, qStart spmd.Local, n int, k, v, kStart spm
 			scores = b.LSelect(b.LCompare("LE", distance, b.LConst(dtype.I32, 0)), scores, b.LConst(dtype.F32, spmd.NegInf))
 		}
 	}
-	m := b.LMax(s.m, b.LReduceKeep(spmd.Maximum, scores, last))
-	p := b.LUnary(spmd.OpExp, b.LScale(b.LSub(scores, m), scale))
-	keep := b.LUnary(spmd.OpExp, b.LScale(b.LSub(s.m, m), scale))
-	l := b.LAdd(b.LMul(s.l, keep), b.LReduceKeep(spmd.Sum, p, last))
-	pv := b.LDot(b.LConvert(p, v.DType), v, spmd.DotDims{LeftBatch: []int{0}, RightBatch: []int{0}, LeftContract: []int{last}, RightContract: []int{1}}, dtype.F32)
+	m := b.LMax(s.m, b.LReduceKeep(program.Maximum, scores, last))
+	p := b.LUnary(program.OpExp, b.LScale(b.LSub(scores, m), scale))
+	keep := b.LUnary(program.OpExp, b.LScale(b.LSub(s.m, m), scale))
+	l := b.LAdd(b.LMul(s.l, keep), b.LReduceKeep(program.Sum, p, last))
+	pv := b.LDot(b.LConvert(p, v.DType), v, program.DotDims{LeftBatch: []int{0}, RightBatch: []int{0}, LeftContract: []int{last}, RightContract: []int{1}}, dtype.F32)
 	return runningSoftmax{m, l, b.LAdd(b.LMul(s.acc, keep), pv)}
 }
 
@@ -265,7 +266,7 @@ func (a *blockedCall) biasByDistance(distance spmd.Local, scores []int) spmd.Loc
 	bucket := a.o.Relative.Bucket(b, distance)
 	n, nk := distance.Shape[0], distance.Shape[1]
 	ones := b.LConvert(b.LCompare("EQ", b.LIota(dtype.I32, 0, a.table.Shape[0], n, nk), bucket), dtype.F32)
-	bias := b.LDot(*a.table, ones, spmd.DotDims{LeftContract: []int{0}, RightContract: []int{0}}, dtype.F32) // H n nk
+	bias := b.LDot(*a.table, ones, program.DotDims{LeftContract: []int{0}, RightContract: []int{0}}, dtype.F32) // H n nk
 	return b.LReshape(b.LBroadcast(b.LReshape(bias, 1, a.kv, a.group, n, nk), a.batch, a.kv, a.group, n, nk), scores...)
 }
 

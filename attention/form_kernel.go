@@ -7,6 +7,7 @@ import (
 	"weft/attention/mosaic"
 	"weft/dtype"
 	"weft/fault"
+	"weft/program"
 	"weft/spmd"
 )
 
@@ -87,7 +88,7 @@ func emitKernel(b *spmd.Builder, s mosaic.Spec, in localOperands, o Options) spm
 	if in.scaled { // q has the scale and log2(e); the blocked form takes powers of e
 		o.Scale = math.Ln2
 	}
-	kernel := spmd.Kernel{Name: "attention", Platform: "tpu", Call: mosaic.Call, Config: s.Config}
+	kernel := program.Kernel{Name: "attention", Platform: "tpu", Call: mosaic.Call, Config: s.Config}
 	out := b.LKernel(kernel, args, func(params []spmd.Local) spmd.Local {
 		splitHeads := func(x spmd.Local, like spmd.Local) spmd.Local { return b.LReshape(x, like.Shape...) }
 		k, v := splitHeads(params[1], in.k), splitHeads(params[2], in.v)

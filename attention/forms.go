@@ -7,6 +7,7 @@ import (
 
 	"weft/dtype"
 	"weft/fault"
+	"weft/program"
 	"weft/sharding"
 	"weft/spmd"
 )
@@ -111,7 +112,7 @@ type call struct {
 }
 
 // newCall cuts the operands, given by their global types, as computed lays out the queries.
-func newCall(b *spmd.Builder, q, k spmd.Type, computed sharding.Spec, o Options) call {
+func newCall(b *spmd.Builder, q, k program.Type, computed sharding.Spec, o Options) call {
 	parts := func(dim int) int { return b.Mesh().Parts(computed.Dim(dim)) }
 	// Where k has fewer heads than there are devices that share q's, each head is copied.
 	_, copies, err := sharding.KVHeads(q.Shape[2], k.Shape[2], parts(2))
@@ -133,7 +134,7 @@ func (c call) String() string {
 // chooseForm takes the form that the target asks for, or the first that takes the call, and
 // records the choice with its reason. It fails the build where a form is asked for by
 // name that does not take the call.
-func chooseForm(b *spmd.Builder, q, k spmd.Type, computed sharding.Spec, o Options) formPlan {
+func chooseForm(b *spmd.Builder, q, k program.Type, computed sharding.Spec, o Options) formPlan {
 	asked := b.Target().Attention
 	if err := CheckForm(asked); err != nil {
 		b.Fail(err)
@@ -147,7 +148,7 @@ func chooseForm(b *spmd.Builder, q, k spmd.Type, computed sharding.Spec, o Optio
 		}
 		p, err := f.plan(c)
 		if err == nil {
-			b.Chose(spmd.Choice{Of: c.String(), Taken: f.name(), Why: reasonFor(p, byName, against)})
+			b.Chose(program.Choice{Of: c.String(), Taken: f.name(), Why: reasonFor(p, byName, against)})
 			return p
 		}
 		if byName {

@@ -6,13 +6,15 @@ import (
 
 	"weft/dtype"
 	"weft/internal/meshtest"
+	"weft/program"
+	"weft/program/cost"
+	"weft/program/interp"
 	"weft/sharding"
 	"weft/spmd"
-	"weft/spmd/interp"
 )
 
 // planOf asks a form about self-attention of n tokens on one device, and builds it.
-func planOf(t *testing.T, f form, target spmd.Target, d dtype.DType, n, heads, kvHeads, headDim int, o Options) (formPlan, *spmd.Program, error) {
+func planOf(t *testing.T, f form, target spmd.Target, d dtype.DType, n, heads, kvHeads, headDim int, o Options) (formPlan, *program.Program, error) {
 	t.Helper()
 	var plan formPlan
 	var refused error
@@ -94,7 +96,7 @@ func TestBlockedScratchBytes(t *testing.T) {
 			for _, kv := range []int{8, 2, 1} {
 				for _, o := range []Options{{}, {Causal: true}, {HeadBlock: 2}, {Keys: n - 100}, {BlockQ: 64, BlockK: 64}} {
 					f, p, _ := planOf(t, blockedForm{}, spmd.Target{}, d, n, 8, kv, 64, o)
-					live := p.Live()
+					live := cost.MemoryOf(p)
 					held := live.Peak - live.Arguments - live.Outputs
 					if held > f.scratchBytes || f.scratchBytes > 2*held {
 						t.Errorf("%d tokens of %v, %d key heads, %+v: %d bytes said, %d held", n, d, kv, o, f.scratchBytes, held)

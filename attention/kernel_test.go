@@ -15,9 +15,12 @@ import (
 	"weft/fault"
 	"weft/internal/meshtest"
 	"weft/mesh"
+	"weft/program"
+	"weft/program/cost"
+	"weft/program/interp"
+	"weft/program/stablehlo"
 	"weft/sharding"
 	"weft/spmd"
-	"weft/spmd/interp"
 )
 
 var v4 = spmd.Target{Chip: "v4"}
@@ -65,7 +68,7 @@ func TestKernelOnMeshes(t *testing.T) {
 				}
 			}
 			p := c.program(t, m)
-			if err := spmd.Validate(p); err != nil {
+			if err := program.Validate(p); err != nil {
 				t.Fatalf("%s on %s: %v", name, on, err)
 			}
 			if len(p.Kernels()) != 1 || len(p.Choices) != 1 || p.Choices[0].Taken != attention.Kernel {
@@ -74,7 +77,7 @@ func TestKernelOnMeshes(t *testing.T) {
 			compare(t, name+" on "+on, c.on(t, m), naive(c), 1.0/64)
 			c.target.Attention = attention.Blocked
 			blocked := c.program(t, m)
-			if got, want := p.Collectives(), blocked.Collectives(); !slices.EqualFunc(got, want, func(a, b spmd.Traffic) bool {
+			if got, want := cost.Collectives(p), cost.Collectives(blocked); !slices.EqualFunc(got, want, func(a, b cost.Traffic) bool {
 				return a.Op == b.Op && a.Axis == b.Axis && a.Elements == b.Elements && a.Count == b.Count
 			}) {
 				t.Errorf("%s on %s: collectives %v, blocked %v", name, on, got, want)
@@ -82,7 +85,7 @@ func TestKernelOnMeshes(t *testing.T) {
 			if blocked.Choices[0].Taken != attention.Blocked || len(blocked.Kernels()) != 0 {
 				t.Errorf("%s on %s: blocked asked for, choices %v", name, on, blocked.Choices)
 			}
-			if a, b := p.Cost().Flops, blocked.Cost().Flops; a != b {
+			if a, b := cost.WorkOf(p).Flops, cost.WorkOf(blocked).Flops; a != b {
 				t.Errorf("%s on %s: %d FLOPs, blocked %d", name, on, a, b)
 			}
 		}
@@ -90,7 +93,7 @@ func TestKernelOnMeshes(t *testing.T) {
 }
 
 // kernelText is the module in a kernel's configuration.
-func kernelText(t testing.TB, in *spmd.Instr) string {
+func kernelText(t testing.TB, in *program.Instr) string {
 	t.Helper()
 	var c struct {
 		Call struct {
@@ -111,7 +114,7 @@ func kernelText(t testing.TB, in *spmd.Instr) string {
 
 // shipped is what the text of a call's kernel gives, run as it stands, and a program of what it
 // means on the same operands.
-func shipped(t *testing.T, name string, c call, r *rand.Rand) (got *interp.Array, meaning *spmd.Program, operands meshtest.Values) {
+func shipped(t *testing.T, name string, c call, r *rand.Rand) (got *interp.Array, meaning *program.Program, operands meshtest.Values) {
 	t.Helper()
 	p := c.program(t, meshtest.Mesh(t, ""))
 	in := p.Kernels()[0]
@@ -119,7 +122,7 @@ func shipped(t *testing.T, name string, c call, r *rand.Rand) (got *interp.Array
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := spmd.Validate(both); err != nil {
+	if err := program.Validate(both); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
 	operands = meshtest.Values{}
@@ -132,7 +135,7 @@ func shipped(t *testing.T, name string, c call, r *rand.Rand) (got *interp.Array
 		given = append(given, v)
 	}
 	outs := meshtest.Interp(t, both, operands)
-	compare(t, name+": the kernel's instruction by the interpreter", outs[spmd.ByKernel], outs[spmd.ByMeaning], 0)
+	compare(t, name+": the kernel's instruction by the interpreter", outs[program.ByKernel], outs[program.ByMeaning], 0)
 	m, err := mosaictest.Load(kernelText(t, in))
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
@@ -154,7 +157,7 @@ func TestKernelText(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for name, c := range bf16Calls() {
 		got, meaning, operands := shipped(t, name, c, r)
-		compare(t, name+": the kernel's text", got, meshtest.Interp(t, meaning, operands)[spmd.ByMeaning], 1.0/64)
+		compare(t, name+": the kernel's text", got, meshtest.Interp(t, meaning, operands)[program.ByMeaning], 1.0/64)
 	}
 }
 
@@ -164,7 +167,7 @@ func TestKernelTextXLA(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for name, c := range bf16Calls() {
 		got, meaning, operands := shipped(t, name, c, r)
-		compare(t, name+": the kernel's text", got, meshtest.Run(t, e, meaning, operands)[spmd.ByMeaning], 1.0/64)
+		compare(t, name+": the kernel's text", got, meshtest.Run(t, e, meaning, operands)[program.ByMeaning], 1.0/64)
 	}
 }
 
@@ -172,7 +175,7 @@ func TestKernelTextXLA(t *testing.T) {
 // kernel multiplies scores only where it must.
 func TestKernelScale(t *testing.T) {
 	m := meshtest.Mesh(t, "sp=2")
-	build := func(rounded bool) *spmd.Program {
+	build := func(rounded bool) *program.Program {
 		return meshtest.Build(t, m, func(b *spmd.Builder) {
 			d := dtype.BF16
 			if rounded {
@@ -189,7 +192,7 @@ func TestKernelScale(t *testing.T) {
 	if a, b := strings.Count(before, "arith.mulf"), strings.Count(after, "arith.mulf"); a != 2 || b != 3 {
 		t.Errorf("%d products where q is rounded from f32 and %d where it is not, want 2 and 3", a, b)
 	}
-	if n := len(build(true).Collectives()); n != len(build(false).Collectives()) {
+	if n := len(cost.Collectives(build(true))); n != len(cost.Collectives(build(false))) {
 		t.Errorf("%d kinds of collectives", n)
 	}
 }
@@ -270,7 +273,7 @@ func TestKernelUnavailable(t *testing.T) {
 	}
 }
 
-func build(c call) (*spmd.Program, error) {
+func build(c call) (*program.Program, error) {
 	m, err := mesh.Local()
 	if err != nil {
 		return nil, err
@@ -285,17 +288,17 @@ func TestKernelElsewhere(t *testing.T) {
 		t.Error(err)
 	}
 	err := p.RunsOn("cpu")
-	if !errors.Is(err, spmd.ErrPlatform) || !strings.Contains(err.Error(), "for tpu and was given to cpu") {
+	if !errors.Is(err, program.ErrPlatform) || !strings.Contains(err.Error(), "for tpu and was given to cpu") {
 		t.Error(err)
 	}
-	if text := p.StableHLO(); strings.Count(text, "stablehlo.custom_call @tpu_custom_call(") != 1 || strings.Contains(text, "stablehlo.while") ||
+	if text := stablehlo.Text(p); strings.Count(text, "stablehlo.custom_call @tpu_custom_call(") != 1 || strings.Contains(text, "stablehlo.while") ||
 		!strings.Contains(text, "operand_layouts = [dense<[2, 1, 0]> : tensor<3xindex>, ") {
 		t.Error("the text is not a call with layouts, or has the blocked form beside it")
 	}
 	if !strings.Contains(p.String(), "kernel") || !strings.Contains(p.String(), "attention by tpu_custom_call on tpu") {
 		t.Error("the listing does not show the kernel")
 	}
-	if p.Live().Peak <= p.Live().Arguments {
-		t.Errorf("%+v", p.Live())
+	if cost.MemoryOf(p).Peak <= cost.MemoryOf(p).Arguments {
+		t.Errorf("%+v", cost.MemoryOf(p))
 	}
 }

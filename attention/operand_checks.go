@@ -7,6 +7,7 @@ import (
 
 	"weft/dtype"
 	"weft/fault"
+	"weft/program"
 	"weft/sharding"
 	"weft/spmd"
 )
@@ -22,7 +23,7 @@ const (
 )
 
 // typeOf returns the element type and the global shape of a tensor.
-func typeOf(x spmd.Tensor) spmd.Type { return spmd.Type{DType: x.DType, Shape: x.Shape} }
+func typeOf(x spmd.Tensor) program.Type { return program.Type{DType: x.DType, Shape: x.Shape} }
 
 // checkStream checks one of two streams alone: keys of its keys are real, or all for 0.
 func checkStream(b *spmd.Builder, q, k, v spmd.Tensor, keys int) {
@@ -31,7 +32,7 @@ func checkStream(b *spmd.Builder, q, k, v spmd.Tensor, keys int) {
 
 // checkOperands fails the build for operands, given by their global shapes, that do not belong
 // together. It returns the options with defaults in place of zeros.
-func checkOperands(b *spmd.Builder, q, k, v spmd.Type, o Options) Options {
+func checkOperands(b *spmd.Builder, q, k, v program.Type, o Options) Options {
 	bad := func(format string, args ...any) {
 		b.Fail(fault.New(ErrOperands, nil, "attention of q %v%v, k %v%v, v %v%v: "+format,
 			append([]any{q.DType, q.Shape, k.DType, k.Shape, v.DType, v.Shape}, args...)...))

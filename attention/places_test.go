@@ -8,7 +8,8 @@ import (
 	"weft/attention"
 	"weft/dtype"
 	"weft/internal/meshtest"
-	"weft/spmd"
+	"weft/program"
+	"weft/program/cost"
 )
 
 // placed is a call of n tokens whose scores depend on places.
@@ -73,8 +74,8 @@ func TestPlacesSplit(t *testing.T) {
 				c.qTokens, c.kTokens = sp, sp
 			}
 			compare(t, fmt.Sprint(on, " kv heads ", kv), c.on(t, m), naive(c), tolerance)
-			if p := c.program(t, m); len(p.Instances()) != count(p, spmd.OpAllToAll) {
-				t.Errorf("%s: moves %v beside its all-to-alls", on, p.Collectives())
+			if p := c.program(t, m); len(cost.Instances(p)) != count(p, program.OpAllToAll) {
+				t.Errorf("%s: moves %v beside its all-to-alls", on, cost.Collectives(p))
 			}
 		}
 	}
@@ -98,7 +99,7 @@ func TestPlacesXLA(t *testing.T) {
 // Blocks above the diagonal are not computed: of n blocks by n, (n+1)/2n are.
 // However long the text, a program has so many blocks and no more.
 func TestCausalWork(t *testing.T) {
-	flops := func(c call) int64 { return c.program(t, meshtest.Mesh(t, "")).Cost().Flops }
+	flops := func(c call) int64 { return cost.WorkOf(c.program(t, meshtest.Mesh(t, ""))).Flops }
 	c := placed(5, 64, 2, 2, true, false)
 	c.o.BlockQ, c.o.BlockK = 8, 8
 	whole := c
@@ -110,8 +111,8 @@ func TestCausalWork(t *testing.T) {
 		c := placed(5, n, 1, 1, true, false)
 		c.o = attention.Options{Causal: true, BlockQ: 2, BlockK: 2}
 		k := 0
-		c.program(t, meshtest.Mesh(t, "")).Walk(func(in *spmd.Instr, _ int) {
-			if in.Op == spmd.OpDot {
+		c.program(t, meshtest.Mesh(t, "")).Walk(func(in *program.Instr, _ int) {
+			if in.Op == program.OpDot {
 				k++
 			}
 		})
@@ -128,7 +129,7 @@ func TestRelativeMemory(t *testing.T) {
 	c.o.BlockQ, c.o.BlockK = 16, 16
 	block := int64(2*8+8+9+4) * 16 * 16 * 4 // scores twice, bias, ones, places
 	tokens := int64(2 * 256 * 8 * 4 * 4)    // q, k or v
-	if got := c.program(t, meshtest.Mesh(t, "")).Live().Peak; got > 10*tokens+2*block {
+	if got := cost.MemoryOf(c.program(t, meshtest.Mesh(t, ""))).Peak; got > 10*tokens+2*block {
 		t.Errorf("%d bytes live, with %d of tokens and %d a block", got, tokens, block)
 	}
 }

@@ -8,9 +8,10 @@ import (
 	"weft/attention"
 	"weft/dtype"
 	"weft/internal/meshtest"
+	"weft/program/cost"
+	"weft/program/interp"
 	"weft/sharding"
 	"weft/spmd"
-	"weft/spmd/interp"
 )
 
 // Video queries see a text's keys, masked, and their own: on every split what
@@ -51,8 +52,8 @@ func TestPrefixed(t *testing.T) {
 				got := meshtest.Interp(t, p, meshtest.Values{"q": q, "tk": tk, "tv": tv, "vk": vk, "vv": vv, "mask": mask})["out"]
 				what := fmt.Sprintf("%d key heads on %s, blocks of %d", kv, on, block)
 				compare(t, what, part(got, 1, 0, tokens), part(want, 1, 0, tokens), tolerance)
-				if n := len(p.Instances()); n != moves {
-					t.Errorf("%s: %d collectives, want %d: %v", what, n, moves, p.Collectives())
+				if n := len(cost.Instances(p)); n != moves {
+					t.Errorf("%s: %d collectives, want %d: %v", what, n, moves, cost.Collectives(p))
 				}
 			}
 		}

@@ -15,9 +15,11 @@ import (
 	"weft/fault"
 	"weft/internal/meshtest"
 	"weft/mesh"
+	"weft/program"
+	"weft/program/cost"
+	"weft/program/interp"
 	"weft/sharding"
 	"weft/spmd"
-	"weft/spmd/interp"
 	"weft/target"
 )
 
@@ -27,9 +29,9 @@ var (
 )
 
 // count is how many collectives of an operation a program has.
-func count(p *spmd.Program, op spmd.Op) int {
+func count(p *program.Program, op program.Op) int {
 	n := 0
-	for _, t := range p.Collectives() {
+	for _, t := range cost.Collectives(p) {
 		if t.Op == op {
 			n += t.Count
 		}
@@ -57,8 +59,8 @@ func TestUlysses(t *testing.T) {
 		p := c.program(t, m)
 		// One device's part of q, k and v, and of the result, changes hands once.
 		n := int64(48 * 4 * 16 / m.NumDevices())
-		got := p.Collectives()
-		if len(got) != 1 || got[0].Op != spmd.OpAllToAll || got[0].Axis != "sp" || got[0].Count != 4 || got[0].Elements != 4*n {
+		got := cost.Collectives(p)
+		if len(got) != 1 || got[0].Op != program.OpAllToAll || got[0].Axis != "sp" || got[0].Count != 4 || got[0].Elements != 4*n {
 			t.Errorf("%s: %v", on, got)
 		}
 	}
@@ -160,11 +162,11 @@ func TestJoint(t *testing.T) {
 					compare(t, what, got["video"], part(out, 1, 7, 55), tolerance)
 				}
 				// The video goes there and back; the text's result is gathered, its operands cut for nothing.
-				if m.Size("sp") > 1 && (count(p, spmd.OpAllToAll) != 4 || count(p, spmd.OpAllGather) != 1 || len(p.Instances()) != 5) {
-					t.Errorf("%s: %v", what, p.Collectives())
+				if m.Size("sp") > 1 && (count(p, program.OpAllToAll) != 4 || count(p, program.OpAllGather) != 1 || len(cost.Instances(p)) != 5) {
+					t.Errorf("%s: %v", what, cost.Collectives(p))
 				}
-				if m.Size("sp") == 1 && len(p.Instances()) > 0 {
-					t.Errorf("%s: %v", what, p.Collectives())
+				if m.Size("sp") == 1 && len(cost.Instances(p)) > 0 {
+					t.Errorf("%s: %v", what, cost.Collectives(p))
 				}
 			}
 		}
@@ -258,12 +260,12 @@ func TestCopiedHeads(t *testing.T) {
 		}
 		compare(t, fmt.Sprint(c), a.on(t, m), naive(a), tolerance)
 		p := a.program(t, m)
-		if len(p.Instances()) != c.collective || count(p, spmd.OpAllToAll) != c.collective {
-			t.Errorf("%v: %v", c, p.Collectives())
+		if len(cost.Instances(p)) != c.collective || count(p, program.OpAllToAll) != c.collective {
+			t.Errorf("%v: %v", c, cost.Collectives(p))
 		}
 		if c.collective > 0 {
 			q := int64(24 * c.h * 4 / m.NumDevices())
-			if got := p.Collectives()[0].Elements; got != 2*q+2*c.alltoall {
+			if got := cost.Collectives(p)[0].Elements; got != 2*q+2*c.alltoall {
 				t.Errorf("%v: %d elements in all-to-alls, want %d for q and the result and %d for k and v", c, got, 2*q, 2*c.alltoall)
 			}
 		}
@@ -288,14 +290,14 @@ func TestCrossAndPartial(t *testing.T) {
 	c := call{q: random(r, dtype.F32, 2, 10, 4, 4), k: random(r, dtype.F32, 2, 7, 4, 4), v: random(r, dtype.F32, 2, 7, 4, 4), qTokens: sp, qHeads: tp, kHeads: tp}
 	c.bias = random(r, dtype.F32, 1, 4, 10, 7)
 	compare(t, "cross", c.on(t, m), naive(c), tolerance)
-	if got := c.program(t, m).Collectives(); len(got) != 0 {
+	if got := cost.Collectives(c.program(t, m)); len(got) != 0 {
 		t.Errorf("cross-attention moves %v", got)
 	}
 	c.qTokens, c.partial = nil, sp
 	c.q = meshtest.Fill(dtype.F32, func(i int) float64 { return float64(i%7-3) / 2 }, c.q.Shape...)
 	compare(t, "partial", c.on(t, m), naive(c), tolerance)
-	if p := c.program(t, m); count(p, spmd.OpAllReduce) != 1 || len(p.Instances()) != 1 {
-		t.Errorf("partial queries: %v", p.Collectives())
+	if p := c.program(t, m); count(p, program.OpAllReduce) != 1 || len(cost.Instances(p)) != 1 {
+		t.Errorf("partial queries: %v", cost.Collectives(p))
 	}
 }
 
@@ -385,10 +387,10 @@ func TestRefuses(t *testing.T) {
 // is run.
 func TestNoMatrixOfScores(t *testing.T) {
 	const s = 4096
-	check := func(what string, p *spmd.Program, inputs bool) {
+	check := func(what string, p *program.Program, inputs bool) {
 		t.Helper()
 		for id, v := range p.Values {
-			if v.Elements() >= s*s && (inputs || !isInput(p, spmd.ID(id))) {
+			if v.Elements() >= s*s && (inputs || !isInput(p, program.ID(id))) {
 				t.Errorf("%s: value %d is %v, %d elements, as large as %d x %d scores", what, id, v, v.Elements(), s, s)
 			}
 		}
@@ -423,8 +425,8 @@ func TestNoMatrixOfScores(t *testing.T) {
 	}
 }
 
-func isInput(p *spmd.Program, id spmd.ID) bool {
-	return slices.ContainsFunc(p.Inputs, func(in spmd.Port) bool { return in.Value == id })
+func isInput(p *program.Program, id program.ID) bool {
+	return slices.ContainsFunc(p.Inputs, func(in program.Port) bool { return in.Value == id })
 }
 
 // A mask or bias is read where a block of scores is made: none is copied whole.
@@ -436,7 +438,7 @@ func TestMaskIsReadInBlocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	for id, v := range p.Values {
-		if v.Elements() >= 2048*2048 && !isInput(p, spmd.ID(id)) {
+		if v.Elements() >= 2048*2048 && !isInput(p, program.ID(id)) {
 			t.Errorf("value %d is %v", id, v)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"weft/dtype"
 	"weft/internal/llo"
 	"weft/mesh"
+	"weft/program/stablehlo"
 	"weft/sharding"
 	"weft/spmd"
 	"weft/xla/plugin"
@@ -164,7 +165,7 @@ func attend(target spmd.Target, queries, keys, heads, dim int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return p.StableHLO(), nil
+	return stablehlo.Text(p), nil
 }
 
 func weftKernel(dim int) func(context.Context, string, [3]int, int, int, int) (string, error) {

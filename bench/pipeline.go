@@ -12,8 +12,8 @@ import (
 
 	"weft"
 	"weft/engine"
-	"weft/spmd"
-	"weft/spmd/interp"
+	"weft/program"
+	"weft/program/interp"
 	"weft/strategy"
 )
 
@@ -86,7 +86,7 @@ type timed struct {
 	layer time.Duration
 }
 
-func (e timed) Compile(ctx context.Context, p *spmd.Program) (engine.Executable, error) {
+func (e timed) Compile(ctx context.Context, p *program.Program) (engine.Executable, error) {
 	exe, err := e.Engine.Compile(ctx, p)
 	if err == nil && strings.HasPrefix(p.Name, "block") {
 		exe = timedExe{exe, e.layer}

@@ -8,6 +8,7 @@ import (
 
 	"weft/fault"
 	"weft/mesh"
+	"weft/program"
 	"weft/spmd"
 )
 
@@ -41,7 +42,7 @@ type Block struct {
 
 // Value is a value of a program: one buffer on every device of the mesh.
 type Value interface {
-	Type() spmd.Type
+	Type() program.Type
 	// Get copies what the device at a mesh position holds. It waits for the value.
 	Get(ctx context.Context, pos int, dst []byte) error
 	// Wait returns when the devices have made the value; a value that was freed or
@@ -62,7 +63,7 @@ type Executable interface {
 
 // Loader is an engine that takes programs that were compiled before.
 type Loader interface {
-	Load(ctx context.Context, p *spmd.Program, compiled []byte) (Executable, error)
+	Load(ctx context.Context, p *program.Program, compiled []byte) (Executable, error)
 }
 
 // Engine owns devices. Programs and values belong to the devices that their
@@ -71,11 +72,11 @@ type Engine interface {
 	Info() Info
 	// Devices is how many there are; their ids count from 0.
 	Devices() int
-	Compile(ctx context.Context, p *spmd.Program) (Executable, error)
+	Compile(ctx context.Context, p *program.Program) (Executable, error)
 	// Put places one block per position of a mesh. Positions that hold the same data
 	// may share a block: blocks[i] and blocks[j] are then the same pointer, and
 	// Release is called once, after the last device is done.
-	Put(ctx context.Context, m *mesh.Mesh, t spmd.Type, blocks []*Block) (Value, error)
+	Put(ctx context.Context, m *mesh.Mesh, t program.Type, blocks []*Block) (Value, error)
 	// Target is what programs for this engine are best cut up for.
 	Target() spmd.Target
 	// Cache reports the compile cache's hits and misses of this engine.

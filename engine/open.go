@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"weft/fault"
-	"weft/spmd/interp"
+	"weft/program/interp"
 	"weft/xla"
 	"weft/xla/plugin"
 )

@@ -5,8 +5,9 @@ import (
 	"fmt"
 
 	"weft/mesh"
+	"weft/program"
+	"weft/program/interp"
 	"weft/spmd"
-	"weft/spmd/interp"
 	"weft/tensor"
 )
 
@@ -35,7 +36,7 @@ func (*Reference) Cache() (hits, misses int) { return 0, 0 }
 func (*Reference) Close() error { return nil }
 
 // Compile keeps the program.
-func (r *Reference) Compile(_ context.Context, p *spmd.Program) (Executable, error) {
+func (r *Reference) Compile(_ context.Context, p *program.Program) (Executable, error) {
 	if err := checkDevices(p.Mesh, r.n); err != nil {
 		return nil, err
 	}
@@ -53,7 +54,7 @@ func checkDevices(m *mesh.Mesh, n int) error {
 }
 
 // Put copies the blocks; positions that share a block share the copy.
-func (r *Reference) Put(_ context.Context, m *mesh.Mesh, t spmd.Type, blocks []*Block) (Value, error) {
+func (r *Reference) Put(_ context.Context, m *mesh.Mesh, t program.Type, blocks []*Block) (Value, error) {
 	v := &refValue{t: t, shards: make([]*interp.Array, len(blocks))}
 	seen := map[*Block]*interp.Array{}
 	for i, b := range blocks {
@@ -72,7 +73,7 @@ func (r *Reference) Put(_ context.Context, m *mesh.Mesh, t spmd.Type, blocks []*
 }
 
 type refExe struct {
-	p  *spmd.Program
+	p  *program.Program
 	it *interp.Interp
 }
 
@@ -100,7 +101,7 @@ func (e *refExe) Run(ctx context.Context, args []Value) ([]Value, error) {
 	}
 	vs := make([]Value, len(e.p.Outputs))
 	for i, o := range e.p.Outputs {
-		v := &refValue{t: spmd.Type{DType: o.DType, Shape: o.Local}, shards: make([]*interp.Array, n)}
+		v := &refValue{t: program.Type{DType: o.DType, Shape: o.Local}, shards: make([]*interp.Array, n)}
 		for pos := range out {
 			v.shards[pos] = out[pos][i]
 		}
@@ -112,11 +113,11 @@ func (e *refExe) Run(ctx context.Context, args []Value) ([]Value, error) {
 func (e *refExe) Close() {}
 
 type refValue struct {
-	t      spmd.Type
+	t      program.Type
 	shards []*interp.Array
 }
 
-func (v *refValue) Type() spmd.Type { return v.t }
+func (v *refValue) Type() program.Type { return v.t }
 
 // Wait returns at once: a value is made before it is returned.
 func (v *refValue) Wait(context.Context) error { return nil }

@@ -11,6 +11,8 @@ import (
 	"weft/fault"
 	"weft/internal/userdir"
 	"weft/mesh"
+	"weft/program"
+	"weft/program/stablehlo"
 	"weft/spmd"
 	"weft/target"
 	"weft/topology"
@@ -91,7 +93,7 @@ func (e *XLA) Cache() (hits, misses int) {
 func (e *XLA) Close() error { return e.client.Close() }
 
 // Compile emits the program's StableHLO and compiles it for the mesh's devices.
-func (e *XLA) Compile(ctx context.Context, p *spmd.Program) (Executable, error) {
+func (e *XLA) Compile(ctx context.Context, p *program.Program) (Executable, error) {
 	if err := checkDevices(p.Mesh, e.n); err != nil {
 		return nil, err
 	}
@@ -100,7 +102,7 @@ func (e *XLA) Compile(ctx context.Context, p *spmd.Program) (Executable, error) 
 	}
 	o := CompileOptions(p)
 	o.Cache = e.cache
-	exe, err := e.client.Compile(ctx, []byte(p.StableHLO()), o)
+	exe, err := e.client.Compile(ctx, []byte(stablehlo.Text(p)), o)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +111,7 @@ func (e *XLA) Compile(ctx context.Context, p *spmd.Program) (Executable, error) 
 
 // Load puts a program on the mesh's devices that was compiled before, for them.
 // compiled is what the plugin serialised.
-func (e *XLA) Load(ctx context.Context, p *spmd.Program, compiled []byte) (Executable, error) {
+func (e *XLA) Load(ctx context.Context, p *program.Program, compiled []byte) (Executable, error) {
 	if err := checkDevices(p.Mesh, e.n); err != nil {
 		return nil, err
 	}
@@ -121,7 +123,7 @@ func (e *XLA) Load(ctx context.Context, p *spmd.Program, compiled []byte) (Execu
 }
 
 // CompileOptions are a program's: the devices of its mesh by position, and its signature.
-func CompileOptions(p *spmd.Program) xla.CompileOptions {
+func CompileOptions(p *program.Program) xla.CompileOptions {
 	o := xla.CompileOptions{Name: p.Name}
 	for _, d := range p.Mesh.Devices() {
 		o.DeviceIDs = append(o.DeviceIDs, d.ID)
@@ -139,7 +141,7 @@ func CompileOptions(p *spmd.Program) xla.CompileOptions {
 
 // Put hands each device its block. A shared block is released when the last
 // device that reads it is done.
-func (e *XLA) Put(_ context.Context, m *mesh.Mesh, t spmd.Type, blocks []*Block) (Value, error) {
+func (e *XLA) Put(_ context.Context, m *mesh.Mesh, t program.Type, blocks []*Block) (Value, error) {
 	users := map[*Block]*atomic.Int32{}
 	for _, b := range blocks {
 		if users[b] == nil {
@@ -166,7 +168,7 @@ func (e *XLA) Put(_ context.Context, m *mesh.Mesh, t spmd.Type, blocks []*Block)
 }
 
 type xlaExe struct {
-	p   *spmd.Program
+	p   *program.Program
 	exe *xla.Executable
 }
 
@@ -196,7 +198,7 @@ func (x *xlaExe) Run(ctx context.Context, args []Value) ([]Value, error) {
 	}
 	vs := make([]Value, len(x.p.Outputs))
 	for i, o := range x.p.Outputs {
-		v := &xlaValue{t: spmd.Type{DType: o.DType, Shape: o.Local}, bufs: make([]*xla.Buffer, n), made: done}
+		v := &xlaValue{t: program.Type{DType: o.DType, Shape: o.Local}, bufs: make([]*xla.Buffer, n), made: done}
 		for pos := range outs {
 			v.bufs[pos] = outs[pos][i]
 		}
@@ -206,12 +208,12 @@ func (x *xlaExe) Run(ctx context.Context, args []Value) ([]Value, error) {
 }
 
 type xlaValue struct {
-	t    spmd.Type
+	t    program.Type
 	bufs []*xla.Buffer
 	made *xla.Event // the run that makes it; nil for what came from the host
 }
 
-func (v *xlaValue) Type() spmd.Type { return v.t }
+func (v *xlaValue) Type() program.Type { return v.t }
 
 // Wait waits for the run that makes the value, also when another has taken it over since.
 func (v *xlaValue) Wait(ctx context.Context) error {

@@ -6,8 +6,8 @@ import (
 
 	"weft/dtype"
 	"weft/mesh"
+	"weft/program"
 	"weft/sharding"
-	"weft/spmd"
 )
 
 // Check verifies that every name resolves, that types and layouts fit, that no value is made
@@ -56,7 +56,7 @@ type checker struct {
 }
 
 // followCall checks what a call reads and makes, and updates which values exist.
-func (c *checker) followCall(call Call, p *spmd.Program) error {
+func (c *checker) followCall(call Call, p *program.Program) error {
 	if len(call.Args) != len(p.Inputs) || len(call.Outs) != len(p.Outputs) {
 		return fmt.Errorf("graph: call %q binds %d of %d inputs and %d of %d outputs", call.Name, len(call.Args), len(p.Inputs), len(call.Outs), len(p.Outputs))
 	}
@@ -65,7 +65,7 @@ func (c *checker) followCall(call Call, p *spmd.Program) error {
 		if err := c.checkArgument(call, p, arg, p.Inputs[i]); err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(p.Outputs, func(o spmd.Port) bool { return o.Donor == i }) {
+		if !slices.ContainsFunc(p.Outputs, func(o program.Port) bool { return o.Donor == i }) {
 			continue
 		}
 		if arg.Weight {
@@ -88,7 +88,7 @@ func (c *checker) followCall(call Call, p *spmd.Program) error {
 }
 
 // checkArgument checks that what is bound to an input exists there and has its type.
-func (c *checker) checkArgument(call Call, p *spmd.Program, arg Ref, in spmd.Port) error {
+func (c *checker) checkArgument(call Call, p *program.Program, arg Ref, in program.Port) error {
 	got, ok := c.values[arg.Name]
 	if arg.Weight {
 		got, ok = c.weights[arg.Name]

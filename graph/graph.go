@@ -12,8 +12,9 @@ import (
 
 	"weft/dtype"
 	"weft/mesh"
+	"weft/program"
+	"weft/program/cost"
 	"weft/sharding"
-	"weft/spmd"
 	"weft/tensor"
 )
 
@@ -127,7 +128,7 @@ func (o Output) Values() []string { return append([]string{o.Value}, o.Then...) 
 // OutputBytes is how many bytes the outputs have on the host, and how many the
 // values that calls name for comparing.
 func (g *Graph) OutputBytes() (outputs, values int64) {
-	made := map[string]spmd.Port{}
+	made := map[string]program.Port{}
 	for _, c := range g.Calls {
 		for i, o := range g.Programs[c.Program].Outputs {
 			made[c.Outs[i]] = o
@@ -149,7 +150,7 @@ func (g *Graph) OutputBytes() (outputs, values int64) {
 }
 
 // hostBytes is the size of a value that is cut to a shape, nil for its own.
-func hostBytes(p spmd.Port, shape []int) int64 {
+func hostBytes(p program.Port, shape []int) int64 {
 	if shape == nil {
 		shape = p.Shape
 	}
@@ -159,7 +160,7 @@ func hostBytes(p spmd.Port, shape []int) int64 {
 // Graph is one whole step of a model. A model builds it, and nobody changes it afterwards.
 type Graph struct {
 	Mesh     *mesh.Mesh
-	Programs map[string]*spmd.Program
+	Programs map[string]*program.Program
 	Weights  []Weight
 	Inputs   []Input
 	Calls    []Call
@@ -295,7 +296,7 @@ func (g *Graph) ProgramNames() []string {
 // Choice is a choice that the builder of a program made.
 type Choice struct {
 	Program string `json:"program"`
-	spmd.Choice
+	program.Choice
 }
 
 // Choices returns what the builders chose, such as the form of each attention, in the order of
@@ -312,17 +313,17 @@ func (g *Graph) Choices() []Choice {
 
 // Traffic returns the collectives of one run, program by program: those of the request-only
 // calls where request is true, else those of each step.
-func (g *Graph) Traffic(request bool) []spmd.Traffic {
+func (g *Graph) Traffic(request bool) []cost.Traffic {
 	calls := map[string]int{}
 	for _, c := range g.Calls {
 		if c.Request == request {
 			calls[c.Program]++
 		}
 	}
-	var out []spmd.Traffic
+	var out []cost.Traffic
 	for _, name := range g.ProgramNames() {
 		if n := calls[name]; n > 0 {
-			out = append(out, spmd.AddTraffic(nil, g.Programs[name].Collectives(), n)...)
+			out = append(out, cost.AddTraffic(nil, cost.Collectives(g.Programs[name]), n)...)
 		}
 	}
 	return out

@@ -12,6 +12,7 @@ import (
 	"weft/graph"
 	"weft/internal/meshtest"
 	"weft/mesh"
+	"weft/program"
 	"weft/sharding"
 	"weft/spmd"
 )
@@ -22,7 +23,7 @@ var byColumns = sharding.NewSpec(nil, []string{mesh.TP})
 
 // addProgram sums inputs f32 (4, 8), split over tp by columns. Where donate is named, the
 // result takes over that input's memory.
-func addProgram(t testing.TB, m *mesh.Mesh, donate string, inputs ...string) *spmd.Program {
+func addProgram(t testing.TB, m *mesh.Mesh, donate string, inputs ...string) *program.Program {
 	return meshtest.Build(t, m, func(b *spmd.Builder) {
 		var sum spmd.Tensor
 		for i, name := range inputs {
@@ -54,7 +55,7 @@ func twoBlocks(t testing.TB) *graph.Graph {
 	m := meshtest.Mesh(t, "tp=2")
 	return &graph.Graph{
 		Mesh: m,
-		Programs: map[string]*spmd.Program{
+		Programs: map[string]*program.Program{
 			"text":  addProgram(t, m, "", "x", "w"),
 			"first": addProgram(t, m, "", "x", "w"),
 			"block": addProgram(t, m, "h", "h", "ctx", "w"),
@@ -142,7 +143,7 @@ func TestLastUseOfRandomChains(t *testing.T) {
 	m := meshtest.Mesh(t, "tp=1")
 	add := addProgram(t, m, "", "a", "b")
 	rapid.Check(t, func(t *rapid.T) {
-		g := &graph.Graph{Mesh: m, Programs: map[string]*spmd.Program{"add": add}, Inputs: []graph.Input{input("text", false), input("v0", true)}}
+		g := &graph.Graph{Mesh: m, Programs: map[string]*program.Program{"add": add}, Inputs: []graph.Input{input("text", false), input("v0", true)}}
 		names := []string{"text", "v0"}
 		for i := range rapid.IntRange(1, 12).Draw(t, "calls") {
 			name := fmt.Sprint("v", i+1)

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"weft/spmd"
+	"weft/program"
 )
 
 // Residency says what a device holds while the calls of a graph run, apart from what a
@@ -66,7 +66,7 @@ func (g *Graph) Residency(p Passes) (*Residency, error) {
 		if err != nil {
 			return nil, err
 		}
-		n := spmd.Type{DType: in.DType, Shape: local}.Bytes()
+		n := program.Type{DType: in.DType, Shape: local}.Bytes()
 		r.Values[in.Name] = n
 		if in.Step {
 			steps += n
@@ -78,7 +78,7 @@ func (g *Graph) Residency(p Passes) (*Residency, error) {
 	all := inputs                       // what one pass keeps in the end
 	for i, c := range g.Calls {
 		for k, o := range g.Programs[c.Program].Outputs {
-			n := spmd.Type{DType: o.DType, Shape: o.Local}.Bytes()
+			n := program.Type{DType: o.DType, Shape: o.Local}.Bytes()
 			r.Values[c.Outs[k]] = n
 			made[i] += n
 			if c.Request && o.Donor >= 0 { // in the memory of what an earlier call of the request made
@@ -157,7 +157,7 @@ func (g *Graph) ArgumentBytes(call int) int64 {
 	for i, in := range g.Programs[c.Program].Inputs {
 		if !seen[c.Args[i]] {
 			seen[c.Args[i]] = true
-			n += spmd.Type{DType: in.DType, Shape: in.Local}.Bytes()
+			n += program.Type{DType: in.DType, Shape: in.Local}.Bytes()
 		}
 	}
 	return n

@@ -13,8 +13,11 @@ import (
 	"weft/dtype"
 	"weft/graph"
 	"weft/internal/hlo"
+	"weft/internal/meshtest"
 	"weft/mesh"
-	"weft/spmd"
+	"weft/program"
+	"weft/program/cost"
+	"weft/program/stablehlo"
 	"weft/topology"
 	"weft/xla"
 	"weft/xla/plugin"
@@ -101,7 +104,7 @@ func TestPlanMovesWhatTheTextMoves(t *testing.T) {
 		p, g := planned(t, i, small)
 		want := map[string]int64{}
 		for _, name := range g.ProgramNames() {
-			found, err := spmd.CountText(g.Programs[name].StableHLO())
+			found, err := meshtest.CountText(stablehlo.Text(g.Programs[name]))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -150,7 +153,7 @@ func TestPlanMovesWhatIsCompiled(t *testing.T) {
 			if n == 0 {
 				continue
 			}
-			x, err := client.Compile(t.Context(), []byte(g.Programs[name].StableHLO()), xla.CompileOptions{Name: name, Replicas: g.Mesh.NumDevices()})
+			x, err := client.Compile(t.Context(), []byte(stablehlo.Text(g.Programs[name])), xla.CompileOptions{Name: name, Replicas: g.Mesh.NumDevices()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -182,7 +185,7 @@ func optimized(t *testing.T, x interface {
 
 func axisOf(t *testing.T, m *mesh.Mesh, c hlo.Collective) string {
 	t.Helper()
-	axes := spmd.TextCollective{Op: spmd.Op(c.Op), Groups: c.Groups, Pairs: c.Pairs}.Axes(m)
+	axes := meshtest.TextCollective{Op: program.Op(c.Op), Groups: c.Groups, Pairs: c.Pairs}.Axes(m)
 	if axes == nil {
 		t.Fatalf("%s runs in groups %v, which are those of no axes of %s", c.Name, c.Groups, m)
 	}
@@ -212,7 +215,7 @@ func TestPlanMovesWhatLibtpuMoves(t *testing.T) {
 			if calls(g, name) == 0 {
 				continue
 			}
-			x, err := topo.Compile(t.Context(), []byte(g.Programs[name].StableHLO()), xla.CompileOptions{Name: name, Replicas: g.Mesh.NumDevices()})
+			x, err := topo.Compile(t.Context(), []byte(stablehlo.Text(g.Programs[name])), xla.CompileOptions{Name: name, Replicas: g.Mesh.NumDevices()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -248,7 +251,7 @@ func sameMoves(t *testing.T, g *graph.Graph, name string, compiled []hlo.Collect
 	const f32, bf16 = 11, 16
 	type key struct{ op, axis string }
 	left := map[key][]int64{}
-	for _, x := range g.Programs[name].Instances() {
+	for _, x := range cost.Instances(g.Programs[name]) {
 		k := key{string(x.Op), x.Axis}
 		left[k] = append(left[k], x.Elements)
 	}

@@ -9,7 +9,7 @@
 //
 //   - What is legal is the model's answer (models.Model.Check).
 //   - Memory is that of the very programs that run: the weights at rest, what a
-//     request and a step keep between calls, and the programs' live ranges (spmd.Live).
+//     request and a step keep between calls, and the programs' live ranges (cost.Memory).
 //   - Collectives are graph.Traffic.
 //   - Time is a roofline per program with the slice's peak rates and the
 //     shares of them in data/efficiency.json, which says of each how it was got.

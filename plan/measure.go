@@ -10,13 +10,14 @@ import (
 	"weft/graph"
 	"weft/mesh"
 	"weft/models"
-	"weft/spmd"
+	"weft/program"
+	"weft/program/cost"
 )
 
 // measured is what a graph says of a split, whatever the slice.
 type measured struct {
 	memory        Memory
-	step, request []spmd.Traffic
+	step, request []cost.Traffic
 	programs      []programCost // of a step
 	parts         stageParts
 	choices       []graph.Choice
@@ -33,7 +34,7 @@ type programCost struct {
 	// unit left part empty, which takes as long.
 	kernel, kernelTiles    float64
 	moved                  int64 // bytes of one call, in and out of memory, without attention's
-	traffic                []spmd.Traffic
+	traffic                []cost.Traffic
 	peak, arguments, temps int64
 	// Of what is held at the peak beyond the inputs: made by all-gathers, held by attention.
 	gathered, attending int64
@@ -137,13 +138,13 @@ func read(whole *graph.Graph, layers, passes int) (*measured, error) {
 				continue
 			}
 			n = int(g.scaled(name, int64(n))) * passes
-			cost := g.costs[name]
+			costs := g.costs[name]
 			if request {
-				m.request = spmd.AddTraffic(m.request, cost.traffic, n)
+				m.request = cost.AddTraffic(m.request, costs.traffic, n)
 				continue
 			}
-			m.step = spmd.AddTraffic(m.step, cost.traffic, n)
-			cost.calls = n
+			m.step = cost.AddTraffic(m.step, costs.traffic, n)
+			costs.calls = n
 			order = append(order, name)
 		}
 	}
@@ -151,7 +152,7 @@ func read(whole *graph.Graph, layers, passes int) (*measured, error) {
 		m.programs = append(m.programs, *g.costs[name])
 	}
 	if m.step == nil {
-		m.step = []spmd.Traffic{}
+		m.step = []cost.Traffic{}
 	}
 	held, err := g.Residency(graph.Passes{N: passes, Times: g.times})
 	if err != nil {
@@ -186,22 +187,22 @@ func (m *measured) sort(notes []string, scaled bool) {
 }
 
 // price reads one program.
-func price(name string, p *spmd.Program) *programCost {
-	priced := p.Price()
-	live, held := priced.Live, priced.Held
-	c := &programCost{name: name, moved: priced.Cost.BytesMoved, traffic: p.Collectives(), peak: live.Peak, arguments: live.Arguments, temps: live.Peak - live.Arguments}
-	attending := map[spmd.ID]bool{}
-	gathers := map[spmd.ID]bool{}
-	inner := map[*spmd.Loop]bool{} // within one that is counted
-	p.Walk(func(in *spmd.Instr, times int) {
+func price(name string, p *program.Program) *programCost {
+	priced := cost.AccountOf(p)
+	live, held := priced.Memory, priced.Held
+	c := &programCost{name: name, moved: priced.Work.BytesMoved, traffic: cost.Collectives(p), peak: live.Peak, arguments: live.Arguments, temps: live.Peak - live.Arguments}
+	attending := map[program.ID]bool{}
+	gathers := map[program.ID]bool{}
+	inner := map[*program.Loop]bool{} // within one that is counted
+	p.Walk(func(in *program.Instr, times int) {
 		switch {
-		case in.Op == spmd.OpDot && len(in.Dot.LeftBatch) > 0:
+		case in.Op == program.OpDot && len(in.Dot.LeftBatch) > 0:
 			c.attention += dotFLOPs(p, in, times)
-		case in.Op == spmd.OpDot:
+		case in.Op == program.OpDot:
 			c.matmul += dotFLOPs(p, in, times)
-		case in.Op == spmd.OpKernel:
-			in.Kernel.Walk(func(inner *spmd.Instr, rounds int) {
-				if inner.Op == spmd.OpDot {
+		case in.Op == program.OpKernel:
+			in.Kernel.Walk(func(inner *program.Instr, rounds int) {
+				if inner.Op == program.OpDot {
 					f := dotFLOPs(p, inner, times*rounds)
 					c.kernel, c.kernelTiles = c.kernel+f, c.kernelTiles+f*tiles(p, inner)
 				}
@@ -210,15 +211,15 @@ func price(name string, p *spmd.Program) *programCost {
 				attending[id] = true
 			}
 			c.moved -= int64(times) * priced.Moved(in) // in the kernel's efficiency
-		case in.Op == spmd.OpConv:
+		case in.Op == program.OpConv:
 			w := p.Values[in.Args[1]]
 			c.matmul += 2 * float64(times) * float64(p.Values[in.Out[0]].Elements()) * float64(w.Elements()/w.Shape[0])
-		case in.Op == spmd.OpAllGather:
+		case in.Op == program.OpAllGather:
 			gathers[in.Out[0]] = true
-		case in.Op == spmd.OpAllToAll:
+		case in.Op == program.OpAllToAll:
 			attending[in.Out[0]] = true
-		case in.Op == spmd.OpLoop && attends(in.Loop.Body):
-			for _, ids := range [][]spmd.ID{in.Loop.Params, in.Out, in.Loop.Captured()} {
+		case in.Op == program.OpLoop && attends(in.Loop.Body):
+			for _, ids := range [][]program.ID{in.Loop.Params, in.Out, in.Loop.Captured()} {
 				for _, id := range ids {
 					attending[id] = true
 				}
@@ -230,7 +231,7 @@ func price(name string, p *spmd.Program) *programCost {
 		}
 	})
 	left := c.temps
-	take := func(into *int64, id spmd.ID) {
+	take := func(into *int64, id program.ID) {
 		n := min(left, p.Values[id].Bytes())
 		*into, left = *into+n, left-n
 	}
@@ -246,7 +247,7 @@ func price(name string, p *spmd.Program) *programCost {
 }
 
 // dotFLOPs are in floating point: products of absurd sizes must not wrap.
-func dotFLOPs(p *spmd.Program, in *spmd.Instr, times int) float64 {
+func dotFLOPs(p *program.Program, in *program.Instr, times int) float64 {
 	f := 2 * float64(times) * float64(p.Values[in.Out[0]].Elements())
 	for _, d := range in.Dot.LeftContract {
 		f *= float64(p.Values[in.Args[0]].Shape[d])
@@ -257,14 +258,14 @@ func dotFLOPs(p *spmd.Program, in *spmd.Instr, times int) float64 {
 // tiles is how many times as much a kernel's contraction takes for its head dim
 // being no whole tile of 128: it is what one contraction sums over and what the other's
 // result has.
-func tiles(p *spmd.Program, in *spmd.Instr) float64 {
+func tiles(p *program.Program, in *program.Instr) float64 {
 	a, out := p.Values[in.Args[0]].Shape, p.Values[in.Out[0]].Shape
 	d := min(a[in.Dot.LeftContract[0]], out[len(out)-1])
 	return math.Ceil(float64(d)/128) * 128 / float64(d)
 }
 
 // movedIn is what all rounds of a loop move. It notes the loops within.
-func movedIn(p spmd.Price, l *spmd.Loop, inner map[*spmd.Loop]bool) int64 {
+func movedIn(p cost.Account, l *program.Loop, inner map[*program.Loop]bool) int64 {
 	n := int64(0)
 	for i := range l.Body {
 		if in := &l.Body[i]; in.Loop != nil {
@@ -278,9 +279,9 @@ func movedIn(p spmd.Price, l *spmd.Loop, inner map[*spmd.Loop]bool) int64 {
 }
 
 // attends says whether a loop's body contracts with batch dims, which only attention does.
-func attends(body []spmd.Instr) bool {
-	return slices.ContainsFunc(body, func(in spmd.Instr) bool {
-		return in.Op == spmd.OpDot && len(in.Dot.LeftBatch) > 0 || in.Loop != nil && attends(in.Loop.Body)
+func attends(body []program.Instr) bool {
+	return slices.ContainsFunc(body, func(in program.Instr) bool {
+		return in.Op == program.OpDot && len(in.Dot.LeftBatch) > 0 || in.Loop != nil && attends(in.Loop.Body)
 	})
 }
 

@@ -9,7 +9,7 @@ import (
 	"weft/graph"
 	"weft/mesh"
 	"weft/models"
-	"weft/spmd"
+	"weft/program/cost"
 	"weft/strategy"
 	"weft/topology"
 )
@@ -205,13 +205,13 @@ func (s *search) stages(p *Plan, on topology.Slice, got *measured, stages strate
 	p.StepSeconds = total + float64(micro-1)*slowest
 	// What the first stage's devices send: it has as many layers as any.
 	k := int64(ranges[0].Hi - ranges[0].Lo)
-	p.Collectives = []spmd.Traffic{}
+	p.Collectives = []cost.Traffic{}
 	for i, c := range got.programs {
 		switch {
 		case c.calls > 1:
-			p.Collectives = spmd.AddTraffic(p.Collectives, c.traffic, c.calls*int(k*micro)/s.layers)
+			p.Collectives = cost.AddTraffic(p.Collectives, c.traffic, c.calls*int(k*micro)/s.layers)
 		case i < layerAt:
-			p.Collectives = spmd.AddTraffic(p.Collectives, c.traffic, c.calls*int(micro))
+			p.Collectives = cost.AddTraffic(p.Collectives, c.traffic, c.calls*int(micro))
 		}
 	}
 	p.CollectiveBytes = byAxis(p.Collectives)

@@ -17,6 +17,7 @@ import (
 	"weft/graph"
 	"weft/mesh"
 	"weft/models"
+	"weft/program/cost"
 	"weft/sharding"
 	"weft/spmd"
 	"weft/target"
@@ -175,7 +176,7 @@ type Plan struct {
 	// RequestCollectiveBytes is the same for what runs once a request.
 	RequestCollectiveBytes map[string]int64 `json:"request_collective_bytes"`
 	// Collectives is CollectiveBytes by operation, as graph.Traffic has it.
-	Collectives []spmd.Traffic `json:"collectives"`
+	Collectives []cost.Traffic `json:"collectives"`
 
 	StepSeconds float64       `json:"step_seconds"`
 	Cost        *Cost         `json:"cost,omitempty"` // at a user's prices
@@ -563,7 +564,7 @@ func (s *search) price(p *Plan, on topology.Slice) {
 	}
 }
 
-func byAxis(ts []spmd.Traffic) map[string]int64 {
+func byAxis(ts []cost.Traffic) map[string]int64 {
 	out := map[string]int64{}
 	for _, t := range ts {
 		out[t.Axis] += t.Bytes

@@ -14,8 +14,8 @@ import (
 	"weft/mesh"
 	"weft/models"
 	_ "weft/models/all"
+	"weft/program/cost"
 	"weft/sharding"
-	"weft/spmd"
 	"weft/topology"
 )
 
@@ -96,7 +96,7 @@ func TestTwoLayersStandForAll(t *testing.T) {
 				}
 				// The whole graph's own account of traffic and weights.
 				for _, request := range []bool{true, false} {
-					table := spmd.AddTraffic(nil, g.Traffic(request), 2)
+					table := cost.AddTraffic(nil, g.Traffic(request), 2)
 					mine := got[i].step
 					if request {
 						mine = got[i].request

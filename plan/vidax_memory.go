@@ -8,7 +8,7 @@ import (
 	"weft/dtype"
 	"weft/mesh"
 	"weft/models"
-	"weft/spmd"
+	"weft/program/cost"
 	"weft/topology"
 )
 
@@ -153,7 +153,7 @@ func (s *search) peerPlan(on topology.Slice, sp split, r PeerRun, cal PeerCalibr
 		return nil, err
 	}
 	p := &Plan{Slice: on.String(), Mesh: sp.mesh(), FSDP: []string{}, Devices: on.Devices, split: sp,
-		CollectiveBytes: map[string]int64{}, RequestCollectiveBytes: map[string]int64{}, Collectives: []spmd.Traffic{},
+		CollectiveBytes: map[string]int64{}, RequestCollectiveBytes: map[string]int64{}, Collectives: []cost.Traffic{},
 		StepSeconds: cal.Seconds(work), Programs: []ProgramTime{}, Padding: []string{}, Notes: []string{}, CFGParallel: sp.dp%2 == 0}
 	p.Time = Time{MatmulSeconds: cal[0] * work[0], AttentionSeconds: cal[1]*work[1] + cal[2]*work[2], CollectiveSeconds: map[string]float64{}}
 	p.Breakdown.Text = Phase{Memory: &Memory{WeightsBytes: mem.PromptBytes, TotalBytes: mem.PromptBytes, At: "weights alone"}}

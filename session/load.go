@@ -10,8 +10,8 @@ import (
 	"weft/engine"
 	"weft/graph"
 	"weft/mesh"
+	"weft/program"
 	"weft/sharding"
-	"weft/spmd"
 )
 
 // Loaded says what loading took.
@@ -43,7 +43,7 @@ func (s *Session) Load(ctx context.Context, c *checkpoint.Checkpoint, stored fun
 	type loading struct {
 		w      graph.Weight
 		m      *mesh.Mesh
-		t      spmd.Type
+		t      program.Type
 		blocks []*engine.Block
 	}
 	var all []loading
@@ -58,7 +58,7 @@ func (s *Session) Load(ctx context.Context, c *checkpoint.Checkpoint, stored fun
 		if err != nil {
 			return fmt.Errorf("%s: %w", w.Name, err)
 		}
-		h := loading{w: w, m: home, t: spmd.Type{DType: w.DType, Shape: local}, blocks: make([]*engine.Block, home.NumDevices())}
+		h := loading{w: w, m: home, t: program.Type{DType: w.DType, Shape: local}, blocks: make([]*engine.Block, home.NumDevices())}
 		shared := map[string]*engine.Block{}
 		for pos := range home.Devices() {
 			lo, hi, _, err := array.Bounds(home, w.Spec, w.Shape, pos)

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"weft/spmd"
+	"weft/program/cost"
 )
 
 // Collective is the traffic of one kind over one axis in one run: Bytes is
@@ -29,7 +29,7 @@ func (s *Session) Collectives(request bool) []Collective {
 }
 
 // Collectives is the JSON form of traffic, summed by kind, axis and type.
-func Collectives(ts []spmd.Traffic) []Collective {
+func Collectives(ts []cost.Traffic) []Collective {
 	out := []Collective{}
 	for _, t := range ts {
 		c := Collective{Op: string(t.Op), Axis: t.Axis, DType: t.DType.String(), Count: t.Count, Bytes: t.Bytes}

@@ -1,5 +1,9 @@
 package spmd
 
+import (
+	"weft/program"
+)
+
 // erfP and erfQ are the coefficients, highest power first, of a rational
 // approximation erf(x) = x P(x^2) / Q(x^2) for |x| <= 4, beyond which erf is 1 in
 // f32: the one of Eigen and of XLA's own expansion. Its error is below 4e-7.
@@ -13,7 +17,7 @@ var (
 // because StableHLO has no such operation.
 func (b *Builder) Erf(x Tensor) Tensor {
 	x = b.Reduced(x, "erf needs whole sums")
-	v := b.LMax(b.LBinary(OpMin, x.local, b.LConst(x.DType, 4)), b.LConst(x.DType, -4))
+	v := b.LMax(b.LBinary(program.OpMin, x.local, b.LConst(x.DType, 4)), b.LConst(x.DType, -4))
 	square := b.LMul(v, v)
 	poly := func(cs []float64) Local {
 		y := b.LConst(x.DType, cs[0])
@@ -40,7 +44,7 @@ func (b *Builder) Relu(x Tensor) Tensor {
 // Silu is x * sigmoid(x).
 func (b *Builder) Silu(x Tensor) Tensor {
 	x = b.Reduced(x, "silu needs whole sums")
-	return b.Mul(x, b.Unary(OpSigmoid, x))
+	return b.Mul(x, b.Unary(program.OpSigmoid, x))
 }
 
 // geluC is sqrt(2/pi).
@@ -51,5 +55,5 @@ func (b *Builder) GeluTanh(x Tensor) Tensor {
 	x = b.Reduced(x, "gelu needs whole sums")
 	// 1 + tanh(u) = 2 sigmoid(2u): one transcendental, no cancellation for negative u.
 	u := b.Mul(x, b.Shift(b.Scale(b.Mul(x, x), 2*geluC*0.044715), 2*geluC))
-	return b.Mul(x, b.Unary(OpSigmoid, u))
+	return b.Mul(x, b.Unary(program.OpSigmoid, u))
 }

@@ -6,8 +6,8 @@ import (
 
 	"weft/dtype"
 	"weft/internal/meshtest"
+	"weft/program/interp"
 	"weft/spmd"
-	"weft/spmd/interp"
 )
 
 // Against math.Erf on a grid beyond both ends of the approximation: 4e-7 for erf

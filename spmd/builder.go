@@ -7,6 +7,7 @@ import (
 	"weft/dtype"
 	"weft/fault"
 	"weft/mesh"
+	"weft/program"
 	"weft/sharding"
 )
 
@@ -43,31 +44,31 @@ func (t Tensor) Dim(d int) int {
 type Builder struct {
 	name      string
 	mesh      *mesh.Mesh
-	values    []Type
-	body      *[]Instr
+	values    []program.Type
+	body      *[]program.Instr
 	depth     int // loops around the current instruction
-	inputs    []Port
-	outputs   []Port
-	axisIndex map[string]Local // by axis: this device's coordinate
-	resharded map[ID][]reshard // by value: what Reshard has made of it already
+	inputs    []program.Port
+	outputs   []program.Port
+	axisIndex map[string]Local         // by axis: this device's coordinate
+	resharded map[program.ID][]reshard // by value: what Reshard has made of it already
 	target    Target
-	root      *[]Instr // the program's own body; body is this one or that of a loop or kernel
-	nested    int      // bodies under construction
+	root      *[]program.Instr // the program's own body; body is this one or that of a loop or kernel
+	nested    int              // bodies under construction
 	scratch   *scratch
-	widened   map[ID]Local       // bf16 values that are defined outside of loops, as f32
-	depths    []int              // by value: the loops around its definition
-	groups    map[string][][]int // by axes: the mesh's groups along them
-	ints      slab[int]          // holds the values' shapes
-	ids       slab[ID]           // holds the instructions' results
-	choices   []Choice
+	widened   map[program.ID]Local // bf16 values that are defined outside of loops, as f32
+	depths    []int                // by value: the loops around its definition
+	groups    map[string][][]int   // by axes: the mesh's groups along them
+	ints      slab[int]            // holds the values' shapes
+	ids       slab[program.ID]     // holds the instructions' results
+	choices   []program.Choice
 }
 
 // scratch holds slices that grow during a build and that the program does not keep:
 // a finished body is copied out of them at its exact length. The next build uses the
 // same slices again, since growing them anew took a good part of a build's time.
 type scratch struct {
-	bodies [][]Instr // by the number of bodies around it
-	values []Type
+	bodies [][]program.Instr // by the number of bodies around it
+	values []program.Type
 	depths []int
 }
 
@@ -75,7 +76,7 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
 // openBody starts a body inside the current one. closed ends it, goes back to the
 // body around it, and returns the instructions.
-func (b *Builder) openBody() (closed func() []Instr) {
+func (b *Builder) openBody() (closed func() []program.Instr) {
 	outer, at := b.body, b.nested
 	if at == len(b.scratch.bodies) {
 		b.scratch.bodies = append(b.scratch.bodies, nil)
@@ -83,7 +84,7 @@ func (b *Builder) openBody() (closed func() []Instr) {
 	body := b.scratch.bodies[at][:0]
 	b.body = &body
 	b.nested++
-	return func() []Instr {
+	return func() []program.Instr {
 		b.nested--
 		b.body = outer
 		done := slices.Clone(body)
@@ -104,8 +105,8 @@ func (b *Builder) failf(k *fault.Kind, fields any, format string, args ...any) {
 // Build makes a program: define calls the builder's methods. The first thing that is
 // wrong ends the build and is the error: ErrShape, ErrType, ErrName, ErrSpec, an error
 // of the layouts, one that define gave to Fail, or ErrMalformed.
-func Build(name string, m *mesh.Mesh, define func(b *Builder), opts ...Option) (p *Program, err error) {
-	b := &Builder{name: name, mesh: m, axisIndex: map[string]Local{}, resharded: map[ID][]reshard{}, widened: map[ID]Local{}, groups: map[string][][]int{}}
+func Build(name string, m *mesh.Mesh, define func(b *Builder), opts ...Option) (p *program.Program, err error) {
+	b := &Builder{name: name, mesh: m, axisIndex: map[string]Local{}, resharded: map[program.ID][]reshard{}, widened: map[program.ID]Local{}, groups: map[string][][]int{}}
 	b.scratch = scratches.Get().(*scratch)
 	b.values, b.depths = b.scratch.values[:0], b.scratch.depths[:0]
 	closed := b.openBody()
@@ -123,7 +124,7 @@ func Build(name string, m *mesh.Mesh, define func(b *Builder), opts ...Option) (
 		}
 	}()
 	define(b)
-	p = &Program{Name: name, Mesh: m, Inputs: b.inputs, Outputs: b.outputs, Values: slices.Clone(b.values), Body: closed(), Choices: b.choices}
+	p = &program.Program{Name: name, Mesh: m, Inputs: b.inputs, Outputs: b.outputs, Values: slices.Clone(b.values), Body: closed(), Choices: b.choices}
 	clear(b.values)
 	b.scratch.values, b.scratch.depths = b.values, b.depths
 	scratches.Put(b.scratch)
@@ -153,7 +154,7 @@ func (b *Builder) Input(name string, d dtype.DType, shape []int, spec sharding.S
 		b.fail(err)
 	}
 	v := b.newValue(d, local)
-	b.inputs = append(b.inputs, Port{Name: name, DType: d, Shape: cloneInts(shape), Local: v.Shape, Spec: spec, Value: v.ID, Donor: -1})
+	b.inputs = append(b.inputs, program.Port{Name: name, DType: d, Shape: cloneInts(shape), Local: v.Shape, Spec: spec, Value: v.ID, Donor: -1})
 	return Tensor{v, b.ints.copy(shape), d, spec}
 }
 
@@ -181,7 +182,7 @@ func (b *Builder) Output(name string, t Tensor, donor string) {
 			}
 		}
 	}
-	b.outputs = append(b.outputs, Port{Name: name, DType: t.DType, Shape: cloneInts(t.Shape), Local: t.local.Shape, Spec: t.Spec, Value: t.local.ID, Donor: d})
+	b.outputs = append(b.outputs, program.Port{Name: name, DType: t.DType, Shape: cloneInts(t.Shape), Local: t.local.Shape, Spec: t.Spec, Value: t.local.ID, Donor: d})
 }
 
 // Local is the value that each device holds of t. Nothing checks what local code does
@@ -213,4 +214,4 @@ func (b *Builder) canonicalSpec(what string, shape []int, spec sharding.Spec) sh
 func cloneInts(s []int) []int { return append([]int{}, s...) }
 
 // Chose records a choice in Program.Choices.
-func (b *Builder) Chose(c Choice) { b.choices = append(b.choices, c) }
+func (b *Builder) Chose(c program.Choice) { b.choices = append(b.choices, c) }

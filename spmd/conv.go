@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"weft/dtype"
+	"weft/program"
 )
 
 // LConv is a convolution of stride 1 as neural networks have it: the kernel is not
@@ -15,12 +16,12 @@ func (b *Builder) LConv(x, w Local, lo, hi []int, out dtype.DType) Local {
 	if x.DType != w.DType {
 		b.failf(ErrType, nil, "%s: convolution of %v and %v", b.name, x.DType, w.DType)
 	}
-	shape, err := ConvShape(x.Shape, w.Shape, lo, hi)
+	shape, err := program.ConvShape(x.Shape, w.Shape, lo, hi)
 	if err != nil {
 		b.failf(ErrShape, nil, "%s: convolution of local %v by %v: %v", b.name, x.Shape, w.Shape, err)
 	}
 	x, w = b.widenOperand(x), b.widenOperand(w)
-	return b.addInstr(Instr{Op: OpConv, Args: idsOf(x, w), Lo: cloneInts(lo), Hi: cloneInts(hi)}, out, shape)
+	return b.addInstr(program.Instr{Op: program.OpConv, Args: idsOf(x, w), Lo: cloneInts(lo), Hi: cloneInts(hi)}, out, shape)
 }
 
 // Conv is a convolution of stride 1: x (N, S..., I), w (O, I, K...), result
@@ -46,7 +47,7 @@ func (b *Builder) Conv(x, w Tensor, pad [][2]int, out dtype.DType) Tensor {
 	for d, p := range pad {
 		lo[d], hi[d] = p[0], p[1]
 	}
-	shape, err := ConvShape(x.Shape, w.Shape, lo, hi)
+	shape, err := program.ConvShape(x.Shape, w.Shape, lo, hi)
 	if err != nil {
 		b.failf(ErrShape, nil, "%s: convolution of %v by weights %v: %v", b.name, x.Shape, w.Shape, err)
 	}

@@ -7,12 +7,14 @@ import (
 
 	"weft/dtype"
 	"weft/internal/meshtest"
+	"weft/program"
+	"weft/program/cost"
 	"weft/sharding"
 	"weft/spmd"
 )
 
 // conv builds one convolution of x by w, both whole or x as spec says, and shows the error.
-func conv(t *testing.T, on string, d dtype.DType, x, w []int, spec sharding.Spec, pad ...[2]int) (*spmd.Program, error) {
+func conv(t *testing.T, on string, d dtype.DType, x, w []int, spec sharding.Spec, pad ...[2]int) (*program.Program, error) {
 	t.Helper()
 	m := meshtest.Mesh(t, on)
 	return spmd.Build("conv", m, func(b *spmd.Builder) {
@@ -70,7 +72,7 @@ func TestConvExchanges(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := meshtest.Table(p.Collectives()); got != c.want {
+		if got := meshtest.Table(cost.Collectives(p)); got != c.want {
 			t.Errorf("%s, kernel of %d with %v: moves\n%swant\n%s", c.on, c.k, c.pad, got, c.want)
 		}
 	}
@@ -82,7 +84,7 @@ func TestFlatConv(t *testing.T) {
 	small := func(i int) float64 { return float64(i*7%9) - 4 }
 	in := meshtest.Values{"x": meshtest.Fill(dtype.BF16, small, 2, 4, 6, 5, 2), "w": meshtest.Fill(dtype.BF16, small, 3, 2, 3, 3, 2)}
 	for _, out := range []dtype.DType{dtype.F32, dtype.BF16} {
-		build := func(target spmd.Target) *spmd.Program {
+		build := func(target spmd.Target) *program.Program {
 			return meshtest.Build(t, m, func(b *spmd.Builder) {
 				x := b.Input("x", dtype.BF16, in["x"].Shape, sharding.NewSpec(nil, nil, []string{"sp"}))
 				w := b.Input("w", dtype.BF16, in["w"].Shape, sharding.Whole(5))
@@ -94,8 +96,8 @@ func TestFlatConv(t *testing.T) {
 			t.Errorf("%v: %s", out, meshtest.Differ(got, want, 0))
 		}
 		n := 0
-		flat.Walk(func(in *spmd.Instr, _ int) {
-			if in.Op == spmd.OpConv && len(in.Lo) == 2 {
+		flat.Walk(func(in *program.Instr, _ int) {
+			if in.Op == program.OpConv && len(in.Lo) == 2 {
 				n++
 			}
 		})

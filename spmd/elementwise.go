@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"weft/dtype"
+	"weft/program"
 	"weft/sharding"
 )
 
@@ -21,8 +22,8 @@ import (
 //     replicated operand that takes a local slice and no traffic.
 
 // Unary applies op, an elementwise operation of one operand. Only OpNeg keeps partial sums.
-func (b *Builder) Unary(op Op, x Tensor) Tensor {
-	if op != OpNeg {
+func (b *Builder) Unary(op program.Op, x Tensor) Tensor {
+	if op != program.OpNeg {
 		x = b.Reduced(x, string(op)+" needs whole sums")
 	}
 	return b.Global(b.LUnary(op, x.local), x.Shape, x.Spec)
@@ -50,29 +51,29 @@ func (b *Builder) Shift(x Tensor, v float64) Tensor {
 }
 
 // AtLeast is the larger of x and v.
-func (b *Builder) AtLeast(x Tensor, v float64) Tensor { return b.applyBound(OpMax, x, v) }
+func (b *Builder) AtLeast(x Tensor, v float64) Tensor { return b.applyBound(program.OpMax, x, v) }
 
 // AtMost is the smaller of x and v.
-func (b *Builder) AtMost(x Tensor, v float64) Tensor { return b.applyBound(OpMin, x, v) }
+func (b *Builder) AtMost(x Tensor, v float64) Tensor { return b.applyBound(program.OpMin, x, v) }
 
-func (b *Builder) applyBound(op Op, x Tensor, v float64) Tensor {
+func (b *Builder) applyBound(op program.Op, x Tensor, v float64) Tensor {
 	x = b.Reduced(x, "a bound needs whole sums")
 	return b.Global(b.LBinary(op, x.local, b.LConst(x.DType, v)), x.Shape, x.Spec)
 }
 
 // Add is x + y.
-func (b *Builder) Add(x, y Tensor) Tensor { return b.applyBinary(OpAdd, x, y) }
+func (b *Builder) Add(x, y Tensor) Tensor { return b.applyBinary(program.OpAdd, x, y) }
 
 // Sub is x - y.
-func (b *Builder) Sub(x, y Tensor) Tensor { return b.applyBinary(OpSub, x, y) }
+func (b *Builder) Sub(x, y Tensor) Tensor { return b.applyBinary(program.OpSub, x, y) }
 
 // Mul is x * y.
-func (b *Builder) Mul(x, y Tensor) Tensor { return b.applyBinary(OpMul, x, y) }
+func (b *Builder) Mul(x, y Tensor) Tensor { return b.applyBinary(program.OpMul, x, y) }
 
 // Div is x / y.
-func (b *Builder) Div(x, y Tensor) Tensor { return b.applyBinary(OpDiv, x, y) }
+func (b *Builder) Div(x, y Tensor) Tensor { return b.applyBinary(program.OpDiv, x, y) }
 
-func (b *Builder) applyBinary(op Op, x, y Tensor) Tensor {
+func (b *Builder) applyBinary(op program.Op, x, y Tensor) Tensor {
 	if x.DType != y.DType {
 		b.failf(ErrType, nil, "%s: %s of %v and %v; convert one first", b.name, op, x.DType, y.DType)
 	}
@@ -83,11 +84,11 @@ func (b *Builder) applyBinary(op Op, x, y Tensor) Tensor {
 	px, py := x.Spec.Partial(), y.Spec.Partial()
 	keep := false
 	switch op {
-	case OpAdd, OpSub:
+	case program.OpAdd, program.OpSub:
 		keep = len(px) > 0 && haveSameAxes(px, py)
-	case OpMul:
+	case program.OpMul:
 		keep = (len(px) == 0) != (len(py) == 0)
-	case OpDiv:
+	case program.OpDiv:
 		keep = len(px) > 0 && len(py) == 0
 	}
 	dims := b.readLayout(shape, x, y)
@@ -111,7 +112,7 @@ func (b *Builder) applyBinary(op Op, x, y Tensor) Tensor {
 
 // arrangeOperand brings an operand of an elementwise operation to the part of the
 // result's layout that its own dims have: those that broadcast stay replicated.
-func (b *Builder) arrangeOperand(x Tensor, shape []int, target sharding.Spec, keep bool, op Op) Local {
+func (b *Builder) arrangeOperand(x Tensor, shape []int, target sharding.Spec, keep bool, op program.Op) Local {
 	off := len(shape) - x.Rank()
 	follows := func(d int) bool { return x.Shape[d] == shape[off+d] && x.Shape[d] != 1 }
 	// Most operands have the layout already, and a program has thousands of operands:
@@ -177,8 +178,8 @@ func (b *Builder) Select(pred, x, y Tensor) Tensor {
 		b.failf(ErrShape, nil, "%s: select on %v of %v and %v: %v", b.name, pred.Shape, x.Shape, y.Shape, err)
 	}
 	target := sharding.NewSpec(b.readLayout(shape, x, y, pred)...)
-	return b.Global(b.LSelect(b.arrangeOperand(pred, shape, target, false, OpSelect),
-		b.arrangeOperand(x, shape, target, false, OpSelect), b.arrangeOperand(y, shape, target, false, OpSelect)), shape, target)
+	return b.Global(b.LSelect(b.arrangeOperand(pred, shape, target, false, program.OpSelect),
+		b.arrangeOperand(x, shape, target, false, program.OpSelect), b.arrangeOperand(y, shape, target, false, program.OpSelect)), shape, target)
 }
 
 func haveSameAxes(x, y []string) bool {
@@ -210,7 +211,7 @@ func (b *Builder) Sum(x Tensor, dim int) Tensor {
 	shape := cloneInts(x.Shape)
 	shape[dim] = 1
 	spec := x.Spec.WithDim(dim).WithPartial(x.Spec.Dim(dim)...)
-	return b.Global(b.LReduceKeep(Sum, x.local, dim), shape, spec)
+	return b.Global(b.LReduceKeep(program.Sum, x.local, dim), shape, spec)
 }
 
 // Constant is a replicated tensor with v in every element.
@@ -228,9 +229,9 @@ func (b *Builder) Unrounded(x Tensor) (Tensor, bool) {
 			continue
 		}
 		switch {
-		case in.Op == OpReshape:
+		case in.Op == program.OpReshape:
 			id = in.Args[0]
-		case in.Op == OpConvert && b.values[in.Args[0]].DType == dtype.F32:
+		case in.Op == program.OpConvert && b.values[in.Args[0]].DType == dtype.F32:
 			t := b.values[in.Args[0]]
 			return b.Global(b.LReshape(Local{in.Args[0], t.DType, t.Shape}, x.local.Shape...), x.Shape, x.Spec), true
 		default:

@@ -6,13 +6,14 @@ import (
 	"slices"
 
 	"weft/dtype"
+	"weft/program"
 )
 
 // Local is a value as one device holds it. Local code is written like the program of
 // a single device; only the collectives reach other devices. Builder.Local and
 // Builder.Global convert between tensors and local values.
 type Local struct {
-	ID    ID
+	ID    program.ID
 	DType dtype.DType
 	Shape []int
 }
@@ -21,21 +22,21 @@ type Local struct {
 func (l Local) Rank() int { return len(l.Shape) }
 
 func (b *Builder) newValue(d dtype.DType, shape []int) Local {
-	id := ID(len(b.values))
+	id := program.ID(len(b.values))
 	for _, s := range shape {
 		if s < 0 {
 			b.failf(ErrShape, nil, "%s: negative size in local shape %v", b.name, shape)
 		}
 	}
 	sh := b.ints.copy(shape)
-	b.values = append(b.values, Type{DType: d, Shape: sh})
+	b.values = append(b.values, program.Type{DType: d, Shape: sh})
 	b.depths = append(b.depths, b.depth)
 	return Local{id, d, sh}
 }
 
-func (b *Builder) addInstr(in Instr, d dtype.DType, shape []int) Local {
+func (b *Builder) addInstr(in program.Instr, d dtype.DType, shape []int) Local {
 	v := b.newValue(d, shape)
-	in.Out = b.ids.copy([]ID{v.ID})
+	in.Out = b.ids.copy([]program.ID{v.ID})
 	*b.body = append(*b.body, in)
 	return v
 }
@@ -55,8 +56,8 @@ func (s *slab[T]) copy(from []T) []T {
 	return out
 }
 
-func idsOf(ls ...Local) []ID {
-	out := make([]ID, len(ls))
+func idsOf(ls ...Local) []program.ID {
+	out := make([]program.ID, len(ls))
 	for i, l := range ls {
 		out[i] = l.ID
 	}
@@ -67,12 +68,12 @@ const i32 = dtype.I32
 
 // LConst is v in every element.
 func (b *Builder) LConst(d dtype.DType, v float64, shape ...int) Local {
-	return b.addInstr(Instr{Op: OpConst, Value: v}, d, shape)
+	return b.addInstr(program.Instr{Op: program.OpConst, Value: v}, d, shape)
 }
 
 // LIota counts 0, 1, ... along dim.
 func (b *Builder) LIota(d dtype.DType, dim int, shape ...int) Local {
-	return b.addInstr(Instr{Op: OpIota, Dims: []int{dim}}, d, shape)
+	return b.addInstr(program.Instr{Op: program.OpIota, Dims: []int{dim}}, d, shape)
 }
 
 // LAxisIndex is this device's coordinate on the axes, read as one mixed-radix number
@@ -87,7 +88,7 @@ func (b *Builder) LAxisIndex(axes ...string) Local {
 		}
 		idx, ok := b.axisIndex[a]
 		if !ok || b.depth > 0 {
-			idx = b.addInstr(Instr{Op: OpAxisIndex, Axes: []string{a}}, dtype.I32, nil)
+			idx = b.addInstr(program.Instr{Op: program.OpAxisIndex, Axes: []string{a}}, dtype.I32, nil)
 			if b.depth == 0 {
 				b.axisIndex[a] = idx
 			}
@@ -104,8 +105,8 @@ func (b *Builder) LAxisIndex(axes ...string) Local {
 }
 
 // LUnary applies an elementwise operation of one operand.
-func (b *Builder) LUnary(op Op, x Local) Local {
-	return b.addInstr(Instr{Op: op, Args: idsOf(x)}, x.DType, x.Shape)
+func (b *Builder) LUnary(op program.Op, x Local) Local {
+	return b.addInstr(program.Instr{Op: op, Args: idsOf(x)}, x.DType, x.Shape)
 }
 
 // LConvert changes the element type and rounds to nearest even. It returns x itself
@@ -114,20 +115,20 @@ func (b *Builder) LConvert(x Local, d dtype.DType) Local {
 	if x.DType == d {
 		return x
 	}
-	return b.addInstr(Instr{Op: OpConvert, Args: idsOf(x)}, d, x.Shape)
+	return b.addInstr(program.Instr{Op: program.OpConvert, Args: idsOf(x)}, d, x.Shape)
 }
 
 // LBinary applies an elementwise operation of two operands. Types must match;
 // shapes broadcast as numpy's do, aligned at the last dim.
-func (b *Builder) LBinary(op Op, x, y Local) Local {
+func (b *Builder) LBinary(op program.Op, x, y Local) Local {
 	if x.DType != y.DType {
 		b.failf(ErrType, nil, "%s: %s of %v and %v; convert one first", b.name, op, x.DType, y.DType)
 	}
 	x, y = b.broadcastPair(op, x, y)
-	return b.addInstr(Instr{Op: op, Args: idsOf(x, y)}, x.DType, x.Shape)
+	return b.addInstr(program.Instr{Op: op, Args: idsOf(x, y)}, x.DType, x.Shape)
 }
 
-func (b *Builder) broadcastPair(op Op, x, y Local) (Local, Local) {
+func (b *Builder) broadcastPair(op program.Op, x, y Local) (Local, Local) {
 	shape, err := broadcastShape(x.Shape, y.Shape)
 	if err != nil {
 		b.failf(ErrShape, nil, "%s: %s of local shapes %v and %v: %v", b.name, op, x.Shape, y.Shape, err)
@@ -162,19 +163,19 @@ func broadcastShape(x, y []int) ([]int, error) {
 // Shorthands for LBinary.
 
 // LAdd is x + y.
-func (b *Builder) LAdd(x, y Local) Local { return b.LBinary(OpAdd, x, y) }
+func (b *Builder) LAdd(x, y Local) Local { return b.LBinary(program.OpAdd, x, y) }
 
 // LSub is x - y.
-func (b *Builder) LSub(x, y Local) Local { return b.LBinary(OpSub, x, y) }
+func (b *Builder) LSub(x, y Local) Local { return b.LBinary(program.OpSub, x, y) }
 
 // LMul is x * y.
-func (b *Builder) LMul(x, y Local) Local { return b.LBinary(OpMul, x, y) }
+func (b *Builder) LMul(x, y Local) Local { return b.LBinary(program.OpMul, x, y) }
 
 // LDiv is x / y.
-func (b *Builder) LDiv(x, y Local) Local { return b.LBinary(OpDiv, x, y) }
+func (b *Builder) LDiv(x, y Local) Local { return b.LBinary(program.OpDiv, x, y) }
 
 // LMax is the larger of x and y.
-func (b *Builder) LMax(x, y Local) Local { return b.LBinary(OpMax, x, y) }
+func (b *Builder) LMax(x, y Local) Local { return b.LBinary(program.OpMax, x, y) }
 
 // LScale is x times a constant.
 func (b *Builder) LScale(x Local, v float64) Local {
@@ -186,8 +187,8 @@ func (b *Builder) LCompare(cmp string, x, y Local) Local {
 	if x.DType != y.DType {
 		b.failf(ErrType, nil, "%s: compare of %v and %v", b.name, x.DType, y.DType)
 	}
-	x, y = b.broadcastPair(OpCompare, x, y)
-	return b.addInstr(Instr{Op: OpCompare, Args: idsOf(x, y), Cmp: cmp}, dtype.Bool, x.Shape)
+	x, y = b.broadcastPair(program.OpCompare, x, y)
+	return b.addInstr(program.Instr{Op: program.OpCompare, Args: idsOf(x, y), Cmp: cmp}, dtype.Bool, x.Shape)
 }
 
 // LSelect is x where pred holds and y elsewhere, all broadcast to one shape.
@@ -195,10 +196,10 @@ func (b *Builder) LSelect(pred, x, y Local) Local {
 	if pred.DType != dtype.Bool || x.DType != y.DType {
 		b.failf(ErrType, nil, "%s: select on %v of %v and %v", b.name, pred.DType, x.DType, y.DType)
 	}
-	x, y = b.broadcastPair(OpSelect, x, y)
-	pred, x = b.broadcastPair(OpSelect, pred, x)
-	pred, y = b.broadcastPair(OpSelect, pred, y)
-	return b.addInstr(Instr{Op: OpSelect, Args: idsOf(pred, x, y)}, x.DType, x.Shape)
+	x, y = b.broadcastPair(program.OpSelect, x, y)
+	pred, x = b.broadcastPair(program.OpSelect, pred, x)
+	pred, y = b.broadcastPair(program.OpSelect, pred, y)
+	return b.addInstr(program.Instr{Op: program.OpSelect, Args: idsOf(pred, x, y)}, x.DType, x.Shape)
 }
 
 // LBroadcast stretches x to shape, aligned at the last dim.
@@ -213,7 +214,7 @@ func (b *Builder) LBroadcast(x Local, shape ...int) Local {
 			b.failf(ErrShape, nil, "%s: cannot broadcast local shape %v to %v", b.name, x.Shape, shape)
 		}
 	}
-	return b.addInstr(Instr{Op: OpBroadcast, Args: idsOf(x), Dims: dims}, x.DType, shape)
+	return b.addInstr(program.Instr{Op: program.OpBroadcast, Args: idsOf(x), Dims: dims}, x.DType, shape)
 }
 
 // LReshape keeps the elements in row-major order under another shape.
@@ -231,7 +232,7 @@ func (b *Builder) LReshape(x Local, shape ...int) Local {
 	if n != m {
 		b.failf(ErrShape, nil, "%s: reshape of local %v (%d elements) to %v (%d)", b.name, x.Shape, n, shape, m)
 	}
-	return b.addInstr(Instr{Op: OpReshape, Args: idsOf(x)}, x.DType, shape)
+	return b.addInstr(program.Instr{Op: program.OpReshape, Args: idsOf(x)}, x.DType, shape)
 }
 
 // LTranspose makes result dim i of operand dim perm[i].
@@ -250,7 +251,7 @@ func (b *Builder) LTranspose(x Local, perm ...int) Local {
 	if same {
 		return x
 	}
-	return b.addInstr(Instr{Op: OpTranspose, Args: idsOf(x), Dims: append([]int{}, perm...)}, x.DType, shape)
+	return b.addInstr(program.Instr{Op: program.OpTranspose, Args: idsOf(x), Dims: append([]int{}, perm...)}, x.DType, shape)
 }
 
 // LSlice keeps [lo, hi) of dim.
@@ -265,7 +266,7 @@ func (b *Builder) LSlice(x Local, dim, lo, hi int) Local {
 	los[dim], his[dim] = lo, hi
 	shape := cloneInts(x.Shape)
 	shape[dim] = hi - lo
-	return b.addInstr(Instr{Op: OpSlice, Args: idsOf(x), Lo: los, Hi: his}, x.DType, shape)
+	return b.addInstr(program.Instr{Op: program.OpSlice, Args: idsOf(x), Lo: los, Hi: his}, x.DType, shape)
 }
 
 // LPad adds lo elements before and hi after along dim, each equal to value.
@@ -280,7 +281,7 @@ func (b *Builder) LPad(x Local, dim, lo, hi int, value float64) Local {
 	los[dim], his[dim] = lo, hi
 	shape := cloneInts(x.Shape)
 	shape[dim] += lo + hi
-	return b.addInstr(Instr{Op: OpPad, Args: idsOf(x), Lo: los, Hi: his, Value: value}, x.DType, shape)
+	return b.addInstr(program.Instr{Op: program.OpPad, Args: idsOf(x), Lo: los, Hi: his, Value: value}, x.DType, shape)
 }
 
 // LConcat joins along dim.
@@ -303,7 +304,7 @@ func (b *Builder) LConcat(dim int, xs ...Local) Local {
 		}
 		shape[dim] += x.Shape[dim]
 	}
-	return b.addInstr(Instr{Op: OpConcat, Args: idsOf(xs...), Dims: []int{dim}}, xs[0].DType, shape)
+	return b.addInstr(program.Instr{Op: program.OpConcat, Args: idsOf(xs...), Dims: []int{dim}}, xs[0].DType, shape)
 }
 
 // LDynSlice keeps size elements of dim from a start known at run time. A start
@@ -317,7 +318,7 @@ func (b *Builder) LDynSlice(x Local, dim int, start Local, size int) Local {
 	}
 	shape := cloneInts(x.Shape)
 	shape[dim] = size
-	return b.addInstr(Instr{Op: OpDynSlice, Args: idsOf(x, start), Dims: []int{dim}, Hi: []int{size}}, x.DType, shape)
+	return b.addInstr(program.Instr{Op: program.OpDynSlice, Args: idsOf(x, start), Dims: []int{dim}, Hi: []int{size}}, x.DType, shape)
 }
 
 // LDynUpdate overwrites part of dim from a start known at run time, clamped as in LDynSlice.
@@ -329,11 +330,11 @@ func (b *Builder) LDynUpdate(x, update Local, dim int, start Local) Local {
 	if !ok {
 		b.failf(ErrShape, nil, "%s: dynamic update of dim %d of local %v by %v", b.name, dim, x.Shape, update.Shape)
 	}
-	return b.addInstr(Instr{Op: OpDynUpdate, Args: idsOf(x, update, start), Dims: []int{dim}}, x.DType, x.Shape)
+	return b.addInstr(program.Instr{Op: program.OpDynUpdate, Args: idsOf(x, update, start), Dims: []int{dim}}, x.DType, x.Shape)
 }
 
 // LReduce joins dims, which vanish.
-func (b *Builder) LReduce(r Reduction, x Local, dims ...int) Local {
+func (b *Builder) LReduce(r program.Reduction, x Local, dims ...int) Local {
 	drop := map[int]bool{}
 	for _, d := range dims {
 		if d < 0 || d >= x.Rank() || drop[d] {
@@ -350,11 +351,11 @@ func (b *Builder) LReduce(r Reduction, x Local, dims ...int) Local {
 			shape = append(shape, s)
 		}
 	}
-	return b.addInstr(Instr{Op: OpReduce, Args: idsOf(x), Dims: append([]int{}, dims...), Reduction: r}, x.DType, shape)
+	return b.addInstr(program.Instr{Op: program.OpReduce, Args: idsOf(x), Dims: append([]int{}, dims...), Reduction: r}, x.DType, shape)
 }
 
 // LReduceKeep is LReduce with the dims kept at size 1.
-func (b *Builder) LReduceKeep(r Reduction, x Local, dims ...int) Local {
+func (b *Builder) LReduceKeep(r program.Reduction, x Local, dims ...int) Local {
 	shape := cloneInts(x.Shape)
 	for _, d := range dims {
 		shape[d] = 1
@@ -365,18 +366,18 @@ func (b *Builder) LReduceKeep(r Reduction, x Local, dims ...int) Local {
 // LDot contracts x and y, which have one element type. Sums of floats run in f32 at
 // least; the result has type out and is rounded once, at the end. Its dims are the batch
 // dims, then the free dims of x, then those of y.
-func (b *Builder) LDot(x, y Local, d DotDims, out dtype.DType) Local {
+func (b *Builder) LDot(x, y Local, d program.DotDims, out dtype.DType) Local {
 	if x.DType != y.DType {
 		b.failf(ErrType, nil, "%s: dot of %v and %v", b.name, x.DType, y.DType)
 	}
-	shape, err := DotShape(x.Shape, y.Shape, d)
+	shape, err := program.DotShape(x.Shape, y.Shape, d)
 	if err != nil {
 		b.failf(ErrShape, nil, "%s: dot of local %v and %v: %v", b.name, x.Shape, y.Shape, err)
 	}
 	x, y = b.widenOperand(x), b.widenOperand(y)
-	dims := DotDims{LeftBatch: cloneInts(d.LeftBatch), RightBatch: cloneInts(d.RightBatch),
+	dims := program.DotDims{LeftBatch: cloneInts(d.LeftBatch), RightBatch: cloneInts(d.RightBatch),
 		LeftContract: cloneInts(d.LeftContract), RightContract: cloneInts(d.RightContract)}
-	return b.addInstr(Instr{Op: OpDot, Args: idsOf(x, y), Dot: &dims}, out, shape)
+	return b.addInstr(program.Instr{Op: program.OpDot, Args: idsOf(x, y), Dot: &dims}, out, shape)
 }
 
 // LLoop runs body trips times. body gets the index of the round, an i32 scalar, and
@@ -400,7 +401,7 @@ func (b *Builder) LLoop(trips int, init []Local, body func(i Local, carried []Lo
 		b.failf(ErrShape, nil, "%s: loop carries %d values and returns %d", b.name, len(init), len(results))
 	}
 	outs := make([]Local, len(init))
-	outIDs := make([]ID, len(init))
+	outIDs := make([]program.ID, len(init))
 	for i, v := range init {
 		if results[i].DType != v.DType || !slices.Equal(results[i].Shape, v.Shape) {
 			b.failf(ErrShape, nil, "%s: loop value %d starts as %v%v and comes back as %v%v", b.name, i, v.DType, v.Shape, results[i].DType, results[i].Shape)
@@ -408,8 +409,8 @@ func (b *Builder) LLoop(trips int, init []Local, body func(i Local, carried []Lo
 		outs[i] = b.newValue(v.DType, v.Shape)
 		outIDs[i] = outs[i].ID
 	}
-	*b.body = append(*b.body, Instr{Op: OpLoop, Args: idsOf(init...), Out: outIDs,
-		Loop: &Loop{Trips: trips, Index: idx.ID, Params: idsOf(params...), Body: inner, Results: idsOf(results...)}})
+	*b.body = append(*b.body, program.Instr{Op: program.OpLoop, Args: idsOf(init...), Out: outIDs,
+		Loop: &program.Loop{Trips: trips, Index: idx.ID, Params: idsOf(params...), Body: inner, Results: idsOf(results...)}})
 	return outs
 }
 
@@ -422,7 +423,7 @@ var _ = float32(NegInf) > -math.MaxFloat32
 
 // LKernel computes on args by code that one platform has. means computes the same by
 // instructions: what it builds becomes k.Params, k.Body and k.Result.
-func (b *Builder) LKernel(k Kernel, args []Local, means func(params []Local) Local) Local {
+func (b *Builder) LKernel(k program.Kernel, args []Local, means func(params []Local) Local) Local {
 	closed := b.openBody()
 	b.depth++
 	params := make([]Local, len(args))
@@ -432,5 +433,5 @@ func (b *Builder) LKernel(k Kernel, args []Local, means func(params []Local) Loc
 	result := means(params)
 	b.depth--
 	k.Params, k.Body, k.Result = idsOf(params...), closed(), result.ID
-	return b.addInstr(Instr{Op: OpKernel, Args: idsOf(args...), Kernel: &k}, result.DType, result.Shape)
+	return b.addInstr(program.Instr{Op: program.OpKernel, Args: idsOf(args...), Kernel: &k}, result.DType, result.Shape)
 }

@@ -3,6 +3,8 @@ package spmd
 import (
 	"slices"
 	"strings"
+
+	"weft/program"
 )
 
 // Collectives. Along axes of size 1 alone a collective returns its operand. For a value
@@ -10,12 +12,12 @@ import (
 // collectives, so the result is a constant without elements.
 
 // LAllReduce joins the values of the devices along axes.
-func (b *Builder) LAllReduce(r Reduction, x Local, axes []string, reason string) Local {
+func (b *Builder) LAllReduce(r program.Reduction, x Local, axes []string, reason string) Local {
 	axes = b.realAxes(axes)
 	if len(axes) == 0 || isEmpty(x) {
 		return x
 	}
-	return b.addInstr(Instr{Op: OpAllReduce, Args: idsOf(x), Reduction: r, Axes: axes, Groups: b.groupsOf(axes), Reason: reason}, x.DType, x.Shape)
+	return b.addInstr(program.Instr{Op: program.OpAllReduce, Args: idsOf(x), Reduction: r, Axes: axes, Groups: b.groupsOf(axes), Reason: reason}, x.DType, x.Shape)
 }
 
 // LAllGather concatenates the values of the devices along axes on dim.
@@ -29,7 +31,7 @@ func (b *Builder) LAllGather(x Local, dim int, axes []string, reason string) Loc
 	if isEmpty(x) {
 		return b.LConst(x.DType, 0, shape...)
 	}
-	return b.addInstr(Instr{Op: OpAllGather, Args: idsOf(x), Dims: []int{dim}, Axes: axes, Groups: b.groupsOf(axes), Reason: reason}, x.DType, shape)
+	return b.addInstr(program.Instr{Op: program.OpAllGather, Args: idsOf(x), Dims: []int{dim}, Axes: axes, Groups: b.groupsOf(axes), Reason: reason}, x.DType, shape)
 }
 
 // LReduceScatter sums over axes and keeps this device's part of dim.
@@ -47,7 +49,7 @@ func (b *Builder) LReduceScatter(x Local, dim int, axes []string, reason string)
 	if isEmpty(x) {
 		return b.LConst(x.DType, 0, shape...)
 	}
-	return b.addInstr(Instr{Op: OpReduceScatter, Args: idsOf(x), Reduction: Sum, Dims: []int{dim}, Axes: axes, Groups: b.groupsOf(axes), Reason: reason}, x.DType, shape)
+	return b.addInstr(program.Instr{Op: program.OpReduceScatter, Args: idsOf(x), Reduction: program.Sum, Dims: []int{dim}, Axes: axes, Groups: b.groupsOf(axes), Reason: reason}, x.DType, shape)
 }
 
 // LAllToAll cuts dim split into one part for each device, sends each device its part, and
@@ -67,7 +69,7 @@ func (b *Builder) LAllToAll(x Local, split, concat int, axes []string, reason st
 	if isEmpty(x) {
 		return b.LConst(x.DType, 0, shape...)
 	}
-	return b.addInstr(Instr{Op: OpAllToAll, Args: idsOf(x), Dims: []int{split, concat}, Axes: axes, Groups: b.groupsOf(axes), Reason: reason}, x.DType, shape)
+	return b.addInstr(program.Instr{Op: program.OpAllToAll, Args: idsOf(x), Dims: []int{split, concat}, Axes: axes, Groups: b.groupsOf(axes), Reason: reason}, x.DType, shape)
 }
 
 // LPermute sends values between devices: pairs of mesh positions [from, to],
@@ -76,7 +78,7 @@ func (b *Builder) LPermute(x Local, pairs [][2]int, axes []string, reason string
 	if isEmpty(x) {
 		return x
 	}
-	return b.addInstr(Instr{Op: OpPermute, Args: idsOf(x), Pairs: pairs, Axes: append([]string{}, axes...), Reason: reason}, x.DType, x.Shape)
+	return b.addInstr(program.Instr{Op: program.OpPermute, Args: idsOf(x), Pairs: pairs, Axes: append([]string{}, axes...), Reason: reason}, x.DType, x.Shape)
 }
 
 // groupsOf is the mesh's groups along axes. They are made once for each set of axes,
@@ -91,7 +93,7 @@ func (b *Builder) groupsOf(axes []string) [][]int {
 	return g
 }
 
-func isEmpty(x Local) bool { return Type{Shape: x.Shape}.Elements() == 0 }
+func isEmpty(x Local) bool { return program.Type{Shape: x.Shape}.Elements() == 0 }
 
 // realAxes drops axes of size 1.
 func (b *Builder) realAxes(axes []string) []string {

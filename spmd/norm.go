@@ -2,6 +2,8 @@ package spmd
 
 import (
 	"slices"
+
+	"weft/program"
 )
 
 // LayerNorm normalises the last dim without weights: (x - mean) / sqrt(var + eps).
@@ -14,7 +16,7 @@ func (b *Builder) LayerNorm(x Tensor, eps float64) Tensor {
 	mean := b.Scale(b.Reduced(b.Sum(x, -1), "mean of a layer norm"), 1/n)
 	centred := b.Sub(x, mean)
 	v := b.Scale(b.Reduced(b.Sum(b.Mul(centred, centred), -1), "variance of a layer norm"), 1/n)
-	return b.Mul(centred, b.Unary(OpRsqrt, b.Shift(v, eps)))
+	return b.Mul(centred, b.Unary(program.OpRsqrt, b.Shift(v, eps)))
 }
 
 // RMSNorms normalises the last dim of each x and multiplies by its weight:
@@ -42,7 +44,7 @@ func (b *Builder) RMSFactors(eps float64, xs ...Tensor) []Tensor {
 	squares = b.ReducedTogether("sums of squares of norms over a split dim", squares...)
 	out := make([]Tensor, len(xs))
 	for i, x := range xs {
-		out[i] = b.Unary(OpRsqrt, b.Shift(b.Scale(squares[i], 1/float64(x.Dim(-1))), eps))
+		out[i] = b.Unary(program.OpRsqrt, b.Shift(b.Scale(squares[i], 1/float64(x.Dim(-1))), eps))
 	}
 	return out
 }

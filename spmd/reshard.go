@@ -3,6 +3,7 @@ package spmd
 import (
 	"slices"
 
+	"weft/program"
 	"weft/sharding"
 )
 
@@ -36,7 +37,7 @@ func (b *Builder) Reshard(t Tensor, spec sharding.Spec, reason string) Tensor {
 		case sharding.Slice:
 			v = b.sliceAxes(v, s.Dim, s.Axes)
 		case sharding.AllReduce:
-			v = b.LAllReduce(Sum, v, s.Axes, reason)
+			v = b.LAllReduce(program.Sum, v, s.Axes, reason)
 		case sharding.AllGather:
 			v = b.LAllGather(v, s.Dim, s.Axes, reason)
 		case sharding.ReduceScatter:
@@ -97,7 +98,7 @@ func (b *Builder) ReducedTogether(reason string, ts ...Tensor) []Tensor {
 			parts[k] = ts[j].local
 			done[j] = true
 		}
-		all := b.LAllReduce(Sum, b.LConcat(last, parts...), t.Spec.Partial(), reason)
+		all := b.LAllReduce(program.Sum, b.LConcat(last, parts...), t.Spec.Partial(), reason)
 		at := 0
 		for k, j := range group {
 			n := parts[k].Shape[last]

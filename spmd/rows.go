@@ -1,6 +1,9 @@
 package spmd
 
-import "weft/dtype"
+import (
+	"weft/dtype"
+	"weft/program"
+)
 
 // EvenBlock is the size of equal blocks that n is cut into, each of at most about most
 // (one and a half times as much is not cut yet). The last block is shorter where the
@@ -69,7 +72,7 @@ func (b *Builder) MapRows(x Tensor, dim, rows int, f func(Tensor) Tensor) Tensor
 // rows where the target wants it.
 func (b *Builder) matmulRows(x, w Local, out dtype.DType) Local {
 	last := x.Rank() - 1
-	dims := DotDims{LeftContract: []int{last}, RightContract: []int{1}}
+	dims := program.DotDims{LeftContract: []int{last}, RightContract: []int{1}}
 	rows := 1
 	for _, s := range x.Shape[:last] {
 		rows *= s

@@ -2,6 +2,7 @@ package spmd
 
 import (
 	"weft/dtype"
+	"weft/program"
 	"weft/sharding"
 )
 
@@ -13,7 +14,7 @@ func (b *Builder) LTake(x Local, dim int, ids Local) Local {
 		b.failf(ErrShape, nil, "%s: take from dim %d of local %v by %v%v: the dim has places and they are named by i32", b.name, dim, x.Shape, ids.DType, ids.Shape)
 	}
 	shape := append(append(cloneInts(x.Shape[:dim]), ids.Shape...), x.Shape[dim+1:]...)
-	return b.addInstr(Instr{Op: OpTake, Args: []ID{x.ID, ids.ID}, Dims: []int{dim}}, x.DType, shape)
+	return b.addInstr(program.Instr{Op: program.OpTake, Args: []program.ID{x.ID, ids.ID}, Dims: []int{dim}}, x.DType, shape)
 }
 
 // Take looks rows up: table (V, ...) and ids, an i32 of any shape, give (ids'
@@ -40,14 +41,14 @@ func (b *Builder) Take(table, ids Tensor) Tensor {
 	ids = b.Reshard(ids, want, "ids gathered: their axis splits the table")
 
 	rows := table.Spec.Dim(0)
-	at := b.LBinary(OpMin, b.LMax(ids.local, b.constI32(0)), b.constI32(table.Shape[0]-1))
+	at := b.LBinary(program.OpMin, b.LMax(ids.local, b.constI32(0)), b.constI32(table.Shape[0]-1))
 	n := table.local.Shape[0]
 	if len(rows) > 0 {
 		at = b.LSub(at, b.LMul(b.LAxisIndex(rows...), b.constI32(n)))
 	}
 	v := b.LTake(table.local, 0, at)
 	if len(rows) > 0 {
-		mine := b.LBinary(OpAnd, b.LCompare("GE", at, b.constI32(0)), b.LCompare("LT", at, b.constI32(n)))
+		mine := b.LBinary(program.OpAnd, b.LCompare("GE", at, b.constI32(0)), b.LCompare("LT", at, b.constI32(n)))
 		for range table.Rank() - 1 {
 			mine = b.LReshape(mine, append(cloneInts(mine.Shape), 1)...)
 		}

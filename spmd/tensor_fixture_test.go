@@ -9,9 +9,11 @@ import (
 	"weft/checkpoint"
 	"weft/dtype"
 	"weft/internal/meshtest"
+	"weft/program"
+	"weft/program/cost"
+	"weft/program/interp"
 	"weft/sharding"
 	"weft/spmd"
-	"weft/spmd/interp"
 )
 
 var primitives = sync.OnceValues(func() (map[string]*interp.Array, error) {
@@ -47,7 +49,7 @@ type tensorOp struct {
 	f     func(b *spmd.Builder, in map[string]spmd.Tensor) spmd.Tensor
 }
 
-func (o tensorOp) build(t meshtest.TB, on string) *spmd.Program {
+func (o tensorOp) build(t meshtest.TB, on string) *program.Program {
 	t.Helper()
 	return meshtest.Build(t, meshtest.Mesh(t, on), func(b *spmd.Builder) {
 		in := map[string]spmd.Tensor{}
@@ -58,7 +60,7 @@ func (o tensorOp) build(t meshtest.TB, on string) *spmd.Program {
 	})
 }
 
-func (o tensorOp) run(t meshtest.TB, on string) (*spmd.Program, *interp.Array) {
+func (o tensorOp) run(t meshtest.TB, on string) (*program.Program, *interp.Array) {
 	t.Helper()
 	p := o.build(t, on)
 	return p, meshtest.Interp(t, p, o.in)["out"]
@@ -72,7 +74,7 @@ func within(t testing.TB, what string, got, want *interp.Array, tolerance float6
 }
 
 // moves checks what a program exchanges: one line for each kind, as in meshtest.Table.
-func moves(t testing.TB, what string, p *spmd.Program, want ...spmd.Traffic) {
+func moves(t testing.TB, what string, p *program.Program, want ...cost.Traffic) {
 	t.Helper()
 	for i := range want {
 		if want[i].DType == dtype.Invalid {
@@ -80,7 +82,7 @@ func moves(t testing.TB, what string, p *spmd.Program, want ...spmd.Traffic) {
 		}
 		want[i].Type = want[i].DType.String()
 	}
-	if got, want := meshtest.Table(p.Collectives()), meshtest.Table(want); got != want {
+	if got, want := meshtest.Table(cost.Collectives(p)), meshtest.Table(want); got != want {
 		t.Errorf("%s moves\n%swant\n%s%s", what, got, want, p)
 	}
 }
@@ -124,7 +126,7 @@ func TestTensorRMSNorm(t *testing.T) {
 			}
 			rows := int64(want.Len() / 96)
 			chunk := (4*2*rows + int64(n) - 1) / int64(n)
-			moves(t, on, p, spmd.Traffic{Op: spmd.OpAllReduce, Axis: "tp", Count: 1, Elements: 2 * rows, Bytes: 2 * int64(n-1) * chunk})
+			moves(t, on, p, cost.Traffic{Op: program.OpAllReduce, Axis: "tp", Count: 1, Elements: 2 * rows, Bytes: 2 * int64(n-1) * chunk})
 		}
 	}
 }
@@ -161,13 +163,13 @@ func TestTensorLayerNorm(t *testing.T) {
 			within(t, c.want+" on "+on, got, primitive(t, c.want), 1e-5)
 			if n > 1 { // the mean, then the variance
 				chunk := (int64(4*14) + int64(n) - 1) / int64(n)
-				moves(t, on, p, spmd.Traffic{Op: spmd.OpAllReduce, Axis: "tp", Count: 2, Elements: 2 * 14, Bytes: 2 * 2 * int64(n-1) * chunk})
+				moves(t, on, p, cost.Traffic{Op: program.OpAllReduce, Axis: "tp", Count: 2, Elements: 2 * 14, Bytes: 2 * 2 * int64(n-1) * chunk})
 			}
 			o.specs = map[string]sharding.Spec{"x": sharding.Whole(3).WithPartial("tp")}
 			p, got = o.run(t, on)
 			within(t, c.want+" of partial sums on "+on, got, primitive(t, c.want), 3e-5)
-			if n > 1 && p.Collectives()[0].Count != 1 {
-				t.Errorf("%s: %v", on, p.Collectives())
+			if n > 1 && cost.Collectives(p)[0].Count != 1 {
+				t.Errorf("%s: %v", on, cost.Collectives(p))
 			}
 		}
 	}
@@ -183,8 +185,8 @@ func TestTensorActivations(t *testing.T) {
 			o.specs = map[string]sharding.Spec{"x": s}
 			p, got := o.run(t, "tp=2")
 			within(t, name+" "+s.String(), got, primitive(t, name), 1e-5)
-			if want := len(s.Partial()); len(p.Instances()) != want { // a non-linear op reduces first, once
-				t.Errorf("%s of %v: %v", name, s, p.Collectives())
+			if want := len(s.Partial()); len(cost.Instances(p)) != want { // a non-linear op reduces first, once
+				t.Errorf("%s of %v: %v", name, s, cost.Collectives(p))
 			}
 		}
 	}
@@ -209,7 +211,7 @@ func TestTensorRowParallelBias(t *testing.T) {
 			within(t, on, got, want, 0)
 			if n > 1 {
 				chunk := (int64(4*3) + int64(n) - 1) / int64(n)
-				moves(t, on, p, spmd.Traffic{Op: spmd.OpAllReduce, Axis: "tp", Count: 1, Elements: 3, Bytes: 2 * int64(n-1) * chunk})
+				moves(t, on, p, cost.Traffic{Op: program.OpAllReduce, Axis: "tp", Count: 1, Elements: 3, Bytes: 2 * int64(n-1) * chunk})
 			}
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"weft/dtype"
 	"weft/internal/meshtest"
 	"weft/mesh"
+	"weft/program"
+	"weft/program/cost"
 	"weft/sharding"
 	"weft/spmd"
 )
@@ -126,7 +128,7 @@ func (g *randomTensors) shrink(i int) {
 		if exact {
 			return []spmd.Tensor{b.Scale(pool[i], 0)}
 		}
-		return []spmd.Tensor{b.Unary(spmd.OpTanh, pool[i])}
+		return []spmd.Tensor{b.Unary(program.OpTanh, pool[i])}
 	}
 	x := s(g.b, g.tensors())[0]
 	g.steps = append(g.steps, s)
@@ -482,7 +484,7 @@ func (g *randomTensors) unary() {
 	one := func(most float64, f func(b *spmd.Builder, x spmd.Tensor) spmd.Tensor) {
 		g.take(most, func(b *spmd.Builder, p []spmd.Tensor) []spmd.Tensor { return []spmd.Tensor{f(b, p[i])} })
 	}
-	fn := func(op spmd.Op, most float64) {
+	fn := func(op program.Op, most float64) {
 		one(most, func(b *spmd.Builder, x spmd.Tensor) spmd.Tensor { return b.Unary(op, x) })
 	}
 	n := 4
@@ -491,9 +493,9 @@ func (g *randomTensors) unary() {
 	}
 	switch g.int(0, n, "unary") {
 	case 0:
-		fn(spmd.OpNeg, x.most)
+		fn(program.OpNeg, x.most)
 	case 1:
-		fn(spmd.OpAbs, x.most)
+		fn(program.OpAbs, x.most)
 	case 2:
 		one(3*x.most, func(b *spmd.Builder, x spmd.Tensor) spmd.Tensor { return b.Scale(x, -3) })
 	case 3:
@@ -504,19 +506,21 @@ func (g *randomTensors) unary() {
 			one(x.most, func(b *spmd.Builder, x spmd.Tensor) spmd.Tensor { return b.Convert(x, to) })
 		}
 	case 5:
-		fn(spmd.OpTanh, 1)
+		fn(program.OpTanh, 1)
 	case 6:
-		fn(spmd.OpSigmoid, 1)
+		fn(program.OpSigmoid, 1)
 	case 7:
-		fn(spmd.OpSin, 1)
+		fn(program.OpSin, 1)
 	case 8:
-		fn(spmd.OpCos, 1)
+		fn(program.OpCos, 1)
 	case 9:
 		one(1, func(b *spmd.Builder, x spmd.Tensor) spmd.Tensor {
-			return b.Unary(spmd.OpRsqrt, b.Shift(b.Mul(x, x), 1))
+			return b.Unary(program.OpRsqrt, b.Shift(b.Mul(x, x), 1))
 		})
 	case 10:
-		one(3, func(b *spmd.Builder, x spmd.Tensor) spmd.Tensor { return b.Unary(spmd.OpExp, b.Unary(spmd.OpTanh, x)) })
+		one(3, func(b *spmd.Builder, x spmd.Tensor) spmd.Tensor {
+			return b.Unary(program.OpExp, b.Unary(program.OpTanh, x))
+		})
 	}
 }
 
@@ -780,7 +784,7 @@ func TestTensorRandom(t *testing.T) {
 		p := meshtest.Build(rt, m, func(b *spmd.Builder) { again = g.draw(b) })
 		got := meshtest.Interp(rt, p, g.in)
 		one := meshtest.Build(rt, meshtest.One(rt, m), again)
-		if n := len(one.Instances()); n > 0 {
+		if n := len(cost.Instances(one)); n > 0 {
 			rt.Fatalf("one device has %d collectives\n%s", n, one)
 		}
 		want := meshtest.Interp(rt, one, g.in)
@@ -797,7 +801,7 @@ func TestTensorRandom(t *testing.T) {
 		// A target cuts computations up otherwise, and changes nothing else.
 		target := spmd.Target{RowTile: g.int(1, 6, "rows in a tile"), WideBF16: g.yes("bf16 widened"), FlatConv: g.yes("flat convolutions")}
 		cut := meshtest.Build(rt, m, func(b *spmd.Builder) { again(b) }, spmd.WithTarget(target))
-		if got, want := meshtest.Table(cut.Collectives()), meshtest.Table(p.Collectives()); got != want {
+		if got, want := meshtest.Table(cost.Collectives(cut)), meshtest.Table(cost.Collectives(p)); got != want {
 			rt.Fatalf("%+v: moves\n%swhere without it\n%s", target, got, want)
 		}
 		for name, y := range meshtest.Interp(rt, cut, g.in) {
@@ -809,19 +813,19 @@ func TestTensorRandom(t *testing.T) {
 }
 
 // sameTraffic holds a program's account of its collectives against its text.
-func sameTraffic(t meshtest.TB, p *spmd.Program) {
+func sameTraffic(t meshtest.TB, p *program.Program) {
 	t.Helper()
 	type row struct {
-		op              spmd.Op
+		op              program.Op
 		axis            string
 		d               dtype.DType
 		count           int
 		elements, bytes int64
 	}
-	table := func(ts []spmd.Traffic) map[row]bool {
+	table := func(ts []cost.Traffic) map[row]bool {
 		sums := map[string]row{}
 		for _, x := range ts {
-			if x.Op == spmd.OpPermute {
+			if x.Op == program.OpPermute {
 				x.Axis = "" // the text shows the axes along which something moves
 			}
 			k := fmt.Sprint(x.Op, x.Axis, x.DType)
@@ -834,7 +838,7 @@ func sameTraffic(t meshtest.TB, p *spmd.Program) {
 		}
 		return rows
 	}
-	if got, want := fmt.Sprint(table(meshtest.Text(t, p))), fmt.Sprint(table(p.Collectives())); got != want {
+	if got, want := fmt.Sprint(table(meshtest.Text(t, p))), fmt.Sprint(table(cost.Collectives(p))); got != want {
 		t.Fatalf("the text moves %v, the program %v\n%s", got, want, p)
 	}
 }

@@ -8,9 +8,11 @@ import (
 
 	"weft/dtype"
 	"weft/internal/meshtest"
+	"weft/program"
+	"weft/program/cost"
+	"weft/program/interp"
 	"weft/sharding"
 	"weft/spmd"
-	"weft/spmd/interp"
 )
 
 // axesOf reads a layout: "a,b|c" is dim 0 over a and b, dim 1 over c; "+p" at
@@ -46,8 +48,8 @@ func maxAlong(b *spmd.Builder, x spmd.Tensor, dim int) spmd.Tensor {
 	}
 	shape := slices.Clone(x.Shape)
 	shape[dim] = 1
-	v := b.LReduceKeep(spmd.Maximum, b.Local(x), dim)
-	return b.Global(b.LAllReduce(spmd.Maximum, v, x.Spec.Dim(dim), "maximum over a sharded dim"), shape, x.Spec.WithDim(dim))
+	v := b.LReduceKeep(program.Maximum, b.Local(x), dim)
+	return b.Global(b.LAllReduce(program.Maximum, v, x.Spec.Dim(dim), "maximum over a sharded dim"), shape, x.Spec.WithDim(dim))
 }
 
 // Each rule by its least example: the collectives it takes, their elements, and
@@ -62,9 +64,9 @@ func TestTensorRules(t *testing.T) {
 	take := func(b *spmd.Builder, in in) spmd.Tensor {
 		return b.Take(in["w"], b.Convert(b.DropDim(b.Slice(in["x"], 1, 0, 1), 1), dtype.I32))
 	}
-	const ar, ag, rs, aa = spmd.OpAllReduce, spmd.OpAllGather, spmd.OpReduceScatter, spmd.OpAllToAll
+	const ar, ag, rs, aa = program.OpAllReduce, program.OpAllGather, program.OpReduceScatter, program.OpAllToAll
 	type moved struct {
-		op       spmd.Op
+		op       program.Op
 		axis     string
 		elements int64
 	}
@@ -80,7 +82,7 @@ func TestTensorRules(t *testing.T) {
 		{"linear 1: over two axes", []int{4, 8}, []int{6, 8}, "-|a,b", "-|a,b", linear, "-|-+a,b", nil},
 		{"linear 2: K of w", []int{4, 8}, []int{6, 8}, "", "-|a", linear, "-|-+a", nil},
 		{"linear 2: K of x", []int{4, 8}, []int{6, 8}, "-|a", "", linear, "-|-+a", nil},
-		{"linear 2: K over other axes", []int{4, 8}, []int{6, 8}, "-|b", "-|a", linear, "-|-+a", []moved{{spmd.OpPermute, "a+b", 16}}},
+		{"linear 2: K over other axes", []int{4, 8}, []int{6, 8}, "-|b", "-|a", linear, "-|-+a", []moved{{program.OpPermute, "a+b", 16}}},
 		{"linear 3: rows and N", []int{4, 8}, []int{6, 8}, "a", "a", linear, "-|a", []moved{{ag, "a", 16}}},
 		{"linear 3: K and N", []int{4, 8}, []int{6, 8}, "-|a", "a", linear, "-|a", []moved{{ag, "a", 16}}},
 		{"linear 3: rows and K", []int{4, 8}, []int{6, 8}, "a", "-|a", linear, "-|-+a", []moved{{aa, "a", 16}}},
@@ -114,11 +116,11 @@ func TestTensorRules(t *testing.T) {
 			return b.Div(b.Constant(dtype.F32, 2, 4, 8), b.Shift(b.Mul(in["x"], in["x"]), 1))
 		}, "", []moved{{ar, "a", 32}}},
 		{"neg and scale keep sums", []int{4, 8}, nil, "b+a", "", func(b *spmd.Builder, in in) spmd.Tensor {
-			return b.Unary(spmd.OpNeg, b.Scale(in["x"], 2))
+			return b.Unary(program.OpNeg, b.Scale(in["x"], 2))
 		}, "b+a", nil},
 		{"shift reduces", []int{4, 8}, nil, "b+a", "", func(b *spmd.Builder, in in) spmd.Tensor { return b.Shift(in["x"], 1) }, "b", []moved{{ar, "a", 16}}},
 		{"convert reduces", []int{4, 8}, nil, "+a", "", func(b *spmd.Builder, in in) spmd.Tensor { return b.Convert(in["x"], dtype.BF16) }, "", []moved{{ar, "a", 32}}},
-		{"a function reduces", []int{4, 8}, nil, "+a", "", func(b *spmd.Builder, in in) spmd.Tensor { return b.Unary(spmd.OpAbs, in["x"]) }, "", []moved{{ar, "a", 32}}},
+		{"a function reduces", []int{4, 8}, nil, "+a", "", func(b *spmd.Builder, in in) spmd.Tensor { return b.Unary(program.OpAbs, in["x"]) }, "", []moved{{ar, "a", 32}}},
 		{"select reduces", []int{4, 8}, []int{4, 8}, "+a", "b", func(b *spmd.Builder, in in) spmd.Tensor {
 			return b.Select(b.Global(b.LCompare("GT", b.Local(in["w"]), b.LConst(dtype.F32, 0)), []int{4, 8}, in["w"].Spec), in["x"], in["w"])
 		}, "b", []moved{{ar, "a", 16}}},
@@ -163,7 +165,7 @@ func TestTensorRules(t *testing.T) {
 			if c.w != nil {
 				values["w"] = counted(c.w...)
 			}
-			build := func(on string) *spmd.Program {
+			build := func(on string) *program.Program {
 				m := meshtest.Mesh(t, on)
 				return meshtest.Build(t, m, func(b *spmd.Builder) {
 					ts := in{"x": b.Input("x", dtype.F32, c.x, layoutOf(c.xs))}
@@ -178,7 +180,7 @@ func TestTensorRules(t *testing.T) {
 				t.Errorf("the result is held as %v, want %v", got, want)
 			}
 			var got []moved
-			for _, x := range p.Collectives() {
+			for _, x := range cost.Collectives(p) {
 				got = append(got, moved{x.Op, x.Axis, x.Elements})
 			}
 			if !slices.Equal(got, c.want) {

@@ -10,7 +10,7 @@ import (
 	"weft/graph"
 	"weft/internal/printable"
 	"weft/plan"
-	"weft/spmd"
+	"weft/program"
 )
 
 // planRows is how many plans a table has without --all.
@@ -188,7 +188,7 @@ func attentionText(say func(string, ...any), phase string, choices []graph.Choic
 	if phase != "" {
 		phase += ": "
 	}
-	seen := map[spmd.Choice]bool{}
+	seen := map[program.Choice]bool{}
 	for _, c := range choices {
 		if !seen[c.Choice] {
 			seen[c.Choice] = true

@@ -13,6 +13,9 @@ import (
 	"weft/dtype"
 	"weft/internal/hlo"
 	"weft/internal/meshtest"
+	"weft/program"
+	"weft/program/cost"
+	"weft/program/stablehlo"
 	"weft/sharding"
 	"weft/spmd"
 	"weft/xla"
@@ -223,19 +226,19 @@ func TestCompiled(t *testing.T) {
 	a, ab := []string{"a"}, []string{"b", "a"}
 	p := meshtest.Build(t, m, func(b *spmd.Builder) {
 		x := b.Local(b.Input("x", dtype.F32, []int{8, 4}, sharding.Whole(2)))
-		x = b.LAllReduce(spmd.Sum, b.LUnary(spmd.OpTanh, x), a, "why")
+		x = b.LAllReduce(program.Sum, b.LUnary(program.OpTanh, x), a, "why")
 		x = b.LAllGather(b.LReduceScatter(x, 0, ab, "why"), 0, a, "why")
-		x = b.LPermute(b.LUnary(spmd.OpTanh, x), m.Pairs("b", 1, true), []string{"b"}, "why")
+		x = b.LPermute(b.LUnary(program.OpTanh, x), m.Pairs("b", 1, true), []string{"b"}, "why")
 		x = b.LLoop(5, []spmd.Local{x}, func(_ spmd.Local, v []spmd.Local) []spmd.Local {
-			y := b.LAllToAll(b.LUnary(spmd.OpTanh, v[0]), 1, 0, a, "why")
-			y = b.LAllToAll(b.LUnary(spmd.OpSin, y), 0, 1, a, "why")
+			y := b.LAllToAll(b.LUnary(program.OpTanh, v[0]), 1, 0, a, "why")
+			y = b.LAllToAll(b.LUnary(program.OpSin, y), 0, 1, a, "why")
 			return b.LLoop(3, []spmd.Local{y}, func(_ spmd.Local, v []spmd.Local) []spmd.Local {
-				return []spmd.Local{b.LAllReduce(spmd.Maximum, b.LUnary(spmd.OpSin, v[0]), []string{"b"}, "why")}
+				return []spmd.Local{b.LAllReduce(program.Maximum, b.LUnary(program.OpSin, v[0]), []string{"b"}, "why")}
 			})
 		})[0]
 		b.Output("y", b.Global(x, x.Shape, sharding.Whole(2)), "")
 	})
-	x, err := c.Compile(ctx, []byte(p.StableHLO()), xla.CompileOptions{Replicas: 4})
+	x, err := c.Compile(ctx, []byte(stablehlo.Text(p)), xla.CompileOptions{Replicas: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,10 +253,10 @@ func TestCompiled(t *testing.T) {
 	}
 	got, want := map[string]int64{}, map[string]int64{}
 	for _, f := range found {
-		axes := spmd.TextCollective{Op: spmd.Op(f.Op), Groups: f.Groups, Pairs: f.Pairs}.Axes(m)
+		axes := meshtest.TextCollective{Op: program.Op(f.Op), Groups: f.Groups, Pairs: f.Pairs}.Axes(m)
 		got[fmt.Sprint(f.Op, axes, f.Type)] += int64(f.Times) * f.Elements
 	}
-	for _, w := range p.Collectives() {
+	for _, w := range cost.Collectives(p) {
 		want[fmt.Sprint(w.Op, w.Axes, 11)] += w.Elements
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {

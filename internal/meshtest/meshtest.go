@@ -14,9 +14,12 @@ import (
 	"weft/dtype"
 	"weft/engine"
 	"weft/mesh"
+	"weft/program"
+	"weft/program/cost"
+	"weft/program/interp"
+	"weft/program/stablehlo"
 	"weft/sharding"
 	"weft/spmd"
-	"weft/spmd/interp"
 	"weft/tensor"
 )
 
@@ -63,13 +66,13 @@ func One(t TB, m *mesh.Mesh) *mesh.Mesh {
 }
 
 // Build makes a program and checks it.
-func Build(t TB, m *mesh.Mesh, define func(b *spmd.Builder), opts ...spmd.Option) *spmd.Program {
+func Build(t TB, m *mesh.Mesh, define func(b *spmd.Builder), opts ...spmd.Option) *program.Program {
 	t.Helper()
 	p, err := spmd.Build("test", m, define, opts...)
 	if err != nil {
 		t.Fatalf("build on %s: %v", m, err)
 	}
-	if err := spmd.Validate(p); err != nil {
+	if err := program.Validate(p); err != nil {
 		t.Fatalf("%v\n%s", err, p)
 	}
 	return p
@@ -197,7 +200,7 @@ func Gather(m *mesh.Mesh, spec sharding.Spec, d dtype.DType, shape []int, pieces
 }
 
 // Rows are the inputs of p by position.
-func Rows(p *spmd.Program, in Values) ([][]*interp.Array, error) {
+func Rows(p *program.Program, in Values) ([][]*interp.Array, error) {
 	out := make([][]*interp.Array, p.Mesh.NumDevices())
 	for _, port := range p.Inputs {
 		x := in[port.Name]
@@ -216,7 +219,7 @@ func Rows(p *spmd.Program, in Values) ([][]*interp.Array, error) {
 }
 
 // Results puts the outputs of p together; at gives output i at a position.
-func Results(p *spmd.Program, at func(pos, i int) *interp.Array) (Values, error) {
+func Results(p *program.Program, at func(pos, i int) *interp.Array) (Values, error) {
 	out := Values{}
 	for i, port := range p.Outputs {
 		pieces := make([]*interp.Array, p.Mesh.NumDevices())
@@ -234,7 +237,7 @@ func Results(p *spmd.Program, at func(pos, i int) *interp.Array) (Values, error)
 
 // Interp runs p on the interpreter, and checks that what was exchanged is what
 // the program says, and its text.
-func Interp(t TB, p *spmd.Program, in Values) Values {
+func Interp(t TB, p *program.Program, in Values) Values {
 	t.Helper()
 	devices, err := Rows(p, in)
 	if err != nil {
@@ -244,7 +247,7 @@ func Interp(t TB, p *spmd.Program, in Values) Values {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, p)
 	}
-	if got, want := Table(report.Collectives), Table(p.Collectives()); got != want {
+	if got, want := Table(report.Collectives), Table(cost.Collectives(p)); got != want {
 		t.Fatalf("the interpreter exchanged\n%s\nand the program says\n%s\n%s", got, want, p)
 	}
 	got, err := Results(p, func(pos, i int) *interp.Array { return out[pos][i] })
@@ -273,16 +276,16 @@ func XLA(t TB) engine.Engine {
 }
 
 // Run runs p on an engine.
-func Run(t TB, e engine.Engine, p *spmd.Program, in Values) Values {
+func Run(t TB, e engine.Engine, p *program.Program, in Values) Values {
 	t.Helper()
 	out, err := run(e, p, in)
 	if err != nil {
-		t.Fatalf("%v\n%s", err, p.StableHLO())
+		t.Fatalf("%v\n%s", err, stablehlo.Text(p))
 	}
 	return out
 }
 
-func run(e engine.Engine, p *spmd.Program, in Values) (Values, error) {
+func run(e engine.Engine, p *program.Program, in Values) (Values, error) {
 	ctx := context.Background()
 	devices, err := Rows(p, in)
 	if err != nil {
@@ -299,7 +302,7 @@ func run(e engine.Engine, p *spmd.Program, in Values) (Values, error) {
 		for pos := range blocks {
 			blocks[pos] = &engine.Block{Data: devices[pos][i].Tensor().Data}
 		}
-		v, err := e.Put(ctx, p.Mesh, spmd.Type{DType: port.DType, Shape: port.Local}, blocks)
+		v, err := e.Put(ctx, p.Mesh, program.Type{DType: port.DType, Shape: port.Local}, blocks)
 		if err != nil {
 			return nil, err
 		}
@@ -327,7 +330,7 @@ func run(e engine.Engine, p *spmd.Program, in Values) (Values, error) {
 
 // Table writes traffic one row a line: operation, axis, type, count, elements,
 // bytes; rows sorted as they come.
-func Table(ts []spmd.Traffic) string {
+func Table(ts []cost.Traffic) string {
 	var s strings.Builder
 	for _, t := range ts {
 		fmt.Fprintf(&s, "%-18s %-6s %-4s %3d %8d %9d\n", t.Op, t.Axis, t.Type, t.Count, t.Elements, t.Bytes)
@@ -365,25 +368,25 @@ func Differ(got, want *interp.Array, tolerance float64) string {
 }
 
 // Text reads the collectives out of the program's StableHLO text and adds them
-// up as Program.Collectives does. The reasons are those of the program. A
+// up as cost.Collectives does. The reasons are those of the program. A
 // permute's axes are those along which its text moves something.
-func Text(t TB, p *spmd.Program) []spmd.Traffic {
+func Text(t TB, p *program.Program) []cost.Traffic {
 	t.Helper()
-	found, err := spmd.CountText(p.StableHLO())
+	found, err := CountText(stablehlo.Text(p))
 	if err != nil {
-		t.Fatalf("%v\n%s", err, p.StableHLO())
+		t.Fatalf("%v\n%s", err, stablehlo.Text(p))
 	}
-	var all []spmd.Traffic
+	var all []cost.Traffic
 	for _, f := range found {
 		axes := f.Axes(p.Mesh)
 		n := p.Mesh.Size(axes...)
 		size := f.Elements * int64(f.DType.Size())
 		var sent map[int]int64
-		if f.Op == spmd.OpPermute {
+		if f.Op == program.OpPermute {
 			n = 2
-			sent = spmd.PermuteSent(f.Pairs, int64(f.Times)*size)
+			sent = cost.PermuteSent(f.Pairs, int64(f.Times)*size)
 		}
-		all = spmd.AddTraffic(all, []spmd.Traffic{{Sent: sent, Op: f.Op, Axes: axes, Axis: strings.Join(axes, "+"), DType: f.DType, Type: f.DType.String(),
+		all = cost.AddTraffic(all, []cost.Traffic{{Sent: sent, Op: f.Op, Axes: axes, Axis: strings.Join(axes, "+"), DType: f.DType, Type: f.DType.String(),
 			Count: f.Times, Elements: int64(f.Times) * f.Elements, Bytes: int64(f.Times) * sharding.RingBytes(sharding.Op(f.Op), n, size)}}, 1)
 	}
 	return all

@@ -12,6 +12,7 @@ import (
 	"weft"
 	"weft/internal/meshtest"
 	"weft/models"
+	"weft/program/cost"
 	"weft/spmd"
 	"weft/tensor"
 )
@@ -63,7 +64,7 @@ func Moves(t *testing.T, m models.Model, r models.Request, table []Move) {
 				t.Errorf("%s: there is no such program", what)
 				continue
 			}
-			if got := moves(p.Collectives()); got != c.Want {
+			if got := moves(cost.Collectives(p)); got != c.Want {
 				t.Errorf("%s: the program moves %q, want %q", what, got, c.Want)
 			}
 			if got := moves(meshtest.Text(t, p)); got != c.Want {
@@ -79,7 +80,7 @@ func Moves(t *testing.T, m models.Model, r models.Request, table []Move) {
 	}
 }
 
-func moves(ts []spmd.Traffic) string {
+func moves(ts []cost.Traffic) string {
 	lines := []string{}
 	for _, x := range ts {
 		line := fmt.Sprintf("%s %s %d %d", x.Op, x.Axis, x.Count, x.Elements)

@@ -13,6 +13,7 @@ import (
 	"weft/dtype"
 	"weft/mesh"
 	"weft/models"
+	"weft/program/stablehlo"
 	"weft/spmd"
 	"weft/target"
 )
@@ -104,7 +105,7 @@ func programsHash(t *testing.T, m models.Model, r models.Request, split string) 
 	h := sha256.New()
 	for _, name := range g.ProgramNames() {
 		fmt.Fprintln(h, name)
-		for line := range strings.Lines(g.Programs[name].StableHLO()) {
+		for line := range strings.Lines(stablehlo.Text(g.Programs[name])) {
 			if !strings.HasPrefix(strings.TrimSpace(line), "//") {
 				fmt.Fprint(h, line)
 			}

@@ -9,6 +9,7 @@ import (
 	"weft/mesh"
 	"weft/models"
 	"weft/models/step"
+	"weft/program"
 	"weft/sharding"
 	"weft/spmd"
 )
@@ -140,7 +141,7 @@ func (s *build) block() error {
 		x = p.Add(x, p.Linear(n.proj, p.MergeDims(y, 2, 2), l.Stream))
 		act := p.Gelu
 		if c.Act == "quick_gelu" {
-			act = func(x spmd.Tensor) spmd.Tensor { return p.Mul(x, p.Unary(spmd.OpSigmoid, p.Scale(x, 1.702))) }
+			act = func(x spmd.Tensor) spmd.Tensor { return p.Mul(x, p.Unary(program.OpSigmoid, p.Scale(x, 1.702))) }
 		}
 		p.Output("tokens", p.Add(x, p.FFN(n.up, n.down, norm(n.norm2), l.Stream, act)), "tokens")
 	})

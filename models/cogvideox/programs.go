@@ -108,19 +108,19 @@ func (s *build) tables() []table {
 	return []table{{"positions", s.c.Dim(), s.layout.Stream.Dim(1)}}
 }
 
-// program is one program under construction.
-type program struct {
+// programBuilder is one program under construction.
+type programBuilder struct {
 	*step.Program
 	s *build
 }
 
-func (s *build) program(name, prefix string, define func(p *program)) error {
-	return s.Build(name, prefix, func(p *step.Program) { define(&program{p, s}) })
+func (s *build) program(name, prefix string, define func(p *programBuilder)) error {
+	return s.Build(name, prefix, func(p *step.Program) { define(&programBuilder{p, s}) })
 }
 
 // text embeds the context: (B, T, text_embed_dim) to the text's stream (B, T, D).
 func (s *build) text() error {
-	return s.program("text", "", func(p *program) {
+	return s.program("text", "", func(p *programBuilder) {
 		x := p.Linear("patch_embed.text_proj", p.Value("context"), s.layout.Batch)
 		if s.c.Learned {
 			x = p.Add(x, p.learned(0, s.c.TextLen))
@@ -130,13 +130,13 @@ func (s *build) text() error {
 }
 
 // learned are rows of the learned positions (1, rows, D), split along D.
-func (p *program) learned(lo, hi int) spmd.Tensor {
+func (p *programBuilder) learned(lo, hi int) spmd.Tensor {
 	return p.Convert(p.Slice(p.Weight(positions), 1, lo, hi), dtype.F32)
 }
 
 // time embeds the timestep and the offset: (B, time_embed_dim), in f32.
 func (s *build) time() error {
-	return s.program("time", "", func(p *program) {
+	return s.program("time", "", func(p *programBuilder) {
 		embed := func(name, table string) spmd.Tensor {
 			e := p.Precise(name+".linear_1", p.Value(table), s.layout.Batch)
 			return p.Precise(name+".linear_2", p.Silu(e), s.layout.Batch)
@@ -152,7 +152,7 @@ func (s *build) time() error {
 // pre cuts latents into patches and embeds them: the video's stream (B, Sp, D).
 func (s *build) pre() error {
 	c, l := s.c, s.layout
-	return s.program("pre", "", func(p *program) {
+	return s.program("pre", "", func(p *programBuilder) {
 		x := p.Value("x") // B F C H W
 		if c.conditionDim() > 0 {
 			x = p.Concat(2, x, p.Value("y"))
@@ -179,7 +179,7 @@ func (s *build) pre() error {
 
 // modulations are the linear layers of several AdaLNs on the time's embedding,
 // gathered together: part i of AdaLN k is (B, 1, D).
-func (p *program) modulations(names ...string) func(k, i int) spmd.Tensor {
+func (p *programBuilder) modulations(names ...string) func(k, i int) spmd.Tensor {
 	e, d := p.Silu(p.Value("emb")), p.s.c.Dim()
 	all := make([]spmd.Tensor, len(names))
 	for i, n := range names {
@@ -190,13 +190,13 @@ func (p *program) modulations(names ...string) func(k, i int) spmd.Tensor {
 }
 
 // modulated is norm(x) (1 + scale) + shift.
-func (p *program) modulated(norm string, x, shift, scale spmd.Tensor) spmd.Tensor {
+func (p *programBuilder) modulated(norm string, x, shift, scale spmd.Tensor) spmd.Tensor {
 	return p.Add(p.Mul(p.Norm(norm, x, p.s.c.Eps), p.Shift(scale, 1)), shift)
 }
 
 // both modulates the two streams by AdaLN k of mod for column-parallel matmuls:
 // the video gathered over tp where its stream is split over it.
-func (p *program) both(norm string, k int, mod func(k, i int) spmd.Tensor, video, text spmd.Tensor) (v, t spmd.Tensor) {
+func (p *programBuilder) both(norm string, k int, mod func(k, i int) spmd.Tensor, video, text spmd.Tensor) (v, t spmd.Tensor) {
 	v = p.Compute(p.modulated(norm, video, mod(k, 0), mod(k, 1)))
 	t = p.Compute(p.modulated(norm, text, mod(k, 3), mod(k, 4)))
 	return p.Reshard(v, p.s.layout.Gathered, "split stream gathered for column-parallel matmuls"), t
@@ -207,7 +207,7 @@ const qkEps = 1e-6
 
 // parts are a stream's queries, keys and values (B, S, H, d): queries and keys
 // normed head by head and, with tables, rotated.
-func (p *program) parts(x spmd.Tensor, rotated bool) attention.Parts {
+func (p *programBuilder) parts(x spmd.Tensor, rotated bool) attention.Parts {
 	c := p.s.c
 	head := func(name string) spmd.Tensor {
 		return p.SplitDim(p.Linear("attn1.to_"+name, x, p.s.layout.Gathered), 2, c.Heads, c.HeadDim)
@@ -226,7 +226,7 @@ func (p *program) parts(x spmd.Tensor, rotated bool) attention.Parts {
 // a modulation of its own. Both streams stay f32.
 func (s *build) block() error {
 	l := s.layout
-	return s.program("block", "transformer_blocks.0.", func(p *program) {
+	return s.program("block", "transformer_blocks.0.", func(p *programBuilder) {
 		video, text := p.Value("video"), p.Value("text")
 		mod := p.modulations("norm1.linear", "norm2.linear")
 
@@ -246,7 +246,7 @@ func (s *build) block() error {
 // post: the last norms and the projection, then tokens back to latents.
 func (s *build) post() error {
 	c, l := s.c, s.layout
-	return s.program("post", "", func(p *program) {
+	return s.program("post", "", func(p *programBuilder) {
 		mod := p.modulations("norm_out.linear")
 		x := p.Norm("norm_final", p.Value("video"), c.Eps)
 		x = p.Linear("proj_out", p.Compute(p.modulated("norm_out.norm", x, mod(0, 0), mod(0, 1))), l.Stream)

@@ -101,26 +101,26 @@ func (s *build) values() {
 	}
 }
 
-// program is one program under construction.
-type program struct {
+// programBuilder is one program under construction.
+type programBuilder struct {
 	*step.Program
 	s *build
 }
 
-func (s *build) program(name, prefix string, define func(p *program)) error {
-	return s.Build(name, prefix, func(p *step.Program) { define(&program{p, s}) })
+func (s *build) program(name, prefix string, define func(p *programBuilder)) error {
+	return s.Build(name, prefix, func(p *step.Program) { define(&programBuilder{p, s}) })
 }
 
 // text projects the context: (B, L, text_dim) to (B, L, C).
 func (s *build) text() error {
-	return s.program("text", "", func(p *program) {
+	return s.program("text", "", func(p *programBuilder) {
 		p.Output("text", p.Compute(p.Gelu(p.Linear("crossattn_proj.0", p.Value("context"), batch))), "")
 	})
 }
 
 // textKV makes a layer's keys and values of the text, (B, L, H, d).
 func (s *build) textKV() error {
-	return s.program("text_kv", "blocks.0.cross_attn.", func(p *program) {
+	return s.program("text_kv", "blocks.0.cross_attn.", func(p *programBuilder) {
 		x := p.Value("text")
 		p.Output("text_k", p.Compute(p.RMSNorm("k_norm", p.heads(p.Linear("k_proj", x, batch)), eps)), "")
 		p.Output("text_v", p.Compute(p.heads(p.Linear("v_proj", x, batch))), "")
@@ -128,14 +128,14 @@ func (s *build) textKV() error {
 }
 
 // heads views (B, S, D) as (B, S, H, d).
-func (p *program) heads(x spmd.Tensor) spmd.Tensor {
+func (p *programBuilder) heads(x spmd.Tensor) spmd.Tensor {
 	return p.SplitDim(x, 2, p.s.c.Heads, p.s.c.HeadDim())
 }
 
 // time makes of the timesteps' sinusoids (B, T, D) their norm, which every
 // modulation reads, and what is added to every modulation: (B, T, 3D).
 func (s *build) time() error {
-	return s.program("time", "", func(p *program) {
+	return s.program("time", "", func(p *programBuilder) {
 		x := p.Value("time")
 		p.Output("emb", p.RMSNorm("t_embedding_norm", x, eps), "")
 		h := p.Silu(p.Precise("t_embedder.1.linear_1", x, batch))
@@ -146,7 +146,7 @@ func (s *build) time() error {
 // pre cuts latents and their masks into patches and embeds them: tokens (B, Sp, D).
 func (s *build) pre() error {
 	l := s.layout
-	return s.program("pre", "", func(p *program) {
+	return s.program("pre", "", func(p *programBuilder) {
 		x := p.Patches(p.Concat(1, p.Value("x"), p.Value("masks")), s.c.Patch(), "ctyx")
 		x = p.Reshard(p.PadTo(x, 1, l.Padded), l.Stream, "tokens cut over the mesh")
 		p.Output("tokens", p.Linear("x_embedder.proj.1", p.Compute(x), l.Stream), "")
@@ -156,7 +156,7 @@ func (s *build) pre() error {
 // modulations computes the modulations of sublayers, each n D wide (B, T, n D):
 // silu(emb) through the two narrow layers of its name, and the first n D of what
 // all share. Their column-parallel halves are gathered together.
-func (p *program) modulations(n int, names ...string) func(name string, part int) spmd.Tensor {
+func (p *programBuilder) modulations(n int, names ...string) func(name string, part int) spmd.Tensor {
 	d := p.s.c.Width
 	emb, lora := p.Silu(p.Value("emb")), p.ExpandDim(p.Slice(p.Value("lora"), 2, 0, n*d), 2)
 	all := make([]spmd.Tensor, len(names))
@@ -174,7 +174,7 @@ func (p *program) modulations(n int, names ...string) func(name string, part int
 
 // modulate is norm(x) (1 + scale) + shift, in the compute type, gathered over tp
 // where the stream is split over it.
-func (p *program) modulate(x spmd.Tensor, shift, scale spmd.Tensor) spmd.Tensor {
+func (p *programBuilder) modulate(x spmd.Tensor, shift, scale spmd.Tensor) spmd.Tensor {
 	y := p.Compute(p.Add(p.Mul(p.LayerNorm(x, eps), p.Shift(scale, 1)), shift))
 	return p.Reshard(y, p.s.layout.Gathered, "split stream gathered for column-parallel matmuls")
 }
@@ -183,7 +183,7 @@ func (p *program) modulate(x spmd.Tensor, shift, scale spmd.Tensor) spmd.Tensor 
 // with a modulation of its own. The stream stays f32.
 func (s *build) block() error {
 	l := s.layout
-	return s.program("block", "blocks.0.", func(p *program) {
+	return s.program("block", "blocks.0.", func(p *programBuilder) {
 		x := p.Value("tokens")
 		cos, sin := p.Value("rope_cos"), p.Value("rope_sin")
 		const self, cross, mlp = "adaln_modulation_self_attn", "adaln_modulation_cross_attn", "adaln_modulation_mlp"
@@ -212,7 +212,7 @@ func (s *build) block() error {
 // innermost in a patch, where the patches that went in had them outermost.
 func (s *build) post() error {
 	l := s.layout
-	return s.program("post", "", func(p *program) {
+	return s.program("post", "", func(p *programBuilder) {
 		const name = "final_layer.adaln_modulation"
 		part := p.modulations(2, name)
 		x := p.Value("tokens")

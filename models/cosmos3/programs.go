@@ -103,19 +103,19 @@ func (s *build) values() {
 	}
 }
 
-// program is one program under construction.
-type program struct {
+// programBuilder is one program under construction.
+type programBuilder struct {
 	*step.Program
 	s *build
 }
 
-func (s *build) program(name, prefix string, define func(p *program)) error {
-	return s.Build(name, prefix, func(p *step.Program) { define(&program{p, s}) })
+func (s *build) program(name, prefix string, define func(p *programBuilder)) error {
+	return s.Build(name, prefix, func(p *step.Program) { define(&programBuilder{p, s}) })
 }
 
 // embed looks the text's ids up: (B, L) to (B, L, D).
 func (s *build) embed() error {
-	return s.program("embed", "", func(p *program) {
+	return s.program("embed", "", func(p *programBuilder) {
 		p.Output("text", p.Rows("embed_tokens", p.Value("ids"), batch), "")
 	})
 }
@@ -125,7 +125,7 @@ func (s *build) embed() error {
 // is all the model sees of the time.
 func (s *build) pre() error {
 	l := s.layout
-	return s.program("pre", "", func(p *program) {
+	return s.program("pre", "", func(p *programBuilder) {
 		x := p.PadTo(p.Patches(p.Value("x"), s.c.patch(), "tyxc"), 1, l.Padded)
 		x = p.Linear("proj_in", p.Compute(p.Reshard(x, l.Stream, "tokens cut over the mesh")), l.Stream)
 		e := p.Silu(p.Precise("time_embedder.linear_1", p.Value("time"), batch))
@@ -139,7 +139,7 @@ func (s *build) pre() error {
 
 // qkv are a stream's queries, keys and values of h (B, rows, D), normalised by
 // heads where the model has norms; heads are not rotated yet. In f32.
-func (p *program) qkv(s stream, h spmd.Tensor, to sharding.Spec) (q, k, v spmd.Tensor) {
+func (p *programBuilder) qkv(s stream, h spmd.Tensor, to sharding.Spec) (q, k, v spmd.Tensor) {
 	heads := func(name string, n int) spmd.Tensor {
 		return p.SplitDim(p.Linear("self_attn."+name, h, to), 2, n, p.s.c.HeadDim)
 	}
@@ -152,7 +152,7 @@ func (p *program) qkv(s stream, h spmd.Tensor, to sharding.Spec) (q, k, v spmd.T
 
 // rest is what follows a stream's attention y (B, rows, H, d): the output
 // projection and the hidden layer, each added to the stream x.
-func (p *program) rest(s stream, x, y spmd.Tensor, stream, gathered sharding.Spec) spmd.Tensor {
+func (p *programBuilder) rest(s stream, x, y spmd.Tensor, stream, gathered sharding.Spec) spmd.Tensor {
 	x = p.Add(x, p.Linear("self_attn."+s.o, p.MergeDims(y, 2, 2), stream))
 	h := p.norm(s.norm2, x, gathered)
 	if p.s.c.Act == silu {
@@ -167,14 +167,14 @@ func (p *program) rest(s stream, x, y spmd.Tensor, stream, gathered sharding.Spe
 
 // norm is the norm of the stream x in the compute type, gathered over tp where
 // the stream is split over it.
-func (p *program) norm(name string, x spmd.Tensor, gathered sharding.Spec) spmd.Tensor {
+func (p *programBuilder) norm(name string, x spmd.Tensor, gathered sharding.Spec) spmd.Tensor {
 	return p.Reshard(p.Compute(p.RMSNorm(name, x, p.s.c.Eps)), gathered, "split stream gathered for column-parallel matmuls")
 }
 
 // und is one layer of the text stream, causal, on every device of sp alike. Its
 // padding, behind the text, is seen by padding alone.
 func (s *build) und() error {
-	return s.program("und", "layers.0.", func(p *program) {
+	return s.program("und", "layers.0.", func(p *programBuilder) {
 		x, cos, sin := p.Value("text"), p.Value("text_cos"), p.Value("text_sin")
 		q, k, v := p.qkv(text, p.norm(text.norm1, x, batch), batch)
 		turned := p.RopeHalves(k, cos, sin)
@@ -192,7 +192,7 @@ func (s *build) und() error {
 // gen is one layer of the video stream, which attends to the text and to itself.
 func (s *build) gen() error {
 	l := s.layout
-	return s.program("gen", "layers.0.", func(p *program) {
+	return s.program("gen", "layers.0.", func(p *programBuilder) {
 		x, cos, sin := p.Value("tokens"), p.Value("video_cos"), p.Value("video_sin")
 		q, k, v := p.qkv(video, p.norm(video.norm1, x, l.Gathered), l.Gathered)
 		own := attention.Parts{Q: p.RopeHalves(q, cos, sin), K: p.RopeHalves(k, cos, sin), V: v}
@@ -209,7 +209,7 @@ func (s *build) gen() error {
 // post: the final norm and projection, then tokens back to latents.
 func (s *build) post() error {
 	l := s.layout
-	return s.program("post", "", func(p *program) {
+	return s.program("post", "", func(p *programBuilder) {
 		h := p.Compute(p.RMSNorm("norm_moe_gen", p.Value("tokens"), s.c.Eps))
 		p.Output("out", p.Latents(p.Linear("proj_out", h, l.Stream), l.Grid, s.c.patch(), "tyxc"), "")
 	})

@@ -10,6 +10,7 @@ import (
 	"weft/mesh"
 	"weft/models"
 	"weft/models/step"
+	"weft/program"
 	"weft/sharding"
 	"weft/spmd"
 )
@@ -199,7 +200,7 @@ func (s *build) block(layer int) error {
 func standard(p *step.Program, x spmd.Tensor) spmd.Tensor {
 	mean := func(x spmd.Tensor) spmd.Tensor { return p.Scale(p.Sum(x, -1), 1/float64(x.Dim(-1))) }
 	x = p.Sub(x, mean(x))
-	return p.Div(x, p.Shift(p.Unary(spmd.OpSqrt, mean(p.Mul(x, x))), 1e-8))
+	return p.Div(x, p.Shift(p.Unary(program.OpSqrt, mean(p.Mul(x, x))), 1e-8))
 }
 
 // unit is x / sqrt(mean(x^2) + eps) over the last dim.

@@ -118,32 +118,32 @@ func (s *build) values() {
 	s.Value("text", step.Value{DType: dtype.F32, Shape: []int{b, l.text, c.Dim}, Spec: l.Batch, Kind: step.Stream})
 }
 
-// program is one program under construction.
-type program struct {
+// programBuilder is one program under construction.
+type programBuilder struct {
 	*step.Program
 	s *build
 }
 
-func (s *build) program(name, prefix string, define func(p *program)) error {
-	return s.Build(name, prefix, func(p *step.Program) { define(&program{p, s}) })
+func (s *build) program(name, prefix string, define func(p *programBuilder)) error {
+	return s.Build(name, prefix, func(p *step.Program) { define(&programBuilder{p, s}) })
 }
 
 // eps is that of every norm.
 const eps = 1e-6
 
 // two are two linear layers with SiLU between, in f32: x (B, n) to (B, D).
-func (p *program) two(first, second string, x spmd.Tensor) spmd.Tensor {
+func (p *programBuilder) two(first, second string, x spmd.Tensor) spmd.Tensor {
 	return p.Precise(second, p.Silu(p.Precise(first, x, p.s.layout.Batch)), p.s.layout.Batch)
 }
 
-func (p *program) embedder(name string, table spmd.Tensor) spmd.Tensor {
+func (p *programBuilder) embedder(name string, table spmd.Tensor) spmd.Tensor {
 	return p.two(name+".mlp.0", name+".mlp.2", table)
 }
 
 // textOnce embeds the text's rows (B, T, D) and the mean of the real ones (B, D).
 func (s *build) textOnce() error {
 	batch := s.layout.Batch
-	return s.program("text", "", func(p *program) {
+	return s.program("text", "", func(p *programBuilder) {
 		x := p.Value("context")
 		mean := p.DropDim(p.Sum(p.Mul(p.Convert(x, dtype.F32), p.Value("text_share")), 1), 1)
 		p.Output("mean", p.two("txt_in.c_embedder.linear_1", "txt_in.c_embedder.linear_2", mean), "")
@@ -154,7 +154,7 @@ func (s *build) textOnce() error {
 
 // vec embeds what modulates the blocks: the time, the pooled text, the guidance.
 func (s *build) vec() error {
-	return s.program("vec", "", func(p *program) {
+	return s.program("vec", "", func(p *programBuilder) {
 		e := p.embedder("time_in", p.Value("time"))
 		if !s.c.Glyphs {
 			e = p.Add(e, p.two("vector_in.in_layer", "vector_in.out_layer", p.Value("pooled")))
@@ -168,7 +168,7 @@ func (s *build) vec() error {
 
 // modulations are the parts (B, 1, D) of linear layers on a vector e (B, D): part i of
 // layer k. They are gathered together.
-func (p *program) modulations(e spmd.Tensor, names ...string) func(k, i int) spmd.Tensor {
+func (p *programBuilder) modulations(e spmd.Tensor, names ...string) func(k, i int) spmd.Tensor {
 	e, d := p.Silu(e), p.s.c.Dim
 	all := make([]spmd.Tensor, len(names))
 	for i, n := range names {
@@ -179,7 +179,7 @@ func (p *program) modulations(e spmd.Tensor, names ...string) func(k, i int) spm
 }
 
 // heads views (B, S, D) as (B, S, H, d).
-func (p *program) heads(x spmd.Tensor) spmd.Tensor {
+func (p *programBuilder) heads(x spmd.Tensor) spmd.Tensor {
 	return p.SplitDim(x, 2, p.s.c.Heads, p.s.c.HeadDim())
 }
 
@@ -189,7 +189,7 @@ func (p *program) heads(x spmd.Tensor) spmd.Tensor {
 func (s *build) refiner() error {
 	l := s.layout
 	define := func(name string, first bool) error {
-		return s.program(name, refiner(0), func(p *program) {
+		return s.program(name, refiner(0), func(p *programBuilder) {
 			var x spmd.Tensor
 			if first {
 				x = p.Value("embedded")
@@ -207,7 +207,7 @@ func (s *build) refiner() error {
 		})
 	}
 	s.Value("refine", step.Value{DType: dtype.F32, Shape: []int{s.r.Batch, s.c.Dim}, Spec: l.Batch})
-	err := s.program("refine", "", func(p *program) {
+	err := s.program("refine", "", func(p *programBuilder) {
 		p.Output("refine", p.Add(p.embedder("txt_in.t_embedder", p.Value("time")), p.Value("mean")), "")
 	})
 	if err != nil {
@@ -222,7 +222,7 @@ func (s *build) refiner() error {
 // pre cuts latents into patches and embeds them: the video's stream (B, Sp, D).
 func (s *build) pre() error {
 	l := s.layout
-	return s.program("pre", "", func(p *program) {
+	return s.program("pre", "", func(p *programBuilder) {
 		x := p.Patches(p.Value("x"), s.c.Patch, "ctyx")
 		if s.r.Image > 0 {
 			x = p.Concat(2, x, p.Patches(p.Value("y"), s.c.Patch, "ctyx"))
@@ -237,14 +237,14 @@ func (s *build) pre() error {
 
 // modulated is norm(x) (1 + scale) + shift in the compute type, the video's
 // gathered over tp where its stream is split over it.
-func (p *program) modulated(x, shift, scale spmd.Tensor, to sharding.Spec) spmd.Tensor {
+func (p *programBuilder) modulated(x, shift, scale spmd.Tensor, to sharding.Spec) spmd.Tensor {
 	y := p.Compute(p.Add(p.Mul(p.LayerNorm(x, eps), p.Shift(scale, 1)), shift))
 	return p.Reshard(y, to, "split stream gathered for column-parallel matmuls")
 }
 
 // parts are queries, keys and values of what a stream's stacked projection gave:
 // queries and keys normed head by head and, of the video, rotated.
-func (p *program) parts(q, k, v spmd.Tensor, norms string, video bool) attention.Parts {
+func (p *programBuilder) parts(q, k, v spmd.Tensor, norms string, video bool) attention.Parts {
 	c := p.s.c
 	normed := func(x spmd.Tensor, name string) spmd.Tensor {
 		y := p.RMSNorm(norms+name, p.heads(x), eps)
@@ -257,14 +257,14 @@ func (p *program) parts(q, k, v spmd.Tensor, norms string, video bool) attention
 }
 
 // joint attends over [video; text], of whose keys the text's padding is none.
-func (p *program) joint(video, text attention.Parts) (v, t spmd.Tensor) {
+func (p *programBuilder) joint(video, text attention.Parts) (v, t spmd.Tensor) {
 	mask := p.Value("key_mask")
 	t, v = attention.Joint(p.Builder, text, video, p.s.layout.Tokens, false, attention.Options{Mask: &mask})
 	return p.MergeDims(v, 2, 2), p.MergeDims(t, 2, 2)
 }
 
 // qkv are queries, keys and values (B, S, D) of layers that are stacked or, in 1.5, apart.
-func (p *program) qkv(name string, h spmd.Tensor) []spmd.Tensor {
+func (p *programBuilder) qkv(name string, h spmd.Tensor) []spmd.Tensor {
 	d, to := p.s.c.Dim, p.s.layout.Gathered
 	if !p.s.c.Glyphs {
 		return p.Unstack(p.Linear(name+"_qkv", h, to), d, d, d)
@@ -275,7 +275,7 @@ func (p *program) qkv(name string, h spmd.Tensor) []spmd.Tensor {
 // double is a layer whose streams have weights of their own. Both stay f32.
 func (s *build) double() error {
 	l := s.layout
-	return s.program("double", "double_blocks.0.", func(p *program) {
+	return s.program("double", "double_blocks.0.", func(p *programBuilder) {
 		video, text := p.Value("video"), p.Value("text")
 		mod := p.modulations(p.Value("vec"), "img_mod.linear", "txt_mod.linear")
 		stacked := func(h spmd.Tensor, stream string, video bool) attention.Parts {
@@ -299,7 +299,7 @@ func (s *build) double() error {
 // the wide middle exists for a block of rows only, and both sums are reduced as one.
 func (s *build) single() error {
 	c, l := s.c, s.layout
-	return s.program("single", "single_blocks.0.", func(p *program) {
+	return s.program("single", "single_blocks.0.", func(p *programBuilder) {
 		video, text := p.Value("video"), p.Value("text")
 		mod := p.modulations(p.Value("vec"), "modulation.linear")
 		w, b := p.Weight("linear1.weight"), p.Weight("linear1.bias")
@@ -333,7 +333,7 @@ func (s *build) single() error {
 // post: the last norm and the projection, then tokens back to latents.
 func (s *build) post() error {
 	l := s.layout
-	return s.program("post", "final_layer.", func(p *program) {
+	return s.program("post", "final_layer.", func(p *programBuilder) {
 		mod := p.modulations(p.Value("vec"), "adaLN_modulation.1")
 		h := p.Add(p.Mul(p.LayerNorm(p.Value("video"), eps), p.Shift(mod(0, 1), 1)), mod(0, 0))
 		x := p.Linear("linear", p.Compute(h), l.Stream)

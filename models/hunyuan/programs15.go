@@ -47,7 +47,7 @@ func (s *build) besideValues() {
 }
 
 // ofKind adds to rows (B, n, D) what says of which kind they are.
-func (p *program) ofKind(x spmd.Tensor, kind int) spmd.Tensor {
+func (p *programBuilder) ofKind(x spmd.Tensor, kind int) spmd.Tensor {
 	return p.Add(x, p.DropDim(p.Slice(p.Weight(kinds), 0, kind, kind+1), 0))
 }
 
@@ -56,7 +56,7 @@ func (p *program) ofKind(x spmd.Tensor, kind int) spmd.Tensor {
 func (s *build) beside() error {
 	batch := s.layout.Batch
 	if s.r.SecondText > 0 {
-		err := s.program("byt5", "", func(p *program) {
+		err := s.program("byt5", "", func(p *programBuilder) {
 			h := p.Compute(p.Norm("byt5_in.layernorm", p.Value("byt5"), eps15))
 			h = p.Compute(p.Gelu(p.FFN("byt5_in.fc1", "byt5_in.fc2", h, batch, p.Gelu)))
 			x := p.Reshard(p.Linear("byt5_in.fc3", h, batch), batch, "letters' rows gathered: they join the text's stream")
@@ -67,7 +67,7 @@ func (s *build) beside() error {
 		}
 	}
 	if s.r.Image > 0 {
-		err := s.program("vision", "", func(p *program) {
+		err := s.program("vision", "", func(p *programBuilder) {
 			h := p.Compute(p.Norm("vision_in.proj.0", p.Value("vision"), eps15))
 			x := p.Norm("vision_in.proj.4", p.FFN("vision_in.proj.1", "vision_in.proj.3", h, batch, p.Gelu), eps15)
 			p.Output("vision_rows", p.ofKind(x, kindImage), "")
@@ -76,7 +76,7 @@ func (s *build) beside() error {
 			return err
 		}
 	}
-	return s.program("join", "", func(p *program) {
+	return s.program("join", "", func(p *programBuilder) {
 		rows := []spmd.Tensor{}
 		if s.r.Image > 0 {
 			rows = append(rows, p.Value("vision_rows"))

@@ -4,16 +4,17 @@ import (
 	"weft/attention"
 	"weft/dtype"
 	"weft/models/step"
+	"weft/program"
 	"weft/sharding"
 	"weft/spmd"
 )
 
-// program is one program under construction: what a block of the transformer and
+// programBuilder is one program under construction: what a block of the transformer and
 // one of the connector have in common.
 //
 // Shapes: B batch, N tokens, Np the same padded for the split, D width, H heads,
 // d head width, L text rows.
-type program struct {
+type programBuilder struct {
 	*step.Program
 	heads, headDim int
 	eps, qkEps     float64
@@ -24,26 +25,28 @@ type program struct {
 }
 
 // rms is x over the root of its mean square, without weights.
-func (p *program) rms(x spmd.Tensor) spmd.Tensor {
+func (p *programBuilder) rms(x spmd.Tensor) spmd.Tensor {
 	mean := p.Scale(p.Sum(p.Mul(x, x), -1), 1/float64(x.Dim(-1)))
-	return p.Mul(x, p.Unary(spmd.OpRsqrt, p.Shift(mean, p.eps)))
+	return p.Mul(x, p.Unary(program.OpRsqrt, p.Shift(mean, p.eps)))
 }
 
 // gather makes a matmul's operand of a value of the stream.
-func (p *program) gather(x spmd.Tensor) spmd.Tensor {
+func (p *programBuilder) gather(x spmd.Tensor) spmd.Tensor {
 	return p.Reshard(p.Compute(x), p.gathered, "split stream gathered for column-parallel matmuls")
 }
 
 // modulated is x (1 + scale) + shift.
-func (p *program) modulated(x, shift, scale spmd.Tensor) spmd.Tensor {
+func (p *programBuilder) modulated(x, shift, scale spmd.Tensor) spmd.Tensor {
 	return p.Add(p.Mul(x, p.Shift(scale, 1)), shift)
 }
 
-func (p *program) split(x spmd.Tensor) spmd.Tensor { return p.SplitDim(x, 2, p.heads, p.headDim) }
+func (p *programBuilder) split(x spmd.Tensor) spmd.Tensor {
+	return p.SplitDim(x, 2, p.heads, p.headDim)
+}
 
 // rotated turns x (B, N, D) by tables over its whole width (B|1, N, D) and views it
 // as heads (B, N, H, d).
-func (p *program) rotated(x spmd.Tensor) spmd.Tensor {
+func (p *programBuilder) rotated(x spmd.Tensor) spmd.Tensor {
 	cos, sin := p.Value("rope_cos"), p.Value("rope_sin")
 	if p.halves {
 		return p.RopeHalves(p.split(x), p.split(cos), p.split(sin))
@@ -53,7 +56,7 @@ func (p *program) rotated(x spmd.Tensor) spmd.Tensor {
 
 // normed are linear layers name.to_* of x with their RMS norms over the whole
 // width, whose sums of squares travel together.
-func (p *program) normed(name string, x spmd.Tensor, parts ...string) []spmd.Tensor {
+func (p *programBuilder) normed(name string, x spmd.Tensor, parts ...string) []spmd.Tensor {
 	var xs, ws []spmd.Tensor
 	for _, part := range parts {
 		xs = append(xs, p.Linear(name+".to_"+part, x, p.gathered))
@@ -63,7 +66,7 @@ func (p *program) normed(name string, x spmd.Tensor, parts ...string) []spmd.Ten
 }
 
 // selfAttention of h (B, N, D), of which tokens are real.
-func (p *program) selfAttention(name string, h spmd.Tensor, tokens int) spmd.Tensor {
+func (p *programBuilder) selfAttention(name string, h spmd.Tensor, tokens int) spmd.Tensor {
 	qk := p.normed(name, h, "q", "k")
 	v := p.split(p.Compute(p.Linear(name+".to_v", h, p.gathered)))
 	y := attention.Attend(p.Builder, p.rotated(qk[0]), p.rotated(qk[1]), v, attention.Options{Keys: tokens})
@@ -71,20 +74,20 @@ func (p *program) selfAttention(name string, h spmd.Tensor, tokens int) spmd.Ten
 }
 
 // crossAttention of h to the keys and values of the text, with a bias (B, 1, 1, L).
-func (p *program) crossAttention(name string, h, k, v, bias spmd.Tensor) spmd.Tensor {
+func (p *programBuilder) crossAttention(name string, h, k, v, bias spmd.Tensor) spmd.Tensor {
 	q := p.split(p.Compute(p.normed(name, h, "q")[0]))
 	return p.output(name, h, attention.Attend(p.Builder, q, k, v, attention.Options{Bias: &bias}))
 }
 
 // output projects heads y (B, N, H, d), in LTX-2.5 each times a gate of h's.
-func (p *program) output(name string, h, y spmd.Tensor) spmd.Tensor {
+func (p *programBuilder) output(name string, h, y spmd.Tensor) spmd.Tensor {
 	if p.gated {
-		gate := p.Scale(p.Unary(spmd.OpSigmoid, p.Linear(name+".to_gate_logits", h, p.gathered)), 2)
+		gate := p.Scale(p.Unary(program.OpSigmoid, p.Linear(name+".to_gate_logits", h, p.gathered)), 2)
 		y = p.Compute(p.Mul(p.Convert(y, dtype.F32), p.ExpandDim(gate, 3)))
 	}
 	return p.Linear(name+".to_out.0", p.MergeDims(y, 2, 2), p.stream)
 }
 
-func (p *program) feedForward(h spmd.Tensor) spmd.Tensor {
+func (p *programBuilder) feedForward(h spmd.Tensor) spmd.Tensor {
 	return p.FFN("ff.net.0.proj", "ff.net.2", h, p.stream, p.GeluTanh)
 }

@@ -75,17 +75,17 @@ func (s *connecting) stage(first, last bool, layers sharding.Range) error {
 	return nil
 }
 
-func (s *connecting) program(name, prefix string, define func(p *program)) error {
+func (s *connecting) program(name, prefix string, define func(p *programBuilder)) error {
 	c := s.c
 	return s.Build(name, prefix, func(p *step.Program) {
-		define(&program{Program: p, heads: c.Heads, headDim: c.HeadDim, eps: c.Eps, qkEps: c.Eps, gated: c.Gated, halves: true, stream: s.layout.Stream, gathered: s.layout.Gathered})
+		define(&programBuilder{Program: p, heads: c.Heads, headDim: c.HeadDim, eps: c.Eps, qkEps: c.Eps, gated: c.Gated, halves: true, stream: s.layout.Stream, gathered: s.layout.Gathered})
 	})
 }
 
 // pre puts registers in the place of padding, row i the one of number i modulo
 // their number.
 func (s *connecting) pre() error {
-	return s.program("pre", connectorPrefix, func(p *program) {
+	return s.program("pre", connectorPrefix, func(p *programBuilder) {
 		all := p.Concat(0, slices.Repeat([]spmd.Tensor{p.Weight("learnable_registers")}, s.layout.Tokens/s.c.Registers)...)
 		real := p.Value("real")
 		x := p.Add(p.Mul(p.Value("context"), real), p.Mul(all, p.Shift(p.Scale(real, -1), 1)))
@@ -95,7 +95,7 @@ func (s *connecting) pre() error {
 
 // block is self-attention and an FFN, each of the stream normed without weights.
 func (s *connecting) block() error {
-	return s.program("block", connectorPrefix+"transformer_1d_blocks.0.", func(p *program) {
+	return s.program("block", connectorPrefix+"transformer_1d_blocks.0.", func(p *programBuilder) {
 		x := p.Value("rows")
 		x = p.Add(x, p.selfAttention("attn1", p.gather(p.rms(x)), s.layout.Tokens))
 		x = p.Add(x, p.feedForward(p.gather(p.rms(x))))
@@ -104,7 +104,7 @@ func (s *connecting) block() error {
 }
 
 func (s *connecting) post() error {
-	return s.program("post", "", func(p *program) {
+	return s.program("post", "", func(p *programBuilder) {
 		x := p.Reshard(p.rms(p.Value("rows")), perVideo, "rows gathered")
 		p.Output("out", p.Slice(x, 1, 0, s.layout.Tokens), "")
 	})

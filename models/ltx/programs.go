@@ -122,16 +122,16 @@ func (s *build) values() {
 	}
 }
 
-func (s *build) program(name, prefix string, define func(p *program)) error {
+func (s *build) program(name, prefix string, define func(p *programBuilder)) error {
 	c, l := s.c, s.layout
 	return s.Build(name, prefix, func(p *step.Program) {
-		define(&program{Program: p, heads: c.Heads, headDim: c.HeadDim, eps: c.Eps, qkEps: c.qkEps(), gated: c.Gated, halves: c.Second, stream: l.Stream, gathered: l.Gathered})
+		define(&programBuilder{Program: p, heads: c.Heads, headDim: c.HeadDim, eps: c.Eps, qkEps: c.qkEps(), gated: c.Gated, halves: c.Second, stream: l.Stream, gathered: l.Gathered})
 	})
 }
 
 // embedded is an AdaLN's embedding of a timestep's sines, and the parts that its
 // linear layer makes of it, in f32: (..., D) and (..., parts, D), held as to says.
-func (p *program) embedded(name string, time spmd.Tensor, parts int, to sharding.Spec) (e, mod spmd.Tensor) {
+func (p *programBuilder) embedded(name string, time spmd.Tensor, parts int, to sharding.Spec) (e, mod spmd.Tensor) {
 	rows := time.Spec
 	h := p.Silu(p.Precise(name+".emb.timestep_embedder.linear_1", time, rows))
 	e = p.Precise(name+".emb.timestep_embedder.linear_2", h, rows)
@@ -143,7 +143,7 @@ func (p *program) embedded(name string, time spmd.Tensor, parts int, to sharding
 
 // time makes of the timestep its embedding e and the modulations e0.
 func (s *build) time() error {
-	return s.program("time", "", func(p *program) {
+	return s.program("time", "", func(p *programBuilder) {
 		e, e0 := p.embedded("adaln_single", p.Value("time"), s.c.modulations(), s.layout.modulation)
 		p.Output("e", e, "")
 		p.Output("e0", e0, "")
@@ -152,7 +152,7 @@ func (s *build) time() error {
 
 // prompt makes of the noise level the modulation of the text's rows: (B, 2, D).
 func (s *build) prompt() error {
-	return s.program("prompt", "", func(p *program) {
+	return s.program("prompt", "", func(p *programBuilder) {
 		_, mod := p.embedded("prompt_adaln_single", p.Value("sigma"), 2, s.layout.Batch)
 		p.Output("prompt", mod, "")
 	})
@@ -160,7 +160,7 @@ func (s *build) prompt() error {
 
 // text embeds the context: (B, L, caption_channels) to (B, L, D).
 func (s *build) text() error {
-	return s.program("text", "", func(p *program) {
+	return s.program("text", "", func(p *programBuilder) {
 		x := p.GeluTanh(p.Linear("caption_projection.linear_1", p.Value("context"), s.layout.Batch))
 		p.Output("text", p.Compute(p.Linear("caption_projection.linear_2", p.Compute(x), s.layout.Batch)), "")
 	})
@@ -168,7 +168,7 @@ func (s *build) text() error {
 
 // textKV makes a layer's keys and values of the text (B, L, H, d).
 func (s *build) textKV() error {
-	return s.program("text_kv", "transformer_blocks.0.", func(p *program) {
+	return s.program("text_kv", "transformer_blocks.0.", func(p *programBuilder) {
 		p.gathered = s.layout.Batch
 		x := p.Value("text")
 		if s.c.CrossAdaLN {
@@ -182,7 +182,7 @@ func (s *build) textKV() error {
 
 // pre embeds the tokens: (B, Np, D).
 func (s *build) pre() error {
-	return s.program("pre", "", func(p *program) {
+	return s.program("pre", "", func(p *programBuilder) {
 		x := p.Reshard(p.PadTo(p.Value("x"), 1, s.layout.Padded), s.layout.Stream, "tokens cut over the mesh")
 		x = p.Linear("patchify_proj", p.Compute(x), s.layout.Stream)
 		if s.c.Keyframes {
@@ -195,7 +195,7 @@ func (s *build) pre() error {
 // block is one layer: self-attention, cross-attention to the text, FFN. The
 // stream stays f32.
 func (s *build) block() error {
-	return s.program("block", "transformer_blocks.0.", func(p *program) {
+	return s.program("block", "transformer_blocks.0.", func(p *programBuilder) {
 		x, e0, table := p.Value("tokens"), p.Value("e0"), p.Weight("scale_shift_table")
 		part := func(i int) spmd.Tensor {
 			learned := p.Slice(table, 0, i, i+1) // (1, D)
@@ -227,7 +227,7 @@ func (s *build) block() error {
 
 // post: the last norm and the projection to tokens of latents (B, N, C).
 func (s *build) post() error {
-	return s.program("post", "", func(p *program) {
+	return s.program("post", "", func(p *programBuilder) {
 		x, e, table := p.Value("tokens"), p.Value("e"), p.Weight("scale_shift_table")
 		if s.r.TokenTimes {
 			e = p.OfTokens(e)

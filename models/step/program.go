@@ -6,6 +6,7 @@ import (
 
 	"weft/dtype"
 	"weft/graph"
+	"weft/program"
 	"weft/sharding"
 	"weft/spmd"
 )
@@ -233,7 +234,7 @@ func (p *Program) SwapPairs(x spmd.Tensor) spmd.Tensor {
 	n := local.Shape[last]
 	left := p.LConcat(last, p.LSlice(local, last, 1, n), p.LSlice(local, last, 0, 1))
 	right := p.LConcat(last, p.LSlice(local, last, n-1, n), p.LSlice(local, last, 0, n-1))
-	parity := p.LBinary(spmd.OpRem, p.LIota(dtype.I32, 0, n), p.LConst(dtype.I32, 2))
+	parity := p.LBinary(program.OpRem, p.LIota(dtype.I32, 0, n), p.LConst(dtype.I32, 2))
 	even := p.LCompare("EQ", parity, p.LConst(dtype.I32, 0))
 	return p.Global(p.LSelect(even, left, right), x.Shape, x.Spec)
 }

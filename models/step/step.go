@@ -11,8 +11,8 @@ import (
 	"weft/graph"
 	"weft/mesh"
 	"weft/models"
+	"weft/program"
 	"weft/sharding"
-	"weft/spmd"
 	"weft/strategy"
 )
 
@@ -63,7 +63,7 @@ func New(m models.Model, on *mesh.Mesh, r models.Request) (*Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Step{Mesh: on, Request: r, Graph: &graph.Graph{Mesh: on, Programs: map[string]*spmd.Program{}},
+	s := &Step{Mesh: on, Request: r, Graph: &graph.Graph{Mesh: on, Programs: map[string]*program.Program{}},
 		specs: make(map[string]sharding.Assigned, len(params)), rest: make(map[string]int, len(params)), values: map[string]Value{}, made: map[string]int{}}
 	s.Graph.Weights = make([]graph.Weight, 0, len(params))
 	for i, p := range params {

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"weft/dtype"
+	"weft/program"
 	"weft/sharding"
 	"weft/spmd"
 )
@@ -76,7 +77,7 @@ func (p *Program) EveryToken(x spmd.Tensor, grid Grid, padded int, to sharding.S
 	}
 	first := p.LMul(p.LAxisIndex(axes...), p.LConst(dtype.I32, float64(n))) // of the device's tokens
 	if frames < grid.Frames {
-		from := p.LBinary(spmd.OpMin, p.LDiv(first, p.LConst(dtype.I32, float64(per))), p.LConst(dtype.I32, float64(grid.Frames-frames)))
+		from := p.LBinary(program.OpMin, p.LDiv(first, p.LConst(dtype.I32, float64(per))), p.LConst(dtype.I32, float64(grid.Frames-frames)))
 		v = p.LDynSlice(v, 1, from, frames)
 		first = p.LSub(first, p.LMul(from, p.LConst(dtype.I32, float64(per))))
 	}

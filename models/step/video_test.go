@@ -10,9 +10,10 @@ import (
 	"weft/dtype"
 	"weft/internal/meshtest"
 	"weft/models/step"
+	"weft/program/cost"
+	"weft/program/interp"
 	"weft/sharding"
 	"weft/spmd"
-	"weft/spmd/interp"
 )
 
 func numbered(shape ...int) *interp.Array {
@@ -52,8 +53,8 @@ func TestEveryTokenOnAnySplit(t *testing.T) {
 				}
 			}
 		}
-		if len(p.Instances()) > 0 {
-			t.Fatalf("%v", p.Collectives())
+		if len(cost.Instances(p)) > 0 {
+			t.Fatalf("%v", cost.Collectives(p))
 		}
 	})
 }
@@ -140,8 +141,8 @@ func TestRopeHalves(t *testing.T) {
 					t.Fatalf("%s, tables %v: element %d is %g, want %g", on, shape, i, y.At(i), want)
 				}
 			}
-			if len(p.Instances()) > 0 {
-				t.Errorf("%s, tables %v: %v", on, shape, p.Collectives())
+			if len(cost.Instances(p)) > 0 {
+				t.Errorf("%s, tables %v: %v", on, shape, cost.Collectives(p))
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"weft/mesh"
 	"weft/models"
 	"weft/models/step"
+	"weft/program"
 	"weft/sharding"
 	"weft/spmd"
 )
@@ -145,8 +146,8 @@ func (s *build) post() error {
 // grow by one factor up to max_distance.
 func (c Config) bucket(b *spmd.Builder, distance spmd.Local) spmd.Local {
 	number := func(n int) spmd.Local { return b.LConst(dtype.I32, float64(n)) }
-	far := b.LUnary(spmd.OpAbs, distance)
-	at := b.LBinary(spmd.OpMin, far, number(c.Buckets/4))
+	far := b.LUnary(program.OpAbs, distance)
+	at := b.LBinary(program.OpMin, far, number(c.Buckets/4))
 	for _, from := range c.ranges() {
 		at = b.LAdd(at, b.LConvert(b.LCompare("GE", far, number(from)), dtype.I32))
 	}

@@ -16,6 +16,9 @@ import (
 	"weft/internal/meshtest"
 	"weft/mesh"
 	"weft/models"
+	"weft/program"
+	"weft/program/cost"
+	"weft/program/stablehlo"
 	"weft/spmd"
 	"weft/xla"
 )
@@ -23,12 +26,12 @@ import (
 // The fixture's layer, at batch 2 and latents of 3 x 8 x 8:
 //
 //	B = 2   S = 3*4*4 = 48 tokens   D = 96   H = 4 heads   FFN = 192   L = 16
-func fixtureBlock(t testing.TB, on string, split bool, d dtype.DType, batch int) *spmd.Program {
+func fixtureBlock(t testing.TB, on string, split bool, d dtype.DType, batch int) *program.Program {
 	t.Helper()
 	return fixturePrograms(t, on, split, d, batch, spmd.Target{})["block"]
 }
 
-func fixturePrograms(t testing.TB, on string, split bool, d dtype.DType, batch int, target spmd.Target) map[string]*spmd.Program {
+func fixturePrograms(t testing.TB, on string, split bool, d dtype.DType, batch int, target spmd.Target) map[string]*program.Program {
 	t.Helper()
 	axes, err := mesh.Parse("dp=1,tp=1,sp=1")
 	if err != nil {
@@ -62,7 +65,7 @@ func fixturePrograms(t testing.TB, on string, split bool, d dtype.DType, batch i
 // collectives, with how many elements a device enters them, and how many bytes it
 // sends on a ring. Type is f32 unless said.
 type row struct {
-	op              spmd.Op
+	op              program.Op
 	axis            string
 	count           int
 	elements, bytes int64
@@ -70,10 +73,10 @@ type row struct {
 }
 
 const (
-	ar = spmd.OpAllReduce
-	ag = spmd.OpAllGather
-	rs = spmd.OpReduceScatter
-	aa = spmd.OpAllToAll
+	ar = program.OpAllReduce
+	ag = program.OpAllGather
+	rs = program.OpReduceScatter
+	aa = program.OpAllToAll
 )
 
 // layerTable is computed by hand from the shapes. On a ring of n a device sends, of a
@@ -172,7 +175,7 @@ func sorted(rows []row) []row {
 	return rows
 }
 
-func rowsOf(ts []spmd.Traffic) []row {
+func rowsOf(ts []cost.Traffic) []row {
 	var rows []row
 	for _, x := range ts {
 		rows = append(rows, row{x.Op, x.Axis, x.Count, x.Elements, x.Bytes, x.DType})
@@ -181,7 +184,7 @@ func rowsOf(ts []spmd.Traffic) []row {
 }
 
 // blockValues are random inputs for the program.
-func blockValues(p *spmd.Program) meshtest.Values {
+func blockValues(p *program.Program) meshtest.Values {
 	r := rand.New(rand.NewPCG(5, 5))
 	in := meshtest.Values{}
 	for _, port := range p.Inputs {
@@ -198,11 +201,11 @@ func TestCollectivesOfALayer(t *testing.T) {
 		what := fmt.Sprintf("%s split=%v %v", c.on, c.split, c.d)
 		// Cut up for a device, so small that everything loops, it moves the same.
 		cut := fixturePrograms(t, c.on, c.split, c.d, 2, spmd.Target{RowTile: 10, WideBF16: true, QueryBlock: 5, KeyBlock: 7, HeadBlock: 1})["block"]
-		if got := fmt.Sprint(rowsOf(cut.Collectives())); got != want {
+		if got := fmt.Sprint(rowsOf(cost.Collectives(cut))); got != want {
 			t.Errorf("%s: cut up the program moves %s, want %s", what, got, want)
 		}
 		p := fixtureBlock(t, c.on, c.split, c.d, 2)
-		if got := fmt.Sprint(rowsOf(p.Collectives())); got != want {
+		if got := fmt.Sprint(rowsOf(cost.Collectives(p))); got != want {
 			t.Errorf("%s: the program moves %s, want %s", what, got, want)
 		}
 		if got := fmt.Sprint(rowsOf(meshtest.Text(t, p))); got != want {
@@ -254,7 +257,7 @@ func collectivesOf(t testing.TB, x *xla.Executable, devices int) []hlo.Collectiv
 // axisOf names the axes that a compiled collective runs along.
 func axisOf(t testing.TB, m *mesh.Mesh, c hlo.Collective) string {
 	t.Helper()
-	axes := spmd.TextCollective{Op: spmd.Op(c.Op), Groups: c.Groups, Pairs: c.Pairs}.Axes(m)
+	axes := meshtest.TextCollective{Op: program.Op(c.Op), Groups: c.Groups, Pairs: c.Pairs}.Axes(m)
 	if axes == nil {
 		t.Fatalf("%s runs in groups %v, which are those of no axes of %s", c.Name, c.Groups, m)
 	}
@@ -279,7 +282,7 @@ func TestCollectivesOfACompiledLayer(t *testing.T) {
 		for _, r := range k.rows {
 			want[string(r.op)+" "+r.axis] += r.elements
 		}
-		x, err := c.Compile(t.Context(), []byte(p.StableHLO()), xla.CompileOptions{Replicas: p.Mesh.NumDevices()})
+		x, err := c.Compile(t.Context(), []byte(stablehlo.Text(p)), xla.CompileOptions{Replicas: p.Mesh.NumDevices()})
 		if err != nil {
 			t.Fatal(err)
 		}

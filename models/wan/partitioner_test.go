@@ -12,23 +12,26 @@ import (
 	"weft/internal/hlo"
 	"weft/internal/meshtest"
 	"weft/mesh"
+	"weft/program"
+	"weft/program/cost"
+	"weft/program/interp"
+	"weft/program/stablehlo"
 	"weft/sharding"
 	"weft/spmd"
-	"weft/spmd/interp"
 	"weft/xla"
 )
 
 // annotated is the text of a one-device program with the layouts that another
 // gives its inputs and outputs, for XLA's own partitioner.
-func annotated(t testing.TB, whole, split *spmd.Program) string {
+func annotated(t testing.TB, whole, split *program.Program) string {
 	t.Helper()
-	lines := strings.Split(whole.StableHLO(), "\n")
+	lines := strings.Split(stablehlo.Text(whole), "\n")
 	at := slices.IndexFunc(lines, func(l string) bool { return strings.Contains(l, "func.func public @main(") })
 	head, tail, ok := strings.Cut(lines[at], ") -> (")
 	if !ok {
 		t.Fatalf("main is %s", lines[at])
 	}
-	annotate := func(text string, ports []spmd.Port) string {
+	annotate := func(text string, ports []program.Port) string {
 		i := -1
 		return regexp.MustCompile(`tensor<[^>]*>( \{)?`).ReplaceAllStringFunc(text, func(s string) string {
 			i++
@@ -108,11 +111,11 @@ func TestNoMoreThanXLAsPartitioner(t *testing.T) {
 
 // noMore compares what split, weft's program, sends with what XLA's partitioner
 // makes of whole; run says to compare the results too.
-func noMore(t *testing.T, c *xla.Client, name string, whole, split *spmd.Program, run bool) {
+func noMore(t *testing.T, c *xla.Client, name string, whole, split *program.Program, run bool) {
 	t.Helper()
 	o := xla.CompileOptions{Partitions: split.Mesh.NumDevices()}
 	for i, in := range split.Inputs {
-		donated := slices.ContainsFunc(split.Outputs, func(o spmd.Port) bool { return o.Donor == i })
+		donated := slices.ContainsFunc(split.Outputs, func(o program.Port) bool { return o.Donor == i })
 		o.Args = append(o.Args, xla.ArgSpec{DType: in.DType, Shape: in.Local, Donated: donated})
 	}
 	for _, out := range split.Outputs {
@@ -124,7 +127,7 @@ func noMore(t *testing.T, c *xla.Client, name string, whole, split *spmd.Program
 	}
 	defer x.Close()
 	theirs, ours := sent(split.Mesh, collectivesOf(t, x, o.Partitions)), map[string]int64{}
-	for _, x := range split.Collectives() {
+	for _, x := range cost.Collectives(split) {
 		for _, a := range x.Axes {
 			ours[a] += x.Bytes / int64(x.DType.Size())
 		}
@@ -148,7 +151,7 @@ func noMore(t *testing.T, c *xla.Client, name string, whole, split *spmd.Program
 }
 
 // execute runs a compiled program whose ports are p's.
-func execute(t *testing.T, c *xla.Client, x *xla.Executable, p *spmd.Program, in meshtest.Values) meshtest.Values {
+func execute(t *testing.T, c *xla.Client, x *xla.Executable, p *program.Program, in meshtest.Values) meshtest.Values {
 	t.Helper()
 	ctx := t.Context()
 	rows, err := meshtest.Rows(p, in)

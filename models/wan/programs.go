@@ -10,6 +10,7 @@ import (
 	"weft/mesh"
 	"weft/models"
 	"weft/models/step"
+	"weft/program"
 	"weft/sharding"
 	"weft/spmd"
 )
@@ -122,20 +123,20 @@ func (s *build) values() {
 	}
 }
 
-// program is one program under construction.
-type program struct {
+// programBuilder is one program under construction.
+type programBuilder struct {
 	*step.Program
 	s *build
 }
 
-func (s *build) program(name, prefix string, define func(p *program)) error {
-	return s.Build(name, prefix, func(p *step.Program) { define(&program{p, s}) })
+func (s *build) program(name, prefix string, define func(p *programBuilder)) error {
+	return s.Build(name, prefix, func(p *step.Program) { define(&programBuilder{p, s}) })
 }
 
 // text embeds the context: (B, L, text_dim) to (B, L, D).
 func (s *build) text() error {
 	batch := sharding.NewSpec([]string{"dp"})
-	return s.program("text", "", func(p *program) {
+	return s.program("text", "", func(p *programBuilder) {
 		x := p.Value("context")
 		x = p.Compute(p.GeluTanh(p.Linear("text_embedding.0", x, batch)))
 		x = p.Linear("text_embedding.2", x, batch)
@@ -149,7 +150,7 @@ const clipEps = 1e-5
 // image embeds the image's features: (B, Li, image_dim) to (B, Li, D).
 func (s *build) image() error {
 	batch := sharding.NewSpec([]string{"dp"})
-	return s.program("image", "", func(p *program) {
+	return s.program("image", "", func(p *programBuilder) {
 		x := p.Norm("img_emb.proj.0", p.Value("clip_fea"), clipEps)
 		x = p.Gelu(p.Linear("img_emb.proj.1", p.Compute(x), batch))
 		x = p.Linear("img_emb.proj.3", p.Compute(x), batch)
@@ -164,7 +165,7 @@ func (s *build) image() error {
 // norms travel together.
 func (s *build) textKV() error {
 	batch := sharding.NewSpec([]string{"dp"})
-	return s.program("text_kv", "blocks.0.cross_attn.", func(p *program) {
+	return s.program("text_kv", "blocks.0.cross_attn.", func(p *programBuilder) {
 		x := p.Value("text")
 		ks, ws := []spmd.Tensor{p.Linear("k", x, batch)}, []spmd.Tensor{p.Weight("norm_k.weight")}
 		if s.c.ImageDim == 0 {
@@ -184,7 +185,7 @@ func (s *build) textKV() error {
 
 // normsOfRows is RMSNorms for tensors of different numbers of rows (B, rows, D),
 // whose sums (B, 1, rows) are laid end to end to travel in one reduction.
-func (p *program) normsOfRows(xs, ws []spmd.Tensor) []spmd.Tensor {
+func (p *programBuilder) normsOfRows(xs, ws []spmd.Tensor) []spmd.Tensor {
 	sums := make([]spmd.Tensor, len(xs))
 	for i, x := range xs {
 		sums[i] = p.Transpose(p.Sum(p.Mul(x, x), -1), 0, 2, 1)
@@ -192,14 +193,14 @@ func (p *program) normsOfRows(xs, ws []spmd.Tensor) []spmd.Tensor {
 	sums = p.ReducedTogether("sums of squares of norms over a split dim", sums...)
 	out := make([]spmd.Tensor, len(xs))
 	for i, x := range xs {
-		r := p.Unary(spmd.OpRsqrt, p.Shift(p.Scale(sums[i], 1/float64(x.Dim(-1))), p.s.c.Eps))
+		r := p.Unary(program.OpRsqrt, p.Shift(p.Scale(sums[i], 1/float64(x.Dim(-1))), p.s.c.Eps))
 		out[i] = p.Mul(p.Mul(x, p.Transpose(r, 0, 2, 1)), ws[i])
 	}
 	return out
 }
 
 // heads views (B, S, D) as (B, S, H, d).
-func (p *program) heads(x spmd.Tensor) spmd.Tensor {
+func (p *programBuilder) heads(x spmd.Tensor) spmd.Tensor {
 	return p.SplitDim(x, 2, p.s.c.Heads, p.s.c.HeadDim())
 }
 
@@ -209,7 +210,7 @@ func (p *program) heads(x spmd.Tensor) spmd.Tensor {
 // never whole on a device where the tokens are split. Of a few timesteps each is
 // embedded once, and a token takes its own's.
 func (s *build) time() error {
-	return s.program("time", "", func(p *program) {
+	return s.program("time", "", func(p *programBuilder) {
 		time := p.Value("time")
 		rows := time.Spec
 		e := p.Precise("time_embedding.0", time, rows)
@@ -224,7 +225,7 @@ func (s *build) time() error {
 // pre cuts latents into patches and embeds them: tokens (B, Sp, D).
 func (s *build) pre() error {
 	c, l := s.c, s.layout
-	return s.program("pre", "", func(p *program) {
+	return s.program("pre", "", func(p *programBuilder) {
 		x := p.Value("x") // B C F H W
 		if c.ConditionDim() > 0 {
 			x = p.Concat(1, x, p.Value("y"))
@@ -238,19 +239,19 @@ func (s *build) pre() error {
 
 // modulate is norm(x) (1 + scale) + shift, in the compute type, gathered over
 // tp where the stream is split over it.
-func (p *program) modulate(x, shift, scale spmd.Tensor) spmd.Tensor {
+func (p *programBuilder) modulate(x, shift, scale spmd.Tensor) spmd.Tensor {
 	y := p.Add(p.Mul(p.LayerNorm(x, p.s.c.Eps), p.Shift(scale, 1)), shift)
 	return p.gather(p.Compute(y))
 }
 
-func (p *program) gather(x spmd.Tensor) spmd.Tensor {
+func (p *programBuilder) gather(x spmd.Tensor) spmd.Tensor {
 	return p.Reshard(x, p.s.layout.Gathered, "split stream gathered for column-parallel matmuls")
 }
 
 // modulations gives part i of the modulation e and a learned table (1, n, D),
 // added, as it goes onto the stream's rows: (B, 1, D), or (B, Sp, D) with a
 // timestep for every token. at makes part i of e (B, 1|Sp, D).
-func (p *program) modulations(table spmd.Tensor, at func(i int) spmd.Tensor) func(int) spmd.Tensor {
+func (p *programBuilder) modulations(table spmd.Tensor, at func(i int) spmd.Tensor) func(int) spmd.Tensor {
 	return func(i int) spmd.Tensor { return p.Add(at(i), p.Slice(table, 1, i, i+1)) }
 }
 
@@ -258,7 +259,7 @@ func (p *program) modulations(table spmd.Tensor, at func(i int) spmd.Tensor) fun
 // FFN. The stream stays f32.
 func (s *build) block() error {
 	c, l := s.c, s.layout
-	return s.program("block", "blocks.0.", func(p *program) {
+	return s.program("block", "blocks.0.", func(p *programBuilder) {
 		x, e0 := p.Value("tokens"), p.Value("e0")
 		cos, sin := p.Value("rope_cos"), p.Value("rope_sin")
 		part := p.modulations(p.Weight("modulation"), func(i int) spmd.Tensor {
@@ -296,7 +297,7 @@ func (s *build) block() error {
 // post: the head, then tokens back to latents.
 func (s *build) post() error {
 	c, l := s.c, s.layout
-	return s.program("post", "", func(p *program) {
+	return s.program("post", "", func(p *programBuilder) {
 		x, e := p.Value("tokens"), p.Value("e")
 		if s.r.TokenTimes {
 			e = p.OfTokens(e)

@@ -11,6 +11,7 @@ import (
 	"weft/mesh"
 	"weft/models"
 	"weft/models/step"
+	"weft/program"
 	"weft/sharding"
 	"weft/spmd"
 )
@@ -146,8 +147,8 @@ func (s *build) pre() error {
 	})
 }
 
-// program is one program under construction.
-type program struct {
+// programBuilder is one program under construction.
+type programBuilder struct {
 	*step.Program
 	s     *build
 	scale int // pixels to a latent position, where the program has got to
@@ -159,7 +160,7 @@ func (s *build) stages() error {
 	scale := 1
 	for i, name := range s.stageNames() {
 		err := s.Build(name+s.suffix(), "", func(base *step.Program) {
-			p := &program{base, s, scale}
+			p := &programBuilder{base, s, scale}
 			if i == 0 {
 				p.hand("middle", p.middle())
 				return
@@ -191,12 +192,12 @@ func (s *build) stages() error {
 }
 
 // hand gives x to the next program.
-func (p *program) hand(name string, x spmd.Tensor) {
+func (p *programBuilder) hand(name string, x spmd.Tensor) {
 	p.s.Value(name, step.Value{DType: x.DType, Shape: x.Shape, Spec: x.Spec, Kind: step.PerLayer})
 	p.Output(name, x, "")
 }
 
-func (p *program) middle() spmd.Tensor {
+func (p *programBuilder) middle() spmd.Tensor {
 	x := p.causal("decoder.conv1", p.Value("latent"))
 	x = p.residual("decoder.middle.0", x)
 	x = p.attend("decoder.middle.1", x)
@@ -208,14 +209,14 @@ const tiny = 1e-12
 
 // norm brings the channels of each position to length sqrt(C) and scales them.
 // Length, not mean square with an epsilon: the two differ where the channels are small.
-func (p *program) norm(name string, x spmd.Tensor) spmd.Tensor {
-	length := p.AtLeast(p.Unary(spmd.OpSqrt, p.Sum(p.Mul(x, x), -1)), tiny)
+func (p *programBuilder) norm(name string, x spmd.Tensor) spmd.Tensor {
+	length := p.AtLeast(p.Unary(program.OpSqrt, p.Sum(p.Mul(x, x), -1)), tiny)
 	factor := p.Div(p.Constant(dtype.F32, math.Sqrt(float64(x.Dim(-1)))), length)
 	return p.Mul(p.Mul(x, factor), p.Weight(name+".gamma"))
 }
 
 // residual is two convolutions beside a shortcut. The stream is f32.
-func (p *program) residual(name string, x spmd.Tensor) spmd.Tensor {
+func (p *programBuilder) residual(name string, x spmd.Tensor) spmd.Tensor {
 	beside := x
 	if p.Has(name + ".shortcut.weight") {
 		beside = p.Linear(name+".shortcut", p.Compute(x), p.s.layout.pictures)
@@ -229,7 +230,7 @@ func (p *program) residual(name string, x spmd.Tensor) spmd.Tensor {
 // Every device has the queries of its own positions; keys and values, which are
 // small at the latents' size, come from all of them. What pads rows and columns
 // is cut off the keys.
-func (p *program) attend(name string, x spmd.Tensor) spmd.Tensor {
+func (p *programBuilder) attend(name string, x spmd.Tensor) spmd.Tensor {
 	l, c := p.s.layout, x.Dim(-1)
 	qkv := p.Compute(p.Linear(name+".to_qkv", p.Compute(p.norm(name+".norm", x)), l.pictures))
 	kv := p.Reshard(p.Slice(qkv, 4, c, 3*c), l.batch, "keys and values of all positions")
@@ -253,7 +254,7 @@ const past = 2
 // H, W, I) to (B, T, H, W, O). What it reads of the frames before x it keeps from
 // call to call, in the compute type. Before the first frame there are zeros: only
 // the kernel's last frame meets anything there.
-func (p *program) causal(name string, x spmd.Tensor) spmd.Tensor {
+func (p *programBuilder) causal(name string, x spmd.Tensor) spmd.Tensor {
 	w := p.Weight(name + ".weight")
 	x = p.Compute(x)
 	if w.Shape[3] > 1 {
@@ -272,14 +273,14 @@ func (p *program) causal(name string, x spmd.Tensor) spmd.Tensor {
 }
 
 // after is x with n frames of zeros before it.
-func (p *program) after(x spmd.Tensor, n int) spmd.Tensor {
+func (p *programBuilder) after(x spmd.Tensor, n int) spmd.Tensor {
 	shape := slices.Clone(x.Shape)
 	shape[1] += n
 	return p.Global(p.LPad(p.Local(x), 1, n, 0, 0), shape, x.Spec)
 }
 
 // keep declares what a convolution keeps, and starts it.
-func (p *program) keep(name string, x spmd.Tensor) {
+func (p *programBuilder) keep(name string, x spmd.Tensor) {
 	if p.s.layout.frames == 1 {
 		return // nothing comes after
 	}
@@ -290,20 +291,20 @@ func (p *program) keep(name string, x spmd.Tensor) {
 
 // conv slides w (O, I, K...) over x with zeros around rows and columns, in f32
 // sums, and adds the bias.
-func (p *program) conv(name string, x, w spmd.Tensor) spmd.Tensor {
+func (p *programBuilder) conv(name string, x, w spmd.Tensor) spmd.Tensor {
 	pads := [][2]int{{}, {w.Shape[3] / 2, w.Shape[3] / 2}, {w.Shape[4] / 2, w.Shape[4] / 2}}
 	return p.Add(p.Conv(x, w, pads, dtype.F32), p.Weight(name+".bias"))
 }
 
 // edged puts zeros where rows and columns are padding.
-func (p *program) edged(x spmd.Tensor) spmd.Tensor {
+func (p *programBuilder) edged(x spmd.Tensor) spmd.Tensor {
 	l := p.s.layout
 	return p.ZeroFrom(p.ZeroFrom(x, 2, p.scale*l.rows), 3, p.scale*l.cols)
 }
 
 // upsample doubles rows and columns, and frames where the stage does: not the
 // first frame, which a later one's kernel does not even see.
-func (p *program) upsample(name string, x spmd.Tensor, frames bool) spmd.Tensor {
+func (p *programBuilder) upsample(name string, x spmd.Tensor, frames bool) spmd.Tensor {
 	switch {
 	case frames && p.s.first:
 		own, shape := slices.Clone(p.Local(x).Shape), slices.Clone(x.Shape)
@@ -324,7 +325,7 @@ func (p *program) upsample(name string, x spmd.Tensor, frames bool) spmd.Tensor 
 // channel repeated as often as makes (out, frames, rows, columns) of them, laid
 // out as out channels of twice the rows, columns and, where the stage doubles
 // them, frames. Of the first frame's two the later one is it.
-func (p *program) around(x spmd.Tensor, out int, frames bool) spmd.Tensor {
+func (p *programBuilder) around(x spmd.Tensor, out int, frames bool) spmd.Tensor {
 	t := 1
 	if frames {
 		t = 2
@@ -340,7 +341,7 @@ func (p *program) around(x spmd.Tensor, out int, frames bool) spmd.Tensor {
 
 // pictures lays the numbers of each position (B, T, H, W, 3 P P) out as patches of
 // P x P pixels, columns before rows: (B, 3, T, H P, W P).
-func (p *program) pictures(x spmd.Tensor) spmd.Tensor {
+func (p *programBuilder) pictures(x spmd.Tensor) spmd.Tensor {
 	n := p.s.m.c.Patch
 	x = p.Transpose(p.SplitDim(x, 4, pictures, n, n), 0, 4, 1, 2, 6, 3, 5)
 	return p.MergeDims(p.MergeDims(x, 5, 2), 3, 2)
