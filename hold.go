@@ -2,6 +2,7 @@ package weft
 
 import (
 	"weft/graph"
+	"weft/mesh"
 )
 
 // Held is how a mesh holds a model's weights.
@@ -27,7 +28,7 @@ func (m *Model) Hold(o Options) (*Held, error) {
 	if err != nil {
 		return nil, err
 	}
-	req.Batch = max(1, on.Size("dp")) // any: it changes no weight
+	req.Batch = max(1, on.Size(mesh.DP)) // any: it changes no weight
 	on, req, _, err = m.settle(req, o)
 	if err != nil {
 		return nil, err

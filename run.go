@@ -186,8 +186,8 @@ func (m *Model) settle(req models.Request, o Options) (on *mesh.Mesh, out models
 // how many there are: 1 without one.
 func microbatch(req models.Request, on *mesh.Mesh, o Options) (models.Request, int, error) {
 	micro := o.Micro
-	if micro == 0 && on.Size("pp") > 1 && req.Batch%on.Size("dp") == 0 {
-		micro = req.Batch / on.Size("dp")
+	if micro == 0 && on.Size(mesh.PP) > 1 && req.Batch%on.Size(mesh.DP) == 0 {
+		micro = req.Batch / on.Size(mesh.DP)
 	}
 	if micro < 0 {
 		return req, 0, fault.New(models.ErrBatch, nil, "%d microbatches: want 1 or more, or 0 for as small ones as dp allows", micro)

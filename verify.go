@@ -70,7 +70,7 @@ func LegalMeshes(m models.Model, req models.Request, devices int) []*mesh.Mesh {
 				if n%(dp*tp) != 0 {
 					continue
 				}
-				on, err := mesh.Local(mesh.Axis{Name: "dp", Size: dp}, mesh.Axis{Name: "tp", Size: tp}, mesh.Axis{Name: "sp", Size: n / dp / tp})
+				on, err := mesh.Local(mesh.Axis{Name: mesh.DP, Size: dp}, mesh.Axis{Name: mesh.TP, Size: tp}, mesh.Axis{Name: mesh.SP, Size: n / dp / tp})
 				if err == nil && m.Check(on, req) == nil {
 					out = append(out, on)
 				}

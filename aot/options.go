@@ -77,7 +77,7 @@ func NewStep(m models.Model, on topology.Slice, o Options) (*Step, error) {
 		return nil, err
 	}
 	axes := mesh.Standard(o.Mesh)
-	if i := slices.IndexFunc(axes, func(a mesh.Axis) bool { return mesh.Canonical(a.Name) == "pp" && a.Size > 1 }); i >= 0 {
+	if i := slices.IndexFunc(axes, func(a mesh.Axis) bool { return mesh.Canonical(a.Name) == mesh.PP && a.Size > 1 }); i >= 0 {
 		return nil, fault.New(models.ErrAxis, nil, "axis %s=%d: a pipeline's stages are not compiled ahead of time; dp, fsdp, tp and sp are", axes[i].Name, axes[i].Size)
 	}
 	r.FSDP, r.Layers, r.Target = o.FSDP, o.Layers, o.Target(on)

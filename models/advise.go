@@ -149,7 +149,7 @@ const (
 func nearestMeshes(on *mesh.Mesh, devices int, works func([]mesh.Axis) bool) []string {
 	var axes []mesh.Axis // pp and fsdp where they are asked for
 	for _, a := range mesh.Standard(on.Axes()) {
-		if slices.Contains(Axes, a.Name) && (a.Size > 1 || a.Name != "pp" && a.Name != "fsdp") {
+		if slices.Contains(Axes, a.Name) && (a.Size > 1 || a.Name != mesh.PP && a.Name != mesh.FSDP) {
 			axes = append(axes, a)
 		}
 	}

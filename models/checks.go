@@ -26,7 +26,7 @@ type SeqNotDivisible struct {
 }
 
 // Choice is sp's sizes.
-func (f SeqNotDivisible) Choice() (string, []int) { return "sp", f.Legal }
+func (f SeqNotDivisible) Choice() (string, []int) { return mesh.SP, f.Legal }
 
 // WithLegal are the fields with other sizes.
 func (f SeqNotDivisible) WithLegal(legal []int) fault.Choices {
@@ -35,7 +35,7 @@ func (f SeqNotDivisible) WithLegal(legal []int) fault.Choices {
 }
 
 // Advice names the sizes.
-func (f SeqNotDivisible) Advice() string { return sizesThatWork("sp", f.Legal) }
+func (f SeqNotDivisible) Advice() string { return sizesThatWork(mesh.SP, f.Legal) }
 
 func sizesThatWork(axis string, legal []int) string {
 	if len(legal) == 0 {
@@ -96,22 +96,22 @@ func Nearest(n, step, base int) string {
 
 // Axes are the mesh axes that the programs of transformers use; fsdp shares
 // weights out and computes nothing apart, pp puts layers on devices of their own.
-var Axes = []string{"pp", "dp", "fsdp", "tp", "sp"}
+var Axes = []string{mesh.PP, mesh.DP, mesh.FSDP, mesh.TP, mesh.SP}
 
 // CheckTransformer reports what a mesh cannot hold of a model whose heads are
 // split over tp and sp and whose FFN, ffn wide and called what, over tp.
 func CheckTransformer(on *mesh.Mesh, model string, heads int, what string, ffn int) error {
 	var l fault.List
 	l.Add(CheckAxes(on, model))
-	l.Add(sharding.CheckHeads(heads, on.Size("tp"), on.Size("sp")))
+	l.Add(sharding.CheckHeads(heads, on.Size(mesh.TP), on.Size(mesh.SP)))
 	l.Add(CheckFFN(on, what, ffn))
 	return l.Err()
 }
 
 // CheckFFN reports a width, called what, that tp does not divide.
 func CheckFFN(on *mesh.Mesh, what string, ffn int) error {
-	if tp := on.Size("tp"); ffn%tp != 0 {
-		return NotDivisible(ErrFFN, what, ffn, "tp", tp)
+	if tp := on.Size(mesh.TP); ffn%tp != 0 {
+		return NotDivisible(ErrFFN, what, ffn, mesh.TP, tp)
 	}
 	return nil
 }
@@ -136,12 +136,12 @@ func CheckAxes(on *mesh.Mesh, model string) error {
 func CheckRequest(on *mesh.Mesh, r Request, layers int) error {
 	var l fault.List
 	l.Add(CheckFSDP(on, r))
-	_, err := strategy.Even(r.Run(layers), on.Size("pp"))
+	_, err := strategy.Even(r.Run(layers), on.Size(mesh.PP))
 	l.Add(err)
-	if dp := on.Size("dp"); r.Batch < 1 {
+	if dp := on.Size(mesh.DP); r.Batch < 1 {
 		l.Add(fault.New(ErrInputs, nil, "batch %d: want 1 or more", r.Batch))
 	} else if r.Batch%dp != 0 {
-		l.Add(NotDivisible(ErrBatch, "batch", r.Batch, "dp", dp))
+		l.Add(NotDivisible(ErrBatch, "batch", r.Batch, mesh.DP, dp))
 	}
 	if r.DType != dtype.F32 && r.DType != dtype.BF16 {
 		l.Add(fault.New(ErrInputs, nil, "compute type %v: want f32 or bf16", r.DType))
@@ -154,7 +154,7 @@ func CheckPadding(on *mesh.Mesh, r Request, what string, n, padded int) error {
 	if !r.Strict || padded == n {
 		return nil
 	}
-	sp := on.Size("sp")
+	sp := on.Size(mesh.SP)
 	return fault.NewChoice(ErrSeq, SeqNotDivisible{N: n, SP: sp, Remainder: n % sp, Legal: Divisors(n, 64)},
 		"%d %s over sp=%d leave %d over: padding by %d is refused in strict mode", n, what, sp, n%sp, padded-n)
 }

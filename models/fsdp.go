@@ -18,8 +18,8 @@ const fsdpMinSize = 1 << 10
 
 // FSDPAxes are the axes a request shares weights over on a mesh.
 func FSDPAxes(on *mesh.Mesh, r Request) []string {
-	if len(r.FSDP) == 0 && on.Size("fsdp") > 1 {
-		return []string{"fsdp"}
+	if len(r.FSDP) == 0 && on.Size(mesh.FSDP) > 1 {
+		return []string{mesh.FSDP}
 	}
 	return r.FSDP
 }
@@ -53,7 +53,7 @@ func CheckFSDP(on *mesh.Mesh, r Request) error {
 // unknownShare says that a mesh has no axis to share weights over, and which of its axes
 // do: rules split weights over tp already, and pp gives each stage its own.
 func unknownShare(on *mesh.Mesh, axis string) error {
-	known := slices.DeleteFunc(on.Names(), func(name string) bool { return name == "tp" || name == "pp" })
+	known := slices.DeleteFunc(on.Names(), func(name string) bool { return name == mesh.TP || name == mesh.PP })
 	return fault.New(mesh.ErrUnknownAxis, mesh.UnknownAxis{Axis: axis, Known: known},
 		"fsdp axis %s is not in mesh %s; axes that weights are shared over: %s", axis, on, strings.Join(known, " "))
 }

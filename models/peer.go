@@ -32,11 +32,11 @@ func PeerSpec(path string, rank int) sharding.Spec {
 	parent, leaf := parts[len(parts)-2], parts[len(parts)-1]
 	switch {
 	case slices.Contains(peerColumns, parent) && leaf == "kernel" && rank == 2:
-		return spec.WithDim(1, "tp")
+		return spec.WithDim(1, mesh.TP)
 	case slices.Contains(peerColumns, parent) && (leaf == "bias" || leaf == "scale") && rank == 1:
-		return spec.WithDim(0, "tp")
+		return spec.WithDim(0, mesh.TP)
 	case slices.Contains(peerRows, parent) && leaf == "kernel" && rank == 2:
-		return spec.WithDim(0, "tp")
+		return spec.WithDim(0, mesh.TP)
 	}
 	return spec
 }

@@ -19,15 +19,15 @@ type TextLayout struct {
 
 // TextLayout lays the request's text out, length rows of it where the request does not say.
 func (r Request) TextLayout(on *mesh.Mesh, length int) TextLayout {
-	axes := []string{"sp"}
+	axes := []string{mesh.SP}
 	if r.SplitResidual {
-		axes = append(axes, "tp")
+		axes = append(axes, mesh.TP)
 	}
 	if r.Text > 0 {
 		length = r.Text
 	}
 	return TextLayout{Tokens: length, Padded: r.PadTokens(length, on.Size(axes...)),
-		Stream: sharding.NewSpec([]string{"dp"}, axes), Gathered: sharding.NewSpec([]string{"dp"}, []string{"sp"})}
+		Stream: sharding.NewSpec([]string{mesh.DP}, axes), Gathered: sharding.NewSpec([]string{mesh.DP}, []string{mesh.SP})}
 }
 
 // CheckText reports what is wrong with a request of a text encoder that pads to

@@ -215,7 +215,7 @@ func (s *search) stages(p *Plan, on topology.Slice, got *measured, stages strate
 		}
 	}
 	p.CollectiveBytes = byAxis(p.Collectives)
-	p.CollectiveBytes["pp"] = parts.handed * micro
+	p.CollectiveBytes[mesh.PP] = parts.handed * micro
 	for axis, b := range p.RequestCollectiveBytes {
 		p.RequestCollectiveBytes[axis] = b * k * micro / n
 	}
@@ -226,6 +226,6 @@ func (s *search) stages(p *Plan, on topology.Slice, got *measured, stages strate
 		p.Time.CollectiveSeconds[axis] *= part
 		busy += p.Time.CollectiveSeconds[axis]
 	}
-	p.Time.CollectiveSeconds["pp"] = max(0, p.StepSeconds-busy) // handing over, and waiting for other stages
+	p.Time.CollectiveSeconds[mesh.PP] = max(0, p.StepSeconds-busy) // handing over, and waiting for other stages
 	p.Breakdown.DiT = Phase{Memory: &fullest}
 }

@@ -28,13 +28,13 @@ func (s split) devices() int {
 func axesOf(s split) []mesh.Axis {
 	axes := slices.Clone(s.other)
 	if s.pp > 1 {
-		axes = append(axes, mesh.Axis{Name: "pp", Size: s.pp})
+		axes = append(axes, mesh.Axis{Name: mesh.PP, Size: s.pp})
 	}
-	axes = append(axes, mesh.Axis{Name: "dp", Size: s.dp})
+	axes = append(axes, mesh.Axis{Name: mesh.DP, Size: s.dp})
 	if s.fsdp > 1 {
-		axes = append(axes, mesh.Axis{Name: "fsdp", Size: s.fsdp})
+		axes = append(axes, mesh.Axis{Name: mesh.FSDP, Size: s.fsdp})
 	}
-	return append(axes, mesh.Axis{Name: "tp", Size: s.tp}, mesh.Axis{Name: "sp", Size: s.sp})
+	return append(axes, mesh.Axis{Name: mesh.TP, Size: s.tp}, mesh.Axis{Name: mesh.SP, Size: s.sp})
 }
 
 // mesh is how it is written on the command line.
@@ -52,7 +52,7 @@ func (s split) mesh() string {
 // fsdpAxes are the axes that weights are shared over: the mesh's own where no others are named.
 func (s split) fsdpAxes() []string {
 	if len(s.shares) == 0 && s.fsdp > 1 {
-		return []string{"fsdp"}
+		return []string{mesh.FSDP}
 	}
 	return append([]string{}, s.shares...)
 }
@@ -62,17 +62,17 @@ func (s split) fsdpAxes() []string {
 func (s *search) withShares(sp split) []split {
 	if s.o.FSDP != nil {
 		sp.shares = s.o.FSDP
-		if s.o.Mesh == nil && sp.fsdp > 1 && !slices.Contains(sp.shares, "fsdp") {
+		if s.o.Mesh == nil && sp.fsdp > 1 && !slices.Contains(sp.shares, mesh.FSDP) {
 			return nil // its axis would do nothing
 		}
 		return []split{sp}
 	}
 	var over []string
 	if sp.dp > 1 {
-		over = append(over, "dp")
+		over = append(over, mesh.DP)
 	}
 	if sp.sp > 1 {
-		over = append(over, "sp")
+		over = append(over, mesh.SP)
 	}
 	if len(over) == 0 || sp.fsdp > 1 {
 		return []split{sp}
@@ -87,15 +87,15 @@ func splitOf(axes []mesh.Axis) split {
 	sp := split{pp: 1, dp: 1, fsdp: 1, tp: 1, sp: 1}
 	for _, a := range axes {
 		switch mesh.Canonical(a.Name) {
-		case "dp":
+		case mesh.DP:
 			sp.dp = a.Size
-		case "fsdp":
+		case mesh.FSDP:
 			sp.fsdp = a.Size
-		case "tp":
+		case mesh.TP:
 			sp.tp = a.Size
-		case "sp":
+		case mesh.SP:
 			sp.sp = a.Size
-		case "pp":
+		case mesh.PP:
 			sp.pp = a.Size
 		default:
 			sp.other = append(sp.other, a)

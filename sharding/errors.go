@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"weft/fault"
+	"weft/mesh"
 )
 
 // Kinds of errors. mesh.ErrUnknownAxis is used for an axis the mesh does not have.
@@ -128,9 +129,9 @@ func (f HeadsNotDivisible) Advice() string {
 	switch {
 	case len(f.Legal) == 0 && f.Heads > 0:
 		return ""
-	case f.Axis == "sp":
+	case f.Axis == mesh.SP:
 		at = fmt.Sprintf(" at tp=%d", f.TP)
-	case f.Axis == "tp" && f.SP > 1:
+	case f.Axis == mesh.TP && f.SP > 1:
 		at = fmt.Sprintf(" at sp=%d", f.SP)
 	}
 	return fmt.Sprintf("the %s that work%s: %s", f.Axis, at, listed(f.Legal))

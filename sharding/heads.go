@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"weft/fault"
+	"weft/mesh"
 )
 
 // CheckHeads reports whether attention with this many query heads can be split
@@ -15,14 +16,14 @@ func CheckHeads(heads, tp, sp int) error {
 	if heads > 0 && tp > 0 && sp > 0 && heads%tp == 0 && heads/tp%sp == 0 {
 		return nil
 	}
-	f := HeadsNotDivisible{Heads: heads, TP: tp, SP: sp, Axis: "sp"}
+	f := HeadsNotDivisible{Heads: heads, TP: tp, SP: sp, Axis: mesh.SP}
 	switch {
 	case tp >= 1 && heads >= 1 && heads%tp == 0:
 		f.Legal = divisors(heads / tp)
 	case sp < 1 || heads < 1:
-		f.Axis, f.Legal = "tp", divisors(heads)
+		f.Axis, f.Legal = mesh.TP, divisors(heads)
 	case heads%sp == 0:
-		f.Axis, f.Legal = "tp", divisors(heads/sp)
+		f.Axis, f.Legal = mesh.TP, divisors(heads/sp)
 	default: // neither alone
 		f.Axis, f.Legal = "tp*sp", divisors(heads)
 	}

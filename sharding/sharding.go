@@ -16,7 +16,7 @@ func Replicated(m *mesh.Mesh) Sharding { return Sharding{m, Whole(0)} }
 func Batch(m *mesh.Mesh, ndim int) Sharding {
 	s := Whole(ndim)
 	if ndim > 0 {
-		s = s.WithDim(0, "dp")
+		s = s.WithDim(0, mesh.DP)
 	}
 	return Sharding{m, s}
 }

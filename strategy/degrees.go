@@ -24,7 +24,7 @@ const Fill = -1
 // degreeNames are the axes, outermost first. The axis with the most traffic a
 // step and the least chance to hide it is innermost, where the links are fastest:
 // on nodes of 8 devices tp=8 stays inside a node.
-var degreeNames = [...]string{"pp", "dp", "fsdp", "sp", "tp"}
+var degreeNames = [...]string{mesh.PP, mesh.DP, mesh.FSDP, mesh.SP, mesh.TP}
 
 // MaxDevices bounds the devices of degrees: above every machine there is, and
 // low enough that a mistyped number is an error and no lack of memory.

@@ -58,11 +58,11 @@ func ParseDegrees(text string) (Degrees, error) {
 func degreeIndex(name string) int {
 	switch name {
 	case "tensor":
-		name = "tp"
+		name = mesh.TP
 	case "shard":
-		name = "fsdp"
+		name = mesh.FSDP
 	case "replicate":
-		name = "dp"
+		name = mesh.DP
 	}
 	for i, known := range degreeNames {
 		if known == mesh.Canonical(name) {

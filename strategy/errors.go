@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"weft/fault"
+	"weft/mesh"
 )
 
 // Kinds of errors. Each has a struct of fields of the same name without Err.
@@ -139,7 +140,7 @@ func (f EmptyStage) Choice() (string, []int) {
 	for n := 1; n <= min(f.Most, 64); n++ {
 		legal = append(legal, n)
 	}
-	return "pp", legal
+	return mesh.PP, legal
 }
 
 // WithLegal are the fields with numbers that work.

@@ -37,7 +37,7 @@ type FSDP struct {
 func (f FSDP) axes(m *mesh.Mesh) ([]string, error) {
 	names := f.Axes
 	if len(names) == 0 {
-		names = []string{"fsdp"}
+		names = []string{mesh.FSDP}
 	}
 	return axesOn(m, fsdpName, names)
 }

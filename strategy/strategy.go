@@ -50,10 +50,10 @@ func note(strategy string, t Tensor, axes []string, reason Reason, text string) 
 
 // The names of the strategies in notes and errors.
 const (
-	dataName   = "dp"
-	fsdpName   = "fsdp"
-	tensorName = "tp"
-	stageName  = "pp"
+	dataName   = mesh.DP
+	fsdpName   = mesh.FSDP
+	tensorName = mesh.TP
+	stageName  = mesh.PP
 )
 
 // axisOn finds an axis on a mesh under either spelling of its name. The axis of

@@ -40,7 +40,7 @@ type TensorParallel struct {
 func (p TensorParallel) axes(m *mesh.Mesh) ([]string, error) {
 	name := p.Axis
 	if name == "" {
-		name = "tp"
+		name = mesh.TP
 	}
 	axis, err := axisOn(m, tensorName, name)
 	return []string{axis}, err

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"weft/fault"
+	"weft/mesh"
 	"weft/sharding"
 )
 
@@ -40,7 +41,7 @@ func (d Degrees) CheckWorkload(w Workload) error {
 	all := d.list()
 	pp, dp, fsdp, sp, tp := all[0], all[1], all[2], all[3], all[4]
 
-	batchAxes := []string{"dp", "fsdp"}
+	batchAxes := []string{mesh.DP, mesh.FSDP}
 	divide(&list, "batch", w.Batch, product(dp, fsdp, max(1, w.Micro)), batchAxes)
 	if w.Heads > 0 {
 		over := 1
@@ -57,13 +58,13 @@ func (d Degrees) CheckWorkload(w Workload) error {
 			}
 		}
 	}
-	divide(&list, "ffn", w.FFN, tp, []string{"tp"})
-	parts, axes := sp, []string{"sp"}
+	divide(&list, "ffn", w.FFN, tp, []string{mesh.TP})
+	parts, axes := sp, []string{mesh.SP}
 	if w.CausalRing && sp > 1 {
 		parts = product(2, sp)
 	}
 	if w.SequenceParallel {
-		parts, axes = product(parts, tp), append(axes, "tp")
+		parts, axes = product(parts, tp), append(axes, mesh.TP)
 	}
 	divide(&list, "sequence", w.Seq, parts, axes)
 	if w.Layers > 0 && w.Layers < pp {

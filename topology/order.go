@@ -285,7 +285,7 @@ func newFit(s Slice, axes []mesh.Axis, weights []float64) *fit {
 	for i, a := range axes {
 		f.sizes, f.heavy = append(f.sizes, a.Size), append(f.heavy, i)
 		f.share = append(f.share, []int{1, 1, 1, 1})
-		if mesh.Canonical(a.Name) == "tp" {
+		if mesh.Canonical(a.Name) == mesh.TP {
 			f.local = i
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"weft/attention"
+	"weft/mesh"
 	"weft/models"
 	"weft/plan"
 )
@@ -32,7 +33,7 @@ func (s *Server) commands(m models.Model, q plan.Query, fsdp []string) []Command
 	video := []argument{{"size", q.Size}, {"frames", fmt.Sprint(q.Frames)}}
 	split := []argument{{"mesh", q.Mesh}}
 	// A mesh axis fsdp shares the weights by itself.
-	shares := slices.DeleteFunc(slices.Clone(fsdp), func(a string) bool { return a == "fsdp" })
+	shares := slices.DeleteFunc(slices.Clone(fsdp), func(a string) bool { return a == mesh.FSDP })
 	run := slices.Clone(split)
 	if len(shares) > 0 {
 		run = append(run, argument{"fsdp", strings.Join(shares, ",")})

@@ -13,6 +13,7 @@ import (
 	"weft/engine"
 	"weft/fault"
 	"weft/internal/userfile"
+	"weft/mesh"
 	"weft/models"
 	"weft/plan"
 	"weft/topology"
@@ -85,7 +86,7 @@ func (f *planFlags) measure(ctx context.Context, a *app, m models.Model, q plan.
 	}
 	shares := []string{}
 	for _, axis := range p.FSDP {
-		if axis != "fsdp" {
+		if axis != mesh.FSDP {
 			shares = append(shares, axis)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"weft"
 	"weft/graph"
 	"weft/internal/printable"
+	"weft/mesh"
 	"weft/plan"
 	"weft/program"
 )
@@ -78,7 +79,7 @@ func wrap(say func(string, ...any), head, text string) {
 // planName is a plan's split in a few columns.
 func planName(p plan.Plan) string {
 	name := p.Mesh
-	shares := slices.DeleteFunc(slices.Clone(p.FSDP), func(a string) bool { return a == "fsdp" })
+	shares := slices.DeleteFunc(slices.Clone(p.FSDP), func(a string) bool { return a == mesh.FSDP })
 	if len(shares) > 0 {
 		name += " fsdp:" + strings.Join(shares, ",")
 	}

@@ -252,7 +252,7 @@ func Oracle(t *testing.T, preset, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	on, err := mesh.Local(mesh.Axis{Name: "dp", Size: 1}, mesh.Axis{Name: "tp", Size: 2}, mesh.Axis{Name: "sp", Size: 1})
+	on, err := mesh.Local(mesh.Axis{Name: mesh.DP, Size: 1}, mesh.Axis{Name: mesh.TP, Size: 2}, mesh.Axis{Name: mesh.SP, Size: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

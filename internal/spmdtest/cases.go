@@ -449,12 +449,12 @@ func eachDevice(n int, f func(pos int) *interp.Array) [][]*interp.Array {
 }
 
 func collectiveCases() []Case {
-	two := func(dp, tp int) []mesh.Axis { return []mesh.Axis{{Name: "dp", Size: dp}, {Name: "tp", Size: tp}} }
+	two := func(dp, tp int) []mesh.Axis { return []mesh.Axis{{Name: mesh.DP, Size: dp}, {Name: mesh.TP, Size: tp}} }
 	id := func(pos int) *interp.Array { return Row(float64(pos), float64(10*pos)) }
 	one := func(f func(b *spmd.Builder, x spmd.Local) spmd.Local) func(*spmd.Builder, []spmd.Local) []spmd.Local {
 		return func(b *spmd.Builder, in []spmd.Local) []spmd.Local { return []spmd.Local{f(b, in[0])} }
 	}
-	tp := []string{"tp"}
+	tp := []string{mesh.TP}
 	return []Case{
 		{
 			Name: "all-reduce", Axes: two(2, 2), Inputs: eachDevice(4, id),
@@ -466,7 +466,7 @@ func collectiveCases() []Case {
 		{
 			Name: "all-reduce_max_dp", Axes: two(2, 2), Inputs: eachDevice(4, id),
 			Body: one(func(b *spmd.Builder, x spmd.Local) spmd.Local {
-				return b.LAllReduce(program.Maximum, x, []string{"dp"}, "row maximum")
+				return b.LAllReduce(program.Maximum, x, []string{mesh.DP}, "row maximum")
 			}),
 			Want: eachDevice(4, func(p int) *interp.Array { return id(2 + p%2) }),
 		},
@@ -483,7 +483,7 @@ func collectiveCases() []Case {
 		{
 			Name: "all-gather_tp_dp", Axes: two(2, 2), Inputs: eachDevice(4, func(p int) *interp.Array { return Row(float64(p)) }),
 			Body: one(func(b *spmd.Builder, x spmd.Local) spmd.Local {
-				return b.LAllGather(x, 0, []string{"tp", "dp"}, "tp is the major axis")
+				return b.LAllGather(x, 0, []string{mesh.TP, mesh.DP}, "tp is the major axis")
 			}),
 			Want: One(Row(0, 2, 1, 3)),
 		},
@@ -515,8 +515,8 @@ func collectiveCases() []Case {
 			Name: "permute", Axes: two(1, 4), Inputs: eachDevice(4, func(p int) *interp.Array { return Row(float64(p)) }),
 			Body: func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
 				return []spmd.Local{
-					b.LPermute(in[0], b.Mesh().Pairs("tp", 1, true), tp, "next block of keys"),
-					b.LPermute(in[0], b.Mesh().Pairs("tp", 1, false), tp, "to the next stage"),
+					b.LPermute(in[0], b.Mesh().Pairs(mesh.TP, 1, true), tp, "next block of keys"),
+					b.LPermute(in[0], b.Mesh().Pairs(mesh.TP, 1, false), tp, "to the next stage"),
 				}
 			},
 			Want: [][]*interp.Array{{Row(3), Row(0)}, {Row(0), Row(0)}, {Row(1), Row(1)}, {Row(2), Row(2)}},
@@ -540,7 +540,7 @@ func collectiveCases() []Case {
 			// A ring: what a device holds goes round, and each adds what comes by.
 			Name: "loop_ring", Axes: two(1, 4), Inputs: eachDevice(4, func(p int) *interp.Array { return Row(float64(p + 1)) }),
 			Body: func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
-				pairs := b.Mesh().Pairs("tp", 1, true)
+				pairs := b.Mesh().Pairs(mesh.TP, 1, true)
 				out := b.LLoop(4, []spmd.Local{in[0], b.LConst(dtype.F32, 0, 1)}, func(_ spmd.Local, c []spmd.Local) []spmd.Local {
 					return []spmd.Local{b.LPermute(c[0], pairs, tp, "ring"), b.LAdd(c[1], c[0])}
 				})

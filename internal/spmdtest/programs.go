@@ -51,8 +51,8 @@ func NewMesh(t testing.TB, axes ...mesh.Axis) *mesh.Mesh {
 // reads values and constants of the outside, a donated input.
 func Block(t testing.TB) *program.Program {
 	t.Helper()
-	m := NewMesh(t, mesh.Axis{Name: "dp", Size: 2}, mesh.Axis{Name: "tp", Size: 2})
-	tp := []string{"tp"}
+	m := NewMesh(t, mesh.Axis{Name: mesh.DP, Size: 2}, mesh.Axis{Name: mesh.TP, Size: 2})
+	tp := []string{mesh.TP}
 	p, err := spmd.Build("block", m, func(b *spmd.Builder) {
 		hidden := b.Input("hidden", dtype.F32, []int{4, 8}, sharding.Whole(2))
 		weight := b.Input("ffn.weight", dtype.BF16, []int{8, 16}, sharding.NewSpec(nil, tp))
@@ -67,7 +67,7 @@ func Block(t testing.TB) *program.Program {
 		wide := b.LConvert(b.LSlice(gathered, 1, 0, 8), dtype.F32)
 		whole := b.LAllReduce(program.Sum, wide, tp, "row-parallel sum")
 		floor := b.LConst(dtype.F32, -1, 4, 8)
-		pairs := m.Pairs("tp", 1, true)
+		pairs := m.Pairs(mesh.TP, 1, true)
 		out := b.LLoop(2, []spmd.Local{whole, x}, func(i spmd.Local, c []spmd.Local) []spmd.Local {
 			next := b.LPermute(c[0], pairs, tp, "ring of blocks")
 			row := b.LDynSlice(c[1], 0, i, 1)

@@ -16,13 +16,13 @@ import (
 
 var meshes = [][]mesh.Axis{
 	{},
-	{{Name: "tp", Size: 2}},
-	{{Name: "tp", Size: 3}},
-	{{Name: "dp", Size: 1}, {Name: "tp", Size: 4}},
-	{{Name: "sp", Size: 5}},
-	{{Name: "dp", Size: 2}, {Name: "tp", Size: 3}},
-	{{Name: "dp", Size: 2}, {Name: "tp", Size: 2}, {Name: "sp", Size: 2}},
-	{{Name: "dp", Size: 2}, {Name: "tp", Size: 4}},
+	{{Name: mesh.TP, Size: 2}},
+	{{Name: mesh.TP, Size: 3}},
+	{{Name: mesh.DP, Size: 1}, {Name: mesh.TP, Size: 4}},
+	{{Name: mesh.SP, Size: 5}},
+	{{Name: mesh.DP, Size: 2}, {Name: mesh.TP, Size: 3}},
+	{{Name: mesh.DP, Size: 2}, {Name: mesh.TP, Size: 2}, {Name: mesh.SP, Size: 2}},
+	{{Name: mesh.DP, Size: 2}, {Name: mesh.TP, Size: 4}},
 }
 
 // Random draws a program on a mesh of 1 to 8 devices, and inputs for it. It uses every

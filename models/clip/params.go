@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"weft/internal/bystander"
+	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
 )
@@ -122,7 +123,7 @@ func (m *Model) Params(layers int) []models.Param {
 func (m *Model) Rules() sharding.Rules {
 	n := m.n
 	block := strings.Replace(n.block, "%d", "*", 1)
-	first, second, whole := sharding.NewSpec([]string{"tp"}), sharding.NewSpec(nil, []string{"tp"}), sharding.NewSpec()
+	first, second, whole := sharding.NewSpec([]string{mesh.TP}), sharding.NewSpec(nil, []string{mesh.TP}), sharding.NewSpec()
 	var stacked sharding.Layout
 	if len(n.qkv) == 1 {
 		stacked.Parts = []int{m.c.Dim, m.c.Dim, m.c.Dim}

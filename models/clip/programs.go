@@ -36,7 +36,7 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	s := &build{Step: base, m: m, layout: m.layout(on, r)}
 	s.Padded("tokens", s.layout.Tokens, s.layout.Padded)
 	b, l := r.Batch, s.layout
-	batch := sharding.NewSpec([]string{"dp"})
+	batch := sharding.NewSpec([]string{mesh.DP})
 	if m.c.Tower == vision {
 		s.Input(graph.Input{Name: "x", DType: dtype.F32, Shape: []int{b, 3, m.c.ImageSize, m.c.ImageSize}, Spec: batch, Step: true})
 	} else {
@@ -96,7 +96,7 @@ func (s *build) stage(first, last bool, layers sharding.Range) error {
 // patches, with their places, normalised.
 func (s *build) image() error {
 	c, n := s.m.c, s.m.n
-	batch := sharding.NewSpec([]string{"dp"})
+	batch := sharding.NewSpec([]string{mesh.DP})
 	return s.Build("embed", "", func(p *step.Program) {
 		x := p.Patches(p.ExpandDim(p.Value("x"), 2), [3]int{1, c.PatchSize, c.PatchSize}, "ctyx")
 		x = p.Linear(n.patch, p.Compute(x), batch)
@@ -149,7 +149,7 @@ func (s *build) block() error {
 
 // whole gathers tokens (B, Lp, D) and cuts padding off: (B, L, D).
 func (s *build) whole(p *step.Program, x spmd.Tensor) spmd.Tensor {
-	return p.Slice(p.Reshard(x, sharding.NewSpec([]string{"dp"}), "tokens gathered for the result"), 1, 0, s.layout.Tokens)
+	return p.Slice(p.Reshard(x, sharding.NewSpec([]string{mesh.DP}), "tokens gathered for the result"), 1, 0, s.layout.Tokens)
 }
 
 // features are an image's tokens as they leave the last layer that is run.

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"weft/internal/bystander"
+	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
 )
@@ -101,9 +102,9 @@ func flaxPath(module string) string {
 // stay whole. The norms of q and k are of one head and so whole. A table of
 // learned positions is split along the stream's width, and with it the patches' projection.
 func (m *Model) Rules() sharding.Rules {
-	col := sharding.NewSpec([]string{"tp"}, nil)
-	row := sharding.NewSpec(nil, []string{"tp"})
-	vec := sharding.NewSpec([]string{"tp"})
+	col := sharding.NewSpec([]string{mesh.TP}, nil)
+	row := sharding.NewSpec(nil, []string{mesh.TP})
+	vec := sharding.NewSpec([]string{mesh.TP})
 	whole := sharding.NewSpec()
 	rule := func(match string, s sharding.Spec) sharding.Rule { return sharding.Rule{Match: match, Spec: s} }
 	rules := sharding.Rules{
@@ -129,7 +130,7 @@ func (m *Model) Rules() sharding.Rules {
 		rule("proj_out.*", whole),
 	}
 	if m.c.Learned {
-		return append(rules, rule(positions, sharding.NewSpec(nil, nil, []string{"tp"})), rule("patch_embed.proj.weight", col), rule("patch_embed.proj.bias", vec))
+		return append(rules, rule(positions, sharding.NewSpec(nil, nil, []string{mesh.TP})), rule("patch_embed.proj.weight", col), rule("patch_embed.proj.bias", vec))
 	}
 	return append(rules, rule("patch_embed.proj.*", whole))
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"weft/internal/bystander"
+	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
 )
@@ -91,8 +92,8 @@ func flaxPath(module string) string {
 // whose width nothing makes divide. The norms of heads are whole: tp never cuts
 // a head.
 func (m *Model) Rules() sharding.Rules {
-	col := sharding.NewSpec([]string{"tp"}, nil)
-	row := sharding.NewSpec(nil, []string{"tp"})
+	col := sharding.NewSpec([]string{mesh.TP}, nil)
+	row := sharding.NewSpec(nil, []string{mesh.TP})
 	whole := sharding.NewSpec()
 	rule := func(match string, s sharding.Spec) sharding.Rule { return sharding.Rule{Match: match, Spec: s} }
 	return sharding.Rules{

@@ -32,7 +32,7 @@ type layout struct {
 }
 
 // batch is how what every device of a video holds whole is held.
-var batch = sharding.NewSpec([]string{"dp"})
+var batch = sharding.NewSpec([]string{mesh.DP})
 
 func (m *Model) layout(on *mesh.Mesh, r models.Request) layout {
 	l := layout{step.LayoutOf(on, r, m.c.Patch()), 1}
@@ -81,7 +81,7 @@ func (s *build) stage(first, last bool, layers sharding.Range) error {
 // values declares what the host provides and what calls hand on.
 func (s *build) values() {
 	c, l, b := s.c, s.layout, s.r.Batch
-	heads := sharding.NewSpec([]string{"dp"}, nil, []string{"tp"})
+	heads := sharding.NewSpec([]string{mesh.DP}, nil, []string{mesh.TP})
 	latent := append([]int{b}, s.r.Latent...)
 	s.Input(graph.Input{Name: "x", DType: dtype.F32, Shape: latent, Spec: batch, Step: true})
 	s.Input(graph.Input{Name: "time", DType: dtype.F32, Shape: []int{b, l.times, c.Width}, Spec: batch, Step: true})
@@ -90,7 +90,7 @@ func (s *build) values() {
 		Spec: batch.WithDim(2, s.Spec("crossattn_proj.0.weight").Dim(1)...)})
 	s.Input(graph.Input{Name: "masks", DType: dtype.F32, Shape: append([]int{b, masks}, s.r.Latent[1:]...), Spec: batch})
 	for _, table := range []string{"rope_cos", "rope_sin"} {
-		s.Input(graph.Input{Name: table, DType: dtype.F32, Shape: []int{l.Padded, c.HeadDim()}, Spec: sharding.NewSpec([]string{"sp"})})
+		s.Input(graph.Input{Name: table, DType: dtype.F32, Shape: []int{l.Padded, c.HeadDim()}, Spec: sharding.NewSpec([]string{mesh.SP})})
 	}
 	s.Value("tokens", step.Value{DType: dtype.F32, Shape: []int{b, l.Padded, c.Width}, Spec: l.Stream, Kind: step.Stream})
 	s.Value("emb", step.Value{DType: dtype.F32, Shape: []int{b, l.times, c.Width}, Spec: batch})

@@ -12,7 +12,7 @@ import (
 // multiple of them, and so does tp, by which their weights are cut.
 func (m *Model) CheckSplit(on *mesh.Mesh) error {
 	var l fault.List
-	tp, sp := on.Size("tp"), on.Size("sp")
+	tp, sp := on.Size(mesh.TP), on.Size(mesh.SP)
 	l.Add(models.CheckAxes(on, m.name))
 	err := sharding.CheckHeads(m.c.Heads, tp, sp)
 	if l.Add(err); err == nil {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"weft/internal/bystander"
+	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
 )
@@ -102,9 +103,9 @@ func flaxPath(module string) string {
 // between heads only, and where tp is a multiple of their heads neighbouring
 // devices hold copies of one.
 func (m *Model) Rules() sharding.Rules {
-	col := sharding.NewSpec([]string{"tp"}, nil)
-	row := sharding.NewSpec(nil, []string{"tp"})
-	vec, whole := sharding.NewSpec([]string{"tp"}), sharding.NewSpec()
+	col := sharding.NewSpec([]string{mesh.TP}, nil)
+	row := sharding.NewSpec(nil, []string{mesh.TP})
+	vec, whole := sharding.NewSpec([]string{mesh.TP}), sharding.NewSpec()
 	heads := sharding.Layout{Heads: []int{m.c.KVHeads}}
 	rule := func(match string, s sharding.Spec) sharding.Rule { return sharding.Rule{Match: match, Spec: s} }
 	rules := sharding.Rules{

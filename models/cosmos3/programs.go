@@ -33,10 +33,10 @@ type layout struct {
 }
 
 // batch is how what every device of a video holds whole is held.
-var batch = sharding.NewSpec([]string{"dp"})
+var batch = sharding.NewSpec([]string{mesh.DP})
 
 func (m *Model) layout(on *mesh.Mesh, r models.Request) layout {
-	l := layout{step.LayoutOf(on, r, m.c.patch()), r.Text, max(m.c.KVHeads, on.Size("tp"))}
+	l := layout{step.LayoutOf(on, r, m.c.patch()), r.Text, max(m.c.KVHeads, on.Size(mesh.TP))}
 	if l.text == 0 {
 		l.text = textLen
 	}
@@ -99,7 +99,7 @@ func (s *build) values() {
 	s.Value("text", step.Value{DType: dtype.F32, Shape: []int{b, l.text, c.Width}, Spec: batch, Kind: step.Stream})
 	for _, kv := range []string{"text_k", "text_v"} {
 		s.Value(kv, step.Value{DType: s.r.DType, Shape: []int{b, l.text, l.kv, c.HeadDim},
-			Spec: sharding.NewSpec([]string{"dp"}, nil, []string{"tp"}), Kind: step.PerLayer})
+			Spec: sharding.NewSpec([]string{mesh.DP}, nil, []string{mesh.TP}), Kind: step.PerLayer})
 	}
 }
 

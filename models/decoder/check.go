@@ -28,7 +28,7 @@ func (m *Model) defaultText() int {
 // CheckSplit reports every reason why a mesh cannot hold the model, whatever the request.
 func (m *Model) CheckSplit(on *mesh.Mesh) error {
 	var l fault.List
-	tp, sp := on.Size("tp"), on.Size("sp")
+	tp, sp := on.Size(mesh.TP), on.Size(mesh.SP)
 	l.Add(models.CheckAxes(on, m.name))
 	if err := sharding.CheckHeads(m.c.Heads, tp, sp); err != nil {
 		l.Add(err)

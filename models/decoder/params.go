@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"weft/internal/bystander"
+	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
 )
@@ -83,7 +84,7 @@ func (m *Model) scale() string {
 // Rules split what the peer splits where it splits at all, and the token table,
 // which it keeps whole, by rows of the vocabulary. README.md has the bytes.
 func (m *Model) Rules() sharding.Rules {
-	first, second, whole := sharding.NewSpec([]string{"tp"}), sharding.NewSpec(nil, []string{"tp"}), sharding.NewSpec()
+	first, second, whole := sharding.NewSpec([]string{mesh.TP}), sharding.NewSpec(nil, []string{mesh.TP}), sharding.NewSpec()
 	p := m.prefix()
 	// Key heads fewer than the devices are copied for those that share them; where
 	// it takes sp besides to share them evenly, weights are whole over tp.

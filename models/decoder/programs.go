@@ -53,12 +53,12 @@ func (s *build) values() {
 	c, l, b := s.m.c, s.layout, s.Request.Batch
 	s.Input(graph.Input{Name: "ids", DType: dtype.I32, Shape: []int{b, l.Padded}, Spec: l.Gathered, Step: true})
 	if s.Request.Masked {
-		s.Input(graph.Input{Name: "mask", DType: dtype.Bool, Shape: []int{b, l.Tokens}, Spec: sharding.NewSpec([]string{"dp"}), Step: true})
+		s.Input(graph.Input{Name: "mask", DType: dtype.Bool, Shape: []int{b, l.Tokens}, Spec: sharding.NewSpec([]string{mesh.DP}), Step: true})
 	}
 	for _, first := range c.firsts(0, s.layers) {
 		for _, table := range []string{"rope_cos", "rope_sin"} {
 			_, dim := c.keys(c.global(first))
-			s.Input(graph.Input{Name: table + suffix(c.global(first)), DType: dtype.F32, Shape: []int{l.Padded, dim}, Spec: sharding.NewSpec([]string{"sp"})})
+			s.Input(graph.Input{Name: table + suffix(c.global(first)), DType: dtype.F32, Shape: []int{l.Padded, dim}, Spec: sharding.NewSpec([]string{mesh.SP})})
 		}
 	}
 	stream := step.Value{DType: dtype.F32, Shape: []int{b, l.Padded, c.Dim}, Spec: l.Stream}
@@ -245,7 +245,7 @@ func (s *build) post() error {
 			}
 			x = s.beside(p, append(parts, s.taken(p, p.RMSNorm(s.m.prefix()+"norm", x, s.m.c.Eps))))
 		}
-		x = p.Reshard(x, sharding.NewSpec([]string{"dp"}), "tokens gathered for the result")
+		x = p.Reshard(x, sharding.NewSpec([]string{mesh.DP}), "tokens gathered for the result")
 		x = p.Slice(x, 1, 0, s.layout.Tokens)
 		if s.Request.Masked {
 			x = p.Select(p.ExpandDim(p.Value("mask"), 2), x, p.Constant(dtype.F32, 0))

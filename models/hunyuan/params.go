@@ -7,6 +7,7 @@ import (
 
 	"weft/graph"
 	"weft/internal/bystander"
+	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
 )
@@ -201,7 +202,7 @@ func flaxPath(module string) string {
 // Column-parallel: q, k, v and the FFN's first layer, stacked or not, part by
 // part, and all modulations. Row-parallel: the projections back to the streams.
 func (m *Model) Rules() sharding.Rules {
-	first, second, whole := sharding.NewSpec([]string{"tp"}), sharding.NewSpec(nil, []string{"tp"}), sharding.NewSpec()
+	first, second, whole := sharding.NewSpec([]string{mesh.TP}), sharding.NewSpec(nil, []string{mesh.TP}), sharding.NewSpec()
 	d, ff := m.c.Dim, m.c.FFNDim()
 	rule := func(match string, s sharding.Spec) sharding.Rule { return sharding.Rule{Match: match, Spec: s} }
 	qkv := sharding.Layout{Parts: []int{d, d, d}}

@@ -109,7 +109,7 @@ func (s *build) values() {
 		s.Input(graph.Input{Name: "guidance", DType: dtype.F32, Shape: []int{b, timeWidth}, Spec: l.Batch})
 	}
 	for _, table := range []string{"rope_cos", "rope_sin"} {
-		s.Input(graph.Input{Name: table, DType: dtype.F32, Shape: []int{l.Padded, c.HeadDim()}, Spec: sharding.NewSpec([]string{"sp"})})
+		s.Input(graph.Input{Name: table, DType: dtype.F32, Shape: []int{l.Padded, c.HeadDim()}, Spec: sharding.NewSpec([]string{mesh.SP})})
 	}
 	s.Value("mean", step.Value{DType: dtype.F32, Shape: []int{b, c.Dim}, Spec: l.Batch})
 	s.Value("embedded", step.Value{DType: dtype.F32, Shape: []int{b, t, c.Dim}, Spec: l.Batch})

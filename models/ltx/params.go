@@ -5,6 +5,7 @@ import (
 	"regexp"
 
 	"weft/internal/bystander"
+	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
 )
@@ -106,9 +107,9 @@ func (m *Model) Params(layers int) []models.Param {
 func rule(match string, s sharding.Spec) sharding.Rule { return sharding.Rule{Match: match, Spec: s} }
 
 var (
-	col   = sharding.NewSpec([]string{"tp"}, nil)
-	row   = sharding.NewSpec(nil, []string{"tp"})
-	vec   = sharding.NewSpec([]string{"tp"})
+	col   = sharding.NewSpec([]string{mesh.TP}, nil)
+	row   = sharding.NewSpec(nil, []string{mesh.TP})
+	vec   = sharding.NewSpec([]string{mesh.TP})
 	whole = sharding.NewSpec()
 )
 

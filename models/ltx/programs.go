@@ -96,9 +96,9 @@ func (s *build) values() {
 	for _, name := range []string{"rope_cos", "rope_sin"} {
 		of := []string{}
 		if l.positions > 1 {
-			of = []string{"dp"}
+			of = []string{mesh.DP}
 		}
-		s.Input(graph.Input{Name: name, DType: dtype.F32, Shape: []int{l.positions, l.Padded, d}, Spec: sharding.NewSpec(of, []string{"sp"}, []string{"tp"})})
+		s.Input(graph.Input{Name: name, DType: dtype.F32, Shape: []int{l.positions, l.Padded, d}, Spec: sharding.NewSpec(of, []string{mesh.SP}, []string{mesh.TP})})
 	}
 	s.Input(graph.Input{Name: "text_bias", DType: dtype.F32, Shape: []int{b, 1, 1, l.text}, Spec: l.Batch})
 	if c.CaptionChannels > 0 {
@@ -118,7 +118,7 @@ func (s *build) values() {
 	s.Value("e", step.Value{DType: dtype.F32, Shape: append(slices.Clone(l.times), d), Spec: l.modulation})
 	s.Value("e0", step.Value{DType: dtype.F32, Shape: append(slices.Clone(l.times), c.modulations(), d), Spec: l.modulation})
 	for _, v := range []string{"text_k", "text_v"} {
-		s.Value(v, step.Value{DType: s.r.DType, Shape: []int{b, l.text, c.Heads, c.HeadDim}, Spec: sharding.NewSpec([]string{"dp"}, nil, []string{"tp"}), Kind: step.PerLayer})
+		s.Value(v, step.Value{DType: s.r.DType, Shape: []int{b, l.text, c.Heads, c.HeadDim}, Spec: sharding.NewSpec([]string{mesh.DP}, nil, []string{mesh.TP}), Kind: step.PerLayer})
 	}
 }
 

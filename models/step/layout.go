@@ -19,13 +19,13 @@ type Layout struct {
 
 // LayoutOf lays a request's video out.
 func LayoutOf(on *mesh.Mesh, r models.Request, patch [3]int) Layout {
-	axes := []string{"sp"}
+	axes := []string{mesh.SP}
 	if r.SplitResidual {
-		axes = append(axes, "tp")
+		axes = append(axes, mesh.TP)
 	}
 	grid := GridOf(r.Latent, patch)
 	return Layout{Grid: grid, Tokens: grid.Tokens(), Padded: r.PadTokens(grid.Tokens(), on.Size(axes...)),
-		Batch:    sharding.NewSpec([]string{"dp"}),
-		Stream:   sharding.NewSpec([]string{"dp"}, axes, nil),
-		Gathered: sharding.NewSpec([]string{"dp"}, []string{"sp"}, nil)}
+		Batch:    sharding.NewSpec([]string{mesh.DP}),
+		Stream:   sharding.NewSpec([]string{mesh.DP}, axes, nil),
+		Gathered: sharding.NewSpec([]string{mesh.DP}, []string{mesh.SP}, nil)}
 }

@@ -152,7 +152,7 @@ func (s *Step) Spec(name string) sharding.Spec { return s.specs[name].Spec }
 // the layers and on its own devices; first and last tell the ends. Without the
 // axis there is one stage of all layers.
 func (s *Step) Stages(layers int, build func(first, last bool, layers sharding.Range) error) error {
-	stages, err := strategy.Even(layers, s.Graph.Mesh.Size("pp"))
+	stages, err := strategy.Even(layers, s.Graph.Mesh.Size(mesh.PP))
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func (s *Step) Stages(layers int, build func(first, last bool, layers sharding.R
 	n := stages.Len()
 	for i, r := range stages.Ranges() {
 		if n > 1 {
-			sub, err := s.Graph.Mesh.Sub("pp", i)
+			sub, err := s.Graph.Mesh.Sub(mesh.PP, i)
 			if err != nil {
 				return err
 			}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
 )
@@ -75,7 +76,7 @@ func (m *Model) Params(layers int) []models.Param {
 // Rules split what the peer splits, and two tables that it keeps whole: tokens by
 // rows of the vocabulary, the bias by heads. README.md has the bytes.
 func (m *Model) Rules() sharding.Rules {
-	first, second, whole := sharding.NewSpec([]string{"tp"}), sharding.NewSpec(nil, []string{"tp"}), sharding.NewSpec()
+	first, second, whole := sharding.NewSpec([]string{mesh.TP}), sharding.NewSpec(nil, []string{mesh.TP}), sharding.NewSpec()
 	// A vocabulary need not divide: it is what the tokenizer made it.
 	rules := sharding.Rules{{Match: m.n.tokens + ".weight", Spec: first, WholeIfUneven: true}, {Match: m.n.norm + ".weight", Spec: whole}}
 	for _, r := range []struct {

@@ -50,10 +50,10 @@ func (s *build) values() {
 	c, l, b := s.m.c, s.layout, s.Request.Batch
 	s.Input(graph.Input{Name: "ids", DType: dtype.I32, Shape: []int{b, l.Padded}, Spec: l.Gathered, Step: true})
 	if s.Request.Masked {
-		s.Input(graph.Input{Name: "mask", DType: dtype.Bool, Shape: []int{b, l.Tokens}, Spec: sharding.NewSpec([]string{"dp"}), Step: true})
+		s.Input(graph.Input{Name: "mask", DType: dtype.Bool, Shape: []int{b, l.Tokens}, Spec: sharding.NewSpec([]string{mesh.DP}), Step: true})
 	}
 	s.Value("tokens", step.Value{DType: dtype.F32, Shape: []int{b, l.Padded, c.Dim}, Spec: l.Stream, Kind: step.Stream})
-	s.Value("bias", step.Value{DType: dtype.F32, Shape: []int{c.Buckets, c.Heads}, Spec: sharding.NewSpec(nil, []string{"tp"})})
+	s.Value("bias", step.Value{DType: dtype.F32, Shape: []int{c.Buckets, c.Heads}, Spec: sharding.NewSpec(nil, []string{mesh.TP})})
 }
 
 // stage builds the programs of one pipeline stage and their calls: the first has
@@ -131,7 +131,7 @@ func (s *build) block() error {
 func (s *build) post() error {
 	return s.Build("post", "", func(p *step.Program) {
 		y := p.RMSNorm(s.m.n.norm, p.Value("tokens"), s.m.c.Eps)
-		y = p.Reshard(y, sharding.NewSpec([]string{"dp"}), "tokens gathered for the result")
+		y = p.Reshard(y, sharding.NewSpec([]string{mesh.DP}), "tokens gathered for the result")
 		y = p.Slice(y, 1, 0, s.layout.Tokens)
 		p.Output("out", y, "")
 		if s.Request.Masked {

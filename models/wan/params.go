@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"weft/internal/bystander"
+	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
 )
@@ -103,9 +104,9 @@ func flaxPath(module string) string {
 // Row-parallel (input columns over tp): o, ffn.2 and the second text
 // projection, whose biases stay whole and are added after the sum.
 func (m *Model) Rules() sharding.Rules {
-	col := sharding.NewSpec([]string{"tp"}, nil)
-	row := sharding.NewSpec(nil, []string{"tp"})
-	vec := sharding.NewSpec([]string{"tp"})
+	col := sharding.NewSpec([]string{mesh.TP}, nil)
+	row := sharding.NewSpec(nil, []string{mesh.TP})
+	vec := sharding.NewSpec([]string{mesh.TP})
 	whole := sharding.NewSpec()
 	rule := func(match string, s sharding.Spec) sharding.Rule { return sharding.Rule{Match: match, Spec: s} }
 	return sharding.Rules{

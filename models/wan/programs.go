@@ -95,13 +95,13 @@ func (s *build) stage(first, last bool, layers sharding.Range) error {
 // values declares what the host provides and what calls hand on.
 func (s *build) values() {
 	c, l, b := s.c, s.layout, s.r.Batch
-	batch, heads := sharding.NewSpec([]string{"dp"}), sharding.NewSpec([]string{"dp"}, nil, []string{"tp"})
+	batch, heads := sharding.NewSpec([]string{mesh.DP}), sharding.NewSpec([]string{mesh.DP}, nil, []string{mesh.TP})
 	latent := append([]int{b}, s.r.Latent...)
 	s.Input(graph.Input{Name: "x", DType: dtype.F32, Shape: latent, Spec: batch, Step: true})
 	s.TimeInputs(l.Layout, c.FreqDim)
 	s.Input(graph.Input{Name: "context", DType: s.r.DType, Shape: []int{b, l.text, c.TextDim}, Spec: batch})
 	for _, table := range []string{"rope_cos", "rope_sin"} {
-		s.Input(graph.Input{Name: table, DType: dtype.F32, Shape: []int{l.Padded, c.HeadDim()}, Spec: sharding.NewSpec([]string{"sp"})})
+		s.Input(graph.Input{Name: table, DType: dtype.F32, Shape: []int{l.Padded, c.HeadDim()}, Spec: sharding.NewSpec([]string{mesh.SP})})
 	}
 	if c.ConditionDim() > 0 {
 		s.Input(graph.Input{Name: "y", DType: dtype.F32, Shape: append([]int{b, c.ConditionDim()}, s.r.Latent[1:]...), Spec: batch})
@@ -135,7 +135,7 @@ func (s *build) program(name, prefix string, define func(p *programBuilder)) err
 
 // text embeds the context: (B, L, text_dim) to (B, L, D).
 func (s *build) text() error {
-	batch := sharding.NewSpec([]string{"dp"})
+	batch := sharding.NewSpec([]string{mesh.DP})
 	return s.program("text", "", func(p *programBuilder) {
 		x := p.Value("context")
 		x = p.Compute(p.GeluTanh(p.Linear("text_embedding.0", x, batch)))
@@ -149,7 +149,7 @@ const clipEps = 1e-5
 
 // image embeds the image's features: (B, Li, image_dim) to (B, Li, D).
 func (s *build) image() error {
-	batch := sharding.NewSpec([]string{"dp"})
+	batch := sharding.NewSpec([]string{mesh.DP})
 	return s.program("image", "", func(p *programBuilder) {
 		x := p.Norm("img_emb.proj.0", p.Value("clip_fea"), clipEps)
 		x = p.Gelu(p.Linear("img_emb.proj.1", p.Compute(x), batch))
@@ -164,7 +164,7 @@ func (s *build) image() error {
 // whose last dim is a head lies otherwise in a TPU's memory than its kernel wants. The sums of squares of both keys'
 // norms travel together.
 func (s *build) textKV() error {
-	batch := sharding.NewSpec([]string{"dp"})
+	batch := sharding.NewSpec([]string{mesh.DP})
 	return s.program("text_kv", "blocks.0.cross_attn.", func(p *programBuilder) {
 		x := p.Value("text")
 		ks, ws := []spmd.Tensor{p.Linear("k", x, batch)}, []spmd.Tensor{p.Weight("norm_k.weight")}

@@ -12,7 +12,7 @@ import (
 
 // Axes are the mesh axes the programs use: dp over the batch, sp over rows, tp
 // over columns; fsdp shares weights out and computes nothing apart.
-var Axes = []string{"dp", "fsdp", "tp", "sp"}
+var Axes = []string{mesh.DP, mesh.FSDP, mesh.TP, mesh.SP}
 
 // CheckSplit reports axes that the decoder is not split over.
 func (m *Model) CheckSplit(on *mesh.Mesh) error {
@@ -33,10 +33,10 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	var l fault.List
 	l.Add(m.CheckSplit(on))
 	l.Add(models.CheckFSDP(on, r))
-	if dp := on.Size("dp"); r.Batch < 1 {
+	if dp := on.Size(mesh.DP); r.Batch < 1 {
 		l.Add(fault.New(models.ErrInputs, nil, "batch %d: want 1 or more", r.Batch))
 	} else if r.Batch%dp != 0 {
-		l.Add(models.NotDivisible(models.ErrBatch, "batch", r.Batch, "dp", dp))
+		l.Add(models.NotDivisible(models.ErrBatch, "batch", r.Batch, mesh.DP, dp))
 	}
 	if r.DType != dtype.F32 && r.DType != dtype.BF16 {
 		l.Add(fault.New(models.ErrInputs, nil, "compute type %v: want f32 or bf16", r.DType))
@@ -63,7 +63,7 @@ type split struct {
 }
 
 func (m *Model) grid(latent []int) [2]split {
-	return [2]split{{"latent rows", "sp", latent[2]}, {"latent columns", "tp", latent[3]}}
+	return [2]split{{"latent rows", mesh.SP, latent[2]}, {"latent columns", mesh.TP, latent[3]}}
 }
 
 func (m *Model) checkLatent(latent []int) error {
@@ -104,7 +104,7 @@ type layout struct {
 
 func (m *Model) layout(on *mesh.Mesh, r models.Request) layout {
 	l := layout{frames: r.Latent[1], rows: r.Latent[2], cols: r.Latent[3],
-		pictures: sharding.NewSpec([]string{"dp"}, nil, []string{"sp"}, []string{"tp"}), batch: sharding.NewSpec([]string{"dp"})}
+		pictures: sharding.NewSpec([]string{mesh.DP}, nil, []string{mesh.SP}, []string{mesh.TP}), batch: sharding.NewSpec([]string{mesh.DP})}
 	for i, d := range m.grid(r.Latent) {
 		l.padded[i] = sharding.RoundUp(d.size, on.Size(d.axis))
 	}
