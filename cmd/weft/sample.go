@@ -150,7 +150,7 @@ configuration are told apart by the folder or its name, or by --release.`,
 func (a *app) showSettings(settings map[string]models.Setting) {
 	for _, name := range models.SettingNames {
 		if s, ok := settings[name]; ok {
-			a.say("  %-9s %-15s from %s", name, s.Text(), s.From)
+			a.say("  %-17s %-15s from %s", name, s.Text(), s.From)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package jsontext
 
 import (
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -52,7 +53,11 @@ func (s *Scanner) value(o Options, depth int) any {
 				}
 				spelt[folded] = key
 			}
+			sound := s.OK()
 			v[key] = s.value(o, depth+1)
+			if sound && !s.OK() { // the reader looks for the key
+				s.err.Reason = fmt.Sprintf("key %.80q: %s", key, s.err.Reason)
+			}
 		})
 		return v
 	case c == '[':
@@ -61,6 +66,9 @@ func (s *Scanner) value(o Options, depth int) any {
 		return v
 	case c == '"':
 		return s.Text()
+	case c == 'N', c == 'I', strings.HasPrefix(string(s.b[s.pos:min(len(s.b), s.pos+2)]), "-I"):
+		s.Fail("NaN and Infinity are no numbers of JSON: want a finite number")
+		return nil
 	case c == '-' || c >= '0' && c <= '9':
 		at := s.pos
 		text := s.Number()
