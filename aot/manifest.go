@@ -158,20 +158,14 @@ func parseManifest(data []byte, where string) (*Manifest, error) {
 	bad := func(format string, args ...any) error {
 		return fault.New(ErrBundle, nil, "%s: %s", where, fmt.Sprintf(format, args...))
 	}
-	if _, err := jsontext.ParseObject(data, jsontext.Options{Keys: true}); err != nil {
-		return nil, bad("not a manifest: %v", err)
-	}
 	var head struct {
 		Format int `json:"format"`
 	}
-	if err := json.Unmarshal(data, &head); err != nil {
-		return nil, bad("not a manifest: %v", err)
-	}
-	if head.Format != Format {
+	if err := json.Unmarshal(data, &head); err == nil && head.Format != Format {
 		return nil, bad("manifest of format %d: this weft reads %d; compile again", head.Format, Format)
 	}
 	var m Manifest
-	if err := json.Unmarshal(data, &m); err != nil {
+	if err := jsontext.Decode(data, jsontext.Options{Keys: true}, &m); err != nil {
 		return nil, bad("not a manifest: %v", err)
 	}
 	axes, err := mesh.Parse(m.Mesh)

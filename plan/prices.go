@@ -1,8 +1,6 @@
 package plan
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -10,6 +8,7 @@ import (
 	"strings"
 
 	"weft/fault"
+	"weft/internal/jsontext"
 	"weft/topology"
 )
 
@@ -30,9 +29,7 @@ type Prices struct {
 // Error: ErrPrices, for a field or name that is not known too.
 func ReadPrices(text []byte) (*Prices, error) {
 	p := &Prices{slices: map[string]float64{}}
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(p); err != nil {
+	if err := jsontext.Decode(text, jsontext.Options{Keys: true}, p); err != nil {
 		return nil, fault.New(ErrPrices, nil, `prices: %v; want {"currency": "USD", "chip_hour": {"v5e": 1.2}}`, err)
 	}
 	var l fault.List

@@ -26,7 +26,7 @@ func TestPrices(t *testing.T) {
 	if got := p.cost(slice(t, "v4-8"), 10, 0, 1); got.Video != nil || got.String() != "0.04 EUR a step" {
 		t.Errorf("%+v %s", got, got)
 	}
-	for _, bad := range []string{``, `{}`, `{"chip_hour": {}}`, `{"chip_hour": {"v4": -1}}`, `{"chip_hour": {"v99": 1}}`, `{"hours": {"v4": 1}}`} {
+	for _, bad := range []string{``, `{}`, `{"chip_hour": {}}`, `{"chip_hour": {"v4": -1}}`, `{"chip_hour": {"v99": 1}}`, `{"hours": {"v4": 1}}`, `{"chip_hour": {"v4": 1, "v4": 2}}`, `{"chip_hour": {"v4": 1}} {}`, `{"chip_hour": {"v4": "1"}}`, `{"chip_hour": {"v4": 1}, "Chip_Hour": {"v4": 2}}`} {
 		if _, err := ReadPrices([]byte(bad)); !errors.Is(err, ErrPrices) {
 			t.Errorf("%q: %v", bad, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"weft/fault"
+	"weft/internal/userfile"
 )
 
 // XLA_FLAGS is read by a plugin once, at its first client or compile, and an
@@ -59,16 +60,7 @@ func readFlags(value string) (flags, from string, err error) {
 	bad := func(format string, args ...any) (string, string, error) {
 		return "", "", fault.New(ErrXLAFlag, Flag{value, 0}, "XLA_FLAGS is %q, which to XLA is the name of a file of flags, since it does not begin with a dash: %w", value, fmt.Errorf(format, args...))
 	}
-	st, err := os.Stat(value)
-	switch {
-	case err != nil:
-		return bad("%w", err)
-	case !st.Mode().IsRegular():
-		return bad("it is no regular file")
-	case st.Size() > maxFlags:
-		return bad("it has %d bytes, %d are the most", st.Size(), maxFlags)
-	}
-	b, err := os.ReadFile(value)
+	b, err := userfile.Read(value, maxFlags)
 	if err != nil {
 		return bad("%w", err)
 	}

@@ -76,11 +76,11 @@ func TestFlagFile(t *testing.T) {
 		{write("flags", "--xla_a=1\n--xla_b=2\n"), "--xla_a=1\n--xla_b=2", ""},
 		{write("empty", "\n"), "", ""},
 		{write("words", "xla_a=1"), "", "does not begin with a flag"},
-		{write("long", strings.Repeat("--xla_a ", maxFlags/8+1)), "", "are the most"},
-		{filepath.Join(dir, "none"), "", "no such file"},
+		{write("long", strings.Repeat("--xla_a ", maxFlags/8+1)), "", "at most 65536"},
+		{filepath.Join(dir, "none"), "", "there is no file"},
 		{"xla_a=1", "", "name of a file"},
-		{pipe, "", "no regular file"},
-		{dir, "", "no regular file"},
+		{pipe, "", "is a named pipe: want a regular file"},
+		{dir, "", "is a folder: want a regular file"},
 	} {
 		got, _, err := readFlags(k.value)
 		if k.says == "" && (err != nil || got != k.want) || k.says != "" && (!errors.Is(err, ErrXLAFlag) || !strings.Contains(err.Error(), k.says)) {

@@ -72,3 +72,35 @@ func FuzzParseObject(f *testing.F) {
 		}
 	})
 }
+
+func TestDecode(t *testing.T) {
+	type inner struct {
+		Hours map[string]float64 `json:"hours"`
+	}
+	type doc struct {
+		Name  string `json:"name"`
+		Count int    `json:"count"`
+		In    inner  `json:"in"`
+	}
+	for _, test := range []struct{ text, reason string }{
+		{`{"name":"x","count":2,"in":{"hours":{"a":1.5}}}`, ""},
+		{`{"name":"x","name":"y"}`, `key "name" twice`},
+		{`{"name":"x","NAME":"y"}`, "in another case"},
+		{`{"name":"x"}{}`, "after the closing brace"},
+		{`{"name":1}`, `key "name" holds a number: want a text`},
+		{`{"count":1.5}`, `key "count" holds the number 1.5: want a whole number`},
+		{`{"count":"1"}`, `key "count" holds a text: want a whole number`},
+		{`{"in":{"hours":{"a":"b"}}}`, `holds a text: want a number`},
+		{`{"in":[]}`, `key "in" holds a list: want an object`},
+		{`{"other":1}`, `unknown field "other"`},
+	} {
+		var d doc
+		err := Decode([]byte(test.text), Options{Keys: true}, &d)
+		if test.reason == "" && (err != nil || d.In.Hours["a"] != 1.5) || test.reason != "" && (err == nil || !strings.Contains(err.Error(), test.reason)) {
+			t.Errorf("%s: %v, want %q", test.text, err, test.reason)
+		}
+		if err != nil && (strings.Contains(err.Error(), "Go ") || strings.Contains(err.Error(), "jsontext.")) {
+			t.Errorf("%s: %v names a Go type", test.text, err)
+		}
+	}
+}

@@ -10,6 +10,7 @@
 package userfile
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -80,14 +81,14 @@ func Read(path string, limit int64) ([]byte, error) {
 		return nil, tooLarge(path, size, limit)
 	}
 	// The size is a hint alone: a file may grow, and those of /proc say 0.
-	b, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
+	b := bytes.NewBuffer(make([]byte, 0, size+bytes.MinRead))
+	if _, err := b.ReadFrom(io.LimitReader(f, limit+1)); err != nil {
 		return nil, cannotRead(path, err)
 	}
-	if int64(len(b)) > limit {
-		return nil, tooLarge(path, int64(len(b)), limit)
+	if int64(b.Len()) > limit {
+		return nil, tooLarge(path, int64(b.Len()), limit)
 	}
-	return b, nil
+	return b.Bytes(), nil
 }
 
 // CheckRegular is Open without opening: for files that something else opens.
@@ -131,12 +132,21 @@ func tooLarge(path string, size, limit int64) error {
 func cannotRead(path string, err error) error {
 	switch {
 	case path == "":
-		return fault.New(ErrAbsent, Path{Path: path}, "the file's name is empty: %w", fs.ErrNotExist)
+		return fault.New(ErrAbsent, Path{Path: path}, "the file's name is empty%w", unspoken{fs.ErrNotExist})
 	case errors.Is(err, fs.ErrNotExist):
-		return fault.New(ErrAbsent, Path{Path: path}, "there is no file %s: %w", path, fs.ErrNotExist)
+		return fault.New(ErrAbsent, Path{Path: path}, "there is no file %s%w", path, unspoken{fs.ErrNotExist})
 	}
 	return fault.New(ErrUnreadable, Path{Path: path}, "%s cannot be read: %w", path, reasonOf(err))
 }
+
+// unspoken is an error that errors.Is finds behind a message that says as much already.
+type unspoken struct{ error }
+
+// Error is empty.
+func (unspoken) Error() string { return "" }
+
+// Unwrap gives the error.
+func (u unspoken) Unwrap() error { return u.error }
 
 // reasonOf leaves the operation and the path out of an error of package os: the
 // message has them already.

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"weft/internal/userdir"
+	"weft/internal/userfile"
 )
 
 // DefaultLimit is the size a cache is kept under.
@@ -121,10 +122,13 @@ func (c *Cache) path(k Key) string {
 	return filepath.Join(c.dir, hex.EncodeToString(k.Program[:])+suffix)
 }
 
+// maxEntryBytes bounds what is read: no program that weft compiles has a hundredth of it.
+const maxEntryBytes = 4 << 30
+
 // Get finds an entry. A broken one, or one that is another key's, is removed and is a miss.
 func (c *Cache) Get(k Key) ([]byte, bool) {
 	path := c.path(k)
-	b, err := readRegular(path)
+	b, err := userfile.Read(path, maxEntryBytes)
 	if err == nil {
 		var payload []byte
 		if payload, err = k.open(b); err == nil {
@@ -150,14 +154,6 @@ func (c *Cache) Reject(k Key, why error) {
 func (c *Cache) drop(k Key, why error) {
 	os.Remove(c.path(k))
 	c.failed(fmt.Errorf("program cache: entry %x is not used, and is replaced: %w", k.Program[:6], why))
-}
-
-// readRegular reads a file, and no pipe, which would be waited on for ever.
-func readRegular(path string) ([]byte, error) {
-	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
-		return nil, errors.New(path + " is no regular file")
-	}
-	return os.ReadFile(path)
 }
 
 // open checks that an entry's bytes are whole and the key's own, and gives its payload.

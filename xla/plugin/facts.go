@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"weft/internal/userfile"
 )
 
 // Facts are what can be told of a plugin's file without loading it.
@@ -43,7 +45,7 @@ func Examine(path string, names ...string) (Facts, error) {
 	now := Facts{Path: path, Bytes: st.Size(), ModTime: st.ModTime().UnixNano(), Inode: inode(st), Has: map[string]bool{}}
 	side := sidecar(path)
 	var old Facts
-	if b, err := os.ReadFile(side); err == nil && json.Unmarshal(b, &old) == nil &&
+	if b, err := userfile.Read(side, maxManifestBytes); err == nil && json.Unmarshal(b, &old) == nil &&
 		old.Path == now.Path && old.Bytes == now.Bytes && old.ModTime == now.ModTime && old.Inode == now.Inode && len(old.SHA256) == 64 {
 		missing := false
 		for _, n := range names {

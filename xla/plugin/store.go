@@ -10,6 +10,7 @@ import (
 
 	"weft/fault"
 	"weft/internal/userdir"
+	"weft/internal/userfile"
 )
 
 // rootVariable names the folder engines live in.
@@ -53,11 +54,14 @@ type manifest struct {
 
 const manifestName = "weft-engine.json"
 
+// maxManifestBytes bounds the small files that describe a plugin.
+const maxManifestBytes = 1 << 20
+
 func folder(p Pin) string { return p.Name + "-" + p.Version }
 
 // read gives the engine in dir, or false when there is none that is whole.
 func read(dir string) (Installed, bool) {
-	b, err := os.ReadFile(filepath.Join(dir, manifestName))
+	b, err := userfile.Read(filepath.Join(dir, manifestName), maxManifestBytes)
 	if err != nil {
 		return Installed{}, false
 	}
