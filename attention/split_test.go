@@ -20,7 +20,7 @@ import (
 	"weft/program/interp"
 	"weft/sharding"
 	"weft/spmd"
-	"weft/target"
+	"weft/targets"
 )
 
 var (
@@ -404,7 +404,7 @@ func TestNoMatrixOfScores(t *testing.T) {
 			for _, mask := range []*interp.Array{nil, {DType: dtype.Bool, Shape: []int{1, 1, 1, tokens}}, {DType: dtype.Bool, Shape: []int{1, 1, s, tokens}}} {
 				c := call{q: big(dtype.BF16, s, 4), k: big(dtype.BF16, s, 2), v: big(dtype.BF16, s, 2), mask: mask,
 					qTokens: sp, kTokens: sp, qHeads: tp, o: attention.Options{Keys: tokens}}
-				for _, target := range []spmd.Target{{}, target.CPU()} {
+				for _, target := range []spmd.Target{{}, targets.CPU()} {
 					p, err := spmd.Build("p", m, c.define, spmd.WithTarget(target))
 					if err != nil {
 						t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 	"weft/program"
 	"weft/program/stablehlo"
 	"weft/spmd"
-	"weft/target"
+	"weft/targets"
 	"weft/topology"
 	"weft/xla"
 	"weft/xla/cache"
@@ -69,15 +69,15 @@ func (e *XLA) Devices() int { return e.n }
 // Target is by what the client drives.
 func (e *XLA) Target() spmd.Target {
 	if e.client.Platform() != TPU {
-		return target.CPU()
+		return targets.CPU()
 	}
 	kind := e.client.Devices()[0].Kind
 	for _, g := range topology.Generations() {
 		if g.DeviceKind == kind {
-			return target.TPU(g.Name)
+			return targets.TPU(g.Name)
 		}
 	}
-	return target.TPU("") // unknown: no kernel is chosen
+	return targets.TPU("") // unknown: no kernel is chosen
 }
 
 // Cache reports hits and misses so far.

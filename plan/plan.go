@@ -20,7 +20,7 @@ import (
 	"weft/program/cost"
 	"weft/sharding"
 	"weft/spmd"
-	"weft/target"
+	"weft/targets"
 	"weft/topology"
 )
 
@@ -524,7 +524,7 @@ func (s *search) adviseOnSplit(on topology.Slice, sp split, err error) error {
 
 // Target is what programs for a slice are built for.
 func (o Options) Target(on topology.Slice) spmd.Target {
-	t := target.For(on)
+	t := targets.For(on)
 	t.Attention = o.Attention
 	return t
 }

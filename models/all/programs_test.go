@@ -15,7 +15,7 @@ import (
 	"weft/models"
 	"weft/program/stablehlo"
 	"weft/spmd"
-	"weft/target"
+	"weft/targets"
 )
 
 var update = flag.Bool("update", false, "write the golden file of programs anew")
@@ -26,7 +26,7 @@ var update = flag.Bool("update", false, "write the golden file of programs anew"
 func TestProgramsAreTheGoldenOnes(t *testing.T) {
 	// The processor of the machine decides nothing here: no target of this test
 	// widens bf16.
-	loops := target.CPU()
+	loops := targets.CPU()
 	loops.WideBF16 = false
 	targets := []struct {
 		name string
@@ -35,7 +35,7 @@ func TestProgramsAreTheGoldenOnes(t *testing.T) {
 	}{
 		{"whole", spmd.Target{}, []string{"", "dp=2", "tp=2", "sp=2", "tp=2,sp=2", "fsdp=2", "pp=2"}},
 		{"cpu", loops, []string{"tp=2", "sp=2"}},
-		{"v5e", target.TPU("v5e"), []string{"tp=2", "tp=2,sp=2"}},
+		{"v5e", targets.TPU("v5e"), []string{"tp=2", "tp=2,sp=2"}},
 	}
 	var b strings.Builder
 	for _, name := range models.Presets() {

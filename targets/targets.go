@@ -1,6 +1,6 @@
-// Package target says how programs are best cut up for a piece of hardware: what
+// Package targets says how programs are best cut up for a piece of hardware: what
 // a plan counts, what is compiled ahead of time and what an engine runs.
-package target
+package targets
 
 import (
 	"golang.org/x/sys/cpu"
