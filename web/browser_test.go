@@ -324,7 +324,7 @@ func TestPageShowsRefusals(t *testing.T) {
 	p.wait(`document.querySelector("#answer h1")?.innerText.startsWith("Fits on v4-")`)
 	// Too big: by how much, and what would fit.
 	p.open("/?model=wan2.1-t2v-14b&size=832x480&frames=81&on=v5e-1&dtype=f32")
-	if got := p.text("#answer"); !strings.Contains(got, "Does not fit on") || !strings.Contains(got, "frame takes") || p.count(".row.unfit .bar.over") == 0 {
+	if got := p.text("#answer"); !strings.Contains(got, "Does not fit on") || !strings.Contains(got, "This would fit: --on v5litepod-8") || p.count(".row.unfit .bar.over") == 0 {
 		t.Error(got)
 	}
 	p.fine()

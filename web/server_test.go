@@ -11,10 +11,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"weft/attention"
 	"weft/fault"
@@ -558,4 +561,23 @@ func FuzzQuery(f *testing.F) {
 			t.Errorf("%d %.300s", w.Code, w.Body)
 		}
 	})
+}
+
+// The page's files are read by people: no line is longer than a screen is wide.
+func TestPageHasNoLongLines(t *testing.T) {
+	files, err := filepath.Glob("page/*")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, line := range strings.Split(string(text), "\n") {
+			if n := utf8.RuneCountInString(line); n > 110 && !strings.HasSuffix(file, ".svg") {
+				t.Errorf("%s:%d has %d characters", file, i+1, n)
+			}
+		}
+	}
 }

@@ -28,7 +28,13 @@ export async function get(path, query, slot = path) {
     text = await response.text();
   } catch (error) {
     if (control.signal.aborted) return undefined;
-    throw new Problem("The server does not answer", [{ kind: "network", message: `weft serve has ended, or cannot be reached (${error.message})`, fields: {} }]);
+    throw new Problem("The server does not answer", [
+      {
+        kind: "network",
+        message: `weft serve has ended, or cannot be reached (${error.message})`,
+        fields: {},
+      },
+    ]);
   } finally {
     if (running.get(slot) === control) running.delete(slot);
   }
@@ -36,8 +42,18 @@ export async function get(path, query, slot = path) {
   try {
     doc = JSON.parse(text);
   } catch {
-    throw new Problem("The server's answer cannot be read", [{ kind: "answer", message: `${response.status} ${response.statusText}: ${text.slice(0, 200)}`, fields: {} }]);
+    throw new Problem("The server's answer cannot be read", [
+      {
+        kind: "answer",
+        message: `${response.status} ${response.statusText}: ${text.slice(0, 200)}`,
+        fields: {},
+      },
+    ]);
   }
-  if (!response.ok) throw new Problem(response.status >= 500 ? "The server failed" : "This cannot be planned", doc.error?.violations ?? [{ kind: "answer", message: text.slice(0, 200), fields: {} }]);
+  if (!response.ok)
+    throw new Problem(
+      response.status >= 500 ? "The server failed" : "This cannot be planned",
+      doc.error?.violations ?? [{ kind: "answer", message: text.slice(0, 200), fields: {} }],
+    );
   return doc;
 }

@@ -7,7 +7,11 @@ window.weftBanner = {
   show(title, lines, again) {
     const banner = document.getElementById("banner");
     if (!banner) {
-      document.addEventListener("DOMContentLoaded", () => window.weftBanner.show(title, lines, again), { once: true });
+      document.addEventListener(
+        "DOMContentLoaded",
+        () => window.weftBanner.show(title, lines, again),
+        { once: true },
+      );
       return;
     }
     banner.replaceChildren();
@@ -39,16 +43,32 @@ window.weftBanner = {
   },
 };
 
-window.addEventListener("error", (event) => {
-  const from = event.target;
-  if (from && from !== window && (from.src || from.href)) {
-    window.weftBanner.show("A part of the page could not be loaded", [String(from.src || from.href)], () => location.reload());
-    return;
-  }
-  window.weftBanner.show("The page has a fault", [event.message + " (" + (event.filename || "").split("/").pop() + ":" + event.lineno + ")"], () => location.reload());
-}, true);
+window.addEventListener(
+  "error",
+  (event) => {
+    const from = event.target;
+    if (from && from !== window && (from.src || from.href)) {
+      window.weftBanner.show(
+        "A part of the page could not be loaded",
+        [String(from.src || from.href)],
+        () => location.reload(),
+      );
+      return;
+    }
+    window.weftBanner.show(
+      "The page has a fault",
+      [event.message + " (" + (event.filename || "").split("/").pop() + ":" + event.lineno + ")"],
+      () => location.reload(),
+    );
+  },
+  true,
+);
 
 window.addEventListener("unhandledrejection", (event) => {
   const reason = event.reason;
-  window.weftBanner.show("The page has a fault", [String((reason && reason.message) || reason)], () => location.reload());
+  window.weftBanner.show(
+    "The page has a fault",
+    [String((reason && reason.message) || reason)],
+    () => location.reload(),
+  );
 });

@@ -7,78 +7,236 @@ import { pills } from "./splits.js";
 
 // phases are all phases of a plan, those without programs named as such.
 export function phases(plan, most) {
-  return el("div", { class: "phases" }, Object.entries(plan.breakdown).map(([name, phase]) => {
-    if (typeof phase !== "object" || phase === null) {
-      return el("div", { class: "phase" }, el("span", { class: "phase-title", text: phaseName(name) }), el("span", { class: "bar unknown" }), el("span", { class: "num quiet-text", text: String(phase) }));
-    }
-    return el("div", { class: "phase" }, el("span", { class: "phase-title", text: phaseName(name) }), bar(phase, plan.hbm_limit_bytes, most), el("span", { class: "num", text: bytes(phase.total_bytes) }));
-  }));
+  return el(
+    "div",
+    { class: "phases" },
+    Object.entries(plan.breakdown).map(([name, phase]) => {
+      if (typeof phase !== "object" || phase === null) {
+        return el(
+          "div",
+          { class: "phase" },
+          el("span", { class: "phase-title", text: phaseName(name) }),
+          el("span", { class: "bar unknown" }),
+          el("span", { class: "num quiet-text", text: String(phase) }),
+        );
+      }
+      return el(
+        "div",
+        { class: "phase" },
+        el("span", { class: "phase-title", text: phaseName(name) }),
+        bar(phase, plan.hbm_limit_bytes, most),
+        el("span", { class: "num", text: bytes(phase.total_bytes) }),
+      );
+    }),
+  );
 }
 
 function memoryTable(plan) {
-  const rows = Object.entries(plan.breakdown).filter(([, p]) => typeof p === "object" && p !== null);
-  return rows.map(([name, phase]) => el("table", { class: "figures" },
-    el("caption", { text: `${phaseName(name)}, at its fullest` + (phase.at ? ` in “${phase.at}”` : "") }),
-    el("tbody", {}, parts(phase).map((p) => el("tr", {}, el("th", { scope: "row" }, el("i", { class: "k-" + p.kind }), p.label), el("td", { class: "num", text: bytes(p.bytes) }), el("td", { class: "num quiet-text", text: Math.round((100 * p.bytes) / Math.max(1, phase.total_bytes)) + " %" }))))));
+  const rows = Object.entries(plan.breakdown).filter(
+    ([, p]) => typeof p === "object" && p !== null,
+  );
+  return rows.map(([name, phase]) =>
+    el(
+      "table",
+      { class: "figures" },
+      el("caption", {
+        text: `${phaseName(name)}, at its fullest` + (phase.at ? ` in “${phase.at}”` : ""),
+      }),
+      el(
+        "tbody",
+        {},
+        parts(phase).map((p) =>
+          el(
+            "tr",
+            {},
+            el("th", { scope: "row" }, el("i", { class: "k-" + p.kind }), p.label),
+            el("td", { class: "num", text: bytes(p.bytes) }),
+            el("td", {
+              class: "num quiet-text",
+              text: Math.round((100 * p.bytes) / Math.max(1, phase.total_bytes)) + " %",
+            }),
+          ),
+        ),
+      ),
+    ),
+  );
 }
 
 // times are the parts of a step: arithmetic, memory, and each axis's collectives.
 export function times(plan) {
   const t = plan.time;
-  const named = [["matmul", "matmuls", t.matmul_seconds], ["attend", "attention", t.attention_seconds], ["memory", "memory traffic", t.memory_seconds]];
-  for (const [axis, s] of Object.entries(t.collective_seconds ?? {}).sort()) named.push(["sends axis-" + axis.split("+")[0], "over " + axis, s]);
+  const named = [
+    ["matmul", "matmuls", t.matmul_seconds],
+    ["attend", "attention", t.attention_seconds],
+    ["memory", "memory traffic", t.memory_seconds],
+  ];
+  for (const [axis, s] of Object.entries(t.collective_seconds ?? {}).sort())
+    named.push(["sends axis-" + axis.split("+")[0], "over " + axis, s]);
   return named.filter(([, , s]) => s > 0).map(([kind, label, s]) => ({ kind, label, s }));
 }
 
 export function timeBar(plan, longest) {
-  return el("span", { class: "bar time", role: "img", "aria-label": times(plan).map((t) => `${t.label} ${seconds(t.s)}`).join(", ") },
-    times(plan).map((t) => el("span", { class: "part t-" + t.kind, style: { width: (100 * t.s) / longest + "%" }, title: `${t.label}: ${seconds(t.s)}` })));
+  return el(
+    "span",
+    {
+      class: "bar time",
+      role: "img",
+      "aria-label": times(plan)
+        .map((t) => `${t.label} ${seconds(t.s)}`)
+        .join(", "),
+    },
+    times(plan).map((t) =>
+      el("span", {
+        class: "part t-" + t.kind,
+        style: { width: (100 * t.s) / longest + "%" },
+        title: `${t.label}: ${seconds(t.s)}`,
+      }),
+    ),
+  );
 }
 
-const timeList = (plan) => el("ul", { class: "legend" }, times(plan).map((t) => el("li", {}, el("i", { class: "t-" + t.kind }), `${t.label} `, el("b", { text: seconds(t.s) }))));
+const timeList = (plan) =>
+  el(
+    "ul",
+    { class: "legend" },
+    times(plan).map((t) =>
+      el(
+        "li",
+        {},
+        el("i", { class: "t-" + t.kind }),
+        `${t.label} `,
+        el("b", { text: seconds(t.s) }),
+      ),
+    ),
+  );
 
 // commands are lines with a button that copies each.
 export function commands(list, failed) {
-  return el("div", { class: "commands" }, list.map((c) => el("div", { class: "command" },
-    el("p", {}, el("b", { text: c.name }), ": " + c.does),
-    el("div", { class: "line" }, el("pre", { tabindex: 0, "aria-label": "weft " + c.name }, el("code", { text: c.text })), copyButton(c.text, failed)))));
+  return el(
+    "div",
+    { class: "commands" },
+    list.map((c) =>
+      el(
+        "div",
+        { class: "command" },
+        el("p", {}, el("b", { text: c.name }), ": " + c.does),
+        el(
+          "div",
+          { class: "line" },
+          el("pre", { tabindex: 0, "aria-label": "weft " + c.name }, el("code", { text: c.text })),
+          copyButton(c.text, failed),
+        ),
+      ),
+    ),
+  );
 }
 
 export function copyButton(text, failed) {
-  const b = el("button", { type: "button", class: "quiet", text: "Copy", on: { click: async () => {
-    try {
-      await navigator.clipboard.writeText(text);
-      b.textContent = "Copied";
-      setTimeout(() => { b.textContent = "Copy"; }, 1500);
-    } catch (error) {
-      failed("The browser does not let the page copy", error.message);
-    }
-  } } });
+  const b = el("button", {
+    type: "button",
+    class: "quiet",
+    text: "Copy",
+    on: {
+      click: async () => {
+        try {
+          await navigator.clipboard.writeText(text);
+          b.textContent = "Copied";
+          setTimeout(() => {
+            b.textContent = "Copy";
+          }, 1500);
+        } catch (error) {
+          failed("The browser does not let the page copy", error.message);
+        }
+      },
+    },
+  });
   return b;
 }
 
 // run shows how to run a plan, and in what other tools' words it can be had.
 export function run(section, list, failed) {
-  put(section, el("div", { class: "card-head" }, el("h2", { id: "run-title", text: "Run it" })), commands(list, failed));
+  put(
+    section,
+    el("div", { class: "card-head" }, el("h2", { id: "run-title", text: "Run it" })),
+    commands(list, failed),
+  );
 }
 
 // draw shows a plan.
 export function draw(section, plan) {
   const sent = [...(plan.collectives ?? [])].sort((a, b) => b.bytes - a.bytes);
-  put(section,
+  put(
+    section,
     el("div", { class: "card-head" }, el("h2", { id: "detail-title" }, plan.slice), pills(plan)),
-    el("dl", { class: "stats" },
-      stat("memory of a device", bytes(plan.hbm_bytes_per_device), plan.hbm_limit_bytes ? (plan.fits ? `${bytes(plan.hbm_limit_bytes - plan.hbm_bytes_per_device)} left of ${bytes(plan.hbm_limit_bytes)}` : `${bytes(plan.over_bytes)} more than ${bytes(plan.hbm_limit_bytes)}`) : "the device's memory is unknown, and so is whether it fits"),
+    el(
+      "dl",
+      { class: "stats" },
+      stat(
+        "memory of a device",
+        bytes(plan.hbm_bytes_per_device),
+        plan.hbm_limit_bytes
+          ? plan.fits
+            ? `${bytes(plan.hbm_limit_bytes - plan.hbm_bytes_per_device)} left of ` +
+              bytes(plan.hbm_limit_bytes)
+            : `${bytes(plan.over_bytes)} more than ${bytes(plan.hbm_limit_bytes)}`
+          : "the device's memory is unknown, and so is whether it fits",
+      ),
       stat("a step, estimated", seconds(plan.step_seconds), ""),
-      stat("sent by a device", bytes(total(plan.collective_bytes)), "in a step")),
-    el("h3", { text: "Memory" }), phases(plan, scale([plan])), memoryTable(plan),
-    el("h3", { text: "Time of a step" }), timeBar(plan, plan.step_seconds), timeList(plan),
+      stat("sent by a device", bytes(total(plan.collective_bytes)), "in a step"),
+    ),
+    el("h3", { text: "Memory" }),
+    phases(plan, scale([plan])),
+    memoryTable(plan),
+    el("h3", { text: "Time of a step" }),
+    timeBar(plan, plan.step_seconds),
+    timeList(plan),
     (plan.attention ?? []).length > 0 && el("h3", { text: "Attention" }),
-    (plan.attention ?? []).length > 0 && el("ul", { class: "choices" }, plan.attention.map((a) => el("li", {}, el("span", { class: "pill", text: a.taken }), ` ${a.of}: ${a.why}`))),
+    (plan.attention ?? []).length > 0 &&
+      el(
+        "ul",
+        { class: "choices" },
+        plan.attention.map((a) =>
+          el("li", {}, el("span", { class: "pill", text: a.taken }), ` ${a.of}: ${a.why}`),
+        ),
+      ),
     sent.length > 0 && el("h3", { text: "What is sent in a step" }),
-    sent.length > 0 && el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Collectives" }, el("table", { class: "figures" }, el("tbody", {}, sent.map((c) => el("tr", {},
-      el("th", { scope: "row" }, c.op), el("td", {}, el("span", { class: "pill axis-" + c.axis.split("+")[0], text: c.axis })), el("td", { class: "num", text: count(c.count) + " ×" }), el("td", { class: "num", text: bytes(c.bytes) })))))),
-    ...[...(plan.padding ?? []), ...(plan.notes ?? [])].map((n) => el("p", { class: "note", text: n })));
+    sent.length > 0 &&
+      el(
+        "div",
+        { class: "scroll", tabindex: 0, role: "region", "aria-label": "Collectives" },
+        el(
+          "table",
+          { class: "figures" },
+          el(
+            "tbody",
+            {},
+            sent.map((c) =>
+              el(
+                "tr",
+                {},
+                el("th", { scope: "row" }, c.op),
+                el(
+                  "td",
+                  {},
+                  el("span", { class: "pill axis-" + c.axis.split("+")[0], text: c.axis }),
+                ),
+                el("td", { class: "num", text: count(c.count) + " ×" }),
+                el("td", { class: "num", text: bytes(c.bytes) }),
+              ),
+            ),
+          ),
+        ),
+      ),
+    ...[...(plan.padding ?? []), ...(plan.notes ?? [])].map((n) =>
+      el("p", { class: "note", text: n }),
+    ),
+  );
 }
 
-const stat = (label, value, more) => el("div", {}, el("dt", { text: label }), el("dd", {}, el("b", { text: value }), more && el("span", { text: more })));
+const stat = (label, value, more) =>
+  el(
+    "div",
+    {},
+    el("dt", { text: label }),
+    el("dd", {}, el("b", { text: value }), more && el("span", { text: more })),
+  );

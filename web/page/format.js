@@ -2,8 +2,14 @@
 
 export function bytes(n) {
   if (n === 0) return "0 B";
-  for (const [unit, size] of [["TB", 1e12], ["GB", 1e9], ["MB", 1e6], ["kB", 1e3]]) {
-    if (n >= size) return (n / size).toFixed(n / size >= 100 ? 0 : n / size >= 10 ? 1 : 2) + " " + unit;
+  for (const [unit, size] of [
+    ["TB", 1e12],
+    ["GB", 1e9],
+    ["MB", 1e6],
+    ["kB", 1e3],
+  ]) {
+    if (n >= size)
+      return (n / size).toFixed(n / size >= 100 ? 0 : n / size >= 10 ? 1 : 2) + " " + unit;
   }
   return n + " B";
 }
@@ -26,22 +32,29 @@ export const many = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "
 export const total = (byAxis) => Object.values(byAxis || {}).reduce((a, b) => a + b, 0);
 
 // axes reads "dp=1,tp=4" as [{name, size}].
-export const axes = (mesh) => mesh.split(",").filter(Boolean).map((part) => {
-  const [name, size] = part.split("=");
-  return { name, size: Number(size) };
-});
+export const axes = (mesh) =>
+  mesh
+    .split(",")
+    .filter(Boolean)
+    .map((part) => {
+      const [name, size] = part.split("=");
+      return { name, size: Number(size) };
+    });
 
 // shares are the axes beside the mesh's own fsdp over which weights are kept in shares.
 export const shares = (plan) => (plan.fsdp || []).filter((a) => a !== "fsdp");
 
 // splitName is a plan's split in words.
-export const splitName = (plan) => plan.mesh + (shares(plan).length ? " fsdp:" + shares(plan).join(",") : "");
+export const splitName = (plan) =>
+  plan.mesh + (shares(plan).length ? " fsdp:" + shares(plan).join(",") : "");
 
 export const shape = (dims) => (dims.length ? dims.join(" × ") : "scalar");
 
 // spec is a spec as the command line prints it: [tp,-] or [-]|tp.
 export function spec(s) {
-  const dims = (Array.isArray(s) ? s : s.dims).map((d) => (d === null ? "-" : Array.isArray(d) ? d.join("+") : d));
+  const dims = (Array.isArray(s) ? s : s.dims).map((d) =>
+    d === null ? "-" : Array.isArray(d) ? d.join("+") : d,
+  );
   return "[" + dims.join(",") + "]" + (Array.isArray(s) ? "" : "|" + s.partial.join("+"));
 }
 

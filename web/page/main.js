@@ -53,25 +53,66 @@ async function update() {
 function show(error) {
   if (!(error instanceof Problem)) throw error; // boot.js shows it
   if (error.violations.some((v) => v.kind === "network" || v.kind === "answer")) {
-    window.weftBanner.show(error.title, error.violations.map((v) => v.message), update);
+    window.weftBanner.show(
+      error.title,
+      error.violations.map((v) => v.message),
+      update,
+    );
     return;
   }
   shown = { pin: shown.pin };
   for (const id of sections) byId(id).hidden = true;
-  put(byId("answer"), el("div", { class: "problem", role: "alert" }, el("h1", { text: error.title }),
-    el("ul", {}, error.violations.map((v) => el("li", {}, el("span", { class: "kind", text: v.kind }), el("span", { text: v.message }), suggestions(v))))));
+  put(
+    byId("answer"),
+    el(
+      "div",
+      { class: "problem", role: "alert" },
+      el("h1", { text: error.title }),
+      el(
+        "ul",
+        {},
+        error.violations.map((v) =>
+          el(
+            "li",
+            {},
+            el("span", { class: "kind", text: v.kind }),
+            el("span", { text: v.message }),
+            suggestions(v),
+          ),
+        ),
+      ),
+    ),
+  );
 }
 
 // suggestions are the nearest right names that a refusal gives, as buttons.
 function suggestions(violation) {
-  const field = { "unknown-slice": ["on", "nearest"], "unknown-model": ["model", "known"] }[violation.kind];
+  const field = { "unknown-slice": ["on", "nearest"], "unknown-model": ["model", "known"] }[
+    violation.kind
+  ];
   const names = field ? violation.fields?.[field[1]] : undefined;
   if (!names?.length) return null;
-  return el("span", { class: "suggestions" }, names.slice(0, 8).map((name) => el("button", { type: "button", text: name, on: { click: () => set({ [field[0]]: name }) } })));
+  return el(
+    "span",
+    { class: "suggestions" },
+    names.slice(0, 8).map((name) =>
+      el("button", {
+        type: "button",
+        text: name,
+        on: { click: () => set({ [field[0]]: name }) },
+      }),
+    ),
+  );
 }
 
 // named is the plan that the state names, pick that or the best.
-const named = (plans) => plans.find((p) => p.mesh === state.mesh && p.fsdp.join(",") === state.fsdp && (state.slice === "" || p.slice === state.slice));
+const named = (plans) =>
+  plans.find(
+    (p) =>
+      p.mesh === state.mesh &&
+      p.fsdp.join(",") === state.fsdp &&
+      (state.slice === "" || p.slice === state.slice),
+  );
 const pick = (plans) => named(plans) ?? plans[0];
 
 // drawPlans draws the list at once and what hangs on one plan as it comes.
@@ -80,7 +121,9 @@ async function drawPlans() {
   const plan = pick(result.plans);
   answer(result);
   byId("splits").hidden = false;
-  const focused = byId("splits").contains(document.activeElement) ? document.activeElement.closest(".row") : null;
+  const focused = byId("splits").contains(document.activeElement)
+    ? document.activeElement.closest(".row")
+    : null;
   splits.draw(byId("splits"), result, plan, pinKey(), state, on);
   if (focused) byId("splits").querySelector('[aria-selected="true"]')?.focus();
   put(byId("notes"), result.notes.join(". ").replace(/\.?$/, "."));
@@ -89,7 +132,8 @@ async function drawPlans() {
     for (const id of sections.slice(1)) byId(id).hidden = true;
     return;
   }
-  if (shown.plan !== plan) shown = { ...shown, plan, topo: undefined, split: undefined, shards: undefined };
+  if (shown.plan !== plan)
+    shown = { ...shown, plan, topo: undefined, split: undefined, shards: undefined };
   byId("detail").hidden = false;
   detail.draw(byId("detail"), plan);
   const pin = loadPin();
@@ -101,13 +145,16 @@ async function drawPlans() {
 async function loadPlan(plan) {
   if (!shown.topo) {
     const [topo, split] = await Promise.all([
-      get("topo", { name: plan.slice, mesh: plan.mesh, bytes: axisBytes(plan) }), get("split", askPlan(state, plan))]);
+      get("topo", { name: plan.slice, mesh: plan.mesh, bytes: axisBytes(plan) }),
+      get("split", askPlan(state, plan)),
+    ]);
     if (!topo || !split || shown.plan !== plan) return;
     shown = { ...shown, topo, split };
   }
   const wanted = shown.split.tensors.some((t) => t.name === state.tensor) ? state.tensor : "";
   if ((shown.shards?.name ?? "") !== wanted) {
-    const shards = wanted === "" ? undefined : await get("shards", { ...askPlan(state, plan), tensor: wanted });
+    const shards =
+      wanted === "" ? undefined : await get("shards", { ...askPlan(state, plan), tensor: wanted });
     if (shown.plan !== plan || (wanted !== "" && !shards)) return;
     shown = { ...shown, shards };
   }
@@ -123,7 +170,14 @@ function drawPlan() {
   for (const id of ["slice", "run", "tensor"]) byId(id).hidden = false;
   detail.run(byId("run"), split.commands, banner);
   slice.draw(byId("slice"), topo, plan, state, shards, on);
-  tensor.draw(byId("tensor"), split.tensors, shards, topo.mesh.order, { ...state, tensor: shards?.name ?? "" }, on);
+  tensor.draw(
+    byId("tensor"),
+    split.tensors,
+    shards,
+    topo.mesh.order,
+    { ...state, tensor: shards?.name ?? "" },
+    on,
+  );
   if (kept !== undefined) byId("slice").querySelector(`[data-id="${kept}"]`)?.focus();
   if (finding) byId("find").focus();
 }
@@ -131,7 +185,8 @@ function drawPlan() {
 // axisBytes is what each axis moves, as weft topo --bytes takes it.
 function axisBytes(plan) {
   const moved = {};
-  for (const [joined, n] of Object.entries(plan.collective_bytes)) for (const axis of joined.split("+")) moved[axis] = (moved[axis] ?? 0) + n;
+  for (const [joined, n] of Object.entries(plan.collective_bytes))
+    for (const axis of joined.split("+")) moved[axis] = (moved[axis] ?? 0) + n;
   return Object.entries(moved).map(([axis, n]) => `${axis}=${n}`);
 }
 
@@ -143,10 +198,14 @@ async function loadPin() {
   const key = state.pin;
   const { query, mesh, fsdp } = unpin(key);
   try {
-    const [result, split] = await Promise.all([get("plan", { ...query, mesh }, "pin"), get("split", { ...query, mesh, ...(fsdp && { fsdp }) }, "pin-split")]);
+    const [result, split] = await Promise.all([
+      get("plan", { ...query, mesh }, "pin"),
+      get("split", { ...query, mesh, ...(fsdp && { fsdp }) }, "pin-split"),
+    ]);
     if (!result || !split) return;
     const plan = result.plans.find((p) => p.fsdp.join(",") === fsdp);
-    if (!plan) throw new Problem("", [{ kind: "pin", message: `${mesh}: no such plan`, fields: {} }]);
+    if (!plan)
+      throw new Problem("", [{ kind: "pin", message: `${mesh}: no such plan`, fields: {} }]);
     shown.pin = { key, plan, result, commands: split.commands };
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
@@ -164,9 +223,15 @@ function drawPin() {
   section.hidden = !pin || !split;
   if (section.hidden) return;
   const title = (r) => `${r.model} · ${r.size} · ${many(r.frames, "frame")} · ${r.dtype}`;
-  compare.draw(section, [
-    { title: title(pin.result), plan: pin.plan, commands: pin.commands },
-    { title: title(result), plan, commands: split.commands }], { unpin: () => set({ pin: "" }) }, banner);
+  compare.draw(
+    section,
+    [
+      { title: title(pin.result), plan: pin.plan, commands: pin.commands },
+      { title: title(result), plan, commands: split.commands },
+    ],
+    { unpin: () => set({ pin: "" }) },
+    banner,
+  );
 }
 
 // pinKey is the pinned plan among those shown.
@@ -184,15 +249,70 @@ function answer(result) {
   const best = result.plans[0];
   const all = result.on === "all";
   const unknown = best && best.fits === null;
-  const head = unknown ? `Whether it fits on ${result.on} is unknown` : fit.length ? (all ? `Smallest: ${best.slice}` : `Fits on ${result.on}`) : all ? "Nothing that weft knows is large enough" : result.plans.length ? `Does not fit on ${result.on}` : `No legal split of ${result.on}`;
-  const counts = all ? `${many(result.plans.length, "kind")} of hardware can run it` : `${result.plans.length} of ${many(result.plans.length + result.refused.length, "split")} legal, ${fit.length} ${fit.length === 1 ? "fits" : "fit"}`;
-  put(byId("answer"),
+  const head = unknown
+    ? `Whether it fits on ${result.on} is unknown`
+    : fit.length
+      ? all
+        ? `Smallest: ${best.slice}`
+        : `Fits on ${result.on}`
+      : all
+        ? "Nothing that weft knows is large enough"
+        : result.plans.length
+          ? `Does not fit on ${result.on}`
+          : `No legal split of ${result.on}`;
+  const counts = all
+    ? `${many(result.plans.length, "kind")} of hardware can run it`
+    : `${result.plans.length} of ` +
+      `${many(result.plans.length + result.refused.length, "split")} legal, ` +
+      `${fit.length} ${fit.length === 1 ? "fits" : "fit"}`;
+  put(
+    byId("answer"),
     el("h1", { class: fit.length ? "yes" : "no" }, head),
-    best && el("p", {}, fit.length || unknown ? "Best: " : "Nearest: ", el("strong", { text: splitName(best) }), `, ${bytes(best.hbm_bytes_per_device)}` + (best.hbm_limit_bytes ? ` of ${bytes(best.hbm_limit_bytes)}` : "") + ` a device, about ${seconds(best.step_seconds)} a step. `, el("span", { class: "quiet-text", text: counts + "." })),
-    !fit.length && best?.change && el("p", {}, best.advice ? ["This would fit: ", el("code", { text: best.change })] : best.change.split("; ")[0] + "."),
-    !fit.length && !all && el("p", {}, el("button", { type: "button", text: "Look at all hardware", on: { click: () => set({ on: "all", slice: "", mesh: "", fsdp: "", device: "" }) } })),
-    state.mesh !== "" && !named(result.plans) && el("p", { class: "note", text: `${state.mesh}${state.fsdp && " with shares over " + state.fsdp} is not among the legal splits of this question; the best is shown.` }),
-    result.efficiency && el("p", { class: "quiet-text", text: `Times rest on ${result.efficiency} efficiencies: they rank splits.` }));
+    best &&
+      el(
+        "p",
+        {},
+        fit.length || unknown ? "Best: " : "Nearest: ",
+        el("strong", { text: splitName(best) }),
+        `, ${bytes(best.hbm_bytes_per_device)}` +
+          (best.hbm_limit_bytes ? ` of ${bytes(best.hbm_limit_bytes)}` : "") +
+          ` a device, about ${seconds(best.step_seconds)} a step. `,
+        el("span", { class: "quiet-text", text: counts + "." }),
+      ),
+    !fit.length &&
+      best?.change &&
+      el(
+        "p",
+        {},
+        best.advice
+          ? ["This would fit: ", el("code", { text: best.change })]
+          : best.change.split("; ")[0] + ".",
+      ),
+    !fit.length &&
+      !all &&
+      el(
+        "p",
+        {},
+        el("button", {
+          type: "button",
+          text: "Look at all hardware",
+          on: { click: () => set({ on: "all", slice: "", mesh: "", fsdp: "", device: "" }) },
+        }),
+      ),
+    state.mesh !== "" &&
+      !named(result.plans) &&
+      el("p", {
+        class: "note",
+        text:
+          `${state.mesh}${state.fsdp && " with shares over " + state.fsdp} is not among ` +
+          "the legal splits of this question; the best is shown.",
+      }),
+    result.efficiency &&
+      el("p", {
+        class: "quiet-text",
+        text: `Times rest on ${result.efficiency} efficiencies: they rank splits.`,
+      }),
+  );
 }
 
 // What the drawings report.
@@ -204,10 +324,13 @@ const on = {
     const text = pinned(state, plan);
     return set({ pin: state.pin === text ? "" : text });
   },
-  refused: (open) => { if ((state.refused === "open") !== open) set({ refused: open ? "open" : "" }, true); },
+  refused: (open) => {
+    if ((state.refused === "open") !== open) set({ refused: open ? "open" : "" }, true);
+  },
   colour: (name) => set({ colour: name }),
   device: (id) => set({ device: String(id) === state.device ? "" : String(id) }),
-  find(find, role) { // the list fills itself
+  find(find, role) {
+    // the list fills itself
     state = { ...state, find, role };
     history.replaceState(null, "", write(state));
   },
@@ -219,7 +342,8 @@ function fillForm() {
   for (const input of form.elements) {
     if (!input.name) continue;
     if (input.type === "checkbox") input.checked = state[input.name] === "true";
-    else if (input !== document.activeElement || input.tagName === "SELECT") input.value = state[input.name];
+    else if (input !== document.activeElement || input.tagName === "SELECT")
+      input.value = state[input.name];
   }
 }
 
@@ -232,33 +356,93 @@ function askForm() {
     if (value !== state[input.name]) changes[input.name] = value;
   }
   if (Object.keys(changes).length === 0) return;
-  if (changes.on !== undefined) Object.assign(changes, { slice: "", mesh: "", fsdp: "", device: "" });
+  if (changes.on !== undefined)
+    Object.assign(changes, { slice: "", mesh: "", fsdp: "", device: "" });
   set(changes);
 }
 
 function offer() {
-  const options = (list, value, label) => list.map((x) => el("option", { value: value(x), text: label(x) }));
-  put(form.elements.model, options(choices.models, (m) => m.name, (m) => `${m.name} (${count(m.elements)})`));
+  const options = (list, value, label) =>
+    list.map((x) => el("option", { value: value(x), text: label(x) }));
+  put(
+    form.elements.model,
+    options(
+      choices.models,
+      (m) => m.name,
+      (m) => `${m.name} (${count(m.elements)})`,
+    ),
+  );
   put(form.elements.dtype, options(choices.dtypes, String, String));
-  put(form.elements.cfg, options(choices.cfg, String, (c) => ({ "": "as released", batch: "as one batch", sequential: "pass after pass", none: "one pass" })[c] ?? c));
-  put(form.elements.attention, options(choices.attention, String, (a) => ({ auto: "best there is", blocked: "in loops", kernel: "TPU kernel" })[a] ?? a));
+  put(
+    form.elements.cfg,
+    options(
+      choices.cfg,
+      String,
+      (c) =>
+        ({
+          "": "as released",
+          batch: "as one batch",
+          sequential: "pass after pass",
+          none: "one pass",
+        })[c] ?? c,
+    ),
+  );
+  put(
+    form.elements.attention,
+    options(
+      choices.attention,
+      String,
+      (a) => ({ auto: "best there is", blocked: "in loops", kernel: "TPU kernel" })[a] ?? a,
+    ),
+  );
   put(byId("sizes"), options(choices.sizes, String, String));
   put(byId("frame-counts"), options(choices.frames, String, String));
-  put(byId("slices"), el("option", { value: "all", text: "the smallest of every kind that does" }),
-    options(choices.slices, (s) => s.name, (s) => many(s.devices, "device") + (s.hbm_bytes_per_device ? ", " + bytes(s.hbm_bytes_per_device) + " each" : "")));
-  if (!choices.models.some((m) => m.name === state.model)) form.elements.model.append(el("option", { value: state.model, text: state.model }));
+  put(
+    byId("slices"),
+    el("option", { value: "all", text: "the smallest of every kind that does" }),
+    options(
+      choices.slices,
+      (s) => s.name,
+      (s) =>
+        many(s.devices, "device") +
+        (s.hbm_bytes_per_device ? ", " + bytes(s.hbm_bytes_per_device) + " each" : ""),
+    ),
+  );
+  if (!choices.models.some((m) => m.name === state.model))
+    form.elements.model.append(el("option", { value: state.model, text: state.model }));
 }
 
-form.addEventListener("submit", (event) => { event.preventDefault(); askForm(); });
+form.addEventListener("submit", (event) => {
+  event.preventDefault();
+  askForm();
+});
 form.addEventListener("change", askForm);
 form.addEventListener("input", (event) => {
   const list = event.target.list;
-  if (list && [...list.options].some((o) => o.value === event.target.value) && event.inputType !== "insertText" && event.inputType !== "deleteContentBackward") askForm();
+  if (
+    list &&
+    [...list.options].some((o) => o.value === event.target.value) &&
+    event.inputType !== "insertText" &&
+    event.inputType !== "deleteContentBackward"
+  )
+    askForm();
 });
-form.addEventListener("keydown", (event) => { if (event.key === "Enter" && event.target.tagName === "INPUT") { event.preventDefault(); askForm(); } });
-window.addEventListener("popstate", () => { state = read(location.search); update(); });
+form.addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && event.target.tagName === "INPUT") {
+    event.preventDefault();
+    askForm();
+  }
+});
+window.addEventListener("popstate", () => {
+  state = read(location.search);
+  update();
+});
 document.addEventListener("keydown", (event) => {
-  if (event.key === "/" && !/^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName) && byId("find")) {
+  if (
+    event.key === "/" &&
+    !/^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName) &&
+    byId("find")
+  ) {
     event.preventDefault();
     byId("find").focus();
   }
@@ -267,7 +451,9 @@ byId("copy-link").addEventListener("click", async (event) => {
   try {
     await navigator.clipboard.writeText(location.href);
     event.target.textContent = "Copied";
-    setTimeout(() => { event.target.textContent = "Copy link"; }, 1500);
+    setTimeout(() => {
+      event.target.textContent = "Copy link";
+    }, 1500);
   } catch (error) {
     banner("The browser does not let the page copy", error.message);
   }
@@ -288,7 +474,11 @@ async function start() {
     offer();
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
-    window.weftBanner.show(error.title, error.violations.map((v) => v.message), start);
+    window.weftBanner.show(
+      error.title,
+      error.violations.map((v) => v.message),
+      start,
+    );
     return;
   }
   await update();

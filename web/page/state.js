@@ -1,10 +1,43 @@
 // The state is the address: a link shows what its sender saw, and back goes back.
 
 // The question, in the words of the flags; then what is looked at.
-const question = ["model", "size", "frames", "on", "dtype", "batch", "cfg", "attention", "split-residual", "text-len"];
-const view = ["slice", "mesh", "fsdp", "colour", "tensor", "device", "find", "role", "refused", "pin"];
+const question = [
+  "model",
+  "size",
+  "frames",
+  "on",
+  "dtype",
+  "batch",
+  "cfg",
+  "attention",
+  "split-residual",
+  "text-len",
+];
+const view = [
+  "slice",
+  "mesh",
+  "fsdp",
+  "colour",
+  "tensor",
+  "device",
+  "find",
+  "role",
+  "refused",
+  "pin",
+];
 
-export const defaults = { model: "wan2.1-t2v-14b", size: "832x480", frames: "81", on: "v4-8", dtype: "bf16", batch: "1", cfg: "", attention: "auto", "split-residual": "", "text-len": "" };
+export const defaults = {
+  model: "wan2.1-t2v-14b",
+  size: "832x480",
+  frames: "81",
+  on: "v4-8",
+  dtype: "bf16",
+  batch: "1",
+  cfg: "",
+  attention: "auto",
+  "split-residual": "",
+  "text-len": "",
+};
 
 // read gives the state of an address; what it does not say is the default.
 export function read(search) {
@@ -20,11 +53,14 @@ export function write(state) {
   const params = new URLSearchParams();
   for (const key of question) if (state[key] !== "") params.set(key, state[key]);
   for (const key of view) if (state[key] !== "") params.set(key, state[key]);
-  return "/?" + params.toString().replaceAll("%2C", ",").replaceAll("%3D", "=").replaceAll("%3A", ":");
+  return (
+    "/?" + params.toString().replaceAll("%2C", ",").replaceAll("%3D", "=").replaceAll("%3A", ":")
+  );
 }
 
 // ask is the part of a state that the server is asked.
-export const ask = (state) => Object.fromEntries(question.filter((k) => state[k] !== "").map((k) => [k, state[k]]));
+export const ask = (state) =>
+  Object.fromEntries(question.filter((k) => state[k] !== "").map((k) => [k, state[k]]));
 
 // askPlan adds one plan to it.
 export function askPlan(state, plan) {
