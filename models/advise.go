@@ -34,7 +34,7 @@ func Advise(err error, on *mesh.Mesh, devices int, check func(*mesh.Mesh) error)
 	beside := map[string]bool{} // what is wrong on one device too
 	if one, e := mesh.Local(mesh.Standard(nil)...); e == nil {
 		for _, v := range fault.Violations(check(one)) {
-			if !ofMesh(v) {
+			if !isMeshViolation(v) {
 				beside[v.Error()] = true
 			}
 		}
@@ -51,7 +51,7 @@ func Advise(err error, on *mesh.Mesh, devices int, check func(*mesh.Mesh) error)
 	for i, v := range list {
 		e, c := choicesOf(v)
 		if e == nil {
-			if ofMesh(v) && first < 0 {
+			if isMeshViolation(v) && first < 0 {
 				first = i
 			}
 			continue
@@ -60,7 +60,7 @@ func Advise(err error, on *mesh.Mesh, devices int, check func(*mesh.Mesh) error)
 		left := []int{}
 		if on.Has(axis) {
 			for _, n := range legal {
-				if works(withSize(on.Axes(), axis, n)) {
+				if works(withAxisSize(on.Axes(), axis, n)) {
 					left = append(left, n)
 				}
 			}
@@ -121,13 +121,13 @@ func choicesOf(v error) (*fault.Error, fault.Choices) {
 	return e, c
 }
 
-// ofMesh says whether another mesh may mend a violation.
-func ofMesh(v error) bool {
+// isMeshViolation says whether another mesh may mend a violation.
+func isMeshViolation(v error) bool {
 	e, _ := choicesOf(v)
 	return e != nil || errors.Is(v, ErrAxis) || errors.Is(v, mesh.ErrDeviceCount) || errors.Is(v, ErrPipeline)
 }
 
-func withSize(axes []mesh.Axis, name string, n int) []mesh.Axis {
+func withAxisSize(axes []mesh.Axis, name string, n int) []mesh.Axis {
 	out := slices.Clone(axes)
 	for i := range out {
 		if out[i].Name == name {

@@ -187,15 +187,15 @@ func CheckGiven(m Model, inputs map[string]*tensor.Tensor, reads map[string]bool
 // Need is the input of a name, or the reason why it is not one of rank
 // floating-point dims; reads lists all that the model reads.
 func Need(m Model, inputs map[string]*tensor.Tensor, name string, rank int, reads []string) (*tensor.Tensor, error) {
-	return need(m, inputs, name, rank, reads, dtype.DType.IsFloat, "a floating-point type")
+	return needInput(m, inputs, name, rank, reads, dtype.DType.IsFloat, "a floating-point type")
 }
 
 // NeedIDs is Need for ids, which are i32 or i64.
 func NeedIDs(m Model, inputs map[string]*tensor.Tensor, name string, rank int, reads []string) (*tensor.Tensor, error) {
-	return need(m, inputs, name, rank, reads, func(d dtype.DType) bool { return d == dtype.I32 || d == dtype.I64 }, "i32 or i64")
+	return needInput(m, inputs, name, rank, reads, func(d dtype.DType) bool { return d == dtype.I32 || d == dtype.I64 }, "i32 or i64")
 }
 
-func need(m Model, inputs map[string]*tensor.Tensor, name string, rank int, reads []string, ok func(dtype.DType) bool, want string) (*tensor.Tensor, error) {
+func needInput(m Model, inputs map[string]*tensor.Tensor, name string, rank int, reads []string, ok func(dtype.DType) bool, want string) (*tensor.Tensor, error) {
 	t := inputs[name]
 	switch {
 	case t == nil:

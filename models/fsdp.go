@@ -41,7 +41,7 @@ func CheckFSDP(on *mesh.Mesh, r Request) error {
 	var l fault.List
 	for i, a := range r.FSDP {
 		if !on.Has(a) {
-			l.Add(unknownShare(on, a))
+			l.Add(unknownFSDPAxis(on, a))
 		}
 		if slices.Contains(r.FSDP[:i], a) {
 			l.Add(fault.New(mesh.ErrDuplicateAxisName, nil, "axis %s is named twice among the fsdp axes", a))
@@ -50,9 +50,9 @@ func CheckFSDP(on *mesh.Mesh, r Request) error {
 	return l.Err()
 }
 
-// unknownShare says that a mesh has no axis to share weights over, and which of its axes
+// unknownFSDPAxis says that a mesh has no axis to share weights over, and which of its axes
 // do: rules split weights over tp already, and pp gives each stage its own.
-func unknownShare(on *mesh.Mesh, axis string) error {
+func unknownFSDPAxis(on *mesh.Mesh, axis string) error {
 	known := slices.DeleteFunc(on.Names(), func(name string) bool { return name == mesh.TP || name == mesh.PP })
 	return fault.New(mesh.ErrUnknownAxis, mesh.UnknownAxis{Axis: axis, Known: known},
 		"fsdp axis %s is not in mesh %s; axes that weights are shared over: %s", axis, on, strings.Join(known, " "))

@@ -327,7 +327,7 @@ func FromConfig(raw []byte, where string) (Model, error) {
 func Describe(raw []byte, where string) (m Model, notes []string, err error) {
 	defer func() {
 		if err != nil && where != "" {
-			err = prefixEach(where, err)
+			err = prefixViolations(where, err)
 		}
 	}()
 	config, err := ReadConfig(raw)
@@ -350,8 +350,8 @@ func Describe(raw []byte, where string) (m Model, notes []string, err error) {
 	}{class, kind, names}, "_class_name %q with model_type %q is no model weft knows; known families: %s", class, kind, strings.Join(names, ", "))
 }
 
-// prefixEach puts where each violation was found in front of it.
-func prefixEach(where string, err error) error {
+// prefixViolations puts where each violation was found in front of it.
+func prefixViolations(where string, err error) error {
 	var l fault.List
 	for _, v := range fault.Violations(err) {
 		l.Add(fmt.Errorf("%s: %w", where, v))

@@ -228,7 +228,7 @@ func SettingsOf(m Model, q ReleaseQuery) (Model, Settings, error) {
 	if !s.Named && m.Name() != s.Release.Preset && !slices.ContainsFunc(candidates, func(r Release) bool { return r.Preset == m.Name() }) {
 		s.Notes = append(s.Notes, fmt.Sprintf("no release has this configuration: settings that neither flags nor the folder say are those of %s; --release names another", s.Release.Name))
 	}
-	if note := s.openQuestion(candidates); note != "" && !s.Known {
+	if note := s.unsettledReleaseNote(candidates); note != "" && !s.Known {
 		s.Notes = append(s.Notes, note)
 	}
 	if varied {
@@ -344,9 +344,9 @@ func releasesDiffer(rs []Release) bool {
 	return false
 }
 
-// openQuestion says which release was taken where others have the same
+// unsettledReleaseNote says which release was taken where others have the same
 // configuration and differ in what neither flags nor the folder said.
-func (s Settings) openQuestion(candidates []Release) string {
+func (s Settings) unsettledReleaseNote(candidates []Release) string {
 	others := []string{}
 	open := map[string]bool{}
 	for _, r := range candidates {
@@ -416,9 +416,9 @@ func readFolder(dir string) (said []Said, notes []string, err error) {
 			if r != nil && !r.OK() {
 				err := r.found.faults.Err()
 				if r == index {
-					return nil, nil, prefixEach(filepath.Join(root, "model_index.json"), err)
+					return nil, nil, prefixViolations(filepath.Join(root, "model_index.json"), err)
 				}
-				return nil, nil, prefixEach(path, err)
+				return nil, nil, prefixViolations(path, err)
 			}
 		}
 		return said, notes, nil
@@ -437,7 +437,7 @@ func readSmallFile(path string) (*ConfigReader, error) {
 	}
 	r, err := ReadConfig(raw)
 	if err != nil {
-		err = prefixEach(path, err)
+		err = prefixViolations(path, err)
 	}
 	return r, err
 }

@@ -21,7 +21,7 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	var l fault.List
 	l.Add(m.CheckSplit(on))
 	l.Add(models.CheckRequest(on, r, m.c.Layers))
-	lay := m.layout(on, r)
+	lay := m.layOutRequest(on, r)
 	l.Add(models.CheckPadding(on, r, "tokens", lay.Tokens, lay.Padded))
 	if m.c.Tower == text && (r.Text < 0 || r.Text > m.c.Places) {
 		l.Add(fault.New(models.ErrInputs, nil, "%d tokens: the model has places for 1 to %d", r.Text, m.c.Places))

@@ -46,8 +46,8 @@ func (c Config) Tokens() int { return c.Grid()*c.Grid() + 1 }
 // Grid is how many patches an image has either way.
 func (c Config) Grid() int { return c.ImageSize / c.PatchSize }
 
-// parse reads any publisher's config.json and refuses what the programs do not do.
-func parse(r *models.ConfigReader) Config {
+// parseConfig reads any publisher's config.json and refuses what the programs do not do.
+func parseConfig(r *models.ConfigReader) Config {
 	var c Config
 	switch {
 	case r.Has("tower"):
@@ -76,12 +76,12 @@ func parseOwn(r *models.ConfigReader) Config {
 	c.Dim, c.FFNDim = r.Int("dim", 0, models.WidthBound), r.Int("ffn_dim", 0, models.WidthBound)
 	c.Heads, c.Layers = r.Int("num_heads", 0, models.HeadBound), r.Int("num_layers", 0, models.LayerBound)
 	c.Eps, c.Act = r.Float("eps", 1e-5, models.SmallSpan), r.String("hidden_act", "gelu")
-	c.readEnds(r, Config{})
+	c.readInputSizes(r, Config{})
 	return c
 }
 
-// readEnds reads what a tower has at its beginning: of an image, or of a text.
-func (c *Config) readEnds(r *models.ConfigReader, d Config) {
+// readInputSizes reads what a tower has at its beginning: of an image, or of a text.
+func (c *Config) readInputSizes(r *models.ConfigReader, d Config) {
 	if c.Tower == text {
 		c.Vocab, c.Places = r.Int("vocab_size", d.Vocab, models.VocabBound), r.Int("max_position_embeddings", d.Places, models.RowBound)
 		return
@@ -106,7 +106,7 @@ func parseTransformers(r *models.ConfigReader) Config {
 	c.Dim, c.FFNDim = r.Int("hidden_size", d.Dim, models.WidthBound), r.Int("intermediate_size", d.FFNDim, models.WidthBound)
 	c.Heads, c.Layers = r.Int("num_attention_heads", d.Heads, models.HeadBound), r.Int("num_hidden_layers", d.Layers, models.LayerBound)
 	if c.Tower == vision {
-		c.Layers = lastButOne(r, "num_hidden_layers", c.Layers)
+		c.Layers = layersButLast(r, "num_hidden_layers", c.Layers)
 	}
 	eps := "layer_norm_eps"
 	if r.Has("eps") {
@@ -115,12 +115,12 @@ func parseTransformers(r *models.ConfigReader) Config {
 	c.Eps = r.Float(eps, 1e-5, models.SmallSpan)
 	r.Metadata("layer_norm_eps")
 	c.Act = r.String("hidden_act", "quick_gelu")
-	c.readEnds(r, d)
+	c.readInputSizes(r, d)
 	return c
 }
 
-// lastButOne is how many layers of a tower are run, whose last is not.
-func lastButOne(r *models.ConfigReader, key string, layers int) int {
+// layersButLast is how many layers of a tower are run, whose last is not.
+func layersButLast(r *models.ConfigReader, key string, layers int) int {
 	if layers < 2 && r.Sound(key) {
 		r.Refuse("%s %d: the last layer is not run, so at least 2 are needed", key, layers)
 	}
@@ -137,7 +137,7 @@ func parseOfficial(r *models.ConfigReader) Config {
 	}
 	c.Dim, c.Heads, c.Layers = r.Int(width, 0, models.WidthBound), r.Int(heads, 0, models.HeadBound), r.Int(layers, 0, models.LayerBound)
 	if layers == "vision_layers" {
-		c.Layers = lastButOne(r, layers, c.Layers)
+		c.Layers = layersButLast(r, layers, c.Layers)
 	}
 	c.FFNDim = r.Scale(ratio, models.WidthBound, c.Dim, r.Float(ratio, 4, models.RatioSpan))
 	eps := "eps"
@@ -145,12 +145,12 @@ func parseOfficial(r *models.ConfigReader) Config {
 		eps = "norm_eps"
 	}
 	c.Eps, c.Act = r.Float(eps, 1e-5, models.SmallSpan), r.String("activation", "gelu")
-	c.readEnds(r, Config{})
+	c.readInputSizes(r, Config{})
 	return c
 }
 
-// detect says whether a config.json is of a CLIP tower.
-func detect(c map[string]any) bool {
+// detectConfig says whether a config.json is of a CLIP tower.
+func detectConfig(c map[string]any) bool {
 	switch c["model_type"] {
 	case "clip", "clip_text_model", "clip_vision_model":
 		return true
@@ -170,7 +170,7 @@ var presets = map[string]json.RawMessage{
 
 // nameOf is the preset that c is, whoever published it, or the kind of tower.
 func nameOf(c Config) string {
-	name := models.PresetName(presets, parse, func(p Config) bool {
+	name := models.PresetName(presets, parseConfig, func(p Config) bool {
 		p.Names = c.Names
 		return p == c
 	})
@@ -184,9 +184,9 @@ func init() {
 	models.Register(models.Family{
 		Name:    "clip",
 		Presets: presets,
-		Detect:  detect,
+		Detect:  detectConfig,
 		New: func(_ string, r *models.ConfigReader) models.Model {
-			c := parse(r)
+			c := parseConfig(r)
 			return &Model{name: nameOf(c), c: c, n: namesOf(c)}
 		},
 	})

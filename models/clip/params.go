@@ -56,8 +56,8 @@ func namesOf(c Config) naming {
 		class: "visual.cls_embedding", places: "visual.pos_embedding", patch: "visual.patch_embedding", first: "visual.pre_norm"}
 }
 
-// flax is the peer's path of a module.
-func (m *Model) flax(module string) string {
+// flaxPath is the peer's path of a module.
+func (m *Model) flaxPath(module string) string {
 	path := strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(module, "visual."), "text_model."), "encoder.")
 	parts := strings.Split(path, ".")
 	switch {
@@ -69,17 +69,17 @@ func (m *Model) flax(module string) string {
 	return strings.Join(parts, "_")
 }
 
-func (m *Model) block(i int) string { return fmt.Sprintf(m.n.block, i) }
+func (m *Model) blockPrefix(i int) string { return fmt.Sprintf(m.n.block, i) }
 
 // Params lists the parameters under their official names.
 func (m *Model) Params(layers int) []models.Param {
 	c, n := m.c, m.n
 	ps := []models.Param{}
 	linear := func(name string, out, in int) {
-		ps = append(ps, models.LinearParams(name, m.flax(name), out, in, true)...)
+		ps = append(ps, models.LinearParams(name, m.flaxPath(name), out, in, true)...)
 	}
 	norm := func(name string) {
-		path := m.flax(name)
+		path := m.flaxPath(name)
 		ps = append(ps, models.Param{Name: name + ".weight", Shape: []int{c.Dim}, Flax: path + "/scale"},
 			models.Param{Name: name + ".bias", Shape: []int{c.Dim}, Flax: path + "/bias"})
 	}
@@ -102,7 +102,7 @@ func (m *Model) Params(layers int) []models.Param {
 		table(n.places, "embeddings_position_embedding/embedding", c.Places, c.Dim)
 	}
 	for i := range (models.Request{Layers: layers}).Run(c.Layers) {
-		b := m.block(i)
+		b := m.blockPrefix(i)
 		norm(b + n.norm1)
 		for _, name := range n.qkv {
 			linear(b+name, 3*c.Dim/len(n.qkv), c.Dim)
@@ -161,7 +161,7 @@ func (m *Model) Ignore() []bystander.Kind {
 	if m.c.Tower == text {
 		return []bystander.Kind{bystander.ImageTower}
 	}
-	last := m.block(m.c.Layers) + "*"
+	last := m.blockPrefix(m.c.Layers) + "*"
 	behind := bystander.Kind{Name: "the layers behind the last that is run", Globs: []string{last, "visual.post_norm.*", "visual.head*", "*post_layernorm.*"}}
 	if m.c.Names == "transformers" {
 		behind.Globs = append(behind.Globs, strings.TrimPrefix(last, "vision_model."))

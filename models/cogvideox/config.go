@@ -45,8 +45,8 @@ type Config struct {
 // Dim is the width of the streams.
 func (c Config) Dim() int { return c.Heads * c.HeadDim }
 
-// patch is how many latent frames, rows and columns a token has.
-func (c Config) patch() [3]int { return [3]int{max(1, c.PatchT), c.PatchSize, c.PatchSize} }
+// patchShape is how many latent frames, rows and columns a token has.
+func (c Config) patchShape() [3]int { return [3]int{max(1, c.PatchT), c.PatchSize, c.PatchSize} }
 
 // conditionDim is how many channels the image's latents have, 0 for text-to-video.
 func (c Config) conditionDim() int { return c.InChannels - c.OutChannels }
@@ -56,16 +56,16 @@ func (c Config) sampleGrid() step.Grid {
 	return step.Grid{Frames: (c.SampleFrames-1)/c.Compression + 1, Rows: c.SampleHeight / c.PatchSize, Cols: c.SampleWidth / c.PatchSize}
 }
 
-// defaults are those of diffusers' CogVideoXTransformer3DModel.
-var defaults = Config{Heads: 30, HeadDim: 64, InChannels: 16, OutChannels: 16, TimeEmbedDim: 512, TextEmbedDim: 4096, Layers: 30,
+// defaultConfig are those of diffusers' CogVideoXTransformer3DModel.
+var defaultConfig = Config{Heads: 30, HeadDim: 64, InChannels: 16, OutChannels: 16, TimeEmbedDim: 512, TextEmbedDim: 4096, Layers: 30,
 	SampleWidth: 90, SampleHeight: 60, SampleFrames: 49, PatchSize: 2, Compression: 4, TextLen: 226, Eps: 1e-5,
 	SpatialScale: 1.875, TimeScale: 1, PatchBias: true}
 
-// parse reads config.json and refuses what the programs do not do.
-func parse(r *models.ConfigReader) Config {
+// parseConfig reads config.json and refuses what the programs do not do.
+func parseConfig(r *models.ConfigReader) Config {
 	const class = "CogVideoXTransformer3DModel"
 	const release = "every release"
-	d := defaults
+	d := defaultConfig
 	r.Fixed("_class_name", class, "the family")
 	r.Fixed("activation_fn", "gelu-approximate", release)
 	r.Fixed("timestep_activation_fn", "silu", release)
@@ -110,39 +110,39 @@ func parse(r *models.ConfigReader) Config {
 	return c
 }
 
-func detect(c map[string]any) bool {
+func detectConfig(c map[string]any) bool {
 	class, _ := c["_class_name"].(string)
 	_, scale := c["spatial_interpolation_scale"]
 	_, learned := c["use_learned_positional_embeddings"]
 	return class == "CogVideoXTransformer3DModel" || class == "" && scale && learned
 }
 
-func preset(change func(c *Config)) json.RawMessage {
-	c := defaults
+func makePreset(change func(c *Config)) json.RawMessage {
+	c := defaultConfig
 	change(&c)
 	return models.Preset(c)
 }
 
-func fiveB(c *Config) { c.Heads, c.Layers, c.Rotary = 48, 42, true }
+func set5BSizes(c *Config) { c.Heads, c.Layers, c.Rotary = 48, 42, true }
 
-func onePointFive(c *Config) {
-	fiveB(c)
+func set15Sizes(c *Config) {
+	set5BSizes(c)
 	c.PatchT, c.PatchBias = 2, false
 	c.SampleWidth, c.SampleHeight, c.SampleFrames = 170, 96, 81
 }
 
 var presets = map[string]json.RawMessage{
-	"cogvideox-2b":         preset(func(*Config) {}),
-	"cogvideox-5b":         preset(fiveB),
-	"cogvideox-5b-i2v":     preset(func(c *Config) { fiveB(c); c.InChannels, c.Learned = 32, true }),
-	"cogvideox-1.5-5b":     preset(onePointFive),
-	"cogvideox-1.5-5b-i2v": preset(func(c *Config) { onePointFive(c); c.InChannels, c.OfsEmbedDim = 32, 512 }),
+	"cogvideox-2b":         makePreset(func(*Config) {}),
+	"cogvideox-5b":         makePreset(set5BSizes),
+	"cogvideox-5b-i2v":     makePreset(func(c *Config) { set5BSizes(c); c.InChannels, c.Learned = 32, true }),
+	"cogvideox-1.5-5b":     makePreset(set15Sizes),
+	"cogvideox-1.5-5b-i2v": makePreset(func(c *Config) { set15Sizes(c); c.InChannels, c.OfsEmbedDim = 32, 512 }),
 }
 
 // nameOf is the preset that c is, or the kind of model. The size that 1.5's
 // positions were made for differs between its releases and makes no other model.
 func nameOf(c Config) string {
-	name := models.PresetName(presets, parse, func(p Config) bool {
+	name := models.PresetName(presets, parseConfig, func(p Config) bool {
 		if !p.Learned {
 			p.SampleWidth, p.SampleHeight, p.SampleFrames = c.SampleWidth, c.SampleHeight, c.SampleFrames
 		}
@@ -165,9 +165,9 @@ func init() {
 	models.Register(models.Family{
 		Name:    "cogvideox",
 		Presets: presets,
-		Detect:  detect,
+		Detect:  detectConfig,
 		New: func(_ string, r *models.ConfigReader) models.Model {
-			c := parse(r)
+			c := parseConfig(r)
 			return &Model{name: nameOf(c), c: c}
 		},
 	})

@@ -16,8 +16,8 @@ import (
 // pixels of a video to one latent, along either side.
 const pixels = 8
 
-// reads names the inputs of a step.
-func (m *Model) reads() []string {
+// stepInputNames names the inputs of a step.
+func (m *Model) stepInputNames() []string {
 	return append([]string{"x", "t", "text"}, m.Conditions()...)
 }
 
@@ -46,7 +46,7 @@ func (m *Model) Conditions() []string {
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
 	var l fault.List
 	need := func(name string, rank int) *tensor.Tensor {
-		t, err := models.Need(m, inputs, name, rank, m.reads())
+		t, err := models.Need(m, inputs, name, rank, m.stepInputNames())
 		l.Add(err)
 		return t
 	}
@@ -58,7 +58,7 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 		return models.Request{}, err
 	}
 	r := models.Request{Batch: x.Shape[0], Latent: []int{x.Shape[2], x.Shape[1], x.Shape[3], x.Shape[4]}, Text: text.Shape[1]}
-	inputs, whole := m.split(inputs)
+	inputs, whole := m.splitImageLatents(inputs)
 	if whole {
 		r.Latent[0] = m.c.OutChannels
 	}
@@ -75,8 +75,8 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 	return r, l.Err()
 }
 
-// split takes x apart where it holds the image's latents behind its own.
-func (m *Model) split(inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, bool) {
+// splitImageLatents takes x apart where it holds the image's latents behind its own.
+func (m *Model) splitImageLatents(inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, bool) {
 	x := inputs["x"]
 	if m.c.conditionDim() == 0 || inputs["y"] != nil || x.Shape[2] != m.c.InChannels {
 		return inputs, false
@@ -99,7 +99,7 @@ func (m *Model) CheckConditions(r models.Request, in map[string]*tensor.Tensor) 
 		if name == "y" {
 			want = m.conditionShape(r)
 		}
-		t, err := models.Need(m, in, name, len(want), m.reads())
+		t, err := models.Need(m, in, name, len(want), m.stepInputNames())
 		l.Add(err)
 		if err == nil && !slices.Equal(t.Shape, want) {
 			l.Add(fault.New(models.ErrInputs, nil, "%s is %v: want %v", name, t.Shape, want))
@@ -130,7 +130,7 @@ func (m *Model) FeedConditions(_ *graph.Graph, r models.Request, in map[string]*
 
 // Example makes the inputs Request reads from a seed.
 func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tensor.Tensor, error) {
-	c, p := m.c, m.c.patch()
+	c, p := m.c, m.c.patchShape()
 	if latent == nil {
 		latent = []int{c.OutChannels, 3 * p[0], 3 * p[1], 5 * p[2]}
 		if g := c.sampleGrid(); c.Learned {
@@ -160,7 +160,7 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 
 // Feed makes the graph's inputs from those Request reads.
 func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
-	inputs, _ = m.split(inputs)
+	inputs, _ = m.splitImageLatents(inputs)
 	return step.Feed(m, g, r, inputs, "t", "text", step.FeedTimes)
 }
 
@@ -185,11 +185,11 @@ func (m *Model) FeedText(g *graph.Graph, r models.Request, text *tensor.Tensor) 
 		return nil, err
 	}
 	out := map[string]*tensor.Tensor{"context": context}
-	grid := step.GridOf(r.Latent, m.c.patch())
+	grid := step.GridOf(r.Latent, m.c.patchShape())
 	if in := g.Input("positions"); in != nil {
-		out["positions"] = m.c.sincos(grid, in.Shape[0])
+		out["positions"] = m.c.sinCosTable(grid, in.Shape[0])
 	} else {
-		out["rope_cos"], out["rope_sin"] = m.c.rope(grid, g.Input("rope_cos").Shape[0])
+		out["rope_cos"], out["rope_sin"] = m.c.rotaryTables(grid, g.Input("rope_cos").Shape[0])
 	}
 	return out, nil
 }
@@ -204,7 +204,7 @@ func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	latent[1] = sharding.RoundUp(latent[1], m.c.patch()[0])
+	latent[1] = sharding.RoundUp(latent[1], m.c.patchShape()[0])
 	return latent, m.checkLatent(latent)
 }
 

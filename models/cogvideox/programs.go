@@ -27,8 +27,8 @@ type build struct {
 // layout is how a request lies on a mesh.
 type layout = step.Layout
 
-func (m *Model) layout(on *mesh.Mesh, r models.Request) layout {
-	return step.LayoutOf(on, r, m.c.patch())
+func (m *Model) layOutRequest(on *mesh.Mesh, r models.Request) layout {
+	return step.LayoutOf(on, r, m.c.patchShape())
 }
 
 // Graph builds the step: the text once a request, the time and the patches,
@@ -41,37 +41,37 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &build{Step: base, c: m.c, r: r, layout: m.layout(on, r)}
+	s := &build{Step: base, c: m.c, r: r, layout: m.layOutRequest(on, r)}
 	s.Padded("video tokens", s.layout.Tokens, s.layout.Padded)
 	if n := r.Latent[1]; m.c.PatchT > 1 {
 		s.Note("latent frames come in groups of %d: a video with fewer than these %d gets more in front, which are cut off again before it is decoded", m.c.PatchT, n)
 	}
-	s.values()
-	if err := s.Stages(r.Run(m.c.Layers), s.stage); err != nil {
+	s.declareValues()
+	if err := s.Stages(r.Run(m.c.Layers), s.buildStage); err != nil {
 		return nil, err
 	}
 	return s.Finish("out")
 }
 
-// stage builds the programs of one pipeline stage and their calls.
-func (s *build) stage(first, last bool, layers sharding.Range) error {
+// buildStage builds the programs of one pipeline stage and their calls.
+func (s *build) buildStage(first, last bool, layers sharding.Range) error {
 	define := []func() error{}
 	if first {
-		define = append(define, s.text, s.time, s.pre)
+		define = append(define, s.buildText, s.buildTime, s.buildPre)
 	}
-	define = append(define, s.block)
+	define = append(define, s.buildBlock)
 	if last {
-		define = append(define, s.post)
+		define = append(define, s.buildPost)
 	}
 	if err := step.Define(define...); err != nil {
 		return err
 	}
-	s.calls(first, last, layers)
+	s.addCalls(first, last, layers)
 	return nil
 }
 
-// values declares what the host provides and what calls hand on.
-func (s *build) values() {
+// declareValues declares what the host provides and what calls hand on.
+func (s *build) declareValues() {
 	c, l, b := s.c, s.layout, s.r.Batch
 	f, h, w := s.r.Latent[1], s.r.Latent[2], s.r.Latent[3]
 	s.Input(graph.Input{Name: "x", DType: dtype.F32, Shape: []int{b, f, c.OutChannels, h, w}, Spec: l.Batch, Step: true})
@@ -83,7 +83,7 @@ func (s *build) values() {
 	if c.OfsEmbedDim > 0 {
 		s.Input(graph.Input{Name: "ofs", DType: dtype.F32, Shape: []int{b, c.OfsEmbedDim}, Spec: l.Batch})
 	}
-	for _, t := range s.tables() {
+	for _, t := range s.positionTables() {
 		s.Input(graph.Input{Name: t.name, DType: dtype.F32, Shape: []int{l.Padded, t.width}, Spec: sharding.NewSpec(t.axes)})
 	}
 	s.Value("emb", step.Value{DType: dtype.F32, Shape: []int{b, c.TimeEmbedDim}, Spec: l.Batch})
@@ -91,21 +91,21 @@ func (s *build) values() {
 	s.Value("text", step.Value{DType: dtype.F32, Shape: []int{b, c.TextLen, c.Dim()}, Spec: l.Batch, Kind: step.Stream})
 }
 
-// table is an input of positions (Sp, width).
-type table struct {
+// positionTable is an input of positions (Sp, width).
+type positionTable struct {
 	name  string
 	width int
 	axes  []string // over which its tokens are split
 }
 
-// tables are a head's rotary tables, split as queries are, or the sums that the
+// positionTables are a head's rotary tables, split as queries are, or the sums that the
 // video's stream starts with, split as that is.
-func (s *build) tables() []table {
+func (s *build) positionTables() []positionTable {
 	if s.c.Rotary {
 		sp := s.layout.Gathered.Dim(1)
-		return []table{{"rope_cos", s.c.HeadDim, sp}, {"rope_sin", s.c.HeadDim, sp}}
+		return []positionTable{{"rope_cos", s.c.HeadDim, sp}, {"rope_sin", s.c.HeadDim, sp}}
 	}
-	return []table{{"positions", s.c.Dim(), s.layout.Stream.Dim(1)}}
+	return []positionTable{{"positions", s.c.Dim(), s.layout.Stream.Dim(1)}}
 }
 
 // programBuilder is one program under construction.
@@ -114,29 +114,29 @@ type programBuilder struct {
 	s *build
 }
 
-func (s *build) program(name, prefix string, define func(p *programBuilder)) error {
+func (s *build) buildProgram(name, prefix string, define func(p *programBuilder)) error {
 	return s.Build(name, prefix, func(p *step.Program) { define(&programBuilder{p, s}) })
 }
 
-// text embeds the context: (B, T, text_embed_dim) to the text's stream (B, T, D).
-func (s *build) text() error {
-	return s.program("text", "", func(p *programBuilder) {
+// buildText embeds the context: (B, T, text_embed_dim) to the text's stream (B, T, D).
+func (s *build) buildText() error {
+	return s.buildProgram("text", "", func(p *programBuilder) {
 		x := p.Linear("patch_embed.text_proj", p.Value("context"), s.layout.Batch)
 		if s.c.Learned {
-			x = p.Add(x, p.learned(0, s.c.TextLen))
+			x = p.Add(x, p.learnedPositions(0, s.c.TextLen))
 		}
 		p.Output("text", p.Reshard(x, s.layout.Batch, "text's stream gathered: a norm over its whole width follows"), "")
 	})
 }
 
-// learned are rows of the learned positions (1, rows, D), split along D.
-func (p *programBuilder) learned(lo, hi int) spmd.Tensor {
+// learnedPositions are rows of the learned positions (1, rows, D), split along D.
+func (p *programBuilder) learnedPositions(lo, hi int) spmd.Tensor {
 	return p.Convert(p.Slice(p.Weight(positions), 1, lo, hi), dtype.F32)
 }
 
-// time embeds the timestep and the offset: (B, time_embed_dim), in f32.
-func (s *build) time() error {
-	return s.program("time", "", func(p *programBuilder) {
+// buildTime embeds the timestep and the offset: (B, time_embed_dim), in f32.
+func (s *build) buildTime() error {
+	return s.buildProgram("time", "", func(p *programBuilder) {
 		embed := func(name, table string) spmd.Tensor {
 			e := p.Precise(name+".linear_1", p.Value(table), s.layout.Batch)
 			return p.Precise(name+".linear_2", p.Silu(e), s.layout.Batch)
@@ -149,21 +149,21 @@ func (s *build) time() error {
 	})
 }
 
-// pre cuts latents into patches and embeds them: the video's stream (B, Sp, D).
-func (s *build) pre() error {
+// buildPre cuts latents into patches and embeds them: the video's stream (B, Sp, D).
+func (s *build) buildPre() error {
 	c, l := s.c, s.layout
-	return s.program("pre", "", func(p *programBuilder) {
+	return s.buildProgram("pre", "", func(p *programBuilder) {
 		x := p.Value("x") // B F C H W
 		if c.conditionDim() > 0 {
 			x = p.Concat(2, x, p.Value("y"))
 		}
-		x = p.Patches(p.Transpose(x, 0, 2, 1, 3, 4), c.patch(), "ctyx")
+		x = p.Patches(p.Transpose(x, 0, 2, 1, 3, 4), c.patchShape(), "ctyx")
 		x = p.PadTo(x, 1, l.Padded)
 		if c.Learned {
 			// Both are split along D: the sum is gathered, not the table.
 			x = p.Reshard(x, l.Gathered, "tokens cut over the mesh")
 			x = p.Linear("patch_embed.proj", p.Compute(x), l.Gathered)
-			at := p.PadTo(p.learned(c.TextLen, c.TextLen+l.Tokens), 1, l.Padded)
+			at := p.PadTo(p.learnedPositions(c.TextLen, c.TextLen+l.Tokens), 1, l.Padded)
 			x = p.Add(x, p.Reshard(at, sharding.NewSpec(nil, l.Gathered.Dim(1), []string{mesh.TP}), "positions cut as the tokens are"))
 			x = p.Reshard(x, l.Stream, "video's stream gathered: a norm over its whole width follows")
 		} else {
@@ -177,9 +177,9 @@ func (s *build) pre() error {
 	})
 }
 
-// modulations are the linear layers of several AdaLNs on the time's embedding,
+// computeModulations are the linear layers of several AdaLNs on the time's embedding,
 // gathered together: part i of AdaLN k is (B, 1, D).
-func (p *programBuilder) modulations(names ...string) func(k, i int) spmd.Tensor {
+func (p *programBuilder) computeModulations(names ...string) func(k, i int) spmd.Tensor {
 	e, d := p.Silu(p.Value("emb")), p.s.c.Dim()
 	all := make([]spmd.Tensor, len(names))
 	for i, n := range names {
@@ -189,25 +189,25 @@ func (p *programBuilder) modulations(names ...string) func(k, i int) spmd.Tensor
 	return func(k, i int) spmd.Tensor { return p.Slice(p.Slice(joined, 1, k, k+1), 2, i*d, (i+1)*d) }
 }
 
-// modulated is norm(x) (1 + scale) + shift.
-func (p *programBuilder) modulated(norm string, x, shift, scale spmd.Tensor) spmd.Tensor {
+// modulateNorm is norm(x) (1 + scale) + shift.
+func (p *programBuilder) modulateNorm(norm string, x, shift, scale spmd.Tensor) spmd.Tensor {
 	return p.Add(p.Mul(p.Norm(norm, x, p.s.c.Eps), p.Shift(scale, 1)), shift)
 }
 
-// both modulates the two streams by AdaLN k of mod for column-parallel matmuls:
+// normAndModulateBoth modulates the two streams by AdaLN k of mod for column-parallel matmuls:
 // the video gathered over tp where its stream is split over it.
-func (p *programBuilder) both(norm string, k int, mod func(k, i int) spmd.Tensor, video, text spmd.Tensor) (v, t spmd.Tensor) {
-	v = p.Compute(p.modulated(norm, video, mod(k, 0), mod(k, 1)))
-	t = p.Compute(p.modulated(norm, text, mod(k, 3), mod(k, 4)))
+func (p *programBuilder) normAndModulateBoth(norm string, k int, mod func(k, i int) spmd.Tensor, video, text spmd.Tensor) (v, t spmd.Tensor) {
+	v = p.Compute(p.modulateNorm(norm, video, mod(k, 0), mod(k, 1)))
+	t = p.Compute(p.modulateNorm(norm, text, mod(k, 3), mod(k, 4)))
 	return p.Reshard(v, p.s.layout.Gathered, "split stream gathered for column-parallel matmuls"), t
 }
 
 // qkEps is that of the norms of queries and keys in every release.
 const qkEps = 1e-6
 
-// parts are a stream's queries, keys and values (B, S, H, d): queries and keys
+// projectQKV are a stream's queries, keys and values (B, S, H, d): queries and keys
 // normed head by head and, with tables, rotated.
-func (p *programBuilder) parts(x spmd.Tensor, rotated bool) attention.Parts {
+func (p *programBuilder) projectQKV(x spmd.Tensor, rotated bool) attention.Parts {
 	c := p.s.c
 	head := func(name string) spmd.Tensor {
 		return p.SplitDim(p.Linear("attn1.to_"+name, x, p.s.layout.Gathered), 2, c.Heads, c.HeadDim)
@@ -222,20 +222,20 @@ func (p *programBuilder) parts(x spmd.Tensor, rotated bool) attention.Parts {
 	return attention.Parts{Q: normed("q"), K: normed("k"), V: p.Compute(head("v"))}
 }
 
-// block is one layer: attention over [text; video], then an FFN, each stream with
+// buildBlock is one layer: attention over [text; video], then an FFN, each stream with
 // a modulation of its own. Both streams stay f32.
-func (s *build) block() error {
+func (s *build) buildBlock() error {
 	l := s.layout
-	return s.program("block", "transformer_blocks.0.", func(p *programBuilder) {
+	return s.buildProgram("block", "transformer_blocks.0.", func(p *programBuilder) {
 		video, text := p.Value("video"), p.Value("text")
-		mod := p.modulations("norm1.linear", "norm2.linear")
+		mod := p.computeModulations("norm1.linear", "norm2.linear")
 
-		v, t := p.both("norm1.norm", 0, mod, video, text)
-		ta, va := attention.Joint(p.Builder, p.parts(t, false), p.parts(v, s.c.Rotary), l.Tokens, true, attention.Options{})
+		v, t := p.normAndModulateBoth("norm1.norm", 0, mod, video, text)
+		ta, va := attention.Joint(p.Builder, p.projectQKV(t, false), p.projectQKV(v, s.c.Rotary), l.Tokens, true, attention.Options{})
 		video = p.Add(video, p.Mul(mod(0, 2), p.Linear("attn1.to_out.0", p.MergeDims(va, 2, 2), l.Stream)))
 		text = p.Add(text, p.Mul(mod(0, 5), p.Linear("attn1.to_out.0", p.MergeDims(ta, 2, 2), l.Batch)))
 
-		v, t = p.both("norm2.norm", 1, mod, video, text)
+		v, t = p.normAndModulateBoth("norm2.norm", 1, mod, video, text)
 		video = p.Add(video, p.Mul(mod(1, 2), p.FFN("ff.net.0.proj", "ff.net.2", v, l.Stream, p.GeluTanh)))
 		text = p.Add(text, p.Mul(mod(1, 5), p.FFN("ff.net.0.proj", "ff.net.2", t, l.Batch, p.GeluTanh)))
 		p.Output("video", video, "video")
@@ -244,19 +244,19 @@ func (s *build) block() error {
 }
 
 // post: the last norms and the projection, then tokens back to latents.
-func (s *build) post() error {
+func (s *build) buildPost() error {
 	c, l := s.c, s.layout
-	return s.program("post", "", func(p *programBuilder) {
-		mod := p.modulations("norm_out.linear")
+	return s.buildProgram("post", "", func(p *programBuilder) {
+		mod := p.computeModulations("norm_out.linear")
 		x := p.Norm("norm_final", p.Value("video"), c.Eps)
-		x = p.Linear("proj_out", p.Compute(p.modulated("norm_out.norm", x, mod(0, 0), mod(0, 1))), l.Stream)
-		x = p.Latents(x, l.Grid, c.patch(), "ctyx")
+		x = p.Linear("proj_out", p.Compute(p.modulateNorm("norm_out.norm", x, mod(0, 0), mod(0, 1))), l.Stream)
+		x = p.Latents(x, l.Grid, c.patchShape(), "ctyx")
 		p.Output("out", p.Transpose(x, 0, 2, 1, 3, 4), "")
 	})
 }
 
-// calls strings a stage's programs together.
-func (s *build) calls(first, last bool, layers sharding.Range) {
+// addCalls strings a stage's programs together.
+func (s *build) addCalls(first, last bool, layers sharding.Range) {
 	b, d := s.r.Batch, s.c.Dim()
 	video := func(name string) graph.Traced { return graph.Traced{Name: name, Shape: []int{b, s.layout.Tokens, d}} }
 	one := func(t graph.Traced) map[int]graph.Traced { return map[int]graph.Traced{0: t} }

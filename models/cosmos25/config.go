@@ -49,20 +49,20 @@ func (c Config) FFN() int { return int(float64(c.Width) * c.MLPRatio) }
 // Patch is (frames, rows, columns) of a token.
 func (c Config) Patch() [3]int { return [3]int{c.PatchTemporal, c.PatchSpatial, c.PatchSpatial} }
 
-// axes are how many of a head's channels turn with the frame, row and column:
+// rotaryChannels are how many of a head's channels turn with the frame, row and column:
 // d - 4(d/6), 2(d/6) and 2(d/6).
-func (c Config) axes() [3]int {
+func (c Config) rotaryChannels() [3]int {
 	n := c.HeadDim() / 6 * 2
 	return [3]int{c.HeadDim() - 2*n, n, n}
 }
 
-func defaults() Config {
+func defaultConfig() Config {
 	return Config{MLPRatio: 4, InChannels: 16, OutChannels: 16, PatchSpatial: 2, PatchTemporal: 1, LoRADim: 256,
 		TextDim: 100352, ContextDim: 1024, TimeScale: 0.001, RopeT: 1, RopeH: 3, RopeW: 3}
 }
 
-// parse reads either publisher's config.json and refuses what the programs do not do.
-func parse(r *models.ConfigReader) Config {
+// parseConfig reads either publisher's config.json and refuses what the programs do not do.
+func parseConfig(r *models.ConfigReader) Config {
 	const release = "Cosmos-Predict2.5"
 	r.Fixed("concat_padding_mask", true, release)
 	r.Fixed("use_adaln_lora", true, release)
@@ -76,7 +76,7 @@ func parse(r *models.ConfigReader) Config {
 			r.Unsupported("%s %d: models that read an image's context are not run", key, n)
 		}
 	}
-	d := defaults()
+	d := defaultConfig()
 	c := Config{MLPRatio: r.Float("mlp_ratio", d.MLPRatio, models.RatioSpan), OutChannels: r.Int("out_channels", d.OutChannels, models.ChannelBound),
 		LoRADim: r.Int("adaln_lora_dim", d.LoRADim, models.WidthBound), TimeScale: d.TimeScale}
 	projected := true
@@ -122,8 +122,8 @@ func (c *Config) readDiffusers(r *models.ConfigReader) {
 	r.Agree("text_embed_dim", r.Int("text_embed_dim", 1024, models.WidthBound), "encoder_hidden_states_channels", c.ContextDim, "layers read what the projection makes")
 }
 
-// detect says whether a config.json is a Cosmos-Predict transformer of either publisher.
-func detect(c map[string]any) bool {
+// detectConfig says whether a config.json is a Cosmos-Predict transformer of either publisher.
+func detectConfig(c map[string]any) bool {
 	class, _ := c["_class_name"].(string)
 	if class != "" {
 		return class == "MinimalV1LVGDiT" || class == "MiniTrainDIT" || class == "CosmosTransformer3DModel"
@@ -133,20 +133,20 @@ func detect(c map[string]any) bool {
 	return width && lora
 }
 
-func preset(width, heads, layers int) json.RawMessage {
-	c := defaults()
+func makePreset(width, heads, layers int) json.RawMessage {
+	c := defaultConfig()
 	c.Width, c.Heads, c.Layers = width, heads, layers
 	return models.Preset(c)
 }
 
 var presets = map[string]json.RawMessage{
-	"cosmos2.5-2b":  preset(2048, 16, 28),
-	"cosmos2.5-14b": preset(5120, 40, 36),
+	"cosmos2.5-2b":  makePreset(2048, 16, 28),
+	"cosmos2.5-14b": makePreset(5120, 40, 36),
 }
 
 // nameOf is the preset that c is, or the family's name.
 func nameOf(c Config) string {
-	if name := models.PresetName(presets, parse, func(p Config) bool { return p == c }); name != "" {
+	if name := models.PresetName(presets, parseConfig, func(p Config) bool { return p == c }); name != "" {
 		return name
 	}
 	return "cosmos2.5"
@@ -156,9 +156,9 @@ func init() {
 	models.Register(models.Family{
 		Name:    "cosmos2.5",
 		Presets: presets,
-		Detect:  detect,
+		Detect:  detectConfig,
 		New: func(_ string, r *models.ConfigReader) models.Model {
-			c := parse(r)
+			c := parseConfig(r)
 			return &Model{name: nameOf(c), c: c}
 		},
 	})

@@ -13,8 +13,8 @@ import (
 	"weft/tensor"
 )
 
-// reads names the inputs of a step.
-var reads = []string{"x", "t (or t_frames)", "context", "condition_mask and padding_mask if wanted"}
+// stepInputNames names the inputs of a step.
+var stepInputNames = []string{"x", "t (or t_frames)", "context", "condition_mask and padding_mask if wanted"}
 
 // Inputs names all that a forward looks at.
 func (*Model) Inputs() []string {
@@ -30,7 +30,7 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 	var l fault.List
 	bad := func(format string, args ...any) { l.Add(fault.New(models.ErrInputs, nil, format, args...)) }
 	need := func(name string, rank int) *tensor.Tensor {
-		t, err := models.Need(m, inputs, name, rank, reads)
+		t, err := models.Need(m, inputs, name, rank, stepInputNames)
 		l.Add(err)
 		return t
 	}
@@ -130,7 +130,7 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 		times = "t_frames"
 	}
 	out, err := step.Feed(m, g, r, inputs, times, "context", func(g *graph.Graph, _ models.Request, ts []float32, to map[string]*tensor.Tensor) {
-		to["time"] = m.times(ts, g.Input("time").Shape...)
+		to["time"] = m.timeTable(ts, g.Input("time").Shape...)
 	})
 	if err != nil {
 		return nil, err
@@ -151,15 +151,15 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 	return out, nil
 }
 
-// times are the sinusoids of timesteps, which the model knows as sigma: t in
+// timeTable are the sinusoids of timesteps, which the model knows as sigma: t in
 // 0..1000 times the config's scale.
-func (m *Model) times(ts []float32, shape ...int) *tensor.Tensor {
+func (m *Model) timeTable(ts []float32, shape ...int) *tensor.Tensor {
 	return step.TimeTable(step.Scaled(ts, m.c.TimeScale), shape...)
 }
 
 // FeedStep is the part of Feed that changes from step to step, one timestep for the whole batch.
 func (m *Model) FeedStep(r models.Request, x *tensor.Tensor, t float64) (map[string]*tensor.Tensor, error) {
-	return step.FeedStep(r, x, t, func(ts []float32) *tensor.Tensor { return m.times(ts, r.Batch, 1, m.c.Width) })
+	return step.FeedStep(r, x, t, func(ts []float32) *tensor.Tensor { return m.timeTable(ts, r.Batch, 1, m.c.Width) })
 }
 
 // FeedText pads the context with zero rows to TextLen, as the released models
@@ -187,7 +187,7 @@ func (m *Model) FeedText(g *graph.Graph, r models.Request, context *tensor.Tenso
 // Rope gives the angles of tokens (S, d/2): frame, row and column positions turn
 // n = d - 4(d/6), 2(d/6) and 2(d/6) channels, with frequencies (10000 ratio^(n/(n-2)))^(-2i/n).
 func (m *Model) Rope(grid step.Grid) [][]float64 {
-	parts, ratios := m.c.axes(), [3]float64{m.c.RopeT, m.c.RopeH, m.c.RopeW}
+	parts, ratios := m.c.rotaryChannels(), [3]float64{m.c.RopeT, m.c.RopeH, m.c.RopeW}
 	var thetas [3]float64
 	for a, n := range parts {
 		thetas[a] = 10000 * math.Pow(ratios[a], float64(n)/float64(n-2))

@@ -40,10 +40,10 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	if err := l.Err(); err != nil {
 		return err
 	}
-	lay := m.layout(on, r)
+	lay := m.layOutRequest(on, r)
 	return models.CheckPadding(on, r, "tokens", lay.Tokens, lay.Padded)
 }
 
 func (m *Model) checkLatent(latent []int) error {
-	return models.CheckLatent(latent, m.c.Channels, m.c.patch())
+	return models.CheckLatent(latent, m.c.Channels, m.c.patchShape())
 }

@@ -45,20 +45,20 @@ const timeDim = 256
 // pipelines pad to.
 const textLen = 3072
 
-// normed says whether the video reads the text's keys through a norm of their own.
-func (c Config) normed() bool { return c.KNormForGen && !c.QKNormText }
+// normsKeysForGen says whether the video reads the text's keys through a norm of their own.
+func (c Config) normsKeysForGen() bool { return c.KNormForGen && !c.QKNormText }
 
-// patch is (frames, rows, columns) of a token.
-func (c Config) patch() [3]int { return [3]int{1, c.Patch, c.Patch} }
+// patchShape is (frames, rows, columns) of a token.
+func (c Config) patchShape() [3]int { return [3]int{1, c.Patch, c.Patch} }
 
-func defaults() Config {
+func defaultConfig() Config {
 	return Config{Eps: 1e-6, Act: silu, QKNormText: true, Channels: 48, Patch: 2, RopeTheta: 5e6, RopeAxes: [3]int{24, 20, 20},
 		TimeScale: 0.001, BaseFPS: 24, FramesBehind: 15000}
 }
 
-// parse reads a config.json and refuses what the programs do not do.
-func parse(r *models.ConfigReader) Config {
-	d := defaults()
+// parseConfig reads a config.json and refuses what the programs do not do.
+func parseConfig(r *models.ConfigReader) Config {
+	d := defaultConfig()
 	r.Fixed("attention_bias", false, "Cosmos3")
 	c := Config{
 		Vocab: r.Int("vocab_size", 0, models.VocabBound), Width: r.Int("hidden_size", 0, models.WidthBound), FFN: r.Int("intermediate_size", 0, models.WidthBound),
@@ -92,8 +92,8 @@ func parse(r *models.ConfigReader) Config {
 	return c
 }
 
-// detect says whether a config.json is a Cosmos3 transformer.
-func detect(c map[string]any) bool {
+// detectConfig says whether a config.json is a Cosmos3 transformer.
+func detectConfig(c map[string]any) bool {
 	if class, _ := c["_class_name"].(string); class != "" {
 		return class == "Cosmos3OmniTransformer"
 	}
@@ -102,18 +102,18 @@ func detect(c map[string]any) bool {
 	return patch && axes
 }
 
-func preset(change func(c *Config)) json.RawMessage {
-	c := defaults()
+func makePreset(change func(c *Config)) json.RawMessage {
+	c := defaultConfig()
 	c.KVHeads, c.HeadDim = 8, 128
 	change(&c)
 	return models.Preset(c)
 }
 
 var presets = map[string]json.RawMessage{
-	"cosmos3-nano": preset(func(c *Config) {
+	"cosmos3-nano": makePreset(func(c *Config) {
 		c.Vocab, c.Width, c.FFN, c.Layers, c.Heads = 151936, 4096, 12288, 36, 32
 	}),
-	"cosmos3-edge": preset(func(c *Config) {
+	"cosmos3-edge": makePreset(func(c *Config) {
 		c.Vocab, c.Width, c.FFN, c.Layers, c.Heads = 131072, 2048, 9216, 28, 16
 		c.Eps, c.Act, c.QKNormText, c.KNormForGen, c.RopeTheta = 1e-5, relu2, false, true, 1e8
 	}),
@@ -121,7 +121,7 @@ var presets = map[string]json.RawMessage{
 
 // nameOf is the preset that c is, or the family's name.
 func nameOf(c Config) string {
-	if name := models.PresetName(presets, parse, func(p Config) bool { return p == c }); name != "" {
+	if name := models.PresetName(presets, parseConfig, func(p Config) bool { return p == c }); name != "" {
 		return name
 	}
 	return "cosmos3"
@@ -131,9 +131,9 @@ func init() {
 	models.Register(models.Family{
 		Name:    "cosmos3",
 		Presets: presets,
-		Detect:  detect,
+		Detect:  detectConfig,
 		New: func(_ string, r *models.ConfigReader) models.Model {
-			c := parse(r)
+			c := parseConfig(r)
 			return &Model{name: nameOf(c), c: c}
 		},
 	})

@@ -14,8 +14,8 @@ import (
 	"weft/tensor"
 )
 
-// reads names the inputs of a step.
-var reads = []string{"x", "t", "ids", "and if wanted mask, noisy_mask, und_position_ids, gen_position_ids"}
+// stepInputNames names the inputs of a step.
+var stepInputNames = []string{"x", "t", "ids", "and if wanted mask, noisy_mask, und_position_ids, gen_position_ids"}
 
 // firstGiven is the mask of a variant of a step: which frames are noisy where
 // the first is given.
@@ -36,7 +36,7 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 	var l fault.List
 	bad := func(format string, args ...any) { l.Add(fault.New(models.ErrInputs, nil, format, args...)) }
 	need := func(name string, rank int) *tensor.Tensor {
-		t, err := models.Need(m, inputs, name, rank, reads)
+		t, err := models.Need(m, inputs, name, rank, stepInputNames)
 		l.Add(err)
 		return t
 	}
@@ -62,7 +62,7 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 	if n := inputs["noisy_mask"]; n != nil && !slices.Equal(n.Shape, []int{r.Batch, r.Latent[1]}) {
 		bad("noisy_mask is %v: want %v, one number a frame", n.Shape, []int{r.Batch, r.Latent[1]})
 	}
-	for name, n := range map[string]int{"und_position_ids": r.Text, "gen_position_ids": step.GridOf(r.Latent, m.c.patch()).Tokens()} {
+	for name, n := range map[string]int{"und_position_ids": r.Text, "gen_position_ids": step.GridOf(r.Latent, m.c.patchShape()).Tokens()} {
 		p := inputs[name]
 		if p == nil {
 			continue
@@ -135,7 +135,7 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 	if err != nil {
 		return nil, err
 	}
-	out["time"] = m.times(ts)
+	out["time"] = m.timeTable(ts)
 	if out["x"], err = inputs["x"].As(dtype.F32); err != nil {
 		return nil, err
 	}
@@ -144,40 +144,40 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 			return nil, err
 		}
 	}
-	lengths := m.lengths(r, out["mask"])
+	lengths := m.realTextLengths(r, out["mask"])
 	for _, part := range []struct {
 		name, given string
 		own         func(length int) [][3]float64
 	}{
-		{"text", "und_position_ids", func(int) [][3]float64 { return textPlaces(m.layoutText(r)) }},
-		{"video", "gen_position_ids", func(length int) [][3]float64 { return m.videoPlaces(r, length) }},
+		{"text", "und_position_ids", func(int) [][3]float64 { return textPositions(m.textLength(r)) }},
+		{"video", "gen_position_ids", func(length int) [][3]float64 { return m.videoPositions(r, length) }},
 	} {
 		places := make([][][3]float64, r.Batch)
 		for b := range places {
 			if p := inputs[part.given]; p != nil {
-				if places[b], err = placesOf(p, b); err != nil {
+				if places[b], err = readPositions(p, b); err != nil {
 					return nil, err
 				}
 			} else {
 				places[b] = part.own(lengths[b])
 			}
 		}
-		m.tables(g, part.name, places, out)
+		m.addRotaryTables(g, part.name, places, out)
 	}
 	return out, nil
 }
 
-// layoutText is how many ids a request's text has.
-func (m *Model) layoutText(r models.Request) int {
+// textLength is how many ids a request's text has.
+func (m *Model) textLength(r models.Request) int {
 	if r.Text == 0 {
 		return textLen
 	}
 	return r.Text
 }
 
-// lengths are how many ids of each text are real.
-func (m *Model) lengths(r models.Request, mask *tensor.Tensor) []int {
-	out := slices.Repeat([]int{m.layoutText(r)}, r.Batch)
+// realTextLengths are how many ids of each text are real.
+func (m *Model) realTextLengths(r models.Request, mask *tensor.Tensor) []int {
+	out := slices.Repeat([]int{m.textLength(r)}, r.Batch)
 	if mask == nil {
 		return out
 	}
@@ -190,8 +190,8 @@ func (m *Model) lengths(r models.Request, mask *tensor.Tensor) []int {
 	return out
 }
 
-// textPlaces are the positions of n ids: the same along all three.
-func textPlaces(n int) [][3]float64 {
+// textPositions are the positions of n ids: the same along all three.
+func textPositions(n int) [][3]float64 {
 	out := make([][3]float64, n)
 	for i := range out {
 		out[i] = [3]float64{float64(i), float64(i), float64(i)}
@@ -199,11 +199,11 @@ func textPlaces(n int) [][3]float64 {
 	return out
 }
 
-// videoPlaces are the positions of a video's tokens behind a text of so many
+// videoPositions are the positions of a video's tokens behind a text of so many
 // ids: frames go on a margin behind it, faster where fewer of them make a second
 // than at the base rate; rows and columns begin at 0.
-func (m *Model) videoPlaces(r models.Request, length int) [][3]float64 {
-	grid := step.GridOf(r.Latent, m.c.patch())
+func (m *Model) videoPositions(r models.Request, length int) [][3]float64 {
+	grid := step.GridOf(r.Latent, m.c.patchShape())
 	pace := 1.0
 	if r.FPS > 0 && grid.Frames > 1 {
 		pace = m.c.BaseFPS / r.FPS
@@ -216,8 +216,8 @@ func (m *Model) videoPlaces(r models.Request, length int) [][3]float64 {
 	return out
 }
 
-// placesOf reads positions (3, n) or (B, 3, n) of video b.
-func placesOf(p *tensor.Tensor, b int) ([][3]float64, error) {
+// readPositions reads positions (3, n) or (B, 3, n) of video b.
+func readPositions(p *tensor.Tensor, b int) ([][3]float64, error) {
 	fs, err := p.Float32s()
 	if err != nil {
 		return nil, err
@@ -233,8 +233,8 @@ func placesOf(p *tensor.Tensor, b int) ([][3]float64, error) {
 	return out, nil
 }
 
-// tables writes name_cos and name_sin (B, rows, d) of positions; rows past the last are zero.
-func (m *Model) tables(g *graph.Graph, name string, places [][][3]float64, out map[string]*tensor.Tensor) {
+// addRotaryTables writes name_cos and name_sin (B, rows, d) of positions; rows past the last are zero.
+func (m *Model) addRotaryTables(g *graph.Graph, name string, places [][][3]float64, out map[string]*tensor.Tensor) {
 	cos, sin := tensor.New(dtype.F32, g.Input(name+"_cos").Shape...), tensor.New(dtype.F32, g.Input(name+"_sin").Shape...)
 	size := len(cos.Data) / len(places)
 	for b, p := range places {
@@ -270,21 +270,21 @@ func (m *Model) Rope(places [][3]float64) [][]float64 {
 	return out
 }
 
-// times are the sinusoids (B, 1, 256) of timesteps, which the model knows as
+// timeTable are the sinusoids (B, 1, 256) of timesteps, which the model knows as
 // sigma: t in 0..1000 times the config's scale.
-func (m *Model) times(ts []float32) *tensor.Tensor {
+func (m *Model) timeTable(ts []float32) *tensor.Tensor {
 	return step.TimeTable(step.Scaled(ts, m.c.TimeScale), len(ts), 1, timeDim)
 }
 
 // FeedStep is the part of Feed that changes from step to step, one timestep for the whole batch.
 func (m *Model) FeedStep(r models.Request, x *tensor.Tensor, t float64) (map[string]*tensor.Tensor, error) {
-	return step.FeedStep(r, x, t, m.times)
+	return step.FeedStep(r, x, t, m.timeTable)
 }
 
 // FeedText makes what stays from ids (B, up to L), negative ones padding, of a
 // text that the request gives L ids.
 func (m *Model) FeedText(g *graph.Graph, r models.Request, ids *tensor.Tensor) (map[string]*tensor.Tensor, error) {
-	length := m.layoutText(r)
+	length := m.textLength(r)
 	numbers, err := ids.Int64s()
 	if err != nil || len(ids.Shape) != 2 || ids.Shape[0] != r.Batch || ids.Shape[1] > length {
 		return nil, fault.New(models.ErrInputs, nil, "ids %v: want integers (%d, up to %d)", ids, r.Batch, length)
@@ -301,7 +301,7 @@ func (m *Model) FeedText(g *graph.Graph, r models.Request, ids *tensor.Tensor) (
 			mask.Data[at] = 1
 		}
 	}
-	lengths := m.lengths(r, mask)
+	lengths := m.realTextLengths(r, mask)
 	if r.Masked {
 		out["mask"] = mask
 	} else if slices.Min(lengths) < length {
@@ -309,10 +309,10 @@ func (m *Model) FeedText(g *graph.Graph, r models.Request, ids *tensor.Tensor) (
 	}
 	texts, videos := make([][][3]float64, r.Batch), make([][][3]float64, r.Batch)
 	for b := range r.Batch {
-		texts[b], videos[b] = textPlaces(length), m.videoPlaces(r, lengths[b])
+		texts[b], videos[b] = textPositions(length), m.videoPositions(r, lengths[b])
 	}
-	m.tables(g, "text", texts, out)
-	m.tables(g, "video", videos, out)
+	m.addRotaryTables(g, "text", texts, out)
+	m.addRotaryTables(g, "video", videos, out)
 	return out, nil
 }
 
@@ -322,7 +322,7 @@ func (m *Model) ReadsTokens() {}
 // LatentShape is (channels, frames, height, width) of the latent video of
 // Wan2.2's VAE: 16x16 pixels, and 4 frames (the first alone) to one latent.
 func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
-	return models.LatentShape(width, height, frames, m.c.Channels, 16, 4, m.c.patch())
+	return models.LatentShape(width, height, frames, m.c.Channels, 16, 4, m.c.patchShape())
 }
 
 // Like is Edge where the hidden layers are its, else Nano.

@@ -70,7 +70,7 @@ func (m *Model) Params(layers int) []models.Param {
 			if s == video || c.QKNormText {
 				norm(a+s.qNorm, c.HeadDim)
 				norm(a+s.kNorm, c.HeadDim)
-			} else if c.normed() {
+			} else if c.normsKeysForGen() {
 				norm(b+kForGen, c.HeadDim)
 			}
 			norm(b+s.norm1, c.Width)

@@ -33,8 +33,8 @@ func (m *Model) CheckSplit(on *mesh.Mesh) error {
 	if err := sharding.CheckHeads(m.c.Heads, tp, sp); err != nil {
 		l.Add(err)
 	} else {
-		for _, first := range m.c.firsts(0, m.c.Layers) {
-			kv, _ := m.c.keys(m.c.global(first))
+		for _, first := range m.c.firstOfEachType(0, m.c.Layers) {
+			kv, _ := m.c.keyHeads(m.c.isGlobal(first))
 			_, _, err := sharding.KVHeads(m.c.Heads, kv, tp*sp)
 			l.Add(err)
 		}
@@ -47,7 +47,7 @@ func (m *Model) CheckSplit(on *mesh.Mesh) error {
 func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	var l fault.List
 	l.Add(m.CheckSplit(on))
-	l.Add(models.CheckRequest(on, r, m.run(r)))
+	l.Add(models.CheckRequest(on, r, m.layersToRun(r)))
 	l.Add(models.CheckText(on, r, m.defaultText()))
 	// In a text as long as the window a token sees all before it.
 	if n := r.TextLayout(on, m.defaultText()).Tokens; m.c.Window > 0 && n > m.c.Window {
@@ -89,11 +89,11 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 	if err != nil {
 		return nil, err
 	}
-	for _, first := range m.c.firsts(0, m.run(r)) {
-		global := m.c.global(first)
-		cos, sin := "rope_cos"+suffix(global), "rope_sin"+suffix(global)
+	for _, first := range m.c.firstOfEachType(0, m.layersToRun(r)) {
+		global := m.c.isGlobal(first)
+		cos, sin := "rope_cos"+typeSuffix(global), "rope_sin"+typeSuffix(global)
 		shape := g.Input(cos).Shape
-		out[cos], out[sin] = step.RotaryHalves(m.c.angles(r.Text, global), shape[0], shape[1])
+		out[cos], out[sin] = step.RotaryHalves(m.c.rotaryAngles(r.Text, global), shape[0], shape[1])
 	}
 	return out, nil
 }

@@ -44,9 +44,9 @@ const (
 var kinds = map[string]string{"qwen2": qwen, "qwen2_vl": qwen, "qwen2_vl_text": qwen, "qwen2_5_vl": qwen, "qwen2_5_vl_text": qwen, "": qwen, "llama": llama, "llava": llama,
 	gemma: gemma, "gemma4_unified": gemma}
 
-// parse reads a config.json, that of the text in it where there are two towers,
+// parseConfig reads a config.json, that of the text in it where there are two towers,
 // and refuses what the programs do not do.
-func parse(r *models.ConfigReader) Config {
+func parseConfig(r *models.ConfigReader) Config {
 	outer := r.String("model_type", "")
 	skip := r
 	if t := r.Object("text_config"); t != nil {
@@ -120,8 +120,8 @@ func (c *Config) readRope(r *models.ConfigReader) {
 	}
 }
 
-// detect says whether a config.json is of a decoder.
-func detect(c map[string]any) bool {
+// detectConfig says whether a config.json is of a decoder.
+func detectConfig(c map[string]any) bool {
 	kind, _ := c["model_type"].(string)
 	_, known := kinds[kind]
 	if kind != "" {
@@ -144,7 +144,7 @@ var presets = map[string]json.RawMessage{
 
 // nameOf is the preset that c is, or the kind of decoder.
 func nameOf(c Config) string {
-	if name := models.PresetName(presets, parse, func(p Config) bool { return reflect.DeepEqual(p, c) }); name != "" {
+	if name := models.PresetName(presets, parseConfig, func(p Config) bool { return reflect.DeepEqual(p, c) }); name != "" {
 		return name
 	}
 	return c.ModelType
@@ -154,9 +154,9 @@ func init() {
 	models.Register(models.Family{
 		Name:    "decoder",
 		Presets: presets,
-		Detect:  detect,
+		Detect:  detectConfig,
 		New: func(_ string, r *models.ConfigReader) models.Model {
-			c := parse(r)
+			c := parseConfig(r)
 			return &Model{name: nameOf(c), c: c}
 		},
 	})

@@ -91,24 +91,24 @@ func (c *Config) checkGemma(r *models.ConfigReader) {
 	}
 }
 
-// global says whether a layer is one of full attention among sliding ones.
-func (c Config) global(layer int) bool {
+// isGlobal says whether a layer is one of full attention among sliding ones.
+func (c Config) isGlobal(layer int) bool {
 	return layer < len(c.LayerTypes) && c.LayerTypes[layer] == full
 }
 
-// keys are how many key heads a layer has, and how wide its heads are.
-func (c Config) keys(global bool) (kv, dim int) {
+// keyHeads are how many key heads a layer has, and how wide its heads are.
+func (c Config) keyHeads(global bool) (kv, dim int) {
 	if global {
 		return c.GlobalKVHeads, c.GlobalHeadDim
 	}
 	return c.KVHeads, c.HeadDim
 }
 
-// firsts are the first layers from lo up to hi of each type that is among them.
-func (c Config) firsts(lo, hi int) []int {
+// firstOfEachType are the first layers from lo up to hi of each type that is among them.
+func (c Config) firstOfEachType(lo, hi int) []int {
 	var out []int
 	for i := lo; i < hi; i++ {
-		if !slices.ContainsFunc(out, func(first int) bool { return c.global(first) == c.global(i) }) {
+		if !slices.ContainsFunc(out, func(first int) bool { return c.isGlobal(first) == c.isGlobal(i) }) {
 			out = append(out, i)
 		}
 	}

@@ -27,31 +27,31 @@ func (m *Model) Config() any { return m.c }
 // Cosmos's, which takes every layer, splits its own.
 func (m *Model) PeerWhole() bool { return m.c.SkipLayers > 0 }
 
-// prefix is what every name begins with: Llama's checkpoint is the bare decoder.
-func (m *Model) prefix() string {
+// namePrefix is what every name begins with: Llama's checkpoint is the bare decoder.
+func (m *Model) namePrefix() string {
 	if m.c.ModelType == llama {
 		return ""
 	}
 	return "model."
 }
 
-func (m *Model) block(i int) string { return fmt.Sprintf("%slayers.%d.", m.prefix(), i) }
+func (m *Model) blockPrefix(i int) string { return fmt.Sprintf("%slayers.%d.", m.namePrefix(), i) }
 
 // Params lists the parameters under their official names.
 func (m *Model) Params(layers int) []models.Param {
 	c := m.c
-	ps := []models.Param{{Name: m.prefix() + "embed_tokens.weight", Shape: []int{c.Vocab, c.Dim}, Matmul: true, Flax: "embed_tokens/embedding"}}
+	ps := []models.Param{{Name: m.namePrefix() + "embed_tokens.weight", Shape: []int{c.Vocab, c.Dim}, Matmul: true, Flax: "embed_tokens/embedding"}}
 	for i := range (models.Request{Layers: layers}).Run(c.Layers) {
-		b, flax := m.block(i), fmt.Sprintf("layers_%d/", i)
+		b, flax := m.blockPrefix(i), fmt.Sprintf("layers_%d/", i)
 		linear := func(name string, out, in int, bias bool) {
 			ps = append(ps, models.LinearParams(b+name, flax+strings.ReplaceAll(name, ".", "/"), out, in, bias)...)
 		}
 		norm := func(name string, dim int) {
-			ps = append(ps, models.Param{Name: b + name + ".weight", Shape: []int{dim}, Flax: flax + strings.ReplaceAll(name, ".", "/") + m.scale()})
+			ps = append(ps, models.Param{Name: b + name + ".weight", Shape: []int{dim}, Flax: flax + strings.ReplaceAll(name, ".", "/") + m.flaxScaleSuffix()})
 		}
 		norm("input_layernorm", c.Dim)
-		bias, global := c.ModelType == qwen, c.global(i)
-		kv, dim := c.keys(global)
+		bias, global := c.ModelType == qwen, c.isGlobal(i)
+		kv, dim := c.keyHeads(global)
 		linear("self_attn.q_proj", c.Heads*dim, c.Dim, bias)
 		linear("self_attn.k_proj", kv*dim, c.Dim, bias)
 		if !global {
@@ -70,11 +70,11 @@ func (m *Model) Params(layers int) []models.Param {
 		linear("mlp.up_proj", c.FFNDim, c.Dim, false)
 		linear("mlp.down_proj", c.Dim, c.FFNDim, false)
 	}
-	return append(ps, models.Param{Name: m.prefix() + "norm.weight", Shape: []int{c.Dim}, Flax: "norm" + m.scale()})
+	return append(ps, models.Param{Name: m.namePrefix() + "norm.weight", Shape: []int{c.Dim}, Flax: "norm" + m.flaxScaleSuffix()})
 }
 
-// scale is what the peer's names of norms end with.
-func (m *Model) scale() string {
+// flaxScaleSuffix is what the peer's names of norms end with.
+func (m *Model) flaxScaleSuffix() string {
 	if m.c.ModelType == gemma {
 		return "_scale"
 	}
@@ -85,7 +85,7 @@ func (m *Model) scale() string {
 // which it keeps whole, by rows of the vocabulary. README.md has the bytes.
 func (m *Model) Rules() sharding.Rules {
 	first, second, whole := sharding.NewSpec([]string{mesh.TP}), sharding.NewSpec(nil, []string{mesh.TP}), sharding.NewSpec()
-	p := m.prefix()
+	p := m.namePrefix()
 	// Key heads fewer than the devices are copied for those that share them; where
 	// it takes sp besides to share them evenly, weights are whole over tp.
 	keys := func(match string, heads int) sharding.Rule {
@@ -93,8 +93,8 @@ func (m *Model) Rules() sharding.Rules {
 	}
 	var rules sharding.Rules
 	for i := range m.c.Layers {
-		if m.c.global(i) {
-			rules = append(rules, keys(m.block(i)+"self_attn.k_proj.*", m.c.GlobalKVHeads))
+		if m.c.isGlobal(i) {
+			rules = append(rules, keys(m.blockPrefix(i)+"self_attn.k_proj.*", m.c.GlobalKVHeads))
 		}
 	}
 	return append(rules, sharding.Rules{
@@ -119,10 +119,10 @@ var towers = []string{"model.language_model.", "language_model.model.", "model."
 func (m *Model) Official(name string) string {
 	for _, t := range towers {
 		if bare, ok := strings.CutPrefix(name, t); ok {
-			return m.prefix() + bare
+			return m.namePrefix() + bare
 		}
 	}
-	return m.prefix() + name
+	return m.namePrefix() + name
 }
 
 // Ignore are the output layer, the other towers and what joins them.

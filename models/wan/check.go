@@ -31,7 +31,7 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	if err := l.Err(); err != nil {
 		return err
 	}
-	lay := m.layout(on, r)
+	lay := m.layOutRequest(on, r)
 	l.Add(models.CheckPadding(on, r, "tokens", lay.Tokens, lay.Padded))
 	return l.Err()
 }

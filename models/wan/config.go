@@ -63,8 +63,8 @@ func (c Config) ConditionDim() int { return c.InDim - c.LatentDim() }
 // HeadDim is the width of one head.
 func (c Config) HeadDim() int { return c.Dim / c.Heads }
 
-// parse reads either publisher's config.json and refuses what the programs do not do.
-func parse(r *models.ConfigReader) Config {
+// parseConfig reads either publisher's config.json and refuses what the programs do not do.
+func parseConfig(r *models.ConfigReader) Config {
 	class := r.String("_class_name", "")
 	if class != "" && class != "WanModel" && class != "WanTransformer3DModel" {
 		r.Unsupported("_class_name %q: this version runs WanModel and WanTransformer3DModel", class)
@@ -148,8 +148,8 @@ func (c *Config) readOfficial(r *models.ConfigReader) {
 	}
 }
 
-// detect says whether a config.json is a Wan transformer of either publisher.
-func detect(c map[string]any) bool {
+// detectConfig says whether a config.json is a Wan transformer of either publisher.
+func detectConfig(c map[string]any) bool {
 	class, _ := c["_class_name"].(string)
 	if strings.HasPrefix(class, "Wan") && !strings.HasPrefix(class, "WanVAE") {
 		return true
@@ -164,7 +164,7 @@ func detect(c map[string]any) bool {
 // configurations tell TI2V apart by nothing else.
 const ti2vChannels = 48
 
-func preset(kind string, dim, ffn, heads, layers, in, out, image int) json.RawMessage {
+func makePreset(kind string, dim, ffn, heads, layers, in, out, image int) json.RawMessage {
 	c := Config{ModelType: kind, Dim: dim, FFNDim: ffn, Heads: heads, Layers: layers, FreqDim: 256, TextDim: 4096, TextLen: 512,
 		InDim: in, OutDim: out, PatchSize: [3]int{1, 2, 2}, Eps: 1e-6, ImageDim: image}
 	return models.Preset(c)
@@ -172,18 +172,18 @@ func preset(kind string, dim, ffn, heads, layers, in, out, image int) json.RawMe
 
 // presets by name. A14B's experts are the same model as Wan2.1's, without its image branch.
 var presets = map[string]json.RawMessage{
-	"wan2.1-t2v-1.3b": preset(t2v, 1536, 8960, 12, 30, 16, 16, 0),
-	"wan2.1-t2v-14b":  preset(t2v, 5120, 13824, 40, 40, 16, 16, 0),
-	"wan2.1-i2v-14b":  preset(i2v, 5120, 13824, 40, 40, 36, 16, clipDim),
-	"wan2.2-ti2v-5b":  preset(ti2v, 3072, 14336, 24, 30, 48, 48, 0),
-	"wan2.2-t2v-a14b": preset(t2v, 5120, 13824, 40, 40, 16, 16, 0),
-	"wan2.2-i2v-a14b": preset(i2v, 5120, 13824, 40, 40, 36, 16, 0),
+	"wan2.1-t2v-1.3b": makePreset(t2v, 1536, 8960, 12, 30, 16, 16, 0),
+	"wan2.1-t2v-14b":  makePreset(t2v, 5120, 13824, 40, 40, 16, 16, 0),
+	"wan2.1-i2v-14b":  makePreset(i2v, 5120, 13824, 40, 40, 36, 16, clipDim),
+	"wan2.2-ti2v-5b":  makePreset(ti2v, 3072, 14336, 24, 30, 48, 48, 0),
+	"wan2.2-t2v-a14b": makePreset(t2v, 5120, 13824, 40, 40, 16, 16, 0),
+	"wan2.2-i2v-a14b": makePreset(i2v, 5120, 13824, 40, 40, 36, 16, 0),
 }
 
 // nameOf is the preset that c is, the first by name of equal ones, or the kind
 // of model. How long the text is makes no other model: diffusers does not say.
 func nameOf(c Config) string {
-	name := models.PresetName(presets, parse, func(p Config) bool {
+	name := models.PresetName(presets, parseConfig, func(p Config) bool {
 		p.TextLen = c.TextLen
 		return p == c
 	})
@@ -200,9 +200,9 @@ func init() {
 	models.Register(models.Family{
 		Name:    "wan",
 		Presets: presets,
-		Detect:  detect,
+		Detect:  detectConfig,
 		New: func(name string, r *models.ConfigReader) models.Model {
-			c := parse(r)
+			c := parseConfig(r)
 			if name == "" {
 				name = nameOf(c)
 			}

@@ -19,7 +19,7 @@ import (
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
 	var l fault.List
 	need := func(name string, rank int) *tensor.Tensor {
-		t, err := models.Need(m, inputs, name, rank, m.reads())
+		t, err := models.Need(m, inputs, name, rank, m.stepInputNames())
 		l.Add(err)
 		return t
 	}
@@ -57,7 +57,7 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 	if !perToken {
 		return r, nil
 	}
-	if frames, rows, cols := m.patches(r); t.Shape[1] != frames*rows*cols {
+	if frames, rows, cols := m.tokenGrid(r); t.Shape[1] != frames*rows*cols {
 		return r, fault.New(models.ErrInputs, nil, "t_tokens is %v: x has %d tokens (%d frames of %d x %d patches)", t.Shape, frames*rows*cols, frames, rows, cols)
 	}
 	r.Times, err = step.Times(t)
@@ -81,8 +81,8 @@ func (*Model) Inputs() []string {
 	return []string{"x", "t", "t_tokens", "context", "y", "clip_fea"}
 }
 
-// reads names the inputs of a step.
-func (m *Model) reads() []string {
+// stepInputNames names the inputs of a step.
+func (m *Model) stepInputNames() []string {
 	return append([]string{"x", "t (or t_tokens)", "context"}, m.Conditions()...)
 }
 
@@ -105,7 +105,7 @@ var conditionRank = map[string]int{"y": 5, "clip_fea": 3}
 func (m *Model) CheckConditions(r models.Request, in map[string]*tensor.Tensor) (models.Request, error) {
 	var l fault.List
 	for _, name := range m.Conditions() {
-		t, err := models.Need(m, in, name, conditionRank[name], m.reads())
+		t, err := models.Need(m, in, name, conditionRank[name], m.stepInputNames())
 		l.Add(err)
 		switch {
 		case err != nil:
@@ -151,8 +151,8 @@ func (m *Model) Like() string {
 	return "wan2.1-t2v-14b"
 }
 
-// patches is the grid of tokens.
-func (m *Model) patches(r models.Request) (frames, rows, cols int) {
+// tokenGrid is the grid of tokens.
+func (m *Model) tokenGrid(r models.Request) (frames, rows, cols int) {
 	return r.Latent[1] / m.c.PatchSize[0], r.Latent[2] / m.c.PatchSize[1], r.Latent[3] / m.c.PatchSize[2]
 }
 
@@ -184,7 +184,7 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 		in["clip_fea"] = normal(batch, 9, m.c.ImageDim)
 	}
 	if m.c.ModelType == ti2v {
-		frames, rows, cols := m.patches(models.Request{Latent: latent})
+		frames, rows, cols := m.tokenGrid(models.Request{Latent: latent})
 		tokens := tensor.New(dtype.F32, batch, frames*rows*cols)
 		for b := range batch {
 			for s := rows * cols; s < frames*rows*cols; s++ {
@@ -241,7 +241,7 @@ func (m *Model) FeedText(g *graph.Graph, r models.Request, context *tensor.Tenso
 	if err != nil {
 		return nil, err
 	}
-	cos, sin := step.RotaryPairs(m.Rope(m.patches(r)), g.Input("rope_cos").Shape[0], m.c.HeadDim())
+	cos, sin := step.RotaryPairs(m.Rope(m.tokenGrid(r)), g.Input("rope_cos").Shape[0], m.c.HeadDim())
 	return map[string]*tensor.Tensor{"context": padded, "rope_cos": cos, "rope_sin": sin}, nil
 }
 
