@@ -183,7 +183,7 @@ func (s *build) buildBlock(layer int) error {
 		if sandwich {
 			before, act, o.Scale = "pre_feedforward_layernorm", p.GeluTanh, 1
 			q, k = p.RMSNorm("self_attn.q_norm", q, c.Eps), p.RMSNorm("self_attn.k_norm", k, c.Eps)
-			v = normalizeRMS(p, v, c.Eps)
+			v = normByRMS(p, v, c.Eps)
 		}
 		cos, sin := p.Value("rope_cos"+typeSuffix(global)), p.Value("rope_sin"+typeSuffix(global))
 		y := attention.Attend(p.Builder, p.RopeHalves(q, cos, sin), p.RopeHalves(k, cos, sin), p.Compute(v), o)
@@ -196,29 +196,29 @@ func (s *build) buildBlock(layer int) error {
 	})
 }
 
-// standardizeRows is (x - mean) / (std + 1e-8) over the last dim.
-func standardizeRows(p *step.Program, x spmd.Tensor) spmd.Tensor {
+// normByMeanAndStd is (x - mean) / (std + 1e-8) over the last dim.
+func normByMeanAndStd(p *step.Program, x spmd.Tensor) spmd.Tensor {
 	mean := func(x spmd.Tensor) spmd.Tensor { return p.Scale(p.Sum(x, -1), 1/float64(x.Dim(-1))) }
 	x = p.Sub(x, mean(x))
 	return p.Div(x, p.Shift(p.Unary(program.OpSqrt, mean(p.Mul(x, x))), 1e-8))
 }
 
-// normalizeRMS is x / sqrt(mean(x^2) + eps) over the last dim.
-func normalizeRMS(p *step.Program, x spmd.Tensor, eps float64) spmd.Tensor {
+// normByRMS is x / sqrt(mean(x^2) + eps) over the last dim.
+func normByRMS(p *step.Program, x spmd.Tensor, eps float64) spmd.Tensor {
 	return p.Mul(x, p.RMSFactors(eps, x)[0])
 }
 
-// normalizeResult is a layer's result as it is taken.
-func (s *build) normalizeResult(p *step.Program, x spmd.Tensor) spmd.Tensor {
+// normResult is a layer's result as it is taken.
+func (s *build) normResult(p *step.Program, x spmd.Tensor) spmd.Tensor {
 	if s.m.c.ModelType == gemma {
-		return normalizeRMS(p, x, 1e-6) // LTX-2.5's own, whatever the decoder's
+		return normByRMS(p, x, 1e-6) // LTX-2.5's own, whatever the decoder's
 	}
-	return standardizeRows(p, x)
+	return normByMeanAndStd(p, x)
 }
 
 // buildNormal is taken, as a program.
 func (s *build) buildNormal() error {
-	return s.Build("normal", "", func(p *step.Program) { p.Output("normal", s.normalizeResult(p, p.Value("tokens")), "") })
+	return s.Build("normal", "", func(p *step.Program) { p.Output("normal", s.normResult(p, p.Value("tokens")), "") })
 }
 
 // joinResults puts results (B, Lp, D) together: one behind the other (B, Lp, N D), for
@@ -243,7 +243,7 @@ func (s *build) buildPost() error {
 			for i := range s.resultsBeforeLastLayer() {
 				parts = append(parts, p.Value(fmt.Sprintf("normal.%d", i)))
 			}
-			x = s.joinResults(p, append(parts, s.normalizeResult(p, p.RMSNorm(s.m.namePrefix()+"norm", x, s.m.c.Eps))))
+			x = s.joinResults(p, append(parts, s.normResult(p, p.RMSNorm(s.m.namePrefix()+"norm", x, s.m.c.Eps))))
 		}
 		x = p.Reshard(x, sharding.NewSpec([]string{mesh.DP}), "tokens gathered for the result")
 		x = p.Slice(x, 1, 0, s.layout.Tokens)
