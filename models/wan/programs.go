@@ -26,17 +26,20 @@ type build struct {
 	layout layout
 }
 
-// layout is how a request lies on a mesh.
+// layout says how a request is sharded over a mesh, and with which padded sizes.
 type layout struct {
 	step.Layout
 	text, image int // L, Li
-	// modulation is how what is added to the stream's rows is held: e (B, D) and
-	// e0 (B, 6, D), or with a timestep for every token (B, Sp, D) and (B, Sp, 6, D),
-	// split as the tokens are, or with few of them (B, Times, D) and (B, Times, 6, D).
+	// modulation is the sharding of e and e0, which modulate the residual stream's
+	// rows. They are (B, D) and (B, 6, D); with a timestep for every token (B, Sp, D)
+	// and (B, Sp, 6, D), sharded as the tokens are; and where the tokens have few
+	// different timesteps (B, Times, D) and (B, Times, 6, D).
 	modulation sharding.Spec
-	times      []int // what e has in front of D
+	times      []int // the dims of e in front of D
 }
 
+// layOutRequest computes the layout of a request on a mesh. The text and the
+// image's features have their full lengths where the request does not state them.
 func (m *Model) layOutRequest(on *mesh.Mesh, r models.Request) layout {
 	l := layout{Layout: step.LayoutOf(on, r, m.c.PatchSize), text: m.c.TextLen}
 	if l.text == 0 {
@@ -52,8 +55,8 @@ func (m *Model) layOutRequest(on *mesh.Mesh, r models.Request) layout {
 	return l
 }
 
-// Graph builds the step: text once a request, the time embedding and the
-// patches, every layer's block, and the head.
+// Graph builds the step: the text's embedding, which runs once a request, the time
+// embedding and the patches, every layer's block, and the head.
 func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	if err := m.Check(on, r); err != nil {
 		return nil, err
@@ -71,8 +74,9 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	return s.Finish("out")
 }
 
-// buildStage builds the programs of one pipeline stage on its own devices, and their
-// calls: the first has the text, the time and the patches, the last the head.
+// buildStage builds the programs of one pipeline stage on its own devices, and adds
+// their calls. The first stage also embeds the text, the time and the patches; the
+// last stage also has the head.
 func (s *build) buildStage(first, last bool, layers sharding.Range) error {
 	define := []func() error{}
 	if first {
@@ -92,7 +96,8 @@ func (s *build) buildStage(first, last bool, layers sharding.Range) error {
 	return nil
 }
 
-// declareValues declares what the host provides and what calls hand on.
+// declareValues declares the inputs that the host provides and the values that one
+// call passes to another, with their shapes and shardings.
 func (s *build) declareValues() {
 	c, l, b := s.c, s.layout, s.r.Batch
 	batch, heads := sharding.NewSpec([]string{mesh.DP}), sharding.NewSpec([]string{mesh.DP}, nil, []string{mesh.TP})
@@ -129,11 +134,13 @@ type programBuilder struct {
 	s *build
 }
 
+// buildProgram builds the program of a name. Its weights are named without prefix,
+// so that one program serves every layer.
 func (s *build) buildProgram(name, prefix string, define func(p *programBuilder)) error {
 	return s.Build(name, prefix, func(p *step.Program) { define(&programBuilder{p, s}) })
 }
 
-// buildText embeds the context: (B, L, text_dim) to (B, L, D).
+// buildText builds the program that embeds the context: (B, L, text_dim) to (B, L, D).
 func (s *build) buildText() error {
 	batch := sharding.NewSpec([]string{mesh.DP})
 	return s.buildProgram("text", "", func(p *programBuilder) {
@@ -144,10 +151,11 @@ func (s *build) buildText() error {
 	})
 }
 
-// clipEps is that of the image branch's norms, PyTorch's default.
+// clipEps is the epsilon of the image branch's norms, which is PyTorch's default.
 const clipEps = 1e-5
 
-// buildImage embeds the image's features: (B, Li, image_dim) to (B, Li, D).
+// buildImage builds the program that embeds the image's features: (B, Li, image_dim)
+// to (B, Li, D).
 func (s *build) buildImage() error {
 	batch := sharding.NewSpec([]string{mesh.DP})
 	return s.buildProgram("image", "", func(p *programBuilder) {
@@ -159,10 +167,11 @@ func (s *build) buildImage() error {
 	})
 }
 
-// buildTextKV makes a layer's keys and values of the text (B, L, D) and, with an image
-// branch, of the image (B, Li, D): split by heads, and flat, as a program's input
-// whose last dim is a head lies otherwise in a TPU's memory than its kernel wants. The sums of squares of both keys'
-// norms travel together.
+// buildTextKV builds the program that projects a layer's keys and values of the text
+// (B, L, D) and, with an image branch, of the image (B, Li, D). They are sharded by
+// heads but keep the flat width D: if the last dim of a program's input were a head,
+// a TPU would store it in another order than the attention kernel reads. The norms
+// of both keys reduce their sums of squares in one all-reduce.
 func (s *build) buildTextKV() error {
 	batch := sharding.NewSpec([]string{mesh.DP})
 	return s.buildProgram("text_kv", "blocks.0.cross_attn.", func(p *programBuilder) {
@@ -183,8 +192,9 @@ func (s *build) buildTextKV() error {
 	})
 }
 
-// normKeysTogether is RMSNorms for tensors of different numbers of rows (B, rows, D),
-// whose sums (B, 1, rows) are laid end to end to travel in one reduction.
+// normKeysTogether normalises tensors (B, rows, D) with different numbers of rows by
+// their RMS and multiplies them by the weights ws. It concatenates their sums of
+// squares (B, 1, rows), so that one all-reduce serves all of them.
 func (p *programBuilder) normKeysTogether(xs, ws []spmd.Tensor) []spmd.Tensor {
 	sums := make([]spmd.Tensor, len(xs))
 	for i, x := range xs {
@@ -204,11 +214,12 @@ func (p *programBuilder) splitHeads(x spmd.Tensor) spmd.Tensor {
 	return p.SplitDim(x, 2, p.s.c.Heads, p.s.c.HeadDim())
 }
 
-// buildTime makes of the timestep its embedding e (B, D) and the six modulations e0
-// (B, 6, D), in f32, as the released models require. With a timestep for every
-// token they are (B, Sp, D) and (B, Sp, 6, D), the largest values of a step, and
-// never whole on a device where the tokens are split. Of a few timesteps each is
-// embedded once, and a token takes its own's.
+// buildTime builds the program that embeds the timestep as e (B, D) and computes the
+// six modulations e0 (B, 6, D), in f32, as the released models require. With a
+// timestep for every token they are (B, Sp, D) and (B, Sp, 6, D), the largest values
+// of a step; they are sharded as the tokens are, so no device holds them whole.
+// Where tokens share a few timesteps, each timestep is embedded once and a token
+// reads the row of its own.
 func (s *build) buildTime() error {
 	return s.buildProgram("time", "", func(p *programBuilder) {
 		time := p.Value("time")
@@ -222,7 +233,8 @@ func (s *build) buildTime() error {
 	})
 }
 
-// buildPre cuts latents into patches and embeds them: tokens (B, Sp, D).
+// buildPre builds the program that cuts latents into patches and embeds them as
+// tokens (B, Sp, D).
 func (s *build) buildPre() error {
 	c, l := s.c, s.layout
 	return s.buildProgram("pre", "", func(p *programBuilder) {
@@ -237,26 +249,28 @@ func (s *build) buildPre() error {
 	})
 }
 
-// normAndModulate is norm(x) (1 + scale) + shift, in the compute type, gathered over
-// tp where the stream is split over it.
+// normAndModulate computes norm(x) (1 + scale) + shift in the compute type. Where
+// the residual stream is sharded over tp, it gathers the result.
 func (p *programBuilder) normAndModulate(x, shift, scale spmd.Tensor) spmd.Tensor {
 	y := p.Add(p.Mul(p.LayerNorm(x, p.s.c.Eps), p.Shift(scale, 1)), shift)
 	return p.gatherStream(p.Compute(y))
 }
 
+// gatherStream all-gathers x over tp where the residual stream is sharded over it,
+// because every device of tp multiplies whole rows by its own columns.
 func (p *programBuilder) gatherStream(x spmd.Tensor) spmd.Tensor {
 	return p.Reshard(x, p.s.layout.Gathered, "split stream gathered for column-parallel matmuls")
 }
 
-// modulationParts gives part i of the modulation e and a learned table (1, n, D),
-// added, as it goes onto the stream's rows: (B, 1, D), or (B, Sp, D) with a
-// timestep for every token. at makes part i of e (B, 1|Sp, D).
+// modulationParts returns a function that adds row i of a learned table (1, n, D) to
+// part i of the time's modulation. The sum is (B, 1, D), or (B, Sp, D) with a
+// timestep for every token. at returns part i of the time's modulation.
 func (p *programBuilder) modulationParts(table spmd.Tensor, at func(i int) spmd.Tensor) func(int) spmd.Tensor {
 	return func(i int) spmd.Tensor { return p.Add(at(i), p.Slice(table, 1, i, i+1)) }
 }
 
-// buildBlock is one layer: self-attention, cross-attention to the text and the image,
-// FFN. The stream stays f32.
+// buildBlock builds the program of one layer: self-attention, cross-attention to the
+// text and the image, and FFN. The residual stream stays f32.
 func (s *build) buildBlock() error {
 	c, l := s.c, s.layout
 	return s.buildProgram("block", "blocks.0.", func(p *programBuilder) {
@@ -283,7 +297,7 @@ func (s *build) buildBlock() error {
 		q = p.RMSNorms(c.Eps, []spmd.Tensor{q}, []spmd.Tensor{p.Weight("cross_attn.norm_q.weight")})[0]
 		q = p.splitHeads(p.Compute(q))
 		y = attention.Attend(p.Builder, q, p.splitHeads(p.Value("text_k")), p.splitHeads(p.Value("text_v")), attention.Options{})
-		if c.ImageDim > 0 { // a softmax of its own
+		if c.ImageDim > 0 { // the image's keys have a softmax of their own
 			y = p.Add(y, attention.Attend(p.Builder, q, p.splitHeads(p.Value("image_k")), p.splitHeads(p.Value("image_v")), attention.Options{}))
 		}
 		x = p.Add(x, p.Linear("cross_attn.o", p.MergeDims(y, 2, 2), l.Stream))
@@ -294,7 +308,7 @@ func (s *build) buildBlock() error {
 	})
 }
 
-// post: the head, then tokens back to latents.
+// buildPost builds the program of the head, which turns tokens back into latents.
 func (s *build) buildPost() error {
 	c, l := s.c, s.layout
 	return s.buildProgram("post", "", func(p *programBuilder) {
@@ -311,8 +325,9 @@ func (s *build) buildPost() error {
 	})
 }
 
-// addCalls strings a stage's programs together. The stream has a new name after
-// every call: "tokens.0" from the patches, "tokens.3" from the third layer.
+// addCalls adds the calls of a stage's programs in the order in which they run. The
+// residual stream gets a new name from every call: "tokens.0" from the patches,
+// "tokens.3" from the third layer.
 func (s *build) addCalls(first, last bool, layers sharding.Range) {
 	tokens := func(name string) map[int]graph.Traced {
 		return step.Tokens(name, s.r.Batch, s.layout.Tokens, s.c.Dim)
