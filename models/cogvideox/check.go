@@ -30,7 +30,8 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	return models.CheckPadding(on, r, "video tokens", lay.Tokens, lay.Padded)
 }
 
-// checkLatent says what is wrong with latents (channels, frames, height, width).
+// checkLatent checks latents (channels, frames, height, width) against the model's
+// channels and patches, and against the sizes that its positions reach.
 func (m *Model) checkLatent(latent []int) error {
 	if err := models.CheckLatent(latent, m.c.OutChannels, m.c.patchShape()); err != nil {
 		return err
@@ -48,8 +49,7 @@ func (m *Model) checkLatent(latent []int) error {
 	return l.Err()
 }
 
-// Resolve names the variants of the family that tensors give away where their
-// config.json does not.
+// Resolve refuses variants of the family that only their tensors reveal.
 func (m *Model) Resolve(names []string) (models.Model, error) {
 	for _, v := range []struct {
 		prefix, variant string

@@ -13,21 +13,21 @@ import (
 	"weft/tensor"
 )
 
-// pixels of a video to one latent, along either side.
+// pixels is the number of pixels along each side of the square that one latent covers.
 const pixels = 8
 
-// stepInputNames names the inputs of a step.
+// stepInputNames lists the inputs of a step as an error message shows them.
 func (m *Model) stepInputNames() []string {
 	return append([]string{"x", "t", "text"}, m.Conditions()...)
 }
 
-// Inputs names all that a forward looks at.
+// Inputs names every tensor that a forward may read.
 func (*Model) Inputs() []string {
 	return []string{"x", "t", "text", "y", "ofs"}
 }
 
-// Conditions names what image-to-video reads besides: the image's latents,
-// unless x has them behind its own, and 1.5's offset.
+// Conditions names the inputs that only image-to-video reads: the image's latents,
+// which may also stand behind x's own channels, and 1.5's offset.
 func (m *Model) Conditions() []string {
 	var out []string
 	if m.c.conditionDim() > 0 {
@@ -75,7 +75,8 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 	return r, l.Err()
 }
 
-// splitImageLatents takes x apart where it holds the image's latents behind its own.
+// splitImageLatents splits x into x and y where x holds the image's latents behind
+// its own channels, and says whether it did.
 func (m *Model) splitImageLatents(inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, bool) {
 	x := inputs["x"]
 	if m.c.conditionDim() == 0 || inputs["y"] != nil || x.Shape[2] != m.c.InChannels {
@@ -86,7 +87,7 @@ func (m *Model) splitImageLatents(inputs map[string]*tensor.Tensor) (map[string]
 	return out, true
 }
 
-// conditionShape is the image's latents'.
+// conditionShape returns the shape of the image's latents.
 func (m *Model) conditionShape(r models.Request) []int {
 	return []int{r.Batch, r.Latent[1], m.c.conditionDim(), r.Latent[2], r.Latent[3]}
 }
@@ -108,7 +109,7 @@ func (m *Model) CheckConditions(r models.Request, in map[string]*tensor.Tensor) 
 	return r, l.Err()
 }
 
-// FeedConditions hands y on and embeds ofs.
+// FeedConditions passes y to the graph as f32 and makes the sinusoids of ofs.
 func (m *Model) FeedConditions(_ *graph.Graph, r models.Request, in map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
 	out := map[string]*tensor.Tensor{}
 	for _, name := range m.Conditions() {
@@ -158,14 +159,14 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 	return in, nil
 }
 
-// Feed makes the graph's inputs from those Request reads.
+// Feed makes the graph's inputs from the inputs that Request checks.
 func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
 	inputs, _ = m.splitImageLatents(inputs)
 	return step.Feed(m, g, r, inputs, "t", "text", step.FeedTimes)
 }
 
-// FeedStep is the part of Feed that changes from step to step. x is (B, C, F, H,
-// W); one timestep for the whole batch.
+// FeedStep makes the inputs that change from step to step, from x (B, C, F, H, W)
+// and one timestep for the whole batch.
 func (m *Model) FeedStep(r models.Request, x *tensor.Tensor, t float64) (map[string]*tensor.Tensor, error) {
 	return step.FeedStep(r, x.Transpose(0, 2, 1, 3, 4), t, func(ts []float32) *tensor.Tensor { return step.TimeTable(ts, r.Batch, m.c.Dim()) })
 }
@@ -175,7 +176,8 @@ func (m *Model) Velocity(_ models.Request, out *tensor.Tensor) *tensor.Tensor {
 	return out.Transpose(0, 2, 1, 3, 4)
 }
 
-// FeedText makes of the text's embedding the context, and the tables of positions.
+// FeedText makes the inputs that stay the same in every step: the context from the
+// text encoder's rows, and the tables of positions.
 func (m *Model) FeedText(g *graph.Graph, r models.Request, text *tensor.Tensor) (map[string]*tensor.Tensor, error) {
 	if want := []int{r.Batch, m.c.TextLen, m.c.TextEmbedDim}; !slices.Equal(text.Shape, want) {
 		return nil, fault.New(models.ErrInputs, nil, "text is %v: want %v", text.Shape, want)

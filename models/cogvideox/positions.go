@@ -8,9 +8,10 @@ import (
 	"weft/tensor"
 )
 
-// fitToBaseGrid is where a grid of rows x cols tokens, scaled to fit into a base grid,
-// lies in it: rows from top to bottom, columns from left to right (the peers'
-// get_resize_crop_region_for_grid; halves are rounded to even).
+// fitToBaseGrid scales a grid of rows x cols tokens until it just fits into a base
+// grid, centres it there, and returns which rows and columns of the base grid it
+// covers. It repeats the reference's get_resize_crop_region_for_grid, which rounds
+// halves to even.
 func fitToBaseGrid(rows, cols, baseRows, baseCols int) (top, bottom, left, right float64) {
 	h, w := float64(baseRows), float64(baseCols)
 	if float64(rows)/float64(cols) > h/w {
@@ -23,7 +24,7 @@ func fitToBaseGrid(rows, cols, baseRows, baseCols int) (top, bottom, left, right
 	return top, top + h, left, left + w
 }
 
-// evenPositions are n positions from start, as far apart as n+1 would be up to stop.
+// evenPositions returns n evenly spaced positions from start to stop*(n-1)/n.
 func evenPositions(start, stop float64, n int) []float64 {
 	out := make([]float64, n)
 	last := stop * float64(n-1) / float64(n)
@@ -36,12 +37,13 @@ func evenPositions(start, stop float64, n int) []float64 {
 	return out
 }
 
-// wholePositions are 0, 1 and so on below n.
+// wholePositions returns 0, 1 and so on up to n-1.
 func wholePositions(n int) []float64 { return evenPositions(0, float64(n), n) }
 
-// rotaryPositions are the positions of frames, rows and columns that rotary tables turn by:
-// whole numbers for 1.5 (the peers' "slice"), and for 1.0 rows and columns of the
-// grid fitted into the one of sample_height x sample_width ("linspace").
+// rotaryPositions returns the positions of frames, rows and columns for the rotary
+// tables. They are whole numbers for 1.5 (diffusers' grid_type "slice"). For 1.0, rows
+// and columns are spaced evenly over the part of the sample_height x sample_width
+// grid that the video's grid is fitted to ("linspace").
 func (c Config) rotaryPositions(g step.Grid) [3][]float64 {
 	if c.PatchT > 0 {
 		return [3][]float64{wholePositions(g.Frames), wholePositions(g.Rows), wholePositions(g.Cols)}
@@ -51,7 +53,7 @@ func (c Config) rotaryPositions(g step.Grid) [3][]float64 {
 	return [3][]float64{wholePositions(g.Frames), evenPositions(top, bottom, g.Rows), evenPositions(left, right, g.Cols)}
 }
 
-// visitTokens calls f for every token with its place on the three axes.
+// visitTokens calls f for every token with its indices of frame, row and column.
 func visitTokens(at [3][]float64, f func(token int, place [3]int)) {
 	n := 0
 	for i := range at[0] {
@@ -64,18 +66,18 @@ func visitTokens(at [3][]float64, f func(token int, place [3]int)) {
 	}
 }
 
-// rotaryTables are the cosines and signed sines of the tokens (padded, d), each angle
-// twice: a head's channels go to frame, row and column as 1/4, 3/8 and 3/8, each
-// with frequencies 10000^(-2i/n) over its own n channels.
+// rotaryTables returns the cosines and signed sines of the tokens (padded, d), each
+// angle twice. Of a head's channels, 1/4 rotate by the frame, 3/8 by the row and 3/8
+// by the column, each with frequencies 10000^(-2i/n) over its own n channels.
 func (c Config) rotaryTables(g step.Grid, padded int) (cos, sin *tensor.Tensor) {
 	d := c.HeadDim
 	angles := step.Angles(c.rotaryPositions(g), [3]int{d / 4, d / 8 * 3, d / 8 * 3}, [3]float64{10000, 10000, 10000})
 	return step.RotaryPairs(angles, padded, d)
 }
 
-// sinCosTable are 2B's positions (padded, D), which are added to the tokens: a fourth
-// of the channels for the frame, then three eighths each for column and row, in
-// this order, sines before cosines.
+// sinCosTable returns 2B's positions (padded, D), which are added to the tokens. A
+// fourth of the channels encodes the frame, the next three eighths the column and
+// the last three eighths the row. Sines stand before cosines in each.
 func (c Config) sinCosTable(g step.Grid, padded int) *tensor.Tensor {
 	d := c.Dim()
 	out := tensor.New(dtype.F32, padded, d)

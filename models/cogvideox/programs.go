@@ -24,15 +24,16 @@ type build struct {
 	layout layout
 }
 
-// layout is how a request lies on a mesh.
+// layout says how a request is sharded over a mesh, and with which padded sizes.
 type layout = step.Layout
 
+// layOutRequest computes the layout of a request on a mesh.
 func (m *Model) layOutRequest(on *mesh.Mesh, r models.Request) layout {
 	return step.LayoutOf(on, r, m.c.patchShape())
 }
 
-// Graph builds the step: the text once a request, the time and the patches,
-// every layer's block, and the way back to latents.
+// Graph builds the step: the text's embedding, which runs once a request, the time
+// embedding and the patches, every layer's block, and the projection to latents.
 func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	if err := m.Check(on, r); err != nil {
 		return nil, err
@@ -53,7 +54,9 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	return s.Finish("out")
 }
 
-// buildStage builds the programs of one pipeline stage and their calls.
+// buildStage builds the programs of one pipeline stage on its own devices, and adds
+// their calls. The first stage also embeds the text, the time and the patches; the
+// last stage also makes the latents.
 func (s *build) buildStage(first, last bool, layers sharding.Range) error {
 	define := []func() error{}
 	if first {
@@ -70,7 +73,8 @@ func (s *build) buildStage(first, last bool, layers sharding.Range) error {
 	return nil
 }
 
-// declareValues declares what the host provides and what calls hand on.
+// declareValues declares the inputs that the host provides and the values that one
+// call passes to another, with their shapes and shardings.
 func (s *build) declareValues() {
 	c, l, b := s.c, s.layout, s.r.Batch
 	f, h, w := s.r.Latent[1], s.r.Latent[2], s.r.Latent[3]
@@ -95,11 +99,12 @@ func (s *build) declareValues() {
 type positionTable struct {
 	name  string
 	width int
-	axes  []string // over which its tokens are split
+	axes  []string // mesh axes over which its tokens are sharded
 }
 
-// positionTables are a head's rotary tables, split as queries are, or the sums that the
-// video's stream starts with, split as that is.
+// positionTables returns the tables of positions that the model reads: a head's
+// rotary tables, sharded as queries are, or the positions that are added to the
+// tokens at the beginning, sharded as the video's residual stream is.
 func (s *build) positionTables() []positionTable {
 	if s.c.Rotary {
 		sp := s.layout.Gathered.Dim(1)
@@ -114,11 +119,14 @@ type programBuilder struct {
 	s *build
 }
 
+// buildProgram builds the program of a name. Its weights are named without prefix,
+// so that one program serves every layer.
 func (s *build) buildProgram(name, prefix string, define func(p *programBuilder)) error {
 	return s.Build(name, prefix, func(p *step.Program) { define(&programBuilder{p, s}) })
 }
 
-// buildText embeds the context: (B, T, text_embed_dim) to the text's stream (B, T, D).
+// buildText builds the program that embeds the context (B, T, text_embed_dim) as the
+// text's residual stream (B, T, D).
 func (s *build) buildText() error {
 	return s.buildProgram("text", "", func(p *programBuilder) {
 		x := p.Linear("patch_embed.text_proj", p.Value("context"), s.layout.Batch)
@@ -129,12 +137,14 @@ func (s *build) buildText() error {
 	})
 }
 
-// learnedPositions are rows of the learned positions (1, rows, D), split along D.
+// learnedPositions returns rows lo to hi of the learned positions, (1, rows, D),
+// sharded along D.
 func (p *programBuilder) learnedPositions(lo, hi int) spmd.Tensor {
 	return p.Convert(p.Slice(p.Weight(positions), 1, lo, hi), dtype.F32)
 }
 
-// buildTime embeds the timestep and the offset: (B, time_embed_dim), in f32.
+// buildTime builds the program that embeds the timestep and the offset and adds
+// them: (B, time_embed_dim), in f32.
 func (s *build) buildTime() error {
 	return s.buildProgram("time", "", func(p *programBuilder) {
 		embed := func(name, table string) spmd.Tensor {
@@ -149,7 +159,8 @@ func (s *build) buildTime() error {
 	})
 }
 
-// buildPre cuts latents into patches and embeds them: the video's stream (B, Sp, D).
+// buildPre builds the program that cuts latents into patches and embeds them as the
+// video's residual stream (B, Sp, D).
 func (s *build) buildPre() error {
 	c, l := s.c, s.layout
 	return s.buildProgram("pre", "", func(p *programBuilder) {
@@ -160,7 +171,8 @@ func (s *build) buildPre() error {
 		x = p.Patches(p.Transpose(x, 0, 2, 1, 3, 4), c.patchShape(), "ctyx")
 		x = p.PadTo(x, 1, l.Padded)
 		if c.Learned {
-			// Both are split along D: the sum is gathered, not the table.
+			// Tokens and positions are both sharded along D, so that they can be added
+			// before they are gathered and the large table never is.
 			x = p.Reshard(x, l.Gathered, "tokens cut over the mesh")
 			x = p.Linear("patch_embed.proj", p.Compute(x), l.Gathered)
 			at := p.PadTo(p.learnedPositions(c.TextLen, c.TextLen+l.Tokens), 1, l.Padded)
@@ -177,8 +189,9 @@ func (s *build) buildPre() error {
 	})
 }
 
-// computeModulations are the linear layers of several AdaLNs on the time's embedding,
-// gathered together: part i of AdaLN k is (B, 1, D).
+// computeModulations applies the linear layers of several AdaLNs to the time's
+// embedding and gathers their results in one collective. The function that it
+// returns gives part i of AdaLN k, (B, 1, D).
 func (p *programBuilder) computeModulations(names ...string) func(k, i int) spmd.Tensor {
 	e, d := p.Silu(p.Value("emb")), p.s.c.Dim()
 	all := make([]spmd.Tensor, len(names))
@@ -189,24 +202,25 @@ func (p *programBuilder) computeModulations(names ...string) func(k, i int) spmd
 	return func(k, i int) spmd.Tensor { return p.Slice(p.Slice(joined, 1, k, k+1), 2, i*d, (i+1)*d) }
 }
 
-// modulateNorm is norm(x) (1 + scale) + shift.
+// modulateNorm computes norm(x) (1 + scale) + shift.
 func (p *programBuilder) modulateNorm(norm string, x, shift, scale spmd.Tensor) spmd.Tensor {
 	return p.Add(p.Mul(p.Norm(norm, x, p.s.c.Eps), p.Shift(scale, 1)), shift)
 }
 
-// normAndModulateBoth modulates the two streams by AdaLN k of mod for column-parallel matmuls:
-// the video gathered over tp where its stream is split over it.
+// normAndModulateBoth normalises and modulates both streams by AdaLN k of mod, in the
+// compute type. Where the video's residual stream is sharded over tp, it gathers the
+// result, because every device of tp multiplies whole rows by its own columns.
 func (p *programBuilder) normAndModulateBoth(norm string, k int, mod func(k, i int) spmd.Tensor, video, text spmd.Tensor) (v, t spmd.Tensor) {
 	v = p.Compute(p.modulateNorm(norm, video, mod(k, 0), mod(k, 1)))
 	t = p.Compute(p.modulateNorm(norm, text, mod(k, 3), mod(k, 4)))
 	return p.Reshard(v, p.s.layout.Gathered, "split stream gathered for column-parallel matmuls"), t
 }
 
-// qkEps is that of the norms of queries and keys in every release.
+// qkEps is the epsilon of the norms of queries and keys in every release.
 const qkEps = 1e-6
 
-// projectQKV are a stream's queries, keys and values (B, S, H, d): queries and keys
-// normed head by head and, with tables, rotated.
+// projectQKV returns a stream's queries, keys and values (B, S, H, d). It normalises
+// queries and keys head by head, and rotates them where rotated is set.
 func (p *programBuilder) projectQKV(x spmd.Tensor, rotated bool) attention.Parts {
 	c := p.s.c
 	head := func(name string) spmd.Tensor {
@@ -222,8 +236,9 @@ func (p *programBuilder) projectQKV(x spmd.Tensor, rotated bool) attention.Parts
 	return attention.Parts{Q: normed("q"), K: normed("k"), V: p.Compute(head("v"))}
 }
 
-// buildBlock is one layer: attention over [text; video], then an FFN, each stream with
-// a modulation of its own. Both streams stay f32.
+// buildBlock builds the program of one layer: attention over text and video together,
+// then an FFN, with a modulation of its own for each stream. Both residual streams
+// stay f32.
 func (s *build) buildBlock() error {
 	l := s.layout
 	return s.buildProgram("block", "transformer_blocks.0.", func(p *programBuilder) {
@@ -239,11 +254,12 @@ func (s *build) buildBlock() error {
 		video = p.Add(video, p.Mul(mod(1, 2), p.FFN("ff.net.0.proj", "ff.net.2", v, l.Stream, p.GeluTanh)))
 		text = p.Add(text, p.Mul(mod(1, 5), p.FFN("ff.net.0.proj", "ff.net.2", t, l.Batch, p.GeluTanh)))
 		p.Output("video", video, "video")
-		p.Output("text", text, "") // the first is made once a request: it is not given away
+		p.Output("text", text, "") // not donated: the first text stream is made once a request and read in every step
 	})
 }
 
-// post: the last norms and the projection, then tokens back to latents.
+// buildPost builds the program of the last norms and the projection, which turns
+// tokens back into latents.
 func (s *build) buildPost() error {
 	c, l := s.c, s.layout
 	return s.buildProgram("post", "", func(p *programBuilder) {
@@ -255,7 +271,7 @@ func (s *build) buildPost() error {
 	})
 }
 
-// addCalls strings a stage's programs together.
+// addCalls adds the calls of a stage's programs in the order in which they run.
 func (s *build) addCalls(first, last bool, layers sharding.Range) {
 	b, d := s.r.Batch, s.c.Dim()
 	video := func(name string) graph.Traced { return graph.Traced{Name: name, Shape: []int{b, s.layout.Tokens, d}} }

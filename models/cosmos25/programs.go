@@ -25,15 +25,16 @@ type build struct {
 	layout layout
 }
 
-// layout is how a request lies on a mesh.
+// layout says how a request is sharded over a mesh, and with which padded sizes.
 type layout struct {
 	step.Layout
 	times int // T
 }
 
-// batch is how what every device of a video holds whole is held.
+// batch is the sharding of values that all devices of a video replicate: over dp alone.
 var batch = sharding.NewSpec([]string{mesh.DP})
 
+// layOutRequest computes the layout of a request on a mesh.
 func (m *Model) layOutRequest(on *mesh.Mesh, r models.Request) layout {
 	l := layout{step.LayoutOf(on, r, m.c.Patch()), 1}
 	if r.TokenTimes {
@@ -61,7 +62,9 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	return s.Finish("out")
 }
 
-// buildStage builds the programs of one pipeline stage on its own devices, and their calls.
+// buildStage builds the programs of one pipeline stage on its own devices, and adds
+// their calls. The first stage also embeds the text, the time and the patches; the
+// last stage also has the final layer.
 func (s *build) buildStage(first, last bool, layers sharding.Range) error {
 	define := []func() error{}
 	if first {
@@ -78,14 +81,16 @@ func (s *build) buildStage(first, last bool, layers sharding.Range) error {
 	return nil
 }
 
-// declareValues declares what the host provides and what calls hand on.
+// declareValues declares the inputs that the host provides and the values that one
+// call passes to another, with their shapes and shardings.
 func (s *build) declareValues() {
 	c, l, b := s.c, s.layout, s.r.Batch
 	heads := sharding.NewSpec([]string{mesh.DP}, nil, []string{mesh.TP})
 	latent := append([]int{b}, s.r.Latent...)
 	s.Input(graph.Input{Name: "x", DType: dtype.F32, Shape: latent, Spec: batch, Step: true})
 	s.Input(graph.Input{Name: "time", DType: dtype.F32, Shape: []int{b, l.times, c.Width}, Spec: batch, Step: true})
-	// The text's projection sums over the encoder's layers: a device reads the columns that its weights meet.
+	// The text's projection is row-parallel: a device reads only the columns of the
+	// context that its rows of the weight multiply.
 	s.Input(graph.Input{Name: "context", DType: s.r.DType, Shape: []int{b, TextLen, c.TextDim},
 		Spec: batch.WithDim(2, s.Spec("crossattn_proj.0.weight").Dim(1)...)})
 	s.Input(graph.Input{Name: "masks", DType: dtype.F32, Shape: append([]int{b, masks}, s.r.Latent[1:]...), Spec: batch})
@@ -107,18 +112,21 @@ type programBuilder struct {
 	s *build
 }
 
+// buildProgram builds the program of a name. Its weights are named without prefix,
+// so that one program serves every layer.
 func (s *build) buildProgram(name, prefix string, define func(p *programBuilder)) error {
 	return s.Build(name, prefix, func(p *step.Program) { define(&programBuilder{p, s}) })
 }
 
-// buildText projects the context: (B, L, text_dim) to (B, L, C).
+// buildText builds the program that projects the context: (B, L, text_dim) to (B, L, C).
 func (s *build) buildText() error {
 	return s.buildProgram("text", "", func(p *programBuilder) {
 		p.Output("text", p.Compute(p.Gelu(p.Linear("crossattn_proj.0", p.Value("context"), batch))), "")
 	})
 }
 
-// buildTextKV makes a layer's keys and values of the text, (B, L, H, d).
+// buildTextKV builds the program that projects a layer's keys and values of the text,
+// (B, L, H, d).
 func (s *build) buildTextKV() error {
 	return s.buildProgram("text_kv", "blocks.0.cross_attn.", func(p *programBuilder) {
 		x := p.Value("text")
@@ -132,8 +140,9 @@ func (p *programBuilder) splitHeads(x spmd.Tensor) spmd.Tensor {
 	return p.SplitDim(x, 2, p.s.c.Heads, p.s.c.HeadDim())
 }
 
-// buildTime makes of the timesteps' sinusoids (B, T, D) their norm, which every
-// modulation reads, and what is added to every modulation: (B, T, 3D).
+// buildTime builds the program that reads the timesteps' sinusoids (B, T, D). It makes
+// "emb", their norm, which every modulation reads, and "lora" (B, T, 3D), which is
+// added to every modulation.
 func (s *build) buildTime() error {
 	return s.buildProgram("time", "", func(p *programBuilder) {
 		x := p.Value("time")
@@ -143,7 +152,8 @@ func (s *build) buildTime() error {
 	})
 }
 
-// buildPre cuts latents and their masks into patches and embeds them: tokens (B, Sp, D).
+// buildPre builds the program that cuts latents and their masks into patches and
+// embeds them as tokens (B, Sp, D).
 func (s *build) buildPre() error {
 	l := s.layout
 	return s.buildProgram("pre", "", func(p *programBuilder) {
@@ -153,9 +163,11 @@ func (s *build) buildPre() error {
 	})
 }
 
-// computeModulations computes the modulations of sublayers, each n D wide (B, T, n D):
-// silu(emb) through the two narrow layers of its name, and the first n D of what
-// all share. Their column-parallel halves are gathered together.
+// computeModulations computes the modulations of sublayers, each (B, T, n D): it
+// applies the two narrow layers of each name to silu(emb), gathers the results in one
+// collective and adds the first n D channels of "lora", which all sublayers share.
+// The function that it returns gives one part of a sublayer's modulation for every
+// token.
 func (p *programBuilder) computeModulations(n int, names ...string) func(name string, part int) spmd.Tensor {
 	d := p.s.c.Width
 	emb, lora := p.Silu(p.Value("emb")), p.ExpandDim(p.Slice(p.Value("lora"), 2, 0, n*d), 2)
@@ -172,15 +184,15 @@ func (p *programBuilder) computeModulations(n int, names ...string) func(name st
 	}
 }
 
-// normAndModulate is norm(x) (1 + scale) + shift, in the compute type, gathered over tp
-// where the stream is split over it.
+// normAndModulate computes norm(x) (1 + scale) + shift in the compute type. Where the
+// residual stream is sharded over tp, it gathers the result.
 func (p *programBuilder) normAndModulate(x spmd.Tensor, shift, scale spmd.Tensor) spmd.Tensor {
 	y := p.Compute(p.Add(p.Mul(p.LayerNorm(x, eps), p.Shift(scale, 1)), shift))
 	return p.Reshard(y, p.s.layout.Gathered, "split stream gathered for column-parallel matmuls")
 }
 
-// buildBlock is one layer: self-attention, cross-attention to the text, MLP, each
-// with a modulation of its own. The stream stays f32.
+// buildBlock builds the program of one layer: self-attention, cross-attention to the
+// text, and MLP, each with a modulation of its own. The residual stream stays f32.
 func (s *build) buildBlock() error {
 	l := s.layout
 	return s.buildProgram("block", "blocks.0.", func(p *programBuilder) {
@@ -208,8 +220,9 @@ func (s *build) buildBlock() error {
 	})
 }
 
-// post: the final layer, then tokens back to latents. Their channels stand
-// innermost in a patch, where the patches that went in had them outermost.
+// buildPost builds the program of the final layer, which turns tokens back into
+// latents. In its patches the channels are innermost, whereas they are outermost in
+// the patches that the model reads.
 func (s *build) buildPost() error {
 	l := s.layout
 	return s.buildProgram("post", "", func(p *programBuilder) {
@@ -222,7 +235,7 @@ func (s *build) buildPost() error {
 	})
 }
 
-// addCalls strings a stage's programs together.
+// addCalls adds the calls of a stage's programs in the order in which they run.
 func (s *build) addCalls(first, last bool, layers sharding.Range) {
 	tokens := func(name string) map[int]graph.Traced {
 		return step.Tokens(name, s.r.Batch, s.layout.Tokens, s.c.Width)
