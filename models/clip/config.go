@@ -17,7 +17,7 @@ type Config struct {
 	Dim    int     `json:"dim"`
 	FFNDim int     `json:"ffn_dim"`
 	Heads  int     `json:"num_heads"`
-	Layers int     `json:"num_layers"` // that are run
+	Layers int     `json:"num_layers"` // only those that are run
 	Eps    float64 `json:"eps"`
 	Act    string  `json:"hidden_act"` // "gelu" or "quick_gelu"
 	// Names are those of the official checkpoint: "wan" or "transformers".
@@ -37,16 +37,18 @@ const (
 	text   = "text"
 )
 
-// HeadDim is the width of one head.
+// HeadDim returns the width of one head.
 func (c Config) HeadDim() int { return c.Dim / c.Heads }
 
-// Tokens is how many an image has: its patches, and one in front for all of it.
+// Tokens returns the number of an image's tokens: its patches, and the class token in
+// front of them.
 func (c Config) Tokens() int { return c.Grid()*c.Grid() + 1 }
 
-// Grid is how many patches an image has either way.
+// Grid returns the number of patches along each side of an image.
 func (c Config) Grid() int { return c.ImageSize / c.PatchSize }
 
-// parseConfig reads any publisher's config.json and refuses what the programs do not do.
+// parseConfig reads a config.json in the words of any publisher, and refuses values
+// that the programs do not implement.
 func parseConfig(r *models.ConfigReader) Config {
 	var c Config
 	switch {
@@ -67,7 +69,7 @@ func parseConfig(r *models.ConfigReader) Config {
 	return c
 }
 
-// parseOwn reads a preset's: a Config.
+// parseOwn reads the configuration of a preset, which is a Config.
 func parseOwn(r *models.ConfigReader) Config {
 	c := Config{Tower: r.String("tower", ""), Names: r.String("names", "")}
 	if (c.Tower != vision && c.Tower != text) || (c.Names != "wan" && c.Names != "transformers") || (c.Tower == text && c.Names == "wan") {
@@ -80,7 +82,8 @@ func parseOwn(r *models.ConfigReader) Config {
 	return c
 }
 
-// readInputSizes reads what a tower has at its beginning: of an image, or of a text.
+// readInputSizes reads the sizes of a tower's input: vocabulary and positions of a
+// text, or the pixels of an image and its patches. d has the defaults.
 func (c *Config) readInputSizes(r *models.ConfigReader, d Config) {
 	if c.Tower == text {
 		c.Vocab, c.Places = r.Int("vocab_size", d.Vocab, models.VocabBound), r.Int("max_position_embeddings", d.Places, models.RowBound)
@@ -89,8 +92,8 @@ func (c *Config) readInputSizes(r *models.ConfigReader, d Config) {
 	c.ImageSize, c.PatchSize = r.Int("image_size", d.ImageSize, models.SizeBound), r.Int("patch_size", d.PatchSize, models.Bound{Least: 1, Most: 1 << 10, Why: "it is a square of pixels"})
 }
 
-// parseTransformers reads what transformers writes for either tower, and for both
-// together, of which the text's is run.
+// parseTransformers reads the config.json that transformers writes for one tower. Of
+// one for both towers it reads the text tower's part, which is the one that is run.
 func parseTransformers(r *models.ConfigReader) Config {
 	metadata := []string{"num_channels", "projection_dim", "logit_scale_init_value", "vision_config", "vision_config_dict", "text_config_dict", "model_type"}
 	r.Metadata(metadata...)
@@ -119,7 +122,8 @@ func parseTransformers(r *models.ConfigReader) Config {
 	return c
 }
 
-// layersButLast is how many layers of a tower are run, whose last is not.
+// layersButLast returns how many layers of an image tower are run: all but the last,
+// because video models read the features in front of it.
 func layersButLast(r *models.ConfigReader, key string, layers int) int {
 	if layers < 2 && r.Sound(key) {
 		r.Refuse("%s %d: the last layer is not run, so at least 2 are needed", key, layers)
@@ -127,8 +131,9 @@ func layersButLast(r *models.ConfigReader, key string, layers int) int {
 	return max(1, layers-1)
 }
 
-// parseOfficial reads what describes Wan's image tower, in the words of its code and
-// of the peer's: vision_layers counts the last one, which is not run, and num_layers does not.
+// parseOfficial reads a configuration of Wan's image tower, in the words of Wan's code
+// or of the peer's. vision_layers counts the last layer, which is not run, and
+// num_layers does not.
 func parseOfficial(r *models.ConfigReader) Config {
 	c := Config{Tower: vision, Names: "wan"}
 	width, heads, layers, ratio := "dim", "num_heads", "num_layers", "mlp_ratio"
@@ -149,7 +154,7 @@ func parseOfficial(r *models.ConfigReader) Config {
 	return c
 }
 
-// detectConfig says whether a config.json is of a CLIP tower.
+// detectConfig says whether a config.json describes a CLIP tower.
 func detectConfig(c map[string]any) bool {
 	switch c["model_type"] {
 	case "clip", "clip_text_model", "clip_vision_model":
@@ -168,7 +173,8 @@ var presets = map[string]json.RawMessage{
 	"hunyuan-clip-l-text": models.Preset(Config{Tower: text, Dim: 768, FFNDim: 3072, Heads: 12, Layers: 12, Eps: 1e-5, Act: "quick_gelu", Names: "transformers", Vocab: 49408, Places: 77}),
 }
 
-// nameOf is the preset that c is, whoever published it, or the kind of tower.
+// nameOf returns the name of the preset that equals c but for the publisher's names of
+// tensors, and otherwise the kind of tower.
 func nameOf(c Config) string {
 	name := models.PresetName(presets, parseConfig, func(p Config) bool {
 		p.Names = c.Names

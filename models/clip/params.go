@@ -17,17 +17,17 @@ type Model struct {
 	n    naming
 }
 
-// Name is the preset's name, or the kind of tower: clip-vision.
+// Name returns the preset's name, or the kind of tower: clip-vision.
 func (m *Model) Name() string { return m.name }
 
-// Config is a Config.
+// Config returns a Config.
 func (m *Model) Config() any { return m.c }
 
-// PeerWhole: the peer's scripts keep both towers whole on every device.
+// PeerWhole is true, because the peer's scripts replicate both towers.
 func (m *Model) PeerWhole() bool { return true }
 
-// naming is how a publisher calls a tower's tensors. block is what layer %d's
-// begin with; those of modules come without ".weight" and ".bias".
+// naming holds a publisher's names of a tower's tensors. block is the prefix of layer
+// %d; names of modules come without ".weight" and ".bias".
 type naming struct {
 	block                               string
 	qkv                                 []string // three, or one that stacks them
@@ -36,6 +36,7 @@ type naming struct {
 	last                                string // the norm at the end of a text
 }
 
+// namesOf returns the names of the publisher that a configuration states.
 func namesOf(c Config) naming {
 	hf := func(tower string) naming {
 		return naming{block: tower + "encoder.layers.%d.", qkv: []string{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"},
@@ -56,7 +57,7 @@ func namesOf(c Config) naming {
 		class: "visual.cls_embedding", places: "visual.pos_embedding", patch: "visual.patch_embedding", first: "visual.pre_norm"}
 }
 
-// flaxPath is the peer's path of a module.
+// flaxPath returns the peer's path of a module.
 func (m *Model) flaxPath(module string) string {
 	path := strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(module, "visual."), "text_model."), "encoder.")
 	parts := strings.Split(path, ".")
@@ -69,6 +70,7 @@ func (m *Model) flaxPath(module string) string {
 	return strings.Join(parts, "_")
 }
 
+// blockPrefix returns the prefix of the names of layer i.
 func (m *Model) blockPrefix(i int) string { return fmt.Sprintf(m.n.block, i) }
 
 // Params lists the parameters under their official names.
@@ -118,8 +120,8 @@ func (m *Model) Params(layers int) []models.Param {
 	return ps
 }
 
-// Rules split over tp what the peer keeps whole: heads, the FFN and a text's token
-// table by rows of the vocabulary. README.md has the bytes.
+// Rules shard over tp what the peer replicates: heads, the FFN and a text's token
+// table, by rows of the vocabulary. README.md lists the bytes that this saves.
 func (m *Model) Rules() sharding.Rules {
 	n := m.n
 	block := strings.Replace(n.block, "%d", "*", 1)
@@ -141,7 +143,8 @@ func (m *Model) Rules() sharding.Rules {
 	if m.c.Tower == vision {
 		return append(rules, sharding.Rule{Match: n.class, Spec: whole}, sharding.Rule{Match: n.patch + ".*", Spec: whole}, sharding.Rule{Match: n.first + ".*", Spec: whole})
 	}
-	// A vocabulary need not divide: it is what the tokenizer made it.
+	// The table is replicated where tp does not divide the vocabulary, whose size the
+	// tokenizer decides.
 	return append(rules, sharding.Rule{Match: n.tokens + ".weight", Spec: first, WholeIfUneven: true}, sharding.Rule{Match: n.last + ".*", Spec: whole})
 }
 
@@ -156,7 +159,7 @@ func (m *Model) Official(name string) string {
 	return name
 }
 
-// Ignore are the other tower, and what lies behind the last layer that is run.
+// Ignore lists the other tower and the tensors behind the last layer that is run.
 func (m *Model) Ignore() []bystander.Kind {
 	if m.c.Tower == text {
 		return []bystander.Kind{bystander.ImageTower}

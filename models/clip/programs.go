@@ -53,7 +53,7 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	return s.Finish("out")
 }
 
-// layOutRequest lays a text or an image's tokens out.
+// layOutRequest computes the layout of a text's or an image's tokens on a mesh.
 func (m *Model) layOutRequest(on *mesh.Mesh, r models.Request) models.TextLayout {
 	if m.c.Tower == vision {
 		r.Text = m.c.Tokens()
@@ -61,7 +61,9 @@ func (m *Model) layOutRequest(on *mesh.Mesh, r models.Request) models.TextLayout
 	return r.TextLayout(on, m.c.Places)
 }
 
-// buildStage builds the programs of one pipeline stage and their calls.
+// buildStage builds the programs of one pipeline stage on its own devices, and adds
+// their calls. The first stage also makes the tokens; the last stage also makes the
+// result.
 func (s *build) buildStage(first, last bool, layers sharding.Range) error {
 	embed, post := s.buildImageEmbed, s.buildImagePost
 	if s.m.c.Tower == text {
@@ -92,8 +94,9 @@ func (s *build) buildStage(first, last bool, layers sharding.Range) error {
 	return nil
 }
 
-// buildImageEmbed makes tokens of an image (B, 3, H, W): one for all of it, then its
-// patches, with their places, normalised.
+// buildImageEmbed builds the program "embed" of the image tower, which makes tokens of
+// an image (B, 3, H, W): the class token and then the patches. It adds their learned
+// positions and normalises them.
 func (s *build) buildImageEmbed() error {
 	c, n := s.m.c, s.m.n
 	batch := sharding.NewSpec([]string{mesh.DP})
@@ -108,7 +111,8 @@ func (s *build) buildImageEmbed() error {
 	})
 }
 
-// buildTextEmbed makes tokens of ids (B, Lp): their rows of the table, with their places.
+// buildTextEmbed builds the program "embed" of the text tower, which looks up ids
+// (B, Lp) in the token table and adds their learned positions.
 func (s *build) buildTextEmbed() error {
 	return s.Build("embed", "", func(p *step.Program) {
 		places := p.PadTo(p.Slice(p.Weight(s.m.n.places), 0, 0, s.layout.Tokens), 0, s.layout.Padded)
@@ -116,8 +120,8 @@ func (s *build) buildTextEmbed() error {
 	})
 }
 
-// buildBlock is one layer: self-attention and FFN, each behind a LayerNorm. The stream
-// stays f32.
+// buildBlock builds the program of one layer: self-attention and FFN, each behind a
+// LayerNorm. The residual stream stays f32.
 func (s *build) buildBlock() error {
 	c, n, l := s.m.c, s.m.n, s.layout
 	return s.Build("block", s.m.blockPrefix(0), func(p *step.Program) {
@@ -147,18 +151,21 @@ func (s *build) buildBlock() error {
 	})
 }
 
-// gatherTokens gathers tokens (B, Lp, D) and cuts padding off: (B, L, D).
+// gatherTokens gathers tokens (B, Lp, D) on every device and cuts off the padding:
+// (B, L, D).
 func (s *build) gatherTokens(p *step.Program, x spmd.Tensor) spmd.Tensor {
 	return p.Slice(p.Reshard(x, sharding.NewSpec([]string{mesh.DP}), "tokens gathered for the result"), 1, 0, s.layout.Tokens)
 }
 
-// buildImagePost are an image's tokens as they leave the last layer that is run.
+// buildImagePost builds the program "post" of the image tower, which returns the
+// tokens as they leave the last layer that is run.
 func (s *build) buildImagePost() error {
 	return s.Build("post", "", func(p *step.Program) { p.Output("out", s.gatherTokens(p, p.Value("tokens")), "") })
 }
 
-// buildTextPost is the norm at the end of a text: all tokens as out_hidden (B, L, D), and
-// the one at the end of each text as out (B, D).
+// buildTextPost builds the program "post" of the text tower, which applies the final
+// norm. It returns all tokens as out_hidden (B, L, D), and the token at the end of
+// each text as out (B, D).
 func (s *build) buildTextPost() error {
 	return s.Build("post", "", func(p *step.Program) {
 		x := p.Norm(s.m.n.last, p.Value("tokens"), s.m.c.Eps)

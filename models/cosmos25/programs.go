@@ -164,8 +164,8 @@ func (s *build) buildPre() error {
 }
 
 // computeModulations computes the modulations of sublayers, each (B, T, n D): it
-// applies the two narrow layers of each name to silu(emb), gathers the results in one
-// collective and adds the first n D channels of "lora", which all sublayers share.
+// applies the two narrow layers of each name to silu(emb), adds the first n D channels
+// of "lora", which all sublayers share, and gathers the results in one collective.
 // The function that it returns gives one part of a sublayer's modulation for every
 // token.
 func (p *programBuilder) computeModulations(n int, names ...string) func(name string, part int) spmd.Tensor {

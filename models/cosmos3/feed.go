@@ -14,21 +14,21 @@ import (
 	"weft/tensor"
 )
 
-// stepInputNames names the inputs of a step.
+// stepInputNames lists the inputs of a step as an error message shows them.
 var stepInputNames = []string{"x", "t", "ids", "and if wanted mask, noisy_mask, und_position_ids, gen_position_ids"}
 
-// firstGiven is the mask of a variant of a step: which frames are noisy where
-// the first is given.
+// firstGiven is the input's name for a second noisy_mask, which allows one more step:
+// that with the first frame given.
 const firstGiven = "noisy_mask_first_given"
 
-// Inputs names all that a forward looks at.
+// Inputs names every tensor that a forward may read.
 func (*Model) Inputs() []string {
 	return []string{"x", "t", "ids", "mask", "noisy_mask", firstGiven, "und_position_ids", "gen_position_ids"}
 }
 
 // Request reads batch and latent shape off x (B, C, F, H, W), the text's length
 // off ids (B, L), or (L) for one video; t is (B,). mask (B, L) is above 0 where an
-// id is real: behind these stands padding. noisy_mask (B, F) is 0 for frames that
+// id is real; padding stands behind the real ids. noisy_mask (B, F) is 0 for frames that
 // are given, which get no timestep. und_position_ids and gen_position_ids are
 // (frame, row, column) positions of ids and tokens, (3, n) for all videos or (B, 3,
 // n); unless given, those of a video of the base rate.
@@ -77,7 +77,7 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 	return r, l.Err()
 }
 
-// withBatch reads ids and mask of one video without a batch dim as a batch of one.
+// withBatch returns ids and mask with a batch dim: one video's may come without it.
 func withBatch(inputs map[string]*tensor.Tensor) map[string]*tensor.Tensor {
 	out := map[string]*tensor.Tensor{}
 	for _, name := range []string{"ids", "mask"} {
@@ -91,8 +91,8 @@ func withBatch(inputs map[string]*tensor.Tensor) map[string]*tensor.Tensor {
 	return out
 }
 
-// Runs lists the steps that inputs allow: every frame noisy, and where a mask
-// says which are with the first given, that.
+// Runs lists the steps that inputs allow: one with noisy_mask as it is given, and,
+// where noisy_mask_first_given is there, one with the first frame given.
 func (m *Model) Runs(inputs map[string]*tensor.Tensor) []models.Variant {
 	all := maps.Clone(inputs)
 	delete(all, firstGiven)
@@ -125,7 +125,7 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 	return in, nil
 }
 
-// Feed makes the graph's inputs from those Request reads.
+// Feed makes the graph's inputs from the inputs that Request checks.
 func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
 	out, err := step.FeedIDs(g, withBatch(inputs))
 	if err != nil {
@@ -167,7 +167,7 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 	return out, nil
 }
 
-// textLength is how many ids a request's text has.
+// textLength returns the number of ids that a request's texts are padded to.
 func (m *Model) textLength(r models.Request) int {
 	if r.Text == 0 {
 		return textLen
@@ -175,7 +175,7 @@ func (m *Model) textLength(r models.Request) int {
 	return r.Text
 }
 
-// realTextLengths are how many ids of each text are real.
+// realTextLengths counts the ids of each text that are not padding.
 func (m *Model) realTextLengths(r models.Request, mask *tensor.Tensor) []int {
 	out := slices.Repeat([]int{m.textLength(r)}, r.Batch)
 	if mask == nil {
@@ -190,7 +190,8 @@ func (m *Model) realTextLengths(r models.Request, mask *tensor.Tensor) []int {
 	return out
 }
 
-// textPositions are the positions of n ids: the same along all three.
+// textPositions returns the positions of n ids. An id has the same position as frame,
+// row and column.
 func textPositions(n int) [][3]float64 {
 	out := make([][3]float64, n)
 	for i := range out {
@@ -199,9 +200,9 @@ func textPositions(n int) [][3]float64 {
 	return out
 }
 
-// videoPositions are the positions of a video's tokens behind a text of so many
-// ids: frames go on a margin behind it, faster where fewer of them make a second
-// than at the base rate; rows and columns begin at 0.
+// videoPositions returns the positions of a video's tokens behind a text of length
+// ids. Frames begin a margin behind the text and are further apart where the video
+// has fewer frames a second than the base rate; rows and columns begin at 0.
 func (m *Model) videoPositions(r models.Request, length int) [][3]float64 {
 	grid := step.GridOf(r.Latent, m.c.patchShape())
 	pace := 1.0
@@ -216,7 +217,8 @@ func (m *Model) videoPositions(r models.Request, length int) [][3]float64 {
 	return out
 }
 
-// readPositions reads positions (3, n) or (B, 3, n) of video b.
+// readPositions reads the positions of video b from p, which is (3, n) for all videos
+// or (B, 3, n).
 func readPositions(p *tensor.Tensor, b int) ([][3]float64, error) {
 	fs, err := p.Float32s()
 	if err != nil {
@@ -233,7 +235,8 @@ func readPositions(p *tensor.Tensor, b int) ([][3]float64, error) {
 	return out, nil
 }
 
-// addRotaryTables writes name_cos and name_sin (B, rows, d) of positions; rows past the last are zero.
+// addRotaryTables adds the tables name_cos and name_sin (B, rows, d) of positions to
+// out. Rows past the last position are zero.
 func (m *Model) addRotaryTables(g *graph.Graph, name string, places [][][3]float64, out map[string]*tensor.Tensor) {
 	cos, sin := tensor.New(dtype.F32, g.Input(name+"_cos").Shape...), tensor.New(dtype.F32, g.Input(name+"_sin").Shape...)
 	size := len(cos.Data) / len(places)
@@ -245,11 +248,12 @@ func (m *Model) addRotaryTables(g *graph.Graph, name string, places [][][3]float
 	out[name+"_cos"], out[name+"_sin"] = cos, sin
 }
 
-// Rope gives the angles (n, d/2) of positions. All three turn by the same
-// frequencies theta^(-2i/d): pair i by the row where i mod 3 is 1 and by the column
-// where it is 2, within the first 3 times as many pairs as these have, else by
-// the frame. The angles are rounded to f32 step by step as in the released
-// model, whose tables at position 15,000 are some 1e-3 from exact ones.
+// Rope returns the rotary angles (n, d/2) of positions. Pair i of a head's channels
+// rotates with the frequency theta^(-2i/d): by the row where i mod 3 is 1, by the
+// column where it is 2, and else by the frame. Pairs behind the first 3 times as
+// many as rows and columns have in rope_axes_dim rotate by the frame as well. The
+// angles are rounded to f32 step by step as in the released model, whose tables at
+// position 15,000 are some 1e-3 from exact ones.
 func (m *Model) Rope(places [][3]float64) [][]float64 {
 	half := m.c.HeadDim / 2
 	frequencies, axis := make([]float32, half), make([]int, half)
@@ -270,19 +274,20 @@ func (m *Model) Rope(places [][3]float64) [][]float64 {
 	return out
 }
 
-// timeTable are the sinusoids (B, 1, 256) of timesteps, which the model knows as
-// sigma: t in 0..1000 times the config's scale.
+// timeTable returns the sinusoids (B, 1, 256) of timesteps. The model reads sigma in
+// place of a timestep: t in 0..1000 times the config's scale.
 func (m *Model) timeTable(ts []float32) *tensor.Tensor {
 	return step.TimeTable(step.Scaled(ts, m.c.TimeScale), len(ts), 1, timeDim)
 }
 
-// FeedStep is the part of Feed that changes from step to step, one timestep for the whole batch.
+// FeedStep makes the inputs that change from step to step, with one timestep for
+// the whole batch.
 func (m *Model) FeedStep(r models.Request, x *tensor.Tensor, t float64) (map[string]*tensor.Tensor, error) {
 	return step.FeedStep(r, x, t, m.timeTable)
 }
 
-// FeedText makes what stays from ids (B, up to L), negative ones padding, of a
-// text that the request gives L ids.
+// FeedText makes the inputs that stay the same in every step, from ids (B, up to L)
+// for texts that the request pads to L ids. Negative ids are padding.
 func (m *Model) FeedText(g *graph.Graph, r models.Request, ids *tensor.Tensor) (map[string]*tensor.Tensor, error) {
 	length := m.textLength(r)
 	numbers, err := ids.Int64s()
@@ -316,16 +321,17 @@ func (m *Model) FeedText(g *graph.Graph, r models.Request, ids *tensor.Tensor) (
 	return out, nil
 }
 
-// ReadsTokens says that the text is ids: there is no encoder.
+// ReadsTokens marks a model that reads ids in place of an encoder's rows.
 func (m *Model) ReadsTokens() {}
 
-// LatentShape is (channels, frames, height, width) of the latent video of
-// Wan2.2's VAE: 16x16 pixels, and 4 frames (the first alone) to one latent.
+// LatentShape returns (channels, frames, height, width) of the latent video of
+// Wan2.2's VAE. One latent covers 16x16 pixels and 4 frames, except that the first
+// latent frame covers the first frame alone.
 func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
 	return models.LatentShape(width, height, frames, m.c.Channels, 16, 4, m.c.patchShape())
 }
 
-// Like is Edge where the hidden layers are its, else Nano.
+// Like names Edge for a model with Edge's activation, and otherwise Nano.
 func (m *Model) Like() string {
 	if m.c.Act == relu2 {
 		return "cosmos3-edge"

@@ -25,16 +25,17 @@ type build struct {
 	layout layout
 }
 
-// layout is how a request lies on a mesh.
+// layout says how a request is sharded over a mesh, and with which padded sizes.
 type layout struct {
 	step.Layout
 	text int // L
 	kv   int // Hkv
 }
 
-// batch is how what every device of a video holds whole is held.
+// batch is the sharding of values that all devices of a video replicate: over dp alone.
 var batch = sharding.NewSpec([]string{mesh.DP})
 
+// layOutRequest computes the layout of a request on a mesh.
 func (m *Model) layOutRequest(on *mesh.Mesh, r models.Request) layout {
 	l := layout{step.LayoutOf(on, r, m.c.patchShape()), r.Text, max(m.c.KVHeads, on.Size(mesh.TP))}
 	if l.text == 0 {
@@ -43,8 +44,8 @@ func (m *Model) layOutRequest(on *mesh.Mesh, r models.Request) layout {
 	return l
 }
 
-// Graph builds the step. The text stream never sees the video or the time: it
-// runs once a request and leaves each layer's keys and values behind.
+// Graph builds the step. The text stream reads neither the video nor the time, so it
+// runs once a request, and the steps read the keys and values of its layers.
 func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	if err := m.Check(on, r); err != nil {
 		return nil, err
@@ -62,7 +63,9 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	return s.Finish("out")
 }
 
-// buildStage builds the programs of one pipeline stage on its own devices, and their calls.
+// buildStage builds the programs of one pipeline stage on its own devices, and adds
+// their calls. The first stage also embeds the text and the patches; the last stage
+// also has the final norm and projection.
 func (s *build) buildStage(first, last bool, layers sharding.Range) error {
 	define := []func() error{}
 	if first {
@@ -79,7 +82,8 @@ func (s *build) buildStage(first, last bool, layers sharding.Range) error {
 	return nil
 }
 
-// declareValues declares what the host provides and what calls hand on.
+// declareValues declares the inputs that the host provides and the values that one
+// call passes to another, with their shapes and shardings.
 func (s *build) declareValues() {
 	c, l, b := s.c, s.layout, s.r.Batch
 	s.Input(graph.Input{Name: "x", DType: dtype.F32, Shape: append([]int{b}, s.r.Latent...), Spec: batch, Step: true})
@@ -109,20 +113,23 @@ type programBuilder struct {
 	s *build
 }
 
+// buildProgram builds the program of a name. Its weights are named without prefix,
+// so that one program serves every layer.
 func (s *build) buildProgram(name, prefix string, define func(p *programBuilder)) error {
 	return s.Build(name, prefix, func(p *step.Program) { define(&programBuilder{p, s}) })
 }
 
-// buildEmbed looks the text's ids up: (B, L) to (B, L, D).
+// buildEmbed builds the program that looks up the text's ids in the token table:
+// (B, L) to (B, L, D).
 func (s *build) buildEmbed() error {
 	return s.buildProgram("embed", "", func(p *programBuilder) {
 		p.Output("text", p.Rows("embed_tokens", p.Value("ids"), batch), "")
 	})
 }
 
-// buildPre cuts latents into patches and embeds them: tokens (B, Sp, D). The
-// timestep's embedding is added to those of every frame that is not given; that
-// is all the model sees of the time.
+// buildPre builds the program that cuts latents into patches and embeds them as
+// tokens (B, Sp, D). It adds the timestep's embedding to the tokens of every frame
+// that is not given; the model reads the time nowhere else.
 func (s *build) buildPre() error {
 	l := s.layout
 	return s.buildProgram("pre", "", func(p *programBuilder) {
@@ -137,8 +144,9 @@ func (s *build) buildPre() error {
 	})
 }
 
-// projectQKV are a stream's queries, keys and values of h (B, rows, D), normalised by
-// heads where the model has norms; heads are not rotated yet. In f32.
+// projectQKV returns a stream's queries, keys and values of h (B, rows, D). It
+// normalises queries and keys head by head where the model has such norms, and leaves
+// them in f32 and unrotated. The values are in the compute type.
 func (p *programBuilder) projectQKV(s stream, h spmd.Tensor, to sharding.Spec) (q, k, v spmd.Tensor) {
 	heads := func(name string, n int) spmd.Tensor {
 		return p.SplitDim(p.Linear("self_attn."+name, h, to), 2, n, p.s.c.HeadDim)
@@ -150,8 +158,9 @@ func (p *programBuilder) projectQKV(s stream, h spmd.Tensor, to sharding.Spec) (
 	return q, k, p.Compute(v)
 }
 
-// addAttentionAndFFN is what follows a stream's attention y (B, rows, H, d): the output
-// projection and the hidden layer, each added to the stream x.
+// addAttentionAndFFN completes a layer of a stream behind its attention y
+// (B, rows, H, d): it adds y's output projection and then the FFN to the residual
+// stream x. stream and gathered are the shardings of x and of a matmul's operand.
 func (p *programBuilder) addAttentionAndFFN(s stream, x, y spmd.Tensor, stream, gathered sharding.Spec) spmd.Tensor {
 	x = p.Add(x, p.Linear("self_attn."+s.o, p.MergeDims(y, 2, 2), stream))
 	h := p.normAndGather(s.norm2, x, gathered)
@@ -165,14 +174,15 @@ func (p *programBuilder) addAttentionAndFFN(s stream, x, y spmd.Tensor, stream, 
 	return p.Add(x, p.FFN(s.mlp+".up_proj", s.mlp+".down_proj", h, stream, square))
 }
 
-// normAndGather is the norm of the stream x in the compute type, gathered over tp where
-// the stream is split over it.
+// normAndGather normalises the residual stream x, in the compute type. Where the
+// stream is sharded over tp, it gathers the result.
 func (p *programBuilder) normAndGather(name string, x spmd.Tensor, gathered sharding.Spec) spmd.Tensor {
 	return p.Reshard(p.Compute(p.RMSNorm(name, x, p.s.c.Eps)), gathered, "split stream gathered for column-parallel matmuls")
 }
 
-// buildUnd is one layer of the text stream, causal, on every device of sp alike. Its
-// padding, behind the text, is seen by padding alone.
+// buildUnd builds the program of one layer of the text stream ("und", understanding),
+// which all devices of sp replicate. Its attention is causal and padding stands
+// behind the text, so only padding attends to padding.
 func (s *build) buildUnd() error {
 	return s.buildProgram("und", "layers.0.", func(p *programBuilder) {
 		x, cos, sin := p.Value("text"), p.Value("text_cos"), p.Value("text_sin")
@@ -189,7 +199,8 @@ func (s *build) buildUnd() error {
 	})
 }
 
-// buildGen is one layer of the video stream, which attends to the text and to itself.
+// buildGen builds the program of one layer of the video stream ("gen", generation),
+// which attends to the text and to itself.
 func (s *build) buildGen() error {
 	l := s.layout
 	return s.buildProgram("gen", "layers.0.", func(p *programBuilder) {
@@ -206,7 +217,8 @@ func (s *build) buildGen() error {
 	})
 }
 
-// post: the final norm and projection, then tokens back to latents.
+// buildPost builds the program of the final norm and projection, which turns tokens
+// back into latents.
 func (s *build) buildPost() error {
 	l := s.layout
 	return s.buildProgram("post", "", func(p *programBuilder) {
@@ -215,7 +227,7 @@ func (s *build) buildPost() error {
 	})
 }
 
-// addCalls strings a stage's programs together.
+// addCalls adds the calls of a stage's programs in the order in which they run.
 func (s *build) addCalls(first, last bool, layers sharding.Range) {
 	rows := func(name string, n int) map[int]graph.Traced { return step.Tokens(name, s.r.Batch, n, s.c.Width) }
 	layer := func(i int) string { return fmt.Sprintf("layers.%d.", i) }
