@@ -16,18 +16,19 @@ type Model struct {
 	c    Config
 }
 
-// Name is the preset's name, or the kind of decoder: qwen2, llama or
+// Name returns the preset's name, or the kind of decoder: qwen2, llama or
 // gemma4_unified_text.
 func (m *Model) Name() string { return m.name }
 
-// Config is a Config.
+// Config returns a Config.
 func (m *Model) Config() any { return m.c }
 
-// PeerWhole: HunyuanVideo's scripts keep their text towers whole on every device;
-// Cosmos's, which takes every layer, splits its own.
+// PeerWhole says whether the peer replicates the model: its scripts for HunyuanVideo
+// replicate the text towers, and those for Cosmos, which reads every layer, shard it.
 func (m *Model) PeerWhole() bool { return m.c.SkipLayers > 0 }
 
-// namePrefix is what every name begins with: Llama's checkpoint is the bare decoder.
+// namePrefix returns the prefix of every parameter's name. It is empty for Llama,
+// whose checkpoint holds the decoder alone.
 func (m *Model) namePrefix() string {
 	if m.c.ModelType == llama {
 		return ""
@@ -35,6 +36,7 @@ func (m *Model) namePrefix() string {
 	return "model."
 }
 
+// blockPrefix returns the prefix of the names of layer i.
 func (m *Model) blockPrefix(i int) string { return fmt.Sprintf("%slayers.%d.", m.namePrefix(), i) }
 
 // Params lists the parameters under their official names.
@@ -73,7 +75,7 @@ func (m *Model) Params(layers int) []models.Param {
 	return append(ps, models.Param{Name: m.namePrefix() + "norm.weight", Shape: []int{c.Dim}, Flax: "norm" + m.flaxScaleSuffix()})
 }
 
-// flaxScaleSuffix is what the peer's names of norms end with.
+// flaxScaleSuffix returns the end of the peer's names of norm weights.
 func (m *Model) flaxScaleSuffix() string {
 	if m.c.ModelType == gemma {
 		return "_scale"
@@ -81,13 +83,15 @@ func (m *Model) flaxScaleSuffix() string {
 	return "/scale"
 }
 
-// Rules split what the peer splits where it splits at all, and the token table,
-// which it keeps whole, by rows of the vocabulary. README.md has the bytes.
+// Rules shard the weights that the peer shards in decoders that it does not replicate,
+// and also the token table, by rows of the vocabulary. README.md lists the bytes that
+// this saves.
 func (m *Model) Rules() sharding.Rules {
 	first, second, whole := sharding.NewSpec([]string{mesh.TP}), sharding.NewSpec(nil, []string{mesh.TP}), sharding.NewSpec()
 	p := m.namePrefix()
-	// Key heads fewer than the devices are copied for those that share them; where
-	// it takes sp besides to share them evenly, weights are whole over tp.
+	// Where there are fewer key heads than devices of tp, neighbouring devices hold
+	// copies of one head. Where the heads and tp do not divide one another, the weights
+	// are replicated over tp.
 	keys := func(match string, heads int) sharding.Rule {
 		return sharding.Rule{Match: match, Spec: first, Layout: sharding.Layout{Heads: []int{heads}}, WholeIfUneven: true}
 	}
@@ -112,7 +116,8 @@ func (m *Model) Rules() sharding.Rules {
 	}...)
 }
 
-// towers are what stands before the decoder's names where a checkpoint holds more than it.
+// towers lists the prefixes of the decoder's names in checkpoints that also hold other
+// towers.
 var towers = []string{"model.language_model.", "language_model.model.", "model."}
 
 // Official translates the names of checkpoints that hold more than the decoder.
@@ -125,7 +130,7 @@ func (m *Model) Official(name string) string {
 	return m.namePrefix() + name
 }
 
-// Ignore are the output layer, the other towers and what joins them.
+// Ignore lists the output layer, the other towers and the layers that join them.
 func (m *Model) Ignore() []bystander.Kind {
 	return []bystander.Kind{bystander.NextToken, bystander.VisionTower, bystander.AudioTower}
 }

@@ -26,11 +26,12 @@ type build struct {
 	layers int // N
 }
 
-// layersToRun is how many layers a request runs: those behind the one that is taken are not.
+// layersToRun returns the number of layers that a request runs. The layers behind the
+// one whose hidden state is the result are not run.
 func (m *Model) layersToRun(r models.Request) int { return r.Run(m.c.Layers - m.c.SkipLayers) }
 
-// Graph builds an encoding: the tokens' rows, every layer's block, and what is
-// taken of their results.
+// Graph builds an encoding: the lookup of the tokens' rows, every layer's block, and
+// the result, which is made of one layer's hidden state or of all of them.
 func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	if err := m.Check(on, r); err != nil {
 		return nil, err
@@ -49,6 +50,8 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	return s.Finish("out")
 }
 
+// declareValues declares the inputs that the host provides and the values that one
+// call passes to another, with their shapes and shardings.
 func (s *build) declareValues() {
 	c, l, b := s.m.c, s.layout, s.Request.Batch
 	s.Input(graph.Input{Name: "ids", DType: dtype.I32, Shape: []int{b, l.Padded}, Spec: l.Gathered, Step: true})
@@ -62,7 +65,7 @@ func (s *build) declareValues() {
 		}
 	}
 	stream := step.Value{DType: dtype.F32, Shape: []int{b, l.Padded, c.Dim}, Spec: l.Stream}
-	for i := range s.resultsBeforeLastLayer() { // as the last call reads them, all at once
+	for i := range s.resultsBeforeLastLayer() { // one name each, because the last call reads all of them
 		s.Value(fmt.Sprintf("normal.%d", i), stream)
 	}
 	stream.Kind = step.PerLayer
@@ -71,7 +74,9 @@ func (s *build) declareValues() {
 	s.Value("tokens", stream)
 }
 
-// buildStage builds the programs of one pipeline stage and their calls.
+// buildStage builds the programs of one pipeline stage on its own devices, and adds
+// their calls. The first stage also looks up the tokens; the last stage also makes
+// the result.
 func (s *build) buildStage(first, last bool, layers sharding.Range) error {
 	tokens := func(name string) map[int]graph.Traced {
 		return step.Tokens(name, s.Request.Batch, s.layout.Tokens, s.m.c.Dim)
@@ -110,10 +115,11 @@ func (s *build) buildStage(first, last bool, layers sharding.Range) error {
 	return nil
 }
 
-// takesEveryLayer says whether every layer's result is taken.
+// takesEveryLayer says whether the result has the hidden states of every layer.
 func (s *build) takesEveryLayer() bool { return s.m.c.SkipLayers == 0 }
 
-// resultsBeforeFirstLayer is how many results are taken before the first layer.
+// resultsBeforeFirstLayer returns how many hidden states in front of the first layer
+// belong to the result: for Gemma the tokens' rows, otherwise none.
 func (s *build) resultsBeforeFirstLayer() int {
 	if s.m.c.ModelType == gemma {
 		return 1
@@ -121,11 +127,13 @@ func (s *build) resultsBeforeFirstLayer() int {
 	return 0
 }
 
-// resultsBeforeLastLayer is how many results are taken before the last layer's.
+// resultsBeforeLastLayer returns how many hidden states stand before the last layer's
+// in a result of every layer.
 func (s *build) resultsBeforeLastLayer() int { return s.layers - 1 + s.resultsBeforeFirstLayer() }
 
-// buildEmbed looks the tokens' rows up: (B, Lp) to (B, Lp, D). Gemma's are multiplied
-// by the root of D, rounded to the compute type as in training.
+// buildEmbed builds the program that looks up the tokens' rows: (B, Lp) to (B, Lp, D).
+// Gemma multiplies them by the square root of D, rounded to the compute type as in
+// training.
 func (s *build) buildEmbed() error {
 	return s.Build("embed", "", func(p *step.Program) {
 		x := p.Rows(s.m.namePrefix()+"embed_tokens", p.Value("ids"), s.layout.Stream)
@@ -137,7 +145,8 @@ func (s *build) buildEmbed() error {
 	})
 }
 
-// typeSuffix is what names of a full layer's program and tables end with.
+// typeSuffix returns the end of the names of a program or table that belongs to one
+// type of layers.
 func typeSuffix(global bool) string {
 	if global {
 		return "_global"
@@ -145,10 +154,10 @@ func typeSuffix(global bool) string {
 	return ""
 }
 
-// buildBlock is one layer: causal self-attention and gated FFN, each behind an RMS
-// norm. The stream stays f32. Gemma normalises both results besides, and every
-// head of queries, keys and values, the last without a weight; its scores are not
-// scaled, and the whole layer's result is.
+// buildBlock builds the program of one layer: causal self-attention and gated FFN,
+// each behind an RMS norm. The residual stream stays f32. Gemma also normalises both
+// results and every head of queries, keys and values, the values without a weight.
+// It does not scale the attention's scores, but it scales the result of the layer.
 func (s *build) buildBlock(layer int) error {
 	c, l := s.m.c, s.layout
 	global, sandwich := c.isGlobal(layer), c.ModelType == gemma
@@ -159,7 +168,7 @@ func (s *build) buildBlock(layer int) error {
 			return p.Reshard(p.Compute(p.RMSNorm(name, x, c.Eps)), l.Gathered, "split stream gathered for column-parallel matmuls")
 		}
 		h := norm("input_layernorm")
-		part := func(name string) spmd.Tensor { // as many heads as there are, copies among them
+		part := func(name string) spmd.Tensor { // the width decides how many heads there are, because heads may be copied
 			x := p.Linear("self_attn."+name, h, l.Gathered)
 			return p.SplitDim(x, 2, x.Dim(2)/dim, dim)
 		}
@@ -196,33 +205,34 @@ func (s *build) buildBlock(layer int) error {
 	})
 }
 
-// normByMeanAndStd is (x - mean) / (std + 1e-8) over the last dim.
+// normByMeanAndStd computes (x - mean) / (std + 1e-8) over the last dim.
 func normByMeanAndStd(p *step.Program, x spmd.Tensor) spmd.Tensor {
 	mean := func(x spmd.Tensor) spmd.Tensor { return p.Scale(p.Sum(x, -1), 1/float64(x.Dim(-1))) }
 	x = p.Sub(x, mean(x))
 	return p.Div(x, p.Shift(p.Unary(program.OpSqrt, mean(p.Mul(x, x))), 1e-8))
 }
 
-// normByRMS is x / sqrt(mean(x^2) + eps) over the last dim.
+// normByRMS computes x / sqrt(mean(x^2) + eps) over the last dim.
 func normByRMS(p *step.Program, x spmd.Tensor, eps float64) spmd.Tensor {
 	return p.Mul(x, p.RMSFactors(eps, x)[0])
 }
 
-// normResult is a layer's result as it is taken.
+// normResult normalises a layer's hidden state over its width, as it goes into a
+// result of every layer.
 func (s *build) normResult(p *step.Program, x spmd.Tensor) spmd.Tensor {
 	if s.m.c.ModelType == gemma {
-		return normByRMS(p, x, 1e-6) // LTX-2.5's own, whatever the decoder's
+		return normByRMS(p, x, 1e-6) // LTX-2.5's epsilon, whatever the decoder's is
 	}
 	return normByMeanAndStd(p, x)
 }
 
-// buildNormal is taken, as a program.
+// buildNormal builds the program that applies normResult to a layer's hidden state.
 func (s *build) buildNormal() error {
 	return s.Build("normal", "", func(p *step.Program) { p.Output("normal", s.normResult(p, p.Value("tokens")), "") })
 }
 
-// joinResults puts results (B, Lp, D) together: one behind the other (B, Lp, N D), for
-// Gemma, whose tokens' rows are the first, channel by channel (B, Lp, D N).
+// joinResults joins the hidden states (B, Lp, D) of N layers. It concatenates them,
+// (B, Lp, N D), but for Gemma interleaves them channel by channel, (B, Lp, D N).
 func (s *build) joinResults(p *step.Program, parts []spmd.Tensor) spmd.Tensor {
 	if s.m.c.ModelType != gemma {
 		return p.Concat(2, parts...)
@@ -233,8 +243,9 @@ func (s *build) joinResults(p *step.Program, parts []spmd.Tensor) spmd.Tensor {
 	return p.MergeDims(p.Concat(3, parts...), 2, 2)
 }
 
-// buildPost is the result: the last layer's that is run (B, L, D), or all of them, the
-// last behind the norm at the end, side by side, with zeros where a mask has no text.
+// buildPost builds the program that makes the result: the hidden state of the last
+// layer that is run, (B, L, D), or those of all layers joined, the last one behind the
+// final norm. Where a mask marks padding, the result is zero.
 func (s *build) buildPost() error {
 	return s.Build("post", "", func(p *step.Program) {
 		x := p.Value("tokens")
@@ -254,8 +265,8 @@ func (s *build) buildPost() error {
 	})
 }
 
-// rotaryAngles are those of L tokens (L, d/2): place times theta^(-2i/d), in a full layer
-// 0 past the part of the channels that rotates.
+// rotaryAngles returns the rotary angles of L tokens (L, d/2): the position times
+// theta^(-2i/d). In a full layer the channels that do not rotate have the angle 0.
 func (c Config) rotaryAngles(tokens int, global bool) [][]float64 {
 	_, dim := c.keyHeads(global)
 	theta, turning := c.Theta, dim/2
