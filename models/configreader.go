@@ -31,21 +31,21 @@ type ConfigReader struct {
 	found  *configFindings // shared with the objects inside
 }
 
-// configFindings are what reading a configuration found.
+// configFindings holds the violations that reading a configuration found.
 type configFindings struct {
 	faults fault.List
 	count  int
-	wrong  map[string]bool // keys whose values are not what they must be: nothing is held against these
+	wrong  map[string]bool // keys with a wrong value: no other value is compared with these
 	inside []*ConfigReader
 }
 
-// Bound is what a whole number of a configuration must be, and why.
+// Bound is the range of a whole number of a configuration, and the reason for it.
 type Bound struct {
 	Least, Most int
 	Why         string
 }
 
-// Span is what a number must be: more than Above and at most Most.
+// Span is the range of a number: more than Above and at most Most. Why is the reason.
 type Span struct {
 	Above, Most float64
 	Why         string
@@ -154,6 +154,7 @@ func (c *ConfigReader) Unsupported(format string, args ...any) {
 	c.addViolation(fault.New(ErrVariant, nil, format, args...))
 }
 
+// addViolation adds a violation to those that reading found; nil adds none.
 func (c *ConfigReader) addViolation(err error) {
 	if err != nil {
 		c.found.count++
@@ -161,7 +162,8 @@ func (c *ConfigReader) addViolation(err error) {
 	}
 }
 
-// rejectValue adds a violation of one value.
+// rejectValue adds the violation that a key's value is wrong. want is what it must be,
+// why the reason and nearest the nearest right value; both may be "".
 func (c *ConfigReader) rejectValue(key, want, why, nearest string) {
 	whole, index, element := strings.Cut(key, "[")
 	c.found.wrong[c.within+whole] = true
@@ -186,7 +188,7 @@ func (c *ConfigReader) rejectValue(key, want, why, nearest string) {
 	c.addViolation(fault.New(ErrConfig, f, "%s%s", f.Key, text))
 }
 
-// showConfigValue is a value as its file has it, cut where it is long.
+// showConfigValue returns a value as JSON, cut where it is long.
 func showConfigValue(v any) string {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -210,6 +212,8 @@ func (c *ConfigReader) Int(key string, fallback int, b Bound) int {
 	return c.checkInt(key, v, b)
 }
 
+// checkInt returns the whole number v. Where v is none or is outside of the bound, it
+// adds a violation and returns the bound's least number.
 func (c *ConfigReader) checkInt(key string, v any, b Bound) int {
 	want := fmt.Sprintf("a whole number from %d to %d", b.Least, b.Most)
 	number, ok := v.(json.Number)
@@ -255,6 +259,8 @@ func (c *ConfigReader) OptionalFloat(key string, s Span) float64 {
 	return c.checkFloat(key, c.keys[key], s)
 }
 
+// checkFloat returns the number v. Where v is none or is outside of the span, it adds
+// a violation and returns the span's greatest number.
 func (c *ConfigReader) checkFloat(key string, v any, s Span) float64 {
 	number, ok := v.(json.Number)
 	x := math.NaN()
@@ -424,6 +430,7 @@ func (c *ConfigReader) Fixed(key string, want any, why string) {
 		"%s%s is %s: %s has %s, which is all that is run", c.within, key, showConfigValue(v), why, showConfigValue(want)))
 }
 
+// sameConfigValue says whether a value of JSON equals a Go value as Fixed takes it.
 func sameConfigValue(v, want any) bool {
 	if number, ok := v.(json.Number); ok {
 		x, _ := number.Float64()
