@@ -85,8 +85,8 @@ type Request struct {
 	// rest. Devices gather them just before they use them. nil means the axis fsdp,
 	// where the mesh has it.
 	FSDP []string
-	// Target is the hardware whose limits the programs respect, for instance by loops
-	// over blocks; the zero value has no limits.
+	// Target says how the programs adapt to the hardware, for instance in which blocks
+	// they cut matmuls; the zero value changes nothing.
 	Target spmd.Target
 	// Strict refuses any padding instead of reporting it.
 	Strict bool
@@ -124,7 +124,7 @@ type Model interface {
 	// Official translates another publisher's tensor name; an official or unknown name comes back as it is.
 	Official(name string) string
 	// Ignore lists the kinds of tensors that released checkpoints of this family carry
-	// and the model does not use, besides those that stand beside any model.
+	// and the model does not use. Kinds that occur with any family are not listed.
 	Ignore() []bystander.Kind
 	// Rules are weft's sharding rules by official name.
 	Rules() sharding.Rules
@@ -132,8 +132,8 @@ type Model interface {
 	Check(m *mesh.Mesh, r Request) error
 	// Graph builds the step.
 	Graph(m *mesh.Mesh, r Request) (*graph.Graph, error)
-	// Inputs names every tensor that Request, Feed or Runs looks at, those that are
-	// refused among them: no other is read from a file.
+	// Inputs names every tensor that Request, Feed or Runs may read, including those
+	// that they refuse. No other tensor is read from a file.
 	Inputs() []string
 	// Request reads shapes off a forward's inputs.
 	Request(inputs map[string]*tensor.Tensor) (Request, error)
