@@ -192,7 +192,7 @@ func (s *build) buildBlock(layer int) error {
 		if sandwich {
 			before, act, o.Scale = "pre_feedforward_layernorm", p.GeluTanh, 1
 			q, k = p.RMSNorm("self_attn.q_norm", q, c.Eps), p.RMSNorm("self_attn.k_norm", k, c.Eps)
-			v = normByRMS(p, v, c.Eps)
+			v = normalizeRMS(p, v, c.Eps)
 		}
 		cos, sin := p.Value("rope_cos"+typeSuffix(global)), p.Value("rope_sin"+typeSuffix(global))
 		y := attention.Attend(p.Builder, p.RopeHalves(q, cos, sin), p.RopeHalves(k, cos, sin), p.Compute(v), o)
@@ -212,8 +212,8 @@ func normByMeanAndStd(p *step.Program, x spmd.Tensor) spmd.Tensor {
 	return p.Div(x, p.Shift(p.Unary(program.OpSqrt, mean(p.Mul(x, x))), 1e-8))
 }
 
-// normByRMS computes x / sqrt(mean(x^2) + eps) over the last dim.
-func normByRMS(p *step.Program, x spmd.Tensor, eps float64) spmd.Tensor {
+// normalizeRMS computes x / sqrt(mean(x^2) + eps) over the last dim.
+func normalizeRMS(p *step.Program, x spmd.Tensor, eps float64) spmd.Tensor {
 	return p.Mul(x, p.RMSFactors(eps, x)[0])
 }
 
@@ -221,7 +221,7 @@ func normByRMS(p *step.Program, x spmd.Tensor, eps float64) spmd.Tensor {
 // result of every layer.
 func (s *build) normResult(p *step.Program, x spmd.Tensor) spmd.Tensor {
 	if s.m.c.ModelType == gemma {
-		return normByRMS(p, x, 1e-6) // LTX-2.5's epsilon, whatever the decoder's is
+		return normalizeRMS(p, x, 1e-6) // LTX-2.5's epsilon, whatever the decoder's is
 	}
 	return normByMeanAndStd(p, x)
 }
