@@ -10,12 +10,12 @@ import (
 	"weft/mesh"
 )
 
-// ErrPipeline: what a pipeline cannot do.
+// ErrPipeline says that a pipeline of stages cannot do something.
 var ErrPipeline = fault.NewKind("pipeline")
 
-// CheckMesh is Check with advice that was tried: of the sizes of an axis that an error
-// names, those remain with which the model runs the request on a mesh that is otherwise
-// the same. Where none remains, the nearest meshes are named that run it.
+// CheckMesh is Check, and tries the sizes of an axis that an error suggests. The error
+// keeps those with which the model runs the request on an otherwise equal mesh. Where
+// none remains, it names the nearest meshes that run the request.
 func CheckMesh(m Model, on *mesh.Mesh, r Request) error {
 	err := m.Check(on, r)
 	if err == nil {
@@ -24,17 +24,18 @@ func CheckMesh(m Model, on *mesh.Mesh, r Request) error {
 	return Advise(err, on, 0, func(candidate *mesh.Mesh) error { return m.Check(candidate, r) })
 }
 
-// Advise gives the violations of a mesh advice that check was asked about: it says what is
-// wrong with a mesh in place of on, or nil. What no mesh can mend, it does not count.
-// Meshes have so many devices; 0 is any number.
+// Advise replaces the suggestions in the violations of the mesh on by those that check
+// accepts: check returns what is wrong with another mesh in place of on, or nil.
+// Violations that remain on one device, and so on any mesh, do not count against a
+// suggestion. Suggested meshes have devices devices; 0 allows any number.
 func Advise(err error, on *mesh.Mesh, devices int, check func(*mesh.Mesh) error) error {
 	if err == nil {
 		return nil
 	}
-	beside := map[string]bool{} // what is wrong on one device too
+	beside := map[string]bool{} // violations that one device has too
 	if one, e := mesh.Local(mesh.Standard(nil)...); e == nil {
 		for _, v := range fault.Violations(check(one)) {
-			if !ofMesh(v) {
+			if !isMeshViolation(v) {
 				beside[v.Error()] = true
 			}
 		}
@@ -51,7 +52,7 @@ func Advise(err error, on *mesh.Mesh, devices int, check func(*mesh.Mesh) error)
 	for i, v := range list {
 		e, c := choicesOf(v)
 		if e == nil {
-			if ofMesh(v) && first < 0 {
+			if isMeshViolation(v) && first < 0 {
 				first = i
 			}
 			continue
@@ -60,7 +61,7 @@ func Advise(err error, on *mesh.Mesh, devices int, check func(*mesh.Mesh) error)
 		left := []int{}
 		if on.Has(axis) {
 			for _, n := range legal {
-				if works(withSize(on.Axes(), axis, n)) {
+				if works(withAxisSize(on.Axes(), axis, n)) {
 					left = append(left, n)
 				}
 			}
@@ -80,7 +81,7 @@ func Advise(err error, on *mesh.Mesh, devices int, check func(*mesh.Mesh) error)
 	return fault.Join(list...)
 }
 
-// AdviseNumber keeps of the numbers that an error names those that work.
+// AdviseNumber removes the numbers that do not work from those that an error suggests.
 func AdviseNumber(err error, works func(n int) bool) error {
 	e, c := choicesOf(err)
 	if e == nil {
@@ -96,8 +97,8 @@ func AdviseNumber(err error, works func(n int) bool) error {
 	return e.WithChoices(c.WithLegal(left))
 }
 
-// WithoutChoices is an error whose violations name no numbers that would do: for where
-// they are not tried.
+// WithoutChoices removes all suggested numbers from an error's violations, for callers
+// that cannot try whether the numbers work.
 func WithoutChoices(err error) error {
 	list := slices.Clone(fault.Violations(err))
 	for i, v := range list {
@@ -108,7 +109,8 @@ func WithoutChoices(err error) error {
 	return fault.Join(list...)
 }
 
-// choicesOf is a violation that names numbers; nil for any other.
+// choicesOf returns a violation and the numbers that it suggests, or nil where it
+// suggests none.
 func choicesOf(v error) (*fault.Error, fault.Choices) {
 	e, ok := v.(*fault.Error)
 	if !ok {
@@ -121,13 +123,14 @@ func choicesOf(v error) (*fault.Error, fault.Choices) {
 	return e, c
 }
 
-// ofMesh says whether another mesh may mend a violation.
-func ofMesh(v error) bool {
+// isMeshViolation says whether a violation may disappear on another mesh.
+func isMeshViolation(v error) bool {
 	e, _ := choicesOf(v)
 	return e != nil || errors.Is(v, ErrAxis) || errors.Is(v, mesh.ErrDeviceCount) || errors.Is(v, ErrPipeline)
 }
 
-func withSize(axes []mesh.Axis, name string, n int) []mesh.Axis {
+// withAxisSize returns a copy of axes in which the axis of a name has n devices.
+func withAxisSize(axes []mesh.Axis, name string, n int) []mesh.Axis {
 	out := slices.Clone(axes)
 	for i := range out {
 		if out[i].Name == name {
@@ -138,16 +141,16 @@ func withSize(axes []mesh.Axis, name string, n int) []mesh.Axis {
 }
 
 const (
-	maxNearest = 2    // meshes that are named
-	maxCounts  = 16   // numbers of devices that are tried, beside those that divide the one asked for
-	maxAdvised = 1024 // devices of a mesh that is named
+	maxNearest = 2    // meshes that are suggested
+	maxCounts  = 16   // numbers of devices that are tried, besides the divisors of the number asked for
+	maxAdvised = 1024 // devices of a mesh that is suggested
 )
 
-// nearestMeshes are flags of the meshes nearest to one that work: of so many devices, or
-// where that is 0 of as many as it has, or fewer; those first that differ in the fewest
-// axes, and least in them.
+// nearestMeshes returns --mesh flags of the working meshes that are nearest to on.
+// They have devices devices or, where that is 0, as many as on or fewer. Meshes that
+// differ in fewer axes come first, and among these those with smaller changes.
 func nearestMeshes(on *mesh.Mesh, devices int, works func([]mesh.Axis) bool) []string {
-	var axes []mesh.Axis // pp and fsdp where they are asked for
+	var axes []mesh.Axis // pp and fsdp only where on uses them
 	for _, a := range mesh.Standard(on.Axes()) {
 		if slices.Contains(Axes, a.Name) && (a.Size > 1 || a.Name != mesh.PP && a.Name != mesh.FSDP) {
 			axes = append(axes, a)
@@ -201,7 +204,7 @@ func nearestMeshes(on *mesh.Mesh, devices int, works func([]mesh.Axis) bool) []s
 	return nil
 }
 
-// eachSplit visits every way to share n devices out to axes.
+// eachSplit visits every way to distribute n devices over axes.
 func eachSplit(axes []mesh.Axis, n int, visit func([]mesh.Axis)) {
 	sizes := slices.Clone(axes)
 	var from func(i, left int)

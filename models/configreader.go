@@ -15,44 +15,45 @@ import (
 )
 
 // A ConfigReader reads one configuration: an object of JSON that a person wrote or
-// a publisher released. Every family reads its own with these methods, each of
-// which names a key, what it is where the key is absent, and the bound that the
-// value has with the reason for it.
+// a publisher released. Every family reads its own with these methods. A call of one
+// names a key, the value to use where the key is absent, and the bound of the value
+// with the reason for it.
 //
-// A reader collects everything that is wrong, so that one error has it all; what a
-// method returns after a violation is a value that is safe to go on with. Keys that
-// no method asked for are named by Finish: a typing error in a key would be a
-// default taken in silence.
+// A reader collects all violations, so that one error reports all of them. After a
+// violation a method returns a value with which it is safe to continue. Finish names
+// the keys that no method asked for, because a mistyped key would otherwise mean its
+// default without anyone noticing.
 type ConfigReader struct {
 	keys   map[string]any
 	within string // "text_config." for a nested object
 	asked  map[string]bool
-	beside []string        // beginnings of keys that describe other models
+	beside []string        // prefixes of keys that describe other models
 	found  *configFindings // shared with the objects inside
 }
 
-// configFindings are what reading a configuration found.
+// configFindings holds the violations that reading a configuration found.
 type configFindings struct {
 	faults fault.List
 	count  int
-	wrong  map[string]bool // keys whose values are not what they must be: nothing is held against these
+	wrong  map[string]bool // keys with a wrong value: no other value is compared with these
 	inside []*ConfigReader
 }
 
-// Bound is what a whole number of a configuration must be, and why.
+// Bound is the range of a whole number of a configuration, and the reason for it.
 type Bound struct {
 	Least, Most int
 	Why         string
 }
 
-// Span is what a number must be: more than Above and at most Most.
+// Span is the range of a number: more than Above and at most Most. Why is the reason.
 type Span struct {
 	Above, Most float64
 	Why         string
 }
 
-// Bounds that families share. They lie far above any model that there is, and far
-// below what would overflow a product of a few of them or fill memory with names.
+// Bounds that families share. They are far above those of any model that exists, and
+// so small that neither a product of a few of them overflows nor a list of as many
+// names fills the memory.
 var (
 	LayerBound   = Bound{1, 1024, "every layer is a set of tensors of its own, and no model has a tenth as many"}
 	HeadBound    = Bound{1, 1024, "attention is split by heads, and no model has a tenth as many"}
@@ -91,15 +92,15 @@ func ReadConfig(raw []byte) (*ConfigReader, error) {
 	return &ConfigReader{keys: keys, asked: map[string]bool{}, found: &configFindings{wrong: map[string]bool{}}}, nil
 }
 
-// Metadata declares keys that say nothing that a program depends on.
+// Metadata declares keys that no program depends on.
 func (c *ConfigReader) Metadata(keys ...string) {
 	for _, k := range keys {
 		c.asked[k] = true
 	}
 }
 
-// Beside declares the beginnings of keys that describe other models, where one
-// configuration is for several.
+// Beside declares prefixes of keys that describe other models, for a configuration of
+// several models.
 func (c *ConfigReader) Beside(prefixes ...string) { c.beside = append(c.beside, prefixes...) }
 
 // commonMetadata are keys that any publisher may write and no program depends on.
@@ -121,7 +122,7 @@ func (c *ConfigReader) Has(key string) bool {
 	return c.keys[key] != nil
 }
 
-// Gives says whether a key is there, be it null.
+// Gives says whether a key is there; it may be null.
 func (c *ConfigReader) Gives(key string) bool {
 	c.asked[key] = true
 	_, there := c.keys[key]
@@ -131,8 +132,8 @@ func (c *ConfigReader) Gives(key string) bool {
 // OK says whether nothing was wrong so far.
 func (c *ConfigReader) OK() bool { return c.found.count == 0 }
 
-// Sound says whether the values of keys were what they must be, so that others can
-// be held against them. A key may be a product of some: "num_heads x head_dim".
+// Sound says whether the values of keys were right so far, so that other values can be
+// compared with them. A key may be a product of several: "num_heads x head_dim".
 func (c *ConfigReader) Sound(keys ...string) bool {
 	for _, key := range keys {
 		for part := range strings.SplitSeq(key, " x ") {
@@ -144,16 +145,17 @@ func (c *ConfigReader) Sound(keys ...string) bool {
 	return true
 }
 
-// Refuse adds a violation of kind ErrConfig: numbers that do not go together.
+// Refuse adds a violation of kind ErrConfig, for numbers that do not fit each other.
 func (c *ConfigReader) Refuse(format string, args ...any) {
 	c.addViolation(fault.New(ErrConfig, nil, format, args...))
 }
 
-// Unsupported adds a violation of kind ErrVariant: a model that programs do not run.
+// Unsupported adds a violation of kind ErrVariant, for a model that weft does not run.
 func (c *ConfigReader) Unsupported(format string, args ...any) {
 	c.addViolation(fault.New(ErrVariant, nil, format, args...))
 }
 
+// addViolation adds a violation to those that reading found; nil adds none.
 func (c *ConfigReader) addViolation(err error) {
 	if err != nil {
 		c.found.count++
@@ -161,7 +163,8 @@ func (c *ConfigReader) addViolation(err error) {
 	}
 }
 
-// rejectValue adds a violation of one value.
+// rejectValue adds the violation that a key's value is wrong. want is what it must be,
+// why the reason and nearest the nearest right value; both may be "".
 func (c *ConfigReader) rejectValue(key, want, why, nearest string) {
 	whole, index, element := strings.Cut(key, "[")
 	c.found.wrong[c.within+whole] = true
@@ -186,7 +189,7 @@ func (c *ConfigReader) rejectValue(key, want, why, nearest string) {
 	c.addViolation(fault.New(ErrConfig, f, "%s%s", f.Key, text))
 }
 
-// showConfigValue is a value as its file has it, cut where it is long.
+// showConfigValue returns a value as JSON, cut where it is long.
 func showConfigValue(v any) string {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -199,8 +202,8 @@ func showConfigValue(v any) string {
 	return text
 }
 
-// Int is a whole number within a bound. A fallback outside of the bound means that
-// the key must be there. 5120.0 is the whole number 5120: a float that is none is refused.
+// Int returns a whole number within a bound. A fallback outside of the bound means that
+// the key must be there. A number such as 5120.0 is whole too.
 func (c *ConfigReader) Int(key string, fallback int, b Bound) int {
 	c.asked[key] = true
 	v, there := c.keys[key]
@@ -210,6 +213,8 @@ func (c *ConfigReader) Int(key string, fallback int, b Bound) int {
 	return c.checkInt(key, v, b)
 }
 
+// checkInt returns the whole number v. Where v is none or is outside of the bound, it
+// adds a violation and returns the bound's least number.
 func (c *ConfigReader) checkInt(key string, v any, b Bound) int {
 	want := fmt.Sprintf("a whole number from %d to %d", b.Least, b.Most)
 	number, ok := v.(json.Number)
@@ -229,7 +234,7 @@ func (c *ConfigReader) checkInt(key string, v any, b Bound) int {
 	return int(x)
 }
 
-// OptionalInt is Int for a key whose absence, or null, means something: 0 is returned then.
+// OptionalInt is Int for a key that may be absent or null; it returns 0 then.
 func (c *ConfigReader) OptionalInt(key string, b Bound) int {
 	if !c.Has(key) {
 		return 0
@@ -237,7 +242,7 @@ func (c *ConfigReader) OptionalInt(key string, b Bound) int {
 	return c.checkInt(key, c.keys[key], b)
 }
 
-// Float is a number within a span. A fallback outside of the span means that the key must be there.
+// Float returns a number within a span. A fallback outside of the span means that the key must be there.
 func (c *ConfigReader) Float(key string, fallback float64, s Span) float64 {
 	c.asked[key] = true
 	v, there := c.keys[key]
@@ -247,7 +252,7 @@ func (c *ConfigReader) Float(key string, fallback float64, s Span) float64 {
 	return c.checkFloat(key, v, s)
 }
 
-// OptionalFloat is Float for a key whose absence, or null, means something: 0 is returned then.
+// OptionalFloat is Float for a key that may be absent or null; it returns 0 then.
 func (c *ConfigReader) OptionalFloat(key string, s Span) float64 {
 	if !c.Has(key) {
 		return 0
@@ -255,6 +260,8 @@ func (c *ConfigReader) OptionalFloat(key string, s Span) float64 {
 	return c.checkFloat(key, c.keys[key], s)
 }
 
+// checkFloat returns the number v. Where v is none or is outside of the span, it adds
+// a violation and returns the span's greatest number.
 func (c *ConfigReader) checkFloat(key string, v any, s Span) float64 {
 	number, ok := v.(json.Number)
 	x := math.NaN()
@@ -268,7 +275,7 @@ func (c *ConfigReader) checkFloat(key string, v any, s Span) float64 {
 	return x
 }
 
-// Bool is true or false.
+// Bool returns true or false.
 func (c *ConfigReader) Bool(key string, fallback bool) bool {
 	c.asked[key] = true
 	v, there := c.keys[key]
@@ -282,7 +289,7 @@ func (c *ConfigReader) Bool(key string, fallback bool) bool {
 	return b
 }
 
-// String is a text; null is "".
+// String returns a text; null is "".
 func (c *ConfigReader) String(key, fallback string) string {
 	c.asked[key] = true
 	v, there := c.keys[key]
@@ -296,8 +303,8 @@ func (c *ConfigReader) String(key, fallback string) string {
 	return s
 }
 
-// readList gives the elements of an array of n, or of any number for n < 0; nil where
-// the key is absent or null.
+// readList returns the elements of an array of n, or of any number for n < 0, and
+// whether the key is there and not null. It returns nil for a wrong value.
 func (c *ConfigReader) readList(key string, n int, of string) ([]any, bool) {
 	if !c.Has(key) {
 		return nil, false
@@ -318,7 +325,7 @@ func (c *ConfigReader) readList(key string, n int, of string) ([]any, bool) {
 	return l, true
 }
 
-// Ints is an array of n whole numbers, or of any number of them for n < 0.
+// Ints returns an array of n whole numbers, or of any number of them for n < 0.
 func (c *ConfigReader) Ints(key string, fallback []int, n int, b Bound) []int {
 	l, there := c.readList(key, n, "whole numbers")
 	if !there {
@@ -338,12 +345,12 @@ func (c *ConfigReader) Ints(key string, fallback []int, n int, b Bound) []int {
 	return out
 }
 
-// Three is Ints of three.
+// Three is Ints for three numbers.
 func (c *ConfigReader) Three(key string, fallback [3]int, b Bound) [3]int {
 	return [3]int(c.Ints(key, fallback[:], 3, b))
 }
 
-// Floats is an array of n numbers, or of any number of them for n < 0.
+// Floats returns an array of n numbers, or of any number of them for n < 0.
 func (c *ConfigReader) Floats(key string, fallback []float64, n int, s Span) []float64 {
 	l, there := c.readList(key, n, "numbers")
 	if !there {
@@ -359,7 +366,7 @@ func (c *ConfigReader) Floats(key string, fallback []float64, n int, s Span) []f
 	return out
 }
 
-// Bools is an array of true and false.
+// Bools returns an array of true and false.
 func (c *ConfigReader) Bools(key string) []bool {
 	l, _ := c.readList(key, -1, "true and false")
 	var out []bool
@@ -373,7 +380,7 @@ func (c *ConfigReader) Bools(key string) []bool {
 	return out
 }
 
-// Strings is an array of texts; nil where the key is absent or null.
+// Strings returns an array of texts; nil where the key is absent or null.
 func (c *ConfigReader) Strings(key string) []string {
 	l, _ := c.readList(key, -1, "texts")
 	var out []string
@@ -390,8 +397,8 @@ func (c *ConfigReader) Strings(key string) []string {
 	return out
 }
 
-// Object reads an object within, whose findings are this reader's too; nil where
-// the key is absent or null.
+// Object returns a reader of an object within this one, or nil where the key is absent
+// or null. Both readers collect their violations in one list.
 func (c *ConfigReader) Object(key string) *ConfigReader {
 	if !c.Has(key) {
 		return nil
@@ -411,9 +418,9 @@ func (c *ConfigReader) Object(key string) *ConfigReader {
 	return inside
 }
 
-// Fixed is a key of which the programs take one value, which is also the fallback;
-// why says what has it. Any other value, null among them unless it is the one, is
-// a variant that is not run. want is a bool, a string, an int, a float64 or nil.
+// Fixed reports any value but want for a key, because the programs implement only that
+// value. The key may be absent. null is refused too, unless want is nil. why says which
+// models have the value. want is a bool, a string, an int, a float64 or nil.
 func (c *ConfigReader) Fixed(key string, want any, why string) {
 	c.asked[key] = true
 	v, there := c.keys[key]
@@ -424,6 +431,7 @@ func (c *ConfigReader) Fixed(key string, want any, why string) {
 		"%s%s is %s: %s has %s, which is all that is run", c.within, key, showConfigValue(v), why, showConfigValue(want)))
 }
 
+// sameConfigValue says whether a value of JSON equals a Go value as Fixed takes it.
 func sameConfigValue(v, want any) bool {
 	if number, ok := v.(json.Number); ok {
 		x, _ := number.Float64()
@@ -442,7 +450,8 @@ func sameConfigValue(v, want any) bool {
 	return false
 }
 
-// Multiply is the product of numbers within a bound, named what: a width that heads make.
+// Multiply returns the product of numbers and checks its bound. Messages call it what,
+// which names its keys: "num_attention_heads x attention_head_dim".
 func (c *ConfigReader) Multiply(what string, b Bound, factors ...int) int {
 	product := 1
 	for _, f := range factors {
@@ -465,7 +474,8 @@ func (c *ConfigReader) Multiply(what string, b Bound, factors ...int) int {
 	return product
 }
 
-// Scale is the whole width that the ratio of a key makes of another's, within a bound.
+// Scale returns width times ratio, rounded down, and checks its bound. Messages call it
+// what.
 func (c *ConfigReader) Scale(what string, b Bound, width int, ratio float64) int {
 	x := float64(width) * ratio
 	if !c.Sound(what) {
@@ -478,15 +488,15 @@ func (c *ConfigReader) Scale(what string, b Bound, width int, ratio float64) int
 	return int(x)
 }
 
-// MultipleOf reports a number that is no multiple of another, and why it must be one.
+// MultipleOf reports a number that is not a multiple of another. why says why it must be.
 func (c *ConfigReader) MultipleOf(key string, n, of int, why string) {
 	if of > 0 && n%of != 0 && c.Sound(key) {
 		c.Refuse("%s%s is %d: want a multiple of %d (%s); nearest: %s", c.within, key, n, of, why, Nearest(n, of, 0))
 	}
 }
 
-// Divide reports a width that does not divide into as many heads, or into heads of
-// an odd width where their channels turn in pairs.
+// Divide reports a width that does not divide into the number of heads or, where the
+// heads' channels rotate in pairs, that makes heads of an odd width.
 func (c *ConfigReader) Divide(key string, width int, headsKey string, heads int, pairs bool) {
 	step, want := heads, "heads have a whole width"
 	if pairs {
@@ -497,15 +507,16 @@ func (c *ConfigReader) Divide(key string, width int, headsKey string, heads int,
 	}
 }
 
-// Agree reports two numbers that must be equal and are not; why says what makes them so.
+// Agree reports two numbers that must be equal and are not. why says why they must be.
 func (c *ConfigReader) Agree(key string, n int, other string, m int, why string) {
 	if n != m && c.Sound(key, other) {
 		c.Refuse("%s%s %d and %s %d: %s, so they must be equal; set either to the other's", c.within, key, n, other, m, why)
 	}
 }
 
-// Finish ends the reading: what was wrong, and otherwise what is to be noted, keys
-// that nothing read. A key that is known in another case is an error: it was meant.
+// Finish ends the reading. It returns all violations as one error or, where there are
+// none, notes that name the keys that nothing read. A key that differs from a known
+// one only in case is an error, because the known one was probably meant.
 func (c *ConfigReader) Finish() (notes []string, err error) {
 	readers := append([]*ConfigReader{c}, c.found.inside...)
 	var unknown []string

@@ -11,12 +11,12 @@ import (
 	"weft/strategy"
 )
 
-// fsdpMinSize is the fewest elements a weight must have to be shared out. Its
-// share is fetched by a collective of its own, which costs a latency however
-// small it is.
+// fsdpMinSize is the fewest elements that a weight must have to be sharded over the
+// fsdp axes. A collective of its own gathers it, which costs a latency however small
+// the weight is.
 const fsdpMinSize = 1 << 10
 
-// FSDPAxes are the axes a request shares weights over on a mesh.
+// FSDPAxes returns the axes over which a request shards weights at rest.
 func FSDPAxes(on *mesh.Mesh, r Request) []string {
 	if len(r.FSDP) == 0 && on.Size(mesh.FSDP) > 1 {
 		return []string{mesh.FSDP}
@@ -41,7 +41,7 @@ func CheckFSDP(on *mesh.Mesh, r Request) error {
 	var l fault.List
 	for i, a := range r.FSDP {
 		if !on.Has(a) {
-			l.Add(unknownShare(on, a))
+			l.Add(unknownFSDPAxis(on, a))
 		}
 		if slices.Contains(r.FSDP[:i], a) {
 			l.Add(fault.New(mesh.ErrDuplicateAxisName, nil, "axis %s is named twice among the fsdp axes", a))
@@ -50,17 +50,18 @@ func CheckFSDP(on *mesh.Mesh, r Request) error {
 	return l.Err()
 }
 
-// unknownShare says that a mesh has no axis to share weights over, and which of its axes
-// do: rules split weights over tp already, and pp gives each stage its own.
-func unknownShare(on *mesh.Mesh, axis string) error {
+// unknownFSDPAxis returns the error that a mesh does not have an fsdp axis. It names
+// the axes that may be one: all but tp, over which rules shard weights already, and
+// pp, which gives each stage its own weights.
+func unknownFSDPAxis(on *mesh.Mesh, axis string) error {
 	known := slices.DeleteFunc(on.Names(), func(name string) bool { return name == mesh.TP || name == mesh.PP })
 	return fault.New(mesh.ErrUnknownAxis, mesh.UnknownAxis{Axis: axis, Known: known},
 		"fsdp axis %s is not in mesh %s; axes that weights are shared over: %s", axis, on, strings.Join(known, " "))
 }
 
-// Share splits weights further over the fsdp axes: what a device keeps at rest.
-// Vectors stay whole: together they are less than a thousandth of a model. notes
-// name each larger weight that could not be split, and why.
+// Share shards weights further over the fsdp axes, for the time in which no program
+// uses them. Vectors stay whole, because together they are less than a thousandth of a
+// model. notes name each larger weight that could not be sharded, and why.
 func Share(on *mesh.Mesh, ws []graph.Weight, axes []string) (notes []string, err error) {
 	if on.Size(axes...) == 1 || len(axes) == 0 {
 		return nil, nil
@@ -72,7 +73,7 @@ func Share(on *mesh.Mesh, ws []graph.Weight, axes []string) (notes []string, err
 			continue
 		}
 		shape := slices.Clone(w.Shape)
-		if d := w.Layout.Dim; !w.Layout.IsZero() { // shares of stacked matrices would be gathered in another order
+		if d := w.Layout.Dim; !w.Layout.IsZero() { // shards of stacked matrices would be gathered in another order
 			shape[d] = on.Size(append(w.Spec.Dim(d), "")...)
 		}
 		spec, why, err := plan.Refine(on, strategy.Tensor{Name: w.Name, Shape: shape, Elem: w.DType.Size()}, w.Spec)
@@ -82,7 +83,7 @@ func Share(on *mesh.Mesh, ws []graph.Weight, axes []string) (notes []string, err
 		for _, n := range why {
 			notes = append(notes, n.Text)
 		}
-		// A view merges dims of the file's: only the first is one of them.
+		// A view merges dims of the file's tensor; only the first dim is the same in both.
 		if !slices.Equal(w.File[1:], w.Shape[1:]) && !slices.Equal(spec.Dim(1), w.Spec.Dim(1)) {
 			notes = append(notes, fmt.Sprintf("fsdp: %s: dim 0 of %v does not divide, and the others are one in the programs; whole over %v", w.Name, w.File, axes))
 			continue

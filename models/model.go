@@ -1,6 +1,6 @@
-// Package models is what all model families have in common. A family is a
-// folder below: it describes itself (config, parameters, sharding rules,
-// checkpoint names, programs) and registers here. It knows meshes, never devices.
+// Package models holds what all model families share. Each family is a package in a
+// folder below: it describes itself (config, parameters, sharding rules, checkpoint
+// names, programs) and registers here. It knows meshes, never devices.
 package models
 
 import (
@@ -36,19 +36,20 @@ var (
 type Param struct {
 	Name  string // official checkpoint name
 	Shape []int  // in the official checkpoint
-	// View is the shape programs use, when it is not Shape: the same elements in the same order.
+	// View is the shape that programs use, where it differs from Shape: the same
+	// elements in the same order.
 	View []int
 	// Matmul marks weights that are contracted and so take the compute type;
 	// the others (biases, norms, modulation) stay f32.
 	Matmul bool
-	// Flax is the peer's path. Its dim i is this layout's dim FlaxPerm[i]; nil keeps the order.
-	// FlaxView: the peer has the View's shape.
+	// Flax is the peer's path. Dim i of the peer's tensor is dim FlaxPerm[i] of this one;
+	// nil keeps the order. FlaxView says that the peer's tensor has the View's shape.
 	Flax     string
 	FlaxPerm []int
 	FlaxView bool
-	// Pieces are what is stacked along dim 0, in order, where some publishers keep
-	// it apart, each by the name that Official gives theirs. FlaxPieces are the
-	// peer's paths of them, where it keeps them apart as well.
+	// Pieces lists the tensors that this one stacks along dim 0, in order, where some
+	// publishers store them separately, each by the name that Official returns for it.
+	// FlaxPieces are the peer's paths, where it stores them separately as well.
 	Pieces     []graph.Piece
 	FlaxPieces []string
 }
@@ -64,34 +65,35 @@ type Request struct {
 	Masked     bool // a mask comes with the text and says which of its rows are real
 	Image      int  // rows of image features, for a model that reads them; 0 means as many as its encoder makes, or none where it can do without
 	DType      dtype.DType
-	// TokenTimes: every token, or every frame where the model knows such, has a
-	// timestep of its own, in place of one for each video.
+	// TokenTimes says that every token, or for some models every frame, has a timestep
+	// of its own in place of one for each video.
 	TokenTimes bool
-	// Times is how many timesteps the tokens of a video have among them, where
-	// TokenTimes and the model makes use of their being few; 0 is one for each.
+	// Times is the number of different timesteps of a video's tokens, for models that
+	// compute each of a few timesteps once; 0 means one for each token.
 	Times int
-	// OwnPositions: each video of the batch has token positions of its own, in
+	// OwnPositions says that each video of the batch has token positions of its own, in
 	// place of one set for all.
 	OwnPositions bool
-	// FPS is how many frames of the video are a second, for models whose positions
-	// are seconds; 0 is the model's usual.
+	// FPS is the video's frames per second, for models whose positions are seconds; 0
+	// means the model's usual rate.
 	FPS    float64
 	Layers int // run only the first Layers layers; 0 means all
 	// SplitResidual splits the residual stream over tp too: reduce-scatter and
 	// all-gather in place of each all-reduce.
 	SplitResidual bool
-	// FSDP names the axes over which each device keeps a share of every weight
-	// that the split leaves whole, and gathers it just in time. nil is the axis
-	// fsdp where the mesh has it.
+	// FSDP names the axes over which weights that the rules replicate are sharded at
+	// rest. Devices gather them just before they use them. nil means the axis fsdp,
+	// where the mesh has it.
 	FSDP []string
-	// Target is what the programs are cut up for; the zero value cuts nothing.
+	// Target says how the programs adapt to the hardware, for instance in which blocks
+	// they cut matmuls; the zero value changes nothing.
 	Target spmd.Target
 	// Strict refuses any padding instead of reporting it.
 	Strict bool
 }
 
-// TokenMultiple is what the tokens of a device are a multiple of: the target's
-// wish, which a request without padding forgoes.
+// TokenMultiple returns the number of which a device's tokens are a multiple. The target
+// wishes for it; a strict request, which refuses padding, does without.
 func (r Request) TokenMultiple() int {
 	if r.Strict {
 		return 1
@@ -99,11 +101,11 @@ func (r Request) TokenMultiple() int {
 	return max(1, r.Target.TokenMultiple)
 }
 
-// PadTokens is how many tokens n become when parts devices hold equally many of
-// them, by the TokenMultiple.
+// PadTokens returns to how many tokens n are padded, so that parts devices hold equally
+// many, and each a multiple of TokenMultiple.
 func (r Request) PadTokens(n, parts int) int { return sharding.RoundUp(n, parts*r.TokenMultiple()) }
 
-// Run is how many of a model's layers the request runs.
+// Run returns how many of a model's layers the request runs.
 func (r Request) Run(layers int) int {
 	if r.Layers > 0 {
 		return min(r.Layers, layers)
@@ -122,7 +124,7 @@ type Model interface {
 	// Official translates another publisher's tensor name; an official or unknown name comes back as it is.
 	Official(name string) string
 	// Ignore lists the kinds of tensors that released checkpoints of this family carry
-	// and the model does not use, besides those that stand beside any model.
+	// and the model does not use. Kinds that occur with any family are not listed.
 	Ignore() []bystander.Kind
 	// Rules are weft's sharding rules by official name.
 	Rules() sharding.Rules
@@ -130,8 +132,8 @@ type Model interface {
 	Check(m *mesh.Mesh, r Request) error
 	// Graph builds the step.
 	Graph(m *mesh.Mesh, r Request) (*graph.Graph, error)
-	// Inputs names every tensor that Request, Feed or Runs looks at, those that are
-	// refused among them: no other is read from a file.
+	// Inputs names every tensor that Request, Feed or Runs may read, including those
+	// that they refuse. No other tensor is read from a file.
 	Inputs() []string
 	// Request reads shapes off a forward's inputs.
 	Request(inputs map[string]*tensor.Tensor) (Request, error)
@@ -142,18 +144,20 @@ type Model interface {
 	Feed(g *graph.Graph, r Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error)
 }
 
-// Resolver is a model whose config.json leaves something open that the tensors decide.
+// Resolver is a model whose config.json does not decide everything: the names of the
+// tensors do.
 type Resolver interface {
 	Model
-	// Resolve gives the model that a checkpoint with tensors of these official
-	// names holds, or says which variant it is that weft does not run.
+	// Resolve returns the model that a checkpoint with tensors of these official names
+	// holds, or an error that names the variant that weft does not run.
 	Resolve(names []string) (Model, error)
 }
 
-// Tied is a model of whose tensors some are one under several names.
+// Tied is a model whose checkpoints store some tensors under several names.
 type Tied interface {
 	Model
-	// Tied lists names that stand for one tensor each, in publishers' words.
+	// Tied lists groups of publishers' names. The names of a group stand for the same
+	// tensor.
 	Tied() [][]string
 }
 
@@ -163,14 +167,14 @@ type Variant struct {
 	Inputs map[string]*tensor.Tensor
 }
 
-// Variants is a model whose inputs may allow more than one step.
+// Variants is a model that can run more than one step on the same set of inputs.
 type Variants interface {
 	Model
 	// Runs lists them, at least one; the first has no suffix.
 	Runs(inputs map[string]*tensor.Tensor) []Variant
 }
 
-// Runs are the steps that inputs allow: one, unless the model is a Variants.
+// Runs lists the steps that inputs allow: one, unless the model is a Variants.
 func Runs(m Model, inputs map[string]*tensor.Tensor) []Variant {
 	if v, ok := m.(Variants); ok {
 		return v.Runs(inputs)
@@ -186,7 +190,8 @@ type Generator interface {
 	// FeedStep makes the inputs that change from step to step: latents x
 	// (batch, channels, frames, height, width) at timestep t.
 	FeedStep(r Request, x *tensor.Tensor, t float64) (map[string]*tensor.Tensor, error)
-	// FeedText makes the inputs that stay, from text context (batch, rows, dim).
+	// FeedText makes the inputs that stay the same in every step, from text context
+	// (batch, rows, dim).
 	FeedText(g *graph.Graph, r Request, context *tensor.Tensor) (map[string]*tensor.Tensor, error)
 }
 
@@ -195,23 +200,23 @@ type Conditioned interface {
 	Generator
 	// Conditions names those inputs, the same in every step; none for a model that reads none.
 	Conditions() []string
-	// CheckConditions reports what is missing, too much or of a wrong shape among
-	// them, and completes the request by what they say.
+	// CheckConditions reports conditions that are missing, not read or of a wrong shape,
+	// and adds the sizes that they decide to the request.
 	CheckConditions(r Request, in map[string]*tensor.Tensor) (Request, error)
 	// FeedConditions makes the graph's inputs from them.
 	FeedConditions(g *graph.Graph, r Request, in map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error)
 }
 
-// TextConditioned is a generator some of whose conditions belong to one text.
+// TextConditioned is a generator with conditions that belong to one text. A negative
+// text has its own.
 type TextConditioned interface {
 	Conditioned
-	// OfText names them, those that may be left out among them. A text to be guided
-	// away from has its own.
+	// OfText names these conditions, including those that may be left out.
 	OfText() []string
 }
 
-// Decoder is a model that turns latents into videos: its Request, Graph and Feed
-// are those of one decoding, of latents z.
+// Decoder is a model that turns latents into videos. Its Request, Graph and Feed
+// describe the decoding of latents z.
 type Decoder interface {
 	Model
 	// VideoShape is (channels, frames, height, width) of the video that latents
@@ -219,9 +224,9 @@ type Decoder interface {
 	VideoShape(latent []int) ([]int, error)
 }
 
-// Companions are the presets that a generator's videos take beside itself: what
-// encodes its text, and what decodes its latents. They need not be models that
-// weft runs. "" is none: a transformer that reads its text itself.
+// Companions names the presets that a generator needs to make a video: the encoder of
+// its text and the decoder of its latents. weft need not run these models. "" means
+// that there is none, for instance because the transformer reads its text itself.
 type Companions struct{ Text, Decoder string }
 
 // Accompanied is a generator that says which models it was released with.
@@ -237,9 +242,9 @@ type Rearranged interface {
 	Velocity(r Request, out *tensor.Tensor) *tensor.Tensor
 }
 
-// TokenReader is a generator whose text is token ids (batch, rows) in place of an
-// encoder's rows: FeedText takes those, negative ones where a text is padded, which
-// a request with Masked allows.
+// TokenReader is a generator that reads token ids (batch, rows) in place of a text
+// encoder's rows. FeedText takes the ids. Negative ids are padding, which requires a
+// request with Masked.
 type TokenReader interface {
 	Generator
 	ReadsTokens()
@@ -252,9 +257,9 @@ type Family struct {
 	Presets map[string]json.RawMessage
 	// Detect says whether a config.json is of this family.
 	Detect func(config map[string]any) bool
-	// New makes a model of a config.json; name is the preset's, or "" where the
-	// configuration came from elsewhere. What is wrong is left with the reader, and
-	// then the model is not used.
+	// New makes a model from a config.json. name is the preset's, or "" where the
+	// configuration is not a preset's. The reader collects what is wrong; the caller
+	// does not use the model in that case.
 	New func(name string, config *ConfigReader) Model
 }
 
@@ -275,7 +280,7 @@ func Presets() []string {
 	return names
 }
 
-// PresetConfig is a preset's config.json. Error: ErrUnknownModel.
+// PresetConfig returns a preset's config.json. Error: ErrUnknownModel.
 func PresetConfig(name string) (json.RawMessage, error) {
 	if raw := presetConfig(name); raw != nil {
 		return raw, nil
@@ -283,7 +288,7 @@ func PresetConfig(name string) (json.RawMessage, error) {
 	return nil, unknownModel(name, name)
 }
 
-// presetConfig is a preset's config.json, nil for a name that is none's.
+// presetConfig returns a preset's config.json, or nil if no preset has the name.
 func presetConfig(name string) json.RawMessage {
 	for _, f := range families {
 		if c, ok := f.Presets[name]; ok {
@@ -293,7 +298,8 @@ func presetConfig(name string) json.RawMessage {
 	return nil
 }
 
-// ByName makes the model that a name stands for, as FindPreset finds it. Error: ErrUnknownModel.
+// ByName makes the model that a name stands for. FindPreset says what names there are.
+// Error: ErrUnknownModel.
 func ByName(name string) (Model, error) {
 	preset, release, err := FindPreset(name)
 	if err != nil {
@@ -316,18 +322,18 @@ func ByName(name string) (Model, error) {
 	return nil, unknownModel(name, preset)
 }
 
-// FromConfig makes the model a config.json describes. where is named in errors.
-// Error: ErrConfig, ErrVariant, ErrUnknownModel, all that is wrong at once.
+// FromConfig makes the model that a config.json describes. Errors begin with where.
+// Error: ErrConfig, ErrVariant, ErrUnknownModel, with all violations at once.
 func FromConfig(raw []byte, where string) (Model, error) {
 	m, _, err := Describe(raw, where)
 	return m, err
 }
 
-// Describe is FromConfig with notes of what in the configuration is not read.
+// Describe is FromConfig, and returns notes about keys that nothing reads.
 func Describe(raw []byte, where string) (m Model, notes []string, err error) {
 	defer func() {
 		if err != nil && where != "" {
-			err = prefixEach(where, err)
+			err = prefixViolations(where, err)
 		}
 	}()
 	config, err := ReadConfig(raw)
@@ -350,8 +356,8 @@ func Describe(raw []byte, where string) (m Model, notes []string, err error) {
 	}{class, kind, names}, "_class_name %q with model_type %q is no model weft knows; known families: %s", class, kind, strings.Join(names, ", "))
 }
 
-// prefixEach puts where each violation was found in front of it.
-func prefixEach(where string, err error) error {
+// prefixViolations puts where in front of each violation's message.
+func prefixViolations(where string, err error) error {
 	var l fault.List
 	for _, v := range fault.Violations(err) {
 		l.Add(fmt.Errorf("%s: %w", where, v))
@@ -362,10 +368,11 @@ func prefixEach(where string, err error) error {
 // maxElements bounds one parameter: 4 TB of f32.
 const maxElements = 1 << 40
 
-// buildModel makes a model and checks that its parameters can be counted.
+// buildModel makes a model from a configuration and checks that the number of elements
+// of every parameter is small enough to be counted.
 func (f Family) buildModel(name string, config *ConfigReader) (Model, []string, error) {
 	m := f.New(name, config)
-	if config.OK() && name == "" { // presets can be counted
+	if config.OK() && name == "" { // presets are small enough
 		for _, p := range m.Params(0) {
 			n := 1
 			for _, d := range p.Shape {
@@ -389,7 +396,7 @@ func Specs(m Model, on *mesh.Mesh, layers int) ([]sharding.Assigned, error) {
 	return SpecsOf(m, on, m.Params(layers))
 }
 
-// SpecsOf is Specs for parameters that are at hand.
+// SpecsOf is Specs for parameters that the caller already has.
 func SpecsOf(m Model, on *mesh.Mesh, params []Param) ([]sharding.Assigned, error) {
 	ps := make([]sharding.Param, len(params))
 	for i, p := range params {

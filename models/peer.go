@@ -8,9 +8,9 @@ import (
 	"weft/sharding"
 )
 
-// The peer's sharding is one pair of name sets for all families. They are kept
-// here to the letter, collisions included, so that what it does can be shown
-// beside what weft does.
+// The peer's sharding is one pair of sets of names for all families. They are copied
+// to the letter, collisions included, so that a listing can compare the peer's
+// sharding with weft's.
 var (
 	peerColumns = strings.Fields(`self_attn_q self_attn_k self_attn_v cross_attn_q cross_attn_k cross_attn_v
 		self_attn_norm_q self_attn_norm_k cross_attn_norm_q cross_attn_norm_k ffn_0 attn_q attn_k attn_v ffn_gate_0 ffn_fc1
@@ -21,8 +21,8 @@ var (
 		mlp_layer2 o_proj down_proj to_out_0 to_out to_add_out ff_out w_down img_attn_proj txt_attn_proj linear2 fc2`)
 )
 
-// PeerSpec is what vidax 0.1.0's shard_wan_params gives a parameter, by its
-// path and rank in the peer's layout: the last two names of the path decide.
+// PeerSpec returns the sharding that vidax 0.1.0's shard_wan_params gives a parameter.
+// path and rank are those of the peer's layout. The last two names of the path decide.
 func PeerSpec(path string, rank int) sharding.Spec {
 	spec := sharding.Whole(rank)
 	parts := strings.Split(path, "/")
@@ -41,14 +41,14 @@ func PeerSpec(path string, rank int) sharding.Spec {
 	return spec
 }
 
-// PeerWhole is a model that the peer keeps whole on every device, whatever its
-// parameters are called.
+// PeerWhole is a model that may say that the peer replicates it, whatever the names of
+// its parameters are.
 type PeerWhole interface {
 	Model
 	PeerWhole() bool
 }
 
-// Layout is a way to write parameters down.
+// Layout says whose names and dim order a listing of parameters has.
 type Layout string
 
 // The layouts.
@@ -68,13 +68,13 @@ type ParamSpec struct {
 	Layout sharding.Layout `json:"layout,omitzero"`
 }
 
-// Local is the shape of what each device holds of a parameter.
+// Local returns the shape of a device's shard of a parameter.
 func (p ParamSpec) Local(on *mesh.Mesh) ([]int, error) {
 	return sharding.Assigned{Param: sharding.Param{Name: p.Path, Shape: p.Shape}, Spec: p.Spec, Layout: p.Layout}.Local(on)
 }
 
-// peerPath is where the peer keeps a parameter, the first part of it where it
-// keeps parts, which it treats alike.
+// peerPath returns the peer's path of a parameter. Where the peer stores the parameter
+// in pieces, it is the path of the first, because the peer shards all pieces alike.
 func peerPath(p Param) string {
 	if len(p.FlaxPieces) > 0 {
 		return p.FlaxPieces[0]
@@ -82,7 +82,8 @@ func peerPath(p Param) string {
 	return p.Flax
 }
 
-// List writes a model's parameters in a layout, under weft's rules or the peer's.
+// List returns a model's parameters in a layout, with their sharding by weft's rules or,
+// if peer is set, by the peer's.
 func List(m Model, assigned []sharding.Assigned, layout Layout, peer bool) []ParamSpec {
 	params := m.Params(0)
 	out := make([]ParamSpec, 0, len(params))

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Preset writes a family's own configuration as a config.json.
+// Preset returns a family's own configuration as a config.json.
 func Preset(config any) json.RawMessage {
 	raw, err := json.Marshal(config)
 	if err != nil {
@@ -15,8 +15,8 @@ func Preset(config any) json.RawMessage {
 	return raw
 }
 
-// PresetName is the preset, the first by name of equal ones, whose configuration
-// is the one that same means, or "".
+// PresetName returns the name of the preset for whose configuration same is true, the
+// first by name if there are several, or "".
 func PresetName[C any](presets map[string]json.RawMessage, parse func(*ConfigReader) C, same func(C) bool) string {
 	for _, name := range slices.Sorted(maps.Keys(presets)) {
 		if r, err := ReadConfig(presets[name]); err == nil && same(parse(r)) && r.OK() {

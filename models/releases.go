@@ -1,27 +1,28 @@
 package models
 
-// Release is a published set of weights and how its publisher runs it: what a
-// configuration does not say. Several releases may share one configuration.
+// Release is a published set of weights with the settings with which its publisher runs
+// it, which a configuration does not state. Several releases may share one configuration.
 type Release struct {
 	Name   string // what --release takes, whole or without the model's name: "ltx-video-0.9.5", "0.9.5"
 	Preset string // whose configuration it has
 	Source string // where its settings were read
-	// Unread are settings that were not held against the source, for it was not at
-	// hand: whoever is shown one is told so.
+	// Unread lists settings that nobody has compared with the source. Whoever is shown
+	// one is told so.
 	Unread []string
 
 	Sampler string // in the names of package sampler
-	// WholeTimes: what the model is fed is truncated to an integer.
+	// WholeTimes says that timesteps are truncated to integers before the model reads them.
 	WholeTimes bool
 	Shift      float64 // of the noise levels; 0 for a sampler that has none
-	// Shifts are those of other sizes, "832x480" to its shift.
+	// Shifts has the shifts of sizes that have another one, by size: "832x480".
 	Shifts map[string]float64
 	// Guidance is the scale, or one for each of two experts, first the one that runs
 	// first. Where guidance is distilled into the weights it is 1: one pass a step.
 	Guidance []float64
 	Steps    int
-	// Boundary is the timestep, as a share of the whole range, from which the expert of
-	// high noise is used, and below it the other; 0 for a release of one transformer.
+	// Boundary is the timestep, as a share of the whole range, from which on the
+	// high-noise expert runs. Below it the low-noise expert runs. It is 0 for a release
+	// of one transformer.
 	Boundary float64
 	Size     string // pixels, WIDTHxHEIGHT
 	Frames   int    // of a video
@@ -31,8 +32,9 @@ type Release struct {
 	Time string
 }
 
-// How LTX-Video's first latent frame is counted: as the one frame it is, which a
-// causal autoencoder makes of it, or as eight like all others.
+// How many frames LTX-Video's first latent frame counts for in positions: one
+// (TimeCausal), because a causal autoencoder makes it of the first frame alone, or
+// eight as every other (TimeUniform).
 const (
 	TimeCausal  = "causal"
 	TimeUniform = "uniform"
@@ -47,12 +49,13 @@ const (
 	cosmos3   = "diffusers Cosmos3OmniPipeline and the release's scheduler"
 )
 
-// allButTime are the settings of releases of LTX-Video and LTX-2 whose files were not at
-// hand: that they count time causally their pipelines say.
+// allButTime lists the settings of releases of LTX-Video and LTX-2 that nobody has
+// compared with the releases' files. Their pipelines' code shows that they count time
+// causally.
 var allButTime = []string{"sampler", "shift", "guidance", "steps", "size", "frames", "fps", "text_len", "passes"}
 
-// releases are in the order in which they are tried: of those with one
-// configuration the first is taken where nothing says which it is.
+// releases is in the order in which releases are tried: where nothing decides between
+// those with the same configuration, the first is taken.
 var releases = []Release{
 	{Name: "wan2.1-t2v-1.3b", Preset: "wan2.1-t2v-1.3b", Source: wan21 + "wan_t2v_1_3B.py", Sampler: "unipc", WholeTimes: true, Shift: 5, Guidance: []float64{5}, Steps: 50, Size: "832x480", Frames: 81, FPS: 16, TextLen: 512},
 	{Name: "wan2.1-t2v-14b", Preset: "wan2.1-t2v-14b", Source: wan21 + "wan_t2v_14B.py", Sampler: "unipc", WholeTimes: true, Shift: 5, Guidance: []float64{5}, Steps: 50, Size: "1280x720", Frames: 81, FPS: 16, TextLen: 512},
@@ -92,13 +95,13 @@ var releases = []Release{
 
 	{Name: "cosmos2.5-2b", Preset: "cosmos2.5-2b", Source: cosmos25, Sampler: "unipc", Shift: 5, Guidance: []float64{7}, Steps: 35, Size: "1280x704", Frames: 93, TextLen: 512},
 	{Name: "cosmos2.5-14b", Preset: "cosmos2.5-14b", Source: cosmos25, Sampler: "unipc", Shift: 5, Guidance: []float64{7}, Steps: 35, Size: "1280x704", Frames: 93, TextLen: 512},
-	// The pipeline's 720 rows fill no whole patches: the nearest that do.
+	// The pipeline's 720 rows do not fill patches; 704 is the nearest number that does.
 	{Name: "cosmos3-nano", Preset: "cosmos3-nano", Source: cosmos3, Sampler: "unipc-karras", Guidance: []float64{6}, Steps: 35, Size: "1280x704", Frames: 189, FPS: 24},
 	{Name: "cosmos3-edge", Preset: "cosmos3-edge", Source: cosmos3, Unread: []string{"shift"}, Sampler: "unipc", Shift: 12, Guidance: []float64{6}, Steps: 35, Size: "1280x704", Frames: 189, FPS: 24},
 }
 
-// published are publishers' names for presets and releases beside their own here,
-// without the organisation and an ending -diffusers.
+// published lists publishers' names of presets and releases that differ from the names
+// here, without the organisation and an ending -diffusers.
 var published = []struct {
 	name string
 	also []string
@@ -128,11 +131,11 @@ var published = []struct {
 	{"wan2.2-vae", []string{"wan2.2-vae.pth"}},
 }
 
-// repositories are those whose one release has another preset than their
-// bare name stands for here.
+// repositories maps repositories to their release's preset, where their name without
+// the organisation stands for another preset here.
 var repositories = map[string]string{
 	"tencent/hunyuanvideo": "hunyuanvideo-cfgdistill", "hunyuanvideo-community/hunyuanvideo": "hunyuanvideo-cfgdistill", "tencent-hunyuan/hunyuanvideo": "hunyuanvideo-cfgdistill",
 }
 
-// organisations publish what is known by name.
+// organisations lists the publishers whose names FindPreset knows.
 var organisations = []string{"wan-ai", "lightricks", "thudm", "zai-org", "tencent", "tencent-hunyuan", "hunyuanvideo-community", "nvidia", "nvidia-cosmos", "google", "a-r-r-o-w"}

@@ -21,7 +21,7 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	var l fault.List
 	l.Add(m.CheckSplit(on))
 	l.Add(models.CheckRequest(on, r, m.c.Layers))
-	lay := m.layout(on, r)
+	lay := m.layOutRequest(on, r)
 	l.Add(models.CheckPadding(on, r, "tokens", lay.Tokens, lay.Padded))
 	if m.c.Tower == text && (r.Text < 0 || r.Text > m.c.Places) {
 		l.Add(fault.New(models.ErrInputs, nil, "%d tokens: the model has places for 1 to %d", r.Text, m.c.Places))
@@ -29,7 +29,7 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	return l.Err()
 }
 
-// Inputs names all that a forward looks at.
+// Inputs names every tensor that a forward may read.
 func (m *Model) Inputs() []string {
 	if m.c.Tower == text {
 		return []string{"ids", "mask"}
@@ -67,7 +67,7 @@ func (m *Model) Example(batch int, _ []int, seed uint64) (map[string]*tensor.Ten
 	return in, nil
 }
 
-// Feed makes the graph's inputs from those Request reads.
+// Feed makes the graph's inputs from the inputs that Request checks.
 func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
 	if m.c.Tower == vision {
 		x, err := inputs["x"].As(g.Input("x").DType)
@@ -77,7 +77,8 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 	if err != nil {
 		return nil, err
 	}
-	// A text ends at its largest id, the last that the tokenizer has, the first of equal ones.
+	// The tokenizer ends a text with the largest id of its vocabulary and pads behind
+	// it, so the first of the largest ids is the end.
 	ids, err := inputs["ids"].Int64s()
 	if err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ type Config struct {
 	Dim    int     `json:"dim"`
 	FFNDim int     `json:"ffn_dim"`
 	Heads  int     `json:"num_heads"`
-	Layers int     `json:"num_layers"` // that are run
+	Layers int     `json:"num_layers"` // only those that are run
 	Eps    float64 `json:"eps"`
 	Act    string  `json:"hidden_act"` // "gelu" or "quick_gelu"
 	// Names are those of the official checkpoint: "wan" or "transformers".
@@ -37,17 +37,19 @@ const (
 	text   = "text"
 )
 
-// HeadDim is the width of one head.
+// HeadDim returns the width of one head.
 func (c Config) HeadDim() int { return c.Dim / c.Heads }
 
-// Tokens is how many an image has: its patches, and one in front for all of it.
+// Tokens returns the number of an image's tokens: its patches, and the class token in
+// front of them.
 func (c Config) Tokens() int { return c.Grid()*c.Grid() + 1 }
 
-// Grid is how many patches an image has either way.
+// Grid returns the number of patches along each side of an image.
 func (c Config) Grid() int { return c.ImageSize / c.PatchSize }
 
-// parse reads any publisher's config.json and refuses what the programs do not do.
-func parse(r *models.ConfigReader) Config {
+// parseConfig reads a config.json in the words of any publisher, and refuses values
+// that the programs do not implement.
+func parseConfig(r *models.ConfigReader) Config {
 	var c Config
 	switch {
 	case r.Has("tower"):
@@ -67,7 +69,7 @@ func parse(r *models.ConfigReader) Config {
 	return c
 }
 
-// parseOwn reads a preset's: a Config.
+// parseOwn reads the configuration of a preset, which is a Config.
 func parseOwn(r *models.ConfigReader) Config {
 	c := Config{Tower: r.String("tower", ""), Names: r.String("names", "")}
 	if (c.Tower != vision && c.Tower != text) || (c.Names != "wan" && c.Names != "transformers") || (c.Tower == text && c.Names == "wan") {
@@ -76,12 +78,13 @@ func parseOwn(r *models.ConfigReader) Config {
 	c.Dim, c.FFNDim = r.Int("dim", 0, models.WidthBound), r.Int("ffn_dim", 0, models.WidthBound)
 	c.Heads, c.Layers = r.Int("num_heads", 0, models.HeadBound), r.Int("num_layers", 0, models.LayerBound)
 	c.Eps, c.Act = r.Float("eps", 1e-5, models.SmallSpan), r.String("hidden_act", "gelu")
-	c.readEnds(r, Config{})
+	c.readInputSizes(r, Config{})
 	return c
 }
 
-// readEnds reads what a tower has at its beginning: of an image, or of a text.
-func (c *Config) readEnds(r *models.ConfigReader, d Config) {
+// readInputSizes reads the sizes of a tower's input: vocabulary and positions of a
+// text, or the pixels of an image and its patches. d has the defaults.
+func (c *Config) readInputSizes(r *models.ConfigReader, d Config) {
 	if c.Tower == text {
 		c.Vocab, c.Places = r.Int("vocab_size", d.Vocab, models.VocabBound), r.Int("max_position_embeddings", d.Places, models.RowBound)
 		return
@@ -89,8 +92,8 @@ func (c *Config) readEnds(r *models.ConfigReader, d Config) {
 	c.ImageSize, c.PatchSize = r.Int("image_size", d.ImageSize, models.SizeBound), r.Int("patch_size", d.PatchSize, models.Bound{Least: 1, Most: 1 << 10, Why: "it is a square of pixels"})
 }
 
-// parseTransformers reads what transformers writes for either tower, and for both
-// together, of which the text's is run.
+// parseTransformers reads the config.json that transformers writes for one tower. Of
+// one for both towers it reads the text tower's part, which is the one that is run.
 func parseTransformers(r *models.ConfigReader) Config {
 	metadata := []string{"num_channels", "projection_dim", "logit_scale_init_value", "vision_config", "vision_config_dict", "text_config_dict", "model_type"}
 	r.Metadata(metadata...)
@@ -106,7 +109,7 @@ func parseTransformers(r *models.ConfigReader) Config {
 	c.Dim, c.FFNDim = r.Int("hidden_size", d.Dim, models.WidthBound), r.Int("intermediate_size", d.FFNDim, models.WidthBound)
 	c.Heads, c.Layers = r.Int("num_attention_heads", d.Heads, models.HeadBound), r.Int("num_hidden_layers", d.Layers, models.LayerBound)
 	if c.Tower == vision {
-		c.Layers = lastButOne(r, "num_hidden_layers", c.Layers)
+		c.Layers = layersButLast(r, "num_hidden_layers", c.Layers)
 	}
 	eps := "layer_norm_eps"
 	if r.Has("eps") {
@@ -115,20 +118,22 @@ func parseTransformers(r *models.ConfigReader) Config {
 	c.Eps = r.Float(eps, 1e-5, models.SmallSpan)
 	r.Metadata("layer_norm_eps")
 	c.Act = r.String("hidden_act", "quick_gelu")
-	c.readEnds(r, d)
+	c.readInputSizes(r, d)
 	return c
 }
 
-// lastButOne is how many layers of a tower are run, whose last is not.
-func lastButOne(r *models.ConfigReader, key string, layers int) int {
+// layersButLast returns how many layers of an image tower are run: all but the last,
+// because video models read the features in front of it.
+func layersButLast(r *models.ConfigReader, key string, layers int) int {
 	if layers < 2 && r.Sound(key) {
 		r.Refuse("%s %d: the last layer is not run, so at least 2 are needed", key, layers)
 	}
 	return max(1, layers-1)
 }
 
-// parseOfficial reads what describes Wan's image tower, in the words of its code and
-// of the peer's: vision_layers counts the last one, which is not run, and num_layers does not.
+// parseOfficial reads a configuration of Wan's image tower, in the words of Wan's code
+// or of the peer's. vision_layers counts the last layer, which is not run, and
+// num_layers does not.
 func parseOfficial(r *models.ConfigReader) Config {
 	c := Config{Tower: vision, Names: "wan"}
 	width, heads, layers, ratio := "dim", "num_heads", "num_layers", "mlp_ratio"
@@ -137,7 +142,7 @@ func parseOfficial(r *models.ConfigReader) Config {
 	}
 	c.Dim, c.Heads, c.Layers = r.Int(width, 0, models.WidthBound), r.Int(heads, 0, models.HeadBound), r.Int(layers, 0, models.LayerBound)
 	if layers == "vision_layers" {
-		c.Layers = lastButOne(r, layers, c.Layers)
+		c.Layers = layersButLast(r, layers, c.Layers)
 	}
 	c.FFNDim = r.Scale(ratio, models.WidthBound, c.Dim, r.Float(ratio, 4, models.RatioSpan))
 	eps := "eps"
@@ -145,12 +150,12 @@ func parseOfficial(r *models.ConfigReader) Config {
 		eps = "norm_eps"
 	}
 	c.Eps, c.Act = r.Float(eps, 1e-5, models.SmallSpan), r.String("activation", "gelu")
-	c.readEnds(r, Config{})
+	c.readInputSizes(r, Config{})
 	return c
 }
 
-// detect says whether a config.json is of a CLIP tower.
-func detect(c map[string]any) bool {
+// detectConfig says whether a config.json describes a CLIP tower.
+func detectConfig(c map[string]any) bool {
 	switch c["model_type"] {
 	case "clip", "clip_text_model", "clip_vision_model":
 		return true
@@ -168,9 +173,10 @@ var presets = map[string]json.RawMessage{
 	"hunyuan-clip-l-text": models.Preset(Config{Tower: text, Dim: 768, FFNDim: 3072, Heads: 12, Layers: 12, Eps: 1e-5, Act: "quick_gelu", Names: "transformers", Vocab: 49408, Places: 77}),
 }
 
-// nameOf is the preset that c is, whoever published it, or the kind of tower.
+// nameOf returns the name of the preset that equals c but for the publisher's names of
+// tensors, and otherwise the kind of tower.
 func nameOf(c Config) string {
-	name := models.PresetName(presets, parse, func(p Config) bool {
+	name := models.PresetName(presets, parseConfig, func(p Config) bool {
 		p.Names = c.Names
 		return p == c
 	})
@@ -184,9 +190,9 @@ func init() {
 	models.Register(models.Family{
 		Name:    "clip",
 		Presets: presets,
-		Detect:  detect,
+		Detect:  detectConfig,
 		New: func(_ string, r *models.ConfigReader) models.Model {
-			c := parse(r)
+			c := parseConfig(r)
 			return &Model{name: nameOf(c), c: c, n: namesOf(c)}
 		},
 	})

@@ -17,17 +17,17 @@ type Model struct {
 	n    naming
 }
 
-// Name is the preset's name, or the kind of tower: clip-vision.
+// Name returns the preset's name, or the kind of tower: clip-vision.
 func (m *Model) Name() string { return m.name }
 
-// Config is a Config.
+// Config returns a Config.
 func (m *Model) Config() any { return m.c }
 
-// PeerWhole: the peer's scripts keep both towers whole on every device.
+// PeerWhole is true, because the peer's scripts replicate both towers.
 func (m *Model) PeerWhole() bool { return true }
 
-// naming is how a publisher calls a tower's tensors. block is what layer %d's
-// begin with; those of modules come without ".weight" and ".bias".
+// naming holds a publisher's names of a tower's tensors. block is the prefix of layer
+// %d; names of modules come without ".weight" and ".bias".
 type naming struct {
 	block                               string
 	qkv                                 []string // three, or one that stacks them
@@ -36,6 +36,7 @@ type naming struct {
 	last                                string // the norm at the end of a text
 }
 
+// namesOf returns the names of the publisher that a configuration states.
 func namesOf(c Config) naming {
 	hf := func(tower string) naming {
 		return naming{block: tower + "encoder.layers.%d.", qkv: []string{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"},
@@ -56,8 +57,8 @@ func namesOf(c Config) naming {
 		class: "visual.cls_embedding", places: "visual.pos_embedding", patch: "visual.patch_embedding", first: "visual.pre_norm"}
 }
 
-// flax is the peer's path of a module.
-func (m *Model) flax(module string) string {
+// flaxPath returns the peer's path of a module.
+func (m *Model) flaxPath(module string) string {
 	path := strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(module, "visual."), "text_model."), "encoder.")
 	parts := strings.Split(path, ".")
 	switch {
@@ -69,17 +70,18 @@ func (m *Model) flax(module string) string {
 	return strings.Join(parts, "_")
 }
 
-func (m *Model) block(i int) string { return fmt.Sprintf(m.n.block, i) }
+// blockPrefix returns the prefix of the names of layer i.
+func (m *Model) blockPrefix(i int) string { return fmt.Sprintf(m.n.block, i) }
 
 // Params lists the parameters under their official names.
 func (m *Model) Params(layers int) []models.Param {
 	c, n := m.c, m.n
 	ps := []models.Param{}
 	linear := func(name string, out, in int) {
-		ps = append(ps, models.LinearParams(name, m.flax(name), out, in, true)...)
+		ps = append(ps, models.LinearParams(name, m.flaxPath(name), out, in, true)...)
 	}
 	norm := func(name string) {
-		path := m.flax(name)
+		path := m.flaxPath(name)
 		ps = append(ps, models.Param{Name: name + ".weight", Shape: []int{c.Dim}, Flax: path + "/scale"},
 			models.Param{Name: name + ".bias", Shape: []int{c.Dim}, Flax: path + "/bias"})
 	}
@@ -102,7 +104,7 @@ func (m *Model) Params(layers int) []models.Param {
 		table(n.places, "embeddings_position_embedding/embedding", c.Places, c.Dim)
 	}
 	for i := range (models.Request{Layers: layers}).Run(c.Layers) {
-		b := m.block(i)
+		b := m.blockPrefix(i)
 		norm(b + n.norm1)
 		for _, name := range n.qkv {
 			linear(b+name, 3*c.Dim/len(n.qkv), c.Dim)
@@ -118,8 +120,8 @@ func (m *Model) Params(layers int) []models.Param {
 	return ps
 }
 
-// Rules split over tp what the peer keeps whole: heads, the FFN and a text's token
-// table by rows of the vocabulary. README.md has the bytes.
+// Rules shard over tp what the peer replicates: heads, the FFN and a text's token
+// table, by rows of the vocabulary. README.md lists the bytes that this saves.
 func (m *Model) Rules() sharding.Rules {
 	n := m.n
 	block := strings.Replace(n.block, "%d", "*", 1)
@@ -141,7 +143,8 @@ func (m *Model) Rules() sharding.Rules {
 	if m.c.Tower == vision {
 		return append(rules, sharding.Rule{Match: n.class, Spec: whole}, sharding.Rule{Match: n.patch + ".*", Spec: whole}, sharding.Rule{Match: n.first + ".*", Spec: whole})
 	}
-	// A vocabulary need not divide: it is what the tokenizer made it.
+	// The table is replicated where tp does not divide the vocabulary, whose size the
+	// tokenizer decides.
 	return append(rules, sharding.Rule{Match: n.tokens + ".weight", Spec: first, WholeIfUneven: true}, sharding.Rule{Match: n.last + ".*", Spec: whole})
 }
 
@@ -156,12 +159,12 @@ func (m *Model) Official(name string) string {
 	return name
 }
 
-// Ignore are the other tower, and what lies behind the last layer that is run.
+// Ignore lists the other tower and the tensors behind the last layer that is run.
 func (m *Model) Ignore() []bystander.Kind {
 	if m.c.Tower == text {
 		return []bystander.Kind{bystander.ImageTower}
 	}
-	last := m.block(m.c.Layers) + "*"
+	last := m.blockPrefix(m.c.Layers) + "*"
 	behind := bystander.Kind{Name: "the layers behind the last that is run", Globs: []string{last, "visual.post_norm.*", "visual.head*", "*post_layernorm.*"}}
 	if m.c.Names == "transformers" {
 		behind.Globs = append(behind.Globs, strings.TrimPrefix(last, "vision_model."))

@@ -33,7 +33,7 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &build{Step: base, m: m, layout: m.layout(on, r)}
+	s := &build{Step: base, m: m, layout: m.layOutRequest(on, r)}
 	s.Padded("tokens", s.layout.Tokens, s.layout.Padded)
 	b, l := r.Batch, s.layout
 	batch := sharding.NewSpec([]string{mesh.DP})
@@ -44,7 +44,7 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 		s.Input(graph.Input{Name: "end", DType: dtype.F32, Shape: []int{b, l.Padded, 1}, Spec: l.Stream, Step: true})
 	}
 	s.Value("tokens", step.Value{DType: dtype.F32, Shape: []int{b, l.Padded, m.c.Dim}, Spec: l.Stream, Kind: step.Stream})
-	if err := s.Stages(r.Run(m.c.Layers), s.stage); err != nil {
+	if err := s.Stages(r.Run(m.c.Layers), s.buildStage); err != nil {
 		return nil, err
 	}
 	if m.c.Tower == text {
@@ -53,19 +53,21 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	return s.Finish("out")
 }
 
-// layout lays a text or an image's tokens out.
-func (m *Model) layout(on *mesh.Mesh, r models.Request) models.TextLayout {
+// layOutRequest computes the layout of a text's or an image's tokens on a mesh.
+func (m *Model) layOutRequest(on *mesh.Mesh, r models.Request) models.TextLayout {
 	if m.c.Tower == vision {
 		r.Text = m.c.Tokens()
 	}
 	return r.TextLayout(on, m.c.Places)
 }
 
-// stage builds the programs of one pipeline stage and their calls.
-func (s *build) stage(first, last bool, layers sharding.Range) error {
-	embed, post := s.image, s.features
+// buildStage builds the programs of one pipeline stage on its own devices, and adds
+// their calls. The first stage also makes the tokens; the last stage also makes the
+// result.
+func (s *build) buildStage(first, last bool, layers sharding.Range) error {
+	embed, post := s.buildImageEmbed, s.buildImagePost
 	if s.m.c.Tower == text {
-		embed, post = s.text, s.pooled
+		embed, post = s.buildTextEmbed, s.buildTextPost
 	}
 	trace := func(name string) map[int]graph.Traced {
 		return step.Tokens(name, s.Request.Batch, s.layout.Tokens, s.m.c.Dim)
@@ -76,11 +78,11 @@ func (s *build) stage(first, last bool, layers sharding.Range) error {
 		}
 		s.Call(graph.Call{Name: "embed", Program: "embed", Trace: trace("embed")}, "", 0)
 	}
-	if err := s.block(); err != nil {
+	if err := s.buildBlock(); err != nil {
 		return err
 	}
 	for i := layers.Lo; i < layers.Hi; i++ {
-		s.Call(graph.Call{Name: fmt.Sprintf("block %d", i), Program: "block", Trace: trace(fmt.Sprintf("block_%d", i))}, s.m.block(i), i)
+		s.Call(graph.Call{Name: fmt.Sprintf("block %d", i), Program: "block", Trace: trace(fmt.Sprintf("block_%d", i))}, s.m.blockPrefix(i), i)
 	}
 	if !last {
 		return nil
@@ -92,9 +94,10 @@ func (s *build) stage(first, last bool, layers sharding.Range) error {
 	return nil
 }
 
-// image makes tokens of an image (B, 3, H, W): one for all of it, then its
-// patches, with their places, normalised.
-func (s *build) image() error {
+// buildImageEmbed builds the program "embed" of the image tower, which makes tokens of
+// an image (B, 3, H, W): the class token and then the patches. It adds their learned
+// positions and normalises them.
+func (s *build) buildImageEmbed() error {
 	c, n := s.m.c, s.m.n
 	batch := sharding.NewSpec([]string{mesh.DP})
 	return s.Build("embed", "", func(p *step.Program) {
@@ -108,19 +111,20 @@ func (s *build) image() error {
 	})
 }
 
-// text makes tokens of ids (B, Lp): their rows of the table, with their places.
-func (s *build) text() error {
+// buildTextEmbed builds the program "embed" of the text tower, which looks up ids
+// (B, Lp) in the token table and adds their learned positions.
+func (s *build) buildTextEmbed() error {
 	return s.Build("embed", "", func(p *step.Program) {
 		places := p.PadTo(p.Slice(p.Weight(s.m.n.places), 0, 0, s.layout.Tokens), 0, s.layout.Padded)
 		p.Output("tokens", p.Add(p.Rows(s.m.n.tokens, p.Value("ids"), s.layout.Stream), places), "")
 	})
 }
 
-// block is one layer: self-attention and FFN, each behind a LayerNorm. The stream
-// stays f32.
-func (s *build) block() error {
+// buildBlock builds the program of one layer: self-attention and FFN, each behind a
+// LayerNorm. The residual stream stays f32.
+func (s *build) buildBlock() error {
 	c, n, l := s.m.c, s.m.n, s.layout
-	return s.Build("block", s.m.block(0), func(p *step.Program) {
+	return s.Build("block", s.m.blockPrefix(0), func(p *step.Program) {
 		x := p.Value("tokens")
 		norm := func(name string) spmd.Tensor {
 			return p.Reshard(p.Compute(p.Norm(name, x, c.Eps)), l.Gathered, "split stream gathered for column-parallel matmuls")
@@ -147,23 +151,26 @@ func (s *build) block() error {
 	})
 }
 
-// whole gathers tokens (B, Lp, D) and cuts padding off: (B, L, D).
-func (s *build) whole(p *step.Program, x spmd.Tensor) spmd.Tensor {
+// gatherTokens gathers tokens (B, Lp, D) on every device and cuts off the padding:
+// (B, L, D).
+func (s *build) gatherTokens(p *step.Program, x spmd.Tensor) spmd.Tensor {
 	return p.Slice(p.Reshard(x, sharding.NewSpec([]string{mesh.DP}), "tokens gathered for the result"), 1, 0, s.layout.Tokens)
 }
 
-// features are an image's tokens as they leave the last layer that is run.
-func (s *build) features() error {
-	return s.Build("post", "", func(p *step.Program) { p.Output("out", s.whole(p, p.Value("tokens")), "") })
+// buildImagePost builds the program "post" of the image tower, which returns the
+// tokens as they leave the last layer that is run.
+func (s *build) buildImagePost() error {
+	return s.Build("post", "", func(p *step.Program) { p.Output("out", s.gatherTokens(p, p.Value("tokens")), "") })
 }
 
-// pooled is the norm at the end of a text: all tokens as out_hidden (B, L, D), and
-// the one at the end of each text as out (B, D).
-func (s *build) pooled() error {
+// buildTextPost builds the program "post" of the text tower, which applies the final
+// norm. It returns all tokens as out_hidden (B, L, D), and the token at the end of
+// each text as out (B, D).
+func (s *build) buildTextPost() error {
 	return s.Build("post", "", func(p *step.Program) {
 		x := p.Norm(s.m.n.last, p.Value("tokens"), s.m.c.Eps)
 		at := p.Reduced(p.Sum(p.Mul(x, p.Value("end")), 1), "the text's end is on one device")
 		p.Output("out", p.DropDim(at, 1), "")
-		p.Output("out_hidden", s.whole(p, x), "")
+		p.Output("out_hidden", s.gatherTokens(p, x), "")
 	})
 }

@@ -58,9 +58,9 @@ func TestCollectives(t *testing.T) {
 	})
 }
 
-// Field report A07: q, k and v stacked in one matrix are cut by parts. A device of
-// two has rows 0-1, 4-5 and 8-9 of twelve, and a gather of what they give is right
-// only so.
+// q, k and v are stacked in one matrix, and each of the three is sharded by itself. Of
+// twelve rows, a device of two has rows 0-1, 4-5 and 8-9: with rows 0-5 it would have
+// all of q and half of k, and its heads would not fit together.
 func TestStackedWeightsAreCutByParts(t *testing.T) {
 	m := modeltest.Config(t, visionDir)
 	on := meshtest.Mesh(t, "dp=1,tp=2,sp=1")

@@ -26,17 +26,18 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	if err := l.Err(); err != nil {
 		return err
 	}
-	lay := m.layout(on, r)
+	lay := m.layOutRequest(on, r)
 	return models.CheckPadding(on, r, "video tokens", lay.Tokens, lay.Padded)
 }
 
-// checkLatent says what is wrong with latents (channels, frames, height, width).
+// checkLatent checks latents (channels, frames, height, width) against the model's
+// channels and patches, and against the sizes that its positions reach.
 func (m *Model) checkLatent(latent []int) error {
-	if err := models.CheckLatent(latent, m.c.OutChannels, m.c.patch()); err != nil {
+	if err := models.CheckLatent(latent, m.c.OutChannels, m.c.patchShape()); err != nil {
 		return err
 	}
 	var l fault.List
-	g := step.GridOf(latent, m.c.patch())
+	g := step.GridOf(latent, m.c.patchShape())
 	switch most := m.c.sampleGrid(); {
 	case m.c.Learned && g != most:
 		l.Add(fault.New(models.ErrSize, nil, "latents of %d x %d x %d: this model's learned positions are those of %d x %d x %d alone (%d frames of %dx%d pixels)",
@@ -48,8 +49,7 @@ func (m *Model) checkLatent(latent []int) error {
 	return l.Err()
 }
 
-// Resolve names the variants of the family that tensors give away where their
-// config.json does not.
+// Resolve refuses variants of the family that only their tensors reveal.
 func (m *Model) Resolve(names []string) (models.Model, error) {
 	for _, v := range []struct {
 		prefix, variant string

@@ -2,7 +2,7 @@ package cogvideox
 
 import "weft/models"
 
-// Companions are T5 v1.1 and CogVideoX's autoencoder.
+// Companions names T5 v1.1 and CogVideoX's autoencoder.
 func (m *Model) Companions() models.Companions {
 	return models.Companions{Text: "t5-v1.1-xxl", Decoder: "cogvideox-vae"}
 }

@@ -14,8 +14,8 @@ import (
 type Config struct {
 	Heads   int `json:"num_attention_heads"`
 	HeadDim int `json:"attention_head_dim"`
-	// InChannels are those of the latents and, for image-to-video, of the image's
-	// latents behind them.
+	// InChannels counts the channels of the latents and, for image-to-video, of the
+	// image's latents behind them.
 	InChannels   int `json:"in_channels"`
 	OutChannels  int `json:"out_channels"`
 	TimeEmbedDim int `json:"time_embed_dim"`
@@ -23,13 +23,14 @@ type Config struct {
 	OfsEmbedDim  int `json:"ofs_embed_dim,omitempty"`
 	TextEmbedDim int `json:"text_embed_dim"`
 	Layers       int `json:"num_layers"`
-	// The latents that positions are made for; sample_frames counts the video's frames.
+	// The sizes that positions are made for: width and height in latents, but frames
+	// in frames of the video.
 	SampleWidth  int `json:"sample_width"`
 	SampleHeight int `json:"sample_height"`
 	SampleFrames int `json:"sample_frames"`
 	PatchSize    int `json:"patch_size"`
-	// PatchT is how many latent frames a patch has: 0 for CogVideoX 1.0, whose
-	// patches lie in one frame, 2 for 1.5.
+	// PatchT is the number of latent frames of a patch: 2 for 1.5, and 0 for
+	// CogVideoX 1.0, whose patches lie within one frame.
 	PatchT       int     `json:"patch_size_t,omitempty"`
 	Compression  int     `json:"temporal_compression_ratio"`
 	TextLen      int     `json:"max_text_seq_length"`
@@ -38,34 +39,37 @@ type Config struct {
 	TimeScale    float64 `json:"temporal_interpolation_scale"`
 	Rotary       bool    `json:"use_rotary_positional_embeddings"`
 	Learned      bool    `json:"use_learned_positional_embeddings"`
-	// PatchBias is that of 1.0's convolution. 1.5's linear projection has a bias whatever it says.
+	// PatchBias says whether 1.0's patch convolution has a bias. 1.5's linear
+	// projection always has one.
 	PatchBias bool `json:"patch_bias"`
 }
 
-// Dim is the width of the streams.
+// Dim returns the width of the two residual streams.
 func (c Config) Dim() int { return c.Heads * c.HeadDim }
 
-// patch is how many latent frames, rows and columns a token has.
-func (c Config) patch() [3]int { return [3]int{max(1, c.PatchT), c.PatchSize, c.PatchSize} }
+// patchShape returns how many latent frames, rows and columns make one token.
+func (c Config) patchShape() [3]int { return [3]int{max(1, c.PatchT), c.PatchSize, c.PatchSize} }
 
-// conditionDim is how many channels the image's latents have, 0 for text-to-video.
+// conditionDim returns the number of channels of the image's latents, 0 for
+// text-to-video.
 func (c Config) conditionDim() int { return c.InChannels - c.OutChannels }
 
-// sampleGrid is how many tokens the sizes of the config make.
+// sampleGrid returns the grid of tokens for the sizes that the config states.
 func (c Config) sampleGrid() step.Grid {
 	return step.Grid{Frames: (c.SampleFrames-1)/c.Compression + 1, Rows: c.SampleHeight / c.PatchSize, Cols: c.SampleWidth / c.PatchSize}
 }
 
-// defaults are those of diffusers' CogVideoXTransformer3DModel.
-var defaults = Config{Heads: 30, HeadDim: 64, InChannels: 16, OutChannels: 16, TimeEmbedDim: 512, TextEmbedDim: 4096, Layers: 30,
+// defaultConfig has the defaults of diffusers' CogVideoXTransformer3DModel.
+var defaultConfig = Config{Heads: 30, HeadDim: 64, InChannels: 16, OutChannels: 16, TimeEmbedDim: 512, TextEmbedDim: 4096, Layers: 30,
 	SampleWidth: 90, SampleHeight: 60, SampleFrames: 49, PatchSize: 2, Compression: 4, TextLen: 226, Eps: 1e-5,
 	SpatialScale: 1.875, TimeScale: 1, PatchBias: true}
 
-// parse reads config.json and refuses what the programs do not do.
-func parse(r *models.ConfigReader) Config {
+// parseConfig reads a config.json and refuses values that the programs do not
+// implement.
+func parseConfig(r *models.ConfigReader) Config {
 	const class = "CogVideoXTransformer3DModel"
 	const release = "every release"
-	d := defaults
+	d := defaultConfig
 	r.Fixed("_class_name", class, "the family")
 	r.Fixed("activation_fn", "gelu-approximate", release)
 	r.Fixed("timestep_activation_fn", "silu", release)
@@ -110,39 +114,45 @@ func parse(r *models.ConfigReader) Config {
 	return c
 }
 
-func detect(c map[string]any) bool {
+// detectConfig says whether a config.json describes a CogVideoX transformer.
+func detectConfig(c map[string]any) bool {
 	class, _ := c["_class_name"].(string)
 	_, scale := c["spatial_interpolation_scale"]
 	_, learned := c["use_learned_positional_embeddings"]
 	return class == "CogVideoXTransformer3DModel" || class == "" && scale && learned
 }
 
-func preset(change func(c *Config)) json.RawMessage {
-	c := defaults
+// makePreset writes the config.json of a release, whose changes to the default
+// configuration change makes.
+func makePreset(change func(c *Config)) json.RawMessage {
+	c := defaultConfig
 	change(&c)
 	return models.Preset(c)
 }
 
-func fiveB(c *Config) { c.Heads, c.Layers, c.Rotary = 48, 42, true }
+// set5BSizes sets what distinguishes the 5B releases from the 2B one.
+func set5BSizes(c *Config) { c.Heads, c.Layers, c.Rotary = 48, 42, true }
 
-func onePointFive(c *Config) {
-	fiveB(c)
+// set15Sizes sets what distinguishes CogVideoX-1.5 from the 2B release of 1.0.
+func set15Sizes(c *Config) {
+	set5BSizes(c)
 	c.PatchT, c.PatchBias = 2, false
 	c.SampleWidth, c.SampleHeight, c.SampleFrames = 170, 96, 81
 }
 
 var presets = map[string]json.RawMessage{
-	"cogvideox-2b":         preset(func(*Config) {}),
-	"cogvideox-5b":         preset(fiveB),
-	"cogvideox-5b-i2v":     preset(func(c *Config) { fiveB(c); c.InChannels, c.Learned = 32, true }),
-	"cogvideox-1.5-5b":     preset(onePointFive),
-	"cogvideox-1.5-5b-i2v": preset(func(c *Config) { onePointFive(c); c.InChannels, c.OfsEmbedDim = 32, 512 }),
+	"cogvideox-2b":         makePreset(func(*Config) {}),
+	"cogvideox-5b":         makePreset(set5BSizes),
+	"cogvideox-5b-i2v":     makePreset(func(c *Config) { set5BSizes(c); c.InChannels, c.Learned = 32, true }),
+	"cogvideox-1.5-5b":     makePreset(set15Sizes),
+	"cogvideox-1.5-5b-i2v": makePreset(func(c *Config) { set15Sizes(c); c.InChannels, c.OfsEmbedDim = 32, 512 }),
 }
 
-// nameOf is the preset that c is, or the kind of model. The size that 1.5's
-// positions were made for differs between its releases and makes no other model.
+// nameOf returns the name of the preset that equals c, and otherwise the kind of
+// model. It ignores the sizes that positions are made for where they are not
+// learned, because releases of the same model differ in them.
 func nameOf(c Config) string {
-	name := models.PresetName(presets, parse, func(p Config) bool {
+	name := models.PresetName(presets, parseConfig, func(p Config) bool {
 		if !p.Learned {
 			p.SampleWidth, p.SampleHeight, p.SampleFrames = c.SampleWidth, c.SampleHeight, c.SampleFrames
 		}
@@ -165,9 +175,9 @@ func init() {
 	models.Register(models.Family{
 		Name:    "cogvideox",
 		Presets: presets,
-		Detect:  detect,
+		Detect:  detectConfig,
 		New: func(_ string, r *models.ConfigReader) models.Model {
-			c := parse(r)
+			c := parseConfig(r)
 			return &Model{name: nameOf(c), c: c}
 		},
 	})

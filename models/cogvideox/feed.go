@@ -13,21 +13,21 @@ import (
 	"weft/tensor"
 )
 
-// pixels of a video to one latent, along either side.
+// pixels is the number of pixels along each side of the square that one latent covers.
 const pixels = 8
 
-// reads names the inputs of a step.
-func (m *Model) reads() []string {
+// stepInputNames lists the inputs of a step as an error message shows them.
+func (m *Model) stepInputNames() []string {
 	return append([]string{"x", "t", "text"}, m.Conditions()...)
 }
 
-// Inputs names all that a forward looks at.
+// Inputs names every tensor that a forward may read.
 func (*Model) Inputs() []string {
 	return []string{"x", "t", "text", "y", "ofs"}
 }
 
-// Conditions names what image-to-video reads besides: the image's latents,
-// unless x has them behind its own, and 1.5's offset.
+// Conditions names the inputs that only image-to-video reads: the image's latents,
+// which may also stand behind x's own channels, and 1.5's offset.
 func (m *Model) Conditions() []string {
 	var out []string
 	if m.c.conditionDim() > 0 {
@@ -46,7 +46,7 @@ func (m *Model) Conditions() []string {
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
 	var l fault.List
 	need := func(name string, rank int) *tensor.Tensor {
-		t, err := models.Need(m, inputs, name, rank, m.reads())
+		t, err := models.Need(m, inputs, name, rank, m.stepInputNames())
 		l.Add(err)
 		return t
 	}
@@ -58,7 +58,7 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 		return models.Request{}, err
 	}
 	r := models.Request{Batch: x.Shape[0], Latent: []int{x.Shape[2], x.Shape[1], x.Shape[3], x.Shape[4]}, Text: text.Shape[1]}
-	inputs, whole := m.split(inputs)
+	inputs, whole := m.splitImageLatents(inputs)
 	if whole {
 		r.Latent[0] = m.c.OutChannels
 	}
@@ -75,8 +75,9 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 	return r, l.Err()
 }
 
-// split takes x apart where it holds the image's latents behind its own.
-func (m *Model) split(inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, bool) {
+// splitImageLatents splits x into x and y where x holds the image's latents behind
+// its own channels, and says whether it did.
+func (m *Model) splitImageLatents(inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, bool) {
 	x := inputs["x"]
 	if m.c.conditionDim() == 0 || inputs["y"] != nil || x.Shape[2] != m.c.InChannels {
 		return inputs, false
@@ -86,7 +87,7 @@ func (m *Model) split(inputs map[string]*tensor.Tensor) (map[string]*tensor.Tens
 	return out, true
 }
 
-// conditionShape is the image's latents'.
+// conditionShape returns the shape of the image's latents.
 func (m *Model) conditionShape(r models.Request) []int {
 	return []int{r.Batch, r.Latent[1], m.c.conditionDim(), r.Latent[2], r.Latent[3]}
 }
@@ -99,7 +100,7 @@ func (m *Model) CheckConditions(r models.Request, in map[string]*tensor.Tensor) 
 		if name == "y" {
 			want = m.conditionShape(r)
 		}
-		t, err := models.Need(m, in, name, len(want), m.reads())
+		t, err := models.Need(m, in, name, len(want), m.stepInputNames())
 		l.Add(err)
 		if err == nil && !slices.Equal(t.Shape, want) {
 			l.Add(fault.New(models.ErrInputs, nil, "%s is %v: want %v", name, t.Shape, want))
@@ -108,7 +109,7 @@ func (m *Model) CheckConditions(r models.Request, in map[string]*tensor.Tensor) 
 	return r, l.Err()
 }
 
-// FeedConditions hands y on and embeds ofs.
+// FeedConditions passes y to the graph as f32 and makes the sinusoids of ofs.
 func (m *Model) FeedConditions(_ *graph.Graph, r models.Request, in map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
 	out := map[string]*tensor.Tensor{}
 	for _, name := range m.Conditions() {
@@ -130,7 +131,7 @@ func (m *Model) FeedConditions(_ *graph.Graph, r models.Request, in map[string]*
 
 // Example makes the inputs Request reads from a seed.
 func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tensor.Tensor, error) {
-	c, p := m.c, m.c.patch()
+	c, p := m.c, m.c.patchShape()
 	if latent == nil {
 		latent = []int{c.OutChannels, 3 * p[0], 3 * p[1], 5 * p[2]}
 		if g := c.sampleGrid(); c.Learned {
@@ -158,14 +159,14 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 	return in, nil
 }
 
-// Feed makes the graph's inputs from those Request reads.
+// Feed makes the graph's inputs from the inputs that Request checks.
 func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
-	inputs, _ = m.split(inputs)
+	inputs, _ = m.splitImageLatents(inputs)
 	return step.Feed(m, g, r, inputs, "t", "text", step.FeedTimes)
 }
 
-// FeedStep is the part of Feed that changes from step to step. x is (B, C, F, H,
-// W); one timestep for the whole batch.
+// FeedStep makes the inputs that change from step to step, from x (B, C, F, H, W)
+// and one timestep for the whole batch.
 func (m *Model) FeedStep(r models.Request, x *tensor.Tensor, t float64) (map[string]*tensor.Tensor, error) {
 	return step.FeedStep(r, x.Transpose(0, 2, 1, 3, 4), t, func(ts []float32) *tensor.Tensor { return step.TimeTable(ts, r.Batch, m.c.Dim()) })
 }
@@ -175,7 +176,8 @@ func (m *Model) Velocity(_ models.Request, out *tensor.Tensor) *tensor.Tensor {
 	return out.Transpose(0, 2, 1, 3, 4)
 }
 
-// FeedText makes of the text's embedding the context, and the tables of positions.
+// FeedText makes the inputs that stay the same in every step: the context from the
+// text encoder's rows, and the tables of positions.
 func (m *Model) FeedText(g *graph.Graph, r models.Request, text *tensor.Tensor) (map[string]*tensor.Tensor, error) {
 	if want := []int{r.Batch, m.c.TextLen, m.c.TextEmbedDim}; !slices.Equal(text.Shape, want) {
 		return nil, fault.New(models.ErrInputs, nil, "text is %v: want %v", text.Shape, want)
@@ -185,11 +187,11 @@ func (m *Model) FeedText(g *graph.Graph, r models.Request, text *tensor.Tensor) 
 		return nil, err
 	}
 	out := map[string]*tensor.Tensor{"context": context}
-	grid := step.GridOf(r.Latent, m.c.patch())
+	grid := step.GridOf(r.Latent, m.c.patchShape())
 	if in := g.Input("positions"); in != nil {
-		out["positions"] = m.c.sincos(grid, in.Shape[0])
+		out["positions"] = m.c.sinCosTable(grid, in.Shape[0])
 	} else {
-		out["rope_cos"], out["rope_sin"] = m.c.rope(grid, g.Input("rope_cos").Shape[0])
+		out["rope_cos"], out["rope_sin"] = m.c.rotaryTables(grid, g.Input("rope_cos").Shape[0])
 	}
 	return out, nil
 }
@@ -204,7 +206,7 @@ func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	latent[1] = sharding.RoundUp(latent[1], m.c.patch()[0])
+	latent[1] = sharding.RoundUp(latent[1], m.c.patchShape()[0])
 	return latent, m.checkLatent(latent)
 }
 

@@ -16,10 +16,10 @@ type Model struct {
 	c    Config
 }
 
-// Name is the preset's name, or the kind of model: cogvideox-1.5.
+// Name returns the preset's name, or the kind of model: cogvideox-1.5.
 func (m *Model) Name() string { return m.name }
 
-// Config is a Config.
+// Config returns a Config.
 func (m *Model) Config() any { return m.c }
 
 // Params lists the parameters under their official names, which are diffusers'.
@@ -48,7 +48,8 @@ func (m *Model) Params(layers int) []models.Param {
 		}
 	}
 	if c.Learned {
-		// Not contracted, but the peers round it to the compute type, and it is large.
+		// No matmul reads it, but it is large and the reference implementations round
+		// it to the compute type.
 		ps = append(ps, models.Param{Name: positions, Shape: []int{1, c.TextLen + c.sampleGrid().Tokens(), d}, Matmul: true, Flax: "pos_embedding"})
 	}
 	linear("time_embedding.linear_1", c.TimeEmbedDim, d)
@@ -78,11 +79,12 @@ func (m *Model) Params(layers int) []models.Param {
 	return ps
 }
 
-// positions is the learned table of 5B-I2V: rows of the text, then of the video.
+// positions is the name of 5B-I2V's table of learned positions. The rows of the text
+// come first, then those of the video.
 const positions = "patch_embed.pos_embedding"
 
-// flaxPath is the peer's path for a module: transformer_blocks.3.attn1.to_out.0
-// is transformer_blocks_3/attn1/to_out_0.
+// flaxPath returns the peer's path of a module: transformer_blocks.3.attn1.to_out.0
+// becomes transformer_blocks_3/attn1/to_out_0.
 func flaxPath(module string) string {
 	parts := strings.Split(module, ".")
 	switch parts[0] {
@@ -94,13 +96,15 @@ func flaxPath(module string) string {
 	return strings.Join(parts, "_")
 }
 
-// Rules split the attention as the peer does, and the FFN, the modulations and
-// the text's projection besides, which the peer keeps whole: README.md has the bytes.
+// Rules shard the attention as the peer does, and also the FFN, the modulations and
+// the text's projection, which the peer replicates. README.md lists the bytes that
+// this saves.
 //
 // Column-parallel (output rows over tp): q, k, v, ff.net.0, every AdaLN's
 // linear, the text's projection. Row-parallel: to_out, ff.net.2, whose biases
-// stay whole. The norms of q and k are of one head and so whole. A table of
-// learned positions is split along the stream's width, and with it the patches' projection.
+// are replicated. So are the norms of q and k, which have the width of one head. A
+// table of learned positions is sharded along the residual stream's width, and the
+// patches' projection with it, because their outputs are added.
 func (m *Model) Rules() sharding.Rules {
 	col := sharding.NewSpec([]string{mesh.TP}, nil)
 	row := sharding.NewSpec(nil, []string{mesh.TP})
@@ -135,8 +139,8 @@ func (m *Model) Rules() sharding.Rules {
 	return append(rules, rule("patch_embed.proj.*", whole))
 }
 
-// Ignore is empty: releases carry nothing more.
+// Ignore is empty, because released checkpoints carry no other tensors.
 func (m *Model) Ignore() []bystander.Kind { return nil }
 
-// Official is the name itself: diffusers' names are the official ones.
+// Official returns the name itself, because diffusers' names are the official ones.
 func (m *Model) Official(name string) string { return name }

@@ -15,7 +15,7 @@ func TestCrop(t *testing.T) {
 		{30, 45, [4]float64{0, 30, 0, 45}},
 		{1, 1, [4]float64{0, 30, 8, 38}},
 	} {
-		top, bottom, left, right := crop(c.rows, c.cols, 30, 45)
+		top, bottom, left, right := fitToBaseGrid(c.rows, c.cols, 30, 45)
 		if got := [4]float64{top, bottom, left, right}; got != c.want {
 			t.Errorf("%d x %d: %v, want %v", c.rows, c.cols, got, c.want)
 		}

@@ -24,15 +24,16 @@ type build struct {
 	layout layout
 }
 
-// layout is how a request lies on a mesh.
+// layout says how a request is sharded over a mesh, and with which padded sizes.
 type layout = step.Layout
 
-func (m *Model) layout(on *mesh.Mesh, r models.Request) layout {
-	return step.LayoutOf(on, r, m.c.patch())
+// layOutRequest computes the layout of a request on a mesh.
+func (m *Model) layOutRequest(on *mesh.Mesh, r models.Request) layout {
+	return step.LayoutOf(on, r, m.c.patchShape())
 }
 
-// Graph builds the step: the text once a request, the time and the patches,
-// every layer's block, and the way back to latents.
+// Graph builds the step: the text's embedding, which runs once a request, the time
+// embedding and the patches, every layer's block, and the projection to latents.
 func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	if err := m.Check(on, r); err != nil {
 		return nil, err
@@ -41,37 +42,40 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &build{Step: base, c: m.c, r: r, layout: m.layout(on, r)}
+	s := &build{Step: base, c: m.c, r: r, layout: m.layOutRequest(on, r)}
 	s.Padded("video tokens", s.layout.Tokens, s.layout.Padded)
 	if n := r.Latent[1]; m.c.PatchT > 1 {
 		s.Note("latent frames come in groups of %d: a video with fewer than these %d gets more in front, which are cut off again before it is decoded", m.c.PatchT, n)
 	}
-	s.values()
-	if err := s.Stages(r.Run(m.c.Layers), s.stage); err != nil {
+	s.declareValues()
+	if err := s.Stages(r.Run(m.c.Layers), s.buildStage); err != nil {
 		return nil, err
 	}
 	return s.Finish("out")
 }
 
-// stage builds the programs of one pipeline stage and their calls.
-func (s *build) stage(first, last bool, layers sharding.Range) error {
+// buildStage builds the programs of one pipeline stage on its own devices, and adds
+// their calls. The first stage also embeds the text, the time and the patches; the
+// last stage also makes the latents.
+func (s *build) buildStage(first, last bool, layers sharding.Range) error {
 	define := []func() error{}
 	if first {
-		define = append(define, s.text, s.time, s.pre)
+		define = append(define, s.buildText, s.buildTime, s.buildPre)
 	}
-	define = append(define, s.block)
+	define = append(define, s.buildBlock)
 	if last {
-		define = append(define, s.post)
+		define = append(define, s.buildPost)
 	}
 	if err := step.Define(define...); err != nil {
 		return err
 	}
-	s.calls(first, last, layers)
+	s.addCalls(first, last, layers)
 	return nil
 }
 
-// values declares what the host provides and what calls hand on.
-func (s *build) values() {
+// declareValues declares the inputs that the host provides and the values that one
+// call passes to another, with their shapes and shardings.
+func (s *build) declareValues() {
 	c, l, b := s.c, s.layout, s.r.Batch
 	f, h, w := s.r.Latent[1], s.r.Latent[2], s.r.Latent[3]
 	s.Input(graph.Input{Name: "x", DType: dtype.F32, Shape: []int{b, f, c.OutChannels, h, w}, Spec: l.Batch, Step: true})
@@ -83,7 +87,7 @@ func (s *build) values() {
 	if c.OfsEmbedDim > 0 {
 		s.Input(graph.Input{Name: "ofs", DType: dtype.F32, Shape: []int{b, c.OfsEmbedDim}, Spec: l.Batch})
 	}
-	for _, t := range s.tables() {
+	for _, t := range s.positionTables() {
 		s.Input(graph.Input{Name: t.name, DType: dtype.F32, Shape: []int{l.Padded, t.width}, Spec: sharding.NewSpec(t.axes)})
 	}
 	s.Value("emb", step.Value{DType: dtype.F32, Shape: []int{b, c.TimeEmbedDim}, Spec: l.Batch})
@@ -91,21 +95,22 @@ func (s *build) values() {
 	s.Value("text", step.Value{DType: dtype.F32, Shape: []int{b, c.TextLen, c.Dim()}, Spec: l.Batch, Kind: step.Stream})
 }
 
-// table is an input of positions (Sp, width).
-type table struct {
+// positionTable is an input of positions (Sp, width).
+type positionTable struct {
 	name  string
 	width int
-	axes  []string // over which its tokens are split
+	axes  []string // mesh axes over which its tokens are sharded
 }
 
-// tables are a head's rotary tables, split as queries are, or the sums that the
-// video's stream starts with, split as that is.
-func (s *build) tables() []table {
+// positionTables returns the tables of positions that the model reads: a head's
+// rotary tables, sharded as queries are, or the positions that are added to the
+// tokens at the beginning, sharded as the video's residual stream is.
+func (s *build) positionTables() []positionTable {
 	if s.c.Rotary {
 		sp := s.layout.Gathered.Dim(1)
-		return []table{{"rope_cos", s.c.HeadDim, sp}, {"rope_sin", s.c.HeadDim, sp}}
+		return []positionTable{{"rope_cos", s.c.HeadDim, sp}, {"rope_sin", s.c.HeadDim, sp}}
 	}
-	return []table{{"positions", s.c.Dim(), s.layout.Stream.Dim(1)}}
+	return []positionTable{{"positions", s.c.Dim(), s.layout.Stream.Dim(1)}}
 }
 
 // programBuilder is one program under construction.
@@ -114,29 +119,34 @@ type programBuilder struct {
 	s *build
 }
 
-func (s *build) program(name, prefix string, define func(p *programBuilder)) error {
+// buildProgram builds the program of a name. Its weights are named without prefix,
+// so that one program serves every layer.
+func (s *build) buildProgram(name, prefix string, define func(p *programBuilder)) error {
 	return s.Build(name, prefix, func(p *step.Program) { define(&programBuilder{p, s}) })
 }
 
-// text embeds the context: (B, T, text_embed_dim) to the text's stream (B, T, D).
-func (s *build) text() error {
-	return s.program("text", "", func(p *programBuilder) {
+// buildText builds the program that embeds the context (B, T, text_embed_dim) as the
+// text's residual stream (B, T, D).
+func (s *build) buildText() error {
+	return s.buildProgram("text", "", func(p *programBuilder) {
 		x := p.Linear("patch_embed.text_proj", p.Value("context"), s.layout.Batch)
 		if s.c.Learned {
-			x = p.Add(x, p.learned(0, s.c.TextLen))
+			x = p.Add(x, p.learnedPositions(0, s.c.TextLen))
 		}
 		p.Output("text", p.Reshard(x, s.layout.Batch, "text's stream gathered: a norm over its whole width follows"), "")
 	})
 }
 
-// learned are rows of the learned positions (1, rows, D), split along D.
-func (p *programBuilder) learned(lo, hi int) spmd.Tensor {
+// learnedPositions returns rows lo to hi of the learned positions, (1, rows, D),
+// sharded along D.
+func (p *programBuilder) learnedPositions(lo, hi int) spmd.Tensor {
 	return p.Convert(p.Slice(p.Weight(positions), 1, lo, hi), dtype.F32)
 }
 
-// time embeds the timestep and the offset: (B, time_embed_dim), in f32.
-func (s *build) time() error {
-	return s.program("time", "", func(p *programBuilder) {
+// buildTime builds the program that embeds the timestep and the offset and adds
+// them: (B, time_embed_dim), in f32.
+func (s *build) buildTime() error {
+	return s.buildProgram("time", "", func(p *programBuilder) {
 		embed := func(name, table string) spmd.Tensor {
 			e := p.Precise(name+".linear_1", p.Value(table), s.layout.Batch)
 			return p.Precise(name+".linear_2", p.Silu(e), s.layout.Batch)
@@ -149,21 +159,23 @@ func (s *build) time() error {
 	})
 }
 
-// pre cuts latents into patches and embeds them: the video's stream (B, Sp, D).
-func (s *build) pre() error {
+// buildPre builds the program that cuts latents into patches and embeds them as the
+// video's residual stream (B, Sp, D).
+func (s *build) buildPre() error {
 	c, l := s.c, s.layout
-	return s.program("pre", "", func(p *programBuilder) {
+	return s.buildProgram("pre", "", func(p *programBuilder) {
 		x := p.Value("x") // B F C H W
 		if c.conditionDim() > 0 {
 			x = p.Concat(2, x, p.Value("y"))
 		}
-		x = p.Patches(p.Transpose(x, 0, 2, 1, 3, 4), c.patch(), "ctyx")
+		x = p.Patches(p.Transpose(x, 0, 2, 1, 3, 4), c.patchShape(), "ctyx")
 		x = p.PadTo(x, 1, l.Padded)
 		if c.Learned {
-			// Both are split along D: the sum is gathered, not the table.
+			// Tokens and positions are both sharded along D, so that they can be added
+			// before they are gathered and the large table never is.
 			x = p.Reshard(x, l.Gathered, "tokens cut over the mesh")
 			x = p.Linear("patch_embed.proj", p.Compute(x), l.Gathered)
-			at := p.PadTo(p.learned(c.TextLen, c.TextLen+l.Tokens), 1, l.Padded)
+			at := p.PadTo(p.learnedPositions(c.TextLen, c.TextLen+l.Tokens), 1, l.Padded)
 			x = p.Add(x, p.Reshard(at, sharding.NewSpec(nil, l.Gathered.Dim(1), []string{mesh.TP}), "positions cut as the tokens are"))
 			x = p.Reshard(x, l.Stream, "video's stream gathered: a norm over its whole width follows")
 		} else {
@@ -177,9 +189,10 @@ func (s *build) pre() error {
 	})
 }
 
-// modulations are the linear layers of several AdaLNs on the time's embedding,
-// gathered together: part i of AdaLN k is (B, 1, D).
-func (p *programBuilder) modulations(names ...string) func(k, i int) spmd.Tensor {
+// computeModulations applies the linear layers of several AdaLNs to the time's
+// embedding and gathers their results in one collective. The function that it
+// returns gives part i of AdaLN k, (B, 1, D).
+func (p *programBuilder) computeModulations(names ...string) func(k, i int) spmd.Tensor {
 	e, d := p.Silu(p.Value("emb")), p.s.c.Dim()
 	all := make([]spmd.Tensor, len(names))
 	for i, n := range names {
@@ -189,25 +202,26 @@ func (p *programBuilder) modulations(names ...string) func(k, i int) spmd.Tensor
 	return func(k, i int) spmd.Tensor { return p.Slice(p.Slice(joined, 1, k, k+1), 2, i*d, (i+1)*d) }
 }
 
-// modulated is norm(x) (1 + scale) + shift.
-func (p *programBuilder) modulated(norm string, x, shift, scale spmd.Tensor) spmd.Tensor {
+// modulateNorm computes norm(x) (1 + scale) + shift.
+func (p *programBuilder) modulateNorm(norm string, x, shift, scale spmd.Tensor) spmd.Tensor {
 	return p.Add(p.Mul(p.Norm(norm, x, p.s.c.Eps), p.Shift(scale, 1)), shift)
 }
 
-// both modulates the two streams by AdaLN k of mod for column-parallel matmuls:
-// the video gathered over tp where its stream is split over it.
-func (p *programBuilder) both(norm string, k int, mod func(k, i int) spmd.Tensor, video, text spmd.Tensor) (v, t spmd.Tensor) {
-	v = p.Compute(p.modulated(norm, video, mod(k, 0), mod(k, 1)))
-	t = p.Compute(p.modulated(norm, text, mod(k, 3), mod(k, 4)))
+// normAndModulateBoth normalises and modulates both streams by AdaLN k of mod, in the
+// compute type. Where the video's residual stream is sharded over tp, it gathers the
+// result, because every device of tp multiplies whole rows by its own columns.
+func (p *programBuilder) normAndModulateBoth(norm string, k int, mod func(k, i int) spmd.Tensor, video, text spmd.Tensor) (v, t spmd.Tensor) {
+	v = p.Compute(p.modulateNorm(norm, video, mod(k, 0), mod(k, 1)))
+	t = p.Compute(p.modulateNorm(norm, text, mod(k, 3), mod(k, 4)))
 	return p.Reshard(v, p.s.layout.Gathered, "split stream gathered for column-parallel matmuls"), t
 }
 
-// qkEps is that of the norms of queries and keys in every release.
+// qkEps is the epsilon of the norms of queries and keys in every release.
 const qkEps = 1e-6
 
-// parts are a stream's queries, keys and values (B, S, H, d): queries and keys
-// normed head by head and, with tables, rotated.
-func (p *programBuilder) parts(x spmd.Tensor, rotated bool) attention.Parts {
+// projectQKV returns a stream's queries, keys and values (B, S, H, d). It normalises
+// queries and keys head by head, and rotates them where rotated is set.
+func (p *programBuilder) projectQKV(x spmd.Tensor, rotated bool) attention.Parts {
 	c := p.s.c
 	head := func(name string) spmd.Tensor {
 		return p.SplitDim(p.Linear("attn1.to_"+name, x, p.s.layout.Gathered), 2, c.Heads, c.HeadDim)
@@ -222,41 +236,43 @@ func (p *programBuilder) parts(x spmd.Tensor, rotated bool) attention.Parts {
 	return attention.Parts{Q: normed("q"), K: normed("k"), V: p.Compute(head("v"))}
 }
 
-// block is one layer: attention over [text; video], then an FFN, each stream with
-// a modulation of its own. Both streams stay f32.
-func (s *build) block() error {
+// buildBlock builds the program of one layer: attention over text and video together,
+// then an FFN, with a modulation of its own for each stream. Both residual streams
+// stay f32.
+func (s *build) buildBlock() error {
 	l := s.layout
-	return s.program("block", "transformer_blocks.0.", func(p *programBuilder) {
+	return s.buildProgram("block", "transformer_blocks.0.", func(p *programBuilder) {
 		video, text := p.Value("video"), p.Value("text")
-		mod := p.modulations("norm1.linear", "norm2.linear")
+		mod := p.computeModulations("norm1.linear", "norm2.linear")
 
-		v, t := p.both("norm1.norm", 0, mod, video, text)
-		ta, va := attention.Joint(p.Builder, p.parts(t, false), p.parts(v, s.c.Rotary), l.Tokens, true, attention.Options{})
+		v, t := p.normAndModulateBoth("norm1.norm", 0, mod, video, text)
+		ta, va := attention.Joint(p.Builder, p.projectQKV(t, false), p.projectQKV(v, s.c.Rotary), l.Tokens, true, attention.Options{})
 		video = p.Add(video, p.Mul(mod(0, 2), p.Linear("attn1.to_out.0", p.MergeDims(va, 2, 2), l.Stream)))
 		text = p.Add(text, p.Mul(mod(0, 5), p.Linear("attn1.to_out.0", p.MergeDims(ta, 2, 2), l.Batch)))
 
-		v, t = p.both("norm2.norm", 1, mod, video, text)
+		v, t = p.normAndModulateBoth("norm2.norm", 1, mod, video, text)
 		video = p.Add(video, p.Mul(mod(1, 2), p.FFN("ff.net.0.proj", "ff.net.2", v, l.Stream, p.GeluTanh)))
 		text = p.Add(text, p.Mul(mod(1, 5), p.FFN("ff.net.0.proj", "ff.net.2", t, l.Batch, p.GeluTanh)))
 		p.Output("video", video, "video")
-		p.Output("text", text, "") // the first is made once a request: it is not given away
+		p.Output("text", text, "") // not donated: the first text stream is made once a request and read in every step
 	})
 }
 
-// post: the last norms and the projection, then tokens back to latents.
-func (s *build) post() error {
+// buildPost builds the program of the last norms and the projection, which turns
+// tokens back into latents.
+func (s *build) buildPost() error {
 	c, l := s.c, s.layout
-	return s.program("post", "", func(p *programBuilder) {
-		mod := p.modulations("norm_out.linear")
+	return s.buildProgram("post", "", func(p *programBuilder) {
+		mod := p.computeModulations("norm_out.linear")
 		x := p.Norm("norm_final", p.Value("video"), c.Eps)
-		x = p.Linear("proj_out", p.Compute(p.modulated("norm_out.norm", x, mod(0, 0), mod(0, 1))), l.Stream)
-		x = p.Latents(x, l.Grid, c.patch(), "ctyx")
+		x = p.Linear("proj_out", p.Compute(p.modulateNorm("norm_out.norm", x, mod(0, 0), mod(0, 1))), l.Stream)
+		x = p.Latents(x, l.Grid, c.patchShape(), "ctyx")
 		p.Output("out", p.Transpose(x, 0, 2, 1, 3, 4), "")
 	})
 }
 
-// calls strings a stage's programs together.
-func (s *build) calls(first, last bool, layers sharding.Range) {
+// addCalls adds the calls of a stage's programs in the order in which they run.
+func (s *build) addCalls(first, last bool, layers sharding.Range) {
 	b, d := s.r.Batch, s.c.Dim()
 	video := func(name string) graph.Traced { return graph.Traced{Name: name, Shape: []int{b, s.layout.Tokens, d}} }
 	one := func(t graph.Traced) map[int]graph.Traced { return map[int]graph.Traced{0: t} }

@@ -31,16 +31,18 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	if err := l.Err(); err != nil {
 		return err
 	}
-	lay := m.layout(on, r)
+	lay := m.layOutRequest(on, r)
 	return models.CheckPadding(on, r, "tokens", lay.Tokens, lay.Padded)
 }
 
+// checkLatent checks latents (channels, frames, height, width) against the model's
+// channels and patches.
 func (m *Model) checkLatent(latent []int) error {
 	return models.CheckLatent(latent, m.c.InChannels, m.c.Patch())
 }
 
-// Resolve names the variants of the family that tensors give away: released
-// checkpoints have no config.json.
+// Resolve refuses variants of the family by their tensors, because released
+// checkpoints have no config.json that would tell them apart.
 func (m *Model) Resolve(names []string) (models.Model, error) {
 	for _, v := range []struct{ part, variant string }{
 		{"control", "Cosmos-Transfer2.5 (control)"}, {"before_proj.", "Cosmos-Transfer2.5 (control)"},

@@ -2,7 +2,7 @@ package cosmos25
 
 import "weft/models"
 
-// Companions are Reason1 and Wan2.1's autoencoder.
+// Companions names Reason1 and Wan2.1's autoencoder.
 func (m *Model) Companions() models.Companions {
 	return models.Companions{Text: "reason1-7b", Decoder: "wan2.1-vae"}
 }

@@ -32,37 +32,39 @@ type Config struct {
 // TextLen is how many rows the text context is padded to with zeros.
 const TextLen = 512
 
-// eps is that of every norm. diffusers leaves its attention's default 1e-5 at
-// the norms of q and k, which is not what the model was trained with.
+// eps is the epsilon of every norm. In diffusers the norms of q and k have the
+// default 1e-5 of its attention, with which the model was not trained.
 const eps = 1e-6
 
-// masks are the channels behind the latents': which frames are given, and which
-// pixels are real.
+// masks is the number of channels behind the latents' channels: one says which
+// frames are given, the other which pixels are real.
 const masks = 2
 
-// HeadDim is the width of one head.
+// HeadDim returns the width of one head.
 func (c Config) HeadDim() int { return c.Width / c.Heads }
 
-// FFN is the width of the hidden layer.
+// FFN returns the width of the hidden layer.
 func (c Config) FFN() int { return int(float64(c.Width) * c.MLPRatio) }
 
-// Patch is (frames, rows, columns) of a token.
+// Patch returns how many latent frames, rows and columns make one token.
 func (c Config) Patch() [3]int { return [3]int{c.PatchTemporal, c.PatchSpatial, c.PatchSpatial} }
 
-// axes are how many of a head's channels turn with the frame, row and column:
-// d - 4(d/6), 2(d/6) and 2(d/6).
-func (c Config) axes() [3]int {
+// rotaryChannels returns how many of a head's d channels rotate by the frame, the row
+// and the column: d - 4(d/6), 2(d/6) and 2(d/6).
+func (c Config) rotaryChannels() [3]int {
 	n := c.HeadDim() / 6 * 2
 	return [3]int{c.HeadDim() - 2*n, n, n}
 }
 
-func defaults() Config {
+// defaultConfig returns the values of NVIDIA's code for keys that a config.json leaves out.
+func defaultConfig() Config {
 	return Config{MLPRatio: 4, InChannels: 16, OutChannels: 16, PatchSpatial: 2, PatchTemporal: 1, LoRADim: 256,
 		TextDim: 100352, ContextDim: 1024, TimeScale: 0.001, RopeT: 1, RopeH: 3, RopeW: 3}
 }
 
-// parse reads either publisher's config.json and refuses what the programs do not do.
-func parse(r *models.ConfigReader) Config {
+// parseConfig reads a config.json, in NVIDIA's words or in diffusers', and refuses
+// values that the programs do not implement.
+func parseConfig(r *models.ConfigReader) Config {
 	const release = "Cosmos-Predict2.5"
 	r.Fixed("concat_padding_mask", true, release)
 	r.Fixed("use_adaln_lora", true, release)
@@ -76,7 +78,7 @@ func parse(r *models.ConfigReader) Config {
 			r.Unsupported("%s %d: models that read an image's context are not run", key, n)
 		}
 	}
-	d := defaults()
+	d := defaultConfig()
 	c := Config{MLPRatio: r.Float("mlp_ratio", d.MLPRatio, models.RatioSpan), OutChannels: r.Int("out_channels", d.OutChannels, models.ChannelBound),
 		LoRADim: r.Int("adaln_lora_dim", d.LoRADim, models.WidthBound), TimeScale: d.TimeScale}
 	projected := true
@@ -103,7 +105,7 @@ func parse(r *models.ConfigReader) Config {
 	return c
 }
 
-// readDiffusers reads what diffusers calls otherwise.
+// readDiffusers reads the keys that diffusers names differently.
 func (c *Config) readDiffusers(r *models.ConfigReader) {
 	if !r.Gives("extra_pos_embed_type") {
 		r.Unsupported("extra_pos_embed_type is not there, which means learnable: that is Cosmos-Predict1; Predict2.5 has null")
@@ -122,8 +124,9 @@ func (c *Config) readDiffusers(r *models.ConfigReader) {
 	r.Agree("text_embed_dim", r.Int("text_embed_dim", 1024, models.WidthBound), "encoder_hidden_states_channels", c.ContextDim, "layers read what the projection makes")
 }
 
-// detect says whether a config.json is a Cosmos-Predict transformer of either publisher.
-func detect(c map[string]any) bool {
+// detectConfig says whether a config.json describes a Cosmos-Predict transformer, in
+// NVIDIA's words or in diffusers'.
+func detectConfig(c map[string]any) bool {
 	class, _ := c["_class_name"].(string)
 	if class != "" {
 		return class == "MinimalV1LVGDiT" || class == "MiniTrainDIT" || class == "CosmosTransformer3DModel"
@@ -133,20 +136,22 @@ func detect(c map[string]any) bool {
 	return width && lora
 }
 
-func preset(width, heads, layers int) json.RawMessage {
-	c := defaults()
+// makePreset writes the config.json of a release. The arguments are the sizes in
+// which releases differ.
+func makePreset(width, heads, layers int) json.RawMessage {
+	c := defaultConfig()
 	c.Width, c.Heads, c.Layers = width, heads, layers
 	return models.Preset(c)
 }
 
 var presets = map[string]json.RawMessage{
-	"cosmos2.5-2b":  preset(2048, 16, 28),
-	"cosmos2.5-14b": preset(5120, 40, 36),
+	"cosmos2.5-2b":  makePreset(2048, 16, 28),
+	"cosmos2.5-14b": makePreset(5120, 40, 36),
 }
 
-// nameOf is the preset that c is, or the family's name.
+// nameOf returns the name of the preset that equals c, and otherwise the family's name.
 func nameOf(c Config) string {
-	if name := models.PresetName(presets, parse, func(p Config) bool { return p == c }); name != "" {
+	if name := models.PresetName(presets, parseConfig, func(p Config) bool { return p == c }); name != "" {
 		return name
 	}
 	return "cosmos2.5"
@@ -156,9 +161,9 @@ func init() {
 	models.Register(models.Family{
 		Name:    "cosmos2.5",
 		Presets: presets,
-		Detect:  detect,
+		Detect:  detectConfig,
 		New: func(_ string, r *models.ConfigReader) models.Model {
-			c := parse(r)
+			c := parseConfig(r)
 			return &Model{name: nameOf(c), c: c}
 		},
 	})

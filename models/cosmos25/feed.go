@@ -13,10 +13,10 @@ import (
 	"weft/tensor"
 )
 
-// reads names the inputs of a step.
-var reads = []string{"x", "t (or t_frames)", "context", "condition_mask and padding_mask if wanted"}
+// stepInputNames lists the inputs of a step as an error message shows them.
+var stepInputNames = []string{"x", "t (or t_frames)", "context", "condition_mask and padding_mask if wanted"}
 
-// Inputs names all that a forward looks at.
+// Inputs names every tensor that a forward may read.
 func (*Model) Inputs() []string {
 	return []string{"x", "t", "t_frames", "context", "condition_mask", "padding_mask"}
 }
@@ -30,7 +30,7 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 	var l fault.List
 	bad := func(format string, args ...any) { l.Add(fault.New(models.ErrInputs, nil, format, args...)) }
 	need := func(name string, rank int) *tensor.Tensor {
-		t, err := models.Need(m, inputs, name, rank, reads)
+		t, err := models.Need(m, inputs, name, rank, stepInputNames)
 		l.Add(err)
 		return t
 	}
@@ -74,9 +74,9 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 	return r, l.Err()
 }
 
-// Runs lists the steps that inputs allow: with t every frame is denoised alike
-// and none is given; t_frames and condition_mask make out_frames where t is there
-// too.
+// Runs lists the steps that inputs allow. With t, all frames are denoised alike and
+// none is given. Where t_frames is there as well, a second step reads it and
+// condition_mask, and makes out_frames.
 func (m *Model) Runs(inputs map[string]*tensor.Tensor) []models.Variant {
 	if inputs["t"] == nil || inputs["t_frames"] == nil {
 		return []models.Variant{{Inputs: inputs}}
@@ -123,14 +123,14 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 	return in, nil
 }
 
-// Feed makes the graph's inputs from those Request reads.
+// Feed makes the graph's inputs from the inputs that Request checks.
 func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
 	times := "t"
 	if r.TokenTimes {
 		times = "t_frames"
 	}
 	out, err := step.Feed(m, g, r, inputs, times, "context", func(g *graph.Graph, _ models.Request, ts []float32, to map[string]*tensor.Tensor) {
-		to["time"] = m.times(ts, g.Input("time").Shape...)
+		to["time"] = m.timeTable(ts, g.Input("time").Shape...)
 	})
 	if err != nil {
 		return nil, err
@@ -151,20 +151,21 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 	return out, nil
 }
 
-// times are the sinusoids of timesteps, which the model knows as sigma: t in
-// 0..1000 times the config's scale.
-func (m *Model) times(ts []float32, shape ...int) *tensor.Tensor {
+// timeTable returns the sinusoids of timesteps. The model reads sigma in place of a
+// timestep: t in 0..1000 times the config's scale.
+func (m *Model) timeTable(ts []float32, shape ...int) *tensor.Tensor {
 	return step.TimeTable(step.Scaled(ts, m.c.TimeScale), shape...)
 }
 
-// FeedStep is the part of Feed that changes from step to step, one timestep for the whole batch.
+// FeedStep makes the inputs that change from step to step, with one timestep for
+// the whole batch.
 func (m *Model) FeedStep(r models.Request, x *tensor.Tensor, t float64) (map[string]*tensor.Tensor, error) {
-	return step.FeedStep(r, x, t, func(ts []float32) *tensor.Tensor { return m.times(ts, r.Batch, 1, m.c.Width) })
+	return step.FeedStep(r, x, t, func(ts []float32) *tensor.Tensor { return m.timeTable(ts, r.Batch, 1, m.c.Width) })
 }
 
-// FeedText pads the context with zero rows to TextLen, as the released models
-// are run, and makes the rotary tables and masks that say: all pixels are real,
-// no frame is given.
+// FeedText pads the context with zero rows to TextLen, as the released models are
+// run. It also makes the rotary tables, and masks for the usual case that all
+// pixels are real and no frame is given.
 func (m *Model) FeedText(g *graph.Graph, r models.Request, context *tensor.Tensor) (map[string]*tensor.Tensor, error) {
 	if context.Shape[0] != r.Batch || context.Shape[1] > TextLen || context.Shape[2] != m.c.TextDim {
 		return nil, fault.New(models.ErrInputs, nil, "context %v: want (%d, up to %d, %d)", context.Shape, r.Batch, TextLen, m.c.TextDim)
@@ -184,10 +185,11 @@ func (m *Model) FeedText(g *graph.Graph, r models.Request, context *tensor.Tenso
 	return out, nil
 }
 
-// Rope gives the angles of tokens (S, d/2): frame, row and column positions turn
-// n = d - 4(d/6), 2(d/6) and 2(d/6) channels, with frequencies (10000 ratio^(n/(n-2)))^(-2i/n).
+// Rope returns the rotary angles of tokens (S, d/2). The positions of frame, row and
+// column rotate n = d - 4(d/6), 2(d/6) and 2(d/6) channels of a head, with the
+// frequencies (10000 ratio^(n/(n-2)))^(-2i/n).
 func (m *Model) Rope(grid step.Grid) [][]float64 {
-	parts, ratios := m.c.axes(), [3]float64{m.c.RopeT, m.c.RopeH, m.c.RopeW}
+	parts, ratios := m.c.rotaryChannels(), [3]float64{m.c.RopeT, m.c.RopeH, m.c.RopeW}
 	var thetas [3]float64
 	for a, n := range parts {
 		thetas[a] = 10000 * math.Pow(ratios[a], float64(n)/float64(n-2))
@@ -195,13 +197,14 @@ func (m *Model) Rope(grid step.Grid) [][]float64 {
 	return step.GridAngles(grid, parts, thetas)
 }
 
-// LatentShape is (channels, frames, height, width) of the latent video of
-// Wan2.1's VAE: 8x8 pixels, and 4 frames (the first alone) to one latent.
+// LatentShape returns (channels, frames, height, width) of the latent video of
+// Wan2.1's VAE. One latent covers 8x8 pixels and 4 frames, except that the first
+// latent frame covers the first frame alone.
 func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
 	return models.LatentShape(width, height, frames, m.c.InChannels, 8, 4, m.c.Patch())
 }
 
-// Like is the smaller release: both are run alike.
+// Like names the smaller release, because both are run alike.
 func (m *Model) Like() string { return "cosmos2.5-2b" }
 
 var (

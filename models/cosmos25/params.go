@@ -17,17 +17,17 @@ type Model struct {
 	c    Config
 }
 
-// Name is the preset's name, or the family's.
+// Name returns the preset's name, or the family's.
 func (m *Model) Name() string { return m.name }
 
-// Config is a Config.
+// Config returns a Config.
 func (m *Model) Config() any { return m.c }
 
-// attentions are the kinds of a block's sublayers that have keys and values.
+// attentions names the sublayers of a block that are attentions.
 var attentions = []string{"self_attn", "cross_attn"}
 
 // Params lists the parameters under their official names, without the prefix
-// "net." that checkpoints have. Nothing has a bias but the text's projection.
+// "net." that checkpoints have. Only the text's projection has a bias.
 func (m *Model) Params(layers int) []models.Param {
 	c := m.c
 	if layers <= 0 || layers > c.Layers {
@@ -71,7 +71,8 @@ func (m *Model) Params(layers int) []models.Param {
 	return ps
 }
 
-// flaxPath is the peer's path for a module: blocks.3.self_attn.q_proj is blocks_3/self_attn_q_proj.
+// flaxPath returns the peer's path of a module: blocks.3.self_attn.q_proj becomes
+// blocks_3/self_attn_q_proj.
 func flaxPath(module string) string {
 	parts := strings.Split(module, ".")
 	switch parts[0] {
@@ -83,14 +84,14 @@ func flaxPath(module string) string {
 	return strings.Join(parts, "_")
 }
 
-// Rules split what the peer splits, and the text's projection, the time path and
-// what modulates besides: README.md has the bytes.
+// Rules shard the weights that the peer shards, and also the text's projection, the
+// time embedding and the modulations. README.md lists the bytes that this saves.
 //
 // Column-parallel (output rows over tp): q, k, v, mlp.layer1, the first time
 // layer and the second half of each modulation. Row-parallel (input columns over
 // tp): output_proj, mlp.layer2, the second time layer and the text's projection,
-// whose width nothing makes divide. The norms of heads are whole: tp never cuts
-// a head.
+// which is replicated where tp does not divide its width. The norms of heads are
+// replicated, because tp never cuts a head.
 func (m *Model) Rules() sharding.Rules {
 	col := sharding.NewSpec([]string{mesh.TP}, nil)
 	row := sharding.NewSpec(nil, []string{mesh.TP})
@@ -114,7 +115,8 @@ func (m *Model) Rules() sharding.Rules {
 	}
 }
 
-// Ignore is the positions that are computed, which released checkpoints carry.
+// Ignore lists the tables of positions that released checkpoints carry, although
+// they can be computed.
 func (m *Model) Ignore() []bystander.Kind { return []bystander.Kind{bystander.ComputedPosition} }
 
 var diffusersNames = []struct {

@@ -25,16 +25,17 @@ type build struct {
 	layout layout
 }
 
-// layout is how a request lies on a mesh.
+// layout says how a request is sharded over a mesh, and with which padded sizes.
 type layout struct {
 	step.Layout
 	times int // T
 }
 
-// batch is how what every device of a video holds whole is held.
+// batch is the sharding of values that all devices of a video replicate: over dp alone.
 var batch = sharding.NewSpec([]string{mesh.DP})
 
-func (m *Model) layout(on *mesh.Mesh, r models.Request) layout {
+// layOutRequest computes the layout of a request on a mesh.
+func (m *Model) layOutRequest(on *mesh.Mesh, r models.Request) layout {
 	l := layout{step.LayoutOf(on, r, m.c.Patch()), 1}
 	if r.TokenTimes {
 		l.times = l.Grid.Frames
@@ -52,40 +53,44 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &build{Step: base, c: m.c, r: r, layout: m.layout(on, r)}
+	s := &build{Step: base, c: m.c, r: r, layout: m.layOutRequest(on, r)}
 	s.Padded("tokens", s.layout.Tokens, s.layout.Padded)
-	s.values()
-	if err := s.Stages(r.Run(m.c.Layers), s.stage); err != nil {
+	s.declareValues()
+	if err := s.Stages(r.Run(m.c.Layers), s.buildStage); err != nil {
 		return nil, err
 	}
 	return s.Finish("out")
 }
 
-// stage builds the programs of one pipeline stage on its own devices, and their calls.
-func (s *build) stage(first, last bool, layers sharding.Range) error {
+// buildStage builds the programs of one pipeline stage on its own devices, and adds
+// their calls. The first stage also embeds the text, the time and the patches; the
+// last stage also has the final layer.
+func (s *build) buildStage(first, last bool, layers sharding.Range) error {
 	define := []func() error{}
 	if first {
-		define = append(define, s.text, s.time, s.pre)
+		define = append(define, s.buildText, s.buildTime, s.buildPre)
 	}
-	define = append(define, s.textKV, s.block)
+	define = append(define, s.buildTextKV, s.buildBlock)
 	if last {
-		define = append(define, s.post)
+		define = append(define, s.buildPost)
 	}
 	if err := step.Define(define...); err != nil {
 		return err
 	}
-	s.calls(first, last, layers)
+	s.addCalls(first, last, layers)
 	return nil
 }
 
-// values declares what the host provides and what calls hand on.
-func (s *build) values() {
+// declareValues declares the inputs that the host provides and the values that one
+// call passes to another, with their shapes and shardings.
+func (s *build) declareValues() {
 	c, l, b := s.c, s.layout, s.r.Batch
 	heads := sharding.NewSpec([]string{mesh.DP}, nil, []string{mesh.TP})
 	latent := append([]int{b}, s.r.Latent...)
 	s.Input(graph.Input{Name: "x", DType: dtype.F32, Shape: latent, Spec: batch, Step: true})
 	s.Input(graph.Input{Name: "time", DType: dtype.F32, Shape: []int{b, l.times, c.Width}, Spec: batch, Step: true})
-	// The text's projection sums over the encoder's layers: a device reads the columns that its weights meet.
+	// The text's projection is row-parallel: a device reads only the columns of the
+	// context that its rows of the weight multiply.
 	s.Input(graph.Input{Name: "context", DType: s.r.DType, Shape: []int{b, TextLen, c.TextDim},
 		Spec: batch.WithDim(2, s.Spec("crossattn_proj.0.weight").Dim(1)...)})
 	s.Input(graph.Input{Name: "masks", DType: dtype.F32, Shape: append([]int{b, masks}, s.r.Latent[1:]...), Spec: batch})
@@ -107,35 +112,39 @@ type programBuilder struct {
 	s *build
 }
 
-func (s *build) program(name, prefix string, define func(p *programBuilder)) error {
+// buildProgram builds the program of a name. Its weights are named without prefix,
+// so that one program serves every layer.
+func (s *build) buildProgram(name, prefix string, define func(p *programBuilder)) error {
 	return s.Build(name, prefix, func(p *step.Program) { define(&programBuilder{p, s}) })
 }
 
-// text projects the context: (B, L, text_dim) to (B, L, C).
-func (s *build) text() error {
-	return s.program("text", "", func(p *programBuilder) {
+// buildText builds the program that projects the context: (B, L, text_dim) to (B, L, C).
+func (s *build) buildText() error {
+	return s.buildProgram("text", "", func(p *programBuilder) {
 		p.Output("text", p.Compute(p.Gelu(p.Linear("crossattn_proj.0", p.Value("context"), batch))), "")
 	})
 }
 
-// textKV makes a layer's keys and values of the text, (B, L, H, d).
-func (s *build) textKV() error {
-	return s.program("text_kv", "blocks.0.cross_attn.", func(p *programBuilder) {
+// buildTextKV builds the program that projects a layer's keys and values of the text,
+// (B, L, H, d).
+func (s *build) buildTextKV() error {
+	return s.buildProgram("text_kv", "blocks.0.cross_attn.", func(p *programBuilder) {
 		x := p.Value("text")
-		p.Output("text_k", p.Compute(p.RMSNorm("k_norm", p.heads(p.Linear("k_proj", x, batch)), eps)), "")
-		p.Output("text_v", p.Compute(p.heads(p.Linear("v_proj", x, batch))), "")
+		p.Output("text_k", p.Compute(p.RMSNorm("k_norm", p.splitHeads(p.Linear("k_proj", x, batch)), eps)), "")
+		p.Output("text_v", p.Compute(p.splitHeads(p.Linear("v_proj", x, batch))), "")
 	})
 }
 
-// heads views (B, S, D) as (B, S, H, d).
-func (p *programBuilder) heads(x spmd.Tensor) spmd.Tensor {
+// splitHeads views (B, S, D) as (B, S, H, d).
+func (p *programBuilder) splitHeads(x spmd.Tensor) spmd.Tensor {
 	return p.SplitDim(x, 2, p.s.c.Heads, p.s.c.HeadDim())
 }
 
-// time makes of the timesteps' sinusoids (B, T, D) their norm, which every
-// modulation reads, and what is added to every modulation: (B, T, 3D).
-func (s *build) time() error {
-	return s.program("time", "", func(p *programBuilder) {
+// buildTime builds the program that reads the timesteps' sinusoids (B, T, D). It makes
+// "emb", their norm, which every modulation reads, and "lora" (B, T, 3D), which is
+// added to every modulation.
+func (s *build) buildTime() error {
+	return s.buildProgram("time", "", func(p *programBuilder) {
 		x := p.Value("time")
 		p.Output("emb", p.RMSNorm("t_embedding_norm", x, eps), "")
 		h := p.Silu(p.Precise("t_embedder.1.linear_1", x, batch))
@@ -143,20 +152,23 @@ func (s *build) time() error {
 	})
 }
 
-// pre cuts latents and their masks into patches and embeds them: tokens (B, Sp, D).
-func (s *build) pre() error {
+// buildPre builds the program that cuts latents and their masks into patches and
+// embeds them as tokens (B, Sp, D).
+func (s *build) buildPre() error {
 	l := s.layout
-	return s.program("pre", "", func(p *programBuilder) {
+	return s.buildProgram("pre", "", func(p *programBuilder) {
 		x := p.Patches(p.Concat(1, p.Value("x"), p.Value("masks")), s.c.Patch(), "ctyx")
 		x = p.Reshard(p.PadTo(x, 1, l.Padded), l.Stream, "tokens cut over the mesh")
 		p.Output("tokens", p.Linear("x_embedder.proj.1", p.Compute(x), l.Stream), "")
 	})
 }
 
-// modulations computes the modulations of sublayers, each n D wide (B, T, n D):
-// silu(emb) through the two narrow layers of its name, and the first n D of what
-// all share. Their column-parallel halves are gathered together.
-func (p *programBuilder) modulations(n int, names ...string) func(name string, part int) spmd.Tensor {
+// computeModulations computes the modulations of sublayers, each (B, T, n D): it
+// applies the two narrow layers of each name to silu(emb), adds the first n D channels
+// of "lora", which all sublayers share, and gathers the results in one collective.
+// The function that it returns gives one part of a sublayer's modulation for every
+// token.
+func (p *programBuilder) computeModulations(n int, names ...string) func(name string, part int) spmd.Tensor {
 	d := p.s.c.Width
 	emb, lora := p.Silu(p.Value("emb")), p.ExpandDim(p.Slice(p.Value("lora"), 2, 0, n*d), 2)
 	all := make([]spmd.Tensor, len(names))
@@ -172,49 +184,50 @@ func (p *programBuilder) modulations(n int, names ...string) func(name string, p
 	}
 }
 
-// modulate is norm(x) (1 + scale) + shift, in the compute type, gathered over tp
-// where the stream is split over it.
-func (p *programBuilder) modulate(x spmd.Tensor, shift, scale spmd.Tensor) spmd.Tensor {
+// normAndModulate computes norm(x) (1 + scale) + shift in the compute type. Where the
+// residual stream is sharded over tp, it gathers the result.
+func (p *programBuilder) normAndModulate(x spmd.Tensor, shift, scale spmd.Tensor) spmd.Tensor {
 	y := p.Compute(p.Add(p.Mul(p.LayerNorm(x, eps), p.Shift(scale, 1)), shift))
 	return p.Reshard(y, p.s.layout.Gathered, "split stream gathered for column-parallel matmuls")
 }
 
-// block is one layer: self-attention, cross-attention to the text, MLP, each
-// with a modulation of its own. The stream stays f32.
-func (s *build) block() error {
+// buildBlock builds the program of one layer: self-attention, cross-attention to the
+// text, and MLP, each with a modulation of its own. The residual stream stays f32.
+func (s *build) buildBlock() error {
 	l := s.layout
-	return s.program("block", "blocks.0.", func(p *programBuilder) {
+	return s.buildProgram("block", "blocks.0.", func(p *programBuilder) {
 		x := p.Value("tokens")
 		cos, sin := p.Value("rope_cos"), p.Value("rope_sin")
 		const self, cross, mlp = "adaln_modulation_self_attn", "adaln_modulation_cross_attn", "adaln_modulation_mlp"
-		part := p.modulations(3, self, cross, mlp) // shift, scale, gate
+		part := p.computeModulations(3, self, cross, mlp) // shift, scale, gate
 		qk := func(name string, h spmd.Tensor) spmd.Tensor {
-			return p.RMSNorm(name+"_norm", p.heads(p.Linear(name+"_proj", h, l.Gathered)), eps)
+			return p.RMSNorm(name+"_norm", p.splitHeads(p.Linear(name+"_proj", h, l.Gathered)), eps)
 		}
 
-		h := p.modulate(x, part(self, 0), part(self, 1))
+		h := p.normAndModulate(x, part(self, 0), part(self, 1))
 		q, k := p.RopeHalves(qk("self_attn.q", h), cos, sin), p.RopeHalves(qk("self_attn.k", h), cos, sin)
-		v := p.Compute(p.heads(p.Linear("self_attn.v_proj", h, l.Gathered)))
+		v := p.Compute(p.splitHeads(p.Linear("self_attn.v_proj", h, l.Gathered)))
 		y := attention.Attend(p.Builder, q, k, v, attention.Options{Keys: l.Tokens})
 		x = p.Add(x, p.Mul(p.Linear("self_attn.output_proj", p.MergeDims(y, 2, 2), l.Stream), part(self, 2)))
 
-		h = p.modulate(x, part(cross, 0), part(cross, 1))
+		h = p.normAndModulate(x, part(cross, 0), part(cross, 1))
 		y = attention.Attend(p.Builder, p.Compute(qk("cross_attn.q", h)), p.Value("text_k"), p.Value("text_v"), attention.Options{})
 		x = p.Add(x, p.Mul(p.Linear("cross_attn.output_proj", p.MergeDims(y, 2, 2), l.Stream), part(cross, 2)))
 
-		h = p.modulate(x, part(mlp, 0), part(mlp, 1))
+		h = p.normAndModulate(x, part(mlp, 0), part(mlp, 1))
 		x = p.Add(x, p.Mul(p.FFN("mlp.layer1", "mlp.layer2", h, l.Stream, p.Gelu), part(mlp, 2)))
 		p.Output("tokens", x, "tokens")
 	})
 }
 
-// post: the final layer, then tokens back to latents. Their channels stand
-// innermost in a patch, where the patches that went in had them outermost.
-func (s *build) post() error {
+// buildPost builds the program of the final layer, which turns tokens back into
+// latents. In its patches the channels are innermost, whereas they are outermost in
+// the patches that the model reads.
+func (s *build) buildPost() error {
 	l := s.layout
-	return s.program("post", "", func(p *programBuilder) {
+	return s.buildProgram("post", "", func(p *programBuilder) {
 		const name = "final_layer.adaln_modulation"
-		part := p.modulations(2, name)
+		part := p.computeModulations(2, name)
 		x := p.Value("tokens")
 		h := p.Add(p.Mul(p.LayerNorm(x, eps), p.Shift(part(name, 1), 1)), part(name, 0))
 		y := p.Linear("final_layer.linear", p.Compute(h), l.Stream)
@@ -222,8 +235,8 @@ func (s *build) post() error {
 	})
 }
 
-// calls strings a stage's programs together.
-func (s *build) calls(first, last bool, layers sharding.Range) {
+// addCalls adds the calls of a stage's programs in the order in which they run.
+func (s *build) addCalls(first, last bool, layers sharding.Range) {
 	tokens := func(name string) map[int]graph.Traced {
 		return step.Tokens(name, s.r.Batch, s.layout.Tokens, s.c.Width)
 	}

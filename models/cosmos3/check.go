@@ -8,8 +8,8 @@ import (
 )
 
 // CheckSplit reports every reason why a mesh cannot hold the model, whatever the
-// request: tp*sp divides the heads, and divides the key and value heads or is a
-// multiple of them, and so does tp, by which their weights are cut.
+// request. tp*sp must divide the heads. It must also divide the key and value heads
+// or be a multiple of them, and so must tp, over which their weights are sharded.
 func (m *Model) CheckSplit(on *mesh.Mesh) error {
 	var l fault.List
 	tp, sp := on.Size(mesh.TP), on.Size(mesh.SP)
@@ -40,10 +40,12 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	if err := l.Err(); err != nil {
 		return err
 	}
-	lay := m.layout(on, r)
+	lay := m.layOutRequest(on, r)
 	return models.CheckPadding(on, r, "tokens", lay.Tokens, lay.Padded)
 }
 
+// checkLatent checks latents (channels, frames, height, width) against the model's
+// channels and patches.
 func (m *Model) checkLatent(latent []int) error {
-	return models.CheckLatent(latent, m.c.Channels, m.c.patch())
+	return models.CheckLatent(latent, m.c.Channels, m.c.patchShape())
 }

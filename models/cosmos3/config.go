@@ -22,7 +22,7 @@ type Config struct {
 	Eps          float64 `json:"rms_norm_eps"`
 	Act          string  `json:"hidden_act"`             // silu (gated) or relu2
 	QKNormText   bool    `json:"qk_norm_for_text"`       // norms of the text's q and k
-	KNormForGen  bool    `json:"use_und_k_norm_for_gen"` // of the text's k as the video reads it, where those are not there
+	KNormForGen  bool    `json:"use_und_k_norm_for_gen"` // without QKNormText: a norm of the text's k as the video reads it
 	Channels     int     `json:"latent_channel"`
 	Patch        int     `json:"latent_patch_size"`
 	RopeTheta    float64 `json:"rope_theta"`
@@ -38,27 +38,30 @@ const (
 	relu2 = "relu2"
 )
 
-// timeDim is how many sinusoids a timestep is made of.
+// timeDim is the number of sinusoids that encode a timestep.
 const timeDim = 256
 
-// textLen is how many ids a text has where nothing says: what the released
-// pipelines pad to.
+// textLen is the number of ids of a text where a request does not state it. The
+// released pipelines pad to this length.
 const textLen = 3072
 
-// normed says whether the video reads the text's keys through a norm of their own.
-func (c Config) normed() bool { return c.KNormForGen && !c.QKNormText }
+// normsKeysForGen says whether the text's keys pass through an additional norm before
+// the video reads them.
+func (c Config) normsKeysForGen() bool { return c.KNormForGen && !c.QKNormText }
 
-// patch is (frames, rows, columns) of a token.
-func (c Config) patch() [3]int { return [3]int{1, c.Patch, c.Patch} }
+// patchShape returns how many latent frames, rows and columns make one token.
+func (c Config) patchShape() [3]int { return [3]int{1, c.Patch, c.Patch} }
 
-func defaults() Config {
+// defaultConfig returns the values for keys that a config.json leaves out.
+func defaultConfig() Config {
 	return Config{Eps: 1e-6, Act: silu, QKNormText: true, Channels: 48, Patch: 2, RopeTheta: 5e6, RopeAxes: [3]int{24, 20, 20},
 		TimeScale: 0.001, BaseFPS: 24, FramesBehind: 15000}
 }
 
-// parse reads a config.json and refuses what the programs do not do.
-func parse(r *models.ConfigReader) Config {
-	d := defaults()
+// parseConfig reads a config.json and refuses values that the programs do not
+// implement.
+func parseConfig(r *models.ConfigReader) Config {
+	d := defaultConfig()
 	r.Fixed("attention_bias", false, "Cosmos3")
 	c := Config{
 		Vocab: r.Int("vocab_size", 0, models.VocabBound), Width: r.Int("hidden_size", 0, models.WidthBound), FFN: r.Int("intermediate_size", 0, models.WidthBound),
@@ -79,7 +82,7 @@ func parse(r *models.ConfigReader) Config {
 		r.Refuse("num_attention_heads %d over num_key_value_heads %d: each serves equally many", c.Heads, c.KVHeads)
 	}
 	if !r.Sound("rope_axes_dim", "head_dim") {
-		// said
+		// the reader has reported it
 	} else if sum := c.RopeAxes[0] + c.RopeAxes[1] + c.RopeAxes[2]; c.HeadDim%2 != 0 || sum != c.HeadDim/2 {
 		r.Refuse("rope_axes_dim %v: want %d channel pairs in all, half of head_dim %d", c.RopeAxes, c.HeadDim/2, c.HeadDim)
 	} else if n := 3 * max(c.RopeAxes[1], c.RopeAxes[2]); n > c.HeadDim/2 {
@@ -92,8 +95,8 @@ func parse(r *models.ConfigReader) Config {
 	return c
 }
 
-// detect says whether a config.json is a Cosmos3 transformer.
-func detect(c map[string]any) bool {
+// detectConfig says whether a config.json describes a Cosmos3 transformer.
+func detectConfig(c map[string]any) bool {
 	if class, _ := c["_class_name"].(string); class != "" {
 		return class == "Cosmos3OmniTransformer"
 	}
@@ -102,26 +105,28 @@ func detect(c map[string]any) bool {
 	return patch && axes
 }
 
-func preset(change func(c *Config)) json.RawMessage {
-	c := defaults()
+// makePreset writes the config.json of a release, whose changes to the values that
+// releases share change makes.
+func makePreset(change func(c *Config)) json.RawMessage {
+	c := defaultConfig()
 	c.KVHeads, c.HeadDim = 8, 128
 	change(&c)
 	return models.Preset(c)
 }
 
 var presets = map[string]json.RawMessage{
-	"cosmos3-nano": preset(func(c *Config) {
+	"cosmos3-nano": makePreset(func(c *Config) {
 		c.Vocab, c.Width, c.FFN, c.Layers, c.Heads = 151936, 4096, 12288, 36, 32
 	}),
-	"cosmos3-edge": preset(func(c *Config) {
+	"cosmos3-edge": makePreset(func(c *Config) {
 		c.Vocab, c.Width, c.FFN, c.Layers, c.Heads = 131072, 2048, 9216, 28, 16
 		c.Eps, c.Act, c.QKNormText, c.KNormForGen, c.RopeTheta = 1e-5, relu2, false, true, 1e8
 	}),
 }
 
-// nameOf is the preset that c is, or the family's name.
+// nameOf returns the name of the preset that equals c, and otherwise the family's name.
 func nameOf(c Config) string {
-	if name := models.PresetName(presets, parse, func(p Config) bool { return p == c }); name != "" {
+	if name := models.PresetName(presets, parseConfig, func(p Config) bool { return p == c }); name != "" {
 		return name
 	}
 	return "cosmos3"
@@ -131,9 +136,9 @@ func init() {
 	models.Register(models.Family{
 		Name:    "cosmos3",
 		Presets: presets,
-		Detect:  detect,
+		Detect:  detectConfig,
 		New: func(_ string, r *models.ConfigReader) models.Model {
-			c := parse(r)
+			c := parseConfig(r)
 			return &Model{name: nameOf(c), c: c}
 		},
 	})

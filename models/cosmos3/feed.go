@@ -14,21 +14,21 @@ import (
 	"weft/tensor"
 )
 
-// reads names the inputs of a step.
-var reads = []string{"x", "t", "ids", "and if wanted mask, noisy_mask, und_position_ids, gen_position_ids"}
+// stepInputNames lists the inputs of a step as an error message shows them.
+var stepInputNames = []string{"x", "t", "ids", "and if wanted mask, noisy_mask, und_position_ids, gen_position_ids"}
 
-// firstGiven is the mask of a variant of a step: which frames are noisy where
-// the first is given.
+// firstGiven is the input's name for a second noisy_mask, which allows one more step:
+// that with the first frame given.
 const firstGiven = "noisy_mask_first_given"
 
-// Inputs names all that a forward looks at.
+// Inputs names every tensor that a forward may read.
 func (*Model) Inputs() []string {
 	return []string{"x", "t", "ids", "mask", "noisy_mask", firstGiven, "und_position_ids", "gen_position_ids"}
 }
 
 // Request reads batch and latent shape off x (B, C, F, H, W), the text's length
 // off ids (B, L), or (L) for one video; t is (B,). mask (B, L) is above 0 where an
-// id is real: behind these stands padding. noisy_mask (B, F) is 0 for frames that
+// id is real; padding stands behind the real ids. noisy_mask (B, F) is 0 for frames that
 // are given, which get no timestep. und_position_ids and gen_position_ids are
 // (frame, row, column) positions of ids and tokens, (3, n) for all videos or (B, 3,
 // n); unless given, those of a video of the base rate.
@@ -36,7 +36,7 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 	var l fault.List
 	bad := func(format string, args ...any) { l.Add(fault.New(models.ErrInputs, nil, format, args...)) }
 	need := func(name string, rank int) *tensor.Tensor {
-		t, err := models.Need(m, inputs, name, rank, reads)
+		t, err := models.Need(m, inputs, name, rank, stepInputNames)
 		l.Add(err)
 		return t
 	}
@@ -62,7 +62,7 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 	if n := inputs["noisy_mask"]; n != nil && !slices.Equal(n.Shape, []int{r.Batch, r.Latent[1]}) {
 		bad("noisy_mask is %v: want %v, one number a frame", n.Shape, []int{r.Batch, r.Latent[1]})
 	}
-	for name, n := range map[string]int{"und_position_ids": r.Text, "gen_position_ids": step.GridOf(r.Latent, m.c.patch()).Tokens()} {
+	for name, n := range map[string]int{"und_position_ids": r.Text, "gen_position_ids": step.GridOf(r.Latent, m.c.patchShape()).Tokens()} {
 		p := inputs[name]
 		if p == nil {
 			continue
@@ -77,7 +77,7 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 	return r, l.Err()
 }
 
-// withBatch reads ids and mask of one video without a batch dim as a batch of one.
+// withBatch returns ids and mask with a batch dim: one video's may come without it.
 func withBatch(inputs map[string]*tensor.Tensor) map[string]*tensor.Tensor {
 	out := map[string]*tensor.Tensor{}
 	for _, name := range []string{"ids", "mask"} {
@@ -91,8 +91,8 @@ func withBatch(inputs map[string]*tensor.Tensor) map[string]*tensor.Tensor {
 	return out
 }
 
-// Runs lists the steps that inputs allow: every frame noisy, and where a mask
-// says which are with the first given, that.
+// Runs lists the steps that inputs allow: one with noisy_mask as it is given, and,
+// where noisy_mask_first_given is there, one with the first frame given.
 func (m *Model) Runs(inputs map[string]*tensor.Tensor) []models.Variant {
 	all := maps.Clone(inputs)
 	delete(all, firstGiven)
@@ -125,7 +125,7 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 	return in, nil
 }
 
-// Feed makes the graph's inputs from those Request reads.
+// Feed makes the graph's inputs from the inputs that Request checks.
 func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
 	out, err := step.FeedIDs(g, withBatch(inputs))
 	if err != nil {
@@ -135,7 +135,7 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 	if err != nil {
 		return nil, err
 	}
-	out["time"] = m.times(ts)
+	out["time"] = m.timeTable(ts)
 	if out["x"], err = inputs["x"].As(dtype.F32); err != nil {
 		return nil, err
 	}
@@ -144,40 +144,40 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 			return nil, err
 		}
 	}
-	lengths := m.lengths(r, out["mask"])
+	lengths := m.realTextLengths(r, out["mask"])
 	for _, part := range []struct {
 		name, given string
 		own         func(length int) [][3]float64
 	}{
-		{"text", "und_position_ids", func(int) [][3]float64 { return textPlaces(m.layoutText(r)) }},
-		{"video", "gen_position_ids", func(length int) [][3]float64 { return m.videoPlaces(r, length) }},
+		{"text", "und_position_ids", func(int) [][3]float64 { return textPositions(m.textLength(r)) }},
+		{"video", "gen_position_ids", func(length int) [][3]float64 { return m.videoPositions(r, length) }},
 	} {
 		places := make([][][3]float64, r.Batch)
 		for b := range places {
 			if p := inputs[part.given]; p != nil {
-				if places[b], err = placesOf(p, b); err != nil {
+				if places[b], err = readPositions(p, b); err != nil {
 					return nil, err
 				}
 			} else {
 				places[b] = part.own(lengths[b])
 			}
 		}
-		m.tables(g, part.name, places, out)
+		m.addRotaryTables(g, part.name, places, out)
 	}
 	return out, nil
 }
 
-// layoutText is how many ids a request's text has.
-func (m *Model) layoutText(r models.Request) int {
+// textLength returns the number of ids that a request's texts are padded to.
+func (m *Model) textLength(r models.Request) int {
 	if r.Text == 0 {
 		return textLen
 	}
 	return r.Text
 }
 
-// lengths are how many ids of each text are real.
-func (m *Model) lengths(r models.Request, mask *tensor.Tensor) []int {
-	out := slices.Repeat([]int{m.layoutText(r)}, r.Batch)
+// realTextLengths counts the ids of each text that are not padding.
+func (m *Model) realTextLengths(r models.Request, mask *tensor.Tensor) []int {
+	out := slices.Repeat([]int{m.textLength(r)}, r.Batch)
 	if mask == nil {
 		return out
 	}
@@ -190,8 +190,9 @@ func (m *Model) lengths(r models.Request, mask *tensor.Tensor) []int {
 	return out
 }
 
-// textPlaces are the positions of n ids: the same along all three.
-func textPlaces(n int) [][3]float64 {
+// textPositions returns the positions of n ids. An id has the same position as frame,
+// row and column.
+func textPositions(n int) [][3]float64 {
 	out := make([][3]float64, n)
 	for i := range out {
 		out[i] = [3]float64{float64(i), float64(i), float64(i)}
@@ -199,11 +200,11 @@ func textPlaces(n int) [][3]float64 {
 	return out
 }
 
-// videoPlaces are the positions of a video's tokens behind a text of so many
-// ids: frames go on a margin behind it, faster where fewer of them make a second
-// than at the base rate; rows and columns begin at 0.
-func (m *Model) videoPlaces(r models.Request, length int) [][3]float64 {
-	grid := step.GridOf(r.Latent, m.c.patch())
+// videoPositions returns the positions of a video's tokens behind a text of length
+// ids. Frames begin a margin behind the text and are further apart where the video
+// has fewer frames a second than the base rate; rows and columns begin at 0.
+func (m *Model) videoPositions(r models.Request, length int) [][3]float64 {
+	grid := step.GridOf(r.Latent, m.c.patchShape())
 	pace := 1.0
 	if r.FPS > 0 && grid.Frames > 1 {
 		pace = m.c.BaseFPS / r.FPS
@@ -216,8 +217,9 @@ func (m *Model) videoPlaces(r models.Request, length int) [][3]float64 {
 	return out
 }
 
-// placesOf reads positions (3, n) or (B, 3, n) of video b.
-func placesOf(p *tensor.Tensor, b int) ([][3]float64, error) {
+// readPositions reads the positions of video b from p, which is (3, n) for all videos
+// or (B, 3, n).
+func readPositions(p *tensor.Tensor, b int) ([][3]float64, error) {
 	fs, err := p.Float32s()
 	if err != nil {
 		return nil, err
@@ -233,8 +235,9 @@ func placesOf(p *tensor.Tensor, b int) ([][3]float64, error) {
 	return out, nil
 }
 
-// tables writes name_cos and name_sin (B, rows, d) of positions; rows past the last are zero.
-func (m *Model) tables(g *graph.Graph, name string, places [][][3]float64, out map[string]*tensor.Tensor) {
+// addRotaryTables adds the tables name_cos and name_sin (B, rows, d) of positions to
+// out. Rows past the last position are zero.
+func (m *Model) addRotaryTables(g *graph.Graph, name string, places [][][3]float64, out map[string]*tensor.Tensor) {
 	cos, sin := tensor.New(dtype.F32, g.Input(name+"_cos").Shape...), tensor.New(dtype.F32, g.Input(name+"_sin").Shape...)
 	size := len(cos.Data) / len(places)
 	for b, p := range places {
@@ -245,11 +248,12 @@ func (m *Model) tables(g *graph.Graph, name string, places [][][3]float64, out m
 	out[name+"_cos"], out[name+"_sin"] = cos, sin
 }
 
-// Rope gives the angles (n, d/2) of positions. All three turn by the same
-// frequencies theta^(-2i/d): pair i by the row where i mod 3 is 1 and by the column
-// where it is 2, within the first 3 times as many pairs as these have, else by
-// the frame. The angles are rounded to f32 step by step as in the released
-// model, whose tables at position 15,000 are some 1e-3 from exact ones.
+// Rope returns the rotary angles (n, d/2) of positions. Pair i of a head's channels
+// rotates with the frequency theta^(-2i/d): by the row where i mod 3 is 1, by the
+// column where it is 2, and else by the frame. Pairs behind the first 3 times as
+// many as rows and columns have in rope_axes_dim rotate by the frame as well. The
+// angles are rounded to f32 step by step as in the released model, whose tables at
+// position 15,000 are some 1e-3 from exact ones.
 func (m *Model) Rope(places [][3]float64) [][]float64 {
 	half := m.c.HeadDim / 2
 	frequencies, axis := make([]float32, half), make([]int, half)
@@ -270,21 +274,22 @@ func (m *Model) Rope(places [][3]float64) [][]float64 {
 	return out
 }
 
-// times are the sinusoids (B, 1, 256) of timesteps, which the model knows as
-// sigma: t in 0..1000 times the config's scale.
-func (m *Model) times(ts []float32) *tensor.Tensor {
+// timeTable returns the sinusoids (B, 1, 256) of timesteps. The model reads sigma in
+// place of a timestep: t in 0..1000 times the config's scale.
+func (m *Model) timeTable(ts []float32) *tensor.Tensor {
 	return step.TimeTable(step.Scaled(ts, m.c.TimeScale), len(ts), 1, timeDim)
 }
 
-// FeedStep is the part of Feed that changes from step to step, one timestep for the whole batch.
+// FeedStep makes the inputs that change from step to step, with one timestep for
+// the whole batch.
 func (m *Model) FeedStep(r models.Request, x *tensor.Tensor, t float64) (map[string]*tensor.Tensor, error) {
-	return step.FeedStep(r, x, t, m.times)
+	return step.FeedStep(r, x, t, m.timeTable)
 }
 
-// FeedText makes what stays from ids (B, up to L), negative ones padding, of a
-// text that the request gives L ids.
+// FeedText makes the inputs that stay the same in every step, from ids (B, up to L)
+// for texts that the request pads to L ids. Negative ids are padding.
 func (m *Model) FeedText(g *graph.Graph, r models.Request, ids *tensor.Tensor) (map[string]*tensor.Tensor, error) {
-	length := m.layoutText(r)
+	length := m.textLength(r)
 	numbers, err := ids.Int64s()
 	if err != nil || len(ids.Shape) != 2 || ids.Shape[0] != r.Batch || ids.Shape[1] > length {
 		return nil, fault.New(models.ErrInputs, nil, "ids %v: want integers (%d, up to %d)", ids, r.Batch, length)
@@ -301,7 +306,7 @@ func (m *Model) FeedText(g *graph.Graph, r models.Request, ids *tensor.Tensor) (
 			mask.Data[at] = 1
 		}
 	}
-	lengths := m.lengths(r, mask)
+	lengths := m.realTextLengths(r, mask)
 	if r.Masked {
 		out["mask"] = mask
 	} else if slices.Min(lengths) < length {
@@ -309,23 +314,24 @@ func (m *Model) FeedText(g *graph.Graph, r models.Request, ids *tensor.Tensor) (
 	}
 	texts, videos := make([][][3]float64, r.Batch), make([][][3]float64, r.Batch)
 	for b := range r.Batch {
-		texts[b], videos[b] = textPlaces(length), m.videoPlaces(r, lengths[b])
+		texts[b], videos[b] = textPositions(length), m.videoPositions(r, lengths[b])
 	}
-	m.tables(g, "text", texts, out)
-	m.tables(g, "video", videos, out)
+	m.addRotaryTables(g, "text", texts, out)
+	m.addRotaryTables(g, "video", videos, out)
 	return out, nil
 }
 
-// ReadsTokens says that the text is ids: there is no encoder.
+// ReadsTokens marks a model that reads ids in place of an encoder's rows.
 func (m *Model) ReadsTokens() {}
 
-// LatentShape is (channels, frames, height, width) of the latent video of
-// Wan2.2's VAE: 16x16 pixels, and 4 frames (the first alone) to one latent.
+// LatentShape returns (channels, frames, height, width) of the latent video of
+// Wan2.2's VAE. One latent covers 16x16 pixels and 4 frames, except that the first
+// latent frame covers the first frame alone.
 func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
-	return models.LatentShape(width, height, frames, m.c.Channels, 16, 4, m.c.patch())
+	return models.LatentShape(width, height, frames, m.c.Channels, 16, 4, m.c.patchShape())
 }
 
-// Like is Edge where the hidden layers are its, else Nano.
+// Like names Edge for a model with Edge's activation, and otherwise Nano.
 func (m *Model) Like() string {
 	if m.c.Act == relu2 {
 		return "cosmos3-edge"

@@ -16,10 +16,10 @@ type Model struct {
 	c    Config
 }
 
-// Name is the preset's name, or the family's.
+// Name returns the preset's name, or the family's.
 func (m *Model) Name() string { return m.name }
 
-// Config is a Config.
+// Config returns a Config.
 func (m *Model) Config() any { return m.c }
 
 // stream names a layer's modules in one of the two streams.
@@ -34,10 +34,10 @@ var (
 		"input_layernorm_moe_gen", "post_attention_layernorm_moe_gen", "mlp_moe_gen"}
 )
 
-// kForGen is the norm of the text's keys as the video reads them.
+// kForGen names the norm that the text's keys pass through before the video reads them.
 const kForGen = "self_attn.k_norm_und_for_gen"
 
-// Params lists the parameters under their names, which are the publisher's and diffusers' alike.
+// Params lists the parameters under their official names, which diffusers shares.
 func (m *Model) Params(layers int) []models.Param {
 	c := m.c
 	if layers <= 0 || layers > c.Layers {
@@ -70,7 +70,7 @@ func (m *Model) Params(layers int) []models.Param {
 			if s == video || c.QKNormText {
 				norm(a+s.qNorm, c.HeadDim)
 				norm(a+s.kNorm, c.HeadDim)
-			} else if c.normed() {
+			} else if c.normsKeysForGen() {
 				norm(b+kForGen, c.HeadDim)
 			}
 			norm(b+s.norm1, c.Width)
@@ -87,7 +87,8 @@ func (m *Model) Params(layers int) []models.Param {
 	return ps
 }
 
-// flaxPath is the peer's path for a module: layers.3.mlp.up_proj is layers_3/mlp/up_proj.
+// flaxPath returns the peer's path of a module: layers.3.mlp.up_proj becomes
+// layers_3/mlp/up_proj.
 func flaxPath(module string) string {
 	parts := strings.Split(module, ".")
 	switch parts[0] {
@@ -98,10 +99,10 @@ func flaxPath(module string) string {
 	}
 }
 
-// Rules split what the peer splits, and the token table and the timestep's
-// layers, which it keeps whole: README.md has the bytes. Keys and values are cut
-// between heads only, and where tp is a multiple of their heads neighbouring
-// devices hold copies of one.
+// Rules shard the weights that the peer shards, and also the token table and the
+// timestep's layers, which it replicates. README.md lists the bytes that this saves.
+// Keys and values are cut between heads only; where tp is a multiple of their heads,
+// neighbouring devices hold copies of one head.
 func (m *Model) Rules() sharding.Rules {
 	col := sharding.NewSpec([]string{mesh.TP}, nil)
 	row := sharding.NewSpec(nil, []string{mesh.TP})
@@ -128,11 +129,11 @@ func (m *Model) Rules() sharding.Rules {
 	return append(rules, rule("layers.*."+kForGen+".weight", whole))
 }
 
-// Ignore lists what checkpoints carry for other uses: a head for the next token,
-// actions and sound.
+// Ignore lists the tensors that checkpoints carry for other uses: predicting the next
+// token, actions and sound.
 func (m *Model) Ignore() []bystander.Kind {
 	return []bystander.Kind{bystander.NextToken, bystander.TextNorm, bystander.Actions, bystander.Sound}
 }
 
-// Official is the name itself: there is one naming.
+// Official returns the name itself, because all publishers use the same names.
 func (m *Model) Official(name string) string { return name }

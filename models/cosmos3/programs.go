@@ -25,26 +25,27 @@ type build struct {
 	layout layout
 }
 
-// layout is how a request lies on a mesh.
+// layout says how a request is sharded over a mesh, and with which padded sizes.
 type layout struct {
 	step.Layout
 	text int // L
 	kv   int // Hkv
 }
 
-// batch is how what every device of a video holds whole is held.
+// batch is the sharding of values that all devices of a video replicate: over dp alone.
 var batch = sharding.NewSpec([]string{mesh.DP})
 
-func (m *Model) layout(on *mesh.Mesh, r models.Request) layout {
-	l := layout{step.LayoutOf(on, r, m.c.patch()), r.Text, max(m.c.KVHeads, on.Size(mesh.TP))}
+// layOutRequest computes the layout of a request on a mesh.
+func (m *Model) layOutRequest(on *mesh.Mesh, r models.Request) layout {
+	l := layout{step.LayoutOf(on, r, m.c.patchShape()), r.Text, max(m.c.KVHeads, on.Size(mesh.TP))}
 	if l.text == 0 {
 		l.text = textLen
 	}
 	return l
 }
 
-// Graph builds the step. The text stream never sees the video or the time: it
-// runs once a request and leaves each layer's keys and values behind.
+// Graph builds the step. The text stream reads neither the video nor the time, so it
+// runs once a request, and the steps read the keys and values of its layers.
 func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	if err := m.Check(on, r); err != nil {
 		return nil, err
@@ -53,34 +54,37 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &build{Step: base, c: m.c, r: r, layout: m.layout(on, r)}
+	s := &build{Step: base, c: m.c, r: r, layout: m.layOutRequest(on, r)}
 	s.Padded("tokens", s.layout.Tokens, s.layout.Padded)
-	s.values()
-	if err := s.Stages(r.Run(m.c.Layers), s.stage); err != nil {
+	s.declareValues()
+	if err := s.Stages(r.Run(m.c.Layers), s.buildStage); err != nil {
 		return nil, err
 	}
 	return s.Finish("out")
 }
 
-// stage builds the programs of one pipeline stage on its own devices, and their calls.
-func (s *build) stage(first, last bool, layers sharding.Range) error {
+// buildStage builds the programs of one pipeline stage on its own devices, and adds
+// their calls. The first stage also embeds the text and the patches; the last stage
+// also has the final norm and projection.
+func (s *build) buildStage(first, last bool, layers sharding.Range) error {
 	define := []func() error{}
 	if first {
-		define = append(define, s.embed, s.pre)
+		define = append(define, s.buildEmbed, s.buildPre)
 	}
-	define = append(define, s.und, s.gen)
+	define = append(define, s.buildUnd, s.buildGen)
 	if last {
-		define = append(define, s.post)
+		define = append(define, s.buildPost)
 	}
 	if err := step.Define(define...); err != nil {
 		return err
 	}
-	s.calls(first, last, layers)
+	s.addCalls(first, last, layers)
 	return nil
 }
 
-// values declares what the host provides and what calls hand on.
-func (s *build) values() {
+// declareValues declares the inputs that the host provides and the values that one
+// call passes to another, with their shapes and shardings.
+func (s *build) declareValues() {
 	c, l, b := s.c, s.layout, s.r.Batch
 	s.Input(graph.Input{Name: "x", DType: dtype.F32, Shape: append([]int{b}, s.r.Latent...), Spec: batch, Step: true})
 	s.Input(graph.Input{Name: "time", DType: dtype.F32, Shape: []int{b, 1, timeDim}, Spec: batch, Step: true})
@@ -109,24 +113,27 @@ type programBuilder struct {
 	s *build
 }
 
-func (s *build) program(name, prefix string, define func(p *programBuilder)) error {
+// buildProgram builds the program of a name. Its weights are named without prefix,
+// so that one program serves every layer.
+func (s *build) buildProgram(name, prefix string, define func(p *programBuilder)) error {
 	return s.Build(name, prefix, func(p *step.Program) { define(&programBuilder{p, s}) })
 }
 
-// embed looks the text's ids up: (B, L) to (B, L, D).
-func (s *build) embed() error {
-	return s.program("embed", "", func(p *programBuilder) {
+// buildEmbed builds the program that looks up the text's ids in the token table:
+// (B, L) to (B, L, D).
+func (s *build) buildEmbed() error {
+	return s.buildProgram("embed", "", func(p *programBuilder) {
 		p.Output("text", p.Rows("embed_tokens", p.Value("ids"), batch), "")
 	})
 }
 
-// pre cuts latents into patches and embeds them: tokens (B, Sp, D). The
-// timestep's embedding is added to those of every frame that is not given; that
-// is all the model sees of the time.
-func (s *build) pre() error {
+// buildPre builds the program that cuts latents into patches and embeds them as
+// tokens (B, Sp, D). It adds the timestep's embedding to the tokens of every frame
+// that is not given; the model reads the time nowhere else.
+func (s *build) buildPre() error {
 	l := s.layout
-	return s.program("pre", "", func(p *programBuilder) {
-		x := p.PadTo(p.Patches(p.Value("x"), s.c.patch(), "tyxc"), 1, l.Padded)
+	return s.buildProgram("pre", "", func(p *programBuilder) {
+		x := p.PadTo(p.Patches(p.Value("x"), s.c.patchShape(), "tyxc"), 1, l.Padded)
 		x = p.Linear("proj_in", p.Compute(p.Reshard(x, l.Stream, "tokens cut over the mesh")), l.Stream)
 		e := p.Silu(p.Precise("time_embedder.linear_1", p.Value("time"), batch))
 		e = p.Precise("time_embedder.linear_2", e, batch) // B 1 D
@@ -137,9 +144,10 @@ func (s *build) pre() error {
 	})
 }
 
-// qkv are a stream's queries, keys and values of h (B, rows, D), normalised by
-// heads where the model has norms; heads are not rotated yet. In f32.
-func (p *programBuilder) qkv(s stream, h spmd.Tensor, to sharding.Spec) (q, k, v spmd.Tensor) {
+// projectQKV returns a stream's queries, keys and values of h (B, rows, D). It
+// normalises queries and keys head by head where the model has such norms, and leaves
+// them in f32 and unrotated. The values are in the compute type.
+func (p *programBuilder) projectQKV(s stream, h spmd.Tensor, to sharding.Spec) (q, k, v spmd.Tensor) {
 	heads := func(name string, n int) spmd.Tensor {
 		return p.SplitDim(p.Linear("self_attn."+name, h, to), 2, n, p.s.c.HeadDim)
 	}
@@ -150,11 +158,12 @@ func (p *programBuilder) qkv(s stream, h spmd.Tensor, to sharding.Spec) (q, k, v
 	return q, k, p.Compute(v)
 }
 
-// rest is what follows a stream's attention y (B, rows, H, d): the output
-// projection and the hidden layer, each added to the stream x.
-func (p *programBuilder) rest(s stream, x, y spmd.Tensor, stream, gathered sharding.Spec) spmd.Tensor {
+// addAttentionAndFFN completes a layer of a stream behind its attention y
+// (B, rows, H, d): it adds y's output projection and then the FFN to the residual
+// stream x. stream and gathered are the shardings of x and of a matmul's operand.
+func (p *programBuilder) addAttentionAndFFN(s stream, x, y spmd.Tensor, stream, gathered sharding.Spec) spmd.Tensor {
 	x = p.Add(x, p.Linear("self_attn."+s.o, p.MergeDims(y, 2, 2), stream))
-	h := p.norm(s.norm2, x, gathered)
+	h := p.normAndGather(s.norm2, x, gathered)
 	if p.s.c.Act == silu {
 		return p.Add(x, p.GatedFFN(s.mlp+".gate_proj", s.mlp+".up_proj", s.mlp+".down_proj", h, stream, p.Silu))
 	}
@@ -165,36 +174,38 @@ func (p *programBuilder) rest(s stream, x, y spmd.Tensor, stream, gathered shard
 	return p.Add(x, p.FFN(s.mlp+".up_proj", s.mlp+".down_proj", h, stream, square))
 }
 
-// norm is the norm of the stream x in the compute type, gathered over tp where
-// the stream is split over it.
-func (p *programBuilder) norm(name string, x spmd.Tensor, gathered sharding.Spec) spmd.Tensor {
+// normAndGather normalises the residual stream x, in the compute type. Where the
+// stream is sharded over tp, it gathers the result.
+func (p *programBuilder) normAndGather(name string, x spmd.Tensor, gathered sharding.Spec) spmd.Tensor {
 	return p.Reshard(p.Compute(p.RMSNorm(name, x, p.s.c.Eps)), gathered, "split stream gathered for column-parallel matmuls")
 }
 
-// und is one layer of the text stream, causal, on every device of sp alike. Its
-// padding, behind the text, is seen by padding alone.
-func (s *build) und() error {
-	return s.program("und", "layers.0.", func(p *programBuilder) {
+// buildUnd builds the program of one layer of the text stream ("und", understanding),
+// which all devices of sp replicate. Its attention is causal and padding stands
+// behind the text, so only padding attends to padding.
+func (s *build) buildUnd() error {
+	return s.buildProgram("und", "layers.0.", func(p *programBuilder) {
 		x, cos, sin := p.Value("text"), p.Value("text_cos"), p.Value("text_sin")
-		q, k, v := p.qkv(text, p.norm(text.norm1, x, batch), batch)
+		q, k, v := p.projectQKV(text, p.normAndGather(text.norm1, x, batch), batch)
 		turned := p.RopeHalves(k, cos, sin)
 		seen := turned
-		if s.c.normed() {
+		if s.c.normsKeysForGen() {
 			seen = p.RopeHalves(p.RMSNorm(kForGen, k, s.c.Eps), cos, sin)
 		}
 		y := attention.Attend(p.Builder, p.RopeHalves(q, cos, sin), turned, v, attention.Options{Causal: true})
-		p.Output("text", p.rest(text, x, y, batch, batch), "text")
+		p.Output("text", p.addAttentionAndFFN(text, x, y, batch, batch), "text")
 		p.Output("text_k", seen, "")
 		p.Output("text_v", v, "")
 	})
 }
 
-// gen is one layer of the video stream, which attends to the text and to itself.
-func (s *build) gen() error {
+// buildGen builds the program of one layer of the video stream ("gen", generation),
+// which attends to the text and to itself.
+func (s *build) buildGen() error {
 	l := s.layout
-	return s.program("gen", "layers.0.", func(p *programBuilder) {
+	return s.buildProgram("gen", "layers.0.", func(p *programBuilder) {
 		x, cos, sin := p.Value("tokens"), p.Value("video_cos"), p.Value("video_sin")
-		q, k, v := p.qkv(video, p.norm(video.norm1, x, l.Gathered), l.Gathered)
+		q, k, v := p.projectQKV(video, p.normAndGather(video.norm1, x, l.Gathered), l.Gathered)
 		own := attention.Parts{Q: p.RopeHalves(q, cos, sin), K: p.RopeHalves(k, cos, sin), V: v}
 		var o attention.Options
 		if s.r.Masked {
@@ -202,21 +213,22 @@ func (s *build) gen() error {
 			o.Mask = &mask
 		}
 		y := attention.Prefixed(p.Builder, attention.Parts{K: p.Value("text_k"), V: p.Value("text_v")}, own, l.Tokens, o)
-		p.Output("tokens", p.rest(video, x, y, l.Stream, l.Gathered), "tokens")
+		p.Output("tokens", p.addAttentionAndFFN(video, x, y, l.Stream, l.Gathered), "tokens")
 	})
 }
 
-// post: the final norm and projection, then tokens back to latents.
-func (s *build) post() error {
+// buildPost builds the program of the final norm and projection, which turns tokens
+// back into latents.
+func (s *build) buildPost() error {
 	l := s.layout
-	return s.program("post", "", func(p *programBuilder) {
+	return s.buildProgram("post", "", func(p *programBuilder) {
 		h := p.Compute(p.RMSNorm("norm_moe_gen", p.Value("tokens"), s.c.Eps))
-		p.Output("out", p.Latents(p.Linear("proj_out", h, l.Stream), l.Grid, s.c.patch(), "tyxc"), "")
+		p.Output("out", p.Latents(p.Linear("proj_out", h, l.Stream), l.Grid, s.c.patchShape(), "tyxc"), "")
 	})
 }
 
-// calls strings a stage's programs together.
-func (s *build) calls(first, last bool, layers sharding.Range) {
+// addCalls adds the calls of a stage's programs in the order in which they run.
+func (s *build) addCalls(first, last bool, layers sharding.Range) {
 	rows := func(name string, n int) map[int]graph.Traced { return step.Tokens(name, s.r.Batch, n, s.c.Width) }
 	layer := func(i int) string { return fmt.Sprintf("layers.%d.", i) }
 	if first {

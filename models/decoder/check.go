@@ -10,9 +10,9 @@ import (
 	"weft/tensor"
 )
 
-// defaultText is how many tokens an encoding has where the request does not say:
-// Cosmos pads to 512; HunyuanVideo takes 256 behind the 95 of its template,
-// HunyuanVideo-1.5 1000 behind 108; LTX-2.5 pads to 1024.
+// defaultText returns the number of tokens of a text where the request does not state
+// it. Cosmos pads to 512 and LTX-2.5 to 1024. HunyuanVideo's texts are 256 tokens
+// behind the 95 of its template, and HunyuanVideo-1.5's are 1000 behind 108.
 func (m *Model) defaultText() int {
 	switch {
 	case m.c.ModelType == gemma:
@@ -33,8 +33,8 @@ func (m *Model) CheckSplit(on *mesh.Mesh) error {
 	if err := sharding.CheckHeads(m.c.Heads, tp, sp); err != nil {
 		l.Add(err)
 	} else {
-		for _, first := range m.c.firsts(0, m.c.Layers) {
-			kv, _ := m.c.keys(m.c.global(first))
+		for _, first := range m.c.firstOfEachType(0, m.c.Layers) {
+			kv, _ := m.c.keyHeads(m.c.isGlobal(first))
 			_, _, err := sharding.KVHeads(m.c.Heads, kv, tp*sp)
 			l.Add(err)
 		}
@@ -47,9 +47,10 @@ func (m *Model) CheckSplit(on *mesh.Mesh) error {
 func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	var l fault.List
 	l.Add(m.CheckSplit(on))
-	l.Add(models.CheckRequest(on, r, m.run(r)))
+	l.Add(models.CheckRequest(on, r, m.layersToRun(r)))
 	l.Add(models.CheckText(on, r, m.defaultText()))
-	// In a text as long as the window a token sees all before it.
+	// No program implements a sliding window. Up to the window's length a text does not
+	// need one, because every token attends to all before it.
 	if n := r.TextLayout(on, m.defaultText()).Tokens; m.c.Window > 0 && n > m.c.Window {
 		l.Add(fault.New(models.ErrInputs, struct {
 			Tokens int `json:"tokens"`
@@ -59,7 +60,7 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	return l.Err()
 }
 
-// Inputs names all that a forward looks at.
+// Inputs names every tensor that a forward may read.
 func (*Model) Inputs() []string {
 	return []string{"ids", "mask"}
 }
@@ -69,7 +70,8 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 	return models.TextRequest(m, inputs, m.c.Vocab, m.c.ModelType == gemma)
 }
 
-// Runs are the encoding of ids and, where Gemma is given a mask, that without it as "_nomask".
+// Runs lists the encoding of ids and, where Gemma is given a mask, also the encoding
+// without it, as "_nomask".
 func (m *Model) Runs(inputs map[string]*tensor.Tensor) []models.Variant {
 	return models.TextRuns(inputs)
 }
@@ -83,17 +85,18 @@ func (m *Model) Example(batch int, _ []int, seed uint64) (map[string]*tensor.Ten
 	return in, nil
 }
 
-// Feed makes the graph's inputs from those Request reads, and the rotary tables.
+// Feed makes the graph's inputs from the inputs that Request checks, and adds the
+// rotary tables.
 func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
 	out, err := step.FeedIDs(g, inputs)
 	if err != nil {
 		return nil, err
 	}
-	for _, first := range m.c.firsts(0, m.run(r)) {
-		global := m.c.global(first)
-		cos, sin := "rope_cos"+suffix(global), "rope_sin"+suffix(global)
+	for _, first := range m.c.firstOfEachType(0, m.layersToRun(r)) {
+		global := m.c.isGlobal(first)
+		cos, sin := "rope_cos"+typeSuffix(global), "rope_sin"+typeSuffix(global)
 		shape := g.Input(cos).Shape
-		out[cos], out[sin] = step.RotaryHalves(m.c.angles(r.Text, global), shape[0], shape[1])
+		out[cos], out[sin] = step.RotaryHalves(m.c.rotaryAngles(r.Text, global), shape[0], shape[1])
 	}
 	return out, nil
 }

@@ -25,28 +25,29 @@ type Config struct {
 	HeadDim   int     `json:"head_dim"`
 	Eps       float64 `json:"rms_norm_eps"`
 	Theta     float64 `json:"rope_theta"`
-	// SkipLayers is how many layers before the last the result is taken: the raw
-	// hidden state there. 0 takes that of every layer, the last behind the norm at
-	// the end, each normalised over its width, side by side.
+	// SkipLayers is the number of layers at the end that are not run: the result is
+	// the raw hidden state in front of them. 0 means that the result is the hidden
+	// states of every layer side by side, the last one behind the final norm, each
+	// normalised over its width.
 	SkipLayers int `json:"hidden_state_skip_layer"`
 	Gemma
 }
 
-// The kinds of decoders. Qwen's queries, keys and values have biases.
+// The kinds of decoders. Only Qwen's queries, keys and values have biases.
 const (
 	qwen  = "qwen2"
 	llama = "llama"
 	gemma = "gemma4_unified_text"
 )
 
-// kinds are the model types of configurations, those that hold a vision tower
-// besides among them, whose text goes through the same layers.
+// kinds maps the model_type of a config.json to the kind of decoder. Some of these
+// models also have a vision tower, but their text goes through the same layers.
 var kinds = map[string]string{"qwen2": qwen, "qwen2_vl": qwen, "qwen2_vl_text": qwen, "qwen2_5_vl": qwen, "qwen2_5_vl_text": qwen, "": qwen, "llama": llama, "llava": llama,
 	gemma: gemma, "gemma4_unified": gemma}
 
-// parse reads a config.json, that of the text in it where there are two towers,
-// and refuses what the programs do not do.
-func parse(r *models.ConfigReader) Config {
+// parseConfig reads a config.json, or the text_config within it where the model has
+// other towers too, and refuses values that the programs do not implement.
+func parseConfig(r *models.ConfigReader) Config {
 	outer := r.String("model_type", "")
 	skip := r
 	if t := r.Object("text_config"); t != nil {
@@ -93,7 +94,7 @@ func parse(r *models.ConfigReader) Config {
 	}
 	usual := 0
 	if kind == llama {
-		usual = min(2, c.Layers-1) // as HunyuanVideo takes it
+		usual = min(2, c.Layers-1) // HunyuanVideo skips two
 	}
 	c.SkipLayers = skip.Int("hidden_state_skip_layer", usual, models.Bound{Least: 0, Most: c.Layers - 1, Why: "fewer than num_hidden_layers are skipped"})
 	if kind == gemma {
@@ -102,7 +103,8 @@ func parse(r *models.ConfigReader) Config {
 	return c
 }
 
-// readRope reads rotary positions, which are plain in every decoder but Gemma.
+// readRope reads the settings of rotary positions of every decoder but Gemma, and
+// refuses scaled ones.
 func (c *Config) readRope(r *models.ConfigReader) {
 	for _, key := range []string{"rope_scaling", "rope_parameters"} {
 		p := r.Object(key)
@@ -111,7 +113,7 @@ func (c *Config) readRope(r *models.ConfigReader) {
 		}
 		p.Metadata("mrope_section", "mrope_interleaved")
 		c.Theta = p.Float("rope_theta", c.Theta, models.ThetaSpan)
-		// Of text alone the three positions of mrope are one.
+		// mrope gives a token three positions, which are equal for text.
 		for _, kind := range []string{p.String("rope_type", ""), p.String("type", "")} {
 			if !slices.Contains([]string{"", "default", "mrope"}, kind) {
 				r.Unsupported("%s: rope type %q: only plain rotary positions are run", key, kind)
@@ -120,8 +122,8 @@ func (c *Config) readRope(r *models.ConfigReader) {
 	}
 }
 
-// detect says whether a config.json is of a decoder.
-func detect(c map[string]any) bool {
+// detectConfig says whether a config.json describes a decoder.
+func detectConfig(c map[string]any) bool {
 	kind, _ := c["model_type"].(string)
 	_, known := kinds[kind]
 	if kind != "" {
@@ -142,9 +144,10 @@ var presets = map[string]json.RawMessage{
 	"ltx2.5-gemma4-12b":    models.Preset(Config{gemma, 262144, 3840, 15360, 48, 16, 8, 256, 1e-6, 1e4, 0, Gemma{nil, 1024, 512, 1, 1e6, 0.25}}),
 }
 
-// nameOf is the preset that c is, or the kind of decoder.
+// nameOf returns the name of the preset that equals c, and otherwise the kind of
+// decoder.
 func nameOf(c Config) string {
-	if name := models.PresetName(presets, parse, func(p Config) bool { return reflect.DeepEqual(p, c) }); name != "" {
+	if name := models.PresetName(presets, parseConfig, func(p Config) bool { return reflect.DeepEqual(p, c) }); name != "" {
 		return name
 	}
 	return c.ModelType
@@ -154,9 +157,9 @@ func init() {
 	models.Register(models.Family{
 		Name:    "decoder",
 		Presets: presets,
-		Detect:  detect,
+		Detect:  detectConfig,
 		New: func(_ string, r *models.ConfigReader) models.Model {
-			c := parse(r)
+			c := parseConfig(r)
 			return &Model{name: nameOf(c), c: c}
 		},
 	})

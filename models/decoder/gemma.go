@@ -7,19 +7,20 @@ import (
 	"weft/models"
 )
 
-// Gemma is what a Gemma 4 says besides. Its layers are of two types: in sliding
-// ones a token sees no more than a window, in full ones, which have heads of their
-// own and take their values from the keys' projection, all before it.
+// Gemma has the keys that only a Gemma 4 has. Its layers are of two types. In a
+// sliding one a token attends to the tokens of a window. In a full one a token
+// attends to all tokens before it; full layers have their own number and width of
+// heads, and use the keys' projection for the values too.
 type Gemma struct {
-	// LayerTypes is "sliding_attention" or "full_attention" for every layer; nil in
-	// a file is full for every sixth and the last.
+	// LayerTypes is "sliding_attention" or "full_attention" for every layer. Where a
+	// file does not have it, every sixth layer and the last are full.
 	LayerTypes    []string `json:"layer_types,omitempty"`
 	Window        int      `json:"sliding_window,omitempty"`
 	GlobalHeadDim int      `json:"global_head_dim,omitempty"`
 	GlobalKVHeads int      `json:"num_global_key_value_heads,omitempty"`
 	GlobalTheta   float64  `json:"rope_theta_full,omitempty"`
-	// Partial is which part of a full layer's head rotates: its lowest channels of
-	// either half.
+	// Partial is the share of a full layer's head channels that rotate: the first
+	// ones of either half.
 	Partial float64 `json:"partial_rotary_factor_full,omitempty"`
 }
 
@@ -29,8 +30,8 @@ const (
 	full    = "full_attention"
 )
 
-// readGemma reads what a Gemma says besides, fills in what it leaves out, as
-// transformers does, and refuses what the programs do not do.
+// readGemma reads the keys that only a Gemma has, with transformers' defaults, and
+// refuses values that the programs do not implement.
 func (c *Config) readGemma(r *models.ConfigReader) {
 	const of = "Gemma"
 	r.Fixed("hidden_activation", "gelu_pytorch_tanh", of)
@@ -62,7 +63,8 @@ func (c *Config) readGemma(r *models.ConfigReader) {
 	}
 }
 
-// checkGemma fills in the types of layers and holds a Gemma's numbers against each other.
+// checkGemma fills in the types of layers where the file does not have them, and
+// checks that a Gemma's numbers fit each other.
 func (c *Config) checkGemma(r *models.ConfigReader) {
 	if c.LayerTypes == nil {
 		for i := range c.Layers {
@@ -91,24 +93,26 @@ func (c *Config) checkGemma(r *models.ConfigReader) {
 	}
 }
 
-// global says whether a layer is one of full attention among sliding ones.
-func (c Config) global(layer int) bool {
+// isGlobal says whether a layer is one of Gemma's layers of full attention.
+func (c Config) isGlobal(layer int) bool {
 	return layer < len(c.LayerTypes) && c.LayerTypes[layer] == full
 }
 
-// keys are how many key heads a layer has, and how wide its heads are.
-func (c Config) keys(global bool) (kv, dim int) {
+// keyHeads returns the number of key heads of a layer, full or not, and the width of
+// its heads.
+func (c Config) keyHeads(global bool) (kv, dim int) {
 	if global {
 		return c.GlobalKVHeads, c.GlobalHeadDim
 	}
 	return c.KVHeads, c.HeadDim
 }
 
-// firsts are the first layers from lo up to hi of each type that is among them.
-func (c Config) firsts(lo, hi int) []int {
+// firstOfEachType returns the first layer of each type from lo up to but not
+// including hi. Layers of one type share a program and rotary tables.
+func (c Config) firstOfEachType(lo, hi int) []int {
 	var out []int
 	for i := lo; i < hi; i++ {
-		if !slices.ContainsFunc(out, func(first int) bool { return c.global(first) == c.global(i) }) {
+		if !slices.ContainsFunc(out, func(first int) bool { return c.isGlobal(first) == c.isGlobal(i) }) {
 			out = append(out, i)
 		}
 	}

@@ -16,42 +16,44 @@ type Model struct {
 	c    Config
 }
 
-// Name is the preset's name, or the kind of decoder: qwen2, llama or
+// Name returns the preset's name, or the kind of decoder: qwen2, llama or
 // gemma4_unified_text.
 func (m *Model) Name() string { return m.name }
 
-// Config is a Config.
+// Config returns a Config.
 func (m *Model) Config() any { return m.c }
 
-// PeerWhole: HunyuanVideo's scripts keep their text towers whole on every device;
-// Cosmos's, which takes every layer, splits its own.
+// PeerWhole says whether the peer replicates the model: its scripts for HunyuanVideo
+// replicate the text towers, and those for Cosmos, which reads every layer, shard it.
 func (m *Model) PeerWhole() bool { return m.c.SkipLayers > 0 }
 
-// prefix is what every name begins with: Llama's checkpoint is the bare decoder.
-func (m *Model) prefix() string {
+// namePrefix returns the prefix of every parameter's name. It is empty for Llama,
+// whose checkpoint holds the decoder alone.
+func (m *Model) namePrefix() string {
 	if m.c.ModelType == llama {
 		return ""
 	}
 	return "model."
 }
 
-func (m *Model) block(i int) string { return fmt.Sprintf("%slayers.%d.", m.prefix(), i) }
+// blockPrefix returns the prefix of the names of layer i.
+func (m *Model) blockPrefix(i int) string { return fmt.Sprintf("%slayers.%d.", m.namePrefix(), i) }
 
 // Params lists the parameters under their official names.
 func (m *Model) Params(layers int) []models.Param {
 	c := m.c
-	ps := []models.Param{{Name: m.prefix() + "embed_tokens.weight", Shape: []int{c.Vocab, c.Dim}, Matmul: true, Flax: "embed_tokens/embedding"}}
+	ps := []models.Param{{Name: m.namePrefix() + "embed_tokens.weight", Shape: []int{c.Vocab, c.Dim}, Matmul: true, Flax: "embed_tokens/embedding"}}
 	for i := range (models.Request{Layers: layers}).Run(c.Layers) {
-		b, flax := m.block(i), fmt.Sprintf("layers_%d/", i)
+		b, flax := m.blockPrefix(i), fmt.Sprintf("layers_%d/", i)
 		linear := func(name string, out, in int, bias bool) {
 			ps = append(ps, models.LinearParams(b+name, flax+strings.ReplaceAll(name, ".", "/"), out, in, bias)...)
 		}
 		norm := func(name string, dim int) {
-			ps = append(ps, models.Param{Name: b + name + ".weight", Shape: []int{dim}, Flax: flax + strings.ReplaceAll(name, ".", "/") + m.scale()})
+			ps = append(ps, models.Param{Name: b + name + ".weight", Shape: []int{dim}, Flax: flax + strings.ReplaceAll(name, ".", "/") + m.flaxScaleSuffix()})
 		}
 		norm("input_layernorm", c.Dim)
-		bias, global := c.ModelType == qwen, c.global(i)
-		kv, dim := c.keys(global)
+		bias, global := c.ModelType == qwen, c.isGlobal(i)
+		kv, dim := c.keyHeads(global)
 		linear("self_attn.q_proj", c.Heads*dim, c.Dim, bias)
 		linear("self_attn.k_proj", kv*dim, c.Dim, bias)
 		if !global {
@@ -70,31 +72,33 @@ func (m *Model) Params(layers int) []models.Param {
 		linear("mlp.up_proj", c.FFNDim, c.Dim, false)
 		linear("mlp.down_proj", c.Dim, c.FFNDim, false)
 	}
-	return append(ps, models.Param{Name: m.prefix() + "norm.weight", Shape: []int{c.Dim}, Flax: "norm" + m.scale()})
+	return append(ps, models.Param{Name: m.namePrefix() + "norm.weight", Shape: []int{c.Dim}, Flax: "norm" + m.flaxScaleSuffix()})
 }
 
-// scale is what the peer's names of norms end with.
-func (m *Model) scale() string {
+// flaxScaleSuffix returns the end of the peer's names of norm weights.
+func (m *Model) flaxScaleSuffix() string {
 	if m.c.ModelType == gemma {
 		return "_scale"
 	}
 	return "/scale"
 }
 
-// Rules split what the peer splits where it splits at all, and the token table,
-// which it keeps whole, by rows of the vocabulary. README.md has the bytes.
+// Rules shard the weights that the peer shards in decoders that it does not replicate,
+// and also the token table, by rows of the vocabulary. README.md lists the bytes that
+// this saves.
 func (m *Model) Rules() sharding.Rules {
 	first, second, whole := sharding.NewSpec([]string{mesh.TP}), sharding.NewSpec(nil, []string{mesh.TP}), sharding.NewSpec()
-	p := m.prefix()
-	// Key heads fewer than the devices are copied for those that share them; where
-	// it takes sp besides to share them evenly, weights are whole over tp.
+	p := m.namePrefix()
+	// Where there are fewer key heads than devices of tp, neighbouring devices hold
+	// copies of one head. Where the heads and tp do not divide one another, the weights
+	// are replicated over tp.
 	keys := func(match string, heads int) sharding.Rule {
 		return sharding.Rule{Match: match, Spec: first, Layout: sharding.Layout{Heads: []int{heads}}, WholeIfUneven: true}
 	}
 	var rules sharding.Rules
 	for i := range m.c.Layers {
-		if m.c.global(i) {
-			rules = append(rules, keys(m.block(i)+"self_attn.k_proj.*", m.c.GlobalKVHeads))
+		if m.c.isGlobal(i) {
+			rules = append(rules, keys(m.blockPrefix(i)+"self_attn.k_proj.*", m.c.GlobalKVHeads))
 		}
 	}
 	return append(rules, sharding.Rules{
@@ -112,20 +116,21 @@ func (m *Model) Rules() sharding.Rules {
 	}...)
 }
 
-// towers are what stands before the decoder's names where a checkpoint holds more than it.
+// towers lists the prefixes of the decoder's names in checkpoints that also hold other
+// towers.
 var towers = []string{"model.language_model.", "language_model.model.", "model."}
 
 // Official translates the names of checkpoints that hold more than the decoder.
 func (m *Model) Official(name string) string {
 	for _, t := range towers {
 		if bare, ok := strings.CutPrefix(name, t); ok {
-			return m.prefix() + bare
+			return m.namePrefix() + bare
 		}
 	}
-	return m.prefix() + name
+	return m.namePrefix() + name
 }
 
-// Ignore are the output layer, the other towers and what joins them.
+// Ignore lists the output layer, the other towers and the layers that join them.
 func (m *Model) Ignore() []bystander.Kind {
 	return []bystander.Kind{bystander.NextToken, bystander.VisionTower, bystander.AudioTower}
 }

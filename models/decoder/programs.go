@@ -26,43 +26,46 @@ type build struct {
 	layers int // N
 }
 
-// run is how many layers a request runs: those behind the one that is taken are not.
-func (m *Model) run(r models.Request) int { return r.Run(m.c.Layers - m.c.SkipLayers) }
+// layersToRun returns the number of layers that a request runs. The layers behind the
+// one whose hidden state is the result are not run.
+func (m *Model) layersToRun(r models.Request) int { return r.Run(m.c.Layers - m.c.SkipLayers) }
 
-// Graph builds an encoding: the tokens' rows, every layer's block, and what is
-// taken of their results.
+// Graph builds an encoding: the lookup of the tokens' rows, every layer's block, and
+// the result, which is made of one layer's hidden state or of all of them.
 func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	if err := m.Check(on, r); err != nil {
 		return nil, err
 	}
-	r.Layers = m.run(r)
+	r.Layers = m.layersToRun(r)
 	base, err := step.New(m, on, r)
 	if err != nil {
 		return nil, err
 	}
 	s := &build{Step: base, m: m, layout: r.TextLayout(on, m.defaultText()), layers: r.Layers}
 	s.Padded("tokens", s.layout.Tokens, s.layout.Padded)
-	s.values()
-	if err := s.Stages(s.layers, s.stage); err != nil {
+	s.declareValues()
+	if err := s.Stages(s.layers, s.buildStage); err != nil {
 		return nil, err
 	}
 	return s.Finish("out")
 }
 
-func (s *build) values() {
+// declareValues declares the inputs that the host provides and the values that one
+// call passes to another, with their shapes and shardings.
+func (s *build) declareValues() {
 	c, l, b := s.m.c, s.layout, s.Request.Batch
 	s.Input(graph.Input{Name: "ids", DType: dtype.I32, Shape: []int{b, l.Padded}, Spec: l.Gathered, Step: true})
 	if s.Request.Masked {
 		s.Input(graph.Input{Name: "mask", DType: dtype.Bool, Shape: []int{b, l.Tokens}, Spec: sharding.NewSpec([]string{mesh.DP}), Step: true})
 	}
-	for _, first := range c.firsts(0, s.layers) {
+	for _, first := range c.firstOfEachType(0, s.layers) {
 		for _, table := range []string{"rope_cos", "rope_sin"} {
-			_, dim := c.keys(c.global(first))
-			s.Input(graph.Input{Name: table + suffix(c.global(first)), DType: dtype.F32, Shape: []int{l.Padded, dim}, Spec: sharding.NewSpec([]string{mesh.SP})})
+			_, dim := c.keyHeads(c.isGlobal(first))
+			s.Input(graph.Input{Name: table + typeSuffix(c.isGlobal(first)), DType: dtype.F32, Shape: []int{l.Padded, dim}, Spec: sharding.NewSpec([]string{mesh.SP})})
 		}
 	}
 	stream := step.Value{DType: dtype.F32, Shape: []int{b, l.Padded, c.Dim}, Spec: l.Stream}
-	for i := range s.normals() { // as the last call reads them, all at once
+	for i := range s.resultsBeforeLastLayer() { // one name each, because the last call reads all of them
 		s.Value(fmt.Sprintf("normal.%d", i), stream)
 	}
 	stream.Kind = step.PerLayer
@@ -71,37 +74,39 @@ func (s *build) values() {
 	s.Value("tokens", stream)
 }
 
-// stage builds the programs of one pipeline stage and their calls.
-func (s *build) stage(first, last bool, layers sharding.Range) error {
+// buildStage builds the programs of one pipeline stage on its own devices, and adds
+// their calls. The first stage also looks up the tokens; the last stage also makes
+// the result.
+func (s *build) buildStage(first, last bool, layers sharding.Range) error {
 	tokens := func(name string) map[int]graph.Traced {
 		return step.Tokens(name, s.Request.Batch, s.layout.Tokens, s.m.c.Dim)
 	}
 	define := []func() error{}
-	for _, i := range s.m.c.firsts(layers.Lo, layers.Hi) {
-		define = append(define, func() error { return s.block(i) })
+	for _, i := range s.m.c.firstOfEachType(layers.Lo, layers.Hi) {
+		define = append(define, func() error { return s.buildBlock(i) })
 	}
 	if first {
-		define = append(define, s.embed)
+		define = append(define, s.buildEmbed)
 	}
-	if s.all() {
-		define = append(define, s.normal)
+	if s.takesEveryLayer() {
+		define = append(define, s.buildNormal)
 	}
 	if last {
-		define = append(define, s.post)
+		define = append(define, s.buildPost)
 	}
 	if err := step.Define(define...); err != nil {
 		return err
 	}
 	if first {
 		s.Call(graph.Call{Name: "embed", Program: "embed", Trace: tokens("embed")}, "", 0)
-		if s.embedded() > 0 {
+		if s.resultsBeforeFirstLayer() > 0 {
 			s.Call(graph.Call{Name: "normal of the rows", Program: "normal"}, "", 0)
 		}
 	}
 	for i := layers.Lo; i < layers.Hi; i++ {
-		s.Call(graph.Call{Name: fmt.Sprintf("block %d", i), Program: "block" + suffix(s.m.c.global(i)), Trace: tokens(fmt.Sprintf("block_%d", i))}, s.m.block(i), i)
-		if s.all() && i < s.layers-1 {
-			s.Call(graph.Call{Name: fmt.Sprintf("normal %d", i), Program: "normal"}, "", i+s.embedded())
+		s.Call(graph.Call{Name: fmt.Sprintf("block %d", i), Program: "block" + typeSuffix(s.m.c.isGlobal(i)), Trace: tokens(fmt.Sprintf("block_%d", i))}, s.m.blockPrefix(i), i)
+		if s.takesEveryLayer() && i < s.layers-1 {
+			s.Call(graph.Call{Name: fmt.Sprintf("normal %d", i), Program: "normal"}, "", i+s.resultsBeforeFirstLayer())
 		}
 	}
 	if last {
@@ -110,25 +115,28 @@ func (s *build) stage(first, last bool, layers sharding.Range) error {
 	return nil
 }
 
-// all says whether every layer's result is taken.
-func (s *build) all() bool { return s.m.c.SkipLayers == 0 }
+// takesEveryLayer says whether the result has the hidden states of every layer.
+func (s *build) takesEveryLayer() bool { return s.m.c.SkipLayers == 0 }
 
-// embedded is how many results are taken before the first layer.
-func (s *build) embedded() int {
+// resultsBeforeFirstLayer returns how many hidden states in front of the first layer
+// belong to the result: for Gemma the tokens' rows, otherwise none.
+func (s *build) resultsBeforeFirstLayer() int {
 	if s.m.c.ModelType == gemma {
 		return 1
 	}
 	return 0
 }
 
-// normals is how many results are taken before the last layer's.
-func (s *build) normals() int { return s.layers - 1 + s.embedded() }
+// resultsBeforeLastLayer returns how many hidden states stand before the last layer's
+// in a result of every layer.
+func (s *build) resultsBeforeLastLayer() int { return s.layers - 1 + s.resultsBeforeFirstLayer() }
 
-// embed looks the tokens' rows up: (B, Lp) to (B, Lp, D). Gemma's are multiplied
-// by the root of D, rounded to the compute type as in training.
-func (s *build) embed() error {
+// buildEmbed builds the program that looks up the tokens' rows: (B, Lp) to (B, Lp, D).
+// Gemma multiplies them by the square root of D, rounded to the compute type as in
+// training.
+func (s *build) buildEmbed() error {
 	return s.Build("embed", "", func(p *step.Program) {
-		x := p.Rows(s.m.prefix()+"embed_tokens", p.Value("ids"), s.layout.Stream)
+		x := p.Rows(s.m.namePrefix()+"embed_tokens", p.Value("ids"), s.layout.Stream)
 		if s.m.c.ModelType == gemma {
 			root := p.Compute(p.Constant(dtype.F32, math.Sqrt(float64(s.m.c.Dim))))
 			x = p.Mul(x, p.Convert(root, dtype.F32))
@@ -137,29 +145,30 @@ func (s *build) embed() error {
 	})
 }
 
-// suffix is what names of a full layer's program and tables end with.
-func suffix(global bool) string {
+// typeSuffix returns the end of the names of a program or table that belongs to one
+// type of layers.
+func typeSuffix(global bool) string {
 	if global {
 		return "_global"
 	}
 	return ""
 }
 
-// block is one layer: causal self-attention and gated FFN, each behind an RMS
-// norm. The stream stays f32. Gemma normalises both results besides, and every
-// head of queries, keys and values, the last without a weight; its scores are not
-// scaled, and the whole layer's result is.
-func (s *build) block(layer int) error {
+// buildBlock builds the program of one layer: causal self-attention and gated FFN,
+// each behind an RMS norm. The residual stream stays f32. Gemma also normalises both
+// results and every head of queries, keys and values, the values without a weight.
+// It does not scale the attention's scores, but it scales the result of the layer.
+func (s *build) buildBlock(layer int) error {
 	c, l := s.m.c, s.layout
-	global, sandwich := c.global(layer), c.ModelType == gemma
-	_, dim := c.keys(global)
-	return s.Build("block"+suffix(global), s.m.block(layer), func(p *step.Program) {
+	global, sandwich := c.isGlobal(layer), c.ModelType == gemma
+	_, dim := c.keyHeads(global)
+	return s.Build("block"+typeSuffix(global), s.m.blockPrefix(layer), func(p *step.Program) {
 		x := p.Value("tokens")
 		norm := func(name string) spmd.Tensor {
 			return p.Reshard(p.Compute(p.RMSNorm(name, x, c.Eps)), l.Gathered, "split stream gathered for column-parallel matmuls")
 		}
 		h := norm("input_layernorm")
-		part := func(name string) spmd.Tensor { // as many heads as there are, copies among them
+		part := func(name string) spmd.Tensor { // the width decides how many heads there are, because heads may be copied
 			x := p.Linear("self_attn."+name, h, l.Gathered)
 			return p.SplitDim(x, 2, x.Dim(2)/dim, dim)
 		}
@@ -183,9 +192,9 @@ func (s *build) block(layer int) error {
 		if sandwich {
 			before, act, o.Scale = "pre_feedforward_layernorm", p.GeluTanh, 1
 			q, k = p.RMSNorm("self_attn.q_norm", q, c.Eps), p.RMSNorm("self_attn.k_norm", k, c.Eps)
-			v = unit(p, v, c.Eps)
+			v = normalizeRMS(p, v, c.Eps)
 		}
-		cos, sin := p.Value("rope_cos"+suffix(global)), p.Value("rope_sin"+suffix(global))
+		cos, sin := p.Value("rope_cos"+typeSuffix(global)), p.Value("rope_sin"+typeSuffix(global))
 		y := attention.Attend(p.Builder, p.RopeHalves(q, cos, sin), p.RopeHalves(k, cos, sin), p.Compute(v), o)
 		add(p.Linear("self_attn.o_proj", p.MergeDims(y, 2, 2), l.Stream), "post_attention_layernorm")
 		add(p.GatedFFN("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj", norm(before), l.Stream, act), "post_feedforward_layernorm")
@@ -196,34 +205,35 @@ func (s *build) block(layer int) error {
 	})
 }
 
-// standard is (x - mean) / (std + 1e-8) over the last dim.
-func standard(p *step.Program, x spmd.Tensor) spmd.Tensor {
+// normByMeanAndStd computes (x - mean) / (std + 1e-8) over the last dim.
+func normByMeanAndStd(p *step.Program, x spmd.Tensor) spmd.Tensor {
 	mean := func(x spmd.Tensor) spmd.Tensor { return p.Scale(p.Sum(x, -1), 1/float64(x.Dim(-1))) }
 	x = p.Sub(x, mean(x))
 	return p.Div(x, p.Shift(p.Unary(program.OpSqrt, mean(p.Mul(x, x))), 1e-8))
 }
 
-// unit is x / sqrt(mean(x^2) + eps) over the last dim.
-func unit(p *step.Program, x spmd.Tensor, eps float64) spmd.Tensor {
+// normalizeRMS computes x / sqrt(mean(x^2) + eps) over the last dim.
+func normalizeRMS(p *step.Program, x spmd.Tensor, eps float64) spmd.Tensor {
 	return p.Mul(x, p.RMSFactors(eps, x)[0])
 }
 
-// taken is a layer's result as it is taken.
-func (s *build) taken(p *step.Program, x spmd.Tensor) spmd.Tensor {
+// normResult normalises a layer's hidden state over its width, as it goes into a
+// result of every layer.
+func (s *build) normResult(p *step.Program, x spmd.Tensor) spmd.Tensor {
 	if s.m.c.ModelType == gemma {
-		return unit(p, x, 1e-6) // LTX-2.5's own, whatever the decoder's
+		return normalizeRMS(p, x, 1e-6) // LTX-2.5's epsilon, whatever the decoder's is
 	}
-	return standard(p, x)
+	return normByMeanAndStd(p, x)
 }
 
-// normal is taken, as a program.
-func (s *build) normal() error {
-	return s.Build("normal", "", func(p *step.Program) { p.Output("normal", s.taken(p, p.Value("tokens")), "") })
+// buildNormal builds the program that applies normResult to a layer's hidden state.
+func (s *build) buildNormal() error {
+	return s.Build("normal", "", func(p *step.Program) { p.Output("normal", s.normResult(p, p.Value("tokens")), "") })
 }
 
-// beside puts results (B, Lp, D) together: one behind the other (B, Lp, N D), for
-// Gemma, whose tokens' rows are the first, channel by channel (B, Lp, D N).
-func (s *build) beside(p *step.Program, parts []spmd.Tensor) spmd.Tensor {
+// joinResults joins the hidden states (B, Lp, D) of N layers. It concatenates them,
+// (B, Lp, N D), but for Gemma interleaves them channel by channel, (B, Lp, D N).
+func (s *build) joinResults(p *step.Program, parts []spmd.Tensor) spmd.Tensor {
 	if s.m.c.ModelType != gemma {
 		return p.Concat(2, parts...)
 	}
@@ -233,17 +243,18 @@ func (s *build) beside(p *step.Program, parts []spmd.Tensor) spmd.Tensor {
 	return p.MergeDims(p.Concat(3, parts...), 2, 2)
 }
 
-// post is the result: the last layer's that is run (B, L, D), or all of them, the
-// last behind the norm at the end, side by side, with zeros where a mask has no text.
-func (s *build) post() error {
+// buildPost builds the program that makes the result: the hidden state of the last
+// layer that is run, (B, L, D), or those of all layers joined, the last one behind the
+// final norm. Where a mask marks padding, the result is zero.
+func (s *build) buildPost() error {
 	return s.Build("post", "", func(p *step.Program) {
 		x := p.Value("tokens")
-		if s.all() {
+		if s.takesEveryLayer() {
 			parts := []spmd.Tensor{}
-			for i := range s.normals() {
+			for i := range s.resultsBeforeLastLayer() {
 				parts = append(parts, p.Value(fmt.Sprintf("normal.%d", i)))
 			}
-			x = s.beside(p, append(parts, s.taken(p, p.RMSNorm(s.m.prefix()+"norm", x, s.m.c.Eps))))
+			x = s.joinResults(p, append(parts, s.normResult(p, p.RMSNorm(s.m.namePrefix()+"norm", x, s.m.c.Eps))))
 		}
 		x = p.Reshard(x, sharding.NewSpec([]string{mesh.DP}), "tokens gathered for the result")
 		x = p.Slice(x, 1, 0, s.layout.Tokens)
@@ -254,10 +265,10 @@ func (s *build) post() error {
 	})
 }
 
-// angles are those of L tokens (L, d/2): place times theta^(-2i/d), in a full layer
-// 0 past the part of the channels that rotates.
-func (c Config) angles(tokens int, global bool) [][]float64 {
-	_, dim := c.keys(global)
+// rotaryAngles returns the rotary angles of L tokens (L, d/2): the position times
+// theta^(-2i/d). In a full layer the channels that do not rotate have the angle 0.
+func (c Config) rotaryAngles(tokens int, global bool) [][]float64 {
+	_, dim := c.keyHeads(global)
 	theta, turning := c.Theta, dim/2
 	if global {
 		theta, turning = c.GlobalTheta, int(c.Partial*float64(dim)/2)

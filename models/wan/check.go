@@ -31,18 +31,20 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	if err := l.Err(); err != nil {
 		return err
 	}
-	lay := m.layout(on, r)
+	lay := m.layOutRequest(on, r)
 	l.Add(models.CheckPadding(on, r, "tokens", lay.Tokens, lay.Padded))
 	return l.Err()
 }
 
+// checkLatent checks latents (channels, frames, height, width) against the model's
+// channels and patches.
 func (m *Model) checkLatent(latent []int) error {
 	return models.CheckLatent(latent, m.c.LatentDim(), m.c.PatchSize)
 }
 
-// Resolve finds the image branch by its tensors, since official configurations
-// of Wan2.1 with it and of A14B without it are the same, and names the variants
-// of the family that tensors give away where their config.json does not.
+// Resolve finds the image branch by its tensors, because the official
+// configurations of Wan2.1, which has it, and of A14B, which does not, are the
+// same. It also refuses variants of the family that only their tensors reveal.
 func (m *Model) Resolve(names []string) (models.Model, error) {
 	with := func(prefix string) []string {
 		found := []string{}
@@ -79,7 +81,7 @@ func (m *Model) Resolve(names []string) (models.Model, error) {
 
 var _ models.Resolver = (*Model)(nil)
 
-// Companions are UMT5 and the autoencoder of the latents' kind.
+// Companions names UMT5 and the autoencoder that makes the model's latents.
 func (m *Model) Companions() models.Companions {
 	c := models.Companions{Text: "umt5-xxl", Decoder: "wan2.1-vae"}
 	if m.c.ModelType == ti2v {

@@ -39,17 +39,18 @@ const (
 	ti2v = "ti2v"
 )
 
-// maskDim is how many channels of y say which frames are given: those of one latent frame.
+// maskDim is the number of y's channels that say which frames are given: one for
+// each of the 4 video frames that one latent frame covers.
 const maskDim = 4
 
-// clipDim is the width of CLIP ViT-H/14's features, clipRows how many there are
-// of an image: official configurations have neither.
+// clipDim is the width of CLIP ViT-H/14's features, and clipRows is the number of
+// feature rows of one image. Official configurations state neither.
 const (
 	clipDim  = 1280
 	clipRows = 257
 )
 
-// LatentDim is how many channels x has: what is left of in_dim beside y's.
+// LatentDim returns the number of x's channels: those of in_dim that are not y's.
 func (c Config) LatentDim() int {
 	if c.ModelType == i2v {
 		return c.OutDim
@@ -57,14 +58,15 @@ func (c Config) LatentDim() int {
 	return c.InDim
 }
 
-// ConditionDim is how many channels y has, 0 where the model reads no y.
+// ConditionDim returns the number of y's channels, 0 where the model reads no y.
 func (c Config) ConditionDim() int { return c.InDim - c.LatentDim() }
 
-// HeadDim is the width of one head.
+// HeadDim returns the width of one head.
 func (c Config) HeadDim() int { return c.Dim / c.Heads }
 
-// parse reads either publisher's config.json and refuses what the programs do not do.
-func parse(r *models.ConfigReader) Config {
+// parseConfig reads a config.json, the official one or diffusers', and refuses
+// values that the programs do not implement.
+func parseConfig(r *models.ConfigReader) Config {
 	class := r.String("_class_name", "")
 	if class != "" && class != "WanModel" && class != "WanTransformer3DModel" {
 		r.Unsupported("_class_name %q: this version runs WanModel and WanTransformer3DModel", class)
@@ -104,7 +106,8 @@ func parse(r *models.ConfigReader) Config {
 	return c
 }
 
-// readDiffusers reads what diffusers calls otherwise, or leaves out.
+// readDiffusers reads the keys that diffusers names differently, and derives the
+// model type, which diffusers leaves out, from the numbers of channels.
 func (c *Config) readDiffusers(r *models.ConfigReader) {
 	r.Metadata("rope_max_seq_len") // how long diffusers makes its tables
 	c.Heads = r.Int("num_attention_heads", 0, models.HeadBound)
@@ -134,7 +137,7 @@ func (c *Config) readDiffusers(r *models.ConfigReader) {
 	}
 }
 
-// readOfficial reads what the release has in its own words.
+// readOfficial reads the keys that only the official config.json has.
 func (c *Config) readOfficial(r *models.ConfigReader) {
 	c.ModelType = r.String("model_type", t2v)
 	c.Dim, c.Heads = r.Int("dim", 0, models.WidthBound), r.Int("num_heads", 0, models.HeadBound)
@@ -148,8 +151,9 @@ func (c *Config) readOfficial(r *models.ConfigReader) {
 	}
 }
 
-// detect says whether a config.json is a Wan transformer of either publisher.
-func detect(c map[string]any) bool {
+// detectConfig says whether a config.json describes a Wan transformer, in the
+// official form or in diffusers'.
+func detectConfig(c map[string]any) bool {
 	class, _ := c["_class_name"].(string)
 	if strings.HasPrefix(class, "Wan") && !strings.HasPrefix(class, "WanVAE") {
 		return true
@@ -160,11 +164,13 @@ func detect(c map[string]any) bool {
 	return class == "" && dim && ffn && freq
 }
 
-// ti2vChannels is how many channels Wan2.2's own VAE has; diffusers'
-// configurations tell TI2V apart by nothing else.
+// ti2vChannels is the number of latent channels of Wan2.2's own VAE. Nothing else
+// in diffusers' configurations distinguishes TI2V.
 const ti2vChannels = 48
 
-func preset(kind string, dim, ffn, heads, layers, in, out, image int) json.RawMessage {
+// makePreset writes the config.json of a release. The arguments are its model
+// type and sizes; all releases share the other values.
+func makePreset(kind string, dim, ffn, heads, layers, in, out, image int) json.RawMessage {
 	c := Config{ModelType: kind, Dim: dim, FFNDim: ffn, Heads: heads, Layers: layers, FreqDim: 256, TextDim: 4096, TextLen: 512,
 		InDim: in, OutDim: out, PatchSize: [3]int{1, 2, 2}, Eps: 1e-6, ImageDim: image}
 	return models.Preset(c)
@@ -172,18 +178,19 @@ func preset(kind string, dim, ffn, heads, layers, in, out, image int) json.RawMe
 
 // presets by name. A14B's experts are the same model as Wan2.1's, without its image branch.
 var presets = map[string]json.RawMessage{
-	"wan2.1-t2v-1.3b": preset(t2v, 1536, 8960, 12, 30, 16, 16, 0),
-	"wan2.1-t2v-14b":  preset(t2v, 5120, 13824, 40, 40, 16, 16, 0),
-	"wan2.1-i2v-14b":  preset(i2v, 5120, 13824, 40, 40, 36, 16, clipDim),
-	"wan2.2-ti2v-5b":  preset(ti2v, 3072, 14336, 24, 30, 48, 48, 0),
-	"wan2.2-t2v-a14b": preset(t2v, 5120, 13824, 40, 40, 16, 16, 0),
-	"wan2.2-i2v-a14b": preset(i2v, 5120, 13824, 40, 40, 36, 16, 0),
+	"wan2.1-t2v-1.3b": makePreset(t2v, 1536, 8960, 12, 30, 16, 16, 0),
+	"wan2.1-t2v-14b":  makePreset(t2v, 5120, 13824, 40, 40, 16, 16, 0),
+	"wan2.1-i2v-14b":  makePreset(i2v, 5120, 13824, 40, 40, 36, 16, clipDim),
+	"wan2.2-ti2v-5b":  makePreset(ti2v, 3072, 14336, 24, 30, 48, 48, 0),
+	"wan2.2-t2v-a14b": makePreset(t2v, 5120, 13824, 40, 40, 16, 16, 0),
+	"wan2.2-i2v-a14b": makePreset(i2v, 5120, 13824, 40, 40, 36, 16, 0),
 }
 
-// nameOf is the preset that c is, the first by name of equal ones, or the kind
-// of model. How long the text is makes no other model: diffusers does not say.
+// nameOf returns the name of the preset that equals c, the first by name of equal
+// ones, and otherwise the kind of model. It does not compare the text's length,
+// because diffusers' configurations do not state it.
 func nameOf(c Config) string {
-	name := models.PresetName(presets, parse, func(p Config) bool {
+	name := models.PresetName(presets, parseConfig, func(p Config) bool {
 		p.TextLen = c.TextLen
 		return p == c
 	})
@@ -200,9 +207,9 @@ func init() {
 	models.Register(models.Family{
 		Name:    "wan",
 		Presets: presets,
-		Detect:  detect,
+		Detect:  detectConfig,
 		New: func(name string, r *models.ConfigReader) models.Model {
-			c := parse(r)
+			c := parseConfig(r)
 			if name == "" {
 				name = nameOf(c)
 			}

@@ -19,7 +19,7 @@ import (
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
 	var l fault.List
 	need := func(name string, rank int) *tensor.Tensor {
-		t, err := models.Need(m, inputs, name, rank, m.reads())
+		t, err := models.Need(m, inputs, name, rank, m.stepInputNames())
 		l.Add(err)
 		return t
 	}
@@ -57,7 +57,7 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 	if !perToken {
 		return r, nil
 	}
-	if frames, rows, cols := m.patches(r); t.Shape[1] != frames*rows*cols {
+	if frames, rows, cols := m.tokenGrid(r); t.Shape[1] != frames*rows*cols {
 		return r, fault.New(models.ErrInputs, nil, "t_tokens is %v: x has %d tokens (%d frames of %d x %d patches)", t.Shape, frames*rows*cols, frames, rows, cols)
 	}
 	r.Times, err = step.Times(t)
@@ -76,17 +76,17 @@ func (m *Model) Runs(inputs map[string]*tensor.Tensor) []models.Variant {
 	return runs
 }
 
-// Inputs names all that a forward looks at.
+// Inputs names every tensor that a forward may read.
 func (*Model) Inputs() []string {
 	return []string{"x", "t", "t_tokens", "context", "y", "clip_fea"}
 }
 
-// reads names the inputs of a step.
-func (m *Model) reads() []string {
+// stepInputNames lists the inputs of a step as an error message shows them.
+func (m *Model) stepInputNames() []string {
 	return append([]string{"x", "t (or t_tokens)", "context"}, m.Conditions()...)
 }
 
-// Conditions names what i2v reads of its image.
+// Conditions names the inputs that i2v reads of its image.
 func (m *Model) Conditions() []string {
 	var out []string
 	if m.c.ModelType == i2v {
@@ -98,6 +98,7 @@ func (m *Model) Conditions() []string {
 	return out
 }
 
+// conditionRank is the number of dims of each condition.
 var conditionRank = map[string]int{"y": 5, "clip_fea": 3}
 
 // CheckConditions reads the image rows off clip_fea (B, rows, image_dim) and
@@ -105,7 +106,7 @@ var conditionRank = map[string]int{"y": 5, "clip_fea": 3}
 func (m *Model) CheckConditions(r models.Request, in map[string]*tensor.Tensor) (models.Request, error) {
 	var l fault.List
 	for _, name := range m.Conditions() {
-		t, err := models.Need(m, in, name, conditionRank[name], m.reads())
+		t, err := models.Need(m, in, name, conditionRank[name], m.stepInputNames())
 		l.Add(err)
 		switch {
 		case err != nil:
@@ -122,7 +123,7 @@ func (m *Model) CheckConditions(r models.Request, in map[string]*tensor.Tensor) 
 	return r, l.Err()
 }
 
-// FeedConditions hands y and clip_fea on as f32.
+// FeedConditions passes y and clip_fea to the graph as f32.
 func (m *Model) FeedConditions(g *graph.Graph, r models.Request, in map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
 	out := map[string]*tensor.Tensor{}
 	for _, name := range m.Conditions() {
@@ -134,11 +135,12 @@ func (m *Model) FeedConditions(g *graph.Graph, r models.Request, in map[string]*
 	return out, nil
 }
 
-// PadsText says whether the configuration leaves open how long a text is, as
-// diffusers' do: the zeros behind it are attended to.
+// PadsText says whether the configuration leaves the length of texts open, as
+// diffusers' do. The length then matters, because the model attends to the zeros
+// that pad a text.
 func (m *Model) PadsText() bool { return m.c.TextLen == 0 }
 
-// Like is the release of the same kind.
+// Like names the preset of the same kind, for a configuration that is no preset.
 func (m *Model) Like() string {
 	switch {
 	case m.c.ModelType == ti2v:
@@ -151,8 +153,9 @@ func (m *Model) Like() string {
 	return "wan2.1-t2v-14b"
 }
 
-// patches is the grid of tokens.
-func (m *Model) patches(r models.Request) (frames, rows, cols int) {
+// tokenGrid returns how many tokens a request's video has along each dim: latent
+// frames, rows and columns divided by the patch size.
+func (m *Model) tokenGrid(r models.Request) (frames, rows, cols int) {
 	return r.Latent[1] / m.c.PatchSize[0], r.Latent[2] / m.c.PatchSize[1], r.Latent[3] / m.c.PatchSize[2]
 }
 
@@ -184,7 +187,7 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 		in["clip_fea"] = normal(batch, 9, m.c.ImageDim)
 	}
 	if m.c.ModelType == ti2v {
-		frames, rows, cols := m.patches(models.Request{Latent: latent})
+		frames, rows, cols := m.tokenGrid(models.Request{Latent: latent})
 		tokens := tensor.New(dtype.F32, batch, frames*rows*cols)
 		for b := range batch {
 			for s := rows * cols; s < frames*rows*cols; s++ {
@@ -196,8 +199,8 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 	return in, nil
 }
 
-// exampleCondition sets the mask channels of y, as many as are over beside an
-// image's latents: 1 in the first frame, 0 in the others.
+// exampleCondition sets the mask channels of y, which are those in front of the
+// image's latents, to 1 in the first frame and to 0 in the others.
 func (m *Model) exampleCondition(y *tensor.Tensor) *tensor.Tensor {
 	masks := max(0, m.c.ConditionDim()-m.c.OutDim)
 	frame := y.Shape[3] * y.Shape[4]
@@ -213,7 +216,7 @@ func (m *Model) exampleCondition(y *tensor.Tensor) *tensor.Tensor {
 	return y
 }
 
-// Feed makes the graph's inputs from those Request reads.
+// Feed makes the graph's inputs from the inputs that Request checks.
 func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
 	times := "t"
 	if r.TokenTimes {
@@ -222,7 +225,8 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 	return step.Feed(m, g, r, inputs, times, "context", step.FeedTimes)
 }
 
-// FeedStep is the part of Feed that changes from step to step, one timestep for the whole batch.
+// FeedStep makes the inputs that change from step to step, with one timestep for
+// the whole batch.
 func (m *Model) FeedStep(r models.Request, x *tensor.Tensor, t float64) (map[string]*tensor.Tensor, error) {
 	return step.FeedStep(r, x, t, func(ts []float32) *tensor.Tensor { return step.TimeTable(ts, r.Batch, m.c.FreqDim) })
 }
@@ -241,19 +245,20 @@ func (m *Model) FeedText(g *graph.Graph, r models.Request, context *tensor.Tenso
 	if err != nil {
 		return nil, err
 	}
-	cos, sin := step.RotaryPairs(m.Rope(m.patches(r)), g.Input("rope_cos").Shape[0], m.c.HeadDim())
+	cos, sin := step.RotaryPairs(m.Rope(m.tokenGrid(r)), g.Input("rope_cos").Shape[0], m.c.HeadDim())
 	return map[string]*tensor.Tensor{"context": padded, "rope_cos": cos, "rope_sin": sin}, nil
 }
 
-// Rope gives the angles of tokens (S, d/2): a head's channels are shared between
-// frame, row and column as d - 4(d/6), 2(d/6) and 2(d/6).
+// Rope returns the rotary angles of tokens (S, d/2). Of a head's d channels,
+// d - 4(d/6) rotate by the frame, 2(d/6) by the row and 2(d/6) by the column.
 func (m *Model) Rope(frames, rows, cols int) [][]float64 {
 	d := m.c.HeadDim()
 	return step.GridAngles(step.Grid{Frames: frames, Rows: rows, Cols: cols}, [3]int{d - 4*(d/6), 2 * (d / 6), 2 * (d / 6)}, [3]float64{10000, 10000, 10000})
 }
 
-// LatentShape is (channels, frames, height, width) of the latent video: 8x8
-// pixels, 16x16 with Wan2.2's own VAE, and 4 frames (the first alone) to one latent.
+// LatentShape returns (channels, frames, height, width) of the latent video. One
+// latent covers 8x8 pixels, or 16x16 with Wan2.2's own VAE, and 4 frames, except
+// that the first latent frame covers the first frame alone.
 func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
 	px := 8
 	if m.c.ModelType == ti2v {

@@ -17,10 +17,10 @@ type Model struct {
 	c    Config
 }
 
-// Name is the preset's name, or the kind of model: wan2.1-t2v.
+// Name returns the preset's name, or the kind of model: wan2.1-t2v.
 func (m *Model) Name() string { return m.name }
 
-// Config is a Config.
+// Config returns a Config.
 func (m *Model) Config() any { return m.c }
 
 // Params lists the parameters under their official names.
@@ -82,7 +82,8 @@ func (m *Model) Params(layers int) []models.Param {
 	return ps
 }
 
-// flaxPath is the peer's path for a module: blocks.3.self_attn.q is blocks_3/self_attn_q.
+// flaxPath returns the peer's path of a module: blocks.3.self_attn.q becomes
+// blocks_3/self_attn_q.
 func flaxPath(module string) string {
 	parts := strings.Split(module, ".")
 	switch {
@@ -94,9 +95,9 @@ func flaxPath(module string) string {
 	return strings.Join(parts, "_")
 }
 
-// Rules split what the peer splits, and the text, time and image projections
-// and the image's keys and values besides, which the peer keeps whole: README.md
-// has the bytes.
+// Rules shard the weights that the peer shards, and also the text, time and image
+// projections and the image's keys and values, which the peer replicates.
+// README.md lists the bytes that this saves.
 //
 // Column-parallel (output rows over tp): q, k, v, the image's k and v, ffn.0,
 // the first text, the time and the last image projection, with their biases and

@@ -26,18 +26,21 @@ type build struct {
 	layout layout
 }
 
-// layout is how a request lies on a mesh.
+// layout says how a request is sharded over a mesh, and with which padded sizes.
 type layout struct {
 	step.Layout
 	text, image int // L, Li
-	// modulation is how what is added to the stream's rows is held: e (B, D) and
-	// e0 (B, 6, D), or with a timestep for every token (B, Sp, D) and (B, Sp, 6, D),
-	// split as the tokens are, or with few of them (B, Times, D) and (B, Times, 6, D).
+	// modulation is the sharding of e and e0, which modulate the residual stream's
+	// rows. They are (B, D) and (B, 6, D); with a timestep for every token (B, Sp, D)
+	// and (B, Sp, 6, D), sharded as the tokens are; and where the tokens have few
+	// different timesteps (B, Times, D) and (B, Times, 6, D).
 	modulation sharding.Spec
-	times      []int // what e has in front of D
+	times      []int // the dims of e in front of D
 }
 
-func (m *Model) layout(on *mesh.Mesh, r models.Request) layout {
+// layOutRequest computes the layout of a request on a mesh. The text and the
+// image's features have their full lengths where the request does not state them.
+func (m *Model) layOutRequest(on *mesh.Mesh, r models.Request) layout {
 	l := layout{Layout: step.LayoutOf(on, r, m.c.PatchSize), text: m.c.TextLen}
 	if l.text == 0 {
 		l.text = r.Text
@@ -52,8 +55,8 @@ func (m *Model) layout(on *mesh.Mesh, r models.Request) layout {
 	return l
 }
 
-// Graph builds the step: text once a request, the time embedding and the
-// patches, every layer's block, and the head.
+// Graph builds the step: the text's embedding, which runs once a request, the time
+// embedding and the patches, every layer's block, and the head.
 func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	if err := m.Check(on, r); err != nil {
 		return nil, err
@@ -62,38 +65,40 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &build{Step: base, c: m.c, r: r, layout: m.layout(on, r)}
+	s := &build{Step: base, c: m.c, r: r, layout: m.layOutRequest(on, r)}
 	s.Padded("tokens", s.layout.Tokens, s.layout.Padded)
-	s.values()
-	if err := s.Stages(r.Run(m.c.Layers), s.stage); err != nil {
+	s.declareValues()
+	if err := s.Stages(r.Run(m.c.Layers), s.buildStage); err != nil {
 		return nil, err
 	}
 	return s.Finish("out")
 }
 
-// stage builds the programs of one pipeline stage on its own devices, and their
-// calls: the first has the text, the time and the patches, the last the head.
-func (s *build) stage(first, last bool, layers sharding.Range) error {
+// buildStage builds the programs of one pipeline stage on its own devices, and adds
+// their calls. The first stage also embeds the text, the time and the patches; the
+// last stage also has the head.
+func (s *build) buildStage(first, last bool, layers sharding.Range) error {
 	define := []func() error{}
 	if first {
-		define = append(define, s.text, s.time, s.pre)
+		define = append(define, s.buildText, s.buildTime, s.buildPre)
 		if s.c.ImageDim > 0 {
-			define = append(define, s.image)
+			define = append(define, s.buildImage)
 		}
 	}
-	define = append(define, s.textKV, s.block)
+	define = append(define, s.buildTextKV, s.buildBlock)
 	if last {
-		define = append(define, s.post)
+		define = append(define, s.buildPost)
 	}
 	if err := step.Define(define...); err != nil {
 		return err
 	}
-	s.calls(first, last, layers)
+	s.addCalls(first, last, layers)
 	return nil
 }
 
-// values declares what the host provides and what calls hand on.
-func (s *build) values() {
+// declareValues declares the inputs that the host provides and the values that one
+// call passes to another, with their shapes and shardings.
+func (s *build) declareValues() {
 	c, l, b := s.c, s.layout, s.r.Batch
 	batch, heads := sharding.NewSpec([]string{mesh.DP}), sharding.NewSpec([]string{mesh.DP}, nil, []string{mesh.TP})
 	latent := append([]int{b}, s.r.Latent...)
@@ -129,14 +134,16 @@ type programBuilder struct {
 	s *build
 }
 
-func (s *build) program(name, prefix string, define func(p *programBuilder)) error {
+// buildProgram builds the program of a name. Its weights are named without prefix,
+// so that one program serves every layer.
+func (s *build) buildProgram(name, prefix string, define func(p *programBuilder)) error {
 	return s.Build(name, prefix, func(p *step.Program) { define(&programBuilder{p, s}) })
 }
 
-// text embeds the context: (B, L, text_dim) to (B, L, D).
-func (s *build) text() error {
+// buildText builds the program that embeds the context: (B, L, text_dim) to (B, L, D).
+func (s *build) buildText() error {
 	batch := sharding.NewSpec([]string{mesh.DP})
-	return s.program("text", "", func(p *programBuilder) {
+	return s.buildProgram("text", "", func(p *programBuilder) {
 		x := p.Value("context")
 		x = p.Compute(p.GeluTanh(p.Linear("text_embedding.0", x, batch)))
 		x = p.Linear("text_embedding.2", x, batch)
@@ -144,13 +151,14 @@ func (s *build) text() error {
 	})
 }
 
-// clipEps is that of the image branch's norms, PyTorch's default.
+// clipEps is the epsilon of the image branch's norms, which is PyTorch's default.
 const clipEps = 1e-5
 
-// image embeds the image's features: (B, Li, image_dim) to (B, Li, D).
-func (s *build) image() error {
+// buildImage builds the program that embeds the image's features: (B, Li, image_dim)
+// to (B, Li, D).
+func (s *build) buildImage() error {
 	batch := sharding.NewSpec([]string{mesh.DP})
-	return s.program("image", "", func(p *programBuilder) {
+	return s.buildProgram("image", "", func(p *programBuilder) {
 		x := p.Norm("img_emb.proj.0", p.Value("clip_fea"), clipEps)
 		x = p.Gelu(p.Linear("img_emb.proj.1", p.Compute(x), batch))
 		x = p.Linear("img_emb.proj.3", p.Compute(x), batch)
@@ -159,13 +167,14 @@ func (s *build) image() error {
 	})
 }
 
-// textKV makes a layer's keys and values of the text (B, L, D) and, with an image
-// branch, of the image (B, Li, D): split by heads, and flat, as a program's input
-// whose last dim is a head lies otherwise in a TPU's memory than its kernel wants. The sums of squares of both keys'
-// norms travel together.
-func (s *build) textKV() error {
+// buildTextKV builds the program that projects a layer's keys and values of the text
+// (B, L, D) and, with an image branch, of the image (B, Li, D). They are sharded by
+// heads but keep the flat width D: if the last dim of a program's input were a head,
+// a TPU would store it in another order than the attention kernel reads. The norms
+// of both keys reduce their sums of squares in one all-reduce.
+func (s *build) buildTextKV() error {
 	batch := sharding.NewSpec([]string{mesh.DP})
-	return s.program("text_kv", "blocks.0.cross_attn.", func(p *programBuilder) {
+	return s.buildProgram("text_kv", "blocks.0.cross_attn.", func(p *programBuilder) {
 		x := p.Value("text")
 		ks, ws := []spmd.Tensor{p.Linear("k", x, batch)}, []spmd.Tensor{p.Weight("norm_k.weight")}
 		if s.c.ImageDim == 0 {
@@ -175,7 +184,7 @@ func (s *build) textKV() error {
 		}
 		image := p.Value("image")
 		ks, ws = append(ks, p.Linear("k_img", image, batch)), append(ws, p.Weight("norm_k_img.weight"))
-		ks = p.normsOfRows(ks, ws)
+		ks = p.normKeysTogether(ks, ws)
 		p.Output("text_k", p.Compute(ks[0]), "")
 		p.Output("text_v", p.Compute(p.Linear("v", x, batch)), "")
 		p.Output("image_k", p.Compute(ks[1]), "")
@@ -183,9 +192,10 @@ func (s *build) textKV() error {
 	})
 }
 
-// normsOfRows is RMSNorms for tensors of different numbers of rows (B, rows, D),
-// whose sums (B, 1, rows) are laid end to end to travel in one reduction.
-func (p *programBuilder) normsOfRows(xs, ws []spmd.Tensor) []spmd.Tensor {
+// normKeysTogether normalises tensors (B, rows, D) with different numbers of rows by
+// their RMS and multiplies them by the weights ws. It concatenates their sums of
+// squares (B, 1, rows), so that one all-reduce serves all of them.
+func (p *programBuilder) normKeysTogether(xs, ws []spmd.Tensor) []spmd.Tensor {
 	sums := make([]spmd.Tensor, len(xs))
 	for i, x := range xs {
 		sums[i] = p.Transpose(p.Sum(p.Mul(x, x), -1), 0, 2, 1)
@@ -199,18 +209,19 @@ func (p *programBuilder) normsOfRows(xs, ws []spmd.Tensor) []spmd.Tensor {
 	return out
 }
 
-// heads views (B, S, D) as (B, S, H, d).
-func (p *programBuilder) heads(x spmd.Tensor) spmd.Tensor {
+// splitHeads views (B, S, D) as (B, S, H, d).
+func (p *programBuilder) splitHeads(x spmd.Tensor) spmd.Tensor {
 	return p.SplitDim(x, 2, p.s.c.Heads, p.s.c.HeadDim())
 }
 
-// time makes of the timestep its embedding e (B, D) and the six modulations e0
-// (B, 6, D), in f32, as the released models require. With a timestep for every
-// token they are (B, Sp, D) and (B, Sp, 6, D), the largest values of a step, and
-// never whole on a device where the tokens are split. Of a few timesteps each is
-// embedded once, and a token takes its own's.
-func (s *build) time() error {
-	return s.program("time", "", func(p *programBuilder) {
+// buildTime builds the program that embeds the timestep as e (B, D) and computes the
+// six modulations e0 (B, 6, D), in f32, as the released models require. With a
+// timestep for every token they are (B, Sp, D) and (B, Sp, 6, D), the largest values
+// of a step; they are sharded as the tokens are, so no device holds them whole.
+// Where tokens share a few timesteps, each timestep is embedded once and a token
+// reads the row of its own.
+func (s *build) buildTime() error {
+	return s.buildProgram("time", "", func(p *programBuilder) {
 		time := p.Value("time")
 		rows := time.Spec
 		e := p.Precise("time_embedding.0", time, rows)
@@ -222,10 +233,11 @@ func (s *build) time() error {
 	})
 }
 
-// pre cuts latents into patches and embeds them: tokens (B, Sp, D).
-func (s *build) pre() error {
+// buildPre builds the program that cuts latents into patches and embeds them as
+// tokens (B, Sp, D).
+func (s *build) buildPre() error {
 	c, l := s.c, s.layout
-	return s.program("pre", "", func(p *programBuilder) {
+	return s.buildProgram("pre", "", func(p *programBuilder) {
 		x := p.Value("x") // B C F H W
 		if c.ConditionDim() > 0 {
 			x = p.Concat(1, x, p.Value("y"))
@@ -237,83 +249,86 @@ func (s *build) pre() error {
 	})
 }
 
-// modulate is norm(x) (1 + scale) + shift, in the compute type, gathered over
-// tp where the stream is split over it.
-func (p *programBuilder) modulate(x, shift, scale spmd.Tensor) spmd.Tensor {
+// normAndModulate computes norm(x) (1 + scale) + shift in the compute type. Where
+// the residual stream is sharded over tp, it gathers the result.
+func (p *programBuilder) normAndModulate(x, shift, scale spmd.Tensor) spmd.Tensor {
 	y := p.Add(p.Mul(p.LayerNorm(x, p.s.c.Eps), p.Shift(scale, 1)), shift)
-	return p.gather(p.Compute(y))
+	return p.gatherStream(p.Compute(y))
 }
 
-func (p *programBuilder) gather(x spmd.Tensor) spmd.Tensor {
+// gatherStream all-gathers x over tp where the residual stream is sharded over it,
+// because every device of tp multiplies whole rows by its own columns.
+func (p *programBuilder) gatherStream(x spmd.Tensor) spmd.Tensor {
 	return p.Reshard(x, p.s.layout.Gathered, "split stream gathered for column-parallel matmuls")
 }
 
-// modulations gives part i of the modulation e and a learned table (1, n, D),
-// added, as it goes onto the stream's rows: (B, 1, D), or (B, Sp, D) with a
-// timestep for every token. at makes part i of e (B, 1|Sp, D).
-func (p *programBuilder) modulations(table spmd.Tensor, at func(i int) spmd.Tensor) func(int) spmd.Tensor {
+// modulationParts returns a function that adds row i of a learned table (1, n, D) to
+// part i of the time's modulation. The sum is (B, 1, D), or (B, Sp, D) with a
+// timestep for every token. at returns part i of the time's modulation.
+func (p *programBuilder) modulationParts(table spmd.Tensor, at func(i int) spmd.Tensor) func(int) spmd.Tensor {
 	return func(i int) spmd.Tensor { return p.Add(at(i), p.Slice(table, 1, i, i+1)) }
 }
 
-// block is one layer: self-attention, cross-attention to the text and the image,
-// FFN. The stream stays f32.
-func (s *build) block() error {
+// buildBlock builds the program of one layer: self-attention, cross-attention to the
+// text and the image, and FFN. The residual stream stays f32.
+func (s *build) buildBlock() error {
 	c, l := s.c, s.layout
-	return s.program("block", "blocks.0.", func(p *programBuilder) {
+	return s.buildProgram("block", "blocks.0.", func(p *programBuilder) {
 		x, e0 := p.Value("tokens"), p.Value("e0")
 		cos, sin := p.Value("rope_cos"), p.Value("rope_sin")
-		part := p.modulations(p.Weight("modulation"), func(i int) spmd.Tensor {
+		part := p.modulationParts(p.Weight("modulation"), func(i int) spmd.Tensor {
 			if s.r.TokenTimes {
 				return p.OfTokens(p.DropDim(p.Slice(e0, 2, i, i+1), 2))
 			}
 			return p.Slice(e0, 1, i, i+1)
 		})
 
-		h := p.modulate(x, part(0), part(1))
+		h := p.normAndModulate(x, part(0), part(1))
 		qk := p.RotatedNorms(h, cos, sin, []string{"self_attn.q", "self_attn.k"}, []string{"self_attn.norm_q", "self_attn.norm_k"}, c.Heads, c.HeadDim(), c.Eps)
 		q, k := qk[0], qk[1]
-		v := p.heads(p.Compute(p.Linear("self_attn.v", h, l.Gathered)))
+		v := p.splitHeads(p.Compute(p.Linear("self_attn.v", h, l.Gathered)))
 		y := attention.Attend(p.Builder, q, k, v, attention.Options{Keys: l.Tokens})
 		o := p.Linear("self_attn.o", p.MergeDims(y, 2, 2), l.Stream)
 		x = p.Add(x, p.Mul(o, part(2)))
 
 		h = p.Norm("norm3", x, c.Eps)
-		h = p.gather(p.Compute(h))
+		h = p.gatherStream(p.Compute(h))
 		q = p.Linear("cross_attn.q", h, l.Gathered)
 		q = p.RMSNorms(c.Eps, []spmd.Tensor{q}, []spmd.Tensor{p.Weight("cross_attn.norm_q.weight")})[0]
-		q = p.heads(p.Compute(q))
-		y = attention.Attend(p.Builder, q, p.heads(p.Value("text_k")), p.heads(p.Value("text_v")), attention.Options{})
-		if c.ImageDim > 0 { // a softmax of its own
-			y = p.Add(y, attention.Attend(p.Builder, q, p.heads(p.Value("image_k")), p.heads(p.Value("image_v")), attention.Options{}))
+		q = p.splitHeads(p.Compute(q))
+		y = attention.Attend(p.Builder, q, p.splitHeads(p.Value("text_k")), p.splitHeads(p.Value("text_v")), attention.Options{})
+		if c.ImageDim > 0 { // the image's keys have a softmax of their own
+			y = p.Add(y, attention.Attend(p.Builder, q, p.splitHeads(p.Value("image_k")), p.splitHeads(p.Value("image_v")), attention.Options{}))
 		}
 		x = p.Add(x, p.Linear("cross_attn.o", p.MergeDims(y, 2, 2), l.Stream))
 
-		h = p.modulate(x, part(3), part(4))
+		h = p.normAndModulate(x, part(3), part(4))
 		x = p.Add(x, p.Mul(p.FFN("ffn.0", "ffn.2", h, l.Stream, p.GeluTanh), part(5)))
 		p.Output("tokens", x, "tokens")
 	})
 }
 
-// post: the head, then tokens back to latents.
-func (s *build) post() error {
+// buildPost builds the program of the head, which turns tokens back into latents.
+func (s *build) buildPost() error {
 	c, l := s.c, s.layout
-	return s.program("post", "", func(p *programBuilder) {
+	return s.buildProgram("post", "", func(p *programBuilder) {
 		x, e := p.Value("tokens"), p.Value("e")
 		if s.r.TokenTimes {
 			e = p.OfTokens(e)
 		} else {
 			e = p.ExpandDim(e, 1)
 		}
-		part := p.modulations(p.Weight("head.modulation"), func(int) spmd.Tensor { return e })
+		part := p.modulationParts(p.Weight("head.modulation"), func(int) spmd.Tensor { return e })
 		h := p.Add(p.Mul(p.LayerNorm(x, c.Eps), p.Shift(part(1), 1)), part(0))
 		y := p.Linear("head.head", p.Compute(h), l.Stream)
 		p.Output("out", p.Latents(y, l.Grid, c.PatchSize, "tyxc"), "")
 	})
 }
 
-// calls strings a stage's programs together. The stream has a new name after
-// every call: "tokens.0" from the patches, "tokens.3" from the third layer.
-func (s *build) calls(first, last bool, layers sharding.Range) {
+// addCalls adds the calls of a stage's programs in the order in which they run. The
+// residual stream gets a new name from every call: "tokens.0" from the patches,
+// "tokens.3" from the third layer.
+func (s *build) addCalls(first, last bool, layers sharding.Range) {
 	tokens := func(name string) map[int]graph.Traced {
 		return step.Tokens(name, s.r.Batch, s.layout.Tokens, s.c.Dim)
 	}

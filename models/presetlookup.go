@@ -8,8 +8,9 @@ import (
 	"weft/fault"
 )
 
-// UnknownName are the fields of ErrUnknownModel for a name. Nearest are the names
-// most like it; Candidates those it may stand for where there are several.
+// UnknownName has the fields of ErrUnknownModel for a name. Nearest lists the most
+// similar names; Candidates lists the names that it may stand for where there are
+// several.
 type UnknownName struct {
 	Name       string   `json:"name"`
 	Nearest    []string `json:"nearest,omitempty"`
@@ -17,10 +18,11 @@ type UnknownName struct {
 	Known      []string `json:"known"`
 }
 
-// FindPreset is the preset that a name stands for, and the release where the name
-// says which: names are those of presets and releases, and the publishers' own, in
-// any case, with "_", "." and "-" or without, with or without the organisation and an
-// ending "-Diffusers". Error: ErrUnknownModel, with what is nearest, or all that it may be.
+// FindPreset returns the preset that a name stands for, and the release where the name
+// says which one. A name is that of a preset or release, or the publisher's own. Its
+// case does not matter, nor does "_", "." or "-", the organisation in front or an
+// ending "-Diffusers". Error: ErrUnknownModel, with the nearest names, or with all
+// that it may stand for.
 func FindPreset(name string) (preset, release string, err error) {
 	for _, r := range releases {
 		if r.Name == name {
@@ -65,8 +67,9 @@ func FindPreset(name string) (preset, release string, err error) {
 	return "", "", unknownModel(name, bare)
 }
 
-// FindModel is the model that a name stands for and how its release is run: the one
-// asked for as ReleaseQuery.Name, or that of the name. Error: ErrUnknownModel, ErrRelease.
+// FindModel returns the model that a name stands for, and the settings of a release:
+// of the one given or, where that is "", of the one that the name says. Error:
+// ErrUnknownModel, ErrRelease.
 func FindModel(name, release string) (Model, Settings, error) {
 	_, named, err := FindPreset(name)
 	if err != nil {
@@ -79,18 +82,19 @@ func FindModel(name, release string) (Model, Settings, error) {
 	return SettingsOf(m, ReleaseQuery{Name: cmp.Or(release, named)})
 }
 
-// foldName makes one of all spellings of a name.
+// foldName maps all spellings of a name to one.
 func foldName(name string) string {
 	name = strings.ReplaceAll(strings.ToLower(strings.TrimSpace(name)), "_", "-")
 	return strings.TrimSuffix(strings.TrimSuffix(name, "/"), "-diffusers")
 }
 
-// squeezeName leaves out what people put between words, or do not: wan-2.1, wan2.1, wan21.
+// squeezeName removes the separators, which people write or leave out: wan-2.1,
+// wan2.1, wan21.
 func squeezeName(name string) string { return squeezer.Replace(name) }
 
 var squeezer = strings.NewReplacer("-", "", ".", "", "_", "")
 
-// allNames are those of presets and releases.
+// allNames returns the names of presets and releases.
 func allNames() []string {
 	names := Presets()
 	for _, r := range releases {
@@ -100,6 +104,9 @@ func allNames() []string {
 	return slices.Compact(names)
 }
 
+// unknownModel returns the error that a name is unknown, with the names that begin with
+// it if they are several, and otherwise with the nearest names. folded is its spelling
+// that is compared.
 func unknownModel(name, folded string) error {
 	f := UnknownName{Name: name, Known: Presets()}
 	all := allNames()
@@ -113,7 +120,7 @@ func unknownModel(name, folded string) error {
 	if len(f.Candidates) > 1 {
 		return fault.New(ErrUnknownModel, f, "model %q may be any of %s: name one", name, strings.Join(f.Candidates, ", "))
 	}
-	// A name that is short of an ending is nearer than one with other letters.
+	// A name that only lacks an ending is nearer than one with other letters.
 	distance := func(known string) int {
 		return min(editDistance(folded, known), 2+editDistance(folded, known[:min(len(known), len(folded))]))
 	}
@@ -123,8 +130,8 @@ func unknownModel(name, folded string) error {
 	return fault.New(ErrUnknownModel, f, "unknown model %q: no preset, release or file has this name; nearest: %s", name, strings.Join(f.Nearest, ", "))
 }
 
-// editDistance is how many characters are put in, taken out or changed to make b of
-// a, of which no more than the first 64 are looked at.
+// editDistance returns how many characters must be inserted, deleted or replaced to
+// turn a into b. It compares no more than the first 64 bytes.
 func editDistance(a, b string) int {
 	a, b = a[:min(64, len(a))], b[:min(64, len(b))]
 	row := make([]int, len(b)+1)

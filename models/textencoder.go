@@ -9,15 +9,16 @@ import (
 	"weft/tensor"
 )
 
-// TextLayout is how the tokens of an encoder lie on a mesh.
+// TextLayout says how the tokens of an encoder are sharded over a mesh.
 type TextLayout struct {
 	Tokens, Padded int // L, and Lp padded for the split
-	// Stream is how the residual stream (B, Lp, D) is held between blocks,
-	// Gathered how a matmul's operand is: over sp alone.
+	// Stream is the sharding of the residual stream (B, Lp, D) between blocks. Gathered
+	// is the sharding of a matmul's operand: over dp and sp, but not over tp.
 	Stream, Gathered sharding.Spec
 }
 
-// TextLayout lays the request's text out, length rows of it where the request does not say.
+// TextLayout computes the layout of the request's text, which has length rows where
+// the request does not state its length.
 func (r Request) TextLayout(on *mesh.Mesh, length int) TextLayout {
 	axes := []string{mesh.SP}
 	if r.SplitResidual {
@@ -40,8 +41,8 @@ func CheckText(on *mesh.Mesh, r Request, length int) error {
 	return CheckPadding(on, r, "tokens", l.Tokens, l.Padded)
 }
 
-// TextRuns are the encoding of ids with the mask, where one is given, and without
-// it as "_nomask".
+// TextRuns lists the encoding of ids and, where a mask is given, also the encoding
+// without it, as "_nomask".
 func TextRuns(inputs map[string]*tensor.Tensor) []Variant {
 	runs := []Variant{{Inputs: inputs}}
 	if inputs["mask"] != nil {
@@ -50,8 +51,8 @@ func TextRuns(inputs map[string]*tensor.Tensor) []Variant {
 	return runs
 }
 
-// TextRequest reads batch and length off ids (B, L), which must lie in the
-// vocabulary, and for a model that takes one whether a mask (B, L) is given.
+// TextRequest reads batch and length off ids (B, L), which must be in the vocabulary.
+// masks says whether the model reads a mask (B, L); the request says whether there is one.
 func TextRequest(m Model, inputs map[string]*tensor.Tensor, vocab int, masks bool) (Request, error) {
 	reads := []string{"ids"}
 	if masks {

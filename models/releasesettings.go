@@ -15,28 +15,28 @@ import (
 	"weft/internal/userfile"
 )
 
-// ErrRelease: a release that is not known, or that a model is none of.
+// ErrRelease says that a release is unknown, or is not one of the model's.
 var ErrRelease = fault.NewKind("unknown-release")
 
-// FromFlag is where a setting is from that the caller asked for.
+// FromFlag is the source of a setting that the caller asked for.
 const FromFlag = "flag"
 
-// Setting is one setting of a run, and what said so: FromFlag, a file's path, or the
-// table's source.
+// Setting is the value of one setting of a run, and its source: FromFlag, a file's
+// path, or the source that the table of releases names.
 type Setting struct {
 	Value any    `json:"value"`
 	From  string `json:"from"`
 }
 
-// Text is the value as a flag takes it: a pair with a comma between.
+// Text returns the value as a flag takes it; numbers of a list are separated by commas.
 func (s Setting) Text() string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(s.Value), " ", ","), "[]")
 }
 
-// SettingNames are all settings, in the order in which they are shown.
+// SettingNames lists all settings in the order in which they are shown.
 var SettingNames = []string{"release", "cfg", "sampler", "shift", "guidance", "steps", "integer_timesteps", "boundary", "passes", "size", "frames", "fps", "text_len", "time"}
 
-// Said is what one source says of settings, by name. The types of values are
+// Said has the settings that one source states, by name. The types of values are
 // float64 for shift, boundary and fps, []float64 for guidance, int for steps,
 // frames, passes and text_len, bool for integer_timesteps and string for the others.
 type Said struct {
@@ -44,25 +44,27 @@ type Said struct {
 	Values map[string]any
 }
 
-// Settings are what several sources say, the first that says one winning.
+// Settings combines the settings of several sources. The first source that states a
+// setting decides.
 type Settings struct {
 	sources []Said
-	// Release is whose settings are taken where nothing else says one.
+	// Release has the settings that no other source states.
 	Release Release
-	// Known says that the release was named or found in the folder, not taken for want of a better.
+	// Known says that the release was named or follows from the folder. Otherwise it is
+	// only the first of several that the model may be.
 	Known bool
-	Named bool // by the caller, which is above what the folder says
-	// Notes are what was taken where nothing says, and how to change it.
+	Named bool // by the caller; the release's settings then precede the folder's
+	// Notes say what was assumed where no source decides, and how to change it.
 	Notes []string
 }
 
-// Over puts what a source says above all others.
+// Over returns the settings with a further source, which precedes all others.
 func (s Settings) Over(said Said) Settings {
 	s.sources = append([]Said{said}, s.sources...)
 	return s
 }
 
-// Without has no setting of a name: one that a run has no use for.
+// Without returns the settings without one, which a run does not use.
 func (s Settings) Without(name string) Settings {
 	s.sources = slices.Clone(s.sources)
 	for i, said := range s.sources {
@@ -72,7 +74,8 @@ func (s Settings) Without(name string) Settings {
 	return s
 }
 
-// ForSize has the settings that the release has for a video of a size, "832x480".
+// ForSize returns the settings with those that the release has for a video of a size,
+// "832x480".
 func (s Settings) ForSize(size string) Settings {
 	s.sources = slices.Clone(s.sources)
 	for i, said := range s.sources {
@@ -83,7 +86,7 @@ func (s Settings) ForSize(size string) Settings {
 	return s
 }
 
-// Get is a setting; ok is false where nothing says it.
+// Get returns a setting, and whether any source states it.
 func (s Settings) Get(name string) (Setting, bool) {
 	for _, said := range s.sources {
 		if v, ok := said.Values[name]; ok {
@@ -96,7 +99,7 @@ func (s Settings) Get(name string) (Setting, bool) {
 	return Setting{}, false
 }
 
-// Taken are all settings that something says.
+// Taken returns all settings that a source states.
 func (s Settings) Taken() map[string]Setting {
 	out := map[string]Setting{}
 	for _, name := range SettingNames {
@@ -107,23 +110,24 @@ func (s Settings) Taken() map[string]Setting {
 	return out
 }
 
-// settingOfType is a setting of a type, zero where nothing says it.
+// settingOfType returns a setting as a T, or zero where no source states it.
 func settingOfType[T any](s Settings, name string) T {
 	v, _ := s.Get(name)
 	t, _ := v.Value.(T)
 	return t
 }
 
-// Text, Number, Numbers, Count and Is are settings by their types, zero where nothing says one.
+// Text, Number, Numbers, Count and Is return settings by their types, or zero where no
+// source states one.
 func (s Settings) Text(name string) string       { return settingOfType[string](s, name) }
 func (s Settings) Number(name string) float64    { return settingOfType[float64](s, name) }
 func (s Settings) Numbers(name string) []float64 { return settingOfType[[]float64](s, name) }
 func (s Settings) Count(name string) int         { return settingOfType[int](s, name) }
 func (s Settings) Is(name string) bool           { return settingOfType[bool](s, name) }
 
-// Contradicts is nil, or where a release that was asked for by name has another
-// setting than the model's own configuration, the error that says so. What the table
-// or a file beside the model says gives way to the configuration.
+// Contradicts returns the error that a release has another setting than the model's own
+// configuration, where the caller named the release, and otherwise nil: the
+// configuration precedes the table of releases and the files beside the model.
 func (s Settings) Contradicts(name, own string) error {
 	v, _ := s.Get(name)
 	if !s.Named {
@@ -132,7 +136,8 @@ func (s Settings) Contradicts(name, own string) error {
 	return fault.New(ErrRelease, nil, "release %s has %s %v, and %s: name another release, or none", s.Release.Name, name, v.Value, own)
 }
 
-// settingsAt are a release's settings for a video of a size, "" where it is not known.
+// settingsAt returns a release's settings for a video of a size, "" where the size is
+// not known.
 func (r Release) settingsAt(size string) map[string]any {
 	v := map[string]any{"release": r.Name, "sampler": r.Sampler, "guidance": r.Guidance, "steps": r.Steps, "size": r.Size, "frames": r.Frames, "passes": 2}
 	if len(r.Guidance) == 1 && r.Guidance[0] == 1 {
@@ -160,7 +165,7 @@ func (r Release) settingsAt(size string) map[string]any {
 	return v
 }
 
-// ReleaseQuery is what is known of whose weights a model's are.
+// ReleaseQuery has what is known about the release that a model's weights are from.
 type ReleaseQuery struct {
 	Name    string // of the release, as --release takes it; "" where none is named
 	Folder  string // where the weights lie, "" for a model without any
@@ -175,24 +180,25 @@ type Released interface {
 	Like() string
 }
 
-// PadsText is a generator that attends to the zeros with which a text is padded, and
-// so needs to know how long its release makes texts where its configuration does not say.
+// PadsText is a generator that attends to the zeros with which a text is padded. Where
+// its configuration does not state the length of texts, its release must.
 type PadsText interface{ PadsText() bool }
 
-// VariedByRelease is a generator whose programs or inputs depend on what its
+// VariedByRelease is a generator whose programs or inputs depend on settings that its
 // configuration leaves open and its release decides.
 type VariedByRelease interface {
-	// OwnSettings are settings that the configuration itself says.
+	// OwnSettings returns the settings that the configuration itself states.
 	OwnSettings() map[string]any
-	// AsRelease gives the model as the settings have it.
+	// AsRelease returns the model with the settings.
 	AsRelease(s Settings) (Model, error)
 }
 
-// SettingsOf finds how a generator is run: the release that the query names; what
-// model_index.json and scheduler/scheduler_config.json in its folder or the one
-// above say; and the table of releases, of which it takes the one that the name, the
-// folder's layout or the folder's name points to, or else the first, with a note.
-// It gives the model as that release has it. A model that is no generator has no settings.
+// SettingsOf finds how a generator is run. Its sources are the release that the query
+// names; model_index.json and scheduler/scheduler_config.json in the model's folder or
+// the one above; and the table of releases. Of the table it takes the release that the
+// name, the folder's files or the folder's name points to, or else the first, with a
+// note. It returns the model as that release runs it. A model that is no generator has
+// no settings.
 func SettingsOf(m Model, q ReleaseQuery) (Model, Settings, error) {
 	var s Settings
 	g, ok := m.(Released)
@@ -228,7 +234,7 @@ func SettingsOf(m Model, q ReleaseQuery) (Model, Settings, error) {
 	if !s.Named && m.Name() != s.Release.Preset && !slices.ContainsFunc(candidates, func(r Release) bool { return r.Preset == m.Name() }) {
 		s.Notes = append(s.Notes, fmt.Sprintf("no release has this configuration: settings that neither flags nor the folder say are those of %s; --release names another", s.Release.Name))
 	}
-	if note := s.openQuestion(candidates); note != "" && !s.Known {
+	if note := s.unsettledReleaseNote(candidates); note != "" && !s.Known {
 		s.Notes = append(s.Notes, note)
 	}
 	if varied {
@@ -237,7 +243,8 @@ func SettingsOf(m Model, q ReleaseQuery) (Model, Settings, error) {
 	return m, s, err
 }
 
-// releasesLike are the releases whose configuration a generator has, or is like.
+// releasesLike returns the releases that have the generator's configuration or, for a
+// configuration that no release has, that of the preset that Like names.
 func releasesLike(g Released) []Release {
 	like, raw := g.Name(), presetConfig(g.Name())
 	if raw == nil {
@@ -255,7 +262,7 @@ func releasesLike(g Released) []Release {
 	return out
 }
 
-// pickRelease is the release among candidates that a name stands for.
+// pickRelease returns the release among candidates that a name stands for.
 func pickRelease(m Model, candidates []Release, name string) (Release, error) {
 	_, release, err := FindPreset(name)
 	if err == nil && release == "" { // a preset that several releases have
@@ -275,13 +282,14 @@ func pickRelease(m Model, candidates []Release, name string) (Release, error) {
 	}{name, m.Name(), names}, "release %q is none of %s; its releases: %s", name, m.Name(), strings.Join(names, ", "))
 }
 
-// Hinted is a generator whose configuration says which release it may be, in words
-// that the releases' names have.
+// Hinted is a generator whose configuration has hints at its release: words that occur
+// in the releases' names.
 type Hinted interface {
 	ReleaseHints() []string
 }
 
-// guessRelease is the release that the folder points to, and whether it does.
+// guessRelease returns the release that the folder points to, or else the first of
+// those that it allows, and whether the folder decides.
 func guessRelease(g Released, candidates []Release, q ReleaseQuery, folder []Said) (Release, bool) {
 	found := candidates
 	keep := func(ok func(Release) bool) {
@@ -329,7 +337,7 @@ func guessRelease(g Released, candidates []Release, q ReleaseQuery, folder []Sai
 	return found[0], named || len(found) < len(candidates) && !releasesDiffer(found) || len(candidates) == 1
 }
 
-// releasesDiffer says whether releases are run in more than one way.
+// releasesDiffer says whether releases have different settings.
 func releasesDiffer(rs []Release) bool {
 	for _, r := range rs[1:] {
 		a, b := rs[0].settingsAt(""), r.settingsAt("")
@@ -344,9 +352,10 @@ func releasesDiffer(rs []Release) bool {
 	return false
 }
 
-// openQuestion says which release was taken where others have the same
-// configuration and differ in what neither flags nor the folder said.
-func (s Settings) openQuestion(candidates []Release) string {
+// unsettledReleaseNote returns the note that names the assumed release and its
+// alternatives: releases with the same configuration and other settings, which neither
+// flags nor the folder decide. It is "" where there are none.
+func (s Settings) unsettledReleaseNote(candidates []Release) string {
 	others := []string{}
 	open := map[string]bool{}
 	for _, r := range candidates {
@@ -375,8 +384,8 @@ func (s Settings) openQuestion(candidates []Release) string {
 // maxIndex bounds the small files of a pipeline.
 const maxIndex = 1 << 20
 
-// readFolder reads what a pipeline's own files say: those in the folder of the
-// weights, or in the one above where its model_index.json names this one as a part.
+// readFolder reads the settings in a pipeline's own files. These are in the folder of
+// the weights, or in the one above if its model_index.json lists this folder.
 func readFolder(dir string) (said []Said, notes []string, err error) {
 	if dir == "" {
 		return nil, nil, nil
@@ -416,9 +425,9 @@ func readFolder(dir string) (said []Said, notes []string, err error) {
 			if r != nil && !r.OK() {
 				err := r.found.faults.Err()
 				if r == index {
-					return nil, nil, prefixEach(filepath.Join(root, "model_index.json"), err)
+					return nil, nil, prefixViolations(filepath.Join(root, "model_index.json"), err)
 				}
-				return nil, nil, prefixEach(path, err)
+				return nil, nil, prefixViolations(path, err)
 			}
 		}
 		return said, notes, nil
@@ -437,13 +446,13 @@ func readSmallFile(path string) (*ConfigReader, error) {
 	}
 	r, err := ReadConfig(raw)
 	if err != nil {
-		err = prefixEach(path, err)
+		err = prefixViolations(path, err)
 	}
 	return r, err
 }
 
-// ReadPipelineFile is what a model_index.json or a scheduler_config.json says of
-// settings, by name. Error: ErrConfig.
+// ReadPipelineFile returns the settings that a model_index.json or a
+// scheduler_config.json states, by name. Error: ErrConfig.
 func ReadPipelineFile(raw []byte) (map[string]any, error) {
 	r, err := ReadConfig(raw)
 	if err != nil {
@@ -455,7 +464,7 @@ func ReadPipelineFile(raw []byte) (map[string]any, error) {
 	return said, r.found.faults.Err()
 }
 
-// readIndex is what model_index.json says of settings.
+// readIndex returns the settings that model_index.json states, and notes.
 func readIndex(r *ConfigReader) (map[string]any, []string) {
 	v := map[string]any{}
 	var notes []string
@@ -475,7 +484,8 @@ func readIndex(r *ConfigReader) (map[string]any, []string) {
 	return v, notes
 }
 
-// readScheduler is what scheduler_config.json says of settings.
+// readScheduler returns the settings that scheduler_config.json states, and notes about
+// schedulers that weft does not run.
 func readScheduler(r *ConfigReader) (map[string]any, []string) {
 	v := map[string]any{}
 	shift := func(key string) {

@@ -14,7 +14,7 @@ import (
 	"weft/tensor"
 )
 
-// ErrSeq: tokens that do not divide over sp, where padding was refused.
+// ErrSeq says that tokens do not divide over sp and that padding was refused.
 var ErrSeq = fault.NewKind("seq-not-divisible")
 
 // SeqNotDivisible are the fields of ErrSeq.
@@ -25,10 +25,10 @@ type SeqNotDivisible struct {
 	Legal     []int `json:"legal"`
 }
 
-// Choice is sp's sizes.
+// Choice returns the axis sp and the sizes of it that work.
 func (f SeqNotDivisible) Choice() (string, []int) { return mesh.SP, f.Legal }
 
-// WithLegal are the fields with other sizes.
+// WithLegal returns the fields with other sizes.
 func (f SeqNotDivisible) WithLegal(legal []int) fault.Choices {
 	f.Legal = legal
 	return f
@@ -37,6 +37,7 @@ func (f SeqNotDivisible) WithLegal(legal []int) fault.Choices {
 // Advice names the sizes.
 func (f SeqNotDivisible) Advice() string { return sizesThatWork(mesh.SP, f.Legal) }
 
+// sizesThatWork returns the advice that names the legal sizes of an axis.
 func sizesThatWork(axis string, legal []int) string {
 	if len(legal) == 0 {
 		return ""
@@ -53,10 +54,10 @@ type Indivisible struct {
 	Legal []int  `json:"legal"`
 }
 
-// Choice is the axis and its sizes.
+// Choice returns the axis and the sizes of it that work.
 func (f Indivisible) Choice() (string, []int) { return f.Axis, f.Legal }
 
-// WithLegal are the fields with other sizes.
+// WithLegal returns the fields with other sizes.
 func (f Indivisible) WithLegal(legal []int) fault.Choices {
 	f.Legal = legal
 	return f
@@ -65,7 +66,8 @@ func (f Indivisible) WithLegal(legal []int) fault.Choices {
 // Advice names the sizes.
 func (f Indivisible) Advice() string { return sizesThatWork(f.Axis, f.Legal) }
 
-// NotDivisible says that a size does not divide over an axis, and what would.
+// NotDivisible returns the error that a size does not divide over an axis, with the
+// sizes of the axis that would work.
 func NotDivisible(k *fault.Kind, what string, size int, axis string, parts int) error {
 	return fault.NewChoice(k, Indivisible{what, size, axis, parts, Divisors(size, 64)},
 		"%s %d does not divide over %s=%d (%d left over)", what, size, axis, parts, size%parts)
@@ -82,7 +84,7 @@ func Divisors(n, limit int) []int {
 	return out
 }
 
-// Nearest names the closest numbers of the form base + k*step, at least 1.
+// Nearest names the numbers of the form base + k*step, at least 1, that are closest to n.
 func Nearest(n, step, base int) string {
 	if n > 1<<16 {
 		return "a size below 65536"
@@ -94,12 +96,13 @@ func Nearest(n, step, base int) string {
 	return fmt.Sprintf("%d or %d", low, low+step)
 }
 
-// Axes are the mesh axes that the programs of transformers use; fsdp shares
-// weights out and computes nothing apart, pp puts layers on devices of their own.
+// Axes lists the mesh axes that the programs of transformers use. fsdp only shards
+// weights at rest, and pp gives each range of layers devices of its own.
 var Axes = []string{mesh.PP, mesh.DP, mesh.FSDP, mesh.TP, mesh.SP}
 
-// CheckTransformer reports what a mesh cannot hold of a model whose heads are
-// split over tp and sp and whose FFN, ffn wide and called what, over tp.
+// CheckTransformer reports why a mesh cannot hold a model whose heads are sharded over
+// tp and sp, and whose FFN is sharded over tp. The FFN is ffn wide, and messages call
+// its width what.
 func CheckTransformer(on *mesh.Mesh, model string, heads int, what string, ffn int) error {
 	var l fault.List
 	l.Add(CheckAxes(on, model))
@@ -108,7 +111,7 @@ func CheckTransformer(on *mesh.Mesh, model string, heads int, what string, ffn i
 	return l.Err()
 }
 
-// CheckFFN reports a width, called what, that tp does not divide.
+// CheckFFN reports an FFN's width that tp does not divide. Messages call it what.
 func CheckFFN(on *mesh.Mesh, what string, ffn int) error {
 	if tp := on.Size(mesh.TP); ffn%tp != 0 {
 		return NotDivisible(ErrFFN, what, ffn, mesh.TP, tp)
@@ -116,7 +119,7 @@ func CheckFFN(on *mesh.Mesh, what string, ffn int) error {
 	return nil
 }
 
-// CheckAxes reports mesh axes that a model has no use for.
+// CheckAxes reports mesh axes that no model uses.
 func CheckAxes(on *mesh.Mesh, model string) error {
 	var l fault.List
 	for _, a := range on.Axes() {
@@ -130,9 +133,8 @@ func CheckAxes(on *mesh.Mesh, model string) error {
 	return l.Err()
 }
 
-// CheckRequest reports what is wrong with a request of any model of so many
-// layers on a mesh: the fsdp axes, layers over pp, the batch over dp, the
-// compute type.
+// CheckRequest reports what is wrong with a request on a mesh, whatever the family:
+// the fsdp axes, the model's layers over pp, the batch over dp, the compute type.
 func CheckRequest(on *mesh.Mesh, r Request, layers int) error {
 	var l fault.List
 	l.Add(CheckFSDP(on, r))
@@ -149,7 +151,8 @@ func CheckRequest(on *mesh.Mesh, r Request, layers int) error {
 	return l.Err()
 }
 
-// CheckPadding refuses, in strict mode, that n of what are padded for the split.
+// CheckPadding refuses, in strict mode, to pad n tokens for the split. Messages call
+// them what.
 func CheckPadding(on *mesh.Mesh, r Request, what string, n, padded int) error {
 	if !r.Strict || padded == n {
 		return nil
@@ -159,7 +162,8 @@ func CheckPadding(on *mesh.Mesh, r Request, what string, n, padded int) error {
 		"%d %s over sp=%d leave %d over: padding by %d is refused in strict mode", n, what, sp, n%sp, padded-n)
 }
 
-// CheckPatch refuses a size n of what that does not fill patches of p.
+// CheckPatch refuses a size n that does not fill patches of p. Messages call the size
+// what.
 func CheckPatch(what string, n, p int) error {
 	if n >= 1 && n%p == 0 {
 		return nil
@@ -172,8 +176,8 @@ func CheckPatch(what string, n, p int) error {
 	return fault.New(ErrSize, nil, "%s %d does not fill patches of %d; nearest: %s", what, n, p, near)
 }
 
-// CheckGiven refuses inputs that are given and that a model does not read; reads
-// says of each name in question whether it does.
+// CheckGiven refuses inputs that are given although the model does not read them.
+// reads says whether it does, for each name that is to be checked.
 func CheckGiven(m Model, inputs map[string]*tensor.Tensor, reads map[string]bool) error {
 	var l fault.List
 	for _, name := range slices.Sorted(maps.Keys(reads)) {
@@ -184,18 +188,21 @@ func CheckGiven(m Model, inputs map[string]*tensor.Tensor, reads map[string]bool
 	return l.Err()
 }
 
-// Need is the input of a name, or the reason why it is not one of rank
-// floating-point dims; reads lists all that the model reads.
+// Need returns the input of a name. It is an error where the input is missing, does
+// not have rank dims, or is not of a floating-point type. reads lists all inputs that
+// the model reads, for the message.
 func Need(m Model, inputs map[string]*tensor.Tensor, name string, rank int, reads []string) (*tensor.Tensor, error) {
-	return need(m, inputs, name, rank, reads, dtype.DType.IsFloat, "a floating-point type")
+	return needInput(m, inputs, name, rank, reads, dtype.DType.IsFloat, "a floating-point type")
 }
 
 // NeedIDs is Need for ids, which are i32 or i64.
 func NeedIDs(m Model, inputs map[string]*tensor.Tensor, name string, rank int, reads []string) (*tensor.Tensor, error) {
-	return need(m, inputs, name, rank, reads, func(d dtype.DType) bool { return d == dtype.I32 || d == dtype.I64 }, "i32 or i64")
+	return needInput(m, inputs, name, rank, reads, func(d dtype.DType) bool { return d == dtype.I32 || d == dtype.I64 }, "i32 or i64")
 }
 
-func need(m Model, inputs map[string]*tensor.Tensor, name string, rank int, reads []string, ok func(dtype.DType) bool, want string) (*tensor.Tensor, error) {
+// needInput returns the input of a name and checks its rank, and by ok its type, which
+// messages call want.
+func needInput(m Model, inputs map[string]*tensor.Tensor, name string, rank int, reads []string, ok func(dtype.DType) bool, want string) (*tensor.Tensor, error) {
 	t := inputs[name]
 	switch {
 	case t == nil:

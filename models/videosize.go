@@ -7,7 +7,7 @@ import (
 	"weft/fault"
 )
 
-// maxSize bounds pixels and frames: what is longer is a mistyped number, and counts of
+// maxSize bounds pixels and frames. A larger number is mistyped, and counts of
 // positions would overflow.
 const maxSize = 1 << 16
 
@@ -18,10 +18,10 @@ type SizeRefused struct {
 	Nearest []int  `json:"nearest"`
 }
 
-// Choice is the dim and the sizes nearest to the one refused.
+// Choice returns the dim, and the nearest sizes to the refused one.
 func (f SizeRefused) Choice() (string, []int) { return f.What, f.Nearest }
 
-// WithLegal are the fields with other sizes.
+// WithLegal returns the fields with other sizes.
 func (f SizeRefused) WithLegal(legal []int) fault.Choices {
 	f.Nearest = legal
 	return f
@@ -38,7 +38,8 @@ func (f SizeRefused) Advice() string {
 	return fmt.Sprintf("nearest: %d or %d", f.Nearest[0], f.Nearest[1])
 }
 
-// nearestSizes are the sizes of the form first + k*step on both sides of n, up to maxSize.
+// nearestSizes returns the sizes of the form first + k*step on both sides of n, up to
+// maxSize.
 func nearestSizes(n, step, first int) []int {
 	low := first
 	if n > first {
@@ -50,11 +51,11 @@ func nearestSizes(n, step, first int) []int {
 	return []int{low, low + step}
 }
 
-// MaxPositions bounds the latent positions of a step, 200 times those of 720p at 81
-// frames: beyond it counts of bytes and operations overflow.
+// MaxPositions bounds the latent positions of a step, because counts of bytes and
+// operations overflow beyond it. It is 200 times those of 720p at 81 frames.
 const MaxPositions = 1 << 26
 
-// Positions are those of so many latent videos (channels, frames, height, width).
+// Positions counts the positions of batch latent videos (channels, frames, height, width).
 func Positions(batch int, latent []int) int {
 	n := batch
 	for _, d := range latent[1:] {
@@ -63,8 +64,8 @@ func Positions(batch int, latent []int) int {
 	return n
 }
 
-// VideoLatents is LatentShape of a model for a batch of videos with advice that was tried:
-// of the sizes that an error names those remain that the model takes beside the others.
+// VideoLatents returns a model's LatentShape for a batch of videos. Where the model
+// refuses several sizes, the error suggests only those that it accepts together.
 func VideoLatents(g Generator, batch, width, height, frames int) ([]int, error) {
 	latent, err := g.LatentShape(width, height, frames)
 	if err == nil {
@@ -113,9 +114,9 @@ func CheckLatent(latent []int, channels int, patch [3]int) error {
 	return l.Err()
 }
 
-// LatentShape is (channels, frames, height, width) of the latents of a video
-// whose VAE makes one latent of px by px pixels and, behind the first frame, of
-// every so many frames. The latents must fill the patches.
+// LatentShape returns (channels, frames, height, width) of a video's latents. The VAE
+// makes one latent of px by px pixels; in time, it makes one of the first frame and
+// then one of each every frames. The latents must fill the patches.
 func LatentShape(width, height, frames, channels, px, every int, patch [3]int) ([]int, error) {
 	var l fault.List
 	for _, d := range []struct {
