@@ -105,7 +105,7 @@ func CompileStep(ctx context.Context, s *Step, o Options) (*Compilation, error) 
 	if err != nil {
 		return nil, err
 	}
-	comp, err := open(ctx, s.On, o)
+	comp, err := openCompiler(ctx, s.On, o)
 	if err != nil {
 		return nil, err
 	}
@@ -116,19 +116,19 @@ func CompileStep(ctx context.Context, s *Step, o Options) (*Compilation, error) 
 		c.Close()
 		return nil, err
 	}
-	c.Report = s.report()
+	c.Report = s.newReport()
 	c.Report.Notes = append(c.Report.Notes, comp.plugin().Notes()...)
 	c.Report.CompileSeconds = time.Since(start).Seconds()
-	c.Report.Engine, c.Report.Compiler = comp.plugin().Engine(), oneLine(comp.platform())
+	c.Report.Engine, c.Report.Compiler = comp.plugin().Engine(), oneLine(comp.platformVersion())
 	for i := range c.Report.Programs {
 		p := &c.Report.Programs[i]
 		p.CompileSeconds = seconds[p.Name]
-		if err := p.ask(c.Compiled[p.Name]); err != nil {
+		if err := p.fillFromCompiler(c.Compiled[p.Name]); err != nil {
 			c.Close()
 			return nil, err
 		}
 	}
-	c.Report.sum(s, held)
+	c.Report.sumMemory(s, held)
 	return c, nil
 }
 
@@ -182,8 +182,8 @@ func orElse(n, other int) int {
 	return other
 }
 
-// report is what is known before anything is compiled.
-func (s *Step) report() Report {
+// newReport is what is known before anything is compiled.
+func (s *Step) newReport() Report {
 	r := Report{Model: s.Model.Name(), On: s.On.String(), Mesh: s.Graph.Mesh.String(), FSDP: append([]string{}, s.FSDP...),
 		DType: s.Request.DType.String(), Batch: s.Request.Batch, Passes: s.Passes, Layers: s.Layers, Latent: s.Request.Latent,
 		Attention: s.Graph.Choices(), DeviceOrder: s.Order, Hosts: s.On.HostCount(), Notes: append([]string{}, s.Graph.Notes...)}
@@ -203,8 +203,8 @@ func (s *Step) report() Report {
 	return r
 }
 
-// ask fills in what the compiler says of a program.
-func (p *Program) ask(x Compiled) error {
+// fillFromCompiler fills in what the compiler says of a program.
+func (p *Program) fillFromCompiler(x Compiled) error {
 	var err error
 	if p.Memory, err = x.Memory(); err != nil {
 		return err
@@ -227,9 +227,9 @@ func (p *Program) ask(x Compiled) error {
 	return err
 }
 
-// sum finds the fullest moment of a step and what it consists of; see the
+// sumMemory finds the fullest moment of a step and what it consists of; see the
 // package's own words.
-func (r *Report) sum(s *Step, held *graph.Residency) {
+func (r *Report) sumMemory(s *Step, held *graph.Residency) {
 	total := map[string]int64{}
 	code, known := int64(0), true
 	for _, p := range r.Programs {

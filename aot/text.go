@@ -74,7 +74,7 @@ func CompileText(ctx context.Context, program []byte, on topology.Slice, o TextO
 	if err := fault.Join(r.checkPlatform(m, on, o), r.countDevices(m, on, o)); err != nil {
 		return nil, err
 	}
-	c, err := open(ctx, on, Options{Plugin: o.Plugin, Install: o.Install, Fetching: o.Fetching})
+	c, err := openCompiler(ctx, on, Options{Plugin: o.Plugin, Install: o.Install, Fetching: o.Fetching})
 	if err != nil {
 		return nil, err
 	}
@@ -91,10 +91,10 @@ func CompileText(ctx context.Context, program []byte, on topology.Slice, o TextO
 	}
 	defer x.Close()
 	p := Program{Name: o.Name, Calls: 1, FLOPs: -1, CompileSeconds: time.Since(start).Seconds()}
-	if err := p.ask(x); err != nil {
+	if err := p.fillFromCompiler(x); err != nil {
 		return nil, err
 	}
-	r.Programs, r.Engine, r.Compiler = []Program{p}, c.plugin().Engine(), oneLine(c.platform())
+	r.Programs, r.Engine, r.Compiler = []Program{p}, c.plugin().Engine(), oneLine(c.platformVersion())
 	var need *int64
 	if p.Known() {
 		n := p.TotalBytes + max(0, p.Code)
