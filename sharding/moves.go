@@ -12,18 +12,18 @@ type edge struct {
 	from, to place
 }
 
-// moves calls visit with every step that can be made at a place. After a permute
+// visitMoves calls visit with every step that can be made at a place. After a permute
 // there is no other: the two would be one.
-func (p *problem) moves(at place, permuted bool, visit func(edge)) {
-	held := p.held(at)
+func (p *problem) visitMoves(at place, permuted bool, visit func(edge)) {
+	held := p.heldBytes(at)
 	visitOp := func(op Op, axes []int, dim, other int, to place) {
-		visit(edge{op, axes, dim, other, RingBytes(op, p.product(axes), held), at, to})
+		visit(edge{op, axes, dim, other, RingBytes(op, p.groupSize(axes), held), at, to})
 	}
-	p.slices(at, visitOp)
-	p.unsplits(at, visitOp)
-	p.reductions(at, visitOp)
+	p.visitSlices(at, visitOp)
+	p.visitUnsplits(at, visitOp)
+	p.visitReductions(at, visitOp)
 	if !permuted {
-		p.permutes(at, func(to place) {
+		p.visitPermutes(at, func(to place) {
 			visit(edge{op: Permute, bytes: held, from: at, to: to})
 		})
 	}
@@ -31,61 +31,61 @@ func (p *problem) moves(at place, permuted bool, visit func(edge)) {
 
 type visitor func(op Op, axes []int, dim, other int, to place)
 
-// slices gives every way to split a dim over axes that nothing uses. Only axes
+// visitSlices gives every way to split a dim over axes that nothing uses. Only axes
 // that are to end on the dim are tried.
-func (p *problem) slices(at place, visit visitor) {
+func (p *problem) visitSlices(at place, visit visitor) {
 	for i := range p.dims {
 		var free []int
 		for _, a := range p.to.dims[i] {
-			if !at.uses(a) {
+			if !at.hasAxis(a) {
 				free = append(free, a)
 			}
 		}
-		arrangements(free, func(axes []int) {
-			if p.size(at, i)%p.product(axes) == 0 {
-				visit(Slice, axes, i, -1, at.append(i, axes))
+		visitArrangements(free, func(axes []int) {
+			if p.localSize(at, i)%p.groupSize(axes) == 0 {
+				visit(Slice, axes, i, -1, at.appendAxes(i, axes))
 			}
 		})
 	}
 }
 
-// unsplits gives the all-gathers of minor axes and their all-to-alls to another dim.
-func (p *problem) unsplits(at place, visit visitor) {
+// visitUnsplits gives the all-gathers of minor axes and their all-to-alls to another dim.
+func (p *problem) visitUnsplits(at place, visit visitor) {
 	for i, d := range at.dims {
 		for n := range d {
 			axes := slices.Clone(d[n:])
-			less := at.cut(i, n)
+			less := at.cutAxes(i, n)
 			visit(AllGather, axes, i, -1, less)
 			for j := range at.dims {
-				if j != i && p.size(at, j)%p.product(axes) == 0 {
-					visit(AllToAll, axes, i, j, less.append(j, axes))
+				if j != i && p.localSize(at, j)%p.groupSize(axes) == 0 {
+					visit(AllToAll, axes, i, j, less.appendAxes(j, axes))
 				}
 			}
 		}
 	}
 }
 
-// reductions gives the all-reduces and reduce-scatters over partial axes.
-func (p *problem) reductions(at place, visit visitor) {
-	arrangements(at.partial, func(axes []int) {
-		less := at.reduce(axes)
+// visitReductions gives the all-reduces and reduce-scatters over partial axes.
+func (p *problem) visitReductions(at place, visit visitor) {
+	visitArrangements(at.partial, func(axes []int) {
+		less := at.reduceAxes(axes)
 		if slices.IsSorted(axes) {
 			visit(AllReduce, axes, -1, -1, less)
 		}
 		for i := range p.dims {
-			if p.size(at, i)%p.product(axes) == 0 {
-				visit(ReduceScatter, axes, i, -1, less.append(i, axes))
+			if p.localSize(at, i)%p.groupSize(axes) == 0 {
+				visit(ReduceScatter, axes, i, -1, less.appendAxes(i, axes))
 			}
 		}
 	})
 }
 
-// permutes gives every other place with the same local sizes and partial axes.
-func (p *problem) permutes(at place, visit func(place)) {
+// visitPermutes gives every other place with the same local sizes and partial axes.
+func (p *problem) visitPermutes(at place, visit func(place)) {
 	want := make([]int, len(at.dims))
 	split := false
 	for i, d := range at.dims {
-		want[i] = p.product(d)
+		want[i] = p.groupSize(d)
 		split = split || len(d) > 0
 	}
 	if !split {
@@ -103,7 +103,7 @@ func (p *problem) permutes(at place, visit func(place)) {
 			return
 		}
 		for a, size := range p.sizes {
-			if left%size == 0 && !to.uses(a) {
+			if left%size == 0 && !to.hasAxis(a) {
 				n := len(to.dims[i])
 				to.dims[i] = append(to.dims[i], a)
 				fill(i, left/size)
@@ -114,19 +114,19 @@ func (p *problem) permutes(at place, visit func(place)) {
 	fill(0, want[0])
 }
 
-// moved lists the axes whose place differs.
-func (p *problem) moved(a, b place) []int {
+// movedAxes lists the axes whose place differs.
+func (p *problem) movedAxes(a, b place) []int {
 	var out []int
-	for axis, code := range p.key(a) {
-		if code != p.key(b)[axis] {
+	for axis, code := range p.keyOf(a) {
+		if code != p.keyOf(b)[axis] {
 			out = append(out, axis)
 		}
 	}
 	return out
 }
 
-// arrangements visits every ordered choice of one or more of a list.
-func arrangements(list []int, visit func([]int)) {
+// visitArrangements visits every ordered choice of one or more of a list.
+func visitArrangements(list []int, visit func([]int)) {
 	var chosen []int
 	var next func()
 	next = func() {
@@ -143,7 +143,7 @@ func arrangements(list []int, visit func([]int)) {
 	next()
 }
 
-func (at place) uses(axis int) bool {
+func (at place) hasAxis(axis int) bool {
 	for _, d := range at.dims {
 		if slices.Contains(d, axis) {
 			return true
@@ -164,23 +164,23 @@ func (at place) clone() place {
 	return place{dims, slices.Clone(at.partial)}
 }
 
-// append is at with axes as the minor ones of dim i. Places share what they do
+// appendAxes is at with axes as the minor ones of dim i. Places share what they do
 // not change, and never write into it.
-func (at place) append(i int, axes []int) place {
+func (at place) appendAxes(i int, axes []int) place {
 	at.dims = slices.Clone(at.dims)
 	at.dims[i] = slices.Concat(at.dims[i], axes)
 	return at
 }
 
-// cut is at with only the first n axes left on dim i.
-func (at place) cut(i, n int) place {
+// cutAxes is at with only the first n axes left on dim i.
+func (at place) cutAxes(i, n int) place {
 	at.dims = slices.Clone(at.dims)
 	at.dims[i] = at.dims[i][:n:n]
 	return at
 }
 
-// reduce is at, no longer partial over axes.
-func (at place) reduce(axes []int) place {
+// reduceAxes is at, no longer partial over axes.
+func (at place) reduceAxes(axes []int) place {
 	at.partial = slices.DeleteFunc(slices.Clone(at.partial), func(a int) bool { return slices.Contains(axes, a) })
 	return at
 }

@@ -39,7 +39,7 @@ func Pad(m *mesh.Mesh, s Spec, shape []int) (*Padding, error) {
 		padded := RoundUp(max(0, size), parts)
 		p.Padded = append(p.Padded, padded)
 		p.Local = append(p.Local, padded/parts)
-		p.Valid = append(p.Valid, valid(size, padded/parts, parts))
+		p.Valid = append(p.Valid, validSizes(size, padded/parts, parts))
 	}
 	if err := list.Err(); err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func RoundUp(n, parts int) int {
 	return n
 }
 
-func valid(size, local, parts int) []int {
+func validSizes(size, local, parts int) []int {
 	out := make([]int, parts)
 	for i := range out {
 		out[i] = min(max(0, size-i*local), local)

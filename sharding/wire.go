@@ -60,7 +60,7 @@ func (s Spec) HLO(m *mesh.Mesh, rank int) string {
 		tile = append(tile, fmt.Sprint(m.Size(c.dimOrNone(i)...)))
 		order = append(order, d...)
 	}
-	rest := unused(m, c)
+	rest := unusedAxes(m, c)
 	switch {
 	case len(order) == 0 && len(c.partial) == 0:
 		return "{replicated}"
@@ -89,8 +89,8 @@ func (s Spec) HLO(m *mesh.Mesh, rank int) string {
 	return text + "}"
 }
 
-// unused lists, in mesh order, the axes above size 1 that a spec does not use.
-func unused(m *mesh.Mesh, s Spec) []string {
+// unusedAxes lists, in mesh order, the axes above size 1 that a spec does not use.
+func unusedAxes(m *mesh.Mesh, s Spec) []string {
 	var axes []string
 	for _, a := range m.Axes() {
 		if a.Size > 1 && !s.Uses(a.Name) {
