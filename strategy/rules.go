@@ -44,8 +44,8 @@ var families = []family{
 	},
 }
 
-// rules are those of one family.
-func (f family) rules() []Rule {
+// listRules are those of one family.
+func (f family) listRules() []Rule {
 	var out []Rule
 	for _, m := range f.fused {
 		out = append(out, Rule{Match: m + ".*", Dim: "heads"})
@@ -73,7 +73,7 @@ var defaultRules = allRules()
 func allRules() []Rule {
 	var out []Rule
 	for _, f := range families {
-		out = append(out, f.rules()...)
+		out = append(out, f.listRules()...)
 	}
 	return append(out, common...)
 }
@@ -90,9 +90,9 @@ func RulesFor(name string) ([]Rule, error) {
 	var known []string
 	for _, f := range families {
 		if f.name == name {
-			return append(f.rules(), common...), nil
+			return append(f.listRules(), common...), nil
 		}
 		known = append(known, f.name)
 	}
-	return nil, fault.New(ErrFamily, Family{name, known}, "no rules are shipped for family %q; known: %s", name, join(known))
+	return nil, fault.New(ErrFamily, Family{name, known}, "no rules are shipped for family %q; known: %s", name, joinWords(known))
 }

@@ -35,13 +35,13 @@ func Simulate(schedule [][]Action, cost func(stage int, a Action) float64) (Time
 		for i, actions := range schedule {
 			for len(out[i]) < len(actions) {
 				a := actions[len(out[i])]
-				ready, ok := sim.ready(i, a)
+				ready, ok := sim.inputReady(i, a)
 				if !ok {
 					break
 				}
 				start := max(free[i], ready)
 				free[i] = start + cost(i, a)
-				sim.done[sim.slot(i, a)] = free[i]
+				sim.done[sim.slotOf(i, a)] = free[i]
 				out[i] = append(out[i], Span{a, start, free[i]})
 				moved = true
 			}
@@ -68,14 +68,14 @@ type slot struct {
 	micro, virtual int
 }
 
-func (s *simulation) slot(stage int, a Action) slot {
+func (s *simulation) slotOf(stage int, a Action) slot {
 	return slot{a.Backward, a.Micro, a.Chunk*s.stages + stage}
 }
 
-// ready is when the input of an action is there; false while it is not known, and
+// inputReady is when the input of an action is there; false while it is not known, and
 // for ever when the action has run.
-func (s *simulation) ready(stage int, a Action) (float64, bool) {
-	me := s.slot(stage, a)
+func (s *simulation) inputReady(stage int, a Action) (float64, bool) {
+	me := s.slotOf(stage, a)
 	if _, twice := s.done[me]; twice {
 		return 0, false
 	}
