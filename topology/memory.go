@@ -25,7 +25,7 @@ func MachineMemory(bytes int64) DeviceMemory {
 // Memory is that of one device. For CPU devices nothing is known here: they share
 // the memory of whatever machine they run on.
 func (s Slice) Memory() DeviceMemory {
-	m := DeviceMemory{Bytes: known(s.HBMBytes), UsableBytes: known(s.HBMUsableBytes)}
+	m := DeviceMemory{Bytes: nilIfZero(s.HBMBytes), UsableBytes: nilIfZero(s.HBMUsableBytes)}
 	facts := s.Facts()
 	m.Source = load().Sources[facts[memoryFact[s.Kind]].Source]
 	if m.Bytes != nil && m.UsableBytes != nil {

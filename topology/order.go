@@ -53,21 +53,21 @@ type AxisLayout struct {
 // Errors: as mesh.New, with ErrDeviceCount saying what the slice's name counts;
 // ErrUnknownAxis for an axis of bytes that the mesh does not have.
 func (s Slice) Order(axes []mesh.Axis, bytes map[string]int64) ([]mesh.Device, Layout, error) {
-	weights, err := s.weights(axes, bytes)
+	weights, err := s.axisWeights(axes, bytes)
 	if err != nil {
 		return nil, Layout{}, err
 	}
 	plain := s.Plain()
-	l := Layout{Order: "plain", Plain: s.measure(axes, plain)}
+	l := Layout{Order: "plain", Plain: s.measureAxes(axes, plain)}
 	l.Axes = l.Plain
 	if s.Kind != TPU {
 		return plain, l, nil
 	}
 	f := newFit(s, axes, weights)
-	f.assign(0)
-	devices := f.devices(s)
-	found := s.measure(axes, devices)
-	if f.score(found).less(f.score(l.Plain)) {
+	f.assignAxes(0)
+	devices := f.deviceOrder(s)
+	found := s.measureAxes(axes, devices)
+	if f.scoreLayout(found).less(f.scoreLayout(l.Plain)) {
 		l.Order, l.Axes = "torus", found
 		return devices, l, nil
 	}
@@ -77,7 +77,7 @@ func (s Slice) Order(axes []mesh.Axis, bytes map[string]int64) ([]mesh.Device, L
 // Measure says how far apart neighbours lie in any order of the slice's devices.
 // Errors: as mesh.New.
 func (s Slice) Measure(axes []mesh.Axis, devices []mesh.Device) ([]AxisLayout, error) {
-	if err := s.check(axes); err != nil {
+	if err := s.checkAxes(axes); err != nil {
 		return nil, err
 	}
 	if _, err := mesh.New(axes, devices); err != nil {
@@ -89,11 +89,11 @@ func (s Slice) Measure(axes []mesh.Axis, devices []mesh.Device) ([]AxisLayout, e
 				"device %d is not one of %s, whose devices are 0 to %d", d.ID, s, s.Devices-1)
 		}
 	}
-	return s.measure(axes, devices), nil
+	return s.measureAxes(axes, devices), nil
 }
 
-// check refuses axes that the slice's devices do not fill.
-func (s Slice) check(axes []mesh.Axis) error {
+// checkAxes refuses axes that the slice's devices do not fill.
+func (s Slice) checkAxes(axes []mesh.Axis) error {
 	_, err := mesh.New(axes, s.Plain())
 	d, ok := fault.Fields[mesh.DeviceCount](err)
 	if !ok || !errors.Is(err, mesh.ErrDeviceCount) || len(fault.Violations(err)) > 1 {
@@ -119,7 +119,7 @@ func (s Slice) check(axes []mesh.Axis) error {
 func (s Slice) withDevices(n int) (string, bool) {
 	switch s.Kind {
 	case TPU:
-		g := generation(s.Generation)
+		g := findGeneration(s.Generation)
 		if n%g.DevicesPerChip() != 0 {
 			return "", false
 		}
@@ -140,7 +140,7 @@ func (s Slice) CountNote() string {
 	if s.Kind != TPU {
 		return ""
 	}
-	g := generation(s.Generation)
+	g := findGeneration(s.Generation)
 	if !g.CountsCores() {
 		return fmt.Sprintf("the %d counts chips, and a chip is one device", s.Chips)
 	}
@@ -150,9 +150,9 @@ func (s Slice) CountNote() string {
 	return fmt.Sprintf("the %d counts cores, two to a chip, and each core is one device", s.Cores)
 }
 
-func (s Slice) weights(axes []mesh.Axis, bytes map[string]int64) ([]float64, error) {
+func (s Slice) axisWeights(axes []mesh.Axis, bytes map[string]int64) ([]float64, error) {
 	var l fault.List
-	l.Add(s.check(axes))
+	l.Add(s.checkAxes(axes))
 	if len(bytes) > 0 && l.Err() == nil {
 		m, err := mesh.New(axes, s.Plain())
 		l.Add(err)
@@ -190,8 +190,8 @@ func mapKeys(m map[string]int64) func(func(string) bool) {
 	}
 }
 
-// measure walks every group of every axis.
-func (s Slice) measure(axes []mesh.Axis, devices []mesh.Device) []AxisLayout {
+// measureAxes walks every group of every axis.
+func (s Slice) measureAxes(axes []mesh.Axis, devices []mesh.Device) []AxisLayout {
 	out := make([]AxisLayout, len(axes))
 	stride := len(devices)
 	for a, axis := range axes {
@@ -278,8 +278,8 @@ type fitDim struct {
 
 func newFit(s Slice, axes []mesh.Axis, weights []float64) *fit {
 	f := &fit{weights: weights, local: -1, left: fitBudget, costs: map[[4]digit][2]int{}}
-	for d, size := range s.bounds() {
-		f.dims = append(f.dims, fitDim{size: size, closed: s.closed(d), host: s.hostBounds[d]})
+	for d, size := range s.shapeBounds() {
+		f.dims = append(f.dims, fitDim{size: size, closed: s.isClosedDim(d), host: s.hostBounds[d]})
 	}
 	f.dims = append(f.dims, fitDim{size: s.perChip, host: s.perChip, core: true})
 	for i, a := range axes {
@@ -300,10 +300,10 @@ func newFit(s Slice, axes []mesh.Axis, weights []float64) *fit {
 	return f
 }
 
-// assign gives the n-th heaviest axis and those after it their shares.
-func (f *fit) assign(n int) {
+// assignAxes gives the n-th heaviest axis and those after it their shares.
+func (f *fit) assignAxes(n int) {
 	if n == len(f.heavy) {
-		f.nest(0)
+		f.nestDigits(0)
 		return
 	}
 	a := f.heavy[n]
@@ -317,7 +317,7 @@ func (f *fit) assign(n int) {
 		if d == len(f.dims) {
 			if need == 1 {
 				c := choice{share: slices.Clone(f.share[a])}
-				c.own = f.alone(a)
+				c.own = f.scoreAlone(a)
 				choices = append(choices, c)
 			}
 			return
@@ -348,7 +348,7 @@ func (f *fit) assign(n int) {
 		for d := range f.rest {
 			f.rest[d] /= c.share[d]
 		}
-		f.assign(n + 1)
+		f.assignAxes(n + 1)
 		for d := range f.rest {
 			f.rest[d] *= c.share[d]
 		}
@@ -356,8 +356,8 @@ func (f *fit) assign(n int) {
 	f.share[a] = []int{1, 1, 1, 1}
 }
 
-// alone is the score of one axis as if it were innermost everywhere.
-func (f *fit) alone(a int) score {
+// scoreAlone is the score of one axis as if it were innermost everywhere.
+func (f *fit) scoreAlone(a int) score {
 	var digits []digit
 	for d, part := range f.share[a] {
 		if part > 1 {
@@ -368,18 +368,18 @@ func (f *fit) alone(a int) score {
 			digits = append(digits, digit{d, part, stride, f.dims[d].closed && part == f.dims[d].size})
 		}
 	}
-	longest, sum := f.cost(digits)
-	sc := score{cost: stepCost(longest, sum, f.sizes[a]), longest: float64(longest), links: f.links(digits)}
+	longest, sum := f.ringCost(digits)
+	sc := score{cost: stepCost(longest, sum, f.sizes[a]), longest: float64(longest), links: f.countLinks(digits)}
 	if a == f.local {
-		sc.hosts = f.hosts(digits)
+		sc.hosts = f.countHosts(digits)
 	}
 	return sc
 }
 
-// nest tries every order of the digits of dim d and those after it.
-func (f *fit) nest(d int) {
+// nestDigits tries every order of the digits of dim d and those after it.
+func (f *fit) nestDigits(d int) {
 	if d == len(f.dims) {
-		f.try()
+		f.scoreCut()
 		return
 	}
 	var members []int
@@ -388,15 +388,15 @@ func (f *fit) nest(d int) {
 			members = append(members, a)
 		}
 	}
-	permute(members, 0, func() bool {
+	visitPermutations(members, 0, func() bool {
 		f.nested[d] = members
-		f.nest(d + 1)
+		f.nestDigits(d + 1)
 		return f.left > 0
 	})
 }
 
-// permute calls visit with every order of list, the given one first, until it returns false.
-func permute(list []int, n int, visit func() bool) bool {
+// visitPermutations calls visit with every order of list, the given one first, until it returns false.
+func visitPermutations(list []int, n int, visit func() bool) bool {
 	if n >= len(list)-1 {
 		return visit()
 	}
@@ -405,7 +405,7 @@ func permute(list []int, n int, visit func() bool) bool {
 		moved := list[i]
 		copy(list[n+1:i+1], list[n:i])
 		list[n] = moved
-		ok := permute(list, n+1, visit)
+		ok := visitPermutations(list, n+1, visit)
 		copy(list[n:i], list[n+1:i+1])
 		list[i] = moved
 		if !ok {
@@ -415,19 +415,19 @@ func permute(list []int, n int, visit func() bool) bool {
 	return true
 }
 
-// try scores one complete cut.
-func (f *fit) try() {
+// scoreCut scores one complete cut.
+func (f *fit) scoreCut() {
 	f.left--
-	digits := f.digits()
+	digits := f.axisDigits()
 	var sc score
 	for a, ds := range digits {
-		longest, sum := f.cost(ds)
+		longest, sum := f.ringCost(ds)
 		sc.cost += f.weights[a] * stepCost(longest, sum, f.sizes[a])
 		sc.longest += f.weights[a] * float64(longest)
-		sc.links += f.weights[a] * f.links(ds)
+		sc.links += f.weights[a] * f.countLinks(ds)
 	}
 	if f.local >= 0 {
-		sc.hosts = f.hosts(digits[f.local])
+		sc.hosts = f.countHosts(digits[f.local])
 	}
 	if f.any && !sc.less(f.best) {
 		return
@@ -436,19 +436,19 @@ func (f *fit) try() {
 	f.foundNested, f.foundGray = nil, nil
 	for d, members := range f.nested {
 		f.foundNested = append(f.foundNested, slices.Clone(members))
-		f.foundGray = append(f.foundGray, f.gray(d))
+		f.foundGray = append(f.foundGray, f.isGrayCoded(d))
 	}
 }
 
-// digits are each axis's, with the strides that the nesting gives them.
-func (f *fit) digits() [][]digit {
+// axisDigits are each axis's, with the strides that the nesting gives them.
+func (f *fit) axisDigits() [][]digit {
 	out := make([][]digit, len(f.sizes))
 	for d, members := range f.nested {
 		dim, stride := f.dims[d], 1
 		for i, a := range members {
 			part := f.share[a][d]
 			g := digit{d, part, stride, dim.closed && stride*part == dim.size}
-			if i == len(members)-1 && f.gray(d) {
+			if i == len(members)-1 && f.isGrayCoded(d) {
 				g.stride /= 2
 			}
 			if dim.core {
@@ -461,14 +461,14 @@ func (f *fit) digits() [][]digit {
 	return out
 }
 
-// gray reports whether the two outermost digits of a dim are Gray-coded.
-func (f *fit) gray(d int) bool {
+// isGrayCoded reports whether the two outermost digits of a dim are Gray-coded.
+func (f *fit) isGrayCoded(d int) bool {
 	m := f.nested[d]
 	n := len(m)
 	return n >= 2 && f.dims[d].closed && f.share[m[n-1]][d] == 2 && f.share[m[n-2]][d] == 2
 }
 
-func (f *fit) cost(digits []digit) (longest, sum int) {
+func (f *fit) ringCost(digits []digit) (longest, sum int) {
 	var key [4]digit
 	copy(key[:], digits)
 	c, ok := f.costs[key]
@@ -479,8 +479,8 @@ func (f *fit) cost(digits []digit) (longest, sum int) {
 	return c[0], c[1]
 }
 
-// links is about how many of a chip's links an axis can use at once.
-func (f *fit) links(digits []digit) float64 {
+// countLinks is about how many of a chip's links an axis can use at once.
+func (f *fit) countLinks(digits []digit) float64 {
 	n := 0.0
 	for _, g := range digits {
 		switch {
@@ -496,8 +496,8 @@ func (f *fit) links(digits []digit) float64 {
 	return n
 }
 
-// hosts is how many hosts a group of an axis spans.
-func (f *fit) hosts(digits []digit) float64 {
+// countHosts is how many hosts a group of an axis spans.
+func (f *fit) countHosts(digits []digit) float64 {
 	n := 1
 	for _, g := range digits {
 		host := f.dims[g.dim].host
@@ -511,8 +511,8 @@ func (f *fit) hosts(digits []digit) float64 {
 	return float64(n)
 }
 
-// score is that of a measured layout, without the links.
-func (f *fit) score(axes []AxisLayout) score {
+// scoreLayout is that of a measured layout, without the links.
+func (f *fit) scoreLayout(axes []AxisLayout) score {
 	var sc score
 	for i, a := range axes {
 		sc.cost += f.weights[i] * stepCost(a.MaxHops, a.SumHops, a.Size)
@@ -524,14 +524,14 @@ func (f *fit) score(axes []AxisLayout) score {
 	return sc
 }
 
-// devices reads the best cut out, in mesh order.
-func (f *fit) devices(s Slice) []mesh.Device {
+// deviceOrder reads the best cut out, in mesh order.
+func (f *fit) deviceOrder(s Slice) []mesh.Device {
 	// step[a][i] is what place i of axis a's cycle says of each dim, by digit.
 	steps := make([][][]int, len(f.sizes))
 	at := map[[2]int]int{} // of an axis and a dim: which digit
 	for a, digits := range f.found {
 		best, _, _ := bestRing(digits)
-		steps[a] = best.places()
+		steps[a] = best.listPlaces()
 		for i, g := range digits {
 			at[[2]int{a, g.dim}] = i
 		}
@@ -559,7 +559,7 @@ func (f *fit) devices(s Slice) []mesh.Device {
 				stride *= size
 			}
 		}
-		at := s.at(s.id([3]int(place[:3]), place[3]))
+		at := s.deviceAt(s.deviceID([3]int(place[:3]), place[3]))
 		out[pos] = mesh.Device{ID: at.ID, Process: at.Process}
 	}
 	return out

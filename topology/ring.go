@@ -45,8 +45,8 @@ type ring struct {
 	core  int   // of 4: the digit of stride 0
 }
 
-// rings are the choices for a box of digits, each of size 2 or more.
-func rings(digits []digit) []ring {
+// listRings are the choices for a box of digits, each of size 2 or more.
+func listRings(digits []digit) []ring {
 	if len(digits) <= 1 {
 		return []ring{{digits: digits}}
 	}
@@ -67,7 +67,7 @@ func rings(digits []digit) []ring {
 		out = append(out, r)
 	}
 	if core := slices.IndexFunc(digits, func(d digit) bool { return d.stride == 0 }); core >= 0 {
-		for _, r := range rings(slices.Delete(slices.Clone(digits), core, core+1)) {
+		for _, r := range listRings(slices.Delete(slices.Clone(digits), core, core+1)) {
 			out = append(out, ring{digits: digits, chips: &r, core: core})
 		}
 	}
@@ -76,8 +76,8 @@ func rings(digits []digit) []ring {
 
 // bestRing is the choice with the shortest longest step, then the least sum.
 func bestRing(digits []digit) (best ring, longest, sum int) {
-	for i, r := range rings(digits) {
-		l, s := r.cost()
+	for i, r := range listRings(digits) {
+		l, s := r.stepLengths()
 		if i == 0 || l < longest || l == longest && s < sum {
 			best, longest, sum = r, l, s
 		}
@@ -85,11 +85,11 @@ func bestRing(digits []digit) (best ring, longest, sum int) {
 	return best, longest, sum
 }
 
-// cost is the longest step of the cycle and the sum of all. It is what walking
+// stepLengths is the longest step of the cycle and the sum of all. It is what walking
 // places() gives (a test compares them), without the walk except in case 3.
-func (r ring) cost() (longest, sum int) {
+func (r ring) stepLengths() (longest, sum int) {
 	if r.chips != nil {
-		return r.chips.cost()
+		return r.chips.stepLengths()
 	}
 	switch len(r.digits) {
 	case 0:
@@ -105,7 +105,7 @@ func (r ring) cost() (longest, sum int) {
 	}
 	rows := r.digits[r.rows]
 	if rows.size%2 != 0 {
-		return walk(r.digits, r.places())
+		return walkCycle(r.digits, r.listPlaces())
 	}
 	steps, columns := 0, 1
 	for _, i := range r.order {
@@ -122,8 +122,8 @@ func (r ring) cost() (longest, sum int) {
 	return longest, rows.size*steps - (rows.size-2)*first + 2*(rows.size-1)*rows.stride
 }
 
-// walk measures a cycle.
-func walk(digits []digit, places [][]int) (longest, sum int) {
+// walkCycle measures a cycle.
+func walkCycle(digits []digit, places [][]int) (longest, sum int) {
 	for i, p := range places {
 		q, hops := places[(i+1)%len(places)], 0
 		for k, d := range digits {
@@ -138,11 +138,11 @@ func walk(digits []digit, places [][]int) (longest, sum int) {
 	return longest, sum
 }
 
-// places lists the cycle.
-func (r ring) places() [][]int {
+// listPlaces lists the cycle.
+func (r ring) listPlaces() [][]int {
 	if r.chips != nil {
 		var out [][]int
-		for _, p := range r.chips.places() {
+		for _, p := range r.chips.listPlaces() {
 			for v := range r.digits[r.core].size {
 				out = append(out, slices.Insert(slices.Clone(p), r.core, v))
 			}
@@ -169,7 +169,7 @@ func (r ring) places() [][]int {
 		}
 		return out
 	}
-	snake := r.snake()
+	snake := r.snakePlaces()
 	place := func(row, column int) []int {
 		p := slices.Clone(snake[column])
 		p[r.rows] = row
@@ -205,9 +205,9 @@ func (r ring) places() [][]int {
 	return out
 }
 
-// snake goes through all places of the digits of order, one step at a time; the
+// snakePlaces goes through all places of the digits of order, one step at a time; the
 // digit of the rows stays 0.
-func (r ring) snake() [][]int {
+func (r ring) snakePlaces() [][]int {
 	out := [][]int{make([]int, len(r.digits))}
 	for _, i := range r.order {
 		n := len(out)

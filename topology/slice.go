@@ -53,16 +53,16 @@ type Slice struct {
 
 // newTPU makes a slice of a legal shape.
 func newTPU(g *Generation, shape []int) Slice {
-	chips := product(shape)
+	chips := countChips(shape)
 	count := chips
 	if g.CountsCores() {
 		count = chips * g.CoresPerChip()
 	}
 	s := Slice{
-		Name: fmt.Sprintf("%s-%d", g.prefix(), count), Kind: TPU, Generation: g.Name, Shape: slices.Clone(shape),
+		Name: fmt.Sprintf("%s-%d", g.namePrefix(), count), Kind: TPU, Generation: g.Name, Shape: slices.Clone(shape),
 		Usual: slices.Equal(shape, shapesOf(g, chips)[0]),
 		Chips: chips, Cores: chips * g.CoresPerChip(), Devices: chips * g.DevicesPerChip(), perChip: g.DevicesPerChip(),
-		Hosts: (chips + 3) / 4, hostBounds: [3]int{2, 2, 1}, Wrap: slices.Clone(wraps(g, shape)),
+		Hosts: (chips + 3) / 4, hostBounds: [3]int{2, 2, 1}, Wrap: slices.Clone(wrappedDims(g, shape)),
 		HBMBytes:       int64(g.Facts.Number("hbm_bytes_per_chip")) / int64(g.DevicesPerChip()),
 		HBMUsableBytes: int64(math.Round(g.Facts.Number("hbm_usable_gib_per_device") * (1 << 30))),
 	}
@@ -141,7 +141,7 @@ func (s Slice) Alternatives() []string {
 	out := []string{}
 	switch {
 	case s.Kind == TPU:
-		g := generation(s.Generation)
+		g := findGeneration(s.Generation)
 		for _, shape := range shapesOf(g, s.Chips) {
 			if !slices.Equal(shape, s.Shape) {
 				out = append(out, g.Name+":"+shapeText(shape))
@@ -194,9 +194,9 @@ func (s Slice) OnHosts(n int) (Slice, error) {
 func (s Slice) Facts() Facts {
 	switch s.Kind {
 	case TPU:
-		return generation(s.Generation).Facts
+		return findGeneration(s.Generation).Facts
 	case GPUBox:
-		if g := gpu(s.Generation); g != nil {
+		if g := findGPU(s.Generation); g != nil {
 			return g.Facts
 		}
 	}
@@ -229,8 +229,8 @@ func (r Rates) MarshalJSON() ([]byte, error) {
 		LinkAchieve *float64 `json:"link_achieved"`
 		HostBytes   *float64 `json:"host_bytes"`
 		LinksAChip  *int     `json:"links_per_chip"`
-	}{plain(r), known(r.BF16FLOPs), known(r.INT8Ops), known(r.FP8FLOPs), known(r.HBMBytes), known(r.LinkBytes), known(r.LinkAchieve),
-		known(r.HostBytes), known(r.LinksAChip)})
+	}{plain(r), nilIfZero(r.BF16FLOPs), nilIfZero(r.INT8Ops), nilIfZero(r.FP8FLOPs), nilIfZero(r.HBMBytes), nilIfZero(r.LinkBytes), nilIfZero(r.LinkAchieve),
+		nilIfZero(r.HostBytes), nilIfZero(r.LinksAChip)})
 }
 
 // Rates gives the peak rates; where each is from is in Facts.
@@ -268,7 +268,7 @@ func (s Slice) PJRT() (PJRTTopology, bool) {
 	if s.Kind != TPU {
 		return PJRTTopology{}, false
 	}
-	g := generation(s.Generation)
+	g := findGeneration(s.Generation)
 	t := PJRTTopology{Engine: "tpu", Name: g.LibtpuName + ":" + s.Topology(), Options: map[string]any{}}
 	if g.ChipConfig != "" {
 		t.Options["chip_config_name"] = g.ChipConfig
