@@ -13,12 +13,12 @@ import (
 	"weft/topology"
 )
 
-// advise gives each plan that is too big the smallest change that makes it fit. In
+// adviseOnPlans gives each plan that is too big the smallest change that makes it fit. In
 // this order: another split of the same slice, the one with the fewest axes changed,
 // shares of the weights on the same mesh being the least change; where no split fits,
 // one flag, then several; then fewer frames; then a larger slice of the kind. Each is
 // planned before it is given.
-func (s *search) advise(ctx context.Context, on topology.Slice, plans []Plan) error {
+func (s *search) adviseOnPlans(ctx context.Context, on topology.Slice, plans []Plan) error {
 	var all *advice
 	for i := range plans {
 		p := &plans[i]
@@ -31,7 +31,7 @@ func (s *search) advise(ctx context.Context, on topology.Slice, plans []Plan) er
 		}
 		if all == nil {
 			var err error
-			if all, err = s.rescue(ctx, on, plans); err != nil {
+			if all, err = s.findFittingChange(ctx, on, plans); err != nil {
 				return err
 			}
 		}
@@ -50,7 +50,7 @@ type advice struct {
 
 func (a advice) adviseTo(p *Plan) {
 	if p.Advice, p.Change = a.flags, a.why; a.flags != "" {
-		p.Change = fmt.Sprintf("%s (%s)", a.flags, gigabytes(a.bytes))
+		p.Change = fmt.Sprintf("%s (%s)", a.flags, formatGigabytes(a.bytes))
 	}
 }
 
@@ -115,23 +115,23 @@ func (s *search) withOptions(ctx context.Context, on topology.Slice, o Options, 
 	if err != nil {
 		return nil, nil // no step of the model
 	}
-	p, _, err := t.one(on, sp)
+	p, _, err := t.planSplit(on, sp)
 	if p != nil || err != nil {
 		return p, err
 	}
-	all, err := t.splits(on)
+	all, err := t.listSplits(on)
 	if err != nil || len(all) > maxRetried {
 		return nil, err
 	}
-	res := t.result(on.String())
+	res := t.newResult(on.String())
 	if err := t.planSlice(ctx, res, on); err != nil || len(res.Plans) == 0 {
 		return nil, err
 	}
 	return smallestPlan(res.Plans), nil
 }
 
-// rescue finds what would make a plan of a slice fit on which none does.
-func (s *search) rescue(ctx context.Context, on topology.Slice, plans []Plan) (*advice, error) {
+// findFittingChange finds what would make a plan of a slice fit on which none does.
+func (s *search) findFittingChange(ctx context.Context, on topology.Slice, plans []Plan) (*advice, error) {
 	small := smallestPlan(plans)
 	type change struct {
 		flag string
@@ -174,7 +174,7 @@ func (s *search) rescue(ctx context.Context, on topology.Slice, plans []Plan) (*
 			}
 		}
 	}
-	short, err := s.shorten(ctx, on, best, with)
+	short, err := s.findFittingFrames(ctx, on, best, with)
 	if err != nil {
 		return nil, err
 	}
@@ -187,9 +187,9 @@ func (s *search) rescue(ctx context.Context, on topology.Slice, plans []Plan) (*
 	}
 	why := "no change fits on this slice"
 	if short.p != nil {
-		why += fmt.Sprintf(", where --frames %d takes %s at the least", short.frames, gigabytes(short.p.HBMBytesPerDevice))
+		why += fmt.Sprintf(", where --frames %d takes %s at the least", short.frames, formatGigabytes(short.p.HBMBytesPerDevice))
 	} else {
-		why += fmt.Sprintf(", where a device holds %s at the least", gigabytes(best.HBMBytesPerDevice))
+		why += fmt.Sprintf(", where a device holds %s at the least", formatGigabytes(best.HBMBytesPerDevice))
 	}
 	return &advice{why: why + ", and no larger slice of its kind does; --on " + All + " looks at other hardware"}, nil
 }
@@ -200,8 +200,8 @@ type shortened struct {
 	frames int
 }
 
-// shorten looks for the most frames that fit, or the fewest there are.
-func (s *search) shorten(ctx context.Context, on topology.Slice, from *Plan, o Options) (shortened, error) {
+// findFittingFrames looks for the most frames that fit, or the fewest there are.
+func (s *search) findFittingFrames(ctx context.Context, on topology.Slice, from *Plan, o Options) (shortened, error) {
 	var frames []int
 	for n := 1; n < o.Frames; n++ {
 		if _, err := s.m.(models.Generator).LatentShape(o.Width, o.Height, n); err == nil {
@@ -242,7 +242,7 @@ func (s *search) shorten(ctx context.Context, on topology.Slice, from *Plan, o O
 func (s *search) findLargerSlice(ctx context.Context, on topology.Slice) (*advice, error) {
 	o := s.o
 	o.Mesh = nil
-	for _, row := range ladders() {
+	for _, row := range listSliceLadders() {
 		if row[0].Generation != on.Generation {
 			continue
 		}
@@ -254,7 +254,7 @@ func (s *search) findLargerSlice(ctx context.Context, on topology.Slice) (*advic
 			if larger.Devices <= on.Devices {
 				continue
 			}
-			res := t.result(larger.String())
+			res := t.newResult(larger.String())
 			if err := t.planSlice(ctx, res, larger); err != nil {
 				return nil, err
 			}
@@ -267,5 +267,5 @@ func (s *search) findLargerSlice(ctx context.Context, on topology.Slice) (*advic
 	return nil, nil
 }
 
-// gigabytes is a size in units of 10^9 bytes.
-func gigabytes(n int64) string { return fmt.Sprintf("%.2f GB", float64(n)/1e9) }
+// formatGigabytes is a size in units of 10^9 bytes.
+func formatGigabytes(n int64) string { return fmt.Sprintf("%.2f GB", float64(n)/1e9) }

@@ -14,19 +14,19 @@ import (
 	"weft/program/cost"
 )
 
-// measured is what a graph says of a split, whatever the slice.
-type measured struct {
+// splitMeasures is what a graph says of a split, whatever the slice.
+type splitMeasures struct {
 	memory        Memory
 	step, request []cost.Traffic
-	programs      []programCost // of a step
+	programs      []programMeasures // of a step
 	parts         stageParts
 	choices       []graph.Choice
 	padding       []string
 	notes         []string
 }
 
-// programCost is one program of a step.
-type programCost struct {
+// programMeasures is one program of a step.
+type programMeasures struct {
 	name              string
 	calls             int
 	matmul, attention float64 // FLOPs of one call, of contractions without and with batch dims
@@ -40,10 +40,10 @@ type programCost struct {
 	gathered, attending int64
 }
 
-// depth is the number of layers N if the parameters of N layers are those of
+// countAlikeLayers is the number of layers N if the parameters of N layers are those of
 // one and N-1 times what the second adds: then a graph of two layers says all, since
 // programs are shared by the layers. Otherwise 0.
-func depth(m models.Model) int {
+func countAlikeLayers(m models.Model) int {
 	count := func(layers int) (params, elements int) {
 		for _, p := range m.Params(layers) {
 			n := 1
@@ -67,11 +67,11 @@ func depth(m models.Model) int {
 	return n
 }
 
-// measured builds the graph of a split once and reads it.
-func (s *search) measured(on *mesh.Mesh, sp split, r models.Request) (*measured, error) {
-	key := fmt.Sprint(sp.mesh(), sp.shares, r.Batch, r.DType, r.SplitResidual, r.Latent, r.TokenTimes, r.Times, r.Target)
+// measureSplit builds the graph of a split once and reads it.
+func (s *search) measureSplit(on *mesh.Mesh, sp split, r models.Request) (*splitMeasures, error) {
+	key := fmt.Sprint(sp.meshText(), sp.shares, r.Batch, r.DType, r.SplitResidual, r.Latent, r.TokenTimes, r.Times, r.Target)
 	s.mu.Lock()
-	got := s.measure[key]
+	got := s.measures[key]
 	s.mu.Unlock()
 	if got != nil {
 		return got, nil
@@ -84,46 +84,46 @@ func (s *search) measured(on *mesh.Mesh, sp split, r models.Request) (*measured,
 	if err != nil {
 		return nil, err
 	}
-	got, err = read(g, s.layers, s.passes)
+	got, err = measureGraph(g, s.layers, s.passes)
 	if err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
-	s.measure[key] = got
+	s.measures[key] = got
 	s.mu.Unlock()
 	return got, nil
 }
 
-// reading is a graph, and how often its parts occur.
-type reading struct {
+// scaledGraph is a graph, and how often its parts occur.
+type scaledGraph struct {
 	*graph.Graph
 	layers int            // 0: as it is; otherwise programs called twice are called so often
 	calls  map[string]int // by program, in the graph
-	costs  map[string]*programCost
+	costs  map[string]*programMeasures
 }
 
-// times is how often a call of the graph stands for one of the model: as a fraction.
-func (g *reading) times(program string) (num, den int) {
+// callRatio is how often a call of the graph stands for one of the model: as a fraction.
+func (g *scaledGraph) callRatio(program string) (num, den int) {
 	if g.layers > 0 && g.calls[program] == 2 {
 		return g.layers, 2
 	}
 	return 1, 1
 }
 
-func (g *reading) scaled(program string, n int64) int64 {
-	num, den := g.times(program)
+func (g *scaledGraph) scaleToModel(program string, n int64) int64 {
+	num, den := g.callRatio(program)
 	return n * int64(num) / int64(den)
 }
 
-// read measures a graph. Each of passes runs the whole graph on values of its own.
-func read(whole *graph.Graph, layers, passes int) (*measured, error) {
-	g := &reading{Graph: whole, layers: layers, calls: map[string]int{}, costs: map[string]*programCost{}}
+// measureGraph measures a graph. Each of passes runs the whole graph on values of its own.
+func measureGraph(whole *graph.Graph, layers, passes int) (*splitMeasures, error) {
+	g := &scaledGraph{Graph: whole, layers: layers, calls: map[string]int{}, costs: map[string]*programMeasures{}}
 	for _, c := range g.Calls {
 		g.calls[c.Program]++
 	}
-	m := &measured{choices: whole.Choices()}
+	m := &splitMeasures{choices: whole.Choices()}
 	for _, name := range g.ProgramNames() {
-		g.costs[name] = price(name, g.Programs[name])
+		g.costs[name] = measureProgram(name, g.Programs[name])
 	}
 	var order []string
 	for _, request := range []bool{true, false} {
@@ -137,7 +137,7 @@ func read(whole *graph.Graph, layers, passes int) (*measured, error) {
 			if n == 0 {
 				continue
 			}
-			n = int(g.scaled(name, int64(n))) * passes
+			n = int(g.scaleToModel(name, int64(n))) * passes
 			costs := g.costs[name]
 			if request {
 				m.request = cost.AddTraffic(m.request, costs.traffic, n)
@@ -154,20 +154,20 @@ func read(whole *graph.Graph, layers, passes int) (*measured, error) {
 	if m.step == nil {
 		m.step = []cost.Traffic{}
 	}
-	held, err := g.Residency(graph.Passes{N: passes, Times: g.times})
+	held, err := g.Residency(graph.Passes{N: passes, Times: g.callRatio})
 	if err != nil {
 		return nil, err
 	}
-	m.memory = g.memory(held)
-	m.sort(whole.Notes, layers > 0)
-	m.parts, err = g.parts(held)
+	m.memory = g.findPeakMemory(held)
+	m.sortNotes(whole.Notes, layers > 0)
+	m.parts, err = g.measureStageParts(held)
 	return m, err
 }
 
 var layerIndex = regexp.MustCompile(`\.[0-9]+\.`)
 
-// sort parts notes on padding from others, and says once what every layer repeats.
-func (m *measured) sort(notes []string, scaled bool) {
+// sortNotes parts notes on padding from others, and says once what every layer repeats.
+func (m *splitMeasures) sortNotes(notes []string, scaled bool) {
 	m.padding, m.notes = []string{}, []string{}
 	seen := map[string]bool{}
 	for _, n := range notes {
@@ -186,11 +186,11 @@ func (m *measured) sort(notes []string, scaled bool) {
 	}
 }
 
-// price reads one program.
-func price(name string, p *program.Program) *programCost {
+// measureProgram reads one program.
+func measureProgram(name string, p *program.Program) *programMeasures {
 	priced := cost.AccountOf(p)
 	live, held := priced.Memory, priced.Held
-	c := &programCost{name: name, moved: priced.Work.BytesMoved, traffic: cost.Collectives(p), peak: live.Peak, arguments: live.Arguments, temps: live.Peak - live.Arguments}
+	c := &programMeasures{name: name, moved: priced.Work.BytesMoved, traffic: cost.Collectives(p), peak: live.Peak, arguments: live.Arguments, temps: live.Peak - live.Arguments}
 	attending := map[program.ID]bool{}
 	gathers := map[program.ID]bool{}
 	inner := map[*program.Loop]bool{} // within one that is counted
@@ -204,7 +204,7 @@ func price(name string, p *program.Program) *programCost {
 			in.Kernel.Walk(func(inner *program.Instr, rounds int) {
 				if inner.Op == program.OpDot {
 					f := dotFLOPs(p, inner, times*rounds)
-					c.kernel, c.kernelTiles = c.kernel+f, c.kernelTiles+f*tiles(p, inner)
+					c.kernel, c.kernelTiles = c.kernel+f, c.kernelTiles+f*headTileRatio(p, inner)
 				}
 			})
 			for _, id := range append(slices.Clone(in.Args), in.Out...) {
@@ -218,7 +218,7 @@ func price(name string, p *program.Program) *programCost {
 			gathers[in.Out[0]] = true
 		case in.Op == program.OpAllToAll:
 			attending[in.Out[0]] = true
-		case in.Op == program.OpLoop && attends(in.Loop.Body):
+		case in.Op == program.OpLoop && hasAttention(in.Loop.Body):
 			for _, ids := range [][]program.ID{in.Loop.Params, in.Out, in.Loop.Captured()} {
 				for _, id := range ids {
 					attending[id] = true
@@ -255,10 +255,10 @@ func dotFLOPs(p *program.Program, in *program.Instr, times int) float64 {
 	return f
 }
 
-// tiles is how many times as much a kernel's contraction takes for its head dim
+// headTileRatio is how many times as much a kernel's contraction takes for its head dim
 // being no whole tile of 128: it is what one contraction sums over and what the other's
 // result has.
-func tiles(p *program.Program, in *program.Instr) float64 {
+func headTileRatio(p *program.Program, in *program.Instr) float64 {
 	a, out := p.Values[in.Args[0]].Shape, p.Values[in.Out[0]].Shape
 	d := min(a[in.Dot.LeftContract[0]], out[len(out)-1])
 	return math.Ceil(float64(d)/128) * 128 / float64(d)
@@ -278,15 +278,15 @@ func movedIn(p cost.Account, l *program.Loop, inner map[*program.Loop]bool) int6
 	return n * int64(l.Trips)
 }
 
-// attends says whether a loop's body contracts with batch dims, which only attention does.
-func attends(body []program.Instr) bool {
+// hasAttention says whether a loop's body contracts with batch dims, which only attention does.
+func hasAttention(body []program.Instr) bool {
 	return slices.ContainsFunc(body, func(in program.Instr) bool {
-		return in.Op == program.OpDot && len(in.Dot.LeftBatch) > 0 || in.Loop != nil && attends(in.Loop.Body)
+		return in.Op == program.OpDot && len(in.Dot.LeftBatch) > 0 || in.Loop != nil && hasAttention(in.Loop.Body)
 	})
 }
 
-// memory finds the fullest moment.
-func (g *reading) memory(held *graph.Residency) Memory {
+// findPeakMemory finds the fullest moment.
+func (g *scaledGraph) findPeakMemory(held *graph.Residency) Memory {
 	var best Memory
 	for i, call := range g.Calls {
 		c, at := g.costs[call.Program], held.Moments[i]

@@ -138,8 +138,8 @@ type Breakdown struct {
 	VAE  Phase `json:"vae"`
 }
 
-// largest is the phase with the greatest total.
-func (b Breakdown) largest() int64 {
+// peakBytes is the phase with the greatest total.
+func (b Breakdown) peakBytes() int64 {
 	n := int64(0)
 	for _, p := range []Phase{b.Text, b.DiT, b.VAE} {
 		if p.Memory != nil {
@@ -223,21 +223,21 @@ const maxBatch = 1 << 10
 
 // search is what the splits of one request share. It is safe for use by many goroutines.
 type search struct {
-	m       models.Model
-	o       Options
-	r       models.Request
-	passes  int
-	layers  int // to which graphs of two layers are scaled; 0 builds them whole
-	figures Efficiencies
-	mu      sync.Mutex
-	measure map[string]*measured
+	m        models.Model
+	o        Options
+	r        models.Request
+	passes   int
+	layers   int // to which graphs of two layers are scaled; 0 builds them whole
+	figures  Efficiencies
+	mu       sync.Mutex
+	measures map[string]*splitMeasures
 	companions
 }
 
-// defaults fills in what is left out.
-func (o Options) defaults(m models.Model) Options {
+// withDefaults fills in what is left out.
+func (o Options) withDefaults(m models.Model) Options {
 	o.Batch = cmp.Or(o.Batch, 1)
-	o.Settings = o.settings(m)
+	o.Settings = o.modelSettings(m)
 	p, ok := m.(models.PadsText)
 	switch pads := ok && p.PadsText(); {
 	case !pads:
@@ -264,8 +264,8 @@ func (o Options) defaults(m models.Model) Options {
 	return o
 }
 
-// settings are the model's, with what the options say above them.
-func (o Options) settings(m models.Model) models.Settings {
+// modelSettings are the model's, with what the options say above them.
+func (o Options) modelSettings(m models.Model) models.Settings {
 	s := o.Settings
 	if s.Release.Name == "" {
 		_, s, _ = models.SettingsOf(m, models.ReleaseQuery{}) // without a folder or a name nothing can be wrong
@@ -277,7 +277,7 @@ func (o Options) settings(m models.Model) models.Settings {
 // target, and how many passes of it a denoising step makes. Errors: ErrOptions,
 // models.ErrSize.
 func (o Options) Request(m models.Model) (r models.Request, passes int, err error) {
-	o = o.defaults(m)
+	o = o.withDefaults(m)
 	var l fault.List
 	gen, ok := m.(models.Generator)
 	if !ok {
@@ -339,7 +339,7 @@ func newSearch(m models.Model, o Options) (*search, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &search{m: m, o: o.defaults(m), r: r, passes: passes, figures: e, measure: map[string]*measured{}}
+	s := &search{m: m, o: o.withDefaults(m), r: r, passes: passes, figures: e, measures: map[string]*splitMeasures{}}
 	one, err := mesh.Local(axesOf(split{pp: 1, dp: 1, fsdp: 1, tp: 1, sp: 1})...)
 	if err != nil {
 		return nil, err
@@ -347,7 +347,7 @@ func newSearch(m models.Model, o Options) (*search, error) {
 	if err := m.Check(one, s.r); err != nil { // no split's fault
 		return nil, err
 	}
-	s.layers = depth(m)
+	s.layers = countAlikeLayers(m)
 	return s, nil
 }
 
@@ -362,14 +362,14 @@ func Search(ctx context.Context, m models.Model, on topology.Slice, o Options) (
 	if o.As == AsVidax {
 		return s.searchPeer(ctx, on)
 	}
-	res := s.result(on.String())
+	res := s.newResult(on.String())
 	if err := s.planSlice(ctx, res, on); err != nil {
 		return nil, err
 	}
-	return res, s.advise(ctx, on, res.Plans)
+	return res, s.adviseOnPlans(ctx, on, res.Plans)
 }
 
-func (s *search) result(on string) *Result {
+func (s *search) newResult(on string) *Result {
 	res := &Result{Model: s.m.Name(), On: on, Size: fmt.Sprintf("%dx%d", s.o.Width, s.o.Height), Frames: s.o.Frames,
 		Batch: s.o.Batch, CFG: s.o.CFG, DType: s.o.DType.String(), Plans: []Plan{}, Refuse: []Refusal{}, Efficiency: s.figures.Status}
 	res.Notes = []string{
@@ -382,7 +382,7 @@ func (s *search) result(on string) *Result {
 			res.Settings[name] = setting
 		}
 	}
-	if missing := s.unmodelled(); len(missing) > 0 {
+	if missing := s.unmodelledPhases(); len(missing) > 0 {
 		res.Notes = append(res.Notes, "not modelled: "+strings.Join(missing, " and "))
 	}
 	return res
@@ -390,7 +390,7 @@ func (s *search) result(on string) *Result {
 
 // planSlice adds the plans and refusals of one slice, without advice.
 func (s *search) planSlice(ctx context.Context, res *Result, on topology.Slice) error {
-	splits, err := s.splits(on)
+	splits, err := s.listSplits(on)
 	if err != nil {
 		return err
 	}
@@ -400,9 +400,9 @@ func (s *search) planSlice(ctx context.Context, res *Result, on topology.Slice) 
 		err     error
 	}
 	answers := make([]answer, len(splits))
-	each(ctx, len(splits), func(i int) {
+	runParallel(ctx, len(splits), func(i int) {
 		a := &answers[i]
-		a.plan, a.refused, a.err = s.one(on, splits[i])
+		a.plan, a.refused, a.err = s.planSplit(on, splits[i])
 	})
 	if err := ctx.Err(); err != nil {
 		return err
@@ -419,12 +419,12 @@ func (s *search) planSlice(ctx context.Context, res *Result, on topology.Slice) 
 		}
 	}
 	plans := res.Plans[first:]
-	slices.SortStableFunc(plans, better)
+	slices.SortStableFunc(plans, comparePlans)
 	return nil
 }
 
-// better puts plans that fit first, then the faster, then the smaller.
-func better(a, b Plan) int {
+// comparePlans puts plans that fit first, then the faster, then the smaller.
+func comparePlans(a, b Plan) int {
 	fits := func(p Plan) int {
 		if p.Fits == TooBig {
 			return 1
@@ -435,8 +435,8 @@ func better(a, b Plan) int {
 		cmp.Compare(a.HBMBytesPerDevice, b.HBMBytesPerDevice), cmp.Compare(a.Mesh, b.Mesh), cmp.Compare(strings.Join(a.FSDP, ","), strings.Join(b.FSDP, ",")))
 }
 
-// each runs f for 0 to n-1 on all processors, or until ctx ends.
-func each(ctx context.Context, n int, f func(i int)) {
+// runParallel runs f for 0 to n-1 on all processors, or until ctx ends.
+func runParallel(ctx context.Context, n int, f func(i int)) {
 	var wg sync.WaitGroup
 	next := make(chan int)
 	for range min(n, runtime.GOMAXPROCS(0)) {
@@ -456,43 +456,43 @@ func each(ctx context.Context, n int, f func(i int)) {
 	wg.Wait()
 }
 
-// one plans one split: a plan or a refusal.
-func (s *search) one(on topology.Slice, sp split) (*Plan, *Refusal, error) {
+// planSplit plans one split: a plan or a refusal.
+func (s *search) planSplit(on topology.Slice, sp split) (*Plan, *Refusal, error) {
 	refuse := func(err error) (*Plan, *Refusal, error) {
-		r := refusal(on, sp, s.adviseOnSplit(on, sp, err))
+		r := newRefusal(on, sp, s.adviseOnSplit(on, sp, err))
 		return nil, &r, nil
 	}
-	if sp.pp > 1 && sp.devices() == on.Devices {
-		return s.pipelined(on, sp)
+	if sp.pp > 1 && sp.countDevices() == on.Devices {
+		return s.planPipeline(on, sp)
 	}
-	local, r, err := s.place(on, sp)
+	local, r, err := s.requestForSplit(on, sp)
 	if err != nil {
 		return refuse(err)
 	}
-	got, err := s.measured(local, sp, r)
+	got, err := s.measureSplit(local, sp, r)
 	if refusesSplit(err) {
 		return refuse(err)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	p := &Plan{Slice: on.String(), Mesh: sp.mesh(), FSDP: sp.fsdpAxes(), Devices: on.Devices, Breakdown: Breakdown{DiT: Phase{Memory: &got.memory}},
+	p := &Plan{Slice: on.String(), Mesh: sp.meshText(), FSDP: sp.fsdpAxes(), Devices: on.Devices, Breakdown: Breakdown{DiT: Phase{Memory: &got.memory}},
 		Attention: got.choices, CollectiveBytes: byAxis(got.step), RequestCollectiveBytes: byAxis(got.request), Collectives: got.step,
 		CFGParallel: s.o.CFG == CFGBatch && sp.dp%2 == 0, Padding: got.padding, Notes: slices.Clone(got.notes), split: sp}
-	if err := s.phases(p, on); err != nil {
+	if err := s.addPhases(p, on); err != nil {
 		return nil, nil, err
 	}
-	s.limits(p, on)
+	s.judgeMemory(p, on)
 	if p.CFGParallel {
 		p.Notes = append(p.Notes, fmt.Sprintf("dp=%d over a batch of %d: the passes with and without the text run on different devices (CFG parallel)", sp.dp, s.r.Batch))
 	}
 	if slices.ContainsFunc(got.choices, func(c graph.Choice) bool { return c.Taken == attention.Kernel }) {
 		p.Notes = append(p.Notes, "attention by weft's kernel: its time is the compiler's figure for the code, and no TPU has run it yet")
 	}
-	if err := s.time(p, on, got); err != nil {
+	if err := s.addTimes(p, on, got); err != nil {
 		return nil, nil, err
 	}
-	s.price(p, on)
+	s.addCost(p, on)
 	return p, nil, nil
 }
 
@@ -512,12 +512,12 @@ func (s *search) adviseOnSplit(on topology.Slice, sp split, err error) error {
 	return models.Advise(err, given, on.Devices, func(candidate *mesh.Mesh) error {
 		other := splitOf(candidate.Axes())
 		other.shares = sp.shares
-		if other.devices() == on.Devices {
+		if other.countDevices() == on.Devices {
 			if err := s.checkPipeline(on, other); err != nil {
 				return err
 			}
 		}
-		_, _, err := s.place(on, other)
+		_, _, err := s.requestForSplit(on, other)
 		return err
 	})
 }
@@ -529,8 +529,8 @@ func (o Options) Target(on topology.Slice) spmd.Target {
 	return t
 }
 
-func refusal(on topology.Slice, sp split, err error) Refusal {
-	r := Refusal{Slice: on.String(), Mesh: sp.mesh()}
+func newRefusal(on topology.Slice, sp split, err error) Refusal {
+	r := Refusal{Slice: on.String(), Mesh: sp.meshText()}
 	for i, v := range fault.Violations(err) {
 		d := fault.Describe(v)
 		r.Violations = append(r.Violations, d)
@@ -543,9 +543,9 @@ func refusal(on topology.Slice, sp split, err error) Refusal {
 	return r
 }
 
-// limits holds a plan's memory against the device's.
-func (s *search) limits(p *Plan, on topology.Slice) {
-	p.HBMBytesPerDevice = p.Breakdown.largest()
+// judgeMemory holds a plan's memory against the device's.
+func (s *search) judgeMemory(p *Plan, on topology.Slice) {
+	p.HBMBytesPerDevice = p.Breakdown.peakBytes()
 	p.DeviceMemory = s.o.Memory(on)
 	p.HBMLimitBytes = p.DeviceMemory.UsableBytes
 	p.Fits, p.OverBytes = Judge(p.HBMBytesPerDevice, p.HBMLimitBytes)
@@ -554,12 +554,12 @@ func (s *search) limits(p *Plan, on topology.Slice) {
 	}
 }
 
-// price puts what a plan costs to it.
-func (s *search) price(p *Plan, on topology.Slice) {
+// addCost puts what a plan costs to it.
+func (s *search) addCost(p *Plan, on topology.Slice) {
 	if s.o.Prices == nil {
 		return
 	}
-	if p.Cost = s.o.Prices.cost(on, p.StepSeconds, s.o.Steps, s.o.Batch); p.Cost == nil {
+	if p.Cost = s.o.Prices.planCost(on, p.StepSeconds, s.o.Steps, s.o.Batch); p.Cost == nil {
 		p.Notes = append(p.Notes, fmt.Sprintf("no price for %s or its generation, %s", on, on.Generation))
 	}
 }

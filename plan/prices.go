@@ -74,8 +74,8 @@ type Cost struct {
 	Video    *float64 `json:"video"` // nil where the steps are not given
 }
 
-// cost of steps of some seconds on a slice; nil where there is no price for it.
-func (p *Prices) cost(on topology.Slice, seconds float64, steps, videos int) *Cost {
+// planCost of steps of some seconds on a slice; nil where there is no price for it.
+func (p *Prices) planCost(on topology.Slice, seconds float64, steps, videos int) *Cost {
 	rate, ok := p.slices[on.String()]
 	if !ok {
 		rate, ok = p.ChipHour[on.Generation]

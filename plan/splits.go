@@ -16,7 +16,7 @@ type split struct {
 	shares               []string    // axes among dp and sp over which weights are kept in shares
 }
 
-func (s split) devices() int {
+func (s split) countDevices() int {
 	n := s.pp * s.dp * s.fsdp * s.tp * s.sp
 	for _, a := range s.other {
 		n *= a.Size
@@ -37,8 +37,8 @@ func axesOf(s split) []mesh.Axis {
 	return append(axes, mesh.Axis{Name: mesh.TP, Size: s.tp}, mesh.Axis{Name: mesh.SP, Size: s.sp})
 }
 
-// mesh is how it is written on the command line.
-func (s split) mesh() string {
+// meshText is how it is written on the command line.
+func (s split) meshText() string {
 	text := ""
 	for i, a := range axesOf(s) {
 		if i > 0 {
@@ -104,8 +104,8 @@ func splitOf(axes []mesh.Axis) split {
 	return sp
 }
 
-// splits are every split of the slice's devices, or those of the mesh asked for.
-func (s *search) splits(on topology.Slice) ([]split, error) {
+// listSplits are every split of the slice's devices, or those of the mesh asked for.
+func (s *search) listSplits(on topology.Slice) ([]split, error) {
 	if s.o.Mesh != nil {
 		if _, err := mesh.Local(s.o.Mesh...); err != nil {
 			return nil, err
@@ -114,7 +114,7 @@ func (s *search) splits(on topology.Slice) ([]split, error) {
 	}
 	var out []split
 	for _, pp := range models.Divisors(on.Devices, on.Devices) {
-		if pp > 1 && !s.pipelines(on) {
+		if pp > 1 && !s.allowsPipelines(on) {
 			break
 		}
 		stage := on.Devices / pp

@@ -73,8 +73,8 @@ func readEfficiencies(data []byte, chips []string) (Efficiencies, error) {
 // kernelOn begins the names of the figures of attention's kernel, a chip's name after it.
 const kernelOn = "attention_kernel_"
 
-// eff is a figure that readEfficiencies has found to be there: a search begins with it.
-func eff(name string) float64 {
+// efficiencyOf is a figure that readEfficiencies has found to be there: a search begins with it.
+func efficiencyOf(name string) float64 {
 	e, _ := efficiencies()
 	return e.Values[name].Value
 }
@@ -112,11 +112,11 @@ func ratesOf(on topology.Slice, o Options) rates {
 	out := rates{flops: r.BF16FLOPs, memory: r.HBMBytes, link: r.LinkBytes / float64(max(1, r.Devices)), host: r.HostBytes / float64(max(1, r.Devices)), rings: on.Kind == topology.TPU}
 	switch on.Kind {
 	case topology.TPU:
-		passes = eff("f32_passes_tpu")
+		passes = efficiencyOf("f32_passes_tpu")
 	case topology.GPUBox:
-		passes = eff("f32_passes_gpu")
+		passes = efficiencyOf("f32_passes_gpu")
 		if out.link == 0 {
-			out.link = eff("gpu_pcie_bytes")
+			out.link = efficiencyOf("gpu_pcie_bytes")
 		}
 	case topology.CPU:
 		cores := 2
@@ -124,7 +124,7 @@ func ratesOf(on topology.Slice, o Options) rates {
 			cores = o.Cores
 		}
 		n := float64(on.Devices)
-		return rates{flops: eff("cpu_core_flops") * float64(cores) / n, memory: eff("cpu_bytes") / n, link: eff("cpu_link_bytes") / n}
+		return rates{flops: efficiencyOf("cpu_core_flops") * float64(cores) / n, memory: efficiencyOf("cpu_bytes") / n, link: efficiencyOf("cpu_link_bytes") / n}
 	}
 	if o.DType == dtype.F32 {
 		out.flops /= passes
@@ -132,8 +132,8 @@ func ratesOf(on topology.Slice, o Options) rates {
 	return out
 }
 
-// time fills in a plan's times.
-func (s *search) time(p *Plan, on topology.Slice, m *measured) error {
+// addTimes fills in a plan's times.
+func (s *search) addTimes(p *Plan, on topology.Slice, m *splitMeasures) error {
 	r := ratesOf(on, s.o)
 	axes := axesOf(p.split)
 	bytes := map[string]int64{}
@@ -156,8 +156,8 @@ func (s *search) time(p *Plan, on topology.Slice, m *measured) error {
 	p.Time.CollectiveSeconds = map[string]float64{}
 	for _, c := range m.programs {
 		calls := float64(c.calls)
-		matmul, attention := calls*c.matmul/(r.flops*eff("matmul")), calls*(c.attention/(r.flops*eff("attention"))+kernelSeconds(c.kernelTiles, on, r))
-		memory := calls * float64(c.moved) / (r.memory * eff("hbm"))
+		matmul, attention := calls*c.matmul/(r.flops*efficiencyOf("matmul")), calls*(c.attention/(r.flops*efficiencyOf("attention"))+kernelSeconds(c.kernelTiles, on, r))
+		memory := calls * float64(c.moved) / (r.memory * efficiencyOf("hbm"))
 		seconds := max(matmul+attention, memory)
 		if memory > matmul+attention {
 			p.Time.MemorySeconds += memory
@@ -166,7 +166,7 @@ func (s *search) time(p *Plan, on topology.Slice, m *measured) error {
 			p.Time.AttentionSeconds += attention
 		}
 		for _, t := range c.traffic {
-			x := calls * (float64(t.Bytes)/(r.link*eff("link")*width(axes, t.Axes, hops, r.rings)) + float64(t.Count)*eff("collective_seconds"))
+			x := calls * (float64(t.Bytes)/(r.link*efficiencyOf("link")*ringLinks(axes, t.Axes, hops, r.rings)) + float64(t.Count)*efficiencyOf("collective_seconds"))
 			p.Time.CollectiveSeconds[t.Axis] += x
 			seconds += x
 		}
@@ -186,12 +186,12 @@ func kernelSeconds(flops float64, on topology.Slice, r rates) float64 {
 	if flops == 0 {
 		return 0
 	}
-	return flops / (r.flops * eff(kernelOn+on.Generation))
+	return flops / (r.flops * efficiencyOf(kernelOn+on.Generation))
 }
 
-// width is how many links' worth a ring along axes has: two where it goes both
+// ringLinks is how many links' worth a ring along axes has: two where it goes both
 // ways round more than two devices, and less where neighbours lie several hops apart.
-func width(axes []mesh.Axis, along []string, hops map[string]int, rings bool) float64 {
+func ringLinks(axes []mesh.Axis, along []string, hops map[string]int, rings bool) float64 {
 	size, longest := 1, 1
 	for _, a := range axes {
 		if slices.Contains(along, a.Name) {

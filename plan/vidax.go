@@ -150,8 +150,8 @@ func peerModel(name string) (*PeerModel, error) {
 	return m, nil
 }
 
-// check reports every reason why vidax would not run r.
-func (m *PeerModel) check(r PeerRun) error {
+// checkRun reports every reason why vidax would not run r.
+func (m *PeerModel) checkRun(r PeerRun) error {
 	var l fault.List
 	add := func(format string, args ...any) { l.Add(fault.New(ErrPeer, nil, format, args...)) }
 	if m.Heads%(r.TP*r.SP) != 0 {
@@ -163,7 +163,7 @@ func (m *PeerModel) check(r PeerRun) error {
 	if r.SP > 1 && r.TP > 1 && !m.TPWithSP {
 		add("vidax: %s takes tp or sp, not both", r.Model)
 	}
-	if n := m.tokens(r); n%r.SP != 0 {
+	if n := m.countTokens(r); n%r.SP != 0 {
 		add("vidax: %d tokens do not divide by sp=%d", n, r.SP)
 	}
 	if r.Passes%r.DP != 0 {
@@ -172,8 +172,8 @@ func (m *PeerModel) check(r PeerRun) error {
 	return l.Err()
 }
 
-// tokens of the video: (frames, rows, columns) of latents, in patches.
-func (m *PeerModel) tokens(r PeerRun) int {
+// countTokens of the video: (frames, rows, columns) of latents, in patches.
+func (m *PeerModel) countTokens(r PeerRun) int {
 	frames := 1 + (r.Frames-1)/m.VAEStride[0]
 	frames = (frames + m.Patch[0] - 1) / m.Patch[0]
 	return frames * (r.Height / (m.VAEStride[1] * m.Patch[1])) * (r.Width / (m.VAEStride[2] * m.Patch[2]))

@@ -46,7 +46,7 @@ func (r PeerRun) Work(on topology.Slice) (PeerWork, error) {
 	if peak == 0 || hbm == 0 {
 		return w, fmt.Errorf("plan: no rates are known for %s", on)
 	}
-	s, tp, sp := float64(m.tokens(r)), float64(r.TP), float64(r.SP)
+	s, tp, sp := float64(m.countTokens(r)), float64(r.TP), float64(r.SP)
 	text, image := float64(m.TextRows), float64(m.ImageRows)
 	batch := float64(r.Passes) / float64(r.DP)
 	p := func(key string) float64 { return float64(m.Params[key]) }
@@ -73,7 +73,7 @@ func (r PeerRun) Work(on topology.Slice) (PeerWork, error) {
 		w[1] = heads * n * cycles * mxuFLOPs / peak
 	}
 	if r.OffloadBlocks > 0 {
-		split, whole := m.weights()
+		split, whole := m.countWeights()
 		w[3] = float64(r.weightBytes(m)) * (float64(split)/tp + float64(whole)) / 1e9
 	}
 	if r.Steps > 0 {
@@ -93,14 +93,14 @@ func (r PeerRun) Naive(on topology.Slice) (float64, error) {
 	for _, n := range m.Params {
 		params += n
 	}
-	s := float64(m.tokens(r))
+	s := float64(m.countTokens(r))
 	flops := float64(r.Passes) * (2*s*float64(params) + 4*s*s*float64(m.Heads*m.HeadDim*m.Layers))
 	return flops / (on.Rates().BF16FLOPs * float64(r.DP*r.TP*r.SP)), nil
 }
 
-// weights is how many parameters of the blocks and what multiplies tokens a device
+// countWeights is how many parameters of the blocks and what multiplies tokens a device
 // keeps of the transformer, by split or whole; what multiplies one row is left out.
-func (m *PeerModel) weights() (split, whole int64) {
+func (m *PeerModel) countWeights() (split, whole int64) {
 	for _, rows := range []string{"visual", "text", "both", "image"} {
 		split += m.Params[rows+"_split"]
 		whole += m.Params[rows+"_whole"]
@@ -203,7 +203,7 @@ func leastSquares(rows []PeerWork, want []float64) PeerCalibration {
 				terms = append(terms, i)
 			}
 		}
-		c, ok := solve(rows, want, terms)
+		c, ok := solveTerms(rows, want, terms)
 		if !ok {
 			continue
 		}
@@ -219,8 +219,8 @@ func leastSquares(rows []PeerWork, want []float64) PeerCalibration {
 	return best
 }
 
-// solve solves the normal equations of some terms; false when a solution is negative or not determined.
-func solve(rows []PeerWork, want []float64, terms []int) (c PeerCalibration, ok bool) {
+// solveTerms solves the normal equations of some terms; false when a solution is negative or not determined.
+func solveTerms(rows []PeerWork, want []float64, terms []int) (c PeerCalibration, ok bool) {
 	n := len(terms)
 	a := make([][]float64, n)
 	for i := range a {
