@@ -248,7 +248,8 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// Field report A25: v4-8 has four devices, and a mesh smaller than a slice is refused too.
+// v4-8 counts cores and has four devices. A mesh smaller than the slice is refused too,
+// because the devices left over would stand idle without a word.
 func TestDeviceCounts(t *testing.T) {
 	for _, c := range []struct {
 		on, mesh, says string

@@ -32,7 +32,8 @@ func get(t testing.TB, name string) Slice {
 	return s
 }
 
-// Field report A05: one axis over 2x2 is a ring.
+// One axis over 2x2 chips is a ring of single hops. In the plain order two of its steps
+// would be diagonals of two hops.
 func TestOrderOf2x2(t *testing.T) {
 	for _, name := range []string{"v4-8", "v5e-4", "v6e-4", "v5p-8"} {
 		s := get(t, name)

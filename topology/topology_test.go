@@ -178,7 +178,8 @@ func TestDataIsWhatItCameFrom(t *testing.T) {
 	}
 }
 
-// Field report A25, and what the seed says.
+// The number in a name counts cores on some generations and chips on others, and neither
+// need be the number of devices.
 func TestCoresChipsAndDevices(t *testing.T) {
 	for _, c := range []struct {
 		name                         string
