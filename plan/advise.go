@@ -13,11 +13,11 @@ import (
 	"weft/topology"
 )
 
-// adviseOnPlans gives each plan that is too big the smallest change that makes it fit. In
-// this order: another split of the same slice, the one with the fewest axes changed,
-// shares of the weights on the same mesh being the least change; where no split fits,
-// one flag, then several; then fewer frames; then a larger slice of the kind. Each is
-// planned before it is given.
+// adviseOnPlans gives each plan that is too big the smallest change that makes it fit.
+// It prefers another split of the same slice, with as few axes changed as possible:
+// sharding the weights on the same mesh counts as the least change. Where no split fits,
+// it tries one flag, then several, then fewer frames, then a larger slice of the same
+// kind. Every change is planned before it is advised.
 func (s *search) adviseOnPlans(ctx context.Context, on topology.Slice, plans []Plan) error {
 	var all *advice
 	for i := range plans {
@@ -40,8 +40,8 @@ func (s *search) adviseOnPlans(ctx context.Context, on topology.Slice, plans []P
 	return nil
 }
 
-// advice is what makes a plan fit: flags, and what a device then holds. Without
-// flags, why is why there is none.
+// advice holds the flags that make a plan fit, and the bytes that a device then holds.
+// Where flags is empty, why says why no change helps.
 type advice struct {
 	flags string
 	bytes int64
@@ -54,7 +54,7 @@ func (a advice) adviseTo(p *Plan) {
 	}
 }
 
-// splitFlags are what plans p's split alone.
+// splitFlags gives the flags that plan p's split and no other.
 func (p *Plan) splitFlags() string {
 	text := "--mesh " + p.Mesh
 	if len(p.split.shares) > 0 {
@@ -63,7 +63,8 @@ func (p *Plan) splitFlags() string {
 	return text
 }
 
-// nearestFit is the plan that fits with the fewest differences, of equals the better.
+// nearestFit finds the plan of the same slice that fits and differs least from p. Of
+// equals it takes the first, which is the better plan.
 func nearestFit(p *Plan, plans []Plan) *Plan {
 	var best *Plan
 	least := math.MaxInt
@@ -79,7 +80,8 @@ func nearestFit(p *Plan, plans []Plan) *Plan {
 	return best
 }
 
-// countDifferences counts what two splits differ in, an axis twice as much as shares.
+// countDifferences counts the differences of two splits. An axis counts twice as much as
+// the sharding of the weights, because it changes what every program does.
 func (s split) countDifferences(t split) int {
 	n := 0
 	for _, pair := range [][2]int{{s.pp, t.pp}, {s.dp, t.dp}, {s.fsdp, t.fsdp}, {s.tp, t.tp}, {s.sp, t.sp}} {
@@ -93,7 +95,7 @@ func (s split) countDifferences(t split) int {
 	return n
 }
 
-// smallestPlan is the plan that holds the least.
+// smallestPlan finds the plan with the fewest bytes on a device.
 func smallestPlan(plans []Plan) *Plan {
 	small := &plans[0]
 	for i := range plans {
@@ -104,16 +106,16 @@ func smallestPlan(plans []Plan) *Plan {
 	return small
 }
 
-// maxRetried is the most splits that are gone over again with a changed flag.
+// maxRetried bounds the splits that are planned again with a changed flag.
 const maxRetried = 64
 
-// withOptions plans a slice with other options: the split given, or where that is not
-// legal with them whichever holds the least; nil where none is legal.
+// withOptions plans a slice with other options. It keeps the split where that is legal
+// with them, and else takes the split that holds the fewest bytes; nil where none is legal.
 func (s *search) withOptions(ctx context.Context, on topology.Slice, o Options, sp split) (*Plan, error) {
 	o.Mesh = nil
 	t, err := newSearch(s.m, o)
 	if err != nil {
-		return nil, nil // no step of the model
+		return nil, nil // the model has no step with these options
 	}
 	p, _, err := t.planSplit(on, sp)
 	if p != nil || err != nil {
@@ -130,7 +132,8 @@ func (s *search) withOptions(ctx context.Context, on topology.Slice, o Options, 
 	return smallestPlan(res.Plans), nil
 }
 
-// findFittingChange finds what would make a plan of a slice fit on which none does.
+// findFittingChange looks for flags, frames or a larger slice with which a plan fits,
+// for a slice on which no split does.
 func (s *search) findFittingChange(ctx context.Context, on topology.Slice, plans []Plan) (*advice, error) {
 	small := smallestPlan(plans)
 	type change struct {
@@ -194,13 +197,14 @@ func (s *search) findFittingChange(ctx context.Context, on topology.Slice, plans
 	return &advice{why: why + ", and no larger slice of its kind does; --on " + All + " looks at other hardware"}, nil
 }
 
-// shortened is a plan of so many frames; without a plan there are no fewer frames.
+// shortened is a plan of fewer frames. Without a plan the model takes no fewer frames.
 type shortened struct {
 	p      *Plan
 	frames int
 }
 
-// findFittingFrames looks for the most frames that fit, or the fewest there are.
+// findFittingFrames plans the most frames that fit, or where none fit, the fewest that
+// the model takes.
 func (s *search) findFittingFrames(ctx context.Context, on topology.Slice, from *Plan, o Options) (shortened, error) {
 	var frames []int
 	for n := 1; n < o.Frames; n++ {
@@ -267,5 +271,5 @@ func (s *search) findLargerSlice(ctx context.Context, on topology.Slice) (*advic
 	return nil, nil
 }
 
-// formatGigabytes is a size in units of 10^9 bytes.
+// formatGigabytes writes a size in units of 10^9 bytes.
 func formatGigabytes(n int64) string { return fmt.Sprintf("%.2f GB", float64(n)/1e9) }

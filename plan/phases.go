@@ -12,23 +12,23 @@ import (
 	"weft/topology"
 )
 
-// companion is a model beside the transformer, on the devices of a slice.
+// companion holds the figures of a model beside the transformer on the devices of a slice.
 type companion struct {
 	memory    *Memory // nil: not modelled
 	attention []graph.Choice
 	note      string
 }
 
-// companions are the text encoder and the decoder that a generator was released
-// with, by how many devices share them and what they are built for.
+// companions keeps the figures of the text encoder and the decoder that a generator was
+// released with, by the number of devices and the target.
 type companions struct {
 	mu    sync.Mutex
 	known map[string]*companion
 }
 
-// addPhases adds the memory of encoding the prompts and of decoding the video to a
-// plan, each alone on its devices: weft runs them one after another. What no
-// program describes stays not modelled.
+// addPhases adds the memory of encoding the prompts and of decoding the video to a plan.
+// Each phase has the devices alone, because weft runs one after another. A phase that no
+// program describes stays "not modelled".
 func (s *search) addPhases(p *Plan, on topology.Slice) error {
 	gen, ok := s.m.(models.Accompanied)
 	if !ok {
@@ -55,7 +55,7 @@ func (s *search) addPhases(p *Plan, on topology.Slice) error {
 // measureCompanion measures a preset on the first of the splits that it allows.
 func (s *search) measureCompanion(name string, on topology.Slice, devices int, make func(models.Model, int) (models.Request, []split)) (*companion, error) {
 	target := s.o.Target(on)
-	if target.Attention == attention.Kernel { // asked of the model; a T5 has none
+	if target.Attention == attention.Kernel { // the kernel is asked of the transformer; a T5 has none
 		target.Attention = attention.Auto
 	}
 	key := fmt.Sprint(name, devices, target)
@@ -71,7 +71,7 @@ func (s *search) measureCompanion(name string, on topology.Slice, devices int, m
 	s.companions.known[key] = out
 	m, err := models.ByName(name)
 	if err != nil {
-		return out, nil // the release's, and none of weft's: the phase stays not modelled
+		return out, nil // weft does not have the release's model, so the phase stays not modelled
 	}
 	r, splits := make(m, devices)
 	r.Target = target
@@ -98,8 +98,8 @@ func (s *search) measureCompanion(name string, on topology.Slice, devices int, m
 	return out, nil
 }
 
-// encodingRequest is the request of the prompts, with guidance those to be guided away
-// from besides, over as many devices as the encoder's heads allow.
+// encodingRequest gives the request that encodes the prompts and the negative prompts, and
+// the splits to try: over as many devices as the encoder's heads allow.
 func (s *search) encodingRequest(_ models.Model, devices int) (models.Request, []split) {
 	var splits []split
 	for _, tp := range slices.Backward(models.Divisors(devices, devices)) {
@@ -108,8 +108,8 @@ func (s *search) encodingRequest(_ models.Model, devices int) (models.Request, [
 	return models.Request{Batch: 2 * s.o.Batch, DType: s.o.DType}, splits
 }
 
-// decodingRequest is the request of the videos' latents, their rows over the devices
-// that the videos do not fill.
+// decodingRequest gives the request that decodes the videos' latents, and the splits to
+// try. Where there are more devices than videos, the rows of a latent are split.
 func (s *search) decodingRequest(_ models.Model, devices int) (models.Request, []split) {
 	var splits []split
 	for _, sp := range slices.Backward(models.Divisors(devices, devices)) {

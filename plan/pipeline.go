@@ -20,23 +20,23 @@ import (
 // microbatch; and the step takes one microbatch through all stages and the others
 // behind it at the slowest stage's pace.
 
-// ErrPipeline: what a pipeline cannot do.
+// ErrPipeline: a pipeline cannot run what is asked.
 var ErrPipeline = models.ErrPipeline
 
-// stageParts is what read finds for pipelines: bytes of all layers, and of what is
-// before and after them. Kept is of one pass.
+// stageParts holds the bytes from which the memory of a pipeline's stages follows: those
+// of all layers, and those before and after them. Kept bytes are of one pass.
 type stageParts struct {
 	layerWeights, firstWeights, lastWeights int64
 	layerKept                               int64
 	otherKept                               int64
-	handed                                  int64 // what a layer hands to the next
+	handed                                  int64 // bytes that a layer hands to the next
 }
 
-// measureStageParts reads a graph of layers for its pipelines.
+// measureStageParts adds up the bytes of a graph before, in and after its layers.
 func (g *scaledGraph) measureStageParts(held *graph.Residency) (stageParts, error) {
 	var s stageParts
 	firstLayer, lastLayer := len(g.Calls), -1
-	of := map[string]int{} // the first call that reads a weight
+	of := map[string]int{} // by weight: the first call that reads it
 	for i, c := range g.Calls {
 		if g.isLayerProgram(c.Program) {
 			for _, o := range c.Outs {
@@ -82,14 +82,15 @@ func (g *scaledGraph) measureStageParts(held *graph.Residency) (stageParts, erro
 	return s, nil
 }
 
-// isLayerProgram reports whether a program's calls stand for a layer each.
+// isLayerProgram reports whether each call of a program is one layer.
 func (g *scaledGraph) isLayerProgram(program string) bool {
 	num, den := g.callRatio(program)
 	return num != den
 }
 
-// allowsPipelines reports whether a slice's pipelines are planned: stages hand over
-// through the host's memory, so all devices are one host's, and layers must be alike.
+// allowsPipelines reports whether pipelines are planned on a slice. A stage hands its
+// result to the next through the host's memory, so that all devices must belong to one
+// host; and the layers must be alike.
 func (s *search) allowsPipelines(on topology.Slice) bool { return on.Hosts == 1 && s.layers > 0 }
 
 // checkPipeline says why a split's pipeline is not planned on a slice. Error: ErrPipeline.
@@ -108,7 +109,7 @@ func (s *search) checkPipeline(on topology.Slice, sp split) error {
 	return nil
 }
 
-// planPipeline plans a split over pp.
+// planPipeline plans a split over pp. It returns a plan, or why the split is refused.
 func (s *search) planPipeline(on topology.Slice, sp split) (*Plan, *Refusal, error) {
 	refuse := func(err error) (*Plan, *Refusal, error) {
 		r := newRefusal(on, sp, s.adviseOnSplit(on, sp, err))
@@ -155,7 +156,8 @@ func (s *search) planPipeline(on topology.Slice, sp split) (*Plan, *Refusal, err
 	return p, nil, nil
 }
 
-// fillPipelinePlan makes of the plan for all layers on one stage's devices that of the pipeline.
+// fillPipelinePlan turns the plan for all layers on one stage's devices into the plan of
+// the pipeline.
 func (s *search) fillPipelinePlan(p *Plan, on topology.Slice, got *splitMeasures, stages strategy.Stages, micro int64) {
 	n, ranges := int64(s.layers), stages.Ranges()
 	parts := got.parts
@@ -203,7 +205,7 @@ func (s *search) fillPipelinePlan(p *Plan, on topology.Slice, got *splitMeasures
 		slowest = max(slowest, seconds)
 	}
 	p.StepSeconds = total + float64(micro-1)*slowest
-	// What the first stage's devices send: it has as many layers as any.
+	// The devices of the first stage send most, because no stage has more layers.
 	k := int64(ranges[0].Hi - ranges[0].Lo)
 	p.Collectives = []cost.Traffic{}
 	for i, c := range got.programs {

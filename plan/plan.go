@@ -138,7 +138,7 @@ type Breakdown struct {
 	VAE  Phase `json:"vae"`
 }
 
-// peakBytes is the phase with the greatest total.
+// peakBytes gives the bytes of the phase that takes most.
 func (b Breakdown) peakBytes() int64 {
 	n := int64(0)
 	for _, p := range []Phase{b.Text, b.DiT, b.VAE} {
@@ -221,20 +221,22 @@ type Result struct {
 // maxBatch bounds the videos of a step: more is a mistyped number.
 const maxBatch = 1 << 10
 
-// search is what the splits of one request share. It is safe for use by many goroutines.
+// search holds what the plans of all splits of one request share. It is safe for use by
+// many goroutines.
 type search struct {
 	m        models.Model
 	o        Options
 	r        models.Request
 	passes   int
-	layers   int // to which graphs of two layers are scaled; 0 builds them whole
+	layers   int // number of layers to which graphs of two layers are scaled; 0: graphs have all layers
 	figures  Efficiencies
 	mu       sync.Mutex
 	measures map[string]*splitMeasures
 	companions
 }
 
-// withDefaults fills in what is left out.
+// withDefaults fills in the options that are left out: the batch, and from the release's
+// settings the text's length and the kind of guidance.
 func (o Options) withDefaults(m models.Model) Options {
 	o.Batch = cmp.Or(o.Batch, 1)
 	o.Settings = o.modelSettings(m)
@@ -264,7 +266,7 @@ func (o Options) withDefaults(m models.Model) Options {
 	return o
 }
 
-// modelSettings are the model's, with what the options say above them.
+// modelSettings gives the options' settings, or where they have none, the model's.
 func (o Options) modelSettings(m models.Model) models.Settings {
 	s := o.Settings
 	if s.Release.Name == "" {
@@ -344,7 +346,7 @@ func newSearch(m models.Model, o Options) (*search, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := m.Check(one, s.r); err != nil { // no split's fault
+	if err := m.Check(one, s.r); err != nil { // wrong on one device, so wrong with every split
 		return nil, err
 	}
 	s.layers = countAlikeLayers(m)
@@ -423,7 +425,7 @@ func (s *search) planSlice(ctx context.Context, res *Result, on topology.Slice) 
 	return nil
 }
 
-// comparePlans puts plans that fit first, then the faster, then the smaller.
+// comparePlans orders plans: those that fit first, then the faster, then the smaller.
 func comparePlans(a, b Plan) int {
 	fits := func(p Plan) int {
 		if p.Fits == TooBig {
@@ -435,7 +437,7 @@ func comparePlans(a, b Plan) int {
 		cmp.Compare(a.HBMBytesPerDevice, b.HBMBytesPerDevice), cmp.Compare(a.Mesh, b.Mesh), cmp.Compare(strings.Join(a.FSDP, ","), strings.Join(b.FSDP, ",")))
 }
 
-// runParallel runs f for 0 to n-1 on all processors, or until ctx ends.
+// runParallel calls f with 0 to n-1 on all processors, until ctx ends.
 func runParallel(ctx context.Context, n int, f func(i int)) {
 	var wg sync.WaitGroup
 	next := make(chan int)
@@ -456,7 +458,7 @@ func runParallel(ctx context.Context, n int, f func(i int)) {
 	wg.Wait()
 }
 
-// planSplit plans one split: a plan or a refusal.
+// planSplit plans one split. It returns a plan, or why the split is refused.
 func (s *search) planSplit(on topology.Slice, sp split) (*Plan, *Refusal, error) {
 	refuse := func(err error) (*Plan, *Refusal, error) {
 		r := newRefusal(on, sp, s.adviseOnSplit(on, sp, err))
@@ -496,14 +498,16 @@ func (s *search) planSplit(on topology.Slice, sp split) (*Plan, *Refusal, error)
 	return p, nil, nil
 }
 
-// refusesSplit says whether a graph was not built for what a split asks: the kernel where
-// there is none, weights in shares over an axis that splits them already.
+// refusesSplit reports whether a graph could not be built because of its split alone: the
+// kernel does not take its shapes, or the weights are sharded over an axis that splits them
+// already. The search then goes on with the other splits.
 func refusesSplit(err error) bool {
 	return errors.Is(err, attention.ErrKernelUnavailable) || errors.Is(err, sharding.ErrDuplicateAxis)
 }
 
-// adviseOnSplit is why a split is refused. Of a mesh that is asked for alone, it names the
-// nearest that are legal on the slice; among all splits, those beside it are.
+// adviseOnSplit completes the reason why a split is refused. For a mesh that is asked for
+// alone it names the nearest meshes that are legal on the slice. In a search over all
+// splits the answer has the legal ones anyway, so that none is named.
 func (s *search) adviseOnSplit(on topology.Slice, sp split, err error) error {
 	given, e := mesh.Local(axesOf(sp)...)
 	if s.o.Mesh == nil || e != nil {
@@ -543,7 +547,7 @@ func newRefusal(on topology.Slice, sp split, err error) Refusal {
 	return r
 }
 
-// judgeMemory holds a plan's memory against the device's.
+// judgeMemory compares a plan's memory with the device's and says whether it fits.
 func (s *search) judgeMemory(p *Plan, on topology.Slice) {
 	p.HBMBytesPerDevice = p.Breakdown.peakBytes()
 	p.DeviceMemory = s.o.Memory(on)
@@ -554,7 +558,7 @@ func (s *search) judgeMemory(p *Plan, on topology.Slice) {
 	}
 }
 
-// addCost puts what a plan costs to it.
+// addCost adds to a plan what it costs at the user's prices.
 func (s *search) addCost(p *Plan, on topology.Slice) {
 	if s.o.Prices == nil {
 		return

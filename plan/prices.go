@@ -74,7 +74,8 @@ type Cost struct {
 	Video    *float64 `json:"video"` // nil where the steps are not given
 }
 
-// planCost of steps of some seconds on a slice; nil where there is no price for it.
+// planCost gives the cost of a step, and of the videos where steps is not 0, on a slice
+// where a step takes so many seconds; nil where there is no price for the slice.
 func (p *Prices) planCost(on topology.Slice, seconds float64, steps, videos int) *Cost {
 	rate, ok := p.slices[on.String()]
 	if !ok {

@@ -63,8 +63,8 @@ func SearchAll(ctx context.Context, m models.Model, o Options) (*Result, error) 
 	return res, nil
 }
 
-// leftOut says why a kind of hardware is not among the plans: the plan that is the
-// least too big, else why there is none.
+// leftOut says why a kind of hardware is not among the plans. It names the plan that is
+// the least too big, or where no split is legal, the reason.
 func leftOut(row []topology.Slice, closest *Plan, refused *Refusal) Refusal {
 	first, last := row[0], row[len(row)-1].String()
 	switch {
@@ -79,7 +79,7 @@ func leftOut(row []topology.Slice, closest *Plan, refused *Refusal) Refusal {
 	return Refusal{Slice: last, Kind: ErrNoPlan.Name(), Reason: fmt.Sprintf("%s to %s have no split", first, last), Violations: []fault.Report{}}
 }
 
-// listSliceLadders are slices of one kind each, smallest first.
+// listSliceLadders lists, for each kind of hardware, its usual slices, smallest first.
 func listSliceLadders() [][]topology.Slice {
 	var out [][]topology.Slice
 	for _, g := range topology.Generations() {

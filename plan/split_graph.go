@@ -33,8 +33,8 @@ func Graph(m models.Model, on topology.Slice, o Options, fsdp []string) (*graph.
 	return m.Graph(local, r)
 }
 
-// requestForSplit is the mesh of a split and its request, or every reason why the split is
-// not legal.
+// requestForSplit gives the mesh of a split and the request that a model builds on it. The
+// error has every reason why the split is not legal.
 func (s *search) requestForSplit(on topology.Slice, sp split) (*mesh.Mesh, models.Request, error) {
 	r := s.r
 	r.FSDP, r.Target = sp.shares, s.o.Target(on)
@@ -47,7 +47,7 @@ func (s *search) requestForSplit(on topology.Slice, sp split) (*mesh.Mesh, model
 		_, _, err := on.Order(axesOf(sp), nil)
 		l.Add(err)
 	}
-	// A pipeline's request is that of one microbatch, as small as dp allows.
+	// A pipeline's programs run one microbatch, which is as small as dp allows.
 	if sp.pp > 1 && r.Batch%sp.dp == 0 {
 		r.Batch = sp.dp
 	}

@@ -14,7 +14,8 @@ import (
 	"weft/program/cost"
 )
 
-// splitMeasures is what a graph says of a split, whatever the slice.
+// splitMeasures holds everything that the graph of a split tells without the slice:
+// memory, collectives, operations and notes.
 type splitMeasures struct {
 	memory        Memory
 	step, request []cost.Traffic
@@ -25,24 +26,25 @@ type splitMeasures struct {
 	notes         []string
 }
 
-// programMeasures is one program of a step.
+// programMeasures holds the figures of one program of a step.
 type programMeasures struct {
 	name              string
 	calls             int
 	matmul, attention float64 // FLOPs of one call, of contractions without and with batch dims
-	// Of attention by a kernel: FLOPs, and what they would be were no tile of a matrix
-	// unit left part empty, which takes as long.
+	// FLOPs of attention by a kernel, and the FLOPs that a matrix unit takes as long over:
+	// a tile that is filled in part takes as long as a full one.
 	kernel, kernelTiles    float64
 	moved                  int64 // bytes of one call, in and out of memory, without attention's
 	traffic                []cost.Traffic
 	peak, arguments, temps int64
-	// Of what is held at the peak beyond the inputs: made by all-gathers, held by attention.
+	// Bytes held at the peak beyond the inputs: results of all-gathers, and attention's.
 	gathered, attending int64
 }
 
-// countAlikeLayers is the number of layers N if the parameters of N layers are those of
-// one and N-1 times what the second adds: then a graph of two layers says all, since
-// programs are shared by the layers. Otherwise 0.
+// countAlikeLayers gives the number of layers where all are alike, and otherwise 0. They
+// are alike where every layer adds as many parameters as the second. The layers then share
+// their programs, so that the figures of all follow from a graph of two layers, which is
+// built faster.
 func countAlikeLayers(m models.Model) int {
 	count := func(layers int) (params, elements int) {
 		for _, p := range m.Params(layers) {
@@ -67,7 +69,8 @@ func countAlikeLayers(m models.Model) int {
 	return n
 }
 
-// measureSplit builds the graph of a split once and reads it.
+// measureSplit builds the graph of a split and measures it. It keeps the result, because
+// slices of the same size ask for the same split.
 func (s *search) measureSplit(on *mesh.Mesh, sp split, r models.Request) (*splitMeasures, error) {
 	key := fmt.Sprint(sp.meshText(), sp.shares, r.Batch, r.DType, r.SplitResidual, r.Latent, r.TokenTimes, r.Times, r.Target)
 	s.mu.Lock()
@@ -94,15 +97,15 @@ func (s *search) measureSplit(on *mesh.Mesh, sp split, r models.Request) (*split
 	return got, nil
 }
 
-// scaledGraph is a graph, and how often its parts occur.
+// scaledGraph is a graph of two layers or of all, with what scales its figures to all layers.
 type scaledGraph struct {
 	*graph.Graph
-	layers int            // 0: as it is; otherwise programs called twice are called so often
-	calls  map[string]int // by program, in the graph
+	layers int            // how often the model calls a program that the graph calls twice; 0: the graph has all layers
+	calls  map[string]int // how often the graph calls a program
 	costs  map[string]*programMeasures
 }
 
-// callRatio is how often a call of the graph stands for one of the model: as a fraction.
+// callRatio gives, as a fraction, how many calls of the model one call in the graph stands for.
 func (g *scaledGraph) callRatio(program string) (num, den int) {
 	if g.layers > 0 && g.calls[program] == 2 {
 		return g.layers, 2
@@ -115,7 +118,8 @@ func (g *scaledGraph) scaleToModel(program string, n int64) int64 {
 	return n * int64(num) / int64(den)
 }
 
-// measureGraph measures a graph. Each of passes runs the whole graph on values of its own.
+// measureGraph adds up the figures of a graph's programs. Each pass runs the whole graph
+// and has values of its own.
 func measureGraph(whole *graph.Graph, layers, passes int) (*splitMeasures, error) {
 	g := &scaledGraph{Graph: whole, layers: layers, calls: map[string]int{}, costs: map[string]*programMeasures{}}
 	for _, c := range g.Calls {
@@ -166,7 +170,8 @@ func measureGraph(whole *graph.Graph, layers, passes int) (*splitMeasures, error
 
 var layerIndex = regexp.MustCompile(`\.[0-9]+\.`)
 
-// sortNotes parts notes on padding from others, and says once what every layer repeats.
+// sortNotes separates the notes on padding from the others. A note that every layer
+// repeats is kept once.
 func (m *splitMeasures) sortNotes(notes []string, scaled bool) {
 	m.padding, m.notes = []string{}, []string{}
 	seen := map[string]bool{}
@@ -186,14 +191,14 @@ func (m *splitMeasures) sortNotes(notes []string, scaled bool) {
 	}
 }
 
-// measureProgram reads one program.
+// measureProgram adds up what one call of a program computes, moves, sends and holds.
 func measureProgram(name string, p *program.Program) *programMeasures {
 	priced := cost.AccountOf(p)
 	live, held := priced.Memory, priced.Held
 	c := &programMeasures{name: name, moved: priced.Work.BytesMoved, traffic: cost.Collectives(p), peak: live.Peak, arguments: live.Arguments, temps: live.Peak - live.Arguments}
 	attending := map[program.ID]bool{}
 	gathers := map[program.ID]bool{}
-	inner := map[*program.Loop]bool{} // within one that is counted
+	inner := map[*program.Loop]bool{} // loops within a loop that is counted already
 	p.Walk(func(in *program.Instr, times int) {
 		switch {
 		case in.Op == program.OpDot && len(in.Dot.LeftBatch) > 0:
@@ -210,7 +215,7 @@ func measureProgram(name string, p *program.Program) *programMeasures {
 			for _, id := range append(slices.Clone(in.Args), in.Out...) {
 				attending[id] = true
 			}
-			c.moved -= int64(times) * priced.Moved(in) // in the kernel's efficiency
+			c.moved -= int64(times) * priced.Moved(in) // the kernel's efficiency has it
 		case in.Op == program.OpConv:
 			w := p.Values[in.Args[1]]
 			c.matmul += 2 * float64(times) * float64(p.Values[in.Out[0]].Elements()) * float64(w.Elements()/w.Shape[0])
@@ -224,7 +229,7 @@ func measureProgram(name string, p *program.Program) *programMeasures {
 					attending[id] = true
 				}
 			}
-			// How long a loop takes is in attention's efficiency, its blocks' way to memory included.
+			// Attention's efficiency includes the time in which the loop's blocks come from memory.
 			if !inner[in.Loop] {
 				c.moved -= int64(times) * movedIn(priced, in.Loop, inner)
 			}
@@ -246,7 +251,8 @@ func measureProgram(name string, p *program.Program) *programMeasures {
 	return c
 }
 
-// dotFLOPs are in floating point: products of absurd sizes must not wrap.
+// dotFLOPs counts a contraction's operations, in floating point so that products of
+// absurd sizes do not wrap.
 func dotFLOPs(p *program.Program, in *program.Instr, times int) float64 {
 	f := 2 * float64(times) * float64(p.Values[in.Out[0]].Elements())
 	for _, d := range in.Dot.LeftContract {
@@ -255,16 +261,17 @@ func dotFLOPs(p *program.Program, in *program.Instr, times int) float64 {
 	return f
 }
 
-// headTileRatio is how many times as much a kernel's contraction takes for its head dim
-// being no whole tile of 128: it is what one contraction sums over and what the other's
-// result has.
+// headTileRatio gives the factor by which a kernel's contraction takes longer because its
+// head dim does not fill whole tiles of 128. The first contraction of attention sums over
+// the head dim and the result of the second ends with it, so it is the smaller of the two.
 func headTileRatio(p *program.Program, in *program.Instr) float64 {
 	a, out := p.Values[in.Args[0]].Shape, p.Values[in.Out[0]].Shape
 	d := min(a[in.Dot.LeftContract[0]], out[len(out)-1])
 	return math.Ceil(float64(d)/128) * 128 / float64(d)
 }
 
-// movedIn is what all rounds of a loop move. It notes the loops within.
+// movedIn adds up the bytes that all rounds of a loop move. It adds the loops within to
+// inner, so that the caller does not count them again.
 func movedIn(p cost.Account, l *program.Loop, inner map[*program.Loop]bool) int64 {
 	n := int64(0)
 	for i := range l.Body {
@@ -278,14 +285,14 @@ func movedIn(p cost.Account, l *program.Loop, inner map[*program.Loop]bool) int6
 	return n * int64(l.Trips)
 }
 
-// hasAttention says whether a loop's body contracts with batch dims, which only attention does.
+// hasAttention reports whether a loop's body contracts with batch dims, as only attention does.
 func hasAttention(body []program.Instr) bool {
 	return slices.ContainsFunc(body, func(in program.Instr) bool {
 		return in.Op == program.OpDot && len(in.Dot.LeftBatch) > 0 || in.Loop != nil && hasAttention(in.Loop.Body)
 	})
 }
 
-// findPeakMemory finds the fullest moment.
+// findPeakMemory finds the call at which a device holds most, and what it holds then.
 func (g *scaledGraph) findPeakMemory(held *graph.Residency) Memory {
 	var best Memory
 	for i, call := range g.Calls {

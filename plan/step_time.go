@@ -70,10 +70,12 @@ func readEfficiencies(data []byte, chips []string) (Efficiencies, error) {
 	return e, l.Err()
 }
 
-// kernelOn begins the names of the figures of attention's kernel, a chip's name after it.
+// kernelOn is the start of the names of the figures of attention's kernel; a chip's name
+// follows.
 const kernelOn = "attention_kernel_"
 
-// efficiencyOf is a figure that readEfficiencies has found to be there: a search begins with it.
+// efficiencyOf gives a figure by its name. It is there: a search begins with
+// readEfficiencies, which checks that.
 func efficiencyOf(name string) float64 {
 	e, _ := efficiencies()
 	return e.Values[name].Value
@@ -132,7 +134,7 @@ func ratesOf(on topology.Slice, o Options) rates {
 	return out
 }
 
-// addTimes fills in a plan's times.
+// addTimes fills in a plan's times: a roofline for each program, and its collectives.
 func (s *search) addTimes(p *Plan, on topology.Slice, m *splitMeasures) error {
 	r := ratesOf(on, s.o)
 	axes := axesOf(p.split)
@@ -180,8 +182,8 @@ func (s *search) addTimes(p *Plan, on topology.Slice, m *splitMeasures) error {
 	return nil
 }
 
-// kernelSeconds is how long attention by a kernel takes, by the compiler's figure
-// for the chip.
+// kernelSeconds gives the time of attention by a kernel, from the compiler's figure for
+// the chip.
 func kernelSeconds(flops float64, on topology.Slice, r rates) float64 {
 	if flops == 0 {
 		return 0
@@ -189,8 +191,8 @@ func kernelSeconds(flops float64, on topology.Slice, r rates) float64 {
 	return flops / (r.flops * efficiencyOf(kernelOn+on.Generation))
 }
 
-// ringLinks is how many links' worth a ring along axes has: two where it goes both
-// ways round more than two devices, and less where neighbours lie several hops apart.
+// ringLinks gives the bandwidth of a ring along some axes, in links: two where it goes both
+// ways round more than two devices. Neighbours that lie several hops apart divide it.
 func ringLinks(axes []mesh.Axis, along []string, hops map[string]int, rings bool) float64 {
 	size, longest := 1, 1
 	for _, a := range axes {

@@ -150,7 +150,7 @@ func peerModel(name string) (*PeerModel, error) {
 	return m, nil
 }
 
-// checkRun reports every reason why vidax would not run r.
+// checkRun reports every reason why vidax does not run r.
 func (m *PeerModel) checkRun(r PeerRun) error {
 	var l fault.List
 	add := func(format string, args ...any) { l.Add(fault.New(ErrPeer, nil, format, args...)) }
@@ -172,7 +172,7 @@ func (m *PeerModel) checkRun(r PeerRun) error {
 	return l.Err()
 }
 
-// countTokens of the video: (frames, rows, columns) of latents, in patches.
+// countTokens counts the patches of the video's latents: frames times rows times columns.
 func (m *PeerModel) countTokens(r PeerRun) int {
 	frames := 1 + (r.Frames-1)/m.VAEStride[0]
 	frames = (frames + m.Patch[0] - 1) / m.Patch[0]

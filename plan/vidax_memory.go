@@ -64,8 +64,9 @@ func (r PeerRun) Memory() (PeerMemory, error) {
 	return out, nil
 }
 
-// workingBytes is what a step takes beside its weights, by weft's program on the
-// same mesh with the residual stream whole, as the peer holds it.
+// workingBytes gives the bytes that a step takes beside its weights, -1 where they are not
+// known. They are those of weft's own program on the same mesh with the residual stream
+// replicated, as the peer has it.
 func (r PeerRun) workingBytes(peer *PeerModel) (int64, error) {
 	m, err := models.ByName(r.Model)
 	if err != nil {
@@ -84,7 +85,7 @@ func (r PeerRun) workingBytes(peer *PeerModel) (int64, error) {
 	req := s.r
 	req.Batch, req.TokenTimes, req.Times = r.Passes, peer.TokenTimes, 0
 	if err := m.Check(on, req); err != nil {
-		return -1, nil // on this split it has no program of it
+		return -1, nil // weft has no program on this split
 	}
 	got, err := s.measureSplit(on, sp, req)
 	if err != nil {

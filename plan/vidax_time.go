@@ -98,8 +98,9 @@ func (r PeerRun) Naive(on topology.Slice) (float64, error) {
 	return flops / (on.Rates().BF16FLOPs * float64(r.DP*r.TP*r.SP)), nil
 }
 
-// countWeights is how many parameters of the blocks and what multiplies tokens a device
-// keeps of the transformer, by split or whole; what multiplies one row is left out.
+// countWeights counts the transformer's parameters that multiply tokens, those that tp
+// splits and those that are whole on every device. Parameters that multiply a single row,
+// as the time's embedding does, are left out.
 func (m *PeerModel) countWeights() (split, whole int64) {
 	for _, rows := range []string{"visual", "text", "both", "image"} {
 		split += m.Params[rows+"_split"]
@@ -115,7 +116,7 @@ func (r PeerRun) weightBytes(m *PeerModel) int64 {
 	return int64(m.WeightBytes)
 }
 
-// PeerCalibration is how many times its ideal each term takes.
+// PeerCalibration has, for each term, the factor by which it takes longer than PeerWork says.
 type PeerCalibration [len(peerTerms)]float64
 
 // Seconds is the step's time by a calibration.
@@ -148,8 +149,10 @@ func (c *PeerCalibration) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// CalibratePeer finds the calibration that leaves the least relative errors over the published rows of all families but one: that of the models it is
-// to be used and scored on. Rows whose time is mostly the decoder's are left out.
+// CalibratePeer finds the calibration with the least relative errors over the published
+// rows of all families but one. The family left out is that of the models whose times are
+// predicted with it, so that no prediction is scored on its own data. Rows whose time is
+// mostly the decoder's are left out too.
 func CalibratePeer(but string, on topology.Slice) (PeerCalibration, error) {
 	var rows []PeerWork // over the measured time
 	for _, r := range PeerRows() {
@@ -191,8 +194,8 @@ func CalibratePeer(but string, on topology.Slice) (PeerCalibration, error) {
 	return c, nil
 }
 
-// leastSquares is the c >= 0 with the least sum of (c.row - want)^2. It tries every
-// set of terms that are not 0.
+// leastSquares finds the c >= 0 with the least sum of (c.row - want)^2. It tries every
+// set of terms that are not 0, which are few.
 func leastSquares(rows []PeerWork, want []float64) PeerCalibration {
 	var best PeerCalibration
 	least := math.Inf(1)
@@ -219,7 +222,8 @@ func leastSquares(rows []PeerWork, want []float64) PeerCalibration {
 	return best
 }
 
-// solveTerms solves the normal equations of some terms; false when a solution is negative or not determined.
+// solveTerms solves the normal equations of some terms by elimination. It is false where
+// a solution is negative or not determined.
 func solveTerms(rows []PeerWork, want []float64, terms []int) (c PeerCalibration, ok bool) {
 	n := len(terms)
 	a := make([][]float64, n)
