@@ -67,7 +67,7 @@ func KVRange(q, kv, headDim, parts, rank int) (Range, error) {
 	return Range{first * headDim, (first + perDevice) * headDim}, nil
 }
 
-// kvHeads is the ErrKVHeads of kv heads over parts; q is 0 when it is not known.
+// kvHeads makes the ErrKVHeads of kv heads over parts; q is 0 when it is not known.
 func kvHeads(tensor string, q, kv, parts int) error {
 	fields := KVHeadsMismatch{tensor, q, kv, parts, kvLegal(q, kv)}
 	if kv > 0 && q > 0 && q%kv != 0 {
@@ -96,7 +96,7 @@ func kvLegal(q, kv int) []int {
 // maxListed bounds the numbers tried for a list of legal choices.
 const maxListed = 1 << 16
 
-// listDivisors are those of n, ascending; none for n below 1.
+// listDivisors lists the divisors of n up to maxListed, ascending; none for n below 1.
 func listDivisors(n int) []int {
 	out := []int{}
 	for d := 1; d <= min(n, maxListed); d++ {

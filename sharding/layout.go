@@ -24,7 +24,8 @@ type Layout struct {
 // IsZero reports whether the layout says nothing.
 func (l Layout) IsZero() bool { return len(l.Parts) == 0 && len(l.Heads) == 0 }
 
-// checkParts returns the parts of a dim of this size, with heads filled in, or what is wrong.
+// checkParts returns the parts of a dim of this size and the heads of each part, 0 where
+// the layout gives none; or the error that says what is wrong.
 func (l Layout) checkParts(tensor string, size int) (parts, heads []int, err error) {
 	parts, heads = slices.Clone(l.Parts), slices.Clone(l.Heads)
 	if len(parts) == 0 {
@@ -83,7 +84,7 @@ func (l Layout) rangesForTensor(tensor string, size, split, index int) ([]Range,
 	return out, nil
 }
 
-// cutPart is the share of shard index in a part of n elements.
+// cutPart gives the range that shard index holds of a part of n elements.
 func cutPart(tensor string, dim, n, heads, split, index int) (Range, error) {
 	switch {
 	case heads == 0 && n%split != 0:

@@ -29,7 +29,7 @@ func (s Spec) Local(m *mesh.Mesh, shape []int) ([]int, error) {
 	return s.localShape(m, shape), nil
 }
 
-// localShape is Local for a spec that is known to be legal.
+// localShape is Local without the check, for a spec that is known to be legal.
 func (s Spec) localShape(m *mesh.Mesh, shape []int) []int {
 	local := make([]int, len(shape))
 	for i, size := range shape {

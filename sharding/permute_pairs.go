@@ -34,7 +34,8 @@ func permutePairs(m *mesh.Mesh, from, to Spec) [][2]int {
 	return pairs
 }
 
-// pieceKey names what a device holds: its index along each dim, and which addend.
+// pieceKey names the piece that a device holds, by its index along each dim and the number
+// of its addend, so that equal keys mean equal pieces.
 func pieceKey(m *mesh.Mesh, s Spec, pos int) string {
 	at := make([]int, 0, len(s.dims)+1)
 	for _, d := range s.dims {

@@ -2,18 +2,18 @@ package sharding
 
 import "slices"
 
-// edge is one step of a search: a move from one place to another.
+// edge is one move of the search, from one place to another.
 type edge struct {
 	op       Op
-	axes     []int // in group order; of a permute none, problem.step finds them
-	dim      int   // index into problem.dims: of slice, all-gather, reduce-scatter; of all-to-all the dim put together
+	axes     []int // in group order; a permute has none, problem.stepOf finds them
+	dim      int   // index into problem.dims: the dim of slice, all-gather, reduce-scatter; of all-to-all the one that is put together
 	other    int   // of an all-to-all, the dim newly split
 	bytes    int64
 	from, to place
 }
 
-// visitMoves calls visit with every step that can be made at a place. After a permute
-// there is no other: the two would be one.
+// visitMoves calls visit with every move that a place allows. After a permute it gives no
+// other permute, because one could do the work of both.
 func (p *problem) visitMoves(at place, permuted bool, visit func(edge)) {
 	held := p.heldBytes(at)
 	visitOp := func(op Op, axes []int, dim, other int, to place) {
@@ -31,8 +31,8 @@ func (p *problem) visitMoves(at place, permuted bool, visit func(edge)) {
 
 type visitor func(op Op, axes []int, dim, other int, to place)
 
-// visitSlices gives every way to split a dim over axes that nothing uses. Only axes
-// that are to end on the dim are tried.
+// visitSlices gives every way to split a dim over axes that nothing uses. It tries only
+// axes that split the dim in the end.
 func (p *problem) visitSlices(at place, visit visitor) {
 	for i := range p.dims {
 		var free []int
@@ -49,7 +49,8 @@ func (p *problem) visitSlices(at place, visit visitor) {
 	}
 }
 
-// visitUnsplits gives the all-gathers of minor axes and their all-to-alls to another dim.
+// visitUnsplits gives every all-gather of the minor axes of a dim, and every all-to-all
+// that moves them to another dim.
 func (p *problem) visitUnsplits(at place, visit visitor) {
 	for i, d := range at.dims {
 		for n := range d {
@@ -65,7 +66,7 @@ func (p *problem) visitUnsplits(at place, visit visitor) {
 	}
 }
 
-// visitReductions gives the all-reduces and reduce-scatters over partial axes.
+// visitReductions gives every all-reduce and reduce-scatter over partial axes.
 func (p *problem) visitReductions(at place, visit visitor) {
 	visitArrangements(at.partial, func(axes []int) {
 		less := at.reduceAxes(axes)
@@ -80,7 +81,8 @@ func (p *problem) visitReductions(at place, visit visitor) {
 	})
 }
 
-// visitPermutes gives every other place with the same local sizes and partial axes.
+// visitPermutes gives every other place with the same local sizes and partial axes: the
+// places that one exchange of whole pieces reaches.
 func (p *problem) visitPermutes(at place, visit func(place)) {
 	want := make([]int, len(at.dims))
 	split := false
@@ -114,7 +116,7 @@ func (p *problem) visitPermutes(at place, visit func(place)) {
 	fill(0, want[0])
 }
 
-// movedAxes lists the axes whose place differs.
+// movedAxes lists the axes that are not in the same place in a and b.
 func (p *problem) movedAxes(a, b place) []int {
 	var out []int
 	for axis, code := range p.keyOf(a) {
@@ -125,7 +127,7 @@ func (p *problem) movedAxes(a, b place) []int {
 	return out
 }
 
-// visitArrangements visits every ordered choice of one or more of a list.
+// visitArrangements calls visit with every ordered choice of one or more of a list.
 func visitArrangements(list []int, visit func([]int)) {
 	var chosen []int
 	var next func()
@@ -164,22 +166,22 @@ func (at place) clone() place {
 	return place{dims, slices.Clone(at.partial)}
 }
 
-// appendAxes is at with axes as the minor ones of dim i. Places share what they do
-// not change, and never write into it.
+// appendAxes gives the place where axes are the minor ones of dim i besides. Places share
+// the lists that they do not change, and never write into them.
 func (at place) appendAxes(i int, axes []int) place {
 	at.dims = slices.Clone(at.dims)
 	at.dims[i] = slices.Concat(at.dims[i], axes)
 	return at
 }
 
-// cutAxes is at with only the first n axes left on dim i.
+// cutAxes gives the place where dim i keeps only its first n axes.
 func (at place) cutAxes(i, n int) place {
 	at.dims = slices.Clone(at.dims)
 	at.dims[i] = at.dims[i][:n:n]
 	return at
 }
 
-// reduceAxes is at, no longer partial over axes.
+// reduceAxes gives the place that is no longer partial over axes.
 func (at place) reduceAxes(axes []int) place {
 	at.partial = slices.DeleteFunc(slices.Clone(at.partial), func(a int) bool { return slices.Contains(axes, a) })
 	return at

@@ -8,22 +8,22 @@ import (
 	"weft/mesh"
 )
 
-// problem is a reshard without what stays: the axes that both specs agree on
-// (the major axes that a dim has in both, and what is partial in both) never
-// move, so only the others are searched over.
+// problem is a reshard reduced to the axes that move. The axes that both specs agree on
+// (the major axes that a dim has in both, and those that are partial in both) never move,
+// so the search has only the others.
 type problem struct {
 	m     *mesh.Mesh
-	fixed Spec     // what both specs agree on
+	fixed Spec     // the axes that both specs agree on
 	axes  []string // that change place, in mesh order
 	sizes []int    // of axes
 	dims  []int    // tensor dims that lose or gain an axis, ascending
 	local []int    // sizes of those dims under fixed
-	bytes int64    // that a device holds under fixed
+	bytes int64    // held by a device under fixed
 	from  place
 	to    place
 }
 
-// place is where the moving axes are.
+// place is one state of the search: the dim that each moving axis splits, if any.
 type place struct {
 	dims    [][]int // dims[i]: moving axes on problem.dims[i], after the fixed ones, major first
 	partial []int   // moving axes that are partial, ascending
@@ -62,7 +62,8 @@ func newProblem(m *mesh.Mesh, from, to Spec, shape []int, bytes int64) *problem 
 	return p
 }
 
-// placeOf takes the fixed axes out of a spec.
+// placeOf gives the place of the moving axes in a spec, which is the spec without the
+// fixed axes.
 func (p *problem) placeOf(s Spec) place {
 	at := place{dims: make([][]int, len(p.dims))}
 	for i, d := range p.dims {
@@ -78,7 +79,7 @@ func (p *problem) placeOf(s Spec) place {
 	return at
 }
 
-// specOf puts the fixed axes back.
+// specOf gives the spec of a place: the fixed axes, then the moving ones.
 func (p *problem) specOf(at place) Spec {
 	s := p.fixed
 	for i, d := range p.dims {
@@ -95,7 +96,7 @@ func (p *problem) axisNames(axes []int) []string {
 	return names
 }
 
-// groupSize of the sizes of some axes.
+// groupSize counts the devices of a group over some axes: the product of their sizes.
 func (p *problem) groupSize(axes []int) int {
 	n := 1
 	for _, a := range axes {
@@ -104,7 +105,7 @@ func (p *problem) groupSize(axes []int) int {
 	return n
 }
 
-// heldBytes is how many bytes a device holds.
+// heldBytes counts the bytes of the tensor that a device holds at a place.
 func (p *problem) heldBytes(at place) int64 {
 	n := p.bytes
 	for _, d := range at.dims {
@@ -113,10 +114,10 @@ func (p *problem) heldBytes(at place) int64 {
 	return n
 }
 
-// localSize is the local size of problem.dims[i].
+// localSize gives the size of problem.dims[i] on a device at a place.
 func (p *problem) localSize(at place, i int) int { return p.local[i] / p.groupSize(at.dims[i]) }
 
-// stepOf writes a move as a Step.
+// stepOf writes a move as a Step, with its reason for people.
 func (p *problem) stepOf(e edge) Step {
 	s := Step{
 		Op: e.op, Axes: p.axisNames(e.axes), Dim: -1, SplitDim: -1, ConcatDim: -1,

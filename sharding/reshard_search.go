@@ -8,13 +8,13 @@ import (
 const (
 	// maxMoving is how many axes may change place at once in a search.
 	maxMoving = 8
-	// searchLimit is how many places a search looks at before it settles for
-	// steps that are right but perhaps not cheapest. Four axes over any number
-	// of dims stay below it.
+	// searchLimit is how many places a search looks at before it takes steps that are
+	// right but perhaps not the cheapest. Four axes over any number of dims stay below it.
 	searchLimit = 20000
 )
 
-// key is a place as a map key: the code of each moving axis.
+// key is a place as a map key. It has a number for each moving axis: 0 for an axis that
+// is unused, 1 for a partial one, else one for the dim and the position in it.
 type key [maxMoving]uint8
 
 func (p *problem) keyOf(at place) key {
@@ -30,12 +30,12 @@ func (p *problem) keyOf(at place) key {
 	return k
 }
 
-// reached is the best known way to a place.
+// reached is the best way to a place that is known so far.
 type reached struct {
 	bytes int64
 	steps int
 	hops  int
-	order int // of two equal ways, the one found first wins
+	order int // number of the way; of two equal ways the first is taken, so that results do not vary
 	last  edge
 	at    place
 }
@@ -65,7 +65,7 @@ func (f *frontier) Pop() any {
 	return last
 }
 
-// findPath is Dijkstra's over places: cheapest steps from p.from to p.to.
+// findPath finds the cheapest moves from p.from to p.to by Dijkstra's algorithm over places.
 func (p *problem) findPath() []edge {
 	if len(p.axes) > maxMoving {
 		return p.plainPath()
@@ -84,7 +84,7 @@ func (p *problem) findPath() []edge {
 	add(&reached{at: p.from})
 	goal := p.keyOf(p.to)
 	plain := p.plainPath()
-	bound := int64(0) // no way that sends more can be the cheapest
+	bound := int64(0) // the bytes of a known way; one that sends more is not the cheapest
 	for _, e := range plain {
 		bound += e.bytes
 	}
@@ -132,8 +132,8 @@ func (p *problem) tracePath(best map[key]*reached, r *reached) []edge {
 	return edges
 }
 
-// plainPath goes through the whole tensor: reduce, gather each dim, slice each dim.
-// It is always possible.
+// plainPath gives a path that is always possible, though seldom the cheapest: it reduces,
+// gathers each dim, and then slices each dim.
 func (p *problem) plainPath() []edge {
 	var edges []edge
 	at := p.from

@@ -108,7 +108,7 @@ func (rule Rule) assignSpec(m *mesh.Mesh, p Param) (Assigned, error) {
 	return a, err
 }
 
-// countParts is over how many devices a dim is split.
+// countParts counts the parts that a dim is split into.
 func (a Assigned) countParts(m *mesh.Mesh, dim int) int { return m.Size(a.Spec.dimOrNone(dim)...) }
 
 // Local is the shape of the piece that each device holds. It is the whole shape

@@ -41,7 +41,8 @@ func cloneAxes(axes []string) []string {
 	return slices.Clone(axes)
 }
 
-// dropAxes is axes but those that drop names; axes itself when it names none.
+// dropAxes gives the axes for which drop is false. It returns the list itself where all
+// stay, to save the copy.
 func dropAxes(axes []string, drop func(string) bool) []string {
 	if !slices.ContainsFunc(axes, drop) {
 		return axes
@@ -124,7 +125,7 @@ func (s Spec) Equal(o Spec) bool {
 	return slices.Equal(s.partial, o.partial)
 }
 
-// dim is Dim without the copy.
+// dim is Dim without the copy, for callers that do not change the list.
 func (s Spec) dim(i int) []string {
 	if i < len(s.dims) {
 		return s.dims[i]

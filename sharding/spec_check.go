@@ -15,7 +15,8 @@ import (
 // for a negative size. nil means that Local and Ranges succeed.
 func (s Spec) Check(m *mesh.Mesh, shape []int) error { return s.checkForTensor(m, shape, "", -1) }
 
-// checkForTensor is Check for a named tensor; the evenness of dim loose, if any, is left to the caller.
+// checkForTensor is Check with the tensor's name in the messages. It does not check that
+// dim loose divides, which its layout decides; -1 for none.
 func (s Spec) checkForTensor(m *mesh.Mesh, shape []int, tensor string, loose int) error {
 	var list fault.List
 	s.checkAxes(&list, m, tensor)
@@ -36,7 +37,8 @@ func (s Spec) checkForTensor(m *mesh.Mesh, shape []int, tensor string, loose int
 	return list.Err()
 }
 
-// dimOrNone is dim i as arguments of Mesh.Size, where no arguments means every device.
+// dimOrNone gives the axes of dim i as arguments for Mesh.Size. A whole dim gives an axis
+// without a name, of size 1, because Mesh.Size without arguments counts every device.
 func (s Spec) dimOrNone(i int) []string {
 	if d := s.dim(i); len(d) > 0 {
 		return d
@@ -46,7 +48,8 @@ func (s Spec) dimOrNone(i int) []string {
 
 var noAxis = []string{""}
 
-// checkAxes adds the violations of S1 and S2.
+// checkAxes adds an error for each axis that the mesh does not have (S1) and for each that
+// the spec names twice (S2).
 func (s Spec) checkAxes(list *fault.List, m *mesh.Mesh, tensor string) {
 	if s.axesLegal(m) {
 		return
@@ -67,8 +70,8 @@ func (s Spec) checkAxes(list *fault.List, m *mesh.Mesh, tensor string) {
 	}
 }
 
-// axesLegal is S1 and S2 without the reasons: nearly every spec is legal, and
-// building a program checks thousands.
+// axesLegal reports whether S1 and S2 hold, without the reasons. It is fast, because
+// building a program checks thousands of specs and nearly all are legal.
 func (s Spec) axesLegal(m *mesh.Mesh) bool {
 	var room [8]string
 	seen := room[:0]
@@ -103,7 +106,8 @@ func (s Spec) allAxes() []string {
 	return append(slices.Concat(s.dims...), s.partial...)
 }
 
-// countUses tells the dims that name axis, one entry for each time, and how often it is partial.
+// countUses lists the dims that name an axis, once for each time, and counts how often the
+// axis is partial.
 func (s Spec) countUses(axis string) (dims []int, partial int) {
 	dims = []int{}
 	for i, d := range s.dims {
@@ -131,8 +135,8 @@ func unevenError(tensor string, dim, size, parts int, axes []string) error {
 		"%sdim %d of size %d does not divide into %d parts%s; %s", tensorPrefix(tensor), dim, size, parts, over, hint)
 }
 
-// nearestSizes are the multiples of parts on both sides of size, less 0 and what
-// is too large to count.
+// nearestSizes gives the multiples of parts on both sides of size, without 0 and without
+// those above the largest int.
 func nearestSizes(size, parts int) (nearest []int, hint string) {
 	lo := size / parts * parts
 	if lo > 0 {
@@ -147,7 +151,7 @@ func nearestSizes(size, parts int) (nearest []int, hint string) {
 	return nearest, fmt.Sprintf("nearest sizes %d and %d", nearest[0], nearest[1])
 }
 
-// tensorPrefix is how a message begins that speaks of a named tensor.
+// tensorPrefix begins a message with the name of a tensor, where it has one.
 func tensorPrefix(tensor string) string {
 	if tensor == "" {
 		return ""
