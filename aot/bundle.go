@@ -76,7 +76,8 @@ func OpenBundle(dir string) (*Bundle, error) {
 	return b, l.Err()
 }
 
-// readBlob gives a file's bytes if they are those that were written.
+// readBlob reads a file of the bundle and checks that its size and hash are those that
+// the manifest has.
 func (b *Bundle) readBlob(want Blob) ([]byte, error) {
 	path := filepath.Join(b.Dir, want.Name)
 	f, size, err := userfile.Open(path)
@@ -167,7 +168,8 @@ func (b *Bundle) Engine(e engine.Engine, m models.Model, r models.Request, g *gr
 	return compiledEngine{e, loader, b}, l.Err()
 }
 
-// compareInputs holds the shapes that a run feeds against those compiled for.
+// compareInputs compares the inputs that a run feeds with those that the programs were
+// compiled for.
 func (b *Bundle) compareInputs(g *graph.Graph, differ func(string, any, any) bool) {
 	have := map[string]Input{}
 	var names []string

@@ -182,7 +182,7 @@ func orElse(n, other int) int {
 	return other
 }
 
-// newReport is what is known before anything is compiled.
+// newReport makes the report of a step with everything that is known before it is compiled.
 func (s *Step) newReport() Report {
 	r := Report{Model: s.Model.Name(), On: s.On.String(), Mesh: s.Graph.Mesh.String(), FSDP: append([]string{}, s.FSDP...),
 		DType: s.Request.DType.String(), Batch: s.Request.Batch, Passes: s.Passes, Layers: s.Layers, Latent: s.Request.Latent,
@@ -203,7 +203,8 @@ func (s *Step) newReport() Report {
 	return r
 }
 
-// fillFromCompiler fills in what the compiler says of a program.
+// fillFromCompiler fills in a program's figures that the compiler gives. Those that it does
+// not give become -1.
 func (p *Program) fillFromCompiler(x Compiled) error {
 	var err error
 	if p.Memory, err = x.Memory(); err != nil {
@@ -213,7 +214,7 @@ func (p *Program) fillFromCompiler(x Compiled) error {
 		p.Memory = xla.Memory{Arguments: -1, Outputs: -1, Temp: -1, Alias: -1, Code: -1, Peak: -1, TotalAllocation: -1, HostTemp: -1}
 		p.TotalBytes = -1
 	}
-	if p.Code == 0 { // no program is empty: XLA's CPU compiler leaves the size open
+	if p.Code == 0 { // no program is empty: XLA's CPU compiler does not say the size
 		p.Code = -1
 	}
 	p.CompilerFLOPs = -1
@@ -227,8 +228,8 @@ func (p *Program) fillFromCompiler(x Compiled) error {
 	return err
 }
 
-// sumMemory finds the fullest moment of a step and what it consists of; see the
-// package's own words.
+// sumMemory finds the call at which a device holds most, and what it holds then, by the
+// formula in the package's comment.
 func (r *Report) sumMemory(s *Step, held *graph.Residency) {
 	total := map[string]int64{}
 	code, known := int64(0), true

@@ -104,8 +104,8 @@ func CompileText(ctx context.Context, program []byte, on topology.Slice, o TextO
 	return r, nil
 }
 
-// countDevices finds how many devices run the program: what the program says, which
-// the options must not contradict; 1 only where it shows no sign of more.
+// countDevices finds how many devices run the program. The program says so, and the options
+// must not contradict it. It is 1 only where nothing in the program points to more.
 func (r *TextReport) countDevices(m *mlir.Module, on topology.Slice, o TextOptions) error {
 	var l fault.List
 	bad := func(format string, args ...any) {
@@ -160,8 +160,8 @@ type Partitions struct {
 	Shown []int `json:"shown"`
 }
 
-// countPartitions is the number of partitions that the program says, which must be
-// that of one of its meshes or shardings where it has any.
+// countPartitions finds the number of partitions that the program says. It must be that
+// of one of the program's meshes or shardings, where it has any.
 func (r *TextReport) countPartitions(m *mlir.Module, o TextOptions) (int, error) {
 	numbers := Partitions{Given: o.Partitions, Said: cmp.Or(m.Partitions, m.Devices), Shown: []int{}}
 	for _, c := range m.Counts {
@@ -231,8 +231,8 @@ func (r *TextReport) countPartitions(m *mlir.Module, o TextOptions) (int, error)
 	return 1, nil
 }
 
-// platformCalls are custom calls that one platform alone has, by how their targets
-// begin. They come from JAX's own lowerings and from the kernels that people write.
+// platformCalls lists, by the start of their targets, custom calls that only one platform
+// has. They come from JAX's own lowerings and from the kernels that people write.
 var platformCalls = []struct{ prefix, platform string }{
 	{"tpu_custom_call", "tpu"}, // Mosaic
 	{"lapack_", "cpu"},
@@ -242,7 +242,7 @@ var platformCalls = []struct{ prefix, platform string }{
 	{"hipsolver_", "rocm"}, {"hipblas_", "rocm"}, {"hipsparse_", "rocm"}, {"hip_", "rocm"},
 }
 
-// listNames joins names that a file gives. One that is not plain is quoted.
+// listNames joins names from a file. A name with unusual characters is quoted.
 func listNames(names []string, between string) string {
 	var out []string
 	for _, n := range names {

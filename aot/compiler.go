@@ -30,8 +30,8 @@ type compiler interface {
 	close()
 }
 
-// openCompiler finds the compiler of a slice: libtpu's by a topology for TPUs, the CPU
-// plugin's with so many virtual devices for cpu:N.
+// openCompiler opens the compiler of a slice: for TPUs libtpu's, which takes a topology in
+// place of devices; for cpu:N the CPU plugin's, with so many virtual devices.
 func openCompiler(ctx context.Context, on topology.Slice, o Options) (compiler, error) {
 	if p, ok := on.PJRT(); ok {
 		name := o.Plugin
@@ -58,8 +58,8 @@ func openCompiler(ctx context.Context, on topology.Slice, o Options) (compiler, 
 	return clientCompiler{c}, nil
 }
 
-// sameDevices holds the plugin's devices against the slice's: a program compiled
-// for others would run on wrong neighbours.
+// sameDevices checks that the plugin's devices are those of the slice. A program that is
+// compiled for others would exchange data with the wrong neighbours.
 func sameDevices(on topology.Slice, have []xla.TopologyDevice) error {
 	want := map[int]topology.Device{}
 	for _, d := range on.DeviceList() {
@@ -78,7 +78,7 @@ func sameDevices(on topology.Slice, have []xla.TopologyDevice) error {
 	return nil
 }
 
-// topologyCompiler compiles for a topology.
+// topologyCompiler compiles for a topology whose devices are absent.
 type topologyCompiler struct{ t *xla.Topology }
 
 func (c topologyCompiler) compile(ctx context.Context, text []byte, o xla.CompileOptions) (Compiled, error) {
@@ -89,7 +89,7 @@ func (c topologyCompiler) platformVersion() string { return c.t.PlatformVersion(
 func (c topologyCompiler) deviceKind() string      { return c.t.Devices()[0].Kind }
 func (c topologyCompiler) close()                  { c.t.Close() }
 
-// clientCompiler compiles on a client's devices.
+// clientCompiler compiles for a client's devices, which are present.
 type clientCompiler struct{ c *xla.Client }
 
 func (c clientCompiler) compile(ctx context.Context, text []byte, o xla.CompileOptions) (Compiled, error) {

@@ -99,7 +99,7 @@ func sha256Hex(data []byte) string {
 	return hex.EncodeToString(h[:])
 }
 
-// newManifest is what is known of a compilation but its files.
+// newManifest makes the manifest of a compilation, without its files.
 func (c *Compilation) newManifest() (*Manifest, error) {
 	s := c.Step
 	m := &Manifest{Format: Format, On: s.On.String(), Kind: s.On.Kind, DeviceKind: c.compiler.deviceKind(), Hosts: s.On.HostCount(), Mesh: s.Graph.Mesh.String(),
@@ -115,14 +115,14 @@ func (c *Compilation) newManifest() (*Manifest, error) {
 	return m, err
 }
 
-// configOf is a model's configuration as JSON, and its hash.
+// configOf gives a model's configuration as JSON, and its hash.
 func configOf(m models.Model) (json.RawMessage, string, error) {
 	config, err := json.Marshal(m.Config())
 	return config, sha256Hex(config), err
 }
 
-// paramsHash is of the names and shapes of the parameters: of what checkpoints
-// hold, so that a bundle is refused for one that holds something else.
+// paramsHash hashes the names and shapes of the parameters that a checkpoint holds, so that
+// a bundle is refused for a checkpoint that holds others.
 func paramsHash(m models.Model, layers int) string {
 	var text strings.Builder
 	for _, p := range m.Params(layers) {
@@ -139,12 +139,12 @@ func inputsOf(g *graph.Graph) []Input {
 	return out
 }
 
-// hostProcessor is the model of this machine's, and a hash of all its features.
+// hostProcessor gives the model of this machine's processor, and a hash of its features.
 func hostProcessor() (name, hash string) {
 	text := cache.CPU()
 	name = text
 	for line := range strings.Lines(text) {
-		// Between the family's number and the stepping's stands the model's name, the first line with blanks in it.
+		// The model's name is the first line with blanks in it.
 		if line = strings.TrimSpace(line); strings.Contains(line, " ") {
 			name = line
 			break

@@ -17,7 +17,7 @@ func CheckWritable(dir string, force bool) error {
 	return userfile.CheckFolder(userfile.Output{Path: dir, Force: force}, checkBundleAlone)
 }
 
-// checkBundleAlone refuses a folder that has more in it than a bundle, or none.
+// checkBundleAlone refuses a folder that has no bundle in it, or more than a bundle.
 func checkBundleAlone(dir string) error {
 	path := filepath.Join(dir, ManifestName)
 	text, err := userfile.Read(path, maxManifest)
@@ -75,7 +75,7 @@ func (c *Compilation) Write(dir string, force bool) error {
 	})
 }
 
-// fileName is a program's name as a file's.
+// fileName makes a file's name of a program's name.
 func fileName(program string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' {

@@ -6,7 +6,7 @@ import (
 	"weft/fault"
 )
 
-// Costs are what a pipeline's parts cost, in any one unit.
+// Costs are the costs of a pipeline's parts, in any one unit.
 type Costs struct {
 	Embed float64   // what comes before the layers, on the first stage
 	Head  float64   // what comes after them, on the last stage
@@ -25,7 +25,7 @@ func (c Costs) checkCosts(layers int) error {
 	return nil
 }
 
-// Of are the costs of the stages.
+// Of gives the cost of each stage.
 func (c Costs) Of(s Stages) []float64 {
 	out := make([]float64, s.Len())
 	for i, r := range s.Ranges() {
@@ -67,8 +67,8 @@ func Balanced(layers, stages, micro int, c Costs) (Stages, error) {
 	if stages == 1 {
 		return Stages{[]int{layers}}, nil
 	}
-	// Each bound is narrowed as far as some split still keeps it, and then let out
-	// by what counts as equal.
+	// Each bound is narrowed until hardly any split keeps it, and is then widened by the
+	// difference that counts as equal.
 	slack := tolerance * total
 	b.most = slack + leastFloat(0, total, func(x float64) bool { b.most = x; return b.isPossible() })
 	b.fewest = -slack - leastFloat(-total, 0, func(x float64) bool { b.fewest = -x; return b.isPossible() })
@@ -76,7 +76,7 @@ func Balanced(layers, stages, micro int, c Costs) (Stages, error) {
 	return b.firstSplit(), nil
 }
 
-// balance is the search for a split whose stages keep three bounds.
+// balance searches for a split whose stages keep three bounds.
 type balance struct {
 	layers, stages, micro int
 	sums                  []float64 // sums[i]: cost of the first i layers
@@ -104,7 +104,7 @@ func newBalance(layers, stages, micro int, c Costs) *balance {
 	return b
 }
 
-// stageCost of stage s when it holds layers lo to hi.
+// stageCost gives the cost of stage s where it holds layers lo to hi.
 func (b *balance) stageCost(lo, hi, s int) float64 {
 	x := b.sums[hi] - b.sums[lo]
 	if s == 0 {
@@ -124,9 +124,9 @@ func (b *balance) keepsBounds(lo, hi, s int) bool {
 	return x <= b.most && x >= b.fewest && (hi-lo) <= b.peak/min(b.stages-s, b.micro)
 }
 
-// isPossible fills reach and reports whether a split keeps the bounds. The counts
-// that a stage may have at one start are a run, and both its ends move on with the
-// start, so that each stage takes one pass.
+// isPossible fills reach and reports whether a split keeps the bounds. For one first layer,
+// the last layers that a stage may have are a contiguous range. Both its ends move on with
+// the first layer, so that one pass over the layers is enough for each stage.
 func (b *balance) isPossible() bool {
 	for i := range b.reach[b.stages] {
 		b.reach[b.stages][i] = i == b.layers
@@ -158,7 +158,8 @@ func (b *balance) fillStage(s int) {
 	}
 }
 
-// firstSplit is the split with the smallest counts first, for bounds that are possible.
+// firstSplit gives, of the splits that keep the bounds, the one with the smallest counts
+// on the first stages. There must be one.
 func (b *balance) firstSplit() Stages {
 	counts := make([]int, b.stages)
 	at := 0
@@ -174,8 +175,8 @@ func (b *balance) firstSplit() Stages {
 	return Stages{counts}
 }
 
-// leastFloat finds, to within rounding, the smallest x of an interval at which ok
-// holds, where it holds at the end and from there on down to it.
+// leastFloat finds by bisection, to within rounding, the smallest x between lo and hi at
+// which ok holds. ok must hold from that x up to hi.
 func leastFloat(lo, hi float64, ok func(float64) bool) float64 {
 	for range 64 {
 		mid := lo + (hi-lo)/2

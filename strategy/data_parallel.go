@@ -15,7 +15,7 @@ type DataParallel struct {
 	Axes []string // nil: those of dp and fsdp that the mesh has
 }
 
-// meshAxes are the data axes as the mesh names them, in mesh order.
+// meshAxes gives the data axes as the mesh names them, in mesh order.
 func (d DataParallel) meshAxes(m *mesh.Mesh) ([]string, error) {
 	if len(d.Axes) > 0 {
 		axes, err := axesOn(m, dataName, d.Axes)
@@ -73,7 +73,7 @@ func (d DataParallel) refineSpec(m *mesh.Mesh, t Tensor, s sharding.Spec, axes [
 		}
 		on = append(on, axis)
 	}
-	if len(on) == len(axes) { // all of them data axes
+	if len(on) == len(axes) { // every axis of the dim is a data axis
 		on = axes
 	}
 	if parts := m.Size(on...); t.Shape[dim]%parts != 0 {

@@ -30,7 +30,7 @@ var degreeNames = [...]string{mesh.PP, mesh.DP, mesh.FSDP, mesh.SP, mesh.TP}
 // low enough that a mistyped number is an error and no lack of memory.
 const MaxDevices = 1 << 20
 
-// inOrder gives the degrees in the order of degreeNames, 0 read as 1.
+// inOrder gives the degrees in the order of degreeNames, with 1 in place of 0.
 func (d Degrees) inOrder() [len(degreeNames)]int {
 	all := [...]int{d.Pipeline, d.Data, d.Shard, d.Context, d.Model}
 	for i, n := range all {
@@ -75,7 +75,8 @@ func (d Degrees) Devices() int {
 	return product
 }
 
-// checkSizes reports degrees below 1, and fills beyond the number allowed.
+// checkSizes adds an error for each degree below 1, and one where more degrees are to be
+// filled than fills allows.
 func (d Degrees) checkSizes(list *fault.List, fills int) {
 	var open []string
 	for i, n := range d.inOrder() {
@@ -148,8 +149,8 @@ func (d Degrees) orNone() string {
 	return "all 1"
 }
 
-// indivisibleError says that a number of devices does not divide by the product of the
-// degrees given, and which products near it would.
+// indivisibleError says that a number of devices does not divide by need, the product of
+// the degrees given, and names the nearest products that divide it.
 func (d Degrees) indivisibleError(devices, need int) error {
 	lo, hi := need, need
 	for devices%lo != 0 {

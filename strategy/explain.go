@@ -10,7 +10,7 @@ import (
 	"weft/sharding"
 )
 
-// Placement is one tensor under a plan.
+// Placement says how a plan lays out one tensor.
 type Placement struct {
 	Name       string        `json:"name"`
 	Shape      []int         `json:"shape"`
@@ -20,7 +20,7 @@ type Placement struct {
 	Notes      []Note        `json:"notes"`       // what was not applied, and why
 }
 
-// Report is every tensor under a plan.
+// Report says how a plan lays out every tensor.
 type Report struct {
 	Mesh       string      `json:"mesh"`
 	Tensors    []Placement `json:"tensors"`
@@ -60,7 +60,7 @@ func (p Plan) Explain(m *mesh.Mesh, tensors []Tensor) (*Report, error) {
 	return r, nil
 }
 
-// pieceBytes is the bytes of a piece of t, at most math.MaxInt64.
+// pieceBytes counts the bytes of a piece of t of some shape, at most math.MaxInt64.
 func pieceBytes(t Tensor, shape []int) int64 {
 	n := Tensor{Shape: shape}.countElements()
 	if t.Elem > 0 && n > math.MaxInt64/t.Elem {
@@ -69,7 +69,7 @@ func pieceBytes(t Tensor, shape []int) int64 {
 	return int64(n) * int64(t.Elem)
 }
 
-// addBytes is at most math.MaxInt64.
+// addBytes adds two sizes and gives math.MaxInt64 where the sum is larger.
 func addBytes(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
@@ -77,8 +77,9 @@ func addBytes(a, b int64) int64 {
 	return a + b
 }
 
-// noteUnusedAxes notes the axes that no strategy claims: along them everything is the
-// same, and no gradient is summed. The pipeline's axis numbers stages.
+// noteUnusedAxes makes a note for each axis that no strategy claims, because every device
+// along it computes the same and no gradient is summed over it. The pipeline's axis needs
+// none: it numbers stages.
 func noteUnusedAxes(m *mesh.Mesh, claimed []claim) []Note {
 	notes := []Note{}
 	for _, a := range m.Axes() {

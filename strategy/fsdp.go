@@ -91,7 +91,7 @@ func (f FSDP) refineSpec(m *mesh.Mesh, t Tensor, s sharding.Spec, axes []string)
 	return s.WithDim(dim, append(s.Dim(dim), axes...)...), nil, nil
 }
 
-// chooseDim is the dim to split into parts more, or -1.
+// chooseDim gives the dim that is split into parts more by rules 2 to 4 of FSDP, or -1.
 func (f FSDP) chooseDim(m *mesh.Mesh, t Tensor, s sharding.Spec, parts int) int {
 	free, stacked := -1, -1
 	for i, size := range t.Shape {
@@ -112,7 +112,7 @@ func (f FSDP) chooseDim(m *mesh.Mesh, t Tensor, s sharding.Spec, parts int) int 
 	return stacked
 }
 
-// besideSpec reminds of the axes that have dims already.
+// besideSpec names, for a note, the spec whose axes split dims already.
 func besideSpec(s sharding.Spec) string {
 	if s.IsWhole() {
 		return ""
@@ -120,7 +120,8 @@ func besideSpec(s sharding.Spec) string {
 	return fmt.Sprintf(" beside %s", s)
 }
 
-// fittingParts names the largest number of parts below the one asked for that a dim has room for.
+// fittingParts names, for a note, the largest number of parts below the one asked for into
+// which a dim divides.
 func fittingParts(m *mesh.Mesh, t Tensor, s sharding.Spec, parts int) string {
 	best := 0
 	for i, size := range t.Shape {

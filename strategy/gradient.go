@@ -63,7 +63,8 @@ func (p Plan) Gather(m *mesh.Mesh, t Tensor) ([]sharding.Step, error) {
 	return sharding.Reshard(m, stored, computed, t.Shape, t.Elem)
 }
 
-// storedAndComputed are where a tensor is stored, and where it is once gathered over FSDP's axes.
+// storedAndComputed gives the spec with which a tensor is stored, and the spec with which
+// it is computed with, which is gathered over FSDP's axes.
 func (p Plan) storedAndComputed(m *mesh.Mesh, t Tensor) (stored, computed sharding.Spec, claimed []claim, err error) {
 	if claimed, err = p.claimAxes(m); err != nil {
 		return
@@ -86,7 +87,7 @@ func (p Plan) storedAndComputed(m *mesh.Mesh, t Tensor) (stored, computed shardi
 	return
 }
 
-// gradientAxes are the axes, in mesh order, over which a parameter's gradient is partial.
+// gradientAxes lists the axes, in mesh order, over which a parameter's gradient is partial.
 func gradientAxes(m *mesh.Mesh, claimed []claim, computed sharding.Spec) []string {
 	var axes []string
 	for _, c := range claimed {

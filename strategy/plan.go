@@ -16,7 +16,8 @@ import (
 // axis that two want. The empty plan leaves tensors whole.
 type Plan []Strategy
 
-// inOrder is the plan, with the plans inside it opened, as it is applied.
+// inOrder lists the strategies in the order in which they are applied, with those of plans
+// inside the plan among them.
 func (p Plan) inOrder() []Strategy {
 	out := make([]Strategy, 0, len(p))
 	for _, s := range p {
@@ -48,11 +49,11 @@ type claim struct {
 	axes []string
 }
 
-// claimAxes are the strategies as they are applied. It reports axes that the mesh
-// does not have, and those that two strategies may not share: one axis may serve
-// two tensor-parallel strategies, which speak of different tensors, and data
-// parallelism beside FSDP, which split batch and parameters. All violations are
-// joined.
+// claimAxes lists the strategies in the order in which they are applied, each with its
+// axes. It reports axes that the mesh does not have, and axes that two strategies may not
+// share. Two tensor-parallel strategies may share one axis, because they split different
+// tensors; so may data parallelism and FSDP, because one splits the batch and the other
+// the parameters. All violations are joined.
 func (p Plan) claimAxes(m *mesh.Mesh) ([]claim, error) {
 	var list fault.List
 	strategies := p.inOrder()
@@ -67,7 +68,7 @@ func (p Plan) claimAxes(m *mesh.Mesh) ([]claim, error) {
 	for i, c := range out {
 		for _, axis := range c.axes {
 			if isClaimed(out[:i], axis) || !isClaimed(out[i+1:], axis) {
-				continue // reported at the first of the claims, or the only one
+				continue // a shared axis is reported at its first claim, and one claim is no conflict
 			}
 			if names := claimantNames(out, axis); !canShare(names) {
 				list.Add(fault.New(sharding.ErrDuplicateAxis, Conflict{Axis: axis, Strategies: names},
@@ -139,8 +140,9 @@ func (p Plan) Refine(m *mesh.Mesh, t Tensor, s sharding.Spec) (sharding.Spec, []
 	return refineByAll(m, claimed, t, s)
 }
 
-// refineByAll applies strategies. The spec between them is canonical and legal: ours
-// keep it so, and what another package returns is checked.
+// refineByAll applies the strategies one after another. The spec between them is always
+// canonical and legal: this package's strategies keep it so, and the spec that a strategy
+// of another package returns is checked.
 func refineByAll(m *mesh.Mesh, claimed []claim, t Tensor, s sharding.Spec) (sharding.Spec, []Note, error) {
 	if err := t.checkDims(); err != nil {
 		return s, nil, err

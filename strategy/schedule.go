@@ -113,9 +113,9 @@ func checkSchedule(kind Kind, stages, micro, chunks int) error {
 	return list.Err()
 }
 
-// interleaveActions runs warm forwards, then a forward and a backward in turn, then the
-// backwards that are left. Microbatches go through the chunks in groups, one for
-// each stage; backwards take the chunks from the last.
+// interleaveActions lists a stage's actions: warm forwards, then a forward and a backward
+// in turn, then the backwards that are left. Microbatches go through the chunks in groups
+// of as many as there are stages; backwards go through the chunks from the last.
 func interleaveActions(stages, micro, chunks, warm int, forwardOnly bool) []Action {
 	total := micro * chunks
 	at := func(k int, backward bool) Action {

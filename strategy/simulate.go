@@ -72,8 +72,8 @@ func (s *simulation) slotOf(stage int, a Action) slot {
 	return slot{a.Backward, a.Micro, a.Chunk*s.stages + stage}
 }
 
-// inputReady is when the input of an action is there; false while it is not known, and
-// for ever when the action has run.
+// inputReady gives the time at which the input of an action is there. It is false as long
+// as the input is missing, and always for an action that has run.
 func (s *simulation) inputReady(stage int, a Action) (float64, bool) {
 	me := s.slotOf(stage, a)
 	if _, twice := s.done[me]; twice {

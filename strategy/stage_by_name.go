@@ -12,7 +12,8 @@ import (
 // name: blocks.3, layers.3, layer_3, encoder_layer_7, transformer_blocks.3.
 var layerNumber = regexp.MustCompile(`(?:^|[._/])(?:layers?|blocks?|h)[._/](\d+)(?:[._/]|$)`)
 
-// Words of what comes after the layers and before them, in that order of reading.
+// Words in the names of parameters after the layers and before them. The last words are
+// looked for first, because "unembed" has "emb" in it.
 var (
 	lastWords  = []string{"unembed", "head", "logits", "output", "proj_out", "norm_out", "final", "ln_f"}
 	firstWords = []string{"emb", "position", "patch", "time", "wte", "wpe"}

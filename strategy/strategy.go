@@ -85,7 +85,7 @@ func unknownAxisError(m *mesh.Mesh, strategy, name string) error {
 		"%s splits over axis %s, which is not in mesh %s; %s", strategy, name, m, hint)
 }
 
-// axesOn finds several axes; a name that stands twice is an error.
+// axesOn finds several axes on a mesh. A name that is given twice is an error.
 func axesOn(m *mesh.Mesh, strategy string, names []string) ([]string, error) {
 	var list fault.List
 	axes := make([]string, 0, len(names))
@@ -105,7 +105,7 @@ func axesOn(m *mesh.Mesh, strategy string, names []string) ([]string, error) {
 	return axes, list.Err()
 }
 
-// wideAxes are the axes of more than one device; the others have no effect.
+// wideAxes gives the axes of more than one device; the others split nothing.
 func wideAxes(m *mesh.Mesh, axes []string) []string {
 	narrow := func(a string) bool { return m.Size(a) == 1 }
 	if !slices.ContainsFunc(axes, narrow) {
@@ -114,7 +114,8 @@ func wideAxes(m *mesh.Mesh, axes []string) []string {
 	return slices.DeleteFunc(slices.Clone(axes), narrow)
 }
 
-// reusedAxisError says that an axis that a strategy needs for dim is in use elsewhere in the spec.
+// reusedAxisError says that the spec uses an axis already which a strategy needs, for dim
+// where that is not negative.
 func reusedAxisError(strategy string, t Tensor, s sharding.Spec, axis string, dim int) error {
 	dims := []int{}
 	where := "partial"

@@ -19,7 +19,7 @@ type Tensor struct {
 	Elem  int // bytes of an element
 }
 
-// countElements is the size of the whole tensor, at most math.MaxInt.
+// countElements counts the elements of the whole tensor, at most math.MaxInt.
 func (t Tensor) countElements() int {
 	n := 1
 	for _, size := range t.Shape {
@@ -35,7 +35,7 @@ func (t Tensor) countElements() int {
 	return n
 }
 
-// dimsNamed lists the dims of a name.
+// dimsNamed lists the dims that have a name.
 func (t Tensor) dimsNamed(dim string) []int {
 	var at []int
 	for i, d := range t.Dims {
@@ -46,7 +46,7 @@ func (t Tensor) dimsNamed(dim string) []int {
 	return at
 }
 
-// findDim is the first dim of a name, or -1, and how many there are.
+// findDim gives the first dim that has a name, or -1, and counts all that have it.
 func (t Tensor) findDim(dim string) (first, count int) {
 	first = -1
 	for i, d := range t.Dims {
@@ -88,7 +88,7 @@ func (t Tensor) checkDims() error {
 	return nil
 }
 
-// messagePrefix is how a message or a note begins.
+// messagePrefix begins a message or a note with the tensor's name, where it has one.
 func (t Tensor) messagePrefix() string {
 	if t.Name == "" {
 		return ""
@@ -96,7 +96,7 @@ func (t Tensor) messagePrefix() string {
 	return t.Name + ": "
 }
 
-// dimText is "dim 0 (out)".
+// dimText writes a dim with its name: "dim 0 (out)".
 func (t Tensor) dimText(i int) string {
 	if i < len(t.Dims) {
 		return fmt.Sprintf("dim %d (%s)", i, t.Dims[i])
@@ -108,7 +108,7 @@ func shapeText(shape []int) string {
 	return "(" + strings.Trim(strings.Join(strings.Fields(fmt.Sprint(shape)), ","), "[]") + ")"
 }
 
-// legalSpec is the canonical form of s, or why it is not legal for t.
+// legalSpec gives the canonical form of s, or the error that says why s is not legal for t.
 func (t Tensor) legalSpec(m *mesh.Mesh, s sharding.Spec) (sharding.Spec, error) {
 	s = s.Canonical(m, len(t.Shape))
 	if s.Check(m, t.Shape) == nil {
@@ -119,7 +119,7 @@ func (t Tensor) legalSpec(m *mesh.Mesh, s sharding.Spec) (sharding.Spec, error) 
 	return s, err
 }
 
-// unevenError says that a dim does not divide over axes.
+// unevenError says that a dim does not divide over axes, and names the nearest sizes.
 func (t Tensor) unevenError(dim, parts int, axes []string) error {
 	size := t.Shape[dim]
 	nearest := nearestMultiples(size, parts)
@@ -127,7 +127,7 @@ func (t Tensor) unevenError(dim, parts int, axes []string) error {
 		"%s%s of size %d does not divide into %d parts over %s; nearest sizes that do: %s", t.messagePrefix(), t.dimText(dim), size, parts, strings.Join(axes, "+"), joinNumbers(nearest))
 }
 
-// nearestMultiples are the multiples of parts on both sides of size, less 0.
+// nearestMultiples lists the multiples of parts on both sides of size, without 0.
 func nearestMultiples(size, parts int) []int {
 	lo := size / parts * parts
 	nearest := []int{}

@@ -81,7 +81,7 @@ func (p TensorParallel) refineSpec(m *mesh.Mesh, t Tensor, s sharding.Spec, axes
 	return s.WithDim(dim, axis), nil, nil
 }
 
-// checkDivides reports heads or elements that do not divide over n devices.
+// checkDivides reports heads, or else elements, that do not divide over n devices.
 func (r Rule) checkDivides(t Tensor, axis string, n, dim int) error {
 	switch {
 	case r.Heads > 0 && r.Heads%n != 0 && n%r.Heads == 0:
@@ -98,7 +98,7 @@ func (r Rule) checkDivides(t Tensor, axis string, n, dim int) error {
 	return nil
 }
 
-// whole is why no rule splits a tensor.
+// whole says why no rule splits a tensor.
 type whole struct {
 	reason Reason
 	text   string
@@ -111,7 +111,7 @@ func noteOf(w whole, t Tensor, axes []string) []Note {
 	return newNote(tensorName, t, axes, w.reason, w.text+"; whole over "+joinWords(axes))
 }
 
-// findRule is the one that decides, or why none splits t.
+// findRule finds the rule that decides on t, or says why none splits it.
 func (p TensorParallel) findRule(t Tensor) (*Rule, whole, error) {
 	rules := p.Rules
 	if rules == nil {

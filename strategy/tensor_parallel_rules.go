@@ -44,7 +44,7 @@ var families = []family{
 	},
 }
 
-// listRules are those of one family.
+// listRules lists the rules of a family.
 func (f family) listRules() []Rule {
 	var out []Rule
 	for _, m := range f.fused {
@@ -62,7 +62,7 @@ func (f family) listRules() []Rule {
 	return out
 }
 
-// common keep whole what no family splits.
+// common are rules for the tensors that no family splits.
 var common = []Rule{
 	{Match: "*norm*"}, {Match: "*modulation*"}, {Match: "*scale_shift_table*"},
 	{Match: "*patch_embed*"}, {Match: "*time_embed*"}, {Match: "*pos_embed*"},

@@ -73,7 +73,7 @@ func (d Degrees) CheckWorkload(w Workload) error {
 	return list.Err()
 }
 
-// saturatingProduct is at most math.MaxInt.
+// saturatingProduct multiplies factors and gives math.MaxInt where the product is larger.
 func saturatingProduct(factors ...int) int {
 	n := 1
 	for _, f := range factors {

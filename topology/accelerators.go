@@ -59,7 +59,7 @@ func (g *Generation) CountsCores() bool {
 	return g.Facts["name_suffix_counts"].Value == "TensorCores"
 }
 
-// namePrefix begins the names of the generation's slices.
+// namePrefix gives the part of a slice's name before the dash.
 func (g *Generation) namePrefix() string {
 	if g.Name == "v5e" {
 		return "v5litepod"
@@ -80,7 +80,7 @@ type HostOption struct {
 	ChipsPerHost int `json:"chips_per_host"`
 }
 
-// row is a slice as the data has it.
+// row is one slice in the embedded data.
 type row struct {
 	Gen, Name, Topology string
 	Chips, Devices      int
@@ -143,7 +143,8 @@ func Slices() []Slice {
 	return out
 }
 
-// findGeneration finds a generation by its name or an alias, in any case; nil if there is none.
+// findGeneration finds a generation by its name or an alias, in upper or lower case; nil
+// if there is none.
 func findGeneration(name string) *Generation {
 	gens := load().Generations
 	for i := range gens {
@@ -180,7 +181,7 @@ func parseShape(text string) ([]int, bool) {
 	return shape, true
 }
 
-// parseNumber reads a plain whole number from 1 to a million.
+// parseNumber reads a whole number from 1 to a million, without a sign or leading zeros.
 func parseNumber(text string) (int, bool) {
 	if len(text) == 0 || len(text) > 7 || text[0] < '1' || text[0] > '9' {
 		return 0, false // also signs and leading zeros, which Atoi takes

@@ -47,8 +47,8 @@ type AxisLayout struct {
 //  3. the most links for the heaviest;
 //  4. tp, or without it the heaviest axis, in the fewest hosts.
 //
-// Within its box an axis goes round a cycle (see ring). Where the plain order is
-// as good by 1, 2 and 4, it stays: always for GPUs and CPU.
+// Within its box an axis goes round a cycle of short steps, which ring makes. Where the
+// plain order is as good by 1, 2 and 4, it stays: always for GPUs and CPU.
 //
 // Errors: as mesh.New, with ErrDeviceCount saying what the slice's name counts;
 // ErrUnknownAxis for an axis of bytes that the mesh does not have.
@@ -92,7 +92,8 @@ func (s Slice) Measure(axes []mesh.Axis, devices []mesh.Device) ([]AxisLayout, e
 	return s.measureAxes(axes, devices), nil
 }
 
-// checkAxes refuses axes that the slice's devices do not fill.
+// checkAxes refuses axes whose sizes do not multiply to the slice's devices, and says what
+// the number in the slice's name counts.
 func (s Slice) checkAxes(axes []mesh.Axis) error {
 	_, err := mesh.New(axes, s.Plain())
 	d, ok := fault.Fields[mesh.DeviceCount](err)
@@ -115,7 +116,7 @@ func (s Slice) checkAxes(axes []mesh.Axis) error {
 		strings.Join(parts, ","), d.Need, s, d.Have, why, d.Have, more)
 }
 
-// withDevices names the slice of the same kind that has n devices.
+// withDevices names the slice of the same kind that has n devices, if there is one.
 func (s Slice) withDevices(n int) (string, bool) {
 	switch s.Kind {
 	case TPU:
@@ -190,7 +191,8 @@ func mapKeys(m map[string]int64) func(func(string) bool) {
 	}
 }
 
-// measureAxes walks every group of every axis.
+// measureAxes counts the hops and hosts of every group of every axis, and keeps those of
+// the group that is worst.
 func (s Slice) measureAxes(axes []mesh.Axis, devices []mesh.Device) []AxisLayout {
 	out := make([]AxisLayout, len(axes))
 	stride := len(devices)
@@ -221,7 +223,7 @@ func (s Slice) measureAxes(axes []mesh.Axis, devices []mesh.Device) []AxisLayout
 	return out
 }
 
-// score orders layouts; less is better.
+// score orders layouts by the four rules of Order; the least is the best.
 type score struct{ cost, longest, links, hosts float64 }
 
 func (a score) less(b score) bool {
@@ -234,14 +236,15 @@ func (a score) less(b score) bool {
 	return false
 }
 
-// stepCost is what a ring of n devices costs for each byte.
+// stepCost gives the cost of a ring of n devices for each byte: the longest step, for
+// which all wait, and the mean step, which is the load on the links.
 func stepCost(longest, sum, n int) float64 { return float64(longest) + float64(sum)/float64(n) }
 
 // fitBudget bounds the search: a few milliseconds. Only large slices with many
 // axes have more ways to be cut; for them the heaviest axes are placed first.
 const fitBudget = 6000
 
-// fit is the search for the best cut of the torus.
+// fit searches for the best cut of the torus into boxes.
 //
 // Each dim of the torus is a mixed-radix number whose digits belong to axes; an
 // axis has at most one digit of each dim. In a dim, the digits are nested: the
@@ -259,10 +262,10 @@ type fit struct {
 	share  [][]int // share[axis][dim]: size of the digit
 	nested [][]int // nested[dim]: axes with a digit there, innermost first
 	rest   []int   // of each dim, not yet taken
-	left   int     // budget
+	left   int     // cuts that may still be tried
 	costs  map[[4]digit][2]int
 
-	any         bool // something is found
+	any         bool // a cut is found
 	best        score
 	found       [][]digit // per axis
 	foundNested [][]int
@@ -300,7 +303,8 @@ func newFit(s Slice, axes []mesh.Axis, weights []float64) *fit {
 	return f
 }
 
-// assignAxes gives the n-th heaviest axis and those after it their shares.
+// assignAxes tries every share of the dims for the n-th heaviest axis and for those after
+// it. It begins with the shares that are best for the axis alone.
 func (f *fit) assignAxes(n int) {
 	if n == len(f.heavy) {
 		f.nestDigits(0)
@@ -356,7 +360,8 @@ func (f *fit) assignAxes(n int) {
 	f.share[a] = []int{1, 1, 1, 1}
 }
 
-// scoreAlone is the score of one axis as if it were innermost everywhere.
+// scoreAlone scores one axis as if its digits were innermost in every dim, where
+// neighbours are nearest. Shares are tried in this order.
 func (f *fit) scoreAlone(a int) score {
 	var digits []digit
 	for d, part := range f.share[a] {
@@ -376,7 +381,7 @@ func (f *fit) scoreAlone(a int) score {
 	return sc
 }
 
-// nestDigits tries every order of the digits of dim d and those after it.
+// nestDigits tries every order of the digits in dim d and in those after it.
 func (f *fit) nestDigits(d int) {
 	if d == len(f.dims) {
 		f.scoreCut()
@@ -395,7 +400,8 @@ func (f *fit) nestDigits(d int) {
 	})
 }
 
-// visitPermutations calls visit with every order of list, the given one first, until it returns false.
+// visitPermutations calls visit with every order of list from place n on, the given one
+// first, until visit returns false.
 func visitPermutations(list []int, n int, visit func() bool) bool {
 	if n >= len(list)-1 {
 		return visit()
@@ -415,7 +421,7 @@ func visitPermutations(list []int, n int, visit func() bool) bool {
 	return true
 }
 
-// scoreCut scores one complete cut.
+// scoreCut scores a complete cut and keeps it if it is the best so far.
 func (f *fit) scoreCut() {
 	f.left--
 	digits := f.axisDigits()
@@ -440,7 +446,7 @@ func (f *fit) scoreCut() {
 	}
 }
 
-// axisDigits are each axis's, with the strides that the nesting gives them.
+// axisDigits lists the digits of each axis with the strides that the nesting gives them.
 func (f *fit) axisDigits() [][]digit {
 	out := make([][]digit, len(f.sizes))
 	for d, members := range f.nested {
@@ -479,7 +485,7 @@ func (f *fit) ringCost(digits []digit) (longest, sum int) {
 	return c[0], c[1]
 }
 
-// countLinks is about how many of a chip's links an axis can use at once.
+// countLinks estimates how many of a chip's links an axis can use at once.
 func (f *fit) countLinks(digits []digit) float64 {
 	n := 0.0
 	for _, g := range digits {
@@ -496,7 +502,7 @@ func (f *fit) countLinks(digits []digit) float64 {
 	return n
 }
 
-// countHosts is how many hosts a group of an axis spans.
+// countHosts counts the hosts that a group of an axis spans.
 func (f *fit) countHosts(digits []digit) float64 {
 	n := 1
 	for _, g := range digits {
@@ -511,7 +517,7 @@ func (f *fit) countHosts(digits []digit) float64 {
 	return float64(n)
 }
 
-// scoreLayout is that of a measured layout, without the links.
+// scoreLayout scores a layout that measureAxes has counted, without the links.
 func (f *fit) scoreLayout(axes []AxisLayout) score {
 	var sc score
 	for i, a := range axes {
@@ -524,7 +530,7 @@ func (f *fit) scoreLayout(axes []AxisLayout) score {
 	return sc
 }
 
-// deviceOrder reads the best cut out, in mesh order.
+// deviceOrder lists the devices of the best cut in mesh order.
 func (f *fit) deviceOrder(s Slice) []mesh.Device {
 	// step[a][i] is what place i of axis a's cycle says of each dim, by digit.
 	steps := make([][][]int, len(f.sizes))

@@ -10,20 +10,21 @@ type Device struct {
 	Core    int    `json:"core"`    // of its chip
 }
 
-// shapeBounds are the shape with three sizes.
+// shapeBounds gives the slice's shape with three sizes, 1 for those it does not have.
 func (s Slice) shapeBounds() [3]int {
 	b := [3]int{1, 1, 1}
 	copy(b[:], s.Shape)
 	return b
 }
 
-// deviceID numbers devices as libtpu does: x fastest, cores of a chip side by side.
+// deviceID gives the id of a device by its chip and core. It numbers as libtpu does: x
+// changes fastest, and the cores of a chip have consecutive ids.
 func (s Slice) deviceID(c [3]int, core int) int {
 	b := s.shapeBounds()
 	return core + s.perChip*(c[0]+b[0]*(c[1]+b[1]*c[2]))
 }
 
-// deviceAt is the inverse of id.
+// deviceAt gives the device that has an id: the inverse of deviceID.
 func (s Slice) deviceAt(id int) Device {
 	b, h := s.shapeBounds(), s.hostBounds
 	chip := id / s.perChip

@@ -40,7 +40,7 @@ func (s Slice) Draw(width int) []string {
 	return out
 }
 
-// chipText is the devices of a chip: "5", or "10,11".
+// chipText writes the ids of a chip's devices: "5", or "10,11".
 func (s Slice) chipText(c [3]int) string {
 	first := s.deviceID(c, 0)
 	if s.perChip == 2 {
@@ -49,7 +49,7 @@ func (s Slice) chipText(c [3]int) string {
 	return fmt.Sprint(first)
 }
 
-// drawLayer draws one z; its lines are equally long.
+// drawLayer draws the chips of one z. Its lines are equally long.
 func (s Slice) drawLayer(z, cell int) []string {
 	b, h := s.shapeBounds(), s.hostBounds
 	edge := strings.Repeat("+"+strings.Repeat("-", h[0]*cell+1), b[0]/h[0]) + "+"

@@ -51,7 +51,8 @@ func Lookup(name string) (Slice, error) {
 	return Slice{}, unknownSliceError(name, "no accelerator has that name", guessNames(text)...)
 }
 
-// nameInGeneration puts another generation before the rest of a name, if that is a slice.
+// nameInGeneration names the slice of another generation with the same number or shape,
+// and where there is none, a small slice of that generation.
 func nameInGeneration(gen, tail string) string {
 	if s, err := lookupTPU("", findGeneration(gen), tail, true); err == nil {
 		return s.String()
@@ -124,7 +125,7 @@ func lookupShape(name string, g *Generation, text string) (Slice, error) {
 	return Slice{}, unknownSliceError(name, why, nearestShapes(g, shape)...)
 }
 
-// nearestCounts names the slices with about so many chips.
+// nearestCounts names the slices whose numbers of chips are nearest to chips.
 func nearestCounts(g *Generation, chips int) []string {
 	var out []string
 	for _, n := range closestNumbers(legalChipCounts(g), chips) {
@@ -133,7 +134,8 @@ func nearestCounts(g *Generation, chips int) []string {
 	return out
 }
 
-// closestNumbers picks the nearest of ascending numbers: n itself, or the one below and the one above.
+// closestNumbers picks from ascending numbers n itself, or else those next below and above
+// it, the nearer first.
 func closestNumbers(list []int, n int) []int {
 	i, found := slices.BinarySearch(list, n)
 	switch {
@@ -150,8 +152,8 @@ func closestNumbers(list []int, n int) []int {
 	return []int{list[i-1], list[i]}
 }
 
-// nearestShapes names up to three slices: of the same number of chips if there
-// are any, else of about so many.
+// nearestShapes names up to three slices whose shapes are nearest to shape. They have the
+// same number of chips if there are such slices, else the nearest numbers.
 func nearestShapes(g *Generation, shape []int) []string {
 	if shape == nil {
 		shape = []int{2, 2, 1}
@@ -189,7 +191,7 @@ func nearestShapes(g *Generation, shape []int) []string {
 	return out
 }
 
-// findGPU finds a GPU by one of its short names.
+// findGPU finds a GPU by one of its short names; nil if there is none.
 func findGPU(name string) *GPU {
 	list := load().GPUs
 	for i := range list {
@@ -200,7 +202,7 @@ func findGPU(name string) *GPU {
 	return nil
 }
 
-// gpuOf is the GPU that a name speaks of, whatever number stands beside it.
+// gpuOf finds the GPU in the name of a box, whatever its number.
 func gpuOf(text string) *GPU {
 	name, _, _ := boxOf(text)
 	return findGPU(name)
@@ -256,9 +258,9 @@ func lookupCPU(name, text string) (Slice, error) {
 	return newCPU(n), nil
 }
 
-// guessNames finds the known names most like a text.
+// guessNames finds up to three known names that are most like a text.
 func guessNames(text string) []string {
-	// The letters before the number decide which accelerator was meant.
+	// The letters before the number say which accelerator is meant.
 	i := strings.IndexAny(text, ":-")
 	head, tail := text, ""
 	if i > 0 {
@@ -295,7 +297,7 @@ func guessNames(text string) []string {
 	return out
 }
 
-// editDistance is the least number of characters to insert, delete or change.
+// editDistance counts the fewest characters to insert, delete or change between two texts.
 func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -72,7 +72,7 @@ func (s Slice) Report() Report {
 	return r
 }
 
-// nilIfZero is nil for 0, which stands for what is not known.
+// nilIfZero gives nil for 0, which stands for a number that is not known.
 func nilIfZero[N int | int64 | float64](n N) *N {
 	if n == 0 {
 		return nil

@@ -45,7 +45,8 @@ type ring struct {
 	core  int   // of 4: the digit of stride 0
 }
 
-// listRings are the choices for a box of digits, each of size 2 or more.
+// listRings lists the cycles that the constructions give for a box of digits, each digit
+// of size 2 or more.
 func listRings(digits []digit) []ring {
 	if len(digits) <= 1 {
 		return []ring{{digits: digits}}
@@ -74,7 +75,8 @@ func listRings(digits []digit) []ring {
 	return out
 }
 
-// bestRing is the choice with the shortest longest step, then the least sum.
+// bestRing picks the cycle whose longest step is the shortest, and of those the one with
+// the least sum.
 func bestRing(digits []digit) (best ring, longest, sum int) {
 	for i, r := range listRings(digits) {
 		l, s := r.stepLengths()
@@ -85,8 +87,8 @@ func bestRing(digits []digit) (best ring, longest, sum int) {
 	return best, longest, sum
 }
 
-// stepLengths is the longest step of the cycle and the sum of all. It is what walking
-// places() gives (a test compares them), without the walk except in case 3.
+// stepLengths gives the longest step of the cycle and the sum of all steps. It computes
+// them without listing the places, except in case 3. A test compares it with walkCycle.
 func (r ring) stepLengths() (longest, sum int) {
 	if r.chips != nil {
 		return r.chips.stepLengths()
@@ -113,7 +115,7 @@ func (r ring) stepLengths() (longest, sum int) {
 		columns *= d.size
 		steps = steps*d.size + (d.size-1)*d.stride
 	}
-	// steps is that of the snake when the fastest digit comes first in order: each
+	// steps is the length of the snake when the fastest digit comes first in order: each
 	// slower digit repeats the snake so far size times and adds size-1 steps.
 	for _, d := range r.digits {
 		longest = max(longest, d.stride)
@@ -122,7 +124,7 @@ func (r ring) stepLengths() (longest, sum int) {
 	return longest, rows.size*steps - (rows.size-2)*first + 2*(rows.size-1)*rows.stride
 }
 
-// walkCycle measures a cycle.
+// walkCycle gives the longest step and the sum of all steps of a cycle of places.
 func walkCycle(digits []digit, places [][]int) (longest, sum int) {
 	for i, p := range places {
 		q, hops := places[(i+1)%len(places)], 0
@@ -138,7 +140,7 @@ func walkCycle(digits []digit, places [][]int) (longest, sum int) {
 	return longest, sum
 }
 
-// listPlaces lists the cycle.
+// listPlaces lists the places of the cycle in order.
 func (r ring) listPlaces() [][]int {
 	if r.chips != nil {
 		var out [][]int
@@ -205,8 +207,8 @@ func (r ring) listPlaces() [][]int {
 	return out
 }
 
-// snakePlaces goes through all places of the digits of order, one step at a time; the
-// digit of the rows stays 0.
+// snakePlaces lists all places of the digits of order so that each is one step from the
+// one before. The digit of the rows stays 0.
 func (r ring) snakePlaces() [][]int {
 	out := [][]int{make([]int, len(r.digits))}
 	for _, i := range r.order {

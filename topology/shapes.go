@@ -15,7 +15,7 @@ import (
 // the vendor's page lists.
 var cubes = map[string]int{"v4": 64, "v5p": 140, "tpu7x": 144}
 
-// smallShapes are the shapes of less than a cube.
+// smallShapes lists the shapes of a 3D generation that are smaller than a cube.
 func smallShapes(gen string) [][]int {
 	list := [][]int{{2, 2, 1}, {2, 2, 2}, {2, 2, 4}, {2, 4, 4}}
 	if gen == "tpu7x" {
@@ -24,9 +24,9 @@ func smallShapes(gen string) [][]int {
 	return list
 }
 
-// shapesOf are the legal shapes with a number of chips, the usual one first:
-// the one nearest to a cube. Where a table of MaxText names the usual shape, it
-// is that one (a test goes through all of them).
+// shapesOf lists the legal shapes with a number of chips. The usual shape, the one nearest
+// to a cube, comes first. It is the shape that MaxText's tables name, where they name one;
+// a test goes through all of them.
 func shapesOf(g *Generation, chips int) [][]int {
 	var out [][]int
 	if most := cubes[g.Name]; most > 0 {
@@ -68,7 +68,7 @@ func sumSizes(shape []int) int {
 	return n
 }
 
-// legalChipCounts are the numbers of chips that a generation's slices have, ascending.
+// legalChipCounts lists the numbers of chips that a generation's slices have, ascending.
 func legalChipCounts(g *Generation) []int {
 	var out []int
 	if most := cubes[g.Name]; most > 0 {
@@ -93,8 +93,8 @@ func isLegalShape(g *Generation, shape []int) bool {
 	return slices.ContainsFunc(shapesOf(g, countChips(shape)), func(s []int) bool { return slices.Equal(s, shape) })
 }
 
-// wrappedDims is which dims of a shape close to rings: on a 3D torus all of them from
-// whole cubes up, on v5e and v6e those of 16. nil: not known (v2, v3).
+// wrappedDims says which dims of a shape close to rings: on a 3D torus all of them from
+// whole cubes up, on v5e and v6e those of 16. nil means that it is not known (v2, v3).
 func wrappedDims(g *Generation, shape []int) []bool {
 	if r := load().rows[g.Name+":"+shapeText(shape)]; r != nil {
 		return r.Wrap
