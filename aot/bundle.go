@@ -26,21 +26,21 @@ var (
 	ErrMismatch = fault.NewKind("bundle-mismatch")
 )
 
-// Mismatch says what of a run is not what a bundle was compiled for.
+// Mismatch names a property of a run that differs from what a bundle was compiled for.
 type Mismatch struct {
 	What     string `json:"what"` // model, mesh, dtype, plugin, ...
 	Compiled string `json:"compiled"`
 	Have     string `json:"have"`
 }
 
-// What is read before anything is known to be right is bounded. A serialised program
-// is a protobuf message, which has 2 GiB at most.
+// Files are bounded, because they are read before anything shows that they are a bundle's.
+// A serialised program is a protobuf message, which has 2 GiB at most.
 const (
 	maxManifest = 64 << 20
 	maxBlob     = 2 << 30
 )
 
-// Bundle is a folder of compiled programs, read and found whole.
+// Bundle is a folder of compiled programs that has been read and checked.
 type Bundle struct {
 	Manifest
 	Dir string
@@ -48,9 +48,8 @@ type Bundle struct {
 	code map[string][]byte // executables, by the hash of their text
 }
 
-// OpenBundle reads a folder that Write made: every file, held against the hash
-// that the manifest has of it. Error: ErrBundle, every file that is not as it was
-// written named.
+// OpenBundle reads a folder that Write made, and compares every file with the hash that
+// the manifest has of it. Error: ErrBundle, one for each file that has changed.
 func OpenBundle(dir string) (*Bundle, error) {
 	path := filepath.Join(dir, ManifestName)
 	data, err := userfile.Read(path, maxManifest)
@@ -101,7 +100,7 @@ func (b *Bundle) readBlob(want Blob) ([]byte, error) {
 	return data, nil
 }
 
-// Mesh is what the programs were compiled for, with its device order.
+// Mesh gives the mesh that the programs were compiled for, with its device order.
 func (b *Bundle) Mesh() *mesh.Mesh {
 	axes, err := mesh.Parse(b.Manifest.Mesh)
 	if err == nil {
@@ -113,9 +112,10 @@ func (b *Bundle) Mesh() *mesh.Mesh {
 	panic(err) // parseManifest has made it before
 }
 
-// Engine is e with the bundle's programs in place of its compiler, after every
-// line of the manifest is held against the run: the graph g of request r, for
-// model m. Nothing is compiled. Error: ErrMismatch, one for each line that differs.
+// Engine gives an engine that runs on e with the bundle's programs in place of e's
+// compiler. First it compares every line of the manifest with the run: the graph g of
+// request r, for model m. Nothing is compiled. Error: ErrMismatch, one for each line that
+// differs.
 func (b *Bundle) Engine(e engine.Engine, m models.Model, r models.Request, g *graph.Graph) (engine.Engine, error) {
 	var l fault.List
 	differ := func(what string, compiled, have any) bool {

@@ -21,7 +21,7 @@ import (
 	"weft/xla/plugin"
 )
 
-// Compilation is a step's programs, compiled. Close frees them.
+// Compilation has the compiled programs of a step. Close frees them.
 type Compilation struct {
 	Step   *Step
 	Report Report
@@ -53,13 +53,14 @@ type Report struct {
 	Attention []graph.Choice `json:"attention"`
 
 	ResidentWeightBytes int64 `json:"resident_weight_bytes"`
-	// KeptBytes is what a request keeps, AliveBytes what a step hands on at the fullest moment.
+	// KeptBytes are kept by a request, AliveBytes handed on by a step, at the moment when a
+	// device holds most.
 	KeptBytes  int64 `json:"kept_bytes"`
 	AliveBytes int64 `json:"alive_bytes"`
 	// CodeBytes is the programs' own size on the device; nil where the compiler does not say.
 	CodeBytes *int64 `json:"code_bytes"`
-	// ProgramBytes is what the program At needs at the fullest moment besides: its
-	// temporaries, results and padding; nil where it gives no statistics.
+	// ProgramBytes are those that the program At needs at that moment besides, for its
+	// temporaries, results and padding; nil where the compiler gives no statistics.
 	ProgramBytes *int64 `json:"program_bytes"`
 	At           string `json:"at"`
 	Need                // the sum, unknown where a program's own memory is
@@ -98,8 +99,8 @@ func Compile(ctx context.Context, m models.Model, on topology.Slice, o Options) 
 	return CompileStep(ctx, s, o)
 }
 
-// CompileStep is Compile of a step that is built. Of the options it reads how to
-// compile, not what.
+// CompileStep is Compile for a step that is built already. It reads only the options that
+// say how to compile.
 func CompileStep(ctx context.Context, s *Step, o Options) (*Compilation, error) {
 	held, err := s.Graph.Residency(graph.Passes{N: s.Passes})
 	if err != nil {

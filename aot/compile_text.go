@@ -20,9 +20,9 @@ import (
 // TextOptions say how a program of somebody else's is compiled.
 type TextOptions struct {
 	Name string // for messages
-	// Replicas and Partitions are how many devices run it, one of the two. 0 is what
-	// the program says: its attributes mhlo.num_replicas and mhlo.num_partitions, its
-	// meshes and shardings; 1 where it shows no sign of more.
+	// Replicas or Partitions is the number of devices that run the program. 0 takes the
+	// number from the program: from its attributes mhlo.num_replicas and
+	// mhlo.num_partitions, its meshes and shardings; 1 where nothing in it points to more.
 	Replicas, Partitions int
 	Plugin               string
 	Install              bool
@@ -30,14 +30,14 @@ type TextOptions struct {
 	MemoryBytes          int64 // of a device, where the slice does not say (cpu:N)
 }
 
-// TextReport is what a program of somebody else's needs.
+// TextReport says what a program of somebody else's needs.
 type TextReport struct {
 	On         string `json:"on"`
 	Form       string `json:"form"` // "text", "bytecode" or "jax.export"
 	Replicas   int    `json:"replicas"`
 	Partitions int    `json:"partitions"`
-	// Partitioner is what splits the program where it has several partitions: "shardy",
-	// or "gspmd", which reads mhlo.sharding.
+	// Partitioner names the part of XLA that splits a program of several partitions:
+	// "shardy", or "gspmd", which reads mhlo.sharding.
 	Partitioner string `json:"partitioner,omitempty"`
 	// Producer wrote the bytecode; Platforms and CallingConvention are what the file of
 	// jax.export's serialize() says.

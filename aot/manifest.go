@@ -25,7 +25,7 @@ const ManifestName = "manifest.json"
 const Format = 1
 
 // Manifest says what a bundle of compiled programs was compiled for. A program
-// is right for that alone: Bundle.Check holds every line of it against a run.
+// is right for that alone: Bundle.Engine compares every line of it with a run.
 type Manifest struct {
 	Format int `json:"format"`
 	// On is the slice as topology.Lookup reads it, Kind what it is made of, Hosts how

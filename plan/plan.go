@@ -43,7 +43,7 @@ var (
 	ErrAssert = fault.NewKind("assertion-failed")
 )
 
-// Options are what is planned.
+// Options say what is planned: the video, the numeric types, and the splits to try.
 type Options struct {
 	Width, Height, Frames int
 	Batch                 int // videos; 0 is 1
@@ -58,8 +58,8 @@ type Options struct {
 	Text          int // rows of text where the configuration has no length
 	// Mesh plans this split alone; axes left out are 1. nil goes over all.
 	Mesh []mesh.Axis
-	// FSDP are axes among dp and sp over which weights are kept in shares, where a
-	// split has them; nil plans each split with such shares and without.
+	// FSDP are axes among dp and sp over which the weights are sharded too, where a split
+	// has them; nil plans each split with its weights sharded so and without.
 	FSDP []string
 	// MemoryBytes is a device's memory where the slice does not say (cpu:N); 0 is not known.
 	MemoryBytes int64
@@ -72,44 +72,46 @@ type Options struct {
 	// TokenTimes gives tokens timesteps of their own, of two among them: a given first
 	// frame's and the others', as image-to-video with Wan2.2-TI2V has.
 	TokenTimes bool
-	// As is whose program is planned: "" weft's, AsVidax the peer's.
+	// As says whose program is planned: "" for weft's, AsVidax for the peer's.
 	As string
-	// Weights is the type weights are kept in on the devices; the zero value is
-	// DType for weft, and what the peer's script does for the peer.
+	// Weights is the type that the devices keep weights in. The zero value is DType for
+	// weft, and for the peer the type that its script takes.
 	Weights dtype.DType
 	// Prices are a user's own; nil leaves costs out.
 	Prices *Prices
-	// Steps of a video: what runs once a video is spread over them, and prices are
-	// of a video too. 0 leaves that out.
+	// Steps is the number of steps of a video. The time of work that is done once a video
+	// is spread over them, and costs are given for a video too. 0 leaves both out.
 	Steps int
 }
 
-// Memory is what one device holds in a phase at its fullest, by kind.
+// Memory counts the bytes of one device, by kind, at the moment of a phase when it holds
+// most.
 type Memory struct {
 	WeightsBytes int64 `json:"weights_bytes"`
-	// ResidualBytes is what a step hands from program to program: the stream, the
-	// latents, the time's embedding.
+	// ResidualBytes are the values that a step hands from program to program: the residual
+	// stream, the latents, the time's embedding.
 	ResidualBytes int64 `json:"residual_bytes"`
-	// AttentionBytes is the text's keys and values and the position tables, which a
-	// request keeps, and what attention holds at the peak.
+	// AttentionBytes are the text's keys and values and the position tables, which a
+	// request keeps, and the values of attention that are live at the peak.
 	AttentionBytes int64 `json:"attention_bytes"`
-	// GatheredBytes is what all-gathers made and is held at the peak.
+	// GatheredBytes are the results of all-gathers that are live at the peak.
 	GatheredBytes int64 `json:"gathered_bytes"`
-	// TempBytes is the rest: activations within a program.
+	// TempBytes are all others: activations within a program.
 	TempBytes  int64 `json:"temp_bytes"`
 	TotalBytes int64 `json:"total_bytes"`
 	// At is the program that needs it.
 	At string `json:"at"`
 }
 
-// Phase is the memory of a part of generating a video, and the form each attention of it
-// takes, and why; the zero value is not modelled. The transformer's attention is Plan's.
+// Phase has the memory of a part of generating a video, and the form that each of its
+// attentions takes, with the reason. The zero value is a phase that is not modelled. The
+// attention of the transformer stands in Plan.
 type Phase struct {
 	*Memory
 	Attention []graph.Choice `json:"attention,omitempty"`
 }
 
-// NotModelled is what JSON and text say of a phase without programs.
+// NotModelled stands in JSON and text for a phase that no program describes.
 const NotModelled = "not modelled"
 
 // MarshalJSON writes the memory or "not modelled".
@@ -131,7 +133,7 @@ func (p *Phase) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*plain)(p))
 }
 
-// Breakdown is memory by phase.
+// Breakdown has the memory of each phase.
 type Breakdown struct {
 	Text Phase `json:"text"`
 	DiT  Phase `json:"dit"`
@@ -149,11 +151,11 @@ func (b Breakdown) peakBytes() int64 {
 	return n
 }
 
-// Plan is one legal split.
+// Plan describes how a step runs with one legal split: its memory, collectives and time.
 type Plan struct {
 	Slice   string   `json:"slice"`
 	Mesh    string   `json:"mesh"`
-	FSDP    []string `json:"fsdp"` // axes over which weights are kept in shares
+	FSDP    []string `json:"fsdp"` // axes over which the weights are sharded
 	Fits    Fit      `json:"fits"`
 	Devices int      `json:"devices"`
 
@@ -171,9 +173,9 @@ type Plan struct {
 	// Attention is the form each attention takes, and why.
 	Attention []graph.Choice `json:"attention"`
 
-	// CollectiveBytes is what a device sends in a step, by axis.
+	// CollectiveBytes are the bytes that a device sends in a step, by axis.
 	CollectiveBytes map[string]int64 `json:"collective_bytes"`
-	// RequestCollectiveBytes is the same for what runs once a request.
+	// RequestCollectiveBytes are those of the programs that run once a request.
 	RequestCollectiveBytes map[string]int64 `json:"request_collective_bytes"`
 	// Collectives is CollectiveBytes by operation, as graph.Traffic has it.
 	Collectives []cost.Traffic `json:"collectives"`
@@ -190,7 +192,8 @@ type Plan struct {
 	split split
 }
 
-// Refusal is a split that is not legal, or with SearchAll a slice that does not do.
+// Refusal is a split that is not legal, or with SearchAll a kind of hardware on which no
+// split fits.
 type Refusal struct {
 	Slice      string         `json:"slice"`
 	Mesh       string         `json:"mesh"`
@@ -199,7 +202,7 @@ type Refusal struct {
 	Violations []fault.Report `json:"violations"` // every reason
 }
 
-// Result is the answer, best plan first.
+// Result has the plans, best first, and the splits that are refused.
 type Result struct {
 	Model  string    `json:"model"`
 	On     string    `json:"on"`
@@ -214,7 +217,7 @@ type Result struct {
 	// Efficiency says how good the times are: "assumed" or "calibrated".
 	Efficiency string   `json:"efficiency"`
 	Notes      []string `json:"notes"`
-	// Settings of the release that a plan depends on, and what said them.
+	// Settings are those of the release that a plan depends on, each with where it is from.
 	Settings map[string]models.Setting `json:"settings"`
 }
 
@@ -275,8 +278,8 @@ func (o Options) modelSettings(m models.Model) models.Settings {
 	return s
 }
 
-// Request is the step that the options ask of a model, without a split and a
-// target, and how many passes of it a denoising step makes. Errors: ErrOptions,
+// Request gives the request that a model builds for these options, without a split and a
+// target, and the number of passes that a denoising step makes. Errors: ErrOptions,
 // models.ErrSize.
 func (o Options) Request(m models.Model) (r models.Request, passes int, err error) {
 	o = o.withDefaults(m)
@@ -526,7 +529,7 @@ func (s *search) adviseOnSplit(on topology.Slice, sp split, err error) error {
 	})
 }
 
-// Target is what programs for a slice are built for.
+// Target says for which hardware and form of attention programs for a slice are built.
 func (o Options) Target(on topology.Slice) spmd.Target {
 	t := target.For(on)
 	t.Attention = o.Attention

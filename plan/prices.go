@@ -16,8 +16,8 @@ import (
 // ErrPrices: a price file that cannot be read, or has no price for a slice.
 var ErrPrices = fault.NewKind("prices")
 
-// Prices are what a user pays for a chip and hour. Prices differ by region,
-// contract and day, so weft has none of its own.
+// Prices are a user's prices of a chip for an hour. They differ by region, contract and
+// day, so weft has none of its own.
 type Prices struct {
 	Currency string `json:"currency"`
 	// ChipHour is by slice ("v4-8"), which goes first, or by generation ("v4", "h100").
@@ -67,7 +67,7 @@ func isGeneration(name string) bool {
 	return false
 }
 
-// Cost is what a plan costs at a user's prices.
+// Cost is the cost of a plan at a user's prices.
 type Cost struct {
 	Currency string   `json:"currency"`
 	Step     float64  `json:"step"`

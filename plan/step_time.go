@@ -19,7 +19,7 @@ import (
 //go:embed data/efficiency.json
 var efficiencyJSON []byte
 
-// Efficiency is one figure of the time model and how it was got.
+// Efficiency is one figure of the time model, with how it was found.
 type Efficiency struct {
 	Value  float64 `json:"value"`
 	Status string  `json:"status"` // assumed, measured, compiler (its figures for the code, not a run) or calibrated
@@ -34,7 +34,7 @@ type Efficiencies struct {
 	// Peer is the calibration of the peer's terms.
 	Peer struct {
 		How string `json:"how"`
-		// HeldOut is by family what the rows of all other families give.
+		// HeldOut has, for each family, the calibration on the rows of all other families.
 		HeldOut map[string]PeerCalibration `json:"held_out"`
 	} `json:"peer"`
 }
@@ -44,7 +44,7 @@ var ErrData = fault.NewKind("plan-data")
 
 var efficiencies = sync.OnceValues(func() (Efficiencies, error) { return readEfficiencies(efficiencyJSON, mosaic.Chips()) })
 
-// EfficiencyData is what step times rest on. Error: ErrData.
+// EfficiencyData gives the figures that step times are computed with. Error: ErrData.
 func EfficiencyData() (Efficiencies, error) { return efficiencies() }
 
 // readEfficiencies reads the figures of the time model and checks that every one is there
@@ -81,8 +81,8 @@ func efficiencyOf(name string) float64 {
 	return e.Values[name].Value
 }
 
-// Time is where a step's seconds go: each program takes the longer of its
-// arithmetic and its memory traffic, and its collectives after it.
+// Time splits a step's seconds by cause. Each program takes the longer of its arithmetic
+// and its memory traffic, and then its collectives.
 type Time struct {
 	MatmulSeconds     float64            `json:"matmul_seconds"`
 	AttentionSeconds  float64            `json:"attention_seconds"`
@@ -101,11 +101,11 @@ type ProgramTime struct {
 	Seconds       float64 `json:"seconds"` // a step
 }
 
-// rates are what one device can do, in a second.
+// rates are the operations and bytes of one device in a second.
 type rates struct {
 	flops, memory, link float64
 	host                float64 // to and from the host's memory; 0 is not known
-	rings               bool    // a ring of more than two uses its links both ways
+	rings               bool    // a ring of more than two devices uses its links in both directions
 }
 
 func ratesOf(on topology.Slice, o Options) rates {

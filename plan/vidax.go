@@ -13,7 +13,7 @@ import (
 // AsVidax plans the peer's program and residency in place of weft's.
 const AsVidax = "vidax"
 
-// ErrPeer: what the peer does not run, or what is not known of it.
+// ErrPeer: the peer does not run what is asked, or nothing is known of it.
 var ErrPeer = fault.NewKind("peer")
 
 //go:embed data/vidax.json
@@ -68,7 +68,7 @@ type PeerRun struct {
 	Width  int    `json:"width"`
 	Height int    `json:"height"`
 	Frames int    `json:"frames"`
-	// Steps of a video, over which what runs once is spread; 0 leaves that out.
+	// Steps of a video, over which work that is done once is spread; 0 leaves that out.
 	Steps int `json:"steps"`
 	DP    int `json:"dp"`
 	TP    int `json:"tp"`
@@ -139,7 +139,7 @@ func PeerModels() map[string]*PeerModel { return vidax().Models }
 // PeerRows are vidax's published measurements.
 func PeerRows() []PeerRow { return slices.Clone(vidax().Rows) }
 
-// PeerStatements are vidax's published statements of what fits.
+// PeerStatements are vidax's published statements on models that fit or do not.
 func PeerStatements() []PeerStatement { return slices.Clone(vidax().Statements) }
 
 func peerModel(name string) (*PeerModel, error) {

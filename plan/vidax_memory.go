@@ -12,21 +12,21 @@ import (
 	"weft/topology"
 )
 
-// PeerMemory is what a device holds when the peer runs.
+// PeerMemory counts the bytes that a device holds when the peer runs.
 type PeerMemory struct {
-	// Prompt and Step are what is resident while the prompt is encoded and while
-	// the transformer runs: weights of every part that is there.
+	// PromptBytes and StepBytes are the weights that are resident while the prompt is
+	// encoded and while the transformer runs.
 	PromptBytes int64 `json:"prompt_bytes"`
 	StepBytes   int64 `json:"step_bytes"`
-	// WorkingBytes is what the transformer's step takes besides, as weft's own program of
-	// the same layout does; -1 where weft has no such program.
+	// WorkingBytes are those that the transformer's step takes beside its weights, counted
+	// on weft's own program with the same layout; -1 where weft has no such program.
 	WorkingBytes int64 `json:"working_bytes"`
 	// PeakBytes is the larger of the two phases. The text encoder's and the decoder's own
 	// activations are not modelled.
 	PeakBytes int64 `json:"peak_bytes"`
 }
 
-// Memory is what r takes of a device.
+// Memory counts the bytes of a device that r takes. Error: ErrPeer for an unknown model.
 func (r PeerRun) Memory() (PeerMemory, error) {
 	m, err := peerModel(r.Model)
 	if err != nil {

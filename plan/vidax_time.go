@@ -9,19 +9,18 @@ import (
 	"weft/topology"
 )
 
-// peerTerms are the parts of the peer's step, each to be multiplied with what
-// calibration found for it.
+// peerTerms are the parts of the peer's step. Each has a factor that calibration finds.
 var peerTerms = [5]string{"matmul", "flash", "dense", "offload", "vae"}
 
-// flashCycles is what JAX's flash attention takes for one block of 128 queries
-// by 128 keys in its default blocks, which is what vidax calls: of libtpu 0.0.52's
-// final bundles (v4, waiting for memory left out) and its static profile (v5p, v5e). No
-// device was measured.
+// flashCycles are the cycles that JAX's flash attention takes for one block of 128 queries
+// by 128 keys with its default block sizes, with which vidax calls it. They are read from
+// the code that libtpu 0.0.52 compiles: from its final bundles without waits for memory (v4)
+// and from its static profile (v5p, v5e). No device was measured.
 var flashCycles = map[string]float64{"v4": 527, "v5p": 686, "v5e": 975}
 
-// mxuFLOPs is what the matrix units of one TensorCore do in a cycle on those
-// generations: four of 128x128, a multiply and an add each. A chip's peak rate over it is
-// the number of cores times their clock.
+// mxuFLOPs are the operations of one TensorCore's matrix units in a cycle on those
+// generations: four units of 128x128, each a multiply and an add. A chip's peak rate
+// divided by it is the number of cores times their clock.
 const mxuFLOPs = 4 * 128 * 128 * 2
 
 // PeerWork is the peer's step in seconds at the device's peak rates, by term:

@@ -8,9 +8,9 @@ import (
 	"weft/mesh"
 )
 
-// Padding is what a tensor becomes when its dims are padded, at their end, to
-// sizes that divide. It is for callers who ask for padding: nothing in weft pads
-// on its own. Sizes are in elements.
+// Padding describes a tensor whose dims are padded at their end to sizes that divide. It
+// is for callers who ask for padding: nothing in weft pads on its own. Sizes are in
+// elements.
 type Padding struct {
 	Mesh   *mesh.Mesh
 	Spec   Spec
@@ -67,8 +67,8 @@ func validSizes(size, local, parts int) []int {
 	return out
 }
 
-// ValidAt is how much of each dim of the piece at mesh position pos is not
-// padding; pos must be a position of the mesh.
+// ValidAt gives, for each dim of the piece at mesh position pos, how many elements are not
+// padding. pos must be a position of the mesh.
 func (p *Padding) ValidAt(pos int) []int {
 	out := make([]int, len(p.Shape))
 	for i := range out {

@@ -16,14 +16,14 @@ type Rule struct {
 	// Match is a pattern: * stands for any run of characters, dots included, and
 	// every other character for itself. "blocks.*.attn.q.weight".
 	Match string `json:"match"`
-	// Spec of what matches. The zero value replicates.
+	// Spec of the parameters that match. The zero value replicates them.
 	Spec Spec `json:"spec"`
 	// Layout of a dim that may not be cut just anywhere; the zero value is none.
 	Layout Layout `json:"layout,omitzero"`
-	// WholeIfUneven keeps what matches whole on a mesh over which its dims do not
-	// divide, and says so, in place of an error: for a width that neither the heads
-	// nor anything else in the model makes divide, and for heads of a layout that
-	// can be neither divided nor copied.
+	// WholeIfUneven keeps a parameter that matches whole, in place of an error, on a mesh
+	// over which its dims do not divide, and says so in a note. It is for a width that
+	// neither the heads nor anything else in the model makes divide, and for heads of a
+	// layout that can be neither divided nor copied.
 	WholeIfUneven bool `json:"whole_if_uneven,omitempty"`
 }
 
@@ -46,7 +46,7 @@ type Assigned struct {
 	Note string `json:"note,omitempty"`
 }
 
-// Assignment is every parameter with its spec, in the order given.
+// Assignment lists every parameter with its spec, in the order given.
 type Assignment []Assigned
 
 // Apply gives every parameter the spec of the first rule that matches it. Nothing

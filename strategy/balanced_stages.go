@@ -8,8 +8,8 @@ import (
 
 // Costs are the costs of a pipeline's parts, in any one unit.
 type Costs struct {
-	Embed float64   // what comes before the layers, on the first stage
-	Head  float64   // what comes after them, on the last stage
+	Embed float64   // of everything before the layers, on the first stage
+	Head  float64   // of everything after them, on the last stage
 	Layer []float64 // of each layer; nil: 1 each
 }
 

@@ -8,8 +8,8 @@ import (
 	"weft/mesh"
 )
 
-// Degrees are over how many devices each kind of parallelism goes. 0 counts as 1;
-// one of them may be Fill. The product is the number of devices.
+// Degrees says over how many devices each kind of parallelism divides its work. 0 counts
+// as 1, and one of them may be Fill. The product is the number of devices.
 type Degrees struct {
 	Pipeline int // pp: stages
 	Data     int // dp: copies of the parameters
@@ -18,7 +18,7 @@ type Degrees struct {
 	Model    int // tp: parts of each layer
 }
 
-// Fill is the degree that takes what the others leave of the devices.
+// Fill stands for the degree that takes all devices that the others leave.
 const Fill = -1
 
 // degreeNames are the axes, outermost first. The axis with the most traffic a

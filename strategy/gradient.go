@@ -7,7 +7,8 @@ import (
 	"weft/sharding"
 )
 
-// Gradient is how the gradient of a tensor comes to be where it is needed.
+// Gradient says how the gradient of a tensor is laid out, and how it is reduced to where
+// it is needed.
 type Gradient struct {
 	// Before the reduction: whole over FSDP's axes, as the parameter was gathered,
 	// and partial over every axis along which the batch was split.

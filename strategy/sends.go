@@ -8,7 +8,8 @@ import (
 	"weft/sharding"
 )
 
-// Traffic is what crosses from stage to stage for one microbatch, in one direction.
+// Traffic has the device pairs and bytes with which stages send one microbatch on, in one
+// direction.
 type Traffic struct {
 	Pairs [][2]int `json:"pairs"` // device ids, source and target, one pair for each line of the pipeline's axis
 	Bytes int64    `json:"bytes"` // that each source sends for each microbatch

@@ -11,7 +11,7 @@ type Span struct {
 	End   float64 `json:"end"`
 }
 
-// Timeline is what each stage ran, in order: simulated, or recorded.
+// Timeline lists the actions that each stage ran, in order: simulated, or recorded.
 type Timeline [][]Span
 
 // Simulate runs a schedule on a clock. Each stage runs its actions one after
@@ -99,7 +99,7 @@ func (s *simulation) inputReady(stage int, a Action) (float64, bool) {
 	return at, true
 }
 
-// Makespan is from the first start to the last end.
+// Makespan gives the time from the first start to the last end.
 func (t Timeline) Makespan() float64 {
 	first, last, some := 0.0, 0.0, false
 	for _, spans := range t {
@@ -116,7 +116,7 @@ func (t Timeline) Makespan() float64 {
 	return last - first
 }
 
-// BubbleShare is the share of the time of all stages in which they ran nothing.
+// BubbleShare gives the share of the time of all stages in which they ran nothing.
 func (t Timeline) BubbleShare() float64 {
 	whole := t.Makespan() * float64(len(t))
 	if whole == 0 {

@@ -11,7 +11,7 @@ import (
 	"weft/sharding"
 )
 
-// Tensor is what a strategy knows of a parameter or an activation.
+// Tensor describes a parameter or an activation to a strategy.
 type Tensor struct {
 	Name  string   // "blocks.3.attn.q.weight"
 	Dims  []string // names of its dims: "out", "in", "batch", "sequence", "heads", ...; nil when unknown

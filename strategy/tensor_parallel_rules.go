@@ -78,7 +78,7 @@ func allRules() []Rule {
 	return append(out, common...)
 }
 
-// DefaultRules are those of every family that RulesFor knows, in its order. q, k, v
+// DefaultRules gives the rules of every family that RulesFor knows, in its order. q, k, v
 // and the feed-forward's way up are split along out, the attention's output and
 // the way down along in, token embedding and head along the vocabulary; norms,
 // modulation, and the embedders of patches, time and position are kept whole.

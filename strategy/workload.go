@@ -9,8 +9,8 @@ import (
 	"weft/sharding"
 )
 
-// Workload is the sizes of a model and a batch that degrees must divide. 0 is a
-// size that is not known and is not checked.
+// Workload has the sizes of a model and a batch that degrees must divide. 0 stands for a
+// size that is not known, which is not checked.
 type Workload struct {
 	Batch   int // global
 	Micro   int // microbatches the batch is cut into

@@ -135,8 +135,8 @@ func (s Slice) withDevices(n int) (string, bool) {
 	return fmt.Sprintf("cpu:%d", n), n <= maxCPU
 }
 
-// CountNote says what the number in the name counts: what people trip over. It
-// is empty where the number counts devices.
+// CountNote says what the number in the slice's name counts, because many people take
+// cores for devices. It is empty where the number counts devices.
 func (s Slice) CountNote() string {
 	if s.Kind != TPU {
 		return ""

@@ -10,7 +10,7 @@ const maxDrawn = 64
 
 // Draw shows which device sits where, the layers of z side by side, and boxes
 // around hosts. x runs to the right and y down. Lines are at most width long.
-// Nothing for more than 64 chips, and for what has no coordinates.
+// It gives nil for more than 64 chips, and for a slice that has no coordinates.
 func (s Slice) Draw(width int) []string {
 	if s.Kind != TPU || s.Chips > maxDrawn {
 		return nil

@@ -9,7 +9,7 @@ import (
 )
 
 // Report is a slice as `weft topo --json` and the explorer show it. null stands
-// for what is not known or does not apply.
+// for a value that is not known or does not apply.
 type Report struct {
 	Name         string       `json:"name"`
 	Spec         string       `json:"spec"` // with the shape: reads back to this very slice
@@ -29,7 +29,7 @@ type Report struct {
 
 	HBMBytes       *int64 `json:"hbm_bytes_per_device"`
 	HBMUsableBytes *int64 `json:"hbm_usable_bytes_per_device"`
-	// Memory is the same with who says so, and what of it a program gets.
+	// Memory gives the same figures with their sources, and the part that no program gets.
 	Memory DeviceMemory `json:"memory_per_device"`
 	Rates  Rates        `json:"rates_per_device"` // peaks a second
 

@@ -10,7 +10,7 @@ import (
 	"weft/fault"
 )
 
-// Kind is what a slice is made of.
+// Kind is the kind of a slice's devices.
 type Kind string
 
 // The kinds.
@@ -167,7 +167,7 @@ func (s Slice) HostCount() int {
 	return s.Hosts
 }
 
-// OnHosts settles the number of hosts where the name leaves it open. Error: ErrHosts.
+// OnHosts chooses the number of hosts where the name leaves it open. Error: ErrHosts.
 func (s Slice) OnHosts(n int) (Slice, error) {
 	known := []int{s.Hosts}
 	if len(s.HostOptions) > 0 {
@@ -190,7 +190,7 @@ func (s Slice) OnHosts(n int) (Slice, error) {
 	return s, nil
 }
 
-// Facts are what is known of the accelerator, with sources; nil for CPU.
+// Facts gives the facts that are known of the accelerator, with sources; nil for CPU.
 func (s Slice) Facts() Facts {
 	switch s.Kind {
 	case TPU:
@@ -210,7 +210,7 @@ type Rates struct {
 	FP8FLOPs    float64 `json:"fp8_flops"`
 	HBMBytes    float64 `json:"hbm_bytes"`
 	LinkBytes   float64 `json:"link_bytes"`    // one link of the chip, one way; of a GPU, all its NVLinks together
-	LinkAchieve float64 `json:"link_achieved"` // what is said to be achieved of it
+	LinkAchieve float64 `json:"link_achieved"` // rate of a link that a source says is achieved
 	HostBytes   float64 `json:"host_bytes"`    // from the host, PCIe, per chip
 	LinksAChip  int     `json:"links_per_chip"`
 	Devices     int     `json:"devices_per_chip"` // who share the links
@@ -254,16 +254,17 @@ func (s Slice) Rates() Rates {
 	return Rates{Devices: 1}
 }
 
-// PJRTTopology is how a plugin is asked for the devices of a slice that is not there.
+// PJRTTopology has the name and options with which a plugin makes the devices of a slice
+// that is not there.
 type PJRTTopology struct {
 	Engine  string         `json:"engine"` // weft's name for the plugin
 	Name    string         `json:"name"`
 	Options map[string]any `json:"options"` // string or []int64
 }
 
-// PJRT is what libtpu calls the slice, with the options it needs: megacore for
-// v4, or a chip shows as two devices; the chips of a host where that is not its
-// default of 2x2x1. False for GPUs and CPU.
+// PJRT gives libtpu's name for the slice and the options that it needs. v4 needs megacore,
+// without which a chip shows as two devices. A slice whose hosts do not have libtpu's
+// default of 2x2x1 chips needs those. False for GPUs and CPU.
 func (s Slice) PJRT() (PJRTTopology, bool) {
 	if s.Kind != TPU {
 		return PJRTTopology{}, false
