@@ -26,21 +26,21 @@ var (
 	ErrMismatch = fault.NewKind("bundle-mismatch")
 )
 
-// Mismatch says what of a run is not what a bundle was compiled for.
+// Mismatch names a property of a run that differs from what a bundle was compiled for.
 type Mismatch struct {
 	What     string `json:"what"` // model, mesh, dtype, plugin, ...
 	Compiled string `json:"compiled"`
 	Have     string `json:"have"`
 }
 
-// What is read before anything is known to be right is bounded. A serialised program
-// is a protobuf message, which has 2 GiB at most.
+// Files are bounded, because they are read before anything shows that they are a bundle's.
+// A serialised program is a protobuf message, which has 2 GiB at most.
 const (
 	maxManifest = 64 << 20
 	maxBlob     = 2 << 30
 )
 
-// Bundle is a folder of compiled programs, read and found whole.
+// Bundle is a folder of compiled programs that has been read and checked.
 type Bundle struct {
 	Manifest
 	Dir string
@@ -48,9 +48,8 @@ type Bundle struct {
 	code map[string][]byte // executables, by the hash of their text
 }
 
-// OpenBundle reads a folder that Write made: every file, held against the hash
-// that the manifest has of it. Error: ErrBundle, every file that is not as it was
-// written named.
+// OpenBundle reads a folder that Write made, and compares every file with the hash that
+// the manifest has of it. Error: ErrBundle, one for each file that has changed.
 func OpenBundle(dir string) (*Bundle, error) {
 	path := filepath.Join(dir, ManifestName)
 	data, err := userfile.Read(path, maxManifest)
@@ -64,10 +63,10 @@ func OpenBundle(dir string) (*Bundle, error) {
 	b := &Bundle{Manifest: *m, Dir: dir, code: map[string][]byte{}}
 	var l fault.List
 	for _, p := range m.Programs {
-		if _, err := b.read(p.Text); err != nil {
+		if _, err := b.readBlob(p.Text); err != nil {
 			l.Add(err)
 		}
-		code, err := b.read(p.Executable)
+		code, err := b.readBlob(p.Executable)
 		if err != nil {
 			l.Add(err)
 		}
@@ -76,8 +75,9 @@ func OpenBundle(dir string) (*Bundle, error) {
 	return b, l.Err()
 }
 
-// read gives a file's bytes if they are those that were written.
-func (b *Bundle) read(want Blob) ([]byte, error) {
+// readBlob reads a file of the bundle and checks that its size and hash are those that
+// the manifest has.
+func (b *Bundle) readBlob(want Blob) ([]byte, error) {
 	path := filepath.Join(b.Dir, want.Name)
 	f, size, err := userfile.Open(path)
 	if err != nil {
@@ -94,13 +94,13 @@ func (b *Bundle) read(want Blob) ([]byte, error) {
 	if _, err := io.ReadFull(f, data); err != nil {
 		return nil, fault.New(ErrBundle, nil, "%s: %w", path, err)
 	}
-	if have := digest(data); have != want.SHA256 {
+	if have := sha256Hex(data); have != want.SHA256 {
 		return nil, fault.New(ErrBundle, nil, "%s has SHA-256 %.12s..., %.12s... was written: it was changed since; compile again", path, have, want.SHA256)
 	}
 	return data, nil
 }
 
-// Mesh is what the programs were compiled for, with its device order.
+// Mesh gives the mesh that the programs were compiled for, with its device order.
 func (b *Bundle) Mesh() *mesh.Mesh {
 	axes, err := mesh.Parse(b.Manifest.Mesh)
 	if err == nil {
@@ -112,9 +112,10 @@ func (b *Bundle) Mesh() *mesh.Mesh {
 	panic(err) // parseManifest has made it before
 }
 
-// Engine is e with the bundle's programs in place of its compiler, after every
-// line of the manifest is held against the run: the graph g of request r, for
-// model m. Nothing is compiled. Error: ErrMismatch, one for each line that differs.
+// Engine gives an engine that runs on e with the bundle's programs in place of e's
+// compiler. First it compares every line of the manifest with the run: the graph g of
+// request r, for model m. Nothing is compiled. Error: ErrMismatch, one for each line that
+// differs.
 func (b *Bundle) Engine(e engine.Engine, m models.Model, r models.Request, g *graph.Graph) (engine.Engine, error) {
 	var l fault.List
 	differ := func(what string, compiled, have any) bool {
@@ -130,11 +131,11 @@ func (b *Bundle) Engine(e engine.Engine, m models.Model, r models.Request, g *gr
 	if kind := string(b.Kind); !differ("engine", kind, info.Name) && !loads {
 		l.Add(fault.New(ErrMismatch, Mismatch{"engine", kind, info.Name}, "the engine %s loads no compiled programs", info.Name))
 	}
-	if info.Name == string(b.Kind) && !differ("device kind", b.DeviceKind, info.DeviceKind) && !differ("plugin", plugged(b.Plugin.Version, b.Plugin.SHA256), plugged(info.Version, info.SHA256)) && b.ProcessorSHA256 != "" {
-		if name, hash := processor(); !differ("processor", b.Processor, name) && hash != b.ProcessorSHA256 {
+	if info.Name == string(b.Kind) && !differ("device kind", b.DeviceKind, info.DeviceKind) && !differ("plugin", pluginText(b.Plugin.Version, b.Plugin.SHA256), pluginText(info.Version, info.SHA256)) && b.ProcessorSHA256 != "" {
+		if name, hash := hostProcessor(); !differ("processor", b.Processor, name) && hash != b.ProcessorSHA256 {
 			differ("processor", b.Processor+" with other features", name)
 		}
-		differ("XLA_FLAGS", quoted(b.XLAFlags), quoted(info.XLAFlags))
+		differ("XLA_FLAGS", quoteText(b.XLAFlags), quoteText(info.XLAFlags))
 	}
 	_, config, err := configOf(m)
 	if err != nil {
@@ -154,12 +155,12 @@ func (b *Bundle) Engine(e engine.Engine, m models.Model, r models.Request, g *gr
 	differ("dtype", b.DType, r.DType)
 	differ("layers", b.Layers, r.Layers)
 	differ("split residual", b.SplitResidual, r.SplitResidual)
-	b.inputs(g, differ)
+	b.compareInputs(g, differ)
 	if err := l.Err(); err != nil {
 		return nil, err
 	}
 	for _, name := range g.ProgramNames() {
-		if b.code[digest([]byte(stablehlo.Text(g.Programs[name])))] == nil {
+		if b.code[sha256Hex([]byte(stablehlo.Text(g.Programs[name])))] == nil {
 			l.Add(fault.New(ErrMismatch, Mismatch{What: "program", Compiled: b.Dir, Have: name},
 				"%s: this weft makes another program %q of the same step than the one that was compiled; compile again", b.Dir, name))
 		}
@@ -167,8 +168,9 @@ func (b *Bundle) Engine(e engine.Engine, m models.Model, r models.Request, g *gr
 	return compiledEngine{e, loader, b}, l.Err()
 }
 
-// inputs holds the shapes that a run feeds against those compiled for.
-func (b *Bundle) inputs(g *graph.Graph, differ func(string, any, any) bool) {
+// compareInputs compares the inputs that a run feeds with those that the programs were
+// compiled for.
+func (b *Bundle) compareInputs(g *graph.Graph, differ func(string, any, any) bool) {
 	have := map[string]Input{}
 	var names []string
 	for _, in := range inputsOf(g) {
@@ -187,9 +189,11 @@ func (b *Bundle) inputs(g *graph.Graph, differ func(string, any, any) bool) {
 	}
 }
 
-func plugged(version, sha string) string { return fmt.Sprintf("%s (SHA-256 %.12s...)", version, sha) }
+func pluginText(version, sha string) string {
+	return fmt.Sprintf("%s (SHA-256 %.12s...)", version, sha)
+}
 
-func quoted(s string) string { return fmt.Sprintf("%q", s) }
+func quoteText(s string) string { return fmt.Sprintf("%q", s) }
 
 // compiledEngine loads programs where another compiles them.
 type compiledEngine struct {
@@ -200,7 +204,7 @@ type compiledEngine struct {
 
 // Compile puts the program on its devices.
 func (e compiledEngine) Compile(ctx context.Context, p *program.Program) (engine.Executable, error) {
-	code := e.bundle.code[digest([]byte(stablehlo.Text(p)))]
+	code := e.bundle.code[sha256Hex([]byte(stablehlo.Text(p)))]
 	if code == nil {
 		return nil, errors.New("aot: the bundle does not have the program") // Engine checks
 	}

@@ -21,7 +21,7 @@ import (
 	"weft/xla/plugin"
 )
 
-// Compilation is a step's programs, compiled. Close frees them.
+// Compilation has the compiled programs of a step. Close frees them.
 type Compilation struct {
 	Step   *Step
 	Report Report
@@ -53,13 +53,14 @@ type Report struct {
 	Attention []graph.Choice `json:"attention"`
 
 	ResidentWeightBytes int64 `json:"resident_weight_bytes"`
-	// KeptBytes is what a request keeps, AliveBytes what a step hands on at the fullest moment.
+	// KeptBytes are kept by a request, AliveBytes handed on by a step, at the moment when a
+	// device holds most.
 	KeptBytes  int64 `json:"kept_bytes"`
 	AliveBytes int64 `json:"alive_bytes"`
 	// CodeBytes is the programs' own size on the device; nil where the compiler does not say.
 	CodeBytes *int64 `json:"code_bytes"`
-	// ProgramBytes is what the program At needs at the fullest moment besides: its
-	// temporaries, results and padding; nil where it gives no statistics.
+	// ProgramBytes are those that the program At needs at that moment besides, for its
+	// temporaries, results and padding; nil where the compiler gives no statistics.
 	ProgramBytes *int64 `json:"program_bytes"`
 	At           string `json:"at"`
 	Need                // the sum, unknown where a program's own memory is
@@ -98,14 +99,14 @@ func Compile(ctx context.Context, m models.Model, on topology.Slice, o Options) 
 	return CompileStep(ctx, s, o)
 }
 
-// CompileStep is Compile of a step that is built. Of the options it reads how to
-// compile, not what.
+// CompileStep is Compile for a step that is built already. It reads only the options that
+// say how to compile.
 func CompileStep(ctx context.Context, s *Step, o Options) (*Compilation, error) {
 	held, err := s.Graph.Residency(graph.Passes{N: s.Passes})
 	if err != nil {
 		return nil, err
 	}
-	comp, err := open(ctx, s.On, o)
+	comp, err := openCompiler(ctx, s.On, o)
 	if err != nil {
 		return nil, err
 	}
@@ -116,19 +117,19 @@ func CompileStep(ctx context.Context, s *Step, o Options) (*Compilation, error) 
 		c.Close()
 		return nil, err
 	}
-	c.Report = s.report()
+	c.Report = s.newReport()
 	c.Report.Notes = append(c.Report.Notes, comp.plugin().Notes()...)
 	c.Report.CompileSeconds = time.Since(start).Seconds()
-	c.Report.Engine, c.Report.Compiler = comp.plugin().Engine(), oneLine(comp.platform())
+	c.Report.Engine, c.Report.Compiler = comp.plugin().Engine(), oneLine(comp.platformVersion())
 	for i := range c.Report.Programs {
 		p := &c.Report.Programs[i]
 		p.CompileSeconds = seconds[p.Name]
-		if err := p.ask(c.Compiled[p.Name]); err != nil {
+		if err := p.fillFromCompiler(c.Compiled[p.Name]); err != nil {
 			c.Close()
 			return nil, err
 		}
 	}
-	c.Report.sum(s, held)
+	c.Report.sumMemory(s, held)
 	return c, nil
 }
 
@@ -182,8 +183,8 @@ func orElse(n, other int) int {
 	return other
 }
 
-// report is what is known before anything is compiled.
-func (s *Step) report() Report {
+// newReport makes the report of a step with everything that is known before it is compiled.
+func (s *Step) newReport() Report {
 	r := Report{Model: s.Model.Name(), On: s.On.String(), Mesh: s.Graph.Mesh.String(), FSDP: append([]string{}, s.FSDP...),
 		DType: s.Request.DType.String(), Batch: s.Request.Batch, Passes: s.Passes, Layers: s.Layers, Latent: s.Request.Latent,
 		Attention: s.Graph.Choices(), DeviceOrder: s.Order, Hosts: s.On.HostCount(), Notes: append([]string{}, s.Graph.Notes...)}
@@ -203,8 +204,9 @@ func (s *Step) report() Report {
 	return r
 }
 
-// ask fills in what the compiler says of a program.
-func (p *Program) ask(x Compiled) error {
+// fillFromCompiler fills in a program's figures that the compiler gives. Those that it does
+// not give become -1.
+func (p *Program) fillFromCompiler(x Compiled) error {
 	var err error
 	if p.Memory, err = x.Memory(); err != nil {
 		return err
@@ -213,7 +215,7 @@ func (p *Program) ask(x Compiled) error {
 		p.Memory = xla.Memory{Arguments: -1, Outputs: -1, Temp: -1, Alias: -1, Code: -1, Peak: -1, TotalAllocation: -1, HostTemp: -1}
 		p.TotalBytes = -1
 	}
-	if p.Code == 0 { // no program is empty: XLA's CPU compiler leaves the size open
+	if p.Code == 0 { // no program is empty: XLA's CPU compiler does not say the size
 		p.Code = -1
 	}
 	p.CompilerFLOPs = -1
@@ -227,9 +229,9 @@ func (p *Program) ask(x Compiled) error {
 	return err
 }
 
-// sum finds the fullest moment of a step and what it consists of; see the
-// package's own words.
-func (r *Report) sum(s *Step, held *graph.Residency) {
+// sumMemory finds the call at which a device holds most, and what it holds then, by the
+// formula in the package's comment.
+func (r *Report) sumMemory(s *Step, held *graph.Residency) {
 	total := map[string]int64{}
 	code, known := int64(0), true
 	for _, p := range r.Programs {

@@ -25,14 +25,14 @@ type Compiled interface {
 type compiler interface {
 	compile(ctx context.Context, text []byte, o xla.CompileOptions) (Compiled, error)
 	plugin() *xla.Plugin
-	platform() string   // its version, in the plugin's words
-	deviceKind() string // what it calls the devices
+	platformVersion() string // its version, in the plugin's words
+	deviceKind() string      // what it calls the devices
 	close()
 }
 
-// open finds the compiler of a slice: libtpu's by a topology for TPUs, the CPU
-// plugin's with so many virtual devices for cpu:N.
-func open(ctx context.Context, on topology.Slice, o Options) (compiler, error) {
+// openCompiler opens the compiler of a slice: for TPUs libtpu's, which takes a topology in
+// place of devices; for cpu:N the CPU plugin's, with so many virtual devices.
+func openCompiler(ctx context.Context, on topology.Slice, o Options) (compiler, error) {
 	if p, ok := on.PJRT(); ok {
 		name := o.Plugin
 		if name == "" {
@@ -46,7 +46,7 @@ func open(ctx context.Context, on topology.Slice, o Options) (compiler, error) {
 			t.Close()
 			return nil, err
 		}
-		return absent{t}, nil
+		return topologyCompiler{t}, nil
 	}
 	if on.Kind != topology.CPU {
 		return nil, fault.New(ErrSlice, nil, "%s: programs are compiled ahead of time for TPU slices and cpu:N; nothing here compiles for a GPU that is absent", on)
@@ -55,11 +55,11 @@ func open(ctx context.Context, on topology.Slice, o Options) (compiler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return present{c}, nil
+	return clientCompiler{c}, nil
 }
 
-// sameDevices holds the plugin's devices against the slice's: a program compiled
-// for others would run on wrong neighbours.
+// sameDevices checks that the plugin's devices are those of the slice. A program that is
+// compiled for others would exchange data with the wrong neighbours.
 func sameDevices(on topology.Slice, have []xla.TopologyDevice) error {
 	want := map[int]topology.Device{}
 	for _, d := range on.DeviceList() {
@@ -78,24 +78,26 @@ func sameDevices(on topology.Slice, have []xla.TopologyDevice) error {
 	return nil
 }
 
-// absent compiles for a topology.
-type absent struct{ t *xla.Topology }
+// topologyCompiler compiles for a topology whose devices are absent.
+type topologyCompiler struct{ t *xla.Topology }
 
-func (c absent) compile(ctx context.Context, text []byte, o xla.CompileOptions) (Compiled, error) {
+func (c topologyCompiler) compile(ctx context.Context, text []byte, o xla.CompileOptions) (Compiled, error) {
 	return c.t.Compile(ctx, text, o)
 }
-func (c absent) plugin() *xla.Plugin { return c.t.Plugin() }
-func (c absent) platform() string    { return c.t.PlatformVersion() }
-func (c absent) deviceKind() string  { return c.t.Devices()[0].Kind }
-func (c absent) close()              { c.t.Close() }
+func (c topologyCompiler) plugin() *xla.Plugin     { return c.t.Plugin() }
+func (c topologyCompiler) platformVersion() string { return c.t.PlatformVersion() }
+func (c topologyCompiler) deviceKind() string      { return c.t.Devices()[0].Kind }
+func (c topologyCompiler) close()                  { c.t.Close() }
 
-// present compiles on a client's devices.
-type present struct{ c *xla.Client }
+// clientCompiler compiles for a client's devices, which are present.
+type clientCompiler struct{ c *xla.Client }
 
-func (c present) compile(ctx context.Context, text []byte, o xla.CompileOptions) (Compiled, error) {
+func (c clientCompiler) compile(ctx context.Context, text []byte, o xla.CompileOptions) (Compiled, error) {
 	return c.c.Compile(ctx, text, o)
 }
-func (c present) plugin() *xla.Plugin { return c.c.Plugin() }
-func (c present) platform() string    { return fmt.Sprint(c.c.Platform(), " ", c.c.PlatformVersion()) }
-func (c present) deviceKind() string  { return c.c.Devices()[0].Kind }
-func (c present) close()              { _ = c.c.Close() }
+func (c clientCompiler) plugin() *xla.Plugin { return c.c.Plugin() }
+func (c clientCompiler) platformVersion() string {
+	return fmt.Sprint(c.c.Platform(), " ", c.c.PlatformVersion())
+}
+func (c clientCompiler) deviceKind() string { return c.c.Devices()[0].Kind }
+func (c clientCompiler) close()             { _ = c.c.Close() }

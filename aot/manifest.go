@@ -25,7 +25,7 @@ const ManifestName = "manifest.json"
 const Format = 1
 
 // Manifest says what a bundle of compiled programs was compiled for. A program
-// is right for that alone: Bundle.Check holds every line of it against a run.
+// is right for that alone: Bundle.Engine compares every line of it with a run.
 type Manifest struct {
 	Format int `json:"format"`
 	// On is the slice as topology.Lookup reads it, Kind what it is made of, Hosts how
@@ -92,15 +92,15 @@ type Blob struct {
 	SHA256 string `json:"sha256"`
 }
 
-func blob(name string, data []byte) Blob { return Blob{name, int64(len(data)), digest(data)} }
+func newBlob(name string, data []byte) Blob { return Blob{name, int64(len(data)), sha256Hex(data)} }
 
-func digest(data []byte) string {
+func sha256Hex(data []byte) string {
 	h := sha256.Sum256(data)
 	return hex.EncodeToString(h[:])
 }
 
-// manifest is what is known of a compilation but its files.
-func (c *Compilation) manifest() (*Manifest, error) {
+// newManifest makes the manifest of a compilation, without its files.
+func (c *Compilation) newManifest() (*Manifest, error) {
 	s := c.Step
 	m := &Manifest{Format: Format, On: s.On.String(), Kind: s.On.Kind, DeviceKind: c.compiler.deviceKind(), Hosts: s.On.HostCount(), Mesh: s.Graph.Mesh.String(),
 		FSDP: c.Report.FSDP, Devices: s.Graph.Mesh.Devices(), Plugin: c.Report.Engine, Compiler: c.Report.Compiler, XLAFlags: c.compiler.plugin().Flags(),
@@ -108,27 +108,27 @@ func (c *Compilation) manifest() (*Manifest, error) {
 		SplitResidual: s.Request.SplitResidual, Batch: s.Request.Batch, Latent: s.Request.Latent, TokenTimes: s.Request.TokenTimes, Times: s.Request.Times,
 		Inputs: inputsOf(s.Graph), Report: c.Report}
 	if s.On.Kind == topology.CPU {
-		m.Processor, m.ProcessorSHA256 = processor()
+		m.Processor, m.ProcessorSHA256 = hostProcessor()
 	}
 	var err error
 	m.Config, m.ConfigSHA256, err = configOf(s.Model)
 	return m, err
 }
 
-// configOf is a model's configuration as JSON, and its hash.
+// configOf gives a model's configuration as JSON, and its hash.
 func configOf(m models.Model) (json.RawMessage, string, error) {
 	config, err := json.Marshal(m.Config())
-	return config, digest(config), err
+	return config, sha256Hex(config), err
 }
 
-// paramsHash is of the names and shapes of the parameters: of what checkpoints
-// hold, so that a bundle is refused for one that holds something else.
+// paramsHash hashes the names and shapes of the parameters that a checkpoint holds, so that
+// a bundle is refused for a checkpoint that holds others.
 func paramsHash(m models.Model, layers int) string {
 	var text strings.Builder
 	for _, p := range m.Params(layers) {
 		fmt.Fprintln(&text, p.Name, p.Shape, p.View, p.Matmul)
 	}
-	return digest([]byte(text.String()))
+	return sha256Hex([]byte(text.String()))
 }
 
 func inputsOf(g *graph.Graph) []Input {
@@ -139,18 +139,18 @@ func inputsOf(g *graph.Graph) []Input {
 	return out
 }
 
-// processor is the model of this machine's, and a hash of all its features.
-func processor() (name, hash string) {
+// hostProcessor gives the model of this machine's processor, and a hash of its features.
+func hostProcessor() (name, hash string) {
 	text := cache.CPU()
 	name = text
 	for line := range strings.Lines(text) {
-		// Between the family's number and the stepping's stands the model's name, the first line with blanks in it.
+		// The model's name is the first line with blanks in it.
 		if line = strings.TrimSpace(line); strings.Contains(line, " ") {
 			name = line
 			break
 		}
 	}
-	return name, digest([]byte(text))
+	return name, sha256Hex([]byte(text))
 }
 
 // parseManifest reads and checks the manifest's own shape.

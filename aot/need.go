@@ -5,8 +5,8 @@ import (
 	"weft/topology"
 )
 
-// Need is what a device must hold, beside what it has. A figure that is not known is nil,
-// and null in JSON.
+// Need compares the bytes that a device must hold with the memory that it has. A figure
+// that is not known is nil, and null in JSON.
 type Need struct {
 	HBMBytesPerDevice *int64                `json:"hbm_bytes_per_device"`
 	HBMLimitBytes     *int64                `json:"hbm_limit_bytes"` // DeviceMemory's usable part
@@ -26,8 +26,8 @@ func (n Need) Bytes() int64 {
 // unknownNeed is the note on a compiler whose memory statistics are all 0.
 const unknownNeed = "the compiler gives no memory statistics: what a device holds is unknown, and so is whether it fits"
 
-// judgeFit holds what is needed, nil where it is not known, against a device's memory. The
-// notes say what is not known.
+// judgeFit compares the bytes that are needed, nil where they are not known, with a
+// device's memory. The notes say which of the two is not known.
 func (n *Need) judgeFit(bytes *int64, has topology.DeviceMemory) (notes []string) {
 	*n = Need{HBMBytesPerDevice: bytes, HBMLimitBytes: has.UsableBytes, DeviceMemory: has}
 	if bytes == nil {

@@ -32,7 +32,7 @@ func TestZeroStatisticsAreUnknown(t *testing.T) {
 		{xla.Memory{Arguments: 5e8, Outputs: 4e8, Peak: -1}, true, plan.Fits}, {xla.Memory{Arguments: 5e8, Temp: 6e8}, true, plan.TooBig},
 	} {
 		p := Program{Name: "x", Calls: 1, FLOPs: -1}
-		if err := p.ask(statistics{given: c.m}); err != nil || p.Known() != c.known {
+		if err := p.fillFromCompiler(statistics{given: c.m}); err != nil || p.Known() != c.known {
 			t.Fatalf("%+v: %v, known %v", c.m, err, p.Known())
 		}
 		var need *int64

@@ -30,8 +30,8 @@ type Platform struct {
 	Calls []string `json:"calls,omitempty"`
 }
 
-// Options are what is compiled, and how. What plan.Options say is read as plan
-// reads it; Mesh must be given, and FSDP without axes is the axis fsdp.
+// Options say what is compiled, and how. plan.Options mean what they mean to package plan,
+// but Mesh must be given, and FSDP without axes stands for the axis fsdp.
 type Options struct {
 	plan.Options
 	// Layers is the number of layers of the step, of which memory is counted: programs
@@ -49,7 +49,7 @@ type Options struct {
 	Progress func(program string, done, total int)
 }
 
-// Step is a graph on a slice: what is compiled.
+// Step is a graph on a slice, which Compile compiles.
 type Step struct {
 	Model   models.Model
 	On      topology.Slice
@@ -59,7 +59,7 @@ type Step struct {
 	Order   string // of the devices, as topology.Layout has it
 	FSDP    []string
 	Layers  int
-	Memory  topology.DeviceMemory // what a device holds
+	Memory  topology.DeviceMemory // of one device
 }
 
 // NewStep builds the graph that Compile compiles, its mesh laid on the slice as

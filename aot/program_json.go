@@ -25,8 +25,8 @@ func (u *unknownable) pairFigures(p *Program) (asked []**int64, held []*int64) {
 
 type plainProgram Program
 
-// belowFigures has a Program's own fields a level below those of unknownable, which
-// package json then takes first.
+// belowFigures embeds a Program's fields one level deeper than those of unknownable, so
+// that package json takes unknownable's where both have a name.
 type belowFigures struct{ *plainProgram }
 
 // MarshalJSON writes null for a figure that is not known.

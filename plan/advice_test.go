@@ -99,10 +99,10 @@ func TestAdviceOfPlansWorks(t *testing.T) {
 							}
 							named := false
 							for _, got := range res.Plans {
-								named = named || strings.Contains(p.Change, "("+gigabytes(got.HBMBytesPerDevice)+")")
+								named = named || strings.Contains(p.Change, "("+formatGigabytes(got.HBMBytesPerDevice)+")")
 							}
 							if !named {
-								t.Errorf("%s %+v: %s says other bytes than %s", c.model, q, p.Change, gigabytes(res.Plans[0].HBMBytesPerDevice))
+								t.Errorf("%s %+v: %s says other bytes than %s", c.model, q, p.Change, formatGigabytes(res.Plans[0].HBMBytesPerDevice))
 							}
 						}
 						for _, r := range res.Refuse {

@@ -13,12 +13,12 @@ import (
 	"weft/topology"
 )
 
-// advise gives each plan that is too big the smallest change that makes it fit. In
-// this order: another split of the same slice, the one with the fewest axes changed,
-// shares of the weights on the same mesh being the least change; where no split fits,
-// one flag, then several; then fewer frames; then a larger slice of the kind. Each is
-// planned before it is given.
-func (s *search) advise(ctx context.Context, on topology.Slice, plans []Plan) error {
+// adviseOnPlans gives each plan that is too big the smallest change that makes it fit.
+// It prefers another split of the same slice, with as few axes changed as possible:
+// sharding the weights on the same mesh counts as the least change. Where no split fits,
+// it tries one flag, then several, then fewer frames, then a larger slice of the same
+// kind. Every change is planned before it is advised.
+func (s *search) adviseOnPlans(ctx context.Context, on topology.Slice, plans []Plan) error {
 	var all *advice
 	for i := range plans {
 		p := &plans[i]
@@ -31,7 +31,7 @@ func (s *search) advise(ctx context.Context, on topology.Slice, plans []Plan) er
 		}
 		if all == nil {
 			var err error
-			if all, err = s.rescue(ctx, on, plans); err != nil {
+			if all, err = s.findFittingChange(ctx, on, plans); err != nil {
 				return err
 			}
 		}
@@ -40,8 +40,8 @@ func (s *search) advise(ctx context.Context, on topology.Slice, plans []Plan) er
 	return nil
 }
 
-// advice is what makes a plan fit: flags, and what a device then holds. Without
-// flags, why is why there is none.
+// advice holds the flags that make a plan fit, and the bytes that a device then holds.
+// Where flags is empty, why says why no change helps.
 type advice struct {
 	flags string
 	bytes int64
@@ -50,11 +50,11 @@ type advice struct {
 
 func (a advice) adviseTo(p *Plan) {
 	if p.Advice, p.Change = a.flags, a.why; a.flags != "" {
-		p.Change = fmt.Sprintf("%s (%s)", a.flags, gigabytes(a.bytes))
+		p.Change = fmt.Sprintf("%s (%s)", a.flags, formatGigabytes(a.bytes))
 	}
 }
 
-// splitFlags are what plans p's split alone.
+// splitFlags gives the flags that plan p's split and no other.
 func (p *Plan) splitFlags() string {
 	text := "--mesh " + p.Mesh
 	if len(p.split.shares) > 0 {
@@ -63,7 +63,8 @@ func (p *Plan) splitFlags() string {
 	return text
 }
 
-// nearestFit is the plan that fits with the fewest differences, of equals the better.
+// nearestFit finds the plan of the same slice that fits and differs least from p. Of
+// equals it takes the first, which is the better plan.
 func nearestFit(p *Plan, plans []Plan) *Plan {
 	var best *Plan
 	least := math.MaxInt
@@ -79,7 +80,8 @@ func nearestFit(p *Plan, plans []Plan) *Plan {
 	return best
 }
 
-// countDifferences counts what two splits differ in, an axis twice as much as shares.
+// countDifferences counts the differences of two splits. An axis counts twice as much as
+// the sharding of the weights, because it changes what every program does.
 func (s split) countDifferences(t split) int {
 	n := 0
 	for _, pair := range [][2]int{{s.pp, t.pp}, {s.dp, t.dp}, {s.fsdp, t.fsdp}, {s.tp, t.tp}, {s.sp, t.sp}} {
@@ -93,7 +95,7 @@ func (s split) countDifferences(t split) int {
 	return n
 }
 
-// smallestPlan is the plan that holds the least.
+// smallestPlan finds the plan with the fewest bytes on a device.
 func smallestPlan(plans []Plan) *Plan {
 	small := &plans[0]
 	for i := range plans {
@@ -104,34 +106,35 @@ func smallestPlan(plans []Plan) *Plan {
 	return small
 }
 
-// maxRetried is the most splits that are gone over again with a changed flag.
+// maxRetried bounds the splits that are planned again with a changed flag.
 const maxRetried = 64
 
-// withOptions plans a slice with other options: the split given, or where that is not
-// legal with them whichever holds the least; nil where none is legal.
+// withOptions plans a slice with other options. It keeps the split where that is legal
+// with them, and else takes the split that holds the fewest bytes; nil where none is legal.
 func (s *search) withOptions(ctx context.Context, on topology.Slice, o Options, sp split) (*Plan, error) {
 	o.Mesh = nil
 	t, err := newSearch(s.m, o)
 	if err != nil {
-		return nil, nil // no step of the model
+		return nil, nil // the model has no step with these options
 	}
-	p, _, err := t.one(on, sp)
+	p, _, err := t.planSplit(on, sp)
 	if p != nil || err != nil {
 		return p, err
 	}
-	all, err := t.splits(on)
+	all, err := t.listSplits(on)
 	if err != nil || len(all) > maxRetried {
 		return nil, err
 	}
-	res := t.result(on.String())
+	res := t.newResult(on.String())
 	if err := t.planSlice(ctx, res, on); err != nil || len(res.Plans) == 0 {
 		return nil, err
 	}
 	return smallestPlan(res.Plans), nil
 }
 
-// rescue finds what would make a plan of a slice fit on which none does.
-func (s *search) rescue(ctx context.Context, on topology.Slice, plans []Plan) (*advice, error) {
+// findFittingChange looks for flags, frames or a larger slice with which a plan fits,
+// for a slice on which no split does.
+func (s *search) findFittingChange(ctx context.Context, on topology.Slice, plans []Plan) (*advice, error) {
 	small := smallestPlan(plans)
 	type change struct {
 		flag string
@@ -174,7 +177,7 @@ func (s *search) rescue(ctx context.Context, on topology.Slice, plans []Plan) (*
 			}
 		}
 	}
-	short, err := s.shorten(ctx, on, best, with)
+	short, err := s.findFittingFrames(ctx, on, best, with)
 	if err != nil {
 		return nil, err
 	}
@@ -187,21 +190,22 @@ func (s *search) rescue(ctx context.Context, on topology.Slice, plans []Plan) (*
 	}
 	why := "no change fits on this slice"
 	if short.p != nil {
-		why += fmt.Sprintf(", where --frames %d takes %s at the least", short.frames, gigabytes(short.p.HBMBytesPerDevice))
+		why += fmt.Sprintf(", where --frames %d takes %s at the least", short.frames, formatGigabytes(short.p.HBMBytesPerDevice))
 	} else {
-		why += fmt.Sprintf(", where a device holds %s at the least", gigabytes(best.HBMBytesPerDevice))
+		why += fmt.Sprintf(", where a device holds %s at the least", formatGigabytes(best.HBMBytesPerDevice))
 	}
 	return &advice{why: why + ", and no larger slice of its kind does; --on " + All + " looks at other hardware"}, nil
 }
 
-// shortened is a plan of so many frames; without a plan there are no fewer frames.
+// shortened is a plan of fewer frames. Without a plan the model takes no fewer frames.
 type shortened struct {
 	p      *Plan
 	frames int
 }
 
-// shorten looks for the most frames that fit, or the fewest there are.
-func (s *search) shorten(ctx context.Context, on topology.Slice, from *Plan, o Options) (shortened, error) {
+// findFittingFrames plans the most frames that fit, or where none fit, the fewest that
+// the model takes.
+func (s *search) findFittingFrames(ctx context.Context, on topology.Slice, from *Plan, o Options) (shortened, error) {
 	var frames []int
 	for n := 1; n < o.Frames; n++ {
 		if _, err := s.m.(models.Generator).LatentShape(o.Width, o.Height, n); err == nil {
@@ -242,7 +246,7 @@ func (s *search) shorten(ctx context.Context, on topology.Slice, from *Plan, o O
 func (s *search) findLargerSlice(ctx context.Context, on topology.Slice) (*advice, error) {
 	o := s.o
 	o.Mesh = nil
-	for _, row := range ladders() {
+	for _, row := range listSliceLadders() {
 		if row[0].Generation != on.Generation {
 			continue
 		}
@@ -254,7 +258,7 @@ func (s *search) findLargerSlice(ctx context.Context, on topology.Slice) (*advic
 			if larger.Devices <= on.Devices {
 				continue
 			}
-			res := t.result(larger.String())
+			res := t.newResult(larger.String())
 			if err := t.planSlice(ctx, res, larger); err != nil {
 				return nil, err
 			}
@@ -267,5 +271,5 @@ func (s *search) findLargerSlice(ctx context.Context, on topology.Slice) (*advic
 	return nil, nil
 }
 
-// gigabytes is a size in units of 10^9 bytes.
-func gigabytes(n int64) string { return fmt.Sprintf("%.2f GB", float64(n)/1e9) }
+// formatGigabytes writes a size in units of 10^9 bytes.
+func formatGigabytes(n int64) string { return fmt.Sprintf("%.2f GB", float64(n)/1e9) }

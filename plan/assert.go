@@ -70,7 +70,7 @@ func (r *Result) Assert(as []Assertion) ([]Assertion, error) {
 		if len(r.Plans) > 0 {
 			best := r.Plans[0]
 			value := float64(best.HBMBytesPerDevice)
-			shown := gigabytes(best.HBMBytesPerDevice)
+			shown := formatGigabytes(best.HBMBytesPerDevice)
 			if a.metric == "step" {
 				value = best.StepSeconds
 				shown = fmt.Sprintf("%.3g s", best.StepSeconds)

@@ -3,19 +3,18 @@
 // a device, what its collectives move, and about how long a step takes.
 //
 // [Search] goes over every split of a slice's devices over dp, fsdp, tp and sp, over
-// pp where one host has them all, and over keeping weights in shares along dp and sp;
-// [SearchAll] over slices. A ring of devices that pass keys and values on would be one
-// more axis of sp's kind; nothing runs it, so nothing plans it.
+// pp where one host has them all, with the weights sharded over dp and sp and without;
+// [SearchAll] goes over slices. Ring attention is not planned, because nothing runs it.
 //
 //   - What is legal is the model's answer (models.Model.Check).
-//   - Memory is that of the very programs that run: the weights at rest, what a
-//     request and a step keep between calls, and the programs' live ranges (cost.Memory).
+//   - Memory is counted on the very programs that run: the weights at rest, the values that
+//     a request and a step keep between calls, and the programs' live ranges (cost.Memory).
 //   - Collectives are graph.Traffic.
 //   - Time is a roofline per program with the slice's peak rates and the
 //     shares of them in data/efficiency.json, which says of each how it was got.
 //
-// With [Options].As the peer's step is planned in the same terms: what its scripts keep
-// resident, and times calibrated on rows it published ([CalibratePeer]).
+// With [Options].As the peer's step is planned in the same terms: the memory that its
+// scripts keep resident, and times calibrated on rows that it published ([CalibratePeer]).
 //
 // Encoding the prompts and decoding the video are phases of their own, with the
 // programs of the models that the generator was released with. A phase that no

@@ -16,11 +16,12 @@ const (
 	TooBig
 )
 
-// UnknownMemory is the note of a fit that the device's memory leaves open.
+// UnknownMemory is the note of a plan whose fit is not known, because the device's memory
+// is not.
 const UnknownMemory = "the device's memory is unknown, and so is whether it fits"
 
-// Judge holds bytes against a limit, nil where it is not known; over is what they are
-// beyond it, nil where nobody knows.
+// Judge compares bytes with a limit, nil where it is not known. over is how many bytes lie
+// beyond the limit, nil where that is not known.
 func Judge(bytes int64, limit *int64) (fit Fit, over *int64) {
 	if limit == nil {
 		return FitUnknown, nil
@@ -57,7 +58,8 @@ func (f *Fit) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Memory is a device's: the slice's, or where the slice does not say, MemoryBytes.
+// Memory gives the memory of one device: the slice's, or where the slice does not say it,
+// MemoryBytes.
 func (o Options) Memory(on topology.Slice) topology.DeviceMemory {
 	if m := on.Memory(); m.UsableBytes != nil {
 		return m

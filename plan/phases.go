@@ -12,24 +12,24 @@ import (
 	"weft/topology"
 )
 
-// companion is a model beside the transformer, on the devices of a slice.
+// companion holds the figures of a model beside the transformer on the devices of a slice.
 type companion struct {
 	memory    *Memory // nil: not modelled
 	attention []graph.Choice
 	note      string
 }
 
-// companions are the text encoder and the decoder that a generator was released
-// with, by how many devices share them and what they are built for.
+// companions keeps the figures of the text encoder and the decoder that a generator was
+// released with, by the number of devices and the target.
 type companions struct {
 	mu    sync.Mutex
 	known map[string]*companion
 }
 
-// phases adds the memory of encoding the prompts and of decoding the video to a
-// plan, each alone on its devices: weft runs them one after another. What no
-// program describes stays not modelled.
-func (s *search) phases(p *Plan, on topology.Slice) error {
+// addPhases adds the memory of encoding the prompts and of decoding the video to a plan.
+// Each phase has the devices alone, because weft runs one after another. A phase that no
+// program describes stays "not modelled".
+func (s *search) addPhases(p *Plan, on topology.Slice) error {
 	gen, ok := s.m.(models.Accompanied)
 	if !ok {
 		return nil
@@ -39,8 +39,8 @@ func (s *search) phases(p *Plan, on topology.Slice) error {
 		phase *Phase
 		name  string
 		make  func(m models.Model, devices int) (models.Request, []split)
-	}{{&p.Breakdown.Text, names.Text, s.encoding}, {&p.Breakdown.VAE, names.Decoder, s.decoding}} {
-		got, err := s.companion(c.name, on, p.Devices, c.make)
+	}{{&p.Breakdown.Text, names.Text, s.encodingRequest}, {&p.Breakdown.VAE, names.Decoder, s.decodingRequest}} {
+		got, err := s.measureCompanion(c.name, on, p.Devices, c.make)
 		if err != nil {
 			return err
 		}
@@ -52,10 +52,10 @@ func (s *search) phases(p *Plan, on topology.Slice) error {
 	return nil
 }
 
-// companion measures a preset on the first of the splits that it allows.
-func (s *search) companion(name string, on topology.Slice, devices int, make func(models.Model, int) (models.Request, []split)) (*companion, error) {
+// measureCompanion measures a preset on the first of the splits that it allows.
+func (s *search) measureCompanion(name string, on topology.Slice, devices int, make func(models.Model, int) (models.Request, []split)) (*companion, error) {
 	target := s.o.Target(on)
-	if target.Attention == attention.Kernel { // asked of the model; a T5 has none
+	if target.Attention == attention.Kernel { // the kernel is asked of the transformer; a T5 has none
 		target.Attention = attention.Auto
 	}
 	key := fmt.Sprint(name, devices, target)
@@ -71,7 +71,7 @@ func (s *search) companion(name string, on topology.Slice, devices int, make fun
 	s.companions.known[key] = out
 	m, err := models.ByName(name)
 	if err != nil {
-		return out, nil // the release's, and none of weft's: the phase stays not modelled
+		return out, nil // weft does not have the release's model, so the phase stays not modelled
 	}
 	r, splits := make(m, devices)
 	r.Target = target
@@ -87,20 +87,20 @@ func (s *search) companion(name string, on topology.Slice, devices int, make fun
 		if err != nil {
 			return nil, err
 		}
-		got, err := read(g, 0, 1)
+		got, err := measureGraph(g, 0, 1)
 		if err != nil {
 			return nil, err
 		}
 		out.attention = got.choices
-		out.memory, out.note = &got.memory, fmt.Sprintf("%s on %s of the %d devices, alone: a server that keeps all phases' weights adds them up", name, sp.mesh(), devices)
+		out.memory, out.note = &got.memory, fmt.Sprintf("%s on %s of the %d devices, alone: a server that keeps all phases' weights adds them up", name, sp.meshText(), devices)
 		return out, nil
 	}
 	return out, nil
 }
 
-// encoding is the request of the prompts, with guidance those to be guided away
-// from besides, over as many devices as the encoder's heads allow.
-func (s *search) encoding(_ models.Model, devices int) (models.Request, []split) {
+// encodingRequest gives the request that encodes the prompts and the negative prompts, and
+// the splits to try: over as many devices as the encoder's heads allow.
+func (s *search) encodingRequest(_ models.Model, devices int) (models.Request, []split) {
 	var splits []split
 	for _, tp := range slices.Backward(models.Divisors(devices, devices)) {
 		splits = append(splits, split{pp: 1, dp: 1, fsdp: 1, tp: tp, sp: 1})
@@ -108,9 +108,9 @@ func (s *search) encoding(_ models.Model, devices int) (models.Request, []split)
 	return models.Request{Batch: 2 * s.o.Batch, DType: s.o.DType}, splits
 }
 
-// decoding is the request of the videos' latents, their rows over the devices
-// that the videos do not fill.
-func (s *search) decoding(_ models.Model, devices int) (models.Request, []split) {
+// decodingRequest gives the request that decodes the videos' latents, and the splits to
+// try. Where there are more devices than videos, the rows of a latent are split.
+func (s *search) decodingRequest(_ models.Model, devices int) (models.Request, []split) {
 	var splits []split
 	for _, sp := range slices.Backward(models.Divisors(devices, devices)) {
 		if dp := devices / sp; s.o.Batch%dp == 0 || dp == 1 {
@@ -121,8 +121,8 @@ func (s *search) decoding(_ models.Model, devices int) (models.Request, []split)
 	return models.Request{Batch: s.o.Batch, Latent: s.r.Latent, DType: s.o.DType}, splits
 }
 
-// unmodelled names the phases that no plan of the search has figures for.
-func (s *search) unmodelled() []string {
+// unmodelledPhases names the phases that no plan of the search has figures for.
+func (s *search) unmodelledPhases() []string {
 	var names models.Companions
 	gen, told := s.m.(models.Accompanied)
 	if told {

@@ -20,28 +20,28 @@ import (
 // microbatch; and the step takes one microbatch through all stages and the others
 // behind it at the slowest stage's pace.
 
-// ErrPipeline: what a pipeline cannot do.
+// ErrPipeline: a pipeline cannot run what is asked.
 var ErrPipeline = models.ErrPipeline
 
-// stageParts is what read finds for pipelines: bytes of all layers, and of what is
-// before and after them. Kept is of one pass.
+// stageParts holds the bytes from which the memory of a pipeline's stages follows: those
+// of all layers, and those before and after them. Kept bytes are of one pass.
 type stageParts struct {
 	layerWeights, firstWeights, lastWeights int64
 	layerKept                               int64
 	otherKept                               int64
-	handed                                  int64 // what a layer hands to the next
+	handed                                  int64 // bytes that a layer hands to the next
 }
 
-// parts reads a graph of layers for its pipelines.
-func (g *reading) parts(held *graph.Residency) (stageParts, error) {
+// measureStageParts adds up the bytes of a graph before, in and after its layers.
+func (g *scaledGraph) measureStageParts(held *graph.Residency) (stageParts, error) {
 	var s stageParts
 	firstLayer, lastLayer := len(g.Calls), -1
-	of := map[string]int{} // the first call that reads a weight
+	of := map[string]int{} // by weight: the first call that reads it
 	for i, c := range g.Calls {
-		if g.layered(c.Program) {
+		if g.isLayerProgram(c.Program) {
 			for _, o := range c.Outs {
 				if c.Request {
-					s.layerKept += g.scaled(c.Program, held.Values[o])
+					s.layerKept += g.scaleToModel(c.Program, held.Values[o])
 				}
 			}
 			if !c.Request {
@@ -68,8 +68,8 @@ func (g *reading) parts(held *graph.Residency) (stageParts, error) {
 			return s, err
 		}
 		switch {
-		case g.layered(g.Calls[i].Program):
-			s.layerWeights += g.scaled(g.Calls[i].Program, n)
+		case g.isLayerProgram(g.Calls[i].Program):
+			s.layerWeights += g.scaleToModel(g.Calls[i].Program, n)
 		case i > lastLayer:
 			s.lastWeights += n
 		default:
@@ -82,15 +82,16 @@ func (g *reading) parts(held *graph.Residency) (stageParts, error) {
 	return s, nil
 }
 
-// layered reports whether a program's calls stand for a layer each.
-func (g *reading) layered(program string) bool {
-	num, den := g.times(program)
+// isLayerProgram reports whether each call of a program is one layer.
+func (g *scaledGraph) isLayerProgram(program string) bool {
+	num, den := g.callRatio(program)
 	return num != den
 }
 
-// pipelines reports whether a slice's pipelines are planned: stages hand over
-// through the host's memory, so all devices are one host's, and layers must be alike.
-func (s *search) pipelines(on topology.Slice) bool { return on.Hosts == 1 && s.layers > 0 }
+// allowsPipelines reports whether pipelines are planned on a slice. A stage hands its
+// result to the next through the host's memory, so that all devices must belong to one
+// host; and the layers must be alike.
+func (s *search) allowsPipelines(on topology.Slice) bool { return on.Hosts == 1 && s.layers > 0 }
 
 // checkPipeline says why a split's pipeline is not planned on a slice. Error: ErrPipeline.
 func (s *search) checkPipeline(on topology.Slice, sp split) error {
@@ -108,16 +109,16 @@ func (s *search) checkPipeline(on topology.Slice, sp split) error {
 	return nil
 }
 
-// pipelined plans a split over pp.
-func (s *search) pipelined(on topology.Slice, sp split) (*Plan, *Refusal, error) {
+// planPipeline plans a split over pp. It returns a plan, or why the split is refused.
+func (s *search) planPipeline(on topology.Slice, sp split) (*Plan, *Refusal, error) {
 	refuse := func(err error) (*Plan, *Refusal, error) {
-		r := refusal(on, sp, s.adviseOnSplit(on, sp, err))
+		r := newRefusal(on, sp, s.adviseOnSplit(on, sp, err))
 		return nil, &r, nil
 	}
 	if err := s.checkPipeline(on, sp); err != nil {
 		return refuse(err)
 	}
-	_, r, err := s.place(on, sp)
+	_, r, err := s.requestForSplit(on, sp)
 	if err != nil {
 		return refuse(err)
 	}
@@ -128,7 +129,7 @@ func (s *search) pipelined(on topology.Slice, sp split) (*Plan, *Refusal, error)
 	if err != nil {
 		return refuse(err)
 	}
-	got, err := s.measured(local, stage, r)
+	got, err := s.measureSplit(local, stage, r)
 	if refusesSplit(err) {
 		return refuse(err)
 	}
@@ -139,24 +140,25 @@ func (s *search) pipelined(on topology.Slice, sp split) (*Plan, *Refusal, error)
 	if err != nil {
 		return refuse(err)
 	}
-	p := &Plan{Slice: on.String(), Mesh: sp.mesh(), FSDP: sp.fsdpAxes(), Devices: on.Devices, Attention: got.choices,
+	p := &Plan{Slice: on.String(), Mesh: sp.meshText(), FSDP: sp.fsdpAxes(), Devices: on.Devices, Attention: got.choices,
 		CollectiveBytes: byAxis(got.step), RequestCollectiveBytes: byAxis(got.request), Padding: got.padding, split: sp,
 		Notes: append(slices.Clone(got.notes), fmt.Sprintf("pipeline of %d stages with layers %v, %d microbatches of %d; memory is the fullest stage's, what is sent the first one's",
 			sp.pp, stages.Ranges(), micro, r.Batch))}
-	if err := s.time(p, on, got); err != nil {
+	if err := s.addTimes(p, on, got); err != nil {
 		return nil, nil, err
 	}
-	s.stages(p, on, got, stages, int64(micro))
-	if err := s.phases(p, on); err != nil {
+	s.fillPipelinePlan(p, on, got, stages, int64(micro))
+	if err := s.addPhases(p, on); err != nil {
 		return nil, nil, err
 	}
-	s.limits(p, on)
-	s.price(p, on)
+	s.judgeMemory(p, on)
+	s.addCost(p, on)
 	return p, nil, nil
 }
 
-// stages makes of the plan for all layers on one stage's devices that of the pipeline.
-func (s *search) stages(p *Plan, on topology.Slice, got *measured, stages strategy.Stages, micro int64) {
+// fillPipelinePlan turns the plan for all layers on one stage's devices into the plan of
+// the pipeline.
+func (s *search) fillPipelinePlan(p *Plan, on topology.Slice, got *splitMeasures, stages strategy.Stages, micro int64) {
 	n, ranges := int64(s.layers), stages.Ranges()
 	parts := got.parts
 	var first, layers, last float64 // seconds of one microbatch
@@ -203,7 +205,7 @@ func (s *search) stages(p *Plan, on topology.Slice, got *measured, stages strate
 		slowest = max(slowest, seconds)
 	}
 	p.StepSeconds = total + float64(micro-1)*slowest
-	// What the first stage's devices send: it has as many layers as any.
+	// The devices of the first stage send most, because no stage has more layers.
 	k := int64(ranges[0].Hi - ranges[0].Lo)
 	p.Collectives = []cost.Traffic{}
 	for i, c := range got.programs {

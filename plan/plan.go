@@ -43,7 +43,7 @@ var (
 	ErrAssert = fault.NewKind("assertion-failed")
 )
 
-// Options are what is planned.
+// Options say what is planned: the video, the numeric types, and the splits to try.
 type Options struct {
 	Width, Height, Frames int
 	Batch                 int // videos; 0 is 1
@@ -58,8 +58,8 @@ type Options struct {
 	Text          int // rows of text where the configuration has no length
 	// Mesh plans this split alone; axes left out are 1. nil goes over all.
 	Mesh []mesh.Axis
-	// FSDP are axes among dp and sp over which weights are kept in shares, where a
-	// split has them; nil plans each split with such shares and without.
+	// FSDP are axes among dp and sp over which the weights are sharded too, where a split
+	// has them; nil plans each split with its weights sharded so and without.
 	FSDP []string
 	// MemoryBytes is a device's memory where the slice does not say (cpu:N); 0 is not known.
 	MemoryBytes int64
@@ -72,44 +72,46 @@ type Options struct {
 	// TokenTimes gives tokens timesteps of their own, of two among them: a given first
 	// frame's and the others', as image-to-video with Wan2.2-TI2V has.
 	TokenTimes bool
-	// As is whose program is planned: "" weft's, AsVidax the peer's.
+	// As says whose program is planned: "" for weft's, AsVidax for the peer's.
 	As string
-	// Weights is the type weights are kept in on the devices; the zero value is
-	// DType for weft, and what the peer's script does for the peer.
+	// Weights is the type that the devices keep weights in. The zero value is DType for
+	// weft, and for the peer the type that its script takes.
 	Weights dtype.DType
 	// Prices are a user's own; nil leaves costs out.
 	Prices *Prices
-	// Steps of a video: what runs once a video is spread over them, and prices are
-	// of a video too. 0 leaves that out.
+	// Steps is the number of steps of a video. The time of work that is done once a video
+	// is spread over them, and costs are given for a video too. 0 leaves both out.
 	Steps int
 }
 
-// Memory is what one device holds in a phase at its fullest, by kind.
+// Memory counts the bytes of one device, by kind, at the moment of a phase when it holds
+// most.
 type Memory struct {
 	WeightsBytes int64 `json:"weights_bytes"`
-	// ResidualBytes is what a step hands from program to program: the stream, the
-	// latents, the time's embedding.
+	// ResidualBytes are the values that a step hands from program to program: the residual
+	// stream, the latents, the time's embedding.
 	ResidualBytes int64 `json:"residual_bytes"`
-	// AttentionBytes is the text's keys and values and the position tables, which a
-	// request keeps, and what attention holds at the peak.
+	// AttentionBytes are the text's keys and values and the position tables, which a
+	// request keeps, and the values of attention that are live at the peak.
 	AttentionBytes int64 `json:"attention_bytes"`
-	// GatheredBytes is what all-gathers made and is held at the peak.
+	// GatheredBytes are the results of all-gathers that are live at the peak.
 	GatheredBytes int64 `json:"gathered_bytes"`
-	// TempBytes is the rest: activations within a program.
+	// TempBytes are all others: activations within a program.
 	TempBytes  int64 `json:"temp_bytes"`
 	TotalBytes int64 `json:"total_bytes"`
 	// At is the program that needs it.
 	At string `json:"at"`
 }
 
-// Phase is the memory of a part of generating a video, and the form each attention of it
-// takes, and why; the zero value is not modelled. The transformer's attention is Plan's.
+// Phase has the memory of a part of generating a video, and the form that each of its
+// attentions takes, with the reason. The zero value is a phase that is not modelled. The
+// attention of the transformer stands in Plan.
 type Phase struct {
 	*Memory
 	Attention []graph.Choice `json:"attention,omitempty"`
 }
 
-// NotModelled is what JSON and text say of a phase without programs.
+// NotModelled stands in JSON and text for a phase that no program describes.
 const NotModelled = "not modelled"
 
 // MarshalJSON writes the memory or "not modelled".
@@ -131,15 +133,15 @@ func (p *Phase) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*plain)(p))
 }
 
-// Breakdown is memory by phase.
+// Breakdown has the memory of each phase.
 type Breakdown struct {
 	Text Phase `json:"text"`
 	DiT  Phase `json:"dit"`
 	VAE  Phase `json:"vae"`
 }
 
-// largest is the phase with the greatest total.
-func (b Breakdown) largest() int64 {
+// peakBytes gives the bytes of the phase that takes most.
+func (b Breakdown) peakBytes() int64 {
 	n := int64(0)
 	for _, p := range []Phase{b.Text, b.DiT, b.VAE} {
 		if p.Memory != nil {
@@ -149,11 +151,11 @@ func (b Breakdown) largest() int64 {
 	return n
 }
 
-// Plan is one legal split.
+// Plan describes how a step runs with one legal split: its memory, collectives and time.
 type Plan struct {
 	Slice   string   `json:"slice"`
 	Mesh    string   `json:"mesh"`
-	FSDP    []string `json:"fsdp"` // axes over which weights are kept in shares
+	FSDP    []string `json:"fsdp"` // axes over which the weights are sharded
 	Fits    Fit      `json:"fits"`
 	Devices int      `json:"devices"`
 
@@ -171,9 +173,9 @@ type Plan struct {
 	// Attention is the form each attention takes, and why.
 	Attention []graph.Choice `json:"attention"`
 
-	// CollectiveBytes is what a device sends in a step, by axis.
+	// CollectiveBytes are the bytes that a device sends in a step, by axis.
 	CollectiveBytes map[string]int64 `json:"collective_bytes"`
-	// RequestCollectiveBytes is the same for what runs once a request.
+	// RequestCollectiveBytes are those of the programs that run once a request.
 	RequestCollectiveBytes map[string]int64 `json:"request_collective_bytes"`
 	// Collectives is CollectiveBytes by operation, as graph.Traffic has it.
 	Collectives []cost.Traffic `json:"collectives"`
@@ -190,7 +192,8 @@ type Plan struct {
 	split split
 }
 
-// Refusal is a split that is not legal, or with SearchAll a slice that does not do.
+// Refusal is a split that is not legal, or with SearchAll a kind of hardware on which no
+// split fits.
 type Refusal struct {
 	Slice      string         `json:"slice"`
 	Mesh       string         `json:"mesh"`
@@ -199,7 +202,7 @@ type Refusal struct {
 	Violations []fault.Report `json:"violations"` // every reason
 }
 
-// Result is the answer, best plan first.
+// Result has the plans, best first, and the splits that are refused.
 type Result struct {
 	Model  string    `json:"model"`
 	On     string    `json:"on"`
@@ -214,30 +217,32 @@ type Result struct {
 	// Efficiency says how good the times are: "assumed" or "calibrated".
 	Efficiency string   `json:"efficiency"`
 	Notes      []string `json:"notes"`
-	// Settings of the release that a plan depends on, and what said them.
+	// Settings are those of the release that a plan depends on, each with where it is from.
 	Settings map[string]models.Setting `json:"settings"`
 }
 
 // maxBatch bounds the videos of a step: more is a mistyped number.
 const maxBatch = 1 << 10
 
-// search is what the splits of one request share. It is safe for use by many goroutines.
+// search holds what the plans of all splits of one request share. It is safe for use by
+// many goroutines.
 type search struct {
-	m       models.Model
-	o       Options
-	r       models.Request
-	passes  int
-	layers  int // to which graphs of two layers are scaled; 0 builds them whole
-	figures Efficiencies
-	mu      sync.Mutex
-	measure map[string]*measured
+	m        models.Model
+	o        Options
+	r        models.Request
+	passes   int
+	layers   int // number of layers to which graphs of two layers are scaled; 0: graphs have all layers
+	figures  Efficiencies
+	mu       sync.Mutex
+	measures map[string]*splitMeasures
 	companions
 }
 
-// defaults fills in what is left out.
-func (o Options) defaults(m models.Model) Options {
+// withDefaults fills in the options that are left out: the batch, and from the release's
+// settings the text's length and the kind of guidance.
+func (o Options) withDefaults(m models.Model) Options {
 	o.Batch = cmp.Or(o.Batch, 1)
-	o.Settings = o.settings(m)
+	o.Settings = o.modelSettings(m)
 	p, ok := m.(models.PadsText)
 	switch pads := ok && p.PadsText(); {
 	case !pads:
@@ -264,8 +269,8 @@ func (o Options) defaults(m models.Model) Options {
 	return o
 }
 
-// settings are the model's, with what the options say above them.
-func (o Options) settings(m models.Model) models.Settings {
+// modelSettings gives the options' settings, or where they have none, the model's.
+func (o Options) modelSettings(m models.Model) models.Settings {
 	s := o.Settings
 	if s.Release.Name == "" {
 		_, s, _ = models.SettingsOf(m, models.ReleaseQuery{}) // without a folder or a name nothing can be wrong
@@ -273,11 +278,11 @@ func (o Options) settings(m models.Model) models.Settings {
 	return s
 }
 
-// Request is the step that the options ask of a model, without a split and a
-// target, and how many passes of it a denoising step makes. Errors: ErrOptions,
+// Request gives the request that a model builds for these options, without a split and a
+// target, and the number of passes that a denoising step makes. Errors: ErrOptions,
 // models.ErrSize.
 func (o Options) Request(m models.Model) (r models.Request, passes int, err error) {
-	o = o.defaults(m)
+	o = o.withDefaults(m)
 	var l fault.List
 	gen, ok := m.(models.Generator)
 	if !ok {
@@ -339,15 +344,15 @@ func newSearch(m models.Model, o Options) (*search, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &search{m: m, o: o.defaults(m), r: r, passes: passes, figures: e, measure: map[string]*measured{}}
+	s := &search{m: m, o: o.withDefaults(m), r: r, passes: passes, figures: e, measures: map[string]*splitMeasures{}}
 	one, err := mesh.Local(axesOf(split{pp: 1, dp: 1, fsdp: 1, tp: 1, sp: 1})...)
 	if err != nil {
 		return nil, err
 	}
-	if err := m.Check(one, s.r); err != nil { // no split's fault
+	if err := m.Check(one, s.r); err != nil { // wrong on one device, so wrong with every split
 		return nil, err
 	}
-	s.layers = depth(m)
+	s.layers = countAlikeLayers(m)
 	return s, nil
 }
 
@@ -362,14 +367,14 @@ func Search(ctx context.Context, m models.Model, on topology.Slice, o Options) (
 	if o.As == AsVidax {
 		return s.searchPeer(ctx, on)
 	}
-	res := s.result(on.String())
+	res := s.newResult(on.String())
 	if err := s.planSlice(ctx, res, on); err != nil {
 		return nil, err
 	}
-	return res, s.advise(ctx, on, res.Plans)
+	return res, s.adviseOnPlans(ctx, on, res.Plans)
 }
 
-func (s *search) result(on string) *Result {
+func (s *search) newResult(on string) *Result {
 	res := &Result{Model: s.m.Name(), On: on, Size: fmt.Sprintf("%dx%d", s.o.Width, s.o.Height), Frames: s.o.Frames,
 		Batch: s.o.Batch, CFG: s.o.CFG, DType: s.o.DType.String(), Plans: []Plan{}, Refuse: []Refusal{}, Efficiency: s.figures.Status}
 	res.Notes = []string{
@@ -382,7 +387,7 @@ func (s *search) result(on string) *Result {
 			res.Settings[name] = setting
 		}
 	}
-	if missing := s.unmodelled(); len(missing) > 0 {
+	if missing := s.unmodelledPhases(); len(missing) > 0 {
 		res.Notes = append(res.Notes, "not modelled: "+strings.Join(missing, " and "))
 	}
 	return res
@@ -390,7 +395,7 @@ func (s *search) result(on string) *Result {
 
 // planSlice adds the plans and refusals of one slice, without advice.
 func (s *search) planSlice(ctx context.Context, res *Result, on topology.Slice) error {
-	splits, err := s.splits(on)
+	splits, err := s.listSplits(on)
 	if err != nil {
 		return err
 	}
@@ -400,9 +405,9 @@ func (s *search) planSlice(ctx context.Context, res *Result, on topology.Slice) 
 		err     error
 	}
 	answers := make([]answer, len(splits))
-	each(ctx, len(splits), func(i int) {
+	runParallel(ctx, len(splits), func(i int) {
 		a := &answers[i]
-		a.plan, a.refused, a.err = s.one(on, splits[i])
+		a.plan, a.refused, a.err = s.planSplit(on, splits[i])
 	})
 	if err := ctx.Err(); err != nil {
 		return err
@@ -419,12 +424,12 @@ func (s *search) planSlice(ctx context.Context, res *Result, on topology.Slice) 
 		}
 	}
 	plans := res.Plans[first:]
-	slices.SortStableFunc(plans, better)
+	slices.SortStableFunc(plans, comparePlans)
 	return nil
 }
 
-// better puts plans that fit first, then the faster, then the smaller.
-func better(a, b Plan) int {
+// comparePlans orders plans: those that fit first, then the faster, then the smaller.
+func comparePlans(a, b Plan) int {
 	fits := func(p Plan) int {
 		if p.Fits == TooBig {
 			return 1
@@ -435,8 +440,8 @@ func better(a, b Plan) int {
 		cmp.Compare(a.HBMBytesPerDevice, b.HBMBytesPerDevice), cmp.Compare(a.Mesh, b.Mesh), cmp.Compare(strings.Join(a.FSDP, ","), strings.Join(b.FSDP, ",")))
 }
 
-// each runs f for 0 to n-1 on all processors, or until ctx ends.
-func each(ctx context.Context, n int, f func(i int)) {
+// runParallel calls f with 0 to n-1 on all processors, until ctx ends.
+func runParallel(ctx context.Context, n int, f func(i int)) {
 	var wg sync.WaitGroup
 	next := make(chan int)
 	for range min(n, runtime.GOMAXPROCS(0)) {
@@ -456,54 +461,56 @@ func each(ctx context.Context, n int, f func(i int)) {
 	wg.Wait()
 }
 
-// one plans one split: a plan or a refusal.
-func (s *search) one(on topology.Slice, sp split) (*Plan, *Refusal, error) {
+// planSplit plans one split. It returns a plan, or why the split is refused.
+func (s *search) planSplit(on topology.Slice, sp split) (*Plan, *Refusal, error) {
 	refuse := func(err error) (*Plan, *Refusal, error) {
-		r := refusal(on, sp, s.adviseOnSplit(on, sp, err))
+		r := newRefusal(on, sp, s.adviseOnSplit(on, sp, err))
 		return nil, &r, nil
 	}
-	if sp.pp > 1 && sp.devices() == on.Devices {
-		return s.pipelined(on, sp)
+	if sp.pp > 1 && sp.countDevices() == on.Devices {
+		return s.planPipeline(on, sp)
 	}
-	local, r, err := s.place(on, sp)
+	local, r, err := s.requestForSplit(on, sp)
 	if err != nil {
 		return refuse(err)
 	}
-	got, err := s.measured(local, sp, r)
+	got, err := s.measureSplit(local, sp, r)
 	if refusesSplit(err) {
 		return refuse(err)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	p := &Plan{Slice: on.String(), Mesh: sp.mesh(), FSDP: sp.fsdpAxes(), Devices: on.Devices, Breakdown: Breakdown{DiT: Phase{Memory: &got.memory}},
+	p := &Plan{Slice: on.String(), Mesh: sp.meshText(), FSDP: sp.fsdpAxes(), Devices: on.Devices, Breakdown: Breakdown{DiT: Phase{Memory: &got.memory}},
 		Attention: got.choices, CollectiveBytes: byAxis(got.step), RequestCollectiveBytes: byAxis(got.request), Collectives: got.step,
 		CFGParallel: s.o.CFG == CFGBatch && sp.dp%2 == 0, Padding: got.padding, Notes: slices.Clone(got.notes), split: sp}
-	if err := s.phases(p, on); err != nil {
+	if err := s.addPhases(p, on); err != nil {
 		return nil, nil, err
 	}
-	s.limits(p, on)
+	s.judgeMemory(p, on)
 	if p.CFGParallel {
 		p.Notes = append(p.Notes, fmt.Sprintf("dp=%d over a batch of %d: the passes with and without the text run on different devices (CFG parallel)", sp.dp, s.r.Batch))
 	}
 	if slices.ContainsFunc(got.choices, func(c graph.Choice) bool { return c.Taken == attention.Kernel }) {
 		p.Notes = append(p.Notes, "attention by weft's kernel: its time is the compiler's figure for the code, and no TPU has run it yet")
 	}
-	if err := s.time(p, on, got); err != nil {
+	if err := s.addTimes(p, on, got); err != nil {
 		return nil, nil, err
 	}
-	s.price(p, on)
+	s.addCost(p, on)
 	return p, nil, nil
 }
 
-// refusesSplit says whether a graph was not built for what a split asks: the kernel where
-// there is none, weights in shares over an axis that splits them already.
+// refusesSplit reports whether a graph could not be built because of its split alone: the
+// kernel does not take its shapes, or the weights are sharded over an axis that splits them
+// already. The search then goes on with the other splits.
 func refusesSplit(err error) bool {
 	return errors.Is(err, attention.ErrKernelUnavailable) || errors.Is(err, sharding.ErrDuplicateAxis)
 }
 
-// adviseOnSplit is why a split is refused. Of a mesh that is asked for alone, it names the
-// nearest that are legal on the slice; among all splits, those beside it are.
+// adviseOnSplit completes the reason why a split is refused. For a mesh that is asked for
+// alone it names the nearest meshes that are legal on the slice. In a search over all
+// splits the answer has the legal ones anyway, so that none is named.
 func (s *search) adviseOnSplit(on topology.Slice, sp split, err error) error {
 	given, e := mesh.Local(axesOf(sp)...)
 	if s.o.Mesh == nil || e != nil {
@@ -512,25 +519,25 @@ func (s *search) adviseOnSplit(on topology.Slice, sp split, err error) error {
 	return models.Advise(err, given, on.Devices, func(candidate *mesh.Mesh) error {
 		other := splitOf(candidate.Axes())
 		other.shares = sp.shares
-		if other.devices() == on.Devices {
+		if other.countDevices() == on.Devices {
 			if err := s.checkPipeline(on, other); err != nil {
 				return err
 			}
 		}
-		_, _, err := s.place(on, other)
+		_, _, err := s.requestForSplit(on, other)
 		return err
 	})
 }
 
-// Target is what programs for a slice are built for.
+// Target says for which hardware and form of attention programs for a slice are built.
 func (o Options) Target(on topology.Slice) spmd.Target {
 	t := targets.For(on)
 	t.Attention = o.Attention
 	return t
 }
 
-func refusal(on topology.Slice, sp split, err error) Refusal {
-	r := Refusal{Slice: on.String(), Mesh: sp.mesh()}
+func newRefusal(on topology.Slice, sp split, err error) Refusal {
+	r := Refusal{Slice: on.String(), Mesh: sp.meshText()}
 	for i, v := range fault.Violations(err) {
 		d := fault.Describe(v)
 		r.Violations = append(r.Violations, d)
@@ -543,9 +550,9 @@ func refusal(on topology.Slice, sp split, err error) Refusal {
 	return r
 }
 
-// limits holds a plan's memory against the device's.
-func (s *search) limits(p *Plan, on topology.Slice) {
-	p.HBMBytesPerDevice = p.Breakdown.largest()
+// judgeMemory compares a plan's memory with the device's and says whether it fits.
+func (s *search) judgeMemory(p *Plan, on topology.Slice) {
+	p.HBMBytesPerDevice = p.Breakdown.peakBytes()
 	p.DeviceMemory = s.o.Memory(on)
 	p.HBMLimitBytes = p.DeviceMemory.UsableBytes
 	p.Fits, p.OverBytes = Judge(p.HBMBytesPerDevice, p.HBMLimitBytes)
@@ -554,12 +561,12 @@ func (s *search) limits(p *Plan, on topology.Slice) {
 	}
 }
 
-// price puts what a plan costs to it.
-func (s *search) price(p *Plan, on topology.Slice) {
+// addCost adds to a plan what it costs at the user's prices.
+func (s *search) addCost(p *Plan, on topology.Slice) {
 	if s.o.Prices == nil {
 		return
 	}
-	if p.Cost = s.o.Prices.cost(on, p.StepSeconds, s.o.Steps, s.o.Batch); p.Cost == nil {
+	if p.Cost = s.o.Prices.planCost(on, p.StepSeconds, s.o.Steps, s.o.Batch); p.Cost == nil {
 		p.Notes = append(p.Notes, fmt.Sprintf("no price for %s or its generation, %s", on, on.Generation))
 	}
 }

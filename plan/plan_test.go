@@ -64,7 +64,7 @@ func find(t testing.TB, r *Result, on string, shares ...string) Plan {
 func TestTwoLayersStandForAll(t *testing.T) {
 	for _, name := range []string{"wan2.1-t2v-1.3b", "wan2.1-t2v-14b"} {
 		m := model(t, name)
-		n := depth(m)
+		n := countAlikeLayers(m)
 		if n == 0 {
 			t.Fatalf("%s: depth not found", name)
 		}
@@ -77,7 +77,7 @@ func TestTwoLayersStandForAll(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := models.Request{Batch: 2, Latent: []int{16, 21, 60, 104}, DType: dtype.BF16, FSDP: sp.shares}
-			var got [2]*measured
+			var got [2]*splitMeasures
 			for i, layers := range []int{0, 2} {
 				r.Layers = layers
 				g, err := m.Graph(on, r)
@@ -88,7 +88,7 @@ func TestTwoLayersStandForAll(t *testing.T) {
 				if layers == 2 {
 					scale = n
 				}
-				if got[i], err = read(g, scale, 2); err != nil {
+				if got[i], err = measureGraph(g, scale, 2); err != nil {
 					t.Fatal(err)
 				}
 				if layers == 2 {
@@ -102,7 +102,7 @@ func TestTwoLayersStandForAll(t *testing.T) {
 						mine = got[i].request
 					}
 					if len(table) != len(mine) || len(table) > 0 && !reflect.DeepEqual(table, mine) {
-						t.Errorf("%s %s: traffic %v, the graph has %v", name, sp.mesh(), mine, table)
+						t.Errorf("%s %s: traffic %v, the graph has %v", name, sp.meshText(), mine, table)
 					}
 				}
 				weights := int64(0)
@@ -114,17 +114,17 @@ func TestTwoLayersStandForAll(t *testing.T) {
 					weights += b
 				}
 				if got[i].memory.WeightsBytes != weights {
-					t.Errorf("%s %s: weights %d, the graph has %d", name, sp.mesh(), got[i].memory.WeightsBytes, weights)
+					t.Errorf("%s %s: weights %d, the graph has %d", name, sp.meshText(), got[i].memory.WeightsBytes, weights)
 				}
 			}
 			if got[0].memory != got[1].memory {
-				t.Errorf("%s %s: whole %+v, scaled %+v", name, sp.mesh(), got[0].memory, got[1].memory)
+				t.Errorf("%s %s: whole %+v, scaled %+v", name, sp.meshText(), got[0].memory, got[1].memory)
 			}
 			if !reflect.DeepEqual(got[0].step, got[1].step) || !reflect.DeepEqual(got[0].request, got[1].request) {
-				t.Errorf("%s %s: traffic differs", name, sp.mesh())
+				t.Errorf("%s %s: traffic differs", name, sp.meshText())
 			}
 			if !reflect.DeepEqual(got[0].programs, got[1].programs) {
-				t.Errorf("%s %s: programs differ", name, sp.mesh())
+				t.Errorf("%s %s: programs differ", name, sp.meshText())
 			}
 		}
 	}
@@ -160,7 +160,7 @@ func TestSumsAndOrder(t *testing.T) {
 				} else if (p.Fits == Fits) != (p.HBMBytesPerDevice <= *p.HBMLimitBytes) || (*p.OverBytes > 0) != (p.Fits == TooBig) || (p.Change == "") != (p.Fits == Fits) {
 					t.Errorf("%s %s: fits %v, %d of %d, over %d, change %q", on, p.Mesh, p.Fits, p.HBMBytesPerDevice, p.HBMLimitBytes, p.OverBytes, p.Change)
 				}
-				if i > 0 && better(r.Plans[i-1], p) > 0 {
+				if i > 0 && comparePlans(r.Plans[i-1], p) > 0 {
 					t.Errorf("%s: %s stands behind %s", on, p.Mesh, r.Plans[i-1].Mesh)
 				}
 				sum := map[string]int64{}
@@ -248,7 +248,8 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// Field report A25: v4-8 has four devices, and a mesh smaller than a slice is refused too.
+// v4-8 counts cores and has four devices. A mesh smaller than the slice is refused too,
+// because the devices left over would stand idle without a word.
 func TestDeviceCounts(t *testing.T) {
 	for _, c := range []struct {
 		on, mesh, says string
@@ -355,7 +356,7 @@ func TestChanges(t *testing.T) {
 	r := search14B(t, "v5e-8", at480)
 	p := find(t, r, "dp=1,tp=1,sp=8")
 	q := find(t, r, "dp=1,tp=1,sp=8", "sp")
-	if p.Fits != TooBig || q.Fits != Fits || p.Advice != "--mesh dp=1,tp=1,sp=8 --fsdp sp" || p.Change != p.Advice+" ("+gigabytes(q.HBMBytesPerDevice)+")" {
+	if p.Fits != TooBig || q.Fits != Fits || p.Advice != "--mesh dp=1,tp=1,sp=8 --fsdp sp" || p.Change != p.Advice+" ("+formatGigabytes(q.HBMBytesPerDevice)+")" {
 		t.Errorf("%v %v %q", p.Fits, q.Fits, p.Change)
 	}
 	// Nothing fits on one chip in f32 but a change of type and length does, or there is none.
@@ -365,7 +366,7 @@ func TestChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("1.3b f32 on v5e-1: %s, %s", gigabytes(s.Plans[0].HBMBytesPerDevice), s.Plans[0].Change)
+	t.Logf("1.3b f32 on v5e-1: %s, %s", formatGigabytes(s.Plans[0].HBMBytesPerDevice), s.Plans[0].Change)
 	one := search14B(t, "v5e-1", at480)
 	if c := one.Plans[0].Advice; !strings.HasPrefix(c, "--on v5litepod-") {
 		t.Errorf("%q", c)

@@ -15,8 +15,8 @@ import (
 // ErrPrices: a price file that cannot be read, or has no price for a slice.
 var ErrPrices = fault.NewKind("prices")
 
-// Prices are what a user pays for a chip and hour. Prices differ by region,
-// contract and day, so weft has none of its own.
+// Prices are a user's prices of a chip for an hour. They differ by region, contract and
+// day, so weft has none of its own.
 type Prices struct {
 	Currency string `json:"currency"`
 	// ChipHour is by slice ("v4-8"), which goes first, or by generation ("v4", "h100").
@@ -64,15 +64,16 @@ func isGeneration(name string) bool {
 	return false
 }
 
-// Cost is what a plan costs at a user's prices.
+// Cost is the cost of a plan at a user's prices.
 type Cost struct {
 	Currency string   `json:"currency"`
 	Step     float64  `json:"step"`
 	Video    *float64 `json:"video"` // nil where the steps are not given
 }
 
-// cost of steps of some seconds on a slice; nil where there is no price for it.
-func (p *Prices) cost(on topology.Slice, seconds float64, steps, videos int) *Cost {
+// planCost gives the cost of a step, and of the videos where steps is not 0, on a slice
+// where a step takes so many seconds; nil where there is no price for the slice.
+func (p *Prices) planCost(on topology.Slice, seconds float64, steps, videos int) *Cost {
 	rate, ok := p.slices[on.String()]
 	if !ok {
 		rate, ok = p.ChipHour[on.Generation]

@@ -15,15 +15,15 @@ func TestPrices(t *testing.T) {
 		on   string
 		want float64 // of a step of 10 s
 	}{{"v4-8", 3.6 * 4 * 10 / 3600}, {"v5e-8", 2 * 8 * 10.0 / 3600}, {"h100x8", 4 * 8 * 10.0 / 3600}} {
-		got := p.cost(slice(t, c.on), 10, 50, 2)
+		got := p.planCost(slice(t, c.on), 10, 50, 2)
 		if got == nil || math.Abs(got.Step-c.want) > 1e-12 || math.Abs(*got.Video-25*c.want) > 1e-12 || got.Currency != "EUR" {
 			t.Errorf("%s: %+v, want %g a step", c.on, got, c.want)
 		}
 	}
-	if got := p.cost(slice(t, "v6e-8"), 10, 50, 1); got != nil {
+	if got := p.planCost(slice(t, "v6e-8"), 10, 50, 1); got != nil {
 		t.Errorf("v6e has no price, and costs %+v", got)
 	}
-	if got := p.cost(slice(t, "v4-8"), 10, 0, 1); got.Video != nil || got.String() != "0.04 EUR a step" {
+	if got := p.planCost(slice(t, "v4-8"), 10, 0, 1); got.Video != nil || got.String() != "0.04 EUR a step" {
 		t.Errorf("%+v %s", got, got)
 	}
 	for _, bad := range []string{``, `{}`, `{"chip_hour": {}}`, `{"chip_hour": {"v4": -1}}`, `{"chip_hour": {"v99": 1}}`, `{"hours": {"v4": 1}}`, `{"chip_hour": {"v4": 1, "v4": 2}}`, `{"chip_hour": {"v4": 1}} {}`, `{"chip_hour": {"v4": "1"}}`, `{"chip_hour": {"v4": 1}, "Chip_Hour": {"v4": 2}}`} {
@@ -42,7 +42,7 @@ func FuzzReadPrices(f *testing.F) {
 	f.Add([]byte(`{"currency": "USD", "chip_hour": {"v5e": 1.2}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		p, err := ReadPrices(text)
-		if err == nil && p.cost(slice(t, "v4-8"), 1, 1, 1) != nil && len(p.ChipHour) == 0 {
+		if err == nil && p.planCost(slice(t, "v4-8"), 1, 1, 1) != nil && len(p.ChipHour) == 0 {
 			t.Error("a cost of no price")
 		}
 	})

@@ -26,21 +26,21 @@ type Query struct {
 	Batch         int
 	CFG           string
 	Mesh          string // auto (default) goes over all splits
-	FSDP          string // axes over which weights are kept in shares; "" is with and without
+	FSDP          string // axes over which the weights are sharded; "" tries with and without
 	SplitResidual bool
 	TextLen       int
 	Attention     string  // auto (default), blocked or kernel
 	TokenTimes    bool    // a timestep for every token
 	As            string  // "" (weft) or vidax
-	Weights       string  // type weights are kept in: bf16, f32; "" is what runs
-	Steps         int     // of a video; 0 leaves out what runs once a video
+	Weights       string  // type that weights are kept in: bf16, f32; "" for that of the program that runs
+	Steps         int     // of a video; 0 leaves out the work that is done once a video
 	Prices        *Prices // of a user; nil leaves costs out
 	Machine       Machine // for cpu:N
 	// Settings are the model's, as Options has them.
 	Settings models.Settings
 }
 
-// Machine is what the devices of cpu:N share. 0 is not known.
+// Machine has the memory and processors that the devices of cpu:N share. 0 is not known.
 type Machine struct {
 	MemoryBytes int64
 	Cores       int

@@ -9,14 +9,14 @@ import (
 	"weft/topology"
 )
 
-// split is one way to use a slice's devices.
+// split is one way to divide a slice's devices over the axes.
 type split struct {
 	pp, dp, fsdp, tp, sp int
 	other                []mesh.Axis // a given mesh's axes that are none of these
-	shares               []string    // axes among dp and sp over which weights are kept in shares
+	shares               []string    // axes among dp and sp over which the weights are sharded too
 }
 
-func (s split) devices() int {
+func (s split) countDevices() int {
 	n := s.pp * s.dp * s.fsdp * s.tp * s.sp
 	for _, a := range s.other {
 		n *= a.Size
@@ -24,7 +24,7 @@ func (s split) devices() int {
 	return n
 }
 
-// axesOf are the mesh's axes, outermost first; pp and fsdp where they have a size.
+// axesOf lists the mesh's axes, outermost first; pp and fsdp only where they are above 1.
 func axesOf(s split) []mesh.Axis {
 	axes := slices.Clone(s.other)
 	if s.pp > 1 {
@@ -37,8 +37,8 @@ func axesOf(s split) []mesh.Axis {
 	return append(axes, mesh.Axis{Name: mesh.TP, Size: s.tp}, mesh.Axis{Name: mesh.SP, Size: s.sp})
 }
 
-// mesh is how it is written on the command line.
-func (s split) mesh() string {
+// meshText writes the split's mesh as the command line has it.
+func (s split) meshText() string {
 	text := ""
 	for i, a := range axesOf(s) {
 		if i > 0 {
@@ -49,7 +49,8 @@ func (s split) mesh() string {
 	return text
 }
 
-// fsdpAxes are the axes that weights are shared over: the mesh's own where no others are named.
+// fsdpAxes lists the axes that the weights are sharded over: those that are named, and
+// else the axis fsdp.
 func (s split) fsdpAxes() []string {
 	if len(s.shares) == 0 && s.fsdp > 1 {
 		return []string{mesh.FSDP}
@@ -57,8 +58,8 @@ func (s split) fsdpAxes() []string {
 	return append([]string{}, s.shares...)
 }
 
-// withShares is the split, and the split with weights shared over what dp and sp leave
-// whole; or with the shares that are asked for, alone.
+// withShares gives the split as it is, and again with the weights sharded over dp and sp
+// too. Where the user names axes for the weights, it gives the split with those alone.
 func (s *search) withShares(sp split) []split {
 	if s.o.FSDP != nil {
 		sp.shares = s.o.FSDP
@@ -82,7 +83,7 @@ func (s *search) withShares(sp split) []split {
 	return []split{sp, shared}
 }
 
-// splitOf is the split that a mesh's axes make.
+// splitOf gives the split that a mesh's axes make.
 func splitOf(axes []mesh.Axis) split {
 	sp := split{pp: 1, dp: 1, fsdp: 1, tp: 1, sp: 1}
 	for _, a := range axes {
@@ -104,8 +105,8 @@ func splitOf(axes []mesh.Axis) split {
 	return sp
 }
 
-// splits are every split of the slice's devices, or those of the mesh asked for.
-func (s *search) splits(on topology.Slice) ([]split, error) {
+// listSplits lists every split of the slice's devices, or where a mesh is asked for, its own.
+func (s *search) listSplits(on topology.Slice) ([]split, error) {
 	if s.o.Mesh != nil {
 		if _, err := mesh.Local(s.o.Mesh...); err != nil {
 			return nil, err
@@ -114,7 +115,7 @@ func (s *search) splits(on topology.Slice) ([]split, error) {
 	}
 	var out []split
 	for _, pp := range models.Divisors(on.Devices, on.Devices) {
-		if pp > 1 && !s.pipelines(on) {
+		if pp > 1 && !s.allowsPipelines(on) {
 			break
 		}
 		stage := on.Devices / pp

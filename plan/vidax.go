@@ -13,7 +13,7 @@ import (
 // AsVidax plans the peer's program and residency in place of weft's.
 const AsVidax = "vidax"
 
-// ErrPeer: what the peer does not run, or what is not known of it.
+// ErrPeer: the peer does not run what is asked, or nothing is known of it.
 var ErrPeer = fault.NewKind("peer")
 
 //go:embed data/vidax.json
@@ -68,7 +68,7 @@ type PeerRun struct {
 	Width  int    `json:"width"`
 	Height int    `json:"height"`
 	Frames int    `json:"frames"`
-	// Steps of a video, over which what runs once is spread; 0 leaves that out.
+	// Steps of a video, over which work that is done once is spread; 0 leaves that out.
 	Steps int `json:"steps"`
 	DP    int `json:"dp"`
 	TP    int `json:"tp"`
@@ -139,7 +139,7 @@ func PeerModels() map[string]*PeerModel { return vidax().Models }
 // PeerRows are vidax's published measurements.
 func PeerRows() []PeerRow { return slices.Clone(vidax().Rows) }
 
-// PeerStatements are vidax's published statements of what fits.
+// PeerStatements are vidax's published statements on models that fit or do not.
 func PeerStatements() []PeerStatement { return slices.Clone(vidax().Statements) }
 
 func peerModel(name string) (*PeerModel, error) {
@@ -150,8 +150,8 @@ func peerModel(name string) (*PeerModel, error) {
 	return m, nil
 }
 
-// check reports every reason why vidax would not run r.
-func (m *PeerModel) check(r PeerRun) error {
+// checkRun reports every reason why vidax does not run r.
+func (m *PeerModel) checkRun(r PeerRun) error {
 	var l fault.List
 	add := func(format string, args ...any) { l.Add(fault.New(ErrPeer, nil, format, args...)) }
 	if m.Heads%(r.TP*r.SP) != 0 {
@@ -163,7 +163,7 @@ func (m *PeerModel) check(r PeerRun) error {
 	if r.SP > 1 && r.TP > 1 && !m.TPWithSP {
 		add("vidax: %s takes tp or sp, not both", r.Model)
 	}
-	if n := m.tokens(r); n%r.SP != 0 {
+	if n := m.countTokens(r); n%r.SP != 0 {
 		add("vidax: %d tokens do not divide by sp=%d", n, r.SP)
 	}
 	if r.Passes%r.DP != 0 {
@@ -172,8 +172,8 @@ func (m *PeerModel) check(r PeerRun) error {
 	return l.Err()
 }
 
-// tokens of the video: (frames, rows, columns) of latents, in patches.
-func (m *PeerModel) tokens(r PeerRun) int {
+// countTokens counts the patches of the video's latents: frames times rows times columns.
+func (m *PeerModel) countTokens(r PeerRun) int {
 	frames := 1 + (r.Frames-1)/m.VAEStride[0]
 	frames = (frames + m.Patch[0] - 1) / m.Patch[0]
 	return frames * (r.Height / (m.VAEStride[1] * m.Patch[1])) * (r.Width / (m.VAEStride[2] * m.Patch[2]))

@@ -12,27 +12,27 @@ import (
 	"weft/topology"
 )
 
-// PeerMemory is what a device holds when the peer runs.
+// PeerMemory counts the bytes that a device holds when the peer runs.
 type PeerMemory struct {
-	// Prompt and Step are what is resident while the prompt is encoded and while
-	// the transformer runs: weights of every part that is there.
+	// PromptBytes and StepBytes are the weights that are resident while the prompt is
+	// encoded and while the transformer runs.
 	PromptBytes int64 `json:"prompt_bytes"`
 	StepBytes   int64 `json:"step_bytes"`
-	// WorkingBytes is what the transformer's step takes besides, as weft's own program of
-	// the same layout does; -1 where weft has no such program.
+	// WorkingBytes are those that the transformer's step takes beside its weights, counted
+	// on weft's own program with the same layout; -1 where weft has no such program.
 	WorkingBytes int64 `json:"working_bytes"`
 	// PeakBytes is the larger of the two phases. The text encoder's and the decoder's own
 	// activations are not modelled.
 	PeakBytes int64 `json:"peak_bytes"`
 }
 
-// Memory is what r takes of a device.
+// Memory counts the bytes of a device that r takes. Error: ErrPeer for an unknown model.
 func (r PeerRun) Memory() (PeerMemory, error) {
 	m, err := peerModel(r.Model)
 	if err != nil {
 		return PeerMemory{}, err
 	}
-	split, whole := m.weights()
+	split, whole := m.countWeights()
 	tp, elem := int64(r.TP), r.weightBytes(m)
 	blocks := split/tp + whole
 	other := m.Params["other_split"]/tp + m.Params["other_whole"]
@@ -57,16 +57,17 @@ func (r PeerRun) Memory() (PeerMemory, error) {
 			out.StepBytes += n
 		}
 	}
-	if out.WorkingBytes, err = r.working(m); err != nil {
+	if out.WorkingBytes, err = r.workingBytes(m); err != nil {
 		return PeerMemory{}, err
 	}
 	out.PeakBytes = max(out.PromptBytes, out.StepBytes+max(0, out.WorkingBytes))
 	return out, nil
 }
 
-// working is what a step takes beside its weights, by weft's program on the
-// same mesh with the residual stream whole, as the peer holds it.
-func (r PeerRun) working(peer *PeerModel) (int64, error) {
+// workingBytes gives the bytes that a step takes beside its weights, -1 where they are not
+// known. They are those of weft's own program on the same mesh with the residual stream
+// replicated, as the peer has it.
+func (r PeerRun) workingBytes(peer *PeerModel) (int64, error) {
 	m, err := models.ByName(r.Model)
 	if err != nil {
 		return -1, nil // weft does not run it yet
@@ -84,9 +85,9 @@ func (r PeerRun) working(peer *PeerModel) (int64, error) {
 	req := s.r
 	req.Batch, req.TokenTimes, req.Times = r.Passes, peer.TokenTimes, 0
 	if err := m.Check(on, req); err != nil {
-		return -1, nil // on this split it has no program of it
+		return -1, nil // weft has no program on this split
 	}
-	got, err := s.measured(on, sp, req)
+	got, err := s.measureSplit(on, sp, req)
 	if err != nil {
 		return -1, err
 	}
@@ -95,7 +96,7 @@ func (r PeerRun) working(peer *PeerModel) (int64, error) {
 
 // searchPeer plans the peer's step on a slice: every split of its axes.
 func (s *search) searchPeer(ctx context.Context, on topology.Slice) (*Result, error) {
-	res := s.result(on.String())
+	res := s.newResult(on.String())
 	res.As = AsVidax
 	res.Notes = []string{
 		"the peer's program and what its scripts keep resident; a text encoder's and the VAE's own activations are not modelled, nor what its compiler exchanges",
@@ -110,7 +111,7 @@ func (s *search) searchPeer(ctx context.Context, on topology.Slice) (*Result, er
 	}
 	given := split{}
 	if s.o.Mesh != nil {
-		list, err := s.splits(on)
+		list, err := s.listSplits(on)
 		if err != nil {
 			return nil, err
 		}
@@ -128,8 +129,8 @@ func (s *search) searchPeer(ctx context.Context, on topology.Slice) (*Result, er
 			}
 			r := PeerRun{Model: s.m.Name(), Width: s.o.Width, Height: s.o.Height, Frames: s.o.Frames, Steps: s.o.Steps,
 				DP: sp.dp, TP: sp.tp, SP: sp.sp, Passes: passes, WeightBytes: s.o.Weights.Size()}
-			if err := m.check(r); err != nil {
-				res.Refuse = append(res.Refuse, refusal(on, sp, err))
+			if err := m.checkRun(r); err != nil {
+				res.Refuse = append(res.Refuse, newRefusal(on, sp, err))
 				continue
 			}
 			p, err := s.peerPlan(on, sp, r, cal)
@@ -139,7 +140,7 @@ func (s *search) searchPeer(ctx context.Context, on topology.Slice) (*Result, er
 			res.Plans = append(res.Plans, *p)
 		}
 	}
-	slices.SortStableFunc(res.Plans, better)
+	slices.SortStableFunc(res.Plans, comparePlans)
 	return res, nil
 }
 
@@ -152,7 +153,7 @@ func (s *search) peerPlan(on topology.Slice, sp split, r PeerRun, cal PeerCalibr
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{Slice: on.String(), Mesh: sp.mesh(), FSDP: []string{}, Devices: on.Devices, split: sp,
+	p := &Plan{Slice: on.String(), Mesh: sp.meshText(), FSDP: []string{}, Devices: on.Devices, split: sp,
 		CollectiveBytes: map[string]int64{}, RequestCollectiveBytes: map[string]int64{}, Collectives: []cost.Traffic{},
 		StepSeconds: cal.Seconds(work), Programs: []ProgramTime{}, Padding: []string{}, Notes: []string{}, CFGParallel: sp.dp%2 == 0}
 	p.Time = Time{MatmulSeconds: cal[0] * work[0], AttentionSeconds: cal[1]*work[1] + cal[2]*work[2], CollectiveSeconds: map[string]float64{}}
@@ -160,7 +161,7 @@ func (s *search) peerPlan(on topology.Slice, sp split, r PeerRun, cal PeerCalibr
 	dit := Memory{WeightsBytes: mem.StepBytes, TempBytes: max(0, mem.WorkingBytes), At: "step"}
 	dit.TotalBytes = dit.WeightsBytes + dit.TempBytes
 	p.Breakdown.DiT = Phase{Memory: &dit}
-	s.limits(p, on)
+	s.judgeMemory(p, on)
 	if mem.WorkingBytes < 0 {
 		p.Notes = append(p.Notes, "what the step takes beside its weights is not modelled: weft has no program of that split")
 	}
@@ -170,6 +171,6 @@ func (s *search) peerPlan(on topology.Slice, sp split, r PeerRun, cal PeerCalibr
 	if s.o.Steps > 0 {
 		p.Notes = append(p.Notes, fmt.Sprintf("%.2f s a step are the decoder's, spread over %d steps", cal[4]*work[4], s.o.Steps))
 	}
-	s.price(p, on)
+	s.addCost(p, on)
 	return p, nil
 }

@@ -174,7 +174,7 @@ func TestPeerData(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := m.check(r.PeerRun); err != nil {
+		if err := m.checkRun(r.PeerRun); err != nil {
 			t.Errorf("%s ran, but: %v", r.Slug, err)
 		}
 	}

@@ -9,19 +9,18 @@ import (
 	"weft/topology"
 )
 
-// peerTerms are the parts of the peer's step, each to be multiplied with what
-// calibration found for it.
+// peerTerms are the parts of the peer's step. Each has a factor that calibration finds.
 var peerTerms = [5]string{"matmul", "flash", "dense", "offload", "vae"}
 
-// flashCycles is what JAX's flash attention takes for one block of 128 queries
-// by 128 keys in its default blocks, which is what vidax calls: of libtpu 0.0.52's
-// final bundles (v4, waiting for memory left out) and its static profile (v5p, v5e). No
-// device was measured.
+// flashCycles are the cycles that JAX's flash attention takes for one block of 128 queries
+// by 128 keys with its default block sizes, with which vidax calls it. They are read from
+// the code that libtpu 0.0.52 compiles: from its final bundles without waits for memory (v4)
+// and from its static profile (v5p, v5e). No device was measured.
 var flashCycles = map[string]float64{"v4": 527, "v5p": 686, "v5e": 975}
 
-// mxuFLOPs is what the matrix units of one TensorCore do in a cycle on those
-// generations: four of 128x128, a multiply and an add each. A chip's peak rate over it is
-// the number of cores times their clock.
+// mxuFLOPs are the operations of one TensorCore's matrix units in a cycle on those
+// generations: four units of 128x128, each a multiply and an add. A chip's peak rate
+// divided by it is the number of cores times their clock.
 const mxuFLOPs = 4 * 128 * 128 * 2
 
 // PeerWork is the peer's step in seconds at the device's peak rates, by term:
@@ -46,7 +45,7 @@ func (r PeerRun) Work(on topology.Slice) (PeerWork, error) {
 	if peak == 0 || hbm == 0 {
 		return w, fmt.Errorf("plan: no rates are known for %s", on)
 	}
-	s, tp, sp := float64(m.tokens(r)), float64(r.TP), float64(r.SP)
+	s, tp, sp := float64(m.countTokens(r)), float64(r.TP), float64(r.SP)
 	text, image := float64(m.TextRows), float64(m.ImageRows)
 	batch := float64(r.Passes) / float64(r.DP)
 	p := func(key string) float64 { return float64(m.Params[key]) }
@@ -73,7 +72,7 @@ func (r PeerRun) Work(on topology.Slice) (PeerWork, error) {
 		w[1] = heads * n * cycles * mxuFLOPs / peak
 	}
 	if r.OffloadBlocks > 0 {
-		split, whole := m.weights()
+		split, whole := m.countWeights()
 		w[3] = float64(r.weightBytes(m)) * (float64(split)/tp + float64(whole)) / 1e9
 	}
 	if r.Steps > 0 {
@@ -93,14 +92,15 @@ func (r PeerRun) Naive(on topology.Slice) (float64, error) {
 	for _, n := range m.Params {
 		params += n
 	}
-	s := float64(m.tokens(r))
+	s := float64(m.countTokens(r))
 	flops := float64(r.Passes) * (2*s*float64(params) + 4*s*s*float64(m.Heads*m.HeadDim*m.Layers))
 	return flops / (on.Rates().BF16FLOPs * float64(r.DP*r.TP*r.SP)), nil
 }
 
-// weights is how many parameters of the blocks and what multiplies tokens a device
-// keeps of the transformer, by split or whole; what multiplies one row is left out.
-func (m *PeerModel) weights() (split, whole int64) {
+// countWeights counts the transformer's parameters that multiply tokens, those that tp
+// splits and those that are whole on every device. Parameters that multiply a single row,
+// as the time's embedding does, are left out.
+func (m *PeerModel) countWeights() (split, whole int64) {
 	for _, rows := range []string{"visual", "text", "both", "image"} {
 		split += m.Params[rows+"_split"]
 		whole += m.Params[rows+"_whole"]
@@ -115,7 +115,7 @@ func (r PeerRun) weightBytes(m *PeerModel) int64 {
 	return int64(m.WeightBytes)
 }
 
-// PeerCalibration is how many times its ideal each term takes.
+// PeerCalibration has, for each term, the factor by which it takes longer than PeerWork says.
 type PeerCalibration [len(peerTerms)]float64
 
 // Seconds is the step's time by a calibration.
@@ -148,8 +148,10 @@ func (c *PeerCalibration) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// CalibratePeer finds the calibration that leaves the least relative errors over the published rows of all families but one: that of the models it is
-// to be used and scored on. Rows whose time is mostly the decoder's are left out.
+// CalibratePeer finds the calibration with the least relative errors over the published
+// rows of all families but one. The family left out is that of the models whose times are
+// predicted with it, so that no prediction is scored on its own data. Rows whose time is
+// mostly the decoder's are left out too.
 func CalibratePeer(but string, on topology.Slice) (PeerCalibration, error) {
 	var rows []PeerWork // over the measured time
 	for _, r := range PeerRows() {
@@ -191,8 +193,8 @@ func CalibratePeer(but string, on topology.Slice) (PeerCalibration, error) {
 	return c, nil
 }
 
-// leastSquares is the c >= 0 with the least sum of (c.row - want)^2. It tries every
-// set of terms that are not 0.
+// leastSquares finds the c >= 0 with the least sum of (c.row - want)^2. It tries every
+// set of terms that are not 0, which are few.
 func leastSquares(rows []PeerWork, want []float64) PeerCalibration {
 	var best PeerCalibration
 	least := math.Inf(1)
@@ -203,7 +205,7 @@ func leastSquares(rows []PeerWork, want []float64) PeerCalibration {
 				terms = append(terms, i)
 			}
 		}
-		c, ok := solve(rows, want, terms)
+		c, ok := solveTerms(rows, want, terms)
 		if !ok {
 			continue
 		}
@@ -219,8 +221,9 @@ func leastSquares(rows []PeerWork, want []float64) PeerCalibration {
 	return best
 }
 
-// solve solves the normal equations of some terms; false when a solution is negative or not determined.
-func solve(rows []PeerWork, want []float64, terms []int) (c PeerCalibration, ok bool) {
+// solveTerms solves the normal equations of some terms by elimination. It is false where
+// a solution is negative or not determined.
+func solveTerms(rows []PeerWork, want []float64, terms []int) (c PeerCalibration, ok bool) {
 	n := len(terms)
 	a := make([][]float64, n)
 	for i := range a {

@@ -18,8 +18,8 @@ const (
 	Slice         Op = "slice"
 )
 
-// RingBytes is what each device of a group of n sends (and receives) in op on a
-// ring, when each device enters it with size bytes:
+// RingBytes counts the bytes that each device of a group of n sends (and receives) in op
+// on a ring, when each device enters it with size bytes:
 //
 //	all-gather       (n-1) * size, the gathered size being n * size
 //	reduce-scatter   (n-1) * chunk
@@ -51,7 +51,7 @@ func RingBytes(op Op, n int, size int64) int64 {
 	return 0
 }
 
-// Hops is how many times in a row a device of a group of n waits for a
+// Hops counts how many times, one after another, a device of a group of n waits for a
 // neighbour in op on a ring.
 func Hops(op Op, n int) int {
 	switch {

@@ -134,7 +134,7 @@ func (f HeadsNotDivisible) Advice() string {
 	case f.Axis == mesh.TP && f.SP > 1:
 		at = fmt.Sprintf(" at sp=%d", f.SP)
 	}
-	return fmt.Sprintf("the %s that work%s: %s", f.Axis, at, listed(f.Legal))
+	return fmt.Sprintf("the %s that work%s: %s", f.Axis, at, joinNumbers(f.Legal))
 }
 
 // KVHeadsMismatch are the fields of ErrKVHeads.
@@ -164,7 +164,7 @@ func (f KVHeadsMismatch) Advice() string {
 	if f.QHeads == 0 {
 		more = fmt.Sprintf(", and multiples of %d", f.KVHeads)
 	}
-	return fmt.Sprintf("numbers of devices that work: %s%s", listed(f.Legal), more)
+	return fmt.Sprintf("numbers of devices that work: %s%s", joinNumbers(f.Legal), more)
 }
 
 func isUneven(err error) bool { return errors.Is(err, ErrUneven) }

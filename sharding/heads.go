@@ -19,13 +19,13 @@ func CheckHeads(heads, tp, sp int) error {
 	f := HeadsNotDivisible{Heads: heads, TP: tp, SP: sp, Axis: mesh.SP}
 	switch {
 	case tp >= 1 && heads >= 1 && heads%tp == 0:
-		f.Legal = divisors(heads / tp)
+		f.Legal = listDivisors(heads / tp)
 	case sp < 1 || heads < 1:
-		f.Axis, f.Legal = mesh.TP, divisors(heads)
+		f.Axis, f.Legal = mesh.TP, listDivisors(heads)
 	case heads%sp == 0:
-		f.Axis, f.Legal = mesh.TP, divisors(heads/sp)
+		f.Axis, f.Legal = mesh.TP, listDivisors(heads/sp)
 	default: // neither alone
-		f.Axis, f.Legal = "tp*sp", divisors(heads)
+		f.Axis, f.Legal = "tp*sp", listDivisors(heads)
 	}
 	return fault.NewChoice(ErrHeadsNotDivisible, f, "%d heads do not divide over tp=%d, sp=%d; tp*sp must divide the heads", heads, tp, sp)
 }
@@ -67,25 +67,25 @@ func KVRange(q, kv, headDim, parts, rank int) (Range, error) {
 	return Range{first * headDim, (first + perDevice) * headDim}, nil
 }
 
-// kvHeads is the ErrKVHeads of kv heads over parts; q is 0 when it is not known.
+// kvHeads makes the ErrKVHeads of kv heads over parts; q is 0 when it is not known.
 func kvHeads(tensor string, q, kv, parts int) error {
 	fields := KVHeadsMismatch{tensor, q, kv, parts, kvLegal(q, kv)}
 	if kv > 0 && q > 0 && q%kv != 0 {
-		return fault.New(ErrKVHeads, fields, "%s%d q heads are no multiple of %d kv heads; each kv head serves equally many q heads", label(tensor), q, kv)
+		return fault.New(ErrKVHeads, fields, "%s%d q heads are no multiple of %d kv heads; each kv head serves equally many q heads", tensorPrefix(tensor), q, kv)
 	}
-	return fault.NewChoice(ErrKVHeads, fields, "%s%d kv heads can be neither shared out to %d devices nor copied evenly; one must divide the other", label(tensor), kv, parts)
+	return fault.NewChoice(ErrKVHeads, fields, "%s%d kv heads can be neither shared out to %d devices nor copied evenly; one must divide the other", tensorPrefix(tensor), kv, parts)
 }
 
 // kvLegal lists the numbers of parts that work for kv heads, and for q heads unless q is 0.
 func kvLegal(q, kv int) []int {
 	if q == 0 {
-		return divisors(kv)
+		return listDivisors(kv)
 	}
 	legal := []int{}
 	if kv < 1 || q%kv != 0 {
 		return legal // no number mends that
 	}
-	for _, n := range divisors(q) {
+	for _, n := range listDivisors(q) {
 		if kv > 0 && (kv%n == 0 || n%kv == 0) {
 			legal = append(legal, n)
 		}
@@ -96,8 +96,8 @@ func kvLegal(q, kv int) []int {
 // maxListed bounds the numbers tried for a list of legal choices.
 const maxListed = 1 << 16
 
-// divisors are those of n, ascending; none for n below 1.
-func divisors(n int) []int {
+// listDivisors lists the divisors of n up to maxListed, ascending; none for n below 1.
+func listDivisors(n int) []int {
 	out := []int{}
 	for d := 1; d <= min(n, maxListed); d++ {
 		if n%d == 0 {
@@ -107,7 +107,7 @@ func divisors(n int) []int {
 	return out
 }
 
-func listed(numbers []int) string {
+func joinNumbers(numbers []int) string {
 	if len(numbers) == 0 {
 		return "none"
 	}

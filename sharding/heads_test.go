@@ -10,7 +10,7 @@ import (
 	"weft/sharding"
 )
 
-// Field report A01: tp*sp must divide the heads.
+// tp*sp must divide the heads: the heads that sp splits are those that tp left.
 func TestCheckHeads(t *testing.T) {
 	for _, test := range []struct {
 		heads, tp, sp int
@@ -42,7 +42,8 @@ func TestCheckHeads(t *testing.T) {
 	}
 }
 
-// Field report A02: 4 kv heads over tp=8 are copied in pairs, never cut.
+// 4 kv heads over tp=8 are copied to pairs of devices. Half a head on each device would
+// give wrong attention without an error.
 func TestKVHeads(t *testing.T) {
 	for rank, want := range []string{"0-128", "0-128", "128-256", "128-256", "256-384", "256-384", "384-512", "384-512"} {
 		r, err := sharding.KVRange(32, 4, 128, 8, rank)

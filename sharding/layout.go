@@ -24,8 +24,9 @@ type Layout struct {
 // IsZero reports whether the layout says nothing.
 func (l Layout) IsZero() bool { return len(l.Parts) == 0 && len(l.Heads) == 0 }
 
-// check returns the parts of a dim of this size, with heads filled in, or what is wrong.
-func (l Layout) check(tensor string, size int) (parts, heads []int, err error) {
+// checkParts returns the parts of a dim of this size and the heads of each part, 0 where
+// the layout gives none; or the error that says what is wrong.
+func (l Layout) checkParts(tensor string, size int) (parts, heads []int, err error) {
 	parts, heads = slices.Clone(l.Parts), slices.Clone(l.Heads)
 	if len(parts) == 0 {
 		parts = []int{size}
@@ -46,7 +47,7 @@ func (l Layout) check(tensor string, size int) (parts, heads []int, err error) {
 	}
 	if bad || sum != size {
 		return nil, nil, fault.New(ErrFusedLayout, FusedLayout{tensor, l.Dim, size, slices.Clone(l.Parts)},
-			"%sthe layout of dim %d, parts %v with heads %v, does not describe its size %d; parts are not negative and sum to the size, and there are as many heads as parts, each number dividing its part", label(tensor), l.Dim, parts, heads, size)
+			"%sthe layout of dim %d, parts %v with heads %v, does not describe its size %d; parts are not negative and sum to the size, and there are as many heads as parts, each number dividing its part", tensorPrefix(tensor), l.Dim, parts, heads, size)
 	}
 	return parts, heads, nil
 }
@@ -57,14 +58,14 @@ func (l Layout) check(tensor string, size int) (parts, heads []int, err error) {
 // part that does not divide, ErrKVHeads for heads that can be neither divided
 // nor copied, ErrPosition for an index outside split.
 func (l Layout) Ranges(size, split, index int) ([]Range, error) {
-	return l.ranges("", size, split, index)
+	return l.rangesForTensor("", size, split, index)
 }
 
-func (l Layout) ranges(tensor string, size, split, index int) ([]Range, error) {
+func (l Layout) rangesForTensor(tensor string, size, split, index int) ([]Range, error) {
 	if err := checkPosition(index, split); err != nil {
 		return nil, err
 	}
-	parts, heads, err := l.check(tensor, size)
+	parts, heads, err := l.checkParts(tensor, size)
 	if err != nil {
 		return nil, err
 	}
@@ -83,11 +84,11 @@ func (l Layout) ranges(tensor string, size, split, index int) ([]Range, error) {
 	return out, nil
 }
 
-// cutPart is the share of shard index in a part of n elements.
+// cutPart gives the range that shard index holds of a part of n elements.
 func cutPart(tensor string, dim, n, heads, split, index int) (Range, error) {
 	switch {
 	case heads == 0 && n%split != 0:
-		return Range{}, uneven(tensor, dim, n, split, nil)
+		return Range{}, unevenError(tensor, dim, n, split, nil)
 	case heads == 0 || heads%split == 0:
 		share := n / split
 		return Range{index * share, (index + 1) * share}, nil
@@ -139,5 +140,5 @@ func FusedOrder(parts []int, split int) ([]int, error) {
 // which no layout is declared.
 func NeedLayout(tensor string, dim, size int) error {
 	return fault.New(ErrFusedLayout, FusedLayout{tensor, dim, size, []int{}},
-		"%sdim %d of size %d holds several matrices and no layout is declared; a rule must give the size of each part", label(tensor), dim, size)
+		"%sdim %d of size %d holds several matrices and no layout is declared; a rule must give the size of each part", tensorPrefix(tensor), dim, size)
 }

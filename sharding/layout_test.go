@@ -10,8 +10,8 @@ import (
 	"weft/sharding"
 )
 
-// Field report A07: each rank takes its share of q, of k and of v, and the gather
-// gives the original order back.
+// Each rank takes its share of q, of k and of v, and the gather gives the original
+// order back. A plain cut of the stacked rows would give rank 0 all of q and none of v.
 func TestFusedQKV(t *testing.T) {
 	parts := []int{4, 4, 4}
 	for rank, want := range []string{"[0 1 4 5 8 9]", "[2 3 6 7 10 11]"} {

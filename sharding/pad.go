@@ -8,9 +8,9 @@ import (
 	"weft/mesh"
 )
 
-// Padding is what a tensor becomes when its dims are padded, at their end, to
-// sizes that divide. It is for callers who ask for padding: nothing in weft pads
-// on its own. Sizes are in elements.
+// Padding describes a tensor whose dims are padded at their end to sizes that divide. It
+// is for callers who ask for padding: nothing in weft pads on its own. Sizes are in
+// elements.
 type Padding struct {
 	Mesh   *mesh.Mesh
 	Spec   Spec
@@ -39,7 +39,7 @@ func Pad(m *mesh.Mesh, s Spec, shape []int) (*Padding, error) {
 		padded := RoundUp(max(0, size), parts)
 		p.Padded = append(p.Padded, padded)
 		p.Local = append(p.Local, padded/parts)
-		p.Valid = append(p.Valid, valid(size, padded/parts, parts))
+		p.Valid = append(p.Valid, validSizes(size, padded/parts, parts))
 	}
 	if err := list.Err(); err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func RoundUp(n, parts int) int {
 	return n
 }
 
-func valid(size, local, parts int) []int {
+func validSizes(size, local, parts int) []int {
 	out := make([]int, parts)
 	for i := range out {
 		out[i] = min(max(0, size-i*local), local)
@@ -67,8 +67,8 @@ func valid(size, local, parts int) []int {
 	return out
 }
 
-// ValidAt is how much of each dim of the piece at mesh position pos is not
-// padding; pos must be a position of the mesh.
+// ValidAt gives, for each dim of the piece at mesh position pos, how many elements are not
+// padding. pos must be a position of the mesh.
 func (p *Padding) ValidAt(pos int) []int {
 	out := make([]int, len(p.Shape))
 	for i := range out {

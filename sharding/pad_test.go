@@ -11,7 +11,7 @@ import (
 	"weft/sharding"
 )
 
-// Field report A04, with padding asked for.
+// A batch of 17 does not divide over 8 devices; here the caller asks for padding.
 func TestPad(t *testing.T) {
 	p, err := sharding.Pad(grid(t, "data", 8), spec(t, "[data,-]"), []int{17, 16})
 	if err != nil {
@@ -33,7 +33,8 @@ func TestPad(t *testing.T) {
 	}
 }
 
-// Field report A03: token counts that do not divide are padded, never cut.
+// Token counts that do not divide are padded: dropping the last tokens would lose a part
+// of the video.
 func TestPadTokens(t *testing.T) {
 	for _, test := range []struct{ tokens, sp, padded, local int }{
 		{56700, 8, 56704, 7088}, {32760, 16, 32768, 2048}, {75600, 16, 75600, 4725}, {27280, 32, 27296, 853},

@@ -51,10 +51,10 @@ func Reshard(m *mesh.Mesh, from, to Spec, shape []int, elemBytes int) ([]Step, e
 		return nil, nil
 	}
 	p := newProblem(m, from, to, shape, bytes)
-	path := p.search()
+	path := p.findPath()
 	steps := make([]Step, len(path))
 	for i, e := range path {
-		steps[i] = p.step(e)
+		steps[i] = p.stepOf(e)
 	}
 	return steps, nil
 }

@@ -17,7 +17,7 @@ import (
 func TestReshardSteps(t *testing.T) {
 	m := grid(t, "a", 2, "b", 2, "c", 4, "one", 1)
 	tests := []struct{ from, to, want string }{
-		// strategies.md section 13, one axis.
+		// Every change of state over one axis.
 		{"[-]", "[-]", ""},
 		{"[one]", "[-,one]", ""},
 		{"[-]", "[c]", "slice 0 c 0"},
@@ -79,7 +79,7 @@ func brief(steps []sharding.Step) string {
 	return strings.Join(out, "; ")
 }
 
-// The cost sheet of strategies.md section 13.
+// The bytes that each device sends in each collective on a ring of n devices.
 func TestRingBytes(t *testing.T) {
 	const s = 67108864
 	for _, test := range []struct {

@@ -16,14 +16,14 @@ type Rule struct {
 	// Match is a pattern: * stands for any run of characters, dots included, and
 	// every other character for itself. "blocks.*.attn.q.weight".
 	Match string `json:"match"`
-	// Spec of what matches. The zero value replicates.
+	// Spec of the parameters that match. The zero value replicates them.
 	Spec Spec `json:"spec"`
 	// Layout of a dim that may not be cut just anywhere; the zero value is none.
 	Layout Layout `json:"layout,omitzero"`
-	// WholeIfUneven keeps what matches whole on a mesh over which its dims do not
-	// divide, and says so, in place of an error: for a width that neither the heads
-	// nor anything else in the model makes divide, and for heads of a layout that
-	// can be neither divided nor copied.
+	// WholeIfUneven keeps a parameter that matches whole, in place of an error, on a mesh
+	// over which its dims do not divide, and says so in a note. It is for a width that
+	// neither the heads nor anything else in the model makes divide, and for heads of a
+	// layout that can be neither divided nor copied.
 	WholeIfUneven bool `json:"whole_if_uneven,omitempty"`
 }
 
@@ -46,7 +46,7 @@ type Assigned struct {
 	Note string `json:"note,omitempty"`
 }
 
-// Assignment is every parameter with its spec, in the order given.
+// Assignment lists every parameter with its spec, in the order given.
 type Assignment []Assigned
 
 // Apply gives every parameter the spec of the first rule that matches it. Nothing
@@ -68,7 +68,7 @@ func (r Rules) Apply(m *mesh.Mesh, params []Param) (Assignment, error) {
 			orphans = append(orphans, p.Name)
 			continue
 		}
-		a, err := r[i].assign(m, p)
+		a, err := r[i].assignSpec(m, p)
 		list.Add(err)
 		out = append(out, a)
 	}
@@ -82,13 +82,13 @@ func (r Rules) Apply(m *mesh.Mesh, params []Param) (Assignment, error) {
 	return out, nil
 }
 
-func (rule Rule) assign(m *mesh.Mesh, p Param) (Assigned, error) {
+func (rule Rule) assignSpec(m *mesh.Mesh, p Param) (Assigned, error) {
 	a := Assigned{Param: Param{p.Name, slices.Clone(p.Shape)}, Spec: rule.Spec.Canonical(m, len(p.Shape)), Rule: rule.Match, Layout: rule.Layout}
 	loose := -1
 	if !rule.Layout.IsZero() {
 		loose = rule.Layout.Dim
 	}
-	if err := rule.Spec.check(m, p.Shape, p.Name, loose); err != nil {
+	if err := rule.Spec.checkForTensor(m, p.Shape, p.Name, loose); err != nil {
 		if !rule.WholeIfUneven || !errors.Is(err, ErrUneven) {
 			return a, err
 		}
@@ -101,15 +101,15 @@ func (rule Rule) assign(m *mesh.Mesh, p Param) (Assigned, error) {
 		return a, fault.New(ErrFusedLayout, FusedLayout{p.Name, rule.Layout.Dim, 0, slices.Clone(rule.Layout.Parts)},
 			"%s: the layout speaks of dim %d, the parameter %s has %d", p.Name, rule.Layout.Dim, shapeText(p.Shape), len(p.Shape))
 	}
-	_, err := rule.Layout.ranges(p.Name, p.Shape[rule.Layout.Dim], a.parts(m, rule.Layout.Dim), 0)
+	_, err := rule.Layout.rangesForTensor(p.Name, p.Shape[rule.Layout.Dim], a.countParts(m, rule.Layout.Dim), 0)
 	if rule.WholeIfUneven && errors.Is(err, ErrKVHeads) {
 		a.Spec, a.Note, err = Whole(len(p.Shape)), fmt.Sprintf("whole on every device: %v", err), nil
 	}
 	return a, err
 }
 
-// parts is over how many devices a dim is split.
-func (a Assigned) parts(m *mesh.Mesh, dim int) int { return m.Size(a.Spec.dimOrNone(dim)...) }
+// countParts counts the parts that a dim is split into.
+func (a Assigned) countParts(m *mesh.Mesh, dim int) int { return m.Size(a.Spec.dimOrNone(dim)...) }
 
 // Local is the shape of the piece that each device holds. It is the whole shape
 // divided, save where a layout makes devices hold copies. Errors are those of Apply.
@@ -135,7 +135,7 @@ func (a Assigned) Ranges(m *mesh.Mesh, pos int) ([][]Range, error) {
 	if !a.Layout.IsZero() {
 		loose = a.Layout.Dim
 	}
-	if err := fault.Join(a.Spec.check(m, a.Shape, a.Name, loose), checkPosition(pos, m.NumDevices())); err != nil {
+	if err := fault.Join(a.Spec.checkForTensor(m, a.Shape, a.Name, loose), checkPosition(pos, m.NumDevices())); err != nil {
 		return nil, err
 	}
 	out := make([][]Range, len(a.Shape))
@@ -144,7 +144,7 @@ func (a Assigned) Ranges(m *mesh.Mesh, pos int) ([][]Range, error) {
 		if i == loose {
 			layout = a.Layout
 		}
-		ranges, err := layout.ranges(a.Name, size, a.parts(m, i), m.Index(pos, a.Spec.dim(i)...))
+		ranges, err := layout.rangesForTensor(a.Name, size, a.countParts(m, i), m.Index(pos, a.Spec.dim(i)...))
 		if err != nil {
 			return nil, err
 		}

@@ -29,8 +29,8 @@ func (s Sharding) Ranges(shape []int, pos int) ([]Range, error) {
 	return s.Spec.Ranges(s.Mesh, shape, pos)
 }
 
-// Holders is how many devices hold each element: the product of the sizes of the
-// axes that the spec does not use.
+// Holders counts the devices that hold each element: the product of the sizes of the axes
+// that the spec does not use.
 func (s Sharding) Holders() int {
 	n := s.Mesh.NumDevices()
 	for _, a := range s.Mesh.Axes() {

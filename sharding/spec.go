@@ -41,8 +41,9 @@ func cloneAxes(axes []string) []string {
 	return slices.Clone(axes)
 }
 
-// without is axes but those that drop names; axes itself when it names none.
-func without(axes []string, drop func(string) bool) []string {
+// dropAxes gives the axes for which drop is false. It returns the list itself where all
+// stay, to save the copy.
+func dropAxes(axes []string, drop func(string) bool) []string {
 	if !slices.ContainsFunc(axes, drop) {
 		return axes
 	}
@@ -60,7 +61,7 @@ func (s Spec) WithPartial(axes ...string) Spec {
 
 // WithoutPartial is s, no longer partial over these axes; without arguments, over none at all.
 func (s Spec) WithoutPartial(axes ...string) Spec {
-	s.partial = without(s.partial, func(a string) bool { return len(axes) == 0 || slices.Contains(axes, a) })
+	s.partial = dropAxes(s.partial, func(a string) bool { return len(axes) == 0 || slices.Contains(axes, a) })
 	return s
 }
 
@@ -124,7 +125,7 @@ func (s Spec) Equal(o Spec) bool {
 	return slices.Equal(s.partial, o.partial)
 }
 
-// dim is Dim without the copy.
+// dim is Dim without the copy, for callers that do not change the list.
 func (s Spec) dim(i int) []string {
 	if i < len(s.dims) {
 		return s.dims[i]
@@ -137,13 +138,13 @@ func (s Spec) dim(i int) []string {
 // report, and a spec that is longer than rank keeps its length.
 func (s Spec) Canonical(m *mesh.Mesh, rank int) Spec {
 	none := func(axis string) bool { return m.Has(axis) && m.Size(axis) == 1 }
-	s.partial = without(s.partial, none)
+	s.partial = dropAxes(s.partial, none)
 	if len(s.dims) >= rank && !slices.ContainsFunc(s.dims, func(d []string) bool { return slices.ContainsFunc(d, none) }) {
 		return s
 	}
 	dims := make([][]string, max(len(s.dims), rank))
 	for i, d := range s.dims {
-		dims[i] = without(d, none)
+		dims[i] = dropAxes(d, none)
 	}
 	s.dims = dims
 	return s

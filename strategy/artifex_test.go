@@ -10,9 +10,8 @@ import (
 	"weft/strategy"
 )
 
-// What artifex's own 34 tests assert (strategies.md section 12; its numbers), with
-// the stronger assertion weft makes. A row without a check is a deliberate
-// difference, and says why.
+// Each of artifex's own 34 tests, by its number, with the stronger assertion that weft
+// makes. A row without a check is a deliberate difference, and says why.
 func TestArtifexAssertions(t *testing.T) {
 	weight := tensor("weight", "out_features,in_features", 2048, 768)
 	linear := tensor("linear.weight", "out,in", 64, 64)
@@ -171,8 +170,8 @@ func make8() []mesh.Device {
 	return out
 }
 
-// Section 10.1 and 10.3: meshes of any rank are row-major; devices left over, and
-// too few, are errors with both numbers.
+// Meshes of any rank are row-major. Too few devices and devices left over are errors
+// that give both numbers.
 func TestArtifexMeshes(t *testing.T) {
 	for text, want := range map[string]string{
 		"data=8": "[[0 1 2 3 4 5 6 7]]", "a=1": "[[0]]", "a=2,b=2,c=2": "[[0 1] [2 3] [4 5] [6 7]]", "a=2,b=1,c=4": "[[0 1 2 3] [4 5 6 7]]", "a=1,b=1,c=8": "[[0 1 2 3 4 5 6 7]]",
@@ -202,7 +201,7 @@ func TestArtifexMeshes(t *testing.T) {
 	}
 }
 
-// Section 11: artifex's neighbours, restated.
+// Cases near those that artifex's tests cover, stated for weft.
 func TestArtifexNeighbours(t *testing.T) {
 	if m := grid(t, "data=1,model=1"); m.NumDevices() != 1 || m.String() != "data=1,model=1" {
 		t.Error(m)

@@ -7,8 +7,8 @@ import (
 	"weft/sharding"
 )
 
-// strategies.md section 13: bytes that each device sends, S = 67,108,864; and what
-// a change of layout over one axis costs.
+// The bytes that each device sends when a tensor of 67,108,864 bytes changes its layout
+// over one axis.
 func TestCostSheet(t *testing.T) {
 	shape := []int{4096, 4096, 2} // 67,108,864 bytes in bf16
 	const s = 67_108_864

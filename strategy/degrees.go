@@ -8,8 +8,8 @@ import (
 	"weft/mesh"
 )
 
-// Degrees are over how many devices each kind of parallelism goes. 0 counts as 1;
-// one of them may be Fill. The product is the number of devices.
+// Degrees says over how many devices each kind of parallelism divides its work. 0 counts
+// as 1, and one of them may be Fill. The product is the number of devices.
 type Degrees struct {
 	Pipeline int // pp: stages
 	Data     int // dp: copies of the parameters
@@ -18,7 +18,7 @@ type Degrees struct {
 	Model    int // tp: parts of each layer
 }
 
-// Fill is the degree that takes what the others leave of the devices.
+// Fill stands for the degree that takes all devices that the others leave.
 const Fill = -1
 
 // degreeNames are the axes, outermost first. The axis with the most traffic a
@@ -30,8 +30,8 @@ var degreeNames = [...]string{mesh.PP, mesh.DP, mesh.FSDP, mesh.SP, mesh.TP}
 // low enough that a mistyped number is an error and no lack of memory.
 const MaxDevices = 1 << 20
 
-// list gives the degrees in the order of degreeNames, 0 read as 1.
-func (d Degrees) list() [len(degreeNames)]int {
+// inOrder gives the degrees in the order of degreeNames, with 1 in place of 0.
+func (d Degrees) inOrder() [len(degreeNames)]int {
 	all := [...]int{d.Pipeline, d.Data, d.Shard, d.Context, d.Model}
 	for i, n := range all {
 		if n == 0 {
@@ -48,7 +48,7 @@ func degreesOf(all [len(degreeNames)]int) Degrees {
 // String gives degrees as ParseDegrees reads them, those of 1 left out: "fsdp=4,tp=8".
 func (d Degrees) String() string {
 	var parts []string
-	for i, n := range d.list() {
+	for i, n := range d.inOrder() {
 		switch {
 		case n == Fill:
 			parts = append(parts, degreeNames[i]+"=fill")
@@ -63,7 +63,7 @@ func (d Degrees) String() string {
 // when a degree is not legal or the product is above MaxDevices.
 func (d Degrees) Devices() int {
 	product := 1
-	for _, n := range d.list() {
+	for _, n := range d.inOrder() {
 		switch {
 		case n == Fill:
 		case n < 1 || product > MaxDevices/n:
@@ -75,10 +75,11 @@ func (d Degrees) Devices() int {
 	return product
 }
 
-// check reports degrees below 1, and fills beyond the number allowed.
-func (d Degrees) check(list *fault.List, fills int) {
+// checkSizes adds an error for each degree below 1, and one where more degrees are to be
+// filled than fills allows.
+func (d Degrees) checkSizes(list *fault.List, fills int) {
 	var open []string
-	for i, n := range d.list() {
+	for i, n := range d.inOrder() {
 		switch {
 		case n == Fill:
 			open = append(open, degreeNames[i])
@@ -102,7 +103,7 @@ func (d Degrees) check(list *fault.List, fills int) {
 // ErrNotDivisible.
 func (d Degrees) Resolve(devices int) (Degrees, error) {
 	var list fault.List
-	d.check(&list, 1)
+	d.checkSizes(&list, 1)
 	if devices < 1 {
 		list.Add(fault.New(mesh.ErrDeviceCount, mesh.DeviceCount{Need: max(1, d.Devices()), Have: devices},
 			"degrees for %d devices do not exist; the least is 1", devices))
@@ -114,7 +115,7 @@ func (d Degrees) Resolve(devices int) (Degrees, error) {
 	if err := list.Err(); err != nil {
 		return Degrees{}, err
 	}
-	all, need := d.list(), d.Devices()
+	all, need := d.inOrder(), d.Devices()
 	if need == 0 {
 		return Degrees{}, fault.New(mesh.ErrDeviceCount, mesh.DeviceCount{Need: MaxDevices + 1, Have: devices},
 			"degrees %s need more than %d devices, have %d", d, MaxDevices, devices)
@@ -130,7 +131,7 @@ func (d Degrees) Resolve(devices int) (Degrees, error) {
 		return Degrees{}, fault.New(mesh.ErrDeviceCount, mesh.DeviceCount{Need: need, Have: devices},
 			"degrees %s need at least %d devices, have %d; their product is at most the devices", d, need, devices)
 	case devices%need != 0:
-		return Degrees{}, d.indivisible(devices, need)
+		return Degrees{}, d.indivisibleError(devices, need)
 	case open < 0 && need < devices:
 		return Degrees{}, fault.New(mesh.ErrDeviceCount, mesh.DeviceCount{Need: need, Have: devices},
 			"degrees %s use %d of %d devices; set another to %d, or to fill, to use all", d.orNone(), need, devices, devices/need)
@@ -148,9 +149,9 @@ func (d Degrees) orNone() string {
 	return "all 1"
 }
 
-// indivisible says that a number of devices does not divide by the product of the
-// degrees given, and which products near it would.
-func (d Degrees) indivisible(devices, need int) error {
+// indivisibleError says that a number of devices does not divide by need, the product of
+// the degrees given, and names the nearest products that divide it.
+func (d Degrees) indivisibleError(devices, need int) error {
 	lo, hi := need, need
 	for devices%lo != 0 {
 		lo--
@@ -159,14 +160,14 @@ func (d Degrees) indivisible(devices, need int) error {
 		hi++
 	}
 	var axes, given []string
-	for i, n := range d.list() {
+	for i, n := range d.inOrder() {
 		if n > 1 {
 			axes = append(axes, degreeNames[i])
 			given = append(given, fmt.Sprintf("%s=%d", degreeNames[i], n))
 		}
 	}
 	return fault.New(ErrNotDivisible, NotDivisible{"devices", devices, need, axes, []int{lo, hi}},
-		"%d devices are not divisible by %d, the product of %s; the nearest products that divide %d: %d and %d", devices, need, join(given), devices, lo, hi)
+		"%d devices are not divisible by %d, the product of %s; the nearest products that divide %d: %d and %d", devices, need, joinWords(given), devices, lo, hi)
 }
 
 // Mesh is the mesh of the degrees over devices 0 to n-1: axes pp, dp, fsdp, sp and
@@ -175,7 +176,7 @@ func (d Degrees) indivisible(devices, need int) error {
 // for a degree that Resolve has not filled; mesh.ErrDeviceCount above MaxDevices.
 func (d Degrees) Mesh() (*mesh.Mesh, error) {
 	var list fault.List
-	d.check(&list, 0)
+	d.checkSizes(&list, 0)
 	if err := list.Err(); err != nil {
 		return nil, err
 	}
@@ -184,7 +185,7 @@ func (d Degrees) Mesh() (*mesh.Mesh, error) {
 			"degrees %s need more than %d devices, the most there are", d, MaxDevices)
 	}
 	axes := make([]mesh.Axis, len(degreeNames))
-	for i, n := range d.list() {
+	for i, n := range d.inOrder() {
 		axes[i] = mesh.Axis{Name: degreeNames[i], Size: n}
 	}
 	return mesh.Local(axes...)
@@ -195,9 +196,9 @@ func (d Degrees) Mesh() (*mesh.Mesh, error) {
 // have size 1.
 func (d Degrees) CheckMesh(m *mesh.Mesh) error {
 	var list fault.List
-	d.check(&list, 0)
+	d.checkSizes(&list, 0)
 	want := map[string]int{}
-	for i, n := range d.list() {
+	for i, n := range d.inOrder() {
 		want[degreeNames[i]] = n
 	}
 	for _, a := range m.Axes() {

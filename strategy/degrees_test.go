@@ -16,7 +16,7 @@ import (
 
 const fill = strategy.Fill
 
-// strategies.md section 2: the table of degrees, and n devices without a model.
+// Degrees for a number of devices, the open one filled, without a model.
 func TestResolve(t *testing.T) {
 	one := strategy.Degrees{Pipeline: 1, Data: 1, Shard: 1, Context: 1, Model: 1}
 	with := func(f func(*strategy.Degrees)) strategy.Degrees { d := one; f(&d); return d }
@@ -27,7 +27,7 @@ func TestResolve(t *testing.T) {
 	}{
 		{32, strategy.Degrees{Model: 8, Shard: fill}, with(func(d *strategy.Degrees) { d.Shard, d.Model = 4, 8 })},
 		{32, strategy.Degrees{Model: 8, Pipeline: 2, Shard: fill}, with(func(d *strategy.Degrees) { d.Pipeline, d.Shard, d.Model = 2, 2, 8 })},
-		{8, strategy.Degrees{Model: 2, Pipeline: 2, Data: fill}, with(func(d *strategy.Degrees) { d.Pipeline, d.Data, d.Model = 2, 2, 2 })}, // section 11
+		{8, strategy.Degrees{Model: 2, Pipeline: 2, Data: fill}, with(func(d *strategy.Degrees) { d.Pipeline, d.Data, d.Model = 2, 2, 2 })},
 		{16, strategy.Degrees{Data: 2, Model: 4, Pipeline: 2}, with(func(d *strategy.Degrees) { d.Pipeline, d.Data, d.Model = 2, 2, 4 })},
 		{1, strategy.Degrees{}, one},
 		{1, strategy.Degrees{Shard: fill}, one},
@@ -60,7 +60,7 @@ func TestResolveRefuses(t *testing.T) {
 		says    []string
 	}{
 		{32, strategy.Degrees{Model: 5, Shard: fill}, []error{strategy.ErrNotDivisible}, []string{"32 devices are not divisible by 5", "4 and 8"}},
-		{6, strategy.Degrees{Model: 4, Data: fill}, []error{strategy.ErrNotDivisible}, []string{"3 and 6"}}, // section 11
+		{6, strategy.Degrees{Model: 4, Data: fill}, []error{strategy.ErrNotDivisible}, []string{"3 and 6"}},
 		{32, strategy.Degrees{Model: 8}, []error{mesh.ErrDeviceCount}, []string{"use 8 of 32", "another to 4"}},
 		{32, strategy.Degrees{Model: fill, Shard: fill}, []error{strategy.ErrFill}, []string{"fsdp tp"}},
 		{8, strategy.Degrees{Model: 16}, []error{mesh.ErrDeviceCount}, []string{"at least 16 devices, have 8"}},
@@ -95,8 +95,8 @@ func TestResolveRefuses(t *testing.T) {
 	}
 }
 
-// Section 3: the order of the axes keeps tensor-parallel groups inside a node, and
-// every axis is kept.
+// The order of the axes keeps tensor-parallel groups inside a node, and every axis is
+// kept.
 func TestDegreesMesh(t *testing.T) {
 	m, err := strategy.Degrees{Data: 2, Model: 8, Pipeline: 2}.Mesh()
 	if err != nil || m.String() != "pp=2,dp=2,fsdp=1,sp=1,tp=8" {
@@ -127,7 +127,8 @@ func TestDegreesMesh(t *testing.T) {
 	wantKinds(t, err, mesh.ErrDeviceCount)
 }
 
-// Section 3, is_valid. Shapes that have more or fewer sizes than names cannot be written.
+// A mesh must have the sizes that the degrees say, as artifex's is_valid asks. Shapes that
+// have more or fewer sizes than names cannot be written here.
 func TestCheckMesh(t *testing.T) {
 	d := strategy.Degrees{Data: 2, Model: 4}
 	if err := d.CheckMesh(grid(t, "data=2,model=4")); err != nil {
@@ -226,7 +227,7 @@ func TestResolveRandom(t *testing.T) {
 	})
 }
 
-// Section 2: what a configuration must keep once a model is known.
+// Degrees must divide the sizes of a model once it is known.
 func TestCheckWorkload(t *testing.T) {
 	fits := strategy.Workload{Batch: 16, Micro: 4, Heads: 32, KVHeads: 8, FFN: 11008, Seq: 4096, Layers: 32, SequenceParallel: true, CausalRing: true, Ulysses: true}
 	d := strategy.Degrees{Pipeline: 4, Data: 2, Shard: 2, Context: 4, Model: 8}

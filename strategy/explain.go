@@ -10,7 +10,7 @@ import (
 	"weft/sharding"
 )
 
-// Placement is one tensor under a plan.
+// Placement says how a plan lays out one tensor.
 type Placement struct {
 	Name       string        `json:"name"`
 	Shape      []int         `json:"shape"`
@@ -20,7 +20,7 @@ type Placement struct {
 	Notes      []Note        `json:"notes"`       // what was not applied, and why
 }
 
-// Report is every tensor under a plan.
+// Report says how a plan lays out every tensor.
 type Report struct {
 	Mesh       string      `json:"mesh"`
 	Tensors    []Placement `json:"tensors"`
@@ -32,27 +32,27 @@ type Report struct {
 // Explain refines the spec of every tensor and says what was not applied and why.
 // Errors of all tensors are joined.
 func (p Plan) Explain(m *mesh.Mesh, tensors []Tensor) (*Report, error) {
-	claimed, err := p.claims(m)
+	claimed, err := p.claimAxes(m)
 	if err != nil {
 		return nil, err
 	}
 	r := &Report{Mesh: m.String(), Tensors: make([]Placement, 0, len(tensors)), Notes: []Note{}}
 	if !slices.ContainsFunc(claimed, func(c claim) bool { return c.name == "" }) {
-		r.Notes = unused(m, claimed) // a strategy of another package may use any axis
+		r.Notes = noteUnusedAxes(m, claimed) // a strategy of another package may use any axis
 	}
 	var list fault.List
 	for _, t := range tensors {
-		s, notes, err := refine(m, claimed, t, sharding.Spec{})
+		s, notes, err := refineByAll(m, claimed, t, sharding.Spec{})
 		list.Add(err)
 		if err != nil {
 			continue
 		}
 		local, err := s.Local(m, t.Shape)
 		list.Add(err)
-		bytes := size(t, local)
+		bytes := pieceBytes(t, local)
 		r.Tensors = append(r.Tensors, Placement{t.Name, t.Shape, s, local, bytes, append([]Note{}, notes...)})
-		r.LocalBytes = sum(r.LocalBytes, bytes)
-		r.TotalBytes = sum(r.TotalBytes, size(t, t.Shape))
+		r.LocalBytes = addBytes(r.LocalBytes, bytes)
+		r.TotalBytes = addBytes(r.TotalBytes, pieceBytes(t, t.Shape))
 	}
 	if err := list.Err(); err != nil {
 		return nil, err
@@ -60,26 +60,27 @@ func (p Plan) Explain(m *mesh.Mesh, tensors []Tensor) (*Report, error) {
 	return r, nil
 }
 
-// size is the bytes of a piece of t, at most math.MaxInt64.
-func size(t Tensor, shape []int) int64 {
-	n := Tensor{Shape: shape}.elements()
+// pieceBytes counts the bytes of a piece of t of some shape, at most math.MaxInt64.
+func pieceBytes(t Tensor, shape []int) int64 {
+	n := Tensor{Shape: shape}.countElements()
 	if t.Elem > 0 && n > math.MaxInt64/t.Elem {
 		return math.MaxInt64
 	}
 	return int64(n) * int64(t.Elem)
 }
 
-// sum is at most math.MaxInt64.
-func sum(a, b int64) int64 {
+// addBytes adds two sizes and gives math.MaxInt64 where the sum is larger.
+func addBytes(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
 	}
 	return a + b
 }
 
-// unused notes the axes that no strategy claims: along them everything is the
-// same, and no gradient is summed. The pipeline's axis numbers stages.
-func unused(m *mesh.Mesh, claimed []claim) []Note {
+// noteUnusedAxes makes a note for each axis that no strategy claims, because every device
+// along it computes the same and no gradient is summed over it. The pipeline's axis needs
+// none: it numbers stages.
+func noteUnusedAxes(m *mesh.Mesh, claimed []claim) []Note {
 	notes := []Note{}
 	for _, a := range m.Axes() {
 		used := a.Size == 1 || mesh.Canonical(a.Name) == stageName
@@ -89,7 +90,7 @@ func unused(m *mesh.Mesh, claimed []claim) []Note {
 			}
 		}
 		if !used {
-			notes = append(notes, note("plan", Tensor{}, []string{a.Name}, UnusedAxis, fmt.Sprintf(
+			notes = append(notes, newNote("plan", Tensor{}, []string{a.Name}, UnusedAxis, fmt.Sprintf(
 				"no strategy uses axis %s of size %d; everything is the same along it, and no gradient is summed over it", a.Name, a.Size))...)
 		}
 	}

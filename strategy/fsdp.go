@@ -34,7 +34,7 @@ type FSDP struct {
 	All bool
 }
 
-func (f FSDP) axes(m *mesh.Mesh) ([]string, error) {
+func (f FSDP) meshAxes(m *mesh.Mesh) ([]string, error) {
 	names := f.Axes
 	if len(names) == 0 {
 		names = []string{mesh.FSDP}
@@ -62,37 +62,37 @@ func (f FSDP) Refine(m *mesh.Mesh, t Tensor, s sharding.Spec) (sharding.Spec, []
 	return Plan{f}.Refine(m, t, s)
 }
 
-func (f FSDP) refine(m *mesh.Mesh, t Tensor, s sharding.Spec, axes []string) (sharding.Spec, []Note, error) {
-	axes = wide(m, axes)
+func (f FSDP) refineSpec(m *mesh.Mesh, t Tensor, s sharding.Spec, axes []string) (sharding.Spec, []Note, error) {
+	axes = wideAxes(m, axes)
 	least, err := f.minSize()
 	switch {
 	case err != nil || len(axes) == 0:
 		return s, nil, err
 	case t.isActivation():
-		return s, note(fsdpName, t, axes, Activation, "it has a batch dim and is no parameter; left as it is over "+join(axes)), nil
+		return s, newNote(fsdpName, t, axes, Activation, "it has a batch dim and is no parameter; left as it is over "+joinWords(axes)), nil
 	}
 	for _, axis := range axes {
 		if s.Uses(axis) {
-			return s, nil, reused(fsdpName, t, s, axis, -1)
+			return s, nil, reusedAxisError(fsdpName, t, s, axis, -1)
 		}
 	}
 	if len(t.Shape) == 0 {
-		return s, note(fsdpName, t, axes, Small, "a scalar is not split; whole over "+join(axes)), nil
+		return s, newNote(fsdpName, t, axes, Small, "a scalar is not split; whole over "+joinWords(axes)), nil
 	}
-	if n := t.elements(); n < least {
-		return s, note(fsdpName, t, axes, Small, fmt.Sprintf("%d elements are fewer than the minimum of %d; whole over %s", n, least, join(axes))), nil
+	if n := t.countElements(); n < least {
+		return s, newNote(fsdpName, t, axes, Small, fmt.Sprintf("%d elements are fewer than the minimum of %d; whole over %s", n, least, joinWords(axes))), nil
 	}
 	parts := m.Size(axes...)
-	dim := f.place(m, t, s, parts)
+	dim := f.chooseDim(m, t, s, parts)
 	if dim < 0 {
-		return s, note(fsdpName, t, axes, Indivisible, fmt.Sprintf("no dim of %s divides into %d parts over %s%s; whole over %s%s",
-			shapeText(t.Shape), parts, join(axes), beside(s), join(axes), fits(m, t, s, parts))), nil
+		return s, newNote(fsdpName, t, axes, Indivisible, fmt.Sprintf("no dim of %s divides into %d parts over %s%s; whole over %s%s",
+			shapeText(t.Shape), parts, joinWords(axes), besideSpec(s), joinWords(axes), fittingParts(m, t, s, parts))), nil
 	}
 	return s.WithDim(dim, append(s.Dim(dim), axes...)...), nil, nil
 }
 
-// place is the dim to split into parts more, or -1.
-func (f FSDP) place(m *mesh.Mesh, t Tensor, s sharding.Spec, parts int) int {
+// chooseDim gives the dim that is split into parts more by rules 2 to 4 of FSDP, or -1.
+func (f FSDP) chooseDim(m *mesh.Mesh, t Tensor, s sharding.Spec, parts int) int {
 	free, stacked := -1, -1
 	for i, size := range t.Shape {
 		if on := s.Dim(i); len(on) > 0 {
@@ -112,16 +112,17 @@ func (f FSDP) place(m *mesh.Mesh, t Tensor, s sharding.Spec, parts int) int {
 	return stacked
 }
 
-// beside reminds of the axes that have dims already.
-func beside(s sharding.Spec) string {
+// besideSpec names, for a note, the spec whose axes split dims already.
+func besideSpec(s sharding.Spec) string {
 	if s.IsWhole() {
 		return ""
 	}
 	return fmt.Sprintf(" beside %s", s)
 }
 
-// fits names the largest number of parts below the one asked for that a dim has room for.
-func fits(m *mesh.Mesh, t Tensor, s sharding.Spec, parts int) string {
+// fittingParts names, for a note, the largest number of parts below the one asked for into
+// which a dim divides.
+func fittingParts(m *mesh.Mesh, t Tensor, s sharding.Spec, parts int) string {
 	best := 0
 	for i, size := range t.Shape {
 		left := size

@@ -12,7 +12,7 @@ import (
 
 const k256 = 1 << 18
 
-// strategies.md section 6: the table of shapes.
+// The dim that FSDP takes for parameters of many shapes.
 func TestFSDP(t *testing.T) {
 	for _, test := range []struct {
 		shape   []int
@@ -46,7 +46,7 @@ func TestFSDP(t *testing.T) {
 		{[]int{1000000}, 2, 1024, "[fsdp]", "[500000]", ""},
 		// One device more has no effect.
 		{[]int{1000003}, 1, 1, "[-]", "[1000003]", ""},
-		// Field report A22: dim 0 is not the only one.
+		// Dim 0 does not divide, and another dim does.
 		{[]int{8, 4096}, 16, 1, "[-,fsdp]", "[8 256]", ""},
 		{[]int{4096}, 16, 1, "[fsdp]", "[256]", ""},
 		{[]int{5120, 13824}, 16, 1, "[-,fsdp]", "[5120 864]", ""},
@@ -86,7 +86,7 @@ func TestFSDPDefaults(t *testing.T) {
 	wantKinds(t, err, sharding.ErrDuplicateAxis)
 }
 
-// Section 6, rules 2 to 5 beside other axes; several axes are one.
+// Rules 2 to 5 of FSDP where other axes split dims already; several axes count as one.
 func TestFSDPBeside(t *testing.T) {
 	for _, test := range []struct {
 		mesh    string
@@ -127,7 +127,7 @@ func TestFSDPBeside(t *testing.T) {
 	}
 }
 
-// Section 6: traffic of a (11008,4096) weight in bf16.
+// The bytes of gathering a (11008,4096) weight in bf16 and of reducing its gradient.
 func TestFSDPTraffic(t *testing.T) {
 	w := tensor("blocks.0.attn.q.weight", "out,in", 11008, 4096)
 	for _, test := range []struct {
@@ -165,8 +165,8 @@ func TestFSDPTraffic(t *testing.T) {
 	}
 }
 
-// Section 7: with sequence parallelism the gradients of norms and biases are
-// summed over the tensor-parallel axis too.
+// With sequence parallelism the gradients of norms and biases are summed over the
+// tensor-parallel axis too.
 func TestSequenceParallelGradient(t *testing.T) {
 	m := grid(t, "dp=2,tp=4")
 	for _, test := range []struct {
@@ -196,9 +196,9 @@ func brief(steps []sharding.Step) string {
 	return strings.Join(out, "; ")
 }
 
-// Section 6: memory of mixed-precision Adam in GB per device: 2 bytes of weight, 2
-// of gradient and 12 of state for each parameter; ZeRO-1 shards the state, ZeRO-2
-// the gradient too, ZeRO-3 all.
+// The memory of mixed-precision Adam in GB per device: 2 bytes of weight, 2 of gradient
+// and 12 of state for each parameter. ZeRO-1 shards the state, ZeRO-2 the gradient too,
+// ZeRO-3 all.
 func TestAdamMemory(t *testing.T) {
 	for _, test := range []struct {
 		params, n int

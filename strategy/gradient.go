@@ -7,7 +7,8 @@ import (
 	"weft/sharding"
 )
 
-// Gradient is how the gradient of a tensor comes to be where it is needed.
+// Gradient says how the gradient of a tensor is laid out, and how it is reduced to where
+// it is needed.
 type Gradient struct {
 	// Before the reduction: whole over FSDP's axes, as the parameter was gathered,
 	// and partial over every axis along which the batch was split.
@@ -22,9 +23,9 @@ type Gradient struct {
 }
 
 // Bytes that a device sends in all.
-func (g Gradient) Bytes() int64 { return sent(g.Steps) }
+func (g Gradient) Bytes() int64 { return sumBytes(g.Steps) }
 
-func sent(steps []sharding.Step) int64 {
+func sumBytes(steps []sharding.Step) int64 {
 	n := int64(0)
 	for _, s := range steps {
 		n += s.Bytes
@@ -39,13 +40,13 @@ func sent(steps []sharding.Step) int64 {
 // activation has the activation's own spec. Errors are those of Refine and
 // sharding.Reshard.
 func (p Plan) Gradient(m *mesh.Mesh, t Tensor) (Gradient, error) {
-	stored, computed, claimed, err := p.specs(m, t)
+	stored, computed, claimed, err := p.storedAndComputed(m, t)
 	if err != nil {
 		return Gradient{}, err
 	}
 	g := Gradient{Before: stored, After: stored}
 	if !t.isActivation() {
-		g.Before = computed.WithPartial(summed(m, claimed, computed)...)
+		g.Before = computed.WithPartial(gradientAxes(m, claimed, computed)...)
 	}
 	g.Steps, err = sharding.Reshard(m, g.Before, g.After, t.Shape, t.Elem)
 	return g, err
@@ -56,19 +57,20 @@ func (p Plan) Gradient(m *mesh.Mesh, t Tensor) (Gradient, error) {
 // if it is freed in between, once more in the backward pass. None for a parameter
 // that FSDP left alone. Errors are those of Refine and sharding.Reshard.
 func (p Plan) Gather(m *mesh.Mesh, t Tensor) ([]sharding.Step, error) {
-	stored, computed, _, err := p.specs(m, t)
+	stored, computed, _, err := p.storedAndComputed(m, t)
 	if err != nil {
 		return nil, err
 	}
 	return sharding.Reshard(m, stored, computed, t.Shape, t.Elem)
 }
 
-// specs are where a tensor is stored, and where it is once gathered over FSDP's axes.
-func (p Plan) specs(m *mesh.Mesh, t Tensor) (stored, computed sharding.Spec, claimed []claim, err error) {
-	if claimed, err = p.claims(m); err != nil {
+// storedAndComputed gives the spec with which a tensor is stored, and the spec with which
+// it is computed with, which is gathered over FSDP's axes.
+func (p Plan) storedAndComputed(m *mesh.Mesh, t Tensor) (stored, computed sharding.Spec, claimed []claim, err error) {
+	if claimed, err = p.claimAxes(m); err != nil {
 		return
 	}
-	if stored, _, err = refine(m, claimed, t, sharding.Spec{}); err != nil {
+	if stored, _, err = refineByAll(m, claimed, t, sharding.Spec{}); err != nil {
 		return
 	}
 	computed = stored
@@ -86,13 +88,13 @@ func (p Plan) specs(m *mesh.Mesh, t Tensor) (stored, computed sharding.Spec, cla
 	return
 }
 
-// summed are the axes, in mesh order, over which a parameter's gradient is partial.
-func summed(m *mesh.Mesh, claimed []claim, computed sharding.Spec) []string {
+// gradientAxes lists the axes, in mesh order, over which a parameter's gradient is partial.
+func gradientAxes(m *mesh.Mesh, claimed []claim, computed sharding.Spec) []string {
 	var axes []string
 	for _, c := range claimed {
 		if tp, is := c.Strategy.(TensorParallel); !is || tp.SequenceParallel {
 			axes = append(axes, c.axes...)
 		}
 	}
-	return slices.DeleteFunc(inMeshOrder(m, wide(m, axes)), computed.Uses)
+	return slices.DeleteFunc(inMeshOrder(m, wideAxes(m, axes)), computed.Uses)
 }

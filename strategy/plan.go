@@ -16,21 +16,22 @@ import (
 // axis that two want. The empty plan leaves tensors whole.
 type Plan []Strategy
 
-// ordered is the plan, with the plans inside it opened, as it is applied.
-func (p Plan) ordered() []Strategy {
+// inOrder lists the strategies in the order in which they are applied, with those of plans
+// inside the plan among them.
+func (p Plan) inOrder() []Strategy {
 	out := make([]Strategy, 0, len(p))
 	for _, s := range p {
 		if inner, ok := s.(Plan); ok {
-			out = append(out, inner.ordered()...)
+			out = append(out, inner.inOrder()...)
 			continue
 		}
 		out = append(out, s)
 	}
-	slices.SortStableFunc(out, func(a, b Strategy) int { return class(a) - class(b) })
+	slices.SortStableFunc(out, func(a, b Strategy) int { return orderClass(a) - orderClass(b) })
 	return out
 }
 
-func class(s Strategy) int {
+func orderClass(s Strategy) int {
 	switch s.(type) {
 	case FSDP:
 		return 1
@@ -48,14 +49,14 @@ type claim struct {
 	axes []string
 }
 
-// claims are the strategies as they are applied. It reports axes that the mesh
-// does not have, and those that two strategies may not share: one axis may serve
-// two tensor-parallel strategies, which speak of different tensors, and data
-// parallelism beside FSDP, which split batch and parameters. All violations are
-// joined.
-func (p Plan) claims(m *mesh.Mesh) ([]claim, error) {
+// claimAxes lists the strategies in the order in which they are applied, each with its
+// axes. It reports axes that the mesh does not have, and axes that two strategies may not
+// share. Two tensor-parallel strategies may share one axis, because they split different
+// tensors; so may data parallelism and FSDP, because one splits the batch and the other
+// the parameters. All violations are joined.
+func (p Plan) claimAxes(m *mesh.Mesh) ([]claim, error) {
 	var list fault.List
-	strategies := p.ordered()
+	strategies := p.inOrder()
 	out := make([]claim, 0, len(strategies))
 	for _, s := range strategies {
 		c, err := claimOf(m, s)
@@ -67,9 +68,9 @@ func (p Plan) claims(m *mesh.Mesh) ([]claim, error) {
 	for i, c := range out {
 		for _, axis := range c.axes {
 			if isClaimed(out[:i], axis) || !isClaimed(out[i+1:], axis) {
-				continue // reported at the first of the claims, or the only one
+				continue // a shared axis is reported at its first claim, and one claim is no conflict
 			}
-			if names := claimants(out, axis); !canShare(names) {
+			if names := claimantNames(out, axis); !canShare(names) {
 				list.Add(fault.New(sharding.ErrDuplicateAxis, Conflict{Axis: axis, Strategies: names},
 					"axis %s is claimed by %s; an axis serves one of tp, fsdp and dp, or fsdp and dp together; give each an axis of its own", axis, strings.Join(names, " and ")))
 			}
@@ -87,7 +88,7 @@ func isClaimed(claims []claim, axis string) bool {
 	return false
 }
 
-func claimants(claims []claim, axis string) []string {
+func claimantNames(claims []claim, axis string) []string {
 	var names []string
 	for _, c := range claims {
 		if slices.Contains(c.axes, axis) {
@@ -100,14 +101,14 @@ func claimants(claims []claim, axis string) []string {
 func claimOf(m *mesh.Mesh, s Strategy) (claim, error) {
 	switch s := s.(type) {
 	case TensorParallel:
-		axes, err := s.axes(m)
+		axes, err := s.meshAxes(m)
 		return claim{s, tensorName, axes}, err
 	case FSDP:
-		axes, err := s.axes(m)
+		axes, err := s.meshAxes(m)
 		_, lerr := s.minSize()
 		return claim{s, fsdpName, axes}, fault.Join(err, lerr)
 	case DataParallel:
-		axes, err := s.axes(m)
+		axes, err := s.meshAxes(m)
 		return claim{s, dataName, axes}, err
 	}
 	return claim{s, "", nil}, nil
@@ -132,20 +133,21 @@ func canShare(names []string) bool {
 // are those of the strategies, of the spec so far, and sharding.ErrDuplicateAxis
 // for an axis that two strategies claim.
 func (p Plan) Refine(m *mesh.Mesh, t Tensor, s sharding.Spec) (sharding.Spec, []Note, error) {
-	claimed, err := p.claims(m)
+	claimed, err := p.claimAxes(m)
 	if err != nil {
 		return s, nil, err
 	}
-	return refine(m, claimed, t, s)
+	return refineByAll(m, claimed, t, s)
 }
 
-// refine applies strategies. The spec between them is canonical and legal: ours
-// keep it so, and what another package returns is checked.
-func refine(m *mesh.Mesh, claimed []claim, t Tensor, s sharding.Spec) (sharding.Spec, []Note, error) {
-	if err := t.check(); err != nil {
+// refineByAll applies the strategies one after another. The spec between them is always
+// canonical and legal: this package's strategies keep it so, and the spec that a strategy
+// of another package returns is checked.
+func refineByAll(m *mesh.Mesh, claimed []claim, t Tensor, s sharding.Spec) (sharding.Spec, []Note, error) {
+	if err := t.checkDims(); err != nil {
 		return s, nil, err
 	}
-	s, err := t.legal(m, s)
+	s, err := t.legalSpec(m, s)
 	if err != nil {
 		return s, nil, err
 	}
@@ -155,14 +157,14 @@ func refine(m *mesh.Mesh, claimed []claim, t Tensor, s sharding.Spec) (sharding.
 		var more []Note
 		switch strategy := c.Strategy.(type) {
 		case TensorParallel:
-			next, more, err = strategy.refine(m, t, s, c.axes)
+			next, more, err = strategy.refineSpec(m, t, s, c.axes)
 		case FSDP:
-			next, more, err = strategy.refine(m, t, s, c.axes)
+			next, more, err = strategy.refineSpec(m, t, s, c.axes)
 		case DataParallel:
-			next, more, err = strategy.refine(m, t, s, c.axes)
+			next, more, err = strategy.refineSpec(m, t, s, c.axes)
 		default:
 			if next, more, err = strategy.Refine(m, t, s); err == nil {
-				next, err = t.legal(m, next)
+				next, err = t.legalSpec(m, next)
 			}
 		}
 		if err != nil {

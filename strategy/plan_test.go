@@ -21,7 +21,8 @@ func tp(axis, dim string) strategy.Strategy {
 	return strategy.TensorParallel{Axis: axis, Rules: all(dim)}
 }
 
-// strategies.md section 9, _validate_strategies: which strategies go together.
+// Strategies that may share an axis and strategies that may not, as artifex's
+// _validate_strategies asks.
 func TestPlanClaims(t *testing.T) {
 	for _, test := range []struct {
 		name, mesh string
@@ -69,8 +70,9 @@ func TestPlanClaims(t *testing.T) {
 	}
 }
 
-// Section 9, get_combined_partition_spec and resolve_sharding_conflicts: what
-// comes of several strategies. Sizes are given where artifex has names only.
+// The specs that several strategies give together, where artifex has
+// get_combined_partition_spec and resolve_sharding_conflicts. Sizes are given here,
+// because artifex has names only.
 func TestPlanSpecs(t *testing.T) {
 	for _, test := range []struct {
 		name, mesh string
@@ -135,12 +137,12 @@ func TestPlanSpecs(t *testing.T) {
 	if !strings.HasPrefix(err.Error(), "w: ") {
 		t.Errorf("%q does not name the tensor", err)
 	}
-	// Field report A06, with a plan in place of a spec.
+	// A spec so far that names an axis twice is an error of the plan too.
 	_, _, err = strategy.Plan{}.Refine(grid(t, "dp=2,tp=2,sp=2"), tensor("w", "out,in", 8, 8), spec(t, "[dp+tp,tp]"))
 	wantKinds(t, err, sharding.ErrDuplicateAxis)
 }
 
-// Section 9: what losing FSDP would cost. fsdp 8, model 4.
+// A plan that lost FSDP would hold 8 times the bytes: fsdp 8, model 4.
 func TestPlanBytes(t *testing.T) {
 	m := grid(t, "fsdp=8,model=4")
 	w := []strategy.Tensor{tensor("w", "out,in", 11008, 4096)}

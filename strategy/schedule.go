@@ -68,7 +68,7 @@ func Schedule(kind Kind, stages, micro, chunks int) ([][]Action, error) {
 		case kind == Interleaved:
 			warm = min(2*(stages-1-i)+(chunks-1)*stages, micro*chunks)
 		}
-		out[i] = interleave(stages, micro, chunks, warm, kind == Forward)
+		out[i] = interleaveActions(stages, micro, chunks, warm, kind == Forward)
 	}
 	return out, nil
 }
@@ -95,28 +95,28 @@ func checkSchedule(kind Kind, stages, micro, chunks int) error {
 		bad("schedule %s has one chunk a stage, not %d; the one with several is %s", kind, chunks, Interleaved)
 	}
 	if kind == Interleaved && chunks > 1 && micro%stages != 0 {
-		for _, n := range around(micro, stages) {
-			if product(stages, n, chunks) <= maxActions/2 {
+		for _, n := range nearestMultiples(micro, stages) {
+			if saturatingProduct(stages, n, chunks) <= maxActions/2 {
 				fields.Nearest = append(fields.Nearest, n)
 			}
 		}
 		near := ""
 		if len(fields.Nearest) > 0 {
-			near = "; nearest: " + numbers(fields.Nearest)
+			near = "; nearest: " + joinNumbers(fields.Nearest)
 		}
 		bad("an interleaved schedule takes microbatches %d at a time, one for each stage, and %d do not divide%s", stages, micro, near)
 		fields.Nearest = nil
 	}
-	if product(stages, micro, chunks) > maxActions/2 {
+	if saturatingProduct(stages, micro, chunks) > maxActions/2 {
 		bad("a schedule of %d stages, %d microbatches and %d chunks has more than %d actions", stages, micro, chunks, maxActions)
 	}
 	return list.Err()
 }
 
-// interleave runs warm forwards, then a forward and a backward in turn, then the
-// backwards that are left. Microbatches go through the chunks in groups, one for
-// each stage; backwards take the chunks from the last.
-func interleave(stages, micro, chunks, warm int, forwardOnly bool) []Action {
+// interleaveActions lists a stage's actions: warm forwards, then a forward and a backward
+// in turn, then the backwards that are left. Microbatches go through the chunks in groups
+// of as many as there are stages; backwards go through the chunks from the last.
+func interleaveActions(stages, micro, chunks, warm int, forwardOnly bool) []Action {
 	total := micro * chunks
 	at := func(k int, backward bool) Action {
 		if chunks == 1 {

@@ -33,7 +33,7 @@ func lines(schedule [][]strategy.Action) string {
 	return strings.Join(out, "\n")
 }
 
-// strategies.md section 8: 1F1B at p=4, m=8; and the others, small.
+// The actions of 1F1B with 4 stages and 8 microbatches, and of the other kinds with fewer.
 func TestSchedules(t *testing.T) {
 	for _, test := range []struct {
 		kind                  strategy.Kind
@@ -67,7 +67,8 @@ func uniform(chunks int) func(int, strategy.Action) float64 {
 	}
 }
 
-// Section 8: makespan, share and overhead, and live microbatches, tF=1, tB=2.
+// Makespan, share of the bubble, overhead and live microbatches, where a forward takes 1
+// and a backward 2.
 func TestScheduleNumbers(t *testing.T) {
 	for _, test := range []struct {
 		kind                  strategy.Kind

@@ -8,7 +8,8 @@ import (
 	"weft/sharding"
 )
 
-// Traffic is what crosses from stage to stage for one microbatch, in one direction.
+// Traffic has the device pairs and bytes with which stages send one microbatch on, in one
+// direction.
 type Traffic struct {
 	Pairs [][2]int `json:"pairs"` // device ids, source and target, one pair for each line of the pipeline's axis
 	Bytes int64    `json:"bytes"` // that each source sends for each microbatch
@@ -25,17 +26,17 @@ func Sends(m *mesh.Mesh, axis string, t Tensor, s sharding.Spec, chunks int) (fo
 	if !m.Has(axis) {
 		i := slices.IndexFunc(m.Names(), func(n string) bool { return mesh.Canonical(n) == mesh.Canonical(axis) })
 		if i < 0 {
-			return forward, backward, missing(m, stageName, axis)
+			return forward, backward, unknownAxisError(m, stageName, axis)
 		}
 		found = m.Names()[i]
 	}
 	if s.Uses(found) {
 		return forward, backward, fault.New(sharding.ErrDuplicateAxis, Conflict{Tensor: t.Name, Axis: found, Strategies: []string{stageName}},
-			"%saxis %s numbers stages, and spec %s uses it; a tensor lives on one stage", t.label(), found, s)
+			"%saxis %s numbers stages, and spec %s uses it; a tensor lives on one stage", t.messagePrefix(), found, s)
 	}
-	s, err = t.legal(m, s)
+	s, err = t.legalSpec(m, s)
 	if err == nil {
-		err = t.check()
+		err = t.checkDims()
 	}
 	if err != nil {
 		return forward, backward, err
@@ -44,7 +45,7 @@ func Sends(m *mesh.Mesh, axis string, t Tensor, s sharding.Spec, chunks int) (fo
 	if err != nil {
 		return forward, backward, err
 	}
-	bytes := size(t, local)
+	bytes := pieceBytes(t, local)
 	pairs := func(shift int) Traffic {
 		out := Traffic{[][2]int{}, bytes}
 		if m.Size(found) > 1 {

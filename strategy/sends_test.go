@@ -9,8 +9,7 @@ import (
 	"weft/strategy"
 )
 
-// strategies.md section 8, communication. The activation of one microbatch: 4096
-// tokens of 8192 channels in bf16.
+// Stages send the activation of one microbatch: 4096 tokens of 8192 channels in bf16.
 func TestSends(t *testing.T) {
 	x := tensor("x", "batch,sequence,hidden", 1, 4096, 8192)
 	for _, test := range []struct {

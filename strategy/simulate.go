@@ -11,7 +11,7 @@ type Span struct {
 	End   float64 `json:"end"`
 }
 
-// Timeline is what each stage ran, in order: simulated, or recorded.
+// Timeline lists the actions that each stage ran, in order: simulated, or recorded.
 type Timeline [][]Span
 
 // Simulate runs a schedule on a clock. Each stage runs its actions one after
@@ -35,13 +35,13 @@ func Simulate(schedule [][]Action, cost func(stage int, a Action) float64) (Time
 		for i, actions := range schedule {
 			for len(out[i]) < len(actions) {
 				a := actions[len(out[i])]
-				ready, ok := sim.ready(i, a)
+				ready, ok := sim.inputReady(i, a)
 				if !ok {
 					break
 				}
 				start := max(free[i], ready)
 				free[i] = start + cost(i, a)
-				sim.done[sim.slot(i, a)] = free[i]
+				sim.done[sim.slotOf(i, a)] = free[i]
 				out[i] = append(out[i], Span{a, start, free[i]})
 				moved = true
 			}
@@ -68,14 +68,14 @@ type slot struct {
 	micro, virtual int
 }
 
-func (s *simulation) slot(stage int, a Action) slot {
+func (s *simulation) slotOf(stage int, a Action) slot {
 	return slot{a.Backward, a.Micro, a.Chunk*s.stages + stage}
 }
 
-// ready is when the input of an action is there; false while it is not known, and
-// for ever when the action has run.
-func (s *simulation) ready(stage int, a Action) (float64, bool) {
-	me := s.slot(stage, a)
+// inputReady gives the time at which the input of an action is there. It is false as long
+// as the input is missing, and always for an action that has run.
+func (s *simulation) inputReady(stage int, a Action) (float64, bool) {
+	me := s.slotOf(stage, a)
 	if _, twice := s.done[me]; twice {
 		return 0, false
 	}
@@ -99,7 +99,7 @@ func (s *simulation) ready(stage int, a Action) (float64, bool) {
 	return at, true
 }
 
-// Makespan is from the first start to the last end.
+// Makespan gives the time from the first start to the last end.
 func (t Timeline) Makespan() float64 {
 	first, last, some := 0.0, 0.0, false
 	for _, spans := range t {
@@ -116,7 +116,7 @@ func (t Timeline) Makespan() float64 {
 	return last - first
 }
 
-// BubbleShare is the share of the time of all stages in which they ran nothing.
+// BubbleShare gives the share of the time of all stages in which they ran nothing.
 func (t Timeline) BubbleShare() float64 {
 	whole := t.Makespan() * float64(len(t))
 	if whole == 0 {

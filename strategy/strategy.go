@@ -44,8 +44,8 @@ type Note struct {
 // String is the line for people.
 func (n Note) String() string { return n.Text }
 
-func note(strategy string, t Tensor, axes []string, reason Reason, text string) []Note {
-	return []Note{{t.Name, strategy, slices.Clip(axes), reason, strategy + ": " + t.label() + text}}
+func newNote(strategy string, t Tensor, axes []string, reason Reason, text string) []Note {
+	return []Note{{t.Name, strategy, slices.Clip(axes), reason, strategy + ": " + t.messagePrefix() + text}}
 }
 
 // The names of the strategies in notes and errors.
@@ -64,7 +64,7 @@ func axisOn(m *mesh.Mesh, strategy, name string) (string, error) {
 		names := m.Names()
 		i := slices.IndexFunc(names, func(n string) bool { return mesh.Canonical(n) == mesh.Canonical(name) })
 		if i < 0 {
-			return "", missing(m, strategy, name)
+			return "", unknownAxisError(m, strategy, name)
 		}
 		found = names[i]
 	}
@@ -75,7 +75,7 @@ func axisOn(m *mesh.Mesh, strategy, name string) (string, error) {
 	return found, nil
 }
 
-func missing(m *mesh.Mesh, strategy, name string) error {
+func unknownAxisError(m *mesh.Mesh, strategy, name string) error {
 	known := m.Names()
 	hint := "the mesh has no axes"
 	if len(known) > 0 {
@@ -85,7 +85,7 @@ func missing(m *mesh.Mesh, strategy, name string) error {
 		"%s splits over axis %s, which is not in mesh %s; %s", strategy, name, m, hint)
 }
 
-// axesOn finds several axes; a name that stands twice is an error.
+// axesOn finds several axes on a mesh. A name that is given twice is an error.
 func axesOn(m *mesh.Mesh, strategy string, names []string) ([]string, error) {
 	var list fault.List
 	axes := make([]string, 0, len(names))
@@ -105,8 +105,8 @@ func axesOn(m *mesh.Mesh, strategy string, names []string) ([]string, error) {
 	return axes, list.Err()
 }
 
-// wide are the axes of more than one device; the others have no effect.
-func wide(m *mesh.Mesh, axes []string) []string {
+// wideAxes gives the axes of more than one device; the others split nothing.
+func wideAxes(m *mesh.Mesh, axes []string) []string {
 	narrow := func(a string) bool { return m.Size(a) == 1 }
 	if !slices.ContainsFunc(axes, narrow) {
 		return axes
@@ -114,8 +114,9 @@ func wide(m *mesh.Mesh, axes []string) []string {
 	return slices.DeleteFunc(slices.Clone(axes), narrow)
 }
 
-// reused says that an axis that a strategy needs for dim is in use elsewhere in the spec.
-func reused(strategy string, t Tensor, s sharding.Spec, axis string, dim int) error {
+// reusedAxisError says that the spec uses an axis already which a strategy needs, for dim
+// where that is not negative.
+func reusedAxisError(strategy string, t Tensor, s sharding.Spec, axis string, dim int) error {
 	dims := []int{}
 	where := "partial"
 	if at := s.DimOf(axis); at >= 0 {
@@ -130,5 +131,5 @@ func reused(strategy string, t Tensor, s sharding.Spec, axis string, dim int) er
 		want = " for " + t.dimText(dim)
 	}
 	return fault.New(sharding.ErrDuplicateAxis, Conflict{t.Name, axis, []string{strategy}, dims},
-		"%s%s needs axis %s%s, and spec %s has it already: %s; an axis occurs once in a spec", t.label(), strategy, axis, want, s, where)
+		"%s%s needs axis %s%s, and spec %s has it already: %s; an axis occurs once in a spec", t.messagePrefix(), strategy, axis, want, s, where)
 }

@@ -11,7 +11,7 @@ import (
 	"weft/sharding"
 )
 
-// Tensor is what a strategy knows of a parameter or an activation.
+// Tensor describes a parameter or an activation to a strategy.
 type Tensor struct {
 	Name  string   // "blocks.3.attn.q.weight"
 	Dims  []string // names of its dims: "out", "in", "batch", "sequence", "heads", ...; nil when unknown
@@ -19,8 +19,8 @@ type Tensor struct {
 	Elem  int // bytes of an element
 }
 
-// elements is the size of the whole tensor, at most math.MaxInt.
-func (t Tensor) elements() int {
+// countElements counts the elements of the whole tensor, at most math.MaxInt.
+func (t Tensor) countElements() int {
 	n := 1
 	for _, size := range t.Shape {
 		if size <= 0 {
@@ -35,8 +35,8 @@ func (t Tensor) elements() int {
 	return n
 }
 
-// named lists the dims of a name.
-func (t Tensor) named(dim string) []int {
+// dimsNamed lists the dims that have a name.
+func (t Tensor) dimsNamed(dim string) []int {
 	var at []int
 	for i, d := range t.Dims {
 		if plainDim(d) == plainDim(dim) {
@@ -46,8 +46,8 @@ func (t Tensor) named(dim string) []int {
 	return at
 }
 
-// find is the first dim of a name, or -1, and how many there are.
-func (t Tensor) find(dim string) (first, count int) {
+// findDim gives the first dim that has a name, or -1, and counts all that have it.
+func (t Tensor) findDim(dim string) (first, count int) {
 	first = -1
 	for i, d := range t.Dims {
 		if plainDim(d) != plainDim(dim) {
@@ -75,28 +75,28 @@ func plainDim(dim string) string {
 // isActivation reports whether t flows through the model and is no parameter: it
 // begins with a batch dim, or has one beside a sequence dim.
 func (t Tensor) isActivation() bool {
-	batch, _ := t.find("batch")
-	sequence, _ := t.find("sequence")
+	batch, _ := t.findDim("batch")
+	sequence, _ := t.findDim("sequence")
 	return batch == 0 || batch > 0 && sequence >= 0
 }
 
-func (t Tensor) check() error {
+func (t Tensor) checkDims() error {
 	if t.Dims != nil && len(t.Dims) != len(t.Shape) {
 		return fault.New(ErrTensor, TensorDims{t.Name, t.Dims, t.Shape},
-			"%shas %d dim names (%s) and a shape of %d sizes %s; each dim has one name", t.label(), len(t.Dims), strings.Join(t.Dims, ","), len(t.Shape), shapeText(t.Shape))
+			"%shas %d dim names (%s) and a shape of %d sizes %s; each dim has one name", t.messagePrefix(), len(t.Dims), strings.Join(t.Dims, ","), len(t.Shape), shapeText(t.Shape))
 	}
 	return nil
 }
 
-// label is how a message or a note begins.
-func (t Tensor) label() string {
+// messagePrefix begins a message or a note with the tensor's name, where it has one.
+func (t Tensor) messagePrefix() string {
 	if t.Name == "" {
 		return ""
 	}
 	return t.Name + ": "
 }
 
-// dimText is "dim 0 (out)".
+// dimText writes a dim with its name: "dim 0 (out)".
 func (t Tensor) dimText(i int) string {
 	if i < len(t.Dims) {
 		return fmt.Sprintf("dim %d (%s)", i, t.Dims[i])
@@ -108,8 +108,8 @@ func shapeText(shape []int) string {
 	return "(" + strings.Trim(strings.Join(strings.Fields(fmt.Sprint(shape)), ","), "[]") + ")"
 }
 
-// legal is the canonical form of s, or why it is not legal for t.
-func (t Tensor) legal(m *mesh.Mesh, s sharding.Spec) (sharding.Spec, error) {
+// legalSpec gives the canonical form of s, or the error that says why s is not legal for t.
+func (t Tensor) legalSpec(m *mesh.Mesh, s sharding.Spec) (sharding.Spec, error) {
 	s = s.Canonical(m, len(t.Shape))
 	if s.Check(m, t.Shape) == nil {
 		return s, nil
@@ -119,16 +119,16 @@ func (t Tensor) legal(m *mesh.Mesh, s sharding.Spec) (sharding.Spec, error) {
 	return s, err
 }
 
-// uneven says that a dim does not divide over axes.
-func (t Tensor) uneven(dim, parts int, axes []string) error {
+// unevenError says that a dim does not divide over axes, and names the nearest sizes.
+func (t Tensor) unevenError(dim, parts int, axes []string) error {
 	size := t.Shape[dim]
-	nearest := around(size, parts)
+	nearest := nearestMultiples(size, parts)
 	return fault.New(sharding.ErrUneven, sharding.Uneven{Tensor: t.Name, Dim: dim, Size: size, Parts: parts, Axes: slices.Clone(axes), Nearest: nearest},
-		"%s%s of size %d does not divide into %d parts over %s; nearest sizes that do: %s", t.label(), t.dimText(dim), size, parts, strings.Join(axes, "+"), numbers(nearest))
+		"%s%s of size %d does not divide into %d parts over %s; nearest sizes that do: %s", t.messagePrefix(), t.dimText(dim), size, parts, strings.Join(axes, "+"), joinNumbers(nearest))
 }
 
-// around are the multiples of parts on both sides of size, less 0.
-func around(size, parts int) []int {
+// nearestMultiples lists the multiples of parts on both sides of size, without 0.
+func nearestMultiples(size, parts int) []int {
 	lo := size / parts * parts
 	nearest := []int{}
 	if lo > 0 {
@@ -140,13 +140,13 @@ func around(size, parts int) []int {
 	return nearest
 }
 
-// numbers writes "4 and 8", or "1, 2 and 4".
-func numbers(list []int) string {
+// joinNumbers writes "4 and 8", or "1, 2 and 4".
+func joinNumbers(list []int) string {
 	parts := strings.Fields(strings.Trim(fmt.Sprint(list), "[]"))
-	return join(parts)
+	return joinWords(parts)
 }
 
-func join(parts []string) string {
+func joinWords(parts []string) string {
 	if len(parts) < 2 {
 		return strings.Join(parts, "")
 	}

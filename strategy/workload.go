@@ -9,8 +9,8 @@ import (
 	"weft/sharding"
 )
 
-// Workload is the sizes of a model and a batch that degrees must divide. 0 is a
-// size that is not known and is not checked.
+// Workload has the sizes of a model and a batch that degrees must divide. 0 stands for a
+// size that is not known, which is not checked.
 type Workload struct {
 	Batch   int // global
 	Micro   int // microbatches the batch is cut into
@@ -34,15 +34,15 @@ type Workload struct {
 // a multiple of tp. Degrees that are not resolved: ErrDegree, ErrFill.
 func (d Degrees) CheckWorkload(w Workload) error {
 	var list fault.List
-	d.check(&list, 0)
+	d.checkSizes(&list, 0)
 	if err := list.Err(); err != nil {
 		return err
 	}
-	all := d.list()
+	all := d.inOrder()
 	pp, dp, fsdp, sp, tp := all[0], all[1], all[2], all[3], all[4]
 
 	batchAxes := []string{mesh.DP, mesh.FSDP}
-	divide(&list, "batch", w.Batch, product(dp, fsdp, max(1, w.Micro)), batchAxes)
+	checkDivides(&list, "batch", w.Batch, saturatingProduct(dp, fsdp, max(1, w.Micro)), batchAxes)
 	if w.Heads > 0 {
 		over := 1
 		if w.Ulysses {
@@ -58,23 +58,23 @@ func (d Degrees) CheckWorkload(w Workload) error {
 			}
 		}
 	}
-	divide(&list, "ffn", w.FFN, tp, []string{mesh.TP})
+	checkDivides(&list, "ffn", w.FFN, tp, []string{mesh.TP})
 	parts, axes := sp, []string{mesh.SP}
 	if w.CausalRing && sp > 1 {
-		parts = product(2, sp)
+		parts = saturatingProduct(2, sp)
 	}
 	if w.SequenceParallel {
-		parts, axes = product(parts, tp), append(axes, mesh.TP)
+		parts, axes = saturatingProduct(parts, tp), append(axes, mesh.TP)
 	}
-	divide(&list, "sequence", w.Seq, parts, axes)
+	checkDivides(&list, "sequence", w.Seq, parts, axes)
 	if w.Layers > 0 && w.Layers < pp {
 		list.Add(emptyStage(w.Layers, pp))
 	}
 	return list.Err()
 }
 
-// product is at most math.MaxInt.
-func product(factors ...int) int {
+// saturatingProduct multiplies factors and gives math.MaxInt where the product is larger.
+func saturatingProduct(factors ...int) int {
 	n := 1
 	for _, f := range factors {
 		if n > math.MaxInt/f {
@@ -85,11 +85,11 @@ func product(factors ...int) int {
 	return n
 }
 
-func divide(list *fault.List, what string, size, parts int, axes []string) {
+func checkDivides(list *fault.List, what string, size, parts int, axes []string) {
 	if size <= 0 || size%parts == 0 {
 		return
 	}
-	nearest := around(size, parts)
+	nearest := nearestMultiples(size, parts)
 	list.Add(fault.New(ErrNotDivisible, NotDivisible{what, size, parts, axes, nearest},
-		"%s %d is not divisible by %d, its parts over %s; nearest that are: %s", what, size, parts, join(axes), numbers(nearest)))
+		"%s %d is not divisible by %d, its parts over %s; nearest that are: %s", what, size, parts, joinWords(axes), joinNumbers(nearest)))
 }

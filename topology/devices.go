@@ -10,22 +10,23 @@ type Device struct {
 	Core    int    `json:"core"`    // of its chip
 }
 
-// bounds are the shape with three sizes.
-func (s Slice) bounds() [3]int {
+// shapeBounds gives the slice's shape with three sizes, 1 for those it does not have.
+func (s Slice) shapeBounds() [3]int {
 	b := [3]int{1, 1, 1}
 	copy(b[:], s.Shape)
 	return b
 }
 
-// id numbers devices as libtpu does: x fastest, cores of a chip side by side.
-func (s Slice) id(c [3]int, core int) int {
-	b := s.bounds()
+// deviceID gives the id of a device by its chip and core. It numbers as libtpu does: x
+// changes fastest, and the cores of a chip have consecutive ids.
+func (s Slice) deviceID(c [3]int, core int) int {
+	b := s.shapeBounds()
 	return core + s.perChip*(c[0]+b[0]*(c[1]+b[1]*c[2]))
 }
 
-// at is the inverse of id.
-func (s Slice) at(id int) Device {
-	b, h := s.bounds(), s.hostBounds
+// deviceAt gives the device that has an id: the inverse of deviceID.
+func (s Slice) deviceAt(id int) Device {
+	b, h := s.shapeBounds(), s.hostBounds
 	chip := id / s.perChip
 	c := [3]int{chip % b[0], chip / b[0] % b[1], chip / (b[0] * b[1])}
 	process := c[0]/h[0] + b[0]/h[0]*(c[1]/h[1]+b[1]/h[1]*(c[2]/h[2]))
@@ -35,7 +36,7 @@ func (s Slice) at(id int) Device {
 // DeviceList gives the devices in the order in which the runtime lists them:
 // host after host, x fastest within each. It is libtpu's, and jax.devices()'.
 func (s Slice) DeviceList() []Device {
-	b, h := s.bounds(), s.hostBounds
+	b, h := s.shapeBounds(), s.hostBounds
 	out := make([]Device, 0, s.Devices)
 	for host := range b[0] / h[0] * (b[1] / h[1]) * (b[2] / h[2]) {
 		nx, ny := b[0]/h[0], b[1]/h[1]
@@ -43,7 +44,7 @@ func (s Slice) DeviceList() []Device {
 		for chip := range h[0] * h[1] * h[2] {
 			c := [3]int{o[0] + chip%h[0], o[1] + chip/h[0]%h[1], o[2] + chip/(h[0]*h[1])}
 			for core := range s.perChip {
-				out = append(out, Device{s.id(c, core), host, c, core})
+				out = append(out, Device{s.deviceID(c, core), host, c, core})
 			}
 		}
 	}
@@ -66,11 +67,11 @@ func (s Slice) Hops(a, b int) int {
 	if s.Kind != TPU {
 		return min(1, max(a-b, b-a))
 	}
-	p, q, bounds := s.at(a).Coords, s.at(b).Coords, s.bounds()
+	p, q, bounds := s.deviceAt(a).Coords, s.deviceAt(b).Coords, s.shapeBounds()
 	hops := 0
 	for d := range p {
 		n := max(p[d]-q[d], q[d]-p[d])
-		if s.closed(d) {
+		if s.isClosedDim(d) {
 			n = min(n, bounds[d]-n)
 		}
 		hops += n
@@ -78,7 +79,7 @@ func (s Slice) Hops(a, b int) int {
 	return hops
 }
 
-func (s Slice) closed(dim int) bool { return dim < len(s.Wrap) && s.Wrap[dim] }
+func (s Slice) isClosedDim(dim int) bool { return dim < len(s.Wrap) && s.Wrap[dim] }
 
 // Links lists the links between chips, as the ids of each one's first device;
 // those that close a ring come with the others. GPUs and CPU have none.
@@ -87,19 +88,19 @@ func (s Slice) Links() [][2]int {
 		return nil
 	}
 	var out [][2]int
-	b := s.bounds()
+	b := s.shapeBounds()
 	for chip := range s.Chips {
-		c := s.at(chip * s.perChip).Coords
+		c := s.deviceAt(chip * s.perChip).Coords
 		for d := range c {
 			next := c
 			next[d]++
 			if next[d] == b[d] {
-				if !s.closed(d) || b[d] < 3 {
+				if !s.isClosedDim(d) || b[d] < 3 {
 					continue
 				}
 				next[d] = 0
 			}
-			out = append(out, [2]int{s.id(c, 0), s.id(next, 0)})
+			out = append(out, [2]int{s.deviceID(c, 0), s.deviceID(next, 0)})
 		}
 	}
 	return out

@@ -10,20 +10,20 @@ const maxDrawn = 64
 
 // Draw shows which device sits where, the layers of z side by side, and boxes
 // around hosts. x runs to the right and y down. Lines are at most width long.
-// Nothing for more than 64 chips, and for what has no coordinates.
+// It gives nil for more than 64 chips, and for a slice that has no coordinates.
 func (s Slice) Draw(width int) []string {
 	if s.Kind != TPU || s.Chips > maxDrawn {
 		return nil
 	}
-	b, h := s.bounds(), s.hostBounds
-	cell := len(s.cell([3]int{b[0] - 1, b[1] - 1, b[2] - 1})) + 1
+	b, h := s.shapeBounds(), s.hostBounds
+	cell := len(s.chipText([3]int{b[0] - 1, b[1] - 1, b[2] - 1})) + 1
 	across := b[0]*cell + (b[0]/h[0])*2 + 1
 	perRow := max(1, (width-2)/(across+3))
 	var out []string
 	for z := 0; z < b[2]; z += perRow {
 		var lines []string
 		for k := z; k < min(b[2], z+perRow); k++ {
-			for i, line := range s.layer(k, cell) {
+			for i, line := range s.drawLayer(k, cell) {
 				if i == len(lines) {
 					lines = append(lines, "")
 				}
@@ -40,18 +40,18 @@ func (s Slice) Draw(width int) []string {
 	return out
 }
 
-// cell is the devices of a chip: "5", or "10,11".
-func (s Slice) cell(c [3]int) string {
-	first := s.id(c, 0)
+// chipText writes the ids of a chip's devices: "5", or "10,11".
+func (s Slice) chipText(c [3]int) string {
+	first := s.deviceID(c, 0)
 	if s.perChip == 2 {
 		return fmt.Sprintf("%d,%d", first, first+1)
 	}
 	return fmt.Sprint(first)
 }
 
-// layer draws one z; its lines are equally long.
-func (s Slice) layer(z, cell int) []string {
-	b, h := s.bounds(), s.hostBounds
+// drawLayer draws the chips of one z. Its lines are equally long.
+func (s Slice) drawLayer(z, cell int) []string {
+	b, h := s.shapeBounds(), s.hostBounds
 	edge := strings.Repeat("+"+strings.Repeat("-", h[0]*cell+1), b[0]/h[0]) + "+"
 	out := []string{edge}
 	if b[2] > 1 {
@@ -63,7 +63,7 @@ func (s Slice) layer(z, cell int) []string {
 			if x%h[0] == 0 {
 				line += "|"
 			}
-			line += fmt.Sprintf("%*s", cell, s.cell([3]int{x, y, z}))
+			line += fmt.Sprintf("%*s", cell, s.chipText([3]int{x, y, z}))
 			if x%h[0] == h[0]-1 {
 				line += " "
 			}

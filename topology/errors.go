@@ -8,7 +8,7 @@ var (
 	ErrUnknownSlice = fault.NewKind("unknown-slice")
 	// ErrHosts: a slice cannot be made of that number of hosts.
 	ErrHosts = fault.NewKind("slice-hosts")
-	// ErrAxisBytes: what an axis moves is malformed. It has no fields.
+	// ErrAxisBytes: the bytes of an axis are malformed. It has no fields.
 	ErrAxisBytes = fault.NewKind("axis-bytes")
 )
 

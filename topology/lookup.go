@@ -29,9 +29,9 @@ func Lookup(name string) (Slice, error) {
 	text := strings.ToLower(name)
 	switch {
 	case text == "":
-		return Slice{}, unknown(name, "a slice needs a name", "v5e-8", "v4:2x2x1", "h100x8", "cpu:8")
+		return Slice{}, unknownSliceError(name, "a slice needs a name", "v5e-8", "v4:2x2x1", "h100x8", "cpu:8")
 	case len(name) > 64:
-		return Slice{}, unknown(name[:64]+"...", "no slice has so long a name", "v5e-8", "v4:2x2x1", "h100x8", "cpu:8")
+		return Slice{}, unknownSliceError(name[:64]+"...", "no slice has so long a name", "v5e-8", "v4:2x2x1", "h100x8", "cpu:8")
 	case text == "cpu" || strings.HasPrefix(text, "cpu:"):
 		return lookupCPU(name, text)
 	}
@@ -42,34 +42,35 @@ func Lookup(name string) (Slice, error) {
 	if !ok {
 		head, tail, ok = strings.Cut(text, "-")
 	}
-	if g := generation(head); g != nil {
+	if g := findGeneration(head); g != nil {
 		return lookupTPU(name, g, tail, ok)
 	}
 	if head == "v5" || head == "tpu-v5" {
-		return Slice{}, unknown(name, "v5 is v5e or v5p", retail("v5e", tail), retail("v5p", tail))
+		return Slice{}, unknownSliceError(name, "v5 is v5e or v5p", nameInGeneration("v5e", tail), nameInGeneration("v5p", tail))
 	}
-	return Slice{}, unknown(name, "no accelerator has that name", guess(text)...)
+	return Slice{}, unknownSliceError(name, "no accelerator has that name", guessNames(text)...)
 }
 
-// retail puts another generation before the rest of a name, if that is a slice.
-func retail(gen, tail string) string {
-	if s, err := lookupTPU("", generation(gen), tail, true); err == nil {
+// nameInGeneration names the slice of another generation with the same number or shape,
+// and where there is none, a small slice of that generation.
+func nameInGeneration(gen, tail string) string {
+	if s, err := lookupTPU("", findGeneration(gen), tail, true); err == nil {
 		return s.String()
 	}
-	return newTPU(generation(gen), shapesOf(generation(gen), closest(counts(generation(gen)), 4)[0])[0]).String()
+	return newTPU(findGeneration(gen), shapesOf(findGeneration(gen), closestNumbers(legalChipCounts(findGeneration(gen)), 4)[0])[0]).String()
 }
 
 func lookupTPU(name string, g *Generation, tail string, has bool) (Slice, error) {
 	if !has || tail == "" {
-		return Slice{}, unknown(name, fmt.Sprintf("%s is a generation; a slice of it has a number of %s or a shape", g.Name, unit(g)),
+		return Slice{}, unknownSliceError(name, fmt.Sprintf("%s is a generation; a slice of it has a number of %s or a shape", g.Name, countedUnit(g)),
 			nearestCounts(g, 4)...)
 	}
 	if strings.Contains(tail, "x") {
 		return lookupShape(name, g, tail)
 	}
-	n, ok := number(tail)
+	n, ok := parseNumber(tail)
 	if !ok {
-		return Slice{}, unknown(name, fmt.Sprintf("%q is no number of %s", tail, unit(g)), nearestCounts(g, 4)...)
+		return Slice{}, unknownSliceError(name, fmt.Sprintf("%q is no number of %s", tail, countedUnit(g)), nearestCounts(g, 4)...)
 	}
 	chips, per := n, 1
 	if g.CountsCores() {
@@ -77,16 +78,16 @@ func lookupTPU(name string, g *Generation, tail string, has bool) (Slice, error)
 		chips = n / per
 	}
 	if n%per != 0 {
-		return Slice{}, unknown(name, fmt.Sprintf("the number counts cores, %d to a chip", per), nearestCounts(g, chips)...)
+		return Slice{}, unknownSliceError(name, fmt.Sprintf("the number counts cores, %d to a chip", per), nearestCounts(g, chips)...)
 	}
 	shapes := shapesOf(g, chips)
 	if len(shapes) == 0 {
-		return Slice{}, unknown(name, fmt.Sprintf("no %s slice has %d %s", g.Name, n, unit(g)), nearestCounts(g, chips)...)
+		return Slice{}, unknownSliceError(name, fmt.Sprintf("no %s slice has %d %s", g.Name, n, countedUnit(g)), nearestCounts(g, chips)...)
 	}
 	return newTPU(g, shapes[0]), nil
 }
 
-func unit(g *Generation) string {
+func countedUnit(g *Generation) string {
 	if g.CountsCores() {
 		return "cores"
 	}
@@ -96,7 +97,7 @@ func unit(g *Generation) string {
 func lookupShape(name string, g *Generation, text string) (Slice, error) {
 	shape, ok := parseShape(text)
 	if !ok {
-		return Slice{}, unknown(name, fmt.Sprintf("%q is no shape", text), nearestShapes(g, nil)...)
+		return Slice{}, unknownSliceError(name, fmt.Sprintf("%q is no shape", text), nearestShapes(g, nil)...)
 	}
 	dims := 2
 	if cubes[g.Name] > 0 {
@@ -107,34 +108,35 @@ func lookupShape(name string, g *Generation, text string) (Slice, error) {
 	}
 	switch {
 	case len(shape) != dims:
-		return Slice{}, unknown(name, fmt.Sprintf("a shape of %s has %d sizes", g.Name, dims), nearestShapes(g, shape)...)
-	case legal(g, shape):
+		return Slice{}, unknownSliceError(name, fmt.Sprintf("a shape of %s has %d sizes", g.Name, dims), nearestShapes(g, shape)...)
+	case isLegalShape(g, shape):
 		return newTPU(g, shape), nil
 	}
 	sorted := slices.Sorted(slices.Values(shape))
 	why := fmt.Sprintf("no %s slice has that shape", g.Name)
 	switch {
-	case legal(g, sorted):
+	case isLegalShape(g, sorted):
 		why = "the sizes of a shape ascend"
 	case dims == 3 && slices.Equal(sorted, []int{1, 2, 2}):
 		why = "that shape is written 2x2x1"
-	case cubes[g.Name] > 0 && product(shape) >= 64:
+	case cubes[g.Name] > 0 && countChips(shape) >= 64:
 		why = fmt.Sprintf("from 64 chips up %s comes in cubes of 4x4x4, at most %d", g.Name, cubes[g.Name])
 	}
-	return Slice{}, unknown(name, why, nearestShapes(g, shape)...)
+	return Slice{}, unknownSliceError(name, why, nearestShapes(g, shape)...)
 }
 
-// nearestCounts names the slices with about so many chips.
+// nearestCounts names the slices whose numbers of chips are nearest to chips.
 func nearestCounts(g *Generation, chips int) []string {
 	var out []string
-	for _, n := range closest(counts(g), chips) {
+	for _, n := range closestNumbers(legalChipCounts(g), chips) {
 		out = append(out, newTPU(g, shapesOf(g, n)[0]).String())
 	}
 	return out
 }
 
-// closest picks the nearest of ascending numbers: n itself, or the one below and the one above.
-func closest(list []int, n int) []int {
+// closestNumbers picks from ascending numbers n itself, or else those next below and above
+// it, the nearer first.
+func closestNumbers(list []int, n int) []int {
 	i, found := slices.BinarySearch(list, n)
 	switch {
 	case found:
@@ -150,8 +152,8 @@ func closest(list []int, n int) []int {
 	return []int{list[i-1], list[i]}
 }
 
-// nearestShapes names up to three slices: of the same number of chips if there
-// are any, else of about so many.
+// nearestShapes names up to three slices whose shapes are nearest to shape. They have the
+// same number of chips if there are such slices, else the nearest numbers.
 func nearestShapes(g *Generation, shape []int) []string {
 	if shape == nil {
 		shape = []int{2, 2, 1}
@@ -162,7 +164,7 @@ func nearestShapes(g *Generation, shape []int) []string {
 		chips = min(chips*s, 1_000_000)
 	}
 	var found [][]int
-	for _, n := range closest(counts(g), chips) {
+	for _, n := range closestNumbers(legalChipCounts(g), chips) {
 		found = append(found, shapesOf(g, n)...)
 	}
 	distance := func(s []int) int {
@@ -189,8 +191,8 @@ func nearestShapes(g *Generation, shape []int) []string {
 	return out
 }
 
-// gpu finds a GPU by one of its short names.
-func gpu(name string) *GPU {
+// findGPU finds a GPU by one of its short names; nil if there is none.
+func findGPU(name string) *GPU {
 	list := load().GPUs
 	for i := range list {
 		if slices.Contains(list[i].Names, name) {
@@ -200,25 +202,25 @@ func gpu(name string) *GPU {
 	return nil
 }
 
-// gpuOf is the GPU that a name speaks of, whatever number stands beside it.
+// gpuOf finds the GPU in the name of a box, whatever its number.
 func gpuOf(text string) *GPU {
 	name, _, _ := boxOf(text)
-	return gpu(name)
+	return findGPU(name)
 }
 
 // boxOf splits "h100x8", "8xh100" or "h100" into name and number.
 func boxOf(text string) (name, count string, has bool) {
-	if gpu(text) != nil {
+	if findGPU(text) != nil {
 		return text, "", false
 	}
-	if i := strings.LastIndexByte(text, 'x'); i >= 0 && gpu(text[:i]) != nil {
+	if i := strings.LastIndexByte(text, 'x'); i >= 0 && findGPU(text[:i]) != nil {
 		return text[:i], text[i+1:], true
 	}
-	if a, b, ok := strings.Cut(text, "x"); ok && gpu(b) != nil {
+	if a, b, ok := strings.Cut(text, "x"); ok && findGPU(b) != nil {
 		return b, a, true
 	}
 	// Also h100:8, h100-8.
-	if i := strings.LastIndexAny(text, ":-"); i >= 0 && gpu(text[:i]) != nil {
+	if i := strings.LastIndexAny(text, ":-"); i >= 0 && findGPU(text[:i]) != nil {
 		return text[:i], text[i+1:], true
 	}
 	return text, "", false
@@ -226,17 +228,17 @@ func boxOf(text string) (name, count string, has bool) {
 
 func lookupGPU(name, text string) (Slice, error) {
 	short, count, has := boxOf(text)
-	g := gpu(short)
+	g := findGPU(short)
 	if !has {
 		return newGPU(g, 1), nil
 	}
-	n, ok := number(count)
+	n, ok := parseNumber(count)
 	first := g.Names[0]
 	switch {
 	case !ok:
-		return Slice{}, unknown(name, fmt.Sprintf("%q is no number of GPUs", count), first+"x8", first+"x1")
+		return Slice{}, unknownSliceError(name, fmt.Sprintf("%q is no number of GPUs", count), first+"x8", first+"x1")
 	case n > maxBox:
-		return Slice{}, unknown(name, fmt.Sprintf("one box holds at most %d GPUs, and more than one box is not modelled", maxBox), fmt.Sprintf("%sx%d", first, maxBox))
+		return Slice{}, unknownSliceError(name, fmt.Sprintf("one box holds at most %d GPUs, and more than one box is not modelled", maxBox), fmt.Sprintf("%sx%d", first, maxBox))
 	}
 	return newGPU(g, n), nil
 }
@@ -246,19 +248,19 @@ func lookupCPU(name, text string) (Slice, error) {
 	if !has {
 		return newCPU(1), nil
 	}
-	n, ok := number(count)
+	n, ok := parseNumber(count)
 	switch {
 	case !ok:
-		return Slice{}, unknown(name, fmt.Sprintf("%q is no number of devices", count), "cpu:8", "cpu:1")
+		return Slice{}, unknownSliceError(name, fmt.Sprintf("%q is no number of devices", count), "cpu:8", "cpu:1")
 	case n > maxCPU:
-		return Slice{}, unknown(name, fmt.Sprintf("at most %d virtual devices", maxCPU), fmt.Sprintf("cpu:%d", maxCPU), "cpu:8")
+		return Slice{}, unknownSliceError(name, fmt.Sprintf("at most %d virtual devices", maxCPU), fmt.Sprintf("cpu:%d", maxCPU), "cpu:8")
 	}
 	return newCPU(n), nil
 }
 
-// guess finds the known names most like a text.
-func guess(text string) []string {
-	// The letters before the number decide which accelerator was meant.
+// guessNames finds up to three known names that are most like a text.
+func guessNames(text string) []string {
+	// The letters before the number say which accelerator is meant.
 	i := strings.IndexAny(text, ":-")
 	head, tail := text, ""
 	if i > 0 {
@@ -269,9 +271,9 @@ func guess(text string) []string {
 		distance int
 	}
 	var all []candidate
-	add := func(known, name string) { all = append(all, candidate{name, edits(head, known)}) }
+	add := func(known, name string) { all = append(all, candidate{name, editDistance(head, known)}) }
 	for _, g := range load().Generations {
-		name := retail(g.Name, tail)
+		name := nameInGeneration(g.Name, tail)
 		for _, known := range append([]string{g.Name}, g.Aliases...) {
 			add(strings.ToLower(known), name)
 			add("tpu"+strings.ToLower(known), name)
@@ -280,7 +282,7 @@ func guess(text string) []string {
 	for _, g := range load().GPUs {
 		for _, known := range g.Names {
 			for _, n := range []int{8, 1} {
-				all = append(all, candidate{fmt.Sprintf("%sx%d", g.Names[0], n), edits(text, fmt.Sprintf("%sx%d", known, n))})
+				all = append(all, candidate{fmt.Sprintf("%sx%d", g.Names[0], n), editDistance(text, fmt.Sprintf("%sx%d", known, n))})
 			}
 		}
 	}
@@ -295,8 +297,8 @@ func guess(text string) []string {
 	return out
 }
 
-// edits is the least number of characters to insert, delete or change.
-func edits(a, b string) int {
+// editDistance counts the fewest characters to insert, delete or change between two texts.
+func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
@@ -315,6 +317,6 @@ func edits(a, b string) int {
 	return row[len(b)]
 }
 
-func unknown(name, why string, nearest ...string) error {
+func unknownSliceError(name, why string, nearest ...string) error {
 	return fault.New(ErrUnknownSlice, UnknownSlice{name, nearest}, "unknown slice %q: %s; nearest: %s", name, why, strings.Join(nearest, ", "))
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // Report is a slice as `weft topo --json` and the explorer show it. null stands
-// for what is not known or does not apply.
+// for a value that is not known or does not apply.
 type Report struct {
 	Name         string       `json:"name"`
 	Spec         string       `json:"spec"` // with the shape: reads back to this very slice
@@ -29,7 +29,7 @@ type Report struct {
 
 	HBMBytes       *int64 `json:"hbm_bytes_per_device"`
 	HBMUsableBytes *int64 `json:"hbm_usable_bytes_per_device"`
-	// Memory is the same with who says so, and what of it a program gets.
+	// Memory gives the same figures with their sources, and the part that no program gets.
 	Memory DeviceMemory `json:"memory_per_device"`
 	Rates  Rates        `json:"rates_per_device"` // peaks a second
 
@@ -54,8 +54,8 @@ type Report struct {
 func (s Slice) Report() Report {
 	r := Report{
 		Name: s.Name, Spec: s.Spec(), Kind: s.Kind, Generation: s.Generation, Topology: s.Topology(), Usual: s.Usual, Alternatives: s.Alternatives(),
-		Chips: known(s.Chips), Cores: known(s.Cores), Devices: s.Devices, Hosts: known(s.Hosts), HostOptions: s.HostOptions, Counts: "devices", Note: s.Note,
-		HBMBytes: known(s.HBMBytes), HBMUsableBytes: known(s.HBMUsableBytes), Memory: s.Memory(), Rates: s.Rates(),
+		Chips: nilIfZero(s.Chips), Cores: nilIfZero(s.Cores), Devices: s.Devices, Hosts: nilIfZero(s.Hosts), HostOptions: s.HostOptions, Counts: "devices", Note: s.Note,
+		HBMBytes: nilIfZero(s.HBMBytes), HBMUsableBytes: nilIfZero(s.HBMUsableBytes), Memory: s.Memory(), Rates: s.Rates(),
 		Wrap: s.Wrap, WrapSource: s.WrapSource, Twisted: s.Twisted, LinkDevices: append([][2]int{}, s.Links()...), Sources: s.Sources, Facts: s.Facts(),
 	}
 	r.LinkCount = len(r.LinkDevices)
@@ -66,14 +66,14 @@ func (s Slice) Report() Report {
 		r.Coords, r.IDs, r.Processes = append(r.Coords, d.Coords), append(r.IDs, d.ID), append(r.Processes, d.Process)
 	}
 	if p, ok := s.PJRT(); ok {
-		g := generation(s.Generation)
-		r.PJRT, r.DeviceKind, r.Counts = &p, g.DeviceKind, unit(g)
+		g := findGeneration(s.Generation)
+		r.PJRT, r.DeviceKind, r.Counts = &p, g.DeviceKind, countedUnit(g)
 	}
 	return r
 }
 
-// known is nil for 0, which stands for what is not known.
-func known[N int | int64 | float64](n N) *N {
+// nilIfZero gives nil for 0, which stands for a number that is not known.
+func nilIfZero[N int | int64 | float64](n N) *N {
 	if n == 0 {
 		return nil
 	}

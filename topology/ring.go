@@ -45,8 +45,9 @@ type ring struct {
 	core  int   // of 4: the digit of stride 0
 }
 
-// rings are the choices for a box of digits, each of size 2 or more.
-func rings(digits []digit) []ring {
+// listRings lists the cycles that the constructions give for a box of digits, each digit
+// of size 2 or more.
+func listRings(digits []digit) []ring {
 	if len(digits) <= 1 {
 		return []ring{{digits: digits}}
 	}
@@ -67,17 +68,18 @@ func rings(digits []digit) []ring {
 		out = append(out, r)
 	}
 	if core := slices.IndexFunc(digits, func(d digit) bool { return d.stride == 0 }); core >= 0 {
-		for _, r := range rings(slices.Delete(slices.Clone(digits), core, core+1)) {
+		for _, r := range listRings(slices.Delete(slices.Clone(digits), core, core+1)) {
 			out = append(out, ring{digits: digits, chips: &r, core: core})
 		}
 	}
 	return out
 }
 
-// bestRing is the choice with the shortest longest step, then the least sum.
+// bestRing picks the cycle whose longest step is the shortest, and of those the one with
+// the least sum.
 func bestRing(digits []digit) (best ring, longest, sum int) {
-	for i, r := range rings(digits) {
-		l, s := r.cost()
+	for i, r := range listRings(digits) {
+		l, s := r.stepLengths()
 		if i == 0 || l < longest || l == longest && s < sum {
 			best, longest, sum = r, l, s
 		}
@@ -85,11 +87,11 @@ func bestRing(digits []digit) (best ring, longest, sum int) {
 	return best, longest, sum
 }
 
-// cost is the longest step of the cycle and the sum of all. It is what walking
-// places() gives (a test compares them), without the walk except in case 3.
-func (r ring) cost() (longest, sum int) {
+// stepLengths gives the longest step of the cycle and the sum of all steps. It computes
+// them without listing the places, except in case 3. A test compares it with walkCycle.
+func (r ring) stepLengths() (longest, sum int) {
 	if r.chips != nil {
-		return r.chips.cost()
+		return r.chips.stepLengths()
 	}
 	switch len(r.digits) {
 	case 0:
@@ -105,7 +107,7 @@ func (r ring) cost() (longest, sum int) {
 	}
 	rows := r.digits[r.rows]
 	if rows.size%2 != 0 {
-		return walk(r.digits, r.places())
+		return walkCycle(r.digits, r.listPlaces())
 	}
 	steps, columns := 0, 1
 	for _, i := range r.order {
@@ -113,7 +115,7 @@ func (r ring) cost() (longest, sum int) {
 		columns *= d.size
 		steps = steps*d.size + (d.size-1)*d.stride
 	}
-	// steps is that of the snake when the fastest digit comes first in order: each
+	// steps is the length of the snake when the fastest digit comes first in order: each
 	// slower digit repeats the snake so far size times and adds size-1 steps.
 	for _, d := range r.digits {
 		longest = max(longest, d.stride)
@@ -122,8 +124,8 @@ func (r ring) cost() (longest, sum int) {
 	return longest, rows.size*steps - (rows.size-2)*first + 2*(rows.size-1)*rows.stride
 }
 
-// walk measures a cycle.
-func walk(digits []digit, places [][]int) (longest, sum int) {
+// walkCycle gives the longest step and the sum of all steps of a cycle of places.
+func walkCycle(digits []digit, places [][]int) (longest, sum int) {
 	for i, p := range places {
 		q, hops := places[(i+1)%len(places)], 0
 		for k, d := range digits {
@@ -138,11 +140,11 @@ func walk(digits []digit, places [][]int) (longest, sum int) {
 	return longest, sum
 }
 
-// places lists the cycle.
-func (r ring) places() [][]int {
+// listPlaces lists the places of the cycle in order.
+func (r ring) listPlaces() [][]int {
 	if r.chips != nil {
 		var out [][]int
-		for _, p := range r.chips.places() {
+		for _, p := range r.chips.listPlaces() {
 			for v := range r.digits[r.core].size {
 				out = append(out, slices.Insert(slices.Clone(p), r.core, v))
 			}
@@ -169,7 +171,7 @@ func (r ring) places() [][]int {
 		}
 		return out
 	}
-	snake := r.snake()
+	snake := r.snakePlaces()
 	place := func(row, column int) []int {
 		p := slices.Clone(snake[column])
 		p[r.rows] = row
@@ -205,9 +207,9 @@ func (r ring) places() [][]int {
 	return out
 }
 
-// snake goes through all places of the digits of order, one step at a time; the
-// digit of the rows stays 0.
-func (r ring) snake() [][]int {
+// snakePlaces lists all places of the digits of order so that each is one step from the
+// one before. The digit of the rows stays 0.
+func (r ring) snakePlaces() [][]int {
 	out := [][]int{make([]int, len(r.digits))}
 	for _, i := range r.order {
 		n := len(out)

@@ -15,8 +15,8 @@ import (
 // the vendor's page lists.
 var cubes = map[string]int{"v4": 64, "v5p": 140, "tpu7x": 144}
 
-// small are the shapes of less than a cube.
-func small(gen string) [][]int {
+// smallShapes lists the shapes of a 3D generation that are smaller than a cube.
+func smallShapes(gen string) [][]int {
 	list := [][]int{{2, 2, 1}, {2, 2, 2}, {2, 2, 4}, {2, 4, 4}}
 	if gen == "tpu7x" {
 		return append([][]int{{1, 1, 1}}, list...)
@@ -24,14 +24,14 @@ func small(gen string) [][]int {
 	return list
 }
 
-// shapesOf are the legal shapes with a number of chips, the usual one first:
-// the one nearest to a cube. Where a table of MaxText names the usual shape, it
-// is that one (a test goes through all of them).
+// shapesOf lists the legal shapes with a number of chips. The usual shape, the one nearest
+// to a cube, comes first. It is the shape that MaxText's tables name, where they name one;
+// a test goes through all of them.
 func shapesOf(g *Generation, chips int) [][]int {
 	var out [][]int
 	if most := cubes[g.Name]; most > 0 {
-		for _, s := range small(g.Name) {
-			if product(s) == chips {
+		for _, s := range smallShapes(g.Name) {
+			if countChips(s) == chips {
 				out = append(out, s)
 			}
 		}
@@ -55,12 +55,12 @@ func shapesOf(g *Generation, chips int) [][]int {
 		}
 	}
 	slices.SortFunc(out, func(a, b []int) int {
-		return cmp.Or(cmp.Compare(slices.Max(a), slices.Max(b)), cmp.Compare(total(a), total(b)))
+		return cmp.Or(cmp.Compare(slices.Max(a), slices.Max(b)), cmp.Compare(sumSizes(a), sumSizes(b)))
 	})
 	return out
 }
 
-func total(shape []int) int {
+func sumSizes(shape []int) int {
 	n := 0
 	for _, s := range shape {
 		n += s
@@ -68,12 +68,12 @@ func total(shape []int) int {
 	return n
 }
 
-// counts are the numbers of chips that a generation's slices have, ascending.
-func counts(g *Generation) []int {
+// legalChipCounts lists the numbers of chips that a generation's slices have, ascending.
+func legalChipCounts(g *Generation) []int {
 	var out []int
 	if most := cubes[g.Name]; most > 0 {
-		for _, s := range small(g.Name) {
-			out = append(out, product(s))
+		for _, s := range smallShapes(g.Name) {
+			out = append(out, countChips(s))
 		}
 		for n := 1; n <= most; n++ {
 			out = append(out, 64*n)
@@ -89,13 +89,13 @@ func counts(g *Generation) []int {
 	return slices.Compact(out)
 }
 
-func legal(g *Generation, shape []int) bool {
-	return slices.ContainsFunc(shapesOf(g, product(shape)), func(s []int) bool { return slices.Equal(s, shape) })
+func isLegalShape(g *Generation, shape []int) bool {
+	return slices.ContainsFunc(shapesOf(g, countChips(shape)), func(s []int) bool { return slices.Equal(s, shape) })
 }
 
-// wraps is which dims of a shape close to rings: on a 3D torus all of them from
-// whole cubes up, on v5e and v6e those of 16. nil: not known (v2, v3).
-func wraps(g *Generation, shape []int) []bool {
+// wrappedDims says which dims of a shape close to rings: on a 3D torus all of them from
+// whole cubes up, on v5e and v6e those of 16. nil means that it is not known (v2, v3).
+func wrappedDims(g *Generation, shape []int) []bool {
 	if r := load().rows[g.Name+":"+shapeText(shape)]; r != nil {
 		return r.Wrap
 	}

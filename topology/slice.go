@@ -10,7 +10,7 @@ import (
 	"weft/fault"
 )
 
-// Kind is what a slice is made of.
+// Kind is the kind of a slice's devices.
 type Kind string
 
 // The kinds.
@@ -53,16 +53,16 @@ type Slice struct {
 
 // newTPU makes a slice of a legal shape.
 func newTPU(g *Generation, shape []int) Slice {
-	chips := product(shape)
+	chips := countChips(shape)
 	count := chips
 	if g.CountsCores() {
 		count = chips * g.CoresPerChip()
 	}
 	s := Slice{
-		Name: fmt.Sprintf("%s-%d", g.prefix(), count), Kind: TPU, Generation: g.Name, Shape: slices.Clone(shape),
+		Name: fmt.Sprintf("%s-%d", g.namePrefix(), count), Kind: TPU, Generation: g.Name, Shape: slices.Clone(shape),
 		Usual: slices.Equal(shape, shapesOf(g, chips)[0]),
 		Chips: chips, Cores: chips * g.CoresPerChip(), Devices: chips * g.DevicesPerChip(), perChip: g.DevicesPerChip(),
-		Hosts: (chips + 3) / 4, hostBounds: [3]int{2, 2, 1}, Wrap: slices.Clone(wraps(g, shape)),
+		Hosts: (chips + 3) / 4, hostBounds: [3]int{2, 2, 1}, Wrap: slices.Clone(wrappedDims(g, shape)),
 		HBMBytes:       int64(g.Facts.Number("hbm_bytes_per_chip")) / int64(g.DevicesPerChip()),
 		HBMUsableBytes: int64(math.Round(g.Facts.Number("hbm_usable_gib_per_device") * (1 << 30))),
 	}
@@ -141,7 +141,7 @@ func (s Slice) Alternatives() []string {
 	out := []string{}
 	switch {
 	case s.Kind == TPU:
-		g := generation(s.Generation)
+		g := findGeneration(s.Generation)
 		for _, shape := range shapesOf(g, s.Chips) {
 			if !slices.Equal(shape, s.Shape) {
 				out = append(out, g.Name+":"+shapeText(shape))
@@ -167,7 +167,7 @@ func (s Slice) HostCount() int {
 	return s.Hosts
 }
 
-// OnHosts settles the number of hosts where the name leaves it open. Error: ErrHosts.
+// OnHosts chooses the number of hosts where the name leaves it open. Error: ErrHosts.
 func (s Slice) OnHosts(n int) (Slice, error) {
 	known := []int{s.Hosts}
 	if len(s.HostOptions) > 0 {
@@ -190,13 +190,13 @@ func (s Slice) OnHosts(n int) (Slice, error) {
 	return s, nil
 }
 
-// Facts are what is known of the accelerator, with sources; nil for CPU.
+// Facts gives the facts that are known of the accelerator, with sources; nil for CPU.
 func (s Slice) Facts() Facts {
 	switch s.Kind {
 	case TPU:
-		return generation(s.Generation).Facts
+		return findGeneration(s.Generation).Facts
 	case GPUBox:
-		if g := gpu(s.Generation); g != nil {
+		if g := findGPU(s.Generation); g != nil {
 			return g.Facts
 		}
 	}
@@ -210,7 +210,7 @@ type Rates struct {
 	FP8FLOPs    float64 `json:"fp8_flops"`
 	HBMBytes    float64 `json:"hbm_bytes"`
 	LinkBytes   float64 `json:"link_bytes"`    // one link of the chip, one way; of a GPU, all its NVLinks together
-	LinkAchieve float64 `json:"link_achieved"` // what is said to be achieved of it
+	LinkAchieve float64 `json:"link_achieved"` // rate of a link that a source says is achieved
 	HostBytes   float64 `json:"host_bytes"`    // from the host, PCIe, per chip
 	LinksAChip  int     `json:"links_per_chip"`
 	Devices     int     `json:"devices_per_chip"` // who share the links
@@ -229,8 +229,8 @@ func (r Rates) MarshalJSON() ([]byte, error) {
 		LinkAchieve *float64 `json:"link_achieved"`
 		HostBytes   *float64 `json:"host_bytes"`
 		LinksAChip  *int     `json:"links_per_chip"`
-	}{plain(r), known(r.BF16FLOPs), known(r.INT8Ops), known(r.FP8FLOPs), known(r.HBMBytes), known(r.LinkBytes), known(r.LinkAchieve),
-		known(r.HostBytes), known(r.LinksAChip)})
+	}{plain(r), nilIfZero(r.BF16FLOPs), nilIfZero(r.INT8Ops), nilIfZero(r.FP8FLOPs), nilIfZero(r.HBMBytes), nilIfZero(r.LinkBytes), nilIfZero(r.LinkAchieve),
+		nilIfZero(r.HostBytes), nilIfZero(r.LinksAChip)})
 }
 
 // Rates gives the peak rates; where each is from is in Facts.
@@ -254,21 +254,22 @@ func (s Slice) Rates() Rates {
 	return Rates{Devices: 1}
 }
 
-// PJRTTopology is how a plugin is asked for the devices of a slice that is not there.
+// PJRTTopology has the name and options with which a plugin makes the devices of a slice
+// that is not there.
 type PJRTTopology struct {
 	Engine  string         `json:"engine"` // weft's name for the plugin
 	Name    string         `json:"name"`
 	Options map[string]any `json:"options"` // string or []int64
 }
 
-// PJRT is what libtpu calls the slice, with the options it needs: megacore for
-// v4, or a chip shows as two devices; the chips of a host where that is not its
-// default of 2x2x1. False for GPUs and CPU.
+// PJRT gives libtpu's name for the slice and the options that it needs. v4 needs megacore,
+// without which a chip shows as two devices. A slice whose hosts do not have libtpu's
+// default of 2x2x1 chips needs those. False for GPUs and CPU.
 func (s Slice) PJRT() (PJRTTopology, bool) {
 	if s.Kind != TPU {
 		return PJRTTopology{}, false
 	}
-	g := generation(s.Generation)
+	g := findGeneration(s.Generation)
 	t := PJRTTopology{Engine: "tpu", Name: g.LibtpuName + ":" + s.Topology(), Options: map[string]any{}}
 	if g.ChipConfig != "" {
 		t.Options["chip_config_name"] = g.ChipConfig

@@ -157,7 +157,7 @@ func TestDataIsWhatItCameFrom(t *testing.T) {
 		// libtpu's own name, order of devices and processes.
 		p, _ := s.PJRT()
 		config, _ := p.Options["chip_config_name"].(string)
-		if p.Name != r.Libtpu.Name || config != r.Libtpu.Config || generation(r.Gen).DeviceKind != r.Libtpu.Kind {
+		if p.Name != r.Libtpu.Name || config != r.Libtpu.Config || findGeneration(r.Gen).DeviceKind != r.Libtpu.Kind {
 			t.Errorf("%s: %+v, libtpu %+v", s.Spec(), p, r.Libtpu)
 		}
 		if s.Hosts == 0 {
@@ -178,7 +178,8 @@ func TestDataIsWhatItCameFrom(t *testing.T) {
 	}
 }
 
-// Field report A25, and what the seed says.
+// The number in a name counts cores on some generations and chips on others, and neither
+// need be the number of devices.
 func TestCoresChipsAndDevices(t *testing.T) {
 	for _, c := range []struct {
 		name                         string
@@ -210,8 +211,8 @@ func TestDeviceOrder(t *testing.T) {
 		var gotIDs, gotProcesses []string
 		for _, d := range s.DeviceList() {
 			gotIDs, gotProcesses = append(gotIDs, fmt.Sprint(d.ID)), append(gotProcesses, fmt.Sprint(d.Process))
-			if s.at(d.ID) != d {
-				t.Errorf("%s: %+v is at %+v", c.name, d, s.at(d.ID))
+			if s.deviceAt(d.ID) != d {
+				t.Errorf("%s: %+v is at %+v", c.name, d, s.deviceAt(d.ID))
 			}
 		}
 		if got := strings.Join(gotIDs, " "); got != c.ids {
@@ -334,12 +335,12 @@ func TestWrongNames(t *testing.T) {
 // bounds are those of the data's rules.
 func TestRules(t *testing.T) {
 	for _, r := range load().Slices {
-		if slices.Contains(r.Source, "maxtext") && shapeText(shapesOf(generation(r.Gen), r.Chips)[0]) != r.Topology {
-			t.Errorf("%s: usual shape %v, MaxText %s", r.Name, shapesOf(generation(r.Gen), r.Chips)[0], r.Topology)
+		if slices.Contains(r.Source, "maxtext") && shapeText(shapesOf(findGeneration(r.Gen), r.Chips)[0]) != r.Topology {
+			t.Errorf("%s: usual shape %v, MaxText %s", r.Name, shapesOf(findGeneration(r.Gen), r.Chips)[0], r.Topology)
 		}
 	}
 	for name, most := range cubes {
-		text := fmt.Sprint(generation(name).Facts["topology_rule"].Value)
+		text := fmt.Sprint(findGeneration(name).Facts["topology_rule"].Value)
 		m := regexp.MustCompile(`at most (\d+) cubes`).FindStringSubmatch(text)
 		if m == nil || m[1] != strconv.Itoa(most) {
 			t.Errorf("%s: %d cubes, the data says %q", name, most, text)

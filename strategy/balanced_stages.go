@@ -6,14 +6,14 @@ import (
 	"weft/fault"
 )
 
-// Costs are what a pipeline's parts cost, in any one unit.
+// Costs are the costs of a pipeline's parts, in any one unit.
 type Costs struct {
-	Embed float64   // what comes before the layers, on the first stage
-	Head  float64   // what comes after them, on the last stage
+	Embed float64   // of everything before the layers, on the first stage
+	Head  float64   // of everything after them, on the last stage
 	Layer []float64 // of each layer; nil: 1 each
 }
 
-func (c Costs) check(layers int) error {
+func (c Costs) checkCosts(layers int) error {
 	bad := c.Layer != nil && len(c.Layer) != layers
 	for _, x := range append([]float64{c.Embed, c.Head}, c.Layer...) {
 		bad = bad || x < 0 || math.IsInf(x, 0) || math.IsNaN(x)
@@ -25,7 +25,7 @@ func (c Costs) check(layers int) error {
 	return nil
 }
 
-// Of are the costs of the stages.
+// Of gives the cost of each stage.
 func (c Costs) Of(s Stages) []float64 {
 	out := make([]float64, s.Len())
 	for i, r := range s.Ranges() {
@@ -54,7 +54,7 @@ func Balanced(layers, stages, micro int, c Costs) (Stages, error) {
 	if err := checkSplit(layers, stages); err != nil {
 		return Stages{}, err
 	}
-	err := c.check(layers)
+	err := c.checkCosts(layers)
 	if micro < 1 {
 		err = fault.Join(err, fault.New(ErrSchedule, BadSchedule{Kind: OneF1B, Stages: stages, Micro: micro, Chunks: 1},
 			"a split for %d microbatches does not exist; the least is 1", micro))
@@ -63,20 +63,20 @@ func Balanced(layers, stages, micro int, c Costs) (Stages, error) {
 		return Stages{}, err
 	}
 	b := newBalance(layers, stages, micro, c)
-	total := b.cost(0, layers, 0) + c.Head
+	total := b.stageCost(0, layers, 0) + c.Head
 	if stages == 1 {
 		return Stages{[]int{layers}}, nil
 	}
-	// Each bound is narrowed as far as some split still keeps it, and then let out
-	// by what counts as equal.
+	// Each bound is narrowed until hardly any split keeps it, and is then widened by the
+	// difference that counts as equal.
 	slack := tolerance * total
-	b.most = slack + least(0, total, func(x float64) bool { b.most = x; return b.possible() })
-	b.fewest = -slack - least(-total, 0, func(x float64) bool { b.fewest = -x; return b.possible() })
-	b.peak = leastInt(1, stages*layers, func(n int) bool { b.peak = n; return b.possible() })
-	return b.first(), nil
+	b.most = slack + leastFloat(0, total, func(x float64) bool { b.most = x; return b.isPossible() })
+	b.fewest = -slack - leastFloat(-total, 0, func(x float64) bool { b.fewest = -x; return b.isPossible() })
+	b.peak = leastInt(1, stages*layers, func(n int) bool { b.peak = n; return b.isPossible() })
+	return b.firstSplit(), nil
 }
 
-// balance is the search for a split whose stages keep three bounds.
+// balance searches for a split whose stages keep three bounds.
 type balance struct {
 	layers, stages, micro int
 	sums                  []float64 // sums[i]: cost of the first i layers
@@ -104,8 +104,8 @@ func newBalance(layers, stages, micro int, c Costs) *balance {
 	return b
 }
 
-// cost of stage s when it holds layers lo to hi.
-func (b *balance) cost(lo, hi, s int) float64 {
+// stageCost gives the cost of stage s where it holds layers lo to hi.
+func (b *balance) stageCost(lo, hi, s int) float64 {
 	x := b.sums[hi] - b.sums[lo]
 	if s == 0 {
 		x += b.embed
@@ -118,37 +118,37 @@ func (b *balance) cost(lo, hi, s int) float64 {
 
 const tolerance = 1e-9
 
-// keeps reports whether stage s may hold layers lo to hi.
-func (b *balance) keeps(lo, hi, s int) bool {
-	x := b.cost(lo, hi, s)
+// keepsBounds reports whether stage s may hold layers lo to hi.
+func (b *balance) keepsBounds(lo, hi, s int) bool {
+	x := b.stageCost(lo, hi, s)
 	return x <= b.most && x >= b.fewest && (hi-lo) <= b.peak/min(b.stages-s, b.micro)
 }
 
-// possible fills reach and reports whether a split keeps the bounds. The counts
-// that a stage may have at one start are a run, and both its ends move on with the
-// start, so that each stage takes one pass.
-func (b *balance) possible() bool {
+// isPossible fills reach and reports whether a split keeps the bounds. For one first layer,
+// the last layers that a stage may have are a contiguous range. Both its ends move on with
+// the first layer, so that one pass over the layers is enough for each stage.
+func (b *balance) isPossible() bool {
 	for i := range b.reach[b.stages] {
 		b.reach[b.stages][i] = i == b.layers
 	}
 	for s := b.stages - 1; s >= 0; s-- {
-		b.fill(s)
+		b.fillStage(s)
 	}
 	return b.reach[0][0]
 }
 
-func (b *balance) fill(s int) {
+func (b *balance) fillStage(s int) {
 	next, here := b.reach[s+1], b.reach[s]
 	width := b.peak / min(b.stages-s, b.micro)
 	lo, hi, good := 0, 0, 0 // good: how many of next[lo:hi] are reachable
 	for i := range here {
-		for hi <= b.layers && hi-i <= width && (hi <= i || b.cost(i, hi, s) <= b.most) {
+		for hi <= b.layers && hi-i <= width && (hi <= i || b.stageCost(i, hi, s) <= b.most) {
 			if next[hi] {
 				good++
 			}
 			hi++
 		}
-		for lo < hi && (lo <= i || b.cost(i, lo, s) < b.fewest) {
+		for lo < hi && (lo <= i || b.stageCost(i, lo, s) < b.fewest) {
 			if next[lo] {
 				good--
 			}
@@ -158,13 +158,14 @@ func (b *balance) fill(s int) {
 	}
 }
 
-// first is the split with the smallest counts first, for bounds that are possible.
-func (b *balance) first() Stages {
+// firstSplit gives, of the splits that keep the bounds, the one with the smallest counts
+// on the first stages. There must be one.
+func (b *balance) firstSplit() Stages {
 	counts := make([]int, b.stages)
 	at := 0
 	for s := range counts {
 		for hi := at + 1; hi <= b.layers; hi++ {
-			if b.reach[s+1][hi] && b.keeps(at, hi, s) {
+			if b.reach[s+1][hi] && b.keepsBounds(at, hi, s) {
 				counts[s] = hi - at
 				break
 			}
@@ -174,9 +175,9 @@ func (b *balance) first() Stages {
 	return Stages{counts}
 }
 
-// least finds, to within rounding, the smallest x of an interval at which ok
-// holds, where it holds at the end and from there on down to it.
-func least(lo, hi float64, ok func(float64) bool) float64 {
+// leastFloat finds by bisection, to within rounding, the smallest x between lo and hi at
+// which ok holds. ok must hold from that x up to hi.
+func leastFloat(lo, hi float64, ok func(float64) bool) float64 {
 	for range 64 {
 		mid := lo + (hi-lo)/2
 		if ok(mid) {

@@ -15,7 +15,7 @@ import (
 func permutePairs(m *mesh.Mesh, from, to Spec) [][2]int {
 	sources := map[string][]int{} // piece -> positions that hold it under from
 	for pos := range m.NumDevices() {
-		if k := piece(m, from, pos); k == piece(m, to, pos) {
+		if k := pieceKey(m, from, pos); k == pieceKey(m, to, pos) {
 			continue
 		} else {
 			sources[k] = append(sources[k], pos)
@@ -23,8 +23,8 @@ func permutePairs(m *mesh.Mesh, from, to Spec) [][2]int {
 	}
 	pairs := make([][2]int, m.NumDevices())
 	for pos := range pairs {
-		k := piece(m, to, pos)
-		if k == piece(m, from, pos) {
+		k := pieceKey(m, to, pos)
+		if k == pieceKey(m, from, pos) {
 			pairs[pos] = [2]int{pos, pos}
 			continue
 		}
@@ -34,8 +34,9 @@ func permutePairs(m *mesh.Mesh, from, to Spec) [][2]int {
 	return pairs
 }
 
-// piece names what a device holds: its index along each dim, and which addend.
-func piece(m *mesh.Mesh, s Spec, pos int) string {
+// pieceKey names the piece that a device holds, by its index along each dim and the number
+// of its addend, so that equal keys mean equal pieces.
+func pieceKey(m *mesh.Mesh, s Spec, pos int) string {
 	at := make([]int, 0, len(s.dims)+1)
 	for _, d := range s.dims {
 		at = append(at, m.Index(pos, d...))

@@ -7,17 +7,17 @@ import (
 	"weft/sharding"
 )
 
-// Stages is which layers each stage of a pipeline holds: contiguous ranges that
-// cover all layers, none of them empty. It is immutable.
+// Stages says which layers each stage of a pipeline holds: contiguous ranges that cover
+// all layers, none of them empty. It is immutable.
 type Stages struct{ counts []int }
 
 // maxStages bounds layers and stages, so that a mistyped number is an error and
 // no wait.
 const maxStages = 1 << 10
 
-// Even gives every stage the same number of layers, and one of the remainder each
-// to the first stages: what people, artifex among them, know as the split of
-// layers. 30 over 4 is 8 8 7 7. Errors: ErrSplit, ErrNoLayers, ErrEmptyStage.
+// Even gives every stage the same number of layers, and one more to each of the first
+// stages where layers are left over: 30 over 4 is 8 8 7 7. Most frameworks split layers so.
+// Errors: ErrSplit, ErrNoLayers, ErrEmptyStage.
 func Even(layers, stages int) (Stages, error) {
 	if err := checkSplit(layers, stages); err != nil {
 		return Stages{}, err
@@ -53,7 +53,7 @@ func emptyStage(layers, stages int) error {
 // Len is the number of stages.
 func (s Stages) Len() int { return len(s.counts) }
 
-// Counts are the layers of each stage.
+// Counts gives the number of layers of each stage.
 func (s Stages) Counts() []int { return slices.Clone(s.counts) }
 
 // Ranges are the layers of each stage, half-open.

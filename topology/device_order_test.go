@@ -32,7 +32,8 @@ func get(t testing.TB, name string) Slice {
 	return s
 }
 
-// Field report A05: one axis over 2x2 is a ring.
+// One axis over 2x2 chips is a ring of single hops. In the plain order two of its steps
+// would be diagonals of two hops.
 func TestOrderOf2x2(t *testing.T) {
 	for _, name := range []string{"v4-8", "v5e-4", "v6e-4", "v5p-8"} {
 		s := get(t, name)
@@ -229,7 +230,7 @@ func TestOrderIsAPermutationAndNeverWorse(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, d := range devices {
-			if d.Process != s.at(d.ID).Process {
+			if d.Process != s.deviceAt(d.ID).Process {
 				t.Fatalf("device %d in process %d", d.ID, d.Process)
 			}
 		}
@@ -237,17 +238,17 @@ func TestOrderIsAPermutationAndNeverWorse(t *testing.T) {
 		if !slices.Equal(again, devices) {
 			t.Fatal("two calls, two orders")
 		}
-		w, _ := s.weights(axes, bytes)
+		w, _ := s.axisWeights(axes, bytes)
 		f := newFit(s, axes, w)
-		if f.score(l.Plain).less(f.score(l.Axes)) {
+		if f.scoreLayout(l.Plain).less(f.scoreLayout(l.Axes)) {
 			t.Fatalf("%s %v: worse than plain: %+v", s, axes, l)
 		}
 		if l.Order == "plain" && !slices.Equal(devices, plain) {
 			t.Fatal("called plain and is not")
 		}
 		// The search's arithmetic is what measuring gives.
-		f.assign(0)
-		sc := f.score(s.measure(axes, f.devices(s)))
+		f.assignAxes(0)
+		sc := f.scoreLayout(s.measureAxes(axes, f.deviceOrder(s)))
 		if d := sc.longest - f.best.longest; d > 1e-9 || d < -1e-9 {
 			t.Fatalf("%s %v: longest %v measured, %v reckoned", s, axes, sc, f.best)
 		}
@@ -294,8 +295,8 @@ func TestRings(t *testing.T) {
 			n *= g.size
 			even = even || g.size%2 == 0
 		}
-		for _, r := range rings(digits) {
-			places := r.places()
+		for _, r := range listRings(digits) {
+			places := r.listPlaces()
 			if len(places) != n {
 				t.Fatalf("%v: %d places of %d", digits, len(places), n)
 			}
@@ -311,8 +312,8 @@ func TestRings(t *testing.T) {
 			if len(seen) != n {
 				t.Fatalf("%v: a place twice", digits)
 			}
-			longest, sum := r.cost()
-			if l, s := walk(digits, places); n > 1 && (l != longest || s != sum) {
+			longest, sum := r.stepLengths()
+			if l, s := walkCycle(digits, places); n > 1 && (l != longest || s != sum) {
 				t.Fatalf("%v rows %d: reckoned %d, %d; walked %d, %d", digits, r.rows, longest, sum, l, s)
 			}
 		}
@@ -375,13 +376,13 @@ func TestOrderIsQuick(t *testing.T) {
 		sizes []int
 	}{{"tpu7x-18432", []int{4, 4, 8, 12, 12}}, {"v4-8192", []int{8, 16, 32}}, {"v5e-256", []int{2, 2, 4, 16}}, {"v4-8192", []int{2, 4, 8, 8, 8}}} {
 		s := get(t, c.slice)
-		w, err := s.weights(axesOf(c.sizes...), nil)
+		w, err := s.axisWeights(axesOf(c.sizes...), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		f := newFit(s, axesOf(c.sizes...), w)
 		start := time.Now()
-		f.assign(0)
+		f.assignAxes(0)
 		search := time.Since(start)
 		_, l, _ := s.Order(axesOf(c.sizes...), nil)
 		var hops []string

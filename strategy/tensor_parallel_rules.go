@@ -44,8 +44,8 @@ var families = []family{
 	},
 }
 
-// rules are those of one family.
-func (f family) rules() []Rule {
+// listRules lists the rules of a family.
+func (f family) listRules() []Rule {
 	var out []Rule
 	for _, m := range f.fused {
 		out = append(out, Rule{Match: m + ".*", Dim: "heads"})
@@ -62,7 +62,7 @@ func (f family) rules() []Rule {
 	return out
 }
 
-// common keep whole what no family splits.
+// common are rules for the tensors that no family splits.
 var common = []Rule{
 	{Match: "*norm*"}, {Match: "*modulation*"}, {Match: "*scale_shift_table*"},
 	{Match: "*patch_embed*"}, {Match: "*time_embed*"}, {Match: "*pos_embed*"},
@@ -73,12 +73,12 @@ var defaultRules = allRules()
 func allRules() []Rule {
 	var out []Rule
 	for _, f := range families {
-		out = append(out, f.rules()...)
+		out = append(out, f.listRules()...)
 	}
 	return append(out, common...)
 }
 
-// DefaultRules are those of every family that RulesFor knows, in its order. q, k, v
+// DefaultRules gives the rules of every family that RulesFor knows, in its order. q, k, v
 // and the feed-forward's way up are split along out, the attention's output and
 // the way down along in, token embedding and head along the vocabulary; norms,
 // modulation, and the embedders of patches, time and position are kept whole.
@@ -90,9 +90,9 @@ func RulesFor(name string) ([]Rule, error) {
 	var known []string
 	for _, f := range families {
 		if f.name == name {
-			return append(f.rules(), common...), nil
+			return append(f.listRules(), common...), nil
 		}
 		known = append(known, f.name)
 	}
-	return nil, fault.New(ErrFamily, Family{name, known}, "no rules are shipped for family %q; known: %s", name, join(known))
+	return nil, fault.New(ErrFamily, Family{name, known}, "no rules are shipped for family %q; known: %s", name, joinWords(known))
 }

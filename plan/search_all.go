@@ -22,18 +22,18 @@ func SearchAll(ctx context.Context, m models.Model, o Options) (*Result, error) 
 	if err != nil {
 		return nil, err
 	}
-	res := s.result("all")
+	res := s.newResult("all")
 	chips := map[string]int{}
-	for _, row := range ladders() {
+	for _, row := range listSliceLadders() {
 		var best *Plan
 		var closest *Plan
 		var refused *Refusal // why the smallest slice without a plan has none
 		for _, on := range row {
-			sub := s.result(on.String())
+			sub := s.newResult(on.String())
 			if err := s.planSlice(ctx, sub, on); ctx.Err() != nil {
 				return nil, ctx.Err()
 			} else if err != nil { // this slice's alone
-				r := refusal(on, split{pp: 1, dp: 1, fsdp: 1, tp: 1, sp: on.Devices}, err)
+				r := newRefusal(on, split{pp: 1, dp: 1, fsdp: 1, tp: 1, sp: on.Devices}, err)
 				sub.Refuse = append(sub.Refuse, r)
 			}
 			if len(sub.Plans) == 0 {
@@ -63,14 +63,14 @@ func SearchAll(ctx context.Context, m models.Model, o Options) (*Result, error) 
 	return res, nil
 }
 
-// leftOut says why a kind of hardware is not among the plans: the plan that is the
-// least too big, else why there is none.
+// leftOut says why a kind of hardware is not among the plans. It names the plan that is
+// the least too big, or where no split is legal, the reason.
 func leftOut(row []topology.Slice, closest *Plan, refused *Refusal) Refusal {
 	first, last := row[0], row[len(row)-1].String()
 	switch {
 	case closest != nil:
 		return Refusal{Slice: last, Mesh: closest.Mesh, Kind: ErrTooBig.Name(), Violations: []fault.Report{},
-			Reason: fmt.Sprintf("no split fits on %s to %s; nearest: %s on %s, %s too much", first, last, closest.Mesh, closest.Slice, gigabytes(*closest.OverBytes))}
+			Reason: fmt.Sprintf("no split fits on %s to %s; nearest: %s on %s, %s too much", first, last, closest.Mesh, closest.Slice, formatGigabytes(*closest.OverBytes))}
 	case refused != nil:
 		r := *refused
 		r.Slice, r.Reason = last, fmt.Sprintf("no split of %s to %s is legal; on %s: %s", first, last, refused.Slice, r.Reason)
@@ -79,8 +79,8 @@ func leftOut(row []topology.Slice, closest *Plan, refused *Refusal) Refusal {
 	return Refusal{Slice: last, Kind: ErrNoPlan.Name(), Reason: fmt.Sprintf("%s to %s have no split", first, last), Violations: []fault.Report{}}
 }
 
-// ladders are slices of one kind each, smallest first.
-func ladders() [][]topology.Slice {
+// listSliceLadders lists, for each kind of hardware, its usual slices, smallest first.
+func listSliceLadders() [][]topology.Slice {
 	var out [][]topology.Slice
 	for _, g := range topology.Generations() {
 		var row []topology.Slice

@@ -11,7 +11,7 @@ import (
 	"weft/strategy"
 )
 
-// strategies.md section 5, the specs.
+// The specs that data parallelism gives to activations and parameters.
 func TestDataParallel(t *testing.T) {
 	for _, test := range []struct {
 		mesh, dims string
@@ -59,7 +59,8 @@ func TestDataParallel(t *testing.T) {
 	wantKinds(t, err, strategy.ErrTensor)
 }
 
-// Field report A04: a batch that does not divide is an error, not replicated.
+// A batch that does not divide is an error. Replicating it would make every device
+// compute all of it.
 func TestUnevenBatch(t *testing.T) {
 	_, _, err := strategy.Plan{strategy.DataParallel{}}.Refine(grid(t, "data=8"), tensor("x", "batch,features", 17, 16), sharding.Spec{})
 	wantKinds(t, err, sharding.ErrUneven)
@@ -69,7 +70,7 @@ func TestUnevenBatch(t *testing.T) {
 	}
 }
 
-// Section 5: the gradient of a replicated parameter is summed by an all-reduce.
+// The gradient of a replicated parameter is summed by an all-reduce.
 func TestDataParallelGradient(t *testing.T) {
 	for _, test := range []struct {
 		name  string

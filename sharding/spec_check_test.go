@@ -13,7 +13,8 @@ import (
 	"weft/sharding"
 )
 
-// Field report A06: one axis named twice is an error, never a dedupe.
+// A spec that names one axis twice is an error. Dropping one of the two would change
+// which dim is split.
 func TestAxisNamedTwice(t *testing.T) {
 	m := grid(t, "dp", 2, "tp", 2, "sp", 2)
 	for text, want := range map[string]sharding.DuplicateAxis{
@@ -41,7 +42,7 @@ func TestAxisNamedTwice(t *testing.T) {
 	}
 }
 
-// Field report A04.
+// A batch of 17 does not divide over 8 devices, and the error names the nearest sizes.
 func TestUneven(t *testing.T) {
 	m := grid(t, "data", 8)
 	err := spec(t, "[data,-]").Check(m, []int{17, 16})

@@ -62,7 +62,7 @@ func parseAxes(list *fault.List, text, entry string, dash bool) []string {
 	for name := range strings.SplitSeq(entry, "+") {
 		name = strings.TrimSpace(name)
 		if !legalName(name) {
-			list.Add(syntax(text, strings.TrimSpace(entry)))
+			list.Add(syntaxError(text, strings.TrimSpace(entry)))
 			return nil
 		}
 		axes = append(axes, name)
@@ -75,7 +75,7 @@ func legalName(name string) bool {
 	return name != "" && !strings.ContainsAny(name, " \t\r\n=,+-|[]{}()*'\"")
 }
 
-func syntax(text, part string) error {
+func syntaxError(text, part string) error {
 	return fault.New(ErrSpecSyntax, SpecSyntax{text, part},
 		"%q in spec %q is not the axes of a dim; write an axis, axes joined with +, or - for a whole dim, as in [data+fsdp,-,model], and partial axes after a bar, as in [-]|tp", part, text)
 }
@@ -124,13 +124,13 @@ func (s *Spec) UnmarshalJSON(b []byte) error {
 		axes, ok := jsonAxes(d)
 		if !ok {
 			part, _ := json.Marshal(d)
-			list.Add(syntax(string(b), string(part)))
+			list.Add(syntaxError(string(b), string(part)))
 		}
 		parsed.dims[i] = axes
 	}
 	for _, name := range o.Partial {
 		if !legalName(name) {
-			list.Add(syntax(string(b), name))
+			list.Add(syntaxError(string(b), name))
 		}
 	}
 	if err := list.Err(); err != nil {

@@ -12,7 +12,8 @@ import (
 // name: blocks.3, layers.3, layer_3, encoder_layer_7, transformer_blocks.3.
 var layerNumber = regexp.MustCompile(`(?:^|[._/])(?:layers?|blocks?|h)[._/](\d+)(?:[._/]|$)`)
 
-// Words of what comes after the layers and before them, in that order of reading.
+// Words in the names of parameters after the layers and before them. The last words are
+// looked for first, because "unembed" has "emb" in it.
 var (
 	lastWords  = []string{"unembed", "head", "logits", "output", "proj_out", "norm_out", "final", "ln_f"}
 	firstWords = []string{"emb", "position", "patch", "time", "wte", "wpe"}
@@ -28,7 +29,7 @@ func (s Stages) Of(name string) (int, error) {
 	if at := layerNumber.FindStringSubmatchIndex(name); at != nil {
 		layer, err := strconv.Atoi(name[at[2]:at[3]])
 		if err != nil || strings.Contains(name[:at[2]], "single_") {
-			return 0, s.unknown(name)
+			return 0, s.unknownStageError(name)
 		}
 		return s.ofLayer(layer, name)
 	}
@@ -46,7 +47,7 @@ func (s Stages) Of(name string) (int, error) {
 	if strings.Contains(lower, "norm") {
 		return s.Len() - 1, s.someStage(name)
 	}
-	return 0, s.unknown(name)
+	return 0, s.unknownStageError(name)
 }
 
 // OfLayer is the stage of a layer. Error: ErrStage.
@@ -60,17 +61,17 @@ func (s Stages) ofLayer(layer int, name string) (int, error) {
 			return i, nil
 		}
 	}
-	return 0, s.unknown(name)
+	return 0, s.unknownStageError(name)
 }
 
 func (s Stages) someStage(name string) error {
 	if s.Len() == 0 {
-		return s.unknown(name)
+		return s.unknownStageError(name)
 	}
 	return nil
 }
 
-func (s Stages) unknown(name string) error {
+func (s Stages) unknownStageError(name string) error {
 	return fault.New(ErrStage, UnknownStage{name, s.Layers()},
 		"%s belongs to no stage that its name tells; names of a layer have its number, 0 to %d, after layer or block, and others speak of an embedding, the final norm or the head", name, s.Layers()-1)
 }

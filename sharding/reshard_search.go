@@ -8,16 +8,16 @@ import (
 const (
 	// maxMoving is how many axes may change place at once in a search.
 	maxMoving = 8
-	// searchLimit is how many places a search looks at before it settles for
-	// steps that are right but perhaps not cheapest. Four axes over any number
-	// of dims stay below it.
+	// searchLimit is how many places a search looks at before it takes steps that are
+	// right but perhaps not the cheapest. Four axes over any number of dims stay below it.
 	searchLimit = 20000
 )
 
-// key is a place as a map key: the code of each moving axis.
+// key is a place as a map key. It has a number for each moving axis: 0 for an axis that
+// is unused, 1 for a partial one, else one for the dim and the position in it.
 type key [maxMoving]uint8
 
-func (p *problem) key(at place) key {
+func (p *problem) keyOf(at place) key {
 	var k key
 	for i, d := range at.dims {
 		for n, axis := range d {
@@ -30,12 +30,12 @@ func (p *problem) key(at place) key {
 	return k
 }
 
-// reached is the best known way to a place.
+// reached is the best way to a place that is known so far.
 type reached struct {
 	bytes int64
 	steps int
 	hops  int
-	order int // of two equal ways, the one found first wins
+	order int // number of the way; of two equal ways the first is taken, so that results do not vary
 	last  edge
 	at    place
 }
@@ -65,16 +65,16 @@ func (f *frontier) Pop() any {
 	return last
 }
 
-// search is Dijkstra's over places: cheapest steps from p.from to p.to.
-func (p *problem) search() []edge {
+// findPath finds the cheapest moves from p.from to p.to by Dijkstra's algorithm over places.
+func (p *problem) findPath() []edge {
 	if len(p.axes) > maxMoving {
-		return p.plain()
+		return p.plainPath()
 	}
 	best := map[key]*reached{}
 	var open frontier
 	order := 0
 	add := func(r *reached) {
-		k := p.key(r.at)
+		k := p.keyOf(r.at)
 		if old := best[k]; old != nil && !r.less(old) {
 			return
 		}
@@ -82,73 +82,73 @@ func (p *problem) search() []edge {
 		heap.Push(&open, r)
 	}
 	add(&reached{at: p.from})
-	goal := p.key(p.to)
-	plain := p.plain()
-	bound := int64(0) // no way that sends more can be the cheapest
+	goal := p.keyOf(p.to)
+	plain := p.plainPath()
+	bound := int64(0) // the bytes of a known way; one that sends more is not the cheapest
 	for _, e := range plain {
 		bound += e.bytes
 	}
 	for done := 0; len(open) > 0; {
 		r := heap.Pop(&open).(*reached)
-		k := p.key(r.at)
+		k := p.keyOf(r.at)
 		if best[k] != r {
 			continue // a better way was found since
 		}
 		if k == goal {
-			return p.path(best, r)
+			return p.tracePath(best, r)
 		}
 		if done++; done > searchLimit {
 			break
 		}
-		p.moves(r.at, r.last.op == Permute, func(e edge) {
+		p.visitMoves(r.at, r.last.op == Permute, func(e edge) {
 			if r.bytes+e.bytes > bound {
 				return
 			}
-			if p.key(e.to) == goal {
+			if p.keyOf(e.to) == goal {
 				bound = r.bytes + e.bytes
 			}
 			order++
-			hops := r.hops + p.hops(e)
+			hops := r.hops + p.countHops(e)
 			add(&reached{r.bytes + e.bytes, r.steps + 1, hops, order, e, e.to})
 		})
 	}
 	return plain
 }
 
-func (p *problem) hops(e edge) int {
+func (p *problem) countHops(e edge) int {
 	if e.op == Permute {
 		return 1
 	}
-	return Hops(e.op, p.product(e.axes))
+	return Hops(e.op, p.groupSize(e.axes))
 }
 
-func (p *problem) path(best map[key]*reached, r *reached) []edge {
+func (p *problem) tracePath(best map[key]*reached, r *reached) []edge {
 	var edges []edge
 	for r.steps > 0 {
 		edges = append(edges, r.last)
-		r = best[p.key(r.last.from)]
+		r = best[p.keyOf(r.last.from)]
 	}
 	slices.Reverse(edges)
 	return edges
 }
 
-// plain goes through the whole tensor: reduce, gather each dim, slice each dim.
-// It is always possible.
-func (p *problem) plain() []edge {
+// plainPath gives a path that is always possible, though seldom the cheapest: it reduces,
+// gathers each dim, and then slices each dim.
+func (p *problem) plainPath() []edge {
 	var edges []edge
 	at := p.from
 	add := func(op Op, axes []int, dim int, to place) {
 		if len(axes) > 0 {
-			edges = append(edges, edge{op, axes, dim, -1, RingBytes(op, p.product(axes), p.held(at)), at, to})
+			edges = append(edges, edge{op, axes, dim, -1, RingBytes(op, p.groupSize(axes), p.heldBytes(at)), at, to})
 			at = to
 		}
 	}
-	add(AllReduce, at.partial, -1, at.reduce(at.partial))
+	add(AllReduce, at.partial, -1, at.reduceAxes(at.partial))
 	for i := range p.dims {
-		add(AllGather, at.dims[i], i, at.cut(i, 0))
+		add(AllGather, at.dims[i], i, at.cutAxes(i, 0))
 	}
 	for i := range p.dims {
-		add(Slice, p.to.dims[i], i, at.append(i, p.to.dims[i]))
+		add(Slice, p.to.dims[i], i, at.appendAxes(i, p.to.dims[i]))
 	}
 	return edges
 }

@@ -13,30 +13,32 @@ import (
 // Check reports every way in which s is not legal for a tensor of shape on m,
 // joined: mesh.ErrUnknownAxis, ErrDuplicateAxis, ErrRank, ErrUneven, and ErrShape
 // for a negative size. nil means that Local and Ranges succeed.
-func (s Spec) Check(m *mesh.Mesh, shape []int) error { return s.check(m, shape, "", -1) }
+func (s Spec) Check(m *mesh.Mesh, shape []int) error { return s.checkForTensor(m, shape, "", -1) }
 
-// check is Check for a named tensor; the evenness of dim loose, if any, is left to the caller.
-func (s Spec) check(m *mesh.Mesh, shape []int, tensor string, loose int) error {
+// checkForTensor is Check with the tensor's name in the messages. It does not check that
+// dim loose divides, which its layout decides; -1 for none.
+func (s Spec) checkForTensor(m *mesh.Mesh, shape []int, tensor string, loose int) error {
 	var list fault.List
 	s.checkAxes(&list, m, tensor)
 	if len(s.dims) > len(shape) {
 		list.Add(fault.New(ErrRank, Rank{tensor, len(s.dims), len(shape)},
-			"%sspec %s has %d dims, the tensor %s has %d; a spec has at most as many", label(tensor), s, len(s.dims), shapeText(shape), len(shape)))
+			"%sspec %s has %d dims, the tensor %s has %d; a spec has at most as many", tensorPrefix(tensor), s, len(s.dims), shapeText(shape), len(shape)))
 	}
 	for i, size := range shape {
 		if size < 0 {
 			list.Add(fault.New(ErrShape, Shape{tensor, slices.Clone(shape)},
-				"%sdim %d of shape %s has a negative size; the least is 0", label(tensor), i, shapeText(shape)))
+				"%sdim %d of shape %s has a negative size; the least is 0", tensorPrefix(tensor), i, shapeText(shape)))
 			continue
 		}
 		if parts := m.Size(s.dimOrNone(i)...); i != loose && size%parts != 0 {
-			list.Add(uneven(tensor, i, size, parts, s.dims[i]))
+			list.Add(unevenError(tensor, i, size, parts, s.dims[i]))
 		}
 	}
 	return list.Err()
 }
 
-// dimOrNone is dim i as arguments of Mesh.Size, where no arguments means every device.
+// dimOrNone gives the axes of dim i as arguments for Mesh.Size. A whole dim gives an axis
+// without a name, of size 1, because Mesh.Size without arguments counts every device.
 func (s Spec) dimOrNone(i int) []string {
 	if d := s.dim(i); len(d) > 0 {
 		return d
@@ -46,29 +48,30 @@ func (s Spec) dimOrNone(i int) []string {
 
 var noAxis = []string{""}
 
-// checkAxes adds the violations of S1 and S2.
+// checkAxes adds an error for each axis that the mesh does not have (S1) and for each that
+// the spec names twice (S2).
 func (s Spec) checkAxes(list *fault.List, m *mesh.Mesh, tensor string) {
 	if s.axesLegal(m) {
 		return
 	}
 	var seen []string
-	for _, axis := range s.axes() {
+	for _, axis := range s.allAxes() {
 		if slices.Contains(seen, axis) {
 			continue
 		}
 		seen = append(seen, axis)
 		if !m.Has(axis) {
-			list.Add(unknown(m, axis, tensor))
+			list.Add(unknownAxisError(m, axis, tensor))
 		}
-		if dims, partial := s.uses(axis); len(dims)+partial > 1 {
+		if dims, partial := s.countUses(axis); len(dims)+partial > 1 {
 			list.Add(fault.New(ErrDuplicateAxis, DuplicateAxis{tensor, axis, dims, partial > 0},
-				"%sspec %s names axis %s %d times; an axis occurs once, over all dims and partial axes", label(tensor), s, axis, len(dims)+partial))
+				"%sspec %s names axis %s %d times; an axis occurs once, over all dims and partial axes", tensorPrefix(tensor), s, axis, len(dims)+partial))
 		}
 	}
 }
 
-// axesLegal is S1 and S2 without the reasons: nearly every spec is legal, and
-// building a program checks thousands.
+// axesLegal reports whether S1 and S2 hold, without the reasons. It is fast, because
+// building a program checks thousands of specs and nearly all are legal.
 func (s Spec) axesLegal(m *mesh.Mesh) bool {
 	var room [8]string
 	seen := room[:0]
@@ -89,22 +92,23 @@ func (s Spec) axesLegal(m *mesh.Mesh) bool {
 	return all(s.partial)
 }
 
-func unknown(m *mesh.Mesh, axis, tensor string) error {
+func unknownAxisError(m *mesh.Mesh, axis, tensor string) error {
 	err := m.Unknown(axis)
 	if tensor == "" {
 		return err
 	}
 	fields, _ := fault.Fields[mesh.UnknownAxis](err)
-	return fault.New(mesh.ErrUnknownAxis, fields, "%s%v", label(tensor), err)
+	return fault.New(mesh.ErrUnknownAxis, fields, "%s%v", tensorPrefix(tensor), err)
 }
 
-// axes lists every axis named, with repeats: of the dims in order, then the partial ones.
-func (s Spec) axes() []string {
+// allAxes lists every axis named, with repeats: of the dims in order, then the partial ones.
+func (s Spec) allAxes() []string {
 	return append(slices.Concat(s.dims...), s.partial...)
 }
 
-// uses tells the dims that name axis, one entry for each time, and how often it is partial.
-func (s Spec) uses(axis string) (dims []int, partial int) {
+// countUses lists the dims that name an axis, once for each time, and counts how often the
+// axis is partial.
+func (s Spec) countUses(axis string) (dims []int, partial int) {
 	dims = []int{}
 	for i, d := range s.dims {
 		for _, a := range d {
@@ -121,18 +125,18 @@ func (s Spec) uses(axis string) (dims []int, partial int) {
 	return dims, partial
 }
 
-func uneven(tensor string, dim, size, parts int, axes []string) error {
+func unevenError(tensor string, dim, size, parts int, axes []string) error {
 	over := ""
 	if len(axes) > 0 {
 		over = " over " + strings.Join(axes, "+")
 	}
 	nearest, hint := nearestSizes(size, parts)
 	return fault.New(ErrUneven, Uneven{tensor, dim, size, parts, slices.Clone(axes), nearest},
-		"%sdim %d of size %d does not divide into %d parts%s; %s", label(tensor), dim, size, parts, over, hint)
+		"%sdim %d of size %d does not divide into %d parts%s; %s", tensorPrefix(tensor), dim, size, parts, over, hint)
 }
 
-// nearestSizes are the multiples of parts on both sides of size, less 0 and what
-// is too large to count.
+// nearestSizes gives the multiples of parts on both sides of size, without 0 and without
+// those above the largest int.
 func nearestSizes(size, parts int) (nearest []int, hint string) {
 	lo := size / parts * parts
 	if lo > 0 {
@@ -147,8 +151,8 @@ func nearestSizes(size, parts int) (nearest []int, hint string) {
 	return nearest, fmt.Sprintf("nearest sizes %d and %d", nearest[0], nearest[1])
 }
 
-// label is how a message begins that speaks of a named tensor.
-func label(tensor string) string {
+// tensorPrefix begins a message with the name of a tensor, where it has one.
+func tensorPrefix(tensor string) string {
 	if tensor == "" {
 		return ""
 	}

@@ -14,36 +14,38 @@ import (
 	"weft/program/cost"
 )
 
-// measured is what a graph says of a split, whatever the slice.
-type measured struct {
+// splitMeasures holds everything that the graph of a split tells without the slice:
+// memory, collectives, operations and notes.
+type splitMeasures struct {
 	memory        Memory
 	step, request []cost.Traffic
-	programs      []programCost // of a step
+	programs      []programMeasures // of a step
 	parts         stageParts
 	choices       []graph.Choice
 	padding       []string
 	notes         []string
 }
 
-// programCost is one program of a step.
-type programCost struct {
+// programMeasures holds the figures of one program of a step.
+type programMeasures struct {
 	name              string
 	calls             int
 	matmul, attention float64 // FLOPs of one call, of contractions without and with batch dims
-	// Of attention by a kernel: FLOPs, and what they would be were no tile of a matrix
-	// unit left part empty, which takes as long.
+	// FLOPs of attention by a kernel, and the FLOPs that a matrix unit takes as long over:
+	// a tile that is filled in part takes as long as a full one.
 	kernel, kernelTiles    float64
 	moved                  int64 // bytes of one call, in and out of memory, without attention's
 	traffic                []cost.Traffic
 	peak, arguments, temps int64
-	// Of what is held at the peak beyond the inputs: made by all-gathers, held by attention.
+	// Bytes held at the peak beyond the inputs: results of all-gathers, and attention's.
 	gathered, attending int64
 }
 
-// depth is the number of layers N if the parameters of N layers are those of
-// one and N-1 times what the second adds: then a graph of two layers says all, since
-// programs are shared by the layers. Otherwise 0.
-func depth(m models.Model) int {
+// countAlikeLayers gives the number of layers where all are alike, and otherwise 0. They
+// are alike where every layer adds as many parameters as the second. The layers then share
+// their programs, so that the figures of all follow from a graph of two layers, which is
+// built faster.
+func countAlikeLayers(m models.Model) int {
 	count := func(layers int) (params, elements int) {
 		for _, p := range m.Params(layers) {
 			n := 1
@@ -67,11 +69,12 @@ func depth(m models.Model) int {
 	return n
 }
 
-// measured builds the graph of a split once and reads it.
-func (s *search) measured(on *mesh.Mesh, sp split, r models.Request) (*measured, error) {
-	key := fmt.Sprint(sp.mesh(), sp.shares, r.Batch, r.DType, r.SplitResidual, r.Latent, r.TokenTimes, r.Times, r.Target)
+// measureSplit builds the graph of a split and measures it. It keeps the result, because
+// slices of the same size ask for the same split.
+func (s *search) measureSplit(on *mesh.Mesh, sp split, r models.Request) (*splitMeasures, error) {
+	key := fmt.Sprint(sp.meshText(), sp.shares, r.Batch, r.DType, r.SplitResidual, r.Latent, r.TokenTimes, r.Times, r.Target)
 	s.mu.Lock()
-	got := s.measure[key]
+	got := s.measures[key]
 	s.mu.Unlock()
 	if got != nil {
 		return got, nil
@@ -84,46 +87,47 @@ func (s *search) measured(on *mesh.Mesh, sp split, r models.Request) (*measured,
 	if err != nil {
 		return nil, err
 	}
-	got, err = read(g, s.layers, s.passes)
+	got, err = measureGraph(g, s.layers, s.passes)
 	if err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
-	s.measure[key] = got
+	s.measures[key] = got
 	s.mu.Unlock()
 	return got, nil
 }
 
-// reading is a graph, and how often its parts occur.
-type reading struct {
+// scaledGraph is a graph of two layers or of all, with what scales its figures to all layers.
+type scaledGraph struct {
 	*graph.Graph
-	layers int            // 0: as it is; otherwise programs called twice are called so often
-	calls  map[string]int // by program, in the graph
-	costs  map[string]*programCost
+	layers int            // how often the model calls a program that the graph calls twice; 0: the graph has all layers
+	calls  map[string]int // how often the graph calls a program
+	costs  map[string]*programMeasures
 }
 
-// times is how often a call of the graph stands for one of the model: as a fraction.
-func (g *reading) times(program string) (num, den int) {
+// callRatio gives, as a fraction, how many calls of the model one call in the graph stands for.
+func (g *scaledGraph) callRatio(program string) (num, den int) {
 	if g.layers > 0 && g.calls[program] == 2 {
 		return g.layers, 2
 	}
 	return 1, 1
 }
 
-func (g *reading) scaled(program string, n int64) int64 {
-	num, den := g.times(program)
+func (g *scaledGraph) scaleToModel(program string, n int64) int64 {
+	num, den := g.callRatio(program)
 	return n * int64(num) / int64(den)
 }
 
-// read measures a graph. Each of passes runs the whole graph on values of its own.
-func read(whole *graph.Graph, layers, passes int) (*measured, error) {
-	g := &reading{Graph: whole, layers: layers, calls: map[string]int{}, costs: map[string]*programCost{}}
+// measureGraph adds up the figures of a graph's programs. Each pass runs the whole graph
+// and has values of its own.
+func measureGraph(whole *graph.Graph, layers, passes int) (*splitMeasures, error) {
+	g := &scaledGraph{Graph: whole, layers: layers, calls: map[string]int{}, costs: map[string]*programMeasures{}}
 	for _, c := range g.Calls {
 		g.calls[c.Program]++
 	}
-	m := &measured{choices: whole.Choices()}
+	m := &splitMeasures{choices: whole.Choices()}
 	for _, name := range g.ProgramNames() {
-		g.costs[name] = price(name, g.Programs[name])
+		g.costs[name] = measureProgram(name, g.Programs[name])
 	}
 	var order []string
 	for _, request := range []bool{true, false} {
@@ -137,7 +141,7 @@ func read(whole *graph.Graph, layers, passes int) (*measured, error) {
 			if n == 0 {
 				continue
 			}
-			n = int(g.scaled(name, int64(n))) * passes
+			n = int(g.scaleToModel(name, int64(n))) * passes
 			costs := g.costs[name]
 			if request {
 				m.request = cost.AddTraffic(m.request, costs.traffic, n)
@@ -154,20 +158,21 @@ func read(whole *graph.Graph, layers, passes int) (*measured, error) {
 	if m.step == nil {
 		m.step = []cost.Traffic{}
 	}
-	held, err := g.Residency(graph.Passes{N: passes, Times: g.times})
+	held, err := g.Residency(graph.Passes{N: passes, Times: g.callRatio})
 	if err != nil {
 		return nil, err
 	}
-	m.memory = g.memory(held)
-	m.sort(whole.Notes, layers > 0)
-	m.parts, err = g.parts(held)
+	m.memory = g.findPeakMemory(held)
+	m.sortNotes(whole.Notes, layers > 0)
+	m.parts, err = g.measureStageParts(held)
 	return m, err
 }
 
 var layerIndex = regexp.MustCompile(`\.[0-9]+\.`)
 
-// sort parts notes on padding from others, and says once what every layer repeats.
-func (m *measured) sort(notes []string, scaled bool) {
+// sortNotes separates the notes on padding from the others. A note that every layer
+// repeats is kept once.
+func (m *splitMeasures) sortNotes(notes []string, scaled bool) {
 	m.padding, m.notes = []string{}, []string{}
 	seen := map[string]bool{}
 	for _, n := range notes {
@@ -186,14 +191,14 @@ func (m *measured) sort(notes []string, scaled bool) {
 	}
 }
 
-// price reads one program.
-func price(name string, p *program.Program) *programCost {
+// measureProgram adds up what one call of a program computes, moves, sends and holds.
+func measureProgram(name string, p *program.Program) *programMeasures {
 	priced := cost.AccountOf(p)
 	live, held := priced.Memory, priced.Held
-	c := &programCost{name: name, moved: priced.Work.BytesMoved, traffic: cost.Collectives(p), peak: live.Peak, arguments: live.Arguments, temps: live.Peak - live.Arguments}
+	c := &programMeasures{name: name, moved: priced.Work.BytesMoved, traffic: cost.Collectives(p), peak: live.Peak, arguments: live.Arguments, temps: live.Peak - live.Arguments}
 	attending := map[program.ID]bool{}
 	gathers := map[program.ID]bool{}
-	inner := map[*program.Loop]bool{} // within one that is counted
+	inner := map[*program.Loop]bool{} // loops within a loop that is counted already
 	p.Walk(func(in *program.Instr, times int) {
 		switch {
 		case in.Op == program.OpDot && len(in.Dot.LeftBatch) > 0:
@@ -204,13 +209,13 @@ func price(name string, p *program.Program) *programCost {
 			in.Kernel.Walk(func(inner *program.Instr, rounds int) {
 				if inner.Op == program.OpDot {
 					f := dotFLOPs(p, inner, times*rounds)
-					c.kernel, c.kernelTiles = c.kernel+f, c.kernelTiles+f*tiles(p, inner)
+					c.kernel, c.kernelTiles = c.kernel+f, c.kernelTiles+f*headTileRatio(p, inner)
 				}
 			})
 			for _, id := range append(slices.Clone(in.Args), in.Out...) {
 				attending[id] = true
 			}
-			c.moved -= int64(times) * priced.Moved(in) // in the kernel's efficiency
+			c.moved -= int64(times) * priced.Moved(in) // the kernel's efficiency has it
 		case in.Op == program.OpConv:
 			w := p.Values[in.Args[1]]
 			c.matmul += 2 * float64(times) * float64(p.Values[in.Out[0]].Elements()) * float64(w.Elements()/w.Shape[0])
@@ -218,13 +223,13 @@ func price(name string, p *program.Program) *programCost {
 			gathers[in.Out[0]] = true
 		case in.Op == program.OpAllToAll:
 			attending[in.Out[0]] = true
-		case in.Op == program.OpLoop && attends(in.Loop.Body):
+		case in.Op == program.OpLoop && hasAttention(in.Loop.Body):
 			for _, ids := range [][]program.ID{in.Loop.Params, in.Out, in.Loop.Captured()} {
 				for _, id := range ids {
 					attending[id] = true
 				}
 			}
-			// How long a loop takes is in attention's efficiency, its blocks' way to memory included.
+			// Attention's efficiency includes the time in which the loop's blocks come from memory.
 			if !inner[in.Loop] {
 				c.moved -= int64(times) * movedIn(priced, in.Loop, inner)
 			}
@@ -246,7 +251,8 @@ func price(name string, p *program.Program) *programCost {
 	return c
 }
 
-// dotFLOPs are in floating point: products of absurd sizes must not wrap.
+// dotFLOPs counts a contraction's operations, in floating point so that products of
+// absurd sizes do not wrap.
 func dotFLOPs(p *program.Program, in *program.Instr, times int) float64 {
 	f := 2 * float64(times) * float64(p.Values[in.Out[0]].Elements())
 	for _, d := range in.Dot.LeftContract {
@@ -255,16 +261,17 @@ func dotFLOPs(p *program.Program, in *program.Instr, times int) float64 {
 	return f
 }
 
-// tiles is how many times as much a kernel's contraction takes for its head dim
-// being no whole tile of 128: it is what one contraction sums over and what the other's
-// result has.
-func tiles(p *program.Program, in *program.Instr) float64 {
+// headTileRatio gives the factor by which a kernel's contraction takes longer because its
+// head dim does not fill whole tiles of 128. The first contraction of attention sums over
+// the head dim and the result of the second ends with it, so it is the smaller of the two.
+func headTileRatio(p *program.Program, in *program.Instr) float64 {
 	a, out := p.Values[in.Args[0]].Shape, p.Values[in.Out[0]].Shape
 	d := min(a[in.Dot.LeftContract[0]], out[len(out)-1])
 	return math.Ceil(float64(d)/128) * 128 / float64(d)
 }
 
-// movedIn is what all rounds of a loop move. It notes the loops within.
+// movedIn adds up the bytes that all rounds of a loop move. It adds the loops within to
+// inner, so that the caller does not count them again.
 func movedIn(p cost.Account, l *program.Loop, inner map[*program.Loop]bool) int64 {
 	n := int64(0)
 	for i := range l.Body {
@@ -278,15 +285,15 @@ func movedIn(p cost.Account, l *program.Loop, inner map[*program.Loop]bool) int6
 	return n * int64(l.Trips)
 }
 
-// attends says whether a loop's body contracts with batch dims, which only attention does.
-func attends(body []program.Instr) bool {
+// hasAttention reports whether a loop's body contracts with batch dims, as only attention does.
+func hasAttention(body []program.Instr) bool {
 	return slices.ContainsFunc(body, func(in program.Instr) bool {
-		return in.Op == program.OpDot && len(in.Dot.LeftBatch) > 0 || in.Loop != nil && attends(in.Loop.Body)
+		return in.Op == program.OpDot && len(in.Dot.LeftBatch) > 0 || in.Loop != nil && hasAttention(in.Loop.Body)
 	})
 }
 
-// memory finds the fullest moment.
-func (g *reading) memory(held *graph.Residency) Memory {
+// findPeakMemory finds the call at which a device holds most, and what it holds then.
+func (g *scaledGraph) findPeakMemory(held *graph.Residency) Memory {
 	var best Memory
 	for i, call := range g.Calls {
 		c, at := g.costs[call.Program], held.Moments[i]

@@ -15,8 +15,8 @@ type DataParallel struct {
 	Axes []string // nil: those of dp and fsdp that the mesh has
 }
 
-// axes are the data axes as the mesh names them, in mesh order.
-func (d DataParallel) axes(m *mesh.Mesh) ([]string, error) {
+// meshAxes gives the data axes as the mesh names them, in mesh order.
+func (d DataParallel) meshAxes(m *mesh.Mesh) ([]string, error) {
 	if len(d.Axes) > 0 {
 		axes, err := axesOn(m, dataName, d.Axes)
 		return inMeshOrder(m, axes), err
@@ -26,7 +26,7 @@ func (d DataParallel) axes(m *mesh.Mesh) ([]string, error) {
 		return c != dataName && c != fsdpName
 	})
 	if len(axes) == 0 {
-		return nil, missing(m, dataName, dataName)
+		return nil, unknownAxisError(m, dataName, dataName)
 	}
 	return axes, nil
 }
@@ -48,20 +48,20 @@ func (d DataParallel) Refine(m *mesh.Mesh, t Tensor, s sharding.Spec) (sharding.
 	return Plan{d}.Refine(m, t, s)
 }
 
-func (d DataParallel) refine(m *mesh.Mesh, t Tensor, s sharding.Spec, axes []string) (sharding.Spec, []Note, error) {
-	axes = wide(m, axes)
+func (d DataParallel) refineSpec(m *mesh.Mesh, t Tensor, s sharding.Spec, axes []string) (sharding.Spec, []Note, error) {
+	axes = wideAxes(m, axes)
 	if len(axes) == 0 {
 		return s, nil, nil
 	}
-	dim, count := t.find("batch")
+	dim, count := t.findDim("batch")
 	switch count {
 	case 0:
-		return s, note(dataName, t, axes, Parameter, "no dim is named batch, so it stays as it is; a gradient is summed over "+join(axes)), nil
+		return s, newNote(dataName, t, axes, Parameter, "no dim is named batch, so it stays as it is; a gradient is summed over "+joinWords(axes)), nil
 	case 1:
 	default:
-		batch := t.named("batch")
+		batch := t.dimsNamed("batch")
 		return s, nil, fault.New(sharding.ErrDuplicateAxis, Conflict{t.Name, axes[0], []string{dataName}, batch},
-			"%sdims %s are both named batch, and axis %s splits one dim; name one of them otherwise", t.label(), numbers(batch), axes[0])
+			"%sdims %s are both named batch, and axis %s splits one dim; name one of them otherwise", t.messagePrefix(), joinNumbers(batch), axes[0])
 	}
 	on := s.Dim(dim)
 	for _, axis := range axes {
@@ -69,15 +69,15 @@ func (d DataParallel) refine(m *mesh.Mesh, t Tensor, s sharding.Spec, axes []str
 			continue
 		}
 		if s.Uses(axis) {
-			return s, nil, reused(dataName, t, s, axis, dim)
+			return s, nil, reusedAxisError(dataName, t, s, axis, dim)
 		}
 		on = append(on, axis)
 	}
-	if len(on) == len(axes) { // all of them data axes
+	if len(on) == len(axes) { // every axis of the dim is a data axis
 		on = axes
 	}
 	if parts := m.Size(on...); t.Shape[dim]%parts != 0 {
-		return s, nil, t.uneven(dim, parts, on)
+		return s, nil, t.unevenError(dim, parts, on)
 	}
 	return s.WithDim(dim, on...), nil, nil
 }

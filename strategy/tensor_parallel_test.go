@@ -14,7 +14,7 @@ import (
 	"weft/strategy"
 )
 
-// strategies.md section 7: the styles of parameters, on (out,in) and on (in,out).
+// Column- and row-parallel parameters, stored as (out,in) and as (in,out).
 func TestTensorParallelStyles(t *testing.T) {
 	m := grid(t, "data=1,model=8")
 	for _, test := range []struct {
@@ -70,7 +70,7 @@ func TestTensorParallelStyles(t *testing.T) {
 	}
 }
 
-// The attention layout of section 7 beside data parallelism.
+// The layout of attention's activations, with data parallelism.
 func TestActivations(t *testing.T) {
 	m := grid(t, "data=2,model=4")
 	for _, test := range []struct {
@@ -138,7 +138,7 @@ func TestTensorParallelRefuses(t *testing.T) {
 	}
 }
 
-// The fused matrix of section 7, cut as it is and viewed by heads, tensor 4.
+// The fused matrix of q, k and v over 4 devices: as it is stored, and viewed by heads.
 func TestFusedQKV(t *testing.T) {
 	m, tp := grid(t, "model=4"), strategy.TensorParallel{}
 	_, _, err := tp.Refine(m, tensor("h.0.attn.qkv.weight", "out,in", 2304, 768), sharding.Spec{})
@@ -156,7 +156,8 @@ func TestFusedQKV(t *testing.T) {
 	}
 }
 
-// Section 7, traffic: batch 4, seq 2048, hidden 4096 in bf16, tensor 8.
+// The bytes of tensor parallelism's collectives: batch 4, sequence 2048, hidden 4096 in
+// bf16, over 8 devices.
 func TestTensorParallelTraffic(t *testing.T) {
 	m, shape := grid(t, "data=1,model=8"), []int{4, 2048, 4096}
 	bytes := func(from, to string) int64 {

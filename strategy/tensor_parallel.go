@@ -37,7 +37,7 @@ type TensorParallel struct {
 	SequenceParallel bool
 }
 
-func (p TensorParallel) axes(m *mesh.Mesh) ([]string, error) {
+func (p TensorParallel) meshAxes(m *mesh.Mesh) ([]string, error) {
 	name := p.Axis
 	if name == "" {
 		name = mesh.TP
@@ -54,51 +54,51 @@ func (p TensorParallel) Refine(m *mesh.Mesh, t Tensor, s sharding.Spec) (shardin
 	return Plan{p}.Refine(m, t, s)
 }
 
-func (p TensorParallel) refine(m *mesh.Mesh, t Tensor, s sharding.Spec, axes []string) (sharding.Spec, []Note, error) {
+func (p TensorParallel) refineSpec(m *mesh.Mesh, t Tensor, s sharding.Spec, axes []string) (sharding.Spec, []Note, error) {
 	axis, n := axes[0], m.Size(axes[0])
-	rule, why, err := p.rule(t)
+	rule, why, err := p.findRule(t)
 	if err != nil || rule == nil {
 		return s, noteOf(why, t, axes), err
 	}
-	dim, count := t.find(rule.Dim)
+	dim, count := t.findDim(rule.Dim)
 	if count > 1 {
-		at := t.named(rule.Dim)
+		at := t.dimsNamed(rule.Dim)
 		return s, nil, fault.New(sharding.ErrDuplicateAxis, Conflict{t.Name, axis, []string{tensorName}, at},
-			"%sdims %s are both named %s, and axis %s splits one dim; give them different names", t.label(), numbers(at), rule.Dim, axis)
+			"%sdims %s are both named %s, and axis %s splits one dim; give them different names", t.messagePrefix(), joinNumbers(at), rule.Dim, axis)
 	}
 	on := s.Dim(dim)
 	switch {
 	case n == 1 || slices.Contains(on, axis):
 		return s, nil, nil
 	case s.Uses(axis):
-		return s, note(tensorName, t, axes, Taken, fmt.Sprintf("axis %s is in spec %s already, so rule %s does not split %s", axis, s, rule.Match, t.dimText(dim))), nil
+		return s, newNote(tensorName, t, axes, Taken, fmt.Sprintf("axis %s is in spec %s already, so rule %s does not split %s", axis, s, rule.Match, t.dimText(dim))), nil
 	case len(on) > 0:
-		return s, note(tensorName, t, axes, Taken, fmt.Sprintf("%s is split over %s already, so rule %s does not split it over %s", t.dimText(dim), join(on), rule.Match, axis)), nil
+		return s, newNote(tensorName, t, axes, Taken, fmt.Sprintf("%s is split over %s already, so rule %s does not split it over %s", t.dimText(dim), joinWords(on), rule.Match, axis)), nil
 	}
-	if err := rule.check(t, axis, n, dim); err != nil {
+	if err := rule.checkDivides(t, axis, n, dim); err != nil {
 		return s, nil, err
 	}
 	return s.WithDim(dim, axis), nil, nil
 }
 
-// check reports heads or elements that do not divide over n devices.
-func (r Rule) check(t Tensor, axis string, n, dim int) error {
+// checkDivides reports heads, or else elements, that do not divide over n devices.
+func (r Rule) checkDivides(t Tensor, axis string, n, dim int) error {
 	switch {
 	case r.Heads > 0 && r.Heads%n != 0 && n%r.Heads == 0:
-		return fault.New(sharding.ErrKVHeads, sharding.KVHeadsMismatch{Tensor: t.Name, KVHeads: r.Heads, Parts: n, Legal: divisors(r.Heads)},
+		return fault.New(sharding.ErrKVHeads, sharding.KVHeadsMismatch{Tensor: t.Name, KVHeads: r.Heads, Parts: n, Legal: listDivisors(r.Heads)},
 			"%s%d heads of %s do not divide over %s=%d, and a head is never cut; keep it whole by a rule without a dim, or split over an axis of %d and copy over another of %d",
-			t.label(), r.Heads, t.dimText(dim), axis, n, r.Heads, n/r.Heads)
+			t.messagePrefix(), r.Heads, t.dimText(dim), axis, n, r.Heads, n/r.Heads)
 	case r.Heads > 0 && r.Heads%n != 0:
-		legal := divisors(r.Heads)
+		legal := listDivisors(r.Heads)
 		return fault.New(sharding.ErrHeadsNotDivisible, sharding.HeadsNotDivisible{Heads: r.Heads, TP: n, SP: 1, Legal: legal},
-			"%s%d heads not divisible by %d, the size of axis %s; sizes that work: %s", t.label(), r.Heads, n, axis, numbers(legal))
+			"%s%d heads not divisible by %d, the size of axis %s; sizes that work: %s", t.messagePrefix(), r.Heads, n, axis, joinNumbers(legal))
 	case t.Shape[dim]%n != 0:
-		return t.uneven(dim, n, []string{axis})
+		return t.unevenError(dim, n, []string{axis})
 	}
 	return nil
 }
 
-// whole is why no rule splits a tensor.
+// whole says why no rule splits a tensor.
 type whole struct {
 	reason Reason
 	text   string
@@ -108,11 +108,11 @@ func noteOf(w whole, t Tensor, axes []string) []Note {
 	if w.reason == "" {
 		return nil
 	}
-	return note(tensorName, t, axes, w.reason, w.text+"; whole over "+join(axes))
+	return newNote(tensorName, t, axes, w.reason, w.text+"; whole over "+joinWords(axes))
 }
 
-// rule is the one that decides, or why none splits t.
-func (p TensorParallel) rule(t Tensor) (*Rule, whole, error) {
+// findRule finds the rule that decides on t, or says why none splits it.
+func (p TensorParallel) findRule(t Tensor) (*Rule, whole, error) {
 	rules := p.Rules
 	if rules == nil {
 		rules = defaultRules
@@ -125,7 +125,7 @@ func (p TensorParallel) rule(t Tensor) (*Rule, whole, error) {
 		case r.Dim == "":
 			return nil, whole{KeptWhole, "rule " + r.Match + " keeps it whole"}, nil
 		default:
-			if _, count := t.find(r.Dim); count > 0 {
+			if _, count := t.findDim(r.Dim); count > 0 {
 				return r, whole{}, nil
 			}
 			if without == nil {
@@ -140,13 +140,13 @@ func (p TensorParallel) rule(t Tensor) (*Rule, whole, error) {
 		return nil, whole{KeptWhole, "it has no dim in, as the bias of a row-parallel layer, which is added once after the sum (rule " + without.Match + ")"}, nil
 	}
 	return nil, whole{}, fault.New(ErrNoDim, NoDim{t.Name, without.Match, without.Dim, slices.Clone(t.Dims)},
-		"%srule %s splits dim %s, and the tensor's dims are (%s); name one of them in the rule", t.label(), without.Match, without.Dim, strings.Join(t.Dims, ","))
+		"%srule %s splits dim %s, and the tensor's dims are (%s); name one of them in the rule", t.messagePrefix(), without.Match, without.Dim, strings.Join(t.Dims, ","))
 }
 
 // maxListed bounds the numbers tried for a list of legal choices.
 const maxListed = 1 << 16
 
-func divisors(n int) []int {
+func listDivisors(n int) []int {
 	out := []int{}
 	for d := 1; d <= min(n, maxListed); d++ {
 		if n%d == 0 {

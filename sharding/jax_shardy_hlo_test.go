@@ -12,7 +12,7 @@ import (
 	"weft/sharding"
 )
 
-// The table of strategies.md section 1, as JAX 0.10.2 printed it.
+// The basic specs on one mesh, in the three forms that JAX 0.10.2 printed for them.
 func TestGroundRules(t *testing.T) {
 	m := grid(t, "data", 2, "model", 4)
 	tests := []struct {

@@ -26,11 +26,11 @@ func (s Spec) Local(m *mesh.Mesh, shape []int) ([]int, error) {
 	if err := s.Check(m, shape); err != nil {
 		return nil, err
 	}
-	return s.local(m, shape), nil
+	return s.localShape(m, shape), nil
 }
 
-// local is Local for a spec that is known to be legal.
-func (s Spec) local(m *mesh.Mesh, shape []int) []int {
+// localShape is Local without the check, for a spec that is known to be legal.
+func (s Spec) localShape(m *mesh.Mesh, shape []int) []int {
 	local := make([]int, len(shape))
 	for i, size := range shape {
 		local[i] = size / m.Size(s.dimOrNone(i)...)
@@ -46,7 +46,7 @@ func (s Spec) Ranges(m *mesh.Mesh, shape []int, pos int) ([]Range, error) {
 		return nil, err
 	}
 	ranges := make([]Range, len(shape))
-	for i, size := range s.local(m, shape) {
+	for i, size := range s.localShape(m, shape) {
 		lo := size * m.Index(pos, s.dim(i)...)
 		ranges[i] = Range{lo, lo + size}
 	}

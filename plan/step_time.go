@@ -19,7 +19,7 @@ import (
 //go:embed data/efficiency.json
 var efficiencyJSON []byte
 
-// Efficiency is one figure of the time model and how it was got.
+// Efficiency is one figure of the time model, with how it was found.
 type Efficiency struct {
 	Value  float64 `json:"value"`
 	Status string  `json:"status"` // assumed, measured, compiler (its figures for the code, not a run) or calibrated
@@ -34,7 +34,7 @@ type Efficiencies struct {
 	// Peer is the calibration of the peer's terms.
 	Peer struct {
 		How string `json:"how"`
-		// HeldOut is by family what the rows of all other families give.
+		// HeldOut has, for each family, the calibration on the rows of all other families.
 		HeldOut map[string]PeerCalibration `json:"held_out"`
 	} `json:"peer"`
 }
@@ -44,7 +44,7 @@ var ErrData = fault.NewKind("plan-data")
 
 var efficiencies = sync.OnceValues(func() (Efficiencies, error) { return readEfficiencies(efficiencyJSON, mosaic.Chips()) })
 
-// EfficiencyData is what step times rest on. Error: ErrData.
+// EfficiencyData gives the figures that step times are computed with. Error: ErrData.
 func EfficiencyData() (Efficiencies, error) { return efficiencies() }
 
 // readEfficiencies reads the figures of the time model and checks that every one is there
@@ -70,17 +70,19 @@ func readEfficiencies(data []byte, chips []string) (Efficiencies, error) {
 	return e, l.Err()
 }
 
-// kernelOn begins the names of the figures of attention's kernel, a chip's name after it.
+// kernelOn is the start of the names of the figures of attention's kernel; a chip's name
+// follows.
 const kernelOn = "attention_kernel_"
 
-// eff is a figure that readEfficiencies has found to be there: a search begins with it.
-func eff(name string) float64 {
+// efficiencyOf gives a figure by its name. It is there: a search begins with
+// readEfficiencies, which checks that.
+func efficiencyOf(name string) float64 {
 	e, _ := efficiencies()
 	return e.Values[name].Value
 }
 
-// Time is where a step's seconds go: each program takes the longer of its
-// arithmetic and its memory traffic, and its collectives after it.
+// Time splits a step's seconds by cause. Each program takes the longer of its arithmetic
+// and its memory traffic, and then its collectives.
 type Time struct {
 	MatmulSeconds     float64            `json:"matmul_seconds"`
 	AttentionSeconds  float64            `json:"attention_seconds"`
@@ -99,11 +101,11 @@ type ProgramTime struct {
 	Seconds       float64 `json:"seconds"` // a step
 }
 
-// rates are what one device can do, in a second.
+// rates are the operations and bytes of one device in a second.
 type rates struct {
 	flops, memory, link float64
 	host                float64 // to and from the host's memory; 0 is not known
-	rings               bool    // a ring of more than two uses its links both ways
+	rings               bool    // a ring of more than two devices uses its links in both directions
 }
 
 func ratesOf(on topology.Slice, o Options) rates {
@@ -112,11 +114,11 @@ func ratesOf(on topology.Slice, o Options) rates {
 	out := rates{flops: r.BF16FLOPs, memory: r.HBMBytes, link: r.LinkBytes / float64(max(1, r.Devices)), host: r.HostBytes / float64(max(1, r.Devices)), rings: on.Kind == topology.TPU}
 	switch on.Kind {
 	case topology.TPU:
-		passes = eff("f32_passes_tpu")
+		passes = efficiencyOf("f32_passes_tpu")
 	case topology.GPUBox:
-		passes = eff("f32_passes_gpu")
+		passes = efficiencyOf("f32_passes_gpu")
 		if out.link == 0 {
-			out.link = eff("gpu_pcie_bytes")
+			out.link = efficiencyOf("gpu_pcie_bytes")
 		}
 	case topology.CPU:
 		cores := 2
@@ -124,7 +126,7 @@ func ratesOf(on topology.Slice, o Options) rates {
 			cores = o.Cores
 		}
 		n := float64(on.Devices)
-		return rates{flops: eff("cpu_core_flops") * float64(cores) / n, memory: eff("cpu_bytes") / n, link: eff("cpu_link_bytes") / n}
+		return rates{flops: efficiencyOf("cpu_core_flops") * float64(cores) / n, memory: efficiencyOf("cpu_bytes") / n, link: efficiencyOf("cpu_link_bytes") / n}
 	}
 	if o.DType == dtype.F32 {
 		out.flops /= passes
@@ -132,8 +134,8 @@ func ratesOf(on topology.Slice, o Options) rates {
 	return out
 }
 
-// time fills in a plan's times.
-func (s *search) time(p *Plan, on topology.Slice, m *measured) error {
+// addTimes fills in a plan's times: a roofline for each program, and its collectives.
+func (s *search) addTimes(p *Plan, on topology.Slice, m *splitMeasures) error {
 	r := ratesOf(on, s.o)
 	axes := axesOf(p.split)
 	bytes := map[string]int64{}
@@ -156,8 +158,8 @@ func (s *search) time(p *Plan, on topology.Slice, m *measured) error {
 	p.Time.CollectiveSeconds = map[string]float64{}
 	for _, c := range m.programs {
 		calls := float64(c.calls)
-		matmul, attention := calls*c.matmul/(r.flops*eff("matmul")), calls*(c.attention/(r.flops*eff("attention"))+kernelSeconds(c.kernelTiles, on, r))
-		memory := calls * float64(c.moved) / (r.memory * eff("hbm"))
+		matmul, attention := calls*c.matmul/(r.flops*efficiencyOf("matmul")), calls*(c.attention/(r.flops*efficiencyOf("attention"))+kernelSeconds(c.kernelTiles, on, r))
+		memory := calls * float64(c.moved) / (r.memory * efficiencyOf("hbm"))
 		seconds := max(matmul+attention, memory)
 		if memory > matmul+attention {
 			p.Time.MemorySeconds += memory
@@ -166,7 +168,7 @@ func (s *search) time(p *Plan, on topology.Slice, m *measured) error {
 			p.Time.AttentionSeconds += attention
 		}
 		for _, t := range c.traffic {
-			x := calls * (float64(t.Bytes)/(r.link*eff("link")*width(axes, t.Axes, hops, r.rings)) + float64(t.Count)*eff("collective_seconds"))
+			x := calls * (float64(t.Bytes)/(r.link*efficiencyOf("link")*ringLinks(axes, t.Axes, hops, r.rings)) + float64(t.Count)*efficiencyOf("collective_seconds"))
 			p.Time.CollectiveSeconds[t.Axis] += x
 			seconds += x
 		}
@@ -180,18 +182,18 @@ func (s *search) time(p *Plan, on topology.Slice, m *measured) error {
 	return nil
 }
 
-// kernelSeconds is how long attention by a kernel takes, by the compiler's figure
-// for the chip.
+// kernelSeconds gives the time of attention by a kernel, from the compiler's figure for
+// the chip.
 func kernelSeconds(flops float64, on topology.Slice, r rates) float64 {
 	if flops == 0 {
 		return 0
 	}
-	return flops / (r.flops * eff(kernelOn+on.Generation))
+	return flops / (r.flops * efficiencyOf(kernelOn+on.Generation))
 }
 
-// width is how many links' worth a ring along axes has: two where it goes both
-// ways round more than two devices, and less where neighbours lie several hops apart.
-func width(axes []mesh.Axis, along []string, hops map[string]int, rings bool) float64 {
+// ringLinks gives the bandwidth of a ring along some axes, in links: two where it goes both
+// ways round more than two devices. Neighbours that lie several hops apart divide it.
+func ringLinks(axes []mesh.Axis, along []string, hops map[string]int, rings bool) float64 {
 	size, longest := 1, 1
 	for _, a := range axes {
 		if slices.Contains(along, a.Name) {

@@ -20,22 +20,22 @@ func Graph(m models.Model, on topology.Slice, o Options, fsdp []string) (*graph.
 	if err != nil {
 		return nil, err
 	}
-	splits, err := s.splits(on)
+	splits, err := s.listSplits(on)
 	if err != nil {
 		return nil, err
 	}
 	sp := splits[0]
 	sp.shares = fsdp
-	local, r, err := s.place(on, sp)
+	local, r, err := s.requestForSplit(on, sp)
 	if err != nil {
 		return nil, s.adviseOnSplit(on, sp, err)
 	}
 	return m.Graph(local, r)
 }
 
-// place is the mesh of a split and its request, or every reason why the split is
-// not legal.
-func (s *search) place(on topology.Slice, sp split) (*mesh.Mesh, models.Request, error) {
+// requestForSplit gives the mesh of a split and the request that a model builds on it. The
+// error has every reason why the split is not legal.
+func (s *search) requestForSplit(on topology.Slice, sp split) (*mesh.Mesh, models.Request, error) {
 	r := s.r
 	r.FSDP, r.Target = sp.shares, s.o.Target(on)
 	local, err := mesh.Local(axesOf(sp)...)
@@ -43,11 +43,11 @@ func (s *search) place(on topology.Slice, sp split) (*mesh.Mesh, models.Request,
 		return nil, r, err
 	}
 	var l fault.List
-	if sp.devices() != on.Devices {
+	if sp.countDevices() != on.Devices {
 		_, _, err := on.Order(axesOf(sp), nil)
 		l.Add(err)
 	}
-	// A pipeline's request is that of one microbatch, as small as dp allows.
+	// A pipeline's programs run one microbatch, which is as small as dp allows.
 	if sp.pp > 1 && r.Batch%sp.dp == 0 {
 		r.Batch = sp.dp
 	}

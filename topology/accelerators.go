@@ -59,8 +59,8 @@ func (g *Generation) CountsCores() bool {
 	return g.Facts["name_suffix_counts"].Value == "TensorCores"
 }
 
-// prefix begins the names of the generation's slices.
-func (g *Generation) prefix() string {
+// namePrefix gives the part of a slice's name before the dash.
+func (g *Generation) namePrefix() string {
 	if g.Name == "v5e" {
 		return "v5litepod"
 	}
@@ -80,7 +80,7 @@ type HostOption struct {
 	ChipsPerHost int `json:"chips_per_host"`
 }
 
-// row is a slice as the data has it.
+// row is one slice in the embedded data.
 type row struct {
 	Gen, Name, Topology string
 	Chips, Devices      int
@@ -138,13 +138,14 @@ func Slices() []Slice {
 	var out []Slice
 	for _, r := range load().Slices {
 		shape, _ := parseShape(r.Topology)
-		out = append(out, newTPU(generation(r.Gen), shape))
+		out = append(out, newTPU(findGeneration(r.Gen), shape))
 	}
 	return out
 }
 
-// generation finds a generation by its name or an alias, in any case; nil if there is none.
-func generation(name string) *Generation {
+// findGeneration finds a generation by its name or an alias, in upper or lower case; nil
+// if there is none.
+func findGeneration(name string) *Generation {
 	gens := load().Generations
 	for i := range gens {
 		g := &gens[i]
@@ -157,7 +158,7 @@ func generation(name string) *Generation {
 
 // GenerationByName finds "v4", "v5litepod", "Ironwood", ...
 func GenerationByName(name string) (Generation, bool) {
-	if g := generation(strings.TrimSpace(name)); g != nil {
+	if g := findGeneration(strings.TrimSpace(name)); g != nil {
 		return *g, true
 	}
 	return Generation{}, false
@@ -171,7 +172,7 @@ func parseShape(text string) ([]int, bool) {
 	}
 	shape := make([]int, len(parts))
 	for i, p := range parts {
-		n, ok := number(p)
+		n, ok := parseNumber(p)
 		if !ok {
 			return nil, false
 		}
@@ -180,8 +181,8 @@ func parseShape(text string) ([]int, bool) {
 	return shape, true
 }
 
-// number reads a plain whole number from 1 to a million.
-func number(text string) (int, bool) {
+// parseNumber reads a whole number from 1 to a million, without a sign or leading zeros.
+func parseNumber(text string) (int, bool) {
 	if len(text) == 0 || len(text) > 7 || text[0] < '1' || text[0] > '9' {
 		return 0, false // also signs and leading zeros, which Atoi takes
 	}
@@ -197,7 +198,7 @@ func shapeText(shape []int) string {
 	return strings.Join(parts, "x")
 }
 
-func product(shape []int) int {
+func countChips(shape []int) int {
 	n := 1
 	for _, s := range shape {
 		n *= s

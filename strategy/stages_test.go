@@ -11,7 +11,8 @@ import (
 	"weft/strategy"
 )
 
-// strategies.md section 8, artifex's own counts, and field report A23.
+// Layers in even numbers on stages: artifex's own counts, and models whose layers do not
+// divide, which lose no layer.
 func TestEven(t *testing.T) {
 	for _, test := range []struct {
 		layers, stages int
@@ -56,7 +57,7 @@ func TestSplitRefuses(t *testing.T) {
 	wantKinds(t, err, strategy.ErrCosts, strategy.ErrSchedule)
 }
 
-// Section 8: the assignment by costs.
+// Layers are assigned to stages by their costs.
 func TestBalanced(t *testing.T) {
 	for _, test := range []struct {
 		layers, stages int
@@ -198,7 +199,7 @@ func less(a, b []float64) bool {
 	return false
 }
 
-// Section 9: a parameter's stage by its name, 24 layers.
+// A parameter's name tells its stage, in a model of 24 layers.
 func TestStagesOf(t *testing.T) {
 	for _, test := range []struct {
 		name string

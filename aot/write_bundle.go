@@ -17,7 +17,7 @@ func CheckWritable(dir string, force bool) error {
 	return userfile.CheckFolder(userfile.Output{Path: dir, Force: force}, checkBundleAlone)
 }
 
-// checkBundleAlone refuses a folder that has more in it than a bundle, or none.
+// checkBundleAlone refuses a folder that has no bundle in it, or more than a bundle.
 func checkBundleAlone(dir string) error {
 	path := filepath.Join(dir, ManifestName)
 	text, err := userfile.Read(path, maxManifest)
@@ -48,7 +48,7 @@ func checkBundleAlone(dir string) error {
 // executable, and the manifest. It appears whole or not at all, and a bundle that
 // stood there is kept until the new one is whole. Errors are those of CheckWritable.
 func (c *Compilation) Write(dir string, force bool) error {
-	m, err := c.manifest()
+	m, err := c.newManifest()
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (c *Compilation) Write(dir string, force bool) error {
 				return err
 			}
 			text := []byte(c.Texts[name])
-			f := File{Program: name, Text: blob(fileName(name)+".mlir", text), Executable: blob(fileName(name)+".bin", code)}
+			f := File{Program: name, Text: newBlob(fileName(name)+".mlir", text), Executable: newBlob(fileName(name)+".bin", code)}
 			for b, data := range map[Blob][]byte{f.Text: text, f.Executable: code} {
 				if err := userfile.WriteFile(filepath.Join(temp, b.Name), data); err != nil {
 					return err
@@ -75,7 +75,7 @@ func (c *Compilation) Write(dir string, force bool) error {
 	})
 }
 
-// fileName is a program's name as a file's.
+// fileName makes a file's name of a program's name.
 func fileName(program string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' {

@@ -8,22 +8,22 @@ import (
 	"weft/mesh"
 )
 
-// problem is a reshard without what stays: the axes that both specs agree on
-// (the major axes that a dim has in both, and what is partial in both) never
-// move, so only the others are searched over.
+// problem is a reshard reduced to the axes that move. The axes that both specs agree on
+// (the major axes that a dim has in both, and those that are partial in both) never move,
+// so the search has only the others.
 type problem struct {
 	m     *mesh.Mesh
-	fixed Spec     // what both specs agree on
+	fixed Spec     // the axes that both specs agree on
 	axes  []string // that change place, in mesh order
 	sizes []int    // of axes
 	dims  []int    // tensor dims that lose or gain an axis, ascending
 	local []int    // sizes of those dims under fixed
-	bytes int64    // that a device holds under fixed
+	bytes int64    // held by a device under fixed
 	from  place
 	to    place
 }
 
-// place is where the moving axes are.
+// place is one state of the search: the dim that each moving axis splits, if any.
 type place struct {
 	dims    [][]int // dims[i]: moving axes on problem.dims[i], after the fixed ones, major first
 	partial []int   // moving axes that are partial, ascending
@@ -48,7 +48,7 @@ func newProblem(m *mesh.Mesh, from, to Spec, shape []int, bytes int64) *problem 
 			p.axes, p.sizes = append(p.axes, a), append(p.sizes, m.Size(a))
 		}
 	}
-	local := p.fixed.local(m, shape)
+	local := p.fixed.localShape(m, shape)
 	p.bytes = bytes
 	for i, size := range shape {
 		if size > 0 {
@@ -58,12 +58,13 @@ func newProblem(m *mesh.Mesh, from, to Spec, shape []int, bytes int64) *problem 
 	for _, d := range p.dims {
 		p.local = append(p.local, local[d])
 	}
-	p.from, p.to = p.place(from), p.place(to)
+	p.from, p.to = p.placeOf(from), p.placeOf(to)
 	return p
 }
 
-// place takes the fixed axes out of a spec.
-func (p *problem) place(s Spec) place {
+// placeOf gives the place of the moving axes in a spec, which is the spec without the
+// fixed axes.
+func (p *problem) placeOf(s Spec) place {
 	at := place{dims: make([][]int, len(p.dims))}
 	for i, d := range p.dims {
 		for _, axis := range s.dim(d)[len(p.fixed.dim(d)):] {
@@ -78,16 +79,16 @@ func (p *problem) place(s Spec) place {
 	return at
 }
 
-// spec puts the fixed axes back.
-func (p *problem) spec(at place) Spec {
+// specOf gives the spec of a place: the fixed axes, then the moving ones.
+func (p *problem) specOf(at place) Spec {
 	s := p.fixed
 	for i, d := range p.dims {
-		s = s.WithDim(d, slices.Concat(s.dims[d], p.names(at.dims[i]))...)
+		s = s.WithDim(d, slices.Concat(s.dims[d], p.axisNames(at.dims[i]))...)
 	}
-	return s.WithPartial(p.names(at.partial)...)
+	return s.WithPartial(p.axisNames(at.partial)...)
 }
 
-func (p *problem) names(axes []int) []string {
+func (p *problem) axisNames(axes []int) []string {
 	names := make([]string, len(axes))
 	for i, a := range axes {
 		names[i] = p.axes[a]
@@ -95,8 +96,8 @@ func (p *problem) names(axes []int) []string {
 	return names
 }
 
-// product of the sizes of some axes.
-func (p *problem) product(axes []int) int {
+// groupSize counts the devices of a group over some axes: the product of their sizes.
+func (p *problem) groupSize(axes []int) int {
 	n := 1
 	for _, a := range axes {
 		n *= p.sizes[a]
@@ -104,23 +105,23 @@ func (p *problem) product(axes []int) int {
 	return n
 }
 
-// held is how many bytes a device holds.
-func (p *problem) held(at place) int64 {
+// heldBytes counts the bytes of the tensor that a device holds at a place.
+func (p *problem) heldBytes(at place) int64 {
 	n := p.bytes
 	for _, d := range at.dims {
-		n /= int64(p.product(d))
+		n /= int64(p.groupSize(d))
 	}
 	return n
 }
 
-// size is the local size of problem.dims[i].
-func (p *problem) size(at place, i int) int { return p.local[i] / p.product(at.dims[i]) }
+// localSize gives the size of problem.dims[i] on a device at a place.
+func (p *problem) localSize(at place, i int) int { return p.local[i] / p.groupSize(at.dims[i]) }
 
-// step writes a move as a Step.
-func (p *problem) step(e edge) Step {
+// stepOf writes a move as a Step, with its reason for people.
+func (p *problem) stepOf(e edge) Step {
 	s := Step{
-		Op: e.op, Axes: p.names(e.axes), Dim: -1, SplitDim: -1, ConcatDim: -1,
-		Bytes: e.bytes, From: p.spec(e.from), To: p.spec(e.to),
+		Op: e.op, Axes: p.axisNames(e.axes), Dim: -1, SplitDim: -1, ConcatDim: -1,
+		Bytes: e.bytes, From: p.specOf(e.from), To: p.specOf(e.to),
 	}
 	over := strings.Join(s.Axes, "+")
 	switch e.op {
@@ -139,7 +140,7 @@ func (p *problem) step(e edge) Step {
 		s.ConcatDim, s.SplitDim = p.dims[e.dim], p.dims[e.other]
 		s.Reason = fmt.Sprintf("%s is to split dim %d in place of dim %d", over, s.SplitDim, s.ConcatDim)
 	case Permute:
-		s.Axes = p.names(p.moved(e.from, e.to))
+		s.Axes = p.axisNames(p.movedAxes(e.from, e.to))
 		s.Pairs = permutePairs(p.m, s.From, s.To)
 		s.Reason = fmt.Sprintf("the pieces under %s are those under %s, on other devices", s.From, s.To)
 	}

@@ -20,9 +20,9 @@ import (
 // TextOptions say how a program of somebody else's is compiled.
 type TextOptions struct {
 	Name string // for messages
-	// Replicas and Partitions are how many devices run it, one of the two. 0 is what
-	// the program says: its attributes mhlo.num_replicas and mhlo.num_partitions, its
-	// meshes and shardings; 1 where it shows no sign of more.
+	// Replicas or Partitions is the number of devices that run the program. 0 takes the
+	// number from the program: from its attributes mhlo.num_replicas and
+	// mhlo.num_partitions, its meshes and shardings; 1 where nothing in it points to more.
 	Replicas, Partitions int
 	Plugin               string
 	Install              bool
@@ -30,14 +30,14 @@ type TextOptions struct {
 	MemoryBytes          int64 // of a device, where the slice does not say (cpu:N)
 }
 
-// TextReport is what a program of somebody else's needs.
+// TextReport says what a program of somebody else's needs.
 type TextReport struct {
 	On         string `json:"on"`
 	Form       string `json:"form"` // "text", "bytecode" or "jax.export"
 	Replicas   int    `json:"replicas"`
 	Partitions int    `json:"partitions"`
-	// Partitioner is what splits the program where it has several partitions: "shardy",
-	// or "gspmd", which reads mhlo.sharding.
+	// Partitioner names the part of XLA that splits a program of several partitions:
+	// "shardy", or "gspmd", which reads mhlo.sharding.
 	Partitioner string `json:"partitioner,omitempty"`
 	// Producer wrote the bytecode; Platforms and CallingConvention are what the file of
 	// jax.export's serialize() says.
@@ -74,7 +74,7 @@ func CompileText(ctx context.Context, program []byte, on topology.Slice, o TextO
 	if err := fault.Join(r.checkPlatform(m, on, o), r.countDevices(m, on, o)); err != nil {
 		return nil, err
 	}
-	c, err := open(ctx, on, Options{Plugin: o.Plugin, Install: o.Install, Fetching: o.Fetching})
+	c, err := openCompiler(ctx, on, Options{Plugin: o.Plugin, Install: o.Install, Fetching: o.Fetching})
 	if err != nil {
 		return nil, err
 	}
@@ -91,10 +91,10 @@ func CompileText(ctx context.Context, program []byte, on topology.Slice, o TextO
 	}
 	defer x.Close()
 	p := Program{Name: o.Name, Calls: 1, FLOPs: -1, CompileSeconds: time.Since(start).Seconds()}
-	if err := p.ask(x); err != nil {
+	if err := p.fillFromCompiler(x); err != nil {
 		return nil, err
 	}
-	r.Programs, r.Engine, r.Compiler = []Program{p}, c.plugin().Engine(), oneLine(c.platform())
+	r.Programs, r.Engine, r.Compiler = []Program{p}, c.plugin().Engine(), oneLine(c.platformVersion())
 	var need *int64
 	if p.Known() {
 		n := p.TotalBytes + max(0, p.Code)
@@ -104,8 +104,8 @@ func CompileText(ctx context.Context, program []byte, on topology.Slice, o TextO
 	return r, nil
 }
 
-// countDevices finds how many devices run the program: what the program says, which
-// the options must not contradict; 1 only where it shows no sign of more.
+// countDevices finds how many devices run the program. The program says so, and the options
+// must not contradict it. It is 1 only where nothing in the program points to more.
 func (r *TextReport) countDevices(m *mlir.Module, on topology.Slice, o TextOptions) error {
 	var l fault.List
 	bad := func(format string, args ...any) {
@@ -160,8 +160,8 @@ type Partitions struct {
 	Shown []int `json:"shown"`
 }
 
-// countPartitions is the number of partitions that the program says, which must be
-// that of one of its meshes or shardings where it has any.
+// countPartitions finds the number of partitions that the program says. It must be that
+// of one of the program's meshes or shardings, where it has any.
 func (r *TextReport) countPartitions(m *mlir.Module, o TextOptions) (int, error) {
 	numbers := Partitions{Given: o.Partitions, Said: cmp.Or(m.Partitions, m.Devices), Shown: []int{}}
 	for _, c := range m.Counts {
@@ -231,8 +231,8 @@ func (r *TextReport) countPartitions(m *mlir.Module, o TextOptions) (int, error)
 	return 1, nil
 }
 
-// platformCalls are custom calls that one platform alone has, by how their targets
-// begin. They come from JAX's own lowerings and from the kernels that people write.
+// platformCalls lists, by the start of their targets, custom calls that only one platform
+// has. They come from JAX's own lowerings and from the kernels that people write.
 var platformCalls = []struct{ prefix, platform string }{
 	{"tpu_custom_call", "tpu"}, // Mosaic
 	{"lapack_", "cpu"},
@@ -242,7 +242,7 @@ var platformCalls = []struct{ prefix, platform string }{
 	{"hipsolver_", "rocm"}, {"hipblas_", "rocm"}, {"hipsparse_", "rocm"}, {"hip_", "rocm"},
 }
 
-// listNames joins names that a file gives. One that is not plain is quoted.
+// listNames joins names from a file. A name with unusual characters is quoted.
 func listNames(names []string, between string) string {
 	var out []string
 	for _, n := range names {

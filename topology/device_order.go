@@ -47,27 +47,27 @@ type AxisLayout struct {
 //  3. the most links for the heaviest;
 //  4. tp, or without it the heaviest axis, in the fewest hosts.
 //
-// Within its box an axis goes round a cycle (see ring). Where the plain order is
-// as good by 1, 2 and 4, it stays: always for GPUs and CPU.
+// Within its box an axis goes round a cycle of short steps, which ring makes. Where the
+// plain order is as good by 1, 2 and 4, it stays: always for GPUs and CPU.
 //
 // Errors: as mesh.New, with ErrDeviceCount saying what the slice's name counts;
 // ErrUnknownAxis for an axis of bytes that the mesh does not have.
 func (s Slice) Order(axes []mesh.Axis, bytes map[string]int64) ([]mesh.Device, Layout, error) {
-	weights, err := s.weights(axes, bytes)
+	weights, err := s.axisWeights(axes, bytes)
 	if err != nil {
 		return nil, Layout{}, err
 	}
 	plain := s.Plain()
-	l := Layout{Order: "plain", Plain: s.measure(axes, plain)}
+	l := Layout{Order: "plain", Plain: s.measureAxes(axes, plain)}
 	l.Axes = l.Plain
 	if s.Kind != TPU {
 		return plain, l, nil
 	}
 	f := newFit(s, axes, weights)
-	f.assign(0)
-	devices := f.devices(s)
-	found := s.measure(axes, devices)
-	if f.score(found).less(f.score(l.Plain)) {
+	f.assignAxes(0)
+	devices := f.deviceOrder(s)
+	found := s.measureAxes(axes, devices)
+	if f.scoreLayout(found).less(f.scoreLayout(l.Plain)) {
 		l.Order, l.Axes = "torus", found
 		return devices, l, nil
 	}
@@ -77,7 +77,7 @@ func (s Slice) Order(axes []mesh.Axis, bytes map[string]int64) ([]mesh.Device, L
 // Measure says how far apart neighbours lie in any order of the slice's devices.
 // Errors: as mesh.New.
 func (s Slice) Measure(axes []mesh.Axis, devices []mesh.Device) ([]AxisLayout, error) {
-	if err := s.check(axes); err != nil {
+	if err := s.checkAxes(axes); err != nil {
 		return nil, err
 	}
 	if _, err := mesh.New(axes, devices); err != nil {
@@ -89,11 +89,12 @@ func (s Slice) Measure(axes []mesh.Axis, devices []mesh.Device) ([]AxisLayout, e
 				"device %d is not one of %s, whose devices are 0 to %d", d.ID, s, s.Devices-1)
 		}
 	}
-	return s.measure(axes, devices), nil
+	return s.measureAxes(axes, devices), nil
 }
 
-// check refuses axes that the slice's devices do not fill.
-func (s Slice) check(axes []mesh.Axis) error {
+// checkAxes refuses axes whose sizes do not multiply to the slice's devices, and says what
+// the number in the slice's name counts.
+func (s Slice) checkAxes(axes []mesh.Axis) error {
 	_, err := mesh.New(axes, s.Plain())
 	d, ok := fault.Fields[mesh.DeviceCount](err)
 	if !ok || !errors.Is(err, mesh.ErrDeviceCount) || len(fault.Violations(err)) > 1 {
@@ -115,11 +116,11 @@ func (s Slice) check(axes []mesh.Axis) error {
 		strings.Join(parts, ","), d.Need, s, d.Have, why, d.Have, more)
 }
 
-// withDevices names the slice of the same kind that has n devices.
+// withDevices names the slice of the same kind that has n devices, if there is one.
 func (s Slice) withDevices(n int) (string, bool) {
 	switch s.Kind {
 	case TPU:
-		g := generation(s.Generation)
+		g := findGeneration(s.Generation)
 		if n%g.DevicesPerChip() != 0 {
 			return "", false
 		}
@@ -134,13 +135,13 @@ func (s Slice) withDevices(n int) (string, bool) {
 	return fmt.Sprintf("cpu:%d", n), n <= maxCPU
 }
 
-// CountNote says what the number in the name counts: what people trip over. It
-// is empty where the number counts devices.
+// CountNote says what the number in the slice's name counts, because many people take
+// cores for devices. It is empty where the number counts devices.
 func (s Slice) CountNote() string {
 	if s.Kind != TPU {
 		return ""
 	}
-	g := generation(s.Generation)
+	g := findGeneration(s.Generation)
 	if !g.CountsCores() {
 		return fmt.Sprintf("the %d counts chips, and a chip is one device", s.Chips)
 	}
@@ -150,9 +151,9 @@ func (s Slice) CountNote() string {
 	return fmt.Sprintf("the %d counts cores, two to a chip, and each core is one device", s.Cores)
 }
 
-func (s Slice) weights(axes []mesh.Axis, bytes map[string]int64) ([]float64, error) {
+func (s Slice) axisWeights(axes []mesh.Axis, bytes map[string]int64) ([]float64, error) {
 	var l fault.List
-	l.Add(s.check(axes))
+	l.Add(s.checkAxes(axes))
 	if len(bytes) > 0 && l.Err() == nil {
 		m, err := mesh.New(axes, s.Plain())
 		l.Add(err)
@@ -190,8 +191,9 @@ func mapKeys(m map[string]int64) func(func(string) bool) {
 	}
 }
 
-// measure walks every group of every axis.
-func (s Slice) measure(axes []mesh.Axis, devices []mesh.Device) []AxisLayout {
+// measureAxes counts the hops and hosts of every group of every axis, and keeps those of
+// the group that is worst.
+func (s Slice) measureAxes(axes []mesh.Axis, devices []mesh.Device) []AxisLayout {
 	out := make([]AxisLayout, len(axes))
 	stride := len(devices)
 	for a, axis := range axes {
@@ -221,7 +223,7 @@ func (s Slice) measure(axes []mesh.Axis, devices []mesh.Device) []AxisLayout {
 	return out
 }
 
-// score orders layouts; less is better.
+// score orders layouts by the four rules of Order; the least is the best.
 type score struct{ cost, longest, links, hosts float64 }
 
 func (a score) less(b score) bool {
@@ -234,14 +236,15 @@ func (a score) less(b score) bool {
 	return false
 }
 
-// stepCost is what a ring of n devices costs for each byte.
+// stepCost gives the cost of a ring of n devices for each byte: the longest step, for
+// which all wait, and the mean step, which is the load on the links.
 func stepCost(longest, sum, n int) float64 { return float64(longest) + float64(sum)/float64(n) }
 
 // fitBudget bounds the search: a few milliseconds. Only large slices with many
 // axes have more ways to be cut; for them the heaviest axes are placed first.
 const fitBudget = 6000
 
-// fit is the search for the best cut of the torus.
+// fit searches for the best cut of the torus into boxes.
 //
 // Each dim of the torus is a mixed-radix number whose digits belong to axes; an
 // axis has at most one digit of each dim. In a dim, the digits are nested: the
@@ -259,10 +262,10 @@ type fit struct {
 	share  [][]int // share[axis][dim]: size of the digit
 	nested [][]int // nested[dim]: axes with a digit there, innermost first
 	rest   []int   // of each dim, not yet taken
-	left   int     // budget
+	left   int     // cuts that may still be tried
 	costs  map[[4]digit][2]int
 
-	any         bool // something is found
+	any         bool // a cut is found
 	best        score
 	found       [][]digit // per axis
 	foundNested [][]int
@@ -278,8 +281,8 @@ type fitDim struct {
 
 func newFit(s Slice, axes []mesh.Axis, weights []float64) *fit {
 	f := &fit{weights: weights, local: -1, left: fitBudget, costs: map[[4]digit][2]int{}}
-	for d, size := range s.bounds() {
-		f.dims = append(f.dims, fitDim{size: size, closed: s.closed(d), host: s.hostBounds[d]})
+	for d, size := range s.shapeBounds() {
+		f.dims = append(f.dims, fitDim{size: size, closed: s.isClosedDim(d), host: s.hostBounds[d]})
 	}
 	f.dims = append(f.dims, fitDim{size: s.perChip, host: s.perChip, core: true})
 	for i, a := range axes {
@@ -300,10 +303,11 @@ func newFit(s Slice, axes []mesh.Axis, weights []float64) *fit {
 	return f
 }
 
-// assign gives the n-th heaviest axis and those after it their shares.
-func (f *fit) assign(n int) {
+// assignAxes tries every share of the dims for the n-th heaviest axis and for those after
+// it. It begins with the shares that are best for the axis alone.
+func (f *fit) assignAxes(n int) {
 	if n == len(f.heavy) {
-		f.nest(0)
+		f.nestDigits(0)
 		return
 	}
 	a := f.heavy[n]
@@ -317,7 +321,7 @@ func (f *fit) assign(n int) {
 		if d == len(f.dims) {
 			if need == 1 {
 				c := choice{share: slices.Clone(f.share[a])}
-				c.own = f.alone(a)
+				c.own = f.scoreAlone(a)
 				choices = append(choices, c)
 			}
 			return
@@ -348,7 +352,7 @@ func (f *fit) assign(n int) {
 		for d := range f.rest {
 			f.rest[d] /= c.share[d]
 		}
-		f.assign(n + 1)
+		f.assignAxes(n + 1)
 		for d := range f.rest {
 			f.rest[d] *= c.share[d]
 		}
@@ -356,8 +360,9 @@ func (f *fit) assign(n int) {
 	f.share[a] = []int{1, 1, 1, 1}
 }
 
-// alone is the score of one axis as if it were innermost everywhere.
-func (f *fit) alone(a int) score {
+// scoreAlone scores one axis as if its digits were innermost in every dim, where
+// neighbours are nearest. Shares are tried in this order.
+func (f *fit) scoreAlone(a int) score {
 	var digits []digit
 	for d, part := range f.share[a] {
 		if part > 1 {
@@ -368,18 +373,18 @@ func (f *fit) alone(a int) score {
 			digits = append(digits, digit{d, part, stride, f.dims[d].closed && part == f.dims[d].size})
 		}
 	}
-	longest, sum := f.cost(digits)
-	sc := score{cost: stepCost(longest, sum, f.sizes[a]), longest: float64(longest), links: f.links(digits)}
+	longest, sum := f.ringCost(digits)
+	sc := score{cost: stepCost(longest, sum, f.sizes[a]), longest: float64(longest), links: f.countLinks(digits)}
 	if a == f.local {
-		sc.hosts = f.hosts(digits)
+		sc.hosts = f.countHosts(digits)
 	}
 	return sc
 }
 
-// nest tries every order of the digits of dim d and those after it.
-func (f *fit) nest(d int) {
+// nestDigits tries every order of the digits in dim d and in those after it.
+func (f *fit) nestDigits(d int) {
 	if d == len(f.dims) {
-		f.try()
+		f.scoreCut()
 		return
 	}
 	var members []int
@@ -388,15 +393,16 @@ func (f *fit) nest(d int) {
 			members = append(members, a)
 		}
 	}
-	permute(members, 0, func() bool {
+	visitPermutations(members, 0, func() bool {
 		f.nested[d] = members
-		f.nest(d + 1)
+		f.nestDigits(d + 1)
 		return f.left > 0
 	})
 }
 
-// permute calls visit with every order of list, the given one first, until it returns false.
-func permute(list []int, n int, visit func() bool) bool {
+// visitPermutations calls visit with every order of list from place n on, the given one
+// first, until visit returns false.
+func visitPermutations(list []int, n int, visit func() bool) bool {
 	if n >= len(list)-1 {
 		return visit()
 	}
@@ -405,7 +411,7 @@ func permute(list []int, n int, visit func() bool) bool {
 		moved := list[i]
 		copy(list[n+1:i+1], list[n:i])
 		list[n] = moved
-		ok := permute(list, n+1, visit)
+		ok := visitPermutations(list, n+1, visit)
 		copy(list[n:i], list[n+1:i+1])
 		list[i] = moved
 		if !ok {
@@ -415,19 +421,19 @@ func permute(list []int, n int, visit func() bool) bool {
 	return true
 }
 
-// try scores one complete cut.
-func (f *fit) try() {
+// scoreCut scores a complete cut and keeps it if it is the best so far.
+func (f *fit) scoreCut() {
 	f.left--
-	digits := f.digits()
+	digits := f.axisDigits()
 	var sc score
 	for a, ds := range digits {
-		longest, sum := f.cost(ds)
+		longest, sum := f.ringCost(ds)
 		sc.cost += f.weights[a] * stepCost(longest, sum, f.sizes[a])
 		sc.longest += f.weights[a] * float64(longest)
-		sc.links += f.weights[a] * f.links(ds)
+		sc.links += f.weights[a] * f.countLinks(ds)
 	}
 	if f.local >= 0 {
-		sc.hosts = f.hosts(digits[f.local])
+		sc.hosts = f.countHosts(digits[f.local])
 	}
 	if f.any && !sc.less(f.best) {
 		return
@@ -436,19 +442,19 @@ func (f *fit) try() {
 	f.foundNested, f.foundGray = nil, nil
 	for d, members := range f.nested {
 		f.foundNested = append(f.foundNested, slices.Clone(members))
-		f.foundGray = append(f.foundGray, f.gray(d))
+		f.foundGray = append(f.foundGray, f.isGrayCoded(d))
 	}
 }
 
-// digits are each axis's, with the strides that the nesting gives them.
-func (f *fit) digits() [][]digit {
+// axisDigits lists the digits of each axis with the strides that the nesting gives them.
+func (f *fit) axisDigits() [][]digit {
 	out := make([][]digit, len(f.sizes))
 	for d, members := range f.nested {
 		dim, stride := f.dims[d], 1
 		for i, a := range members {
 			part := f.share[a][d]
 			g := digit{d, part, stride, dim.closed && stride*part == dim.size}
-			if i == len(members)-1 && f.gray(d) {
+			if i == len(members)-1 && f.isGrayCoded(d) {
 				g.stride /= 2
 			}
 			if dim.core {
@@ -461,14 +467,14 @@ func (f *fit) digits() [][]digit {
 	return out
 }
 
-// gray reports whether the two outermost digits of a dim are Gray-coded.
-func (f *fit) gray(d int) bool {
+// isGrayCoded reports whether the two outermost digits of a dim are Gray-coded.
+func (f *fit) isGrayCoded(d int) bool {
 	m := f.nested[d]
 	n := len(m)
 	return n >= 2 && f.dims[d].closed && f.share[m[n-1]][d] == 2 && f.share[m[n-2]][d] == 2
 }
 
-func (f *fit) cost(digits []digit) (longest, sum int) {
+func (f *fit) ringCost(digits []digit) (longest, sum int) {
 	var key [4]digit
 	copy(key[:], digits)
 	c, ok := f.costs[key]
@@ -479,8 +485,8 @@ func (f *fit) cost(digits []digit) (longest, sum int) {
 	return c[0], c[1]
 }
 
-// links is about how many of a chip's links an axis can use at once.
-func (f *fit) links(digits []digit) float64 {
+// countLinks estimates how many of a chip's links an axis can use at once.
+func (f *fit) countLinks(digits []digit) float64 {
 	n := 0.0
 	for _, g := range digits {
 		switch {
@@ -496,8 +502,8 @@ func (f *fit) links(digits []digit) float64 {
 	return n
 }
 
-// hosts is how many hosts a group of an axis spans.
-func (f *fit) hosts(digits []digit) float64 {
+// countHosts counts the hosts that a group of an axis spans.
+func (f *fit) countHosts(digits []digit) float64 {
 	n := 1
 	for _, g := range digits {
 		host := f.dims[g.dim].host
@@ -511,8 +517,8 @@ func (f *fit) hosts(digits []digit) float64 {
 	return float64(n)
 }
 
-// score is that of a measured layout, without the links.
-func (f *fit) score(axes []AxisLayout) score {
+// scoreLayout scores a layout that measureAxes has counted, without the links.
+func (f *fit) scoreLayout(axes []AxisLayout) score {
 	var sc score
 	for i, a := range axes {
 		sc.cost += f.weights[i] * stepCost(a.MaxHops, a.SumHops, a.Size)
@@ -524,14 +530,14 @@ func (f *fit) score(axes []AxisLayout) score {
 	return sc
 }
 
-// devices reads the best cut out, in mesh order.
-func (f *fit) devices(s Slice) []mesh.Device {
+// deviceOrder lists the devices of the best cut in mesh order.
+func (f *fit) deviceOrder(s Slice) []mesh.Device {
 	// step[a][i] is what place i of axis a's cycle says of each dim, by digit.
 	steps := make([][][]int, len(f.sizes))
 	at := map[[2]int]int{} // of an axis and a dim: which digit
 	for a, digits := range f.found {
 		best, _, _ := bestRing(digits)
-		steps[a] = best.places()
+		steps[a] = best.listPlaces()
 		for i, g := range digits {
 			at[[2]int{a, g.dim}] = i
 		}
@@ -559,7 +565,7 @@ func (f *fit) devices(s Slice) []mesh.Device {
 				stride *= size
 			}
 		}
-		at := s.at(s.id([3]int(place[:3]), place[3]))
+		at := s.deviceAt(s.deviceID([3]int(place[:3]), place[3]))
 		out[pos] = mesh.Device{ID: at.ID, Process: at.Process}
 	}
 	return out

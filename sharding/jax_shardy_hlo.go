@@ -60,14 +60,15 @@ func (s Spec) HLO(m *mesh.Mesh, rank int) string {
 		tile = append(tile, fmt.Sprint(m.Size(c.dimOrNone(i)...)))
 		order = append(order, d...)
 	}
-	rest := unused(m, c)
+	rest := unusedAxes(m, c)
 	switch {
 	case len(order) == 0 && len(c.partial) == 0:
 		return "{replicated}"
 	case len(order) == 0 && len(rest) == 0:
 		return "{unreduced}"
 	}
-	// The last tile dims are of kinds: first the unreduced, then the replicated.
+	// XLA writes the axes that split no dim as last tile dims: first the unreduced, then
+	// the replicated.
 	var kinds []string
 	if len(c.partial) > 0 {
 		tile = append(tile, fmt.Sprint(m.Size(c.partial...)))
@@ -89,8 +90,8 @@ func (s Spec) HLO(m *mesh.Mesh, rank int) string {
 	return text + "}"
 }
 
-// unused lists, in mesh order, the axes above size 1 that a spec does not use.
-func unused(m *mesh.Mesh, s Spec) []string {
+// unusedAxes lists, in mesh order, the axes above size 1 that a spec does not name.
+func unusedAxes(m *mesh.Mesh, s Spec) []string {
 	var axes []string
 	for _, a := range m.Axes() {
 		if a.Size > 1 && !s.Uses(a.Name) {
@@ -111,9 +112,9 @@ func meshOrder(m *mesh.Mesh, axes []string) []string {
 	return out
 }
 
-// deviceOrder writes the device order in which the axes have the given order: [2,4]T(1,0)
-// is 0..7 laid out as 2 by 4 and transposed. Axes that stay neighbours are one
-// dim, as XLA prints them, so that the plain order is [8].
+// deviceOrder writes the order of the devices for axes in the given order, as XLA prints
+// it: [2,4]T(1,0) is 0..7 laid out as 2 by 4 and transposed. Axes that stay neighbours are
+// written as one dim, so that the plain order is [8].
 func deviceOrder(m *mesh.Mesh, order []string) string {
 	names := meshOrder(m, order)
 	rank := func(axis string) int { return slices.Index(names, axis) }
