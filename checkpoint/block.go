@@ -17,7 +17,7 @@ type Block struct {
 
 // Alloc makes a block of n zero bytes, aligned to Alignment at least. No page of
 // it is in memory before it is written to.
-func Alloc(n int) (*Block, error) { return alloc(n) }
+func Alloc(n int) (*Block, error) { return allocBlock(n) }
 
 // Bytes is the memory. It must not be used after Free.
 func (b *Block) Bytes() []byte { return b.data }
@@ -29,5 +29,5 @@ func (b *Block) Free() error {
 	}
 	mapping := b.mapping
 	b.data, b.mapping = nil, nil
-	return unmap(mapping)
+	return unmapMemory(mapping)
 }

@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// alloc maps anonymous memory. From one huge page up the block begins at a
+// allocBlock maps anonymous memory. From one huge page up the block begins at a
 // multiple of it and asks for huge pages: touching fresh memory is most of the
 // cost of loading, and with 4 KB pages three times as much. The last part of a
 // page is left to small ones, so that nothing beyond n is ever resident.
-func alloc(n int) (*Block, error) {
+func allocBlock(n int) (*Block, error) {
 	if n <= 0 {
 		return &Block{data: []byte{}}, nil
 	}
@@ -36,7 +36,7 @@ func alloc(n int) (*Block, error) {
 	return b, nil
 }
 
-func unmap(m []byte) error {
+func unmapMemory(m []byte) error {
 	if m == nil {
 		return nil
 	}

@@ -107,7 +107,7 @@ func Open(path string, opts ...Option) (*Checkpoint, error) {
 	for _, opt := range opts {
 		opt(&o)
 	}
-	found, err := resolve(path)
+	found, err := resolvePath(path)
 	if err != nil {
 		return nil, err
 	}
@@ -115,18 +115,18 @@ func Open(path string, opts ...Option) (*Checkpoint, error) {
 		path: path, dir: filepath.Dir(found),
 		records: map[string]*record{}, aliases: map[string]string{}, meta: map[string]string{},
 	}
-	if err := c.open(found, o); err != nil {
+	if err := c.openPath(found, o); err != nil {
 		c.Close()
 		return nil, err
 	}
 	if v := variantOf(filepath.Base(found)); v != "" && found != path {
-		c.notice("%s is the %s variant, the only one in the folder", filepath.Base(found), v)
+		c.addNotice("%s is the %s variant, the only one in the folder", filepath.Base(found), v)
 	}
 	return c, nil
 }
 
-// open fills c from the file or index at path.
-func (c *Checkpoint) open(path string, o options) error {
+// openPath fills c from the file or index at path.
+func (c *Checkpoint) openPath(path string, o options) error {
 	var err error
 	switch {
 	case filepath.Ext(path) == ".json":
@@ -141,7 +141,7 @@ func (c *Checkpoint) open(path string, o options) error {
 			err = c.assignRoles()
 		}
 	}
-	c.sort()
+	c.sortNames()
 	return err
 }
 
@@ -154,23 +154,23 @@ func (c *Checkpoint) openSingle(path string) error {
 	c.files = append(c.files, f)
 	c.meta = f.h.meta
 	for _, t := range f.h.tensors {
-		c.add(f, t)
+		c.addRecord(f, t)
 	}
 	if m := shardName.FindStringSubmatch(f.name); m != nil && m[3] != "00001" {
-		c.notice("%s is one shard of several; open the folder or the index for all", f.name)
+		c.addNotice("%s is one shard of several; open the folder or the index for all", f.name)
 	}
 	return nil
 }
 
-// add makes a record of t.
-func (c *Checkpoint) add(f *file, t info) {
+// addRecord makes a record of t.
+func (c *Checkpoint) addRecord(f *file, t tensorInfo) {
 	c.records[t.name] = &record{file: f, Entry: Entry{
 		Name: t.name, Key: t.name, DType: t.dtype, Stored: t.stored, Shape: t.shape,
 		File: f.name, Offset: f.h.data + t.begin, Bytes: t.end - t.begin,
 	}}
 }
 
-func (c *Checkpoint) sort() {
+func (c *Checkpoint) sortNames() {
 	c.names = c.names[:0]
 	for name := range c.records {
 		c.names = append(c.names, name)
@@ -189,13 +189,13 @@ func (c *Checkpoint) Entries() []Entry {
 
 // Lookup finds a tensor by its name, or by a name that Tie made equal to it.
 func (c *Checkpoint) Lookup(name string) (Entry, bool) {
-	if r := c.find(name); r != nil {
+	if r := c.findRecord(name); r != nil {
 		return r.Entry, true
 	}
 	return Entry{}, false
 }
 
-func (c *Checkpoint) find(name string) *record {
+func (c *Checkpoint) findRecord(name string) *record {
 	if to, ok := c.aliases[name]; ok {
 		name = to
 	}
@@ -223,7 +223,7 @@ func (c *Checkpoint) Files() []string {
 // Notices tells, a line each, what was done or left out without being asked for.
 func (c *Checkpoint) Notices() []string { return slices.Clone(c.notices) }
 
-func (c *Checkpoint) notice(format string, args ...any) {
+func (c *Checkpoint) addNotice(format string, args ...any) {
 	c.notices = append(c.notices, sprintLine(format, args...))
 }
 
@@ -255,7 +255,7 @@ func (c *Checkpoint) ConfigJSON() (raw []byte, where string, err error) {
 	if err != nil {
 		return nil, path, err
 	}
-	if err := lfsPointer(b, path); err != nil {
+	if err := refuseLFSPointer(b, path); err != nil {
 		return nil, path, err
 	}
 	return b, path, nil

@@ -39,8 +39,8 @@ func openFile(path string) (*file, error) {
 	return f, nil
 }
 
-// tensors lists the names of a file's tensors.
-func (f *file) tensors() []string {
+// tensorNames lists the names of a file's tensors.
+func (f *file) tensorNames() []string {
 	var names []string
 	if f.torch != nil {
 		for _, t := range f.torch.Tensors {

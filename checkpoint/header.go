@@ -22,12 +22,12 @@ const metadataKey = "__metadata__"
 // header is a parsed and validated safetensors header.
 type header struct {
 	meta    map[string]string
-	tensors []info
+	tensors []tensorInfo
 	data    int64 // where in the file the data begins
 }
 
-// info is one tensor of a header. Begin and end count from the start of the data.
-type info struct {
+// tensorInfo is one tensor of a header. Begin and end count from the start of the data.
+type tensorInfo struct {
 	name, stored string
 	dtype        dtype.DType
 	shape        []int
@@ -44,7 +44,7 @@ func readHeader(r io.ReaderAt, file string, size int64) (*header, error) {
 		return nil, err
 	}
 	head := first[:n]
-	if err := lfsPointer(head, file); err != nil {
+	if err := refuseLFSPointer(head, file); err != nil {
 		return nil, err
 	}
 	if n < 8 {
@@ -77,11 +77,11 @@ func readHeader(r io.ReaderAt, file string, size int64) (*header, error) {
 		return nil, err
 	}
 	h.data = 8 + int64(length)
-	return h, validate(h, file, size-h.data)
+	return h, validateHeader(h, file, size-h.data)
 }
 
-// lfsPointer recognises the text that Git LFS leaves where a file was not fetched.
-func lfsPointer(head []byte, file string) error {
+// refuseLFSPointer recognises the text that Git LFS leaves where a file was not fetched.
+func refuseLFSPointer(head []byte, file string) error {
 	if !bytes.HasPrefix(head, []byte("version https://git-lfs")) {
 		return nil
 	}
@@ -107,11 +107,11 @@ func parseHeader(text []byte, file string) (*header, error) {
 		}
 		p.seen[key] = true
 		if key == metadataKey {
-			p.metadata()
+			p.readMetadata()
 			return
 		}
 		p.tensor = key
-		if t := p.info(); p.OK() {
+		if t := p.readTensorInfo(); p.OK() {
 			t.name = key
 			h.tensors = append(h.tensors, t)
 		}
@@ -121,7 +121,7 @@ func parseHeader(text []byte, file string) (*header, error) {
 	})
 	p.End()
 	h.meta = p.meta
-	return h, p.fault(file)
+	return h, p.headerFault(file)
 }
 
 // headerParser adds to a scanner what a header's fields mean.
@@ -133,7 +133,7 @@ type headerParser struct {
 	duplicate bool   // the error is that tensor came twice
 }
 
-func (p *headerParser) fault(file string) error {
+func (p *headerParser) headerFault(file string) error {
 	switch {
 	case p.OK():
 		return nil
@@ -143,22 +143,22 @@ func (p *headerParser) fault(file string) error {
 	}
 	where := ""
 	if p.tensor != "" {
-		where = " (tensor " + strconv.Quote(clip(p.tensor, 200)) + ")"
+		where = " (tensor " + strconv.Quote(clipText(p.tensor, 200)) + ")"
 	}
 	return fault.New(ErrHeaderSyntax, Syntax{File: file, Offset: p.Err().Pos, Tensor: p.tensor, Reason: p.Err().Reason},
 		"%s: header byte %d%s: %s", file, p.Err().Pos, where, p.Err().Reason)
 }
 
-// clip shortens text for a message.
-func clip(text string, n int) string {
+// clipText shortens text for a message.
+func clipText(text string, n int) string {
 	if len(text) <= n {
 		return text
 	}
 	return text[:n] + "..."
 }
 
-// metadata reads the map of strings to strings.
-func (p *headerParser) metadata() {
+// readMetadata reads the map of strings to strings.
+func (p *headerParser) readMetadata() {
 	seen := map[string]bool{}
 	p.Object(func(key string, at int) {
 		p.Once(seen, key, at)
@@ -169,10 +169,10 @@ func (p *headerParser) metadata() {
 	})
 }
 
-// info reads the object of one tensor: dtype, shape and data_offsets once each.
+// readTensorInfo reads the object of one tensor: dtype, shape and data_offsets once each.
 // Other fields are passed over, as in the reference, unless only their case is wrong.
-func (p *headerParser) info() info {
-	var t info
+func (p *headerParser) readTensorInfo() tensorInfo {
+	var t tensorInfo
 	seen := map[string]bool{}
 	p.Object(func(key string, at int) {
 		p.Once(seen, key, at)

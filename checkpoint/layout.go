@@ -37,8 +37,8 @@ func layOut(entries []Entry, meta map[string]string) (head []byte, data int64, e
 	seen := map[string]bool{}
 	for i := range entries {
 		e := &entries[i]
-		faults.Add(nameFault(e.Name, seen))
-		faults.Add(sizeEntry(e))
+		faults.Add(checkTensorName(e.Name, seen))
+		faults.Add(setEntryBytes(e))
 		e.Offset = data
 		if e.Bytes > math.MaxInt64-maxHeader-8-data {
 			faults.Add(fault.New(ErrSizeOverflow, Shape{Tensor: e.Name, Have: e.Shape}, "tensor %q makes the file too large", e.Name))
@@ -57,8 +57,8 @@ func layOut(entries []Entry, meta map[string]string) (head []byte, data int64, e
 	return append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...), data, nil
 }
 
-// nameFault refuses names that a header cannot hold.
-func nameFault(name string, seen map[string]bool) error {
+// checkTensorName refuses names that a header cannot hold.
+func checkTensorName(name string, seen map[string]bool) error {
 	switch {
 	case name == metadataKey:
 		return fault.New(ErrName, Tensor{Tensor: name}, "a tensor cannot be named %s", metadataKey)
@@ -71,8 +71,8 @@ func nameFault(name string, seen map[string]bool) error {
 	return nil
 }
 
-// sizeEntry sets e.Bytes from its type and shape.
-func sizeEntry(e *Entry) error {
+// setEntryBytes sets e.Bytes from its type and shape.
+func setEntryBytes(e *Entry) error {
 	_, bits, ok := storedType(e.Stored)
 	if !ok {
 		return fault.New(ErrDType, DType{Tensor: e.Name, DType: e.Stored}, "tensor %q has no dtype that can be stored", e.Name)

@@ -20,8 +20,8 @@ type Part struct {
 	Dst []byte
 }
 
-// ranges gives the list of ranges of each dim, nil for a whole one.
-func (p Part) ranges(e Entry) ([][][2]int, error) {
+// dimRanges gives the list of ranges of each dim, nil for a whole one.
+func (p Part) dimRanges(e Entry) ([][][2]int, error) {
 	rank := len(e.Shape)
 	for _, n := range []int{len(p.Slices), len(p.Runs)} {
 		if n != 0 && n != rank {
@@ -47,7 +47,7 @@ func (c *Checkpoint) LocalShape(p Part) ([]int, error) {
 	if !ok {
 		return nil, noTensor(p.Name)
 	}
-	ranges, err := p.ranges(e)
+	ranges, err := p.dimRanges(e)
 	if err != nil {
 		return nil, err
 	}

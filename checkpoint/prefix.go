@@ -39,19 +39,19 @@ func (c *Checkpoint) stripPrefix(o options) error {
 				"%d of %d keys lack the prefix %q of the others: %s",
 				len(odd), len(c.records), c.prefix+prefix, nameList(odd))
 		}
-		count, err := c.rename(func(key string) string { return strings.TrimPrefix(key, prefix) })
+		count, err := c.renameRecords(func(key string) string { return strings.TrimPrefix(key, prefix) })
 		if err != nil {
 			return err
 		}
 		c.prefix += prefix
-		c.notice("prefix %q stripped from %d of %d keys", prefix, count, len(c.records))
+		c.addNotice("prefix %q stripped from %d of %d keys", prefix, count, len(c.records))
 	}
 }
 
 // stripWrappers takes the wrappers' names out of every key.
 func (c *Checkpoint) stripWrappers() error {
 	for _, w := range wrappers {
-		count, err := c.rename(func(key string) string {
+		count, err := c.renameRecords(func(key string) string {
 			if bare, ok := strings.CutPrefix(key, w); ok {
 				key = bare
 			}
@@ -61,14 +61,14 @@ func (c *Checkpoint) stripWrappers() error {
 			return err
 		}
 		if count > 0 {
-			c.notice("%q taken out of %d of %d keys: torch's name for a wrapped module", strings.TrimSuffix(w, "."), count, len(c.records))
+			c.addNotice("%q taken out of %d of %d keys: torch's name for a wrapped module", strings.TrimSuffix(w, "."), count, len(c.records))
 		}
 	}
 	return nil
 }
 
-func (c *Checkpoint) keys() []string {
-	c.sort()
+func (c *Checkpoint) sortedKeys() []string {
+	c.sortNames()
 	return c.names
 }
 
@@ -83,7 +83,7 @@ func standsBeside(o options, r *record) bool {
 
 // commonPrefix finds the first prefix that half of the keys have, and the keys without it.
 func (c *Checkpoint) commonPrefix(o options) (prefix string, odd []string) {
-	keys := c.keys()
+	keys := c.sortedKeys()
 	for _, p := range o.prefixes {
 		if p == "" {
 			continue
@@ -105,11 +105,11 @@ func (c *Checkpoint) commonPrefix(o options) (prefix string, odd []string) {
 	return "", nil
 }
 
-// rename gives every record a new name and counts those that changed.
-func (c *Checkpoint) rename(to func(name string) string) (count int, err error) {
+// renameRecords gives every record a new name and counts those that changed.
+func (c *Checkpoint) renameRecords(to func(name string) string) (count int, err error) {
 	renamed := make(map[string]*record, len(c.records))
 	var twice fault.List
-	for _, key := range slices.Clone(c.keys()) {
+	for _, key := range slices.Clone(c.sortedKeys()) {
 		r := c.records[key]
 		if bare := to(key); bare != key {
 			r.Name = bare

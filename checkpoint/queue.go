@@ -31,8 +31,8 @@ func newQueue(list []chunk, workers int) *queue {
 	return q
 }
 
-// take gives worker w its next chunk; ok is false when nothing is left.
-func (q *queue) take(w int) (c chunk, ok bool) {
+// takeChunk gives worker w its next chunk; ok is false when nothing is left.
+func (q *queue) takeChunk(w int) (c chunk, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	mine := &q.runs[w]

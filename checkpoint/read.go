@@ -42,9 +42,9 @@ type Stats struct {
 func (c *Checkpoint) Read(ctx context.Context, parts []Part, o ReadOptions) (Stats, error) {
 	start := time.Now()
 	r := &reading{progress: o.Progress}
-	jobs, err := c.plan(parts)
+	jobs, err := c.planJobs(parts)
 	if err == nil {
-		err = r.run(ctx, chunks(jobs), o.Workers)
+		err = r.readChunks(ctx, cutChunks(jobs), o.Workers)
 	}
 	runtime.KeepAlive(c)
 	return Stats{BytesRead: r.bytes.Load(), Parts: len(parts), Seconds: time.Since(start).Seconds()}, err
@@ -54,12 +54,12 @@ func (c *Checkpoint) Read(ctx context.Context, parts []Part, o ReadOptions) (Sta
 type reading struct {
 	bytes    atomic.Int64
 	mu       sync.Mutex
-	told     int64
+	reported int64
 	progress func(int64)
 }
 
-// run spreads the chunks over workers.
-func (r *reading) run(ctx context.Context, list []chunk, workers int) error {
+// readChunks spreads the chunks over workers.
+func (r *reading) readChunks(ctx context.Context, list []chunk, workers int) error {
 	if workers <= 0 {
 		workers = runtime.GOMAXPROCS(0)
 	}
@@ -73,29 +73,29 @@ func (r *reading) run(ctx context.Context, list []chunk, workers int) error {
 		g.Go(func() error {
 			w := worker{ctx: ctx, reading: r}
 			for {
-				c, ok := q.take(i)
+				c, ok := q.takeChunk(i)
 				if !ok {
 					return nil
 				}
-				if err := w.do(c); err != nil {
+				if err := w.readChunk(c); err != nil {
 					return err
 				}
-				r.tell()
+				r.reportProgress()
 			}
 		})
 	}
 	return g.Wait()
 }
 
-// tell reports progress.
-func (r *reading) tell() {
+// reportProgress reports progress.
+func (r *reading) reportProgress() {
 	if r.progress == nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if n := r.bytes.Load(); n > r.told {
-		r.told = n
+	if n := r.bytes.Load(); n > r.reported {
+		r.reported = n
 		r.progress(n)
 	}
 }
@@ -112,11 +112,11 @@ func (f *file) readAt(b []byte, off int64) error {
 
 // Load reads one whole tensor as d; Invalid is the dtype stored.
 func (c *Checkpoint) Load(ctx context.Context, name string, d dtype.DType) (*tensor.Tensor, error) {
-	all, err := c.load(ctx, []string{name}, d)
+	all, err := c.loadTensors(ctx, []string{name}, d)
 	return all[name], err
 }
 
-func (c *Checkpoint) load(ctx context.Context, names []string, d dtype.DType) (map[string]*tensor.Tensor, error) {
+func (c *Checkpoint) loadTensors(ctx context.Context, names []string, d dtype.DType) (map[string]*tensor.Tensor, error) {
 	all := make(map[string]*tensor.Tensor, len(names))
 	parts := make([]Part, 0, len(names))
 	if err := c.checkMemory(names, d); err != nil {
@@ -149,7 +149,7 @@ func (c *Checkpoint) checkMemory(names []string, d dtype.DType) error {
 		bytes := e.Bytes
 		if d != dtype.Invalid && e.DType != dtype.Invalid {
 			var fits bool
-			if bytes, fits = mul(e.Elements(), int64(d.Size())); !fits {
+			if bytes, fits = mulChecked(e.Elements(), int64(d.Size())); !fits {
 				bytes = math.MaxInt64
 			}
 		}
@@ -163,10 +163,10 @@ func (c *Checkpoint) checkMemory(names []string, d dtype.DType) error {
 		return nil
 	}
 	large := slices.Clone(names)
-	slices.SortStableFunc(large, func(a, b string) int { return cmp.Compare(c.find(b).Bytes, c.find(a).Bytes) })
+	slices.SortStableFunc(large, func(a, b string) int { return cmp.Compare(c.findRecord(b).Bytes, c.findRecord(a).Bytes) })
 	return fault.New(ErrMemory, Memory{c.path, large, need, have},
 		"%s: %s to read, of %d bytes (the largest %s, %d); this machine has memory for %d",
-		c.path, plural(len(names), "tensor"), need, large[0], c.find(large[0]).Bytes, have)
+		c.path, plural(len(names), "tensor"), need, large[0], c.findRecord(large[0]).Bytes, have)
 }
 
 // LoadFile reads every tensor of a file as it is stored, with the file's
@@ -192,6 +192,6 @@ func LoadNamed(ctx context.Context, path string, pick func(names []string) []str
 	defer c.Close()
 	names := pick(slices.Clone(c.names))
 	others = slices.DeleteFunc(slices.Clone(c.names), func(name string) bool { return slices.Contains(names, name) })
-	all, err = c.load(ctx, names, dtype.Invalid)
+	all, err = c.loadTensors(ctx, names, dtype.Invalid)
 	return all, c.meta, others, err
 }

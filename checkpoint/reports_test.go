@@ -563,7 +563,7 @@ func TestA18(t *testing.T) {
 func mustRanges(t testing.TB, c *Checkpoint, p Part) [][][2]int {
 	t.Helper()
 	e, _ := c.Lookup(p.Name)
-	r, err := p.ranges(e)
+	r, err := p.dimRanges(e)
 	if err != nil {
 		t.Fatal(err)
 	}

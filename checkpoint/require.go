@@ -69,7 +69,7 @@ func Require(c *Checkpoint, want []Want, o RequireOptions) (passed []Passed, err
 		if o.Alias != nil {
 			key = o.Alias(w.Name)
 		}
-		r := c.find(key)
+		r := c.findRecord(key)
 		if r == nil {
 			missing = append(missing, key)
 			continue
@@ -86,7 +86,7 @@ func Require(c *Checkpoint, want []Want, o RequireOptions) (passed []Passed, err
 		switch {
 		case r.Role != Weight || used[r]:
 		default:
-			kind, pattern, known := o.kindOf(r)
+			kind, pattern, known := o.findBystander(r)
 			if !known {
 				unexpected = append(unexpected, name)
 				continue
@@ -113,9 +113,9 @@ func Require(c *Checkpoint, want []Want, o RequireOptions) (passed []Passed, err
 	return passed, faults.Err()
 }
 
-// kindOf says of which kind a tensor is that the model does not use. Within the
+// findBystander says of which kind a tensor is that the model does not use. Within the
 // model's own prefix it is known by its name there; elsewhere by its whole key.
-func (o RequireOptions) kindOf(r *record) (kind, pattern string, known bool) {
+func (o RequireOptions) findBystander(r *record) (kind, pattern string, known bool) {
 	if bare, own := strings.CutPrefix(r.Name, o.Prefix); own {
 		return bystander.FindGlob(o.Ignore, bare)
 	}

@@ -32,8 +32,8 @@ var (
 	variantName = regexp.MustCompile(`^(.*)\.(` + variants + `)$`)
 )
 
-// resolve turns what a user names into a file: one of tensors, or an index.
-func resolve(path string) (string, error) {
+// resolvePath turns what a user names into a file: one of tensors, or an index.
+func resolvePath(path string) (string, error) {
 	st, err := os.Stat(path)
 	if err != nil {
 		return "", notThere(path, err)
@@ -53,7 +53,7 @@ func resolve(path string) (string, error) {
 			names = append(names, e.Name())
 		}
 	}
-	name, err := choose(path, names, folders)
+	name, err := chooseCheckpoint(path, names, folders)
 	return filepath.Join(path, name), err
 }
 
@@ -65,17 +65,17 @@ func isDir(path string, e os.DirEntry) bool {
 	return err == nil && st.IsDir()
 }
 
-// found is what a folder has of one variant of its checkpoint. Keys are names, and
+// variantFiles is what a folder has of one variant of its checkpoint. Keys are names, and
 // values the names without variant and ending.
-type found struct{ indexes, torchIndexes, weights map[string]string }
+type variantFiles struct{ indexes, torchIndexes, weights map[string]string }
 
-// choose picks the checkpoint among a folder's files: that without a variant's name,
+// chooseCheckpoint picks the checkpoint among a folder's files: that without a variant's name,
 // or else the only variant.
-func choose(dir string, names, folders []string) (string, error) {
-	all := map[string]*found{}
-	of := func(variant string) *found {
+func chooseCheckpoint(dir string, names, folders []string) (string, error) {
+	all := map[string]*variantFiles{}
+	of := func(variant string) *variantFiles {
 		if all[variant] == nil {
-			all[variant] = &found{map[string]string{}, map[string]string{}, map[string]string{}}
+			all[variant] = &variantFiles{map[string]string{}, map[string]string{}, map[string]string{}}
 		}
 		return all[variant]
 	}
@@ -97,11 +97,11 @@ func choose(dir string, names, folders []string) (string, error) {
 		if err := refuseForeignFolder(dir, names); err != nil {
 			return "", err
 		}
-		return "", nothingIn(dir, folders)
+		return "", noCheckpointIn(dir, folders)
 	case all[""] != nil:
-		return all[""].pick(dir)
+		return all[""].pickFile(dir)
 	case len(variants) == 1:
-		return all[variants[0]].pick(dir)
+		return all[variants[0]].pickFile(dir)
 	default:
 		return "", fault.New(ErrAmbiguous, Candidates{dir, variants},
 			"%s has several variants of a checkpoint and none without a variant's name: %s; name one file or index", dir, nameList(variants))
@@ -124,8 +124,8 @@ func variantOf(name string) string {
 	return ""
 }
 
-// pick takes the index if there is one, else the file.
-func (f *found) pick(dir string) (string, error) {
+// pickFile takes the index if there is one, else the file.
+func (f *variantFiles) pickFile(dir string) (string, error) {
 	if len(f.indexes) > 0 {
 		return pickName(dir, f.indexes)
 	}
@@ -133,7 +133,7 @@ func (f *found) pick(dir string) (string, error) {
 	if len(f.torchIndexes) > 0 && !slices.ContainsFunc(names, func(n string) bool { return filepath.Ext(n) == weightsSuffix }) {
 		return pickName(dir, f.torchIndexes)
 	}
-	if err := shardsAlone(dir, names); err != nil {
+	if err := refuseShardsWithoutIndex(dir, names); err != nil {
 		return "", err
 	}
 	return pickName(dir, f.weights)
@@ -158,9 +158,9 @@ func pickName(dir string, stems map[string]string) (string, error) {
 		dir, len(names), nameList(names))
 }
 
-// shardsAlone refuses a folder that has nothing but shards and no index to tell
+// refuseShardsWithoutIndex refuses a folder that has nothing but shards and no index to tell
 // which tensors there should be.
-func shardsAlone(dir string, names []string) error {
+func refuseShardsWithoutIndex(dir string, names []string) error {
 	there := map[string]bool{}
 	var missing []string
 	for _, name := range names {
@@ -190,8 +190,8 @@ func shardsAlone(dir string, names []string) error {
 		"%s has shards but no index, a file ending in .index.json; name one of: %s", dir, nameList(names))
 }
 
-// nothingIn reports a folder without a checkpoint, and the folders in it that have one.
-func nothingIn(dir string, folders []string) error {
+// noCheckpointIn reports a folder without a checkpoint, and the folders in it that have one.
+func noCheckpointIn(dir string, folders []string) error {
 	var inside []string
 	for _, name := range folders {
 		for _, pattern := range []string{"*" + weightsSuffix, "*" + weightsSuffix + ".index*.json", "*.pth", "*.bin"} {

@@ -42,7 +42,7 @@ func scaledName(name string) (string, bool) {
 // is an error here, before anything is read; of another model's tensors, which may
 // never be used, only once they are asked for.
 func (c *Checkpoint) assignRoles() error {
-	names := slices.Clone(c.keys())
+	names := slices.Clone(c.sortedKeys())
 	own := c.ownNames()
 	if err := c.refuseQuantized(own); err != nil {
 		return err
@@ -65,13 +65,13 @@ func (c *Checkpoint) assignRoles() error {
 		weight, is := scaledName(name)
 		if is && r.Role == Weight {
 			err := fault.New(ErrUnappliedScale, Scale{weight, []string{name}},
-				"%s scales %s, which %s; nothing would apply it", name, weight, c.whyNot(weight))
+				"%s scales %s, which %s; nothing would apply it", name, weight, c.whyUnscalable(weight))
 			if report(weight, err); own[name] && !own[weight] {
 				faults.add(err)
 			}
 		}
 	}
-	c.markInputs(names)
+	c.markAuxiliaries(names)
 	return faults.err()
 }
 
@@ -124,8 +124,8 @@ func (c *Checkpoint) ownNames() map[string]bool {
 
 func isFP8(d dtype.DType) bool { return d == dtype.F8E4M3 || d == dtype.F8E5M2 }
 
-// whyNot says why a weight takes no scale.
-func (c *Checkpoint) whyNot(weight string) string {
+// whyUnscalable says why a weight takes no scale.
+func (c *Checkpoint) whyUnscalable(weight string) string {
 	if r := c.records[weight]; r != nil {
 		return "is " + r.Stored + " and takes none"
 	}
@@ -171,8 +171,8 @@ func scalesRows(s, r *record) bool {
 	return len(s.Shape) == 1 || len(s.Shape) == 2 && s.Shape[1] == 1
 }
 
-// markInputs sets apart the scales of activations, markers and tokenizers.
-func (c *Checkpoint) markInputs(names []string) {
+// markAuxiliaries sets apart the scales of activations, markers and tokenizers.
+func (c *Checkpoint) markAuxiliaries(names []string) {
 	dropped, marked := 0, map[string]int{}
 	for _, name := range names {
 		i := strings.LastIndexByte(name, '.') + 1
@@ -188,16 +188,16 @@ func (c *Checkpoint) markInputs(names []string) {
 			marked[leaf]++
 		case isTokenizer(r):
 			r.Role = Tokenizer
-			c.notice("%s is a tokenizer's file of %s, kept as a tensor", name, plural(int(r.Bytes), "byte"))
+			c.addNotice("%s is a tokenizer's file of %s, kept as a tensor", name, plural(int(r.Bytes), "byte"))
 		}
 	}
 	if marked["scaled_fp8"] > 0 {
-		c.notice("marker scaled_fp8: the fp8 weights of this file have scales")
+		c.addNotice("marker scaled_fp8: the fp8 weights of this file have scales")
 	}
 	if n := marked["comfy_quant"]; n > 0 {
-		c.notice("%s comfy_quant: they say how the weights beside them are kept", plural(n, "marker"))
+		c.addNotice("%s comfy_quant: they say how the weights beside them are kept", plural(n, "marker"))
 	}
 	if dropped > 0 {
-		c.notice("%s of activations dropped: weft does not quantize activations", plural(dropped, "scale"))
+		c.addNotice("%s of activations dropped: weft does not quantize activations", plural(dropped, "scale"))
 	}
 }

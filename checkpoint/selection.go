@@ -34,7 +34,7 @@ func newSelection(shape []int, elem int, ranges [][][2]int) *selection {
 	s := &selection{}
 	var dims []selDim // from the last to the first
 	add := func(size int64, r [][2]int64) {
-		if n := len(dims); n > 0 && dims[n-1].whole() {
+		if n := len(dims); n > 0 && dims[n-1].isWhole() {
 			in := dims[n-1].size
 			for i := range r {
 				r[i][0], r[i][1] = r[i][0]*in, r[i][1]*in
@@ -46,7 +46,7 @@ func newSelection(shape []int, elem int, ranges [][][2]int) *selection {
 	}
 	add(int64(elem), [][2]int64{{0, int64(elem)}})
 	for d := len(shape) - 1; d >= 0; d-- {
-		add(int64(shape[d]), tidy(shape[d], ranges[d]))
+		add(int64(shape[d]), joinRanges(shape[d], ranges[d]))
 	}
 	s.dims = make([]selDim, len(dims))
 	step, inner := int64(1), int64(1)
@@ -64,8 +64,8 @@ func newSelection(shape []int, elem int, ranges [][][2]int) *selection {
 	return s
 }
 
-// tidy drops empty ranges and joins adjacent ones; nil becomes the whole dim.
-func tidy(size int, ranges [][2]int) [][2]int64 {
+// joinRanges drops empty ranges and joins adjacent ones; nil becomes the whole dim.
+func joinRanges(size int, ranges [][2]int) [][2]int64 {
 	if ranges == nil {
 		return [][2]int64{{0, int64(size)}}
 	}
@@ -83,7 +83,7 @@ func tidy(size int, ranges [][2]int) [][2]int64 {
 	return tidied
 }
 
-func (d selDim) whole() bool {
+func (d selDim) isWhole() bool {
 	return len(d.ranges) == 1 && d.ranges[0] == [2]int64{0, d.size}
 }
 
@@ -96,8 +96,8 @@ func (s *selection) extent() (lo, hi int64) {
 	return lo, hi + 1
 }
 
-// runs is the number of runs of neighbouring bytes.
-func (s *selection) runs() int64 {
+// countRuns is the number of runs of neighbouring bytes.
+func (s *selection) countRuns() int64 {
 	last := s.dims[len(s.dims)-1]
 	return s.bytes / last.count * int64(len(last.ranges))
 }
@@ -126,7 +126,7 @@ type cursor struct {
 	local int64   // selected bytes before the run
 }
 
-func (s *selection) cursor() *cursor {
+func (s *selection) newCursor() *cursor {
 	return &cursor{s: s, at: make([]int64, len(s.dims)), in: make([]int, len(s.dims))}
 }
 
@@ -141,33 +141,33 @@ func (c *cursor) seek(pos int64) {
 		}
 		switch {
 		case i == len(dim.ranges): // none left here: the next coordinate of the dim before
-			c.first(d)
-			if !c.carry(d - 1) {
+			c.resetFrom(d)
+			if !c.stepDim(d - 1) {
 				c.n = 0
 				return
 			}
-			c.place()
+			c.setPosition()
 			return
 		case dim.ranges[i][0] > at:
 			c.in[d], c.at[d] = i, dim.ranges[i][0]
-			c.first(d + 1)
-			c.place()
+			c.resetFrom(d + 1)
+			c.setPosition()
 			return
 		}
 		c.in[d], c.at[d] = i, at
 	}
-	c.place()
+	c.setPosition()
 }
 
-// first resets dims d and up.
-func (c *cursor) first(d int) {
+// resetFrom resets dims d and up.
+func (c *cursor) resetFrom(d int) {
 	for ; d < len(c.s.dims); d++ {
 		c.in[d], c.at[d] = 0, c.s.dims[d].ranges[0][0]
 	}
 }
 
-// carry steps dim d, and the dims before it when it is through. It is false at the end.
-func (c *cursor) carry(d int) bool {
+// stepDim steps dim d, and the dims before it when it is through. It is false at the end.
+func (c *cursor) stepDim(d int) bool {
 	for ; d >= 0; d-- {
 		dim := &c.s.dims[d]
 		c.at[d]++
@@ -183,8 +183,8 @@ func (c *cursor) carry(d int) bool {
 	return false
 }
 
-// place sets pos, n and local from the coordinates.
-func (c *cursor) place() {
+// setPosition sets pos, n and local from the coordinates.
+func (c *cursor) setPosition() {
 	c.pos, c.local = 0, 0
 	for d := range c.s.dims {
 		dim := &c.s.dims[d]
@@ -196,8 +196,8 @@ func (c *cursor) place() {
 	c.n = c.s.dims[last].ranges[c.in[last]][1] - c.at[last]
 }
 
-// take moves n bytes on; n is at most c.n.
-func (c *cursor) take(n int64) {
+// moveBy moves n bytes on; n is at most c.n.
+func (c *cursor) moveBy(n int64) {
 	last := len(c.at) - 1
 	if n < c.n {
 		c.at[last] += n
@@ -210,7 +210,7 @@ func (c *cursor) take(n int64) {
 	c.in[last]++
 	if c.in[last] == len(dim.ranges) {
 		c.in[last] = 0
-		if !c.carry(last - 1) {
+		if !c.stepDim(last - 1) {
 			c.n = 0
 			return
 		}

@@ -25,15 +25,15 @@ func storedBytes(shape []int, bits int64) (bytes int64, whole, fits bool) {
 	n := bits
 	for _, s := range shape {
 		var ok bool
-		if n, ok = mul(n, int64(s)); !ok {
+		if n, ok = mulChecked(n, int64(s)); !ok {
 			return 0, true, false
 		}
 	}
 	return n / 8, n%8 == 0, true
 }
 
-// mul multiplies two counts; ok is false when the product does not fit an int64 or one is negative.
-func mul(a, b int64) (p int64, ok bool) {
+// mulChecked multiplies two counts; ok is false when the product does not fit an int64 or one is negative.
+func mulChecked(a, b int64) (p int64, ok bool) {
 	if a < 0 || b < 0 {
 		return 0, false
 	}

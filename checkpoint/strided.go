@@ -54,8 +54,8 @@ func newStrided(shape, strides []int) (s *strided, plain, ok bool) {
 	return s, plain, true
 }
 
-// ranges turns ranges of the tensor's dims into ranges of the frame's.
-func (s *strided) ranges(shape []int, ranges [][][2]int) [][][2]int {
+// frameRanges turns ranges of the tensor's dims into ranges of the frame's.
+func (s *strided) frameRanges(shape []int, ranges [][][2]int) [][][2]int {
 	out := make([][][2]int, len(s.frame))
 	for i, d := range s.from {
 		switch {
@@ -105,18 +105,18 @@ func (s *strided) scatterTo(local []int) *scatter {
 	return p
 }
 
-// put places the elements of src, the first of which has the given rank in the order of the file.
-func (p *scatter) put(dst, src []byte, rank int64, size int) {
+// putElements places the elements of src, the first of which has the given rank in the order of the file.
+func (p *scatter) putElements(dst, src []byte, rank int64, size int) {
 	for len(src) > 0 {
-		off, run, stride := p.at(rank)
+		off, run, stride := p.placeOf(rank)
 		n := min(run, len(src)/size)
-		p.spread(dst, src[:n*size], off, stride, size, p.repeats)
+		p.putRepeated(dst, src[:n*size], off, stride, size, p.repeats)
 		src, rank = src[n*size:], rank+int64(n)
 	}
 }
 
-// at gives the place of an element, and how many after it are stride apart.
-func (p *scatter) at(rank int64) (off, run, stride int) {
+// placeOf gives the place of an element, and how many after it are stride apart.
+func (p *scatter) placeOf(rank int64) (off, run, stride int) {
 	run, stride = 1, 1
 	for i := len(p.dims) - 1; i >= 0; i-- {
 		count := int64(p.dims[i][0])
@@ -130,11 +130,11 @@ func (p *scatter) at(rank int64) (off, run, stride int) {
 	return off, run, stride
 }
 
-// spread places a run once for every index of the repeated dims.
-func (p *scatter) spread(dst, src []byte, off, stride, size int, repeats [][2]int) {
+// putRepeated places a run once for every index of the repeated dims.
+func (p *scatter) putRepeated(dst, src []byte, off, stride, size int, repeats [][2]int) {
 	if len(repeats) > 0 {
 		for i := range repeats[0][0] {
-			p.spread(dst, src, off+i*repeats[0][1], stride, size, repeats[1:])
+			p.putRepeated(dst, src, off+i*repeats[0][1], stride, size, repeats[1:])
 		}
 		return
 	}

@@ -16,7 +16,7 @@ func (c *Checkpoint) Tie(ctx context.Context, names ...string) error {
 	var first *record
 	var doubles []*record
 	for _, name := range names {
-		switch r := c.find(name); {
+		switch r := c.findRecord(name); {
 		case r == nil || r == first:
 		case first == nil:
 			first = r
@@ -40,14 +40,14 @@ func (c *Checkpoint) Tie(ctx context.Context, names ...string) error {
 	}
 	for _, r := range doubles {
 		delete(c.records, r.Name)
-		c.notice("%s equals %s and is counted once", r.Name, first.Name)
+		c.addNotice("%s equals %s and is counted once", r.Name, first.Name)
 	}
 	for _, name := range names {
 		if name != first.Name {
 			c.aliases[name] = first.Name
 		}
 	}
-	c.sort()
+	c.sortNames()
 	return nil
 }
 
@@ -65,7 +65,7 @@ func equalTensors(ctx context.Context, a, b *record) (bool, error) {
 		return true, nil
 	}
 	if a.Bytes > 0 && (a.strided != nil || b.strided != nil) {
-		return equalLoaded(ctx, a, b)
+		return equalStrided(ctx, a, b)
 	}
 	bufs := [2][]byte{make([]byte, bufferBytes), make([]byte, bufferBytes)}
 	for off := int64(0); off < a.Bytes; off += bufferBytes {
@@ -93,8 +93,8 @@ func sameLayout(a, b *strided) bool {
 	return slices.Equal(a.frame, b.frame) && slices.Equal(a.from, b.from) && slices.Equal(a.repeat, b.repeat)
 }
 
-// equalLoaded compares tensors of which one at least is not row-major, some rows at a time.
-func equalLoaded(ctx context.Context, a, b *record) (bool, error) {
+// equalStrided compares tensors of which one at least is not row-major, some rows at a time.
+func equalStrided(ctx context.Context, a, b *record) (bool, error) {
 	raw := [2]record{*a, *b} // without their scales, which have been compared
 	raw[0].scale, raw[1].scale = nil, nil
 	c := &Checkpoint{records: map[string]*record{"a": &raw[0], "b": &raw[1]}}

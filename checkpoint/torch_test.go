@@ -186,7 +186,7 @@ func TestStrides(t *testing.T) {
 				p.Runs[d] = drawRanges(t, shape[d])
 			}
 			e, _ := c.Lookup("w")
-			ranges, err := p.ranges(e)
+			ranges, err := p.dimRanges(e)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -43,14 +43,14 @@ func (v *vector) read(f *file, off, n int64) error {
 		}
 		f.read.Add(int64(got))
 		off += int64(got)
-		iov = advance(iov, uint64(got))
+		iov = dropBytes(iov, uint64(got))
 	}
 	runtime.KeepAlive(f)
 	return nil
 }
 
-// advance drops the first n bytes of the pieces.
-func advance(iov []unix.Iovec, n uint64) []unix.Iovec {
+// dropBytes drops the first n bytes of the pieces.
+func dropBytes(iov []unix.Iovec, n uint64) []unix.Iovec {
 	for len(iov) > 0 && n >= uint64(iov[0].Len) {
 		n -= uint64(iov[0].Len)
 		iov = iov[1:]

@@ -38,22 +38,22 @@ type worker struct {
 	merge   merge
 }
 
-// do reads one chunk.
-func (w *worker) do(c chunk) error {
-	w.merge.start(c)
+// readChunk reads one chunk.
+func (w *worker) readChunk(c chunk) error {
+	w.merge.startChunk(c)
 	for {
 		if err := w.ctx.Err(); err != nil {
 			return err
 		}
-		span, ok := w.gather(c.job)
+		span, ok := w.gatherPieces(c.job)
 		if !ok {
 			return nil
 		}
 		var err error
 		if c.job.direct {
-			err = w.scatter(c.job, span)
+			err = w.readScattered(c.job, span)
 		} else {
-			err = w.buffered(c.job, span)
+			err = w.readBuffered(c.job, span)
 		}
 		if err != nil {
 			return err
@@ -61,9 +61,9 @@ func (w *worker) do(c chunk) error {
 	}
 }
 
-// gather collects the next pieces that one read can serve: no gap between them
+// gatherPieces collects the next pieces that one read can serve: no gap between them
 // beyond the job's bridge, and no more than a read's share.
-func (w *worker) gather(j *job) (span [2]int64, ok bool) {
+func (w *worker) gatherPieces(j *job) (span [2]int64, ok bool) {
 	limit := int64(bufferBytes)
 	if j.direct {
 		limit = readBytes
@@ -75,7 +75,7 @@ func (w *worker) gather(j *job) (span [2]int64, ok bool) {
 	}
 	w.pieces = w.pieces[:0]
 	for len(w.pieces) < maxPieces {
-		c := w.merge.next()
+		c := w.merge.nextCursor()
 		if c == nil {
 			break
 		}
@@ -91,13 +91,13 @@ func (w *worker) gather(j *job) (span [2]int64, ok bool) {
 		w.pieces = append(w.pieces, piece{c.target, c.pos, n, c.local, -1})
 		span[1] = max(span[1], c.pos+n)
 		w.merge.end = c.pos + n
-		c.take(n)
+		c.moveBy(n)
 	}
 	return span, len(w.pieces) > 0
 }
 
-// scatter reads straight into the destinations.
-func (w *worker) scatter(j *job, span [2]int64) error {
+// readScattered reads straight into the destinations.
+func (w *worker) readScattered(j *job, span [2]int64) error {
 	w.vec.reset()
 	for i := range w.pieces {
 		p := &w.pieces[i]
@@ -116,8 +116,8 @@ func (w *worker) scatter(j *job, span [2]int64) error {
 	return nil
 }
 
-// buffered reads into the worker's buffer and copies or converts from there.
-func (w *worker) buffered(j *job, span [2]int64) error {
+// readBuffered reads into the worker's buffer and copies or converts from there.
+func (w *worker) readBuffered(j *job, span [2]int64) error {
 	if w.buf == nil {
 		w.buf = make([]byte, bufferBytes)
 	}
@@ -126,11 +126,11 @@ func (w *worker) buffered(j *job, span [2]int64) error {
 		return err
 	}
 	w.reading.bytes.Add(int64(len(buf)))
-	w.chain()
+	w.linkPieces()
 	for _, i := range w.heads {
 		for ; i >= 0; i = w.pieces[i].next {
 			p := &w.pieces[i]
-			if err := w.place(p, buf[p.pos-span[0]:][:p.n]); err != nil {
+			if err := w.placePiece(p, buf[p.pos-span[0]:][:p.n]); err != nil {
 				return err
 			}
 		}
@@ -138,9 +138,9 @@ func (w *worker) buffered(j *job, span [2]int64) error {
 	return nil
 }
 
-// chain links the pieces of each target, so that a destination is written from one
+// linkPieces links the pieces of each target, so that a destination is written from one
 // end to the other and not a few bytes at a time by turns with all the others.
-func (w *worker) chain() {
+func (w *worker) linkPieces() {
 	w.heads, w.tails = w.heads[:0], w.tails[:0]
 	for i := range w.pieces {
 		p := &w.pieces[i]
@@ -157,13 +157,13 @@ func (w *worker) chain() {
 	}
 }
 
-// place puts the bytes of a piece where they belong, converted if need be.
-func (w *worker) place(p *piece, src []byte) error {
+// placePiece puts the bytes of a piece where they belong, converted if need be.
+func (w *worker) placePiece(p *piece, src []byte) error {
 	t := p.target
 	if t.scatter != nil {
 		return w.scatterPiece(p, src)
 	}
-	lo, hi := t.local(p.local), t.local(p.local+p.n)
+	lo, hi := t.localOffset(p.local), t.localOffset(p.local+p.n)
 	if t.convert == nil {
 		for _, dst := range t.dsts {
 			copy(dst[lo:hi], src)
@@ -183,28 +183,28 @@ func (w *worker) place(p *piece, src []byte) error {
 func (w *worker) scatterPiece(p *piece, src []byte) error {
 	t := p.target
 	if t.convert != nil {
-		if n := int(t.local(p.n)); n > len(w.tmp) {
+		if n := int(t.localOffset(p.n)); n > len(w.tmp) {
 			w.tmp = make([]byte, n)
 		}
-		tmp := w.tmp[:t.local(p.n)]
+		tmp := w.tmp[:t.localOffset(p.n)]
 		if err := t.convert(tmp, src); err != nil {
 			return err
 		}
 		src = tmp
 	}
 	for _, dst := range t.dsts {
-		t.scatter.put(dst, src, p.local/t.from, int(t.to))
+		t.scatter.putElements(dst, src, p.local/t.from, int(t.to))
 	}
 	return nil
 }
 
 // merge walks the cursors of a chunk's targets in the order of the file.
 type merge struct {
-	cursors []targetCursor
-	hi      int64
-	apart   bool  // from the job
-	last    int   // the cursor given last
-	end     int64 // where what was taken of it ended
+	cursors  []targetCursor
+	hi       int64
+	disjoint bool  // from the job
+	last     int   // the cursor given last
+	end      int64 // where what was taken of it ended
 }
 
 type targetCursor struct {
@@ -212,21 +212,21 @@ type targetCursor struct {
 	target *target
 }
 
-// start puts a cursor of every target at the beginning of the chunk.
-func (m *merge) start(c chunk) {
+// startChunk puts a cursor of every target at the beginning of the chunk.
+func (m *merge) startChunk(c chunk) {
 	m.cursors, m.hi, m.last = m.cursors[:0], c.hi, 0
-	m.apart, m.end = c.job.apart, -1
+	m.disjoint, m.end = c.job.disjoint, -1
 	for _, t := range c.job.targets {
-		tc := targetCursor{*t.sel.cursor(), t}
+		tc := targetCursor{*t.sel.newCursor(), t}
 		if tc.seek(c.lo); tc.n > 0 && tc.pos < c.hi {
 			m.cursors = append(m.cursors, tc)
 		}
 	}
 }
 
-// next gives the cursor whose run begins first, nil at the end of the chunk. The
+// nextCursor gives the cursor whose run begins first, nil at the end of the chunk. The
 // caller takes from it.
-func (m *merge) next() *targetCursor {
+func (m *merge) nextCursor() *targetCursor {
 	if len(m.cursors) == 0 {
 		return nil
 	}
@@ -236,9 +236,9 @@ func (m *merge) next() *targetCursor {
 	}
 	// In a column split the shards take turns: where targets share no byte and the
 	// one after the last begins where that ended, nothing begins earlier.
-	if c := &m.cursors[k]; m.apart && c.n > 0 && c.pos == m.end {
+	if c := &m.cursors[k]; m.disjoint && c.n > 0 && c.pos == m.end {
 		m.last = k
-	} else if !m.first() {
+	} else if !m.findFirst() {
 		return nil
 	}
 	c := &m.cursors[m.last]
@@ -248,8 +248,8 @@ func (m *merge) next() *targetCursor {
 	return c
 }
 
-// first sets last to the cursor with the smallest position; it is false if all are at their end.
-func (m *merge) first() bool {
+// findFirst sets last to the cursor with the smallest position; it is false if all are at their end.
+func (m *merge) findFirst() bool {
 	m.last = -1
 	for i := range m.cursors {
 		c := &m.cursors[i]

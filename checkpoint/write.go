@@ -22,7 +22,7 @@ func Write(path string, tensors map[string]*tensor.Tensor, meta map[string]strin
 	var faults fault.List
 	for name, t := range tensors {
 		e := Entry{Name: name, DType: t.DType, Stored: t.DType.Safetensors(), Shape: t.Shape}
-		if err := sizeEntry(&e); err == nil && e.Bytes != int64(len(t.Data)) {
+		if err := setEntryBytes(&e); err == nil && e.Bytes != int64(len(t.Data)) {
 			faults.Add(fault.New(ErrSizeMismatch, SizeMismatch{Tensor: name, Want: e.Bytes, Have: int64(len(t.Data))},
 				"tensor %q, %v, needs %d bytes and has %d", name, t, e.Bytes, len(t.Data)))
 		}

@@ -35,16 +35,16 @@ func newAddedSet(tokens []addedToken, key func(i int) string) *addedSet {
 	return &addedSet{newTrie(entries), tokens}
 }
 
-// split cuts a span at the tokens of the set and appends the parts. White space that a
+// splitAtTokens cuts a span at the tokens of the set and appends the parts. White space that a
 // token takes belongs to it. As in the tokenizers library, a token that begins within
 // white space which the token before it took is found all the same.
-func (a *addedSet) split(s span, out []span) []span {
+func (a *addedSet) splitAtTokens(s span, out []span) []span {
 	if a == nil {
 		return append(out, s)
 	}
 	text, done := s.text, 0
 	for at := 0; at < len(text); {
-		n, i := a.trie.longest(text[at:])
+		n, i := a.trie.longestKey(text[at:])
 		if n == 0 {
 			at++
 			continue

@@ -46,8 +46,8 @@ type merge struct {
 
 const noRank = math.MaxUint32
 
-// seal prepares the ids of single characters that have neither prefix nor suffix.
-func (b *bpe) seal() *bpe {
+// fillPlainIDs prepares the ids of single characters that have neither prefix nor suffix.
+func (b *bpe) fillPlainIDs() *bpe {
 	for r := range b.plain {
 		id, ok := b.ids[string(rune(r))]
 		if !ok {
@@ -79,7 +79,7 @@ func (b *bpe) appendIDs(ids []int, word string) ([]int, error) {
 		s = &bpeScratch{}
 	}
 	defer b.scratch.Put(s)
-	b.split(s, word)
+	b.makeSymbols(s, word)
 	if len(s.symbols) <= shortWord {
 		s.mergeShort(b.merges)
 	} else {
@@ -93,8 +93,8 @@ func (b *bpe) appendIDs(ids []int, word string) ([]int, error) {
 	return ids, nil
 }
 
-// split makes the symbols of a word's characters.
-func (b *bpe) split(s *bpeScratch, word string) {
+// makeSymbols makes the symbols of a word's characters.
+func (b *bpe) makeSymbols(s *bpeScratch, word string) {
 	s.symbols = s.symbols[:0]
 	pending := false // an unknown character that is not written yet
 	for at := 0; at < len(word); {
@@ -125,7 +125,7 @@ func (b *bpe) split(s *bpeScratch, word string) {
 			s.key = append(append(append(s.key[:0], prefix...), word[at:next]...), suffix...)
 			if b.bytes.haveAll(string(s.key)) {
 				for _, c := range s.key {
-					s.add(b.bytes[c])
+					s.addSymbol(b.bytes[c])
 				}
 				at = next
 				continue
@@ -134,34 +134,34 @@ func (b *bpe) split(s *bpeScratch, word string) {
 		switch {
 		case id >= 0:
 			if pending {
-				s.add(b.unknown)
+				s.addSymbol(b.unknown)
 				pending = false
 			}
-			s.add(id)
+			s.addSymbol(id)
 		case b.unknown >= 0:
 			if pending && !b.fuseUnknown {
-				s.add(b.unknown)
+				s.addSymbol(b.unknown)
 			}
 			pending = true
 		}
 		at = next
 	}
 	if pending {
-		s.add(b.unknown)
+		s.addSymbol(b.unknown)
 	}
 	if n := len(s.symbols); n > 0 {
 		s.symbols[n-1].next = -1
 	}
 }
 
-func (s *bpeScratch) add(id int32) {
+func (s *bpeScratch) addSymbol(id int32) {
 	n := int32(len(s.symbols))
 	s.symbols = append(s.symbols, symbol{id: id, prev: n - 1, next: n + 1})
 }
 
-// join puts the symbol after i into i, and gives those on both sides of the result,
+// joinNext puts the symbol after i into i, and gives those on both sides of the result,
 // -1 where there is none.
-func (s *bpeScratch) join(i, id int32) (prev, next int32) {
+func (s *bpeScratch) joinNext(i, id int32) (prev, next int32) {
 	left := &s.symbols[i]
 	right := &s.symbols[left.next]
 	right.id = -1
@@ -200,7 +200,7 @@ func (s *bpeScratch) mergeShort(merges *mergeTable) {
 		if best < 0 {
 			return
 		}
-		prev, _ := s.join(best, s.symbols[best].joined)
+		prev, _ := s.joinNext(best, s.symbols[best].joined)
 		s.rankPair(merges, best)
 		if prev >= 0 {
 			s.rankPair(merges, prev)
@@ -211,7 +211,7 @@ func (s *bpeScratch) mergeShort(merges *mergeTable) {
 func (s *bpeScratch) mergeLong(merges *mergeTable) {
 	s.queue = s.queue[:0]
 	for i := range s.symbols {
-		s.push(merges, int32(i))
+		s.queuePair(merges, int32(i))
 	}
 	for len(s.queue) > 0 {
 		var top merge
@@ -224,18 +224,18 @@ func (s *bpeScratch) mergeLong(merges *mergeTable) {
 		if rank, id, ok := merges.find(y.id, s.symbols[y.next].id); !ok || rank != top.rank || id != top.id {
 			continue
 		}
-		prev, _ := s.join(top.pos, top.id)
+		prev, _ := s.joinNext(top.pos, top.id)
 		if prev >= 0 {
-			s.push(merges, prev)
+			s.queuePair(merges, prev)
 		}
-		s.push(merges, top.pos)
+		s.queuePair(merges, top.pos)
 	}
 }
 
 func (a merge) before(b merge) bool { return a.rank < b.rank || a.rank == b.rank && a.pos < b.pos }
 
-// push queues the pair that begins at i.
-func (s *bpeScratch) push(merges *mergeTable, i int32) {
+// queuePair queues the pair that begins at i.
+func (s *bpeScratch) queuePair(merges *mergeTable, i int32) {
 	y := s.symbols[i]
 	if y.next < 0 {
 		return
@@ -269,7 +269,7 @@ func newMergeTable(n int) *mergeTable {
 	return &mergeTable{slots: make([]mergeSlot, 1<<bits), shift: 64 - bits}
 }
 
-func (t *mergeTable) slot(pair uint64) *mergeSlot {
+func (t *mergeTable) findSlot(pair uint64) *mergeSlot {
 	for i := pair * 0x9e3779b97f4a7c15 >> t.shift; ; i++ {
 		if i == uint64(len(t.slots)) {
 			i = 0
@@ -285,11 +285,11 @@ func pairKey(a, b int32) uint64 { return uint64(uint32(a))<<32 | uint64(uint32(b
 // set notes a pair; of two equal ones the later counts.
 func (t *mergeTable) set(a, b int32, rank uint32, id int32) {
 	key := pairKey(a, b)
-	*t.slot(key) = mergeSlot{key, rank, id}
+	*t.findSlot(key) = mergeSlot{key, rank, id}
 }
 
 func (t *mergeTable) find(a, b int32) (rank uint32, id int32, ok bool) {
-	s := t.slot(pairKey(a, b))
+	s := t.findSlot(pairKey(a, b))
 	return s.rank, s.id, s.pair != 0
 }
 
@@ -306,17 +306,17 @@ func (b *bpe) buildMerges(merges [][2]string, f *faults, where func(i int) strin
 			if ok {
 				missing = m[1]
 			}
-			f.malformed(where(i), "%s is not in the vocabulary", quotePiece(missing))
+			f.addMalformed(where(i), "%s is not in the vocabulary", quotePiece(missing))
 			continue
 		}
 		if len(m[1]) < len(b.prefix) {
-			f.malformed(where(i), "%s is shorter than the prefix %q that every piece within a word has", quotePiece(m[1]), b.prefix)
+			f.addMalformed(where(i), "%s is shorter than the prefix %q that every piece within a word has", quotePiece(m[1]), b.prefix)
 			continue
 		}
 		joined = append(append(joined[:0], m[0]...), m[1][len(b.prefix):]...)
 		id, ok := b.ids[string(joined)]
 		if !ok {
-			f.malformed(where(i), "%s and %s make %s, which is not in the vocabulary", quotePiece(m[0]), quotePiece(m[1]), quotePiece(string(joined)))
+			f.addMalformed(where(i), "%s and %s make %s, which is not in the vocabulary", quotePiece(m[0]), quotePiece(m[1]), quotePiece(string(joined)))
 			continue
 		}
 		b.merges.set(left, right, uint32(i), id)

@@ -41,9 +41,9 @@ func parseCharsmap(b []byte) (*charsmap, error) {
 
 func unitOffset(u uint32) uint32 { return u >> 10 << (u & (1 << 9) >> 6) }
 
-// find looks for a key that text begins with, the longest or the shortest one, and
+// findKey looks for a key that text begins with, the longest or the shortest one, and
 // gives the key's length and what replaces it; the length is 0 where there is none.
-func (c *charsmap) find(text string, longest bool) (length int, replacement string) {
+func (c *charsmap) findKey(text string, longest bool) (length int, replacement string) {
 	if c == nil {
 		return 0, ""
 	}
@@ -63,7 +63,7 @@ func (c *charsmap) find(text string, longest bool) (length int, replacement stri
 		if u>>8&1 == 0 {
 			continue
 		}
-		length, replacement = i+1, c.text(c.units[at]&(1<<31-1))
+		length, replacement = i+1, c.textAt(c.units[at]&(1<<31-1))
 		if !longest {
 			break
 		}
@@ -71,7 +71,7 @@ func (c *charsmap) find(text string, longest bool) (length int, replacement stri
 	return length, replacement
 }
 
-func (c *charsmap) text(at uint32) string {
+func (c *charsmap) textAt(at uint32) string {
 	if uint64(at) > uint64(len(c.texts)) {
 		return ""
 	}
@@ -95,17 +95,17 @@ func (c *charsmap) normalizeByGrapheme(e *editor) {
 			e.mark = max(e.mark, n)
 		}
 	}()
-	for e.more() {
+	for e.hasMore() {
 		size := graphemeSize(e.rest())
 		if size < maxKeyGrapheme {
-			if n, to := c.find(e.rest()[:size], false); n > 0 {
+			if n, to := c.findKey(e.rest()[:size], false); n > 0 {
 				e.replace(size, to)
 				continue
 			}
 		}
 		for end := e.pos + size; e.pos < end; {
 			_, one := decodeRune(e.in, e.pos)
-			if n, to := c.find(e.rest()[:one], false); n > 0 {
+			if n, to := c.findKey(e.rest()[:one], false); n > 0 {
 				e.replace(one, to)
 			} else {
 				e.keep(one)

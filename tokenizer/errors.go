@@ -59,13 +59,13 @@ func (f *faults) add(k *fault.Kind, where, format string, args ...any) {
 	f.list.Add(fault.New(k, Problem{f.path, where}, "%s: %s", at, fmt.Sprintf(format, args...)))
 }
 
-// malformed records that a part of the file is not what its form asks for.
-func (f *faults) malformed(where, format string, args ...any) {
+// addMalformed records that a part of the file is not what its form asks for.
+func (f *faults) addMalformed(where, format string, args ...any) {
 	f.add(ErrMalformed, where, format, args...)
 }
 
-// unsupported records that a part of the file asks for what this package does not do.
-func (f *faults) unsupported(where, format string, args ...any) {
+// addUnsupported records that a part of the file asks for what this package does not do.
+func (f *faults) addUnsupported(where, format string, args ...any) {
 	f.add(ErrUnsupported, where, format, args...)
 }
 

@@ -21,14 +21,14 @@ type fields struct {
 func (f *faults) objectAt(v any, where string) *fields {
 	m, ok := v.(map[string]any)
 	if !ok {
-		f.malformed(where, "an object expected, found %s", describeJSON(v))
+		f.addMalformed(where, "an object expected, found %s", describeJSON(v))
 	}
 	return &fields{f, where, maps.Clone(m)}
 }
 
-func (o *fields) at(key string) string { return joinWhere(o.where, key) }
+func (o *fields) pathOf(key string) string { return joinPath(o.where, key) }
 
-func joinWhere(where, key string) string {
+func joinPath(where, key string) string {
 	if where == "" {
 		return key
 	}
@@ -54,9 +54,9 @@ func takeOr[T any](o *fields, key, what string, fallback ...T) T {
 	switch {
 	case o.m == nil:
 	case !ok:
-		o.f.malformed(o.where, "the field %q is missing", key)
+		o.f.addMalformed(o.where, "the field %q is missing", key)
 	case !is:
-		o.f.malformed(o.at(key), "%s expected, found %s", what, describeJSON(v))
+		o.f.addMalformed(o.pathOf(key), "%s expected, found %s", what, describeJSON(v))
 	default:
 		return t
 	}
@@ -76,8 +76,8 @@ func (o *fields) list(key string) []any { return takeOr[[]any](o, key, "a list")
 // maxID bounds ids and lengths: no vocabulary and no text encoder is near it.
 const maxID = 1 << 28
 
-// whole reads a number from 0 to maxID.
-func (o *fields) whole(key string, fallback ...int) int {
+// wholeNumber reads a number from 0 to maxID.
+func (o *fields) wholeNumber(key string, fallback ...int) int {
 	var absent []json.Number
 	if len(fallback) > 0 {
 		absent = []json.Number{json.Number(strconv.Itoa(fallback[0]))}
@@ -86,18 +86,18 @@ func (o *fields) whole(key string, fallback ...int) int {
 	if n == "" {
 		return 0
 	}
-	return o.f.wholeAt(n, o.at(key))
+	return o.f.wholeNumberAt(n, o.pathOf(key))
 }
 
-func (f *faults) wholeAt(v any, where string) int {
+func (f *faults) wholeNumberAt(v any, where string) int {
 	n, ok := v.(json.Number)
 	if !ok {
-		f.malformed(where, "a number expected, found %s", describeJSON(v))
+		f.addMalformed(where, "a number expected, found %s", describeJSON(v))
 		return 0
 	}
 	i, err := strconv.Atoi(string(n))
 	if err != nil || i < 0 || i > maxID && len(n) < 10 || len(n) >= 10 {
-		f.malformed(where, "%.40s is no whole number from 0 to %d", string(n), maxID)
+		f.addMalformed(where, "%.40s is no whole number from 0 to %d", string(n), maxID)
 		return 0
 	}
 	return i
@@ -107,7 +107,7 @@ func (f *faults) wholeAt(v any, where string) int {
 func (o *fields) oneOf(key string, words []string, fallback ...string) string {
 	s := o.text(key, fallback...)
 	if o.m != nil && !slices.Contains(words, s) && s != "" {
-		o.f.unsupported(o.at(key), "%.60q is none of %s", s, strings.Join(words, ", "))
+		o.f.addUnsupported(o.pathOf(key), "%.60q is none of %s", s, strings.Join(words, ", "))
 	}
 	return s
 }
@@ -122,7 +122,7 @@ func (o *fields) ignore(keys ...string) {
 // close refuses the fields that nobody asked for.
 func (o *fields) close() {
 	for _, k := range slices.Sorted(maps.Keys(o.m)) {
-		o.f.unsupported(o.at(k), "the field is not known, so its meaning would be lost")
+		o.f.addUnsupported(o.pathOf(k), "the field is not known, so its meaning would be lost")
 	}
 }
 

@@ -36,10 +36,10 @@ type editor struct {
 	mark int  // zero of the output
 }
 
-func edit(s span) *editor { return &editor{in: s.text, zero: s.zero, same: true} }
+func newEditor(s span) *editor { return &editor{in: s.text, zero: s.zero, same: true} }
 
-func (e *editor) more() bool   { return e.pos < len(e.in) }
-func (e *editor) rest() string { return e.in[e.pos:] }
+func (e *editor) hasMore() bool { return e.pos < len(e.in) }
+func (e *editor) rest() string  { return e.in[e.pos:] }
 
 func (e *editor) keep(n int) {
 	from := e.pos
@@ -73,7 +73,7 @@ func (e *editor) replaceFrom(n int, with string, from int) {
 	e.pos += n
 }
 
-func (e *editor) span() span {
+func (e *editor) toSpan() span {
 	if e.same {
 		return span{e.in, e.mark, noID}
 	}
@@ -84,8 +84,8 @@ func (e *editor) span() span {
 // takes its place, or false to keep it.
 func mapRunes(change func(r rune) (string, bool)) normalizer {
 	return func(s span) (span, error) {
-		e := edit(s)
-		for e.more() {
+		e := newEditor(s)
+		for e.hasMore() {
 			r, n := decodeRune(e.in, e.pos)
 			if to, changed := change(r); changed {
 				e.replace(n, to)
@@ -93,7 +93,7 @@ func mapRunes(change func(r rune) (string, bool)) normalizer {
 				e.keep(n)
 			}
 		}
-		return e.span(), nil
+		return e.toSpan(), nil
 	}
 }
 
@@ -127,14 +127,14 @@ func (s span) prepend(text string) span {
 
 func replaceMatches(f finder, with string) normalizer {
 	return func(s span) (span, error) {
-		e := edit(s)
+		e := newEditor(s)
 		err := f.findMatches(s.text, func(start, end int) {
 			e.keep(start - e.pos)
 			_, last := utf8.DecodeLastRuneInString(s.text[start:end])
 			e.replaceFrom(end-start, with, end-last) // as in the tokenizers library
 		})
 		e.keep(len(e.in) - e.pos)
-		return e.span(), err
+		return e.toSpan(), err
 	}
 }
 

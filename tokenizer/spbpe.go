@@ -65,9 +65,9 @@ func (b *spBPE) appendIDs(ids []int, text string) ([]int, error) {
 	if b.hasUnused {
 		s.parts = map[string]int{}
 	}
-	s.split()
+	s.makeSymbols()
 	for i := 1; i < len(s.symbols); i++ {
-		s.offer(int32(i-1), int32(i))
+		s.queuePair(int32(i-1), int32(i))
 	}
 	for len(s.queue) > 0 {
 		var top spMerge
@@ -82,8 +82,8 @@ func (b *spBPE) appendIDs(ids []int, text string) ([]int, error) {
 			s.symbols[right.next].prev = top.left
 		}
 		right.start = right.end
-		s.offer(left.prev, top.left)
-		s.offer(top.left, left.next)
+		s.queuePair(left.prev, top.left)
+		s.queuePair(top.left, left.next)
 	}
 	wasUnknown := false
 	for i := int32(0); i >= 0; i = s.symbols[i].next {
@@ -93,12 +93,12 @@ func (b *spBPE) appendIDs(ids []int, text string) ([]int, error) {
 	return ids, nil
 }
 
-// split makes a symbol of each character and of each symbol that the user defined.
-func (s *spText) split() {
+// makeSymbols makes a symbol of each character and of each symbol that the user defined.
+func (s *spText) makeSymbols() {
 	for at := 0; at < len(s.text); {
 		n := 0
 		if s.b.userDefined != nil {
-			n, _ = s.b.userDefined.longest(s.text[at:])
+			n, _ = s.b.userDefined.longestKey(s.text[at:])
 		}
 		frozen := n > 0
 		if !frozen {
@@ -111,8 +111,8 @@ func (s *spText) split() {
 	s.symbols[len(s.symbols)-1].next = -1
 }
 
-// offer queues two neighbours where their text is a piece.
-func (s *spText) offer(left, right int32) {
+// queuePair queues two neighbours where their text is a piece.
+func (s *spText) queuePair(left, right int32) {
 	if left < 0 || right < 0 || s.symbols[left].frozen || s.symbols[right].frozen {
 		return
 	}

@@ -61,9 +61,9 @@ type part struct {
 	match      bool
 }
 
-// splitter makes a pre-tokenizer that splits every span where the finder finds
+// newSplitter makes a pre-tokenizer that splits every span where the finder finds
 // something. With inverted, what it finds is what lies between the matches.
-func splitter(f finder, b behavior, inverted bool) preTokenizer {
+func newSplitter(f finder, b behavior, inverted bool) preTokenizer {
 	return eachSpan(func(s span, out []span) ([]span, error) { return splitSpan(s, f, b, inverted, out) })
 }
 

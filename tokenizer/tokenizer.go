@@ -99,14 +99,14 @@ func (t *Tokenizer) Encode(text string, o Options) ([]int, error) {
 	case o.Unlimited:
 		cut = nil
 	}
-	if ids, err = cut.apply(ids, len(before)+len(after)); err != nil {
+	if ids, err = cut.truncateIDs(ids, len(before)+len(after)); err != nil {
 		return nil, err
 	}
 	if len(before)+len(after) > 0 {
 		ids = slices.Concat(before, ids, after)
 	}
 	if !o.Unlimited {
-		ids = t.pad.apply(ids)
+		ids = t.pad.padIDs(ids)
 	}
 	return ids, nil
 }
@@ -120,7 +120,7 @@ func replaceInvalid(text string) string {
 	return b.String()
 }
 
-func (c *truncation) apply(ids []int, added int) ([]int, error) {
+func (c *truncation) truncateIDs(ids []int, added int) ([]int, error) {
 	if c == nil {
 		return ids, nil
 	}
@@ -137,7 +137,7 @@ func (c *truncation) apply(ids []int, added int) ([]int, error) {
 	return ids[:keep], nil
 }
 
-func (p *padding) apply(ids []int) []int {
+func (p *padding) padIDs(ids []int) []int {
 	if p == nil {
 		return ids
 	}
@@ -193,8 +193,8 @@ func (t *Tokenizer) Piece(id int) (string, bool) {
 // Specials are the special tokens of the file, by id.
 func (t *Tokenizer) Specials() []Special { return slices.Clone(t.special) }
 
-// finish counts the ids and orders the special tokens.
-func (t *Tokenizer) finish() {
+// finishVocabulary counts the ids and orders the special tokens.
+func (t *Tokenizer) finishVocabulary() {
 	for _, ids := range []map[string]int32{t.ids, t.added} {
 		for _, id := range ids {
 			t.size = max(t.size, int(id)+1)
@@ -240,7 +240,7 @@ func (p *pipeline) encode(text string) ([]int, error) {
 	_, first := utf8.DecodeRuneInString(text)
 	a, b := kept.a[:0], kept.b[:0]
 	if text != "" {
-		a = p.verbatim.split(span{text, first, noID}, a)
+		a = p.verbatim.splitAtTokens(span{text, first, noID}, a)
 	}
 	var err error
 	for _, s := range a {
@@ -254,7 +254,7 @@ func (p *pipeline) encode(text string) ([]int, error) {
 			}
 		}
 		if s.text != "" {
-			b = p.normalized.split(s, b)
+			b = p.normalized.splitAtTokens(s, b)
 		}
 	}
 	kept.a, kept.b = a, b

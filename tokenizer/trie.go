@@ -75,8 +75,8 @@ func (t *trie) addNode(label byte) uint32 {
 	return uint32(len(t.labels) - 1)
 }
 
-// step goes from a node along a byte; 0, the root, is where no key leads on.
-func (t *trie) step(node uint32, c byte) uint32 {
+// followByte goes from a node along a byte; 0, the root, is where no key leads on.
+func (t *trie) followByte(node uint32, c byte) uint32 {
 	if node == 0 {
 		return t.roots[c]
 	}
@@ -97,12 +97,12 @@ func (t *trie) step(node uint32, c byte) uint32 {
 	return 0
 }
 
-// longest finds the longest key that text begins with; its length is 0 where there
+// longestKey finds the longest key that text begins with; its length is 0 where there
 // is none.
-func (t *trie) longest(text string) (length int, value int32) {
+func (t *trie) longestKey(text string) (length int, value int32) {
 	node := uint32(0)
 	for i := 0; i < len(text); i++ {
-		if node = t.step(node, text[i]); node == 0 {
+		if node = t.followByte(node, text[i]); node == 0 {
 			break
 		}
 		if v := t.value[node]; v >= 0 {

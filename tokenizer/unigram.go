@@ -63,7 +63,7 @@ func (u *unigram) bestPath(text string) (*[]pathNode, error) {
 		single := false
 		at := uint32(0)
 		for end := start; end < len(text); {
-			if at = u.trie.step(at, text[end]); at == 0 {
+			if at = u.trie.followByte(at, text[end]); at == 0 {
 				break
 			}
 			end++
@@ -71,28 +71,28 @@ func (u *unigram) bestPath(text string) (*[]pathNode, error) {
 			if id < 0 {
 				continue
 			}
-			u.offer(&nodes[end], u.add(here, u.scores[id]), start, id)
+			u.keepBetterPath(&nodes[end], u.addScore(here, u.scores[id]), start, id)
 			single = single || end-start == size
 		}
 		if !single {
-			u.offer(&nodes[start+size], u.add(here, u.penalized), start, u.unknown)
+			u.keepBetterPath(&nodes[start+size], u.addScore(here, u.penalized), start, u.unknown)
 		}
 		start += size
 	}
 	return kept, nil
 }
 
-// add adds a score to a sum.
-func (u *unigram) add(sum, score float64) float64 {
+// addScore adds a score to a sum.
+func (u *unigram) addScore(sum, score float64) float64 {
 	if u.narrow {
 		return float64(float32(sum + score))
 	}
 	return sum + score
 }
 
-// offer takes a way to a node where it is the first or better. A tie keeps the
+// keepBetterPath takes a way to a node where it is the first or better. A tie keeps the
 // earlier one, whose last piece is longer.
-func (u *unigram) offer(n *pathNode, score float64, start int, id int32) {
+func (u *unigram) keepBetterPath(n *pathNode, score float64, start int, id int32) {
 	if n.start < 0 || score > n.score {
 		*n = pathNode{score, int32(start), id}
 	}

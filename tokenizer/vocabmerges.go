@@ -119,7 +119,7 @@ func parseVocabMerges(path string, vocab, merges []byte, beside map[string][]byt
 	v.scanIDs(s)
 	s.End()
 	if err := s.Err(); err != nil {
-		r.malformed("", "%v", err)
+		r.addMalformed("", "%v", err)
 	}
 	for i, line := range strings.Split(string(merges), "\n") {
 		line = strings.TrimSuffix(line, "\r")
@@ -128,7 +128,7 @@ func parseVocabMerges(path string, vocab, merges []byte, beside map[string][]byt
 		}
 		m, ok := splitMerge(line)
 		if !ok {
-			r.malformed(fmt.Sprintf("merges.txt line %d", i+1), "%s: two pieces with one blank between expected", quotePiece(line))
+			r.addMalformed(fmt.Sprintf("merges.txt line %d", i+1), "%s: two pieces with one blank between expected", quotePiece(line))
 		}
 		v.merges = append(v.merges, m)
 	}
@@ -140,13 +140,13 @@ func parseVocabMerges(path string, vocab, merges []byte, beside map[string][]byt
 	if err := r.err(); err != nil {
 		return nil, err
 	}
-	r.readDocument(r.objectAt(family.document(c, v.ids), ""), &v)
+	r.readDocument(r.objectAt(family.makeDocument(c, v.ids), ""), &v)
 	if err := r.err(); err != nil {
 		return nil, err
 	}
 	r.out.Kind = "vocab.json and merges.txt, " + family.name
 	r.out.encode = r.line.encode
-	r.out.finish()
+	r.out.finishVocabulary()
 	return r.out, nil
 }
 
@@ -166,7 +166,7 @@ func (r *jsonReader) readConfig(beside map[string][]byte) *bareConfig {
 	for name, text := range beside {
 		m, err := jsontext.ParseObject(text, jsontext.Options{})
 		if err != nil {
-			r.malformed(name, "%v", err)
+			r.addMalformed(name, "%v", err)
 		}
 		documents[name] = m
 	}
@@ -174,36 +174,36 @@ func (r *jsonReader) readConfig(beside map[string][]byte) *bareConfig {
 	c.class = strings.TrimSuffix(config.text("tokenizer_class", ""), "Fast")
 	c.addPrefixSpace = config.flag("add_prefix_space", false)
 	if c.addPrefixSpace && c.class != "GPT2Tokenizer" {
-		r.unsupported(config.at("add_prefix_space"), "true; only GPT2Tokenizer is known with it")
+		r.addUnsupported(config.pathOf("add_prefix_space"), "true; only GPT2Tokenizer is known with it")
 	}
 	for key, known := range map[string]bool{"add_bos_token": false, "add_eos_token": false, "split_special_tokens": false, "do_lower_case": true} {
 		if config.flag(key, known) != known {
-			r.unsupported(config.at(key), "%v; %v is known", !known, known)
+			r.addUnsupported(config.pathOf(key), "%v; %v is known", !known, known)
 		}
 	}
 	decoder := takeOr(config, "added_tokens_decoder", "an object", map[string]any{})
 	for key, t := range decoder {
-		where := joinWhere(config.at("added_tokens_decoder"), key)
+		where := joinPath(config.pathOf("added_tokens_decoder"), key)
 		if id, err := strconv.Atoi(key); err != nil || id < 0 || id > maxID {
-			r.malformed(where, "%.40q is no id", key)
+			r.addMalformed(where, "%.40q is no id", key)
 			continue
 		}
 		c.addToken(r, t, where, json.Number(key), false)
 	}
 	for content, id := range documents[addedFile] {
-		c.addToken(r, map[string]any{"content": content, "normalized": true, "special": false}, joinWhere(addedFile, content), json.Number(strconv.Itoa(r.wholeAt(id, joinWhere(addedFile, content)))), false)
+		c.addToken(r, map[string]any{"content": content, "normalized": true, "special": false}, joinPath(addedFile, content), json.Number(strconv.Itoa(r.wholeNumberAt(id, joinPath(addedFile, content)))), false)
 	}
 	specials := r.objectAt(orEmpty(documents[specialsFile]), specialsFile)
 	for _, o := range []*fields{config, specials} {
 		for _, name := range namedTokens {
 			if t, _ := o.take(name); t != nil && c.named[name] == "" {
-				c.named[name] = c.addToken(r, t, o.at(name), "", true)
+				c.named[name] = c.addToken(r, t, o.pathOf(name), "", true)
 			}
 		}
 		if list, _ := o.take("additional_special_tokens"); list != nil {
 			all, _ := list.([]any)
 			for i, t := range all {
-				c.addToken(r, t, item(o.at("additional_special_tokens"), i), "", true)
+				c.addToken(r, t, itemPath(o.pathOf("additional_special_tokens"), i), "", true)
 			}
 		}
 	}
@@ -256,7 +256,7 @@ func (r *jsonReader) chooseFamily(c *bareConfig, ids map[string]int32) *bareFami
 	if c.class != "" {
 		f := familiesByClass[c.class]
 		if f == nil {
-			r.unsupported(joinWhere(configFile, "tokenizer_class"), "%.60q is not supported for vocab.json with merges.txt; CLIPTokenizer, Qwen2Tokenizer and GPT2Tokenizer are", c.class)
+			r.addUnsupported(joinPath(configFile, "tokenizer_class"), "%.60q is not supported for vocab.json with merges.txt; CLIPTokenizer, Qwen2Tokenizer and GPT2Tokenizer are", c.class)
 		}
 		return f
 	}
@@ -273,8 +273,8 @@ func (r *jsonReader) chooseFamily(c *bareConfig, ids map[string]int32) *bareFami
 	return f
 }
 
-// document makes the parts of a tokenizer.json besides the vocabulary and the merges.
-func (f *bareFamily) document(c *bareConfig, ids map[string]int32) map[string]any {
+// makeDocument makes the parts of a tokenizer.json besides the vocabulary and the merges.
+func (f *bareFamily) makeDocument(c *bareConfig, ids map[string]int32) map[string]any {
 	for _, text := range f.tokens {
 		t := parseOwn(text)
 		content := t["content"].(string)

@@ -100,6 +100,6 @@ type Bounds struct {
 	Have    int64  `json:"have"`
 }
 
-func format(kind *fault.Kind, file, reason string) error {
+func newFileFault(kind *fault.Kind, file, reason string) error {
 	return fault.New(kind, File{file, reason}, "%s: %s", file, reason)
 }

@@ -42,7 +42,7 @@ type Archive struct {
 func Read(r io.ReaderAt, size int64, file string) (*Archive, error) {
 	z, err := zip.NewReader(r, size)
 	if err != nil {
-		return nil, notZip(r, size, file)
+		return nil, notZipFault(r, size, file)
 	}
 	if err := checkEnd(r, size, file); err != nil {
 		return nil, err
@@ -50,9 +50,9 @@ func Read(r io.ReaderAt, size int64, file string) (*Archive, error) {
 	if n := len(z.File); n > maxEntries {
 		return nil, fault.New(ErrLimit, Limit{file, "entries", int64(n), maxEntries}, "%s has %d entries; a file of tensors has at most %d", file, n, maxEntries)
 	}
-	root, err := rootOf(z)
+	root, err := findRootFolder(z)
 	if err != nil {
-		return nil, format(ErrFormat, file, err.Error())
+		return nil, newFileFault(ErrFormat, file, err.Error())
 	}
 	a := &Archive{}
 	entries := map[string]*zip.File{}
@@ -63,9 +63,9 @@ func Read(r io.ReaderAt, size int64, file string) (*Archive, error) {
 			a.Strange = append(a.Strange, f.Name)
 			continue
 		case entries[name] != nil:
-			return nil, format(ErrFormat, file, "entry "+f.Name+" twice")
+			return nil, newFileFault(ErrFormat, file, "entry "+f.Name+" twice")
 		case name == "constants.pkl":
-			return nil, format(ErrFormat, file, "it is a TorchScript program: load it with torch.jit.load and save its state_dict()")
+			return nil, newFileFault(ErrFormat, file, "it is a TorchScript program: load it with torch.jit.load and save its state_dict()")
 		case !strings.HasPrefix(name, "data/") && !strings.HasPrefix(name, ".") && !slices.Contains([]string{"data.pkl", "byteorder", "version"}, name):
 			a.Strange = append(a.Strange, f.Name)
 		}
@@ -75,16 +75,16 @@ func Read(r io.ReaderAt, size int64, file string) (*Archive, error) {
 		order, err := readEntry(entries["byteorder"], 64)
 		switch text := strings.TrimSpace(string(order)); {
 		case err != nil:
-			return nil, format(ErrFormat, file, "byteorder: "+err.Error())
+			return nil, newFileFault(ErrFormat, file, "byteorder: "+err.Error())
 		case text != "little":
-			return nil, format(ErrByteOrder, file, fmt.Sprintf("its byte order is %.20q; weft reads little-endian files: load and save it on a machine of that order", text))
+			return nil, newFileFault(ErrByteOrder, file, fmt.Sprintf("its byte order is %.20q; weft reads little-endian files: load and save it on a machine of that order", text))
 		}
 	}
 	value, err := readPickle(entries["data.pkl"], size, file)
 	if err != nil {
 		return nil, err
 	}
-	return a, a.build(value, entries, size, file)
+	return a, a.addTensors(value, entries, size, file)
 }
 
 // readPickle reads and interprets data.pkl. What it unpacks to is bounded before it is read.
@@ -98,7 +98,7 @@ func readPickle(f *zip.File, size int64, file string) (any, error) {
 	}
 	text, err := readEntry(f, int64(limit))
 	if err != nil {
-		return nil, format(ErrFormat, file, "data.pkl: "+err.Error())
+		return nil, newFileFault(ErrFormat, file, "data.pkl: "+err.Error())
 	}
 	value, err := unpickle(text, size)
 	var e *pickleError
@@ -119,28 +119,28 @@ func readPickle(f *zip.File, size int64, file string) (any, error) {
 	return nil, err
 }
 
-// notZip says what a file is that is no zip: the format of old torch, or one that is
+// notZipFault says what a file is that is no zip: the format of old torch, or one that is
 // cut short, with the least size that it had.
-func notZip(r io.ReaderAt, size int64, file string) error {
+func notZipFault(r io.ReaderAt, size int64, file string) error {
 	head := make([]byte, min(size, 4))
 	if n, err := r.ReadAt(head, 0); err != nil && n < len(head) {
-		return format(ErrNotZip, file, "it cannot be read: "+err.Error())
+		return newFileFault(ErrNotZip, file, "it cannot be read: "+err.Error())
 	}
 	switch {
 	case len(head) == 4 && string(head) == "PK\x03\x04":
-		if need := leastZip(r, size); need > size {
+		if need := leastZipSize(r, size); need > size {
 			return fault.New(ErrTruncated, Extent{File: file, Need: need, Have: size}, "%s is cut short: need at least %d bytes, have %d; fetch it again", file, need, size)
 		}
-		return format(ErrNotZip, file, fmt.Sprintf("it begins as a zip and its directory, at the end, is damaged or not there: cut short, of %d bytes; fetch it again", size))
+		return newFileFault(ErrNotZip, file, fmt.Sprintf("it begins as a zip and its directory, at the end, is damaged or not there: cut short, of %d bytes; fetch it again", size))
 	case len(head) > 1 && head[0] == 0x80 && head[1] <= 5:
-		return format(ErrLegacy, file, "it has the format of torch before 1.6; load and save it again with a newer torch")
+		return newFileFault(ErrLegacy, file, "it has the format of torch before 1.6; load and save it again with a newer torch")
 	}
-	return format(ErrNotZip, file, fmt.Sprintf("it is no zip, as torch.save writes: it has %d bytes", size))
+	return newFileFault(ErrNotZip, file, fmt.Sprintf("it is no zip, as torch.save writes: it has %d bytes", size))
 }
 
-// leastZip follows the entries from the start of a zip and gives where the last one
+// leastZipSize follows the entries from the start of a zip and gives where the last one
 // whose beginning is there would end, with a directory behind.
-func leastZip(r io.ReaderAt, size int64) int64 {
+func leastZipSize(r io.ReaderAt, size int64) int64 {
 	const header, directory = 30, 22
 	at := int64(0)
 	for range maxEntries {
@@ -166,7 +166,7 @@ func checkEnd(r io.ReaderAt, size int64, file string) error {
 	const directory, longest = 22, 22 + math.MaxUint16
 	tail := make([]byte, min(size, longest))
 	if _, err := r.ReadAt(tail, size-int64(len(tail))); err != nil && err != io.EOF {
-		return format(ErrNotZip, file, "it cannot be read: "+err.Error())
+		return newFileFault(ErrNotZip, file, "it cannot be read: "+err.Error())
 	}
 	at := bytes.LastIndex(tail, []byte("PK\x05\x06"))
 	if at < 0 || at+directory > len(tail) {
@@ -190,8 +190,8 @@ func listNames(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// rootOf finds the folder in the zip that has the pickle.
-func rootOf(z *zip.Reader) (string, error) {
+// findRootFolder finds the folder in the zip that has the pickle.
+func findRootFolder(z *zip.Reader) (string, error) {
 	var roots []string
 	for _, f := range z.File {
 		if root, ok := strings.CutSuffix(f.Name, "data.pkl"); ok && strings.Count(root, "/") == 1 && strings.HasSuffix(root, "/") {
@@ -220,10 +220,10 @@ func readEntry(f *zip.File, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(r, limit))
 }
 
-// build finds the state dict in a pickle's value and places its tensors.
-func (a *Archive) build(value any, entries map[string]*zip.File, size int64, file string) error {
+// addTensors finds the state dict in a pickle's value and places its tensors.
+func (a *Archive) addTensors(value any, entries map[string]*zip.File, size int64, file string) error {
 	look := &search{left: maxSearch}
-	d, err := a.stateDict(value, look, file)
+	d, err := a.findStateDict(value, look, file)
 	if err != nil {
 		return err
 	}
@@ -257,20 +257,20 @@ func (a *Archive) build(value any, entries map[string]*zip.File, size int64, fil
 			faults.Add(fault.New(ErrTensorKind, Value{file, name, is}, "%s: %s is %s, which weft does not read; save it as a plain tensor (dense, on the CPU, .detach().clone())", file, name, is))
 			continue
 		}
-		e, err := v.locate(entries, size, file, name)
+		e, err := v.findStorage(entries, size, file, name)
 		if err != nil {
 			faults.Add(err)
 			continue
 		}
-		t, err := v.resolve(file, name, e)
+		t, err := v.resolveTensor(file, name, e)
 		faults.Add(err)
 		a.Tensors = append(a.Tensors, t)
 	}
 	return faults.Err()
 }
 
-// locate gives the place of a tensor's storage.
-func (v *view) locate(entries map[string]*zip.File, size int64, file, name string) (entry, error) {
+// findStorage gives the place of a tensor's storage.
+func (v *view) findStorage(entries map[string]*zip.File, size int64, file, name string) (entry, error) {
 	f := entries["data/"+v.storage.key]
 	bad := func(reason string) (entry, error) {
 		return entry{}, fault.New(ErrStorage, Value{file, name, reason}, "%s: the storage %s of tensor %s is %s", file, v.storage.key, name, reason)
@@ -300,8 +300,8 @@ var (
 		"epoch", "step", "global_step", "iteration", "critic", "discriminator", "loss_scaler", "client_lr_scheduler"}
 )
 
-// stateDict finds the dict that has tensors: the value itself, or one inside it.
-func (a *Archive) stateDict(value any, look *search, file string) (*dict, error) {
+// findStateDict finds the dict that has tensors: the value itself, or one inside it.
+func (a *Archive) findStateDict(value any, look *search, file string) (*dict, error) {
 	d, ok := value.(*dict)
 	if !ok {
 		return nil, fault.New(ErrStateDict, Dicts{file, []string{}}, "%s holds %s, and no dict of names and tensors", file, look.describeValue(value))

@@ -25,26 +25,26 @@ func Calls(code []byte, target string) ([]Call, error) {
 			return nil, err
 		}
 		if c.id == module.number(6) {
-			return c.calls(target)
+			return c.customCalls(target)
 		}
 	}
 	return nil, fmt.Errorf("hlo: no entry computation")
 }
 
-func (c *computation) calls(target string) ([]Call, error) {
+func (c *computation) customCalls(target string) ([]Call, error) {
 	var found []Call
 	for _, in := range c.instr {
 		if in.op != "custom-call" || string(in.bytes(28)) != target {
 			continue
 		}
 		call := Call{Name: in.name}
-		for _, id := range in.numbers(36) {
-			made := c.byID[local(id)]
+		for _, id := range in.allNumbers(36) {
+			made := c.byID[localID(id)]
 			for range maxDepth {
-				if made == nil || made.op != "bitcast" && made.op != "get-tuple-element" || len(made.numbers(36)) == 0 {
+				if made == nil || made.op != "bitcast" && made.op != "get-tuple-element" || len(made.allNumbers(36)) == 0 {
 					break
 				}
-				made = c.byID[local(made.numbers(36)[0])]
+				made = c.byID[localID(made.allNumbers(36)[0])]
 			}
 			if made == nil {
 				return nil, fmt.Errorf("hlo: operand %d of %s is not in its computation", id, in.name)

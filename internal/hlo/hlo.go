@@ -50,7 +50,7 @@ func Collectives(code []byte, devices int) ([]Collective, error) {
 	if entry == nil {
 		return nil, fmt.Errorf("hlo: no entry computation among %d", len(r.computations))
 	}
-	return r.found, r.visit(entry, 1, 0)
+	return r.found, r.visitComputation(entry, 1, 0)
 }
 
 type reader struct {
@@ -97,21 +97,21 @@ func readComputation(b []byte) (*computation, error) {
 		}
 		in.name, in.op = string(in.bytes(1)), string(in.bytes(2))
 		var err error
-		if in.shapes, err = leaves(in.bytes(3)); err != nil {
+		if in.shapes, err = readArrayShapes(in.bytes(3)); err != nil {
 			return nil, err
 		}
 		c.instr = append(c.instr, in)
-		c.byID[local(in.number(35))] = in
+		c.byID[localID(in.number(35))] = in
 	}
 	return c, nil
 }
 
-// local is an instruction's number within its computation: newer modules put the
+// localID is an instruction's number within its computation: newer modules put the
 // computation's in the upper half.
-func local(id uint64) uint64 { return id & (1<<32 - 1) }
+func localID(id uint64) uint64 { return id & (1<<32 - 1) }
 
-// leaves are the arrays of a ShapeProto.
-func leaves(b []byte) ([]shape, error) {
+// readArrayShapes are the arrays of a ShapeProto.
+func readArrayShapes(b []byte) ([]shape, error) {
 	var m message
 	if err := m.parse(b); err != nil {
 		return nil, err
@@ -120,14 +120,14 @@ func leaves(b []byte) ([]shape, error) {
 	kind := int(m.number(2))
 	if kind != tuple {
 		n := int64(1)
-		for _, d := range m.numbers(3) {
+		for _, d := range m.allNumbers(3) {
 			n *= int64(d)
 		}
 		return []shape{{kind, n}}, nil
 	}
 	var all []shape
 	for _, v := range m.all[4] {
-		s, err := leaves(v.b)
+		s, err := readArrayShapes(v.b)
 		if err != nil {
 			return nil, err
 		}
@@ -139,15 +139,15 @@ func leaves(b []byte) ([]shape, error) {
 var collectives = map[string]bool{"all-reduce": true, "all-gather": true, "reduce-scatter": true, "all-to-all": true, "collective-permute": true,
 	"collective-broadcast": true, "ragged-all-to-all": true}
 
-// visit goes through a computation that runs times times, and those it calls.
-func (r *reader) visit(c *computation, times, depth int) error {
+// visitComputation goes through a computation that runs times times, and those it calls.
+func (r *reader) visitComputation(c *computation, times, depth int) error {
 	if r.steps += 1 + len(c.instr); depth > maxDepth || r.steps > maxSteps {
 		return fmt.Errorf("hlo: computation %d is called too deep or too often", c.id)
 	}
 	for _, in := range c.instr {
 		op := strings.TrimSuffix(in.op, "-start")
 		if collectives[op] {
-			if err := r.collective(c, in, op, times); err != nil {
+			if err := r.addCollective(c, in, op, times); err != nil {
 				return fmt.Errorf("hlo: %s: %w", in.name, err)
 			}
 			continue // what it calls joins two elements
@@ -155,17 +155,17 @@ func (r *reader) visit(c *computation, times, depth int) error {
 		if strings.HasSuffix(in.op, "-done") || strings.HasSuffix(in.op, "-update") {
 			continue // calls what its start calls
 		}
-		called := in.numbers(38)
+		called := in.allNumbers(38)
 		inner := times
 		if in.op == "while" {
-			inner *= r.trips(in, called)
+			inner *= r.tripCount(in, called)
 		}
 		for _, id := range called {
 			to := r.computations[id]
 			if to == nil {
 				return fmt.Errorf("hlo: %s calls computation %d, which is not there", in.name, id)
 			}
-			if err := r.visit(to, inner, depth+1); err != nil {
+			if err := r.visitComputation(to, inner, depth+1); err != nil {
 				return err
 			}
 		}
@@ -173,9 +173,9 @@ func (r *reader) visit(c *computation, times, depth int) error {
 	return nil
 }
 
-// trips is how often a loop runs: as the compiler noted it, or else the one
+// tripCount is how often a loop runs: as the compiler noted it, or else the one
 // constant of the condition; 0 where there is neither.
-func (r *reader) trips(in *instruction, called []uint64) int {
+func (r *reader) tripCount(in *instruction, called []uint64) int {
 	config := string(in.bytes(43))
 	if _, rest, ok := strings.Cut(config, `"known_trip_count":{"n":"`); ok {
 		n := 0
@@ -186,7 +186,7 @@ func (r *reader) trips(in *instruction, called []uint64) int {
 	var limits []uint64
 	for _, id := range called {
 		if c := r.computations[id]; c != nil && isCondition(c) {
-			r.constants(c, &limits, 0)
+			r.collectConstants(c, &limits, 0)
 		}
 	}
 	if len(limits) == 1 {
@@ -205,8 +205,8 @@ func isCondition(c *computation) bool {
 	return len(last.shapes) == 1 && last.shapes[0] == shape{pred, 1}
 }
 
-// constants collects the s32 scalars of a computation and of those it calls.
-func (r *reader) constants(c *computation, to *[]uint64, depth int) {
+// collectConstants collects the s32 scalars of a computation and of those it calls.
+func (r *reader) collectConstants(c *computation, to *[]uint64, depth int) {
 	if r.steps += 1 + len(c.instr); depth > maxDepth || r.steps > maxSteps || len(*to) > 1 {
 		return
 	}
@@ -214,21 +214,21 @@ func (r *reader) constants(c *computation, to *[]uint64, depth int) {
 		if in.op == "constant" {
 			var literal message
 			if literal.parse(in.bytes(8)) == nil {
-				*to = append(*to, literal.numbers(4)...)
+				*to = append(*to, literal.allNumbers(4)...)
 			}
 		}
-		for _, id := range in.numbers(38) {
+		for _, id := range in.allNumbers(38) {
 			if called := r.computations[id]; called != nil {
-				r.constants(called, to, depth+1)
+				r.collectConstants(called, to, depth+1)
 			}
 		}
 	}
 }
 
-func (r *reader) collective(c *computation, in *instruction, op string, times int) error {
+func (r *reader) addCollective(c *computation, in *instruction, op string, times int) error {
 	x := Collective{Name: in.name, Op: op, Times: times}
-	for i, id := range in.numbers(36) {
-		operand := c.byID[local(id)]
+	for i, id := range in.allNumbers(36) {
+		operand := c.byID[localID(id)]
 		if operand == nil {
 			return fmt.Errorf("operand %d is not there", i)
 		}
@@ -248,20 +248,20 @@ func (r *reader) collective(c *computation, in *instruction, op string, times in
 			}
 			x.Pairs = append(x.Pairs, [2]int{int(pair.number(1)), int(pair.number(2))})
 		}
-	} else if x.Groups, err = r.groups(in); err != nil {
+	} else if x.Groups, err = r.readGroups(in); err != nil {
 		return err
 	}
 	r.found = append(r.found, x)
 	return nil
 }
 
-// groups reads the replica groups in the forms that XLA has had for them.
-func (r *reader) groups(in *instruction) ([][]int, error) {
+// readGroups reads the replica groups in the forms that XLA has had for them.
+func (r *reader) readGroups(in *instruction) ([][]int, error) {
 	if in.all[93] != nil {
-		return meshAxes(in.bytes(93))
+		return readMeshGroups(in.bytes(93))
 	}
 	if in.all[92] != nil {
-		return iota(in.bytes(92))
+		return readIotaGroups(in.bytes(92))
 	}
 	lists := in.all[49]
 	if in.all[87] != nil {
@@ -270,7 +270,7 @@ func (r *reader) groups(in *instruction) ([][]int, error) {
 			return nil, err
 		}
 		if m.all[2] != nil {
-			return iota(m.bytes(2))
+			return readIotaGroups(m.bytes(2))
 		}
 		lists = m.all[1]
 	}
@@ -281,7 +281,7 @@ func (r *reader) groups(in *instruction) ([][]int, error) {
 			return nil, err
 		}
 		var g []int
-		for _, id := range m.numbers(1) {
+		for _, id := range m.allNumbers(1) {
 			g = append(g, int(id))
 		}
 		out = append(out, g)
@@ -296,23 +296,23 @@ func (r *reader) groups(in *instruction) ([][]int, error) {
 	return out, nil
 }
 
-// iota reads groups written as 0, 1, 2, ... reshaped, transposed and cut.
-func iota(b []byte) ([][]int, error) {
+// readIotaGroups reads groups written as 0, 1, 2, ... reshaped, transposed and cut.
+func readIotaGroups(b []byte) ([][]int, error) {
 	var m message
 	if err := m.parse(b); err != nil {
 		return nil, err
 	}
 	groups, size := int(m.number(1)), int(m.number(2))
-	dims, perm := m.numbers(3), m.numbers(4)
+	dims, perm := m.allNumbers(3), m.allNumbers(4)
 	if len(perm) == 0 {
 		for i := range dims {
 			perm = append(perm, uint64(i))
 		}
 	}
-	if n := product(dims); len(perm) != len(dims) || groups < 1 || size < 1 || groups > maxDevices || size > maxDevices || n != groups*size {
+	if n := countDevices(dims); len(perm) != len(dims) || groups < 1 || size < 1 || groups > maxDevices || size > maxDevices || n != groups*size {
 		return nil, fmt.Errorf("replica groups of %dx%d from %v transposed by %v", groups, size, dims, perm)
 	}
-	flat, err := transposed(dims, perm)
+	flat, err := transposeIDs(dims, perm)
 	if err != nil {
 		return nil, err
 	}
@@ -323,8 +323,8 @@ func iota(b []byte) ([][]int, error) {
 	return out, nil
 }
 
-// product of sizes that are those of devices; 0 where it cannot be.
-func product(sizes []uint64) int {
+// countDevices of sizes that are those of devices; 0 where it cannot be.
+func countDevices(sizes []uint64) int {
 	n := 1
 	for _, s := range sizes {
 		if s < 1 || s > maxDevices || n*int(s) > maxDevices {
@@ -335,10 +335,10 @@ func product(sizes []uint64) int {
 	return n
 }
 
-// transposed is 0, 1, 2, ... laid out in dims, in the row-major order of its
+// transposeIDs is 0, 1, 2, ... laid out in dims, in the row-major order of its
 // transpose.
-func transposed(dims, perm []uint64) ([]int, error) {
-	n := product(dims)
+func transposeIDs(dims, perm []uint64) ([]int, error) {
+	n := countDevices(dims)
 	if n < 1 || len(perm) != len(dims) {
 		return nil, fmt.Errorf("replica groups from %v transposed by %v", dims, perm)
 	}
@@ -363,9 +363,9 @@ func transposed(dims, perm []uint64) ([]int, error) {
 	return flat, nil
 }
 
-// meshAxes reads groups written as the axes of a mesh that they run along, or
+// readMeshGroups reads groups written as the axes of a mesh that they run along, or
 // as factors of such axes.
-func meshAxes(b []byte) ([][]int, error) {
+func readMeshGroups(b []byte) ([][]int, error) {
 	var m, mesh message
 	if err := m.parse(b); err != nil {
 		return nil, err
@@ -381,8 +381,8 @@ func meshAxes(b []byte) ([][]int, error) {
 		}
 		sizes = append(sizes, axis.number(2))
 	}
-	total := product(sizes)
-	devices, err := meshDevices(&mesh, total)
+	total := countDevices(sizes)
+	devices, err := readMeshDevices(&mesh, total)
 	if err != nil {
 		return nil, err
 	}
@@ -444,12 +444,12 @@ func meshAxes(b []byte) ([][]int, error) {
 	return out, nil
 }
 
-// meshDevices are the device ids of a MeshProto in its row-major order.
-func meshDevices(mesh *message, total int) ([]int, error) {
+// readMeshDevices are the device ids of a MeshProto in its row-major order.
+func readMeshDevices(mesh *message, total int) ([]int, error) {
 	var flat []int
 	switch {
-	case len(mesh.numbers(2)) > 0:
-		for _, id := range mesh.numbers(2) {
+	case len(mesh.allNumbers(2)) > 0:
+		for _, id := range mesh.allNumbers(2) {
 			flat = append(flat, int(id))
 		}
 	case mesh.all[3] != nil:
@@ -458,7 +458,7 @@ func meshDevices(mesh *message, total int) ([]int, error) {
 			return nil, err
 		}
 		var err error
-		if flat, err = transposed(m.numbers(1), m.numbers(2)); err != nil {
+		if flat, err = transposeIDs(m.allNumbers(1), m.allNumbers(2)); err != nil {
 			return nil, err
 		}
 	default:
@@ -525,8 +525,8 @@ func (m *message) number(f protowire.Number) uint64 {
 	return vs[len(vs)-1].n
 }
 
-// numbers are the values of a repeated field, packed or not.
-func (m *message) numbers(f protowire.Number) []uint64 {
+// allNumbers are the values of a repeated field, packed or not.
+func (m *message) allNumbers(f protowire.Number) []uint64 {
 	var out []uint64
 	for _, v := range m.all[f] {
 		if v.b == nil {

@@ -94,8 +94,8 @@ func (s *Scanner) Peek() byte {
 	return s.b[s.pos]
 }
 
-// found describes the next byte for a message.
-func (s *Scanner) found() string {
+// describeNext describes the next byte for a message.
+func (s *Scanner) describeNext() string {
 	if s.pos >= len(s.b) {
 		return "the end"
 	}
@@ -109,7 +109,7 @@ func (s *Scanner) Expect(c byte) {
 		return
 	}
 	if s.pos >= len(s.b) || s.b[s.pos] != c {
-		s.Fail("%q expected, found %s", c, s.found())
+		s.Fail("%q expected, found %s", c, s.describeNext())
 		return
 	}
 	s.pos++
@@ -119,13 +119,13 @@ func (s *Scanner) Expect(c byte) {
 func (s *Scanner) End() {
 	s.Space()
 	if s.err == nil && s.pos < len(s.b) {
-		s.Fail("%s after the closing brace", s.found())
+		s.Fail("%s after the closing brace", s.describeNext())
 	}
 }
 
 // Object reads an object and calls visit, which must take the value, for each key.
 func (s *Scanner) Object(visit func(key string, at int)) {
-	s.list('{', '}', func() {
+	s.readItems('{', '}', func() {
 		at := s.pos
 		key := s.Text()
 		s.Space()
@@ -138,9 +138,9 @@ func (s *Scanner) Object(visit func(key string, at int)) {
 }
 
 // Array reads an array and calls visit, which must take the element, for each element.
-func (s *Scanner) Array(visit func()) { s.list('[', ']', visit) }
+func (s *Scanner) Array(visit func()) { s.readItems('[', ']', visit) }
 
-func (s *Scanner) list(open, closing byte, item func()) {
+func (s *Scanner) readItems(open, closing byte, item func()) {
 	s.Expect(open)
 	s.Space()
 	if s.Peek() == closing {
@@ -173,7 +173,7 @@ func (s *Scanner) Text() string {
 			s.pos = i + 1
 			return text
 		case c == '\\':
-			return s.escaped(i)
+			return s.readEscapedText(i)
 		case c < 0x20:
 			s.FailAt(i, "control character in a string")
 			return ""
@@ -183,8 +183,8 @@ func (s *Scanner) Text() string {
 	return ""
 }
 
-// escaped reads the rest of a string whose first backslash is at i.
-func (s *Scanner) escaped(i int) string {
+// readEscapedText reads the rest of a string whose first backslash is at i.
+func (s *Scanner) readEscapedText(i int) string {
 	var sb strings.Builder
 	sb.Write(s.b[s.pos:i])
 	for s.pos = i; s.pos < len(s.b); {
@@ -193,7 +193,7 @@ func (s *Scanner) escaped(i int) string {
 			s.pos++
 			return sb.String()
 		case c == '\\':
-			sb.WriteRune(s.escape())
+			sb.WriteRune(s.readEscape())
 			if !s.OK() {
 				return ""
 			}
@@ -211,8 +211,8 @@ func (s *Scanner) escaped(i int) string {
 
 var escapes = map[byte]rune{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
-// escape reads a backslash and what follows it.
-func (s *Scanner) escape() rune {
+// readEscape reads a backslash and what follows it.
+func (s *Scanner) readEscape() rune {
 	at := s.pos
 	s.pos++
 	c := s.Peek()
@@ -224,7 +224,7 @@ func (s *Scanner) escape() rune {
 		s.FailAt(at, "unknown escape in a string")
 		return 0
 	}
-	r := s.hex4(at)
+	r := s.readHexDigits(at)
 	if !utf16.IsSurrogate(r) {
 		return r
 	}
@@ -233,14 +233,14 @@ func (s *Scanner) escape() rune {
 		return 0
 	}
 	s.pos += 2
-	pair := utf16.DecodeRune(r, s.hex4(at))
+	pair := utf16.DecodeRune(r, s.readHexDigits(at))
 	if pair == utf8.RuneError {
 		s.FailAt(at, "half of a surrogate pair")
 	}
 	return pair
 }
 
-func (s *Scanner) hex4(at int) rune {
+func (s *Scanner) readHexDigits(at int) rune {
 	if s.pos+4 > len(s.b) {
 		s.FailAt(at, "\\u needs four hex digits")
 		return 0
@@ -283,16 +283,16 @@ func (s *Scanner) Number() string {
 		s.pos++
 	}
 	first := s.pos
-	digits := s.digits()
+	digits := s.skipDigits()
 	if s.OK() && (digits == 0 || digits > 1 && s.b[first] == '0') {
 		s.pos = start
-		s.Fail("number expected, found %s", s.found())
+		s.Fail("number expected, found %s", s.describeNext())
 		return ""
 	}
 	if s.Peek() == '.' {
 		s.pos++
-		if s.digits() == 0 {
-			s.Fail("digit expected, found %s", s.found())
+		if s.skipDigits() == 0 {
+			s.Fail("digit expected, found %s", s.describeNext())
 		}
 	}
 	if c := s.Peek(); c == 'e' || c == 'E' {
@@ -300,8 +300,8 @@ func (s *Scanner) Number() string {
 		if c := s.Peek(); c == '+' || c == '-' {
 			s.pos++
 		}
-		if s.digits() == 0 {
-			s.Fail("digit expected, found %s", s.found())
+		if s.skipDigits() == 0 {
+			s.Fail("digit expected, found %s", s.describeNext())
 		}
 	}
 	if !s.OK() {
@@ -310,7 +310,7 @@ func (s *Scanner) Number() string {
 	return string(s.b[start:s.pos])
 }
 
-func (s *Scanner) digits() int {
+func (s *Scanner) skipDigits() int {
 	n := 0
 	for c := s.Peek(); c >= '0' && c <= '9'; c = s.Peek() {
 		s.pos++
@@ -345,7 +345,7 @@ func (s *Scanner) Skip(depth int) {
 				return
 			}
 		}
-		s.Fail("value expected, found %s", s.found())
+		s.Fail("value expected, found %s", s.describeNext())
 	}
 }
 

@@ -21,19 +21,19 @@ func ParseObject(b []byte, o Options) (map[string]any, *SyntaxError) {
 	s := NewScanner(b)
 	s.Space()
 	if s.OK() && s.Peek() != '{' {
-		s.Fail("an object expected, found %s", s.found())
+		s.Fail("an object expected, found %s", s.describeNext())
 	}
-	v, _ := s.value(o, 0).(map[string]any)
+	v, _ := s.readValue(o, 0).(map[string]any)
 	s.End()
 	return v, s.Err()
 }
 
 // Value reads the next value, for callers that go through a document's large parts
 // themselves. It gives what ParseObject gives for it.
-func (s *Scanner) Value(o Options) any { return s.value(o, 0) }
+func (s *Scanner) Value(o Options) any { return s.readValue(o, 0) }
 
-// value reads any value.
-func (s *Scanner) value(o Options, depth int) any {
+// readValue reads any value.
+func (s *Scanner) readValue(o Options, depth int) any {
 	if depth > maxDepth {
 		s.Fail("values nested more than %d deep", maxDepth)
 		return nil
@@ -52,12 +52,12 @@ func (s *Scanner) value(o Options, depth int) any {
 				}
 				spelt[folded] = key
 			}
-			v[key] = s.value(o, depth+1)
+			v[key] = s.readValue(o, depth+1)
 		})
 		return v
 	case c == '[':
 		v := []any{}
-		s.Array(func() { v = append(v, s.value(o, depth+1)) })
+		s.Array(func() { v = append(v, s.readValue(o, depth+1)) })
 		return v
 	case c == '"':
 		return s.Text()

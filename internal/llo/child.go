@@ -53,7 +53,7 @@ func Child() {
 	var j Job
 	err := json.NewDecoder(os.Stdin).Decode(&j)
 	if err == nil {
-		err = j.child()
+		err = j.compilePrograms()
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -62,8 +62,8 @@ func Child() {
 	os.Exit(0)
 }
 
-// child compiles and writes a line for each program as soon as it has it.
-func (j Job) child() error {
+// compilePrograms compiles and writes a line for each program as soon as it has it.
+func (j Job) compilePrograms() error {
 	ctx := context.Background()
 	t, err := xla.OpenTopology(ctx, j.Topology, xla.TopologyOptions{})
 	if err != nil {
@@ -129,25 +129,25 @@ func Run(ctx context.Context, j Job) ([]Compiled, error) {
 		all = append(all, c)
 	}
 	if runErr != nil {
-		return all, fmt.Errorf("llo: the compiling process for %s ended with %w: %s", j.Topology, runErr, reason(stderr.String()))
+		return all, fmt.Errorf("llo: the compiling process for %s ended with %w: %s", j.Topology, runErr, exitReason(stderr.String()))
 	}
 	if len(all) != len(j.Programs) {
 		return all, fmt.Errorf("llo: %d of %d programs were answered", len(all), len(j.Programs))
 	}
 	switch {
 	case j.Bundles:
-		all[0].Codes, err = dumped(dir)
+		all[0].Codes, err = readDumpedCode(dir)
 	case j.Profile:
-		all[0].Cycles, err = profiled(dir)
+		all[0].Cycles, err = readProfiles(dir)
 	}
 	return all, err
 }
 
 var fatal = regexp.MustCompile(`(?m)^F\d{4} \S+ +\d+ ([^\n]*)`)
 
-// reason is why a child ended, of all that it wrote: libtpu's fatal message, before the trace
+// exitReason is why a child ended, of all that it wrote: libtpu's fatal message, before the trace
 // that follows it, or the last line.
-func reason(text string) string {
+func exitReason(text string) string {
 	if m := fatal.FindStringSubmatch(text); m != nil {
 		return m[1]
 	}
@@ -155,8 +155,8 @@ func reason(text string) string {
 	return lines[len(lines)-1]
 }
 
-// dumped reads the code of every operation below dir, the largest first.
-func dumped(dir string) ([]Code, error) {
+// readDumpedCode reads the code of every operation below dir, the largest first.
+func readDumpedCode(dir string) ([]Code, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*-final_bundles.txt"))
 	if err != nil {
 		return nil, err
@@ -185,8 +185,8 @@ func dumped(dir string) ([]Code, error) {
 
 var estimate = regexp.MustCompile(`hlo_op_name: "([^"]+)"\s+estimated_cycles: (\d+)`)
 
-// profiled reads the static profiles below dir.
-func profiled(dir string) (map[string]int64, error) {
+// readProfiles reads the static profiles below dir.
+func readProfiles(dir string) (map[string]int64, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.textproto"))
 	if err != nil {
 		return nil, err

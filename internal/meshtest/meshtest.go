@@ -112,18 +112,18 @@ func Scatter(m *mesh.Mesh, spec sharding.Spec, x *interp.Array) ([]*interp.Array
 	for pos := range out {
 		whole := x
 		if parts > 1 {
-			whole = addend(x, m.Index(pos, axes...), parts)
+			whole = makeAddend(x, m.Index(pos, axes...), parts)
 		}
 		r, err := spec.Ranges(m, x.Shape, pos)
 		if err != nil {
 			return nil, err
 		}
-		out[pos] = cut(whole, r)
+		out[pos] = cutArray(whole, r)
 	}
 	return out, nil
 }
 
-func addend(x *interp.Array, i, n int) *interp.Array {
+func makeAddend(x *interp.Array, i, n int) *interp.Array {
 	small := func(i, k int) float64 { return float64((7*i+3*k+i*k)%5 - 2) }
 	return Fill(x.DType, func(k int) float64 {
 		if i < n-1 {
@@ -137,15 +137,15 @@ func addend(x *interp.Array, i, n int) *interp.Array {
 	}, x.Shape...)
 }
 
-func cut(x *interp.Array, r []sharding.Range) *interp.Array {
-	lo, hi, shape := bounds(r)
+func cutArray(x *interp.Array, r []sharding.Range) *interp.Array {
+	lo, hi, shape := rangeBounds(r)
 	src := x.Tensor()
 	dst := tensor.New(x.DType, shape...)
 	tensor.Cut(dst.Data, src.Data, x.Shape, lo, hi, x.DType.Size())
 	return interp.FromTensor(dst)
 }
 
-func bounds(r []sharding.Range) (lo, hi, shape []int) {
+func rangeBounds(r []sharding.Range) (lo, hi, shape []int) {
 	for _, x := range r {
 		lo, hi, shape = append(lo, x.Lo), append(hi, x.Hi), append(shape, x.Len())
 	}
@@ -171,7 +171,7 @@ func Gather(m *mesh.Mesh, spec sharding.Spec, d dtype.DType, shape []int, pieces
 		if parts > 1 {
 			i = m.Index(pos, axes...)
 		}
-		lo, hi, local := bounds(r)
+		lo, hi, local := rangeBounds(r)
 		if piece.DType != d || fmt.Sprint(piece.Shape) != fmt.Sprint(append([]int{}, local...)) {
 			return nil, fmt.Errorf("position %d holds %v%v of %v%v %v", pos, piece.DType, piece.Shape, d, shape, spec)
 		}
@@ -278,14 +278,14 @@ func XLA(t TB) engine.Engine {
 // Run runs p on an engine.
 func Run(t TB, e engine.Engine, p *program.Program, in Values) Values {
 	t.Helper()
-	out, err := run(e, p, in)
+	out, err := runOnEngine(e, p, in)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, stablehlo.Text(p))
 	}
 	return out
 }
 
-func run(e engine.Engine, p *program.Program, in Values) (Values, error) {
+func runOnEngine(e engine.Engine, p *program.Program, in Values) (Values, error) {
 	ctx := context.Background()
 	devices, err := Rows(p, in)
 	if err != nil {

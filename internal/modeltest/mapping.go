@@ -16,7 +16,7 @@ import (
 func Names(t testing.TB, file, prefix string) map[string]string {
 	t.Helper()
 	names := map[string]string{}
-	for _, e := range entries(t, file) {
+	for _, e := range readEntries(t, file) {
 		other := e.Diffusers
 		if other == "" {
 			other = e.PT
@@ -39,7 +39,7 @@ func Mapping(t testing.TB, preset, file, prefix string) {
 		params[p.Name] = p
 	}
 	found := map[string]bool{}
-	for _, e := range entries(t, file) {
+	for _, e := range readEntries(t, file) {
 		name := strings.TrimPrefix(e.PT, prefix)
 		p, ok := params[name]
 		if !ok || !slices.Equal(p.Shape, e.Shape) || p.Flax != e.Flax {
@@ -81,8 +81,8 @@ func (n *numbers) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// entries of a mapping, those of repeated layers written out.
-func entries(t testing.TB, file string) []entry {
+// readEntries of a mapping, those of repeated layers written out.
+func readEntries(t testing.TB, file string) []entry {
 	t.Helper()
 	raw, err := os.ReadFile(file)
 	if err != nil {

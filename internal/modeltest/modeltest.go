@@ -98,7 +98,7 @@ type Case struct {
 	Options   weft.Options
 }
 
-func (c Case) load(t testing.TB) (in map[string]*tensor.Tensor, want *tensor.Tensor) {
+func (c Case) loadFixture(t testing.TB) (in map[string]*tensor.Tensor, want *tensor.Tensor) {
 	t.Helper()
 	in = Tensors(t, filepath.Join(c.Dir, "inputs.safetensors"))
 	if c.Inputs != nil {
@@ -114,7 +114,7 @@ func (c Case) load(t testing.TB) (in map[string]*tensor.Tensor, want *tensor.Ten
 // On runs a case on one mesh of a device and compares "out".
 func (c Case) On(t testing.TB, device, on string) {
 	t.Helper()
-	in, want := c.load(t)
+	in, want := c.loadFixture(t)
 	o := c.Options
 	o.Device, o.Mesh = device, on
 	got := Forward(t, Open(t, c.Dir), in, o)["out"]
@@ -142,7 +142,7 @@ func Forward(t testing.TB, m *weft.Model, in map[string]*tensor.Tensor, o weft.O
 // Meshes lists the legal splits over dp, tp and sp of a case on at most so many devices.
 func (c Case) Meshes(t testing.TB, devices int) []string {
 	t.Helper()
-	in, _ := c.load(t)
+	in, _ := c.loadFixture(t)
 	m := Open(t, c.Dir)
 	r, err := m.Request(in)
 	if err != nil {
@@ -160,17 +160,17 @@ func (c Case) Meshes(t testing.TB, devices int) []string {
 // interpreter, and through XLA on a spread of them, with WEFT_LONG_TESTS on all.
 func (c Case) Everywhere(t testing.TB) {
 	t.Helper()
-	c.splits(t, func(i, n int) bool { return i == n/2 || i == n-1 })
+	c.runOnSplits(t, func(i, n int) bool { return i == n/2 || i == n-1 })
 }
 
 // Largely is Everywhere with XLA on the last split alone, for a variant of
 // what Everywhere tries.
 func (c Case) Largely(t testing.TB) {
 	t.Helper()
-	c.splits(t, func(i, n int) bool { return i == n-1 })
+	c.runOnSplits(t, func(i, n int) bool { return i == n-1 })
 }
 
-func (c Case) splits(t testing.TB, compiled func(i, n int) bool) {
+func (c Case) runOnSplits(t testing.TB, compiled func(i, n int) bool) {
 	t.Helper()
 	meshes := c.Meshes(t, 8)
 	for _, device := range Devices() {
@@ -186,7 +186,7 @@ func (c Case) splits(t testing.TB, compiled func(i, n int) bool) {
 // along the way that the fixture has too. It returns how many those were.
 func (c Case) Traced(t testing.TB) int {
 	t.Helper()
-	in, _ := c.load(t)
+	in, _ := c.loadFixture(t)
 	want := Tensors(t, filepath.Join(c.Dir, "expected.safetensors"))
 	o := c.Options
 	o.Device = "reference"

@@ -64,10 +64,10 @@ func Moves(t *testing.T, m models.Model, r models.Request, table []Move) {
 				t.Errorf("%s: there is no such program", what)
 				continue
 			}
-			if got := moves(cost.Collectives(p)); got != c.Want {
+			if got := trafficText(cost.Collectives(p)); got != c.Want {
 				t.Errorf("%s: the program moves %q, want %q", what, got, c.Want)
 			}
-			if got := moves(meshtest.Text(t, p)); got != c.Want {
+			if got := trafficText(meshtest.Text(t, p)); got != c.Want {
 				t.Errorf("%s: the text moves %q, want %q", what, got, c.Want)
 			}
 			random := rand.New(rand.NewPCG(5, 5))
@@ -80,7 +80,7 @@ func Moves(t *testing.T, m models.Model, r models.Request, table []Move) {
 	}
 }
 
-func moves(ts []cost.Traffic) string {
+func trafficText(ts []cost.Traffic) string {
 	lines := []string{}
 	for _, x := range ts {
 		line := fmt.Sprintf("%s %s %d %d", x.Op, x.Axis, x.Count, x.Elements)
