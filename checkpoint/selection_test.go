@@ -170,7 +170,7 @@ func TestFusedRows(t *testing.T) {
 }
 
 func TestBadParts(t *testing.T) {
-	c, _ := a18(t)
+	c, _ := openLargeTensor(t)
 	f4, err := openBytes(t, fileBytes(object(tensorJSON("n", "F4", "[8]", 0, 4)), 0, 0, 0, 0))
 	if err != nil {
 		t.Fatal(err)
