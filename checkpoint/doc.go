@@ -16,9 +16,9 @@
 //   - What stands beside a model is known by one table, internal/bystander: whether a
 //     name may lack the prefix, and whether a tensor may be left unused (require.go).
 //   - An fp8 weight never loses its scale (scale.go).
-//   - A byte of a tensor is read once per Read, however many shards want it (plan.go).
+//   - A byte of a tensor is read once per Read, however many shards want it (read_plan.go).
 //   - Tensors that are loaded whole fit into memory, or nothing is read (read.go).
-//   - Memory beyond the shards is bounded by the workers' buffers (worker.go).
+//   - Memory beyond the shards is bounded by the workers' buffers (read_worker.go).
 //
 // The package knows no model and no device: a shard is a list of half-open index
 // ranges, one per dim.
