@@ -4,7 +4,7 @@ package checkpoint
 
 import "unsafe"
 
-// allocBlock takes memory from the collector's heap and aligns it by hand.
+// allocBlock takes memory from the heap and aligns it.
 func allocBlock(n int) (*Block, error) {
 	if n <= 0 {
 		return &Block{data: []byte{}}, nil

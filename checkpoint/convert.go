@@ -12,13 +12,13 @@ import (
 // convertFunc turns whole elements of src into as many of dst.
 type convertFunc func(dst, src []byte) error
 
-// chooseConverter gives the conversion between two dtypes; nil is a plain copy.
+// chooseConverter gives the conversion between two dtypes; nil means a plain copy.
 //
 //   - Float to float is exact, or rounded once to nearest, ties to even. NaN stays
 //     NaN, and what is too large becomes infinite.
 //   - fp8 to float applies the scale, in one rounding.
 //   - Integer or bool to float is exact or rounded once; to integer, exact or ErrRange.
-//   - Float to integer, and anything to fp8 or bool, is not a conversion that weights need.
+//   - Float to integer, and anything to fp8 or bool, is an error: no weight needs it.
 func chooseConverter(tensor string, from, to dtype.DType, scale float32) (convertFunc, error) {
 	switch {
 	case from == to:
@@ -36,7 +36,7 @@ func chooseConverter(tensor string, from, to dtype.DType, scale float32) (conver
 		"tensor %s: %s cannot be read as %s", tensor, from, to)
 }
 
-// integer is any value of any integer dtype.
+// integer holds a value of any integer dtype, as a sign and a magnitude.
 type integer struct {
 	negative  bool
 	magnitude uint64
@@ -135,7 +135,9 @@ func intToFloat(from, to dtype.DType) convertFunc {
 	}
 }
 
-// roundToOdd53 rounds v to odd at 53 bits, so that a second rounding is as good as one.
+// roundToOdd53 clears the last 11 bits of a value of more than 53 bits and sets the bit
+// before them if one of them was set. A float64 then holds the result exactly, and to
+// round it once more to a narrower float gives the same as to round v directly.
 func roundToOdd53(v uint64) uint64 {
 	const below = 1<<11 - 1
 	if v>>53 == 0 || v&below == 0 {

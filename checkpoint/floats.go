@@ -46,9 +46,9 @@ func f32FromF16(h uint16) uint32 {
 	return sign | math.Float32bits(math.Float32frombits(u)*math.Float32frombits(239<<23))
 }
 
-// roundToOddF32 rounds a float64 to the float32 next to it that is odd, unless it is
-// exact: rounding the result once more, to at most 22 bits, is as good as
-// rounding the float64.
+// roundToOddF32 gives v as a float32 if that is exact, else the one of the two nearest
+// float32 whose last bit is 1. To round the result once more, to at most 22 bits, then
+// gives the same as to round v directly.
 func roundToOddF32(v float64) uint32 {
 	f := float32(v)
 	u := math.Float32bits(f)
@@ -91,7 +91,8 @@ func storeFloat(d dtype.DType) func(b []byte, i int, v float64) {
 	return func(b []byte, i int, v float64) { le.PutUint16(b[2*i:], bf16FromF32(roundToOddF32(v))) }
 }
 
-// floatConverter picks a tight loop where there is one: for the types that weights have.
+// floatConverter picks a loop written for the two dtypes if there is one, as there is
+// for those that weights have, else it goes by float64.
 func floatConverter(from, to dtype.DType) convertFunc {
 	switch [2]dtype.DType{from, to} {
 	case [2]dtype.DType{dtype.BF16, dtype.F32}:

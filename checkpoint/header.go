@@ -16,7 +16,7 @@ import (
 // maxHeader is the largest header that the format allows.
 const maxHeader = 100_000_000
 
-// metadataKey is the one key of a header that is no tensor.
+// metadataKey is the only key of a header that does not name a tensor.
 const metadataKey = "__metadata__"
 
 // header is a parsed and validated safetensors header.
@@ -34,9 +34,9 @@ type tensorInfo struct {
 	begin, end   int64
 }
 
-// readHeader reads the header of a file of the given size. The order of the
-// checks matters: the announced length is compared with the bytes that remain,
-// never added to, and nothing is allocated for it before that.
+// readHeader reads the header of a file of the given size. The order of the checks
+// matters: the announced length is compared with the number of bytes that remain before
+// anything is allocated, and nothing is added to it before that, so that it cannot overflow.
 func readHeader(r io.ReaderAt, file string, size int64) (*header, error) {
 	var first [512]byte // a Git LFS pointer is shorter
 	n, err := r.ReadAt(first[:min(size, int64(len(first)))], 0)
@@ -80,7 +80,8 @@ func readHeader(r io.ReaderAt, file string, size int64) (*header, error) {
 	return h, validateHeader(h, file, size-h.data)
 }
 
-// refuseLFSPointer recognises the text that Git LFS leaves where a file was not fetched.
+// refuseLFSPointer gives an error if head begins with the text that Git LFS leaves in
+// place of a file that was not fetched.
 func refuseLFSPointer(head []byte, file string) error {
 	if !bytes.HasPrefix(head, []byte("version https://git-lfs")) {
 		return nil
@@ -124,7 +125,7 @@ func parseHeader(text []byte, file string) (*header, error) {
 	return h, p.headerFault(file)
 }
 
-// headerParser adds to a scanner what a header's fields mean.
+// headerParser reads a header's JSON: it adds to a scanner the meaning of the fields.
 type headerParser struct {
 	*jsontext.Scanner
 	seen      map[string]bool
@@ -133,6 +134,7 @@ type headerParser struct {
 	duplicate bool   // the error is that tensor came twice
 }
 
+// headerFault gives the error of the header, or nil.
 func (p *headerParser) headerFault(file string) error {
 	switch {
 	case p.OK():
@@ -157,7 +159,7 @@ func clipText(text string, n int) string {
 	return text[:n] + "..."
 }
 
-// readMetadata reads the map of strings to strings.
+// readMetadata reads __metadata__, a map of strings to strings.
 func (p *headerParser) readMetadata() {
 	seen := map[string]bool{}
 	p.Object(func(key string, at int) {
@@ -169,8 +171,9 @@ func (p *headerParser) readMetadata() {
 	})
 }
 
-// readTensorInfo reads the object of one tensor: dtype, shape and data_offsets once each.
-// Other fields are passed over, as in the reference, unless only their case is wrong.
+// readTensorInfo reads the object of one tensor, which has dtype, shape and data_offsets
+// once each. Other fields are skipped, as the reference does, but a field that differs
+// from one of the three only in case is an error.
 func (p *headerParser) readTensorInfo() tensorInfo {
 	var t tensorInfo
 	seen := map[string]bool{}

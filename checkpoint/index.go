@@ -20,9 +20,9 @@ type index struct {
 	total   int64 // metadata.total_size, -1 where it is not given
 }
 
-// openIndex opens every shard that the index names. It reports every absent
-// shard at once, then every broken one, then every tensor that is not where the
-// index says.
+// openIndex opens every shard that the index names. It checks in three steps, each of
+// which reports everything it finds: absent shards, then shards that cannot be opened,
+// then tensors that are in another shard than the index says.
 func (c *Checkpoint) openIndex(path string) error {
 	text, err := readIndexFile(path)
 	if err != nil {
@@ -59,7 +59,8 @@ func (c *Checkpoint) openIndex(path string) error {
 	return nil
 }
 
-// readIndexFile reads an index whole; one beyond the limit of headers is refused unread.
+// readIndexFile reads the text of an index. An index larger than the limit for headers is
+// refused before it is read.
 func readIndexFile(path string) ([]byte, error) {
 	f, err := openRegular(path)
 	if err != nil {
@@ -117,7 +118,7 @@ func parseIndex(text []byte, name string) (*index, error) {
 	return ix, escapes.Err()
 }
 
-// readTotalSize picks total_size out of the index's metadata.
+// readTotalSize takes total_size from the index's metadata and skips everything else.
 func (ix *index) readTotalSize(s *jsontext.Scanner) {
 	if s.Peek() != '{' {
 		s.Skip(0)
@@ -143,7 +144,8 @@ func isPlainName(name string) bool {
 	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\\\x00") && filepath.IsLocal(name)
 }
 
-// checkShardsExist lists every absent shard and the tensors that are in them.
+// checkShardsExist gives an error that lists every absent shard and every tensor that
+// the index puts in one of them.
 func (c *Checkpoint) checkShardsExist(ix *index, name string, shards []string) error {
 	absent := map[string]bool{}
 	lost := MissingShard{Index: name, Tensors: []string{}}
@@ -167,7 +169,8 @@ func (c *Checkpoint) checkShardsExist(ix *index, name string, shards []string) e
 		plural(len(lost.Tensors), "tensor"), nameList(lost.Tensors))
 }
 
-// addIndexedTensors checks the index against the headers and makes the records.
+// addIndexedTensors makes records of the tensors that the index names. It is an error
+// if the headers of the shards do not have each of them exactly where the index says.
 func (c *Checkpoint) addIndexedTensors(ix *index, name string) error {
 	holders := map[string][]string{}
 	for _, f := range c.files {
@@ -241,7 +244,8 @@ func (c *Checkpoint) addNamed(f *file, ix *index) error {
 	return nil
 }
 
-// noteUnnamedFiles notes the files that lie beside the shards and that the index does not name.
+// noteUnnamedFiles adds a notice for each file of weights in the folder that the index
+// does not name.
 func (c *Checkpoint) noteUnnamedFiles(shards []string, name string) {
 	entries, err := os.ReadDir(c.dir)
 	if err != nil {
@@ -258,7 +262,7 @@ func (c *Checkpoint) noteUnnamedFiles(shards []string, name string) {
 	}
 }
 
-// setOf gives the values of m as keys.
+// setOf gives the set of the values of m.
 func setOf(m map[string]string) map[string]bool {
 	set := map[string]bool{}
 	for _, v := range m {

@@ -9,22 +9,23 @@ import (
 	"weft/internal/glob"
 )
 
-// DefaultPrefixes are what repackaged checkpoints put before every key: the
-// single-file packers, the Cosmos trainers, DistributedDataParallel and
-// torch.compile. "model." and "transformer." are not among them: they are part of
-// the official names of some text encoders, and are told by the model's names.
+// DefaultPrefixes are the prefixes that tools put before every key: those that pack a
+// model into a single file, the Cosmos trainers, DistributedDataParallel and
+// torch.compile. "model." and "transformer." are not among them, because they are part
+// of the official names of some text encoders; they are recognised once the names of
+// the model are known.
 var DefaultPrefixes = []string{"model.diffusion_model.", "diffusion_model.", "net.", "module.", "_orig_mod."}
 
-// wrappers are modules that torch puts around a module, anywhere in its name: they
-// hold nothing of their own.
+// wrappers are names that torch inserts, anywhere in a key, for a module around another
+// module. The wrapping modules have no parameters, so the names are removed.
 var wrappers = []string{"_fsdp_wrapped_module.", "_checkpoint_wrapped_module.", "_orig_mod."}
 
-// stripPrefix removes from every key the prefix that all have. A model is
-// identified by its names, so this comes first: a key that lost its prefix, or
-// kept it where the others did not, is an error before anyone guesses.
+// stripPrefix removes the prefix that all keys have. A model is identified by the names
+// of its tensors, so this happens first, and it is an error if some keys lack the prefix
+// of the others.
 //
-// A prefix counts once half of the keys have it; fewer are a module that happens
-// to be called so.
+// A prefix counts if at least half of the keys have it. If fewer have it, it is the name
+// of a module of the model.
 func (c *Checkpoint) stripPrefix(o options) error {
 	if err := c.stripWrappers(); err != nil {
 		return err
@@ -48,7 +49,7 @@ func (c *Checkpoint) stripPrefix(o options) error {
 	}
 }
 
-// stripWrappers takes the wrappers' names out of every key.
+// stripWrappers removes the names of wrappers from every key.
 func (c *Checkpoint) stripWrappers() error {
 	for _, w := range wrappers {
 		count, err := c.renameRecords(func(key string) string {
@@ -67,13 +68,14 @@ func (c *Checkpoint) stripWrappers() error {
 	return nil
 }
 
+// sortedKeys gives the names of all records as they are at this moment, sorted.
 func (c *Checkpoint) sortedKeys() []string {
 	c.sortNames()
 	return c.names
 }
 
-// standsBeside says whether a tensor may lack the prefix of the others: it belongs
-// to another model, or is none of a model's parameters at all.
+// standsBeside says whether a tensor may lack the prefix of the others, because it
+// belongs to another model or is not a parameter.
 func standsBeside(o options, r *record) bool {
 	if _, known := bystander.Find(nil, r.Name); known {
 		return true
@@ -81,7 +83,8 @@ func standsBeside(o options, r *record) bool {
 	return isMarker(r) || isTokenizer(r) || glob.Any(o.siblings, r.Name)
 }
 
-// commonPrefix finds the first prefix that half of the keys have, and the keys without it.
+// commonPrefix finds the first prefix that at least half of the keys have. The keys in
+// odd lack it, although they belong to the model.
 func (c *Checkpoint) commonPrefix(o options) (prefix string, odd []string) {
 	keys := c.sortedKeys()
 	for _, p := range o.prefixes {

@@ -14,36 +14,40 @@ import (
 const (
 	// chunkBytes is the unit of work: small enough that the workers end together.
 	chunkBytes = 4 << 20
-	// directRun is the mean run from which scattering reads beat a buffer. See
-	// BenchmarkColumns; measured on 2 cores of an EPYC 7003.
+	// directRun is the mean length of runs, in bytes, from which reads straight into the
+	// destinations are faster than reads through a buffer. BenchmarkColumns measures it;
+	// this value is from 2 cores of an EPYC 7003.
 	directRun = 1024
-	// exactRuns bounds the reads spent on not reading the gaps between short runs.
+	// exactRuns bounds the number of short runs that are read without the gaps between
+	// them, each by a read of its own.
 	exactRuns = 1 << 16
-	// bridge is the longest gap read through once exactRuns is passed.
+	// bridge is the longest gap, in bytes, that is read and thrown away where there are more
+	// than exactRuns short runs.
 	bridge = 4 << 10
 )
 
-// target is one selection of a tensor and the places that want it.
+// target is one selection of a tensor and the destinations that want it.
 type target struct {
-	index   int // in its job
+	index   int // in targets of its job
 	sel     *selection
 	dsts    [][]byte
 	as      dtype.DType
 	convert convertFunc // nil copies
-	from    int64       // bytes of an element as stored
-	to      int64       // and in dsts
+	from    int64       // bytes of an element in the file
+	to      int64       // bytes of an element in dsts
 	scatter *scatter    // nil where the order of the file is that of dsts
 	rows    *rowScales  // of an fp8 tensor with a scale for each row, or nil
 }
 
-// rowScales are the scales of a tensor's rows.
+// rowScales holds the scales of an fp8 tensor that has one for each row.
 type rowScales struct {
 	scales   []float32
 	rowBytes int64 // of the tensor in the file
 	from     dtype.DType
 }
 
-// convertAt converts the tensor's bytes from pos on.
+// convertAt converts the bytes src, which begin at pos in the tensor. Each row is
+// converted with its own scale.
 func (t *target) convertAt(dst, src []byte, pos int64) error {
 	if t.rows == nil {
 		return t.convert(dst, src)
@@ -59,7 +63,7 @@ func (t *target) convertAt(dst, src []byte, pos int64) error {
 	return nil
 }
 
-// localOffset turns an offset among the selected bytes into one in dsts.
+// localOffset turns an offset among the selected bytes into an offset in dsts.
 func (t *target) localOffset(n int64) int64 { return n / t.from * t.to }
 
 // key identifies the target among those of one tensor.
@@ -71,8 +75,8 @@ func (t *target) key() string {
 	return key
 }
 
-// job is one tensor and all that is wanted of it in this Read. Invariant: equal
-// selections are one target, so each byte is read once however many want it.
+// job is one tensor and everything that this Read wants of it. Invariant: equal
+// selections are one target, so each byte is read once however many parts want it.
 type job struct {
 	rec      *record
 	targets  []*target
@@ -88,7 +92,7 @@ type chunk struct {
 	lo, hi int64
 }
 
-// planJobs checks every part and groups them by tensor, in the order of the files.
+// planJobs checks every part and groups the parts by tensor, in the order of the files.
 func (c *Checkpoint) planJobs(parts []Part) ([]*job, error) {
 	var faults fault.List
 	jobs := map[*record]*job{}
@@ -135,7 +139,7 @@ func (c *Checkpoint) planJobs(parts []Part) ([]*job, error) {
 	return list, nil
 }
 
-// newTarget checks one part.
+// newTarget checks one part and makes the target that reads it.
 func (c *Checkpoint) newTarget(r *record, p *Part) (*target, error) {
 	if r.DType == dtype.Invalid {
 		return nil, fault.New(ErrDType, DType{r.File, p.Name, r.Stored},
@@ -179,8 +183,9 @@ func (c *Checkpoint) newTarget(r *record, p *Part) (*target, error) {
 	return t, err
 }
 
-// scalesOf reads the scale of an fp8 weight, or those of its rows: 1 where there is
-// none. Read as fp8, a weight would lose it.
+// scalesOf reads the scale of an fp8 weight, or the scales of its rows; a tensor without
+// a scale has 1. It is an error to read a scaled weight as fp8 or as an integer, because
+// the scale would be lost.
 func (c *Checkpoint) scalesOf(r *record, name string, to dtype.DType) ([]float32, error) {
 	if r.scale == nil {
 		return []float32{1}, nil
@@ -200,7 +205,8 @@ func (c *Checkpoint) scalesOf(r *record, name string, to dtype.DType) ([]float32
 	return scales, nil
 }
 
-// chooseReadMethod decides how a job is read.
+// chooseReadMethod decides whether a job is read straight into the destinations, and
+// which gaps are read with the runs around them.
 func (j *job) chooseReadMethod() {
 	j.disjoint, j.direct = true, true
 	var runs int64
@@ -221,8 +227,8 @@ func (j *job) chooseReadMethod() {
 }
 
 // selectionsDisjoint reports whether two selections of one tensor are known to share no byte.
-// Only selections cut along the same dims are compared; others count as overlapping,
-// which costs a copy and no more.
+// Only selections that are cut along the same dims are compared. Others count as
+// overlapping, which is always correct and costs a copy.
 func selectionsDisjoint(a, b *selection) bool {
 	if len(a.dims) != len(b.dims) {
 		return false
@@ -255,7 +261,8 @@ func rangesDisjoint(a, b [][2]int64) bool {
 	return true
 }
 
-// cutChunks cuts the jobs into units of work. Ranges of a file that no target spans are left out.
+// cutChunks cuts the jobs into chunks of at most chunkBytes. Ranges of a file that lie in
+// no target's extent are left out.
 func cutChunks(jobs []*job) []chunk {
 	var list []chunk
 	for _, j := range jobs {

@@ -3,12 +3,12 @@ package checkpoint
 import "context"
 
 const (
-	// bufferBytes fits a core's second-level cache beside the code that empties it.
+	// bufferBytes is small enough for a core's second-level cache.
 	bufferBytes = 256 << 10
 	// maxPieces bounds the runs handled at once; the kernel takes 1024 in one read.
 	maxPieces = 1024
-	// copyBytes bounds a read whose bytes are then copied to replicas, so that they
-	// are still in the cache.
+	// copyBytes bounds a read that fills one destination and is then copied to others, so
+	// that the bytes are still in the cache.
 	copyBytes = 256 << 10
 	// readBytes bounds any single read, so that a cancelled context is seen soon.
 	readBytes = 1 << 20
@@ -18,14 +18,14 @@ const (
 type piece struct {
 	target *target
 	pos    int64 // in the tensor
-	n      int64
+	n      int64 // bytes
 	local  int64 // in the target's selected bytes
-	next   int   // the target's next piece, -1 at its last
+	next   int   // number of the target's next piece; -1 for its last
 }
 
-// worker reads chunks, one at a time. Its buffers are all the memory that a Read
-// uses beside the destinations: 400 KB, and 2 MB at most where it converts a tensor
-// that is not row-major.
+// worker reads chunks, one at a time. The buffers of its workers are all the memory that a
+// Read uses besides the destinations: 400 KB each, and at most 2 MB each where a tensor
+// that is not row-major is converted.
 type worker struct {
 	ctx     context.Context
 	reading *reading
@@ -61,8 +61,8 @@ func (w *worker) readChunk(c chunk) error {
 	}
 }
 
-// gatherPieces collects the next pieces that one read can serve: no gap between them
-// beyond the job's bridge, and no more than a read's share.
+// gatherPieces collects the next pieces for one read: the gaps between them are at most
+// the job's bridge, and the read is not larger than its limit.
 func (w *worker) gatherPieces(j *job) (span [2]int64, ok bool) {
 	limit := int64(bufferBytes)
 	if j.direct {
@@ -96,7 +96,8 @@ func (w *worker) gatherPieces(j *job) (span [2]int64, ok bool) {
 	return span, len(w.pieces) > 0
 }
 
-// readScattered reads straight into the destinations.
+// readScattered reads straight into the first destination of each target and copies from
+// there to the others.
 func (w *worker) readScattered(j *job, span [2]int64) error {
 	w.vec.reset()
 	for i := range w.pieces {
@@ -138,8 +139,9 @@ func (w *worker) readBuffered(j *job, span [2]int64) error {
 	return nil
 }
 
-// linkPieces links the pieces of each target, so that a destination is written from one
-// end to the other and not a few bytes at a time by turns with all the others.
+// linkPieces links the pieces of each target, so that each destination is written from
+// its beginning to its end. In the order of the file, a few bytes of every destination
+// would be written in turn, which is slower.
 func (w *worker) linkPieces() {
 	w.heads, w.tails = w.heads[:0], w.tails[:0]
 	for i := range w.pieces {
@@ -157,7 +159,8 @@ func (w *worker) linkPieces() {
 	}
 }
 
-// placePiece puts the bytes of a piece where they belong, converted if need be.
+// placePiece copies the bytes of a piece to the destinations of its target, and converts
+// them where the target asks for another dtype.
 func (w *worker) placePiece(p *piece, src []byte) error {
 	t := p.target
 	if t.scatter != nil {
@@ -179,7 +182,7 @@ func (w *worker) placePiece(p *piece, src []byte) error {
 	return nil
 }
 
-// scatterPiece is place for a tensor whose order in the file is another.
+// scatterPiece is placePiece for a tensor that is not row-major in the file.
 func (w *worker) scatterPiece(p *piece, src []byte) error {
 	t := p.target
 	if t.convert != nil {
@@ -198,13 +201,13 @@ func (w *worker) scatterPiece(p *piece, src []byte) error {
 	return nil
 }
 
-// merge walks the cursors of a chunk's targets in the order of the file.
+// merge goes through the runs of all targets of a chunk in the order of the file.
 type merge struct {
 	cursors  []targetCursor
 	hi       int64
-	disjoint bool  // from the job
-	last     int   // the cursor given last
-	end      int64 // where what was taken of it ended
+	disjoint bool  // as in the job
+	last     int   // number of the cursor that was given last
+	end      int64 // where in the tensor its last piece ended
 }
 
 type targetCursor struct {
@@ -225,7 +228,7 @@ func (m *merge) startChunk(c chunk) {
 }
 
 // nextCursor gives the cursor whose run begins first, nil at the end of the chunk. The
-// caller takes from it.
+// caller moves the cursor past the bytes that it uses.
 func (m *merge) nextCursor() *targetCursor {
 	if len(m.cursors) == 0 {
 		return nil
@@ -234,8 +237,8 @@ func (m *merge) nextCursor() *targetCursor {
 	if k == len(m.cursors) {
 		k = 0
 	}
-	// In a column split the shards take turns: where targets share no byte and the
-	// one after the last begins where that ended, nothing begins earlier.
+	// Where the shards are columns, their runs come in turn: if the targets are disjoint and
+	// the next target's run begins where the last one ended, no other run begins earlier.
 	if c := &m.cursors[k]; m.disjoint && c.n > 0 && c.pos == m.end {
 		m.last = k
 	} else if !m.findFirst() {
@@ -248,7 +251,8 @@ func (m *merge) nextCursor() *targetCursor {
 	return c
 }
 
-// findFirst sets last to the cursor with the smallest position; it is false if all are at their end.
+// findFirst sets last to the cursor with the smallest position. It is false if all cursors
+// are at their end.
 func (m *merge) findFirst() bool {
 	m.last = -1
 	for i := range m.cursors {

@@ -19,8 +19,8 @@ func storedType(name string) (d dtype.DType, bits int64, ok bool) {
 	return dtype.Invalid, bits, ok
 }
 
-// storedBytes is the size in bytes of shape at bits per element. whole is false
-// when that is no whole number of bytes, fits is false when it overflows.
+// storedBytes gives the size in bytes of a shape at bits per element. whole is false when
+// the bits do not fill the last byte, and fits is false when the size overflows.
 func storedBytes(shape []int, bits int64) (bytes int64, whole, fits bool) {
 	n := bits
 	for _, s := range shape {

@@ -8,10 +8,11 @@ import (
 	"weft/fault"
 )
 
-// Tie says that names are one tensor. What the checkpoint has under one of them
-// serves for all, is counted once and read once. Under several it must be equal,
-// byte for byte: then the first stands and the others are dropped. If it has none
-// of them, nothing happens.
+// Tie says that names stand for one tensor, as the shared embedding of a text encoder
+// has several. If the checkpoint has a tensor under one of them, every name gives it, and
+// it is counted and read once. Tensors under several of the names must be equal, byte for
+// byte: the first is kept and the others are dropped. If the checkpoint has none of the
+// names, nothing happens.
 func (c *Checkpoint) Tie(ctx context.Context, names ...string) error {
 	var first *record
 	var doubles []*record
@@ -51,7 +52,7 @@ func (c *Checkpoint) Tie(ctx context.Context, names ...string) error {
 	return nil
 }
 
-// equalTensors compares two tensors, their scales included, a buffer at a time.
+// equalTensors compares two tensors and their scales, a buffer at a time.
 func equalTensors(ctx context.Context, a, b *record) (bool, error) {
 	if a.Stored != b.Stored || !slices.Equal(a.Shape, b.Shape) || (a.scale == nil) != (b.scale == nil) {
 		return false, nil
@@ -85,7 +86,7 @@ func equalTensors(ctx context.Context, a, b *record) (bool, error) {
 	return true, nil
 }
 
-// sameLayout reports whether two tensors at one place of one file are one.
+// sameLayout reports whether two layouts are the same; nil is row-major.
 func sameLayout(a, b *strided) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -93,7 +94,8 @@ func sameLayout(a, b *strided) bool {
 	return slices.Equal(a.frame, b.frame) && slices.Equal(a.from, b.from) && slices.Equal(a.repeat, b.repeat)
 }
 
-// equalStrided compares tensors of which one at least is not row-major, some rows at a time.
+// equalStrided compares two tensors, at least one of which is not row-major. It reads some
+// rows at a time.
 func equalStrided(ctx context.Context, a, b *record) (bool, error) {
 	raw := [2]record{*a, *b} // without their scales, which have been compared
 	raw[0].scale, raw[1].scale = nil, nil

@@ -13,10 +13,11 @@ import (
 	"weft/fault"
 )
 
-// torchSuffixes are the names of what torch.save writes.
+// torchSuffixes are the usual endings of the names of files that torch.save writes.
 var torchSuffixes = []string{".pth", ".pt", ".bin", ".ckpt"}
 
-// isTorch tells a .pth by its name, or by its first bytes where the name says nothing.
+// isTorch says whether a file is a .pth file, by its name or, if the name has another
+// ending, by its first bytes.
 func isTorch(path string) bool {
 	switch ext := filepath.Ext(path); {
 	case slices.Contains(torchSuffixes, ext):
@@ -83,6 +84,7 @@ func (c *Checkpoint) openTorch(path string) error {
 	return faults.Err()
 }
 
+// addTorchNotices adds notices about everything in a .pth file that is left out.
 func (c *Checkpoint) addTorchNotices(f *file) {
 	if len(f.torch.Under) > 0 {
 		c.addNotice("the tensors are under the key %s of %s", nameList(f.torch.Under), f.name)
@@ -98,6 +100,7 @@ func (c *Checkpoint) addTorchNotices(f *file) {
 	}
 }
 
+// addTorch makes a record of a tensor of a .pth file.
 func (c *Checkpoint) addTorch(f *file, t pth.Tensor) error {
 	_, bits, ok := storedType(t.Stored)
 	if !ok {

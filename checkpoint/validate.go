@@ -20,6 +20,7 @@ func validateHeader(h *header, file string, data int64) error {
 	return v.faults.Err()
 }
 
+// validator collects the errors of one header, up to maxViolations.
 type validator struct {
 	file   string
 	begin  int64 // where in the file the data begins
@@ -57,7 +58,8 @@ func (v *validator) checkSize(t *tensorInfo) {
 	}
 }
 
-// checkTiling checks the ranges against each other and the end of the data.
+// checkTiling checks that the tensors' ranges follow each other without gap or overlap
+// from the beginning of the data to its end.
 func (v *validator) checkTiling(tensors []tensorInfo) {
 	order := make([]*tensorInfo, 0, len(tensors))
 	clean := true
@@ -92,8 +94,8 @@ func (v *validator) checkTiling(tensors []tensorInfo) {
 	}
 }
 
-// reportWrongEnd reports data that stops short of the last tensor or goes on after it. The
-// totals are those of the file.
+// reportWrongEnd adds the error for data that ends before the last tensor does, or goes on
+// after it. The sizes in the error are those of the whole file.
 func (v *validator) reportWrongEnd(order []*tensorInfo, end int64) {
 	var last tensorInfo
 	if n := len(order); n > 0 {
