@@ -18,15 +18,15 @@ type (
 	dict   struct{ keys, values []any }
 	global struct{ module, name string }
 	mark   struct{}
-	// opaque is a value that is no tensor and that nobody looks into: what it is in
-	// words, and what it was made of, in which tensors may be.
+	// opaque is a value that is not a tensor and that the machine does not interpret. The
+	// values in holds, from which it was made, may be tensors.
 	opaque struct {
-		is    string
+		is    string // what it is, in words
 		holds []any
 	}
-	// refused is a tensor of a kind that weft does not read; is says which.
+	// refused is a tensor of a kind that weft does not read; is names the kind.
 	refused struct{ is string }
-	// storage is what a persistent id names: the entry of the zip with the data.
+	// storage is the meaning of a persistent id: the entry of the zip that has the data.
 	storage struct {
 		class    string // "FloatStorage"
 		key      string
@@ -36,21 +36,21 @@ type (
 )
 
 const (
-	// maxValues bounds the values that a pickle makes, each of some hundred bytes at the
-	// most: a tensor takes about 30, so that is a state dict of 60,000.
+	// maxValues bounds the values that a pickle makes, each of at most some hundred bytes.
+	// A tensor takes about 30 values, so a state dict may have 60,000 tensors.
 	maxValues = 2_000_000
-	// freeValues are as many as any file may make; beyond them, one a byte of the file.
-	// Only a pickle that was packed has more.
+	// freeValues is how many values any file may make. A larger number needs a larger file,
+	// by one byte for each value. Only a compressed pickle makes more.
 	freeValues = 100_000
-	// maxReferences bounds how many foreign references are listed.
+	// maxReferences bounds the unknown references that an error lists.
 	maxReferences = 100
 	// maxNumber bounds the text of a number.
 	maxNumber = 64
 )
 
-// machine interprets a pickle. Every instruction takes at least a byte and adds at
-// most one value, and a value refers to others, never copies them: memory is
-// bounded by the length of the pickle, and by maxValues.
+// machine interprets a pickle. Its memory is bounded by the length of the pickle and by
+// maxValues: every instruction takes at least one byte and adds at most one value, and a
+// value refers to other values and never copies them.
 type machine struct {
 	b      []byte
 	pos    int
@@ -59,13 +59,13 @@ type machine struct {
 	values int // made so far
 	limit  int // of values
 	spare  int // values that may still be copied from one container to another
-	// foreign are the references to what is not in the list, in the order met.
+	// foreign are the references that are not in the list, in the order of the pickle.
 	foreign []string
 	err     error
 }
 
-// pickleError is a reason and the instruction it applies to. limit is set where a
-// bound was passed.
+// pickleError is a reason and the place of the instruction at fault. limit is set where
+// the pickle exceeds a bound.
 type pickleError struct {
 	pos    int
 	reason string
@@ -74,16 +74,16 @@ type pickleError struct {
 
 func (e *pickleError) Error() string { return fmt.Sprintf("pickle byte %d: %s", e.pos, e.reason) }
 
-// foreignError lists what a pickle refers to that is in no list.
+// foreignError lists the references of a pickle that are not in the list.
 type foreignError struct{ names []string }
 
 func (e *foreignError) Error() string {
 	return "refers to " + strings.Join(e.names, ", ")
 }
 
-// unpickle runs a pickle of a file of size bytes to its STOP and gives what is then on
-// the stack. A reference
-// to anything outside of the list is an error wherever it stands, behind the STOP too.
+// unpickle interprets a pickle of a file of size bytes up to its STOP and gives the value
+// on top of the stack. A reference to anything outside of the list is an error wherever it
+// is, even after the STOP.
 func unpickle(b []byte, size int64) (any, error) {
 	m := newMachine(b, size)
 	v := m.runToStop()
@@ -99,7 +99,7 @@ func unpickle(b []byte, size int64) (any, error) {
 	return v, m.err
 }
 
-// newMachine makes one for a pickle that lies in a file of size bytes.
+// newMachine makes a machine for a pickle in a file of size bytes.
 func newMachine(b []byte, size int64) *machine {
 	return &machine{b: b, memo: map[uint64]any{}, spare: len(b), limit: int(min(maxValues, freeValues+size))}
 }
@@ -163,14 +163,15 @@ func (m *machine) push(v any) {
 	m.stack = append(m.stack, v)
 }
 
-// countValue counts what is put on the stack or remembered.
+// countValue counts a value that is pushed on the stack or remembered, up to the limit.
 func (m *machine) countValue() {
 	if m.values++; m.values > m.limit && m.err == nil {
 		m.err = &pickleError{pos: -1, reason: fmt.Sprintf("more than %d values", m.limit), limit: &Limit{What: "values of the pickle", Have: int64(m.values), Limit: int64(m.limit)}}
 	}
 }
 
-// noteReference gives a reference to a function or class, and notes one that is not in the list.
+// noteReference makes a reference to a function or class. If it is not in the list, it is
+// added to foreign.
 func (m *machine) noteReference(module, name string) global {
 	g := global{module, name}
 	if text := clipText(module + "." + name); !isKnownReference(g) && len(m.foreign) < maxReferences && !slices.Contains(m.foreign, text) {
@@ -197,7 +198,7 @@ func (m *machine) top() any {
 	return m.stack[len(m.stack)-1]
 }
 
-// popMark takes everything above the last mark, and the mark.
+// popMark removes everything above the last mark, and the mark.
 func (m *machine) popMark() []any {
 	for i := len(m.stack) - 1; i >= 0; i-- {
 		if _, ok := m.stack[i].(mark); ok {
@@ -294,7 +295,7 @@ func (m *machine) runInstruction(op byte) {
 	}
 }
 
-// runScalar runs the instructions that push numbers and text.
+// runScalar runs the instructions that push numbers and text; false is another instruction.
 func (m *machine) runScalar(op byte) bool {
 	switch op {
 	case 'J':
@@ -367,7 +368,8 @@ func decodeIntegerLine(text string) any {
 	return v
 }
 
-// decodeLong reads two's complement of any length.
+// decodeLong reads an integer in two's complement. Integers of more than 8 bytes are
+// opaque.
 func decodeLong(b []byte) any {
 	if len(b) > 8 {
 		return &opaque{is: "a number"}
@@ -382,7 +384,8 @@ func decodeLong(b []byte) any {
 	return int64(v)
 }
 
-// runContainer runs the instructions that build tuples, lists, dicts and sets.
+// runContainer runs the instructions that build tuples, lists, dicts and sets; false is
+// another instruction.
 func (m *machine) runContainer(op byte) bool {
 	switch op {
 	case ')':
@@ -419,7 +422,7 @@ func (m *machine) runContainer(op byte) bool {
 	return true
 }
 
-// appendItems appends to the list, or to what else takes items, on top of the stack.
+// appendItems appends to the list or opaque value on top of the stack.
 func (m *machine) appendItems(v ...any) {
 	switch top := m.top().(type) {
 	case *list:
@@ -431,7 +434,7 @@ func (m *machine) appendItems(v ...any) {
 	}
 }
 
-// setItems adds pairs to the dict, or to what else takes them, on top of the stack.
+// setItems adds pairs of key and value to the dict or opaque value on top of the stack.
 func (m *machine) setItems(pairs []any) {
 	if len(pairs)%2 != 0 {
 		m.fail("a key without a value")
@@ -453,7 +456,8 @@ func (d *dict) addPairs(pairs []any) {
 	}
 }
 
-// runMemo runs the instructions that remember and recall values.
+// runMemo runs the instructions that remember values and recall them; false is another
+// instruction.
 func (m *machine) runMemo(op byte) bool {
 	m.countValue()
 	switch op {
@@ -493,7 +497,8 @@ func (m *machine) pushRemembered(i uint64) {
 	m.push(v)
 }
 
-// readStorageID reads torch's id of a storage: ('storage', class, key, location, elements).
+// readStorageID reads a persistent id as torch writes it: ('storage', class, key,
+// location, elements).
 func (m *machine) readStorageID(id any) any {
 	t, ok := id.(tuple)
 	if !ok || len(t) < 5 || t[0] != "storage" {

@@ -47,8 +47,9 @@ var dtypes = map[string]string{
 // otherSizes are the bytes of an element of those types that weft can list but not read.
 var otherSizes = map[string]int64{"C64": 8, "F8_E8M0": 1, "F8_E4M3FNUZ": 1, "F8_E5M2FNUZ": 1}
 
-// resultOfCall gives what a function of a pickle would: tensors for those that rebuild
-// tensors, a dict for those that make one, and an inert object for all others.
+// resultOfCall gives the result of a call in a pickle, without running anything: a tensor
+// for functions that rebuild tensors, a dict for those that make one, and an inert object
+// for all others.
 func (m *machine) resultOfCall(f, args any) any {
 	a, ok := args.(tuple)
 	if !ok {
@@ -87,8 +88,8 @@ func (m *machine) resultOfCall(f, args any) any {
 	return &opaque{is: g.module + "." + g.name, holds: a}
 }
 
-// rebuildFromType reads (function, class, arguments, state): a tensor of a class. Of
-// torch's own classes it is what the function gives.
+// rebuildFromType reads (function, class, arguments, state), a tensor of a class. For
+// torch's own classes, it is the tensor that the function gives.
 func (m *machine) rebuildFromType(a tuple) any {
 	if len(a) < 3 {
 		m.fail("a tensor of a class without its arguments")
@@ -116,7 +117,7 @@ func isTensor(v any) bool {
 	return false
 }
 
-// orderedDict takes the pairs, if any, that an ordered dict is made from.
+// orderedDict makes a dict from the pairs in the arguments, if there are any.
 func (m *machine) orderedDict(args tuple) *dict {
 	d := &dict{}
 	if len(args) == 0 {
@@ -183,9 +184,10 @@ func (m *machine) rebuildTensor(name string, a tuple) any {
 	return v
 }
 
-// maxRank is torch's.
+// maxRank is torch's own limit on the number of dims.
 const maxRank = 64
 
+// readIntegers reads a shape or strides: a tuple of integers.
 func readIntegers(v any) ([]int64, bool) {
 	t, ok := v.(tuple)
 	if !ok || len(t) > maxRank {
@@ -240,8 +242,9 @@ func (v *view) resolveTensor(file, name string, e entry) (Tensor, error) {
 	return t, nil
 }
 
-// lastElement is the index in the storage of the last element, -1 where there is none; ok
-// is false for what cannot be: negative numbers, another number of strides than dims, overflow.
+// lastElement gives the index in the storage of the tensor's last element, -1 for an empty
+// tensor. ok is false for negative numbers, for another number of strides than dims, and
+// for overflow.
 func (v *view) lastElement() (last int64, ok bool) {
 	if len(v.shape) != len(v.strides) || v.offset < 0 {
 		return 0, false
