@@ -9,19 +9,20 @@ import (
 	"weft/fault"
 )
 
-// bpe joins the characters of a word, the pair with the lowest rank first, of equal
-// ranks the leftmost one.
+// bpe is byte-pair encoding as the tokenizers library does it. It joins the characters of
+// a word pair by pair: the pair with the lowest rank first and, among pairs of equal rank,
+// the leftmost.
 type bpe struct {
 	ids          map[string]int32
 	merges       *mergeTable
-	prefix       string // of every character of a word but the first
-	suffix       string // of the last character of a word
+	prefix       string // is put before every character of a word except the first
+	suffix       string // is put after the last character of a word
 	unknown      int32  // -1: characters without a piece are left out, as the tokenizers library does
 	fuseUnknown  bool
-	ignoreMerges bool     // a word that is a piece is that piece
-	bytes        *byteIDs // byte pieces to fall back to, or nil
-	plain        [512]int32
-	scratch      sync.Pool // of *bpeScratch
+	ignoreMerges bool       // a word that is a piece gets the id of that piece at once
+	bytes        *byteIDs   // byte pieces to fall back to, or nil
+	plain        [512]int32 // ids of the first characters of Unicode, see fillPlainIDs
+	scratch      sync.Pool  // of *bpeScratch
 }
 
 type bpeScratch struct {
@@ -34,8 +35,8 @@ type bpeScratch struct {
 type symbol struct {
 	id         int32
 	prev, next int32
-	rank       uint32 // of the pair with the next symbol, in short words
-	joined     int32  // what that pair becomes
+	rank       uint32 // of the pair with the next symbol; used in short words alone
+	joined     int32  // the id that this pair becomes
 }
 
 type merge struct {
@@ -46,7 +47,8 @@ type merge struct {
 
 const noRank = math.MaxUint32
 
-// fillPlainIDs prepares the ids of single characters that have neither prefix nor suffix.
+// fillPlainIDs looks up the ids of the first characters of Unicode, without prefix and
+// suffix, so that most characters of a text need no search in a map.
 func (b *bpe) fillPlainIDs() *bpe {
 	for r := range b.plain {
 		id, ok := b.ids[string(rune(r))]
@@ -58,7 +60,8 @@ func (b *bpe) fillPlainIDs() *bpe {
 	return b
 }
 
-// shortWord is up to where pairs are compared one by one; longer words keep a heap.
+// shortWord is the largest number of symbols for which all pairs are compared to find the
+// next one to join. For longer words, which would take quadratic time, a heap is kept.
 const shortWord = 24
 
 // appendIDs appends the ids of a word.
@@ -93,7 +96,7 @@ func (b *bpe) appendIDs(ids []int, word string) ([]int, error) {
 	return ids, nil
 }
 
-// makeSymbols makes the symbols of a word's characters.
+// makeSymbols fills s with a symbol for each character of a word.
 func (b *bpe) makeSymbols(s *bpeScratch, word string) {
 	s.symbols = s.symbols[:0]
 	pending := false // an unknown character that is not written yet
@@ -159,8 +162,8 @@ func (s *bpeScratch) addSymbol(id int32) {
 	s.symbols = append(s.symbols, symbol{id: id, prev: n - 1, next: n + 1})
 }
 
-// joinNext puts the symbol after i into i, and gives those on both sides of the result,
-// -1 where there is none.
+// joinNext joins symbol i with the one after it to a symbol with an id. It gives the
+// symbols before and after the result, -1 where there is none.
 func (s *bpeScratch) joinNext(i, id int32) (prev, next int32) {
 	left := &s.symbols[i]
 	right := &s.symbols[left.next]
@@ -172,7 +175,7 @@ func (s *bpeScratch) joinNext(i, id int32) (prev, next int32) {
 	return left.prev, left.next
 }
 
-// rankPair notes the rank of the pair that begins at i.
+// rankPair looks up the rank of the pair that begins at symbol i.
 func (s *bpeScratch) rankPair(merges *mergeTable, i int32) {
 	y := &s.symbols[i]
 	y.rank = noRank
@@ -234,7 +237,7 @@ func (s *bpeScratch) mergeLong(merges *mergeTable) {
 
 func (a merge) before(b merge) bool { return a.rank < b.rank || a.rank == b.rank && a.pos < b.pos }
 
-// queuePair queues the pair that begins at i.
+// queuePair adds the pair that begins at symbol i to the heap, if it can be joined.
 func (s *bpeScratch) queuePair(merges *mergeTable, i int32) {
 	y := s.symbols[i]
 	if y.next < 0 {
@@ -247,9 +250,9 @@ func (s *bpeScratch) queuePair(merges *mergeTable, i int32) {
 	s.queue = heapPush(s.queue, merge{rank, i, id})
 }
 
-// mergeTable finds the rank of a pair and what it becomes. It is a hash table with
-// open addressing: a vocabulary has hundreds of thousands of pairs, and every
-// character of a text asks.
+// mergeTable maps a pair of ids to its rank and the id that it becomes. It is a hash table
+// with open addressing and not a map, for speed: a vocabulary has hundreds of thousands of
+// pairs, and every character of a text needs a look-up.
 type mergeTable struct {
 	slots []mergeSlot
 	shift uint
@@ -282,7 +285,7 @@ func (t *mergeTable) findSlot(pair uint64) *mergeSlot {
 
 func pairKey(a, b int32) uint64 { return uint64(uint32(a))<<32 | uint64(uint32(b)) + 1 }
 
-// set notes a pair; of two equal ones the later counts.
+// set adds a pair; a pair that is added twice keeps the later values.
 func (t *mergeTable) set(a, b int32, rank uint32, id int32) {
 	key := pairKey(a, b)
 	*t.findSlot(key) = mergeSlot{key, rank, id}
@@ -293,8 +296,8 @@ func (t *mergeTable) find(a, b int32) (rank uint32, id int32, ok bool) {
 	return s.rank, s.id, s.pair != 0
 }
 
-// buildMerges numbers the merges of a file by their order. Each must join two pieces
-// of the vocabulary to a third.
+// buildMerges fills the table of merges; the rank of a merge is its place in the file.
+// Each must join two pieces of the vocabulary to a third.
 func (b *bpe) buildMerges(merges [][2]string, f *faults, where func(i int) string) {
 	b.merges = newMergeTable(len(merges))
 	var joined []byte

@@ -9,15 +9,16 @@ import (
 	"strings"
 )
 
-// fields reads the object at one place of a document. What is asked for is taken out;
-// close refuses what is left, because nobody would have looked at it.
+// fields reads one object of a document. Each method that reads a field removes it, and
+// close then refuses the fields that are left, because nothing has read them and the
+// tokenizer would ignore them in silence.
 type fields struct {
 	f     *faults
 	where string
 	m     map[string]any
 }
 
-// objectAt takes a value that has to be an object.
+// objectAt makes fields of a value, which must be an object.
 func (f *faults) objectAt(v any, where string) *fields {
 	m, ok := v.(map[string]any)
 	if !ok {
@@ -35,15 +36,15 @@ func joinPath(where, key string) string {
 	return where + "." + key
 }
 
-// take gives a value and forgets it.
+// take removes a field and gives its value.
 func (o *fields) take(key string) (any, bool) {
 	v, ok := o.m[key]
 	delete(o.m, key)
 	return v, ok
 }
 
-// takeOr gives the value of a key as a T. Where the key is absent or null it gives
-// fallback, or a fault where there is none.
+// takeOr removes a field and gives its value as a T. If the field is absent or null, it
+// gives the fallback or, without one, adds an error, in which what describes a T.
 func takeOr[T any](o *fields, key, what string, fallback ...T) T {
 	var none T
 	v, ok := o.take(key)
@@ -73,7 +74,7 @@ func (o *fields) flag(key string, fallback ...bool) bool {
 
 func (o *fields) list(key string) []any { return takeOr[[]any](o, key, "a list") }
 
-// maxID bounds ids and lengths: no vocabulary and no text encoder is near it.
+// maxID bounds ids and lengths. No vocabulary and no text encoder comes near it.
 const maxID = 1 << 28
 
 // wholeNumber reads a number from 0 to maxID.
@@ -103,7 +104,7 @@ func (f *faults) wholeNumberAt(v any, where string) int {
 	return i
 }
 
-// oneOf reads a string that is one of some.
+// oneOf reads a string that must be one of words.
 func (o *fields) oneOf(key string, words []string, fallback ...string) string {
 	s := o.text(key, fallback...)
 	if o.m != nil && !slices.Contains(words, s) && s != "" {
@@ -112,14 +113,14 @@ func (o *fields) oneOf(key string, words []string, fallback ...string) string {
 	return s
 }
 
-// ignore drops fields that change nothing about the ids.
+// ignore removes fields that do not change the ids.
 func (o *fields) ignore(keys ...string) {
 	for _, k := range keys {
 		delete(o.m, k)
 	}
 }
 
-// close refuses the fields that nobody asked for.
+// close adds an error for each field that was not read.
 func (o *fields) close() {
 	for _, k := range slices.Sorted(maps.Keys(o.m)) {
 		o.f.addUnsupported(o.pathOf(k), "the field is not known, so its meaning would be lost")

@@ -11,15 +11,15 @@ import (
 	"weft/fault"
 )
 
-// pattern is a regular expression as tokenizer.json writes them: Oniguruma's
-// dialect, where the first alternative that matches wins, with look-ahead and
-// possessive repeats. Package regexp has neither. What is not understood is refused
-// when the pattern is read.
+// pattern is a regular expression in the dialect of tokenizer.json. It is Oniguruma's:
+// the first alternative that matches wins, and it has look-ahead and possessive repeats,
+// which package regexp lacks. Syntax that this package does not know is refused when the
+// pattern is read.
 //
-// It runs as a program with a stack of the places to return to. A repeat of one set
-// of characters, which is what these patterns are made of, is one instruction and
-// one entry on the stack, so the usual patterns take time in proportion to the text.
-// Patterns that do not are stopped after a number of steps (see maxSteps).
+// A pattern is compiled to a program, which runs with a stack of places to backtrack to.
+// A repeat of one set of characters, of which tokenizers' patterns mostly consist, is one
+// instruction and one entry on the stack, so the usual patterns take time in proportion to
+// the text. A pattern that takes longer is stopped after a number of steps (see maxSteps).
 type pattern struct {
 	text string
 	prog []instruction
@@ -28,10 +28,10 @@ type pattern struct {
 type instruction struct {
 	op         opcode
 	set        *runeSet
-	min, max   int // of a repeat; max < 0 has no end
+	min, max   int // of a repeat; max < 0 is no limit
 	possessive bool
 	negative   bool
-	x, y       int // targets: of a split both, of a jump x; a look-around ends at x
+	x, y       int // targets: a split tries x and then y, a jump goes to x, a look-around goes on at x
 }
 
 type opcode uint8
@@ -52,7 +52,7 @@ const (
 	opWordEdge
 )
 
-// What a pattern may cost: instructions, nesting, and steps on one text of n bytes.
+// The limits on what a pattern may cost. maxSteps bounds the steps on a text of n bytes.
 const (
 	maxInstructions = 20000
 	maxNesting      = 50
@@ -61,7 +61,7 @@ const (
 
 func maxSteps(n int) int { return 1<<16 + 2000*n }
 
-// node is a parsed pattern.
+// node is a node of the syntax tree of a pattern.
 type node struct {
 	kind       nodeKind
 	set        *runeSet
@@ -103,8 +103,8 @@ func (n *node) canBeEmpty() bool {
 	return true
 }
 
-// compilePattern reads a pattern that splits or replaces text; one that matches the
-// empty text is refused. The error says what was not understood.
+// compilePattern compiles a pattern that splits or replaces text. A pattern that can match
+// the empty text is refused. The error says which part is not supported.
 func compilePattern(text string) (*pattern, error) {
 	p := &patternParser{src: []rune(text)}
 	root := p.parseChoice(0, false)
@@ -124,7 +124,7 @@ func compilePattern(text string) (*pattern, error) {
 	return c, nil
 }
 
-// mustPattern is for patterns that stand in this package.
+// mustPattern compiles a pattern of this package, and panics where it is wrong.
 func mustPattern(text string) *pattern {
 	p, err := compilePattern(text)
 	if err != nil {
@@ -133,11 +133,13 @@ func mustPattern(text string) *pattern {
 	return p
 }
 
+// addInstruction appends an instruction; it is false when the program is too long.
 func (p *pattern) addInstruction(in instruction) bool {
 	p.prog = append(p.prog, in)
 	return len(p.prog) <= maxInstructions
 }
 
+// emitNode appends the instructions of a node; it is false when the program is too long.
 func (p *pattern) emitNode(n *node) bool {
 	switch n.kind {
 	case nodeSet:
@@ -231,14 +233,15 @@ type matcher struct {
 	steps int
 }
 
-// frame is a place to return to: an instruction and a position. A repeat gives back
-// one character at a time, down to low.
+// frame is a place to backtrack to: an instruction and a position. For a repeat, low is
+// the lowest position: it gives back one character at a time down to there. It is -1 for
+// all others.
 type frame struct {
 	pc, pos, low int
 }
 
-// findMatches gives the pieces of text that match, left to right. The text is valid
-// UTF-8.
+// findMatches calls visit for the parts of text that match, from left to right. The text
+// must be valid UTF-8.
 func (p *pattern) findMatches(text string, visit func(start, end int)) error {
 	m := matcher{p: p, text: text, steps: maxSteps(len(text))}
 	for at := 0; at < len(text); {
@@ -257,7 +260,8 @@ func (p *pattern) findMatches(text string, visit func(start, end int)) error {
 	return nil
 }
 
-// matchFrom matches from an instruction and a position on and gives the end, or -1.
+// matchFrom runs the program from an instruction and a position on. It gives the end of
+// the match, or -1 if there is none.
 func (m *matcher) matchFrom(pc, pos int) int {
 	base := len(m.stack)
 	defer func() { m.stack = m.stack[:base] }()
@@ -366,7 +370,7 @@ func (m *matcher) checkAssertion(in *instruction, pos int) bool {
 	return false
 }
 
-// runeSet is a class of characters. Those of ASCII are looked up in a bitmap.
+// runeSet is a set of characters. ASCII characters are looked up in a bitmap.
 type runeSet struct {
 	ascii   [2]uint64
 	ranges  []rune // pairs: first, last
@@ -374,7 +378,7 @@ type runeSet struct {
 	without []*unicode.RangeTable // everything but these
 	subs    []*runeSet
 	negated bool
-	folded  bool // a character counts when it does in another case
+	folded  bool // a character is in the set if it is in another case
 }
 
 func (s *runeSet) contains(r rune) bool {
@@ -418,7 +422,7 @@ func (s *runeSet) lookUp(r rune) bool {
 	return false
 }
 
-// fillBitmap fills the bitmap when everything else is there.
+// fillBitmap fills the bitmap. It is called when all other fields are set.
 func (s *runeSet) fillBitmap() *runeSet {
 	for r := rune(0); r < utf8.RuneSelf; r++ {
 		if s.containsWide(r) {
@@ -434,8 +438,8 @@ var (
 	numberSet = (&runeSet{tables: findTables("N")}).fillBitmap()
 	letterSet = (&runeSet{tables: slices.Concat(findTables("L"), findTables("M"), findTables("Nd"), findTables("Pc"),
 		[]*unicode.RangeTable{unicode.Nl, unicode.Other_Alphabetic})}).fillBitmap()
-	// Oniguruma counts Latin-1's numbers, but no others of their category, as parts of
-	// words.
+	// To Oniguruma, the numbers of category No are parts of words if they are in Latin-1,
+	// and not otherwise.
 	wordSet   = (&runeSet{subs: []*runeSet{letterSet}, ranges: []rune{0xb2, 0xb3, 0xb9, 0xb9, 0xbc, 0xbe}}).fillBitmap()
 	hexSet    = (&runeSet{ranges: []rune{'0', '9', 'a', 'f', 'A', 'F'}}).fillBitmap()
 	anySet    = (&runeSet{ranges: []rune{'\n', '\n'}, negated: true}).fillBitmap()
@@ -450,7 +454,7 @@ func singleRune(r rune, fold bool) *runeSet {
 	return (&runeSet{ranges: []rune{r, r}, folded: fold}).fillBitmap()
 }
 
-// patternParser reads a pattern. The first thing that is not understood sticks.
+// patternParser parses a pattern. It keeps the first error and stops there.
 type patternParser struct {
 	src []rune
 	pos int
@@ -474,11 +478,12 @@ func (p *patternParser) takeText(text string) bool {
 	if !p.nextIs(text) {
 		return false
 	}
-	p.pos += len(text) // ASCII alone is ever asked for
+	p.pos += len(text) // callers pass ASCII alone, so bytes are characters
 	return true
 }
 
-// parseChoice reads alternatives up to a closing parenthesis or the end.
+// parseChoice parses alternatives up to a closing parenthesis or the end. With fold, case
+// does not matter.
 func (p *patternParser) parseChoice(depth int, fold bool) *node {
 	if depth > maxNesting {
 		p.fail("nesting deeper than %d", maxNesting)
@@ -493,7 +498,8 @@ func (p *patternParser) parseChoice(depth int, fold bool) *node {
 	return n
 }
 
-// foldedPairs are letters that are one character in another case: ß is ss, ﬁ is fi.
+// foldedPairs are pairs of letters that match a single character if case does not matter:
+// ss matches ß, and fi matches ﬁ. This package does not do that, so they are refused.
 var foldedPairs = []string{"ss", "ff", "fi", "fl", "st"}
 
 func (p *patternParser) parseSequence(depth int, fold bool) *node {
@@ -520,7 +526,8 @@ func (p *patternParser) parseSequence(depth int, fold bool) *node {
 	return n
 }
 
-// parseQuantifiers reads what may follow an atom: ?, *, +, {n,m}, and + for possessive.
+// parseQuantifiers parses the repeats that may follow an atom: ?, *, +, {n,m}, each of them
+// possessive with another +.
 func (p *patternParser) parseQuantifiers(sub *node) *node {
 	for p.hasMore() {
 		low, high, braces := 0, -1, false
@@ -560,7 +567,7 @@ func (p *patternParser) parseQuantifiers(sub *node) *node {
 	return sub
 }
 
-// parseBraces reads {n}, {n,}, {,m} or {n,m}. Anything else is text.
+// parseBraces parses {n}, {n,}, {,m} or {n,m}. Braces around anything else are text.
 func (p *patternParser) parseBraces() (low, high int, ok bool) {
 	if !p.nextIs("{") {
 		return 0, 0, false
@@ -618,7 +625,7 @@ func (p *patternParser) checkFold(r rune, fold bool) {
 	}
 }
 
-// parseGroup reads what a parenthesis begins.
+// parseGroup parses what begins with a parenthesis.
 func (p *patternParser) parseGroup(depth int, fold bool) *node {
 	n := &node{kind: nodeEmpty}
 	wrap := func(kind nodeKind, negative bool) {
@@ -676,7 +683,7 @@ func (p *patternParser) parseGroup(depth int, fold bool) *node {
 	return n
 }
 
-// parseEscape reads a backslash and what follows it outside of brackets.
+// parseEscape parses a backslash and what follows it, outside of brackets.
 func (p *patternParser) parseEscape(fold bool) *node {
 	if p.pos+1 < len(p.src) {
 		op := map[rune]opcode{'A': opTextStart, 'z': opTextEnd, 'b': opWordEdge, 'B': opWordEdge}
@@ -695,7 +702,7 @@ func (p *patternParser) parseEscape(fold bool) *node {
 
 var escapedRunes = map[rune]rune{'n': '\n', 't': '\t', 'r': '\r', 'f': '\f', 'v': '\v', 'a': 7, 'e': 27}
 
-// parseEscapedSet reads an escape that stands for a set or, where the set is nil, for a
+// parseEscapedSet parses an escape that stands for a set or, where it gives no set, for a
 // character.
 func (p *patternParser) parseEscapedSet(fold bool) (*runeSet, rune) {
 	if p.pos+1 >= len(p.src) {
@@ -726,7 +733,7 @@ func (p *patternParser) parseEscapedSet(fold bool) (*runeSet, rune) {
 	return nil, r
 }
 
-// parseCodePoint reads \xHH, \x{H...} or \uHHHH.
+// parseCodePoint parses \xHH, \x{H...} or \uHHHH.
 func (p *patternParser) parseCodePoint() (*runeSet, rune) {
 	digits, skip := 2, 0
 	rest := p.src[p.pos+2:]
@@ -747,7 +754,7 @@ func (p *patternParser) parseCodePoint() (*runeSet, rune) {
 	return spaceSet, 0
 }
 
-// parseProperty reads \p{Name}, \p{^Name} or \P{Name}: a general category or a script.
+// parseProperty parses \p{Name}, \p{^Name} or \P{Name}: a general category or a script.
 func (p *patternParser) parseProperty(negated, fold bool) *runeSet {
 	end := slices.Index(p.src[p.pos:], '}')
 	if end < 4 || p.src[p.pos+2] != '{' {
@@ -777,7 +784,8 @@ var longCategories = map[string]string{
 }
 
 // findTables finds a category or a script by the name that a pattern gives it.
-// Oniguruma ignores case there. C is not among them: unassigned characters belong to it.
+// Oniguruma ignores case in names. The category C is not supported, because it contains
+// the unassigned characters, and those differ between versions of Unicode.
 func findTables(name string) []*unicode.RangeTable {
 	if long, ok := longCategories[strings.ToLower(name)]; ok {
 		name = long
@@ -792,7 +800,7 @@ func findTables(name string) []*unicode.RangeTable {
 	return nil
 }
 
-// parseClass reads a set in brackets. A set in brackets within it is added to it.
+// parseClass parses a set in brackets. A set in brackets within it is added to it.
 func (p *patternParser) parseClass(depth int, fold bool) *runeSet {
 	s := &runeSet{folded: fold}
 	p.pos++
@@ -837,7 +845,7 @@ func (p *patternParser) parseClass(depth int, fold bool) *runeSet {
 	return spaceSet
 }
 
-// parseClassRune reads a character of a set, or an escape that is a set itself.
+// parseClassRune parses a character of a set, or an escape that is a set itself.
 func (p *patternParser) parseClassRune(fold bool) (*runeSet, rune, bool) {
 	r := p.src[p.pos]
 	if r != '\\' {

@@ -2,7 +2,7 @@ package tokenizer
 
 import "maps"
 
-// readPostProcessor reads what is added to the ids of a text.
+// readPostProcessor reads which ids are added before and after those of a text.
 func (r *jsonReader) readPostProcessor(v any, where string) {
 	if v == nil {
 		return
@@ -10,7 +10,7 @@ func (r *jsonReader) readPostProcessor(v any, where string) {
 	o := r.objectAt(v, where)
 	switch kind := o.text("type"); kind {
 	case "ByteLevel":
-		o.ignore("add_prefix_space", "trim_offsets", "use_regex") // places in the text alone
+		o.ignore("add_prefix_space", "trim_offsets", "use_regex") // change offsets in the text, not ids
 	case "RobertaProcessing", "BertProcessing":
 		o.ignore("trim_offsets", "add_prefix_space")
 		r.addAround([]int{r.namedID(o, "cls")}, []int{r.namedID(o, "sep")}, where)
@@ -27,8 +27,8 @@ func (r *jsonReader) readPostProcessor(v any, where string) {
 	o.close()
 }
 
-// addAround notes what comes before and after the ids of a text. The tokenizers library
-// has no meaning for two post-processors of which both add tokens.
+// addAround sets the ids before and after those of a text. A file with two post-processors
+// that both add tokens is refused, because the tokenizers library gives it no meaning.
 func (r *jsonReader) addAround(before, after []int, where string) {
 	if len(r.out.before)+len(r.out.after) > 0 {
 		r.addUnsupported(where, "a second post-processor that adds tokens")
@@ -50,7 +50,7 @@ func (r *jsonReader) namedID(o *fields, key string) int {
 	return r.wholeNumberAt(pair[1], itemPath(o.pathOf(key), 1))
 }
 
-// readTemplate reads the template for one text. The one for pairs is of no use here.
+// readTemplate reads the template for one text, and ignores the one for pairs of texts.
 func (r *jsonReader) readTemplate(o *fields) {
 	o.ignore("pair")
 	tokens := map[string][]int{}

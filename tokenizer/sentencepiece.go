@@ -18,7 +18,7 @@ const (
 	pieceByte        = 6
 )
 
-// spBlank is how SentencePiece writes a blank.
+// spBlank is the character that SentencePiece writes for a blank.
 const spBlank = "▁"
 
 type spPiece struct {
@@ -27,7 +27,7 @@ type spPiece struct {
 	kind  uint64
 }
 
-// spModel is what a SentencePiece model says.
+// spModel holds the contents of a SentencePiece model.
 type spModel struct {
 	faults
 	pieces       []spPiece
@@ -62,14 +62,14 @@ func parseSentencePiece(path string, b []byte) (*Tokenizer, error) {
 	return t, nil
 }
 
-// fieldReader is the type of a field and what takes its value: bytes, or a number. A
-// field without one changes nothing about the ids.
+// fieldReader is the type of a field and the function that takes its value: bytes, or a
+// number. The function is nil for a field that does not change the ids.
 type fieldReader struct {
 	typ  protowire.Type
 	take func(b []byte, n uint64)
 }
 
-// readMessage goes through a message. A field that is not in the list is refused.
+// readMessage reads the fields of a message. A field that is not in known is refused.
 func (m *spModel) readMessage(b []byte, where string, known map[protowire.Number]fieldReader) {
 	for len(b) > 0 && m.n == 0 {
 		number, typ, n := protowire.ConsumeTag(b)
@@ -139,8 +139,8 @@ func flagInto(to *bool) fieldReader {
 	return fieldReader{protowire.VarintType, func(_ []byte, n uint64) { *to = n != 0 }}
 }
 
-// readTrainer reads the few settings of the training that matter afterwards. The
-// others are known and left alone.
+// readTrainer reads the few settings of the training that change the ids, and ignores the
+// other known ones.
 func (m *spModel) readTrainer(b []byte) {
 	known := map[protowire.Number]fieldReader{}
 	for typ, numbers := range map[protowire.Type][]protowire.Number{
@@ -177,7 +177,7 @@ func (m *spModel) readNormalizer(b []byte) {
 
 var spAlgorithms = map[uint64]string{1: "unigram", 2: "BPE", 3: "word", 4: "char"}
 
-// buildTokenizer makes the tokenizer of a model that was read.
+// buildTokenizer makes the tokenizer when the whole model has been read.
 func (m *spModel) buildTokenizer() *Tokenizer {
 	t := &Tokenizer{Path: m.path, ids: make(map[string]int32, len(m.pieces)), Kind: "SentencePiece, " + spAlgorithms[m.algorithm]}
 	unknown := int32(-1)
@@ -232,7 +232,8 @@ func (m *spModel) buildTokenizer() *Tokenizer {
 	return t
 }
 
-// bytePieces are the ids of bytes where the model falls back to them. It must have all.
+// bytePieces gives the ids of the pieces for bytes, nil if the model does not fall back to
+// them. A model that does must have a piece for every byte.
 func (m *spModel) bytePieces() *byteIDs {
 	ids := map[string]int32{}
 	for i, p := range m.pieces {
@@ -273,7 +274,8 @@ func (m *spModel) buildUnigram(matched map[string]int32, unknown int32, bytes *b
 		u.scores[i] = float64(p.score)
 		switch p.kind {
 		case pieceUserDefined:
-			// Above what trained pieces have, whose scores are logarithms of shares.
+			// This score is above those of trained pieces, which are logarithms of
+			// probabilities.
 			u.scores[i] = float64(float32(0.1*float64(len(p.text)) - 0.1))
 			entries = append(entries, trieEntry{p.text, int32(i)})
 		case pieceNormal:
@@ -284,9 +286,10 @@ func (m *spModel) buildUnigram(matched map[string]int32, unknown int32, bytes *b
 	return u
 }
 
-// normalizeText does what SentencePiece does before it looks for pieces: replacements, the
-// longest key at each place; runs of blanks to one; blanks to ▁; one in front.
-// Symbols that the user defined stay as they are.
+// normalizeText does what SentencePiece does before it searches for pieces: it applies the
+// table of replacements, taking the longest key at each place, reduces runs of blanks to
+// one blank, puts a blank in front and writes blanks as ▁. User-defined symbols stay as
+// they are.
 func (m *spModel) normalizeText(text string) string {
 	if m.dropBlanks {
 		for text != "" {
@@ -338,7 +341,9 @@ func (m *spModel) normalizeText(text string) string {
 	return normal
 }
 
-// normalizePrefix takes what the text begins with and gives what becomes of it.
+// normalizePrefix finds what the text begins with: a user-defined symbol, a key of the
+// table of replacements or, without those, a character. It gives the length of that and
+// its normalized form.
 func (m *spModel) normalizePrefix(text string) (n int, to string) {
 	if m.userDefined != nil {
 		if n, _ := m.userDefined.longestKey(text); n > 0 {

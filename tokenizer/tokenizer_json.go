@@ -20,17 +20,17 @@ type jsonReader struct {
 	line pipeline
 }
 
-// vocabulary is the large part of the file, as it stands there.
+// vocabulary is the large part of the file: the pieces of the model and their merges.
 type vocabulary struct {
-	ids    map[string]int32 // of an object
-	pieces []trieEntry      // of a list of pairs, with
-	scores []float64        // their scores
+	ids    map[string]int32 // if vocab is an object of ids
+	pieces []trieEntry      // if vocab is a list of pairs of a piece
+	scores []float64        // and its score
 	merges [][2]string
-	has    map[string]bool
+	has    map[string]bool // the fields that the model's object has
 }
 
-// parseTokenizerJSON reads the text of a tokenizer.json. Every fault that is found is
-// in the error.
+// parseTokenizerJSON reads the text of a tokenizer.json. The error lists every fault that
+// was found.
 func parseTokenizerJSON(path string, b []byte) (*Tokenizer, error) {
 	r := &jsonReader{faults: faults{path: path}, out: &Tokenizer{Path: path}}
 	s := jsontext.NewScanner(b)
@@ -61,8 +61,8 @@ func parseTokenizerJSON(path string, b []byte) (*Tokenizer, error) {
 	return r.out, nil
 }
 
-// scanModel reads the model's object: the small fields as values, the vocabulary and
-// the merges on their way, because they are most of the file.
+// scanModel reads the model's object. It gives the small fields as values, and reads the
+// vocabulary and the merges straight into v, because they are most of the file.
 func (v *vocabulary) scanModel(s *jsontext.Scanner) map[string]any {
 	small := map[string]any{}
 	v.has = map[string]bool{}
@@ -125,10 +125,11 @@ func (v *vocabulary) scanScores(s *jsontext.Scanner) {
 	})
 }
 
-// parseScore gives the number that the tokenizers library makes of a JSON number: its
-// digits as one whole number, as many as 64 bits hold, times or divided by a power of
-// ten. From 17 digits on, that is not always the nearest number, and the last bit of a
-// score decides between two ways of equal sum.
+// parseScore gives the number that the tokenizers library makes of a JSON number. The
+// library reads as many digits as 64 bits hold as one whole number, and multiplies or
+// divides it by a power of ten. From 17 digits on the result is not always the nearest
+// float64. It matters because the last bit of a score can decide between two ways to split
+// a text.
 func parseScore(number string) float64 {
 	text, negative := strings.CutPrefix(number, "-")
 	power := ""
@@ -183,11 +184,11 @@ var powersOfTen = func() (p [309]float64) {
 	return p
 }()
 
-// maxPieceBytes bounds what is looked for at every place of a text, and with it the time
-// that a text can take.
+// maxPieceBytes bounds the length of pieces. A piece is searched for at every place of a
+// text, so this bounds the time that a text can take.
 const maxPieceBytes = 1 << 14
 
-// scanMerges reads merges in both forms: "a b", and ["a", "b"].
+// scanMerges reads merges, all in the form "a b" or all in the form ["a", "b"].
 func (v *vocabulary) scanMerges(s *jsontext.Scanner) {
 	pairs := 0
 	s.Array(func() {
@@ -357,9 +358,10 @@ func (r *jsonReader) readUnigram(o *fields, v *vocabulary) {
 	r.line.model, r.out.ids = u, u.ids
 }
 
-// readAddedTokens sets the tokens that are looked for in the text. The tokenizers
-// library gives a token that the vocabulary has the id it has there, and numbers the
-// others on; a file that says otherwise is refused.
+// readAddedTokens sets the tokens that are searched for in the text. The tokenizers
+// library gives a token the id that it has in the vocabulary, and numbers all others from
+// the end of the vocabulary on. It does not read their ids from the file, so a file with
+// other ids is refused.
 func (r *jsonReader) readAddedTokens(v any, vocabulary int) {
 	if v == nil {
 		return
@@ -414,8 +416,8 @@ func (r *jsonReader) readAddedTokens(v any, vocabulary int) {
 	r.sortAddedTokens(tokens)
 }
 
-// sortAddedTokens parts the tokens into those looked for in the text as it is given and
-// in the normalized text.
+// sortAddedTokens divides the tokens into those that are searched for in the text as it
+// is given, and those that are searched for in the normalized text.
 func (r *jsonReader) sortAddedTokens(tokens []addedToken) {
 	var sets [2][]addedToken
 	var keys [2][]string
@@ -455,7 +457,7 @@ func (r *jsonReader) readTruncation(o *fields) {
 		return
 	}
 	t := r.objectAt(v, "truncation")
-	t.ignore("stride") // about what is cut off
+	t.ignore("stride") // concerns the part that is cut off
 	t.oneOf("strategy", []string{"LongestFirst", "OnlyFirst"})
 	r.out.cut = &truncation{
 		length: t.wholeNumber("max_length"),
@@ -464,7 +466,7 @@ func (r *jsonReader) readTruncation(o *fields) {
 	t.close()
 }
 
-// maxPadding bounds what a file may pad texts to.
+// maxPadding bounds the length to which a file may pad texts.
 const maxPadding = 1 << 20
 
 func (r *jsonReader) readPadding(o *fields) {
@@ -493,8 +495,8 @@ func (r *jsonReader) readPadding(o *fields) {
 	p.close()
 }
 
-// decoders are those of the tokenizers library. Ids do not depend on them; a name that
-// is none of them shows a file of another kind.
+// decoders are the decoders of the tokenizers library. The ids do not depend on them, but
+// any other name shows that the file is not what it seems to be.
 var decoders = []string{"BPEDecoder", "ByteLevel", "WordPiece", "Metaspace", "CTC", "Sequence", "Replace", "Fuse", "Strip", "ByteFallback"}
 
 func (r *jsonReader) checkDecoder(v any, where string) {
@@ -662,8 +664,8 @@ func (r *jsonReader) readMetaspace(o *fields) preTokenizer {
 	replacement := r.oneRune(o, "replacement")
 	scheme := o.oneOf("prepend_scheme", []string{"always", "first", "never"}, "always")
 	if !o.flag("add_prefix_space", true) {
-		// Older files say it this way. The tokenizers library refuses the two together
-		// where they disagree.
+		// This is the older form of the scheme "never". The tokenizers library refuses a file
+		// in which the two disagree; a scheme that is left out means "always".
 		if scheme != "never" {
 			r.addMalformed(o.where, "add_prefix_space is false and prepend_scheme %q", scheme)
 		}

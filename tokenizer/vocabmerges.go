@@ -15,19 +15,19 @@ import (
 	"weft/internal/userfile"
 )
 
-// splitMerge parts a line of merges.
+// splitMerge splits a merge at its blank into two pieces.
 func splitMerge(line string) (m [2]string, ok bool) {
 	var left, right string
 	left, right, ok = strings.Cut(line, " ")
 	return [2]string{left, right}, ok && left != "" && right != "" && !strings.Contains(right, " ")
 }
 
-// isVocabulary says whether a document is a vocab.json: a piece and its id come first,
-// where a tokenizer.json has a version or a part of it.
+// isVocabulary says whether a document is a vocab.json: its first key has a number as
+// value, an id. The first key of a tokenizer.json is its version or one of its parts.
 func isVocabulary(b []byte) bool {
 	s := jsontext.NewScanner(b[:min(len(b), 4096)])
 	if !s.OK() {
-		s = jsontext.NewScanner(b) // cut within a character
+		s = jsontext.NewScanner(b) // the first part ended within a character
 	}
 	number := false
 	s.Space()
@@ -44,11 +44,11 @@ func isVocabulary(b []byte) bool {
 }
 
 // bareFamily is a family of tokenizers that is released as vocab.json and merges.txt.
-// Those files say nothing about normalizing and splitting: the code that reads them
-// does, and so does this. The parts are those of the tokenizer.json that it would make.
+// Those files do not say how to normalize and split: the code of each family does. The
+// fields hold the same rules as parts of a tokenizer.json.
 type bareFamily struct {
 	name         string
-	suffix       string // of the last character of a word
+	suffix       string // is put after the last character of a word
 	unknown      string // the token for characters that have none; "" leaves them out
 	normalizer   string
 	preTokenizer string
@@ -150,7 +150,7 @@ func parseVocabMerges(path string, vocab, merges []byte, beside map[string][]byt
 	return r.out, nil
 }
 
-// bareConfig is what the files beside a vocabulary say.
+// bareConfig holds the settings from the files beside a vocabulary.
 type bareConfig struct {
 	class          string
 	addPrefixSpace bool
@@ -217,8 +217,9 @@ func orEmpty(m map[string]any) map[string]any {
 	return m
 }
 
-// addToken notes a token, written as its text or as an object, and gives its text. The
-// first that is said about a token counts; that it is special is said anywhere.
+// addToken adds a token, given as its text or as an object, and gives its text. If a token
+// is given several times, its first object counts, but it is special if any of them says
+// so.
 func (c *bareConfig) addToken(r *jsonReader, v any, where string, id json.Number, special bool) string {
 	if text, ok := v.(string); ok {
 		v = map[string]any{"content": text}
@@ -250,8 +251,8 @@ func (c *bareConfig) addToken(r *jsonReader, v any, where string, id json.Number
 	return content
 }
 
-// chooseFamily tells by the class that the configuration names, and without one by the
-// vocabulary, which is then said.
+// chooseFamily finds the family by the class that the configuration names. Without a class
+// it goes by the vocabulary and, where that leaves a doubt, adds a note.
 func (r *jsonReader) chooseFamily(c *bareConfig, ids map[string]int32) *bareFamily {
 	if c.class != "" {
 		f := familiesByClass[c.class]
@@ -273,7 +274,8 @@ func (r *jsonReader) chooseFamily(c *bareConfig, ids map[string]int32) *bareFami
 	return f
 }
 
-// makeDocument makes the parts of a tokenizer.json besides the vocabulary and the merges.
+// makeDocument makes the document of a tokenizer.json, without the vocabulary and the
+// merges.
 func (f *bareFamily) makeDocument(c *bareConfig, ids map[string]int32) map[string]any {
 	for _, text := range f.tokens {
 		t := parseOwn(text)
@@ -358,7 +360,7 @@ func sortedTokens(tokens map[string]map[string]any) []string {
 	return all
 }
 
-// parseOwn reads JSON that stands in this package.
+// parseOwn parses JSON of this package, and panics where it is wrong.
 func parseOwn(text string) map[string]any {
 	m, err := jsontext.ParseObject([]byte(text), jsontext.Options{})
 	if err != nil {

@@ -5,12 +5,13 @@ import "fmt"
 // Call is a custom call in a module's entry.
 type Call struct {
 	Name string
-	// Made are the opcodes of the instructions that make its operands, in order.
+	// Made lists the opcodes of the instructions that make its operands, in order.
 	Made []string
 }
 
-// Calls lists the entry's custom calls of a target. What only names a value again, a
-// bitcast or a tuple's element, is seen through. code is as in Collectives.
+// Calls lists the entry's custom calls of a target. Where an operand is made by a bitcast
+// or is an element of a tuple, Made has the opcode of the instruction before those. code
+// is as in Collectives.
 func Calls(code []byte, target string) ([]Call, error) {
 	var module message
 	if err := module.parse(code); err != nil {
@@ -31,6 +32,7 @@ func Calls(code []byte, target string) ([]Call, error) {
 	return nil, fmt.Errorf("hlo: no entry computation")
 }
 
+// customCalls lists the custom calls of a target in one computation.
 func (c *computation) customCalls(target string) ([]Call, error) {
 	var found []Call
 	for _, in := range c.instr {

@@ -1,7 +1,7 @@
-// Package hlo reads the collectives out of a compiled HLO module, the binary
-// proto that a PJRT plugin gives as its optimised program. It knows the few
-// fields that takes and passes over the rest, so that weft carries none of XLA's
-// protos. Field numbers are those of xla/service/hlo.proto and xla/xla_data.proto.
+// Package hlo reads the collectives out of a compiled HLO module, the binary proto that
+// a PJRT plugin gives as its optimised program. It reads the few fields that this needs
+// and skips the others, so that weft needs none of XLA's protos. Field numbers are those
+// of xla/service/hlo.proto and xla/xla_data.proto.
 package hlo
 
 import (
@@ -15,20 +15,21 @@ import (
 type Collective struct {
 	Name string
 	// Op is its opcode: all-reduce, all-gather, reduce-scatter, all-to-all,
-	// collective-permute. The two halves of an asynchronous one are one.
+	// collective-permute. The start and the done of an asynchronous one count as one.
 	Op   string
 	Type int // XLA's number of the first operand's element type: 11 is f32, 16 bf16
-	// Elements is what a device enters it with, over all operands.
+	// Elements is the number of elements of all operands together, on one device.
 	Elements int64
-	Groups   [][]int  // nil for a permute; one of all devices where the module has none
-	Pairs    [][2]int // of a permute
-	// Times is how often it runs in one run of the module: the trip counts of the
-	// loops around it, multiplied; 0 where one is not known.
+	Groups   [][]int  // nil for a permute; one group of all devices where the module has none
+	Pairs    [][2]int // source and target of each transfer of a permute
+	// Times is how often it runs in one run of the module: the product of the trip counts
+	// of the loops around it; 0 where one of them is not known.
 	Times int
 }
 
-// Collectives lists a module's collectives, in the order of the module. code is
-// an HloModuleProtoWithConfig ("hlo_with_config"), devices how many run it.
+// Collectives lists a module's collectives, in the order of the module. code is an
+// HloModuleProtoWithConfig ("hlo_with_config"), and devices is the number of devices that
+// run it.
 func Collectives(code []byte, devices int) ([]Collective, error) {
 	var module message
 	if err := module.parse(code); err != nil {
@@ -53,6 +54,7 @@ func Collectives(code []byte, devices int) ([]Collective, error) {
 	return r.found, r.visitComputation(entry, 1, 0)
 }
 
+// reader collects the collectives of one module.
 type reader struct {
 	devices      int
 	computations map[uint64]*computation
@@ -60,11 +62,12 @@ type reader struct {
 	steps        int
 }
 
-// Nothing in a compiled program is larger; a damaged one may say anything.
+// These limits are above everything in a compiled program. They bound the work on a
+// damaged one.
 const (
 	maxDevices = 1 << 14
-	maxSteps   = 1 << 18 // instructions gone through, those of a computation as often as it is called
-	maxDepth   = 100     // of calls within calls
+	maxSteps   = 1 << 18 // instructions visited; those of a computation count for each call of it
+	maxDepth   = 100     // nesting of calls
 )
 
 type computation struct {
@@ -106,11 +109,11 @@ func readComputation(b []byte) (*computation, error) {
 	return c, nil
 }
 
-// localID is an instruction's number within its computation: newer modules put the
-// computation's in the upper half.
+// localID gives an instruction's number within its computation. In newer modules, the
+// upper half of an id is the number of the computation.
 func localID(id uint64) uint64 { return id & (1<<32 - 1) }
 
-// readArrayShapes are the arrays of a ShapeProto.
+// readArrayShapes reads a ShapeProto: one shape, or those of all elements of a tuple.
 func readArrayShapes(b []byte) ([]shape, error) {
 	var m message
 	if err := m.parse(b); err != nil {
@@ -139,7 +142,8 @@ func readArrayShapes(b []byte) ([]shape, error) {
 var collectives = map[string]bool{"all-reduce": true, "all-gather": true, "reduce-scatter": true, "all-to-all": true, "collective-permute": true,
 	"collective-broadcast": true, "ragged-all-to-all": true}
 
-// visitComputation goes through a computation that runs times times, and those it calls.
+// visitComputation collects the collectives of a computation and of those that it calls.
+// times is how often the computation runs.
 func (r *reader) visitComputation(c *computation, times, depth int) error {
 	if r.steps += 1 + len(c.instr); depth > maxDepth || r.steps > maxSteps {
 		return fmt.Errorf("hlo: computation %d is called too deep or too often", c.id)
@@ -150,10 +154,10 @@ func (r *reader) visitComputation(c *computation, times, depth int) error {
 			if err := r.addCollective(c, in, op, times); err != nil {
 				return fmt.Errorf("hlo: %s: %w", in.name, err)
 			}
-			continue // what it calls joins two elements
+			continue // the computation that it calls only combines two elements
 		}
 		if strings.HasSuffix(in.op, "-done") || strings.HasSuffix(in.op, "-update") {
-			continue // calls what its start calls
+			continue // it calls the same computation as its start, which was visited
 		}
 		called := in.allNumbers(38)
 		inner := times
@@ -173,8 +177,8 @@ func (r *reader) visitComputation(c *computation, times, depth int) error {
 	return nil
 }
 
-// tripCount is how often a loop runs: as the compiler noted it, or else the one
-// constant of the condition; 0 where there is neither.
+// tripCount gives the number of times that a loop runs: the one that the compiler wrote
+// down or, without it, the only constant of the condition. It is 0 if there is neither.
 func (r *reader) tripCount(in *instruction, called []uint64) int {
 	config := string(in.bytes(43))
 	if _, rest, ok := strings.Cut(config, `"known_trip_count":{"n":"`); ok {
@@ -195,7 +199,8 @@ func (r *reader) tripCount(in *instruction, called []uint64) int {
 	return 0
 }
 
-// isCondition reports whether a computation of a loop is the one that gives a predicate.
+// isCondition reports whether a computation of a loop is its condition, whose result is a
+// predicate.
 func isCondition(c *computation) bool {
 	const pred = 1
 	if len(c.instr) == 0 {
@@ -205,7 +210,7 @@ func isCondition(c *computation) bool {
 	return len(last.shapes) == 1 && last.shapes[0] == shape{pred, 1}
 }
 
-// collectConstants collects the s32 scalars of a computation and of those it calls.
+// collectConstants collects the s32 constants of a computation and of those that it calls.
 func (r *reader) collectConstants(c *computation, to *[]uint64, depth int) {
 	if r.steps += 1 + len(c.instr); depth > maxDepth || r.steps > maxSteps || len(*to) > 1 {
 		return
@@ -225,6 +230,7 @@ func (r *reader) collectConstants(c *computation, to *[]uint64, depth int) {
 	}
 }
 
+// addCollective reads one collective and adds it to found.
 func (r *reader) addCollective(c *computation, in *instruction, op string, times int) error {
 	x := Collective{Name: in.name, Op: op, Times: times}
 	for i, id := range in.allNumbers(36) {
@@ -255,7 +261,8 @@ func (r *reader) addCollective(c *computation, in *instruction, op string, times
 	return nil
 }
 
-// readGroups reads the replica groups in the forms that XLA has had for them.
+// readGroups reads the replica groups of an instruction, in any of the forms that versions
+// of XLA write.
 func (r *reader) readGroups(in *instruction) ([][]int, error) {
 	if in.all[93] != nil {
 		return readMeshGroups(in.bytes(93))
@@ -296,7 +303,8 @@ func (r *reader) readGroups(in *instruction) ([][]int, error) {
 	return out, nil
 }
 
-// readIotaGroups reads groups written as 0, 1, 2, ... reshaped, transposed and cut.
+// readIotaGroups reads groups that are written as the ids 0, 1, 2, ..., reshaped,
+// transposed and cut into groups.
 func readIotaGroups(b []byte) ([][]int, error) {
 	var m message
 	if err := m.parse(b); err != nil {
@@ -323,7 +331,8 @@ func readIotaGroups(b []byte) ([][]int, error) {
 	return out, nil
 }
 
-// countDevices of sizes that are those of devices; 0 where it cannot be.
+// countDevices multiplies the sizes of a mesh; 0 means that the sizes cannot be those of
+// devices.
 func countDevices(sizes []uint64) int {
 	n := 1
 	for _, s := range sizes {
@@ -335,8 +344,8 @@ func countDevices(sizes []uint64) int {
 	return n
 }
 
-// transposeIDs is 0, 1, 2, ... laid out in dims, in the row-major order of its
-// transpose.
+// transposeIDs gives the ids 0, 1, 2, ..., which are row-major in dims, in the row-major
+// order of the transpose.
 func transposeIDs(dims, perm []uint64) ([]int, error) {
 	n := countDevices(dims)
 	if n < 1 || len(perm) != len(dims) {
@@ -363,8 +372,8 @@ func transposeIDs(dims, perm []uint64) ([]int, error) {
 	return flat, nil
 }
 
-// readMeshGroups reads groups written as the axes of a mesh that they run along, or
-// as factors of such axes.
+// readMeshGroups reads groups that are written as axes of a mesh, or as factors of such
+// axes: the devices of a group differ along those axes alone.
 func readMeshGroups(b []byte) ([][]int, error) {
 	var m, mesh message
 	if err := m.parse(b); err != nil {
@@ -386,7 +395,8 @@ func readMeshGroups(b []byte) ([][]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A reference is to the factor size of an axis, with pre before it and rest after.
+	// A reference is to a factor of an axis: size is the factor, and rest the product of the
+	// factors after it.
 	type reference struct{ axis, size, rest int }
 	var refs []reference
 	members := 1
@@ -444,7 +454,7 @@ func readMeshGroups(b []byte) ([][]int, error) {
 	return out, nil
 }
 
-// readMeshDevices are the device ids of a MeshProto in its row-major order.
+// readMeshDevices reads the device ids of a MeshProto, in the row-major order of the mesh.
 func readMeshDevices(mesh *message, total int) ([]int, error) {
 	var flat []int
 	switch {
@@ -472,7 +482,7 @@ func readMeshDevices(mesh *message, total int) ([]int, error) {
 	return flat, nil
 }
 
-// message is a proto message, its fields by number.
+// message holds the values of a proto message by the number of their field.
 type message struct {
 	all map[protowire.Number][]value
 }
@@ -508,7 +518,7 @@ func (m *message) parse(b []byte) error {
 	return nil
 }
 
-// bytes is the last value of a field.
+// bytes gives the last value of a length-delimited field.
 func (m *message) bytes(f protowire.Number) []byte {
 	vs := m.all[f]
 	if len(vs) == 0 {
@@ -517,6 +527,7 @@ func (m *message) bytes(f protowire.Number) []byte {
 	return vs[len(vs)-1].b
 }
 
+// number gives the last value of a numeric field.
 func (m *message) number(f protowire.Number) uint64 {
 	vs := m.all[f]
 	if len(vs) == 0 {
@@ -525,7 +536,7 @@ func (m *message) number(f protowire.Number) uint64 {
 	return vs[len(vs)-1].n
 }
 
-// allNumbers are the values of a repeated field, packed or not.
+// allNumbers gives the values of a repeated numeric field, packed or not.
 func (m *message) allNumbers(f protowire.Number) []uint64 {
 	var out []uint64
 	for _, v := range m.all[f] {

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// Options say what more than RFC 8259 a document must obey.
+// Options are rules that a document must follow besides RFC 8259.
 type Options struct {
-	// Keys refuses two keys of one object that differ in nothing but case: they are
-	// one key to encoding/json and to people, and two to everyone else. Documents
-	// whose keys are words of their own, such as vocabularies, may have such keys.
+	// Keys refuses two keys of one object that differ only in case: encoding/json and people
+	// take them for one key, and other programs for two. Documents whose keys are data, such
+	// as vocabularies, may have such keys.
 	Keys bool
 }
 
@@ -28,11 +28,11 @@ func ParseObject(b []byte, o Options) (map[string]any, *SyntaxError) {
 	return v, s.Err()
 }
 
-// Value reads the next value, for callers that go through a document's large parts
-// themselves. It gives what ParseObject gives for it.
+// Value reads the next value and gives it in the types of ParseObject. It serves callers
+// that read the large parts of a document with a Scanner.
 func (s *Scanner) Value(o Options) any { return s.readValue(o, 0) }
 
-// readValue reads any value.
+// readValue reads any value; depth is the nesting around it.
 func (s *Scanner) readValue(o Options, depth int) any {
 	if depth > maxDepth {
 		s.Fail("values nested more than %d deep", maxDepth)
@@ -72,6 +72,6 @@ func (s *Scanner) readValue(o Options, depth int) any {
 		s.Skip(depth)
 		return map[byte]any{'t': true, 'f': false}[c]
 	}
-	s.Skip(depth) // says what is wrong
+	s.Skip(depth) // adds the error
 	return nil
 }
