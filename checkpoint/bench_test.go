@@ -251,7 +251,7 @@ func BenchmarkConvert(b *testing.B) {
 			if pair[0] == dtype.I64 {
 				clear(src)
 			}
-			convert, err := converter("x", pair[0], pair[1], 0.5)
+			convert, err := chooseConverter("x", pair[0], pair[1], 0.5)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -8,11 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// alloc maps anonymous memory. From one huge page up the block begins at a
-// multiple of it and asks for huge pages: touching fresh memory is most of the
-// cost of loading, and with 4 KB pages three times as much. The last part of a
-// page is left to small ones, so that nothing beyond n is ever resident.
-func alloc(n int) (*Block, error) {
+// allocBlock maps anonymous memory. From one huge page up the block begins at a
+// multiple of it and asks for huge pages: most of the time of loading goes into the
+// first touch of fresh memory, which takes three times as long with 4 KB pages. The
+// end of the block, less than a huge page, stays on small pages, so that no memory
+// beyond n bytes is ever used.
+func allocBlock(n int) (*Block, error) {
 	if n <= 0 {
 		return &Block{data: []byte{}}, nil
 	}
@@ -36,7 +37,7 @@ func alloc(n int) (*Block, error) {
 	return b, nil
 }
 
-func unmap(m []byte) error {
+func unmapMemory(m []byte) error {
 	if m == nil {
 		return nil
 	}

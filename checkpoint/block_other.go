@@ -4,8 +4,8 @@ package checkpoint
 
 import "unsafe"
 
-// alloc takes memory from the collector's heap and aligns it by hand.
-func alloc(n int) (*Block, error) {
+// allocBlock takes memory from the heap and aligns it.
+func allocBlock(n int) (*Block, error) {
 	if n <= 0 {
 		return &Block{data: []byte{}}, nil
 	}
@@ -14,4 +14,4 @@ func alloc(n int) (*Block, error) {
 	return &Block{data: m[skip : skip+n : skip+n]}, nil
 }
 
-func unmap([]byte) error { return nil }
+func unmapMemory([]byte) error { return nil }

@@ -52,31 +52,32 @@ func (e Entry) Elements() int64 {
 	return n
 }
 
-// record is an entry and where its bytes are.
+// record adds to an entry the file that has its bytes and how to read them.
 type record struct {
 	Entry
 	file    *file
 	scale   *record
 	strided *strided // nil for a row-major tensor
-	// unusable says why another model's tensor cannot be read, for who asks for it.
+	// unusable is the error for a model that needs this tensor: its scale cannot be
+	// applied. It is nil for a tensor that can be read.
 	unusable error
 }
 
-// Checkpoint is an open checkpoint: its headers have been read and agree with
-// the files. Its methods may be called from several goroutines, except Tie and Close.
+// Checkpoint is an open checkpoint. Its headers have been read and checked against
+// the files. Several goroutines may call its methods at once, except Tie and Close.
 type Checkpoint struct {
 	path    string // what Open was given
 	dir     string // the folder of the files
 	files   []*file
 	records map[string]*record
-	aliases map[string]string // a tied name to the one that has the record
+	aliases map[string]string // from a tied name to the name that has the record
 	names   []string          // of records, sorted
 	meta    map[string]string
 	prefix  string
 	notices []string
 }
 
-// options are what Option sets.
+// options holds the settings that the functions of type Option change.
 type options struct {
 	prefixes []string
 	siblings []string
@@ -89,14 +90,14 @@ type Option func(*options)
 // WithPrefixes replaces DefaultPrefixes.
 func WithPrefixes(prefixes ...string) Option { return func(o *options) { o.prefixes = prefixes } }
 
-// WithSiblings adds globs of keys that may lack the prefix, to the names of what is
-// known to stand beside a model.
+// WithSiblings adds globs of keys that may lack the common prefix, besides the names
+// that internal/bystander knows.
 func WithSiblings(globs ...string) Option {
 	return func(o *options) { o.siblings = append(slices.Clone(o.siblings), globs...) }
 }
 
-// Exact takes every tensor as it is: no prefix is stripped and no scale applied.
-// Files of inputs and outputs are opened so.
+// Exact takes every tensor as it is stored: no prefix is stripped and no scale is
+// applied. Files of inputs and outputs are opened this way.
 func Exact() Option { return func(o *options) { o.exact = true } }
 
 // Open opens the checkpoint at path: a .safetensors file, an index, or a folder.
@@ -107,7 +108,7 @@ func Open(path string, opts ...Option) (*Checkpoint, error) {
 	for _, opt := range opts {
 		opt(&o)
 	}
-	found, err := resolve(path)
+	found, err := resolvePath(path)
 	if err != nil {
 		return nil, err
 	}
@@ -115,18 +116,19 @@ func Open(path string, opts ...Option) (*Checkpoint, error) {
 		path: path, dir: filepath.Dir(found),
 		records: map[string]*record{}, aliases: map[string]string{}, meta: map[string]string{},
 	}
-	if err := c.open(found, o); err != nil {
+	if err := c.openPath(found, o); err != nil {
 		c.Close()
 		return nil, err
 	}
 	if v := variantOf(filepath.Base(found)); v != "" && found != path {
-		c.notice("%s is the %s variant, the only one in the folder", filepath.Base(found), v)
+		c.addNotice("%s is the %s variant, the only one in the folder", filepath.Base(found), v)
 	}
 	return c, nil
 }
 
-// open fills c from the file or index at path.
-func (c *Checkpoint) open(path string, o options) error {
+// openPath fills c from the file or index at path, strips the common prefix and
+// assigns roles.
+func (c *Checkpoint) openPath(path string, o options) error {
 	var err error
 	switch {
 	case filepath.Ext(path) == ".json":
@@ -141,7 +143,7 @@ func (c *Checkpoint) open(path string, o options) error {
 			err = c.assignRoles()
 		}
 	}
-	c.sort()
+	c.sortNames()
 	return err
 }
 
@@ -154,23 +156,24 @@ func (c *Checkpoint) openSingle(path string) error {
 	c.files = append(c.files, f)
 	c.meta = f.h.meta
 	for _, t := range f.h.tensors {
-		c.add(f, t)
+		c.addRecord(f, t)
 	}
 	if m := shardName.FindStringSubmatch(f.name); m != nil && m[3] != "00001" {
-		c.notice("%s is one shard of several; open the folder or the index for all", f.name)
+		c.addNotice("%s is one shard of several; open the folder or the index for all", f.name)
 	}
 	return nil
 }
 
-// add makes a record of t.
-func (c *Checkpoint) add(f *file, t info) {
+// addRecord makes a record of t.
+func (c *Checkpoint) addRecord(f *file, t tensorInfo) {
 	c.records[t.name] = &record{file: f, Entry: Entry{
 		Name: t.name, Key: t.name, DType: t.dtype, Stored: t.stored, Shape: t.shape,
 		File: f.name, Offset: f.h.data + t.begin, Bytes: t.end - t.begin,
 	}}
 }
 
-func (c *Checkpoint) sort() {
+// sortNames sets names to the sorted names of the records.
+func (c *Checkpoint) sortNames() {
 	c.names = c.names[:0]
 	for name := range c.records {
 		c.names = append(c.names, name)
@@ -189,20 +192,22 @@ func (c *Checkpoint) Entries() []Entry {
 
 // Lookup finds a tensor by its name, or by a name that Tie made equal to it.
 func (c *Checkpoint) Lookup(name string) (Entry, bool) {
-	if r := c.find(name); r != nil {
+	if r := c.findRecord(name); r != nil {
 		return r.Entry, true
 	}
 	return Entry{}, false
 }
 
-func (c *Checkpoint) find(name string) *record {
+// findRecord finds a record by its name or by a tied one; nil means that there is none.
+func (c *Checkpoint) findRecord(name string) *record {
 	if to, ok := c.aliases[name]; ok {
 		name = to
 	}
 	return c.records[name]
 }
 
-// Metadata is the __metadata__ of the files. Of a key in several shards the first one's value stands.
+// Metadata gives the __metadata__ of the files. Where several shards have one key, the
+// value of the first shard counts.
 func (c *Checkpoint) Metadata() map[string]string { return c.meta }
 
 // Path is what Open was given.
@@ -220,10 +225,11 @@ func (c *Checkpoint) Files() []string {
 	return paths
 }
 
-// Notices tells, a line each, what was done or left out without being asked for.
+// Notices gives a line for each thing that Open did or left out without being asked to.
 func (c *Checkpoint) Notices() []string { return slices.Clone(c.notices) }
 
-func (c *Checkpoint) notice(format string, args ...any) {
+// addNotice adds a line to Notices.
+func (c *Checkpoint) addNotice(format string, args ...any) {
 	c.notices = append(c.notices, sprintLine(format, args...))
 }
 
@@ -236,9 +242,9 @@ func (c *Checkpoint) BytesRead() int64 {
 	return n
 }
 
-// ConfigJSON is the config.json beside the checkpoint, or else the one that the
-// files' metadata hold under "config", as single-file releases of LTX do; where
-// names its place. It is nil where there is neither.
+// ConfigJSON gives the text of the config.json beside the checkpoint or, without one,
+// the text that the files' metadata have under "config", as single-file releases of
+// LTX do; where names its place. Without either, raw is nil and there is no error.
 func (c *Checkpoint) ConfigJSON() (raw []byte, where string, err error) {
 	path := filepath.Join(c.dir, "config.json")
 	b, err := userfile.Read(path, MaxConfig)
@@ -255,7 +261,7 @@ func (c *Checkpoint) ConfigJSON() (raw []byte, where string, err error) {
 	if err != nil {
 		return nil, path, err
 	}
-	if err := lfsPointer(b, path); err != nil {
+	if err := refuseLFSPointer(b, path); err != nil {
 		return nil, path, err
 	}
 	return b, path, nil

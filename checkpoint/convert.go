@@ -12,14 +12,14 @@ import (
 // convertFunc turns whole elements of src into as many of dst.
 type convertFunc func(dst, src []byte) error
 
-// converter gives the conversion between two dtypes; nil is a plain copy.
+// chooseConverter gives the conversion between two dtypes; nil means a plain copy.
 //
 //   - Float to float is exact, or rounded once to nearest, ties to even. NaN stays
 //     NaN, and what is too large becomes infinite.
 //   - fp8 to float applies the scale, in one rounding.
 //   - Integer or bool to float is exact or rounded once; to integer, exact or ErrRange.
-//   - Float to integer, and anything to fp8 or bool, is not a conversion that weights need.
-func converter(tensor string, from, to dtype.DType, scale float32) (convertFunc, error) {
+//   - Float to integer, and anything to fp8 or bool, is an error: no weight needs it.
+func chooseConverter(tensor string, from, to dtype.DType, scale float32) (convertFunc, error) {
 	switch {
 	case from == to:
 		return nil, nil
@@ -36,7 +36,7 @@ func converter(tensor string, from, to dtype.DType, scale float32) (convertFunc,
 		"tensor %s: %s cannot be read as %s", tensor, from, to)
 }
 
-// integer is any value of any integer dtype.
+// integer holds a value of any integer dtype, as a sign and a magnitude.
 type integer struct {
 	negative  bool
 	magnitude uint64
@@ -50,7 +50,7 @@ func (v integer) String() string {
 	return text
 }
 
-func signed(v int64) integer {
+func integerFromInt64(v int64) integer {
 	if v < 0 {
 		return integer{true, -uint64(v)}
 	}
@@ -62,13 +62,13 @@ func loadInt(d dtype.DType) func(b []byte, i int) integer {
 	le := binary.LittleEndian
 	switch d {
 	case dtype.I64:
-		return func(b []byte, i int) integer { return signed(int64(le.Uint64(b[8*i:]))) }
+		return func(b []byte, i int) integer { return integerFromInt64(int64(le.Uint64(b[8*i:]))) }
 	case dtype.I32:
-		return func(b []byte, i int) integer { return signed(int64(int32(le.Uint32(b[4*i:])))) }
+		return func(b []byte, i int) integer { return integerFromInt64(int64(int32(le.Uint32(b[4*i:])))) }
 	case dtype.I16:
-		return func(b []byte, i int) integer { return signed(int64(int16(le.Uint16(b[2*i:])))) }
+		return func(b []byte, i int) integer { return integerFromInt64(int64(int16(le.Uint16(b[2*i:])))) }
 	case dtype.I8:
-		return func(b []byte, i int) integer { return signed(int64(int8(b[i]))) }
+		return func(b []byte, i int) integer { return integerFromInt64(int64(int8(b[i]))) }
 	case dtype.U64:
 		return func(b []byte, i int) integer { return integer{false, le.Uint64(b[8*i:])} }
 	case dtype.U32:
@@ -124,7 +124,7 @@ func intToFloat(from, to dtype.DType) convertFunc {
 			if to == dtype.F64 {
 				f = float64(v.magnitude)
 			} else {
-				f = float64(sticky53(v.magnitude))
+				f = float64(roundToOdd53(v.magnitude))
 			}
 			if v.negative {
 				f = -f
@@ -135,8 +135,10 @@ func intToFloat(from, to dtype.DType) convertFunc {
 	}
 }
 
-// sticky53 rounds v to odd at 53 bits, so that a second rounding is as good as one.
-func sticky53(v uint64) uint64 {
+// roundToOdd53 clears the last 11 bits of a value of more than 53 bits and sets the bit
+// before them if one of them was set. A float64 then holds the result exactly, and to
+// round it once more to a narrower float gives the same as to round v directly.
+func roundToOdd53(v uint64) uint64 {
 	const below = 1<<11 - 1
 	if v>>53 == 0 || v&below == 0 {
 		return v

@@ -120,10 +120,10 @@ func TestRoundingExhaustive(t *testing.T) {
 		g := test.grid
 		check := func(v float64, want uint16) {
 			t.Helper()
-			if got := test.round(oddF32(v)); got != want {
+			if got := test.round(roundToOddF32(v)); got != want {
 				t.Fatalf("%s: %v (%x) becomes %04x, want %04x", test.name, v, math.Float64bits(v), got, want)
 			}
-			if got := test.round(oddF32(-v)); got != want|0x8000 {
+			if got := test.round(roundToOddF32(-v)); got != want|0x8000 {
 				t.Fatalf("%s: -%v becomes %04x, want %04x", test.name, v, got, want|0x8000)
 			}
 		}
@@ -155,7 +155,7 @@ func TestFloatConversions(t *testing.T) {
 		n := rapid.IntRange(0, 21).Draw(t, "n")
 		src := rapid.SliceOfN(rapid.Byte(), n*from.Size(), n*from.Size()).Draw(t, "src")
 		dst := make([]byte, n*to.Size())
-		convert, err := converter("x", from, to, 1)
+		convert, err := chooseConverter("x", from, to, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -234,7 +234,7 @@ func TestFP8Scaled(t *testing.T) {
 	for _, from := range []dtype.DType{dtype.F8E4M3, dtype.F8E5M2} {
 		for _, to := range []dtype.DType{dtype.F64, dtype.F32, dtype.F16, dtype.BF16} {
 			dst := make([]byte, 256*to.Size())
-			convert, err := converter("x", from, to, scale)
+			convert, err := chooseConverter("x", from, to, scale)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -285,7 +285,7 @@ func TestIntegers(t *testing.T) {
 		{dtype.I32, dtype.F16, le.AppendUint32(nil, 65520), []byte{0, 0x7c}},
 		{dtype.I32, dtype.F16, le.AppendUint32(nil, 65519), []byte{0xff, 0x7b}},
 	} {
-		convert, err := converter("x", test.from, test.to, 1)
+		convert, err := chooseConverter("x", test.from, test.to, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -306,7 +306,7 @@ func TestNoConversion(t *testing.T) {
 		{dtype.F32, dtype.I32}, {dtype.F32, dtype.F8E4M3}, {dtype.BF16, dtype.F8E5M2}, {dtype.F8E4M3, dtype.F8E5M2},
 		{dtype.I32, dtype.Bool}, {dtype.F32, dtype.Bool}, {dtype.I8, dtype.F8E4M3}, {dtype.F8E4M3, dtype.I8},
 	} {
-		if _, err := converter("x", pair[0], pair[1], 1); !errors.Is(err, ErrConversion) {
+		if _, err := chooseConverter("x", pair[0], pair[1], 1); !errors.Is(err, ErrConversion) {
 			t.Errorf("%v to %v: %v", pair[0], pair[1], err)
 		}
 	}

@@ -248,13 +248,14 @@ type Strides struct {
 	Strides []int  `json:"strides"`
 }
 
-// maxViolations bounds the report on one file: a hostile header can hold a million faults.
+// maxViolations bounds the errors reported on one file: a damaged header can hold a million.
 const maxViolations = 1000
 
-// maxNames is how many names a message spells out; fields carry all of them.
+// maxNames bounds the names that a message spells out; the error's fields carry all of them.
 const maxNames = 8
 
-// nameList prints names for a message: all of a short list, the first ones and a count of a long one.
+// nameList prints names for a message: all names of a short list, or the first ones and
+// the number of the others.
 func nameList(names []string) string {
 	if len(names) <= maxNames {
 		return strings.Join(names, ", ")

@@ -22,7 +22,7 @@ type file struct {
 	size int64
 	read atomic.Int64 // bytes of data read so far
 	h    *header      // of a safetensors file
-	// torch is what a .pth file holds, and under what names its others lie.
+	// torch is the directory of a .pth file; nil for a safetensors file.
 	torch *pth.Archive
 }
 
@@ -39,8 +39,8 @@ func openFile(path string) (*file, error) {
 	return f, nil
 }
 
-// tensors lists the names of a file's tensors.
-func (f *file) tensors() []string {
+// tensorNames lists the names of a file's tensors.
+func (f *file) tensorNames() []string {
 	var names []string
 	if f.torch != nil {
 		for _, t := range f.torch.Tensors {
@@ -54,7 +54,8 @@ func (f *file) tensors() []string {
 	return names
 }
 
-// openRegular opens a file that can be read at any offset.
+// openRegular opens a file and refuses pipes, devices and folders, which cannot be read
+// at any offset.
 func openRegular(path string) (*file, error) {
 	f, size, err := userfile.Open(path)
 	if err != nil {
@@ -63,7 +64,7 @@ func openRegular(path string) (*file, error) {
 	return &file{path: path, name: filepath.Base(path), f: f, size: size}, nil
 }
 
-// notThere gives the error for a path that cannot be opened.
+// notThere makes the error for a path that cannot be opened.
 func notThere(path string, err error) error {
 	if path == "" {
 		return fault.New(ErrNotCheckpoint, Path{Path: path}, "the checkpoint's name is empty: %w", fs.ErrNotExist)
@@ -74,7 +75,8 @@ func notThere(path string, err error) error {
 	return fault.New(ErrNotCheckpoint, Path{Path: path}, "cannot open checkpoint: %w", err)
 }
 
-// fileChanged reports that a file ended before byte need, which it had when it was opened.
+// fileChanged makes the error for a file that ends before byte need, although it was
+// longer when it was opened.
 func fileChanged(name string, need int64) error {
 	return fault.New(ErrFileChanged, FileChanged{File: name, Need: need},
 		"%s became shorter while it was read: byte %d is gone", name, need-1)

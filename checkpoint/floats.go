@@ -46,10 +46,10 @@ func f32FromF16(h uint16) uint32 {
 	return sign | math.Float32bits(math.Float32frombits(u)*math.Float32frombits(239<<23))
 }
 
-// oddF32 rounds a float64 to the float32 next to it that is odd, unless it is
-// exact: rounding the result once more, to at most 22 bits, is as good as
-// rounding the float64.
-func oddF32(v float64) uint32 {
+// roundToOddF32 gives v as a float32 if that is exact, else the one of the two nearest
+// float32 whose last bit is 1. To round the result once more, to at most 22 bits, then
+// gives the same as to round v directly.
+func roundToOddF32(v float64) uint32 {
 	f := float32(v)
 	u := math.Float32bits(f)
 	if float64(f) == v || v != v {
@@ -86,12 +86,13 @@ func storeFloat(d dtype.DType) func(b []byte, i int, v float64) {
 	case dtype.F32:
 		return func(b []byte, i int, v float64) { le.PutUint32(b[4*i:], math.Float32bits(float32(v))) }
 	case dtype.F16:
-		return func(b []byte, i int, v float64) { le.PutUint16(b[2*i:], f16FromF32(oddF32(v))) }
+		return func(b []byte, i int, v float64) { le.PutUint16(b[2*i:], f16FromF32(roundToOddF32(v))) }
 	}
-	return func(b []byte, i int, v float64) { le.PutUint16(b[2*i:], bf16FromF32(oddF32(v))) }
+	return func(b []byte, i int, v float64) { le.PutUint16(b[2*i:], bf16FromF32(roundToOddF32(v))) }
 }
 
-// floatConverter picks a tight loop where there is one: for the types that weights have.
+// floatConverter picks a loop written for the two dtypes if there is one, as there is
+// for those that weights have, else it goes by float64.
 func floatConverter(from, to dtype.DType) convertFunc {
 	switch [2]dtype.DType{from, to} {
 	case [2]dtype.DType{dtype.BF16, dtype.F32}:

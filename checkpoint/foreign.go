@@ -11,8 +11,8 @@ import (
 	"weft/fault"
 )
 
-// foreignFormat is a form of file that weft does not read: how it is known and
-// what the people who have it can do.
+// foreignFormat is a file format that weft does not read: how to recognise it, and what
+// to do with such a file instead.
 type foreignFormat struct {
 	name    string
 	magic   []string // what the file begins with; any of them
@@ -23,7 +23,8 @@ type foreignFormat struct {
 
 const takeSafetensors = "weft reads .safetensors and .pth: take the model's own release, or a repack in bf16, f16 or scaled fp8"
 
-// foreignFormats are in the order they are tried: magics first, for names lie more often.
+// foreignFormats are in the order in which they are tried. The first bytes are compared
+// before the names, because a file can have a wrong name.
 var foreignFormats = []foreignFormat{
 	{"a GGUF file, whose weights are quantized in blocks", []string{"GGUF"}, 0, []string{".gguf"}, takeSafetensors},
 	{"a GGML file", []string{"lmgg", "tjgg", "fmgg"}, 0, []string{".ggml"}, takeSafetensors},
@@ -81,8 +82,9 @@ func foreignFault(file, format, instead string) error {
 	return fault.New(ErrForeignFormat, Foreign{file, format, instead}, "%s is %s; %s", file, format, instead)
 }
 
-// refuseForeignFile names what a file is by its first bytes, or else by its name;
-// it is asked where they are not those of the format expected. nil is unknown.
+// refuseForeignFile gives an error that names the format of a file by its first bytes
+// or else by its name. It is called when the first bytes are not those of the expected
+// format; nil means that the format is not known.
 func refuseForeignFile(head []byte, r io.ReaderAt, size int64, file string) error {
 	if bytes.HasPrefix(head, []byte("PK\x03\x04")) {
 		if err := refuseForeignName(file); err != nil {
@@ -107,7 +109,8 @@ func refuseForeignFile(head []byte, r io.ReaderAt, size int64, file string) erro
 	return nil
 }
 
-// refuseForeignName names what a file is by the ending of its name; nil is unknown.
+// refuseForeignName gives an error that names the format of a file by the ending of its
+// name; nil means that the format is not known.
 func refuseForeignName(file string) error {
 	for _, f := range foreignFormats {
 		if slices.ContainsFunc(f.suffix, func(s string) bool { return strings.HasSuffix(strings.ToLower(file), s) }) {
@@ -122,11 +125,12 @@ func isText(b []byte) bool {
 	return !slices.ContainsFunc(b, func(c byte) bool { return (c < 0x20 || c > 0x7e) && c != '\n' && c != '\r' && c != '\t' })
 }
 
-// maxListed bounds how many entries of a zip are looked at to name it.
+// maxListed bounds the entries of a zip that are looked at to find out what it holds.
 const maxListed = 10000
 
-// refuseZip names what a zip holds that has not the name of a .pth, or has it and
-// holds no tensors of torch.
+// refuseZip gives an error that says what a zip holds. It is called for a zip whose name
+// is not that of a .pth file, or which pth.Read refused; nil means that torch.save wrote
+// it.
 func refuseZip(r io.ReaderAt, size int64, file string) error {
 	const archive = "a zip archive"
 	z, err := zip.NewReader(r, size)
@@ -150,8 +154,8 @@ func refuseZip(r io.ReaderAt, size int64, file string) error {
 	return foreignFault(file, archive, "unpack it first")
 }
 
-// refuseForeignFolder names what the files of a folder are that has no checkpoint
-// of weft's; nil is unknown.
+// refuseForeignFolder gives an error that names the format of a folder in which weft
+// found no checkpoint of its own; nil means that the format is not known.
 func refuseForeignFolder(dir string, names []string) error {
 	for _, f := range foreignFolders {
 		if !slices.ContainsFunc(f.files, func(glob string) bool {

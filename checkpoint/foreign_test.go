@@ -258,7 +258,7 @@ func FuzzChoose(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		names := strings.Split(text, "\n")
-		name, err := choose("/nowhere", slices.Clone(names), nil)
+		name, err := chooseCheckpoint("/nowhere", slices.Clone(names), nil)
 		if err == nil && !slices.Contains(names, name) || err != nil && name != "" {
 			t.Errorf("%q of %q, %v", name, names, err)
 		}

@@ -24,8 +24,9 @@ func fp8Value(d dtype.DType, b byte) float64 {
 	return sign * math.Ldexp(8+fraction, exponent-10)
 }
 
-// fp8Converter looks every value up in a table of its products with the scale: a
-// product of 4 bits and 24 is exact in a float64, so it is rounded once.
+// fp8Converter makes a table of the products of all 256 values with the scale and looks
+// each element up in it. A product of 4 bits and 24 bits is exact in a float64, so each
+// result is rounded only once.
 func fp8Converter(from, to dtype.DType, scale float32) convertFunc {
 	var table [256]uint64
 	var cell [8]byte

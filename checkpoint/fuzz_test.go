@@ -67,7 +67,7 @@ func checkRewritten(t *testing.T, h *header) {
 	}
 	again, err := parseHeader(head[8:], "again")
 	if err == nil {
-		err = validate(again, "again", data)
+		err = validateHeader(again, "again", data)
 	}
 	if err != nil || len(head)%8 != 0 {
 		t.Fatalf("laid out again, %d bytes: %v", len(head), err)

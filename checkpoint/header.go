@@ -16,27 +16,27 @@ import (
 // maxHeader is the largest header that the format allows.
 const maxHeader = 100_000_000
 
-// metadataKey is the one key of a header that is no tensor.
+// metadataKey is the only key of a header that does not name a tensor.
 const metadataKey = "__metadata__"
 
 // header is a parsed and validated safetensors header.
 type header struct {
 	meta    map[string]string
-	tensors []info
+	tensors []tensorInfo
 	data    int64 // where in the file the data begins
 }
 
-// info is one tensor of a header. Begin and end count from the start of the data.
-type info struct {
+// tensorInfo is one tensor of a header. Begin and end count from the start of the data.
+type tensorInfo struct {
 	name, stored string
 	dtype        dtype.DType
 	shape        []int
 	begin, end   int64
 }
 
-// readHeader reads the header of a file of the given size. The order of the
-// checks matters: the announced length is compared with the bytes that remain,
-// never added to, and nothing is allocated for it before that.
+// readHeader reads the header of a file of the given size. The order of the checks
+// matters: the announced length is compared with the number of bytes that remain before
+// anything is allocated, and nothing is added to it before that, so that it cannot overflow.
 func readHeader(r io.ReaderAt, file string, size int64) (*header, error) {
 	var first [512]byte // a Git LFS pointer is shorter
 	n, err := r.ReadAt(first[:min(size, int64(len(first)))], 0)
@@ -44,7 +44,7 @@ func readHeader(r io.ReaderAt, file string, size int64) (*header, error) {
 		return nil, err
 	}
 	head := first[:n]
-	if err := lfsPointer(head, file); err != nil {
+	if err := refuseLFSPointer(head, file); err != nil {
 		return nil, err
 	}
 	if n < 8 {
@@ -77,11 +77,12 @@ func readHeader(r io.ReaderAt, file string, size int64) (*header, error) {
 		return nil, err
 	}
 	h.data = 8 + int64(length)
-	return h, validate(h, file, size-h.data)
+	return h, validateHeader(h, file, size-h.data)
 }
 
-// lfsPointer recognises the text that Git LFS leaves where a file was not fetched.
-func lfsPointer(head []byte, file string) error {
+// refuseLFSPointer gives an error if head begins with the text that Git LFS leaves in
+// place of a file that was not fetched.
+func refuseLFSPointer(head []byte, file string) error {
 	if !bytes.HasPrefix(head, []byte("version https://git-lfs")) {
 		return nil
 	}
@@ -107,11 +108,11 @@ func parseHeader(text []byte, file string) (*header, error) {
 		}
 		p.seen[key] = true
 		if key == metadataKey {
-			p.metadata()
+			p.readMetadata()
 			return
 		}
 		p.tensor = key
-		if t := p.info(); p.OK() {
+		if t := p.readTensorInfo(); p.OK() {
 			t.name = key
 			h.tensors = append(h.tensors, t)
 		}
@@ -121,10 +122,10 @@ func parseHeader(text []byte, file string) (*header, error) {
 	})
 	p.End()
 	h.meta = p.meta
-	return h, p.fault(file)
+	return h, p.headerFault(file)
 }
 
-// headerParser adds to a scanner what a header's fields mean.
+// headerParser reads a header's JSON: it adds to a scanner the meaning of the fields.
 type headerParser struct {
 	*jsontext.Scanner
 	seen      map[string]bool
@@ -133,7 +134,8 @@ type headerParser struct {
 	duplicate bool   // the error is that tensor came twice
 }
 
-func (p *headerParser) fault(file string) error {
+// headerFault gives the error of the header, or nil.
+func (p *headerParser) headerFault(file string) error {
 	switch {
 	case p.OK():
 		return nil
@@ -143,22 +145,22 @@ func (p *headerParser) fault(file string) error {
 	}
 	where := ""
 	if p.tensor != "" {
-		where = " (tensor " + strconv.Quote(clip(p.tensor, 200)) + ")"
+		where = " (tensor " + strconv.Quote(clipText(p.tensor, 200)) + ")"
 	}
 	return fault.New(ErrHeaderSyntax, Syntax{File: file, Offset: p.Err().Pos, Tensor: p.tensor, Reason: p.Err().Reason},
 		"%s: header byte %d%s: %s", file, p.Err().Pos, where, p.Err().Reason)
 }
 
-// clip shortens text for a message.
-func clip(text string, n int) string {
+// clipText shortens text for a message.
+func clipText(text string, n int) string {
 	if len(text) <= n {
 		return text
 	}
 	return text[:n] + "..."
 }
 
-// metadata reads the map of strings to strings.
-func (p *headerParser) metadata() {
+// readMetadata reads __metadata__, a map of strings to strings.
+func (p *headerParser) readMetadata() {
 	seen := map[string]bool{}
 	p.Object(func(key string, at int) {
 		p.Once(seen, key, at)
@@ -169,10 +171,11 @@ func (p *headerParser) metadata() {
 	})
 }
 
-// info reads the object of one tensor: dtype, shape and data_offsets once each.
-// Other fields are passed over, as in the reference, unless only their case is wrong.
-func (p *headerParser) info() info {
-	var t info
+// readTensorInfo reads the object of one tensor, which has dtype, shape and data_offsets
+// once each. Other fields are skipped, as the reference does, but a field that differs
+// from one of the three only in case is an error.
+func (p *headerParser) readTensorInfo() tensorInfo {
+	var t tensorInfo
 	seen := map[string]bool{}
 	p.Object(func(key string, at int) {
 		p.Once(seen, key, at)

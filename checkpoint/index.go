@@ -20,11 +20,11 @@ type index struct {
 	total   int64 // metadata.total_size, -1 where it is not given
 }
 
-// openIndex opens every shard that the index names. It reports every absent
-// shard at once, then every broken one, then every tensor that is not where the
-// index says.
+// openIndex opens every shard that the index names. It checks in three steps, each of
+// which reports everything it finds: absent shards, then shards that cannot be opened,
+// then tensors that are in another shard than the index says.
 func (c *Checkpoint) openIndex(path string) error {
-	text, err := readSmall(path)
+	text, err := readIndexFile(path)
 	if err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func (c *Checkpoint) openIndex(path string) error {
 		return err
 	}
 	shards := slices.Sorted(maps.Keys(setOf(ix.shardOf)))
-	if err := c.missingShards(ix, name, shards); err != nil {
+	if err := c.checkShardsExist(ix, name, shards); err != nil {
 		return err
 	}
 	var broken fault.List
@@ -52,15 +52,16 @@ func (c *Checkpoint) openIndex(path string) error {
 	if err := broken.Err(); err != nil {
 		return err
 	}
-	if err := c.agree(ix, name); err != nil {
+	if err := c.addIndexedTensors(ix, name); err != nil {
 		return err
 	}
-	c.unnamed(shards, name)
+	c.noteUnnamedFiles(shards, name)
 	return nil
 }
 
-// readSmall reads an index whole; one beyond the limit of headers is refused unread.
-func readSmall(path string) ([]byte, error) {
+// readIndexFile reads the text of an index. An index larger than the limit for headers is
+// refused before it is read.
+func readIndexFile(path string) ([]byte, error) {
 	f, err := openRegular(path)
 	if err != nil {
 		return nil, err
@@ -73,7 +74,7 @@ func readSmall(path string) ([]byte, error) {
 	if _, err := io.ReadFull(f.f, text); err != nil {
 		return nil, fileChanged(f.name, f.size)
 	}
-	return text, lfsPointer(text, f.name)
+	return text, refuseLFSPointer(text, f.name)
 }
 
 func indexFault(name string, e *jsontext.SyntaxError) error {
@@ -94,7 +95,7 @@ func parseIndex(text []byte, name string) (*index, error) {
 			s.Object(func(tensor string, at int) {
 				s.Once(inner, tensor, at)
 				shard := s.Text()
-				if s.OK() && !plainName(shard) && !bad[shard] {
+				if s.OK() && !isPlainName(shard) && !bad[shard] {
 					bad[shard] = true
 					escapes.Add(fault.New(ErrPathEscape, PathEscape{name, shard},
 						"%s: shard %.200q is no plain file name in the index's own folder", name, shard))
@@ -102,7 +103,7 @@ func parseIndex(text []byte, name string) (*index, error) {
 				ix.shardOf[tensor] = shard
 			})
 		case "metadata":
-			ix.metadata(s)
+			ix.readTotalSize(s)
 		default:
 			s.Skip(0)
 		}
@@ -117,8 +118,8 @@ func parseIndex(text []byte, name string) (*index, error) {
 	return ix, escapes.Err()
 }
 
-// metadata picks total_size out of the index's metadata.
-func (ix *index) metadata(s *jsontext.Scanner) {
+// readTotalSize takes total_size from the index's metadata and skips everything else.
+func (ix *index) readTotalSize(s *jsontext.Scanner) {
 	if s.Peek() != '{' {
 		s.Skip(0)
 		return
@@ -138,13 +139,14 @@ func (ix *index) metadata(s *jsontext.Scanner) {
 	})
 }
 
-// plainName reports whether a shard's name is a file in the index's folder.
-func plainName(name string) bool {
+// isPlainName reports whether a shard's name is a file in the index's folder.
+func isPlainName(name string) bool {
 	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\\\x00") && filepath.IsLocal(name)
 }
 
-// missingShards lists every absent shard and the tensors that are in them.
-func (c *Checkpoint) missingShards(ix *index, name string, shards []string) error {
+// checkShardsExist gives an error that lists every absent shard and every tensor that
+// the index puts in one of them.
+func (c *Checkpoint) checkShardsExist(ix *index, name string, shards []string) error {
 	absent := map[string]bool{}
 	lost := MissingShard{Index: name, Tensors: []string{}}
 	for _, shard := range shards {
@@ -167,11 +169,12 @@ func (c *Checkpoint) missingShards(ix *index, name string, shards []string) erro
 		plural(len(lost.Tensors), "tensor"), nameList(lost.Tensors))
 }
 
-// agree checks the index against the headers and makes the records.
-func (c *Checkpoint) agree(ix *index, name string) error {
+// addIndexedTensors makes records of the tensors that the index names. It is an error
+// if the headers of the shards do not have each of them exactly where the index says.
+func (c *Checkpoint) addIndexedTensors(ix *index, name string) error {
 	holders := map[string][]string{}
 	for _, f := range c.files {
-		for _, name := range f.tensors() {
+		for _, name := range f.tensorNames() {
 			holders[name] = append(holders[name], f.name)
 		}
 	}
@@ -195,7 +198,7 @@ func (c *Checkpoint) agree(ix *index, name string) error {
 	var bytes int64
 	for _, f := range c.files {
 		faults.Add(c.addNamed(f, ix))
-		for _, name := range f.tensors() {
+		for _, name := range f.tensorNames() {
 			if _, named := ix.shardOf[name]; !named {
 				left = append(left, name)
 			} else if r := c.records[name]; r != nil {
@@ -208,10 +211,10 @@ func (c *Checkpoint) agree(ix *index, name string) error {
 	}
 	if len(left) > 0 {
 		slices.Sort(left)
-		c.notice("%s in the shards that the index does not name, left out: %s", plural(len(left), "tensor"), nameList(left))
+		c.addNotice("%s in the shards that the index does not name, left out: %s", plural(len(left), "tensor"), nameList(left))
 	}
 	if ix.total >= 0 && ix.total != bytes {
-		c.notice("the index gives a total size of %d bytes; its tensors have %d", ix.total, bytes)
+		c.addNotice("the index gives a total size of %d bytes; its tensors have %d", ix.total, bytes)
 	}
 	return nil
 }
@@ -225,7 +228,7 @@ func (c *Checkpoint) addNamed(f *file, ix *index) error {
 				faults.Add(c.addTorch(f, t))
 			}
 		}
-		c.torchNotices(f)
+		c.addTorchNotices(f)
 		return faults.Err()
 	}
 	for k, v := range f.h.meta {
@@ -235,14 +238,15 @@ func (c *Checkpoint) addNamed(f *file, ix *index) error {
 	}
 	for _, t := range f.h.tensors {
 		if _, named := ix.shardOf[t.name]; named {
-			c.add(f, t)
+			c.addRecord(f, t)
 		}
 	}
 	return nil
 }
 
-// unnamed notes the files that lie beside the shards and that the index does not name.
-func (c *Checkpoint) unnamed(shards []string, name string) {
+// noteUnnamedFiles adds a notice for each file of weights in the folder that the index
+// does not name.
+func (c *Checkpoint) noteUnnamedFiles(shards []string, name string) {
 	entries, err := os.ReadDir(c.dir)
 	if err != nil {
 		return
@@ -253,12 +257,12 @@ func (c *Checkpoint) unnamed(shards []string, name string) {
 	}
 	for _, e := range entries {
 		if n := e.Name(); filepath.Ext(n) == ext && !strings.HasPrefix(n, ".") && !slices.Contains(shards, n) {
-			c.notice("%s is not named by %s and was left out", n, name)
+			c.addNotice("%s is not named by %s and was left out", n, name)
 		}
 	}
 }
 
-// setOf gives the values of m as keys.
+// setOf gives the set of the values of m.
 func setOf(m map[string]string) map[string]bool {
 	set := map[string]bool{}
 	for _, v := range m {

@@ -10,18 +10,18 @@ type Part struct {
 	Name string
 	// Slices gives the half-open range of each dim; nil is the whole tensor.
 	Slices [][2]int
-	// Runs[d], where not nil, takes the place of Slices[d]: several ranges of dim d,
-	// ascending and disjoint, one after the other in Dst. Fused layouts are cut so:
-	// each part of a stacked q, k, v gives its own rows.
+	// Runs[d], where not nil, replaces Slices[d] by several ranges of dim d, ascending and
+	// disjoint, which follow each other in Dst. A shard of stacked q, k and v needs this:
+	// it takes some rows of each of the three.
 	Runs [][][2]int
-	// As is the dtype of Dst; Invalid is the one stored.
+	// As is the dtype of Dst; Invalid stands for the stored dtype.
 	As dtype.DType
 	// Dst takes the block, row-major, and has exactly its size.
 	Dst []byte
 }
 
-// ranges gives the list of ranges of each dim, nil for a whole one.
-func (p Part) ranges(e Entry) ([][][2]int, error) {
+// dimRanges checks the ranges of p and gives those of each dim, nil for a whole dim.
+func (p Part) dimRanges(e Entry) ([][][2]int, error) {
 	rank := len(e.Shape)
 	for _, n := range []int{len(p.Slices), len(p.Runs)} {
 		if n != 0 && n != rank {
@@ -41,20 +41,20 @@ func (p Part) ranges(e Entry) ([][][2]int, error) {
 	return ranges, checkRanges(p.Name, e.Shape, ranges)
 }
 
-// LocalShape is the shape of the block that p asks for.
+// LocalShape gives the shape of the block that p asks for.
 func (c *Checkpoint) LocalShape(p Part) ([]int, error) {
 	e, ok := c.Lookup(p.Name)
 	if !ok {
 		return nil, noTensor(p.Name)
 	}
-	ranges, err := p.ranges(e)
+	ranges, err := p.dimRanges(e)
 	if err != nil {
 		return nil, err
 	}
 	return localShape(e.Shape, ranges), nil
 }
 
-// localShape is the shape of a block; nil ranges are whole dims.
+// localShape gives the shape of a block; nil ranges stand for whole dims.
 func localShape(shape []int, ranges [][][2]int) []int {
 	local := make([]int, len(shape))
 	for d, list := range ranges {
@@ -68,7 +68,7 @@ func localShape(shape []int, ranges [][][2]int) []int {
 	return local
 }
 
-// PartSize is the number of bytes that p.Dst must have.
+// PartSize gives the number of bytes that p.Dst must have.
 func (c *Checkpoint) PartSize(p Part) (int, error) {
 	shape, err := c.LocalShape(p)
 	if err != nil {

@@ -9,22 +9,23 @@ import (
 	"weft/internal/glob"
 )
 
-// DefaultPrefixes are what repackaged checkpoints put before every key: the
-// single-file packers, the Cosmos trainers, DistributedDataParallel and
-// torch.compile. "model." and "transformer." are not among them: they are part of
-// the official names of some text encoders, and are told by the model's names.
+// DefaultPrefixes are the prefixes that tools put before every key: those that pack a
+// model into a single file, the Cosmos trainers, DistributedDataParallel and
+// torch.compile. "model." and "transformer." are not among them, because they are part
+// of the official names of some text encoders; they are recognised once the names of
+// the model are known.
 var DefaultPrefixes = []string{"model.diffusion_model.", "diffusion_model.", "net.", "module.", "_orig_mod."}
 
-// wrappers are modules that torch puts around a module, anywhere in its name: they
-// hold nothing of their own.
+// wrappers are names that torch inserts, anywhere in a key, for a module around another
+// module. The wrapping modules have no parameters, so the names are removed.
 var wrappers = []string{"_fsdp_wrapped_module.", "_checkpoint_wrapped_module.", "_orig_mod."}
 
-// stripPrefix removes from every key the prefix that all have. A model is
-// identified by its names, so this comes first: a key that lost its prefix, or
-// kept it where the others did not, is an error before anyone guesses.
+// stripPrefix removes the prefix that all keys have. A model is identified by the names
+// of its tensors, so this happens first, and it is an error if some keys lack the prefix
+// of the others.
 //
-// A prefix counts once half of the keys have it; fewer are a module that happens
-// to be called so.
+// A prefix counts if at least half of the keys have it. If fewer have it, it is the name
+// of a module of the model.
 func (c *Checkpoint) stripPrefix(o options) error {
 	if err := c.stripWrappers(); err != nil {
 		return err
@@ -39,19 +40,19 @@ func (c *Checkpoint) stripPrefix(o options) error {
 				"%d of %d keys lack the prefix %q of the others: %s",
 				len(odd), len(c.records), c.prefix+prefix, nameList(odd))
 		}
-		count, err := c.rename(func(key string) string { return strings.TrimPrefix(key, prefix) })
+		count, err := c.renameRecords(func(key string) string { return strings.TrimPrefix(key, prefix) })
 		if err != nil {
 			return err
 		}
 		c.prefix += prefix
-		c.notice("prefix %q stripped from %d of %d keys", prefix, count, len(c.records))
+		c.addNotice("prefix %q stripped from %d of %d keys", prefix, count, len(c.records))
 	}
 }
 
-// stripWrappers takes the wrappers' names out of every key.
+// stripWrappers removes the names of wrappers from every key.
 func (c *Checkpoint) stripWrappers() error {
 	for _, w := range wrappers {
-		count, err := c.rename(func(key string) string {
+		count, err := c.renameRecords(func(key string) string {
 			if bare, ok := strings.CutPrefix(key, w); ok {
 				key = bare
 			}
@@ -61,19 +62,20 @@ func (c *Checkpoint) stripWrappers() error {
 			return err
 		}
 		if count > 0 {
-			c.notice("%q taken out of %d of %d keys: torch's name for a wrapped module", strings.TrimSuffix(w, "."), count, len(c.records))
+			c.addNotice("%q taken out of %d of %d keys: torch's name for a wrapped module", strings.TrimSuffix(w, "."), count, len(c.records))
 		}
 	}
 	return nil
 }
 
-func (c *Checkpoint) keys() []string {
-	c.sort()
+// sortedKeys gives the names of all records as they are at this moment, sorted.
+func (c *Checkpoint) sortedKeys() []string {
+	c.sortNames()
 	return c.names
 }
 
-// standsBeside says whether a tensor may lack the prefix of the others: it belongs
-// to another model, or is none of a model's parameters at all.
+// standsBeside says whether a tensor may lack the prefix of the others, because it
+// belongs to another model or is not a parameter.
 func standsBeside(o options, r *record) bool {
 	if _, known := bystander.Find(nil, r.Name); known {
 		return true
@@ -81,9 +83,10 @@ func standsBeside(o options, r *record) bool {
 	return isMarker(r) || isTokenizer(r) || glob.Any(o.siblings, r.Name)
 }
 
-// commonPrefix finds the first prefix that half of the keys have, and the keys without it.
+// commonPrefix finds the first prefix that at least half of the keys have. The keys in
+// odd lack it, although they belong to the model.
 func (c *Checkpoint) commonPrefix(o options) (prefix string, odd []string) {
-	keys := c.keys()
+	keys := c.sortedKeys()
 	for _, p := range o.prefixes {
 		if p == "" {
 			continue
@@ -105,11 +108,11 @@ func (c *Checkpoint) commonPrefix(o options) (prefix string, odd []string) {
 	return "", nil
 }
 
-// rename gives every record a new name and counts those that changed.
-func (c *Checkpoint) rename(to func(name string) string) (count int, err error) {
+// renameRecords gives every record a new name and counts those that changed.
+func (c *Checkpoint) renameRecords(to func(name string) string) (count int, err error) {
 	renamed := make(map[string]*record, len(c.records))
 	var twice fault.List
-	for _, key := range slices.Clone(c.keys()) {
+	for _, key := range slices.Clone(c.sortedKeys()) {
 		r := c.records[key]
 		if bare := to(key); bare != key {
 			r.Name = bare

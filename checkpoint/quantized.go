@@ -8,15 +8,15 @@ import (
 	"weft/internal/glob"
 )
 
-// quantization is a form of weights that weft does not take apart. It is known by
-// tensors beside the weights that no other file has.
+// quantization is a form of quantized weights that weft does not read. It is recognised
+// by the names of tensors that only such files have.
 type quantization struct {
 	name    string
-	globs   []string // of names that tell it
+	globs   []string // of the names by which it is recognised
 	instead string
 }
 
-// quantizations are in the order they are tried: the ones whose marks say more first.
+// quantizations are in the order in which they are tried; the more specific come first.
 var quantizations = []quantization{
 	{"4-bit weights of bitsandbytes (nf4)", []string{"*.quant_state.bitsandbytes__nf4"}, takeSafetensors},
 	{"4-bit weights of bitsandbytes (fp4)", []string{"*.quant_state.bitsandbytes__fp4"}, takeSafetensors},
@@ -31,20 +31,23 @@ var quantizations = []quantization{
 	{"weights of quanto or torchao", []string{"*.weight._data", "*.weight._scale", "*.weight:_weight_qdata", "*.weight_qdata"}, takeSafetensors},
 }
 
-// adapterGlobs are the names of what is added to a model: without it the result is
-// another, so it is never passed over.
+// adapterGlobs match the tensors of adapters, which are to be added to a model's weights.
+// A file with an adapter is refused, because without the adapter the model computes
+// something else.
 var adapterGlobs = []string{"*.lora_A.*", "*.lora_B.*", "*.lora_down.*", "*.lora_up.*", "*.lora_a.*", "*.lora_b.*", "*.lora.down.*", "*.lora.up.*", "lora_unet_*", "lora_te*_*", "lora_transformer_*",
 	"*.lokr_w1*", "*.lokr_w2*", "*.hada_w1_*", "*.hada_w2_*", "*.oft_blocks", "*.oft_diag", "*.dora_scale", "*.lora_magnitude_vector*", "*.diff", "*.diff_b"}
 
-// Quantized are the tensors that tell a form of weights that weft does not read.
+// Quantized names a form of weights that weft does not read, and the tensors by which it
+// was recognised.
 type Quantized struct {
 	Format  string   `json:"format"`
 	Tensors []string `json:"tensors"`
 	Instead string   `json:"instead"`
 }
 
-// refuseQuantized names weights of forms that weft does not take apart, and
-// adapters, before anything else is said of the tensors. own are the names it looks at.
+// refuseQuantized gives an error for weights in a form that weft does not read, and for
+// adapters. It comes before every other check of the tensors, whose errors would hide the
+// reason. Only the names in own are looked at.
 func (c *Checkpoint) refuseQuantized(own map[string]bool) error {
 	matching := func(globs []string) []string {
 		var found []string
@@ -90,15 +93,15 @@ func (c *Checkpoint) refuseQuantized(own map[string]bool) error {
 	return nil
 }
 
-// isBlockScale says whether a tensor is the scales of small blocks, as mxfp8 and
-// nvfp4 have them: they are 8 bits wide themselves.
+// isBlockScale says whether a tensor has the scales of small blocks, as mxfp8 and nvfp4
+// do: such scales have 8 bits and there are several.
 func isBlockScale(r *record) bool {
 	_, scales := scaledName(r.Name)
 	return scales && slices.Contains([]string{"U8", "F8_E8M0", "F8_E4M3"}, r.Stored) && r.Elements() > 1
 }
 
-// tokenizerGlobs are the last parts of the names under which a tokenizer's file is
-// kept as a tensor of bytes.
+// tokenizerGlobs match the last part of the names under which checkpoints hold a
+// tokenizer's file as a tensor of bytes.
 var tokenizerGlobs = []string{"spiece_model", "spiece.model", "sentencepiece_model", "sentencepiece.bpe.model", "tokenizer_json", "tokenizer.json", "tokenizer_model", "tokenizer.model",
 	"tokenizer", "tokenizer_*", "tekken_model", "tekken.json", "tekken_json", "vocab_json", "vocab.json", "vocab_txt", "vocab.txt", "vocab", "merges_txt", "merges.txt", "merges",
 	"hf_asset__*", "special_tokens_map*", "added_tokens*", "chat_template*"}

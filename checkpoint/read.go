@@ -19,47 +19,47 @@ import (
 	"weft/tensor"
 )
 
-// ReadOptions change how Read works, never what it gives.
+// ReadOptions change how Read works, never the bytes that it gives.
 type ReadOptions struct {
-	// Progress is called with the bytes read so far, each time more than before, by
-	// one goroutine at a time.
+	// Progress is called with the number of bytes read so far, which grows with each call.
+	// Calls do not overlap.
 	Progress func(bytes int64)
-	// Workers is the number of goroutines that read; 0 is GOMAXPROCS.
+	// Workers is the number of goroutines that read; 0 stands for GOMAXPROCS.
 	Workers int
 }
 
-// Stats tells what a Read did.
+// Stats counts the work of a Read.
 type Stats struct {
 	BytesRead int64 // of tensor data, from the files
 	Parts     int
 	Seconds   float64
 }
 
-// Read fills the destinations of all parts. Give it the parts of every device of
-// this host in one call: what several of them want is read once and copied.
-// Everything that can be checked is, before the first byte is read, and every
-// violation is reported. On an error the destinations hold anything.
+// Read fills the destinations of all parts. Give it the parts of all devices of this host
+// in one call: bytes that several devices want are then read once and copied. All parts
+// are checked before the first byte is read, and the error lists every violation. After
+// an error the contents of the destinations are undefined.
 func (c *Checkpoint) Read(ctx context.Context, parts []Part, o ReadOptions) (Stats, error) {
 	start := time.Now()
 	r := &reading{progress: o.Progress}
-	jobs, err := c.plan(parts)
+	jobs, err := c.planJobs(parts)
 	if err == nil {
-		err = r.run(ctx, chunks(jobs), o.Workers)
+		err = r.readChunks(ctx, cutChunks(jobs), o.Workers)
 	}
 	runtime.KeepAlive(c)
 	return Stats{BytesRead: r.bytes.Load(), Parts: len(parts), Seconds: time.Since(start).Seconds()}, err
 }
 
-// reading is one Read under way.
+// reading is the state of one Read that its workers share.
 type reading struct {
 	bytes    atomic.Int64
 	mu       sync.Mutex
-	told     int64
+	reported int64
 	progress func(int64)
 }
 
-// run spreads the chunks over workers.
-func (r *reading) run(ctx context.Context, list []chunk, workers int) error {
+// readChunks has workers read the chunks.
+func (r *reading) readChunks(ctx context.Context, list []chunk, workers int) error {
 	if workers <= 0 {
 		workers = runtime.GOMAXPROCS(0)
 	}
@@ -73,34 +73,34 @@ func (r *reading) run(ctx context.Context, list []chunk, workers int) error {
 		g.Go(func() error {
 			w := worker{ctx: ctx, reading: r}
 			for {
-				c, ok := q.take(i)
+				c, ok := q.takeChunk(i)
 				if !ok {
 					return nil
 				}
-				if err := w.do(c); err != nil {
+				if err := w.readChunk(c); err != nil {
 					return err
 				}
-				r.tell()
+				r.reportProgress()
 			}
 		})
 	}
 	return g.Wait()
 }
 
-// tell reports progress.
-func (r *reading) tell() {
+// reportProgress calls the progress function if more was read than it was told before.
+func (r *reading) reportProgress() {
 	if r.progress == nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if n := r.bytes.Load(); n > r.told {
-		r.told = n
+	if n := r.bytes.Load(); n > r.reported {
+		r.reported = n
 		r.progress(n)
 	}
 }
 
-// readAt fills b from offset off of the file and counts it.
+// readAt fills b from offset off of the file and adds to the count of bytes read.
 func (f *file) readAt(b []byte, off int64) error {
 	n, err := f.f.ReadAt(b, off)
 	f.read.Add(int64(n))
@@ -112,11 +112,12 @@ func (f *file) readAt(b []byte, off int64) error {
 
 // Load reads one whole tensor as d; Invalid is the dtype stored.
 func (c *Checkpoint) Load(ctx context.Context, name string, d dtype.DType) (*tensor.Tensor, error) {
-	all, err := c.load(ctx, []string{name}, d)
+	all, err := c.loadTensors(ctx, []string{name}, d)
 	return all[name], err
 }
 
-func (c *Checkpoint) load(ctx context.Context, names []string, d dtype.DType) (map[string]*tensor.Tensor, error) {
+// loadTensors reads whole tensors as d, after a check that they fit into memory.
+func (c *Checkpoint) loadTensors(ctx context.Context, names []string, d dtype.DType) (map[string]*tensor.Tensor, error) {
 	all := make(map[string]*tensor.Tensor, len(names))
 	parts := make([]Part, 0, len(names))
 	if err := c.checkMemory(names, d); err != nil {
@@ -137,8 +138,9 @@ func (c *Checkpoint) load(ctx context.Context, names []string, d dtype.DType) (m
 	return all, nil
 }
 
-// checkMemory wants every tensor to be there, and all of them together to fit into
-// this machine's memory: what does not would end the process, not give an error.
+// checkMemory checks that every tensor is in the checkpoint and that all of them together
+// fit into the memory that this machine has left. Without the check, the system would
+// kill the process.
 func (c *Checkpoint) checkMemory(names []string, d dtype.DType) error {
 	need := int64(0)
 	for _, name := range names {
@@ -149,7 +151,7 @@ func (c *Checkpoint) checkMemory(names []string, d dtype.DType) error {
 		bytes := e.Bytes
 		if d != dtype.Invalid && e.DType != dtype.Invalid {
 			var fits bool
-			if bytes, fits = mul(e.Elements(), int64(d.Size())); !fits {
+			if bytes, fits = mulChecked(e.Elements(), int64(d.Size())); !fits {
 				bytes = math.MaxInt64
 			}
 		}
@@ -163,23 +165,23 @@ func (c *Checkpoint) checkMemory(names []string, d dtype.DType) error {
 		return nil
 	}
 	large := slices.Clone(names)
-	slices.SortStableFunc(large, func(a, b string) int { return cmp.Compare(c.find(b).Bytes, c.find(a).Bytes) })
+	slices.SortStableFunc(large, func(a, b string) int { return cmp.Compare(c.findRecord(b).Bytes, c.findRecord(a).Bytes) })
 	return fault.New(ErrMemory, Memory{c.path, large, need, have},
 		"%s: %s to read, of %d bytes (the largest %s, %d); this machine has memory for %d",
-		c.path, plural(len(names), "tensor"), need, large[0], c.find(large[0]).Bytes, have)
+		c.path, plural(len(names), "tensor"), need, large[0], c.findRecord(large[0]).Bytes, have)
 }
 
-// LoadFile reads every tensor of a file as it is stored, with the file's
-// metadata: inputs and outputs, not models. What does not fit into memory is an
-// error before anything is read.
+// LoadFile reads every tensor of a file as it is stored, and the file's metadata. It is
+// for inputs and outputs, not for models. It is an error, before anything is read, if the
+// tensors do not fit into memory.
 func LoadFile(ctx context.Context, path string) (map[string]*tensor.Tensor, map[string]string, error) {
 	all, meta, _, err := LoadNamed(ctx, path, func(names []string) []string { return names })
 	return all, meta, err
 }
 
-// LoadNamed is LoadFile for the tensors that pick names, given the names of all;
-// others are the rest, of which nothing is read. Only what is named is allocated,
-// so a file may hold more than memory does.
+// LoadNamed is LoadFile for some tensors: pick gets the names of all tensors and gives
+// those to read; others are the names of the rest. Memory is allocated for the picked
+// tensors alone, so the file may be larger than memory.
 func LoadNamed(ctx context.Context, path string, pick func(names []string) []string) (all map[string]*tensor.Tensor, meta map[string]string, others []string, err error) {
 	// A folder is no file of inputs, though it may have a checkpoint.
 	if err := userfile.CheckRegular(path); err != nil {
@@ -192,6 +194,6 @@ func LoadNamed(ctx context.Context, path string, pick func(names []string) []str
 	defer c.Close()
 	names := pick(slices.Clone(c.names))
 	others = slices.DeleteFunc(slices.Clone(c.names), func(name string) bool { return slices.Contains(names, name) })
-	all, err = c.load(ctx, names, dtype.Invalid)
+	all, err = c.loadTensors(ctx, names, dtype.Invalid)
 	return all, c.meta, others, err
 }

@@ -76,7 +76,7 @@ func TestRoundTrip(t *testing.T) {
 				for d := range p.Runs {
 					p.Runs[d] = drawRanges(t, v.Shape[d])
 				}
-				ranges, err := p.ranges(e)
+				ranges, err := p.dimRanges(e)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -15,24 +15,24 @@ type Want struct {
 	Shape []int
 }
 
-// RequireOptions change how Require looks.
+// RequireOptions change what Require looks for.
 type RequireOptions struct {
-	// Alias gives the checkpoint's name of a wanted one; nil is the same name.
+	// Alias gives the checkpoint's name for a wanted name; nil leaves names as they are.
 	Alias func(name string) string
-	// Ignore are the kinds of tensors that this model passes over, besides those that
-	// every model does.
+	// Ignore lists the kinds of unused tensors that this model allows, besides those that
+	// every model allows.
 	Ignore []bystander.Kind
 	// Model names the model in messages; "" is "the model".
 	Model string
-	// Prefix is what the model's own names begin with in this checkpoint. Names
-	// without it are another model's.
+	// Prefix is the prefix of the model's own names in this checkpoint. Tensors whose
+	// names lack it belong to another model.
 	Prefix string
 }
 
-// Passed are tensors that a model does not use and that are known.
+// Passed is a group of tensors of one known kind that a model does not use.
 type Passed struct {
 	Kind  string   // in words: "a text encoder"
-	Globs []string // by which they are known
+	Globs []string // that match their names
 	Names []string
 }
 
@@ -56,10 +56,10 @@ func (p Passed) String() string {
 	return plural(len(p.Names), "tensor") + " of " + p.Kind + " (" + some + ") passed over"
 }
 
-// Require checks that the checkpoint has what a model needs, and nothing it does
-// not know. The error lists every missing tensor, every tensor of another shape
-// and every unexpected one; extra are the unused ones that Ignore allows. No
-// tensor data is read.
+// Require checks that the checkpoint has every tensor that a model needs and none that is
+// unknown. The error lists every missing tensor, every tensor of another shape and every
+// unexpected one; passed groups the unused tensors that are allowed. No tensor data is
+// read.
 func Require(c *Checkpoint, want []Want, o RequireOptions) (passed []Passed, err error) {
 	var faults, shapes fault.List
 	var missing, unexpected []string
@@ -69,7 +69,7 @@ func Require(c *Checkpoint, want []Want, o RequireOptions) (passed []Passed, err
 		if o.Alias != nil {
 			key = o.Alias(w.Name)
 		}
-		r := c.find(key)
+		r := c.findRecord(key)
 		if r == nil {
 			missing = append(missing, key)
 			continue
@@ -86,7 +86,7 @@ func Require(c *Checkpoint, want []Want, o RequireOptions) (passed []Passed, err
 		switch {
 		case r.Role != Weight || used[r]:
 		default:
-			kind, pattern, known := o.kindOf(r)
+			kind, pattern, known := o.findBystander(r)
 			if !known {
 				unexpected = append(unexpected, name)
 				continue
@@ -113,9 +113,10 @@ func Require(c *Checkpoint, want []Want, o RequireOptions) (passed []Passed, err
 	return passed, faults.Err()
 }
 
-// kindOf says of which kind a tensor is that the model does not use. Within the
-// model's own prefix it is known by its name there; elsewhere by its whole key.
-func (o RequireOptions) kindOf(r *record) (kind, pattern string, known bool) {
+// findBystander finds the kind of a tensor that the model does not use. A tensor with the
+// model's own prefix is looked up by its name without the prefix, any other by its whole
+// key and then by its name.
+func (o RequireOptions) findBystander(r *record) (kind, pattern string, known bool) {
 	if bare, own := strings.CutPrefix(r.Name, o.Prefix); own {
 		return bystander.FindGlob(o.Ignore, bare)
 	}

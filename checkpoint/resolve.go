@@ -15,11 +15,12 @@ import (
 
 const weightsSuffix = ".safetensors"
 
-// preferred are the checkpoints that a folder is known by, the best first.
+// preferred are the usual names of a folder's checkpoint, in the order in which they are
+// preferred.
 var preferred = []string{"diffusion_pytorch_model", "model", "pytorch_model"}
 
-// variants are what publishers add to a checkpoint's name for another precision of
-// it, or for the averaged weights.
+// variants are the names that publishers add to a checkpoint's name for another precision
+// or for averaged weights (EMA).
 const variants = `fp16|bf16|fp32|f16|f32|fp8|ema|non_ema|no_ema`
 
 var (
@@ -32,8 +33,9 @@ var (
 	variantName = regexp.MustCompile(`^(.*)\.(` + variants + `)$`)
 )
 
-// resolve turns what a user names into a file: one of tensors, or an index.
-func resolve(path string) (string, error) {
+// resolvePath finds the checkpoint at a path that a user gave: a file of tensors or an
+// index. A folder stands for the checkpoint in it.
+func resolvePath(path string) (string, error) {
 	st, err := os.Stat(path)
 	if err != nil {
 		return "", notThere(path, err)
@@ -53,7 +55,7 @@ func resolve(path string) (string, error) {
 			names = append(names, e.Name())
 		}
 	}
-	name, err := choose(path, names, folders)
+	name, err := chooseCheckpoint(path, names, folders)
 	return filepath.Join(path, name), err
 }
 
@@ -65,17 +67,17 @@ func isDir(path string, e os.DirEntry) bool {
 	return err == nil && st.IsDir()
 }
 
-// found is what a folder has of one variant of its checkpoint. Keys are names, and
-// values the names without variant and ending.
-type found struct{ indexes, torchIndexes, weights map[string]string }
+// variantFiles are a folder's files of one variant of its checkpoint. The keys are their
+// names, and the values are the names without variant and ending.
+type variantFiles struct{ indexes, torchIndexes, weights map[string]string }
 
-// choose picks the checkpoint among a folder's files: that without a variant's name,
-// or else the only variant.
-func choose(dir string, names, folders []string) (string, error) {
-	all := map[string]*found{}
-	of := func(variant string) *found {
+// chooseCheckpoint picks the checkpoint among a folder's files: the one without a
+// variant's name or, if there is none, the only variant.
+func chooseCheckpoint(dir string, names, folders []string) (string, error) {
+	all := map[string]*variantFiles{}
+	of := func(variant string) *variantFiles {
 		if all[variant] == nil {
-			all[variant] = &found{map[string]string{}, map[string]string{}, map[string]string{}}
+			all[variant] = &variantFiles{map[string]string{}, map[string]string{}, map[string]string{}}
 		}
 		return all[variant]
 	}
@@ -97,18 +99,18 @@ func choose(dir string, names, folders []string) (string, error) {
 		if err := refuseForeignFolder(dir, names); err != nil {
 			return "", err
 		}
-		return "", nothingIn(dir, folders)
+		return "", noCheckpointIn(dir, folders)
 	case all[""] != nil:
-		return all[""].pick(dir)
+		return all[""].pickFile(dir)
 	case len(variants) == 1:
-		return all[variants[0]].pick(dir)
+		return all[variants[0]].pickFile(dir)
 	default:
 		return "", fault.New(ErrAmbiguous, Candidates{dir, variants},
 			"%s has several variants of a checkpoint and none without a variant's name: %s; name one file or index", dir, nameList(variants))
 	}
 }
 
-// variantOf is the variant that a file's name says it is, or "".
+// variantOf gives the variant in a file's name, or "".
 func variantOf(name string) string {
 	if m := indexName.FindStringSubmatch(name); m != nil {
 		return m[2] + m[4]
@@ -124,8 +126,9 @@ func variantOf(name string) string {
 	return ""
 }
 
-// pick takes the index if there is one, else the file.
-func (f *found) pick(dir string) (string, error) {
+// pickFile takes the index of safetensors files if there is one. It takes an index of
+// torch files only if there is no safetensors file, and else takes a file of tensors.
+func (f *variantFiles) pickFile(dir string) (string, error) {
 	if len(f.indexes) > 0 {
 		return pickName(dir, f.indexes)
 	}
@@ -133,14 +136,14 @@ func (f *found) pick(dir string) (string, error) {
 	if len(f.torchIndexes) > 0 && !slices.ContainsFunc(names, func(n string) bool { return filepath.Ext(n) == weightsSuffix }) {
 		return pickName(dir, f.torchIndexes)
 	}
-	if err := shardsAlone(dir, names); err != nil {
+	if err := refuseShardsWithoutIndex(dir, names); err != nil {
 		return "", err
 	}
 	return pickName(dir, f.weights)
 }
 
-// pickName takes a preferred name, or the only one. Of one name with several endings,
-// .safetensors is taken.
+// pickName takes a preferred name or, if there is none, the only name. Where files differ
+// only in their ending, it takes .safetensors.
 func pickName(dir string, stems map[string]string) (string, error) {
 	names := slices.Sorted(maps.Keys(stems))
 	for _, stem := range preferred {
@@ -158,9 +161,9 @@ func pickName(dir string, stems map[string]string) (string, error) {
 		dir, len(names), nameList(names))
 }
 
-// shardsAlone refuses a folder that has nothing but shards and no index to tell
-// which tensors there should be.
-func shardsAlone(dir string, names []string) error {
+// refuseShardsWithoutIndex refuses a folder that has only shards and no index, because
+// nothing says which tensors there should be. A single shard of one is a whole file.
+func refuseShardsWithoutIndex(dir string, names []string) error {
 	there := map[string]bool{}
 	var missing []string
 	for _, name := range names {
@@ -190,8 +193,9 @@ func shardsAlone(dir string, names []string) error {
 		"%s has shards but no index, a file ending in .index.json; name one of: %s", dir, nameList(names))
 }
 
-// nothingIn reports a folder without a checkpoint, and the folders in it that have one.
-func nothingIn(dir string, folders []string) error {
+// noCheckpointIn makes the error for a folder without a checkpoint; it names the folders
+// inside that have one.
+func noCheckpointIn(dir string, folders []string) error {
 	var inside []string
 	for _, name := range folders {
 		for _, pattern := range []string{"*" + weightsSuffix, "*" + weightsSuffix + ".index*.json", "*.pth", "*.bin"} {

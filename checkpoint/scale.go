@@ -9,12 +9,12 @@ import (
 	"weft/internal/bystander"
 )
 
-// markerNames are the last parts of the names of tensors that say how weights are
-// kept: scaled_fp8, an empty one, of ComfyUI's older repacks; comfy_quant, JSON as
-// bytes beside each weight, of its newer ones.
+// markerNames are the last parts of the names of markers, tensors that say how weights
+// are stored. ComfyUI's older repacks have one empty tensor scaled_fp8; its newer ones
+// have, beside each weight, a tensor comfy_quant with JSON as bytes.
 var markerNames = []string{"scaled_fp8", "comfy_quant"}
 
-// lastPart is what follows the last dot of a name.
+// lastPart gives the part of a name after the last dot.
 func lastPart(name string) string { return name[strings.LastIndexByte(name, '.')+1:] }
 
 func isMarker(r *record) bool { return slices.Contains(markerNames, lastPart(r.Name)) }
@@ -26,8 +26,8 @@ func scaleNames(name string) [2]string {
 	return [2]string{name + "_scale", name[:i] + "scale_" + name[i:]}
 }
 
-// scaledName turns a scale's name back into the name of the tensor it scales. Only
-// weights are asked about: other names that end in "_scale" are parameters.
+// scaledName gives the name of the tensor that a scale belongs to. Only weight_scale and
+// scale_weight count: other names that end in "_scale" are parameters.
 func scaledName(name string) (string, bool) {
 	i := strings.LastIndexByte(name, '.') + 1
 	switch name[i:] {
@@ -37,12 +37,12 @@ func scaledName(name string) (string, bool) {
 	return "", false
 }
 
-// assignRoles finds scales, markers and tokenizers. An fp8 value without its scale is
-// off by a factor of hundreds and looks like a bad model, so what cannot be applied
-// is an error here, before anything is read; of another model's tensors, which may
-// never be used, only once they are asked for.
+// assignRoles finds scales, markers and tokenizers. Without its scale, an fp8 value is off
+// by a factor of hundreds, and the output looks like that of a bad model. So it is an
+// error, before anything is read, if a scale cannot be applied. For tensors of another
+// model, which may never be used, the error comes when they are asked for.
 func (c *Checkpoint) assignRoles() error {
-	names := slices.Clone(c.keys())
+	names := slices.Clone(c.sortedKeys())
 	own := c.ownNames()
 	if err := c.refuseQuantized(own); err != nil {
 		return err
@@ -65,18 +65,19 @@ func (c *Checkpoint) assignRoles() error {
 		weight, is := scaledName(name)
 		if is && r.Role == Weight {
 			err := fault.New(ErrUnappliedScale, Scale{weight, []string{name}},
-				"%s scales %s, which %s; nothing would apply it", name, weight, c.whyNot(weight))
+				"%s scales %s, which %s; nothing would apply it", name, weight, c.whyUnscalable(weight))
 			if report(weight, err); own[name] && !own[weight] {
 				faults.add(err)
 			}
 		}
 	}
-	c.markInputs(names)
+	c.markAuxiliaries(names)
 	return faults.err()
 }
 
-// scaleFaults are what is wrong with scales. A file has hundreds of them, which are all
-// wrong in one way or none is: the first few are told, and the others by name.
+// scaleFaults collects errors about scales. A file has hundreds of scales, and usually all
+// of them have the same fault: the first few errors are reported in full, and the scales
+// of the others by name.
 type scaleFaults struct {
 	list   fault.List
 	count  int
@@ -105,8 +106,8 @@ func (f *scaleFaults) err() error {
 	return f.list.Err()
 }
 
-// ownNames are the names that belong to no other model by the table of what stands
-// beside one; all of them where every one does.
+// ownNames gives the names that internal/bystander does not assign to another model. If it
+// assigns all of them, the file is that model's own, and ownNames gives all names.
 func (c *Checkpoint) ownNames() map[string]bool {
 	own := make(map[string]bool, len(c.names))
 	for _, name := range c.names {
@@ -124,16 +125,16 @@ func (c *Checkpoint) ownNames() map[string]bool {
 
 func isFP8(d dtype.DType) bool { return d == dtype.F8E4M3 || d == dtype.F8E5M2 }
 
-// whyNot says why a weight takes no scale.
-func (c *Checkpoint) whyNot(weight string) string {
+// whyUnscalable says why a weight takes no scale.
+func (c *Checkpoint) whyUnscalable(weight string) string {
 	if r := c.records[weight]; r != nil {
 		return "is " + r.Stored + " and takes none"
 	}
 	return "is not there"
 }
 
-// attachScale ties an fp8 tensor to its scale: one float32, or one for each row of a
-// matrix.
+// attachScale finds the scale of an fp8 tensor: one float32, or one for each row of a
+// matrix. It is an error if there are two scales, or one in another form.
 func (c *Checkpoint) attachScale(r *record) error {
 	var found []*record
 	var names []string
@@ -163,7 +164,7 @@ func (c *Checkpoint) attachScale(r *record) error {
 }
 
 // scalesRows says whether a scale has one number for each row of a matrix: [rows] or
-// [rows 1]. Both must lie in the file as they are read.
+// [rows 1]. Both tensors must be row-major in the file.
 func scalesRows(s, r *record) bool {
 	if len(r.Shape) != 2 || r.Shape[0] == 0 || r.strided != nil || s.strided != nil || s.Elements() != int64(r.Shape[0]) {
 		return false
@@ -171,8 +172,9 @@ func scalesRows(s, r *record) bool {
 	return len(s.Shape) == 1 || len(s.Shape) == 2 && s.Shape[1] == 1
 }
 
-// markInputs sets apart the scales of activations, markers and tokenizers.
-func (c *Checkpoint) markInputs(names []string) {
+// markAuxiliaries sets the roles of markers, tokenizers and the scales of activations, and
+// adds a notice about them.
+func (c *Checkpoint) markAuxiliaries(names []string) {
 	dropped, marked := 0, map[string]int{}
 	for _, name := range names {
 		i := strings.LastIndexByte(name, '.') + 1
@@ -188,16 +190,16 @@ func (c *Checkpoint) markInputs(names []string) {
 			marked[leaf]++
 		case isTokenizer(r):
 			r.Role = Tokenizer
-			c.notice("%s is a tokenizer's file of %s, kept as a tensor", name, plural(int(r.Bytes), "byte"))
+			c.addNotice("%s is a tokenizer's file of %s, kept as a tensor", name, plural(int(r.Bytes), "byte"))
 		}
 	}
 	if marked["scaled_fp8"] > 0 {
-		c.notice("marker scaled_fp8: the fp8 weights of this file have scales")
+		c.addNotice("marker scaled_fp8: the fp8 weights of this file have scales")
 	}
 	if n := marked["comfy_quant"]; n > 0 {
-		c.notice("%s comfy_quant: they say how the weights beside them are kept", plural(n, "marker"))
+		c.addNotice("%s comfy_quant: they say how the weights beside them are kept", plural(n, "marker"))
 	}
 	if dropped > 0 {
-		c.notice("%s of activations dropped: weft does not quantize activations", plural(dropped, "scale"))
+		c.addNotice("%s of activations dropped: weft does not quantize activations", plural(dropped, "scale"))
 	}
 }

@@ -6,14 +6,14 @@ import (
 	"weft/fault"
 )
 
-// selection is the set of a tensor's bytes that one shard needs: the product of
-// a list of ranges per dim. Dims are merged where that makes longer runs, and the
-// last one counts bytes, so that a selection is walked run by run whatever the
-// rank, shape and dtype of the tensor.
+// selection is the set of a tensor's bytes that one shard needs: the product of a list of
+// ranges for each dim. A dim that is selected whole is merged into the dim before it, and
+// the last dim counts bytes. So the selection can be read run by run, whatever the rank,
+// shape and dtype of the tensor.
 //
 // Invariants: dims is not empty; in each dim the ranges are ascending, disjoint,
-// not adjacent and not empty, unless bytes is 0; every dim but the first has
-// something left out.
+// not adjacent and not empty, unless bytes is 0; no dim but the first is selected
+// whole.
 type selection struct {
 	dims  []selDim
 	bytes int64 // selected
@@ -22,19 +22,20 @@ type selection struct {
 // selDim is one merged dim.
 type selDim struct {
 	size   int64
-	step   int64 // bytes between neighbours
+	step   int64 // bytes from one index of this dim to the next
 	ranges [][2]int64
-	before []int64 // selected before each range
-	count  int64   // selected in all
-	inner  int64   // selected bytes in one step of this dim
+	before []int64 // number of selected indices before each range
+	count  int64   // number of selected indices
+	inner  int64   // number of selected bytes for each index
 }
 
-// newSelection selects ranges[d] of each dim d; nil is the whole dim. The ranges have been checked.
+// newSelection selects ranges[d] of each dim d; nil stands for the whole dim. The caller
+// has checked the ranges.
 func newSelection(shape []int, elem int, ranges [][][2]int) *selection {
 	s := &selection{}
 	var dims []selDim // from the last to the first
 	add := func(size int64, r [][2]int64) {
-		if n := len(dims); n > 0 && dims[n-1].whole() {
+		if n := len(dims); n > 0 && dims[n-1].isWhole() {
 			in := dims[n-1].size
 			for i := range r {
 				r[i][0], r[i][1] = r[i][0]*in, r[i][1]*in
@@ -46,7 +47,7 @@ func newSelection(shape []int, elem int, ranges [][][2]int) *selection {
 	}
 	add(int64(elem), [][2]int64{{0, int64(elem)}})
 	for d := len(shape) - 1; d >= 0; d-- {
-		add(int64(shape[d]), tidy(shape[d], ranges[d]))
+		add(int64(shape[d]), joinRanges(shape[d], ranges[d]))
 	}
 	s.dims = make([]selDim, len(dims))
 	step, inner := int64(1), int64(1)
@@ -64,8 +65,9 @@ func newSelection(shape []int, elem int, ranges [][][2]int) *selection {
 	return s
 }
 
-// tidy drops empty ranges and joins adjacent ones; nil becomes the whole dim.
-func tidy(size int, ranges [][2]int) [][2]int64 {
+// joinRanges drops empty ranges and joins adjacent ones; nil becomes the range of the
+// whole dim.
+func joinRanges(size int, ranges [][2]int) [][2]int64 {
 	if ranges == nil {
 		return [][2]int64{{0, int64(size)}}
 	}
@@ -83,11 +85,11 @@ func tidy(size int, ranges [][2]int) [][2]int64 {
 	return tidied
 }
 
-func (d selDim) whole() bool {
+func (d selDim) isWhole() bool {
 	return len(d.ranges) == 1 && d.ranges[0] == [2]int64{0, d.size}
 }
 
-// extent is the range of the tensor's bytes from the first selected to the last.
+// extent gives the range of the tensor's bytes from the first selected byte to the last.
 func (s *selection) extent() (lo, hi int64) {
 	for _, d := range s.dims {
 		lo += d.ranges[0][0] * d.step
@@ -96,8 +98,8 @@ func (s *selection) extent() (lo, hi int64) {
 	return lo, hi + 1
 }
 
-// runs is the number of runs of neighbouring bytes.
-func (s *selection) runs() int64 {
+// countRuns counts the runs of contiguous bytes.
+func (s *selection) countRuns() int64 {
 	last := s.dims[len(s.dims)-1]
 	return s.bytes / last.count * int64(len(last.ranges))
 }
@@ -115,18 +117,18 @@ func (s *selection) key() string {
 	return string(b)
 }
 
-// cursor walks the runs of a selection in the order of the file, which is also
+// cursor goes through the runs of a selection in the order of the file, which is also
 // the order of the destination.
 type cursor struct {
 	s     *selection
-	at    []int64 // coordinate in each dim
-	in    []int   // the range it is in
-	pos   int64   // in the tensor, of the run
+	at    []int64 // index in each dim
+	in    []int   // number of the range that has the index
+	pos   int64   // where in the tensor the run begins
 	n     int64   // bytes of the run; 0 at the end
-	local int64   // selected bytes before the run
+	local int64   // number of selected bytes before the run
 }
 
-func (s *selection) cursor() *cursor {
+func (s *selection) newCursor() *cursor {
 	return &cursor{s: s, at: make([]int64, len(s.dims)), in: make([]int, len(s.dims))}
 }
 
@@ -140,34 +142,35 @@ func (c *cursor) seek(pos int64) {
 			i++
 		}
 		switch {
-		case i == len(dim.ranges): // none left here: the next coordinate of the dim before
-			c.first(d)
-			if !c.carry(d - 1) {
+		case i == len(dim.ranges): // nothing selected is left in this dim: step the one before
+			c.resetFrom(d)
+			if !c.stepDim(d - 1) {
 				c.n = 0
 				return
 			}
-			c.place()
+			c.setPosition()
 			return
 		case dim.ranges[i][0] > at:
 			c.in[d], c.at[d] = i, dim.ranges[i][0]
-			c.first(d + 1)
-			c.place()
+			c.resetFrom(d + 1)
+			c.setPosition()
 			return
 		}
 		c.in[d], c.at[d] = i, at
 	}
-	c.place()
+	c.setPosition()
 }
 
-// first resets dims d and up.
-func (c *cursor) first(d int) {
+// resetFrom sets dim d and all dims after it to their first selected index.
+func (c *cursor) resetFrom(d int) {
 	for ; d < len(c.s.dims); d++ {
 		c.in[d], c.at[d] = 0, c.s.dims[d].ranges[0][0]
 	}
 }
 
-// carry steps dim d, and the dims before it when it is through. It is false at the end.
-func (c *cursor) carry(d int) bool {
+// stepDim moves dim d to its next selected index. When dim d is at its end, it starts
+// again and the dim before it is moved. stepDim is false at the end of the selection.
+func (c *cursor) stepDim(d int) bool {
 	for ; d >= 0; d-- {
 		dim := &c.s.dims[d]
 		c.at[d]++
@@ -183,8 +186,8 @@ func (c *cursor) carry(d int) bool {
 	return false
 }
 
-// place sets pos, n and local from the coordinates.
-func (c *cursor) place() {
+// setPosition computes pos, n and local from the indices.
+func (c *cursor) setPosition() {
 	c.pos, c.local = 0, 0
 	for d := range c.s.dims {
 		dim := &c.s.dims[d]
@@ -196,8 +199,8 @@ func (c *cursor) place() {
 	c.n = c.s.dims[last].ranges[c.in[last]][1] - c.at[last]
 }
 
-// take moves n bytes on; n is at most c.n.
-func (c *cursor) take(n int64) {
+// moveBy moves n bytes forward, at most to the end of the run.
+func (c *cursor) moveBy(n int64) {
 	last := len(c.at) - 1
 	if n < c.n {
 		c.at[last] += n
@@ -210,7 +213,7 @@ func (c *cursor) take(n int64) {
 	c.in[last]++
 	if c.in[last] == len(dim.ranges) {
 		c.in[last] = 0
-		if !c.carry(last - 1) {
+		if !c.stepDim(last - 1) {
 			c.n = 0
 			return
 		}

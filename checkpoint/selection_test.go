@@ -64,7 +64,7 @@ func TestSelectionWalks(t *testing.T) {
 			return
 		}
 		for _, start := range []int{0, rapid.IntRange(0, total-1).Draw(t, "start")} {
-			c := s.cursor()
+			c := s.newCursor()
 			c.seek(int64(start))
 			for i := start; i < total; i++ {
 				if mark[i] == 0 {
@@ -82,7 +82,7 @@ func TestSelectionWalks(t *testing.T) {
 						t.Fatalf("run at %d is no run at %d", i, i+k)
 					}
 				}
-				c.take(n)
+				c.moveBy(n)
 				i += int(n) - 1
 			}
 			if c.n != 0 {
@@ -138,8 +138,8 @@ func TestSelectionRuns(t *testing.T) {
 		{"a dim of 1", []int{1, 1, 8}, [][][2]int{{{0, 1}}, {{0, 1}}, {{2, 4}}}, 1, 2},
 	} {
 		s := newSelection(test.shape, 2, test.ranges)
-		if s.runs() != test.runs || len(s.dims) != test.dims {
-			t.Errorf("%s: %d runs in %d dims, want %d in %d", test.name, s.runs(), len(s.dims), test.runs, test.dims)
+		if s.countRuns() != test.runs || len(s.dims) != test.dims {
+			t.Errorf("%s: %d runs in %d dims, want %d in %d", test.name, s.countRuns(), len(s.dims), test.runs, test.dims)
 		}
 	}
 }
@@ -170,7 +170,7 @@ func TestFusedRows(t *testing.T) {
 }
 
 func TestBadParts(t *testing.T) {
-	c, _ := a18(t)
+	c, _ := openLargeTensor(t)
 	f4, err := openBytes(t, fileBytes(object(tensorJSON("n", "F4", "[8]", 0, 4)), 0, 0, 0, 0))
 	if err != nil {
 		t.Fatal(err)

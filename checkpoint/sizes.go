@@ -7,7 +7,7 @@ import (
 	"weft/dtype"
 )
 
-// DTypeTotal is how much of a checkpoint has one dtype.
+// DTypeTotal counts the elements and bytes of a checkpoint that have one dtype.
 type DTypeTotal struct {
 	DType    dtype.DType // Invalid where weft can only size the type
 	Stored   string      // the name in the file
@@ -50,8 +50,8 @@ func (c *Checkpoint) Bytes() int64 {
 	return n
 }
 
-// BytesAs is the size of the weights once every float is read as d: integers
-// keep their size, and scales are gone, being applied.
+// BytesAs gives the size of the weights when every float is read as d: integers keep
+// their size, and scales do not count, because reading applies them.
 func (c *Checkpoint) BytesAs(d dtype.DType) int64 {
 	var n int64
 	for _, r := range c.records {

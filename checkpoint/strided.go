@@ -6,19 +6,21 @@ import (
 	"slices"
 )
 
-// strided is how a tensor that is not plain row-major lies in its file, as a .pth
-// may have it: transposed, cut out of a larger one, or expanded. It is told as a
-// plain row-major tensor, the frame, of which the tensor is a part: the frame's dims
-// in the order of the file, each one of the tensor's or a filler of which only the
-// first index is used. So selections of it are walked as those of any other.
+// strided is the layout of a tensor that is not row-major in its file. A .pth file may
+// have such tensors: transposed, cut out of a larger one, or expanded. The layout is
+// described by a row-major tensor, the frame, that contains the tensor. The frame's dims
+// are in the order of the file. Each is a dim of the tensor or a filler, whose first
+// index alone is used. So a shard of the tensor is a selection of the frame, which is
+// read like any other.
 type strided struct {
 	frame  []int
-	from   []int // the tensor's dim of each frame dim; -1 for a filler
+	from   []int // for each dim of the frame, the tensor's dim; -1 for a filler
 	repeat []int // dims of stride 0: every index is the same data
 }
 
-// newStrided tells a layout; plain is true for row-major ones, which need nothing.
-// ok is false where elements overlap, or strides are no multiples of each other.
+// newStrided describes the layout that strides give. plain is true for a row-major
+// layout, which needs no description. ok is false where elements overlap, or where the
+// strides are not multiples of each other.
 func newStrided(shape, strides []int) (s *strided, plain, ok bool) {
 	s = &strided{}
 	var dims []int
@@ -54,8 +56,8 @@ func newStrided(shape, strides []int) (s *strided, plain, ok bool) {
 	return s, plain, true
 }
 
-// ranges turns ranges of the tensor's dims into ranges of the frame's.
-func (s *strided) ranges(shape []int, ranges [][][2]int) [][][2]int {
+// frameRanges turns ranges of the tensor's dims into ranges of the frame's dims.
+func (s *strided) frameRanges(shape []int, ranges [][][2]int) [][][2]int {
 	out := make([][][2]int, len(s.frame))
 	for i, d := range s.from {
 		switch {
@@ -70,14 +72,15 @@ func (s *strided) ranges(shape []int, ranges [][][2]int) [][][2]int {
 	return out
 }
 
-// scatter places elements that come in the order of the file. It is nil where that
-// is the order of the destination too. Counts and strides are in elements of the block.
+// scatter puts elements that come in the order of the file into their places in the
+// destination. It is nil where both have the same order. Counts and strides are in
+// elements of the block.
 type scatter struct {
 	dims    [][2]int // count and stride of each dim, in the order of the file
-	repeats [][2]int
+	repeats [][2]int // count and stride of each repeated dim
 }
 
-// scatterTo gives the placing of a block of the local shape.
+// scatterTo makes the scatter for a block of the local shape.
 func (s *strided) scatterTo(local []int) *scatter {
 	strides := make([]int, len(local))
 	for d, n := len(local)-1, 1; d >= 0; d-- {
@@ -105,18 +108,20 @@ func (s *strided) scatterTo(local []int) *scatter {
 	return p
 }
 
-// put places the elements of src, the first of which has the given rank in the order of the file.
-func (p *scatter) put(dst, src []byte, rank int64, size int) {
+// putElements copies the elements of src into dst. rank is the number of elements of the
+// block that come before src in the order of the file, and size is the bytes of one.
+func (p *scatter) putElements(dst, src []byte, rank int64, size int) {
 	for len(src) > 0 {
-		off, run, stride := p.at(rank)
+		off, run, stride := p.placeOf(rank)
 		n := min(run, len(src)/size)
-		p.spread(dst, src[:n*size], off, stride, size, p.repeats)
+		p.putRepeated(dst, src[:n*size], off, stride, size, p.repeats)
 		src, rank = src[n*size:], rank+int64(n)
 	}
 }
 
-// at gives the place of an element, and how many after it are stride apart.
-func (p *scatter) at(rank int64) (off, run, stride int) {
+// placeOf gives the place of an element in the destination, and the number of elements
+// from it on whose places are stride apart.
+func (p *scatter) placeOf(rank int64) (off, run, stride int) {
 	run, stride = 1, 1
 	for i := len(p.dims) - 1; i >= 0; i-- {
 		count := int64(p.dims[i][0])
@@ -130,11 +135,11 @@ func (p *scatter) at(rank int64) (off, run, stride int) {
 	return off, run, stride
 }
 
-// spread places a run once for every index of the repeated dims.
-func (p *scatter) spread(dst, src []byte, off, stride, size int, repeats [][2]int) {
+// putRepeated copies a run once for every index of the repeated dims.
+func (p *scatter) putRepeated(dst, src []byte, off, stride, size int, repeats [][2]int) {
 	if len(repeats) > 0 {
 		for i := range repeats[0][0] {
-			p.spread(dst, src, off+i*repeats[0][1], stride, size, repeats[1:])
+			p.putRepeated(dst, src, off+i*repeats[0][1], stride, size, repeats[1:])
 		}
 		return
 	}

@@ -8,15 +8,16 @@ import (
 	"weft/fault"
 )
 
-// Tie says that names are one tensor. What the checkpoint has under one of them
-// serves for all, is counted once and read once. Under several it must be equal,
-// byte for byte: then the first stands and the others are dropped. If it has none
-// of them, nothing happens.
+// Tie says that names stand for one tensor, as the shared embedding of a text encoder
+// has several. If the checkpoint has a tensor under one of them, every name gives it, and
+// it is counted and read once. Tensors under several of the names must be equal, byte for
+// byte: the first is kept and the others are dropped. If the checkpoint has none of the
+// names, nothing happens.
 func (c *Checkpoint) Tie(ctx context.Context, names ...string) error {
 	var first *record
 	var doubles []*record
 	for _, name := range names {
-		switch r := c.find(name); {
+		switch r := c.findRecord(name); {
 		case r == nil || r == first:
 		case first == nil:
 			first = r
@@ -40,18 +41,18 @@ func (c *Checkpoint) Tie(ctx context.Context, names ...string) error {
 	}
 	for _, r := range doubles {
 		delete(c.records, r.Name)
-		c.notice("%s equals %s and is counted once", r.Name, first.Name)
+		c.addNotice("%s equals %s and is counted once", r.Name, first.Name)
 	}
 	for _, name := range names {
 		if name != first.Name {
 			c.aliases[name] = first.Name
 		}
 	}
-	c.sort()
+	c.sortNames()
 	return nil
 }
 
-// equalTensors compares two tensors, their scales included, a buffer at a time.
+// equalTensors compares two tensors and their scales, a buffer at a time.
 func equalTensors(ctx context.Context, a, b *record) (bool, error) {
 	if a.Stored != b.Stored || !slices.Equal(a.Shape, b.Shape) || (a.scale == nil) != (b.scale == nil) {
 		return false, nil
@@ -65,7 +66,7 @@ func equalTensors(ctx context.Context, a, b *record) (bool, error) {
 		return true, nil
 	}
 	if a.Bytes > 0 && (a.strided != nil || b.strided != nil) {
-		return equalLoaded(ctx, a, b)
+		return equalStrided(ctx, a, b)
 	}
 	bufs := [2][]byte{make([]byte, bufferBytes), make([]byte, bufferBytes)}
 	for off := int64(0); off < a.Bytes; off += bufferBytes {
@@ -85,7 +86,7 @@ func equalTensors(ctx context.Context, a, b *record) (bool, error) {
 	return true, nil
 }
 
-// sameLayout reports whether two tensors at one place of one file are one.
+// sameLayout reports whether two layouts are the same; nil is row-major.
 func sameLayout(a, b *strided) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -93,8 +94,9 @@ func sameLayout(a, b *strided) bool {
 	return slices.Equal(a.frame, b.frame) && slices.Equal(a.from, b.from) && slices.Equal(a.repeat, b.repeat)
 }
 
-// equalLoaded compares tensors of which one at least is not row-major, some rows at a time.
-func equalLoaded(ctx context.Context, a, b *record) (bool, error) {
+// equalStrided compares two tensors, at least one of which is not row-major. It reads some
+// rows at a time.
+func equalStrided(ctx context.Context, a, b *record) (bool, error) {
 	raw := [2]record{*a, *b} // without their scales, which have been compared
 	raw[0].scale, raw[1].scale = nil, nil
 	c := &Checkpoint{records: map[string]*record{"a": &raw[0], "b": &raw[1]}}

@@ -13,10 +13,11 @@ import (
 	"weft/fault"
 )
 
-// torchSuffixes are the names of what torch.save writes.
+// torchSuffixes are the usual endings of the names of files that torch.save writes.
 var torchSuffixes = []string{".pth", ".pt", ".bin", ".ckpt"}
 
-// isTorch tells a .pth by its name, or by its first bytes where the name says nothing.
+// isTorch says whether a file is a .pth file, by its name or, if the name has another
+// ending, by its first bytes.
 func isTorch(path string) bool {
 	switch ext := filepath.Ext(path); {
 	case slices.Contains(torchSuffixes, ext):
@@ -45,7 +46,7 @@ func openArchive(path string) (*file, error) {
 		err = nil
 	}
 	if err == nil {
-		err = lfsPointer(head, f.name)
+		err = refuseLFSPointer(head, f.name)
 	}
 	if err == nil && len(head) > 8 && head[8] == '{' && binary.LittleEndian.Uint64(head) <= maxHeader {
 		err = foreignFault(f.name, "a safetensors file", "rename it so that it ends in .safetensors")
@@ -79,25 +80,27 @@ func (c *Checkpoint) openTorch(path string) error {
 	for _, t := range f.torch.Tensors {
 		faults.Add(c.addTorch(f, t))
 	}
-	c.torchNotices(f)
+	c.addTorchNotices(f)
 	return faults.Err()
 }
 
-func (c *Checkpoint) torchNotices(f *file) {
+// addTorchNotices adds notices about everything in a .pth file that is left out.
+func (c *Checkpoint) addTorchNotices(f *file) {
 	if len(f.torch.Under) > 0 {
-		c.notice("the tensors are under the key %s of %s", nameList(f.torch.Under), f.name)
+		c.addNotice("the tensors are under the key %s of %s", nameList(f.torch.Under), f.name)
 	}
 	if n := len(f.torch.Beside); n > 0 {
-		c.notice("%s beside that key, left out: %s", plural(n, "value"), nameList(f.torch.Beside))
+		c.addNotice("%s beside that key, left out: %s", plural(n, "value"), nameList(f.torch.Beside))
 	}
 	if n := len(f.torch.Others); n > 0 {
-		c.notice("%s of %s that are no tensors, left out: %s", plural(n, "value"), f.name, nameList(f.torch.Others))
+		c.addNotice("%s of %s that are no tensors, left out: %s", plural(n, "value"), f.name, nameList(f.torch.Others))
 	}
 	if n := len(f.torch.Strange); n > 0 {
-		c.notice("%s of %s that torch.save does not write, left out: %s", plural(n, "file"), f.name, nameList(f.torch.Strange))
+		c.addNotice("%s of %s that torch.save does not write, left out: %s", plural(n, "file"), f.name, nameList(f.torch.Strange))
 	}
 }
 
+// addTorch makes a record of a tensor of a .pth file.
 func (c *Checkpoint) addTorch(f *file, t pth.Tensor) error {
 	_, bits, ok := storedType(t.Stored)
 	if !ok {

@@ -20,8 +20,8 @@ import (
 	"weft/dtype"
 )
 
-// a15 is the pickle of the field report: tensor w, shape (2,3), strides (1,2), offset 0.
-const a15 = "80027d58010000007763746f7263682e5f7574696c730a5f72656275696c645f74656e736f725f76320a2828580700000073746f72616765" +
+// transposedPickle is what torch writes for a transposed tensor: w of shape (2,3) with strides (1,2) and offset 0.
+const transposedPickle = "80027d58010000007763746f7263682e5f7574696c730a5f72656275696c645f74656e736f725f76320a2828580700000073746f72616765" +
 	"63746f7263680a466c6f617453746f726167650a58010000003058030000006370754b0674514b004b024b03864b014b02868963636f6c6c" +
 	"656374696f6e730a4f726465726564446963740a29527452732e"
 
@@ -51,8 +51,8 @@ func zipped(t testing.TB, pickle []byte, storages ...[]byte) []byte {
 	return buf.Bytes()
 }
 
-func TestA15(t *testing.T) {
-	pickle, err := hex.DecodeString(a15)
+func TestTransposedPickle(t *testing.T) {
+	pickle, err := hex.DecodeString(transposedPickle)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestStrides(t *testing.T) {
 				p.Runs[d] = drawRanges(t, shape[d])
 			}
 			e, _ := c.Lookup("w")
-			ranges, err := p.ranges(e)
+			ranges, err := p.dimRanges(e)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,15 +14,15 @@ type WriteOptions struct {
 	Force bool // take the place of a file that is there
 }
 
-// Write writes a safetensors file. The same tensors give the same bytes. The
-// file appears whole, under its name, or not at all: what is written goes to a
-// hidden file in the same folder first, is flushed to the disk and renamed.
+// Write writes a safetensors file. The same tensors give the same bytes. The file appears
+// whole or not at all: it is written to a hidden file in the same folder, flushed to the
+// disk and renamed.
 func Write(path string, tensors map[string]*tensor.Tensor, meta map[string]string, o WriteOptions) error {
 	entries := make([]Entry, 0, len(tensors))
 	var faults fault.List
 	for name, t := range tensors {
 		e := Entry{Name: name, DType: t.DType, Stored: t.DType.Safetensors(), Shape: t.Shape}
-		if err := sizeEntry(&e); err == nil && e.Bytes != int64(len(t.Data)) {
+		if err := setEntryBytes(&e); err == nil && e.Bytes != int64(len(t.Data)) {
 			faults.Add(fault.New(ErrSizeMismatch, SizeMismatch{Tensor: name, Want: e.Bytes, Have: int64(len(t.Data))},
 				"tensor %q, %v, needs %d bytes and has %d", name, t, e.Bytes, len(t.Data)))
 		}
@@ -47,9 +47,9 @@ func Write(path string, tensors map[string]*tensor.Tensor, meta map[string]strin
 	})
 }
 
-// CreateSparse writes a file whose header is real and whose data is a hole: every
-// value is zero and no disk is used, so that a test may have a model of any size.
-// Of each entry it reads Name, DType (or Stored) and Shape.
+// CreateSparse writes a file that has a header and, as data, a hole: every value is zero
+// and the data takes no space on the disk, so that a test can have a model of any size.
+// It uses Name, DType (or Stored) and Shape of each entry.
 func CreateSparse(path string, entries ...Entry) error {
 	entries = append([]Entry{}, entries...)
 	head, data, err := layOut(entries, nil)

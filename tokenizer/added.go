@@ -6,21 +6,21 @@ import (
 	"unicode/utf8"
 )
 
-// addedToken is a token that is looked for in the text itself, before the model sees
-// it.
+// addedToken is a token that is searched for in the text before the model gets the rest.
 type addedToken struct {
 	id         int32
 	content    string
 	singleWord bool
 	lstrip     bool // takes the white space before it
-	rstrip     bool // and after it
-	normalized bool // looked for in the normalized text, as its normalized self
+	rstrip     bool // takes the white space after it
+	normalized bool // its normalized content is searched for in the normalized text
 	special    bool
 }
 
-// addedSet are the tokens that are looked for together: at each place the longest.
+// addedSet is a set of tokens that are searched for together: at each place of a text the
+// longest one is found.
 type addedSet struct {
-	trie   *trie // to the places in tokens
+	trie   *trie // its values are indices of tokens
 	tokens []addedToken
 }
 
@@ -35,16 +35,16 @@ func newAddedSet(tokens []addedToken, key func(i int) string) *addedSet {
 	return &addedSet{newTrie(entries), tokens}
 }
 
-// split cuts a span at the tokens of the set and appends the parts. White space that a
-// token takes belongs to it. As in the tokenizers library, a token that begins within
-// white space which the token before it took is found all the same.
-func (a *addedSet) split(s span, out []span) []span {
+// splitAtTokens splits a span at the tokens of the set and appends the parts to out. White
+// space that a token takes becomes part of it. As in the tokenizers library, a token is
+// also found inside white space that the token before it took.
+func (a *addedSet) splitAtTokens(s span, out []span) []span {
 	if a == nil {
 		return append(out, s)
 	}
 	text, done := s.text, 0
 	for at := 0; at < len(text); {
-		n, i := a.trie.longest(text[at:])
+		n, i := a.trie.longestKey(text[at:])
 		if n == 0 {
 			at++
 			continue
@@ -83,7 +83,8 @@ func beginsWithWord(text string) bool {
 	return n > 0 && isWordRune(r)
 }
 
-// isWordRune is \w as Unicode's guide on regular expressions has it.
+// isWordRune says whether \w matches a character, as defined by Unicode's report on
+// regular expressions (UTS 18).
 func isWordRune(r rune) bool {
 	return letterSet.contains(r) || r == 0x200c || r == 0x200d
 }

@@ -9,19 +9,20 @@ import (
 	"weft/fault"
 )
 
-// bpe joins the characters of a word, the pair with the lowest rank first, of equal
-// ranks the leftmost one.
+// bpe is byte-pair encoding as the tokenizers library does it. It joins the characters of
+// a word pair by pair: the pair with the lowest rank first and, among pairs of equal rank,
+// the leftmost.
 type bpe struct {
 	ids          map[string]int32
 	merges       *mergeTable
-	prefix       string // of every character of a word but the first
-	suffix       string // of the last character of a word
+	prefix       string // is put before every character of a word except the first
+	suffix       string // is put after the last character of a word
 	unknown      int32  // -1: characters without a piece are left out, as the tokenizers library does
 	fuseUnknown  bool
-	ignoreMerges bool     // a word that is a piece is that piece
-	bytes        *byteIDs // byte pieces to fall back to, or nil
-	plain        [512]int32
-	scratch      sync.Pool // of *bpeScratch
+	ignoreMerges bool       // a word that is a piece gets the id of that piece at once
+	bytes        *byteIDs   // byte pieces to fall back to, or nil
+	plain        [512]int32 // ids of the first characters of Unicode, see fillPlainIDs
+	scratch      sync.Pool  // of *bpeScratch
 }
 
 type bpeScratch struct {
@@ -34,8 +35,8 @@ type bpeScratch struct {
 type symbol struct {
 	id         int32
 	prev, next int32
-	rank       uint32 // of the pair with the next symbol, in short words
-	joined     int32  // what that pair becomes
+	rank       uint32 // of the pair with the next symbol; used in short words alone
+	joined     int32  // the id that this pair becomes
 }
 
 type merge struct {
@@ -46,8 +47,9 @@ type merge struct {
 
 const noRank = math.MaxUint32
 
-// seal prepares the ids of single characters that have neither prefix nor suffix.
-func (b *bpe) seal() *bpe {
+// fillPlainIDs looks up the ids of the first characters of Unicode, without prefix and
+// suffix, so that most characters of a text need no search in a map.
+func (b *bpe) fillPlainIDs() *bpe {
 	for r := range b.plain {
 		id, ok := b.ids[string(rune(r))]
 		if !ok {
@@ -58,7 +60,8 @@ func (b *bpe) seal() *bpe {
 	return b
 }
 
-// shortWord is up to where pairs are compared one by one; longer words keep a heap.
+// shortWord is the largest number of symbols for which all pairs are compared to find the
+// next one to join. For longer words, which would take quadratic time, a heap is kept.
 const shortWord = 24
 
 // appendIDs appends the ids of a word.
@@ -79,7 +82,7 @@ func (b *bpe) appendIDs(ids []int, word string) ([]int, error) {
 		s = &bpeScratch{}
 	}
 	defer b.scratch.Put(s)
-	b.split(s, word)
+	b.makeSymbols(s, word)
 	if len(s.symbols) <= shortWord {
 		s.mergeShort(b.merges)
 	} else {
@@ -93,8 +96,8 @@ func (b *bpe) appendIDs(ids []int, word string) ([]int, error) {
 	return ids, nil
 }
 
-// split makes the symbols of a word's characters.
-func (b *bpe) split(s *bpeScratch, word string) {
+// makeSymbols fills s with a symbol for each character of a word.
+func (b *bpe) makeSymbols(s *bpeScratch, word string) {
 	s.symbols = s.symbols[:0]
 	pending := false // an unknown character that is not written yet
 	for at := 0; at < len(word); {
@@ -125,7 +128,7 @@ func (b *bpe) split(s *bpeScratch, word string) {
 			s.key = append(append(append(s.key[:0], prefix...), word[at:next]...), suffix...)
 			if b.bytes.haveAll(string(s.key)) {
 				for _, c := range s.key {
-					s.add(b.bytes[c])
+					s.addSymbol(b.bytes[c])
 				}
 				at = next
 				continue
@@ -134,34 +137,34 @@ func (b *bpe) split(s *bpeScratch, word string) {
 		switch {
 		case id >= 0:
 			if pending {
-				s.add(b.unknown)
+				s.addSymbol(b.unknown)
 				pending = false
 			}
-			s.add(id)
+			s.addSymbol(id)
 		case b.unknown >= 0:
 			if pending && !b.fuseUnknown {
-				s.add(b.unknown)
+				s.addSymbol(b.unknown)
 			}
 			pending = true
 		}
 		at = next
 	}
 	if pending {
-		s.add(b.unknown)
+		s.addSymbol(b.unknown)
 	}
 	if n := len(s.symbols); n > 0 {
 		s.symbols[n-1].next = -1
 	}
 }
 
-func (s *bpeScratch) add(id int32) {
+func (s *bpeScratch) addSymbol(id int32) {
 	n := int32(len(s.symbols))
 	s.symbols = append(s.symbols, symbol{id: id, prev: n - 1, next: n + 1})
 }
 
-// join puts the symbol after i into i, and gives those on both sides of the result,
-// -1 where there is none.
-func (s *bpeScratch) join(i, id int32) (prev, next int32) {
+// joinNext joins symbol i with the one after it to a symbol with an id. It gives the
+// symbols before and after the result, -1 where there is none.
+func (s *bpeScratch) joinNext(i, id int32) (prev, next int32) {
 	left := &s.symbols[i]
 	right := &s.symbols[left.next]
 	right.id = -1
@@ -172,7 +175,7 @@ func (s *bpeScratch) join(i, id int32) (prev, next int32) {
 	return left.prev, left.next
 }
 
-// rankPair notes the rank of the pair that begins at i.
+// rankPair looks up the rank of the pair that begins at symbol i.
 func (s *bpeScratch) rankPair(merges *mergeTable, i int32) {
 	y := &s.symbols[i]
 	y.rank = noRank
@@ -200,7 +203,7 @@ func (s *bpeScratch) mergeShort(merges *mergeTable) {
 		if best < 0 {
 			return
 		}
-		prev, _ := s.join(best, s.symbols[best].joined)
+		prev, _ := s.joinNext(best, s.symbols[best].joined)
 		s.rankPair(merges, best)
 		if prev >= 0 {
 			s.rankPair(merges, prev)
@@ -211,7 +214,7 @@ func (s *bpeScratch) mergeShort(merges *mergeTable) {
 func (s *bpeScratch) mergeLong(merges *mergeTable) {
 	s.queue = s.queue[:0]
 	for i := range s.symbols {
-		s.push(merges, int32(i))
+		s.queuePair(merges, int32(i))
 	}
 	for len(s.queue) > 0 {
 		var top merge
@@ -224,18 +227,18 @@ func (s *bpeScratch) mergeLong(merges *mergeTable) {
 		if rank, id, ok := merges.find(y.id, s.symbols[y.next].id); !ok || rank != top.rank || id != top.id {
 			continue
 		}
-		prev, _ := s.join(top.pos, top.id)
+		prev, _ := s.joinNext(top.pos, top.id)
 		if prev >= 0 {
-			s.push(merges, prev)
+			s.queuePair(merges, prev)
 		}
-		s.push(merges, top.pos)
+		s.queuePair(merges, top.pos)
 	}
 }
 
 func (a merge) before(b merge) bool { return a.rank < b.rank || a.rank == b.rank && a.pos < b.pos }
 
-// push queues the pair that begins at i.
-func (s *bpeScratch) push(merges *mergeTable, i int32) {
+// queuePair adds the pair that begins at symbol i to the heap, if it can be joined.
+func (s *bpeScratch) queuePair(merges *mergeTable, i int32) {
 	y := s.symbols[i]
 	if y.next < 0 {
 		return
@@ -247,9 +250,9 @@ func (s *bpeScratch) push(merges *mergeTable, i int32) {
 	s.queue = heapPush(s.queue, merge{rank, i, id})
 }
 
-// mergeTable finds the rank of a pair and what it becomes. It is a hash table with
-// open addressing: a vocabulary has hundreds of thousands of pairs, and every
-// character of a text asks.
+// mergeTable maps a pair of ids to its rank and the id that it becomes. It is a hash table
+// with open addressing and not a map, for speed: a vocabulary has hundreds of thousands of
+// pairs, and every character of a text needs a look-up.
 type mergeTable struct {
 	slots []mergeSlot
 	shift uint
@@ -269,7 +272,7 @@ func newMergeTable(n int) *mergeTable {
 	return &mergeTable{slots: make([]mergeSlot, 1<<bits), shift: 64 - bits}
 }
 
-func (t *mergeTable) slot(pair uint64) *mergeSlot {
+func (t *mergeTable) findSlot(pair uint64) *mergeSlot {
 	for i := pair * 0x9e3779b97f4a7c15 >> t.shift; ; i++ {
 		if i == uint64(len(t.slots)) {
 			i = 0
@@ -282,19 +285,19 @@ func (t *mergeTable) slot(pair uint64) *mergeSlot {
 
 func pairKey(a, b int32) uint64 { return uint64(uint32(a))<<32 | uint64(uint32(b)) + 1 }
 
-// set notes a pair; of two equal ones the later counts.
+// set adds a pair; a pair that is added twice keeps the later values.
 func (t *mergeTable) set(a, b int32, rank uint32, id int32) {
 	key := pairKey(a, b)
-	*t.slot(key) = mergeSlot{key, rank, id}
+	*t.findSlot(key) = mergeSlot{key, rank, id}
 }
 
 func (t *mergeTable) find(a, b int32) (rank uint32, id int32, ok bool) {
-	s := t.slot(pairKey(a, b))
+	s := t.findSlot(pairKey(a, b))
 	return s.rank, s.id, s.pair != 0
 }
 
-// buildMerges numbers the merges of a file by their order. Each must join two pieces
-// of the vocabulary to a third.
+// buildMerges fills the table of merges; the rank of a merge is its place in the file.
+// Each must join two pieces of the vocabulary to a third.
 func (b *bpe) buildMerges(merges [][2]string, f *faults, where func(i int) string) {
 	b.merges = newMergeTable(len(merges))
 	var joined []byte
@@ -306,17 +309,17 @@ func (b *bpe) buildMerges(merges [][2]string, f *faults, where func(i int) strin
 			if ok {
 				missing = m[1]
 			}
-			f.malformed(where(i), "%s is not in the vocabulary", quotePiece(missing))
+			f.addMalformed(where(i), "%s is not in the vocabulary", quotePiece(missing))
 			continue
 		}
 		if len(m[1]) < len(b.prefix) {
-			f.malformed(where(i), "%s is shorter than the prefix %q that every piece within a word has", quotePiece(m[1]), b.prefix)
+			f.addMalformed(where(i), "%s is shorter than the prefix %q that every piece within a word has", quotePiece(m[1]), b.prefix)
 			continue
 		}
 		joined = append(append(joined[:0], m[0]...), m[1][len(b.prefix):]...)
 		id, ok := b.ids[string(joined)]
 		if !ok {
-			f.malformed(where(i), "%s and %s make %s, which is not in the vocabulary", quotePiece(m[0]), quotePiece(m[1]), quotePiece(string(joined)))
+			f.addMalformed(where(i), "%s and %s make %s, which is not in the vocabulary", quotePiece(m[0]), quotePiece(m[1]), quotePiece(string(joined)))
 			continue
 		}
 		b.merges.set(left, right, uint32(i), id)

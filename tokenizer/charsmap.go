@@ -9,14 +9,14 @@ import (
 	"github.com/rivo/uniseg"
 )
 
-// charsmap is SentencePiece's compiled table of replacements: a double-array trie of
-// the keys, whose values are places in a list of texts that end in a zero byte.
+// charsmap is SentencePiece's compiled table of replacements. A double-array trie maps
+// each key to a place in texts, where its replacement begins and goes on to a zero byte.
 type charsmap struct {
 	units []uint32
 	texts string
 }
 
-// parseCharsmap reads a table; an empty one is nil.
+// parseCharsmap reads a table; it gives nil for an empty one.
 func parseCharsmap(b []byte) (*charsmap, error) {
 	if len(b) == 0 {
 		return nil, nil
@@ -41,9 +41,9 @@ func parseCharsmap(b []byte) (*charsmap, error) {
 
 func unitOffset(u uint32) uint32 { return u >> 10 << (u & (1 << 9) >> 6) }
 
-// find looks for a key that text begins with, the longest or the shortest one, and
-// gives the key's length and what replaces it; the length is 0 where there is none.
-func (c *charsmap) find(text string, longest bool) (length int, replacement string) {
+// findKey finds the longest or the shortest key that text begins with. It gives the
+// length of the key, which is 0 where there is none, and its replacement.
+func (c *charsmap) findKey(text string, longest bool) (length int, replacement string) {
 	if c == nil {
 		return 0, ""
 	}
@@ -63,7 +63,7 @@ func (c *charsmap) find(text string, longest bool) (length int, replacement stri
 		if u>>8&1 == 0 {
 			continue
 		}
-		length, replacement = i+1, c.text(c.units[at]&(1<<31-1))
+		length, replacement = i+1, c.textAt(c.units[at]&(1<<31-1))
 		if !longest {
 			break
 		}
@@ -71,7 +71,7 @@ func (c *charsmap) find(text string, longest bool) (length int, replacement stri
 	return length, replacement
 }
 
-func (c *charsmap) text(at uint32) string {
+func (c *charsmap) textAt(at uint32) string {
 	if uint64(at) > uint64(len(c.texts)) {
 		return ""
 	}
@@ -79,33 +79,34 @@ func (c *charsmap) text(at uint32) string {
 	return strings.ToValidUTF8(text, "\ufffd") // a place within a character, in a broken table
 }
 
-// maxKeyGrapheme is the length in bytes from which a grapheme is replaced character by
-// character.
+// maxKeyGrapheme is the length in bytes from which a grapheme is not looked up as a whole
+// but character by character.
 const maxKeyGrapheme = 6
 
-// normalizeByGrapheme applies the table as the tokenizers library does: to each
-// grapheme of less than six bytes as a whole, of which the shortest key takes the place
-// of all of it, and to the characters of others. SentencePiece itself looks for the
-// longest key at every place; the two differ.
+// normalizeByGrapheme applies the table as the tokenizers library does. In a grapheme of
+// less than six bytes it finds the shortest key at the beginning, whose replacement then
+// replaces the whole grapheme. In longer graphemes it looks up each character. SentencePiece
+// itself finds the longest key at every place of the text, which gives other results.
 func (c *charsmap) normalizeByGrapheme(e *editor) {
 	defer func() {
-		// What the library thinks comes from the first character of the text.
+		// The library counts the whole first character of the result as coming from the first
+		// character of the text.
 		if e.zero > 0 && !e.same {
 			_, n := utf8.DecodeRuneInString(e.out.String())
 			e.mark = max(e.mark, n)
 		}
 	}()
-	for e.more() {
+	for e.hasMore() {
 		size := graphemeSize(e.rest())
 		if size < maxKeyGrapheme {
-			if n, to := c.find(e.rest()[:size], false); n > 0 {
+			if n, to := c.findKey(e.rest()[:size], false); n > 0 {
 				e.replace(size, to)
 				continue
 			}
 		}
 		for end := e.pos + size; e.pos < end; {
 			_, one := decodeRune(e.in, e.pos)
-			if n, to := c.find(e.rest()[:one], false); n > 0 {
+			if n, to := c.findKey(e.rest()[:one], false); n > 0 {
 				e.replace(one, to)
 			} else {
 				e.keep(one)
@@ -114,8 +115,8 @@ func (c *charsmap) normalizeByGrapheme(e *editor) {
 	}
 }
 
-// graphemeSize is the length of the grapheme that text begins with. Most text is made
-// of characters that are graphemes by themselves next to another such character.
+// graphemeSize gives the length of the grapheme that text begins with. In most text, each
+// character is a grapheme by itself, which standsAlone finds out fast.
 func graphemeSize(text string) int {
 	r, n := decodeRune(text, 0)
 	if standsAlone(r) {
@@ -130,8 +131,8 @@ func graphemeSize(text string) int {
 	return len(cluster)
 }
 
-// standsAlone says of some characters that they neither extend a grapheme nor begin
-// one that goes on, as far as another such character follows.
+// standsAlone says whether a character is known to be a grapheme by itself when another
+// such character, or nothing, follows. It is false for many characters that are one too.
 func standsAlone(r rune) bool {
 	return r >= ' ' && r < 0x7f || r >= 0xc0 && r < 0x300 || r >= 0x400 && r < 0x483 ||
 		r >= 0x3041 && r < 0x3097 || r >= 0x30a1 && r <= 0x30fa || r >= 0x4e00 && r < 0xa000

@@ -6,8 +6,8 @@ import (
 	"weft/fault"
 )
 
-// What can be wrong with a tokenizer's files, besides the kinds of files that
-// cannot be read at all (no-such-file, file-too-large and the like).
+// The kinds of errors of this package. Files that cannot be read at all give the kinds of
+// package userfile (no-such-file, file-too-large and the like).
 var (
 	// ErrNotFound: a folder has none of the files that a tokenizer is read from.
 	ErrNotFound = fault.NewKind("no-tokenizer")
@@ -25,26 +25,26 @@ type Missing struct {
 	LookedAt []string `json:"looked_for"`
 }
 
-// Problem is the place of a fault: the file, and the part of it, written as a path
-// such as model.merges[3] or normalizer.normalizers[0].pattern.
+// Problem gives the place of a fault: the file, and the part of it as a path such as
+// model.merges[3] or normalizer.normalizers[0].pattern.
 type Problem struct {
 	Path  string `json:"path"`
 	Where string `json:"where,omitempty"`
 }
 
-// Untokenizable is why a text has no ids, in two or three words.
+// Untokenizable gives the reason why a text has no ids, in two or three words.
 type Untokenizable struct {
 	Reason string `json:"reason"`
 }
 
-// faults collects what is wrong with one file.
+// faults collects the errors of one file, up to maxFaults.
 type faults struct {
 	path string
 	list fault.List
 	n    int
 }
 
-// maxFaults bounds how much is said about one file: a vocabulary may have a fault in
+// maxFaults bounds the errors reported for one file, because a vocabulary may have one in
 // every line.
 const maxFaults = 20
 
@@ -59,13 +59,14 @@ func (f *faults) add(k *fault.Kind, where, format string, args ...any) {
 	f.list.Add(fault.New(k, Problem{f.path, where}, "%s: %s", at, fmt.Sprintf(format, args...)))
 }
 
-// malformed records that a part of the file is not what its form asks for.
-func (f *faults) malformed(where, format string, args ...any) {
+// addMalformed adds an error about a part of the file that its format does not allow.
+func (f *faults) addMalformed(where, format string, args ...any) {
 	f.add(ErrMalformed, where, format, args...)
 }
 
-// unsupported records that a part of the file asks for what this package does not do.
-func (f *faults) unsupported(where, format string, args ...any) {
+// addUnsupported adds an error about a part of the file that asks for something that this
+// package does not do.
+func (f *faults) addUnsupported(where, format string, args ...any) {
 	f.add(ErrUnsupported, where, format, args...)
 }
 

@@ -1,9 +1,9 @@
 package tokenizer
 
-// ordered values say which of two comes first, and with it leaves a heap first.
+// ordered is a type with an order, by which values leave a heap.
 type ordered[T any] interface{ before(T) bool }
 
-// heapPush adds to a heap, whose first element comes before all others.
+// heapPush adds a value to a heap. The first element of a heap comes before all others.
 func heapPush[T ordered[T]](q []T, x T) []T {
 	q = append(q, x)
 	at := len(q) - 1
@@ -18,7 +18,7 @@ func heapPush[T ordered[T]](q []T, x T) []T {
 	return q
 }
 
-// heapPop takes the first element of a heap that is not empty.
+// heapPop removes the first element of a heap that is not empty.
 func heapPop[T ordered[T]](q []T) (T, []T) {
 	top, last := q[0], len(q)-1
 	q[0] = q[last]

@@ -6,12 +6,12 @@ import (
 	"unicode/utf8"
 )
 
-// span is a part of the text on its way: not normalized yet, normalized, or split. A
-// span that became a token has its id; the others have noID.
+// span is a part of the text in any state: as given, normalized, or split. A span that is
+// an added token has its id; all others have noID.
 type span struct {
 	text string
-	// zero is how many bytes of text come from the very first character of what was
-	// given: Metaspace asks for that with prepend_scheme "first".
+	// zero is the number of bytes of text that come from the first character of the given
+	// text. Metaspace with prepend_scheme "first" needs it.
 	zero int
 	id   int32
 }
@@ -25,21 +25,21 @@ func (s span) slice(from, to int) span {
 // normalizer changes a text.
 type normalizer func(s span) (span, error)
 
-// editor walks over a text, keeps or replaces what it passes, and knows what became of
-// the first character.
+// editor goes through a text, keeps or replaces each part, and keeps track of the bytes
+// that come from the first character.
 type editor struct {
 	in   string
 	pos  int
-	zero int // of the input
+	zero int // the input's zero, see span
 	out  strings.Builder
-	same bool // everything was kept so far
-	mark int  // zero of the output
+	same bool // everything was kept so far, and out is not used
+	mark int  // the output's zero
 }
 
-func edit(s span) *editor { return &editor{in: s.text, zero: s.zero, same: true} }
+func newEditor(s span) *editor { return &editor{in: s.text, zero: s.zero, same: true} }
 
-func (e *editor) more() bool   { return e.pos < len(e.in) }
-func (e *editor) rest() string { return e.in[e.pos:] }
+func (e *editor) hasMore() bool { return e.pos < len(e.in) }
+func (e *editor) rest() string  { return e.in[e.pos:] }
 
 func (e *editor) keep(n int) {
 	from := e.pos
@@ -56,10 +56,10 @@ func (e *editor) keep(n int) {
 	}
 }
 
-// replace puts a text in the place of n bytes. It belongs to the first of them.
+// replace replaces n bytes by a text, which counts as coming from the first of them.
 func (e *editor) replace(n int, with string) { e.replaceFrom(n, with, e.pos) }
 
-// replaceFrom is replace for a text that belongs to the character at from.
+// replaceFrom is replace for a text that counts as coming from the character at from.
 func (e *editor) replaceFrom(n int, with string, from int) {
 	if e.same {
 		e.same = false
@@ -73,19 +73,19 @@ func (e *editor) replaceFrom(n int, with string, from int) {
 	e.pos += n
 }
 
-func (e *editor) span() span {
+func (e *editor) toSpan() span {
 	if e.same {
 		return span{e.in, e.mark, noID}
 	}
 	return span{e.out.String(), e.mark, noID}
 }
 
-// mapRunes is a normalizer that looks at one character at a time: change gives what
-// takes its place, or false to keep it.
+// mapRunes makes a normalizer that looks at one character at a time: change gives the text
+// that replaces it, or false to keep it.
 func mapRunes(change func(r rune) (string, bool)) normalizer {
 	return func(s span) (span, error) {
-		e := edit(s)
-		for e.more() {
+		e := newEditor(s)
+		for e.hasMore() {
 			r, n := decodeRune(e.in, e.pos)
 			if to, changed := change(r); changed {
 				e.replace(n, to)
@@ -93,7 +93,7 @@ func mapRunes(change func(r rune) (string, bool)) normalizer {
 				e.keep(n)
 			}
 		}
-		return e.span(), nil
+		return e.toSpan(), nil
 	}
 }
 
@@ -112,8 +112,8 @@ func prependText(text string) normalizer {
 	return func(s span) (span, error) { return s.prepend(text), nil }
 }
 
-// prepend puts text before a span that is not empty. It belongs to the character that
-// it precedes.
+// prepend puts text before a span that is not empty. The text counts as coming from the
+// character after it.
 func (s span) prepend(text string) span {
 	if s.text == "" {
 		return s
@@ -127,14 +127,14 @@ func (s span) prepend(text string) span {
 
 func replaceMatches(f finder, with string) normalizer {
 	return func(s span) (span, error) {
-		e := edit(s)
+		e := newEditor(s)
 		err := f.findMatches(s.text, func(start, end int) {
 			e.keep(start - e.pos)
 			_, last := utf8.DecodeLastRuneInString(s.text[start:end])
 			e.replaceFrom(end-start, with, end-last) // as in the tokenizers library
 		})
 		e.keep(len(e.in) - e.pos)
-		return e.span(), err
+		return e.toSpan(), err
 	}
 }
 
@@ -151,7 +151,7 @@ func stripSpace(left, right bool) normalizer {
 	}
 }
 
-// lowerRune is the lower case of a character. Only İ becomes two.
+// lowerRune gives the lower case of a character. Only İ becomes two characters.
 func lowerRune(r rune) (string, bool) {
 	if r == 'İ' {
 		return "i\u0307", true
@@ -166,13 +166,13 @@ func lowerRune(r rune) (string, bool) {
 	return string(low), low != r
 }
 
-// dropMarks is StripAccents.
+// dropMarks removes the marks that the normalizer StripAccents removes.
 func dropMarks(r rune) (string, bool) {
 	return "", r >= 0x300 && (unicode.Is(unicode.M, r) && !unicode.Is(laterMarks, r) || unicode.Is(formerMarks, r))
 }
 
-// cleanNMT is the cleaning of the normalizer Nmt: some control characters go, others and some
-// invisible characters become blanks.
+// cleanNMT cleans as the normalizer Nmt does: it removes some control characters, and
+// replaces others and some invisible characters by blanks.
 func cleanNMT(r rune) (string, bool) {
 	switch {
 	case r >= 1 && r <= 8, r == 0x0b, r >= 0x0e && r <= 0x1f, r == 0x7f, r == 0x8f, r == 0x9f:
@@ -184,8 +184,8 @@ func cleanNMT(r rune) (string, bool) {
 	return "", false
 }
 
-// byteRunes is the alphabet of byte-level tokenizers: a printable character for each
-// byte.
+// byteRunes is the alphabet of byte-level tokenizers. It has a printable character for
+// each byte.
 var byteRunes = func() (a [256]string) {
 	next := rune(256)
 	for b := range a {
@@ -200,7 +200,7 @@ var byteRunes = func() (a [256]string) {
 	return a
 }()
 
-// spellBytes writes each byte of a text as its character of the alphabet.
+// spellBytes writes each byte of a text as its character in byteRunes.
 func spellBytes(s span) span {
 	var out strings.Builder
 	out.Grow(len(s.text) + len(s.text)/2)

@@ -15,18 +15,18 @@ import (
 // maxFileBytes bounds the files of a tokenizer. The largest known one has 33 MB.
 const maxFileBytes = 512 << 20
 
-// folderFiles are the files that a folder's tokenizer is read from, the first that is
-// there. Released pipelines look for them in this order.
+// folderFiles are the files from which a folder's tokenizer is read. The first that exists
+// is taken; released pipelines search in this order.
 var folderFiles = []string{"tokenizer.json", "spiece.model", "tokenizer.model", "sentencepiece.bpe.model", "vocab.json"}
 
 // Open reads a tokenizer from one of its files, or from a folder: its tokenizer.json,
-// else its SentencePiece model, else vocab.json with merges.txt. What a named file is,
-// its content tells. vocab.json and merges.txt lie side by side, and the files
-// tokenizer_config.json, special_tokens_map.json and added_tokens.json beside them are
-// read as well.
+// else its SentencePiece model, else vocab.json with merges.txt. The format of a named
+// file is found by its content. vocab.json and merges.txt must be in one folder, and the
+// files tokenizer_config.json, special_tokens_map.json and added_tokens.json beside them
+// are read as well.
 //
-// Errors: ErrNotFound, ErrMalformed and ErrUnsupported, the last two for everything
-// that is found in a file at once; and those of files that cannot be read.
+// Errors: ErrNotFound, ErrMalformed and ErrUnsupported, the last two with everything that
+// was found in a file; and the errors of package userfile for files that cannot be read.
 func Open(path string) (*Tokenizer, error) {
 	if st, err := os.Stat(path); err != nil || !st.IsDir() {
 		return openFile(path)

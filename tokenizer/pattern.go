@@ -11,15 +11,15 @@ import (
 	"weft/fault"
 )
 
-// pattern is a regular expression as tokenizer.json writes them: Oniguruma's
-// dialect, where the first alternative that matches wins, with look-ahead and
-// possessive repeats. Package regexp has neither. What is not understood is refused
-// when the pattern is read.
+// pattern is a regular expression in the dialect of tokenizer.json. It is Oniguruma's:
+// the first alternative that matches wins, and it has look-ahead and possessive repeats,
+// which package regexp lacks. Syntax that this package does not know is refused when the
+// pattern is read.
 //
-// It runs as a program with a stack of the places to return to. A repeat of one set
-// of characters, which is what these patterns are made of, is one instruction and
-// one entry on the stack, so the usual patterns take time in proportion to the text.
-// Patterns that do not are stopped after a number of steps (see maxSteps).
+// A pattern is compiled to a program, which runs with a stack of places to backtrack to.
+// A repeat of one set of characters, of which tokenizers' patterns mostly consist, is one
+// instruction and one entry on the stack, so the usual patterns take time in proportion to
+// the text. A pattern that takes longer is stopped after a number of steps (see maxSteps).
 type pattern struct {
 	text string
 	prog []instruction
@@ -28,10 +28,10 @@ type pattern struct {
 type instruction struct {
 	op         opcode
 	set        *runeSet
-	min, max   int // of a repeat; max < 0 has no end
+	min, max   int // of a repeat; max < 0 is no limit
 	possessive bool
 	negative   bool
-	x, y       int // targets: of a split both, of a jump x; a look-around ends at x
+	x, y       int // targets: a split tries x and then y, a jump goes to x, a look-around goes on at x
 }
 
 type opcode uint8
@@ -52,7 +52,7 @@ const (
 	opWordEdge
 )
 
-// What a pattern may cost: instructions, nesting, and steps on one text of n bytes.
+// The limits on what a pattern may cost. maxSteps bounds the steps on a text of n bytes.
 const (
 	maxInstructions = 20000
 	maxNesting      = 50
@@ -61,7 +61,7 @@ const (
 
 func maxSteps(n int) int { return 1<<16 + 2000*n }
 
-// node is a parsed pattern.
+// node is a node of the syntax tree of a pattern.
 type node struct {
 	kind       nodeKind
 	set        *runeSet
@@ -103,11 +103,11 @@ func (n *node) canBeEmpty() bool {
 	return true
 }
 
-// compilePattern reads a pattern that splits or replaces text; one that matches the
-// empty text is refused. The error says what was not understood.
+// compilePattern compiles a pattern that splits or replaces text. A pattern that can match
+// the empty text is refused. The error says which part is not supported.
 func compilePattern(text string) (*pattern, error) {
 	p := &patternParser{src: []rune(text)}
-	root := p.choice(0, false)
+	root := p.parseChoice(0, false)
 	if p.err == nil && p.pos < len(p.src) {
 		p.fail("a closing parenthesis without an opening one")
 	}
@@ -118,13 +118,13 @@ func compilePattern(text string) (*pattern, error) {
 		return nil, fmt.Errorf("pattern %q can match the empty text, which is not supported", text)
 	}
 	c := &pattern{text: text}
-	if !c.emit(root) || !c.add(instruction{op: opMatch}) {
+	if !c.emitNode(root) || !c.addInstruction(instruction{op: opMatch}) {
 		return nil, fmt.Errorf("pattern %.80q becomes more than %d instructions", text, maxInstructions)
 	}
 	return c, nil
 }
 
-// mustPattern is for patterns that stand in this package.
+// mustPattern compiles a pattern of this package, and panics where it is wrong.
 func mustPattern(text string) *pattern {
 	p, err := compilePattern(text)
 	if err != nil {
@@ -133,18 +133,20 @@ func mustPattern(text string) *pattern {
 	return p
 }
 
-func (p *pattern) add(in instruction) bool {
+// addInstruction appends an instruction; it is false when the program is too long.
+func (p *pattern) addInstruction(in instruction) bool {
 	p.prog = append(p.prog, in)
 	return len(p.prog) <= maxInstructions
 }
 
-func (p *pattern) emit(n *node) bool {
+// emitNode appends the instructions of a node; it is false when the program is too long.
+func (p *pattern) emitNode(n *node) bool {
 	switch n.kind {
 	case nodeSet:
-		return p.add(instruction{op: opSet, set: n.set})
+		return p.addInstruction(instruction{op: opSet, set: n.set})
 	case nodeSequence:
 		for _, s := range n.subs {
-			if !p.emit(s) {
+			if !p.emitNode(s) {
 				return false
 			}
 		}
@@ -153,12 +155,12 @@ func (p *pattern) emit(n *node) bool {
 		for i, s := range n.subs {
 			last := i == len(n.subs)-1
 			split := len(p.prog)
-			if !last && !p.add(instruction{op: opSplit, x: split + 1}) || !p.emit(s) {
+			if !last && !p.addInstruction(instruction{op: opSplit, x: split + 1}) || !p.emitNode(s) {
 				return false
 			}
 			if !last {
 				jumps = append(jumps, len(p.prog))
-				if !p.add(instruction{op: opJump}) {
+				if !p.addInstruction(instruction{op: opJump}) {
 					return false
 				}
 				p.prog[split].y = len(p.prog)
@@ -175,14 +177,14 @@ func (p *pattern) emit(n *node) bool {
 			op = opAtomic
 		}
 		at := len(p.prog)
-		if !p.add(instruction{op: op, negative: n.negative}) || !p.emit(n.subs[0]) || !p.add(instruction{op: opMatch}) {
+		if !p.addInstruction(instruction{op: op, negative: n.negative}) || !p.emitNode(n.subs[0]) || !p.addInstruction(instruction{op: opMatch}) {
 			return false
 		}
 		p.prog[at].x = len(p.prog)
 	case nodeLookBehind:
-		return p.add(instruction{op: opLookBehind, set: n.set, negative: n.negative})
+		return p.addInstruction(instruction{op: opLookBehind, set: n.set, negative: n.negative})
 	case nodeAssert:
-		return p.add(instruction{op: n.op, negative: n.negative})
+		return p.addInstruction(instruction{op: n.op, negative: n.negative})
 	}
 	return true
 }
@@ -190,21 +192,21 @@ func (p *pattern) emit(n *node) bool {
 func (p *pattern) emitRepeat(n *node) bool {
 	sub := n.subs[0]
 	if sub.kind == nodeSet {
-		return p.add(instruction{op: opRepeat, set: sub.set, min: n.min, max: n.max, possessive: n.possessive})
+		return p.addInstruction(instruction{op: opRepeat, set: sub.set, min: n.min, max: n.max, possessive: n.possessive})
 	}
 	if n.possessive {
 		plain := *n
 		plain.possessive = false
-		return p.emit(&node{kind: nodeAtomic, subs: []*node{&plain}})
+		return p.emitNode(&node{kind: nodeAtomic, subs: []*node{&plain}})
 	}
 	for range n.min {
-		if !p.emit(sub) {
+		if !p.emitNode(sub) {
 			return false
 		}
 	}
 	if n.max < 0 {
 		split := len(p.prog)
-		if !p.add(instruction{op: opSplit, x: split + 1}) || !p.emit(sub) || !p.add(instruction{op: opJump, x: split}) {
+		if !p.addInstruction(instruction{op: opSplit, x: split + 1}) || !p.emitNode(sub) || !p.addInstruction(instruction{op: opJump, x: split}) {
 			return false
 		}
 		p.prog[split].y = len(p.prog)
@@ -213,7 +215,7 @@ func (p *pattern) emitRepeat(n *node) bool {
 	var splits []int
 	for range n.max - n.min {
 		splits = append(splits, len(p.prog))
-		if !p.add(instruction{op: opSplit, x: len(p.prog) + 1}) || !p.emit(sub) {
+		if !p.addInstruction(instruction{op: opSplit, x: len(p.prog) + 1}) || !p.emitNode(sub) {
 			return false
 		}
 	}
@@ -231,18 +233,19 @@ type matcher struct {
 	steps int
 }
 
-// frame is a place to return to: an instruction and a position. A repeat gives back
-// one character at a time, down to low.
+// frame is a place to backtrack to: an instruction and a position. For a repeat, low is
+// the lowest position: it gives back one character at a time down to there. It is -1 for
+// all others.
 type frame struct {
 	pc, pos, low int
 }
 
-// findMatches gives the pieces of text that match, left to right. The text is valid
-// UTF-8.
+// findMatches calls visit for the parts of text that match, from left to right. The text
+// must be valid UTF-8.
 func (p *pattern) findMatches(text string, visit func(start, end int)) error {
 	m := matcher{p: p, text: text, steps: maxSteps(len(text))}
 	for at := 0; at < len(text); {
-		end := m.run(0, at)
+		end := m.matchFrom(0, at)
 		if m.steps < 0 {
 			return fault.New(ErrEncode, Untokenizable{"pattern too slow"}, "pattern %.80q takes more than %d steps on a text of %d bytes", p.text, maxSteps(len(text)), len(text))
 		}
@@ -257,8 +260,9 @@ func (p *pattern) findMatches(text string, visit func(start, end int)) error {
 	return nil
 }
 
-// run matches from an instruction and a position on and gives the end, or -1.
-func (m *matcher) run(pc, pos int) int {
+// matchFrom runs the program from an instruction and a position on. It gives the end of
+// the match, or -1 if there is none.
+func (m *matcher) matchFrom(pc, pos int) int {
 	base := len(m.stack)
 	defer func() { m.stack = m.stack[:base] }()
 	prog, text := m.p.prog, m.text
@@ -302,16 +306,16 @@ func (m *matcher) run(pc, pos int) int {
 		case opJump:
 			pc = in.x
 		case opLookAhead:
-			if ok = m.run(pc+1, pos) >= 0 != in.negative; ok {
+			if ok = m.matchFrom(pc+1, pos) >= 0 != in.negative; ok {
 				pc = in.x
 			}
 		case opAtomic:
-			end := m.run(pc+1, pos)
+			end := m.matchFrom(pc+1, pos)
 			if ok = end >= 0; ok {
 				pos, pc = end, in.x
 			}
 		default:
-			if ok = m.assert(in, pos); ok {
+			if ok = m.checkAssertion(in, pos); ok {
 				pc++
 			}
 		}
@@ -344,7 +348,7 @@ func decodeRune(text string, pos int) (rune, int) {
 	return utf8.DecodeRuneInString(text[pos:])
 }
 
-func (m *matcher) assert(in *instruction, pos int) bool {
+func (m *matcher) checkAssertion(in *instruction, pos int) bool {
 	before, _ := utf8.DecodeLastRuneInString(m.text[:pos])
 	after, _ := utf8.DecodeRuneInString(m.text[pos:])
 	first, last := pos == 0, pos == len(m.text)
@@ -366,7 +370,7 @@ func (m *matcher) assert(in *instruction, pos int) bool {
 	return false
 }
 
-// runeSet is a class of characters. Those of ASCII are looked up in a bitmap.
+// runeSet is a set of characters. ASCII characters are looked up in a bitmap.
 type runeSet struct {
 	ascii   [2]uint64
 	ranges  []rune // pairs: first, last
@@ -374,7 +378,7 @@ type runeSet struct {
 	without []*unicode.RangeTable // everything but these
 	subs    []*runeSet
 	negated bool
-	folded  bool // a character counts when it does in another case
+	folded  bool // a character is in the set if it is in another case
 }
 
 func (s *runeSet) contains(r rune) bool {
@@ -418,8 +422,8 @@ func (s *runeSet) lookUp(r rune) bool {
 	return false
 }
 
-// seal fills the bitmap when everything else is there.
-func (s *runeSet) seal() *runeSet {
+// fillBitmap fills the bitmap. It is called when all other fields are set.
+func (s *runeSet) fillBitmap() *runeSet {
 	for r := rune(0); r < utf8.RuneSelf; r++ {
 		if s.containsWide(r) {
 			s.ascii[r>>6] |= 1 << (r & 63)
@@ -429,28 +433,28 @@ func (s *runeSet) seal() *runeSet {
 }
 
 var (
-	spaceSet  = (&runeSet{tables: []*unicode.RangeTable{unicode.White_Space}}).seal()
-	digitSet  = (&runeSet{tables: findTables("Nd")}).seal()
-	numberSet = (&runeSet{tables: findTables("N")}).seal()
+	spaceSet  = (&runeSet{tables: []*unicode.RangeTable{unicode.White_Space}}).fillBitmap()
+	digitSet  = (&runeSet{tables: findTables("Nd")}).fillBitmap()
+	numberSet = (&runeSet{tables: findTables("N")}).fillBitmap()
 	letterSet = (&runeSet{tables: slices.Concat(findTables("L"), findTables("M"), findTables("Nd"), findTables("Pc"),
-		[]*unicode.RangeTable{unicode.Nl, unicode.Other_Alphabetic})}).seal()
-	// Oniguruma counts Latin-1's numbers, but no others of their category, as parts of
-	// words.
-	wordSet   = (&runeSet{subs: []*runeSet{letterSet}, ranges: []rune{0xb2, 0xb3, 0xb9, 0xb9, 0xbc, 0xbe}}).seal()
-	hexSet    = (&runeSet{ranges: []rune{'0', '9', 'a', 'f', 'A', 'F'}}).seal()
-	anySet    = (&runeSet{ranges: []rune{'\n', '\n'}, negated: true}).seal()
+		[]*unicode.RangeTable{unicode.Nl, unicode.Other_Alphabetic})}).fillBitmap()
+	// To Oniguruma, the numbers of category No are parts of words if they are in Latin-1,
+	// and not otherwise.
+	wordSet   = (&runeSet{subs: []*runeSet{letterSet}, ranges: []rune{0xb2, 0xb3, 0xb9, 0xb9, 0xbc, 0xbe}}).fillBitmap()
+	hexSet    = (&runeSet{ranges: []rune{'0', '9', 'a', 'f', 'A', 'F'}}).fillBitmap()
+	anySet    = (&runeSet{ranges: []rune{'\n', '\n'}, negated: true}).fillBitmap()
 	shortSets = map[rune]*runeSet{'s': spaceSet, 'd': digitSet, 'w': wordSet, 'h': hexSet}
 )
 
 func invertSet(s *runeSet) *runeSet {
-	return (&runeSet{subs: []*runeSet{s}, negated: true}).seal()
+	return (&runeSet{subs: []*runeSet{s}, negated: true}).fillBitmap()
 }
 
 func singleRune(r rune, fold bool) *runeSet {
-	return (&runeSet{ranges: []rune{r, r}, folded: fold}).seal()
+	return (&runeSet{ranges: []rune{r, r}, folded: fold}).fillBitmap()
 }
 
-// patternParser reads a pattern. The first thing that is not understood sticks.
+// patternParser parses a pattern. It keeps the first error and stops there.
 type patternParser struct {
 	src []rune
 	pos int
@@ -464,28 +468,29 @@ func (p *patternParser) fail(format string, args ...any) {
 	}
 }
 
-func (p *patternParser) more() bool { return p.err == nil && p.pos < len(p.src) }
+func (p *patternParser) hasMore() bool { return p.err == nil && p.pos < len(p.src) }
 
-func (p *patternParser) at(text string) bool {
+func (p *patternParser) nextIs(text string) bool {
 	return p.err == nil && strings.HasPrefix(string(p.src[p.pos:min(len(p.src), p.pos+len(text))]), text)
 }
 
-func (p *patternParser) take(text string) bool {
-	if !p.at(text) {
+func (p *patternParser) takeText(text string) bool {
+	if !p.nextIs(text) {
 		return false
 	}
-	p.pos += len(text) // ASCII alone is ever asked for
+	p.pos += len(text) // callers pass ASCII alone, so bytes are characters
 	return true
 }
 
-// choice reads alternatives up to a closing parenthesis or the end.
-func (p *patternParser) choice(depth int, fold bool) *node {
+// parseChoice parses alternatives up to a closing parenthesis or the end. With fold, case
+// does not matter.
+func (p *patternParser) parseChoice(depth int, fold bool) *node {
 	if depth > maxNesting {
 		p.fail("nesting deeper than %d", maxNesting)
 	}
-	n := &node{kind: nodeChoice, subs: []*node{p.sequence(depth, fold)}}
-	for p.take("|") {
-		n.subs = append(n.subs, p.sequence(depth, fold))
+	n := &node{kind: nodeChoice, subs: []*node{p.parseSequence(depth, fold)}}
+	for p.takeText("|") {
+		n.subs = append(n.subs, p.parseSequence(depth, fold))
 	}
 	if len(n.subs) == 1 {
 		return n.subs[0]
@@ -493,21 +498,22 @@ func (p *patternParser) choice(depth int, fold bool) *node {
 	return n
 }
 
-// foldedPairs are letters that are one character in another case: ß is ss, ﬁ is fi.
+// foldedPairs are pairs of letters that match a single character if case does not matter:
+// ss matches ß, and fi matches ﬁ. This package does not do that, so they are refused.
 var foldedPairs = []string{"ss", "ff", "fi", "fl", "st"}
 
-func (p *patternParser) sequence(depth int, fold bool) *node {
+func (p *patternParser) parseSequence(depth int, fold bool) *node {
 	n := &node{kind: nodeSequence}
 	var letters strings.Builder
-	for p.more() && !p.at("|") && !p.at(")") {
+	for p.hasMore() && !p.nextIs("|") && !p.nextIs(")") {
 		start := p.pos
-		sub := p.atom(depth, fold)
+		sub := p.parseAtom(depth, fold)
 		if fold && p.pos == start+1 {
 			letters.WriteString(strings.ToLower(string(p.src[start:p.pos])))
 		} else {
 			letters.WriteByte(' ')
 		}
-		n.subs = append(n.subs, p.quantified(sub))
+		n.subs = append(n.subs, p.parseQuantifiers(sub))
 	}
 	for _, pair := range foldedPairs {
 		if strings.Contains(letters.String(), pair) {
@@ -520,19 +526,20 @@ func (p *patternParser) sequence(depth int, fold bool) *node {
 	return n
 }
 
-// quantified reads what may follow an atom: ?, *, +, {n,m}, and + for possessive.
-func (p *patternParser) quantified(sub *node) *node {
-	for p.more() {
+// parseQuantifiers parses the repeats that may follow an atom: ?, *, +, {n,m}, each of them
+// possessive with another +.
+func (p *patternParser) parseQuantifiers(sub *node) *node {
+	for p.hasMore() {
 		low, high, braces := 0, -1, false
 		switch {
-		case p.take("?"):
+		case p.takeText("?"):
 			high = 1
-		case p.take("*"):
-		case p.take("+"):
+		case p.takeText("*"):
+		case p.takeText("+"):
 			low = 1
 		default:
 			var ok bool
-			if low, high, ok = p.braces(); !ok {
+			if low, high, ok = p.parseBraces(); !ok {
 				return sub
 			}
 			braces = true
@@ -543,26 +550,26 @@ func (p *patternParser) quantified(sub *node) *node {
 		if high >= 0 && low > high {
 			p.fail("a repeat of %d to %d", low, high)
 		}
-		if p.at("?") {
+		if p.nextIs("?") {
 			p.fail("a repeat that takes as little as it can")
 		}
 		if sub.kind != nodeSet && sub.canBeEmpty() {
 			p.fail("a repeat of what may be empty")
 		}
 		sub = &node{kind: nodeRepeat, subs: []*node{sub}, min: low, max: high}
-		if !braces && p.take("+") {
+		if !braces && p.takeText("+") {
 			sub.possessive = true
 		}
-		if !braces && (p.at("?") || p.at("*") || p.at("+") || p.at("{")) {
+		if !braces && (p.nextIs("?") || p.nextIs("*") || p.nextIs("+") || p.nextIs("{")) {
 			p.fail("a repeat of a repeat")
 		}
 	}
 	return sub
 }
 
-// braces reads {n}, {n,}, {,m} or {n,m}. Anything else is text.
-func (p *patternParser) braces() (low, high int, ok bool) {
-	if !p.at("{") {
+// parseBraces parses {n}, {n,}, {,m} or {n,m}. Braces around anything else are text.
+func (p *patternParser) parseBraces() (low, high int, ok bool) {
+	if !p.nextIs("{") {
 		return 0, 0, false
 	}
 	end := slices.Index(p.src[p.pos:], '}')
@@ -584,15 +591,15 @@ func (p *patternParser) braces() (low, high int, ok bool) {
 	return low, high, true
 }
 
-func (p *patternParser) atom(depth int, fold bool) *node {
+func (p *patternParser) parseAtom(depth int, fold bool) *node {
 	set := func(s *runeSet) *node { return &node{kind: nodeSet, set: s} }
 	switch r := p.src[p.pos]; r {
 	case '(':
-		return p.group(depth, fold)
+		return p.parseGroup(depth, fold)
 	case '[':
-		return set(p.class(depth, fold))
+		return set(p.parseClass(depth, fold))
 	case '\\':
-		return p.escape(fold)
+		return p.parseEscape(fold)
 	case '.':
 		p.pos++
 		return set(anySet)
@@ -618,21 +625,21 @@ func (p *patternParser) checkFold(r rune, fold bool) {
 	}
 }
 
-// group reads what a parenthesis begins.
-func (p *patternParser) group(depth int, fold bool) *node {
+// parseGroup parses what begins with a parenthesis.
+func (p *patternParser) parseGroup(depth int, fold bool) *node {
 	n := &node{kind: nodeEmpty}
 	wrap := func(kind nodeKind, negative bool) {
-		n = &node{kind: kind, negative: negative, subs: []*node{p.choice(depth+1, fold)}}
+		n = &node{kind: kind, negative: negative, subs: []*node{p.parseChoice(depth+1, fold)}}
 	}
 	behind := func(negative bool) {
 		at := p.pos
-		sub := p.choice(depth+1, fold)
+		sub := p.parseChoice(depth+1, fold)
 		if sub.kind == nodeChoice && !slices.ContainsFunc(sub.subs, func(s *node) bool { return s.kind != nodeSet }) {
 			union := &runeSet{}
 			for _, s := range sub.subs {
 				union.subs = append(union.subs, s.set)
 			}
-			sub = &node{kind: nodeSet, set: union.seal()}
+			sub = &node{kind: nodeSet, set: union.fillBitmap()}
 		}
 		if sub.kind != nodeSet {
 			p.pos = at
@@ -641,32 +648,32 @@ func (p *patternParser) group(depth int, fold bool) *node {
 		n = &node{kind: nodeLookBehind, set: sub.set, negative: negative}
 	}
 	switch {
-	case p.take("(?:"):
-		n = p.choice(depth+1, fold)
-	case p.take("(?i:"):
-		n = p.choice(depth+1, true)
-	case p.take("(?-i:"):
-		n = p.choice(depth+1, false)
-	case p.take("(?="):
+	case p.takeText("(?:"):
+		n = p.parseChoice(depth+1, fold)
+	case p.takeText("(?i:"):
+		n = p.parseChoice(depth+1, true)
+	case p.takeText("(?-i:"):
+		n = p.parseChoice(depth+1, false)
+	case p.takeText("(?="):
 		wrap(nodeLook, false)
-	case p.take("(?!"):
+	case p.takeText("(?!"):
 		wrap(nodeLook, true)
-	case p.take("(?<="):
+	case p.takeText("(?<="):
 		behind(false)
-	case p.take("(?<!"):
+	case p.takeText("(?<!"):
 		behind(true)
-	case p.take("(?>"):
+	case p.takeText("(?>"):
 		wrap(nodeAtomic, false)
-	case p.take("(?i)"):
-		return p.choice(depth+1, true) // up to the end of the group around it
-	case p.at("(?"):
+	case p.takeText("(?i)"):
+		return p.parseChoice(depth+1, true) // up to the end of the group around it
+	case p.nextIs("(?"):
 		p.fail("the group %q", string(p.src[p.pos:min(len(p.src), p.pos+4)]))
 		return n
 	default:
 		p.pos++
-		n = p.choice(depth+1, fold)
+		n = p.parseChoice(depth+1, fold)
 	}
-	if !p.take(")") {
+	if !p.takeText(")") {
 		p.fail("a group without an end")
 	}
 	if n.kind == nodeRepeat || n.kind == nodeSet {
@@ -676,8 +683,8 @@ func (p *patternParser) group(depth int, fold bool) *node {
 	return n
 }
 
-// escape reads a backslash and what follows it outside of brackets.
-func (p *patternParser) escape(fold bool) *node {
+// parseEscape parses a backslash and what follows it, outside of brackets.
+func (p *patternParser) parseEscape(fold bool) *node {
 	if p.pos+1 < len(p.src) {
 		op := map[rune]opcode{'A': opTextStart, 'z': opTextEnd, 'b': opWordEdge, 'B': opWordEdge}
 		if r := p.src[p.pos+1]; op[r] != 0 {
@@ -685,7 +692,7 @@ func (p *patternParser) escape(fold bool) *node {
 			return &node{kind: nodeAssert, op: op[r], negative: r == 'B'}
 		}
 	}
-	s, r := p.escapedSet(fold)
+	s, r := p.parseEscapedSet(fold)
 	if s == nil {
 		p.checkFold(r, fold)
 		s = singleRune(r, fold)
@@ -695,9 +702,9 @@ func (p *patternParser) escape(fold bool) *node {
 
 var escapedRunes = map[rune]rune{'n': '\n', 't': '\t', 'r': '\r', 'f': '\f', 'v': '\v', 'a': 7, 'e': 27}
 
-// escapedSet reads an escape that stands for a set or, where the set is nil, for a
+// parseEscapedSet parses an escape that stands for a set or, where it gives no set, for a
 // character.
-func (p *patternParser) escapedSet(fold bool) (*runeSet, rune) {
+func (p *patternParser) parseEscapedSet(fold bool) (*runeSet, rune) {
 	if p.pos+1 >= len(p.src) {
 		p.fail("a backslash at the end")
 		return spaceSet, 0
@@ -712,9 +719,9 @@ func (p *patternParser) escapedSet(fold bool) (*runeSet, rune) {
 	}
 	switch {
 	case r == 'p' || r == 'P':
-		return p.property(r == 'P', fold), 0
+		return p.parseProperty(r == 'P', fold), 0
 	case r == 'x' || r == 'u':
-		return p.codePoint()
+		return p.parseCodePoint()
 	case escapedRunes[r] != 0:
 		p.pos += 2
 		return nil, escapedRunes[r]
@@ -726,8 +733,8 @@ func (p *patternParser) escapedSet(fold bool) (*runeSet, rune) {
 	return nil, r
 }
 
-// codePoint reads \xHH, \x{H...} or \uHHHH.
-func (p *patternParser) codePoint() (*runeSet, rune) {
+// parseCodePoint parses \xHH, \x{H...} or \uHHHH.
+func (p *patternParser) parseCodePoint() (*runeSet, rune) {
 	digits, skip := 2, 0
 	rest := p.src[p.pos+2:]
 	switch {
@@ -747,8 +754,8 @@ func (p *patternParser) codePoint() (*runeSet, rune) {
 	return spaceSet, 0
 }
 
-// property reads \p{Name}, \p{^Name} or \P{Name}: a general category or a script.
-func (p *patternParser) property(negated, fold bool) *runeSet {
+// parseProperty parses \p{Name}, \p{^Name} or \P{Name}: a general category or a script.
+func (p *patternParser) parseProperty(negated, fold bool) *runeSet {
 	end := slices.Index(p.src[p.pos:], '}')
 	if end < 4 || p.src[p.pos+2] != '{' {
 		p.fail("a property without braces")
@@ -764,7 +771,7 @@ func (p *patternParser) property(negated, fold bool) *runeSet {
 		return spaceSet
 	}
 	p.pos += end + 1
-	s := (&runeSet{tables: tables, folded: fold}).seal()
+	s := (&runeSet{tables: tables, folded: fold}).fillBitmap()
 	if negated {
 		return invertSet(s)
 	}
@@ -777,7 +784,8 @@ var longCategories = map[string]string{
 }
 
 // findTables finds a category or a script by the name that a pattern gives it.
-// Oniguruma ignores case there. C is not among them: unassigned characters belong to it.
+// Oniguruma ignores case in names. The category C is not supported, because it contains
+// the unassigned characters, and those differ between versions of Unicode.
 func findTables(name string) []*unicode.RangeTable {
 	if long, ok := longCategories[strings.ToLower(name)]; ok {
 		name = long
@@ -792,39 +800,39 @@ func findTables(name string) []*unicode.RangeTable {
 	return nil
 }
 
-// class reads a set in brackets. A set in brackets within it is added to it.
-func (p *patternParser) class(depth int, fold bool) *runeSet {
+// parseClass parses a set in brackets. A set in brackets within it is added to it.
+func (p *patternParser) parseClass(depth int, fold bool) *runeSet {
 	s := &runeSet{folded: fold}
 	p.pos++
-	s.negated = p.take("^")
+	s.negated = p.takeText("^")
 	if depth > maxNesting {
 		p.fail("nesting deeper than %d", maxNesting)
 	}
-	for first := true; p.more(); first = false {
+	for first := true; p.hasMore(); first = false {
 		r := p.src[p.pos]
 		switch {
 		case r == ']' && !first:
 			p.pos++
-			return s.seal()
-		case r == '[' && p.at("[:"):
+			return s.fillBitmap()
+		case r == '[' && p.nextIs("[:"):
 			p.fail("a bracket of POSIX")
 			continue
 		case r == '[':
-			s.subs = append(s.subs, p.class(depth+1, fold))
+			s.subs = append(s.subs, p.parseClass(depth+1, fold))
 			continue
-		case p.at("&&"):
+		case p.nextIs("&&"):
 			p.fail("an intersection of sets")
 			continue
 		}
-		sub, low, ok := p.classRune(fold)
+		sub, low, ok := p.parseClassRune(fold)
 		if !ok {
 			s.subs = append(s.subs, sub)
 			continue
 		}
 		high := low
-		if p.at("-") && p.pos+1 < len(p.src) && p.src[p.pos+1] != ']' {
+		if p.nextIs("-") && p.pos+1 < len(p.src) && p.src[p.pos+1] != ']' {
 			p.pos++
-			if _, high, ok = p.classRune(fold); !ok {
+			if _, high, ok = p.parseClassRune(fold); !ok {
 				p.fail("a range that ends in a set")
 			}
 			if high < low {
@@ -837,8 +845,8 @@ func (p *patternParser) class(depth int, fold bool) *runeSet {
 	return spaceSet
 }
 
-// classRune reads a character of a set, or an escape that is a set itself.
-func (p *patternParser) classRune(fold bool) (*runeSet, rune, bool) {
+// parseClassRune parses a character of a set, or an escape that is a set itself.
+func (p *patternParser) parseClassRune(fold bool) (*runeSet, rune, bool) {
 	r := p.src[p.pos]
 	if r != '\\' {
 		p.checkFold(r, fold)
@@ -849,6 +857,6 @@ func (p *patternParser) classRune(fold bool) (*runeSet, rune, bool) {
 		p.pos += 2
 		return nil, '\b', true
 	}
-	sub, r := p.escapedSet(fold)
+	sub, r := p.parseEscapedSet(fold)
 	return sub, r, sub == nil
 }

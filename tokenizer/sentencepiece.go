@@ -18,7 +18,7 @@ const (
 	pieceByte        = 6
 )
 
-// spBlank is how SentencePiece writes a blank.
+// spBlank is the character that SentencePiece writes for a blank.
 const spBlank = "▁"
 
 type spPiece struct {
@@ -27,7 +27,7 @@ type spPiece struct {
 	kind  uint64
 }
 
-// spModel is what a SentencePiece model says.
+// spModel holds the contents of a SentencePiece model.
 type spModel struct {
 	faults
 	pieces       []spPiece
@@ -54,39 +54,39 @@ func parseSentencePiece(path string, b []byte) (*Tokenizer, error) {
 	if err := m.err(); err != nil {
 		return nil, err
 	}
-	t := m.build()
+	t := m.buildTokenizer()
 	if err := m.err(); err != nil {
 		return nil, err
 	}
-	t.finish()
+	t.finishVocabulary()
 	return t, nil
 }
 
-// fieldReader is the type of a field and what takes its value: bytes, or a number. A
-// field without one changes nothing about the ids.
+// fieldReader is the type of a field and the function that takes its value: bytes, or a
+// number. The function is nil for a field that does not change the ids.
 type fieldReader struct {
 	typ  protowire.Type
 	take func(b []byte, n uint64)
 }
 
-// readMessage goes through a message. A field that is not in the list is refused.
+// readMessage reads the fields of a message. A field that is not in known is refused.
 func (m *spModel) readMessage(b []byte, where string, known map[protowire.Number]fieldReader) {
 	for len(b) > 0 && m.n == 0 {
 		number, typ, n := protowire.ConsumeTag(b)
 		if n < 0 {
-			m.malformed(where, "no SentencePiece model: %v", protowire.ParseError(n))
+			m.addMalformed(where, "no SentencePiece model: %v", protowire.ParseError(n))
 			return
 		}
 		field, ok := known[number]
 		switch {
 		case !ok && where == "" && len(m.pieces) == 0:
-			m.malformed(where, "no SentencePiece model: it begins with field %d", number)
+			m.addMalformed(where, "no SentencePiece model: it begins with field %d", number)
 			return
 		case !ok:
-			m.unsupported(where, "field %d is not known, so its meaning would be lost", number)
+			m.addUnsupported(where, "field %d is not known, so its meaning would be lost", number)
 			return
 		case field.typ != typ:
-			m.malformed(where, "field %d has wire type %d, want %d", number, typ, field.typ)
+			m.addMalformed(where, "field %d has wire type %d, want %d", number, typ, field.typ)
 			return
 		}
 		b = b[n:]
@@ -103,7 +103,7 @@ func (m *spModel) readMessage(b []byte, where string, known map[protowire.Number
 			bytes, n = protowire.ConsumeBytes(b)
 		}
 		if n < 0 {
-			m.malformed(where, "field %d: %v", number, protowire.ParseError(n))
+			m.addMalformed(where, "field %d: %v", number, protowire.ParseError(n))
 			return
 		}
 		if b = b[n:]; field.take != nil {
@@ -114,7 +114,7 @@ func (m *spModel) readMessage(b []byte, where string, known map[protowire.Number
 
 func (m *spModel) readPiece(b []byte) {
 	p := spPiece{kind: pieceNormal}
-	where := item("pieces", len(m.pieces))
+	where := itemPath("pieces", len(m.pieces))
 	m.readMessage(b, where, map[protowire.Number]fieldReader{
 		1: {protowire.BytesType, func(v []byte, _ uint64) { p.text = string(v) }},
 		2: {protowire.Fixed32Type, func(_ []byte, n uint64) { p.score = math.Float32frombits(uint32(n)) }},
@@ -122,15 +122,15 @@ func (m *spModel) readPiece(b []byte) {
 	})
 	switch {
 	case p.text == "" || !utf8.ValidString(p.text):
-		m.malformed(where, "the piece %s is empty or not UTF-8", quotePiece(p.text))
+		m.addMalformed(where, "the piece %s is empty or not UTF-8", quotePiece(p.text))
 	case len(p.text) > maxPieceBytes:
-		m.unsupported(where, "a piece of %d bytes; at most %d", len(p.text), maxPieceBytes)
+		m.addUnsupported(where, "a piece of %d bytes; at most %d", len(p.text), maxPieceBytes)
 	case p.score != p.score:
-		m.malformed(where, "the score of %s is no number", quotePiece(p.text))
+		m.addMalformed(where, "the score of %s is no number", quotePiece(p.text))
 	case p.kind < pieceNormal || p.kind > pieceByte:
-		m.unsupported(where, "a piece of kind %d", p.kind)
+		m.addUnsupported(where, "a piece of kind %d", p.kind)
 	case len(m.pieces) >= maxID:
-		m.unsupported(where, "more than %d pieces", maxID)
+		m.addUnsupported(where, "more than %d pieces", maxID)
 	}
 	m.pieces = append(m.pieces, p)
 }
@@ -139,8 +139,8 @@ func flagInto(to *bool) fieldReader {
 	return fieldReader{protowire.VarintType, func(_ []byte, n uint64) { *to = n != 0 }}
 }
 
-// readTrainer reads the few settings of the training that matter afterwards. The
-// others are known and left alone.
+// readTrainer reads the few settings of the training that change the ids, and ignores the
+// other known ones.
 func (m *spModel) readTrainer(b []byte) {
 	known := map[protowire.Number]fieldReader{}
 	for typ, numbers := range map[protowire.Type][]protowire.Number{
@@ -164,7 +164,7 @@ func (m *spModel) readNormalizer(b []byte) {
 		2: {protowire.BytesType, func(v []byte, _ uint64) {
 			c, err := parseCharsmap(v)
 			if err != nil {
-				m.malformed("normalizer_spec.precompiled_charsmap", "%v", err)
+				m.addMalformed("normalizer_spec.precompiled_charsmap", "%v", err)
 			}
 			m.charsmap = c
 		}},
@@ -177,17 +177,17 @@ func (m *spModel) readNormalizer(b []byte) {
 
 var spAlgorithms = map[uint64]string{1: "unigram", 2: "BPE", 3: "word", 4: "char"}
 
-// build makes the tokenizer of a model that was read.
-func (m *spModel) build() *Tokenizer {
+// buildTokenizer makes the tokenizer when the whole model has been read.
+func (m *spModel) buildTokenizer() *Tokenizer {
 	t := &Tokenizer{Path: m.path, ids: make(map[string]int32, len(m.pieces)), Kind: "SentencePiece, " + spAlgorithms[m.algorithm]}
 	unknown := int32(-1)
 	matched := make(map[string]int32, len(m.pieces)) // those found in text
 	var userDefined []trieEntry
 	for i, p := range m.pieces {
 		id := int32(i)
-		where := item("pieces", i)
+		where := itemPath("pieces", i)
 		if other, twice := t.ids[p.text]; twice {
-			m.malformed(where, "%s is piece %d already", quotePiece(p.text), other)
+			m.addMalformed(where, "%s is piece %d already", quotePiece(p.text), other)
 		}
 		t.ids[p.text] = id
 		switch p.kind {
@@ -199,7 +199,7 @@ func (m *spModel) build() *Tokenizer {
 			t.special = append(t.special, Special{i, p.text})
 		case pieceUnknown:
 			if unknown >= 0 {
-				m.malformed(where, "a second piece for unknown characters; the first is %d", unknown)
+				m.addMalformed(where, "a second piece for unknown characters; the first is %d", unknown)
 			}
 			unknown = id
 			t.special = append(t.special, Special{i, p.text})
@@ -208,7 +208,7 @@ func (m *spModel) build() *Tokenizer {
 		}
 	}
 	if unknown < 0 {
-		m.malformed("pieces", "none of the %d pieces stands for unknown characters", len(m.pieces))
+		m.addMalformed("pieces", "none of the %d pieces stands for unknown characters", len(m.pieces))
 	}
 	if len(userDefined) > 0 {
 		m.userDefined = newTrie(userDefined)
@@ -218,21 +218,22 @@ func (m *spModel) build() *Tokenizer {
 	case 1:
 		u := m.buildUnigram(matched, unknown, bytes)
 		t.encode = func(text string) ([]int, error) {
-			return u.appendIDs(make([]int, 0, len(text)/3+4), m.normalize(text))
+			return u.appendIDs(make([]int, 0, len(text)/3+4), m.normalizeText(text))
 		}
 	case 2:
 		b := m.buildBPE(t.ids, matched, unknown, bytes)
 		t.encode = func(text string) ([]int, error) {
-			return b.appendIDs(make([]int, 0, len(text)/3+4), m.normalize(text))
+			return b.appendIDs(make([]int, 0, len(text)/3+4), m.normalizeText(text))
 		}
 	default:
 		name := spAlgorithms[m.algorithm]
-		m.unsupported("trainer_spec.model_type", "%d (%s) is not supported; 1 (unigram) and 2 (BPE) are", m.algorithm, name)
+		m.addUnsupported("trainer_spec.model_type", "%d (%s) is not supported; 1 (unigram) and 2 (BPE) are", m.algorithm, name)
 	}
 	return t
 }
 
-// bytePieces are the ids of bytes where the model falls back to them. It must have all.
+// bytePieces gives the ids of the pieces for bytes, nil if the model does not fall back to
+// them. A model that does must have a piece for every byte.
 func (m *spModel) bytePieces() *byteIDs {
 	ids := map[string]int32{}
 	for i, p := range m.pieces {
@@ -242,14 +243,14 @@ func (m *spModel) bytePieces() *byteIDs {
 	}
 	switch {
 	case m.byteFallback && len(ids) != 256:
-		m.malformed("pieces", "%d pieces for bytes; trainer_spec.byte_fallback asks for 256", len(ids))
+		m.addMalformed("pieces", "%d pieces for bytes; trainer_spec.byte_fallback asks for 256", len(ids))
 	case !m.byteFallback && len(ids) > 0:
-		m.malformed("pieces", "%d pieces for bytes, and trainer_spec.byte_fallback is false", len(ids))
+		m.addMalformed("pieces", "%d pieces for bytes, and trainer_spec.byte_fallback is false", len(ids))
 	case m.byteFallback:
 		b := newByteIDs(ids)
 		for i, id := range b {
 			if id < 0 {
-				m.malformed("pieces", "no piece <0x%02X>", i)
+				m.addMalformed("pieces", "no piece <0x%02X>", i)
 			}
 		}
 		return b
@@ -273,7 +274,8 @@ func (m *spModel) buildUnigram(matched map[string]int32, unknown int32, bytes *b
 		u.scores[i] = float64(p.score)
 		switch p.kind {
 		case pieceUserDefined:
-			// Above what trained pieces have, whose scores are logarithms of shares.
+			// This score is above those of trained pieces, which are logarithms of
+			// probabilities.
 			u.scores[i] = float64(float32(0.1*float64(len(p.text)) - 0.1))
 			entries = append(entries, trieEntry{p.text, int32(i)})
 		case pieceNormal:
@@ -284,10 +286,11 @@ func (m *spModel) buildUnigram(matched map[string]int32, unknown int32, bytes *b
 	return u
 }
 
-// normalize does what SentencePiece does before it looks for pieces: replacements, the
-// longest key at each place; runs of blanks to one; blanks to ▁; one in front.
-// Symbols that the user defined stay as they are.
-func (m *spModel) normalize(text string) string {
+// normalizeText does what SentencePiece does before it searches for pieces: it applies the
+// table of replacements, taking the longest key at each place, reduces runs of blanks to
+// one blank, puts a blank in front and writes blanks as ▁. User-defined symbols stay as
+// they are.
+func (m *spModel) normalizeText(text string) string {
 	if m.dropBlanks {
 		for text != "" {
 			n, to := m.normalizePrefix(text)
@@ -338,14 +341,16 @@ func (m *spModel) normalize(text string) string {
 	return normal
 }
 
-// normalizePrefix takes what the text begins with and gives what becomes of it.
+// normalizePrefix finds what the text begins with: a user-defined symbol, a key of the
+// table of replacements or, without those, a character. It gives the length of that and
+// its normalized form.
 func (m *spModel) normalizePrefix(text string) (n int, to string) {
 	if m.userDefined != nil {
-		if n, _ := m.userDefined.longest(text); n > 0 {
+		if n, _ := m.userDefined.longestKey(text); n > 0 {
 			return n, text[:n]
 		}
 	}
-	if n, to := m.charsmap.find(text, true); n > 0 {
+	if n, to := m.charsmap.findKey(text, true); n > 0 {
 		return n, to
 	}
 	_, n = decodeRune(text, 0)

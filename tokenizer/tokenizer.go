@@ -4,8 +4,8 @@
 //
 // The ids are equal to those of the libraries that the files are made for: Hugging
 // Face's tokenizers for tokenizer.json and for vocab.json with merges.txt, and
-// SentencePiece for its own models. What a file asks for and this package does not do
-// is an error when the file is opened, never left out.
+// SentencePiece for its own models. If a file asks for something that this package does
+// not do, it is an error to open it; nothing is left out in silence.
 package tokenizer
 
 import (
@@ -25,11 +25,11 @@ type Tokenizer struct {
 	// Kind is the form of that file, for people: "tokenizer.json, BPE" or
 	// "SentencePiece, unigram".
 	Kind string
-	// Notes say what the files left open and how it was taken.
+	// Notes say what the files do not specify, and what was assumed.
 	Notes []string
 
 	ids     map[string]int32 // of the model's pieces
-	added   map[string]int32 // of added tokens, which may be pieces as well
+	added   map[string]int32 // of added tokens, some of which are pieces as well
 	size    int
 	special []Special
 	encode  func(text string) ([]int, error) // without what the post-processor adds
@@ -48,30 +48,30 @@ type Special struct {
 	Piece string `json:"piece"`
 }
 
-// truncation is what the file says on texts with too many tokens.
+// truncation says how a text with too many tokens is cut.
 type truncation struct {
 	length int
-	left   bool // the first tokens go
+	left   bool // the first tokens are cut off, not the last
 }
 
-// padding is what the file says on texts with too few tokens.
+// padding says how a text with too few tokens is padded.
 type padding struct {
-	fixed    int // the length; 0 leaves it as it is, up to the next multiple
-	multiple int // the length is a multiple of it; 0 and 1 are any
+	fixed    int // the length; 0 is that of the text
+	multiple int // the length is rounded up to a multiple of this; 0 and 1 leave it
 	left     bool
 	id       int
 }
 
-// Options change what Encode gives. The zero value is what the file says.
+// Options change the ids that Encode gives. The zero value follows the file.
 type Options struct {
-	// NoSpecial leaves out the tokens that the file's post-processor adds. Special
-	// tokens that stand in the text are found all the same.
+	// NoSpecial leaves out the tokens that the file's post-processor adds. Special tokens
+	// in the text itself are still found.
 	NoSpecial bool
 	// Unlimited ignores the file's own truncation and padding.
 	Unlimited bool
-	// MaxTokens is how many ids are given at most, those of the post-processor
-	// included, which are kept: the text loses its end. 0 has no limit. It takes the
-	// place of the file's truncation.
+	// MaxTokens is the largest number of ids, with those of the post-processor, which are
+	// kept: the end of the text is cut off. It replaces the file's truncation; 0 leaves that
+	// as it is.
 	MaxTokens int
 }
 
@@ -99,14 +99,14 @@ func (t *Tokenizer) Encode(text string, o Options) ([]int, error) {
 	case o.Unlimited:
 		cut = nil
 	}
-	if ids, err = cut.apply(ids, len(before)+len(after)); err != nil {
+	if ids, err = cut.truncateIDs(ids, len(before)+len(after)); err != nil {
 		return nil, err
 	}
 	if len(before)+len(after) > 0 {
 		ids = slices.Concat(before, ids, after)
 	}
 	if !o.Unlimited {
-		ids = t.pad.apply(ids)
+		ids = t.pad.padIDs(ids)
 	}
 	return ids, nil
 }
@@ -120,7 +120,7 @@ func replaceInvalid(text string) string {
 	return b.String()
 }
 
-func (c *truncation) apply(ids []int, added int) ([]int, error) {
+func (c *truncation) truncateIDs(ids []int, added int) ([]int, error) {
 	if c == nil {
 		return ids, nil
 	}
@@ -137,7 +137,7 @@ func (c *truncation) apply(ids []int, added int) ([]int, error) {
 	return ids[:keep], nil
 }
 
-func (p *padding) apply(ids []int) []int {
+func (p *padding) padIDs(ids []int) []int {
 	if p == nil {
 		return ids
 	}
@@ -193,8 +193,9 @@ func (t *Tokenizer) Piece(id int) (string, bool) {
 // Specials are the special tokens of the file, by id.
 func (t *Tokenizer) Specials() []Special { return slices.Clone(t.special) }
 
-// finish counts the ids and orders the special tokens.
-func (t *Tokenizer) finish() {
+// finishVocabulary computes the size and sorts the special tokens by id. It is called when
+// all ids are set.
+func (t *Tokenizer) finishVocabulary() {
 	for _, ids := range []map[string]int32{t.ids, t.added} {
 		for _, id := range ids {
 			t.size = max(t.size, int(id)+1)
@@ -206,25 +207,26 @@ func (t *Tokenizer) finish() {
 	slices.SortFunc(t.special, func(a, b Special) int { return a.ID - b.ID })
 }
 
-// model gives the ids of a word: what is left between added tokens, normalized and
-// split.
+// model appends the ids of a word. A word is a part of the text between added tokens,
+// normalized and split.
 type model interface {
 	appendIDs(ids []int, word string) ([]int, error)
 }
 
-// pipeline is how tokenizer.json works: added tokens are cut out, the rest is
-// normalized, further added tokens are cut out, the rest is split to words, and the
-// model gives the ids of each.
+// pipeline is the sequence of steps of a tokenizer.json: added tokens are found in the
+// text, the rest is normalized, further added tokens are found in that, the rest is split
+// into words, and the model gives the ids of each word.
 type pipeline struct {
-	verbatim   *addedSet
-	normalized *addedSet
+	verbatim   *addedSet    // found in the text as given
+	normalized *addedSet    // found in the normalized text
 	normalize  normalizer   // or nil
 	words      preTokenizer // or nil
 	model      model
 	spans      sync.Pool // of *spanLists
 }
 
-// spanLists are the lists that a text passes through, kept for the next text.
+// spanLists holds two lists of spans, from which the steps read and to which they write in
+// turn. They are kept for the next text.
 type spanLists struct{ a, b []span }
 
 func (p *pipeline) encode(text string) ([]int, error) {
@@ -240,7 +242,7 @@ func (p *pipeline) encode(text string) ([]int, error) {
 	_, first := utf8.DecodeRuneInString(text)
 	a, b := kept.a[:0], kept.b[:0]
 	if text != "" {
-		a = p.verbatim.split(span{text, first, noID}, a)
+		a = p.verbatim.splitAtTokens(span{text, first, noID}, a)
 	}
 	var err error
 	for _, s := range a {
@@ -254,7 +256,7 @@ func (p *pipeline) encode(text string) ([]int, error) {
 			}
 		}
 		if s.text != "" {
-			b = p.normalized.split(s, b)
+			b = p.normalized.splitAtTokens(s, b)
 		}
 	}
 	kept.a, kept.b = a, b

@@ -328,17 +328,17 @@ func TestCharsmap(t *testing.T) {
 		n       int
 		to      string
 	}{{"AB", true, 2, "x y"}, {"AB", false, 1, "a"}, {"AC", true, 1, "a"}, {"B", true, 0, ""}, {"", true, 0, ""}, {"A\x00", true, 1, "a"}} {
-		if n, to := c.find(test.text, test.longest); n != test.n || to != test.to {
+		if n, to := c.findKey(test.text, test.longest); n != test.n || to != test.to {
 			t.Errorf("%q: %d %q", test.text, n, to)
 		}
 	}
-	e := edit(span{text: "ABA\u0301-", zero: 1})
+	e := newEditor(span{text: "ABA\u0301-", zero: 1})
 	c.normalizeByGrapheme(e)
-	if got := e.span().text; got != "aBa-" { // the grapheme Á goes as a whole
+	if got := e.toSpan().text; got != "aBa-" { // the grapheme Á goes as a whole
 		t.Errorf("%q", got)
 	}
 	m := &spModel{charsmap: c, dummyPrefix: true, dropBlanks: true, escapeBlanks: true}
-	if got := m.normalize("  AB  A "); got != "▁x▁y▁a" {
+	if got := m.normalizeText("  AB  A "); got != "▁x▁y▁a" {
 		t.Errorf("%q", got)
 	}
 }
@@ -415,11 +415,11 @@ func TestShortAndLongWords(t *testing.T) {
 		}
 		f := &faults{}
 		b.buildMerges(pairs, f, func(int) string { return "" })
-		b.seal()
+		b.fillPlainIDs()
 		word := rapid.StringMatching(`[abc]{1,40}`).Draw(t, "word")
 		var short, long bpeScratch
-		b.split(&short, word)
-		b.split(&long, word)
+		b.makeSymbols(&short, word)
+		b.makeSymbols(&long, word)
 		short.mergeShort(b.merges)
 		long.mergeLong(b.merges)
 		for i := range short.symbols {

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// trie finds the keys that a text begins with. The children of a node lie side by
-// side, their first bytes in labels: a vocabulary of 256,000 pieces takes a few
-// megabytes and is built in a tenth of a second.
+// trie finds the keys that a text begins with. The children of a node have consecutive
+// numbers, and labels has the bytes that lead to them. So a vocabulary of 256,000 pieces
+// takes a few megabytes and is built in a tenth of a second.
 type trie struct {
-	labels []byte   // of each node, the byte that leads to it
-	first  []uint32 // of each node, its first child
-	count  []uint8  // of each node, how many children it has, less one
-	value  []int32  // of each node, the value of the key that ends there, or -1
-	inner  []bool   // whether a node has children
+	labels []byte   // for each node, the byte that leads to it
+	first  []uint32 // for each node, its first child
+	count  []uint8  // for each node, the number of its children, less one
+	value  []int32  // for each node, the value of the key that ends there, or -1
+	inner  []bool   // for each node, whether it has children
 	roots  [256]uint32
 }
 
@@ -24,16 +24,16 @@ type trieEntry struct {
 	value int32
 }
 
-// newTrie builds a trie of entries whose keys are not empty. Of two equal keys the one
-// with the larger value counts. It sorts the entries.
+// newTrie builds a trie of entries, whose keys must not be empty. Where two keys are equal,
+// the larger value counts. It sorts the entries.
 func newTrie(entries []trieEntry) *trie {
 	slices.SortFunc(entries, func(a, b trieEntry) int {
 		return cmp.Or(strings.Compare(a.key, b.key), cmp.Compare(a.value, b.value))
 	})
 	t := &trie{}
 	t.addNode(0)
-	// A span is the entries that share the path to a node, depth bytes long. There is
-	// one for each node, in the nodes' order.
+	// A span is the range of the entries whose keys begin with the path to a node, which has
+	// depth bytes. There is one for each node, in the order of the nodes.
 	type span struct{ from, to, depth uint32 }
 	spans := []span{{0, uint32(len(entries)), 0}}
 	for node := 0; node < len(spans); node++ {
@@ -75,8 +75,9 @@ func (t *trie) addNode(label byte) uint32 {
 	return uint32(len(t.labels) - 1)
 }
 
-// step goes from a node along a byte; 0, the root, is where no key leads on.
-func (t *trie) step(node uint32, c byte) uint32 {
+// followByte gives the child of a node to which a byte leads. It gives 0, the root, if no
+// key goes on with that byte.
+func (t *trie) followByte(node uint32, c byte) uint32 {
 	if node == 0 {
 		return t.roots[c]
 	}
@@ -97,12 +98,12 @@ func (t *trie) step(node uint32, c byte) uint32 {
 	return 0
 }
 
-// longest finds the longest key that text begins with; its length is 0 where there
-// is none.
-func (t *trie) longest(text string) (length int, value int32) {
+// longestKey finds the longest key that text begins with; the length is 0 if there is
+// none.
+func (t *trie) longestKey(text string) (length int, value int32) {
 	node := uint32(0)
 	for i := 0; i < len(text); i++ {
-		if node = t.step(node, text[i]); node == 0 {
+		if node = t.followByte(node, text[i]); node == 0 {
 			break
 		}
 		if v := t.value[node]; v >= 0 {

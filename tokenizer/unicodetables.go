@@ -2,11 +2,11 @@ package tokenizer
 
 import "unicode"
 
-// The libraries whose ids these are carry tables of Unicode of different ages, and
-// package unicode has those of Unicode 15. What differs stands here, found by asking
-// the tokenizers library (0.23.3) about every code point.
+// The libraries whose ids this package gives have tables of different versions of Unicode,
+// and package unicode has those of Unicode 15. This file has the differences. They were
+// found by running the tokenizers library (0.23.3) on every code point.
 
-// newTable makes a table of pairs: the first and the last of a range.
+// newTable makes a table of ranges, each given by its first and its last character.
 func newTable(pairs ...rune) *unicode.RangeTable {
 	t := &unicode.RangeTable{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -19,8 +19,8 @@ func newTable(pairs ...rune) *unicode.RangeTable {
 	return t
 }
 
-// addedIn16 are the characters that Unicode 16 has and package unicode does not, by
-// category and script. Patterns (Oniguruma) and \w (the regex crate) know them.
+// addedIn16 are the characters that Unicode 16 has and package unicode lacks, by category
+// and script. Patterns (Oniguruma) and \w (the regex crate) know them.
 var addedIn16 = map[string]*unicode.RangeTable{
 	"Lu": newTable(0x1c89, 0x1c89, 0xa7cb, 0xa7cc, 0xa7da, 0xa7da, 0xa7dc, 0xa7dc, 0x10d50, 0x10d65),
 	"Ll": newTable(0x1c8a, 0x1c8a, 0xa7cd, 0xa7cd, 0xa7db, 0xa7db, 0x10d70, 0x10d85),
@@ -49,7 +49,8 @@ var addedIn16 = map[string]*unicode.RangeTable{
 	"Arabic":   newTable(0x0897, 0x0897, 0x10ec2, 0x10ec4, 0x10efc, 0x10efc),
 }
 
-// withAdditions gives the tables of a category or a script by its exact name.
+// withAdditions gives the tables of a category or a script: that of package unicode and
+// those of addedIn16. The name is the exact one.
 func withAdditions(name string, table *unicode.RangeTable) []*unicode.RangeTable {
 	tables := []*unicode.RangeTable{table}
 	if t := addedIn16[name]; t != nil {
@@ -65,11 +66,12 @@ func withAdditions(name string, table *unicode.RangeTable) []*unicode.RangeTable
 	return tables
 }
 
-// addedNumbers are Unicode 17's in category N, which Digits knows, besides those of 16.
+// addedNumbers are the characters that Unicode 17 added to category N. The pre-tokenizer
+// Digits knows them, and those of Unicode 16.
 var addedNumbers = newTable(0x11de0, 0x11de9, 0x16ff4, 0x16ff6)
 
-// laterPunctuation are the signs in category P since Unicode 9, which Punctuation does
-// not know; it knows two that are none any more.
+// The pre-tokenizer Punctuation has the category P of an old Unicode. laterPunctuation are
+// the characters that were added since, and formerPunctuation those that were removed.
 var (
 	laterPunctuation = newTable(0x061d, 0x061d, 0x09fd, 0x09fd, 0x0a76, 0x0a76, 0x0c77, 0x0c77, 0x0c84, 0x0c84,
 		0x1b7d, 0x1b7e, 0x2e43, 0x2e4f, 0x2e52, 0x2e5d, 0x10ead, 0x10ead, 0x10f55, 0x10f59, 0x10f86, 0x10f89,
@@ -80,8 +82,8 @@ var (
 	formerPunctuation = newTable(0x166d, 0x166d, 0x111c9, 0x111c9)
 )
 
-// laterMarks are the marks that StripAccents does not know; it knows two that are none
-// any more.
+// StripAccents has the marks of an old Unicode. laterMarks are the marks that were added
+// since, and formerMarks those that were removed.
 var (
 	laterMarks = newTable(0x07fd, 0x07fd, 0x0898, 0x089f, 0x08ca, 0x08d3, 0x09fe, 0x09fe, 0x0afa, 0x0aff,
 		0x0b55, 0x0b55, 0x0c04, 0x0c04, 0x0c3c, 0x0c3c, 0x0cf3, 0x0cf3, 0x0d00, 0x0d00, 0x0d3b, 0x0d3c, 0x0d81, 0x0d81,
@@ -99,8 +101,8 @@ var (
 	formerMarks = newTable(0x1cf2, 0x1cf3)
 )
 
-// inertInForms are the characters to which the library's normal forms, of an older
-// Unicode, do nothing: they neither decompose, nor compose, nor change their place.
+// inertInForms are characters that the library's normal forms do not know, because they
+// are of an older Unicode: they do not decompose, compose or move.
 var inertInForms = newTable(0x07fd, 0x07fd, 0x0898, 0x089f, 0x08ca, 0x08d3, 0x09fe, 0x09fe, 0x0c3c, 0x0c3c,
 	0x0d3b, 0x0d3c, 0x0eba, 0x0eba, 0x1715, 0x1715, 0x1abf, 0x1ace, 0x1df6, 0x1dfa, 0x32ff, 0x32ff, 0xa7f2, 0xa7f4,
 	0xa82c, 0xa82c, 0xab69, 0xab69, 0x10781, 0x10785, 0x10787, 0x107b0, 0x107b2, 0x107ba, 0x10d24, 0x10d27,

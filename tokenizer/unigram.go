@@ -10,9 +10,9 @@ import (
 	"weft/fault"
 )
 
-// unigram picks the pieces of a text with the largest sum of scores. The score of a
-// character without a piece is ten below the lowest. The tokenizers library adds in
-// float64 (narrow is false). SentencePiece keeps its sums in float32 (narrow).
+// unigram splits a text into the pieces with the largest sum of scores. A character without
+// a piece has a score of ten below the lowest one. The tokenizers library adds in float64;
+// SentencePiece rounds its sums to float32 (narrow).
 type unigram struct {
 	trie      *trie
 	scores    []float64 // by id
@@ -24,20 +24,23 @@ type unigram struct {
 	paths     sync.Pool // of *[]pathNode
 }
 
-// unknownPenalty is how far below the lowest score an unknown character lies.
+// unknownPenalty is the difference between the lowest score of a piece and the score of an
+// unknown character.
 const unknownPenalty = 10
 
-// pathNode is the best way to a byte: the score, and where its last piece begins.
+// pathNode is the best way to split a text up to some byte: its score, and the beginning
+// and id of its last piece.
 type pathNode struct {
 	score float64
 	start int32
 	id    int32
 }
 
-// maxWordBytes bounds what is segmented in one go: positions are kept in 32 bits.
+// maxWordBytes bounds the length of a word, because positions have 32 bits.
 const maxWordBytes = math.MaxInt32 - 1
 
-// bestPath fills nodes with the best way to each byte of text that ends a piece.
+// bestPath gives the best way to split the text up to each byte at which a piece ends.
+// The caller puts the nodes back into u.paths.
 func (u *unigram) bestPath(text string) (*[]pathNode, error) {
 	if len(text) > maxWordBytes {
 		return nil, fault.New(ErrEncode, Untokenizable{"too long"}, "a text of %d bytes: at most %d are tokenized at once", len(text), maxWordBytes)
@@ -63,7 +66,7 @@ func (u *unigram) bestPath(text string) (*[]pathNode, error) {
 		single := false
 		at := uint32(0)
 		for end := start; end < len(text); {
-			if at = u.trie.step(at, text[end]); at == 0 {
+			if at = u.trie.followByte(at, text[end]); at == 0 {
 				break
 			}
 			end++
@@ -71,28 +74,28 @@ func (u *unigram) bestPath(text string) (*[]pathNode, error) {
 			if id < 0 {
 				continue
 			}
-			u.offer(&nodes[end], u.add(here, u.scores[id]), start, id)
+			u.keepBetterPath(&nodes[end], u.addScore(here, u.scores[id]), start, id)
 			single = single || end-start == size
 		}
 		if !single {
-			u.offer(&nodes[start+size], u.add(here, u.penalized), start, u.unknown)
+			u.keepBetterPath(&nodes[start+size], u.addScore(here, u.penalized), start, u.unknown)
 		}
 		start += size
 	}
 	return kept, nil
 }
 
-// add adds a score to a sum.
-func (u *unigram) add(sum, score float64) float64 {
+// addScore adds a score to a sum, and rounds the sum to float32 where narrow is set.
+func (u *unigram) addScore(sum, score float64) float64 {
 	if u.narrow {
 		return float64(float32(sum + score))
 	}
 	return sum + score
 }
 
-// offer takes a way to a node where it is the first or better. A tie keeps the
-// earlier one, whose last piece is longer.
-func (u *unigram) offer(n *pathNode, score float64, start int, id int32) {
+// keepBetterPath sets a node to a way of splitting if it is the first or better than the one
+// that the node has. Of two equal ones the earlier is kept; its last piece is longer.
+func (u *unigram) keepBetterPath(n *pathNode, score float64, start int, id int32) {
 	if n.start < 0 || score > n.score {
 		*n = pathNode{score, int32(start), id}
 	}
@@ -110,8 +113,8 @@ func (u *unigram) appendIDs(ids []int, text string) ([]int, error) {
 	}
 	defer u.paths.Put(kept)
 	nodes := *kept
-	// The links lead from the end to the beginning. The pieces are written in that
-	// order and turned around at the end.
+	// The nodes lead from the end of the text to its beginning. The ids are appended in that
+	// order and reversed at the end.
 	begin := len(ids)
 	for end := len(text); end > 0; {
 		id, start := nodes[end].id, int(nodes[end].start)
@@ -132,10 +135,10 @@ func (u *unigram) appendIDs(ids []int, text string) ([]int, error) {
 	return ids, nil
 }
 
-// appendUnknown appends the ids of a run of unknown characters, the last first.
+// appendUnknown appends the ids of a run of unknown characters in reverse order.
 func (u *unigram) appendUnknown(ids []int, run string) ([]int, error) {
 	if id, ok := u.ids[run]; ok && !u.narrow {
-		return append(ids, int(id)), nil // scores above zero make the parts dearer than the whole
+		return append(ids, int(id)), nil // the run is a piece with a lower score than its characters
 	}
 	if u.bytes != nil && u.bytes.haveAll(run) {
 		for i := len(run) - 1; i >= 0; i-- {
@@ -150,7 +153,8 @@ func (u *unigram) appendUnknown(ids []int, run string) ([]int, error) {
 	return append(ids, int(u.unknown)), nil
 }
 
-// byteIDs are the pieces <0x00> to <0xFF> by byte, -1 where the vocabulary has none.
+// byteIDs has, for each byte, the id of the piece <0x00> to <0xFF>, -1 if the vocabulary
+// lacks it.
 type byteIDs [256]int32
 
 func newByteIDs(ids map[string]int32) *byteIDs {

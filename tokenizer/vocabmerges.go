@@ -15,19 +15,19 @@ import (
 	"weft/internal/userfile"
 )
 
-// splitMerge parts a line of merges.
+// splitMerge splits a merge at its blank into two pieces.
 func splitMerge(line string) (m [2]string, ok bool) {
 	var left, right string
 	left, right, ok = strings.Cut(line, " ")
 	return [2]string{left, right}, ok && left != "" && right != "" && !strings.Contains(right, " ")
 }
 
-// isVocabulary says whether a document is a vocab.json: a piece and its id come first,
-// where a tokenizer.json has a version or a part of it.
+// isVocabulary says whether a document is a vocab.json: its first key has a number as
+// value, an id. The first key of a tokenizer.json is its version or one of its parts.
 func isVocabulary(b []byte) bool {
 	s := jsontext.NewScanner(b[:min(len(b), 4096)])
 	if !s.OK() {
-		s = jsontext.NewScanner(b) // cut within a character
+		s = jsontext.NewScanner(b) // the first part ended within a character
 	}
 	number := false
 	s.Space()
@@ -44,11 +44,11 @@ func isVocabulary(b []byte) bool {
 }
 
 // bareFamily is a family of tokenizers that is released as vocab.json and merges.txt.
-// Those files say nothing about normalizing and splitting: the code that reads them
-// does, and so does this. The parts are those of the tokenizer.json that it would make.
+// Those files do not say how to normalize and split: the code of each family does. The
+// fields hold the same rules as parts of a tokenizer.json.
 type bareFamily struct {
 	name         string
-	suffix       string // of the last character of a word
+	suffix       string // is put after the last character of a word
 	unknown      string // the token for characters that have none; "" leaves them out
 	normalizer   string
 	preTokenizer string
@@ -119,7 +119,7 @@ func parseVocabMerges(path string, vocab, merges []byte, beside map[string][]byt
 	v.scanIDs(s)
 	s.End()
 	if err := s.Err(); err != nil {
-		r.malformed("", "%v", err)
+		r.addMalformed("", "%v", err)
 	}
 	for i, line := range strings.Split(string(merges), "\n") {
 		line = strings.TrimSuffix(line, "\r")
@@ -128,7 +128,7 @@ func parseVocabMerges(path string, vocab, merges []byte, beside map[string][]byt
 		}
 		m, ok := splitMerge(line)
 		if !ok {
-			r.malformed(fmt.Sprintf("merges.txt line %d", i+1), "%s: two pieces with one blank between expected", quotePiece(line))
+			r.addMalformed(fmt.Sprintf("merges.txt line %d", i+1), "%s: two pieces with one blank between expected", quotePiece(line))
 		}
 		v.merges = append(v.merges, m)
 	}
@@ -140,17 +140,17 @@ func parseVocabMerges(path string, vocab, merges []byte, beside map[string][]byt
 	if err := r.err(); err != nil {
 		return nil, err
 	}
-	r.readDocument(r.objectAt(family.document(c, v.ids), ""), &v)
+	r.readDocument(r.objectAt(family.makeDocument(c, v.ids), ""), &v)
 	if err := r.err(); err != nil {
 		return nil, err
 	}
 	r.out.Kind = "vocab.json and merges.txt, " + family.name
 	r.out.encode = r.line.encode
-	r.out.finish()
+	r.out.finishVocabulary()
 	return r.out, nil
 }
 
-// bareConfig is what the files beside a vocabulary say.
+// bareConfig holds the settings from the files beside a vocabulary.
 type bareConfig struct {
 	class          string
 	addPrefixSpace bool
@@ -166,7 +166,7 @@ func (r *jsonReader) readConfig(beside map[string][]byte) *bareConfig {
 	for name, text := range beside {
 		m, err := jsontext.ParseObject(text, jsontext.Options{})
 		if err != nil {
-			r.malformed(name, "%v", err)
+			r.addMalformed(name, "%v", err)
 		}
 		documents[name] = m
 	}
@@ -174,36 +174,36 @@ func (r *jsonReader) readConfig(beside map[string][]byte) *bareConfig {
 	c.class = strings.TrimSuffix(config.text("tokenizer_class", ""), "Fast")
 	c.addPrefixSpace = config.flag("add_prefix_space", false)
 	if c.addPrefixSpace && c.class != "GPT2Tokenizer" {
-		r.unsupported(config.at("add_prefix_space"), "true; only GPT2Tokenizer is known with it")
+		r.addUnsupported(config.pathOf("add_prefix_space"), "true; only GPT2Tokenizer is known with it")
 	}
 	for key, known := range map[string]bool{"add_bos_token": false, "add_eos_token": false, "split_special_tokens": false, "do_lower_case": true} {
 		if config.flag(key, known) != known {
-			r.unsupported(config.at(key), "%v; %v is known", !known, known)
+			r.addUnsupported(config.pathOf(key), "%v; %v is known", !known, known)
 		}
 	}
 	decoder := takeOr(config, "added_tokens_decoder", "an object", map[string]any{})
 	for key, t := range decoder {
-		where := joinWhere(config.at("added_tokens_decoder"), key)
+		where := joinPath(config.pathOf("added_tokens_decoder"), key)
 		if id, err := strconv.Atoi(key); err != nil || id < 0 || id > maxID {
-			r.malformed(where, "%.40q is no id", key)
+			r.addMalformed(where, "%.40q is no id", key)
 			continue
 		}
 		c.addToken(r, t, where, json.Number(key), false)
 	}
 	for content, id := range documents[addedFile] {
-		c.addToken(r, map[string]any{"content": content, "normalized": true, "special": false}, joinWhere(addedFile, content), json.Number(strconv.Itoa(r.wholeAt(id, joinWhere(addedFile, content)))), false)
+		c.addToken(r, map[string]any{"content": content, "normalized": true, "special": false}, joinPath(addedFile, content), json.Number(strconv.Itoa(r.wholeNumberAt(id, joinPath(addedFile, content)))), false)
 	}
 	specials := r.objectAt(orEmpty(documents[specialsFile]), specialsFile)
 	for _, o := range []*fields{config, specials} {
 		for _, name := range namedTokens {
 			if t, _ := o.take(name); t != nil && c.named[name] == "" {
-				c.named[name] = c.addToken(r, t, o.at(name), "", true)
+				c.named[name] = c.addToken(r, t, o.pathOf(name), "", true)
 			}
 		}
 		if list, _ := o.take("additional_special_tokens"); list != nil {
 			all, _ := list.([]any)
 			for i, t := range all {
-				c.addToken(r, t, item(o.at("additional_special_tokens"), i), "", true)
+				c.addToken(r, t, itemPath(o.pathOf("additional_special_tokens"), i), "", true)
 			}
 		}
 	}
@@ -217,8 +217,9 @@ func orEmpty(m map[string]any) map[string]any {
 	return m
 }
 
-// addToken notes a token, written as its text or as an object, and gives its text. The
-// first that is said about a token counts; that it is special is said anywhere.
+// addToken adds a token, given as its text or as an object, and gives its text. If a token
+// is given several times, its first object counts, but it is special if any of them says
+// so.
 func (c *bareConfig) addToken(r *jsonReader, v any, where string, id json.Number, special bool) string {
 	if text, ok := v.(string); ok {
 		v = map[string]any{"content": text}
@@ -250,13 +251,13 @@ func (c *bareConfig) addToken(r *jsonReader, v any, where string, id json.Number
 	return content
 }
 
-// chooseFamily tells by the class that the configuration names, and without one by the
-// vocabulary, which is then said.
+// chooseFamily finds the family by the class that the configuration names. Without a class
+// it goes by the vocabulary and, where that leaves a doubt, adds a note.
 func (r *jsonReader) chooseFamily(c *bareConfig, ids map[string]int32) *bareFamily {
 	if c.class != "" {
 		f := familiesByClass[c.class]
 		if f == nil {
-			r.unsupported(joinWhere(configFile, "tokenizer_class"), "%.60q is not supported for vocab.json with merges.txt; CLIPTokenizer, Qwen2Tokenizer and GPT2Tokenizer are", c.class)
+			r.addUnsupported(joinPath(configFile, "tokenizer_class"), "%.60q is not supported for vocab.json with merges.txt; CLIPTokenizer, Qwen2Tokenizer and GPT2Tokenizer are", c.class)
 		}
 		return f
 	}
@@ -273,8 +274,9 @@ func (r *jsonReader) chooseFamily(c *bareConfig, ids map[string]int32) *bareFami
 	return f
 }
 
-// document makes the parts of a tokenizer.json besides the vocabulary and the merges.
-func (f *bareFamily) document(c *bareConfig, ids map[string]int32) map[string]any {
+// makeDocument makes the document of a tokenizer.json, without the vocabulary and the
+// merges.
+func (f *bareFamily) makeDocument(c *bareConfig, ids map[string]int32) map[string]any {
 	for _, text := range f.tokens {
 		t := parseOwn(text)
 		content := t["content"].(string)
@@ -358,7 +360,7 @@ func sortedTokens(tokens map[string]map[string]any) []string {
 	return all
 }
 
-// parseOwn reads JSON that stands in this package.
+// parseOwn parses JSON of this package, and panics where it is wrong.
 func parseOwn(text string) map[string]any {
 	m, err := jsontext.ParseObject([]byte(text), jsontext.Options{})
 	if err != nil {

@@ -69,8 +69,8 @@ type Limit struct {
 	Limit int64  `json:"limit"`
 }
 
-// References lists what a pickle refers to outside of this package's list, as
-// "module.name".
+// References lists the functions and classes that a pickle refers to and that are not in
+// this package's list, as "module.name".
 type References struct {
 	File       string   `json:"file"`
 	References []string `json:"references"`
@@ -100,6 +100,7 @@ type Bounds struct {
 	Have    int64  `json:"have"`
 }
 
-func format(kind *fault.Kind, file, reason string) error {
+// newFileFault makes an error that gives a file and a reason.
+func newFileFault(kind *fault.Kind, file, reason string) error {
 	return fault.New(kind, File{file, reason}, "%s: %s", file, reason)
 }

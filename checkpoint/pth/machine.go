@@ -18,15 +18,15 @@ type (
 	dict   struct{ keys, values []any }
 	global struct{ module, name string }
 	mark   struct{}
-	// opaque is a value that is no tensor and that nobody looks into: what it is in
-	// words, and what it was made of, in which tensors may be.
+	// opaque is a value that is not a tensor and that the machine does not interpret. The
+	// values in holds, from which it was made, may be tensors.
 	opaque struct {
-		is    string
+		is    string // what it is, in words
 		holds []any
 	}
-	// refused is a tensor of a kind that weft does not read; is says which.
+	// refused is a tensor of a kind that weft does not read; is names the kind.
 	refused struct{ is string }
-	// storage is what a persistent id names: the entry of the zip with the data.
+	// storage is the meaning of a persistent id: the entry of the zip that has the data.
 	storage struct {
 		class    string // "FloatStorage"
 		key      string
@@ -36,21 +36,21 @@ type (
 )
 
 const (
-	// maxValues bounds the values that a pickle makes, each of some hundred bytes at the
-	// most: a tensor takes about 30, so that is a state dict of 60,000.
+	// maxValues bounds the values that a pickle makes, each of at most some hundred bytes.
+	// A tensor takes about 30 values, so a state dict may have 60,000 tensors.
 	maxValues = 2_000_000
-	// freeValues are as many as any file may make; beyond them, one a byte of the file.
-	// Only a pickle that was packed has more.
+	// freeValues is how many values any file may make. A larger number needs a larger file,
+	// by one byte for each value. Only a compressed pickle makes more.
 	freeValues = 100_000
-	// maxReferences bounds how many foreign references are listed.
+	// maxReferences bounds the unknown references that an error lists.
 	maxReferences = 100
 	// maxNumber bounds the text of a number.
 	maxNumber = 64
 )
 
-// machine interprets a pickle. Every instruction takes at least a byte and adds at
-// most one value, and a value refers to others, never copies them: memory is
-// bounded by the length of the pickle, and by maxValues.
+// machine interprets a pickle. Its memory is bounded by the length of the pickle and by
+// maxValues: every instruction takes at least one byte and adds at most one value, and a
+// value refers to other values and never copies them.
 type machine struct {
 	b      []byte
 	pos    int
@@ -59,13 +59,13 @@ type machine struct {
 	values int // made so far
 	limit  int // of values
 	spare  int // values that may still be copied from one container to another
-	// foreign are the references to what is not in the list, in the order met.
+	// foreign are the references that are not in the list, in the order of the pickle.
 	foreign []string
 	err     error
 }
 
-// pickleError is a reason and the instruction it applies to. limit is set where a
-// bound was passed.
+// pickleError is a reason and the place of the instruction at fault. limit is set where
+// the pickle exceeds a bound.
 type pickleError struct {
 	pos    int
 	reason string
@@ -74,16 +74,16 @@ type pickleError struct {
 
 func (e *pickleError) Error() string { return fmt.Sprintf("pickle byte %d: %s", e.pos, e.reason) }
 
-// foreignError lists what a pickle refers to that is in no list.
+// foreignError lists the references of a pickle that are not in the list.
 type foreignError struct{ names []string }
 
 func (e *foreignError) Error() string {
 	return "refers to " + strings.Join(e.names, ", ")
 }
 
-// unpickle runs a pickle of a file of size bytes to its STOP and gives what is then on
-// the stack. A reference
-// to anything outside of the list is an error wherever it stands, behind the STOP too.
+// unpickle interprets a pickle of a file of size bytes up to its STOP and gives the value
+// on top of the stack. A reference to anything outside of the list is an error wherever it
+// is, even after the STOP.
 func unpickle(b []byte, size int64) (any, error) {
 	m := newMachine(b, size)
 	v := m.runToStop()
@@ -99,7 +99,7 @@ func unpickle(b []byte, size int64) (any, error) {
 	return v, m.err
 }
 
-// newMachine makes one for a pickle that lies in a file of size bytes.
+// newMachine makes a machine for a pickle in a file of size bytes.
 func newMachine(b []byte, size int64) *machine {
 	return &machine{b: b, memo: map[uint64]any{}, spare: len(b), limit: int(min(maxValues, freeValues+size))}
 }
@@ -108,14 +108,14 @@ func newMachine(b []byte, size int64) *machine {
 func (m *machine) runToStop() any {
 	for m.err == nil {
 		at := m.pos
-		op := m.take(1)
+		op := m.takeBytes(1)
 		if m.err != nil {
 			break
 		}
 		if op[0] == '.' {
 			return m.pop()
 		}
-		m.step(op[0])
+		m.runInstruction(op[0])
 		if e, ok := m.err.(*pickleError); ok && e.pos < 0 {
 			e.pos = at
 		}
@@ -129,8 +129,8 @@ func (m *machine) fail(format string, args ...any) {
 	}
 }
 
-// take gives the next n bytes.
-func (m *machine) take(n uint64) []byte {
+// takeBytes gives the next n bytes.
+func (m *machine) takeBytes(n uint64) []byte {
 	if m.err != nil || n > uint64(len(m.b)-m.pos) {
 		if m.err == nil {
 			m.err = &pickleError{pos: m.pos, reason: fmt.Sprintf("%d bytes needed, %d left", n, len(m.b)-m.pos)}
@@ -141,20 +141,20 @@ func (m *machine) take(n uint64) []byte {
 	return m.b[m.pos-int(n) : m.pos]
 }
 
-// line gives the text up to the next line feed.
-func (m *machine) line() string {
+// takeLine gives the text up to the next line feed.
+func (m *machine) takeLine() string {
 	i := bytes.IndexByte(m.b[m.pos:], '\n')
 	if i < 0 {
 		m.fail("line without an end")
 		return ""
 	}
-	return strings.TrimSuffix(string(m.take(uint64(i + 1))[:i]), "\r")
+	return strings.TrimSuffix(string(m.takeBytes(uint64(i + 1))[:i]), "\r")
 }
 
-// number reads n bytes, little-endian.
-func (m *machine) number(n int) uint64 {
+// takeNumber reads n bytes, little-endian.
+func (m *machine) takeNumber(n int) uint64 {
 	var b [8]byte
-	copy(b[:], m.take(uint64(n)))
+	copy(b[:], m.takeBytes(uint64(n)))
 	return binary.LittleEndian.Uint64(b[:])
 }
 
@@ -163,14 +163,15 @@ func (m *machine) push(v any) {
 	m.stack = append(m.stack, v)
 }
 
-// countValue counts what is put on the stack or remembered.
+// countValue counts a value that is pushed on the stack or remembered, up to the limit.
 func (m *machine) countValue() {
 	if m.values++; m.values > m.limit && m.err == nil {
 		m.err = &pickleError{pos: -1, reason: fmt.Sprintf("more than %d values", m.limit), limit: &Limit{What: "values of the pickle", Have: int64(m.values), Limit: int64(m.limit)}}
 	}
 }
 
-// noteReference gives a reference to a function or class, and notes one that is not in the list.
+// noteReference makes a reference to a function or class. If it is not in the list, it is
+// added to foreign.
 func (m *machine) noteReference(module, name string) global {
 	g := global{module, name}
 	if text := clipText(module + "." + name); !isKnownReference(g) && len(m.foreign) < maxReferences && !slices.Contains(m.foreign, text) {
@@ -197,7 +198,7 @@ func (m *machine) top() any {
 	return m.stack[len(m.stack)-1]
 }
 
-// popMark takes everything above the last mark, and the mark.
+// popMark removes everything above the last mark, and the mark.
 func (m *machine) popMark() []any {
 	for i := len(m.stack) - 1; i >= 0; i-- {
 		if _, ok := m.stack[i].(mark); ok {
@@ -220,15 +221,15 @@ func (m *machine) popN(n int) tuple {
 	return items
 }
 
-// step runs one instruction. The letters are those of Python's pickletools.
-func (m *machine) step(op byte) {
+// runInstruction runs one instruction. The letters are those of Python's pickletools.
+func (m *machine) runInstruction(op byte) {
 	switch op {
 	case 0x80: // PROTO
-		if v := m.number(1); v > 5 {
+		if v := m.takeNumber(1); v > 5 {
 			m.fail("protocol %d; 5 is the newest known", v)
 		}
 	case 0x95: // FRAME
-		m.take(8)
+		m.takeBytes(8)
 	case '(':
 		m.push(mark{})
 	case '0':
@@ -242,8 +243,8 @@ func (m *machine) step(op byte) {
 	case 0x88, 0x89: // NEWTRUE, NEWFALSE
 		m.push(op == 0x88)
 	case 'c': // GLOBAL
-		module := m.line()
-		name := m.line()
+		module := m.takeLine()
+		name := m.takeLine()
 		if m.err == nil {
 			m.push(m.noteReference(module, name))
 		}
@@ -257,12 +258,12 @@ func (m *machine) step(op byte) {
 		}
 		m.push(m.noteReference(module, name))
 	case 0x82, 0x83, 0x84: // EXT1, 2, 4: a number that a registry gives a meaning
-		m.push(m.noteReference("copyreg", fmt.Sprintf("extension_%d", m.number(1<<(op-0x82)))))
+		m.push(m.noteReference("copyreg", fmt.Sprintf("extension_%d", m.takeNumber(1<<(op-0x82)))))
 	case 'i': // INST
-		module := m.line()
-		name := m.line()
+		module := m.takeLine()
+		name := m.takeLine()
 		if m.err == nil {
-			m.push(m.call(m.noteReference(module, name), tuple(m.popMark())))
+			m.push(m.resultOfCall(m.noteReference(module, name), tuple(m.popMark())))
 		}
 	case 'o': // OBJ
 		items := m.popMark()
@@ -270,78 +271,78 @@ func (m *machine) step(op byte) {
 			m.fail("an object without a class")
 			return
 		}
-		m.push(m.call(items[0], tuple(items[1:])))
+		m.push(m.resultOfCall(items[0], tuple(items[1:])))
 	case 'R', 0x81: // REDUCE, NEWOBJ
 		v := m.popN(2)
-		m.push(m.call(v[0], v[1]))
+		m.push(m.resultOfCall(v[0], v[1]))
 	case 0x92: // NEWOBJ_EX
 		v := m.popN(3)
-		m.push(m.call(v[0], v[1]))
+		m.push(m.resultOfCall(v[0], v[1]))
 	case 'b': // BUILD: the state of an object, such as the version of a module
 		state := m.pop()
 		if o, ok := m.top().(*opaque); ok {
 			o.holds = append(o.holds, state)
 		}
 	case 'P': // PERSID
-		m.line()
+		m.takeLine()
 		m.fail("a persistent id that is text")
 	case 'Q': // BINPERSID
-		m.push(m.persistent(m.pop()))
+		m.push(m.readStorageID(m.pop()))
 	default:
-		if !m.scalar(op) && !m.container(op) && !m.memoize(op) {
+		if !m.runScalar(op) && !m.runContainer(op) && !m.runMemo(op) {
 			m.fail("unknown instruction %#02x", op)
 		}
 	}
 }
 
-// scalar runs the instructions that push numbers and text.
-func (m *machine) scalar(op byte) bool {
+// runScalar runs the instructions that push numbers and text; false is another instruction.
+func (m *machine) runScalar(op byte) bool {
 	switch op {
 	case 'J':
-		m.push(int64(int32(m.number(4))))
+		m.push(int64(int32(m.takeNumber(4))))
 	case 'K':
-		m.push(int64(m.number(1)))
+		m.push(int64(m.takeNumber(1)))
 	case 'M':
-		m.push(int64(m.number(2)))
+		m.push(int64(m.takeNumber(2)))
 	case 'I', 'L': // INT, LONG
-		m.push(integerLine(m.line()))
+		m.push(decodeIntegerLine(m.takeLine()))
 	case 0x8a: // LONG1
-		m.push(long(m.take(m.number(1))))
+		m.push(decodeLong(m.takeBytes(m.takeNumber(1))))
 	case 0x8b: // LONG4
-		m.push(long(m.take(m.number(4))))
+		m.push(decodeLong(m.takeBytes(m.takeNumber(4))))
 	case 'F':
-		text := m.line()
+		text := m.takeLine()
 		v, err := strconv.ParseFloat(text[:min(len(text), maxNumber)], 64)
 		if err != nil || len(text) > maxNumber {
 			m.fail("bad float")
 		}
 		m.push(v)
 	case 'G':
-		m.push(math.Float64frombits(binary.BigEndian.Uint64(append(make([]byte, 0, 8), m.take(8)...))))
+		m.push(math.Float64frombits(binary.BigEndian.Uint64(append(make([]byte, 0, 8), m.takeBytes(8)...))))
 	case 'X': // BINUNICODE
-		m.push(string(m.take(m.number(4))))
+		m.push(string(m.takeBytes(m.takeNumber(4))))
 	case 0x8c: // SHORT_BINUNICODE
-		m.push(string(m.take(m.number(1))))
+		m.push(string(m.takeBytes(m.takeNumber(1))))
 	case 0x8d: // BINUNICODE8
-		m.push(string(m.take(m.number(8))))
+		m.push(string(m.takeBytes(m.takeNumber(8))))
 	case 'U': // SHORT_BINSTRING
-		m.push(string(m.take(m.number(1))))
+		m.push(string(m.takeBytes(m.takeNumber(1))))
 	case 'T': // BINSTRING
-		m.push(string(m.take(m.number(4))))
+		m.push(string(m.takeBytes(m.takeNumber(4))))
 	case 'V': // UNICODE
-		text := m.line()
+		text := m.takeLine()
 		if strings.Contains(text, `\`) {
 			m.fail("text with escapes")
 		}
 		m.push(text)
 	case 'B': // BINBYTES
-		m.take(m.number(4))
+		m.takeBytes(m.takeNumber(4))
 		m.push(&opaque{is: "bytes"})
 	case 'C': // SHORT_BINBYTES
-		m.take(m.number(1))
+		m.takeBytes(m.takeNumber(1))
 		m.push(&opaque{is: "bytes"})
 	case 0x8e, 0x96: // BINBYTES8, BYTEARRAY8
-		m.take(m.number(8))
+		m.takeBytes(m.takeNumber(8))
 		m.push(&opaque{is: "bytes"})
 	default:
 		return false
@@ -349,8 +350,8 @@ func (m *machine) scalar(op byte) bool {
 	return true
 }
 
-// integerLine reads the text of INT or LONG; "00" and "01" are how bools were written.
-func integerLine(text string) any {
+// decodeIntegerLine reads the text of INT or LONG; "00" and "01" are how bools were written.
+func decodeIntegerLine(text string) any {
 	switch text {
 	case "00":
 		return false
@@ -367,8 +368,9 @@ func integerLine(text string) any {
 	return v
 }
 
-// long reads two's complement of any length.
-func long(b []byte) any {
+// decodeLong reads an integer in two's complement. Integers of more than 8 bytes are
+// opaque.
+func decodeLong(b []byte) any {
 	if len(b) > 8 {
 		return &opaque{is: "a number"}
 	}
@@ -382,8 +384,9 @@ func long(b []byte) any {
 	return int64(v)
 }
 
-// container runs the instructions that build tuples, lists, dicts and sets.
-func (m *machine) container(op byte) bool {
+// runContainer runs the instructions that build tuples, lists, dicts and sets; false is
+// another instruction.
+func (m *machine) runContainer(op byte) bool {
 	switch op {
 	case ')':
 		m.push(tuple{})
@@ -419,7 +422,7 @@ func (m *machine) container(op byte) bool {
 	return true
 }
 
-// appendItems appends to the list, or to what else takes items, on top of the stack.
+// appendItems appends to the list or opaque value on top of the stack.
 func (m *machine) appendItems(v ...any) {
 	switch top := m.top().(type) {
 	case *list:
@@ -431,7 +434,7 @@ func (m *machine) appendItems(v ...any) {
 	}
 }
 
-// setItems adds pairs to the dict, or to what else takes them, on top of the stack.
+// setItems adds pairs of key and value to the dict or opaque value on top of the stack.
 func (m *machine) setItems(pairs []any) {
 	if len(pairs)%2 != 0 {
 		m.fail("a key without a value")
@@ -439,7 +442,7 @@ func (m *machine) setItems(pairs []any) {
 	}
 	switch top := m.top().(type) {
 	case *dict:
-		top.add(pairs)
+		top.addPairs(pairs)
 	case *opaque:
 		top.holds = append(top.holds, pairs...)
 	default:
@@ -447,45 +450,46 @@ func (m *machine) setItems(pairs []any) {
 	}
 }
 
-func (d *dict) add(pairs []any) {
+func (d *dict) addPairs(pairs []any) {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		d.keys, d.values = append(d.keys, pairs[i]), append(d.values, pairs[i+1])
 	}
 }
 
-// memoize runs the instructions that remember and recall values.
-func (m *machine) memoize(op byte) bool {
+// runMemo runs the instructions that remember values and recall them; false is another
+// instruction.
+func (m *machine) runMemo(op byte) bool {
 	m.countValue()
 	switch op {
 	case 'q':
-		m.memo[m.number(1)] = m.top()
+		m.memo[m.takeNumber(1)] = m.top()
 	case 'r':
-		m.memo[m.number(4)] = m.top()
+		m.memo[m.takeNumber(4)] = m.top()
 	case 0x94: // MEMOIZE
 		m.memo[uint64(len(m.memo))] = m.top()
 	case 'p':
-		i, err := strconv.ParseUint(m.line(), 10, 64)
+		i, err := strconv.ParseUint(m.takeLine(), 10, 64)
 		if err != nil {
 			m.fail("bad memo number")
 		}
 		m.memo[i] = m.top()
 	case 'h':
-		m.recall(m.number(1))
+		m.pushRemembered(m.takeNumber(1))
 	case 'j':
-		m.recall(m.number(4))
+		m.pushRemembered(m.takeNumber(4))
 	case 'g':
-		i, err := strconv.ParseUint(m.line(), 10, 64)
+		i, err := strconv.ParseUint(m.takeLine(), 10, 64)
 		if err != nil {
 			m.fail("bad memo number")
 		}
-		m.recall(i)
+		m.pushRemembered(i)
 	default:
 		return false
 	}
 	return true
 }
 
-func (m *machine) recall(i uint64) {
+func (m *machine) pushRemembered(i uint64) {
 	v, ok := m.memo[i]
 	if !ok {
 		m.fail("nothing remembered as %d", i)
@@ -493,8 +497,9 @@ func (m *machine) recall(i uint64) {
 	m.push(v)
 }
 
-// persistent reads torch's id of a storage: ('storage', class, key, location, elements).
-func (m *machine) persistent(id any) any {
+// readStorageID reads a persistent id as torch writes it: ('storage', class, key,
+// location, elements).
+func (m *machine) readStorageID(id any) any {
 	t, ok := id.(tuple)
 	if !ok || len(t) < 5 || t[0] != "storage" {
 		m.fail("a persistent id that is no storage")

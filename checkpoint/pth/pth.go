@@ -18,22 +18,22 @@ const (
 	// maxPickle is the largest pickle that is read. Those of models of 14 billion
 	// parameters have 200 KB.
 	maxPickle = 16 << 20
-	// maxUnpacked is how many times its packed size a pickle may have; torch does not
-	// pack it, and those who do get a tenth.
+	// maxUnpacked bounds the ratio of a pickle's size to its compressed size. torch does not
+	// compress it, and tools that do reduce it to a tenth.
 	maxUnpacked = 50
-	// maxEntries bounds the entries of the zip, one a storage.
+	// maxEntries bounds the entries of the zip; each storage is one.
 	maxEntries = 1 << 20
 	// maxDepth bounds the search for a state dict.
 	maxDepth = 4
-	// maxSearch bounds the values looked at when tensors in other values are counted.
+	// maxSearch bounds the values that are looked at to count the tensors inside a value.
 	maxSearch = 1 << 20
 )
 
 // Archive is the directory of a .pth file.
 type Archive struct {
 	Tensors []Tensor // in the order of the state dict
-	Under   []string // the keys that lead to the state dict, where it is not the file's own value
-	Others  []string // keys of the state dict whose values are no tensors, and what they are
+	Under   []string // the keys that lead from the file's value to the state dict; empty if it is the state dict
+	Others  []string // keys of the state dict whose values are not tensors, and what they are
 	Beside  []string // keys beside those of Under, and what their values are
 	Strange []string // entries of the zip that torch.save does not write
 }
@@ -42,7 +42,7 @@ type Archive struct {
 func Read(r io.ReaderAt, size int64, file string) (*Archive, error) {
 	z, err := zip.NewReader(r, size)
 	if err != nil {
-		return nil, notZip(r, size, file)
+		return nil, notZipFault(r, size, file)
 	}
 	if err := checkEnd(r, size, file); err != nil {
 		return nil, err
@@ -50,9 +50,9 @@ func Read(r io.ReaderAt, size int64, file string) (*Archive, error) {
 	if n := len(z.File); n > maxEntries {
 		return nil, fault.New(ErrLimit, Limit{file, "entries", int64(n), maxEntries}, "%s has %d entries; a file of tensors has at most %d", file, n, maxEntries)
 	}
-	root, err := rootOf(z)
+	root, err := findRootFolder(z)
 	if err != nil {
-		return nil, format(ErrFormat, file, err.Error())
+		return nil, newFileFault(ErrFormat, file, err.Error())
 	}
 	a := &Archive{}
 	entries := map[string]*zip.File{}
@@ -63,9 +63,9 @@ func Read(r io.ReaderAt, size int64, file string) (*Archive, error) {
 			a.Strange = append(a.Strange, f.Name)
 			continue
 		case entries[name] != nil:
-			return nil, format(ErrFormat, file, "entry "+f.Name+" twice")
+			return nil, newFileFault(ErrFormat, file, "entry "+f.Name+" twice")
 		case name == "constants.pkl":
-			return nil, format(ErrFormat, file, "it is a TorchScript program: load it with torch.jit.load and save its state_dict()")
+			return nil, newFileFault(ErrFormat, file, "it is a TorchScript program: load it with torch.jit.load and save its state_dict()")
 		case !strings.HasPrefix(name, "data/") && !strings.HasPrefix(name, ".") && !slices.Contains([]string{"data.pkl", "byteorder", "version"}, name):
 			a.Strange = append(a.Strange, f.Name)
 		}
@@ -75,19 +75,20 @@ func Read(r io.ReaderAt, size int64, file string) (*Archive, error) {
 		order, err := readEntry(entries["byteorder"], 64)
 		switch text := strings.TrimSpace(string(order)); {
 		case err != nil:
-			return nil, format(ErrFormat, file, "byteorder: "+err.Error())
+			return nil, newFileFault(ErrFormat, file, "byteorder: "+err.Error())
 		case text != "little":
-			return nil, format(ErrByteOrder, file, fmt.Sprintf("its byte order is %.20q; weft reads little-endian files: load and save it on a machine of that order", text))
+			return nil, newFileFault(ErrByteOrder, file, fmt.Sprintf("its byte order is %.20q; weft reads little-endian files: load and save it on a machine of that order", text))
 		}
 	}
 	value, err := readPickle(entries["data.pkl"], size, file)
 	if err != nil {
 		return nil, err
 	}
-	return a, a.build(value, entries, size, file)
+	return a, a.addTensors(value, entries, size, file)
 }
 
-// readPickle reads and interprets data.pkl. What it unpacks to is bounded before it is read.
+// readPickle reads and interprets data.pkl. Its uncompressed size is checked before it is
+// read.
 func readPickle(f *zip.File, size int64, file string) (any, error) {
 	have, limit := f.UncompressedSize64, min(maxPickle, max(64<<10, maxUnpacked*f.CompressedSize64))
 	if have > limit {
@@ -98,7 +99,7 @@ func readPickle(f *zip.File, size int64, file string) (any, error) {
 	}
 	text, err := readEntry(f, int64(limit))
 	if err != nil {
-		return nil, format(ErrFormat, file, "data.pkl: "+err.Error())
+		return nil, newFileFault(ErrFormat, file, "data.pkl: "+err.Error())
 	}
 	value, err := unpickle(text, size)
 	var e *pickleError
@@ -119,28 +120,30 @@ func readPickle(f *zip.File, size int64, file string) (any, error) {
 	return nil, err
 }
 
-// notZip says what a file is that is no zip: the format of old torch, or one that is
-// cut short, with the least size that it had.
-func notZip(r io.ReaderAt, size int64, file string) error {
+// notZipFault makes the error for a file that is not a zip: it has the format of old
+// torch, or it is a zip that is cut short, for which the error gives the least size that
+// it had.
+func notZipFault(r io.ReaderAt, size int64, file string) error {
 	head := make([]byte, min(size, 4))
 	if n, err := r.ReadAt(head, 0); err != nil && n < len(head) {
-		return format(ErrNotZip, file, "it cannot be read: "+err.Error())
+		return newFileFault(ErrNotZip, file, "it cannot be read: "+err.Error())
 	}
 	switch {
 	case len(head) == 4 && string(head) == "PK\x03\x04":
-		if need := leastZip(r, size); need > size {
+		if need := leastZipSize(r, size); need > size {
 			return fault.New(ErrTruncated, Extent{File: file, Need: need, Have: size}, "%s is cut short: need at least %d bytes, have %d; fetch it again", file, need, size)
 		}
-		return format(ErrNotZip, file, fmt.Sprintf("it begins as a zip and its directory, at the end, is damaged or not there: cut short, of %d bytes; fetch it again", size))
+		return newFileFault(ErrNotZip, file, fmt.Sprintf("it begins as a zip and its directory, at the end, is damaged or not there: cut short, of %d bytes; fetch it again", size))
 	case len(head) > 1 && head[0] == 0x80 && head[1] <= 5:
-		return format(ErrLegacy, file, "it has the format of torch before 1.6; load and save it again with a newer torch")
+		return newFileFault(ErrLegacy, file, "it has the format of torch before 1.6; load and save it again with a newer torch")
 	}
-	return format(ErrNotZip, file, fmt.Sprintf("it is no zip, as torch.save writes: it has %d bytes", size))
+	return newFileFault(ErrNotZip, file, fmt.Sprintf("it is no zip, as torch.save writes: it has %d bytes", size))
 }
 
-// leastZip follows the entries from the start of a zip and gives where the last one
-// whose beginning is there would end, with a directory behind.
-func leastZip(r io.ReaderAt, size int64) int64 {
+// leastZipSize gives the least size of a zip of which only the beginning is there. It
+// follows the entries to the last one that begins in the file, and adds the least size of
+// a directory to the place where that entry would end.
+func leastZipSize(r io.ReaderAt, size int64) int64 {
 	const header, directory = 30, 22
 	at := int64(0)
 	for range maxEntries {
@@ -161,12 +164,12 @@ func leastZip(r io.ReaderAt, size int64) int64 {
 	return at + directory
 }
 
-// checkEnd wants nothing behind the zip's directory.
+// checkEnd refuses a file that goes on after the zip's directory.
 func checkEnd(r io.ReaderAt, size int64, file string) error {
 	const directory, longest = 22, 22 + math.MaxUint16
 	tail := make([]byte, min(size, longest))
 	if _, err := r.ReadAt(tail, size-int64(len(tail))); err != nil && err != io.EOF {
-		return format(ErrNotZip, file, "it cannot be read: "+err.Error())
+		return newFileFault(ErrNotZip, file, "it cannot be read: "+err.Error())
 	}
 	at := bytes.LastIndex(tail, []byte("PK\x05\x06"))
 	if at < 0 || at+directory > len(tail) {
@@ -190,8 +193,8 @@ func listNames(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// rootOf finds the folder in the zip that has the pickle.
-func rootOf(z *zip.Reader) (string, error) {
+// findRootFolder gives the folder in the zip that has the pickle, with its slash.
+func findRootFolder(z *zip.Reader) (string, error) {
 	var roots []string
 	for _, f := range z.File {
 		if root, ok := strings.CutSuffix(f.Name, "data.pkl"); ok && strings.Count(root, "/") == 1 && strings.HasSuffix(root, "/") {
@@ -220,10 +223,11 @@ func readEntry(f *zip.File, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(r, limit))
 }
 
-// build finds the state dict in a pickle's value and places its tensors.
-func (a *Archive) build(value any, entries map[string]*zip.File, size int64, file string) error {
+// addTensors finds the state dict in a pickle's value and adds its tensors, each with its
+// place in the file.
+func (a *Archive) addTensors(value any, entries map[string]*zip.File, size int64, file string) error {
 	look := &search{left: maxSearch}
-	d, err := a.stateDict(value, look, file)
+	d, err := a.findStateDict(value, look, file)
 	if err != nil {
 		return err
 	}
@@ -257,20 +261,20 @@ func (a *Archive) build(value any, entries map[string]*zip.File, size int64, fil
 			faults.Add(fault.New(ErrTensorKind, Value{file, name, is}, "%s: %s is %s, which weft does not read; save it as a plain tensor (dense, on the CPU, .detach().clone())", file, name, is))
 			continue
 		}
-		e, err := v.locate(entries, size, file, name)
+		e, err := v.findStorage(entries, size, file, name)
 		if err != nil {
 			faults.Add(err)
 			continue
 		}
-		t, err := v.resolve(file, name, e)
+		t, err := v.resolveTensor(file, name, e)
 		faults.Add(err)
 		a.Tensors = append(a.Tensors, t)
 	}
 	return faults.Err()
 }
 
-// locate gives the place of a tensor's storage.
-func (v *view) locate(entries map[string]*zip.File, size int64, file, name string) (entry, error) {
+// findStorage gives the place of a tensor's storage in the file.
+func (v *view) findStorage(entries map[string]*zip.File, size int64, file, name string) (entry, error) {
 	f := entries["data/"+v.storage.key]
 	bad := func(reason string) (entry, error) {
 		return entry{}, fault.New(ErrStorage, Value{file, name, reason}, "%s: the storage %s of tensor %s is %s", file, v.storage.key, name, reason)
@@ -292,16 +296,16 @@ func (v *view) locate(entries map[string]*zip.File, size int64, file, name strin
 }
 
 var (
-	// wrappers are keys under which trainers put the state dict, the likeliest first.
+	// wrappers are keys under which trainers store the state dict, the most likely first.
 	wrappers = []string{"module", "state_dict", "model", "model_state_dict", "net", "generator", "transformer", "dit"}
-	// trainerKeys are what trainers put beside it.
+	// trainerKeys are keys of the other values that trainers store.
 	trainerKeys = []string{"optimizer", "optimizers", "optimizer_state_dict", "optimizer_states", "lr_scheduler", "lr_schedulers", "scheduler", "scaler", "grad_scaler", "amp",
 		"rng_state", "rng_states", "random_states", "cuda_rng_state", "torch_rng_state", "random_rng_state", "callbacks", "loops", "hyper_parameters", "args", "config",
 		"epoch", "step", "global_step", "iteration", "critic", "discriminator", "loss_scaler", "client_lr_scheduler"}
 )
 
-// stateDict finds the dict that has tensors: the value itself, or one inside it.
-func (a *Archive) stateDict(value any, look *search, file string) (*dict, error) {
+// findStateDict finds the dict that has the tensors: the value itself, or a dict inside it.
+func (a *Archive) findStateDict(value any, look *search, file string) (*dict, error) {
 	d, ok := value.(*dict)
 	if !ok {
 		return nil, fault.New(ErrStateDict, Dicts{file, []string{}}, "%s holds %s, and no dict of names and tensors", file, look.describeValue(value))
@@ -340,8 +344,9 @@ func (a *Archive) stateDict(value any, look *search, file string) (*dict, error)
 	return d, nil
 }
 
-// likeliestKey picks the key of a state dict among those of dicts with tensors. Where
-// tensors lie beside the dicts, only a wrapper's name says that the state dict is in one.
+// likeliestKey picks the key of the state dict among the keys of dicts with tensors. Where
+// there are tensors beside these dicts, they may be the state dict themselves, so only the
+// name of a wrapper counts.
 func likeliestKey(keys []string, tensorsBeside bool) []string {
 	for _, w := range wrappers {
 		if slices.Contains(keys, w) {
@@ -359,8 +364,8 @@ func likeliestKey(keys []string, tensorsBeside bool) []string {
 
 func (d *dict) hasTensors() bool { return slices.ContainsFunc(d.values, isTensor) }
 
-// leadsToTensors looks a few levels down. A pickle's dicts may contain each other,
-// so each is looked at once.
+// leadsToTensors says whether a dict has tensors, or dicts that lead to tensors, down to a
+// depth. The dicts of a pickle may contain each other, so each is looked at once.
 func (d *dict) leadsToTensors(depth int, seen map[*dict]bool) bool {
 	if seen[d] || depth == 0 {
 		return false
@@ -381,10 +386,11 @@ func clipText(name string) string {
 	return name[:longest] + "..."
 }
 
-// search counts tensors in values that may contain each other; left bounds its steps.
+// search counts tensors in values that may contain each other; left is the number of
+// values that it may still look at.
 type search struct{ left int }
 
-// tensorsIn counts the tensors in a value, as far as the search still goes.
+// tensorsIn counts the tensors in a value, until the search has looked at maxSearch values.
 func (s *search) tensorsIn(v any) int { return s.countWithin(v, 0) }
 
 func (s *search) countWithin(v any, depth int) int {

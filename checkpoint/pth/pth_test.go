@@ -16,8 +16,8 @@ import (
 	"weft/fault"
 )
 
-// a15 is the pickle of the field report: tensor w, shape (2,3), strides (1,2), offset 0.
-const a15 = "80027d58010000007763746f7263682e5f7574696c730a5f72656275696c645f74656e736f725f76320a2828580700000073746f72616765" +
+// transposedPickle is what torch writes for a transposed tensor: w of shape (2,3) with strides (1,2) and offset 0.
+const transposedPickle = "80027d58010000007763746f7263682e5f7574696c730a5f72656275696c645f74656e736f725f76320a2828580700000073746f72616765" +
 	"63746f7263680a466c6f617453746f726167650a58010000003058030000006370754b0674514b004b024b03864b014b02868963636f6c6c" +
 	"656374696f6e730a4f726465726564446963740a29527452732e"
 
@@ -77,11 +77,11 @@ var six = func() []byte {
 	return b
 }()
 
-func TestA15(t *testing.T) {
-	pickle := unhex(t, a15)
+func TestTransposedPickle(t *testing.T) {
+	pickle := unhex(t, transposedPickle)
 	sum := sha256.Sum256(pickle)
 	if len(pickle) != 138 || hex.EncodeToString(sum[:])[:16] != "2897d6eea81a5e39" {
-		t.Fatal("the pickle is not the report's")
+		t.Fatal("the pickle is not the one that torch wrote")
 	}
 	file := func(data []byte) []byte {
 		return pack(t, "archive/data.pkl", pickle, "archive/byteorder", []byte("little"), "archive/data/0", data, "archive/version", []byte("3\n"))
@@ -536,7 +536,7 @@ func TestAmplification(t *testing.T) {
 }
 
 func FuzzPickle(f *testing.F) {
-	f.Add(unhex(f, a15))
+	f.Add(unhex(f, transposedPickle))
 	f.Add(program(func(s *script) {
 		s.raw('}').text("w").tensor("FloatStorage", 6, 0, []int64{2, 3}, []int64{1, 2}).raw('s')
 	}))

@@ -47,9 +47,10 @@ var dtypes = map[string]string{
 // otherSizes are the bytes of an element of those types that weft can list but not read.
 var otherSizes = map[string]int64{"C64": 8, "F8_E8M0": 1, "F8_E4M3FNUZ": 1, "F8_E5M2FNUZ": 1}
 
-// call gives what a function of a pickle would: tensors for those that rebuild
-// tensors, a dict for those that make one, and an inert object for all others.
-func (m *machine) call(f, args any) any {
+// resultOfCall gives the result of a call in a pickle, without running anything: a tensor
+// for functions that rebuild tensors, a dict for those that make one, and an inert object
+// for all others.
+func (m *machine) resultOfCall(f, args any) any {
 	a, ok := args.(tuple)
 	if !ok {
 		m.fail("arguments that are no tuple")
@@ -65,7 +66,7 @@ func (m *machine) call(f, args any) any {
 	case "collections.defaultdict", "builtins.dict", "__builtin__.dict":
 		return &dict{}
 	case "torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_tensor_v3", "torch._utils._rebuild_tensor":
-		return m.rebuild(g.name, a)
+		return m.rebuildTensor(g.name, a)
 	case "torch._utils._rebuild_parameter", "torch._utils._rebuild_parameter_with_state", "torch.nn.parameter.Parameter", "torch.nn.parameter.Buffer":
 		if len(a) > 0 && isTensor(a[0]) {
 			return a[0]
@@ -87,8 +88,8 @@ func (m *machine) call(f, args any) any {
 	return &opaque{is: g.module + "." + g.name, holds: a}
 }
 
-// rebuildFromType reads (function, class, arguments, state): a tensor of a class. Of
-// torch's own classes it is what the function gives.
+// rebuildFromType reads (function, class, arguments, state), a tensor of a class. For
+// torch's own classes, it is the tensor that the function gives.
 func (m *machine) rebuildFromType(a tuple) any {
 	if len(a) < 3 {
 		m.fail("a tensor of a class without its arguments")
@@ -102,7 +103,7 @@ func (m *machine) rebuildFromType(a tuple) any {
 	}
 	switch class.module + "." + class.name {
 	case "torch.Tensor", "torch._tensor.Tensor", "torch.nn.parameter.Parameter", "torch.nn.parameter.Buffer":
-		return m.call(inner, a[2])
+		return m.resultOfCall(inner, a[2])
 	}
 	return &refused{"a tensor of the class " + class.module + "." + class.name}
 }
@@ -116,7 +117,7 @@ func isTensor(v any) bool {
 	return false
 }
 
-// orderedDict takes the pairs, if any, that an ordered dict is made from.
+// orderedDict makes a dict from the pairs in the arguments, if there are any.
 func (m *machine) orderedDict(args tuple) *dict {
 	d := &dict{}
 	if len(args) == 0 {
@@ -130,17 +131,17 @@ func (m *machine) orderedDict(args tuple) *dict {
 		for _, item := range l.items {
 			switch pair := item.(type) {
 			case tuple:
-				d.add(pair[:min(len(pair), 2)])
+				d.addPairs(pair[:min(len(pair), 2)])
 			case *list:
-				d.add(pair.items[:min(len(pair.items), 2)])
+				d.addPairs(pair.items[:min(len(pair.items), 2)])
 			}
 		}
 	}
 	return d
 }
 
-// rebuild reads (storage, offset, shape, strides, requires_grad, hooks[, dtype][, metadata]).
-func (m *machine) rebuild(name string, a tuple) any {
+// rebuildTensor reads (storage, offset, shape, strides, requires_grad, hooks[, dtype][, metadata]).
+func (m *machine) rebuildTensor(name string, a tuple) any {
 	bad := func() any {
 		m.fail("%s is not called as torch does", name)
 		return nil
@@ -150,8 +151,8 @@ func (m *machine) rebuild(name string, a tuple) any {
 	}
 	s, ok1 := a[0].(storage)
 	offset, ok2 := a[1].(int64)
-	shape, ok3 := integers(a[2])
-	strides, ok4 := integers(a[3])
+	shape, ok3 := readIntegers(a[2])
+	strides, ok4 := readIntegers(a[3])
 	if !ok1 || !ok2 || !ok3 || !ok4 {
 		return bad()
 	}
@@ -183,10 +184,11 @@ func (m *machine) rebuild(name string, a tuple) any {
 	return v
 }
 
-// maxRank is torch's.
+// maxRank is torch's own limit on the number of dims.
 const maxRank = 64
 
-func integers(v any) ([]int64, bool) {
+// readIntegers reads a shape or strides: a tuple of integers.
+func readIntegers(v any) ([]int64, bool) {
 	t, ok := v.(tuple)
 	if !ok || len(t) > maxRank {
 		return nil, false
@@ -203,8 +205,8 @@ func integers(v any) ([]int64, bool) {
 // entry is where a storage's bytes are in the file.
 type entry struct{ offset, bytes int64 }
 
-// resolve checks a view against its storage and places it in the file.
-func (v *view) resolve(file, name string, e entry) (Tensor, error) {
+// resolveTensor checks a view against its storage and places it in the file.
+func (v *view) resolveTensor(file, name string, e entry) (Tensor, error) {
 	t := Tensor{Name: name, Stored: v.stored, Shape: []int{}, Strides: []int{}}
 	t.DType, _ = dtype.FromSafetensors(v.stored)
 	if v.stored == "" {
@@ -214,11 +216,11 @@ func (v *view) resolve(file, name string, e entry) (Tensor, error) {
 	if n, other := otherSizes[v.stored]; other {
 		size = n
 	}
-	last, ok := v.last()
+	last, ok := v.lastElement()
 	need := int64(0)
 	if ok && last >= 0 {
 		var fits bool
-		if need, fits = mul(last+1, size); !fits || last+1 < 0 {
+		if need, fits = mulChecked(last+1, size); !fits || last+1 < 0 {
 			ok = false
 		}
 	}
@@ -240,9 +242,10 @@ func (v *view) resolve(file, name string, e entry) (Tensor, error) {
 	return t, nil
 }
 
-// last is the index in the storage of the last element, -1 where there is none; ok
-// is false for what cannot be: negative numbers, another number of strides than dims, overflow.
-func (v *view) last() (last int64, ok bool) {
+// lastElement gives the index in the storage of the tensor's last element, -1 for an empty
+// tensor. ok is false for negative numbers, for another number of strides than dims, and
+// for overflow.
+func (v *view) lastElement() (last int64, ok bool) {
 	if len(v.shape) != len(v.strides) || v.offset < 0 {
 		return 0, false
 	}
@@ -255,16 +258,16 @@ func (v *view) last() (last int64, ok bool) {
 			empty = true
 			continue
 		}
-		reach, fits := mul(n-1, v.strides[i])
+		reach, fits := mulChecked(n-1, v.strides[i])
 		if !fits || last+reach < last {
 			return 0, false
 		}
 		last += reach
-		if elements, fits = mul(elements, n); !fits {
+		if elements, fits = mulChecked(elements, n); !fits {
 			return 0, false
 		}
 	}
-	if _, fits := mul(elements, 8); !fits {
+	if _, fits := mulChecked(elements, 8); !fits {
 		return 0, false
 	}
 	if empty {
@@ -273,8 +276,8 @@ func (v *view) last() (last int64, ok bool) {
 	return last, true
 }
 
-// mul multiplies counts that are not negative; ok is false when the product does not fit.
-func mul(a, b int64) (int64, bool) {
+// mulChecked multiplies counts that are not negative; ok is false when the product does not fit.
+func mulChecked(a, b int64) (int64, bool) {
 	if a == 0 || b == 0 {
 		return 0, true
 	}

@@ -5,12 +5,13 @@ import "fmt"
 // Call is a custom call in a module's entry.
 type Call struct {
 	Name string
-	// Made are the opcodes of the instructions that make its operands, in order.
+	// Made lists the opcodes of the instructions that make its operands, in order.
 	Made []string
 }
 
-// Calls lists the entry's custom calls of a target. What only names a value again, a
-// bitcast or a tuple's element, is seen through. code is as in Collectives.
+// Calls lists the entry's custom calls of a target. Where an operand is made by a bitcast
+// or is an element of a tuple, Made has the opcode of the instruction before those. code
+// is as in Collectives.
 func Calls(code []byte, target string) ([]Call, error) {
 	var module message
 	if err := module.parse(code); err != nil {
@@ -25,26 +26,27 @@ func Calls(code []byte, target string) ([]Call, error) {
 			return nil, err
 		}
 		if c.id == module.number(6) {
-			return c.calls(target)
+			return c.customCalls(target)
 		}
 	}
 	return nil, fmt.Errorf("hlo: no entry computation")
 }
 
-func (c *computation) calls(target string) ([]Call, error) {
+// customCalls lists the custom calls of a target in one computation.
+func (c *computation) customCalls(target string) ([]Call, error) {
 	var found []Call
 	for _, in := range c.instr {
 		if in.op != "custom-call" || string(in.bytes(28)) != target {
 			continue
 		}
 		call := Call{Name: in.name}
-		for _, id := range in.numbers(36) {
-			made := c.byID[local(id)]
+		for _, id := range in.allNumbers(36) {
+			made := c.byID[localID(id)]
 			for range maxDepth {
-				if made == nil || made.op != "bitcast" && made.op != "get-tuple-element" || len(made.numbers(36)) == 0 {
+				if made == nil || made.op != "bitcast" && made.op != "get-tuple-element" || len(made.allNumbers(36)) == 0 {
 					break
 				}
-				made = c.byID[local(made.numbers(36)[0])]
+				made = c.byID[localID(made.allNumbers(36)[0])]
 			}
 			if made == nil {
 				return nil, fmt.Errorf("hlo: operand %d of %s is not in its computation", id, in.name)

@@ -1,7 +1,7 @@
-// Package hlo reads the collectives out of a compiled HLO module, the binary
-// proto that a PJRT plugin gives as its optimised program. It knows the few
-// fields that takes and passes over the rest, so that weft carries none of XLA's
-// protos. Field numbers are those of xla/service/hlo.proto and xla/xla_data.proto.
+// Package hlo reads the collectives out of a compiled HLO module, the binary proto that
+// a PJRT plugin gives as its optimised program. It reads the few fields that this needs
+// and skips the others, so that weft needs none of XLA's protos. Field numbers are those
+// of xla/service/hlo.proto and xla/xla_data.proto.
 package hlo
 
 import (
@@ -15,20 +15,21 @@ import (
 type Collective struct {
 	Name string
 	// Op is its opcode: all-reduce, all-gather, reduce-scatter, all-to-all,
-	// collective-permute. The two halves of an asynchronous one are one.
+	// collective-permute. The start and the done of an asynchronous one count as one.
 	Op   string
 	Type int // XLA's number of the first operand's element type: 11 is f32, 16 bf16
-	// Elements is what a device enters it with, over all operands.
+	// Elements is the number of elements of all operands together, on one device.
 	Elements int64
-	Groups   [][]int  // nil for a permute; one of all devices where the module has none
-	Pairs    [][2]int // of a permute
-	// Times is how often it runs in one run of the module: the trip counts of the
-	// loops around it, multiplied; 0 where one is not known.
+	Groups   [][]int  // nil for a permute; one group of all devices where the module has none
+	Pairs    [][2]int // source and target of each transfer of a permute
+	// Times is how often it runs in one run of the module: the product of the trip counts
+	// of the loops around it; 0 where one of them is not known.
 	Times int
 }
 
-// Collectives lists a module's collectives, in the order of the module. code is
-// an HloModuleProtoWithConfig ("hlo_with_config"), devices how many run it.
+// Collectives lists a module's collectives, in the order of the module. code is an
+// HloModuleProtoWithConfig ("hlo_with_config"), and devices is the number of devices that
+// run it.
 func Collectives(code []byte, devices int) ([]Collective, error) {
 	var module message
 	if err := module.parse(code); err != nil {
@@ -50,9 +51,10 @@ func Collectives(code []byte, devices int) ([]Collective, error) {
 	if entry == nil {
 		return nil, fmt.Errorf("hlo: no entry computation among %d", len(r.computations))
 	}
-	return r.found, r.visit(entry, 1, 0)
+	return r.found, r.visitComputation(entry, 1, 0)
 }
 
+// reader collects the collectives of one module.
 type reader struct {
 	devices      int
 	computations map[uint64]*computation
@@ -60,11 +62,12 @@ type reader struct {
 	steps        int
 }
 
-// Nothing in a compiled program is larger; a damaged one may say anything.
+// These limits are above everything in a compiled program. They bound the work on a
+// damaged one.
 const (
 	maxDevices = 1 << 14
-	maxSteps   = 1 << 18 // instructions gone through, those of a computation as often as it is called
-	maxDepth   = 100     // of calls within calls
+	maxSteps   = 1 << 18 // instructions visited; those of a computation count for each call of it
+	maxDepth   = 100     // nesting of calls
 )
 
 type computation struct {
@@ -97,21 +100,21 @@ func readComputation(b []byte) (*computation, error) {
 		}
 		in.name, in.op = string(in.bytes(1)), string(in.bytes(2))
 		var err error
-		if in.shapes, err = leaves(in.bytes(3)); err != nil {
+		if in.shapes, err = readArrayShapes(in.bytes(3)); err != nil {
 			return nil, err
 		}
 		c.instr = append(c.instr, in)
-		c.byID[local(in.number(35))] = in
+		c.byID[localID(in.number(35))] = in
 	}
 	return c, nil
 }
 
-// local is an instruction's number within its computation: newer modules put the
-// computation's in the upper half.
-func local(id uint64) uint64 { return id & (1<<32 - 1) }
+// localID gives an instruction's number within its computation. In newer modules, the
+// upper half of an id is the number of the computation.
+func localID(id uint64) uint64 { return id & (1<<32 - 1) }
 
-// leaves are the arrays of a ShapeProto.
-func leaves(b []byte) ([]shape, error) {
+// readArrayShapes reads a ShapeProto: one shape, or those of all elements of a tuple.
+func readArrayShapes(b []byte) ([]shape, error) {
 	var m message
 	if err := m.parse(b); err != nil {
 		return nil, err
@@ -120,14 +123,14 @@ func leaves(b []byte) ([]shape, error) {
 	kind := int(m.number(2))
 	if kind != tuple {
 		n := int64(1)
-		for _, d := range m.numbers(3) {
+		for _, d := range m.allNumbers(3) {
 			n *= int64(d)
 		}
 		return []shape{{kind, n}}, nil
 	}
 	var all []shape
 	for _, v := range m.all[4] {
-		s, err := leaves(v.b)
+		s, err := readArrayShapes(v.b)
 		if err != nil {
 			return nil, err
 		}
@@ -139,33 +142,34 @@ func leaves(b []byte) ([]shape, error) {
 var collectives = map[string]bool{"all-reduce": true, "all-gather": true, "reduce-scatter": true, "all-to-all": true, "collective-permute": true,
 	"collective-broadcast": true, "ragged-all-to-all": true}
 
-// visit goes through a computation that runs times times, and those it calls.
-func (r *reader) visit(c *computation, times, depth int) error {
+// visitComputation collects the collectives of a computation and of those that it calls.
+// times is how often the computation runs.
+func (r *reader) visitComputation(c *computation, times, depth int) error {
 	if r.steps += 1 + len(c.instr); depth > maxDepth || r.steps > maxSteps {
 		return fmt.Errorf("hlo: computation %d is called too deep or too often", c.id)
 	}
 	for _, in := range c.instr {
 		op := strings.TrimSuffix(in.op, "-start")
 		if collectives[op] {
-			if err := r.collective(c, in, op, times); err != nil {
+			if err := r.addCollective(c, in, op, times); err != nil {
 				return fmt.Errorf("hlo: %s: %w", in.name, err)
 			}
-			continue // what it calls joins two elements
+			continue // the computation that it calls only combines two elements
 		}
 		if strings.HasSuffix(in.op, "-done") || strings.HasSuffix(in.op, "-update") {
-			continue // calls what its start calls
+			continue // it calls the same computation as its start, which was visited
 		}
-		called := in.numbers(38)
+		called := in.allNumbers(38)
 		inner := times
 		if in.op == "while" {
-			inner *= r.trips(in, called)
+			inner *= r.tripCount(in, called)
 		}
 		for _, id := range called {
 			to := r.computations[id]
 			if to == nil {
 				return fmt.Errorf("hlo: %s calls computation %d, which is not there", in.name, id)
 			}
-			if err := r.visit(to, inner, depth+1); err != nil {
+			if err := r.visitComputation(to, inner, depth+1); err != nil {
 				return err
 			}
 		}
@@ -173,9 +177,9 @@ func (r *reader) visit(c *computation, times, depth int) error {
 	return nil
 }
 
-// trips is how often a loop runs: as the compiler noted it, or else the one
-// constant of the condition; 0 where there is neither.
-func (r *reader) trips(in *instruction, called []uint64) int {
+// tripCount gives the number of times that a loop runs: the one that the compiler wrote
+// down or, without it, the only constant of the condition. It is 0 if there is neither.
+func (r *reader) tripCount(in *instruction, called []uint64) int {
 	config := string(in.bytes(43))
 	if _, rest, ok := strings.Cut(config, `"known_trip_count":{"n":"`); ok {
 		n := 0
@@ -186,7 +190,7 @@ func (r *reader) trips(in *instruction, called []uint64) int {
 	var limits []uint64
 	for _, id := range called {
 		if c := r.computations[id]; c != nil && isCondition(c) {
-			r.constants(c, &limits, 0)
+			r.collectConstants(c, &limits, 0)
 		}
 	}
 	if len(limits) == 1 {
@@ -195,7 +199,8 @@ func (r *reader) trips(in *instruction, called []uint64) int {
 	return 0
 }
 
-// isCondition reports whether a computation of a loop is the one that gives a predicate.
+// isCondition reports whether a computation of a loop is its condition, whose result is a
+// predicate.
 func isCondition(c *computation) bool {
 	const pred = 1
 	if len(c.instr) == 0 {
@@ -205,8 +210,8 @@ func isCondition(c *computation) bool {
 	return len(last.shapes) == 1 && last.shapes[0] == shape{pred, 1}
 }
 
-// constants collects the s32 scalars of a computation and of those it calls.
-func (r *reader) constants(c *computation, to *[]uint64, depth int) {
+// collectConstants collects the s32 constants of a computation and of those that it calls.
+func (r *reader) collectConstants(c *computation, to *[]uint64, depth int) {
 	if r.steps += 1 + len(c.instr); depth > maxDepth || r.steps > maxSteps || len(*to) > 1 {
 		return
 	}
@@ -214,21 +219,22 @@ func (r *reader) constants(c *computation, to *[]uint64, depth int) {
 		if in.op == "constant" {
 			var literal message
 			if literal.parse(in.bytes(8)) == nil {
-				*to = append(*to, literal.numbers(4)...)
+				*to = append(*to, literal.allNumbers(4)...)
 			}
 		}
-		for _, id := range in.numbers(38) {
+		for _, id := range in.allNumbers(38) {
 			if called := r.computations[id]; called != nil {
-				r.constants(called, to, depth+1)
+				r.collectConstants(called, to, depth+1)
 			}
 		}
 	}
 }
 
-func (r *reader) collective(c *computation, in *instruction, op string, times int) error {
+// addCollective reads one collective and adds it to found.
+func (r *reader) addCollective(c *computation, in *instruction, op string, times int) error {
 	x := Collective{Name: in.name, Op: op, Times: times}
-	for i, id := range in.numbers(36) {
-		operand := c.byID[local(id)]
+	for i, id := range in.allNumbers(36) {
+		operand := c.byID[localID(id)]
 		if operand == nil {
 			return fmt.Errorf("operand %d is not there", i)
 		}
@@ -248,20 +254,21 @@ func (r *reader) collective(c *computation, in *instruction, op string, times in
 			}
 			x.Pairs = append(x.Pairs, [2]int{int(pair.number(1)), int(pair.number(2))})
 		}
-	} else if x.Groups, err = r.groups(in); err != nil {
+	} else if x.Groups, err = r.readGroups(in); err != nil {
 		return err
 	}
 	r.found = append(r.found, x)
 	return nil
 }
 
-// groups reads the replica groups in the forms that XLA has had for them.
-func (r *reader) groups(in *instruction) ([][]int, error) {
+// readGroups reads the replica groups of an instruction, in any of the forms that versions
+// of XLA write.
+func (r *reader) readGroups(in *instruction) ([][]int, error) {
 	if in.all[93] != nil {
-		return meshAxes(in.bytes(93))
+		return readMeshGroups(in.bytes(93))
 	}
 	if in.all[92] != nil {
-		return iota(in.bytes(92))
+		return readIotaGroups(in.bytes(92))
 	}
 	lists := in.all[49]
 	if in.all[87] != nil {
@@ -270,7 +277,7 @@ func (r *reader) groups(in *instruction) ([][]int, error) {
 			return nil, err
 		}
 		if m.all[2] != nil {
-			return iota(m.bytes(2))
+			return readIotaGroups(m.bytes(2))
 		}
 		lists = m.all[1]
 	}
@@ -281,7 +288,7 @@ func (r *reader) groups(in *instruction) ([][]int, error) {
 			return nil, err
 		}
 		var g []int
-		for _, id := range m.numbers(1) {
+		for _, id := range m.allNumbers(1) {
 			g = append(g, int(id))
 		}
 		out = append(out, g)
@@ -296,23 +303,24 @@ func (r *reader) groups(in *instruction) ([][]int, error) {
 	return out, nil
 }
 
-// iota reads groups written as 0, 1, 2, ... reshaped, transposed and cut.
-func iota(b []byte) ([][]int, error) {
+// readIotaGroups reads groups that are written as the ids 0, 1, 2, ..., reshaped,
+// transposed and cut into groups.
+func readIotaGroups(b []byte) ([][]int, error) {
 	var m message
 	if err := m.parse(b); err != nil {
 		return nil, err
 	}
 	groups, size := int(m.number(1)), int(m.number(2))
-	dims, perm := m.numbers(3), m.numbers(4)
+	dims, perm := m.allNumbers(3), m.allNumbers(4)
 	if len(perm) == 0 {
 		for i := range dims {
 			perm = append(perm, uint64(i))
 		}
 	}
-	if n := product(dims); len(perm) != len(dims) || groups < 1 || size < 1 || groups > maxDevices || size > maxDevices || n != groups*size {
+	if n := countDevices(dims); len(perm) != len(dims) || groups < 1 || size < 1 || groups > maxDevices || size > maxDevices || n != groups*size {
 		return nil, fmt.Errorf("replica groups of %dx%d from %v transposed by %v", groups, size, dims, perm)
 	}
-	flat, err := transposed(dims, perm)
+	flat, err := transposeIDs(dims, perm)
 	if err != nil {
 		return nil, err
 	}
@@ -323,8 +331,9 @@ func iota(b []byte) ([][]int, error) {
 	return out, nil
 }
 
-// product of sizes that are those of devices; 0 where it cannot be.
-func product(sizes []uint64) int {
+// countDevices multiplies the sizes of a mesh; 0 means that the sizes cannot be those of
+// devices.
+func countDevices(sizes []uint64) int {
 	n := 1
 	for _, s := range sizes {
 		if s < 1 || s > maxDevices || n*int(s) > maxDevices {
@@ -335,10 +344,10 @@ func product(sizes []uint64) int {
 	return n
 }
 
-// transposed is 0, 1, 2, ... laid out in dims, in the row-major order of its
-// transpose.
-func transposed(dims, perm []uint64) ([]int, error) {
-	n := product(dims)
+// transposeIDs gives the ids 0, 1, 2, ..., which are row-major in dims, in the row-major
+// order of the transpose.
+func transposeIDs(dims, perm []uint64) ([]int, error) {
+	n := countDevices(dims)
 	if n < 1 || len(perm) != len(dims) {
 		return nil, fmt.Errorf("replica groups from %v transposed by %v", dims, perm)
 	}
@@ -363,9 +372,9 @@ func transposed(dims, perm []uint64) ([]int, error) {
 	return flat, nil
 }
 
-// meshAxes reads groups written as the axes of a mesh that they run along, or
-// as factors of such axes.
-func meshAxes(b []byte) ([][]int, error) {
+// readMeshGroups reads groups that are written as axes of a mesh, or as factors of such
+// axes: the devices of a group differ along those axes alone.
+func readMeshGroups(b []byte) ([][]int, error) {
 	var m, mesh message
 	if err := m.parse(b); err != nil {
 		return nil, err
@@ -381,12 +390,13 @@ func meshAxes(b []byte) ([][]int, error) {
 		}
 		sizes = append(sizes, axis.number(2))
 	}
-	total := product(sizes)
-	devices, err := meshDevices(&mesh, total)
+	total := countDevices(sizes)
+	devices, err := readMeshDevices(&mesh, total)
 	if err != nil {
 		return nil, err
 	}
-	// A reference is to the factor size of an axis, with pre before it and rest after.
+	// A reference is to a factor of an axis: size is the factor, and rest the product of the
+	// factors after it.
 	type reference struct{ axis, size, rest int }
 	var refs []reference
 	members := 1
@@ -444,12 +454,12 @@ func meshAxes(b []byte) ([][]int, error) {
 	return out, nil
 }
 
-// meshDevices are the device ids of a MeshProto in its row-major order.
-func meshDevices(mesh *message, total int) ([]int, error) {
+// readMeshDevices reads the device ids of a MeshProto, in the row-major order of the mesh.
+func readMeshDevices(mesh *message, total int) ([]int, error) {
 	var flat []int
 	switch {
-	case len(mesh.numbers(2)) > 0:
-		for _, id := range mesh.numbers(2) {
+	case len(mesh.allNumbers(2)) > 0:
+		for _, id := range mesh.allNumbers(2) {
 			flat = append(flat, int(id))
 		}
 	case mesh.all[3] != nil:
@@ -458,7 +468,7 @@ func meshDevices(mesh *message, total int) ([]int, error) {
 			return nil, err
 		}
 		var err error
-		if flat, err = transposed(m.numbers(1), m.numbers(2)); err != nil {
+		if flat, err = transposeIDs(m.allNumbers(1), m.allNumbers(2)); err != nil {
 			return nil, err
 		}
 	default:
@@ -472,7 +482,7 @@ func meshDevices(mesh *message, total int) ([]int, error) {
 	return flat, nil
 }
 
-// message is a proto message, its fields by number.
+// message holds the values of a proto message by the number of their field.
 type message struct {
 	all map[protowire.Number][]value
 }
@@ -508,7 +518,7 @@ func (m *message) parse(b []byte) error {
 	return nil
 }
 
-// bytes is the last value of a field.
+// bytes gives the last value of a length-delimited field.
 func (m *message) bytes(f protowire.Number) []byte {
 	vs := m.all[f]
 	if len(vs) == 0 {
@@ -517,6 +527,7 @@ func (m *message) bytes(f protowire.Number) []byte {
 	return vs[len(vs)-1].b
 }
 
+// number gives the last value of a numeric field.
 func (m *message) number(f protowire.Number) uint64 {
 	vs := m.all[f]
 	if len(vs) == 0 {
@@ -525,8 +536,8 @@ func (m *message) number(f protowire.Number) uint64 {
 	return vs[len(vs)-1].n
 }
 
-// numbers are the values of a repeated field, packed or not.
-func (m *message) numbers(f protowire.Number) []uint64 {
+// allNumbers gives the values of a repeated numeric field, packed or not.
+func (m *message) allNumbers(f protowire.Number) []uint64 {
 	var out []uint64
 	for _, v := range m.all[f] {
 		if v.b == nil {

@@ -1,5 +1,5 @@
-// Package jsontext reads the JSON that people hand over: by the letter, once, and
-// with the place of the first fault.
+// Package jsontext reads JSON files that users give. It follows RFC 8259 strictly, reads
+// the text once, and gives the place of the first fault.
 package jsontext
 
 import (
@@ -11,29 +11,30 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth bounds the nesting of values that nobody looks at.
+// maxDepth bounds the nesting of values that the caller does not read itself.
 const maxDepth = 64
 
-// A Scanner reads JSON by the letter of RFC 8259. encoding/json is no help here:
-// it takes repeated keys, field names in any case, arrays of any length and bad
-// UTF-8 without a word, and a header that another reader would understand
-// otherwise is a header nobody should trust.
+// A Scanner reads JSON strictly by RFC 8259. encoding/json does not serve here, because it
+// accepts repeated keys, field names in any case, arrays of any length and bad UTF-8 in
+// silence. Another program could understand such a file in another way, so it must not be
+// trusted.
 //
-// The first error sticks: every method is a no-op after it, so that a caller
-// may check once at the end of a value.
+// A Scanner keeps its first error: every method does nothing after it, so a caller may
+// check for errors once at the end of a value.
 type Scanner struct {
 	b   []byte
 	pos int
 	err *SyntaxError
 }
 
-// SyntaxError is a reason and the byte it applies to.
+// SyntaxError gives a fault and the byte at which it is.
 type SyntaxError struct {
 	Pos    int
 	Reason string
 }
 
-// NewScanner refuses bytes that are not UTF-8 as a whole.
+// NewScanner makes a scanner of b. Bytes that are not UTF-8 anywhere in b are an error
+// from the start.
 func NewScanner(b []byte) *Scanner {
 	s := &Scanner{b: b}
 	if !utf8.Valid(b) {
@@ -49,7 +50,7 @@ func NewScanner(b []byte) *Scanner {
 	return s
 }
 
-// Error is the reason and its place, for a message.
+// Error gives the fault and its place, for a message.
 func (e *SyntaxError) Error() string { return fmt.Sprintf("byte %d: %s", e.Pos, e.Reason) }
 
 // FailAt records a fault at a byte, unless there is one already.
@@ -62,16 +63,16 @@ func (s *Scanner) FailAt(pos int, format string, args ...any) {
 // Fail is FailAt the next byte.
 func (s *Scanner) Fail(format string, args ...any) { s.FailAt(s.pos, format, args...) }
 
-// OK says whether nothing was wrong so far.
+// OK says whether there was no error so far.
 func (s *Scanner) OK() bool { return s.err == nil }
 
-// Err is the first fault, or nil.
+// Err gives the first error, or nil.
 func (s *Scanner) Err() *SyntaxError { return s.err }
 
-// Pos is the next byte's place.
+// Pos gives the place of the next byte.
 func (s *Scanner) Pos() int { return s.pos }
 
-// Since gives the bytes from a place to the next one.
+// Since gives the bytes from a place to the next byte.
 func (s *Scanner) Since(start int) []byte { return s.b[start:s.pos] }
 
 // Space skips white space.
@@ -86,7 +87,7 @@ func (s *Scanner) Space() {
 	}
 }
 
-// Peek is the next byte, 0 at the end.
+// Peek gives the next byte, 0 at the end.
 func (s *Scanner) Peek() byte {
 	if s.err != nil || s.pos >= len(s.b) {
 		return 0
@@ -94,8 +95,8 @@ func (s *Scanner) Peek() byte {
 	return s.b[s.pos]
 }
 
-// found describes the next byte for a message.
-func (s *Scanner) found() string {
+// describeNext gives the next character, or "the end", for a message.
+func (s *Scanner) describeNext() string {
 	if s.pos >= len(s.b) {
 		return "the end"
 	}
@@ -103,13 +104,13 @@ func (s *Scanner) found() string {
 	return strconv.QuoteRune(r)
 }
 
-// Expect takes the byte c.
+// Expect reads the byte c; any other is an error.
 func (s *Scanner) Expect(c byte) {
 	if s.err != nil {
 		return
 	}
 	if s.pos >= len(s.b) || s.b[s.pos] != c {
-		s.Fail("%q expected, found %s", c, s.found())
+		s.Fail("%q expected, found %s", c, s.describeNext())
 		return
 	}
 	s.pos++
@@ -119,13 +120,13 @@ func (s *Scanner) Expect(c byte) {
 func (s *Scanner) End() {
 	s.Space()
 	if s.err == nil && s.pos < len(s.b) {
-		s.Fail("%s after the closing brace", s.found())
+		s.Fail("%s after the closing brace", s.describeNext())
 	}
 }
 
-// Object reads an object and calls visit, which must take the value, for each key.
+// Object reads an object and calls visit, which must read the value, for each key.
 func (s *Scanner) Object(visit func(key string, at int)) {
-	s.list('{', '}', func() {
+	s.readItems('{', '}', func() {
 		at := s.pos
 		key := s.Text()
 		s.Space()
@@ -137,10 +138,12 @@ func (s *Scanner) Object(visit func(key string, at int)) {
 	})
 }
 
-// Array reads an array and calls visit, which must take the element, for each element.
-func (s *Scanner) Array(visit func()) { s.list('[', ']', visit) }
+// Array reads an array and calls visit, which must read the element, for each element.
+func (s *Scanner) Array(visit func()) { s.readItems('[', ']', visit) }
 
-func (s *Scanner) list(open, closing byte, item func()) {
+// readItems reads the brackets and commas of an object or array, and calls item for each
+// item in it.
+func (s *Scanner) readItems(open, closing byte, item func()) {
 	s.Expect(open)
 	s.Space()
 	if s.Peek() == closing {
@@ -173,7 +176,7 @@ func (s *Scanner) Text() string {
 			s.pos = i + 1
 			return text
 		case c == '\\':
-			return s.escaped(i)
+			return s.readEscapedText(i)
 		case c < 0x20:
 			s.FailAt(i, "control character in a string")
 			return ""
@@ -183,8 +186,8 @@ func (s *Scanner) Text() string {
 	return ""
 }
 
-// escaped reads the rest of a string whose first backslash is at i.
-func (s *Scanner) escaped(i int) string {
+// readEscapedText reads the rest of a string whose first backslash is at i.
+func (s *Scanner) readEscapedText(i int) string {
 	var sb strings.Builder
 	sb.Write(s.b[s.pos:i])
 	for s.pos = i; s.pos < len(s.b); {
@@ -193,7 +196,7 @@ func (s *Scanner) escaped(i int) string {
 			s.pos++
 			return sb.String()
 		case c == '\\':
-			sb.WriteRune(s.escape())
+			sb.WriteRune(s.readEscape())
 			if !s.OK() {
 				return ""
 			}
@@ -211,8 +214,8 @@ func (s *Scanner) escaped(i int) string {
 
 var escapes = map[byte]rune{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
-// escape reads a backslash and what follows it.
-func (s *Scanner) escape() rune {
+// readEscape reads a backslash and what follows it.
+func (s *Scanner) readEscape() rune {
 	at := s.pos
 	s.pos++
 	c := s.Peek()
@@ -224,7 +227,7 @@ func (s *Scanner) escape() rune {
 		s.FailAt(at, "unknown escape in a string")
 		return 0
 	}
-	r := s.hex4(at)
+	r := s.readHexDigits(at)
 	if !utf16.IsSurrogate(r) {
 		return r
 	}
@@ -233,14 +236,15 @@ func (s *Scanner) escape() rune {
 		return 0
 	}
 	s.pos += 2
-	pair := utf16.DecodeRune(r, s.hex4(at))
+	pair := utf16.DecodeRune(r, s.readHexDigits(at))
 	if pair == utf8.RuneError {
 		s.FailAt(at, "half of a surrogate pair")
 	}
 	return pair
 }
 
-func (s *Scanner) hex4(at int) rune {
+// readHexDigits reads the four hex digits of an escape that begins at a byte.
+func (s *Scanner) readHexDigits(at int) rune {
 	if s.pos+4 > len(s.b) {
 		s.FailAt(at, "\\u needs four hex digits")
 		return 0
@@ -258,7 +262,7 @@ func (s *Scanner) hex4(at int) rune {
 	return v
 }
 
-// Whole reads a whole number from 0 to 2^63-1; what names it for the message.
+// Whole reads a whole number from 0 to 2^63-1; messages call it what.
 func (s *Scanner) Whole(what string) int64 {
 	at := s.pos
 	text := s.Number()
@@ -276,23 +280,23 @@ func (s *Scanner) Whole(what string) int64 {
 	return v
 }
 
-// Number takes the text of a JSON number.
+// Number reads a JSON number and gives its text.
 func (s *Scanner) Number() string {
 	start := s.pos
 	if s.Peek() == '-' {
 		s.pos++
 	}
 	first := s.pos
-	digits := s.digits()
+	digits := s.skipDigits()
 	if s.OK() && (digits == 0 || digits > 1 && s.b[first] == '0') {
 		s.pos = start
-		s.Fail("number expected, found %s", s.found())
+		s.Fail("number expected, found %s", s.describeNext())
 		return ""
 	}
 	if s.Peek() == '.' {
 		s.pos++
-		if s.digits() == 0 {
-			s.Fail("digit expected, found %s", s.found())
+		if s.skipDigits() == 0 {
+			s.Fail("digit expected, found %s", s.describeNext())
 		}
 	}
 	if c := s.Peek(); c == 'e' || c == 'E' {
@@ -300,8 +304,8 @@ func (s *Scanner) Number() string {
 		if c := s.Peek(); c == '+' || c == '-' {
 			s.pos++
 		}
-		if s.digits() == 0 {
-			s.Fail("digit expected, found %s", s.found())
+		if s.skipDigits() == 0 {
+			s.Fail("digit expected, found %s", s.describeNext())
 		}
 	}
 	if !s.OK() {
@@ -310,7 +314,8 @@ func (s *Scanner) Number() string {
 	return string(s.b[start:s.pos])
 }
 
-func (s *Scanner) digits() int {
+// skipDigits skips digits and counts them.
+func (s *Scanner) skipDigits() int {
 	n := 0
 	for c := s.Peek(); c >= '0' && c <= '9'; c = s.Peek() {
 		s.pos++
@@ -319,7 +324,8 @@ func (s *Scanner) digits() int {
 	return n
 }
 
-// Skip takes any value: well formed, its keys distinct, not too deep.
+// Skip reads a value and drops it. The value must be well formed, with distinct keys and
+// limited nesting; depth is the nesting around it.
 func (s *Scanner) Skip(depth int) {
 	if depth > maxDepth {
 		s.Fail("values nested more than %d deep", maxDepth)
@@ -345,11 +351,11 @@ func (s *Scanner) Skip(depth int) {
 				return
 			}
 		}
-		s.Fail("value expected, found %s", s.found())
+		s.Fail("value expected, found %s", s.describeNext())
 	}
 }
 
-// Once fails if key was seen before.
+// Once adds a key to seen; it is an error if the key is there already.
 func (s *Scanner) Once(seen map[string]bool, key string, at int) {
 	if seen[key] {
 		s.FailAt(at, "key %.80q twice", key)

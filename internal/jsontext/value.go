@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// Options say what more than RFC 8259 a document must obey.
+// Options are rules that a document must follow besides RFC 8259.
 type Options struct {
-	// Keys refuses two keys of one object that differ in nothing but case: they are
-	// one key to encoding/json and to people, and two to everyone else. Documents
-	// whose keys are words of their own, such as vocabularies, may have such keys.
+	// Keys refuses two keys of one object that differ only in case: encoding/json and people
+	// take them for one key, and other programs for two. Documents whose keys are data, such
+	// as vocabularies, may have such keys.
 	Keys bool
 }
 
@@ -22,19 +22,19 @@ func ParseObject(b []byte, o Options) (map[string]any, *SyntaxError) {
 	s := NewScanner(b)
 	s.Space()
 	if s.OK() && s.Peek() != '{' {
-		s.Fail("an object expected, found %s", s.found())
+		s.Fail("an object expected, found %s", s.describeNext())
 	}
-	v, _ := s.value(o, 0).(map[string]any)
+	v, _ := s.readValue(o, 0).(map[string]any)
 	s.End()
 	return v, s.Err()
 }
 
-// Value reads the next value, for callers that go through a document's large parts
-// themselves. It gives what ParseObject gives for it.
-func (s *Scanner) Value(o Options) any { return s.value(o, 0) }
+// Value reads the next value and gives it in the types of ParseObject. It serves callers
+// that read the large parts of a document with a Scanner.
+func (s *Scanner) Value(o Options) any { return s.readValue(o, 0) }
 
-// value reads any value.
-func (s *Scanner) value(o Options, depth int) any {
+// readValue reads any value; depth is the nesting around it.
+func (s *Scanner) readValue(o Options, depth int) any {
 	if depth > maxDepth {
 		s.Fail("values nested more than %d deep", maxDepth)
 		return nil
@@ -54,7 +54,7 @@ func (s *Scanner) value(o Options, depth int) any {
 				spelt[folded] = key
 			}
 			sound := s.OK()
-			v[key] = s.value(o, depth+1)
+			v[key] = s.readValue(o, depth+1)
 			if sound && !s.OK() { // the reader looks for the key
 				s.err.Reason = fmt.Sprintf("key %.80q: %s", key, s.err.Reason)
 			}
@@ -62,7 +62,7 @@ func (s *Scanner) value(o Options, depth int) any {
 		return v
 	case c == '[':
 		v := []any{}
-		s.Array(func() { v = append(v, s.value(o, depth+1)) })
+		s.Array(func() { v = append(v, s.readValue(o, depth+1)) })
 		return v
 	case c == '"':
 		return s.Text()
@@ -80,6 +80,6 @@ func (s *Scanner) value(o Options, depth int) any {
 		s.Skip(depth)
 		return map[byte]any{'t': true, 'f': false}[c]
 	}
-	s.Skip(depth) // says what is wrong
+	s.Skip(depth) // adds the error
 	return nil
 }

@@ -1,10 +1,10 @@
-// Package llo reads what libtpu's compiler writes of the code it made for a TPU
-// core: the final bundles (one a cycle, where nothing stalls) with their loops
-// and predicated regions, how full their slots are, and the cycles of its static
-// profile. That is how a kernel's speed is judged where no TPU is.
+// Package llo reads dumps of libtpu's compiler about the code that it made for a TPU
+// core: the final bundles (each takes a cycle where nothing stalls) with their loops and
+// predicated regions, and the cycles of its static profile. They let us judge the speed of
+// a kernel without a TPU.
 //
-// The texts are for people and may change with libtpu; what is read of them is
-// little, and a reader that finds something else says so.
+// The dumps are made for people and may change with libtpu. So this package reads little
+// of them, and gives an error if it finds another format.
 package llo
 
 import (
@@ -18,18 +18,18 @@ import (
 type Code struct {
 	Name    string
 	Bundles int // in all
-	// Loop is the length of its outermost loop's body, Rare what of that is
-	// predicated and runs in few rounds: what a kernel does before the first block
-	// of keys and after the last.
+	// Loop is the number of bundles in the body of its outermost loop. Rare is how many of
+	// those are predicated and run in few rounds: a kernel's work before the first block of
+	// keys and after the last.
 	Loop, Rare int
-	// Trips is how often the loop runs, where its exit test says so.
+	// Trips is the trip count of the loop; 0 where its exit test does not show it.
 	Trips int
 }
 
-// Hot is how many bundles run in every round.
+// Hot gives the number of bundles that run in every round of the loop.
 func (c Code) Hot() int { return c.Loop - c.Rare }
 
-// Total is how many bundles run in all, each round's rare ones counted like the others.
+// Total gives the number of bundles that run in all. The rare ones count in every round.
 func (c Code) Total() int { return c.Bundles - c.Loop + c.Loop*max(1, c.Trips) }
 
 var (
@@ -98,7 +98,7 @@ func Read(text string) (Code, error) {
 		if !ok {
 			return c, fmt.Errorf("llo: bundle %d branches to region %d, which starts nowhere", j.at, j.to)
 		}
-		// A branch over nearly all of the loop is the pipeline's: its first and last rounds do not compute.
+		// A branch over more than half of the loop belongs to the software pipeline, whose first and last rounds do not compute.
 		if to <= j.at || j.at < covered || to-j.at > c.Loop/2 {
 			continue
 		}

@@ -67,10 +67,10 @@ func FuzzRead(f *testing.F) {
 // What an aborted child wrote ends in a trace; the reason stands before it.
 func TestReason(t *testing.T) {
 	const aborted = "I1130 06:45:43.1 77 other.cc:1] starts\nF1130 06:45:44.829579   14239 llo_module.cc:76] Check failed: TakeStatus() is OK\n*** Check failure stack trace: ***\n    @ 0x7f absl::Flush()\nhttps://symbolize/r/?trace=7f\n"
-	if got, want := reason(aborted), "llo_module.cc:76] Check failed: TakeStatus() is OK"; got != want {
+	if got, want := exitReason(aborted), "llo_module.cc:76] Check failed: TakeStatus() is OK"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if got := reason("one\nlibtpu is not here\n"); got != "libtpu is not here" {
+	if got := exitReason("one\nlibtpu is not here\n"); got != "libtpu is not here" {
 		t.Errorf("%q", got)
 	}
 }

@@ -19,33 +19,33 @@ import (
 	"weft/xla"
 )
 
-// Job is programs to compile for one device of a topology, in a process of its
-// own: libtpu reads its flags once, and its simulation may abort.
+// Job lists programs to compile for one device of a topology, in a process of its own,
+// because libtpu reads its flags only once and may abort the process.
 type Job struct {
 	Topology string   `json:"topology"`
 	Programs []string `json:"programs"` // StableHLO
-	// Bundles and Profile ask for the code's bundles, or for its static profile.
+	// Bundles asks for the bundles of the code, and Profile for its static profile.
 	Bundles, Profile bool
 }
 
-// Compiled is what became of one program.
+// Compiled is the result for one program.
 type Compiled struct {
 	Error   string     `json:"error,omitempty"`
 	Seconds float64    `json:"seconds"`
 	Memory  xla.Memory `json:"memory"`
-	// Codes are the operations' code, where bundles were asked for.
+	// Codes describes the code of each operation, where bundles were asked for.
 	Codes []Code `json:"codes,omitempty"`
-	// Cycles are the estimates of the static profile, by operation.
+	// Cycles has the estimates of the static profile, by operation.
 	Cycles map[string]int64 `json:"cycles,omitempty"`
 }
 
-// Topologies are libtpu's names of a small slice of each generation.
+// Topologies gives libtpu's name of a small slice of each generation.
 var Topologies = map[string]string{"v4": "v4:2x2x1", "v5e": "v5e:2x4", "v5p": "v5p:2x2x1", "v6e": "v6e:2x4", "tpu7x": "tpu7x:2x2x1"}
 
 const childVariable = "WEFT_LLO_CHILD"
 
-// Child does the work of a child process and exits, if this is one. It belongs at
-// the start of main or TestMain of what calls Run.
+// Child does the work of a child process and exits, if this process is one, and else
+// returns. A program that calls Run must call it at the start of main or TestMain.
 func Child() {
 	if os.Getenv(childVariable) == "" {
 		return
@@ -53,7 +53,7 @@ func Child() {
 	var j Job
 	err := json.NewDecoder(os.Stdin).Decode(&j)
 	if err == nil {
-		err = j.child()
+		err = j.compilePrograms()
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -62,8 +62,9 @@ func Child() {
 	os.Exit(0)
 }
 
-// child compiles and writes a line for each program as soon as it has it.
-func (j Job) child() error {
+// compilePrograms compiles the programs, and writes each result as a line of JSON as soon
+// as it has it, so that results survive if a later program aborts the process.
+func (j Job) compilePrograms() error {
 	ctx := context.Background()
 	t, err := xla.OpenTopology(ctx, j.Topology, xla.TopologyOptions{})
 	if err != nil {
@@ -89,15 +90,15 @@ func (j Job) child() error {
 	return nil
 }
 
-// Run compiles a job's programs in a child process. Of a child that aborts there
-// is what it wrote before, and an error.
+// Run compiles a job's programs in a child process. If the child aborts, Run gives the
+// results before that, and an error.
 func Run(ctx context.Context, j Job) ([]Compiled, error) {
 	dir, remove, err := userfile.MakeTempFolder("weft-llo-")
 	if err != nil {
 		return nil, err
 	}
 	defer remove()
-	// A program's dump is told from another's by nothing but time: one program a child.
+	// Nothing in a dump says which program it is of, so a child with dumps compiles one.
 	if (j.Bundles || j.Profile) && len(j.Programs) != 1 {
 		return nil, errors.New("llo: bundles and profiles are of one program at a time")
 	}
@@ -129,25 +130,25 @@ func Run(ctx context.Context, j Job) ([]Compiled, error) {
 		all = append(all, c)
 	}
 	if runErr != nil {
-		return all, fmt.Errorf("llo: the compiling process for %s ended with %w: %s", j.Topology, runErr, reason(stderr.String()))
+		return all, fmt.Errorf("llo: the compiling process for %s ended with %w: %s", j.Topology, runErr, exitReason(stderr.String()))
 	}
 	if len(all) != len(j.Programs) {
 		return all, fmt.Errorf("llo: %d of %d programs were answered", len(all), len(j.Programs))
 	}
 	switch {
 	case j.Bundles:
-		all[0].Codes, err = dumped(dir)
+		all[0].Codes, err = readDumpedCode(dir)
 	case j.Profile:
-		all[0].Cycles, err = profiled(dir)
+		all[0].Cycles, err = readProfiles(dir)
 	}
 	return all, err
 }
 
 var fatal = regexp.MustCompile(`(?m)^F\d{4} \S+ +\d+ ([^\n]*)`)
 
-// reason is why a child ended, of all that it wrote: libtpu's fatal message, before the trace
-// that follows it, or the last line.
-func reason(text string) string {
+// exitReason finds, in all that a child wrote, why it ended: libtpu's fatal message or,
+// without one, the last line.
+func exitReason(text string) string {
 	if m := fatal.FindStringSubmatch(text); m != nil {
 		return m[1]
 	}
@@ -155,8 +156,9 @@ func reason(text string) string {
 	return lines[len(lines)-1]
 }
 
-// dumped reads the code of every operation below dir, the largest first.
-func dumped(dir string) ([]Code, error) {
+// readDumpedCode reads the bundles of every operation from the dumps in dir, the largest
+// first.
+func readDumpedCode(dir string) ([]Code, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*-final_bundles.txt"))
 	if err != nil {
 		return nil, err
@@ -185,8 +187,8 @@ func dumped(dir string) ([]Code, error) {
 
 var estimate = regexp.MustCompile(`hlo_op_name: "([^"]+)"\s+estimated_cycles: (\d+)`)
 
-// profiled reads the static profiles below dir.
-func profiled(dir string) (map[string]int64, error) {
+// readProfiles reads the static profiles in dir and adds up the cycles of each operation.
+func readProfiles(dir string) (map[string]int64, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.textproto"))
 	if err != nil {
 		return nil, err

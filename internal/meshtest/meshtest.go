@@ -1,6 +1,6 @@
-// Package meshtest runs programs on whole tensors, for tests: an input is cut
-// as its spec says, a result is put together from its pieces, and every copy of
-// a piece is held against the others.
+// Package meshtest runs programs on whole tensors, for tests: it shards the inputs by
+// their specs, puts the results together from their shards, and compares every replicated
+// shard with its copies.
 package meshtest
 
 import (
@@ -23,14 +23,15 @@ import (
 	"weft/tensor"
 )
 
-// TB is what this package needs of a test; a property test's T has it too.
+// TB has the methods of testing.TB that this package needs; a property test's T has them
+// too.
 type TB interface {
 	Helper()
 	Fatalf(format string, args ...any)
 	Skip(args ...any)
 }
 
-// Values are whole tensors by the name of their port.
+// Values maps the name of a port to a whole tensor.
 type Values map[string]*interp.Array
 
 // Mesh makes a mesh from its text, "tp=2,sp=2"; "" is one device.
@@ -51,7 +52,7 @@ func Mesh(t TB, text string) *mesh.Mesh {
 	return m
 }
 
-// One is a mesh of one device with the axes of m, so that specs stay legal.
+// One makes a mesh of one device with the axes of m, so that m's specs are legal on it.
 func One(t TB, m *mesh.Mesh) *mesh.Mesh {
 	t.Helper()
 	axes := m.Axes()
@@ -99,9 +100,9 @@ func Fill(d dtype.DType, f func(i int) float64, shape ...int) *interp.Array {
 	return a
 }
 
-// Scatter cuts a whole tensor into what each position holds. Of a partial one
-// the addends are small integers but for the last, which makes up the sum: so
-// they add up exactly where x is a small multiple of a power of two.
+// Scatter cuts a whole tensor into the shards of all positions. For a partial tensor, it
+// makes addends: small integers, and a last one that makes the sum equal to x. They add
+// up exactly where x is a small multiple of a power of two.
 func Scatter(m *mesh.Mesh, spec sharding.Spec, x *interp.Array) ([]*interp.Array, error) {
 	out := make([]*interp.Array, m.NumDevices())
 	axes := spec.Partial()
@@ -112,18 +113,19 @@ func Scatter(m *mesh.Mesh, spec sharding.Spec, x *interp.Array) ([]*interp.Array
 	for pos := range out {
 		whole := x
 		if parts > 1 {
-			whole = addend(x, m.Index(pos, axes...), parts)
+			whole = makeAddend(x, m.Index(pos, axes...), parts)
 		}
 		r, err := spec.Ranges(m, x.Shape, pos)
 		if err != nil {
 			return nil, err
 		}
-		out[pos] = cut(whole, r)
+		out[pos] = cutArray(whole, r)
 	}
 	return out, nil
 }
 
-func addend(x *interp.Array, i, n int) *interp.Array {
+// makeAddend makes addend i of the n addends that a partial tensor x is the sum of.
+func makeAddend(x *interp.Array, i, n int) *interp.Array {
 	small := func(i, k int) float64 { return float64((7*i+3*k+i*k)%5 - 2) }
 	return Fill(x.DType, func(k int) float64 {
 		if i < n-1 {
@@ -137,23 +139,24 @@ func addend(x *interp.Array, i, n int) *interp.Array {
 	}, x.Shape...)
 }
 
-func cut(x *interp.Array, r []sharding.Range) *interp.Array {
-	lo, hi, shape := bounds(r)
+// cutArray cuts the block of the ranges out of an array.
+func cutArray(x *interp.Array, r []sharding.Range) *interp.Array {
+	lo, hi, shape := rangeBounds(r)
 	src := x.Tensor()
 	dst := tensor.New(x.DType, shape...)
 	tensor.Cut(dst.Data, src.Data, x.Shape, lo, hi, x.DType.Size())
 	return interp.FromTensor(dst)
 }
 
-func bounds(r []sharding.Range) (lo, hi, shape []int) {
+func rangeBounds(r []sharding.Range) (lo, hi, shape []int) {
 	for _, x := range r {
 		lo, hi, shape = append(lo, x.Lo), append(hi, x.Hi), append(shape, x.Len())
 	}
 	return lo, hi, shape
 }
 
-// Gather puts a tensor together from what each position holds, and refuses
-// copies that are not the same to the bit. A partial tensor is added up.
+// Gather puts a tensor together from the shards of all positions. Replicated shards must
+// be equal bit by bit. The addends of a partial tensor are added.
 func Gather(m *mesh.Mesh, spec sharding.Spec, d dtype.DType, shape []int, pieces []*interp.Array) (*interp.Array, error) {
 	axes := spec.Partial()
 	parts := 1
@@ -171,7 +174,7 @@ func Gather(m *mesh.Mesh, spec sharding.Spec, d dtype.DType, shape []int, pieces
 		if parts > 1 {
 			i = m.Index(pos, axes...)
 		}
-		lo, hi, local := bounds(r)
+		lo, hi, local := rangeBounds(r)
 		if piece.DType != d || fmt.Sprint(piece.Shape) != fmt.Sprint(append([]int{}, local...)) {
 			return nil, fmt.Errorf("position %d holds %v%v of %v%v %v", pos, piece.DType, piece.Shape, d, shape, spec)
 		}
@@ -199,7 +202,7 @@ func Gather(m *mesh.Mesh, spec sharding.Spec, d dtype.DType, shape []int, pieces
 	return out, nil
 }
 
-// Rows are the inputs of p by position.
+// Rows shards the inputs of p: for each position, the shard of each input.
 func Rows(p *program.Program, in Values) ([][]*interp.Array, error) {
 	out := make([][]*interp.Array, p.Mesh.NumDevices())
 	for _, port := range p.Inputs {
@@ -218,7 +221,7 @@ func Rows(p *program.Program, in Values) ([][]*interp.Array, error) {
 	return out, nil
 }
 
-// Results puts the outputs of p together; at gives output i at a position.
+// Results puts the outputs of p together; at gives the shard of output i at a position.
 func Results(p *program.Program, at func(pos, i int) *interp.Array) (Values, error) {
 	out := Values{}
 	for i, port := range p.Outputs {
@@ -235,8 +238,8 @@ func Results(p *program.Program, at func(pos, i int) *interp.Array) (Values, err
 	return out, nil
 }
 
-// Interp runs p on the interpreter, and checks that what was exchanged is what
-// the program says, and its text.
+// Interp runs p on the interpreter, and checks that the collectives that ran are those
+// that the cost of the program lists.
 func Interp(t TB, p *program.Program, in Values) Values {
 	t.Helper()
 	devices, err := Rows(p, in)
@@ -261,8 +264,8 @@ var cpu = sync.OnceValues(func() (engine.Engine, error) {
 	return engine.Open(context.Background(), engine.CPU, 8, engine.Options{NoCache: true})
 })
 
-// XLA is an engine of eight devices that the tests of a package share, or skips
-// the test where it was ruled out on purpose.
+// XLA gives an engine of eight devices, which the tests of a package share. It skips the
+// test if WEFT_SKIP_XLA is set.
 func XLA(t TB) engine.Engine {
 	t.Helper()
 	if os.Getenv("WEFT_SKIP_XLA") != "" {
@@ -278,14 +281,14 @@ func XLA(t TB) engine.Engine {
 // Run runs p on an engine.
 func Run(t TB, e engine.Engine, p *program.Program, in Values) Values {
 	t.Helper()
-	out, err := run(e, p, in)
+	out, err := runOnEngine(e, p, in)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, stablehlo.Text(p))
 	}
 	return out
 }
 
-func run(e engine.Engine, p *program.Program, in Values) (Values, error) {
+func runOnEngine(e engine.Engine, p *program.Program, in Values) (Values, error) {
 	ctx := context.Background()
 	devices, err := Rows(p, in)
 	if err != nil {
@@ -328,8 +331,8 @@ func run(e engine.Engine, p *program.Program, in Values) (Values, error) {
 	return Results(p, func(pos, i int) *interp.Array { return arrays[[2]int{pos, i}] })
 }
 
-// Table writes traffic one row a line: operation, axis, type, count, elements,
-// bytes; rows sorted as they come.
+// Table writes one line for each row of traffic, in their order: operation, axis, type,
+// count, elements, bytes.
 func Table(ts []cost.Traffic) string {
 	var s strings.Builder
 	for _, t := range ts {
@@ -338,8 +341,9 @@ func Table(ts []cost.Traffic) string {
 	return s.String()
 }
 
-// Differ says where two arrays lie further apart than tolerance, absolutely and
-// relative to the wanted value; "" when nowhere.
+// Differ describes the element in which two arrays differ most, if by more than tolerance,
+// else it gives "". The difference is relative to wanted values above 1 and absolute for
+// others.
 func Differ(got, want *interp.Array, tolerance float64) string {
 	if got == nil || want == nil {
 		return fmt.Sprintf("got %v, want %v", got != nil, want != nil)
@@ -367,9 +371,8 @@ func Differ(got, want *interp.Array, tolerance float64) string {
 	return ""
 }
 
-// Text reads the collectives out of the program's StableHLO text and adds them
-// up as cost.Collectives does. The reasons are those of the program. A
-// permute's axes are those along which its text moves something.
+// Text reads the collectives out of the program's StableHLO text and adds them up as
+// cost.Collectives does. The axes of a permute are those along which its text moves data.
 func Text(t TB, p *program.Program) []cost.Traffic {
 	t.Helper()
 	found, err := CountText(stablehlo.Text(p))

@@ -12,14 +12,14 @@ import (
 	"weft/program"
 )
 
-// TextCollective is a collective as it stands in StableHLO text.
+// TextCollective is a collective in StableHLO text.
 type TextCollective struct {
 	Op       program.Op
 	DType    dtype.DType
 	Elements int64    // of the operand
-	Times    int      // trip counts of the loops around it, multiplied
+	Times    int      // the product of the trip counts of the loops around it
 	Groups   [][]int  // replica groups; nil for a permute
-	Pairs    [][2]int // of a permute
+	Pairs    [][2]int // source and target of each transfer of a permute
 }
 
 // CountText reads the collectives out of StableHLO text, so that a test can compare the
@@ -40,6 +40,7 @@ func CountText(text string) ([]TextCollective, error) {
 	return c.found, nil
 }
 
+// textCounter is the state of CountText between two lines.
 type textCounter struct {
 	found []TextCollective
 	loops []int           // for each loop around the line, outermost first: how often its body runs
@@ -131,7 +132,7 @@ func (c *textCounter) addCollective(t TextCollective, line string) error {
 	return err
 }
 
-// readMembers reads the groups or pairs.
+// readMembers reads the groups or pairs of a collective from its line.
 func (t *TextCollective) readMembers(line string) error {
 	m := textList.FindStringSubmatch(line)
 	if m == nil {
@@ -161,8 +162,9 @@ func (t *TextCollective) readMembers(line string) error {
 }
 
 // Axes finds the axes of m that a collective of a text runs along, in the order
-// of the mesh: for groups, the axes whose groups they are; for a permute, those
-// on which some pair's ends differ. It returns nil for groups along no set of axes.
+// of the mesh: for groups, the axes along which the devices of a group differ; for a
+// permute, the axes along which the ends of some pair differ. It returns nil for groups
+// that do not run along a set of axes.
 func (t TextCollective) Axes(m *mesh.Mesh) []string {
 	axes := []string{}
 	for _, a := range m.Axes() {

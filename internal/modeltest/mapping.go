@@ -11,12 +11,13 @@ import (
 	"weft/models"
 )
 
-// Names reads a mapping between publishers' names: official (less the prefix
-// that its checkpoints have) to diffusers', the same where diffusers has no other.
+// Names reads a file that maps the names of a model's tensors. It gives, for each official
+// name, the name in diffusers, which is the same where the file has none. prefix, which the
+// official checkpoints have, is removed from both.
 func Names(t testing.TB, file, prefix string) map[string]string {
 	t.Helper()
 	names := map[string]string{}
-	for _, e := range entries(t, file) {
+	for _, e := range readEntries(t, file) {
 		other := e.Diffusers
 		if other == "" {
 			other = e.PT
@@ -26,8 +27,8 @@ func Names(t testing.TB, file, prefix string) map[string]string {
 	return names
 }
 
-// Mapping holds a preset's names and shapes against a mapping, whichever
-// publisher's name is asked for: every entry a parameter, every parameter an entry.
+// Mapping compares a preset's names and shapes with a file that maps names: every entry
+// must be a parameter under the names of both publishers, and every parameter an entry.
 func Mapping(t testing.TB, preset, file, prefix string) {
 	t.Helper()
 	m, err := models.ByName(preset)
@@ -39,7 +40,7 @@ func Mapping(t testing.TB, preset, file, prefix string) {
 		params[p.Name] = p
 	}
 	found := map[string]bool{}
-	for _, e := range entries(t, file) {
+	for _, e := range readEntries(t, file) {
 		name := strings.TrimPrefix(e.PT, prefix)
 		p, ok := params[name]
 		if !ok || !slices.Equal(p.Shape, e.Shape) || p.Flax != e.Flax {
@@ -64,10 +65,10 @@ type entry struct {
 	PT        string  `json:"pt"`
 	Shape     []int   `json:"pt_shape"`
 	Diffusers string  `json:"pt_diffusers"`
-	I         numbers `json:"i"` // that {i} stands for
+	I         numbers `json:"i"` // the values of {i}
 }
 
-// numbers are written as a range, "0-39", or one by one.
+// numbers is a list of numbers, which JSON has as a range, "0-39", or as a list.
 type numbers []int
 
 func (n *numbers) UnmarshalJSON(raw []byte) error {
@@ -81,8 +82,9 @@ func (n *numbers) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// entries of a mapping, those of repeated layers written out.
-func entries(t testing.TB, file string) []entry {
+// readEntries reads the entries of a mapping. An entry of repeated layers gives one entry
+// for each layer.
+func readEntries(t testing.TB, file string) []entry {
 	t.Helper()
 	raw, err := os.ReadFile(file)
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package modeltest is what the tests of model families have in common: the
-// peer's parameter tables, fixtures on every legal mesh, and made-up checkpoints.
+// Package modeltest has the helpers that the tests of model families share. They compare
+// parameters with the peer's tables, run fixtures on every legal mesh, and make
+// checkpoints with random weights.
 //
 // It imports package weft, so a family's tests that use it are in an external
 // test package (package cogvideox_test).
@@ -24,8 +25,8 @@ import (
 	"weft/tensor"
 )
 
-// Devices are the engines of tests: the interpreter and, unless it was ruled out
-// on purpose, XLA.
+// Devices lists the engines on which tests run: the interpreter and, unless WEFT_SKIP_XLA
+// is set, XLA.
 func Devices() []string {
 	if os.Getenv("WEFT_SKIP_XLA") != "" {
 		return []string{"reference"}
@@ -76,8 +77,8 @@ func Close(t testing.TB, what string, got, want *tensor.Tensor, tolerance float6
 	}
 }
 
-// OwnTimes moves the tokens' timesteps by a little each: then they are too many to be
-// embedded once for all tokens that share one.
+// OwnTimes changes the timestep of each token a little. The timesteps are then too many
+// different ones for a program that embeds each of them once.
 func OwnTimes(in map[string]*tensor.Tensor, by float64) {
 	ts, err := in["t_tokens"].Float32s()
 	if err != nil {
@@ -88,17 +89,18 @@ func OwnTimes(in map[string]*tensor.Tensor, by float64) {
 	}
 }
 
-// Case is a fixture's folder and which of its outputs is meant.
+// Case is a fixture: a folder, and which of its outputs to compare.
 type Case struct {
 	Dir       string
-	Want      string                              // in expected.safetensors; "" is "out"
-	Inputs    func(map[string]*tensor.Tensor)     // changes the inputs first; nil leaves them
-	Crop      func(*tensor.Tensor) *tensor.Tensor // what of output and expectation is compared; nil is all
+	Want      string                              // a name in expected.safetensors; "" stands for "out"
+	Inputs    func(map[string]*tensor.Tensor)     // changes the inputs before the run; nil leaves them
+	Crop      func(*tensor.Tensor) *tensor.Tensor // cuts out the part that is compared; nil compares all
 	Tolerance float64
 	Options   weft.Options
 }
 
-func (c Case) load(t testing.TB) (in map[string]*tensor.Tensor, want *tensor.Tensor) {
+// loadFixture reads the inputs of a case and the output that it must give.
+func (c Case) loadFixture(t testing.TB) (in map[string]*tensor.Tensor, want *tensor.Tensor) {
 	t.Helper()
 	in = Tensors(t, filepath.Join(c.Dir, "inputs.safetensors"))
 	if c.Inputs != nil {
@@ -114,7 +116,7 @@ func (c Case) load(t testing.TB) (in map[string]*tensor.Tensor, want *tensor.Ten
 // On runs a case on one mesh of a device and compares "out".
 func (c Case) On(t testing.TB, device, on string) {
 	t.Helper()
-	in, want := c.load(t)
+	in, want := c.loadFixture(t)
 	o := c.Options
 	o.Device, o.Mesh = device, on
 	got := Forward(t, Open(t, c.Dir), in, o)["out"]
@@ -142,7 +144,7 @@ func Forward(t testing.TB, m *weft.Model, in map[string]*tensor.Tensor, o weft.O
 // Meshes lists the legal splits over dp, tp and sp of a case on at most so many devices.
 func (c Case) Meshes(t testing.TB, devices int) []string {
 	t.Helper()
-	in, _ := c.load(t)
+	in, _ := c.loadFixture(t)
 	m := Open(t, c.Dir)
 	r, err := m.Request(in)
 	if err != nil {
@@ -156,21 +158,23 @@ func (c Case) Meshes(t testing.TB, devices int) []string {
 	return out
 }
 
-// Everywhere runs a case on every legal split of up to 8 devices: through the
-// interpreter, and through XLA on a spread of them, with WEFT_LONG_TESTS on all.
+// Everywhere runs a case on every legal split of up to 8 devices in the interpreter, and
+// on two of them through XLA. With WEFT_LONG_TESTS, XLA runs all of them.
 func (c Case) Everywhere(t testing.TB) {
 	t.Helper()
-	c.splits(t, func(i, n int) bool { return i == n/2 || i == n-1 })
+	c.runOnSplits(t, func(i, n int) bool { return i == n/2 || i == n-1 })
 }
 
-// Largely is Everywhere with XLA on the last split alone, for a variant of
-// what Everywhere tries.
+// Largely is Everywhere with XLA on the last split alone. It is for variants of a case
+// that Everywhere runs.
 func (c Case) Largely(t testing.TB) {
 	t.Helper()
-	c.splits(t, func(i, n int) bool { return i == n-1 })
+	c.runOnSplits(t, func(i, n int) bool { return i == n-1 })
 }
 
-func (c Case) splits(t testing.TB, compiled func(i, n int) bool) {
+// runOnSplits runs a case on all legal splits in the interpreter, and through XLA on those
+// that compiled picks by their number.
+func (c Case) runOnSplits(t testing.TB, compiled func(i, n int) bool) {
 	t.Helper()
 	meshes := c.Meshes(t, 8)
 	for _, device := range Devices() {
@@ -182,11 +186,11 @@ func (c Case) splits(t testing.TB, compiled func(i, n int) bool) {
 	}
 }
 
-// Traced runs a case on one device of the interpreter and compares every value
-// along the way that the fixture has too. It returns how many those were.
+// Traced runs a case on one device of the interpreter and compares every intermediate
+// value that the fixture has too. It returns the number of these values.
 func (c Case) Traced(t testing.TB) int {
 	t.Helper()
-	in, _ := c.load(t)
+	in, _ := c.loadFixture(t)
 	want := Tensors(t, filepath.Join(c.Dir, "expected.safetensors"))
 	o := c.Options
 	o.Device = "reference"
@@ -209,8 +213,8 @@ func (c Case) Traced(t testing.TB) int {
 	return n
 }
 
-// Oracle holds a preset's parameters and what the peer makes of them against the
-// peer's own table, leaf by leaf. file is the table's; of repeated layers it lists one.
+// Oracle compares a preset's parameters, with the peer's names, shapes and specs, with the
+// peer's own table. file has the table, which lists one of several repeated layers.
 func Oracle(t *testing.T, preset, file string) {
 	t.Helper()
 	raw, err := os.ReadFile(file)
@@ -299,9 +303,9 @@ func Oracle(t *testing.T, preset, file string) {
 	}
 }
 
-// MadeUp writes a model of a config with weights from a seed, in a folder of its
-// own: matmuls that keep the size of what goes through, norms near 1, everything
-// else small.
+// MadeUp writes a folder with a model of a config and random weights, the same in each
+// run. The weights of matmuls keep the magnitude of activations, those of norms are near
+// 1, and all others are small.
 func MadeUp(t testing.TB, config string) string {
 	t.Helper()
 	m, err := models.FromConfig([]byte(config), "config.json")

@@ -31,19 +31,19 @@ func Config(t testing.TB, dir string) models.Model {
 	return m
 }
 
-// Move is what one program of a graph must exchange in one run.
+// Move lists the collectives that one program of a graph must run.
 type Move struct {
-	On      string
-	Split   bool // the residual stream
+	On      string // the mesh
+	Split   bool   // whether the residual stream is sharded over tp as well
 	Program string
-	// Want lists collectives as "op axis count elements", those of a type other
-	// than f32 with it at the end, in the order of the alphabet and "; " between.
+	// Want lists collectives as "op axis count elements", with the type at the end if it is
+	// not f32. They are in alphabetical order with "; " between.
 	Want string
 }
 
-// Moves holds programs of a model's graph against a table. What a program says
-// of itself must also be what the text says that a compiler is given, and what the
-// interpreter exchanged; cut up for a device it must move the same.
+// Moves compares the collectives of programs of a model's graph with a table. The cost of
+// a program, its text, which a compiler gets, and the interpreter must agree on them, and
+// they must be the same for a target that computes in blocks.
 func Moves(t *testing.T, m models.Model, r models.Request, table []Move) {
 	t.Helper()
 	for _, c := range table {
@@ -64,10 +64,10 @@ func Moves(t *testing.T, m models.Model, r models.Request, table []Move) {
 				t.Errorf("%s: there is no such program", what)
 				continue
 			}
-			if got := moves(cost.Collectives(p)); got != c.Want {
+			if got := trafficText(cost.Collectives(p)); got != c.Want {
 				t.Errorf("%s: the program moves %q, want %q", what, got, c.Want)
 			}
-			if got := moves(meshtest.Text(t, p)); got != c.Want {
+			if got := trafficText(meshtest.Text(t, p)); got != c.Want {
 				t.Errorf("%s: the text moves %q, want %q", what, got, c.Want)
 			}
 			random := rand.New(rand.NewPCG(5, 5))
@@ -75,12 +75,13 @@ func Moves(t *testing.T, m models.Model, r models.Request, table []Move) {
 			for _, port := range p.Inputs {
 				in[port.Name] = meshtest.Fill(port.DType, func(int) float64 { return random.NormFloat64() / 4 }, port.Shape...)
 			}
-			meshtest.Interp(t, p, in) // fails where what was exchanged is anything else than the program says
+			meshtest.Interp(t, p, in) // fails if the interpreter ran other collectives than the cost lists
 		}
 	}
 }
 
-func moves(ts []cost.Traffic) string {
+// trafficText writes traffic in the form of Move.Want.
+func trafficText(ts []cost.Traffic) string {
 	lines := []string{}
 	for _, x := range ts {
 		line := fmt.Sprintf("%s %s %d %d", x.Op, x.Axis, x.Count, x.Elements)
@@ -93,8 +94,8 @@ func moves(ts []cost.Traffic) string {
 	return strings.Join(lines, "; ")
 }
 
-// Saved is how many bytes of weights, matmuls' in bf16 and others in f32, a
-// device keeps less at a tp than under the peer's rules.
+// Saved gives the number of bytes of weights that a device saves at a tp, compared with
+// the rules of the peer. The weights of matmuls are in bf16 and the others in f32.
 func Saved(t testing.TB, preset string, tp int) int64 {
 	t.Helper()
 	m, err := models.ByName(preset)
@@ -116,7 +117,7 @@ func Saved(t testing.TB, preset string, tp int) int64 {
 		if p.Matmul {
 			size = 2
 		}
-		kept := func(l models.ParamSpec) int64 { // copies of heads among it
+		kept := func(l models.ParamSpec) int64 { // with copies of heads
 			local, err := l.Local(on)
 			if err != nil {
 				t.Fatal(err)

@@ -13,16 +13,18 @@ import (
 	"weft/fault"
 )
 
-// storedOrder is the order of dtypes in a file: larger elements first, so that
-// each tensor is aligned to its own; within a size as the reference has it.
+// storedOrder is the order of dtypes in a file: larger elements come first, so that
+// each tensor is aligned to the size of its elements. Types of one size are in the order
+// of the reference.
 var storedOrder = []string{
 	"U64", "I64", "F64", "C64", "F32", "U32", "I32", "BF16", "F16", "U16", "I16",
 	"F8_E8M0", "F8_E4M3", "F8_E5M2", "I8", "U8", "F6_E3M2", "F6_E2M3", "F4", "BOOL",
 }
 
-// layOut orders entries as they will lie in the file, sets their Offset (from the
-// beginning of the data) and Bytes, and gives the file's first part: the length and
-// the header, padded with spaces to 8 bytes. It reports every entry that cannot be written.
+// layOut sorts entries into the order of the file, sets their Offset (from the beginning
+// of the data) and Bytes, and gives what the file begins with: the length of the header
+// and the header, padded with spaces to a multiple of 8 bytes. The error lists every
+// entry that cannot be written.
 func layOut(entries []Entry, meta map[string]string) (head []byte, data int64, err error) {
 	var faults fault.List
 	for i := range entries {
@@ -37,8 +39,8 @@ func layOut(entries []Entry, meta map[string]string) (head []byte, data int64, e
 	seen := map[string]bool{}
 	for i := range entries {
 		e := &entries[i]
-		faults.Add(nameFault(e.Name, seen))
-		faults.Add(sizeEntry(e))
+		faults.Add(checkTensorName(e.Name, seen))
+		faults.Add(setEntryBytes(e))
 		e.Offset = data
 		if e.Bytes > math.MaxInt64-maxHeader-8-data {
 			faults.Add(fault.New(ErrSizeOverflow, Shape{Tensor: e.Name, Have: e.Shape}, "tensor %q makes the file too large", e.Name))
@@ -57,8 +59,9 @@ func layOut(entries []Entry, meta map[string]string) (head []byte, data int64, e
 	return append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...), data, nil
 }
 
-// nameFault refuses names that a header cannot hold.
-func nameFault(name string, seen map[string]bool) error {
+// checkTensorName refuses a name that a header cannot hold or that is in seen, and adds
+// it to seen.
+func checkTensorName(name string, seen map[string]bool) error {
 	switch {
 	case name == metadataKey:
 		return fault.New(ErrName, Tensor{Tensor: name}, "a tensor cannot be named %s", metadataKey)
@@ -71,8 +74,8 @@ func nameFault(name string, seen map[string]bool) error {
 	return nil
 }
 
-// sizeEntry sets e.Bytes from its type and shape.
-func sizeEntry(e *Entry) error {
+// setEntryBytes computes e.Bytes from its type and shape.
+func setEntryBytes(e *Entry) error {
 	_, bits, ok := storedType(e.Stored)
 	if !ok {
 		return fault.New(ErrDType, DType{Tensor: e.Name, DType: e.Stored}, "tensor %q has no dtype that can be stored", e.Name)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// sprintLine formats one line.
+// sprintLine formats a text and makes it one line with single blanks.
 func sprintLine(format string, args ...any) string {
 	return strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " ")
 }

@@ -20,17 +20,17 @@ type jsonReader struct {
 	line pipeline
 }
 
-// vocabulary is the large part of the file, as it stands there.
+// vocabulary is the large part of the file: the pieces of the model and their merges.
 type vocabulary struct {
-	ids    map[string]int32 // of an object
-	pieces []trieEntry      // of a list of pairs, with
-	scores []float64        // their scores
+	ids    map[string]int32 // if vocab is an object of ids
+	pieces []trieEntry      // if vocab is a list of pairs of a piece
+	scores []float64        // and its score
 	merges [][2]string
-	has    map[string]bool
+	has    map[string]bool // the fields that the model's object has
 }
 
-// parseTokenizerJSON reads the text of a tokenizer.json. Every fault that is found is
-// in the error.
+// parseTokenizerJSON reads the text of a tokenizer.json. The error lists every fault that
+// was found.
 func parseTokenizerJSON(path string, b []byte) (*Tokenizer, error) {
 	r := &jsonReader{faults: faults{path: path}, out: &Tokenizer{Path: path}}
 	s := jsontext.NewScanner(b)
@@ -49,7 +49,7 @@ func parseTokenizerJSON(path string, b []byte) (*Tokenizer, error) {
 	})
 	s.End()
 	if err := s.Err(); err != nil {
-		r.malformed("", "%v", err)
+		r.addMalformed("", "%v", err)
 		return nil, r.err()
 	}
 	r.readDocument(r.objectAt(document, ""), &v)
@@ -57,12 +57,12 @@ func parseTokenizerJSON(path string, b []byte) (*Tokenizer, error) {
 		return nil, err
 	}
 	r.out.encode = r.line.encode
-	r.out.finish()
+	r.out.finishVocabulary()
 	return r.out, nil
 }
 
-// scanModel reads the model's object: the small fields as values, the vocabulary and
-// the merges on their way, because they are most of the file.
+// scanModel reads the model's object. It gives the small fields as values, and reads the
+// vocabulary and the merges straight into v, because they are most of the file.
 func (v *vocabulary) scanModel(s *jsontext.Scanner) map[string]any {
 	small := map[string]any{}
 	v.has = map[string]bool{}
@@ -125,10 +125,11 @@ func (v *vocabulary) scanScores(s *jsontext.Scanner) {
 	})
 }
 
-// parseScore gives the number that the tokenizers library makes of a JSON number: its
-// digits as one whole number, as many as 64 bits hold, times or divided by a power of
-// ten. From 17 digits on, that is not always the nearest number, and the last bit of a
-// score decides between two ways of equal sum.
+// parseScore gives the number that the tokenizers library makes of a JSON number. The
+// library reads as many digits as 64 bits hold as one whole number, and multiplies or
+// divides it by a power of ten. From 17 digits on the result is not always the nearest
+// float64. It matters because the last bit of a score can decide between two ways to split
+// a text.
 func parseScore(number string) float64 {
 	text, negative := strings.CutPrefix(number, "-")
 	power := ""
@@ -183,11 +184,11 @@ var powersOfTen = func() (p [309]float64) {
 	return p
 }()
 
-// maxPieceBytes bounds what is looked for at every place of a text, and with it the time
-// that a text can take.
+// maxPieceBytes bounds the length of pieces. A piece is searched for at every place of a
+// text, so this bounds the time that a text can take.
 const maxPieceBytes = 1 << 14
 
-// scanMerges reads merges in both forms: "a b", and ["a", "b"].
+// scanMerges reads merges, all in the form "a b" or all in the form ["a", "b"].
 func (v *vocabulary) scanMerges(s *jsontext.Scanner) {
 	pairs := 0
 	s.Array(func() {
@@ -223,17 +224,17 @@ func (v *vocabulary) scanMerges(s *jsontext.Scanner) {
 	})
 }
 
-func item(where string, i int) string { return fmt.Sprintf("%s[%d]", where, i) }
+func itemPath(where string, i int) string { return fmt.Sprintf("%s[%d]", where, i) }
 
 func (r *jsonReader) unknownType(o *fields, kind string) {
 	if kind != "" {
-		r.unsupported(o.at("type"), "%.60q is not supported", kind)
+		r.addUnsupported(o.pathOf("type"), "%.60q is not supported", kind)
 	}
 }
 
 func (r *jsonReader) readDocument(o *fields, v *vocabulary) {
 	if version := o.text("version", "1.0"); version != "1.0" {
-		r.unsupported("version", "%.60q; 1.0 is known", version)
+		r.addUnsupported("version", "%.60q; 1.0 is known", version)
 	}
 	r.readTruncation(o)
 	r.readPadding(o)
@@ -280,13 +281,13 @@ func (r *jsonReader) readModel(o *fields, v *vocabulary) {
 			if bare {
 				where, text = "model", kind
 			}
-			r.unsupported(where, "%s is not supported; BPE and Unigram are", text)
+			r.addUnsupported(where, "%s is not supported; BPE and Unigram are", text)
 		}
 		return
 	}
 	r.out.Kind = "tokenizer.json, " + kind
 	if _, wrong := o.take("vocab"); wrong || !v.has["vocab"] || (kind == "BPE") != (v.ids != nil) {
-		r.malformed("model.vocab", "pieces and their %s expected", map[bool]string{true: "ids, as an object", false: "scores, as a list"}[kind == "BPE"])
+		r.addMalformed("model.vocab", "pieces and their %s expected", map[bool]string{true: "ids, as an object", false: "scores, as a list"}[kind == "BPE"])
 		return
 	}
 	if kind == "BPE" {
@@ -299,11 +300,11 @@ func (r *jsonReader) readModel(o *fields, v *vocabulary) {
 
 func (r *jsonReader) readBPE(o *fields, v *vocabulary) {
 	if _, wrong := o.take("merges"); wrong || !v.has["merges"] {
-		r.malformed("model.merges", "a list expected")
+		r.addMalformed("model.merges", "a list expected")
 	}
 	b := &bpe{ids: v.ids, unknown: -1}
 	if d, _ := o.take("dropout"); d != nil && fmt.Sprint(d) != "0" && fmt.Sprint(d) != "0.0" {
-		r.unsupported("model.dropout", "%.40s leaves out merges at random", fmt.Sprint(d))
+		r.addUnsupported("model.dropout", "%.40s leaves out merges at random", fmt.Sprint(d))
 	}
 	b.prefix = o.text("continuing_subword_prefix", "")
 	b.suffix = o.text("end_of_word_suffix", "")
@@ -317,21 +318,21 @@ func (r *jsonReader) readBPE(o *fields, v *vocabulary) {
 		id, known := v.ids[text]
 		switch {
 		case !ok:
-			r.malformed("model.unk_token", "a string expected, found %s", describeJSON(u))
+			r.addMalformed("model.unk_token", "a string expected, found %s", describeJSON(u))
 		case !known:
-			r.malformed("model.unk_token", "%s is not in the vocabulary", quotePiece(text))
+			r.addMalformed("model.unk_token", "%s is not in the vocabulary", quotePiece(text))
 		default:
 			b.unknown = id
 		}
 	}
-	b.buildMerges(v.merges, &r.faults, func(i int) string { return item("model.merges", i) })
-	r.line.model = b.seal()
+	b.buildMerges(v.merges, &r.faults, func(i int) string { return itemPath("model.merges", i) })
+	r.line.model = b.fillPlainIDs()
 	r.out.ids = v.ids
 }
 
 func (r *jsonReader) readUnigram(o *fields, v *vocabulary) {
 	if v.has["merges"] {
-		r.unsupported("model.merges", "a Unigram model has none")
+		r.addUnsupported("model.merges", "a Unigram model has none")
 	}
 	u := &unigram{scores: v.scores, unknown: -1, ids: make(map[string]int32, len(v.pieces))}
 	lowest := 0.0
@@ -343,9 +344,9 @@ func (r *jsonReader) readUnigram(o *fields, v *vocabulary) {
 	}
 	u.penalized = lowest - unknownPenalty
 	if o.m["unk_id"] != nil {
-		u.unknown = int32(o.whole("unk_id"))
+		u.unknown = int32(o.wholeNumber("unk_id"))
 		if int(u.unknown) >= len(v.pieces) {
-			r.malformed("model.unk_id", "%d; the vocabulary has %d pieces", u.unknown, len(v.pieces))
+			r.addMalformed("model.unk_id", "%d; the vocabulary has %d pieces", u.unknown, len(v.pieces))
 		}
 	}
 	o.ignore("unk_id")
@@ -357,16 +358,17 @@ func (r *jsonReader) readUnigram(o *fields, v *vocabulary) {
 	r.line.model, r.out.ids = u, u.ids
 }
 
-// readAddedTokens sets the tokens that are looked for in the text. The tokenizers
-// library gives a token that the vocabulary has the id it has there, and numbers the
-// others on; a file that says otherwise is refused.
+// readAddedTokens sets the tokens that are searched for in the text. The tokenizers
+// library gives a token the id that it has in the vocabulary, and numbers all others from
+// the end of the vocabulary on. It does not read their ids from the file, so a file with
+// other ids is refused.
 func (r *jsonReader) readAddedTokens(v any, vocabulary int) {
 	if v == nil {
 		return
 	}
 	list, ok := v.([]any)
 	if !ok {
-		r.malformed("added_tokens", "a list expected, found %s", describeJSON(v))
+		r.addMalformed("added_tokens", "a list expected, found %s", describeJSON(v))
 		return
 	}
 	r.out.added = make(map[string]int32, len(list))
@@ -374,10 +376,10 @@ func (r *jsonReader) readAddedTokens(v any, vocabulary int) {
 	var tokens []addedToken
 	place := map[string]int{}
 	for i, v := range list {
-		where := item("added_tokens", i)
+		where := itemPath("added_tokens", i)
 		o := r.objectAt(v, where)
 		t := addedToken{
-			id:         int32(o.whole("id")),
+			id:         int32(o.wholeNumber("id")),
 			content:    o.text("content"),
 			singleWord: o.flag("single_word"),
 			lstrip:     o.flag("lstrip"),
@@ -390,7 +392,7 @@ func (r *jsonReader) readAddedTokens(v any, vocabulary int) {
 			continue // as the tokenizers library does
 		}
 		if len(t.content) > maxPieceBytes {
-			r.unsupported(where, "a token of %d bytes; at most %d", len(t.content), maxPieceBytes)
+			r.addUnsupported(where, "a token of %d bytes; at most %d", len(t.content), maxPieceBytes)
 		}
 		id, known := r.out.ids[t.content]
 		if !known {
@@ -401,7 +403,7 @@ func (r *jsonReader) readAddedTokens(v any, vocabulary int) {
 			next++
 		}
 		if id != t.id && o.m != nil {
-			r.unsupported(where, "the token %s says id %d; by the vocabulary and its place in the list it has %d", quotePiece(t.content), t.id, id)
+			r.addUnsupported(where, "the token %s says id %d; by the vocabulary and its place in the list it has %d", quotePiece(t.content), t.id, id)
 		}
 		r.out.added[t.content] = id
 		if at, twice := place[t.content]; twice {
@@ -414,8 +416,8 @@ func (r *jsonReader) readAddedTokens(v any, vocabulary int) {
 	r.sortAddedTokens(tokens)
 }
 
-// sortAddedTokens parts the tokens into those looked for in the text as it is given and
-// in the normalized text.
+// sortAddedTokens divides the tokens into those that are searched for in the text as it
+// is given, and those that are searched for in the normalized text.
 func (r *jsonReader) sortAddedTokens(tokens []addedToken) {
 	var sets [2][]addedToken
 	var keys [2][]string
@@ -430,17 +432,17 @@ func (r *jsonReader) sortAddedTokens(tokens []addedToken) {
 			if r.line.normalize != nil {
 				s, err := r.line.normalize(span{text: key, id: noID})
 				if err != nil {
-					r.unsupported("added_tokens", "%s cannot be normalized: %v", quotePiece(key), err)
+					r.addUnsupported("added_tokens", "%s cannot be normalized: %v", quotePiece(key), err)
 				}
 				key = s.text
 			}
 			if other, twice := seen[key]; twice {
-				r.unsupported("added_tokens", "%s and %s are the same when normalized", quotePiece(other), quotePiece(t.content))
+				r.addUnsupported("added_tokens", "%s and %s are the same when normalized", quotePiece(other), quotePiece(t.content))
 			}
 			seen[key] = t.content
 		}
 		if key == "" {
-			r.unsupported("added_tokens", "%s is empty when normalized", quotePiece(t.content))
+			r.addUnsupported("added_tokens", "%s is empty when normalized", quotePiece(t.content))
 			continue
 		}
 		sets[set], keys[set] = append(sets[set], t), append(keys[set], key)
@@ -455,16 +457,16 @@ func (r *jsonReader) readTruncation(o *fields) {
 		return
 	}
 	t := r.objectAt(v, "truncation")
-	t.ignore("stride") // about what is cut off
+	t.ignore("stride") // concerns the part that is cut off
 	t.oneOf("strategy", []string{"LongestFirst", "OnlyFirst"})
 	r.out.cut = &truncation{
-		length: t.whole("max_length"),
+		length: t.wholeNumber("max_length"),
 		left:   t.oneOf("direction", []string{"Left", "Right"}, "Right") == "Left",
 	}
 	t.close()
 }
 
-// maxPadding bounds what a file may pad texts to.
+// maxPadding bounds the length to which a file may pad texts.
 const maxPadding = 1 << 20
 
 func (r *jsonReader) readPadding(o *fields) {
@@ -475,26 +477,26 @@ func (r *jsonReader) readPadding(o *fields) {
 	p := r.objectAt(v, "padding")
 	p.ignore("pad_type_id", "pad_token")
 	r.out.pad = &padding{
-		multiple: p.whole("pad_to_multiple_of", 0),
-		id:       p.whole("pad_id"),
+		multiple: p.wholeNumber("pad_to_multiple_of", 0),
+		id:       p.wholeNumber("pad_id"),
 		left:     p.oneOf("direction", []string{"Left", "Right"}) == "Left",
 	}
 	if fixed, ok := p.m["strategy"].(map[string]any); ok {
 		p.ignore("strategy")
 		f := r.objectAt(fixed, "padding.strategy")
-		r.out.pad.fixed = f.whole("Fixed")
+		r.out.pad.fixed = f.wholeNumber("Fixed")
 		f.close()
 	} else {
 		p.oneOf("strategy", []string{"BatchLongest"})
 	}
 	if n := max(r.out.pad.fixed, r.out.pad.multiple); n > maxPadding {
-		r.unsupported("padding", "to %d tokens; at most %d", n, maxPadding)
+		r.addUnsupported("padding", "to %d tokens; at most %d", n, maxPadding)
 	}
 	p.close()
 }
 
-// decoders are those of the tokenizers library. Ids do not depend on them; a name that
-// is none of them shows a file of another kind.
+// decoders are the decoders of the tokenizers library. The ids do not depend on them, but
+// any other name shows that the file is not what it seems to be.
 var decoders = []string{"BPEDecoder", "ByteLevel", "WordPiece", "Metaspace", "CTC", "Sequence", "Replace", "Fuse", "Strip", "ByteFallback"}
 
 func (r *jsonReader) checkDecoder(v any, where string) {
@@ -504,7 +506,7 @@ func (r *jsonReader) checkDecoder(v any, where string) {
 	o := r.objectAt(v, where)
 	if o.oneOf("type", decoders) == "Sequence" {
 		for i, sub := range o.list("decoders") {
-			r.checkDecoder(sub, item(o.at("decoders"), i))
+			r.checkDecoder(sub, itemPath(o.pathOf("decoders"), i))
 		}
 	}
 }
@@ -519,7 +521,7 @@ func (r *jsonReader) readNormalizer(v any, where string) normalizer {
 	case "Sequence":
 		var all []normalizer
 		for i, sub := range o.list("normalizers") {
-			all = append(all, r.readNormalizer(sub, item(o.at("normalizers"), i)))
+			all = append(all, r.readNormalizer(sub, itemPath(o.pathOf("normalizers"), i)))
 		}
 		return inSequence(all)
 	case "NFC", "NFD", "NFKC", "NFKD":
@@ -544,21 +546,21 @@ func (r *jsonReader) readNormalizer(v any, where string) normalizer {
 	case "Precompiled":
 		blob, err := base64.StdEncoding.DecodeString(o.text("precompiled_charsmap", ""))
 		if err != nil {
-			r.malformed(o.at("precompiled_charsmap"), "not base64: %v", err)
+			r.addMalformed(o.pathOf("precompiled_charsmap"), "not base64: %v", err)
 			break
 		}
 		c, err := parseCharsmap(blob)
 		if err != nil {
-			r.malformed(o.at("precompiled_charsmap"), "%v", err)
+			r.addMalformed(o.pathOf("precompiled_charsmap"), "%v", err)
 			break
 		}
 		if c == nil {
 			break
 		}
 		return func(s span) (span, error) {
-			e := edit(s)
+			e := newEditor(s)
 			c.normalizeByGrapheme(e)
-			return e.span(), nil
+			return e.toSpan(), nil
 		}
 	default:
 		r.unknownType(o, kind)
@@ -569,7 +571,7 @@ func (r *jsonReader) readNormalizer(v any, where string) normalizer {
 
 // readFinder reads a pattern: {"String": ...} or {"Regex": ...}.
 func (r *jsonReader) readFinder(o *fields) finder {
-	where := o.at("pattern")
+	where := o.pathOf("pattern")
 	v, _ := o.take("pattern")
 	p := r.objectAt(v, where)
 	if p.m == nil {
@@ -579,7 +581,7 @@ func (r *jsonReader) readFinder(o *fields) finder {
 	if _, ok := p.m["String"]; ok {
 		text := p.text("String")
 		if text == "" {
-			r.unsupported(where, "an empty string matches everywhere")
+			r.addUnsupported(where, "an empty string matches everywhere")
 			return nil
 		}
 		return literal(text)
@@ -587,7 +589,7 @@ func (r *jsonReader) readFinder(o *fields) finder {
 	text := p.text("Regex")
 	compiled, err := compilePattern(text)
 	if err != nil {
-		r.unsupported(where, "%v", err)
+		r.addUnsupported(where, "%v", err)
 		return nil
 	}
 	return compiled
@@ -600,32 +602,32 @@ func (r *jsonReader) readPreTokenizer(v any, where string) preTokenizer {
 	case "Sequence":
 		var all []preTokenizer
 		for i, sub := range o.list("pretokenizers") {
-			all = append(all, r.readPreTokenizer(sub, item(o.at("pretokenizers"), i)))
+			all = append(all, r.readPreTokenizer(sub, itemPath(o.pathOf("pretokenizers"), i)))
 		}
 		return preTokenizeInSequence(all)
 	case "Whitespace":
-		return splitter(whitespaceWords{}, removed, true)
+		return newSplitter(whitespaceWords{}, removed, true)
 	case "WhitespaceSplit":
-		return splitter(eachRune(spaceSet.contains), removed, false)
+		return newSplitter(eachRune(spaceSet.contains), removed, false)
 	case "BertPreTokenizer":
 		return preTokenizeInSequence([]preTokenizer{
-			splitter(eachRune(spaceSet.contains), removed, false),
-			splitter(eachRune(isPunctuation), isolated, false),
+			newSplitter(eachRune(spaceSet.contains), removed, false),
+			newSplitter(eachRune(isPunctuation), isolated, false),
 		})
 	case "Punctuation":
-		return splitter(eachRune(isPunctuation), behavior(o.oneOf("behavior", behaviors, string(isolated))), false)
+		return newSplitter(eachRune(isPunctuation), behavior(o.oneOf("behavior", behaviors, string(isolated))), false)
 	case "Digits":
 		b := contiguous
 		if o.flag("individual_digits") {
 			b = isolated
 		}
-		return splitter(eachRune(isNumeric), b, false)
+		return newSplitter(eachRune(isNumeric), b, false)
 	case "CharDelimiterSplit", "Delimiter":
-		return splitter(literal(r.oneRune(o, "delimiter")), removed, false)
+		return newSplitter(literal(r.oneRune(o, "delimiter")), removed, false)
 	case "FixedLength":
-		n := o.whole("length", 5)
+		n := o.wholeNumber("length", 5)
 		if n < 1 {
-			r.malformed(o.at("length"), "%d; want 1 or more", n)
+			r.addMalformed(o.pathOf("length"), "%d; want 1 or more", n)
 			n = 1
 		}
 		return fixedLengthWords(n)
@@ -636,7 +638,7 @@ func (r *jsonReader) readPreTokenizer(v any, where string) preTokenizer {
 		b := behavior(o.oneOf("behavior", behaviors))
 		inverted := o.flag("invert")
 		if f := r.readFinder(o); f != nil {
-			return splitter(f, b, inverted)
+			return newSplitter(f, b, inverted)
 		}
 	case "Metaspace":
 		return r.readMetaspace(o)
@@ -651,7 +653,7 @@ func (r *jsonReader) readPreTokenizer(v any, where string) preTokenizer {
 func (r *jsonReader) oneRune(o *fields, key string) string {
 	text := o.text(key)
 	if o.m != nil && len([]rune(text)) != 1 {
-		r.malformed(o.at(key), "%s; one character expected", quotePiece(text))
+		r.addMalformed(o.pathOf(key), "%s; one character expected", quotePiece(text))
 		return " "
 	}
 	return text
@@ -662,10 +664,10 @@ func (r *jsonReader) readMetaspace(o *fields) preTokenizer {
 	replacement := r.oneRune(o, "replacement")
 	scheme := o.oneOf("prepend_scheme", []string{"always", "first", "never"}, "always")
 	if !o.flag("add_prefix_space", true) {
-		// Older files say it this way. The tokenizers library refuses the two together
-		// where they disagree.
+		// This is the older form of the scheme "never". The tokenizers library refuses a file
+		// in which the two disagree; a scheme that is left out means "always".
 		if scheme != "never" {
-			r.malformed(o.where, "add_prefix_space is false and prepend_scheme %q", scheme)
+			r.addMalformed(o.where, "add_prefix_space is false and prepend_scheme %q", scheme)
 		}
 		scheme = "never"
 	}

@@ -14,36 +14,40 @@ import (
 const (
 	// chunkBytes is the unit of work: small enough that the workers end together.
 	chunkBytes = 4 << 20
-	// directRun is the mean run from which scattering reads beat a buffer. See
-	// BenchmarkColumns; measured on 2 cores of an EPYC 7003.
+	// directRun is the mean length of runs, in bytes, from which reads straight into the
+	// destinations are faster than reads through a buffer. BenchmarkColumns measures it;
+	// this value is from 2 cores of an EPYC 7003.
 	directRun = 1024
-	// exactRuns bounds the reads spent on not reading the gaps between short runs.
+	// exactRuns bounds the number of short runs that are read without the gaps between
+	// them, each by a read of its own.
 	exactRuns = 1 << 16
-	// bridge is the longest gap read through once exactRuns is passed.
+	// bridge is the longest gap, in bytes, that is read and thrown away where there are more
+	// than exactRuns short runs.
 	bridge = 4 << 10
 )
 
-// target is one selection of a tensor and the places that want it.
+// target is one selection of a tensor and the destinations that want it.
 type target struct {
-	index   int // in its job
+	index   int // in targets of its job
 	sel     *selection
 	dsts    [][]byte
 	as      dtype.DType
 	convert convertFunc // nil copies
-	from    int64       // bytes of an element as stored
-	to      int64       // and in dsts
+	from    int64       // bytes of an element in the file
+	to      int64       // bytes of an element in dsts
 	scatter *scatter    // nil where the order of the file is that of dsts
 	rows    *rowScales  // of an fp8 tensor with a scale for each row, or nil
 }
 
-// rowScales are the scales of a tensor's rows.
+// rowScales holds the scales of an fp8 tensor that has one for each row.
 type rowScales struct {
 	scales   []float32
 	rowBytes int64 // of the tensor in the file
 	from     dtype.DType
 }
 
-// convertAt converts the tensor's bytes from pos on.
+// convertAt converts the bytes src, which begin at pos in the tensor. Each row is
+// converted with its own scale.
 func (t *target) convertAt(dst, src []byte, pos int64) error {
 	if t.rows == nil {
 		return t.convert(dst, src)
@@ -51,16 +55,16 @@ func (t *target) convertAt(dst, src []byte, pos int64) error {
 	for len(src) > 0 {
 		row := pos / t.rows.rowBytes
 		n := min(int64(len(src)), (row+1)*t.rows.rowBytes-pos)
-		if err := fp8Converter(t.rows.from, t.as, t.rows.scales[row])(dst[:t.local(n)], src[:n]); err != nil {
+		if err := fp8Converter(t.rows.from, t.as, t.rows.scales[row])(dst[:t.localOffset(n)], src[:n]); err != nil {
 			return err
 		}
-		dst, src, pos = dst[t.local(n):], src[n:], pos+n
+		dst, src, pos = dst[t.localOffset(n):], src[n:], pos+n
 	}
 	return nil
 }
 
-// local turns an offset among the selected bytes into one in dsts.
-func (t *target) local(n int64) int64 { return n / t.from * t.to }
+// localOffset turns an offset among the selected bytes into an offset in dsts.
+func (t *target) localOffset(n int64) int64 { return n / t.from * t.to }
 
 // key identifies the target among those of one tensor.
 func (t *target) key() string {
@@ -71,15 +75,15 @@ func (t *target) key() string {
 	return key
 }
 
-// job is one tensor and all that is wanted of it in this Read. Invariant: equal
-// selections are one target, so each byte is read once however many want it.
+// job is one tensor and everything that this Read wants of it. Invariant: equal
+// selections are one target, so each byte is read once however many parts want it.
 type job struct {
-	rec     *record
-	targets []*target
-	apart   bool  // no byte is in two targets
-	direct  bool  // and all are as stored and in long runs
-	bridge  int64 // the longest gap to read through
-	bytes   int64 // wanted
+	rec      *record
+	targets  []*target
+	disjoint bool  // no byte is in two targets
+	direct   bool  // and all are as stored and in long runs
+	bridge   int64 // the longest gap to read through
+	bytes    int64 // wanted
 }
 
 // chunk is a range of a tensor's bytes, read by one worker.
@@ -88,18 +92,18 @@ type chunk struct {
 	lo, hi int64
 }
 
-// plan checks every part and groups them by tensor, in the order of the files.
-func (c *Checkpoint) plan(parts []Part) ([]*job, error) {
+// planJobs checks every part and groups the parts by tensor, in the order of the files.
+func (c *Checkpoint) planJobs(parts []Part) ([]*job, error) {
 	var faults fault.List
 	jobs := map[*record]*job{}
 	byKey := map[*job]map[string]*target{}
 	for i := range parts {
-		r := c.find(parts[i].Name)
+		r := c.findRecord(parts[i].Name)
 		if r == nil {
 			faults.Add(noTensor(parts[i].Name))
 			continue
 		}
-		t, err := c.target(r, &parts[i])
+		t, err := c.newTarget(r, &parts[i])
 		if err != nil {
 			faults.Add(err)
 			continue
@@ -126,7 +130,7 @@ func (c *Checkpoint) plan(parts []Part) ([]*job, error) {
 	}
 	list := make([]*job, 0, len(jobs))
 	for _, j := range jobs {
-		j.choose()
+		j.chooseReadMethod()
 		list = append(list, j)
 	}
 	slices.SortFunc(list, func(a, b *job) int {
@@ -135,13 +139,13 @@ func (c *Checkpoint) plan(parts []Part) ([]*job, error) {
 	return list, nil
 }
 
-// target checks one part.
-func (c *Checkpoint) target(r *record, p *Part) (*target, error) {
+// newTarget checks one part and makes the target that reads it.
+func (c *Checkpoint) newTarget(r *record, p *Part) (*target, error) {
 	if r.DType == dtype.Invalid {
 		return nil, fault.New(ErrDType, DType{r.File, p.Name, r.Stored},
 			"tensor %s is %s, which weft can list but not read", p.Name, r.Stored)
 	}
-	ranges, err := p.ranges(r.Entry)
+	ranges, err := p.dimRanges(r.Entry)
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +167,7 @@ func (c *Checkpoint) target(r *record, p *Part) (*target, error) {
 	case want == 0:
 		t.sel = &selection{}
 	case r.strided != nil:
-		t.sel = newSelection(r.strided.frame, r.DType.Size(), r.strided.ranges(r.Shape, ranges))
+		t.sel = newSelection(r.strided.frame, r.DType.Size(), r.strided.frameRanges(r.Shape, ranges))
 		t.scatter = r.strided.scatterTo(local)
 	default:
 		t.sel = newSelection(r.Shape, r.DType.Size(), ranges)
@@ -175,12 +179,13 @@ func (c *Checkpoint) target(r *record, p *Part) (*target, error) {
 	if len(scales) > 1 {
 		t.rows = &rowScales{scales, int64(r.Shape[1]) * t.from, r.DType}
 	}
-	t.convert, err = converter(p.Name, r.DType, to, scales[0])
+	t.convert, err = chooseConverter(p.Name, r.DType, to, scales[0])
 	return t, err
 }
 
-// scalesOf reads the scale of an fp8 weight, or those of its rows: 1 where there is
-// none. Read as fp8, a weight would lose it.
+// scalesOf reads the scale of an fp8 weight, or the scales of its rows; a tensor without
+// a scale has 1. It is an error to read a scaled weight as fp8 or as an integer, because
+// the scale would be lost.
 func (c *Checkpoint) scalesOf(r *record, name string, to dtype.DType) ([]float32, error) {
 	if r.scale == nil {
 		return []float32{1}, nil
@@ -200,30 +205,31 @@ func (c *Checkpoint) scalesOf(r *record, name string, to dtype.DType) ([]float32
 	return scales, nil
 }
 
-// choose decides how a job is read.
-func (j *job) choose() {
-	j.apart, j.direct = true, true
+// chooseReadMethod decides whether a job is read straight into the destinations, and
+// which gaps are read with the runs around them.
+func (j *job) chooseReadMethod() {
+	j.disjoint, j.direct = true, true
 	var runs int64
 	for i, t := range j.targets {
-		runs += t.sel.runs()
+		runs += t.sel.countRuns()
 		j.bytes += t.sel.bytes
-		if t.convert != nil || t.scatter != nil || t.sel.bytes/t.sel.runs() < directRun {
+		if t.convert != nil || t.scatter != nil || t.sel.bytes/t.sel.countRuns() < directRun {
 			j.direct = false
 		}
 		for _, other := range j.targets[:i] {
-			j.apart = j.apart && disjoint(t.sel, other.sel)
+			j.disjoint = j.disjoint && selectionsDisjoint(t.sel, other.sel)
 		}
 	}
-	j.direct = j.direct && j.apart
+	j.direct = j.direct && j.disjoint
 	if runs > exactRuns && j.bytes/runs < directRun {
 		j.bridge = bridge
 	}
 }
 
-// disjoint reports whether two selections of one tensor are known to share no byte.
-// Only selections cut along the same dims are compared; others count as overlapping,
-// which costs a copy and no more.
-func disjoint(a, b *selection) bool {
+// selectionsDisjoint reports whether two selections of one tensor are known to share no byte.
+// Only selections that are cut along the same dims are compared. Others count as
+// overlapping, which is always correct and costs a copy.
+func selectionsDisjoint(a, b *selection) bool {
 	if len(a.dims) != len(b.dims) {
 		return false
 	}
@@ -233,15 +239,15 @@ func disjoint(a, b *selection) bool {
 		}
 	}
 	for d := range a.dims {
-		if apart(a.dims[d].ranges, b.dims[d].ranges) {
+		if rangesDisjoint(a.dims[d].ranges, b.dims[d].ranges) {
 			return true
 		}
 	}
 	return false
 }
 
-// apart reports whether two ascending lists of ranges share nothing.
-func apart(a, b [][2]int64) bool {
+// rangesDisjoint reports whether two ascending lists of ranges share nothing.
+func rangesDisjoint(a, b [][2]int64) bool {
 	for i, k := 0, 0; i < len(a) && k < len(b); {
 		switch {
 		case a[i][1] <= b[k][0]:
@@ -255,8 +261,9 @@ func apart(a, b [][2]int64) bool {
 	return true
 }
 
-// chunks cuts the jobs into units of work. Ranges of a file that no target spans are left out.
-func chunks(jobs []*job) []chunk {
+// cutChunks cuts the jobs into chunks of at most chunkBytes. Ranges of a file that lie in
+// no target's extent are left out.
+func cutChunks(jobs []*job) []chunk {
 	var list []chunk
 	for _, j := range jobs {
 		var spans [][2]int64

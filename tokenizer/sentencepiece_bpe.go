@@ -6,11 +6,12 @@ import (
 	"weft/fault"
 )
 
-// spBPE joins the characters of a normalized text as SentencePiece does: the two
-// neighbours whose text is the piece with the highest score, of equal ones the leftmost.
+// spBPE is byte-pair encoding as SentencePiece does it. It joins neighbouring characters of
+// a normalized text, again and again: those whose joined text is the piece with the highest
+// score first and, among equal scores, the leftmost.
 type spBPE struct {
 	all         map[string]int32 // every piece
-	matched     map[string]int32 // those that neighbours may become
+	matched     map[string]int32 // the pieces that neighbours may be joined to
 	pieces      []spPiece
 	longest     int // bytes of the longest piece
 	unknown     int32
@@ -45,13 +46,13 @@ func (a spMerge) before(b spMerge) bool {
 	return a.score > b.score || a.score == b.score && a.left < b.left
 }
 
-// spText is one text on its way.
+// spText is the state of one text.
 type spText struct {
 	b       *spBPE
 	text    string
 	symbols []spSymbol
 	queue   []spMerge
-	parts   map[string]int // of an unused piece, the length of the left one of its parts
+	parts   map[string]int // from an unused piece to the length of its left part
 }
 
 func (b *spBPE) appendIDs(ids []int, text string) ([]int, error) {
@@ -65,9 +66,9 @@ func (b *spBPE) appendIDs(ids []int, text string) ([]int, error) {
 	if b.hasUnused {
 		s.parts = map[string]int{}
 	}
-	s.split()
+	s.makeSymbols()
 	for i := 1; i < len(s.symbols); i++ {
-		s.offer(int32(i-1), int32(i))
+		s.queuePair(int32(i-1), int32(i))
 	}
 	for len(s.queue) > 0 {
 		var top spMerge
@@ -82,8 +83,8 @@ func (b *spBPE) appendIDs(ids []int, text string) ([]int, error) {
 			s.symbols[right.next].prev = top.left
 		}
 		right.start = right.end
-		s.offer(left.prev, top.left)
-		s.offer(top.left, left.next)
+		s.queuePair(left.prev, top.left)
+		s.queuePair(top.left, left.next)
 	}
 	wasUnknown := false
 	for i := int32(0); i >= 0; i = s.symbols[i].next {
@@ -93,12 +94,12 @@ func (b *spBPE) appendIDs(ids []int, text string) ([]int, error) {
 	return ids, nil
 }
 
-// split makes a symbol of each character and of each symbol that the user defined.
-func (s *spText) split() {
+// makeSymbols makes a symbol for each character and for each user-defined symbol.
+func (s *spText) makeSymbols() {
 	for at := 0; at < len(s.text); {
 		n := 0
 		if s.b.userDefined != nil {
-			n, _ = s.b.userDefined.longest(s.text[at:])
+			n, _ = s.b.userDefined.longestKey(s.text[at:])
 		}
 		frozen := n > 0
 		if !frozen {
@@ -111,8 +112,8 @@ func (s *spText) split() {
 	s.symbols[len(s.symbols)-1].next = -1
 }
 
-// offer queues two neighbours where their text is a piece.
-func (s *spText) offer(left, right int32) {
+// queuePair adds two neighbours to the heap if their joined text is a piece.
+func (s *spText) queuePair(left, right int32) {
 	if left < 0 || right < 0 || s.symbols[left].frozen || s.symbols[right].frozen {
 		return
 	}
@@ -132,8 +133,9 @@ func (s *spText) offer(left, right int32) {
 	}
 }
 
-// appendPiece appends the id of a part of the text. Unused pieces fall apart again; an
-// unknown character is its bytes, or one id for a run of such characters.
+// appendPiece appends the ids of a part of the text. An unused piece is split again into
+// the parts that it was joined from. An unknown character gives the ids of its bytes or,
+// without those, one id for each run of unknown characters.
 func (s *spText) appendPiece(ids []int, piece string, wasUnknown bool) (_ []int, unknown bool) {
 	id, ok := s.b.all[piece]
 	if !ok {

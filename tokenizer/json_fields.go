@@ -9,41 +9,42 @@ import (
 	"strings"
 )
 
-// fields reads the object at one place of a document. What is asked for is taken out;
-// close refuses what is left, because nobody would have looked at it.
+// fields reads one object of a document. Each method that reads a field removes it, and
+// close then refuses the fields that are left, because nothing has read them and the
+// tokenizer would ignore them in silence.
 type fields struct {
 	f     *faults
 	where string
 	m     map[string]any
 }
 
-// objectAt takes a value that has to be an object.
+// objectAt makes fields of a value, which must be an object.
 func (f *faults) objectAt(v any, where string) *fields {
 	m, ok := v.(map[string]any)
 	if !ok {
-		f.malformed(where, "an object expected, found %s", describeJSON(v))
+		f.addMalformed(where, "an object expected, found %s", describeJSON(v))
 	}
 	return &fields{f, where, maps.Clone(m)}
 }
 
-func (o *fields) at(key string) string { return joinWhere(o.where, key) }
+func (o *fields) pathOf(key string) string { return joinPath(o.where, key) }
 
-func joinWhere(where, key string) string {
+func joinPath(where, key string) string {
 	if where == "" {
 		return key
 	}
 	return where + "." + key
 }
 
-// take gives a value and forgets it.
+// take removes a field and gives its value.
 func (o *fields) take(key string) (any, bool) {
 	v, ok := o.m[key]
 	delete(o.m, key)
 	return v, ok
 }
 
-// takeOr gives the value of a key as a T. Where the key is absent or null it gives
-// fallback, or a fault where there is none.
+// takeOr removes a field and gives its value as a T. If the field is absent or null, it
+// gives the fallback or, without one, adds an error, in which what describes a T.
 func takeOr[T any](o *fields, key, what string, fallback ...T) T {
 	var none T
 	v, ok := o.take(key)
@@ -54,9 +55,9 @@ func takeOr[T any](o *fields, key, what string, fallback ...T) T {
 	switch {
 	case o.m == nil:
 	case !ok:
-		o.f.malformed(o.where, "the field %q is missing", key)
+		o.f.addMalformed(o.where, "the field %q is missing", key)
 	case !is:
-		o.f.malformed(o.at(key), "%s expected, found %s", what, describeJSON(v))
+		o.f.addMalformed(o.pathOf(key), "%s expected, found %s", what, describeJSON(v))
 	default:
 		return t
 	}
@@ -73,11 +74,11 @@ func (o *fields) flag(key string, fallback ...bool) bool {
 
 func (o *fields) list(key string) []any { return takeOr[[]any](o, key, "a list") }
 
-// maxID bounds ids and lengths: no vocabulary and no text encoder is near it.
+// maxID bounds ids and lengths. No vocabulary and no text encoder comes near it.
 const maxID = 1 << 28
 
-// whole reads a number from 0 to maxID.
-func (o *fields) whole(key string, fallback ...int) int {
+// wholeNumber reads a number from 0 to maxID.
+func (o *fields) wholeNumber(key string, fallback ...int) int {
 	var absent []json.Number
 	if len(fallback) > 0 {
 		absent = []json.Number{json.Number(strconv.Itoa(fallback[0]))}
@@ -86,43 +87,43 @@ func (o *fields) whole(key string, fallback ...int) int {
 	if n == "" {
 		return 0
 	}
-	return o.f.wholeAt(n, o.at(key))
+	return o.f.wholeNumberAt(n, o.pathOf(key))
 }
 
-func (f *faults) wholeAt(v any, where string) int {
+func (f *faults) wholeNumberAt(v any, where string) int {
 	n, ok := v.(json.Number)
 	if !ok {
-		f.malformed(where, "a number expected, found %s", describeJSON(v))
+		f.addMalformed(where, "a number expected, found %s", describeJSON(v))
 		return 0
 	}
 	i, err := strconv.Atoi(string(n))
 	if err != nil || i < 0 || i > maxID && len(n) < 10 || len(n) >= 10 {
-		f.malformed(where, "%.40s is no whole number from 0 to %d", string(n), maxID)
+		f.addMalformed(where, "%.40s is no whole number from 0 to %d", string(n), maxID)
 		return 0
 	}
 	return i
 }
 
-// oneOf reads a string that is one of some.
+// oneOf reads a string that must be one of words.
 func (o *fields) oneOf(key string, words []string, fallback ...string) string {
 	s := o.text(key, fallback...)
 	if o.m != nil && !slices.Contains(words, s) && s != "" {
-		o.f.unsupported(o.at(key), "%.60q is none of %s", s, strings.Join(words, ", "))
+		o.f.addUnsupported(o.pathOf(key), "%.60q is none of %s", s, strings.Join(words, ", "))
 	}
 	return s
 }
 
-// ignore drops fields that change nothing about the ids.
+// ignore removes fields that do not change the ids.
 func (o *fields) ignore(keys ...string) {
 	for _, k := range keys {
 		delete(o.m, k)
 	}
 }
 
-// close refuses the fields that nobody asked for.
+// close adds an error for each field that was not read.
 func (o *fields) close() {
 	for _, k := range slices.Sorted(maps.Keys(o.m)) {
-		o.f.unsupported(o.at(k), "the field is not known, so its meaning would be lost")
+		o.f.addUnsupported(o.pathOf(k), "the field is not known, so its meaning would be lost")
 	}
 }
 

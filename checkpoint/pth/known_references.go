@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// knownNames are the functions and classes, by module, that a file of tensors and of a
-// trainer's plain values needs. None of them is ever run: the machine knows what those
-// that make tensors mean, and makes inert values of the others. What is not here is
-// an error, whether it would have been called or not: such a file is a program, and
-// what it would have made is not known.
+// knownNames are the functions and classes, by module, to which files of tensors and of a
+// trainer's plain values refer. None of them is ever run: the machine knows the results of
+// those that make tensors, and makes inert values for the others. A reference to any other
+// name is an error, even if it is not called: such a file is a program, and nobody can say
+// what it would make without running it.
 var knownNames = map[string][]string{
 	"collections": {"OrderedDict", "defaultdict", "Counter", "deque"},
 	"torch._utils": {"_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_tensor_v3", "_rebuild_parameter", "_rebuild_parameter_with_state",
@@ -48,13 +48,15 @@ var knownNames = map[string][]string{
 	"io":             {"BytesIO"},
 }
 
-// builtins are the types of plain values; no function is among them.
+// builtins are the types of plain values. No function is among them, because files that
+// do harm call functions of this module.
 var builtins = []string{"set", "frozenset", "dict", "list", "tuple", "int", "float", "complex", "bool", "str", "bytes", "bytearray", "slice", "range", "long", "unicode", "object"}
 
 // quantizedStorages are the typed storages of quantized tensors.
 var quantizedStorages = []string{"QInt8Storage", "QUInt8Storage", "QInt32Storage", "QUInt4x2Storage", "QUInt2x4Storage"}
 
-// isKnownReference says whether a reference is in the list.
+// isKnownReference says whether a reference is one of knownNames, a storage class or a
+// dtype of torch.
 func isKnownReference(g global) bool {
 	if slices.Contains(knownNames[g.module], g.name) {
 		return true
@@ -78,7 +80,8 @@ func isSubByteInteger(name string) bool {
 	return name != bits && len(bits) == 1 && bits >= "1" && bits <= "7"
 }
 
-// tensorKinds are the functions that make tensors weft does not read.
+// tensorKinds are the functions that make tensors which weft does not read, and what to
+// call these tensors in a message.
 var tensorKinds = map[string]string{
 	"_rebuild_qtensor":                       "a quantized tensor",
 	"_rebuild_sparse_tensor":                 "a sparse tensor",

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// toForm is the normalizer of one of Unicode's normal forms.
+// toForm makes the normalizer for one of Unicode's normal forms.
 func toForm(form norm.Form) normalizer {
 	return func(s span) (span, error) {
 		if isASCII(s.text) || form.IsNormalString(s.text) && !hasLongMarks(s.text) {
@@ -18,7 +18,8 @@ func toForm(form norm.Form) normalizer {
 		var out strings.Builder
 		rest := s.text
 		for {
-			// What is inert keeps its place, and what is on its two sides never meets.
+			// An inert character stays as it is, and the characters on its two sides do not
+			// affect each other. So the text between inert characters is normalized alone.
 			i := strings.IndexFunc(rest, isInert)
 			if i < 0 {
 				break
@@ -55,9 +56,10 @@ func isASCII(text string) bool {
 	return true
 }
 
-// longMarks is how many marks in a row package norm is trusted with. It puts a
-// character (U+034F) of its own after 30 of them, as a stream-safe text wants it; a
-// character can be as many as three marks.
+// longMarks is the largest number of marks in a row for which package norm is used. After
+// 30 of them it inserts a character (U+034F), as Unicode's stream-safe format asks, which
+// the libraries do not do. One character can decompose to several marks, so the limit is
+// far below 30.
 const longMarks = 8
 
 func hasLongMarks(text string) bool {
@@ -72,8 +74,8 @@ func hasLongMarks(text string) bool {
 	return false
 }
 
-// formOfLongMarks is the normal form of a text with any number of marks in a row, by
-// the algorithm in Unicode's chapter 3.11: decompose, order the marks, compose.
+// formOfLongMarks gives the normal form of a text with any number of marks in a row. It is
+// the algorithm of chapter 3.11 of the Unicode standard: decompose, sort the marks, compose.
 func formOfLongMarks(form norm.Form, text string) string {
 	decomposed, composed := norm.NFD, form == norm.NFC || form == norm.NFKC
 	if form == norm.NFKC || form == norm.NFKD {
@@ -100,7 +102,7 @@ func formOfLongMarks(form norm.Form, text string) string {
 		i = j
 	}
 	var out []rune
-	starter, last := -1, uint8(0) // the place of the last starter, and the class of what came after it
+	starter, last := -1, uint8(0) // the place of the last starter, and the class of the character before this one
 	for _, c := range chars {
 		if composed && starter >= 0 && (starter == len(out)-1 || last < c.class) {
 			pair := norm.NFC.String(string([]rune{out[starter], c.r}))

@@ -2,11 +2,11 @@ package checkpoint
 
 import "sync"
 
-// queue deals out chunks. Each worker gets a run of neighbours, and when that is
-// done the second half of the longest run left. Taking turns instead would have
-// two workers write into the same huge page at once: both find it untouched, both
-// clear 2 MB, and one throws its copy away. In column splits that made loading half
-// as expensive again.
+// queue hands chunks to workers. Each worker gets a run of neighbouring chunks and, when
+// it has read them, the second half of the longest run that is left. If the workers took
+// chunks in turn, two of them would write into the same untouched huge page at once: the
+// kernel would clear 2 MB for each and throw one copy away. With shards that are columns,
+// loading took half as long again that way.
 type queue struct {
 	mu   sync.Mutex
 	list []chunk
@@ -31,8 +31,8 @@ func newQueue(list []chunk, workers int) *queue {
 	return q
 }
 
-// take gives worker w its next chunk; ok is false when nothing is left.
-func (q *queue) take(w int) (c chunk, ok bool) {
+// takeChunk gives worker w its next chunk; ok is false when nothing is left.
+func (q *queue) takeChunk(w int) (c chunk, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	mine := &q.runs[w]

@@ -2,7 +2,7 @@ package tokenizer
 
 import "maps"
 
-// readPostProcessor reads what is added to the ids of a text.
+// readPostProcessor reads which ids are added before and after those of a text.
 func (r *jsonReader) readPostProcessor(v any, where string) {
 	if v == nil {
 		return
@@ -10,7 +10,7 @@ func (r *jsonReader) readPostProcessor(v any, where string) {
 	o := r.objectAt(v, where)
 	switch kind := o.text("type"); kind {
 	case "ByteLevel":
-		o.ignore("add_prefix_space", "trim_offsets", "use_regex") // places in the text alone
+		o.ignore("add_prefix_space", "trim_offsets", "use_regex") // change offsets in the text, not ids
 	case "RobertaProcessing", "BertProcessing":
 		o.ignore("trim_offsets", "add_prefix_space")
 		r.addAround([]int{r.namedID(o, "cls")}, []int{r.namedID(o, "sep")}, where)
@@ -18,7 +18,7 @@ func (r *jsonReader) readPostProcessor(v any, where string) {
 		r.readTemplate(o)
 	case "Sequence":
 		for i, sub := range o.list("processors") {
-			r.readPostProcessor(sub, item(o.at("processors"), i))
+			r.readPostProcessor(sub, itemPath(o.pathOf("processors"), i))
 		}
 	default:
 		r.unknownType(o, kind)
@@ -27,11 +27,11 @@ func (r *jsonReader) readPostProcessor(v any, where string) {
 	o.close()
 }
 
-// addAround notes what comes before and after the ids of a text. The tokenizers library
-// has no meaning for two post-processors of which both add tokens.
+// addAround sets the ids before and after those of a text. A file with two post-processors
+// that both add tokens is refused, because the tokenizers library gives it no meaning.
 func (r *jsonReader) addAround(before, after []int, where string) {
 	if len(r.out.before)+len(r.out.after) > 0 {
-		r.unsupported(where, "a second post-processor that adds tokens")
+		r.addUnsupported(where, "a second post-processor that adds tokens")
 		return
 	}
 	r.out.before, r.out.after = before, after
@@ -41,39 +41,39 @@ func (r *jsonReader) addAround(before, after []int, where string) {
 func (r *jsonReader) namedID(o *fields, key string) int {
 	pair := o.list(key)
 	if len(pair) != 2 {
-		r.malformed(o.at(key), "a token and its id expected")
+		r.addMalformed(o.pathOf(key), "a token and its id expected")
 		return 0
 	}
 	if _, ok := pair[0].(string); !ok {
-		r.malformed(item(o.at(key), 0), "a string expected, found %s", describeJSON(pair[0]))
+		r.addMalformed(itemPath(o.pathOf(key), 0), "a string expected, found %s", describeJSON(pair[0]))
 	}
-	return r.wholeAt(pair[1], item(o.at(key), 1))
+	return r.wholeNumberAt(pair[1], itemPath(o.pathOf(key), 1))
 }
 
-// readTemplate reads the template for one text. The one for pairs is of no use here.
+// readTemplate reads the template for one text, and ignores the one for pairs of texts.
 func (r *jsonReader) readTemplate(o *fields) {
 	o.ignore("pair")
 	tokens := map[string][]int{}
 	named := takeOr[map[string]any](o, "special_tokens", "an object")
 	for name := range maps.Keys(named) {
-		t := r.objectAt(named[name], joinWhere(o.at("special_tokens"), name))
+		t := r.objectAt(named[name], joinPath(o.pathOf("special_tokens"), name))
 		t.ignore("id", "tokens")
 		for i, id := range t.list("ids") {
-			tokens[name] = append(tokens[name], r.wholeAt(id, item(t.at("ids"), i)))
+			tokens[name] = append(tokens[name], r.wholeNumberAt(id, itemPath(t.pathOf("ids"), i)))
 		}
 		t.close()
 	}
 	var around [2][]int
 	side := 0
 	for i, v := range o.list("single") {
-		where := item(o.at("single"), i)
+		where := itemPath(o.pathOf("single"), i)
 		piece := r.objectAt(v, where)
 		if len(piece.m) != 1 {
-			r.malformed(where, "one of Sequence and SpecialToken expected")
+			r.addMalformed(where, "one of Sequence and SpecialToken expected")
 			continue
 		}
 		for kind, v := range piece.m {
-			p := r.objectAt(v, joinWhere(where, kind))
+			p := r.objectAt(v, joinPath(where, kind))
 			id := p.text("id")
 			p.ignore("type_id")
 			p.close()
@@ -81,20 +81,20 @@ func (r *jsonReader) readTemplate(o *fields) {
 			case kind == "Sequence" && id == "A" && side == 0:
 				side = 1
 			case kind == "Sequence":
-				r.unsupported(where, "the text %s; a template for one text has A once", quotePiece(id))
+				r.addUnsupported(where, "the text %s; a template for one text has A once", quotePiece(id))
 			case kind != "SpecialToken":
-				r.unsupported(where, "%s is none of Sequence, SpecialToken", quotePiece(kind))
+				r.addUnsupported(where, "%s is none of Sequence, SpecialToken", quotePiece(kind))
 			default:
 				ids, ok := tokens[id]
 				if !ok {
-					r.malformed(where, "the token %s is not among special_tokens", quotePiece(id))
+					r.addMalformed(where, "the token %s is not among special_tokens", quotePiece(id))
 				}
 				around[side] = append(around[side], ids...)
 			}
 		}
 	}
 	if side == 0 {
-		r.unsupported(o.at("single"), "a template without the text")
+		r.addUnsupported(o.pathOf("single"), "a template without the text")
 	}
 	if len(around[0])+len(around[1]) > 0 {
 		r.addAround(around[0], around[1], o.where)

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// vector is a scattering read: one run of a file into many pieces of memory.
+// vector is a scatter read: it reads one range of a file into many pieces of memory.
 type vector struct {
 	iov  []unix.Iovec
-	only []byte // the piece, while there is one
+	only []byte // the piece added last: the only one if iov has one
 }
 
 func (v *vector) reset() { v.iov = v.iov[:0] }
@@ -23,7 +23,7 @@ func (v *vector) add(b []byte) {
 	v.iov = append(v.iov, iov)
 }
 
-// read fills the pieces, n bytes in all, from offset off.
+// read fills the pieces, which have n bytes together, from offset off.
 func (v *vector) read(f *file, off, n int64) error {
 	if len(v.iov) == 1 {
 		return f.readAt(v.only, off)
@@ -43,14 +43,14 @@ func (v *vector) read(f *file, off, n int64) error {
 		}
 		f.read.Add(int64(got))
 		off += int64(got)
-		iov = advance(iov, uint64(got))
+		iov = dropBytes(iov, uint64(got))
 	}
 	runtime.KeepAlive(f)
 	return nil
 }
 
-// advance drops the first n bytes of the pieces.
-func advance(iov []unix.Iovec, n uint64) []unix.Iovec {
+// dropBytes removes the first n bytes, which have been read, from the pieces.
+func dropBytes(iov []unix.Iovec, n uint64) []unix.Iovec {
 	for len(iov) > 0 && n >= uint64(iov[0].Len) {
 		n -= uint64(iov[0].Len)
 		iov = iov[1:]

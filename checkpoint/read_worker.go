@@ -3,12 +3,12 @@ package checkpoint
 import "context"
 
 const (
-	// bufferBytes fits a core's second-level cache beside the code that empties it.
+	// bufferBytes is small enough for a core's second-level cache.
 	bufferBytes = 256 << 10
 	// maxPieces bounds the runs handled at once; the kernel takes 1024 in one read.
 	maxPieces = 1024
-	// copyBytes bounds a read whose bytes are then copied to replicas, so that they
-	// are still in the cache.
+	// copyBytes bounds a read that fills one destination and is then copied to others, so
+	// that the bytes are still in the cache.
 	copyBytes = 256 << 10
 	// readBytes bounds any single read, so that a cancelled context is seen soon.
 	readBytes = 1 << 20
@@ -18,14 +18,14 @@ const (
 type piece struct {
 	target *target
 	pos    int64 // in the tensor
-	n      int64
+	n      int64 // bytes
 	local  int64 // in the target's selected bytes
-	next   int   // the target's next piece, -1 at its last
+	next   int   // number of the target's next piece; -1 for its last
 }
 
-// worker reads chunks, one at a time. Its buffers are all the memory that a Read
-// uses beside the destinations: 400 KB, and 2 MB at most where it converts a tensor
-// that is not row-major.
+// worker reads chunks, one at a time. The buffers of its workers are all the memory that a
+// Read uses besides the destinations: 400 KB each, and at most 2 MB each where a tensor
+// that is not row-major is converted.
 type worker struct {
 	ctx     context.Context
 	reading *reading
@@ -38,22 +38,22 @@ type worker struct {
 	merge   merge
 }
 
-// do reads one chunk.
-func (w *worker) do(c chunk) error {
-	w.merge.start(c)
+// readChunk reads one chunk.
+func (w *worker) readChunk(c chunk) error {
+	w.merge.startChunk(c)
 	for {
 		if err := w.ctx.Err(); err != nil {
 			return err
 		}
-		span, ok := w.gather(c.job)
+		span, ok := w.gatherPieces(c.job)
 		if !ok {
 			return nil
 		}
 		var err error
 		if c.job.direct {
-			err = w.scatter(c.job, span)
+			err = w.readScattered(c.job, span)
 		} else {
-			err = w.buffered(c.job, span)
+			err = w.readBuffered(c.job, span)
 		}
 		if err != nil {
 			return err
@@ -61,9 +61,9 @@ func (w *worker) do(c chunk) error {
 	}
 }
 
-// gather collects the next pieces that one read can serve: no gap between them
-// beyond the job's bridge, and no more than a read's share.
-func (w *worker) gather(j *job) (span [2]int64, ok bool) {
+// gatherPieces collects the next pieces for one read: the gaps between them are at most
+// the job's bridge, and the read is not larger than its limit.
+func (w *worker) gatherPieces(j *job) (span [2]int64, ok bool) {
 	limit := int64(bufferBytes)
 	if j.direct {
 		limit = readBytes
@@ -75,7 +75,7 @@ func (w *worker) gather(j *job) (span [2]int64, ok bool) {
 	}
 	w.pieces = w.pieces[:0]
 	for len(w.pieces) < maxPieces {
-		c := w.merge.next()
+		c := w.merge.nextCursor()
 		if c == nil {
 			break
 		}
@@ -91,13 +91,14 @@ func (w *worker) gather(j *job) (span [2]int64, ok bool) {
 		w.pieces = append(w.pieces, piece{c.target, c.pos, n, c.local, -1})
 		span[1] = max(span[1], c.pos+n)
 		w.merge.end = c.pos + n
-		c.take(n)
+		c.moveBy(n)
 	}
 	return span, len(w.pieces) > 0
 }
 
-// scatter reads straight into the destinations.
-func (w *worker) scatter(j *job, span [2]int64) error {
+// readScattered reads straight into the first destination of each target and copies from
+// there to the others.
+func (w *worker) readScattered(j *job, span [2]int64) error {
 	w.vec.reset()
 	for i := range w.pieces {
 		p := &w.pieces[i]
@@ -116,8 +117,8 @@ func (w *worker) scatter(j *job, span [2]int64) error {
 	return nil
 }
 
-// buffered reads into the worker's buffer and copies or converts from there.
-func (w *worker) buffered(j *job, span [2]int64) error {
+// readBuffered reads into the worker's buffer and copies or converts from there.
+func (w *worker) readBuffered(j *job, span [2]int64) error {
 	if w.buf == nil {
 		w.buf = make([]byte, bufferBytes)
 	}
@@ -126,11 +127,11 @@ func (w *worker) buffered(j *job, span [2]int64) error {
 		return err
 	}
 	w.reading.bytes.Add(int64(len(buf)))
-	w.chain()
+	w.linkPieces()
 	for _, i := range w.heads {
 		for ; i >= 0; i = w.pieces[i].next {
 			p := &w.pieces[i]
-			if err := w.place(p, buf[p.pos-span[0]:][:p.n]); err != nil {
+			if err := w.placePiece(p, buf[p.pos-span[0]:][:p.n]); err != nil {
 				return err
 			}
 		}
@@ -138,9 +139,10 @@ func (w *worker) buffered(j *job, span [2]int64) error {
 	return nil
 }
 
-// chain links the pieces of each target, so that a destination is written from one
-// end to the other and not a few bytes at a time by turns with all the others.
-func (w *worker) chain() {
+// linkPieces links the pieces of each target, so that each destination is written from
+// its beginning to its end. In the order of the file, a few bytes of every destination
+// would be written in turn, which is slower.
+func (w *worker) linkPieces() {
 	w.heads, w.tails = w.heads[:0], w.tails[:0]
 	for i := range w.pieces {
 		p := &w.pieces[i]
@@ -157,13 +159,14 @@ func (w *worker) chain() {
 	}
 }
 
-// place puts the bytes of a piece where they belong, converted if need be.
-func (w *worker) place(p *piece, src []byte) error {
+// placePiece copies the bytes of a piece to the destinations of its target, and converts
+// them where the target asks for another dtype.
+func (w *worker) placePiece(p *piece, src []byte) error {
 	t := p.target
 	if t.scatter != nil {
 		return w.scatterPiece(p, src)
 	}
-	lo, hi := t.local(p.local), t.local(p.local+p.n)
+	lo, hi := t.localOffset(p.local), t.localOffset(p.local+p.n)
 	if t.convert == nil {
 		for _, dst := range t.dsts {
 			copy(dst[lo:hi], src)
@@ -179,32 +182,32 @@ func (w *worker) place(p *piece, src []byte) error {
 	return nil
 }
 
-// scatterPiece is place for a tensor whose order in the file is another.
+// scatterPiece is placePiece for a tensor that is not row-major in the file.
 func (w *worker) scatterPiece(p *piece, src []byte) error {
 	t := p.target
 	if t.convert != nil {
-		if n := int(t.local(p.n)); n > len(w.tmp) {
+		if n := int(t.localOffset(p.n)); n > len(w.tmp) {
 			w.tmp = make([]byte, n)
 		}
-		tmp := w.tmp[:t.local(p.n)]
+		tmp := w.tmp[:t.localOffset(p.n)]
 		if err := t.convert(tmp, src); err != nil {
 			return err
 		}
 		src = tmp
 	}
 	for _, dst := range t.dsts {
-		t.scatter.put(dst, src, p.local/t.from, int(t.to))
+		t.scatter.putElements(dst, src, p.local/t.from, int(t.to))
 	}
 	return nil
 }
 
-// merge walks the cursors of a chunk's targets in the order of the file.
+// merge goes through the runs of all targets of a chunk in the order of the file.
 type merge struct {
-	cursors []targetCursor
-	hi      int64
-	apart   bool  // from the job
-	last    int   // the cursor given last
-	end     int64 // where what was taken of it ended
+	cursors  []targetCursor
+	hi       int64
+	disjoint bool  // as in the job
+	last     int   // number of the cursor that was given last
+	end      int64 // where in the tensor its last piece ended
 }
 
 type targetCursor struct {
@@ -212,21 +215,21 @@ type targetCursor struct {
 	target *target
 }
 
-// start puts a cursor of every target at the beginning of the chunk.
-func (m *merge) start(c chunk) {
+// startChunk puts a cursor of every target at the beginning of the chunk.
+func (m *merge) startChunk(c chunk) {
 	m.cursors, m.hi, m.last = m.cursors[:0], c.hi, 0
-	m.apart, m.end = c.job.apart, -1
+	m.disjoint, m.end = c.job.disjoint, -1
 	for _, t := range c.job.targets {
-		tc := targetCursor{*t.sel.cursor(), t}
+		tc := targetCursor{*t.sel.newCursor(), t}
 		if tc.seek(c.lo); tc.n > 0 && tc.pos < c.hi {
 			m.cursors = append(m.cursors, tc)
 		}
 	}
 }
 
-// next gives the cursor whose run begins first, nil at the end of the chunk. The
-// caller takes from it.
-func (m *merge) next() *targetCursor {
+// nextCursor gives the cursor whose run begins first, nil at the end of the chunk. The
+// caller moves the cursor past the bytes that it uses.
+func (m *merge) nextCursor() *targetCursor {
 	if len(m.cursors) == 0 {
 		return nil
 	}
@@ -234,11 +237,11 @@ func (m *merge) next() *targetCursor {
 	if k == len(m.cursors) {
 		k = 0
 	}
-	// In a column split the shards take turns: where targets share no byte and the
-	// one after the last begins where that ended, nothing begins earlier.
-	if c := &m.cursors[k]; m.apart && c.n > 0 && c.pos == m.end {
+	// Where the shards are columns, their runs come in turn: if the targets are disjoint and
+	// the next target's run begins where the last one ended, no other run begins earlier.
+	if c := &m.cursors[k]; m.disjoint && c.n > 0 && c.pos == m.end {
 		m.last = k
-	} else if !m.first() {
+	} else if !m.findFirst() {
 		return nil
 	}
 	c := &m.cursors[m.last]
@@ -248,8 +251,9 @@ func (m *merge) next() *targetCursor {
 	return c
 }
 
-// first sets last to the cursor with the smallest position; it is false if all are at their end.
-func (m *merge) first() bool {
+// findFirst sets last to the cursor with the smallest position. It is false if all cursors
+// are at their end.
+func (m *merge) findFirst() bool {
 	m.last = -1
 	for i := range m.cursors {
 		c := &m.cursors[i]

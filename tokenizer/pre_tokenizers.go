@@ -5,13 +5,13 @@ import (
 	"unicode"
 )
 
-// finder finds the parts of a text that a rule is about, left to right, none of them
-// empty.
+// finder finds the parts of a text to which a rule applies, from left to right. No part
+// is empty.
 type finder interface {
 	findMatches(text string, visit func(start, end int)) error
 }
 
-// literal finds a text that is not empty.
+// literal finds a fixed text, which is not empty.
 type literal string
 
 func (l literal) findMatches(text string, visit func(start, end int)) error {
@@ -39,7 +39,7 @@ func (is eachRune) findMatches(text string, visit func(start, end int)) error {
 	return nil
 }
 
-// A behavior says what becomes of the parts that a splitter finds.
+// A behavior says what is done with the parts that a finder finds.
 type behavior string
 
 const (
@@ -52,7 +52,7 @@ const (
 
 var behaviors = []string{string(removed), string(isolated), string(mergedWithPrevious), string(mergedWithNext), string(contiguous)}
 
-// preTokenizer splits the spans that are no tokens yet. It appends to out.
+// preTokenizer splits the spans that are not tokens, and appends the results to out.
 type preTokenizer func(in, out []span) ([]span, error)
 
 // part is a stretch of a text that matches or does not.
@@ -61,14 +61,14 @@ type part struct {
 	match      bool
 }
 
-// splitter makes a pre-tokenizer that splits every span where the finder finds
-// something. With inverted, what it finds is what lies between the matches.
-func splitter(f finder, b behavior, inverted bool) preTokenizer {
+// newSplitter makes a pre-tokenizer that splits every span at the parts that the finder
+// finds. With inverted, it splits at the parts between them.
+func newSplitter(f finder, b behavior, inverted bool) preTokenizer {
 	return eachSpan(func(s span, out []span) ([]span, error) { return splitSpan(s, f, b, inverted, out) })
 }
 
-// eachSpan passes tokens on and gives the other spans to split, which appends what
-// they become. Empty spans are dropped.
+// eachSpan makes a pre-tokenizer that passes tokens on and calls split for every other
+// span.
 func eachSpan(split func(s span, out []span) ([]span, error)) preTokenizer {
 	return func(in, out []span) (_ []span, err error) {
 		for _, s := range in {
@@ -99,7 +99,7 @@ func splitSpan(s span, f finder, b behavior, inverted bool, out []span) ([]span,
 		parts = append(parts, part{last, len(s.text), inverted})
 	}
 	for i := 0; i < len(parts); {
-		// A group of parts that stay together begins at i and ends before j.
+		// The parts from i to j, without j, stay together.
 		j := i + 1
 		switch b {
 		case contiguous:
@@ -123,11 +123,11 @@ func splitSpan(s span, f finder, b behavior, inverted bool, out []span) ([]span,
 	return out, nil
 }
 
-// gpt2Words is the pattern of the pre-tokenizer ByteLevel, written there as use_regex.
+// gpt2Words is the pattern by which the pre-tokenizer ByteLevel splits if use_regex is set.
 var gpt2Words = mustPattern(`'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`)
 
-// whitespaceWords finds what the pre-tokenizer Whitespace does: runs of word
-// characters, and runs of what is neither word nor white space.
+// whitespaceWords finds the parts that the pre-tokenizer Whitespace keeps: runs of word
+// characters, and runs of characters that are neither word characters nor white space.
 type whitespaceWords struct{}
 
 func (whitespaceWords) findMatches(text string, visit func(start, end int)) error {
@@ -178,8 +178,8 @@ func byteLevelWords(addPrefixSpace, useRegex bool) preTokenizer {
 	}
 }
 
-// metaspaceWords writes blanks as the replacement, puts one in front where the scheme
-// says so, and splits before each.
+// metaspaceWords makes the pre-tokenizer Metaspace. It writes the replacement for blanks,
+// puts one in front where the scheme says so, and splits before each.
 func metaspaceWords(replacement, scheme string, split bool) preTokenizer {
 	toReplacement := replaceMatches(literal(" "), replacement)
 	return eachSpan(func(s span, out []span) ([]span, error) {
@@ -227,7 +227,7 @@ func preTokenizeInSequence(all []preTokenizer) preTokenizer {
 	}
 }
 
-// isNumeric is what the pre-tokenizer Digits splits at.
+// isNumeric says whether the pre-tokenizer Digits splits at a character.
 func isNumeric(r rune) bool {
 	if r < 0x80 {
 		return r >= '0' && r <= '9'
@@ -235,8 +235,8 @@ func isNumeric(r rune) bool {
 	return numberSet.contains(r) || unicode.Is(addedNumbers, r)
 }
 
-// isPunctuation is what the pre-tokenizer Punctuation splits at: the category P, and
-// ASCII's signs that are symbols to Unicode.
+// isPunctuation says whether the pre-tokenizer Punctuation splits at a character: it is of
+// category P, or a symbol of ASCII.
 func isPunctuation(r rune) bool {
 	if r < 0x80 {
 		return r > ' ' && r < 0x7f && !unicode.IsLetter(r) && !unicode.IsDigit(r)

@@ -19,21 +19,21 @@ func storedType(name string) (d dtype.DType, bits int64, ok bool) {
 	return dtype.Invalid, bits, ok
 }
 
-// storedBytes is the size in bytes of shape at bits per element. whole is false
-// when that is no whole number of bytes, fits is false when it overflows.
+// storedBytes gives the size in bytes of a shape at bits per element. whole is false when
+// the bits do not fill the last byte, and fits is false when the size overflows.
 func storedBytes(shape []int, bits int64) (bytes int64, whole, fits bool) {
 	n := bits
 	for _, s := range shape {
 		var ok bool
-		if n, ok = mul(n, int64(s)); !ok {
+		if n, ok = mulChecked(n, int64(s)); !ok {
 			return 0, true, false
 		}
 	}
 	return n / 8, n%8 == 0, true
 }
 
-// mul multiplies two counts; ok is false when the product does not fit an int64 or one is negative.
-func mul(a, b int64) (p int64, ok bool) {
+// mulChecked multiplies two counts; ok is false when the product does not fit an int64 or one is negative.
+func mulChecked(a, b int64) (p int64, ok bool) {
 	if a < 0 || b < 0 {
 		return 0, false
 	}

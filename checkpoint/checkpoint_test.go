@@ -19,9 +19,7 @@ import (
 	"weft/internal/bystander"
 )
 
-// The tests of this file are named after the field reports whose inputs they hold.
-
-func TestA10(t *testing.T) {
+func TestHeaderLength(t *testing.T) {
 	pointer := "version https://git-lfs.github.com/spec/v1\n" +
 		"oid sha256:c393f632913cdc64c13fcd1b039a74f17dd83cc3029c556802c0f2f8792b46f9\nsize 557941479\n"
 	for _, test := range []struct {
@@ -73,7 +71,7 @@ func TestA10(t *testing.T) {
 }
 
 // The largest header there may be is read: the reference's limit is inclusive.
-func TestA10LargestHeader(t *testing.T) {
+func TestLargestHeader(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes 100 MB")
 	}
@@ -85,7 +83,7 @@ func TestA10LargestHeader(t *testing.T) {
 }
 
 // A length is compared before anything is allocated for it.
-func TestA10NoAllocation(t *testing.T) {
+func TestHeaderLengthAllocatesNothing(t *testing.T) {
 	path := put(t, t.TempDir(), "m.safetensors", fileAnnouncing(99999999, "{}"))
 	if got := allocated(func() {
 		if _, err := Open(path); err == nil {
@@ -102,7 +100,7 @@ func tensorJSON(name, dtype string, shape string, lo, hi int) string {
 
 func object(fields ...string) string { return "{" + strings.Join(fields, ",") + "}" }
 
-func TestA11(t *testing.T) {
+func TestOffsetsTileTheData(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		header string
@@ -183,7 +181,7 @@ func loadFloats(t *testing.T, c *Checkpoint, name string, as dtype.DType) []floa
 	return floats(v.Data)
 }
 
-func TestA12(t *testing.T) {
+func TestEmptyTensors(t *testing.T) {
 	for _, test := range []struct {
 		name, header string
 		data         []byte
@@ -234,7 +232,7 @@ func TestA12(t *testing.T) {
 
 var fp8Data = []byte{0x38, 0xb0, 0x7e, 0x7f, 0xc3, 0x64, 0xaa, 0x3a}
 
-func TestA13(t *testing.T) {
+func TestScalesAreApplied(t *testing.T) {
 	header := func(scale string) string {
 		return object(tensorJSON("x.weight", "F8_E4M3", "[4]", 0, 4), tensorJSON(scale, "F32", "[]", 4, 8))
 	}
@@ -322,7 +320,7 @@ var sameFloats = cmp.Comparer(func(a, b float32) bool {
 	return math.Float32bits(a) == math.Float32bits(b) || a != a && b != b
 })
 
-func TestA14(t *testing.T) {
+func TestIndexNamesAbsentShard(t *testing.T) {
 	one := fileBytes(object(tensorJSON("a", "F32", "[1]", 0, 4)), f32s(1)...)
 	index := `{"metadata":{"total_size":8},"weight_map":{"a":"m-00001-of-00002.safetensors","b":"m-00002-of-00002.safetensors"}}`
 	dir := t.TempDir()
@@ -384,7 +382,7 @@ func sparse(t *testing.T, names map[string][]int) string {
 	return path
 }
 
-func TestA16(t *testing.T) {
+func TestPrefixedKeys(t *testing.T) {
 	const prefix = "model.diffusion_model."
 	bare := wanNames(t)
 	prefixed := map[string][]int{}
@@ -447,7 +445,7 @@ func TestA16(t *testing.T) {
 	}
 }
 
-func TestA17(t *testing.T) {
+func TestTie(t *testing.T) {
 	shared := Entry{Name: "shared.weight", DType: dtype.BF16, Shape: []int{256384, 4096}}
 	path := filepath.Join(t.TempDir(), "model.safetensors")
 	if err := CreateSparse(path, shared, Entry{Name: "x", DType: dtype.BF16, Shape: []int{1}}); err != nil {
@@ -494,8 +492,8 @@ func TestA17(t *testing.T) {
 	}
 }
 
-// a18 is one tensor of 32768 bytes.
-func a18(t *testing.T) (*Checkpoint, []byte) {
+// openLargeTensor is one tensor of 32768 bytes.
+func openLargeTensor(t *testing.T) (*Checkpoint, []byte) {
 	data := make([]byte, 32768)
 	for i := range 8192 {
 		binary.LittleEndian.PutUint32(data[4*i:], math.Float32bits(float32(i)))
@@ -507,7 +505,7 @@ func a18(t *testing.T) (*Checkpoint, []byte) {
 	return c, data
 }
 
-func TestA18(t *testing.T) {
+func TestShardsReadTheirBytesOnce(t *testing.T) {
 	const devices = 8
 	rows := func(i int) [][2]int { return [][2]int{{i, i + 1}, {0, 1024}} }
 	columns := func(i int) [][2]int { return [][2]int{{0, 8}, {128 * i, 128 * (i + 1)}} }
@@ -527,7 +525,7 @@ func TestA18(t *testing.T) {
 		{"replicated", whole, dtype.Invalid, 32768, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			c, data := a18(t)
+			c, data := openLargeTensor(t)
 			var parts []Part
 			for i := range devices {
 				for range test.replica {
@@ -563,7 +561,7 @@ func TestA18(t *testing.T) {
 func mustRanges(t testing.TB, c *Checkpoint, p Part) [][][2]int {
 	t.Helper()
 	e, _ := c.Lookup(p.Name)
-	r, err := p.ranges(e)
+	r, err := p.dimRanges(e)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -592,7 +590,7 @@ func cut(data []byte, shape []int, elem int, ranges [][][2]int) []byte {
 	return out
 }
 
-func TestA24(t *testing.T) {
+func TestSizesByDType(t *testing.T) {
 	b := fileBytes(`{"a":{"dtype":"BF16","shape":[2,3],"data_offsets":[0,12]},"b":{"dtype":"F32","shape":[4],"data_offsets":[12,28]}}`, make([]byte, 28)...)
 	if len(b) != 149 || sha(b) != "71cd340152c5887a" {
 		t.Fatalf("the input has %d bytes, %s", len(b), sha(b))
@@ -612,7 +610,7 @@ func TestA24(t *testing.T) {
 
 // A file that disappears under an open checkpoint is still read; one that shrinks is an error.
 func TestFileChanged(t *testing.T) {
-	c, _ := a18(t)
+	c, _ := openLargeTensor(t)
 	path := c.Files()[0]
 	if err := os.Truncate(path, 1000); err != nil {
 		t.Fatal(err)
