@@ -51,7 +51,7 @@ func Open(ctx context.Context, device string, n int, o Options) (Engine, error) 
 		return openXLA(ctx, n, o)
 	case TPU:
 		if !xla.HasTPU() {
-			return nil, unavailable(device, "there is no TPU on this machine")
+			return nil, deviceUnavailable(device, "there is no TPU on this machine")
 		}
 		if o.Plugin == "" {
 			o.Plugin = TPU
@@ -68,9 +68,9 @@ func Open(ctx context.Context, device string, n int, o Options) (Engine, error) 
 		if o.Warn != nil { // it is slow: whoever waits is to know why
 			o.Warn(fmt.Errorf("the reference interpreter runs, for XLA cannot be had: %w", err))
 		}
-		return &noted{reference(), "no XLA plugin could be had, so the reference interpreter runs: " + strings.SplitN(err.Error(), "\n", 2)[0]}, nil
+		return &notedEngine{reference(), "no XLA plugin could be had, so the reference interpreter runs: " + strings.SplitN(err.Error(), "\n", 2)[0]}, nil
 	case "cuda":
-		return nil, unavailable(device, "this version runs on cpu, reference and tpu")
+		return nil, deviceUnavailable(device, "this version runs on cpu, reference and tpu")
 	}
 	return nil, fault.New(ErrUnknownDevice, struct {
 		Device string   `json:"device"`
@@ -78,19 +78,19 @@ func Open(ctx context.Context, device string, n int, o Options) (Engine, error) 
 	}{device, []string{Auto, CPU, RefDevice, TPU}}, "unknown device %q; known: auto, cpu, reference, tpu", device)
 }
 
-func unavailable(device, why string) error {
+func deviceUnavailable(device, why string) error {
 	return fault.New(ErrUnavailable, struct {
 		Device string `json:"device"`
 	}{device}, "device %s: %s", device, why)
 }
 
-// noted is an engine with a word on why it was chosen.
-type noted struct {
+// notedEngine is an engine with a word on why it was chosen.
+type notedEngine struct {
 	Engine
 	note string
 }
 
-func (n *noted) Info() Info {
+func (n *notedEngine) Info() Info {
 	i := n.Engine.Info()
 	i.Note = n.note
 	return i

@@ -2,8 +2,8 @@ package sampler
 
 import "math"
 
-// warped is n+1 evenly spaced values from hi to lo, warped by shift.
-func warped(hi, lo float64, n int, shift float64) []float64 {
+// warpedSigmas is n+1 evenly spaced values from hi to lo, warped by shift.
+func warpedSigmas(hi, lo float64, n int, shift float64) []float64 {
 	out := make([]float64, n+1)
 	for i := range out {
 		s := hi + (lo-hi)*(float64(i)/float64(n))
@@ -12,8 +12,8 @@ func warped(hi, lo float64, n int, shift float64) []float64 {
 	return out
 }
 
-// times is 1000 sigma.
-func times(sigmas []float64) []float64 {
+// timestepsOf is 1000 sigma.
+func timestepsOf(sigmas []float64) []float64 {
 	out := make([]float64, len(sigmas))
 	for i, s := range sigmas {
 		out[i] = trainSteps * s
@@ -22,10 +22,10 @@ func times(sigmas []float64) []float64 {
 }
 
 // newEuler is vidax's RectifiedFlowScheduler. Its grid starts at 1 exactly.
-func newEuler(o Options) *multistep { return euler(warped(1, 0, o.Steps, o.Shift)) }
+func newEuler(o Options) *multistep { return eulerFromSigmas(warpedSigmas(1, 0, o.Steps, o.Shift)) }
 
-func euler(sigmas []float64) *multistep {
-	return &multistep{sigmas: sigmas, timesteps: times(sigmas), coefs: func(i, _ int) coefs {
+func eulerFromSigmas(sigmas []float64) *multistep {
+	return &multistep{sigmas: sigmas, timesteps: timestepsOf(sigmas), coefs: func(i, _ int) coefs {
 		return coefs{P: 1, Q: sigmas[i+1] - sigmas[i]}
 	}}
 }
@@ -37,14 +37,16 @@ var sigmaMax = float64(float32(0.999))
 
 // newUniPC is Wan's own scheduler, and vidax's: order 2, B(h) = e^h - 1, predicting
 // the clean sample from a flow model, first order at the last step.
-func newUniPC(o Options) *multistep { return uniPC(warped(sigmaMax, 0, o.Steps, o.Shift)) }
+func newUniPC(o Options) *multistep {
+	return uniPCFromSigmas(warpedSigmas(sigmaMax, 0, o.Steps, o.Shift))
+}
 
 // newUniPCFlow is UniPC as diffusers runs it for flow models: n of n+1 even levels
 // from 1 to 1/1000, warped, the first a little below 1 so that log(1-sigma) is finite.
 func newUniPCFlow(o Options) *multistep {
-	sigmas := warped(1, 1./trainSteps, o.Steps, o.Shift)
+	sigmas := warpedSigmas(1, 1./trainSteps, o.Steps, o.Shift)
 	sigmas[0], sigmas[o.Steps] = 1-1e-6, 0
-	return uniPC(sigmas)
+	return uniPCFromSigmas(sigmas)
 }
 
 // newKarras is UniPC on Cosmos3's grid: the power-law ramp of Karras et al. from 200 to 0.147, each s then s/(s+1).
@@ -57,28 +59,28 @@ func newKarras(o Options) *multistep {
 		s := math.Pow(a+float64(i)/float64(max(n-1, 1))*(b-a), rho)
 		sigmas[i] = s / (s + 1)
 	}
-	return uniPC(sigmas)
+	return uniPCFromSigmas(sigmas)
 }
 
-func uniPC(sigmas []float64) *multistep {
-	return &multistep{sigmas: sigmas, timesteps: times(sigmas), history: 2, coefs: func(i, have int) coefs {
-		return uniPCStep(sigmas, i, have)
+func uniPCFromSigmas(sigmas []float64) *multistep {
+	return &multistep{sigmas: sigmas, timesteps: timestepsOf(sigmas), history: 2, coefs: func(i, have int) coefs {
+		return uniPCCoefs(sigmas, i, have)
 	}}
 }
 
-// bh is what the update from sigma[i] to sigma[i+1] is made of.
-type bh struct {
+// bhUpdate is what the update from sigma[i] to sigma[i+1] is made of.
+type bhUpdate struct {
 	ratio float64 // sigma' / sigma
 	k     float64 // alpha' (e^-h - 1), where h is the distance in lambda = log(alpha/sigma)
 	r     float64 // the distance to the point before, in units of h: negative; 0 at order 1
 	rho   [2]float64
 }
 
-func newBH(sigmas []float64, i, order int) bh {
+func newBHUpdate(sigmas []float64, i, order int) bhUpdate {
 	lambda := func(j int) float64 { return math.Log(1-sigmas[j]) - math.Log(sigmas[j]) }
 	s, t := sigmas[i], sigmas[i+1]
 	h := lambda(i+1) - lambda(i) // +Inf at the last step, where only ratio and k are used
-	u := bh{ratio: t / s, k: (1 - t) * math.Expm1(-h)}
+	u := bhUpdate{ratio: t / s, k: (1 - t) * math.Expm1(-h)}
 	if order < 2 {
 		u.rho = [2]float64{0, 0.5}
 		return u
@@ -94,13 +96,13 @@ func newBH(sigmas []float64, i, order int) bh {
 	return u
 }
 
-// uniPCStep folds the corrector of the step before and the predictor of this one
+// uniPCCoefs folds the corrector of the step before and the predictor of this one
 // into one linear map. With base = ratio x - k m0, both set out from the same
 // point: the predictor arrived at base - k D/2 and the corrector would have it at
 // base - k (rho0 D + rho1 (m - m0)), D = (m1-m0)/r being there at order 2 only. So
 // the corrected sample is the predicted one plus the difference, and the sample
 // before the step need not be kept.
-func uniPCStep(sigmas []float64, i, have int) coefs {
+func uniPCCoefs(sigmas []float64, i, have int) coefs {
 	n := len(sigmas) - 1
 	order := func(j, have int) int { return min(2, n-j, have+1) }
 	c := coefs{A: 1, B: -sigmas[i]}
@@ -109,7 +111,7 @@ func uniPCStep(sigmas []float64, i, have int) coefs {
 	var cm, c0, c1 float64
 	if have > 0 {
 		o := order(i-1, have-1)
-		u := newBH(sigmas, i-1, o)
+		u := newBHUpdate(sigmas, i-1, o)
 		cm, c0 = -u.k*u.rho[1], u.k*u.rho[1]
 		if o == 2 {
 			d := u.k * (0.5 - u.rho[0]) / u.r
@@ -119,7 +121,7 @@ func uniPCStep(sigmas []float64, i, have int) coefs {
 	}
 	// s' = ratio x - k m - k (m0-m)/(2r).
 	o := order(i, have)
-	u := newBH(sigmas, i, o)
+	u := newBHUpdate(sigmas, i, o)
 	dm, d0 := -u.k, 0.
 	if o == 2 {
 		d := u.k * 0.5 / u.r

@@ -27,7 +27,7 @@ func newLTX(o Options) *multistep {
 			sigmas[i] = 1 - (quad*x*x + slope*x + quad*l*l)
 		}
 	}
-	return euler(sigmas)
+	return eulerFromSigmas(sigmas)
 }
 
 // ltx adds tokens at noise levels of their own.
@@ -54,7 +54,7 @@ func (s *ltx) StepTokens(sample, velocity, sigmas []float32) error {
 				break
 			}
 		}
-		combine2(sample[tok*row:(tok+1)*row], velocity[tok*row:(tok+1)*row], 1, float32(lower-float64(sigma)))
+		combineTwo(sample[tok*row:(tok+1)*row], velocity[tok*row:(tok+1)*row], 1, float32(lower-float64(sigma)))
 	}
 	return nil
 }
@@ -81,5 +81,5 @@ func newLTXShifted(o Options) *multistep {
 			sigmas[i] = 1 - (1-sigmas[i])/(last/(1-terminal))
 		}
 	}
-	return euler(sigmas)
+	return eulerFromSigmas(sigmas)
 }

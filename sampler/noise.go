@@ -29,16 +29,16 @@ func Noise(seed uint64, shape ...int) []float32 {
 // math.Sincos may differ in their last bit, which seldom survives the rounding.
 // No value exceeds 6.8 in magnitude.
 func Fill(seed, stream, offset uint64, dst []float32) {
-	parallel(len(dst), func(lo, hi int) {
+	runInPieces(len(dst), func(lo, hi int) {
 		for i := lo; i < hi; {
 			at := offset + uint64(i)
-			four := normals(seed, stream, at/4)
+			four := fourNormals(seed, stream, at/4)
 			i += copy(dst[i:hi], four[at%4:])
 		}
 	})
 }
 
-func normals(seed, stream, block uint64) (out [4]float32) {
+func fourNormals(seed, stream, block uint64) (out [4]float32) {
 	w := philox([4]uint32{uint32(block), uint32(block >> 32), uint32(stream), uint32(stream >> 32)},
 		[2]uint32{uint32(seed), uint32(seed >> 32)})
 	for i := 0; i < 4; i += 2 {

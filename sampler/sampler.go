@@ -241,13 +241,13 @@ func (s *multistep) flatAt() int {
 }
 
 func (s *multistep) Step(i int, sample, velocity []float32) error {
-	if err := s.check(i, sample, velocity); err != nil {
+	if err := s.checkStep(i, sample, velocity); err != nil {
 		return err
 	}
 	n := len(sample)
 	c := s.coefs(i, s.have)
 	if s.history == 0 {
-		combine2(sample, velocity, float32(c.P), float32(c.Q))
+		combineTwo(sample, velocity, float32(c.P), float32(c.Q))
 	} else {
 		for k := range s.kept[:s.history] {
 			if s.kept[k] == nil {
@@ -255,9 +255,9 @@ func (s *multistep) Step(i int, sample, velocity []float32) error {
 			}
 		}
 		if s.history == 1 {
-			combine3(sample, velocity, s.kept[0], c)
+			combineThree(sample, velocity, s.kept[0], c)
 		} else {
-			combine4(sample, velocity, s.kept[0], s.kept[1], c)
+			combineFour(sample, velocity, s.kept[0], s.kept[1], c)
 			s.kept[0], s.kept[1] = s.kept[1], s.kept[0] // the new prediction overwrote the oldest
 		}
 	}
@@ -270,13 +270,13 @@ func (s *multistep) Step(i int, sample, velocity []float32) error {
 			draw = 1
 		}
 		s.noise(i, draw, s.rand)
-		combine2(sample, s.rand, 1, float32(c.N))
+		combineTwo(sample, s.rand, 1, float32(c.N))
 	}
 	s.have, s.next = min(s.have+1, 2), i+1
 	return nil
 }
 
-func (s *multistep) check(i int, sample, velocity []float32) error {
+func (s *multistep) checkStep(i int, sample, velocity []float32) error {
 	switch {
 	case i < 0 || i >= s.steps:
 		return fault.New(ErrStepIndex, BadIndex{i, -1, s.steps}, "step %d asked of a schedule of %d steps, 0 to %d", i, s.steps, s.steps-1)

@@ -44,8 +44,8 @@ func (l *lane) free() {
 	l.values, l.moved = map[string]held{}, map[copyKey]engine.Value{}
 }
 
-// set replaces a value, freeing the one before and its copies.
-func (l *lane) set(name string, m *mesh.Mesh, v engine.Value) {
+// setValue replaces a value, freeing the one before and its copies.
+func (l *lane) setValue(name string, m *mesh.Mesh, v engine.Value) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.dropLocked(name)
@@ -53,8 +53,8 @@ func (l *lane) set(name string, m *mesh.Mesh, v engine.Value) {
 	l.changed.Broadcast()
 }
 
-// drop frees a value and its copies.
-func (l *lane) drop(name string) {
+// dropValue frees a value and its copies.
+func (l *lane) dropValue(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.dropLocked(name)
@@ -73,8 +73,8 @@ func (l *lane) dropLocked(name string) {
 	}
 }
 
-// gave forgets a value, or a copy, that a program took over.
-func (l *lane) gave(name string, m *mesh.Mesh) {
+// forgetDonated forgets a value, or a copy, that a program took over.
+func (l *lane) forgetDonated(name string, m *mesh.Mesh) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if h, ok := l.values[name]; ok && h.m == m {
@@ -84,17 +84,17 @@ func (l *lane) gave(name string, m *mesh.Mesh) {
 	delete(l.moved, copyKey{name, m})
 }
 
-func (l *lane) peek(name string) (engine.Value, *mesh.Mesh, bool) {
+func (l *lane) peekValue(name string) (engine.Value, *mesh.Mesh, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h, ok := l.values[name]
 	return h.v, h.m, ok
 }
 
-// get waits for a value that another stage makes, and brings it to mesh m. once
+// valueOnMesh waits for a value that another stage makes, and brings it to mesh m. once
 // says that this is its only use: what it was moved from is then freed.
-func (l *lane) get(ctx context.Context, eng engine.Engine, name string, m *mesh.Mesh, once bool) (engine.Value, error) {
-	h, err := l.await(ctx, name)
+func (l *lane) valueOnMesh(ctx context.Context, eng engine.Engine, name string, m *mesh.Mesh, once bool) (engine.Value, error) {
+	h, err := l.waitForValue(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -107,12 +107,12 @@ func (l *lane) get(ctx context.Context, eng engine.Engine, name string, m *mesh.
 	if copied != nil {
 		return copied, nil
 	}
-	v, err := move(ctx, eng, h.v, h.m, m)
+	v, err := copyToMesh(ctx, eng, h.v, h.m, m)
 	if err != nil {
 		return nil, err
 	}
 	if once {
-		l.set(name, m, v)
+		l.setValue(name, m, v)
 		return v, nil
 	}
 	l.mu.Lock()
@@ -121,8 +121,8 @@ func (l *lane) get(ctx context.Context, eng engine.Engine, name string, m *mesh.
 	return v, nil
 }
 
-// await waits until a value exists.
-func (l *lane) await(ctx context.Context, name string) (held, error) {
+// waitForValue waits until a value exists.
+func (l *lane) waitForValue(ctx context.Context, name string) (held, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for l.values[name].v == nil && ctx.Err() == nil {
@@ -134,24 +134,24 @@ func (l *lane) await(ctx context.Context, name string) (held, error) {
 	return l.values[name], nil
 }
 
-// ready waits until a value exists and its devices have made it.
-func (l *lane) ready(ctx context.Context, name string) error {
-	h, err := l.await(ctx, name)
+// waitUntilMade waits until a value exists and its devices have made it.
+func (l *lane) waitUntilMade(ctx context.Context, name string) error {
+	h, err := l.waitForValue(ctx, name)
 	if err != nil {
 		return err
 	}
 	return h.v.Wait(ctx)
 }
 
-// clear frees what an earlier run left of the named values.
-func (l *lane) clear(names []string) {
+// dropValues frees what an earlier run left of the named values.
+func (l *lane) dropValues(names []string) {
 	for _, n := range names {
-		l.drop(n)
+		l.dropValue(n)
 	}
 }
 
-// wake lets everyone who waits look at its context again.
-func (l *lane) wake() {
+// wakeWaiters lets everyone who waits look at its context again.
+func (l *lane) wakeWaiters() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.changed.Broadcast()

@@ -80,7 +80,7 @@ func (s *Session) Load(ctx context.Context, c *checkpoint.Checkpoint, stored fun
 					return err
 				}
 				if _, whole := c.Lookup(stored(w.Name)); !whole && len(w.Pieces) > 0 {
-					parts = append(parts, inPieces(w, stored, slices, runs, b.Data)...)
+					parts = append(parts, partsOfPieces(w, stored, slices, runs, b.Data)...)
 				} else {
 					parts = append(parts, checkpoint.Part{Name: stored(w.Name), As: w.DType, Dst: b.Data, Slices: slices, Runs: runs})
 				}
@@ -130,10 +130,10 @@ func fileRuns(w graph.Weight, on *mesh.Mesh, pos int) ([][][2]int, error) {
 	return runs, nil
 }
 
-// inPieces reads a device's part of a weight from a checkpoint that keeps apart
+// partsOfPieces reads a device's part of a weight from a checkpoint that keeps apart
 // what is stacked in it along dim 0: each stretch of its rows from the pieces it
 // lies in, one after another into dst.
-func inPieces(w graph.Weight, stored func(string) string, slices [][2]int, runs [][][2]int, dst []byte) []checkpoint.Part {
+func partsOfPieces(w graph.Weight, stored func(string) string, slices [][2]int, runs [][][2]int, dst []byte) []checkpoint.Part {
 	stretches := slices[:1]
 	if len(runs) > 0 && len(runs[0]) > 0 {
 		stretches = runs[0]

@@ -30,23 +30,23 @@ import (
 // Session is a graph with its programs compiled and its weights in place. Its
 // methods are called from one goroutine at a time.
 type Session struct {
-	g       *graph.Graph
-	eng     engine.Engine
-	exes    map[string]engine.Executable
-	weights map[string]engine.Value
-	homes   map[string]*mesh.Mesh // of weights and inputs
-	lanes   map[string]*lane
-	drop    [][]string
-	made    []string   // by the calls of a step
-	flow    [][]string // into each stage
-	loaded  Loaded
-	compile float64
-	shapes  map[string]port // of values, by name, for bringing them back
-	spans   []Span
+	g        *graph.Graph
+	eng      engine.Engine
+	exes     map[string]engine.Executable
+	weights  map[string]engine.Value
+	homes    map[string]*mesh.Mesh // of weights and inputs
+	lanes    map[string]*lane
+	lastUses [][]string
+	made     []string   // by the calls of a step
+	flow     [][]string // into each stage
+	loaded   Loaded
+	compile  float64
+	shapes   map[string]shardedShape // of values, by name, for bringing them back
+	spans    []Span
 }
 
-// port is how a value is held.
-type port struct {
+// shardedShape is how a value is held.
+type shardedShape struct {
 	full []int // shape
 	spec sharding.Spec
 }
@@ -64,7 +64,7 @@ func (p Progress) report(what string, done, total int64) {
 // New compiles the programs of g.
 func New(ctx context.Context, g *graph.Graph, eng engine.Engine, progress Progress) (*Session, error) {
 	s := &Session{g: g, eng: eng, exes: map[string]engine.Executable{}, weights: map[string]engine.Value{},
-		lanes: map[string]*lane{}, homes: g.Homes(), drop: g.LastUse(), flow: g.Flow(), shapes: map[string]port{}}
+		lanes: map[string]*lane{}, homes: g.Homes(), lastUses: g.LastUse(), flow: g.Flow(), shapes: map[string]shardedShape{}}
 	start := time.Now()
 	if err := s.compileAll(ctx, progress); err != nil {
 		s.Close()
@@ -72,14 +72,14 @@ func New(ctx context.Context, g *graph.Graph, eng engine.Engine, progress Progre
 	}
 	s.compile = time.Since(start).Seconds()
 	for _, in := range g.Inputs {
-		s.shapes[in.Name] = port{in.Shape, in.Spec}
+		s.shapes[in.Name] = shardedShape{in.Shape, in.Spec}
 	}
 	for _, c := range g.Calls {
 		if !c.Request {
 			s.made = append(s.made, c.Outs...)
 		}
 		for i, o := range g.Programs[c.Program].Outputs {
-			s.shapes[c.Outs[i]] = port{o.Shape, o.Spec}
+			s.shapes[c.Outs[i]] = shardedShape{o.Shape, o.Spec}
 		}
 	}
 	return s, nil
@@ -124,7 +124,7 @@ func (s *Session) Close() {
 	s.weights, s.lanes, s.exes = nil, nil, nil
 }
 
-func (s *Session) lane(name string) *lane {
+func (s *Session) laneOf(name string) *lane {
 	l := s.lanes[name]
 	if l == nil {
 		l = newLane()
@@ -137,7 +137,7 @@ func (s *Session) lane(name string) *lane {
 // a new lane. Feeding an input of the request makes the next Run compute what
 // depends on it again.
 func (s *Session) Feed(ctx context.Context, name string, inputs map[string]*tensor.Tensor) error {
-	l := s.lane(name)
+	l := s.laneOf(name)
 	for _, in := range s.g.Inputs {
 		t := inputs[in.Name]
 		if t == nil {
@@ -154,15 +154,15 @@ func (s *Session) Feed(ctx context.Context, name string, inputs map[string]*tens
 		if err != nil {
 			return fmt.Errorf("input %q: %w", in.Name, err)
 		}
-		l.set(in.Name, home, a.Value())
+		l.setValue(in.Name, home, a.Value())
 		l.requestRun = l.requestRun && in.Step
 	}
 	return nil
 }
 
-// fetch brings a value back as one host tensor.
-func (s *Session) fetch(ctx context.Context, l *lane, name string) (*tensor.Tensor, error) {
-	v, m, ok := l.peek(name)
+// fetchValue brings a value back as one host tensor.
+func (s *Session) fetchValue(ctx context.Context, l *lane, name string) (*tensor.Tensor, error) {
+	v, m, ok := l.peekValue(name)
 	if !ok {
 		return nil, fmt.Errorf("no value %q", name)
 	}

@@ -36,7 +36,7 @@ func (m *Model) CheckSplit(on *mesh.Mesh) error {
 func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	var l fault.List
 	l.Add(m.CheckSplit(on))
-	double, single := m.layers(r.Layers)
+	double, single := m.countLayers(r.Layers)
 	r.Layers = 0 // CheckRequest counts layers of one kind
 	l.Add(models.CheckRequest(on, r, double+single))
 	l.Add(models.CheckLatent(r.Latent, m.c.In, m.c.Patch))
@@ -52,7 +52,7 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	if err := l.Err(); err != nil {
 		return err
 	}
-	lay := m.layout(on, r)
+	lay := m.layOutRequest(on, r)
 	return models.CheckPadding(on, r, "video tokens", lay.Tokens, lay.Padded)
 }
 

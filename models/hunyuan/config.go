@@ -56,20 +56,20 @@ const (
 
 // classes are the readers by the class that config.json names: one publisher's
 // config.json of one version.
-var classes = map[string]func(*models.ConfigReader) Config{officialClass: official, diffusersClass: fromDiffusers, officialClass15: official15, diffusersClass15: fromDiffusers15}
+var classes = map[string]func(*models.ConfigReader) Config{officialClass: fromOfficial, diffusersClass: fromDiffusers, officialClass15: fromOfficial15, diffusersClass15: fromDiffusers15}
 
-// parse reads either publisher's config.json of either version and refuses what
+// parseConfig reads either publisher's config.json of either version and refuses what
 // the programs do not do.
-func parse(r *models.ConfigReader) Config {
+func parseConfig(r *models.ConfigReader) Config {
 	read := classes[r.String("_class_name", "")]
 	switch {
 	case read != nil:
 	case r.Has("num_attention_heads"):
 		read = fromDiffusers
 	case r.Bool("glyph_byT5_v2", false):
-		read = official15
+		read = fromOfficial15
 	default:
-		read = official
+		read = fromOfficial
 	}
 	c := read(r)
 	r.Agree("in_channels", c.In, "out_channels", c.Out, "the model reads latents and gives their velocity")
@@ -88,11 +88,11 @@ func parse(r *models.ConfigReader) Config {
 	return c
 }
 
-// every says what has the one value of a key that the programs take.
-const every = "every release"
+// everyRelease says what has the one value of a key that the programs take.
+const everyRelease = "every release"
 
-// official reads the release's config of HunyuanVideo.
-func official(r *models.ConfigReader) Config {
+// fromOfficial reads the release's config of HunyuanVideo.
+func fromOfficial(r *models.ConfigReader) Config {
 	c := readOfficial(r, defaults)
 	r.Fixed("glyph_byT5_v2", false, "a model other than HunyuanVideo-1.5, whose _class_name is "+officialClass15+",")
 	r.Fixed("i2v_condition_type", nil, "a text-to-video model")
@@ -105,12 +105,12 @@ func official(r *models.ConfigReader) Config {
 // readOfficial reads what the releases of both versions have.
 func readOfficial(r *models.ConfigReader, d Config) Config {
 	c := d
-	r.Fixed("mlp_act_type", "gelu_tanh", every)
-	r.Fixed("qk_norm", true, every)
-	r.Fixed("qk_norm_type", "rms", every)
-	r.Fixed("qkv_bias", true, every)
-	r.Fixed("text_projection", "single_refiner", every)
-	r.Fixed("use_attention_mask", true, every)
+	r.Fixed("mlp_act_type", "gelu_tanh", everyRelease)
+	r.Fixed("qk_norm", true, everyRelease)
+	r.Fixed("qk_norm_type", "rms", everyRelease)
+	r.Fixed("qkv_bias", true, everyRelease)
+	r.Fixed("text_projection", "single_refiner", everyRelease)
+	r.Fixed("use_attention_mask", true, everyRelease)
 	r.Metadata("attn_mode", "attn_param") // how its own code computes attention
 	c.Dim, c.Heads = r.Int("hidden_size", d.Dim, models.WidthBound), r.Int("heads_num", d.Heads, models.HeadBound)
 	c.In, c.Out = r.Int("in_channels", d.In, models.ChannelBound), r.Int("out_channels", d.Out, models.ChannelBound)
@@ -142,30 +142,30 @@ func readDiffusers(r *models.ConfigReader, d Config, patch int) Config {
 	c.Patch = [3]int{r.Int("patch_size_t", 1, models.PatchBound), patch, patch}
 	c.RopeDims, c.RopeTheta = r.Three("rope_axes_dim", d.RopeDims, models.WidthBound), r.Float("rope_theta", d.RopeTheta, models.ThetaSpan)
 	c.TextDim = r.Int("text_embed_dim", d.TextDim, models.WidthBound)
-	r.Fixed("num_refiner_layers", refiners, every)
-	r.Fixed("qk_norm", "rms_norm", every)
+	r.Fixed("num_refiner_layers", refiners, everyRelease)
+	r.Fixed("qk_norm", "rms_norm", everyRelease)
 	return c
 }
 
-func detect(c map[string]any) bool {
+func detectConfig(c map[string]any) bool {
 	class, _ := c["_class_name"].(string)
 	_, double := c["mm_double_blocks_depth"]
 	return classes[class] != nil || class == "" && double
 }
 
-func preset(c Config, change func(*Config)) json.RawMessage {
+func makePreset(c Config, change func(*Config)) json.RawMessage {
 	change(&c)
 	return models.Preset(c)
 }
 
 var presets = map[string]json.RawMessage{
-	"hunyuanvideo":            preset(defaults, func(*Config) {}),
-	"hunyuanvideo-cfgdistill": preset(defaults, func(c *Config) { c.Guidance = true }),
-	"hunyuan1.5":              preset(defaults15, func(*Config) {}),
+	"hunyuanvideo":            makePreset(defaults, func(*Config) {}),
+	"hunyuanvideo-cfgdistill": makePreset(defaults, func(c *Config) { c.Guidance = true }),
+	"hunyuan1.5":              makePreset(defaults15, func(*Config) {}),
 }
 
 func nameOf(c Config) string {
-	if name := models.PresetName(presets, parse, func(p Config) bool { return p == c }); name != "" {
+	if name := models.PresetName(presets, parseConfig, func(p Config) bool { return p == c }); name != "" {
 		return name
 	}
 	switch {
@@ -181,9 +181,9 @@ func init() {
 	models.Register(models.Family{
 		Name:    "hunyuan",
 		Presets: presets,
-		Detect:  detect,
+		Detect:  detectConfig,
 		New: func(_ string, r *models.ConfigReader) models.Model {
-			c := parse(r)
+			c := parseConfig(r)
 			m := &Model{name: nameOf(c), c: c}
 			for _, key := range []string{"ideal_resolution", "ideal_task"} {
 				if hint := r.String(key, ""); hint != "" {

@@ -10,17 +10,17 @@ const (
 var defaults15 = Config{Dim: 2048, Heads: 16, In: 32, Out: 32, MLPRatio: 4, Double: 54, Patch: [3]int{1, 1, 1},
 	RopeDims: [3]int{16, 56, 56}, RopeTheta: 256, TextDim: 3584, Glyphs: true, GlyphDim: 1472, GlyphHidden: 2048, VisionDim: 1152}
 
-// wide is how many channels are embedded: the latents, and of 1.5 besides the
+// embeddedChannels is how many channels are embedded: the latents, and of 1.5 besides the
 // image's and one that says which frames the image gives.
-func (c Config) wide() int {
+func (c Config) embeddedChannels() int {
 	if c.Glyphs {
 		return 2*c.In + 1
 	}
 	return c.In
 }
 
-// official15 reads the release's config of HunyuanVideo-1.5.
-func official15(r *models.ConfigReader) Config {
+// fromOfficial15 reads the release's config of HunyuanVideo-1.5.
+func fromOfficial15(r *models.ConfigReader) Config {
 	const of = "HunyuanVideo-1.5"
 	c := readOfficial(r, defaults15)
 	r.Fixed("glyph_byT5_v2", true, of)
@@ -49,8 +49,8 @@ func fromDiffusers15(r *models.ConfigReader) Config {
 	r.Fixed("use_meanflow", false, "HunyuanVideo-1.5")
 	r.Metadata("target_size", "task_type") // what diffusers' pipeline looks up
 	readGlyphs(r, &c, "text_embed_2_dim", "image_embed_dim")
-	in := r.Int("in_channels", defaults15.wide(), models.ChannelBound)
-	if c.In = (in - 1) / 2; c.wide() != in {
+	in := r.Int("in_channels", defaults15.embeddedChannels(), models.ChannelBound)
+	if c.In = (in - 1) / 2; c.embeddedChannels() != in {
 		r.Unsupported("in_channels %d: want an odd number, the latents', the image's and one more; nearest: %d or %d", in, in-1, in+1)
 	}
 	return c

@@ -12,8 +12,8 @@ import (
 	"weft/tensor"
 )
 
-// reads names the inputs of a step.
-func (m *Model) reads() []string {
+// stepInputNames names the inputs of a step.
+func (m *Model) stepInputNames() []string {
 	if m.c.Glyphs {
 		return []string{"x", "t", "context", "context_mask, byt5, byt5_mask (if any)", "y and vision (of an image)"}
 	}
@@ -51,7 +51,7 @@ func (m *Model) OfText() []string {
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
 	var l fault.List
 	need := func(name string, rank int) *tensor.Tensor {
-		t, err := models.Need(m, inputs, name, rank, m.reads())
+		t, err := models.Need(m, inputs, name, rank, m.stepInputNames())
 		l.Add(err)
 		return t
 	}
@@ -90,7 +90,7 @@ func (m *Model) CheckConditions(r models.Request, in map[string]*tensor.Tensor) 
 		r.Masked = true
 	}
 	if m.c.Glyphs {
-		r, err := m.checkBeside(r, in)
+		r, err := m.checkGlyphsAndImage(r, in)
 		l.Add(err)
 		return r, l.Err()
 	}
@@ -99,7 +99,7 @@ func (m *Model) CheckConditions(r models.Request, in map[string]*tensor.Tensor) 
 		if name == "pooled" {
 			want = append(want, m.c.PooledDim)
 		}
-		t, err := models.Need(m, in, name, len(want), m.reads())
+		t, err := models.Need(m, in, name, len(want), m.stepInputNames())
 		l.Add(err)
 		if err == nil && !slices.Equal(t.Shape, want) {
 			l.Add(fault.New(models.ErrInputs, nil, "%s is %v: want %v", name, t.Shape, want))
@@ -140,7 +140,7 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 	in := map[string]*tensor.Tensor{"x": normal(append([]int{batch}, latent...)...), "t": t, "context": normal(batch, step.ExampleRows, m.c.TextDim),
 		"context_mask": mask}
 	if m.c.Glyphs {
-		m.exampleBeside(in, normal)
+		m.exampleGlyphsAndImage(in, normal)
 	} else {
 		in["pooled"] = normal(batch, m.c.PooledDim)
 	}
@@ -195,14 +195,14 @@ func (m *Model) FeedConditions(g *graph.Graph, r models.Request, in map[string]*
 		if err != nil {
 			return nil, err
 		}
-		maps.Copy(out, m.masks(g, r, rows, letters))
+		maps.Copy(out, m.feedMasks(g, r, rows, letters))
 	}
 	return out, nil
 }
 
-// masks are text_mask (B, 1, 1, T), key_mask (B, 1, 1, S+V+G+T) and text_share
+// feedMasks are text_mask (B, 1, 1, T), key_mask (B, 1, 1, S+V+G+T) and text_share
 // (B, T, 1) of which rows of the text (B, T) and of its letters (B, G) are real.
-func (m *Model) masks(g *graph.Graph, r models.Request, rows, letters []float32) map[string]*tensor.Tensor {
+func (m *Model) feedMasks(g *graph.Graph, r models.Request, rows, letters []float32) map[string]*tensor.Tensor {
 	text, keys := tensor.New(dtype.Bool, g.Input("text_mask").Shape...), tensor.New(dtype.Bool, g.Input("key_mask").Shape...)
 	share := tensor.New(dtype.F32, g.Input("text_share").Shape...)
 	n := keys.Shape[3] // S+V+G+T
@@ -249,7 +249,7 @@ func (m *Model) FeedText(g *graph.Graph, r models.Request, context *tensor.Tenso
 		return nil, err
 	}
 	one := []float32{1}
-	out := m.masks(g, r, slices.Repeat(one, r.Batch*r.Text), slices.Repeat(one, r.Batch*r.SecondText))
+	out := m.feedMasks(g, r, slices.Repeat(one, r.Batch*r.Text), slices.Repeat(one, r.Batch*r.SecondText))
 	out["context"] = text
 	angles := step.GridAngles(step.GridOf(r.Latent, m.c.Patch), m.c.RopeDims, [3]float64{m.c.RopeTheta, m.c.RopeTheta, m.c.RopeTheta})
 	out["rope_cos"], out["rope_sin"] = step.RotaryPairs(angles, g.Input("rope_cos").Shape[0], m.c.HeadDim())

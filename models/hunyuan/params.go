@@ -36,7 +36,7 @@ type part struct {
 // they are those of so many layers of either kind.
 func (m *Model) Params(layers int) []models.Param {
 	c, d, ff := m.c, m.c.Dim, m.c.FFNDim()
-	double, single := m.layers(layers)
+	double, single := m.countLayers(layers)
 	ps := []models.Param{}
 	linear := func(name, flax string, out, in int) {
 		ps = append(ps, models.LinearParams(name, flax, out, in, true)...)
@@ -83,8 +83,8 @@ func (m *Model) Params(layers int) []models.Param {
 		plain(name+".mlp.0", d, timeWidth)
 		plain(name+".mlp.2", d, d)
 	}
-	ps = append(ps, models.Param{Name: "img_in.proj.weight", Shape: []int{d, c.wide(), c.Patch[0], c.Patch[1], c.Patch[2]},
-		View: []int{d, c.wide() * c.Patch[0] * c.Patch[1] * c.Patch[2]}, Matmul: true, Flax: "img_in_proj/kernel", FlaxPerm: []int{1, 0}, FlaxView: true})
+	ps = append(ps, models.Param{Name: "img_in.proj.weight", Shape: []int{d, c.embeddedChannels(), c.Patch[0], c.Patch[1], c.Patch[2]},
+		View: []int{d, c.embeddedChannels() * c.Patch[0] * c.Patch[1] * c.Patch[2]}, Matmul: true, Flax: "img_in_proj/kernel", FlaxPerm: []int{1, 0}, FlaxView: true})
 	ps = append(ps, models.Param{Name: "img_in.proj.bias", Shape: []int{d}, Flax: "img_in_proj/bias"})
 	embedder("time_in")
 	if c.Guidance {
@@ -99,7 +99,7 @@ func (m *Model) Params(layers int) []models.Param {
 		plain("vision_in.proj.1", c.VisionDim, c.VisionDim)
 		plain("vision_in.proj.3", d, c.VisionDim)
 		norm("vision_in.proj.4", d)
-		ps = append(ps, models.Param{Name: kinds, Shape: []int{3, d}, Flax: "cond_type_embedding/embedding"})
+		ps = append(ps, models.Param{Name: kindTable, Shape: []int{3, d}, Flax: "cond_type_embedding/embedding"})
 	} else {
 		plain("vector_in.in_layer", d, c.PooledDim)
 		plain("vector_in.out_layer", d, d)
@@ -109,7 +109,7 @@ func (m *Model) Params(layers int) []models.Param {
 	plain("txt_in.c_embedder.linear_1", d, c.TextDim)
 	plain("txt_in.c_embedder.linear_2", d, d)
 	for i := range refiners {
-		b := refiner(i)
+		b := refinerPrefix(i)
 		for _, n := range []string{"norm1", "norm2"} {
 			norm(b+n, d)
 		}
@@ -145,7 +145,7 @@ func (m *Model) Params(layers int) []models.Param {
 	plain("final_layer.linear", c.Patch[0]*c.Patch[1]*c.Patch[2]*c.Out, d)
 	plain("final_layer.adaLN_modulation.1", 2*d, d)
 	for i, leaf := range [2]string{".weight", ".bias"} { // diffusers has the scale before the shift
-		ps[len(ps)-2+i].Pieces = []graph.Piece{{Name: swapped + leaf, Of: 2 * d, Row: d, Rows: d}, {Name: swapped + leaf, Of: 2 * d, Rows: d}}
+		ps[len(ps)-2+i].Pieces = []graph.Piece{{Name: swappedModulation + leaf, Of: 2 * d, Row: d, Rows: d}, {Name: swappedModulation + leaf, Of: 2 * d, Rows: d}}
 	}
 	return ps
 }
@@ -153,16 +153,16 @@ func (m *Model) Params(layers int) []models.Param {
 // timeWidth is how many sines and cosines a timestep makes.
 const timeWidth = 256
 
-// swapped is diffusers' final_layer.adaLN_modulation.1, halves the other way round.
-const swapped = "norm_out.linear"
+// swappedModulation is diffusers' final_layer.adaLN_modulation.1, halves the other way round.
+const swappedModulation = "norm_out.linear"
 
-// kinds has a row for each kind of rows of text: the text's, the letters', the image's.
-const kinds = "cond_type_embedding.weight"
+// kindTable has a row for each kind of rows of text: the text's, the letters', the image's.
+const kindTable = "cond_type_embedding.weight"
 
-func refiner(i int) string { return fmt.Sprintf("txt_in.individual_token_refiner.blocks.%d.", i) }
+func refinerPrefix(i int) string { return fmt.Sprintf("txt_in.individual_token_refiner.blocks.%d.", i) }
 
-// layers is how many layers of either kind a request for the first n runs; 0 is all.
-func (m *Model) layers(n int) (double, single int) {
+// countLayers is how many layers of either kind a request for the first n runs; 0 is all.
+func (m *Model) countLayers(n int) (double, single int) {
 	r := models.Request{Layers: n}
 	return r.Run(m.c.Double), r.Run(m.c.Single)
 }
@@ -245,7 +245,7 @@ func (m *Model) Rules() sharding.Rules {
 		rule("vision_in.proj.1.*", first),
 		rule("vision_in.proj.3.weight", second),
 		rule("vision_in.*", whole),
-		rule(kinds, whole),
+		rule(kindTable, whole),
 		rule("final_layer.linear.*", whole),
 	}
 }
@@ -298,7 +298,7 @@ var diffusersNames = []struct {
 	{regexp.MustCompile(`^image_embedder\.linear_1\.`), "vision_in.proj.1."},
 	{regexp.MustCompile(`^image_embedder\.linear_2\.`), "vision_in.proj.3."},
 	{regexp.MustCompile(`^image_embedder\.norm_out\.`), "vision_in.proj.4."},
-	{regexp.MustCompile(`^cond_type_embed\.weight$`), kinds},
+	{regexp.MustCompile(`^cond_type_embed\.weight$`), kindTable},
 	{regexp.MustCompile(`^x_embedder\.proj\.`), "img_in.proj."},
 	{regexp.MustCompile(`^proj_out\.`), "final_layer.linear."},
 }

@@ -26,7 +26,7 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	if err := l.Err(); err != nil {
 		return err
 	}
-	lay := m.layout(on, r)
+	lay := m.layOutRequest(on, r)
 	return models.CheckPadding(on, r, "tokens", lay.Tokens, lay.Padded)
 }
 

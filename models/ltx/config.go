@@ -43,8 +43,8 @@ type Config struct {
 // Dim is the width of the stream.
 func (c Config) Dim() int { return c.Heads * c.HeadDim }
 
-// modulations is how many parts of the width a layer's modulation has.
-func (c Config) modulations() int {
+// modulationCount is how many parts of the width a layer's modulation has.
+func (c Config) modulationCount() int {
 	if c.CrossAdaLN {
 		return 9
 	}
@@ -65,9 +65,9 @@ const timeDim = 256
 // defaults are what configurations leave out.
 var defaults = Config{InChannels: 128, OutChannels: 128, Theta: 10000, MaxPos: [3]float64{20, 2048, 2048}, TimeScale: 1000, Eps: 1e-6, FFBias: true}
 
-// section is the part of a configuration that describes the transformer: an
+// transformerSection is the part of a configuration that describes the transformer: an
 // official single file has others' beside it.
-func section(r *models.ConfigReader) *models.ConfigReader {
+func transformerSection(r *models.ConfigReader) *models.ConfigReader {
 	t := r.Object("transformer")
 	if t == nil {
 		return r
@@ -76,9 +76,9 @@ func section(r *models.ConfigReader) *models.ConfigReader {
 	return t
 }
 
-// parse reads either publisher's configuration and refuses what the programs do not do.
-func parse(r *models.ConfigReader) Config {
-	r = section(r)
+// parseConfig reads either publisher's configuration and refuses what the programs do not do.
+func parseConfig(r *models.ConfigReader) Config {
+	r = transformerSection(r)
 	d := defaults
 	class, rope := r.String("_class_name", ""), r.String("rope_type", "")
 	c := Config{
@@ -143,7 +143,7 @@ const (
 	connectorPrefix = "video_embeddings_connector."
 )
 
-func detect(c map[string]any) bool {
+func detectConfig(c map[string]any) bool {
 	if t, ok := c["transformer"].(map[string]any); ok {
 		c = t
 	}
@@ -153,7 +153,7 @@ func detect(c map[string]any) bool {
 	return slices.Contains([]string{officialClass, secondClass, diffusersClass}, class) || class == "" && theta && cross
 }
 
-func preset(change func(c *Config)) json.RawMessage {
+func makePreset(change func(c *Config)) json.RawMessage {
 	c := defaults
 	c.Heads, c.HeadDim, c.Layers, c.CrossDim, c.CaptionChannels = 32, 128, 48, 4096, 4096
 	change(&c)
@@ -161,9 +161,9 @@ func preset(change func(c *Config)) json.RawMessage {
 }
 
 var presets = map[string]json.RawMessage{
-	"ltx-video-2b":  preset(func(c *Config) { c.HeadDim, c.Layers, c.CrossDim = 64, 28, 2048 }),
-	"ltx-video-13b": preset(func(c *Config) { c.Causal = true }),
-	"ltx2.5-22b": preset(func(c *Config) {
+	"ltx-video-2b":  makePreset(func(c *Config) { c.HeadDim, c.Layers, c.CrossDim = 64, 28, 2048 }),
+	"ltx-video-13b": makePreset(func(c *Config) { c.Causal = true }),
+	"ltx2.5-22b": makePreset(func(c *Config) {
 		c.Causal, c.Second, c.CaptionChannels, c.Precision = true, true, 0, "float64"
 		c.FFBias, c.CrossAdaLN, c.Gated, c.Keyframes = false, true, true, true
 	}),
@@ -171,7 +171,7 @@ var presets = map[string]json.RawMessage{
 
 // nameOf is the preset that c is, however it counts time, or the kind of model.
 func nameOf(c Config) string {
-	name := models.PresetName(presets, parse, func(p Config) bool {
+	name := models.PresetName(presets, parseConfig, func(p Config) bool {
 		p.Causal = c.Causal
 		return p == c
 	})
@@ -188,10 +188,10 @@ func init() {
 	models.Register(models.Family{
 		Name:    "ltx",
 		Presets: presets,
-		Detect:  detect,
+		Detect:  detectConfig,
 		New: func(name string, r *models.ConfigReader) models.Model {
-			c := parse(r)
-			return &Model{name: nameOf(c), c: c, timeGiven: name == "" && (section(r).Has("causal_temporal_positioning") || section(r).String("_class_name", "") != diffusersClass)}
+			c := parseConfig(r)
+			return &Model{name: nameOf(c), c: c, timeGiven: name == "" && (transformerSection(r).Has("causal_temporal_positioning") || transformerSection(r).String("_class_name", "") != diffusersClass)}
 		},
 	})
 }

@@ -47,7 +47,7 @@ var connectorDefaults = ConnectorConfig{Class: connectorClass, Heads: 32, HeadDi
 const connectorPreset = "ltx2.5-connector"
 
 func parseConnector(r *models.ConfigReader) ConnectorConfig {
-	r = section(r)
+	r = transformerSection(r)
 	d := connectorDefaults
 	c := ConnectorConfig{
 		Class: r.String("_class_name", d.Class), Heads: r.Int("connector_num_attention_heads", d.Heads, models.HeadBound),
@@ -97,19 +97,19 @@ func (m *Connector) Params(layers int) []models.Param {
 	if c.Gated {
 		gates = c.Heads
 	}
-	var t table
-	t.vector(connectorPrefix+"learnable_registers", "learnable_registers", c.Registers, d)
+	var t paramTable
+	t.addVector(connectorPrefix+"learnable_registers", "learnable_registers", c.Registers, d)
 	for i := range layers {
 		b, flax := fmt.Sprintf("%stransformer_1d_blocks.%d.", connectorPrefix, i), fmt.Sprintf("transformer_1d_blocks_%d/", i)
-		t.attention(b+"attn1", flax+"attn1", d, gates)
-		t.ffn(b+"ff", flax+"ff", d, c.FFBias)
+		t.addAttention(b+"attn1", flax+"attn1", d, gates)
+		t.addFFN(b+"ff", flax+"ff", d, c.FFBias)
 	}
 	return t.ps
 }
 
 // Rules split blocks as the transformer's.
 func (m *Connector) Rules() sharding.Rules {
-	return append(blockRules(connectorPrefix+"transformer_1d_blocks.*"), rule(connectorPrefix+"learnable_registers", whole))
+	return append(blockRules(connectorPrefix+"transformer_1d_blocks.*"), newRule(connectorPrefix+"learnable_registers", whole))
 }
 
 // Ignore is the transformer, in whose file the connector lies.
@@ -131,15 +131,15 @@ func (m *Connector) Check(on *mesh.Mesh, r models.Request) error {
 	l.Add(models.CheckAxes(on, m.name))
 	l.Add(sharding.CheckHeads(m.c.Heads, on.Size(mesh.TP), on.Size(mesh.SP)))
 	l.Add(models.CheckRequest(on, r, m.c.Layers))
-	l.Add(models.CheckText(on, r, m.rows()))
+	l.Add(models.CheckText(on, r, m.defaultRows()))
 	if n := m.c.Registers; r.Text > 0 && r.Text%n != 0 {
 		l.Add(fault.New(models.ErrInputs, nil, "text of %d rows: %d registers fill whole multiples; nearest: %s", r.Text, n, models.Nearest(r.Text, n, 0)))
 	}
 	return l.Err()
 }
 
-// rows is how many a request has that does not say.
-func (m *Connector) rows() int { return sharding.RoundUp(textLen, m.c.Registers) }
+// defaultRows is how many a request has that does not say.
+func (m *Connector) defaultRows() int { return sharding.RoundUp(textLen, m.c.Registers) }
 
 // Inputs names all that a forward looks at.
 func (*Connector) Inputs() []string {
@@ -204,7 +204,7 @@ func (m *Connector) Feed(g *graph.Graph, r models.Request, inputs map[string]*te
 		places[i] = []float64{float64(i)}
 	}
 	of := rotary{dim: m.c.dim(), heads: m.c.Heads, theta: m.c.Theta, max: m.c.MaxPos[:], halves: true, double: m.c.Precision == "float64"}
-	cos, sin := of.tables([][][]float64{places}, g.Input("rope_cos").Shape[1])
+	cos, sin := of.makeTables([][][]float64{places}, g.Input("rope_cos").Shape[1])
 	return map[string]*tensor.Tensor{"context": context, "real": real, "rope_cos": cos, "rope_sin": sin}, nil
 }
 

@@ -15,8 +15,8 @@ import (
 	"weft/tensor"
 )
 
-// reads names the inputs of a step.
-func (m *Model) reads() []string {
+// stepInputNames names the inputs of a step.
+func (m *Model) stepInputNames() []string {
 	out := []string{"x", "coords", "t (or t_tokens)", "context", "context_mask (if any)"}
 	if m.c.CrossAdaLN {
 		out = append(out, "sigma")
@@ -40,7 +40,7 @@ func (*Model) Inputs() []string {
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
 	var l fault.List
 	need := func(name string, rank int) *tensor.Tensor {
-		t, err := models.Need(m, inputs, name, rank, m.reads())
+		t, err := models.Need(m, inputs, name, rank, m.stepInputNames())
 		l.Add(err)
 		return t
 	}
@@ -129,7 +129,7 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 		shape = append(shape, 2)
 	}
 	coords, ends := tensor.New(dtype.F32, shape...), len(shape)-2
-	bounds := m.c.bounds(grid, m.fps(models.Request{}))
+	bounds := m.c.tokenBounds(grid, m.framesPerSecond(models.Request{}))
 	for i := range coords.Elements() {
 		end, token, axis := i%ends, i/ends%n, i/ends/n%3
 		step.Put(coords, i, bounds[end][token][axis])
@@ -170,11 +170,11 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 	if err := m.feedText(g, r, inputs["context"], mask, out); err != nil {
 		return nil, err
 	}
-	places, err := m.c.placesOf(inputs["coords"], g.Input("rope_cos").Shape[0])
+	places, err := m.c.readPlaces(inputs["coords"], g.Input("rope_cos").Shape[0])
 	if err != nil {
 		return nil, err
 	}
-	out["rope_cos"], out["rope_sin"] = m.c.rotary().tables(places, g.Input("rope_cos").Shape[1])
+	out["rope_cos"], out["rope_sin"] = m.c.newRotary().makeTables(places, g.Input("rope_cos").Shape[1])
 	if out["x"], err = inputs["x"].As(dtype.F32); err != nil {
 		return nil, err
 	}
@@ -182,13 +182,13 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 	if r.TokenTimes {
 		level = "t_tokens"
 	}
-	levels, err := m.levels(inputs[level])
+	levels, err := m.scaleNoiseLevels(inputs[level])
 	if err != nil {
 		return nil, err
 	}
 	step.FeedTimes(g, r, levels, out)
 	if m.c.CrossAdaLN {
-		if levels, err = m.levels(inputs["sigma"]); err != nil {
+		if levels, err = m.scaleNoiseLevels(inputs["sigma"]); err != nil {
 			return nil, err
 		}
 		out["sigma"] = step.TimeTable(levels, r.Batch, timeDim)
@@ -205,8 +205,8 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 	return out, nil
 }
 
-// levels are noise levels (B,) or (B, N) in the model's own measure.
-func (m *Model) levels(t *tensor.Tensor) ([]float32, error) {
+// scaleNoiseLevels are noise levels (B,) or (B, N) in the model's own measure.
+func (m *Model) scaleNoiseLevels(t *tensor.Tensor) ([]float32, error) {
 	ts, err := t.Float32s()
 	return step.Scaled(ts, m.c.TimeScale), err
 }
@@ -251,9 +251,9 @@ func (m *Model) feedText(g *graph.Graph, r models.Request, context *tensor.Tenso
 	return nil
 }
 
-// fps is how many frames of a video are a second: LTX-Video's and LTX-2.5's
+// framesPerSecond is how many frames of a video are a second: LTX-Video's and LTX-2.5's
 // own pipelines have 25 and 24 where nothing else is asked for.
-func (m *Model) fps(r models.Request) float64 {
+func (m *Model) framesPerSecond(r models.Request) float64 {
 	switch {
 	case r.FPS > 0:
 		return r.FPS
@@ -270,8 +270,8 @@ func (m *Model) FeedText(g *graph.Graph, r models.Request, context *tensor.Tenso
 	if err := m.feedText(g, r, context, nil, out); err != nil {
 		return nil, err
 	}
-	places := m.c.places(m.c.bounds(step.GridOf(r.Latent, [3]int{1, 1, 1}), m.fps(r)))
-	out["rope_cos"], out["rope_sin"] = m.c.rotary().tables([][][]float64{places}, g.Input("rope_cos").Shape[1])
+	places := m.c.tokenPlaces(m.c.tokenBounds(step.GridOf(r.Latent, [3]int{1, 1, 1}), m.framesPerSecond(r)))
+	out["rope_cos"], out["rope_sin"] = m.c.newRotary().makeTables([][][]float64{places}, g.Input("rope_cos").Shape[1])
 	if in := g.Input("keyframes"); in != nil {
 		out["keyframes"] = tensor.New(dtype.F32, in.Shape...)
 	}
@@ -304,7 +304,7 @@ func (m *Model) Velocity(r models.Request, out *tensor.Tensor) *tensor.Tensor {
 // LatentShape is (channels, frames, height, width) of the latent video: 32x32
 // pixels and 8 frames (the first alone) to one latent, which is one token.
 func (m *Model) LatentShape(width, height, videoFrames int) ([]int, error) {
-	return models.LatentShape(width, height, videoFrames, m.c.InChannels, pixels, frames, [3]int{1, 1, 1})
+	return models.LatentShape(width, height, videoFrames, m.c.InChannels, pixelsPerLatent, framesPerLatent, [3]int{1, 1, 1})
 }
 
 // Like is the release with the same layers.

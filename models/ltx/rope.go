@@ -17,13 +17,13 @@ type rotary struct {
 	double     bool      // bands are rounded to float32 once, not at every step
 }
 
-// tables are the cosines and sines (parts, padded, dim) of the places of tokens
+// makeTables are the cosines and sines (parts, padded, dim) of the places of tokens
 // (parts, tokens, axes); rows past the last are zero. Of dim/2 angles the last are,
 // for each of dim/2/axes bands b and each axis, pi/2 theta^(b/(bands-1)) (2 share - 1); the
 // first, where the division leaves some over, are 0. Neighbouring channels have one
 // angle, the sine with the sign of its place; or else both halves of head h have
 // the h-th part of the angles.
-func (r rotary) tables(places [][][]float64, padded int) (cos, sin *tensor.Tensor) {
+func (r rotary) makeTables(places [][][]float64, padded int) (cos, sin *tensor.Tensor) {
 	axes, pairs := len(r.max), r.dim/2
 	bands := pairs / axes
 	zeros := pairs - bands*axes
@@ -87,17 +87,17 @@ func (r rotary) tables(places [][][]float64, padded int) (cos, sin *tensor.Tenso
 
 // The VAE's latents: so many pixels along either side, so many frames.
 const (
-	pixels = 32
-	frames = 8
+	pixelsPerLatent = 32
+	framesPerLatent = 8
 )
 
-// bounds are where the tokens of a grid begin and end (start, end by token and
+// tokenBounds are where the tokens of a grid begin and end (start, end by token and
 // axis), in seconds and pixels, with fps frames a second.
-func (c Config) bounds(g step.Grid, fps float64) [2][][]float64 {
+func (c Config) tokenBounds(g step.Grid, fps float64) [2][][]float64 {
 	second := func(latent int) float64 {
-		f := float64(latent * frames)
+		f := float64(latent * framesPerLatent)
 		if c.Causal {
-			f = max(0, f+1-frames)
+			f = max(0, f+1-framesPerLatent)
 		}
 		return f / fps
 	}
@@ -106,7 +106,7 @@ func (c Config) bounds(g step.Grid, fps float64) [2][][]float64 {
 		for y := range g.Rows {
 			for x := range g.Cols {
 				for end := range 2 {
-					out[end] = append(out[end], []float64{second(f + end), float64((y + end) * pixels), float64((x + end) * pixels)})
+					out[end] = append(out[end], []float64{second(f + end), float64((y + end) * pixelsPerLatent), float64((x + end) * pixelsPerLatent)})
 				}
 			}
 		}
@@ -114,8 +114,8 @@ func (c Config) bounds(g step.Grid, fps float64) [2][][]float64 {
 	return out
 }
 
-// places are what positions are made of: the beginning of each token, or its middle.
-func (c Config) places(bounds [2][][]float64) [][]float64 {
+// tokenPlaces are what positions are made of: the beginning of each token, or its middle.
+func (c Config) tokenPlaces(bounds [2][][]float64) [][]float64 {
 	if !c.Second {
 		return bounds[0]
 	}
@@ -128,8 +128,8 @@ func (c Config) places(bounds [2][][]float64) [][]float64 {
 	return out
 }
 
-// placesOf reads places off coords (B, 3, N), or (B, 3, N, 2) with beginnings and ends.
-func (c Config) placesOf(coords *tensor.Tensor, batch int) ([][][]float64, error) {
+// readPlaces reads places off coords (B, 3, N), or (B, 3, N, 2) with beginnings and ends.
+func (c Config) readPlaces(coords *tensor.Tensor, batch int) ([][][]float64, error) {
 	fs, err := coords.Float32s()
 	if err != nil {
 		return nil, err
@@ -147,11 +147,11 @@ func (c Config) placesOf(coords *tensor.Tensor, batch int) ([][][]float64, error
 				bounds[end] = append(bounds[end], place)
 			}
 		}
-		out[b] = c.places(bounds)
+		out[b] = c.tokenPlaces(bounds)
 	}
 	return out, nil
 }
 
-func (c Config) rotary() rotary {
+func (c Config) newRotary() rotary {
 	return rotary{dim: c.Dim(), heads: c.Heads, theta: c.Theta, max: c.MaxPos[:], halves: c.Second, double: c.Precision == "float64"}
 }

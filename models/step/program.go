@@ -46,12 +46,12 @@ func (p *Program) Has(name string) bool { return p.Step.Has(p.prefix + name) }
 // Weight declares the parameter prefix+name as the input "name". What fsdp keeps
 // in shares is gathered here, just before its use.
 func (p *Program) Weight(name string) spmd.Tensor {
-	at, ok := p.Step.rest[p.prefix+name]
+	at, ok := p.Step.weightIndex[p.prefix+name]
 	if !ok {
 		panic("step: no parameter " + p.prefix + name)
 	}
 	w := &p.Step.Graph.Weights[at]
-	t := p.input(name, w.DType, w.Shape, w.Spec)
+	t := p.declareInput(name, w.DType, w.Shape, w.Spec)
 	return p.Reshard(t, p.Step.specs[w.Name].Spec, "fsdp: gathered just in time")
 }
 
@@ -61,10 +61,10 @@ func (p *Program) Value(name string) spmd.Tensor {
 	if !ok {
 		panic("step: no value " + name)
 	}
-	return p.input(name, v.DType, v.Shape, v.Spec)
+	return p.declareInput(name, v.DType, v.Shape, v.Spec)
 }
 
-func (p *Program) input(name string, d dtype.DType, shape []int, spec sharding.Spec) spmd.Tensor {
+func (p *Program) declareInput(name string, d dtype.DType, shape []int, spec sharding.Spec) spmd.Tensor {
 	t, ok := p.inputs[name]
 	if !ok {
 		t = p.Input(name, d, shape, spec)
@@ -81,17 +81,17 @@ func (p *Program) Compute(x spmd.Tensor) spmd.Tensor { return p.Convert(x, p.Ste
 // before its bias.
 func (p *Program) Linear(name string, x spmd.Tensor, to sharding.Spec) spmd.Tensor {
 	w := p.Weight(name + ".weight")
-	return p.biased(name, p.reduced(name, p.Builder.Linear(x, w, x.DType), to))
+	return p.addBias(name, p.reducePartial(name, p.Builder.Linear(x, w, x.DType), to))
 }
 
-func (p *Program) reduced(name string, y spmd.Tensor, to sharding.Spec) spmd.Tensor {
+func (p *Program) reducePartial(name string, y spmd.Tensor, to sharding.Spec) spmd.Tensor {
 	if len(y.Spec.Partial()) > 0 {
 		y = p.Reshard(y, to, "sum of the row-parallel "+name)
 	}
 	return p.Convert(y, dtype.F32)
 }
 
-func (p *Program) biased(name string, y spmd.Tensor) spmd.Tensor {
+func (p *Program) addBias(name string, y spmd.Tensor) spmd.Tensor {
 	if p.Has(name + ".bias") {
 		y = p.Add(y, p.Weight(name+".bias"))
 	}
@@ -125,7 +125,7 @@ func (p *Program) UnstackDim(x spmd.Tensor, dim int, sizes ...int) []spmd.Tensor
 func (p *Program) Precise(name string, x spmd.Tensor, to sharding.Spec) spmd.Tensor {
 	w := p.Weight(name + ".weight")
 	if w.DType == dtype.F32 {
-		return p.biased(name, p.reduced(name, p.Builder.Linear(x, w, dtype.F32), to))
+		return p.addBias(name, p.reducePartial(name, p.Builder.Linear(x, w, dtype.F32), to))
 	}
 	var sum *spmd.Tensor
 	for range 3 {
@@ -137,23 +137,23 @@ func (p *Program) Precise(name string, x spmd.Tensor, to sharding.Spec) spmd.Ten
 		}
 		sum = &y
 	}
-	return p.biased(name, p.reduced(name, *sum, to))
+	return p.addBias(name, p.reducePartial(name, *sum, to))
 }
 
 // FFN is act between the linear layers up and down, the middle in f32 before
 // act. Where the target cuts matmuls the wide middle exists for a block of rows
 // only. x (B, S, in) is in the compute type, the result (B, S, out) in f32.
 func (p *Program) FFN(up, down string, x spmd.Tensor, to sharding.Spec, act func(spmd.Tensor) spmd.Tensor) spmd.Tensor {
-	return p.ffn([]string{up}, down, x, to, func(h []spmd.Tensor) spmd.Tensor { return act(h[0]) })
+	return p.feedForward([]string{up}, down, x, to, func(h []spmd.Tensor) spmd.Tensor { return act(h[0]) })
 }
 
 // GatedFFN is FFN with two layers up whose results are multiplied, act over that of gate.
 func (p *Program) GatedFFN(gate, up, down string, x spmd.Tensor, to sharding.Spec, act func(spmd.Tensor) spmd.Tensor) spmd.Tensor {
-	return p.ffn([]string{gate, up}, down, x, to, func(h []spmd.Tensor) spmd.Tensor { return p.Mul(act(h[0]), h[1]) })
+	return p.feedForward([]string{gate, up}, down, x, to, func(h []spmd.Tensor) spmd.Tensor { return p.Mul(act(h[0]), h[1]) })
 }
 
-// ffn makes one middle of what the layers ups give.
-func (p *Program) ffn(ups []string, down string, x spmd.Tensor, to sharding.Spec, middle func([]spmd.Tensor) spmd.Tensor) spmd.Tensor {
+// feedForward makes one middle of what the layers ups give.
+func (p *Program) feedForward(ups []string, down string, x spmd.Tensor, to sharding.Spec, middle func([]spmd.Tensor) spmd.Tensor) spmd.Tensor {
 	for _, up := range ups { // declared outside of the blocks of rows
 		p.Weight(up + ".weight")
 		if p.Has(up + ".bias") {
@@ -165,11 +165,11 @@ func (p *Program) ffn(ups []string, down string, x spmd.Tensor, to sharding.Spec
 	y := p.MapRows(x, 1, p.Target().RowTile/max(1, r.Batch), func(x spmd.Tensor) spmd.Tensor {
 		h := make([]spmd.Tensor, len(ups))
 		for i, up := range ups {
-			h[i] = p.biased(up, p.Convert(p.Builder.Linear(x, p.Weight(up+".weight"), x.DType), dtype.F32))
+			h[i] = p.addBias(up, p.Convert(p.Builder.Linear(x, p.Weight(up+".weight"), x.DType), dtype.F32))
 		}
 		return p.Builder.Linear(p.Compute(middle(h)), w, r.DType)
 	})
-	return p.biased(down, p.reduced(down, y, to))
+	return p.addBias(down, p.reducePartial(down, y, to))
 }
 
 // RopePairs rotates pairs of neighbouring channels of x (B, S, H d) by tables
@@ -177,11 +177,11 @@ func (p *Program) ffn(ups []string, down string, x spmd.Tensor, to sharding.Spec
 // sin_i, out[2i+1] = x[2i+1] cos_i + x[2i] sin_i. The tables have each angle
 // twice, the sine with the sign of its place.
 func (p *Program) RopePairs(x, cos, sin spmd.Tensor, heads, headDim int) spmd.Tensor {
-	return p.turned(x, p.SwapPairs(x), cos, sin, heads, headDim)
+	return p.rotateChannels(x, p.SwapPairs(x), cos, sin, heads, headDim)
 }
 
-// turned is x cos + swapped sin in the compute type, viewed as (B, S, H, d).
-func (p *Program) turned(x, swapped, cos, sin spmd.Tensor, heads, headDim int) spmd.Tensor {
+// rotateChannels is x cos + swapped sin in the compute type, viewed as (B, S, H, d).
+func (p *Program) rotateChannels(x, swapped, cos, sin spmd.Tensor, heads, headDim int) spmd.Tensor {
 	if p.Target().Chip != "" {
 		// A table that is broadcast over heads and flattened is written twice, in another
 		// layout first: 173 MB of temporaries more at 32,768 tokens and 10 heads. Laid end
@@ -220,7 +220,7 @@ func (p *Program) RotatedNorms(x, cos, sin spmd.Tensor, names, norms []string, h
 		q := ps[i]
 		normed := func(x, weight spmd.Tensor) spmd.Tensor { return p.Mul(p.Mul(x, r), weight) }
 		swapped := p.Add(p.Convert(p.SwapPairs(q.y), dtype.F32), p.SwapPairs(q.bias))
-		out[i] = p.turned(normed(fs[i], q.weight), normed(swapped, p.SwapPairs(q.weight)), cos, sin, heads, headDim)
+		out[i] = p.rotateChannels(normed(fs[i], q.weight), normed(swapped, p.SwapPairs(q.weight)), cos, sin, heads, headDim)
 	}
 	return out
 }

@@ -45,10 +45,10 @@ type Step struct {
 	Request models.Request
 	Graph   *graph.Graph
 
-	specs  map[string]sharding.Assigned // as the programs use weights
-	rest   map[string]int               // where in Graph.Weights they are, as kept between uses
-	values map[string]Value
-	made   map[string]int // of each stream, how often it was made
+	specs       map[string]sharding.Assigned // as the programs use weights
+	weightIndex map[string]int               // where in Graph.Weights they are, as kept between uses
+	values      map[string]Value
+	made        map[string]int // of each stream, how often it was made
 	// The stage under construction: its number, and what its programs' names end in.
 	at     int
 	suffix string
@@ -64,7 +64,7 @@ func New(m models.Model, on *mesh.Mesh, r models.Request) (*Step, error) {
 		return nil, err
 	}
 	s := &Step{Mesh: on, Request: r, Graph: &graph.Graph{Mesh: on, Programs: map[string]*program.Program{}},
-		specs: make(map[string]sharding.Assigned, len(params)), rest: make(map[string]int, len(params)), values: map[string]Value{}, made: map[string]int{}}
+		specs: make(map[string]sharding.Assigned, len(params)), weightIndex: make(map[string]int, len(params)), values: map[string]Value{}, made: map[string]int{}}
 	s.Graph.Weights = make([]graph.Weight, 0, len(params))
 	for i, p := range params {
 		s.specs[p.Name] = assigned[i]
@@ -81,7 +81,7 @@ func New(m models.Model, on *mesh.Mesh, r models.Request) (*Step, error) {
 		if layout := assigned[i].Layout; len(layout.Parts) > 0 {
 			w.Layout = layout
 		} else {
-			s.repeat(&w, layout)
+			s.repeatHeads(&w, layout)
 		}
 		s.Graph.Weights = append(s.Graph.Weights, w)
 	}
@@ -91,15 +91,15 @@ func New(m models.Model, on *mesh.Mesh, r models.Request) (*Step, error) {
 	}
 	s.Graph.Notes = append(s.Graph.Notes, notes...)
 	for i := range s.Graph.Weights {
-		s.rest[s.Graph.Weights[i].Name] = i
+		s.weightIndex[s.Graph.Weights[i].Name] = i
 	}
 	return s, nil
 }
 
-// repeat gives a parameter whose rows are heads, fewer than the devices they are
+// repeatHeads gives a parameter whose rows are heads, fewer than the devices they are
 // split over, a copy of each head for the neighbouring devices that share it: to
 // the programs copies are heads like any other (field report A02).
-func (s *Step) repeat(w *graph.Weight, layout sharding.Layout) {
+func (s *Step) repeatHeads(w *graph.Weight, layout sharding.Layout) {
 	axes := w.Spec.Dim(0)
 	parts := s.Mesh.Size(axes...)
 	if len(axes) == 0 || len(layout.Heads) != 1 || layout.Heads[0] == 0 || layout.Dim != 0 || parts <= layout.Heads[0] {
@@ -141,7 +141,7 @@ func (s *Step) Value(name string, v Value) { s.values[name] = v }
 
 // Has says whether the model has a parameter of this name.
 func (s *Step) Has(name string) bool {
-	_, ok := s.rest[name]
+	_, ok := s.weightIndex[name]
 	return ok
 }
 
@@ -187,17 +187,17 @@ func (s *Step) Call(c graph.Call, prefix string, layer int) {
 		if s.Has(prefix + in.Name) {
 			c.Args = append(c.Args, graph.Ref{Weight: true, Name: prefix + in.Name})
 		} else {
-			c.Args = append(c.Args, graph.Ref{Name: s.name(in.Name, layer, s.made[in.Name]-1)})
+			c.Args = append(c.Args, graph.Ref{Name: s.versionedName(in.Name, layer, s.made[in.Name]-1)})
 		}
 	}
 	for _, o := range p.Outputs {
-		c.Outs = append(c.Outs, s.name(o.Name, layer, s.made[o.Name]))
+		c.Outs = append(c.Outs, s.versionedName(o.Name, layer, s.made[o.Name]))
 		s.made[o.Name]++
 	}
 	s.Graph.Calls = append(s.Graph.Calls, c)
 }
 
-func (s *Step) name(value string, layer, version int) string {
+func (s *Step) versionedName(value string, layer, version int) string {
 	switch s.values[value].Kind {
 	case Stream:
 		return fmt.Sprintf("%s.%d", value, version)

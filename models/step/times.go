@@ -15,8 +15,8 @@ import (
 // first frame makes two.
 const fewTimes = 8
 
-// timesOf lists each video's timesteps, in the order in which they come first.
-func timesOf(ts []float32, batch int) [][]float32 {
+// distinctTimes lists each video's timesteps, in the order in which they come first.
+func distinctTimes(ts []float32, batch int) [][]float32 {
 	out := make([][]float32, batch)
 	for i, t := range ts {
 		b := i / (len(ts) / batch)
@@ -35,7 +35,7 @@ func Times(t *tensor.Tensor) (int, error) {
 		return 0, err
 	}
 	n := 0
-	for _, of := range timesOf(ts, t.Shape[0]) {
+	for _, of := range distinctTimes(ts, t.Shape[0]) {
 		n = max(n, len(of))
 	}
 	if n > fewTimes {
@@ -78,7 +78,7 @@ func FeedTimes(g *graph.Graph, r models.Request, ts []float32, to map[string]*te
 	if r.Times > 0 {
 		of := tensor.New(dtype.F32, g.Input("time_of").Shape...)
 		per, rows := len(ts)/r.Batch, []float32{}
-		for b, known := range timesOf(ts, r.Batch) {
+		for b, known := range distinctTimes(ts, r.Batch) {
 			for s, t := range ts[b*per : (b+1)*per] {
 				Put(of, (b*of.Shape[1]+s)*r.Times+slices.Index(known, t), 1)
 			}

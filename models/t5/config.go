@@ -31,8 +31,8 @@ type Config struct {
 // HeadDim is the width of one head.
 func (c Config) HeadDim() int { return c.DimAttn / c.Heads }
 
-// parse reads either publisher's config.json and refuses what the programs do not do.
-func parse(r *models.ConfigReader) Config {
+// parseConfig reads either publisher's config.json and refuses what the programs do not do.
+func parseConfig(r *models.ConfigReader) Config {
 	c := Config{SharedPos: true, Names: "transformers", Heads: r.Int("num_heads", 0, models.HeadBound), Layers: r.Int("num_layers", 0, models.LayerBound)}
 	if r.Has("d_model") {
 		c.readTransformers(r)
@@ -79,8 +79,8 @@ func (c *Config) readTransformers(r *models.ConfigReader) {
 	}
 }
 
-// detect says whether a config.json is of a T5 encoder.
-func detect(c map[string]any) bool {
+// detectConfig says whether a config.json is of a T5 encoder.
+func detectConfig(c map[string]any) bool {
 	has := func(keys ...string) bool {
 		for _, k := range keys {
 			if c[k] == nil {
@@ -100,7 +100,7 @@ var presets = map[string]json.RawMessage{
 
 // nameOf is the preset that c is, whoever published it, or the kind of encoder.
 func nameOf(c Config) string {
-	name := models.PresetName(presets, parse, func(p Config) bool {
+	name := models.PresetName(presets, parseConfig, func(p Config) bool {
 		p.Names = c.Names
 		return p == c
 	})
@@ -117,7 +117,7 @@ func init() {
 	models.Register(models.Family{
 		Name:    "t5",
 		Presets: presets,
-		Detect:  detect,
-		New:     func(_ string, r *models.ConfigReader) models.Model { return newModel(parse(r)) },
+		Detect:  detectConfig,
+		New:     func(_ string, r *models.ConfigReader) models.Model { return newModel(parseConfig(r)) },
 	})
 }

@@ -34,8 +34,8 @@ func (m *Model) Config() any { return m.c }
 // PeerWhole: HunyuanVideo's script keeps its text towers whole on every device.
 func (m *Model) PeerWhole() bool { return m.c.Names == "byt5" }
 
-// block is what the names of layer i begin with.
-func (m *Model) block(i int) string { return fmt.Sprintf(m.n.block, i) }
+// blockPrefix is what the names of layer i begin with.
+func (m *Model) blockPrefix(i int) string { return fmt.Sprintf(m.n.block, i) }
 
 // Params lists the parameters under their official names.
 func (m *Model) Params(layers int) []models.Param {
@@ -47,7 +47,7 @@ func (m *Model) Params(layers int) []models.Param {
 	}
 	table(m.n.tokens, "token_embedding", c.Vocab, c.Dim, true)
 	for i := range layers {
-		b, flax := m.block(i), fmt.Sprintf("blocks_%d/", i)
+		b, flax := m.blockPrefix(i), fmt.Sprintf("blocks_%d/", i)
 		linear := func(name, path string, out, in int) {
 			ps = append(ps, models.LinearParams(b+name, flax+path, out, in, false)...)
 		}

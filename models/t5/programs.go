@@ -36,8 +36,8 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	}
 	s := &build{Step: base, m: m, layout: r.TextLayout(on, defaultText)}
 	s.Padded("tokens", s.layout.Tokens, s.layout.Padded)
-	s.values()
-	if err := s.Stages(r.Run(m.c.Layers), s.stage); err != nil {
+	s.declareValues()
+	if err := s.Stages(r.Run(m.c.Layers), s.buildStage); err != nil {
 		return nil, err
 	}
 	if r.Masked {
@@ -46,7 +46,7 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	return s.Finish("out")
 }
 
-func (s *build) values() {
+func (s *build) declareValues() {
 	c, l, b := s.m.c, s.layout, s.Request.Batch
 	s.Input(graph.Input{Name: "ids", DType: dtype.I32, Shape: []int{b, l.Padded}, Spec: l.Gathered, Step: true})
 	if s.Request.Masked {
@@ -56,50 +56,50 @@ func (s *build) values() {
 	s.Value("bias", step.Value{DType: dtype.F32, Shape: []int{c.Buckets, c.Heads}, Spec: sharding.NewSpec(nil, []string{mesh.TP})})
 }
 
-// stage builds the programs of one pipeline stage and their calls: the first has
+// buildStage builds the programs of one pipeline stage and their calls: the first has
 // the token table, the last the norm at the end.
-func (s *build) stage(first, last bool, layers sharding.Range) error {
+func (s *build) buildStage(first, last bool, layers sharding.Range) error {
 	tokens := func(name string) map[int]graph.Traced {
 		return step.Tokens(name, s.Request.Batch, s.layout.Tokens, s.m.c.Dim)
 	}
 	if first {
-		if err := s.embed(); err != nil {
+		if err := s.buildEmbed(); err != nil {
 			return err
 		}
 		s.Call(graph.Call{Name: "embed", Program: "embed", Trace: tokens("embed")}, "", 0)
 	}
-	if err := s.block(); err != nil {
+	if err := s.buildBlock(); err != nil {
 		return err
 	}
 	for i := layers.Lo; i < layers.Hi; i++ {
-		s.Call(graph.Call{Name: fmt.Sprintf("block %d", i), Program: "block", Trace: tokens(fmt.Sprintf("block_%d", i))}, s.m.block(i), i)
+		s.Call(graph.Call{Name: fmt.Sprintf("block %d", i), Program: "block", Trace: tokens(fmt.Sprintf("block_%d", i))}, s.m.blockPrefix(i), i)
 	}
 	if !last {
 		return nil
 	}
-	if err := s.post(); err != nil {
+	if err := s.buildPost(); err != nil {
 		return err
 	}
 	s.Call(graph.Call{Name: "post", Program: "post"}, "", layers.Hi)
 	return nil
 }
 
-// embed looks the tokens' rows up (B, Lp) to (B, Lp, D), and hands on the first
+// buildEmbed looks the tokens' rows up (B, Lp) to (B, Lp, D), and hands on the first
 // layer's bias where all layers add it.
-func (s *build) embed() error {
+func (s *build) buildEmbed() error {
 	return s.Build("embed", "", func(p *step.Program) {
 		p.Output("tokens", p.Rows(s.m.n.tokens, p.Value("ids"), s.layout.Stream), "")
 		if s.m.c.SharedPos {
-			p.Output("bias", p.Weight(s.m.block(0)+s.m.n.bias+".weight"), "")
+			p.Output("bias", p.Weight(s.m.blockPrefix(0)+s.m.n.bias+".weight"), "")
 		}
 	})
 }
 
-// block is one layer: self-attention and gated FFN, each behind an RMS norm. The
+// buildBlock is one layer: self-attention and gated FFN, each behind an RMS norm. The
 // stream stays f32.
-func (s *build) block() error {
+func (s *build) buildBlock() error {
 	c, n, l := s.m.c, s.m.n, s.layout
-	return s.Build("block", s.m.block(0), func(p *step.Program) {
+	return s.Build("block", s.m.blockPrefix(0), func(p *step.Program) {
 		x := p.Value("tokens")
 		norm := func(name string) spmd.Tensor {
 			h := p.Compute(p.RMSNorm(name, x, c.Eps))
@@ -109,7 +109,7 @@ func (s *build) block() error {
 		part := func(name string) spmd.Tensor {
 			return p.SplitDim(p.Compute(p.Linear(name, h, l.Gathered)), 2, c.Heads, c.HeadDim())
 		}
-		o := attention.Options{Scale: 1, Keys: l.Tokens, Relative: &attention.Relative{Bucket: c.bucket}}
+		o := attention.Options{Scale: 1, Keys: l.Tokens, Relative: &attention.Relative{Bucket: c.bucketOfDistance}}
 		if c.SharedPos {
 			o.Relative.Table = p.Value("bias")
 		} else {
@@ -126,9 +126,9 @@ func (s *build) block() error {
 	})
 }
 
-// post is the norm at the end: out (B, L, D) and, with a mask, the same with
+// buildPost is the norm at the end: out (B, L, D) and, with a mask, the same with
 // zeros for what is no text.
-func (s *build) post() error {
+func (s *build) buildPost() error {
 	return s.Build("post", "", func(p *step.Program) {
 		y := p.RMSNorm(s.m.n.norm, p.Value("tokens"), s.m.c.Eps)
 		y = p.Reshard(y, sharding.NewSpec([]string{mesh.DP}), "tokens gathered for the result")
@@ -140,25 +140,25 @@ func (s *build) post() error {
 	})
 }
 
-// bucket turns distances, key place less query place, into rows of the bias
+// bucketOfDistance turns distances, key place less query place, into rows of the bias
 // table: half of the buckets for keys before the query and half for those behind;
 // of each half the first half for one distance each, the rest for ranges that
 // grow by one factor up to max_distance.
-func (c Config) bucket(b *spmd.Builder, distance spmd.Local) spmd.Local {
+func (c Config) bucketOfDistance(b *spmd.Builder, distance spmd.Local) spmd.Local {
 	number := func(n int) spmd.Local { return b.LConst(dtype.I32, float64(n)) }
 	far := b.LUnary(program.OpAbs, distance)
 	at := b.LBinary(program.OpMin, far, number(c.Buckets/4))
-	for _, from := range c.ranges() {
+	for _, from := range c.bucketStarts() {
 		at = b.LAdd(at, b.LConvert(b.LCompare("GE", far, number(from)), dtype.I32))
 	}
 	behind := b.LConvert(b.LCompare("GT", distance, number(0)), dtype.I32)
 	return b.LAdd(at, b.LMul(behind, number(c.Buckets/2)))
 }
 
-// ranges are the distances at which a bucket of growing ranges begins, but for the
+// bucketStarts are the distances at which a bucket of growing ranges begins, but for the
 // first. The rule floor(log(distance/exact) / log(max/exact) ranges) is evaluated
 // as the models were trained, in f32.
-func (c Config) ranges() []int {
+func (c Config) bucketStarts() []int {
 	exact := c.Buckets / 4
 	of := func(distance int) int {
 		part := float32(math.Log(float64(float32(distance)/float32(exact)))) / float32(math.Log(float64(c.MaxDistance)/float64(exact)))

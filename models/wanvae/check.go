@@ -47,7 +47,7 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	err := m.checkLatent(r.Latent)
 	l.Add(err)
 	if r.Strict && err == nil {
-		for _, d := range m.grid(r.Latent) {
+		for _, d := range m.splitDims(r.Latent) {
 			if n := on.Size(d.axis); d.size%n != 0 {
 				l.Add(models.NotDivisible(models.ErrSize, d.what+", whose padding is refused in strict mode,", d.size, d.axis, n))
 			}
@@ -62,7 +62,7 @@ type split struct {
 	size       int // in latents
 }
 
-func (m *Model) grid(latent []int) [2]split {
+func (m *Model) splitDims(latent []int) [2]split {
 	return [2]split{{"latent rows", mesh.SP, latent[2]}, {"latent columns", mesh.TP, latent[3]}}
 }
 
@@ -90,7 +90,7 @@ func (m *Model) VideoShape(latent []int) ([]int, error) {
 		return nil, err
 	}
 	s := m.c.Scale()
-	return []int{pictures, 1 + (latent[1]-1)*m.c.FramesPerLatent(), s * latent[2], s * latent[3]}, nil
+	return []int{pictureChannels, 1 + (latent[1]-1)*m.c.FramesPerLatent(), s * latent[2], s * latent[3]}, nil
 }
 
 // layout is how a request lies on a mesh.
@@ -102,10 +102,10 @@ type layout struct {
 	batch      sharding.Spec
 }
 
-func (m *Model) layout(on *mesh.Mesh, r models.Request) layout {
+func (m *Model) layOutRequest(on *mesh.Mesh, r models.Request) layout {
 	l := layout{frames: r.Latent[1], rows: r.Latent[2], cols: r.Latent[3],
 		pictures: sharding.NewSpec([]string{mesh.DP}, nil, []string{mesh.SP}, []string{mesh.TP}), batch: sharding.NewSpec([]string{mesh.DP})}
-	for i, d := range m.grid(r.Latent) {
+	for i, d := range m.splitDims(r.Latent) {
 		l.padded[i] = sharding.RoundUp(d.size, on.Size(d.axis))
 	}
 	return l

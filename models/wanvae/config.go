@@ -60,8 +60,8 @@ func (c Config) Blocks() int { return 2 + len(c.DimMult)*(c.ResBlocks+1) }
 // Scale is how many pixels a latent position is wide and high.
 func (c Config) Scale() int { return c.Patch << (len(c.DimMult) - 1) }
 
-// pixels is how many numbers a position of the encoder's input and the decoder's output has.
-func (c Config) pixels() int { return pictures * c.Patch * c.Patch }
+// pixelChannels is how many numbers a position of the encoder's input and the decoder's output has.
+func (c Config) pixelChannels() int { return pictureChannels * c.Patch * c.Patch }
 
 // FramesPerLatent is how many frames a latent frame stands for, but for the first, which is one.
 func (c Config) FramesPerLatent() int {
@@ -74,8 +74,8 @@ func (c Config) FramesPerLatent() int {
 	return n
 }
 
-// widths are the decoder's: of its middle, then of each of its stages.
-func (c Config) widths() []int {
+// decoderWidths are the decoder's: of its middle, then of each of its stages.
+func (c Config) decoderWidths() []int {
 	out := []int{c.DecDim * c.DimMult[len(c.DimMult)-1]}
 	for _, m := range slices.Backward(c.DimMult) {
 		out = append(out, c.DecDim*m)
@@ -83,20 +83,20 @@ func (c Config) widths() []int {
 	return out
 }
 
-// given is what stage i of the decoder, counted from 1, and the middle, 0, hand on:
+// stageOutputWidth is what stage i of the decoder, counted from 1, and the middle, 0, hand on:
 // upsampling halves the width, but Wan2.2's.
-func (c Config) given(i int) int {
+func (c Config) stageOutputWidth(i int) int {
 	if i > 0 && i < len(c.DimMult) && !c.Residual {
-		return c.widths()[i] / 2
+		return c.decoderWidths()[i] / 2
 	}
-	return c.widths()[i]
+	return c.decoderWidths()[i]
 }
 
-// doubles says whether stage i of the decoder doubles the frames.
-func (c Config) doubles(i int) bool { return c.TemporalDown[len(c.TemporalDown)-1-i] }
+// doublesFrames says whether stage i of the decoder doubles the frames.
+func (c Config) doublesFrames(i int) bool { return c.TemporalDown[len(c.TemporalDown)-1-i] }
 
-// parse reads either publisher's config.json and refuses what the programs do not do.
-func parse(r *models.ConfigReader) Config {
+// parseConfig reads either publisher's config.json and refuses what the programs do not do.
+func parseConfig(r *models.ConfigReader) Config {
 	width, dec := "dim", "dec_dim"
 	if r.Has("base_dim") {
 		width = "base_dim" // diffusers' word
@@ -118,8 +118,8 @@ func parse(r *models.ConfigReader) Config {
 	}
 	c.Patch = cmp.Or(r.OptionalInt("patch_size", models.PatchBound), c.Patch)
 	for _, key := range []string{"in_channels", "out_channels"} {
-		if n := r.OptionalInt(key, models.ChannelBound); n != 0 && n != c.pixels() {
-			r.Unsupported("%s %d: this version decodes to %d (%d of %d x %d pixels)", key, n, c.pixels(), pictures, c.Patch, c.Patch)
+		if n := r.OptionalInt(key, models.ChannelBound); n != 0 && n != c.pixelChannels() {
+			r.Unsupported("%s %d: this version decodes to %d (%d of %d x %d pixels)", key, n, c.pixelChannels(), pictureChannels, c.Patch, c.Patch)
 		}
 	}
 	if scales := r.Floats("attn_scales", nil, -1, models.Positive); len(scales) > 0 {
@@ -149,26 +149,26 @@ func parse(r *models.ConfigReader) Config {
 		return c
 	}
 	for i := range len(c.DimMult) - 1 {
-		if in, out := c.widths()[i], c.widths()[i+1]*c.copies(i); out%in != 0 {
-			r.Refuse("stage %d of the decoder from %d to %d channels: its shortcut repeats each %d/%d times, which is no whole number", i, in, c.widths()[i+1], out, in)
+		if in, out := c.decoderWidths()[i], c.decoderWidths()[i+1]*c.positionsFromOne(i); out%in != 0 {
+			r.Refuse("stage %d of the decoder from %d to %d channels: its shortcut repeats each %d/%d times, which is no whole number", i, in, c.decoderWidths()[i+1], out, in)
 		}
 	}
 	return c
 }
 
-// copies is how many positions stage i of the decoder makes of one.
-func (c Config) copies(i int) int {
-	if c.doubles(i) {
+// positionsFromOne is how many positions stage i of the decoder makes of one.
+func (c Config) positionsFromOne(i int) int {
+	if c.doublesFrames(i) {
 		return 8
 	}
 	return 4
 }
 
-// pictures is how many channels a picture has.
-const pictures = 3
+// pictureChannels is how many channels a picture has.
+const pictureChannels = 3
 
-// detect says whether a config.json is a Wan autoencoder of either publisher.
-func detect(c map[string]any) bool {
+// detectConfig says whether a config.json is a Wan autoencoder of either publisher.
+func detectConfig(c map[string]any) bool {
 	class, _ := c["_class_name"].(string)
 	_, z := c["z_dim"]
 	_, mult := c["dim_mult"]
@@ -190,9 +190,9 @@ func init() {
 	models.Register(models.Family{
 		Name:    "wan-vae",
 		Presets: presets,
-		Detect:  detect,
+		Detect:  detectConfig,
 		New: func(_ string, r *models.ConfigReader) models.Model {
-			c, name := parse(r), "wan-vae"
+			c, name := parseConfig(r), "wan-vae"
 			if !r.OK() {
 				return nil // its tables cannot be built
 			}
