@@ -1,7 +1,8 @@
-// Package hunyuan is the diffusion transformers of HunyuanVideo and
-// HunyuanVideo-1.5: layers with a stream for the video and one for the text, in the
-// former then layers in which both share their weights, all with one attention
-// over both. README.md says what is special about them and which splits are legal.
+// Package hunyuan holds the diffusion transformers of HunyuanVideo and HunyuanVideo-1.5.
+// Their layers keep a residual stream for the video and one for the text, and attend over
+// both at once. In a double layer each stream has weights of its own. HunyuanVideo has
+// single layers after them, in which both streams share their weights. README.md says what
+// is special about the models and which splits are legal.
 package hunyuan
 
 import (
@@ -20,30 +21,32 @@ type Config struct {
 	Double   int     `json:"mm_double_blocks_depth"`
 	Single   int     `json:"mm_single_blocks_depth"`
 	Patch    [3]int  `json:"patch_size"`
-	// RopeDims are the channels of a head that turn with a token's frame, row and column.
+	// RopeDims are the numbers of channels of a head that are rotated by a token's
+	// frame, row and column.
 	RopeDims  [3]int  `json:"rope_dim_list"`
 	RopeTheta float64 `json:"rope_theta"`
 	TextDim   int     `json:"text_states_dim"`
 	PooledDim int     `json:"text_states_dim_2"`
-	// Guidance models take the scale of guidance as an input.
+	// Guidance says that the model takes the scale of guidance as an input.
 	Guidance bool `json:"guidance_embed"`
-	// Glyphs is HunyuanVideo-1.5: it reads byT5's rows for the letters in the text, and
-	// of an image latents and rows, but no pooled text, and has no layers of the second kind.
+	// Glyphs marks HunyuanVideo-1.5. It reads rows of byT5 for the letters quoted in the
+	// text, and the latents and feature rows of an image, but no pooled text. It has double
+	// layers only.
 	Glyphs bool `json:"glyph_byT5_v2,omitempty"`
-	// GlyphDim and GlyphHidden are the widths of byT5's rows and of the middle of what
-	// embeds them. Released configs have neither: both are as in defaults15.
+	// GlyphDim is the width of byT5's rows, GlyphHidden the hidden width of the MLP that
+	// embeds them. Released configs state neither; defaults15 has the values.
 	GlyphDim    int `json:"byt5_dim,omitempty"`
 	GlyphHidden int `json:"byt5_hidden,omitempty"`
-	VisionDim   int `json:"vision_states_dim,omitempty"` // width of the image's rows
+	VisionDim   int `json:"vision_states_dim,omitempty"` // width of the image's feature rows
 }
 
 // HeadDim is the width of one head.
 func (c Config) HeadDim() int { return c.Dim / c.Heads }
 
-// FFNDim is the width of the middle of a block's FFN.
+// FFNDim is the hidden width of a block's FFN.
 func (c Config) FFNDim() int { return int(float64(c.Dim) * c.MLPRatio) }
 
-// refiners is how many layers refine the text, in every release.
+// refiners is the number of layers that refine the text; every release has two.
 const refiners = 2
 
 var defaults = Config{Dim: 3072, Heads: 24, In: 16, Out: 16, MLPRatio: 4, Double: 20, Single: 40, Patch: [3]int{1, 2, 2},
@@ -54,12 +57,12 @@ const (
 	diffusersClass = "HunyuanVideoTransformer3DModel"
 )
 
-// classes are the readers by the class that config.json names: one publisher's
-// config.json of one version.
+// classes maps the class that config.json names to its reader: each publisher has a class
+// for each of the two versions.
 var classes = map[string]func(*models.ConfigReader) Config{officialClass: fromOfficial, diffusersClass: fromDiffusers, officialClass15: fromOfficial15, diffusersClass15: fromDiffusers15}
 
-// parseConfig reads either publisher's config.json of either version and refuses what
-// the programs do not do.
+// parseConfig reads the config.json of either version by either publisher. It refuses
+// settings that the programs do not implement.
 func parseConfig(r *models.ConfigReader) Config {
 	read := classes[r.String("_class_name", "")]
 	switch {
@@ -88,7 +91,8 @@ func parseConfig(r *models.ConfigReader) Config {
 	return c
 }
 
-// everyRelease says what has the one value of a key that the programs take.
+// everyRelease names who has the one value of a key that the programs implement; messages
+// about other values use it.
 const everyRelease = "every release"
 
 // fromOfficial reads the release's config of HunyuanVideo.
@@ -102,7 +106,7 @@ func fromOfficial(r *models.ConfigReader) Config {
 	return c
 }
 
-// readOfficial reads what the releases of both versions have.
+// readOfficial reads the keys that the releases of both versions share.
 func readOfficial(r *models.ConfigReader, d Config) Config {
 	c := d
 	r.Fixed("mlp_act_type", "gelu_tanh", everyRelease)
@@ -130,8 +134,8 @@ func fromDiffusers(r *models.ConfigReader) Config {
 	return c
 }
 
-// readDiffusers reads what both versions have in diffusers' words; patch is how
-// many rows and columns a token has where nothing says.
+// readDiffusers reads the keys that diffusers' configs of both versions share. patch is the
+// default of patch_size: the latent rows and columns of a token.
 func readDiffusers(r *models.ConfigReader, d Config, patch int) Config {
 	c := d
 	c.Heads = r.Int("num_attention_heads", d.Heads, models.HeadBound)
@@ -147,12 +151,14 @@ func readDiffusers(r *models.ConfigReader, d Config, patch int) Config {
 	return c
 }
 
+// detectConfig says whether a config.json describes a model of this family.
 func detectConfig(c map[string]any) bool {
 	class, _ := c["_class_name"].(string)
 	_, double := c["mm_double_blocks_depth"]
 	return classes[class] != nil || class == "" && double
 }
 
+// makePreset encodes a changed copy of c as a preset.
 func makePreset(c Config, change func(*Config)) json.RawMessage {
 	change(&c)
 	return models.Preset(c)
@@ -164,6 +170,8 @@ var presets = map[string]json.RawMessage{
 	"hunyuan1.5":              makePreset(defaults15, func(*Config) {}),
 }
 
+// nameOf is the name of the preset with the configuration c, or else of the release of its
+// kind.
 func nameOf(c Config) string {
 	if name := models.PresetName(presets, parseConfig, func(p Config) bool { return p == c }); name != "" {
 		return name

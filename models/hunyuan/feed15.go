@@ -10,11 +10,11 @@ import (
 	"weft/tensor"
 )
 
-// checkGlyphsAndImage checks what 1.5 may be given beside latents and text: byt5 (B, G,
-// 1472) for the letters in the text with byt5_mask (B, G), without which every row
-// is real; and of an image vision (B, V, vision_states_dim) with y (B, C+1, F, H,
-// W), its latents and the channel that says which frames they are. Without an
-// image it is text-to-video, which the release makes of zeros.
+// checkGlyphsAndImage checks the optional inputs of 1.5. byt5 (B, G, byt5_dim) are rows for
+// the letters quoted in the text, byt5_mask (B, G) says which of them are real; without it
+// all are. An image gives vision (B, V, vision_states_dim) and y (B, C+1, F, H, W): its
+// latents and a channel that marks the frames that it gives. Without an image the model
+// makes a video from text alone; the release feeds zeros then.
 func (m *Model) checkGlyphsAndImage(r models.Request, in map[string]*tensor.Tensor) (models.Request, error) {
 	var l fault.List
 	rows := func(name string, width int) int {
@@ -55,14 +55,14 @@ func (m *Model) checkGlyphsAndImage(r models.Request, in map[string]*tensor.Tens
 	return r, l.Err()
 }
 
-// Rows that an example has of letters and image.
+// The numbers of rows of byT5 and of the image's features that an example has.
 const (
 	exampleGlyphs = 5
 	exampleImage  = 3
 )
 
-// exampleGlyphsAndImage adds to an example what checkBeside reads; each video has a
-// letter fewer than the one before.
+// exampleGlyphsAndImage adds the inputs that checkGlyphsAndImage checks to an example. Each
+// video has one real row of byT5 fewer than the one before.
 func (m *Model) exampleGlyphsAndImage(in map[string]*tensor.Tensor, normal func(shape ...int) *tensor.Tensor) {
 	shape := slices.Clone(in["x"].Shape)
 	batch := shape[0]

@@ -15,9 +15,10 @@ import (
 
 // build is one graph under construction.
 //
-// Shapes: B batch, S video tokens in (frame, row, column) order, Sp the same
-// padded for the split, T text tokens (of 1.5 with V of the image and G of the
-// text's letters before them: TT), D width, H heads, d head width, F the FFN's width.
+// Shapes: B batch, S video tokens in (frame, row, column) order, Sp the same padded so that
+// the sharded dim divides, T text tokens, TT all rows of the text's stream (in 1.5 V of the
+// image and G of byT5 come before the T), D width, H heads, d head width, F the FFN's hidden
+// width.
 type build struct {
 	*step.Step
 	c      Config
@@ -25,7 +26,7 @@ type build struct {
 	layout layout
 }
 
-// layout is how a request lies on a mesh.
+// layout says how the tensors of a request are sharded over a mesh.
 type layout struct {
 	step.Layout
 	text int // TT
@@ -35,9 +36,9 @@ func (m *Model) layOutRequest(on *mesh.Mesh, r models.Request) layout {
 	return layout{step.LayoutOf(on, r, m.c.Patch), r.Image + r.SecondText + r.Text}
 }
 
-// Graph builds the step: what of the text depends on it alone once a request,
-// the embedding of time, guidance and pooled text, the text's refiner, the
-// patches, the blocks of either kind, and the head.
+// Graph builds a step. The parts of the text's embedding that depend on the text alone run
+// once per request; the embedding of time, guidance and pooled text, the refiner, the patch
+// embedding, the blocks and the head run in every step.
 func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	if err := m.Check(on, r); err != nil {
 		return nil, err
@@ -63,8 +64,8 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	return s.Finish("out")
 }
 
-// buildStage builds the programs of one pipeline stage and their calls: of the layers,
-// the first double are of the first kind.
+// buildStage builds the programs of one pipeline stage and their calls. Of all layers the
+// first double are double layers, the others single ones.
 func (s *build) buildStage(first, last bool, double int, layers sharding.Range) error {
 	define := []func() error{}
 	if first {
@@ -89,14 +90,14 @@ func (s *build) buildStage(first, last bool, double int, layers sharding.Range) 
 	return nil
 }
 
-// declareValues declares what the host provides and what calls hand on.
+// declareValues declares the graph's inputs and the values that calls pass to each other.
 func (s *build) declareValues() {
 	c, l, b := s.c, s.layout, s.r.Batch
 	t := s.r.Text
 	s.Input(graph.Input{Name: "x", DType: dtype.F32, Shape: append([]int{b}, s.r.Latent...), Spec: l.Batch, Step: true})
 	s.Input(graph.Input{Name: "time", DType: dtype.F32, Shape: []int{b, timeWidth}, Spec: l.Batch, Step: true})
 	s.Input(graph.Input{Name: "context", DType: s.r.DType, Shape: []int{b, t, c.TextDim}, Spec: l.Batch})
-	// The text's rows as keys, and how much each counts in their mean.
+	// Which rows of the text are keys, and each row's weight in their mean.
 	s.Input(graph.Input{Name: "text_mask", DType: dtype.Bool, Shape: []int{b, 1, 1, t}, Spec: l.Batch})
 	s.Input(graph.Input{Name: "text_share", DType: dtype.F32, Shape: []int{b, t, 1}, Spec: l.Batch})
 	s.Input(graph.Input{Name: "key_mask", DType: dtype.Bool, Shape: []int{b, 1, 1, l.Tokens + l.text}, Spec: l.Batch})
@@ -128,19 +129,23 @@ func (s *build) buildProgram(name, prefix string, define func(p *programBuilder)
 	return s.Build(name, prefix, func(p *step.Program) { define(&programBuilder{p, s}) })
 }
 
-// eps is that of every norm.
+// eps is the epsilon of every norm.
 const eps = 1e-6
 
-// embedThroughSilu are two linear layers with SiLU between, in f32: x (B, n) to (B, D).
+// embedThroughSilu applies two linear layers with SiLU between them to x (B, n), in f32:
+// (B, D).
 func (p *programBuilder) embedThroughSilu(first, second string, x spmd.Tensor) spmd.Tensor {
 	return p.Precise(second, p.Silu(p.Precise(first, x, p.s.layout.Batch)), p.s.layout.Batch)
 }
 
+// embedSines embeds the sinusoidal table (B, timeWidth) of a timestep or of a guidance
+// scale: (B, D).
 func (p *programBuilder) embedSines(name string, table spmd.Tensor) spmd.Tensor {
 	return p.embedThroughSilu(name+".mlp.0", name+".mlp.2", table)
 }
 
-// buildText embeds the text's rows (B, T, D) and the mean of the real ones (B, D).
+// buildText projects the text's rows to (B, T, D), and embeds the mean of the real rows
+// (B, D).
 func (s *build) buildText() error {
 	batch := s.layout.Batch
 	return s.buildProgram("text", "", func(p *programBuilder) {
@@ -152,7 +157,8 @@ func (s *build) buildText() error {
 	})
 }
 
-// buildVec embeds what modulates the blocks: the time, the pooled text, the guidance.
+// buildVec embeds what modulates the blocks and adds it up: the time, the pooled text and
+// the guidance scale.
 func (s *build) buildVec() error {
 	return s.buildProgram("vec", "", func(p *programBuilder) {
 		e := p.embedSines("time_in", p.Value("time"))
@@ -166,8 +172,9 @@ func (s *build) buildVec() error {
 	})
 }
 
-// computeModulations are the parts (B, 1, D) of linear layers on a vector e (B, D): part i of
-// layer k. They are gathered together.
+// computeModulations applies linear layers to the vector e (B, D), and returns a function
+// that gives chunk i (B, 1, D) of layer k's result. All results are gathered in one
+// collective.
 func (p *programBuilder) computeModulations(e spmd.Tensor, names ...string) func(k, i int) spmd.Tensor {
 	e, d := p.Silu(e), p.s.c.Dim
 	all := make([]spmd.Tensor, len(names))
@@ -183,9 +190,9 @@ func (p *programBuilder) splitHeads(x spmd.Tensor) spmd.Tensor {
 	return p.SplitDim(x, 2, p.s.c.Heads, p.s.c.HeadDim())
 }
 
-// buildRefiner is one layer over the text alone, of whose rows those of padding are no
-// keys. The time and the text's mean decide how much each sublayer adds, so the
-// text is refined anew in every step.
+// buildRefiner builds a refiner layer, which attends over the text alone; keys that are
+// padding are masked. The gates of its sublayers depend on the time and on the text's mean,
+// so the text is refined anew in every step.
 func (s *build) buildRefiner() error {
 	l := s.layout
 	define := func(name string, first bool) error {
@@ -219,7 +226,8 @@ func (s *build) buildRefiner() error {
 	return define("refiner", false)
 }
 
-// buildPre cuts latents into patches and embeds them: the video's stream (B, Sp, D).
+// buildPre cuts the latents into patches and embeds them: the residual stream of the video
+// (B, Sp, D).
 func (s *build) buildPre() error {
 	l := s.layout
 	return s.buildProgram("pre", "", func(p *programBuilder) {
@@ -228,22 +236,22 @@ func (s *build) buildPre() error {
 			x = p.Concat(2, x, p.Patches(p.Value("y"), s.c.Patch, "ctyx"))
 		}
 		x = p.Compute(p.Reshard(p.PadTo(x, 1, l.Padded), l.Stream, "tokens cut over the mesh"))
-		// Without an image its channels are zero: their weights have no part.
+		// Without an image its channels would be zero, so their weights are left out.
 		w := p.Slice(p.Weight("img_in.proj.weight"), 1, 0, x.Dim(2))
 		y := p.Convert(p.Builder.Linear(x, w, x.DType), dtype.F32)
 		p.Output("video", p.Add(y, p.Weight("img_in.proj.bias")), "")
 	})
 }
 
-// normAndModulate is norm(x) (1 + scale) + shift in the compute type, the video's
-// gathered over tp where its stream is split over it.
+// normAndModulate is norm(x) (1 + scale) + shift in the compute type. If the video's stream
+// is sharded over tp it is gathered, because column-parallel matmuls follow.
 func (p *programBuilder) normAndModulate(x, shift, scale spmd.Tensor, to sharding.Spec) spmd.Tensor {
 	y := p.Compute(p.Add(p.Mul(p.LayerNorm(x, eps), p.Shift(scale, 1)), shift))
 	return p.Reshard(y, to, "split stream gathered for column-parallel matmuls")
 }
 
-// attentionParts are queries, keys and values of what a stream's stacked projection gave:
-// queries and keys normed head by head and, of the video, rotated.
+// attentionParts makes attention's operands from the projected q, k and v of a stream: q and
+// k are normed head by head, and rotated if they are the video's.
 func (p *programBuilder) attentionParts(q, k, v spmd.Tensor, norms string, video bool) attention.Parts {
 	c := p.s.c
 	normed := func(x spmd.Tensor, name string) spmd.Tensor {
@@ -256,14 +264,15 @@ func (p *programBuilder) attentionParts(q, k, v spmd.Tensor, norms string, video
 	return attention.Parts{Q: normed(q, "q_norm"), K: normed(k, "k_norm"), V: p.Compute(p.splitHeads(v))}
 }
 
-// attendJointly attends over [video; text], of whose keys the text's padding is none.
+// attendJointly attends over [video; text]. Keys of the text that are padding are masked.
 func (p *programBuilder) attendJointly(video, text attention.Parts) (v, t spmd.Tensor) {
 	mask := p.Value("key_mask")
 	t, v = attention.Joint(p.Builder, text, video, p.s.layout.Tokens, false, attention.Options{Mask: &mask})
 	return p.MergeDims(v, 2, 2), p.MergeDims(t, 2, 2)
 }
 
-// projectQKV are queries, keys and values (B, S, D) of layers that are stacked or, in 1.5, apart.
+// projectQKV projects h to q, k and v (B, S, D). The three weights are stacked in one
+// matrix; in 1.5 they are separate.
 func (p *programBuilder) projectQKV(name string, h spmd.Tensor) []spmd.Tensor {
 	d, to := p.s.c.Dim, p.s.layout.Gathered
 	if !p.s.c.Glyphs {
@@ -272,7 +281,8 @@ func (p *programBuilder) projectQKV(name string, h spmd.Tensor) []spmd.Tensor {
 	return []spmd.Tensor{p.Linear(name+"_q", h, to), p.Linear(name+"_k", h, to), p.Linear(name+"_v", h, to)}
 }
 
-// buildDouble is a layer whose streams have weights of their own. Both stay f32.
+// buildDouble builds a double layer, in which each stream has weights of its own. Both
+// residual streams stay f32.
 func (s *build) buildDouble() error {
 	l := s.layout
 	return s.buildProgram("double", "double_blocks.0.", func(p *programBuilder) {
@@ -293,10 +303,11 @@ func (s *build) buildDouble() error {
 	})
 }
 
-// buildSingle is a layer in which both streams share their weights. Its first matrix
-// stacks q, k, v and the FFN's first layer, its second takes attention's result
-// and the FFN's middle side by side: each part is a matmul of its own, so that
-// the wide middle exists for a block of rows only, and both sums are reduced as one.
+// buildSingle builds a single layer, in which both streams share their weights. linear1
+// stacks q, k, v and the first layer of the FFN; linear2 takes attention's result and the
+// FFN's hidden layer side by side. Each part is a matmul of its own here, so that the wide
+// hidden layer exists for a block of rows at a time only. The two partial sums of linear2
+// are added before one reduction.
 func (s *build) buildSingle() error {
 	c, l := s.c, s.layout
 	return s.buildProgram("single", "single_blocks.0.", func(p *programBuilder) {
@@ -330,7 +341,8 @@ func (s *build) buildSingle() error {
 	})
 }
 
-// post: the last norm and the projection, then tokens back to latents.
+// buildPost builds the head: the last norm, the projection, and the way back from tokens to
+// latents.
 func (s *build) buildPost() error {
 	l := s.layout
 	return s.buildProgram("post", "final_layer.", func(p *programBuilder) {
@@ -341,7 +353,7 @@ func (s *build) buildPost() error {
 	})
 }
 
-// addCalls strings a stage's programs together.
+// addCalls adds the calls of a stage's programs, in the order in which they run.
 func (s *build) addCalls(first, last bool, double int, layers sharding.Range) {
 	b, d := s.r.Batch, s.c.Dim
 	trace := func(video, text string) map[int]graph.Traced {

@@ -7,18 +7,19 @@ import (
 	"weft/spmd"
 )
 
-// eps15 is that of the norms before and after the image's rows and before the letters'.
+// eps15 is the epsilon of the norms in the modules that embed the image's features and
+// byT5's rows.
 const eps15 = 1e-5
 
-// The rows of cond_type_embedding.
+// The rows of cond_type_embedding, one for each kind of rows in the text's stream.
 const (
 	kindText = iota
 	kindGlyphs
 	kindImage
 )
 
-// refinedName is the name of the refined text (B, T, D): in 1.5 other rows join it
-// before the layers.
+// refinedName names the value that holds the refined text (B, T, D). It is the text's stream
+// itself, except in 1.5, where other rows join it before the blocks.
 func (s *build) refinedName() string {
 	if s.c.Glyphs {
 		return "refined"
@@ -26,9 +27,9 @@ func (s *build) refinedName() string {
 	return "text"
 }
 
-// declareGlyphsAndImage declares what 1.5 reads beside video and text, and what is made of
-// it: the letters' rows, and of an image its rows and its latents with the
-// channel that says which frames they are.
+// declareGlyphsAndImage declares the inputs that 1.5 has besides video and text, and the
+// values that are computed from them: byT5's rows, the image's feature rows, and the image's
+// latents with the channel that marks the frames that it gives.
 func (s *build) declareGlyphsAndImage() {
 	c, r, l := s.c, s.r, s.layout
 	rows := func(name string, n, width int) {
@@ -46,13 +47,14 @@ func (s *build) declareGlyphsAndImage() {
 	s.Value("refined", step.Value{DType: dtype.F32, Shape: []int{r.Batch, r.Text, c.Dim}, Spec: l.Batch, Kind: step.Stream})
 }
 
-// addKindEmbedding adds to rows (B, n, D) what says of which kind they are.
+// addKindEmbedding adds the embedding of their kind to rows (B, n, D).
 func (p *programBuilder) addKindEmbedding(x spmd.Tensor, kind int) spmd.Tensor {
 	return p.Add(x, p.DropDim(p.Slice(p.Weight(kindTable), 0, kind, kind+1), 0))
 }
 
-// buildGlyphsAndImage embeds the rows of letters and image, which depend on the request alone,
-// and lays the text's stream end to end, (B, V+G+T, D): no row of it has a position.
+// buildGlyphsAndImage embeds the rows of byT5 and of the image, which depend on the request
+// alone, and concatenates them with the refined text to the text's stream (B, V+G+T, D). The
+// order is free, since no row of that stream has a position.
 func (s *build) buildGlyphsAndImage() error {
 	batch := s.layout.Batch
 	if s.r.SecondText > 0 {
@@ -89,7 +91,7 @@ func (s *build) buildGlyphsAndImage() error {
 	})
 }
 
-// addGlyphAndImageCalls strings those programs together.
+// addGlyphAndImageCalls adds the calls of the programs that buildGlyphsAndImage builds.
 func (s *build) addGlyphAndImageCalls() {
 	if s.r.SecondText > 0 {
 		s.Call(graph.Call{Name: "byt5", Program: "byt5", Request: true}, "", 0)
