@@ -82,8 +82,7 @@ func (s *connectorBuild) buildProgram(name, prefix string, define func(p *progra
 	})
 }
 
-// buildPre puts registers in the place of padding, row i the one of number i modulo
-// their number.
+// buildPre replaces rows of padding: row i by register i modulo the number of registers.
 func (s *connectorBuild) buildPre() error {
 	return s.buildProgram("pre", connectorPrefix, func(p *programBuilder) {
 		all := p.Concat(0, slices.Repeat([]spmd.Tensor{p.Weight("learnable_registers")}, s.layout.Tokens/s.c.Registers)...)
@@ -93,7 +92,8 @@ func (s *connectorBuild) buildPre() error {
 	})
 }
 
-// buildBlock is self-attention and an FFN, each of the stream normed without weights.
+// buildBlock builds a layer: self-attention and an FFN, each of which reads the stream
+// through a norm without weights.
 func (s *connectorBuild) buildBlock() error {
 	return s.buildProgram("block", connectorPrefix+"transformer_1d_blocks.0.", func(p *programBuilder) {
 		x := p.Value("rows")

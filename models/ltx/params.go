@@ -14,7 +14,8 @@ import (
 type Model struct {
 	name string
 	c    Config
-	// timeGiven: the configuration says how time is counted, which diffusers' do not.
+	// timeGiven says that the configuration tells how time is counted; diffusers'
+	// configurations do not tell.
 	timeGiven bool
 }
 
@@ -24,18 +25,21 @@ func (m *Model) Name() string { return m.name }
 // Config is a Config.
 func (m *Model) Config() any { return m.c }
 
-// paramTable collects parameters under official names beside the peer's paths.
+// paramTable collects parameters under their official names, with the peer's paths.
 type paramTable struct{ ps []models.Param }
 
+// addVector adds a parameter that no matmul reads.
 func (t *paramTable) addVector(name, flax string, shape ...int) {
 	t.ps = append(t.ps, models.Param{Name: name, Shape: shape, Flax: flax})
 }
 
+// addLinear adds the weight (out, in) of a linear layer and its bias, if it has one.
 func (t *paramTable) addLinear(name, flax string, out, in int, bias bool) {
 	t.ps = append(t.ps, models.LinearParams(name, flax, out, in, bias)...)
 }
 
-// addAttention of d wide queries, with a gate for each of gates heads.
+// addAttention adds an attention of width d. gates is the number of heads if each has a
+// gate, else 0.
 func (t *paramTable) addAttention(name, flax string, d, gates int) {
 	for _, p := range []string{"to_q", "to_k", "to_v"} {
 		t.addLinear(name+"."+p, flax+"/"+p, d, d, true)
@@ -48,12 +52,14 @@ func (t *paramTable) addAttention(name, flax string, d, gates int) {
 	}
 }
 
+// addFFN adds an FFN whose hidden width is 4 d.
 func (t *paramTable) addFFN(name, flax string, d int, bias bool) {
 	t.addLinear(name+".net.0.proj", flax+"/ff_proj", 4*d, d, bias)
 	t.addLinear(name+".net.2", flax+"/ff_out", d, 4*d, bias)
 }
 
-// addEmbedder is an AdaLN's: sines to the width, then parts of it.
+// addEmbedder adds the embedder of an AdaLN: from the sinusoidal embedding to the width d,
+// then to parts vectors of that width.
 func (t *paramTable) addEmbedder(name, flax, linear string, d, parts int) {
 	for i, in := range []int{timeDim, d} {
 		t.addLinear(fmt.Sprintf("%s.emb.timestep_embedder.linear_%d", name, i+1), fmt.Sprintf("%s_linear_%d", flax, i+1), d, in, true)
@@ -61,8 +67,8 @@ func (t *paramTable) addEmbedder(name, flax, linear string, d, parts int) {
 	t.addLinear(name+".linear", linear, parts*d, d, true)
 }
 
-// Params lists the parameters under their official names, less the prefix that
-// releases have.
+// Params lists the parameters under their official names, without the prefix that releases
+// put before them.
 func (m *Model) Params(layers int) []models.Param {
 	c, d := m.c, m.c.Dim()
 	if layers <= 0 || layers > c.Layers {
@@ -115,9 +121,10 @@ var (
 	whole = sharding.NewSpec()
 )
 
-// blockRules split attention and FFN of the blocks that match: q, k, v and the
-// first layer of the FFN column-parallel, with them the norms of q and k and the
-// heads' gates, which the peer keeps whole; the outputs row-parallel, their biases whole.
+// blockRules shard attention and FFN of the blocks that match. q, k, v and the first layer
+// of the FFN are column-parallel; the norms of q and k and the gates of the heads, which the
+// peer replicates, are sharded with them. The output projections are row-parallel and their
+// biases replicated.
 func blockRules(blocks string) sharding.Rules {
 	return sharding.Rules{
 		newRule(blocks+".attn*.*_norm.weight", vec),
@@ -132,8 +139,8 @@ func blockRules(blocks string) sharding.Rules {
 	}
 }
 
-// Rules split what the peer splits, and the modulation's and the text's
-// projections besides: README.md has the bytes.
+// Rules shard what the peer shards, and in addition the projections of the modulation and of
+// the text, which the peer replicates: README.md lists the bytes saved.
 func (m *Model) Rules() sharding.Rules {
 	return append(blockRules("transformer_blocks.*"),
 		newRule("*scale_shift_table", whole),
@@ -150,8 +157,8 @@ func (m *Model) Rules() sharding.Rules {
 	)
 }
 
-// Ignore is what LTX-2.5's single file holds besides the transformer's video
-// half: the connector of its text and the audio half.
+// Ignore covers the other tensors of LTX-2.5's single file: the connector and the audio
+// half.
 func (m *Model) Ignore() []bystander.Kind {
 	if m.c.Second {
 		return []bystander.Kind{bystander.Connector, bystander.AudioHalf}

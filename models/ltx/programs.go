@@ -21,11 +21,12 @@ type build struct {
 	layout layout
 }
 
-// layout is how a request lies on a mesh.
+// layout says how the tensors of a request are sharded over a mesh.
 type layout struct {
 	step.Layout     // of patches of one token: N, Np
 	text        int // L
-	// times (B), (B, Np) or (B, Times) is what modulations have in front of D, modulation how they are held.
+	// times are the dims of modulations before D: (B), (B, Np) or (B, Times).
+	// modulation is their spec.
 	times      []int
 	modulation sharding.Spec
 	positions  int // B, or 1 where all videos have the same positions
@@ -43,8 +44,8 @@ func (m *Model) layOutRequest(on *mesh.Mesh, r models.Request) layout {
 	return l
 }
 
-// Graph builds the step: the text once a request, the time and the patches,
-// every layer's block, and the way back to tokens of latents.
+// Graph builds a step: the text's embedding, which runs once per request, the embedding of
+// time and tokens, the block of every layer, and the head.
 func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	if err := m.Check(on, r); err != nil {
 		return nil, err
@@ -88,7 +89,7 @@ func (s *build) buildStage(first, last bool, layers sharding.Range) error {
 	return nil
 }
 
-// declareValues declares what the host provides and what calls hand on.
+// declareValues declares the graph's inputs and the values that calls pass to each other.
 func (s *build) declareValues() {
 	c, l, b, d := s.c, s.layout, s.r.Batch, s.c.Dim()
 	s.Input(graph.Input{Name: "x", DType: dtype.F32, Shape: []int{b, l.Tokens, c.InChannels}, Spec: l.Batch, Step: true})
@@ -129,8 +130,9 @@ func (s *build) buildProgram(name, prefix string, define func(p *programBuilder)
 	})
 }
 
-// embedTimestep is an AdaLN's embedding of a timestep's sines, and the parts that its
-// linear layer makes of it, in f32: (..., D) and (..., parts, D), held as to says.
+// embedTimestep applies an AdaLN to the sinusoidal embedding of a timestep, in f32. It gives
+// the timestep's embedding e (..., D) and the parts of the modulation that a linear layer
+// makes from it (..., parts, D), both with the spec to.
 func (p *programBuilder) embedTimestep(name string, time spmd.Tensor, parts int, to sharding.Spec) (e, mod spmd.Tensor) {
 	rows := time.Spec
 	h := p.Silu(p.Precise(name+".emb.timestep_embedder.linear_1", time, rows))
@@ -141,7 +143,7 @@ func (p *programBuilder) embedTimestep(name string, time spmd.Tensor, parts int,
 	return p.Reshard(e, to, "held as the stream is"), p.SplitDim(mod, last, parts, mod.Dim(last)/parts)
 }
 
-// buildTime makes of the timestep its embedding e and the modulations e0.
+// buildTime embeds the timestep, e, and makes the modulations of the layers from it, e0.
 func (s *build) buildTime() error {
 	return s.buildProgram("time", "", func(p *programBuilder) {
 		e, e0 := p.embedTimestep("adaln_single", p.Value("time"), s.c.modulationCount(), s.layout.modulation)
@@ -150,7 +152,7 @@ func (s *build) buildTime() error {
 	})
 }
 
-// buildPrompt makes of the noise level the modulation of the text's rows: (B, 2, D).
+// buildPrompt makes the modulation of the text's rows (B, 2, D) from the noise level.
 func (s *build) buildPrompt() error {
 	return s.buildProgram("prompt", "", func(p *programBuilder) {
 		_, mod := p.embedTimestep("prompt_adaln_single", p.Value("sigma"), 2, s.layout.Batch)
@@ -166,7 +168,7 @@ func (s *build) buildText() error {
 	})
 }
 
-// buildTextKV makes a layer's keys and values of the text (B, L, H, d).
+// buildTextKV builds a layer's keys and values of the text (B, L, H, d).
 func (s *build) buildTextKV() error {
 	return s.buildProgram("text_kv", "transformer_blocks.0.", func(p *programBuilder) {
 		p.gathered = s.layout.Batch
@@ -192,7 +194,7 @@ func (s *build) buildPre() error {
 	})
 }
 
-// buildBlock is one layer: self-attention, cross-attention to the text, FFN. The
+// buildBlock builds a layer: self-attention, cross-attention to the text, FFN. The residual
 // stream stays f32.
 func (s *build) buildBlock() error {
 	return s.buildProgram("block", "transformer_blocks.0.", func(p *programBuilder) {
@@ -225,7 +227,8 @@ func (s *build) buildBlock() error {
 	})
 }
 
-// post: the last norm and the projection to tokens of latents (B, N, C).
+// buildPost builds the head: the last norm and the projection to tokens of latents
+// (B, N, C).
 func (s *build) buildPost() error {
 	return s.buildProgram("post", "", func(p *programBuilder) {
 		x, e, table := p.Value("tokens"), p.Value("e"), p.Weight("scale_shift_table")
@@ -242,8 +245,9 @@ func (s *build) buildPost() error {
 	})
 }
 
-// addCalls strings a stage's programs together. Where the text's rows change with the
-// noise level a layer's keys are made when it comes, else once a request.
+// addCalls adds the calls of a stage's programs, in the order in which they run. The text's
+// keys and values are computed once per request, unless the noise level modulates the text:
+// then each layer computes them in every step.
 func (s *build) addCalls(first, last bool, layers sharding.Range) {
 	b, n, d := s.r.Batch, s.layout.Tokens, s.c.Dim()
 	tokens := func(name string) map[int]graph.Traced { return step.Tokens(name, b, n, d) }

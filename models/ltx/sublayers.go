@@ -9,28 +9,29 @@ import (
 	"weft/spmd"
 )
 
-// programBuilder is one program under construction: what a block of the transformer and
-// one of the connector have in common.
+// programBuilder is one program under construction. It has the sublayers that a block of the
+// transformer and a block of the connector share.
 //
-// Shapes: B batch, N tokens, Np the same padded for the split, D width, H heads,
-// d head width, L text rows.
+// Shapes: B batch, N tokens, Np the same padded so that the sharded dim divides, D width, H
+// heads, d head width, L text rows.
 type programBuilder struct {
 	*step.Program
 	heads, headDim int
 	eps, qkEps     float64
 	gated, halves  bool
-	// stream is how tokens (B, Np, D) are held between blocks, gathered how a
-	// matmul's operand is: over sp alone.
+	// stream is the spec of the residual stream (B, Np, D) between blocks, gathered
+	// that of a matmul's operand, which is sharded over sp alone.
 	stream, gathered sharding.Spec
 }
 
-// normalizeRMS is x over the root of its mean square, without weights.
+// normalizeRMS divides x by the root of its mean square. These norms have no weights.
 func (p *programBuilder) normalizeRMS(x spmd.Tensor) spmd.Tensor {
 	mean := p.Scale(p.Sum(p.Mul(x, x), -1), 1/float64(x.Dim(-1)))
 	return p.Mul(x, p.Unary(program.OpRsqrt, p.Shift(mean, p.eps)))
 }
 
-// gatherStream makes a matmul's operand of a value of the stream.
+// gatherStream makes the operand of a column-parallel matmul from the residual stream: it is
+// rounded to the compute type and gathered over tp.
 func (p *programBuilder) gatherStream(x spmd.Tensor) spmd.Tensor {
 	return p.Reshard(p.Compute(x), p.gathered, "split stream gathered for column-parallel matmuls")
 }
@@ -40,12 +41,13 @@ func (p *programBuilder) scaleAndShift(x, shift, scale spmd.Tensor) spmd.Tensor 
 	return p.Add(p.Mul(x, p.Shift(scale, 1)), shift)
 }
 
+// splitHeads views (B, N, D) as (B, N, H, d).
 func (p *programBuilder) splitHeads(x spmd.Tensor) spmd.Tensor {
 	return p.SplitDim(x, 2, p.heads, p.headDim)
 }
 
-// rotateHeads turns x (B, N, D) by tables over its whole width (B|1, N, D) and views it
-// as heads (B, N, H, d).
+// rotateHeads rotates x (B, N, D) by tables over its whole width (B|1, N, D) and views the
+// result as heads (B, N, H, d).
 func (p *programBuilder) rotateHeads(x spmd.Tensor) spmd.Tensor {
 	cos, sin := p.Value("rope_cos"), p.Value("rope_sin")
 	if p.halves {
@@ -54,8 +56,8 @@ func (p *programBuilder) rotateHeads(x spmd.Tensor) spmd.Tensor {
 	return p.Compute(p.splitHeads(p.Add(p.Mul(x, cos), p.Mul(p.SwapPairs(x), sin))))
 }
 
-// projectNormed are linear layers name.to_* of x with their RMS norms over the whole
-// width, whose sums of squares travel together.
+// projectNormed applies the linear layers name.to_* to x, and their RMS norms over the whole
+// width. The sums of squares of all of them are reduced in one collective.
 func (p *programBuilder) projectNormed(name string, x spmd.Tensor, parts ...string) []spmd.Tensor {
 	var xs, ws []spmd.Tensor
 	for _, part := range parts {
@@ -65,7 +67,8 @@ func (p *programBuilder) projectNormed(name string, x spmd.Tensor, parts ...stri
 	return p.RMSNorms(p.qkEps, xs, ws)
 }
 
-// selfAttention of h (B, N, D), of which tokens are real.
+// selfAttention attends within h (B, N, D). Keys past the number of tokens are padding and
+// masked.
 func (p *programBuilder) selfAttention(name string, h spmd.Tensor, tokens int) spmd.Tensor {
 	qk := p.projectNormed(name, h, "q", "k")
 	v := p.splitHeads(p.Compute(p.Linear(name+".to_v", h, p.gathered)))
@@ -73,13 +76,15 @@ func (p *programBuilder) selfAttention(name string, h spmd.Tensor, tokens int) s
 	return p.projectOutput(name, h, y)
 }
 
-// crossAttention of h to the keys and values of the text, with a bias (B, 1, 1, L).
+// crossAttention attends from h to the text's keys and values, with a bias (B, 1, 1, L) on
+// the scores.
 func (p *programBuilder) crossAttention(name string, h, k, v, bias spmd.Tensor) spmd.Tensor {
 	q := p.splitHeads(p.Compute(p.projectNormed(name, h, "q")[0]))
 	return p.projectOutput(name, h, attention.Attend(p.Builder, q, k, v, attention.Options{Bias: &bias}))
 }
 
-// projectOutput projects heads y (B, N, H, d), in LTX-2.5 each times a gate of h's.
+// projectOutput projects attention's result y (B, N, H, d) back to the stream. In LTX-2.5
+// each head is multiplied by a gate first, which is computed from h.
 func (p *programBuilder) projectOutput(name string, h, y spmd.Tensor) spmd.Tensor {
 	if p.gated {
 		gate := p.Scale(p.Unary(program.OpSigmoid, p.Linear(name+".to_gate_logits", h, p.gathered)), 2)
