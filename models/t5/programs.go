@@ -17,15 +17,16 @@ import (
 
 // build is one graph under construction.
 //
-// Shapes: B batch, L tokens, Lp the same padded for the split, D width, H heads,
-// d head width.
+// Shapes: B batch, L tokens, Lp the same padded so that the sharded dim divides, D width, H
+// heads, d head width.
 type build struct {
 	*step.Step
 	m      *Model
 	layout models.TextLayout
 }
 
-// Graph builds an encoding: the tokens' rows, every layer's block, the last norm.
+// Graph builds an encoding: the lookup of the tokens' rows, the block of every layer, the
+// last norm.
 func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	if err := m.Check(on, r); err != nil {
 		return nil, err
@@ -46,6 +47,7 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	return s.Finish("out")
 }
 
+// declareValues declares the graph's inputs and the values that calls pass to each other.
 func (s *build) declareValues() {
 	c, l, b := s.m.c, s.layout, s.Request.Batch
 	s.Input(graph.Input{Name: "ids", DType: dtype.I32, Shape: []int{b, l.Padded}, Spec: l.Gathered, Step: true})
@@ -56,8 +58,8 @@ func (s *build) declareValues() {
 	s.Value("bias", step.Value{DType: dtype.F32, Shape: []int{c.Buckets, c.Heads}, Spec: sharding.NewSpec(nil, []string{mesh.TP})})
 }
 
-// buildStage builds the programs of one pipeline stage and their calls: the first has
-// the token table, the last the norm at the end.
+// buildStage builds the programs of one pipeline stage and their calls. The first stage has
+// the token table, the last the final norm.
 func (s *build) buildStage(first, last bool, layers sharding.Range) error {
 	tokens := func(name string) map[int]graph.Traced {
 		return step.Tokens(name, s.Request.Batch, s.layout.Tokens, s.m.c.Dim)
@@ -84,8 +86,8 @@ func (s *build) buildStage(first, last bool, layers sharding.Range) error {
 	return nil
 }
 
-// buildEmbed looks the tokens' rows up (B, Lp) to (B, Lp, D), and hands on the first
-// layer's bias where all layers add it.
+// buildEmbed looks the tokens (B, Lp) up in the table: (B, Lp, D). If all layers share the
+// first layer's bias table, this program passes it to them.
 func (s *build) buildEmbed() error {
 	return s.Build("embed", "", func(p *step.Program) {
 		p.Output("tokens", p.Rows(s.m.n.tokens, p.Value("ids"), s.layout.Stream), "")
@@ -95,8 +97,8 @@ func (s *build) buildEmbed() error {
 	})
 }
 
-// buildBlock is one layer: self-attention and gated FFN, each behind an RMS norm. The
-// stream stays f32.
+// buildBlock builds a layer: self-attention and a gated FFN, each of which reads the stream
+// through an RMS norm. The residual stream stays f32.
 func (s *build) buildBlock() error {
 	c, n, l := s.m.c, s.m.n, s.layout
 	return s.Build("block", s.m.blockPrefix(0), func(p *step.Program) {
@@ -126,8 +128,8 @@ func (s *build) buildBlock() error {
 	})
 }
 
-// buildPost is the norm at the end: out (B, L, D) and, with a mask, the same with
-// zeros for what is no text.
+// buildPost builds the final norm. It gives out (B, L, D) and, with a mask, a copy in which
+// rows of padding are zeros.
 func (s *build) buildPost() error {
 	return s.Build("post", "", func(p *step.Program) {
 		y := p.RMSNorm(s.m.n.norm, p.Value("tokens"), s.m.c.Eps)
@@ -140,10 +142,10 @@ func (s *build) buildPost() error {
 	})
 }
 
-// bucketOfDistance turns distances, key place less query place, into rows of the bias
-// table: half of the buckets for keys before the query and half for those behind;
-// of each half the first half for one distance each, the rest for ranges that
-// grow by one factor up to max_distance.
+// bucketOfDistance maps distances (key position minus query position) to rows of the bias
+// table. Half of the buckets are for keys before the query, half for keys behind it. In each
+// half, the first half of the buckets holds one distance each; the others hold ranges that
+// grow by a constant factor up to max_distance.
 func (c Config) bucketOfDistance(b *spmd.Builder, distance spmd.Local) spmd.Local {
 	number := func(n int) spmd.Local { return b.LConst(dtype.I32, float64(n)) }
 	far := b.LUnary(program.OpAbs, distance)
@@ -155,9 +157,9 @@ func (c Config) bucketOfDistance(b *spmd.Builder, distance spmd.Local) spmd.Loca
 	return b.LAdd(at, b.LMul(behind, number(c.Buckets/2)))
 }
 
-// bucketStarts are the distances at which a bucket of growing ranges begins, but for the
-// first. The rule floor(log(distance/exact) / log(max/exact) ranges) is evaluated
-// as the models were trained, in f32.
+// bucketStarts are the distances at which the buckets of growing ranges start, without the
+// first of them. The rule floor(log(distance/exact) / log(max/exact) ranges) is evaluated in
+// f32, as the models were trained.
 func (c Config) bucketStarts() []int {
 	exact := c.Buckets / 4
 	of := func(distance int) int {

@@ -27,13 +27,14 @@ func newModel(name string, c Config) *Model {
 	return m
 }
 
-// Name is the preset's for a released configuration, else "wan-vae".
+// Name is the preset's name if the configuration is a released one, else "wan-vae".
 func (m *Model) Name() string { return m.name }
 
 // Config is a Config.
 func (m *Model) Config() any { return m.c }
 
-// Params lists the parameters of encoder and decoder; there are no layers to leave out.
+// Params lists the parameters of encoder and decoder. It takes no notice of the number of
+// layers, since none can be left out.
 func (m *Model) Params(int) []models.Param { return slices.Clone(m.params) }
 
 // Official translates diffusers' names.
@@ -44,27 +45,28 @@ func (m *Model) Official(name string) string {
 	return name
 }
 
-// Ignore is empty: releases carry nothing more.
+// Ignore is empty: releases contain no other tensors.
 func (m *Model) Ignore() []bystander.Kind { return nil }
 
-// Rules keep every weight whole on every device, as the peer does: rows and
-// columns of the pictures are split instead, and every device slides all of a
-// kernel over its own.
+// Rules replicate every weight, as the peer does. Rows and columns of the pictures are
+// sharded instead, and every device applies the whole kernel to its own part.
 func (m *Model) Rules() sharding.Rules {
 	whole := sharding.NewSpec()
 	return sharding.Rules{{Match: "encoder.*", Spec: whole}, {Match: "decoder.*", Spec: whole}, {Match: "conv1.*", Spec: whole}, {Match: "conv2.*", Spec: whole}}
 }
 
-// paramTable adds parameters, each module under its official name, the peer's path
+// paramTable adds parameters to a model. Each module has its official name, the peer's path
 // and diffusers' name.
 type paramTable struct{ m *Model }
 
+// addParam adds a parameter, and its official name as the translation of diffusers'.
 func (t *paramTable) addParam(p models.Param, diffusers string) {
 	t.m.params = append(t.m.params, p)
 	t.m.official[diffusers] = p.Name
 }
 
-// addConv is a convolution and its bias. One position wide it is a matmul.
+// addConv adds a convolution's kernel and bias. A kernel of one position is viewed as a
+// matrix, since it is a matmul.
 func (t *paramTable) addConv(name, flax, diffusers string, out, in int, kernel ...int) {
 	w := models.Param{Name: name + ".weight", Shape: append([]int{out, in}, kernel...), Matmul: true, Flax: flax + "/kernel"}
 	for d := range kernel {
@@ -78,7 +80,8 @@ func (t *paramTable) addConv(name, flax, diffusers string, out, in int, kernel .
 	t.addParam(models.Param{Name: name + ".bias", Shape: []int{out}, Flax: flax + "/bias"}, diffusers+".bias")
 }
 
-// addNorm is the scale of n channels, which files keep with dims of 1 behind.
+// addNorm adds the scale of n channels. Files store it with so many dims of 1 behind the
+// channels.
 func (t *paramTable) addNorm(name, flax, diffusers string, n, dims int) {
 	shape := []int{n}
 	for range dims {
@@ -87,6 +90,8 @@ func (t *paramTable) addNorm(name, flax, diffusers string, n, dims int) {
 	t.addParam(models.Param{Name: name + ".gamma", Shape: shape, View: []int{n}, Flax: flax + "/scale", FlaxPerm: []int{0}}, diffusers+".gamma")
 }
 
+// addResidual adds a residual block: two norms, two convolutions and, if the width changes,
+// a shortcut.
 func (t *paramTable) addResidual(name, flax, diffusers string, in, out int) {
 	t.addNorm(name+".residual.0", flax+"/norm1", diffusers+".norm1", in, 3)
 	t.addConv(name+".residual.2", flax+"/conv1", diffusers+".conv1", out, in, 3, 3, 3)
@@ -97,8 +102,9 @@ func (t *paramTable) addResidual(name, flax, diffusers string, in, out int) {
 	}
 }
 
-// addEnds are the first convolution, the middle and the head of either half, whose
-// stages lie before or after the middle.
+// addEnds adds the modules that encoder and decoder have in common: the first convolution,
+// the middle and the head. The stages lie before the middle in the encoder and behind it in
+// the decoder.
 func (t *paramTable) addEnds(half string, in, first, middle, last, out int) {
 	t.addConv(half+".conv1", half+"/conv1", half+".conv_in", first, in, 3, 3, 3)
 	t.addResidual(half+".middle.0", half+"/middle_0", half+".mid_block.resnets.0", middle, middle)
@@ -111,8 +117,9 @@ func (t *paramTable) addEnds(half string, in, first, middle, last, out int) {
 	t.addConv(half+".head.2", half+"/head_2", half+".conv_out", out, last, 3, 3, 3)
 }
 
-// moduleNames names one of a half's numbered modules: module j of stage i, which is
-// number n of all. Wan2.1 numbers them in one row, Wan2.2 stage by stage.
+// moduleNames gives the official name and the peer's path of module j of stage i, which is
+// number n among the modules of all stages. Wan2.1 numbers them through, Wan2.2 stage by
+// stage.
 func (c Config) moduleNames(half, part string, n, i, j int) (name, flax string) {
 	if c.Residual {
 		return fmt.Sprintf("%s.%s.%d.%s.%d", half, part, i, part, j), fmt.Sprintf("%s/%s_%d/%s_%d", half, part, i, part, j)
@@ -120,6 +127,7 @@ func (c Config) moduleNames(half, part string, n, i, j int) (name, flax string) 
 	return fmt.Sprintf("%s.%s.%d", half, part, n), fmt.Sprintf("%s/%s_%d", half, part, n)
 }
 
+// addEncoder adds the parameters of the encoder.
 func (t *paramTable) addEncoder() {
 	c := t.m.c
 	n, width := 0, c.Dim
@@ -150,6 +158,7 @@ func (t *paramTable) addEncoder() {
 	t.addEnds("encoder", c.pixelChannels(), c.Dim, width, width, 2*c.ZDim)
 }
 
+// addDecoder adds the parameters of the decoder.
 func (t *paramTable) addDecoder() {
 	c := t.m.c
 	widths := c.decoderWidths()
@@ -176,14 +185,16 @@ func (t *paramTable) addDecoder() {
 	}
 }
 
-// stageModules is one of the decoder's: the official names of its residual blocks and
-// of its upsampling, which the last has not, and the peer's paths of all of them.
+// stageModules names the modules of a stage of the decoder: the official names of its
+// residual blocks and of its upsampling, which the last stage does not have, and the peer's
+// paths of all of them.
 type stageModules struct {
 	residuals []string
 	upsample  string
 	flax      []string
 }
 
+// decoderStage names the modules of stage i of the decoder, counted from 0.
 func (c Config) decoderStage(i int) stageModules {
 	var s stageModules
 	for j := range c.ResBlocks + 2 {

@@ -18,21 +18,22 @@ import (
 
 // build is one graph under construction.
 //
-// Shapes: B batch, T frames, H rows and W columns padded for the split, C
-// channels, which come last: a convolution's operands lie so on CPU and TPU.
+// Shapes: B batch, T frames, H rows and W columns padded so that the sharded dims divide, C
+// channels. Channels come last, because convolutions on CPU and TPU want them so.
 type build struct {
 	*step.Step
 	m      *Model
 	r      models.Request
 	layout layout
-	// The programs under construction: of the first latent frame or a later one.
+	// first says whether the programs under construction are those of the first latent
+	// frame or those of the later ones.
 	first bool
 }
 
-// Graph builds the decoder: all latents once, then one latent frame a call,
-// stage by stage. The first frame has programs of its own, since nothing comes
-// before it and its frames are not doubled; what a later one must know of those
-// before it, two frames under each kernel, flows from call to call.
+// Graph builds the decoder. One program prepares all latents; then each latent frame passes
+// the stages, one call for each stage. The first latent frame has programs of its own, since
+// nothing comes before it and its frames are not doubled. Each causal convolution reads two
+// frames before its own: calls pass those on to the calls for the next latent frame.
 func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	if err := m.Check(on, r); err != nil {
 		return nil, err
@@ -70,7 +71,8 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	return s.finishVideo()
 }
 
-// finishVideo names the video: what each latent frame gave, one after another.
+// finishVideo makes the video the graph's output: the frames of all latent frames one after
+// another.
 func (s *build) finishVideo() (*graph.Graph, error) {
 	shape, err := s.m.VideoShape(s.r.Latent)
 	if err != nil {
@@ -86,7 +88,8 @@ func (s *build) finishVideo() (*graph.Graph, error) {
 	return s.Finish()
 }
 
-// programSuffix is of the programs under construction.
+// programSuffix tells the names of the first latent frame's programs from those of the later
+// ones.
 func (s *build) programSuffix() string {
 	if s.first {
 		return " of the first frame"
@@ -94,7 +97,7 @@ func (s *build) programSuffix() string {
 	return ""
 }
 
-// stageNames are the programs of one latent frame, in order.
+// stageNames lists the programs of one latent frame in the order in which they run.
 func (s *build) stageNames() []string {
 	names := []string{"middle"}
 	for i := range s.m.c.DimMult {
@@ -103,7 +106,7 @@ func (s *build) stageNames() []string {
 	return names
 }
 
-// addCalls strings the stages together for latent frame t.
+// addCalls adds the calls of the stages' programs for latent frame t.
 func (s *build) addCalls(t int) {
 	s.first = t == 0
 	frames, scale := 1, 1
@@ -117,15 +120,16 @@ func (s *build) addCalls(t int) {
 			}
 		}
 		if i < len(names)-1 {
-			last := len(s.Graph.Programs[c.Program].Outputs) - 1 // what is kept comes before
+			last := len(s.Graph.Programs[c.Program].Outputs) - 1 // cached frames come before it
 			c.Trace = map[int]graph.Traced{last: {Name: fmt.Sprintf("%s.%d", name, t), Shape: []int{s.r.Batch, frames, scale * s.layout.rows, scale * s.layout.cols, s.m.c.stageOutputWidth(i)}}}
 		}
 		s.Call(c, "", t)
 	}
 }
 
-// buildLatents undoes the normalisation of all latents (B, z, T, H, W), applies the
-// pointwise convolution before the decoder and cuts them into frames (B, 1, H, W, z).
+// buildLatents builds the program that undoes the normalisation of all latents
+// (B, z, T, H, W), applies the pointwise convolution in front of the decoder, and cuts them
+// into frames (B, 1, H, W, z).
 func (s *build) buildLatents() error {
 	l, c := s.layout, s.m.c
 	s.Input(graph.Input{Name: "z", DType: dtype.F32, Shape: append([]int{s.r.Batch}, s.r.Latent...), Spec: l.batch, Step: true})
@@ -151,11 +155,11 @@ func (s *build) buildLatents() error {
 type programBuilder struct {
 	*step.Program
 	s     *build
-	scale int // pixels to a latent position, where the program has got to
+	scale int // positions along a side for each latent position, at this point of the program
 }
 
-// buildStages builds the programs of one latent frame: the first convolution and the
-// middle, then each stage, the last with the head.
+// buildStages builds the programs of one latent frame: the first convolution with the
+// middle, then each stage. The last stage has the head as well.
 func (s *build) buildStages() error {
 	scale := 1
 	for i, name := range s.stageNames() {
@@ -191,12 +195,14 @@ func (s *build) buildStages() error {
 	return nil
 }
 
-// outputStage gives x to the next program.
+// outputStage makes x the output that the next stage's program reads.
 func (p *programBuilder) outputStage(name string, x spmd.Tensor) {
 	p.s.Value(name, step.Value{DType: x.DType, Shape: x.Shape, Spec: x.Spec, Kind: step.PerLayer})
 	p.Output(name, x, "")
 }
 
+// applyMiddle applies the first convolution, and the middle: a residual block, attention,
+// and another residual block.
 func (p *programBuilder) applyMiddle() spmd.Tensor {
 	x := p.causalConv("decoder.conv1", p.Value("latent"))
 	x = p.applyResidual("decoder.middle.0", x)
@@ -204,18 +210,21 @@ func (p *programBuilder) applyMiddle() spmd.Tensor {
 	return p.applyResidual("decoder.middle.2", x)
 }
 
-// leastLength is what the length of a position's channels is at least, that a position of zeros stays one.
+// leastLength is the lower bound of the length that normChannels divides by, so that a
+// position of zeros stays zero.
 const leastLength = 1e-12
 
-// normChannels brings the channels of each position to length sqrt(C) and scales them.
-// Length, not mean square with an epsilon: the two differ where the channels are small.
+// normChannels scales the channels of each position to the length sqrt(C), then by the
+// weights. An RMS norm with an epsilon would give other results where the channels are
+// small.
 func (p *programBuilder) normChannels(name string, x spmd.Tensor) spmd.Tensor {
 	length := p.AtLeast(p.Unary(program.OpSqrt, p.Sum(p.Mul(x, x), -1)), leastLength)
 	factor := p.Div(p.Constant(dtype.F32, math.Sqrt(float64(x.Dim(-1)))), length)
 	return p.Mul(p.Mul(x, factor), p.Weight(name+".gamma"))
 }
 
-// applyResidual is two convolutions beside a shortcut. The stream is f32.
+// applyResidual applies a residual block: two convolutions with a shortcut around them. The
+// residual stream is f32.
 func (p *programBuilder) applyResidual(name string, x spmd.Tensor) spmd.Tensor {
 	beside := x
 	if p.Has(name + ".shortcut.weight") {
@@ -226,10 +235,10 @@ func (p *programBuilder) applyResidual(name string, x spmd.Tensor) spmd.Tensor {
 	return p.Add(y, beside)
 }
 
-// attendInFrame is attention of one head over the positions (B, 1, H, W, C) of a frame.
-// Every device has the queries of its own positions; keys and values, which are
-// small at the latents' size, come from all of them. What pads rows and columns
-// is cut off the keys.
+// attendInFrame applies attention with one head over the positions (B, 1, H, W, C) of a
+// frame. Each device keeps the queries of its own positions. Keys and values are gathered,
+// since they are small at the size of the latents, and the padding of rows and columns is
+// cut off them.
 func (p *programBuilder) attendInFrame(name string, x spmd.Tensor) spmd.Tensor {
 	l, c := p.s.layout, x.Dim(-1)
 	qkv := p.Compute(p.Linear(name+".to_qkv", p.Compute(p.normChannels(name+".norm", x)), l.pictures))
@@ -237,7 +246,8 @@ func (p *programBuilder) attendInFrame(name string, x spmd.Tensor) spmd.Tensor {
 	kv = p.MergeDims(p.Slice(p.Slice(kv, 2, 0, l.rows), 3, 0, l.cols), 1, 3)
 	k, v := p.SplitDim(p.Slice(kv, 2, 0, c), 2, 1, c), p.SplitDim(p.Slice(kv, 2, c, 2*c), 2, 1, c)
 
-	// A device's positions in its own order: queries may stand in any.
+	// Each device flattens its own positions: attention does not depend on the order of
+	// queries.
 	q := p.Slice(qkv, 4, 0, c)
 	own := p.Local(q)
 	tokens := p.Global(p.LReshape(own, own.Shape[0], own.Shape[2]*own.Shape[3], 1, c), []int{q.Shape[0], q.Shape[2] * q.Shape[3], 1, c},
@@ -247,13 +257,13 @@ func (p *programBuilder) attendInFrame(name string, x spmd.Tensor) spmd.Tensor {
 	return p.Add(p.Linear(name+".proj", y, l.pictures), x)
 }
 
-// pastFrames is how many frames before its own a causal kernel reads.
+// pastFrames is the number of frames before its own that a causal convolution reads.
 const pastFrames = 2
 
-// causalConv is a convolution whose kernel of three frames ends at its own: x (B, T,
-// H, W, I) to (B, T, H, W, O). What it reads of the frames before x it keeps from
-// call to call, in the compute type. Before the first frame there are zeros: only
-// the kernel's last frame meets anything there.
+// causalConv applies a convolution whose kernel covers a frame and the two before it: x
+// (B, T, H, W, I) to (B, T, H, W, O). The frames that precede x are cached from call to
+// call, in the compute type. Zeros precede the first frame, so only the last frame of the
+// kernel has an effect there.
 func (p *programBuilder) causalConv(name string, x spmd.Tensor) spmd.Tensor {
 	w := p.Weight(name + ".weight")
 	x = p.Compute(x)
@@ -272,38 +282,41 @@ func (p *programBuilder) causalConv(name string, x spmd.Tensor) spmd.Tensor {
 	return p.applyConv(name, seen, w)
 }
 
-// padFramesBefore is x with n frames of zeros before it.
+// padFramesBefore puts n frames of zeros before x.
 func (p *programBuilder) padFramesBefore(x spmd.Tensor, n int) spmd.Tensor {
 	shape := slices.Clone(x.Shape)
 	shape[1] += n
 	return p.Global(p.LPad(p.Local(x), 1, n, 0, 0), shape, x.Spec)
 }
 
-// startCache declares what a convolution keeps, and starts it.
+// startCache declares the cache of the frames that a convolution reads in the next call, and
+// gives it its first value.
 func (p *programBuilder) startCache(name string, x spmd.Tensor) {
 	if p.s.layout.frames == 1 {
-		return // nothing comes after
+		return // no later frame will read it
 	}
 	cache := "before " + name
 	p.s.Value(cache, step.Value{DType: x.DType, Shape: x.Shape, Spec: x.Spec, Kind: step.Stream})
 	p.Output(cache, x, "")
 }
 
-// applyConv slides w (O, I, K...) over x with zeros around rows and columns, in f32
-// sums, and adds the bias.
+// applyConv convolves x with w (O, I, K...), with zeros around rows and columns and sums in
+// f32, and adds the bias.
 func (p *programBuilder) applyConv(name string, x, w spmd.Tensor) spmd.Tensor {
 	pads := [][2]int{{}, {w.Shape[3] / 2, w.Shape[3] / 2}, {w.Shape[4] / 2, w.Shape[4] / 2}}
 	return p.Add(p.Conv(x, w, pads, dtype.F32), p.Weight(name+".bias"))
 }
 
-// zeroPadding puts zeros where rows and columns are padding.
+// zeroPadding sets the rows and columns that are padding to zero, as a kernel expects beyond
+// the edge.
 func (p *programBuilder) zeroPadding(x spmd.Tensor) spmd.Tensor {
 	l := p.s.layout
 	return p.ZeroFrom(p.ZeroFrom(x, 2, p.scale*l.rows), 3, p.scale*l.cols)
 }
 
-// applyUpsample doubles rows and columns, and frames where the stage does: not the
-// first frame, which a later one's kernel does not even see.
+// applyUpsample doubles rows and columns and, with frames, the number of frames. The first
+// frame is not doubled, and the kernel of a later one does not read it either: zeros stand
+// in its place.
 func (p *programBuilder) applyUpsample(name string, x spmd.Tensor, frames bool) spmd.Tensor {
 	switch {
 	case frames && p.s.first:
@@ -321,10 +334,10 @@ func (p *programBuilder) applyUpsample(name string, x spmd.Tensor, frames bool) 
 	return p.applyConv(name+".resample.1", x, p.ExpandDim(p.Weight(name+".resample.1.weight"), 2))
 }
 
-// stageShortcut is the shortcut of a whole stage of Wan2.2: x (B, T, H, W, I) with each
-// channel repeated as often as makes (out, frames, rows, columns) of them, laid
-// out as out channels of twice the rows, columns and, where the stage doubles
-// them, frames. Of the first frame's two the later one is it.
+// stageShortcut is Wan2.2's shortcut around a whole stage. It repeats each channel of x
+// (B, T, H, W, I) until there are enough for out channels of twice the rows and columns and,
+// with frames, twice the frames, and rearranges them so. Of the two frames that the first
+// one gives, the later one is kept.
 func (p *programBuilder) stageShortcut(x spmd.Tensor, out int, frames bool) spmd.Tensor {
 	t := 1
 	if frames {
@@ -339,8 +352,9 @@ func (p *programBuilder) stageShortcut(x spmd.Tensor, out int, frames bool) spmd
 	return x
 }
 
-// unpatchPixels lays the numbers of each position (B, T, H, W, 3 P P) out as patches of
-// P x P pixels, columns before rows: (B, 3, T, H P, W P).
+// unpatchPixels rearranges the channels of each position (B, T, H, W, 3 P P) into a patch of
+// P x P pixels: (B, 3, T, H P, W P). Within the channels, columns vary more slowly than
+// rows.
 func (p *programBuilder) unpatchPixels(x spmd.Tensor) spmd.Tensor {
 	n := p.s.m.c.Patch
 	x = p.Transpose(p.SplitDim(x, 4, pictureChannels, n, n), 0, 4, 1, 2, 6, 3, 5)
