@@ -2,11 +2,11 @@ package sampler
 
 import "math"
 
-// cogSchedule is CogVideoX's training schedule (scaled linear betas, zero terminal SNR)
-// and its trailing timesteps, as all releases have them.
+// cogSchedule is CogVideoX's training schedule (scaled linear betas, zero terminal SNR) and
+// its trailing timesteps, which are the same in all releases.
 type cogSchedule struct {
-	alphas []float64 // the products of alphas, trainSteps of them; the last is 0
-	t      []int     // the levels visited, highest first
+	alphas []float64 // the cumulative products of alphas, trainSteps of them; the last is 0
+	t      []int     // the timesteps of the sampler, highest first
 	stride int
 }
 
@@ -31,8 +31,8 @@ func newCogSchedule(o Options) *cogSchedule {
 	return c
 }
 
-// alphasAt is the product of alphas before step i, and where step i goes. The peers go
-// down by a whole stride whatever the next timestep is, and we do as they do.
+// alphasAt gives the products of alphas before and after step i. The peers go down by a
+// whole stride, whatever the next timestep is, and so does this.
 func (c *cogSchedule) alphasAt(i int) (a, next float64) {
 	a, next = c.alphas[c.t[i]], 1
 	if t := c.t[i] - c.stride; t >= 0 {
@@ -41,6 +41,7 @@ func (c *cogSchedule) alphasAt(i int) (a, next float64) {
 	return a, next
 }
 
+// newMultistep makes a sampler on the schedule from the coefficients of its steps.
 func (c *cogSchedule) newMultistep(history int, coefs func(i, have int) coefs) *multistep {
 	n := len(c.t)
 	s := &multistep{sigmas: make([]float64, n+1), timesteps: make([]float64, n+1), history: history, coefs: coefs}

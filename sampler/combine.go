@@ -7,10 +7,11 @@ import (
 	"weft/fault"
 )
 
-// chunk is the least work worth a goroutine: about 50 us of it.
+// chunk is the smallest number of elements that is worth a goroutine: about 50 us of work.
 const chunk = 1 << 16
 
-// runInPieces runs f over [0, n) in at most GOMAXPROCS pieces, in the caller's goroutine when n is small.
+// runInPieces runs f over [0, n), cut into at most GOMAXPROCS pieces that run at the same
+// time. A small n runs in the caller's goroutine.
 func runInPieces(n int, f func(lo, hi int)) {
 	workers := min(runtime.GOMAXPROCS(0), (n+chunk-1)/chunk)
 	if workers < 2 {
@@ -24,7 +25,7 @@ func runInPieces(n int, f func(lo, hi int)) {
 	wg.Wait()
 }
 
-// combineTwo does s = p s + q v.
+// combineTwo sets s = p s + q v.
 func combineTwo(s, v []float32, p, q float32) {
 	runInPieces(len(s), func(lo, hi int) {
 		s, v := s[lo:hi], v[lo:hi]
@@ -35,7 +36,7 @@ func combineTwo(s, v []float32, p, q float32) {
 	})
 }
 
-// combineThree does s = P s + Q v + R m0 and replaces m0 by A s + B v of the old s.
+// combineThree sets s = P s + Q v + R m0 and replaces m0 by A s + B v of the old s.
 func combineThree(s, v, m0 []float32, c coefs) {
 	a, b, p, q, r := float32(c.A), float32(c.B), float32(c.P), float32(c.Q), float32(c.R)
 	runInPieces(len(s), func(lo, hi int) {
@@ -49,7 +50,7 @@ func combineThree(s, v, m0 []float32, c coefs) {
 	})
 }
 
-// combineFour does s = P s + Q v + R m0 + S m1 and replaces m1 by A s + B v of the old s.
+// combineFour sets s = P s + Q v + R m0 + S m1 and replaces m1 by A s + B v of the old s.
 func combineFour(s, v, m0, m1 []float32, c coefs) {
 	a, b, p, q, r, t := float32(c.A), float32(c.B), float32(c.P), float32(c.Q), float32(c.R), float32(c.S)
 	runInPieces(len(s), func(lo, hi int) {

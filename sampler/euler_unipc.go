@@ -2,7 +2,8 @@ package sampler
 
 import "math"
 
-// warpedSigmas is n+1 evenly spaced values from hi to lo, warped by shift.
+// warpedSigmas are n+1 evenly spaced noise levels from hi to lo, warped by shift (see
+// Options.Shift).
 func warpedSigmas(hi, lo float64, n int, shift float64) []float64 {
 	out := make([]float64, n+1)
 	for i := range out {
@@ -12,7 +13,7 @@ func warpedSigmas(hi, lo float64, n int, shift float64) []float64 {
 	return out
 }
 
-// timestepsOf is 1000 sigma.
+// timestepsOf are the timesteps of noise levels: 1000 sigma.
 func timestepsOf(sigmas []float64) []float64 {
 	out := make([]float64, len(sigmas))
 	for i, s := range sigmas {
@@ -21,35 +22,38 @@ func timestepsOf(sigmas []float64) []float64 {
 	return out
 }
 
-// newEuler is vidax's RectifiedFlowScheduler. Its grid starts at 1 exactly.
+// newEuler is vidax's RectifiedFlowScheduler, whose grid starts at exactly 1.
 func newEuler(o Options) *multistep { return eulerFromSigmas(warpedSigmas(1, 0, o.Steps, o.Shift)) }
 
+// eulerFromSigmas is Euler's method over given noise levels.
 func eulerFromSigmas(sigmas []float64) *multistep {
 	return &multistep{sigmas: sigmas, timesteps: timestepsOf(sigmas), coefs: func(i, _ int) coefs {
 		return coefs{P: 1, Q: sigmas[i+1] - sigmas[i]}
 	}}
 }
 
-// sigmaMax is where UniPC's grid starts: 1 - 1/1000, so that log(1-sigma) is
-// finite, and in float32, as the released scheduler computes it. That matters
-// where timesteps are truncated: 1000*sigma must not come out at 665.999.
+// sigmaMax is the first noise level of UniPC's grid, 1 - 1/1000, so that log(1-sigma) is
+// finite. It is rounded to float32 as in the released scheduler. That matters if timesteps
+// are truncated: 1000*sigma must not come out as 665.999.
 var sigmaMax = float64(float32(0.999))
 
-// newUniPC is Wan's own scheduler, and vidax's: order 2, B(h) = e^h - 1, predicting
-// the clean sample from a flow model, first order at the last step.
+// newUniPC is Wan's own scheduler, which vidax has too: UniPC of order 2 with B(h) = e^h -
+// 1, which predicts the clean sample from a flow model; the last step is of first order.
 func newUniPC(o Options) *multistep {
 	return uniPCFromSigmas(warpedSigmas(sigmaMax, 0, o.Steps, o.Shift))
 }
 
-// newUniPCFlow is UniPC as diffusers runs it for flow models: n of n+1 even levels
-// from 1 to 1/1000, warped, the first a little below 1 so that log(1-sigma) is finite.
+// newUniPCFlow is UniPC as diffusers runs it for flow models. It takes the first n of n+1
+// even levels from 1 to 1/1000, warped; the first is set a little below 1, so that
+// log(1-sigma) is finite.
 func newUniPCFlow(o Options) *multistep {
 	sigmas := warpedSigmas(1, 1./trainSteps, o.Steps, o.Shift)
 	sigmas[0], sigmas[o.Steps] = 1-1e-6, 0
 	return uniPCFromSigmas(sigmas)
 }
 
-// newKarras is UniPC on Cosmos3's grid: the power-law ramp of Karras et al. from 200 to 0.147, each s then s/(s+1).
+// newKarras is UniPC on Cosmos3's grid: the power-law ramp of Karras et al. from 200 to
+// 0.147, with each s mapped to s/(s+1).
 func newKarras(o Options) *multistep {
 	const lo, hi, rho = 0.147, 200, 7
 	n := o.Steps
@@ -62,13 +66,14 @@ func newKarras(o Options) *multistep {
 	return uniPCFromSigmas(sigmas)
 }
 
+// uniPCFromSigmas is UniPC over given noise levels.
 func uniPCFromSigmas(sigmas []float64) *multistep {
 	return &multistep{sigmas: sigmas, timesteps: timestepsOf(sigmas), history: 2, coefs: func(i, have int) coefs {
 		return uniPCCoefs(sigmas, i, have)
 	}}
 }
 
-// bhUpdate is what the update from sigma[i] to sigma[i+1] is made of.
+// bhUpdate holds the factors of UniPC's update from sigma[i] to sigma[i+1].
 type bhUpdate struct {
 	ratio float64 // sigma' / sigma
 	k     float64 // alpha' (e^-h - 1), where h is the distance in lambda = log(alpha/sigma)
@@ -96,12 +101,11 @@ func newBHUpdate(sigmas []float64, i, order int) bhUpdate {
 	return u
 }
 
-// uniPCCoefs folds the corrector of the step before and the predictor of this one
-// into one linear map. With base = ratio x - k m0, both set out from the same
-// point: the predictor arrived at base - k D/2 and the corrector would have it at
-// base - k (rho0 D + rho1 (m - m0)), D = (m1-m0)/r being there at order 2 only. So
-// the corrected sample is the predicted one plus the difference, and the sample
-// before the step need not be kept.
+// uniPCCoefs folds the corrector of the step before and the predictor of this one into one
+// linear map. Let base = ratio x - k m0, from which both start: the predictor arrived at
+// base - k D/2, and the corrector would arrive at base - k (rho0 D + rho1 (m - m0)), where D
+// = (m1-m0)/r and order 1 has no D. The corrected sample is therefore the predicted one plus
+// the difference, and the sample before the step need not be kept.
 func uniPCCoefs(sigmas []float64, i, have int) coefs {
 	n := len(sigmas) - 1
 	order := func(j, have int) int { return min(2, n-j, have+1) }

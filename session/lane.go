@@ -8,21 +8,23 @@ import (
 	"weft/mesh"
 )
 
-// lane holds the values of one pass: each by name and by the mesh, a stage's
-// part of the whole, that holds it.
+// lane holds the values of one pass through the graph by name. Each is on the mesh that
+// holds it: that of one pipeline stage.
 type lane struct {
 	mu         sync.Mutex
 	changed    *sync.Cond
 	values     map[string]held
-	moved      map[copyKey]engine.Value // copies on other stages
-	requestRun bool                     // the calls of the request have run on the present inputs
+	moved      map[copyKey]engine.Value // copies on the meshes of other stages
+	requestRun bool                     // the once-per-request calls have run on the present inputs
 }
 
+// held is a value with the mesh that holds it.
 type held struct {
 	v engine.Value
 	m *mesh.Mesh
 }
 
+// copyKey names a copy of a value on another mesh.
 type copyKey struct {
 	name string
 	m    *mesh.Mesh
@@ -34,6 +36,7 @@ func newLane() *lane {
 	return l
 }
 
+// free frees all values and copies.
 func (l *lane) free() {
 	for _, h := range l.values {
 		h.v.Free()
@@ -44,7 +47,7 @@ func (l *lane) free() {
 	l.values, l.moved = map[string]held{}, map[copyKey]engine.Value{}
 }
 
-// setValue replaces a value, freeing the one before and its copies.
+// setValue stores a value, and frees the one that had its name before with its copies.
 func (l *lane) setValue(name string, m *mesh.Mesh, v engine.Value) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -73,7 +76,8 @@ func (l *lane) dropLocked(name string) {
 	}
 }
 
-// forgetDonated forgets a value, or a copy, that a program took over.
+// forgetDonated removes a value, or a copy, whose memory a program took over: it must not be
+// freed.
 func (l *lane) forgetDonated(name string, m *mesh.Mesh) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -84,6 +88,7 @@ func (l *lane) forgetDonated(name string, m *mesh.Mesh) {
 	delete(l.moved, copyKey{name, m})
 }
 
+// peekValue returns a value and its mesh without waiting, and whether there is one.
 func (l *lane) peekValue(name string) (engine.Value, *mesh.Mesh, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -91,8 +96,8 @@ func (l *lane) peekValue(name string) (engine.Value, *mesh.Mesh, bool) {
 	return h.v, h.m, ok
 }
 
-// valueOnMesh waits for a value that another stage makes, and brings it to mesh m. once
-// says that this is its only use: what it was moved from is then freed.
+// valueOnMesh waits for a value, which another stage may make, and copies it to mesh m if it
+// is on another. once says that this is its only use: the original is freed then.
 func (l *lane) valueOnMesh(ctx context.Context, eng engine.Engine, name string, m *mesh.Mesh, once bool) (engine.Value, error) {
 	h, err := l.waitForValue(ctx, name)
 	if err != nil {
@@ -121,7 +126,8 @@ func (l *lane) valueOnMesh(ctx context.Context, eng engine.Engine, name string, 
 	return v, nil
 }
 
-// waitForValue waits until a value exists.
+// waitForValue waits until some stage has stored the value. Its devices may still be
+// computing it.
 func (l *lane) waitForValue(ctx context.Context, name string) (held, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -134,7 +140,7 @@ func (l *lane) waitForValue(ctx context.Context, name string) (held, error) {
 	return l.values[name], nil
 }
 
-// waitUntilMade waits until a value exists and its devices have made it.
+// waitUntilMade waits until the value is stored and its devices have computed it.
 func (l *lane) waitUntilMade(ctx context.Context, name string) error {
 	h, err := l.waitForValue(ctx, name)
 	if err != nil {
@@ -143,14 +149,14 @@ func (l *lane) waitUntilMade(ctx context.Context, name string) error {
 	return h.v.Wait(ctx)
 }
 
-// dropValues frees what an earlier run left of the named values.
+// dropValues frees the named values, which an earlier run left.
 func (l *lane) dropValues(names []string) {
 	for _, n := range names {
 		l.dropValue(n)
 	}
 }
 
-// wakeWaiters lets everyone who waits look at its context again.
+// wakeWaiters makes everyone who waits for a value check whether its context has ended.
 func (l *lane) wakeWaiters() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

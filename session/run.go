@@ -14,17 +14,17 @@ import (
 	"weft/tensor"
 )
 
-// RunOptions of one run.
+// RunOptions are the options of one run.
 type RunOptions struct {
-	// Trace gets every value the graph names for comparing, in order. Lanes then
-	// run one after another, stages too.
+	// Trace is called with every value that the graph names for comparison, in order.
+	// Lanes and stages then run one after another.
 	Trace func(lane, name string, t *tensor.Tensor) error
 	// Progress counts calls.
 	Progress Progress
 }
 
-// Span is one stage's work on one lane, in seconds since the run began: from
-// when its inputs were there to when its outputs were.
+// Span is the work of one stage on one lane, in seconds since the start of the run. It
+// starts when the stage's inputs are there and ends when its outputs are.
 type Span struct {
 	Stage int     `json:"stage"`
 	Lane  string  `json:"lane"`
@@ -32,13 +32,13 @@ type Span struct {
 	End   float64 `json:"end"`
 }
 
-// Spans are the executions of the last Run, in the order they ended; recorded
-// where the graph has several stages.
+// Spans are those of the last Run in the order in which they ended. They are recorded only
+// if the graph has several stages.
 func (s *Session) Spans() []Span { return s.spans }
 
-// Run issues the calls for each lane, those of the request only where their
-// inputs changed since the last run, and returns the graph's outputs by lane.
-// Inputs that change from step to step are used up.
+// Run runs the calls of the graph for each lane and returns the graph's outputs by lane.
+// Calls of the request run only if their inputs changed since the last run. Inputs that
+// change from step to step are consumed.
 func (s *Session) Run(ctx context.Context, lanes []string, o RunOptions) ([]map[string]*tensor.Tensor, error) {
 	s.spans = nil
 	for _, name := range lanes {
@@ -80,7 +80,7 @@ func (s *Session) Run(ctx context.Context, lanes []string, o RunOptions) ([]map[
 	return outs, nil
 }
 
-// fetchOutput brings back the values of an output and joins them.
+// fetchOutput fetches the values of an output and joins them to one tensor.
 func (s *Session) fetchOutput(ctx context.Context, l *lane, o graph.Output) (*tensor.Tensor, error) {
 	parts := make([]*tensor.Tensor, 0, 1+len(o.Then))
 	for _, name := range o.Values() {
@@ -101,7 +101,7 @@ func (s *Session) fetchOutput(ctx context.Context, l *lane, o graph.Output) (*te
 // runCalls runs a lane's calls of one stage, or of all (-1), in order.
 func (s *Session) runCalls(ctx context.Context, name string, stage int, trace func(string, string, *tensor.Tensor) error, tick func(string)) error {
 	l := s.laneOf(name)
-	var before engine.Value // of the call before: one call runs while the next is issued
+	var before engine.Value // made by the previous call: one call runs while the next is issued
 	for i, c := range s.g.Calls {
 		if (stage >= 0 && c.Stage != stage) || (c.Request && l.requestRun) {
 			continue
@@ -166,7 +166,7 @@ func (s *Session) runCall(ctx context.Context, l *lane, i int) (engine.Value, er
 	}
 	for _, o := range p.Outputs {
 		if o.Donor >= 0 {
-			l.forgetDonated(c.Args[o.Donor].Name, p.Mesh) // the run took it over
+			l.forgetDonated(c.Args[o.Donor].Name, p.Mesh) // its memory is an output's now
 		}
 	}
 	for k, name := range c.Outs {
@@ -178,13 +178,14 @@ func (s *Session) runCall(ctx context.Context, l *lane, i int) (engine.Value, er
 // isLastUse says whether no call after call i, and no output, needs the value.
 func (s *Session) isLastUse(i int, name string) bool { return slices.Contains(s.lastUses[i], name) }
 
+// hasValue says whether the lane has a value.
 func (l *lane) hasValue(name string) bool {
 	_, _, ok := l.peekValue(name)
 	return ok
 }
 
-// runPipeline runs every stage in a goroutine of its own over the lanes in turn. A
-// stage waits for the values that the one before makes.
+// runPipeline runs every stage in a goroutine of its own, which takes the lanes in turn. A
+// stage waits for the values that the previous one makes.
 func (s *Session) runPipeline(ctx context.Context, lanes []string, stages int, tick func(string)) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -235,7 +236,8 @@ func (s *Session) runStage(ctx context.Context, stage int, lanes []string, start
 	return nil
 }
 
-// waitForInputs waits for what flows into a stage, and gives the time.
+// waitForInputs waits for the values that a stage reads from other stages, and returns the
+// time at which they were there.
 func (s *Session) waitForInputs(ctx context.Context, name string, stage int) (time.Time, error) {
 	for _, in := range s.flow[stage] {
 		if err := s.laneOf(name).waitUntilMade(ctx, in); err != nil {
@@ -245,7 +247,7 @@ func (s *Session) waitForInputs(ctx context.Context, name string, stage int) (ti
 	return time.Now(), nil
 }
 
-// waitForOutputs waits for what a stage's last call made.
+// waitForOutputs waits for the values that the last call of a stage makes.
 func (s *Session) waitForOutputs(ctx context.Context, name string, stage int) error {
 	l := s.laneOf(name)
 	for i := len(s.g.Calls) - 1; i >= 0; i-- {

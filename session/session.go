@@ -1,11 +1,11 @@
-// Package session runs a graph: it places weights and inputs on an engine's
-// devices, issues the calls in order, and brings results back.
+// Package session runs a graph: it places weights and inputs on an engine's devices, issues
+// the calls in order, and fetches the results.
 //
-// Values live in lanes. A lane is one pass through the graph: a microbatch, or
-// one of the two texts of guidance. Lanes share the programs and the weights;
-// each has its own inputs and what was computed from them. Where the graph has
-// several pipeline stages, each stage is a goroutine that takes the lanes in
-// turn, so that stages work on different lanes at once.
+// Values live in lanes. A lane is one pass through the graph: a microbatch, or one of the
+// two texts of guidance. Lanes share the programs and the weights; each has its own inputs
+// and the values computed from them. If the graph has several pipeline stages, each stage is
+// a goroutine that takes the lanes in turn, so that stages work on different lanes at the
+// same time.
 package session
 
 import (
@@ -34,27 +34,28 @@ type Session struct {
 	eng      engine.Engine
 	exes     map[string]engine.Executable
 	weights  map[string]engine.Value
-	homes    map[string]*mesh.Mesh // of weights and inputs
+	homes    map[string]*mesh.Mesh // the meshes that hold weights and inputs
 	lanes    map[string]*lane
 	lastUses [][]string
-	made     []string   // by the calls of a step
-	flow     [][]string // into each stage
+	made     []string   // names of the values that the calls of a step make
+	flow     [][]string // names of the values that each stage reads from others
 	loaded   Loaded
 	compile  float64
-	shapes   map[string]shardedShape // of values, by name, for bringing them back
+	shapes   map[string]shardedShape // how to assemble each value from its shards
 	spans    []Span
 }
 
-// shardedShape is how a value is held.
+// shardedShape is the whole shape of a value and how it is sharded.
 type shardedShape struct {
 	full []int // shape
 	spec sharding.Spec
 }
 
-// Progress is called as work proceeds: done of total units of what. It may be
+// Progress is called as work proceeds: done of total units of the work named what. It may be
 // called from several goroutines.
 type Progress func(what string, done, total int64)
 
+// report calls p, unless it is nil.
 func (p Progress) report(what string, done, total int64) {
 	if p != nil {
 		p(what, done, total)
@@ -85,8 +86,8 @@ func New(ctx context.Context, g *graph.Graph, eng engine.Engine, progress Progre
 	return s, nil
 }
 
-// compileAll compiles the programs, a few at a time: a compiler uses one core
-// for most of what it does.
+// compileAll compiles the programs, a few at a time, since a compiler uses one core for most
+// of its work.
 func (s *Session) compileAll(ctx context.Context, progress Progress) error {
 	names := s.g.ProgramNames()
 	var mu sync.Mutex
@@ -110,7 +111,8 @@ func (s *Session) compileAll(ctx context.Context, progress Progress) error {
 	return work.Wait()
 }
 
-// Close frees what the session holds on the devices; the engine stays open.
+// Close frees the programs and the values that the session holds on the devices. The engine
+// stays open.
 func (s *Session) Close() {
 	for _, v := range s.weights {
 		v.Free()
@@ -124,6 +126,7 @@ func (s *Session) Close() {
 	s.weights, s.lanes, s.exes = nil, nil, nil
 }
 
+// laneOf returns the lane of a name, which it makes on first use.
 func (s *Session) laneOf(name string) *lane {
 	l := s.lanes[name]
 	if l == nil {
@@ -133,9 +136,9 @@ func (s *Session) laneOf(name string) *lane {
 	return l
 }
 
-// Feed places inputs of the graph on the devices, for a lane; a new name makes
-// a new lane. Feeding an input of the request makes the next Run compute what
-// depends on it again.
+// Feed places inputs of the graph on the devices, for a lane. A new name makes a new lane.
+// Feeding an input of the request makes the next Run repeat the calls that run once per
+// request.
 func (s *Session) Feed(ctx context.Context, name string, inputs map[string]*tensor.Tensor) error {
 	l := s.laneOf(name)
 	for _, in := range s.g.Inputs {
@@ -160,7 +163,7 @@ func (s *Session) Feed(ctx context.Context, name string, inputs map[string]*tens
 	return nil
 }
 
-// fetchValue brings a value back as one host tensor.
+// fetchValue assembles a value from its shards as one tensor on the host.
 func (s *Session) fetchValue(ctx context.Context, l *lane, name string) (*tensor.Tensor, error) {
 	v, m, ok := l.peekValue(name)
 	if !ok {
