@@ -67,7 +67,7 @@ func (e *XLA) Info() Info { return e.info }
 // Devices is how many the client was opened with.
 func (e *XLA) Devices() int { return e.n }
 
-// Target is chosen by the platform and, on TPU, by the kind of device.
+// Target is by what the client drives.
 func (e *XLA) Target() spmd.Target {
 	if e.client.Platform() != TPU {
 		return target.CPU()
@@ -78,7 +78,7 @@ func (e *XLA) Target() spmd.Target {
 			return target.TPU(g.Name)
 		}
 	}
-	return target.TPU("") // an unknown generation: no kernel is chosen
+	return target.TPU("") // unknown: no kernel is chosen
 }
 
 // Cache reports hits and misses so far.
