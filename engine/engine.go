@@ -1,6 +1,6 @@
-// Package engine runs programs of package spmd on the devices of a mesh. Two
-// engines do: the reference interpreter, which needs nothing, and XLA through
-// a PJRT plugin. What stands above them (package session) sees no difference.
+// Package engine runs programs on the devices of a mesh. There are two engines: the
+// reference interpreter, which needs nothing else, and XLA through a PJRT plugin. Package
+// session uses both in the same way.
 package engine
 
 import (
@@ -12,7 +12,7 @@ import (
 	"weft/spmd"
 )
 
-// What can be wrong with an engine.
+// The kinds of errors.
 var (
 	ErrUnknownDevice = fault.NewKind("unknown-device")
 	ErrUnavailable   = fault.NewKind("engine-unavailable")
@@ -40,44 +40,44 @@ type Block struct {
 	Release func()
 }
 
-// Value is a value of a program: one buffer on every device of the mesh.
+// Value is a value that a program reads or makes: one buffer on every device of the mesh.
 type Value interface {
 	Type() program.Type
-	// Get copies what the device at a mesh position holds. It waits for the value.
+	// Get copies the shard of the device at a mesh position. It waits for the value.
 	Get(ctx context.Context, pos int, dst []byte) error
-	// Wait returns when the devices have made the value; a value that was freed or
-	// taken over since can still be waited for.
+	// Wait returns when the devices have computed the value. It works for a value that
+	// was freed or donated since, too.
 	Wait(ctx context.Context) error
-	// Free gives the memory back; a value that a call took over is freed already.
+	// Free gives the memory back. A value that was donated to a call is freed already.
 	Free()
 }
 
 // Executable is a compiled program.
 type Executable interface {
-	// Run starts the program; values may still be in the making when it
-	// returns, and an error of the run may surface at a later call or Get.
-	// Inputs that an output takes over are gone afterwards.
+	// Run starts the program. It may return before the values are computed, so that
+	// an error of the run may surface at a later call or Get only. Inputs that are
+	// donated to an output must not be used afterwards.
 	Run(ctx context.Context, args []Value) ([]Value, error)
 	Close()
 }
 
-// Loader is an engine that takes programs that were compiled before.
+// Loader is an engine that can load programs that were compiled before.
 type Loader interface {
 	Load(ctx context.Context, p *program.Program, compiled []byte) (Executable, error)
 }
 
-// Engine owns devices. Programs and values belong to the devices that their
-// mesh names, which must be among them.
+// Engine owns devices. A program or value lives on the devices that its mesh names; they
+// must be among the engine's.
 type Engine interface {
 	Info() Info
-	// Devices is how many there are; their ids count from 0.
+	// Devices is the number of devices. Their ids count from 0.
 	Devices() int
 	Compile(ctx context.Context, p *program.Program) (Executable, error)
 	// Put places one block per position of a mesh. Positions that hold the same data
 	// may share a block: blocks[i] and blocks[j] are then the same pointer, and
 	// Release is called once, after the last device is done.
 	Put(ctx context.Context, m *mesh.Mesh, t program.Type, blocks []*Block) (Value, error)
-	// Target is what programs for this engine are best cut up for.
+	// Target describes the hardware, to which programs for this engine are adapted.
 	Target() spmd.Target
 	// Cache reports the compile cache's hits and misses of this engine.
 	Cache() (hits, misses int)

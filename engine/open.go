@@ -14,17 +14,17 @@ import (
 	"weft/xla/plugin"
 )
 
-// Options say which engine and how. The zero value is ready.
+// Options choose the engine's plugin, cache and limits. The zero value is ready for use.
 type Options struct {
 	// Plugin is a PJRT plugin file in place of the installed one.
 	Plugin string
 	// CacheDir of compiled programs; "" is the user's cache, NoCache turns it off.
 	CacheDir string
 	NoCache  bool
-	// Limit is how long one run may take before it is given up; 0 is no limit.
+	// Limit is the time after which a run is given up; 0 sets no limit.
 	Limit time.Duration
-	// Warn is told of what went wrong without stopping the run: a program that
-	// could not be kept in the cache. nil discards it.
+	// Warn is called with problems that do not stop the run, such as a program that
+	// could not be stored in the cache. nil discards them.
 	Warn func(error)
 	// InstallProgress is called while a plugin is fetched.
 	InstallProgress func(plugin.Progress)
@@ -38,10 +38,11 @@ const (
 	TPU       = "tpu"
 )
 
-// Open makes an engine with at least n devices. auto takes XLA's CPU plugin,
-// fetching it at first use, and the interpreter where that cannot be had, which
-// Info().Note then says; a plugin that the user named has no stand-in. Every other name is taken at its word. No TPU has run weft
-// yet: tpu opens libtpu's client on a machine that has one, and is untried.
+// Open makes an engine with at least n devices. auto takes XLA's CPU plugin, which is
+// fetched at first use. If it cannot be had, auto takes the reference interpreter, and
+// Info().Note says so; but if the user named a plugin, its failure is an error. The other
+// names stand for one engine each. No TPU has run weft yet: tpu opens libtpu's client on a
+// machine that has one, and is untried.
 func Open(ctx context.Context, device string, n int, o Options) (Engine, error) {
 	reference := func() Engine { return NewReference(n, interp.Options{Timeout: o.Limit}) }
 	switch device {
@@ -51,7 +52,7 @@ func Open(ctx context.Context, device string, n int, o Options) (Engine, error) 
 		return openXLA(ctx, n, o)
 	case TPU:
 		if !xla.HasTPU() {
-			return nil, unavailable(device, "there is no TPU on this machine")
+			return nil, deviceUnavailable(device, "there is no TPU on this machine")
 		}
 		if o.Plugin == "" {
 			o.Plugin = TPU
@@ -65,12 +66,12 @@ func Open(ctx context.Context, device string, n int, o Options) (Engine, error) 
 		if named := o.Plugin != "" || os.Getenv("WEFT_PLUGIN") != ""; named || !errors.Is(err, ErrUnavailable) {
 			return nil, err
 		}
-		if o.Warn != nil { // it is slow: whoever waits is to know why
+		if o.Warn != nil { // the interpreter is slow, and the user should know why
 			o.Warn(fmt.Errorf("the reference interpreter runs, for XLA cannot be had: %w", err))
 		}
-		return &noted{reference(), "no XLA plugin could be had, so the reference interpreter runs: " + strings.SplitN(err.Error(), "\n", 2)[0]}, nil
+		return &notedEngine{reference(), "no XLA plugin could be had, so the reference interpreter runs: " + strings.SplitN(err.Error(), "\n", 2)[0]}, nil
 	case "cuda":
-		return nil, unavailable(device, "this version runs on cpu, reference and tpu")
+		return nil, deviceUnavailable(device, "this version runs on cpu, reference and tpu")
 	}
 	return nil, fault.New(ErrUnknownDevice, struct {
 		Device string   `json:"device"`
@@ -78,19 +79,20 @@ func Open(ctx context.Context, device string, n int, o Options) (Engine, error) 
 	}{device, []string{Auto, CPU, RefDevice, TPU}}, "unknown device %q; known: auto, cpu, reference, tpu", device)
 }
 
-func unavailable(device, why string) error {
+// deviceUnavailable is the error for a device that cannot be had.
+func deviceUnavailable(device, why string) error {
 	return fault.New(ErrUnavailable, struct {
 		Device string `json:"device"`
 	}{device}, "device %s: %s", device, why)
 }
 
-// noted is an engine with a word on why it was chosen.
-type noted struct {
+// notedEngine is an engine whose Info has a note on why it was chosen.
+type notedEngine struct {
 	Engine
 	note string
 }
 
-func (n *noted) Info() Info {
+func (n *notedEngine) Info() Info {
 	i := n.Engine.Info()
 	i.Note = n.note
 	return i

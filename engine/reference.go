@@ -11,7 +11,8 @@ import (
 	"weft/tensor"
 )
 
-// Reference is the interpreter as an engine: slow, exact, everywhere.
+// Reference is the interpreter as an engine. It is slow and exact, and runs on every
+// machine.
 type Reference struct {
 	n    int
 	opts interp.Options
@@ -23,19 +24,19 @@ func NewReference(n int, opts interp.Options) *Reference { return &Reference{n, 
 // Info names the engine.
 func (*Reference) Info() Info { return Info{Name: "reference"} }
 
-// Devices is the number given.
+// Devices is the number given to NewReference.
 func (r *Reference) Devices() int { return r.n }
 
-// Target cuts nothing: the interpreter has no caches to please.
+// Target is empty: the interpreter has no caches or kernels to adapt programs to.
 func (*Reference) Target() spmd.Target { return spmd.Target{} }
 
-// Cache has nothing to report.
+// Cache is always zero: nothing is compiled.
 func (*Reference) Cache() (hits, misses int) { return 0, 0 }
 
 // Close does nothing.
 func (*Reference) Close() error { return nil }
 
-// Compile keeps the program.
+// Compile keeps the program as it is.
 func (r *Reference) Compile(_ context.Context, p *program.Program) (Executable, error) {
 	if err := checkDevices(p.Mesh, r.n); err != nil {
 		return nil, err
@@ -43,7 +44,8 @@ func (r *Reference) Compile(_ context.Context, p *program.Program) (Executable, 
 	return &refExe{p: p, it: interp.New(p.Mesh, r.opts)}, nil
 }
 
-// checkDevices verifies that an engine has the devices a mesh names.
+// checkDevices reports a device that a mesh names and the engine, with n devices, does not
+// have.
 func checkDevices(m *mesh.Mesh, n int) error {
 	for _, d := range m.Devices() {
 		if d.ID < 0 || d.ID >= n {
@@ -119,7 +121,7 @@ type refValue struct {
 
 func (v *refValue) Type() program.Type { return v.t }
 
-// Wait returns at once: a value is made before it is returned.
+// Wait returns at once: a value is computed before Run returns it.
 func (v *refValue) Wait(context.Context) error { return nil }
 
 func (v *refValue) Free() { v.shards = nil }

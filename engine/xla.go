@@ -37,7 +37,7 @@ func openXLA(ctx context.Context, n int, o Options) (Engine, error) {
 		}
 		return nil, err
 	}
-	client.SetLimit(o.Limit) // the client's own is an hour, where Options.Limit says none
+	client.SetLimit(o.Limit) // where Options.Limit sets none, the client's own limit of an hour holds
 	p := client.Plugin().Engine()
 	e := &XLA{client: client, n: n, info: Info{Name: client.Platform(), Version: p.Version, SHA256: p.SHA256, API: p.API, Path: p.Path, XLAFlags: client.Plugin().Flags(), DeviceKind: client.Devices()[0].Kind}}
 	e.info.Note = strings.Join(client.Plugin().Notes(), "; ")
@@ -49,8 +49,9 @@ func openXLA(ctx context.Context, n int, o Options) (Engine, error) {
 	return e, nil
 }
 
-// cannotBeHad are the failures after which another engine may stand in: the
-// plugin is not here and cannot come, for want of a folder too, or is not for this machine.
+// cannotBeHad says whether an error is one after which another engine may take the place:
+// the plugin is not installed and cannot be fetched, there is no folder for it, or it is not
+// for this machine.
 func cannotBeHad(err error) bool {
 	for _, k := range []error{xla.ErrNoXLA, plugin.ErrNoPip, plugin.ErrPlatform, plugin.ErrFetch, plugin.ErrNotInstalled, plugin.ErrInstall, userdir.ErrNoHome} {
 		if errors.Is(err, k) {
@@ -109,8 +110,8 @@ func (e *XLA) Compile(ctx context.Context, p *program.Program) (Executable, erro
 	return &xlaExe{p: p, exe: exe}, nil
 }
 
-// Load puts a program on the mesh's devices that was compiled before, for them.
-// compiled is what the plugin serialised.
+// Load loads a program that was compiled before for the devices of its mesh. compiled is the
+// plugin's serialised executable.
 func (e *XLA) Load(ctx context.Context, p *program.Program, compiled []byte) (Executable, error) {
 	if err := checkDevices(p.Mesh, e.n); err != nil {
 		return nil, err
@@ -122,7 +123,8 @@ func (e *XLA) Load(ctx context.Context, p *program.Program, compiled []byte) (Ex
 	return &xlaExe{p: p, exe: exe}, nil
 }
 
-// CompileOptions are a program's: the devices of its mesh by position, and its signature.
+// CompileOptions are a program's options for the compiler: the devices of its mesh by
+// position, and its signature.
 func CompileOptions(p *program.Program) xla.CompileOptions {
 	o := xla.CompileOptions{Name: p.Name}
 	for _, d := range p.Mesh.Devices() {
@@ -139,8 +141,8 @@ func CompileOptions(p *program.Program) xla.CompileOptions {
 	return o
 }
 
-// Put hands each device its block. A shared block is released when the last
-// device that reads it is done.
+// Put gives each device its block. A shared block is released after the last device that
+// reads it is done.
 func (e *XLA) Put(_ context.Context, m *mesh.Mesh, t program.Type, blocks []*Block) (Value, error) {
 	users := map[*Block]*atomic.Int32{}
 	for _, b := range blocks {
@@ -210,12 +212,13 @@ func (x *xlaExe) Run(ctx context.Context, args []Value) ([]Value, error) {
 type xlaValue struct {
 	t    program.Type
 	bufs []*xla.Buffer
-	made *xla.Event // the run that makes it; nil for what came from the host
+	made *xla.Event // ends the run that computes it; nil for values from the host
 }
 
 func (v *xlaValue) Type() program.Type { return v.t }
 
-// Wait waits for the run that makes the value, also when another has taken it over since.
+// Wait waits for the run that computes the value, even if the value was donated to another
+// run since.
 func (v *xlaValue) Wait(ctx context.Context) error {
 	if v.made == nil {
 		return nil

@@ -2,17 +2,17 @@ package sampler
 
 import "math"
 
-// cog is CogVideoX's training schedule (scaled linear betas, zero terminal SNR)
-// and its trailing timesteps, as all releases have them.
-type cog struct {
-	alphas []float64 // the products of alphas, trainSteps of them; the last is 0
-	t      []int     // the levels visited, highest first
+// cogSchedule is CogVideoX's training schedule (scaled linear betas, zero terminal SNR) and
+// its trailing timesteps, which are the same in all releases.
+type cogSchedule struct {
+	alphas []float64 // the cumulative products of alphas, trainSteps of them; the last is 0
+	t      []int     // the timesteps of the sampler, highest first
 	stride int
 }
 
-func newCog(o Options) *cog {
+func newCogSchedule(o Options) *cogSchedule {
 	const betaStart, betaEnd = 0.00085, 0.012
-	c := &cog{alphas: make([]float64, trainSteps), t: make([]int, o.Steps), stride: trainSteps / o.Steps}
+	c := &cogSchedule{alphas: make([]float64, trainSteps), t: make([]int, o.Steps), stride: trainSteps / o.Steps}
 	lo, hi := math.Sqrt(betaStart), math.Sqrt(betaEnd)
 	product := 1.0
 	for i := range c.alphas {
@@ -31,9 +31,9 @@ func newCog(o Options) *cog {
 	return c
 }
 
-// at is the product of alphas before step i, and where step i goes. The peers go
-// down by a whole stride whatever the next timestep is, and we do as they do.
-func (c *cog) at(i int) (a, next float64) {
+// alphasAt gives the products of alphas before and after step i. The peers go down by a
+// whole stride, whatever the next timestep is, and so does this.
+func (c *cogSchedule) alphasAt(i int) (a, next float64) {
 	a, next = c.alphas[c.t[i]], 1
 	if t := c.t[i] - c.stride; t >= 0 {
 		next = c.alphas[t]
@@ -41,7 +41,8 @@ func (c *cog) at(i int) (a, next float64) {
 	return a, next
 }
 
-func (c *cog) multistep(history int, coefs func(i, have int) coefs) *multistep {
+// newMultistep makes a sampler on the schedule from the coefficients of its steps.
+func (c *cogSchedule) newMultistep(history int, coefs func(i, have int) coefs) *multistep {
 	n := len(c.t)
 	s := &multistep{sigmas: make([]float64, n+1), timesteps: make([]float64, n+1), history: history, coefs: coefs}
 	for i, t := range c.t {
@@ -52,9 +53,9 @@ func (c *cog) multistep(history int, coefs func(i, have int) coefs) *multistep {
 
 // newDDIM is CogVideoXDDIMScheduler at eta 0, for a model that predicts v.
 func newDDIM(o Options) *multistep {
-	c := newCog(o)
-	return c.multistep(0, func(i, _ int) coefs {
-		a, next := c.at(i)
+	c := newCogSchedule(o)
+	return c.newMultistep(0, func(i, _ int) coefs {
+		a, next := c.alphasAt(i)
 		p := math.Sqrt((1 - next) / (1 - a))
 		m := math.Sqrt(next) - math.Sqrt(a)*p
 		return coefs{P: p + m*math.Sqrt(a), Q: -m * math.Sqrt(1-a)}
@@ -63,10 +64,10 @@ func newDDIM(o Options) *multistep {
 
 // newDPM is CogVideoXDPMScheduler: DPM-Solver++ (SDE), second order but for the first and the last step.
 func newDPM(o Options) *multistep {
-	c := newCog(o)
+	c := newCogSchedule(o)
 	lambda := func(a float64) float64 { return math.Log(math.Sqrt(a / (1 - a))) } // -Inf at a = 0, +Inf at 1
-	s := c.multistep(1, func(i, have int) coefs {
-		a, next := c.at(i)
+	s := c.newMultistep(1, func(i, have int) coefs {
+		a, next := c.alphasAt(i)
 		h := lambda(next) - lambda(a)
 		k := coefs{A: math.Sqrt(a), B: -math.Sqrt(1 - a), N: math.Sqrt((1 - next) * -math.Expm1(-2*h))}
 		m := -math.Expm1(-2*h) * math.Sqrt(next)

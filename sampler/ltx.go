@@ -6,9 +6,10 @@ import (
 	"weft/fault"
 )
 
-// newLTX is LTX-Video's Euler on a linear, then quadratic, schedule.
+// newLTX is LTX-Video's Euler method, on a schedule that is linear in its first half and
+// quadratic in its second.
 func newLTX(o Options) *multistep {
-	const threshold = 0.025 // how far the linear half goes
+	const threshold = 0.025 // how far the linear half descends
 	n := o.Steps
 	linear := n / 2
 	sigmas := make([]float64, n+1) // the last is 0
@@ -27,10 +28,10 @@ func newLTX(o Options) *multistep {
 			sigmas[i] = 1 - (quad*x*x + slope*x + quad*l*l)
 		}
 	}
-	return euler(sigmas)
+	return eulerFromSigmas(sigmas)
 }
 
-// ltx adds tokens at noise levels of their own.
+// ltx is a sampler that can step tokens with different noise levels.
 type ltx struct{ *multistep }
 
 func (s *ltx) StepTokens(sample, velocity, sigmas []float32) error {
@@ -48,21 +49,21 @@ func (s *ltx) StepTokens(sample, velocity, sigmas []float32) error {
 	row := len(sample) / len(sigmas)
 	for tok, sigma := range sigmas {
 		lower := 0.
-		for _, level := range s.sigmas { // falling, so the first below is the nearest
+		for _, level := range s.sigmas { // they fall, so the first one below is the nearest
 			if level < float64(sigma)-1e-6 {
 				lower = level
 				break
 			}
 		}
-		combine2(sample[tok*row:(tok+1)*row], velocity[tok*row:(tok+1)*row], 1, float32(lower-float64(sigma)))
+		combineTwo(sample[tok*row:(tok+1)*row], velocity[tok*row:(tok+1)*row], 1, float32(lower-float64(sigma)))
 	}
 	return nil
 }
 
-// newLTXShifted is LTX-Video's schedule up to 0.9.1: n even levels from 1 to 1/n,
-// shifted by the number of a video's tokens, then stretched so that the last level
-// before 0 is 0.1. The shift is e^mu, mu on the line through 0.95 at 1024 tokens and
-// 2.05 at 4096.
+// newLTXShifted is the schedule of LTX-Video up to 0.9.1: n even levels from 1 to 1/n are
+// shifted by the number of a video's tokens, then stretched so that the last level before 0
+// is 0.1. The shift is e^mu; mu lies on the line through 0.95 at 1024 tokens and 2.05 at
+// 4096.
 func newLTXShifted(o Options) *multistep {
 	const terminal = 0.1
 	mu := 0.95 + (float64(o.Tokens)-1024)*(2.05-0.95)/(4096-1024)
@@ -76,10 +77,10 @@ func newLTXShifted(o Options) *multistep {
 		}
 		sigmas[i] = shift / (shift + 1/s - 1)
 	}
-	if last := 1 - sigmas[n-1]; n > 1 && last > 0 { // one step alone is from 1 to 0
+	if last := 1 - sigmas[n-1]; n > 1 && last > 0 { // a single step goes from 1 to 0
 		for i := range n {
 			sigmas[i] = 1 - (1-sigmas[i])/(last/(1-terminal))
 		}
 	}
-	return euler(sigmas)
+	return eulerFromSigmas(sigmas)
 }

@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// Noise is standard normal noise of a shape: Fill with stream 0 and offset 0.
-// The values depend on the position in row-major order only.
+// Noise is standard normal noise of a shape: the elements of stream 0 from offset 0, see
+// Fill. The values depend on the position in row-major order alone.
 func Noise(seed uint64, shape ...int) []float32 {
 	n := 1
 	for _, d := range shape {
@@ -18,7 +18,7 @@ func Noise(seed uint64, shape ...int) []float32 {
 }
 
 // Fill writes elements offset, offset+1, ... of a stream of standard normal
-// noise, so that each process can make just its own slice of a latent.
+// noise, so that each process can make its own slice of a latent alone.
 //
 // The generator is Philox4x32-10 (Salmon et al., 2011; Random123): its key is the
 // seed, its counter (block, stream), each 64 bits with the low word first. Block b
@@ -29,16 +29,17 @@ func Noise(seed uint64, shape ...int) []float32 {
 // math.Sincos may differ in their last bit, which seldom survives the rounding.
 // No value exceeds 6.8 in magnitude.
 func Fill(seed, stream, offset uint64, dst []float32) {
-	parallel(len(dst), func(lo, hi int) {
+	runInPieces(len(dst), func(lo, hi int) {
 		for i := lo; i < hi; {
 			at := offset + uint64(i)
-			four := normals(seed, stream, at/4)
+			four := fourNormals(seed, stream, at/4)
 			i += copy(dst[i:hi], four[at%4:])
 		}
 	})
 }
 
-func normals(seed, stream, block uint64) (out [4]float32) {
+// fourNormals are the four elements of a block of a stream.
+func fourNormals(seed, stream, block uint64) (out [4]float32) {
 	w := philox([4]uint32{uint32(block), uint32(block >> 32), uint32(stream), uint32(stream >> 32)},
 		[2]uint32{uint32(seed), uint32(seed >> 32)})
 	for i := 0; i < 4; i += 2 {

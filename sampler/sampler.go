@@ -1,16 +1,15 @@
-// Package sampler integrates a diffusion model's velocity over a schedule of
+// Package sampler integrates the velocity that a diffusion model predicts over a schedule of
 // noise levels, on the host, in float32.
 //
-// Every scheduler here is linear in what it reads: with s the sample, v the
-// velocity and m0, m1 the two latest predictions of the clean sample,
+// A step of every scheduler here is linear in its inputs. With s the sample, v the velocity
+// and m0, m1 the two latest predictions of the clean sample,
 //
 //	m  = A s + B v
 //	s' = P s + Q v + R m0 + S m1 + N noise
 //
-// where the coefficients depend on the schedule alone. They are worked out in
-// float64; one pass over memory then does the whole step. A step is elementwise,
-// so that a latent may be split between processes in any way: each steps its own
-// slice and gets the bits it would have got from the whole.
+// The coefficients depend on the schedule alone and are computed in float64; one pass over
+// memory then does the whole step. A step is elementwise, so a latent may be sharded over
+// processes in any way: each steps its own shard and gets the same bits as from the whole.
 package sampler
 
 import (
@@ -28,7 +27,7 @@ var (
 	ErrUnknownSampler = fault.NewKind("unknown-sampler")
 	// ErrSteps: fewer than one step, or more than the schedule has levels for.
 	ErrSteps = fault.NewKind("bad-steps")
-	// ErrShift: a shift that is not a positive number, that leaves no usable schedule, or that the sampler has no use for.
+	// ErrShift: a shift that is not a positive number, that leaves no usable schedule, or that the sampler does not take.
 	ErrShift = fault.NewKind("bad-shift")
 	// ErrStepIndex: a step outside the schedule, or out of turn.
 	ErrStepIndex = fault.NewKind("bad-step-index")
@@ -87,7 +86,7 @@ type Sampler interface {
 	Reset()
 }
 
-// TokenStepper is a Sampler whose tokens may stand at noise levels of their own (LTX image to video).
+// TokenStepper is a Sampler that can step tokens with different noise levels (LTX image to video).
 type TokenStepper interface {
 	Sampler
 	// StepTokens moves each token from its own sigma to the next lower level of the
@@ -95,12 +94,12 @@ type TokenStepper interface {
 	StepTokens(sample, velocity, sigmas []float32) error
 }
 
-// Options say which schedule. Only Steps and, for unipc, euler and cogvideox-*, Shift are needed.
+// Options choose the schedule. Steps is required, and so is Shift for unipc, euler and cogvideox-*.
 type Options struct {
 	Steps int
 	// Shift warps sigma to Shift*sigma / (1 + (Shift-1)*sigma): more steps at high noise.
 	// Wan: 5, or 3 at 480p. For the cogvideox samplers it is the SNR shift: 3 for CogVideoX-2b,
-	// 1 for the rest. Samplers without a shift want it to be 0 or 1.
+	// 1 for the rest. Samplers without a shift take 0 or 1.
 	Shift float64
 	// IntegerTimesteps truncates what the model is fed to an integer, as Wan's own
 	// scheduler and diffusers do with UniPC; vidax feeds 1000*sigma as it is.
@@ -109,16 +108,17 @@ type Options struct {
 	// updates and 1 for its two-step ones. When nil it is Fill(Seed, step+1, 0, dst).
 	Noise func(step, draw int, dst []float32)
 	Seed  uint64
-	// Tokens are those of one video, by which ltx-shifted shifts its noise levels.
+	// Tokens is the number of tokens of one video; ltx-shifted shifts its noise levels by it.
 	Tokens int
 }
 
-// maxSteps keeps a mistyped count from filling memory with a schedule.
+// maxSteps limits the length of a schedule, so that a mistyped number does not fill the memory.
 const maxSteps = 100_000
 
 // trainSteps is the number of noise levels all these models were trained on.
 const trainSteps = 1000
 
+// maker makes the samplers of one name.
 type maker struct {
 	name     string
 	hasShift bool
@@ -126,7 +126,7 @@ type maker struct {
 	make     func(Options) *multistep
 }
 
-// makers is in the order in which names are listed.
+// makers are in the order in which Names lists them.
 var makers = []maker{
 	{"unipc", true, maxSteps, newUniPC},
 	{"unipc-flow", true, maxSteps, newUniPCFlow},
@@ -143,7 +143,7 @@ func TakesShift(name string) bool {
 	return slices.ContainsFunc(makers, func(m maker) bool { return m.name == name && m.hasShift })
 }
 
-// Names lists what New knows.
+// Names lists the samplers that New makes.
 func Names() []string {
 	names := make([]string, len(makers))
 	for i, m := range makers {
@@ -197,17 +197,18 @@ func New(name string, o Options) (Sampler, error) {
 	return s, nil
 }
 
-// coefs are those of the package comment.
+// coefs are the coefficients of a step, as the package comment names them.
 type coefs struct{ A, B, P, Q, R, S, N float64 }
 
-// multistep is any of the samplers. history is how many predictions of the clean sample it keeps.
+// multistep implements all the samplers. history is the number of predictions of the clean
+// sample that it keeps.
 type multistep struct {
 	name      string
 	steps     int
 	sigmas    []float64 // steps+1 of them
 	timesteps []float64
 	history   int
-	// coefs of step i when have predictions are kept, have <= 2.
+	// coefs gives the coefficients of step i if have predictions are kept, have <= 2.
 	coefs func(i, have int) coefs
 	noise func(step, draw int, dst []float32)
 
@@ -222,7 +223,8 @@ func (s *multistep) Steps() int             { return s.steps }
 func (s *multistep) Sigma(i int) float64    { return s.sigmas[i] }
 func (s *multistep) Timestep(i int) float64 { return s.timesteps[i] }
 
-// Reset drops the history; the buffers stay, zeroed, since a stale infinity times a zero coefficient is NaN.
+// Reset drops the history. The buffers are kept and zeroed: an old infinity times a zero
+// coefficient would be NaN.
 func (s *multistep) Reset() {
 	s.have, s.next = 0, 0
 	for _, m := range s.kept {
@@ -230,7 +232,8 @@ func (s *multistep) Reset() {
 	}
 }
 
-// flatAt is the first i whose sigma does not exceed the next one, or -1.
+// flatAt is the first step whose sigma does not exceed the next one, or -1: no step can be
+// taken there.
 func (s *multistep) flatAt() int {
 	for i := range s.steps {
 		if !(s.sigmas[i] > s.sigmas[i+1]) {
@@ -241,13 +244,13 @@ func (s *multistep) flatAt() int {
 }
 
 func (s *multistep) Step(i int, sample, velocity []float32) error {
-	if err := s.check(i, sample, velocity); err != nil {
+	if err := s.checkStep(i, sample, velocity); err != nil {
 		return err
 	}
 	n := len(sample)
 	c := s.coefs(i, s.have)
 	if s.history == 0 {
-		combine2(sample, velocity, float32(c.P), float32(c.Q))
+		combineTwo(sample, velocity, float32(c.P), float32(c.Q))
 	} else {
 		for k := range s.kept[:s.history] {
 			if s.kept[k] == nil {
@@ -255,9 +258,9 @@ func (s *multistep) Step(i int, sample, velocity []float32) error {
 			}
 		}
 		if s.history == 1 {
-			combine3(sample, velocity, s.kept[0], c)
+			combineThree(sample, velocity, s.kept[0], c)
 		} else {
-			combine4(sample, velocity, s.kept[0], s.kept[1], c)
+			combineFour(sample, velocity, s.kept[0], s.kept[1], c)
 			s.kept[0], s.kept[1] = s.kept[1], s.kept[0] // the new prediction overwrote the oldest
 		}
 	}
@@ -270,13 +273,14 @@ func (s *multistep) Step(i int, sample, velocity []float32) error {
 			draw = 1
 		}
 		s.noise(i, draw, s.rand)
-		combine2(sample, s.rand, 1, float32(c.N))
+		combineTwo(sample, s.rand, 1, float32(c.N))
 	}
 	s.have, s.next = min(s.have+1, 2), i+1
 	return nil
 }
 
-func (s *multistep) check(i int, sample, velocity []float32) error {
+// checkStep reports a step outside the schedule or out of turn, and slices of wrong length.
+func (s *multistep) checkStep(i int, sample, velocity []float32) error {
 	switch {
 	case i < 0 || i >= s.steps:
 		return fault.New(ErrStepIndex, BadIndex{i, -1, s.steps}, "step %d asked of a schedule of %d steps, 0 to %d", i, s.steps, s.steps-1)

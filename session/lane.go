@@ -8,21 +8,23 @@ import (
 	"weft/mesh"
 )
 
-// lane holds the values of one pass: each by name and by the mesh, a stage's
-// part of the whole, that holds it.
+// lane holds the values of one pass through the graph by name. Each is on the mesh that
+// holds it: that of one pipeline stage.
 type lane struct {
 	mu         sync.Mutex
 	changed    *sync.Cond
 	values     map[string]held
-	moved      map[copyKey]engine.Value // copies on other stages
-	requestRun bool                     // the calls of the request have run on the present inputs
+	moved      map[copyKey]engine.Value // copies on the meshes of other stages
+	requestRun bool                     // the once-per-request calls have run on the present inputs
 }
 
+// held is a value with the mesh that holds it.
 type held struct {
 	v engine.Value
 	m *mesh.Mesh
 }
 
+// copyKey names a copy of a value on another mesh.
 type copyKey struct {
 	name string
 	m    *mesh.Mesh
@@ -34,6 +36,7 @@ func newLane() *lane {
 	return l
 }
 
+// free frees all values and copies.
 func (l *lane) free() {
 	for _, h := range l.values {
 		h.v.Free()
@@ -44,8 +47,8 @@ func (l *lane) free() {
 	l.values, l.moved = map[string]held{}, map[copyKey]engine.Value{}
 }
 
-// set replaces a value, freeing the one before and its copies.
-func (l *lane) set(name string, m *mesh.Mesh, v engine.Value) {
+// setValue stores a value, and frees the one that had its name before with its copies.
+func (l *lane) setValue(name string, m *mesh.Mesh, v engine.Value) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.dropLocked(name)
@@ -53,8 +56,8 @@ func (l *lane) set(name string, m *mesh.Mesh, v engine.Value) {
 	l.changed.Broadcast()
 }
 
-// drop frees a value and its copies.
-func (l *lane) drop(name string) {
+// dropValue frees a value and its copies.
+func (l *lane) dropValue(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.dropLocked(name)
@@ -73,8 +76,9 @@ func (l *lane) dropLocked(name string) {
 	}
 }
 
-// gave forgets a value, or a copy, that a program took over.
-func (l *lane) gave(name string, m *mesh.Mesh) {
+// forgetDonated removes a value, or a copy, whose memory a program took over: it must not be
+// freed.
+func (l *lane) forgetDonated(name string, m *mesh.Mesh) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if h, ok := l.values[name]; ok && h.m == m {
@@ -84,17 +88,18 @@ func (l *lane) gave(name string, m *mesh.Mesh) {
 	delete(l.moved, copyKey{name, m})
 }
 
-func (l *lane) peek(name string) (engine.Value, *mesh.Mesh, bool) {
+// peekValue returns a value and its mesh without waiting, and whether there is one.
+func (l *lane) peekValue(name string) (engine.Value, *mesh.Mesh, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h, ok := l.values[name]
 	return h.v, h.m, ok
 }
 
-// get waits for a value that another stage makes, and brings it to mesh m. once
-// says that this is its only use: what it was moved from is then freed.
-func (l *lane) get(ctx context.Context, eng engine.Engine, name string, m *mesh.Mesh, once bool) (engine.Value, error) {
-	h, err := l.await(ctx, name)
+// valueOnMesh waits for a value, which another stage may make, and copies it to mesh m if it
+// is on another. once says that this is its only use: the original is freed then.
+func (l *lane) valueOnMesh(ctx context.Context, eng engine.Engine, name string, m *mesh.Mesh, once bool) (engine.Value, error) {
+	h, err := l.waitForValue(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -107,12 +112,12 @@ func (l *lane) get(ctx context.Context, eng engine.Engine, name string, m *mesh.
 	if copied != nil {
 		return copied, nil
 	}
-	v, err := move(ctx, eng, h.v, h.m, m)
+	v, err := copyToMesh(ctx, eng, h.v, h.m, m)
 	if err != nil {
 		return nil, err
 	}
 	if once {
-		l.set(name, m, v)
+		l.setValue(name, m, v)
 		return v, nil
 	}
 	l.mu.Lock()
@@ -121,8 +126,9 @@ func (l *lane) get(ctx context.Context, eng engine.Engine, name string, m *mesh.
 	return v, nil
 }
 
-// await waits until a value exists.
-func (l *lane) await(ctx context.Context, name string) (held, error) {
+// waitForValue waits until some stage has stored the value. Its devices may still be
+// computing it.
+func (l *lane) waitForValue(ctx context.Context, name string) (held, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for l.values[name].v == nil && ctx.Err() == nil {
@@ -134,24 +140,24 @@ func (l *lane) await(ctx context.Context, name string) (held, error) {
 	return l.values[name], nil
 }
 
-// ready waits until a value exists and its devices have made it.
-func (l *lane) ready(ctx context.Context, name string) error {
-	h, err := l.await(ctx, name)
+// waitUntilMade waits until the value is stored and its devices have computed it.
+func (l *lane) waitUntilMade(ctx context.Context, name string) error {
+	h, err := l.waitForValue(ctx, name)
 	if err != nil {
 		return err
 	}
 	return h.v.Wait(ctx)
 }
 
-// clear frees what an earlier run left of the named values.
-func (l *lane) clear(names []string) {
+// dropValues frees the named values, which an earlier run left.
+func (l *lane) dropValues(names []string) {
 	for _, n := range names {
-		l.drop(n)
+		l.dropValue(n)
 	}
 }
 
-// wake lets everyone who waits look at its context again.
-func (l *lane) wake() {
+// wakeWaiters makes everyone who waits for a value check whether its context has ended.
+func (l *lane) wakeWaiters() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.changed.Broadcast()

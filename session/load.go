@@ -14,10 +14,10 @@ import (
 	"weft/sharding"
 )
 
-// Loaded says what loading took.
+// Loaded reports the bytes and the time of a Load.
 type Loaded struct {
 	BytesRead     int64   // of tensor data, from files
-	ResidentBytes []int64 // of weights, by mesh position
+	ResidentBytes []int64 // bytes of weights on each device, by mesh position
 	Seconds       float64
 }
 
@@ -30,9 +30,9 @@ func (l Loaded) MaxResident() int64 {
 	return most
 }
 
-// Load reads every weight of the graph from a checkpoint, each device's part
-// straight into the memory the device uses. stored gives the checkpoint's name
-// of an official one.
+// Load reads every weight of the graph from a checkpoint. Each device's shard is read
+// straight into the memory that the device uses. stored translates an official name into the
+// checkpoint's.
 func (s *Session) Load(ctx context.Context, c *checkpoint.Checkpoint, stored func(string) string, progress Progress) error {
 	start := time.Now()
 	resident, err := s.g.WeightBytes()
@@ -80,7 +80,7 @@ func (s *Session) Load(ctx context.Context, c *checkpoint.Checkpoint, stored fun
 					return err
 				}
 				if _, whole := c.Lookup(stored(w.Name)); !whole && len(w.Pieces) > 0 {
-					parts = append(parts, inPieces(w, stored, slices, runs, b.Data)...)
+					parts = append(parts, partsOfPieces(w, stored, slices, runs, b.Data)...)
 				} else {
 					parts = append(parts, checkpoint.Part{Name: stored(w.Name), As: w.DType, Dst: b.Data, Slices: slices, Runs: runs})
 				}
@@ -111,8 +111,8 @@ func (s *Session) Load(ctx context.Context, c *checkpoint.Checkpoint, stored fun
 	return nil
 }
 
-// fileRuns are a device's stretches of every dim of a weight in which matrices
-// are stacked; nil for any other.
+// fileRuns are the ranges of every dim of a weight that a device holds, if the weight stacks
+// matrices, since a device then holds a range of each. It is nil for other weights.
 func fileRuns(w graph.Weight, on *mesh.Mesh, pos int) ([][][2]int, error) {
 	if w.Layout.IsZero() {
 		return nil, nil
@@ -130,10 +130,10 @@ func fileRuns(w graph.Weight, on *mesh.Mesh, pos int) ([][][2]int, error) {
 	return runs, nil
 }
 
-// inPieces reads a device's part of a weight from a checkpoint that keeps apart
-// what is stacked in it along dim 0: each stretch of its rows from the pieces it
-// lies in, one after another into dst.
-func inPieces(w graph.Weight, stored func(string) string, slices [][2]int, runs [][][2]int, dst []byte) []checkpoint.Part {
+// partsOfPieces lists the parts to read for a device's shard of a weight that stacks
+// matrices along dim 0, from a checkpoint that keeps these matrices apart. Each range of
+// rows is cut at the borders of the matrices, and the parts fill dst one after another.
+func partsOfPieces(w graph.Weight, stored func(string) string, slices [][2]int, runs [][][2]int, dst []byte) []checkpoint.Part {
 	stretches := slices[:1]
 	if len(runs) > 0 && len(runs[0]) > 0 {
 		stretches = runs[0]
@@ -148,7 +148,7 @@ func inPieces(w graph.Weight, stored func(string) string, slices [][2]int, runs 
 	row := len(dst) / rows
 	var out []checkpoint.Part
 	for _, s := range stretches {
-		first := 0 // of the piece, in the stack
+		first := 0 // row of the stack at which the piece starts
 		for _, p := range w.Pieces {
 			lo, hi := max(s[0], first), min(s[1], first+p.Rows)
 			if lo < hi {
@@ -165,8 +165,9 @@ func inPieces(w graph.Weight, stored func(string) string, slices [][2]int, runs 
 	return out
 }
 
-// fileSlices turns ranges of the programs' view into ranges of the file's
-// shape. A view may merge dims that are whole; a split dim must be the same in both.
+// fileSlices converts a device's ranges in the weight's view, as programs see it, to ranges
+// in the shape of the file. A view may merge dims that are not sharded; a sharded dim must
+// be the same in both.
 func fileSlices(w graph.Weight, lo, hi []int) ([][2]int, error) {
 	out := make([][2]int, len(w.File))
 	for d, n := range w.File {

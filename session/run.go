@@ -14,17 +14,17 @@ import (
 	"weft/tensor"
 )
 
-// RunOptions of one run.
+// RunOptions are the options of one run.
 type RunOptions struct {
-	// Trace gets every value the graph names for comparing, in order. Lanes then
-	// run one after another, stages too.
+	// Trace is called with every value that the graph names for comparison, in order.
+	// Lanes and stages then run one after another.
 	Trace func(lane, name string, t *tensor.Tensor) error
 	// Progress counts calls.
 	Progress Progress
 }
 
-// Span is one stage's work on one lane, in seconds since the run began: from
-// when its inputs were there to when its outputs were.
+// Span is the work of one stage on one lane, in seconds since the start of the run. It
+// starts when the stage's inputs are there and ends when its outputs are.
 type Span struct {
 	Stage int     `json:"stage"`
 	Lane  string  `json:"lane"`
@@ -32,27 +32,27 @@ type Span struct {
 	End   float64 `json:"end"`
 }
 
-// Spans are the executions of the last Run, in the order they ended; recorded
-// where the graph has several stages.
+// Spans are those of the last Run in the order in which they ended. They are recorded only
+// if the graph has several stages.
 func (s *Session) Spans() []Span { return s.spans }
 
-// Run issues the calls for each lane, those of the request only where their
-// inputs changed since the last run, and returns the graph's outputs by lane.
-// Inputs that change from step to step are used up.
+// Run runs the calls of the graph for each lane and returns the graph's outputs by lane.
+// Calls of the request run only if their inputs changed since the last run. Inputs that
+// change from step to step are consumed.
 func (s *Session) Run(ctx context.Context, lanes []string, o RunOptions) ([]map[string]*tensor.Tensor, error) {
 	s.spans = nil
 	for _, name := range lanes {
-		s.lane(name).clear(s.made)
+		s.laneOf(name).dropValues(s.made)
 	}
 	total := int64(len(lanes) * len(s.g.Calls))
 	var done atomic.Int64
 	tick := func(call string) { o.Progress.report(call, done.Add(1)-1, total) }
 	var err error
 	if stages := s.g.Stages(); stages > 1 && o.Trace == nil {
-		err = s.pipeline(ctx, lanes, stages, tick)
+		err = s.runPipeline(ctx, lanes, stages, tick)
 	} else {
 		for _, name := range lanes {
-			if err = s.calls(ctx, name, -1, o.Trace, tick); err != nil {
+			if err = s.runCalls(ctx, name, -1, o.Trace, tick); err != nil {
 				break
 			}
 		}
@@ -62,7 +62,7 @@ func (s *Session) Run(ctx context.Context, lanes []string, o RunOptions) ([]map[
 	}
 	outs := make([]map[string]*tensor.Tensor, len(lanes))
 	for i, name := range lanes {
-		l := s.lane(name)
+		l := s.laneOf(name)
 		l.requestRun = true
 		outs[i] = map[string]*tensor.Tensor{}
 		for k, r := range s.g.Outputs {
@@ -71,7 +71,7 @@ func (s *Session) Run(ctx context.Context, lanes []string, o RunOptions) ([]map[
 				outs[i][r.Name] = outs[i][s.g.Outputs[same].Name]
 				continue
 			}
-			if outs[i][r.Name], err = s.output(ctx, l, r); err != nil {
+			if outs[i][r.Name], err = s.fetchOutput(ctx, l, r); err != nil {
 				return nil, fmt.Errorf("output %s: %w", r.Name, err)
 			}
 		}
@@ -80,11 +80,11 @@ func (s *Session) Run(ctx context.Context, lanes []string, o RunOptions) ([]map[
 	return outs, nil
 }
 
-// output brings back the values of an output and joins them.
-func (s *Session) output(ctx context.Context, l *lane, o graph.Output) (*tensor.Tensor, error) {
+// fetchOutput fetches the values of an output and joins them to one tensor.
+func (s *Session) fetchOutput(ctx context.Context, l *lane, o graph.Output) (*tensor.Tensor, error) {
 	parts := make([]*tensor.Tensor, 0, 1+len(o.Then))
 	for _, name := range o.Values() {
-		t, err := s.fetch(ctx, l, name)
+		t, err := s.fetchValue(ctx, l, name)
 		if err != nil {
 			return nil, err
 		}
@@ -98,10 +98,10 @@ func (s *Session) output(ctx context.Context, l *lane, o graph.Output) (*tensor.
 	return tensor.Join(o.Dim, parts).Crop(o.Shape), nil
 }
 
-// calls runs a lane's calls of one stage, or of all (-1), in order.
-func (s *Session) calls(ctx context.Context, name string, stage int, trace func(string, string, *tensor.Tensor) error, tick func(string)) error {
-	l := s.lane(name)
-	var before engine.Value // of the call before: one call runs while the next is issued
+// runCalls runs a lane's calls of one stage, or of all (-1), in order.
+func (s *Session) runCalls(ctx context.Context, name string, stage int, trace func(string, string, *tensor.Tensor) error, tick func(string)) error {
+	l := s.laneOf(name)
+	var before engine.Value // made by the previous call: one call runs while the next is issued
 	for i, c := range s.g.Calls {
 		if (stage >= 0 && c.Stage != stage) || (c.Request && l.requestRun) {
 			continue
@@ -110,7 +110,7 @@ func (s *Session) calls(ctx context.Context, name string, stage int, trace func(
 			return context.Cause(ctx)
 		}
 		tick(c.Name)
-		made, err := s.call(ctx, l, i)
+		made, err := s.runCall(ctx, l, i)
 		if err == nil && before != nil {
 			err = before.Wait(ctx)
 		}
@@ -124,7 +124,7 @@ func (s *Session) calls(ctx context.Context, name string, stage int, trace func(
 				if !ok {
 					continue
 				}
-				t, err := s.fetch(ctx, l, out)
+				t, err := s.fetchValue(ctx, l, out)
 				if err == nil {
 					err = trace(name, value.Name, t.Crop(value.Shape))
 				}
@@ -133,15 +133,15 @@ func (s *Session) calls(ctx context.Context, name string, stage int, trace func(
 				}
 			}
 		}
-		for _, v := range s.drop[i] {
-			l.drop(v)
+		for _, v := range s.lastUses[i] {
+			l.dropValue(v)
 		}
 	}
 	return nil
 }
 
-// call issues one call and returns a value that it makes.
-func (s *Session) call(ctx context.Context, l *lane, i int) (engine.Value, error) {
+// runCall issues one call and returns a value that it makes.
+func (s *Session) runCall(ctx context.Context, l *lane, i int) (engine.Value, error) {
 	c := s.g.Calls[i]
 	p := s.g.Programs[c.Program]
 	args := make([]engine.Value, len(c.Args))
@@ -153,10 +153,10 @@ func (s *Session) call(ctx context.Context, l *lane, i int) (engine.Value, error
 			}
 			continue
 		}
-		if _, made := s.shapes[r.Name]; !made || (s.g.Input(r.Name) != nil && !l.has(r.Name)) {
+		if _, made := s.shapes[r.Name]; !made || (s.g.Input(r.Name) != nil && !l.hasValue(r.Name)) {
 			return nil, fmt.Errorf("input %q is not in place: inputs are fed before a run", r.Name)
 		}
-		if args[k], err = l.get(ctx, s.eng, r.Name, p.Mesh, s.lastUse(i, r.Name)); err != nil {
+		if args[k], err = l.valueOnMesh(ctx, s.eng, r.Name, p.Mesh, s.isLastUse(i, r.Name)); err != nil {
 			return nil, err
 		}
 	}
@@ -166,26 +166,27 @@ func (s *Session) call(ctx context.Context, l *lane, i int) (engine.Value, error
 	}
 	for _, o := range p.Outputs {
 		if o.Donor >= 0 {
-			l.gave(c.Args[o.Donor].Name, p.Mesh) // the run took it over
+			l.forgetDonated(c.Args[o.Donor].Name, p.Mesh) // its memory is an output's now
 		}
 	}
 	for k, name := range c.Outs {
-		l.set(name, p.Mesh, outs[k])
+		l.setValue(name, p.Mesh, outs[k])
 	}
 	return outs[0], nil
 }
 
-// lastUse says whether no call after call i, and no output, needs the value.
-func (s *Session) lastUse(i int, name string) bool { return slices.Contains(s.drop[i], name) }
+// isLastUse says whether no call after call i, and no output, needs the value.
+func (s *Session) isLastUse(i int, name string) bool { return slices.Contains(s.lastUses[i], name) }
 
-func (l *lane) has(name string) bool {
-	_, _, ok := l.peek(name)
+// hasValue says whether the lane has a value.
+func (l *lane) hasValue(name string) bool {
+	_, _, ok := l.peekValue(name)
 	return ok
 }
 
-// pipeline runs every stage in a goroutine of its own over the lanes in turn. A
-// stage waits for the values that the one before makes.
-func (s *Session) pipeline(ctx context.Context, lanes []string, stages int, tick func(string)) error {
+// runPipeline runs every stage in a goroutine of its own, which takes the lanes in turn. A
+// stage waits for the values that the previous one makes.
+func (s *Session) runPipeline(ctx context.Context, lanes []string, stages int, tick func(string)) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	start := time.Now()
@@ -198,17 +199,17 @@ func (s *Session) pipeline(ctx context.Context, lanes []string, stages int, tick
 	var all sync.WaitGroup
 	for stage := range stages {
 		all.Go(func() {
-			if err := s.stage(ctx, stage, lanes, start, tick, record); err != nil {
+			if err := s.runStage(ctx, stage, lanes, start, tick, record); err != nil {
 				fail(fmt.Errorf("stage %d: %w", stage, err))
 				for _, n := range lanes {
-					s.lane(n).wake()
+					s.laneOf(n).wakeWaiters()
 				}
 			}
 		})
 	}
 	stop := context.AfterFunc(ctx, func() {
 		for _, n := range lanes {
-			s.lanes[n].wake()
+			s.lanes[n].wakeWaiters()
 		}
 	})
 	all.Wait()
@@ -216,16 +217,16 @@ func (s *Session) pipeline(ctx context.Context, lanes []string, stages int, tick
 	return context.Cause(ctx)
 }
 
-// stage runs one stage of a pipeline over the lanes.
-func (s *Session) stage(ctx context.Context, stage int, lanes []string, start time.Time, tick func(string), record func(Span)) (err error) {
+// runStage runs one stage of a pipeline over the lanes.
+func (s *Session) runStage(ctx context.Context, stage int, lanes []string, start time.Time, tick func(string), record func(Span)) (err error) {
 	defer fault.Recover(&err)
 	for _, name := range lanes {
-		begin, err := s.arrive(ctx, name, stage)
+		begin, err := s.waitForInputs(ctx, name, stage)
 		if err == nil {
-			err = s.calls(ctx, name, stage, nil, tick)
+			err = s.runCalls(ctx, name, stage, nil, tick)
 		}
 		if err == nil {
-			err = s.finish(ctx, name, stage)
+			err = s.waitForOutputs(ctx, name, stage)
 		}
 		if err != nil {
 			return err
@@ -235,19 +236,20 @@ func (s *Session) stage(ctx context.Context, stage int, lanes []string, start ti
 	return nil
 }
 
-// arrive waits for what flows into a stage, and gives the time.
-func (s *Session) arrive(ctx context.Context, name string, stage int) (time.Time, error) {
+// waitForInputs waits for the values that a stage reads from other stages, and returns the
+// time at which they were there.
+func (s *Session) waitForInputs(ctx context.Context, name string, stage int) (time.Time, error) {
 	for _, in := range s.flow[stage] {
-		if err := s.lane(name).ready(ctx, in); err != nil {
+		if err := s.laneOf(name).waitUntilMade(ctx, in); err != nil {
 			return time.Time{}, err
 		}
 	}
 	return time.Now(), nil
 }
 
-// finish waits for what a stage's last call made.
-func (s *Session) finish(ctx context.Context, name string, stage int) error {
-	l := s.lane(name)
+// waitForOutputs waits for the values that the last call of a stage makes.
+func (s *Session) waitForOutputs(ctx context.Context, name string, stage int) error {
+	l := s.laneOf(name)
 	for i := len(s.g.Calls) - 1; i >= 0; i-- {
 		c := s.g.Calls[i]
 		if c.Stage != stage {

@@ -1,11 +1,11 @@
-// Package session runs a graph: it places weights and inputs on an engine's
-// devices, issues the calls in order, and brings results back.
+// Package session runs a graph: it places weights and inputs on an engine's devices, issues
+// the calls in order, and fetches the results.
 //
-// Values live in lanes. A lane is one pass through the graph: a microbatch, or
-// one of the two texts of guidance. Lanes share the programs and the weights;
-// each has its own inputs and what was computed from them. Where the graph has
-// several pipeline stages, each stage is a goroutine that takes the lanes in
-// turn, so that stages work on different lanes at once.
+// Values live in lanes. A lane is one pass through the graph: a microbatch, or one of the
+// two texts of guidance. Lanes share the programs and the weights; each has its own inputs
+// and the values computed from them. If the graph has several pipeline stages, each stage is
+// a goroutine that takes the lanes in turn, so that stages work on different lanes at the
+// same time.
 package session
 
 import (
@@ -30,31 +30,32 @@ import (
 // Session is a graph with its programs compiled and its weights in place. Its
 // methods are called from one goroutine at a time.
 type Session struct {
-	g       *graph.Graph
-	eng     engine.Engine
-	exes    map[string]engine.Executable
-	weights map[string]engine.Value
-	homes   map[string]*mesh.Mesh // of weights and inputs
-	lanes   map[string]*lane
-	drop    [][]string
-	made    []string   // by the calls of a step
-	flow    [][]string // into each stage
-	loaded  Loaded
-	compile float64
-	shapes  map[string]port // of values, by name, for bringing them back
-	spans   []Span
+	g        *graph.Graph
+	eng      engine.Engine
+	exes     map[string]engine.Executable
+	weights  map[string]engine.Value
+	homes    map[string]*mesh.Mesh // the meshes that hold weights and inputs
+	lanes    map[string]*lane
+	lastUses [][]string
+	made     []string   // names of the values that the calls of a step make
+	flow     [][]string // names of the values that each stage reads from others
+	loaded   Loaded
+	compile  float64
+	shapes   map[string]shardedShape // how to assemble each value from its shards
+	spans    []Span
 }
 
-// port is how a value is held.
-type port struct {
+// shardedShape is the whole shape of a value and how it is sharded.
+type shardedShape struct {
 	full []int // shape
 	spec sharding.Spec
 }
 
-// Progress is called as work proceeds: done of total units of what. It may be
+// Progress is called as work proceeds: done of total units of the work named what. It may be
 // called from several goroutines.
 type Progress func(what string, done, total int64)
 
+// report calls p, unless it is nil.
 func (p Progress) report(what string, done, total int64) {
 	if p != nil {
 		p(what, done, total)
@@ -64,7 +65,7 @@ func (p Progress) report(what string, done, total int64) {
 // New compiles the programs of g.
 func New(ctx context.Context, g *graph.Graph, eng engine.Engine, progress Progress) (*Session, error) {
 	s := &Session{g: g, eng: eng, exes: map[string]engine.Executable{}, weights: map[string]engine.Value{},
-		lanes: map[string]*lane{}, homes: g.Homes(), drop: g.LastUse(), flow: g.Flow(), shapes: map[string]port{}}
+		lanes: map[string]*lane{}, homes: g.Homes(), lastUses: g.LastUse(), flow: g.Flow(), shapes: map[string]shardedShape{}}
 	start := time.Now()
 	if err := s.compileAll(ctx, progress); err != nil {
 		s.Close()
@@ -72,21 +73,21 @@ func New(ctx context.Context, g *graph.Graph, eng engine.Engine, progress Progre
 	}
 	s.compile = time.Since(start).Seconds()
 	for _, in := range g.Inputs {
-		s.shapes[in.Name] = port{in.Shape, in.Spec}
+		s.shapes[in.Name] = shardedShape{in.Shape, in.Spec}
 	}
 	for _, c := range g.Calls {
 		if !c.Request {
 			s.made = append(s.made, c.Outs...)
 		}
 		for i, o := range g.Programs[c.Program].Outputs {
-			s.shapes[c.Outs[i]] = port{o.Shape, o.Spec}
+			s.shapes[c.Outs[i]] = shardedShape{o.Shape, o.Spec}
 		}
 	}
 	return s, nil
 }
 
-// compileAll compiles the programs, a few at a time: a compiler uses one core
-// for most of what it does.
+// compileAll compiles the programs, a few at a time, since a compiler uses one core for most
+// of its work.
 func (s *Session) compileAll(ctx context.Context, progress Progress) error {
 	names := s.g.ProgramNames()
 	var mu sync.Mutex
@@ -110,7 +111,8 @@ func (s *Session) compileAll(ctx context.Context, progress Progress) error {
 	return work.Wait()
 }
 
-// Close frees what the session holds on the devices; the engine stays open.
+// Close frees the programs and the values that the session holds on the devices. The engine
+// stays open.
 func (s *Session) Close() {
 	for _, v := range s.weights {
 		v.Free()
@@ -124,7 +126,8 @@ func (s *Session) Close() {
 	s.weights, s.lanes, s.exes = nil, nil, nil
 }
 
-func (s *Session) lane(name string) *lane {
+// laneOf returns the lane of a name, which it makes on first use.
+func (s *Session) laneOf(name string) *lane {
 	l := s.lanes[name]
 	if l == nil {
 		l = newLane()
@@ -133,11 +136,11 @@ func (s *Session) lane(name string) *lane {
 	return l
 }
 
-// Feed places inputs of the graph on the devices, for a lane; a new name makes
-// a new lane. Feeding an input of the request makes the next Run compute what
-// depends on it again.
+// Feed places inputs of the graph on the devices, for a lane. A new name makes a new lane.
+// Feeding an input of the request makes the next Run repeat the calls that run once per
+// request.
 func (s *Session) Feed(ctx context.Context, name string, inputs map[string]*tensor.Tensor) error {
-	l := s.lane(name)
+	l := s.laneOf(name)
 	for _, in := range s.g.Inputs {
 		t := inputs[in.Name]
 		if t == nil {
@@ -154,15 +157,15 @@ func (s *Session) Feed(ctx context.Context, name string, inputs map[string]*tens
 		if err != nil {
 			return fmt.Errorf("input %q: %w", in.Name, err)
 		}
-		l.set(in.Name, home, a.Value())
+		l.setValue(in.Name, home, a.Value())
 		l.requestRun = l.requestRun && in.Step
 	}
 	return nil
 }
 
-// fetch brings a value back as one host tensor.
-func (s *Session) fetch(ctx context.Context, l *lane, name string) (*tensor.Tensor, error) {
-	v, m, ok := l.peek(name)
+// fetchValue assembles a value from its shards as one tensor on the host.
+func (s *Session) fetchValue(ctx context.Context, l *lane, name string) (*tensor.Tensor, error) {
+	v, m, ok := l.peekValue(name)
 	if !ok {
 		return nil, fmt.Errorf("no value %q", name)
 	}

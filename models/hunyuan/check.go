@@ -10,8 +10,8 @@ import (
 	"weft/models"
 )
 
-// textRows and glyphRows are how many rows of text and of its letters the released
-// pipelines make, where a request says neither.
+// textRows is the number of text rows that the released pipelines produce. A request that
+// gives no length gets it.
 func (c Config) textRows() int {
 	if c.Glyphs {
 		return 1000
@@ -19,6 +19,8 @@ func (c Config) textRows() int {
 	return 256
 }
 
+// glyphRows is the number of rows of byT5, which encode the letters quoted in the text, that
+// the released pipeline of HunyuanVideo-1.5 produces.
 const glyphRows = 256
 
 // CheckSplit reports every reason why a mesh cannot hold the model, whatever the request.
@@ -36,7 +38,7 @@ func (m *Model) CheckSplit(on *mesh.Mesh) error {
 func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	var l fault.List
 	l.Add(m.CheckSplit(on))
-	double, single := m.layers(r.Layers)
+	double, single := m.countLayers(r.Layers)
 	r.Layers = 0 // CheckRequest counts layers of one kind
 	l.Add(models.CheckRequest(on, r, double+single))
 	l.Add(models.CheckLatent(r.Latent, m.c.In, m.c.Patch))
@@ -52,12 +54,12 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	if err := l.Err(); err != nil {
 		return err
 	}
-	lay := m.layout(on, r)
+	lay := m.layOutRequest(on, r)
 	return models.CheckPadding(on, r, "video tokens", lay.Tokens, lay.Padded)
 }
 
-// Resolve finds the embedding of guidance by its tensors, since releases have no
-// config.json, and names the variants that tensors give away.
+// Resolve refuses checkpoints of variants that only their tensors reveal: their config.json
+// reads like that of a model that this package runs.
 func (m *Model) Resolve(names []string) (models.Model, error) {
 	has := func(prefix string) string {
 		for _, n := range names {

@@ -1,7 +1,8 @@
-// Package hunyuan is the diffusion transformers of HunyuanVideo and
-// HunyuanVideo-1.5: layers with a stream for the video and one for the text, in the
-// former then layers in which both share their weights, all with one attention
-// over both. README.md says what is special about them and which splits are legal.
+// Package hunyuan holds the diffusion transformers of HunyuanVideo and HunyuanVideo-1.5.
+// Their layers keep a residual stream for the video and one for the text, and attend over
+// both at once. In a double layer each stream has weights of its own. HunyuanVideo has
+// single layers after them, in which both streams share their weights. README.md says what
+// is special about the models and which splits are legal.
 package hunyuan
 
 import (
@@ -20,30 +21,32 @@ type Config struct {
 	Double   int     `json:"mm_double_blocks_depth"`
 	Single   int     `json:"mm_single_blocks_depth"`
 	Patch    [3]int  `json:"patch_size"`
-	// RopeDims are the channels of a head that turn with a token's frame, row and column.
+	// RopeDims are the numbers of channels of a head that are rotated by a token's
+	// frame, row and column.
 	RopeDims  [3]int  `json:"rope_dim_list"`
 	RopeTheta float64 `json:"rope_theta"`
 	TextDim   int     `json:"text_states_dim"`
 	PooledDim int     `json:"text_states_dim_2"`
-	// Guidance models take the scale of guidance as an input.
+	// Guidance says that the model takes the scale of guidance as an input.
 	Guidance bool `json:"guidance_embed"`
-	// Glyphs is HunyuanVideo-1.5: it reads byT5's rows for the letters in the text, and
-	// of an image latents and rows, but no pooled text, and has no layers of the second kind.
+	// Glyphs marks HunyuanVideo-1.5. It reads rows of byT5 for the letters quoted in the
+	// text, and the latents and feature rows of an image, but no pooled text. It has double
+	// layers only.
 	Glyphs bool `json:"glyph_byT5_v2,omitempty"`
-	// GlyphDim and GlyphHidden are the widths of byT5's rows and of the middle of what
-	// embeds them. Released configs have neither: both are as in defaults15.
+	// GlyphDim is the width of byT5's rows, GlyphHidden the hidden width of the MLP that
+	// embeds them. Released configs state neither; defaults15 has the values.
 	GlyphDim    int `json:"byt5_dim,omitempty"`
 	GlyphHidden int `json:"byt5_hidden,omitempty"`
-	VisionDim   int `json:"vision_states_dim,omitempty"` // width of the image's rows
+	VisionDim   int `json:"vision_states_dim,omitempty"` // width of the image's feature rows
 }
 
 // HeadDim is the width of one head.
 func (c Config) HeadDim() int { return c.Dim / c.Heads }
 
-// FFNDim is the width of the middle of a block's FFN.
+// FFNDim is the hidden width of a block's FFN.
 func (c Config) FFNDim() int { return int(float64(c.Dim) * c.MLPRatio) }
 
-// refiners is how many layers refine the text, in every release.
+// refiners is the number of layers that refine the text; every release has two.
 const refiners = 2
 
 var defaults = Config{Dim: 3072, Heads: 24, In: 16, Out: 16, MLPRatio: 4, Double: 20, Single: 40, Patch: [3]int{1, 2, 2},
@@ -54,22 +57,22 @@ const (
 	diffusersClass = "HunyuanVideoTransformer3DModel"
 )
 
-// classes are the readers by the class that config.json names: one publisher's
-// config.json of one version.
-var classes = map[string]func(*models.ConfigReader) Config{officialClass: official, diffusersClass: fromDiffusers, officialClass15: official15, diffusersClass15: fromDiffusers15}
+// classes maps the class that config.json names to its reader: each publisher has a class
+// for each of the two versions.
+var classes = map[string]func(*models.ConfigReader) Config{officialClass: fromOfficial, diffusersClass: fromDiffusers, officialClass15: fromOfficial15, diffusersClass15: fromDiffusers15}
 
-// parse reads either publisher's config.json of either version and refuses what
-// the programs do not do.
-func parse(r *models.ConfigReader) Config {
+// parseConfig reads the config.json of either version by either publisher. It refuses
+// settings that the programs do not implement.
+func parseConfig(r *models.ConfigReader) Config {
 	read := classes[r.String("_class_name", "")]
 	switch {
 	case read != nil:
 	case r.Has("num_attention_heads"):
 		read = fromDiffusers
 	case r.Bool("glyph_byT5_v2", false):
-		read = official15
+		read = fromOfficial15
 	default:
-		read = official
+		read = fromOfficial
 	}
 	c := read(r)
 	r.Agree("in_channels", c.In, "out_channels", c.Out, "the model reads latents and gives their velocity")
@@ -88,11 +91,12 @@ func parse(r *models.ConfigReader) Config {
 	return c
 }
 
-// every says what has the one value of a key that the programs take.
-const every = "every release"
+// everyRelease names who has the one value of a key that the programs implement; messages
+// about other values use it.
+const everyRelease = "every release"
 
-// official reads the release's config of HunyuanVideo.
-func official(r *models.ConfigReader) Config {
+// fromOfficial reads the release's config of HunyuanVideo.
+func fromOfficial(r *models.ConfigReader) Config {
 	c := readOfficial(r, defaults)
 	r.Fixed("glyph_byT5_v2", false, "a model other than HunyuanVideo-1.5, whose _class_name is "+officialClass15+",")
 	r.Fixed("i2v_condition_type", nil, "a text-to-video model")
@@ -102,15 +106,15 @@ func official(r *models.ConfigReader) Config {
 	return c
 }
 
-// readOfficial reads what the releases of both versions have.
+// readOfficial reads the keys that the releases of both versions share.
 func readOfficial(r *models.ConfigReader, d Config) Config {
 	c := d
-	r.Fixed("mlp_act_type", "gelu_tanh", every)
-	r.Fixed("qk_norm", true, every)
-	r.Fixed("qk_norm_type", "rms", every)
-	r.Fixed("qkv_bias", true, every)
-	r.Fixed("text_projection", "single_refiner", every)
-	r.Fixed("use_attention_mask", true, every)
+	r.Fixed("mlp_act_type", "gelu_tanh", everyRelease)
+	r.Fixed("qk_norm", true, everyRelease)
+	r.Fixed("qk_norm_type", "rms", everyRelease)
+	r.Fixed("qkv_bias", true, everyRelease)
+	r.Fixed("text_projection", "single_refiner", everyRelease)
+	r.Fixed("use_attention_mask", true, everyRelease)
 	r.Metadata("attn_mode", "attn_param") // how its own code computes attention
 	c.Dim, c.Heads = r.Int("hidden_size", d.Dim, models.WidthBound), r.Int("heads_num", d.Heads, models.HeadBound)
 	c.In, c.Out = r.Int("in_channels", d.In, models.ChannelBound), r.Int("out_channels", d.Out, models.ChannelBound)
@@ -130,8 +134,8 @@ func fromDiffusers(r *models.ConfigReader) Config {
 	return c
 }
 
-// readDiffusers reads what both versions have in diffusers' words; patch is how
-// many rows and columns a token has where nothing says.
+// readDiffusers reads the keys that diffusers' configs of both versions share. patch is the
+// default of patch_size: the latent rows and columns of a token.
 func readDiffusers(r *models.ConfigReader, d Config, patch int) Config {
 	c := d
 	c.Heads = r.Int("num_attention_heads", d.Heads, models.HeadBound)
@@ -142,30 +146,34 @@ func readDiffusers(r *models.ConfigReader, d Config, patch int) Config {
 	c.Patch = [3]int{r.Int("patch_size_t", 1, models.PatchBound), patch, patch}
 	c.RopeDims, c.RopeTheta = r.Three("rope_axes_dim", d.RopeDims, models.WidthBound), r.Float("rope_theta", d.RopeTheta, models.ThetaSpan)
 	c.TextDim = r.Int("text_embed_dim", d.TextDim, models.WidthBound)
-	r.Fixed("num_refiner_layers", refiners, every)
-	r.Fixed("qk_norm", "rms_norm", every)
+	r.Fixed("num_refiner_layers", refiners, everyRelease)
+	r.Fixed("qk_norm", "rms_norm", everyRelease)
 	return c
 }
 
-func detect(c map[string]any) bool {
+// detectConfig says whether a config.json describes a model of this family.
+func detectConfig(c map[string]any) bool {
 	class, _ := c["_class_name"].(string)
 	_, double := c["mm_double_blocks_depth"]
 	return classes[class] != nil || class == "" && double
 }
 
-func preset(c Config, change func(*Config)) json.RawMessage {
+// makePreset encodes a changed copy of c as a preset.
+func makePreset(c Config, change func(*Config)) json.RawMessage {
 	change(&c)
 	return models.Preset(c)
 }
 
 var presets = map[string]json.RawMessage{
-	"hunyuanvideo":            preset(defaults, func(*Config) {}),
-	"hunyuanvideo-cfgdistill": preset(defaults, func(c *Config) { c.Guidance = true }),
-	"hunyuan1.5":              preset(defaults15, func(*Config) {}),
+	"hunyuanvideo":            makePreset(defaults, func(*Config) {}),
+	"hunyuanvideo-cfgdistill": makePreset(defaults, func(c *Config) { c.Guidance = true }),
+	"hunyuan1.5":              makePreset(defaults15, func(*Config) {}),
 }
 
+// nameOf is the name of the preset with the configuration c, or else of the release of its
+// kind.
 func nameOf(c Config) string {
-	if name := models.PresetName(presets, parse, func(p Config) bool { return p == c }); name != "" {
+	if name := models.PresetName(presets, parseConfig, func(p Config) bool { return p == c }); name != "" {
 		return name
 	}
 	switch {
@@ -181,9 +189,9 @@ func init() {
 	models.Register(models.Family{
 		Name:    "hunyuan",
 		Presets: presets,
-		Detect:  detect,
+		Detect:  detectConfig,
 		New: func(_ string, r *models.ConfigReader) models.Model {
-			c := parse(r)
+			c := parseConfig(r)
 			m := &Model{name: nameOf(c), c: c}
 			for _, key := range []string{"ideal_resolution", "ideal_task"} {
 				if hint := r.String(key, ""); hint != "" {

@@ -12,21 +12,21 @@ import (
 	"weft/tensor"
 )
 
-// reads names the inputs of a step.
-func (m *Model) reads() []string {
+// stepInputNames lists the inputs of a step, for messages about missing ones.
+func (m *Model) stepInputNames() []string {
 	if m.c.Glyphs {
 		return []string{"x", "t", "context", "context_mask, byt5, byt5_mask (if any)", "y and vision (of an image)"}
 	}
 	return append([]string{"x", "t", "context", "context_mask (if any)"}, m.Conditions()...)
 }
 
-// Inputs names all that a forward looks at.
+// Inputs lists every input that a forward pass can read.
 func (*Model) Inputs() []string {
 	return []string{"x", "t", "context", "context_mask", "pooled", "guidance", "byt5", "byt5_mask", "vision", "y"}
 }
 
-// Conditions names what a step reads besides: the pooled text and the guidance, in
-// 1.5 what may be given of an image.
+// Conditions lists the inputs of a step besides latents, time and text: the pooled text and
+// the guidance scale or, in 1.5, what an image gives.
 func (m *Model) Conditions() []string {
 	switch {
 	case m.c.Glyphs:
@@ -37,8 +37,8 @@ func (m *Model) Conditions() []string {
 	return []string{"pooled"}
 }
 
-// OfText names what belongs to one text: its pooled vector, in 1.5 the rows of its
-// letters, and which rows are real.
+// OfText lists the inputs that belong to one text, so that a negative prompt has its own:
+// the pooled vector or, in 1.5, byT5's rows, and the masks that say which rows are real.
 func (m *Model) OfText() []string {
 	if m.c.Glyphs {
 		return []string{"context_mask", "byt5", "byt5_mask"}
@@ -51,7 +51,7 @@ func (m *Model) OfText() []string {
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
 	var l fault.List
 	need := func(name string, rank int) *tensor.Tensor {
-		t, err := models.Need(m, inputs, name, rank, m.reads())
+		t, err := models.Need(m, inputs, name, rank, m.stepInputNames())
 		l.Add(err)
 		return t
 	}
@@ -74,9 +74,9 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 	return r, l.Err()
 }
 
-// CheckConditions checks pooled (B, text_states_dim_2), guidance (B,) and, if any,
-// context_mask (B, T), without which every row of the text is real; of 1.5 what
-// checkBeside does.
+// CheckConditions checks pooled (B, text_states_dim_2), guidance (B,) and context_mask
+// (B, T). The mask may be missing: then every row of the text is real. For 1.5
+// checkGlyphsAndImage checks the conditions.
 func (m *Model) CheckConditions(r models.Request, in map[string]*tensor.Tensor) (models.Request, error) {
 	var l fault.List
 	if in["context_mask"] != nil {
@@ -90,7 +90,7 @@ func (m *Model) CheckConditions(r models.Request, in map[string]*tensor.Tensor) 
 		r.Masked = true
 	}
 	if m.c.Glyphs {
-		r, err := m.checkBeside(r, in)
+		r, err := m.checkGlyphsAndImage(r, in)
 		l.Add(err)
 		return r, l.Err()
 	}
@@ -99,7 +99,7 @@ func (m *Model) CheckConditions(r models.Request, in map[string]*tensor.Tensor) 
 		if name == "pooled" {
 			want = append(want, m.c.PooledDim)
 		}
-		t, err := models.Need(m, in, name, len(want), m.reads())
+		t, err := models.Need(m, in, name, len(want), m.stepInputNames())
 		l.Add(err)
 		if err == nil && !slices.Equal(t.Shape, want) {
 			l.Add(fault.New(models.ErrInputs, nil, "%s is %v: want %v", name, t.Shape, want))
@@ -108,8 +108,8 @@ func (m *Model) CheckConditions(r models.Request, in map[string]*tensor.Tensor) 
 	return r, l.Err()
 }
 
-// maskRows reads a mask (batch, rows) with a number for each row of another input.
-// Without it every row is real.
+// maskRows reads a mask (batch, rows) that has a number for each row of the input of. A
+// missing mask makes every row real.
 func maskRows(in map[string]*tensor.Tensor, name, of string, batch, rows int) ([]float32, error) {
 	mask := in[name]
 	if mask == nil {
@@ -140,7 +140,7 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 	in := map[string]*tensor.Tensor{"x": normal(append([]int{batch}, latent...)...), "t": t, "context": normal(batch, step.ExampleRows, m.c.TextDim),
 		"context_mask": mask}
 	if m.c.Glyphs {
-		m.exampleBeside(in, normal)
+		m.exampleGlyphsAndImage(in, normal)
 	} else {
 		in["pooled"] = normal(batch, m.c.PooledDim)
 	}
@@ -164,10 +164,8 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 	return step.Feed(m, g, r, inputs, "t", "context", step.FeedTimes)
 }
 
-// FeedConditions hands the pooled text on, embeds the guidance, and makes of the
-// masks which keys are real and how much each row counts in the mean. The
-// refiner's first key is real in any case, as in the release. Of 1.5 it hands on
-// the rows of letters and image, and the image's latents.
+// FeedConditions passes the pooled text, byT5's rows and the image's inputs through, embeds
+// the guidance scale, and turns the masks into the graph's masks with feedMasks.
 func (m *Model) FeedConditions(g *graph.Graph, r models.Request, in map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
 	out := map[string]*tensor.Tensor{}
 	for _, name := range []string{"pooled", "byt5", "vision", "y"} {
@@ -195,14 +193,17 @@ func (m *Model) FeedConditions(g *graph.Graph, r models.Request, in map[string]*
 		if err != nil {
 			return nil, err
 		}
-		maps.Copy(out, m.masks(g, r, rows, letters))
+		maps.Copy(out, m.feedMasks(g, r, rows, letters))
 	}
 	return out, nil
 }
 
-// masks are text_mask (B, 1, 1, T), key_mask (B, 1, 1, S+V+G+T) and text_share
-// (B, T, 1) of which rows of the text (B, T) and of its letters (B, G) are real.
-func (m *Model) masks(g *graph.Graph, r models.Request, rows, letters []float32) map[string]*tensor.Tensor {
+// feedMasks makes three inputs from the masks of the text's rows (B, T) and of its letters
+// (B, G). text_mask (B, 1, 1, T) and key_mask (B, 1, 1, S+V+G+T) say which keys the refiner
+// and the blocks attend to. text_share (B, T, 1) is the weight of each row in the mean of
+// the real ones. As in the release, the refiner attends to the first row even if it is
+// padding.
+func (m *Model) feedMasks(g *graph.Graph, r models.Request, rows, letters []float32) map[string]*tensor.Tensor {
 	text, keys := tensor.New(dtype.Bool, g.Input("text_mask").Shape...), tensor.New(dtype.Bool, g.Input("key_mask").Shape...)
 	share := tensor.New(dtype.F32, g.Input("text_share").Shape...)
 	n := keys.Shape[3] // S+V+G+T
@@ -233,13 +234,14 @@ func (m *Model) masks(g *graph.Graph, r models.Request, rows, letters []float32)
 	return map[string]*tensor.Tensor{"text_mask": text, "key_mask": keys, "text_share": share}
 }
 
-// FeedStep is the part of Feed that changes from step to step, one timestep for the whole batch.
+// FeedStep makes the inputs that change from step to step. The whole batch has one timestep.
 func (m *Model) FeedStep(r models.Request, x *tensor.Tensor, t float64) (map[string]*tensor.Tensor, error) {
 	return step.FeedStep(r, x, t, func(ts []float32) *tensor.Tensor { return step.TimeTable(ts, r.Batch, timeWidth) })
 }
 
-// FeedText hands the text on, every row of it real unless a mask follows, and
-// makes the tables of positions.
+// FeedText makes the inputs that depend on the text and on the video's size alone: the
+// context, masks under which every row is real (FeedConditions replaces them if a mask is
+// given), and the rotary tables.
 func (m *Model) FeedText(g *graph.Graph, r models.Request, context *tensor.Tensor) (map[string]*tensor.Tensor, error) {
 	if want := []int{r.Batch, r.Text, m.c.TextDim}; !slices.Equal(context.Shape, want) {
 		return nil, fault.New(models.ErrInputs, nil, "context is %v: want %v", context.Shape, want)
@@ -249,15 +251,16 @@ func (m *Model) FeedText(g *graph.Graph, r models.Request, context *tensor.Tenso
 		return nil, err
 	}
 	one := []float32{1}
-	out := m.masks(g, r, slices.Repeat(one, r.Batch*r.Text), slices.Repeat(one, r.Batch*r.SecondText))
+	out := m.feedMasks(g, r, slices.Repeat(one, r.Batch*r.Text), slices.Repeat(one, r.Batch*r.SecondText))
 	out["context"] = text
 	angles := step.GridAngles(step.GridOf(r.Latent, m.c.Patch), m.c.RopeDims, [3]float64{m.c.RopeTheta, m.c.RopeTheta, m.c.RopeTheta})
 	out["rope_cos"], out["rope_sin"] = step.RotaryPairs(angles, g.Input("rope_cos").Shape[0], m.c.HeadDim())
 	return out, nil
 }
 
-// LatentShape is (channels, frames, height, width) of the latent video: 8x8
-// pixels, of 1.5 16x16, and 4 frames (the first alone) to one latent.
+// LatentShape is (channels, frames, height, width) of the latents of a video. A latent
+// position stands for 8x8 pixels (1.5: 16x16) and for 4 frames, the first one for a single
+// frame.
 func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
 	px := 8
 	if m.c.Glyphs {
@@ -266,7 +269,7 @@ func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
 	return models.LatentShape(width, height, frames, m.c.In, px, 4, m.c.Patch)
 }
 
-// Like is the release with the same inputs.
+// Like names the release that has the same inputs.
 func (m *Model) Like() string {
 	switch {
 	case m.c.Glyphs:
@@ -277,11 +280,12 @@ func (m *Model) Like() string {
 	return "hunyuanvideo"
 }
 
-// ReleaseHints are the resolution and the task of HunyuanVideo-1.5's official
-// configuration: its releases are of one shape.
+// ReleaseHints are the resolution and the task that HunyuanVideo-1.5's official
+// configuration states. The tensors do not tell its releases apart: all have the same
+// shapes.
 func (m *Model) ReleaseHints() []string { return m.hints }
 
-// Companions are the release's text encoder and autoencoder.
+// Companions are the text encoder and the autoencoder of the release.
 func (m *Model) Companions() models.Companions {
 	if m.c.Glyphs {
 		return models.Companions{Text: "hunyuan1.5-qwen-text", Decoder: "hunyuan1.5-vae"}

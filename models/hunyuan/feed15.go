@@ -10,18 +10,18 @@ import (
 	"weft/tensor"
 )
 
-// checkBeside checks what 1.5 may be given beside latents and text: byt5 (B, G,
-// 1472) for the letters in the text with byt5_mask (B, G), without which every row
-// is real; and of an image vision (B, V, vision_states_dim) with y (B, C+1, F, H,
-// W), its latents and the channel that says which frames they are. Without an
-// image it is text-to-video, which the release makes of zeros.
-func (m *Model) checkBeside(r models.Request, in map[string]*tensor.Tensor) (models.Request, error) {
+// checkGlyphsAndImage checks the optional inputs of 1.5. byt5 (B, G, byt5_dim) are rows for
+// the letters quoted in the text, byt5_mask (B, G) says which of them are real; without it
+// all are. An image gives vision (B, V, vision_states_dim) and y (B, C+1, F, H, W): its
+// latents and a channel that marks the frames that it gives. Without an image the model
+// makes a video from text alone; the release feeds zeros then.
+func (m *Model) checkGlyphsAndImage(r models.Request, in map[string]*tensor.Tensor) (models.Request, error) {
 	var l fault.List
 	rows := func(name string, width int) int {
 		if in[name] == nil {
 			return 0
 		}
-		t, err := models.Need(m, in, name, 3, m.reads())
+		t, err := models.Need(m, in, name, 3, m.stepInputNames())
 		l.Add(err)
 		if err != nil {
 			return 0
@@ -45,8 +45,8 @@ func (m *Model) checkBeside(r models.Request, in map[string]*tensor.Tensor) (mod
 		l.Add(fault.New(models.ErrInputs, nil, "of vision and y one is given: image-to-video reads both, text-to-video neither"))
 	}
 	if in["y"] != nil && len(r.Latent) == 4 {
-		want := append([]int{r.Batch, m.c.wide() - m.c.In}, r.Latent[1:]...)
-		t, err := models.Need(m, in, "y", 5, m.reads())
+		want := append([]int{r.Batch, m.c.embeddedChannels() - m.c.In}, r.Latent[1:]...)
+		t, err := models.Need(m, in, "y", 5, m.stepInputNames())
 		l.Add(err)
 		if err == nil && !slices.Equal(t.Shape, want) {
 			l.Add(fault.New(models.ErrInputs, nil, "y is %v: want %v, an image's latents and one channel more", t.Shape, want))
@@ -55,18 +55,18 @@ func (m *Model) checkBeside(r models.Request, in map[string]*tensor.Tensor) (mod
 	return r, l.Err()
 }
 
-// Rows that an example has of letters and image.
+// The numbers of rows of byT5 and of the image's features that an example has.
 const (
 	exampleGlyphs = 5
 	exampleImage  = 3
 )
 
-// exampleBeside adds to an example what checkBeside reads; each video has a
-// letter fewer than the one before.
-func (m *Model) exampleBeside(in map[string]*tensor.Tensor, normal func(shape ...int) *tensor.Tensor) {
+// exampleGlyphsAndImage adds the inputs that checkGlyphsAndImage checks to an example. Each
+// video has one real row of byT5 fewer than the one before.
+func (m *Model) exampleGlyphsAndImage(in map[string]*tensor.Tensor, normal func(shape ...int) *tensor.Tensor) {
 	shape := slices.Clone(in["x"].Shape)
 	batch := shape[0]
-	shape[1] = m.c.wide() - m.c.In
+	shape[1] = m.c.embeddedChannels() - m.c.In
 	in["y"], in["vision"] = normal(shape...), normal(batch, exampleImage, m.c.VisionDim)
 	mask := tensor.New(dtype.F32, batch, exampleGlyphs)
 	for b := range batch {

@@ -64,7 +64,7 @@ func TestFixtureOnEveryLegalMesh15(t *testing.T) {
 	}
 }
 
-// A text without letters is one of whose letters none is real.
+// A text without letters gives the same result as one whose letters are all masked.
 func TestNoLetters15(t *testing.T) {
 	in := modeltest.Tensors(t, dir15+"/inputs.safetensors")
 	m := modeltest.Open(t, dir15)

@@ -16,7 +16,7 @@ import (
 type Model struct {
 	name  string
 	c     Config
-	hints []string // of the release, in the words of its configuration
+	hints []string // names of the release that the configuration gives
 }
 
 // Name is the preset's name, or the family's.
@@ -25,24 +25,25 @@ func (m *Model) Name() string { return m.name }
 // Config is a Config.
 func (m *Model) Config() any { return m.c }
 
-// part is one of the matrices that are stacked in one: its name in place of the
-// whole's, the peer's name, and its rows.
+// part is one of several matrices that the official checkpoint stacks in one: its name in
+// checkpoints that keep it apart, the peer's name, and its rows.
 type part struct {
 	name, flax string
 	rows       int
 }
 
-// Params lists the parameters under their official names. With layers above 0
-// they are those of so many layers of either kind.
+// Params lists the parameters under their official names. layers above 0 limits them to that
+// many double and that many single layers.
 func (m *Model) Params(layers int) []models.Param {
 	c, d, ff := m.c, m.c.Dim, m.c.FFNDim()
-	double, single := m.layers(layers)
+	double, single := m.countLayers(layers)
 	ps := []models.Param{}
 	linear := func(name, flax string, out, in int) {
 		ps = append(ps, models.LinearParams(name, flax, out, in, true)...)
 	}
 	plain := func(name string, out, in int) { linear(name, flaxPath(name), out, in) }
-	// stacked declares what some publishers keep apart. The peer keeps apart what has a path.
+	// stacked declares a matrix whose parts some publishers keep apart. The peer keeps
+	// those parts apart that have a path.
 	stacked := func(name string, in int, parts ...part) {
 		out := 0
 		for _, p := range parts {
@@ -83,8 +84,8 @@ func (m *Model) Params(layers int) []models.Param {
 		plain(name+".mlp.0", d, timeWidth)
 		plain(name+".mlp.2", d, d)
 	}
-	ps = append(ps, models.Param{Name: "img_in.proj.weight", Shape: []int{d, c.wide(), c.Patch[0], c.Patch[1], c.Patch[2]},
-		View: []int{d, c.wide() * c.Patch[0] * c.Patch[1] * c.Patch[2]}, Matmul: true, Flax: "img_in_proj/kernel", FlaxPerm: []int{1, 0}, FlaxView: true})
+	ps = append(ps, models.Param{Name: "img_in.proj.weight", Shape: []int{d, c.embeddedChannels(), c.Patch[0], c.Patch[1], c.Patch[2]},
+		View: []int{d, c.embeddedChannels() * c.Patch[0] * c.Patch[1] * c.Patch[2]}, Matmul: true, Flax: "img_in_proj/kernel", FlaxPerm: []int{1, 0}, FlaxView: true})
 	ps = append(ps, models.Param{Name: "img_in.proj.bias", Shape: []int{d}, Flax: "img_in_proj/bias"})
 	embedder("time_in")
 	if c.Guidance {
@@ -99,7 +100,7 @@ func (m *Model) Params(layers int) []models.Param {
 		plain("vision_in.proj.1", c.VisionDim, c.VisionDim)
 		plain("vision_in.proj.3", d, c.VisionDim)
 		norm("vision_in.proj.4", d)
-		ps = append(ps, models.Param{Name: kinds, Shape: []int{3, d}, Flax: "cond_type_embedding/embedding"})
+		ps = append(ps, models.Param{Name: kindTable, Shape: []int{3, d}, Flax: "cond_type_embedding/embedding"})
 	} else {
 		plain("vector_in.in_layer", d, c.PooledDim)
 		plain("vector_in.out_layer", d, d)
@@ -109,7 +110,7 @@ func (m *Model) Params(layers int) []models.Param {
 	plain("txt_in.c_embedder.linear_1", d, c.TextDim)
 	plain("txt_in.c_embedder.linear_2", d, d)
 	for i := range refiners {
-		b := refiner(i)
+		b := refinerPrefix(i)
 		for _, n := range []string{"norm1", "norm2"} {
 			norm(b+n, d)
 		}
@@ -145,29 +146,33 @@ func (m *Model) Params(layers int) []models.Param {
 	plain("final_layer.linear", c.Patch[0]*c.Patch[1]*c.Patch[2]*c.Out, d)
 	plain("final_layer.adaLN_modulation.1", 2*d, d)
 	for i, leaf := range [2]string{".weight", ".bias"} { // diffusers has the scale before the shift
-		ps[len(ps)-2+i].Pieces = []graph.Piece{{Name: swapped + leaf, Of: 2 * d, Row: d, Rows: d}, {Name: swapped + leaf, Of: 2 * d, Rows: d}}
+		ps[len(ps)-2+i].Pieces = []graph.Piece{{Name: swappedModulation + leaf, Of: 2 * d, Row: d, Rows: d}, {Name: swappedModulation + leaf, Of: 2 * d, Rows: d}}
 	}
 	return ps
 }
 
-// timeWidth is how many sines and cosines a timestep makes.
+// timeWidth is the width of the sinusoidal embedding of a timestep.
 const timeWidth = 256
 
-// swapped is diffusers' final_layer.adaLN_modulation.1, halves the other way round.
-const swapped = "norm_out.linear"
+// swappedModulation is diffusers' name for final_layer.adaLN_modulation.1; it stores the two
+// halves in the opposite order.
+const swappedModulation = "norm_out.linear"
 
-// kinds has a row for each kind of rows of text: the text's, the letters', the image's.
-const kinds = "cond_type_embedding.weight"
+// kindTable has an embedding for each kind of rows in the text's stream: the text's, byT5's,
+// the image's.
+const kindTable = "cond_type_embedding.weight"
 
-func refiner(i int) string { return fmt.Sprintf("txt_in.individual_token_refiner.blocks.%d.", i) }
+// refinerPrefix begins the names of the parameters of refiner layer i.
+func refinerPrefix(i int) string { return fmt.Sprintf("txt_in.individual_token_refiner.blocks.%d.", i) }
 
-// layers is how many layers of either kind a request for the first n runs; 0 is all.
-func (m *Model) layers(n int) (double, single int) {
+// countLayers is the number of double and of single layers that a request for n layers of
+// each runs; 0 asks for all.
+func (m *Model) countLayers(n int) (double, single int) {
 	r := models.Request{Layers: n}
 	return r.Run(m.c.Double), r.Run(m.c.Single)
 }
 
-// flaxVision are the peer's names for what the release numbers.
+// flaxVision maps the numbers of the release's modules in vision_in to the peer's names.
 var flaxVision = map[string]string{"0": "ln_0", "1": "linear_1", "3": "linear_3", "4": "ln_4"}
 
 var flaxBlock = regexp.MustCompile(`^(double|single)_blocks\.(\d+)\.(.*)$`)
@@ -196,11 +201,11 @@ func flaxPath(module string) string {
 	return strings.Join(append([]string{top}, rest...), "/")
 }
 
-// Rules split what the peer splits, and every modulation, the refiner and the
-// embedders' large layers besides: README.md has the bytes.
+// Rules shard what the peer shards, and in addition every modulation, the refiner and the
+// large layers of the embedders, which the peer replicates: README.md lists the bytes saved.
 //
-// Column-parallel: q, k, v and the FFN's first layer, stacked or not, part by
-// part, and all modulations. Row-parallel: the projections back to the streams.
+// Column-parallel are q, k, v and the first layer of the FFN (part by part where they are
+// stacked) and all modulations. Row-parallel are the projections back to the streams.
 func (m *Model) Rules() sharding.Rules {
 	first, second, whole := sharding.NewSpec([]string{mesh.TP}), sharding.NewSpec(nil, []string{mesh.TP}), sharding.NewSpec()
 	d, ff := m.c.Dim, m.c.FFNDim()
@@ -245,12 +250,12 @@ func (m *Model) Rules() sharding.Rules {
 		rule("vision_in.proj.1.*", first),
 		rule("vision_in.proj.3.weight", second),
 		rule("vision_in.*", whole),
-		rule(kinds, whole),
+		rule(kindTable, whole),
 		rule("final_layer.linear.*", whole),
 	}
 }
 
-// Ignore is empty: releases carry nothing more.
+// Ignore is empty: releases contain no other tensors.
 func (m *Model) Ignore() []bystander.Kind { return nil }
 
 var diffusersNames = []struct {
@@ -298,12 +303,13 @@ var diffusersNames = []struct {
 	{regexp.MustCompile(`^image_embedder\.linear_1\.`), "vision_in.proj.1."},
 	{regexp.MustCompile(`^image_embedder\.linear_2\.`), "vision_in.proj.3."},
 	{regexp.MustCompile(`^image_embedder\.norm_out\.`), "vision_in.proj.4."},
-	{regexp.MustCompile(`^cond_type_embed\.weight$`), kinds},
+	{regexp.MustCompile(`^cond_type_embed\.weight$`), kindTable},
 	{regexp.MustCompile(`^x_embedder\.proj\.`), "img_in.proj."},
 	{regexp.MustCompile(`^proj_out\.`), "final_layer.linear."},
 }
 
-// Official translates diffusers' names; what it keeps apart becomes pieces.
+// Official translates diffusers' names. Matrices that diffusers keeps apart keep names of
+// their own, which Params lists as pieces.
 func (m *Model) Official(name string) string {
 	for _, d := range diffusersNames {
 		if d.match.MatchString(name) {

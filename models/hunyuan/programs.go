@@ -15,9 +15,10 @@ import (
 
 // build is one graph under construction.
 //
-// Shapes: B batch, S video tokens in (frame, row, column) order, Sp the same
-// padded for the split, T text tokens (of 1.5 with V of the image and G of the
-// text's letters before them: TT), D width, H heads, d head width, F the FFN's width.
+// Shapes: B batch, S video tokens in (frame, row, column) order, Sp the same padded so that
+// the sharded dim divides, T text tokens, TT all rows of the text's stream (in 1.5 V of the
+// image and G of byT5 come before the T), D width, H heads, d head width, F the FFN's hidden
+// width.
 type build struct {
 	*step.Step
 	c      Config
@@ -25,19 +26,19 @@ type build struct {
 	layout layout
 }
 
-// layout is how a request lies on a mesh.
+// layout says how the tensors of a request are sharded over a mesh.
 type layout struct {
 	step.Layout
 	text int // TT
 }
 
-func (m *Model) layout(on *mesh.Mesh, r models.Request) layout {
+func (m *Model) layOutRequest(on *mesh.Mesh, r models.Request) layout {
 	return layout{step.LayoutOf(on, r, m.c.Patch), r.Image + r.SecondText + r.Text}
 }
 
-// Graph builds the step: what of the text depends on it alone once a request,
-// the embedding of time, guidance and pooled text, the text's refiner, the
-// patches, the blocks of either kind, and the head.
+// Graph builds a step. The parts of the text's embedding that depend on the text alone run
+// once per request; the embedding of time, guidance and pooled text, the refiner, the patch
+// embedding, the blocks and the head run in every step.
 func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	if err := m.Check(on, r); err != nil {
 		return nil, err
@@ -52,56 +53,56 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &build{Step: base, c: m.c, r: r, layout: m.layout(on, r)}
+	s := &build{Step: base, c: m.c, r: r, layout: m.layOutRequest(on, r)}
 	s.Padded("video tokens", s.layout.Tokens, s.layout.Padded)
-	s.values()
-	double, single := m.layers(r.Layers)
-	err = s.Stages(double+single, func(first, last bool, layers sharding.Range) error { return s.stage(first, last, double, layers) })
+	s.declareValues()
+	double, single := m.countLayers(r.Layers)
+	err = s.Stages(double+single, func(first, last bool, layers sharding.Range) error { return s.buildStage(first, last, double, layers) })
 	if err != nil {
 		return nil, err
 	}
 	return s.Finish("out")
 }
 
-// stage builds the programs of one pipeline stage and their calls: of the layers,
-// the first double are of the first kind.
-func (s *build) stage(first, last bool, double int, layers sharding.Range) error {
+// buildStage builds the programs of one pipeline stage and their calls. Of all layers the
+// first double are double layers, the others single ones.
+func (s *build) buildStage(first, last bool, double int, layers sharding.Range) error {
 	define := []func() error{}
 	if first {
-		define = append(define, s.textOnce, s.vec, s.refiner, s.pre)
+		define = append(define, s.buildText, s.buildVec, s.buildRefiner, s.buildPre)
 		if s.c.Glyphs {
-			define = append(define, s.beside)
+			define = append(define, s.buildGlyphsAndImage)
 		}
 	}
 	if layers.Lo < double {
-		define = append(define, s.double)
+		define = append(define, s.buildDouble)
 	}
 	if layers.Hi > double {
-		define = append(define, s.single)
+		define = append(define, s.buildSingle)
 	}
 	if last {
-		define = append(define, s.post)
+		define = append(define, s.buildPost)
 	}
 	if err := step.Define(define...); err != nil {
 		return err
 	}
-	s.calls(first, last, double, layers)
+	s.addCalls(first, last, double, layers)
 	return nil
 }
 
-// values declares what the host provides and what calls hand on.
-func (s *build) values() {
+// declareValues declares the graph's inputs and the values that calls pass to each other.
+func (s *build) declareValues() {
 	c, l, b := s.c, s.layout, s.r.Batch
 	t := s.r.Text
 	s.Input(graph.Input{Name: "x", DType: dtype.F32, Shape: append([]int{b}, s.r.Latent...), Spec: l.Batch, Step: true})
 	s.Input(graph.Input{Name: "time", DType: dtype.F32, Shape: []int{b, timeWidth}, Spec: l.Batch, Step: true})
 	s.Input(graph.Input{Name: "context", DType: s.r.DType, Shape: []int{b, t, c.TextDim}, Spec: l.Batch})
-	// The text's rows as keys, and how much each counts in their mean.
+	// Which rows of the text are keys, and each row's weight in their mean.
 	s.Input(graph.Input{Name: "text_mask", DType: dtype.Bool, Shape: []int{b, 1, 1, t}, Spec: l.Batch})
 	s.Input(graph.Input{Name: "text_share", DType: dtype.F32, Shape: []int{b, t, 1}, Spec: l.Batch})
 	s.Input(graph.Input{Name: "key_mask", DType: dtype.Bool, Shape: []int{b, 1, 1, l.Tokens + l.text}, Spec: l.Batch})
 	if c.Glyphs {
-		s.besideValues()
+		s.declareGlyphsAndImage()
 	} else {
 		s.Input(graph.Input{Name: "pooled", DType: dtype.F32, Shape: []int{b, c.PooledDim}, Spec: l.Batch})
 	}
@@ -124,51 +125,57 @@ type programBuilder struct {
 	s *build
 }
 
-func (s *build) program(name, prefix string, define func(p *programBuilder)) error {
+func (s *build) buildProgram(name, prefix string, define func(p *programBuilder)) error {
 	return s.Build(name, prefix, func(p *step.Program) { define(&programBuilder{p, s}) })
 }
 
-// eps is that of every norm.
+// eps is the epsilon of every norm.
 const eps = 1e-6
 
-// two are two linear layers with SiLU between, in f32: x (B, n) to (B, D).
-func (p *programBuilder) two(first, second string, x spmd.Tensor) spmd.Tensor {
+// embedThroughSilu applies two linear layers with SiLU between them to x (B, n), in f32:
+// (B, D).
+func (p *programBuilder) embedThroughSilu(first, second string, x spmd.Tensor) spmd.Tensor {
 	return p.Precise(second, p.Silu(p.Precise(first, x, p.s.layout.Batch)), p.s.layout.Batch)
 }
 
-func (p *programBuilder) embedder(name string, table spmd.Tensor) spmd.Tensor {
-	return p.two(name+".mlp.0", name+".mlp.2", table)
+// embedSines embeds the sinusoidal table (B, timeWidth) of a timestep or of a guidance
+// scale: (B, D).
+func (p *programBuilder) embedSines(name string, table spmd.Tensor) spmd.Tensor {
+	return p.embedThroughSilu(name+".mlp.0", name+".mlp.2", table)
 }
 
-// textOnce embeds the text's rows (B, T, D) and the mean of the real ones (B, D).
-func (s *build) textOnce() error {
+// buildText projects the text's rows to (B, T, D), and embeds the mean of the real rows
+// (B, D).
+func (s *build) buildText() error {
 	batch := s.layout.Batch
-	return s.program("text", "", func(p *programBuilder) {
+	return s.buildProgram("text", "", func(p *programBuilder) {
 		x := p.Value("context")
 		mean := p.DropDim(p.Sum(p.Mul(p.Convert(x, dtype.F32), p.Value("text_share")), 1), 1)
-		p.Output("mean", p.two("txt_in.c_embedder.linear_1", "txt_in.c_embedder.linear_2", mean), "")
+		p.Output("mean", p.embedThroughSilu("txt_in.c_embedder.linear_1", "txt_in.c_embedder.linear_2", mean), "")
 		x = p.Reshard(p.Linear("txt_in.input_embedder", x, batch), batch, "text's stream gathered: a norm over its whole width follows")
 		p.Output("embedded", x, "")
 	})
 }
 
-// vec embeds what modulates the blocks: the time, the pooled text, the guidance.
-func (s *build) vec() error {
-	return s.program("vec", "", func(p *programBuilder) {
-		e := p.embedder("time_in", p.Value("time"))
+// buildVec embeds what modulates the blocks and adds it up: the time, the pooled text and
+// the guidance scale.
+func (s *build) buildVec() error {
+	return s.buildProgram("vec", "", func(p *programBuilder) {
+		e := p.embedSines("time_in", p.Value("time"))
 		if !s.c.Glyphs {
-			e = p.Add(e, p.two("vector_in.in_layer", "vector_in.out_layer", p.Value("pooled")))
+			e = p.Add(e, p.embedThroughSilu("vector_in.in_layer", "vector_in.out_layer", p.Value("pooled")))
 		}
 		if s.c.Guidance {
-			e = p.Add(e, p.embedder("guidance_in", p.Value("guidance")))
+			e = p.Add(e, p.embedSines("guidance_in", p.Value("guidance")))
 		}
 		p.Output("vec", e, "")
 	})
 }
 
-// modulations are the parts (B, 1, D) of linear layers on a vector e (B, D): part i of
-// layer k. They are gathered together.
-func (p *programBuilder) modulations(e spmd.Tensor, names ...string) func(k, i int) spmd.Tensor {
+// computeModulations applies linear layers to the vector e (B, D), and returns a function
+// that gives chunk i (B, 1, D) of layer k's result. All results are gathered in one
+// collective.
+func (p *programBuilder) computeModulations(e spmd.Tensor, names ...string) func(k, i int) spmd.Tensor {
 	e, d := p.Silu(e), p.s.c.Dim
 	all := make([]spmd.Tensor, len(names))
 	for i, n := range names {
@@ -178,37 +185,37 @@ func (p *programBuilder) modulations(e spmd.Tensor, names ...string) func(k, i i
 	return func(k, i int) spmd.Tensor { return p.Slice(p.Slice(joined, 1, k, k+1), 2, i*d, (i+1)*d) }
 }
 
-// heads views (B, S, D) as (B, S, H, d).
-func (p *programBuilder) heads(x spmd.Tensor) spmd.Tensor {
+// splitHeads views (B, S, D) as (B, S, H, d).
+func (p *programBuilder) splitHeads(x spmd.Tensor) spmd.Tensor {
 	return p.SplitDim(x, 2, p.s.c.Heads, p.s.c.HeadDim())
 }
 
-// refiner is one layer over the text alone, of whose rows those of padding are no
-// keys. The time and the text's mean decide how much each sublayer adds, so the
-// text is refined anew in every step.
-func (s *build) refiner() error {
+// buildRefiner builds a refiner layer, which attends over the text alone; keys that are
+// padding are masked. The gates of its sublayers depend on the time and on the text's mean,
+// so the text is refined anew in every step.
+func (s *build) buildRefiner() error {
 	l := s.layout
 	define := func(name string, first bool) error {
-		return s.program(name, refiner(0), func(p *programBuilder) {
+		return s.buildProgram(name, refinerPrefix(0), func(p *programBuilder) {
 			var x spmd.Tensor
 			if first {
 				x = p.Value("embedded")
 			} else {
-				x = p.Value(s.refined())
+				x = p.Value(s.refinedName())
 			}
-			gate := p.modulations(p.Value("refine"), "adaLN_modulation.1")
+			gate := p.computeModulations(p.Value("refine"), "adaLN_modulation.1")
 			h := p.Compute(p.Norm("norm1", x, eps))
 			qkv := p.Unstack(p.Compute(p.Linear("self_attn_qkv", h, l.Batch)), s.c.Dim, s.c.Dim, s.c.Dim)
 			mask := p.Value("text_mask")
-			y := attention.Attend(p.Builder, p.heads(qkv[0]), p.heads(qkv[1]), p.heads(qkv[2]), attention.Options{Mask: &mask})
+			y := attention.Attend(p.Builder, p.splitHeads(qkv[0]), p.splitHeads(qkv[1]), p.splitHeads(qkv[2]), attention.Options{Mask: &mask})
 			x = p.Add(x, p.Mul(p.Linear("self_attn_proj", p.MergeDims(y, 2, 2), l.Batch), gate(0, 0)))
 			h = p.Compute(p.Norm("norm2", x, eps))
-			p.Output(s.refined(), p.Add(x, p.Mul(p.FFN("mlp.fc1", "mlp.fc2", h, l.Batch, p.Silu), gate(0, 1))), "")
+			p.Output(s.refinedName(), p.Add(x, p.Mul(p.FFN("mlp.fc1", "mlp.fc2", h, l.Batch, p.Silu), gate(0, 1))), "")
 		})
 	}
 	s.Value("refine", step.Value{DType: dtype.F32, Shape: []int{s.r.Batch, s.c.Dim}, Spec: l.Batch})
-	err := s.program("refine", "", func(p *programBuilder) {
-		p.Output("refine", p.Add(p.embedder("txt_in.t_embedder", p.Value("time")), p.Value("mean")), "")
+	err := s.buildProgram("refine", "", func(p *programBuilder) {
+		p.Output("refine", p.Add(p.embedSines("txt_in.t_embedder", p.Value("time")), p.Value("mean")), "")
 	})
 	if err != nil {
 		return err
@@ -219,52 +226,54 @@ func (s *build) refiner() error {
 	return define("refiner", false)
 }
 
-// pre cuts latents into patches and embeds them: the video's stream (B, Sp, D).
-func (s *build) pre() error {
+// buildPre cuts the latents into patches and embeds them: the residual stream of the video
+// (B, Sp, D).
+func (s *build) buildPre() error {
 	l := s.layout
-	return s.program("pre", "", func(p *programBuilder) {
+	return s.buildProgram("pre", "", func(p *programBuilder) {
 		x := p.Patches(p.Value("x"), s.c.Patch, "ctyx")
 		if s.r.Image > 0 {
 			x = p.Concat(2, x, p.Patches(p.Value("y"), s.c.Patch, "ctyx"))
 		}
 		x = p.Compute(p.Reshard(p.PadTo(x, 1, l.Padded), l.Stream, "tokens cut over the mesh"))
-		// Without an image its channels are zero: their weights have no part.
+		// Without an image its channels would be zero, so their weights are left out.
 		w := p.Slice(p.Weight("img_in.proj.weight"), 1, 0, x.Dim(2))
 		y := p.Convert(p.Builder.Linear(x, w, x.DType), dtype.F32)
 		p.Output("video", p.Add(y, p.Weight("img_in.proj.bias")), "")
 	})
 }
 
-// modulated is norm(x) (1 + scale) + shift in the compute type, the video's
-// gathered over tp where its stream is split over it.
-func (p *programBuilder) modulated(x, shift, scale spmd.Tensor, to sharding.Spec) spmd.Tensor {
+// normAndModulate is norm(x) (1 + scale) + shift in the compute type. If the video's stream
+// is sharded over tp it is gathered, because column-parallel matmuls follow.
+func (p *programBuilder) normAndModulate(x, shift, scale spmd.Tensor, to sharding.Spec) spmd.Tensor {
 	y := p.Compute(p.Add(p.Mul(p.LayerNorm(x, eps), p.Shift(scale, 1)), shift))
 	return p.Reshard(y, to, "split stream gathered for column-parallel matmuls")
 }
 
-// parts are queries, keys and values of what a stream's stacked projection gave:
-// queries and keys normed head by head and, of the video, rotated.
-func (p *programBuilder) parts(q, k, v spmd.Tensor, norms string, video bool) attention.Parts {
+// attentionParts makes attention's operands from the projected q, k and v of a stream: q and
+// k are normed head by head, and rotated if they are the video's.
+func (p *programBuilder) attentionParts(q, k, v spmd.Tensor, norms string, video bool) attention.Parts {
 	c := p.s.c
 	normed := func(x spmd.Tensor, name string) spmd.Tensor {
-		y := p.RMSNorm(norms+name, p.heads(x), eps)
+		y := p.RMSNorm(norms+name, p.splitHeads(x), eps)
 		if !video {
 			return p.Compute(y)
 		}
 		return p.RopePairs(p.MergeDims(y, 2, 2), p.Value("rope_cos"), p.Value("rope_sin"), c.Heads, c.HeadDim())
 	}
-	return attention.Parts{Q: normed(q, "q_norm"), K: normed(k, "k_norm"), V: p.Compute(p.heads(v))}
+	return attention.Parts{Q: normed(q, "q_norm"), K: normed(k, "k_norm"), V: p.Compute(p.splitHeads(v))}
 }
 
-// joint attends over [video; text], of whose keys the text's padding is none.
-func (p *programBuilder) joint(video, text attention.Parts) (v, t spmd.Tensor) {
+// attendJointly attends over [video; text]. Keys of the text that are padding are masked.
+func (p *programBuilder) attendJointly(video, text attention.Parts) (v, t spmd.Tensor) {
 	mask := p.Value("key_mask")
 	t, v = attention.Joint(p.Builder, text, video, p.s.layout.Tokens, false, attention.Options{Mask: &mask})
 	return p.MergeDims(v, 2, 2), p.MergeDims(t, 2, 2)
 }
 
-// qkv are queries, keys and values (B, S, D) of layers that are stacked or, in 1.5, apart.
-func (p *programBuilder) qkv(name string, h spmd.Tensor) []spmd.Tensor {
+// projectQKV projects h to q, k and v (B, S, D). The three weights are stacked in one
+// matrix; in 1.5 they are separate.
+func (p *programBuilder) projectQKV(name string, h spmd.Tensor) []spmd.Tensor {
 	d, to := p.s.c.Dim, p.s.layout.Gathered
 	if !p.s.c.Glyphs {
 		return p.Unstack(p.Linear(name+"_qkv", h, to), d, d, d)
@@ -272,48 +281,50 @@ func (p *programBuilder) qkv(name string, h spmd.Tensor) []spmd.Tensor {
 	return []spmd.Tensor{p.Linear(name+"_q", h, to), p.Linear(name+"_k", h, to), p.Linear(name+"_v", h, to)}
 }
 
-// double is a layer whose streams have weights of their own. Both stay f32.
-func (s *build) double() error {
+// buildDouble builds a double layer, in which each stream has weights of its own. Both
+// residual streams stay f32.
+func (s *build) buildDouble() error {
 	l := s.layout
-	return s.program("double", "double_blocks.0.", func(p *programBuilder) {
+	return s.buildProgram("double", "double_blocks.0.", func(p *programBuilder) {
 		video, text := p.Value("video"), p.Value("text")
-		mod := p.modulations(p.Value("vec"), "img_mod.linear", "txt_mod.linear")
+		mod := p.computeModulations(p.Value("vec"), "img_mod.linear", "txt_mod.linear")
 		stacked := func(h spmd.Tensor, stream string, video bool) attention.Parts {
-			qkv := p.qkv(stream+"_attn", h)
-			return p.parts(qkv[0], qkv[1], qkv[2], stream+"_attn_", video)
+			qkv := p.projectQKV(stream+"_attn", h)
+			return p.attentionParts(qkv[0], qkv[1], qkv[2], stream+"_attn_", video)
 		}
-		va, ta := p.joint(stacked(p.modulated(video, mod(0, 0), mod(0, 1), l.Gathered), "img", true),
-			stacked(p.modulated(text, mod(1, 0), mod(1, 1), l.Batch), "txt", false))
+		va, ta := p.attendJointly(stacked(p.normAndModulate(video, mod(0, 0), mod(0, 1), l.Gathered), "img", true),
+			stacked(p.normAndModulate(text, mod(1, 0), mod(1, 1), l.Batch), "txt", false))
 		video = p.Add(video, p.Mul(mod(0, 2), p.Linear("img_attn_proj", va, l.Stream)))
 		text = p.Add(text, p.Mul(mod(1, 2), p.Linear("txt_attn_proj", ta, l.Batch)))
 
-		v, t := p.modulated(video, mod(0, 3), mod(0, 4), l.Gathered), p.modulated(text, mod(1, 3), mod(1, 4), l.Batch)
+		v, t := p.normAndModulate(video, mod(0, 3), mod(0, 4), l.Gathered), p.normAndModulate(text, mod(1, 3), mod(1, 4), l.Batch)
 		p.Output("video", p.Add(video, p.Mul(mod(0, 5), p.FFN("img_mlp.fc1", "img_mlp.fc2", v, l.Stream, p.GeluTanh))), "video")
 		p.Output("text", p.Add(text, p.Mul(mod(1, 5), p.FFN("txt_mlp.fc1", "txt_mlp.fc2", t, l.Batch, p.GeluTanh))), "text")
 	})
 }
 
-// single is a layer in which both streams share their weights. Its first matrix
-// stacks q, k, v and the FFN's first layer, its second takes attention's result
-// and the FFN's middle side by side: each part is a matmul of its own, so that
-// the wide middle exists for a block of rows only, and both sums are reduced as one.
-func (s *build) single() error {
+// buildSingle builds a single layer, in which both streams share their weights. linear1
+// stacks q, k, v and the first layer of the FFN; linear2 takes attention's result and the
+// FFN's hidden layer side by side. Each part is a matmul of its own here, so that the wide
+// hidden layer exists for a block of rows at a time only. The two partial sums of linear2
+// are added before one reduction.
+func (s *build) buildSingle() error {
 	c, l := s.c, s.layout
-	return s.program("single", "single_blocks.0.", func(p *programBuilder) {
+	return s.buildProgram("single", "single_blocks.0.", func(p *programBuilder) {
 		video, text := p.Value("video"), p.Value("text")
-		mod := p.modulations(p.Value("vec"), "modulation.linear")
+		mod := p.computeModulations(p.Value("vec"), "modulation.linear")
 		w, b := p.Weight("linear1.weight"), p.Weight("linear1.bias")
 		up := p.UnstackDim(w, 0, 3*c.Dim, c.FFNDim())
 		upBias := p.UnstackDim(b, 0, 3*c.Dim, c.FFNDim())
 		down := p.UnstackDim(p.Weight("linear2.weight"), 1, c.Dim, c.FFNDim())
 
-		v, t := p.modulated(video, mod(0, 0), mod(0, 1), l.Gathered), p.modulated(text, mod(0, 0), mod(0, 1), l.Batch)
+		v, t := p.normAndModulate(video, mod(0, 0), mod(0, 1), l.Gathered), p.normAndModulate(text, mod(0, 0), mod(0, 1), l.Batch)
 		stacked := func(h spmd.Tensor, video bool) attention.Parts {
 			y := p.Add(p.Convert(p.Builder.Linear(h, up[0], h.DType), dtype.F32), upBias[0])
 			qkv := p.Unstack(y, c.Dim, c.Dim, c.Dim)
-			return p.parts(qkv[0], qkv[1], qkv[2], "", video)
+			return p.attentionParts(qkv[0], qkv[1], qkv[2], "", video)
 		}
-		va, ta := p.joint(stacked(v, true), stacked(t, false))
+		va, ta := p.attendJointly(stacked(v, true), stacked(t, false))
 		back := func(x, h, attended spmd.Tensor, to sharding.Spec) spmd.Tensor {
 			y := p.MapRows(h, 1, p.Target().RowTile/s.r.Batch, func(h spmd.Tensor) spmd.Tensor {
 				h = p.Add(p.Convert(p.Builder.Linear(h, up[1], h.DType), dtype.F32), upBias[1])
@@ -330,19 +341,20 @@ func (s *build) single() error {
 	})
 }
 
-// post: the last norm and the projection, then tokens back to latents.
-func (s *build) post() error {
+// buildPost builds the head: the last norm, the projection, and the way back from tokens to
+// latents.
+func (s *build) buildPost() error {
 	l := s.layout
-	return s.program("post", "final_layer.", func(p *programBuilder) {
-		mod := p.modulations(p.Value("vec"), "adaLN_modulation.1")
+	return s.buildProgram("post", "final_layer.", func(p *programBuilder) {
+		mod := p.computeModulations(p.Value("vec"), "adaLN_modulation.1")
 		h := p.Add(p.Mul(p.LayerNorm(p.Value("video"), eps), p.Shift(mod(0, 1), 1)), mod(0, 0))
 		x := p.Linear("linear", p.Compute(h), l.Stream)
 		p.Output("out", p.Latents(x, l.Grid, s.c.Patch, "ctyx"), "")
 	})
 }
 
-// calls strings a stage's programs together.
-func (s *build) calls(first, last bool, double int, layers sharding.Range) {
+// addCalls adds the calls of a stage's programs, in the order in which they run.
+func (s *build) addCalls(first, last bool, double int, layers sharding.Range) {
 	b, d := s.r.Batch, s.c.Dim
 	trace := func(video, text string) map[int]graph.Traced {
 		return map[int]graph.Traced{0: {Name: video, Shape: []int{b, s.layout.Tokens, d}}, 1: {Name: text}}
@@ -351,16 +363,16 @@ func (s *build) calls(first, last bool, double int, layers sharding.Range) {
 		s.Call(graph.Call{Name: "text", Program: "text", Request: true}, "", 0)
 		s.Call(graph.Call{Name: "vec", Program: "vec", Trace: map[int]graph.Traced{0: {Name: "vec"}}}, "", 0)
 		s.Call(graph.Call{Name: "refine", Program: "refine"}, "", 0)
-		s.Call(graph.Call{Name: "refiner 0", Program: "refiner_0"}, refiner(0), 0)
+		s.Call(graph.Call{Name: "refiner 0", Program: "refiner_0"}, refinerPrefix(0), 0)
 		for i := 1; i < refiners; i++ {
 			c := graph.Call{Name: fmt.Sprintf("refiner %d", i), Program: "refiner"}
 			if i == refiners-1 {
 				c.Trace = map[int]graph.Traced{0: {Name: "text_refined"}}
 			}
-			s.Call(c, refiner(i), i)
+			s.Call(c, refinerPrefix(i), i)
 		}
 		if s.c.Glyphs {
-			s.besideCalls()
+			s.addGlyphAndImageCalls()
 		}
 		s.Call(graph.Call{Name: "pre", Program: "pre", Trace: step.Tokens("patch_embed", b, s.layout.Tokens, d)}, "", 0)
 	}

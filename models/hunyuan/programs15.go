@@ -7,29 +7,30 @@ import (
 	"weft/spmd"
 )
 
-// eps15 is that of the norms before and after the image's rows and before the letters'.
+// eps15 is the epsilon of the norms in the modules that embed the image's features and
+// byT5's rows.
 const eps15 = 1e-5
 
-// The rows of cond_type_embedding.
+// The rows of cond_type_embedding, one for each kind of rows in the text's stream.
 const (
 	kindText = iota
 	kindGlyphs
 	kindImage
 )
 
-// refined is the name of the refined text (B, T, D): in 1.5 other rows join it
-// before the layers.
-func (s *build) refined() string {
+// refinedName names the value that holds the refined text (B, T, D). It is the text's stream
+// itself, except in 1.5, where other rows join it before the blocks.
+func (s *build) refinedName() string {
 	if s.c.Glyphs {
 		return "refined"
 	}
 	return "text"
 }
 
-// besideValues declares what 1.5 reads beside video and text, and what is made of
-// it: the letters' rows, and of an image its rows and its latents with the
-// channel that says which frames they are.
-func (s *build) besideValues() {
+// declareGlyphsAndImage declares the inputs that 1.5 has besides video and text, and the
+// values that are computed from them: byT5's rows, the image's feature rows, and the image's
+// latents with the channel that marks the frames that it gives.
+func (s *build) declareGlyphsAndImage() {
 	c, r, l := s.c, s.r, s.layout
 	rows := func(name string, n, width int) {
 		s.Input(graph.Input{Name: name, DType: dtype.F32, Shape: []int{r.Batch, n, width}, Spec: l.Batch})
@@ -40,43 +41,44 @@ func (s *build) besideValues() {
 	}
 	if r.Image > 0 {
 		rows("vision", r.Image, c.VisionDim)
-		y := append([]int{r.Batch, c.wide() - c.In}, r.Latent[1:]...)
+		y := append([]int{r.Batch, c.embeddedChannels() - c.In}, r.Latent[1:]...)
 		s.Input(graph.Input{Name: "y", DType: dtype.F32, Shape: y, Spec: l.Batch})
 	}
 	s.Value("refined", step.Value{DType: dtype.F32, Shape: []int{r.Batch, r.Text, c.Dim}, Spec: l.Batch, Kind: step.Stream})
 }
 
-// ofKind adds to rows (B, n, D) what says of which kind they are.
-func (p *programBuilder) ofKind(x spmd.Tensor, kind int) spmd.Tensor {
-	return p.Add(x, p.DropDim(p.Slice(p.Weight(kinds), 0, kind, kind+1), 0))
+// addKindEmbedding adds the embedding of their kind to rows (B, n, D).
+func (p *programBuilder) addKindEmbedding(x spmd.Tensor, kind int) spmd.Tensor {
+	return p.Add(x, p.DropDim(p.Slice(p.Weight(kindTable), 0, kind, kind+1), 0))
 }
 
-// beside embeds the rows of letters and image, which depend on the request alone,
-// and lays the text's stream end to end, (B, V+G+T, D): no row of it has a position.
-func (s *build) beside() error {
+// buildGlyphsAndImage embeds the rows of byT5 and of the image, which depend on the request
+// alone, and concatenates them with the refined text to the text's stream (B, V+G+T, D). The
+// order is free, since no row of that stream has a position.
+func (s *build) buildGlyphsAndImage() error {
 	batch := s.layout.Batch
 	if s.r.SecondText > 0 {
-		err := s.program("byt5", "", func(p *programBuilder) {
+		err := s.buildProgram("byt5", "", func(p *programBuilder) {
 			h := p.Compute(p.Norm("byt5_in.layernorm", p.Value("byt5"), eps15))
 			h = p.Compute(p.Gelu(p.FFN("byt5_in.fc1", "byt5_in.fc2", h, batch, p.Gelu)))
 			x := p.Reshard(p.Linear("byt5_in.fc3", h, batch), batch, "letters' rows gathered: they join the text's stream")
-			p.Output("byt5_rows", p.ofKind(x, kindGlyphs), "")
+			p.Output("byt5_rows", p.addKindEmbedding(x, kindGlyphs), "")
 		})
 		if err != nil {
 			return err
 		}
 	}
 	if s.r.Image > 0 {
-		err := s.program("vision", "", func(p *programBuilder) {
+		err := s.buildProgram("vision", "", func(p *programBuilder) {
 			h := p.Compute(p.Norm("vision_in.proj.0", p.Value("vision"), eps15))
 			x := p.Norm("vision_in.proj.4", p.FFN("vision_in.proj.1", "vision_in.proj.3", h, batch, p.Gelu), eps15)
-			p.Output("vision_rows", p.ofKind(x, kindImage), "")
+			p.Output("vision_rows", p.addKindEmbedding(x, kindImage), "")
 		})
 		if err != nil {
 			return err
 		}
 	}
-	return s.program("join", "", func(p *programBuilder) {
+	return s.buildProgram("join", "", func(p *programBuilder) {
 		rows := []spmd.Tensor{}
 		if s.r.Image > 0 {
 			rows = append(rows, p.Value("vision_rows"))
@@ -84,13 +86,13 @@ func (s *build) beside() error {
 		if s.r.SecondText > 0 {
 			rows = append(rows, p.Value("byt5_rows"))
 		}
-		rows = append(rows, p.ofKind(p.Value("refined"), kindText))
+		rows = append(rows, p.addKindEmbedding(p.Value("refined"), kindText))
 		p.Output("text", p.Concat(1, rows...), "")
 	})
 }
 
-// besideCalls strings those programs together.
-func (s *build) besideCalls() {
+// addGlyphAndImageCalls adds the calls of the programs that buildGlyphsAndImage builds.
+func (s *build) addGlyphAndImageCalls() {
 	if s.r.SecondText > 0 {
 		s.Call(graph.Call{Name: "byt5", Program: "byt5", Request: true}, "", 0)
 	}

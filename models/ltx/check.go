@@ -9,8 +9,8 @@ import (
 	"weft/sharding"
 )
 
-// textLen is how many rows the text encoder pads a prompt to in LTX-Video's own
-// pipeline; a request may have any number.
+// textLen is the number of rows to which the text encoder of LTX-Video's own pipeline pads a
+// prompt. A request may have any number.
 const textLen = 256
 
 // Check reports every reason why a mesh cannot run a request.
@@ -26,12 +26,12 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	if err := l.Err(); err != nil {
 		return err
 	}
-	lay := m.layout(on, r)
+	lay := m.layOutRequest(on, r)
 	return models.CheckPadding(on, r, "tokens", lay.Tokens, lay.Padded)
 }
 
-// Resolve names the variants of the family that tensors give away where their
-// config does not.
+// Resolve refuses checkpoints of variants that only their tensors reveal: their config reads
+// like that of a model that this package runs.
 func (m *Model) Resolve(names []string) (models.Model, error) {
 	for _, n := range names {
 		variant := ""

@@ -2,7 +2,8 @@ package ltx
 
 import "weft/models"
 
-// Companions are T5 v1.1 and LTX-Video's autoencoder, and Gemma and LTX-2.5's own.
+// Companions are T5 v1.1 and LTX-Video's autoencoder or, for LTX-2.5, Gemma and its own
+// autoencoder.
 func (m *Model) Companions() models.Companions {
 	if m.c.Second {
 		return models.Companions{Text: "ltx2.5-gemma4-12b", Decoder: "ltx2.5-vae-conv"}

@@ -1,6 +1,6 @@
-// Package ltx is the diffusion transformer of LTX-Video (2B and 13B), the video
-// half of LTX-2.5's, and LTX-2.5's connector, which prepares its text. README.md
-// says what is special about them and which splits are legal.
+// Package ltx holds the diffusion transformers of LTX-Video (2B and 13B), the video half of
+// the one of LTX-2.5, and LTX-2.5's connector, which prepares its text. README.md says what
+// is special about them and which splits are legal.
 package ltx
 
 import (
@@ -10,29 +10,29 @@ import (
 	"weft/models"
 )
 
-// Config is a transformer of the family, in the words of the official releases,
-// whose single files hold it in their metadata, below "transformer".
+// Config is a transformer of the family, in the words of the official releases. They are
+// single files whose metadata holds it under the key "transformer".
 type Config struct {
 	Heads       int `json:"num_attention_heads"`
 	HeadDim     int `json:"attention_head_dim"`
 	InChannels  int `json:"in_channels"`
 	OutChannels int `json:"out_channels"`
 	Layers      int `json:"num_layers"`
-	CrossDim    int `json:"cross_attention_dim"` // of the text where it meets the video: the width
-	// CaptionChannels is the width of the text's embedding; 0 where it comes with
-	// CrossDim already (LTX-2.5, by its connector).
+	CrossDim    int `json:"cross_attention_dim"` // width of the text in cross-attention: that of the stream
+	// CaptionChannels is the width of the text's embedding. It is 0 for LTX-2.5, whose
+	// connector gives the text the width CrossDim already.
 	CaptionChannels int        `json:"caption_channels,omitempty"`
 	Theta           float64    `json:"positional_embedding_theta"`
 	MaxPos          [3]float64 `json:"positional_embedding_max_pos"` // seconds, pixels, pixels
 	TimeScale       float64    `json:"timestep_scale_multiplier"`
 	Eps             float64    `json:"norm_eps"`
-	// Causal: the first latent frame stands for one frame, not for eight.
+	// Causal says that the first latent frame stands for one frame, not for eight.
 	Causal bool `json:"causal_temporal_positioning"`
 
-	// What LTX-2.5 has besides. Second says that heads rotate by halves, at the
-	// middle of each patch.
+	// The remaining fields are LTX-2.5's. Second says that the two halves of a head
+	// rotate together, by the position of the middle of each patch.
 	Second bool `json:"use_middle_indices_grid,omitempty"`
-	// Precision of the rotary frequencies: "float64", or float32 throughout.
+	// Precision in which the rotary frequencies are computed: "float64", or else float32.
 	Precision  string `json:"frequencies_precision,omitempty"`
 	FFBias     bool   `json:"ff_bias"`
 	CrossAdaLN bool   `json:"cross_attention_adaln,omitempty"`
@@ -40,18 +40,18 @@ type Config struct {
 	Keyframes  bool   `json:"use_keyframes_abs_pos_embedding,omitempty"`
 }
 
-// Dim is the width of the stream.
+// Dim is the width of the residual stream.
 func (c Config) Dim() int { return c.Heads * c.HeadDim }
 
-// modulations is how many parts of the width a layer's modulation has.
-func (c Config) modulations() int {
+// modulationCount is the number of vectors (shifts, scales and gates) that modulate a layer.
+func (c Config) modulationCount() int {
 	if c.CrossAdaLN {
 		return 9
 	}
 	return 6
 }
 
-// qkEps is that of the norms of queries and keys.
+// qkEps is the epsilon of the norms of queries and keys.
 func (c Config) qkEps() float64 {
 	if c.Second {
 		return c.Eps
@@ -62,12 +62,12 @@ func (c Config) qkEps() float64 {
 // timeDim is the width of the timestep's sinusoidal embedding.
 const timeDim = 256
 
-// defaults are what configurations leave out.
+// defaults are the values of keys that configurations may leave out.
 var defaults = Config{InChannels: 128, OutChannels: 128, Theta: 10000, MaxPos: [3]float64{20, 2048, 2048}, TimeScale: 1000, Eps: 1e-6, FFBias: true}
 
-// section is the part of a configuration that describes the transformer: an
-// official single file has others' beside it.
-func section(r *models.ConfigReader) *models.ConfigReader {
+// transformerSection is the part of a configuration that describes the transformer. The
+// configuration of an official single file has other models' parts beside it.
+func transformerSection(r *models.ConfigReader) *models.ConfigReader {
 	t := r.Object("transformer")
 	if t == nil {
 		return r
@@ -76,9 +76,10 @@ func section(r *models.ConfigReader) *models.ConfigReader {
 	return t
 }
 
-// parse reads either publisher's configuration and refuses what the programs do not do.
-func parse(r *models.ConfigReader) Config {
-	r = section(r)
+// parseConfig reads either publisher's configuration. It refuses settings that the programs
+// do not implement.
+func parseConfig(r *models.ConfigReader) Config {
+	r = transformerSection(r)
 	d := defaults
 	class, rope := r.String("_class_name", ""), r.String("rope_type", "")
 	c := Config{
@@ -143,7 +144,8 @@ const (
 	connectorPrefix = "video_embeddings_connector."
 )
 
-func detect(c map[string]any) bool {
+// detectConfig says whether a configuration describes a transformer of this family.
+func detectConfig(c map[string]any) bool {
 	if t, ok := c["transformer"].(map[string]any); ok {
 		c = t
 	}
@@ -153,7 +155,8 @@ func detect(c map[string]any) bool {
 	return slices.Contains([]string{officialClass, secondClass, diffusersClass}, class) || class == "" && theta && cross
 }
 
-func preset(change func(c *Config)) json.RawMessage {
+// makePreset encodes a changed copy of the 13B configuration as a preset.
+func makePreset(change func(c *Config)) json.RawMessage {
 	c := defaults
 	c.Heads, c.HeadDim, c.Layers, c.CrossDim, c.CaptionChannels = 32, 128, 48, 4096, 4096
 	change(&c)
@@ -161,17 +164,18 @@ func preset(change func(c *Config)) json.RawMessage {
 }
 
 var presets = map[string]json.RawMessage{
-	"ltx-video-2b":  preset(func(c *Config) { c.HeadDim, c.Layers, c.CrossDim = 64, 28, 2048 }),
-	"ltx-video-13b": preset(func(c *Config) { c.Causal = true }),
-	"ltx2.5-22b": preset(func(c *Config) {
+	"ltx-video-2b":  makePreset(func(c *Config) { c.HeadDim, c.Layers, c.CrossDim = 64, 28, 2048 }),
+	"ltx-video-13b": makePreset(func(c *Config) { c.Causal = true }),
+	"ltx2.5-22b": makePreset(func(c *Config) {
 		c.Causal, c.Second, c.CaptionChannels, c.Precision = true, true, 0, "float64"
 		c.FFBias, c.CrossAdaLN, c.Gated, c.Keyframes = false, true, true, true
 	}),
 }
 
-// nameOf is the preset that c is, however it counts time, or the kind of model.
+// nameOf is the name of the preset with the configuration c, whether or not its positions
+// are causal, or else of the kind of model.
 func nameOf(c Config) string {
-	name := models.PresetName(presets, parse, func(p Config) bool {
+	name := models.PresetName(presets, parseConfig, func(p Config) bool {
 		p.Causal = c.Causal
 		return p == c
 	})
@@ -188,10 +192,10 @@ func init() {
 	models.Register(models.Family{
 		Name:    "ltx",
 		Presets: presets,
-		Detect:  detect,
+		Detect:  detectConfig,
 		New: func(name string, r *models.ConfigReader) models.Model {
-			c := parse(r)
-			return &Model{name: nameOf(c), c: c, timeGiven: name == "" && (section(r).Has("causal_temporal_positioning") || section(r).String("_class_name", "") != diffusersClass)}
+			c := parseConfig(r)
+			return &Model{name: nameOf(c), c: c, timeGiven: name == "" && (transformerSection(r).Has("causal_temporal_positioning") || transformerSection(r).String("_class_name", "") != diffusersClass)}
 		},
 	})
 }

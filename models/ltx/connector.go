@@ -17,8 +17,8 @@ import (
 	"weft/tensor"
 )
 
-// ConnectorConfig is LTX-2.5's connector, in the words of the transformer's own
-// configuration, which describes both.
+// ConnectorConfig is LTX-2.5's connector, in the words of the transformer's configuration,
+// which describes both.
 type ConnectorConfig struct {
 	Class     string     `json:"_class_name"`
 	Heads     int        `json:"connector_num_attention_heads"`
@@ -33,8 +33,8 @@ type ConnectorConfig struct {
 	Eps       float64    `json:"norm_eps"`
 }
 
-// Connector is a transformer over the rows of a text: rows of padding give way to
-// learned registers, and its result is what LTX-2.5 attends to.
+// Connector is a transformer over the rows of a text. It replaces rows of padding by learned
+// registers; LTX-2.5 attends to its result.
 type Connector struct {
 	name string
 	c    ConnectorConfig
@@ -47,7 +47,7 @@ var connectorDefaults = ConnectorConfig{Class: connectorClass, Heads: 32, HeadDi
 const connectorPreset = "ltx2.5-connector"
 
 func parseConnector(r *models.ConfigReader) ConnectorConfig {
-	r = section(r)
+	r = transformerSection(r)
 	d := connectorDefaults
 	c := ConnectorConfig{
 		Class: r.String("_class_name", d.Class), Heads: r.Int("connector_num_attention_heads", d.Heads, models.HeadBound),
@@ -58,7 +58,7 @@ func parseConnector(r *models.ConfigReader) ConnectorConfig {
 		Theta: r.Float("positional_embedding_theta", d.Theta, models.ThetaSpan), Precision: r.String("frequencies_precision", ""),
 		Eps: r.Float("norm_eps", d.Eps, models.SmallSpan),
 	}
-	r.Beside("") // the transformer's, of whose configuration this is a part
+	r.Beside("") // the other keys are the transformer's
 	r.Multiply("connector_num_attention_heads x connector_attention_head_dim", models.WidthBound, c.Heads, c.HeadDim)
 	r.MultipleOf("connector_attention_head_dim", c.HeadDim, 2, "rotary positions turn halves of a head")
 	return c
@@ -87,7 +87,7 @@ func (m *Connector) Name() string { return m.name }
 // Config is a ConnectorConfig.
 func (m *Connector) Config() any { return m.c }
 
-// Params lists the parameters as they are named within the transformer's file.
+// Params lists the parameters under the names that they have in the transformer's file.
 func (m *Connector) Params(layers int) []models.Param {
 	c, d := m.c, m.c.dim()
 	if layers <= 0 || layers > c.Layers {
@@ -97,27 +97,28 @@ func (m *Connector) Params(layers int) []models.Param {
 	if c.Gated {
 		gates = c.Heads
 	}
-	var t table
-	t.vector(connectorPrefix+"learnable_registers", "learnable_registers", c.Registers, d)
+	var t paramTable
+	t.addVector(connectorPrefix+"learnable_registers", "learnable_registers", c.Registers, d)
 	for i := range layers {
 		b, flax := fmt.Sprintf("%stransformer_1d_blocks.%d.", connectorPrefix, i), fmt.Sprintf("transformer_1d_blocks_%d/", i)
-		t.attention(b+"attn1", flax+"attn1", d, gates)
-		t.ffn(b+"ff", flax+"ff", d, c.FFBias)
+		t.addAttention(b+"attn1", flax+"attn1", d, gates)
+		t.addFFN(b+"ff", flax+"ff", d, c.FFBias)
 	}
 	return t.ps
 }
 
-// Rules split blocks as the transformer's.
+// Rules shard the blocks in the same way as the transformer's.
 func (m *Connector) Rules() sharding.Rules {
-	return append(blockRules(connectorPrefix+"transformer_1d_blocks.*"), rule(connectorPrefix+"learnable_registers", whole))
+	return append(blockRules(connectorPrefix+"transformer_1d_blocks.*"), newRule(connectorPrefix+"learnable_registers", whole))
 }
 
-// Ignore is the transformer, in whose file the connector lies.
+// Ignore covers the transformer, since the connector's weights are part of its file.
 func (m *Connector) Ignore() []bystander.Kind {
 	return []bystander.Kind{bystander.AudioHalf, bystander.Transformer}
 }
 
-// Official adds the transformer's name for the connector where its weights lie alone.
+// Official adds the prefix that names have in the transformer's file to those of a file with
+// the connector alone.
 func (m *Connector) Official(name string) string {
 	if strings.HasPrefix(name, "transformer_1d_blocks.") || name == "learnable_registers" {
 		return connectorPrefix + name
@@ -131,23 +132,24 @@ func (m *Connector) Check(on *mesh.Mesh, r models.Request) error {
 	l.Add(models.CheckAxes(on, m.name))
 	l.Add(sharding.CheckHeads(m.c.Heads, on.Size(mesh.TP), on.Size(mesh.SP)))
 	l.Add(models.CheckRequest(on, r, m.c.Layers))
-	l.Add(models.CheckText(on, r, m.rows()))
+	l.Add(models.CheckText(on, r, m.defaultRows()))
 	if n := m.c.Registers; r.Text > 0 && r.Text%n != 0 {
 		l.Add(fault.New(models.ErrInputs, nil, "text of %d rows: %d registers fill whole multiples; nearest: %s", r.Text, n, models.Nearest(r.Text, n, 0)))
 	}
 	return l.Err()
 }
 
-// rows is how many a request has that does not say.
-func (m *Connector) rows() int { return sharding.RoundUp(textLen, m.c.Registers) }
+// defaultRows is the number of text rows of a request that gives none: textLen, rounded up
+// to a multiple of the registers.
+func (m *Connector) defaultRows() int { return sharding.RoundUp(textLen, m.c.Registers) }
 
-// Inputs names all that a forward looks at.
+// Inputs lists every input that a forward pass can read.
 func (*Connector) Inputs() []string {
 	return []string{"context", "context_mask"}
 }
 
-// Request reads batch and rows off context (B, L, D), which may come with
-// context_mask (B, L): its rows of zeros are padding.
+// Request reads batch and rows off context (B, L, D). context_mask (B, L) may come with it;
+// its zeros mark rows of padding.
 func (m *Connector) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
 	context, err := models.Need(m, inputs, "context", 3, []string{"context", "context_mask (if any)"})
 	if err != nil {
@@ -168,8 +170,8 @@ func (m *Connector) Request(inputs map[string]*tensor.Tensor) (models.Request, e
 	return r, l.Err()
 }
 
-// Example makes text of as many rows as there are registers, the last of all but
-// the first of the batch padding.
+// Example makes as many rows of text as there are registers. Each text of the batch has one
+// row of padding more than the one before.
 func (m *Connector) Example(batch int, _ []int, seed uint64) (map[string]*tensor.Tensor, error) {
 	rows := m.c.Registers
 	mask := tensor.New(dtype.F32, batch, rows)
@@ -204,7 +206,7 @@ func (m *Connector) Feed(g *graph.Graph, r models.Request, inputs map[string]*te
 		places[i] = []float64{float64(i)}
 	}
 	of := rotary{dim: m.c.dim(), heads: m.c.Heads, theta: m.c.Theta, max: m.c.MaxPos[:], halves: true, double: m.c.Precision == "float64"}
-	cos, sin := of.tables([][][]float64{places}, g.Input("rope_cos").Shape[1])
+	cos, sin := of.makeTables([][][]float64{places}, g.Input("rope_cos").Shape[1])
 	return map[string]*tensor.Tensor{"context": context, "real": real, "rope_cos": cos, "rope_sin": sin}, nil
 }
 

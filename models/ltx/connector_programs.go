@@ -13,8 +13,8 @@ import (
 	"weft/spmd"
 )
 
-// connecting is a connector's graph under construction.
-type connecting struct {
+// connectorBuild is a connector's graph under construction.
+type connectorBuild struct {
 	*step.Step
 	c      ConnectorConfig
 	layout models.TextLayout
@@ -30,10 +30,10 @@ func (m *Connector) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error)
 	if err != nil {
 		return nil, err
 	}
-	s := &connecting{Step: base, c: m.c, layout: r.TextLayout(on, m.rows()), batch: r.Batch}
+	s := &connectorBuild{Step: base, c: m.c, layout: r.TextLayout(on, m.defaultRows()), batch: r.Batch}
 	s.Padded("rows of text", s.layout.Tokens, s.layout.Padded)
-	s.values()
-	if err := s.Stages(r.Run(m.c.Layers), s.stage); err != nil {
+	s.declareValues()
+	if err := s.Stages(r.Run(m.c.Layers), s.buildStage); err != nil {
 		return nil, err
 	}
 	return s.Finish("out")
@@ -41,7 +41,7 @@ func (m *Connector) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error)
 
 var perVideo = sharding.NewSpec([]string{mesh.DP})
 
-func (s *connecting) values() {
+func (s *connectorBuild) declareValues() {
 	d, l := s.c.dim(), s.layout
 	s.Input(graph.Input{Name: "context", DType: dtype.F32, Shape: []int{s.batch, l.Tokens, d}, Spec: perVideo, Step: true})
 	s.Input(graph.Input{Name: "real", DType: dtype.F32, Shape: []int{s.batch, l.Tokens, 1}, Spec: perVideo, Step: true})
@@ -51,13 +51,13 @@ func (s *connecting) values() {
 	s.Value("rows", step.Value{DType: dtype.F32, Shape: []int{s.batch, l.Padded, d}, Spec: l.Stream, Kind: step.Stream})
 }
 
-func (s *connecting) stage(first, last bool, layers sharding.Range) error {
-	define := []func() error{s.block}
+func (s *connectorBuild) buildStage(first, last bool, layers sharding.Range) error {
+	define := []func() error{s.buildBlock}
 	if first {
-		define = append(define, s.pre)
+		define = append(define, s.buildPre)
 	}
 	if last {
-		define = append(define, s.post)
+		define = append(define, s.buildPost)
 	}
 	if err := step.Define(define...); err != nil {
 		return err
@@ -75,17 +75,16 @@ func (s *connecting) stage(first, last bool, layers sharding.Range) error {
 	return nil
 }
 
-func (s *connecting) program(name, prefix string, define func(p *programBuilder)) error {
+func (s *connectorBuild) buildProgram(name, prefix string, define func(p *programBuilder)) error {
 	c := s.c
 	return s.Build(name, prefix, func(p *step.Program) {
 		define(&programBuilder{Program: p, heads: c.Heads, headDim: c.HeadDim, eps: c.Eps, qkEps: c.Eps, gated: c.Gated, halves: true, stream: s.layout.Stream, gathered: s.layout.Gathered})
 	})
 }
 
-// pre puts registers in the place of padding, row i the one of number i modulo
-// their number.
-func (s *connecting) pre() error {
-	return s.program("pre", connectorPrefix, func(p *programBuilder) {
+// buildPre replaces rows of padding: row i by register i modulo the number of registers.
+func (s *connectorBuild) buildPre() error {
+	return s.buildProgram("pre", connectorPrefix, func(p *programBuilder) {
 		all := p.Concat(0, slices.Repeat([]spmd.Tensor{p.Weight("learnable_registers")}, s.layout.Tokens/s.c.Registers)...)
 		real := p.Value("real")
 		x := p.Add(p.Mul(p.Value("context"), real), p.Mul(all, p.Shift(p.Scale(real, -1), 1)))
@@ -93,19 +92,20 @@ func (s *connecting) pre() error {
 	})
 }
 
-// block is self-attention and an FFN, each of the stream normed without weights.
-func (s *connecting) block() error {
-	return s.program("block", connectorPrefix+"transformer_1d_blocks.0.", func(p *programBuilder) {
+// buildBlock builds a layer: self-attention and an FFN, each of which reads the stream
+// through a norm without weights.
+func (s *connectorBuild) buildBlock() error {
+	return s.buildProgram("block", connectorPrefix+"transformer_1d_blocks.0.", func(p *programBuilder) {
 		x := p.Value("rows")
-		x = p.Add(x, p.selfAttention("attn1", p.gather(p.rms(x)), s.layout.Tokens))
-		x = p.Add(x, p.feedForward(p.gather(p.rms(x))))
+		x = p.Add(x, p.selfAttention("attn1", p.gatherStream(p.normalizeRMS(x)), s.layout.Tokens))
+		x = p.Add(x, p.feedForward(p.gatherStream(p.normalizeRMS(x))))
 		p.Output("rows", x, "rows")
 	})
 }
 
-func (s *connecting) post() error {
-	return s.program("post", "", func(p *programBuilder) {
-		x := p.Reshard(p.rms(p.Value("rows")), perVideo, "rows gathered")
+func (s *connectorBuild) buildPost() error {
+	return s.buildProgram("post", "", func(p *programBuilder) {
+		x := p.Reshard(p.normalizeRMS(p.Value("rows")), perVideo, "rows gathered")
 		p.Output("out", p.Slice(x, 1, 0, s.layout.Tokens), "")
 	})
 }

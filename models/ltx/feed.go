@@ -15,8 +15,8 @@ import (
 	"weft/tensor"
 )
 
-// reads names the inputs of a step.
-func (m *Model) reads() []string {
+// stepInputNames lists the inputs of a step, for messages about missing ones.
+func (m *Model) stepInputNames() []string {
 	out := []string{"x", "coords", "t (or t_tokens)", "context", "context_mask (if any)"}
 	if m.c.CrossAdaLN {
 		out = append(out, "sigma")
@@ -27,20 +27,20 @@ func (m *Model) reads() []string {
 	return out
 }
 
-// Inputs names all that a forward looks at.
+// Inputs lists every input that a forward pass can read.
 func (*Model) Inputs() []string {
 	return []string{"x", "coords", "t", "t_tokens", "context", "context_mask", "sigma", "keyframes_mask"}
 }
 
-// Request reads batch and tokens off x (B, N, C), whose places are coords (B, 3, N):
-// seconds and pixels; LTX-2.5 has the beginning and end of each, (B, 3, N, 2). The
-// noise level is t (B,) in [0, 1], or t_tokens (B, N) for every token; LTX-2.5 reads
-// sigma (B,) besides. context (B, L, caption_channels) may come with context_mask
-// (B, L), and LTX-2.5's tokens with keyframes_mask (B, N, 1).
+// Request reads batch and tokens off x (B, N, C). coords (B, 3, N) are the tokens' positions
+// in seconds, pixels and pixels; for LTX-2.5 they have the start and the end of each token,
+// (B, 3, N, 2). The noise level is t (B,) in [0, 1], or t_tokens (B, N) with one for each
+// token; LTX-2.5 reads sigma (B,) besides. context (B, L, caption_channels) may come with
+// context_mask (B, L), and LTX-2.5's tokens with keyframes_mask (B, N, 1).
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
 	var l fault.List
 	need := func(name string, rank int) *tensor.Tensor {
-		t, err := models.Need(m, inputs, name, rank, m.reads())
+		t, err := models.Need(m, inputs, name, rank, m.stepInputNames())
 		l.Add(err)
 		return t
 	}
@@ -101,8 +101,8 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 	return r, nil
 }
 
-// Runs lists two steps where t and t_tokens are both given: with a noise level
-// for each video, and with one for every token.
+// Runs lists two steps if t and t_tokens are both given: one with a noise level for each
+// video, and one with a noise level for each token.
 func (m *Model) Runs(inputs map[string]*tensor.Tensor) []models.Variant {
 	if inputs["t"] == nil || inputs["t_tokens"] == nil {
 		return []models.Variant{{Inputs: inputs}}
@@ -113,8 +113,8 @@ func (m *Model) Runs(inputs map[string]*tensor.Tensor) []models.Variant {
 	return []models.Variant{{Inputs: one}, {Suffix: "_tokens_t", Inputs: each}}
 }
 
-// Example makes the inputs Request reads from a seed: tokens of a video, text
-// of 9 rows of which the last of all but the first video are masked.
+// Example makes the inputs that Request reads from a seed: the tokens of a video, and 9 rows
+// of text. Each video has one masked row of text more than the one before.
 func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tensor.Tensor, error) {
 	if latent == nil {
 		latent = []int{m.c.InChannels, 3, 3, 5}
@@ -129,7 +129,7 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 		shape = append(shape, 2)
 	}
 	coords, ends := tensor.New(dtype.F32, shape...), len(shape)-2
-	bounds := m.c.bounds(grid, m.fps(models.Request{}))
+	bounds := m.c.tokenBounds(grid, m.framesPerSecond(models.Request{}))
 	for i := range coords.Elements() {
 		end, token, axis := i%ends, i/ends%n, i/ends/n%3
 		step.Put(coords, i, bounds[end][token][axis])
@@ -170,11 +170,11 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 	if err := m.feedText(g, r, inputs["context"], mask, out); err != nil {
 		return nil, err
 	}
-	places, err := m.c.placesOf(inputs["coords"], g.Input("rope_cos").Shape[0])
+	places, err := m.c.readPlaces(inputs["coords"], g.Input("rope_cos").Shape[0])
 	if err != nil {
 		return nil, err
 	}
-	out["rope_cos"], out["rope_sin"] = m.c.rotary().tables(places, g.Input("rope_cos").Shape[1])
+	out["rope_cos"], out["rope_sin"] = m.c.newRotary().makeTables(places, g.Input("rope_cos").Shape[1])
 	if out["x"], err = inputs["x"].As(dtype.F32); err != nil {
 		return nil, err
 	}
@@ -182,13 +182,13 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 	if r.TokenTimes {
 		level = "t_tokens"
 	}
-	levels, err := m.levels(inputs[level])
+	levels, err := m.scaleNoiseLevels(inputs[level])
 	if err != nil {
 		return nil, err
 	}
 	step.FeedTimes(g, r, levels, out)
 	if m.c.CrossAdaLN {
-		if levels, err = m.levels(inputs["sigma"]); err != nil {
+		if levels, err = m.scaleNoiseLevels(inputs["sigma"]); err != nil {
 			return nil, err
 		}
 		out["sigma"] = step.TimeTable(levels, r.Batch, timeDim)
@@ -205,14 +205,15 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 	return out, nil
 }
 
-// levels are noise levels (B,) or (B, N) in the model's own measure.
-func (m *Model) levels(t *tensor.Tensor) ([]float32, error) {
+// scaleNoiseLevels converts noise levels (B,) or (B, N) in [0, 1] to the timesteps that the
+// model was trained on.
+func (m *Model) scaleNoiseLevels(t *tensor.Tensor) ([]float32, error) {
 	ts, err := t.Float32s()
 	return step.Scaled(ts, m.c.TimeScale), err
 }
 
-// feedText makes the context and the bias of its rows: those that the mask lacks
-// weigh nothing. Without a mask rows of zeros at the end are taken for padding.
+// feedText makes the context and the bias on attention's scores, which hides the rows that
+// the mask excludes. Without a mask, rows of zeros at the end are taken for padding.
 func (m *Model) feedText(g *graph.Graph, r models.Request, context *tensor.Tensor, mask []float32, out map[string]*tensor.Tensor) error {
 	name, rows := "context", g.Input("text_bias").Shape[3]
 	if m.c.CaptionChannels == 0 {
@@ -226,7 +227,7 @@ func (m *Model) feedText(g *graph.Graph, r models.Request, context *tensor.Tenso
 	if out[name], err = step.PadRows(context, rows, r.DType); err != nil {
 		return err
 	}
-	none := -10000.0 // LTX-Video's, and no more
+	none := -10000.0 // as LTX-Video's own code has it: not minus infinity
 	if m.c.Second {
 		none = spmd.NegInf
 	}
@@ -251,9 +252,9 @@ func (m *Model) feedText(g *graph.Graph, r models.Request, context *tensor.Tenso
 	return nil
 }
 
-// fps is how many frames of a video are a second: LTX-Video's and LTX-2.5's
-// own pipelines have 25 and 24 where nothing else is asked for.
-func (m *Model) fps(r models.Request) float64 {
+// framesPerSecond is the frame rate by which positions in seconds are computed. If a request
+// gives none it is 25 for LTX-Video and 24 for LTX-2.5, as in their own pipelines.
+func (m *Model) framesPerSecond(r models.Request) float64 {
 	switch {
 	case r.FPS > 0:
 		return r.FPS
@@ -263,23 +264,23 @@ func (m *Model) fps(r models.Request) float64 {
 	return 25
 }
 
-// FeedText makes what stays from step to step for a video of the request's
-// latents: the text, its rows of zeros at the end masked, and the positions.
+// FeedText makes the inputs that stay the same from step to step: the text, with its rows of
+// zeros at the end masked, and the rotary tables for the request's latents.
 func (m *Model) FeedText(g *graph.Graph, r models.Request, context *tensor.Tensor) (map[string]*tensor.Tensor, error) {
 	out := map[string]*tensor.Tensor{}
 	if err := m.feedText(g, r, context, nil, out); err != nil {
 		return nil, err
 	}
-	places := m.c.places(m.c.bounds(step.GridOf(r.Latent, [3]int{1, 1, 1}), m.fps(r)))
-	out["rope_cos"], out["rope_sin"] = m.c.rotary().tables([][][]float64{places}, g.Input("rope_cos").Shape[1])
+	places := m.c.tokenPlaces(m.c.tokenBounds(step.GridOf(r.Latent, [3]int{1, 1, 1}), m.framesPerSecond(r)))
+	out["rope_cos"], out["rope_sin"] = m.c.newRotary().makeTables([][][]float64{places}, g.Input("rope_cos").Shape[1])
 	if in := g.Input("keyframes"); in != nil {
 		out["keyframes"] = tensor.New(dtype.F32, in.Shape...)
 	}
 	return out, nil
 }
 
-// FeedStep makes the tokens of latents x (B, C, F, H, W) and the sines of the
-// timestep, which is 1000 times the noise level.
+// FeedStep makes the tokens of latents x (B, C, F, H, W) and the sinusoidal embedding of the
+// timestep t, which is 1000 times the noise level.
 func (m *Model) FeedStep(r models.Request, x *tensor.Tensor, t float64) (map[string]*tensor.Tensor, error) {
 	x, err := x.As(dtype.F32)
 	if err != nil {
@@ -301,13 +302,14 @@ func (m *Model) Velocity(r models.Request, out *tensor.Tensor) *tensor.Tensor {
 	return video.Transpose(0, 4, 1, 2, 3)
 }
 
-// LatentShape is (channels, frames, height, width) of the latent video: 32x32
-// pixels and 8 frames (the first alone) to one latent, which is one token.
+// LatentShape is (channels, frames, height, width) of the latents of a video. A latent
+// position, which is one token, stands for 32x32 pixels and 8 frames, the first one for a
+// single frame.
 func (m *Model) LatentShape(width, height, videoFrames int) ([]int, error) {
-	return models.LatentShape(width, height, videoFrames, m.c.InChannels, pixels, frames, [3]int{1, 1, 1})
+	return models.LatentShape(width, height, videoFrames, m.c.InChannels, pixelsPerLatent, framesPerLatent, [3]int{1, 1, 1})
 }
 
-// Like is the release with the same layers.
+// Like names the release that has the same layers.
 func (m *Model) Like() string {
 	switch {
 	case m.c.Second:
@@ -318,7 +320,7 @@ func (m *Model) Like() string {
 	return "ltx-video-2b"
 }
 
-// OwnSettings is how time is counted where the configuration says it.
+// OwnSettings says how time is counted, if the configuration says it.
 func (m *Model) OwnSettings() map[string]any {
 	if !m.timeGiven {
 		return nil
@@ -326,8 +328,8 @@ func (m *Model) OwnSettings() map[string]any {
 	return map[string]any{"time": map[bool]string{true: models.TimeCausal, false: models.TimeUniform}[m.c.Causal]}
 }
 
-// AsRelease counts time as the settings say, unless the configuration itself does:
-// diffusers' configurations are one text for releases that count it in two ways.
+// AsRelease counts time as the release's settings say, unless the configuration says it:
+// diffusers has one configuration for releases that count it in two ways.
 func (m *Model) AsRelease(s models.Settings) (models.Model, error) {
 	time, ok := s.Get("time")
 	causal := time.Value == models.TimeCausal

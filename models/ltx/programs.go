@@ -21,17 +21,18 @@ type build struct {
 	layout layout
 }
 
-// layout is how a request lies on a mesh.
+// layout says how the tensors of a request are sharded over a mesh.
 type layout struct {
 	step.Layout     // of patches of one token: N, Np
 	text        int // L
-	// times (B), (B, Np) or (B, Times) is what modulations have in front of D, modulation how they are held.
+	// times are the dims of modulations before D: (B), (B, Np) or (B, Times).
+	// modulation is their spec.
 	times      []int
 	modulation sharding.Spec
 	positions  int // B, or 1 where all videos have the same positions
 }
 
-func (m *Model) layout(on *mesh.Mesh, r models.Request) layout {
+func (m *Model) layOutRequest(on *mesh.Mesh, r models.Request) layout {
 	l := layout{Layout: step.LayoutOf(on, r, [3]int{1, 1, 1}), text: r.Text, positions: 1}
 	if l.text == 0 {
 		l.text = textLen
@@ -43,8 +44,8 @@ func (m *Model) layout(on *mesh.Mesh, r models.Request) layout {
 	return l
 }
 
-// Graph builds the step: the text once a request, the time and the patches,
-// every layer's block, and the way back to tokens of latents.
+// Graph builds a step: the text's embedding, which runs once per request, the embedding of
+// time and tokens, the block of every layer, and the head.
 func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	if err := m.Check(on, r); err != nil {
 		return nil, err
@@ -53,43 +54,43 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &build{Step: base, c: m.c, r: r, layout: m.layout(on, r)}
+	s := &build{Step: base, c: m.c, r: r, layout: m.layOutRequest(on, r)}
 	s.Padded("tokens", s.layout.Tokens, s.layout.Padded)
 	if m.c.Second {
 		s.Note("the video half of LTX-2.5: its audio half is not run")
 	}
-	s.values()
-	if err := s.Stages(r.Run(m.c.Layers), s.stage); err != nil {
+	s.declareValues()
+	if err := s.Stages(r.Run(m.c.Layers), s.buildStage); err != nil {
 		return nil, err
 	}
 	return s.Finish("out")
 }
 
-// stage builds the programs of one pipeline stage and their calls.
-func (s *build) stage(first, last bool, layers sharding.Range) error {
+// buildStage builds the programs of one pipeline stage and their calls.
+func (s *build) buildStage(first, last bool, layers sharding.Range) error {
 	define := []func() error{}
 	if first {
-		define = append(define, s.time, s.pre)
+		define = append(define, s.buildTime, s.buildPre)
 		if s.c.CaptionChannels > 0 {
-			define = append(define, s.text)
+			define = append(define, s.buildText)
 		}
 		if s.c.CrossAdaLN {
-			define = append(define, s.prompt)
+			define = append(define, s.buildPrompt)
 		}
 	}
-	define = append(define, s.textKV, s.block)
+	define = append(define, s.buildTextKV, s.buildBlock)
 	if last {
-		define = append(define, s.post)
+		define = append(define, s.buildPost)
 	}
 	if err := step.Define(define...); err != nil {
 		return err
 	}
-	s.calls(first, last, layers)
+	s.addCalls(first, last, layers)
 	return nil
 }
 
-// values declares what the host provides and what calls hand on.
-func (s *build) values() {
+// declareValues declares the graph's inputs and the values that calls pass to each other.
+func (s *build) declareValues() {
 	c, l, b, d := s.c, s.layout, s.r.Batch, s.c.Dim()
 	s.Input(graph.Input{Name: "x", DType: dtype.F32, Shape: []int{b, l.Tokens, c.InChannels}, Spec: l.Batch, Step: true})
 	s.TimeInputs(l.Layout, timeDim)
@@ -116,22 +117,23 @@ func (s *build) values() {
 	}
 	s.Value("tokens", step.Value{DType: dtype.F32, Shape: []int{b, l.Padded, d}, Spec: l.Stream, Kind: step.Stream})
 	s.Value("e", step.Value{DType: dtype.F32, Shape: append(slices.Clone(l.times), d), Spec: l.modulation})
-	s.Value("e0", step.Value{DType: dtype.F32, Shape: append(slices.Clone(l.times), c.modulations(), d), Spec: l.modulation})
+	s.Value("e0", step.Value{DType: dtype.F32, Shape: append(slices.Clone(l.times), c.modulationCount(), d), Spec: l.modulation})
 	for _, v := range []string{"text_k", "text_v"} {
 		s.Value(v, step.Value{DType: s.r.DType, Shape: []int{b, l.text, c.Heads, c.HeadDim}, Spec: sharding.NewSpec([]string{mesh.DP}, nil, []string{mesh.TP}), Kind: step.PerLayer})
 	}
 }
 
-func (s *build) program(name, prefix string, define func(p *programBuilder)) error {
+func (s *build) buildProgram(name, prefix string, define func(p *programBuilder)) error {
 	c, l := s.c, s.layout
 	return s.Build(name, prefix, func(p *step.Program) {
 		define(&programBuilder{Program: p, heads: c.Heads, headDim: c.HeadDim, eps: c.Eps, qkEps: c.qkEps(), gated: c.Gated, halves: c.Second, stream: l.Stream, gathered: l.Gathered})
 	})
 }
 
-// embedded is an AdaLN's embedding of a timestep's sines, and the parts that its
-// linear layer makes of it, in f32: (..., D) and (..., parts, D), held as to says.
-func (p *programBuilder) embedded(name string, time spmd.Tensor, parts int, to sharding.Spec) (e, mod spmd.Tensor) {
+// embedTimestep applies an AdaLN to the sinusoidal embedding of a timestep, in f32. It gives
+// the timestep's embedding e (..., D) and the parts of the modulation that a linear layer
+// makes from it (..., parts, D), both with the spec to.
+func (p *programBuilder) embedTimestep(name string, time spmd.Tensor, parts int, to sharding.Spec) (e, mod spmd.Tensor) {
 	rows := time.Spec
 	h := p.Silu(p.Precise(name+".emb.timestep_embedder.linear_1", time, rows))
 	e = p.Precise(name+".emb.timestep_embedder.linear_2", h, rows)
@@ -141,48 +143,48 @@ func (p *programBuilder) embedded(name string, time spmd.Tensor, parts int, to s
 	return p.Reshard(e, to, "held as the stream is"), p.SplitDim(mod, last, parts, mod.Dim(last)/parts)
 }
 
-// time makes of the timestep its embedding e and the modulations e0.
-func (s *build) time() error {
-	return s.program("time", "", func(p *programBuilder) {
-		e, e0 := p.embedded("adaln_single", p.Value("time"), s.c.modulations(), s.layout.modulation)
+// buildTime embeds the timestep, e, and makes the modulations of the layers from it, e0.
+func (s *build) buildTime() error {
+	return s.buildProgram("time", "", func(p *programBuilder) {
+		e, e0 := p.embedTimestep("adaln_single", p.Value("time"), s.c.modulationCount(), s.layout.modulation)
 		p.Output("e", e, "")
 		p.Output("e0", e0, "")
 	})
 }
 
-// prompt makes of the noise level the modulation of the text's rows: (B, 2, D).
-func (s *build) prompt() error {
-	return s.program("prompt", "", func(p *programBuilder) {
-		_, mod := p.embedded("prompt_adaln_single", p.Value("sigma"), 2, s.layout.Batch)
+// buildPrompt makes the modulation of the text's rows (B, 2, D) from the noise level.
+func (s *build) buildPrompt() error {
+	return s.buildProgram("prompt", "", func(p *programBuilder) {
+		_, mod := p.embedTimestep("prompt_adaln_single", p.Value("sigma"), 2, s.layout.Batch)
 		p.Output("prompt", mod, "")
 	})
 }
 
-// text embeds the context: (B, L, caption_channels) to (B, L, D).
-func (s *build) text() error {
-	return s.program("text", "", func(p *programBuilder) {
+// buildText embeds the context: (B, L, caption_channels) to (B, L, D).
+func (s *build) buildText() error {
+	return s.buildProgram("text", "", func(p *programBuilder) {
 		x := p.GeluTanh(p.Linear("caption_projection.linear_1", p.Value("context"), s.layout.Batch))
 		p.Output("text", p.Compute(p.Linear("caption_projection.linear_2", p.Compute(x), s.layout.Batch)), "")
 	})
 }
 
-// textKV makes a layer's keys and values of the text (B, L, H, d).
-func (s *build) textKV() error {
-	return s.program("text_kv", "transformer_blocks.0.", func(p *programBuilder) {
+// buildTextKV builds a layer's keys and values of the text (B, L, H, d).
+func (s *build) buildTextKV() error {
+	return s.buildProgram("text_kv", "transformer_blocks.0.", func(p *programBuilder) {
 		p.gathered = s.layout.Batch
 		x := p.Value("text")
 		if s.c.CrossAdaLN {
 			mod := p.Add(p.Value("prompt"), p.Weight("prompt_scale_shift_table"))
-			x = p.Compute(p.modulated(p.Convert(x, dtype.F32), p.Slice(mod, 1, 0, 1), p.Slice(mod, 1, 1, 2)))
+			x = p.Compute(p.scaleAndShift(p.Convert(x, dtype.F32), p.Slice(mod, 1, 0, 1), p.Slice(mod, 1, 1, 2)))
 		}
-		p.Output("text_k", p.split(p.Compute(p.normed("attn2", x, "k")[0])), "")
-		p.Output("text_v", p.split(p.Compute(p.Linear("attn2.to_v", x, s.layout.Batch))), "")
+		p.Output("text_k", p.splitHeads(p.Compute(p.projectNormed("attn2", x, "k")[0])), "")
+		p.Output("text_v", p.splitHeads(p.Compute(p.Linear("attn2.to_v", x, s.layout.Batch))), "")
 	})
 }
 
-// pre embeds the tokens: (B, Np, D).
-func (s *build) pre() error {
-	return s.program("pre", "", func(p *programBuilder) {
+// buildPre embeds the tokens: (B, Np, D).
+func (s *build) buildPre() error {
+	return s.buildProgram("pre", "", func(p *programBuilder) {
 		x := p.Reshard(p.PadTo(p.Value("x"), 1, s.layout.Padded), s.layout.Stream, "tokens cut over the mesh")
 		x = p.Linear("patchify_proj", p.Compute(x), s.layout.Stream)
 		if s.c.Keyframes {
@@ -192,10 +194,10 @@ func (s *build) pre() error {
 	})
 }
 
-// block is one layer: self-attention, cross-attention to the text, FFN. The
+// buildBlock builds a layer: self-attention, cross-attention to the text, FFN. The residual
 // stream stays f32.
-func (s *build) block() error {
-	return s.program("block", "transformer_blocks.0.", func(p *programBuilder) {
+func (s *build) buildBlock() error {
+	return s.buildProgram("block", "transformer_blocks.0.", func(p *programBuilder) {
 		x, e0, table := p.Value("tokens"), p.Value("e0"), p.Weight("scale_shift_table")
 		part := func(i int) spmd.Tensor {
 			learned := p.Slice(table, 0, i, i+1) // (1, D)
@@ -204,30 +206,31 @@ func (s *build) block() error {
 			}
 			return p.Add(p.Slice(e0, 1, i, i+1), learned)
 		}
-		h := p.gather(p.modulated(p.rms(x), part(0), part(1)))
+		h := p.gatherStream(p.scaleAndShift(p.normalizeRMS(x), part(0), part(1)))
 		x = p.Add(x, p.Mul(p.selfAttention("attn1", h, s.layout.Tokens), part(2)))
 
 		cross := func(h spmd.Tensor) spmd.Tensor {
-			return p.crossAttention("attn2", p.gather(h), p.Value("text_k"), p.Value("text_v"), p.Value("text_bias"))
+			return p.crossAttention("attn2", p.gatherStream(h), p.Value("text_k"), p.Value("text_v"), p.Value("text_bias"))
 		}
 		switch {
 		case s.c.CrossAdaLN:
-			x = p.Add(x, p.Mul(cross(p.modulated(p.rms(x), part(6), part(7))), part(8)))
+			x = p.Add(x, p.Mul(cross(p.scaleAndShift(p.normalizeRMS(x), part(6), part(7))), part(8)))
 		case s.c.Second:
-			x = p.Add(x, cross(p.rms(x)))
+			x = p.Add(x, cross(p.normalizeRMS(x)))
 		default:
 			x = p.Add(x, cross(x))
 		}
 
-		h = p.gather(p.modulated(p.rms(x), part(3), part(4)))
+		h = p.gatherStream(p.scaleAndShift(p.normalizeRMS(x), part(3), part(4)))
 		x = p.Add(x, p.Mul(p.feedForward(h), part(5)))
 		p.Output("tokens", x, "tokens")
 	})
 }
 
-// post: the last norm and the projection to tokens of latents (B, N, C).
-func (s *build) post() error {
-	return s.program("post", "", func(p *programBuilder) {
+// buildPost builds the head: the last norm and the projection to tokens of latents
+// (B, N, C).
+func (s *build) buildPost() error {
+	return s.buildProgram("post", "", func(p *programBuilder) {
 		x, e, table := p.Value("tokens"), p.Value("e"), p.Weight("scale_shift_table")
 		if s.r.TokenTimes {
 			e = p.OfTokens(e)
@@ -235,16 +238,17 @@ func (s *build) post() error {
 			e = p.ExpandDim(e, 1)
 		}
 		part := func(i int) spmd.Tensor { return p.Add(e, p.Slice(table, 0, i, i+1)) }
-		h := p.modulated(p.LayerNorm(x, s.c.Eps), part(0), part(1))
+		h := p.scaleAndShift(p.LayerNorm(x, s.c.Eps), part(0), part(1))
 		y := p.Linear("proj_out", p.Compute(h), s.layout.Stream)
 		y = p.Reshard(y, s.layout.Batch, "tokens gathered for the latents")
 		p.Output("out", p.Slice(y, 1, 0, s.layout.Tokens), "")
 	})
 }
 
-// calls strings a stage's programs together. Where the text's rows change with the
-// noise level a layer's keys are made when it comes, else once a request.
-func (s *build) calls(first, last bool, layers sharding.Range) {
+// addCalls adds the calls of a stage's programs, in the order in which they run. The text's
+// keys and values are computed once per request, unless the noise level modulates the text:
+// then each layer computes them in every step.
+func (s *build) addCalls(first, last bool, layers sharding.Range) {
 	b, n, d := s.r.Batch, s.layout.Tokens, s.c.Dim()
 	tokens := func(name string) map[int]graph.Traced { return step.Tokens(name, b, n, d) }
 	time := map[int]graph.Traced{0: {Name: "time_embed"}, 1: {Name: "time_mod"}}
@@ -253,7 +257,7 @@ func (s *build) calls(first, last bool, layers sharding.Range) {
 		time = nil
 	case s.r.TokenTimes:
 		time[0] = tokens("time_embed")[0]
-		time[1] = graph.Traced{Name: "time_mod", Shape: []int{b, n, s.c.modulations(), d}}
+		time[1] = graph.Traced{Name: "time_mod", Shape: []int{b, n, s.c.modulationCount(), d}}
 	}
 	textKV := func(i int) {
 		s.Call(graph.Call{Name: fmt.Sprintf("text_kv %d", i), Program: "text_kv", Request: !s.c.CrossAdaLN}, fmt.Sprintf("transformer_blocks.%d.", i), i)

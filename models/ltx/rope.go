@@ -8,27 +8,29 @@ import (
 	"weft/tensor"
 )
 
-// rotary are tables over the whole width, not one head's.
+// rotary describes rotary tables over the whole width, unlike other models' tables over the
+// width of one head.
 type rotary struct {
 	dim, heads int
 	theta      float64
-	max        []float64 // of each axis of a place: its share is what turns
-	halves     bool      // a head's halves turn, in place of neighbouring channels
-	double     bool      // bands are rounded to float32 once, not at every step
+	max        []float64 // the largest position along each axis: angles are by position/max
+	halves     bool      // channels i and i+d/2 of a head rotate together, not neighbouring ones
+	double     bool      // frequencies are rounded to float32 once, not after every operation
 }
 
-// tables are the cosines and sines (parts, padded, dim) of the places of tokens
-// (parts, tokens, axes); rows past the last are zero. Of dim/2 angles the last are,
-// for each of dim/2/axes bands b and each axis, pi/2 theta^(b/(bands-1)) (2 share - 1); the
-// first, where the division leaves some over, are 0. Neighbouring channels have one
-// angle, the sine with the sign of its place; or else both halves of head h have
-// the h-th part of the angles.
-func (r rotary) tables(places [][][]float64, padded int) (cos, sin *tensor.Tensor) {
+// makeTables computes cosines and sines (parts, padded, dim) for the positions of tokens
+// (parts, tokens, axes). Rows past the last token are zero. A token has dim/2 angles. Each
+// of n = dim/2/axes frequencies, counted from b = 0, gives one angle for each axis, in this
+// order: pi/2 theta^(b/(n-1)) (2 position/max - 1). If axes does not divide dim/2, angles of
+// 0 come first. Each angle belongs to two neighbouring channels, whose sines have opposite
+// signs. With halves the angles are dealt to the heads in order, and both halves of a head
+// have the same ones.
+func (r rotary) makeTables(places [][][]float64, padded int) (cos, sin *tensor.Tensor) {
 	axes, pairs := len(r.max), r.dim/2
 	bands := pairs / axes
 	zeros := pairs - bands*axes
-	// The models were trained on float32 angles of up to 15708, whose rounding
-	// shows in the result: it is repeated here.
+	// The models were trained with float32 angles of up to 15708. Their rounding
+	// changes the result noticeably, so it is reproduced here.
 	band := make([]float32, bands)
 	for b := range band {
 		at := float64(b) / float64(max(1, bands-1))
@@ -37,7 +39,7 @@ func (r rotary) tables(places [][][]float64, padded int) (cos, sin *tensor.Tenso
 			band[b] = float32(math.Pow(r.theta, float64(float32(at)))) * (math.Pi / 2)
 		}
 	}
-	// A video has few places along each axis.
+	// A video has few positions along each axis, so the angles of each are computed once.
 	type turn struct{ cos, sin []float64 }
 	known := make([]map[float64]turn, axes)
 	turns := func(axis int, place float64) turn {
@@ -85,19 +87,19 @@ func (r rotary) tables(places [][][]float64, padded int) (cos, sin *tensor.Tenso
 	return cos, sin
 }
 
-// The VAE's latents: so many pixels along either side, so many frames.
+// A latent position of the VAE stands for so many pixels along either side and so many frames.
 const (
-	pixels = 32
-	frames = 8
+	pixelsPerLatent = 32
+	framesPerLatent = 8
 )
 
-// bounds are where the tokens of a grid begin and end (start, end by token and
-// axis), in seconds and pixels, with fps frames a second.
-func (c Config) bounds(g step.Grid, fps float64) [2][][]float64 {
+// tokenBounds are the start and the end of each token of a grid (2, token, axis), in
+// seconds, pixels and pixels, at fps frames per second.
+func (c Config) tokenBounds(g step.Grid, fps float64) [2][][]float64 {
 	second := func(latent int) float64 {
-		f := float64(latent * frames)
+		f := float64(latent * framesPerLatent)
 		if c.Causal {
-			f = max(0, f+1-frames)
+			f = max(0, f+1-framesPerLatent)
 		}
 		return f / fps
 	}
@@ -106,7 +108,7 @@ func (c Config) bounds(g step.Grid, fps float64) [2][][]float64 {
 		for y := range g.Rows {
 			for x := range g.Cols {
 				for end := range 2 {
-					out[end] = append(out[end], []float64{second(f + end), float64((y + end) * pixels), float64((x + end) * pixels)})
+					out[end] = append(out[end], []float64{second(f + end), float64((y + end) * pixelsPerLatent), float64((x + end) * pixelsPerLatent)})
 				}
 			}
 		}
@@ -114,8 +116,9 @@ func (c Config) bounds(g step.Grid, fps float64) [2][][]float64 {
 	return out
 }
 
-// places are what positions are made of: the beginning of each token, or its middle.
-func (c Config) places(bounds [2][][]float64) [][]float64 {
+// tokenPlaces are the positions that rotary angles are computed from: the start of each
+// token or, in LTX-2.5, its middle.
+func (c Config) tokenPlaces(bounds [2][][]float64) [][]float64 {
 	if !c.Second {
 		return bounds[0]
 	}
@@ -128,8 +131,8 @@ func (c Config) places(bounds [2][][]float64) [][]float64 {
 	return out
 }
 
-// placesOf reads places off coords (B, 3, N), or (B, 3, N, 2) with beginnings and ends.
-func (c Config) placesOf(coords *tensor.Tensor, batch int) ([][][]float64, error) {
+// readPlaces reads positions from coords: (B, 3, N), or (B, 3, N, 2) with starts and ends.
+func (c Config) readPlaces(coords *tensor.Tensor, batch int) ([][][]float64, error) {
 	fs, err := coords.Float32s()
 	if err != nil {
 		return nil, err
@@ -147,11 +150,12 @@ func (c Config) placesOf(coords *tensor.Tensor, batch int) ([][][]float64, error
 				bounds[end] = append(bounds[end], place)
 			}
 		}
-		out[b] = c.places(bounds)
+		out[b] = c.tokenPlaces(bounds)
 	}
 	return out, nil
 }
 
-func (c Config) rotary() rotary {
+// newRotary describes the rotary tables of the transformer.
+func (c Config) newRotary() rotary {
 	return rotary{dim: c.Dim(), heads: c.Heads, theta: c.Theta, max: c.MaxPos[:], halves: c.Second, double: c.Precision == "float64"}
 }

@@ -10,9 +10,9 @@ import (
 	"weft/tensor"
 )
 
-// Feed makes what a generator's Feed does of x, the input times (timesteps, which
-// feed makes the time path's inputs of: FeedTimes, or a model's own), a text and, where
-// the model reads any, its conditions.
+// Feed implements a generator's Feed. It makes x, the inputs of the text, the inputs of the
+// time path (feed makes them from the timesteps, which the input named times holds:
+// FeedTimes, or a model's own function) and those of the conditions, if the model reads any.
 func Feed(m models.Generator, g *graph.Graph, r models.Request, inputs map[string]*tensor.Tensor, times, text string,
 	feed func(g *graph.Graph, r models.Request, ts []float32, to map[string]*tensor.Tensor)) (map[string]*tensor.Tensor, error) {
 	ts, err := inputs[times].Float32s()
@@ -37,7 +37,8 @@ func Feed(m models.Generator, g *graph.Graph, r models.Request, inputs map[strin
 	return out, nil
 }
 
-// Scaled are timesteps in a model's own measure: times by.
+// Scaled multiplies timesteps by a factor, to convert them to the range that a model was
+// trained on.
 func Scaled(ts []float32, by float64) []float32 {
 	out := make([]float32, len(ts))
 	for i, t := range ts {
@@ -46,7 +47,8 @@ func Scaled(ts []float32, by float64) []float32 {
 	return out
 }
 
-// FeedStep makes x and, of one timestep for the whole batch, its sines.
+// FeedStep makes x and the sinusoidal embedding of one timestep, the same for the whole
+// batch.
 func FeedStep(r models.Request, x *tensor.Tensor, t float64, table func(ts []float32) *tensor.Tensor) (map[string]*tensor.Tensor, error) {
 	x, err := x.As(dtype.F32)
 	if err != nil {

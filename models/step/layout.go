@@ -6,18 +6,19 @@ import (
 	"weft/sharding"
 )
 
-// Layout is how a video's tokens lie on a mesh: S of them in (frame, row, column)
-// order, Sp the same padded for the split.
+// Layout says how a video's tokens are sharded over a mesh: S tokens in (frame, row, column)
+// order, padded to Sp so that the sharded dim divides.
 type Layout struct {
 	Grid           Grid
 	Tokens, Padded int // S, Sp
-	// Batch is how what belongs to a whole video is held, a text's stream (B, T, D)
-	// among it. Stream is how the residual stream (B, Sp, D) is held between blocks,
-	// over sp and, where it is asked for, tp; Gathered how a matmul's operand is: over sp alone.
+	// Batch is the spec of values that belong to a whole video, such as the text's
+	// stream (B, T, D): sharded over dp. Stream is the spec of the residual stream
+	// (B, Sp, D) between blocks, whose tokens are sharded over sp and, on request, tp.
+	// Gathered is that of a matmul's operand, whose tokens are sharded over sp alone.
 	Batch, Stream, Gathered sharding.Spec
 }
 
-// LayoutOf lays a request's video out.
+// LayoutOf is the layout of a request's video.
 func LayoutOf(on *mesh.Mesh, r models.Request, patch [3]int) Layout {
 	axes := []string{mesh.SP}
 	if r.SplitResidual {

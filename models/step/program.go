@@ -11,16 +11,16 @@ import (
 	"weft/spmd"
 )
 
-// Program is a spmd.Builder with a step's weights and values at hand.
+// Program is a spmd.Builder that knows a step's weights and values by name.
 type Program struct {
 	*spmd.Builder
 	Step   *Step
-	prefix string                 // of weights: "blocks.0." for a block
-	inputs map[string]spmd.Tensor // declared so far: what is used twice is one input
+	prefix string                 // before the names of weights: "blocks.0." in a block
+	inputs map[string]spmd.Tensor // the inputs declared so far, so that none is declared twice
 }
 
-// Build defines a program. Its weights' names are prefix and what Weight is
-// given: the first layer's stand for every layer's.
+// Build defines a program. prefix is put before the names that Weight is given. A program
+// that all layers share is defined with the first layer's prefix.
 func (s *Step) Build(name, prefix string, define func(p *Program)) error {
 	prog, err := spmd.Build(name, s.Mesh, func(b *spmd.Builder) { define(&Program{b, s, prefix, map[string]spmd.Tensor{}}) }, spmd.WithTarget(s.Request.Target))
 	if err != nil {
@@ -30,7 +30,7 @@ func (s *Step) Build(name, prefix string, define func(p *Program)) error {
 	return nil
 }
 
-// Define runs the definitions of programs in order, up to the first that fails.
+// Define runs functions that define programs, in order, and stops at the first error.
 func Define(programs ...func() error) error {
 	for _, define := range programs {
 		if err := define(); err != nil {
@@ -43,28 +43,30 @@ func Define(programs ...func() error) error {
 // Has says whether there is a weight of this name.
 func (p *Program) Has(name string) bool { return p.Step.Has(p.prefix + name) }
 
-// Weight declares the parameter prefix+name as the input "name". What fsdp keeps
-// in shares is gathered here, just before its use.
+// Weight declares the parameter prefix+name as the input "name". If fsdp shards it at rest
+// it is gathered here, just before its use.
 func (p *Program) Weight(name string) spmd.Tensor {
-	at, ok := p.Step.rest[p.prefix+name]
+	at, ok := p.Step.weightIndex[p.prefix+name]
 	if !ok {
 		panic("step: no parameter " + p.prefix + name)
 	}
 	w := &p.Step.Graph.Weights[at]
-	t := p.input(name, w.DType, w.Shape, w.Spec)
+	t := p.declareInput(name, w.DType, w.Shape, w.Spec)
 	return p.Reshard(t, p.Step.specs[w.Name].Spec, "fsdp: gathered just in time")
 }
 
-// Value declares a value that was declared to the step.
+// Value declares a value of the step as an input of the program.
 func (p *Program) Value(name string) spmd.Tensor {
 	v, ok := p.Step.values[name]
 	if !ok {
 		panic("step: no value " + name)
 	}
-	return p.input(name, v.DType, v.Shape, v.Spec)
+	return p.declareInput(name, v.DType, v.Shape, v.Spec)
 }
 
-func (p *Program) input(name string, d dtype.DType, shape []int, spec sharding.Spec) spmd.Tensor {
+// declareInput declares an input, or returns the one that was declared under this name
+// before.
+func (p *Program) declareInput(name string, d dtype.DType, shape []int, spec sharding.Spec) spmd.Tensor {
 	t, ok := p.inputs[name]
 	if !ok {
 		t = p.Input(name, d, shape, spec)
@@ -73,39 +75,41 @@ func (p *Program) input(name string, d dtype.DType, shape []int, spec sharding.S
 	return t
 }
 
-// Compute rounds to the type matmuls run in.
+// Compute rounds x to the compute type, in which matmuls run.
 func (p *Program) Compute(x spmd.Tensor) spmd.Tensor { return p.Convert(x, p.Step.Request.DType) }
 
-// Linear is x W^T + b in f32, b where the model has one; x is in the compute
-// type. A row-parallel sum is reduced into the layout to, in the compute type,
-// before its bias.
+// Linear is x W^T + b in f32; b is added if the model has one. x is in the compute type. The
+// partial sums of a row-parallel weight are reduced in the compute type, to the spec to,
+// before the bias is added.
 func (p *Program) Linear(name string, x spmd.Tensor, to sharding.Spec) spmd.Tensor {
 	w := p.Weight(name + ".weight")
-	return p.biased(name, p.reduced(name, p.Builder.Linear(x, w, x.DType), to))
+	return p.addBias(name, p.reducePartial(name, p.Builder.Linear(x, w, x.DType), to))
 }
 
-func (p *Program) reduced(name string, y spmd.Tensor, to sharding.Spec) spmd.Tensor {
+// reducePartial reduces y to the spec to if it is a partial sum, and converts it to f32.
+func (p *Program) reducePartial(name string, y spmd.Tensor, to sharding.Spec) spmd.Tensor {
 	if len(y.Spec.Partial()) > 0 {
 		y = p.Reshard(y, to, "sum of the row-parallel "+name)
 	}
 	return p.Convert(y, dtype.F32)
 }
 
-func (p *Program) biased(name string, y spmd.Tensor) spmd.Tensor {
+// addBias adds the bias name.bias to y, if the model has one.
+func (p *Program) addBias(name string, y spmd.Tensor) spmd.Tensor {
 	if p.Has(name + ".bias") {
 		y = p.Add(y, p.Weight(name+".bias"))
 	}
 	return y
 }
 
-// Unstack takes the results of matrices that are stacked in one, of these sizes
-// in order, out of what Linear gives for all: of each a device holds its part. The
-// weight's rule says so, by a layout.
+// Unstack splits the result of Linear for matrices that are stacked in one weight into the
+// results of each. sizes are their numbers of rows, in order. Each device holds a part of
+// every matrix: the rule of the weight says so, by a layout.
 func (p *Program) Unstack(x spmd.Tensor, sizes ...int) []spmd.Tensor {
 	return p.UnstackDim(x, x.Rank()-1, sizes...)
 }
 
-// UnstackDim does the same along a dim, of weights as well.
+// UnstackDim does the same along any dim; x may also be a weight.
 func (p *Program) UnstackDim(x spmd.Tensor, dim int, sizes ...int) []spmd.Tensor {
 	all := p.Local(x)
 	n := x.Dim(dim) / all.Shape[dim]
@@ -119,13 +123,14 @@ func (p *Program) UnstackDim(x spmd.Tensor, dim int, sizes ...int) []spmd.Tensor
 	return out
 }
 
-// Precise is Linear for few rows, in f32 accuracy whatever the weights' type.
-// With bf16 weights x is cut into three bf16 terms whose sum is x to f32
-// accuracy and whose products are exact: cheaper than widening the weights.
+// Precise is Linear for few rows, accurate to f32 whatever the type of the weights. With
+// bf16 weights, x is written as the sum of three bf16 terms, which is accurate to f32 and
+// whose products with the weights are exact. That is cheaper than converting the weights to
+// f32.
 func (p *Program) Precise(name string, x spmd.Tensor, to sharding.Spec) spmd.Tensor {
 	w := p.Weight(name + ".weight")
 	if w.DType == dtype.F32 {
-		return p.biased(name, p.reduced(name, p.Builder.Linear(x, w, dtype.F32), to))
+		return p.addBias(name, p.reducePartial(name, p.Builder.Linear(x, w, dtype.F32), to))
 	}
 	var sum *spmd.Tensor
 	for range 3 {
@@ -137,24 +142,26 @@ func (p *Program) Precise(name string, x spmd.Tensor, to sharding.Spec) spmd.Ten
 		}
 		sum = &y
 	}
-	return p.biased(name, p.reduced(name, *sum, to))
+	return p.addBias(name, p.reducePartial(name, *sum, to))
 }
 
-// FFN is act between the linear layers up and down, the middle in f32 before
-// act. Where the target cuts matmuls the wide middle exists for a block of rows
-// only. x (B, S, in) is in the compute type, the result (B, S, out) in f32.
+// FFN applies the linear layer up, act in f32, and the linear layer down. If the target cuts
+// matmuls into blocks of rows, the wide hidden layer exists for one block at a time only. x
+// (B, S, in) is in the compute type, the result (B, S, out) in f32.
 func (p *Program) FFN(up, down string, x spmd.Tensor, to sharding.Spec, act func(spmd.Tensor) spmd.Tensor) spmd.Tensor {
-	return p.ffn([]string{up}, down, x, to, func(h []spmd.Tensor) spmd.Tensor { return act(h[0]) })
+	return p.feedForward([]string{up}, down, x, to, func(h []spmd.Tensor) spmd.Tensor { return act(h[0]) })
 }
 
-// GatedFFN is FFN with two layers up whose results are multiplied, act over that of gate.
+// GatedFFN is FFN with two layers in place of up: the result of gate goes through act and is
+// multiplied by that of up.
 func (p *Program) GatedFFN(gate, up, down string, x spmd.Tensor, to sharding.Spec, act func(spmd.Tensor) spmd.Tensor) spmd.Tensor {
-	return p.ffn([]string{gate, up}, down, x, to, func(h []spmd.Tensor) spmd.Tensor { return p.Mul(act(h[0]), h[1]) })
+	return p.feedForward([]string{gate, up}, down, x, to, func(h []spmd.Tensor) spmd.Tensor { return p.Mul(act(h[0]), h[1]) })
 }
 
-// ffn makes one middle of what the layers ups give.
-func (p *Program) ffn(ups []string, down string, x spmd.Tensor, to sharding.Spec, middle func([]spmd.Tensor) spmd.Tensor) spmd.Tensor {
-	for _, up := range ups { // declared outside of the blocks of rows
+// feedForward is FFN with any number of layers ups, whose results middle combines to the
+// hidden layer.
+func (p *Program) feedForward(ups []string, down string, x spmd.Tensor, to sharding.Spec, middle func([]spmd.Tensor) spmd.Tensor) spmd.Tensor {
+	for _, up := range ups { // declared before the loop over blocks of rows
 		p.Weight(up + ".weight")
 		if p.Has(up + ".bias") {
 			p.Weight(up + ".bias")
@@ -165,27 +172,26 @@ func (p *Program) ffn(ups []string, down string, x spmd.Tensor, to sharding.Spec
 	y := p.MapRows(x, 1, p.Target().RowTile/max(1, r.Batch), func(x spmd.Tensor) spmd.Tensor {
 		h := make([]spmd.Tensor, len(ups))
 		for i, up := range ups {
-			h[i] = p.biased(up, p.Convert(p.Builder.Linear(x, p.Weight(up+".weight"), x.DType), dtype.F32))
+			h[i] = p.addBias(up, p.Convert(p.Builder.Linear(x, p.Weight(up+".weight"), x.DType), dtype.F32))
 		}
 		return p.Builder.Linear(p.Compute(middle(h)), w, r.DType)
 	})
-	return p.biased(down, p.reduced(down, y, to))
+	return p.addBias(down, p.reducePartial(down, y, to))
 }
 
-// RopePairs rotates pairs of neighbouring channels of x (B, S, H d) by tables
-// (S, d) and views the result as (B, S, H, d): out[2i] = x[2i] cos_i - x[2i+1]
-// sin_i, out[2i+1] = x[2i+1] cos_i + x[2i] sin_i. The tables have each angle
-// twice, the sine with the sign of its place.
+// RopePairs rotates pairs of neighbouring channels of x (B, S, H d) by tables (S, d) and
+// views the result as (B, S, H, d): out[2i] = x[2i] cos_i - x[2i+1] sin_i, out[2i+1] =
+// x[2i+1] cos_i + x[2i] sin_i. The tables are as RotaryPairs makes them.
 func (p *Program) RopePairs(x, cos, sin spmd.Tensor, heads, headDim int) spmd.Tensor {
-	return p.turned(x, p.SwapPairs(x), cos, sin, heads, headDim)
+	return p.rotateChannels(x, p.SwapPairs(x), cos, sin, heads, headDim)
 }
 
-// turned is x cos + swapped sin in the compute type, viewed as (B, S, H, d).
-func (p *Program) turned(x, swapped, cos, sin spmd.Tensor, heads, headDim int) spmd.Tensor {
+// rotateChannels is x cos + swapped sin in the compute type, viewed as (B, S, H, d).
+func (p *Program) rotateChannels(x, swapped, cos, sin spmd.Tensor, heads, headDim int) spmd.Tensor {
 	if p.Target().Chip != "" {
-		// A table that is broadcast over heads and flattened is written twice, in another
-		// layout first: 173 MB of temporaries more at 32,768 tokens and 10 heads. Laid end
-		// to end it is written once.
+		// XLA writes a table that is broadcast over heads and then flattened twice, first in
+		// another layout: 173 MB of temporaries more at 32,768 tokens and 10 heads. A
+		// concatenation is written once.
 		tile := func(t spmd.Tensor) spmd.Tensor {
 			of := make([]spmd.Local, p.Local(x).Shape[2]/headDim)
 			for i := range of {
@@ -201,12 +207,13 @@ func (p *Program) turned(x, swapped, cos, sin spmd.Tensor, heads, headDim int) s
 	return p.Compute(p.Add(p.Mul(view(x), cos), p.Mul(view(swapped), sin)))
 }
 
-// RotatedNorms projects x by the linear layers names, normalises each over its
-// whole width by the weight of norms, and rotates it as RopePairs does: (B, S, H, d)
-// in the compute type. Channels change places as the projection gives them, in the
-// compute type and before their bias, and the norm's factor, the bias's and the weight's
-// channels follow: what is moved is then half as large as after the norm, where
-// one layer of Wan2.1-14B on v4, 32,768 tokens over tp=4, held 1 GB of it at once.
+// RotatedNorms applies the linear layers names to x, normalises each result over its whole
+// width with the weights of norms, and rotates it as RopePairs does: (B, S, H, d) in the
+// compute type. Neighbouring channels are swapped right behind the projection, in the
+// compute type and before the bias; the norm's factor and the swapped bias and weight are
+// applied to them afterwards. The swapped copy is then half as large as one made after the
+// norm. That one took 1 GB at once in a layer of Wan2.1-14B on v4, with 32,768 tokens over
+// tp=4.
 func (p *Program) RotatedNorms(x, cos, sin spmd.Tensor, names, norms []string, heads, headDim int, eps float64) []spmd.Tensor {
 	type projection struct{ y, bias, weight spmd.Tensor }
 	ps, fs := make([]projection, len(names)), make([]spmd.Tensor, len(names))
@@ -220,14 +227,14 @@ func (p *Program) RotatedNorms(x, cos, sin spmd.Tensor, names, norms []string, h
 		q := ps[i]
 		normed := func(x, weight spmd.Tensor) spmd.Tensor { return p.Mul(p.Mul(x, r), weight) }
 		swapped := p.Add(p.Convert(p.SwapPairs(q.y), dtype.F32), p.SwapPairs(q.bias))
-		out[i] = p.turned(normed(fs[i], q.weight), normed(swapped, p.SwapPairs(q.weight)), cos, sin, heads, headDim)
+		out[i] = p.rotateChannels(normed(fs[i], q.weight), normed(swapped, p.SwapPairs(q.weight)), cos, sin, heads, headDim)
 	}
 	return out
 }
 
-// SwapPairs exchanges each two neighbouring channels, the last dim of x. They are
-// fetched by rotating the channels one place either way, which crosses a
-// device's part, of an even number of channels, only where it is not used.
+// SwapPairs exchanges each two neighbouring channels in the last dim of x. It selects
+// between two copies whose channels are shifted by one either way. Each device shifts its
+// own channels: their number is even, so the one that wraps around is never selected.
 func (p *Program) SwapPairs(x spmd.Tensor) spmd.Tensor {
 	local := p.Local(x)
 	last := len(local.Shape) - 1
@@ -239,13 +246,13 @@ func (p *Program) SwapPairs(x spmd.Tensor) spmd.Tensor {
 	return p.Global(p.LSelect(even, left, right), x.Shape, x.Spec)
 }
 
-// Norm is a LayerNorm over the last dim with the weights name.weight and name.bias.
+// Norm is a LayerNorm over the last dim with the weight name.weight and the bias name.bias.
 func (p *Program) Norm(name string, x spmd.Tensor, eps float64) spmd.Tensor {
 	return p.Add(p.Mul(p.LayerNorm(x, eps), p.Weight(name+".weight")), p.Weight(name+".bias"))
 }
 
-// Tokens traces output 0 of a call under a name; shape is the value's own
-// without padding.
+// Tokens traces output 0 of a call under a name. shape is the shape of the value without
+// padding.
 func Tokens(name string, shape ...int) map[int]graph.Traced {
 	return map[int]graph.Traced{0: {Name: name, Shape: shape}}
 }

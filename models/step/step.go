@@ -1,6 +1,6 @@
-// Package step is what families build their graphs with: a model's parameters
-// as inputs of programs, the values that flow between them, and the calls that
-// bind both. What a model computes is the family's own.
+// Package step has the pieces that families build their graphs with: a model's parameters as
+// inputs of programs, the values that flow between programs, and the calls that bind both.
+// What is computed is up to the family.
 package step
 
 import (
@@ -16,21 +16,21 @@ import (
 	"weft/strategy"
 )
 
-// Kind is how a value is named from call to call.
+// Kind says how a value is named from call to call.
 type Kind int
 
 // The kinds of values.
 const (
-	// Once is made by one call: the text's embedding.
+	// Once values are made by one call, such as the text's embedding.
 	Once Kind = iota
-	// Stream has a new name after every call that makes it, "tokens.0" the first
-	// time; a call reads the newest.
+	// Stream values get a new name from every call that makes them, "tokens.0" the
+	// first time. A call reads the newest.
 	Stream
-	// PerLayer is made and read once a layer: "text_k.3".
+	// PerLayer values are made and read once in each layer: "text_k.3".
 	PerLayer
 )
 
-// Value is what calls hand on.
+// Value is a value that calls pass to each other.
 type Value struct {
 	DType dtype.DType
 	Shape []int
@@ -40,23 +40,23 @@ type Value struct {
 
 // Step is one graph under construction.
 type Step struct {
-	// Mesh has the devices of the pipeline stage under construction.
+	// Mesh holds the devices of the pipeline stage under construction.
 	Mesh    *mesh.Mesh
 	Request models.Request
 	Graph   *graph.Graph
 
-	specs  map[string]sharding.Assigned // as the programs use weights
-	rest   map[string]int               // where in Graph.Weights they are, as kept between uses
-	values map[string]Value
-	made   map[string]int // of each stream, how often it was made
-	// The stage under construction: its number, and what its programs' names end in.
+	specs       map[string]sharding.Assigned // how programs use the weights
+	weightIndex map[string]int               // each weight's index in Graph.Weights, which has it as it is kept at rest
+	values      map[string]Value
+	made        map[string]int // how often each Stream value was made
+	// at is the number of the stage under construction, suffix ends the names of its programs.
 	at     int
 	suffix string
 }
 
-// New starts the graph of a request: the parameters of the layers it runs, each
-// with its spec and, where fsdp shares it out, its share at rest. The request
-// must have passed the model's Check.
+// New starts the graph of a request with the parameters of the layers that it runs. Each
+// parameter has its spec and, if fsdp shards it, its shard at rest. The request must have
+// passed the model's Check.
 func New(m models.Model, on *mesh.Mesh, r models.Request) (*Step, error) {
 	params := m.Params(r.Layers)
 	assigned, err := models.SpecsOf(m, on, params)
@@ -64,7 +64,7 @@ func New(m models.Model, on *mesh.Mesh, r models.Request) (*Step, error) {
 		return nil, err
 	}
 	s := &Step{Mesh: on, Request: r, Graph: &graph.Graph{Mesh: on, Programs: map[string]*program.Program{}},
-		specs: make(map[string]sharding.Assigned, len(params)), rest: make(map[string]int, len(params)), values: map[string]Value{}, made: map[string]int{}}
+		specs: make(map[string]sharding.Assigned, len(params)), weightIndex: make(map[string]int, len(params)), values: map[string]Value{}, made: map[string]int{}}
 	s.Graph.Weights = make([]graph.Weight, 0, len(params))
 	for i, p := range params {
 		s.specs[p.Name] = assigned[i]
@@ -81,7 +81,7 @@ func New(m models.Model, on *mesh.Mesh, r models.Request) (*Step, error) {
 		if layout := assigned[i].Layout; len(layout.Parts) > 0 {
 			w.Layout = layout
 		} else {
-			s.repeat(&w, layout)
+			s.repeatHeads(&w, layout)
 		}
 		s.Graph.Weights = append(s.Graph.Weights, w)
 	}
@@ -91,15 +91,16 @@ func New(m models.Model, on *mesh.Mesh, r models.Request) (*Step, error) {
 	}
 	s.Graph.Notes = append(s.Graph.Notes, notes...)
 	for i := range s.Graph.Weights {
-		s.rest[s.Graph.Weights[i].Name] = i
+		s.weightIndex[s.Graph.Weights[i].Name] = i
 	}
 	return s, nil
 }
 
-// repeat gives a parameter whose rows are heads, fewer than the devices they are
-// split over, a copy of each head for the neighbouring devices that share it: to
-// the programs copies are heads like any other (field report A02).
-func (s *Step) repeat(w *graph.Weight, layout sharding.Layout) {
+// repeatHeads handles a parameter whose rows are heads, sharded over more devices than there
+// are heads. Neighbouring devices share a head then, and each holds a copy of it. The
+// programs see as many heads as there are copies, so they need no case of their own for
+// this.
+func (s *Step) repeatHeads(w *graph.Weight, layout sharding.Layout) {
 	axes := w.Spec.Dim(0)
 	parts := s.Mesh.Size(axes...)
 	if len(axes) == 0 || len(layout.Heads) != 1 || layout.Heads[0] == 0 || layout.Dim != 0 || parts <= layout.Heads[0] {
@@ -114,12 +115,12 @@ func (s *Step) repeat(w *graph.Weight, layout sharding.Layout) {
 	}
 }
 
-// Note adds what a reader of the plan must know.
+// Note adds a sentence that a reader of the plan must know.
 func (s *Step) Note(format string, args ...any) {
 	s.Graph.Notes = append(s.Graph.Notes, fmt.Sprintf(format, args...))
 }
 
-// Padded notes that tokens were padded for the split, if they were.
+// Padded notes that tokens were padded so that they divide over the devices, if they were.
 func (s *Step) Padded(what string, n, padded int) {
 	if padded > n {
 		multiple := ""
@@ -136,21 +137,21 @@ func (s *Step) Input(in graph.Input) {
 	s.values[in.Name] = Value{DType: in.DType, Shape: in.Shape, Spec: in.Spec}
 }
 
-// Value declares a value that calls hand on.
+// Value declares a value that calls pass to each other.
 func (s *Step) Value(name string, v Value) { s.values[name] = v }
 
 // Has says whether the model has a parameter of this name.
 func (s *Step) Has(name string) bool {
-	_, ok := s.rest[name]
+	_, ok := s.weightIndex[name]
 	return ok
 }
 
-// Spec is how programs hold a parameter.
+// Spec is the spec with which programs use a parameter.
 func (s *Step) Spec(name string) sharding.Spec { return s.specs[name].Spec }
 
-// Stages builds a pipeline's stages over the mesh axis pp, each with its range of
-// the layers and on its own devices; first and last tell the ends. Without the
-// axis there is one stage of all layers.
+// Stages builds the stages of a pipeline over the mesh axis pp. Each has a range of the
+// layers and its own devices; first and last mark the ends. Without the axis there is one
+// stage with all layers.
 func (s *Step) Stages(layers int, build func(first, last bool, layers sharding.Range) error) error {
 	stages, err := strategy.Even(layers, s.Graph.Mesh.Size(mesh.PP))
 	if err != nil {
@@ -176,9 +177,9 @@ func (s *Step) Stages(layers int, build func(first, last bool, layers sharding.R
 	return nil
 }
 
-// Call binds a program of the stage and adds the call. An input that names a
-// parameter under prefix is bound to that parameter, any other to the value of
-// its name; layer is the one whose PerLayer values are meant.
+// Call adds a call of a program of the stage. An input that is named like a parameter under
+// prefix is bound to that parameter, every other to the value of its name. layer is the
+// layer of PerLayer values.
 func (s *Step) Call(c graph.Call, prefix string, layer int) {
 	c.Program += s.suffix
 	c.Stage = s.at
@@ -187,17 +188,19 @@ func (s *Step) Call(c graph.Call, prefix string, layer int) {
 		if s.Has(prefix + in.Name) {
 			c.Args = append(c.Args, graph.Ref{Weight: true, Name: prefix + in.Name})
 		} else {
-			c.Args = append(c.Args, graph.Ref{Name: s.name(in.Name, layer, s.made[in.Name]-1)})
+			c.Args = append(c.Args, graph.Ref{Name: s.versionedName(in.Name, layer, s.made[in.Name]-1)})
 		}
 	}
 	for _, o := range p.Outputs {
-		c.Outs = append(c.Outs, s.name(o.Name, layer, s.made[o.Name]))
+		c.Outs = append(c.Outs, s.versionedName(o.Name, layer, s.made[o.Name]))
 		s.made[o.Name]++
 	}
 	s.Graph.Calls = append(s.Graph.Calls, c)
 }
 
-func (s *Step) name(value string, layer, version int) string {
+// versionedName is the name of a value as its kind has it: with the version of a Stream, or
+// with the layer.
+func (s *Step) versionedName(value string, layer, version int) string {
 	switch s.values[value].Kind {
 	case Stream:
 		return fmt.Sprintf("%s.%d", value, version)
@@ -207,8 +210,8 @@ func (s *Step) name(value string, layer, version int) string {
 	return value
 }
 
-// Finish names the graph's outputs, values of their own names, and checks it.
-// Weights that no call reads, an encoder's beside a decoder, are left out.
+// Finish makes values the graph's outputs, under their own names, and checks the graph.
+// Weights that no call reads are left out, such as an encoder's beside a decoder.
 func (s *Step) Finish(outputs ...string) (*graph.Graph, error) {
 	homes := s.Graph.Homes()
 	s.Graph.Weights = slices.DeleteFunc(s.Graph.Weights, func(w graph.Weight) bool { return homes[w.Name] == nil })

@@ -11,9 +11,9 @@ import (
 	"weft/tensor"
 )
 
-// Rows looks ids (B, L) up in the table name.weight (V, D): (B, L, D) in f32, held
-// as to says. Where the table is split by rows each device has some of them, and
-// one reduction in the table's type, which is exact, brings them together.
+// Rows looks ids (B, L) up in the table name.weight (V, D): (B, L, D) in f32, with the spec
+// to. If the table is sharded by rows, each device finds the ids whose rows it has and gives
+// zeros for the others; one reduction in the table's type adds them up, which is exact.
 func (p *Program) Rows(name string, ids spmd.Tensor, to sharding.Spec) spmd.Tensor {
 	x := p.Take(p.Weight(name+".weight"), ids)
 	return p.Convert(p.Reshard(x, to, "rows of "+name+" brought together: each device has some"), dtype.F32)
@@ -24,8 +24,8 @@ func (p *Program) RMSNorm(name string, x spmd.Tensor, eps float64) spmd.Tensor {
 	return p.RMSNorms(eps, []spmd.Tensor{x}, []spmd.Tensor{p.Weight(name + ".weight")})[0]
 }
 
-// FeedIDs makes the inputs ids (B, Lp), padded with 0, and mask (B, L) of a text
-// encoder's graph, of integers of any type.
+// FeedIDs makes the inputs ids (B, Lp), padded with 0, and mask (B, L) of a text encoder's
+// graph. The given ones may have any integer type.
 func FeedIDs(g *graph.Graph, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
 	ids, err := inputs["ids"].Int64s()
 	if err != nil {
@@ -54,11 +54,11 @@ func FeedIDs(g *graph.Graph, inputs map[string]*tensor.Tensor) (map[string]*tens
 	return out, nil
 }
 
-// ExampleRows is how many tokens an example has: odd, so that splits pad.
+// ExampleRows is the number of tokens of an example. It is odd, so that splits have to pad.
 const ExampleRows = 13
 
-// ExampleText makes ids (batch, rows) of a vocabulary and a mask, for trying an encoder out. The
-// first text fills all rows, each further one two fewer.
+// ExampleText makes ids (batch, rows) below vocab and a mask from a seed. The first text
+// fills all rows, each further one two rows fewer.
 func ExampleText(batch, rows, vocab int, seed uint64) map[string]*tensor.Tensor {
 	g := rand.New(rand.NewPCG(seed, 0))
 	ids, mask := tensor.New(dtype.I32, batch, rows), tensor.New(dtype.I32, batch, rows)

@@ -6,7 +6,7 @@ import (
 	"weft/models"
 )
 
-// defaultText is how many tokens an encoding has where the request does not say.
+// defaultText is the number of tokens of a request that gives none.
 const defaultText = 512
 
 // CheckSplit reports every reason why a mesh cannot hold the model, whatever the request.

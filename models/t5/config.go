@@ -1,6 +1,6 @@
-// Package t5 is the T5 encoder, as text encoders of video models use it: UMT5-XXL
-// (Wan), T5 v1.1 XXL (CogVideoX, LTX-Video) and ByT5 small (HunyuanVideo-1.5).
-// README.md says what is special about them and which splits are legal.
+// Package t5 holds T5 encoders that video models use as text encoders: UMT5-XXL (Wan), T5
+// v1.1 XXL (CogVideoX, LTX-Video) and ByT5 small (HunyuanVideo-1.5). README.md says what is
+// special about them and which splits are legal.
 package t5
 
 import (
@@ -20,19 +20,22 @@ type Config struct {
 	Heads       int `json:"num_heads"`
 	Layers      int `json:"num_layers"`
 	Buckets     int `json:"num_buckets"`
-	MaxDistance int `json:"max_distance"` // distances from here on share the last bucket
-	// SharedPos: every layer adds the first one's bias by distance; else each has its own.
+	MaxDistance int `json:"max_distance"` // distances from this one on share the last bucket
+	// SharedPos says that all layers share the first layer's table of biases by
+	// distance. Otherwise each layer has its own.
 	SharedPos bool    `json:"shared_pos"`
 	Eps       float64 `json:"eps"`
-	// Names are those of the official checkpoint: "wan", "transformers" or "byt5".
+	// Names says whose tensor names the official checkpoint has: "wan",
+	// "transformers" or "byt5".
 	Names string `json:"names"`
 }
 
 // HeadDim is the width of one head.
 func (c Config) HeadDim() int { return c.DimAttn / c.Heads }
 
-// parse reads either publisher's config.json and refuses what the programs do not do.
-func parse(r *models.ConfigReader) Config {
+// parseConfig reads either publisher's config.json. It refuses settings that the programs do
+// not implement.
+func parseConfig(r *models.ConfigReader) Config {
 	c := Config{SharedPos: true, Names: "transformers", Heads: r.Int("num_heads", 0, models.HeadBound), Layers: r.Int("num_layers", 0, models.LayerBound)}
 	if r.Has("d_model") {
 		c.readTransformers(r)
@@ -56,10 +59,10 @@ func parse(r *models.ConfigReader) Config {
 	return c
 }
 
-// bucketBound is how many kinds of distances there are.
+// bucketBound limits the number of buckets that distances between tokens are sorted into.
 var bucketBound = models.Bound{Least: 1, Most: 1 << 12, Why: "it is how many kinds of distances there are"}
 
-// readTransformers reads what transformers writes for T5 and UMT5.
+// readTransformers reads the config.json that transformers writes for T5 and UMT5.
 func (c *Config) readTransformers(r *models.ConfigReader) {
 	r.Metadata("classifier_dropout", "decoder_start_token_id", "dense_act_fn", "dropout_rate", "is_gated_act", "num_decoder_layers",
 		"output_past", "scalable_attention", "scale_decoder_outputs", "n_positions", "model_max_length")
@@ -79,8 +82,8 @@ func (c *Config) readTransformers(r *models.ConfigReader) {
 	}
 }
 
-// detect says whether a config.json is of a T5 encoder.
-func detect(c map[string]any) bool {
+// detectConfig says whether a config.json describes a T5 encoder.
+func detectConfig(c map[string]any) bool {
 	has := func(keys ...string) bool {
 		for _, k := range keys {
 			if c[k] == nil {
@@ -98,9 +101,10 @@ var presets = map[string]json.RawMessage{
 	"hunyuan1.5-byt5": models.Preset(Config{384, 1472, 384, 3584, 6, 12, 32, 128, true, 1e-6, "byt5"}),
 }
 
-// nameOf is the preset that c is, whoever published it, or the kind of encoder.
+// nameOf is the name of the preset with the configuration c, under any publisher's tensor
+// names, or else of the kind of encoder.
 func nameOf(c Config) string {
-	name := models.PresetName(presets, parse, func(p Config) bool {
+	name := models.PresetName(presets, parseConfig, func(p Config) bool {
 		p.Names = c.Names
 		return p == c
 	})
@@ -117,7 +121,7 @@ func init() {
 	models.Register(models.Family{
 		Name:    "t5",
 		Presets: presets,
-		Detect:  detect,
-		New:     func(_ string, r *models.ConfigReader) models.Model { return newModel(parse(r)) },
+		Detect:  detectConfig,
+		New:     func(_ string, r *models.ConfigReader) models.Model { return newModel(parseConfig(r)) },
 	})
 }

@@ -7,18 +7,18 @@ import (
 	"weft/tensor"
 )
 
-// Inputs names all that a forward looks at.
+// Inputs lists every input that a forward pass can read.
 func (*Model) Inputs() []string {
 	return []string{"ids", "ids_long", "mask"}
 }
 
-// Request reads batch and length off ids (B, L), and whether a mask (B, L) is given.
+// Request reads batch and length off ids (B, L), and notes whether a mask (B, L) is given.
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
 	return models.TextRequest(m, inputs, m.c.Vocab, true)
 }
 
-// Runs are the encoding of ids with the mask, where one is given, without it as
-// "_nomask", and that of ids_long as "_long".
+// Runs lists the encoding of ids with the mask, if one is given, the one without it as
+// "_nomask", and the one of ids_long as "_long".
 func (m *Model) Runs(inputs map[string]*tensor.Tensor) []models.Variant {
 	runs := models.TextRuns(inputs)
 	if long := inputs["ids_long"]; long != nil {
@@ -27,8 +27,8 @@ func (m *Model) Runs(inputs map[string]*tensor.Tensor) []models.Variant {
 	return runs
 }
 
-// Example makes ids and a mask of which the first text fills all rows and the
-// others fewer. There are no latents.
+// Example makes ids and a mask. The first text fills all rows, each further one two rows
+// fewer. There are no latents.
 func (m *Model) Example(batch int, _ []int, seed uint64) (map[string]*tensor.Tensor, error) {
 	return step.ExampleText(batch, step.ExampleRows, m.c.Vocab, seed), nil
 }

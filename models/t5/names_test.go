@@ -30,8 +30,8 @@ func TestEveryNameOfTheMappings(t *testing.T) {
 	}
 }
 
-// Field report A17: one tensor under two names is there once, whichever name it
-// has, and read once; two that differ are an error.
+// A checkpoint may store the token table under either of its names or under both: it is
+// read once. Two tables that differ are an error.
 func TestTiedEmbedding(t *testing.T) {
 	const shared, tied = "shared.weight", "encoder.embed_tokens.weight"
 	config := `{"model_type":"umt5","vocab_size":128,"d_model":64,"d_kv":16,"d_ff":160,"num_heads":4,"num_layers":2,"feed_forward_proj":"gated-gelu"}`

@@ -31,11 +31,12 @@ func (m *Model) Name() string { return m.name }
 // Config is a Config.
 func (m *Model) Config() any { return m.c }
 
-// PeerWhole: HunyuanVideo's script keeps its text towers whole on every device.
+// PeerWhole says that the peer replicates all weights: HunyuanVideo's script does so with
+// its text encoders.
 func (m *Model) PeerWhole() bool { return m.c.Names == "byt5" }
 
-// block is what the names of layer i begin with.
-func (m *Model) block(i int) string { return fmt.Sprintf(m.n.block, i) }
+// blockPrefix begins the names of the tensors of layer i.
+func (m *Model) blockPrefix(i int) string { return fmt.Sprintf(m.n.block, i) }
 
 // Params lists the parameters under their official names.
 func (m *Model) Params(layers int) []models.Param {
@@ -47,7 +48,7 @@ func (m *Model) Params(layers int) []models.Param {
 	}
 	table(m.n.tokens, "token_embedding", c.Vocab, c.Dim, true)
 	for i := range layers {
-		b, flax := m.block(i), fmt.Sprintf("blocks_%d/", i)
+		b, flax := m.blockPrefix(i), fmt.Sprintf("blocks_%d/", i)
 		linear := func(name, path string, out, in int) {
 			ps = append(ps, models.LinearParams(b+name, flax+path, out, in, false)...)
 		}
@@ -73,11 +74,12 @@ func (m *Model) Params(layers int) []models.Param {
 	return append(ps, models.Param{Name: m.n.norm + ".weight", Shape: []int{c.Dim}, Flax: "norm/scale"})
 }
 
-// Rules split what the peer splits, and two tables that it keeps whole: tokens by
-// rows of the vocabulary, the bias by heads. README.md has the bytes.
+// Rules shard what the peer shards, and two tables that it replicates: the token table by
+// rows of the vocabulary, the bias by heads. README.md lists the bytes saved.
 func (m *Model) Rules() sharding.Rules {
 	first, second, whole := sharding.NewSpec([]string{mesh.TP}), sharding.NewSpec(nil, []string{mesh.TP}), sharding.NewSpec()
-	// A vocabulary need not divide: it is what the tokenizer made it.
+	// The size of a vocabulary is the tokenizer's and need not divide: the table is
+	// replicated then.
 	rules := sharding.Rules{{Match: m.n.tokens + ".weight", Spec: first, WholeIfUneven: true}, {Match: m.n.norm + ".weight", Spec: whole}}
 	for _, r := range []struct {
 		spec  sharding.Spec

@@ -17,15 +17,16 @@ import (
 
 // build is one graph under construction.
 //
-// Shapes: B batch, L tokens, Lp the same padded for the split, D width, H heads,
-// d head width.
+// Shapes: B batch, L tokens, Lp the same padded so that the sharded dim divides, D width, H
+// heads, d head width.
 type build struct {
 	*step.Step
 	m      *Model
 	layout models.TextLayout
 }
 
-// Graph builds an encoding: the tokens' rows, every layer's block, the last norm.
+// Graph builds an encoding: the lookup of the tokens' rows, the block of every layer, the
+// last norm.
 func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	if err := m.Check(on, r); err != nil {
 		return nil, err
@@ -36,8 +37,8 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	}
 	s := &build{Step: base, m: m, layout: r.TextLayout(on, defaultText)}
 	s.Padded("tokens", s.layout.Tokens, s.layout.Padded)
-	s.values()
-	if err := s.Stages(r.Run(m.c.Layers), s.stage); err != nil {
+	s.declareValues()
+	if err := s.Stages(r.Run(m.c.Layers), s.buildStage); err != nil {
 		return nil, err
 	}
 	if r.Masked {
@@ -46,7 +47,8 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	return s.Finish("out")
 }
 
-func (s *build) values() {
+// declareValues declares the graph's inputs and the values that calls pass to each other.
+func (s *build) declareValues() {
 	c, l, b := s.m.c, s.layout, s.Request.Batch
 	s.Input(graph.Input{Name: "ids", DType: dtype.I32, Shape: []int{b, l.Padded}, Spec: l.Gathered, Step: true})
 	if s.Request.Masked {
@@ -56,50 +58,50 @@ func (s *build) values() {
 	s.Value("bias", step.Value{DType: dtype.F32, Shape: []int{c.Buckets, c.Heads}, Spec: sharding.NewSpec(nil, []string{mesh.TP})})
 }
 
-// stage builds the programs of one pipeline stage and their calls: the first has
-// the token table, the last the norm at the end.
-func (s *build) stage(first, last bool, layers sharding.Range) error {
+// buildStage builds the programs of one pipeline stage and their calls. The first stage has
+// the token table, the last the final norm.
+func (s *build) buildStage(first, last bool, layers sharding.Range) error {
 	tokens := func(name string) map[int]graph.Traced {
 		return step.Tokens(name, s.Request.Batch, s.layout.Tokens, s.m.c.Dim)
 	}
 	if first {
-		if err := s.embed(); err != nil {
+		if err := s.buildEmbed(); err != nil {
 			return err
 		}
 		s.Call(graph.Call{Name: "embed", Program: "embed", Trace: tokens("embed")}, "", 0)
 	}
-	if err := s.block(); err != nil {
+	if err := s.buildBlock(); err != nil {
 		return err
 	}
 	for i := layers.Lo; i < layers.Hi; i++ {
-		s.Call(graph.Call{Name: fmt.Sprintf("block %d", i), Program: "block", Trace: tokens(fmt.Sprintf("block_%d", i))}, s.m.block(i), i)
+		s.Call(graph.Call{Name: fmt.Sprintf("block %d", i), Program: "block", Trace: tokens(fmt.Sprintf("block_%d", i))}, s.m.blockPrefix(i), i)
 	}
 	if !last {
 		return nil
 	}
-	if err := s.post(); err != nil {
+	if err := s.buildPost(); err != nil {
 		return err
 	}
 	s.Call(graph.Call{Name: "post", Program: "post"}, "", layers.Hi)
 	return nil
 }
 
-// embed looks the tokens' rows up (B, Lp) to (B, Lp, D), and hands on the first
-// layer's bias where all layers add it.
-func (s *build) embed() error {
+// buildEmbed looks the tokens (B, Lp) up in the table: (B, Lp, D). If all layers share the
+// first layer's bias table, this program passes it to them.
+func (s *build) buildEmbed() error {
 	return s.Build("embed", "", func(p *step.Program) {
 		p.Output("tokens", p.Rows(s.m.n.tokens, p.Value("ids"), s.layout.Stream), "")
 		if s.m.c.SharedPos {
-			p.Output("bias", p.Weight(s.m.block(0)+s.m.n.bias+".weight"), "")
+			p.Output("bias", p.Weight(s.m.blockPrefix(0)+s.m.n.bias+".weight"), "")
 		}
 	})
 }
 
-// block is one layer: self-attention and gated FFN, each behind an RMS norm. The
-// stream stays f32.
-func (s *build) block() error {
+// buildBlock builds a layer: self-attention and a gated FFN, each of which reads the stream
+// through an RMS norm. The residual stream stays f32.
+func (s *build) buildBlock() error {
 	c, n, l := s.m.c, s.m.n, s.layout
-	return s.Build("block", s.m.block(0), func(p *step.Program) {
+	return s.Build("block", s.m.blockPrefix(0), func(p *step.Program) {
 		x := p.Value("tokens")
 		norm := func(name string) spmd.Tensor {
 			h := p.Compute(p.RMSNorm(name, x, c.Eps))
@@ -109,7 +111,7 @@ func (s *build) block() error {
 		part := func(name string) spmd.Tensor {
 			return p.SplitDim(p.Compute(p.Linear(name, h, l.Gathered)), 2, c.Heads, c.HeadDim())
 		}
-		o := attention.Options{Scale: 1, Keys: l.Tokens, Relative: &attention.Relative{Bucket: c.bucket}}
+		o := attention.Options{Scale: 1, Keys: l.Tokens, Relative: &attention.Relative{Bucket: c.bucketOfDistance}}
 		if c.SharedPos {
 			o.Relative.Table = p.Value("bias")
 		} else {
@@ -126,9 +128,9 @@ func (s *build) block() error {
 	})
 }
 
-// post is the norm at the end: out (B, L, D) and, with a mask, the same with
-// zeros for what is no text.
-func (s *build) post() error {
+// buildPost builds the final norm. It gives out (B, L, D) and, with a mask, a copy in which
+// rows of padding are zeros.
+func (s *build) buildPost() error {
 	return s.Build("post", "", func(p *step.Program) {
 		y := p.RMSNorm(s.m.n.norm, p.Value("tokens"), s.m.c.Eps)
 		y = p.Reshard(y, sharding.NewSpec([]string{mesh.DP}), "tokens gathered for the result")
@@ -140,25 +142,25 @@ func (s *build) post() error {
 	})
 }
 
-// bucket turns distances, key place less query place, into rows of the bias
-// table: half of the buckets for keys before the query and half for those behind;
-// of each half the first half for one distance each, the rest for ranges that
-// grow by one factor up to max_distance.
-func (c Config) bucket(b *spmd.Builder, distance spmd.Local) spmd.Local {
+// bucketOfDistance maps distances (key position minus query position) to rows of the bias
+// table. Half of the buckets are for keys before the query, half for keys behind it. In each
+// half, the first half of the buckets holds one distance each; the others hold ranges that
+// grow by a constant factor up to max_distance.
+func (c Config) bucketOfDistance(b *spmd.Builder, distance spmd.Local) spmd.Local {
 	number := func(n int) spmd.Local { return b.LConst(dtype.I32, float64(n)) }
 	far := b.LUnary(program.OpAbs, distance)
 	at := b.LBinary(program.OpMin, far, number(c.Buckets/4))
-	for _, from := range c.ranges() {
+	for _, from := range c.bucketStarts() {
 		at = b.LAdd(at, b.LConvert(b.LCompare("GE", far, number(from)), dtype.I32))
 	}
 	behind := b.LConvert(b.LCompare("GT", distance, number(0)), dtype.I32)
 	return b.LAdd(at, b.LMul(behind, number(c.Buckets/2)))
 }
 
-// ranges are the distances at which a bucket of growing ranges begins, but for the
-// first. The rule floor(log(distance/exact) / log(max/exact) ranges) is evaluated
-// as the models were trained, in f32.
-func (c Config) ranges() []int {
+// bucketStarts are the distances at which the buckets of growing ranges start, without the
+// first of them. The rule floor(log(distance/exact) / log(max/exact) ranges) is evaluated in
+// f32, as the models were trained.
+func (c Config) bucketStarts() []int {
 	exact := c.Buckets / 4
 	of := func(distance int) int {
 		part := float32(math.Log(float64(float32(distance)/float32(exact)))) / float32(math.Log(float64(c.MaxDistance)/float64(exact)))

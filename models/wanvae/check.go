@@ -10,11 +10,11 @@ import (
 	"weft/sharding"
 )
 
-// Axes are the mesh axes the programs use: dp over the batch, sp over rows, tp
-// over columns; fsdp shares weights out and computes nothing apart.
+// Axes are the mesh axes that the programs use: dp shards the batch, sp rows, tp columns.
+// fsdp shards the weights alone: its devices compute the same.
 var Axes = []string{mesh.DP, mesh.FSDP, mesh.TP, mesh.SP}
 
-// CheckSplit reports axes that the decoder is not split over.
+// CheckSplit reports axes over which the decoder cannot be sharded.
 func (m *Model) CheckSplit(on *mesh.Mesh) error {
 	var l fault.List
 	for _, a := range on.Axes() {
@@ -47,7 +47,7 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	err := m.checkLatent(r.Latent)
 	l.Add(err)
 	if r.Strict && err == nil {
-		for _, d := range m.grid(r.Latent) {
+		for _, d := range m.splitDims(r.Latent) {
 			if n := on.Size(d.axis); d.size%n != 0 {
 				l.Add(models.NotDivisible(models.ErrSize, d.what+", whose padding is refused in strict mode,", d.size, d.axis, n))
 			}
@@ -56,13 +56,15 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	return l.Err()
 }
 
-// split is a dim of the pictures and the axis it is split over.
+// split is a dim of the pictures and the mesh axis over which it is sharded.
 type split struct {
 	what, axis string
 	size       int // in latents
 }
 
-func (m *Model) grid(latent []int) [2]split {
+// splitDims are the two dims of the pictures that are sharded: rows over sp, columns over
+// tp.
+func (m *Model) splitDims(latent []int) [2]split {
 	return [2]split{{"latent rows", mesh.SP, latent[2]}, {"latent columns", mesh.TP, latent[3]}}
 }
 
@@ -82,18 +84,18 @@ func (m *Model) checkLatent(latent []int) error {
 	return l.Err()
 }
 
-// VideoShape is (channels, frames, height, width) of what latents (channels,
-// frames, height, width) decode to: the first latent frame is one picture, each
-// later one FramesPerLatent.
+// VideoShape is (channels, frames, height, width) of the video that latents
+// (channels, frames, height, width) decode to. The first latent frame gives one picture,
+// each later one FramesPerLatent.
 func (m *Model) VideoShape(latent []int) ([]int, error) {
 	if err := m.checkLatent(latent); err != nil {
 		return nil, err
 	}
 	s := m.c.Scale()
-	return []int{pictures, 1 + (latent[1]-1)*m.c.FramesPerLatent(), s * latent[2], s * latent[3]}, nil
+	return []int{pictureChannels, 1 + (latent[1]-1)*m.c.FramesPerLatent(), s * latent[2], s * latent[3]}, nil
 }
 
-// layout is how a request lies on a mesh.
+// layout says how the tensors of a request are sharded over a mesh.
 type layout struct {
 	frames     int           // latent
 	rows, cols int           // of latents
@@ -102,10 +104,10 @@ type layout struct {
 	batch      sharding.Spec
 }
 
-func (m *Model) layout(on *mesh.Mesh, r models.Request) layout {
+func (m *Model) layOutRequest(on *mesh.Mesh, r models.Request) layout {
 	l := layout{frames: r.Latent[1], rows: r.Latent[2], cols: r.Latent[3],
 		pictures: sharding.NewSpec([]string{mesh.DP}, nil, []string{mesh.SP}, []string{mesh.TP}), batch: sharding.NewSpec([]string{mesh.DP})}
-	for i, d := range m.grid(r.Latent) {
+	for i, d := range m.splitDims(r.Latent) {
 		l.padded[i] = sharding.RoundUp(d.size, on.Size(d.axis))
 	}
 	return l

@@ -1,6 +1,6 @@
-// Package wanvae is the causal video autoencoders of Wan2.1 and Wan2.2: all their
-// parameters, and the decoder, which turns latents into video one latent frame at
-// a time. README.md says what is special about it and which splits are legal.
+// Package wanvae holds the causal video autoencoders of Wan2.1 and Wan2.2: the parameters of
+// both halves, and the programs of the decoder, which turns latents into video one latent
+// frame at a time. README.md says what is special about it and which splits are legal.
 package wanvae
 
 import (
@@ -20,12 +20,12 @@ type Config struct {
 	ZDim      int   `json:"z_dim"`   // channels of the latents
 	DimMult   []int `json:"dim_mult"`
 	ResBlocks int   `json:"num_res_blocks"`
-	// TemporalDown says, for each of the encoder's stages but the last, whether it
-	// halves the frames; the decoder doubles them in the reverse order. The name is
-	// spelt so in every publisher's files.
+	// TemporalDown says for each stage of the encoder except the last whether it
+	// halves the number of frames. The decoder doubles them in the reverse order. Every
+	// publisher's files spell the name in this way.
 	TemporalDown []bool `json:"temperal_downsample"`
-	// Residual is Wan2.2's: stages have shortcuts around them, upsampling keeps the
-	// width, and pixels are taken in patches of Patch x Patch.
+	// Residual marks Wan2.2's architecture: shortcuts go around whole stages,
+	// upsampling keeps the width, and pixels are grouped in patches of Patch x Patch.
 	Residual bool `json:"is_residual"`
 	Patch    int  `json:"patch_size"`
 	// Mean and Std of each latent channel: the decoder reads z*Std + Mean.
@@ -33,7 +33,8 @@ type Config struct {
 	Std  []float64 `json:"latents_std"`
 }
 
-// The released latents' statistics, which official files keep in code alone.
+// The statistics of the released models' latents. Official releases state them in their
+// code, not in a file.
 var (
 	releasedMean = []float64{-0.7571, -0.7089, -0.9113, 0.1075, -0.1745, 0.9653, -0.1517, 1.5508,
 		0.4134, -0.0715, 0.5517, -0.3632, -0.1922, -0.9497, 0.2503, -0.2921}
@@ -53,17 +54,19 @@ var (
 		0.3971, 1.0600, 0.3943, 0.5537, 0.5444, 0.4089, 0.7468, 0.7744}
 )
 
-// Blocks is how many residual blocks a frame goes through: two in the middle, and
-// those of each stage.
+// Blocks is the number of residual blocks that a frame passes: two in the middle, and those
+// of every stage.
 func (c Config) Blocks() int { return 2 + len(c.DimMult)*(c.ResBlocks+1) }
 
-// Scale is how many pixels a latent position is wide and high.
+// Scale is the number of pixels that a latent position is wide and high.
 func (c Config) Scale() int { return c.Patch << (len(c.DimMult) - 1) }
 
-// pixels is how many numbers a position of the encoder's input and the decoder's output has.
-func (c Config) pixels() int { return pictures * c.Patch * c.Patch }
+// pixelChannels is the number of channels of the encoder's input and of the decoder's
+// output: those of a whole patch of pixels.
+func (c Config) pixelChannels() int { return pictureChannels * c.Patch * c.Patch }
 
-// FramesPerLatent is how many frames a latent frame stands for, but for the first, which is one.
+// FramesPerLatent is the number of frames that a latent frame stands for. The first stands
+// for one frame only.
 func (c Config) FramesPerLatent() int {
 	n := 1
 	for _, down := range c.TemporalDown {
@@ -74,8 +77,9 @@ func (c Config) FramesPerLatent() int {
 	return n
 }
 
-// widths are the decoder's: of its middle, then of each of its stages.
-func (c Config) widths() []int {
+// decoderWidths are the numbers of channels in the decoder's middle and then in each of its
+// stages.
+func (c Config) decoderWidths() []int {
 	out := []int{c.DecDim * c.DimMult[len(c.DimMult)-1]}
 	for _, m := range slices.Backward(c.DimMult) {
 		out = append(out, c.DecDim*m)
@@ -83,20 +87,23 @@ func (c Config) widths() []int {
 	return out
 }
 
-// given is what stage i of the decoder, counted from 1, and the middle, 0, hand on:
-// upsampling halves the width, but Wan2.2's.
-func (c Config) given(i int) int {
+// stageOutputWidth is the number of channels that stage i of the decoder, counted from 1,
+// passes to the next; 0 stands for the middle. Upsampling halves the width, except in
+// Wan2.2.
+func (c Config) stageOutputWidth(i int) int {
 	if i > 0 && i < len(c.DimMult) && !c.Residual {
-		return c.widths()[i] / 2
+		return c.decoderWidths()[i] / 2
 	}
-	return c.widths()[i]
+	return c.decoderWidths()[i]
 }
 
-// doubles says whether stage i of the decoder doubles the frames.
-func (c Config) doubles(i int) bool { return c.TemporalDown[len(c.TemporalDown)-1-i] }
+// doublesFrames says whether stage i of the decoder, counted from 0, doubles the number of
+// frames.
+func (c Config) doublesFrames(i int) bool { return c.TemporalDown[len(c.TemporalDown)-1-i] }
 
-// parse reads either publisher's config.json and refuses what the programs do not do.
-func parse(r *models.ConfigReader) Config {
+// parseConfig reads either publisher's config.json. It refuses settings that the programs do
+// not implement.
+func parseConfig(r *models.ConfigReader) Config {
 	width, dec := "dim", "dec_dim"
 	if r.Has("base_dim") {
 		width = "base_dim" // diffusers' word
@@ -118,8 +125,8 @@ func parse(r *models.ConfigReader) Config {
 	}
 	c.Patch = cmp.Or(r.OptionalInt("patch_size", models.PatchBound), c.Patch)
 	for _, key := range []string{"in_channels", "out_channels"} {
-		if n := r.OptionalInt(key, models.ChannelBound); n != 0 && n != c.pixels() {
-			r.Unsupported("%s %d: this version decodes to %d (%d of %d x %d pixels)", key, n, c.pixels(), pictures, c.Patch, c.Patch)
+		if n := r.OptionalInt(key, models.ChannelBound); n != 0 && n != c.pixelChannels() {
+			r.Unsupported("%s %d: this version decodes to %d (%d of %d x %d pixels)", key, n, c.pixelChannels(), pictureChannels, c.Patch, c.Patch)
 		}
 	}
 	if scales := r.Floats("attn_scales", nil, -1, models.Positive); len(scales) > 0 {
@@ -149,26 +156,27 @@ func parse(r *models.ConfigReader) Config {
 		return c
 	}
 	for i := range len(c.DimMult) - 1 {
-		if in, out := c.widths()[i], c.widths()[i+1]*c.copies(i); out%in != 0 {
-			r.Refuse("stage %d of the decoder from %d to %d channels: its shortcut repeats each %d/%d times, which is no whole number", i, in, c.widths()[i+1], out, in)
+		if in, out := c.decoderWidths()[i], c.decoderWidths()[i+1]*c.positionsFromOne(i); out%in != 0 {
+			r.Refuse("stage %d of the decoder from %d to %d channels: its shortcut repeats each %d/%d times, which is no whole number", i, in, c.decoderWidths()[i+1], out, in)
 		}
 	}
 	return c
 }
 
-// copies is how many positions stage i of the decoder makes of one.
-func (c Config) copies(i int) int {
-	if c.doubles(i) {
+// positionsFromOne is the number of positions that stage i of the decoder makes from one:
+// 2x2 in space, times two frames if it doubles them.
+func (c Config) positionsFromOne(i int) int {
+	if c.doublesFrames(i) {
 		return 8
 	}
 	return 4
 }
 
-// pictures is how many channels a picture has.
-const pictures = 3
+// pictureChannels is the number of channels of a picture: red, green and blue.
+const pictureChannels = 3
 
-// detect says whether a config.json is a Wan autoencoder of either publisher.
-func detect(c map[string]any) bool {
+// detectConfig says whether a config.json describes a Wan autoencoder, of either publisher.
+func detectConfig(c map[string]any) bool {
 	class, _ := c["_class_name"].(string)
 	_, z := c["z_dim"]
 	_, mult := c["dim_mult"]
@@ -190,9 +198,9 @@ func init() {
 	models.Register(models.Family{
 		Name:    "wan-vae",
 		Presets: presets,
-		Detect:  detect,
+		Detect:  detectConfig,
 		New: func(_ string, r *models.ConfigReader) models.Model {
-			c, name := parse(r), "wan-vae"
+			c, name := parseConfig(r), "wan-vae"
 			if !r.OK() {
 				return nil // its tables cannot be built
 			}

@@ -11,12 +11,12 @@ import (
 	"weft/tensor"
 )
 
-// Inputs names all that a forward looks at.
+// Inputs lists every input that a forward pass can read.
 func (*Model) Inputs() []string {
 	return []string{"z"}
 }
 
-// Request reads batch and latent shape off z (B, z_dim, T, H, W), normalised
+// Request reads batch and latent shape off z (B, z_dim, T, H, W), which are normalised
 // latents.
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
 	z := inputs["z"]
@@ -32,7 +32,8 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 	return r, m.checkLatent(r.Latent)
 }
 
-// Example makes latents z of unit variance; 3 frames of 3 x 5 for a nil latent.
+// Example makes latents z of unit variance from a seed. A nil latent gives 3 frames of
+// 3 x 5.
 func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tensor.Tensor, error) {
 	if latent == nil {
 		latent = []int{m.c.ZDim, 3, 3, 5}
@@ -50,7 +51,7 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 	return map[string]*tensor.Tensor{"z": z}, err
 }
 
-// Feed makes the graph's inputs of z: itself and the latents' statistics.
+// Feed makes the graph's inputs from z: z itself and the statistics of the latents.
 func (m *Model) Feed(_ *graph.Graph, _ models.Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
 	z, err := inputs["z"].As(dtype.F32)
 	if err != nil {

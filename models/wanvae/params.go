@@ -19,21 +19,22 @@ type Model struct {
 
 func newModel(name string, c Config) *Model {
 	m := &Model{name: name, c: c, official: map[string]string{}}
-	t := &table{m}
-	t.encoder()
-	t.conv("conv1", "conv1", "quant_conv", 2*c.ZDim, 2*c.ZDim, 1, 1, 1)
-	t.conv("conv2", "conv2", "post_quant_conv", c.ZDim, c.ZDim, 1, 1, 1)
-	t.decoder()
+	t := &paramTable{m}
+	t.addEncoder()
+	t.addConv("conv1", "conv1", "quant_conv", 2*c.ZDim, 2*c.ZDim, 1, 1, 1)
+	t.addConv("conv2", "conv2", "post_quant_conv", c.ZDim, c.ZDim, 1, 1, 1)
+	t.addDecoder()
 	return m
 }
 
-// Name is the preset's for a released configuration, else "wan-vae".
+// Name is the preset's name if the configuration is a released one, else "wan-vae".
 func (m *Model) Name() string { return m.name }
 
 // Config is a Config.
 func (m *Model) Config() any { return m.c }
 
-// Params lists the parameters of encoder and decoder; there are no layers to leave out.
+// Params lists the parameters of encoder and decoder. It takes no notice of the number of
+// layers, since none can be left out.
 func (m *Model) Params(int) []models.Param { return slices.Clone(m.params) }
 
 // Official translates diffusers' names.
@@ -44,28 +45,29 @@ func (m *Model) Official(name string) string {
 	return name
 }
 
-// Ignore is empty: releases carry nothing more.
+// Ignore is empty: releases contain no other tensors.
 func (m *Model) Ignore() []bystander.Kind { return nil }
 
-// Rules keep every weight whole on every device, as the peer does: rows and
-// columns of the pictures are split instead, and every device slides all of a
-// kernel over its own.
+// Rules replicate every weight, as the peer does. Rows and columns of the pictures are
+// sharded instead, and every device applies the whole kernel to its own part.
 func (m *Model) Rules() sharding.Rules {
 	whole := sharding.NewSpec()
 	return sharding.Rules{{Match: "encoder.*", Spec: whole}, {Match: "decoder.*", Spec: whole}, {Match: "conv1.*", Spec: whole}, {Match: "conv2.*", Spec: whole}}
 }
 
-// table adds parameters, each module under its official name, the peer's path
+// paramTable adds parameters to a model. Each module has its official name, the peer's path
 // and diffusers' name.
-type table struct{ m *Model }
+type paramTable struct{ m *Model }
 
-func (t *table) add(p models.Param, diffusers string) {
+// addParam adds a parameter, and its official name as the translation of diffusers'.
+func (t *paramTable) addParam(p models.Param, diffusers string) {
 	t.m.params = append(t.m.params, p)
 	t.m.official[diffusers] = p.Name
 }
 
-// conv is a convolution and its bias. One position wide it is a matmul.
-func (t *table) conv(name, flax, diffusers string, out, in int, kernel ...int) {
+// addConv adds a convolution's kernel and bias. A kernel of one position is viewed as a
+// matrix, since it is a matmul.
+func (t *paramTable) addConv(name, flax, diffusers string, out, in int, kernel ...int) {
 	w := models.Param{Name: name + ".weight", Shape: append([]int{out, in}, kernel...), Matmul: true, Flax: flax + "/kernel"}
 	for d := range kernel {
 		w.FlaxPerm = append(w.FlaxPerm, 2+d)
@@ -74,58 +76,64 @@ func (t *table) conv(name, flax, diffusers string, out, in int, kernel ...int) {
 	if slices.Max(kernel) == 1 {
 		w.View = []int{out, in}
 	}
-	t.add(w, diffusers+".weight")
-	t.add(models.Param{Name: name + ".bias", Shape: []int{out}, Flax: flax + "/bias"}, diffusers+".bias")
+	t.addParam(w, diffusers+".weight")
+	t.addParam(models.Param{Name: name + ".bias", Shape: []int{out}, Flax: flax + "/bias"}, diffusers+".bias")
 }
 
-// norm is the scale of n channels, which files keep with dims of 1 behind.
-func (t *table) norm(name, flax, diffusers string, n, dims int) {
+// addNorm adds the scale of n channels. Files store it with so many dims of 1 behind the
+// channels.
+func (t *paramTable) addNorm(name, flax, diffusers string, n, dims int) {
 	shape := []int{n}
 	for range dims {
 		shape = append(shape, 1)
 	}
-	t.add(models.Param{Name: name + ".gamma", Shape: shape, View: []int{n}, Flax: flax + "/scale", FlaxPerm: []int{0}}, diffusers+".gamma")
+	t.addParam(models.Param{Name: name + ".gamma", Shape: shape, View: []int{n}, Flax: flax + "/scale", FlaxPerm: []int{0}}, diffusers+".gamma")
 }
 
-func (t *table) residual(name, flax, diffusers string, in, out int) {
-	t.norm(name+".residual.0", flax+"/norm1", diffusers+".norm1", in, 3)
-	t.conv(name+".residual.2", flax+"/conv1", diffusers+".conv1", out, in, 3, 3, 3)
-	t.norm(name+".residual.3", flax+"/norm2", diffusers+".norm2", out, 3)
-	t.conv(name+".residual.6", flax+"/conv2", diffusers+".conv2", out, out, 3, 3, 3)
+// addResidual adds a residual block: two norms, two convolutions and, if the width changes,
+// a shortcut.
+func (t *paramTable) addResidual(name, flax, diffusers string, in, out int) {
+	t.addNorm(name+".residual.0", flax+"/norm1", diffusers+".norm1", in, 3)
+	t.addConv(name+".residual.2", flax+"/conv1", diffusers+".conv1", out, in, 3, 3, 3)
+	t.addNorm(name+".residual.3", flax+"/norm2", diffusers+".norm2", out, 3)
+	t.addConv(name+".residual.6", flax+"/conv2", diffusers+".conv2", out, out, 3, 3, 3)
 	if in != out {
-		t.conv(name+".shortcut", flax+"/shortcut", diffusers+".conv_shortcut", out, in, 1, 1, 1)
+		t.addConv(name+".shortcut", flax+"/shortcut", diffusers+".conv_shortcut", out, in, 1, 1, 1)
 	}
 }
 
-// ends are the first convolution, the middle and the head of either half, whose
-// stages lie before or after the middle.
-func (t *table) ends(half string, in, first, middle, last, out int) {
-	t.conv(half+".conv1", half+"/conv1", half+".conv_in", first, in, 3, 3, 3)
-	t.residual(half+".middle.0", half+"/middle_0", half+".mid_block.resnets.0", middle, middle)
+// addEnds adds the modules that encoder and decoder have in common: the first convolution,
+// the middle and the head. The stages lie before the middle in the encoder and behind it in
+// the decoder.
+func (t *paramTable) addEnds(half string, in, first, middle, last, out int) {
+	t.addConv(half+".conv1", half+"/conv1", half+".conv_in", first, in, 3, 3, 3)
+	t.addResidual(half+".middle.0", half+"/middle_0", half+".mid_block.resnets.0", middle, middle)
 	attn, flax, diffusers := half+".middle.1", half+"/middle_1", half+".mid_block.attentions.0"
-	t.norm(attn+".norm", flax+"/norm", diffusers+".norm", middle, 2)
-	t.conv(attn+".to_qkv", flax+"/to_qkv", diffusers+".to_qkv", 3*middle, middle, 1, 1)
-	t.conv(attn+".proj", flax+"/proj", diffusers+".proj", middle, middle, 1, 1)
-	t.residual(half+".middle.2", half+"/middle_2", half+".mid_block.resnets.1", middle, middle)
-	t.norm(half+".head.0", half+"/head_0", half+".norm_out", last, 3)
-	t.conv(half+".head.2", half+"/head_2", half+".conv_out", out, last, 3, 3, 3)
+	t.addNorm(attn+".norm", flax+"/norm", diffusers+".norm", middle, 2)
+	t.addConv(attn+".to_qkv", flax+"/to_qkv", diffusers+".to_qkv", 3*middle, middle, 1, 1)
+	t.addConv(attn+".proj", flax+"/proj", diffusers+".proj", middle, middle, 1, 1)
+	t.addResidual(half+".middle.2", half+"/middle_2", half+".mid_block.resnets.1", middle, middle)
+	t.addNorm(half+".head.0", half+"/head_0", half+".norm_out", last, 3)
+	t.addConv(half+".head.2", half+"/head_2", half+".conv_out", out, last, 3, 3, 3)
 }
 
-// module names one of a half's numbered modules: module j of stage i, which is
-// number n of all. Wan2.1 numbers them in one row, Wan2.2 stage by stage.
-func (c Config) module(half, part string, n, i, j int) (name, flax string) {
+// moduleNames gives the official name and the peer's path of module j of stage i, which is
+// number n among the modules of all stages. Wan2.1 numbers them through, Wan2.2 stage by
+// stage.
+func (c Config) moduleNames(half, part string, n, i, j int) (name, flax string) {
 	if c.Residual {
 		return fmt.Sprintf("%s.%s.%d.%s.%d", half, part, i, part, j), fmt.Sprintf("%s/%s_%d/%s_%d", half, part, i, part, j)
 	}
 	return fmt.Sprintf("%s.%s.%d", half, part, n), fmt.Sprintf("%s/%s_%d", half, part, n)
 }
 
-func (t *table) encoder() {
+// addEncoder adds the parameters of the encoder.
+func (t *paramTable) addEncoder() {
 	c := t.m.c
 	n, width := 0, c.Dim
 	for i, mult := range c.DimMult {
 		next := func(j int, own string) (name, flax, diffusers string) {
-			name, flax = c.module("encoder", "downsamples", n, i, j)
+			name, flax = c.moduleNames("encoder", "downsamples", n, i, j)
 			diffusers = fmt.Sprint("encoder.down_blocks.", n)
 			if c.Residual {
 				diffusers = fmt.Sprintf("encoder.down_blocks.%d.%s", i, own)
@@ -135,59 +143,62 @@ func (t *table) encoder() {
 		}
 		for j := range c.ResBlocks {
 			name, flax, diffusers := next(j, fmt.Sprint("resnets.", j))
-			t.residual(name, flax, diffusers, width, c.Dim*mult)
+			t.addResidual(name, flax, diffusers, width, c.Dim*mult)
 			width = c.Dim * mult
 		}
 		if i == len(c.DimMult)-1 {
 			continue
 		}
 		name, flax, diffusers := next(c.ResBlocks, "downsampler")
-		t.conv(name+".resample.1", flax+"/resample_1", diffusers+".resample.1", width, width, 3, 3)
+		t.addConv(name+".resample.1", flax+"/resample_1", diffusers+".resample.1", width, width, 3, 3)
 		if c.TemporalDown[i] {
-			t.conv(name+".time_conv", flax+"/time_conv", diffusers+".time_conv", width, width, 3, 1, 1)
+			t.addConv(name+".time_conv", flax+"/time_conv", diffusers+".time_conv", width, width, 3, 1, 1)
 		}
 	}
-	t.ends("encoder", c.pixels(), c.Dim, width, width, 2*c.ZDim)
+	t.addEnds("encoder", c.pixelChannels(), c.Dim, width, width, 2*c.ZDim)
 }
 
-func (t *table) decoder() {
+// addDecoder adds the parameters of the decoder.
+func (t *paramTable) addDecoder() {
 	c := t.m.c
-	widths := c.widths()
-	t.ends("decoder", c.ZDim, widths[0], widths[0], widths[len(widths)-1], c.pixels())
+	widths := c.decoderWidths()
+	t.addEnds("decoder", c.ZDim, widths[0], widths[0], widths[len(widths)-1], c.pixelChannels())
 	up := "upsamplers.0"
 	if c.Residual {
 		up = "upsampler"
 	}
 	for i := range c.DimMult {
-		in, out := c.given(i), widths[i+1]
-		s := c.stage(i)
+		in, out := c.stageOutputWidth(i), widths[i+1]
+		s := c.decoderStage(i)
 		for j, name := range s.residuals {
-			t.residual(name, s.flax[j], fmt.Sprintf("decoder.up_blocks.%d.resnets.%d", i, j), in, out)
+			t.addResidual(name, s.flax[j], fmt.Sprintf("decoder.up_blocks.%d.resnets.%d", i, j), in, out)
 			in = out
 		}
 		if s.upsample == "" {
 			continue
 		}
 		flax, diffusers := s.flax[len(s.residuals)], fmt.Sprintf("decoder.up_blocks.%d.%s", i, up)
-		t.conv(s.upsample+".resample.1", flax+"/resample_1", diffusers+".resample.1", c.given(i+1), out, 3, 3)
-		if c.doubles(i) {
-			t.conv(s.upsample+".time_conv", flax+"/time_conv", diffusers+".time_conv", 2*out, out, 3, 1, 1)
+		t.addConv(s.upsample+".resample.1", flax+"/resample_1", diffusers+".resample.1", c.stageOutputWidth(i+1), out, 3, 3)
+		if c.doublesFrames(i) {
+			t.addConv(s.upsample+".time_conv", flax+"/time_conv", diffusers+".time_conv", 2*out, out, 3, 1, 1)
 		}
 	}
 }
 
-// stage is one of the decoder's: the official names of its residual blocks and
-// of its upsampling, which the last has not, and the peer's paths of all of them.
-type stage struct {
+// stageModules names the modules of a stage of the decoder: the official names of its
+// residual blocks and of its upsampling, which the last stage does not have, and the peer's
+// paths of all of them.
+type stageModules struct {
 	residuals []string
 	upsample  string
 	flax      []string
 }
 
-func (c Config) stage(i int) stage {
-	var s stage
+// decoderStage names the modules of stage i of the decoder, counted from 0.
+func (c Config) decoderStage(i int) stageModules {
+	var s stageModules
 	for j := range c.ResBlocks + 2 {
-		name, flax := c.module("decoder", "upsamples", i*(c.ResBlocks+2)+j, i, j)
+		name, flax := c.moduleNames("decoder", "upsamples", i*(c.ResBlocks+2)+j, i, j)
 		s.flax = append(s.flax, flax)
 		switch {
 		case j <= c.ResBlocks:

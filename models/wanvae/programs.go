@@ -18,21 +18,22 @@ import (
 
 // build is one graph under construction.
 //
-// Shapes: B batch, T frames, H rows and W columns padded for the split, C
-// channels, which come last: a convolution's operands lie so on CPU and TPU.
+// Shapes: B batch, T frames, H rows and W columns padded so that the sharded dims divide, C
+// channels. Channels come last, because convolutions on CPU and TPU want them so.
 type build struct {
 	*step.Step
 	m      *Model
 	r      models.Request
 	layout layout
-	// The programs under construction: of the first latent frame or a later one.
+	// first says whether the programs under construction are those of the first latent
+	// frame or those of the later ones.
 	first bool
 }
 
-// Graph builds the decoder: all latents once, then one latent frame a call,
-// stage by stage. The first frame has programs of its own, since nothing comes
-// before it and its frames are not doubled; what a later one must know of those
-// before it, two frames under each kernel, flows from call to call.
+// Graph builds the decoder. One program prepares all latents; then each latent frame passes
+// the stages, one call for each stage. The first latent frame has programs of its own, since
+// nothing comes before it and its frames are not doubled. Each causal convolution reads two
+// frames before its own: calls pass those on to the calls for the next latent frame.
 func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	if err := m.Check(on, r); err != nil {
 		return nil, err
@@ -41,8 +42,8 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &build{Step: base, m: m, r: r, layout: m.layout(on, r)}
-	for i, d := range m.grid(r.Latent) {
+	s := &build{Step: base, m: m, r: r, layout: m.layOutRequest(on, r)}
+	for i, d := range m.splitDims(r.Latent) {
 		if p := s.layout.padded[i]; p > d.size {
 			s.Note("%d %s padded by %d to %d for %s=%d; padding is zeros to every kernel and is cut off again", d.size, d.what, p-d.size, p, d.axis, on.Size(d.axis))
 		}
@@ -50,28 +51,29 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	if on.Size(mesh.SP, mesh.TP) > 1 {
 		s.Note("attention in the middle, of one head: keys and values are gathered, queries stay where they are")
 	}
-	if err := s.pre(); err != nil {
+	if err := s.buildLatents(); err != nil {
 		return nil, err
 	}
 	s.Call(graph.Call{Name: "latents", Program: "latents", Trace: step.Tokens("decode_conv2", append([]int{r.Batch}, r.Latent...)...)}, "", 0)
 	s.Graph.Layers = m.c.Blocks()
 	for t := range min(s.layout.frames, 2) {
 		s.first = t == 0
-		if err := s.stages(); err != nil {
+		if err := s.buildStages(); err != nil {
 			return nil, err
 		}
 		if s.first {
-			s.calls(0)
+			s.addCalls(0)
 		}
 	}
 	for t := 1; t < s.layout.frames; t++ {
-		s.calls(t)
+		s.addCalls(t)
 	}
-	return s.finish()
+	return s.finishVideo()
 }
 
-// finish names the video: what each latent frame gave, one after another.
-func (s *build) finish() (*graph.Graph, error) {
+// finishVideo makes the video the graph's output: the frames of all latent frames one after
+// another.
+func (s *build) finishVideo() (*graph.Graph, error) {
 	shape, err := s.m.VideoShape(s.r.Latent)
 	if err != nil {
 		return nil, err
@@ -86,15 +88,16 @@ func (s *build) finish() (*graph.Graph, error) {
 	return s.Finish()
 }
 
-// suffix is of the programs under construction.
-func (s *build) suffix() string {
+// programSuffix tells the names of the first latent frame's programs from those of the later
+// ones.
+func (s *build) programSuffix() string {
 	if s.first {
 		return " of the first frame"
 	}
 	return ""
 }
 
-// stageNames are the programs of one latent frame, in order.
+// stageNames lists the programs of one latent frame in the order in which they run.
 func (s *build) stageNames() []string {
 	names := []string{"middle"}
 	for i := range s.m.c.DimMult {
@@ -103,30 +106,31 @@ func (s *build) stageNames() []string {
 	return names
 }
 
-// calls strings the stages together for latent frame t.
-func (s *build) calls(t int) {
+// addCalls adds the calls of the stages' programs for latent frame t.
+func (s *build) addCalls(t int) {
 	s.first = t == 0
 	frames, scale := 1, 1
 	names := s.stageNames()
 	for i, name := range names {
-		c := graph.Call{Name: fmt.Sprintf("%s, frame %d", name, t), Program: name + s.suffix()}
+		c := graph.Call{Name: fmt.Sprintf("%s, frame %d", name, t), Program: name + s.programSuffix()}
 		if i > 0 && i < len(names)-1 {
 			scale *= 2
-			if t > 0 && s.m.c.doubles(i-1) {
+			if t > 0 && s.m.c.doublesFrames(i-1) {
 				frames *= 2
 			}
 		}
 		if i < len(names)-1 {
-			last := len(s.Graph.Programs[c.Program].Outputs) - 1 // what is kept comes before
-			c.Trace = map[int]graph.Traced{last: {Name: fmt.Sprintf("%s.%d", name, t), Shape: []int{s.r.Batch, frames, scale * s.layout.rows, scale * s.layout.cols, s.m.c.given(i)}}}
+			last := len(s.Graph.Programs[c.Program].Outputs) - 1 // cached frames come before it
+			c.Trace = map[int]graph.Traced{last: {Name: fmt.Sprintf("%s.%d", name, t), Shape: []int{s.r.Batch, frames, scale * s.layout.rows, scale * s.layout.cols, s.m.c.stageOutputWidth(i)}}}
 		}
 		s.Call(c, "", t)
 	}
 }
 
-// pre undoes the normalisation of all latents (B, z, T, H, W), applies the
-// pointwise convolution before the decoder and cuts them into frames (B, 1, H, W, z).
-func (s *build) pre() error {
+// buildLatents builds the program that undoes the normalisation of all latents
+// (B, z, T, H, W), applies the pointwise convolution in front of the decoder, and cuts them
+// into frames (B, 1, H, W, z).
+func (s *build) buildLatents() error {
 	l, c := s.layout, s.m.c
 	s.Input(graph.Input{Name: "z", DType: dtype.F32, Shape: append([]int{s.r.Batch}, s.r.Latent...), Spec: l.batch, Step: true})
 	for _, name := range []string{"latents_mean", "latents_std"} {
@@ -151,38 +155,38 @@ func (s *build) pre() error {
 type programBuilder struct {
 	*step.Program
 	s     *build
-	scale int // pixels to a latent position, where the program has got to
+	scale int // positions along a side for each latent position, at this point of the program
 }
 
-// stages builds the programs of one latent frame: the first convolution and the
-// middle, then each stage, the last with the head.
-func (s *build) stages() error {
+// buildStages builds the programs of one latent frame: the first convolution with the
+// middle, then each stage. The last stage has the head as well.
+func (s *build) buildStages() error {
 	scale := 1
 	for i, name := range s.stageNames() {
-		err := s.Build(name+s.suffix(), "", func(base *step.Program) {
+		err := s.Build(name+s.programSuffix(), "", func(base *step.Program) {
 			p := &programBuilder{base, s, scale}
 			if i == 0 {
-				p.hand("middle", p.middle())
+				p.outputStage("middle", p.applyMiddle())
 				return
 			}
 			given := p.Value(s.stageNames()[i-1])
-			x, stage := given, s.m.c.stage(i-1)
+			x, stage := given, s.m.c.decoderStage(i-1)
 			for _, r := range stage.residuals {
-				x = p.residual(r, x)
+				x = p.applyResidual(r, x)
 			}
 			if stage.upsample != "" {
-				frames := s.m.c.doubles(i - 1)
-				x = p.upsample(stage.upsample, x, frames)
+				frames := s.m.c.doublesFrames(i - 1)
+				x = p.applyUpsample(stage.upsample, x, frames)
 				if s.m.c.Residual {
-					x = p.Add(x, p.around(given, x.Dim(-1), frames))
+					x = p.Add(x, p.stageShortcut(given, x.Dim(-1), frames))
 				}
-				p.hand(name, x)
+				p.outputStage(name, x)
 				scale = p.scale
 				return
 			}
-			x = p.causal("decoder.head.2", p.Silu(p.norm("decoder.head.0", x)))
+			x = p.causalConv("decoder.head.2", p.Silu(p.normChannels("decoder.head.0", x)))
 			s.Value("video", step.Value{Kind: step.PerLayer})
-			p.Output("video", p.pictures(p.AtMost(p.AtLeast(x, -1), 1)), "")
+			p.Output("video", p.unpatchPixels(p.AtMost(p.AtLeast(x, -1), 1)), "")
 		})
 		if err != nil {
 			return err
@@ -191,53 +195,59 @@ func (s *build) stages() error {
 	return nil
 }
 
-// hand gives x to the next program.
-func (p *programBuilder) hand(name string, x spmd.Tensor) {
+// outputStage makes x the output that the next stage's program reads.
+func (p *programBuilder) outputStage(name string, x spmd.Tensor) {
 	p.s.Value(name, step.Value{DType: x.DType, Shape: x.Shape, Spec: x.Spec, Kind: step.PerLayer})
 	p.Output(name, x, "")
 }
 
-func (p *programBuilder) middle() spmd.Tensor {
-	x := p.causal("decoder.conv1", p.Value("latent"))
-	x = p.residual("decoder.middle.0", x)
-	x = p.attend("decoder.middle.1", x)
-	return p.residual("decoder.middle.2", x)
+// applyMiddle applies the first convolution, and the middle: a residual block, attention,
+// and another residual block.
+func (p *programBuilder) applyMiddle() spmd.Tensor {
+	x := p.causalConv("decoder.conv1", p.Value("latent"))
+	x = p.applyResidual("decoder.middle.0", x)
+	x = p.attendInFrame("decoder.middle.1", x)
+	return p.applyResidual("decoder.middle.2", x)
 }
 
-// tiny is what the length of a position's channels is at least, that a position of zeros stays one.
-const tiny = 1e-12
+// leastLength is the lower bound of the length that normChannels divides by, so that a
+// position of zeros stays zero.
+const leastLength = 1e-12
 
-// norm brings the channels of each position to length sqrt(C) and scales them.
-// Length, not mean square with an epsilon: the two differ where the channels are small.
-func (p *programBuilder) norm(name string, x spmd.Tensor) spmd.Tensor {
-	length := p.AtLeast(p.Unary(program.OpSqrt, p.Sum(p.Mul(x, x), -1)), tiny)
+// normChannels scales the channels of each position to the length sqrt(C), then by the
+// weights. An RMS norm with an epsilon would give other results where the channels are
+// small.
+func (p *programBuilder) normChannels(name string, x spmd.Tensor) spmd.Tensor {
+	length := p.AtLeast(p.Unary(program.OpSqrt, p.Sum(p.Mul(x, x), -1)), leastLength)
 	factor := p.Div(p.Constant(dtype.F32, math.Sqrt(float64(x.Dim(-1)))), length)
 	return p.Mul(p.Mul(x, factor), p.Weight(name+".gamma"))
 }
 
-// residual is two convolutions beside a shortcut. The stream is f32.
-func (p *programBuilder) residual(name string, x spmd.Tensor) spmd.Tensor {
+// applyResidual applies a residual block: two convolutions with a shortcut around them. The
+// residual stream is f32.
+func (p *programBuilder) applyResidual(name string, x spmd.Tensor) spmd.Tensor {
 	beside := x
 	if p.Has(name + ".shortcut.weight") {
 		beside = p.Linear(name+".shortcut", p.Compute(x), p.s.layout.pictures)
 	}
-	y := p.causal(name+".residual.2", p.Silu(p.norm(name+".residual.0", x)))
-	y = p.causal(name+".residual.6", p.Silu(p.norm(name+".residual.3", y)))
+	y := p.causalConv(name+".residual.2", p.Silu(p.normChannels(name+".residual.0", x)))
+	y = p.causalConv(name+".residual.6", p.Silu(p.normChannels(name+".residual.3", y)))
 	return p.Add(y, beside)
 }
 
-// attend is attention of one head over the positions (B, 1, H, W, C) of a frame.
-// Every device has the queries of its own positions; keys and values, which are
-// small at the latents' size, come from all of them. What pads rows and columns
-// is cut off the keys.
-func (p *programBuilder) attend(name string, x spmd.Tensor) spmd.Tensor {
+// attendInFrame applies attention with one head over the positions (B, 1, H, W, C) of a
+// frame. Each device keeps the queries of its own positions. Keys and values are gathered,
+// since they are small at the size of the latents, and the padding of rows and columns is
+// cut off them.
+func (p *programBuilder) attendInFrame(name string, x spmd.Tensor) spmd.Tensor {
 	l, c := p.s.layout, x.Dim(-1)
-	qkv := p.Compute(p.Linear(name+".to_qkv", p.Compute(p.norm(name+".norm", x)), l.pictures))
+	qkv := p.Compute(p.Linear(name+".to_qkv", p.Compute(p.normChannels(name+".norm", x)), l.pictures))
 	kv := p.Reshard(p.Slice(qkv, 4, c, 3*c), l.batch, "keys and values of all positions")
 	kv = p.MergeDims(p.Slice(p.Slice(kv, 2, 0, l.rows), 3, 0, l.cols), 1, 3)
 	k, v := p.SplitDim(p.Slice(kv, 2, 0, c), 2, 1, c), p.SplitDim(p.Slice(kv, 2, c, 2*c), 2, 1, c)
 
-	// A device's positions in its own order: queries may stand in any.
+	// Each device flattens its own positions: attention does not depend on the order of
+	// queries.
 	q := p.Slice(qkv, 4, 0, c)
 	own := p.Local(q)
 	tokens := p.Global(p.LReshape(own, own.Shape[0], own.Shape[2]*own.Shape[3], 1, c), []int{q.Shape[0], q.Shape[2] * q.Shape[3], 1, c},
@@ -247,85 +257,88 @@ func (p *programBuilder) attend(name string, x spmd.Tensor) spmd.Tensor {
 	return p.Add(p.Linear(name+".proj", y, l.pictures), x)
 }
 
-// past is how many frames before its own a causal kernel reads.
-const past = 2
+// pastFrames is the number of frames before its own that a causal convolution reads.
+const pastFrames = 2
 
-// causal is a convolution whose kernel of three frames ends at its own: x (B, T,
-// H, W, I) to (B, T, H, W, O). What it reads of the frames before x it keeps from
-// call to call, in the compute type. Before the first frame there are zeros: only
-// the kernel's last frame meets anything there.
-func (p *programBuilder) causal(name string, x spmd.Tensor) spmd.Tensor {
+// causalConv applies a convolution whose kernel covers a frame and the two before it: x
+// (B, T, H, W, I) to (B, T, H, W, O). The frames that precede x are cached from call to
+// call, in the compute type. Zeros precede the first frame, so only the last frame of the
+// kernel has an effect there.
+func (p *programBuilder) causalConv(name string, x spmd.Tensor) spmd.Tensor {
 	w := p.Weight(name + ".weight")
 	x = p.Compute(x)
 	if w.Shape[3] > 1 {
-		x = p.edged(x)
+		x = p.zeroPadding(x)
 	}
 	seen := x
 	if p.s.first {
-		w = p.Slice(w, 2, past, past+1)
-		p.keep(name, p.after(x, past-x.Dim(1)))
+		w = p.Slice(w, 2, pastFrames, pastFrames+1)
+		p.startCache(name, p.padFramesBefore(x, pastFrames-x.Dim(1)))
 	} else {
 		cache := "before " + name
 		seen = p.Concat(1, p.Value(cache), x)
-		p.Output(cache, p.Slice(seen, 1, x.Dim(1), x.Dim(1)+past), cache)
+		p.Output(cache, p.Slice(seen, 1, x.Dim(1), x.Dim(1)+pastFrames), cache)
 	}
-	return p.conv(name, seen, w)
+	return p.applyConv(name, seen, w)
 }
 
-// after is x with n frames of zeros before it.
-func (p *programBuilder) after(x spmd.Tensor, n int) spmd.Tensor {
+// padFramesBefore puts n frames of zeros before x.
+func (p *programBuilder) padFramesBefore(x spmd.Tensor, n int) spmd.Tensor {
 	shape := slices.Clone(x.Shape)
 	shape[1] += n
 	return p.Global(p.LPad(p.Local(x), 1, n, 0, 0), shape, x.Spec)
 }
 
-// keep declares what a convolution keeps, and starts it.
-func (p *programBuilder) keep(name string, x spmd.Tensor) {
+// startCache declares the cache of the frames that a convolution reads in the next call, and
+// gives it its first value.
+func (p *programBuilder) startCache(name string, x spmd.Tensor) {
 	if p.s.layout.frames == 1 {
-		return // nothing comes after
+		return // no later frame will read it
 	}
 	cache := "before " + name
 	p.s.Value(cache, step.Value{DType: x.DType, Shape: x.Shape, Spec: x.Spec, Kind: step.Stream})
 	p.Output(cache, x, "")
 }
 
-// conv slides w (O, I, K...) over x with zeros around rows and columns, in f32
-// sums, and adds the bias.
-func (p *programBuilder) conv(name string, x, w spmd.Tensor) spmd.Tensor {
+// applyConv convolves x with w (O, I, K...), with zeros around rows and columns and sums in
+// f32, and adds the bias.
+func (p *programBuilder) applyConv(name string, x, w spmd.Tensor) spmd.Tensor {
 	pads := [][2]int{{}, {w.Shape[3] / 2, w.Shape[3] / 2}, {w.Shape[4] / 2, w.Shape[4] / 2}}
 	return p.Add(p.Conv(x, w, pads, dtype.F32), p.Weight(name+".bias"))
 }
 
-// edged puts zeros where rows and columns are padding.
-func (p *programBuilder) edged(x spmd.Tensor) spmd.Tensor {
+// zeroPadding sets the rows and columns that are padding to zero, as a kernel expects beyond
+// the edge.
+func (p *programBuilder) zeroPadding(x spmd.Tensor) spmd.Tensor {
 	l := p.s.layout
 	return p.ZeroFrom(p.ZeroFrom(x, 2, p.scale*l.rows), 3, p.scale*l.cols)
 }
 
-// upsample doubles rows and columns, and frames where the stage does: not the
-// first frame, which a later one's kernel does not even see.
-func (p *programBuilder) upsample(name string, x spmd.Tensor, frames bool) spmd.Tensor {
+// applyUpsample doubles rows and columns and, with frames, the number of frames. The first
+// frame is not doubled, and the kernel of a later one does not read it either: zeros stand
+// in its place.
+func (p *programBuilder) applyUpsample(name string, x spmd.Tensor, frames bool) spmd.Tensor {
 	switch {
 	case frames && p.s.first:
 		own, shape := slices.Clone(p.Local(x).Shape), slices.Clone(x.Shape)
-		own[1], shape[1] = past, past
-		p.keep(name+".time_conv", p.Global(p.LConst(p.s.r.DType, 0, own...), shape, x.Spec))
+		own[1], shape[1] = pastFrames, pastFrames
+		p.startCache(name+".time_conv", p.Global(p.LConst(p.s.r.DType, 0, own...), shape, x.Spec))
 	case frames:
 		c := x.Dim(-1)
-		x = p.causal(name+".time_conv", x) // (B, T, H, W, 2 C): two frames of each
+		x = p.causalConv(name+".time_conv", x) // (B, T, H, W, 2 C): two frames of each
 		x = p.MergeDims(p.Transpose(p.SplitDim(x, 4, 2, c), 0, 1, 4, 2, 3, 5), 1, 2)
 	}
-	x = p.edged(p.Compute(x))
+	x = p.zeroPadding(p.Compute(x))
 	x = p.Repeat(p.Repeat(x, 2, 2), 3, 2)
 	p.scale *= 2
-	return p.conv(name+".resample.1", x, p.ExpandDim(p.Weight(name+".resample.1.weight"), 2))
+	return p.applyConv(name+".resample.1", x, p.ExpandDim(p.Weight(name+".resample.1.weight"), 2))
 }
 
-// around is the shortcut of a whole stage of Wan2.2: x (B, T, H, W, I) with each
-// channel repeated as often as makes (out, frames, rows, columns) of them, laid
-// out as out channels of twice the rows, columns and, where the stage doubles
-// them, frames. Of the first frame's two the later one is it.
-func (p *programBuilder) around(x spmd.Tensor, out int, frames bool) spmd.Tensor {
+// stageShortcut is Wan2.2's shortcut around a whole stage. It repeats each channel of x
+// (B, T, H, W, I) until there are enough for out channels of twice the rows and columns and,
+// with frames, twice the frames, and rearranges them so. Of the two frames that the first
+// one gives, the later one is kept.
+func (p *programBuilder) stageShortcut(x spmd.Tensor, out int, frames bool) spmd.Tensor {
 	t := 1
 	if frames {
 		t = 2
@@ -339,10 +352,11 @@ func (p *programBuilder) around(x spmd.Tensor, out int, frames bool) spmd.Tensor
 	return x
 }
 
-// pictures lays the numbers of each position (B, T, H, W, 3 P P) out as patches of
-// P x P pixels, columns before rows: (B, 3, T, H P, W P).
-func (p *programBuilder) pictures(x spmd.Tensor) spmd.Tensor {
+// unpatchPixels rearranges the channels of each position (B, T, H, W, 3 P P) into a patch of
+// P x P pixels: (B, 3, T, H P, W P). Within the channels, columns vary more slowly than
+// rows.
+func (p *programBuilder) unpatchPixels(x spmd.Tensor) spmd.Tensor {
 	n := p.s.m.c.Patch
-	x = p.Transpose(p.SplitDim(x, 4, pictures, n, n), 0, 4, 1, 2, 6, 3, 5)
+	x = p.Transpose(p.SplitDim(x, 4, pictureChannels, n, n), 0, 4, 1, 2, 6, 3, 5)
 	return p.MergeDims(p.MergeDims(x, 5, 2), 3, 2)
 }

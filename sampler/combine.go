@@ -7,11 +7,12 @@ import (
 	"weft/fault"
 )
 
-// chunk is the least work worth a goroutine: about 50 us of it.
+// chunk is the smallest number of elements that is worth a goroutine: about 50 us of work.
 const chunk = 1 << 16
 
-// parallel runs f over [0, n) in at most GOMAXPROCS pieces, in the caller's goroutine when n is small.
-func parallel(n int, f func(lo, hi int)) {
+// runInPieces runs f over [0, n), cut into at most GOMAXPROCS pieces that run at the same
+// time. A small n runs in the caller's goroutine.
+func runInPieces(n int, f func(lo, hi int)) {
 	workers := min(runtime.GOMAXPROCS(0), (n+chunk-1)/chunk)
 	if workers < 2 {
 		f(0, n)
@@ -24,9 +25,9 @@ func parallel(n int, f func(lo, hi int)) {
 	wg.Wait()
 }
 
-// combine2 does s = p s + q v.
-func combine2(s, v []float32, p, q float32) {
-	parallel(len(s), func(lo, hi int) {
+// combineTwo sets s = p s + q v.
+func combineTwo(s, v []float32, p, q float32) {
+	runInPieces(len(s), func(lo, hi int) {
 		s, v := s[lo:hi], v[lo:hi]
 		v = v[:len(s)]
 		for i := range s {
@@ -35,10 +36,10 @@ func combine2(s, v []float32, p, q float32) {
 	})
 }
 
-// combine3 does s = P s + Q v + R m0 and replaces m0 by A s + B v of the old s.
-func combine3(s, v, m0 []float32, c coefs) {
+// combineThree sets s = P s + Q v + R m0 and replaces m0 by A s + B v of the old s.
+func combineThree(s, v, m0 []float32, c coefs) {
 	a, b, p, q, r := float32(c.A), float32(c.B), float32(c.P), float32(c.Q), float32(c.R)
-	parallel(len(s), func(lo, hi int) {
+	runInPieces(len(s), func(lo, hi int) {
 		s, v, m0 := s[lo:hi], v[lo:hi], m0[lo:hi]
 		v, m0 = v[:len(s)], m0[:len(s)]
 		for i, x := range s {
@@ -49,10 +50,10 @@ func combine3(s, v, m0 []float32, c coefs) {
 	})
 }
 
-// combine4 does s = P s + Q v + R m0 + S m1 and replaces m1 by A s + B v of the old s.
-func combine4(s, v, m0, m1 []float32, c coefs) {
+// combineFour sets s = P s + Q v + R m0 + S m1 and replaces m1 by A s + B v of the old s.
+func combineFour(s, v, m0, m1 []float32, c coefs) {
 	a, b, p, q, r, t := float32(c.A), float32(c.B), float32(c.P), float32(c.Q), float32(c.R), float32(c.S)
-	parallel(len(s), func(lo, hi int) {
+	runInPieces(len(s), func(lo, hi int) {
 		s, v, m0, m1 := s[lo:hi], v[lo:hi], m0[lo:hi], m1[lo:hi]
 		v, m0, m1 = v[:len(s)], m0[:len(s)], m1[:len(s)]
 		for i, x := range s {
@@ -70,7 +71,7 @@ func Guide(uncond, cond []float32, scale float32, dst []float32) error {
 			return fault.New(ErrLength, l, "%s has %d elements and uncond %d; they must be equal", l.What, l.Have, l.Want)
 		}
 	}
-	parallel(len(dst), func(lo, hi int) {
+	runInPieces(len(dst), func(lo, hi int) {
 		u, c, d := uncond[lo:hi], cond[lo:hi], dst[lo:hi]
 		c, d = c[:len(u)], d[:len(u)]
 		for i, x := range u {

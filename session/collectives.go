@@ -7,8 +7,8 @@ import (
 	"weft/program/cost"
 )
 
-// Collective is the traffic of one kind over one axis in one run: Bytes is
-// what each device sends (ring algorithms).
+// Collective is the traffic of one kind of collective over one axis in one run. Bytes is the
+// number of bytes that each device sends with ring algorithms.
 type Collective struct {
 	Op    string `json:"op"`
 	Axis  string `json:"axis"`
@@ -17,8 +17,8 @@ type Collective struct {
 	Bytes int64  `json:"bytes"`
 }
 
-// Collectives adds up the calls of the graph, of the request or of a step, over
-// all lanes fed so far.
+// Collectives adds up the traffic of the calls that run once per request, or of those of a
+// step, over all lanes fed so far.
 func (s *Session) Collectives(request bool) []Collective {
 	out := Collectives(s.g.Traffic(request))
 	for i := range out {
@@ -28,7 +28,7 @@ func (s *Session) Collectives(request bool) []Collective {
 	return out
 }
 
-// Collectives is the JSON form of traffic, summed by kind, axis and type.
+// Collectives adds traffic up by kind, axis and type, and gives its JSON form.
 func Collectives(ts []cost.Traffic) []Collective {
 	out := []Collective{}
 	for _, t := range ts {
@@ -47,8 +47,9 @@ func Collectives(ts []cost.Traffic) []Collective {
 	return out
 }
 
-// Loaded is what Load did.
+// Loaded reports the last Load.
 func (s *Session) Loaded() Loaded { return s.loaded }
 
-// CompileSeconds is what New took to compile, cache hits included.
+// CompileSeconds is the time that New took to compile, including programs found in the
+// cache.
 func (s *Session) CompileSeconds() float64 { return s.compile }

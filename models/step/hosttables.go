@@ -14,8 +14,8 @@ func Put(t *tensor.Tensor, i int, v float64) {
 	binary.LittleEndian.PutUint32(t.Data[4*i:], math.Float32bits(float32(v)))
 }
 
-// Normals makes f32 tensors of normally distributed numbers from a seed, for
-// trying a model out.
+// Normals returns a function that makes f32 tensors of normally distributed numbers, from a
+// seed. Example inputs are made with it.
 func Normals(seed uint64) func(shape ...int) *tensor.Tensor {
 	g := rand.New(rand.NewPCG(seed, 0))
 	return func(shape ...int) *tensor.Tensor {
@@ -27,11 +27,11 @@ func Normals(seed uint64) func(shape ...int) *tensor.Tensor {
 	}
 }
 
-// TimeTable is the sinusoidal embedding of timesteps, cosines then sines, of the
-// width and shape given: (B, width), or with a timestep for each of S tokens
-// (B, Sp, width) with zeros past the last. Element k of either half turns with
-// frequency 10000^(-2k/width). It is computed in f64: in f32 its error near
-// t = 1000 is 6e-5. The few timesteps that differ are computed once.
+// TimeTable is the sinusoidal embedding of timesteps, cosines before sines, with the given
+// shape, whose last dim is the width: (B, width) or, with a timestep for each of S tokens,
+// (B, Sp, width) with zeros past the last token. Element k of either half has the frequency
+// 10000^(-2k/width). It is computed in f64, because in f32 its error near t = 1000 is 6e-5.
+// Each timestep is computed once, however often it occurs.
 func TimeTable(ts []float32, shape ...int) *tensor.Tensor {
 	width := shape[len(shape)-1]
 	half, bytes := width/2, width*dtype.F32.Size()
@@ -55,8 +55,9 @@ func TimeTable(ts []float32, shape ...int) *tensor.Tensor {
 	return out
 }
 
-// RotaryHalves are the tables cos and sin (rows, d) of angles (S, d/2) for heads
-// whose halves rotate: each angle stands in both. Rows past the last are zero.
+// RotaryHalves are the tables cos and sin (rows, d) of angles (S, d/2) for heads in which
+// channels i and i + d/2 rotate together: each angle stands in both halves. Rows past the
+// last are zero.
 func RotaryHalves(angles [][]float64, rows, d int) (cos, sin *tensor.Tensor) {
 	cos, sin = tensor.New(dtype.F32, rows, d), tensor.New(dtype.F32, rows, d)
 	for s, row := range angles {
@@ -71,9 +72,9 @@ func RotaryHalves(angles [][]float64, rows, d int) (cos, sin *tensor.Tensor) {
 	return cos, sin
 }
 
-// RotaryPairs are the tables cos and sin (rows, d) of angles (S, d/2) for heads
-// whose neighbouring channels rotate: each angle twice, the sine with the sign of
-// its place. Rows past the last are zero.
+// RotaryPairs are the tables cos and sin (rows, d) of angles (S, d/2) for heads in which
+// neighbouring channels rotate together: each angle stands twice, the first time with the
+// sine negated. Rows past the last are zero.
 func RotaryPairs(angles [][]float64, rows, d int) (cos, sin *tensor.Tensor) {
 	cos, sin = tensor.New(dtype.F32, rows, d), tensor.New(dtype.F32, rows, d)
 	for s, row := range angles {
@@ -88,8 +89,8 @@ func RotaryPairs(angles [][]float64, rows, d int) (cos, sin *tensor.Tensor) {
 	return cos, sin
 }
 
-// GridAngles are the angles of a grid's tokens (S, sum(dims)/2), whose frames, rows
-// and columns are counted from 0: Angles.
+// GridAngles are the Angles (S, sum(dims)/2) of a grid's tokens, with frames, rows and
+// columns counted from 0.
 func GridAngles(g Grid, dims [3]int, thetas [3]float64) [][]float64 {
 	count := func(n int) []float64 {
 		places := make([]float64, n)
@@ -101,9 +102,10 @@ func GridAngles(g Grid, dims [3]int, thetas [3]float64) [][]float64 {
 	return Angles([3][]float64{count(g.Frames), count(g.Rows), count(g.Cols)}, dims, thetas)
 }
 
-// Angles are those of tokens in (frame, row, column) order (S, sum(dims)/2), at the
-// places of each axis: of dims[0] channels for the frame, dims[1] for the row and
-// dims[2] for the column, each two of n turn with frequency theta^(-2i/n).
+// Angles are the rotary angles (S, sum(dims)/2) of tokens in (frame, row, column) order, at
+// the given positions along each axis. dims[0] channels rotate by the frame, dims[1] by the
+// row and dims[2] by the column. Pair i of an axis with n channels has the frequency
+// theta^(-2i/n).
 func Angles(places [3][]float64, dims [3]int, thetas [3]float64) [][]float64 {
 	freqs := [3][]float64{}
 	for k, n := range dims {
@@ -128,7 +130,7 @@ func Angles(places [3][]float64, dims [3]int, thetas [3]float64) [][]float64 {
 	return out
 }
 
-// MaskOf reads a mask of numbers or truth values.
+// MaskOf reads a mask of floats, integers or truth values as floats.
 func MaskOf(t *tensor.Tensor) ([]float32, error) {
 	if t.DType.IsFloat() {
 		return t.Float32s()
@@ -141,7 +143,8 @@ func MaskOf(t *tensor.Tensor) ([]float32, error) {
 	return out, err
 }
 
-// PadRows is x (batch, rows, dim) with zero rows added to length, in a type.
+// PadRows converts x (batch, rows, dim) to a type and appends rows of zeros, up to length
+// rows.
 func PadRows(x *tensor.Tensor, length int, d dtype.DType) (*tensor.Tensor, error) {
 	x, err := x.As(d)
 	if err != nil {

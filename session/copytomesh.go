@@ -8,9 +8,9 @@ import (
 	"weft/mesh"
 )
 
-// move copies a value from one stage's devices to another's, position by
-// position, through the host: the way that every plugin has. It waits for the value.
-func move(ctx context.Context, eng engine.Engine, v engine.Value, from, to *mesh.Mesh) (engine.Value, error) {
+// copyToMesh copies a value from one stage's devices to another's, position by position. It
+// goes through the host, since every plugin can do that, and waits for the value.
+func copyToMesh(ctx context.Context, eng engine.Engine, v engine.Value, from, to *mesh.Mesh) (engine.Value, error) {
 	blocks := make([]*engine.Block, from.NumDevices())
 	for pos := range blocks {
 		b, err := array.NewBlock(int(v.Type().Bytes()))

@@ -9,10 +9,10 @@ import (
 	"weft/spmd"
 )
 
-// Grid is how many patches a video has.
+// Grid is the number of patches of a video along each axis.
 type Grid struct{ Frames, Rows, Cols int }
 
-// Tokens is how many patches that are.
+// Tokens is the number of patches.
 func (g Grid) Tokens() int { return g.Frames * g.Rows * g.Cols }
 
 // At is the frame, row and column of token s.
@@ -25,9 +25,9 @@ func GridOf(latent []int, patch [3]int) Grid {
 	return Grid{latent[1] / patch[0], latent[2] / patch[1], latent[3] / patch[2]}
 }
 
-// Patches cuts latents x (B, C, F, H, W) into tokens (B, S, C pt ph pw) in
-// (frame, row, column) order. order says how the elements of a patch follow each
-// other, slowest first: "ctyx" is channel, frame, row, column.
+// Patches cuts latents x (B, C, F, H, W) into tokens (B, S, C pt ph pw) in (frame, row,
+// column) order. order is the order of the elements of a patch, slowest first: "ctyx" is
+// channel, frame, row, column.
 func (p *Program) Patches(x spmd.Tensor, patch [3]int, order string) spmd.Tensor {
 	for d := 4; d >= 2; d-- {
 		n := patch[d-2]
@@ -41,8 +41,8 @@ func (p *Program) Patches(x spmd.Tensor, patch [3]int, order string) spmd.Tensor
 	return p.MergeDims(x, 1, 3)
 }
 
-// Latents puts tokens x (B, S, pt ph pw C) together to latents (B, C, F, H, W);
-// order as in Patches. Tokens are gathered first, and those past the grid cut off.
+// Latents is the inverse of Patches: it assembles latents (B, C, F, H, W) from tokens x
+// (B, S, pt ph pw C). Tokens are gathered first, and padding past the grid is cut off.
 func (p *Program) Latents(x spmd.Tensor, grid Grid, patch [3]int, order string) spmd.Tensor {
 	x = p.Reshard(x, sharding.NewSpec(x.Spec.Dim(0), nil, nil), "tokens gathered for the latents")
 	x = p.Slice(x, 1, 0, grid.Tokens())
@@ -60,10 +60,11 @@ func (p *Program) Latents(x spmd.Tensor, grid Grid, patch [3]int, order string) 
 	return p.MergeDims(x, 2, 2)
 }
 
-// EveryToken gives every token what its frame has: x (B, F, C), held whole, or one
-// for the whole video (B, 1, C), which broadcasts as it is. The result is
-// (B, padded, C), held as to says. A device widens the frames that its tokens lie
-// in and cuts its tokens out of them: tokens need not divide as frames do.
+// EveryToken gives every token the values of its frame. x is (B, F, C), whole on every
+// device, or (B, 1, C) for the whole video, which is returned as it is because it
+// broadcasts. The result is (B, padded, C) with the spec to. A device expands the frames in
+// which its tokens lie and slices its tokens out of them, so the boundaries of shards need
+// not be those of frames.
 func (p *Program) EveryToken(x spmd.Tensor, grid Grid, padded int, to sharding.Spec) spmd.Tensor {
 	if x.Dim(1) == 1 {
 		return x
@@ -90,10 +91,10 @@ func (p *Program) EveryToken(x spmd.Tensor, grid Grid, padded int, to sharding.S
 	return p.Global(v, []int{x.Dim(0), padded, x.Dim(2)}, to)
 }
 
-// RopeHalves rotates the halves of each head of x (B, S, H, d) by tables (S, d) or
-// (B, S, d), or (B, S, H, d) with angles of each head's own: with x = [a, b] it is
-// [a cos - b sin, b cos + a sin]. The tables have each angle in both halves. The
-// result is in the compute type.
+// RopeHalves rotates the two halves of each head of x (B, S, H, d) by tables (S, d) or
+// (B, S, d), or (B, S, H, d) if each head has angles of its own. With x = [a, b] the result
+// is [a cos - b sin, b cos + a sin], in the compute type. The tables have each angle in both
+// halves.
 func (p *Program) RopeHalves(x, cos, sin spmd.Tensor) spmd.Tensor {
 	d := x.Dim(3)
 	turned := p.Concat(3, p.Scale(p.Slice(x, 3, d/2, d), -1), p.Slice(x, 3, 0, d/2))
