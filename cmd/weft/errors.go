@@ -31,7 +31,7 @@ var errUsage = fault.NewKind("usage")
 // errVerify: splits that differ from one device.
 var errVerify = fault.NewKind("verify-failed")
 
-func usage(format string, args ...any) error { return fault.New(errUsage, nil, format, args...) }
+func usageError(format string, args ...any) error { return fault.New(errUsage, nil, format, args...) }
 
 // wrongUse are the kinds that exit with 2: the command line, or the plan it
 // asks for, is at fault; nothing was run.
@@ -79,8 +79,8 @@ func heededSignals() []os.Signal {
 
 var signalNames = map[os.Signal]string{syscall.SIGINT: "SIGINT", syscall.SIGTERM: "SIGTERM", syscall.SIGHUP: "SIGHUP"}
 
-// interrupted is the error of a command whose context a signal has ended.
-func interrupted(ctx context.Context, message string) error {
+// interruptedError is the error of a command whose context a signal has ended.
+func interruptedError(ctx context.Context, message string) error {
 	number := syscall.SIGINT
 	var s stopSignal
 	if errors.As(context.Cause(ctx), &s) {
@@ -91,34 +91,34 @@ func interrupted(ctx context.Context, message string) error {
 	return fault.New(errInterrupted, Interrupted{signalNames[number], int(number)}, "%s", message)
 }
 
-// finish reports err and picks the exit code: 0 done, 1 failed, 2 wrong use or
+// finishCommand reports err and picks the exit code: 0 done, 1 failed, 2 wrong use or
 // an illegal plan, 128 and a signal's number where one interrupted the command. An
 // answer that could not be written is a failure too; where its reader has left, as
 // head does, the code is that of a process that the broken pipe ends, and no word
 // is said.
-func (a *app) finish(err error, answer *output) int {
+func (a *app) finishCommand(err error, answer *output) int {
 	code := 0
 	if err != nil {
-		code = a.report(err, answer)
+		code = a.reportError(err, answer)
 	}
-	switch lost := answer.lost(); {
+	switch lost := answer.writeError(); {
 	case lost == nil:
 	case answer.readerLeft():
 		if code == 0 {
 			code = 128 + int(syscall.SIGPIPE)
 		}
 	default:
-		a.complain("%v", lost)
+		a.printStderr("%v", lost)
 		code = max(code, 1)
 	}
 	return code
 }
 
-// report tells of an error and gives its exit code.
-func (a *app) report(err error, answer *output) int {
+// reportError tells of an error and gives its exit code.
+func (a *app) reportError(err error, answer *output) int {
 	// cobra's own complaints have no kind.
 	if text := err.Error(); strings.HasPrefix(text, "unknown command") || strings.HasPrefix(text, "required flag") {
-		err = usage("%s", strings.ReplaceAll(err.Error(), "\n", " "))
+		err = usageError("%s", strings.ReplaceAll(err.Error(), "\n", " "))
 	}
 	if !a.json {
 		prefix := "weft: "
@@ -128,10 +128,10 @@ func (a *app) report(err error, answer *output) int {
 		}
 	} else if !a.documented.Swap(true) {
 		if werr := jsondoc.Write(answer, fault.Document(err)); werr != nil {
-			a.complain("%v", err)
+			a.printStderr("%v", err)
 		}
 	} else if errors.Is(err, errInterrupted) {
-		a.complain("%v", err) // the document does not say it
+		a.printStderr("%v", err) // the document does not say it
 	}
 	if f, ok := fault.Fields[Interrupted](err); ok {
 		return 128 + f.number

@@ -34,7 +34,7 @@ type runFlags struct {
 	nonFinite                  bool
 }
 
-func (f *runFlags) add(c *cobra.Command) {
+func (f *runFlags) addFlags(c *cobra.Command) {
 	fl := c.Flags()
 	pathFlag(c, &f.model, "model", "folder with config.json and checkpoint, an index, or a .safetensors file")
 	fl.StringVar(&f.dtype, "dtype", "f32", "compute type: f32 or bf16 (the residual stream is f32 in both)")
@@ -53,8 +53,8 @@ func (f *runFlags) add(c *cobra.Command) {
 	fl.DurationVar(&f.limit, "limit", 0, "give up where all of it, from opening the model to the last step, takes longer, e.g. 10m; 0 is no limit")
 	fl.BoolVar(&f.nonFinite, "allow-nonfinite", false, "take NaN and infinities in inputs and outputs as they are; without it they are an error")
 	must(c.MarkFlagRequired("model"))
-	complete(c, "dtype", "f32", "bf16")
-	complete(c, "device", "auto", "cpu", "reference", "tpu")
+	completeFlag(c, "dtype", "f32", "bf16")
+	completeFlag(c, "device", "auto", "cpu", "reference", "tpu")
 }
 
 // outputFlags are those of a command that writes a file.
@@ -62,15 +62,15 @@ type outputFlags struct {
 	userfile.Output
 }
 
-func (o *outputFlags) add(c *cobra.Command) {
+func (o *outputFlags) addFlags(c *cobra.Command) {
 	pathFlag(c, &o.Path, "out", "safetensors file to write")
 	c.Flags().BoolVar(&o.Force, "force", false, "replace an existing output file")
 	must(c.MarkFlagRequired("out"))
 }
 
-// check finds what would keep the file from being written. It is asked as soon as
+// checkWritable finds what would keep the file from being written. It is asked as soon as
 // more is known: which files are read, and how large the output will be.
-func (o *outputFlags) check(bytes int64, reads ...string) error {
+func (o *outputFlags) checkWritable(bytes int64, reads ...string) error {
 	for _, path := range reads {
 		if path != "" {
 			o.Keep = append(o.Keep, path)
@@ -80,8 +80,8 @@ func (o *outputFlags) check(bytes int64, reads ...string) error {
 	return userfile.CheckWritable(o.Output)
 }
 
-// unread is the note on tensors of a file that nothing reads; none for none.
-func unread(path string, names []string) []string {
+// unreadNote is the note on tensors of a file that nothing reads; none for none.
+func unreadNote(path string, names []string) []string {
 	if len(names) == 0 {
 		return nil
 	}
@@ -97,13 +97,13 @@ func (f *runFlags) addMesh(c *cobra.Command) { meshFlag(c, &f.mesh) }
 
 func meshFlag(c *cobra.Command, mesh *string) {
 	c.Flags().StringVar(mesh, "mesh", "auto", "how devices are arranged: dp=1,tp=4,sp=1; auto is one device")
-	complete(c, "mesh", "auto", "dp=1,tp=1,sp=1", "tp=2", "sp=2", "tp=4", "sp=4", "tp=2,sp=2")
+	completeFlag(c, "mesh", "auto", "dp=1,tp=1,sp=1", "tp=2", "sp=2", "tp=4", "sp=4", "tp=2,sp=2")
 }
 
 // attentionFlag is there wherever a step is built.
 func attentionFlag(c *cobra.Command, form *string) {
 	c.Flags().StringVar(form, "attention", attention.Auto, "auto (the kernel where the target is a TPU and it has one), blocked (loops) or kernel (or an error)")
-	complete(c, "attention", attention.Auto, attention.Blocked, attention.Kernel)
+	completeFlag(c, "attention", attention.Auto, attention.Blocked, attention.Kernel)
 }
 
 // releaseFlag is there wherever a model is named.
@@ -114,7 +114,7 @@ func releaseFlag(c *cobra.Command, release *string) {
 // cfgFlag is there wherever the passes of a step are asked for.
 func cfgFlag(c *cobra.Command, cfg *string) {
 	c.Flags().StringVar(cfg, "cfg", "", "the passes with and without the text: batch (as one of twice the size), sequential, or none (one pass); default: the release's own")
-	complete(c, "cfg", plan.CFGBatch, plan.CFGSequential, plan.CFGNone)
+	completeFlag(c, "cfg", plan.CFGBatch, plan.CFGSequential, plan.CFGNone)
 }
 
 // finiteFlag adds a flag whose value is a number: NaN and the infinities, which
@@ -223,7 +223,7 @@ func must(err error) {
 	}
 }
 
-func complete(c *cobra.Command, flag string, values ...string) {
+func completeFlag(c *cobra.Command, flag string, values ...string) {
 	must(c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
 }
 
@@ -240,15 +240,15 @@ type Limit struct {
 // limitGrace is how long a command has for coming back once --limit has passed.
 const limitGrace = 300 * time.Millisecond
 
-// limited puts all the work of a command under --limit.
-func (f *runFlags) limited(a *app, work func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
+// withTimeLimit puts all the work of a command under --limit.
+func (f *runFlags) withTimeLimit(a *app, work func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if f.limit <= 0 { // options refuses what is below
 			return work(cmd, args)
 		}
 		start := time.Now()
 		over := func() error {
-			l := Limit{f.limit.Seconds(), time.Since(start).Seconds(), a.progress.phase()}
+			l := Limit{f.limit.Seconds(), time.Since(start).Seconds(), a.progress.currentPhase()}
 			return fault.New(errLimit, l, "--limit %v has passed, after %.2f s in the phase %q: nothing was written; a longer limit, or 0 for none", f.limit, l.Elapsed, l.Phase)
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), f.limit)
@@ -263,11 +263,11 @@ func (f *runFlags) limited(a *app, work func(*cobra.Command, []string) error) fu
 	}
 }
 
-// options checks what flags alone can tell.
-func (f *runFlags) options(a *app) (weft.Options, error) {
+// runOptions checks what flags alone can tell.
+func (f *runFlags) runOptions(a *app) (weft.Options, error) {
 	var l fault.List
 	if err := attention.CheckForm(f.attention); err != nil {
-		l.Add(usage("--%v", err))
+		l.Add(usageError("--%v", err))
 	}
 	if f.attention == attention.Kernel && f.device != "tpu" {
 		l.Add(fault.New(attention.ErrKernelUnavailable, attention.Unavailable{Kernel: f.attention, Target: f.device, Reason: "kernels are for TPUs"},
@@ -276,16 +276,16 @@ func (f *runFlags) options(a *app) (weft.Options, error) {
 	switch f.dtype {
 	case "f32", "bf16":
 	default:
-		l.Add(usage("--dtype %q: want f32 or bf16", f.dtype))
+		l.Add(usageError("--dtype %q: want f32 or bf16", f.dtype))
 	}
 	if f.layers < 0 {
-		l.Add(usage("--layers %d: want 0 (all) or more", f.layers))
+		l.Add(usageError("--layers %d: want 0 (all) or more", f.layers))
 	}
 	if f.limit < 0 {
-		l.Add(usage("--limit %v: want a time such as 10m, or 0 for no limit", f.limit))
+		l.Add(usageError("--limit %v: want a time such as 10m, or 0 for no limit", f.limit))
 	}
 	if f.textLen < 0 {
-		l.Add(usage("--text-len %d: want 0 (as given) or more", f.textLen))
+		l.Add(usageError("--text-len %d: want 0 (as given) or more", f.textLen))
 	}
 	switch f.device {
 	case "auto", "cpu", "reference", "tpu", "cuda":
@@ -293,7 +293,7 @@ func (f *runFlags) options(a *app) (weft.Options, error) {
 		l.Add(fault.New(engine.ErrUnknownDevice, nil, "--device %q: want auto, cpu, reference or tpu", f.device))
 	}
 	return weft.Options{Mesh: f.mesh, DType: f.dtype, Device: f.device, Layers: f.layers, SplitResidual: f.split, FSDP: f.fsdp, Micro: f.micro, Strict: f.strict, TextLen: f.textLen, Attention: f.attention,
-		Progress: a.progress.report, AllowNonFinite: f.nonFinite,
+		Progress: a.progress.reportProgress, AllowNonFinite: f.nonFinite,
 		Engine: engine.Options{Warn: a.warn, Plugin: f.plugin, CacheDir: f.cacheDir, NoCache: f.noCache,
-			InstallProgress: a.fetching}}, l.Err()
+			InstallProgress: a.showFetchProgress}}, l.Err()
 }

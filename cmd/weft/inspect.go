@@ -59,7 +59,7 @@ type inspection struct {
 	Settings map[string]models.Setting `json:"settings,omitempty"`
 }
 
-func (a *app) inspect() *cobra.Command {
+func (a *app) inspectCommand() *cobra.Command {
 	var o weft.Options
 	var release string
 	c := &cobra.Command{
@@ -76,17 +76,17 @@ is 10^9 bytes.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, name := range []string{"fsdp", "dtype"} {
 				if o.Mesh == "" && cmd.Flags().Changed(name) {
-					return usage("--%s without --mesh: it says how a mesh holds the tensors", name)
+					return usageError("--%s without --mesh: it says how a mesh holds the tensors", name)
 				}
 			}
 			if o.DType != "" && o.DType != "f32" && o.DType != "bf16" {
-				return usage("--dtype %q: want f32 or bf16", o.DType)
+				return usageError("--dtype %q: want f32 or bf16", o.DType)
 			}
-			doc, err := inspect(args[0], o, release)
+			doc, err := inspectCheckpoint(args[0], o, release)
 			if err != nil {
 				return err
 			}
-			return a.print(doc, func() { a.showInspection(doc) })
+			return a.printResult(doc, func() { a.showInspection(doc) })
 		},
 	}
 	releaseFlag(c, &release)
@@ -94,11 +94,11 @@ is 10^9 bytes.`,
 	fl.StringVar(&o.Mesh, "mesh", "", "how devices are arranged: dp=1,tp=4,sp=1, or pp=2,fsdp=2")
 	fl.StringVar(&o.FSDP, "fsdp", "", "keep each weight in shares over these axes: sp, or dp,sp")
 	fl.StringVar(&o.DType, "dtype", "", "compute type that weights are held in: f32 or bf16; default as stored")
-	complete(c, "dtype", "f32", "bf16")
+	completeFlag(c, "dtype", "f32", "bf16")
 	return c
 }
 
-func inspect(path string, o weft.Options, release string) (*inspection, error) {
+func inspectCheckpoint(path string, o weft.Options, release string) (*inspection, error) {
 	if o.Mesh == "" {
 		c, err := checkpoint.Open(path)
 		if err != nil {
@@ -110,7 +110,7 @@ func inspect(path string, o weft.Options, release string) (*inspection, error) {
 		m, err := weft.Identify(c, release)
 		switch {
 		case err == nil:
-			doc.describe(m)
+			doc.describeModel(m)
 		case isOtherModel(err):
 			doc.Notes = append(doc.Notes, "the model is not known: "+strings.ReplaceAll(err.Error(), "\n", "; "))
 		default:
@@ -128,16 +128,16 @@ func inspect(path string, o weft.Options, release string) (*inspection, error) {
 		return nil, err
 	}
 	doc := listTensors(m.Checkpoint, path)
-	doc.describe(m)
+	doc.describeModel(m)
 	doc.Mesh, doc.FSDP, doc.HeldAs = held.Graph.Mesh.String(), models.ParseFSDP(o.FSDP), cmp.Or(o.DType, "stored")
 	if o.DType != "" {
 		doc.BytesPerDevice = held.Bytes
 	}
-	return doc, doc.place(m, held, o.DType != "")
+	return doc, doc.placeTensors(m, held, o.DType != "")
 }
 
-// describe says which model the tensors are, and how its release is run.
-func (doc *inspection) describe(m *weft.Model) {
+// describeModel says which model the tensors are, and how its release is run.
+func (doc *inspection) describeModel(m *weft.Model) {
 	doc.Model, doc.Settings = m.Name(), m.Settings.Taken()
 	doc.Notes = slices.Concat([]string{}, m.Notices, m.Settings.Notes)
 }
@@ -183,9 +183,9 @@ func listTensors(c *checkpoint.Checkpoint, path string) *inspection {
 	return doc
 }
 
-// place adds specs and what a device holds of each tensor: as stored, or in the type that
+// placeTensors adds specs and what a device holds of each tensor: as stored, or in the type that
 // the programs hold it in.
-func (doc *inspection) place(m *weft.Model, held *weft.Held, asHeld bool) error {
+func (doc *inspection) placeTensors(m *weft.Model, held *weft.Held, asHeld bool) error {
 	g := held.Graph
 	tensors := make(map[string]*inspected, len(doc.Tensors))
 	for i := range doc.Tensors {

@@ -39,8 +39,8 @@ func (o *output) close() {
 	o.closed = true
 }
 
-// lost is why a part of the answer was not taken, nil where all was.
-func (o *output) lost() error {
+// writeError is why a part of the answer was not taken, nil where all was.
+func (o *output) writeError() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.err == nil {
@@ -57,15 +57,15 @@ func (o *output) readerLeft() bool {
 	return errors.Is(o.err, syscall.EPIPE)
 }
 
-// print writes the result: v as JSON, or text for people.
-func (a *app) print(v any, text func()) error {
+// printResult writes the result: v as JSON, or text for people.
+func (a *app) printResult(v any, text func()) error {
 	if a.json {
 		if a.documented.Swap(true) {
 			return nil // there is one alone
 		}
 		return jsondoc.Write(a.stdout, v)
 	}
-	a.progress.stop()
+	a.progress.stopBars()
 	text()
 	return nil
 }
@@ -73,17 +73,17 @@ func (a *app) print(v any, text func()) error {
 // say writes one line for people. What is put into the format may come from a
 // file, so it is shown harmless, line ends too: a tensor's name makes no line.
 func (a *app) say(format string, args ...any) {
-	a.block(printable.Sprintf(format, args...))
+	a.printBlock(printable.Sprintf(format, args...))
 }
 
-// block writes lines that are laid out already, whose parts say or
+// printBlock writes lines that are laid out already, whose parts say or
 // printable.Sprintf has made.
-func (a *app) block(lines string) { fmt.Fprintln(printable.Writer{W: a.stdout}, lines) }
+func (a *app) printBlock(lines string) { fmt.Fprintln(printable.Writer{W: a.stdout}, lines) }
 
-// complain writes a line to stderr, shown harmless as say does.
-func (a *app) complain(format string, args ...any) {
+// printStderr writes a line to stderr, shown harmless as say does.
+func (a *app) printStderr(format string, args ...any) {
 	fmt.Fprintln(a.stderr, "weft: "+printable.Sprintf(format, args...))
 }
 
 // warn is told of what went wrong without stopping a command.
-func (a *app) warn(err error) { a.complain("warning: %v", err) }
+func (a *app) warn(err error) { a.printStderr("warning: %v", err) }

@@ -38,7 +38,7 @@ func planText(r *plan.Result, all bool) string {
 		planBest(say, r.Plans[0])
 	}
 	for _, n := range r.Notes {
-		wrap(say, "note: ", n)
+		sayAfterHead(say, "note: ", n)
 	}
 	switch {
 	case len(r.Refuse) == 0:
@@ -50,7 +50,7 @@ func planText(r *plan.Result, all bool) string {
 			if r.On == "all" {
 				head = f.Slice
 			}
-			wrap(say, "  "+padRight(head, 22)+" ", f.Kind+": "+f.Reason)
+			sayAfterHead(say, "  "+padRight(head, 22)+" ", f.Kind+": "+f.Reason)
 		}
 	default:
 		say("%d splits refused; --all shows why", len(r.Refuse))
@@ -58,8 +58,8 @@ func planText(r *plan.Result, all bool) string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// wrap prints text after a head in lines of at most 79 columns.
-func wrap(say func(string, ...any), head, text string) {
+// sayAfterHead prints text after a head in lines of at most 79 columns.
+func sayAfterHead(say func(string, ...any), head, text string) {
 	line := head
 	indent := strings.Repeat(" ", len([]rune(head)))
 	empty := true
@@ -112,7 +112,7 @@ func planTable(say func(string, ...any), r *plan.Result, all bool) {
 		}
 		say("%s: %s", p.Slice, devices)
 		if m := p.DeviceMemory; m.ReservedBytes != nil {
-			wrap(say, "  ", fmt.Sprintf("each holds %s (%s), of which %s are no program's (%s)", weft.Bytes(*m.Bytes), m.Source, weft.Bytes(*m.ReservedBytes), m.ReservedSource))
+			sayAfterHead(say, "  ", fmt.Sprintf("each holds %s (%s), of which %s are no program's (%s)", weft.Bytes(*m.Bytes), m.Source, weft.Bytes(*m.ReservedBytes), m.ReservedSource))
 		}
 	}
 	say("")
@@ -137,13 +137,13 @@ func planTable(say func(string, ...any), r *plan.Result, all bool) {
 			say("%s", name)
 			name = ""
 		}
-		say("%s %9s  %s %8s %9s", padRight(name, 26), weft.Bytes(p.HBMBytesPerDevice), bar(p, most, 20), seconds(p.StepSeconds), weft.Bytes(sent))
+		say("%s %9s  %s %8s %9s", padRight(name, 26), weft.Bytes(p.HBMBytesPerDevice), memoryBar(p, most, 20), secondsText(p.StepSeconds), weft.Bytes(sent))
 		if p.Fits == plan.TooBig {
 			change := p.Change
 			if p.Advice != "" {
 				change = "fits with " + change
 			}
-			wrap(say, "    ", fmt.Sprintf("too big by %s; %s", weft.Bytes(*p.OverBytes), change))
+			sayAfterHead(say, "    ", fmt.Sprintf("too big by %s; %s", weft.Bytes(*p.OverBytes), change))
 		}
 	}
 	if n := len(r.Plans) - len(shown); n > 0 {
@@ -152,8 +152,8 @@ func planTable(say func(string, ...any), r *plan.Result, all bool) {
 	say("# weights  a text K/V and attention  r stream  g gathered  t other  | limit")
 }
 
-// bar draws a plan's memory by kind in columns of most/width bytes.
-func bar(p plan.Plan, most int64, width int) string {
+// memoryBar draws a plan's memory by kind in columns of most/width bytes.
+func memoryBar(p plan.Plan, most int64, width int) string {
 	cells := []rune(strings.Repeat(" ", width))
 	m := p.Breakdown.DiT
 	from := int64(0)
@@ -193,13 +193,13 @@ func attentionText(say func(string, ...any), phase string, choices []graph.Choic
 	for _, c := range choices {
 		if !seen[c.Choice] {
 			seen[c.Choice] = true
-			wrap(say, "  attn  ", fmt.Sprintf("%s%s, %s; %s", phase, c.Taken, c.Why, c.Of))
+			sayAfterHead(say, "  attn  ", fmt.Sprintf("%s%s, %s; %s", phase, c.Taken, c.Why, c.Of))
 		}
 	}
 }
 
-// seconds is a time in few columns.
-func seconds(s float64) string {
+// secondsText is a time in few columns.
+func secondsText(s float64) string {
 	switch {
 	case s < 1:
 		return fmt.Sprintf("%.0f ms", s*1e3)
@@ -247,13 +247,13 @@ func planBest(say func(string, ...any), p plan.Plan) {
 		s    float64
 	}{{"matmuls", t.MatmulSeconds}, {"attention", t.AttentionSeconds}, {"memory", t.MemorySeconds}} {
 		if k.s > 0 {
-			parts = append(parts, k.name+" "+seconds(k.s))
+			parts = append(parts, k.name+" "+secondsText(k.s))
 		}
 	}
 	for _, axis := range slices.Sorted(maps.Keys(t.CollectiveSeconds)) {
-		parts = append(parts, axis+" "+seconds(t.CollectiveSeconds[axis]))
+		parts = append(parts, axis+" "+secondsText(t.CollectiveSeconds[axis]))
 	}
-	wrap(say, "  step  ", seconds(p.StepSeconds)+": "+strings.Join(parts, ", "))
+	sayAfterHead(say, "  step  ", secondsText(p.StepSeconds)+": "+strings.Join(parts, ", "))
 	if p.Cost != nil {
 		say("  cost  %s", p.Cost)
 	}
@@ -261,6 +261,6 @@ func planBest(say func(string, ...any), p plan.Plan) {
 		say("  sent  %-18s %-6s %5d a step %10s", c.Op, c.Axis, c.Count, weft.Bytes(c.Bytes))
 	}
 	for _, n := range append(slices.Clone(p.Padding), p.Notes...) {
-		wrap(say, "  note  ", n)
+		sayAfterHead(say, "  note  ", n)
 	}
 }

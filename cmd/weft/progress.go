@@ -20,22 +20,22 @@ type progress struct {
 	at    string // what the command is doing, bars or not
 }
 
-// phase is what the command is doing: a stage's name, or open before the first.
-func (p *progress) phase() string {
+// currentPhase is what the command is doing: a stage's name, or open before the first.
+func (p *progress) currentPhase() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return cmp.Or(p.at, "open")
 }
 
-func (p *progress) start(w *os.File) {
+func (p *progress) startBars(w *os.File) {
 	if p.bars == nil && term.IsTerminal(int(w.Fd())) {
 		p.bars = mpb.New(mpb.WithOutput(w), mpb.WithWidth(48), mpb.WithAutoRefresh())
 	}
 }
 
-// report is a session.Progress. The stage is the first word of what, a call's
+// reportProgress is a session.Progress. The stage is the first word of what, a call's
 // name counts as "run".
-func (p *progress) report(what string, done, total int64) {
+func (p *progress) reportProgress(what string, done, total int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	stage := strings.SplitN(what, " ", 2)[0]
@@ -51,7 +51,7 @@ func (p *progress) report(what string, done, total int64) {
 		return
 	}
 	if p.bar == nil || stage != p.stage {
-		p.drop()
+		p.dropBar()
 		p.stage = stage
 		p.bar = p.bars.AddBar(total, mpb.BarRemoveOnComplete(),
 			mpb.PrependDecorators(decor.Name(stage, decor.WC{W: 8, C: decor.DindentRight})),
@@ -60,22 +60,22 @@ func (p *progress) report(what string, done, total int64) {
 	p.bar.SetTotal(total, false)
 	p.bar.SetCurrent(done)
 	if done >= total {
-		p.drop()
+		p.dropBar()
 	}
 }
 
-func (p *progress) drop() {
+func (p *progress) dropBar() {
 	if p.bar != nil {
 		p.bar.Abort(true)
 		p.bar = nil
 	}
 }
 
-// stop clears the bars before anything else is printed.
-func (p *progress) stop() {
+// stopBars clears the bars before anything else is printed.
+func (p *progress) stopBars() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.drop()
+	p.dropBar()
 	if p.bars != nil {
 		p.bars.Wait()
 		p.bars = nil

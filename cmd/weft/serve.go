@@ -17,7 +17,7 @@ import (
 	"weft/web"
 )
 
-func (a *app) serve() *cobra.Command {
+func (a *app) serveCommand() *cobra.Command {
 	var addr string
 	var public, open bool
 	var folders []string
@@ -55,8 +55,8 @@ Ctrl-C ends it.`,
 				URL     string `json:"url"`
 				Address string `json:"address"`
 				Public  bool   `json:"public"`
-			}{"http://" + reachable(listener.Addr().String()) + "/", listener.Addr().String(), public}
-			err = a.print(doc, func() {
+			}{"http://" + reachableAddress(listener.Addr().String()) + "/", listener.Addr().String(), public}
+			err = a.printResult(doc, func() {
 				a.say("%s  (Ctrl-C ends it)", doc.URL)
 				if public {
 					a.say("open to every machine that reaches %s; nobody is asked for a password", doc.Address)
@@ -65,17 +65,17 @@ Ctrl-C ends it.`,
 			if err != nil {
 				return err
 			}
-			if a.stdout.lost() != nil {
+			if a.stdout.writeError() != nil {
 				return nil // nobody would know the address; run says what became of it
 			}
 			if open {
-				if err := browse(doc.URL); err != nil {
-					a.complain("warning: no browser could be opened (%v); the address is %s", err, doc.URL)
+				if err := openBrowser(doc.URL); err != nil {
+					a.printStderr("warning: no browser could be opened (%v); the address is %s", err, doc.URL)
 				}
 			}
 			err = web.New(o).Serve(cmd.Context(), listener)
 			if errors.Is(err, context.Canceled) {
-				return interrupted(cmd.Context(), "stopped serving")
+				return interruptedError(cmd.Context(), "stopped serving")
 			}
 			return err
 		},
@@ -84,7 +84,7 @@ Ctrl-C ends it.`,
 	c.Flags().BoolVar(&public, "public", false, "allow an address that other machines reach")
 	c.Flags().BoolVar(&open, "open", false, "open the page in the browser")
 	c.Flags().StringArrayVar(&folders, "model", nil, "a folder with config.json to offer beside the models known by name; may be repeated")
-	complete(c, "addr", "127.0.0.1:8080", "127.0.0.1:0")
+	completeFlag(c, "addr", "127.0.0.1:8080", "127.0.0.1:0")
 	must(c.MarkFlagDirname("model"))
 	return c
 }
@@ -97,8 +97,8 @@ func (a *app) flagsExist(root *cobra.Command) func(string, []string) bool {
 	}
 }
 
-// reachable is an address to ask for: one that stands for all is this machine's own.
-func reachable(addr string) string {
+// reachableAddress is an address to ask for: one that stands for all is this machine's own.
+func reachableAddress(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
 		return net.JoinHostPort("127.0.0.1", port)
@@ -106,8 +106,8 @@ func reachable(addr string) string {
 	return addr
 }
 
-// browse opens a page in the user's browser.
-func browse(url string) error {
+// openBrowser opens a page in the user's browser.
+func openBrowser(url string) error {
 	name := "xdg-open"
 	if runtime.GOOS == "darwin" {
 		name = "open"

@@ -11,8 +11,8 @@ import (
 // specsFormats are the ways to write specs down for other tools, beside text and json.
 var specsFormats = map[string]func(specsDoc, *mesh.Mesh) string{"jax": specsJAX, "shardy": specsShardy, "hlo": specsHLO}
 
-// comments are what a reader of a listing must know, one a line.
-func (d specsDoc) comments(m *mesh.Mesh) []string {
+// listingComments are what a reader of a listing must know, one a line.
+func (d specsDoc) listingComments(m *mesh.Mesh) []string {
 	lines := []string{fmt.Sprintf("%s on %s: %s rules, %s layout", d.Model, d.Mesh, d.Rules, d.Layout)}
 	if ids := deviceIDs(m); ids != nil {
 		lines = append(lines, "device ids in mesh order: "+strings.Trim(fmt.Sprint(ids), "[]"))
@@ -41,7 +41,7 @@ func deviceIDs(m *mesh.Mesh) []int {
 func specsJAX(d specsDoc, m *mesh.Mesh) string {
 	var b strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	for _, c := range d.comments(m) {
+	for _, c := range d.listingComments(m) {
 		say("# %s", c)
 	}
 	var names, sizes []string
@@ -69,7 +69,7 @@ func specsJAX(d specsDoc, m *mesh.Mesh) string {
 func specsShardy(d specsDoc, m *mesh.Mesh) string {
 	var b strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	for _, c := range d.comments(m) {
+	for _, c := range d.listingComments(m) {
 		say("// %s", c)
 	}
 	var axes []string
@@ -102,7 +102,7 @@ func specsShardy(d specsDoc, m *mesh.Mesh) string {
 // places in the mesh, as a program's device assignment has them.
 func specsHLO(d specsDoc, m *mesh.Mesh) string {
 	lines := []string{}
-	for _, c := range d.comments(m) {
+	for _, c := range d.listingComments(m) {
 		lines = append(lines, "# "+c)
 	}
 	for _, p := range d.Params {

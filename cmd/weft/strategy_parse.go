@@ -20,7 +20,7 @@ func givenMesh(text string) (*mesh.Mesh, error) {
 		return nil, err
 	}
 	if len(axes) == 0 {
-		return nil, usage("--mesh is empty; write axes with their sizes, as in data=2,fsdp=4,model=8")
+		return nil, usageError("--mesh is empty; write axes with their sizes, as in data=2,fsdp=4,model=8")
 	}
 	for i, part := range strings.Split(text, ",") {
 		name, _, _ := strings.Cut(part, "=")
@@ -29,7 +29,7 @@ func givenMesh(text string) (*mesh.Mesh, error) {
 	devices := 1
 	for _, a := range axes {
 		if devices *= a.Size; devices > strategy.MaxDevices {
-			return nil, usage("--mesh %s has more than %d devices, the most there are; choose smaller sizes", text, strategy.MaxDevices)
+			return nil, usageError("--mesh %s has more than %d devices, the most there are; choose smaller sizes", text, strategy.MaxDevices)
 		}
 	}
 	return mesh.Local(axes...)
@@ -82,7 +82,7 @@ func specText(s sharding.Spec) string {
 func parseTensor(text string) (strategy.Tensor, error) {
 	parts := strings.Split(text, ":")
 	if len(parts) < 4 {
-		return strategy.Tensor{}, usage("--tensor %q has %d parts, want NAME:DIMS:SHAPE:DTYPE, as in blocks.3.attn.q.weight:out,in:11008x4096:bf16", text, len(parts))
+		return strategy.Tensor{}, usageError("--tensor %q has %d parts, want NAME:DIMS:SHAPE:DTYPE, as in blocks.3.attn.q.weight:out,in:11008x4096:bf16", text, len(parts))
 	}
 	n := len(parts) - 3 // a name may have colons
 	t := strategy.Tensor{Name: strings.Join(parts[:n], ":"), Dims: []string{}}
@@ -92,7 +92,7 @@ func parseTensor(text string) (strategy.Tensor, error) {
 	}
 	for i, d := range t.Dims {
 		if t.Dims[i] = strings.TrimSpace(d); t.Dims[i] == "" {
-			l.Add(usage("--tensor %q names dim %d nothing; a dim has a name, as in out,in", text, i))
+			l.Add(usageError("--tensor %q names dim %d nothing; a dim has a name, as in out,in", text, i))
 		}
 	}
 	var err error
@@ -112,7 +112,7 @@ func parseShape(flag, text string) ([]int, error) {
 	for part := range strings.SplitSeq(text, "x") {
 		n, err := strconv.Atoi(part)
 		if err != nil || n < 0 {
-			return nil, usage("%s has shape %q; want sizes from 0 up joined by x, as in 16x8, or scalar", flag, text)
+			return nil, usageError("%s has shape %q; want sizes from 0 up joined by x, as in 16x8, or scalar", flag, text)
 		}
 		shape = append(shape, n)
 	}
@@ -122,7 +122,7 @@ func parseShape(flag, text string) ([]int, error) {
 func elemBytes(flag, name string) (int, error) {
 	d, err := dtype.Parse(name)
 	if err != nil {
-		return 0, usage("%s: %v", flag, err)
+		return 0, usageError("%s: %v", flag, err)
 	}
 	return d.Size(), nil
 }
@@ -131,14 +131,14 @@ func elemBytes(flag, name string) (int, error) {
 func parseRule(text string) (strategy.Rule, error) {
 	i := strings.LastIndex(text, "=")
 	if i < 1 {
-		return strategy.Rule{}, usage("--rule %q: want PATTERN=DIM, as in '*.attn.q.*=out', or PATTERN=- to keep whole", text)
+		return strategy.Rule{}, usageError("--rule %q: want PATTERN=DIM, as in '*.attn.q.*=out', or PATTERN=- to keep whole", text)
 	}
 	r := strategy.Rule{Match: text[:i]}
 	dim, heads, hasHeads := strings.Cut(text[i+1:], ":")
 	if hasHeads {
 		n, err := strconv.Atoi(heads)
 		if err != nil || n < 1 {
-			return r, usage("--rule %q has %q heads; want a whole number from 1 up, as in '*.attn.k.*=out:8'", text, heads)
+			return r, usageError("--rule %q has %q heads; want a whole number from 1 up, as in '*.attn.k.*=out:8'", text, heads)
 		}
 		r.Heads = n
 	}
@@ -155,8 +155,8 @@ type strategyFlags struct {
 	minSize int
 }
 
-// plan reads "tp,fsdp,dp", each with axes of its own if it has any: "fsdp=dp+sp".
-func (f *strategyFlags) plan() (strategy.Plan, error) {
+// parsePlan reads "tp,fsdp,dp", each with axes of its own if it has any: "fsdp=dp+sp".
+func (f *strategyFlags) parsePlan() (strategy.Plan, error) {
 	var l fault.List
 	var plan strategy.Plan
 	var rules []strategy.Rule
@@ -166,7 +166,7 @@ func (f *strategyFlags) plan() (strategy.Plan, error) {
 		rules = append(rules, r)
 	}
 	if f.minSize < 0 {
-		l.Add(usage("--min-size %d: want a number of elements from 0 up", f.minSize))
+		l.Add(usageError("--min-size %d: want a number of elements from 0 up", f.minSize))
 	}
 	var seen []string
 	for part := range strings.SplitSeq(f.names, ",") {
@@ -177,15 +177,15 @@ func (f *strategyFlags) plan() (strategy.Plan, error) {
 		}
 		kind := mesh.Canonical(name)
 		if slices.Contains(seen, kind) {
-			l.Add(usage("--strategy %q names %s twice; each strategy is named once, and --rule is repeated", f.names, name))
+			l.Add(usageError("--strategy %q names %s twice; each strategy is named once, and --rule is repeated", f.names, name))
 			continue
 		}
 		seen = append(seen, kind)
 		switch {
 		case slices.Contains(on, ""):
-			l.Add(usage("--strategy %q: %q names no axis after =; want axes joined by +, as in fsdp=dp+sp", f.names, part))
+			l.Add(usageError("--strategy %q: %q names no axis after =; want axes joined by +, as in fsdp=dp+sp", f.names, part))
 		case kind == "tp" && len(on) > 1:
-			l.Add(usage("--strategy %q: tp splits over one axis, not %d", f.names, len(on)))
+			l.Add(usageError("--strategy %q: tp splits over one axis, not %d", f.names, len(on)))
 		case kind == "tp":
 			plan = append(plan, strategy.TensorParallel{Axis: strings.Join(on, ""), Rules: rules})
 		case kind == "fsdp":
@@ -193,13 +193,13 @@ func (f *strategyFlags) plan() (strategy.Plan, error) {
 		case kind == "dp":
 			plan = append(plan, strategy.DataParallel{Axes: on})
 		case kind == "pp":
-			l.Add(usage("--strategy %q: a pipeline cuts layers and no tensor; see weft strategy stages", f.names))
+			l.Add(usageError("--strategy %q: a pipeline cuts layers and no tensor; see weft strategy stages", f.names))
 		default:
-			l.Add(usage("--strategy %q: %q is no strategy; want some of tp, fsdp and dp, as in tp,fsdp,dp", f.names, name))
+			l.Add(usageError("--strategy %q: %q is no strategy; want some of tp, fsdp and dp, as in tp,fsdp,dp", f.names, name))
 		}
 	}
 	if l.Err() == nil && len(rules) > 0 && !slices.Contains(seen, "tp") {
-		l.Add(usage("--rule is for tensor parallelism, which --strategy %q does not name; add tp", f.names))
+		l.Add(usageError("--rule is for tensor parallelism, which --strategy %q does not name; add tp", f.names))
 	}
 	return plan, l.Err()
 }
@@ -217,7 +217,7 @@ type collective struct {
 	Reason  string `json:"reason"`
 }
 
-func collectives(steps []sharding.Step) []collective {
+func listCollectives(steps []sharding.Step) []collective {
 	out := []collective{}
 	for _, s := range steps {
 		c := collective{Op: string(s.Op), Axes: s.Axes, Dim: s.Dim, Bytes: s.Bytes, From: specText(s.From), To: specText(s.To), Reason: s.Reason}

@@ -36,7 +36,7 @@ type stringsLine struct {
 // maxStringsBytes bounds the file of --strings.
 const maxStringsBytes = 1 << 30
 
-func (a *app) tokenize() *cobra.Command {
+func (a *app) tokenizeCommand() *cobra.Command {
 	var path, texts string
 	c := &cobra.Command{
 		Use:   "tokenize --tokenizer FILE|DIR --strings FILE",
@@ -71,7 +71,7 @@ weft does not do is refused with its place.`,
 				}
 				doc.Strings = append(doc.Strings, tokenizedIDs{append([]int{}, ids...)})
 			}
-			return a.print(doc, func() { a.showIDs(doc) })
+			return a.printResult(doc, func() { a.showIDs(doc) })
 		},
 	}
 	pathFlag(c, &path, "tokenizer", "tokenizer.json, spiece.model, tokenizer.model or vocab.json, or a folder with one")
@@ -85,7 +85,7 @@ weft does not do is refused with its place.`,
 
 func (a *app) showIDs(doc tokenized) {
 	for _, note := range doc.Notes {
-		a.complain("note: %s", note)
+		a.printStderr("note: %s", note)
 	}
 	w := bufio.NewWriter(a.stdout)
 	defer w.Flush()

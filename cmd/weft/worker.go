@@ -33,10 +33,10 @@ type ended struct {
 	Last string `json:"last"` // words on stderr
 }
 
-// worker runs weft with args, and env besides its own, in another process and gives
+// runWorker runs weft with args, and env besides its own, in another process and gives
 // its JSON. An error that it reports is given as it is; one that kills it is errWorker.
 // When ctx ends the process ends.
-func worker(ctx context.Context, args []string, env ...string) ([]byte, error) {
+func runWorker(ctx context.Context, args []string, env ...string) ([]byte, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func worker(ctx context.Context, args []string, env ...string) ([]byte, error) {
 	}
 	var doc fault.Doc
 	if json.Unmarshal(stdout.Bytes(), &doc) == nil && doc.Error.Kind != "" {
-		return nil, reported(doc)
+		return nil, reportedError(doc)
 	}
 	last := lastWords(stderr.String())
 	var exit *exec.ExitError
@@ -64,8 +64,8 @@ func worker(ctx context.Context, args []string, env ...string) ([]byte, error) {
 	return nil, fault.New(errWorker, ended{exit.String(), last}, "the compiler ended the process over the program (%s): %s", exit, last)
 }
 
-// reported is an error that another process told of, with its kind and fields.
-func reported(doc fault.Doc) error {
+// reportedError is an error that another process told of, with its kind and fields.
+func reportedError(doc fault.Doc) error {
 	var l fault.List
 	for _, v := range doc.Error.Violations {
 		l.Add(fault.New(kindNamed(v.Kind), v.Fields, "%s", v.Message))
@@ -127,7 +127,7 @@ func setFlags() string {
 // tryNothing compiles next to nothing in another process. Its error is that of a
 // compiler that ends the process over that too.
 func tryNothing(ctx context.Context, on, plugin string) error {
-	_, err := worker(ctx, []string{"try-flags", "--on", on, "--plugin", plugin, "--json"}, "TF_CPP_MIN_LOG_LEVEL=0")
+	_, err := runWorker(ctx, []string{"try-flags", "--on", on, "--plugin", plugin, "--json"}, "TF_CPP_MIN_LOG_LEVEL=0")
 	e, ok := fault.Fields[ended](err)
 	if !ok {
 		return nil // any other error comes again where it belongs
@@ -154,7 +154,7 @@ func (a *app) tryFlagsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.print(r, func() {})
+			return a.printResult(r, func() {})
 		},
 	}
 	c.Flags().StringVar(&on, "on", "", "")
