@@ -37,8 +37,8 @@ func (p *params) text(name string) string {
 	return p.values.Get(name)
 }
 
-// need is a text that must be there.
-func (p *params) need(name string) string {
+// requiredText is a text that must be there.
+func (p *params) requiredText(name string) string {
 	text := p.text(name)
 	if text == "" {
 		p.l.Add(fault.New(ErrParameter, nil, "parameter %s is missing", name))
@@ -46,8 +46,8 @@ func (p *params) need(name string) string {
 	return text
 }
 
-// list is a text with commas between.
-func (p *params) list(name string) []string {
+// commaList is a text with commas between.
+func (p *params) commaList(name string) []string {
 	text := p.text(name)
 	if text == "" {
 		return nil
@@ -55,13 +55,13 @@ func (p *params) list(name string) []string {
 	return strings.Split(text, ",")
 }
 
-// many is a parameter given any number of times.
-func (p *params) many(name string) []string {
+// allValues is a parameter given any number of times.
+func (p *params) allValues(name string) []string {
 	p.known = append(p.known, name)
 	return p.values[name]
 }
 
-func (p *params) number(name string, otherwise int) int {
+func (p *params) wholeNumber(name string, otherwise int) int {
 	text := p.text(name)
 	if text == "" {
 		return otherwise
@@ -73,7 +73,7 @@ func (p *params) number(name string, otherwise int) int {
 	return n
 }
 
-func (p *params) flag(name string) bool {
+func (p *params) boolFlag(name string) bool {
 	text := p.text(name)
 	if text == "" {
 		return false
@@ -100,15 +100,15 @@ func (p *params) err() error {
 	return p.l.Err()
 }
 
-// query reads what weft plan has flags for.
-func (s *Server) query(p *params) (models.Model, plan.Query) {
-	q := plan.Query{Size: p.need("size"), Frames: p.number("frames", 0), On: p.need("on"), DType: p.text("dtype"), Batch: p.number("batch", 1), CFG: p.text("cfg"),
-		Mesh: p.text("mesh"), SplitResidual: p.flag("split-residual"), TextLen: p.number("text-len", 0), Attention: p.text("attention"), Machine: s.o.Machine}
+// readQuery reads what weft plan has flags for.
+func (s *Server) readQuery(p *params) (models.Model, plan.Query) {
+	q := plan.Query{Size: p.requiredText("size"), Frames: p.wholeNumber("frames", 0), On: p.requiredText("on"), DType: p.text("dtype"), Batch: p.wholeNumber("batch", 1), CFG: p.text("cfg"),
+		Mesh: p.text("mesh"), SplitResidual: p.boolFlag("split-residual"), TextLen: p.wholeNumber("text-len", 0), Attention: p.text("attention"), Machine: s.o.Machine}
 	if q.Batch < 1 {
 		p.l.Add(fault.New(plan.ErrOptions, nil, "batch %d: want 1 or more", q.Batch))
 	}
-	name := p.need("model")
-	m, settings, err := s.model(name)
+	name := p.requiredText("model")
+	m, settings, err := s.findModel(name)
 	q.Settings = settings
 	if err != nil && name != "" {
 		p.l.Add(err)
@@ -116,9 +116,9 @@ func (s *Server) query(p *params) (models.Model, plan.Query) {
 	return m, q
 }
 
-// model is a preset or one of Options.Models: a page cannot name a folder, which
+// findModel is a preset or one of Options.Models: a page cannot name a folder, which
 // would tell whoever asks what lies where.
-func (s *Server) model(name string) (models.Model, models.Settings, error) {
+func (s *Server) findModel(name string) (models.Model, models.Settings, error) {
 	if m, ok := s.o.Models[name]; ok {
 		return m, s.o.Settings[name], nil
 	}
