@@ -25,7 +25,7 @@ func AlignedBytes(n int) []byte {
 	return b[off : off+n : off+n]
 }
 
-func aligned(b []byte) bool {
+func isAligned(b []byte) bool {
 	return len(b) > 0 && uintptr(unsafe.Pointer(unsafe.SliceData(b)))%Alignment == 0
 }
 
@@ -66,7 +66,7 @@ func (s bufferState) String() string { return [...]string{"live", "donated", "de
 // from another goroutine, and not at all when FromHost fails. release may be nil.
 func (c *Client) FromHost(data []byte, d dtype.DType, shape []int, device int, release func()) (*Buffer, error) {
 	s := pjrt.UntilTransferCompletes
-	if aligned(data) {
+	if isAligned(data) {
 		s = pjrt.ImmutableZeroCopy
 	}
 	return c.fromHost(data, d, shape, device, s, release)
@@ -78,11 +78,11 @@ func (c *Client) Put(data []byte, d dtype.DType, shape []int, device int) (*Buff
 }
 
 func (c *Client) fromHost(data []byte, d dtype.DType, shape []int, device int, s pjrt.Semantics, release func()) (*Buffer, error) {
-	if err := c.enter(); err != nil {
+	if err := c.enterPlugin(); err != nil {
 		return nil, err
 	}
-	defer c.leave()
-	dev, err := c.device(device)
+	defer c.leavePlugin()
+	dev, err := c.deviceByID(device)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func (c *Client) fromHost(data []byte, d dtype.DType, shape []int, device int, s
 			done.Destroy() // safe before it is ready; the callback stays
 		}
 	}
-	return c.track(&Buffer{client: c, raw: raw, dtype: d, shape: slices.Clone(shape), device: device}), nil
+	return c.trackBuffer(&Buffer{client: c, raw: raw, dtype: d, shape: slices.Clone(shape), device: device}), nil
 }
 
 var empty [Alignment]byte
@@ -147,7 +147,7 @@ func bytesOf(d dtype.DType, shape []int) (int, bool) {
 	return n, true
 }
 
-func (c *Client) track(b *Buffer) *Buffer {
+func (c *Client) trackBuffer(b *Buffer) *Buffer {
 	c.mu.Lock()
 	c.buffers[b] = struct{}{}
 	c.mu.Unlock()
@@ -169,8 +169,8 @@ func (b *Buffer) Bytes() int { n, _ := bytesOf(b.dtype, b.shape); return n }
 // Done is the call that computes the buffer; nil when it came from the host.
 func (b *Buffer) Done() *Event { return b.made }
 
-// hold keeps raw from being freed; drop ends that.
-func (b *Buffer) hold() error {
+// addUse keeps raw from being freed; drop ends that.
+func (b *Buffer) addUse() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.state != live {
@@ -180,7 +180,7 @@ func (b *Buffer) hold() error {
 	return nil
 }
 
-func (b *Buffer) drop() {
+func (b *Buffer) endUse() {
 	b.mu.Lock()
 	b.uses--
 	free := b.uses == 0 && b.state != live
@@ -190,8 +190,8 @@ func (b *Buffer) drop() {
 	}
 }
 
-// end moves the buffer to a state it does not come back from.
-func (b *Buffer) end(s bufferState) {
+// endAs moves the buffer to a state it does not come back from.
+func (b *Buffer) endAs(s bufferState) {
 	b.mu.Lock()
 	if b.state != live {
 		b.mu.Unlock()
@@ -210,7 +210,7 @@ func (b *Buffer) end(s bufferState) {
 
 // Destroy frees the buffer. A call that is running keeps what it needs. Calling
 // it again, or on a donated buffer, does nothing.
-func (b *Buffer) Destroy() { b.end(destroyed) }
+func (b *Buffer) Destroy() { b.endAs(destroyed) }
 
 // Donated reports whether a call has taken the buffer's memory over.
 func (b *Buffer) Donated() bool {
@@ -231,14 +231,14 @@ func (b *Buffer) ToHost(ctx context.Context, dst []byte) error {
 			return err
 		}
 	}
-	if err := b.client.enter(); err != nil {
+	if err := b.client.enterPlugin(); err != nil {
 		return err
 	}
-	defer b.client.leave()
-	if err := b.hold(); err != nil {
+	defer b.client.leavePlugin()
+	if err := b.addUse(); err != nil {
 		return err
 	}
-	defer b.drop()
+	defer b.endUse()
 	if len(dst) == 0 {
 		return nil
 	}
@@ -265,10 +265,10 @@ func (b *Buffer) Tensor(ctx context.Context) (*tensor.Tensor, error) {
 
 // DeviceBytes is what the buffer takes on its device.
 func (b *Buffer) DeviceBytes() (int64, error) {
-	if err := b.hold(); err != nil {
+	if err := b.addUse(); err != nil {
 		return 0, err
 	}
-	defer b.drop()
+	defer b.endUse()
 	n, err := b.raw.Size()
 	if err != nil {
 		return 0, pluginError(ErrPlugin, "buffer size", err)
@@ -276,11 +276,11 @@ func (b *Buffer) DeviceBytes() (int64, error) {
 	return n, nil
 }
 
-// address is where the data lies, for tests of what is copied and what is not.
-func (b *Buffer) address() (uintptr, error) {
-	if err := b.hold(); err != nil {
+// deviceAddress is where the data lies, for tests of what is copied and what is not.
+func (b *Buffer) deviceAddress() (uintptr, error) {
+	if err := b.addUse(); err != nil {
 		return 0, err
 	}
-	defer b.drop()
+	defer b.endUse()
 	return b.raw.Address()
 }

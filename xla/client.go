@@ -97,7 +97,7 @@ func (p *Plugin) Client(o Options) (*Client, error) {
 	for k, v := range o.Extra {
 		options[k] = v
 	}
-	virtual := p.device() == "cpu"
+	virtual := p.deviceKind() == "cpu"
 	if virtual {
 		options["cpu_device_count"] = int64(n)
 	}
@@ -112,7 +112,7 @@ func (p *Plugin) Client(o Options) (*Client, error) {
 	if err != nil {
 		return nil, pluginError(ErrPlugin, "client", err)
 	}
-	if err := c.describe(); err != nil {
+	if err := c.describePlatform(); err != nil {
 		c.raw.Destroy()
 		return nil, pluginError(ErrPlugin, "client", err)
 	}
@@ -125,7 +125,7 @@ func (p *Plugin) Client(o Options) (*Client, error) {
 	return c, nil
 }
 
-func (c *Client) describe() (err error) {
+func (c *Client) describePlatform() (err error) {
 	if c.platform, err = c.raw.PlatformName(); err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (c *Client) describe() (err error) {
 		return err
 	}
 	for i, d := range list {
-		dev, err := describe(d)
+		dev, err := describeDevice(d)
 		if err != nil {
 			return err
 		}
@@ -147,7 +147,7 @@ func (c *Client) describe() (err error) {
 	return nil
 }
 
-func describe(d pjrt.Device) (Device, error) {
+func describeDevice(d pjrt.Device) (Device, error) {
 	desc, err := d.Description()
 	if err != nil {
 		return Device{}, err
@@ -183,25 +183,25 @@ func (c *Client) deviceIDs() []int {
 	return out
 }
 
-func (c *Client) device(id int) (Device, error) {
+func (c *Client) deviceByID(id int) (Device, error) {
 	i, ok := c.byID[id]
 	if !ok {
-		return Device{}, fault.New(ErrArgument, Argument{Device: id, Arg: -1, Check: "device", Want: ids(c.deviceIDs()), Have: fmt.Sprint(id)},
+		return Device{}, fault.New(ErrArgument, Argument{Device: id, Arg: -1, Check: "device", Want: idsText(c.deviceIDs()), Have: fmt.Sprint(id)},
 			"there is no device %d here; the client has %v", id, c.deviceIDs())
 	}
 	return c.devices[i], nil
 }
 
-// usable is nil while the client can take work.
-func (c *Client) usable() error {
+// checkUsable is nil while the client can take work.
+func (c *Client) checkUsable() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state
 }
 
-// enter marks the start of work inside the plugin, which Close waits for;
+// enterPlugin marks the start of work inside the plugin, which Close waits for;
 // leave marks its end.
-func (c *Client) enter() error {
+func (c *Client) enterPlugin() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.state == nil {
@@ -210,7 +210,7 @@ func (c *Client) enter() error {
 	return c.state
 }
 
-func (c *Client) leave() { c.idle.Done() }
+func (c *Client) leavePlugin() { c.idle.Done() }
 
 // kill makes the client unusable, once, and ends the waiting of everyone.
 // Calls that a device is running go on; only the end of the process stops them.
@@ -255,7 +255,7 @@ func (c *Client) Close() error {
 	c.mu.Lock()
 	buffers, programs := c.buffers, c.programs
 	c.buffers, c.programs = map[*Buffer]struct{}{}, map[*Executable]struct{}{}
-	c.unwatch()
+	c.disarmWatchdog()
 	c.mu.Unlock()
 	for b := range buffers {
 		b.Destroy()

@@ -81,7 +81,7 @@ func UserFlags() string {
 	if env.userFlags == nil {
 		v := os.Getenv("XLA_FLAGS")
 		for _, name := range []string{terminateFlag, warnFlag} { // in the order they were added, backwards
-			v = strings.TrimSpace(strings.TrimSuffix(v, added(name)))
+			v = strings.TrimSpace(strings.TrimSuffix(v, addedFlag(name)))
 		}
 		env.userFlags = &v
 	}

@@ -124,8 +124,8 @@ func pluginError(kind *fault.Kind, call string, err error) error {
 	return fault.New(kind, PluginFailure{call, p.Code.String(), p.Message}, "%s: %w", call, p)
 }
 
-func cancelled(ctx context.Context, what string) error {
+func cancelledError(ctx context.Context, what string) error {
 	return fault.New(ErrCancelled, nil, "%s: %w", what, context.Cause(ctx))
 }
 
-func ids(list []int) string { return fmt.Sprint(list) }
+func idsText(list []int) string { return fmt.Sprint(list) }

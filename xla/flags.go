@@ -37,10 +37,10 @@ var TryFlags func(device, path string) error
 
 // tryFlags asks TryFlags, where there are flags to try.
 func (p *Plugin) tryFlags(value, path string) error {
-	if TryFlags == nil || value == "" && (p.device() != "tpu" || os.Getenv("LIBTPU_INIT_ARGS") == "") {
+	if TryFlags == nil || value == "" && (p.deviceKind() != "tpu" || os.Getenv("LIBTPU_INIT_ARGS") == "") {
 		return nil
 	}
-	return TryFlags(p.device(), path)
+	return TryFlags(p.deviceKind(), path)
 }
 
 // maxFlags bounds a file of flags. What it holds goes into the environment, where a
@@ -146,7 +146,7 @@ func checkKnown(flags []flag, from, plugin string, has func(string) bool) error 
 	return list.Err()
 }
 
-func added(name string) string { return "--" + name + "=" + strconv.Itoa(rendezvousSeconds) }
+func addedFlag(name string) string { return "--" + name + "=" + strconv.Itoa(rendezvousSeconds) }
 
 // withRendezvous adds the two time-outs after which XLA's CPU collectives abort
 // the process (20 + 40 s without them), unless the user has set them. It
@@ -171,7 +171,7 @@ func withRendezvous(value string, flags []flag, has func(string) bool) (string, 
 		case !has(w.name):
 			seconds = w.or
 		default:
-			value = strings.TrimSpace(value + " " + added(w.name))
+			value = strings.TrimSpace(value + " " + addedFlag(w.name))
 		}
 		total += seconds
 	}

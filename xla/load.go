@@ -59,7 +59,7 @@ func Load(name string) (*Plugin, error) {
 	if p := loaded.byPath[path]; p != nil {
 		return p, nil
 	}
-	p, err := load(engine, path, value, from, flags)
+	p, err := loadPlugin(engine, path, value, from, flags)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func Load(name string) (*Plugin, error) {
 	return p, nil
 }
 
-func load(engine plugin.Installed, path, value, from string, flags []flag) (*Plugin, error) {
+func loadPlugin(engine plugin.Installed, path, value, from string, flags []flag) (*Plugin, error) {
 	names := []string{warnFlag, terminateFlag}
 	for _, f := range flags {
 		names = append(names, f.name)
@@ -96,7 +96,7 @@ func load(engine plugin.Installed, path, value, from string, flags []flag) (*Plu
 	}
 	p := &Plugin{engine: engine}
 	p.flags, p.abortAfter = withRendezvous(value, flags, has)
-	if p.device() == "tpu" {
+	if p.deviceKind() == "tpu" {
 		if err := checkTPUBounds(os.Getenv); err != nil {
 			return nil, err
 		}
@@ -109,7 +109,7 @@ func load(engine plugin.Installed, path, value, from string, flags []flag) (*Plu
 	// Below this level a plugin writes two lines a process, and a stack trace
 	// for each program it refuses. A fatal line is written at any level.
 	setDefault("TF_CPP_MIN_LOG_LEVEL", "3")
-	if p.device() == "tpu" {
+	if p.deviceKind() == "tpu" {
 		tpuDefaults()
 	}
 	p.applyFlags()

@@ -124,14 +124,14 @@ func compileFailure(err error, program, call string) error {
 	var p *pjrt.Error
 	if errors.As(err, &p) {
 		if o, ok := outOfMemory(program, p.Message); ok {
-			return fault.New(ErrMemory, o, "%s: %s", call, o.words())
+			return fault.New(ErrMemory, o, "%s: %s", call, o.shortageText())
 		}
 	}
 	return pluginError(ErrCompile, call, err)
 }
 
-// words say what the numbers mean.
-func (o OutOfMemory) words() string {
+// shortageText say what the numbers mean.
+func (o OutOfMemory) shortageText() string {
 	gb := func(n int64) string { return fmt.Sprintf("%.2f GB", float64(n)/1e9) }
 	out := fmt.Sprintf("the program does not fit: it needs at least %s of a device's %s, which has %s: %s too much",
 		gb(o.AskedBytes), strings.ToUpper(o.Space), gb(o.LimitBytes), gb(o.AskedBytes-o.LimitBytes))

@@ -39,10 +39,10 @@ func (m Memory) Known() bool {
 	return max(m.Arguments, m.Outputs, m.Temp, m.Code, m.Peak, m.TotalAllocation) > 0
 }
 
-// memory reads the statistics, and what of them was filled in. total_size and
+// readMemory reads the statistics, and what of them was filled in. total_size and
 // the fields after it came with API 0.90 and later; what a plugin leaves alone
 // keeps its marker.
-func memory(e *pjrt.Executable) (Memory, error) {
+func readMemory(e *pjrt.Executable) (Memory, error) {
 	s, err := e.MemoryStats()
 	if err != nil {
 		return Memory{}, err
@@ -63,12 +63,12 @@ type inspector struct {
 	with func(func(*pjrt.Executable) error) error
 }
 
-// apart runs f on the program apart from its devices.
-func (x *Executable) apart(f func(*pjrt.Executable) error) error {
-	if err := x.hold(); err != nil {
+// withExecutable runs f on the program apart from its devices.
+func (x *Executable) withExecutable(f func(*pjrt.Executable) error) error {
+	if err := x.addUse(); err != nil {
 		return err
 	}
-	defer x.drop()
+	defer x.endUse()
 	e, err := x.raw.Executable()
 	if err != nil {
 		return err
@@ -77,7 +77,7 @@ func (x *Executable) apart(f func(*pjrt.Executable) error) error {
 	return f(e)
 }
 
-func (i inspector) ask(what string, f func(*pjrt.Executable) error) error {
+func (i inspector) askExecutable(what string, f func(*pjrt.Executable) error) error {
 	err := i.with(f)
 	var known *fault.Error
 	if err == nil || errors.As(err, &known) {
@@ -91,8 +91,8 @@ func (i inspector) Name() string { return i.name }
 
 // Memory is what the program needs on each device.
 func (i inspector) Memory() (m Memory, err error) {
-	err = i.ask("memory statistics", func(e *pjrt.Executable) (err error) {
-		m, err = memory(e)
+	err = i.askExecutable("memory statistics", func(e *pjrt.Executable) (err error) {
+		m, err = readMemory(e)
 		return err
 	})
 	return m, err
@@ -101,7 +101,7 @@ func (i inspector) Memory() (m Memory, err error) {
 // Cost is the compiler's own analysis, such as "flops". A loop's body counts
 // once in it. Some plugins have none: ErrPlugin with code "unimplemented".
 func (i inspector) Cost() (cost map[string]any, err error) {
-	err = i.ask("cost analysis", func(e *pjrt.Executable) (err error) {
+	err = i.askExecutable("cost analysis", func(e *pjrt.Executable) (err error) {
 		cost, err = e.Cost()
 		return err
 	})
@@ -111,7 +111,7 @@ func (i inspector) Cost() (cost map[string]any, err error) {
 // Optimized is what the compiler made of the program, with its format: the
 // binary proto of an HLO module, "hlo_with_config", on every plugin tried.
 func (i inspector) Optimized() (code []byte, format string, err error) {
-	err = i.ask("optimised program", func(e *pjrt.Executable) (err error) {
+	err = i.askExecutable("optimised program", func(e *pjrt.Executable) (err error) {
 		code, format, err = e.Optimized()
 		return err
 	})
@@ -120,7 +120,7 @@ func (i inspector) Optimized() (code []byte, format string, err error) {
 
 // Fingerprint tells two compiled programs apart. It may be any bytes.
 func (i inspector) Fingerprint() (f string, err error) {
-	err = i.ask("fingerprint", func(e *pjrt.Executable) (err error) {
+	err = i.askExecutable("fingerprint", func(e *pjrt.Executable) (err error) {
 		f, err = e.Fingerprint()
 		return err
 	})
@@ -130,7 +130,7 @@ func (i inspector) Fingerprint() (f string, err error) {
 // Serialize gives the program in its plugin's form. Another plugin, another
 // CPU or other XLA_FLAGS must not be given these bytes: they are not checked.
 func (i inspector) Serialize() (data []byte, err error) {
-	err = i.ask("serialisation", func(e *pjrt.Executable) (err error) {
+	err = i.askExecutable("serialisation", func(e *pjrt.Executable) (err error) {
 		data, err = e.Serialize()
 		return err
 	})

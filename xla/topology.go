@@ -16,11 +16,11 @@ import (
 	"weft/xla/plugin"
 )
 
-// device is what the plugin drives, by its pin or by its file's name where
+// deviceKind is what the plugin drives, by its pin or by its file's name where
 // it has none; there is no client yet to ask.
-func (p *Plugin) device() string { return driven(p.engine) }
+func (p *Plugin) deviceKind() string { return deviceKindOf(p.engine) }
 
-func driven(e plugin.Installed) string {
+func deviceKindOf(e plugin.Installed) string {
 	if pin, err := plugin.Lookup(e.Name); err == nil {
 		return pin.Device
 	}
@@ -155,14 +155,14 @@ func OpenTopology(ctx context.Context, name string, o TopologyOptions) (*Topolog
 		return nil, pluginError(ErrPlugin, "topology "+name, err)
 	}
 	t := &Topology{plugin: p, raw: raw, name: name}
-	if err := t.describe(); err != nil {
+	if err := t.describeDevices(); err != nil {
 		raw.Destroy()
 		return nil, pluginError(ErrPlugin, "topology "+name, err)
 	}
 	return t, nil
 }
 
-func (t *Topology) describe() (err error) {
+func (t *Topology) describeDevices() (err error) {
 	if t.version, err = t.raw.PlatformVersion(); err != nil {
 		return err
 	}
@@ -210,7 +210,7 @@ func (t *Topology) PlatformVersion() string { return t.version }
 // Devices are all devices of the topology, in the plugin's order.
 func (t *Topology) Devices() []TopologyDevice { return append([]TopologyDevice(nil), t.devices...) }
 
-func (t *Topology) hold() error {
+func (t *Topology) addUse() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
@@ -220,7 +220,7 @@ func (t *Topology) hold() error {
 	return nil
 }
 
-func (t *Topology) drop(closing bool) {
+func (t *Topology) endUse(closing bool) {
 	t.mu.Lock()
 	if closing == t.closed && closing {
 		t.mu.Unlock()
@@ -239,7 +239,7 @@ func (t *Topology) drop(closing bool) {
 }
 
 // Close frees the topology once nothing compiles for it any more.
-func (t *Topology) Close() { t.drop(true) }
+func (t *Topology) Close() { t.endUse(true) }
 
 // Compiled is a program compiled ahead of time.
 type Compiled struct {
@@ -258,7 +258,7 @@ func (t *Topology) Compile(ctx context.Context, program []byte, o CompileOptions
 	for i, d := range t.devices {
 		ids[i] = d.ID
 	}
-	o, err := o.check(ids, t.name)
+	o, err := o.checkOptions(ids, t.name)
 	if err != nil {
 		return nil, err
 	}
@@ -267,11 +267,11 @@ func (t *Topology) Compile(ctx context.Context, program []byte, o CompileOptions
 	}
 	if o.Args != nil || o.Outputs != nil {
 		// Nothing is run here: a signature that is given is checked, none is asked for.
-		if o, err = o.sign(program); err != nil {
+		if o, err = o.withSignature(program); err != nil {
 			return nil, err
 		}
 	}
-	if err := t.hold(); err != nil {
+	if err := t.addUse(); err != nil {
 		return nil, err
 	}
 	type result struct {
@@ -284,9 +284,9 @@ func (t *Topology) Compile(ctx context.Context, program []byte, o CompileOptions
 		env.Lock()
 		t.plugin.applyFlags()
 		env.Unlock()
-		raw, err := t.raw.Compile(program, o.encode())
+		raw, err := t.raw.Compile(program, o.encodeProto())
 		ch <- result{raw, err}
-		t.drop(false)
+		t.endUse(false)
 	}()
 	select {
 	case r := <-ch:
@@ -294,7 +294,7 @@ func (t *Topology) Compile(ctx context.Context, program []byte, o CompileOptions
 			return nil, compileFailure(r.err, o.Name, "compile "+o.Name+" for "+t.name)
 		}
 		x := &Compiled{raw: r.raw, Seconds: time.Since(start).Seconds()}
-		x.inspector = inspector{o.Name, x.apart}
+		x.inspector = inspector{o.Name, x.withExecutable}
 		return x, nil
 	case <-ctx.Done():
 		go func() {
@@ -302,11 +302,11 @@ func (t *Topology) Compile(ctx context.Context, program []byte, o CompileOptions
 				r.raw.Destroy()
 			}
 		}()
-		return nil, cancelled(ctx, "compiling "+o.Name+" for "+t.name)
+		return nil, cancelledError(ctx, "compiling "+o.Name+" for "+t.name)
 	}
 }
 
-func (x *Compiled) apart(f func(*pjrt.Executable) error) error {
+func (x *Compiled) withExecutable(f func(*pjrt.Executable) error) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.raw == nil {

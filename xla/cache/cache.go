@@ -104,52 +104,52 @@ func (c *Cache) Stats() Stats {
 	return c.stats
 }
 
-func (c *Cache) count(f func(*Stats)) {
+func (c *Cache) updateStats(f func(*Stats)) {
 	c.mu.Lock()
 	f(&c.stats)
 	c.mu.Unlock()
 }
 
-func (c *Cache) failed(err error) {
-	c.count(func(s *Stats) { s.Failed++ })
+func (c *Cache) reportFailure(err error) {
+	c.updateStats(func(s *Stats) { s.Failed++ })
 	if c.opts.Warn != nil {
 		c.opts.Warn(err)
 	}
 }
 
-func (c *Cache) path(k Key) string {
+func (c *Cache) entryPath(k Key) string {
 	return filepath.Join(c.dir, hex.EncodeToString(k.Program[:])+suffix)
 }
 
 // Get finds an entry. A broken one, or one that is another key's, is removed and is a miss.
 func (c *Cache) Get(k Key) ([]byte, bool) {
-	path := c.path(k)
+	path := c.entryPath(k)
 	b, err := readRegular(path)
 	if err == nil {
 		var payload []byte
-		if payload, err = k.open(b); err == nil {
+		if payload, err = k.openEntry(b); err == nil {
 			now := time.Now()
 			_ = os.Chtimes(path, now, now) // what is used is young
-			c.count(func(s *Stats) { s.Hits++ })
+			c.updateStats(func(s *Stats) { s.Hits++ })
 			return payload, true
 		}
-		c.drop(k, err)
+		c.dropEntry(k, err)
 	} else if !errors.Is(err, os.ErrNotExist) {
-		c.failed(fmt.Errorf("program cache: %w", err))
+		c.reportFailure(fmt.Errorf("program cache: %w", err))
 	}
-	c.count(func(s *Stats) { s.Misses++ })
+	c.updateStats(func(s *Stats) { s.Misses++ })
 	return nil, false
 }
 
 // Reject takes back a hit whose payload proved useless, and removes the entry.
 func (c *Cache) Reject(k Key, why error) {
-	c.count(func(s *Stats) { s.Hits--; s.Misses++ })
-	c.drop(k, why)
+	c.updateStats(func(s *Stats) { s.Hits--; s.Misses++ })
+	c.dropEntry(k, why)
 }
 
-func (c *Cache) drop(k Key, why error) {
-	os.Remove(c.path(k))
-	c.failed(fmt.Errorf("program cache: entry %x is not used, and is replaced: %w", k.Program[:6], why))
+func (c *Cache) dropEntry(k Key, why error) {
+	os.Remove(c.entryPath(k))
+	c.reportFailure(fmt.Errorf("program cache: entry %x is not used, and is replaced: %w", k.Program[:6], why))
 }
 
 // readRegular reads a file, and no pipe, which would be waited on for ever.
@@ -160,8 +160,8 @@ func readRegular(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// open checks that an entry's bytes are whole and the key's own, and gives its payload.
-func (k Key) open(b []byte) ([]byte, error) {
+// openEntry checks that an entry's bytes are whole and the key's own, and gives its payload.
+func (k Key) openEntry(b []byte) ([]byte, error) {
 	if len(b) < headerSize || string(b[:len(magic)]) != magic {
 		return nil, fmt.Errorf("%d bytes without a header", len(b))
 	}
@@ -170,7 +170,7 @@ func (k Key) open(b []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%d bytes where %d should be", len(payload), n)
 	}
 	own := Key{Program: [sha256.Size]byte(b[len(magic)+8:]), Plugin: [sha256.Size]byte(b[len(magic)+8+sha256.Size:])}
-	if !bytes.Equal(own.seal(payload), b[:headerSize]) {
+	if !bytes.Equal(own.entryHeader(payload), b[:headerSize]) {
 		return nil, errors.New("the digest is not that of the bytes")
 	}
 	switch {
@@ -182,8 +182,8 @@ func (k Key) open(b []byte) ([]byte, error) {
 	return payload, nil
 }
 
-// seal makes an entry's header.
-func (k Key) seal(payload []byte) []byte {
+// entryHeader makes an entry's header.
+func (k Key) entryHeader(payload []byte) []byte {
 	h := binary.LittleEndian.AppendUint64([]byte(magic), uint64(len(payload)))
 	h = append(append(h, k.Program[:]...), k.Plugin[:]...)
 	sum := sha256.New()
@@ -199,18 +199,18 @@ func (c *Cache) Put(k Key, payload []byte, took time.Duration) {
 	}
 	size := int64(headerSize + len(payload))
 	if c.opts.Limit > 0 && size > c.opts.Limit {
-		c.failed(fmt.Errorf("program cache: an entry of %d bytes is over the limit of %d", size, c.opts.Limit))
+		c.reportFailure(fmt.Errorf("program cache: an entry of %d bytes is over the limit of %d", size, c.opts.Limit))
 		return
 	}
-	if err := c.write(k, payload); err != nil {
-		c.failed(fmt.Errorf("program cache: entry not written: %w", err))
+	if err := c.writeEntry(k, payload); err != nil {
+		c.reportFailure(fmt.Errorf("program cache: entry not written: %w", err))
 		return
 	}
-	c.count(func(s *Stats) { s.Writes++ })
-	c.evict(filepath.Base(c.path(k)))
+	c.updateStats(func(s *Stats) { s.Writes++ })
+	c.evictOldest(filepath.Base(c.entryPath(k)))
 }
 
-func (c *Cache) write(k Key, payload []byte) error {
+func (c *Cache) writeEntry(k Key, payload []byte) error {
 	// The folder may have been cleared away since Open.
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
 		return err
@@ -219,10 +219,10 @@ func (c *Cache) write(k Key, payload []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err1 := f.Write(k.seal(payload))
+	_, err1 := f.Write(k.entryHeader(payload))
 	_, err2 := f.Write(payload)
 	if err = errors.Join(err1, err2, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), c.path(k))
+		err = os.Rename(f.Name(), c.entryPath(k))
 	}
 	if err != nil {
 		os.Remove(f.Name())

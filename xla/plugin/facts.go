@@ -40,8 +40,8 @@ func Examine(path string, names ...string) (Facts, error) {
 	if !st.Mode().IsRegular() {
 		return Facts{}, CheckLibrary(path) // says what it is; to read it might wait for ever
 	}
-	now := Facts{Path: path, Bytes: st.Size(), ModTime: st.ModTime().UnixNano(), Inode: inode(st), Has: map[string]bool{}}
-	side := sidecar(path)
+	now := Facts{Path: path, Bytes: st.Size(), ModTime: st.ModTime().UnixNano(), Inode: inodeOf(st), Has: map[string]bool{}}
+	side := factsPath(path)
 	var old Facts
 	if b, err := os.ReadFile(side); err == nil && json.Unmarshal(b, &old) == nil &&
 		old.Path == now.Path && old.Bytes == now.Bytes && old.ModTime == now.ModTime && old.Inode == now.Inode && len(old.SHA256) == 64 {
@@ -57,7 +57,7 @@ func Examine(path string, names ...string) (Facts, error) {
 			names = append(names, n)
 		}
 	}
-	if err := now.scan(names); err != nil {
+	if err := now.scanFile(names); err != nil {
 		return Facts{}, err
 	}
 	if b, err := json.Marshal(now); err == nil && side != "" {
@@ -68,7 +68,7 @@ func Examine(path string, names ...string) (Facts, error) {
 	return now, nil
 }
 
-func (f *Facts) scan(names []string) error {
+func (f *Facts) scanFile(names []string) error {
 	file, err := os.Open(f.Path)
 	if err != nil {
 		return err
@@ -103,8 +103,8 @@ func (f *Facts) scan(names []string) error {
 	return nil
 }
 
-// sidecar is the file that remembers; "" where there is no folder for it.
-func sidecar(path string) string {
+// factsPath is the file that remembers; "" where there is no folder for it.
+func factsPath(path string) string {
 	root := Root()
 	if root == "" {
 		return ""

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-func inode(st fs.FileInfo) uint64 {
+func inodeOf(st fs.FileInfo) uint64 {
 	if s, ok := st.Sys().(*syscall.Stat_t); ok {
 		return uint64(s.Ino)
 	}

@@ -28,7 +28,7 @@ func pipFetch(ctx context.Context, pin Pin, w Wheel, dir string, extra []string,
 		return "", fault.New(ErrNoPip, e, "no pip was found to fetch engine %s with (tried: python3 -m pip, pip3, pip, python -m pip); fetch the wheel %s (SHA-256 %s) by hand, unzip %s from it and name that file in WEFT_PLUGIN",
 			pin.Name, w.File, w.SHA256, pin.Library)
 	}
-	python, abi, platform, err := w.tags()
+	python, abi, platform, err := w.pipTags()
 	if err != nil {
 		return "", err
 	}
@@ -51,7 +51,7 @@ func pipFetch(ctx context.Context, pin Pin, w Wheel, dir string, extra []string,
 	cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	stop := watch(tmp, progress)
+	stop := watchFolder(tmp, progress)
 	err = child.Run(cmd)
 	stop()
 	if ctx.Err() != nil {
@@ -83,8 +83,8 @@ func findPip(ctx context.Context) ([]string, error) {
 	return nil, errors.New("no pip")
 }
 
-// watch reports the bytes below dir a few times a second until stopped.
-func watch(dir string, progress func(int64)) (stop func()) {
+// watchFolder reports the bytes below dir a few times a second until stopped.
+func watchFolder(dir string, progress func(int64)) (stop func()) {
 	quit := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {

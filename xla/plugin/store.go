@@ -18,12 +18,12 @@ const rootVariable = "WEFT_ENGINE_DIR"
 // Root is the folder engines live in: $WEFT_ENGINE_DIR, or weft/engines in the
 // user's data folder; "" where the user has none.
 func Root() string {
-	dir, _ := root()
+	dir, _ := findRoot()
 	return dir
 }
 
-// root is Root with the reason why there is none: userdir.ErrNoHome.
-func root() (string, error) {
+// findRoot is Root with the reason why there is none: userdir.ErrNoHome.
+func findRoot() (string, error) {
 	if dir := os.Getenv(rootVariable); dir != "" {
 		return dir, nil
 	}
@@ -53,10 +53,10 @@ type manifest struct {
 
 const manifestName = "weft-engine.json"
 
-func folder(p Pin) string { return p.Name + "-" + p.Version }
+func engineFolder(p Pin) string { return p.Name + "-" + p.Version }
 
-// read gives the engine in dir, or false when there is none that is whole.
-func read(dir string) (Installed, bool) {
+// readEngine gives the engine in dir, or false when there is none that is whole.
+func readEngine(dir string) (Installed, bool) {
 	b, err := os.ReadFile(filepath.Join(dir, manifestName))
 	if err != nil {
 		return Installed{}, false
@@ -76,14 +76,14 @@ func read(dir string) (Installed, bool) {
 // List gives the engines that are here, by name and version.
 func List() []Installed {
 	out := []Installed{}
-	root, err := root()
+	root, err := findRoot()
 	if err != nil {
 		return out
 	}
 	entries, _ := os.ReadDir(root)
 	for _, e := range entries {
 		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
-			if i, ok := read(filepath.Join(root, e.Name())); ok {
+			if i, ok := readEngine(filepath.Join(root, e.Name())); ok {
 				out = append(out, i)
 			}
 		}
@@ -103,8 +103,8 @@ func Get(name string) (Installed, error) {
 	if err != nil {
 		return Installed{}, err
 	}
-	if root, err := root(); err == nil {
-		if i, ok := read(filepath.Join(root, folder(p))); ok {
+	if root, err := findRoot(); err == nil {
+		if i, ok := readEngine(filepath.Join(root, engineFolder(p))); ok {
 			return i, nil
 		}
 	}

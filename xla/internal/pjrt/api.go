@@ -80,9 +80,9 @@ func (a *API) Version() Version {
 // TableSize is the bytes of the plugin's table, as it says itself.
 func (a *API) TableSize() int { return int((*header)(a.table).size) }
 
-// slot gives the address of f, or 0 when the plugin's table ends before it or
+// functionAddress gives the address of f, or 0 when the plugin's table ends before it or
 // holds nothing there.
-func (a *API) slot(f fn) uintptr {
+func (a *API) functionAddress(f fn) uintptr {
 	off := unsafe.Sizeof(header{}) + uintptr(f)*slotSize
 	if off+slotSize > (*header)(a.table).size {
 		return 0
@@ -92,38 +92,38 @@ func (a *API) slot(f fn) uintptr {
 
 // invoke calls f with args and turns its result into an error.
 func invoke[T any](a *API, f fn, args *T) error {
-	p := a.slot(f)
+	p := a.functionAddress(f)
 	if p == 0 {
 		return &Error{Code: CodeUnimplemented, Message: fmt.Sprintf("the plugin's table (%d bytes, API %v) has no %s", a.TableSize(), a.Version(), called[f])}
 	}
-	e := call(p, unsafe.Pointer(args))
+	e := callFunction(p, unsafe.Pointer(args))
 	runtime.KeepAlive(args)
 	return a.takeError(e)
 }
 
-// foreign makes a pointer of an address that C returned. Reading the word
+// foreignPointer makes a pointer of an address that C returned. Reading the word
 // through its own address, rather than converting it, is what keeps vet's
 // unsafe.Pointer check quiet: the address is not Go's to move.
-func foreign(addr uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }
+func foreignPointer(addr uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }
 
-// text copies n bytes of C memory.
-func text(p unsafe.Pointer, n uintptr) string {
+// copyText copies n bytes of C memory.
+func copyText(p unsafe.Pointer, n uintptr) string {
 	if p == nil || n == 0 {
 		return ""
 	}
 	return string(unsafe.Slice((*byte)(p), n))
 }
 
-// bytesOf copies n bytes of C memory.
-func bytesOf(p unsafe.Pointer, n uintptr) []byte {
+// copyBytes copies n bytes of C memory.
+func copyBytes(p unsafe.Pointer, n uintptr) []byte {
 	if p == nil || n == 0 {
 		return nil
 	}
 	return append([]byte(nil), unsafe.Slice((*byte)(p), n)...)
 }
 
-// pointers copies an array of n pointers out of C memory.
-func pointers(p unsafe.Pointer, n uintptr) []unsafe.Pointer {
+// copyPointers copies an array of n pointers out of C memory.
+func copyPointers(p unsafe.Pointer, n uintptr) []unsafe.Pointer {
 	if p == nil || n == 0 {
 		return nil
 	}

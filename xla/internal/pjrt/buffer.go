@@ -54,7 +54,7 @@ func (c *Client) FromHost(data unsafe.Pointer, kind int32, dims []int64, d Devic
 		return nil, nil, err
 	}
 	runtime.KeepAlive(dims)
-	return &Buffer{c.api, x.buffer}, c.api.event(x.done), nil
+	return &Buffer{c.api, x.buffer}, c.api.wrapEvent(x.done), nil
 }
 
 type bufferArgs struct { // PJRT_Buffer_Destroy_Args, _Delete_Args
@@ -149,7 +149,7 @@ func (b *Buffer) ReadyEvent() (*Event, error) {
 	if err := invoke(b.api, fnBufferReadyEvent, x); err != nil {
 		return nil, err
 	}
-	return b.api.event(x.event), nil
+	return b.api.wrapEvent(x.event), nil
 }
 
 // layout is PJRT_Buffer_MemoryLayout holding its tiled form.
@@ -198,5 +198,5 @@ func (b *Buffer) ToHost(dst []byte, rank int) (*Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	return b.api.event(x.event), nil
+	return b.api.wrapEvent(x.event), nil
 }

@@ -33,7 +33,7 @@ type eventOnReadyArgs struct {
 	user     uintptr // an integer handle, never a Go pointer
 }
 
-func (a *API) event(p unsafe.Pointer) *Event {
+func (a *API) wrapEvent(p unsafe.Pointer) *Event {
 	if p == nil {
 		return nil
 	}

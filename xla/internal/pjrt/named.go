@@ -71,9 +71,9 @@ func (n Named) encode(p *runtime.Pinner) ([]namedValue, error) {
 	return out, nil
 }
 
-// decode copies n attributes out of C memory. The array's stride is the size of
+// decodeNamed copies n attributes out of C memory. The array's stride is the size of
 // the struct, which no version has changed (56 bytes).
-func decode(p unsafe.Pointer, n uintptr) Named {
+func decodeNamed(p unsafe.Pointer, n uintptr) Named {
 	out := Named{}
 	if p == nil {
 		return out
@@ -82,13 +82,13 @@ func decode(p unsafe.Pointer, n uintptr) Named {
 		var x any
 		switch v.kind {
 		case namedString:
-			x = text(foreign(uintptr(v.word)), v.valueSize)
+			x = copyText(foreignPointer(uintptr(v.word)), v.valueSize)
 		case namedInt64:
 			x = int64(v.word)
 		case namedInt64List:
 			list := []int64{}
 			if v.valueSize > 0 && v.word != 0 {
-				list = append(list, unsafe.Slice((*int64)(foreign(uintptr(v.word))), v.valueSize)...)
+				list = append(list, unsafe.Slice((*int64)(foreignPointer(uintptr(v.word))), v.valueSize)...)
 			}
 			x = list
 		case namedFloat:
@@ -96,7 +96,7 @@ func decode(p unsafe.Pointer, n uintptr) Named {
 		case namedBool:
 			x = v.word&0xff != 0
 		}
-		out[text(v.name, v.nameSize)] = x
+		out[copyText(v.name, v.nameSize)] = x
 	}
 	return out
 }
