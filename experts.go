@@ -55,7 +55,7 @@ func OpenSampling(path, release string) (Sampling, error) {
 		}
 		err := fault.Join(errs[0], errs[1])
 		if err == nil {
-			err = e.check(path, release)
+			err = e.checkPair(path, release)
 		}
 		if err != nil {
 			_ = e.Close()
@@ -71,8 +71,8 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir() && !errors.Is(err, fs.ErrNotExist)
 }
 
-// check wants two models of one family and shape, and finds their settings.
-func (e *Experts) check(path, release string) error {
+// checkPair wants two models of one family and shape, and finds their settings.
+func (e *Experts) checkPair(path, release string) error {
 	if e.High.Name() != e.Low.Name() || !slices.EqualFunc(e.High.Params(0), e.Low.Params(0), func(a, b models.Param) bool {
 		return a.Name == b.Name && slices.Equal(a.Shape, b.Shape)
 	}) {
@@ -102,5 +102,5 @@ func (e *Experts) Close() error {
 
 // Sample is Model.Sample with the expert of each step's timestep.
 func (e *Experts) Sample(ctx context.Context, text, negative *tensor.Tensor, o SampleOptions) (*Sampled, error) {
-	return sample(ctx, []expert{{m: e.High, name: "high noise"}, {m: e.Low, name: "low noise"}}, e.Settings, text, negative, o)
+	return sampleLatents(ctx, []expert{{m: e.High, name: "high noise"}, {m: e.Low, name: "low noise"}}, e.Settings, text, negative, o)
 }

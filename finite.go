@@ -30,10 +30,10 @@ type nonFinite struct {
 	notes []string
 }
 
-// check refuses tensors that have a NaN or an infinity, each by its name, or notes
+// checkFinite refuses tensors that have a NaN or an infinity, each by its name, or notes
 // them where they are allowed. of is what they are, as NonFinite has it; step is of
 // a loop, nil outside of one.
-func (n *nonFinite) check(of string, step *int, tensors map[string]*tensor.Tensor) error {
+func (n *nonFinite) checkFinite(of string, step *int, tensors map[string]*tensor.Tensor) error {
 	var l fault.List
 	for _, name := range slices.Sorted(maps.Keys(tensors)) {
 		t := tensors[name]

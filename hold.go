@@ -29,7 +29,7 @@ func (m *Model) Hold(o Options) (*Held, error) {
 		return nil, err
 	}
 	req.Batch = max(1, on.Size(mesh.DP)) // any: it changes no weight
-	on, req, _, err = m.settle(req, o)
+	on, req, _, err = m.applyOptions(req, o)
 	if err != nil {
 		return nil, err
 	}

@@ -48,7 +48,7 @@ func identifyModel(c *checkpoint.Checkpoint) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := match(mm, c)
+	m, err := matchModel(mm, c)
 	if err != nil {
 		// What is wrong with the config's own model is what the user reads, unless the
 		// file is another model's as a whole.
@@ -87,8 +87,8 @@ func withNearest(err, none error, mm models.Model, c *checkpoint.Checkpoint) err
 	return fault.Join(err, fault.New(models.ErrConfig, near, "the tensors are nearer to those of %s, of whose %d it has %d: where they are that model's, give them its config.json", near.Nearest, near.Want, near.Have))
 }
 
-// match pairs a model's parameters with a checkpoint's tensors.
-func match(mm models.Model, c *checkpoint.Checkpoint) (*Model, error) {
+// matchModel pairs a model's parameters with a checkpoint's tensors.
+func matchModel(mm models.Model, c *checkpoint.Checkpoint) (*Model, error) {
 	m, err := pairNames(mm, c, newKeys(c))
 	if err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func match(mm models.Model, c *checkpoint.Checkpoint) (*Model, error) {
 // checkTensors wants every parameter to be there in its shape, and every other tensor to be
 // one that is known to stand beside a model.
 func (m *Model) checkTensors() error {
-	passed, err := checkpoint.Require(m.Checkpoint, m.wants(), checkpoint.RequireOptions{Alias: m.Stored, Ignore: m.Ignore(), Model: m.Name(), Prefix: m.prefix})
+	passed, err := checkpoint.Require(m.Checkpoint, m.wantedTensors(), checkpoint.RequireOptions{Alias: m.Stored, Ignore: m.Ignore(), Model: m.Name(), Prefix: m.prefix})
 	if err != nil {
 		return err
 	}
@@ -150,8 +150,8 @@ func newKeys(c *checkpoint.Checkpoint) *keys {
 	return k
 }
 
-// under gives the names with a prefix, which are sorted.
-func (k *keys) under(prefix string) []string {
+// namesUnder gives the names with a prefix, which are sorted.
+func (k *keys) namesUnder(prefix string) []string {
 	lo, _ := slices.BinarySearch(k.names, prefix)
 	hi := lo
 	for hi < len(k.names) && strings.HasPrefix(k.names[hi], prefix) {
@@ -166,7 +166,7 @@ func (k *keys) under(prefix string) []string {
 func (k *keys) prefixOf(mm models.Model, parameters map[string]bool) (prefix string, found bool) {
 	best := 0
 	for _, p := range k.prefixes {
-		names := k.under(p)
+		names := k.namesUnder(p)
 		hits := 0
 		for i := range min(sampled, len(names)) {
 			if parameters[mm.Official(names[i*len(names)/min(sampled, len(names))][len(p):])] {
@@ -213,7 +213,7 @@ func pairNames(mm models.Model, c *checkpoint.Checkpoint, k *keys) (*Model, erro
 		}
 	}
 	m.Notices = c.Notices()
-	if own := k.under(m.prefix); m.prefix != "" {
+	if own := k.namesUnder(m.prefix); m.prefix != "" {
 		what := ""
 		if kind, known := bystander.Find(nil, m.prefix+"x"); known {
 			what = " (that of " + kind + ")"
@@ -242,7 +242,7 @@ func modelBehindPrefix(mm models.Model, c *checkpoint.Checkpoint, k *keys) *Mode
 // and lists their official names without those of what stands beside a model.
 func (m *Model) storeNames(k *keys) (officials []string) {
 	m.stored = map[string]string{}
-	for _, name := range k.under(m.prefix) {
+	for _, name := range k.namesUnder(m.prefix) {
 		if _, there := m.Checkpoint.Lookup(name); !there {
 			continue
 		}
@@ -268,9 +268,9 @@ func parameterNames(mm models.Model) map[string]bool {
 	return names
 }
 
-// wants lists the tensors of the checkpoint that the parameters are: what is
+// wantedTensors lists the tensors of the checkpoint that the parameters are: what is
 // stacked in one may be there in pieces.
-func (m *Model) wants() []checkpoint.Want {
+func (m *Model) wantedTensors() []checkpoint.Want {
 	out := []checkpoint.Want{}
 	for _, p := range m.Params(0) {
 		if m.stored[p.Name] != "" || len(p.Pieces) == 0 || m.stored[p.Pieces[0].Name] == "" {
@@ -308,7 +308,7 @@ type fit struct {
 
 // countParameters counts the parameters that are there.
 func (f *fit) countParameters() {
-	wants := f.m.wants()
+	wants := f.m.wantedTensors()
 	f.wanted = len(wants)
 	for _, w := range wants {
 		if e, there := f.m.Checkpoint.Lookup(f.m.Stored(w.Name)); there {

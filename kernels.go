@@ -23,14 +23,14 @@ type KernelResult struct {
 	OK         bool    `json:"ok"`
 }
 
-// kernelsOf runs each different kernel of a model's programs on some meshes beside
+// verifyKernels runs each different kernel of a model's programs on some meshes beside
 // what it means. An engine whose target has no kernels has nothing to compare.
-func (m *Model) kernelsOf(ctx context.Context, eng engine.Engine, req models.Request, o VerifyOptions, meshes []string) error {
+func (m *Model) verifyKernels(ctx context.Context, eng engine.Engine, req models.Request, o VerifyOptions, meshes []string) error {
 	if o.OnKernel == nil {
 		return nil
 	}
 	seen := map[string]bool{}
-	req.Target = o.target(eng)
+	req.Target = o.programTarget(eng)
 	for _, text := range append([]string{""}, meshes...) {
 		on, err := ParseMesh(text)
 		if err != nil {

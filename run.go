@@ -81,8 +81,8 @@ type Run struct {
 	odd     nonFinite
 }
 
-// target is what programs for an engine are built for.
-func (o Options) target(e engine.Engine) spmd.Target {
+// programTarget is what programs for an engine are built for.
+func (o Options) programTarget(e engine.Engine) spmd.Target {
 	t := e.Target()
 	t.Attention = o.Attention
 	return t
@@ -108,23 +108,23 @@ func (m *Model) Start(ctx context.Context, inputs map[string]*tensor.Tensor, o O
 		return nil, err
 	}
 	odd := nonFinite{allow: o.AllowNonFinite}
-	if err := odd.check("input", nil, inputs); err != nil {
+	if err := odd.checkFinite("input", nil, inputs); err != nil {
 		return nil, err
 	}
-	r, err := m.start(ctx, req, o, nil)
+	r, err := m.prepareRun(ctx, req, o, nil)
 	if err != nil {
 		return nil, err
 	}
 	r.odd.notes = odd.notes
-	if err := r.feed(inputs); err != nil {
+	if err := r.feedInputs(inputs); err != nil {
 		r.Close()
 		return nil, err
 	}
 	return r, nil
 }
 
-// feed cuts the inputs into microbatches and turns each into the graph's inputs.
-func (r *Run) feed(inputs map[string]*tensor.Tensor) error {
+// feedInputs cuts the inputs into microbatches and turns each into the graph's inputs.
+func (r *Run) feedInputs(inputs map[string]*tensor.Tensor) error {
 	n := r.req.Batch
 	for i := range r.micro {
 		part := map[string]*tensor.Tensor{}
@@ -143,10 +143,10 @@ func (r *Run) feed(inputs map[string]*tensor.Tensor) error {
 	return nil
 }
 
-// settle applies the options to a request and checks the split.
+// applyOptions applies the options to a request and checks the split.
 //
 // With a pipeline the request becomes that of one microbatch of micro.
-func (m *Model) settle(req models.Request, o Options) (on *mesh.Mesh, out models.Request, micro int, err error) {
+func (m *Model) applyOptions(req models.Request, o Options) (on *mesh.Mesh, out models.Request, micro int, err error) {
 	on, err = ParseMesh(o.Mesh)
 	if err != nil {
 		return nil, req, 0, err
@@ -165,16 +165,16 @@ func (m *Model) settle(req models.Request, o Options) (on *mesh.Mesh, out models
 		req.Text = max(req.Text, o.TextLen)
 	}
 	whole := req
-	if out, micro, err = microbatch(whole, on, o); err != nil {
+	if out, micro, err = microbatchRequest(whole, on, o); err != nil {
 		return on, out, micro, models.AdviseNumber(err, func(n int) bool {
 			other := o
 			other.Micro = n
-			r, _, err := microbatch(whole, on, other)
+			r, _, err := microbatchRequest(whole, on, other)
 			return err == nil && m.Check(on, r) == nil
 		})
 	}
 	return on, out, micro, models.Advise(m.Check(on, out), on, 0, func(candidate *mesh.Mesh) error {
-		r, _, err := microbatch(whole, candidate, o)
+		r, _, err := microbatchRequest(whole, candidate, o)
 		if err == nil {
 			err = m.Check(candidate, r)
 		}
@@ -182,9 +182,9 @@ func (m *Model) settle(req models.Request, o Options) (on *mesh.Mesh, out models
 	})
 }
 
-// microbatch is the request of one of the microbatches that flow through a pipeline, and
+// microbatchRequest is the request of one of the microbatches that flow through a pipeline, and
 // how many there are: 1 without one.
-func microbatch(req models.Request, on *mesh.Mesh, o Options) (models.Request, int, error) {
+func microbatchRequest(req models.Request, on *mesh.Mesh, o Options) (models.Request, int, error) {
 	micro := o.Micro
 	if micro == 0 && on.Size(mesh.PP) > 1 && req.Batch%on.Size(mesh.DP) == 0 {
 		micro = req.Batch / on.Size(mesh.DP)
@@ -200,13 +200,13 @@ func microbatch(req models.Request, on *mesh.Mesh, o Options) (models.Request, i
 	return req, micro, nil
 }
 
-// start does everything but feed. eng may be given, big enough for the mesh.
-func (m *Model) start(ctx context.Context, req models.Request, o Options, eng engine.Engine) (*Run, error) {
-	bundle, o, err := compiled(o)
+// prepareRun does everything but feed. eng may be given, big enough for the mesh.
+func (m *Model) prepareRun(ctx context.Context, req models.Request, o Options, eng engine.Engine) (*Run, error) {
+	bundle, o, err := openCompiled(o)
 	if err != nil {
 		return nil, err
 	}
-	on, req, micro, err := m.settle(req, o)
+	on, req, micro, err := m.applyOptions(req, o)
 	if err != nil {
 		return nil, err
 	}
@@ -223,7 +223,7 @@ func (m *Model) start(ctx context.Context, req models.Request, o Options, eng en
 		}
 		r.ownsEng = true
 	}
-	req.Target = o.target(r.eng)
+	req.Target = o.programTarget(r.eng)
 	g, err := m.Graph(on, req)
 	if err != nil {
 		r.Close()
@@ -255,9 +255,9 @@ func (m *Model) start(ctx context.Context, req models.Request, o Options, eng en
 	return r, nil
 }
 
-// compiled opens the bundle that the options name, if they do, and takes from it
+// openCompiled opens the bundle that the options name, if they do, and takes from it
 // what they leave out.
-func compiled(o Options) (*aot.Bundle, Options, error) {
+func openCompiled(o Options) (*aot.Bundle, Options, error) {
 	if o.Compiled == "" {
 		return nil, o, nil
 	}
@@ -288,16 +288,16 @@ func (r *Run) Close() {
 // Forward runs one step on the inputs of Start and returns every output they
 // allow; for Wan "out", the velocity, shaped as x.
 func (r *Run) Forward(ctx context.Context) (map[string]*tensor.Tensor, error) {
-	return r.forward(ctx, nil)
+	return r.forwardTraced(ctx, nil)
 }
 
 // Trace is Forward that also hands over the values along the way, in order:
 // context_embed, time_embed, patch_embed, block_0, ...
 func (r *Run) Trace(ctx context.Context, visit func(name string, t *tensor.Tensor) error) (map[string]*tensor.Tensor, error) {
-	return r.forward(ctx, visit)
+	return r.forwardTraced(ctx, visit)
 }
 
-func (r *Run) forward(ctx context.Context, visit func(string, *tensor.Tensor) error) (map[string]*tensor.Tensor, error) {
+func (r *Run) forwardTraced(ctx context.Context, visit func(string, *tensor.Tensor) error) (map[string]*tensor.Tensor, error) {
 	start := time.Now()
 	for i, lane := range r.lanes {
 		feed := r.inputs[i]
@@ -311,13 +311,13 @@ func (r *Run) forward(ctx context.Context, visit func(string, *tensor.Tensor) er
 	o := session.RunOptions{Progress: r.opt.Progress}
 	traced := newTrace(r.micro, visit)
 	if visit != nil {
-		o.Trace = traced.add
+		o.Trace = traced.addValue
 	}
 	outs, err := r.s.Run(ctx, r.lanes, o)
 	if err != nil {
 		return nil, err
 	}
-	r.took(time.Since(start).Seconds())
+	r.recordStepTime(time.Since(start).Seconds())
 	if err := traced.flush(); err != nil {
 		return nil, err
 	}
@@ -329,7 +329,7 @@ func (r *Run) forward(ctx context.Context, visit func(string, *tensor.Tensor) er
 		}
 		out[name] = tensor.Stack(parts)
 	}
-	if err := r.odd.check("output", nil, out); err != nil {
+	if err := r.odd.checkFinite("output", nil, out); err != nil {
 		return nil, err
 	}
 	return out, nil
@@ -347,7 +347,7 @@ func newTrace(micro int, visit func(string, *tensor.Tensor) error) *trace {
 	return &trace{micro: micro, visit: visit, parts: map[string][]*tensor.Tensor{}}
 }
 
-func (t *trace) add(_, name string, x *tensor.Tensor) error {
+func (t *trace) addValue(_, name string, x *tensor.Tensor) error {
 	if t.micro == 1 {
 		return t.visit(name, x)
 	}
@@ -370,7 +370,7 @@ func (t *trace) flush() error {
 // Spans are the executions of the last step by pipeline stage and microbatch.
 func (r *Run) Spans() []session.Span { return r.s.Spans() }
 
-func (r *Run) took(seconds float64) {
+func (r *Run) recordStepTime(seconds float64) {
 	if r.first == 0 {
 		r.first = seconds
 	}

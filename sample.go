@@ -80,10 +80,10 @@ type Sampled struct {
 // Sample denoises latents. text (batch, rows, dim), or (rows, dim), is the
 // prompt's embedding, negative the one to be guided away from, nil for none.
 func (m *Model) Sample(ctx context.Context, text, negative *tensor.Tensor, o SampleOptions) (*Sampled, error) {
-	return sample(ctx, []expert{{m: m}}, m.Settings, text, negative, o)
+	return sampleLatents(ctx, []expert{{m: m}}, m.Settings, text, negative, o)
 }
 
-func sample(ctx context.Context, experts []expert, settings models.Settings, text, negative *tensor.Tensor, o SampleOptions) (*Sampled, error) {
+func sampleLatents(ctx context.Context, experts []expert, settings models.Settings, text, negative *tensor.Tensor, o SampleOptions) (*Sampled, error) {
 	j, err := newSampling(experts, settings, text, negative, o)
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func sample(ctx context.Context, experts []expert, settings models.Settings, tex
 	defer j.close()
 	steps := []SampleStep{}
 	for i := range j.sampler.Steps() {
-		s, err := j.step(ctx, i)
+		s, err := j.runStep(ctx, i)
 		if err != nil {
 			return nil, fmt.Errorf("step %d: %w", i, err)
 		}
@@ -101,7 +101,7 @@ func sample(ctx context.Context, experts []expert, settings models.Settings, tex
 		}
 	}
 	out, err := tensor.FromFloat32s(dtype.F32, j.x, j.shape...)
-	return &Sampled{Latents: out, Steps: steps, Report: j.report(), Settings: j.settings.Taken()}, err
+	return &Sampled{Latents: out, Steps: steps, Report: j.totalReport(), Settings: j.settings.Taken()}, err
 }
 
 // expert is a model and the timestep down to which it denoises.
@@ -295,21 +295,21 @@ func newSampling(experts []expert, settings models.Settings, text, negative *ten
 	}
 	j.req = models.Request{Batch: j.batch, Latent: latent, Text: rows, FPS: o.FPS}
 	for _, t := range j.texts {
-		j.req.Masked = j.req.Masked || ids && padded(t, rows)
+		j.req.Masked = j.req.Masked || ids && isPadded(t, rows)
 	}
-	if err := j.conditions(); err != nil {
+	if err := j.checkConditions(); err != nil {
 		return nil, err
 	}
 	j.req.Batch = j.texts[0].Shape[0]
 	// Every expert's split is checked before the first weight is read.
 	for _, e := range experts {
-		if _, _, _, err := e.m.settle(j.req, o.Options); err != nil {
+		if _, _, _, err := e.m.applyOptions(j.req, o.Options); err != nil {
 			return nil, err
 		}
 	}
 	n := tensor.Elements(j.shape)
-	l.Add(j.odd.check("input", nil, map[string]*tensor.Tensor{"context": text, "negative context": negative, "latents": o.Noise}))
-	l.Add(j.odd.check("condition", nil, o.Conditions))
+	l.Add(j.odd.checkFinite("input", nil, map[string]*tensor.Tensor{"context": text, "negative context": negative, "latents": o.Noise}))
+	l.Add(j.odd.checkFinite("condition", nil, o.Conditions))
 	if err := l.Err(); err != nil {
 		return nil, err
 	}
@@ -332,8 +332,8 @@ func newSampling(experts []expert, settings models.Settings, text, negative *ten
 // ofNegative begins the names of conditions that belong to the negative text.
 const ofNegative = "negative_"
 
-// guided says whether there is a negative text, whose videos come first.
-func (j *sampling) guided() bool { return len(j.texts) > 1 || j.texts[0].Shape[0] > j.batch }
+// isGuided says whether there is a negative text, whose videos come first.
+func (j *sampling) isGuided() bool { return len(j.texts) > 1 || j.texts[0].Shape[0] > j.batch }
 
 // conditionsOf are the conditions of a text's videos by the model's names.
 func (j *sampling) conditionsOf(negative bool) map[string]*tensor.Tensor {
@@ -351,9 +351,9 @@ func (j *sampling) conditionsOf(negative bool) map[string]*tensor.Tensor {
 	return out
 }
 
-// conditions checks what the model reads besides, a batch of videos, and lets
+// checkConditions checks what the model reads besides, a batch of videos, and lets
 // the request know of it.
-func (j *sampling) conditions() error {
+func (j *sampling) checkConditions() error {
 	c, ok := j.g.(models.Conditioned)
 	names := []string{}
 	if ok {
@@ -364,8 +364,8 @@ func (j *sampling) conditions() error {
 	if c, ok := j.g.(models.TextConditioned); ok {
 		own := c.OfText()
 		names = append(names, own...)
-		if j.guided() {
-			apart = j.alike(own)
+		if j.isGuided() {
+			apart = j.checkPairedConditions(own)
 			l.Add(apart)
 			for _, name := range own {
 				names = append(names, ofNegative+name)
@@ -380,7 +380,7 @@ func (j *sampling) conditions() error {
 	if ok {
 		req, err := c.CheckConditions(j.req, j.conditionsOf(false))
 		l.Add(err)
-		if err == nil && apart == nil && j.guided() {
+		if err == nil && apart == nil && j.isGuided() {
 			if _, err := c.CheckConditions(j.req, j.conditionsOf(true)); err != nil {
 				l.Add(fmt.Errorf("of the negative text: %w", err))
 			}
@@ -390,9 +390,9 @@ func (j *sampling) conditions() error {
 	return l.Err()
 }
 
-// alike reports conditions of one text, of these names, that are given of one of
+// checkPairedConditions reports conditions of one text, of these names, that are given of one of
 // two texts, or of another shape: both are steps of one request.
-func (j *sampling) alike(names []string) error {
+func (j *sampling) checkPairedConditions(names []string) error {
 	var l fault.List
 	for _, name := range names {
 		text, negative := j.o.Conditions[name], j.o.Conditions[ofNegative+name]
@@ -406,8 +406,8 @@ func (j *sampling) alike(names []string) error {
 	return l.Err()
 }
 
-// use makes the expert of timestep t the one on the devices.
-func (j *sampling) use(ctx context.Context, t float64) (fresh bool, err error) {
+// useExpert makes the expert of timestep t the one on the devices.
+func (j *sampling) useExpert(ctx context.Context, t float64) (fresh bool, err error) {
 	at := 0
 	for at < len(j.experts)-1 && t < j.experts[at].until {
 		at++
@@ -430,7 +430,7 @@ func (j *sampling) use(ctx context.Context, t float64) (fresh bool, err error) {
 			return false, err
 		}
 	}
-	if j.run, err = m.start(ctx, j.req, o, j.eng); err != nil {
+	if j.run, err = m.prepareRun(ctx, j.req, o, j.eng); err != nil {
 		return false, err
 	}
 	j.at, j.g = at, m.Model.(models.Generator)
@@ -446,8 +446,8 @@ func (j *sampling) close() {
 	}
 }
 
-// report is that of the expert in use, with what the others cost before it.
-func (j *sampling) report() Report {
+// totalReport is that of the expert in use, with what the others cost before it.
+func (j *sampling) totalReport() Report {
 	r := j.run.Report()
 	r.Notes = append(append(slices.Clone(j.notes), r.Notes...), j.odd.notes...)
 	for _, p := range j.past {
@@ -481,8 +481,8 @@ func batchedIDs(t *tensor.Tensor, what string) (*tensor.Tensor, error) {
 	return out, nil
 }
 
-// padded says whether token ids (batch, up to rows) are fewer than rows somewhere.
-func padded(ids *tensor.Tensor, rows int) bool {
+// isPadded says whether token ids (batch, up to rows) are fewer than rows somewhere.
+func isPadded(ids *tensor.Tensor, rows int) bool {
 	numbers, err := ids.Int64s()
 	return err == nil && (ids.Shape[1] < rows || slices.Min(numbers) < 0)
 }
@@ -531,14 +531,14 @@ func joinTexts(a, b *tensor.Tensor, rows int) ([]*tensor.Tensor, error) {
 	return []*tensor.Tensor{t}, err
 }
 
-func (j *sampling) step(ctx context.Context, i int) (SampleStep, error) {
+func (j *sampling) runStep(ctx context.Context, i int) (SampleStep, error) {
 	start := time.Now()
 	t := j.sampler.Timestep(i)
-	fresh, err := j.use(ctx, t)
+	fresh, err := j.useExpert(ctx, t)
 	if err != nil {
 		return SampleStep{}, err
 	}
-	if err := j.velocities(ctx, fresh, t); err != nil {
+	if err := j.computeVelocities(ctx, fresh, t); err != nil {
 		return SampleStep{}, err
 	}
 	host := time.Now()
@@ -555,7 +555,7 @@ func (j *sampling) step(ctx context.Context, i int) (SampleStep, error) {
 		return SampleStep{}, err
 	}
 	end := time.Now()
-	j.run.took(end.Sub(start).Seconds())
+	j.run.recordStepTime(end.Sub(start).Seconds())
 	return SampleStep{Step: i, Of: j.sampler.Steps(), Timestep: t, Sigma: j.sampler.Sigma(i), Expert: j.experts[j.at].name, Seconds: end.Sub(start).Seconds(), Host: end.Sub(host).Seconds()}, nil
 }
 
@@ -566,12 +566,12 @@ func (j *sampling) checkLatents(i int) error {
 	if err != nil {
 		return err
 	}
-	return j.odd.check("latents", &i, map[string]*tensor.Tensor{"latents": x})
+	return j.odd.checkFinite("latents", &i, map[string]*tensor.Tensor{"latents": x})
 }
 
-// velocities runs the model on the latents for every text: one lane a text, or
+// computeVelocities runs the model on the latents for every text: one lane a text, or
 // more where a pipeline cuts the batch. Lanes of one step share its stages.
-func (j *sampling) velocities(ctx context.Context, fresh bool, t float64) error {
+func (j *sampling) computeVelocities(ctx context.Context, fresh bool, t float64) error {
 	copies := j.run.req.Batch * j.run.micro / j.batch // 2 when guidance is one batch
 	xs := make([]float32, 0, len(j.x)*copies)
 	for range copies {
@@ -586,7 +586,7 @@ func (j *sampling) velocities(ctx context.Context, fresh bool, t float64) error 
 		for k := range j.run.micro {
 			lane := fmt.Sprintf("text %d micro %d", pass, k)
 			lanes = append(lanes, lane)
-			if err := j.feed(ctx, lane, text.Rows(k*n, (k+1)*n), x.Rows(k*n, (k+1)*n), pass*j.batch+k*n, fresh, t); err != nil {
+			if err := j.feedLane(ctx, lane, text.Rows(k*n, (k+1)*n), x.Rows(k*n, (k+1)*n), pass*j.batch+k*n, fresh, t); err != nil {
 				return err
 			}
 		}
@@ -627,9 +627,9 @@ func (j *sampling) latentsOf(out *tensor.Tensor) (*tensor.Tensor, error) {
 	return out, nil
 }
 
-// feed places a lane's latents, rows from lo of both texts' videos, and before the
+// feedLane places a lane's latents, rows from lo of both texts' videos, and before the
 // expert's first step its text and conditions.
-func (j *sampling) feed(ctx context.Context, lane string, text, x *tensor.Tensor, lo int, fresh bool, t float64) error {
+func (j *sampling) feedLane(ctx context.Context, lane string, text, x *tensor.Tensor, lo int, fresh bool, t float64) error {
 	if fresh {
 		in, err := j.g.FeedText(j.run.g, j.run.req, text)
 		if err != nil {
@@ -642,7 +642,7 @@ func (j *sampling) feed(ctx context.Context, lane string, text, x *tensor.Tensor
 				rows := make([]*tensor.Tensor, text.Shape[0])
 				for i := range rows {
 					of, at := all, (lo+i)%j.batch
-					if j.guided() && lo+i < j.batch {
+					if j.isGuided() && lo+i < j.batch {
 						of = negative[name]
 					}
 					rows[i] = of.Rows(at, at+1)
