@@ -25,7 +25,8 @@ import (
 	"weft/xla/plugin"
 )
 
-// compileFlags are compile's: what is compiled is asked for as plan asks for it.
+// compileFlags are the flags of compile. The model's step is described with the flags
+// of plan.
 type compileFlags struct {
 	planFlags
 	layers, parallel     int
@@ -98,7 +99,8 @@ from it. It runs in a process of its own.`,
 	return c
 }
 
-// compileModel compiles a model's.
+// compileModel compiles the programs of a model's step and reports what a device then
+// holds.
 func (f *compileFlags) compileModel(ctx context.Context, a *app) error {
 	var l fault.List
 	o := aot.Options{Layers: f.layers, Plugin: f.plugin, Install: true, Parallel: f.parallel, Fetching: a.showFetchProgress,
@@ -152,7 +154,8 @@ func (f *compileFlags) compileModel(ctx context.Context, a *app) error {
 	})
 }
 
-// chooseBestMesh takes the mesh that plan puts first, and its shares.
+// chooseBestMesh searches the splits as plan does, and puts the mesh and the FSDP axes
+// of the best one into o.
 func chooseBestMesh(ctx context.Context, m models.Model, on topology.Slice, o *aot.Options) error {
 	res, err := plan.Search(ctx, m, on, o.Options)
 	if err != nil {
@@ -169,8 +172,8 @@ func chooseBestMesh(ctx context.Context, m models.Model, on topology.Slice, o *a
 	return nil
 }
 
-// showFetchProgress shows how far the fetch of an engine is. What will be fetched, and where it
-// goes, is said before.
+// showFetchProgress shows how far the fetch of an engine has come. Before the first
+// byte it says what is fetched and into which folder.
 func (a *app) showFetchProgress(p plugin.Progress) {
 	if p.Folder != "" {
 		a.printStderr("note: fetching the %s engine, %s, into %s", p.Name, weft.Bytes(p.Total), p.Folder)
@@ -178,7 +181,7 @@ func (a *app) showFetchProgress(p plugin.Progress) {
 	a.progress.reportProgress("fetch", p.Done, p.Total)
 }
 
-// compiledText is a report for people, in 80 columns.
+// compiledText formats the report of a compilation for people, in 80 columns.
 func compiledText(r *aot.Report) string {
 	var b strings.Builder
 	say := func(format string, args ...any) { b.WriteString(printable.Sprintf(format+"\n", args...)) }
@@ -215,7 +218,8 @@ func compiledText(r *aot.Report) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// fitText is the answer.
+// fitText says whether the programs fit a device, and if not, how much memory is
+// missing.
 func fitText(n aot.Need) string {
 	switch {
 	case n.HBMBytesPerDevice == nil:
@@ -228,7 +232,8 @@ func fitText(n aot.Need) string {
 	return fmt.Sprintf("it does not fit: a device has %s, %s too few", memoryText(n.DeviceMemory), weft.Bytes(*n.OverBytes))
 }
 
-// memoryText is what a device has for a program, and what it holds besides.
+// memoryText says how much memory a program gets of a device, and how much is reserved
+// for other uses.
 func memoryText(m topology.DeviceMemory) string {
 	if m.UsableBytes == nil {
 		return "an unknown memory"
@@ -240,7 +245,7 @@ func memoryText(m topology.DeviceMemory) string {
 	return text
 }
 
-// knownBytes is a size, or that it is unknown, which a negative one stands for.
+// knownBytes formats a size. A negative size means that the compiler did not report it.
 func knownBytes(n int64) string {
 	if n < 0 {
 		return "unknown"
@@ -248,6 +253,8 @@ func knownBytes(n int64) string {
 	return weft.Bytes(n)
 }
 
+// flopsText formats a number of operations with a unit; a negative number is shown as
+// "-".
 func flopsText(f float64) string {
 	if f < 0 {
 		return "-"
@@ -264,7 +271,9 @@ func flopsText(f float64) string {
 // maxProgram bounds a FILE: XLA takes programs through messages of 2 GiB at most.
 const maxProgram = 2 << 30
 
-// compileProgramFile compiles a file, in a process of its own: a compiler may abort over it.
+// compileProgramFile compiles a file that holds a program. Because a compiler may abort
+// the process over a program that it does not like, the work is done in a process of
+// its own.
 func (f *compileFlags) compileProgramFile(ctx context.Context, a *app, path string) error {
 	if f.replicas < 0 || f.partitions < 0 {
 		return usageError("--replicas %d --partitions %d: want 1 or more, or 0 to read the module", f.replicas, f.partitions)
@@ -301,7 +310,8 @@ func (f *compileFlags) compileProgramFile(ctx context.Context, a *app, path stri
 	return jsondoc.Write(a.stdout, r)
 }
 
-// compileInSubprocess runs the same command in another process and passes its answer on.
+// compileInSubprocess runs the same command in another process and prints the answer of
+// that process.
 func (f *compileFlags) compileInSubprocess(ctx context.Context, a *app, path string) error {
 	args := []string{"compile", path, "--json", "--on", f.on, "--replicas", fmt.Sprint(f.replicas), "--partitions", fmt.Sprint(f.partitions)}
 	if f.plugin != "" {

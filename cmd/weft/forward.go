@@ -102,7 +102,7 @@ device's part of the weights is read straight into place.`,
 	return c
 }
 
-// wantedNames are those of names that are wanted.
+// wantedNames returns those of names that are also in wanted.
 func wantedNames(names, wanted []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !slices.Contains(wanted, name) })
 }

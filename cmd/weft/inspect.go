@@ -98,6 +98,8 @@ is 10^9 bytes.`,
 	return c
 }
 
+// inspectCheckpoint lists the tensors of the checkpoint at path. With a mesh it also
+// says what each device holds of them.
 func inspectCheckpoint(path string, o weft.Options, release string) (*inspection, error) {
 	if o.Mesh == "" {
 		c, err := checkpoint.Open(path)
@@ -136,14 +138,16 @@ func inspectCheckpoint(path string, o weft.Options, release string) (*inspection
 	return doc, doc.placeTensors(m, held, o.DType != "")
 }
 
-// describeModel says which model the tensors are, and how its release is run.
+// describeModel adds the name of the model that the tensors belong to, and the settings
+// of its release.
 func (doc *inspection) describeModel(m *weft.Model) {
 	doc.Model, doc.Settings = m.Name(), m.Settings.Taken()
 	doc.Notes = slices.Concat([]string{}, m.Notices, m.Settings.Notes)
 }
 
-// isOtherModel says whether an error is that the tensors are not those of the model
-// described, or of none that is known: the config itself could be read.
+// isOtherModel reports whether err means that the tensors are not those of the model
+// that the config describes, or of any model that weft knows. The config itself could
+// then be read.
 func isOtherModel(err error) bool {
 	if _, ok := fault.Fields[weft.Unidentified](err); ok {
 		return true
@@ -183,8 +187,8 @@ func listTensors(c *checkpoint.Checkpoint, path string) *inspection {
 	return doc
 }
 
-// placeTensors adds specs and what a device holds of each tensor: as stored, or in the type that
-// the programs hold it in.
+// placeTensors adds each tensor's spec and the bytes that one device holds of it: in
+// the stored type, or, with asHeld, in the type that the programs hold it in.
 func (doc *inspection) placeTensors(m *weft.Model, held *weft.Held, asHeld bool) error {
 	g := held.Graph
 	tensors := make(map[string]*inspected, len(doc.Tensors))
@@ -229,8 +233,9 @@ func (doc *inspection) placeTensors(m *weft.Model, held *weft.Held, asHeld bool)
 	return nil
 }
 
-// placeOn says how a device of a mesh holds the tensor, or a piece, of a weight of which it
-// holds a local shape. A view merges whole dims behind the first.
+// placeOn says how one device of a mesh holds the tensor. The tensor is a weight, or a
+// piece of one, and local is the shape that a device holds of the weight. A weight that
+// is a view of the tensor merges whole dims behind the first.
 func (t *inspected) placeOn(w graph.Weight, on *mesh.Mesh, local []int) {
 	spec := w.Spec
 	t.LocalShape = slices.Clone(t.Shape)
@@ -285,7 +290,8 @@ func (a *app) showInspection(doc *inspection) {
 	}
 }
 
-// perDeviceText says what devices hold, those side by side that hold the same together.
+// perDeviceText says how many bytes each device holds. Neighbouring devices with the
+// same number are listed together.
 func perDeviceText(bytes []int64) string {
 	var parts []string
 	for from := 0; from < len(bytes); {

@@ -34,10 +34,10 @@ func main() {
 	os.Exit(runCommandLine(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// runCommandLine is main without the process: what tests call. It returns when the command
-// has, or a little after ctx has ended or --limit has passed, whatever the command
-// is in the middle of: what is left behind prints nothing any more, and the process
-// is to end.
+// runCommandLine runs one command line and returns the exit code; tests call it in
+// place of main. It returns when the command has ended, or a little after ctx has ended
+// or --limit has passed, even if the command is still working. A command that is left
+// behind prints nothing any more, and the process should then end.
 func runCommandLine(ctx context.Context, args []string, stdout, stderr *os.File) int {
 	// A command line that cannot be parsed is still answered in the form it asks for.
 	if os.Getenv(workerEnv) == "" {
@@ -74,11 +74,11 @@ func runCommandLine(ctx context.Context, args []string, stdout, stderr *os.File)
 	return a.finishCommand(err, answer)
 }
 
-// interruptGrace is how long a command that is interrupted has for coming back.
+// interruptGrace is the time that an interrupted command has to end by itself.
 const interruptGrace = 2 * time.Second
 
-// leaveAfter has run stop waiting for the command a while after ctx has ended. The
-// function that it returns calls that off.
+// leaveAfter makes runCommandLine stop waiting for the command some time after ctx has
+// ended. The returned function cancels that.
 func (a *app) leaveAfter(ctx context.Context, grace time.Duration, why func() error) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
 		time.Sleep(grace)
@@ -86,7 +86,8 @@ func (a *app) leaveAfter(ctx context.Context, grace time.Duration, why func() er
 	})
 }
 
-// asksForJSON says whether a command line has --json, or --json=true.
+// asksForJSON reports whether a command line has --json or --json=true. It is needed
+// where the command line cannot be parsed.
 func asksForJSON(args []string) bool {
 	asked := false
 	for _, arg := range args {
@@ -102,7 +103,7 @@ func asksForJSON(args []string) bool {
 	return asked
 }
 
-// app is what the commands share.
+// app holds what all commands share.
 type app struct {
 	json       bool
 	documented atomic.Bool // the JSON document is out already
@@ -112,6 +113,7 @@ type app struct {
 	leave      chan error // why run does not wait for the command any longer
 }
 
+// rootCommand makes the command weft with all the commands below it.
 func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "weft",
@@ -126,7 +128,7 @@ A mesh is written dp=1,tp=4,sp=1: dp splits the batch, tp heads and channels
   weft verify --model testdata/wan21_t2v`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.ArbitraryArgs, // groups answers for those that are no command
+		Args:          cobra.ArbitraryArgs, // answerGroups refuses the names of commands that do not exist
 		PersistentPreRun: func(*cobra.Command, []string) {
 			a.progress.startBars(a.stderr)
 		},
@@ -151,12 +153,12 @@ A mesh is written dp=1,tp=4,sp=1: dp splits the batch, tp heads and channels
 	return root
 }
 
-// testCommand is a command that a test adds.
+// testCommand, where a test sets it, makes a command that is added to weft.
 var testCommand func() *cobra.Command
 
-// answerGroups gives every command that has others below it, and does nothing itself, an
-// answer: its help, or an error that names the others where one is asked for that is
-// not there. cobra prints the help of both and calls it done.
+// answerGroups gives an answer to each command that only groups other commands: its
+// help, or an error that lists those commands when an unknown one is asked for. cobra
+// would print the help in both cases and report success.
 func (a *app) answerGroups(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		a.answerGroups(sub)
@@ -182,7 +184,7 @@ func (a *app) answerGroups(c *cobra.Command) {
 	}
 }
 
-// helpOfKnown makes help of a command that is not there an error.
+// helpOfKnown makes "help COMMAND" fail when there is no such command.
 func helpOfKnown(help *cobra.Command) {
 	show := help.Run
 	help.Run = nil
@@ -195,7 +197,7 @@ func helpOfKnown(help *cobra.Command) {
 	}
 }
 
-// wrapArgs makes cobra's complaints about arguments ours.
+// wrapArgs turns cobra's errors about arguments into usage errors of weft.
 func wrapArgs(c *cobra.Command) {
 	if inner := c.Args; inner != nil {
 		c.Args = func(cmd *cobra.Command, args []string) error {

@@ -15,7 +15,7 @@ import (
 	"weft/plan"
 )
 
-// planFlags are plan's.
+// planFlags are the flags of plan. compile has most of them too.
 type planFlags struct {
 	model, size, on, dtype, cfg, mesh, asserts string
 	as, weights, prices, attention, release    string
@@ -78,7 +78,7 @@ assumed efficiencies: they rank splits and are no promise.`,
 	return c
 }
 
-// addFlags adds the flags that say what a model's step is.
+// addFlags adds the flags that describe a model's step.
 func (f *planFlags) addFlags(c *cobra.Command) {
 	fl := c.Flags()
 	pathFlag(c, &f.model, "model", "a model's name, or a folder with config.json")
@@ -96,7 +96,7 @@ func (f *planFlags) addFlags(c *cobra.Command) {
 	completeFlag(c, "dtype", "bf16", "f32")
 }
 
-// planQuery is what the flags ask.
+// planQuery turns the flags into a query for package plan.
 func (f *planFlags) planQuery() (plan.Query, error) {
 	var err error
 	if f.batch < 1 {
@@ -109,6 +109,7 @@ func (f *planFlags) planQuery() (plan.Query, error) {
 // maxPrices bounds --prices: a line for every slice is a few kilobytes.
 const maxPrices = 1 << 20
 
+// runPlan checks the flags, searches the splits and prints the plans.
 func (f *planFlags) runPlan(ctx context.Context, a *app) error {
 	var l fault.List
 	asserts := []plan.Assertion{}
@@ -172,13 +173,14 @@ func (f *planFlags) runPlan(ctx context.Context, a *app) error {
 	return held
 }
 
-// planDoc is what --json prints.
+// planDoc is the JSON document that plan prints.
 type planDoc struct {
 	plan.Document
 	Measured *planMeasured `json:"measured,omitempty"`
 }
 
-// thisMachine is what cpu:N is planned for.
+// thisMachine returns the memory and the cores of this machine, which plans for cpu:N
+// are based on.
 func thisMachine() plan.Machine {
 	return plan.Machine{MemoryBytes: hostmemory.Total(), Cores: runtime.NumCPU()}
 }

@@ -19,7 +19,7 @@ import (
 	"weft/topology"
 )
 
-// planMeasured is the best plan beside a run of it on this machine.
+// planMeasured compares the best plan with a run of it on this machine.
 type planMeasured struct {
 	Mesh                string   `json:"mesh"`
 	FSDP                []string `json:"fsdp"`
@@ -34,7 +34,8 @@ type planMeasured struct {
 	Devices             int      `json:"devices"`
 }
 
-// measureBestPlan runs the best plan on this machine, with weights of zeros from a file without data.
+// measureBestPlan runs the best plan on this machine. The weights are zeros, read from
+// a sparse file that takes no space on disk.
 func (f *planFlags) measureBestPlan(ctx context.Context, a *app, m models.Model, q plan.Query, res *plan.Result) (*planMeasured, error) {
 	on, o, err := q.Read()
 	if err != nil {
@@ -108,6 +109,7 @@ func (f *planFlags) measureBestPlan(ctx context.Context, a *app, m models.Model,
 		CompileSeconds: rep.CompileSeconds, EngineName: rep.Engine.Name, Devices: p.Devices}, nil
 }
 
+// sayMeasured prints the comparison for people.
 func (m *planMeasured) sayMeasured(say func(string, ...any)) {
 	say("")
 	say("measured on this machine, %s on %d devices of %s", m.Mesh, m.Devices, m.EngineName)

@@ -17,7 +17,7 @@ import (
 // planRows is how many plans a table has without --all.
 const planRows = 20
 
-// planText is the answer for people, 80 columns wide.
+// planText formats the plans for people, in 80 columns.
 func planText(r *plan.Result, all bool) string {
 	var b strings.Builder
 	say := func(format string, args ...any) { b.WriteString(printable.Sprintf(format+"\n", args...)) }
@@ -58,7 +58,8 @@ func planText(r *plan.Result, all bool) string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// sayAfterHead prints text after a head in lines of at most 79 columns.
+// sayAfterHead prints head and then text, broken into lines of at most 79 columns.
+// Further lines are indented by the width of head.
 func sayAfterHead(say func(string, ...any), head, text string) {
 	line := head
 	indent := strings.Repeat(" ", len([]rune(head)))
@@ -76,7 +77,7 @@ func sayAfterHead(say func(string, ...any), head, text string) {
 	say("%s", line)
 }
 
-// planName is a plan's split in a few columns.
+// planName names a plan's split in a few columns.
 func planName(p plan.Plan) string {
 	name := p.Mesh
 	shares := slices.DeleteFunc(slices.Clone(p.FSDP), func(a string) bool { return a == mesh.FSDP })
@@ -86,6 +87,8 @@ func planName(p plan.Plan) string {
 	return name
 }
 
+// planTable prints one row for each plan: its memory, a bar, the time of a step and the
+// bytes sent.
 func planTable(say func(string, ...any), r *plan.Result, all bool) {
 	most := int64(0)
 	for _, p := range r.Plans {
@@ -152,7 +155,8 @@ func planTable(say func(string, ...any), r *plan.Result, all bool) {
 	say("# weights  a text K/V and attention  r stream  g gathered  t other  | limit")
 }
 
-// memoryBar draws a plan's memory by kind in columns of most/width bytes.
+// memoryBar draws what a plan's memory is used for, as width columns that stand for
+// most bytes.
 func memoryBar(p plan.Plan, most int64, width int) string {
 	cells := []rune(strings.Repeat(" ", width))
 	m := p.Breakdown.DiT
@@ -183,8 +187,8 @@ func memoryBar(p plan.Plan, most int64, width int) string {
 	return string(cells)
 }
 
-// attentionText says which form each attention of a phase takes, and why, one line for
-// all that are alike.
+// attentionText prints which form each attention of a phase takes, and why. Choices
+// that are alike share a line.
 func attentionText(say func(string, ...any), phase string, choices []graph.Choice) {
 	if phase != "" {
 		phase += ": "
@@ -198,7 +202,7 @@ func attentionText(say func(string, ...any), phase string, choices []graph.Choic
 	}
 }
 
-// secondsText is a time in few columns.
+// secondsText formats a time in few columns.
 func secondsText(s float64) string {
 	switch {
 	case s < 1:
@@ -211,7 +215,7 @@ func secondsText(s float64) string {
 	return fmt.Sprintf("%.1e s", s)
 }
 
-// planBest spells the best plan out.
+// planBest prints the details of the best plan.
 func planBest(say func(string, ...any), p plan.Plan) {
 	say("")
 	switch p.Fits {

@@ -11,7 +11,8 @@ import (
 	"golang.org/x/term"
 )
 
-// progress shows one bar per stage of the work on stderr, where that is a terminal.
+// progress shows one bar on stderr for each stage of the work, where stderr is a
+// terminal.
 type progress struct {
 	mu    sync.Mutex
 	bars  *mpb.Progress
@@ -20,21 +21,23 @@ type progress struct {
 	at    string // what the command is doing, bars or not
 }
 
-// currentPhase is what the command is doing: a stage's name, or open before the first.
+// currentPhase returns the name of the stage that the command is in, or "open" before
+// the first stage.
 func (p *progress) currentPhase() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return cmp.Or(p.at, "open")
 }
 
+// startBars lets bars be drawn if w is a terminal.
 func (p *progress) startBars(w *os.File) {
 	if p.bars == nil && term.IsTerminal(int(w.Fd())) {
 		p.bars = mpb.New(mpb.WithOutput(w), mpb.WithWidth(48), mpb.WithAutoRefresh())
 	}
 }
 
-// reportProgress is a session.Progress. The stage is the first word of what, a call's
-// name counts as "run".
+// reportProgress is a session.Progress. The first word of what names the stage; any
+// word that is not a known stage is the name of a call, and belongs to the stage "run".
 func (p *progress) reportProgress(what string, done, total int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -64,6 +67,7 @@ func (p *progress) reportProgress(what string, done, total int64) {
 	}
 }
 
+// dropBar removes the bar that is shown; the caller holds p.mu.
 func (p *progress) dropBar() {
 	if p.bar != nil {
 		p.bar.Abort(true)
@@ -71,7 +75,7 @@ func (p *progress) dropBar() {
 	}
 }
 
-// stopBars clears the bars before anything else is printed.
+// stopBars removes all bars, so that the command can print its answer.
 func (p *progress) stopBars() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -146,7 +146,7 @@ configuration are told apart by the folder or its name, or by --release.`,
 	return c
 }
 
-// showSettings lists what was taken, and from where.
+// showSettings lists the settings that were used, and where each came from.
 func (a *app) showSettings(settings map[string]models.Setting) {
 	for _, name := range models.SettingNames {
 		if s, ok := settings[name]; ok {
@@ -155,8 +155,8 @@ func (a *app) showSettings(settings map[string]models.Setting) {
 	}
 }
 
-// oneTensor reads the first tensor there is of those names, or the only one in the
-// file. left are the others, which are not read.
+// oneTensor reads from a file the first tensor that has one of these names, or the only
+// tensor in the file. left lists the others, which are not read.
 func oneTensor(ctx context.Context, path string, names ...string) (t *tensor.Tensor, left []string, err error) {
 	pick := func(have []string) []string {
 		for _, name := range names {

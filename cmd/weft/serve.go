@@ -89,7 +89,8 @@ Ctrl-C ends it.`,
 	return c
 }
 
-// flagsExist says whether the command line has a command with all these flags.
+// flagsExist returns a function that reports whether weft has a command with all these
+// flags.
 func (a *app) flagsExist(root *cobra.Command) func(string, []string) bool {
 	return func(name string, flags []string) bool {
 		c, _, err := root.Find([]string{name})
@@ -97,7 +98,8 @@ func (a *app) flagsExist(root *cobra.Command) func(string, []string) bool {
 	}
 }
 
-// reachableAddress is an address to ask for: one that stands for all is this machine's own.
+// reachableAddress returns an address that a browser can open. An address that stands
+// for all interfaces, such as 0.0.0.0, is replaced with 127.0.0.1.
 func reachableAddress(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {

@@ -110,7 +110,7 @@ in the mesh. --on lays the mesh on a slice's links, which gives the device order
 	return c
 }
 
-// specsDoc is what --json prints.
+// specsDoc is the JSON document that specs prints.
 type specsDoc struct {
 	Model  string             `json:"model"`
 	Mesh   string             `json:"mesh"`
@@ -121,8 +121,9 @@ type specsDoc struct {
 	special []sharding.Assigned // whose spec alone does not say what a device holds
 }
 
-// heldAsSpec says whether every device holds of a parameter what its spec alone says:
-// not so where heads are copied or several matrices lie in one.
+// heldAsSpec reports whether each device holds exactly the ranges of a parameter that
+// its spec describes. This is not so where heads are replicated, or where several
+// matrices are stored in one parameter.
 func heldAsSpec(p sharding.Assigned, m *mesh.Mesh) bool {
 	if p.Layout.IsZero() {
 		return true
@@ -142,7 +143,8 @@ func heldAsSpec(p sharding.Assigned, m *mesh.Mesh) bool {
 	return true
 }
 
-// specsMesh reads a mesh, laid on a slice where one is named.
+// specsMesh reads a mesh. With a slice, it orders the mesh's devices along the links of
+// the slice.
 func specsMesh(text, on string) (*mesh.Mesh, error) {
 	m, err := weft.ParseMesh(text)
 	if err != nil || on == "" {
@@ -159,9 +161,9 @@ func specsMesh(text, on string) (*mesh.Mesh, error) {
 	return mesh.New(m.Axes(), devices)
 }
 
-// modelOf takes a preset's name, else something Open opens where a file has the
-// name, else any name that models.FindPreset knows. It gives the settings of the
-// release, which is the one asked for, or that of the name or the folder.
+// modelOf finds a model and the settings of its release. A preset's name comes first,
+// then a file or folder of that name, then any other name that models.FindModel knows.
+// release selects the release; if it is empty, the name or the folder does.
 func modelOf(name, release string) (models.Model, models.Settings, error) {
 	_, err := os.Stat(name)
 	there, preset := err == nil, slices.Contains(models.Presets(), name)

@@ -12,8 +12,9 @@ import (
 	"weft/strategy"
 )
 
-// givenMesh reads a mesh and keeps the names it was given: data=2 stays data. The
-// checks are mesh.Parse's, so that data and dp together are one axis twice.
+// givenMesh reads a mesh and keeps the axis names as they are written: data=2 stays
+// data. mesh.Parse checks them, so data and dp together are refused as the same axis
+// given twice.
 func givenMesh(text string) (*mesh.Mesh, error) {
 	axes, err := mesh.Parse(text)
 	if err != nil {
@@ -35,7 +36,8 @@ func givenMesh(text string) (*mesh.Mesh, error) {
 	return mesh.Local(axes...)
 }
 
-// meshName is how a mesh spells an axis, or the name itself when it has none.
+// meshName returns the mesh's own spelling of an axis, or the name unchanged when the
+// mesh has no such axis.
 func meshName(m *mesh.Mesh, axis string) string {
 	if m.Has(axis) {
 		return axis
@@ -48,7 +50,7 @@ func meshName(m *mesh.Mesh, axis string) string {
 	return axis
 }
 
-// givenSpec reads a spec in either spelling of the mesh's axes.
+// givenSpec reads a spec, whose axes may be spelled differently from the mesh's.
 func givenSpec(m *mesh.Mesh, text string) (sharding.Spec, error) {
 	s, err := sharding.ParseSpec(text)
 	if err != nil {
@@ -67,7 +69,7 @@ func givenSpec(m *mesh.Mesh, text string) (sharding.Spec, error) {
 	return sharding.NewSpec(dims...).WithPartial(respell(s.Partial())...), nil
 }
 
-// specText is a spec as --from and --to take it: model,-|data.
+// specText writes a spec in the form that --from and --to take: model,-|data.
 func specText(s sharding.Spec) string {
 	text := s.String()
 	dims, partial, bar := strings.Cut(text, "|")
@@ -103,7 +105,8 @@ func parseTensor(text string) (strategy.Tensor, error) {
 	return t, l.Err()
 }
 
-// parseShape reads 11008x4096; nothing and "scalar" are rank 0.
+// parseShape reads a shape such as 11008x4096. An empty text and "scalar" are the shape
+// of a scalar.
 func parseShape(flag, text string) ([]int, error) {
 	shape := []int{}
 	if text == "" || text == "scalar" {
@@ -148,14 +151,15 @@ func parseRule(text string) (strategy.Rule, error) {
 	return r, nil
 }
 
-// strategyFlags are what makes a plan.
+// strategyFlags are the flags that name strategies and their rules.
 type strategyFlags struct {
 	names   string
 	rules   []string
 	minSize int
 }
 
-// parsePlan reads "tp,fsdp,dp", each with axes of its own if it has any: "fsdp=dp+sp".
+// parsePlan reads a list of strategies such as "tp,fsdp,dp". A strategy may name its
+// axes: "fsdp=dp+sp".
 func (f *strategyFlags) parsePlan() (strategy.Plan, error) {
 	var l fault.List
 	var plan strategy.Plan
@@ -204,7 +208,7 @@ func (f *strategyFlags) parsePlan() (strategy.Plan, error) {
 	return plan, l.Err()
 }
 
-// collective is one step of a reshard, as JSON has it.
+// collective is one step of a reshard, as it stands in the JSON document.
 type collective struct {
 	Op    string   `json:"op"`
 	Axes  []string `json:"axes"`
@@ -217,6 +221,7 @@ type collective struct {
 	Reason  string `json:"reason"`
 }
 
+// listCollectives converts the steps of a reshard for the JSON document.
 func listCollectives(steps []sharding.Step) []collective {
 	out := []collective{}
 	for _, s := range steps {
@@ -229,7 +234,7 @@ func listCollectives(steps []sharding.Step) []collective {
 	return out
 }
 
-// line is a collective for people.
+// line describes the collective in one line for people.
 func (c collective) line() string {
 	where := ""
 	switch {
@@ -241,7 +246,8 @@ func (c collective) line() string {
 	return c.Op + where + " over " + strings.Join(c.Axes, "+") + ", " + strconv.FormatInt(c.Bytes, 10) + " bytes: " + c.From + " -> " + c.To
 }
 
-// sayWrapped prints words after a head of a fixed width, in lines of at most 80 columns.
+// sayWrapped prints words after a head, in lines of at most 80 columns. Further lines
+// are indented by the width of head.
 func (a *app) sayWrapped(head string, words []string) {
 	const width = 80
 	indent := strings.Repeat(" ", len(head))

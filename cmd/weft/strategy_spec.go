@@ -113,7 +113,7 @@ func (a *app) showStrategySpec(doc strategySpecDoc, t strategy.Tensor) {
 	}
 }
 
-// orWhole shows the empty spec of a scalar.
+// orWhole shows the empty spec of a scalar as "(scalar)".
 func orWhole(spec string) string {
 	if spec == "" {
 		return "(scalar)"

@@ -91,6 +91,7 @@ forward is inference.`,
 	return c
 }
 
+// planStages assigns the layers to stages in both ways, and makes the schedule.
 func (f stagesFlags) planStages() (*stagesDoc, error) {
 	kind := strategy.Kind(f.schedule)
 	if kind == strategy.OneF1B && f.chunks > 1 {
@@ -143,7 +144,8 @@ func (f stagesFlags) planStages() (*stagesDoc, error) {
 	return doc, nil
 }
 
-// perStage gathers the virtual stages that each stage holds.
+// perStage adds up, for each stage, the layers and costs of the virtual stages that it
+// holds.
 func (f stagesFlags) perStage(s strategy.Stages, c strategy.Costs) (counts []int, chunks [][]int, costs []float64) {
 	counts, chunks, costs = make([]int, f.stages), make([][]int, f.stages), make([]float64, f.stages)
 	of := c.Of(s)
@@ -156,7 +158,8 @@ func (f stagesFlags) perStage(s strategy.Stages, c strategy.Costs) (counts []int
 	return counts, chunks, costs
 }
 
-// costedMakespan is the makespan of a schedule on virtual stages of these costs.
+// costedMakespan returns the makespan of a schedule in which virtual stage i costs
+// costs[i] forward and twice that backward.
 func (f stagesFlags) costedMakespan(schedule [][]strategy.Action, costs []float64) (float64, error) {
 	run, err := strategy.Simulate(schedule, func(stage int, a strategy.Action) float64 {
 		cost := costs[a.Chunk*f.stages+stage]
@@ -191,5 +194,5 @@ func (a *app) showStages(doc *stagesDoc, f stagesFlags) {
 	}
 }
 
-// numberText is at most six digits, without trailing zeros.
+// numberText formats a number with at most six digits and no trailing zeros.
 func numberText(x float64) string { return strconv.FormatFloat(x, 'g', 6, 64) }

@@ -14,7 +14,7 @@ import (
 	"weft/tokenizer"
 )
 
-// tokenized is what tokenize --json prints.
+// tokenized is the JSON document that tokenize prints.
 type tokenized struct {
 	Tokenizer string         `json:"tokenizer"`
 	Kind      string         `json:"kind"`
@@ -27,7 +27,7 @@ type tokenizedIDs struct {
 	IDs []int `json:"ids"`
 }
 
-// stringsLine is a line of --strings, from 1.
+// stringsLine are the fields of an error in a line of --strings. Lines count from 1.
 type stringsLine struct {
 	Path string `json:"path"`
 	Line int    `json:"line"`
@@ -128,7 +128,8 @@ func readStrings(path string) ([]string, error) {
 	return texts, l.Err()
 }
 
-// parseString reads one line of --strings, or says what is wrong with it.
+// parseString reads one line of --strings. reason says what is wrong with the line, or
+// is empty.
 func parseString(line []byte) (text, reason string) {
 	s := jsontext.NewScanner(line)
 	s.Space()

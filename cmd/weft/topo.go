@@ -197,7 +197,7 @@ func (a *app) topoText(s topology.Slice, m *topology.MeshReport) {
 	}
 }
 
-// topoLayout says how a mesh lies.
+// topoLayout prints how a mesh is laid on the links of a slice.
 func (a *app) topoLayout(m *topology.MeshReport) {
 	how := "the plain order"
 	if m.Layout.Order == "torus" {
@@ -222,11 +222,12 @@ func (a *app) topoLayout(m *topology.MeshReport) {
 	}
 }
 
-// shortNumber drops a fraction that is zero.
+// shortNumber formats a number with one decimal, which is left out when it is zero.
 func shortNumber(f float64) string {
 	return strings.TrimSuffix(fmt.Sprintf("%.1f", f), ".0")
 }
 
+// wrapWords says which dims of a slice close to rings.
 func wrapWords(s topology.Slice) string {
 	if s.Wrap == nil {
 		return "not known whether they close to rings"
@@ -246,7 +247,7 @@ func wrapWords(s topology.Slice) string {
 	return strings.Join(closed, ", ") + " close to rings"
 }
 
-// wrapText breaks a text at blanks, so that no line is longer than width.
+// wrapText breaks a text at blanks into lines of at most width bytes.
 func wrapText(text string, width int) []string {
 	var lines []string
 	line := ""
@@ -322,6 +323,7 @@ func (a *app) topoGeneration(g topology.Generation) error {
 	})
 }
 
+// countText formats a number of things, with an s for more than one.
 func countText(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -329,6 +331,7 @@ func countText(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
+// aliasText lists a generation's other names in parentheses, if it has any.
 func aliasText(g topology.Generation) string {
 	if len(g.Aliases) == 0 {
 		return ""

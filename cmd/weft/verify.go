@@ -108,11 +108,12 @@ form, on one device. No TPU has run weft yet: do this before anything else there
 	return c
 }
 
-// mostVerified bounds --devices and --batch: this machine plays all the devices, and
-// each more is one more copy of what a device holds.
+// mostVerified bounds --devices and --batch: this machine simulates all the devices,
+// and each one takes memory for everything that a device holds.
 const mostVerified = 1024
 
-// splitMeshes takes --mesh given several times, or once with meshes between semicolons.
+// splitMeshes lists the meshes of --mesh, which may be repeated or may hold several
+// meshes with semicolons between them.
 func splitMeshes(texts []string) []string {
 	out := []string{}
 	for _, t := range texts {
@@ -125,7 +126,7 @@ func splitMeshes(texts []string) []string {
 	return out
 }
 
-// latentOf turns a video size into a latent shape; an empty size gives nil.
+// latentOf turns a video size into the shape of its latents. An empty size gives nil.
 func latentOf(m *weft.Model, size string, frames int) ([]int, error) {
 	if size == "" {
 		return nil, nil
