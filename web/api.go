@@ -12,7 +12,7 @@ import (
 	"weft/topology"
 )
 
-// Choices is what a question is made of.
+// Choices lists the values that a question to the explorer can be made of.
 type Choices struct {
 	Models []ModelChoice `json:"models"`
 	Slices []SliceChoice `json:"slices"`
@@ -31,7 +31,8 @@ type ModelChoice struct {
 	Elements int64  `json:"elements"` // of all parameters
 }
 
-// SliceChoice is hardware by the name that On takes.
+// SliceChoice is hardware that can be planned for, by the name that the parameter on
+// takes.
 type SliceChoice struct {
 	Name     string        `json:"name"`
 	Kind     topology.Kind `json:"kind"`
@@ -39,7 +40,8 @@ type SliceChoice struct {
 	HBMBytes *int64        `json:"hbm_bytes_per_device"` // that a program gets; nil where it is not known
 }
 
-// answerChoices lists them. Models that make no videos cannot be planned and are left out.
+// answerChoices lists the models and slices that can be planned. Models that make no
+// videos cannot be planned and are left out.
 func (s *Server) answerChoices(r *http.Request) (any, error) {
 	if err := paramsOf(r).err(); err != nil {
 		return nil, err
@@ -87,6 +89,7 @@ func (s *Server) answerChoices(r *http.Request) (any, error) {
 	return c, nil
 }
 
+// answerPlan answers with the plans that weft plan gives.
 func (s *Server) answerPlan(r *http.Request) (any, error) {
 	p := paramsOf(r)
 	m, q := s.readQuery(p)
@@ -100,6 +103,8 @@ func (s *Server) answerPlan(r *http.Request) (any, error) {
 	return plan.Document{Result: res, Assertions: []plan.Assertion{}}, nil
 }
 
+// answerTopo answers with the facts of a slice and, if a mesh is given, how the mesh is
+// laid on it.
 func (s *Server) answerTopo(r *http.Request) (any, error) {
 	p := paramsOf(r)
 	name, text, moved := p.requiredText("name"), p.text("mesh"), p.allValues("bytes")

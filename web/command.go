@@ -18,10 +18,11 @@ type Command struct {
 	Text string `json:"text"`
 }
 
-// argument is one flag; an empty value stands for a switch.
+// argument is one flag with its value. A flag with an empty value is a switch.
 type argument struct{ flag, value string }
 
-// listCommands are those that exist: a flag left out would make another plan of it.
+// listCommands lists the command lines that run a plan. A command that lacks one of the
+// flags is left out, because without that flag it would run another plan.
 func (s *Server) listCommands(m models.Model, q plan.Query, fsdp []string) []Command {
 	model := m.Name()
 	dir := "DIR"
@@ -87,7 +88,8 @@ func (s *Server) listCommands(m models.Model, q plan.Query, fsdp []string) []Com
 	return list
 }
 
-// commandLine writes one down, if the command line has it with all its flags.
+// commandLine writes one command line. It reports false if weft has no command with all
+// these flags.
 func (s *Server) commandLine(name, does string, args []argument) (Command, bool) {
 	flags := make([]string, len(args))
 	text := "weft " + name
@@ -101,7 +103,7 @@ func (s *Server) commandLine(name, does string, args []argument) (Command, bool)
 	return Command{name, does, text}, s.o.Flags(name, flags)
 }
 
-// quoteForShell is a word as a POSIX shell reads it.
+// quoteForShell quotes a word where a POSIX shell would otherwise change it.
 func quoteForShell(word string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_=.,:/+@%", r)

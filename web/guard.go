@@ -13,8 +13,8 @@ import (
 	"weft/internal/jsondoc"
 )
 
-// guardRequests refuses what the page does not send, before anything is computed, and
-// sets the headers that keep the page to itself.
+// guardRequests refuses requests that the page does not send before anything is
+// computed for them. It also sets the headers that isolate the page from other sites.
 func (s *Server) guardRequests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -36,7 +36,7 @@ func (s *Server) guardRequests(next http.Handler) http.Handler {
 			if errors.Is(err, ErrMethod) {
 				h.Set("Allow", "GET, HEAD")
 			}
-			// What is left of a refused request is not read.
+			// The rest of a refused request is not read.
 			h.Set("Connection", "close")
 			writeError(w, err)
 			return
@@ -45,7 +45,7 @@ func (s *Server) guardRequests(next http.Handler) http.Handler {
 	})
 }
 
-// checkRequest says why a request is refused, with every reason.
+// checkRequest returns all the reasons why a request is refused, or nil.
 func (s *Server) checkRequest(r *http.Request) error {
 	var l fault.List
 	if !s.knowsHost(r.Host) {
@@ -73,9 +73,9 @@ func (s *Server) checkRequest(r *http.Request) error {
 	return l.Err()
 }
 
-// knowsHost says whether a Host header names this server. A name that an attacker
-// can point here is none of them; an address or localhost cannot be pointed. The
-// port is not looked at, so that a forwarded one works.
+// knowsHost reports whether a Host header names this server. An attacker can make a
+// name of their own resolve to this machine, so only localhost, addresses and the host
+// listened on are known. The port is ignored, so that a forwarded port works.
 func (s *Server) knowsHost(hostport string) bool {
 	host, _, err := net.SplitHostPort(hostport)
 	if err != nil {
@@ -89,7 +89,8 @@ func (s *Server) knowsHost(hostport string) bool {
 	return s.o.Public && err == nil
 }
 
-// serveDocument answers with a document.
+// serveDocument makes a handler that writes the answer as a JSON document, or the
+// error.
 func (s *Server) serveDocument(answer func(*http.Request) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), searchTime)
@@ -110,7 +111,8 @@ func (s *Server) serveDocument(answer func(*http.Request) (any, error)) http.Han
 	})
 }
 
-// answerInSlot waits for a free slot.
+// answerInSlot waits for a free slot, so that only a few answers are computed at the
+// same time.
 func (s *Server) answerInSlot(r *http.Request, answer func(*http.Request) (any, error)) (any, error) {
 	select {
 	case s.slots <- struct{}{}:
@@ -121,7 +123,7 @@ func (s *Server) answerInSlot(r *http.Request, answer func(*http.Request) (any, 
 	}
 }
 
-// writeError answers with the error's document.
+// writeError answers with the JSON document of an error.
 func writeError(w http.ResponseWriter, err error) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
@@ -129,7 +131,7 @@ func writeError(w http.ResponseWriter, err error) {
 	_ = jsondoc.Write(w, fault.Document(err)) // nobody is left to tell
 }
 
-// httpStatus is the HTTP status of an error.
+// httpStatus returns the HTTP status for an error.
 func httpStatus(err error) int {
 	for _, k := range []struct {
 		kind   error

@@ -11,8 +11,8 @@ import (
 //go:embed page
 var files embed.FS
 
-// servePage serves the page's files. The address of the page carries the state, which
-// only the page reads.
+// servePage makes the handler of the page's files. The address holds the state of the
+// page, but only the page itself reads it.
 func (s *Server) servePage() http.Handler {
 	root, err := fs.Sub(files, "page")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"weft/plan"
 )
 
-// params reads a request's parameters and collects what is wrong with them.
+// params reads the parameters of a request and collects all errors in them.
 type params struct {
 	values url.Values
 	known  []string
@@ -28,7 +28,7 @@ func paramsOf(r *http.Request) *params {
 	return p
 }
 
-// text is a parameter given once at most.
+// text returns a parameter that may be given once, or "".
 func (p *params) text(name string) string {
 	p.known = append(p.known, name)
 	if n := len(p.values[name]); n > 1 {
@@ -37,7 +37,7 @@ func (p *params) text(name string) string {
 	return p.values.Get(name)
 }
 
-// requiredText is a text that must be there.
+// requiredText returns a parameter that must be given.
 func (p *params) requiredText(name string) string {
 	text := p.text(name)
 	if text == "" {
@@ -46,7 +46,7 @@ func (p *params) requiredText(name string) string {
 	return text
 }
 
-// commaList is a text with commas between.
+// commaList returns the parts of a parameter whose value has commas between them.
 func (p *params) commaList(name string) []string {
 	text := p.text(name)
 	if text == "" {
@@ -55,12 +55,14 @@ func (p *params) commaList(name string) []string {
 	return strings.Split(text, ",")
 }
 
-// allValues is a parameter given any number of times.
+// allValues returns the values of a parameter that may be given any number of times.
 func (p *params) allValues(name string) []string {
 	p.known = append(p.known, name)
 	return p.values[name]
 }
 
+// wholeNumber returns a parameter that is a whole number, or otherwise if it is not
+// given.
 func (p *params) wholeNumber(name string, otherwise int) int {
 	text := p.text(name)
 	if text == "" {
@@ -73,6 +75,7 @@ func (p *params) wholeNumber(name string, otherwise int) int {
 	return n
 }
 
+// boolFlag returns a parameter that is true or false. It is false if it is not given.
 func (p *params) boolFlag(name string) bool {
 	text := p.text(name)
 	if text == "" {
@@ -85,7 +88,8 @@ func (p *params) boolFlag(name string) bool {
 	return on
 }
 
-// err is everything wrong, parameters nobody asked for included.
+// err returns all errors in the parameters, including parameters that were given but
+// never read.
 func (p *params) err() error {
 	names := make([]string, 0, len(p.values))
 	for name := range p.values {
@@ -100,7 +104,7 @@ func (p *params) err() error {
 	return p.l.Err()
 }
 
-// readQuery reads what weft plan has flags for.
+// readQuery reads the parameters that weft plan has as flags.
 func (s *Server) readQuery(p *params) (models.Model, plan.Query) {
 	q := plan.Query{Size: p.requiredText("size"), Frames: p.wholeNumber("frames", 0), On: p.requiredText("on"), DType: p.text("dtype"), Batch: p.wholeNumber("batch", 1), CFG: p.text("cfg"),
 		Mesh: p.text("mesh"), SplitResidual: p.boolFlag("split-residual"), TextLen: p.wholeNumber("text-len", 0), Attention: p.text("attention"), Machine: s.o.Machine}
@@ -116,8 +120,8 @@ func (s *Server) readQuery(p *params) (models.Model, plan.Query) {
 	return m, q
 }
 
-// findModel is a preset or one of Options.Models: a page cannot name a folder, which
-// would tell whoever asks what lies where.
+// findModel finds a preset or one of Options.Models. A page cannot name any other
+// folder, because the answer would reveal which folders exist on this machine.
 func (s *Server) findModel(name string) (models.Model, models.Settings, error) {
 	if m, ok := s.o.Models[name]; ok {
 		return m, s.o.Settings[name], nil

@@ -53,7 +53,7 @@ const (
 	shutdownTime = 3 * time.Second
 )
 
-// Options are what the explorer offers.
+// Options describe the explorer: the models it offers, the machine, and who is served.
 type Options struct {
 	// Models are offered beside the presets, by the name that commands take: a folder.
 	Models map[string]models.Model
@@ -99,7 +99,7 @@ type discard struct{}
 
 func (discard) Write(b []byte) (int, error) { return len(b), nil }
 
-// Handler answers requests, guard included.
+// Handler answers all requests. It includes the checks of guardRequests.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/api/choices", s.serveDocument(s.answerChoices))
@@ -175,7 +175,7 @@ func nextFree(host string, port int) (string, bool) {
 	return "", false
 }
 
-// isLoopback says whether a host is this machine alone.
+// isLoopback reports whether a host can be reached from this machine alone.
 func isLoopback(host string) bool {
 	if host == "localhost" {
 		return true

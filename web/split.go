@@ -47,15 +47,16 @@ type Tensor struct {
 	home   *mesh.Mesh // its devices: with a pipeline, a stage's
 }
 
-// Shards is a tensor with the part that each device holds.
+// Shards is a tensor with the part of it that each device holds.
 type Shards struct {
 	Tensor
 	Mesh    string  `json:"mesh"`
 	Devices []Shard `json:"devices"` // that hold some of it, by mesh position
 }
 
-// Shard is what the device at a mesh position holds: of each dim one stretch, or
-// one for each part of a fused dim. Of a partial tensor it is an addend.
+// Shard describes the part of a tensor that the device at a mesh position holds. Each
+// dim has one range, or one range for each part of a fused dim. A shard of a partial
+// tensor is an addend of the value.
 type Shard struct {
 	Position int                `json:"position"`
 	Coords   []int              `json:"coords"` // along the mesh's axes
@@ -68,7 +69,8 @@ type built struct {
 	layouts map[string]sharding.Layout
 }
 
-// graphs keeps the last few: each tensor that is looked at asks for the same one.
+// graphs keeps the graphs of the last few plans, because each tensor that is viewed
+// asks for the same one.
 type graphs struct {
 	mu   sync.Mutex
 	kept []keptGraph // newest first
@@ -81,7 +83,7 @@ type keptGraph struct {
 
 const maxGraphs = 4
 
-// getOrBuild is the graph of a key, built where it is not kept.
+// getOrBuild returns the graph that is kept under key, or builds it and keeps it.
 func (g *graphs) getOrBuild(key string, build func() (*built, error)) (*built, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -96,7 +98,8 @@ func (g *graphs) getOrBuild(key string, build func() (*built, error)) (*built, e
 	return b, nil
 }
 
-// requestedGraph makes the graph a request asks for; err holds what is wrong with its parameters too.
+// requestedGraph builds the graph that a request asks for. The error includes all
+// errors in the parameters.
 func (s *Server) requestedGraph(p *params) (*built, models.Model, plan.Query, []string, error) {
 	m, q := s.readQuery(p)
 	fsdp := p.commaList("fsdp")
@@ -130,7 +133,7 @@ func buildGraph(m models.Model, on topology.Slice, o plan.Options, fsdp []string
 	return b, nil
 }
 
-// answerSplit answers with every tensor.
+// answerSplit answers with all the tensors of a plan and the commands that run it.
 func (s *Server) answerSplit(r *http.Request) (any, error) {
 	b, m, q, fsdp, err := s.requestedGraph(paramsOf(r))
 	if err != nil {
@@ -143,7 +146,7 @@ func (s *Server) answerSplit(r *http.Request) (any, error) {
 	return doc, nil
 }
 
-// answerShards answers with one tensor.
+// answerShards answers with the shards of one tensor.
 func (s *Server) answerShards(r *http.Request) (any, error) {
 	p := paramsOf(r)
 	name := p.requiredText("tensor")
@@ -171,12 +174,13 @@ func (s *Server) answerShards(r *http.Request) (any, error) {
 	return doc, nil
 }
 
-// asAssigned is a tensor as sharding sees it.
+// asAssigned converts a tensor to the form that package sharding computes ranges from.
 func (t Tensor) asAssigned() sharding.Assigned {
 	return sharding.Assigned{Param: sharding.Param{Name: t.Name, Shape: t.Shape}, Spec: t.Spec, Layout: t.layout}
 }
 
-// listTensors lists parameters, inputs and the values between calls, in the order of the step.
+// listTensors lists the parameters, the inputs and the values that calls pass on, in
+// the order of the step.
 func (b *built) listTensors() ([]Tensor, error) {
 	out := []Tensor{}
 	homes := b.Homes()
