@@ -20,7 +20,8 @@ import (
 	"weft/tensor"
 )
 
-// Options of a run. The zero value runs f32 on one device of whatever engine there is.
+// Options of a run. The zero value runs in f32 on one device of whatever engine is
+// installed.
 type Options struct {
 	// Mesh is "dp=1,tp=4,sp=1"; axes left out are 1, "" and "auto" are one device.
 	Mesh string
@@ -64,7 +65,8 @@ type Options struct {
 	OutputBytes func(outputs, values int64) error
 }
 
-// Run is a model on a mesh: checked, compiled, loaded, ready for steps.
+// Run is a model on a mesh whose split is checked, whose programs are compiled and
+// whose weights are loaded: it is ready to run steps.
 type Run struct {
 	model   *Model
 	req     models.Request
@@ -81,14 +83,16 @@ type Run struct {
 	odd     nonFinite
 }
 
-// programTarget is what programs for an engine are built for.
+// programTarget returns the target that programs for an engine are built for, with the
+// form of attention that the options ask for.
 func (o Options) programTarget(e engine.Engine) spmd.Target {
 	t := e.Target()
 	t.Attention = o.Attention
 	return t
 }
 
-// ParseMesh reads a mesh as flags give it and puts dp, tp and sp in their order.
+// ParseMesh reads a mesh in the form that flags have, and puts the axes dp, tp and sp
+// in their usual order.
 func ParseMesh(text string) (*mesh.Mesh, error) {
 	var axes []mesh.Axis
 	if text != "" && text != "auto" {
@@ -123,7 +127,8 @@ func (m *Model) Start(ctx context.Context, inputs map[string]*tensor.Tensor, o O
 	return r, nil
 }
 
-// feedInputs cuts the inputs into microbatches and turns each into the graph's inputs.
+// feedInputs cuts the inputs into microbatches, and turns each of these into inputs of
+// the graph.
 func (r *Run) feedInputs(inputs map[string]*tensor.Tensor) error {
 	n := r.req.Batch
 	for i := range r.micro {
@@ -143,9 +148,8 @@ func (r *Run) feedInputs(inputs map[string]*tensor.Tensor) error {
 	return nil
 }
 
-// applyOptions applies the options to a request and checks the split.
-//
-// With a pipeline the request becomes that of one microbatch of micro.
+// applyOptions applies the options to a request and checks the split. With a pipeline,
+// the returned request is that of one of micro microbatches.
 func (m *Model) applyOptions(req models.Request, o Options) (on *mesh.Mesh, out models.Request, micro int, err error) {
 	on, err = ParseMesh(o.Mesh)
 	if err != nil {
@@ -182,8 +186,8 @@ func (m *Model) applyOptions(req models.Request, o Options) (on *mesh.Mesh, out 
 	})
 }
 
-// microbatchRequest is the request of one of the microbatches that flow through a pipeline, and
-// how many there are: 1 without one.
+// microbatchRequest returns the request of one of the microbatches that flow through a
+// pipeline, and the number of microbatches, which is 1 without a pipeline.
 func microbatchRequest(req models.Request, on *mesh.Mesh, o Options) (models.Request, int, error) {
 	micro := o.Micro
 	if micro == 0 && on.Size(mesh.PP) > 1 && req.Batch%on.Size(mesh.DP) == 0 {
@@ -200,7 +204,9 @@ func microbatchRequest(req models.Request, on *mesh.Mesh, o Options) (models.Req
 	return req, micro, nil
 }
 
-// prepareRun does everything but feed. eng may be given, big enough for the mesh.
+// prepareRun checks the split, opens the engine, builds and compiles the programs and
+// loads the weights; only the inputs are still missing. eng, if it is not nil, is used
+// in place of a new engine, and must have enough devices for the mesh.
 func (m *Model) prepareRun(ctx context.Context, req models.Request, o Options, eng engine.Engine) (*Run, error) {
 	bundle, o, err := openCompiled(o)
 	if err != nil {
@@ -255,8 +261,8 @@ func (m *Model) prepareRun(ctx context.Context, req models.Request, o Options, e
 	return r, nil
 }
 
-// openCompiled opens the bundle that the options name, if they do, and takes from it
-// what they leave out.
+// openCompiled opens the folder of compiled programs that the options name, if they
+// name one. Options that are not set are filled in from it.
 func openCompiled(o Options) (*aot.Bundle, Options, error) {
 	if o.Compiled == "" {
 		return nil, o, nil
@@ -291,12 +297,14 @@ func (r *Run) Forward(ctx context.Context) (map[string]*tensor.Tensor, error) {
 	return r.forwardTraced(ctx, nil)
 }
 
-// Trace is Forward that also hands over the values along the way, in order:
-// context_embed, time_embed, patch_embed, block_0, ...
+// Trace runs a step as Forward does, and also calls visit with the values along the
+// way, in order: context_embed, time_embed, patch_embed, block_0, ...
 func (r *Run) Trace(ctx context.Context, visit func(name string, t *tensor.Tensor) error) (map[string]*tensor.Tensor, error) {
 	return r.forwardTraced(ctx, visit)
 }
 
+// forwardTraced runs one step. If visit is not nil, it is called with the values that
+// the step's calls pass on.
 func (r *Run) forwardTraced(ctx context.Context, visit func(string, *tensor.Tensor) error) (map[string]*tensor.Tensor, error) {
 	start := time.Now()
 	for i, lane := range r.lanes {
@@ -335,7 +343,7 @@ func (r *Run) forwardTraced(ctx context.Context, visit func(string, *tensor.Tens
 	return out, nil
 }
 
-// trace joins the microbatches of each value again.
+// trace puts the microbatches of each value together again before visit sees the value.
 type trace struct {
 	micro int
 	visit func(string, *tensor.Tensor) error
@@ -347,6 +355,7 @@ func newTrace(micro int, visit func(string, *tensor.Tensor) error) *trace {
 	return &trace{micro: micro, visit: visit, parts: map[string][]*tensor.Tensor{}}
 }
 
+// addValue takes one microbatch of a value.
 func (t *trace) addValue(_, name string, x *tensor.Tensor) error {
 	if t.micro == 1 {
 		return t.visit(name, x)
@@ -358,6 +367,7 @@ func (t *trace) addValue(_, name string, x *tensor.Tensor) error {
 	return nil
 }
 
+// flush hands the values that had several microbatches to visit.
 func (t *trace) flush() error {
 	for _, name := range t.names {
 		if err := t.visit(name, tensor.Stack(t.parts[name])); err != nil {
@@ -367,9 +377,11 @@ func (t *trace) flush() error {
 	return nil
 }
 
-// Spans are the executions of the last step by pipeline stage and microbatch.
+// Spans returns when each pipeline stage worked on each microbatch in the last step.
 func (r *Run) Spans() []session.Span { return r.s.Spans() }
 
+// recordStepTime takes the seconds of a step into the report: the first step's, and the
+// fastest.
 func (r *Run) recordStepTime(seconds float64) {
 	if r.first == 0 {
 		r.first = seconds
@@ -379,7 +391,7 @@ func (r *Run) recordStepTime(seconds float64) {
 	}
 }
 
-// stepInputs are those of the graph's inputs that a step uses up.
+// stepInputs returns those of the graph's inputs that must be fed again for each step.
 func (r *Run) stepInputs(all map[string]*tensor.Tensor) map[string]*tensor.Tensor {
 	out := map[string]*tensor.Tensor{}
 	for _, in := range r.g.Inputs {
@@ -390,10 +402,11 @@ func (r *Run) stepInputs(all map[string]*tensor.Tensor) map[string]*tensor.Tenso
 	return out
 }
 
-// Graph is the plan that runs.
+// Graph returns the graph of programs and calls that runs.
 func (r *Run) Graph() *graph.Graph { return r.g }
 
-// Report is what a run cost.
+// Report says which engine and split a run had, and what it cost in time, memory and
+// traffic.
 type Report struct {
 	Engine         engine.Info          `json:"engine"`
 	Mesh           string               `json:"mesh"`
@@ -425,9 +438,10 @@ type CacheReport struct {
 	Misses int `json:"misses"`
 }
 
-// Report sums up what happened so far. Seconds is the fastest step;
-// FirstSeconds the first, which also computes what depends on the text alone.
-// Resident is the largest device's.
+// Report returns the costs so far. Seconds is the time of the fastest step.
+// FirstSeconds is the time of the first step, which also computes everything that
+// depends on the text alone. Resident is the weight memory of the device that holds the
+// most.
 func (r *Run) Report() Report {
 	l := r.s.Loaded()
 	hits, misses := r.eng.Cache()
@@ -446,7 +460,7 @@ func (r *Run) Report() Report {
 		Cache: CacheReport{hits, misses}, Compiled: r.opt.Compiled, Attention: r.g.Choices(), Notes: notes}
 }
 
-// Text is the report for people.
+// Text formats the report for people, in one line.
 func (r Report) Text() string {
 	compiled := fmt.Sprintf("compile %.2f s (%d cached of %d)", r.CompileSeconds, r.Cache.Hits, r.Cache.Hits+r.Cache.Misses)
 	if r.Compiled != "" {

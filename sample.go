@@ -68,7 +68,7 @@ type SampleStep struct {
 	Host float64 `json:"scheduler_seconds"`
 }
 
-// Sampled is what Sample made.
+// Sampled is the result of Sample.
 type Sampled struct {
 	Latents *tensor.Tensor // (batch, channels, frames, height, width), f32
 	Steps   []SampleStep
@@ -83,6 +83,7 @@ func (m *Model) Sample(ctx context.Context, text, negative *tensor.Tensor, o Sam
 	return sampleLatents(ctx, []expert{{m: m}}, m.Settings, text, negative, o)
 }
 
+// sampleLatents runs the whole denoising loop with one model or two experts.
 func sampleLatents(ctx context.Context, experts []expert, settings models.Settings, text, negative *tensor.Tensor, o SampleOptions) (*Sampled, error) {
 	j, err := newSampling(experts, settings, text, negative, o)
 	if err != nil {
@@ -104,14 +105,14 @@ func sampleLatents(ctx context.Context, experts []expert, settings models.Settin
 	return &Sampled{Latents: out, Steps: steps, Report: j.totalReport(), Settings: j.settings.Taken()}, err
 }
 
-// expert is a model and the timestep down to which it denoises.
+// expert is a model, with the timestep down to which it denoises.
 type expert struct {
 	m     *Model
 	name  string  // "" where there is one
 	until float64 // of the timesteps; 0 is all
 }
 
-// sampling is one denoising loop.
+// sampling is the state of one denoising loop.
 type sampling struct {
 	experts  []expert
 	at       int // the expert in use; -1 before the first
@@ -133,7 +134,7 @@ type sampling struct {
 	odd      nonFinite
 }
 
-// askedSettings is what the options say of settings.
+// askedSettings returns the settings that the options ask for.
 func (o SampleOptions) askedSettings() models.Said {
 	v := map[string]any{}
 	set := func(name string, given bool, value any) {
@@ -157,8 +158,8 @@ func (o SampleOptions) askedSettings() models.Said {
 
 func (o SampleOptions) sizeText() string { return fmt.Sprintf("%dx%d", o.Width, o.Height) }
 
-// chooseGuidance makes of the settings what each step runs: its passes, and a scale of
-// guidance for each expert. It says what is run otherwise than the release does.
+// chooseGuidance decides from the settings how many passes each step has, and the scale
+// of guidance for each expert. It notes where this differs from how the release is run.
 func (j *sampling) chooseGuidance(negative *tensor.Tensor) error {
 	o, s, name := j.o, j.settings, j.experts[0].m.Name()
 	scales, asked := s.Numbers("guidance"), len(o.Guidance) > 0
@@ -222,6 +223,8 @@ func (j *sampling) chooseGuidance(negative *tensor.Tensor) error {
 	return nil
 }
 
+// newSampling checks everything that is asked for, before any weight is read, and makes
+// the initial latents.
 func newSampling(experts []expert, settings models.Settings, text, negative *tensor.Tensor, o SampleOptions) (*sampling, error) {
 	var l fault.List
 	g, ok := experts[0].m.Model.(models.Generator)
@@ -329,13 +332,15 @@ func newSampling(experts []expert, settings models.Settings, text, negative *ten
 	return j, nil
 }
 
-// ofNegative begins the names of conditions that belong to the negative text.
+// ofNegative is the prefix of the conditions that belong to the negative text.
 const ofNegative = "negative_"
 
-// isGuided says whether there is a negative text, whose videos come first.
+// isGuided reports whether there is a negative text. Its videos come first in a batch
+// of both.
 func (j *sampling) isGuided() bool { return len(j.texts) > 1 || j.texts[0].Shape[0] > j.batch }
 
-// conditionsOf are the conditions of a text's videos by the model's names.
+// conditionsOf returns the conditions for the videos of one text, under the names that
+// the model has for them.
 func (j *sampling) conditionsOf(negative bool) map[string]*tensor.Tensor {
 	out := map[string]*tensor.Tensor{}
 	for name, x := range j.o.Conditions {
@@ -351,8 +356,8 @@ func (j *sampling) conditionsOf(negative bool) map[string]*tensor.Tensor {
 	return out
 }
 
-// checkConditions checks what the model reads besides, a batch of videos, and lets
-// the request know of it.
+// checkConditions checks the tensors that the model reads besides latents, time and
+// text, each with a batch of videos, and enters them in the request.
 func (j *sampling) checkConditions() error {
 	c, ok := j.g.(models.Conditioned)
 	names := []string{}
@@ -390,8 +395,9 @@ func (j *sampling) checkConditions() error {
 	return l.Err()
 }
 
-// checkPairedConditions reports conditions of one text, of these names, that are given of one of
-// two texts, or of another shape: both are steps of one request.
+// checkPairedConditions checks the conditions that each text has one of. They must be
+// given for both texts or for neither, and in the same shape, because both texts are
+// steps of one request.
 func (j *sampling) checkPairedConditions(names []string) error {
 	var l fault.List
 	for _, name := range names {
@@ -406,7 +412,8 @@ func (j *sampling) checkPairedConditions(names []string) error {
 	return l.Err()
 }
 
-// useExpert makes the expert of timestep t the one on the devices.
+// useExpert loads the expert for timestep t and frees the one before it. fresh reports
+// whether the expert has changed.
 func (j *sampling) useExpert(ctx context.Context, t float64) (fresh bool, err error) {
 	at := 0
 	for at < len(j.experts)-1 && t < j.experts[at].until {
@@ -437,6 +444,7 @@ func (j *sampling) useExpert(ctx context.Context, t float64) (fresh bool, err er
 	return true, nil
 }
 
+// close frees the devices and the engine.
 func (j *sampling) close() {
 	if j.run != nil {
 		j.run.Close()
@@ -446,7 +454,8 @@ func (j *sampling) close() {
 	}
 }
 
-// totalReport is that of the expert in use, with what the others cost before it.
+// totalReport returns the report of the expert in use, with the costs of the experts
+// before it added.
 func (j *sampling) totalReport() Report {
 	r := j.run.Report()
 	r.Notes = append(append(slices.Clone(j.notes), r.Notes...), j.odd.notes...)
@@ -461,7 +470,7 @@ func (j *sampling) totalReport() Report {
 	return r
 }
 
-// batchedIDs reads token ids (rows) as a batch of one, as i32.
+// batchedIDs returns token ids as i32 with a batch dim: (rows) becomes (1, rows).
 func batchedIDs(t *tensor.Tensor, what string) (*tensor.Tensor, error) {
 	if t == nil || (len(t.Shape) != 1 && len(t.Shape) != 2) || t.Elements() == 0 || (t.DType != dtype.I32 && t.DType != dtype.I64) {
 		return nil, fault.New(models.ErrInputs, nil, "%s %v: want token ids (rows) or (batch, rows) of i32 or i64", what, t)
@@ -481,13 +490,15 @@ func batchedIDs(t *tensor.Tensor, what string) (*tensor.Tensor, error) {
 	return out, nil
 }
 
-// isPadded says whether token ids (batch, up to rows) are fewer than rows somewhere.
+// isPadded reports whether a row of token ids (batch, up to rows) has fewer than rows
+// ids.
 func isPadded(ids *tensor.Tensor, rows int) bool {
 	numbers, err := ids.Int64s()
 	return err == nil && (ids.Shape[1] < rows || slices.Min(numbers) < 0)
 }
 
-// batchedRows reads (rows, dim) as a batch of one.
+// batchedRows returns an embedding with a batch dim: (rows, dim) becomes (1, rows,
+// dim).
 func batchedRows(t *tensor.Tensor, what string) (*tensor.Tensor, error) {
 	if t == nil || (len(t.Shape) != 2 && len(t.Shape) != 3) || t.Elements() == 0 || !t.DType.IsFloat() {
 		return nil, fault.New(models.ErrInputs, nil, "%s %v: want (rows, dim) or (batch, rows, dim) of a floating-point type", what, t)
@@ -498,8 +509,8 @@ func batchedRows(t *tensor.Tensor, what string) (*tensor.Tensor, error) {
 	return &tensor.Tensor{DType: t.DType, Shape: append([]int{1}, t.Shape...), Data: t.Data}, nil
 }
 
-// joinTexts makes one batch of both texts, the shorter with zero rows at its
-// end, as the models pad, or with ids of -1.
+// joinTexts joins both texts into one batch. The shorter text is padded at its end: an
+// embedding with rows of zeros, as the models do, and token ids with -1.
 func joinTexts(a, b *tensor.Tensor, rows int) ([]*tensor.Tensor, error) {
 	if len(a.Shape) == 2 {
 		n, size := a.Shape[0], dtype.I32.Size()
@@ -531,6 +542,7 @@ func joinTexts(a, b *tensor.Tensor, rows int) ([]*tensor.Tensor, error) {
 	return []*tensor.Tensor{t}, err
 }
 
+// runStep denoises the latents by step i of the sampler.
 func (j *sampling) runStep(ctx context.Context, i int) (SampleStep, error) {
 	start := time.Now()
 	t := j.sampler.Timestep(i)
@@ -559,8 +571,8 @@ func (j *sampling) runStep(ctx context.Context, i int) (SampleStep, error) {
 	return SampleStep{Step: i, Of: j.sampler.Steps(), Timestep: t, Sigma: j.sampler.Sigma(i), Expert: j.experts[j.at].name, Seconds: end.Sub(start).Seconds(), Host: end.Sub(host).Seconds()}, nil
 }
 
-// checkLatents refuses latents that step i made NaN or infinite: every step after it
-// would go on with them.
+// checkLatents refuses latents that became NaN or infinite in step i, because all later
+// steps would continue with them.
 func (j *sampling) checkLatents(i int) error {
 	x, err := tensor.FromFloat32s(dtype.F32, j.x, j.shape...)
 	if err != nil {
@@ -569,8 +581,9 @@ func (j *sampling) checkLatents(i int) error {
 	return j.odd.checkFinite("latents", &i, map[string]*tensor.Tensor{"latents": x})
 }
 
-// computeVelocities runs the model on the latents for every text: one lane a text, or
-// more where a pipeline cuts the batch. Lanes of one step share its stages.
+// computeVelocities runs the model on the latents for every text. Each text is a lane,
+// or several lanes where a pipeline cuts the batch; the lanes of a step share the
+// stages.
 func (j *sampling) computeVelocities(ctx context.Context, fresh bool, t float64) error {
 	copies := j.run.req.Batch * j.run.micro / j.batch // 2 when guidance is one batch
 	xs := make([]float32, 0, len(j.x)*copies)
@@ -612,7 +625,8 @@ func (j *sampling) computeVelocities(ctx context.Context, fresh bool, t float64)
 	return nil
 }
 
-// latentsOf is a step's output as latents, or the reason why it is none.
+// latentsOf returns a step's output in the shape of the latents, or an error if it has
+// another shape.
 func (j *sampling) latentsOf(out *tensor.Tensor) (*tensor.Tensor, error) {
 	want := append([]int{j.run.req.Batch}, j.shape[1:]...)
 	if out == nil || out.Elements() != tensor.Elements(want) {
@@ -627,8 +641,8 @@ func (j *sampling) latentsOf(out *tensor.Tensor) (*tensor.Tensor, error) {
 	return out, nil
 }
 
-// feedLane places a lane's latents, rows from lo of both texts' videos, and before the
-// expert's first step its text and conditions.
+// feedLane feeds the latents of a lane, which start at row lo of the videos of both
+// texts. Before the expert's first step it also feeds the text and the conditions.
 func (j *sampling) feedLane(ctx context.Context, lane string, text, x *tensor.Tensor, lo int, fresh bool, t float64) error {
 	if fresh {
 		in, err := j.g.FeedText(j.run.g, j.run.req, text)

@@ -13,8 +13,8 @@ import (
 	"weft/tensor"
 )
 
-// VerifyOptions of Verify. The zero value tries every legal split of up to 8
-// devices on a small video.
+// VerifyOptions of Verify. The zero value compares all legal splits of up to 8 devices
+// on a small video.
 type VerifyOptions struct {
 	Options
 	Meshes  []string // instead of every legal one
@@ -151,8 +151,8 @@ func (m *Model) Verify(ctx context.Context, o VerifyOptions) ([]VerifyResult, er
 	return results, nil
 }
 
-// traceStep runs one step on a mesh and hands over every value, the outputs last. It
-// gives the graph that ran.
+// traceStep runs one step on a mesh and calls visit with every value, the outputs last.
+// It returns the graph that ran.
 func (m *Model) traceStep(ctx context.Context, req models.Request, inputs map[string]*tensor.Tensor, o Options, on string, eng engine.Engine, visit func(string, *tensor.Tensor, float64) error) (*graph.Graph, error) {
 	o.Mesh = on
 	r, err := m.prepareRun(ctx, req, o, eng)
@@ -175,12 +175,13 @@ func (m *Model) traceStep(ctx context.Context, req models.Request, inputs map[st
 	return r.g, nil
 }
 
-// recorder keeps the one-device values.
+// recorder keeps the values of the run on one device.
 type recorder struct {
 	names  []string
 	values map[string][]float32
 }
 
+// recordValue keeps one value.
 func (r *recorder) recordValue(name string, t *tensor.Tensor, _ float64) error {
 	fs, err := t.Float32s()
 	if err != nil {
@@ -193,7 +194,7 @@ func (r *recorder) recordValue(name string, t *tensor.Tensor, _ float64) error {
 	return nil
 }
 
-// comparer holds a split's values against them.
+// comparer compares the values of a split with those of one device.
 type comparer struct {
 	ref       *recorder
 	tolerance float64
@@ -202,6 +203,8 @@ type comparer struct {
 	seconds   float64
 }
 
+// compareValue compares one value, and remembers the first that differs by more than
+// the tolerance.
 func (c *comparer) compareValue(name string, t *tensor.Tensor, seconds float64) error {
 	fs, err := t.Float32s()
 	if err != nil {
