@@ -14,17 +14,18 @@ import (
 	"weft/xla/internal/pjrt"
 )
 
-// Alignment is that at which a CPU plugin takes host memory as it is. At any
-// other it makes a copy without a word (tried: 4, 8, 16, 32).
+// Alignment is the alignment at which a CPU plugin uses host memory in place. At any
+// smaller alignment (tried: 4, 8, 16, 32) it makes a copy without saying so.
 const Alignment = 64
 
-// AlignedBytes makes n zeroed bytes that a CPU plugin takes without a copy.
+// AlignedBytes returns n zeroed bytes that a CPU plugin uses without copying them.
 func AlignedBytes(n int) []byte {
 	b := make([]byte, n+Alignment-1)
 	off := int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) & (Alignment - 1))
 	return b[off : off+n : off+n]
 }
 
+// isAligned reports whether a CPU plugin would use b in place.
 func isAligned(b []byte) bool {
 	return len(b) > 0 && uintptr(unsafe.Pointer(unsafe.SliceData(b)))%Alignment == 0
 }
@@ -135,7 +136,8 @@ func (c *Client) fromHost(data []byte, d dtype.DType, shape []int, device int, s
 
 var empty [Alignment]byte
 
-// bytesOf is the size of a tensor; false when a dim is negative or it overflows.
+// bytesOf returns the size of a tensor in bytes, or false when a dim is negative or the
+// size overflows an int.
 func bytesOf(d dtype.DType, shape []int) (int, bool) {
 	n := d.Size()
 	for _, s := range shape {
@@ -147,6 +149,7 @@ func bytesOf(d dtype.DType, shape []int) (int, bool) {
 	return n, true
 }
 
+// trackBuffer registers a buffer, so that Close frees it.
 func (c *Client) trackBuffer(b *Buffer) *Buffer {
 	c.mu.Lock()
 	c.buffers[b] = struct{}{}
@@ -169,7 +172,8 @@ func (b *Buffer) Bytes() int { n, _ := bytesOf(b.dtype, b.shape); return n }
 // Done is the call that computes the buffer; nil when it came from the host.
 func (b *Buffer) Done() *Event { return b.made }
 
-// addUse keeps raw from being freed; drop ends that.
+// addUse keeps raw from being freed until endUse is called. It fails if the buffer is
+// donated or destroyed.
 func (b *Buffer) addUse() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -180,6 +184,7 @@ func (b *Buffer) addUse() error {
 	return nil
 }
 
+// endUse ends a use that addUse began, and frees raw if the buffer has ended meanwhile.
 func (b *Buffer) endUse() {
 	b.mu.Lock()
 	b.uses--
@@ -190,7 +195,8 @@ func (b *Buffer) endUse() {
 	}
 }
 
-// endAs moves the buffer to a state it does not come back from.
+// endAs moves the buffer into a final state, donated or destroyed, and frees raw once
+// nothing uses it.
 func (b *Buffer) endAs(s bufferState) {
 	b.mu.Lock()
 	if b.state != live {
@@ -263,7 +269,7 @@ func (b *Buffer) Tensor(ctx context.Context) (*tensor.Tensor, error) {
 	return t, b.ToHost(ctx, t.Data)
 }
 
-// DeviceBytes is what the buffer takes on its device.
+// DeviceBytes returns the bytes that the buffer takes on its device.
 func (b *Buffer) DeviceBytes() (int64, error) {
 	if err := b.addUse(); err != nil {
 		return 0, err
@@ -276,7 +282,8 @@ func (b *Buffer) DeviceBytes() (int64, error) {
 	return n, nil
 }
 
-// deviceAddress is where the data lies, for tests of what is copied and what is not.
+// deviceAddress returns where the data lies on the device. Tests use it to see what is
+// copied and what is not.
 func (b *Buffer) deviceAddress() (uintptr, error) {
 	if err := b.addUse(); err != nil {
 		return 0, err

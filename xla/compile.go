@@ -92,6 +92,8 @@ func (c *Client) Load(ctx context.Context, data []byte, o CompileOptions) (*Exec
 	return c.wrapLoaded(raw, o)
 }
 
+// compileError leaves a cancellation as it is, and classifies any other error of the
+// compiler.
 func compileError(err error, program, call string) error {
 	if errors.Is(err, ErrCancelled) {
 		return err
@@ -99,8 +101,8 @@ func compileError(err error, program, call string) error {
 	return compileFailure(err, program, call)
 }
 
-// runInPlugin runs f, which may take minutes inside the plugin, and does not wait
-// for it longer than ctx.
+// runInPlugin runs f, which may spend minutes inside the plugin, and stops waiting for
+// it when ctx ends.
 func (c *Client) runInPlugin(ctx context.Context, what string, f func() (*pjrt.Loaded, error)) (*pjrt.Loaded, error) {
 	type result struct {
 		raw *pjrt.Loaded
@@ -132,7 +134,7 @@ func (c *Client) runInPlugin(ctx context.Context, what string, f func() (*pjrt.L
 	}
 }
 
-// cacheKey is the name of a program in a cache.
+// cacheKey returns the key of a program in a cache.
 func (c *Client) cacheKey(program, options []byte, devices []int) cache.Key {
 	m := cache.Material{Program: program, Options: options, XLAFlags: c.plugin.flags, Devices: devices,
 		Platform: c.platform + " " + c.version, PluginSHA256: c.plugin.engine.SHA256, PluginVersion: c.plugin.engine.Version + " " + c.plugin.engine.API,
@@ -143,7 +145,8 @@ func (c *Client) cacheKey(program, options []byte, devices []int) cache.Key {
 	return m.Key()
 }
 
-// fromCache gives the program when the cache has it and the plugin takes it.
+// fromCache returns the program if the cache has it and the plugin accepts it, else
+// nil.
 func (c *Client) fromCache(ctx context.Context, key cache.Key, o CompileOptions) *Executable {
 	if o.Cache == nil {
 		return nil
@@ -162,8 +165,9 @@ func (c *Client) fromCache(ctx context.Context, key cache.Key, o CompileOptions)
 	return x
 }
 
-// withSignature holds the given signature to the text's, or takes the text's where none
-// is given. It guards memory: a plugin writes as many outputs as a program has.
+// withSignature compares the given signature with the one in the program's text, or
+// takes the text's if none is given. The check protects memory: a plugin writes as many
+// outputs as the program has.
 func (o CompileOptions) withSignature(program []byte) (CompileOptions, error) {
 	args, outputs, err := Signature(program)
 	if err != nil {
@@ -195,8 +199,9 @@ func (o CompileOptions) withSignature(program []byte) (CompileOptions, error) {
 	return o, list.Err()
 }
 
-// wrapLoaded wraps a program that the plugin has on its devices, after checking
-// that it is on the devices, and gives the outputs, that were asked for.
+// wrapLoaded makes an Executable of a program that the plugin has put on its devices.
+// It checks that these are the devices that were asked for, and that the program has
+// the outputs of its signature.
 func (c *Client) wrapLoaded(raw *pjrt.Loaded, o CompileOptions) (*Executable, error) {
 	x := &Executable{client: c, raw: raw, devices: o.DeviceIDs, args: cloneSpecs(o.Args), outputs: cloneSpecs(o.Outputs), inspect: o.Inspect}
 	x.inspector = inspector{o.Name, x.withExecutable}
@@ -233,6 +238,7 @@ func (c *Client) wrapLoaded(raw *pjrt.Loaded, o CompileOptions) (*Executable, er
 	return x, nil
 }
 
+// countOutputs checks that the program has as many outputs as its signature.
 func (x *Executable) countOutputs() error {
 	n := -1
 	err := x.askExecutable("outputs", func(e *pjrt.Executable) (err error) {
@@ -245,6 +251,7 @@ func (x *Executable) countOutputs() error {
 	return err
 }
 
+// cloneSpecs makes a deep copy, so that a caller may change its own specs later.
 func cloneSpecs(in []ArgSpec) []ArgSpec {
 	out := slices.Clone(in)
 	for i := range out {
@@ -259,9 +266,11 @@ func (x *Executable) Devices() []int { return slices.Clone(x.devices) }
 // Args is the signature Execute checks against.
 func (x *Executable) Args() []ArgSpec { return x.args }
 
-// Outputs are what each device gives.
+// Outputs returns the specs of the outputs on each device.
 func (x *Executable) Outputs() []ArgSpec { return x.outputs }
 
+// addUse keeps the program from being freed until endUse is called. It fails if the
+// program is closed.
 func (x *Executable) addUse() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -272,6 +281,8 @@ func (x *Executable) addUse() error {
 	return nil
 }
 
+// endUse ends a use that addUse began, and frees the program if it was closed
+// meanwhile.
 func (x *Executable) endUse() {
 	x.mu.Lock()
 	x.uses--
@@ -300,7 +311,7 @@ func (x *Executable) Close() {
 	}
 }
 
-// moduleName reads "module @name" from the text's start.
+// moduleName reads the name from "module @name" at the start of a program's text.
 func moduleName(program []byte) string {
 	head := program[:min(len(program), 4096)]
 	if i := slices.Index(head, '@'); i >= 0 {

@@ -23,7 +23,7 @@ type ArgSpec struct {
 
 func (a ArgSpec) String() string { return fmt.Sprintf("%v%v", a.DType, a.Shape) }
 
-// CompileOptions say what a program is compiled for.
+// CompileOptions say for which devices, and how, a program is compiled.
 type CompileOptions struct {
 	// Name is what errors call the program.
 	Name string
@@ -51,16 +51,18 @@ type CompileOptions struct {
 	Cache *cache.Cache
 }
 
-// excessPrecision lets XLA keep more bits than a type has between two ops. Off
-// means that a bf16 program rounds where it says it does, on every device alike.
+// excessPrecision lets XLA keep more bits between two ops than the type has. With the
+// option off, a bf16 program rounds after each op that says so, on every device.
 const excessPrecision = "xla_allow_excess_precision"
 
 // maxReplicas bounds what is sent to a plugin; no slice has more chips.
 const maxReplicas = 1 << 16
 
-// checkOptions settles defaults and refuses what a plugin would abort for, or take in
-// silence: replicas without an assignment, an assignment of another length, an
-// id twice, an id that is not there (pjrt-facts, section 1).
+// checkOptions fills in defaults and refuses options over which a plugin would abort
+// the process, or which it would accept in silence and misread: replicas without an
+// assignment of devices, an assignment of another length, a device that is assigned
+// twice, and a device that does not exist. known are the ids of the devices, and what
+// names their owner in errors.
 func (o CompileOptions) checkOptions(known []int, what string) (CompileOptions, error) {
 	var list fault.List
 	bad := func(option, value, format string, args ...any) {
@@ -71,7 +73,7 @@ func (o CompileOptions) checkOptions(known []int, what string) (CompileOptions, 
 		return o, list.Err()
 	}
 	if o.Partitions > 1 {
-		o.Replicas = o.Partitions // as many devices; encode tells the two apart
+		o.Replicas = o.Partitions // as many devices; encodeProto writes the two differently
 	}
 	if o.Replicas == 0 {
 		o.Replicas = max(1, len(o.DeviceIDs))
@@ -127,11 +129,12 @@ func (o CompileOptions) checkOptions(known []int, what string) (CompileOptions, 
 	return o, list.Err()
 }
 
-// encodeProto gives the CompileOptionsProto of checked options, by hand: weft
-// carries none of XLA's protos, and 20 bytes are all that four devices need.
+// encodeProto encodes checked options as a CompileOptionsProto. It does so by hand,
+// because weft would otherwise have to carry XLA's protos for the 20 bytes that four
+// devices need.
 //
-// debug_options is left out on purpose: a partial one replaces every default
-// with zero. Overrides travel in env_option_overrides instead.
+// debug_options is left out on purpose: a partial one replaces every default with zero.
+// Overrides are sent as env_option_overrides instead.
 func (o CompileOptions) encodeProto() []byte {
 	var list []byte
 	for _, id := range o.DeviceIDs {
@@ -190,10 +193,12 @@ func (o CompileOptions) encodeProto() []byte {
 	return out
 }
 
+// appendVarint appends a varint field of a proto.
 func appendVarint(b []byte, field protowire.Number, v uint64) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), v)
 }
 
+// appendMessage appends a field of a proto that holds a message, a string or bytes.
 func appendMessage(b []byte, field protowire.Number, v []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), v)
 }

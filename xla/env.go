@@ -38,6 +38,7 @@ func SetHostDevices(n int) error {
 	return nil
 }
 
+// hostDevices returns the number of devices of a client that names none.
 func hostDevices() int {
 	env.Lock()
 	defer env.Unlock()
@@ -73,8 +74,8 @@ func withThreads(n int, make func() error) (threads int, err error) {
 	return want, err
 }
 
-// UserFlags gives XLA_FLAGS without weft's additions, which a process started
-// by another weft has inherited.
+// UserFlags returns XLA_FLAGS without the flags that weft adds. A process that another
+// weft started has inherited those.
 func UserFlags() string {
 	env.Lock()
 	defer env.Unlock()

@@ -58,7 +58,8 @@ func (e *Event) Wait(ctx context.Context) error {
 	}
 }
 
-// timeoutError describes a call that is late, naming the devices that have not finished.
+// timeoutError makes the error of a call that is late. It names the devices that have
+// not finished.
 func (e *Event) timeoutError(after time.Duration, cause error) error {
 	e.mu.Lock()
 	var unfinished []int
@@ -86,9 +87,10 @@ func (e *Event) timeoutError(after time.Duration, cause error) error {
 // errLimit is the cause inside a watchdog's error.
 var errLimit = errors.New("the client's limit has passed")
 
-// beginCall takes a place in the client's window. A window, beside the thread pool
-// that withThreads sizes, because either one alone has been seen to fail: the
-// pool where a plugin sizes it otherwise, the window where two clients share.
+// beginCall waits for a place in the client's window and registers the call. There is a
+// window as well as the thread pool that withThreads sizes, because each alone has been
+// seen to fail: the pool where a plugin sizes it differently, the window where two
+// clients share a pool.
 func (c *Client) beginCall(ctx context.Context, e *Event) error {
 	select {
 	case c.window <- struct{}{}:
@@ -116,7 +118,7 @@ func (c *Client) beginCall(ctx context.Context, e *Event) error {
 	return nil
 }
 
-// endCall gives the place back and wakes whoever waits for the call.
+// endCall gives the place in the window back and wakes everyone who waits for the call.
 func (c *Client) endCall(e *Event, err error) {
 	c.mu.Lock()
 	if _, ok := c.calls[e]; ok { // else the watchdog was first
@@ -150,14 +152,16 @@ func (c *Client) SetLimit(d time.Duration) {
 	}
 }
 
-// Limit is the limit in force: what was set, or a little less than the time
-// after which XLA would abort the process, where the user's XLA_FLAGS say so.
+// Limit returns the limit in force. It is the limit that was set or, if that is
+// shorter, a little less than the time after which XLA would abort the process by the
+// user's XLA_FLAGS.
 func (c *Client) Limit() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.limitLocked()
 }
 
+// limitLocked is Limit for a caller that holds c.mu.
 func (c *Client) limitLocked() time.Duration {
 	if s := c.plugin.abortAfter; s > 0 && c.platform == "cpu" {
 		abort := time.Duration(s * float64(time.Second))
@@ -169,12 +173,12 @@ func (c *Client) limitLocked() time.Duration {
 	return c.limit
 }
 
-// armWatchdog sets the watchdog to look again after a step; c.mu is held.
+// armWatchdog makes stepWatchdog run after one step; the caller holds c.mu.
 //
-// It counts steps rather than reading a clock at the end: a process that was
-// stopped (Ctrl-Z), or a machine that was suspended, adds two steps to the
-// count, not the minutes. (Seen: stops of 25 to 80 s on a shared machine, which
-// ended healthy runs.)
+// The watchdog counts steps and does not compare the clock at the end. If the process
+// was stopped (Ctrl-Z), or the machine was suspended, only two steps are added to the
+// count and not the minutes that passed: stops of 25 to 80 s were seen on a shared
+// machine, and would have ended healthy runs.
 func (c *Client) armWatchdog() {
 	limit := c.limitLocked()
 	if limit <= 0 || c.ticking {
@@ -189,14 +193,15 @@ func (c *Client) armWatchdog() {
 	}
 }
 
-// disarmWatchdog ends that; c.mu is held.
+// disarmWatchdog stops the watchdog; the caller holds c.mu.
 func (c *Client) disarmWatchdog() {
 	if c.ticking = false; c.watchdog != nil {
 		c.watchdog.Stop()
 	}
 }
 
-// stepWatchdog runs at each step.
+// stepWatchdog adds a step to the time in which no call has finished. Past the limit it
+// ends all unfinished calls with an error and kills the client.
 func (c *Client) stepWatchdog() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

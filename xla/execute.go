@@ -112,15 +112,17 @@ func (x *Executable) Execute(ctx context.Context, args [][]*Buffer) (outs [][]*B
 	}
 }
 
-// killAfterError marks the client dead after an error on several devices: some of them
-// may have been launched and wait for the others until XLA aborts.
+// killAfterError kills the client after an error of a call on several devices: some of
+// these may have been launched, and would wait for the others until XLA aborts the
+// process.
 func (c *Client) killAfterError(devices []int, err error) {
 	if len(devices) > 1 {
 		c.kill(err)
 	}
 }
 
-// awaitDevices waits for each device in turn and frees its event.
+// awaitDevices waits for each device in turn, frees its event, and returns the first
+// error.
 func (e *Event) awaitDevices() error {
 	var first error
 	for i := range e.events {
@@ -139,7 +141,8 @@ func (e *Event) awaitDevices() error {
 	return first
 }
 
-// wrapOutputs makes the outputs' buffers. Rows come in the plugin's order of devices.
+// wrapOutputs makes the outputs' buffers. The rows of raw are in the plugin's order of
+// devices.
 func (x *Executable) wrapOutputs(raw [][]*pjrt.Buffer, e *Event) [][]*Buffer {
 	outs := make([][]*Buffer, len(raw))
 	for row, list := range raw {
@@ -153,13 +156,15 @@ func (x *Executable) wrapOutputs(raw [][]*pjrt.Buffer, e *Event) [][]*Buffer {
 	return outs
 }
 
-// heldArgs are arguments that cannot be freed until the plugin has them.
+// heldArgs are arguments that are kept from being freed until the plugin has taken
+// them.
 type heldArgs struct {
 	raw     [][]*pjrt.Buffer // in the plugin's order of devices
 	all     []*Buffer
 	donated []*Buffer
 }
 
+// release ends the uses of all arguments.
 func (h *heldArgs) release() {
 	for _, b := range h.all {
 		b.endUse()
@@ -167,9 +172,9 @@ func (h *heldArgs) release() {
 	h.all = nil
 }
 
-// checkAndHoldArgs checks every argument on every device and holds them. A plugin is
-// never asked: what it refuses on one device leaves the others waiting for it
-// (0.81, 0.115), or it crashes (0.106).
+// checkAndHoldArgs checks every argument on every device, and keeps all of them from
+// being freed. The plugin is not relied on for this: an argument that it refuses on one
+// device leaves the other devices waiting (API 0.81 and 0.115), or it crashes (0.106).
 func (x *Executable) checkAndHoldArgs(args [][]*Buffer) (*heldArgs, error) {
 	var list fault.List
 	bad := func(device, arg int, check string, want, have any, format string, a ...any) {
@@ -231,6 +236,7 @@ func (x *Executable) checkAndHoldArgs(args [][]*Buffer) (*heldArgs, error) {
 	return h, nil
 }
 
+// currentState reads the state under the buffer's lock.
 func (b *Buffer) currentState() bufferState {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -128,7 +128,7 @@ func TestRendezvousFlags(t *testing.T) {
 	}
 }
 
-// TestVersionRule is A20 (a) to (c), on tables in Go memory.
+// TestVersionRule checks which versions of the API are refused, on tables in Go memory.
 func TestVersionRule(t *testing.T) {
 	type table struct { // as a plugin's begins
 		size, ext, vsize, vext uintptr
@@ -178,7 +178,7 @@ func init() {
 	}
 }
 
-// TestXLAFlags is A20 (d): never an abort, and no plugin loaded over a bad one.
+// TestXLAFlags checks that a bad flag is an error, and that no plugin is loaded and none aborts.
 func TestXLAFlags(t *testing.T) {
 	engine(t)
 	for _, k := range []struct {
@@ -203,7 +203,7 @@ func TestXLAFlags(t *testing.T) {
 	}
 }
 
-// TestHostDevicesTooLate is A20 (e).
+// TestHostDevicesTooLate checks that the number of host devices is fixed once a client exists.
 func TestHostDevicesTooLate(t *testing.T) {
 	engine(t)
 	code, out := child(t, "late")

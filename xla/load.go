@@ -70,6 +70,7 @@ func Load(name string) (*Plugin, error) {
 	return p, nil
 }
 
+// loadPlugin checks a plugin's file and the flags, and then loads it.
 func loadPlugin(engine plugin.Installed, path, value, from string, flags []flag) (*Plugin, error) {
 	names := []string{warnFlag, terminateFlag}
 	for _, f := range flags {
@@ -145,8 +146,9 @@ func loadPlugin(engine plugin.Installed, path, value, from string, flags []flag)
 	return p, nil
 }
 
-// applyFlags puts this plugin's XLA_FLAGS into the environment; env is locked.
-// It is done before each moment at which a plugin might read it first.
+// applyFlags puts this plugin's XLA_FLAGS into the environment; the caller holds the
+// lock of env. It is called each time before the plugin may read the flags for the
+// first time.
 func (p *Plugin) applyFlags() {
 	if os.Getenv("XLA_FLAGS") != p.flags {
 		if p.flags == "" {
@@ -157,15 +159,16 @@ func (p *Plugin) applyFlags() {
 	}
 }
 
-// Engine says which plugin this is: name, version, path, SHA-256 of the file
-// and the PJRT API version it was built with.
+// Engine returns the plugin's name, version, path, the SHA-256 of its file and the
+// version of the PJRT API that it was built with.
 func (p *Plugin) Engine() plugin.Installed { return p.engine }
 
-// Attributes are what the plugin tells of itself, such as stablehlo_current_version.
+// Attributes returns the attributes that the plugin reports, such as
+// stablehlo_current_version.
 func (p *Plugin) Attributes() map[string]any { return p.attrs }
 
 // Notes are remarks for the log, such as a version newer than weft knows.
 func (p *Plugin) Notes() []string { return append([]string(nil), p.notes...) }
 
-// Flags is XLA_FLAGS as the plugin sees it.
+// Flags returns XLA_FLAGS as the plugin reads them.
 func (p *Plugin) Flags() string { return p.flags }

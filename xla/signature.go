@@ -52,7 +52,8 @@ func Signature(program []byte) (args, outputs []ArgSpec, err error) {
 	return args, outputs, nil
 }
 
-// cutParens gives what stands between s's first byte, a parenthesis, and its partner.
+// cutParens returns the text between the parenthesis at the start of s and its partner,
+// and the rest.
 func cutParens(s string) (inside, rest string, err error) {
 	depth := 0
 	for i := 0; i < len(s); i++ {
@@ -72,7 +73,7 @@ func cutParens(s string) (inside, rest string, err error) {
 	return "", "", fmt.Errorf("the signature of @main has a parenthesis that is never closed")
 }
 
-// splitAtCommas cuts at commas that stand in no bracket and no string.
+// splitAtCommas splits s at the commas that are not inside brackets or strings.
 func splitAtCommas(s string) []string {
 	var out []string
 	depth, start := 0, 0

@@ -33,7 +33,7 @@ const (
 	headerSize = len(magic) + 8 + 3*sha256.Size
 	suffix     = ".weftx"
 	tempPrefix = ".tmp-weftx-"
-	// strayAge is when a temporary file has no writer any more.
+	// strayAge is the age from which a temporary file is taken to have no writer any more.
 	strayAge = 10 * time.Minute
 )
 
@@ -56,7 +56,7 @@ type Cache struct {
 	stats Stats
 }
 
-// Stats count what this process has seen.
+// Stats counts what this process has done with the cache.
 type Stats struct {
 	Hits    int `json:"hits"`
 	Misses  int `json:"misses"`
@@ -65,8 +65,8 @@ type Stats struct {
 	Evicted int `json:"evicted"`
 }
 
-// Dir is where programs are kept: $WEFT_CACHE_DIR, or weft/programs in the
-// user's cache folder. Error: userdir.ErrNoHome where the user has none.
+// Dir returns the folder that programs are kept in: $WEFT_CACHE_DIR, or weft/programs
+// in the user's cache folder. Error: userdir.ErrNoHome if the user has none.
 func Dir() (string, error) {
 	const variable = "WEFT_CACHE_DIR"
 	if dir := os.Getenv(variable); dir != "" {
@@ -76,8 +76,8 @@ func Dir() (string, error) {
 	return filepath.Join(dir, "programs"), err
 }
 
-// Open opens the cache in dir; "" is Dir(). The folder is made for its user
-// alone: what is in it is run.
+// Open opens the cache in dir; "" means Dir(). The folder is created with access for
+// its user alone, because the programs in it are run.
 func Open(dir string, opts Options) (*Cache, error) {
 	if dir == "" {
 		var err error
@@ -94,22 +94,25 @@ func Open(dir string, opts Options) (*Cache, error) {
 	return &Cache{dir: dir, opts: opts}, nil
 }
 
-// Folder is where the cache is.
+// Folder returns the cache's folder.
 func (c *Cache) Folder() string { return c.dir }
 
-// Stats are the counts so far.
+// Stats returns the counts so far.
 func (c *Cache) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.stats
 }
 
+// updateStats changes the counts under the lock.
 func (c *Cache) updateStats(f func(*Stats)) {
 	c.mu.Lock()
 	f(&c.stats)
 	c.mu.Unlock()
 }
 
+// reportFailure counts an error and passes it to Options.Warn. It is not returned,
+// because a cache must never fail a run.
 func (c *Cache) reportFailure(err error) {
 	c.updateStats(func(s *Stats) { s.Failed++ })
 	if c.opts.Warn != nil {
@@ -117,11 +120,13 @@ func (c *Cache) reportFailure(err error) {
 	}
 }
 
+// entryPath returns the file in which the entry of a key is kept.
 func (c *Cache) entryPath(k Key) string {
 	return filepath.Join(c.dir, hex.EncodeToString(k.Program[:])+suffix)
 }
 
-// Get finds an entry. A broken one, or one that is another key's, is removed and is a miss.
+// Get returns the payload of an entry, if there is one. An entry that is damaged, or
+// that belongs to another key, is removed and counts as a miss.
 func (c *Cache) Get(k Key) ([]byte, bool) {
 	path := c.entryPath(k)
 	b, err := readRegular(path)
@@ -141,18 +146,21 @@ func (c *Cache) Get(k Key) ([]byte, bool) {
 	return nil, false
 }
 
-// Reject takes back a hit whose payload proved useless, and removes the entry.
+// Reject turns a hit into a miss because the payload could not be used, and removes the
+// entry.
 func (c *Cache) Reject(k Key, why error) {
 	c.updateStats(func(s *Stats) { s.Hits--; s.Misses++ })
 	c.dropEntry(k, why)
 }
 
+// dropEntry removes an entry and reports why.
 func (c *Cache) dropEntry(k Key, why error) {
 	os.Remove(c.entryPath(k))
 	c.reportFailure(fmt.Errorf("program cache: entry %x is not used, and is replaced: %w", k.Program[:6], why))
 }
 
-// readRegular reads a file, and no pipe, which would be waited on for ever.
+// readRegular reads a regular file. It refuses a pipe, because reading that might wait
+// forever.
 func readRegular(path string) ([]byte, error) {
 	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
 		return nil, errors.New(path + " is no regular file")
@@ -160,7 +168,8 @@ func readRegular(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// openEntry checks that an entry's bytes are whole and the key's own, and gives its payload.
+// openEntry returns the payload of an entry after checking that the bytes are complete
+// and that they belong to this key.
 func (k Key) openEntry(b []byte) ([]byte, error) {
 	if len(b) < headerSize || string(b[:len(magic)]) != magic {
 		return nil, fmt.Errorf("%d bytes without a header", len(b))
@@ -182,7 +191,7 @@ func (k Key) openEntry(b []byte) ([]byte, error) {
 	return payload, nil
 }
 
-// entryHeader makes an entry's header.
+// entryHeader makes the header of an entry with this payload.
 func (k Key) entryHeader(payload []byte) []byte {
 	h := binary.LittleEndian.AppendUint64([]byte(magic), uint64(len(payload)))
 	h = append(append(h, k.Program[:]...), k.Plugin[:]...)
@@ -192,7 +201,8 @@ func (k Key) entryHeader(payload []byte) []byte {
 	return sum.Sum(h)
 }
 
-// Put writes an entry, then makes room for it. took is how long it was compiled.
+// Put writes an entry and then removes old ones until the cache is within its limit.
+// took is the time that compiling took.
 func (c *Cache) Put(k Key, payload []byte, took time.Duration) {
 	if took < c.opts.MinCompile {
 		return
@@ -210,6 +220,7 @@ func (c *Cache) Put(k Key, payload []byte, took time.Duration) {
 	c.evictOldest(filepath.Base(c.entryPath(k)))
 }
 
+// writeEntry writes an entry's file completely or not at all.
 func (c *Cache) writeEntry(k Key, payload []byte) error {
 	// The folder may have been cleared away since Open.
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {

@@ -11,18 +11,19 @@ import (
 	"time"
 )
 
-// file is one file of the cache's folder.
+// file is one file in the cache's folder.
 type file struct {
 	name string
 	size int64
 	time time.Time
 }
 
-// evictOldest removes files until the rest is within the limit: first what is no
-// whole entry, oldest first, then entries, oldest first. keep is spared.
+// evictOldest removes files until the rest is within the limit. Files that are not
+// complete entries go first, then entries, the oldest first in each group. The file
+// named keep is not removed.
 //
-// Only files that are the cache's by their name are looked at, in case the
-// folder is one that a user keeps other things in.
+// Only files with names that a cache gives are considered, because a user may keep
+// other things in the folder.
 func (c *Cache) evictOldest(keep string) {
 	if c.opts.Limit <= 0 {
 		return
@@ -80,8 +81,8 @@ func (c *Cache) evictOldest(keep string) {
 // nameDigits are the hexadecimal digits that an entry's name begins with.
 const nameDigits = 2 * sha256.Size
 
-// isCacheFile tells whether a name is one that a cache, of this version or another,
-// gives: a temporary file, or something that starts with a key.
+// isCacheFile reports whether a cache, of this version or another, gives files such a
+// name: a temporary file's, or one that begins with a key.
 func isCacheFile(name string) bool {
 	if strings.HasPrefix(name, tempPrefix) {
 		return true
@@ -97,7 +98,8 @@ func isCacheFile(name string) bool {
 	return true
 }
 
-// isWholeEntry tells whether a file has an entry's name, header and length.
+// isWholeEntry reports whether a file has the name, the header and the length of an
+// entry.
 func (c *Cache) isWholeEntry(f file) bool {
 	if len(f.name) != nameDigits+len(suffix) || !strings.HasSuffix(f.name, suffix) {
 		return false

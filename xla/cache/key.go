@@ -34,8 +34,8 @@ type Material struct {
 	CPU           string // see CPU; empty where the host's processor does not matter
 }
 
-// Key digests the material, each part with its name and length, so that no two
-// materials run together.
+// Key digests the material. Each part is hashed with its name and length, so that
+// different materials cannot give the same bytes.
 func (m Material) Key() Key {
 	h := sha256.New()
 	hashPart(h, "format", []byte(magic))
@@ -54,6 +54,7 @@ func (m Material) Key() Key {
 	return Key{Program: [sha256.Size]byte(h.Sum(nil)), Plugin: [sha256.Size]byte(p.Sum(nil))}
 }
 
+// hashPart hashes one part with its name and length.
 func hashPart(h hash.Hash, name string, data []byte) {
 	h.Write([]byte(name))
 	h.Write(binary.LittleEndian.AppendUint64([]byte{0}, uint64(len(data))))

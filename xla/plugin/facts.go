@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Facts are what can be told of a plugin's file without loading it.
+// Facts are known of a plugin's file without loading it.
 type Facts struct {
 	Path    string          `json:"path"`
 	Bytes   int64           `json:"bytes"`
@@ -22,12 +22,12 @@ type Facts struct {
 }
 
 // Examine hashes the regular file at path and looks for names in it. A library has a
-// few hundred megabytes (0.2 s to hash here), so what was found is remembered
-// beside it, or under Root when the folder is not weft's, and trusted as long
-// as path, size, time and inode stay the same.
+// few hundred megabytes (0.2 s to hash here), so the result is stored in a file beside
+// the library, or under Root if the library's folder is not weft's. It is trusted as
+// long as path, size, time and inode stay the same.
 //
-// Looking for names is how a flag is known to be one: XLA keeps each flag's
-// name as a C string, and ends the process over a flag it does not know.
+// The names are those of flags: XLA keeps each flag's name as a C string in the
+// library, and ends the process over a flag that it does not know.
 func Examine(path string, names ...string) (Facts, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -68,6 +68,7 @@ func Examine(path string, names ...string) (Facts, error) {
 	return now, nil
 }
 
+// scanFile hashes the file and looks for the names, in one pass.
 func (f *Facts) scanFile(names []string) error {
 	file, err := os.Open(f.Path)
 	if err != nil {
@@ -103,7 +104,8 @@ func (f *Facts) scanFile(names []string) error {
 	return nil
 }
 
-// factsPath is the file that remembers; "" where there is no folder for it.
+// factsPath returns the file in which the facts of the library at path are stored, or
+// "" if there is no folder for it.
 func factsPath(path string) string {
 	root := Root()
 	if root == "" {

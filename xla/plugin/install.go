@@ -44,6 +44,7 @@ type Options struct {
 	Pin *Pin
 }
 
+// reportProgress calls Progress if it is set.
 func (o Options) reportProgress(p Progress) {
 	if o.Progress != nil {
 		o.Progress(p)
@@ -149,7 +150,8 @@ func Install(ctx context.Context, name string, o Options) (Installed, error) {
 	return i, nil
 }
 
-// fetchWheel fetches one wheel, holds it to its hash and unpacks what is wanted of it.
+// fetchWheel fetches one wheel, checks its hash and unpacks the members that the pin
+// takes.
 func fetchWheel(ctx context.Context, o Options, pin Pin, w Wheel, tmp, out string) error {
 	e := Engine{Name: pin.Name, Wheel: w.Name + " " + w.Version, Want: w.SHA256}
 	if len(w.SHA256) != 64 {
@@ -184,6 +186,7 @@ func fetchWheel(ctx context.Context, o Options, pin Pin, w Wheel, tmp, out strin
 	return unpackWheel(ctx, o, pin, w, file, out)
 }
 
+// unpackWheel unpacks the wanted members of a wheel into out.
 func unpackWheel(ctx context.Context, o Options, pin Pin, w Wheel, file, out string) error {
 	z, err := zip.OpenReader(file)
 	if err != nil {
@@ -220,6 +223,7 @@ func unpackWheel(ctx context.Context, o Options, pin Pin, w Wheel, file, out str
 	return nil
 }
 
+// extractMember writes one member of a wheel to a new file.
 func extractMember(ctx context.Context, f *zip.File, to string, progress func(int64)) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
@@ -237,7 +241,8 @@ func extractMember(ctx context.Context, f *zip.File, to string, progress func(in
 	return errors.Join(err, w.Sync(), w.Close())
 }
 
-// counted reports how much was read, every few megabytes, and stops with its context.
+// counted is a reader that reports every few megabytes how much was read, and that
+// stops when its context ends.
 type counted struct {
 	r       io.Reader
 	ctx     context.Context
@@ -260,6 +265,7 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// hashFile returns the SHA-256 and the size of a file.
 func hashFile(file string, progress func(int64)) (string, int64, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -271,6 +277,7 @@ func hashFile(file string, progress func(int64)) (string, int64, error) {
 	return hex.EncodeToString(h.Sum(nil)), n, err
 }
 
+// syncDir makes a rename in a folder survive a power failure.
 func syncDir(dir string) {
 	if f, err := os.Open(dir); err == nil {
 		_ = f.Sync()

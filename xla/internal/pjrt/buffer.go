@@ -134,7 +134,7 @@ func (b *Buffer) Type() (int32, error) {
 	return x.kind, err
 }
 
-// Address is where the data lies on the device; only good for comparing.
+// Address returns the address of the data on the device, which is only good for comparing.
 func (b *Buffer) Address() (uintptr, error) {
 	x := &bufferPointerArgs{bufferArgs: bufferArgs{buffer: b.p}}
 	x.size = unsafe.Sizeof(*x)

@@ -27,7 +27,7 @@ func (a *API) Initialize() error {
 	return invoke(a, fnPluginInitialize, x)
 }
 
-// Attributes are what the plugin tells of itself: XLA's version, StableHLO's.
+// Attributes returns the attributes of the plugin, such as the versions of XLA and StableHLO.
 func (a *API) Attributes() (Named, error) {
 	x := &attributesArgs{}
 	x.size = unsafe.Sizeof(*x)
@@ -108,6 +108,7 @@ func (c *Client) Destroy() error {
 	return invoke(c.api, fnClientDestroy, x)
 }
 
+// askText calls a function that returns a text about the client.
 func (c *Client) askText(f fn) (string, error) {
 	x := &clientTextArgs{clientArgs: clientArgs{client: c.p}}
 	x.size = unsafe.Sizeof(*x)
@@ -189,6 +190,7 @@ type descAttributesArgs struct {
 	attr unsafe.Pointer // out
 }
 
+// askInt calls a function that returns a number about the device.
 func (d Description) askInt(f fn) (int, error) {
 	x := &descIntArgs{desc: d.p}
 	x.size = unsafe.Sizeof(*x)

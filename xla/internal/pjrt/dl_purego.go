@@ -30,18 +30,18 @@ func openTable(path string) (unsafe.Pointer, error) {
 	return foreignPointer(r), nil
 }
 
-// callFunction is the one way into a plugin: every PJRT function takes a pointer to an
-// argument struct and returns an error pointer or nothing.
+// callFunction is the only way into a plugin: every PJRT function takes a pointer to an
+// argument struct and returns a pointer to an error, or null.
 //
-// The conversion stands in the call's own argument list on purpose: SyscallN is
-// marked go:uintptrescapes, so that is what moves args, and whatever its
-// unsafe.Pointer fields name, to the heap and keeps it alive.
+// The conversion is written in the call's own argument list on purpose. SyscallN is
+// marked go:uintptrescapes, which moves args, and everything that its unsafe.Pointer
+// fields refer to, to the heap and keeps it alive during the call.
 func callFunction(fn uintptr, args unsafe.Pointer) unsafe.Pointer {
 	r, _, _ := purego.SyscallN(fn, uintptr(args))
 	return foreignPointer(r)
 }
 
-// callDeleter calls a deleter: one foreign pointer in, nothing out.
+// callDeleter calls a deleter, a C function that takes one pointer and returns nothing.
 func callDeleter(fn uintptr, p unsafe.Pointer) { purego.SyscallN(fn, uintptr(p)) }
 
 // readyCallback is the C address of onReady, made once: a process may make

@@ -57,6 +57,7 @@ func (e *Executable) Destroy() {
 	_ = invoke(e.api, fnExecutableDestroy, x)
 }
 
+// askCount calls a function that returns a number about the program.
 func (e *Executable) askCount(f fn) (int64, error) {
 	x := &executableSizeArgs{executableArgs: executableArgs{executable: e.p}}
 	x.size = unsafe.Sizeof(*x)

@@ -36,8 +36,8 @@ const (
 // Named is a set of options or attributes. Values are string, int64, []int64, float32 or bool.
 type Named map[string]any
 
-// encode lays options out for C, in the order of their names, so that two equal
-// sets make equal calls.
+// encode lays options out for C. They are in the order of their names, so that equal
+// sets of options make equal calls.
 func (n Named) encode(p *runtime.Pinner) ([]namedValue, error) {
 	names := make([]string, 0, len(n))
 	for k := range n {
@@ -71,8 +71,8 @@ func (n Named) encode(p *runtime.Pinner) ([]namedValue, error) {
 	return out, nil
 }
 
-// decodeNamed copies n attributes out of C memory. The array's stride is the size of
-// the struct, which no version has changed (56 bytes).
+// decodeNamed copies n attributes out of C memory. The stride of the array is the size
+// of the struct (56 bytes), which no version has changed.
 func decodeNamed(p unsafe.Pointer, n uintptr) Named {
 	out := Named{}
 	if p == nil {

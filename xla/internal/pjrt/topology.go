@@ -72,6 +72,8 @@ func (t *Topology) Destroy() {
 	_ = invoke(t.api, fnTopologyDescriptionDestroy, x)
 }
 
+// askList calls a function that returns an array about the topology: the devices, or
+// the bytes of a text.
 func (t *Topology) askList(f fn) (*topologyListArgs, error) {
 	x := &topologyListArgs{topologyArgs: topologyArgs{topology: t.p}}
 	x.size = unsafe.Sizeof(*x)
