@@ -43,8 +43,8 @@ type VerifyResult struct {
 	Seconds        float64 `json:"seconds"`
 }
 
-// Tolerance is how far a split may be from one device, relative to a value's
-// largest magnitude.
+// Tolerance returns the largest difference that a split may have from one device,
+// relative to a value's largest magnitude.
 //
 // Splits add the same products in another order. In f32 (unit roundoff u = 6e-8)
 // sums of some 10^4 terms differ by about sqrt(10^4) u = 6e-6, which L layers of

@@ -14,7 +14,7 @@ import (
 	"weft/program"
 )
 
-// planRows is how many plans a table has without --all.
+// planRows is the number of plans that the table shows without --all.
 const planRows = 20
 
 // planText formats the plans for people, in 80 columns.
