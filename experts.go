@@ -13,16 +13,16 @@ import (
 	"weft/tensor"
 )
 
-// Experts are two models of one kind that share the noise levels, as Wan2.2's
-// A14B: High denoises from pure noise down to the boundary, Low the rest. Only
-// the one in use is on the devices.
+// Experts are two models of one kind that divide the noise levels between them, as in
+// Wan2.2's A14B: High denoises from pure noise down to the boundary, Low from there.
+// Only the weights of the expert in use are on the devices.
 type Experts struct {
 	High, Low *Model
 	// Settings are how the release that the folder points to is run.
 	Settings models.Settings
 }
 
-// Sampling is what Sample can be asked of: a Model or Experts.
+// Sampling can denoise latents: it is a Model or Experts.
 type Sampling interface {
 	Sample(ctx context.Context, text, negative *tensor.Tensor, o SampleOptions) (*Sampled, error)
 	// Files are the files that it is read from.
@@ -30,8 +30,8 @@ type Sampling interface {
 	Close() error
 }
 
-// expertFolders are what releases call the folders of the experts: the official
-// ones, then diffusers'.
+// expertFolders are the names of the folders that hold the experts: in official
+// releases, then in diffusers copies.
 var expertFolders = [][2]string{{"high_noise_model", "low_noise_model"}, {"transformer", "transformer_2"}}
 
 // OpenSampling opens the model at path, or both where the folder holds two
@@ -51,11 +51,11 @@ func OpenSampling(path, release string) (Sampling, error) {
 		e.High, errs[0] = OpenAs(high, release)
 		e.Low, errs[1] = OpenAs(low, release)
 		if errors.Is(errs[0], models.ErrRelease) {
-			errs[1] = nil // it is said of both
+			errs[1] = nil // the error is the same for both
 		}
 		err := fault.Join(errs[0], errs[1])
 		if err == nil {
-			err = e.check(path, release)
+			err = e.checkPair(path, release)
 		}
 		if err != nil {
 			_ = e.Close()
@@ -71,8 +71,9 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir() && !errors.Is(err, fs.ErrNotExist)
 }
 
-// check wants two models of one family and shape, and finds their settings.
-func (e *Experts) check(path, release string) error {
+// checkPair checks that both experts are models of one family and shape, and finds the
+// settings of their release.
+func (e *Experts) checkPair(path, release string) error {
 	if e.High.Name() != e.Low.Name() || !slices.EqualFunc(e.High.Params(0), e.Low.Params(0), func(a, b models.Param) bool {
 		return a.Name == b.Name && slices.Equal(a.Shape, b.Shape)
 	}) {
@@ -102,5 +103,5 @@ func (e *Experts) Close() error {
 
 // Sample is Model.Sample with the expert of each step's timestep.
 func (e *Experts) Sample(ctx context.Context, text, negative *tensor.Tensor, o SampleOptions) (*Sampled, error) {
-	return sample(ctx, []expert{{m: e.High, name: "high noise"}, {m: e.Low, name: "low noise"}}, e.Settings, text, negative, o)
+	return sampleLatents(ctx, []expert{{m: e.High, name: "high noise"}, {m: e.Low, name: "low noise"}}, e.Settings, text, negative, o)
 }

@@ -34,7 +34,7 @@ func Identify(c *checkpoint.Checkpoint, release string) (*Model, error) {
 	return m, nil
 }
 
-// identifyModel is Identify without the release.
+// identifyModel does the work of Identify, but does not look for the release.
 func identifyModel(c *checkpoint.Checkpoint) (*Model, error) {
 	raw, where, err := c.ConfigJSON()
 	if err != nil {
@@ -48,7 +48,7 @@ func identifyModel(c *checkpoint.Checkpoint) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := match(mm, c)
+	m, err := matchModel(mm, c)
 	if err != nil {
 		// What is wrong with the config's own model is what the user reads, unless the
 		// file is another model's as a whole.
@@ -71,8 +71,8 @@ func identifyModel(c *checkpoint.Checkpoint) (*Model, error) {
 	return m, nil
 }
 
-// withNearest adds to what is wrong with a config's model the one known by name that
-// the checkpoint has more tensors of, where there is one.
+// withNearest adds a hint to the error about the model that the config describes: the
+// model known by name that the checkpoint has more tensors of, if there is one.
 func withNearest(err, none error, mm models.Model, c *checkpoint.Checkpoint) error {
 	near, ok := fault.Fields[Unidentified](none)
 	if !ok || near.Nearest == "" || near.Nearest == mm.Name() {
@@ -87,8 +87,9 @@ func withNearest(err, none error, mm models.Model, c *checkpoint.Checkpoint) err
 	return fault.Join(err, fault.New(models.ErrConfig, near, "the tensors are nearer to those of %s, of whose %d it has %d: where they are that model's, give them its config.json", near.Nearest, near.Want, near.Have))
 }
 
-// match pairs a model's parameters with a checkpoint's tensors.
-func match(mm models.Model, c *checkpoint.Checkpoint) (*Model, error) {
+// matchModel pairs a model's parameters with a checkpoint's tensors, and checks that
+// they agree.
+func matchModel(mm models.Model, c *checkpoint.Checkpoint) (*Model, error) {
 	m, err := pairNames(mm, c, newKeys(c))
 	if err != nil {
 		return nil, err
@@ -96,10 +97,11 @@ func match(mm models.Model, c *checkpoint.Checkpoint) (*Model, error) {
 	return m, m.checkTensors()
 }
 
-// checkTensors wants every parameter to be there in its shape, and every other tensor to be
-// one that is known to stand beside a model.
+// checkTensors checks that every parameter is in the checkpoint with the right shape,
+// and that every other tensor is one of those that are known to be stored beside a
+// model.
 func (m *Model) checkTensors() error {
-	passed, err := checkpoint.Require(m.Checkpoint, m.wants(), checkpoint.RequireOptions{Alias: m.Stored, Ignore: m.Ignore(), Model: m.Name(), Prefix: m.prefix})
+	passed, err := checkpoint.Require(m.Checkpoint, m.wantedTensors(), checkpoint.RequireOptions{Alias: m.Stored, Ignore: m.Ignore(), Model: m.Name(), Prefix: m.prefix})
 	if err != nil {
 		return err
 	}
@@ -109,7 +111,8 @@ func (m *Model) checkTensors() error {
 	return nil
 }
 
-// keys are the names of a checkpoint's weights, and what several of them begin with.
+// keys are the names of a checkpoint's weights, and the prefixes that many of them
+// share.
 type keys struct {
 	names    []string
 	prefixes []string // the longest lists first; "" before all
@@ -150,8 +153,8 @@ func newKeys(c *checkpoint.Checkpoint) *keys {
 	return k
 }
 
-// under gives the names with a prefix, which are sorted.
-func (k *keys) under(prefix string) []string {
+// namesUnder returns the names that begin with a prefix. The names are sorted.
+func (k *keys) namesUnder(prefix string) []string {
 	lo, _ := slices.BinarySearch(k.names, prefix)
 	hi := lo
 	for hi < len(k.names) && strings.HasPrefix(k.names[hi], prefix) {
@@ -160,13 +163,14 @@ func (k *keys) under(prefix string) []string {
 	return k.names[lo:hi]
 }
 
-// prefixOf is what a model's names begin with in the checkpoint: the prefix behind
-// which most of its parameters are. Of equal ones it is the shortest, and one of a
-// copy, as trainers keep, is the last. found is false where there is none of them.
+// prefixOf returns the prefix that a model's names have in the checkpoint: the one
+// under which most of its parameters are found. Of equally good prefixes it returns the
+// shortest, and one that holds a copy of the model, as trainers keep, comes last. found
+// is false if no prefix has any of the parameters.
 func (k *keys) prefixOf(mm models.Model, parameters map[string]bool) (prefix string, found bool) {
 	best := 0
 	for _, p := range k.prefixes {
-		names := k.under(p)
+		names := k.namesUnder(p)
 		hits := 0
 		for i := range min(sampled, len(names)) {
 			if parameters[mm.Official(names[i*len(names)/min(sampled, len(names))][len(p):])] {
@@ -192,14 +196,15 @@ func (k *keys) prefixOf(mm models.Model, parameters map[string]bool) (prefix str
 	return prefix, best > 0
 }
 
-// isCopy says whether a prefix is one of what stands beside a model.
+// isCopy reports whether a prefix belongs to something that is stored beside a model,
+// such as a copy of its weights.
 func isCopy(prefix string) bool {
 	_, known := bystander.Find(nil, prefix+"x")
 	return known
 }
 
-// pairNames finds which tensor is which parameter. Errors are the model's own, about
-// a variant that it is not.
+// pairNames finds the tensor for each parameter. It fails if the model's own check says
+// that the tensors are those of another variant.
 func pairNames(mm models.Model, c *checkpoint.Checkpoint, k *keys) (*Model, error) {
 	m := modelBehindPrefix(mm, c, k)
 	if t, ok := mm.(models.Tied); ok {
@@ -213,7 +218,7 @@ func pairNames(mm models.Model, c *checkpoint.Checkpoint, k *keys) (*Model, erro
 		}
 	}
 	m.Notices = c.Notices()
-	if own := k.under(m.prefix); m.prefix != "" {
+	if own := k.namesUnder(m.prefix); m.prefix != "" {
 		what := ""
 		if kind, known := bystander.Find(nil, m.prefix+"x"); known {
 			what = " (that of " + kind + ")"
@@ -231,18 +236,20 @@ func pairNames(mm models.Model, c *checkpoint.Checkpoint, k *keys) (*Model, erro
 	return m, nil
 }
 
-// modelBehindPrefix is a model of a checkpoint whose prefix there is known, and no more.
+// modelBehindPrefix makes a Model of which only the prefix in the checkpoint is known
+// so far.
 func modelBehindPrefix(mm models.Model, c *checkpoint.Checkpoint, k *keys) *Model {
 	m := &Model{Checkpoint: c, Model: mm}
 	m.prefix, _ = k.prefixOf(mm, parameterNames(mm))
 	return m
 }
 
-// storeNames fills in what the checkpoint calls each tensor behind the model's prefix,
-// and lists their official names without those of what stands beside a model.
+// storeNames records the checkpoint's name of each tensor under the model's prefix. It
+// returns the official names of these tensors, without those that are stored beside a
+// model.
 func (m *Model) storeNames(k *keys) (officials []string) {
 	m.stored = map[string]string{}
-	for _, name := range k.under(m.prefix) {
+	for _, name := range k.namesUnder(m.prefix) {
 		if _, there := m.Checkpoint.Lookup(name); !there {
 			continue
 		}
@@ -256,7 +263,8 @@ func (m *Model) storeNames(k *keys) (officials []string) {
 	return officials
 }
 
-// parameterNames are a model's names of its parameters, and of the pieces of them.
+// parameterNames returns the names of a model's parameters and of the pieces of these
+// parameters.
 func parameterNames(mm models.Model) map[string]bool {
 	names := map[string]bool{}
 	for _, p := range mm.Params(0) {
@@ -268,9 +276,9 @@ func parameterNames(mm models.Model) map[string]bool {
 	return names
 }
 
-// wants lists the tensors of the checkpoint that the parameters are: what is
-// stacked in one may be there in pieces.
-func (m *Model) wants() []checkpoint.Want {
+// wantedTensors lists the tensors that the checkpoint must have for the parameters. A
+// parameter that is stacked from several pieces may be stored as these pieces.
+func (m *Model) wantedTensors() []checkpoint.Want {
 	out := []checkpoint.Want{}
 	for _, p := range m.Params(0) {
 		if m.stored[p.Name] != "" || len(p.Pieces) == 0 || m.stored[p.Pieces[0].Name] == "" {
@@ -288,7 +296,7 @@ func (m *Model) wants() []checkpoint.Want {
 	return out
 }
 
-// Stored gives the checkpoint's name of an official one.
+// Stored returns the checkpoint's name for an official name.
 func (m *Model) Stored(official string) string {
 	if s, ok := m.stored[official]; ok {
 		return s
@@ -296,7 +304,7 @@ func (m *Model) Stored(official string) string {
 	return official
 }
 
-// fit is how well a preset fits a checkpoint.
+// fit measures how well a preset fits a checkpoint.
 type fit struct {
 	preset        string
 	m             *Model
@@ -306,9 +314,10 @@ type fit struct {
 	why           error // why it is not this preset
 }
 
-// countParameters counts the parameters that are there.
+// countParameters counts the parameters that the checkpoint has, and those of them that
+// have the right shape.
 func (f *fit) countParameters() {
-	wants := f.m.wants()
+	wants := f.m.wantedTensors()
 	f.wanted = len(wants)
 	for _, w := range wants {
 		if e, there := f.m.Checkpoint.Lookup(f.m.Stored(w.Name)); there {
@@ -320,10 +329,11 @@ func (f *fit) countParameters() {
 	}
 }
 
-// identifyByTensors finds the preset that a checkpoint's tensors are those of:
-// repackaged single files have no config. It is the one that has most of its
-// parameters there, and has all of them; another that happens to be whole within the
-// file is not taken. why it is called goes into the model's notices.
+// identifyByTensors finds the preset that a checkpoint's tensors belong to, since
+// repackaged single files have no config. It takes the preset with the most parameters
+// in the file, if all of its parameters are there; a smaller model that also happens to
+// be complete in the file is not taken. why says why the config is not used, and goes
+// into the model's notices.
 func identifyByTensors(c *checkpoint.Checkpoint, why string) (*Model, error) {
 	fits, err := fitPresets(c)
 	if err != nil {
@@ -363,15 +373,16 @@ func identifyByTensors(c *checkpoint.Checkpoint, why string) (*Model, error) {
 	return m, nil
 }
 
-// Unidentified is the preset nearest to a checkpoint of no model known by name, or "",
-// and how many of that model's tensors it has and needs.
+// Unidentified names the preset that is nearest to a checkpoint that no model known by
+// name fits, or is "", with the number of that model's tensors that the checkpoint has
+// and needs.
 type Unidentified struct {
 	Nearest string `json:"nearest"`
 	Have    int    `json:"have"`
 	Want    int    `json:"want"`
 }
 
-// firstNames are some names of a checkpoint's tensors, for a message.
+// firstNames lists the first few names of a checkpoint's tensors for an error message.
 func firstNames(c *checkpoint.Checkpoint) string {
 	list := c.Entries()
 	var some []string
@@ -384,8 +395,9 @@ func firstNames(c *checkpoint.Checkpoint) string {
 	return strings.Join(some, ", ")
 }
 
-// fitPresets lists the presets that a checkpoint has tensors of, the nearest first:
-// by how many of their parameters are there in their shape, then by how many at all.
+// fitPresets lists the presets that a checkpoint has tensors of. The preset with the
+// most parameters of the right shape comes first, then the one with the most parameters
+// of any shape.
 func fitPresets(c *checkpoint.Checkpoint) ([]*fit, error) {
 	k := newKeys(c)
 	fits := []*fit{}

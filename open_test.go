@@ -39,7 +39,7 @@ func prefixed(ts map[string]*tensor.Tensor, but string) map[string]*tensor.Tenso
 	return out
 }
 
-// Field report A16: strip first, identify second.
+// A prefix is stripped before the model is identified.
 func TestPrefixedCheckpoints(t *testing.T) {
 	plain := modeltest.Open(t, wanDir)
 	in := modeltest.Tensors(t, wanDir+"/inputs.safetensors")
@@ -144,7 +144,7 @@ func TestOpenWithoutConfig(t *testing.T) {
 	}
 }
 
-// Field report A18: on one host every data byte is read once, however many
+// On one host every data byte is read once, however many
 // devices share it; with fewer layers only those are read.
 func TestOnlyNeededBytesAreRead(t *testing.T) {
 	m := modeltest.Open(t, wanDir)

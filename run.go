@@ -20,7 +20,8 @@ import (
 	"weft/tensor"
 )
 
-// Options of a run. The zero value runs f32 on one device of whatever engine there is.
+// Options of a run. The zero value runs in f32 on one device of whatever engine is
+// installed.
 type Options struct {
 	// Mesh is "dp=1,tp=4,sp=1"; axes left out are 1, "" and "auto" are one device.
 	Mesh string
@@ -64,7 +65,8 @@ type Options struct {
 	OutputBytes func(outputs, values int64) error
 }
 
-// Run is a model on a mesh: checked, compiled, loaded, ready for steps.
+// Run is a model on a mesh whose split is checked, whose programs are compiled and
+// whose weights are loaded: it is ready to run steps.
 type Run struct {
 	model   *Model
 	req     models.Request
@@ -81,14 +83,16 @@ type Run struct {
 	odd     nonFinite
 }
 
-// target is what programs for an engine are built for.
-func (o Options) target(e engine.Engine) spmd.Target {
+// programTarget returns the target that programs for an engine are built for, with the
+// form of attention that the options ask for.
+func (o Options) programTarget(e engine.Engine) spmd.Target {
 	t := e.Target()
 	t.Attention = o.Attention
 	return t
 }
 
-// ParseMesh reads a mesh as flags give it and puts dp, tp and sp in their order.
+// ParseMesh reads a mesh in the form that flags have, and puts the axes dp, tp and sp
+// in their usual order.
 func ParseMesh(text string) (*mesh.Mesh, error) {
 	var axes []mesh.Axis
 	if text != "" && text != "auto" {
@@ -108,23 +112,24 @@ func (m *Model) Start(ctx context.Context, inputs map[string]*tensor.Tensor, o O
 		return nil, err
 	}
 	odd := nonFinite{allow: o.AllowNonFinite}
-	if err := odd.check("input", nil, inputs); err != nil {
+	if err := odd.checkFinite("input", nil, inputs); err != nil {
 		return nil, err
 	}
-	r, err := m.start(ctx, req, o, nil)
+	r, err := m.prepareRun(ctx, req, o, nil)
 	if err != nil {
 		return nil, err
 	}
 	r.odd.notes = odd.notes
-	if err := r.feed(inputs); err != nil {
+	if err := r.feedInputs(inputs); err != nil {
 		r.Close()
 		return nil, err
 	}
 	return r, nil
 }
 
-// feed cuts the inputs into microbatches and turns each into the graph's inputs.
-func (r *Run) feed(inputs map[string]*tensor.Tensor) error {
+// feedInputs cuts the inputs into microbatches, and turns each of these into inputs of
+// the graph.
+func (r *Run) feedInputs(inputs map[string]*tensor.Tensor) error {
 	n := r.req.Batch
 	for i := range r.micro {
 		part := map[string]*tensor.Tensor{}
@@ -143,10 +148,9 @@ func (r *Run) feed(inputs map[string]*tensor.Tensor) error {
 	return nil
 }
 
-// settle applies the options to a request and checks the split.
-//
-// With a pipeline the request becomes that of one microbatch of micro.
-func (m *Model) settle(req models.Request, o Options) (on *mesh.Mesh, out models.Request, micro int, err error) {
+// applyOptions applies the options to a request and checks the split. With a pipeline,
+// the returned request is that of one of micro microbatches.
+func (m *Model) applyOptions(req models.Request, o Options) (on *mesh.Mesh, out models.Request, micro int, err error) {
 	on, err = ParseMesh(o.Mesh)
 	if err != nil {
 		return nil, req, 0, err
@@ -165,16 +169,16 @@ func (m *Model) settle(req models.Request, o Options) (on *mesh.Mesh, out models
 		req.Text = max(req.Text, o.TextLen)
 	}
 	whole := req
-	if out, micro, err = microbatch(whole, on, o); err != nil {
+	if out, micro, err = microbatchRequest(whole, on, o); err != nil {
 		return on, out, micro, models.AdviseNumber(err, func(n int) bool {
 			other := o
 			other.Micro = n
-			r, _, err := microbatch(whole, on, other)
+			r, _, err := microbatchRequest(whole, on, other)
 			return err == nil && m.Check(on, r) == nil
 		})
 	}
 	return on, out, micro, models.Advise(m.Check(on, out), on, 0, func(candidate *mesh.Mesh) error {
-		r, _, err := microbatch(whole, candidate, o)
+		r, _, err := microbatchRequest(whole, candidate, o)
 		if err == nil {
 			err = m.Check(candidate, r)
 		}
@@ -182,9 +186,9 @@ func (m *Model) settle(req models.Request, o Options) (on *mesh.Mesh, out models
 	})
 }
 
-// microbatch is the request of one of the microbatches that flow through a pipeline, and
-// how many there are: 1 without one.
-func microbatch(req models.Request, on *mesh.Mesh, o Options) (models.Request, int, error) {
+// microbatchRequest returns the request of one of the microbatches that flow through a
+// pipeline, and the number of microbatches, which is 1 without a pipeline.
+func microbatchRequest(req models.Request, on *mesh.Mesh, o Options) (models.Request, int, error) {
 	micro := o.Micro
 	if micro == 0 && on.Size(mesh.PP) > 1 && req.Batch%on.Size(mesh.DP) == 0 {
 		micro = req.Batch / on.Size(mesh.DP)
@@ -200,13 +204,15 @@ func microbatch(req models.Request, on *mesh.Mesh, o Options) (models.Request, i
 	return req, micro, nil
 }
 
-// start does everything but feed. eng may be given, big enough for the mesh.
-func (m *Model) start(ctx context.Context, req models.Request, o Options, eng engine.Engine) (*Run, error) {
-	bundle, o, err := compiled(o)
+// prepareRun checks the split, opens the engine, builds and compiles the programs and
+// loads the weights; only the inputs are still missing. eng, if it is not nil, is used
+// in place of a new engine, and must have enough devices for the mesh.
+func (m *Model) prepareRun(ctx context.Context, req models.Request, o Options, eng engine.Engine) (*Run, error) {
+	bundle, o, err := openCompiled(o)
 	if err != nil {
 		return nil, err
 	}
-	on, req, micro, err := m.settle(req, o)
+	on, req, micro, err := m.applyOptions(req, o)
 	if err != nil {
 		return nil, err
 	}
@@ -223,7 +229,7 @@ func (m *Model) start(ctx context.Context, req models.Request, o Options, eng en
 		}
 		r.ownsEng = true
 	}
-	req.Target = o.target(r.eng)
+	req.Target = o.programTarget(r.eng)
 	g, err := m.Graph(on, req)
 	if err != nil {
 		r.Close()
@@ -255,9 +261,9 @@ func (m *Model) start(ctx context.Context, req models.Request, o Options, eng en
 	return r, nil
 }
 
-// compiled opens the bundle that the options name, if they do, and takes from it
-// what they leave out.
-func compiled(o Options) (*aot.Bundle, Options, error) {
+// openCompiled opens the folder of compiled programs that the options name, if they
+// name one. Options that are not set are filled in from it.
+func openCompiled(o Options) (*aot.Bundle, Options, error) {
 	if o.Compiled == "" {
 		return nil, o, nil
 	}
@@ -288,16 +294,18 @@ func (r *Run) Close() {
 // Forward runs one step on the inputs of Start and returns every output they
 // allow; for Wan "out", the velocity, shaped as x.
 func (r *Run) Forward(ctx context.Context) (map[string]*tensor.Tensor, error) {
-	return r.forward(ctx, nil)
+	return r.forwardTraced(ctx, nil)
 }
 
-// Trace is Forward that also hands over the values along the way, in order:
-// context_embed, time_embed, patch_embed, block_0, ...
+// Trace runs a step as Forward does, and also calls visit with the values along the
+// way, in order: context_embed, time_embed, patch_embed, block_0, ...
 func (r *Run) Trace(ctx context.Context, visit func(name string, t *tensor.Tensor) error) (map[string]*tensor.Tensor, error) {
-	return r.forward(ctx, visit)
+	return r.forwardTraced(ctx, visit)
 }
 
-func (r *Run) forward(ctx context.Context, visit func(string, *tensor.Tensor) error) (map[string]*tensor.Tensor, error) {
+// forwardTraced runs one step. If visit is not nil, it is called with the values that
+// the step's calls pass on.
+func (r *Run) forwardTraced(ctx context.Context, visit func(string, *tensor.Tensor) error) (map[string]*tensor.Tensor, error) {
 	start := time.Now()
 	for i, lane := range r.lanes {
 		feed := r.inputs[i]
@@ -311,13 +319,13 @@ func (r *Run) forward(ctx context.Context, visit func(string, *tensor.Tensor) er
 	o := session.RunOptions{Progress: r.opt.Progress}
 	traced := newTrace(r.micro, visit)
 	if visit != nil {
-		o.Trace = traced.add
+		o.Trace = traced.addValue
 	}
 	outs, err := r.s.Run(ctx, r.lanes, o)
 	if err != nil {
 		return nil, err
 	}
-	r.took(time.Since(start).Seconds())
+	r.recordStepTime(time.Since(start).Seconds())
 	if err := traced.flush(); err != nil {
 		return nil, err
 	}
@@ -329,13 +337,13 @@ func (r *Run) forward(ctx context.Context, visit func(string, *tensor.Tensor) er
 		}
 		out[name] = tensor.Stack(parts)
 	}
-	if err := r.odd.check("output", nil, out); err != nil {
+	if err := r.odd.checkFinite("output", nil, out); err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-// trace joins the microbatches of each value again.
+// trace puts the microbatches of each value together again before visit sees the value.
 type trace struct {
 	micro int
 	visit func(string, *tensor.Tensor) error
@@ -347,7 +355,8 @@ func newTrace(micro int, visit func(string, *tensor.Tensor) error) *trace {
 	return &trace{micro: micro, visit: visit, parts: map[string][]*tensor.Tensor{}}
 }
 
-func (t *trace) add(_, name string, x *tensor.Tensor) error {
+// addValue takes one microbatch of a value.
+func (t *trace) addValue(_, name string, x *tensor.Tensor) error {
 	if t.micro == 1 {
 		return t.visit(name, x)
 	}
@@ -358,6 +367,7 @@ func (t *trace) add(_, name string, x *tensor.Tensor) error {
 	return nil
 }
 
+// flush hands the values that had several microbatches to visit.
 func (t *trace) flush() error {
 	for _, name := range t.names {
 		if err := t.visit(name, tensor.Stack(t.parts[name])); err != nil {
@@ -367,10 +377,12 @@ func (t *trace) flush() error {
 	return nil
 }
 
-// Spans are the executions of the last step by pipeline stage and microbatch.
+// Spans returns when each pipeline stage worked on each microbatch in the last step.
 func (r *Run) Spans() []session.Span { return r.s.Spans() }
 
-func (r *Run) took(seconds float64) {
+// recordStepTime takes the seconds of a step into the report: the first step's, and the
+// fastest.
+func (r *Run) recordStepTime(seconds float64) {
 	if r.first == 0 {
 		r.first = seconds
 	}
@@ -379,7 +391,7 @@ func (r *Run) took(seconds float64) {
 	}
 }
 
-// stepInputs are those of the graph's inputs that a step uses up.
+// stepInputs returns those of the graph's inputs that must be fed again for each step.
 func (r *Run) stepInputs(all map[string]*tensor.Tensor) map[string]*tensor.Tensor {
 	out := map[string]*tensor.Tensor{}
 	for _, in := range r.g.Inputs {
@@ -390,10 +402,11 @@ func (r *Run) stepInputs(all map[string]*tensor.Tensor) map[string]*tensor.Tenso
 	return out
 }
 
-// Graph is the plan that runs.
+// Graph returns the graph of programs and calls that runs.
 func (r *Run) Graph() *graph.Graph { return r.g }
 
-// Report is what a run cost.
+// Report says which engine and split a run had, and what it cost in time, memory and
+// traffic.
 type Report struct {
 	Engine         engine.Info          `json:"engine"`
 	Mesh           string               `json:"mesh"`
@@ -425,9 +438,10 @@ type CacheReport struct {
 	Misses int `json:"misses"`
 }
 
-// Report sums up what happened so far. Seconds is the fastest step;
-// FirstSeconds the first, which also computes what depends on the text alone.
-// Resident is the largest device's.
+// Report returns the costs so far. Seconds is the time of the fastest step.
+// FirstSeconds is the time of the first step, which also computes everything that
+// depends on the text alone. Resident is the weight memory of the device that holds the
+// most.
 func (r *Run) Report() Report {
 	l := r.s.Loaded()
 	hits, misses := r.eng.Cache()
@@ -446,7 +460,7 @@ func (r *Run) Report() Report {
 		Cache: CacheReport{hits, misses}, Compiled: r.opt.Compiled, Attention: r.g.Choices(), Notes: notes}
 }
 
-// Text is the report for people.
+// Text formats the report for people, in one line.
 func (r Report) Text() string {
 	compiled := fmt.Sprintf("compile %.2f s (%d cached of %d)", r.CompileSeconds, r.Cache.Hits, r.Cache.Hits+r.Cache.Misses)
 	if r.Compiled != "" {

@@ -68,7 +68,7 @@ type SampleStep struct {
 	Host float64 `json:"scheduler_seconds"`
 }
 
-// Sampled is what Sample made.
+// Sampled is the result of Sample.
 type Sampled struct {
 	Latents *tensor.Tensor // (batch, channels, frames, height, width), f32
 	Steps   []SampleStep
@@ -80,10 +80,11 @@ type Sampled struct {
 // Sample denoises latents. text (batch, rows, dim), or (rows, dim), is the
 // prompt's embedding, negative the one to be guided away from, nil for none.
 func (m *Model) Sample(ctx context.Context, text, negative *tensor.Tensor, o SampleOptions) (*Sampled, error) {
-	return sample(ctx, []expert{{m: m}}, m.Settings, text, negative, o)
+	return sampleLatents(ctx, []expert{{m: m}}, m.Settings, text, negative, o)
 }
 
-func sample(ctx context.Context, experts []expert, settings models.Settings, text, negative *tensor.Tensor, o SampleOptions) (*Sampled, error) {
+// sampleLatents runs the whole denoising loop with one model or two experts.
+func sampleLatents(ctx context.Context, experts []expert, settings models.Settings, text, negative *tensor.Tensor, o SampleOptions) (*Sampled, error) {
 	j, err := newSampling(experts, settings, text, negative, o)
 	if err != nil {
 		return nil, err
@@ -91,7 +92,7 @@ func sample(ctx context.Context, experts []expert, settings models.Settings, tex
 	defer j.close()
 	steps := []SampleStep{}
 	for i := range j.sampler.Steps() {
-		s, err := j.step(ctx, i)
+		s, err := j.runStep(ctx, i)
 		if err != nil {
 			return nil, fmt.Errorf("step %d: %w", i, err)
 		}
@@ -101,17 +102,17 @@ func sample(ctx context.Context, experts []expert, settings models.Settings, tex
 		}
 	}
 	out, err := tensor.FromFloat32s(dtype.F32, j.x, j.shape...)
-	return &Sampled{Latents: out, Steps: steps, Report: j.report(), Settings: j.settings.Taken()}, err
+	return &Sampled{Latents: out, Steps: steps, Report: j.totalReport(), Settings: j.settings.Taken()}, err
 }
 
-// expert is a model and the timestep down to which it denoises.
+// expert is a model, with the timestep down to which it denoises.
 type expert struct {
 	m     *Model
 	name  string  // "" where there is one
 	until float64 // of the timesteps; 0 is all
 }
 
-// sampling is one denoising loop.
+// sampling is the state of one denoising loop.
 type sampling struct {
 	experts  []expert
 	at       int // the expert in use; -1 before the first
@@ -133,7 +134,7 @@ type sampling struct {
 	odd      nonFinite
 }
 
-// askedSettings is what the options say of settings.
+// askedSettings returns the settings that the options ask for.
 func (o SampleOptions) askedSettings() models.Said {
 	v := map[string]any{}
 	set := func(name string, given bool, value any) {
@@ -157,8 +158,8 @@ func (o SampleOptions) askedSettings() models.Said {
 
 func (o SampleOptions) sizeText() string { return fmt.Sprintf("%dx%d", o.Width, o.Height) }
 
-// chooseGuidance makes of the settings what each step runs: its passes, and a scale of
-// guidance for each expert. It says what is run otherwise than the release does.
+// chooseGuidance decides from the settings how many passes each step has, and the scale
+// of guidance for each expert. It notes where this differs from how the release is run.
 func (j *sampling) chooseGuidance(negative *tensor.Tensor) error {
 	o, s, name := j.o, j.settings, j.experts[0].m.Name()
 	scales, asked := s.Numbers("guidance"), len(o.Guidance) > 0
@@ -222,6 +223,8 @@ func (j *sampling) chooseGuidance(negative *tensor.Tensor) error {
 	return nil
 }
 
+// newSampling checks everything that is asked for, before any weight is read, and makes
+// the initial latents.
 func newSampling(experts []expert, settings models.Settings, text, negative *tensor.Tensor, o SampleOptions) (*sampling, error) {
 	var l fault.List
 	g, ok := experts[0].m.Model.(models.Generator)
@@ -295,21 +298,21 @@ func newSampling(experts []expert, settings models.Settings, text, negative *ten
 	}
 	j.req = models.Request{Batch: j.batch, Latent: latent, Text: rows, FPS: o.FPS}
 	for _, t := range j.texts {
-		j.req.Masked = j.req.Masked || ids && padded(t, rows)
+		j.req.Masked = j.req.Masked || ids && isPadded(t, rows)
 	}
-	if err := j.conditions(); err != nil {
+	if err := j.checkConditions(); err != nil {
 		return nil, err
 	}
 	j.req.Batch = j.texts[0].Shape[0]
 	// Every expert's split is checked before the first weight is read.
 	for _, e := range experts {
-		if _, _, _, err := e.m.settle(j.req, o.Options); err != nil {
+		if _, _, _, err := e.m.applyOptions(j.req, o.Options); err != nil {
 			return nil, err
 		}
 	}
 	n := tensor.Elements(j.shape)
-	l.Add(j.odd.check("input", nil, map[string]*tensor.Tensor{"context": text, "negative context": negative, "latents": o.Noise}))
-	l.Add(j.odd.check("condition", nil, o.Conditions))
+	l.Add(j.odd.checkFinite("input", nil, map[string]*tensor.Tensor{"context": text, "negative context": negative, "latents": o.Noise}))
+	l.Add(j.odd.checkFinite("condition", nil, o.Conditions))
 	if err := l.Err(); err != nil {
 		return nil, err
 	}
@@ -329,13 +332,15 @@ func newSampling(experts []expert, settings models.Settings, text, negative *ten
 	return j, nil
 }
 
-// ofNegative begins the names of conditions that belong to the negative text.
+// ofNegative is the prefix of the conditions that belong to the negative text.
 const ofNegative = "negative_"
 
-// guided says whether there is a negative text, whose videos come first.
-func (j *sampling) guided() bool { return len(j.texts) > 1 || j.texts[0].Shape[0] > j.batch }
+// isGuided reports whether there is a negative text. Its videos come first in a batch
+// of both.
+func (j *sampling) isGuided() bool { return len(j.texts) > 1 || j.texts[0].Shape[0] > j.batch }
 
-// conditionsOf are the conditions of a text's videos by the model's names.
+// conditionsOf returns the conditions for the videos of one text, under the names that
+// the model has for them.
 func (j *sampling) conditionsOf(negative bool) map[string]*tensor.Tensor {
 	out := map[string]*tensor.Tensor{}
 	for name, x := range j.o.Conditions {
@@ -351,9 +356,9 @@ func (j *sampling) conditionsOf(negative bool) map[string]*tensor.Tensor {
 	return out
 }
 
-// conditions checks what the model reads besides, a batch of videos, and lets
-// the request know of it.
-func (j *sampling) conditions() error {
+// checkConditions checks the tensors that the model reads besides latents, time and
+// text, each with a batch of videos, and enters them in the request.
+func (j *sampling) checkConditions() error {
 	c, ok := j.g.(models.Conditioned)
 	names := []string{}
 	if ok {
@@ -364,8 +369,8 @@ func (j *sampling) conditions() error {
 	if c, ok := j.g.(models.TextConditioned); ok {
 		own := c.OfText()
 		names = append(names, own...)
-		if j.guided() {
-			apart = j.alike(own)
+		if j.isGuided() {
+			apart = j.checkPairedConditions(own)
 			l.Add(apart)
 			for _, name := range own {
 				names = append(names, ofNegative+name)
@@ -380,7 +385,7 @@ func (j *sampling) conditions() error {
 	if ok {
 		req, err := c.CheckConditions(j.req, j.conditionsOf(false))
 		l.Add(err)
-		if err == nil && apart == nil && j.guided() {
+		if err == nil && apart == nil && j.isGuided() {
 			if _, err := c.CheckConditions(j.req, j.conditionsOf(true)); err != nil {
 				l.Add(fmt.Errorf("of the negative text: %w", err))
 			}
@@ -390,9 +395,10 @@ func (j *sampling) conditions() error {
 	return l.Err()
 }
 
-// alike reports conditions of one text, of these names, that are given of one of
-// two texts, or of another shape: both are steps of one request.
-func (j *sampling) alike(names []string) error {
+// checkPairedConditions checks the conditions that each text has one of. They must be
+// given for both texts or for neither, and in the same shape, because both texts are
+// steps of one request.
+func (j *sampling) checkPairedConditions(names []string) error {
 	var l fault.List
 	for _, name := range names {
 		text, negative := j.o.Conditions[name], j.o.Conditions[ofNegative+name]
@@ -406,8 +412,9 @@ func (j *sampling) alike(names []string) error {
 	return l.Err()
 }
 
-// use makes the expert of timestep t the one on the devices.
-func (j *sampling) use(ctx context.Context, t float64) (fresh bool, err error) {
+// useExpert loads the expert for timestep t and frees the one before it. fresh reports
+// whether the expert has changed.
+func (j *sampling) useExpert(ctx context.Context, t float64) (fresh bool, err error) {
 	at := 0
 	for at < len(j.experts)-1 && t < j.experts[at].until {
 		at++
@@ -430,13 +437,14 @@ func (j *sampling) use(ctx context.Context, t float64) (fresh bool, err error) {
 			return false, err
 		}
 	}
-	if j.run, err = m.start(ctx, j.req, o, j.eng); err != nil {
+	if j.run, err = m.prepareRun(ctx, j.req, o, j.eng); err != nil {
 		return false, err
 	}
 	j.at, j.g = at, m.Model.(models.Generator)
 	return true, nil
 }
 
+// close frees the devices and the engine.
 func (j *sampling) close() {
 	if j.run != nil {
 		j.run.Close()
@@ -446,8 +454,9 @@ func (j *sampling) close() {
 	}
 }
 
-// report is that of the expert in use, with what the others cost before it.
-func (j *sampling) report() Report {
+// totalReport returns the report of the expert in use, with the costs of the experts
+// before it added.
+func (j *sampling) totalReport() Report {
 	r := j.run.Report()
 	r.Notes = append(append(slices.Clone(j.notes), r.Notes...), j.odd.notes...)
 	for _, p := range j.past {
@@ -461,7 +470,7 @@ func (j *sampling) report() Report {
 	return r
 }
 
-// batchedIDs reads token ids (rows) as a batch of one, as i32.
+// batchedIDs returns token ids as i32 with a batch dim: (rows) becomes (1, rows).
 func batchedIDs(t *tensor.Tensor, what string) (*tensor.Tensor, error) {
 	if t == nil || (len(t.Shape) != 1 && len(t.Shape) != 2) || t.Elements() == 0 || (t.DType != dtype.I32 && t.DType != dtype.I64) {
 		return nil, fault.New(models.ErrInputs, nil, "%s %v: want token ids (rows) or (batch, rows) of i32 or i64", what, t)
@@ -481,13 +490,15 @@ func batchedIDs(t *tensor.Tensor, what string) (*tensor.Tensor, error) {
 	return out, nil
 }
 
-// padded says whether token ids (batch, up to rows) are fewer than rows somewhere.
-func padded(ids *tensor.Tensor, rows int) bool {
+// isPadded reports whether a row of token ids (batch, up to rows) has fewer than rows
+// ids.
+func isPadded(ids *tensor.Tensor, rows int) bool {
 	numbers, err := ids.Int64s()
 	return err == nil && (ids.Shape[1] < rows || slices.Min(numbers) < 0)
 }
 
-// batchedRows reads (rows, dim) as a batch of one.
+// batchedRows returns an embedding with a batch dim: (rows, dim) becomes (1, rows,
+// dim).
 func batchedRows(t *tensor.Tensor, what string) (*tensor.Tensor, error) {
 	if t == nil || (len(t.Shape) != 2 && len(t.Shape) != 3) || t.Elements() == 0 || !t.DType.IsFloat() {
 		return nil, fault.New(models.ErrInputs, nil, "%s %v: want (rows, dim) or (batch, rows, dim) of a floating-point type", what, t)
@@ -498,8 +509,8 @@ func batchedRows(t *tensor.Tensor, what string) (*tensor.Tensor, error) {
 	return &tensor.Tensor{DType: t.DType, Shape: append([]int{1}, t.Shape...), Data: t.Data}, nil
 }
 
-// joinTexts makes one batch of both texts, the shorter with zero rows at its
-// end, as the models pad, or with ids of -1.
+// joinTexts joins both texts into one batch. The shorter text is padded at its end: an
+// embedding with rows of zeros, as the models do, and token ids with -1.
 func joinTexts(a, b *tensor.Tensor, rows int) ([]*tensor.Tensor, error) {
 	if len(a.Shape) == 2 {
 		n, size := a.Shape[0], dtype.I32.Size()
@@ -531,14 +542,15 @@ func joinTexts(a, b *tensor.Tensor, rows int) ([]*tensor.Tensor, error) {
 	return []*tensor.Tensor{t}, err
 }
 
-func (j *sampling) step(ctx context.Context, i int) (SampleStep, error) {
+// runStep denoises the latents by step i of the sampler.
+func (j *sampling) runStep(ctx context.Context, i int) (SampleStep, error) {
 	start := time.Now()
 	t := j.sampler.Timestep(i)
-	fresh, err := j.use(ctx, t)
+	fresh, err := j.useExpert(ctx, t)
 	if err != nil {
 		return SampleStep{}, err
 	}
-	if err := j.velocities(ctx, fresh, t); err != nil {
+	if err := j.computeVelocities(ctx, fresh, t); err != nil {
 		return SampleStep{}, err
 	}
 	host := time.Now()
@@ -555,23 +567,24 @@ func (j *sampling) step(ctx context.Context, i int) (SampleStep, error) {
 		return SampleStep{}, err
 	}
 	end := time.Now()
-	j.run.took(end.Sub(start).Seconds())
+	j.run.recordStepTime(end.Sub(start).Seconds())
 	return SampleStep{Step: i, Of: j.sampler.Steps(), Timestep: t, Sigma: j.sampler.Sigma(i), Expert: j.experts[j.at].name, Seconds: end.Sub(start).Seconds(), Host: end.Sub(host).Seconds()}, nil
 }
 
-// checkLatents refuses latents that step i made NaN or infinite: every step after it
-// would go on with them.
+// checkLatents refuses latents that became NaN or infinite in step i, because all later
+// steps would continue with them.
 func (j *sampling) checkLatents(i int) error {
 	x, err := tensor.FromFloat32s(dtype.F32, j.x, j.shape...)
 	if err != nil {
 		return err
 	}
-	return j.odd.check("latents", &i, map[string]*tensor.Tensor{"latents": x})
+	return j.odd.checkFinite("latents", &i, map[string]*tensor.Tensor{"latents": x})
 }
 
-// velocities runs the model on the latents for every text: one lane a text, or
-// more where a pipeline cuts the batch. Lanes of one step share its stages.
-func (j *sampling) velocities(ctx context.Context, fresh bool, t float64) error {
+// computeVelocities runs the model on the latents for every text. Each text is a lane,
+// or several lanes where a pipeline cuts the batch; the lanes of a step share the
+// stages.
+func (j *sampling) computeVelocities(ctx context.Context, fresh bool, t float64) error {
 	copies := j.run.req.Batch * j.run.micro / j.batch // 2 when guidance is one batch
 	xs := make([]float32, 0, len(j.x)*copies)
 	for range copies {
@@ -586,7 +599,7 @@ func (j *sampling) velocities(ctx context.Context, fresh bool, t float64) error 
 		for k := range j.run.micro {
 			lane := fmt.Sprintf("text %d micro %d", pass, k)
 			lanes = append(lanes, lane)
-			if err := j.feed(ctx, lane, text.Rows(k*n, (k+1)*n), x.Rows(k*n, (k+1)*n), pass*j.batch+k*n, fresh, t); err != nil {
+			if err := j.feedLane(ctx, lane, text.Rows(k*n, (k+1)*n), x.Rows(k*n, (k+1)*n), pass*j.batch+k*n, fresh, t); err != nil {
 				return err
 			}
 		}
@@ -612,7 +625,8 @@ func (j *sampling) velocities(ctx context.Context, fresh bool, t float64) error 
 	return nil
 }
 
-// latentsOf is a step's output as latents, or the reason why it is none.
+// latentsOf returns a step's output in the shape of the latents, or an error if it has
+// another shape.
 func (j *sampling) latentsOf(out *tensor.Tensor) (*tensor.Tensor, error) {
 	want := append([]int{j.run.req.Batch}, j.shape[1:]...)
 	if out == nil || out.Elements() != tensor.Elements(want) {
@@ -627,9 +641,9 @@ func (j *sampling) latentsOf(out *tensor.Tensor) (*tensor.Tensor, error) {
 	return out, nil
 }
 
-// feed places a lane's latents, rows from lo of both texts' videos, and before the
-// expert's first step its text and conditions.
-func (j *sampling) feed(ctx context.Context, lane string, text, x *tensor.Tensor, lo int, fresh bool, t float64) error {
+// feedLane feeds the latents of a lane, which start at row lo of the videos of both
+// texts. Before the expert's first step it also feeds the text and the conditions.
+func (j *sampling) feedLane(ctx context.Context, lane string, text, x *tensor.Tensor, lo int, fresh bool, t float64) error {
 	if fresh {
 		in, err := j.g.FeedText(j.run.g, j.run.req, text)
 		if err != nil {
@@ -642,7 +656,7 @@ func (j *sampling) feed(ctx context.Context, lane string, text, x *tensor.Tensor
 				rows := make([]*tensor.Tensor, text.Shape[0])
 				for i := range rows {
 					of, at := all, (lo+i)%j.batch
-					if j.guided() && lo+i < j.batch {
+					if j.isGuided() && lo+i < j.batch {
 						of = negative[name]
 					}
 					rows[i] = of.Rows(at, at+1)

@@ -13,8 +13,8 @@ import (
 	"weft/tensor"
 )
 
-// VerifyOptions of Verify. The zero value tries every legal split of up to 8
-// devices on a small video.
+// VerifyOptions of Verify. The zero value compares all legal splits of up to 8 devices
+// on a small video.
 type VerifyOptions struct {
 	Options
 	Meshes  []string // instead of every legal one
@@ -43,8 +43,8 @@ type VerifyResult struct {
 	Seconds        float64 `json:"seconds"`
 }
 
-// Tolerance is how far a split may be from one device, relative to a value's
-// largest magnitude.
+// Tolerance returns the largest difference that a split may have from one device,
+// relative to a value's largest magnitude.
 //
 // Splits add the same products in another order. In f32 (unit roundoff u = 6e-8)
 // sums of some 10^4 terms differ by about sqrt(10^4) u = 6e-6, which L layers of
@@ -98,7 +98,7 @@ func (m *Model) Verify(ctx context.Context, o VerifyOptions) ([]VerifyResult, er
 		return nil, err
 	}
 	o.Mesh = ""
-	if _, req, _, err = m.settle(req, o.Options); err != nil {
+	if _, req, _, err = m.applyOptions(req, o.Options); err != nil {
 		return nil, err
 	}
 	meshes, most := []string{}, 1
@@ -124,11 +124,11 @@ func (m *Model) Verify(ctx context.Context, o VerifyOptions) ([]VerifyResult, er
 	}
 	defer eng.Close()
 
-	if err := m.kernelsOf(ctx, eng, req, o, meshes); err != nil {
+	if err := m.verifyKernels(ctx, eng, req, o, meshes); err != nil {
 		return nil, err
 	}
 	ref := &recorder{}
-	whole, err := m.traced(ctx, req, inputs, o.Options, "", eng, ref.record)
+	whole, err := m.traceStep(ctx, req, inputs, o.Options, "", eng, ref.recordValue)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +139,7 @@ func (m *Model) Verify(ctx context.Context, o VerifyOptions) ([]VerifyResult, er
 			o.OnMesh(text, i, len(meshes))
 		}
 		c := &comparer{ref: ref, tolerance: cmp.Or(o.Tolerance, Tolerance(req.DType, whole.Layers))}
-		if _, err := m.traced(ctx, req, inputs, o.Options, text, eng, c.compare); err != nil {
+		if _, err := m.traceStep(ctx, req, inputs, o.Options, text, eng, c.compareValue); err != nil {
 			return nil, err
 		}
 		results = append(results, VerifyResult{Mesh: text, MaxAbsDiff: c.abs, MaxRelDiff: c.rel, FirstDiffering: c.first,
@@ -151,16 +151,16 @@ func (m *Model) Verify(ctx context.Context, o VerifyOptions) ([]VerifyResult, er
 	return results, nil
 }
 
-// traced runs one step on a mesh and hands over every value, the outputs last. It
-// gives the graph that ran.
-func (m *Model) traced(ctx context.Context, req models.Request, inputs map[string]*tensor.Tensor, o Options, on string, eng engine.Engine, visit func(string, *tensor.Tensor, float64) error) (*graph.Graph, error) {
+// traceStep runs one step on a mesh and calls visit with every value, the outputs last.
+// It returns the graph that ran.
+func (m *Model) traceStep(ctx context.Context, req models.Request, inputs map[string]*tensor.Tensor, o Options, on string, eng engine.Engine, visit func(string, *tensor.Tensor, float64) error) (*graph.Graph, error) {
 	o.Mesh = on
-	r, err := m.start(ctx, req, o, eng)
+	r, err := m.prepareRun(ctx, req, o, eng)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	if err := r.feed(inputs); err != nil {
+	if err := r.feedInputs(inputs); err != nil {
 		return nil, err
 	}
 	out, err := r.Trace(ctx, func(name string, t *tensor.Tensor) error { return visit(name, t, 0) })
@@ -175,13 +175,14 @@ func (m *Model) traced(ctx context.Context, req models.Request, inputs map[strin
 	return r.g, nil
 }
 
-// recorder keeps the one-device values.
+// recorder keeps the values of the run on one device.
 type recorder struct {
 	names  []string
 	values map[string][]float32
 }
 
-func (r *recorder) record(name string, t *tensor.Tensor, _ float64) error {
+// recordValue keeps one value.
+func (r *recorder) recordValue(name string, t *tensor.Tensor, _ float64) error {
 	fs, err := t.Float32s()
 	if err != nil {
 		return err
@@ -193,7 +194,7 @@ func (r *recorder) record(name string, t *tensor.Tensor, _ float64) error {
 	return nil
 }
 
-// comparer holds a split's values against them.
+// comparer compares the values of a split with those of one device.
 type comparer struct {
 	ref       *recorder
 	tolerance float64
@@ -202,7 +203,9 @@ type comparer struct {
 	seconds   float64
 }
 
-func (c *comparer) compare(name string, t *tensor.Tensor, seconds float64) error {
+// compareValue compares one value, and remembers the first that differs by more than
+// the tolerance.
+func (c *comparer) compareValue(name string, t *tensor.Tensor, seconds float64) error {
 	fs, err := t.Float32s()
 	if err != nil {
 		return err

@@ -28,7 +28,8 @@ import (
 type Model struct {
 	models.Model
 	Checkpoint *checkpoint.Checkpoint
-	// Notices are what was decided in opening it: a prefix stripped, files ignored.
+	// Notices say what was decided when the model was opened: a prefix that was
+	// stripped, files that were ignored.
 	Notices []string
 	stored  map[string]string // official name to the checkpoint's
 	prefix  string            // of the model's names in the checkpoint, behind Checkpoint.Prefix
@@ -62,7 +63,7 @@ func OpenAs(path, release string) (*Model, error) {
 	return m, nil
 }
 
-// Files are the files that the model is read from, its config among them.
+// Files returns the files that the model is read from, including its config.
 func (m *Model) Files() []string {
 	files := append([]string{m.Checkpoint.Path()}, m.Checkpoint.Files()...)
 	if _, where, err := m.Checkpoint.ConfigJSON(); err == nil && where != "" {
@@ -74,10 +75,10 @@ func (m *Model) Files() []string {
 // Close closes the checkpoint's files.
 func (m *Model) Close() error { return m.Checkpoint.Close() }
 
-// withOfficialKeys adds what diffusers' config.json leaves out and the official
-// one in the folder above says, as where a diffusers copy stands inside an
-// official release: how long the text is. The text of either is not changed
-// otherwise, so that whoever reads it finds every fault it has.
+// withOfficialKeys adds the length of the text to a diffusers config that does not give
+// it. It is taken from the official config in the folder above, which is there when a
+// diffusers copy lies inside an official release. Nothing else in the config's text is
+// changed, so that its reader still finds every error in it.
 func withOfficialKeys(raw []byte, where string) ([]byte, string) {
 	c, err := models.ReadConfig(raw)
 	if err != nil || !c.Has("num_attention_heads") || c.Gives("text_len") {

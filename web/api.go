@@ -12,7 +12,7 @@ import (
 	"weft/topology"
 )
 
-// Choices is what a question is made of.
+// Choices lists the values that a question to the explorer can be made of.
 type Choices struct {
 	Models []ModelChoice `json:"models"`
 	Slices []SliceChoice `json:"slices"`
@@ -31,7 +31,8 @@ type ModelChoice struct {
 	Elements int64  `json:"elements"` // of all parameters
 }
 
-// SliceChoice is hardware by the name that On takes.
+// SliceChoice is hardware that can be planned for, by the name that the parameter on
+// takes.
 type SliceChoice struct {
 	Name     string        `json:"name"`
 	Kind     topology.Kind `json:"kind"`
@@ -39,15 +40,16 @@ type SliceChoice struct {
 	HBMBytes *int64        `json:"hbm_bytes_per_device"` // that a program gets; nil where it is not known
 }
 
-// choices lists them. Models that make no videos cannot be planned and are left out.
-func (s *Server) choices(r *http.Request) (any, error) {
+// answerChoices lists the models and slices that can be planned. Models that make no
+// videos cannot be planned and are left out.
+func (s *Server) answerChoices(r *http.Request) (any, error) {
 	if err := paramsOf(r).err(); err != nil {
 		return nil, err
 	}
 	c := Choices{DTypes: []string{"bf16", "f32"}, CFG: []string{"", plan.CFGBatch, plan.CFGSequential, plan.CFGNone}, Attention: []string{attention.Auto, attention.Blocked, attention.Kernel},
 		Sizes: []string{"480x832", "832x480", "1280x720", "720x1280", "1280x704", "1024x576", "480x480"}, Frames: []int{1, 9, 17, 33, 49, 65, 81, 121}}
 	for _, name := range append(slices.Sorted(maps.Keys(s.o.Models)), models.Presets()...) {
-		m, _, err := s.model(name)
+		m, _, err := s.findModel(name)
 		if err != nil {
 			return nil, err
 		}
@@ -87,9 +89,10 @@ func (s *Server) choices(r *http.Request) (any, error) {
 	return c, nil
 }
 
-func (s *Server) plan(r *http.Request) (any, error) {
+// answerPlan answers with the plans that weft plan gives.
+func (s *Server) answerPlan(r *http.Request) (any, error) {
 	p := paramsOf(r)
-	m, q := s.query(p)
+	m, q := s.readQuery(p)
 	if err := p.err(); err != nil {
 		return nil, err
 	}
@@ -100,9 +103,11 @@ func (s *Server) plan(r *http.Request) (any, error) {
 	return plan.Document{Result: res, Assertions: []plan.Assertion{}}, nil
 }
 
-func (s *Server) topo(r *http.Request) (any, error) {
+// answerTopo answers with the facts of a slice and, if a mesh is given, how the mesh is
+// laid on it.
+func (s *Server) answerTopo(r *http.Request) (any, error) {
 	p := paramsOf(r)
-	name, text, moved := p.need("name"), p.text("mesh"), p.many("bytes")
+	name, text, moved := p.requiredText("name"), p.text("mesh"), p.allValues("bytes")
 	if err := p.err(); err != nil {
 		return nil, err
 	}

@@ -18,11 +18,12 @@ type Command struct {
 	Text string `json:"text"`
 }
 
-// argument is one flag; an empty value stands for a switch.
+// argument is one flag with its value. A flag with an empty value is a switch.
 type argument struct{ flag, value string }
 
-// commands are those that exist: a flag left out would make another plan of it.
-func (s *Server) commands(m models.Model, q plan.Query, fsdp []string) []Command {
+// listCommands lists the command lines that run a plan. A command that lacks one of the
+// flags is left out, because without that flag it would run another plan.
+func (s *Server) listCommands(m models.Model, q plan.Query, fsdp []string) []Command {
 	model := m.Name()
 	dir := "DIR"
 	for name, own := range s.o.Models {
@@ -70,7 +71,7 @@ func (s *Server) commands(m models.Model, q plan.Query, fsdp []string) []Command
 	on := []argument{{"on", q.On}}
 	list := []Command{}
 	add := func(name, does string, groups ...[]argument) {
-		if c, ok := s.command(name, does, slices.Concat(groups...)); ok {
+		if c, ok := s.commandLine(name, does, slices.Concat(groups...)); ok {
 			list = append(list, c)
 		}
 	}
@@ -87,22 +88,23 @@ func (s *Server) commands(m models.Model, q plan.Query, fsdp []string) []Command
 	return list
 }
 
-// command writes one down, if the command line has it with all its flags.
-func (s *Server) command(name, does string, args []argument) (Command, bool) {
+// commandLine writes one command line. It reports false if weft has no command with all
+// these flags.
+func (s *Server) commandLine(name, does string, args []argument) (Command, bool) {
 	flags := make([]string, len(args))
 	text := "weft " + name
 	for i, a := range args {
 		flags[i] = a.flag
 		text += " --" + a.flag
 		if a.value != "" {
-			text += " " + quoted(a.value)
+			text += " " + quoteForShell(a.value)
 		}
 	}
 	return Command{name, does, text}, s.o.Flags(name, flags)
 }
 
-// quoted is a word as a POSIX shell reads it.
-func quoted(word string) string {
+// quoteForShell quotes a word where a POSIX shell would otherwise change it.
+func quoteForShell(word string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_=.,:/+@%", r)
 	}

@@ -13,9 +13,9 @@ import (
 	"weft/internal/jsondoc"
 )
 
-// guard refuses what the page does not send, before anything is computed, and
-// sets the headers that keep the page to itself.
-func (s *Server) guard(next http.Handler) http.Handler {
+// guardRequests refuses requests that the page does not send before anything is
+// computed for them. It also sets the headers that isolate the page from other sites.
+func (s *Server) guardRequests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
@@ -28,27 +28,27 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		defer func() {
 			if p := recover(); p != nil {
 				s.o.Log.Printf("%s: %v\n%s", r.URL.Path, p, debug.Stack())
-				fail(w, fault.New(ErrInternal, nil, "a fault of weft's own: %v", p))
+				writeError(w, fault.New(ErrInternal, nil, "a fault of weft's own: %v", p))
 			}
 		}()
 		r.Body = http.MaxBytesReader(w, r.Body, 1)
-		if err := s.allowed(r); err != nil {
+		if err := s.checkRequest(r); err != nil {
 			if errors.Is(err, ErrMethod) {
 				h.Set("Allow", "GET, HEAD")
 			}
-			// What is left of a refused request is not read.
+			// The rest of a refused request is not read.
 			h.Set("Connection", "close")
-			fail(w, err)
+			writeError(w, err)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// allowed says why a request is refused, with every reason.
-func (s *Server) allowed(r *http.Request) error {
+// checkRequest returns all the reasons why a request is refused, or nil.
+func (s *Server) checkRequest(r *http.Request) error {
 	var l fault.List
-	if !s.knows(r.Host) {
+	if !s.knowsHost(r.Host) {
 		l.Add(fault.New(ErrForeign, nil, "host %q is no name of this server: another site's name led here; ask for the address that weft serve printed", r.Host))
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -73,33 +73,34 @@ func (s *Server) allowed(r *http.Request) error {
 	return l.Err()
 }
 
-// knows says whether a Host header names this server. A name that an attacker
-// can point here is none of them; an address or localhost cannot be pointed. The
-// port is not looked at, so that a forwarded one works.
-func (s *Server) knows(hostport string) bool {
+// knowsHost reports whether a Host header names this server. An attacker can make a
+// name of their own resolve to this machine, so only localhost, addresses and the host
+// listened on are known. The port is ignored, so that a forwarded port works.
+func (s *Server) knowsHost(hostport string) bool {
 	host, _, err := net.SplitHostPort(hostport)
 	if err != nil {
 		host = hostport
 	}
 	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
-	if loopback(host) || s.o.Host != "" && strings.EqualFold(host, s.o.Host) {
+	if isLoopback(host) || s.o.Host != "" && strings.EqualFold(host, s.o.Host) {
 		return true
 	}
 	_, err = netip.ParseAddr(host)
 	return s.o.Public && err == nil
 }
 
-// api answers with a document.
-func (s *Server) api(answer func(*http.Request) (any, error)) http.Handler {
+// serveDocument makes a handler that writes the answer as a JSON document, or the
+// error.
+func (s *Server) serveDocument(answer func(*http.Request) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), searchTime)
 		defer cancel()
-		doc, err := s.limited(r.WithContext(ctx), answer)
+		doc, err := s.answerInSlot(r.WithContext(ctx), answer)
 		if err != nil {
 			if r.Context().Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 				err = fault.New(ErrTimeout, nil, "no answer within %v: a smaller slice, or one mesh, takes less", searchTime)
 			}
-			fail(w, err)
+			writeError(w, err)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json; charset=utf-8")
@@ -110,8 +111,9 @@ func (s *Server) api(answer func(*http.Request) (any, error)) http.Handler {
 	})
 }
 
-// limited waits for a free slot.
-func (s *Server) limited(r *http.Request, answer func(*http.Request) (any, error)) (any, error) {
+// answerInSlot waits for a free slot, so that only a few answers are computed at the
+// same time.
+func (s *Server) answerInSlot(r *http.Request, answer func(*http.Request) (any, error)) (any, error) {
 	select {
 	case s.slots <- struct{}{}:
 		defer func() { <-s.slots }()
@@ -121,16 +123,16 @@ func (s *Server) limited(r *http.Request, answer func(*http.Request) (any, error
 	}
 }
 
-// fail answers with the error's document.
-func fail(w http.ResponseWriter, err error) {
+// writeError answers with the JSON document of an error.
+func writeError(w http.ResponseWriter, err error) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status(err))
+	w.WriteHeader(httpStatus(err))
 	_ = jsondoc.Write(w, fault.Document(err)) // nobody is left to tell
 }
 
-// status is the HTTP status of an error.
-func status(err error) int {
+// httpStatus returns the HTTP status for an error.
+func httpStatus(err error) int {
 	for _, k := range []struct {
 		kind   error
 		status int

@@ -11,9 +11,9 @@ import (
 //go:embed page
 var files embed.FS
 
-// page serves the page's files. The address of the page carries the state, which
-// only the page reads.
-func (s *Server) page() http.Handler {
+// servePage makes the handler of the page's files. The address holds the state of the
+// page, but only the page itself reads it.
+func (s *Server) servePage() http.Handler {
 	root, err := fs.Sub(files, "page")
 	if err != nil {
 		panic(err) // page is embedded
@@ -25,7 +25,7 @@ func (s *Server) page() http.Handler {
 			name = "index.html"
 		}
 		if info, err := fs.Stat(root, name); err != nil || info.IsDir() || r.URL.Path == "/index.html" {
-			fail(w, fault.New(ErrNotFound, nil, "%s: nothing is here; the page is at /", r.URL.Path))
+			writeError(w, fault.New(ErrNotFound, nil, "%s: nothing is here; the page is at /", r.URL.Path))
 			return
 		}
 		serve.ServeHTTP(w, r)

@@ -12,7 +12,7 @@ import (
 	"weft/plan"
 )
 
-// params reads a request's parameters and collects what is wrong with them.
+// params reads the parameters of a request and collects all errors in them.
 type params struct {
 	values url.Values
 	known  []string
@@ -28,7 +28,7 @@ func paramsOf(r *http.Request) *params {
 	return p
 }
 
-// text is a parameter given once at most.
+// text returns a parameter that may be given once, or "".
 func (p *params) text(name string) string {
 	p.known = append(p.known, name)
 	if n := len(p.values[name]); n > 1 {
@@ -37,8 +37,8 @@ func (p *params) text(name string) string {
 	return p.values.Get(name)
 }
 
-// need is a text that must be there.
-func (p *params) need(name string) string {
+// requiredText returns a parameter that must be given.
+func (p *params) requiredText(name string) string {
 	text := p.text(name)
 	if text == "" {
 		p.l.Add(fault.New(ErrParameter, nil, "parameter %s is missing", name))
@@ -46,8 +46,8 @@ func (p *params) need(name string) string {
 	return text
 }
 
-// list is a text with commas between.
-func (p *params) list(name string) []string {
+// commaList returns the parts of a parameter whose value has commas between them.
+func (p *params) commaList(name string) []string {
 	text := p.text(name)
 	if text == "" {
 		return nil
@@ -55,13 +55,15 @@ func (p *params) list(name string) []string {
 	return strings.Split(text, ",")
 }
 
-// many is a parameter given any number of times.
-func (p *params) many(name string) []string {
+// allValues returns the values of a parameter that may be given any number of times.
+func (p *params) allValues(name string) []string {
 	p.known = append(p.known, name)
 	return p.values[name]
 }
 
-func (p *params) number(name string, otherwise int) int {
+// wholeNumber returns a parameter that is a whole number, or otherwise if it is not
+// given.
+func (p *params) wholeNumber(name string, otherwise int) int {
 	text := p.text(name)
 	if text == "" {
 		return otherwise
@@ -73,7 +75,8 @@ func (p *params) number(name string, otherwise int) int {
 	return n
 }
 
-func (p *params) flag(name string) bool {
+// boolFlag returns a parameter that is true or false. It is false if it is not given.
+func (p *params) boolFlag(name string) bool {
 	text := p.text(name)
 	if text == "" {
 		return false
@@ -85,7 +88,8 @@ func (p *params) flag(name string) bool {
 	return on
 }
 
-// err is everything wrong, parameters nobody asked for included.
+// err returns all errors in the parameters, including parameters that were given but
+// never read.
 func (p *params) err() error {
 	names := make([]string, 0, len(p.values))
 	for name := range p.values {
@@ -100,15 +104,15 @@ func (p *params) err() error {
 	return p.l.Err()
 }
 
-// query reads what weft plan has flags for.
-func (s *Server) query(p *params) (models.Model, plan.Query) {
-	q := plan.Query{Size: p.need("size"), Frames: p.number("frames", 0), On: p.need("on"), DType: p.text("dtype"), Batch: p.number("batch", 1), CFG: p.text("cfg"),
-		Mesh: p.text("mesh"), SplitResidual: p.flag("split-residual"), TextLen: p.number("text-len", 0), Attention: p.text("attention"), Machine: s.o.Machine}
+// readQuery reads the parameters that weft plan has as flags.
+func (s *Server) readQuery(p *params) (models.Model, plan.Query) {
+	q := plan.Query{Size: p.requiredText("size"), Frames: p.wholeNumber("frames", 0), On: p.requiredText("on"), DType: p.text("dtype"), Batch: p.wholeNumber("batch", 1), CFG: p.text("cfg"),
+		Mesh: p.text("mesh"), SplitResidual: p.boolFlag("split-residual"), TextLen: p.wholeNumber("text-len", 0), Attention: p.text("attention"), Machine: s.o.Machine}
 	if q.Batch < 1 {
 		p.l.Add(fault.New(plan.ErrOptions, nil, "batch %d: want 1 or more", q.Batch))
 	}
-	name := p.need("model")
-	m, settings, err := s.model(name)
+	name := p.requiredText("model")
+	m, settings, err := s.findModel(name)
 	q.Settings = settings
 	if err != nil && name != "" {
 		p.l.Add(err)
@@ -116,9 +120,9 @@ func (s *Server) query(p *params) (models.Model, plan.Query) {
 	return m, q
 }
 
-// model is a preset or one of Options.Models: a page cannot name a folder, which
-// would tell whoever asks what lies where.
-func (s *Server) model(name string) (models.Model, models.Settings, error) {
+// findModel finds a preset or one of Options.Models. A page cannot name any other
+// folder, because the answer would reveal which folders exist on this machine.
+func (s *Server) findModel(name string) (models.Model, models.Settings, error) {
 	if m, ok := s.o.Models[name]; ok {
 		return m, s.o.Settings[name], nil
 	}

@@ -53,7 +53,7 @@ const (
 	shutdownTime = 3 * time.Second
 )
 
-// Options are what the explorer offers.
+// Options describe the explorer: the models it offers, the machine, and who is served.
 type Options struct {
 	// Models are offered beside the presets, by the name that commands take: a folder.
 	Models map[string]models.Model
@@ -99,19 +99,19 @@ type discard struct{}
 
 func (discard) Write(b []byte) (int, error) { return len(b), nil }
 
-// Handler answers requests, guard included.
+// Handler answers all requests. It includes the checks of guardRequests.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/api/choices", s.api(s.choices))
-	mux.Handle("/api/plan", s.api(s.plan))
-	mux.Handle("/api/topo", s.api(s.topo))
-	mux.Handle("/api/split", s.api(s.split))
-	mux.Handle("/api/shards", s.api(s.shards))
-	mux.Handle("/api/", s.api(func(r *http.Request) (any, error) {
+	mux.Handle("/api/choices", s.serveDocument(s.answerChoices))
+	mux.Handle("/api/plan", s.serveDocument(s.answerPlan))
+	mux.Handle("/api/topo", s.serveDocument(s.answerTopo))
+	mux.Handle("/api/split", s.serveDocument(s.answerSplit))
+	mux.Handle("/api/shards", s.serveDocument(s.answerShards))
+	mux.Handle("/api/", s.serveDocument(func(r *http.Request) (any, error) {
 		return nil, fault.New(ErrNotFound, nil, "%s: the server has /api/choices, plan, topo, split and shards", r.URL.Path)
 	}))
-	mux.Handle("/", s.page())
-	return s.guard(mux)
+	mux.Handle("/", s.servePage())
+	return s.guardRequests(mux)
 }
 
 // Serve answers until ctx ends, and then lets answers under way finish for a
@@ -144,7 +144,7 @@ func Listen(addr string, public bool) (l net.Listener, host string, err error) {
 	if err != nil || perr != nil {
 		return nil, "", fault.New(ErrAddress, nil, "address %q: want HOST:PORT with a port from 0 (any that is free) to 65535, as in 127.0.0.1:8080", addr)
 	}
-	if !public && !loopback(host) {
+	if !public && !isLoopback(host) {
 		return nil, "", fault.New(ErrNotLoopback, nil, "address %q is open to other machines, and the explorer asks nobody for a password: 127.0.0.1:%d is this machine alone, --public serves others", addr, port)
 	}
 	l, err = net.Listen("tcp", addr)
@@ -175,8 +175,8 @@ func nextFree(host string, port int) (string, bool) {
 	return "", false
 }
 
-// loopback says whether a host is this machine alone.
-func loopback(host string) bool {
+// isLoopback reports whether a host can be reached from this machine alone.
+func isLoopback(host string) bool {
 	if host == "localhost" {
 		return true
 	}

@@ -47,15 +47,16 @@ type Tensor struct {
 	home   *mesh.Mesh // its devices: with a pipeline, a stage's
 }
 
-// Shards is a tensor with the part that each device holds.
+// Shards is a tensor with the part of it that each device holds.
 type Shards struct {
 	Tensor
 	Mesh    string  `json:"mesh"`
 	Devices []Shard `json:"devices"` // that hold some of it, by mesh position
 }
 
-// Shard is what the device at a mesh position holds: of each dim one stretch, or
-// one for each part of a fused dim. Of a partial tensor it is an addend.
+// Shard describes the part of a tensor that the device at a mesh position holds. Each
+// dim has one range, or one range for each part of a fused dim. A shard of a partial
+// tensor is an addend of the value.
 type Shard struct {
 	Position int                `json:"position"`
 	Coords   []int              `json:"coords"` // along the mesh's axes
@@ -68,7 +69,8 @@ type built struct {
 	layouts map[string]sharding.Layout
 }
 
-// graphs keeps the last few: each tensor that is looked at asks for the same one.
+// graphs keeps the graphs of the last few plans, because each tensor that is viewed
+// asks for the same one.
 type graphs struct {
 	mu   sync.Mutex
 	kept []keptGraph // newest first
@@ -81,8 +83,8 @@ type keptGraph struct {
 
 const maxGraphs = 4
 
-// get is the graph of a key, built where it is not kept.
-func (g *graphs) get(key string, build func() (*built, error)) (*built, error) {
+// getOrBuild returns the graph that is kept under key, or builds it and keeps it.
+func (g *graphs) getOrBuild(key string, build func() (*built, error)) (*built, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if i := slices.IndexFunc(g.kept, func(k keptGraph) bool { return k.key == key }); i >= 0 {
@@ -96,10 +98,11 @@ func (g *graphs) get(key string, build func() (*built, error)) (*built, error) {
 	return b, nil
 }
 
-// build makes the graph a request asks for; err holds what is wrong with its parameters too.
-func (s *Server) build(p *params) (*built, models.Model, plan.Query, []string, error) {
-	m, q := s.query(p)
-	fsdp := p.list("fsdp")
+// requestedGraph builds the graph that a request asks for. The error includes all
+// errors in the parameters.
+func (s *Server) requestedGraph(p *params) (*built, models.Model, plan.Query, []string, error) {
+	m, q := s.readQuery(p)
+	fsdp := p.commaList("fsdp")
 	if q.On == plan.All {
 		p.l.Add(fault.New(ErrParameter, nil, "on=all: one plan is on one slice"))
 	}
@@ -110,7 +113,7 @@ func (s *Server) build(p *params) (*built, models.Model, plan.Query, []string, e
 	if err != nil {
 		return nil, nil, q, nil, err
 	}
-	b, err := s.graphs.get(fmt.Sprintf("%q %+v %q", p.text("model"), q, fsdp), func() (*built, error) { return buildGraph(m, on, o, fsdp) })
+	b, err := s.graphs.getOrBuild(fmt.Sprintf("%q %+v %q", p.text("model"), q, fsdp), func() (*built, error) { return buildGraph(m, on, o, fsdp) })
 	return b, m, q, fsdp, err
 }
 
@@ -130,28 +133,28 @@ func buildGraph(m models.Model, on topology.Slice, o plan.Options, fsdp []string
 	return b, nil
 }
 
-// split answers with every tensor.
-func (s *Server) split(r *http.Request) (any, error) {
-	b, m, q, fsdp, err := s.build(paramsOf(r))
+// answerSplit answers with all the tensors of a plan and the commands that run it.
+func (s *Server) answerSplit(r *http.Request) (any, error) {
+	b, m, q, fsdp, err := s.requestedGraph(paramsOf(r))
 	if err != nil {
 		return nil, err
 	}
-	doc := Split{Commands: s.commands(m, q, fsdp), Notes: append([]string{}, b.Notes...)}
-	if doc.Tensors, err = b.tensors(); err != nil {
+	doc := Split{Commands: s.listCommands(m, q, fsdp), Notes: append([]string{}, b.Notes...)}
+	if doc.Tensors, err = b.listTensors(); err != nil {
 		return nil, err
 	}
 	return doc, nil
 }
 
-// shards answers with one tensor.
-func (s *Server) shards(r *http.Request) (any, error) {
+// answerShards answers with the shards of one tensor.
+func (s *Server) answerShards(r *http.Request) (any, error) {
 	p := paramsOf(r)
-	name := p.need("tensor")
-	b, _, _, _, err := s.build(p)
+	name := p.requiredText("tensor")
+	b, _, _, _, err := s.requestedGraph(p)
 	if err != nil {
 		return nil, err
 	}
-	all, err := b.tensors()
+	all, err := b.listTensors()
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +164,7 @@ func (s *Server) shards(r *http.Request) (any, error) {
 	}
 	doc := Shards{Tensor: all[i], Mesh: b.Mesh.String()}
 	for i, d := range doc.home.Devices() {
-		ranges, err := doc.assigned().Ranges(doc.home, i)
+		ranges, err := doc.asAssigned().Ranges(doc.home, i)
 		if err != nil {
 			return nil, err
 		}
@@ -171,13 +174,14 @@ func (s *Server) shards(r *http.Request) (any, error) {
 	return doc, nil
 }
 
-// assigned is a tensor as sharding sees it.
-func (t Tensor) assigned() sharding.Assigned {
+// asAssigned converts a tensor to the form that package sharding computes ranges from.
+func (t Tensor) asAssigned() sharding.Assigned {
 	return sharding.Assigned{Param: sharding.Param{Name: t.Name, Shape: t.Shape}, Spec: t.Spec, Layout: t.layout}
 }
 
-// tensors lists parameters, inputs and the values between calls, in the order of the step.
-func (b *built) tensors() ([]Tensor, error) {
+// listTensors lists the parameters, the inputs and the values that calls pass on, in
+// the order of the step.
+func (b *built) listTensors() ([]Tensor, error) {
 	out := []Tensor{}
 	homes := b.Homes()
 	add := func(t Tensor, size int) error {
@@ -188,7 +192,7 @@ func (b *built) tensors() ([]Tensor, error) {
 			t.home = b.Mesh // nothing reads it
 		}
 		t.Spec = t.Spec.Canonical(t.home, len(t.Shape))
-		local, err := t.assigned().Local(t.home)
+		local, err := t.asAssigned().Local(t.home)
 		if err != nil {
 			return err
 		}

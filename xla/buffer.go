@@ -14,18 +14,19 @@ import (
 	"weft/xla/internal/pjrt"
 )
 
-// Alignment is that at which a CPU plugin takes host memory as it is. At any
-// other it makes a copy without a word (tried: 4, 8, 16, 32).
+// Alignment is the alignment at which a CPU plugin uses host memory in place. At any
+// smaller alignment (tried: 4, 8, 16, 32) it makes a copy without saying so.
 const Alignment = 64
 
-// AlignedBytes makes n zeroed bytes that a CPU plugin takes without a copy.
+// AlignedBytes returns n zeroed bytes that a CPU plugin uses without copying them.
 func AlignedBytes(n int) []byte {
 	b := make([]byte, n+Alignment-1)
 	off := int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) & (Alignment - 1))
 	return b[off : off+n : off+n]
 }
 
-func aligned(b []byte) bool {
+// isAligned reports whether a CPU plugin would use b in place.
+func isAligned(b []byte) bool {
 	return len(b) > 0 && uintptr(unsafe.Pointer(unsafe.SliceData(b)))%Alignment == 0
 }
 
@@ -66,7 +67,7 @@ func (s bufferState) String() string { return [...]string{"live", "donated", "de
 // from another goroutine, and not at all when FromHost fails. release may be nil.
 func (c *Client) FromHost(data []byte, d dtype.DType, shape []int, device int, release func()) (*Buffer, error) {
 	s := pjrt.UntilTransferCompletes
-	if aligned(data) {
+	if isAligned(data) {
 		s = pjrt.ImmutableZeroCopy
 	}
 	return c.fromHost(data, d, shape, device, s, release)
@@ -78,11 +79,11 @@ func (c *Client) Put(data []byte, d dtype.DType, shape []int, device int) (*Buff
 }
 
 func (c *Client) fromHost(data []byte, d dtype.DType, shape []int, device int, s pjrt.Semantics, release func()) (*Buffer, error) {
-	if err := c.enter(); err != nil {
+	if err := c.enterPlugin(); err != nil {
 		return nil, err
 	}
-	defer c.leave()
-	dev, err := c.device(device)
+	defer c.leavePlugin()
+	dev, err := c.deviceByID(device)
 	if err != nil {
 		return nil, err
 	}
@@ -130,12 +131,13 @@ func (c *Client) fromHost(data []byte, d dtype.DType, shape []int, device int, s
 			done.Destroy() // safe before it is ready; the callback stays
 		}
 	}
-	return c.track(&Buffer{client: c, raw: raw, dtype: d, shape: slices.Clone(shape), device: device}), nil
+	return c.trackBuffer(&Buffer{client: c, raw: raw, dtype: d, shape: slices.Clone(shape), device: device}), nil
 }
 
 var empty [Alignment]byte
 
-// bytesOf is the size of a tensor; false when a dim is negative or it overflows.
+// bytesOf returns the size of a tensor in bytes, or false when a dim is negative or the
+// size overflows an int.
 func bytesOf(d dtype.DType, shape []int) (int, bool) {
 	n := d.Size()
 	for _, s := range shape {
@@ -147,7 +149,8 @@ func bytesOf(d dtype.DType, shape []int) (int, bool) {
 	return n, true
 }
 
-func (c *Client) track(b *Buffer) *Buffer {
+// trackBuffer registers a buffer, so that Close frees it.
+func (c *Client) trackBuffer(b *Buffer) *Buffer {
 	c.mu.Lock()
 	c.buffers[b] = struct{}{}
 	c.mu.Unlock()
@@ -169,8 +172,9 @@ func (b *Buffer) Bytes() int { n, _ := bytesOf(b.dtype, b.shape); return n }
 // Done is the call that computes the buffer; nil when it came from the host.
 func (b *Buffer) Done() *Event { return b.made }
 
-// hold keeps raw from being freed; drop ends that.
-func (b *Buffer) hold() error {
+// addUse keeps raw from being freed until endUse is called. It fails if the buffer is
+// donated or destroyed.
+func (b *Buffer) addUse() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.state != live {
@@ -180,7 +184,8 @@ func (b *Buffer) hold() error {
 	return nil
 }
 
-func (b *Buffer) drop() {
+// endUse ends a use that addUse began, and frees raw if the buffer has ended meanwhile.
+func (b *Buffer) endUse() {
 	b.mu.Lock()
 	b.uses--
 	free := b.uses == 0 && b.state != live
@@ -190,8 +195,9 @@ func (b *Buffer) drop() {
 	}
 }
 
-// end moves the buffer to a state it does not come back from.
-func (b *Buffer) end(s bufferState) {
+// endAs moves the buffer into a final state, donated or destroyed, and frees raw once
+// nothing uses it.
+func (b *Buffer) endAs(s bufferState) {
 	b.mu.Lock()
 	if b.state != live {
 		b.mu.Unlock()
@@ -210,7 +216,7 @@ func (b *Buffer) end(s bufferState) {
 
 // Destroy frees the buffer. A call that is running keeps what it needs. Calling
 // it again, or on a donated buffer, does nothing.
-func (b *Buffer) Destroy() { b.end(destroyed) }
+func (b *Buffer) Destroy() { b.endAs(destroyed) }
 
 // Donated reports whether a call has taken the buffer's memory over.
 func (b *Buffer) Donated() bool {
@@ -231,14 +237,14 @@ func (b *Buffer) ToHost(ctx context.Context, dst []byte) error {
 			return err
 		}
 	}
-	if err := b.client.enter(); err != nil {
+	if err := b.client.enterPlugin(); err != nil {
 		return err
 	}
-	defer b.client.leave()
-	if err := b.hold(); err != nil {
+	defer b.client.leavePlugin()
+	if err := b.addUse(); err != nil {
 		return err
 	}
-	defer b.drop()
+	defer b.endUse()
 	if len(dst) == 0 {
 		return nil
 	}
@@ -263,12 +269,12 @@ func (b *Buffer) Tensor(ctx context.Context) (*tensor.Tensor, error) {
 	return t, b.ToHost(ctx, t.Data)
 }
 
-// DeviceBytes is what the buffer takes on its device.
+// DeviceBytes returns the bytes that the buffer takes on its device.
 func (b *Buffer) DeviceBytes() (int64, error) {
-	if err := b.hold(); err != nil {
+	if err := b.addUse(); err != nil {
 		return 0, err
 	}
-	defer b.drop()
+	defer b.endUse()
 	n, err := b.raw.Size()
 	if err != nil {
 		return 0, pluginError(ErrPlugin, "buffer size", err)
@@ -276,11 +282,12 @@ func (b *Buffer) DeviceBytes() (int64, error) {
 	return n, nil
 }
 
-// address is where the data lies, for tests of what is copied and what is not.
-func (b *Buffer) address() (uintptr, error) {
-	if err := b.hold(); err != nil {
+// deviceAddress returns where the data lies on the device. Tests use it to see what is
+// copied and what is not.
+func (b *Buffer) deviceAddress() (uintptr, error) {
+	if err := b.addUse(); err != nil {
 		return 0, err
 	}
-	defer b.drop()
+	defer b.endUse()
 	return b.raw.Address()
 }

@@ -23,7 +23,7 @@ func TestZeroCopy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		at, err := b.address()
+		at, err := b.deviceAddress()
 		if err != nil {
 			t.Fatal(err)
 		}

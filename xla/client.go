@@ -11,12 +11,12 @@ import (
 	"weft/xla/plugin"
 )
 
-// Window is how many unfinished calls a client has at most; Execute waits for
-// a free place. It counts per client, because the plugin's thread pool does.
+// Window is the largest number of unfinished calls of a client; Execute waits for a
+// free place. Each client has a window of its own, as it has its own thread pool.
 // With 16 in flight every plugin ran any number of calls, even with no NPROC.
 const Window = 16
 
-// DefaultLimit is how long a client may go without finishing any call.
+// DefaultLimit is the time in which a client must finish at least one call.
 const DefaultLimit = time.Hour
 
 // Options of Open. The zero value is one device of the default engine.
@@ -97,7 +97,7 @@ func (p *Plugin) Client(o Options) (*Client, error) {
 	for k, v := range o.Extra {
 		options[k] = v
 	}
-	virtual := p.device() == "cpu"
+	virtual := p.deviceKind() == "cpu"
 	if virtual {
 		options["cpu_device_count"] = int64(n)
 	}
@@ -112,7 +112,7 @@ func (p *Plugin) Client(o Options) (*Client, error) {
 	if err != nil {
 		return nil, pluginError(ErrPlugin, "client", err)
 	}
-	if err := c.describe(); err != nil {
+	if err := c.describePlatform(); err != nil {
 		c.raw.Destroy()
 		return nil, pluginError(ErrPlugin, "client", err)
 	}
@@ -125,7 +125,8 @@ func (p *Plugin) Client(o Options) (*Client, error) {
 	return c, nil
 }
 
-func (c *Client) describe() (err error) {
+// describePlatform asks the plugin for its platform, its version and its devices.
+func (c *Client) describePlatform() (err error) {
 	if c.platform, err = c.raw.PlatformName(); err != nil {
 		return err
 	}
@@ -137,7 +138,7 @@ func (c *Client) describe() (err error) {
 		return err
 	}
 	for i, d := range list {
-		dev, err := describe(d)
+		dev, err := describeDevice(d)
 		if err != nil {
 			return err
 		}
@@ -147,7 +148,8 @@ func (c *Client) describe() (err error) {
 	return nil
 }
 
-func describe(d pjrt.Device) (Device, error) {
+// describeDevice asks the plugin for the id, the process and the kind of a device.
+func describeDevice(d pjrt.Device) (Device, error) {
 	desc, err := d.Description()
 	if err != nil {
 		return Device{}, err
@@ -169,12 +171,13 @@ func (c *Client) Plugin() *Plugin { return c.plugin }
 // Platform is "cpu", "cuda" or "tpu".
 func (c *Client) Platform() string { return c.platform }
 
-// PlatformVersion is the plugin's own words.
+// PlatformVersion returns the version that the plugin reports.
 func (c *Client) PlatformVersion() string { return c.version }
 
-// Devices are those this process can use.
+// Devices returns the devices that this process can use.
 func (c *Client) Devices() []Device { return append([]Device(nil), c.devices...) }
 
+// deviceIDs returns the ids of the client's devices, in their order.
 func (c *Client) deviceIDs() []int {
 	out := make([]int, len(c.devices))
 	for i, d := range c.devices {
@@ -183,25 +186,26 @@ func (c *Client) deviceIDs() []int {
 	return out
 }
 
-func (c *Client) device(id int) (Device, error) {
+// deviceByID returns the device with this id.
+func (c *Client) deviceByID(id int) (Device, error) {
 	i, ok := c.byID[id]
 	if !ok {
-		return Device{}, fault.New(ErrArgument, Argument{Device: id, Arg: -1, Check: "device", Want: ids(c.deviceIDs()), Have: fmt.Sprint(id)},
+		return Device{}, fault.New(ErrArgument, Argument{Device: id, Arg: -1, Check: "device", Want: idsText(c.deviceIDs()), Have: fmt.Sprint(id)},
 			"there is no device %d here; the client has %v", id, c.deviceIDs())
 	}
 	return c.devices[i], nil
 }
 
-// usable is nil while the client can take work.
-func (c *Client) usable() error {
+// checkUsable returns the reason why the client cannot take work, or nil.
+func (c *Client) checkUsable() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state
 }
 
-// enter marks the start of work inside the plugin, which Close waits for;
-// leave marks its end.
-func (c *Client) enter() error {
+// enterPlugin marks the start of work inside the plugin, which Close waits for.
+// leavePlugin marks the end of the work.
+func (c *Client) enterPlugin() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.state == nil {
@@ -210,16 +214,18 @@ func (c *Client) enter() error {
 	return c.state
 }
 
-func (c *Client) leave() { c.idle.Done() }
+// leavePlugin marks the end of work that enterPlugin began.
+func (c *Client) leavePlugin() { c.idle.Done() }
 
-// kill makes the client unusable, once, and ends the waiting of everyone.
-// Calls that a device is running go on; only the end of the process stops them.
+// kill makes the client unusable and ends all waiting on it. Calls that already run on
+// a device go on, because only the end of the process stops them.
 func (c *Client) kill(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.killLocked(cause)
 }
 
+// killLocked is kill for a caller that holds c.mu.
 func (c *Client) killLocked(cause error) {
 	if c.state == nil {
 		c.state = fault.New(ErrClientDead, nil, "the client cannot be used any more: %w", cause)
@@ -255,7 +261,7 @@ func (c *Client) Close() error {
 	c.mu.Lock()
 	buffers, programs := c.buffers, c.programs
 	c.buffers, c.programs = map[*Buffer]struct{}{}, map[*Executable]struct{}{}
-	c.unwatch()
+	c.disarmWatchdog()
 	c.mu.Unlock()
 	for b := range buffers {
 		b.Destroy()

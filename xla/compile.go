@@ -33,11 +33,11 @@ type Executable struct {
 // Compile compiles StableHLO text for devices of the client. When ctx ends
 // first, Compile returns; the compiler goes on and its result is thrown away.
 func (c *Client) Compile(ctx context.Context, program []byte, o CompileOptions) (*Executable, error) {
-	if err := c.enter(); err != nil {
+	if err := c.enterPlugin(); err != nil {
 		return nil, err
 	}
-	defer c.leave()
-	o, err := o.check(c.deviceIDs(), "the client")
+	defer c.leavePlugin()
+	o, err := o.checkOptions(c.deviceIDs(), "the client")
 	if err != nil {
 		return nil, err
 	}
@@ -45,21 +45,21 @@ func (c *Client) Compile(ctx context.Context, program []byte, o CompileOptions) 
 		o.Name = moduleName(program)
 	}
 	if !o.Inspect {
-		if o, err = o.sign(program); err != nil {
+		if o, err = o.withSignature(program); err != nil {
 			return nil, err
 		}
 	}
-	options := o.encode()
-	key := c.key(program, options, o.DeviceIDs)
+	options := o.encodeProto()
+	key := c.cacheKey(program, options, o.DeviceIDs)
 	if x := c.fromCache(ctx, key, o); x != nil {
 		return x, nil
 	}
 	start := time.Now()
-	raw, err := c.inside(ctx, "compiling "+o.Name, func() (*pjrt.Loaded, error) { return c.raw.Compile(program, options) })
+	raw, err := c.runInPlugin(ctx, "compiling "+o.Name, func() (*pjrt.Loaded, error) { return c.raw.Compile(program, options) })
 	if err != nil {
 		return nil, compileError(err, o.Name, "compile "+o.Name)
 	}
-	x, err := c.loaded(raw, o)
+	x, err := c.wrapLoaded(raw, o)
 	if err == nil && o.Cache != nil {
 		took := time.Since(start)
 		// A program that cannot be serialised is one that is not kept, no more.
@@ -74,24 +74,26 @@ func (c *Client) Compile(ctx context.Context, program []byte, o CompileOptions) 
 // are those it was compiled with: DeviceIDs must be the same, and Args and
 // Outputs are its signature, which the bytes do not tell.
 func (c *Client) Load(ctx context.Context, data []byte, o CompileOptions) (*Executable, error) {
-	if err := c.enter(); err != nil {
+	if err := c.enterPlugin(); err != nil {
 		return nil, err
 	}
-	defer c.leave()
-	o, err := o.check(c.deviceIDs(), "the client")
+	defer c.leavePlugin()
+	o, err := o.checkOptions(c.deviceIDs(), "the client")
 	if err != nil {
 		return nil, err
 	}
 	if o.Name == "" {
 		o.Name = "program"
 	}
-	raw, err := c.inside(ctx, "loading "+o.Name, func() (*pjrt.Loaded, error) { return c.raw.Load(data) })
+	raw, err := c.runInPlugin(ctx, "loading "+o.Name, func() (*pjrt.Loaded, error) { return c.raw.Load(data) })
 	if err != nil {
 		return nil, compileError(err, o.Name, "load "+o.Name)
 	}
-	return c.loaded(raw, o)
+	return c.wrapLoaded(raw, o)
 }
 
+// compileError leaves a cancellation as it is, and classifies any other error of the
+// compiler.
 func compileError(err error, program, call string) error {
 	if errors.Is(err, ErrCancelled) {
 		return err
@@ -99,14 +101,14 @@ func compileError(err error, program, call string) error {
 	return compileFailure(err, program, call)
 }
 
-// inside runs f, which may take minutes inside the plugin, and does not wait
-// for it longer than ctx.
-func (c *Client) inside(ctx context.Context, what string, f func() (*pjrt.Loaded, error)) (*pjrt.Loaded, error) {
+// runInPlugin runs f, which may spend minutes inside the plugin, and stops waiting for
+// it when ctx ends.
+func (c *Client) runInPlugin(ctx context.Context, what string, f func() (*pjrt.Loaded, error)) (*pjrt.Loaded, error) {
 	type result struct {
 		raw *pjrt.Loaded
 		err error
 	}
-	if err := c.enter(); err != nil {
+	if err := c.enterPlugin(); err != nil {
 		return nil, err
 	}
 	ch := make(chan result, 1)
@@ -119,21 +121,21 @@ func (c *Client) inside(ctx context.Context, what string, f func() (*pjrt.Loaded
 	}()
 	select {
 	case r := <-ch:
-		c.leave()
+		c.leavePlugin()
 		return r.raw, r.err
 	case <-ctx.Done():
 		go func() {
-			defer c.leave()
+			defer c.leavePlugin()
 			if r := <-ch; r.err == nil {
 				_ = r.raw.Destroy()
 			}
 		}()
-		return nil, cancelled(ctx, what)
+		return nil, cancelledError(ctx, what)
 	}
 }
 
-// key is the name of a program in a cache.
-func (c *Client) key(program, options []byte, devices []int) cache.Key {
+// cacheKey returns the key of a program in a cache.
+func (c *Client) cacheKey(program, options []byte, devices []int) cache.Key {
 	m := cache.Material{Program: program, Options: options, XLAFlags: c.plugin.flags, Devices: devices,
 		Platform: c.platform + " " + c.version, PluginSHA256: c.plugin.engine.SHA256, PluginVersion: c.plugin.engine.Version + " " + c.plugin.engine.API,
 		Threads: c.threads}
@@ -143,7 +145,8 @@ func (c *Client) key(program, options []byte, devices []int) cache.Key {
 	return m.Key()
 }
 
-// fromCache gives the program when the cache has it and the plugin takes it.
+// fromCache returns the program if the cache has it and the plugin accepts it, else
+// nil.
 func (c *Client) fromCache(ctx context.Context, key cache.Key, o CompileOptions) *Executable {
 	if o.Cache == nil {
 		return nil
@@ -162,9 +165,10 @@ func (c *Client) fromCache(ctx context.Context, key cache.Key, o CompileOptions)
 	return x
 }
 
-// sign holds the given signature to the text's, or takes the text's where none
-// is given. It guards memory: a plugin writes as many outputs as a program has.
-func (o CompileOptions) sign(program []byte) (CompileOptions, error) {
+// withSignature compares the given signature with the one in the program's text, or
+// takes the text's if none is given. The check protects memory: a plugin writes as many
+// outputs as the program has.
+func (o CompileOptions) withSignature(program []byte) (CompileOptions, error) {
 	args, outputs, err := Signature(program)
 	if err != nil {
 		return o, fault.New(ErrCompileOption, CompileOption{"program", o.Name}, "program %s: %w", o.Name, err)
@@ -195,11 +199,12 @@ func (o CompileOptions) sign(program []byte) (CompileOptions, error) {
 	return o, list.Err()
 }
 
-// loaded wraps a program that the plugin has on its devices, after checking
-// that it is on the devices, and gives the outputs, that were asked for.
-func (c *Client) loaded(raw *pjrt.Loaded, o CompileOptions) (*Executable, error) {
+// wrapLoaded makes an Executable of a program that the plugin has put on its devices.
+// It checks that these are the devices that were asked for, and that the program has
+// the outputs of its signature.
+func (c *Client) wrapLoaded(raw *pjrt.Loaded, o CompileOptions) (*Executable, error) {
 	x := &Executable{client: c, raw: raw, devices: o.DeviceIDs, args: cloneSpecs(o.Args), outputs: cloneSpecs(o.Outputs), inspect: o.Inspect}
-	x.inspector = inspector{o.Name, x.apart}
+	x.inspector = inspector{o.Name, x.withExecutable}
 	for i, a := range o.Args {
 		if !a.Donated {
 			x.keep = append(x.keep, int64(i))
@@ -233,9 +238,10 @@ func (c *Client) loaded(raw *pjrt.Loaded, o CompileOptions) (*Executable, error)
 	return x, nil
 }
 
+// countOutputs checks that the program has as many outputs as its signature.
 func (x *Executable) countOutputs() error {
 	n := -1
-	err := x.ask("outputs", func(e *pjrt.Executable) (err error) {
+	err := x.askExecutable("outputs", func(e *pjrt.Executable) (err error) {
 		n, err = e.NumOutputs()
 		return err
 	})
@@ -245,6 +251,7 @@ func (x *Executable) countOutputs() error {
 	return err
 }
 
+// cloneSpecs makes a deep copy, so that a caller may change its own specs later.
 func cloneSpecs(in []ArgSpec) []ArgSpec {
 	out := slices.Clone(in)
 	for i := range out {
@@ -259,10 +266,12 @@ func (x *Executable) Devices() []int { return slices.Clone(x.devices) }
 // Args is the signature Execute checks against.
 func (x *Executable) Args() []ArgSpec { return x.args }
 
-// Outputs are what each device gives.
+// Outputs returns the specs of the outputs on each device.
 func (x *Executable) Outputs() []ArgSpec { return x.outputs }
 
-func (x *Executable) hold() error {
+// addUse keeps the program from being freed until endUse is called. It fails if the
+// program is closed.
+func (x *Executable) addUse() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.closed {
@@ -272,7 +281,9 @@ func (x *Executable) hold() error {
 	return nil
 }
 
-func (x *Executable) drop() {
+// endUse ends a use that addUse began, and frees the program if it was closed
+// meanwhile.
+func (x *Executable) endUse() {
 	x.mu.Lock()
 	x.uses--
 	free := x.closed && x.uses == 0
@@ -300,7 +311,7 @@ func (x *Executable) Close() {
 	}
 }
 
-// moduleName reads "module @name" from the text's start.
+// moduleName reads the name from "module @name" at the start of a program's text.
 func moduleName(program []byte) string {
 	head := program[:min(len(program), 4096)]
 	if i := slices.Index(head, '@'); i >= 0 {

@@ -20,12 +20,12 @@ import (
 // TestOptionBytes holds the hand-written proto to the bytes that were tried on
 // all four plugins, with the override for excess precision after them.
 func TestOptionBytes(t *testing.T) {
-	o, err := CompileOptions{Replicas: 4}.check([]int{0, 1, 2, 3}, "a test")
+	o, err := CompileOptions{Replicas: 4}.checkOptions([]int{0, 1, 2, 3}, "a test")
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := "1a12200428014a0c080410011a060a0400010203" + "3a" + "20" + "0a1a" + hex.EncodeToString([]byte(excessPrecision)) + "1202" + "1000"
-	if got := hex.EncodeToString(o.encode()); got != want {
+	if got := hex.EncodeToString(o.encodeProto()); got != want {
 		t.Errorf("\n%s, want\n%s", got, want)
 	}
 }
@@ -51,7 +51,7 @@ func TestCompileOptions(t *testing.T) {
 		{CompileOptions{Args: []ArgSpec{{dtype.Invalid, []int{1}, false}}}, "argument 0 has no element type"},
 		{CompileOptions{Outputs: []ArgSpec{{dtype.F32, []int{-1}, false}}}, "output 0 has an impossible shape"},
 	} {
-		_, err := k.o.check(known, "a test")
+		_, err := k.o.checkOptions(known, "a test")
 		if k.want == "" && err != nil || k.want != "" && (!errors.Is(err, ErrCompileOption) || !strings.Contains(err.Error(), k.want)) {
 			t.Errorf("%+v: %v, want %q", k.o, err, k.want)
 		}
@@ -245,17 +245,17 @@ func TestCache(t *testing.T) {
 		t.Errorf("warnings: %v", warned)
 	}
 	// An entry whole by its digest that the plugin refuses is no failure either.
-	k.Put(c.key([]byte(text), mustEncode(t, c, two), []int{0, 1}), []byte("not a program"), time.Hour)
+	k.Put(c.cacheKey([]byte(text), mustEncode(t, c, two), []int{0, 1}), []byte("not a program"), time.Hour)
 	try(two, text, cache.Stats{Hits: 2, Misses: 6, Writes: 7, Failed: 2})
 }
 
 func mustEncode(t *testing.T, c *Client, o CompileOptions) []byte {
 	t.Helper()
-	o, err := o.check(c.deviceIDs(), "the client")
+	o, err := o.checkOptions(c.deviceIDs(), "the client")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return o.encode()
+	return o.encodeProto()
 }
 
 // TestClients: clients of several sizes in one process, one after another and at once.

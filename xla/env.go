@@ -38,6 +38,7 @@ func SetHostDevices(n int) error {
 	return nil
 }
 
+// hostDevices returns the number of devices of a client that names none.
 func hostDevices() int {
 	env.Lock()
 	defer env.Unlock()
@@ -73,15 +74,15 @@ func withThreads(n int, make func() error) (threads int, err error) {
 	return want, err
 }
 
-// UserFlags gives XLA_FLAGS without weft's additions, which a process started
-// by another weft has inherited.
+// UserFlags returns XLA_FLAGS without the flags that weft adds. A process that another
+// weft started has inherited those.
 func UserFlags() string {
 	env.Lock()
 	defer env.Unlock()
 	if env.userFlags == nil {
 		v := os.Getenv("XLA_FLAGS")
 		for _, name := range []string{terminateFlag, warnFlag} { // in the order they were added, backwards
-			v = strings.TrimSpace(strings.TrimSuffix(v, added(name)))
+			v = strings.TrimSpace(strings.TrimSuffix(v, addedFlag(name)))
 		}
 		env.userFlags = &v
 	}

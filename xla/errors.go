@@ -115,7 +115,7 @@ type Timeout struct {
 	Unfinished   []int   `json:"unfinished"` // device ids
 }
 
-// pluginError puts a plugin's own words under kind.
+// pluginError makes an error of a kind with the plugin's own message.
 func pluginError(kind *fault.Kind, call string, err error) error {
 	var p *pjrt.Error
 	if !errors.As(err, &p) {
@@ -124,8 +124,10 @@ func pluginError(kind *fault.Kind, call string, err error) error {
 	return fault.New(kind, PluginFailure{call, p.Code.String(), p.Message}, "%s: %w", call, p)
 }
 
-func cancelled(ctx context.Context, what string) error {
+// cancelledError makes the error of work that was cut off because ctx ended.
+func cancelledError(ctx context.Context, what string) error {
 	return fault.New(ErrCancelled, nil, "%s: %w", what, context.Cause(ctx))
 }
 
-func ids(list []int) string { return fmt.Sprint(list) }
+// idsText formats device ids for the fields of an error.
+func idsText(list []int) string { return fmt.Sprint(list) }

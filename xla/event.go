@@ -52,14 +52,15 @@ func (e *Event) Wait(ctx context.Context) error {
 		return e.err
 	case <-ctx.Done():
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return e.timeout(time.Since(e.issued), ctx.Err())
+			return e.timeoutError(time.Since(e.issued), ctx.Err())
 		}
-		return cancelled(ctx, "waiting for "+e.program)
+		return cancelledError(ctx, "waiting for "+e.program)
 	}
 }
 
-// timeout describes a call that is late, naming the devices that have not finished.
-func (e *Event) timeout(after time.Duration, cause error) error {
+// timeoutError makes the error of a call that is late. It names the devices that have
+// not finished.
+func (e *Event) timeoutError(after time.Duration, cause error) error {
 	e.mu.Lock()
 	var unfinished []int
 	for i, ev := range e.events {
@@ -86,19 +87,20 @@ func (e *Event) timeout(after time.Duration, cause error) error {
 // errLimit is the cause inside a watchdog's error.
 var errLimit = errors.New("the client's limit has passed")
 
-// begin takes a place in the client's window. A window, beside the thread pool
-// that withThreads sizes, because either one alone has been seen to fail: the
-// pool where a plugin sizes it otherwise, the window where two clients share.
-func (c *Client) begin(ctx context.Context, e *Event) error {
+// beginCall waits for a place in the client's window and registers the call. There is a
+// window as well as the thread pool that withThreads sizes, because each alone has been
+// seen to fail: the pool where a plugin sizes it differently, the window where two
+// clients share a pool.
+func (c *Client) beginCall(ctx context.Context, e *Event) error {
 	select {
 	case c.window <- struct{}{}:
 	default:
 		select {
 		case c.window <- struct{}{}:
 		case <-c.died:
-			return c.usable()
+			return c.checkUsable()
 		case <-ctx.Done():
-			return cancelled(ctx, "waiting to run "+e.program)
+			return cancelledError(ctx, "waiting to run "+e.program)
 		}
 	}
 	c.mu.Lock()
@@ -112,12 +114,12 @@ func (c *Client) begin(ctx context.Context, e *Event) error {
 		c.waited = 0
 	}
 	c.calls[e] = struct{}{}
-	c.watch()
+	c.armWatchdog()
 	return nil
 }
 
-// end gives the place back and wakes whoever waits for the call.
-func (c *Client) end(e *Event, err error) {
+// endCall gives the place in the window back and wakes everyone who waits for the call.
+func (c *Client) endCall(e *Event, err error) {
 	c.mu.Lock()
 	if _, ok := c.calls[e]; ok { // else the watchdog was first
 		delete(c.calls, e)
@@ -125,7 +127,7 @@ func (c *Client) end(e *Event, err error) {
 		e.err = err
 		close(e.done)
 		if len(c.calls) == 0 {
-			c.unwatch()
+			c.disarmWatchdog()
 		}
 	}
 	c.mu.Unlock()
@@ -144,20 +146,22 @@ func (c *Client) SetLimit(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.limit = d
-	c.unwatch()
+	c.disarmWatchdog()
 	if len(c.calls) > 0 {
-		c.watch()
+		c.armWatchdog()
 	}
 }
 
-// Limit is the limit in force: what was set, or a little less than the time
-// after which XLA would abort the process, where the user's XLA_FLAGS say so.
+// Limit returns the limit in force. It is the limit that was set or, if that is
+// shorter, a little less than the time after which XLA would abort the process by the
+// user's XLA_FLAGS.
 func (c *Client) Limit() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.limitLocked()
 }
 
+// limitLocked is Limit for a caller that holds c.mu.
 func (c *Client) limitLocked() time.Duration {
 	if s := c.plugin.abortAfter; s > 0 && c.platform == "cpu" {
 		abort := time.Duration(s * float64(time.Second))
@@ -169,13 +173,13 @@ func (c *Client) limitLocked() time.Duration {
 	return c.limit
 }
 
-// watch sets the watchdog to look again after a step; c.mu is held.
+// armWatchdog makes stepWatchdog run after one step; the caller holds c.mu.
 //
-// It counts steps rather than reading a clock at the end: a process that was
-// stopped (Ctrl-Z), or a machine that was suspended, adds two steps to the
-// count, not the minutes. (Seen: stops of 25 to 80 s on a shared machine, which
-// ended healthy runs.)
-func (c *Client) watch() {
+// The watchdog counts steps and does not compare the clock at the end. If the process
+// was stopped (Ctrl-Z), or the machine was suspended, only two steps are added to the
+// count and not the minutes that passed: stops of 25 to 80 s were seen on a shared
+// machine, and would have ended healthy runs.
+func (c *Client) armWatchdog() {
 	limit := c.limitLocked()
 	if limit <= 0 || c.ticking {
 		return
@@ -183,21 +187,22 @@ func (c *Client) watch() {
 	c.ticking, c.ticked = true, time.Now()
 	c.step = min(max(limit/8, time.Millisecond), time.Second)
 	if c.watchdog == nil {
-		c.watchdog = time.AfterFunc(c.step, c.bark)
+		c.watchdog = time.AfterFunc(c.step, c.stepWatchdog)
 	} else {
 		c.watchdog.Reset(c.step)
 	}
 }
 
-// unwatch ends that; c.mu is held.
-func (c *Client) unwatch() {
+// disarmWatchdog stops the watchdog; the caller holds c.mu.
+func (c *Client) disarmWatchdog() {
 	if c.ticking = false; c.watchdog != nil {
 		c.watchdog.Stop()
 	}
 }
 
-// bark runs at each step.
-func (c *Client) bark() {
+// stepWatchdog adds a step to the time in which no call has finished. Past the limit it
+// ends all unfinished calls with an error and kills the client.
+func (c *Client) stepWatchdog() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	limit := c.limitLocked()
@@ -206,7 +211,7 @@ func (c *Client) bark() {
 	}
 	c.ticking = false
 	if c.waited += min(time.Since(c.ticked), 2*c.step); c.waited < limit {
-		c.watch()
+		c.armWatchdog()
 		return
 	}
 	var oldest *Event
@@ -215,7 +220,7 @@ func (c *Client) bark() {
 			oldest = e
 		}
 	}
-	cause := oldest.timeout(limit, errLimit)
+	cause := oldest.timeoutError(limit, errLimit)
 	for e := range c.calls {
 		if e.err = cause; e != oldest {
 			e.err = fault.New(ErrClientDead, nil, "%s was waiting behind it: %w", e.program, cause)

@@ -27,24 +27,24 @@ func (x *Executable) Execute(ctx context.Context, args [][]*Buffer) (outs [][]*B
 		return nil, nil, fault.New(ErrArgument, Argument{Program: x.name, Device: -1, Arg: -1, Check: "inspect", Want: "a signature", Have: "none"},
 			"program %s was compiled to be asked about: it has no signature to run by", x.name)
 	}
-	if err := x.client.enter(); err != nil {
+	if err := x.client.enterPlugin(); err != nil {
 		return nil, nil, err
 	}
-	leave := x.client.leave
-	if err := x.hold(); err != nil {
+	leave := x.client.leavePlugin
+	if err := x.addUse(); err != nil {
 		leave()
 		return nil, nil, err
 	}
-	held, err := x.admit(args)
+	held, err := x.checkAndHoldArgs(args)
 	if err != nil {
-		x.drop()
+		x.endUse()
 		leave()
 		return nil, nil, err
 	}
 	e := &Event{client: x.client, program: x.name, devices: x.devices, done: make(chan struct{})}
-	if err := x.client.begin(ctx, e); err != nil {
+	if err := x.client.beginCall(ctx, e); err != nil {
 		held.release()
-		x.drop()
+		x.endUse()
 		leave()
 		return nil, nil, err
 	}
@@ -63,28 +63,28 @@ func (x *Executable) Execute(ctx context.Context, args [][]*Buffer) (outs [][]*B
 		raw, events, err := x.raw.Execute(held.raw, len(x.outputs), x.keep)
 		if err != nil {
 			held.release()
-			x.drop()
+			x.endUse()
 			err = pluginError(ErrPlugin, "execute "+x.name, err)
-			x.client.fail(x.devices, err)
+			x.client.killAfterError(x.devices, err)
 			result <- launched{err: err}
-			x.client.end(e, err)
+			x.client.endCall(e, err)
 			return
 		}
 		e.mu.Lock()
 		e.events = events
 		e.mu.Unlock()
 		for _, b := range held.donated {
-			b.end(donated)
+			b.endAs(donated)
 		}
 		held.release()
-		x.drop()
-		result <- launched{outs: x.wrap(raw, e)}
-		err = e.await()
+		x.endUse()
+		result <- launched{outs: x.wrapOutputs(raw, e)}
+		err = e.awaitDevices()
 		if err != nil {
 			err = pluginError(ErrPlugin, "execute "+x.name, err)
-			x.client.fail(x.devices, err)
+			x.client.killAfterError(x.devices, err)
 		}
-		x.client.end(e, err)
+		x.client.endCall(e, err)
 	}()
 	abandon := func() { // outputs that nobody will take
 		if r := <-result; r.err == nil {
@@ -108,20 +108,22 @@ func (x *Executable) Execute(ctx context.Context, args [][]*Buffer) (outs [][]*B
 		}
 	case <-ctx.Done(): // a launch may take as long as the program: on one device it is run inline
 		go abandon()
-		return nil, e, cancelled(ctx, "running "+x.name)
+		return nil, e, cancelledError(ctx, "running "+x.name)
 	}
 }
 
-// fail marks the client dead after an error on several devices: some of them
-// may have been launched and wait for the others until XLA aborts.
-func (c *Client) fail(devices []int, err error) {
+// killAfterError kills the client after an error of a call on several devices: some of
+// these may have been launched, and would wait for the others until XLA aborts the
+// process.
+func (c *Client) killAfterError(devices []int, err error) {
 	if len(devices) > 1 {
 		c.kill(err)
 	}
 }
 
-// await waits for each device in turn and frees its event.
-func (e *Event) await() error {
+// awaitDevices waits for each device in turn, frees its event, and returns the first
+// error.
+func (e *Event) awaitDevices() error {
 	var first error
 	for i := range e.events {
 		ev := e.events[i] // written only here and before await
@@ -139,38 +141,41 @@ func (e *Event) await() error {
 	return first
 }
 
-// wrap makes the outputs' buffers. Rows come in the plugin's order of devices.
-func (x *Executable) wrap(raw [][]*pjrt.Buffer, e *Event) [][]*Buffer {
+// wrapOutputs makes the outputs' buffers. The rows of raw are in the plugin's order of
+// devices.
+func (x *Executable) wrapOutputs(raw [][]*pjrt.Buffer, e *Event) [][]*Buffer {
 	outs := make([][]*Buffer, len(raw))
 	for row, list := range raw {
 		d := x.order[row]
 		outs[d] = make([]*Buffer, len(list))
 		for i, r := range list {
 			o := x.outputs[i]
-			outs[d][i] = x.client.track(&Buffer{client: x.client, raw: r, dtype: o.DType, shape: o.Shape, device: x.devices[d], made: e})
+			outs[d][i] = x.client.trackBuffer(&Buffer{client: x.client, raw: r, dtype: o.DType, shape: o.Shape, device: x.devices[d], made: e})
 		}
 	}
 	return outs
 }
 
-// heldArgs are arguments that cannot be freed until the plugin has them.
+// heldArgs are arguments that are kept from being freed until the plugin has taken
+// them.
 type heldArgs struct {
 	raw     [][]*pjrt.Buffer // in the plugin's order of devices
 	all     []*Buffer
 	donated []*Buffer
 }
 
+// release ends the uses of all arguments.
 func (h *heldArgs) release() {
 	for _, b := range h.all {
-		b.drop()
+		b.endUse()
 	}
 	h.all = nil
 }
 
-// admit checks every argument on every device and holds them. A plugin is
-// never asked: what it refuses on one device leaves the others waiting for it
-// (0.81, 0.115), or it crashes (0.106).
-func (x *Executable) admit(args [][]*Buffer) (*heldArgs, error) {
+// checkAndHoldArgs checks every argument on every device, and keeps all of them from
+// being freed. The plugin is not relied on for this: an argument that it refuses on one
+// device leaves the other devices waiting (API 0.81 and 0.115), or it crashes (0.106).
+func (x *Executable) checkAndHoldArgs(args [][]*Buffer) (*heldArgs, error) {
 	var list fault.List
 	bad := func(device, arg int, check string, want, have any, format string, a ...any) {
 		list.Add(fault.New(ErrArgument, Argument{x.name, device, arg, check, fmt.Sprint(want), fmt.Sprint(have)}, "program "+x.name+": "+format, a...))
@@ -207,8 +212,8 @@ func (x *Executable) admit(args [][]*Buffer) (*heldArgs, error) {
 				bad(id, i, "donated", "once", "twice", "argument %d on device %d is given twice and donated; a donated buffer is used once", i, id)
 			}
 			given[b] = before || spec.Donated
-			if err := b.hold(); err != nil {
-				bad(id, i, "donated", live, b.status(), "argument %d on device %d has been %v", i, id, b.status())
+			if err := b.addUse(); err != nil {
+				bad(id, i, "donated", live, b.currentState(), "argument %d on device %d has been %v", i, id, b.currentState())
 				continue
 			}
 			h.all = append(h.all, b)
@@ -231,7 +236,8 @@ func (x *Executable) admit(args [][]*Buffer) (*heldArgs, error) {
 	return h, nil
 }
 
-func (b *Buffer) status() bufferState {
+// currentState reads the state under the buffer's lock.
+func (b *Buffer) currentState() bufferState {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.state

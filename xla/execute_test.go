@@ -33,7 +33,7 @@ func TestDonation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at, err := in.address()
+	at, err := in.deviceAddress()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestDonation(t *testing.T) {
 	if !in.Donated() {
 		t.Error("the argument is not marked as donated")
 	}
-	if to, err := out.address(); err != nil || to != at {
+	if to, err := out.deviceAddress(); err != nil || to != at {
 		t.Errorf("the output lies at %x, the donated input lay at %x (%v)", to, at, err)
 	}
 	_, _, err = x.Execute(t.Context(), [][]*Buffer{{in}})

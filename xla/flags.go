@@ -17,7 +17,7 @@ import (
 const (
 	warnFlag      = "xla_cpu_collective_call_warn_stuck_timeout_seconds"
 	terminateFlag = "xla_cpu_collective_call_terminate_timeout_seconds"
-	// rendezvousSeconds stands in for "never": all three CPU plugins take it.
+	// rendezvousSeconds means "never" in practice; all three CPU plugins accept it.
 	rendezvousSeconds = 86400
 )
 
@@ -29,29 +29,29 @@ type flag struct {
 	value string
 }
 
-// TryFlags, where a command sets it before the first Load, is asked before a plugin
-// is loaded while the user has set flags for it. A plugin ends the process over a
-// flag's value that it cannot read, and only it knows its flags' types: so the command
-// starts a process of its own that loads the plugin, and says what became of it.
-// device is what the plugin drives, path its file.
+// TryFlags, if a command sets it before the first Load, is called before a plugin is
+// loaded for which the user has set flags. A plugin ends the process over a flag's value
+// that it cannot read, and only the plugin knows the types of its flags. So the command
+// starts another process that loads the plugin, and returns an error if that one ends.
+// device is the kind of device that the plugin drives, path its file.
 var TryFlags func(device, path string) error
 
-// tryFlags asks TryFlags, where there are flags to try.
+// tryFlags calls TryFlags if the user has set flags that the plugin will read.
 func (p *Plugin) tryFlags(value, path string) error {
-	if TryFlags == nil || value == "" && (p.device() != "tpu" || os.Getenv("LIBTPU_INIT_ARGS") == "") {
+	if TryFlags == nil || value == "" && (p.deviceKind() != "tpu" || os.Getenv("LIBTPU_INIT_ARGS") == "") {
 		return nil
 	}
-	return TryFlags(p.device(), path)
+	return TryFlags(p.deviceKind(), path)
 }
 
-// maxFlags bounds a file of flags. What it holds goes into the environment, where a
-// process that is started takes up to 128 KiB in one variable.
+// maxFlags bounds a file of flags. Its text is put into the environment, where one
+// variable of a new process may have up to 128 KiB.
 const maxFlags = 64 << 10
 
-// readFlags gives the flags that a value of XLA_FLAGS stands for, and what to call
-// the place they come from: a value that does not begin with a dash is the name of a
-// file that holds them. XLA waits for ever where that is a pipe, ends the process
-// where it is not there, and takes a folder for an empty file.
+// readFlags returns the flags that a value of XLA_FLAGS stands for, and a name for the
+// place they come from. A value that does not begin with a dash is the name of a file
+// with flags. Such a file is checked here, because XLA waits forever if it is a pipe,
+// ends the process if it does not exist, and takes a folder for an empty file.
 func readFlags(value string) (flags, from string, err error) {
 	from = "XLA_FLAGS"
 	if t := strings.TrimLeft(value, " \t\r\n"); t == "" || t[0] == '-' {
@@ -71,10 +71,10 @@ func readFlags(value string) (flags, from string, err error) {
 	return flags, "the file " + value + " that XLA_FLAGS names", nil
 }
 
-// parseFlags splits flags as XLA does (white space, with single or double quotes) and
-// refuses what can only be a slip: a byte outside ASCII (a dash that a word processor
-// made long), or a word without its two dashes. from is what to call the place they
-// come from.
+// parseFlags splits flags at white space, with single or double quotes, as XLA does. It
+// refuses what can only be a typing error: a byte outside ASCII, such as a dash that a
+// word processor made long, and a word that does not begin with two dashes. from names
+// the place that the flags come from.
 func parseFlags(s, from string) ([]flag, error) {
 	for i := 0; i < len(s); i++ {
 		if s[i] >= 0x80 || (s[i] < 0x20 && s[i] != '\t' && s[i] != '\n' && s[i] != '\r') {
@@ -116,6 +116,7 @@ func parseFlags(s, from string) ([]flag, error) {
 	return out, nil
 }
 
+// isName reports whether s can be the name of a flag or an option.
 func isName(s string) bool {
 	for i := 0; i < len(s); i++ {
 		c := s[i]
@@ -126,7 +127,7 @@ func isName(s string) bool {
 	return s != ""
 }
 
-// checkKnown refuses flags whose name does not occur in the plugin's file: XLA
+// checkKnown refuses flags whose names do not occur in the plugin's file, because XLA
 // would end the process over them.
 func checkKnown(flags []flag, from, plugin string, has func(string) bool) error {
 	var list fault.List
@@ -138,7 +139,8 @@ func checkKnown(flags []flag, from, plugin string, has func(string) bool) error 
 	return list.Err()
 }
 
-func added(name string) string { return "--" + name + "=" + strconv.Itoa(rendezvousSeconds) }
+// addedFlag returns the flag with which weft sets a time-out of the rendezvous.
+func addedFlag(name string) string { return "--" + name + "=" + strconv.Itoa(rendezvousSeconds) }
 
 // withRendezvous adds the two time-outs after which XLA's CPU collectives abort
 // the process (20 + 40 s without them), unless the user has set them. It
@@ -163,7 +165,7 @@ func withRendezvous(value string, flags []flag, has func(string) bool) (string, 
 		case !has(w.name):
 			seconds = w.or
 		default:
-			value = strings.TrimSpace(value + " " + added(w.name))
+			value = strings.TrimSpace(value + " " + addedFlag(w.name))
 		}
 		total += seconds
 	}

@@ -104,7 +104,7 @@ func FuzzParseFlags(f *testing.F) {
 func TestRendezvousFlags(t *testing.T) {
 	all := func(string) bool { return true }
 	none := func(string) bool { return false }
-	w, e := added(warnFlag), added(terminateFlag)
+	w, e := addedFlag(warnFlag), addedFlag(terminateFlag)
 	for _, k := range []struct {
 		value   string
 		has     func(string) bool
@@ -128,7 +128,7 @@ func TestRendezvousFlags(t *testing.T) {
 	}
 }
 
-// TestVersionRule is A20 (a) to (c), on tables in Go memory.
+// TestVersionRule checks which versions of the API are refused, on tables in Go memory.
 func TestVersionRule(t *testing.T) {
 	type table struct { // as a plugin's begins
 		size, ext, vsize, vext uintptr
@@ -178,7 +178,7 @@ func init() {
 	}
 }
 
-// TestXLAFlags is A20 (d): never an abort, and no plugin loaded over a bad one.
+// TestXLAFlags checks that a bad flag is an error, and that no plugin is loaded and none aborts.
 func TestXLAFlags(t *testing.T) {
 	engine(t)
 	for _, k := range []struct {
@@ -191,7 +191,7 @@ func TestXLAFlags(t *testing.T) {
 		{[]string{"XLA_FLAGS=--xla_there_is_no_such_flag=4"}, 1, "--xla_there_is_no_such_flag at byte 0, which plugin"},
 		{[]string{"XLA_FLAGS=--xla_cpu_enable_fast_math=false"}, 0, "devices 2 limit 1h0m0s flags --xla_cpu_enable_fast_math=false --" + warnFlag},
 		{[]string{"XLA_FLAGS=--" + terminateFlag + "=10 --" + warnFlag + "=10"}, 0, "limit 18s"},
-		{[]string{"XLA_FLAGS=" + added(warnFlag) + " " + added(terminateFlag)}, 0, "limit 1h0m0s"},
+		{[]string{"XLA_FLAGS=" + addedFlag(warnFlag) + " " + addedFlag(terminateFlag)}, 0, "limit 1h0m0s"},
 		{[]string{"XLA_FLAGS=", "WEFT_PLUGIN=/dev/null"}, 1, "load=true"},
 		{[]string{"XLA_FLAGS=", "WEFT_PLUGIN=/nowhere/plugin.so"}, 1, "plugin file /nowhere/plugin.so"},
 		{[]string{"XLA_FLAGS=", "NPROC=1"}, 0, "devices 2"},
@@ -203,7 +203,7 @@ func TestXLAFlags(t *testing.T) {
 	}
 }
 
-// TestHostDevicesTooLate is A20 (e).
+// TestHostDevicesTooLate checks that the number of host devices is fixed once a client exists.
 func TestHostDevicesTooLate(t *testing.T) {
 	engine(t)
 	code, out := child(t, "late")

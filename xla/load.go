@@ -59,7 +59,7 @@ func Load(name string) (*Plugin, error) {
 	if p := loaded.byPath[path]; p != nil {
 		return p, nil
 	}
-	p, err := load(engine, path, value, from, flags)
+	p, err := loadPlugin(engine, path, value, from, flags)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,8 @@ func Load(name string) (*Plugin, error) {
 	return p, nil
 }
 
-func load(engine plugin.Installed, path, value, from string, flags []flag) (*Plugin, error) {
+// loadPlugin checks a plugin's file and the flags, and then loads it.
+func loadPlugin(engine plugin.Installed, path, value, from string, flags []flag) (*Plugin, error) {
 	names := []string{warnFlag, terminateFlag}
 	for _, f := range flags {
 		names = append(names, f.name)
@@ -96,7 +97,7 @@ func load(engine plugin.Installed, path, value, from string, flags []flag) (*Plu
 	}
 	p := &Plugin{engine: engine}
 	p.flags, p.abortAfter = withRendezvous(value, flags, has)
-	if p.device() == "tpu" {
+	if p.deviceKind() == "tpu" {
 		if err := checkTPUBounds(os.Getenv); err != nil {
 			return nil, err
 		}
@@ -109,7 +110,7 @@ func load(engine plugin.Installed, path, value, from string, flags []flag) (*Plu
 	// Below this level a plugin writes two lines a process, and a stack trace
 	// for each program it refuses. A fatal line is written at any level.
 	setDefault("TF_CPP_MIN_LOG_LEVEL", "3")
-	if p.device() == "tpu" {
+	if p.deviceKind() == "tpu" {
 		tpuDefaults()
 	}
 	p.applyFlags()
@@ -145,8 +146,9 @@ func load(engine plugin.Installed, path, value, from string, flags []flag) (*Plu
 	return p, nil
 }
 
-// applyFlags puts this plugin's XLA_FLAGS into the environment; env is locked.
-// It is done before each moment at which a plugin might read it first.
+// applyFlags puts this plugin's XLA_FLAGS into the environment; the caller holds the
+// lock of env. It is called each time before the plugin may read the flags for the
+// first time.
 func (p *Plugin) applyFlags() {
 	if os.Getenv("XLA_FLAGS") != p.flags {
 		if p.flags == "" {
@@ -157,15 +159,16 @@ func (p *Plugin) applyFlags() {
 	}
 }
 
-// Engine says which plugin this is: name, version, path, SHA-256 of the file
-// and the PJRT API version it was built with.
+// Engine returns the plugin's name, version, path, the SHA-256 of its file and the
+// version of the PJRT API that it was built with.
 func (p *Plugin) Engine() plugin.Installed { return p.engine }
 
-// Attributes are what the plugin tells of itself, such as stablehlo_current_version.
+// Attributes returns the attributes that the plugin reports, such as
+// stablehlo_current_version.
 func (p *Plugin) Attributes() map[string]any { return p.attrs }
 
 // Notes are remarks for the log, such as a version newer than weft knows.
 func (p *Plugin) Notes() []string { return append([]string(nil), p.notes...) }
 
-// Flags is XLA_FLAGS as the plugin sees it.
+// Flags returns XLA_FLAGS as the plugin reads them.
 func (p *Plugin) Flags() string { return p.flags }

@@ -18,11 +18,11 @@ func Signature(program []byte) (args, outputs []ArgSpec, err error) {
 	if i < 0 {
 		return nil, nil, fmt.Errorf("the program has no function @main")
 	}
-	list, rest, err := parens(s[i+len("@main"):])
+	list, rest, err := cutParens(s[i+len("@main"):])
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, a := range split(list) {
+	for _, a := range splitAtCommas(list) {
 		spec, err := tensorSpec(a)
 		if err != nil {
 			return nil, nil, fmt.Errorf("argument %d of @main: %w", len(args), err)
@@ -36,13 +36,13 @@ func Signature(program []byte) (args, outputs []ArgSpec, err error) {
 	}
 	rest = strings.TrimSpace(rest)
 	if strings.HasPrefix(rest, "(") {
-		if list, _, err = parens(rest); err != nil {
+		if list, _, err = cutParens(rest); err != nil {
 			return nil, nil, err
 		}
 	} else {
 		list = rest[:strings.IndexByte(rest, '>')+1]
 	}
-	for _, r := range split(list) {
+	for _, r := range splitAtCommas(list) {
 		spec, err := tensorSpec(r)
 		if err != nil {
 			return nil, nil, fmt.Errorf("result %d of @main: %w", len(outputs), err)
@@ -52,8 +52,9 @@ func Signature(program []byte) (args, outputs []ArgSpec, err error) {
 	return args, outputs, nil
 }
 
-// parens gives what stands between s's first byte, a parenthesis, and its partner.
-func parens(s string) (inside, rest string, err error) {
+// cutParens returns the text between the parenthesis at the start of s and its partner,
+// and the rest.
+func cutParens(s string) (inside, rest string, err error) {
 	depth := 0
 	for i := 0; i < len(s); i++ {
 		switch s[i] {
@@ -72,8 +73,8 @@ func parens(s string) (inside, rest string, err error) {
 	return "", "", fmt.Errorf("the signature of @main has a parenthesis that is never closed")
 }
 
-// split cuts at commas that stand in no bracket and no string.
-func split(s string) []string {
+// splitAtCommas splits s at the commas that are not inside brackets or strings.
+func splitAtCommas(s string) []string {
 	var out []string
 	depth, start := 0, 0
 	for i := 0; i < len(s); i++ {

@@ -16,11 +16,13 @@ import (
 	"weft/xla/plugin"
 )
 
-// device is what the plugin drives, by its pin or by its file's name where
-// it has none; there is no client yet to ask.
-func (p *Plugin) device() string { return driven(p.engine) }
+// deviceKind returns the kind of device that the plugin drives: cpu, tpu or cuda. There
+// may be no client to ask yet.
+func (p *Plugin) deviceKind() string { return deviceKindOf(p.engine) }
 
-func driven(e plugin.Installed) string {
+// deviceKindOf returns the kind of device that an engine drives. It is that of the
+// engine's pin; for a file without a pin it is guessed from the file's name.
+func deviceKindOf(e plugin.Installed) string {
 	if pin, err := plugin.Lookup(e.Name); err == nil {
 		return pin.Device
 	}
@@ -34,10 +36,12 @@ func driven(e plugin.Installed) string {
 	return "cpu"
 }
 
-// tpuDefaults are set before libtpu is loaded, where the user has not. Without
-// the first, describing a topology asks a metadata server and hung for more
-// than 100 s; without the second, another process that has libtpu loaded is an
-// error; the rest silence what it writes to stderr.
+// tpuDefaults sets environment variables before libtpu is loaded, unless the user has
+// set them. Without TPU_SKIP_MDS_QUERY, describing a topology on a machine without a
+// TPU asks a metadata server and hung for more than 100 s. Without
+// ALLOW_MULTIPLE_LIBTPU_LOAD it is an error if another process has loaded libtpu.
+// TPU_MIN_LOG_LEVEL silences its messages on stderr, and the others stand in for what
+// the metadata server would answer.
 func tpuDefaults() {
 	setDefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
 	setDefault("TPU_MIN_LOG_LEVEL", "3")
@@ -50,10 +54,11 @@ func tpuDefaults() {
 	setDefault("TPU_WORKER_ID", "0")
 }
 
-// tpuBounds are variables that libtpu reads three sizes from, such as 2,2,1, and ends
-// the process over anything else.
+// tpuBounds are the variables that libtpu reads three sizes from, such as 2,2,1. It ends
+// the process over any other value.
 var tpuBounds = []string{"TPU_CHIPS_PER_HOST_BOUNDS", "TPU_CHIPS_PER_PROCESS_BOUNDS", "TPU_HOST_BOUNDS", "TPU_PROCESS_BOUNDS"}
 
+// checkTPUBounds refuses values of tpuBounds that are not three numbers.
 func checkTPUBounds(getenv func(string) string) error {
 	var list fault.List
 	for _, name := range tpuBounds {
@@ -74,8 +79,9 @@ func checkTPUBounds(getenv func(string) string) error {
 	return list.Err()
 }
 
-// tpuChips are the PCI device ids of Google's TPU chips: v2 and v3, v4, v5p,
-// v5e, v6e, 7x. The vendor alone would not do: a cloud machine's network card has it too.
+// tpuChips are the PCI device ids of Google's TPU chips: v2 and v3, v4, v5p, v5e, v6e,
+// 7x. The vendor's id does not suffice, because a cloud machine's network card has the
+// same one.
 var tpuChips = []string{"0x0027", "0x0056", "0x005e", "0x0062", "0x0063", "0x006f", "0x0076"}
 
 // HasTPU says whether this machine has a TPU.
@@ -155,14 +161,15 @@ func OpenTopology(ctx context.Context, name string, o TopologyOptions) (*Topolog
 		return nil, pluginError(ErrPlugin, "topology "+name, err)
 	}
 	t := &Topology{plugin: p, raw: raw, name: name}
-	if err := t.describe(); err != nil {
+	if err := t.describeDevices(); err != nil {
 		raw.Destroy()
 		return nil, pluginError(ErrPlugin, "topology "+name, err)
 	}
 	return t, nil
 }
 
-func (t *Topology) describe() (err error) {
+// describeDevices asks the plugin for its version and for the devices of the topology.
+func (t *Topology) describeDevices() (err error) {
 	if t.version, err = t.raw.PlatformVersion(); err != nil {
 		return err
 	}
@@ -201,16 +208,18 @@ func (t *Topology) describe() (err error) {
 // Plugin is the plugin that compiles.
 func (t *Topology) Plugin() *Plugin { return t.plugin }
 
-// Name is what the topology was asked for by.
+// Name returns the name that the topology was opened by.
 func (t *Topology) Name() string { return t.name }
 
-// PlatformVersion is the compiler's own words.
+// PlatformVersion returns the version that the compiler reports.
 func (t *Topology) PlatformVersion() string { return t.version }
 
 // Devices are all devices of the topology, in the plugin's order.
 func (t *Topology) Devices() []TopologyDevice { return append([]TopologyDevice(nil), t.devices...) }
 
-func (t *Topology) hold() error {
+// addUse keeps the topology from being freed until endUse(false) is called. It fails if
+// the topology is closed.
+func (t *Topology) addUse() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
@@ -220,7 +229,9 @@ func (t *Topology) hold() error {
 	return nil
 }
 
-func (t *Topology) drop(closing bool) {
+// endUse ends a use that addUse began or, with closing, closes the topology. The
+// topology is freed once it is closed and nothing uses it.
+func (t *Topology) endUse(closing bool) {
 	t.mu.Lock()
 	if closing == t.closed && closing {
 		t.mu.Unlock()
@@ -239,7 +250,7 @@ func (t *Topology) drop(closing bool) {
 }
 
 // Close frees the topology once nothing compiles for it any more.
-func (t *Topology) Close() { t.drop(true) }
+func (t *Topology) Close() { t.endUse(true) }
 
 // Compiled is a program compiled ahead of time.
 type Compiled struct {
@@ -258,7 +269,7 @@ func (t *Topology) Compile(ctx context.Context, program []byte, o CompileOptions
 	for i, d := range t.devices {
 		ids[i] = d.ID
 	}
-	o, err := o.check(ids, t.name)
+	o, err := o.checkOptions(ids, t.name)
 	if err != nil {
 		return nil, err
 	}
@@ -267,11 +278,11 @@ func (t *Topology) Compile(ctx context.Context, program []byte, o CompileOptions
 	}
 	if o.Args != nil || o.Outputs != nil {
 		// Nothing is run here: a signature that is given is checked, none is asked for.
-		if o, err = o.sign(program); err != nil {
+		if o, err = o.withSignature(program); err != nil {
 			return nil, err
 		}
 	}
-	if err := t.hold(); err != nil {
+	if err := t.addUse(); err != nil {
 		return nil, err
 	}
 	type result struct {
@@ -284,9 +295,9 @@ func (t *Topology) Compile(ctx context.Context, program []byte, o CompileOptions
 		env.Lock()
 		t.plugin.applyFlags()
 		env.Unlock()
-		raw, err := t.raw.Compile(program, o.encode())
+		raw, err := t.raw.Compile(program, o.encodeProto())
 		ch <- result{raw, err}
-		t.drop(false)
+		t.endUse(false)
 	}()
 	select {
 	case r := <-ch:
@@ -294,7 +305,7 @@ func (t *Topology) Compile(ctx context.Context, program []byte, o CompileOptions
 			return nil, compileFailure(r.err, o.Name, "compile "+o.Name+" for "+t.name)
 		}
 		x := &Compiled{raw: r.raw, Seconds: time.Since(start).Seconds()}
-		x.inspector = inspector{o.Name, x.apart}
+		x.inspector = inspector{o.Name, x.withExecutable}
 		return x, nil
 	case <-ctx.Done():
 		go func() {
@@ -302,11 +313,12 @@ func (t *Topology) Compile(ctx context.Context, program []byte, o CompileOptions
 				r.raw.Destroy()
 			}
 		}()
-		return nil, cancelled(ctx, "compiling "+o.Name+" for "+t.name)
+		return nil, cancelledError(ctx, "compiling "+o.Name+" for "+t.name)
 	}
 }
 
-func (x *Compiled) apart(f func(*pjrt.Executable) error) error {
+// withExecutable calls f with the program, unless it is closed.
+func (x *Compiled) withExecutable(f func(*pjrt.Executable) error) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.raw == nil {
@@ -325,7 +337,8 @@ func (x *Compiled) Close() {
 	}
 }
 
-// loadOrInstall loads a plugin, fetching the engine of that name first when it is missing.
+// loadOrInstall loads a plugin. If install is set and the engine of that name is
+// missing, it is fetched first.
 func loadOrInstall(ctx context.Context, name string, install bool, progress func(plugin.Progress)) (*Plugin, error) {
 	p, err := Load(name)
 	if !install || !errors.Is(err, plugin.ErrNotInstalled) {

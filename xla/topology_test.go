@@ -37,7 +37,7 @@ func TestDriven(t *testing.T) {
 		{"cpu", "/x/whatever.so", "cpu"}, {"cpu-openxla", "/x/y.so", "cpu"}, {"tpu", "/x/y.so", "tpu"}, {"cuda", "/x/y.so", "cuda"},
 		{"libtpu", "/x/libtpu.so", "tpu"}, {"xla_cuda_plugin", "/x/xla_cuda_plugin.so", "cuda"}, {"mine", "/gpu/mine.so", "cpu"},
 	} {
-		if got := driven(plugin.Installed{Name: k.name, Path: k.path}); got != k.want {
+		if got := deviceKindOf(plugin.Installed{Name: k.name, Path: k.path}); got != k.want {
 			t.Errorf("%+v: %s", k, got)
 		}
 	}

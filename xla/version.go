@@ -7,17 +7,20 @@ import (
 	"weft/xla/internal/pjrt"
 )
 
-// The PJRT C API versions weft knows. The least is the oldest plugin it was run
-// with; the newest is the header it was written against. Both are of major
-// version 0, which promises that functions and fields are only ever added.
+// The versions of the PJRT C API that weft knows: the least is that of the oldest plugin
+// it was run with, the newest that of the header it was written from. Both belong to
+// major version 0, in which functions and fields are only ever added.
 const (
 	apiMajor  = 0
 	apiLeast  = 81
 	apiNewest = 117
 )
 
-// checkVersion is the rule of A20: another major version, or a minor one below
-// the least, is refused; one above the newest goes on, with a note.
+// checkVersion decides whether weft can use a plugin. A plugin of another major
+// version, or of a minor version below the least that was tried, is refused: it may
+// lack functions or lay its structs out differently. A plugin newer than the newest
+// known version is used, with a note, because within a major version the API only
+// grows.
 func checkVersion(plugin string, v pjrt.Version) (note string, err error) {
 	needed := fmt.Sprintf("%d.%d", apiMajor, apiLeast)
 	if v.Major != apiMajor || v.Minor < apiLeast {

@@ -101,7 +101,7 @@ func TestAdviceOfErrorsIsTaken(t *testing.T) {
 		}
 	}
 	a := &app{}
-	collect(a.root())
+	collect(a.rootCommand())
 	named := regexp.MustCompile(`--([a-z][a-z-]*)`)
 
 	inspect := func(mesh string, more ...string) []string {

@@ -27,7 +27,7 @@ func weftRun(t testing.TB, args ...string) (code int, stdout, stderr string) {
 		defer f.Close()
 		files[i] = f
 	}
-	code = run(context.Background(), args, files[0], files[1])
+	code = runCommandLine(context.Background(), args, files[0], files[1])
 	texts := [2]string{}
 	for i, f := range files {
 		if _, err := f.Seek(0, io.SeekStart); err != nil {
@@ -211,7 +211,7 @@ func TestInterrupted(t *testing.T) {
 	defer f.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	code := run(ctx, []string{"forward", "--model", wanDir, "--inputs", wanDir + "/inputs.safetensors", "--out", out, "--device", "reference"}, f, f)
+	code := runCommandLine(ctx, []string{"forward", "--model", wanDir, "--inputs", wanDir + "/inputs.safetensors", "--out", out, "--device", "reference"}, f, f)
 	if _, err := os.Stat(out); code != 130 || err == nil {
 		t.Errorf("exit %d, output %v", code, err)
 	}
@@ -297,7 +297,7 @@ func TestSampleEqualsStepsByHand(t *testing.T) {
 
 func TestHelpHasAnExampleEverywhere(t *testing.T) {
 	a := &app{}
-	for _, c := range a.root().Commands() {
+	for _, c := range a.rootCommand().Commands() {
 		if c.Example == "" && c.Name() != "help" && c.Name() != "completion" {
 			t.Errorf("weft %s has no example", c.Name())
 		}

@@ -25,7 +25,8 @@ import (
 	"weft/xla/plugin"
 )
 
-// compileFlags are compile's: what is compiled is asked for as plan asks for it.
+// compileFlags are the flags of compile. The model's step is described with the flags
+// of plan.
 type compileFlags struct {
 	planFlags
 	layers, parallel     int
@@ -34,7 +35,7 @@ type compileFlags struct {
 	replicas, partitions int
 }
 
-func (a *app) compile() *cobra.Command {
+func (a *app) compileCommand() *cobra.Command {
 	var f compileFlags
 	c := &cobra.Command{
 		Use:   "compile --model NAME|DIR --size WxH --frames N --on SLICE --mesh M | compile FILE.mlir --on SLICE",
@@ -59,29 +60,29 @@ from it. It runs in a process of its own.`,
 			if len(args) == 1 {
 				for _, name := range []string{"model", "size", "frames", "mesh", "fsdp", "layers", "out", "split-residual", "batch", "cfg", "release", "dtype", "text-len", "attention"} {
 					if cmd.Flags().Changed(name) {
-						return usage("--%s with a FILE: it is for a model's step; a program says itself what it computes", name)
+						return usageError("--%s with a FILE: it is for a model's step; a program says itself what it computes", name)
 					}
 				}
-				return f.program(cmd.Context(), a, args[0])
+				return f.compileProgramFile(cmd.Context(), a, args[0])
 			}
 			var l fault.List
 			for _, name := range []string{"model", "size", "frames"} {
 				if !cmd.Flags().Changed(name) {
-					l.Add(usage("--%s is missing: compile takes a model's step (--model, --size, --frames) or a FILE", name))
+					l.Add(usageError("--%s is missing: compile takes a model's step (--model, --size, --frames) or a FILE", name))
 				}
 			}
 			for _, name := range []string{"replicas", "partitions"} {
 				if cmd.Flags().Changed(name) {
-					l.Add(usage("--%s is for a FILE; a model's step takes --mesh", name))
+					l.Add(usageError("--%s is for a FILE; a model's step takes --mesh", name))
 				}
 			}
 			if err := l.Err(); err != nil {
 				return err
 			}
-			return f.step(cmd.Context(), a)
+			return f.compileModel(cmd.Context(), a)
 		},
 	}
-	f.add(c)
+	f.addFlags(c)
 	fl := c.Flags()
 	fl.StringVar(&f.on, "on", "", "a TPU slice (v4-8, v5e:2x4) or cpu:N")
 	fl.StringVar(&f.mesh, "mesh", "auto", "the split: dp=1,tp=4,sp=1; auto takes the best that weft plan finds to fit")
@@ -93,33 +94,34 @@ from it. It runs in a process of its own.`,
 	fl.IntVar(&f.replicas, "replicas", 0, "devices that run a FILE as replicas; 0 reads the file")
 	fl.IntVar(&f.partitions, "partitions", 0, "devices that XLA partitions a FILE for; 0 reads the file")
 	must(c.MarkFlagRequired("on"))
-	complete(c, "on", "v4-8", "v5e-8", "v5e-16", "v5p-8", "v6e-8", "cpu:8")
-	complete(c, "mesh", "auto", "tp=4", "tp=2,sp=2", "tp=8")
+	completeFlag(c, "on", "v4-8", "v5e-8", "v5e-16", "v5p-8", "v6e-8", "cpu:8")
+	completeFlag(c, "mesh", "auto", "tp=4", "tp=2,sp=2", "tp=8")
 	return c
 }
 
-// step compiles a model's.
-func (f *compileFlags) step(ctx context.Context, a *app) error {
+// compileModel compiles the programs of a model's step and reports what a device then
+// holds.
+func (f *compileFlags) compileModel(ctx context.Context, a *app) error {
 	var l fault.List
-	o := aot.Options{Layers: f.layers, Plugin: f.plugin, Install: true, Parallel: f.parallel, Fetching: a.fetching,
+	o := aot.Options{Layers: f.layers, Plugin: f.plugin, Install: true, Parallel: f.parallel, Fetching: a.showFetchProgress,
 		Progress: func(program string, done, total int) {
-			a.progress.report("compile "+program, int64(done), int64(total))
+			a.progress.reportProgress("compile "+program, int64(done), int64(total))
 		}}
-	q, err := f.query()
+	q, err := f.planQuery()
 	l.Add(err)
 	if q.On == plan.All {
-		return usage("--on all: programs are compiled for one slice; weft plan --on all finds one")
+		return usageError("--on all: programs are compiled for one slice; weft plan --on all finds one")
 	}
 	on, asked, err := q.Read()
 	l.Add(err)
 	o.Options = asked
 	if f.layers < 0 {
-		l.Add(usage("--layers %d: want 0 (all) or more", f.layers))
+		l.Add(usageError("--layers %d: want 0 (all) or more", f.layers))
 	}
 	if f.out != "" {
 		l.Add(aot.CheckWritable(f.out, f.force))
 	} else if f.force {
-		l.Add(usage("--force without --out: there is nothing to replace"))
+		l.Add(usageError("--force without --out: there is nothing to replace"))
 	}
 	if err := l.Err(); err != nil {
 		return err
@@ -130,7 +132,7 @@ func (f *compileFlags) step(ctx context.Context, a *app) error {
 	}
 	o.Settings = settings
 	if o.Mesh == nil {
-		if err := best(ctx, m, on, &o); err != nil {
+		if err := chooseBestMesh(ctx, m, on, &o); err != nil {
 			return err
 		}
 	}
@@ -144,16 +146,17 @@ func (f *compileFlags) step(ctx context.Context, a *app) error {
 			return err
 		}
 	}
-	return a.print(c.Report, func() {
-		a.block(compiledText(&c.Report))
+	return a.printResult(c.Report, func() {
+		a.printBlock(compiledText(&c.Report))
 		if f.out != "" {
 			a.say("wrote %s; run it with: weft forward --compiled %s", f.out, f.out)
 		}
 	})
 }
 
-// best takes the mesh that plan puts first, and its shares.
-func best(ctx context.Context, m models.Model, on topology.Slice, o *aot.Options) error {
+// chooseBestMesh searches the splits as plan does, and puts the mesh and the FSDP axes
+// of the best one into o.
+func chooseBestMesh(ctx context.Context, m models.Model, on topology.Slice, o *aot.Options) error {
 	res, err := plan.Search(ctx, m, on, o.Options)
 	if err != nil {
 		return err
@@ -169,16 +172,16 @@ func best(ctx context.Context, m models.Model, on topology.Slice, o *aot.Options
 	return nil
 }
 
-// fetching shows how far the fetch of an engine is. What will be fetched, and where it
-// goes, is said before.
-func (a *app) fetching(p plugin.Progress) {
+// showFetchProgress shows how far the fetch of an engine has come. Before the first
+// byte it says what is fetched and into which folder.
+func (a *app) showFetchProgress(p plugin.Progress) {
 	if p.Folder != "" {
-		a.complain("note: fetching the %s engine, %s, into %s", p.Name, weft.Bytes(p.Total), p.Folder)
+		a.printStderr("note: fetching the %s engine, %s, into %s", p.Name, weft.Bytes(p.Total), p.Folder)
 	}
-	a.progress.report("fetch", p.Done, p.Total)
+	a.progress.reportProgress("fetch", p.Done, p.Total)
 }
 
-// compiledText is a report for people, in 80 columns.
+// compiledText formats the report of a compilation for people, in 80 columns.
 func compiledText(r *aot.Report) string {
 	var b strings.Builder
 	say := func(format string, args ...any) { b.WriteString(printable.Sprintf(format+"\n", args...)) }
@@ -187,7 +190,7 @@ func compiledText(r *aot.Report) string {
 	say("")
 	say("%-10s %5s %10s %10s %10s %10s %7s", "program", "calls", "arguments", "temps", "outputs", "FLOPs", "seconds")
 	for _, p := range r.Programs {
-		say("%-10s %5d %10s %10s %10s %10s %7.1f", p.Name, p.Calls, knownBytes(p.Arguments), knownBytes(p.Temp), knownBytes(p.Outputs), flops(float64(p.FLOPs)), p.CompileSeconds)
+		say("%-10s %5d %10s %10s %10s %10s %7.1f", p.Name, p.Calls, knownBytes(p.Arguments), knownBytes(p.Temp), knownBytes(p.Outputs), flopsText(float64(p.FLOPs)), p.CompileSeconds)
 	}
 	say("")
 	parts := []struct {
@@ -215,7 +218,8 @@ func compiledText(r *aot.Report) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// fitText is the answer.
+// fitText says whether the programs fit a device, and if not, how much memory is
+// missing.
 func fitText(n aot.Need) string {
 	switch {
 	case n.HBMBytesPerDevice == nil:
@@ -228,7 +232,8 @@ func fitText(n aot.Need) string {
 	return fmt.Sprintf("it does not fit: a device has %s, %s too few", memoryText(n.DeviceMemory), weft.Bytes(*n.OverBytes))
 }
 
-// memoryText is what a device has for a program, and what it holds besides.
+// memoryText says how much memory a program gets of a device, and how much is reserved
+// for other uses.
 func memoryText(m topology.DeviceMemory) string {
 	if m.UsableBytes == nil {
 		return "an unknown memory"
@@ -240,7 +245,7 @@ func memoryText(m topology.DeviceMemory) string {
 	return text
 }
 
-// knownBytes is a size, or that it is unknown, which a negative one stands for.
+// knownBytes formats a size. A negative size means that the compiler did not report it.
 func knownBytes(n int64) string {
 	if n < 0 {
 		return "unknown"
@@ -248,7 +253,9 @@ func knownBytes(n int64) string {
 	return weft.Bytes(n)
 }
 
-func flops(f float64) string {
+// flopsText formats a number of operations with a unit; a negative number is shown as
+// "-".
+func flopsText(f float64) string {
 	if f < 0 {
 		return "-"
 	}
@@ -264,10 +271,12 @@ func flops(f float64) string {
 // maxProgram bounds a FILE: XLA takes programs through messages of 2 GiB at most.
 const maxProgram = 2 << 30
 
-// program compiles a file, in a process of its own: a compiler may abort over it.
-func (f *compileFlags) program(ctx context.Context, a *app, path string) error {
+// compileProgramFile compiles a file that holds a program. Because a compiler may abort
+// the process over a program that it does not like, the work is done in a process of
+// its own.
+func (f *compileFlags) compileProgramFile(ctx context.Context, a *app, path string) error {
 	if f.replicas < 0 || f.partitions < 0 {
-		return usage("--replicas %d --partitions %d: want 1 or more, or 0 to read the module", f.replicas, f.partitions)
+		return usageError("--replicas %d --partitions %d: want 1 or more, or 0 to read the module", f.replicas, f.partitions)
 	}
 	on, err := topology.Lookup(f.on)
 	if err != nil {
@@ -275,22 +284,22 @@ func (f *compileFlags) program(ctx context.Context, a *app, path string) error {
 	}
 	i, err := os.Stat(path)
 	if err != nil {
-		return usage("%v", err)
+		return usageError("%v", err)
 	}
 	if i.IsDir() {
-		return usage("%s is a folder: a FILE is StableHLO, as text, bytecode or jax.export's file; a model is --model", path)
+		return usageError("%s is a folder: a FILE is StableHLO, as text, bytecode or jax.export's file; a model is --model", path)
 	}
 	if err := userfile.CheckRegular(path); err != nil {
 		return err
 	}
 	if os.Getenv(workerEnv) == "" {
-		return f.apart(ctx, a, path)
+		return f.compileInSubprocess(ctx, a, path)
 	}
 	data, err := userfile.Read(path, maxProgram)
 	if err != nil {
 		return err
 	}
-	o := aot.TextOptions{Name: filepath.Base(path), Replicas: f.replicas, Partitions: f.partitions, Plugin: f.plugin, Install: true, Fetching: a.fetching}
+	o := aot.TextOptions{Name: filepath.Base(path), Replicas: f.replicas, Partitions: f.partitions, Plugin: f.plugin, Install: true, Fetching: a.showFetchProgress}
 	if on.Kind == topology.CPU {
 		o.MemoryBytes = thisMachine().MemoryBytes / int64(on.Devices)
 	}
@@ -301,13 +310,14 @@ func (f *compileFlags) program(ctx context.Context, a *app, path string) error {
 	return jsondoc.Write(a.stdout, r)
 }
 
-// apart runs the same command in another process and passes its answer on.
-func (f *compileFlags) apart(ctx context.Context, a *app, path string) error {
+// compileInSubprocess runs the same command in another process and prints the answer of
+// that process.
+func (f *compileFlags) compileInSubprocess(ctx context.Context, a *app, path string) error {
 	args := []string{"compile", path, "--json", "--on", f.on, "--replicas", fmt.Sprint(f.replicas), "--partitions", fmt.Sprint(f.partitions)}
 	if f.plugin != "" {
 		args = append(args, "--plugin", f.plugin)
 	}
-	out, err := worker(ctx, args)
+	out, err := runWorker(ctx, args)
 	if errors.Is(err, errWorker) {
 		err = cmp.Or(tryNothing(ctx, f.on, f.plugin), err) // was it the program?
 	}
@@ -318,7 +328,7 @@ func (f *compileFlags) apart(ctx context.Context, a *app, path string) error {
 	if err := json.Unmarshal(out, &r); err != nil || len(r.Programs) == 0 {
 		return fault.New(errWorker, nil, "the compiling process gave no answer")
 	}
-	return a.print(r, func() {
+	return a.printResult(r, func() {
 		p := r.Programs[0]
 		a.say("%s (%s) on %s, %d devices", p.Name, r.Form, r.On, r.Replicas*r.Partitions)
 		a.say("compiled by %s %s (%s) in %.1f s", r.Engine.Name, r.Engine.Version, r.Compiler, p.CompileSeconds)

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "F0000 check failed: rank >= 0")
 		_ = syscall.Kill(os.Getpid(), syscall.SIGABRT)
 	}
-	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(runCommandLine(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
 // asWeft has the test's own binary be weft itself, with a command beside that hangs.

@@ -6,7 +6,7 @@ import (
 	"weft/xla/plugin"
 )
 
-func (a *app) engine() *cobra.Command {
+func (a *app) engineCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "engine",
 		Short: "Fetch and find the XLA plugins that run programs",
@@ -38,11 +38,11 @@ func (a *app) engineInstall() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.FixedCompletions(engineNames(), cobra.ShellCompDirectiveNoFileComp),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			i, err := plugin.Install(cmd.Context(), args[0], plugin.Options{Progress: a.fetching})
+			i, err := plugin.Install(cmd.Context(), args[0], plugin.Options{Progress: a.showFetchProgress})
 			if err != nil {
 				return err
 			}
-			return a.print(i, func() {
+			return a.printResult(i, func() {
 				a.say("%s %s (PJRT API %s)", i.Name, i.Version, i.API)
 				a.say("%s", i.Path)
 			})
@@ -74,7 +74,7 @@ func (a *app) engineList() *cobra.Command {
 				}
 				lines = append(lines, line{i, ok, p.Note})
 			}
-			return a.print(struct {
+			return a.printResult(struct {
 				Engines []line `json:"engines"`
 			}{lines}, func() {
 				for _, l := range lines {
@@ -101,7 +101,7 @@ func (a *app) enginePath() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.print(i, func() { a.say("%s", i.Path) })
+			return a.printResult(i, func() { a.say("%s", i.Path) })
 		},
 	}
 }

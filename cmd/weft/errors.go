@@ -25,16 +25,17 @@ import (
 	"weft/web"
 )
 
-// errUsage is wrong use of the command line.
+// errUsage: the command line is used wrongly.
 var errUsage = fault.NewKind("usage")
 
-// errVerify: splits that differ from one device.
+// errVerify: some splits give other values than one device does.
 var errVerify = fault.NewKind("verify-failed")
 
-func usage(format string, args ...any) error { return fault.New(errUsage, nil, format, args...) }
+// usageError makes an error for a wrong use of the command line.
+func usageError(format string, args ...any) error { return fault.New(errUsage, nil, format, args...) }
 
-// wrongUse are the kinds that exit with 2: the command line, or the plan it
-// asks for, is at fault; nothing was run.
+// wrongUse lists the kinds of error that exit with 2: the command line, or the plan
+// that it asks for, is at fault, and nothing was run.
 var wrongUse = []error{
 	errUsage,
 	mesh.ErrAxisSize, mesh.ErrDeviceCount, mesh.ErrDuplicateAxisName, mesh.ErrDuplicateDevice, mesh.ErrMeshSyntax, mesh.ErrUnknownAxis,
@@ -50,23 +51,23 @@ var wrongUse = []error{
 	topology.ErrUnknownSlice, topology.ErrHosts, topology.ErrAxisBytes,
 }
 
-// errInterrupted: a signal ended the command. The fields are Interrupted.
+// errInterrupted: a signal ended the command. Its fields are Interrupted.
 var errInterrupted = fault.NewKind("interrupted")
 
-// Interrupted says by what.
+// Interrupted are the fields of errInterrupted: the signal that ended the command.
 type Interrupted struct {
 	Signal string `json:"signal"`
 
 	number int
 }
 
-// stopSignal is a signal as the cause of a context's end.
+// stopSignal carries a signal as the cause that ends a context.
 type stopSignal struct{ os.Signal }
 
 func (s stopSignal) Error() string { return "interrupted by " + s.String() }
 
-// heededSignals end a command in good order. One that was ignored when weft was
-// started, as nohup does, stays ignored.
+// heededSignals lists the signals that end a command in good order. A signal that was
+// ignored when weft was started, as nohup does with SIGHUP, stays ignored.
 func heededSignals() []os.Signal {
 	var heeded []os.Signal
 	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
@@ -79,8 +80,8 @@ func heededSignals() []os.Signal {
 
 var signalNames = map[os.Signal]string{syscall.SIGINT: "SIGINT", syscall.SIGTERM: "SIGTERM", syscall.SIGHUP: "SIGHUP"}
 
-// interrupted is the error of a command whose context a signal has ended.
-func interrupted(ctx context.Context, message string) error {
+// interruptedError makes the error of a command whose context was ended by a signal.
+func interruptedError(ctx context.Context, message string) error {
 	number := syscall.SIGINT
 	var s stopSignal
 	if errors.As(context.Cause(ctx), &s) {
@@ -91,34 +92,35 @@ func interrupted(ctx context.Context, message string) error {
 	return fault.New(errInterrupted, Interrupted{signalNames[number], int(number)}, "%s", message)
 }
 
-// finish reports err and picks the exit code: 0 done, 1 failed, 2 wrong use or
-// an illegal plan, 128 and a signal's number where one interrupted the command. An
-// answer that could not be written is a failure too; where its reader has left, as
-// head does, the code is that of a process that the broken pipe ends, and no word
-// is said.
-func (a *app) finish(err error, answer *output) int {
+// finishCommand reports err and returns the exit code: 0 for success, 1 for a failure,
+// 2 for wrong use or an illegal plan, and 128 plus the signal's number when a signal
+// interrupted the command. An answer that could not be written is a failure too. When
+// the reader of the answer has closed the pipe, as head does, nothing is printed and
+// the code is the one that a process gets when the broken pipe ends it.
+func (a *app) finishCommand(err error, answer *output) int {
 	code := 0
 	if err != nil {
-		code = a.report(err, answer)
+		code = a.reportError(err, answer)
 	}
-	switch lost := answer.lost(); {
+	switch lost := answer.writeError(); {
 	case lost == nil:
 	case answer.readerLeft():
 		if code == 0 {
 			code = 128 + int(syscall.SIGPIPE)
 		}
 	default:
-		a.complain("%v", lost)
+		a.printStderr("%v", lost)
 		code = max(code, 1)
 	}
 	return code
 }
 
-// report tells of an error and gives its exit code.
-func (a *app) report(err error, answer *output) int {
+// reportError prints an error, as text or as a JSON document, and returns its exit
+// code.
+func (a *app) reportError(err error, answer *output) int {
 	// cobra's own complaints have no kind.
 	if text := err.Error(); strings.HasPrefix(text, "unknown command") || strings.HasPrefix(text, "required flag") {
-		err = usage("%s", strings.ReplaceAll(err.Error(), "\n", " "))
+		err = usageError("%s", strings.ReplaceAll(err.Error(), "\n", " "))
 	}
 	if !a.json {
 		prefix := "weft: "
@@ -128,10 +130,10 @@ func (a *app) report(err error, answer *output) int {
 		}
 	} else if !a.documented.Swap(true) {
 		if werr := jsondoc.Write(answer, fault.Document(err)); werr != nil {
-			a.complain("%v", err)
+			a.printStderr("%v", err)
 		}
 	} else if errors.Is(err, errInterrupted) {
-		a.complain("%v", err) // the document does not say it
+		a.printStderr("%v", err) // the document does not say it
 	}
 	if f, ok := fault.Fields[Interrupted](err); ok {
 		return 128 + f.number

@@ -22,7 +22,7 @@ import (
 // paths are the flags that name a file or a folder, by the command.
 func paths() map[string][]string {
 	found := map[string][]string{}
-	everyCommand((&app{}).root(), func(c *cobra.Command) {
+	everyCommand((&app{}).rootCommand(), func(c *cobra.Command) {
 		c.Flags().VisitAll(func(f *pflag.Flag) {
 			if f.Value.Type() == "path" {
 				found[c.CommandPath()] = append(found[c.CommandPath()], f.Name)

@@ -19,7 +19,7 @@ import (
 	"weft/plan"
 )
 
-// runFlags are those of every command that runs a model.
+// runFlags are the flags that every command that runs a model has.
 type runFlags struct {
 	model, mesh, dtype, device string
 	release                    string
@@ -34,7 +34,7 @@ type runFlags struct {
 	nonFinite                  bool
 }
 
-func (f *runFlags) add(c *cobra.Command) {
+func (f *runFlags) addFlags(c *cobra.Command) {
 	fl := c.Flags()
 	pathFlag(c, &f.model, "model", "folder with config.json and checkpoint, an index, or a .safetensors file")
 	fl.StringVar(&f.dtype, "dtype", "f32", "compute type: f32 or bf16 (the residual stream is f32 in both)")
@@ -53,24 +53,25 @@ func (f *runFlags) add(c *cobra.Command) {
 	fl.DurationVar(&f.limit, "limit", 0, "give up where all of it, from opening the model to the last step, takes longer, e.g. 10m; 0 is no limit")
 	fl.BoolVar(&f.nonFinite, "allow-nonfinite", false, "take NaN and infinities in inputs and outputs as they are; without it they are an error")
 	must(c.MarkFlagRequired("model"))
-	complete(c, "dtype", "f32", "bf16")
-	complete(c, "device", "auto", "cpu", "reference", "tpu")
+	completeFlag(c, "dtype", "f32", "bf16")
+	completeFlag(c, "device", "auto", "cpu", "reference", "tpu")
 }
 
-// outputFlags are those of a command that writes a file.
+// outputFlags are the flags of a command that writes a file.
 type outputFlags struct {
 	userfile.Output
 }
 
-func (o *outputFlags) add(c *cobra.Command) {
+func (o *outputFlags) addFlags(c *cobra.Command) {
 	pathFlag(c, &o.Path, "out", "safetensors file to write")
 	c.Flags().BoolVar(&o.Force, "force", false, "replace an existing output file")
 	must(c.MarkFlagRequired("out"))
 }
 
-// check finds what would keep the file from being written. It is asked as soon as
-// more is known: which files are read, and how large the output will be.
-func (o *outputFlags) check(bytes int64, reads ...string) error {
+// checkWritable returns an error when the output file cannot be written. It is called
+// again as soon as more is known: which files are read (they must not be overwritten),
+// and how large the output will be.
+func (o *outputFlags) checkWritable(bytes int64, reads ...string) error {
 	for _, path := range reads {
 		if path != "" {
 			o.Keep = append(o.Keep, path)
@@ -80,8 +81,9 @@ func (o *outputFlags) check(bytes int64, reads ...string) error {
 	return userfile.CheckWritable(o.Output)
 }
 
-// unread is the note on tensors of a file that nothing reads; none for none.
-func unread(path string, names []string) []string {
+// unreadNote makes a note that names the tensors of a file that nothing reads. It
+// returns no note when there are none.
+func unreadNote(path string, names []string) []string {
 	if len(names) == 0 {
 		return nil
 	}
@@ -92,39 +94,40 @@ func unread(path string, names []string) []string {
 	return []string{fmt.Sprintf("%s has %s too, which no program reads: left unread", path, strings.Join(quoted, ", "))}
 }
 
-// addMesh adds --mesh where it names one.
+// addMesh adds --mesh for a command that takes a single mesh.
 func (f *runFlags) addMesh(c *cobra.Command) { meshFlag(c, &f.mesh) }
 
 func meshFlag(c *cobra.Command, mesh *string) {
 	c.Flags().StringVar(mesh, "mesh", "auto", "how devices are arranged: dp=1,tp=4,sp=1; auto is one device")
-	complete(c, "mesh", "auto", "dp=1,tp=1,sp=1", "tp=2", "sp=2", "tp=4", "sp=4", "tp=2,sp=2")
+	completeFlag(c, "mesh", "auto", "dp=1,tp=1,sp=1", "tp=2", "sp=2", "tp=4", "sp=4", "tp=2,sp=2")
 }
 
-// attentionFlag is there wherever a step is built.
+// attentionFlag adds --attention, which every command that builds a step has.
 func attentionFlag(c *cobra.Command, form *string) {
 	c.Flags().StringVar(form, "attention", attention.Auto, "auto (the kernel where the target is a TPU and it has one), blocked (loops) or kernel (or an error)")
-	complete(c, "attention", attention.Auto, attention.Blocked, attention.Kernel)
+	completeFlag(c, "attention", attention.Auto, attention.Blocked, attention.Kernel)
 }
 
-// releaseFlag is there wherever a model is named.
+// releaseFlag adds --release, which every command that names a model has.
 func releaseFlag(c *cobra.Command, release *string) {
 	c.Flags().StringVar(release, "release", "", "whose weights these are, where the folder does not say and several releases have one configuration: 0.9.5, wan2.2-t2v-a14b")
 }
 
-// cfgFlag is there wherever the passes of a step are asked for.
+// cfgFlag adds --cfg, which every command that plans or runs the passes of a step has.
 func cfgFlag(c *cobra.Command, cfg *string) {
 	c.Flags().StringVar(cfg, "cfg", "", "the passes with and without the text: batch (as one of twice the size), sequential, or none (one pass); default: the release's own")
-	complete(c, "cfg", plan.CFGBatch, plan.CFGSequential, plan.CFGNone)
+	completeFlag(c, "cfg", plan.CFGBatch, plan.CFGSequential, plan.CFGNone)
 }
 
-// finiteFlag adds a flag whose value is a number: NaN and the infinities, which
-// strconv takes for numbers, are wrong use. Every flag with a fraction is one.
+// finiteFlag adds a flag for a number. strconv accepts NaN and the infinities, but no
+// flag has a use for them, so they are refused as wrong use. Every flag that takes a
+// fraction is added with it.
 func finiteFlag(c *cobra.Command, value *float64, name string, preset float64, help string) {
 	*value = preset
 	c.Flags().Var((*finite)(value), name, help)
 }
 
-// finite is a flag's value that is a finite number.
+// finite is the value of a flag for a finite number.
 type finite float64
 
 // Set reads the flag's text.
@@ -142,13 +145,14 @@ func (f *finite) String() string { return strconv.FormatFloat(float64(*f), 'g', 
 // Type is what help calls the value.
 func (f *finite) Type() string { return "float" }
 
-// pathFlag adds a flag that names a file or a folder: an empty name, as of a
-// shell's variable that is not set, is wrong use. Every flag with a name is one.
+// pathFlag adds a flag that names a file or a folder. It refuses an empty name, which
+// usually comes from an unset shell variable. Every flag that takes a path is added
+// with it.
 func pathFlag(c *cobra.Command, value *string, name, help string) {
 	c.Flags().Var((*pathName)(value), name, help)
 }
 
-// pathName is a flag's value that names a file or a folder.
+// pathName is the value of a flag that names a file or a folder.
 type pathName string
 
 // Set takes the name.
@@ -166,7 +170,8 @@ func (p *pathName) String() string { return string(*p) }
 // Type is what help calls the value.
 func (p *pathName) Type() string { return "path" }
 
-// parseFinite reads a number that is neither NaN nor infinite, nor too large to be held.
+// parseFinite reads a number and refuses NaN, the infinities and numbers too large for
+// a float64.
 func parseFinite(text string) (float64, error) {
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
@@ -175,7 +180,8 @@ func parseFinite(text string) (float64, error) {
 	return v, nil
 }
 
-// finiteFloats is a flag of finite numbers with commas between, at most so many.
+// finiteFloats is the value of a flag for up to most finite numbers, separated by
+// commas.
 type finiteFloats struct {
 	to   *[]float64
 	most int
@@ -194,7 +200,7 @@ func (f finiteFloats) String() string {
 
 func (f finiteFloats) Type() string { return "floats" }
 
-// Set reads numbers. "nan" and "inf" are spellings that Go knows, and no settings.
+// Set reads the numbers of the flag's text.
 func (f finiteFloats) Set(text string) error {
 	parts := strings.Split(text, ",")
 	if len(parts) > f.most {
@@ -212,43 +218,46 @@ func (f finiteFloats) Set(text string) error {
 	return nil
 }
 
-// finitesFlag adds a flag of finite numbers.
+// finitesFlag adds a flag for up to most finite numbers, separated by commas.
 func finitesFlag(c *cobra.Command, to *[]float64, most int, name, help string) {
 	c.Flags().Var(finiteFloats{to, most}, name, help)
 }
 
+// must panics when a flag is declared wrongly, which is a bug in weft.
 func must(err error) {
 	if err != nil {
 		panic(err)
 	}
 }
 
-func complete(c *cobra.Command, flag string, values ...string) {
+// completeFlag makes the shell offer these values for a flag.
+func completeFlag(c *cobra.Command, flag string, values ...string) {
 	must(c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
 }
 
 // errLimit: --limit has passed. The fields are Limit.
 var errLimit = fault.NewKind("time-limit")
 
-// Limit says what took too long.
+// Limit are the fields of errLimit: the limit, the time that passed, and the phase that
+// the command was in.
 type Limit struct {
 	Limit   float64 `json:"limit_seconds"`
 	Elapsed float64 `json:"elapsed_seconds"`
 	Phase   string  `json:"phase"` // open, fetch, compile, load, run, sample or verify
 }
 
-// limitGrace is how long a command has for coming back once --limit has passed.
+// limitGrace is the time that a command has to end by itself once --limit has passed.
 const limitGrace = 300 * time.Millisecond
 
-// limited puts all the work of a command under --limit.
-func (f *runFlags) limited(a *app, work func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
+// withTimeLimit wraps a command so that all of its work must end within --limit.
+func (f *runFlags) withTimeLimit(a *app, work func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		if f.limit <= 0 { // options refuses what is below
+		if f.limit <= 0 { // runOptions refuses a negative limit
 			return work(cmd, args)
 		}
 		start := time.Now()
 		over := func() error {
-			l := Limit{f.limit.Seconds(), time.Since(start).Seconds(), a.progress.phase()}
+			l := Limit{f.limit.Seconds(), time.Since(start).Seconds(), a.progress.currentPhase()}
 			return fault.New(errLimit, l, "--limit %v has passed, after %.2f s in the phase %q: nothing was written; a longer limit, or 0 for none", f.limit, l.Elapsed, l.Phase)
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), f.limit)
@@ -263,11 +272,12 @@ func (f *runFlags) limited(a *app, work func(*cobra.Command, []string) error) fu
 	}
 }
 
-// options checks what flags alone can tell.
-func (f *runFlags) options(a *app) (weft.Options, error) {
+// runOptions turns the flags into the options of a run. It checks everything that can
+// be checked without opening the model.
+func (f *runFlags) runOptions(a *app) (weft.Options, error) {
 	var l fault.List
 	if err := attention.CheckForm(f.attention); err != nil {
-		l.Add(usage("--%v", err))
+		l.Add(usageError("--%v", err))
 	}
 	if f.attention == attention.Kernel && f.device != "tpu" {
 		l.Add(fault.New(attention.ErrKernelUnavailable, attention.Unavailable{Kernel: f.attention, Target: f.device, Reason: "kernels are for TPUs"},
@@ -276,16 +286,16 @@ func (f *runFlags) options(a *app) (weft.Options, error) {
 	switch f.dtype {
 	case "f32", "bf16":
 	default:
-		l.Add(usage("--dtype %q: want f32 or bf16", f.dtype))
+		l.Add(usageError("--dtype %q: want f32 or bf16", f.dtype))
 	}
 	if f.layers < 0 {
-		l.Add(usage("--layers %d: want 0 (all) or more", f.layers))
+		l.Add(usageError("--layers %d: want 0 (all) or more", f.layers))
 	}
 	if f.limit < 0 {
-		l.Add(usage("--limit %v: want a time such as 10m, or 0 for no limit", f.limit))
+		l.Add(usageError("--limit %v: want a time such as 10m, or 0 for no limit", f.limit))
 	}
 	if f.textLen < 0 {
-		l.Add(usage("--text-len %d: want 0 (as given) or more", f.textLen))
+		l.Add(usageError("--text-len %d: want 0 (as given) or more", f.textLen))
 	}
 	switch f.device {
 	case "auto", "cpu", "reference", "tpu", "cuda":
@@ -293,7 +303,7 @@ func (f *runFlags) options(a *app) (weft.Options, error) {
 		l.Add(fault.New(engine.ErrUnknownDevice, nil, "--device %q: want auto, cpu, reference or tpu", f.device))
 	}
 	return weft.Options{Mesh: f.mesh, DType: f.dtype, Device: f.device, Layers: f.layers, SplitResidual: f.split, FSDP: f.fsdp, Micro: f.micro, Strict: f.strict, TextLen: f.textLen, Attention: f.attention,
-		Progress: a.progress.report, AllowNonFinite: f.nonFinite,
+		Progress: a.progress.reportProgress, AllowNonFinite: f.nonFinite,
 		Engine: engine.Options{Warn: a.warn, Plugin: f.plugin, CacheDir: f.cacheDir, NoCache: f.noCache,
-			InstallProgress: a.fetching}}, l.Err()
+			InstallProgress: a.showFetchProgress}}, l.Err()
 }

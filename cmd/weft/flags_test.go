@@ -19,7 +19,7 @@ func everyCommand(c *cobra.Command, visit func(*cobra.Command)) {
 // Every flag with a fraction refuses what is no finite number, also one that is added later.
 func TestNumbersOfFlagsAreFinite(t *testing.T) {
 	found := 0
-	everyCommand((&app{}).root(), func(c *cobra.Command) {
+	everyCommand((&app{}).rootCommand(), func(c *cobra.Command) {
 		c.Flags().VisitAll(func(f *pflag.Flag) {
 			switch f.Value.Type() {
 			case "float32", "float64", "float32Slice", "float64Slice":

@@ -13,7 +13,7 @@ import (
 	"weft/tensor"
 )
 
-func (a *app) forward() *cobra.Command {
+func (a *app) forwardCommand() *cobra.Command {
 	var f runFlags
 	var inputs, compiled string
 	var out outputFlags
@@ -30,8 +30,8 @@ device's part of the weights is read straight into place.`,
 		Example: `  weft forward --model testdata/wan21_t2v --inputs testdata/wan21_t2v/inputs.safetensors \
     --out /tmp/out.safetensors --mesh tp=2,sp=2`,
 		Args: cobra.NoArgs,
-		RunE: f.limited(a, func(cmd *cobra.Command, _ []string) error {
-			o, err := f.options(a)
+		RunE: f.withTimeLimit(a, func(cmd *cobra.Command, _ []string) error {
+			o, err := f.runOptions(a)
 			if err != nil {
 				return err
 			}
@@ -39,9 +39,9 @@ device's part of the weights is read straight into place.`,
 				o.DType = "" // the programs' own
 			}
 			if repeat < 1 {
-				return usage("--repeat %d: want 1 or more", repeat)
+				return usageError("--repeat %d: want 1 or more", repeat)
 			}
-			if err := out.check(0, inputs); err != nil {
+			if err := out.checkWritable(0, inputs); err != nil {
 				return err
 			}
 			m, err := weft.OpenAs(f.model, f.release)
@@ -49,7 +49,7 @@ device's part of the weights is read straight into place.`,
 				return err
 			}
 			defer m.Close()
-			in, left, err := weft.ReadTensorsNamed(cmd.Context(), inputs, func(names []string) []string { return named(names, m.Inputs()) })
+			in, left, err := weft.ReadTensorsNamed(cmd.Context(), inputs, func(names []string) []string { return wantedNames(names, m.Inputs()) })
 			if err != nil {
 				return err
 			}
@@ -57,7 +57,7 @@ device's part of the weights is read straight into place.`,
 				if intermediates {
 					outputs += values
 				}
-				return out.check(outputs, m.Files()...)
+				return out.checkWritable(outputs, m.Files()...)
 			}
 			var rep weft.Report
 			result := map[string]*tensor.Tensor{}
@@ -77,9 +77,9 @@ device's part of the weights is read straight into place.`,
 			if err := weft.WriteTensors(out.Path, result, out.Force); err != nil {
 				return err
 			}
-			rep.Notes = append(rep.Notes, unread(inputs, left)...)
-			return a.print(rep, func() {
-				a.block(rep.Text())
+			rep.Notes = append(rep.Notes, unreadNote(inputs, left)...)
+			return a.printResult(rep, func() {
+				a.printBlock(rep.Text())
 				for _, c := range rep.Collectives {
 					a.say("  %-20s %-8s %5d calls  %10s sent by each device a step", c.Op, c.Axis, c.Count, weft.Bytes(c.Bytes))
 				}
@@ -91,19 +91,19 @@ device's part of the weights is read straight into place.`,
 			})
 		}),
 	}
-	f.add(c)
+	f.addFlags(c)
 	f.addMesh(c)
 	pathFlag(c, &compiled, "compiled", "folder of programs that weft compile made: loaded in place of compiling; the mesh, type and layers are theirs")
 	pathFlag(c, &inputs, "inputs", "safetensors file with the step's inputs")
-	out.add(c)
+	out.addFlags(c)
 	c.Flags().IntVar(&repeat, "repeat", 1, "run the step N times and report the fastest")
 	c.Flags().BoolVar(&intermediates, "intermediates", false, "write the values along the way too (block_0, ...)")
 	must(c.MarkFlagRequired("inputs"))
 	return c
 }
 
-// named are those of names that are wanted.
-func named(names, wanted []string) []string {
+// wantedNames returns those of names that are also in wanted.
+func wantedNames(names, wanted []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !slices.Contains(wanted, name) })
 }
 

@@ -59,7 +59,7 @@ type inspection struct {
 	Settings map[string]models.Setting `json:"settings,omitempty"`
 }
 
-func (a *app) inspect() *cobra.Command {
+func (a *app) inspectCommand() *cobra.Command {
 	var o weft.Options
 	var release string
 	c := &cobra.Command{
@@ -76,17 +76,17 @@ is 10^9 bytes.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, name := range []string{"fsdp", "dtype"} {
 				if o.Mesh == "" && cmd.Flags().Changed(name) {
-					return usage("--%s without --mesh: it says how a mesh holds the tensors", name)
+					return usageError("--%s without --mesh: it says how a mesh holds the tensors", name)
 				}
 			}
 			if o.DType != "" && o.DType != "f32" && o.DType != "bf16" {
-				return usage("--dtype %q: want f32 or bf16", o.DType)
+				return usageError("--dtype %q: want f32 or bf16", o.DType)
 			}
-			doc, err := inspect(args[0], o, release)
+			doc, err := inspectCheckpoint(args[0], o, release)
 			if err != nil {
 				return err
 			}
-			return a.print(doc, func() { a.showInspection(doc) })
+			return a.printResult(doc, func() { a.showInspection(doc) })
 		},
 	}
 	releaseFlag(c, &release)
@@ -94,11 +94,13 @@ is 10^9 bytes.`,
 	fl.StringVar(&o.Mesh, "mesh", "", "how devices are arranged: dp=1,tp=4,sp=1, or pp=2,fsdp=2")
 	fl.StringVar(&o.FSDP, "fsdp", "", "keep each weight in shares over these axes: sp, or dp,sp")
 	fl.StringVar(&o.DType, "dtype", "", "compute type that weights are held in: f32 or bf16; default as stored")
-	complete(c, "dtype", "f32", "bf16")
+	completeFlag(c, "dtype", "f32", "bf16")
 	return c
 }
 
-func inspect(path string, o weft.Options, release string) (*inspection, error) {
+// inspectCheckpoint lists the tensors of the checkpoint at path. With a mesh it also
+// says what each device holds of them.
+func inspectCheckpoint(path string, o weft.Options, release string) (*inspection, error) {
 	if o.Mesh == "" {
 		c, err := checkpoint.Open(path)
 		if err != nil {
@@ -110,7 +112,7 @@ func inspect(path string, o weft.Options, release string) (*inspection, error) {
 		m, err := weft.Identify(c, release)
 		switch {
 		case err == nil:
-			doc.describe(m)
+			doc.describeModel(m)
 		case isOtherModel(err):
 			doc.Notes = append(doc.Notes, "the model is not known: "+strings.ReplaceAll(err.Error(), "\n", "; "))
 		default:
@@ -128,22 +130,24 @@ func inspect(path string, o weft.Options, release string) (*inspection, error) {
 		return nil, err
 	}
 	doc := listTensors(m.Checkpoint, path)
-	doc.describe(m)
+	doc.describeModel(m)
 	doc.Mesh, doc.FSDP, doc.HeldAs = held.Graph.Mesh.String(), models.ParseFSDP(o.FSDP), cmp.Or(o.DType, "stored")
 	if o.DType != "" {
 		doc.BytesPerDevice = held.Bytes
 	}
-	return doc, doc.place(m, held, o.DType != "")
+	return doc, doc.placeTensors(m, held, o.DType != "")
 }
 
-// describe says which model the tensors are, and how its release is run.
-func (doc *inspection) describe(m *weft.Model) {
+// describeModel adds the name of the model that the tensors belong to, and the settings
+// of its release.
+func (doc *inspection) describeModel(m *weft.Model) {
 	doc.Model, doc.Settings = m.Name(), m.Settings.Taken()
 	doc.Notes = slices.Concat([]string{}, m.Notices, m.Settings.Notes)
 }
 
-// isOtherModel says whether an error is that the tensors are not those of the model
-// described, or of none that is known: the config itself could be read.
+// isOtherModel reports whether err means that the tensors are not those of the model
+// that the config describes, or of any model that weft knows. The config itself could
+// then be read.
 func isOtherModel(err error) bool {
 	if _, ok := fault.Fields[weft.Unidentified](err); ok {
 		return true
@@ -183,9 +187,9 @@ func listTensors(c *checkpoint.Checkpoint, path string) *inspection {
 	return doc
 }
 
-// place adds specs and what a device holds of each tensor: as stored, or in the type that
-// the programs hold it in.
-func (doc *inspection) place(m *weft.Model, held *weft.Held, asHeld bool) error {
+// placeTensors adds each tensor's spec and the bytes that one device holds of it: in
+// the stored type, or, with asHeld, in the type that the programs hold it in.
+func (doc *inspection) placeTensors(m *weft.Model, held *weft.Held, asHeld bool) error {
 	g := held.Graph
 	tensors := make(map[string]*inspected, len(doc.Tensors))
 	for i := range doc.Tensors {
@@ -229,8 +233,9 @@ func (doc *inspection) place(m *weft.Model, held *weft.Held, asHeld bool) error 
 	return nil
 }
 
-// placeOn says how a device of a mesh holds the tensor, or a piece, of a weight of which it
-// holds a local shape. A view merges whole dims behind the first.
+// placeOn says how one device of a mesh holds the tensor. The tensor is a weight, or a
+// piece of one, and local is the shape that a device holds of the weight. A weight that
+// is a view of the tensor merges whole dims behind the first.
 func (t *inspected) placeOn(w graph.Weight, on *mesh.Mesh, local []int) {
 	spec := w.Spec
 	t.LocalShape = slices.Clone(t.Shape)
@@ -285,7 +290,8 @@ func (a *app) showInspection(doc *inspection) {
 	}
 }
 
-// perDeviceText says what devices hold, those side by side that hold the same together.
+// perDeviceText says how many bytes each device holds. Neighbouring devices with the
+// same number are listed together.
 func perDeviceText(bytes []int64) string {
 	var parts []string
 	for from := 0; from < len(bytes); {

@@ -40,7 +40,7 @@ func TestInspectAgreesWithForward(t *testing.T) {
 			if o.Mesh == "" {
 				o.Mesh = "dp=1"
 			}
-			doc, err := inspect(dir, o, "")
+			doc, err := inspectCheckpoint(dir, o, "")
 			on, _ := weft.ParseMesh(o.Mesh)
 			in, exampleErr := m.Example(on.Size("dp"), nil, 1)
 			if exampleErr != nil {
@@ -62,7 +62,7 @@ func TestInspectAgreesWithForward(t *testing.T) {
 				return
 			}
 			o.DType = "" // what is stored is f32
-			if doc, err = inspect(dir, o, ""); err != nil || !slices.Equal(doc.BytesPerDevice, run.Report().ResidentAll) {
+			if doc, err = inspectCheckpoint(dir, o, ""); err != nil || !slices.Equal(doc.BytesPerDevice, run.Report().ResidentAll) {
 				r.Errorf("%s %s %s as stored: %v, %v", name, o.Mesh, o.FSDP, doc.BytesPerDevice, err)
 			}
 		})
@@ -83,7 +83,7 @@ func TestInspectSaysWhatEachStageHolds(t *testing.T) {
 			t.Errorf("%v: exit %d, %s", c, code, stderr)
 		}
 	}
-	_, err := inspect(wanDir, weft.Options{Mesh: "zz=2"}, "")
+	_, err := inspectCheckpoint(wanDir, weft.Options{Mesh: "zz=2"}, "")
 	if err == nil || errors.Is(err, mesh.ErrUnknownAxis) {
 		t.Error(err)
 	}

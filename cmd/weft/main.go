@@ -31,14 +31,14 @@ func main() {
 		signal.Stop(signals) // a second one ends the process at once
 		cancel(stopSignal{s})
 	}()
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(runCommandLine(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run is main without the process: what tests call. It returns when the command
-// has, or a little after ctx has ended or --limit has passed, whatever the command
-// is in the middle of: what is left behind prints nothing any more, and the process
-// is to end.
-func run(ctx context.Context, args []string, stdout, stderr *os.File) int {
+// runCommandLine runs one command line and returns the exit code; tests call it in
+// place of main. It returns when the command has ended, or a little after ctx has ended
+// or --limit has passed, even if the command is still working. A command that is left
+// behind prints nothing any more, and the process should then end.
+func runCommandLine(ctx context.Context, args []string, stdout, stderr *os.File) int {
 	// A command line that cannot be parsed is still answered in the form it asks for.
 	if os.Getenv(workerEnv) == "" {
 		xla.TryFlags = func(device, path string) error {
@@ -47,7 +47,7 @@ func run(ctx context.Context, args []string, stdout, stderr *os.File) int {
 		}
 	}
 	a := &app{stdout: &output{w: stdout}, stderr: stderr, json: asksForJSON(args), leave: make(chan error, 2)}
-	root := a.root()
+	root := a.rootCommand()
 	root.SetArgs(args)
 	done := make(chan error, 1)
 	go func() {
@@ -56,29 +56,29 @@ func run(ctx context.Context, args []string, stdout, stderr *os.File) int {
 		defer fault.Recover(&err)
 		err = root.ExecuteContext(ctx)
 	}()
-	stop := a.leaveAfter(ctx, interruptGrace, func() error { return interrupted(ctx, "interrupted") })
+	stop := a.leaveAfter(ctx, interruptGrace, func() error { return interruptedError(ctx, "interrupted") })
 	defer stop()
 	answer := a.stdout
 	var err error
 	select {
 	case err = <-done:
 		if err != nil && ctx.Err() != nil && !errors.Is(err, errInterrupted) {
-			err = interrupted(ctx, "interrupted; no output was written")
+			err = interruptedError(ctx, "interrupted; no output was written")
 		}
 	case err = <-a.leave:
 		a.stdout.close()
 		userfile.RemoveUnfinished()
 		answer = &output{w: stdout}
 	}
-	a.progress.stop()
-	return a.finish(err, answer)
+	a.progress.stopBars()
+	return a.finishCommand(err, answer)
 }
 
-// interruptGrace is how long a command that is interrupted has for coming back.
+// interruptGrace is the time that an interrupted command has to end by itself.
 const interruptGrace = 2 * time.Second
 
-// leaveAfter has run stop waiting for the command a while after ctx has ended. The
-// function that it returns calls that off.
+// leaveAfter makes runCommandLine stop waiting for the command some time after ctx has
+// ended. The returned function cancels that.
 func (a *app) leaveAfter(ctx context.Context, grace time.Duration, why func() error) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
 		time.Sleep(grace)
@@ -86,7 +86,8 @@ func (a *app) leaveAfter(ctx context.Context, grace time.Duration, why func() er
 	})
 }
 
-// asksForJSON says whether a command line has --json, or --json=true.
+// asksForJSON reports whether a command line has --json or --json=true. It is needed
+// where the command line cannot be parsed.
 func asksForJSON(args []string) bool {
 	asked := false
 	for _, arg := range args {
@@ -102,7 +103,7 @@ func asksForJSON(args []string) bool {
 	return asked
 }
 
-// app is what the commands share.
+// app holds what all commands share.
 type app struct {
 	json       bool
 	documented atomic.Bool // the JSON document is out already
@@ -112,7 +113,8 @@ type app struct {
 	leave      chan error // why run does not wait for the command any longer
 }
 
-func (a *app) root() *cobra.Command {
+// rootCommand makes the command weft with all the commands below it.
+func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "weft",
 		Short: "Plan, prove and run sharded video-diffusion models through XLA",
@@ -126,22 +128,22 @@ A mesh is written dp=1,tp=4,sp=1: dp splits the batch, tp heads and channels
   weft verify --model testdata/wan21_t2v`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.ArbitraryArgs, // groups answers for those that are no command
+		Args:          cobra.ArbitraryArgs, // answerGroups refuses the names of commands that do not exist
 		PersistentPreRun: func(*cobra.Command, []string) {
-			a.progress.start(a.stderr)
+			a.progress.startBars(a.stderr)
 		},
 	}
 	root.SetOut(a.stdout) // before the completion command is made, which remembers it
 	root.SetErr(a.stderr)
 	root.PersistentFlags().BoolVar(&a.json, "json", a.json, "print one JSON document on stdout and nothing else")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
-	root.AddCommand(a.forward(), a.sample(), a.verify(), a.inspect(), a.specs(), a.engine(), a.strategy(), a.topo(), a.plan(), a.compile(), a.serve(), a.tokenize(), a.tryFlagsCommand())
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError("%v", err) })
+	root.AddCommand(a.forwardCommand(), a.sampleCommand(), a.verifyCommand(), a.inspectCommand(), a.specsCommand(), a.engineCommand(), a.strategyCommand(), a.topoCommand(), a.planCommand(), a.compileCommand(), a.serveCommand(), a.tokenizeCommand(), a.tryFlagsCommand())
 	if testCommand != nil {
 		root.AddCommand(testCommand())
 	}
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
-	a.groups(root)
+	a.answerGroups(root)
 	for _, c := range root.Commands() {
 		if c.Name() == "help" {
 			helpOfKnown(c)
@@ -151,15 +153,15 @@ A mesh is written dp=1,tp=4,sp=1: dp splits the batch, tp heads and channels
 	return root
 }
 
-// testCommand is a command that a test adds.
+// testCommand, where a test sets it, makes a command that is added to weft.
 var testCommand func() *cobra.Command
 
-// groups gives every command that has others below it, and does nothing itself, an
-// answer: its help, or an error that names the others where one is asked for that is
-// not there. cobra prints the help of both and calls it done.
-func (a *app) groups(c *cobra.Command) {
+// answerGroups gives an answer to each command that only groups other commands: its
+// help, or an error that lists those commands when an unknown one is asked for. cobra
+// would print the help in both cases and report success.
+func (a *app) answerGroups(c *cobra.Command) {
 	for _, sub := range c.Commands() {
-		a.groups(sub)
+		a.answerGroups(sub)
 	}
 	if !c.HasSubCommands() || c.Runnable() {
 		return
@@ -174,33 +176,33 @@ func (a *app) groups(c *cobra.Command) {
 		}
 		switch known := strings.Join(names, ", "); {
 		case len(args) > 0:
-			return usage("unknown command %q for %s; known: %s", args[0], cmd.CommandPath(), known)
+			return usageError("unknown command %q for %s; known: %s", args[0], cmd.CommandPath(), known)
 		case a.json:
-			return usage("%s --json: name a command: %s", cmd.CommandPath(), known)
+			return usageError("%s --json: name a command: %s", cmd.CommandPath(), known)
 		}
 		return cmd.Help()
 	}
 }
 
-// helpOfKnown makes help of a command that is not there an error.
+// helpOfKnown makes "help COMMAND" fail when there is no such command.
 func helpOfKnown(help *cobra.Command) {
 	show := help.Run
 	help.Run = nil
 	help.RunE = func(cmd *cobra.Command, args []string) error {
 		if _, rest, err := cmd.Root().Find(args); err != nil || len(rest) > 0 {
-			return usage("unknown command %q for %s", strings.Join(args, " "), cmd.Root().Name())
+			return usageError("unknown command %q for %s", strings.Join(args, " "), cmd.Root().Name())
 		}
 		show(cmd, args)
 		return nil
 	}
 }
 
-// wrapArgs makes cobra's complaints about arguments ours.
+// wrapArgs turns cobra's errors about arguments into usage errors of weft.
 func wrapArgs(c *cobra.Command) {
 	if inner := c.Args; inner != nil {
 		c.Args = func(cmd *cobra.Command, args []string) error {
 			if err := inner(cmd, args); err != nil {
-				return usage("%v; see %s --help", err, cmd.CommandPath())
+				return usageError("%v; see %s --help", err, cmd.CommandPath())
 			}
 			return nil
 		}

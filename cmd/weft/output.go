@@ -12,9 +12,9 @@ import (
 	"weft/internal/userfile"
 )
 
-// output is the stream that a command answers on. All text, documents and help go
-// through it: it remembers the first write that failed, so that no command whose
-// answer is lost ends as if it had been read.
+// output is the stream that a command writes its answer to. All text, JSON documents
+// and help go through it. It remembers the first write that failed, so that a command
+// whose answer is lost does not end with success.
 type output struct {
 	mu     sync.Mutex
 	w      *os.File
@@ -32,15 +32,16 @@ func (o *output) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// close lets a write that is under way end and drops all that come.
+// close waits for a write that is under way and discards all later ones.
 func (o *output) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.closed = true
 }
 
-// lost is why a part of the answer was not taken, nil where all was.
-func (o *output) lost() error {
+// writeError returns the error of the first write that failed, or nil when the whole
+// answer was written.
+func (o *output) writeError() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.err == nil {
@@ -49,41 +50,42 @@ func (o *output) lost() error {
 	return userfile.CannotWriteStream("stdout", o.err)
 }
 
-// readerLeft says that whoever read the answer through a pipe has closed it, as
-// head does.
+// readerLeft reports whether the program that read the answer through a pipe has closed
+// it, as head does.
 func (o *output) readerLeft() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return errors.Is(o.err, syscall.EPIPE)
 }
 
-// print writes the result: v as JSON, or text for people.
-func (a *app) print(v any, text func()) error {
+// printResult writes the result of a command: v as JSON, or the text for people.
+func (a *app) printResult(v any, text func()) error {
 	if a.json {
 		if a.documented.Swap(true) {
 			return nil // there is one alone
 		}
 		return jsondoc.Write(a.stdout, v)
 	}
-	a.progress.stop()
+	a.progress.stopBars()
 	text()
 	return nil
 }
 
-// say writes one line for people. What is put into the format may come from a
-// file, so it is shown harmless, line ends too: a tensor's name makes no line.
+// say writes one line for people. The arguments may come from a file, so control
+// characters and line ends in them are escaped: a tensor's name cannot start a new
+// line.
 func (a *app) say(format string, args ...any) {
-	a.block(printable.Sprintf(format, args...))
+	a.printBlock(printable.Sprintf(format, args...))
 }
 
-// block writes lines that are laid out already, whose parts say or
-// printable.Sprintf has made.
-func (a *app) block(lines string) { fmt.Fprintln(printable.Writer{W: a.stdout}, lines) }
+// printBlock writes lines that are already formatted. Their parts must have been
+// escaped by printable.Sprintf.
+func (a *app) printBlock(lines string) { fmt.Fprintln(printable.Writer{W: a.stdout}, lines) }
 
-// complain writes a line to stderr, shown harmless as say does.
-func (a *app) complain(format string, args ...any) {
+// printStderr writes a line to stderr. It escapes its arguments as say does.
+func (a *app) printStderr(format string, args ...any) {
 	fmt.Fprintln(a.stderr, "weft: "+printable.Sprintf(format, args...))
 }
 
-// warn is told of what went wrong without stopping a command.
-func (a *app) warn(err error) { a.complain("warning: %v", err) }
+// warn prints an error that does not stop the command.
+func (a *app) warn(err error) { a.printStderr("warning: %v", err) }

@@ -15,7 +15,7 @@ import (
 	"weft/plan"
 )
 
-// planFlags are plan's.
+// planFlags are the flags of plan. compile has most of them too.
 type planFlags struct {
 	model, size, on, dtype, cfg, mesh, asserts string
 	as, weights, prices, attention, release    string
@@ -24,7 +24,7 @@ type planFlags struct {
 	split, all, measured, tokenTimes           bool
 }
 
-func (a *app) plan() *cobra.Command {
+func (a *app) planCommand() *cobra.Command {
 	var f planFlags
 	c := &cobra.Command{
 		Use:   "plan --model NAME|DIR --size WxH --frames N --on SLICE|all",
@@ -54,10 +54,10 @@ assumed efficiencies: they rank splits and are no promise.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// A short life of many small values: collecting them costs more than keeping them.
 			defer debug.SetGCPercent(debug.SetGCPercent(800))
-			return f.run(cmd.Context(), a)
+			return f.runPlan(cmd.Context(), a)
 		},
 	}
-	f.add(c)
+	f.addFlags(c)
 	fl := c.Flags()
 	fl.StringVar(&f.on, "on", "", "a TPU slice (v4-8, v5e:2x4), a GPU box (h200x8), cpu:N, or all")
 	fl.StringVar(&f.mesh, "mesh", "auto", "plan this split alone: dp=1,tp=4,sp=1")
@@ -72,14 +72,14 @@ assumed efficiencies: they rank splits and are no promise.`,
 	for _, name := range []string{"model", "size", "frames", "on"} {
 		must(c.MarkFlagRequired(name))
 	}
-	complete(c, "weights", "bf16", "f32", "fp8")
-	complete(c, "as", plan.AsVidax)
-	complete(c, "on", plan.All, "v4-8", "v5e-8", "v5e-16", "v5p-8", "v6e-8", "h100x8", "h200x8", "cpu:8")
+	completeFlag(c, "weights", "bf16", "f32", "fp8")
+	completeFlag(c, "as", plan.AsVidax)
+	completeFlag(c, "on", plan.All, "v4-8", "v5e-8", "v5e-16", "v5p-8", "v6e-8", "h100x8", "h200x8", "cpu:8")
 	return c
 }
 
-// add adds the flags that say what a model's step is.
-func (f *planFlags) add(c *cobra.Command) {
+// addFlags adds the flags that describe a model's step.
+func (f *planFlags) addFlags(c *cobra.Command) {
 	fl := c.Flags()
 	pathFlag(c, &f.model, "model", "a model's name, or a folder with config.json")
 	fl.StringVar(&f.size, "size", "", "WIDTHxHEIGHT in pixels")
@@ -92,15 +92,15 @@ func (f *planFlags) add(c *cobra.Command) {
 	fl.BoolVar(&f.split, "split-residual", false, "split the residual stream over tp as well as sp")
 	attentionFlag(c, &f.attention)
 	fl.IntVar(&f.textLen, "text-len", 0, "rows of text where config.json does not say (diffusers)")
-	complete(c, "model", models.Presets()...)
-	complete(c, "dtype", "bf16", "f32")
+	completeFlag(c, "model", models.Presets()...)
+	completeFlag(c, "dtype", "bf16", "f32")
 }
 
-// query is what the flags ask.
-func (f *planFlags) query() (plan.Query, error) {
+// planQuery turns the flags into a query for package plan.
+func (f *planFlags) planQuery() (plan.Query, error) {
 	var err error
 	if f.batch < 1 {
-		err = usage("--batch %d: want 1 or more", f.batch)
+		err = usageError("--batch %d: want 1 or more", f.batch)
 	}
 	return plan.Query{Size: f.size, Frames: f.frames, On: f.on, DType: f.dtype, Batch: f.batch, CFG: f.cfg, Mesh: f.mesh, FSDP: f.fsdp,
 		SplitResidual: f.split, TextLen: f.textLen, Attention: f.attention, TokenTimes: f.tokenTimes, Machine: thisMachine()}, err
@@ -109,7 +109,8 @@ func (f *planFlags) query() (plan.Query, error) {
 // maxPrices bounds --prices: a line for every slice is a few kilobytes.
 const maxPrices = 1 << 20
 
-func (f *planFlags) run(ctx context.Context, a *app) error {
+// runPlan checks the flags, searches the splits and prints the plans.
+func (f *planFlags) runPlan(ctx context.Context, a *app) error {
 	var l fault.List
 	asserts := []plan.Assertion{}
 	if f.asserts != "" {
@@ -117,7 +118,7 @@ func (f *planFlags) run(ctx context.Context, a *app) error {
 		asserts, err = plan.ParseAssertions(f.asserts)
 		l.Add(err)
 	}
-	q, err := f.query()
+	q, err := f.planQuery()
 	l.Add(err)
 	q.As, q.Weights, q.Steps = f.as, f.weights, f.steps
 	if f.prices != "" {
@@ -144,16 +145,16 @@ func (f *planFlags) run(ctx context.Context, a *app) error {
 	}
 	doc := planDoc{Document: plan.Document{Result: res}}
 	if f.measured && len(res.Plans) > 0 {
-		if doc.Measured, err = f.measure(ctx, a, m, q, res); err != nil {
+		if doc.Measured, err = f.measureBestPlan(ctx, a, m, q, res); err != nil {
 			return err
 		}
 	}
 	doc.Assertions, err = res.Assert(asserts)
 	held := err
-	err = a.print(doc, func() {
-		a.block(planText(res, f.all))
+	err = a.printResult(doc, func() {
+		a.printBlock(planText(res, f.all))
 		if doc.Measured != nil {
-			doc.Measured.text(func(format string, args ...any) { a.say(format, args...) })
+			doc.Measured.sayMeasured(func(format string, args ...any) { a.say(format, args...) })
 		}
 	})
 	if err != nil {
@@ -172,13 +173,14 @@ func (f *planFlags) run(ctx context.Context, a *app) error {
 	return held
 }
 
-// planDoc is what --json prints.
+// planDoc is the JSON document that plan prints.
 type planDoc struct {
 	plan.Document
 	Measured *planMeasured `json:"measured,omitempty"`
 }
 
-// thisMachine is what cpu:N is planned for.
+// thisMachine returns the memory and the cores of this machine, which plans for cpu:N
+// are based on.
 func thisMachine() plan.Machine {
 	return plan.Machine{MemoryBytes: hostmemory.Total(), Cores: runtime.NumCPU()}
 }

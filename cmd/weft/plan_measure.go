@@ -19,7 +19,7 @@ import (
 	"weft/topology"
 )
 
-// planMeasured is the best plan beside a run of it on this machine.
+// planMeasured compares the best plan with a run of it on this machine.
 type planMeasured struct {
 	Mesh                string   `json:"mesh"`
 	FSDP                []string `json:"fsdp"`
@@ -34,14 +34,15 @@ type planMeasured struct {
 	Devices             int      `json:"devices"`
 }
 
-// measure runs the best plan on this machine, with weights of zeros from a file without data.
-func (f *planFlags) measure(ctx context.Context, a *app, m models.Model, q plan.Query, res *plan.Result) (*planMeasured, error) {
+// measureBestPlan runs the best plan on this machine. The weights are zeros, read from
+// a sparse file that takes no space on disk.
+func (f *planFlags) measureBestPlan(ctx context.Context, a *app, m models.Model, q plan.Query, res *plan.Result) (*planMeasured, error) {
 	on, o, err := q.Read()
 	if err != nil {
 		return nil, err
 	}
 	if on.Kind != topology.CPU || f.as != "" {
-		return nil, usage("--measure runs the plan on this machine: it goes with --on cpu:N and weft's own program")
+		return nil, usageError("--measure runs the plan on this machine: it goes with --on cpu:N and weft's own program")
 	}
 	p := res.Plans[0]
 	all := p.HBMBytesPerDevice * int64(p.Devices)
@@ -108,10 +109,11 @@ func (f *planFlags) measure(ctx context.Context, a *app, m models.Model, q plan.
 		CompileSeconds: rep.CompileSeconds, EngineName: rep.Engine.Name, Devices: p.Devices}, nil
 }
 
-func (m *planMeasured) text(say func(string, ...any)) {
+// sayMeasured prints the comparison for people.
+func (m *planMeasured) sayMeasured(say func(string, ...any)) {
 	say("")
 	say("measured on this machine, %s on %d devices of %s", m.Mesh, m.Devices, m.EngineName)
-	say("  step     %s, planned %s (%.2f of it)", seconds(m.StepSeconds), seconds(m.PlannedStepSeconds), m.StepSeconds/m.PlannedStepSeconds)
+	say("  step     %s, planned %s (%.2f of it)", secondsText(m.StepSeconds), secondsText(m.PlannedStepSeconds), m.StepSeconds/m.PlannedStepSeconds)
 	say("  weights  %s a device, planned %s", weft.Bytes(m.ResidentWeightBytes), weft.Bytes(m.PlannedWeightBytes))
 	peak := "unknown"
 	if m.PeakRSSBytes > 0 {

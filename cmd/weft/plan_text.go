@@ -14,10 +14,10 @@ import (
 	"weft/program"
 )
 
-// planRows is how many plans a table has without --all.
+// planRows is the number of plans that the table shows without --all.
 const planRows = 20
 
-// planText is the answer for people, 80 columns wide.
+// planText formats the plans for people, in 80 columns.
 func planText(r *plan.Result, all bool) string {
 	var b strings.Builder
 	say := func(format string, args ...any) { b.WriteString(printable.Sprintf(format+"\n", args...)) }
@@ -38,7 +38,7 @@ func planText(r *plan.Result, all bool) string {
 		planBest(say, r.Plans[0])
 	}
 	for _, n := range r.Notes {
-		wrap(say, "note: ", n)
+		sayAfterHead(say, "note: ", n)
 	}
 	switch {
 	case len(r.Refuse) == 0:
@@ -50,7 +50,7 @@ func planText(r *plan.Result, all bool) string {
 			if r.On == "all" {
 				head = f.Slice
 			}
-			wrap(say, "  "+padRight(head, 22)+" ", f.Kind+": "+f.Reason)
+			sayAfterHead(say, "  "+padRight(head, 22)+" ", f.Kind+": "+f.Reason)
 		}
 	default:
 		say("%d splits refused; --all shows why", len(r.Refuse))
@@ -58,8 +58,9 @@ func planText(r *plan.Result, all bool) string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// wrap prints text after a head in lines of at most 79 columns.
-func wrap(say func(string, ...any), head, text string) {
+// sayAfterHead prints head and then text, broken into lines of at most 79 columns.
+// Further lines are indented by the width of head.
+func sayAfterHead(say func(string, ...any), head, text string) {
 	line := head
 	indent := strings.Repeat(" ", len([]rune(head)))
 	empty := true
@@ -76,7 +77,7 @@ func wrap(say func(string, ...any), head, text string) {
 	say("%s", line)
 }
 
-// planName is a plan's split in a few columns.
+// planName names a plan's split in a few columns.
 func planName(p plan.Plan) string {
 	name := p.Mesh
 	shares := slices.DeleteFunc(slices.Clone(p.FSDP), func(a string) bool { return a == mesh.FSDP })
@@ -86,6 +87,8 @@ func planName(p plan.Plan) string {
 	return name
 }
 
+// planTable prints one row for each plan: its memory, a bar, the time of a step and the
+// bytes sent.
 func planTable(say func(string, ...any), r *plan.Result, all bool) {
 	most := int64(0)
 	for _, p := range r.Plans {
@@ -112,7 +115,7 @@ func planTable(say func(string, ...any), r *plan.Result, all bool) {
 		}
 		say("%s: %s", p.Slice, devices)
 		if m := p.DeviceMemory; m.ReservedBytes != nil {
-			wrap(say, "  ", fmt.Sprintf("each holds %s (%s), of which %s are no program's (%s)", weft.Bytes(*m.Bytes), m.Source, weft.Bytes(*m.ReservedBytes), m.ReservedSource))
+			sayAfterHead(say, "  ", fmt.Sprintf("each holds %s (%s), of which %s are no program's (%s)", weft.Bytes(*m.Bytes), m.Source, weft.Bytes(*m.ReservedBytes), m.ReservedSource))
 		}
 	}
 	say("")
@@ -137,13 +140,13 @@ func planTable(say func(string, ...any), r *plan.Result, all bool) {
 			say("%s", name)
 			name = ""
 		}
-		say("%s %9s  %s %8s %9s", padRight(name, 26), weft.Bytes(p.HBMBytesPerDevice), bar(p, most, 20), seconds(p.StepSeconds), weft.Bytes(sent))
+		say("%s %9s  %s %8s %9s", padRight(name, 26), weft.Bytes(p.HBMBytesPerDevice), memoryBar(p, most, 20), secondsText(p.StepSeconds), weft.Bytes(sent))
 		if p.Fits == plan.TooBig {
 			change := p.Change
 			if p.Advice != "" {
 				change = "fits with " + change
 			}
-			wrap(say, "    ", fmt.Sprintf("too big by %s; %s", weft.Bytes(*p.OverBytes), change))
+			sayAfterHead(say, "    ", fmt.Sprintf("too big by %s; %s", weft.Bytes(*p.OverBytes), change))
 		}
 	}
 	if n := len(r.Plans) - len(shown); n > 0 {
@@ -152,8 +155,9 @@ func planTable(say func(string, ...any), r *plan.Result, all bool) {
 	say("# weights  a text K/V and attention  r stream  g gathered  t other  | limit")
 }
 
-// bar draws a plan's memory by kind in columns of most/width bytes.
-func bar(p plan.Plan, most int64, width int) string {
+// memoryBar draws what a plan's memory is used for, as width columns that stand for
+// most bytes.
+func memoryBar(p plan.Plan, most int64, width int) string {
 	cells := []rune(strings.Repeat(" ", width))
 	m := p.Breakdown.DiT
 	from := int64(0)
@@ -183,8 +187,8 @@ func bar(p plan.Plan, most int64, width int) string {
 	return string(cells)
 }
 
-// attentionText says which form each attention of a phase takes, and why, one line for
-// all that are alike.
+// attentionText prints which form each attention of a phase takes, and why. Choices
+// that are alike share a line.
 func attentionText(say func(string, ...any), phase string, choices []graph.Choice) {
 	if phase != "" {
 		phase += ": "
@@ -193,13 +197,13 @@ func attentionText(say func(string, ...any), phase string, choices []graph.Choic
 	for _, c := range choices {
 		if !seen[c.Choice] {
 			seen[c.Choice] = true
-			wrap(say, "  attn  ", fmt.Sprintf("%s%s, %s; %s", phase, c.Taken, c.Why, c.Of))
+			sayAfterHead(say, "  attn  ", fmt.Sprintf("%s%s, %s; %s", phase, c.Taken, c.Why, c.Of))
 		}
 	}
 }
 
-// seconds is a time in few columns.
-func seconds(s float64) string {
+// secondsText formats a time in few columns.
+func secondsText(s float64) string {
 	switch {
 	case s < 1:
 		return fmt.Sprintf("%.0f ms", s*1e3)
@@ -211,7 +215,7 @@ func seconds(s float64) string {
 	return fmt.Sprintf("%.1e s", s)
 }
 
-// planBest spells the best plan out.
+// planBest prints the details of the best plan.
 func planBest(say func(string, ...any), p plan.Plan) {
 	say("")
 	switch p.Fits {
@@ -247,13 +251,13 @@ func planBest(say func(string, ...any), p plan.Plan) {
 		s    float64
 	}{{"matmuls", t.MatmulSeconds}, {"attention", t.AttentionSeconds}, {"memory", t.MemorySeconds}} {
 		if k.s > 0 {
-			parts = append(parts, k.name+" "+seconds(k.s))
+			parts = append(parts, k.name+" "+secondsText(k.s))
 		}
 	}
 	for _, axis := range slices.Sorted(maps.Keys(t.CollectiveSeconds)) {
-		parts = append(parts, axis+" "+seconds(t.CollectiveSeconds[axis]))
+		parts = append(parts, axis+" "+secondsText(t.CollectiveSeconds[axis]))
 	}
-	wrap(say, "  step  ", seconds(p.StepSeconds)+": "+strings.Join(parts, ", "))
+	sayAfterHead(say, "  step  ", secondsText(p.StepSeconds)+": "+strings.Join(parts, ", "))
 	if p.Cost != nil {
 		say("  cost  %s", p.Cost)
 	}
@@ -261,6 +265,6 @@ func planBest(say func(string, ...any), p plan.Plan) {
 		say("  sent  %-18s %-6s %5d a step %10s", c.Op, c.Axis, c.Count, weft.Bytes(c.Bytes))
 	}
 	for _, n := range append(slices.Clone(p.Padding), p.Notes...) {
-		wrap(say, "  note  ", n)
+		sayAfterHead(say, "  note  ", n)
 	}
 }

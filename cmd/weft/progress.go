@@ -11,7 +11,8 @@ import (
 	"golang.org/x/term"
 )
 
-// progress shows one bar per stage of the work on stderr, where that is a terminal.
+// progress shows one bar on stderr for each stage of the work, where stderr is a
+// terminal.
 type progress struct {
 	mu    sync.Mutex
 	bars  *mpb.Progress
@@ -20,22 +21,24 @@ type progress struct {
 	at    string // what the command is doing, bars or not
 }
 
-// phase is what the command is doing: a stage's name, or open before the first.
-func (p *progress) phase() string {
+// currentPhase returns the name of the stage that the command is in, or "open" before
+// the first stage.
+func (p *progress) currentPhase() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return cmp.Or(p.at, "open")
 }
 
-func (p *progress) start(w *os.File) {
+// startBars lets bars be drawn if w is a terminal.
+func (p *progress) startBars(w *os.File) {
 	if p.bars == nil && term.IsTerminal(int(w.Fd())) {
 		p.bars = mpb.New(mpb.WithOutput(w), mpb.WithWidth(48), mpb.WithAutoRefresh())
 	}
 }
 
-// report is a session.Progress. The stage is the first word of what, a call's
-// name counts as "run".
-func (p *progress) report(what string, done, total int64) {
+// reportProgress is a session.Progress. The first word of what names the stage; any
+// word that is not a known stage is the name of a call, and belongs to the stage "run".
+func (p *progress) reportProgress(what string, done, total int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	stage := strings.SplitN(what, " ", 2)[0]
@@ -51,7 +54,7 @@ func (p *progress) report(what string, done, total int64) {
 		return
 	}
 	if p.bar == nil || stage != p.stage {
-		p.drop()
+		p.dropBar()
 		p.stage = stage
 		p.bar = p.bars.AddBar(total, mpb.BarRemoveOnComplete(),
 			mpb.PrependDecorators(decor.Name(stage, decor.WC{W: 8, C: decor.DindentRight})),
@@ -60,22 +63,23 @@ func (p *progress) report(what string, done, total int64) {
 	p.bar.SetTotal(total, false)
 	p.bar.SetCurrent(done)
 	if done >= total {
-		p.drop()
+		p.dropBar()
 	}
 }
 
-func (p *progress) drop() {
+// dropBar removes the bar that is shown; the caller holds p.mu.
+func (p *progress) dropBar() {
 	if p.bar != nil {
 		p.bar.Abort(true)
 		p.bar = nil
 	}
 }
 
-// stop clears the bars before anything else is printed.
-func (p *progress) stop() {
+// stopBars removes all bars, so that the command can print its answer.
+func (p *progress) stopBars() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.drop()
+	p.dropBar()
 	if p.bars != nil {
 		p.bars.Wait()
 		p.bars = nil

@@ -15,7 +15,7 @@ import (
 	"weft/tensor"
 )
 
-func (a *app) sample() *cobra.Command {
+func (a *app) sampleCommand() *cobra.Command {
 	var f runFlags
 	var o weft.SampleOptions
 	var contextFile, negative, noise, size string
@@ -42,8 +42,8 @@ configuration are told apart by the folder or its name, or by --release.`,
 		Example: `  weft sample --model testdata/wan21_t2v --context testdata/wan21_t2v/inputs.safetensors \
     --size 64x64 --frames 9 --steps 4 --shift 5 --seed 0 --mesh tp=2 --out /tmp/latents.safetensors`,
 		Args: cobra.NoArgs,
-		RunE: f.limited(a, func(cmd *cobra.Command, _ []string) error {
-			opts, err := f.options(a)
+		RunE: f.withTimeLimit(a, func(cmd *cobra.Command, _ []string) error {
+			opts, err := f.runOptions(a)
 			var l fault.List
 			l.Add(err)
 			o.Options = opts
@@ -57,7 +57,7 @@ configuration are told apart by the folder or its name, or by --release.`,
 			if err := l.Err(); err != nil {
 				return err
 			}
-			if err := out.check(0, contextFile, negative, noise, conditions); err != nil {
+			if err := out.checkWritable(0, contextFile, negative, noise, conditions); err != nil {
 				return err
 			}
 			m, err := weft.OpenSampling(f.model, f.release)
@@ -65,11 +65,11 @@ configuration are told apart by the folder or its name, or by --release.`,
 				return err
 			}
 			defer m.Close()
-			o.OutputBytes = func(latents, _ int64) error { return out.check(latents, m.Files()...) }
+			o.OutputBytes = func(latents, _ int64) error { return out.checkWritable(latents, m.Files()...) }
 			var notes []string
 			one := func(path string, names ...string) (*tensor.Tensor, error) {
 				t, left, err := oneTensor(cmd.Context(), path, names...)
-				notes = append(notes, unread(path, left)...)
+				notes = append(notes, unreadNote(path, left)...)
 				return t, err
 			}
 			text, err := one(contextFile, "context", "text", "ids")
@@ -93,7 +93,7 @@ configuration are told apart by the folder or its name, or by --release.`,
 				}
 			}
 			// The bar counts steps: the calls within one would only flicker.
-			o.OnStep = func(s weft.SampleStep) { a.progress.report("sample", int64(s.Step+1), int64(s.Of)) }
+			o.OnStep = func(s weft.SampleStep) { a.progress.reportProgress("sample", int64(s.Step+1), int64(s.Of)) }
 			res, err := m.Sample(cmd.Context(), text, neg, o)
 			if err != nil {
 				return err
@@ -107,11 +107,11 @@ configuration are told apart by the folder or its name, or by --release.`,
 				Steps    []weft.SampleStep         `json:"steps"`
 				Settings map[string]models.Setting `json:"settings"`
 			}{res.Report, res.Steps, res.Settings}
-			return a.print(doc, func() {
+			return a.printResult(doc, func() {
 				for _, s := range res.Steps {
 					a.say("step %3d  t %8.3f  sigma %.5f  %8.3f s  %s", s.Step, s.Timestep, s.Sigma, s.Seconds, s.Expert)
 				}
-				a.block(res.Report.Text())
+				a.printBlock(res.Report.Text())
 				a.showSettings(res.Settings)
 				for _, n := range res.Report.Notes {
 					a.say("  note: %s", n)
@@ -120,7 +120,7 @@ configuration are told apart by the folder or its name, or by --release.`,
 			})
 		}),
 	}
-	f.add(c)
+	f.addFlags(c)
 	f.addMesh(c)
 	fl := c.Flags()
 	pathFlag(c, &contextFile, "context", "safetensors file with the prompt's embedding, tensor \"context\", or its token ids, \"ids\", where the model reads these")
@@ -138,15 +138,15 @@ configuration are told apart by the folder or its name, or by --release.`,
 	fl.BoolVar(&o.IntegerTimesteps, "integer-timesteps", false, "truncate what the model is fed to an integer (default: as the release and diffusers do; =false feeds it as it is)")
 	cfgFlag(c, &o.CFG)
 	fl.Uint64Var(&o.Seed, "seed", 0, "seed of the noise")
-	out.add(c)
+	out.addFlags(c)
 	for _, name := range []string{"context", "size"} {
 		must(c.MarkFlagRequired(name))
 	}
-	complete(c, "sampler", sampler.Names()...)
+	completeFlag(c, "sampler", sampler.Names()...)
 	return c
 }
 
-// showSettings lists what was taken, and from where.
+// showSettings lists the settings that were used, and where each came from.
 func (a *app) showSettings(settings map[string]models.Setting) {
 	for _, name := range models.SettingNames {
 		if s, ok := settings[name]; ok {
@@ -155,8 +155,8 @@ func (a *app) showSettings(settings map[string]models.Setting) {
 	}
 }
 
-// oneTensor reads the first tensor there is of those names, or the only one in the
-// file. left are the others, which are not read.
+// oneTensor reads from a file the first tensor that has one of these names, or the only
+// tensor in the file. left lists the others, which are not read.
 func oneTensor(ctx context.Context, path string, names ...string) (t *tensor.Tensor, left []string, err error) {
 	pick := func(have []string) []string {
 		for _, name := range names {

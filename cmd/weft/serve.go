@@ -17,7 +17,7 @@ import (
 	"weft/web"
 )
 
-func (a *app) serve() *cobra.Command {
+func (a *app) serveCommand() *cobra.Command {
 	var addr string
 	var public, open bool
 	var folders []string
@@ -55,8 +55,8 @@ Ctrl-C ends it.`,
 				URL     string `json:"url"`
 				Address string `json:"address"`
 				Public  bool   `json:"public"`
-			}{"http://" + reachable(listener.Addr().String()) + "/", listener.Addr().String(), public}
-			err = a.print(doc, func() {
+			}{"http://" + reachableAddress(listener.Addr().String()) + "/", listener.Addr().String(), public}
+			err = a.printResult(doc, func() {
 				a.say("%s  (Ctrl-C ends it)", doc.URL)
 				if public {
 					a.say("open to every machine that reaches %s; nobody is asked for a password", doc.Address)
@@ -65,17 +65,17 @@ Ctrl-C ends it.`,
 			if err != nil {
 				return err
 			}
-			if a.stdout.lost() != nil {
+			if a.stdout.writeError() != nil {
 				return nil // nobody would know the address; run says what became of it
 			}
 			if open {
-				if err := browse(doc.URL); err != nil {
-					a.complain("warning: no browser could be opened (%v); the address is %s", err, doc.URL)
+				if err := openBrowser(doc.URL); err != nil {
+					a.printStderr("warning: no browser could be opened (%v); the address is %s", err, doc.URL)
 				}
 			}
 			err = web.New(o).Serve(cmd.Context(), listener)
 			if errors.Is(err, context.Canceled) {
-				return interrupted(cmd.Context(), "stopped serving")
+				return interruptedError(cmd.Context(), "stopped serving")
 			}
 			return err
 		},
@@ -84,12 +84,13 @@ Ctrl-C ends it.`,
 	c.Flags().BoolVar(&public, "public", false, "allow an address that other machines reach")
 	c.Flags().BoolVar(&open, "open", false, "open the page in the browser")
 	c.Flags().StringArrayVar(&folders, "model", nil, "a folder with config.json to offer beside the models known by name; may be repeated")
-	complete(c, "addr", "127.0.0.1:8080", "127.0.0.1:0")
+	completeFlag(c, "addr", "127.0.0.1:8080", "127.0.0.1:0")
 	must(c.MarkFlagDirname("model"))
 	return c
 }
 
-// flagsExist says whether the command line has a command with all these flags.
+// flagsExist returns a function that reports whether weft has a command with all these
+// flags.
 func (a *app) flagsExist(root *cobra.Command) func(string, []string) bool {
 	return func(name string, flags []string) bool {
 		c, _, err := root.Find([]string{name})
@@ -97,8 +98,9 @@ func (a *app) flagsExist(root *cobra.Command) func(string, []string) bool {
 	}
 }
 
-// reachable is an address to ask for: one that stands for all is this machine's own.
-func reachable(addr string) string {
+// reachableAddress returns an address that a browser can open. An address that stands
+// for all interfaces, such as 0.0.0.0, is replaced with 127.0.0.1.
+func reachableAddress(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
 		return net.JoinHostPort("127.0.0.1", port)
@@ -106,8 +108,8 @@ func reachable(addr string) string {
 	return addr
 }
 
-// browse opens a page in the user's browser.
-func browse(url string) error {
+// openBrowser opens a page in the user's browser.
+func openBrowser(url string) error {
 	name := "xdg-open"
 	if runtime.GOOS == "darwin" {
 		name = "open"

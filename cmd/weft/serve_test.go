@@ -34,7 +34,7 @@ func serving(t *testing.T, args ...string) (at string, end func() (code int, std
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan int, 1)
-	go func() { done <- run(ctx, append([]string{"serve", "--json"}, args...), files[0], files[1]) }()
+	go func() { done <- runCommandLine(ctx, append([]string{"serve", "--json"}, args...), files[0], files[1]) }()
 	for range 500 {
 		b, err := os.ReadFile(filepath.Join(dir, "out"))
 		if err != nil {
@@ -162,7 +162,7 @@ func TestServeCommandsAreReal(t *testing.T) {
 		for _, line := range doc.Commands {
 			names[line.Name] = true
 			words := strings.Fields(line.Text)
-			root := (&app{}).root()
+			root := (&app{}).rootCommand()
 			cmd, rest, err := root.Find(words[1:])
 			if err != nil || cmd == root || words[0] != "weft" {
 				t.Errorf("%s: %v", line.Text, err)

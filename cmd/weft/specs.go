@@ -15,7 +15,7 @@ import (
 	"weft/topology"
 )
 
-func (a *app) specs() *cobra.Command {
+func (a *app) specsCommand() *cobra.Command {
 	var model, meshText, layout, rules, on, format string
 	c := &cobra.Command{
 		Use:   "specs --model NAME|DIR --mesh M [--format jax|shardy|hlo|json]",
@@ -36,17 +36,17 @@ in the mesh. --on lays the mesh on a slice's links, which gives the device order
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var l fault.List
 			if layout != string(models.Torch) && layout != string(models.Flax) {
-				l.Add(usage("--layout %q: want torch or flax", layout))
+				l.Add(usageError("--layout %q: want torch or flax", layout))
 			}
 			if rules != "weft" && rules != "vidax" {
-				l.Add(usage("--rules %q: want weft or vidax", rules))
+				l.Add(usageError("--rules %q: want weft or vidax", rules))
 			}
 			write, known := specsFormats[format]
 			switch {
 			case !known && format != "text" && format != "json":
-				l.Add(usage("--format %q: want text, json, jax, shardy or hlo", format))
+				l.Add(usageError("--format %q: want text, json, jax, shardy or hlo", format))
 			case known && a.json:
-				l.Add(usage("--format %s is no JSON: give it without --json", format))
+				l.Add(usageError("--format %s is no JSON: give it without --json", format))
 			}
 			a.json = a.json || format == "json"
 			place, err := specsMesh(meshText, on)
@@ -80,13 +80,13 @@ in the mesh. --on lays the mesh on a slice's links, which gives the device order
 			}
 			doc := specsDoc{Model: m.Name(), Mesh: place.String(), Layout: layout, Rules: rules, Params: list}
 			for _, p := range assigned {
-				if rules == "weft" && !plain(p, place) {
+				if rules == "weft" && !heldAsSpec(p, place) {
 					doc.special = append(doc.special, p)
 				}
 			}
-			return a.print(doc, func() {
+			return a.printResult(doc, func() {
 				if write != nil {
-					a.block(write(doc, place))
+					a.printBlock(write(doc, place))
 					return
 				}
 				for _, p := range list {
@@ -102,15 +102,15 @@ in the mesh. --on lays the mesh on a slice's links, which gives the device order
 	c.Flags().StringVar(&on, "on", "", "a slice to lay the mesh on: v4-8, v5e:2x4; without it devices are in plain order")
 	must(c.MarkFlagRequired("model"))
 	meshFlag(c, &meshText)
-	complete(c, "format", "text", "json", "jax", "shardy", "hlo")
-	complete(c, "on", "v4-8", "v5e-8", "v5p-8", "v6e-8")
-	complete(c, "layout", "torch", "flax")
-	complete(c, "rules", "weft", "vidax")
-	complete(c, "model", models.Presets()...)
+	completeFlag(c, "format", "text", "json", "jax", "shardy", "hlo")
+	completeFlag(c, "on", "v4-8", "v5e-8", "v5p-8", "v6e-8")
+	completeFlag(c, "layout", "torch", "flax")
+	completeFlag(c, "rules", "weft", "vidax")
+	completeFlag(c, "model", models.Presets()...)
 	return c
 }
 
-// specsDoc is what --json prints.
+// specsDoc is the JSON document that specs prints.
 type specsDoc struct {
 	Model  string             `json:"model"`
 	Mesh   string             `json:"mesh"`
@@ -121,9 +121,10 @@ type specsDoc struct {
 	special []sharding.Assigned // whose spec alone does not say what a device holds
 }
 
-// plain says whether every device holds of a parameter what its spec alone says:
-// not so where heads are copied or several matrices lie in one.
-func plain(p sharding.Assigned, m *mesh.Mesh) bool {
+// heldAsSpec reports whether each device holds exactly the ranges of a parameter that
+// its spec describes. This is not so where heads are replicated, or where several
+// matrices are stored in one parameter.
+func heldAsSpec(p sharding.Assigned, m *mesh.Mesh) bool {
 	if p.Layout.IsZero() {
 		return true
 	}
@@ -142,7 +143,8 @@ func plain(p sharding.Assigned, m *mesh.Mesh) bool {
 	return true
 }
 
-// specsMesh reads a mesh, laid on a slice where one is named.
+// specsMesh reads a mesh. With a slice, it orders the mesh's devices along the links of
+// the slice.
 func specsMesh(text, on string) (*mesh.Mesh, error) {
 	m, err := weft.ParseMesh(text)
 	if err != nil || on == "" {
@@ -159,9 +161,9 @@ func specsMesh(text, on string) (*mesh.Mesh, error) {
 	return mesh.New(m.Axes(), devices)
 }
 
-// modelOf takes a preset's name, else something Open opens where a file has the
-// name, else any name that models.FindPreset knows. It gives the settings of the
-// release, which is the one asked for, or that of the name or the folder.
+// modelOf finds a model and the settings of its release. A preset's name comes first,
+// then a file or folder of that name, then any other name that models.FindModel knows.
+// release selects the release; if it is empty, the name or the folder does.
 func modelOf(name, release string) (models.Model, models.Settings, error) {
 	_, err := os.Stat(name)
 	there, preset := err == nil, slices.Contains(models.Presets(), name)

@@ -8,11 +8,12 @@ import (
 	"weft/mesh"
 )
 
-// specsFormats are the ways to write specs down for other tools, beside text and json.
+// specsFormats are the formats that other tools read; text and json are built in.
 var specsFormats = map[string]func(specsDoc, *mesh.Mesh) string{"jax": specsJAX, "shardy": specsShardy, "hlo": specsHLO}
 
-// comments are what a reader of a listing must know, one a line.
-func (d specsDoc) comments(m *mesh.Mesh) []string {
+// listingComments returns the comment lines of a listing: the mesh, the order of the
+// devices, and the parameters whose specs do not say everything.
+func (d specsDoc) listingComments(m *mesh.Mesh) []string {
 	lines := []string{fmt.Sprintf("%s on %s: %s rules, %s layout", d.Model, d.Mesh, d.Rules, d.Layout)}
 	if ids := deviceIDs(m); ids != nil {
 		lines = append(lines, "device ids in mesh order: "+strings.Trim(fmt.Sprint(ids), "[]"))
@@ -23,7 +24,8 @@ func (d specsDoc) comments(m *mesh.Mesh) []string {
 	return lines
 }
 
-// deviceIDs are those of a mesh in its order; nil for 0, 1, 2, ...
+// deviceIDs returns the ids of a mesh's devices in the order of the mesh, or nil when
+// they are 0, 1, 2, ...
 func deviceIDs(m *mesh.Mesh) []int {
 	var ids []int
 	plain := true
@@ -37,11 +39,12 @@ func deviceIDs(m *mesh.Mesh) []int {
 	return ids
 }
 
-// specsJAX is a Python module: a mesh, a PartitionSpec by path, and their shardings.
+// specsJAX writes a Python module with a mesh, a PartitionSpec for each path, and their
+// NamedShardings.
 func specsJAX(d specsDoc, m *mesh.Mesh) string {
 	var b strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	for _, c := range d.comments(m) {
+	for _, c := range d.listingComments(m) {
 		say("# %s", c)
 	}
 	var names, sizes []string
@@ -64,12 +67,12 @@ func specsJAX(d specsDoc, m *mesh.Mesh) string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// specsShardy is an MLIR module whose function takes every parameter, in order,
-// with its sdy.sharding; the path is the argument's location.
+// specsShardy writes an MLIR module with a function whose arguments are the parameters,
+// each with its sdy.sharding. The location of an argument is the parameter's path.
 func specsShardy(d specsDoc, m *mesh.Mesh) string {
 	var b strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	for _, c := range d.comments(m) {
+	for _, c := range d.listingComments(m) {
 		say("// %s", c)
 	}
 	var axes []string
@@ -98,11 +101,12 @@ func specsShardy(d specsDoc, m *mesh.Mesh) string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// specsHLO is a line a parameter: its path and XLA's sharding, whose devices are
-// places in the mesh, as a program's device assignment has them.
+// specsHLO writes one line for each parameter: its path and its sharding in XLA's form.
+// The device numbers in it are positions in the mesh, as in a program's device
+// assignment.
 func specsHLO(d specsDoc, m *mesh.Mesh) string {
 	lines := []string{}
-	for _, c := range d.comments(m) {
+	for _, c := range d.listingComments(m) {
 		lines = append(lines, "# "+c)
 	}
 	for _, p := range d.Params {

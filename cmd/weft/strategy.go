@@ -4,7 +4,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) strategy() *cobra.Command {
+func (a *app) strategyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "strategy",
 		Short: "Split tensors, layers and devices by named strategies",

@@ -49,7 +49,7 @@ the others leave. Every device is used; degrees left out are 1. Without
 			if err != nil {
 				return err
 			}
-			return a.print(degreesDoc{devices, m.Axes()}, func() {
+			return a.printResult(degreesDoc{devices, m.Axes()}, func() {
 				a.say("%s", m)
 				for _, axis := range m.Axes() {
 					a.say("%-5s %6d", axis.Name, axis.Size)

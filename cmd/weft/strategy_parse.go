@@ -12,15 +12,16 @@ import (
 	"weft/strategy"
 )
 
-// givenMesh reads a mesh and keeps the names it was given: data=2 stays data. The
-// checks are mesh.Parse's, so that data and dp together are one axis twice.
+// givenMesh reads a mesh and keeps the axis names as they are written: data=2 stays
+// data. mesh.Parse checks them, so data and dp together are refused as the same axis
+// given twice.
 func givenMesh(text string) (*mesh.Mesh, error) {
 	axes, err := mesh.Parse(text)
 	if err != nil {
 		return nil, err
 	}
 	if len(axes) == 0 {
-		return nil, usage("--mesh is empty; write axes with their sizes, as in data=2,fsdp=4,model=8")
+		return nil, usageError("--mesh is empty; write axes with their sizes, as in data=2,fsdp=4,model=8")
 	}
 	for i, part := range strings.Split(text, ",") {
 		name, _, _ := strings.Cut(part, "=")
@@ -29,13 +30,14 @@ func givenMesh(text string) (*mesh.Mesh, error) {
 	devices := 1
 	for _, a := range axes {
 		if devices *= a.Size; devices > strategy.MaxDevices {
-			return nil, usage("--mesh %s has more than %d devices, the most there are; choose smaller sizes", text, strategy.MaxDevices)
+			return nil, usageError("--mesh %s has more than %d devices, the most there are; choose smaller sizes", text, strategy.MaxDevices)
 		}
 	}
 	return mesh.Local(axes...)
 }
 
-// meshName is how a mesh spells an axis, or the name itself when it has none.
+// meshName returns the mesh's own spelling of an axis, or the name unchanged when the
+// mesh has no such axis.
 func meshName(m *mesh.Mesh, axis string) string {
 	if m.Has(axis) {
 		return axis
@@ -48,7 +50,7 @@ func meshName(m *mesh.Mesh, axis string) string {
 	return axis
 }
 
-// givenSpec reads a spec in either spelling of the mesh's axes.
+// givenSpec reads a spec, whose axes may be spelled differently from the mesh's.
 func givenSpec(m *mesh.Mesh, text string) (sharding.Spec, error) {
 	s, err := sharding.ParseSpec(text)
 	if err != nil {
@@ -67,7 +69,7 @@ func givenSpec(m *mesh.Mesh, text string) (sharding.Spec, error) {
 	return sharding.NewSpec(dims...).WithPartial(respell(s.Partial())...), nil
 }
 
-// specText is a spec as --from and --to take it: model,-|data.
+// specText writes a spec in the form that --from and --to take: model,-|data.
 func specText(s sharding.Spec) string {
 	text := s.String()
 	dims, partial, bar := strings.Cut(text, "|")
@@ -82,7 +84,7 @@ func specText(s sharding.Spec) string {
 func parseTensor(text string) (strategy.Tensor, error) {
 	parts := strings.Split(text, ":")
 	if len(parts) < 4 {
-		return strategy.Tensor{}, usage("--tensor %q has %d parts, want NAME:DIMS:SHAPE:DTYPE, as in blocks.3.attn.q.weight:out,in:11008x4096:bf16", text, len(parts))
+		return strategy.Tensor{}, usageError("--tensor %q has %d parts, want NAME:DIMS:SHAPE:DTYPE, as in blocks.3.attn.q.weight:out,in:11008x4096:bf16", text, len(parts))
 	}
 	n := len(parts) - 3 // a name may have colons
 	t := strategy.Tensor{Name: strings.Join(parts[:n], ":"), Dims: []string{}}
@@ -92,7 +94,7 @@ func parseTensor(text string) (strategy.Tensor, error) {
 	}
 	for i, d := range t.Dims {
 		if t.Dims[i] = strings.TrimSpace(d); t.Dims[i] == "" {
-			l.Add(usage("--tensor %q names dim %d nothing; a dim has a name, as in out,in", text, i))
+			l.Add(usageError("--tensor %q names dim %d nothing; a dim has a name, as in out,in", text, i))
 		}
 	}
 	var err error
@@ -103,7 +105,8 @@ func parseTensor(text string) (strategy.Tensor, error) {
 	return t, l.Err()
 }
 
-// parseShape reads 11008x4096; nothing and "scalar" are rank 0.
+// parseShape reads a shape such as 11008x4096. An empty text and "scalar" are the shape
+// of a scalar.
 func parseShape(flag, text string) ([]int, error) {
 	shape := []int{}
 	if text == "" || text == "scalar" {
@@ -112,7 +115,7 @@ func parseShape(flag, text string) ([]int, error) {
 	for part := range strings.SplitSeq(text, "x") {
 		n, err := strconv.Atoi(part)
 		if err != nil || n < 0 {
-			return nil, usage("%s has shape %q; want sizes from 0 up joined by x, as in 16x8, or scalar", flag, text)
+			return nil, usageError("%s has shape %q; want sizes from 0 up joined by x, as in 16x8, or scalar", flag, text)
 		}
 		shape = append(shape, n)
 	}
@@ -122,7 +125,7 @@ func parseShape(flag, text string) ([]int, error) {
 func elemBytes(flag, name string) (int, error) {
 	d, err := dtype.Parse(name)
 	if err != nil {
-		return 0, usage("%s: %v", flag, err)
+		return 0, usageError("%s: %v", flag, err)
 	}
 	return d.Size(), nil
 }
@@ -131,14 +134,14 @@ func elemBytes(flag, name string) (int, error) {
 func parseRule(text string) (strategy.Rule, error) {
 	i := strings.LastIndex(text, "=")
 	if i < 1 {
-		return strategy.Rule{}, usage("--rule %q: want PATTERN=DIM, as in '*.attn.q.*=out', or PATTERN=- to keep whole", text)
+		return strategy.Rule{}, usageError("--rule %q: want PATTERN=DIM, as in '*.attn.q.*=out', or PATTERN=- to keep whole", text)
 	}
 	r := strategy.Rule{Match: text[:i]}
 	dim, heads, hasHeads := strings.Cut(text[i+1:], ":")
 	if hasHeads {
 		n, err := strconv.Atoi(heads)
 		if err != nil || n < 1 {
-			return r, usage("--rule %q has %q heads; want a whole number from 1 up, as in '*.attn.k.*=out:8'", text, heads)
+			return r, usageError("--rule %q has %q heads; want a whole number from 1 up, as in '*.attn.k.*=out:8'", text, heads)
 		}
 		r.Heads = n
 	}
@@ -148,15 +151,16 @@ func parseRule(text string) (strategy.Rule, error) {
 	return r, nil
 }
 
-// strategyFlags are what makes a plan.
+// strategyFlags are the flags that name strategies and their rules.
 type strategyFlags struct {
 	names   string
 	rules   []string
 	minSize int
 }
 
-// plan reads "tp,fsdp,dp", each with axes of its own if it has any: "fsdp=dp+sp".
-func (f *strategyFlags) plan() (strategy.Plan, error) {
+// parsePlan reads a list of strategies such as "tp,fsdp,dp". A strategy may name its
+// axes: "fsdp=dp+sp".
+func (f *strategyFlags) parsePlan() (strategy.Plan, error) {
 	var l fault.List
 	var plan strategy.Plan
 	var rules []strategy.Rule
@@ -166,7 +170,7 @@ func (f *strategyFlags) plan() (strategy.Plan, error) {
 		rules = append(rules, r)
 	}
 	if f.minSize < 0 {
-		l.Add(usage("--min-size %d: want a number of elements from 0 up", f.minSize))
+		l.Add(usageError("--min-size %d: want a number of elements from 0 up", f.minSize))
 	}
 	var seen []string
 	for part := range strings.SplitSeq(f.names, ",") {
@@ -177,15 +181,15 @@ func (f *strategyFlags) plan() (strategy.Plan, error) {
 		}
 		kind := mesh.Canonical(name)
 		if slices.Contains(seen, kind) {
-			l.Add(usage("--strategy %q names %s twice; each strategy is named once, and --rule is repeated", f.names, name))
+			l.Add(usageError("--strategy %q names %s twice; each strategy is named once, and --rule is repeated", f.names, name))
 			continue
 		}
 		seen = append(seen, kind)
 		switch {
 		case slices.Contains(on, ""):
-			l.Add(usage("--strategy %q: %q names no axis after =; want axes joined by +, as in fsdp=dp+sp", f.names, part))
+			l.Add(usageError("--strategy %q: %q names no axis after =; want axes joined by +, as in fsdp=dp+sp", f.names, part))
 		case kind == "tp" && len(on) > 1:
-			l.Add(usage("--strategy %q: tp splits over one axis, not %d", f.names, len(on)))
+			l.Add(usageError("--strategy %q: tp splits over one axis, not %d", f.names, len(on)))
 		case kind == "tp":
 			plan = append(plan, strategy.TensorParallel{Axis: strings.Join(on, ""), Rules: rules})
 		case kind == "fsdp":
@@ -193,18 +197,18 @@ func (f *strategyFlags) plan() (strategy.Plan, error) {
 		case kind == "dp":
 			plan = append(plan, strategy.DataParallel{Axes: on})
 		case kind == "pp":
-			l.Add(usage("--strategy %q: a pipeline cuts layers and no tensor; see weft strategy stages", f.names))
+			l.Add(usageError("--strategy %q: a pipeline cuts layers and no tensor; see weft strategy stages", f.names))
 		default:
-			l.Add(usage("--strategy %q: %q is no strategy; want some of tp, fsdp and dp, as in tp,fsdp,dp", f.names, name))
+			l.Add(usageError("--strategy %q: %q is no strategy; want some of tp, fsdp and dp, as in tp,fsdp,dp", f.names, name))
 		}
 	}
 	if l.Err() == nil && len(rules) > 0 && !slices.Contains(seen, "tp") {
-		l.Add(usage("--rule is for tensor parallelism, which --strategy %q does not name; add tp", f.names))
+		l.Add(usageError("--rule is for tensor parallelism, which --strategy %q does not name; add tp", f.names))
 	}
 	return plan, l.Err()
 }
 
-// collective is one step of a reshard, as JSON has it.
+// collective is one step of a reshard, as it stands in the JSON document.
 type collective struct {
 	Op    string   `json:"op"`
 	Axes  []string `json:"axes"`
@@ -217,7 +221,8 @@ type collective struct {
 	Reason  string `json:"reason"`
 }
 
-func collectives(steps []sharding.Step) []collective {
+// listCollectives converts the steps of a reshard for the JSON document.
+func listCollectives(steps []sharding.Step) []collective {
 	out := []collective{}
 	for _, s := range steps {
 		c := collective{Op: string(s.Op), Axes: s.Axes, Dim: s.Dim, Bytes: s.Bytes, From: specText(s.From), To: specText(s.To), Reason: s.Reason}
@@ -229,7 +234,7 @@ func collectives(steps []sharding.Step) []collective {
 	return out
 }
 
-// line is a collective for people.
+// line describes the collective in one line for people.
 func (c collective) line() string {
 	where := ""
 	switch {
@@ -241,7 +246,8 @@ func (c collective) line() string {
 	return c.Op + where + " over " + strings.Join(c.Axes, "+") + ", " + strconv.FormatInt(c.Bytes, 10) + " bytes: " + c.From + " -> " + c.To
 }
 
-// sayWrapped prints words after a head of a fixed width, in lines of at most 80 columns.
+// sayWrapped prints words after a head, in lines of at most 80 columns. Further lines
+// are indented by the width of head.
 func (a *app) sayWrapped(head string, words []string) {
 	const width = 80
 	indent := strings.Repeat(" ", len(head))

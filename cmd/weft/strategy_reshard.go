@@ -52,13 +52,13 @@ tensor becomes partial.`,
 			if err != nil {
 				return err
 			}
-			doc := reshardDoc{m.String(), specText(from.Canonical(m, len(shape))), specText(to.Canonical(m, len(shape))), collectives(steps), 0}
+			doc := reshardDoc{m.String(), specText(from.Canonical(m, len(shape))), specText(to.Canonical(m, len(shape))), listCollectives(steps), 0}
 			for _, s := range steps {
 				doc.Bytes += s.Bytes
 			}
-			return a.print(doc, func() {
+			return a.printResult(doc, func() {
 				for i, s := range doc.Steps {
-					a.sayWrapped(padRight(number(float64(i+1)), 3), strings.Fields(s.line()))
+					a.sayWrapped(padRight(numberText(float64(i+1)), 3), strings.Fields(s.line()))
 				}
 				if len(steps) == 0 {
 					a.sayWrapped("", strings.Fields("no step: "+orWhole(doc.From)+" and "+orWhole(doc.To)+" place the tensor alike"))
@@ -76,6 +76,6 @@ tensor becomes partial.`,
 	for _, name := range []string{"mesh", "shape", "from", "to"} {
 		must(c.MarkFlagRequired(name))
 	}
-	complete(c, "dtype", "f32", "bf16", "f16")
+	completeFlag(c, "dtype", "f32", "bf16", "f16")
 	return c
 }

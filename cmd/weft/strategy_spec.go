@@ -54,7 +54,7 @@ way down split dim in.`,
 			var l fault.List
 			m, err := givenMesh(meshText)
 			l.Add(err)
-			plan, err := f.plan()
+			plan, err := f.parsePlan()
 			l.Add(err)
 			t, err := parseTensor(tensor)
 			l.Add(err)
@@ -75,13 +75,13 @@ way down split dim in.`,
 			}
 			placed := report.Tensors[0]
 			doc := strategySpecDoc{Mesh: m.String(), Tensor: t.Name, Spec: specText(placed.Spec),
-				LocalShape: placed.LocalShape, LocalBytes: placed.LocalBytes, Gather: collectives(gather), Notes: []string{}}
+				LocalShape: placed.LocalShape, LocalBytes: placed.LocalBytes, Gather: listCollectives(gather), Notes: []string{}}
 			doc.Gradient.Before, doc.Gradient.After = specText(g.Before), specText(g.After)
-			doc.Gradient.Collectives = collectives(g.Steps)
+			doc.Gradient.Collectives = listCollectives(g.Steps)
 			for _, n := range append(placed.Notes, report.Notes...) {
 				doc.Notes = append(doc.Notes, n.Text)
 			}
-			return a.print(doc, func() { a.showStrategySpec(doc, t) })
+			return a.printResult(doc, func() { a.showStrategySpec(doc, t) })
 		},
 	}
 	fl := c.Flags()
@@ -93,7 +93,7 @@ way down split dim in.`,
 	for _, name := range []string{"mesh", "strategy", "tensor"} {
 		must(c.MarkFlagRequired(name))
 	}
-	complete(c, "strategy", "tp,fsdp,dp", "fsdp,dp", "tp", "fsdp", "dp")
+	completeFlag(c, "strategy", "tp,fsdp,dp", "fsdp,dp", "tp", "fsdp", "dp")
 	return c
 }
 
@@ -113,7 +113,7 @@ func (a *app) showStrategySpec(doc strategySpecDoc, t strategy.Tensor) {
 	}
 }
 
-// orWhole shows the empty spec of a scalar.
+// orWhole shows the empty spec of a scalar as "(scalar)".
 func orWhole(spec string) string {
 	if spec == "" {
 		return "(scalar)"

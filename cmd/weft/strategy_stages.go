@@ -70,11 +70,11 @@ forward is inference.`,
   weft strategy stages --layers 40 --stages 4 --schedule interleaved --chunks 2`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			doc, err := f.plan()
+			doc, err := f.planStages()
 			if err != nil {
 				return err
 			}
-			return a.print(doc, func() { a.showStages(doc, f) })
+			return a.printResult(doc, func() { a.showStages(doc, f) })
 		},
 	}
 	fl := c.Flags()
@@ -87,11 +87,12 @@ forward is inference.`,
 	fl.IntVar(&f.chunks, "chunks", 1, "chunks of layers a stage holds")
 	must(c.MarkFlagRequired("layers"))
 	must(c.MarkFlagRequired("stages"))
-	complete(c, "schedule", "gpipe", "1f1b", "interleaved", "forward")
+	completeFlag(c, "schedule", "gpipe", "1f1b", "interleaved", "forward")
 	return c
 }
 
-func (f stagesFlags) plan() (*stagesDoc, error) {
+// planStages assigns the layers to stages in both ways, and makes the schedule.
+func (f stagesFlags) planStages() (*stagesDoc, error) {
 	kind := strategy.Kind(f.schedule)
 	if kind == strategy.OneF1B && f.chunks > 1 {
 		kind = strategy.Interleaved
@@ -101,7 +102,7 @@ func (f stagesFlags) plan() (*stagesDoc, error) {
 	virtual := f.stages // each stage holds virtual stages i, stages+i, ...
 	if f.chunks > 1 && f.stages > 0 && f.stages <= f.layers {
 		if most := f.layers / f.stages; f.chunks > most {
-			l.Add(usage("--chunks %d of %d stages need a layer each, and there are %d layers; at most %d chunks", f.chunks, f.stages, f.layers, most))
+			l.Add(usageError("--chunks %d of %d stages need a layer each, and there are %d layers; at most %d chunks", f.chunks, f.stages, f.layers, most))
 		} else {
 			virtual = f.stages * f.chunks
 		}
@@ -127,10 +128,10 @@ func (f stagesFlags) plan() (*stagesDoc, error) {
 	doc.Makespan = strategy.Makespan(f.stages, f.micro, f.chunks, 1, backward)
 	doc.Even, doc.Chunks.Even, doc.Costs.Even = f.perStage(even, costs)
 	doc.Balanced, doc.Chunks.Balanced, doc.Costs.Balanced = f.perStage(balanced, costs)
-	if doc.Costed.Even, err = f.costed(schedule, costs.Of(even)); err != nil {
+	if doc.Costed.Even, err = f.costedMakespan(schedule, costs.Of(even)); err != nil {
 		return nil, err
 	}
-	if doc.Costed.Balanced, err = f.costed(schedule, costs.Of(balanced)); err != nil {
+	if doc.Costed.Balanced, err = f.costedMakespan(schedule, costs.Of(balanced)); err != nil {
 		return nil, err
 	}
 	for _, actions := range schedule {
@@ -143,7 +144,8 @@ func (f stagesFlags) plan() (*stagesDoc, error) {
 	return doc, nil
 }
 
-// perStage gathers the virtual stages that each stage holds.
+// perStage adds up, for each stage, the layers and costs of the virtual stages that it
+// holds.
 func (f stagesFlags) perStage(s strategy.Stages, c strategy.Costs) (counts []int, chunks [][]int, costs []float64) {
 	counts, chunks, costs = make([]int, f.stages), make([][]int, f.stages), make([]float64, f.stages)
 	of := c.Of(s)
@@ -156,8 +158,9 @@ func (f stagesFlags) perStage(s strategy.Stages, c strategy.Costs) (counts []int
 	return counts, chunks, costs
 }
 
-// costed is the makespan of a schedule on virtual stages of these costs.
-func (f stagesFlags) costed(schedule [][]strategy.Action, costs []float64) (float64, error) {
+// costedMakespan returns the makespan of a schedule in which virtual stage i costs
+// costs[i] forward and twice that backward.
+func (f stagesFlags) costedMakespan(schedule [][]strategy.Action, costs []float64) (float64, error) {
 	run, err := strategy.Simulate(schedule, func(stage int, a strategy.Action) float64 {
 		cost := costs[a.Chunk*f.stages+stage]
 		if a.Backward {
@@ -172,7 +175,7 @@ func (a *app) showStages(doc *stagesDoc, f stagesFlags) {
 	a.say("%d layers over %d stages, embed %g, head %g", f.layers, f.stages, f.embed, f.head)
 	a.say("%-9s %8s %8s %10s %8s %6s", "", "even", "cost", "balanced", "cost", "live")
 	for i := range doc.Even {
-		a.say("%-9s %8d %8s %10d %8s %6d", fmt.Sprintf("stage %d", i), doc.Even[i], number(doc.Costs.Even[i]), doc.Balanced[i], number(doc.Costs.Balanced[i]), doc.Live[i])
+		a.say("%-9s %8d %8s %10d %8s %6d", fmt.Sprintf("stage %d", i), doc.Even[i], numberText(doc.Costs.Even[i]), doc.Balanced[i], numberText(doc.Costs.Balanced[i]), doc.Live[i])
 	}
 	a.say("")
 	work := "a stage's forward 1 and its backward 2"
@@ -180,10 +183,10 @@ func (a *app) showStages(doc *stagesDoc, f stagesFlags) {
 		work = "a stage's forward 1"
 	}
 	a.say("schedule         %s, microbatches %d, chunks a stage %d", doc.Kind, doc.Micro, len(doc.Chunks.Even[0]))
-	a.say("bubble share     %s of the step", number(doc.BubbleShare))
-	a.say("overhead         %s over the work of one stage", number(doc.Overhead))
-	a.say("makespan         %s with %s", number(doc.Makespan), work)
-	a.say("                 %s even and %s balanced with a layer's forward 1", number(doc.Costed.Even), number(doc.Costed.Balanced))
+	a.say("bubble share     %s of the step", numberText(doc.BubbleShare))
+	a.say("overhead         %s over the work of one stage", numberText(doc.Overhead))
+	a.say("makespan         %s with %s", numberText(doc.Makespan), work)
+	a.say("                 %s even and %s balanced with a layer's forward 1", numberText(doc.Costed.Even), numberText(doc.Costed.Balanced))
 	a.say("")
 	width := len(fmt.Sprintf("stage %d  ", len(doc.Schedule)-1))
 	for i, line := range doc.Schedule {
@@ -191,5 +194,5 @@ func (a *app) showStages(doc *stagesDoc, f stagesFlags) {
 	}
 }
 
-// number is at most six digits, without trailing zeros.
-func number(x float64) string { return strconv.FormatFloat(x, 'g', 6, 64) }
+// numberText formats a number with at most six digits and no trailing zeros.
+func numberText(x float64) string { return strconv.FormatFloat(x, 'g', 6, 64) }

@@ -40,7 +40,7 @@ func answers(t *testing.T) [][]string {
 	}
 	// What installs, compiles or serves is left out: it needs an engine, or does not end.
 	left := []string{"weft engine install", "weft engine path", "weft compile", "weft try-flags", "weft serve"}
-	everyCommand((&app{}).root(), func(c *cobra.Command) {
+	everyCommand((&app{}).rootCommand(), func(c *cobra.Command) {
 		words := strings.Fields(c.CommandPath())[1:]
 		if !slices.ContainsFunc(lines, func(l []string) bool { return len(l) >= len(words) && slices.Equal(l[:len(words)], words) }) && !slices.Contains(left, c.CommandPath()) {
 			t.Errorf("%s is not tried", c.CommandPath())
@@ -67,7 +67,7 @@ func TestFullDiskUnderStdout(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			code := run(context.Background(), line, full, f)
+			code := runCommandLine(context.Background(), line, full, f)
 			f.Close()
 			b, _ := os.ReadFile(errs)
 			if code == 0 || !strings.Contains(string(b), "stdout cannot be written: no space left on device") || strings.Count(string(b), "\n") != 1 {
@@ -91,7 +91,7 @@ func TestReaderLeaves(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	code := run(context.Background(), []string{"inspect", wanDir}, w, f)
+	code := runCommandLine(context.Background(), []string{"inspect", wanDir}, w, f)
 	if b, _ := os.ReadFile(errs); code != 141 || len(b) > 0 {
 		t.Errorf("exit %d, %q", code, b)
 	}

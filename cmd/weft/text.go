@@ -5,6 +5,7 @@ import (
 	"strings"
 )
 
+// padRight appends blanks to s until it has n bytes.
 func padRight(s string, n int) string {
 	if len(s) >= n {
 		return s
@@ -12,7 +13,7 @@ func padRight(s string, n int) string {
 	return s + strings.Repeat(" ", n-len(s))
 }
 
-// shapeText is "96x64", or "scalar".
+// shapeText formats a shape as "96x64", or "scalar".
 func shapeText(shape []int) string {
 	if len(shape) == 0 {
 		return "scalar"

@@ -14,7 +14,7 @@ import (
 	"weft/tokenizer"
 )
 
-// tokenized is what tokenize --json prints.
+// tokenized is the JSON document that tokenize prints.
 type tokenized struct {
 	Tokenizer string         `json:"tokenizer"`
 	Kind      string         `json:"kind"`
@@ -27,7 +27,7 @@ type tokenizedIDs struct {
 	IDs []int `json:"ids"`
 }
 
-// stringsLine is a line of --strings, from 1.
+// stringsLine are the fields of an error in a line of --strings. Lines count from 1.
 type stringsLine struct {
 	Path string `json:"path"`
 	Line int    `json:"line"`
@@ -36,7 +36,7 @@ type stringsLine struct {
 // maxStringsBytes bounds the file of --strings.
 const maxStringsBytes = 1 << 30
 
-func (a *app) tokenize() *cobra.Command {
+func (a *app) tokenizeCommand() *cobra.Command {
 	var path, texts string
 	c := &cobra.Command{
 		Use:   "tokenize --tokenizer FILE|DIR --strings FILE",
@@ -71,7 +71,7 @@ weft does not do is refused with its place.`,
 				}
 				doc.Strings = append(doc.Strings, tokenizedIDs{append([]int{}, ids...)})
 			}
-			return a.print(doc, func() { a.showIDs(doc) })
+			return a.printResult(doc, func() { a.showIDs(doc) })
 		},
 	}
 	pathFlag(c, &path, "tokenizer", "tokenizer.json, spiece.model, tokenizer.model or vocab.json, or a folder with one")
@@ -85,7 +85,7 @@ weft does not do is refused with its place.`,
 
 func (a *app) showIDs(doc tokenized) {
 	for _, note := range doc.Notes {
-		a.complain("note: %s", note)
+		a.printStderr("note: %s", note)
 	}
 	w := bufio.NewWriter(a.stdout)
 	defer w.Flush()
@@ -128,7 +128,8 @@ func readStrings(path string) ([]string, error) {
 	return texts, l.Err()
 }
 
-// parseString reads one line of --strings, or says what is wrong with it.
+// parseString reads one line of --strings. reason says what is wrong with the line, or
+// is empty.
 func parseString(line []byte) (text, reason string) {
 	s := jsontext.NewScanner(line)
 	s.Space()

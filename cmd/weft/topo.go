@@ -13,7 +13,7 @@ import (
 	"weft/topology"
 )
 
-func (a *app) topo() *cobra.Command {
+func (a *app) topoCommand() *cobra.Command {
 	var meshText, order string
 	var moved []string
 	var hosts int
@@ -42,11 +42,11 @@ before it.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if order != "torus" && order != "plain" {
-				return usage("--order %q: want torus or plain", order)
+				return usageError("--order %q: want torus or plain", order)
 			}
 			if len(args) == 0 {
 				if cmd.Flags().Changed("mesh") || hosts != 0 || len(moved) > 0 {
-					return usage("--mesh, --bytes and --hosts are about one slice; name it, as in weft topo v4-8 --mesh tp=4")
+					return usageError("--mesh, --bytes and --hosts are about one slice; name it, as in weft topo v4-8 --mesh tp=4")
 				}
 				return a.topoList()
 			}
@@ -68,9 +68,9 @@ before it.`,
 					return err
 				}
 			} else if len(moved) > 0 {
-				return usage("--bytes is about the axes of a mesh; give --mesh too")
+				return usageError("--bytes is about the axes of a mesh; give --mesh too")
 			}
-			return a.print(doc, func() { a.topoText(s, doc.Mesh) })
+			return a.printResult(doc, func() { a.topoText(s, doc.Mesh) })
 		},
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			var names []string
@@ -86,14 +86,14 @@ before it.`,
 	c.Flags().StringArrayVar(&moved, "bytes", nil, "what an axis moves in a step, as in tp=3000000; once for each axis")
 	c.Flags().StringVar(&order, "order", "torus", "torus lays axes on the links; plain keeps the runtime's order of devices")
 	c.Flags().IntVar(&hosts, "hosts", 0, "hosts of a slice whose name leaves it open (v5e-8, v6e-8: 1 or 2)")
-	complete(c, "order", "torus", "plain")
-	complete(c, "mesh", "tp=4", "dp=2,tp=4", "tp=8", "sp=8")
+	completeFlag(c, "order", "torus", "plain")
+	completeFlag(c, "mesh", "tp=4", "dp=2,tp=4", "tp=8", "sp=8")
 	return c
 }
 
 func topoMesh(s topology.Slice, text, order string, moved []string) (*topology.MeshReport, error) {
 	if text == "auto" {
-		return nil, usage("--mesh auto: name the axes, as in tp=4,sp=2")
+		return nil, usageError("--mesh auto: name the axes, as in tp=4,sp=2")
 	}
 	axes, err := mesh.Parse(text)
 	if err != nil {
@@ -152,19 +152,19 @@ func (a *app) topoText(s topology.Slice, m *topology.MeshReport) {
 		line("", "not a program's, %.2f GB: %s", float64(*m.ReservedBytes)/1e9, m.ReservedSource)
 	}
 	if rate := r.Rates; rate.BF16FLOPs > 0 {
-		text := fmt.Sprintf("bf16 %s TFLOP/s a device", short(rate.BF16FLOPs/1e12))
+		text := fmt.Sprintf("bf16 %s TFLOP/s a device", shortNumber(rate.BF16FLOPs/1e12))
 		if rate.INT8Ops > 0 {
-			text += fmt.Sprintf(", int8 %s TOP/s", short(rate.INT8Ops/1e12))
+			text += fmt.Sprintf(", int8 %s TOP/s", shortNumber(rate.INT8Ops/1e12))
 		}
 		if rate.FP8FLOPs > 0 {
-			text += fmt.Sprintf(", fp8 %s TFLOP/s", short(rate.FP8FLOPs/1e12))
+			text += fmt.Sprintf(", fp8 %s TFLOP/s", shortNumber(rate.FP8FLOPs/1e12))
 		}
-		line("peak", "%s, memory %s GB/s", text, short(rate.HBMBytes/1e9))
+		line("peak", "%s, memory %s GB/s", text, shortNumber(rate.HBMBytes/1e9))
 		switch {
 		case s.Kind == topology.TPU:
-			line("", "a link %s GB/s each way, %d to a chip", short(rate.LinkBytes/1e9), rate.LinksAChip)
+			line("", "a link %s GB/s each way, %d to a chip", shortNumber(rate.LinkBytes/1e9), rate.LinksAChip)
 		case rate.LinkBytes > 0:
-			line("", "NVLink %s GB/s each way", short(rate.LinkBytes/1e9))
+			line("", "NVLink %s GB/s each way", shortNumber(rate.LinkBytes/1e9))
 		}
 	}
 	if len(r.Alternatives) > 0 {
@@ -197,7 +197,7 @@ func (a *app) topoText(s topology.Slice, m *topology.MeshReport) {
 	}
 }
 
-// topoLayout says how a mesh lies.
+// topoLayout prints how a mesh is laid on the links of a slice.
 func (a *app) topoLayout(m *topology.MeshReport) {
 	how := "the plain order"
 	if m.Layout.Order == "torus" {
@@ -222,11 +222,12 @@ func (a *app) topoLayout(m *topology.MeshReport) {
 	}
 }
 
-// short drops a fraction that is zero.
-func short(f float64) string {
+// shortNumber formats a number with one decimal, which is left out when it is zero.
+func shortNumber(f float64) string {
 	return strings.TrimSuffix(fmt.Sprintf("%.1f", f), ".0")
 }
 
+// wrapWords says which dims of a slice close to rings.
 func wrapWords(s topology.Slice) string {
 	if s.Wrap == nil {
 		return "not known whether they close to rings"
@@ -246,7 +247,7 @@ func wrapWords(s topology.Slice) string {
 	return strings.Join(closed, ", ") + " close to rings"
 }
 
-// wrapText breaks a text at blanks, so that no line is longer than width.
+// wrapText breaks a text at blanks into lines of at most width bytes.
 func wrapText(text string, width int) []string {
 	var lines []string
 	line := ""
@@ -286,10 +287,10 @@ func generationOf(g topology.Generation) generationDoc {
 
 func (a *app) topoGeneration(g topology.Generation) error {
 	doc := generationOf(g)
-	return a.print(doc, func() {
-		a.say("TPU %s%s", g.Name, alias(g))
+	return a.printResult(doc, func() {
+		a.say("TPU %s%s", g.Name, aliasText(g))
 		a.say("  the number in a slice's name counts %s; a chip has %s and is %s\n", doc.Counts,
-			several(doc.CoresPerChip, "core"), several(doc.DevicesPerChip, "device"))
+			countText(doc.CoresPerChip, "core"), countText(doc.DevicesPerChip, "device"))
 		for _, name := range sortedKeys(g.Facts) {
 			f := g.Facts[name]
 			value := fmt.Sprint(f.Value)
@@ -322,14 +323,16 @@ func (a *app) topoGeneration(g topology.Generation) error {
 	})
 }
 
-func several(n int, what string) string {
+// countText formats a number of things, with an s for more than one.
+func countText(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-func alias(g topology.Generation) string {
+// aliasText lists a generation's other names in parentheses, if it has any.
+func aliasText(g topology.Generation) string {
 	if len(g.Aliases) == 0 {
 		return ""
 	}
@@ -349,7 +352,7 @@ func (a *app) topoList() error {
 		doc.Generations = append(doc.Generations, d)
 	}
 	doc.GPUs = topology.GPUs()
-	return a.print(doc, func() {
+	return a.printResult(doc, func() {
 		a.say("TPU    number counts  devices a chip  GB a device  bf16 TFLOP/s  slices")
 		for _, d := range doc.Generations {
 			small, err := topology.Lookup(d.Slices[0])
@@ -357,14 +360,14 @@ func (a *app) topoList() error {
 			_, first, _ := strings.Cut(d.Slices[0], "-")
 			_, last, _ := strings.Cut(d.Slices[len(d.Slices)-1], "-")
 			a.say("%s  %s %14d %12.1f %13s  %s-%s to %s", padRight(d.Name, 5), padRight(d.Counts, 13), d.DevicesPerChip,
-				float64(small.HBMBytes)/1e9, short(small.Rates().BF16FLOPs/1e12), d.Name, first, last)
+				float64(small.HBMBytes)/1e9, shortNumber(small.Rates().BF16FLOPs/1e12), d.Name, first, last)
 		}
 		a.say("")
 		a.say("GPU box      GB a device  bf16 TFLOP/s")
 		for _, g := range doc.GPUs {
 			s, err := topology.Lookup(g.Names[0])
 			must(err)
-			a.say("%s %11.1f %13s", padRight(g.Names[0]+"xN", 12), float64(s.HBMBytes)/1e9, short(s.Rates().BF16FLOPs/1e12))
+			a.say("%s %11.1f %13s", padRight(g.Names[0]+"xN", 12), float64(s.HBMBytes)/1e9, shortNumber(s.Rates().BF16FLOPs/1e12))
 		}
 		a.say(`
 Name a slice as it is rented (v4-8, v5e-8, tpu7x-16), by the shape of its chips

@@ -45,7 +45,7 @@ func TestTopoEverySlice(t *testing.T) {
 	}
 }
 
-// Field report A25.
+// The number in v4-8 counts cores, and two cores are one device: tp=8 is refused.
 func TestTopoCoresAreNotDevices(t *testing.T) {
 	code, stdout, stderr := weftRun(t, "topo", "v4-8", "--mesh", "tp=8")
 	if code != 2 || stdout != "" || strings.Count(stderr, "\n") != 1 {
@@ -69,7 +69,7 @@ func TestTopoCoresAreNotDevices(t *testing.T) {
 	}
 }
 
-// Field report A05.
+// A mesh is laid on the links, so that neighbours on an axis are neighbours on the torus.
 func TestTopoOrder(t *testing.T) {
 	_, stdout, _ := weftRun(t, "topo", "v4-8", "--mesh", "tp=4", "--json")
 	d := decode[topoJSON](t, stdout)

@@ -11,7 +11,7 @@ import (
 	"weft/plan"
 )
 
-func (a *app) verify() *cobra.Command {
+func (a *app) verifyCommand() *cobra.Command {
 	var f runFlags
 	var meshes []string
 	var size string
@@ -28,13 +28,13 @@ form, on one device. No TPU has run weft yet: do this before anything else there
 		Example: `  weft verify --model testdata/wan21_t2v
   weft verify --model Wan2.1-T2V-14B --layers 2 --mesh tp=4 --mesh tp=2,sp=2`,
 		Args: cobra.NoArgs,
-		RunE: f.limited(a, func(cmd *cobra.Command, _ []string) error {
-			o, err := f.options(a)
+		RunE: f.withTimeLimit(a, func(cmd *cobra.Command, _ []string) error {
+			o, err := f.runOptions(a)
 			if err != nil {
 				return err
 			}
 			if devices < 1 || batch < 1 || devices > mostVerified || batch > mostVerified {
-				return usage("--devices %d, --batch %d: want 1 to %d: every legal split is run", devices, batch, mostVerified)
+				return usageError("--devices %d, --batch %d: want 1 to %d: every legal split is run", devices, batch, mostVerified)
 			}
 			m, err := weft.OpenAs(f.model, f.release)
 			if err != nil {
@@ -48,7 +48,9 @@ form, on one device. No TPU has run weft yet: do this before anything else there
 			kernels := []weft.KernelResult{}
 			results, err := m.Verify(cmd.Context(), weft.VerifyOptions{Options: o, Meshes: splitMeshes(meshes), Devices: devices, Latent: latent, Batch: batch,
 				OnKernel: func(r weft.KernelResult) { kernels = append(kernels, r) },
-				OnMesh:   func(text string, done, total int) { a.progress.report("verify "+text, int64(done), int64(total)) }})
+				OnMesh: func(text string, done, total int) {
+					a.progress.reportProgress("verify "+text, int64(done), int64(total))
+				}})
 			if err != nil {
 				return err
 			}
@@ -68,7 +70,7 @@ form, on one device. No TPU has run weft yet: do this before anything else there
 					wrong++
 				}
 			}
-			if err := a.print(doc, func() {
+			if err := a.printResult(doc, func() {
 				for _, k := range kernels {
 					verdict := "as the blocked form"
 					if !k.OK {
@@ -96,7 +98,7 @@ form, on one device. No TPU has run weft yet: do this before anything else there
 			return nil
 		}),
 	}
-	f.add(c)
+	f.addFlags(c)
 	fl := c.Flags()
 	fl.StringArrayVar(&meshes, "mesh", nil, "a mesh to try, e.g. tp=2,sp=2; may be given again (default: every legal one)")
 	fl.StringVar(&size, "size", "", "video size, e.g. 128x96; a small odd grid by default")
@@ -106,11 +108,12 @@ form, on one device. No TPU has run weft yet: do this before anything else there
 	return c
 }
 
-// mostVerified bounds --devices and --batch: this machine plays all the devices, and
-// each more is one more copy of what a device holds.
+// mostVerified bounds --devices and --batch: this machine simulates all the devices,
+// and each one takes memory for everything that a device holds.
 const mostVerified = 1024
 
-// splitMeshes takes --mesh given several times, or once with meshes between semicolons.
+// splitMeshes lists the meshes of --mesh, which may be repeated or may hold several
+// meshes with semicolons between them.
 func splitMeshes(texts []string) []string {
 	out := []string{}
 	for _, t := range texts {
@@ -123,7 +126,7 @@ func splitMeshes(texts []string) []string {
 	return out
 }
 
-// latentOf turns a video size into a latent shape; an empty size gives nil.
+// latentOf turns a video size into the shape of its latents. An empty size gives nil.
 func latentOf(m *weft.Model, size string, frames int) ([]int, error) {
 	if size == "" {
 		return nil, nil
@@ -134,7 +137,7 @@ func latentOf(m *weft.Model, size string, frames int) ([]int, error) {
 	}
 	g, ok := m.Model.(models.Generator)
 	if !ok {
-		return nil, usage("%s makes no video: --size does not apply", m.Name())
+		return nil, usageError("%s makes no video: --size does not apply", m.Name())
 	}
 	return g.LatentShape(w, h, frames)
 }

@@ -21,10 +21,10 @@ import (
 	"weft/xla"
 )
 
-// workerEnv marks a process of weft's that works for another.
+// workerEnv is set in the environment of a process that weft started to do its work.
 const workerEnv = "WEFT_WORKER"
 
-// errWorker: a process that ended without an answer.
+// errWorker: a worker process ended without an answer.
 var errWorker = fault.NewKind("compiler-ended")
 
 // ended are the fields of errWorker.
@@ -33,10 +33,11 @@ type ended struct {
 	Last string `json:"last"` // words on stderr
 }
 
-// worker runs weft with args, and env besides its own, in another process and gives
-// its JSON. An error that it reports is given as it is; one that kills it is errWorker.
-// When ctx ends the process ends.
-func worker(ctx context.Context, args []string, env ...string) ([]byte, error) {
+// runWorker runs weft with args in another process, with env added to the environment,
+// and returns the JSON that it prints. An error that the process reports is returned as
+// it is. If the process is killed, the error is errWorker. The process is ended when
+// ctx ends.
+func runWorker(ctx context.Context, args []string, env ...string) ([]byte, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -54,7 +55,7 @@ func worker(ctx context.Context, args []string, env ...string) ([]byte, error) {
 	}
 	var doc fault.Doc
 	if json.Unmarshal(stdout.Bytes(), &doc) == nil && doc.Error.Kind != "" {
-		return nil, reported(doc)
+		return nil, reportedError(doc)
 	}
 	last := lastWords(stderr.String())
 	var exit *exec.ExitError
@@ -64,8 +65,9 @@ func worker(ctx context.Context, args []string, env ...string) ([]byte, error) {
 	return nil, fault.New(errWorker, ended{exit.String(), last}, "the compiler ended the process over the program (%s): %s", exit, last)
 }
 
-// reported is an error that another process told of, with its kind and fields.
-func reported(doc fault.Doc) error {
+// reportedError rebuilds an error that another process reported, with its kinds and
+// fields.
+func reportedError(doc fault.Doc) error {
 	var l fault.List
 	for _, v := range doc.Error.Violations {
 		l.Add(fault.New(kindNamed(v.Kind), v.Fields, "%s", v.Message))
@@ -73,8 +75,8 @@ func reported(doc fault.Doc) error {
 	return l.Err()
 }
 
-// kindNamed finds a kind that exits with 2, so that the code is the same; others
-// have their name alone.
+// kindNamed returns the kind of that name if it is one for which weft exits with 2, so
+// that the exit code stays the same. For any other name it returns a new kind.
 func kindNamed(name string) *fault.Kind {
 	for _, k := range wrongUse {
 		if k, ok := k.(*fault.Kind); ok && k.Name() == name {
@@ -84,14 +86,14 @@ func kindNamed(name string) *fault.Kind {
 	return fault.NewKind(name)
 }
 
-// remark is a line that a log writes without anything being wrong.
+// remark matches a log line that does not report an error.
 var remark = regexp.MustCompile(`^(WARNING:|[IW][0-9]{4} |$)`)
 
-// logPrefix is what XLA's log writes before a message.
+// logPrefix matches the text that XLA's log writes before a message.
 var logPrefix = regexp.MustCompile(`^[EF][0-9]{4} [^\]]*\] `)
 
-// lastWords are what a process that was ended by its compiler had to say: the first
-// line that is no remark.
+// lastWords returns the reason that a process gave on stderr before its compiler ended
+// it: the first line that is not a mere warning or log line.
 func lastWords(stderr string) string {
 	for line := range strings.Lines(stderr) {
 		if line = strings.TrimSpace(line); !remark.MatchString(line) {
@@ -102,9 +104,9 @@ func lastWords(stderr string) string {
 	return first
 }
 
-// tryFlags starts a process that compiles next to nothing for a slice, where the user
-// has set flags for plugins. If that ends the process, the flags are at fault: the error,
-// xla.ErrXLAFlag, says what the plugin said of them.
+// tryFlags starts a process that compiles a tiny program for a slice, if the user has
+// set flags for plugins. If that ends the process, the flags are at fault, and the
+// error is xla.ErrXLAFlag with the plugin's own message.
 func tryFlags(ctx context.Context, on, plugin string) error {
 	if setFlags() == "" {
 		return nil
@@ -112,7 +114,7 @@ func tryFlags(ctx context.Context, on, plugin string) error {
 	return tryNothing(ctx, on, plugin)
 }
 
-// setFlags are the flags that the user has set.
+// setFlags lists the plugin flags that the user has set in the environment.
 func setFlags() string {
 	var set []string
 	for name, value := range map[string]string{"XLA_FLAGS": xla.UserFlags(), "LIBTPU_INIT_ARGS": os.Getenv("LIBTPU_INIT_ARGS")} {
@@ -124,10 +126,10 @@ func setFlags() string {
 	return strings.Join(set, " and ")
 }
 
-// tryNothing compiles next to nothing in another process. Its error is that of a
-// compiler that ends the process over that too.
+// tryNothing compiles a tiny program in another process. It returns an error if the
+// compiler ends the process even over that.
 func tryNothing(ctx context.Context, on, plugin string) error {
-	_, err := worker(ctx, []string{"try-flags", "--on", on, "--plugin", plugin, "--json"}, "TF_CPP_MIN_LOG_LEVEL=0")
+	_, err := runWorker(ctx, []string{"try-flags", "--on", on, "--plugin", plugin, "--json"}, "TF_CPP_MIN_LOG_LEVEL=0")
 	e, ok := fault.Fields[ended](err)
 	if !ok {
 		return nil // any other error comes again where it belongs
@@ -138,7 +140,7 @@ func tryNothing(ctx context.Context, on, plugin string) error {
 	return fault.New(errWorker, e, "the compiler ends its process before it has a program, so the plugin or its environment is at fault (%s): %s", e.Exit, e.Last)
 }
 
-// tryFlagsCommand is the other side of tryNothing.
+// tryFlagsCommand makes the hidden command that tryNothing runs in the other process.
 func (a *app) tryFlagsCommand() *cobra.Command {
 	var on, plugin string
 	c := &cobra.Command{
@@ -154,7 +156,7 @@ func (a *app) tryFlagsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.print(r, func() {})
+			return a.printResult(r, func() {})
 		},
 	}
 	c.Flags().StringVar(&on, "on", "", "")

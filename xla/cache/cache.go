@@ -34,7 +34,7 @@ const (
 	headerSize = len(magic) + 8 + 3*sha256.Size
 	suffix     = ".weftx"
 	tempPrefix = ".tmp-weftx-"
-	// strayAge is when a temporary file has no writer any more.
+	// strayAge is the age from which a temporary file is taken to have no writer any more.
 	strayAge = 10 * time.Minute
 )
 
@@ -57,7 +57,7 @@ type Cache struct {
 	stats Stats
 }
 
-// Stats count what this process has seen.
+// Stats counts what this process has done with the cache.
 type Stats struct {
 	Hits    int `json:"hits"`
 	Misses  int `json:"misses"`
@@ -66,8 +66,8 @@ type Stats struct {
 	Evicted int `json:"evicted"`
 }
 
-// Dir is where programs are kept: $WEFT_CACHE_DIR, or weft/programs in the
-// user's cache folder. Error: userdir.ErrNoHome where the user has none.
+// Dir returns the folder that programs are kept in: $WEFT_CACHE_DIR, or weft/programs
+// in the user's cache folder. Error: userdir.ErrNoHome if the user has none.
 func Dir() (string, error) {
 	const variable = "WEFT_CACHE_DIR"
 	if dir := os.Getenv(variable); dir != "" {
@@ -77,8 +77,8 @@ func Dir() (string, error) {
 	return filepath.Join(dir, "programs"), err
 }
 
-// Open opens the cache in dir; "" is Dir(). The folder is made for its user
-// alone: what is in it is run.
+// Open opens the cache in dir; "" means Dir(). The folder is created with access for
+// its user alone, because the programs in it are run.
 func Open(dir string, opts Options) (*Cache, error) {
 	if dir == "" {
 		var err error
@@ -95,69 +95,77 @@ func Open(dir string, opts Options) (*Cache, error) {
 	return &Cache{dir: dir, opts: opts}, nil
 }
 
-// Folder is where the cache is.
+// Folder returns the cache's folder.
 func (c *Cache) Folder() string { return c.dir }
 
-// Stats are the counts so far.
+// Stats returns the counts so far.
 func (c *Cache) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.stats
 }
 
-func (c *Cache) count(f func(*Stats)) {
+// updateStats changes the counts under the lock.
+func (c *Cache) updateStats(f func(*Stats)) {
 	c.mu.Lock()
 	f(&c.stats)
 	c.mu.Unlock()
 }
 
-func (c *Cache) failed(err error) {
-	c.count(func(s *Stats) { s.Failed++ })
+// reportFailure counts an error and passes it to Options.Warn. It is not returned,
+// because a cache must never fail a run.
+func (c *Cache) reportFailure(err error) {
+	c.updateStats(func(s *Stats) { s.Failed++ })
 	if c.opts.Warn != nil {
 		c.opts.Warn(err)
 	}
 }
 
-func (c *Cache) path(k Key) string {
+// entryPath returns the file in which the entry of a key is kept.
+func (c *Cache) entryPath(k Key) string {
 	return filepath.Join(c.dir, hex.EncodeToString(k.Program[:])+suffix)
 }
 
 // maxEntryBytes bounds what is read: no program that weft compiles has a hundredth of it.
 const maxEntryBytes = 4 << 30
 
-// Get finds an entry. A broken one, or one that is another key's, is removed and is a miss.
+// Get returns the payload of an entry, if there is one. An entry that is damaged, or
+// that belongs to another key, is removed and counts as a miss.
 func (c *Cache) Get(k Key) ([]byte, bool) {
-	path := c.path(k)
+	path := c.entryPath(k)
 	b, err := userfile.Read(path, maxEntryBytes)
 	if err == nil {
 		var payload []byte
-		if payload, err = k.open(b); err == nil {
+		if payload, err = k.openEntry(b); err == nil {
 			now := time.Now()
 			_ = os.Chtimes(path, now, now) // what is used is young
-			c.count(func(s *Stats) { s.Hits++ })
+			c.updateStats(func(s *Stats) { s.Hits++ })
 			return payload, true
 		}
-		c.drop(k, err)
+		c.dropEntry(k, err)
 	} else if !errors.Is(err, os.ErrNotExist) {
-		c.failed(fmt.Errorf("program cache: %w", err))
+		c.reportFailure(fmt.Errorf("program cache: %w", err))
 	}
-	c.count(func(s *Stats) { s.Misses++ })
+	c.updateStats(func(s *Stats) { s.Misses++ })
 	return nil, false
 }
 
-// Reject takes back a hit whose payload proved useless, and removes the entry.
+// Reject turns a hit into a miss because the payload could not be used, and removes the
+// entry.
 func (c *Cache) Reject(k Key, why error) {
-	c.count(func(s *Stats) { s.Hits--; s.Misses++ })
-	c.drop(k, why)
+	c.updateStats(func(s *Stats) { s.Hits--; s.Misses++ })
+	c.dropEntry(k, why)
 }
 
-func (c *Cache) drop(k Key, why error) {
-	os.Remove(c.path(k))
-	c.failed(fmt.Errorf("program cache: entry %x is not used, and is replaced: %w", k.Program[:6], why))
+// dropEntry removes an entry and reports why.
+func (c *Cache) dropEntry(k Key, why error) {
+	os.Remove(c.entryPath(k))
+	c.reportFailure(fmt.Errorf("program cache: entry %x is not used, and is replaced: %w", k.Program[:6], why))
 }
 
-// open checks that an entry's bytes are whole and the key's own, and gives its payload.
-func (k Key) open(b []byte) ([]byte, error) {
+// openEntry returns the payload of an entry after checking that the bytes are complete
+// and that they belong to this key.
+func (k Key) openEntry(b []byte) ([]byte, error) {
 	if len(b) < headerSize || string(b[:len(magic)]) != magic {
 		return nil, fmt.Errorf("%d bytes without a header", len(b))
 	}
@@ -166,7 +174,7 @@ func (k Key) open(b []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%d bytes where %d should be", len(payload), n)
 	}
 	own := Key{Program: [sha256.Size]byte(b[len(magic)+8:]), Plugin: [sha256.Size]byte(b[len(magic)+8+sha256.Size:])}
-	if !bytes.Equal(own.seal(payload), b[:headerSize]) {
+	if !bytes.Equal(own.entryHeader(payload), b[:headerSize]) {
 		return nil, errors.New("the digest is not that of the bytes")
 	}
 	switch {
@@ -178,8 +186,8 @@ func (k Key) open(b []byte) ([]byte, error) {
 	return payload, nil
 }
 
-// seal makes an entry's header.
-func (k Key) seal(payload []byte) []byte {
+// entryHeader makes the header of an entry with this payload.
+func (k Key) entryHeader(payload []byte) []byte {
 	h := binary.LittleEndian.AppendUint64([]byte(magic), uint64(len(payload)))
 	h = append(append(h, k.Program[:]...), k.Plugin[:]...)
 	sum := sha256.New()
@@ -188,25 +196,27 @@ func (k Key) seal(payload []byte) []byte {
 	return sum.Sum(h)
 }
 
-// Put writes an entry, then makes room for it. took is how long it was compiled.
+// Put writes an entry and then removes old ones until the cache is within its limit.
+// took is the time that compiling took.
 func (c *Cache) Put(k Key, payload []byte, took time.Duration) {
 	if took < c.opts.MinCompile {
 		return
 	}
 	size := int64(headerSize + len(payload))
 	if c.opts.Limit > 0 && size > c.opts.Limit {
-		c.failed(fmt.Errorf("program cache: an entry of %d bytes is over the limit of %d", size, c.opts.Limit))
+		c.reportFailure(fmt.Errorf("program cache: an entry of %d bytes is over the limit of %d", size, c.opts.Limit))
 		return
 	}
-	if err := c.write(k, payload); err != nil {
-		c.failed(fmt.Errorf("program cache: entry not written: %w", err))
+	if err := c.writeEntry(k, payload); err != nil {
+		c.reportFailure(fmt.Errorf("program cache: entry not written: %w", err))
 		return
 	}
-	c.count(func(s *Stats) { s.Writes++ })
-	c.evict(filepath.Base(c.path(k)))
+	c.updateStats(func(s *Stats) { s.Writes++ })
+	c.evictOldest(filepath.Base(c.entryPath(k)))
 }
 
-func (c *Cache) write(k Key, payload []byte) error {
+// writeEntry writes an entry's file completely or not at all.
+func (c *Cache) writeEntry(k Key, payload []byte) error {
 	// The folder may have been cleared away since Open.
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
 		return err
@@ -215,10 +225,10 @@ func (c *Cache) write(k Key, payload []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err1 := f.Write(k.seal(payload))
+	_, err1 := f.Write(k.entryHeader(payload))
 	_, err2 := f.Write(payload)
 	if err = errors.Join(err1, err2, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), c.path(k))
+		err = os.Rename(f.Name(), c.entryPath(k))
 	}
 	if err != nil {
 		os.Remove(f.Name())

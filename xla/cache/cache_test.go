@@ -67,7 +67,7 @@ func TestBroken(t *testing.T) {
 	c, warned := open1(t, Options{})
 	payload := []byte("forty-two bytes of what might be a program")
 	c.Put(key(1), payload, 0)
-	path := c.path(key(1))
+	path := c.entryPath(key(1))
 	good, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -117,10 +117,10 @@ func TestAnothers(t *testing.T) {
 		c.Put(k.own, []byte("mine"), 0)
 		c.Put(k.other, []byte("other"), 0)
 		if k.other == (Key{}) {
-			if err := os.WriteFile(c.path(k.own), append([]byte("WEFTXLA1\x04\x00\x00\x00\x00\x00\x00\x00"), bytes.Repeat([]byte{7}, 200)...), 0o600); err != nil {
+			if err := os.WriteFile(c.entryPath(k.own), append([]byte("WEFTXLA1\x04\x00\x00\x00\x00\x00\x00\x00"), bytes.Repeat([]byte{7}, 200)...), 0o600); err != nil {
 				t.Fatal(err)
 			}
-		} else if err := os.Rename(c.path(k.other), c.path(k.own)); err != nil {
+		} else if err := os.Rename(c.entryPath(k.other), c.entryPath(k.own)); err != nil {
 			t.Fatal(err)
 		}
 		if got, ok := c.Get(k.own); ok {
@@ -139,7 +139,7 @@ func TestAnothers(t *testing.T) {
 // TestPipe: an entry that is no file is not waited on.
 func TestPipe(t *testing.T) {
 	c, warned := open1(t, Options{})
-	if err := syscall.Mkfifo(c.path(key(1)), 0o600); err != nil {
+	if err := syscall.Mkfifo(c.entryPath(key(1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, ok := c.Get(key(1)); ok || len(*warned) != 1 {
@@ -155,11 +155,11 @@ func TestPipe(t *testing.T) {
 func FuzzOpen(f *testing.F) {
 	k := key(1)
 	payload := []byte("a program")
-	f.Add(append(k.seal(payload), payload...))
+	f.Add(append(k.entryHeader(payload), payload...))
 	f.Add([]byte(magic))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		got, err := k.open(b)
-		if err == nil && !bytes.Equal(b, append(k.seal(got), got...)) {
+		got, err := k.openEntry(b)
+		if err == nil && !bytes.Equal(b, append(k.entryHeader(got), got...)) {
 			t.Errorf("%q gives %q", b, got)
 		}
 	})
@@ -199,12 +199,12 @@ func TestEviction(t *testing.T) {
 		_, err := os.Stat(filepath.Join(c.Folder(), name))
 		return err == nil
 	}
-	name := func(i int) string { return filepath.Base(c.path(key(i))) }
+	name := func(i int) string { return filepath.Base(c.entryPath(key(i))) }
 	for i := range 4 {
 		c.Put(key(i), payload, 0)
 		age(name(i), time.Duration(10-i)*time.Hour)
 	}
-	// A19 (b): a data file whose companion is gone, as another version may have left, younger than all entries.
+	// A data file without its companion, as another version may have left it, younger than all entries.
 	orphan := strings.TrimSuffix(name(100), suffix) + "-data"
 	file(orphan, 100)
 	file(name(101), 30) // an entry cut short
@@ -260,7 +260,7 @@ func TestUnwritable(t *testing.T) {
 	if _, ok := c.Get(key(1)); !ok {
 		t.Error("not written after the folder was removed")
 	}
-	if _, err := Open(filepath.Join(c.path(key(1)), "under-a-file"), Options{}); err == nil {
+	if _, err := Open(filepath.Join(c.entryPath(key(1)), "under-a-file"), Options{}); err == nil {
 		t.Error("a cache opened under a file")
 	}
 }
@@ -294,7 +294,7 @@ func TestKey(t *testing.T) {
 		add(v.Type().Field(i).Name, changed)
 	}
 	m := base
-	m.PluginVersion = "0.0.11.1" // A19 (a)
+	m.PluginVersion = "0.0.11.1"
 	add("another plugin version", m)
 	m = base
 	m.Program, m.Options = []byte("po"), nil

@@ -11,32 +11,33 @@ import (
 	"time"
 )
 
-// file is one file of the cache's folder.
+// file is one file in the cache's folder.
 type file struct {
 	name string
 	size int64
 	time time.Time
 }
 
-// evict removes files until the rest is within the limit: first what is no
-// whole entry, oldest first, then entries, oldest first. keep is spared.
+// evictOldest removes files until the rest is within the limit. Files that are not
+// complete entries go first, then entries, the oldest first in each group. The file
+// named keep is not removed.
 //
-// Only files that are the cache's by their name are looked at, in case the
-// folder is one that a user keeps other things in.
-func (c *Cache) evict(keep string) {
+// Only files with names that a cache gives are considered, because a user may keep
+// other things in the folder.
+func (c *Cache) evictOldest(keep string) {
 	if c.opts.Limit <= 0 {
 		return
 	}
 	list, err := os.ReadDir(c.dir)
 	if err != nil {
-		c.failed(fmt.Errorf("program cache: %w", err))
+		c.reportFailure(fmt.Errorf("program cache: %w", err))
 		return
 	}
 	var files []file
 	var total int64
 	for _, e := range list {
 		st, err := e.Info()
-		if err != nil || !st.Mode().IsRegular() || !ours(e.Name()) {
+		if err != nil || !st.Mode().IsRegular() || !isCacheFile(e.Name()) {
 			continue
 		}
 		files = append(files, file{e.Name(), st.Size(), st.ModTime()})
@@ -48,7 +49,7 @@ func (c *Cache) evict(keep string) {
 	order := map[string]int{} // 0 goes first
 	for _, f := range files {
 		order[f.name] = 1
-		if !c.whole(f) {
+		if !c.isWholeEntry(f) {
 			order[f.name] = 0
 		}
 	}
@@ -68,9 +69,9 @@ func (c *Cache) evict(keep string) {
 			continue
 		}
 		if err := os.Remove(filepath.Join(c.dir, f.name)); err == nil {
-			c.count(func(s *Stats) { s.Evicted++ })
+			c.updateStats(func(s *Stats) { s.Evicted++ })
 		} else if !os.IsNotExist(err) { // another process may have been first
-			c.failed(fmt.Errorf("program cache: %w", err))
+			c.reportFailure(fmt.Errorf("program cache: %w", err))
 			continue
 		}
 		total -= f.size
@@ -80,9 +81,9 @@ func (c *Cache) evict(keep string) {
 // nameDigits are the hexadecimal digits that an entry's name begins with.
 const nameDigits = 2 * sha256.Size
 
-// ours tells whether a name is one that a cache, of this version or another,
-// gives: a temporary file, or something that starts with a key.
-func ours(name string) bool {
+// isCacheFile reports whether a cache, of this version or another, gives files such a
+// name: a temporary file's, or one that begins with a key.
+func isCacheFile(name string) bool {
 	if strings.HasPrefix(name, tempPrefix) {
 		return true
 	}
@@ -97,8 +98,9 @@ func ours(name string) bool {
 	return true
 }
 
-// whole tells whether a file has an entry's name, header and length.
-func (c *Cache) whole(f file) bool {
+// isWholeEntry reports whether a file has the name, the header and the length of an
+// entry.
+func (c *Cache) isWholeEntry(f file) bool {
 	if len(f.name) != nameDigits+len(suffix) || !strings.HasSuffix(f.name, suffix) {
 		return false
 	}

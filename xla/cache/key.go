@@ -34,27 +34,28 @@ type Material struct {
 	CPU           string // see CPU; empty where the host's processor does not matter
 }
 
-// Key digests the material, each part with its name and length, so that no two
-// materials run together.
+// Key digests the material. Each part is hashed with its name and length, so that
+// different materials cannot give the same bytes.
 func (m Material) Key() Key {
 	h := sha256.New()
-	part(h, "format", []byte(magic))
-	part(h, "program", m.Program)
-	part(h, "options", m.Options)
-	part(h, "xla_flags", []byte(m.XLAFlags))
-	part(h, "devices", []byte(fmt.Sprint(m.Devices)))
-	part(h, "platform", []byte(m.Platform))
-	part(h, "plugin_sha256", []byte(m.PluginSHA256))
-	part(h, "plugin_version", []byte(m.PluginVersion))
-	part(h, "threads", []byte(fmt.Sprint(m.Threads)))
-	part(h, "cpu", []byte(m.CPU))
+	hashPart(h, "format", []byte(magic))
+	hashPart(h, "program", m.Program)
+	hashPart(h, "options", m.Options)
+	hashPart(h, "xla_flags", []byte(m.XLAFlags))
+	hashPart(h, "devices", []byte(fmt.Sprint(m.Devices)))
+	hashPart(h, "platform", []byte(m.Platform))
+	hashPart(h, "plugin_sha256", []byte(m.PluginSHA256))
+	hashPart(h, "plugin_version", []byte(m.PluginVersion))
+	hashPart(h, "threads", []byte(fmt.Sprint(m.Threads)))
+	hashPart(h, "cpu", []byte(m.CPU))
 	p := sha256.New()
-	part(p, "plugin_sha256", []byte(m.PluginSHA256))
-	part(p, "plugin_version", []byte(m.PluginVersion))
+	hashPart(p, "plugin_sha256", []byte(m.PluginSHA256))
+	hashPart(p, "plugin_version", []byte(m.PluginVersion))
 	return Key{Program: [sha256.Size]byte(h.Sum(nil)), Plugin: [sha256.Size]byte(p.Sum(nil))}
 }
 
-func part(h hash.Hash, name string, data []byte) {
+// hashPart hashes one part with its name and length.
+func hashPart(h hash.Hash, name string, data []byte) {
 	h.Write([]byte(name))
 	h.Write(binary.LittleEndian.AppendUint64([]byte{0}, uint64(len(data))))
 	h.Write(data)

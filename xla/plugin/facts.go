@@ -13,7 +13,7 @@ import (
 	"weft/internal/userfile"
 )
 
-// Facts are what can be told of a plugin's file without loading it.
+// Facts are known of a plugin's file without loading it.
 type Facts struct {
 	Path    string          `json:"path"`
 	Bytes   int64           `json:"bytes"`
@@ -24,12 +24,12 @@ type Facts struct {
 }
 
 // Examine hashes the regular file at path and looks for names in it. A library has a
-// few hundred megabytes (0.2 s to hash here), so what was found is remembered
-// beside it, or under Root when the folder is not weft's, and trusted as long
-// as path, size, time and inode stay the same.
+// few hundred megabytes (0.2 s to hash here), so the result is stored in a file beside
+// the library, or under Root if the library's folder is not weft's. It is trusted as
+// long as path, size, time and inode stay the same.
 //
-// Looking for names is how a flag is known to be one: XLA keeps each flag's
-// name as a C string, and ends the process over a flag it does not know.
+// The names are those of flags: XLA keeps each flag's name as a C string in the
+// library, and ends the process over a flag that it does not know.
 func Examine(path string, names ...string) (Facts, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -42,8 +42,8 @@ func Examine(path string, names ...string) (Facts, error) {
 	if !st.Mode().IsRegular() {
 		return Facts{}, CheckLibrary(path) // says what it is; to read it might wait for ever
 	}
-	now := Facts{Path: path, Bytes: st.Size(), ModTime: st.ModTime().UnixNano(), Inode: inode(st), Has: map[string]bool{}}
-	side := sidecar(path)
+	now := Facts{Path: path, Bytes: st.Size(), ModTime: st.ModTime().UnixNano(), Inode: inodeOf(st), Has: map[string]bool{}}
+	side := factsPath(path)
 	var old Facts
 	if b, err := userfile.Read(side, maxManifestBytes); err == nil && json.Unmarshal(b, &old) == nil &&
 		old.Path == now.Path && old.Bytes == now.Bytes && old.ModTime == now.ModTime && old.Inode == now.Inode && len(old.SHA256) == 64 {
@@ -59,7 +59,7 @@ func Examine(path string, names ...string) (Facts, error) {
 			names = append(names, n)
 		}
 	}
-	if err := now.scan(names); err != nil {
+	if err := now.scanFile(names); err != nil {
 		return Facts{}, err
 	}
 	if b, err := json.Marshal(now); err == nil && side != "" {
@@ -70,7 +70,8 @@ func Examine(path string, names ...string) (Facts, error) {
 	return now, nil
 }
 
-func (f *Facts) scan(names []string) error {
+// scanFile hashes the file and looks for the names, in one pass.
+func (f *Facts) scanFile(names []string) error {
 	file, err := os.Open(f.Path)
 	if err != nil {
 		return err
@@ -105,8 +106,9 @@ func (f *Facts) scan(names []string) error {
 	return nil
 }
 
-// sidecar is the file that remembers; "" where there is no folder for it.
-func sidecar(path string) string {
+// factsPath returns the file in which the facts of the library at path are stored, or
+// "" if there is no folder for it.
+func factsPath(path string) string {
 	root := Root()
 	if root == "" {
 		return ""

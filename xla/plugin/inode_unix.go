@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-func inode(st fs.FileInfo) uint64 {
+// inodeOf returns the number of a file's inode.
+func inodeOf(st fs.FileInfo) uint64 {
 	if s, ok := st.Sys().(*syscall.Stat_t); ok {
 		return uint64(s.Ino)
 	}

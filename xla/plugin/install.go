@@ -44,7 +44,8 @@ type Options struct {
 	Pin *Pin
 }
 
-func (o Options) report(p Progress) {
+// reportProgress calls Progress if it is set.
+func (o Options) reportProgress(p Progress) {
 	if o.Progress != nil {
 		o.Progress(p)
 	}
@@ -69,12 +70,12 @@ func Install(ctx context.Context, name string, o Options) (Installed, error) {
 		return Installed{}, fault.New(ErrPlatform, e, "engine %s (%s) is built for %s, this is %s/%s; any other plugin file can be named in WEFT_PLUGIN",
 			pin.Name, e.Wheel, pin.Platform, runtime.GOOS, runtime.GOARCH)
 	}
-	root, err := root()
+	root, err := findRoot()
 	if err != nil {
 		return Installed{}, err
 	}
-	dir := filepath.Join(root, folder(pin))
-	if i, ok := read(dir); ok {
+	dir := filepath.Join(root, engineFolder(pin))
+	if i, ok := readEngine(dir); ok {
 		return i, nil
 	}
 	failed := func(err error) (Installed, error) {
@@ -88,16 +89,16 @@ func Install(ctx context.Context, name string, o Options) (Installed, error) {
 		return failed(err)
 	}
 	// The lock is the kernel's: it goes when its process goes.
-	lock := flock.New(filepath.Join(root, "."+folder(pin)+".lock"))
-	o.report(Progress{Name: pin.Name, Stage: "wait"})
+	lock := flock.New(filepath.Join(root, "."+engineFolder(pin)+".lock"))
+	o.reportProgress(Progress{Name: pin.Name, Stage: "wait"})
 	if ok, err := lock.TryLockContext(ctx, 100*time.Millisecond); err != nil || !ok {
 		return failed(errors.Join(errors.New("waiting for another install"), err))
 	}
 	defer lock.Unlock()
-	if i, ok := read(dir); ok { // another process was first
+	if i, ok := readEngine(dir); ok { // another process was first
 		return i, nil
 	}
-	prefix := ".tmp-" + folder(pin) + "-"
+	prefix := ".tmp-" + engineFolder(pin) + "-"
 	if old, err := filepath.Glob(filepath.Join(root, prefix+"*")); err == nil {
 		for _, d := range old { // left by a process that was killed; we hold the lock
 			os.RemoveAll(d)
@@ -113,9 +114,9 @@ func Install(ctx context.Context, name string, o Options) (Installed, error) {
 	for _, w := range pin.Wheels {
 		begin.Total += w.Bytes
 	}
-	o.report(begin)
+	o.reportProgress(begin)
 	for _, w := range pin.Wheels {
-		if err := take(ctx, o, pin, w, tmp, out); err != nil {
+		if err := fetchWheel(ctx, o, pin, w, tmp, out); err != nil {
 			return failed(err)
 		}
 	}
@@ -142,15 +143,16 @@ func Install(ctx context.Context, name string, o Options) (Installed, error) {
 		return failed(err)
 	}
 	syncDir(root)
-	i, ok := read(dir)
+	i, ok := readEngine(dir)
 	if !ok {
 		return failed(errors.New("the installed engine does not read back"))
 	}
 	return i, nil
 }
 
-// take fetches one wheel, holds it to its hash and unpacks what is wanted of it.
-func take(ctx context.Context, o Options, pin Pin, w Wheel, tmp, out string) error {
+// fetchWheel fetches one wheel, checks its hash and unpacks the members that the pin
+// takes.
+func fetchWheel(ctx context.Context, o Options, pin Pin, w Wheel, tmp, out string) error {
 	e := Engine{Name: pin.Name, Wheel: w.Name + " " + w.Version, Want: w.SHA256}
 	if len(w.SHA256) != 64 {
 		return fault.New(ErrNotPinned, e, "wheel %s of engine %s has no pinned hash", w.Name, pin.Name)
@@ -166,13 +168,13 @@ func take(ctx context.Context, o Options, pin Pin, w Wheel, tmp, out string) err
 		}
 	}
 	file, err := fetch(ctx, w, dir, func(done int64) {
-		o.report(Progress{Name: pin.Name, Stage: "fetch", Done: min(done, w.Bytes), Total: w.Bytes})
+		o.reportProgress(Progress{Name: pin.Name, Stage: "fetch", Done: min(done, w.Bytes), Total: w.Bytes})
 	})
 	if err != nil {
 		return err
 	}
 	// pip has checked the hash; it is checked again, because a plugin is code.
-	sum, _, err := hashFile(file, func(n int64) { o.report(Progress{Name: pin.Name, Stage: "check", Done: n, Total: w.Bytes}) })
+	sum, _, err := hashFile(file, func(n int64) { o.reportProgress(Progress{Name: pin.Name, Stage: "check", Done: n, Total: w.Bytes}) })
 	if err != nil {
 		return err
 	}
@@ -181,10 +183,11 @@ func take(ctx context.Context, o Options, pin Pin, w Wheel, tmp, out string) err
 		e.Have = sum
 		return fault.New(ErrBadHash, e, "wheel %s %s has SHA-256 %s, pinned is %s; the file was deleted", w.Name, w.Version, sum, w.SHA256)
 	}
-	return unpack(ctx, o, pin, w, file, out)
+	return unpackWheel(ctx, o, pin, w, file, out)
 }
 
-func unpack(ctx context.Context, o Options, pin Pin, w Wheel, file, out string) error {
+// unpackWheel unpacks the wanted members of a wheel into out.
+func unpackWheel(ctx context.Context, o Options, pin Pin, w Wheel, file, out string) error {
 	z, err := zip.OpenReader(file)
 	if err != nil {
 		return fault.New(ErrBadWheel, Engine{Name: pin.Name, Wheel: w.Name}, "wheel %s: %w", w.File, err)
@@ -209,8 +212,8 @@ func unpack(ctx context.Context, o Options, pin Pin, w Wheel, file, out string) 
 		if !filepath.IsLocal(filepath.FromSlash(f.Name)) {
 			return fault.New(ErrBadWheel, Engine{Name: pin.Name, Wheel: w.Name}, "wheel %s has a member %q that leaves its folder", w.File, f.Name)
 		}
-		err := extract(ctx, f, filepath.Join(out, filepath.FromSlash(f.Name)), func(n int64) {
-			o.report(Progress{Name: pin.Name, Stage: "unpack", Done: done + n, Total: total})
+		err := extractMember(ctx, f, filepath.Join(out, filepath.FromSlash(f.Name)), func(n int64) {
+			o.reportProgress(Progress{Name: pin.Name, Stage: "unpack", Done: done + n, Total: total})
 		})
 		if err != nil {
 			return err
@@ -220,7 +223,8 @@ func unpack(ctx context.Context, o Options, pin Pin, w Wheel, file, out string) 
 	return nil
 }
 
-func extract(ctx context.Context, f *zip.File, to string, progress func(int64)) error {
+// extractMember writes one member of a wheel to a new file.
+func extractMember(ctx context.Context, f *zip.File, to string, progress func(int64)) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
 	}
@@ -237,7 +241,8 @@ func extract(ctx context.Context, f *zip.File, to string, progress func(int64)) 
 	return errors.Join(err, w.Sync(), w.Close())
 }
 
-// counted reports how much was read, every few megabytes, and stops with its context.
+// counted is a reader that reports every few megabytes how much was read, and that
+// stops when its context ends.
 type counted struct {
 	r       io.Reader
 	ctx     context.Context
@@ -260,6 +265,7 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// hashFile returns the SHA-256 and the size of a file.
 func hashFile(file string, progress func(int64)) (string, int64, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -271,6 +277,7 @@ func hashFile(file string, progress func(int64)) (string, int64, error) {
 	return hex.EncodeToString(h.Sum(nil)), n, err
 }
 
+// syncDir makes a rename in a folder survive a power failure.
 func syncDir(dir string) {
 	if f, err := os.Open(dir); err == nil {
 		_ = f.Sync()

@@ -70,7 +70,7 @@ func CheckLibrary(path string) error {
 	return nil
 }
 
-// modeName names what is no regular file.
+// modeName names the kind of a file that is not regular.
 func modeName(m fs.FileMode) string {
 	switch {
 	case m.IsDir():
@@ -85,7 +85,7 @@ func modeName(m fs.FileMode) string {
 	return "no regular file"
 }
 
-// contentName names what is no ELF file, by how it begins.
+// contentName names the kind of a file that is not ELF, from its first bytes.
 func contentName(head []byte) string {
 	for _, k := range []struct{ magic, is string }{
 		{"PK\x03\x04", "a zip archive, such as a wheel (unpack the .so from it)"},

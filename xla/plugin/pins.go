@@ -97,9 +97,9 @@ func Lookup(name string) (Pin, error) {
 	return Pin{}, fault.New(ErrUnknownEngine, Engine{Name: name}, "no engine is called %q; known: %s", name, strings.Join(names, " "))
 }
 
-// tags splits a wheel's file name into what pip needs to be told, so that the
-// pinned file is chosen whatever Python pip itself runs under.
-func (w Wheel) tags() (python, abi, platform string, err error) {
+// pipTags splits a wheel's file name into the tags that pip must be told, so that pip
+// chooses the pinned file whatever Python it runs under itself.
+func (w Wheel) pipTags() (python, abi, platform string, err error) {
 	parts := strings.Split(strings.TrimSuffix(w.File, ".whl"), "-")
 	if len(parts) != 5 {
 		return "", "", "", fmt.Errorf("wheel name %q has %d parts, not 5", w.File, len(parts))

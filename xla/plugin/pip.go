@@ -19,8 +19,8 @@ import (
 // pipCommands are tried in this order; the first that answers is used.
 var pipCommands = [][]string{{"python3", "-m", "pip"}, {"pip3"}, {"pip"}, {"python", "-m", "pip"}}
 
-// pipFetch lets pip bring the wheel, so that the user's own index, proxy and
-// certificates hold; no host name stands in weft. pip checks the hash.
+// pipFetch fetches a wheel with pip, so that the user's own index, proxy and
+// certificates are used and weft contains no host name. pip checks the hash.
 func pipFetch(ctx context.Context, pin Pin, w Wheel, dir string, extra []string, progress func(int64)) (string, error) {
 	e := Engine{Name: pin.Name, Wheel: w.Name + " " + w.Version, Want: w.SHA256}
 	pip, err := findPip(ctx)
@@ -28,7 +28,7 @@ func pipFetch(ctx context.Context, pin Pin, w Wheel, dir string, extra []string,
 		return "", fault.New(ErrNoPip, e, "no pip was found to fetch engine %s with (tried: python3 -m pip, pip3, pip, python -m pip); fetch the wheel %s (SHA-256 %s) by hand, unzip %s from it and name that file in WEFT_PLUGIN",
 			pin.Name, w.File, w.SHA256, pin.Library)
 	}
-	python, abi, platform, err := w.tags()
+	python, abi, platform, err := w.pipTags()
 	if err != nil {
 		return "", err
 	}
@@ -51,7 +51,7 @@ func pipFetch(ctx context.Context, pin Pin, w Wheel, dir string, extra []string,
 	cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	stop := watch(tmp, progress)
+	stop := watchFolder(tmp, progress)
 	err = child.Run(cmd)
 	stop()
 	if ctx.Err() != nil {
@@ -71,6 +71,7 @@ func pipFetch(ctx context.Context, pin Pin, w Wheel, dir string, extra []string,
 	return found[0], nil
 }
 
+// findPip returns the first pip command that works.
 func findPip(ctx context.Context) ([]string, error) {
 	for _, c := range pipCommands {
 		if _, err := exec.LookPath(c[0]); err != nil {
@@ -83,8 +84,9 @@ func findPip(ctx context.Context) ([]string, error) {
 	return nil, errors.New("no pip")
 }
 
-// watch reports the bytes below dir a few times a second until stopped.
-func watch(dir string, progress func(int64)) (stop func()) {
+// watchFolder reports the bytes of the files below dir a few times a second, until stop
+// is called.
+func watchFolder(dir string, progress func(int64)) (stop func()) {
 	quit := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -109,6 +111,7 @@ func watch(dir string, progress func(int64)) (stop func()) {
 	return func() { close(quit); wg.Wait() }
 }
 
+// lastLines returns the last n lines of s, joined into one.
 func lastLines(s string, n int) string {
 	lines := strings.Split(strings.TrimSpace(s), "\n")
 	return strings.Join(lines[max(0, len(lines)-n):], " | ")

@@ -16,15 +16,15 @@ import (
 // rootVariable names the folder engines live in.
 const rootVariable = "WEFT_ENGINE_DIR"
 
-// Root is the folder engines live in: $WEFT_ENGINE_DIR, or weft/engines in the
-// user's data folder; "" where the user has none.
+// Root returns the folder that engines are installed in: $WEFT_ENGINE_DIR, or
+// weft/engines in the user's data folder; "" if the user has none.
 func Root() string {
-	dir, _ := root()
+	dir, _ := findRoot()
 	return dir
 }
 
-// root is Root with the reason why there is none: userdir.ErrNoHome.
-func root() (string, error) {
+// findRoot is Root, but returns the reason if there is no folder: userdir.ErrNoHome.
+func findRoot() (string, error) {
 	if dir := os.Getenv(rootVariable); dir != "" {
 		return dir, nil
 	}
@@ -35,7 +35,7 @@ func root() (string, error) {
 	return filepath.Join(dir, "engines"), nil
 }
 
-// Installed is an engine whose file is here. SHA256 is that of the library.
+// Installed is an engine that is on this machine. SHA256 is the hash of its library.
 type Installed struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
@@ -44,8 +44,8 @@ type Installed struct {
 	API     string `json:"api"`
 }
 
-// manifest is written last into an engine's folder, and the folder is renamed
-// into place after it: a folder with a manifest is whole.
+// manifest is the last file that is written into an engine's folder. The folder is
+// moved into place after that, so a folder with a manifest is complete.
 type manifest struct {
 	Pin    Pin    `json:"pin"`
 	SHA256 string `json:"sha256"` // of the library
@@ -57,10 +57,11 @@ const manifestName = "weft-engine.json"
 // maxManifestBytes bounds the small files that describe a plugin.
 const maxManifestBytes = 1 << 20
 
-func folder(p Pin) string { return p.Name + "-" + p.Version }
+// engineFolder returns the name of an engine's folder below Root.
+func engineFolder(p Pin) string { return p.Name + "-" + p.Version }
 
-// read gives the engine in dir, or false when there is none that is whole.
-func read(dir string) (Installed, bool) {
+// readEngine returns the engine in dir, or false if there is no complete one.
+func readEngine(dir string) (Installed, bool) {
 	b, err := userfile.Read(filepath.Join(dir, manifestName), maxManifestBytes)
 	if err != nil {
 		return Installed{}, false
@@ -77,17 +78,17 @@ func read(dir string) (Installed, bool) {
 	return Installed{m.Pin.Name, m.Pin.Version, lib, m.SHA256, m.Pin.API}, true
 }
 
-// List gives the engines that are here, by name and version.
+// List returns the engines that are installed, by name and version.
 func List() []Installed {
 	out := []Installed{}
-	root, err := root()
+	root, err := findRoot()
 	if err != nil {
 		return out
 	}
 	entries, _ := os.ReadDir(root)
 	for _, e := range entries {
 		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
-			if i, ok := read(filepath.Join(root, e.Name())); ok {
+			if i, ok := readEngine(filepath.Join(root, e.Name())); ok {
 				out = append(out, i)
 			}
 		}
@@ -101,21 +102,21 @@ func List() []Installed {
 	return out
 }
 
-// Get finds the pinned version of an engine.
+// Get returns the pinned version of an engine, if it is installed.
 func Get(name string) (Installed, error) {
 	p, err := Lookup(name)
 	if err != nil {
 		return Installed{}, err
 	}
-	if root, err := root(); err == nil {
-		if i, ok := read(filepath.Join(root, folder(p))); ok {
+	if root, err := findRoot(); err == nil {
+		if i, ok := readEngine(filepath.Join(root, engineFolder(p))); ok {
 			return i, nil
 		}
 	}
 	return Installed{}, fault.New(ErrNotInstalled, Engine{Name: name, Wheel: wheelNames(p)}, "engine %s (%s) is not installed; install it with: weft engine install %s", name, wheelNames(p), name)
 }
 
-// Path is the library of an installed engine.
+// Path returns the path of an installed engine's library.
 func Path(name string) (string, error) {
 	i, err := Get(name)
 	return i.Path, err
@@ -151,6 +152,7 @@ func Resolve(name string) (Installed, error) {
 	return Installed{Name: strings.TrimSuffix(base, filepath.Ext(base)), Path: path}, nil
 }
 
+// wheelNames lists the wheels that an engine comes from.
 func wheelNames(p Pin) string {
 	var out []string
 	for _, w := range p.Wheels {
@@ -159,7 +161,7 @@ func wheelNames(p Pin) string {
 	return strings.Join(out, ", ")
 }
 
-// writeFile puts data at path whole or not at all.
+// writeFile writes data to path completely or not at all.
 func writeFile(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")
 	if err != nil {

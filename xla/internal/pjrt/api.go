@@ -24,11 +24,11 @@ import (
 	"unsafe"
 )
 
-// ErrUnavailable is what Open returns in a build that leaves plugins out.
+// ErrUnavailable: this build cannot load plugins. Open returns it.
 var ErrUnavailable = errors.New("this build of weft has no XLA in it (build tag weft_noxla, or a platform without it)")
 
-// header is how the table starts: struct_size, extension_start, and
-// PJRT_Api_Version {struct_size, extension_start, major, minor}.
+// header is the start of the table: struct_size, extension_start, and PJRT_Api_Version
+// {struct_size, extension_start, major, minor}.
 type header struct {
 	_           structs.HostLayout
 	size        uintptr
@@ -80,9 +80,9 @@ func (a *API) Version() Version {
 // TableSize is the bytes of the plugin's table, as it says itself.
 func (a *API) TableSize() int { return int((*header)(a.table).size) }
 
-// slot gives the address of f, or 0 when the plugin's table ends before it or
-// holds nothing there.
-func (a *API) slot(f fn) uintptr {
+// functionAddress returns the address of f, or 0 if the plugin's table ends before it
+// or has a null pointer there.
+func (a *API) functionAddress(f fn) uintptr {
 	off := unsafe.Sizeof(header{}) + uintptr(f)*slotSize
 	if off+slotSize > (*header)(a.table).size {
 		return 0
@@ -90,47 +90,48 @@ func (a *API) slot(f fn) uintptr {
 	return *(*uintptr)(unsafe.Add(a.table, off))
 }
 
-// invoke calls f with args and turns its result into an error.
+// invoke calls f with args and turns a PJRT_Error into a Go error.
 func invoke[T any](a *API, f fn, args *T) error {
-	p := a.slot(f)
+	p := a.functionAddress(f)
 	if p == 0 {
 		return &Error{Code: CodeUnimplemented, Message: fmt.Sprintf("the plugin's table (%d bytes, API %v) has no %s", a.TableSize(), a.Version(), called[f])}
 	}
-	e := call(p, unsafe.Pointer(args))
+	e := callFunction(p, unsafe.Pointer(args))
 	runtime.KeepAlive(args)
 	return a.takeError(e)
 }
 
-// foreign makes a pointer of an address that C returned. Reading the word
-// through its own address, rather than converting it, is what keeps vet's
-// unsafe.Pointer check quiet: the address is not Go's to move.
-func foreign(addr uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }
+// foreignPointer makes a pointer from an address that C returned. It reads the word
+// through the word's own address in place of converting it, because vet's
+// unsafe.Pointer check would report a conversion; the address is not in Go's memory, so
+// the collector cannot move it.
+func foreignPointer(addr uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }
 
-// text copies n bytes of C memory.
-func text(p unsafe.Pointer, n uintptr) string {
+// copyText copies n bytes of C memory into a string.
+func copyText(p unsafe.Pointer, n uintptr) string {
 	if p == nil || n == 0 {
 		return ""
 	}
 	return string(unsafe.Slice((*byte)(p), n))
 }
 
-// bytesOf copies n bytes of C memory.
-func bytesOf(p unsafe.Pointer, n uintptr) []byte {
+// copyBytes copies n bytes of C memory.
+func copyBytes(p unsafe.Pointer, n uintptr) []byte {
 	if p == nil || n == 0 {
 		return nil
 	}
 	return append([]byte(nil), unsafe.Slice((*byte)(p), n)...)
 }
 
-// pointers copies an array of n pointers out of C memory.
-func pointers(p unsafe.Pointer, n uintptr) []unsafe.Pointer {
+// copyPointers copies an array of n pointers out of C memory.
+func copyPointers(p unsafe.Pointer, n uintptr) []unsafe.Pointer {
 	if p == nil || n == 0 {
 		return nil
 	}
 	return append([]unsafe.Pointer(nil), unsafe.Slice((*unsafe.Pointer)(p), n)...)
 }
 
-// dataOf is the address of a slice's first element; nil for an empty one.
+// dataOf returns the address of a slice's first element, or nil for an empty slice.
 func dataOf[T any](s []T) unsafe.Pointer {
 	if len(s) == 0 {
 		return nil
@@ -138,7 +139,7 @@ func dataOf[T any](s []T) unsafe.Pointer {
 	return unsafe.Pointer(unsafe.SliceData(s))
 }
 
-// stringData is the address of a string's bytes; nil for an empty one.
+// stringData returns the address of a string's bytes, or nil for an empty string.
 func stringData(s string) unsafe.Pointer {
 	if s == "" {
 		return nil
@@ -146,8 +147,7 @@ func stringData(s string) unsafe.Pointer {
 	return unsafe.Pointer(unsafe.StringData(s))
 }
 
-// pin pins p unless it is nil: Pinner.Pin(nil pointer) is allowed, but a
-// pointer to a read-only string constant is not heap memory and needs none.
+// pin pins the memory at ptr, unless ptr is nil, and returns ptr.
 func pin(p *runtime.Pinner, ptr unsafe.Pointer) unsafe.Pointer {
 	if ptr != nil {
 		p.Pin(ptr)

@@ -54,7 +54,7 @@ func (c *Client) FromHost(data unsafe.Pointer, kind int32, dims []int64, d Devic
 		return nil, nil, err
 	}
 	runtime.KeepAlive(dims)
-	return &Buffer{c.api, x.buffer}, c.api.event(x.done), nil
+	return &Buffer{c.api, x.buffer}, c.api.wrapEvent(x.done), nil
 }
 
 type bufferArgs struct { // PJRT_Buffer_Destroy_Args, _Delete_Args
@@ -134,7 +134,7 @@ func (b *Buffer) Type() (int32, error) {
 	return x.kind, err
 }
 
-// Address is where the data lies on the device; only good for comparing.
+// Address returns the address of the data on the device, which is only good for comparing.
 func (b *Buffer) Address() (uintptr, error) {
 	x := &bufferPointerArgs{bufferArgs: bufferArgs{buffer: b.p}}
 	x.size = unsafe.Sizeof(*x)
@@ -149,7 +149,7 @@ func (b *Buffer) ReadyEvent() (*Event, error) {
 	if err := invoke(b.api, fnBufferReadyEvent, x); err != nil {
 		return nil, err
 	}
-	return b.api.event(x.event), nil
+	return b.api.wrapEvent(x.event), nil
 }
 
 // layout is PJRT_Buffer_MemoryLayout holding its tiled form.
@@ -198,5 +198,5 @@ func (b *Buffer) ToHost(dst []byte, rank int) (*Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	return b.api.event(x.event), nil
+	return b.api.wrapEvent(x.event), nil
 }

@@ -27,14 +27,14 @@ func (a *API) Initialize() error {
 	return invoke(a, fnPluginInitialize, x)
 }
 
-// Attributes are what the plugin tells of itself: XLA's version, StableHLO's.
+// Attributes returns the attributes of the plugin, such as the versions of XLA and StableHLO.
 func (a *API) Attributes() (Named, error) {
 	x := &attributesArgs{}
 	x.size = unsafe.Sizeof(*x)
 	if err := invoke(a, fnPluginAttributes, x); err != nil {
 		return nil, err
 	}
-	return decode(x.attr, x.n), nil
+	return decodeNamed(x.attr, x.n), nil
 }
 
 // Client is a PJRT_Client.
@@ -108,20 +108,21 @@ func (c *Client) Destroy() error {
 	return invoke(c.api, fnClientDestroy, x)
 }
 
-func (c *Client) text(f fn) (string, error) {
+// askText calls a function that returns a text about the client.
+func (c *Client) askText(f fn) (string, error) {
 	x := &clientTextArgs{clientArgs: clientArgs{client: c.p}}
 	x.size = unsafe.Sizeof(*x)
 	if err := invoke(c.api, f, x); err != nil {
 		return "", err
 	}
-	return text(x.text, x.n), nil
+	return copyText(x.text, x.n), nil
 }
 
 // PlatformName is "cpu", "cuda", "tpu".
-func (c *Client) PlatformName() (string, error) { return c.text(fnClientPlatformName) }
+func (c *Client) PlatformName() (string, error) { return c.askText(fnClientPlatformName) }
 
 // PlatformVersion is free text.
-func (c *Client) PlatformVersion() (string, error) { return c.text(fnClientPlatformVersion) }
+func (c *Client) PlatformVersion() (string, error) { return c.askText(fnClientPlatformVersion) }
 
 // Devices lists all devices, or only those this process can use.
 func (c *Client) Devices(addressable bool) ([]Device, error) {
@@ -135,7 +136,7 @@ func (c *Client) Devices(addressable bool) ([]Device, error) {
 		return nil, err
 	}
 	var out []Device
-	for _, p := range pointers(x.devices, x.n) {
+	for _, p := range copyPointers(x.devices, x.n) {
 		out = append(out, Device{c.api, p})
 	}
 	return out, nil
@@ -189,7 +190,8 @@ type descAttributesArgs struct {
 	attr unsafe.Pointer // out
 }
 
-func (d Description) int(f fn) (int, error) {
+// askInt calls a function that returns a number about the device.
+func (d Description) askInt(f fn) (int, error) {
 	x := &descIntArgs{desc: d.p}
 	x.size = unsafe.Sizeof(*x)
 	err := invoke(d.api, f, x)
@@ -197,17 +199,17 @@ func (d Description) int(f fn) (int, error) {
 }
 
 // ID is unique among all devices of the job.
-func (d Description) ID() (int, error) { return d.int(fnDeviceDescriptionId) }
+func (d Description) ID() (int, error) { return d.askInt(fnDeviceDescriptionId) }
 
 // Process is the process the device belongs to.
-func (d Description) Process() (int, error) { return d.int(fnDeviceDescriptionProcessIndex) }
+func (d Description) Process() (int, error) { return d.askInt(fnDeviceDescriptionProcessIndex) }
 
 // Kind is a vendor's word: "cpu", "TPU v4".
 func (d Description) Kind() (string, error) {
 	x := &descTextArgs{desc: d.p}
 	x.size = unsafe.Sizeof(*x)
 	err := invoke(d.api, fnDeviceDescriptionKind, x)
-	return text(x.text, x.n), err
+	return copyText(x.text, x.n), err
 }
 
 // Attributes are facts such as coordinates.
@@ -217,5 +219,5 @@ func (d Description) Attributes() (Named, error) {
 	if err := invoke(d.api, fnDeviceDescriptionAttributes, x); err != nil {
 		return nil, err
 	}
-	return decode(x.attr, x.n), nil
+	return decodeNamed(x.attr, x.n), nil
 }

@@ -10,6 +10,6 @@ const Available = false
 func openTable(string) (unsafe.Pointer, error) { return nil, ErrUnavailable }
 
 // The rest cannot be reached: without a table there is nothing to call.
-func call(uintptr, unsafe.Pointer) unsafe.Pointer { panic("pjrt: call without a plugin") }
-func call1(uintptr, unsafe.Pointer)               { panic("pjrt: call without a plugin") }
-func readyCallback() uintptr                      { panic("pjrt: callback without a plugin") }
+func callFunction(uintptr, unsafe.Pointer) unsafe.Pointer { panic("pjrt: call without a plugin") }
+func callDeleter(uintptr, unsafe.Pointer)                 { panic("pjrt: call without a plugin") }
+func readyCallback() uintptr                              { panic("pjrt: callback without a plugin") }

@@ -27,22 +27,22 @@ func openTable(path string) (unsafe.Pointer, error) {
 		return nil, err
 	}
 	r, _, _ := purego.SyscallN(entry)
-	return foreign(r), nil
+	return foreignPointer(r), nil
 }
 
-// call is the one way into a plugin: every PJRT function takes a pointer to an
-// argument struct and returns an error pointer or nothing.
+// callFunction is the only way into a plugin: every PJRT function takes a pointer to an
+// argument struct and returns a pointer to an error, or null.
 //
-// The conversion stands in the call's own argument list on purpose: SyscallN is
-// marked go:uintptrescapes, so that is what moves args, and whatever its
-// unsafe.Pointer fields name, to the heap and keeps it alive.
-func call(fn uintptr, args unsafe.Pointer) unsafe.Pointer {
+// The conversion is written in the call's own argument list on purpose. SyscallN is
+// marked go:uintptrescapes, which moves args, and everything that its unsafe.Pointer
+// fields refer to, to the heap and keeps it alive during the call.
+func callFunction(fn uintptr, args unsafe.Pointer) unsafe.Pointer {
 	r, _, _ := purego.SyscallN(fn, uintptr(args))
-	return foreign(r)
+	return foreignPointer(r)
 }
 
-// call1 calls a deleter: one foreign pointer in, nothing out.
-func call1(fn uintptr, p unsafe.Pointer) { purego.SyscallN(fn, uintptr(p)) }
+// callDeleter calls a deleter, a C function that takes one pointer and returns nothing.
+func callDeleter(fn uintptr, p unsafe.Pointer) { purego.SyscallN(fn, uintptr(p)) }
 
 // readyCallback is the C address of onReady, made once: a process may make
 // 2,000 callbacks, never freed, and the 2,001st panics.

@@ -63,21 +63,21 @@ func (a *API) takeError(p unsafe.Pointer) error {
 	e := &Error{Code: 2}
 	m := &errorMessageArgs{errorArgs: errorArgs{err: p}}
 	m.size = unsafe.Sizeof(*m)
-	if f := a.slot(fnErrorMessage); f != 0 {
-		call(f, unsafe.Pointer(m))
-		e.Message = text(m.message, m.messageSize)
+	if f := a.functionAddress(fnErrorMessage); f != 0 {
+		callFunction(f, unsafe.Pointer(m))
+		e.Message = copyText(m.message, m.messageSize)
 	}
 	c := &errorCodeArgs{errorArgs: errorArgs{err: p}}
 	c.size = unsafe.Sizeof(*c)
-	if f := a.slot(fnErrorGetCode); f != 0 {
+	if f := a.functionAddress(fnErrorGetCode); f != 0 {
 		// GetCode can itself return an error; it would describe nothing we can act on.
-		call(f, unsafe.Pointer(c))
+		callFunction(f, unsafe.Pointer(c))
 		e.Code = Code(c.code)
 	}
 	d := &errorArgs{err: p}
 	d.size = unsafe.Sizeof(*d)
-	if f := a.slot(fnErrorDestroy); f != 0 {
-		call(f, unsafe.Pointer(d))
+	if f := a.functionAddress(fnErrorDestroy); f != 0 {
+		callFunction(f, unsafe.Pointer(d))
 	}
 	return e
 }

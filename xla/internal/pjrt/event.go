@@ -33,7 +33,8 @@ type eventOnReadyArgs struct {
 	user     uintptr // an integer handle, never a Go pointer
 }
 
-func (a *API) event(p unsafe.Pointer) *Event {
+// wrapEvent makes an Event of a PJRT_Event; a null pointer gives nil.
+func (a *API) wrapEvent(p unsafe.Pointer) *Event {
 	if p == nil {
 		return nil
 	}
@@ -101,7 +102,8 @@ func (e *Event) OnReady(do func(error)) error {
 	return err
 }
 
-// onReady is what the one C callback calls.
+// onReady is the function that the one C callback calls. It runs the function that
+// OnReady registered under h.
 func onReady(err unsafe.Pointer, h uintptr) {
 	waiting.Lock()
 	w, ok := waiting.m[h]

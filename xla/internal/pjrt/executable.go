@@ -108,7 +108,7 @@ func (l *Loaded) Devices() ([]Device, error) {
 		return nil, err
 	}
 	var out []Device
-	for _, p := range pointers(x.devices, x.n) {
+	for _, p := range copyPointers(x.devices, x.n) {
 		out = append(out, Device{l.api, p})
 	}
 	return out, nil
@@ -205,7 +205,7 @@ func (l *Loaded) Execute(args [][]*Buffer, numOutputs int, keep []int64) (outs [
 		for i := range outs[d] {
 			outs[d][i] = &Buffer{l.api, out[d*numOutputs+i]}
 		}
-		events[d] = l.api.event(ev[d])
+		events[d] = l.api.wrapEvent(ev[d])
 	}
 	return outs, events, nil
 }

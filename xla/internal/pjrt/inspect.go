@@ -57,7 +57,8 @@ func (e *Executable) Destroy() {
 	_ = invoke(e.api, fnExecutableDestroy, x)
 }
 
-func (e *Executable) count(f fn) (int64, error) {
+// askCount calls a function that returns a number about the program.
+func (e *Executable) askCount(f fn) (int64, error) {
 	x := &executableSizeArgs{executableArgs: executableArgs{executable: e.p}}
 	x.size = unsafe.Sizeof(*x)
 	err := invoke(e.api, f, x)
@@ -66,7 +67,7 @@ func (e *Executable) count(f fn) (int64, error) {
 
 // NumOutputs is the outputs on each device.
 func (e *Executable) NumOutputs() (int, error) {
-	n, err := e.count(fnExecutableNumOutputs)
+	n, err := e.askCount(fnExecutableNumOutputs)
 	return int(n), err
 }
 
@@ -75,7 +76,7 @@ func (e *Executable) Fingerprint() (string, error) {
 	x := &executableTextArgs{executableArgs: executableArgs{executable: e.p}}
 	x.size = unsafe.Sizeof(*x)
 	err := invoke(e.api, fnExecutableFingerprint, x)
-	return text(x.text, x.n), err
+	return copyText(x.text, x.n), err
 }
 
 // OutputTypes are the outputs' PJRT_Buffer_Types.
@@ -145,7 +146,7 @@ func (e *Executable) Cost() (Named, error) {
 	if err := invoke(e.api, fnExecutableGetCostAnalysis, x); err != nil {
 		return nil, err
 	}
-	return decode(x.properties, x.n), nil
+	return decodeNamed(x.properties, x.n), nil
 }
 
 type optimizedArgs struct {
@@ -176,7 +177,7 @@ func (e *Executable) Optimized() (code []byte, format string, err error) {
 		return nil, "", err
 	}
 	runtime.KeepAlive(code)
-	return code, text(prog.format, prog.formatSize), nil
+	return code, copyText(prog.format, prog.formatSize), nil
 }
 
 type serializeArgs struct {
@@ -195,9 +196,9 @@ func (e *Executable) Serialize() ([]byte, error) {
 	if err := invoke(e.api, fnExecutableSerialize, x); err != nil {
 		return nil, err
 	}
-	out := bytesOf(x.bytes, x.n)
+	out := copyBytes(x.bytes, x.n)
 	if x.deleter != 0 {
-		call1(x.deleter, x.backing)
+		callDeleter(x.deleter, x.backing)
 	}
 	return out, nil
 }

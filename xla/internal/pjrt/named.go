@@ -36,8 +36,8 @@ const (
 // Named is a set of options or attributes. Values are string, int64, []int64, float32 or bool.
 type Named map[string]any
 
-// encode lays options out for C, in the order of their names, so that two equal
-// sets make equal calls.
+// encode lays options out for C. They are in the order of their names, so that equal
+// sets of options make equal calls.
 func (n Named) encode(p *runtime.Pinner) ([]namedValue, error) {
 	names := make([]string, 0, len(n))
 	for k := range n {
@@ -71,9 +71,9 @@ func (n Named) encode(p *runtime.Pinner) ([]namedValue, error) {
 	return out, nil
 }
 
-// decode copies n attributes out of C memory. The array's stride is the size of
-// the struct, which no version has changed (56 bytes).
-func decode(p unsafe.Pointer, n uintptr) Named {
+// decodeNamed copies n attributes out of C memory. The stride of the array is the size
+// of the struct (56 bytes), which no version has changed.
+func decodeNamed(p unsafe.Pointer, n uintptr) Named {
 	out := Named{}
 	if p == nil {
 		return out
@@ -82,13 +82,13 @@ func decode(p unsafe.Pointer, n uintptr) Named {
 		var x any
 		switch v.kind {
 		case namedString:
-			x = text(foreign(uintptr(v.word)), v.valueSize)
+			x = copyText(foreignPointer(uintptr(v.word)), v.valueSize)
 		case namedInt64:
 			x = int64(v.word)
 		case namedInt64List:
 			list := []int64{}
 			if v.valueSize > 0 && v.word != 0 {
-				list = append(list, unsafe.Slice((*int64)(foreign(uintptr(v.word))), v.valueSize)...)
+				list = append(list, unsafe.Slice((*int64)(foreignPointer(uintptr(v.word))), v.valueSize)...)
 			}
 			x = list
 		case namedFloat:
@@ -96,7 +96,7 @@ func decode(p unsafe.Pointer, n uintptr) Named {
 		case namedBool:
 			x = v.word&0xff != 0
 		}
-		out[text(v.name, v.nameSize)] = x
+		out[copyText(v.name, v.nameSize)] = x
 	}
 	return out
 }

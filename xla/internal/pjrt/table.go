@@ -208,7 +208,7 @@ var called = map[fn]string{
 func (a *API) Missing() []string {
 	var out []string
 	for f := fn(0); f < fnCount; f++ {
-		if name, ok := called[f]; ok && a.slot(f) == 0 {
+		if name, ok := called[f]; ok && a.functionAddress(f) == 0 {
 			out = append(out, name)
 		}
 	}

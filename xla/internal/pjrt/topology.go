@@ -72,7 +72,9 @@ func (t *Topology) Destroy() {
 	_ = invoke(t.api, fnTopologyDescriptionDestroy, x)
 }
 
-func (t *Topology) list(f fn) (*topologyListArgs, error) {
+// askList calls a function that returns an array about the topology: the devices, or
+// the bytes of a text.
+func (t *Topology) askList(f fn) (*topologyListArgs, error) {
 	x := &topologyListArgs{topologyArgs: topologyArgs{topology: t.p}}
 	x.size = unsafe.Sizeof(*x)
 	return x, invoke(t.api, f, x)
@@ -80,24 +82,24 @@ func (t *Topology) list(f fn) (*topologyListArgs, error) {
 
 // PlatformVersion is the compiler's own words.
 func (t *Topology) PlatformVersion() (string, error) {
-	x, err := t.list(fnTopologyDescriptionPlatformVersion)
-	return text(x.data, x.n), err
+	x, err := t.askList(fnTopologyDescriptionPlatformVersion)
+	return copyText(x.data, x.n), err
 }
 
 // PlatformName is "tpu".
 func (t *Topology) PlatformName() (string, error) {
-	x, err := t.list(fnTopologyDescriptionPlatformName)
-	return text(x.data, x.n), err
+	x, err := t.askList(fnTopologyDescriptionPlatformName)
+	return copyText(x.data, x.n), err
 }
 
 // Devices describes each device.
 func (t *Topology) Devices() ([]Description, error) {
-	x, err := t.list(fnTopologyDescriptionGetDeviceDescriptions)
+	x, err := t.askList(fnTopologyDescriptionGetDeviceDescriptions)
 	if err != nil {
 		return nil, err
 	}
 	var out []Description
-	for _, p := range pointers(x.data, x.n) {
+	for _, p := range copyPointers(x.data, x.n) {
 		out = append(out, Description{t.api, p})
 	}
 	return out, nil

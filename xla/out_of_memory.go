@@ -12,8 +12,8 @@ import (
 	"weft/xla/internal/pjrt"
 )
 
-// ErrMemory: a program that does not fit a device, found as it is compiled. The
-// fields are OutOfMemory.
+// ErrMemory: the compiler found that a program does not fit a device. Its fields are
+// OutOfMemory.
 var ErrMemory = fault.NewKind("out-of-memory")
 
 // OutOfMemory are the fields of ErrMemory: the compiler's own numbers.
@@ -59,7 +59,8 @@ var (
 	fieldLine = regexp.MustCompile(`(?m)^\s*(Operator|Shape|Allocation type): (.*)$`)
 )
 
-// outOfMemory reads what a compiler says of a program that does not fit.
+// outOfMemory reads the numbers from a compiler's message about a program that does not
+// fit. It returns false for any other message.
 func outOfMemory(program, message string) (OutOfMemory, bool) {
 	o := OutOfMemory{Program: program, Parts: []Part{}, Largest: []Allocation{}, Message: message}
 	switch {
@@ -100,7 +101,7 @@ func outOfMemory(program, message string) (OutOfMemory, bool) {
 	return o, true
 }
 
-// bytesIn reads "12.34G".
+// bytesIn reads a size such as "12.34G".
 func bytesIn(text string) int64 {
 	number := strings.TrimRight(text, "KMGTPiB")
 	f, err := strconv.ParseFloat(number, 64)
@@ -118,20 +119,20 @@ func bytesIn(text string) int64 {
 	return int64(math.Round(f))
 }
 
-// compileFailure puts a compiler's words under ErrMemory, where they say that a
-// program does not fit, else under ErrCompile.
+// compileFailure makes an ErrMemory of a compiler's error if its message says that the
+// program does not fit, and else an ErrCompile.
 func compileFailure(err error, program, call string) error {
 	var p *pjrt.Error
 	if errors.As(err, &p) {
 		if o, ok := outOfMemory(program, p.Message); ok {
-			return fault.New(ErrMemory, o, "%s: %s", call, o.words())
+			return fault.New(ErrMemory, o, "%s: %s", call, o.shortageText())
 		}
 	}
 	return pluginError(ErrCompile, call, err)
 }
 
-// words say what the numbers mean.
-func (o OutOfMemory) words() string {
+// shortageText says how much memory is missing, and lists the largest allocations.
+func (o OutOfMemory) shortageText() string {
 	gb := func(n int64) string { return fmt.Sprintf("%.2f GB", float64(n)/1e9) }
 	out := fmt.Sprintf("the program does not fit: it needs at least %s of a device's %s, which has %s: %s too much",
 		gb(o.AskedBytes), strings.ToUpper(o.Space), gb(o.LimitBytes), gb(o.AskedBytes-o.LimitBytes))

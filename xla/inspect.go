@@ -7,11 +7,11 @@ import (
 	"weft/xla/internal/pjrt"
 )
 
-// Memory is what a compiled program needs on each device, as the plugin says;
-// nothing is derived. A field the plugin does not fill is -1.
+// Memory is what the plugin reports that a compiled program needs on each device;
+// nothing is derived from other numbers. A field that the plugin does not fill is -1.
 //
-// On CPU Peak leaves temporaries out (it is arguments + outputs - alias); on
-// libtpu it is more than the sum of the others.
+// On CPU Peak does not include temporaries (it is arguments + outputs - alias). On
+// libtpu Peak is more than the sum of the others.
 type Memory struct {
 	Arguments int64 `json:"argument_bytes"`
 	Outputs   int64 `json:"output_bytes"`
@@ -24,8 +24,8 @@ type Memory struct {
 	HostTemp        int64 `json:"host_temp_bytes"`
 }
 
-// Total is what a device needs to run the program: TotalAllocation, or where the
-// plugin does not fill it what that is made of.
+// Total returns the bytes that a device needs to run the program. This is
+// TotalAllocation or, if the plugin does not fill it, the sum of its parts.
 func (m Memory) Total() int64 {
 	if m.TotalAllocation > 0 {
 		return m.TotalAllocation
@@ -39,10 +39,10 @@ func (m Memory) Known() bool {
 	return max(m.Arguments, m.Outputs, m.Temp, m.Code, m.Peak, m.TotalAllocation) > 0
 }
 
-// memory reads the statistics, and what of them was filled in. total_size and
-// the fields after it came with API 0.90 and later; what a plugin leaves alone
-// keeps its marker.
-func memory(e *pjrt.Executable) (Memory, error) {
+// readMemory reads the memory statistics of a program, with -1 for each one that the
+// plugin did not fill. total_size and the fields after it exist since API 0.90; a field
+// that a plugin does not know keeps its marker.
+func readMemory(e *pjrt.Executable) (Memory, error) {
 	s, err := e.MemoryStats()
 	if err != nil {
 		return Memory{}, err
@@ -57,18 +57,19 @@ func memory(e *pjrt.Executable) (Memory, error) {
 	return m, nil
 }
 
-// inspector asks a compiled program about itself, on devices or not.
+// inspector asks the plugin about a compiled program, whether it is on devices or not.
 type inspector struct {
 	name string
 	with func(func(*pjrt.Executable) error) error
 }
 
-// apart runs f on the program apart from its devices.
-func (x *Executable) apart(f func(*pjrt.Executable) error) error {
-	if err := x.hold(); err != nil {
+// withExecutable calls f with the program without its devices, and frees that
+// afterwards.
+func (x *Executable) withExecutable(f func(*pjrt.Executable) error) error {
+	if err := x.addUse(); err != nil {
 		return err
 	}
-	defer x.drop()
+	defer x.endUse()
 	e, err := x.raw.Executable()
 	if err != nil {
 		return err
@@ -77,7 +78,9 @@ func (x *Executable) apart(f func(*pjrt.Executable) error) error {
 	return f(e)
 }
 
-func (i inspector) ask(what string, f func(*pjrt.Executable) error) error {
+// askExecutable calls f with the program, and says in an error that what could not be
+// read.
+func (i inspector) askExecutable(what string, f func(*pjrt.Executable) error) error {
 	err := i.with(f)
 	var known *fault.Error
 	if err == nil || errors.As(err, &known) {
@@ -86,51 +89,53 @@ func (i inspector) ask(what string, f func(*pjrt.Executable) error) error {
 	return pluginError(ErrPlugin, what+" of "+i.name, err)
 }
 
-// Name is what errors call the program.
+// Name returns the name that errors call the program by.
 func (i inspector) Name() string { return i.name }
 
-// Memory is what the program needs on each device.
+// Memory returns what the program needs on each device.
 func (i inspector) Memory() (m Memory, err error) {
-	err = i.ask("memory statistics", func(e *pjrt.Executable) (err error) {
-		m, err = memory(e)
+	err = i.askExecutable("memory statistics", func(e *pjrt.Executable) (err error) {
+		m, err = readMemory(e)
 		return err
 	})
 	return m, err
 }
 
-// Cost is the compiler's own analysis, such as "flops". A loop's body counts
-// once in it. Some plugins have none: ErrPlugin with code "unimplemented".
+// Cost returns the compiler's own analysis, such as "flops". It counts the body of a
+// loop once. Plugins without an analysis return ErrPlugin with the code
+// "unimplemented".
 func (i inspector) Cost() (cost map[string]any, err error) {
-	err = i.ask("cost analysis", func(e *pjrt.Executable) (err error) {
+	err = i.askExecutable("cost analysis", func(e *pjrt.Executable) (err error) {
 		cost, err = e.Cost()
 		return err
 	})
 	return cost, err
 }
 
-// Optimized is what the compiler made of the program, with its format: the
-// binary proto of an HLO module, "hlo_with_config", on every plugin tried.
+// Optimized returns the program as the compiler has optimised it, and its format. On
+// every plugin tried this is the binary proto of an HLO module, "hlo_with_config".
 func (i inspector) Optimized() (code []byte, format string, err error) {
-	err = i.ask("optimised program", func(e *pjrt.Executable) (err error) {
+	err = i.askExecutable("optimised program", func(e *pjrt.Executable) (err error) {
 		code, format, err = e.Optimized()
 		return err
 	})
 	return code, format, err
 }
 
-// Fingerprint tells two compiled programs apart. It may be any bytes.
+// Fingerprint returns bytes that tell two compiled programs apart.
 func (i inspector) Fingerprint() (f string, err error) {
-	err = i.ask("fingerprint", func(e *pjrt.Executable) (err error) {
+	err = i.askExecutable("fingerprint", func(e *pjrt.Executable) (err error) {
 		f, err = e.Fingerprint()
 		return err
 	})
 	return f, err
 }
 
-// Serialize gives the program in its plugin's form. Another plugin, another
-// CPU or other XLA_FLAGS must not be given these bytes: they are not checked.
+// Serialize returns the program in the plugin's own form. The bytes must only be loaded
+// by the same plugin, on the same kind of CPU and with the same XLA_FLAGS, because they
+// are not checked.
 func (i inspector) Serialize() (data []byte, err error) {
-	err = i.ask("serialisation", func(e *pjrt.Executable) (err error) {
+	err = i.askExecutable("serialisation", func(e *pjrt.Executable) (err error) {
 		data, err = e.Serialize()
 		return err
 	})

@@ -11,8 +11,9 @@ import (
 	"weft/tensor"
 )
 
-// KernelResult compares a kernel with what it stands for, attention's blocked form,
-// on one device and on random operands of the shapes that the model has.
+// KernelResult compares the result of a kernel with that of the blocked form of
+// attention that it replaces, on one device and on random operands of the model's
+// shapes.
 type KernelResult struct {
 	Program    string  `json:"program"` // that has it
 	Of         string  `json:"of"`
@@ -23,14 +24,14 @@ type KernelResult struct {
 	OK         bool    `json:"ok"`
 }
 
-// kernelsOf runs each different kernel of a model's programs on some meshes beside
-// what it means. An engine whose target has no kernels has nothing to compare.
-func (m *Model) kernelsOf(ctx context.Context, eng engine.Engine, req models.Request, o VerifyOptions, meshes []string) error {
+// verifyKernels compares each different kernel in the model's programs for some meshes
+// with the blocked form. It does nothing for an engine whose target has no kernels.
+func (m *Model) verifyKernels(ctx context.Context, eng engine.Engine, req models.Request, o VerifyOptions, meshes []string) error {
 	if o.OnKernel == nil {
 		return nil
 	}
 	seen := map[string]bool{}
-	req.Target = o.target(eng)
+	req.Target = o.programTarget(eng)
 	for _, text := range append([]string{""}, meshes...) {
 		on, err := ParseMesh(text)
 		if err != nil {
@@ -47,7 +48,7 @@ func (m *Model) kernelsOf(ctx context.Context, eng engine.Engine, req models.Req
 	return nil
 }
 
-// compareKernels compares those of a graph that were not seen yet.
+// compareKernels compares the kernels of a graph that are not in seen yet.
 func compareKernels(ctx context.Context, eng engine.Engine, g *graph.Graph, seen map[string]bool, found func(KernelResult)) error {
 	for _, name := range g.ProgramNames() {
 		p := g.Programs[name]
@@ -77,7 +78,7 @@ func compareKernels(ctx context.Context, eng engine.Engine, g *graph.Graph, seen
 	return nil
 }
 
-// runOnce runs a program of one device on normally distributed inputs.
+// runOnce runs a program for one device once, on normally distributed inputs.
 func runOnce(ctx context.Context, eng engine.Engine, p *program.Program) (map[string][]float32, error) {
 	exe, err := eng.Compile(ctx, p)
 	if err != nil {

@@ -9,12 +9,11 @@ import (
 	"weft/tensor"
 )
 
-// ErrNonFinite: NaN or infinity where a number is wanted, in what a run is given or
-// in what it makes. The fields are NonFinite. With Options.AllowNonFinite it is a
-// note of the report.
+// ErrNonFinite: an input or an output of a run has a NaN or an infinity. Its fields are
+// NonFinite. With Options.AllowNonFinite it is a note in the report instead.
 var ErrNonFinite = fault.NewKind("non-finite")
 
-// NonFinite says where values are that are no finite numbers.
+// NonFinite says where a tensor has values that are NaN or infinite.
 type NonFinite struct {
 	Of       string `json:"of"` // input, condition, output or latents
 	Tensor   string `json:"tensor"`
@@ -24,16 +23,17 @@ type NonFinite struct {
 	Step     *int   `json:"step,omitempty"`
 }
 
-// nonFinite are the notes on what a run let pass.
+// nonFinite checks the tensors of a run, and collects notes on those that were let
+// pass.
 type nonFinite struct {
 	allow bool
 	notes []string
 }
 
-// check refuses tensors that have a NaN or an infinity, each by its name, or notes
-// them where they are allowed. of is what they are, as NonFinite has it; step is of
-// a loop, nil outside of one.
-func (n *nonFinite) check(of string, step *int, tensors map[string]*tensor.Tensor) error {
+// checkFinite refuses tensors that have a NaN or an infinity, or notes them if they are
+// allowed. of says what the tensors are, as NonFinite.Of does. step is the step of a
+// denoising loop, and nil outside of one.
+func (n *nonFinite) checkFinite(of string, step *int, tensors map[string]*tensor.Tensor) error {
 	var l fault.List
 	for _, name := range slices.Sorted(maps.Keys(tensors)) {
 		t := tensors[name]

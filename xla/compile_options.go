@@ -23,7 +23,7 @@ type ArgSpec struct {
 
 func (a ArgSpec) String() string { return fmt.Sprintf("%v%v", a.DType, a.Shape) }
 
-// CompileOptions say what a program is compiled for.
+// CompileOptions say for which devices, and how, a program is compiled.
 type CompileOptions struct {
 	// Name is what errors call the program.
 	Name string
@@ -51,17 +51,19 @@ type CompileOptions struct {
 	Cache *cache.Cache
 }
 
-// excessPrecision lets XLA keep more bits than a type has between two ops. Off
-// means that a bf16 program rounds where it says it does, on every device alike.
+// excessPrecision lets XLA keep more bits between two ops than the type has. With the
+// option off, a bf16 program rounds after each op that says so, on every device.
 const excessPrecision = "xla_allow_excess_precision"
 
 // maxReplicas bounds what is sent to a plugin; no slice has more chips.
 const maxReplicas = 1 << 16
 
-// check settles defaults and refuses what a plugin would abort for, or take in
-// silence: replicas without an assignment, an assignment of another length, an
-// id twice, an id that is not there (pjrt-facts, section 1).
-func (o CompileOptions) check(known []int, what string) (CompileOptions, error) {
+// checkOptions fills in defaults and refuses options over which a plugin would abort
+// the process, or which it would accept in silence and misread: replicas without an
+// assignment of devices, an assignment of another length, a device that is assigned
+// twice, and a device that does not exist. known are the ids of the devices, and what
+// names their owner in errors.
+func (o CompileOptions) checkOptions(known []int, what string) (CompileOptions, error) {
 	var list fault.List
 	bad := func(option, value, format string, args ...any) {
 		list.Add(fault.New(ErrCompileOption, CompileOption{option, value}, format, args...))
@@ -71,7 +73,7 @@ func (o CompileOptions) check(known []int, what string) (CompileOptions, error) 
 		return o, list.Err()
 	}
 	if o.Partitions > 1 {
-		o.Replicas = o.Partitions // as many devices; encode tells the two apart
+		o.Replicas = o.Partitions // as many devices; encodeProto writes the two differently
 	}
 	if o.Replicas == 0 {
 		o.Replicas = max(1, len(o.DeviceIDs))
@@ -127,12 +129,13 @@ func (o CompileOptions) check(known []int, what string) (CompileOptions, error) 
 	return o, list.Err()
 }
 
-// encode gives the CompileOptionsProto of checked options, by hand: weft
-// carries none of XLA's protos, and 20 bytes are all that four devices need.
+// encodeProto encodes checked options as a CompileOptionsProto. It does so by hand,
+// because weft would otherwise have to carry XLA's protos for the 20 bytes that four
+// devices need.
 //
-// debug_options is left out on purpose: a partial one replaces every default
-// with zero. Overrides travel in env_option_overrides instead.
-func (o CompileOptions) encode() []byte {
+// debug_options is left out on purpose: a partial one replaces every default with zero.
+// Overrides are sent as env_option_overrides instead.
+func (o CompileOptions) encodeProto() []byte {
 	var list []byte
 	for _, id := range o.DeviceIDs {
 		list = protowire.AppendVarint(list, uint64(id))
@@ -145,21 +148,21 @@ func (o CompileOptions) encode() []byte {
 			computations = append(computations, protowire.AppendVarint(nil, uint64(id)))
 		}
 	}
-	assignment := varint(nil, 1, uint64(replicas))         // replica_count
-	assignment = varint(assignment, 2, uint64(partitions)) // computation_count
+	assignment := appendVarint(nil, 1, uint64(replicas))         // replica_count
+	assignment = appendVarint(assignment, 2, uint64(partitions)) // computation_count
 	for _, c := range computations {
-		assignment = message(assignment, 3, message(nil, 1, c))
+		assignment = appendMessage(assignment, 3, appendMessage(nil, 1, c))
 	}
-	build := varint(nil, 4, uint64(replicas)) // num_replicas
-	build = varint(build, 5, uint64(partitions))
+	build := appendVarint(nil, 4, uint64(replicas)) // num_replicas
+	build = appendVarint(build, 5, uint64(partitions))
 	if partitions > 1 {
-		build = varint(build, 6, 1) // use_spmd_partitioning
+		build = appendVarint(build, 6, 1) // use_spmd_partitioning
 	}
-	build = message(build, 9, assignment)
+	build = appendMessage(build, 9, assignment)
 	if partitions > 1 && o.Shardy {
-		build = varint(build, 19, 1) // use_shardy_partitioner
+		build = appendVarint(build, 19, 1) // use_shardy_partitioner
 	}
-	out := message(nil, 3, build) // executable_build_options
+	out := appendMessage(nil, 3, build) // executable_build_options
 
 	overrides := map[string]any{excessPrecision: false}
 	for k, v := range o.Overrides {
@@ -174,26 +177,28 @@ func (o CompileOptions) encode() []byte {
 		var v []byte // OptionOverrideProto
 		switch x := overrides[name].(type) {
 		case string:
-			v = message(nil, 1, []byte(x))
+			v = appendMessage(nil, 1, []byte(x))
 		case bool:
-			v = varint(nil, 2, protowire.EncodeBool(x))
+			v = appendVarint(nil, 2, protowire.EncodeBool(x))
 		case int:
-			v = varint(nil, 3, uint64(x))
+			v = appendVarint(nil, 3, uint64(x))
 		case int64:
-			v = varint(nil, 3, uint64(x))
+			v = appendVarint(nil, 3, uint64(x))
 		case float64:
 			v = protowire.AppendTag(nil, 4, protowire.Fixed64Type)
 			v = binary.LittleEndian.AppendUint64(v, math.Float64bits(x))
 		}
-		out = message(out, 7, message(message(nil, 1, []byte(name)), 2, v)) // env_option_overrides
+		out = appendMessage(out, 7, appendMessage(appendMessage(nil, 1, []byte(name)), 2, v)) // env_option_overrides
 	}
 	return out
 }
 
-func varint(b []byte, field protowire.Number, v uint64) []byte {
+// appendVarint appends a varint field of a proto.
+func appendVarint(b []byte, field protowire.Number, v uint64) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), v)
 }
 
-func message(b []byte, field protowire.Number, v []byte) []byte {
+// appendMessage appends a field of a proto that holds a message, a string or bytes.
+func appendMessage(b []byte, field protowire.Number, v []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), v)
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// peakRSS is the most memory the process has had resident, in bytes; 0 where
-// the system does not tell.
+// peakRSS returns the largest resident memory that the process has had, in bytes, or 0
+// on a system that does not report it.
 func peakRSS() int64 {
 	b, err := os.ReadFile("/proc/self/status")
 	if err != nil {

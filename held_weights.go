@@ -5,16 +5,16 @@ import (
 	"weft/mesh"
 )
 
-// Held is how a mesh holds a model's weights.
+// Held describes how the devices of a mesh hold a model's weights.
 type Held struct {
 	Graph *graph.Graph // of a small example, with every layer
 	// Bytes is what each device keeps of the weights, by mesh position.
 	Bytes []int64
 }
 
-// Hold says how a mesh holds the weights when the model runs with the options, every axis
-// that Start takes among them, and reads no weight. Errors are those of a split that is
-// not legal.
+// Hold returns how the devices of a mesh hold the weights when the model runs with
+// these options. It takes every mesh axis that Start takes, and reads no weight. It
+// fails with the error of Start if the split is not legal.
 func (m *Model) Hold(o Options) (*Held, error) {
 	on, err := ParseMesh(o.Mesh)
 	if err != nil {
@@ -28,8 +28,8 @@ func (m *Model) Hold(o Options) (*Held, error) {
 	if err != nil {
 		return nil, err
 	}
-	req.Batch = max(1, on.Size(mesh.DP)) // any: it changes no weight
-	on, req, _, err = m.settle(req, o)
+	req.Batch = max(1, on.Size(mesh.DP)) // any batch that dp divides: it changes no weight
+	on, req, _, err = m.applyOptions(req, o)
 	if err != nil {
 		return nil, err
 	}
@@ -41,8 +41,8 @@ func (m *Model) Hold(o Options) (*Held, error) {
 	return &Held{g, bytes}, err
 }
 
-// StoredIn are the names, in the checkpoint, of the tensors that a weight is read from:
-// one, or the pieces of it that a publisher keeps apart.
+// StoredIn returns the names of the checkpoint's tensors that a weight is read from:
+// one tensor, or several if the publisher stores the weight in pieces.
 func (m *Model) StoredIn(w graph.Weight) []string {
 	if _, whole := m.Checkpoint.Lookup(m.Stored(w.Name)); whole || len(w.Pieces) == 0 {
 		return []string{m.Stored(w.Name)}

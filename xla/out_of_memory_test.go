@@ -95,7 +95,7 @@ func FuzzOutOfMemory(f *testing.F) {
 		if !ok {
 			return
 		}
-		_ = o.words()
+		_ = o.shortageText()
 		for _, n := range append([]int64{o.AskedBytes, o.LimitBytes}, func() (ns []int64) {
 			for _, a := range o.Largest {
 				ns = append(ns, a.Bytes)
