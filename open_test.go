@@ -39,7 +39,8 @@ func prefixed(ts map[string]*tensor.Tensor, but string) map[string]*tensor.Tenso
 	return out
 }
 
-// Field report A16: strip first, identify second.
+// A checkpoint is identified after its prefix is stripped, because a family is told by
+// the plain names of its tensors.
 func TestPrefixedCheckpoints(t *testing.T) {
 	plain := modeltest.Open(t, wanDir)
 	in := modeltest.Tensors(t, wanDir+"/inputs.safetensors")
@@ -144,8 +145,8 @@ func TestOpenWithoutConfig(t *testing.T) {
 	}
 }
 
-// Field report A18: on one host every data byte is read once, however many
-// devices share it; with fewer layers only those are read.
+// On one host every data byte is read once, however many devices share it, and with fewer
+// layers only those are read, because the weights of a large model are tens of gigabytes.
 func TestOnlyNeededBytesAreRead(t *testing.T) {
 	m := modeltest.Open(t, wanDir)
 	in := modeltest.Tensors(t, wanDir+"/inputs.safetensors")

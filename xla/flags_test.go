@@ -128,7 +128,8 @@ func TestRendezvousFlags(t *testing.T) {
 	}
 }
 
-// TestVersionRule is A20 (a) to (c), on tables in Go memory.
+// TestVersionRule holds which versions of the PJRT API are refused, taken with a note or
+// taken, on tables in Go memory.
 func TestVersionRule(t *testing.T) {
 	type table struct { // as a plugin's begins
 		size, ext, vsize, vext uintptr
@@ -178,7 +179,8 @@ func init() {
 	}
 }
 
-// TestXLAFlags is A20 (d): never an abort, and no plugin loaded over a bad one.
+// TestXLAFlags: a flag that XLA does not know is an error and never an abort of the
+// process, and no plugin is loaded when a flag is malformed.
 func TestXLAFlags(t *testing.T) {
 	engine(t)
 	for _, k := range []struct {
@@ -203,7 +205,8 @@ func TestXLAFlags(t *testing.T) {
 	}
 }
 
-// TestHostDevicesTooLate is A20 (e).
+// TestHostDevicesTooLate: the number of host devices cannot change after the backend has
+// started, and that is said.
 func TestHostDevicesTooLate(t *testing.T) {
 	engine(t)
 	code, out := child(t, "late")

@@ -16,8 +16,9 @@ const (
 	apiNewest = 117
 )
 
-// checkVersion is the rule of A20: another major version, or a minor one below
-// the least, is refused; one above the newest goes on, with a note.
+// checkVersion refuses another major version, because its structs may differ, and a minor
+// one below the least. One above the newest goes on with a note, because minor versions
+// only add.
 func checkVersion(plugin string, v pjrt.Version) (note string, err error) {
 	needed := fmt.Sprintf("%d.%d", apiMajor, apiLeast)
 	if v.Major != apiMajor || v.Minor < apiLeast {

@@ -151,7 +151,8 @@ func allReduce(groups string, elements int, donated bool) string {
   return %%0 : %s } }`, ty, attr, ty, groups, sum, ty, ty, ty)
 }
 
-// TestAllReduceOfEight is A21 (a): the sum of 0..7 on 8 devices, whatever the cores.
+// TestAllReduceOfEight sums 0..7 on 8 devices, which must meet even where the machine has
+// fewer cores.
 func TestAllReduceOfEight(t *testing.T) {
 	c := newClient(t, 8)
 	x := compile(t, c, allReduce(groups(8, 8), 1, false), CompileOptions{Replicas: 8})

@@ -126,7 +126,7 @@ func TestPlanExits(t *testing.T) {
 		{"fine", planArgs("--on", "v4-8"), 0, "", ""},
 		{"held", planArgs("--on", "v4-8", "--mesh", "tp=4", "--assert", "hbm<12GB,step<1000s"), 0, "", ""},
 		{"not held", planArgs("--on", "v4-8", "--mesh", "tp=4", "--assert", "hbm<7GB"), 1, "", "hbm<7GB does not hold"},
-		{"A25", planArgs("--on", "v4-8", "--mesh", "tp=8"), 2, "", "counts cores, two to a chip"},
+		{"cores taken for devices", planArgs("--on", "v4-8", "--mesh", "tp=8"), 2, "", "counts cores, two to a chip"},
 		{"heads", planArgs("--on", "cpu:7", "--mesh", "tp=7"), 2, "", "40 heads do not divide"},
 		{"slice", planArgs("--on", "v4-9"), 2, "unknown-slice", "v4-8"},
 		{"slice", planArgs("--on", "tpu-of-my-dreams"), 2, "unknown-slice", "nearest"},

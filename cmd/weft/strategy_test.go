@@ -365,7 +365,7 @@ func TestStrategyRefuses(t *testing.T) {
 	}
 	_, stdout, _ := weftRun(t, "strategy", "stages", "--layers", "3", "--stages", "4", "--json")
 	if f := decode[failure](t, stdout).Error.Fields; f["stage"] != 3. || f["layers"] != 3. {
-		t.Errorf("field report A23: %v", f)
+		t.Errorf("fields of an empty stage: %v", f)
 	}
 }
 

@@ -45,7 +45,7 @@ func TestTopoEverySlice(t *testing.T) {
 	}
 }
 
-// Field report A25.
+// The number in the name of a v4 slice counts cores, two to a chip, and a chip is one device.
 func TestTopoCoresAreNotDevices(t *testing.T) {
 	code, stdout, stderr := weftRun(t, "topo", "v4-8", "--mesh", "tp=8")
 	if code != 2 || stdout != "" || strings.Count(stderr, "\n") != 1 {
@@ -69,7 +69,8 @@ func TestTopoCoresAreNotDevices(t *testing.T) {
 	}
 }
 
-// Field report A05.
+// Neighbours on a mesh axis are neighbours in the torus, which the plain order of the
+// devices does not give: on a 2x2 slice 1 and 2 are two hops apart, and 3 and 0 are too.
 func TestTopoOrder(t *testing.T) {
 	_, stdout, _ := weftRun(t, "topo", "v4-8", "--mesh", "tp=4", "--json")
 	d := decode[topoJSON](t, stdout)

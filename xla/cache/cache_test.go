@@ -204,7 +204,7 @@ func TestEviction(t *testing.T) {
 		c.Put(key(i), payload, 0)
 		age(name(i), time.Duration(10-i)*time.Hour)
 	}
-	// A19 (b): a data file whose companion is gone, as another version may have left, younger than all entries.
+	// A data file whose companion is gone, as another version may have left, younger than all entries.
 	orphan := strings.TrimSuffix(name(100), suffix) + "-data"
 	file(orphan, 100)
 	file(name(101), 30) // an entry cut short
@@ -294,7 +294,7 @@ func TestKey(t *testing.T) {
 		add(v.Type().Field(i).Name, changed)
 	}
 	m := base
-	m.PluginVersion = "0.0.11.1" // A19 (a)
+	m.PluginVersion = "0.0.11.1" // which may not load the executables of this one
 	add("another plugin version", m)
 	m = base
 	m.Program, m.Options = []byte("po"), nil
