@@ -311,11 +311,11 @@ func TestRefuses(t *testing.T) {
 		kind     error
 		says     []string
 	}{
-		{"12 heads over sp=8 (A01 a)", "tp=1,sp=8", func(c *call) {
+		{"12 heads over sp=8", "tp=1,sp=8", func(c *call) {
 			c.q, c.k, c.v = f32(2, 8, 12, 6), f32(2, 8, 12, 6), f32(2, 8, 12, 6)
 			c.qTokens, c.kTokens = sp, sp
 		}, sharding.ErrHeadsNotDivisible, []string{"12 heads", "tp=1", "sp=8", "1 2 3 4 6 12"}},
-		{"12 heads over tp=4, sp=2 (A01 b)", "tp=4,sp=2", func(c *call) {
+		{"12 heads over tp=4, sp=2", "tp=4,sp=2", func(c *call) {
 			c.q, c.k, c.v = f32(2, 8, 12, 6), f32(2, 8, 12, 6), f32(2, 8, 12, 6)
 			c.qTokens, c.kTokens, c.qHeads, c.kHeads = sp, sp, tp, tp
 		}, sharding.ErrHeadsNotDivisible, []string{"12 heads", "tp=4", "sp=2", "1 3"}},

@@ -68,10 +68,7 @@ func merge(into, from map[string]any) {
 // noise is how a parameter is made up: normal with a mean and a deviation, so
 // that no bias is zero and no scale is one and a forgotten one shows.
 func noise(p models.Param) (mean, std float64) {
-	fan := 1
-	for _, d := range p.Shape[1:] {
-		fan *= d
-	}
+	fan := tensor.Elements(p.Shape[1:])
 	switch {
 	case strings.HasSuffix(p.Name, ".attn.q.weight"): // T5's scores are not divided by the root of the head's width, 64: its queries are
 		return 0, 1 / math.Sqrt(float64(64*fan))

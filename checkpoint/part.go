@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"weft/dtype"
 	"weft/fault"
+	"weft/tensor"
 )
 
 // Part is one block of one tensor, wanted in one place: a device's shard.
@@ -78,11 +79,7 @@ func (c *Checkpoint) PartSize(p Part) (int, error) {
 	if e, _ := c.Lookup(p.Name); as == dtype.Invalid {
 		as = e.DType
 	}
-	n := as.Size()
-	for _, s := range shape {
-		n *= s
-	}
-	return n, nil
+	return as.Size() * tensor.Elements(shape), nil
 }
 
 func noTensor(name string) error {

@@ -11,12 +11,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"weft/dtype"
 	"weft/fault"
 	"weft/internal/hostmemory"
+	"weft/internal/numbers"
 	"weft/internal/userfile"
 	"weft/tensor"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // ReadOptions change how Read works, never the bytes that it gives.
@@ -151,7 +153,7 @@ func (c *Checkpoint) checkMemory(names []string, d dtype.DType) error {
 		bytes := e.Bytes
 		if d != dtype.Invalid && e.DType != dtype.Invalid {
 			var fits bool
-			if bytes, fits = mulChecked(e.Elements(), int64(d.Size())); !fits {
+			if bytes, fits = numbers.MulChecked(e.Elements(), int64(d.Size())); !fits {
 				bytes = math.MaxInt64
 			}
 		}

@@ -144,7 +144,7 @@ func TestSelectionRuns(t *testing.T) {
 	}
 }
 
-// A07: fused rows are cut part by part.
+// Rows of fused q, k and v are cut part by part, so that each rank has rows of all three.
 func TestFusedRows(t *testing.T) {
 	data := f32s(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)
 	c, err := openBytes(t, fileBytes(object(tensorJSON("qkv", "F32", "[12,1]", 0, 48)), data...))

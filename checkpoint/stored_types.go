@@ -1,6 +1,9 @@
 package checkpoint
 
-import "weft/dtype"
+import (
+	"weft/dtype"
+	"weft/internal/numbers"
+)
 
 // storedTypes are the dtypes of the safetensors format that weft can size and
 // list but not read: dtype has no name for them. Values are bits per element.
@@ -25,23 +28,9 @@ func storedBytes(shape []int, bits int64) (bytes int64, whole, fits bool) {
 	n := bits
 	for _, s := range shape {
 		var ok bool
-		if n, ok = mulChecked(n, int64(s)); !ok {
+		if n, ok = numbers.MulChecked(n, int64(s)); !ok {
 			return 0, true, false
 		}
 	}
 	return n / 8, n%8 == 0, true
-}
-
-// mulChecked multiplies two counts; ok is false when the product does not fit an int64 or one is negative.
-func mulChecked(a, b int64) (p int64, ok bool) {
-	if a < 0 || b < 0 {
-		return 0, false
-	}
-	if a == 0 || b == 0 {
-		return 0, true
-	}
-	if p = a * b; p/b != a || p < 0 {
-		return 0, false
-	}
-	return p, true
 }

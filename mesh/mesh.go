@@ -163,6 +163,12 @@ func (m *Mesh) Names() []string {
 	return names
 }
 
+// InOrder lists the named axes in the order of the mesh, each once, without those that the
+// mesh does not have.
+func (m *Mesh) InOrder(axes []string) []string {
+	return slices.DeleteFunc(m.Names(), func(name string) bool { return !slices.Contains(axes, name) })
+}
+
 // Size is the product of the sizes of the named axes, each counted once. An axis that the
 // mesh does not have counts as 1. Without arguments it is the number of devices.
 func (m *Mesh) Size(axes ...string) int {

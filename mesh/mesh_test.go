@@ -73,11 +73,11 @@ func TestNewRefuses(t *testing.T) {
 		kinds  []error
 		fields any
 	}{
-		{"A01e", []mesh.Axis{{Name: "dp", Size: 1}, {Name: "tp", Size: 1}, {Name: "sp", Size: 8}}, 4, []error{mesh.ErrDeviceCount}, mesh.DeviceCount{Need: 8, Have: 4}},
+		{"more devices than there are", []mesh.Axis{{Name: "dp", Size: 1}, {Name: "tp", Size: 1}, {Name: "sp", Size: 8}}, 4, []error{mesh.ErrDeviceCount}, mesh.DeviceCount{Need: 8, Have: 4}},
 		{"64 of 32", []mesh.Axis{{Name: "data", Size: 64}}, 32, []error{mesh.ErrDeviceCount}, mesh.DeviceCount{Need: 64, Have: 32}},
 		{"idle devices", []mesh.Axis{{Name: "data", Size: 2}}, 3, []error{mesh.ErrDeviceCount}, mesh.DeviceCount{Need: 2, Have: 3}},
 		{"no devices", nil, 0, []error{mesh.ErrDeviceCount}, mesh.DeviceCount{Need: 1, Have: 0}},
-		{"A06 names", []mesh.Axis{{Name: "a", Size: 2}, {Name: "a", Size: 4}}, 8, []error{mesh.ErrDuplicateAxisName}, mesh.DuplicateAxisName{Axis: "a", Sizes: []int{2, 4}}},
+		{"a name twice", []mesh.Axis{{Name: "a", Size: 2}, {Name: "a", Size: 4}}, 8, []error{mesh.ErrDuplicateAxisName}, mesh.DuplicateAxisName{Axis: "a", Sizes: []int{2, 4}}},
 		{"zero", []mesh.Axis{{Name: "a", Size: 0}, {Name: "b", Size: 4}}, 0, []error{mesh.ErrAxisSize}, mesh.AxisSize{Axis: "a", Size: 0}},
 		{"negatives", []mesh.Axis{{Name: "a", Size: -2}, {Name: "b", Size: -4}}, 8, []error{mesh.ErrAxisSize, mesh.ErrAxisSize}, mesh.AxisSize{Axis: "a", Size: -2}},
 		{"overflow", []mesh.Axis{{Name: "a", Size: math.MaxInt}, {Name: "b", Size: math.MaxInt}}, 1, []error{mesh.ErrAxisSize}, mesh.AxisSize{Axis: "a", Size: math.MaxInt}},

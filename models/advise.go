@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"weft/fault"
+	"weft/internal/numbers"
 	"weft/mesh"
 )
 
@@ -163,7 +164,7 @@ func nearestMeshes(on *mesh.Mesh, devices int, works func([]mesh.Axis) bool) []s
 		for n := most; n > most-maxCounts && n >= 1; n-- {
 			counts = append(counts, n)
 		}
-		for _, n := range slices.Backward(Divisors(most, most)) {
+		for _, n := range slices.Backward(numbers.Divisors(most, most)) {
 			if n <= most-maxCounts {
 				counts = append(counts, n)
 			}
@@ -214,7 +215,7 @@ func eachSplit(axes []mesh.Axis, n int, visit func([]mesh.Axis)) {
 			visit(sizes)
 			return
 		}
-		for _, d := range Divisors(left, left) {
+		for _, d := range numbers.Divisors(left, left) {
 			sizes[i].Size = d
 			from(i+1, left/d)
 		}

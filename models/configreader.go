@@ -491,7 +491,7 @@ func (c *ConfigReader) Scale(what string, b Bound, width int, ratio float64) int
 // MultipleOf reports a number that is not a multiple of another. why says why it must be.
 func (c *ConfigReader) MultipleOf(key string, n, of int, why string) {
 	if of > 0 && n%of != 0 && c.Sound(key) {
-		c.Refuse("%s%s is %d: want a multiple of %d (%s); nearest: %s", c.within, key, n, of, why, Nearest(n, of, 0))
+		c.Refuse("%s%s is %d: want a multiple of %d (%s); nearest: %s", c.within, key, n, of, why, Nearest(n, of))
 	}
 }
 
@@ -503,7 +503,7 @@ func (c *ConfigReader) Divide(key string, width int, headsKey string, heads int,
 		step, want = 2*heads, "heads have an even whole width, since channels turn in pairs"
 	}
 	if step > 0 && width%step != 0 && c.Sound(key, headsKey) {
-		c.Refuse("%s%s %d over %s %d: %s; nearest: %s", c.within, key, width, headsKey, heads, want, Nearest(width, step, 0))
+		c.Refuse("%s%s %d over %s %d: %s; nearest: %s", c.within, key, width, headsKey, heads, want, Nearest(width, step))
 	}
 }
 

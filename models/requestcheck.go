@@ -8,6 +8,7 @@ import (
 
 	"weft/dtype"
 	"weft/fault"
+	"weft/internal/numbers"
 	"weft/mesh"
 	"weft/sharding"
 	"weft/strategy"
@@ -69,31 +70,20 @@ func (f Indivisible) Advice() string { return sizesThatWork(f.Axis, f.Legal) }
 // NotDivisible returns the error that a size does not divide over an axis, with the
 // sizes of the axis that would work.
 func NotDivisible(k *fault.Kind, what string, size int, axis string, parts int) error {
-	return fault.NewChoice(k, Indivisible{what, size, axis, parts, Divisors(size, 64)},
+	return fault.NewChoice(k, Indivisible{what, size, axis, parts, numbers.Divisors(size, 64)},
 		"%s %d does not divide over %s=%d (%d left over)", what, size, axis, parts, size%parts)
 }
 
-// Divisors lists the divisors of n up to limit.
-func Divisors(n, limit int) []int {
-	out := []int{}
-	for d := 1; d <= n && d <= limit; d++ {
-		if n%d == 0 {
-			out = append(out, d)
-		}
-	}
-	return out
-}
-
-// Nearest names the numbers of the form base + k*step, at least 1, that are closest to n.
-func Nearest(n, step, base int) string {
+// Nearest names the multiples of step that are closest to n.
+func Nearest(n, step int) string {
 	if n > 1<<16 {
 		return "a size below 65536"
 	}
-	low := (n-base)/step*step + base
-	if low < 1 || n < 1 {
-		return fmt.Sprint((step+base-1)%step + 1)
+	nearest := numbers.NearestMultiples(n, step)
+	if len(nearest) == 1 {
+		return fmt.Sprint(nearest[0])
 	}
-	return fmt.Sprintf("%d or %d", low, low+step)
+	return fmt.Sprintf("%d or %d", nearest[0], nearest[1])
 }
 
 // Axes lists the mesh axes that the programs of transformers use. fsdp only shards
@@ -158,7 +148,7 @@ func CheckPadding(on *mesh.Mesh, r Request, what string, n, padded int) error {
 		return nil
 	}
 	sp := on.Size(mesh.SP)
-	return fault.NewChoice(ErrSeq, SeqNotDivisible{N: n, SP: sp, Remainder: n % sp, Legal: Divisors(n, 64)},
+	return fault.NewChoice(ErrSeq, SeqNotDivisible{N: n, SP: sp, Remainder: n % sp, Legal: numbers.Divisors(n, 64)},
 		"%d %s over sp=%d leave %d over: padding by %d is refused in strict mode", n, what, sp, n%sp, padded-n)
 }
 

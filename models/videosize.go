@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"weft/fault"
+	"weft/internal/numbers"
 )
 
 // maxSize bounds pixels and frames. A larger number is mistyped, and counts of
@@ -57,11 +58,7 @@ const MaxPositions = 1 << 26
 
 // Positions counts the positions of batch latent videos (channels, frames, height, width).
 func Positions(batch int, latent []int) int {
-	n := batch
-	for _, d := range latent[1:] {
-		n *= d
-	}
-	return n
+	return batch * numbers.Product(latent[1:])
 }
 
 // VideoLatents returns a model's LatentShape for a batch of videos. Where the model

@@ -7,6 +7,7 @@ import (
 
 	"weft/attention"
 	"weft/graph"
+	"weft/internal/numbers"
 	"weft/mesh"
 	"weft/models"
 	"weft/topology"
@@ -102,7 +103,7 @@ func (s *search) measureCompanion(name string, on topology.Slice, devices int, m
 // the splits to try: over as many devices as the encoder's heads allow.
 func (s *search) encodingRequest(_ models.Model, devices int) (models.Request, []split) {
 	var splits []split
-	for _, tp := range slices.Backward(models.Divisors(devices, devices)) {
+	for _, tp := range slices.Backward(numbers.Divisors(devices, devices)) {
 		splits = append(splits, split{pp: 1, dp: 1, fsdp: 1, tp: tp, sp: 1})
 	}
 	return models.Request{Batch: 2 * s.o.Batch, DType: s.o.DType}, splits
@@ -112,7 +113,7 @@ func (s *search) encodingRequest(_ models.Model, devices int) (models.Request, [
 // try. Where there are more devices than videos, the rows of a latent are split.
 func (s *search) decodingRequest(_ models.Model, devices int) (models.Request, []split) {
 	var splits []split
-	for _, sp := range slices.Backward(models.Divisors(devices, devices)) {
+	for _, sp := range slices.Backward(numbers.Divisors(devices, devices)) {
 		if dp := devices / sp; s.o.Batch%dp == 0 || dp == 1 {
 			splits = append(splits, split{pp: 1, dp: dp, fsdp: 1, tp: 1, sp: sp})
 		}

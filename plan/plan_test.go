@@ -462,7 +462,8 @@ func TestSearchAll(t *testing.T) {
 	}
 }
 
-// A24: bytes follow the type that is kept, matmul weights halved by bf16 and the rest f32 in both.
+// The bytes follow the type in which a weight is kept: bf16 halves the weights of the
+// matmuls, and the rest are f32 in both.
 func TestWeightsFollowTheType(t *testing.T) {
 	o := at480
 	o.Mesh = []mesh.Axis{{Name: "tp", Size: 4}}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"weft/graph"
+	"weft/internal/numbers"
 	"weft/mesh"
 	"weft/models"
 	"weft/program"
@@ -48,11 +49,7 @@ type programMeasures struct {
 func countAlikeLayers(m models.Model) int {
 	count := func(layers int) (params, elements int) {
 		for _, p := range m.Params(layers) {
-			n := 1
-			for _, d := range p.Shape {
-				n *= d
-			}
-			params, elements = params+1, elements+n
+			params, elements = params+1, elements+numbers.Product(p.Shape)
 		}
 		return params, elements
 	}

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"weft/internal/numbers"
 	"weft/mesh"
-	"weft/models"
 	"weft/topology"
 )
 
@@ -114,14 +114,14 @@ func (s *search) listSplits(on topology.Slice) ([]split, error) {
 		return s.withShares(splitOf(s.o.Mesh)), nil
 	}
 	var out []split
-	for _, pp := range models.Divisors(on.Devices, on.Devices) {
+	for _, pp := range numbers.Divisors(on.Devices, on.Devices) {
 		if pp > 1 && !s.allowsPipelines(on) {
 			break
 		}
 		stage := on.Devices / pp
-		for _, dp := range models.Divisors(stage, stage) {
-			for _, fsdp := range models.Divisors(stage/dp, stage) {
-				for _, tp := range models.Divisors(stage/dp/fsdp, stage) {
+		for _, dp := range numbers.Divisors(stage, stage) {
+			for _, fsdp := range numbers.Divisors(stage/dp, stage) {
+				for _, tp := range numbers.Divisors(stage/dp/fsdp, stage) {
 					out = append(out, s.withShares(split{pp: pp, dp: dp, fsdp: fsdp, tp: tp, sp: stage / dp / fsdp / tp})...)
 				}
 			}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"weft/dtype"
+	"weft/internal/numbers"
 	"weft/mesh"
 	"weft/models"
 	"weft/program/cost"
@@ -118,8 +119,8 @@ func (s *search) searchPeer(ctx context.Context, on topology.Slice) (*Result, er
 		given = list[0]
 	}
 	passes := s.o.Batch * 2
-	for _, dp := range models.Divisors(on.Devices, on.Devices) {
-		for _, tp := range models.Divisors(on.Devices/dp, on.Devices) {
+	for _, dp := range numbers.Divisors(on.Devices, on.Devices) {
+		for _, tp := range numbers.Divisors(on.Devices/dp, on.Devices) {
 			sp := split{pp: 1, dp: dp, fsdp: 1, tp: tp, sp: on.Devices / dp / tp}
 			if s.o.Mesh != nil && (sp.dp != given.dp || sp.tp != given.tp || sp.sp != given.sp) {
 				continue

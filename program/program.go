@@ -3,6 +3,7 @@ package program
 import (
 	"slices"
 	"weft/dtype"
+	"weft/internal/numbers"
 	"weft/mesh"
 	"weft/sharding"
 )
@@ -18,13 +19,7 @@ type Type struct {
 }
 
 // Elements is the number of elements that one device holds.
-func (t Type) Elements() int {
-	n := 1
-	for _, s := range t.Shape {
-		n *= s
-	}
-	return n
-}
+func (t Type) Elements() int { return numbers.Product(t.Shape) }
 
 // Bytes is the size of the value on one device. A Bool takes one byte.
 func (t Type) Bytes() int64 { return int64(t.Elements()) * int64(t.DType.Size()) }

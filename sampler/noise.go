@@ -3,16 +3,13 @@ package sampler
 import (
 	"math"
 	"math/bits"
+	"weft/internal/numbers"
 )
 
 // Noise is standard normal noise of a shape: the elements of stream 0 from offset 0, see
 // Fill. The values depend on the position in row-major order alone.
 func Noise(seed uint64, shape ...int) []float32 {
-	n := 1
-	for _, d := range shape {
-		n *= d
-	}
-	dst := make([]float32, n)
+	dst := make([]float32, numbers.Product(shape))
 	Fill(seed, 0, 0, dst)
 	return dst
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"weft/fault"
+	"weft/internal/numbers"
 	"weft/mesh"
 )
 
@@ -19,13 +20,13 @@ func CheckHeads(heads, tp, sp int) error {
 	f := HeadsNotDivisible{Heads: heads, TP: tp, SP: sp, Axis: mesh.SP}
 	switch {
 	case tp >= 1 && heads >= 1 && heads%tp == 0:
-		f.Legal = listDivisors(heads / tp)
+		f.Legal = numbers.Divisors(heads/tp, numbers.MaxListed)
 	case sp < 1 || heads < 1:
-		f.Axis, f.Legal = mesh.TP, listDivisors(heads)
+		f.Axis, f.Legal = mesh.TP, numbers.Divisors(heads, numbers.MaxListed)
 	case heads%sp == 0:
-		f.Axis, f.Legal = mesh.TP, listDivisors(heads/sp)
+		f.Axis, f.Legal = mesh.TP, numbers.Divisors(heads/sp, numbers.MaxListed)
 	default: // neither alone
-		f.Axis, f.Legal = "tp*sp", listDivisors(heads)
+		f.Axis, f.Legal = "tp*sp", numbers.Divisors(heads, numbers.MaxListed)
 	}
 	return fault.NewChoice(ErrHeadsNotDivisible, f, "%d heads do not divide over tp=%d, sp=%d; tp*sp must divide the heads", heads, tp, sp)
 }
@@ -79,32 +80,18 @@ func kvHeads(tensor string, q, kv, parts int) error {
 // kvLegal lists the numbers of parts that work for kv heads, and for q heads unless q is 0.
 func kvLegal(q, kv int) []int {
 	if q == 0 {
-		return listDivisors(kv)
+		return numbers.Divisors(kv, numbers.MaxListed)
 	}
 	legal := []int{}
 	if kv < 1 || q%kv != 0 {
 		return legal // no number mends that
 	}
-	for _, n := range listDivisors(q) {
+	for _, n := range numbers.Divisors(q, numbers.MaxListed) {
 		if kv > 0 && (kv%n == 0 || n%kv == 0) {
 			legal = append(legal, n)
 		}
 	}
 	return legal
-}
-
-// maxListed bounds the numbers tried for a list of legal choices.
-const maxListed = 1 << 16
-
-// listDivisors lists the divisors of n up to maxListed, ascending; none for n below 1.
-func listDivisors(n int) []int {
-	out := []int{}
-	for d := 1; d <= min(n, maxListed); d++ {
-		if n%d == 0 {
-			out = append(out, d)
-		}
-	}
-	return out
 }
 
 func joinNumbers(numbers []int) string {

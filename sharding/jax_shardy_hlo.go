@@ -38,7 +38,7 @@ func (s Spec) Shardy(m *mesh.Mesh, rank int) string {
 	}
 	text := "[" + strings.Join(dims, ", ") + "]"
 	if len(c.partial) > 0 {
-		text += ", unreduced=" + shardyAxes(meshOrder(m, c.partial))
+		text += ", unreduced=" + shardyAxes(m.InOrder(c.partial))
 	}
 	return text
 }
@@ -72,7 +72,7 @@ func (s Spec) HLO(m *mesh.Mesh, rank int) string {
 	var kinds []string
 	if len(c.partial) > 0 {
 		tile = append(tile, fmt.Sprint(m.Size(c.partial...)))
-		order = append(order, meshOrder(m, c.partial)...)
+		order = append(order, m.InOrder(c.partial)...)
 		kinds = append(kinds, "unreduced")
 	}
 	if len(rest) > 0 {
@@ -101,22 +101,11 @@ func unusedAxes(m *mesh.Mesh, s Spec) []string {
 	return axes
 }
 
-// meshOrder sorts axes as the mesh has them.
-func meshOrder(m *mesh.Mesh, axes []string) []string {
-	var out []string
-	for _, name := range m.Names() {
-		if slices.Contains(axes, name) {
-			out = append(out, name)
-		}
-	}
-	return out
-}
-
 // deviceOrder writes the order of the devices for axes in the given order, as XLA prints
 // it: [2,4]T(1,0) is 0..7 laid out as 2 by 4 and transposed. Axes that stay neighbours are
 // written as one dim, so that the plain order is [8].
 func deviceOrder(m *mesh.Mesh, order []string) string {
-	names := meshOrder(m, order)
+	names := m.InOrder(order)
 	rank := func(axis string) int { return slices.Index(names, axis) }
 	// runs are the stretches of order that the mesh has in the same sequence.
 	var runs [][]string

@@ -2,7 +2,6 @@ package sharding
 
 import (
 	"fmt"
-	"strings"
 
 	"weft/fault"
 	"weft/mesh"
@@ -58,9 +57,4 @@ func checkPosition(pos, count int) error {
 		return nil
 	}
 	return fault.New(ErrPosition, Position{pos, count}, "position %d does not exist; there are %d, from 0 to %d", pos, count, count-1)
-}
-
-// shapeText writes a shape as people do: (16,8).
-func shapeText(shape []int) string {
-	return "(" + strings.Trim(strings.Join(strings.Fields(fmt.Sprint(shape)), ","), "[]") + ")"
 }

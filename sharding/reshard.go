@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"weft/fault"
+	"weft/internal/numbers"
 	"weft/mesh"
 )
 
@@ -78,7 +79,7 @@ func tensorBytes(list *fault.List, shape []int, elemBytes int) int64 {
 		}
 		if n > limit/int64(size) {
 			list.Add(fault.New(ErrShape, Shape{Shape: slices.Clone(shape)},
-				"a tensor of shape %s with elements of %d bytes has more than 2^62 bytes", shapeText(shape), elemBytes))
+				"a tensor of shape %s with elements of %d bytes has more than 2^62 bytes", numbers.ShapeText(shape), elemBytes))
 			return 0
 		}
 		n *= int64(size)

@@ -8,6 +8,7 @@ import (
 
 	"weft/fault"
 	"weft/internal/glob"
+	"weft/internal/numbers"
 	"weft/mesh"
 )
 
@@ -99,7 +100,7 @@ func (rule Rule) assignSpec(m *mesh.Mesh, p Param) (Assigned, error) {
 	}
 	if rule.Layout.Dim < 0 || rule.Layout.Dim >= len(p.Shape) {
 		return a, fault.New(ErrFusedLayout, FusedLayout{p.Name, rule.Layout.Dim, 0, slices.Clone(rule.Layout.Parts)},
-			"%s: the layout speaks of dim %d, the parameter %s has %d", p.Name, rule.Layout.Dim, shapeText(p.Shape), len(p.Shape))
+			"%s: the layout speaks of dim %d, the parameter %s has %d", p.Name, rule.Layout.Dim, numbers.ShapeText(p.Shape), len(p.Shape))
 	}
 	_, err := rule.Layout.rangesForTensor(p.Name, p.Shape[rule.Layout.Dim], a.countParts(m, rule.Layout.Dim), 0)
 	if rule.WholeIfUneven && errors.Is(err, ErrKVHeads) {

@@ -2,11 +2,11 @@ package sharding
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
 	"weft/fault"
+	"weft/internal/numbers"
 	"weft/mesh"
 )
 
@@ -22,12 +22,12 @@ func (s Spec) checkForTensor(m *mesh.Mesh, shape []int, tensor string, loose int
 	s.checkAxes(&list, m, tensor)
 	if len(s.dims) > len(shape) {
 		list.Add(fault.New(ErrRank, Rank{tensor, len(s.dims), len(shape)},
-			"%sspec %s has %d dims, the tensor %s has %d; a spec has at most as many", tensorPrefix(tensor), s, len(s.dims), shapeText(shape), len(shape)))
+			"%sspec %s has %d dims, the tensor %s has %d; a spec has at most as many", tensorPrefix(tensor), s, len(s.dims), numbers.ShapeText(shape), len(shape)))
 	}
 	for i, size := range shape {
 		if size < 0 {
 			list.Add(fault.New(ErrShape, Shape{tensor, slices.Clone(shape)},
-				"%sdim %d of shape %s has a negative size; the least is 0", tensorPrefix(tensor), i, shapeText(shape)))
+				"%sdim %d of shape %s has a negative size; the least is 0", tensorPrefix(tensor), i, numbers.ShapeText(shape)))
 			continue
 		}
 		if parts := m.Size(s.dimOrNone(i)...); i != loose && size%parts != 0 {
@@ -130,25 +130,13 @@ func unevenError(tensor string, dim, size, parts int, axes []string) error {
 	if len(axes) > 0 {
 		over = " over " + strings.Join(axes, "+")
 	}
-	nearest, hint := nearestSizes(size, parts)
+	nearest := numbers.NearestMultiples(size, parts)
+	hint := fmt.Sprintf("nearest size %d", nearest[0])
+	if len(nearest) == 2 {
+		hint = fmt.Sprintf("nearest sizes %d and %d", nearest[0], nearest[1])
+	}
 	return fault.New(ErrUneven, Uneven{tensor, dim, size, parts, slices.Clone(axes), nearest},
 		"%sdim %d of size %d does not divide into %d parts%s; %s", tensorPrefix(tensor), dim, size, parts, over, hint)
-}
-
-// nearestSizes gives the multiples of parts on both sides of size, without 0 and without
-// those above the largest int.
-func nearestSizes(size, parts int) (nearest []int, hint string) {
-	lo := size / parts * parts
-	if lo > 0 {
-		nearest = append(nearest, lo)
-	}
-	if lo <= math.MaxInt-parts {
-		nearest = append(nearest, lo+parts)
-	}
-	if len(nearest) == 1 {
-		return nearest, fmt.Sprintf("nearest size %d", nearest[0])
-	}
-	return nearest, fmt.Sprintf("nearest sizes %d and %d", nearest[0], nearest[1])
 }
 
 // tensorPrefix begins a message with the name of a tensor, where it has one.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"weft/dtype"
+	"weft/internal/numbers"
 	"weft/program"
 )
 
@@ -222,14 +223,7 @@ func (b *Builder) LReshape(x Local, shape ...int) Local {
 	if slices.Equal(x.Shape, shape) {
 		return x
 	}
-	n, m := 1, 1
-	for _, s := range x.Shape {
-		n *= s
-	}
-	for _, s := range shape {
-		m *= s
-	}
-	if n != m {
+	if n, m := numbers.Product(x.Shape), numbers.Product(shape); n != m {
 		b.failf(ErrShape, nil, "%s: reshape of local %v (%d elements) to %v (%d)", b.name, x.Shape, n, shape, m)
 	}
 	return b.addInstr(program.Instr{Op: program.OpReshape, Args: idsOf(x)}, x.DType, shape)

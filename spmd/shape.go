@@ -1,6 +1,7 @@
 package spmd
 
 import (
+	"weft/internal/numbers"
 	"weft/sharding"
 )
 
@@ -8,11 +9,7 @@ import (
 // dim go to the first new dim, whose size they must divide: so a device has whole heads.
 func (b *Builder) SplitDim(x Tensor, dim int, sizes ...int) Tensor {
 	dim = b.dimIndex(x, dim)
-	n := 1
-	for _, s := range sizes {
-		n *= s
-	}
-	if len(sizes) == 0 || n != x.Shape[dim] {
+	if len(sizes) == 0 || numbers.Product(sizes) != x.Shape[dim] {
 		b.failf(ErrShape, nil, "%s: dim %d of %v does not split into %v", b.name, dim, x.Shape, sizes)
 	}
 	shape := append(append(cloneInts(x.Shape[:dim]), sizes...), x.Shape[dim+1:]...)

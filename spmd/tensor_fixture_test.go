@@ -192,7 +192,8 @@ func TestTensorActivations(t *testing.T) {
 	}
 }
 
-// A row-parallel layer's bias comes after the sum, once (field report A08).
+// A row-parallel layer's bias is added once, after the sum: added before, it would count
+// once for each device.
 // With small integers there is nothing to round: x = [1 2 3 4], W = 0..11 as 4
 // rows of 3, b = [100 200 300]. The file has W as (out, in).
 func TestTensorRowParallelBias(t *testing.T) {

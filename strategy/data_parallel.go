@@ -19,7 +19,7 @@ type DataParallel struct {
 func (d DataParallel) meshAxes(m *mesh.Mesh) ([]string, error) {
 	if len(d.Axes) > 0 {
 		axes, err := axesOn(m, dataName, d.Axes)
-		return inMeshOrder(m, axes), err
+		return m.InOrder(axes), err
 	}
 	axes := slices.DeleteFunc(m.Names(), func(n string) bool {
 		c := mesh.Canonical(n)
@@ -29,16 +29,6 @@ func (d DataParallel) meshAxes(m *mesh.Mesh) ([]string, error) {
 		return nil, unknownAxisError(m, dataName, dataName)
 	}
 	return axes, nil
-}
-
-func inMeshOrder(m *mesh.Mesh, axes []string) []string {
-	var out []string
-	for _, n := range m.Names() {
-		if slices.Contains(axes, n) {
-			out = append(out, n)
-		}
-	}
-	return out
 }
 
 // Refine is Strategy's. Errors: mesh.ErrUnknownAxis, sharding.ErrUneven for a

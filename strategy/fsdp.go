@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"weft/fault"
+	"weft/internal/numbers"
 	"weft/mesh"
 	"weft/sharding"
 )
@@ -86,7 +87,7 @@ func (f FSDP) refineSpec(m *mesh.Mesh, t Tensor, s sharding.Spec, axes []string)
 	dim := f.chooseDim(m, t, s, parts)
 	if dim < 0 {
 		return s, newNote(fsdpName, t, axes, Indivisible, fmt.Sprintf("no dim of %s divides into %d parts over %s%s; whole over %s%s",
-			shapeText(t.Shape), parts, joinWords(axes), besideSpec(s), joinWords(axes), fittingParts(m, t, s, parts))), nil
+			numbers.ShapeText(t.Shape), parts, joinWords(axes), besideSpec(s), joinWords(axes), fittingParts(m, t, s, parts))), nil
 	}
 	return s.WithDim(dim, append(s.Dim(dim), axes...)...), nil, nil
 }

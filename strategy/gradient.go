@@ -96,5 +96,5 @@ func gradientAxes(m *mesh.Mesh, claimed []claim, computed sharding.Spec) []strin
 			axes = append(axes, c.axes...)
 		}
 	}
-	return slices.DeleteFunc(inMeshOrder(m, wideAxes(m, axes)), computed.Uses)
+	return slices.DeleteFunc(m.InOrder(wideAxes(m, axes)), computed.Uses)
 }

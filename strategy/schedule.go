@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"weft/fault"
+	"weft/internal/numbers"
 )
 
 // Kind is a kind of pipeline schedule.
@@ -95,7 +96,7 @@ func checkSchedule(kind Kind, stages, micro, chunks int) error {
 		bad("schedule %s has one chunk a stage, not %d; the one with several is %s", kind, chunks, Interleaved)
 	}
 	if kind == Interleaved && chunks > 1 && micro%stages != 0 {
-		for _, n := range nearestMultiples(micro, stages) {
+		for _, n := range numbers.NearestMultiples(micro, stages) {
 			if saturatingProduct(stages, n, chunks) <= maxActions/2 {
 				fields.Nearest = append(fields.Nearest, n)
 			}

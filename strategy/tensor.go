@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"weft/fault"
+	"weft/internal/numbers"
 	"weft/mesh"
 	"weft/sharding"
 )
@@ -83,7 +84,7 @@ func (t Tensor) isActivation() bool {
 func (t Tensor) checkDims() error {
 	if t.Dims != nil && len(t.Dims) != len(t.Shape) {
 		return fault.New(ErrTensor, TensorDims{t.Name, t.Dims, t.Shape},
-			"%shas %d dim names (%s) and a shape of %d sizes %s; each dim has one name", t.messagePrefix(), len(t.Dims), strings.Join(t.Dims, ","), len(t.Shape), shapeText(t.Shape))
+			"%shas %d dim names (%s) and a shape of %d sizes %s; each dim has one name", t.messagePrefix(), len(t.Dims), strings.Join(t.Dims, ","), len(t.Shape), numbers.ShapeText(t.Shape))
 	}
 	return nil
 }
@@ -104,10 +105,6 @@ func (t Tensor) dimText(i int) string {
 	return fmt.Sprintf("dim %d", i)
 }
 
-func shapeText(shape []int) string {
-	return "(" + strings.Trim(strings.Join(strings.Fields(fmt.Sprint(shape)), ","), "[]") + ")"
-}
-
 // legalSpec gives the canonical form of s, or the error that says why s is not legal for t.
 func (t Tensor) legalSpec(m *mesh.Mesh, s sharding.Spec) (sharding.Spec, error) {
 	s = s.Canonical(m, len(t.Shape))
@@ -122,22 +119,9 @@ func (t Tensor) legalSpec(m *mesh.Mesh, s sharding.Spec) (sharding.Spec, error) 
 // unevenError says that a dim does not divide over axes, and names the nearest sizes.
 func (t Tensor) unevenError(dim, parts int, axes []string) error {
 	size := t.Shape[dim]
-	nearest := nearestMultiples(size, parts)
+	nearest := numbers.NearestMultiples(size, parts)
 	return fault.New(sharding.ErrUneven, sharding.Uneven{Tensor: t.Name, Dim: dim, Size: size, Parts: parts, Axes: slices.Clone(axes), Nearest: nearest},
 		"%s%s of size %d does not divide into %d parts over %s; nearest sizes that do: %s", t.messagePrefix(), t.dimText(dim), size, parts, strings.Join(axes, "+"), joinNumbers(nearest))
-}
-
-// nearestMultiples lists the multiples of parts on both sides of size, without 0.
-func nearestMultiples(size, parts int) []int {
-	lo := size / parts * parts
-	nearest := []int{}
-	if lo > 0 {
-		nearest = append(nearest, lo)
-	}
-	if lo != size && lo <= math.MaxInt-parts {
-		nearest = append(nearest, lo+parts)
-	}
-	return nearest
 }
 
 // joinNumbers writes "4 and 8", or "1, 2 and 4".

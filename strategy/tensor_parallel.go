@@ -7,6 +7,7 @@ import (
 
 	"weft/fault"
 	"weft/internal/glob"
+	"weft/internal/numbers"
 	"weft/mesh"
 	"weft/sharding"
 )
@@ -85,11 +86,11 @@ func (p TensorParallel) refineSpec(m *mesh.Mesh, t Tensor, s sharding.Spec, axes
 func (r Rule) checkDivides(t Tensor, axis string, n, dim int) error {
 	switch {
 	case r.Heads > 0 && r.Heads%n != 0 && n%r.Heads == 0:
-		return fault.New(sharding.ErrKVHeads, sharding.KVHeadsMismatch{Tensor: t.Name, KVHeads: r.Heads, Parts: n, Legal: listDivisors(r.Heads)},
+		return fault.New(sharding.ErrKVHeads, sharding.KVHeadsMismatch{Tensor: t.Name, KVHeads: r.Heads, Parts: n, Legal: numbers.Divisors(r.Heads, numbers.MaxListed)},
 			"%s%d heads of %s do not divide over %s=%d, and a head is never cut; keep it whole by a rule without a dim, or split over an axis of %d and copy over another of %d",
 			t.messagePrefix(), r.Heads, t.dimText(dim), axis, n, r.Heads, n/r.Heads)
 	case r.Heads > 0 && r.Heads%n != 0:
-		legal := listDivisors(r.Heads)
+		legal := numbers.Divisors(r.Heads, numbers.MaxListed)
 		return fault.New(sharding.ErrHeadsNotDivisible, sharding.HeadsNotDivisible{Heads: r.Heads, TP: n, SP: 1, Legal: legal},
 			"%s%d heads not divisible by %d, the size of axis %s; sizes that work: %s", t.messagePrefix(), r.Heads, n, axis, joinNumbers(legal))
 	case t.Shape[dim]%n != 0:
@@ -141,17 +142,4 @@ func (p TensorParallel) findRule(t Tensor) (*Rule, whole, error) {
 	}
 	return nil, whole{}, fault.New(ErrNoDim, NoDim{t.Name, without.Match, without.Dim, slices.Clone(t.Dims)},
 		"%srule %s splits dim %s, and the tensor's dims are (%s); name one of them in the rule", t.messagePrefix(), without.Match, without.Dim, strings.Join(t.Dims, ","))
-}
-
-// maxListed bounds the numbers tried for a list of legal choices.
-const maxListed = 1 << 16
-
-func listDivisors(n int) []int {
-	out := []int{}
-	for d := 1; d <= min(n, maxListed); d++ {
-		if n%d == 0 {
-			out = append(out, d)
-		}
-	}
-	return out
 }

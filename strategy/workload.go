@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"weft/fault"
+	"weft/internal/numbers"
 	"weft/mesh"
 	"weft/sharding"
 )
@@ -89,7 +90,7 @@ func checkDivides(list *fault.List, what string, size, parts int, axes []string)
 	if size <= 0 || size%parts == 0 {
 		return
 	}
-	nearest := nearestMultiples(size, parts)
+	nearest := numbers.NearestMultiples(size, parts)
 	list.Add(fault.New(ErrNotDivisible, NotDivisible{what, size, parts, axes, nearest},
 		"%s %d is not divisible by %d, its parts over %s; nearest that are: %s", what, size, parts, joinWords(axes), joinNumbers(nearest)))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"weft/dtype"
+	"weft/internal/numbers"
 )
 
 // Tensor is row-major and little-endian. Data holds exactly Elements()*DType.Size() bytes.
@@ -22,11 +23,7 @@ func New(d dtype.DType, shape ...int) *Tensor {
 
 // Elements is the product of a shape's sizes; 1 for rank 0.
 func Elements(shape []int) int {
-	n := 1
-	for _, s := range shape {
-		n *= s
-	}
-	return n
+	return numbers.Product(shape)
 }
 
 // Elements is the number of elements.

@@ -197,11 +197,3 @@ func shapeText(shape []int) string {
 	}
 	return strings.Join(parts, "x")
 }
-
-func countChips(shape []int) int {
-	n := 1
-	for _, s := range shape {
-		n *= s
-	}
-	return n
-}

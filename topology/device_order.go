@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -157,7 +158,7 @@ func (s Slice) axisWeights(axes []mesh.Axis, bytes map[string]int64) ([]float64,
 	if len(bytes) > 0 && l.Err() == nil {
 		m, err := mesh.New(axes, s.Plain())
 		l.Add(err)
-		for _, name := range slices.Sorted(mapKeys(bytes)) {
+		for _, name := range slices.Sorted(maps.Keys(bytes)) {
 			if m != nil && !m.Has(name) {
 				l.Add(m.Unknown(name))
 			}
@@ -179,16 +180,6 @@ func (s Slice) axisWeights(axes []mesh.Axis, bytes map[string]int64) ([]float64,
 		w[i] = w[i]/max(most, 1) + 1e-9*float64(i+1)
 	}
 	return w, nil
-}
-
-func mapKeys(m map[string]int64) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
-	}
 }
 
 // measureAxes counts the hops and hosts of every group of every axis, and keeps those of

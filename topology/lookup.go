@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"weft/fault"
+	"weft/internal/numbers"
 )
 
 // maxCPU bounds cpu:N: more is a mistyped number.
@@ -119,7 +120,7 @@ func lookupShape(name string, g *Generation, text string) (Slice, error) {
 		why = "the sizes of a shape ascend"
 	case dims == 3 && slices.Equal(sorted, []int{1, 2, 2}):
 		why = "that shape is written 2x2x1"
-	case cubes[g.Name] > 0 && countChips(shape) >= 64:
+	case cubes[g.Name] > 0 && numbers.Product(shape) >= 64:
 		why = fmt.Sprintf("from 64 chips up %s comes in cubes of 4x4x4, at most %d", g.Name, cubes[g.Name])
 	}
 	return Slice{}, unknownSliceError(name, why, nearestShapes(g, shape)...)

@@ -3,6 +3,7 @@ package topology
 import (
 	"cmp"
 	"slices"
+	"weft/internal/numbers"
 )
 
 // The rules by which a shape is one that can be had (facts topology_rule and
@@ -31,7 +32,7 @@ func shapesOf(g *Generation, chips int) [][]int {
 	var out [][]int
 	if most := cubes[g.Name]; most > 0 {
 		for _, s := range smallShapes(g.Name) {
-			if countChips(s) == chips {
+			if numbers.Product(s) == chips {
 				out = append(out, s)
 			}
 		}
@@ -73,7 +74,7 @@ func legalChipCounts(g *Generation) []int {
 	var out []int
 	if most := cubes[g.Name]; most > 0 {
 		for _, s := range smallShapes(g.Name) {
-			out = append(out, countChips(s))
+			out = append(out, numbers.Product(s))
 		}
 		for n := 1; n <= most; n++ {
 			out = append(out, 64*n)
@@ -90,7 +91,7 @@ func legalChipCounts(g *Generation) []int {
 }
 
 func isLegalShape(g *Generation, shape []int) bool {
-	return slices.ContainsFunc(shapesOf(g, countChips(shape)), func(s []int) bool { return slices.Equal(s, shape) })
+	return slices.ContainsFunc(shapesOf(g, numbers.Product(shape)), func(s []int) bool { return slices.Equal(s, shape) })
 }
 
 // wrappedDims says which dims of a shape close to rings: on a 3D torus all of them from

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"weft/fault"
+	"weft/internal/numbers"
 )
 
 // Kind is the kind of a slice's devices.
@@ -53,7 +54,7 @@ type Slice struct {
 
 // newTPU makes a slice of a legal shape.
 func newTPU(g *Generation, shape []int) Slice {
-	chips := countChips(shape)
+	chips := numbers.Product(shape)
 	count := chips
 	if g.CountsCores() {
 		count = chips * g.CoresPerChip()

@@ -5,6 +5,7 @@ import (
 
 	"weft/dtype"
 	"weft/fault"
+	"weft/internal/numbers"
 )
 
 // Tensor is one tensor of a file. Its element (i, j, ...) lies at byte
@@ -220,7 +221,7 @@ func (v *view) resolveTensor(file, name string, e entry) (Tensor, error) {
 	need := int64(0)
 	if ok && last >= 0 {
 		var fits bool
-		if need, fits = mulChecked(last+1, size); !fits || last+1 < 0 {
+		if need, fits = numbers.MulChecked(last+1, size); !fits || last+1 < 0 {
 			ok = false
 		}
 	}
@@ -258,29 +259,20 @@ func (v *view) lastElement() (last int64, ok bool) {
 			empty = true
 			continue
 		}
-		reach, fits := mulChecked(n-1, v.strides[i])
+		reach, fits := numbers.MulChecked(n-1, v.strides[i])
 		if !fits || last+reach < last {
 			return 0, false
 		}
 		last += reach
-		if elements, fits = mulChecked(elements, n); !fits {
+		if elements, fits = numbers.MulChecked(elements, n); !fits {
 			return 0, false
 		}
 	}
-	if _, fits := mulChecked(elements, 8); !fits {
+	if _, fits := numbers.MulChecked(elements, 8); !fits {
 		return 0, false
 	}
 	if empty {
 		return -1, true
 	}
 	return last, true
-}
-
-// mulChecked multiplies counts that are not negative; ok is false when the product does not fit.
-func mulChecked(a, b int64) (int64, bool) {
-	if a == 0 || b == 0 {
-		return 0, true
-	}
-	p := a * b
-	return p, p/b == a && p > 0
 }

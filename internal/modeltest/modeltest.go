@@ -315,10 +315,7 @@ func MadeUp(t testing.TB, config string) string {
 	g := rand.New(rand.NewPCG(7, 1))
 	ts := map[string]*tensor.Tensor{}
 	for _, p := range m.Params(0) {
-		fan := 1
-		for _, n := range p.Shape[1:] {
-			fan *= n
-		}
+		fan := tensor.Elements(p.Shape[1:])
 		mean, std := 0.0, 0.1
 		switch {
 		case p.Matmul:

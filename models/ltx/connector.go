@@ -134,7 +134,7 @@ func (m *Connector) Check(on *mesh.Mesh, r models.Request) error {
 	l.Add(models.CheckRequest(on, r, m.c.Layers))
 	l.Add(models.CheckText(on, r, m.defaultRows()))
 	if n := m.c.Registers; r.Text > 0 && r.Text%n != 0 {
-		l.Add(fault.New(models.ErrInputs, nil, "text of %d rows: %d registers fill whole multiples; nearest: %s", r.Text, n, models.Nearest(r.Text, n, 0)))
+		l.Add(fault.New(models.ErrInputs, nil, "text of %d rows: %d registers fill whole multiples; nearest: %s", r.Text, n, models.Nearest(r.Text, n)))
 	}
 	return l.Err()
 }

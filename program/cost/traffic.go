@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"weft/dtype"
-	"weft/mesh"
 	"weft/program"
 	"weft/sharding"
 )
@@ -111,7 +110,8 @@ func PermuteSent(pairs [][2]int, size int64) map[int]int64 {
 
 func trafficOf(p *program.Program, in *program.Instr, times int) Traffic {
 	x := p.Values[in.Args[0]]
-	axes := meshOrder(p.Mesh, in.Axes)
+	// Collectives along the same axes load the same links, whatever the order of their members.
+	axes := p.Mesh.InOrder(in.Axes)
 	var sent map[int]int64
 	if in.Op == program.OpPermute {
 		sent = PermuteSent(in.Pairs, int64(times)*x.Bytes())
@@ -137,16 +137,4 @@ func ringBytes(in *program.Instr, size int64) int64 {
 		}
 	}
 	return sharding.RingBytes(sharding.Op(in.Op), n, size)
-}
-
-// meshOrder sorts axes in the order of the mesh, because collectives along the same
-// axes load the same links, whatever the order of their members.
-func meshOrder(m *mesh.Mesh, axes []string) []string {
-	out := []string{}
-	for _, a := range m.Axes() {
-		if slices.Contains(axes, a.Name) {
-			out = append(out, a.Name)
-		}
-	}
-	return out
 }

@@ -56,10 +56,7 @@ type Vec struct {
 // NewVec makes a value of zeros.
 func NewVec(elem string, dims ...int) *Vec {
 	v := &Vec{Elem: elem, Dims: dims}
-	n := 1
-	for _, d := range dims {
-		n *= d
-	}
+	n := tensor.Elements(dims)
 	if elem == "f32" || elem == "bf16" {
 		v.F = make([]float32, n)
 	} else {
