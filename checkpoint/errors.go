@@ -2,7 +2,6 @@ package checkpoint
 
 import (
 	"fmt"
-	"strings"
 
 	"weft/checkpoint/pth"
 	"weft/fault"
@@ -250,18 +249,6 @@ type Strides struct {
 
 // maxViolations bounds the errors reported on one file: a damaged header can hold a million.
 const maxViolations = 1000
-
-// maxNames bounds the names that a message spells out; the error's fields carry all of them.
-const maxNames = 8
-
-// nameList prints names for a message: all names of a short list, or the first ones and
-// the number of the others.
-func nameList(names []string) string {
-	if len(names) <= maxNames {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), len(names)-maxNames)
-}
 
 // plural gives "1 tensor", "2 tensors".
 func plural(n int, noun string) string {

@@ -11,6 +11,7 @@ import (
 	"weft/dtype"
 	"weft/fault"
 	"weft/internal/jsontext"
+	"weft/internal/printable"
 )
 
 // maxHeader is the largest header that the format allows.
@@ -145,18 +146,10 @@ func (p *headerParser) headerFault(file string) error {
 	}
 	where := ""
 	if p.tensor != "" {
-		where = " (tensor " + strconv.Quote(clipText(p.tensor, 200)) + ")"
+		where = " (tensor " + strconv.Quote(printable.ClipName(p.tensor)) + ")"
 	}
 	return fault.New(ErrHeaderSyntax, Syntax{File: file, Offset: p.Err().Pos, Tensor: p.tensor, Reason: p.Err().Reason},
 		"%s: header byte %d%s: %s", file, p.Err().Pos, where, p.Err().Reason)
-}
-
-// clipText shortens text for a message.
-func clipText(text string, n int) string {
-	if len(text) <= n {
-		return text
-	}
-	return text[:n] + "..."
 }
 
 // readMetadata reads __metadata__, a map of strings to strings.

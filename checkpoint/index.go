@@ -12,6 +12,7 @@ import (
 
 	"weft/fault"
 	"weft/internal/jsontext"
+	"weft/internal/printable"
 )
 
 // index is a parsed weight_map: tensor to shard.
@@ -165,8 +166,8 @@ func (c *Checkpoint) checkShardsExist(ix *index, name string, shards []string) e
 	}
 	slices.Sort(lost.Tensors)
 	return fault.New(ErrMissingShard, lost, "%s names %s of %d that are not there: %s; they hold %s: %s",
-		name, plural(len(lost.Shards), "shard"), len(shards), nameList(lost.Shards),
-		plural(len(lost.Tensors), "tensor"), nameList(lost.Tensors))
+		name, plural(len(lost.Shards), "shard"), len(shards), printable.ListNames(lost.Shards),
+		plural(len(lost.Tensors), "tensor"), printable.ListNames(lost.Tensors))
 }
 
 // addIndexedTensors makes records of the tensors that the index names. It is an error
@@ -186,7 +187,7 @@ func (c *Checkpoint) addIndexedTensors(ix *index, name string) error {
 		case len(found) == 0:
 			faults.Add(fault.New(ErrIndexMismatch, fields, "%s puts tensor %q in %s, which lacks it", name, tensor, shard))
 		case len(found) > 1:
-			faults.Add(fault.New(ErrIndexMismatch, fields, "tensor %q is in %d shards: %s", tensor, len(found), nameList(found)))
+			faults.Add(fault.New(ErrIndexMismatch, fields, "tensor %q is in %d shards: %s", tensor, len(found), printable.ListNames(found)))
 		case found[0] != shard:
 			faults.Add(fault.New(ErrIndexMismatch, fields, "%s puts tensor %q in %s; it is in %s", name, tensor, shard, found[0]))
 		}
@@ -211,7 +212,7 @@ func (c *Checkpoint) addIndexedTensors(ix *index, name string) error {
 	}
 	if len(left) > 0 {
 		slices.Sort(left)
-		c.addNotice("%s in the shards that the index does not name, left out: %s", plural(len(left), "tensor"), nameList(left))
+		c.addNotice("%s in the shards that the index does not name, left out: %s", plural(len(left), "tensor"), printable.ListNames(left))
 	}
 	if ix.total >= 0 && ix.total != bytes {
 		c.addNotice("the index gives a total size of %d bytes; its tensors have %d", ix.total, bytes)

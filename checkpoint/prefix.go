@@ -7,6 +7,7 @@ import (
 	"weft/fault"
 	"weft/internal/bystander"
 	"weft/internal/glob"
+	"weft/internal/printable"
 )
 
 // DefaultPrefixes are the prefixes that tools put before every key: those that pack a
@@ -38,7 +39,7 @@ func (c *Checkpoint) stripPrefix(o options) error {
 		if len(odd) > 0 {
 			return fault.New(ErrMixedPrefix, MixedPrefix{c.prefix + prefix, odd},
 				"%d of %d keys lack the prefix %q of the others: %s",
-				len(odd), len(c.records), c.prefix+prefix, nameList(odd))
+				len(odd), len(c.records), c.prefix+prefix, printable.ListNames(odd))
 		}
 		count, err := c.renameRecords(func(key string) string { return strings.TrimPrefix(key, prefix) })
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"weft/fault"
 	"weft/internal/glob"
+	"weft/internal/printable"
 )
 
 // quantization is a form of quantized weights that weft does not read. It is recognised
@@ -61,7 +62,7 @@ func (c *Checkpoint) refuseQuantized(own map[string]bool) error {
 	for _, q := range quantizations {
 		if found := matching(q.globs); len(found) > 0 {
 			return fault.New(ErrQuantized, Quantized{q.name, found, q.instead}, "%s holds %s (%s: %s); %s",
-				c.path, q.name, plural(len(found), "tensor"), nameList(found), q.instead)
+				c.path, q.name, plural(len(found), "tensor"), printable.ListNames(found), q.instead)
 		}
 	}
 	if found := matching(adapterGlobs); len(found) > 0 {
@@ -70,7 +71,7 @@ func (c *Checkpoint) refuseQuantized(own map[string]bool) error {
 			what = "an adapter's tensors (LoRA) beside a model's"
 		}
 		return fault.New(ErrAdapter, Quantized{what, found, instead}, "%s holds %s (%s: %s), which weft does not apply; %s",
-			c.path, what, plural(len(found), "tensor"), nameList(found), instead)
+			c.path, what, plural(len(found), "tensor"), printable.ListNames(found), instead)
 	}
 	var integers []string
 	for _, name := range c.names {
@@ -88,7 +89,7 @@ func (c *Checkpoint) refuseQuantized(own map[string]bool) error {
 	}
 	if len(integers) > 0 {
 		return fault.New(ErrQuantized, Quantized{"weights of 8-bit integers with scales", integers, takeSafetensors},
-			"%s holds weights of 8-bit integers with scales (%s: %s); %s", c.path, plural(len(integers), "tensor"), nameList(integers), takeSafetensors)
+			"%s holds weights of 8-bit integers with scales (%s: %s); %s", c.path, plural(len(integers), "tensor"), printable.ListNames(integers), takeSafetensors)
 	}
 	return nil
 }

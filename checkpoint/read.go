@@ -11,14 +11,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"weft/dtype"
 	"weft/fault"
 	"weft/internal/hostmemory"
 	"weft/internal/numbers"
 	"weft/internal/userfile"
 	"weft/tensor"
-
-	"golang.org/x/sync/errgroup"
 )
 
 // ReadOptions change how Read works, never the bytes that it gives.

@@ -7,6 +7,7 @@ import (
 
 	"weft/fault"
 	"weft/internal/bystander"
+	"weft/internal/printable"
 )
 
 // Want is a tensor that a model needs.
@@ -103,12 +104,12 @@ func Require(c *Checkpoint, want []Want, o RequireOptions) (passed []Passed, err
 	}
 	if len(missing) > 0 {
 		faults.Add(fault.New(ErrMissingTensors, Tensors{missing}, "%s missing of %d needed by %s: %s",
-			plural(len(missing), "tensor"), len(want), cmp.Or(o.Model, "the model"), nameList(missing)))
+			plural(len(missing), "tensor"), len(want), cmp.Or(o.Model, "the model"), printable.ListNames(missing)))
 	}
 	faults.Add(shapes.Err())
 	if len(unexpected) > 0 {
 		faults.Add(fault.New(ErrUnexpectedTensors, Tensors{unexpected}, "%s that %s does not use: %s",
-			plural(len(unexpected), "tensor"), cmp.Or(o.Model, "the model"), nameList(unexpected)))
+			plural(len(unexpected), "tensor"), cmp.Or(o.Model, "the model"), printable.ListNames(unexpected)))
 	}
 	return passed, faults.Err()
 }

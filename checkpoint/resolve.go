@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"weft/fault"
+	"weft/internal/printable"
 )
 
 const weightsSuffix = ".safetensors"
@@ -106,7 +107,7 @@ func chooseCheckpoint(dir string, names, folders []string) (string, error) {
 		return all[variants[0]].pickFile(dir)
 	default:
 		return "", fault.New(ErrAmbiguous, Candidates{dir, variants},
-			"%s has several variants of a checkpoint and none without a variant's name: %s; name one file or index", dir, nameList(variants))
+			"%s has several variants of a checkpoint and none without a variant's name: %s; name one file or index", dir, printable.ListNames(variants))
 	}
 }
 
@@ -158,7 +159,7 @@ func pickName(dir string, stems map[string]string) (string, error) {
 	}
 	return "", fault.New(ErrAmbiguous, Candidates{dir, names},
 		"%s has %d checkpoints and none is named model or diffusion_pytorch_model; name one of: %s",
-		dir, len(names), nameList(names))
+		dir, len(names), printable.ListNames(names))
 }
 
 // refuseShardsWithoutIndex refuses a folder that has only shards and no index, because
@@ -184,13 +185,13 @@ func refuseShardsWithoutIndex(dir string, names []string) error {
 	}
 	if len(missing) > 0 {
 		return fault.New(ErrMissingShard, MissingShard{Index: "", Shards: missing, Tensors: []string{}},
-			"%s has shards but no index, and lacks %s: %s", dir, plural(len(missing), "shard"), nameList(missing))
+			"%s has shards but no index, and lacks %s: %s", dir, plural(len(missing), "shard"), printable.ListNames(missing))
 	}
 	if len(names) == 1 { // 00001-of-00001 is whole
 		return nil
 	}
 	return fault.New(ErrAmbiguous, Candidates{dir, names},
-		"%s has shards but no index, a file ending in .index.json; name one of: %s", dir, nameList(names))
+		"%s has shards but no index, a file ending in .index.json; name one of: %s", dir, printable.ListNames(names))
 }
 
 // noCheckpointIn makes the error for a folder without a checkpoint; it names the folders
@@ -207,7 +208,7 @@ func noCheckpointIn(dir string, folders []string) error {
 	}
 	hint := ""
 	if len(inside) > 0 {
-		hint = "; these folders have one: " + nameList(inside)
+		hint = "; these folders have one: " + printable.ListNames(inside)
 	}
 	return fault.New(ErrNotCheckpoint, Candidates{dir, inside}, "no checkpoint in %s%s", dir, hint)
 }

@@ -7,6 +7,7 @@ import (
 	"weft/dtype"
 	"weft/fault"
 	"weft/internal/bystander"
+	"weft/internal/printable"
 )
 
 // markerNames are the last parts of the names of markers, tensors that say how weights
@@ -101,7 +102,7 @@ func (f *scaleFaults) add(err error) {
 
 func (f *scaleFaults) err() error {
 	if n := len(f.others); n > 0 {
-		f.list.Add(fault.New(ErrUnappliedScale, Scale{Scales: f.others}, "%s more that would not be applied: %s", plural(n, "scale"), nameList(f.others)))
+		f.list.Add(fault.New(ErrUnappliedScale, Scale{Scales: f.others}, "%s more that would not be applied: %s", plural(n, "scale"), printable.ListNames(f.others)))
 	}
 	return f.list.Err()
 }
@@ -148,7 +149,7 @@ func (c *Checkpoint) attachScale(r *record) error {
 	case len(found) == 0:
 		return nil
 	case len(found) > 1:
-		return fault.New(ErrTwoScales, Scale{r.Name, names}, "%s has two scales: %s", r.Name, nameList(names))
+		return fault.New(ErrTwoScales, Scale{r.Name, names}, "%s has two scales: %s", r.Name, printable.ListNames(names))
 	}
 	s := found[0]
 	if s.DType != dtype.F32 || s.Elements() != 1 && !scalesRows(s, r) {

@@ -11,6 +11,7 @@ import (
 
 	"weft/checkpoint/pth"
 	"weft/fault"
+	"weft/internal/printable"
 )
 
 // torchSuffixes are the usual endings of the names of files that torch.save writes.
@@ -87,16 +88,16 @@ func (c *Checkpoint) openTorch(path string) error {
 // addTorchNotices adds notices about everything in a .pth file that is left out.
 func (c *Checkpoint) addTorchNotices(f *file) {
 	if len(f.torch.Under) > 0 {
-		c.addNotice("the tensors are under the key %s of %s", nameList(f.torch.Under), f.name)
+		c.addNotice("the tensors are under the key %s of %s", printable.ListNames(f.torch.Under), f.name)
 	}
 	if n := len(f.torch.Beside); n > 0 {
-		c.addNotice("%s beside that key, left out: %s", plural(n, "value"), nameList(f.torch.Beside))
+		c.addNotice("%s beside that key, left out: %s", plural(n, "value"), printable.ListNames(f.torch.Beside))
 	}
 	if n := len(f.torch.Others); n > 0 {
-		c.addNotice("%s of %s that are no tensors, left out: %s", plural(n, "value"), f.name, nameList(f.torch.Others))
+		c.addNotice("%s of %s that are no tensors, left out: %s", plural(n, "value"), f.name, printable.ListNames(f.torch.Others))
 	}
 	if n := len(f.torch.Strange); n > 0 {
-		c.addNotice("%s of %s that torch.save does not write, left out: %s", plural(n, "file"), f.name, nameList(f.torch.Strange))
+		c.addNotice("%s of %s that torch.save does not write, left out: %s", plural(n, "file"), f.name, printable.ListNames(f.torch.Strange))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"weft/fault"
+	"weft/internal/printable"
 )
 
 // validateHeader checks every tensor against the format and all of them against the
@@ -40,21 +41,21 @@ func (v *validator) checkSize(t *tensorInfo) {
 	_, bits, ok := storedType(t.stored)
 	if !ok {
 		v.add(fault.New(ErrDType, DType{v.file, t.name, t.stored},
-			"%s: tensor %q has the unknown dtype %.40q", v.file, clipText(t.name, 200), t.stored))
+			"%s: tensor %q has the unknown dtype %.40q", v.file, printable.ClipName(t.name), t.stored))
 		return
 	}
 	want, whole, fits := storedBytes(t.shape, bits)
 	switch have := t.end - t.begin; {
 	case !fits:
 		v.add(fault.New(ErrSizeOverflow, Shape{File: v.file, Tensor: t.name, Have: t.shape},
-			"%s: tensor %q of shape %.200s is larger than any file", v.file, clipText(t.name, 200), shapeText(t.shape)))
+			"%s: tensor %q of shape %.200s is larger than any file", v.file, printable.ClipName(t.name), shapeText(t.shape)))
 	case !whole:
 		v.add(fault.New(ErrSizeMismatch, SizeMismatch{v.file, t.name, want + 1, have},
-			"%s: tensor %q, %s %.200s, is no whole number of bytes", v.file, clipText(t.name, 200), t.stored, shapeText(t.shape)))
+			"%s: tensor %q, %s %.200s, is no whole number of bytes", v.file, printable.ClipName(t.name), t.stored, shapeText(t.shape)))
 	case have >= 0 && have != want:
 		v.add(fault.New(ErrSizeMismatch, SizeMismatch{v.file, t.name, want, have},
 			"%s: tensor %q, %s %.200s, needs %d bytes, its offsets [%d,%d] span %d",
-			v.file, clipText(t.name, 200), t.stored, shapeText(t.shape), want, t.begin, t.end, have))
+			v.file, printable.ClipName(t.name), t.stored, shapeText(t.shape), want, t.begin, t.end, have))
 	}
 }
 
@@ -69,7 +70,7 @@ func (v *validator) checkTiling(tensors []tensorInfo) {
 	}
 	for i := range tensors {
 		if t := &tensors[i]; t.end < t.begin {
-			offsets(t, t.begin, "%s: tensor %q has reversed offsets [%d,%d]", v.file, clipText(t.name, 200), t.begin, t.end)
+			offsets(t, t.begin, "%s: tensor %q has reversed offsets [%d,%d]", v.file, printable.ClipName(t.name), t.begin, t.end)
 		} else {
 			order = append(order, t)
 		}
@@ -82,10 +83,10 @@ func (v *validator) checkTiling(tensors []tensorInfo) {
 		switch {
 		case t.begin < end:
 			offsets(t, end, "%s: tensor %q at [%d,%d] overlaps the one before, which ends at %d",
-				v.file, clipText(t.name, 200), t.begin, t.end, end)
+				v.file, printable.ClipName(t.name), t.begin, t.end, end)
 		case t.begin > end:
 			offsets(t, end, "%s: tensor %q at [%d,%d] leaves a hole of %d bytes before it",
-				v.file, clipText(t.name, 200), t.begin, t.end, t.begin-end)
+				v.file, printable.ClipName(t.name), t.begin, t.end, t.begin-end)
 		}
 		end = max(end, t.end)
 	}
@@ -104,7 +105,7 @@ func (v *validator) reportWrongEnd(order []*tensorInfo, end int64) {
 	if end < v.data {
 		v.add(fault.New(ErrTrailingBytes, Extent{File: v.file, Tensor: last.name, Need: v.begin + end, Have: v.begin + v.data},
 			"%s: %s too many after the last tensor %q: need %d bytes, have %d; fetch it again, or write it anew",
-			v.file, plural(int(v.data-end), "byte"), clipText(last.name, 200), v.begin+end, v.begin+v.data))
+			v.file, plural(int(v.data-end), "byte"), printable.ClipName(last.name), v.begin+end, v.begin+v.data))
 		return
 	}
 	i := slices.IndexFunc(order, func(t *tensorInfo) bool { return t.end > v.data })
@@ -116,5 +117,5 @@ func (v *validator) reportWrongEnd(order []*tensorInfo, end int64) {
 	}
 	v.add(fault.New(ErrTruncated, Extent{File: v.file, Tensor: t.name, Need: v.begin + end, Have: v.begin + v.data},
 		"%s is cut short: need %d bytes, have %d; %s incomplete, the first %q at [%d,%d]; fetch it again",
-		v.file, v.begin+end, v.begin+v.data, plural(cut, "tensor"), clipText(t.name, 200), t.begin, t.end))
+		v.file, v.begin+end, v.begin+v.data, plural(cut, "tensor"), printable.ClipName(t.name), t.begin, t.end))
 }

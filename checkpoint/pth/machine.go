@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"weft/internal/printable"
 )
 
 // The values of a pickle: nil, bool, int64, float64, string, and these. Bytes and
@@ -174,7 +175,7 @@ func (m *machine) countValue() {
 // added to foreign.
 func (m *machine) noteReference(module, name string) global {
 	g := global{module, name}
-	if text := clipText(module + "." + name); !isKnownReference(g) && len(m.foreign) < maxReferences && !slices.Contains(m.foreign, text) {
+	if text := printable.ClipName(module + "." + name); !isKnownReference(g) && len(m.foreign) < maxReferences && !slices.Contains(m.foreign, text) {
 		m.foreign = append(m.foreign, text)
 	}
 	return g

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"weft/fault"
+	"weft/internal/printable"
 )
 
 const (
@@ -110,7 +111,7 @@ func readPickle(f *zip.File, size int64, file string) (any, error) {
 	case errors.As(err, &foreign):
 		return nil, fault.New(ErrReference, References{file, foreign.names},
 			"%s refers to %s, which no file of tensors needs: nothing of it was run, and nothing is read; if you trust the file, load it with torch and save its state dict alone",
-			file, listNames(foreign.names))
+			file, printable.ListNames(foreign.names))
 	case errors.As(err, &e) && e.limit != nil:
 		e.limit.File = file
 		return nil, fault.New(ErrLimit, *e.limit, "%s: %v; at most %d are read", file, err, e.limit.Limit)
@@ -184,15 +185,6 @@ func checkEnd(r io.ReaderAt, size int64, file string) error {
 	return nil
 }
 
-// listNames prints names for a message: a short list, or the first and a count.
-func listNames(names []string) string {
-	const most = 8
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
-}
-
 // findRootFolder gives the folder in the zip that has the pickle, with its slash.
 func findRootFolder(z *zip.Reader) (string, error) {
 	var roots []string
@@ -243,7 +235,7 @@ func (a *Archive) addTensors(value any, entries map[string]*zip.File, size int64
 			if look.tensorsIn(value) > 0 && !slices.Contains(trainerKeys, name) {
 				faults.Add(fault.New(ErrStateDict, Dicts{file, []string{name}}, "%s: %s is %s, beside tensors: a state dict has names and tensors; save what is wanted alone", file, name, look.describeValue(value)))
 			}
-			a.Others = append(a.Others, clipText(name)+" ("+look.describeValue(value)+")")
+			a.Others = append(a.Others, printable.ClipName(name)+" ("+look.describeValue(value)+")")
 			continue
 		}
 		if !isText {
@@ -322,7 +314,7 @@ func (a *Archive) findStateDict(value any, look *search, file string) (*dict, er
 		keys = likeliestKey(keys, d.hasTensors())
 		if len(keys) > 1 {
 			return nil, fault.New(ErrStateDict, Dicts{file, keys}, "%s has tensors under several keys, and none is named %s: %s; save one of them alone",
-				file, strings.Join(wrappers, ", "), listNames(keys))
+				file, strings.Join(wrappers, ", "), printable.ListNames(keys))
 		}
 		if len(keys) == 0 {
 			break
@@ -333,7 +325,7 @@ func (a *Archive) findStateDict(value any, look *search, file string) (*dict, er
 				if !isText {
 					name = look.describeValue(k)
 				}
-				a.Beside = append(a.Beside, clipText(name)+" ("+look.describeValue(d.values[i])+")")
+				a.Beside = append(a.Beside, printable.ClipName(name)+" ("+look.describeValue(d.values[i])+")")
 			}
 		}
 		d, a.Under = inner[keys[0]], append(a.Under, keys[0])
@@ -375,15 +367,6 @@ func (d *dict) leadsToTensors(depth int, seen map[*dict]bool) bool {
 		sub, ok := v.(*dict)
 		return ok && sub.leadsToTensors(depth-1, seen)
 	})
-}
-
-// clipText shortens a key for a notice.
-func clipText(name string) string {
-	const longest = 200
-	if len(name) <= longest {
-		return name
-	}
-	return name[:longest] + "..."
 }
 
 // search counts tensors in values that may contain each other; left is the number of
