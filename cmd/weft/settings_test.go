@@ -40,11 +40,11 @@ func TestSettingsAreShown(t *testing.T) {
 		extra []string
 		says  []string
 	}{
-		{nil, []string{"passes    1               from no negative text", "is run with guidance 4,3"}},
-		{append(negative, "--cfg", "none"), []string{"passes    1               from cfg none", "the negative text is not used"}},
+		{nil, []string{"passes            1               from no negative text", "is run with guidance 4,3"}},
+		{append(negative, "--cfg", "none"), []string{"passes            1               from cfg none", "the negative text is not used"}},
 		{append(negative, "--guidance", "1"), []string{"from guidance 1 (flag)", "the negative text is not used"}},
-		{append(negative, "--shift", "12", "--boundary", "0.5"), []string{"shift     12              from flag", "boundary  0.5             from flag", "guidance  4,3"}},
-		{append(negative, "--release", "a14b"), []string{"shift     12              from Wan2.2"}},
+		{append(negative, "--shift", "12", "--boundary", "0.5"), []string{"shift             12              from flag", "boundary          0.5             from flag", "guidance          4,3"}},
+		{append(negative, "--release", "a14b"), []string{"shift             12              from Wan2.2"}},
 	} {
 		code, stdout, stderr := weftRun(t, sampleArgs(t, c.extra...)...)
 		for _, s := range c.says {
@@ -67,7 +67,7 @@ func TestSettingsRefused(t *testing.T) {
 		{sampleArgs(t, "--shift", "NaN"), "usage", "finite"},
 		{sampleArgs(t, "--boundary", "+Inf"), "usage", "finite"},
 		{sampleArgs(t, "--fps", "1e999"), "usage", "finite"},
-		{sampleArgs(t, "--boundary", "0"), "inputs", "boundary 0"},
+		{sampleArgs(t, "--boundary", "0"), "inputs", "boundary          0"},
 		{sampleArgs(t, "--guidance", "4,3"), "inputs", "negative"},
 		{sampleArgs(t, "--cfg", "none", "--guidance", "3"), "inputs", "cfg none"},
 		{sampleArgs(t, "--cfg", "both"), "inputs", "batch, sequential or none"},
