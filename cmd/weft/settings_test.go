@@ -67,7 +67,7 @@ func TestSettingsRefused(t *testing.T) {
 		{sampleArgs(t, "--shift", "NaN"), "usage", "finite"},
 		{sampleArgs(t, "--boundary", "+Inf"), "usage", "finite"},
 		{sampleArgs(t, "--fps", "1e999"), "usage", "finite"},
-		{sampleArgs(t, "--boundary", "0"), "inputs", "boundary          0"},
+		{sampleArgs(t, "--boundary", "0"), "inputs", "boundary 0"},
 		{sampleArgs(t, "--guidance", "4,3"), "inputs", "negative"},
 		{sampleArgs(t, "--cfg", "none", "--guidance", "3"), "inputs", "cfg none"},
 		{sampleArgs(t, "--cfg", "both"), "inputs", "batch, sequential or none"},
