@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"weft/fault"
+	"weft/internal/editdistance"
 )
 
 // UnknownName has the fields of ErrUnknownModel for a name. Nearest lists the most
@@ -122,7 +123,8 @@ func unknownModel(name, folded string) error {
 	}
 	// A name that only lacks an ending is nearer than one with other letters.
 	distance := func(known string) int {
-		return min(editDistance(folded, known), 2+editDistance(folded, known[:min(len(known), len(folded))]))
+		whole := editdistance.Between(clipToCompare(folded), clipToCompare(known))
+		return min(whole, 2+editdistance.Between(clipToCompare(folded), clipToCompare(known[:min(len(known), len(folded))])))
 	}
 	slices.SortStableFunc(all, func(a, b string) int { return cmp.Compare(distance(a), distance(b)) })
 	f.Candidates = nil
@@ -130,25 +132,6 @@ func unknownModel(name, folded string) error {
 	return fault.New(ErrUnknownModel, f, "unknown model %q: no preset, release or file has this name; nearest: %s", name, strings.Join(f.Nearest, ", "))
 }
 
-// editDistance returns how many characters must be inserted, deleted or replaced to
-// turn a into b. It compares no more than the first 64 bytes.
-func editDistance(a, b string) int {
-	a, b = a[:min(64, len(a))], b[:min(64, len(b))]
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			changed := diagonal
-			if a[i] != b[j] {
-				changed++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(changed, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
-}
+// clipToCompare leaves the part of a name that is compared: its first 64 bytes, since what
+// people type has no bound.
+func clipToCompare(name string) string { return name[:min(64, len(name))] }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"weft/fault"
+	"weft/internal/editdistance"
 	"weft/internal/numbers"
 )
 
@@ -272,7 +273,7 @@ func guessNames(text string) []string {
 		distance int
 	}
 	var all []candidate
-	add := func(known, name string) { all = append(all, candidate{name, editDistance(head, known)}) }
+	add := func(known, name string) { all = append(all, candidate{name, editdistance.Between(head, known)}) }
 	for _, g := range load().Generations {
 		name := nameInGeneration(g.Name, tail)
 		for _, known := range append([]string{g.Name}, g.Aliases...) {
@@ -283,7 +284,7 @@ func guessNames(text string) []string {
 	for _, g := range load().GPUs {
 		for _, known := range g.Names {
 			for _, n := range []int{8, 1} {
-				all = append(all, candidate{fmt.Sprintf("%sx%d", g.Names[0], n), editDistance(text, fmt.Sprintf("%sx%d", known, n))})
+				all = append(all, candidate{fmt.Sprintf("%sx%d", g.Names[0], n), editdistance.Between(text, fmt.Sprintf("%sx%d", known, n))})
 			}
 		}
 	}
@@ -296,26 +297,6 @@ func guessNames(text string) []string {
 		}
 	}
 	return out
-}
-
-// editDistance counts the fewest characters to insert, delete or change between two texts.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		prev := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := prev
-			if a[i] != b[j] {
-				cost = 1 + min(prev, row[j], row[j+1])
-			}
-			prev, row[j+1] = row[j+1], cost
-		}
-	}
-	return row[len(b)]
 }
 
 func unknownSliceError(name, why string, nearest ...string) error {
