@@ -15,6 +15,7 @@ import (
 	"weft/engine"
 	"weft/fault"
 	"weft/models"
+	"weft/nonfinite"
 	"weft/plan"
 	"weft/sampler"
 	"weft/session"
@@ -131,7 +132,7 @@ type sampling struct {
 	shape    []int // of the latents
 	x        []float32
 	velocity [][]float32 // uncond, cond, or one
-	odd      nonFinite
+	odd      nonfinite.Checker
 }
 
 // askedSettings returns the settings that the options ask for.
@@ -232,7 +233,7 @@ func newSampling(experts []expert, settings models.Settings, text, negative *ten
 		return nil, fault.New(models.ErrVariant, nil, "%s does not denoise latents", experts[0].m.Name())
 	}
 	s := settings.ForSize(o.sizeText()).Over(o.askedSettings())
-	j := &sampling{experts: experts, odd: nonFinite{allow: o.AllowNonFinite}, at: -1, g: g, o: o, settings: s, notes: slices.Clone(settings.Notes)}
+	j := &sampling{experts: experts, odd: nonfinite.Checker{Allow: o.AllowNonFinite}, at: -1, g: g, o: o, settings: s, notes: slices.Clone(settings.Notes)}
 	latent, err := models.VideoLatents(g, 1, o.Width, o.Height, s.Count("frames"))
 	l.Add(err)
 	shift := s.Number("shift")
@@ -311,8 +312,8 @@ func newSampling(experts []expert, settings models.Settings, text, negative *ten
 		}
 	}
 	n := tensor.Elements(j.shape)
-	l.Add(j.odd.checkFinite("input", nil, map[string]*tensor.Tensor{"context": text, "negative context": negative, "latents": o.Noise}))
-	l.Add(j.odd.checkFinite("condition", nil, o.Conditions))
+	l.Add(j.odd.CheckTensors("input", nil, map[string]*tensor.Tensor{"context": text, "negative context": negative, "latents": o.Noise}))
+	l.Add(j.odd.CheckTensors("condition", nil, o.Conditions))
 	if err := l.Err(); err != nil {
 		return nil, err
 	}
@@ -458,7 +459,7 @@ func (j *sampling) close() {
 // before it added.
 func (j *sampling) totalReport() Report {
 	r := j.run.Report()
-	r.Notes = append(append(slices.Clone(j.notes), r.Notes...), j.odd.notes...)
+	r.Notes = append(append(slices.Clone(j.notes), r.Notes...), j.odd.Notes...)
 	for _, p := range j.past {
 		r.CompileSeconds += p.CompileSeconds
 		r.LoadSeconds += p.LoadSeconds
@@ -578,7 +579,7 @@ func (j *sampling) checkLatents(i int) error {
 	if err != nil {
 		return err
 	}
-	return j.odd.checkFinite("latents", &i, map[string]*tensor.Tensor{"latents": x})
+	return j.odd.CheckTensors("latents", &i, map[string]*tensor.Tensor{"latents": x})
 }
 
 // computeVelocities runs the model on the latents for every text. Each text is a lane,
