@@ -3,12 +3,9 @@ package weft
 import (
 	"context"
 	"errors"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"slices"
 
 	"weft/fault"
+	"weft/identify"
 	"weft/models"
 	"weft/tensor"
 )
@@ -30,10 +27,6 @@ type Sampling interface {
 	Close() error
 }
 
-// expertFolders are the names of the folders that hold the experts: in official
-// releases, then in diffusers copies.
-var expertFolders = [][2]string{{"high_noise_model", "low_noise_model"}, {"transformer", "transformer_2"}}
-
 // OpenSampling opens the model at path, or both where the folder holds two
 // experts in high_noise_model and low_noise_model, or transformer and
 // transformer_2. Errors are those of Open, each expert's.
@@ -41,50 +34,26 @@ var expertFolders = [][2]string{{"high_noise_model", "low_noise_model"}, {"trans
 // release names whose settings are taken, as models.ReleaseQuery has it; "" is the
 // one that the folder points to.
 func OpenSampling(path, release string) (Sampling, error) {
-	for _, names := range expertFolders {
-		high, low := filepath.Join(path, names[0]), filepath.Join(path, names[1])
-		if !isDir(high) || !isDir(low) {
-			continue
-		}
-		e := &Experts{}
-		var errs [2]error
-		e.High, errs[0] = OpenAs(high, release)
-		e.Low, errs[1] = OpenAs(low, release)
-		if errors.Is(errs[0], models.ErrRelease) {
-			errs[1] = nil // the error is the same for both
-		}
-		err := fault.Join(errs[0], errs[1])
-		if err == nil {
-			err = e.checkPair(path, release)
-		}
-		if err != nil {
-			_ = e.Close()
-			return nil, err
-		}
-		return e, nil
+	high, low, two := identify.FindExperts(path)
+	if !two {
+		return OpenAs(path, release)
 	}
-	return OpenAs(path, release)
-}
-
-func isDir(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir() && !errors.Is(err, fs.ErrNotExist)
-}
-
-// checkPair checks that both experts are models of one family and shape, and finds the
-// settings of their release.
-func (e *Experts) checkPair(path, release string) error {
-	if e.High.Name() != e.Low.Name() || !slices.EqualFunc(e.High.Params(0), e.Low.Params(0), func(a, b models.Param) bool {
-		return a.Name == b.Name && slices.Equal(a.Shape, b.Shape)
-	}) {
-		return fault.New(models.ErrVariant, nil, "the experts are %s and %s, or differ in shape: want two of one model", e.High.Name(), e.Low.Name())
+	e := &Experts{}
+	var errs [2]error
+	e.High, errs[0] = OpenAs(high, release)
+	e.Low, errs[1] = OpenAs(low, release)
+	if errors.Is(errs[0], models.ErrRelease) {
+		errs[1] = nil // the error is the same for both
 	}
-	var err error
-	_, e.Settings, err = models.SettingsOf(e.High.Model, models.ReleaseQuery{Name: release, Folder: path, Experts: true})
-	if err == nil && e.Settings.Number("boundary") == 0 {
-		err = fault.New(models.ErrVariant, nil, "%s holds two models, and release %s is one, with no noise level to switch at: name a release of two, or one of the folders", path, e.Settings.Release.Name)
+	err := fault.Join(errs[0], errs[1])
+	if err == nil {
+		e.Settings, err = identify.CheckExperts(e.High.Match, e.Low.Match, path, release)
 	}
-	return err
+	if err != nil {
+		_ = e.Close()
+		return nil, err
+	}
+	return e, nil
 }
 
 // Files are both experts' files.

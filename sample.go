@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -180,7 +179,7 @@ func (j *sampling) chooseGuidance(negative *tensor.Tensor) error {
 		l.Add(fault.New(models.ErrInputs, nil, "guidance %v: want one scale%s, since there is %s", scales, map[bool]string{true: " or two"}[n == 2], map[bool]string{true: "one model", false: "a pair of models"}[n == 1]))
 	case len(scales) == 2 && n == 1:
 		at := 0
-		if filepath.Base(j.experts[0].m.dir) == "low_noise_model" || filepath.Base(j.experts[0].m.dir) == "transformer_2" {
+		if j.experts[0].m.IsSecondExpert() {
 			at = 1
 		}
 		scales = scales[at : at+1]
