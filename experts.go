@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"weft/denoise"
 	"weft/fault"
 	"weft/identify"
 	"weft/models"
@@ -22,6 +23,8 @@ type Experts struct {
 // Sampling can denoise latents: it is a Model or Experts.
 type Sampling interface {
 	Sample(ctx context.Context, text, negative *tensor.Tensor, o SampleOptions) (*Sampled, error)
+	// Denoise prepares the same for a caller that takes the steps itself.
+	Denoise(text, negative *tensor.Tensor, o SampleOptions) (*Denoising, error)
 	// Files are the files that it is read from.
 	Files() []string
 	Close() error
@@ -72,5 +75,16 @@ func (e *Experts) Close() error {
 
 // Sample is Model.Sample with the expert of each step's timestep.
 func (e *Experts) Sample(ctx context.Context, text, negative *tensor.Tensor, o SampleOptions) (*Sampled, error) {
-	return sampleLatents(ctx, []expert{{m: e.High, name: "high noise"}, {m: e.Low, name: "low noise"}}, e.Settings, text, negative, o)
+	d, err := e.Denoise(text, negative, o)
+	if err != nil {
+		return nil, err
+	}
+	return d.sample(ctx, o.OnStep)
+}
+
+// Denoise is Model.Denoise with the expert of each step's timestep.
+func (e *Experts) Denoise(text, negative *tensor.Tensor, o SampleOptions) (*Denoising, error) {
+	d := newLoopDevices(o.Options, true)
+	experts := []denoise.Expert{{Name: "high noise", Model: e.High.Model, Devices: d.of(e.High)}, {Name: "low noise", Model: e.Low.Model, Devices: d.of(e.Low)}}
+	return newDenoising(d, experts, e.Settings, text, negative, o)
 }
