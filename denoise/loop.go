@@ -63,6 +63,7 @@ type Loop struct {
 	next     int    // the step that comes next
 	steps    []Step // taken by this loop
 	failed   error
+	sum      string // of the request, once it was asked for
 }
 
 // New checks everything that is asked for, before any weight is read, and makes the
