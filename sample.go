@@ -36,6 +36,9 @@ type SampleOptions struct {
 	// i2v y and clip_fea), the same in every step and for both texts; what a
 	// models.TextConditioned reads of one text is of Negative under "negative_" and its name.
 	Conditions map[string]*tensor.Tensor
+	// Kept are frames whose latents are given, for a model that keeps frames (Wan2.2
+	// TI2V); nil for none.
+	Kept *denoise.Kept
 	// Noise are the latents to start from, in place of the seed's.
 	Noise *tensor.Tensor
 	// OnStep is called after each step.
@@ -92,7 +95,7 @@ func (o SampleOptions) loopOptions() denoise.Options {
 		Width: o.Width, Height: o.Height, Frames: o.Frames, FPS: o.FPS, TextLen: o.TextLen,
 		Steps: o.Steps, Sampler: o.Sampler, Shift: o.Shift, IntegerTimesteps: o.IntegerTimesteps,
 		Guidance: o.Guidance, Boundary: o.Boundary, CFG: o.CFG, Asked: o.Asked,
-		Seed: o.Seed, Noise: o.Noise, Conditions: o.Conditions,
+		Seed: o.Seed, Noise: o.Noise, Conditions: o.Conditions, Kept: o.Kept,
 		AllowNonFinite: o.AllowNonFinite, OutputBytes: o.OutputBytes,
 	}
 }
@@ -109,7 +112,7 @@ func (d *Denoising) sample(ctx context.Context, onStep func(SampleStep)) (*Sampl
 	if err != nil {
 		return nil, err
 	}
-	latents, err := d.Latents()
+	latents, err := d.VideoLatents()
 	return &Sampled{Latents: latents, Steps: d.Steps(), Report: d.Report(), Settings: d.Settings()}, err
 }
 

@@ -64,6 +64,18 @@ func (f family) feedConditions(g *graph.Graph, r models.Request, in map[string]*
 	return nil, nil
 }
 
+// keepsFrames reports whether the model was made for given frames beside noisy ones, each
+// with its own timestep.
+func (f family) keepsFrames() bool {
+	k, ok := f.Generator.(models.FrameKeeper)
+	return ok && k.KeepsFrames()
+}
+
+// feedFrameTimes is that of models.FrameKeeper, for a model that keeps frames.
+func (f family) feedFrameTimes(g *graph.Graph, r models.Request, x *tensor.Tensor, times []float64) (map[string]*tensor.Tensor, error) {
+	return f.Generator.(models.FrameKeeper).FeedFrameTimes(g, r, x, times)
+}
+
 // velocityOf arranges a step's output as latents are.
 func (f family) velocityOf(r models.Request, out *tensor.Tensor) *tensor.Tensor {
 	if g, ok := f.Generator.(models.Rearranged); ok {

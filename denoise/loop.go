@@ -11,7 +11,7 @@
 //	for !l.Done() {
 //		step, err := l.Step(ctx)
 //	}
-//	latents := l.Latents()
+//	latents, err := l.VideoLatents()
 package denoise
 
 import (
@@ -58,6 +58,7 @@ type Loop struct {
 	batch    int
 	shape    []int // of the latents
 	x        []float32
+	kept     []float32   // of the frames that are kept; nil for none
 	velocity [][]float32 // uncond, cond, or one
 	odd      nonfinite.Checker
 	next     int    // the step that comes next
@@ -102,6 +103,9 @@ func New(experts []Expert, settings models.Settings, text, negative *tensor.Tens
 	if err := l.checkConditions(); err != nil {
 		return nil, err
 	}
+	if err := l.keepFrames(); err != nil {
+		return nil, err
+	}
 	l.req.Batch = l.texts[0].Shape[0]
 	if l.o.TextLen > 0 {
 		l.req.Text = max(l.req.Text, l.o.TextLen)
@@ -112,7 +116,11 @@ func New(experts []Expert, settings models.Settings, text, negative *tensor.Tens
 			return nil, err
 		}
 	}
-	errs.Add(l.odd.CheckTensors("input", nil, map[string]*tensor.Tensor{"context": text, "negative context": negative, "latents": o.Noise}))
+	inputs := map[string]*tensor.Tensor{"context": text, "negative context": negative, "latents": o.Noise}
+	if o.Kept != nil {
+		inputs["kept frames"] = o.Kept.Latents
+	}
+	errs.Add(l.odd.CheckTensors("input", nil, inputs))
 	errs.Add(l.odd.CheckTensors("condition", nil, o.Conditions))
 	if err := errs.Err(); err != nil {
 		return nil, err
@@ -187,11 +195,15 @@ func (l *Loop) Notes() []string { return slices.Clone(l.notes) }
 // NonFiniteNotes say which tensors have a NaN or an infinity, where these are allowed.
 func (l *Loop) NonFiniteNotes() []string { return slices.Clone(l.odd.Notes) }
 
-// Latents returns a copy of the latents after the steps so far: (batch, channels, frames,
-// height, width), f32.
+// Latents returns a copy of the latents as the sampler left them after the steps so far:
+// (batch, channels, frames, height, width), f32.
 func (l *Loop) Latents() (*tensor.Tensor, error) {
 	return tensor.FromFloat32s(dtype.F32, l.x, l.shape...)
 }
+
+// VideoLatents returns a copy of the latents with the frames that are kept in their
+// places: what is decoded, after the last step or for a preview.
+func (l *Loop) VideoLatents() (*tensor.Tensor, error) { return l.copiesWithKept(1) }
 
 // Run takes the steps that are left. after, if it is not nil, is called after each; its
 // error ends the loop there.

@@ -37,6 +37,9 @@ type Options struct {
 	// i2v y and clip_fea), the same in every step and for both texts; what a
 	// models.TextConditioned reads of one text is of Negative under "negative_" and its name.
 	Conditions map[string]*tensor.Tensor
+	// Kept are frames whose latents are given, for a model that keeps frames (Wan2.2
+	// TI2V); nil for none.
+	Kept *Kept
 	// Noise are the latents to start from, in place of the seed's.
 	Noise *tensor.Tensor
 	// AllowNonFinite lets NaN and infinities pass, in inputs and in latents. Without it

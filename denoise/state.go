@@ -73,7 +73,7 @@ func (l *Loop) Restore(s *State) error {
 
 // requestSum is State.Request. It covers what decides the loop's bits on given devices:
 // the models' names, every setting, the seed, the texts as they are batched, the
-// conditions, and the latents that were given to start from.
+// conditions, the frames that are kept, and the latents that were given to start from.
 func (l *Loop) requestSum() string {
 	if l.sum != "" {
 		return l.sum
@@ -94,6 +94,9 @@ func (l *Loop) requestSum() string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(l.o.Conditions)) {
 		hashTensor(h, "condition "+name, l.o.Conditions[name])
+	}
+	if k := l.o.Kept; k != nil {
+		hashTensor(h, fmt.Sprintf("kept %v", k.Frames), k.Latents)
 	}
 	hashTensor(h, "noise", l.o.Noise)
 	l.sum = hex.EncodeToString(h.Sum(nil))

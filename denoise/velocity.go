@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 
-	"weft/dtype"
 	"weft/fault"
 	"weft/models"
 	"weft/tensor"
@@ -18,11 +17,7 @@ import (
 func (l *Loop) computeVelocities(ctx context.Context, fresh bool, t float64) error {
 	n, micro := l.run.Request().Batch, l.run.Microbatches()
 	copies := n * micro / l.batch // 2 when guidance is one batch
-	xs := make([]float32, 0, len(l.x)*copies)
-	for range copies {
-		xs = append(xs, l.x...)
-	}
-	x, err := tensor.FromFloat32s(dtype.F32, xs, append([]int{l.batch * copies}, l.shape[1:]...)...)
+	x, err := l.copiesWithKept(copies)
 	if err != nil {
 		return err
 	}
@@ -89,9 +84,18 @@ func (l *Loop) feedLane(ctx context.Context, lane string, text, x *tensor.Tensor
 			return err
 		}
 	}
-	in, err := l.family.FeedStep(r, x, t)
+	in, err := l.feedStep(x, t)
 	if err != nil {
 		return err
 	}
 	return l.run.Feed(ctx, lane, in)
+}
+
+// feedStep makes the inputs of a step of one lane, with a timestep for each frame where
+// frames are kept.
+func (l *Loop) feedStep(x *tensor.Tensor, t float64) (map[string]*tensor.Tensor, error) {
+	if l.kept != nil {
+		return l.family.feedFrameTimes(l.run.Graph(), l.run.Request(), x, l.frameTimes(t))
+	}
+	return l.family.FeedStep(l.run.Request(), x, t)
 }
