@@ -242,6 +242,17 @@ type Rearranged interface {
 	Velocity(r Request, out *tensor.Tensor) *tensor.Tensor
 }
 
+// FrameKeeper is a generator that can be run with given frames beside noisy ones, each
+// latent frame with a timestep of its own.
+type FrameKeeper interface {
+	Generator
+	// KeepsFrames reports whether this configuration was trained for that.
+	KeepsFrames() bool
+	// FeedFrameTimes is FeedStep with a timestep for each latent frame, the same for all
+	// videos, for a request with TokenTimes whose Times is at least how many differ.
+	FeedFrameTimes(g *graph.Graph, r Request, x *tensor.Tensor, times []float64) (map[string]*tensor.Tensor, error)
+}
+
 // TokenReader is a generator that reads token ids (batch, rows) in place of a text
 // encoder's rows. FeedText takes the ids. Negative ids are padding, which requires a
 // request with Masked.

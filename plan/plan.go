@@ -26,9 +26,9 @@ import (
 
 // How the passes with and without the text run.
 const (
-	CFGBatch      = "batch"      // both as one batch of twice the size
-	CFGSequential = "sequential" // one after the other
-	CFGNone       = "none"       // the pass with the text alone
+	CFGBatch      = models.CFGBatch
+	CFGSequential = models.CFGSequential
+	CFGNone       = models.CFGNone
 )
 
 // Kinds of errors.

@@ -1,4 +1,4 @@
-package weft_test
+package identify_test
 
 import (
 	"compress/gzip"
@@ -15,6 +15,7 @@ import (
 	"weft/checkpoint"
 	"weft/dtype"
 	"weft/fault"
+	"weft/identify"
 	"weft/internal/bystander"
 	"weft/models"
 )
@@ -380,7 +381,7 @@ func TestNearestModelBesideAnothersConfig(t *testing.T) {
 	if !errors.Is(err, checkpoint.ErrMissingTensors) || !errors.Is(err, models.ErrConfig) {
 		t.Fatal(err)
 	}
-	if f, ok := fault.Fields[weft.Unidentified](err); !ok || f.Nearest != "umt5-xxl" || f.Have != len(list)-1 || f.Want != len(list) {
+	if f, ok := fault.Fields[identify.Unidentified](err); !ok || f.Nearest != "umt5-xxl" || f.Have != len(list)-1 || f.Want != len(list) {
 		t.Errorf("%+v", f)
 	}
 	if first := fault.Violations(err)[0]; !errors.Is(first, checkpoint.ErrMissingTensors) || !strings.Contains(first.Error(), "missing of 825 needed by wan2.1-t2v-1.3b") {

@@ -1,4 +1,4 @@
-package weft_test
+package denoise_test
 
 import (
 	"fmt"
@@ -27,7 +27,7 @@ func TestPipelinesAreSampledAsReleased(t *testing.T) {
 			"boundary": {"0.875", "model_index.json"}, "guidance": {"[4 3]", "wan_t2v_A14B.py"}, "text_len": {"512", "wan_t2v_A14B.py"}, "steps": {"4", "flag"}}},
 		{"ltx_090", "transformer", 96, 32, map[string][2]string{"sampler": {"ltx-shifted", "scheduler_config.json"}, "time": {"uniform", "model_index.json"}, "guidance": {"[3]", "LTXPipeline"}}},
 	} {
-		dir := filepath.Join("testdata/pipelines", c.folder)
+		dir := filepath.Join("../testdata/pipelines", c.folder)
 		s, err := weft.OpenSampling(filepath.Join(dir, c.part), "")
 		if err != nil {
 			t.Fatal(err)
@@ -52,7 +52,7 @@ func TestPipelinesAreSampledAsReleased(t *testing.T) {
 func TestExpertsRunAsReleased(t *testing.T) {
 	root := t.TempDir()
 	for from, to := range map[string]string{"transformer": "high_noise_model", "transformer_2": "low_noise_model"} {
-		if err := os.CopyFS(filepath.Join(root, to), os.DirFS(filepath.Join("testdata/pipelines/wan22_t2v_a14b", from))); err != nil {
+		if err := os.CopyFS(filepath.Join(root, to), os.DirFS(filepath.Join("../testdata/pipelines/wan22_t2v_a14b", from))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -61,7 +61,7 @@ func TestExpertsRunAsReleased(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	text := modeltest.Tensors(t, "testdata/pipelines/wan22_t2v_a14b/context.safetensors")["context"]
+	text := modeltest.Tensors(t, "../testdata/pipelines/wan22_t2v_a14b/context.safetensors")["context"]
 	o := weft.SampleOptions{Options: weft.Options{Device: "reference", TextLen: 48}, Width: 32, Height: 32, Frames: 1}
 	got, err := s.Sample(t.Context(), text, nil, o)
 	if err != nil {

@@ -1,4 +1,4 @@
-package weft
+package denoise
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 
 	"weft/dtype"
 	"weft/models"
+	_ "weft/models/all"
 	"weft/tensor"
 )
 
@@ -16,14 +17,17 @@ func TestOutputsThatAreNoLatents(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g := m.(models.Generator)
-		latent, err := g.LatentShape(64, 64, 9)
+		f, err := familyOf(m)
 		if err != nil {
 			t.Fatal(err)
 		}
-		j := &sampling{g: g, run: &Run{req: models.Request{Batch: 1, Latent: latent}}, shape: append([]int{1}, latent...)}
+		latent, err := f.LatentShape(64, 64, 9)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := &Loop{family: f, shape: append([]int{1}, latent...)}
 		for _, out := range []*tensor.Tensor{nil, tensor.New(dtype.F32, 1), tensor.New(dtype.F32, 1, 2*latent[0], latent[1], latent[2], latent[3]), tensor.New(dtype.F32, 1, latent[0]/2, latent[1], latent[2], latent[3])} {
-			if _, err := j.latentsOf(out); !errors.Is(err, models.ErrOutput) {
+			if _, err := l.latentsOf(models.Request{Batch: 1, Latent: latent}, out); !errors.Is(err, models.ErrOutput) {
 				t.Errorf("%s: %v of latents %v: %v", name, out, latent, err)
 			}
 		}
