@@ -42,16 +42,9 @@ type Param struct {
 	// Matmul marks weights that are contracted and so take the compute type;
 	// the others (biases, norms, modulation) stay f32.
 	Matmul bool
-	// Flax is the peer's path. Dim i of the peer's tensor is dim FlaxPerm[i] of this one;
-	// nil keeps the order. FlaxView says that the peer's tensor has the View's shape.
-	Flax     string
-	FlaxPerm []int
-	FlaxView bool
 	// Pieces lists the tensors that this one stacks along dim 0, in order, where some
 	// publishers store them separately, each by the name that Official returns for it.
-	// FlaxPieces are the peer's paths, where it stores them separately as well.
-	Pieces     []graph.Piece
-	FlaxPieces []string
+	Pieces []graph.Piece
 }
 
 // Request is everything about a step that decides shapes and programs.

@@ -12,6 +12,7 @@ import (
 	"weft/attention/mosaic"
 	"weft/dtype"
 	"weft/fault"
+	"weft/internal/peer"
 	"weft/mesh"
 	"weft/topology"
 )
@@ -35,7 +36,7 @@ type Efficiencies struct {
 	Peer struct {
 		How string `json:"how"`
 		// HeldOut has, for each family, the calibration on the rows of all other families.
-		HeldOut map[string]PeerCalibration `json:"held_out"`
+		HeldOut map[string]peer.Calibration `json:"held_out"`
 	} `json:"peer"`
 }
 

@@ -98,11 +98,11 @@ func (m *Connector) Params(layers int) []models.Param {
 		gates = c.Heads
 	}
 	var t paramTable
-	t.addVector(connectorPrefix+"learnable_registers", "learnable_registers", c.Registers, d)
+	t.addVector(connectorPrefix+"learnable_registers", c.Registers, d)
 	for i := range layers {
-		b, flax := fmt.Sprintf("%stransformer_1d_blocks.%d.", connectorPrefix, i), fmt.Sprintf("transformer_1d_blocks_%d/", i)
-		t.addAttention(b+"attn1", flax+"attn1", d, gates)
-		t.addFFN(b+"ff", flax+"ff", d, c.FFBias)
+		b := fmt.Sprintf("%stransformer_1d_blocks.%d.", connectorPrefix, i)
+		t.addAttention(b+"attn1", d, gates)
+		t.addFFN(b+"ff", d, c.FFBias)
 	}
 	return t.ps
 }

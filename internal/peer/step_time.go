@@ -1,4 +1,4 @@
-package plan
+package peer
 
 import (
 	"encoding/json"
@@ -9,8 +9,8 @@ import (
 	"weft/topology"
 )
 
-// peerTerms are the parts of the peer's step. Each has a factor that calibration finds.
-var peerTerms = [5]string{"matmul", "flash", "dense", "offload", "vae"}
+// workTerms are the parts of vidax's step. Each has a factor that calibration finds.
+var workTerms = [5]string{"matmul", "flash", "dense", "offload", "vae"}
 
 // flashCycles are the cycles that JAX's flash attention takes for one block of 128 queries
 // by 128 keys with its default block sizes, with which vidax calls it. They are read from
@@ -23,16 +23,16 @@ var flashCycles = map[string]float64{"v4": 527, "v5p": 686, "v5e": 975}
 // divided by it is the number of cores times their clock.
 const mxuFLOPs = 4 * 128 * 128 * 2
 
-// PeerWork is the peer's step in seconds at the device's peak rates, by term:
+// Work is vidax's step in seconds at the device's peak rates, by term:
 // contractions at the peak arithmetic rate; flash attention's blocks at the compiler's
 // cycles; the scores of dense attention written once; the offloaded weights at 1 GB/s;
 // and the decoder's multiplications, 10^12 a second, spread over the steps.
-type PeerWork [len(peerTerms)]float64
+type Work [len(workTerms)]float64
 
-// Work counts a step of the peer on a slice. Errors: ErrPeer for what is not known.
-func (r PeerRun) Work(on topology.Slice) (PeerWork, error) {
-	var w PeerWork
-	m, err := peerModel(r.Model)
+// Work counts a step of vidax on a slice. Errors: ErrPeer for what is not known.
+func (r Run) Work(on topology.Slice) (Work, error) {
+	var w Work
+	m, err := ModelOf(r.Model)
 	if err != nil {
 		return w, err
 	}
@@ -43,7 +43,7 @@ func (r PeerRun) Work(on topology.Slice) (PeerWork, error) {
 	rates := on.Rates()
 	peak, hbm := rates.BF16FLOPs, rates.HBMBytes
 	if peak == 0 || hbm == 0 {
-		return w, fmt.Errorf("plan: no rates are known for %s", on)
+		return w, fmt.Errorf("peer: no rates are known for %s", on)
 	}
 	s, tp, sp := float64(m.countTokens(r)), float64(r.TP), float64(r.SP)
 	text, image := float64(m.TextRows), float64(m.ImageRows)
@@ -83,8 +83,8 @@ func (r PeerRun) Work(on topology.Slice) (PeerWork, error) {
 
 // Naive is the estimate to beat: FLOPs of tokens times parameters and of attention, over
 // the slice's peak rate.
-func (r PeerRun) Naive(on topology.Slice) (float64, error) {
-	m, err := peerModel(r.Model)
+func (r Run) Naive(on topology.Slice) (float64, error) {
+	m, err := ModelOf(r.Model)
 	if err != nil {
 		return 0, err
 	}
@@ -100,7 +100,7 @@ func (r PeerRun) Naive(on topology.Slice) (float64, error) {
 // countWeights counts the transformer's parameters that multiply tokens, those that tp
 // splits and those that are whole on every device. Parameters that multiply a single row,
 // as the time's embedding does, are left out.
-func (m *PeerModel) countWeights() (split, whole int64) {
+func (m *Model) countWeights() (split, whole int64) {
 	for _, rows := range []string{"visual", "text", "both", "image"} {
 		split += m.Params[rows+"_split"]
 		whole += m.Params[rows+"_whole"]
@@ -108,18 +108,18 @@ func (m *PeerModel) countWeights() (split, whole int64) {
 	return split, whole
 }
 
-func (r PeerRun) weightBytes(m *PeerModel) int64 {
+func (r Run) weightBytes(m *Model) int64 {
 	if r.WeightBytes > 0 {
 		return int64(r.WeightBytes)
 	}
 	return int64(m.WeightBytes)
 }
 
-// PeerCalibration has, for each term, the factor by which it takes longer than PeerWork says.
-type PeerCalibration [len(peerTerms)]float64
+// Calibration has, for each term, the factor by which it takes longer than Work says.
+type Calibration [len(workTerms)]float64
 
 // Seconds is the step's time by a calibration.
-func (c PeerCalibration) Seconds(w PeerWork) float64 {
+func (c Calibration) Seconds(w Work) float64 {
 	t := 0.0
 	for i := range w {
 		t += c[i] * w[i]
@@ -128,43 +128,43 @@ func (c PeerCalibration) Seconds(w PeerWork) float64 {
 }
 
 // MarshalJSON names the terms.
-func (c PeerCalibration) MarshalJSON() ([]byte, error) {
+func (c Calibration) MarshalJSON() ([]byte, error) {
 	byName := map[string]float64{}
-	for i, name := range peerTerms {
+	for i, name := range workTerms {
 		byName[name] = c[i]
 	}
 	return json.Marshal(byName)
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.
-func (c *PeerCalibration) UnmarshalJSON(b []byte) error {
+func (c *Calibration) UnmarshalJSON(b []byte) error {
 	byName := map[string]float64{}
 	if err := json.Unmarshal(b, &byName); err != nil {
 		return err
 	}
-	for i, name := range peerTerms {
+	for i, name := range workTerms {
 		c[i] = byName[name]
 	}
 	return nil
 }
 
-// CalibratePeer finds the calibration with the least relative errors over the published
+// Calibrate finds the calibration with the least relative errors over the published
 // rows of all families but one. The family left out is that of the models whose times are
 // predicted with it, so that no prediction is scored on its own data. Rows whose time is
 // mostly the decoder's are left out too.
-func CalibratePeer(but string, on topology.Slice) (PeerCalibration, error) {
-	var rows []PeerWork // over the measured time
-	for _, r := range PeerRows() {
-		m, err := peerModel(r.Model)
+func Calibrate(but string, on topology.Slice) (Calibration, error) {
+	var rows []Work // over the measured time
+	for _, r := range Rows() {
+		m, err := ModelOf(r.Model)
 		if err != nil {
-			return PeerCalibration{}, err
+			return Calibration{}, err
 		}
 		if m.Family == but || r.DecodeDominates != "" {
 			continue
 		}
 		w, err := r.Work(on)
 		if err != nil {
-			return PeerCalibration{}, err
+			return Calibration{}, err
 		}
 		for i := range w {
 			w[i] /= r.StepSeconds
@@ -177,9 +177,9 @@ func CalibratePeer(but string, on topology.Slice) (PeerCalibration, error) {
 	for i := range weights {
 		weights[i] = 1
 	}
-	var c PeerCalibration
+	var c Calibration
 	for range 100 {
-		weighted := make([]PeerWork, len(rows))
+		weighted := make([]Work, len(rows))
 		for i, r := range rows {
 			for j := range r {
 				weighted[i][j] = r[j] * weights[i]
@@ -195,12 +195,12 @@ func CalibratePeer(but string, on topology.Slice) (PeerCalibration, error) {
 
 // leastSquares finds the c >= 0 with the least sum of (c.row - want)^2. It tries every
 // set of terms that are not 0, which are few.
-func leastSquares(rows []PeerWork, want []float64) PeerCalibration {
-	var best PeerCalibration
+func leastSquares(rows []Work, want []float64) Calibration {
+	var best Calibration
 	least := math.Inf(1)
-	for set := 1; set < 1<<len(peerTerms); set++ {
+	for set := 1; set < 1<<len(workTerms); set++ {
 		var terms []int
-		for i := range peerTerms {
+		for i := range workTerms {
 			if set>>i&1 == 1 {
 				terms = append(terms, i)
 			}
@@ -223,7 +223,7 @@ func leastSquares(rows []PeerWork, want []float64) PeerCalibration {
 
 // solveTerms solves the normal equations of some terms by elimination. It is false where
 // a solution is negative or not determined.
-func solveTerms(rows []PeerWork, want []float64, terms []int) (c PeerCalibration, ok bool) {
+func solveTerms(rows []Work, want []float64, terms []int) (c Calibration, ok bool) {
 	n := len(terms)
 	a := make([][]float64, n)
 	for i := range a {
