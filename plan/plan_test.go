@@ -513,7 +513,7 @@ func local(on *mesh.Mesh, s sharding.Spec, shape []int) (int64, error) {
 // Every figure of the time model says how it was got, and none is unused or missing; the
 // kernel's stand with their generation.
 func TestEfficienciesAreAccountedFor(t *testing.T) {
-	e, err := EfficiencyData()
+	e, err := efficiencies()
 	if err != nil || e.Status != "assumed" || e.How == "" {
 		t.Errorf("%+v, %v", e, err)
 	}

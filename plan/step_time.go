@@ -36,10 +36,8 @@ type Efficiencies struct {
 // ErrData: plan's own data lacks a figure, or has one that is no positive number.
 var ErrData = fault.NewKind("plan-data")
 
+// efficiencies gives the figures that step times are computed with. Error: ErrData.
 var efficiencies = sync.OnceValues(func() (Efficiencies, error) { return readEfficiencies(efficiencyJSON) })
-
-// EfficiencyData gives the figures that step times are computed with. Error: ErrData.
-func EfficiencyData() (Efficiencies, error) { return efficiencies() }
 
 // readEfficiencies reads the figures of the time model and checks that every one is there
 // that times are made of, and no other. Error: ErrData, one for each fault.

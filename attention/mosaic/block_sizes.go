@@ -3,6 +3,7 @@ package mosaic
 import (
 	"strings"
 
+	"weft/internal/numbers"
 	"weft/topology"
 )
 
@@ -81,9 +82,6 @@ func knownChips() string {
 // rowsOfTile is how many rows of bf16 one tile of vector memory holds.
 const rowsOfTile = 16
 
-// roundUp returns the least multiple of to that is at least n.
-func roundUp(n, to int) int { return (n + to - 1) / to * to }
-
 // Tiles returns the blocks that the kernel uses: those of the chip, or s.Blocks, cut
 // to the lengths of s and rounded up to whole tiles.
 func (s Spec) Tiles() Blocks {
@@ -93,8 +91,8 @@ func (s Spec) Tiles() Blocks {
 	}
 	// All blocks of queries get one size: 4,680 queries are five blocks of 944, not of 1,024.
 	steps := (s.Queries + b.Q - 1) / b.Q
-	b.Q = roundUp((s.Queries+steps-1)/steps, rowsOfTile)
-	b.K = min(b.K, roundUp(s.realEnd(), lanes))
+	b.Q = numbers.RoundUp((s.Queries+steps-1)/steps, rowsOfTile)
+	b.K = min(b.K, numbers.RoundUp(s.realEnd(), lanes))
 	b.Sub = min(b.Sub, b.K)
 	return b
 }
