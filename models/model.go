@@ -13,6 +13,7 @@ import (
 	"weft/fault"
 	"weft/graph"
 	"weft/internal/bystander"
+	"weft/internal/numbers"
 	"weft/mesh"
 	"weft/sharding"
 	"weft/spmd"
@@ -96,7 +97,7 @@ func (r Request) TokenMultiple() int {
 
 // PadTokens returns to how many tokens n are padded, so that parts devices hold equally
 // many, and each a multiple of TokenMultiple.
-func (r Request) PadTokens(n, parts int) int { return sharding.RoundUp(n, parts*r.TokenMultiple()) }
+func (r Request) PadTokens(n, parts int) int { return numbers.RoundUp(n, parts*r.TokenMultiple()) }
 
 // Run returns how many of a model's layers the request runs.
 func (r Request) Run(layers int) int {

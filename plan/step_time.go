@@ -2,16 +2,16 @@ package plan
 
 import (
 	_ "embed"
-	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
 	"sync"
 
-	"weft/attention/mosaic"
 	"weft/dtype"
 	"weft/fault"
+	"weft/internal/jsontext"
 	"weft/internal/peer"
 	"weft/mesh"
 	"weft/topology"
@@ -20,18 +20,12 @@ import (
 //go:embed data/efficiency.json
 var efficiencyJSON []byte
 
-// Efficiency is one figure of the time model, with how it was found.
-type Efficiency struct {
-	Value  float64 `json:"value"`
-	Status string  `json:"status"` // assumed, measured, compiler (its figures for the code, not a run) or calibrated
-	How    string  `json:"how"`
-}
-
-// Efficiencies are all figures of the time model.
+// Efficiencies are the figures of the time model, but for those of attention's kernel, which
+// stand with their generation in topology's data.
 type Efficiencies struct {
-	Status string                `json:"status"`
-	How    string                `json:"how"`
-	Values map[string]Efficiency `json:"values"`
+	Status string                       `json:"status"`
+	How    string                       `json:"how"`
+	Values map[string]topology.Estimate `json:"values"`
 	// Peer is the calibration of the peer's terms.
 	Peer struct {
 		How string `json:"how"`
@@ -43,37 +37,36 @@ type Efficiencies struct {
 // ErrData: plan's own data lacks a figure, or has one that is no positive number.
 var ErrData = fault.NewKind("plan-data")
 
-var efficiencies = sync.OnceValues(func() (Efficiencies, error) { return readEfficiencies(efficiencyJSON, mosaic.Chips()) })
-
-// EfficiencyData gives the figures that step times are computed with. Error: ErrData.
-func EfficiencyData() (Efficiencies, error) { return efficiencies() }
+// efficiencies gives the figures that step times are computed with. Error: ErrData.
+var efficiencies = sync.OnceValues(func() (Efficiencies, error) { return readEfficiencies(efficiencyJSON) })
 
 // readEfficiencies reads the figures of the time model and checks that every one is there
-// that times are made of: also the kernel's on each chip that it has blocks for. Error: ErrData.
-func readEfficiencies(data []byte, chips []string) (Efficiencies, error) {
+// that times are made of, and no other. Error: ErrData, one for each fault.
+func readEfficiencies(data []byte) (Efficiencies, error) {
 	var e Efficiencies
-	if err := json.Unmarshal(data, &e); err != nil {
-		return e, fault.New(ErrData, nil, "efficiencies: %v", err)
+	if err := jsontext.Decode(data, jsontext.Options{Keys: true, Whole: true}, &e); err != nil {
+		return e, fault.New(ErrData, nil, "%s: %w", efficiencyFile, err)
 	}
 	names := []string{"matmul", "attention", "hbm", "link", "collective_seconds", "f32_passes_tpu", "f32_passes_gpu",
 		"gpu_pcie_bytes", "cpu_core_flops", "cpu_bytes", "cpu_link_bytes"}
-	for _, chip := range chips {
-		names = append(names, kernelOn+chip)
-	}
 	var l fault.List
 	for _, name := range names {
 		if v, ok := e.Values[name]; !ok {
-			l.Add(fault.New(ErrData, nil, "efficiencies: there is no figure %s", name))
-		} else if !(v.Value > 0) || math.IsInf(v.Value, 0) {
-			l.Add(fault.New(ErrData, nil, "efficiencies: %s is %v: want a positive number", name, v.Value))
+			l.Add(fault.New(ErrData, nil, "%s: there is no figure %s", efficiencyFile, name))
+		} else if wrong := v.Check(); wrong != "" {
+			l.Add(fault.New(ErrData, nil, "%s: %s %s", efficiencyFile, name, wrong))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.Values)) {
+		if !slices.Contains(names, name) {
+			l.Add(fault.New(ErrData, nil, "%s: nothing uses a figure %s", efficiencyFile, name))
 		}
 	}
 	return e, l.Err()
 }
 
-// kernelOn is the start of the names of the figures of attention's kernel; a chip's name
-// follows.
-const kernelOn = "attention_kernel_"
+// efficiencyFile is the file that errors of the figures name.
+const efficiencyFile = "plan/data/efficiency.json"
 
 // efficiencyOf gives a figure by its name. It is there: a search begins with
 // readEfficiencies, which checks that.
@@ -189,7 +182,11 @@ func kernelSeconds(flops float64, on topology.Slice, r rates) float64 {
 	if flops == 0 {
 		return 0
 	}
-	return flops / (r.flops * efficiencyOf(kernelOn+on.Generation))
+	kernel := on.AttentionKernel()
+	if kernel == nil {
+		return math.Inf(1) // addTimes says that nothing is known
+	}
+	return flops / (r.flops * kernel.Efficiency.Value)
 }
 
 // ringLinks gives the bandwidth of a ring along some axes, in links: two where it goes both

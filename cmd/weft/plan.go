@@ -13,6 +13,7 @@ import (
 	"weft/internal/userfile"
 	"weft/models"
 	"weft/plan"
+	"weft/topology"
 )
 
 // planFlags are the flags of plan. compile has most of them too.
@@ -74,7 +75,7 @@ assumed efficiencies: they rank splits and are no promise.`,
 	}
 	completeFlag(c, "weights", "bf16", "f32", "fp8")
 	completeFlag(c, "as", plan.AsVidax)
-	completeFlag(c, "on", plan.All, "v4-8", "v5e-8", "v5e-16", "v5p-8", "v6e-8", "h100x8", "h200x8", "cpu:8")
+	completeFlag(c, "on", append([]string{plan.All}, topology.SuggestedSlices(topology.TPU, topology.GPUBox, topology.CPU)...)...)
 	return c
 }
 
