@@ -131,7 +131,7 @@ func (e *explainer) addStageHoldings(h *holdings, g *scaledGraph, st pipelineSta
 	if err != nil {
 		return err
 	}
-	h.weights = append(h.weights, scaleParts(inStage, part, part(sum))...)
+	h.weights = append(h.weights, scaleParts(inStage, part, part(sum), roundedBytes)...)
 	held, err := g.ResidentsAt(g.asPasses(), e.got.parts.lastLayer)
 	if err != nil {
 		return err
@@ -149,14 +149,14 @@ func (e *explainer) addStageHoldings(h *holdings, g *scaledGraph, st pipelineSta
 		}
 	}
 	times := func(bytes int64) int64 { return bytes * st.micro }
-	h.kept = slices.Concat(scaleParts(ofLayer, func(n int64) int64 { return times(part(n)) }, times(part(e.got.parts.layerKept))),
-		scaleParts(others, times, times(e.got.parts.otherKept)))
+	h.kept = slices.Concat(scaleParts(ofLayer, func(n int64) int64 { return times(part(n)) }, times(part(e.got.parts.layerKept)), stageKept),
+		scaleParts(others, times, times(e.got.parts.otherKept), stageKept))
 	moment, err := g.Residency(g.asPasses())
 	if err != nil {
 		return err
 	}
 	if more := moment.Moments[g.peak].Kept - e.got.parts.layerKept - e.got.parts.otherKept; more != 0 {
-		h.kept = append(h.kept, Part{Value: float64(more), Kind: attentionKind, Op: "value", What: "kept at the fullest call and not at the last layer", Rule: "the difference of the two moments"})
+		h.kept = append(h.kept, Part{Value: float64(more), Kind: attentionKind, Calls: 1, Op: "difference", What: "kept at the fullest call and not at the last layer", Rule: "the difference of the two moments"})
 	}
 	alive, err := g.ResidentsAt(g.asPasses(), g.peak)
 	if err != nil {
@@ -172,24 +172,32 @@ func (e *explainer) addStageHoldings(h *holdings, g *scaledGraph, st pipelineSta
 	return nil
 }
 
-// scaleParts scales parts, in whole bytes, and adds a row of what rounding loses against the
+// scaleParts scales parts, in whole bytes, and adds the row why where they do not add up to the
 // total.
-func scaleParts(parts []Part, scale func(int64) int64, total int64) []Part {
+func scaleParts(parts []Part, scale func(int64) int64, total int64, why Part) []Part {
 	sum := int64(0)
 	for i := range parts {
 		p := &parts[i]
 		before := int64(p.Value)
 		p.Value = float64(scale(before))
 		if before != 0 {
-			p.Calls = int(int64(p.Calls) * int64(p.Value) / before)
+			p.Calls = int(max(1, int64(p.Calls)*int64(p.Value)/before))
 		}
 		sum += int64(p.Value)
 	}
 	if rest := total - sum; rest != 0 {
-		parts = append(parts, Part{Value: float64(rest), Op: "rounding", What: "rounding", Rule: "each part and the sum are rounded down to whole bytes"})
+		why.Value = float64(rest)
+		parts = append(parts, why)
 	}
 	return parts
 }
+
+// The rows for what the parts of a pipeline's stage do not add up to.
+var (
+	roundedBytes = Part{Op: "rounding", What: "rounding", Rule: "each part and the sum are rounded down to whole bytes"}
+	stageKept    = Part{Kind: attentionKind, Op: "difference", What: "what layers take over from each other",
+		Rule: "of a stage, the plan counts what the request's layers make for each layer, also where the next layer takes over its memory"}
+)
 
 // counted lists the buffers of the call that count as one kind: attention's, or gathered.
 func (h *holdings) counted(kind string) []Part {
@@ -296,7 +304,7 @@ func countOf(r graph.Resident) int {
 	if r.Once == 0 {
 		return 1
 	}
-	return int(r.Bytes / r.Once)
+	return int(max(1, r.Bytes/r.Once))
 }
 
 func (n *naming) weightPart(r graph.Resident) Part {

@@ -319,7 +319,9 @@ func shareParts(parts []Part, total, share float64, why string) []Part {
 		sum += parts[i].Value
 	}
 	if rest := total - sum; rest != 0 {
-		parts = append(parts, Part{Value: rest, Op: "rounding", What: "rounding", Rule: "each part and the sum are rounded down to whole bytes"})
+		why := roundedBytes
+		why.Value = rest
+		parts = append(parts, why)
 	}
 	return parts
 }

@@ -64,7 +64,7 @@ func explanationText(d *plan.Explanation) string {
 		sayAfterHead(say, "note: ", p)
 	}
 	say("")
-	say("%10s %6s  %s", "", "share", "program:line x calls, and what it is")
+	say("%12s %6s  %s", "", "share", "program:line x calls, and what it is")
 	var sources []string
 	var small struct {
 		n          int
@@ -83,16 +83,16 @@ func explanationText(d *plan.Explanation) string {
 			}
 			source = fmt.Sprintf(" [%d]", i+1)
 		}
-		sayAfterHead(say, fmt.Sprintf("%10s %5.1f%%  ", amountText(p.Value, d.Unit), 100*p.Share), placeText(p)+"  "+cutText(p.What, 110))
+		sayAfterHead(say, fmt.Sprintf("%12s %5.1f%%  ", amountText(p.Value, d.Unit), 100*p.Share), placeText(p)+": "+cutText(p.What, 110))
 		for _, line := range partDetails(p) {
-			sayAfterHead(say, "                   ", line)
+			sayAfterHead(say, "                     ", line)
 		}
-		sayAfterHead(say, "                   ", p.Rule+source)
+		sayAfterHead(say, "                     ", p.Rule+source)
 	}
 	if small.n > 0 {
-		say("%10s %5.1f%%  %d others; --json lists them", amountText(small.sum, d.Unit), 100*small.share, small.n)
+		say("%12s %5.1f%%  %d others; --json lists them", amountText(small.sum, d.Unit), 100*small.share, small.n)
 	}
-	say("%10s %5.1f%%  in all, %d parts", amountText(d.Sum, d.Unit), 100*shareText(d), len(d.Parts))
+	say("%12s %5.1f%%  in all, %d parts", amountText(d.Sum, d.Unit), 100*shareText(d), len(d.Parts))
 	if len(sources) > 0 {
 		say("")
 	}
