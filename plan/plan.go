@@ -190,6 +190,7 @@ type Plan struct {
 	Notes       []string `json:"notes"`
 
 	split split
+	stage pipelineStage // the fullest, where there is a pipeline
 }
 
 // Refusal is a split that is not legal, or with SearchAll a kind of hardware on which no
@@ -235,6 +236,7 @@ type search struct {
 	figures  Efficiencies
 	mu       sync.Mutex
 	measures map[string]*splitMeasures
+	explains bool // graphs are kept with the measures
 	companions
 }
 
