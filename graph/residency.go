@@ -40,7 +40,8 @@ type Passes struct {
 }
 
 // Residency follows the calls in order. An argument whose memory a program's result takes
-// over is there until then and no longer. Other values of a step go after their last use
+// over is there until then and no longer. A frame of an input comes with the first call that
+// reads it. Other values of a step go after their last use
 // (LastUse), and what a request-only call made stays. Error: a graph with a pipeline, because
 // its stages hold different things.
 func (g *Graph) Residency(p Passes) (*Residency, error) {
@@ -61,6 +62,7 @@ func (g *Graph) Residency(p Passes) (*Residency, error) {
 		return nil, err
 	}
 	inputs, steps := int64(0), int64(0) // of a pass, at its beginning
+	frames := map[string]int64{}        // that no call has read yet
 	for _, in := range g.Inputs {
 		local, err := in.Spec.Local(g.Mesh, in.Shape)
 		if err != nil {
@@ -68,9 +70,12 @@ func (g *Graph) Residency(p Passes) (*Residency, error) {
 		}
 		n := program.Type{DType: in.DType, Shape: local}.Bytes()
 		r.Values[in.Name] = n
-		if in.Step {
+		switch {
+		case in.Of != "": // comes with the first call that reads it
+			frames[in.Name] = n
+		case in.Step:
 			steps += n
-		} else {
+		default:
 			inputs += n
 		}
 	}
@@ -92,7 +97,12 @@ func (g *Graph) Residency(p Passes) (*Residency, error) {
 	last := g.LastUse()
 	kept := all*(passes-1) + inputs // as the last pass makes what it keeps
 	alive := steps * passes
+	outputs := int64(0) // that the call before made, which are taken to the host during this one
 	for i, c := range g.Calls {
+		for _, arg := range c.Args {
+			alive += frames[arg.Name]
+			delete(frames, arg.Name)
+		}
 		if c.Request {
 			// The last of the calls that this one stands for.
 			kept += scaled(c.Program, made[i]) - made[i]
@@ -108,11 +118,21 @@ func (g *Graph) Residency(p Passes) (*Residency, error) {
 				gone = append(gone, c.Args[o.Donor].Name)
 			}
 		}
+		alive, outputs = alive-outputs, 0
 		for _, name := range gone {
+			if slices.Contains(c.Outs, name) && g.isOutput(name) {
+				outputs += r.Values[name]
+				continue
+			}
 			alive -= r.Values[name]
 		}
 	}
 	return r, nil
+}
+
+// isOutput says whether a value is a part of an output.
+func (g *Graph) isOutput(value string) bool {
+	return slices.ContainsFunc(g.Outputs, func(o Output) bool { return slices.Contains(o.Values(), value) })
 }
 
 // weightBytes is the size of the weights on one device. A weight that only one call of a program
