@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
+	"weft/mesh"
 	"weft/program"
 	"weft/program/cost"
 )
@@ -27,6 +29,7 @@ type programEvidence struct {
 	log   *programLog
 	lines map[*program.Instr]program.Line
 	maker map[program.ID]*program.Instr // of what loops carry and count too
+	input map[program.ID]string
 }
 
 // evidence measures a program of a graph once more, with a log.
@@ -35,7 +38,10 @@ func (e *explainer) evidence(g *scaledGraph, name string) *programEvidence {
 		return got
 	}
 	p := g.Programs[name]
-	pe := &programEvidence{name: name, p: p, log: &programLog{}, lines: p.Lines(), maker: map[program.ID]*program.Instr{}}
+	pe := &programEvidence{name: name, p: p, log: &programLog{}, lines: p.Lines(), maker: map[program.ID]*program.Instr{}, input: map[program.ID]string{}}
+	for _, in := range p.Inputs {
+		pe.input[in.Value] = in.Name
+	}
 	pe.c = measureProgram(name, p, pe.log)
 	p.Walk(func(in *program.Instr, _ int) {
 		for _, id := range in.Out {
@@ -58,8 +64,25 @@ func (e *explainer) evidence(g *scaledGraph, name string) *programEvidence {
 // linePart makes the part that an instruction has in a figure.
 func (pe *programEvidence) linePart(in *program.Instr, calls int, value float64, rule string) Part {
 	line := pe.lines[in]
-	return Part{Value: value, Program: pe.name, Calls: calls, Line: line.Number, Op: string(in.Op), What: line.Text, Rule: rule}
+	return Part{Value: value, Program: pe.name, Calls: calls, Line: line.Number, Op: string(in.Op), What: line.Text, Reads: pe.inputsBehind(in), Rule: rule}
 }
+
+// inputsBehind names the inputs that an instruction reads with nothing computed in between.
+func (pe *programEvidence) inputsBehind(in *program.Instr) []string {
+	var names []string
+	for _, id := range in.Args {
+		for made := pe.maker[id]; made != nil && len(made.Args) == 1 && slices.Contains(movesElements, made.Op); made = pe.maker[id] {
+			id = made.Args[0]
+		}
+		if name, ok := pe.input[id]; ok && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// movesElements lists the operations of one operand whose results have its elements.
+var movesElements = []program.Op{program.OpConvert, program.OpReshape, program.OpTranspose, program.OpSlice, program.OpAllGather, program.OpBroadcast}
 
 // valuePart makes the part that a value of a program has in its memory.
 func (pe *programEvidence) valuePart(id program.ID, bytes int64, rule string) Part {
@@ -224,15 +247,16 @@ func (e *explainer) explainSent(f figure) (string, float64, []Part, error) {
 	if request {
 		table, byAxis = e.got.request, e.p.RequestCollectiveBytes
 	}
-	wanted := func(op program.Op, axis string) bool {
-		return (all || string(op) == f.entry.key) && (f.of == "" || axis == f.of)
-	}
+	axis, dtype, _ := strings.Cut(f.of, ":")
 	total, parts, known := 0.0, []Part{}, []string{}
 	for _, row := range table {
-		if all || string(row.Op) == f.entry.key {
-			known = append(known, row.Axis)
+		if !all && string(row.Op) != f.entry.key {
+			continue
 		}
-		if !wanted(row.Op, row.Axis) {
+		if known = append(known, row.Axis); !all && dtype != "" {
+			known[len(known)-1] += ":" + row.Type
+		}
+		if axis != "" && row.Axis != axis || dtype != "" && row.Type != dtype {
 			continue
 		}
 		if !all {
@@ -241,13 +265,13 @@ func (e *explainer) explainSent(f figure) (string, float64, []Part, error) {
 		parts = append(parts, e.sentParts(row, request)...)
 	}
 	if all {
-		for _, axis := range sortedKeys(byAxis) {
-			known = append(known, axis)
-			if f.of == "" || axis == f.of {
-				total += float64(byAxis[axis])
+		for _, name := range sortedKeys(byAxis) {
+			known = append(known, name)
+			if f.of == "" || name == f.of {
+				total += float64(byAxis[name])
 			}
 		}
-		if handed := e.p.stage; handed.of > 0 && !request && (f.of == "" || f.of == "pp") {
+		if handed := e.p.stage; handed.of > 0 && !request && (f.of == "" || f.of == mesh.PP) {
 			n := e.got.parts.handed * handed.micro
 			parts = append(parts, Part{Value: float64(n), Calls: int(handed.micro), Op: "hand-over", What: "what the stage's last layer makes",
 				Rule: fmt.Sprintf("%d microbatches of %d B to the next stage, through the host", handed.micro, e.got.parts.handed)})
