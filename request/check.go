@@ -16,7 +16,24 @@ const maxBatch = 1 << 10
 
 // Check reports every violation that no model and no hardware could make right. Errors:
 // ErrOptions, and models.ErrBatch for Micro.
-func (r Request) Check() error {
+func (r Request) Check() error { return fault.Join(r.checkEach(), r.checkTogether()) }
+
+// checkTogether reports values that contradict one another.
+func (r Request) checkTogether() error {
+	var l fault.List
+	if r.On.All && r.As != "" {
+		l.Add(refuse(ErrOptions, "on", All, "the peer on all hardware: its attention's profile is of v4, v5e and v5p; name one slice"))
+	} else if r.On.All && r.Mesh != nil {
+		l.Add(refuse(ErrOptions, "mesh", mesh.FormatAxes(r.Mesh), "mesh %s with all hardware: slices differ in their devices; name one slice", mesh.FormatAxes(r.Mesh)))
+	}
+	if w := r.Weights; r.As == "" && w != dtype.Invalid && w != r.ComputeType() {
+		l.Add(refuse(ErrOptions, "weights", typeNames[w], "weights in %v with a compute type of %v: weft keeps contracted weights in the compute type, and all others in f32; scaled fp8 checkpoints are widened as they load", w, r.ComputeType()))
+	}
+	return l.Err()
+}
+
+// checkEach reports values that are wrong by themselves.
+func (r Request) checkEach() error {
 	var l fault.List
 	l.Add(r.checkTypes())
 	if err := attention.CheckForm(r.Attention); err != nil {
@@ -28,13 +45,6 @@ func (r Request) Check() error {
 	if c := r.CFG; c != "" && c != CFGBatch && c != CFGSequential && c != CFGNone {
 		l.Add(refuse(ErrOptions, "cfg", c, "cfg %q: want %s, %s or %s", c, CFGBatch, CFGSequential, CFGNone))
 	}
-	if r.On.All {
-		if r.As != "" {
-			l.Add(refuse(ErrOptions, "on", All, "the peer on all hardware: its attention's profile is of v4, v5e and v5p; name one slice"))
-		} else if r.Mesh != nil {
-			l.Add(refuse(ErrOptions, "mesh", mesh.FormatAxes(r.Mesh), "mesh %s with all hardware: slices differ in their devices; name one slice", mesh.FormatAxes(r.Mesh)))
-		}
-	}
 	if r.Micro < 0 {
 		l.Add(refuse(models.ErrBatch, "micro", fmt.Sprint(r.Micro), "%d microbatches: want 1 or more, or 0 for as small ones as dp allows", r.Micro))
 	}
@@ -44,7 +54,7 @@ func (r Request) Check() error {
 	}{
 		{"layers", "layers %d: want 0 (all) or more", r.Layers},
 		{"text-len", "text-len %d: want 0 (as given) or more", r.TextLen},
-		{"steps", "%d steps: want 1 or more, or 0 to leave them out", r.Steps},
+		{"steps", "steps %d: want 1 or more, or 0 to leave them out", r.Steps},
 	} {
 		if c.n < 0 {
 			l.Add(refuse(ErrOptions, c.flag, fmt.Sprint(c.n), c.format, c.n))

@@ -16,7 +16,7 @@ func ExampleParse() {
 	_, err = request.Parse(request.Text{"mesh": "tp4", "dtype": "int4"})
 	fmt.Println(err)
 	// Output:
-	// --size 832x480 --frames 81 --dtype bf16 --mesh tp=4 --on v4-8 <nil>
+	// --size 832x480 --frames 81 --on v4-8 --mesh tp=4 --dtype bf16 <nil>
 	// {"dtype":"bf16","frames":81,"mesh":"tp=4","on":"v4-8","size":"832x480"}
 	// dtype "int4": want bf16 or f32
 	// "tp4" in mesh "tp4" is not an axis; write name=size with a whole number, as in dp=1,tp=4,sp=2

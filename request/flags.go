@@ -1,6 +1,7 @@
 package request
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -25,7 +26,7 @@ type flag struct {
 	text    func(r *Request) string // as read takes it; "" where the field says nothing
 }
 
-// flags lists all flags, in the order in which violations and String have them.
+// flags lists all flags, in the order in which violations have them.
 var flags = []flag{
 	{name: "size", kind: "string", read: readSize, text: sizeText},
 	number("frames", "frames", func(r *Request) *int { return &r.Frames }),
@@ -85,6 +86,9 @@ func KindOf(name string) string {
 // Argument is a flag with its value; a switch has "true" or "false".
 type Argument struct{ Flag, Value string }
 
+// first are the flags with which a command line begins: what is made, and where.
+var first = []string{"size", "frames", "fps", "on", "mesh", "fsdp"}
+
 // Arguments lists the flags that say something, so that Parse of them gives the request
 // again. Settings have no flag.
 func (r Request) Arguments() []Argument {
@@ -100,6 +104,9 @@ func (r Request) Arguments() []Argument {
 			out = append(out, Argument{f.name, value})
 		}
 	}
+	slices.SortStableFunc(out, func(a, b Argument) int {
+		return cmp.Compare(uint(slices.Index(first, a.Flag)), uint(slices.Index(first, b.Flag))) // -1 is the largest
+	})
 	return out
 }
 

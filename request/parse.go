@@ -38,7 +38,11 @@ func Parse(t Text) (Request, error) {
 			l.Add(unknownFlag(name))
 		}
 	}
-	l.Add(r.Check())
+	whole := l.Err() == nil
+	l.Add(r.checkEach())
+	if whole { // else a flag that was not read would contradict others
+		l.Add(r.checkTogether())
+	}
 	return r, l.Err()
 }
 

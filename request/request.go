@@ -177,6 +177,15 @@ func MustMesh(text string) []mesh.Axis {
 	return axes
 }
 
+// MustMeshes is MustMesh for several.
+func MustMeshes(texts ...string) [][]mesh.Axis {
+	out := make([][]mesh.Axis, len(texts))
+	for i, text := range texts {
+		out[i] = MustMesh(text)
+	}
+	return out
+}
+
 // LocalMesh is the mesh on devices in plain order, its axes in their usual order. auto is
 // one device. Errors: those of mesh.Local.
 func (r Request) LocalMesh() (*mesh.Mesh, error) { return mesh.Local(mesh.Standard(r.Mesh)...) }

@@ -48,6 +48,10 @@ func draw(t *rapid.T) request.Request {
 	} else if name != "" {
 		r.On.Slice, _ = topology.Lookup(name)
 	}
+	if r.Weights != dtype.Invalid {
+		r.As = "vidax" // weft's own program keeps them in the compute type
+		r.On.All = false
+	}
 	for _, s := range []struct {
 		name string
 		zero bool
@@ -87,7 +91,7 @@ func TestEveryFieldHasAFlag(t *testing.T) {
 	for _, name := range []string{"Settings", "Asked"} {
 		said[name] = true
 	}
-	for _, c := range []string{"--size 2x3", "--frames 5", "--fps 2", "--batch 2", "--text-len 2", "--dtype bf16", "--weights f32", "--attention blocked", "--layers 2", "--token-times",
+	for _, c := range []string{"--size 2x3", "--frames 5", "--fps 2", "--batch 2", "--text-len 2", "--dtype bf16", "--weights f32 --dtype f32", "--attention blocked", "--layers 2", "--token-times",
 		"--split-residual", "--strict", "--as vidax", "--on v4-8", "--mesh tp=2", "--fsdp sp", "--micro 2", "--cfg none", "--steps 2", "--sampler ltx", "--shift 2", "--integer-timesteps",
 		"--guidance 2", "--boundary 0.5", "--seed 2"} {
 		r := reflect.ValueOf(request.Must(c))
@@ -135,10 +139,11 @@ func TestRefusals(t *testing.T) {
 		{"--on v4-9", []error{topology.ErrUnknownSlice}, nil},
 		{"--on all --mesh tp=2", []error{request.ErrOptions}, []string{"mesh tp=2 with all hardware"}},
 		{"--on all --as vidax", []error{request.ErrOptions}, []string{"the peer on all hardware"}},
+		{"--dtype bf16 --weights fp8", []error{request.ErrOptions}, []string{"weights in f8E4M3FN with a compute type of bf16"}},
 		{"--micro -1", []error{models.ErrBatch}, []string{"-1 microbatches"}},
 		{"--layers -1", []error{request.ErrOptions}, []string{"layers -1: want 0 (all) or more"}},
 		{"--text-len -1", []error{request.ErrOptions}, []string{"text-len -1: want 0 (as given) or more"}},
-		{"--steps -2", []error{request.ErrOptions}, []string{"-2 steps"}},
+		{"--steps -2", []error{request.ErrOptions}, []string{"steps -2"}},
 		{"--colour blue", []error{request.ErrSyntax}, []string{"--colour"}},
 		{"--size 64x64 --size 32x32", []error{request.ErrSyntax}, []string{"twice"}},
 		{"--frames", []error{request.ErrSyntax}, []string{"value is missing"}},
@@ -172,6 +177,7 @@ func TestCheck(t *testing.T) {
 	}{
 		{request.Request{DType: dtype.F16}, "dtype f16: want bf16 or f32"},
 		{request.Request{Weights: dtype.I8}, "weights i8"},
+		{request.Request{Weights: dtype.BF16}, "weights in bf16 with a compute type of f32"},
 		{request.Request{Batch: -1}, "batch -1"},
 		{request.Request{FPS: math.NaN()}, "fps NaN"},
 		{request.Request{Guidance: []float64{1, math.Inf(1)}}, "guidance +Inf"},
