@@ -100,7 +100,7 @@ func newRefusal(on topology.Slice, sp split, err error) Refusal {
 // judgeMemory compares a plan's memory with the device's and says whether it fits.
 func (s *search) judgeMemory(p *Plan, on topology.Slice) {
 	p.HBMBytesPerDevice = p.Breakdown.peakBytes()
-	p.DeviceMemory = s.o.Memory(on)
+	p.DeviceMemory = s.o.Machine.Memory(on)
 	p.HBMLimitBytes = p.DeviceMemory.UsableBytes
 	p.Fits, p.OverBytes = Judge(p.HBMBytesPerDevice, p.HBMLimitBytes)
 	if p.Fits == FitUnknown {

@@ -146,3 +146,9 @@ type Result struct {
 	// Settings are those of the release that a plan depends on, each with where it is from.
 	Settings map[string]models.Setting `json:"settings"`
 }
+
+// Document is an answer as `weft plan --json` and the explorer have it.
+type Document struct {
+	*Result
+	Assertions []Assertion `json:"assertions"`
+}

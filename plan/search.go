@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"weft/fault"
 	"weft/mesh"
 	"weft/models"
 	"weft/topology"
@@ -33,11 +34,12 @@ func newSearch(m models.Model, o Options) (*search, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, passes, err := o.Request(m)
+	r, passes, err := o.Step(m)
 	if err != nil {
 		return nil, err
 	}
-	s := &search{m: m, o: o.withDefaults(m), r: r, passes: passes, figures: e, measures: map[string]*splitMeasures{}}
+	o.Request = o.WithRelease(m)
+	s := &search{m: m, o: o, r: r, passes: passes, figures: e, measures: map[string]*splitMeasures{}}
 	one, err := mesh.Local(axesOf(split{pp: 1, dp: 1, fsdp: 1, tp: 1, sp: 1})...)
 	if err != nil {
 		return nil, err
@@ -49,14 +51,27 @@ func newSearch(m models.Model, o Options) (*search, error) {
 	return s, nil
 }
 
-// Search plans a model's step on a slice: every split, legal or not. A Result with
-// no plans is no error here. Errors: ErrOptions, models.ErrSize and what
-// Model.Check says of a single device; ctx's, when it ends first.
-func Search(ctx context.Context, m models.Model, on topology.Slice, o Options) (*Result, error) {
+// Search plans a model's step on the slice that o.On names: every split, legal or not. A
+// Result with no plans is no error here.
+//
+// On all hardware it plans, of every generation of TPU and every kind of GPU, the smallest
+// slice on which a split fits, with its best split; fewest chips first, then the fastest.
+// Hardware on which nothing fits is among the refused.
+//
+// Errors: ErrOptions, models.ErrSize and what Model.Check says of a single device; ctx's,
+// when it ends first.
+func Search(ctx context.Context, m models.Model, o Options) (*Result, error) {
 	s, err := newSearch(m, o)
 	if err != nil {
 		return nil, err
 	}
+	if o.On.All {
+		return s.searchAll(ctx)
+	}
+	if !o.On.IsNamed() {
+		return nil, errNoHardware()
+	}
+	on := o.On.Slice
 	if o.As == AsVidax {
 		return s.searchPeer(ctx, on)
 	}
@@ -65,6 +80,11 @@ func Search(ctx context.Context, m models.Model, on topology.Slice, o Options) (
 		return nil, err
 	}
 	return res, s.adviseOnPlans(ctx, on, res.Plans)
+}
+
+// errNoHardware is the error of a plan for nothing.
+func errNoHardware() error {
+	return fault.New(ErrOptions, nil, "no hardware is named: a plan is for a slice such as v4-8, h100x8 or cpu:4, or for all")
 }
 
 func (s *search) newResult(on string) *Result {

@@ -10,6 +10,7 @@ import (
 	"weft/mesh"
 	"weft/models"
 	"weft/program/cost"
+	"weft/request"
 	"weft/topology"
 )
 
@@ -73,7 +74,7 @@ func (r PeerRun) workingBytes(peer *PeerModel) (int64, error) {
 	if err != nil {
 		return -1, nil // weft does not run it yet
 	}
-	o := Options{Width: r.Width, Height: r.Height, Frames: r.Frames, CFG: CFGBatch, DType: dtype.BF16}
+	o := Options{Request: request.Request{Width: r.Width, Height: r.Height, Frames: r.Frames, CFG: CFGBatch, DType: dtype.BF16}}
 	s, err := newSearch(m, o)
 	if err != nil {
 		return -1, err
