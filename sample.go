@@ -85,6 +85,10 @@ func (m *Model) Sample(ctx context.Context, text, negative *tensor.Tensor, o Sam
 
 // sampleLatents runs the whole denoising loop with one model or two experts.
 func sampleLatents(ctx context.Context, experts []expert, settings models.Settings, text, negative *tensor.Tensor, o SampleOptions) (*Sampled, error) {
+	o, err := o.withRequest(ctx, experts[0].m, settings)
+	if err != nil {
+		return nil, err
+	}
 	j, err := newSampling(experts, settings, text, negative, o)
 	if err != nil {
 		return nil, err
@@ -428,8 +432,8 @@ func (j *sampling) useExpert(ctx context.Context, t float64) (fresh bool, err er
 		j.run = nil
 	}
 	m, o := j.experts[at].m, j.o.Options
-	if len(j.experts) > 1 && j.eng == nil && o.On == nil {
-		on, err := ParseMesh(o.Mesh)
+	if len(j.experts) > 1 && j.eng == nil && o.Running == nil {
+		on, err := o.LocalMesh()
 		if err != nil {
 			return false, err
 		}

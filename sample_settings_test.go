@@ -11,6 +11,7 @@ import (
 	"weft"
 	"weft/internal/modeltest"
 	"weft/models"
+	"weft/request"
 	"weft/tensor"
 )
 
@@ -62,7 +63,7 @@ func TestExpertsRunAsReleased(t *testing.T) {
 	}
 	defer s.Close()
 	text := modeltest.Tensors(t, "testdata/pipelines/wan22_t2v_a14b/context.safetensors")["context"]
-	o := weft.SampleOptions{Options: weft.Options{Device: "reference", TextLen: 48}, Width: 32, Height: 32, Frames: 1}
+	o := weft.SampleOptions{Options: weft.Options{Device: "reference", Request: request.Must("--text-len 48")}, Width: 32, Height: 32, Frames: 1}
 	got, err := s.Sample(t.Context(), text, nil, o)
 	if err != nil {
 		t.Fatal(err)

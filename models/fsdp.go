@@ -24,18 +24,6 @@ func FSDPAxes(on *mesh.Mesh, r Request) []string {
 	return r.FSDP
 }
 
-// ParseFSDP reads axes as people write them: "sp", "dp,sp"; nil for "".
-func ParseFSDP(text string) []string {
-	if text == "" {
-		return nil
-	}
-	var axes []string
-	for _, a := range strings.Split(text, ",") {
-		axes = append(axes, mesh.Canonical(strings.TrimSpace(a)))
-	}
-	return axes
-}
-
 // CheckFSDP reports axes that the mesh does not have, or has twice.
 func CheckFSDP(on *mesh.Mesh, r Request) error {
 	var l fault.List

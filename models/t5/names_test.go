@@ -12,6 +12,7 @@ import (
 	"weft/internal/meshtest"
 	"weft/internal/modeltest"
 	"weft/models"
+	"weft/request"
 	"weft/sharding"
 	"weft/tensor"
 )
@@ -46,7 +47,7 @@ func TestTiedEmbedding(t *testing.T) {
 			ts[n] = table
 		}
 		m := modeltest.Open(t, modeltest.Folder(t, config, ts))
-		r, err := m.Start(t.Context(), in, weft.Options{Device: "reference", Mesh: "tp=2"})
+		r, err := m.Start(t.Context(), in, weft.Options{Device: "reference", Request: request.Must("--mesh tp=2")})
 		if err != nil {
 			t.Fatal(names, err)
 		}
