@@ -14,9 +14,9 @@ import (
 
 // How the passes with and without the text run.
 const (
-	CFGBatch      = request.CFGBatch
-	CFGSequential = request.CFGSequential
-	CFGNone       = request.CFGNone
+	CFGBatch      = models.CFGBatch
+	CFGSequential = models.CFGSequential
+	CFGNone       = models.CFGNone
 )
 
 // Kinds of errors.

@@ -523,13 +523,26 @@ func local(on *mesh.Mesh, s sharding.Spec, shape []int) (int64, error) {
 	return n, err
 }
 
-// Every figure of the time model says how it was got, and none is unused or missing.
+// Every figure of the time model says how it was got, and none is unused or missing; the
+// kernel's stand with their generation.
 func TestEfficienciesAreAccountedFor(t *testing.T) {
-	e, err := EfficiencyData()
+	e, err := efficiencies()
 	if err != nil || e.Status != "assumed" || e.How == "" {
 		t.Errorf("%+v, %v", e, err)
 	}
-	names := strings.Fields("matmul attention attention_kernel_v4 attention_kernel_v5e attention_kernel_v5p attention_kernel_v6e attention_kernel_tpu7x hbm link collective_seconds f32_passes_tpu f32_passes_gpu gpu_pcie_bytes cpu_core_flops cpu_bytes cpu_link_bytes")
+	kernels := 0
+	for _, g := range topology.Generations() {
+		if k := g.AttentionKernel(); k != nil {
+			kernels++
+			if k.Efficiency.Status != "compiler" || k.Efficiency.How == "" {
+				t.Errorf("%s: %+v", g.Name, k.Efficiency)
+			}
+		}
+	}
+	if kernels != 5 {
+		t.Errorf("%d generations have a kernel", kernels)
+	}
+	names := strings.Fields("matmul attention hbm link collective_seconds f32_passes_tpu f32_passes_gpu gpu_pcie_bytes cpu_core_flops cpu_bytes cpu_link_bytes")
 	if len(names) != len(e.Values) {
 		t.Errorf("%d values, %d are used", len(e.Values), len(names))
 	}

@@ -116,6 +116,7 @@ type Plan struct {
 	Notes       []string `json:"notes"`
 
 	split split
+	stage pipelineStage // the fullest, where there is a pipeline
 }
 
 // Refusal is a split that is not legal, or with SearchAll a kind of hardware on which no

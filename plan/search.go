@@ -26,6 +26,7 @@ type search struct {
 	figures  Efficiencies
 	mu       sync.Mutex
 	measures map[string]*splitMeasures
+	explains bool // graphs are kept with the measures
 	companions
 }
 

@@ -42,8 +42,8 @@ func (r Request) checkEach() error {
 	if r.Batch < 0 || r.Batch > maxBatch {
 		l.Add(batchError(r.Batch))
 	}
-	if c := r.CFG; c != "" && c != CFGBatch && c != CFGSequential && c != CFGNone {
-		l.Add(refuse(ErrOptions, "cfg", c, "cfg %q: want %s, %s or %s", c, CFGBatch, CFGSequential, CFGNone))
+	if c := r.CFG; c != "" && c != models.CFGBatch && c != models.CFGSequential && c != models.CFGNone {
+		l.Add(refuse(ErrOptions, "cfg", c, "cfg %q: want %s, %s or %s", c, models.CFGBatch, models.CFGSequential, models.CFGNone))
 	}
 	if r.Micro < 0 {
 		l.Add(refuse(models.ErrBatch, "micro", fmt.Sprint(r.Micro), "%d microbatches: want 1 or more, or 0 for as small ones as dp allows", r.Micro))

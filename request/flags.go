@@ -40,7 +40,7 @@ var flags = []flag{
 	word("cfg", func(r *Request) *string { return &r.CFG }),
 	{name: "mesh", kind: "string", read: readMesh, text: func(r *Request) string { return mesh.FormatAxes(r.Mesh) }},
 	{name: "on", kind: "string", read: readHardware, text: func(r *Request) string { return r.On.String() }},
-	{name: "fsdp", kind: "string", read: readFSDP, text: func(r *Request) string { return strings.Join(r.FSDP, ",") }},
+	{name: "fsdp", kind: "string", read: readFSDP, text: fsdpText},
 	toggle("split-residual", "", func(r *Request) *bool { return &r.SplitResidual }),
 	toggle("strict", "", func(r *Request) *bool { return &r.Strict }),
 	toggle("token-times", "", func(r *Request) *bool { return &r.TokenTimes }),
@@ -279,15 +279,29 @@ func readHardware(r *Request, text string) (err error) {
 	return err
 }
 
-// readFSDP reads axes as people write them: "sp", "dp,sp".
+// noFSDP stands for no axes, where nothing at all leaves the choice open.
+const noFSDP = "none"
+
+// readFSDP reads axes as people write them: "sp", "dp,sp", or no axes as noFSDP.
 func readFSDP(r *Request, text string) error {
-	if text == "" {
+	switch text {
+	case "":
+		return nil
+	case noFSDP:
+		r.FSDP = []string{}
 		return nil
 	}
 	for _, a := range strings.Split(text, ",") {
 		r.FSDP = append(r.FSDP, mesh.Canonical(strings.TrimSpace(a)))
 	}
 	return nil
+}
+
+func fsdpText(r *Request) string {
+	if r.FSDP != nil && len(r.FSDP) == 0 {
+		return noFSDP
+	}
+	return strings.Join(r.FSDP, ",")
 }
 
 // maxGuidance is the number of scales: one for each of two experts.

@@ -64,13 +64,6 @@ import (
 	"weft/topology"
 )
 
-// How the passes with and without the text run.
-const (
-	CFGBatch      = "batch"      // both as one batch of twice the size
-	CFGSequential = "sequential" // one after the other
-	CFGNone       = "none"       // the pass with the text alone
-)
-
 // Kinds of errors. The fields of both are Refused.
 var (
 	// ErrSyntax: a flag whose text cannot be read, or that is not known.
@@ -110,11 +103,11 @@ type Request struct {
 	On   Hardware
 	Mesh []mesh.Axis // axes that are left out are 1; nil is auto
 	// FSDP are axes over which each device keeps a share of every weight and gathers it
-	// just in time.
+	// just in time. An empty list is none of them, where nil leaves the choice open.
 	FSDP  []string
 	Micro int // microbatches that flow through a pipeline
 
-	CFG              string // CFGBatch, CFGSequential or CFGNone
+	CFG              string // models.CFGBatch, CFGSequential or CFGNone
 	Steps            int    // of the sampler
 	Sampler          string // one of sampler.Names
 	Shift            float64

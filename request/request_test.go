@@ -37,7 +37,7 @@ func draw(t *rapid.T) request.Request {
 		Shift: rapid.SampledFrom([]float64{0, 3, -0.5}).Draw(t, "shift"), Boundary: rapid.SampledFrom([]float64{0, 0.875}).Draw(t, "boundary"),
 		IntegerTimesteps: rapid.Bool().Draw(t, "integer"), Seed: rapid.Uint64().Draw(t, "seed"),
 		Guidance: rapid.SampledFrom([][]float64{nil, {1}, {4, 3.5}}).Draw(t, "guidance"),
-		FSDP:     rapid.SampledFrom([][]string{nil, {"sp"}, {"dp", "sp"}}).Draw(t, "fsdp"),
+		FSDP:     rapid.SampledFrom([][]string{nil, {}, {"sp"}, {"dp", "sp"}}).Draw(t, "fsdp"),
 		Mesh:     rapid.SampledFrom([][]mesh.Axis{nil, {{Name: "tp", Size: 4}}, {{Name: "dp", Size: 2}, {Name: "sp", Size: 3}}}).Draw(t, "mesh"),
 	}
 	if rapid.Bool().Draw(t, "sized") {

@@ -30,11 +30,11 @@ func (r Request) WithRelease(m models.Model) Request {
 	passes, _ := r.Settings.Get("passes")
 	said := models.Said{From: models.FromFlag, Values: map[string]any{"cfg": r.CFG, "passes": 2}}
 	if r.CFG == "" {
-		if r.CFG = CFGBatch; passes.Value == 1 {
-			r.CFG = CFGNone
+		if r.CFG = models.CFGBatch; passes.Value == 1 {
+			r.CFG = models.CFGNone
 		}
 		said = models.Said{From: passes.From, Values: map[string]any{"cfg": r.CFG, "passes": passes.Value}}
-	} else if r.CFG == CFGNone {
+	} else if r.CFG == models.CFGNone {
 		said.Values["passes"] = 1
 	}
 	r.Settings = r.Settings.Over(said)
@@ -72,9 +72,9 @@ func (r Request) OfVideo(m models.Model) (step models.Request, passes int, err e
 		step.Times = 2
 	}
 	switch r.CFG {
-	case CFGSequential:
+	case models.CFGSequential:
 		return step, 2, nil
-	case CFGBatch:
+	case models.CFGBatch:
 		step.Batch *= 2
 	}
 	return step, 1, nil

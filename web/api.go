@@ -47,7 +47,7 @@ func (s *Server) answerChoices(r *http.Request) (any, error) {
 	if err := paramsOf(r).err(); err != nil {
 		return nil, err
 	}
-	c := Choices{DTypes: []string{"bf16", "f32"}, CFG: []string{"", request.CFGBatch, request.CFGSequential, request.CFGNone}, Attention: []string{attention.Auto, attention.Blocked, attention.Kernel},
+	c := Choices{DTypes: []string{"bf16", "f32"}, CFG: []string{"", models.CFGBatch, models.CFGSequential, models.CFGNone}, Attention: []string{attention.Auto, attention.Blocked, attention.Kernel},
 		Sizes: []string{"480x832", "832x480", "1280x720", "720x1280", "1280x704", "1024x576", "480x480"}, Frames: []int{1, 9, 17, 33, 49, 65, 81, 121}}
 	for _, name := range append(slices.Sorted(maps.Keys(s.o.Models)), models.Presets()...) {
 		m, _, err := s.findModel(name)
@@ -102,6 +102,17 @@ func (s *Server) answerPlan(r *http.Request) (any, error) {
 		return nil, err
 	}
 	return plan.Document{Result: res, Assertions: []plan.Assertion{}}, nil
+}
+
+// answerExplain answers with what weft plan --explain says of a figure of one plan.
+func (s *Server) answerExplain(r *http.Request) (any, error) {
+	p := paramsOf(r)
+	m, o := s.readRequest(p, "fsdp")
+	name := p.requiredText("figure")
+	if err := p.err(); err != nil {
+		return nil, err
+	}
+	return plan.Explain(r.Context(), m, o, name)
 }
 
 // answerTopo answers with the facts of a slice and, if a mesh is given, how the mesh is

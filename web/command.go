@@ -29,9 +29,9 @@ func (s *Server) listCommands(m models.Model, r request.Request) []Command {
 	if r.Batch == 1 {
 		r.Batch = 0 // as where nothing is said
 	}
-	own := request.CFGBatch
+	own := models.CFGBatch
 	if r.Settings.Count("passes") == 1 {
-		own = request.CFGNone
+		own = models.CFGNone
 	}
 	if r.CFG == own {
 		r.CFG = ""

@@ -23,7 +23,7 @@ type Spec struct {
 	// Scale multiplies the scores within the kernel; 0 or 1 says that q has it already.
 	// The kernel takes powers of 2, so Scale is the softmax's scale times log2(e).
 	Scale float64
-	// Blocks overrides the block sizes of the chip; the zero value takes those of the table.
+	// Blocks overrides the block sizes of the chip; the zero value leaves them as they are.
 	Blocks Blocks
 }
 
@@ -61,7 +61,7 @@ func (s Spec) scalesInKernel() bool { return s.Scale != 0 && s.Scale != 1 }
 func (s Spec) Check() error {
 	var l fault.List
 	bad := func(format string, args ...any) { l.Add(fault.New(ErrUnsupported, nil, format, args...)) }
-	if _, ok := blocksOfChip(s.Chip); !ok {
+	if _, ok := blocksOf(s.Chip, s.HeadDim); !ok {
 		bad("no block sizes are known for chip %q; %s are", s.Chip, knownChips())
 	}
 	if s.HeadDim != 64 && s.HeadDim != 128 {

@@ -17,7 +17,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // one is meant, and is then taken over by `go test ./attention/mosaic -run Text -update`.
 func TestTextsAreTheGoldenOnes(t *testing.T) {
 	var b strings.Builder
-	for _, chip := range []string{"v4", "v5e", "v5p", "v6e", "tpu7x"} {
+	for _, chip := range mosaic.Chips() {
 		for _, headDim := range []int{64, 128} {
 			h := sha256.New()
 			for _, heads := range [][2]int{{4, 4}, {4, 2}, {3, 3}, {6, 2}} {

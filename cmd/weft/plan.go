@@ -14,13 +14,14 @@ import (
 	"weft/models"
 	"weft/plan"
 	"weft/request"
+	"weft/topology"
 )
 
 // planFlags are the flags of plan.
 type planFlags struct {
 	stepFlags
-	asserts, prices string
-	all, measured   bool
+	asserts, prices, explain string
+	all, measured            bool
 }
 
 // stepFlags are the flags that describe a model's step where no checkpoint is read.
@@ -47,6 +48,10 @@ best plan and exits with 1 when it does not hold. GB is 10^9 bytes.
 and step times calibrated on rows it published of other families. --prices takes a
 file like {"currency": "USD", "chip_hour": {"v5e": 1.2}}, by generation or slice.
 
+--explain says of one figure of the best plan, or of the one that --mesh and --fsdp
+name, what made it: the lines of the programs, the rule and the source, largest
+first, adding up to the figure.
+
 Encoding the prompts and decoding the video are phases of their own where weft has
 the model's text encoder and VAE; memory is the largest phase's. Step times rest on
 assumed efficiencies: they rank splits and are no promise.`,
@@ -54,7 +59,8 @@ assumed efficiencies: they rank splits and are no promise.`,
   weft plan --model wan2.1-t2v-14b --size 1280x720 --frames 81 --on all
   weft plan --model wan2.1-t2v-1.3b --size 832x480 --frames 81 --on v5e-4 --assert 'hbm<14GB'
   weft plan --model wan2.1-t2v-14b --size 832x480 --frames 81 --on all --steps 50 --prices prices.json
-  weft plan --model wan2.1-t2v-14b --size 832x480 --frames 81 --on v4-8 --as vidax`,
+  weft plan --model wan2.1-t2v-14b --size 832x480 --frames 81 --on v4-8 --as vidax
+  weft plan --model wan2.1-t2v-14b --size 832x480 --frames 81 --on v4-8 --mesh tp=4 --explain hbm`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// A short life of many small values: collecting them costs more than keeping them.
@@ -64,7 +70,7 @@ assumed efficiencies: they rank splits and are no promise.`,
 	}
 	f.addFlags(c)
 	fl := c.Flags()
-	f.addHardware(c, "a TPU slice (v4-8, v5e:2x4), a GPU box (h200x8), cpu:N, or all", request.All, "v4-8", "v5e-8", "v5e-16", "v5p-8", "v6e-8", "h100x8", "h200x8", "cpu:8")
+	f.addHardware(c, "a TPU slice (v4-8, v5e:2x4), a GPU box (h200x8), cpu:N, or all", append([]string{request.All}, topology.SuggestedSlices(topology.TPU, topology.GPUBox, topology.CPU)...)...)
 	f.addMesh(c, "plan this split alone: dp=1,tp=4,sp=1; auto lists all, the best first")
 	f.add(c, "weights", "", "type weights are kept in on the devices: bf16, f32 or fp8; default what runs")
 	f.add(c, "as", "", "plan another program than weft's: vidax")
@@ -73,6 +79,7 @@ assumed efficiencies: they rank splits and are no promise.`,
 	f.add(c, "token-times", "", "tokens have timesteps of their own, of two: a given first frame's and the others', as image-to-video with wan2.2-ti2v-5b")
 	fl.BoolVar(&f.measured, "measure", false, "with --on cpu:N, run the best plan on this machine too, with weights of zeros")
 	fl.BoolVar(&f.all, "all", false, "show the illegal splits too, each with its reason")
+	explainFlag(c, &f.explain)
 	fl.StringVar(&f.asserts, "assert", "", "bounds on the best plan, with commas between: 'hbm<30GB', 'step<=12s'")
 	for _, name := range []string{"model", "size", "frames", "on"} {
 		must(c.MarkFlagRequired(name))
@@ -87,7 +94,7 @@ func (f *stepFlags) addFlags(c *cobra.Command) {
 	pathFlag(c, &f.model, "model", "a model's name, or a folder with config.json")
 	f.addVideo(c, "WIDTHxHEIGHT in pixels", "frames of the video")
 	f.add(c, "batch", "1", "videos at a time")
-	f.addStep(c, "bf16", "keep each weight in shares over these axes: sp, or dp,sp; default with and without", "rows of text where config.json does not say (diffusers)")
+	f.addStep(c, "bf16", "keep each weight in shares over these axes: sp, dp,sp, or none; default with and without", "rows of text where config.json does not say (diffusers)")
 	f.addCFG(c)
 	releaseFlag(c, &f.release)
 	completeFlag(c, "model", models.Presets()...)
@@ -124,6 +131,9 @@ func (f *planFlags) runPlan(ctx context.Context, a *app) error {
 		return err
 	}
 	o.Settings = settings
+	if f.explain != "" {
+		return f.explainPlan(ctx, a, m, o)
+	}
 	res, err := plan.Search(ctx, m, o)
 	if err != nil {
 		return err

@@ -109,7 +109,7 @@ const oneDevice = "how devices are arranged: dp=1,tp=4,sp=1; auto is one device"
 // addCFG adds --cfg, which every command that plans or runs the passes of a step has.
 func (f *requestFlags) addCFG(c *cobra.Command) {
 	f.add(c, "cfg", "", "the passes with and without the text: batch (as one of twice the size), sequential, or none (one pass); default: the release's own")
-	completeFlag(c, "cfg", request.CFGBatch, request.CFGSequential, request.CFGNone)
+	completeFlag(c, "cfg", models.CFGBatch, models.CFGSequential, models.CFGNone)
 }
 
 // addHardware adds --on, with the names that the shell offers.

@@ -9,10 +9,12 @@ import (
 
 	"weft"
 	"weft/fault"
+	"weft/internal/peer/params"
 	"weft/mesh"
 	"weft/models"
 	"weft/request"
 	"weft/sharding"
+	"weft/topology"
 )
 
 func (a *app) specsCommand() *cobra.Command {
@@ -36,7 +38,7 @@ in the mesh. --on lays the mesh on a slice's links, which gives the device order
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var l fault.List
-			if layout != string(models.Torch) && layout != string(models.Flax) {
+			if layout != string(params.Torch) && layout != string(params.Flax) {
 				l.Add(usageError("--layout %q: want torch or flax", layout))
 			}
 			if rules != "weft" && rules != "vidax" {
@@ -73,7 +75,10 @@ in the mesh. --on lays the mesh on a slice's links, which gives the device order
 			if err != nil {
 				return err
 			}
-			list := models.List(m, assigned, models.Layout(layout), rules == "vidax")
+			list, err := params.List(m, assigned, params.Layout(layout), rules == "vidax")
+			if err != nil {
+				return err
+			}
 			for i := range list {
 				if rules == "vidax" {
 					err = list[i].Spec.Check(place, list[i].Shape)
@@ -105,7 +110,7 @@ in the mesh. --on lays the mesh on a slice's links, which gives the device order
 	c.Flags().StringVar(&layout, "layout", "torch", "torch (official names) or flax (the peer's)")
 	c.Flags().StringVar(&rules, "rules", "weft", "weft or vidax")
 	c.Flags().StringVar(&format, "format", "text", "text, json, jax, shardy or hlo")
-	f.addHardware(c, "a slice to lay the mesh on: v4-8, v5e:2x4; without it devices are in plain order", "v4-8", "v5e-8", "v5p-8", "v6e-8")
+	f.addHardware(c, "a slice to lay the mesh on: v4-8, v5e:2x4; without it devices are in plain order", topology.SuggestedSlices(topology.TPU)...)
 	must(c.MarkFlagRequired("model"))
 	f.addMesh(c, oneDevice)
 	completeFlag(c, "format", "text", "json", "jax", "shardy", "hlo")
@@ -117,11 +122,11 @@ in the mesh. --on lays the mesh on a slice's links, which gives the device order
 
 // specsDoc is the JSON document that specs prints.
 type specsDoc struct {
-	Model  string             `json:"model"`
-	Mesh   string             `json:"mesh"`
-	Layout string             `json:"layout"`
-	Rules  string             `json:"rules"`
-	Params []models.ParamSpec `json:"params"`
+	Model  string        `json:"model"`
+	Mesh   string        `json:"mesh"`
+	Layout string        `json:"layout"`
+	Rules  string        `json:"rules"`
+	Params []params.Line `json:"params"`
 
 	special []sharding.Assigned // whose spec alone does not say what a device holds
 }

@@ -101,7 +101,4 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 	return out, nil
 }
 
-var (
-	_ models.PeerWhole = (*Model)(nil)
-	_ models.Variants  = (*Model)(nil)
-)
+var _ models.Variants = (*Model)(nil)

@@ -9,6 +9,7 @@ import (
 
 	"weft/dtype"
 	"weft/internal/meshtest"
+	"weft/internal/numbers"
 	"weft/models/step"
 	"weft/program/cost"
 	"weft/program/interp"
@@ -31,7 +32,7 @@ func TestEveryTokenOnAnySplit(t *testing.T) {
 		if axes != nil {
 			parts = m.Size(axes...)
 		}
-		padded := sharding.RoundUp(grid.Tokens(), parts*n("multiple", 4))
+		padded := numbers.RoundUp(grid.Tokens(), parts*n("multiple", 4))
 		x := numbered(2, grid.Frames, 3)
 		p := meshtest.Build(t, m, func(b *spmd.Builder) {
 			p := step.Program{Builder: b}
