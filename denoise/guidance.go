@@ -18,11 +18,8 @@ func (l *Loop) chooseGuidance(hasNegative bool) error {
 	errs.Add(l.checkScales(scales, asked))
 	scales = l.scalesByExpert(scales, asked)
 	alone := !slices.ContainsFunc(scales, func(g float64) bool { return g != 1 })
-	if asked && !alone && !hasNegative && l.o.CFG != models.CFGNone {
-		errs.Add(fault.New(models.ErrInputs, nil, "guidance %v needs a negative prompt's embedding to guide away from", scales))
-	}
-	if asked && !alone && l.o.CFG == models.CFGNone {
-		errs.Add(fault.New(models.ErrInputs, nil, "guidance %v with cfg none: one pass has nothing to be guided away from; leave one of them out", scales))
+	if asked && !alone {
+		errs.Add(l.checkGuidable(scales, hasNegative))
 	}
 	if err := errs.Err(); err != nil {
 		return err
@@ -68,9 +65,25 @@ func (l *Loop) checkScales(scales []float64, asked bool) error {
 	}
 	n := len(l.experts)
 	if len(scales) > 2 || asked && len(scales) == 2 && n == 1 {
-		errs.Add(fault.New(models.ErrInputs, nil, "guidance %v: want one scale%s, since there is %s", scales, map[bool]string{true: " or two"}[n == 2], map[bool]string{true: "one model", false: "a pair of models"}[n == 1]))
+		want, have := "one scale", "one model"
+		if n == 2 {
+			want, have = "one scale or two", "a pair of models"
+		}
+		errs.Add(fault.New(models.ErrInputs, nil, "guidance %v: want %s, since there is %s", scales, want, have))
 	}
 	return errs.Err()
+}
+
+// checkGuidable checks that scales of guidance that are asked for have a second pass to
+// guide away from.
+func (l *Loop) checkGuidable(scales []float64, hasNegative bool) error {
+	if l.o.CFG == models.CFGNone {
+		return fault.New(models.ErrInputs, nil, "guidance %v with cfg none: one pass has nothing to be guided away from; leave one of them out", scales)
+	}
+	if !hasNegative {
+		return fault.New(models.ErrInputs, nil, "guidance %v needs a negative prompt's embedding to guide away from", scales)
+	}
+	return nil
 }
 
 // scalesByExpert returns a scale for each expert. A release's two are cut to that of the

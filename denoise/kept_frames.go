@@ -26,7 +26,8 @@ func (l *Loop) keepFrames() error {
 		return nil
 	}
 	if !l.family.keepsFrames() {
-		return fault.New(models.ErrInputs, nil, "frames %v are to be kept: %s has one timestep for all frames, and takes a given image, if at all, as a condition", k.Frames, l.family.Name())
+		return fault.New(models.ErrInputs, nil,
+			"frames %v are to be kept: %s has one timestep for all frames, and takes a given image, if at all, as a condition", k.Frames, l.family.Name())
 	}
 	var errs fault.List
 	frames := l.shape[2]

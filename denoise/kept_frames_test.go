@@ -41,11 +41,11 @@ func TestKeptFramesAgainstDiffusers(t *testing.T) {
 	want := modeltest.Tensors(t, ti2vDir+"/expected.safetensors")
 	condition := modeltest.Tensors(t, ti2vDir+"/inputs.safetensors")["condition"]
 	for name, change := range map[string]func(*weft.SampleOptions){
-		"latents":               func(o *weft.SampleOptions) { o.Kept = nil },
-		"i2v.latents":           func(*weft.SampleOptions) {},
-		"i2v.latents one pass":  func(o *weft.SampleOptions) { o.CFG = "sequential" },
-		"i2v.latents on meshes": func(o *weft.SampleOptions) { o.Mesh = "dp=2,sp=3" },
-		"i2v.latents in stages": func(o *weft.SampleOptions) { o.Mesh = "pp=2" },
+		"latents":                func(o *weft.SampleOptions) { o.Kept = nil },
+		"i2v.latents":            func(*weft.SampleOptions) {},
+		"i2v.latents sequential": func(o *weft.SampleOptions) { o.CFG = "sequential" },
+		"i2v.latents on meshes":  func(o *weft.SampleOptions) { o.Mesh = "dp=2,tp=3" },
+		"i2v.latents in stages":  func(o *weft.SampleOptions) { o.Mesh = "pp=2" },
 	} {
 		d, err := keepingLoop(t, change)
 		if err != nil {
@@ -71,7 +71,9 @@ func TestKeptFramesAgainstDiffusers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if first := video.Slice(2, 0, 1); (string(first.Data) == string(condition.Data)) != (trace == "i2v.latents") || string(video.Slice(2, 1, 2).Data) != string(own.Slice(2, 1, 2).Data) {
+		given := string(video.Slice(2, 0, 1).Data) == string(condition.Data)
+		rest := string(video.Slice(2, 1, 2).Data) == string(own.Slice(2, 1, 2).Data)
+		if given != (trace == "i2v.latents") || !rest {
 			t.Errorf("%s: after the last step the video does not have the given frame before the loop's own", name)
 		}
 	}

@@ -148,7 +148,9 @@ func (l *Loop) makeSampler(latent []int) (err error) {
 	if len(latent) == 4 {
 		tokens = latent[1] * latent[2] * latent[3]
 	}
-	l.sampler, err = sampler.New(s.Text("sampler"), sampler.Options{Steps: s.Count("steps"), Shift: shift, IntegerTimesteps: s.Is("integer_timesteps"), Seed: l.o.Seed, Tokens: tokens})
+	l.sampler, err = sampler.New(s.Text("sampler"), sampler.Options{
+		Steps: s.Count("steps"), Shift: shift, IntegerTimesteps: s.Is("integer_timesteps"), Seed: l.o.Seed, Tokens: tokens,
+	})
 	return err
 }
 
@@ -229,7 +231,8 @@ func (l *Loop) Step(ctx context.Context) (Step, error) {
 		return Step{}, l.failed
 	}
 	if l.Done() {
-		return Step{}, fault.New(sampler.ErrStepIndex, sampler.BadIndex{Step: l.next, Want: -1, Steps: l.Len()}, "step %d asked of a loop of %d steps, 0 to %d", l.next, l.Len(), l.Len()-1)
+		return Step{}, fault.New(sampler.ErrStepIndex, sampler.BadIndex{Step: l.next, Want: -1, Steps: l.Len()},
+			"step %d asked of a loop of %d steps, 0 to %d", l.next, l.Len(), l.Len()-1)
 	}
 	s, err := l.takeStep(ctx, l.next)
 	if err != nil {
@@ -263,7 +266,8 @@ func (l *Loop) takeStep(ctx context.Context, i int) (Step, error) {
 		return Step{}, err
 	}
 	end := time.Now()
-	return Step{Step: i, Of: l.sampler.Steps(), Timestep: t, Sigma: l.sampler.Sigma(i), Expert: l.experts[l.at].Name, Seconds: end.Sub(start).Seconds(), Host: end.Sub(host).Seconds()}, nil
+	return Step{Step: i, Of: l.sampler.Steps(), Timestep: t, Sigma: l.sampler.Sigma(i),
+		Expert: l.experts[l.at].Name, Seconds: end.Sub(start).Seconds(), Host: end.Sub(host).Seconds()}, nil
 }
 
 // checkLatents refuses latents that became NaN or infinite in step i, because all later

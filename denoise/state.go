@@ -45,7 +45,8 @@ func (l *Loop) State() (*State, error) {
 func (l *Loop) Restore(s *State) error {
 	var errs fault.List
 	if sum := l.requestSum(); s.Request != sum {
-		errs.Add(fault.New(ErrState, nil, "the state is of request %.12q, and this is request %.12q: ask for the same model, texts, conditions, seed, size and settings, or start anew", s.Request, sum))
+		errs.Add(fault.New(ErrState, nil,
+			"the state is of request %.12q, and this is request %.12q: ask for the same model, texts, conditions, seed, size and settings, or start anew", s.Request, sum))
 	}
 	if s.Latents == nil || s.Latents.DType != dtype.F32 || !slices.Equal(s.Latents.Shape, l.shape) {
 		errs.Add(fault.New(ErrState, nil, "the state has latents %v: want %v%v", s.Latents, dtype.F32, l.shape))

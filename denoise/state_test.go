@@ -258,11 +258,14 @@ func TestReadStateRefuses(t *testing.T) {
 		meta    map[string]string
 		says    []string
 	}{
-		"another file":           {nil, map[string]string{"weft_denoise_state": ""}, []string{"no state of a denoising loop"}},
-		"a later version":        {nil, map[string]string{"weft_denoise_state": "2"}, []string{`weft_denoise_state "2"`}},
-		"no numbers":             {nil, map[string]string{"next": "-1", "taken": "+1"}, []string{"next", "taken"}},
-		"another type":           {map[string]*tensor.Tensor{"latents": tensor.New(dtype.BF16, 2), "prediction_0": tensor.New(dtype.F16, 2)}, nil, []string{"latents BF16[2]", "prediction_0 of the state is F16[2]"}},
-		"a tensor too many":      {map[string]*tensor.Tensor{"x": tensor.New(dtype.F32, 2), "prediction_3": tensor.New(dtype.F32, 2)}, nil, []string{`tensor "prediction_3"`, `tensor "x"`}},
+		"another file":    {nil, map[string]string{"weft_denoise_state": ""}, []string{"no state of a denoising loop"}},
+		"a later version": {nil, map[string]string{"weft_denoise_state": "2"}, []string{`weft_denoise_state "2"`}},
+		"no numbers":      {nil, map[string]string{"next": "-1", "taken": "+1"}, []string{"next", "taken"}},
+		"another type": {map[string]*tensor.Tensor{"latents": tensor.New(dtype.BF16, 2), "prediction_0": tensor.New(dtype.F16, 2)}, nil, []string{
+			"latents BF16[2]", "prediction_0 of the state is F16[2]",
+		}},
+		"a tensor too many": {map[string]*tensor.Tensor{"x": tensor.New(dtype.F32, 2), "prediction_3": tensor.New(dtype.F32, 2)}, nil,
+			[]string{`tensor "prediction_3"`, `tensor "x"`}},
 		"no latents, no counter": {map[string]*tensor.Tensor{"latents": nil}, map[string]string{"next": ""}, []string{"next", "latents"}},
 	} {
 		ts, err := s.Tensors()

@@ -51,7 +51,9 @@ func (l *Loop) arrangeTexts(text, negative *tensor.Tensor) error {
 			return fault.New(models.ErrInputs, nil, "context is %v and negative context %v: batch and width must be equal", text.Shape, negative.Shape)
 		}
 		if _, _, eachText := l.family.conditionNames(); eachText && negative.Shape[1] != text.Shape[1] {
-			return fault.New(models.ErrInputs, nil, "context has %d rows and negative context %d: %s takes no row for padding that no mask says is, so make both as long, with a mask each", text.Shape[1], negative.Shape[1], l.family.Name())
+			return fault.New(models.ErrInputs, nil,
+				"context has %d rows and negative context %d: %s takes no row for padding that no mask says is, so make both as long, with a mask each",
+				text.Shape[1], negative.Shape[1], l.family.Name())
 		}
 		l.texts = []*tensor.Tensor{negative, text}
 		if l.o.CFG != models.CFGSequential {

@@ -57,7 +57,8 @@ func (l *Loop) computeVelocities(ctx context.Context, fresh bool, t float64) err
 func (l *Loop) latentsOf(r models.Request, out *tensor.Tensor) (*tensor.Tensor, error) {
 	want := append([]int{r.Batch}, l.shape[1:]...)
 	if out == nil || out.Elements() != tensor.Elements(want) {
-		return nil, fault.New(models.ErrOutput, nil, "%s gives %v in a step: want the velocity of latents %v; its configuration's channels out are no latents'", l.family.Name(), out, want)
+		return nil, fault.New(models.ErrOutput, nil,
+			"%s gives %v in a step: want the velocity of latents %v; its configuration's channels out are no latents'", l.family.Name(), out, want)
 	}
 	out = l.family.velocityOf(r, out)
 	if !slices.Equal(out.Shape, want) {

@@ -52,7 +52,8 @@ func (p Passes) scaled() func(program string, n int64) int64 {
 }
 
 // Residency follows the calls in order. An argument whose memory a program's result takes
-// over is there until then and no longer. Other values of a step go after their last use
+// over is there until then and no longer. A frame of an input comes with the first call that
+// reads it. Other values of a step go after their last use
 // (LastUse), and what a request-only call made stays. Error: a graph with a pipeline, because
 // its stages hold different things.
 func (g *Graph) Residency(p Passes) (*Residency, error) { return g.followCalls(p, nil) }
@@ -70,6 +71,7 @@ func (g *Graph) followCalls(p Passes, l *ledger) (*Residency, error) {
 		return nil, err
 	}
 	inputs, steps := int64(0), int64(0) // of a pass, at its beginning
+	frames := map[string]int64{}        // that no call has read yet
 	for _, in := range g.Inputs {
 		local, err := in.Spec.Local(g.Mesh, in.Shape)
 		if err != nil {
@@ -77,10 +79,13 @@ func (g *Graph) followCalls(p Passes, l *ledger) (*Residency, error) {
 		}
 		n := program.Type{DType: in.DType, Shape: local}.Bytes()
 		r.Values[in.Name] = n
-		if in.Step {
+		switch {
+		case in.Of != "": // comes with the first call that reads it
+			frames[in.Name] = n
+		case in.Step:
 			steps += n
 			l.addAlive(in.Name, n*passes)
-		} else {
+		default:
 			inputs += n
 			l.addKept(in.Name, n*passes)
 		}
@@ -103,7 +108,15 @@ func (g *Graph) followCalls(p Passes, l *ledger) (*Residency, error) {
 	last := g.LastUse()
 	kept := all*(passes-1) + inputs // as the last pass makes what it keeps
 	alive := steps * passes
+	var leaving []string // outputs that the call before made, which are taken to the host during this one
 	for i, c := range g.Calls {
+		for _, arg := range c.Args {
+			if n, ok := frames[arg.Name]; ok {
+				alive += n
+				l.addAlive(arg.Name, n)
+				delete(frames, arg.Name)
+			}
+		}
 		if c.Request {
 			// The last of the calls that this one stands for.
 			kept += scaled(c.Program, made[i]) - made[i]
@@ -130,12 +143,26 @@ func (g *Graph) followCalls(p Passes, l *ledger) (*Residency, error) {
 				gone = append(gone, c.Args[o.Donor].Name)
 			}
 		}
+		for _, name := range leaving {
+			alive -= r.Values[name]
+			l.addAlive(name, -r.Values[name])
+		}
+		leaving = nil
 		for _, name := range gone {
+			if slices.Contains(c.Outs, name) && g.isOutput(name) {
+				leaving = append(leaving, name)
+				continue
+			}
 			alive -= r.Values[name]
 			l.addAlive(name, -r.Values[name])
 		}
 	}
 	return r, nil
+}
+
+// isOutput says whether a value is a part of an output.
+func (g *Graph) isOutput(value string) bool {
+	return slices.ContainsFunc(g.Outputs, func(o Output) bool { return slices.Contains(o.Values(), value) })
 }
 
 // eachWeight visits the weights with the size of each on one device, once and as often as it

@@ -43,7 +43,8 @@ func CheckExperts(high, low *Match, path, release string) (models.Settings, erro
 	}
 	_, settings, err := models.SettingsOf(high.Model, models.ReleaseQuery{Name: release, Folder: path, Experts: true})
 	if err == nil && settings.Number("boundary") == 0 {
-		err = fault.New(models.ErrVariant, nil, "%s holds two models, and release %s is one, with no noise level to switch at: name a release of two, or one of the folders", path, settings.Release.Name)
+		err = fault.New(models.ErrVariant, nil,
+			"%s holds two models, and release %s is one, with no noise level to switch at: name a release of two, or one of the folders", path, settings.Release.Name)
 	}
 	return settings, err
 }

@@ -72,7 +72,8 @@ func identifyModel(c *checkpoint.Checkpoint) (*Match, error) {
 			return other, nil
 		}
 		var l fault.List
-		l.Add(fault.New(models.ErrConfig, nil, "%s describes %s, and the tensors beside it are those of %s: name their file, or give it its own config.json", where, mm.Name(), other.Name()))
+		l.Add(fault.New(models.ErrConfig, nil,
+			"%s describes %s, and the tensors beside it are those of %s: name their file, or give it its own config.json", where, mm.Name(), other.Name()))
 		l.Add(err)
 		return nil, l.Err()
 	}
@@ -96,7 +97,8 @@ func withNearest(err, none error, mm models.Model, c *checkpoint.Checkpoint) err
 	if own.countParameters(); own.shaped >= near.Have {
 		return err
 	}
-	return fault.Join(err, fault.New(models.ErrConfig, near, "the tensors are nearer to those of %s, of whose %d it has %d: where they are that model's, give them its config.json", near.Nearest, near.Want, near.Have))
+	return fault.Join(err, fault.New(models.ErrConfig, near,
+		"the tensors are nearer to those of %s, of whose %d it has %d: where they are that model's, give them its config.json", near.Nearest, near.Want, near.Have))
 }
 
 // matchModel pairs a model's parameters with a checkpoint's tensors, and checks that

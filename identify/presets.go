@@ -47,7 +47,8 @@ func identifyByTensors(c *checkpoint.Checkpoint, why string) (*Match, error) {
 		return nil, err
 	}
 	if len(fits) == 0 {
-		return nil, fault.New(models.ErrConfig, Unidentified{}, "%s has no config.json beside it, and none of its tensors (%s) is one of a model that weft knows by name (%s): put the model's config.json in the folder",
+		return nil, fault.New(models.ErrConfig, Unidentified{},
+			"%s has no config.json beside it, and none of its tensors (%s) is one of a model that weft knows by name (%s): put the model's config.json in the folder",
 			c.Path(), firstNames(c), strings.Join(models.Presets(), ", "))
 	}
 	best := fits[0]
@@ -69,7 +70,8 @@ func identifyByTensors(c *checkpoint.Checkpoint, why string) (*Match, error) {
 	}
 	if best.err != nil || best.why != nil {
 		reason := fault.Join(best.err, best.why)
-		return nil, fault.New(models.ErrConfig, Unidentified{best.preset, best.shaped, best.wanted}, "%s has no config.json of its own; the nearest model by its tensors is %s, of whose %d tensors it has %d: %s; if it is another model, put its config.json in the folder",
+		return nil, fault.New(models.ErrConfig, Unidentified{best.preset, best.shaped, best.wanted},
+			"%s has no config.json of its own; the nearest model by its tensors is %s, of whose %d tensors it has %d: %s; if it is another model, put its config.json in the folder",
 			c.Path(), best.preset, best.wanted, best.shaped, strings.ReplaceAll(reason.Error(), "\n", "; "))
 	}
 	m := best.m

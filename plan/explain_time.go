@@ -189,19 +189,20 @@ func (e *explainer) programParts(r stepRates, c *programMeasures) []timedPart {
 
 // flopsTime is the time that an instruction's arithmetic takes in all calls of a program.
 func (e *explainer) flopsTime(r stepRates, c *programMeasures, pe *programEvidence, x flopsEntry, longer string) timedPart {
-	name, cause := "matmul", matmulTime
+	reached, source, cause := efficiencyOf("matmul"), efficiencySource("matmul"), matmulTime
 	switch x.kind {
 	case attentionFLOPs:
-		name, cause = "attention", attentionTime
+		reached, source, cause = efficiencyOf("attention"), efficiencySource("attention"), attentionTime
 	case kernelFLOPs:
-		name, cause = kernelOn+e.on.Generation, attentionTime
+		estimate := e.on.AttentionKernel().Efficiency // a plan with kernels is of a chip that has it
+		reached, source, cause = estimate.Value, kernelSource(e.on.Generation, estimate), attentionTime
 	}
-	rule := fmt.Sprintf("%.4g FLOP / (%.4g FLOP/s x %.4g)", x.tiles, r.flops, efficiencyOf(name))
+	rule := fmt.Sprintf("%.4g FLOP / (%.4g FLOP/s x %.4g)", x.tiles, r.flops, reached)
 	if x.tiles != x.flops {
 		rule = fmt.Sprintf("%.4g FLOP, with tiles that are filled in part %.4g", x.flops, x.tiles) + rule[len(fmt.Sprintf("%.4g FLOP", x.tiles)):]
 	}
-	part := pe.linePart(x.in, c.calls, float64(c.calls)*x.tiles/(r.flops*efficiencyOf(name)), rule+"; "+longer)
-	part.Source = e.arithmeticSource(r, name)
+	part := pe.linePart(x.in, c.calls, float64(c.calls)*x.tiles/(r.flops*reached), rule+"; "+longer)
+	part.Source = e.arithmeticSource(r, source)
 	return timedPart{part, cause, ""}
 }
 
@@ -224,7 +225,7 @@ func (e *explainer) arithmeticSource(r stepRates, efficiency string) string {
 		}
 		rate += "; in f32 less by " + efficiencySource(passes)
 	}
-	return rate + "; " + efficiencySource(efficiency)
+	return rate + "; " + efficiency
 }
 
 func (e *explainer) memorySource(stepRates) string {
@@ -271,4 +272,10 @@ func efficiencySource(name string) string {
 	e, _ := efficiencies() // a search begins with them
 	v := e.Values[name]
 	return fmt.Sprintf("plan/data/efficiency.json %s, %s: %s", name, v.Status, v.How)
+}
+
+// kernelSource names the share of a chip's arithmetic that attention's kernel reaches, with
+// how it was found.
+func kernelSource(generation string, e topology.Estimate) string {
+	return fmt.Sprintf("topology/data/accelerators.json attention_kernel of %s, %s: %s", generation, e.Status, e.How)
 }

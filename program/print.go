@@ -171,7 +171,11 @@ func dotText(in *Instr, _ dtype.DType) string {
 }
 
 func convText(in *Instr, _ dtype.DType) string {
-	return fmt.Sprintf("%s zeros before, %s after", IntsText(in.Lo), IntsText(in.Hi))
+	s := fmt.Sprintf("%s zeros before, %s after", IntsText(in.Lo), IntsText(in.Hi))
+	if in.Strides != nil {
+		s += ", strides " + IntsText(in.Strides)
+	}
+	return s
 }
 
 func kernelText(in *Instr, _ dtype.DType) string {

@@ -57,7 +57,9 @@ func (s *multistep) Restore(from State) error {
 func (s *multistep) checkState(from State) error {
 	var l fault.List
 	if sum := s.scheduleSum(); from.Schedule != sum {
-		l.Add(fault.New(ErrState, nil, "the state is of schedule %.12q, and sampler %s of %d steps has schedule %.12q: restore it into the sampler with the same name, steps, shift and timesteps", from.Schedule, s.name, s.steps, sum))
+		l.Add(fault.New(ErrState, nil,
+			"the state is of schedule %.12q, and sampler %s of %d steps has schedule %.12q: restore it into the sampler with the same name, steps, shift and timesteps",
+			from.Schedule, s.name, s.steps, sum))
 	}
 	if from.Next < 0 || from.Next > s.steps {
 		l.Add(fault.New(ErrState, nil, "the state's next step is %d: want 0 to %d", from.Next, s.steps))
