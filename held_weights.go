@@ -16,7 +16,8 @@ type Held struct {
 // these options. It takes every mesh axis that Start takes, and reads no weight. It
 // fails with the error of Start if the split is not legal.
 func (m *Model) Hold(o Options) (*Held, error) {
-	on, err := ParseMesh(o.Mesh)
+	o.Width, o.Height, o.Frames = 0, 0, 0 // a small example has the same weights
+	on, err := o.LocalMesh()
 	if err != nil {
 		return nil, err
 	}

@@ -12,12 +12,14 @@ import (
 	"weft/internal/peer/params"
 	"weft/mesh"
 	"weft/models"
+	"weft/request"
 	"weft/sharding"
 	"weft/topology"
 )
 
 func (a *app) specsCommand() *cobra.Command {
-	var model, meshText, layout, rules, on, format string
+	var f requestFlags
+	var model, layout, rules, format string
 	c := &cobra.Command{
 		Use:   "specs --model NAME|DIR --mesh M [--format jax|shardy|hlo|json]",
 		Short: "Show how each parameter is split",
@@ -50,8 +52,13 @@ in the mesh. --on lays the mesh on a slice's links, which gives the device order
 				l.Add(usageError("--format %s is no JSON: give it without --json", format))
 			}
 			a.json = a.json || format == "json"
-			place, err := specsMesh(meshText, on)
+			r, err := f.parse()
 			l.Add(err)
+			var place *mesh.Mesh
+			if err == nil {
+				place, err = specsMesh(r)
+				l.Add(err)
+			}
 			if err := l.Err(); err != nil {
 				return err
 			}
@@ -103,11 +110,10 @@ in the mesh. --on lays the mesh on a slice's links, which gives the device order
 	c.Flags().StringVar(&layout, "layout", "torch", "torch (official names) or flax (the peer's)")
 	c.Flags().StringVar(&rules, "rules", "weft", "weft or vidax")
 	c.Flags().StringVar(&format, "format", "text", "text, json, jax, shardy or hlo")
-	c.Flags().StringVar(&on, "on", "", "a slice to lay the mesh on: v4-8, v5e:2x4; without it devices are in plain order")
+	f.addHardware(c, "a slice to lay the mesh on: v4-8, v5e:2x4; without it devices are in plain order", topology.SuggestedSlices(topology.TPU)...)
 	must(c.MarkFlagRequired("model"))
-	meshFlag(c, &meshText)
+	f.addMesh(c, oneDevice)
 	completeFlag(c, "format", "text", "json", "jax", "shardy", "hlo")
-	completeFlag(c, "on", topology.SuggestedSlices(topology.TPU)...)
 	completeFlag(c, "layout", "torch", "flax")
 	completeFlag(c, "rules", "weft", "vidax")
 	completeFlag(c, "model", models.Presets()...)
@@ -147,18 +153,17 @@ func heldAsSpec(p sharding.Assigned, m *mesh.Mesh) bool {
 	return true
 }
 
-// specsMesh reads a mesh. With a slice, it orders the mesh's devices along the links of
-// the slice.
-func specsMesh(text, on string) (*mesh.Mesh, error) {
-	m, err := weft.ParseMesh(text)
-	if err != nil || on == "" {
+// specsMesh makes the mesh of a request. On a slice, it orders the mesh's devices along the
+// links of the slice.
+func specsMesh(r request.Request) (*mesh.Mesh, error) {
+	m, err := r.LocalMesh()
+	if err != nil || !r.On.IsNamed() {
 		return m, err
 	}
-	s, err := topology.Lookup(on)
-	if err != nil {
-		return nil, err
+	if r.On.All {
+		return nil, usageError("--on all: a mesh is laid on one slice")
 	}
-	devices, _, err := s.Order(m.Axes(), nil)
+	devices, _, err := r.On.Order(m.Axes(), nil)
 	if err != nil {
 		return nil, err
 	}

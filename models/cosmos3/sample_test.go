@@ -7,6 +7,7 @@ import (
 	"weft"
 	"weft/dtype"
 	"weft/internal/modeltest"
+	"weft/request"
 	"weft/tensor"
 )
 
@@ -27,9 +28,9 @@ func TestSampleReadsIDs(t *testing.T) {
 	for _, o := range []weft.SampleOptions{
 		{CFG: "sequential"},
 		{},
-		{Options: weft.Options{Mesh: "dp=2,tp=2"}},
-		{Options: weft.Options{Mesh: "sp=4"}, CFG: "sequential"},
-		{Options: weft.Options{Mesh: "pp=2"}},
+		{Options: weft.Options{Request: request.Must("--mesh dp=2,tp=2")}},
+		{Options: weft.Options{Request: request.Must("--mesh sp=4")}, CFG: "sequential"},
+		{Options: weft.Options{Request: request.Must("--mesh pp=2")}},
 	} {
 		o.Device, o.Width, o.Height, o.Frames, o.Steps, o.Seed = "reference", 64, 96, 9, 3, 4
 		got, err := m.Sample(t.Context(), text, negative, o)
@@ -42,7 +43,7 @@ func TestSampleReadsIDs(t *testing.T) {
 				t.Errorf("the first noise level is %g", got.Steps[0].Sigma)
 			}
 		}
-		modeltest.Close(t, o.Mesh, got.Latents, first, 2e-4) // of some tens of values through 3 steps
+		modeltest.Close(t, o.Request.String(), got.Latents, first, 2e-4) // of some tens of values through 3 steps
 	}
 	if _, err := m.Sample(t.Context(), tensor.New(dtype.F32, 3, 4), nil, weft.SampleOptions{Width: 64, Height: 96, Frames: 9, Steps: 1}); err == nil {
 		t.Error("an embedding taken as ids")

@@ -11,6 +11,7 @@ import (
 	"weft"
 	"weft/internal/modeltest"
 	"weft/models"
+	"weft/request"
 	"weft/tensor"
 )
 
@@ -54,7 +55,7 @@ func sampleOf(t *testing.T, path string, boundary float64, mesh string) *weft.Sa
 	}
 	negative := tensor.New(in["context"].DType, in["context"].Shape...)
 	out, err := s.Sample(context.Background(), in["context"], negative, weft.SampleOptions{
-		Options: weft.Options{Device: "reference", Mesh: mesh}, Width: 48, Height: 32, Frames: 9, Steps: 4, Seed: 5, Boundary: boundary,
+		Options: weft.Options{Device: "reference", Request: request.Must("--mesh=" + mesh)}, Width: 48, Height: 32, Frames: 9, Steps: 4, Seed: 5, Boundary: boundary,
 		Conditions: map[string]*tensor.Tensor{"y": in["y"]}})
 	if err != nil {
 		t.Fatal(err)
