@@ -242,7 +242,6 @@ func (r *Report) sumMemory(s *Step, held *graph.Residency) {
 		code += max(0, p.Code)
 		known = known && p.Known()
 	}
-	r.ResidentWeightBytes = held.Weights
 	need, own := int64(0), int64(0)
 	for i, c := range s.Graph.Calls {
 		at := held.Moments[i]
@@ -250,9 +249,9 @@ func (r *Report) sumMemory(s *Step, held *graph.Residency) {
 		if known {
 			more = total[c.Program] - s.Graph.ArgumentBytes(i)
 		}
-		if n := held.Weights + at.Kept + at.Alive + more + code; n > need {
+		if n := at.Weights + at.Kept + at.Alive + more + code; n > need {
 			need, own = n, more
-			r.KeptBytes, r.AliveBytes, r.At = at.Kept, at.Alive, c.Program
+			r.ResidentWeightBytes, r.KeptBytes, r.AliveBytes, r.At = at.Weights, at.Kept, at.Alive, c.Program
 		}
 	}
 	if !known {

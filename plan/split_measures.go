@@ -324,7 +324,7 @@ func (g *scaledGraph) findPeakMemory(held *graph.Residency) Memory {
 	var best Memory
 	for i, call := range g.Calls {
 		c, at := g.costs[call.Program], held.Moments[i]
-		m := Memory{WeightsBytes: held.Weights, AttentionBytes: at.Kept + c.attending, ResidualBytes: at.Alive, GatheredBytes: c.gathered,
+		m := Memory{WeightsBytes: at.Weights, AttentionBytes: at.Kept + c.attending, ResidualBytes: at.Alive, GatheredBytes: c.gathered,
 			TempBytes: c.temps - c.attending - c.gathered, At: c.name}
 		m.TotalBytes = m.WeightsBytes + m.ResidualBytes + m.AttentionBytes + m.GatheredBytes + m.TempBytes
 		if m.TotalBytes > best.TotalBytes {
