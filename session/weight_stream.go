@@ -31,10 +31,9 @@ type weightStream struct {
 
 // streamTotals are what a stream has done so far.
 type streamTotals struct {
-	bytes        int64
-	reading      time.Duration // of the reader
-	waiting      time.Duration // of calls, for their weights
-	calls, waits int
+	bytes   int64         // read from files
+	reading time.Duration // of the reader
+	waiting time.Duration // of calls, for their weights
 }
 
 // streamedCall is a call with the weights that it alone reads.
@@ -165,7 +164,7 @@ func (w *weightStream) fill(ctx context.Context, s *slot, c *streamedCall) (f fi
 	}
 	stats, err := readUnchanged(ctx, w.s.source.checkpoint, parts)
 	w.mu.Lock()
-	w.totals.bytes, w.totals.reading, w.totals.calls = w.totals.bytes+stats.BytesRead, w.totals.reading+time.Since(start), w.totals.calls+1
+	w.totals.bytes, w.totals.reading = w.totals.bytes+stats.BytesRead, w.totals.reading+time.Since(start)
 	w.mu.Unlock()
 	if err != nil {
 		w.pool.giveBack(s)
@@ -210,7 +209,6 @@ func (w *weightStream) take(ctx context.Context, call int) (filledSlot, error) {
 	case f := <-w.ready:
 		w.mu.Lock()
 		w.totals.waiting += time.Since(start)
-		w.totals.waits++
 		w.mu.Unlock()
 		if f.err != nil {
 			f.discard()
