@@ -330,3 +330,39 @@ func (f fraction) between(lo, hi fraction) fraction {
 
 // of is so many times n, rounded down.
 func (f fraction) of(n int64) int64 { return f.num * n / max(1, f.den) }
+
+// StreamedLayer is a call of a layer whose weights could be streamed.
+type StreamedLayer struct {
+	Program string
+	Request bool
+	Bytes   int64 // of one layer's weights on one device
+	// Layers is how many of the model's layers the call stands for, and Kept how many of these
+	// keep their weights.
+	Layers, Kept float64
+}
+
+// StreamedLayers lists the calls of layers whose weights could be streamed, in order. Error: that
+// of Spec.Local.
+func (g *Graph) StreamedLayers(passes Passes) ([]StreamedLayer, error) {
+	p := g.place(passes)
+	readers, _ := g.weightReaders()
+	var out []StreamedLayer
+	for i, list := range g.layerWeights(readers) {
+		if len(list) == 0 {
+			continue
+		}
+		c := g.Calls[i]
+		l := StreamedLayer{Program: c.Program, Request: c.Request, Layers: p.shares[i].layers.float(), Kept: p.shares[i].kept.float()}
+		for _, w := range list {
+			n, err := g.Weights[w].Bytes(g.Programs[c.Program].Mesh)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", g.Weights[w].Name, err)
+			}
+			l.Bytes += n
+		}
+		out = append(out, l)
+	}
+	return out, nil
+}
+
+func (f fraction) float() float64 { return float64(f.num) / float64(max(1, f.den)) }

@@ -61,6 +61,9 @@ func (p *Plan) splitFlags() string {
 	if len(p.split.shares) > 0 {
 		text += " --fsdp " + strings.Join(p.split.shares, ",")
 	}
+	if p.Offload != nil {
+		text += " --offload " + p.Offload.Policy
+	}
 	return text
 }
 

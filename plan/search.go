@@ -137,6 +137,11 @@ func (s *search) planSlice(ctx context.Context, res *Result, on topology.Slice) 
 			res.Refuse = append(res.Refuse, *a.refused)
 		}
 	}
+	if s.offloadsWhereNeeded() && len(res.Plans) > first && !slices.ContainsFunc(res.Plans[first:], func(p Plan) bool { return p.Fits != TooBig }) {
+		if err := s.planOffloaded(ctx, res, on, splits); err != nil {
+			return err
+		}
+	}
 	plans := res.Plans[first:]
 	slices.SortStableFunc(plans, comparePlans)
 	return nil
