@@ -13,6 +13,7 @@ import (
 
 	"weft/dtype"
 	"weft/models"
+	"weft/request"
 	"weft/topology"
 )
 

@@ -15,6 +15,7 @@ import (
 	"weft/models"
 	_ "weft/models/wan"
 	"weft/plan"
+	"weft/request"
 	"weft/topology"
 )
 
