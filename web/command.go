@@ -54,7 +54,9 @@ func (s *Server) listCommands(m models.Model, r request.Request) []Command {
 	add("plan", "this answer again, in a terminal", named, whole.Arguments())
 	run := r
 	// A mesh axis fsdp shares the weights by itself.
-	run.FSDP = slices.DeleteFunc(slices.Clone(r.FSDP), func(a string) bool { return a == mesh.FSDP })
+	if run.FSDP = slices.DeleteFunc(slices.Clone(r.FSDP), func(a string) bool { return a == mesh.FSDP }); len(run.FSDP) == 0 {
+		run.FSDP = nil
+	}
 	add("compile", "the same programs through the real compiler, without the hardware", named, run.Arguments())
 	here := run
 	here.On = request.Hardware{}
