@@ -367,7 +367,7 @@ func (j *sampling) checkConditions() error {
 	var l fault.List
 	var apart error // what both texts' conditions differ in that must not
 	if c, ok := j.g.(models.TextConditioned); ok {
-		own := c.OfText()
+		own := c.TextConditions()
 		names = append(names, own...)
 		if j.isGuided() {
 			apart = j.checkPairedConditions(own)
