@@ -205,8 +205,8 @@ type Conditioned interface {
 // text has its own.
 type TextConditioned interface {
 	Conditioned
-	// OfText names these conditions, including those that may be left out.
-	OfText() []string
+	// TextConditions names these conditions, including those that may be left out.
+	TextConditions() []string
 }
 
 // Decoder is a model that turns latents into videos. Its Request, Graph and Feed
