@@ -57,6 +57,9 @@ type Part struct {
 	Op   string `json:"op"` // the operation; of memory also weight, input or value
 	// What is the instruction as the listing has it, or the name of a weight, input or value.
 	What string `json:"what"`
+	// Reads names the program's inputs that the instruction reads as they are, converted,
+	// reshaped or gathered: which weight a matmul multiplies by.
+	Reads []string `json:"reads,omitempty"`
 	// Shape is the whole shape of a weight, input or value, Local what one device holds of
 	// it, and Spec how it is sharded.
 	DType string         `json:"dtype,omitempty"`

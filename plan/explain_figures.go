@@ -40,6 +40,7 @@ func (f figure) String() string {
 const (
 	ofPhase   = "PHASE" // text, dit or vae
 	ofAxis    = "AXIS"
+	ofRow     = "AXIS[:DTYPE]" // a row of the table of collectives, or all of an axis
 	ofProgram = "PROGRAM"
 )
 
@@ -68,7 +69,7 @@ func figureEntries() []figureEntry {
 		{key: "argument_bytes", unit: unitBytes, of: ofProgram, needed: true, explain: (*explainer).explainProgramMemory},
 	}
 	for _, op := range []program.Op{program.OpAllReduce, program.OpAllGather, program.OpReduceScatter, program.OpAllToAll, program.OpPermute} {
-		entries = append(entries, figureEntry{key: string(op), unit: unitBytes, of: ofAxis, explain: (*explainer).explainSent})
+		entries = append(entries, figureEntry{key: string(op), unit: unitBytes, of: ofRow, explain: (*explainer).explainCollective})
 	}
 	return entries
 }

@@ -129,6 +129,9 @@ func TestExplanationByHand(t *testing.T) {
 	if x := d.Parts[0]; !strings.Contains(x.Rule, "12288 B / (5e+10 B/s x 0.8 x 2 links) + 1 x 1e-05 s") || !strings.Contains(x.Source, "ici_bytes_per_s_per_link_one_way of v4: ") || !strings.Contains(x.Source, "link, assumed") {
 		t.Errorf("%q, %q", x.Rule, x.Source)
 	}
+	if x := d.Parts[1]; strings.Join(x.Reads, " ") != "h w" || len(d.Parts[0].Reads) != 0 {
+		t.Errorf("the matmul reads %v, the collective %v", x.Reads, d.Parts[0].Reads)
+	}
 	if x := d.Parts[1]; !strings.Contains(x.Rule, "28672 B / (1.2e+12 B/s x 0.75)") || !strings.Contains(x.Rule, "longer than the arithmetic's") || !strings.Contains(x.Source, "hbm_bytes_per_s of v4: ") {
 		t.Errorf("%q, %q", x.Rule, x.Source)
 	}

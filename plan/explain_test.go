@@ -139,7 +139,7 @@ func figureOf(p Plan, f figure) float64 {
 	}
 	n := 0.0
 	for _, c := range p.Collectives {
-		if string(c.Op) == f.entry.key && (f.of == "" || f.of == c.Axis) {
+		if string(c.Op) == f.entry.key && (f.of == "" || f.of == c.Axis || f.of == c.Axis+":"+c.Type) {
 			n += float64(c.Bytes)
 		}
 	}
@@ -165,14 +165,14 @@ func figuresOf(p Plan) []string {
 			for _, t := range p.Programs {
 				names = append(names, e.key+":"+t.Name)
 			}
-		case ofAxis:
+		case ofAxis, ofRow:
 			axes := map[string]map[string]int64{"collective_bytes": p.CollectiveBytes, "request_collective_bytes": p.RequestCollectiveBytes}[e.key]
 			for axis := range axes {
 				names = append(names, e.key+":"+axis)
 			}
 			for _, c := range p.Collectives {
 				if e.key == string(c.Op) {
-					names = append(names, e.key+":"+c.Axis)
+					names = append(names, e.key+":"+c.Axis, e.key+":"+c.Axis+":"+c.Type)
 				}
 			}
 			if e.key == "collective_seconds" {
@@ -207,6 +207,9 @@ func checkAddsUp(t rapid.TB, p Plan, d *Explanation, f figure) {
 		last = part.Value
 		if part.Op == "" || part.What == "" || part.Rule == "" {
 			t.Errorf("%s of %s on %s: a part without its reason: %+v", f, p.Mesh, p.Slice, part)
+		}
+		if d.Unit == unitSeconds && part.Op != "hand-over" && (part.Source == "" || strings.Contains(part.Source, ", : ") || strings.HasSuffix(part.Source, ": ")) {
+			t.Errorf("%s of %s on %s: a time whose rates have no source: %+v", f, p.Mesh, p.Slice, part)
 		}
 		if part.Line > 0 && (part.Program == "" || part.Calls < 1) {
 			t.Errorf("%s of %s on %s: a line of no program: %+v", f, p.Mesh, p.Slice, part)
@@ -286,7 +289,7 @@ func TestFigureNames(t *testing.T) {
 	for name, want := range map[string]string{
 		"": "want one of hbm_bytes_per_device", "hbn": "want one of hbm_bytes_per_device", "hbm:tp": "want hbm_bytes_per_device", "weights:unet": "text, dit, vae",
 		"seconds": "want seconds:PROGRAM", "seconds:": "want seconds:PROGRAM", "flops:blok": "programs time, pre, block, post",
-		"all-reduce:sp": "sends over tp", "all-to-all:tp": "sends nothing of the kind", "collective_bytes:ep": "sends over tp",
+		"all-reduce:sp": "sends over tp", "all-reduce:tp:f16": "sends over tp:bf16, tp:f32", "collective_bytes:tp:f32": "sends over tp", "all-to-all:tp": "sends nothing of the kind", "collective_bytes:ep": "sends over tp",
 	} {
 		_, err := Explain(t.Context(), model(t, "wan2.1-t2v-1.3b"), Options{Request: request.Must("--size 480x832 --frames 81 --on v4-8 --mesh tp=4 --dtype bf16")}, name)
 		if !errors.Is(err, ErrFigure) || !strings.Contains(err.Error(), want) {

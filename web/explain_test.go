@@ -102,11 +102,11 @@ func TestPageExplainsFigures(t *testing.T) {
 	if got := eval[string](p, "document.activeElement.dataset.figure ?? ''"); got != "hbm_bytes_per_device" {
 		t.Errorf("after closing the focus is on %q", got)
 	}
-	p.do(chromedp.Evaluate[chromedp.Void](`document.querySelector('#detail [data-figure="all-reduce:tp"]').focus()`))
+	p.do(chromedp.Evaluate[chromedp.Void](`document.querySelector('#detail [data-figure="all-reduce:tp:bf16"]').focus()`))
 	p.press(kb.Enter)
 	p.wait(`document.querySelector("#explain")?.innerText.includes("ring all-reduce")`)
 	p.settled()
-	if q := p.address(); q.Get("explain") != "all-reduce:tp" {
+	if q := p.address(); q.Get("explain") != "all-reduce:tp:bf16" {
 		t.Error(q)
 	}
 	before := p.text("#explain")

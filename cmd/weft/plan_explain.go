@@ -124,8 +124,11 @@ func placeText(p plan.Part) string {
 	return place
 }
 
-// partDetails says how a weight or value is held.
+// partDetails says how a weight or value is held, and which inputs an instruction reads.
 func partDetails(p plan.Part) []string {
+	if len(p.Reads) > 0 {
+		return []string{"reads " + strings.Join(p.Reads, ", ")}
+	}
 	if p.Spec == nil {
 		return nil
 	}

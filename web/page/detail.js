@@ -254,7 +254,12 @@ export function draw(section, plan, on) {
                 el(
                   "td",
                   { class: "num" },
-                  figure(`${c.op}:${c.axis}`, `${c.op} over ${c.axis}`, bytes(c.bytes), on),
+                  figure(
+                    `${c.op}:${c.axis}:${c.dtype}`,
+                    `${c.op} over ${c.axis} of ${c.dtype}`,
+                    bytes(c.bytes),
+                    on,
+                  ),
                 ),
               ),
             ),

@@ -34,10 +34,13 @@ function place(p) {
   return p.calls > 1 ? `${where} × ${p.calls.toLocaleString("en")}` : where;
 }
 
+// held says how a weight or value is held, or which inputs an instruction reads.
 const held = (p) =>
-  p.spec &&
-  `${p.dtype} ${shape(p.shape)} ${spec(p.spec)}, ${shape(p.local)} a device` +
-    (p.padding ? `; ${p.padding}` : "");
+  p.reads
+    ? "reads " + p.reads.join(", ")
+    : p.spec &&
+      `${p.dtype} ${shape(p.shape ?? [])} ${spec(p.spec)}, ${shape(p.local ?? [])} a device` +
+        (p.padding ? `; ${p.padding}` : "");
 
 const row = (p, unit) =>
   el(
