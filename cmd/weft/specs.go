@@ -177,11 +177,13 @@ func rulesOf(as, rules string) (string, error) {
 // links of the slice.
 func specsMesh(r request.Request) (*mesh.Mesh, error) {
 	m, err := r.LocalMesh()
-	if err != nil || !r.On.IsNamed() {
+	switch {
+	case err != nil || !r.On.IsNamed():
 		return m, err
-	}
-	if r.On.All {
+	case r.On.All:
 		return nil, usageError("--on all: a mesh is laid on one slice")
+	case r.Mesh == nil:
+		return nil, usageError("--mesh auto with --on %s: which split is best depends on the video; weft plan --on %[1]s says, and --mesh takes it", r.On)
 	}
 	devices, _, err := r.On.Order(m.Axes(), nil)
 	if err != nil {

@@ -85,7 +85,7 @@ func TestSpecsAsAnotherProgram(t *testing.T) {
 	if _, older, _ := specs("--rules", "weft"); older != own {
 		t.Error("--rules weft is not what is said where nothing is")
 	}
-	for _, c := range [][]string{{"--as", "torch"}, {"--rules", "torch"}, {"--as", "vidax", "--rules", "weft"}, {"--on", "all"}, {"--on", "v4-9"}, {"--mesh", "tp"}} {
+	for _, c := range [][]string{{"--as", "torch"}, {"--rules", "torch"}, {"--as", "vidax", "--rules", "weft"}, {"--on", "all"}, {"--on", "v4-8", "--mesh", "auto"}, {"--on", "v4-9"}, {"--mesh", "tp"}} {
 		if code, out, _ := specs(c...); code != 2 || !strings.Contains(out, `"error"`) {
 			t.Errorf("%v: exit %d, %.200s", c, code, out)
 		}
