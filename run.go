@@ -66,6 +66,7 @@ type Run struct {
 	seconds float64                     // fastest step so far, 0 before the first
 	first   float64
 	odd     nonfinite.Checker
+	frames  FrameSource // of the one input that comes by frames, nil without one
 	// offloadAsked is the policy that was asked for; opt has the one that was taken.
 	offloadAsked string
 	notes        []string
@@ -294,16 +295,10 @@ func (r *Run) Trace(ctx context.Context, visit func(name string, t *tensor.Tenso
 // the step's calls pass on.
 func (r *Run) forwardTraced(ctx context.Context, visit func(string, *tensor.Tensor) error) (map[string]*tensor.Tensor, error) {
 	start := time.Now()
-	for i, lane := range r.lanes {
-		feed := r.inputs[i]
-		if r.first > 0 {
-			feed = r.stepInputs(feed)
-		}
-		if err := r.s.Feed(ctx, lane, feed); err != nil {
-			return nil, err
-		}
+	if err := r.feedStep(ctx); err != nil {
+		return nil, err
 	}
-	o := session.RunOptions{Progress: r.opt.Progress}
+	o := session.RunOptions{Progress: r.opt.Progress, Frame: r.nextFrame}
 	traced := newTrace(r.micro, visit)
 	if visit != nil {
 		o.Trace = traced.addValue

@@ -191,7 +191,8 @@ func (m *Model) meshesToVerify(req models.Request, o VerifyOptions) ([]*mesh.Mes
 
 // traceStep runs one step on the request's mesh and calls visit with every value, the
 // outputs last. It returns the graph that ran.
-func (m *Model) traceStep(ctx context.Context, req models.Request, inputs map[string]*tensor.Tensor, o Options, eng engine.Engine, visit func(string, *tensor.Tensor, float64) error) (*graph.Graph, error) {
+func (m *Model) traceStep(ctx context.Context, req models.Request, inputs map[string]*tensor.Tensor, o Options, eng engine.Engine,
+	visit func(string, *tensor.Tensor, float64) error) (*graph.Graph, error) {
 	r, err := m.prepareRun(ctx, req, o, eng)
 	if err != nil {
 		return nil, err

@@ -113,7 +113,7 @@ func kernel(ctx context.Context, args []string) error {
 
 func tiles(dim int) func(chip string) [][3]int {
 	return func(chip string) [][3]int {
-		b := mosaic.Spec{Chip: chip, Batch: 1, Queries: 1 << 15, Keys: 1 << 15, Heads: 1, KVHeads: 1, HeadDim: dim}.Tiles()
+		b := mosaic.Kernel{Chip: chip, Batch: 1, Queries: 1 << 15, Keys: 1 << 15, Heads: 1, KVHeads: 1, HeadDim: dim}.Tiles()
 		return [][3]int{{b.Q, b.K, b.Sub}}
 	}
 }

@@ -41,7 +41,7 @@ func (f family) conditionNames() (shared, own []string, eachText bool) {
 		shared = c.Conditions()
 	}
 	if c, ok := f.Generator.(models.TextConditioned); ok {
-		return shared, c.OfText(), true
+		return shared, c.TextConditions(), true
 	}
 	return shared, nil, false
 }

@@ -85,8 +85,7 @@ func (g *Graph) followCalls(p Passes, l *ledger) (*Residency, error) {
 		together = passes
 	}
 	r := &Residency{Values: map[string]int64{}, Moments: make([]Moment, len(g.Calls))}
-	var err error
-	err = g.eachPlaced(p, func(_ *mesh.Mesh, add func(*WeightMemory)) { add(&r.Weights) }, nil)
+	err := g.eachPlaced(p, func(_ *mesh.Mesh, add func(*WeightMemory)) { add(&r.Weights) }, nil)
 	if err != nil {
 		return nil, err
 	}

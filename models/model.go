@@ -56,9 +56,12 @@ type Request struct {
 	// SecondText is rows of a second encoder's text, for a model that reads one beside
 	// the first; where Text is 0 too it means the model's full length.
 	SecondText int
-	Masked     bool // a mask comes with the text and says which of its rows are real
-	Image      int  // rows of image features, for a model that reads them; 0 means as many as its encoder makes, or none where it can do without
-	DType      dtype.DType
+	// Encode says, of an autoencoder, that a video is turned into latents and not the other
+	// way round. Latent is the shape of the latents either way.
+	Encode bool
+	Masked bool // a mask comes with the text and says which of its rows are real
+	Image  int  // rows of image features, for a model that reads them; 0 means as many as its encoder makes, or none where it can do without
+	DType  dtype.DType
 	// TokenTimes says that every token, or for some models every frame, has a timestep
 	// of its own in place of one for each video.
 	TokenTimes bool
@@ -205,8 +208,8 @@ type Conditioned interface {
 // text has its own.
 type TextConditioned interface {
 	Conditioned
-	// OfText names these conditions, including those that may be left out.
-	OfText() []string
+	// TextConditions names these conditions, including those that may be left out.
+	TextConditions() []string
 }
 
 // Decoder is a model that turns latents into videos. Its Request, Graph and Feed
@@ -216,6 +219,17 @@ type Decoder interface {
 	// VideoShape is (channels, frames, height, width) of the video that latents
 	// (channels, frames, height, width) decode to.
 	VideoShape(latent []int) ([]int, error)
+}
+
+// FrameReader is a model that reads an input one frame after another, so that the frames can be
+// made or read as they are needed.
+type FrameReader interface {
+	Model
+	// FrameRequest is Request for the input of that name and shape, (batch, channels, frames,
+	// height, width), whose frames come later.
+	FrameRequest(input string, shape []int) (Request, error)
+	// FeedStatic makes the graph's inputs that are no frames.
+	FeedStatic(g *graph.Graph) (map[string]*tensor.Tensor, error)
 }
 
 // Companions names the presets that a generator needs to make a video: the encoder of

@@ -13,6 +13,7 @@ import (
 
 	"weft/dtype"
 	"weft/models"
+	"weft/request"
 	"weft/topology"
 )
 
@@ -206,6 +207,9 @@ func checkAddsUp(t rapid.TB, p Plan, d *Explanation, f figure) {
 		last = part.Value
 		if part.Op == "" || part.What == "" || part.Rule == "" {
 			t.Errorf("%s of %s on %s: a part without its reason: %+v", f, p.Mesh, p.Slice, part)
+		}
+		if d.Unit == unitSeconds && part.Op != "hand-over" && (part.Source == "" || strings.Contains(part.Source, ", : ") || strings.HasSuffix(part.Source, ": ")) {
+			t.Errorf("%s of %s on %s: a time whose rates have no source: %+v", f, p.Mesh, p.Slice, part)
 		}
 		if part.Line > 0 && (part.Program == "" || part.Calls < 1) {
 			t.Errorf("%s of %s on %s: a line of no program: %+v", f, p.Mesh, p.Slice, part)

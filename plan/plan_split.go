@@ -73,7 +73,7 @@ func (s *search) adviseOnSplit(on topology.Slice, sp split, err error) error {
 	}
 	return models.Advise(err, given, on.Devices, func(candidate *mesh.Mesh) error {
 		other := splitOf(candidate.Axes())
-		other.shares = sp.shares
+		other.shardedOver = sp.shardedOver
 		if other.countDevices() == on.Devices {
 			if err := s.checkPipeline(on, other); err != nil {
 				return err

@@ -82,14 +82,14 @@ func TestTwoLayersStandForAll(t *testing.T) {
 			t.Fatalf("%s: depth not found", name)
 		}
 		for _, sp := range []split{
-			{dp: 1, fsdp: 1, tp: 1, sp: 1}, {dp: 1, fsdp: 1, tp: 4, sp: 1}, {dp: 2, fsdp: 1, tp: 2, sp: 2, shares: []string{"dp", "sp"}},
-			{dp: 1, fsdp: 4, tp: 1, sp: 1}, {dp: 1, fsdp: 1, tp: 1, sp: 4, shares: []string{"sp"}}, {dp: 2, fsdp: 2, tp: 2, sp: 1},
+			{dp: 1, fsdp: 1, tp: 1, sp: 1}, {dp: 1, fsdp: 1, tp: 4, sp: 1}, {dp: 2, fsdp: 1, tp: 2, sp: 2, shardedOver: []string{"dp", "sp"}},
+			{dp: 1, fsdp: 4, tp: 1, sp: 1}, {dp: 1, fsdp: 1, tp: 1, sp: 4, shardedOver: []string{"sp"}}, {dp: 2, fsdp: 2, tp: 2, sp: 1},
 		} {
 			on, err := mesh.Local(axesOf(sp)...)
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := models.Request{Batch: 2, Latent: []int{16, 21, 60, 104}, DType: dtype.BF16, FSDP: sp.shares}
+			r := models.Request{Batch: 2, Latent: []int{16, 21, 60, 104}, DType: dtype.BF16, FSDP: sp.shardedOver}
 			var got [2]*splitMeasures
 			for i, layers := range []int{0, 2} {
 				r.Layers = layers

@@ -125,7 +125,7 @@ type Plan struct {
 	stage pipelineStage // the fullest, where there is a pipeline
 }
 
-// Refusal is a split that is not legal, or with SearchAll a kind of hardware on which no
+// Refusal is a split that is not legal, or in a search of all hardware a kind of hardware on which no
 // split fits.
 type Refusal struct {
 	Slice      string         `json:"slice"`

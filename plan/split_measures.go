@@ -72,7 +72,7 @@ func countAlikeLayers(m models.Model) int {
 // measureSplit builds the graph of a split and measures it. It keeps the result, because
 // slices of the same size ask for the same split.
 func (s *search) measureSplit(on *mesh.Mesh, sp split, r models.Request) (*splitMeasures, error) {
-	key := fmt.Sprint(sp.meshText(), sp.shares, sp.offload, r.Batch, r.DType, r.SplitResidual, r.Latent, r.TokenTimes, r.Times, r.Target)
+	key := fmt.Sprint(sp.meshText(), sp.shardedOver, sp.offload, r.Batch, r.DType, r.SplitResidual, r.Latent, r.TokenTimes, r.Times, r.Target)
 	s.mu.Lock()
 	got := s.measures[key]
 	s.mu.Unlock()

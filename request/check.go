@@ -33,7 +33,8 @@ func (r Request) checkTogether() error {
 		l.Add(refuse(ErrOptions, "offload", r.Offload.String(), "offload %s of the peer's program: it streams no weights", r.Offload))
 	}
 	if w := r.Weights; r.As == "" && w != dtype.Invalid && w != r.ComputeType() {
-		l.Add(refuse(ErrOptions, "weights", typeNames[w], "weights in %v with a compute type of %v: weft keeps contracted weights in the compute type, and all others in f32; scaled fp8 checkpoints are widened as they load", w, r.ComputeType()))
+		l.Add(refuse(ErrOptions, "weights", typeNames[w], "weights in %v with a compute type of %v: weft keeps contracted weights in the compute type, "+
+			"and all others in f32; scaled fp8 checkpoints are widened as they load", w, r.ComputeType()))
 	}
 	return l.Err()
 }

@@ -100,7 +100,8 @@ func TestEveryFieldHasAFlag(t *testing.T) {
 	for _, name := range []string{"Settings", "Asked"} {
 		said[name] = true
 	}
-	for _, c := range []string{"--size 2x3", "--frames 5", "--fps 2", "--batch 2", "--text-len 2", "--dtype bf16", "--weights f32 --dtype f32", "--attention blocked", "--layers 2", "--token-times",
+	for _, c := range []string{"--size 2x3", "--frames 5", "--fps 2", "--batch 2", "--text-len 2", "--dtype bf16", "--weights f32 --dtype f32", "--attention blocked", "--layers 2",
+		"--token-times",
 		"--split-residual", "--strict", "--as vidax", "--on v4-8", "--mesh tp=2", "--fsdp sp", "--micro 2", "--cfg none", "--steps 2", "--sampler ltx", "--shift 2", "--integer-timesteps",
 		"--guidance 2", "--offload all", "--offload-depth 0", "--boundary 0.5", "--seed 2"} {
 		r := reflect.ValueOf(request.Must(c))

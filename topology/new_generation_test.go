@@ -15,6 +15,7 @@ import (
 	"weft/models"
 	_ "weft/models/wan"
 	"weft/plan"
+	"weft/request"
 	"weft/topology"
 )
 
@@ -78,7 +79,7 @@ func TestNewGenerationIsOneEntry(t *testing.T) {
 		t.Error(mosaic.Chips())
 	}
 	for headDim, want := range map[int]mosaic.Blocks{64: {Q: 512, K: 1024, Sub: 256, Kept: true}, 128: {Q: 768, K: 1536, Sub: 512}} {
-		s := mosaic.Spec{Chip: "v9", Batch: 1, Queries: 768 * 512, Keys: 1 << 15, Heads: 2, KVHeads: 2, HeadDim: headDim}
+		s := mosaic.Kernel{Chip: "v9", Batch: 1, Queries: 768 * 512, Keys: 1 << 15, Heads: 2, KVHeads: 2, HeadDim: headDim}
 		if _, err := s.Text(); err != nil || s.Tiles() != want {
 			t.Errorf("head dim %d: %+v, %v", headDim, s.Tiles(), err)
 		}

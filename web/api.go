@@ -9,7 +9,6 @@ import (
 	"weft/mesh"
 	"weft/models"
 	"weft/plan"
-	"weft/request"
 	"weft/topology"
 )
 

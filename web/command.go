@@ -54,7 +54,9 @@ func (s *Server) listCommands(m models.Model, r request.Request) []Command {
 	add("plan", "this answer again, in a terminal", named, whole.Arguments())
 	run := r
 	// A mesh axis fsdp shares the weights by itself.
-	run.FSDP = slices.DeleteFunc(slices.Clone(r.FSDP), func(a string) bool { return a == mesh.FSDP })
+	if run.FSDP = slices.DeleteFunc(slices.Clone(r.FSDP), func(a string) bool { return a == mesh.FSDP }); len(run.FSDP) == 0 {
+		run.FSDP = nil
+	}
 	add("compile", "the same programs through the real compiler, without the hardware", named, run.Arguments())
 	here := run
 	here.On = request.Hardware{}
@@ -62,7 +64,8 @@ func (s *Server) listCommands(m models.Model, r request.Request) []Command {
 	step.Width, step.Height, step.Frames, step.Batch, step.CFG = 0, 0, 0, 0, "" // the inputs have them
 	add("forward", "one step, on the hardware", opened, []request.Argument{file("inputs", "inputs"), file("out", "out")}, step.Arguments())
 	if r.Batch == 0 {
-		add("sample", "the whole denoising loop", opened, []request.Argument{file("context", "text"), file("negative", "negative")}, here.Arguments(), []request.Argument{file("out", "latents")})
+		texts := []request.Argument{file("context", "text"), file("negative", "negative")}
+		add("sample", "the whole denoising loop", opened, texts, here.Arguments(), []request.Argument{file("out", "latents")})
 	}
 	if len(r.FSDP) == 0 { // specs are the rules', before weights are shared out
 		specs := request.Request{Mesh: r.Mesh, On: r.On}

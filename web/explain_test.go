@@ -13,6 +13,7 @@ import (
 	"weft/internal/jsondoc"
 	"weft/models"
 	"weft/plan"
+	"weft/request"
 )
 
 // The server's answer is the document of the command line, byte for byte.

@@ -84,7 +84,7 @@ const rowsOfTile = 16
 
 // Tiles returns the blocks that the kernel uses: those of the chip, or s.Blocks, cut
 // to the lengths of s and rounded up to whole tiles.
-func (s Spec) Tiles() Blocks {
+func (s Kernel) Tiles() Blocks {
 	b := s.Blocks
 	if b == (Blocks{}) {
 		b, _ = blocksOf(s.Chip, s.HeadDim)

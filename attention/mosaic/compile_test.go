@@ -33,7 +33,7 @@ func needTPU(t *testing.T) {
 }
 
 // program is a spec's kernel alone, in StableHLO.
-func program(t testing.TB, s mosaic.Spec) string {
+func program(t testing.TB, s mosaic.Kernel) string {
 	t.Helper()
 	if err := s.Check(); err != nil {
 		t.Fatal(err)
@@ -58,8 +58,8 @@ func program(t testing.TB, s mosaic.Spec) string {
 
 // dimsText is an attention of n queries with so many keys, of which the last are
 // padding up to a whole group of 128.
-func shape(chip string, queries, keys, heads, dim int) mosaic.Spec {
-	s := mosaic.Spec{Chip: chip, Batch: 1, Queries: queries, Keys: keys, Heads: heads, KVHeads: heads, HeadDim: dim}
+func shape(chip string, queries, keys, heads, dim int) mosaic.Kernel {
+	s := mosaic.Kernel{Chip: chip, Batch: 1, Queries: queries, Keys: keys, Heads: heads, KVHeads: heads, HeadDim: dim}
 	if keys > 1024 {
 		s.Keys = (keys + 127) / 128 * 128
 		s.Real = []mosaic.Range{{From: 0, To: keys}}
@@ -69,14 +69,14 @@ func shape(chip string, queries, keys, heads, dim int) mosaic.Spec {
 
 // shapes are those that every run compiles, every form of the kernel among them, and with
 // WEFT_LONG_TESTS=1 all lengths, numbers of heads, and lengths of text.
-func shapes(chip string) []mosaic.Spec {
+func shapes(chip string) []mosaic.Kernel {
 	grouped, masked, interior := shape(chip, 4680, 4680, 12, 64), shape(chip, 1000, 700, 4, 64), shape(chip, 2000, 10000, 2, 128)
 	grouped.KVHeads = 3
 	masked.Mask, masked.MaskBatch, masked.Batch = true, 2, 2
 	interior.Real, interior.Scale = []mosaic.Range{{From: 0, To: 226}, {From: 300, To: 9000}}, 0.125
 	joint := shape(chip, 20536, 20536, 6, 128)
 	joint.Mask, joint.MaskBatch = true, 1
-	all := []mosaic.Spec{shape(chip, 32760, 32760, 10, 128), shape(chip, 4680, 4680, 3, 64), shape(chip, 4680, 226, 12, 128), grouped, masked, interior, joint}
+	all := []mosaic.Kernel{shape(chip, 32760, 32760, 10, 128), shape(chip, 4680, 4680, 3, 64), shape(chip, 4680, 226, 12, 128), grouped, masked, interior, joint}
 	if os.Getenv("WEFT_LONG_TESTS") != "1" {
 		return all
 	}

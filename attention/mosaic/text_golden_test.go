@@ -23,7 +23,7 @@ func TestTextsAreTheGoldenOnes(t *testing.T) {
 			for _, heads := range [][2]int{{4, 4}, {4, 2}, {3, 3}, {6, 2}} {
 				for _, keys := range []int{128, 130, 9000} {
 					for _, real := range [][]mosaic.Range{nil, {{To: (keys + 1) / 2}}, {{To: 20}, {From: 33, To: 101}}} {
-						s := mosaic.Spec{Chip: chip, Batch: 2, Queries: 1500, Keys: keys, Heads: heads[0], KVHeads: heads[1], HeadDim: headDim,
+						s := mosaic.Kernel{Chip: chip, Batch: 2, Queries: 1500, Keys: keys, Heads: heads[0], KVHeads: heads[1], HeadDim: headDim,
 							Real: real, Mask: keys == 130, MaskBatch: 1, Scale: float64(keys % 3)}
 						text, err := s.Text()
 						if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"weft/attention"
 	"weft/fault"
+	"weft/models"
 	"weft/request"
 )
 

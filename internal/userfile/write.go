@@ -143,7 +143,7 @@ func findTarget(o Output) (string, error) {
 	case err != nil:
 		return "", cannotWrite(o.Path, err)
 	case !st.Mode().IsRegular():
-		is := nameFileType(st.Mode())
+		is := NameFileType(st.Mode())
 		return "", fault.New(ErrExists, Path{o.Path, is}, "cannot write %s: %s is there, which is not replaced; name a file", o.Path, is)
 	}
 	for _, kept := range o.Keep {

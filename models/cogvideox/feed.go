@@ -210,8 +210,8 @@ func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
 	return latent, m.checkLatent(latent)
 }
 
-// Like is the release with the same positions and inputs.
-func (m *Model) Like() string {
+// ReleasedPreset is the release with the same positions and inputs.
+func (m *Model) ReleasedPreset() string {
 	name := "cogvideox-2b"
 	switch {
 	case m.c.PatchT > 0:

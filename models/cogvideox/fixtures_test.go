@@ -134,8 +134,7 @@ func TestSample(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, err := m.Sample(context.Background(), in["text"].Rows(0, 1), in["text"].Rows(1, 2), weft.SampleOptions{Options: weft.Options{Device: "reference", Request: request.Must("--mesh=" + on)},
-			Width: 80, Height: 48, Frames: 9, Steps: 3, Seed: 1, Conditions: map[string]*tensor.Tensor{"y": image}})
+		out, err := m.Sample(context.Background(), in["text"].Rows(0, 1), in["text"].Rows(1, 2), weft.SampleOptions{Options: weft.Options{Device: "reference", Request: request.Must("--size 80x48 --frames 9 --steps 3 --seed 1 " + "--mesh=" + on)}, Conditions: map[string]*tensor.Tensor{"y": image}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -280,8 +280,7 @@ func TestSample15(t *testing.T) {
 			conditions[n] = first(n)
 		}
 		run := func(on string) *tensor.Tensor {
-			out, err := m.Sample(context.Background(), first("context"), nil, weft.SampleOptions{Options: weft.Options{Device: "reference", Request: request.Must("--mesh=" + on)},
-				Width: 80, Height: 48, Frames: 5, Steps: 3, Seed: 1, Conditions: conditions})
+			out, err := m.Sample(context.Background(), first("context"), nil, weft.SampleOptions{Options: weft.Options{Device: "reference", Request: request.Must("--size 80x48 --frames 5 --steps 3 --seed 1 " + "--mesh=" + on)}, Conditions: conditions})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -329,12 +328,12 @@ func TestGuidance15(t *testing.T) {
 		}
 		return out
 	}
-	batched := run(context0, context1, both, weft.SampleOptions{Guidance: []float64{3}})
-	modeltest.Close(t, "two passes", run(context0, context1, both, weft.SampleOptions{Guidance: []float64{3}, CFG: "sequential"}), batched, 1e-5)
-	modeltest.Close(t, "split", run(context0, context1, both, weft.SampleOptions{Guidance: []float64{3}, Options: weft.Options{Request: request.Must("--mesh dp=2,tp=2")}}), batched, 1e-3)
-	modeltest.Close(t, "the negative text alone", run(context0, context1, both, weft.SampleOptions{Guidance: []float64{1e-7}}), run(context1, nil, other, weft.SampleOptions{}), 1e-4)
+	batched := run(context0, context1, both, weft.SampleOptions{Options: weft.Options{Request: request.Must("--guidance 3")}})
+	modeltest.Close(t, "two passes", run(context0, context1, both, weft.SampleOptions{Options: weft.Options{Request: request.Must("--guidance 3 --cfg sequential")}}), batched, 1e-5)
+	modeltest.Close(t, "split", run(context0, context1, both, weft.SampleOptions{Options: weft.Options{Request: request.Must("--guidance 3 --mesh dp=2,tp=2")}}), batched, 1e-3)
+	modeltest.Close(t, "the negative text alone", run(context0, context1, both, weft.SampleOptions{Options: weft.Options{Request: request.Must("--guidance 1e-7")}}), run(context1, nil, other, weft.SampleOptions{}), 1e-4)
 	usual := run(context0, context1, both, weft.SampleOptions{})
-	modeltest.Close(t, "the usual guidance", usual, run(context0, context1, both, weft.SampleOptions{Guidance: []float64{6}}), 0)
+	modeltest.Close(t, "the usual guidance", usual, run(context0, context1, both, weft.SampleOptions{Options: weft.Options{Request: request.Must("--guidance 6")}}), 0)
 
 	missing, wrong, empty := maps.Clone(both), maps.Clone(both), maps.Clone(both)
 	delete(missing, "negative_byt5")
@@ -346,11 +345,11 @@ func TestGuidance15(t *testing.T) {
 		"of the negative text: context_mask of video 0 has no real row": empty,
 		`condition "negative_y" is given`:                               {"vision": image["vision"], "y": image["y"], "negative_y": image["y"]},
 	} {
-		if _, err := sample(context0, context1, conditions, weft.SampleOptions{Guidance: []float64{3}}); !errors.Is(err, models.ErrInputs) || !strings.Contains(err.Error(), want) {
+		if _, err := sample(context0, context1, conditions, weft.SampleOptions{Options: weft.Options{Request: request.Must("--guidance 3")}}); !errors.Is(err, models.ErrInputs) || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)
 		}
 	}
-	if _, err := sample(context0, context1.Slice(1, 0, 5), both, weft.SampleOptions{Guidance: []float64{3}}); !errors.Is(err, models.ErrInputs) || !strings.Contains(err.Error(), "make both as long") {
+	if _, err := sample(context0, context1.Slice(1, 0, 5), both, weft.SampleOptions{Options: weft.Options{Request: request.Must("--guidance 3")}}); !errors.Is(err, models.ErrInputs) || !strings.Contains(err.Error(), "make both as long") {
 		t.Errorf("texts of two lengths: %v", err)
 	}
 }

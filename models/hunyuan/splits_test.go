@@ -237,17 +237,14 @@ func TestSample(t *testing.T) {
 	m := modeltest.Open(t, testdata+"hunyuan_video")
 	in := modeltest.Tensors(t, testdata+"hunyuan_video/inputs.safetensors")
 	run := func(on string) *tensor.Tensor {
-		out, err := m.Sample(context.Background(), in["context"], nil, weft.SampleOptions{Options: weft.Options{Device: "reference", Request: request.Must("--mesh=" + on)},
-			Width: 48, Height: 32, Frames: 9, Steps: 3, Seed: 1,
-			Conditions: map[string]*tensor.Tensor{"pooled": in["pooled"], "guidance": in["guidance"], "context_mask": in["context_mask"]}})
+		out, err := m.Sample(context.Background(), in["context"], nil, weft.SampleOptions{Options: weft.Options{Device: "reference", Request: request.Must("--size 48x32 --frames 9 --steps 3 --seed 1 " + "--mesh=" + on)}, Conditions: map[string]*tensor.Tensor{"pooled": in["pooled"], "guidance": in["guidance"], "context_mask": in["context_mask"]}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return out.Latents
 	}
 	modeltest.Close(t, "latents", run("sp=2"), run(""), 1e-3)
-	_, err := m.Sample(context.Background(), in["context"], in["context"], weft.SampleOptions{Width: 48, Height: 32, Frames: 9, Steps: 2, Guidance: []float64{3},
-		Conditions: map[string]*tensor.Tensor{"pooled": in["pooled"], "guidance": in["guidance"]}})
+	_, err := m.Sample(context.Background(), in["context"], in["context"], weft.SampleOptions{Options: weft.Options{Request: request.Must("--size 48x32 --frames 9 --steps 2 --guidance 3")}, Conditions: map[string]*tensor.Tensor{"pooled": in["pooled"], "guidance": in["guidance"]}})
 	if !errors.Is(err, models.ErrInputs) || !strings.Contains(err.Error(), `of the conditions "pooled" and "negative_pooled" one is given`) {
 		t.Errorf("a negative text: %v", err)
 	}

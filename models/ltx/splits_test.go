@@ -3,6 +3,7 @@ package ltx_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -286,7 +287,7 @@ func TestSampleSecond(t *testing.T) {
 	m := modeltest.Open(t, testdata+"ltx25")
 	text := modeltest.Tensors(t, testdata+"ltx25/inputs.safetensors")["context"].Rows(0, 1)
 	run := func(on string) *tensor.Tensor {
-		out, err := m.Sample(context.Background(), text, nil, weft.SampleOptions{Options: weft.Options{Device: "reference", Request: request.Must("--mesh=" + on)}, Width: 96, Height: 64, Frames: 9, Steps: 2, Seed: 1})
+		out, err := m.Sample(context.Background(), text, nil, weft.SampleOptions{Options: weft.Options{Device: "reference", Request: request.Must("--size 96x64 --frames 9 --steps 2 --seed 1 " + "--mesh=" + on)}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -302,8 +303,7 @@ func TestSample(t *testing.T) {
 	text := modeltest.Tensors(t, testdata+"ltx_video/inputs.safetensors")["context"]
 	run := func(on string, fps float64) *tensor.Tensor {
 		// Of texts of different lengths the shorter is padded and its padding masked.
-		out, err := m.Sample(context.Background(), text.Rows(0, 1), text.Rows(1, 2).Slice(1, 0, 4), weft.SampleOptions{Options: weft.Options{Device: "reference", Request: request.Must("--mesh=" + on)},
-			Width: 96, Height: 64, Frames: 17, FPS: fps, Steps: 3, Seed: 1})
+		out, err := m.Sample(context.Background(), text.Rows(0, 1), text.Rows(1, 2).Slice(1, 0, 4), weft.SampleOptions{Options: weft.Options{Device: "reference", Request: request.Must("--size 96x64 --frames 17 --steps 3 --seed 1 " + "--mesh=" + on + " --fps=" + fmt.Sprint(fps))}})
 		if err != nil {
 			t.Fatal(err)
 		}

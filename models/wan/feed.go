@@ -140,8 +140,8 @@ func (m *Model) FeedConditions(g *graph.Graph, r models.Request, in map[string]*
 // that pad a text.
 func (m *Model) PadsText() bool { return m.c.TextLen == 0 }
 
-// Like names the preset of the same kind, for a configuration that is no preset.
-func (m *Model) Like() string {
+// ReleasedPreset names the preset of the same kind, for a configuration that is no preset.
+func (m *Model) ReleasedPreset() string {
 	switch {
 	case m.c.ModelType == ti2v:
 		return "wan2.2-ti2v-5b"

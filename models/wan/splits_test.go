@@ -120,7 +120,7 @@ func TestWanVariantsRefusals(t *testing.T) {
 			}
 		}
 	}
-	if _, err := i2v.Sample(context.Background(), iin["context"], nil, weft.SampleOptions{Width: 64, Height: 64, Frames: 9, Steps: 2}); !errors.Is(err, models.ErrInputs) {
+	if _, err := i2v.Sample(context.Background(), iin["context"], nil, weft.SampleOptions{Options: weft.Options{Request: request.Must("--size 64x64 --frames 9 --steps 2")}}); !errors.Is(err, models.ErrInputs) {
 		t.Errorf("sampling from an image: %v", err)
 	}
 
@@ -175,14 +175,14 @@ func TestWanImageBranchByItsTensors(t *testing.T) {
 func TestWanTI2VSamples(t *testing.T) {
 	m := modeltest.Open(t, ti2vDir)
 	in := inputs(t, ti2vDir)
-	out, err := m.Sample(context.Background(), in["context"], nil, weft.SampleOptions{Options: weft.Options{Device: "reference", Request: request.Must("--mesh sp=2")}, Width: 96, Height: 64, Frames: 9, Steps: 2, Seed: 1})
+	out, err := m.Sample(context.Background(), in["context"], nil, weft.SampleOptions{Options: weft.Options{Device: "reference", Request: request.Must("--size 96x64 --frames 9 --steps 2 --seed 1 --mesh sp=2")}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want := []int{1, 48, 3, 4, 6}; !slices.Equal(out.Latents.Shape, want) {
 		t.Errorf("latents %v, want %v", out.Latents.Shape, want)
 	}
-	if _, err := m.Sample(context.Background(), in["context"], nil, weft.SampleOptions{Width: 96, Height: 72, Frames: 9, Steps: 2}); !errors.Is(err, models.ErrSize) || !strings.Contains(err.Error(), "multiple of 32") {
+	if _, err := m.Sample(context.Background(), in["context"], nil, weft.SampleOptions{Options: weft.Options{Request: request.Must("--size 96x72 --frames 9 --steps 2")}}); !errors.Is(err, models.ErrSize) || !strings.Contains(err.Error(), "multiple of 32") {
 		t.Errorf("height 72: %v", err)
 	}
 }

@@ -5,9 +5,9 @@ import "weft/fault"
 // ErrUnsupported: the kernel cannot compute an attention of this shape.
 var ErrUnsupported = fault.NewKind("kernel-unsupported")
 
-// Spec describes one attention as one device holds it: q (B, Sq, H, D) and k, v
+// Kernel describes the kernel of one attention, as one device holds it: q (B, Sq, H, D) and k, v
 // (B, Sk, Hkv, D) in bf16, each stored as (B, tokens, heads*D).
-type Spec struct {
+type Kernel struct {
 	Chip           string // the TPU's generation, "v4"
 	Batch          int
 	Queries, Keys  int // as held, padding included
@@ -34,13 +34,13 @@ type Range struct{ From, To int }
 const lanes = 128
 
 // headsPerStep is how many heads share the lanes: 1 of head dim 128, or 2 of 64.
-func (s Spec) headsPerStep() int { return lanes / s.HeadDim }
+func (s Kernel) headsPerStep() int { return lanes / s.HeadDim }
 
 // queryHeadsPerKey is how many query heads use one key head.
-func (s Spec) queryHeadsPerKey() int { return s.Heads / s.KVHeads }
+func (s Kernel) queryHeadsPerKey() int { return s.Heads / s.KVHeads }
 
 // realRanges returns the keys that are not padding.
-func (s Spec) realRanges() []Range {
+func (s Kernel) realRanges() []Range {
 	if s.Real == nil {
 		return []Range{{0, s.Keys}}
 	}
@@ -48,17 +48,17 @@ func (s Spec) realRanges() []Range {
 }
 
 // realEnd is the first key after the last one that is real.
-func (s Spec) realEnd() int {
+func (s Kernel) realEnd() int {
 	real := s.realRanges()
 	return real[len(real)-1].To
 }
 
 // scalesInKernel reports whether the kernel multiplies the scores; elsewhere q has the scale.
-func (s Spec) scalesInKernel() bool { return s.Scale != 0 && s.Scale != 1 }
+func (s Kernel) scalesInKernel() bool { return s.Scale != 0 && s.Scale != 1 }
 
 // Check reports every reason why there is no kernel for s; nil where there is one.
 // Error: ErrUnsupported.
-func (s Spec) Check() error {
+func (s Kernel) Check() error {
 	var l fault.List
 	bad := func(format string, args ...any) { l.Add(fault.New(ErrUnsupported, nil, format, args...)) }
 	if _, ok := blocksOf(s.Chip, s.HeadDim); !ok {
