@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"weft/fault"
 	"weft/graph"
@@ -27,6 +28,8 @@ type Offload struct {
 	HostBytesPerSecond float64 `json:"host_bytes_per_second"`
 	// Phases are those beside the transformer whose weights are streamed too.
 	Phases []string `json:"phases,omitempty"`
+
+	unasked bool // listed because nothing fits without
 }
 
 // streaming is what a graph streams of its weights. The zero value is nothing.
@@ -104,7 +107,11 @@ func (s *search) offloadsWhereNeeded() bool {
 
 // planOffloaded plans the splits of a slice on which nothing fits once more, each with as many
 // layers kept as fit and the others streamed. It adds the plans that fit.
-func (s *search) planOffloaded(ctx context.Context, res *Result, on topology.Slice, splits []split) error {
+func (s *search) planOffloaded(ctx context.Context, res *Result, on topology.Slice) error {
+	splits, err := s.listSplits(on)
+	if err != nil {
+		return err
+	}
 	plans, errs := make([]*Plan, len(splits)), make([]error, len(splits))
 	runParallel(ctx, len(splits), func(i int) { plans[i], errs[i] = s.planStreaming(on, splits[i]) })
 	if err := fault.Join(errs...); err != nil || ctx.Err() != nil {
@@ -134,6 +141,9 @@ func (s *search) planStreaming(on topology.Slice, sp split) (*Plan, error) {
 	}
 	sp.offload = graph.Offload{Stream: true, Keep: keep, Depth: s.o.Depth()}
 	p, _, err := s.planSplit(on, sp)
+	if p != nil && p.Offload != nil {
+		p.Offload.unasked = true
+	}
 	return p, err
 }
 
@@ -195,10 +205,67 @@ func (s *search) streamCompanion(p *Plan, on topology.Slice, m *Memory) bool {
 	return s.o.Offload.Streams() || fit == TooBig
 }
 
+// isOffloadedUnasked reports whether a plan is listed because nothing fits without streaming.
+func (p Plan) isOffloadedUnasked() bool { return p.Offload != nil && p.Offload.unasked }
+
 // streamedPhases are the phases beside the transformer whose weights are streamed.
 func (p *Plan) streamedPhases() []string {
 	if p.Offload == nil {
 		return nil
 	}
 	return p.Offload.Phases
+}
+
+// smallestOffloaded finds the best plan with streamed weights on the smallest slice of a row on
+// which one fits; nil where none does.
+func (s *search) smallestOffloaded(ctx context.Context, row []topology.Slice, chips map[string]int) (*Plan, error) {
+	for _, on := range row {
+		sub := s.newResult(on.String())
+		if err := s.planOffloaded(ctx, sub, on); err != nil {
+			return nil, err
+		}
+		if len(sub.Plans) > 0 {
+			slices.SortStableFunc(sub.Plans, comparePlans)
+			chips[on.String()] = on.Chips
+			return &sub.Plans[0], nil
+		}
+	}
+	return nil, nil
+}
+
+// waitingForWeights is the part of a step's time in which a program's layers wait for weights.
+func (e *explainer) waitingForWeights(r stepRates, c *programMeasures) (Part, bool) {
+	seconds := r.secondsOf(c)
+	s := e.got.streaming
+	wait := r.waiting(c, s, seconds)
+	if wait == 0 {
+		return Part{}, false
+	}
+	bytes := s.layer[c.name]
+	rule := fmt.Sprintf("%d B / %.4g B/s, and nothing is read ahead", bytes, r.streamed)
+	if s.depth > 0 {
+		rule = fmt.Sprintf("%d B / %.4g B/s - %.4g s that a layer takes otherwise", bytes, r.streamed, float64(s.passes)*seconds/float64(c.calls))
+	}
+	return Part{Value: wait, Program: c.name, Calls: int(s.streamed[c.name]), Op: "transfer", What: "waiting for streamed weights", Rule: rule, Source: e.streamedSource(r)}, true
+}
+
+// streamedSource says where the rate of streamed weights is from.
+func (e *explainer) streamedSource(r stepRates) string {
+	switch {
+	case e.on.Kind == topology.CPU:
+		return efficiencySource("cpu_read_bytes")
+	case r.host == 0:
+		return efficiencySource("gpu_pcie_bytes")
+	}
+	return e.hostSource(r)
+}
+
+// secondsOf is what all calls of a program take in a step, without waiting for weights.
+func (r stepRates) secondsOf(c *programMeasures) float64 {
+	matmul, attention := r.arithmetic(c)
+	seconds := max(matmul+attention, r.movement(c))
+	for _, t := range c.traffic {
+		seconds += r.sending(t, c.calls)
+	}
+	return seconds
 }

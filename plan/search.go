@@ -107,8 +107,24 @@ func (s *search) newResult(on string) *Result {
 	return res
 }
 
-// planSlice adds the plans and refusals of one slice, without advice.
+// planSlice adds the plans and refusals of one slice, without advice: where nothing fits, those
+// with streamed weights too.
 func (s *search) planSlice(ctx context.Context, res *Result, on topology.Slice) error {
+	first := len(res.Plans)
+	err := s.planAsAsked(ctx, res, on)
+	if err != nil || !s.offloadsWhereNeeded() || slices.ContainsFunc(res.Plans[first:], func(p Plan) bool { return p.Fits != TooBig }) {
+		return err
+	}
+	if err := s.planOffloaded(ctx, res, on); err != nil {
+		return err
+	}
+	slices.SortStableFunc(res.Plans[first:], comparePlans)
+	return nil
+}
+
+// planAsAsked adds the plans and refusals of one slice. Weights are streamed only where the
+// request says so.
+func (s *search) planAsAsked(ctx context.Context, res *Result, on topology.Slice) error {
 	splits, err := s.listSplits(on)
 	if err != nil {
 		return err
@@ -135,11 +151,6 @@ func (s *search) planSlice(ctx context.Context, res *Result, on topology.Slice) 
 			res.Plans = append(res.Plans, *a.plan)
 		case a.refused != nil && !slices.ContainsFunc(res.Refuse, func(r Refusal) bool { return r.Slice == a.refused.Slice && r.Mesh == a.refused.Mesh }):
 			res.Refuse = append(res.Refuse, *a.refused)
-		}
-	}
-	if s.offloadsWhereNeeded() && len(res.Plans) > first && !slices.ContainsFunc(res.Plans[first:], func(p Plan) bool { return p.Fits != TooBig }) {
-		if err := s.planOffloaded(ctx, res, on, splits); err != nil {
-			return err
 		}
 	}
 	plans := res.Plans[first:]
