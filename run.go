@@ -461,8 +461,13 @@ func (r Report) Text() string {
 	if r.PeakRSS > 0 {
 		peak = Bytes(r.PeakRSS)
 	}
-	return fmt.Sprintf("%s, mesh %s, %s: step %.3f s (first %.3f s), %s, load %.2f s (%s read), peak RSS %s",
+	text := fmt.Sprintf("%s, mesh %s, %s: step %.3f s (first %.3f s), %s, load %.2f s (%s read), peak RSS %s",
 		r.Engine.Name, r.Mesh, r.DType, r.Seconds, r.FirstSeconds, compiled, r.LoadSeconds, Bytes(r.BytesRead), peak)
+	if o := r.Offload.Offloaded; o != nil {
+		text += fmt.Sprintf("\noffload %s: the weights of %d of %d layers streamed, %s a step, through %d slots of %s in all, %d read ahead; calls waited %.2f s for them",
+			r.Offload.Policy, o.Layers-o.Kept, o.Layers, Bytes(o.StepBytes), o.Slots, Bytes(o.SlotBytes), o.Depth, o.WaitSeconds)
+	}
+	return text
 }
 
 // Bytes writes a size for people, in powers of 1000.
