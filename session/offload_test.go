@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"pgregory.net/rapid"
 
@@ -541,4 +542,68 @@ func TestRandomOffloads(t *testing.T) {
 			rt.Fatalf("%d layers, %+v: other bytes", n, o)
 		}
 	})
+}
+
+// pinningEngine copies from host memory that it pins, as a device does: a block is released once
+// it was copied.
+type pinningEngine struct {
+	engine.Engine
+	mu     sync.Mutex
+	pinned map[*byte]int // sizes, by the first byte
+	pins   int
+	loose  int // bytes put from memory that is not pinned
+}
+
+func (e *pinningEngine) PinHost(data []byte) (func(), bool, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.pins++
+	e.pinned[&data[0]] = len(data)
+	return func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		data[0] = 1 // the memory is still there
+		delete(e.pinned, &data[0])
+	}, true, nil
+}
+
+func (e *pinningEngine) Put(ctx context.Context, m *mesh.Mesh, typ program.Type, blocks []*engine.Block) (engine.Value, error) {
+	e.mu.Lock()
+	for _, b := range blocks {
+		inside := false
+		for first, n := range e.pinned {
+			at := uintptr(unsafe.Pointer(&b.Data[0])) - uintptr(unsafe.Pointer(first))
+			inside = inside || at < uintptr(n)
+		}
+		if !inside {
+			e.loose += len(b.Data)
+		}
+	}
+	e.mu.Unlock()
+	return e.Engine.Put(ctx, m, typ, blocks)
+}
+
+func (e *pinningEngine) countPinned() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.pinned)
+}
+
+// For devices that copy from host memory each slot is pinned once, every streamed weight comes
+// from pinned memory, and the memory is unpinned before it goes.
+func TestSlotsArePinnedOnce(t *testing.T) {
+	const n = 4
+	e := &pinningEngine{Engine: engine.NewReference(2, interp.Options{}), pinned: map[*byte]int{}}
+	g, path := layered(t, meshtest.Mesh(t, "tp=2"), n), layeredFile(t, n)
+	want := velocities(t, engine.NewReference(2, interp.Options{}), g, path, graph.Offload{})
+	if got := velocities(t, e, g, path, graph.Offload{Stream: true, Depth: 1}); !bytes.Equal(got, want) {
+		t.Error("other bytes")
+	}
+	const inputs = (5*2 + 2*2) * rows * columns * 4 // a latent for each lane in each step, a text in two
+	for began := time.Now(); e.countPinned() > 0 && time.Since(began) < 10*time.Second; { // a slot goes when its call is over
+		time.Sleep(time.Millisecond)
+	}
+	if e.pins != 2 || len(e.pinned) != 0 || e.loose != inputs {
+		t.Errorf("%d slots were pinned, %d still are; %d bytes came from elsewhere, the inputs are %d", e.pins, len(e.pinned), e.loose, inputs)
+	}
 }

@@ -15,6 +15,7 @@ type Offloaded struct {
 	Weights      []string `json:"weights"`
 	Slots        int      `json:"slots"`
 	SlotBytes    int64    `json:"slot_bytes"`    // of all slots
+	Pinned       bool     `json:"pinned"`        // the slots, for devices that copy from them
 	StepBytes    int64    `json:"step_bytes"`    // streamed in a step; with a pipeline, for each microbatch
 	RequestBytes int64    `json:"request_bytes"` // streamed when a request begins
 	BytesRead    int64    `json:"bytes_read"`    // from files so far, with what was read ahead
@@ -32,6 +33,7 @@ func (s *Session) Offloaded() *Offloaded {
 			continue
 		}
 		o.Slots, o.SlotBytes = o.Slots+w.pool.count, o.SlotBytes+int64(w.pool.count)*int64(w.pool.bytes)
+		o.Pinned = o.Pinned || w.pool.pinned
 		o.StepBytes, o.RequestBytes = o.StepBytes+bytesOf(w.step), o.RequestBytes+bytesOf(w.request)
 		for _, c := range slices.Concat(w.request, w.step) {
 			for _, h := range c.weights {

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"weft/checkpoint"
+	"weft/engine"
 )
 
 // slot is host memory that the streamed weights of one call after another take turns in. Its
@@ -12,6 +13,7 @@ import (
 type slot struct {
 	pool   *slotPool
 	memory *checkpoint.Block
+	unpin  func()       // nil where the memory is not pinned for devices
 	users  atomic.Int32 // blocks that devices may still read, and the call that computes
 }
 
@@ -28,9 +30,10 @@ func (s *slot) done() {
 // slotPool are the slots of one stream. A slot is handed on by the word of the engine alone:
 // once it has released every block of the slot, and the call that read them has ended.
 type slotPool struct {
-	free  chan *slot
-	count int
-	bytes int // of a slot
+	free   chan *slot
+	count  int
+	bytes  int // of a slot
+	pinned bool
 
 	mu     sync.Mutex
 	closed bool
@@ -38,7 +41,10 @@ type slotPool struct {
 
 // newSlotPool makes n slots of so many bytes. Their memory is outside the collector's heap and
 // is taken when it is first written to.
-func newSlotPool(n, bytes int) (*slotPool, error) {
+//
+// An engine that copies from host memory has each slot pinned once, because pinning takes longer
+// than a copy.
+func newSlotPool(eng engine.Engine, n, bytes int) (*slotPool, error) {
 	p := &slotPool{free: make(chan *slot, n), count: n, bytes: bytes}
 	for range n {
 		m, err := checkpoint.Alloc(bytes)
@@ -46,9 +52,30 @@ func newSlotPool(n, bytes int) (*slotPool, error) {
 			p.close()
 			return nil, err
 		}
-		p.free <- &slot{pool: p, memory: m}
+		s := &slot{pool: p, memory: m}
+		p.free <- s
+		pinner, can := eng.(engine.Pinner)
+		if !can {
+			continue
+		}
+		unpin, pinned, err := pinner.PinHost(m.Bytes())
+		if err != nil {
+			p.close()
+			return nil, err
+		}
+		if pinned {
+			s.unpin, p.pinned = unpin, true
+		}
 	}
 	return p, nil
+}
+
+// giveMemoryBack unpins the slot's memory and gives it to the system.
+func (s *slot) giveMemoryBack() {
+	if s.unpin != nil {
+		s.unpin()
+	}
+	_ = s.memory.Free()
 }
 
 // giveBack makes a slot free for the next use, or gives its memory to the system where the
@@ -57,7 +84,7 @@ func (p *slotPool) giveBack(s *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		_ = s.memory.Free()
+		s.giveMemoryBack()
 		return
 	}
 	p.free <- s // never waits: there is room for all
@@ -72,7 +99,7 @@ func (p *slotPool) close() {
 	for {
 		select {
 		case s := <-p.free:
-			_ = s.memory.Free()
+			s.giveMemoryBack()
 		default:
 			return
 		}

@@ -90,7 +90,7 @@ func (s *Session) makeStreams() error {
 			}
 		}
 		var err error
-		if w.pool, err = newSlotPool(s.placed.Slots(s.g, stage), most); err != nil {
+		if w.pool, err = newSlotPool(s.eng, s.placed.Slots(s.g, stage), most); err != nil {
 			s.streams[stage] = nil
 			return err
 		}
