@@ -15,7 +15,7 @@ type Offload struct {
 	// call that Call.Layer marks; only weights that no other call reads are streamed.
 	Stream bool
 	// Keep is how many of the step's layers, the first that run, keep their weights on the
-	// devices. As many as there are, or more, is all of them.
+	// devices. As many as there are, or more, is as if nothing were streamed.
 	Keep int
 	// Depth is how many calls the reading runs ahead of the call that computes. With 0 a
 	// call's weights are read once the call before it has ended.
@@ -45,7 +45,8 @@ const SlotAlignment = 64
 // AlignedSize is the room that so many bytes take in a slot.
 func AlignedSize(bytes int64) int64 { return (bytes + SlotAlignment - 1) &^ (SlotAlignment - 1) }
 
-// Placement is what an Offload means for a graph.
+// Placement is what an Offload means for a graph. Its Stream is false where no layer of the step
+// is streamed.
 type Placement struct {
 	Offload
 	// Of has the residence of every weight that some call reads, by name.
@@ -71,10 +72,18 @@ func (g *Graph) Place(o Offload) Placement { return g.place(Passes{Offload: o}) 
 // weights in Streamed if any of these layers streams them.
 func (g *Graph) place(passes Passes) Placement {
 	o := passes.Offload
-	p := Placement{Offload: o, Of: map[string]Residence{}, Streamed: make([][]int, len(g.Calls)), shares: make([]layerShare, len(g.Calls))}
 	readers, only := g.weightReaders()
+	layers := g.layerWeights(readers)
+	var all fraction
+	for i, list := range layers {
+		if c := g.Calls[i]; len(list) > 0 && !c.Request {
+			all = all.plus(passes.layersOf(c.Program))
+		}
+	}
+	o.Stream = o.Stream && wholeFraction(o.Keep).less(all)
+	p := Placement{Offload: o, Of: map[string]Residence{}, Streamed: make([][]int, len(g.Calls)), shares: make([]layerShare, len(g.Calls))}
 	var before fraction
-	for i, list := range g.layerWeights(readers) {
+	for i, list := range layers {
 		if len(list) == 0 {
 			continue
 		}
@@ -93,7 +102,7 @@ func (g *Graph) place(passes Passes) Placement {
 			p.Streamed[i] = list
 		}
 	}
-	p.Layers = int(before.of(1))
+	p.Layers = int(all.of(1))
 	for i, list := range p.Streamed {
 		for _, w := range list {
 			p.Of[g.Weights[w].Name] = Streams

@@ -131,7 +131,7 @@ func TestMemoryOfLeaversGoesBack(t *testing.T) {
 				if fell := loaded - after[0]; !o.Stream && fell < leaving-within {
 					t.Errorf("resident memory fell by %d bytes, want %d", fell, leaving)
 				}
-				if after[1] > after[0]+within {
+				if inHeap := name == "reference" && o.Stream; !inHeap && after[1] > after[0]+within { // the interpreter has its copies in the collector's heap
 					t.Errorf("%d bytes after the second request, %d after the first", after[1], after[0])
 				}
 				if o.Stream && name != "reference" && after[1]-before > 2*leaving/heavyLayers+within {
