@@ -116,7 +116,7 @@ type expert struct {
 type sampling struct {
 	experts  []expert
 	at       int // the expert in use; -1 before the first
-	g        models.Generator
+	g        *models.Generator
 	o        SampleOptions
 	settings models.Settings
 	notes    []string
@@ -227,8 +227,8 @@ func (j *sampling) chooseGuidance(negative *tensor.Tensor) error {
 // the initial latents.
 func newSampling(experts []expert, settings models.Settings, text, negative *tensor.Tensor, o SampleOptions) (*sampling, error) {
 	var l fault.List
-	g, ok := experts[0].m.Model.(models.Generator)
-	if !ok {
+	g := experts[0].m.Features().Generator
+	if g == nil {
 		return nil, fault.New(models.ErrVariant, nil, "%s does not denoise latents", experts[0].m.Name())
 	}
 	s := settings.ForSize(o.sizeText()).Over(o.askedSettings())
@@ -259,15 +259,14 @@ func newSampling(experts []expert, settings models.Settings, text, negative *ten
 	}
 	// Where neither the configuration nor a flag says how long a text is, the release
 	// does; models that mask what is padded need no padding.
-	if p, ok := g.(models.PadsText); ok && p.PadsText() && o.TextLen == 0 {
+	if g.PadsText && o.TextLen == 0 {
 		o.TextLen = s.Count("text_len")
 		j.o.TextLen = o.TextLen
-	} else if !ok || !p.PadsText() {
+	} else if !g.PadsText {
 		j.settings = j.settings.Without("text_len")
 	}
 	batched := batchedRows
-	_, ids := g.(models.TokenReader)
-	if ids {
+	if g.ReadsTokens {
 		batched = batchedIDs
 	}
 	text, err = batched(text, "context")
@@ -287,7 +286,7 @@ func newSampling(experts []expert, settings models.Settings, text, negative *ten
 		if negative.Shape[0] != j.batch || !slices.Equal(negative.Shape[2:], text.Shape[2:]) {
 			return nil, fault.New(models.ErrInputs, nil, "context is %v and negative context %v: batch and width must be equal", text.Shape, negative.Shape)
 		}
-		if _, ok := g.(models.TextConditioned); ok && negative.Shape[1] != text.Shape[1] {
+		if c := g.Conditions; c != nil && len(c.OfText) > 0 && negative.Shape[1] != text.Shape[1] {
 			return nil, fault.New(models.ErrInputs, nil, "context has %d rows and negative context %d: %s takes no row for padding that no mask says is, so make both as long, with a mask each", text.Shape[1], negative.Shape[1], g.Name())
 		}
 		if j.texts = []*tensor.Tensor{negative, text}; o.CFG != plan.CFGSequential {
@@ -298,7 +297,7 @@ func newSampling(experts []expert, settings models.Settings, text, negative *ten
 	}
 	j.req = models.Request{Batch: j.batch, Latent: latent, Text: rows, FPS: o.FPS}
 	for _, t := range j.texts {
-		j.req.Masked = j.req.Masked || ids && isPadded(t, rows)
+		j.req.Masked = j.req.Masked || g.ReadsTokens && isPadded(t, rows)
 	}
 	if err := j.checkConditions(); err != nil {
 		return nil, err
@@ -359,15 +358,15 @@ func (j *sampling) conditionsOf(negative bool) map[string]*tensor.Tensor {
 // checkConditions checks the tensors that the model reads besides latents, time and
 // text, each with a batch of videos, and enters them in the request.
 func (j *sampling) checkConditions() error {
-	c, ok := j.g.(models.Conditioned)
+	c := j.g.Conditions
 	names := []string{}
-	if ok {
-		names = c.Conditions()
+	if c != nil {
+		names = slices.Clone(c.Names)
 	}
 	var l fault.List
 	var apart error // what both texts' conditions differ in that must not
-	if c, ok := j.g.(models.TextConditioned); ok {
-		own := c.OfText()
+	if c != nil && len(c.OfText) > 0 {
+		own := c.OfText
 		names = append(names, own...)
 		if j.isGuided() {
 			apart = j.checkPairedConditions(own)
@@ -382,11 +381,11 @@ func (j *sampling) checkConditions() error {
 			l.Add(fault.New(models.ErrInputs, nil, "condition %q is given: %s reads %v besides latents, time and text", name, j.g.Name(), names))
 		}
 	}
-	if ok {
-		req, err := c.CheckConditions(j.req, j.conditionsOf(false))
+	if c != nil {
+		req, err := c.Check(j.req, j.conditionsOf(false))
 		l.Add(err)
 		if err == nil && apart == nil && j.isGuided() {
-			if _, err := c.CheckConditions(j.req, j.conditionsOf(true)); err != nil {
+			if _, err := c.Check(j.req, j.conditionsOf(true)); err != nil {
 				l.Add(fmt.Errorf("of the negative text: %w", err))
 			}
 		}
@@ -440,7 +439,7 @@ func (j *sampling) useExpert(ctx context.Context, t float64) (fresh bool, err er
 	if j.run, err = m.prepareRun(ctx, j.req, o, j.eng); err != nil {
 		return false, err
 	}
-	j.at, j.g = at, m.Model.(models.Generator)
+	j.at, j.g = at, m.Features().Generator
 	return true, nil
 }
 
@@ -632,8 +631,8 @@ func (j *sampling) latentsOf(out *tensor.Tensor) (*tensor.Tensor, error) {
 	if out == nil || out.Elements() != tensor.Elements(want) {
 		return nil, fault.New(models.ErrOutput, nil, "%s gives %v in a step: want the velocity of latents %v; its configuration's channels out are no latents'", j.g.Name(), out, want)
 	}
-	if g, ok := j.g.(models.Rearranged); ok {
-		out = g.Velocity(j.run.req, out)
+	if j.g.Velocity != nil {
+		out = j.g.Velocity(j.run.req, out)
 	}
 	if !slices.Equal(out.Shape, want) {
 		return nil, fault.New(models.ErrOutput, nil, "%s gives %v in a step: want the velocity of latents %v", j.g.Name(), out, want)
@@ -649,7 +648,7 @@ func (j *sampling) feedLane(ctx context.Context, lane string, text, x *tensor.Te
 		if err != nil {
 			return err
 		}
-		if c, ok := j.g.(models.Conditioned); ok {
+		if c := j.g.Conditions; c != nil {
 			part := map[string]*tensor.Tensor{}
 			own, negative := j.conditionsOf(false), j.conditionsOf(true)
 			for name, all := range own {
@@ -663,7 +662,7 @@ func (j *sampling) feedLane(ctx context.Context, lane string, text, x *tensor.Te
 				}
 				part[name] = tensor.Stack(rows)
 			}
-			more, err := c.FeedConditions(j.run.g, j.run.req, part)
+			more, err := c.Feed(j.run.g, j.run.req, part)
 			if err != nil {
 				return err
 			}

@@ -16,7 +16,7 @@ func TestOutputsThatAreNoLatents(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g := m.(models.Generator)
+		g := m.Features().Generator
 		latent, err := g.LatentShape(64, 64, 9)
 		if err != nil {
 			t.Fatal(err)

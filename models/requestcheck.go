@@ -167,36 +167,36 @@ func CheckPatch(what string, n, p int) error {
 }
 
 // CheckGiven refuses inputs that are given although the model does not read them.
-// reads says whether it does, for each name that is to be checked.
-func CheckGiven(m Model, inputs map[string]*tensor.Tensor, reads map[string]bool) error {
+// reads says whether it does, for each name that is to be checked. Messages call it model.
+func CheckGiven(model string, inputs map[string]*tensor.Tensor, reads map[string]bool) error {
 	var l fault.List
 	for _, name := range slices.Sorted(maps.Keys(reads)) {
 		if inputs[name] != nil && !reads[name] {
-			l.Add(fault.New(ErrInputs, nil, "input %q is given: %s does not read it", name, m.Name()))
+			l.Add(fault.New(ErrInputs, nil, "input %q is given: %s does not read it", name, model))
 		}
 	}
 	return l.Err()
 }
 
 // Need returns the input of a name. It is an error where the input is missing, does
-// not have rank dims, or is not of a floating-point type. reads lists all inputs that
-// the model reads, for the message.
-func Need(m Model, inputs map[string]*tensor.Tensor, name string, rank int, reads []string) (*tensor.Tensor, error) {
-	return needInput(m, inputs, name, rank, reads, dtype.DType.IsFloat, "a floating-point type")
+// not have rank dims, or is not of a floating-point type. Messages name the model and all
+// inputs that it reads.
+func Need(model string, inputs map[string]*tensor.Tensor, name string, rank int, reads []string) (*tensor.Tensor, error) {
+	return needInput(model, inputs, name, rank, reads, dtype.DType.IsFloat, "a floating-point type")
 }
 
 // NeedIDs is Need for ids, which are i32 or i64.
-func NeedIDs(m Model, inputs map[string]*tensor.Tensor, name string, rank int, reads []string) (*tensor.Tensor, error) {
-	return needInput(m, inputs, name, rank, reads, func(d dtype.DType) bool { return d == dtype.I32 || d == dtype.I64 }, "i32 or i64")
+func NeedIDs(model string, inputs map[string]*tensor.Tensor, name string, rank int, reads []string) (*tensor.Tensor, error) {
+	return needInput(model, inputs, name, rank, reads, func(d dtype.DType) bool { return d == dtype.I32 || d == dtype.I64 }, "i32 or i64")
 }
 
 // needInput returns the input of a name and checks its rank, and by ok its type, which
 // messages call want.
-func needInput(m Model, inputs map[string]*tensor.Tensor, name string, rank int, reads []string, ok func(dtype.DType) bool, want string) (*tensor.Tensor, error) {
+func needInput(model string, inputs map[string]*tensor.Tensor, name string, rank int, reads []string, ok func(dtype.DType) bool, want string) (*tensor.Tensor, error) {
 	t := inputs[name]
 	switch {
 	case t == nil:
-		return nil, fault.New(ErrInputs, nil, "input %q is missing: %s reads %s", name, m.Name(), strings.Join(reads, ", "))
+		return nil, fault.New(ErrInputs, nil, "input %q is missing: %s reads %s", name, model, strings.Join(reads, ", "))
 	case len(t.Shape) != rank:
 		return nil, fault.New(ErrInputs, nil, "input %q of shape %v: want %d dims", name, t.Shape, rank)
 	case !ok(t.DType):

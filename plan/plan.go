@@ -243,9 +243,8 @@ type search struct {
 func (o Options) withDefaults(m models.Model) Options {
 	o.Batch = cmp.Or(o.Batch, 1)
 	o.Settings = o.modelSettings(m)
-	p, ok := m.(models.PadsText)
-	switch pads := ok && p.PadsText(); {
-	case !pads:
+	switch gen := m.Features().Generator; {
+	case gen == nil || !gen.PadsText:
 		o.Settings = o.Settings.Without("text_len")
 	case o.Text == 0:
 		o.Text = o.Settings.Count("text_len") // as sampling pads it
@@ -284,8 +283,8 @@ func (o Options) modelSettings(m models.Model) models.Settings {
 func (o Options) Request(m models.Model) (r models.Request, passes int, err error) {
 	o = o.withDefaults(m)
 	var l fault.List
-	gen, ok := m.(models.Generator)
-	if !ok {
+	gen := m.Features().Generator
+	if gen == nil {
 		return r, 0, fault.New(ErrOptions, nil, "%s makes no videos: there is no step to plan", m.Name())
 	}
 	if o.Batch < 1 || o.Batch > maxBatch {

@@ -7,7 +7,6 @@ import (
 
 	"weft"
 	"weft/fault"
-	"weft/models"
 	"weft/plan"
 )
 
@@ -135,8 +134,8 @@ func latentOf(m *weft.Model, size string, frames int) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	g, ok := m.Model.(models.Generator)
-	if !ok {
+	g := m.Features().Generator
+	if g == nil {
 		return nil, usageError("%s makes no video: --size does not apply", m.Name())
 	}
 	return g.LatentShape(w, h, frames)

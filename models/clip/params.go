@@ -10,19 +10,6 @@ import (
 	"weft/sharding"
 )
 
-// Model is a configuration of the family.
-type Model struct {
-	name string
-	c    Config
-	n    naming
-}
-
-// Name returns the preset's name, or the kind of tower: clip-vision.
-func (m *Model) Name() string { return m.name }
-
-// Config returns a Config.
-func (m *Model) Config() any { return m.c }
-
 // PeerWhole is true, because the peer's scripts replicate both towers.
 func (m *Model) PeerWhole() bool { return true }
 

@@ -21,11 +21,6 @@ func (m *Model) stepInputNames() []string {
 	return append([]string{"x", "t", "text"}, m.Conditions()...)
 }
 
-// Inputs names every tensor that a forward may read.
-func (*Model) Inputs() []string {
-	return []string{"x", "t", "text", "y", "ofs"}
-}
-
 // Conditions names the inputs that only image-to-video reads: the image's latents,
 // which may also stand behind x's own channels, and 1.5's offset.
 func (m *Model) Conditions() []string {
@@ -46,7 +41,7 @@ func (m *Model) Conditions() []string {
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
 	var l fault.List
 	need := func(name string, rank int) *tensor.Tensor {
-		t, err := models.Need(m, inputs, name, rank, m.stepInputNames())
+		t, err := models.Need(m.name, inputs, name, rank, m.stepInputNames())
 		l.Add(err)
 		return t
 	}
@@ -68,7 +63,7 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 	if text.Shape[2] != m.c.TextEmbedDim {
 		l.Add(fault.New(models.ErrInputs, nil, "text rows of %d numbers: the model reads text_embed_dim %d", text.Shape[2], m.c.TextEmbedDim))
 	}
-	l.Add(models.CheckGiven(m, inputs, map[string]bool{"y": m.c.conditionDim() > 0, "ofs": m.c.OfsEmbedDim > 0}))
+	l.Add(models.CheckGiven(m.name, inputs, map[string]bool{"y": m.c.conditionDim() > 0, "ofs": m.c.OfsEmbedDim > 0}))
 	l.Add(m.checkLatent(r.Latent))
 	r, err := m.CheckConditions(r, inputs)
 	l.Add(err)
@@ -100,7 +95,7 @@ func (m *Model) CheckConditions(r models.Request, in map[string]*tensor.Tensor) 
 		if name == "y" {
 			want = m.conditionShape(r)
 		}
-		t, err := models.Need(m, in, name, len(want), m.stepInputNames())
+		t, err := models.Need(m.name, in, name, len(want), m.stepInputNames())
 		l.Add(err)
 		if err == nil && !slices.Equal(t.Shape, want) {
 			l.Add(fault.New(models.ErrInputs, nil, "%s is %v: want %v", name, t.Shape, want))
@@ -162,7 +157,7 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 // Feed makes the graph's inputs from the inputs that Request checks.
 func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
 	inputs, _ = m.splitImageLatents(inputs)
-	return step.Feed(m, g, r, inputs, "t", "text", step.FeedTimes)
+	return step.Feeder{Times: "t", Text: "text", FeedText: m.FeedText, FeedTimes: step.FeedTimes, FeedConditions: m.FeedConditions}.Feed(g, r, inputs)
 }
 
 // FeedStep makes the inputs that change from step to step, from x (B, C, F, H, W)
@@ -209,25 +204,3 @@ func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
 	latent[1] = sharding.RoundUp(latent[1], m.c.patchShape()[0])
 	return latent, m.checkLatent(latent)
 }
-
-// Like is the release with the same positions and inputs.
-func (m *Model) Like() string {
-	name := "cogvideox-2b"
-	switch {
-	case m.c.PatchT > 0:
-		name = "cogvideox-1.5-5b"
-	case m.c.Rotary:
-		name = "cogvideox-5b"
-	}
-	if m.c.conditionDim() > 0 && name != "cogvideox-2b" {
-		name += "-i2v"
-	}
-	return name
-}
-
-var (
-	_ models.Generator   = (*Model)(nil)
-	_ models.Conditioned = (*Model)(nil)
-	_ models.Rearranged  = (*Model)(nil)
-	_ models.Released    = (*Model)(nil)
-)

@@ -16,11 +16,6 @@ import (
 // stepInputNames lists the inputs of a step as an error message shows them.
 var stepInputNames = []string{"x", "t (or t_frames)", "context", "condition_mask and padding_mask if wanted"}
 
-// Inputs names every tensor that a forward may read.
-func (*Model) Inputs() []string {
-	return []string{"x", "t", "t_frames", "context", "condition_mask", "padding_mask"}
-}
-
 // Request reads batch, latent shape and text length off x (B, C, F, H, W), t
 // (B,) and context (B, rows, text_dim). t_frames (B, F), a timestep for every
 // frame, takes the place of t. condition_mask (B, 1, F, H, W) is 1 where a
@@ -30,7 +25,7 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 	var l fault.List
 	bad := func(format string, args ...any) { l.Add(fault.New(models.ErrInputs, nil, format, args...)) }
 	need := func(name string, rank int) *tensor.Tensor {
-		t, err := models.Need(m, inputs, name, rank, stepInputNames)
+		t, err := models.Need(m.name, inputs, name, rank, stepInputNames)
 		l.Add(err)
 		return t
 	}
@@ -129,9 +124,9 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 	if r.TokenTimes {
 		times = "t_frames"
 	}
-	out, err := step.Feed(m, g, r, inputs, times, "context", func(g *graph.Graph, _ models.Request, ts []float32, to map[string]*tensor.Tensor) {
+	out, err := step.Feeder{Times: times, Text: "context", FeedText: m.FeedText, FeedTimes: func(g *graph.Graph, _ models.Request, ts []float32, to map[string]*tensor.Tensor) {
 		to["time"] = m.timeTable(ts, g.Input("time").Shape...)
-	})
+	}}.Feed(g, r, inputs)
 	if err != nil {
 		return nil, err
 	}
@@ -203,11 +198,3 @@ func (m *Model) Rope(grid step.Grid) [][]float64 {
 func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
 	return models.LatentShape(width, height, frames, m.c.InChannels, 8, 4, m.c.Patch())
 }
-
-// Like names the smaller release, because both are run alike.
-func (m *Model) Like() string { return "cosmos2.5-2b" }
-
-var (
-	_ models.Released = (*Model)(nil)
-	_ models.Variants = (*Model)(nil)
-)

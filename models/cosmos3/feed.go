@@ -21,11 +21,6 @@ var stepInputNames = []string{"x", "t", "ids", "and if wanted mask, noisy_mask, 
 // that with the first frame given.
 const firstGiven = "noisy_mask_first_given"
 
-// Inputs names every tensor that a forward may read.
-func (*Model) Inputs() []string {
-	return []string{"x", "t", "ids", "mask", "noisy_mask", firstGiven, "und_position_ids", "gen_position_ids"}
-}
-
 // Request reads batch and latent shape off x (B, C, F, H, W), the text's length
 // off ids (B, L), or (L) for one video; t is (B,). mask (B, L) is above 0 where an
 // id is real; padding stands behind the real ids. noisy_mask (B, F) is 0 for frames that
@@ -36,7 +31,7 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 	var l fault.List
 	bad := func(format string, args ...any) { l.Add(fault.New(models.ErrInputs, nil, format, args...)) }
 	need := func(name string, rank int) *tensor.Tensor {
-		t, err := models.Need(m, inputs, name, rank, stepInputNames)
+		t, err := models.Need(m.name, inputs, name, rank, stepInputNames)
 		l.Add(err)
 		return t
 	}
@@ -47,7 +42,7 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 	if err := l.Err(); err != nil {
 		return models.Request{}, err
 	}
-	text, err := models.TextRequest(m, withBatch(inputs), m.c.Vocab, true)
+	text, err := models.TextRequest(m.name, withBatch(inputs), m.c.Vocab, true)
 	if err != nil {
 		return models.Request{}, err
 	}
@@ -321,26 +316,9 @@ func (m *Model) FeedText(g *graph.Graph, r models.Request, ids *tensor.Tensor) (
 	return out, nil
 }
 
-// ReadsTokens marks a model that reads ids in place of an encoder's rows.
-func (m *Model) ReadsTokens() {}
-
 // LatentShape returns (channels, frames, height, width) of the latent video of
 // Wan2.2's VAE. One latent covers 16x16 pixels and 4 frames, except that the first
 // latent frame covers the first frame alone.
 func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
 	return models.LatentShape(width, height, frames, m.c.Channels, 16, 4, m.c.patchShape())
 }
-
-// Like names Edge for a model with Edge's activation, and otherwise Nano.
-func (m *Model) Like() string {
-	if m.c.Act == relu2 {
-		return "cosmos3-edge"
-	}
-	return "cosmos3-nano"
-}
-
-var (
-	_ models.Released    = (*Model)(nil)
-	_ models.TokenReader = (*Model)(nil)
-	_ models.Variants    = (*Model)(nil)
-)

@@ -4,24 +4,10 @@ import (
 	"fmt"
 	"strings"
 
-	"weft/internal/bystander"
 	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
 )
-
-// Model is a configuration of the family.
-type Model struct {
-	name string
-	c    Config
-}
-
-// Name returns the preset's name, or the kind of decoder: qwen2, llama or
-// gemma4_unified_text.
-func (m *Model) Name() string { return m.name }
-
-// Config returns a Config.
-func (m *Model) Config() any { return m.c }
 
 // PeerWhole says whether the peer replicates the model: its scripts for HunyuanVideo
 // replicate the text towers, and those for Cosmos, which reads every layer, shard it.
@@ -101,6 +87,9 @@ func (m *Model) Rules() sharding.Rules {
 			rules = append(rules, keys(m.blockPrefix(i)+"self_attn.k_proj.*", m.c.GlobalKVHeads))
 		}
 	}
+	if m.c.ModelType == gemma {
+		rules = append(rules, sharding.Rule{Match: p + "layers.*.layer_scalar", Spec: whole})
+	}
 	return append(rules, sharding.Rules{
 		{Match: p + "embed_tokens.weight", Spec: first, WholeIfUneven: true}, // a vocabulary need not divide
 		{Match: p + "layers.*.self_attn.q_proj.*", Spec: first},
@@ -111,7 +100,6 @@ func (m *Model) Rules() sharding.Rules {
 		{Match: p + "layers.*.mlp.up_proj.weight", Spec: first},
 		{Match: p + "layers.*.mlp.down_proj.weight", Spec: second},
 		{Match: p + "layers.*norm.weight", Spec: whole},
-		{Match: p + "layers.*.layer_scalar", Spec: whole},
 		{Match: p + "norm.weight", Spec: whole},
 	}...)
 }
@@ -128,9 +116,4 @@ func (m *Model) Official(name string) string {
 		}
 	}
 	return m.namePrefix() + name
-}
-
-// Ignore lists the output layer, the other towers and the layers that join them.
-func (m *Model) Ignore() []bystander.Kind {
-	return []bystander.Kind{bystander.NextToken, bystander.VisionTower, bystander.AudioTower}
 }

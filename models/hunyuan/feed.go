@@ -20,11 +20,6 @@ func (m *Model) stepInputNames() []string {
 	return append([]string{"x", "t", "context", "context_mask (if any)"}, m.Conditions()...)
 }
 
-// Inputs lists every input that a forward pass can read.
-func (*Model) Inputs() []string {
-	return []string{"x", "t", "context", "context_mask", "pooled", "guidance", "byt5", "byt5_mask", "vision", "y"}
-}
-
 // Conditions lists the inputs of a step besides latents, time and text: the pooled text and
 // the guidance scale or, in 1.5, what an image gives.
 func (m *Model) Conditions() []string {
@@ -51,12 +46,12 @@ func (m *Model) OfText() []string {
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
 	var l fault.List
 	need := func(name string, rank int) *tensor.Tensor {
-		t, err := models.Need(m, inputs, name, rank, m.stepInputNames())
+		t, err := models.Need(m.name, inputs, name, rank, m.stepInputNames())
 		l.Add(err)
 		return t
 	}
 	x, t, context := need("x", 5), need("t", 1), need("context", 3)
-	l.Add(models.CheckGiven(m, inputs, map[string]bool{"pooled": !m.c.Glyphs, "guidance": m.c.Guidance,
+	l.Add(models.CheckGiven(m.name, inputs, map[string]bool{"pooled": !m.c.Glyphs, "guidance": m.c.Guidance,
 		"byt5": m.c.Glyphs, "byt5_mask": m.c.Glyphs, "vision": m.c.Glyphs, "y": m.c.Glyphs}))
 	if err := l.Err(); err != nil {
 		return models.Request{}, err
@@ -99,7 +94,7 @@ func (m *Model) CheckConditions(r models.Request, in map[string]*tensor.Tensor) 
 		if name == "pooled" {
 			want = append(want, m.c.PooledDim)
 		}
-		t, err := models.Need(m, in, name, len(want), m.stepInputNames())
+		t, err := models.Need(m.name, in, name, len(want), m.stepInputNames())
 		l.Add(err)
 		if err == nil && !slices.Equal(t.Shape, want) {
 			l.Add(fault.New(models.ErrInputs, nil, "%s is %v: want %v", name, t.Shape, want))
@@ -161,7 +156,7 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 
 // Feed makes the graph's inputs from those Request reads.
 func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
-	return step.Feed(m, g, r, inputs, "t", "context", step.FeedTimes)
+	return step.Feeder{Times: "t", Text: "context", FeedText: m.FeedText, FeedTimes: step.FeedTimes, FeedConditions: m.FeedConditions}.Feed(g, r, inputs)
 }
 
 // FeedConditions passes the pooled text, byT5's rows and the image's inputs through, embeds
@@ -268,33 +263,3 @@ func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
 	}
 	return models.LatentShape(width, height, frames, m.c.In, px, 4, m.c.Patch)
 }
-
-// Like names the release that has the same inputs.
-func (m *Model) Like() string {
-	switch {
-	case m.c.Glyphs:
-		return "hunyuan1.5"
-	case m.c.Guidance:
-		return "hunyuanvideo-cfgdistill"
-	}
-	return "hunyuanvideo"
-}
-
-// ReleaseHints are the resolution and the task that HunyuanVideo-1.5's official
-// configuration states. The tensors do not tell its releases apart: all have the same
-// shapes.
-func (m *Model) ReleaseHints() []string { return m.hints }
-
-// Companions are the text encoder and the autoencoder of the release.
-func (m *Model) Companions() models.Companions {
-	if m.c.Glyphs {
-		return models.Companions{Text: "hunyuan1.5-qwen-text", Decoder: "hunyuan1.5-vae"}
-	}
-	return models.Companions{Text: "hunyuan-llama3-8b", Decoder: "hunyuan-vae"}
-}
-
-var (
-	_ models.TextConditioned = (*Model)(nil)
-	_ models.Released        = (*Model)(nil)
-	_ models.Accompanied     = (*Model)(nil)
-)

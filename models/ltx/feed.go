@@ -2,7 +2,6 @@ package ltx
 
 import (
 	"bytes"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -27,11 +26,6 @@ func (m *Model) stepInputNames() []string {
 	return out
 }
 
-// Inputs lists every input that a forward pass can read.
-func (*Model) Inputs() []string {
-	return []string{"x", "coords", "t", "t_tokens", "context", "context_mask", "sigma", "keyframes_mask"}
-}
-
 // Request reads batch and tokens off x (B, N, C). coords (B, 3, N) are the tokens' positions
 // in seconds, pixels and pixels; for LTX-2.5 they have the start and the end of each token,
 // (B, 3, N, 2). The noise level is t (B,) in [0, 1], or t_tokens (B, N) with one for each
@@ -40,7 +34,7 @@ func (*Model) Inputs() []string {
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
 	var l fault.List
 	need := func(name string, rank int) *tensor.Tensor {
-		t, err := models.Need(m, inputs, name, rank, m.stepInputNames())
+		t, err := models.Need(m.name, inputs, name, rank, m.stepInputNames())
 		l.Add(err)
 		return t
 	}
@@ -58,7 +52,7 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 	if m.c.CrossAdaLN {
 		need("sigma", 1)
 	}
-	l.Add(models.CheckGiven(m, inputs, map[string]bool{"sigma": m.c.CrossAdaLN, "keyframes_mask": m.c.Keyframes}))
+	l.Add(models.CheckGiven(m.name, inputs, map[string]bool{"sigma": m.c.CrossAdaLN, "keyframes_mask": m.c.Keyframes}))
 	if err := l.Err(); err != nil {
 		return models.Request{}, err
 	}
@@ -308,47 +302,3 @@ func (m *Model) Velocity(r models.Request, out *tensor.Tensor) *tensor.Tensor {
 func (m *Model) LatentShape(width, height, videoFrames int) ([]int, error) {
 	return models.LatentShape(width, height, videoFrames, m.c.InChannels, pixelsPerLatent, framesPerLatent, [3]int{1, 1, 1})
 }
-
-// Like names the release that has the same layers.
-func (m *Model) Like() string {
-	switch {
-	case m.c.Second:
-		return "ltx2.5-22b"
-	case m.c.Layers == 48:
-		return "ltx-video-13b"
-	}
-	return "ltx-video-2b"
-}
-
-// OwnSettings says how time is counted, if the configuration says it.
-func (m *Model) OwnSettings() map[string]any {
-	if !m.timeGiven {
-		return nil
-	}
-	return map[string]any{"time": map[bool]string{true: models.TimeCausal, false: models.TimeUniform}[m.c.Causal]}
-}
-
-// AsRelease counts time as the release's settings say, unless the configuration says it:
-// diffusers has one configuration for releases that count it in two ways.
-func (m *Model) AsRelease(s models.Settings) (models.Model, error) {
-	time, ok := s.Get("time")
-	causal := time.Value == models.TimeCausal
-	switch {
-	case !ok || causal == m.c.Causal:
-		return m, nil
-	case m.timeGiven:
-		return m, s.Contradicts("time", fmt.Sprintf("causal_temporal_positioning of its configuration is %t", m.c.Causal))
-	}
-	out := *m
-	out.c.Causal = causal
-	return &out, nil
-}
-
-var (
-	_ models.Generator  = (*Model)(nil)
-	_ models.Rearranged = (*Model)(nil)
-	_ models.Released   = (*Model)(nil)
-
-	_ models.VariedByRelease = (*Model)(nil)
-	_ models.Variants        = (*Model)(nil)
-)

@@ -19,7 +19,7 @@ import (
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
 	var l fault.List
 	need := func(name string, rank int) *tensor.Tensor {
-		t, err := models.Need(m, inputs, name, rank, m.stepInputNames())
+		t, err := models.Need(m.name, inputs, name, rank, m.stepInputNames())
 		l.Add(err)
 		return t
 	}
@@ -31,7 +31,7 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 	} else {
 		t = need("t", 1)
 	}
-	l.Add(models.CheckGiven(m, inputs, map[string]bool{"y": m.c.ModelType == i2v, "clip_fea": m.c.ImageDim > 0}))
+	l.Add(models.CheckGiven(m.name, inputs, map[string]bool{"y": m.c.ModelType == i2v, "clip_fea": m.c.ImageDim > 0}))
 	for _, name := range m.Conditions() {
 		need(name, conditionRank[name])
 	}
@@ -76,11 +76,6 @@ func (m *Model) Runs(inputs map[string]*tensor.Tensor) []models.Variant {
 	return runs
 }
 
-// Inputs names every tensor that a forward may read.
-func (*Model) Inputs() []string {
-	return []string{"x", "t", "t_tokens", "context", "y", "clip_fea"}
-}
-
 // stepInputNames lists the inputs of a step as an error message shows them.
 func (m *Model) stepInputNames() []string {
 	return append([]string{"x", "t (or t_tokens)", "context"}, m.Conditions()...)
@@ -106,7 +101,7 @@ var conditionRank = map[string]int{"y": 5, "clip_fea": 3}
 func (m *Model) CheckConditions(r models.Request, in map[string]*tensor.Tensor) (models.Request, error) {
 	var l fault.List
 	for _, name := range m.Conditions() {
-		t, err := models.Need(m, in, name, conditionRank[name], m.stepInputNames())
+		t, err := models.Need(m.name, in, name, conditionRank[name], m.stepInputNames())
 		l.Add(err)
 		switch {
 		case err != nil:
@@ -133,24 +128,6 @@ func (m *Model) FeedConditions(g *graph.Graph, r models.Request, in map[string]*
 		}
 	}
 	return out, nil
-}
-
-// PadsText says whether the configuration leaves the length of texts open, as
-// diffusers' do. The length then matters, because the model attends to the zeros
-// that pad a text.
-func (m *Model) PadsText() bool { return m.c.TextLen == 0 }
-
-// Like names the preset of the same kind, for a configuration that is no preset.
-func (m *Model) Like() string {
-	switch {
-	case m.c.ModelType == ti2v:
-		return "wan2.2-ti2v-5b"
-	case m.c.ModelType == i2v && m.c.ImageDim == 0:
-		return "wan2.2-i2v-a14b"
-	case m.c.ModelType == i2v:
-		return "wan2.1-i2v-14b"
-	}
-	return "wan2.1-t2v-14b"
 }
 
 // tokenGrid returns how many tokens a request's video has along each dim: latent
@@ -222,7 +199,7 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 	if r.TokenTimes {
 		times = "t_tokens"
 	}
-	return step.Feed(m, g, r, inputs, times, "context", step.FeedTimes)
+	return step.Feeder{Times: times, Text: "context", FeedText: m.FeedText, FeedTimes: step.FeedTimes, FeedConditions: m.FeedConditions}.Feed(g, r, inputs)
 }
 
 // FeedStep makes the inputs that change from step to step, with one timestep for
@@ -266,10 +243,3 @@ func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
 	}
 	return models.LatentShape(width, height, frames, m.c.LatentDim(), px, 4, m.c.PatchSize)
 }
-
-var (
-	_ models.Generator   = (*Model)(nil)
-	_ models.Conditioned = (*Model)(nil)
-	_ models.Variants    = (*Model)(nil)
-	_ models.Released    = (*Model)(nil)
-)

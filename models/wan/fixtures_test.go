@@ -5,7 +5,6 @@ import (
 
 	"weft"
 	"weft/internal/modeltest"
-	"weft/models"
 	"weft/tensor"
 )
 
@@ -50,7 +49,7 @@ func TestFewTimesAndMany(t *testing.T) {
 		if c.of.Inputs != nil {
 			c.of.Inputs(in)
 		}
-		r, err := m.(models.Generator).Request(in)
+		r, err := m.Features().Generator.Request(in)
 		if err != nil || r.Times != c.want || !r.TokenTimes {
 			t.Errorf("%+v, %v: want %d times", r, err, c.want)
 		}
@@ -62,7 +61,7 @@ func TestFewTimesAndMany(t *testing.T) {
 	split.Options = weft.Options{SplitResidual: true}
 	split.On(t, "reference", "tp=2")
 
-	both, err := m.(models.Generator).Example(2, nil, 5)
+	both, err := m.Features().Generator.Example(2, nil, 5)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,11 +11,6 @@ import (
 	"weft/tensor"
 )
 
-// Inputs lists every input that a forward pass can read.
-func (*Model) Inputs() []string {
-	return []string{"z"}
-}
-
 // Request reads batch and latent shape off z (B, z_dim, T, H, W), which are normalised
 // latents.
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {

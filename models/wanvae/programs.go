@@ -35,9 +35,6 @@ type build struct {
 // nothing comes before it and its frames are not doubled. Each causal convolution reads two
 // frames before its own: calls pass those on to the calls for the next latent frame.
 func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
-	if err := m.Check(on, r); err != nil {
-		return nil, err
-	}
 	base, err := step.New(m, on, r)
 	if err != nil {
 		return nil, err

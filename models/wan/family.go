@@ -1,0 +1,70 @@
+// Package wan is the diffusion transformer of Wan2.1 (text-to-video, and
+// image-to-video with a CLIP branch) and Wan2.2 (TI2V with a timestep for every
+// token, and either expert of A14B). README.md says what is special about them
+// and which splits are legal.
+package wan
+
+import "weft/models"
+
+func init() {
+	models.Register(models.Family[Config]{
+		Name: "wan",
+
+		Detect: detectConfig, Config: words, Settle: settle,
+		Presets: presets, Same: same, Kind: kind,
+
+		Declare: declare, Resolve: resolve,
+	})
+}
+
+// Model is a configuration of the family.
+type Model struct {
+	name string
+	c    Config
+}
+
+// declare says what a configuration has and does.
+func declare(name string, c Config) models.Declaration {
+	m := &Model{name, c}
+	return models.Declaration{
+		Params: m.Params, Official: diffusersNames.Official, Rules: m.Rules, Check: m.Check,
+
+		Inputs:  []string{"x", "t", "t_tokens", "context", "y", "clip_fea"},
+		Request: m.Request, Example: m.Example, Feed: m.Feed,
+		Graph: m.Graph,
+
+		Features: models.Features{
+			CheckSplit: m.CheckSplit,
+			Variants:   m.Runs,
+			Generator: &models.Generator{
+				LatentShape: m.LatentShape, FeedStep: m.FeedStep, FeedText: m.FeedText,
+				// diffusers' configurations leave the length of texts open. It matters, because
+				// the model attends to the zeros that pad a text.
+				PadsText:   c.TextLen == 0,
+				Conditions: &models.Conditions{Names: m.Conditions(), Check: m.CheckConditions, Feed: m.FeedConditions},
+				Companions: c.companions(), Like: c.like(),
+			},
+		},
+	}
+}
+
+// companions names UMT5 and the autoencoder that makes the model's latents.
+func (c Config) companions() models.Companions {
+	if c.ModelType == ti2v {
+		return models.Companions{Text: "umt5-xxl", Decoder: "wan2.2-vae"}
+	}
+	return models.Companions{Text: "umt5-xxl", Decoder: "wan2.1-vae"}
+}
+
+// like names the preset of the same kind, for a configuration that is no preset.
+func (c Config) like() string {
+	switch {
+	case c.ModelType == ti2v:
+		return "wan2.2-ti2v-5b"
+	case c.ModelType == i2v && c.ImageDim == 0:
+		return "wan2.2-i2v-a14b"
+	case c.ModelType == i2v:
+		return "wan2.1-i2v-14b"
+	}
+	return "wan2.1-t2v-14b"
+}
