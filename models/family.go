@@ -139,11 +139,14 @@ type family struct {
 	usable func() error
 }
 
-var registry struct {
+// registrations are the families of a program. They are checked once, at the first look-up.
+type registrations struct {
 	families []family
 	once     sync.Once
 	err      error
 }
+
+var registry = new(registrations)
 
 // Register adds a family; families call it from an init function. What is wrong with the
 // declaration is the error of the functions that look a model up: wrong fields of any
