@@ -103,7 +103,7 @@ func (s *build) buildBlock(p *step.Program) {
 	c, n, l := s.m.c, s.m.n, s.layout
 	x := p.Value("tokens")
 	norm := func(name string) spmd.Tensor {
-		return p.Reshard(p.Compute(p.Norm(name, x, c.Eps)), l.Gathered, "split stream gathered for column-parallel matmuls")
+		return p.GatherStream(p.Norm(name, x, c.Eps), l.Gathered)
 	}
 	h := norm(n.norm1)
 	var qkv []spmd.Tensor

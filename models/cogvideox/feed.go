@@ -137,11 +137,7 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 		return nil, err
 	}
 	normal := step.Normals(seed)
-	t := tensor.New(dtype.F32, batch)
-	for b := range batch {
-		step.Put(t, b, 1000*float64(b+1)/float64(batch+1))
-	}
-	in := map[string]*tensor.Tensor{"x": normal(batch, latent[1], latent[0], latent[2], latent[3]), "t": t, "text": normal(batch, c.TextLen, c.TextEmbedDim)}
+	in := map[string]*tensor.Tensor{"x": normal(batch, latent[1], latent[0], latent[2], latent[3]), "t": step.ExampleTimes(batch), "text": normal(batch, c.TextLen, c.TextEmbedDim)}
 	if c.conditionDim() > 0 {
 		in["y"] = normal(m.conditionShape(models.Request{Batch: batch, Latent: latent})...)
 	}

@@ -137,8 +137,7 @@ func (p *programBuilder) learnedPositions(lo, hi int) spmd.Tensor {
 // them: (B, time_embed_dim), in f32.
 func (s *build) buildTime(p *programBuilder) {
 	embed := func(name, table string) spmd.Tensor {
-		e := p.Precise(name+".linear_1", p.Value(table), s.layout.Batch)
-		return p.Precise(name+".linear_2", p.Silu(e), s.layout.Batch)
+		return p.PreciseMLP(name+".linear_1", name+".linear_2", p.Value(table), s.layout.Batch)
 	}
 	e := embed("time_embedding", "time")
 	if s.c.OfsEmbedDim > 0 {
@@ -175,22 +174,9 @@ func (s *build) buildPre(p *programBuilder) {
 	p.Output("video", x, "")
 }
 
-// computeModulations applies the linear layers of several AdaLNs to the time's
-// embedding and gathers their results in one collective. The function that it
-// returns gives part i of AdaLN k, (B, 1, D).
-func (p *programBuilder) computeModulations(names ...string) func(k, i int) spmd.Tensor {
-	e, d := p.Silu(p.Value("emb")), p.s.c.Dim()
-	all := make([]spmd.Tensor, len(names))
-	for i, n := range names {
-		all[i] = p.ExpandDim(p.Precise(n, e, p.s.layout.Batch), 1)
-	}
-	joined := p.Reshard(p.Concat(1, all...), p.s.layout.Batch, "modulations gathered: every device modulates whole tokens")
-	return func(k, i int) spmd.Tensor { return p.Slice(p.Slice(joined, 1, k, k+1), 2, i*d, (i+1)*d) }
-}
-
 // modulateNorm computes norm(x) (1 + scale) + shift.
 func (p *programBuilder) modulateNorm(norm string, x, shift, scale spmd.Tensor) spmd.Tensor {
-	return p.Add(p.Mul(p.Norm(norm, x, p.s.c.Eps), p.Shift(scale, 1)), shift)
+	return p.Modulate(p.Norm(norm, x, p.s.c.Eps), shift, scale)
 }
 
 // normAndModulateBoth normalises and modulates both streams by AdaLN k of mod, in the
@@ -228,7 +214,7 @@ func (p *programBuilder) projectQKV(x spmd.Tensor, rotated bool) attention.Parts
 func (s *build) buildBlock(p *programBuilder) {
 	l := s.layout
 	video, text := p.Value("video"), p.Value("text")
-	mod := p.computeModulations("norm1.linear", "norm2.linear")
+	mod := p.Modulations(p.Value("emb"), s.c.Dim(), l.Batch, "norm1.linear", "norm2.linear")
 
 	v, t := p.normAndModulateBoth("norm1.norm", 0, mod, video, text)
 	ta, va := attention.Joint(p.Builder, p.projectQKV(t, false), p.projectQKV(v, s.c.Rotary), l.Tokens, true, attention.Options{})
@@ -246,7 +232,7 @@ func (s *build) buildBlock(p *programBuilder) {
 // tokens back into latents.
 func (s *build) buildPost(p *programBuilder) {
 	c, l := s.c, s.layout
-	mod := p.computeModulations("norm_out.linear")
+	mod := p.Modulations(p.Value("emb"), s.c.Dim(), l.Batch, "norm_out.linear")
 	x := p.Norm("norm_final", p.Value("video"), c.Eps)
 	x = p.Linear("proj_out", p.Compute(p.modulateNorm("norm_out.norm", x, mod(0, 0), mod(0, 1))), l.Stream)
 	x = p.Latents(x, l.Grid, c.patchShape(), "ctyx")

@@ -96,10 +96,7 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 	normal := step.Normals(seed)
 	in := map[string]*tensor.Tensor{"x": normal(append([]int{batch}, latent...)...), "context": normal(batch, 14, m.c.TextDim)}
 	if m.c.PatchTemporal != 1 {
-		in["t"] = tensor.New(dtype.F32, batch)
-		for b := range batch {
-			step.Put(in["t"], b, 1000*float64(b+1)/float64(batch+1))
-		}
+		in["t"] = step.ExampleTimes(batch)
 		return in, nil
 	}
 	frames, t := latent[1], tensor.New(dtype.F32, batch, latent[1])
@@ -108,7 +105,7 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 	for b := range batch {
 		step.Put(t, b*frames, 1)
 		for f := 1; f < frames; f++ {
-			step.Put(t, b*frames+f, 1000*float64(b+1)/float64(batch+1))
+			step.Put(t, b*frames+f, step.ExampleTime(b, batch))
 		}
 		for i := range frame {
 			step.Put(mask, b*frames*frame+i, 1)

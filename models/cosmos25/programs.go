@@ -91,9 +91,7 @@ func (s *build) declareValues() {
 	s.Input(graph.Input{Name: "context", DType: s.r.DType, Shape: []int{b, TextLen, c.TextDim},
 		Spec: batch.WithDim(2, s.Spec("crossattn_proj.0.weight").Dim(1)...)})
 	s.Input(graph.Input{Name: "masks", DType: dtype.F32, Shape: append([]int{b, masks}, s.r.Latent[1:]...), Spec: batch})
-	for _, table := range []string{"rope_cos", "rope_sin"} {
-		s.Input(graph.Input{Name: table, DType: dtype.F32, Shape: []int{l.Padded, c.HeadDim()}, Spec: sharding.NewSpec([]string{mesh.SP})})
-	}
+	s.RotaryTables(l.Layout, c.HeadDim())
 	s.Value("tokens", step.Value{DType: dtype.F32, Shape: []int{b, l.Padded, c.Width}, Spec: l.Stream, Kind: step.Stream})
 	s.Value("emb", step.Value{DType: dtype.F32, Shape: []int{b, l.times, c.Width}, Spec: batch})
 	s.Value("lora", step.Value{DType: dtype.F32, Shape: []int{b, l.times, 3 * c.Width}, Spec: batch})
@@ -172,8 +170,7 @@ func (p *programBuilder) computeModulations(n int, names ...string) func(name st
 // normAndModulate computes norm(x) (1 + scale) + shift in the compute type. Where the
 // residual stream is sharded over tp, it gathers the result.
 func (p *programBuilder) normAndModulate(x spmd.Tensor, shift, scale spmd.Tensor) spmd.Tensor {
-	y := p.Compute(p.Add(p.Mul(p.LayerNorm(x, eps), p.Shift(scale, 1)), shift))
-	return p.Reshard(y, p.s.layout.Gathered, "split stream gathered for column-parallel matmuls")
+	return p.GatherStream(p.Modulate(p.LayerNorm(x, eps), shift, scale), p.s.layout.Gathered)
 }
 
 // buildBlock builds the program of one layer: self-attention, cross-attention to the

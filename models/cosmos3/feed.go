@@ -110,9 +110,8 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 	}
 	in := step.ExampleText(batch, step.ExampleRows, m.c.Vocab, seed)
 	in["x"] = step.Normals(seed)(append([]int{batch}, latent...)...)
-	in["t"], in["noisy_mask"] = tensor.New(dtype.F32, batch), tensor.New(dtype.F32, batch, latent[1])
+	in["t"], in["noisy_mask"] = step.ExampleTimes(batch), tensor.New(dtype.F32, batch, latent[1])
 	for b := range batch {
-		step.Put(in["t"], b, 1000*float64(b+1)/float64(batch+1))
 		for f := 1; f < latent[1]; f++ {
 			step.Put(in["noisy_mask"], b*latent[1]+f, 1)
 		}

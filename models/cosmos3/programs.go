@@ -121,8 +121,7 @@ func (s *build) buildPre(p *programBuilder) {
 	l := s.layout
 	x := p.PadTo(p.Patches(p.Value("x"), s.c.patchShape(), "tyxc"), 1, l.Padded)
 	x = p.Linear("proj_in", p.Compute(p.Reshard(x, l.Stream, "tokens cut over the mesh")), l.Stream)
-	e := p.Silu(p.Precise("time_embedder.linear_1", p.Value("time"), batch))
-	e = p.Precise("time_embedder.linear_2", e, batch) // B 1 D
+	e := p.PreciseMLP("time_embedder.linear_1", "time_embedder.linear_2", p.Value("time"), batch) // B 1 D
 	if s.r.TokenTimes {
 		e = p.Mul(e, p.ExpandDim(p.Value("noisy"), 2)) // B F D
 	}
@@ -162,7 +161,7 @@ func (p *programBuilder) addAttentionAndFFN(s stream, x, y spmd.Tensor, stream, 
 // normAndGather normalises the residual stream x, in the compute type. Where the
 // stream is sharded over tp, it gathers the result.
 func (p *programBuilder) normAndGather(name string, x spmd.Tensor, gathered sharding.Spec) spmd.Tensor {
-	return p.Reshard(p.Compute(p.RMSNorm(name, x, p.s.c.Eps)), gathered, "split stream gathered for column-parallel matmuls")
+	return p.GatherStream(p.RMSNorm(name, x, p.s.c.Eps), gathered)
 }
 
 // buildUnd builds the program of one layer of the text stream ("und", understanding),

@@ -138,7 +138,7 @@ func (s *build) buildBlock(p *step.Program, global bool) {
 	_, dim := c.keyHeads(global)
 	x := p.Value("tokens")
 	norm := func(name string) spmd.Tensor {
-		return p.Reshard(p.Compute(p.RMSNorm(name, x, c.Eps)), l.Gathered, "split stream gathered for column-parallel matmuls")
+		return p.GatherStream(p.RMSNorm(name, x, c.Eps), l.Gathered)
 	}
 	h := norm("input_layernorm")
 	part := func(name string) spmd.Tensor { // the width decides how many heads there are, because heads may be copied

@@ -131,8 +131,8 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 		return nil, err
 	}
 	normal := step.Normals(seed)
-	t, mask := tensor.New(dtype.F32, batch), tensor.New(dtype.F32, batch, step.ExampleRows)
-	in := map[string]*tensor.Tensor{"x": normal(append([]int{batch}, latent...)...), "t": t, "context": normal(batch, step.ExampleRows, m.c.TextDim),
+	mask := tensor.New(dtype.F32, batch, step.ExampleRows)
+	in := map[string]*tensor.Tensor{"x": normal(append([]int{batch}, latent...)...), "t": step.ExampleTimes(batch), "context": normal(batch, step.ExampleRows, m.c.TextDim),
 		"context_mask": mask}
 	if m.c.Glyphs {
 		m.exampleGlyphsAndImage(in, normal)
@@ -143,7 +143,6 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 		in["guidance"] = tensor.New(dtype.F32, batch)
 	}
 	for b := range batch {
-		step.Put(t, b, 1000*float64(b+1)/float64(batch+1))
 		for i := range max(1, step.ExampleRows-2*b-2) {
 			step.Put(mask, b*step.ExampleRows+i, 1)
 		}

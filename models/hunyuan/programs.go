@@ -116,9 +116,7 @@ func (s *build) declareValues() {
 	if c.Guidance {
 		s.Input(graph.Input{Name: "guidance", DType: dtype.F32, Shape: []int{b, timeWidth}, Spec: l.Batch})
 	}
-	for _, table := range []string{"rope_cos", "rope_sin"} {
-		s.Input(graph.Input{Name: table, DType: dtype.F32, Shape: []int{l.Padded, c.HeadDim()}, Spec: sharding.NewSpec([]string{mesh.SP})})
-	}
+	s.RotaryTables(l.Layout, c.HeadDim())
 	s.Value("mean", step.Value{DType: dtype.F32, Shape: []int{b, c.Dim}, Spec: l.Batch})
 	s.Value("embedded", step.Value{DType: dtype.F32, Shape: []int{b, t, c.Dim}, Spec: l.Batch})
 	s.Value("refine", step.Value{DType: dtype.F32, Shape: []int{b, c.Dim}, Spec: l.Batch})
@@ -138,16 +136,10 @@ func (s *build) newProgram(p *step.Program) *programBuilder { return &programBui
 // eps is the epsilon of every norm.
 const eps = 1e-6
 
-// embedThroughSilu applies two linear layers with SiLU between them to x (B, n), in f32:
-// (B, D).
-func (p *programBuilder) embedThroughSilu(first, second string, x spmd.Tensor) spmd.Tensor {
-	return p.Precise(second, p.Silu(p.Precise(first, x, p.s.layout.Batch)), p.s.layout.Batch)
-}
-
 // embedSines embeds the sinusoidal table (B, timeWidth) of a timestep or of a guidance
 // scale: (B, D).
 func (p *programBuilder) embedSines(name string, table spmd.Tensor) spmd.Tensor {
-	return p.embedThroughSilu(name+".mlp.0", name+".mlp.2", table)
+	return p.PreciseMLP(name+".mlp.0", name+".mlp.2", table, p.s.layout.Batch)
 }
 
 // buildText projects the text's rows to (B, T, D), and embeds the mean of the real rows
@@ -156,7 +148,7 @@ func (s *build) buildText(p *programBuilder) {
 	batch := s.layout.Batch
 	x := p.Value("context")
 	mean := p.DropDim(p.Sum(p.Mul(p.Convert(x, dtype.F32), p.Value("text_share")), 1), 1)
-	p.Output("mean", p.embedThroughSilu("txt_in.c_embedder.linear_1", "txt_in.c_embedder.linear_2", mean), "")
+	p.Output("mean", p.PreciseMLP("txt_in.c_embedder.linear_1", "txt_in.c_embedder.linear_2", mean, batch), "")
 	x = p.Reshard(p.Linear("txt_in.input_embedder", x, batch), batch, "text's stream gathered: a norm over its whole width follows")
 	p.Output("embedded", x, "")
 }
@@ -166,25 +158,12 @@ func (s *build) buildText(p *programBuilder) {
 func (s *build) buildVec(p *programBuilder) {
 	e := p.embedSines("time_in", p.Value("time"))
 	if !s.c.Glyphs {
-		e = p.Add(e, p.embedThroughSilu("vector_in.in_layer", "vector_in.out_layer", p.Value("pooled")))
+		e = p.Add(e, p.PreciseMLP("vector_in.in_layer", "vector_in.out_layer", p.Value("pooled"), s.layout.Batch))
 	}
 	if s.c.Guidance {
 		e = p.Add(e, p.embedSines("guidance_in", p.Value("guidance")))
 	}
 	p.Output("vec", e, "")
-}
-
-// computeModulations applies linear layers to the vector e (B, D), and returns a function
-// that gives chunk i (B, 1, D) of layer k's result. All results are gathered in one
-// collective.
-func (p *programBuilder) computeModulations(e spmd.Tensor, names ...string) func(k, i int) spmd.Tensor {
-	e, d := p.Silu(e), p.s.c.Dim
-	all := make([]spmd.Tensor, len(names))
-	for i, n := range names {
-		all[i] = p.ExpandDim(p.Precise(n, e, p.s.layout.Batch), 1)
-	}
-	joined := p.Reshard(p.Concat(1, all...), p.s.layout.Batch, "modulations gathered: every device modulates whole tokens")
-	return func(k, i int) spmd.Tensor { return p.Slice(p.Slice(joined, 1, k, k+1), 2, i*d, (i+1)*d) }
 }
 
 // splitHeads views (B, S, D) as (B, S, H, d).
@@ -204,7 +183,7 @@ func (s *build) buildRefiner(text string) func(p *programBuilder) {
 	l := s.layout
 	return func(p *programBuilder) {
 		x := p.Value(text)
-		gate := p.computeModulations(p.Value("refine"), "adaLN_modulation.1")
+		gate := p.Modulations(p.Value("refine"), s.c.Dim, l.Batch, "adaLN_modulation.1")
 		h := p.Compute(p.Norm("norm1", x, eps))
 		qkv := p.Unstack(p.Compute(p.Linear("self_attn_qkv", h, l.Batch)), s.c.Dim, s.c.Dim, s.c.Dim)
 		mask := p.Value("text_mask")
@@ -233,8 +212,7 @@ func (s *build) buildPre(p *programBuilder) {
 // normAndModulate is norm(x) (1 + scale) + shift in the compute type. If the video's stream
 // is sharded over tp it is gathered, because column-parallel matmuls follow.
 func (p *programBuilder) normAndModulate(x, shift, scale spmd.Tensor, to sharding.Spec) spmd.Tensor {
-	y := p.Compute(p.Add(p.Mul(p.LayerNorm(x, eps), p.Shift(scale, 1)), shift))
-	return p.Reshard(y, to, "split stream gathered for column-parallel matmuls")
+	return p.GatherStream(p.Modulate(p.LayerNorm(x, eps), shift, scale), to)
 }
 
 // attentionParts makes attention's operands from the projected q, k and v of a stream: q and
@@ -273,7 +251,7 @@ func (p *programBuilder) projectQKV(name string, h spmd.Tensor) []spmd.Tensor {
 func (s *build) buildDouble(p *programBuilder) {
 	l := s.layout
 	video, text := p.Value("video"), p.Value("text")
-	mod := p.computeModulations(p.Value("vec"), "img_mod.linear", "txt_mod.linear")
+	mod := p.Modulations(p.Value("vec"), s.c.Dim, l.Batch, "img_mod.linear", "txt_mod.linear")
 	stacked := func(h spmd.Tensor, stream string, video bool) attention.Parts {
 		qkv := p.projectQKV(stream+"_attn", h)
 		return p.attentionParts(qkv[0], qkv[1], qkv[2], stream+"_attn_", video)
@@ -296,7 +274,7 @@ func (s *build) buildDouble(p *programBuilder) {
 func (s *build) buildSingle(p *programBuilder) {
 	c, l := s.c, s.layout
 	video, text := p.Value("video"), p.Value("text")
-	mod := p.computeModulations(p.Value("vec"), "modulation.linear")
+	mod := p.Modulations(p.Value("vec"), s.c.Dim, l.Batch, "modulation.linear")
 	w, b := p.Weight("linear1.weight"), p.Weight("linear1.bias")
 	up := p.UnstackDim(w, 0, 3*c.Dim, c.FFNDim())
 	upBias := p.UnstackDim(b, 0, 3*c.Dim, c.FFNDim())
@@ -328,7 +306,7 @@ func (s *build) buildSingle(p *programBuilder) {
 // latents.
 func (s *build) buildPost(p *programBuilder) {
 	l := s.layout
-	mod := p.computeModulations(p.Value("vec"), "adaLN_modulation.1")
+	mod := p.Modulations(p.Value("vec"), s.c.Dim, l.Batch, "adaLN_modulation.1")
 	h := p.Add(p.Mul(p.LayerNorm(p.Value("video"), eps), p.Shift(mod(0, 1), 1)), mod(0, 0))
 	x := p.Linear("linear", p.Compute(h), l.Stream)
 	p.Output("out", p.Latents(x, l.Grid, s.c.Patch, "ctyx"), "")

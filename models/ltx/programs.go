@@ -76,7 +76,7 @@ func (s *build) calls() []step.Parts[*programBuilder] {
 		step.First(step.If(s.c.CaptionChannels > 0, part{Program: "text", Request: true, Trace: step.Tokens("context_embed"), Define: s.buildText})),
 		step.EachLayer(func(i int) []part { return []part{step.If(!s.c.CrossAdaLN, textKV(i))} }),
 		step.First(
-			part{Program: "time", Trace: s.traceTime(), Define: s.buildTime},
+			part{Program: "time", Trace: s.TraceTimes(s.layout.Layout, "time_mod", s.c.modulationCount(), s.c.Dim()), Define: s.buildTime},
 			step.If(s.c.CrossAdaLN, part{Program: "prompt", Define: s.buildPrompt}),
 			part{Program: "pre", Trace: tokens("patch_embed"), Define: s.buildPre},
 		),
@@ -88,18 +88,6 @@ func (s *build) calls() []step.Parts[*programBuilder] {
 		}),
 		step.Last(part{Program: "post", Define: s.buildPost}),
 	}
-}
-
-// traceTime traces the values of the time path, if there is one for each video or token.
-func (s *build) traceTime() map[int]graph.Traced {
-	b, n, d := s.r.Batch, s.layout.Tokens, s.c.Dim()
-	switch {
-	case s.r.Times > 0: // a row for each timestep: no value of a token
-		return nil
-	case s.r.TokenTimes:
-		return map[int]graph.Traced{0: {Name: "time_embed", Shape: []int{b, n, d}}, 1: {Name: "time_mod", Shape: []int{b, n, s.c.modulationCount(), d}}}
-	}
-	return map[int]graph.Traced{0: {Name: "time_embed"}, 1: {Name: "time_mod"}}
 }
 
 func (s *build) newProgram(p *step.Program) *programBuilder {
@@ -146,8 +134,7 @@ func (s *build) declareValues() {
 // makes from it (..., parts, D), both with the spec to.
 func (p *programBuilder) embedTimestep(name string, time spmd.Tensor, parts int, to sharding.Spec) (e, mod spmd.Tensor) {
 	rows := time.Spec
-	h := p.Silu(p.Precise(name+".emb.timestep_embedder.linear_1", time, rows))
-	e = p.Precise(name+".emb.timestep_embedder.linear_2", h, rows)
+	e = p.PreciseMLP(name+".emb.timestep_embedder.linear_1", name+".emb.timestep_embedder.linear_2", time, rows)
 	mod = p.Precise(name+".linear", p.Silu(e), rows)
 	mod = p.Reshard(mod, to, "modulation gathered: every device modulates whole tokens")
 	last := mod.Rank() - 1
@@ -179,7 +166,7 @@ func (s *build) buildTextKV(p *programBuilder) {
 	x := p.Value("text")
 	if s.c.CrossAdaLN {
 		mod := p.Add(p.Value("prompt"), p.Weight("prompt_scale_shift_table"))
-		x = p.Compute(p.scaleAndShift(p.Convert(x, dtype.F32), p.Slice(mod, 1, 0, 1), p.Slice(mod, 1, 1, 2)))
+		x = p.Compute(p.Modulate(p.Convert(x, dtype.F32), p.Slice(mod, 1, 0, 1), p.Slice(mod, 1, 1, 2)))
 	}
 	p.Output("text_k", p.splitHeads(p.Compute(p.projectNormed("attn2", x, "k")[0])), "")
 	p.Output("text_v", p.splitHeads(p.Compute(p.Linear("attn2.to_v", x, s.layout.Batch))), "")
@@ -206,7 +193,7 @@ func (s *build) buildBlock(p *programBuilder) {
 		}
 		return p.Add(p.Slice(e0, 1, i, i+1), learned)
 	}
-	h := p.gatherStream(p.scaleAndShift(p.normalizeRMS(x), part(0), part(1)))
+	h := p.gatherStream(p.Modulate(p.normalizeRMS(x), part(0), part(1)))
 	x = p.Add(x, p.Mul(p.selfAttention("attn1", h, s.layout.Tokens), part(2)))
 
 	cross := func(h spmd.Tensor) spmd.Tensor {
@@ -214,14 +201,14 @@ func (s *build) buildBlock(p *programBuilder) {
 	}
 	switch {
 	case s.c.CrossAdaLN:
-		x = p.Add(x, p.Mul(cross(p.scaleAndShift(p.normalizeRMS(x), part(6), part(7))), part(8)))
+		x = p.Add(x, p.Mul(cross(p.Modulate(p.normalizeRMS(x), part(6), part(7))), part(8)))
 	case s.c.Second:
 		x = p.Add(x, cross(p.normalizeRMS(x)))
 	default:
 		x = p.Add(x, cross(x))
 	}
 
-	h = p.gatherStream(p.scaleAndShift(p.normalizeRMS(x), part(3), part(4)))
+	h = p.gatherStream(p.Modulate(p.normalizeRMS(x), part(3), part(4)))
 	x = p.Add(x, p.Mul(p.feedForward(h), part(5)))
 	p.Output("tokens", x, "tokens")
 }
@@ -236,7 +223,7 @@ func (s *build) buildPost(p *programBuilder) {
 		e = p.ExpandDim(e, 1)
 	}
 	part := func(i int) spmd.Tensor { return p.Add(e, p.Slice(table, 0, i, i+1)) }
-	h := p.scaleAndShift(p.LayerNorm(x, s.c.Eps), part(0), part(1))
+	h := p.Modulate(p.LayerNorm(x, s.c.Eps), part(0), part(1))
 	y := p.Linear("proj_out", p.Compute(h), s.layout.Stream)
 	y = p.Reshard(y, s.layout.Batch, "tokens gathered for the latents")
 	p.Output("out", p.Slice(y, 1, 0, s.layout.Tokens), "")

@@ -63,3 +63,15 @@ func FeedStep(r models.Request, x *tensor.Tensor, t float64, table func(ts []flo
 	}
 	return map[string]*tensor.Tensor{"x": x, "time": table(slices.Repeat([]float32{float32(t)}, r.Batch))}, nil
 }
+
+// ExampleTime is the timestep of video b of an example's batch: they are spread over 0..1000.
+func ExampleTime(b, batch int) float64 { return 1000 * float64(b+1) / float64(batch+1) }
+
+// ExampleTimes are the timesteps (batch) of an example.
+func ExampleTimes(batch int) *tensor.Tensor {
+	t := tensor.New(dtype.F32, batch)
+	for b := range batch {
+		Put(t, b, ExampleTime(b, batch))
+	}
+	return t
+}

@@ -83,8 +83,7 @@ func (s *build) buildBlock(p *step.Program) {
 	c, n, l := s.m.c, s.m.n, s.layout
 	x := p.Value("tokens")
 	norm := func(name string) spmd.Tensor {
-		h := p.Compute(p.RMSNorm(name, x, c.Eps))
-		return p.Reshard(h, l.Gathered, "split stream gathered for column-parallel matmuls")
+		return p.GatherStream(p.RMSNorm(name, x, c.Eps), l.Gathered)
 	}
 	h := norm(n.norm1)
 	part := func(name string) spmd.Tensor {

@@ -152,11 +152,7 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 		rows = max(1, min(rows, m.c.TextLen-2))
 	}
 	normal := step.Normals(seed)
-	t := tensor.New(dtype.F32, batch)
-	for b := range batch {
-		step.Put(t, b, 1000*float64(b+1)/float64(batch+1))
-	}
-	in := map[string]*tensor.Tensor{"x": normal(append([]int{batch}, latent...)...), "t": t, "context": normal(batch, rows, m.c.TextDim)}
+	in := map[string]*tensor.Tensor{"x": normal(append([]int{batch}, latent...)...), "t": step.ExampleTimes(batch), "context": normal(batch, rows, m.c.TextDim)}
 	if m.c.ModelType == i2v {
 		in["y"] = m.exampleCondition(normal(append([]int{batch, m.c.ConditionDim()}, latent[1:]...)...))
 	}
@@ -168,7 +164,7 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 		tokens := tensor.New(dtype.F32, batch, frames*rows*cols)
 		for b := range batch {
 			for s := rows * cols; s < frames*rows*cols; s++ {
-				step.Put(tokens, b*frames*rows*cols+s, 1000*float64(b+1)/float64(batch+1))
+				step.Put(tokens, b*frames*rows*cols+s, step.ExampleTime(b, batch))
 			}
 		}
 		in["t_tokens"] = tokens

@@ -85,7 +85,7 @@ func (s *build) calls() []step.Parts[*programBuilder] {
 			return []part{{Program: "text_kv", Call: fmt.Sprintf("text_kv %d", i), Prefix: fmt.Sprintf("blocks.%d.cross_attn.", i), Layer: i, Request: true, Define: s.buildTextKV}}
 		}),
 		step.First(
-			part{Program: "time", Trace: s.traceTime(), Define: s.buildTime},
+			part{Program: "time", Trace: s.TraceTimes(s.layout.Layout, "time_proj", 6, s.c.Dim), Define: s.buildTime},
 			part{Program: "pre", Trace: tokens("patch_embed"), Define: s.buildPre},
 		),
 		step.EachLayer(func(i int) []part {
@@ -93,17 +93,6 @@ func (s *build) calls() []step.Parts[*programBuilder] {
 		}),
 		step.Last(part{Program: "post", Define: s.buildPost}),
 	}
-}
-
-// traceTime traces the values of the time path, if there is one for each video or token.
-func (s *build) traceTime() map[int]graph.Traced {
-	switch {
-	case s.r.Times > 0: // a row for each timestep: no value of a token
-		return nil
-	case s.r.TokenTimes:
-		return map[int]graph.Traced{0: {Name: "time_embed", Shape: []int{s.r.Batch, s.layout.Tokens, s.c.Dim}}, 1: {Name: "time_proj", Shape: []int{s.r.Batch, s.layout.Tokens, 6, s.c.Dim}}}
-	}
-	return map[int]graph.Traced{0: {Name: "time_embed"}, 1: {Name: "time_proj"}}
 }
 
 // declareValues declares the inputs that the host provides and the values that one
@@ -115,9 +104,7 @@ func (s *build) declareValues() {
 	s.Input(graph.Input{Name: "x", DType: dtype.F32, Shape: latent, Spec: batch, Step: true})
 	s.TimeInputs(l.Layout, c.FreqDim)
 	s.Input(graph.Input{Name: "context", DType: s.r.DType, Shape: []int{b, l.text, c.TextDim}, Spec: batch})
-	for _, table := range []string{"rope_cos", "rope_sin"} {
-		s.Input(graph.Input{Name: table, DType: dtype.F32, Shape: []int{l.Padded, c.HeadDim()}, Spec: sharding.NewSpec([]string{mesh.SP})})
-	}
+	s.RotaryTables(l.Layout, c.HeadDim())
 	if c.ConditionDim() > 0 {
 		s.Input(graph.Input{Name: "y", DType: dtype.F32, Shape: append([]int{b, c.ConditionDim()}, s.r.Latent[1:]...), Spec: batch})
 	}
@@ -223,8 +210,7 @@ func (p *programBuilder) splitHeads(x spmd.Tensor) spmd.Tensor {
 func (s *build) buildTime(p *programBuilder) {
 	time := p.Value("time")
 	rows := time.Spec
-	e := p.Precise("time_embedding.0", time, rows)
-	e = p.Precise("time_embedding.2", p.Silu(e), rows)
+	e := p.PreciseMLP("time_embedding.0", "time_embedding.2", time, rows)
 	e0 := p.Precise("time_projection.1", p.Silu(e), rows)
 	e0 = p.Reshard(e0, s.layout.modulation, "modulation gathered: every device modulates whole tokens")
 	p.Output("e", p.Reshard(e, s.layout.modulation, "held as the stream is"), "")
@@ -248,14 +234,7 @@ func (s *build) buildPre(p *programBuilder) {
 // normAndModulate computes norm(x) (1 + scale) + shift in the compute type. Where
 // the residual stream is sharded over tp, it gathers the result.
 func (p *programBuilder) normAndModulate(x, shift, scale spmd.Tensor) spmd.Tensor {
-	y := p.Add(p.Mul(p.LayerNorm(x, p.s.c.Eps), p.Shift(scale, 1)), shift)
-	return p.gatherStream(p.Compute(y))
-}
-
-// gatherStream all-gathers x over tp where the residual stream is sharded over it,
-// because every device of tp multiplies whole rows by its own columns.
-func (p *programBuilder) gatherStream(x spmd.Tensor) spmd.Tensor {
-	return p.Reshard(x, p.s.layout.Gathered, "split stream gathered for column-parallel matmuls")
+	return p.GatherStream(p.Modulate(p.LayerNorm(x, p.s.c.Eps), shift, scale), p.s.layout.Gathered)
 }
 
 // modulationParts returns a function that adds row i of a learned table (1, n, D) to
@@ -287,7 +266,7 @@ func (s *build) buildBlock(p *programBuilder) {
 	x = p.Add(x, p.Mul(o, part(2)))
 
 	h = p.Norm("norm3", x, c.Eps)
-	h = p.gatherStream(p.Compute(h))
+	h = p.GatherStream(h, l.Gathered)
 	q = p.Linear("cross_attn.q", h, l.Gathered)
 	q = p.RMSNorms(c.Eps, []spmd.Tensor{q}, []spmd.Tensor{p.Weight("cross_attn.norm_q.weight")})[0]
 	q = p.splitHeads(p.Compute(q))
