@@ -120,8 +120,8 @@ func FixedKeys(why string, namesAndValues ...any) []Key {
 	return keys
 }
 
-// Unread are keys that no program depends on.
-func Unread(names ...string) Key {
+// Metadata are keys that no program depends on.
+func Metadata(names ...string) Key {
 	return Key{names, func(r *ConfigReader, _ string) { r.Metadata(names...) }, nothingWrong}
 }
 

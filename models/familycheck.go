@@ -180,13 +180,16 @@ func (f Family[C]) checkFeatures(l *findings, where string, d Declaration) {
 	if d.Decoder != nil {
 		l.missing(where+"Decoder.", "VideoShape", d.Decoder.VideoShape)
 	}
-	g := d.Generator
-	if g == nil {
-		if f.AsRelease != nil {
-			l.add("%sGenerator is empty: AsRelease is about the releases of generators", where)
-		}
-		return
+	if d.Generator != nil {
+		f.checkGenerator(l, where, d)
+	} else if f.AsRelease != nil {
+		l.add("%sGenerator is empty: AsRelease is about the releases of generators", where)
 	}
+}
+
+// checkGenerator reports a generator that lacks what it needs, and its conditions.
+func (f Family[C]) checkGenerator(l *findings, where string, d Declaration) {
+	g := d.Generator
 	l.missing(where+"Generator.", "LatentShape", g.LatentShape, "FeedStep", g.FeedStep, "FeedText", g.FeedText, "Companions.Decoder", g.Companions.Decoder)
 	if g.ReadsTokens != (g.Companions.Text == "") {
 		l.add("%sGenerator: ReadsTokens is %t and Companions.Text %q: a model reads ids or what a text encoder makes", where, g.ReadsTokens, g.Companions.Text)
@@ -226,18 +229,8 @@ func checkParams(l *findings, where string, m *declared, allLayers bool, rules m
 		return
 	}
 	for _, p := range params {
-		if p.Name == "" || len(p.Shape) == 0 || slices.Min(p.Shape) < 1 {
-			l.add("%sParams: %q of shape %v", where, p.Name, p.Shape)
-		}
-		if p.View != nil && numbers.Product(p.View) != numbers.Product(p.Shape) {
-			l.add("%sParams: %s of shape %v has a view %v, with another number of elements", where, p.Name, p.Shape, p.View)
-		}
-		rows := 0
-		for _, piece := range p.Pieces {
-			rows += piece.Rows
-		}
-		if p.Pieces != nil && rows != p.Shape[0] {
-			l.add("%sParams: the pieces of %s have %d rows, and its shape is %v", where, p.Name, rows, p.Shape)
+		if wrong := p.wrong(); wrong != "" {
+			l.add("%sParams: %s", where, wrong)
 		}
 		if allLayers && m.Official(p.Name) != p.Name {
 			l.add("%sOfficial: it renames %s, which is a parameter, to %s", where, p.Name, m.Official(p.Name))
@@ -262,6 +255,23 @@ func checkParams(l *findings, where string, m *declared, allLayers bool, rules m
 	for _, a := range assigned {
 		rules[a.Rule] = true
 	}
+}
+
+// wrong says what of a parameter does not agree, or "".
+func (p Param) wrong() string {
+	rows := 0
+	for _, piece := range p.Pieces {
+		rows += piece.Rows
+	}
+	switch {
+	case p.Name == "" || len(p.Shape) == 0 || slices.Min(p.Shape) < 1:
+		return fmt.Sprintf("%q of shape %v", p.Name, p.Shape)
+	case p.View != nil && numbers.Product(p.View) != numbers.Product(p.Shape):
+		return fmt.Sprintf("%s of shape %v has a view %v, with another number of elements", p.Name, p.Shape, p.View)
+	case p.Pieces != nil && rows != p.Shape[0]:
+		return fmt.Sprintf("the pieces of %s have %d rows, and its shape is %v", p.Name, rows, p.Shape)
+	}
+	return ""
 }
 
 // presetText returns a configuration as JSON, or nil where it is none.

@@ -178,6 +178,39 @@ func CheckGiven(model string, inputs map[string]*tensor.Tensor, reads map[string
 	return l.Err()
 }
 
+// Given are a forward's inputs while a model's Request reads them. It collects what is
+// wrong with them.
+type Given struct {
+	Model  string // its name, for messages
+	Inputs map[string]*tensor.Tensor
+	Reads  []string // the inputs that the model reads, as messages list them
+	fault.List
+}
+
+// Need returns the input of a name, or nil where Need says that it is wrong.
+func (g *Given) Need(name string, rank int) *tensor.Tensor {
+	t, err := Need(g.Model, g.Inputs, name, rank, g.Reads)
+	g.Add(err)
+	return t
+}
+
+// Refuse adds a violation of kind ErrInputs.
+func (g *Given) Refuse(format string, args ...any) { g.Add(fault.New(ErrInputs, nil, format, args...)) }
+
+// RefuseUnread is CheckGiven.
+func (g *Given) RefuseUnread(reads map[string]bool) { g.Add(CheckGiven(g.Model, g.Inputs, reads)) }
+
+// OneBatch reports inputs of these names that have different numbers of videos.
+func (g *Given) OneBatch(names []string, batches ...int) {
+	text := fmt.Sprintf("%s has batch %d", names[0], batches[0])
+	for i, n := range batches[1:] {
+		text += fmt.Sprintf(", %s %d", names[i+1], n)
+	}
+	if slices.Min(batches) != slices.Max(batches) {
+		g.Refuse("%s: want one number", text)
+	}
+}
+
 // Need returns the input of a name. It is an error where the input is missing, does
 // not have rank dims, or is not of a floating-point type. Messages name the model and all
 // inputs that it reads.

@@ -57,7 +57,7 @@ func TestInputsNamesWhatIsRead(t *testing.T) {
 
 // What a family's source looks at by name is what its Inputs name.
 func TestInputsNamesWhatTheSourceLooksAt(t *testing.T) {
-	looked := regexp.MustCompile(`(?:inputs\[|[^a-zA-Z]need\()"([a-z0-9_]+)"`)
+	looked := regexp.MustCompile(`(?:inputs\[|[^a-zA-Z][nN]eed\()"([a-z0-9_]+)"`)
 	listed := regexp.MustCompile(`(?s)Inputs(?:: +| = )\[\]string\{(.*?)\}`)
 	folders, err := filepath.Glob("../*")
 	if err != nil {

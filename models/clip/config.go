@@ -125,7 +125,7 @@ var transformersMetadata = []string{"num_channels", "projection_dim", "logit_sca
 // transformersKeys are those that transformers writes for one tower.
 func transformersKeys(c *Config) []models.Key {
 	return []models.Key{
-		models.Unread(transformersMetadata...),
+		models.Metadata(transformersMetadata...),
 		models.Int("hidden_size", &c.Dim, models.WidthBound),
 		models.Int("intermediate_size", &c.FFNDim, models.WidthBound),
 		models.Int("num_attention_heads", &c.Heads, models.HeadBound),

@@ -39,17 +39,12 @@ func (m *Model) Conditions() []string {
 // as y (B, F, in_channels-C, H, W), or behind x's as the peers do, so that x has
 // in_channels; 1.5's reads the offset ofs (B,).
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
-	var l fault.List
-	need := func(name string, rank int) *tensor.Tensor {
-		t, err := models.Need(m.name, inputs, name, rank, m.stepInputNames())
-		l.Add(err)
-		return t
-	}
-	x, t, text := need("x", 5), need("t", 1), need("text", 3)
+	in := models.Given{Model: m.name, Inputs: inputs, Reads: m.stepInputNames()}
+	x, t, text := in.Need("x", 5), in.Need("t", 1), in.Need("text", 3)
 	if m.c.OfsEmbedDim > 0 {
-		need("ofs", 1)
+		in.Need("ofs", 1)
 	}
-	if err := l.Err(); err != nil {
+	if err := in.Err(); err != nil {
 		return models.Request{}, err
 	}
 	r := models.Request{Batch: x.Shape[0], Latent: []int{x.Shape[2], x.Shape[1], x.Shape[3], x.Shape[4]}, Text: text.Shape[1]}
@@ -57,17 +52,15 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 	if whole {
 		r.Latent[0] = m.c.OutChannels
 	}
-	if t.Shape[0] != r.Batch || text.Shape[0] != r.Batch {
-		l.Add(fault.New(models.ErrInputs, nil, "x has batch %d, t %d, text %d: want one number", r.Batch, t.Shape[0], text.Shape[0]))
-	}
+	in.OneBatch([]string{"x", "t", "text"}, r.Batch, t.Shape[0], text.Shape[0])
 	if text.Shape[2] != m.c.TextEmbedDim {
-		l.Add(fault.New(models.ErrInputs, nil, "text rows of %d numbers: the model reads text_embed_dim %d", text.Shape[2], m.c.TextEmbedDim))
+		in.Refuse("text rows of %d numbers: the model reads text_embed_dim %d", text.Shape[2], m.c.TextEmbedDim)
 	}
-	l.Add(models.CheckGiven(m.name, inputs, map[string]bool{"y": m.c.conditionDim() > 0, "ofs": m.c.OfsEmbedDim > 0}))
-	l.Add(m.checkLatent(r.Latent))
+	in.RefuseUnread(map[string]bool{"y": m.c.conditionDim() > 0, "ofs": m.c.OfsEmbedDim > 0})
+	in.Add(m.checkLatent(r.Latent))
 	r, err := m.CheckConditions(r, inputs)
-	l.Add(err)
-	return r, l.Err()
+	in.Add(err)
+	return r, in.Err()
 }
 
 // splitImageLatents splits x into x and y where x holds the image's latents behind

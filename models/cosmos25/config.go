@@ -65,7 +65,7 @@ var words = []models.Words[Config]{
 			TextDim: 1024, ContextDim: 1024, TimeScale: 0.001, RopeT: 1, RopeH: 3, RopeW: 3},
 		Keys: func(c *Config) []models.Key {
 			return append(sharedKeys(c),
-				models.Unread("max_size", "img_context_dim_out", "img_context_num_tokens"),
+				models.Metadata("max_size", "img_context_dim_out", "img_context_num_tokens"),
 				models.Int("num_attention_heads", &c.Heads, models.HeadBound),
 				models.Int("num_layers", &c.Layers, models.LayerBound),
 				models.Int("in_channels", &c.InChannels, models.Bound{Least: 2, Most: models.ChannelBound.Most, Why: "a mask of given frames comes behind the latents' channels"}),

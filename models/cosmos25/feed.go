@@ -22,51 +22,43 @@ var stepInputNames = []string{"x", "t (or t_frames)", "context", "condition_mask
 // latent is given, padding_mask, of that shape, where a pixel is real: 0 and 1
 // everywhere unless given.
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
-	var l fault.List
-	bad := func(format string, args ...any) { l.Add(fault.New(models.ErrInputs, nil, format, args...)) }
-	need := func(name string, rank int) *tensor.Tensor {
-		t, err := models.Need(m.name, inputs, name, rank, stepInputNames)
-		l.Add(err)
-		return t
-	}
-	x, context := need("x", 5), need("context", 3)
+	in := models.Given{Model: m.name, Inputs: inputs, Reads: stepInputNames}
+	x, context := in.Need("x", 5), in.Need("context", 3)
 	perFrame := inputs["t_frames"] != nil
 	var t *tensor.Tensor
 	if perFrame {
-		t = need("t_frames", 2)
+		t = in.Need("t_frames", 2)
 	} else {
-		t = need("t", 1)
+		t = in.Need("t", 1)
 	}
 	given := map[string]*tensor.Tensor{}
 	for _, name := range []string{"condition_mask", "padding_mask"} {
 		if inputs[name] != nil {
-			given[name] = need(name, 5)
+			given[name] = in.Need(name, 5)
 		}
 	}
-	if err := l.Err(); err != nil {
+	if err := in.Err(); err != nil {
 		return models.Request{}, err
 	}
 	r := models.Request{Batch: x.Shape[0], Latent: slices.Clone(x.Shape[1:]), Text: context.Shape[1], TokenTimes: perFrame}
-	if t.Shape[0] != r.Batch || context.Shape[0] != r.Batch {
-		bad("x has batch %d, timesteps %d, context %d: want one number", r.Batch, t.Shape[0], context.Shape[0])
-	}
+	in.OneBatch([]string{"x", "timesteps", "context"}, r.Batch, t.Shape[0], context.Shape[0])
 	if context.Shape[2] != m.c.TextDim {
-		bad("context rows of %d numbers: the model reads crossattn_proj_in_channels %d", context.Shape[2], m.c.TextDim)
+		in.Refuse("context rows of %d numbers: the model reads crossattn_proj_in_channels %d", context.Shape[2], m.c.TextDim)
 	}
 	if context.Shape[1] < 1 || context.Shape[1] > TextLen {
-		bad("context of %d rows: the model reads 1 to %d", context.Shape[1], TextLen)
+		in.Refuse("context of %d rows: the model reads 1 to %d", context.Shape[1], TextLen)
 	}
-	l.Add(m.checkLatent(r.Latent))
+	in.Add(m.checkLatent(r.Latent))
 	if perFrame && t.Shape[1] != r.Latent[1] {
-		bad("t_frames is %v: x has %d frames", t.Shape, r.Latent[1])
+		in.Refuse("t_frames is %v: x has %d frames", t.Shape, r.Latent[1])
 	}
 	want := append([]int{r.Batch, 1}, r.Latent[1:]...)
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if !slices.Equal(given[name].Shape, want) {
-			bad("%s is %v: want %v, one channel of x's shape", name, given[name].Shape, want)
+			in.Refuse("%s is %v: want %v, one channel of x's shape", name, given[name].Shape, want)
 		}
 	}
-	return r, l.Err()
+	return r, in.Err()
 }
 
 // Runs lists the steps that inputs allow. With t, all frames are denoised alike and

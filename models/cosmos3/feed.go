@@ -28,18 +28,12 @@ const firstGiven = "noisy_mask_first_given"
 // (frame, row, column) positions of ids and tokens, (3, n) for all videos or (B, 3,
 // n); unless given, those of a video of the base rate.
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
-	var l fault.List
-	bad := func(format string, args ...any) { l.Add(fault.New(models.ErrInputs, nil, format, args...)) }
-	need := func(name string, rank int) *tensor.Tensor {
-		t, err := models.Need(m.name, inputs, name, rank, stepInputNames)
-		l.Add(err)
-		return t
-	}
-	x, t := need("x", 5), need("t", 1)
+	in := models.Given{Model: m.name, Inputs: inputs, Reads: stepInputNames}
+	x, t := in.Need("x", 5), in.Need("t", 1)
 	if inputs["noisy_mask"] != nil {
-		need("noisy_mask", 2)
+		in.Need("noisy_mask", 2)
 	}
-	if err := l.Err(); err != nil {
+	if err := in.Err(); err != nil {
 		return models.Request{}, err
 	}
 	text, err := models.TextRequest(m.name, withBatch(inputs), m.c.Vocab, true)
@@ -47,15 +41,13 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 		return models.Request{}, err
 	}
 	r := models.Request{Batch: x.Shape[0], Latent: slices.Clone(x.Shape[1:]), Text: text.Text, Masked: text.Masked, TokenTimes: inputs["noisy_mask"] != nil}
-	if t.Shape[0] != r.Batch || text.Batch != r.Batch {
-		bad("x has batch %d, t %d, ids %d: want one number", r.Batch, t.Shape[0], text.Batch)
-	}
-	l.Add(m.checkLatent(r.Latent))
-	if err := l.Err(); err != nil {
+	in.OneBatch([]string{"x", "t", "ids"}, r.Batch, t.Shape[0], text.Batch)
+	in.Add(m.checkLatent(r.Latent))
+	if err := in.Err(); err != nil {
 		return r, err
 	}
 	if n := inputs["noisy_mask"]; n != nil && !slices.Equal(n.Shape, []int{r.Batch, r.Latent[1]}) {
-		bad("noisy_mask is %v: want %v, one number a frame", n.Shape, []int{r.Batch, r.Latent[1]})
+		in.Refuse("noisy_mask is %v: want %v, one number a frame", n.Shape, []int{r.Batch, r.Latent[1]})
 	}
 	for name, n := range map[string]int{"und_position_ids": r.Text, "gen_position_ids": step.GridOf(r.Latent, m.c.patchShape()).Tokens()} {
 		p := inputs[name]
@@ -63,13 +55,13 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 			continue
 		}
 		if !slices.Equal(p.Shape, []int{3, n}) && !slices.Equal(p.Shape, []int{r.Batch, 3, n}) {
-			bad("%s is %v: want %v for all videos or %v", name, p.Shape, []int{3, n}, []int{r.Batch, 3, n})
+			in.Refuse("%s is %v: want %v for all videos or %v", name, p.Shape, []int{3, n}, []int{r.Batch, 3, n})
 		}
 		if !p.DType.IsFloat() {
-			bad("%s is %v: want a floating-point type", name, p.DType)
+			in.Refuse("%s is %v: want a floating-point type", name, p.DType)
 		}
 	}
-	return r, l.Err()
+	return r, in.Err()
 }
 
 // withBatch returns ids and mask with a batch dim: one video's may come without it.

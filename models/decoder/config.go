@@ -59,7 +59,7 @@ var defaults = Config{Eps: 1e-6, Theta: 10000}
 
 func keys(c *Config) []models.Key {
 	return []models.Key{
-		models.Unread("max_position_embeddings", "max_window_layers", "pretraining_tp", "tie_word_embeddings", "attention_window", "layer_types",
+		models.Metadata("max_position_embeddings", "max_window_layers", "pretraining_tp", "tie_word_embeddings", "attention_window", "layer_types",
 			"vision_start_token_id", "vision_end_token_id", "vision_token_id", "image_token_id", "video_token_id", "vision_config", "final_logit_softcapping",
 			"hidden_size_per_layer_input", "vocab_size_per_layer_input", "sliding_window"),
 		models.String("model_type", &c.ModelType),

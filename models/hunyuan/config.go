@@ -77,7 +77,7 @@ var words = []models.Words[Config]{
 		Keys: func(c *Config) []models.Key {
 			return append(diffusersKeys(c),
 				models.Fixed("use_meanflow", false, "HunyuanVideo-1.5"),
-				models.Unread("target_size", "task_type"), // what diffusers' pipeline looks up
+				models.Metadata("target_size", "task_type"), // what diffusers' pipeline looks up
 				models.Int("text_embed_2_dim", &c.GlyphDim, models.WidthBound),
 				models.Int("byt5_hidden", &c.GlyphHidden, models.WidthBound),
 				models.Int("image_embed_dim", &c.VisionDim, models.WidthBound))
@@ -91,7 +91,7 @@ var words = []models.Words[Config]{
 				"guidance_embed", false, "concat_condition", true, "is_reshape_temporal_channels", false, "vision_projection", "linear",
 				"use_cond_type_embedding", true, "use_meanflow", false, "text_pool_type", nil),
 				[]models.Key{
-					models.Unread("text_states_dim_2"), // width of the pooled text, which HunyuanVideo alone reads
+					models.Metadata("text_states_dim_2"), // width of the pooled text, which HunyuanVideo alone reads
 					models.Int("byt5_dim", &c.GlyphDim, models.WidthBound),
 					models.Int("byt5_hidden", &c.GlyphHidden, models.WidthBound),
 					models.Int("vision_states_dim", &c.VisionDim, models.WidthBound),
@@ -136,7 +136,7 @@ const everyRelease = "every release"
 func officialKeys(c *Config) []models.Key {
 	return append(models.FixedKeys(everyRelease, "mlp_act_type", "gelu_tanh", "qk_norm", true, "qk_norm_type", "rms", "qkv_bias", true,
 		"text_projection", "single_refiner", "use_attention_mask", true),
-		models.Unread("attn_mode", "attn_param"), // how its own code computes attention
+		models.Metadata("attn_mode", "attn_param"), // how its own code computes attention
 		models.Int("hidden_size", &c.Dim, models.WidthBound),
 		models.Int("heads_num", &c.Heads, models.HeadBound),
 		models.Int("in_channels", &c.In, models.ChannelBound),

@@ -44,29 +44,22 @@ func (m *Model) OfText() []string {
 // Request reads batch, latent shape and text length off x (B, C, F, H, W), t (B,)
 // and context (B, T, text_states_dim), and checks the conditions as CheckConditions does.
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
-	var l fault.List
-	need := func(name string, rank int) *tensor.Tensor {
-		t, err := models.Need(m.name, inputs, name, rank, m.stepInputNames())
-		l.Add(err)
-		return t
-	}
-	x, t, context := need("x", 5), need("t", 1), need("context", 3)
-	l.Add(models.CheckGiven(m.name, inputs, map[string]bool{"pooled": !m.c.Glyphs, "guidance": m.c.Guidance,
-		"byt5": m.c.Glyphs, "byt5_mask": m.c.Glyphs, "vision": m.c.Glyphs, "y": m.c.Glyphs}))
-	if err := l.Err(); err != nil {
+	in := models.Given{Model: m.name, Inputs: inputs, Reads: m.stepInputNames()}
+	x, t, context := in.Need("x", 5), in.Need("t", 1), in.Need("context", 3)
+	in.RefuseUnread(map[string]bool{"pooled": !m.c.Glyphs, "guidance": m.c.Guidance,
+		"byt5": m.c.Glyphs, "byt5_mask": m.c.Glyphs, "vision": m.c.Glyphs, "y": m.c.Glyphs})
+	if err := in.Err(); err != nil {
 		return models.Request{}, err
 	}
 	r := models.Request{Batch: x.Shape[0], Latent: slices.Clone(x.Shape[1:]), Text: context.Shape[1]}
-	if t.Shape[0] != r.Batch || context.Shape[0] != r.Batch {
-		l.Add(fault.New(models.ErrInputs, nil, "x has batch %d, t %d, context %d: want one number", r.Batch, t.Shape[0], context.Shape[0]))
-	}
+	in.OneBatch([]string{"x", "t", "context"}, r.Batch, t.Shape[0], context.Shape[0])
 	if context.Shape[1] < 1 || context.Shape[2] != m.c.TextDim {
-		l.Add(fault.New(models.ErrInputs, nil, "context is %v: want at least one row of text_states_dim %d numbers", context.Shape, m.c.TextDim))
+		in.Refuse("context is %v: want at least one row of text_states_dim %d numbers", context.Shape, m.c.TextDim)
 	}
-	l.Add(models.CheckLatent(r.Latent, m.c.In, m.c.Patch))
+	in.Add(models.CheckLatent(r.Latent, m.c.In, m.c.Patch))
 	r, err := m.CheckConditions(r, inputs)
-	l.Add(err)
-	return r, l.Err()
+	in.Add(err)
+	return r, in.Err()
 }
 
 // CheckConditions checks pooled (B, text_states_dim_2), guidance (B,) and context_mask

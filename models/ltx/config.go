@@ -85,7 +85,7 @@ var words = []models.Words[Config]{{
 			"adaptive_norm", "single_scale_shift", "norm_elementwise_affine", false, "attention_bias", true, "attention_out_bias", true,
 			"patch_size", 1, "patch_size_t", 1, "attention_type", "default", "double_self_attention", false, "only_cross_attention", false,
 			"cross_attention_norm", true, "positional_embedding_type", "rope", "share_ff", false, "num_vector_embeds", nil),
-			models.Unread("norm_num_groups", "num_embeds_ada_norm", "upcast_attention", "use_linear_projection", "text_encoder_norm_type"),
+			models.Metadata("norm_num_groups", "num_embeds_ada_norm", "upcast_attention", "use_linear_projection", "text_encoder_norm_type"),
 			models.Beside("audio_", "av_", "connector_", "caption_proj", "use_audio_", "use_embeddings_connector"),
 			models.Int("num_attention_heads", &c.Heads, models.HeadBound),
 			models.Int("attention_head_dim", &c.HeadDim, models.WidthBound),

@@ -32,28 +32,23 @@ func (m *Model) stepInputNames() []string {
 // token; LTX-2.5 reads sigma (B,) besides. context (B, L, caption_channels) may come with
 // context_mask (B, L), and LTX-2.5's tokens with keyframes_mask (B, N, 1).
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
-	var l fault.List
-	need := func(name string, rank int) *tensor.Tensor {
-		t, err := models.Need(m.name, inputs, name, rank, m.stepInputNames())
-		l.Add(err)
-		return t
-	}
+	in := models.Given{Model: m.name, Inputs: inputs, Reads: m.stepInputNames()}
 	rank := 3
 	if m.c.Second {
 		rank = 4
 	}
-	x, coords, context := need("x", 3), need("coords", rank), need("context", 3)
+	x, coords, context := in.Need("x", 3), in.Need("coords", rank), in.Need("context", 3)
 	perToken := inputs["t"] == nil && inputs["t_tokens"] != nil
 	if perToken {
-		need("t_tokens", 2)
+		in.Need("t_tokens", 2)
 	} else {
-		need("t", 1)
+		in.Need("t", 1)
 	}
 	if m.c.CrossAdaLN {
-		need("sigma", 1)
+		in.Need("sigma", 1)
 	}
-	l.Add(models.CheckGiven(m.name, inputs, map[string]bool{"sigma": m.c.CrossAdaLN, "keyframes_mask": m.c.Keyframes}))
-	if err := l.Err(); err != nil {
+	in.RefuseUnread(map[string]bool{"sigma": m.c.CrossAdaLN, "keyframes_mask": m.c.Keyframes})
+	if err := in.Err(); err != nil {
 		return models.Request{}, err
 	}
 	b, n, text := x.Shape[0], x.Shape[1], context.Shape[1]
@@ -68,18 +63,18 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 	}
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		if t := inputs[name]; t != nil && !slices.Equal(t.Shape, want[name]) {
-			l.Add(fault.New(models.ErrInputs, nil, "%s is %v: want %v, where x is %v", name, t.Shape, want[name], x.Shape))
+			in.Refuse("%s is %v: want %v, where x is %v", name, t.Shape, want[name], x.Shape)
 		}
 	}
 	if b < 1 || n < 1 || text < 1 {
-		l.Add(fault.New(models.ErrInputs, nil, "x %v and context %v: want at least one video, one token, one row of text", x.Shape, context.Shape))
+		in.Refuse("x %v and context %v: want at least one video, one token, one row of text", x.Shape, context.Shape)
 	}
 	if mask := inputs["context_mask"]; mask != nil {
 		if _, err := step.MaskOf(mask); err != nil {
-			l.Add(fault.New(models.ErrInputs, nil, "context_mask: %w", err))
+			in.Refuse("context_mask: %w", err)
 		}
 	}
-	if err := l.Err(); err != nil {
+	if err := in.Err(); err != nil {
 		return models.Request{}, err
 	}
 	r := models.Request{Batch: b, Latent: []int{m.c.InChannels, n, 1, 1}, Text: text, TokenTimes: perToken}

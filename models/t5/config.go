@@ -36,7 +36,7 @@ var words = []models.Words[Config]{
 		Defaults: Config{SharedPos: true, Names: "transformers", Buckets: 32, MaxDistance: 128, Eps: 1e-6},
 		Keys: func(c *Config) []models.Key {
 			return []models.Key{
-				models.Unread("classifier_dropout", "decoder_start_token_id", "dense_act_fn", "dropout_rate", "is_gated_act", "num_decoder_layers",
+				models.Metadata("classifier_dropout", "decoder_start_token_id", "dense_act_fn", "dropout_rate", "is_gated_act", "num_decoder_layers",
 					"output_past", "scalable_attention", "scale_decoder_outputs", "n_positions", "model_max_length"),
 				models.Int("num_heads", &c.Heads, models.HeadBound),
 				models.Int("num_layers", &c.Layers, models.LayerBound),

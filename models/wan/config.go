@@ -84,7 +84,7 @@ var words = []models.Words[Config]{
 		Defaults: Config{FreqDim: 256, TextDim: 4096, PatchSize: [3]int{1, 2, 2}, Eps: 1e-6},
 		Keys: func(c *Config) []models.Key {
 			return append(sharedKeys(c),
-				models.Unread("rope_max_seq_len"), // how long diffusers makes its tables
+				models.Metadata("rope_max_seq_len"), // how long diffusers makes its tables
 				models.Int("num_attention_heads", &c.Heads, models.HeadBound),
 				models.Int("in_channels", &c.InDim, models.ChannelBound),
 				models.Int("out_channels", &c.OutDim, models.ChannelBound),

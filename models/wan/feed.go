@@ -17,41 +17,34 @@ import (
 // with an image branch, clip_fea (B, rows, image_dim) besides. t_tokens (B, S),
 // a timestep for every token, takes the place of t.
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
-	var l fault.List
-	need := func(name string, rank int) *tensor.Tensor {
-		t, err := models.Need(m.name, inputs, name, rank, m.stepInputNames())
-		l.Add(err)
-		return t
-	}
-	x, context := need("x", 5), need("context", 3)
+	in := models.Given{Model: m.name, Inputs: inputs, Reads: m.stepInputNames()}
+	x, context := in.Need("x", 5), in.Need("context", 3)
 	var t *tensor.Tensor
 	perToken := inputs["t_tokens"] != nil
 	if perToken {
-		t = need("t_tokens", 2)
+		t = in.Need("t_tokens", 2)
 	} else {
-		t = need("t", 1)
+		t = in.Need("t", 1)
 	}
-	l.Add(models.CheckGiven(m.name, inputs, map[string]bool{"y": m.c.ModelType == i2v, "clip_fea": m.c.ImageDim > 0}))
+	in.RefuseUnread(map[string]bool{"y": m.c.ModelType == i2v, "clip_fea": m.c.ImageDim > 0})
 	for _, name := range m.Conditions() {
-		need(name, conditionRank[name])
+		in.Need(name, conditionRank[name])
 	}
-	if err := l.Err(); err != nil {
+	if err := in.Err(); err != nil {
 		return models.Request{}, err
 	}
 	r := models.Request{Batch: x.Shape[0], Latent: slices.Clone(x.Shape[1:]), Text: context.Shape[1], TokenTimes: perToken}
-	if t.Shape[0] != r.Batch || context.Shape[0] != r.Batch {
-		l.Add(fault.New(models.ErrInputs, nil, "x has batch %d, t %d, context %d: want one number", r.Batch, t.Shape[0], context.Shape[0]))
-	}
+	in.OneBatch([]string{"x", "t", "context"}, r.Batch, t.Shape[0], context.Shape[0])
 	if context.Shape[2] != m.c.TextDim {
-		l.Add(fault.New(models.ErrInputs, nil, "context rows of %d numbers: the model reads text_dim %d", context.Shape[2], m.c.TextDim))
+		in.Refuse("context rows of %d numbers: the model reads text_dim %d", context.Shape[2], m.c.TextDim)
 	}
 	if context.Shape[1] < 1 {
-		l.Add(fault.New(models.ErrInputs, nil, "context has no rows"))
+		in.Refuse("context has no rows")
 	}
-	l.Add(m.checkLatent(r.Latent))
+	in.Add(m.checkLatent(r.Latent))
 	r, err := m.CheckConditions(r, inputs)
-	l.Add(err)
-	if err := l.Err(); err != nil {
+	in.Add(err)
+	if err := in.Err(); err != nil {
 		return r, err
 	}
 	if !perToken {

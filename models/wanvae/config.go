@@ -101,7 +101,7 @@ var words = []models.Words[Config]{{
 	Of: "Wan and diffusers",
 	Keys: func(c *Config) []models.Key {
 		return []models.Key{
-			models.Unread("scale_factor_spatial", "scale_factor_temporal"),
+			models.Metadata("scale_factor_spatial", "scale_factor_temporal"),
 			models.Int("dim", &c.Dim, widthBound).Also("base_dim"), // the second is diffusers' word
 			models.OptionalInt("dec_dim", &c.DecDim, widthBound).Also("decoder_base_dim"),
 			models.Int("z_dim", &c.ZDim, models.ChannelBound),
