@@ -38,9 +38,6 @@ type Features struct {
 	// Tied lists groups of publishers' names where checkpoints store one tensor under several
 	// names. The names of a group stand for the same tensor.
 	Tied [][]string
-	// PeerWhole says that the peer replicates the model, whatever the names of its
-	// parameters are.
-	PeerWhole bool
 	// CheckSplit reports every reason why a mesh cannot hold the model, whatever the
 	// request. It is nil where nothing is known without a request.
 	CheckSplit func(m *mesh.Mesh) error
@@ -50,6 +47,9 @@ type Features struct {
 
 	Generator *Generator // of a model that denoises latents
 	Decoder   *Decoder   // of a model that turns latents into videos
+	// Frames is there for a model that reads an input one frame after another, so that the
+	// frames can be made or read as they are needed.
+	Frames *FrameReader
 
 	// Resolve returns the model that a checkpoint with tensors of these official names
 	// holds, or an error that names the variant that weft does not run. It follows from
@@ -73,6 +73,10 @@ type Generator struct {
 	// FeedText makes the inputs that stay the same in every step, from text context
 	// (batch, rows, dim) or, for a model that ReadsTokens, from ids (batch, rows).
 	FeedText func(g *graph.Graph, r Request, context *tensor.Tensor) (map[string]*tensor.Tensor, error)
+	// FeedFrameTimes is FeedStep with a timestep for each latent frame, the same for all
+	// videos, for a request with TokenTimes whose Times is at least how many differ. It is
+	// nil for a model that was not trained with given frames beside noisy ones.
+	FeedFrameTimes func(g *graph.Graph, r Request, x *tensor.Tensor, times []float64) (map[string]*tensor.Tensor, error)
 	// Velocity turns a step's "out" into (batch, channels, frames, height, width). It is
 	// nil where "out" is arranged in this way.
 	Velocity func(r Request, out *tensor.Tensor) *tensor.Tensor
@@ -87,8 +91,8 @@ type Generator struct {
 	Conditions *Conditions
 
 	Companions Companions
-	// Like is the preset whose releases a configuration of no preset is run as.
-	Like string
+	// ReleasedPreset is the preset whose releases a configuration of no preset is run as.
+	ReleasedPreset string
 	// ReleaseHints are words of the configuration that occur in the names of its releases.
 	ReleaseHints []string
 	// OwnSettings are the settings that the configuration itself states.
@@ -99,9 +103,9 @@ type Generator struct {
 type Conditions struct {
 	// Names lists those inputs that a run needs, the same in every step.
 	Names []string
-	// OfText lists those that belong to one text, including those that may be left out. A
+	// TextNames lists those that belong to one text, including those that may be left out. A
 	// negative text has its own.
-	OfText []string
+	TextNames []string
 	// Check reports conditions that are missing, not read or of a wrong shape, and adds the
 	// sizes that they decide to the request.
 	Check func(r Request, in map[string]*tensor.Tensor) (Request, error)
@@ -122,6 +126,15 @@ type Decoder struct {
 	VideoShape func(latent []int) ([]int, error)
 }
 
+// FrameReader reads an input one frame after another.
+type FrameReader struct {
+	// Request is that of the model for the input of a name and shape, (batch, channels,
+	// frames, height, width), whose frames come later.
+	Request func(input string, shape []int) (Request, error)
+	// FeedStatic makes the graph's inputs that are no frames.
+	FeedStatic func(g *graph.Graph) (map[string]*tensor.Tensor, error)
+}
+
 // declared is the Model that a Declaration describes.
 type declared struct {
 	name        string
@@ -136,7 +149,6 @@ func (m *declared) Ignore() []bystander.Kind             { return m.declaration.
 func (m *declared) Rules() sharding.Rules                { return m.declaration.Rules() }
 func (m *declared) Inputs() []string                     { return m.declaration.Inputs }
 func (m *declared) Features() *Features                  { return &m.declaration.Features }
-func (m *declared) PeerWhole() bool                      { return m.declaration.PeerWhole } // List asks for it
 func (m *declared) Check(on *mesh.Mesh, r Request) error { return m.declaration.Check(on, r) }
 
 func (m *declared) Official(name string) string {

@@ -33,7 +33,7 @@ func tinyDeclaration(_ string, c tiny) Declaration {
 		Params: func(layers int) []Param {
 			var ps []Param
 			for i := range (Request{Layers: layers}).Run(c.Layers) {
-				ps = append(ps, LinearParams(fmt.Sprintf("layers.%d", i), "", c.Width, c.Width, false)...)
+				ps = append(ps, LinearParams(fmt.Sprintf("layers.%d", i), c.Width, c.Width, false)...)
 			}
 			return ps
 		},
@@ -52,7 +52,7 @@ func tinyDeclaration(_ string, c tiny) Declaration {
 			FeedText:    func(*graph.Graph, Request, *tensor.Tensor) (tensors, error) { return nil, nil },
 			Conditions: &Conditions{Names: []string{"y"}, Check: func(r Request, _ tensors) (Request, error) { return r, nil },
 				Feed: func(*graph.Graph, Request, tensors) (tensors, error) { return nil, nil }},
-			Companions: Companions{Text: "a", Decoder: "b"}, Like: "tiny-8",
+			Companions: Companions{Text: "a", Decoder: "b"}, ReleasedPreset: "tiny-8",
 		}},
 	}
 }
@@ -196,13 +196,14 @@ func TestWrongDeclarationsAreRefused(t *testing.T) {
 		{"an input twice", declares(func(d *Declaration) { d.Inputs = append(d.Inputs, "x") }), `preset tiny-8: Inputs: "x" is there twice`},
 		{"one name tied", declares(func(d *Declaration) { d.Tied = [][]string{{"a"}} }), `preset tiny-8: Tied: ["a"] is no group of names`},
 		{"a decoder without a shape", declares(func(d *Declaration) { d.Decoder = &Decoder{} }), "preset tiny-8: Decoder.VideoShape is empty"},
+		{"frames without a request", declares(func(d *Declaration) { d.Frames = &FrameReader{} }), "preset tiny-8: Frames.Request is empty"},
 		{"a generator without a shape", declares(func(d *Declaration) { d.Generator.LatentShape = nil }), "preset tiny-8: Generator.LatentShape is empty"},
 		{"a generator without FeedStep", declares(func(d *Declaration) { d.Generator.FeedStep = nil }), "preset tiny-8: Generator.FeedStep is empty"},
 		{"a generator without FeedText", declares(func(d *Declaration) { d.Generator.FeedText = nil }), "preset tiny-8: Generator.FeedText is empty"},
 		{"a generator without a decoder", declares(func(d *Declaration) { d.Generator.Companions.Decoder = "" }), "preset tiny-8: Generator.Companions.Decoder is empty"},
 		{"a generator without a text", declares(func(d *Declaration) { d.Generator.Companions.Text = "" }), `ReadsTokens is false and Companions.Text ""`},
 		{"a generator with two texts", declares(func(d *Declaration) { d.Generator.ReadsTokens = true }), `ReadsTokens is true and Companions.Text "a"`},
-		{"a generator like none", declares(func(d *Declaration) { d.Generator.Like = "tinny-8" }), `preset tiny-8: Generator.Like: "tinny-8" is no preset of the family`},
+		{"a generator like none", declares(func(d *Declaration) { d.Generator.ReleasedPreset = "tinny-8" }), `preset tiny-8: Generator.ReleasedPreset: "tinny-8" is no preset of the family`},
 		{"a setting that is none", func(f *Family[tiny]) {
 			declares(func(d *Declaration) { d.Generator.OwnSettings = map[string]any{"tme": "causal"} })(f)
 			f.AsRelease = func(c tiny, _ Settings) (tiny, error) { return c, nil }
@@ -214,7 +215,7 @@ func TestWrongDeclarationsAreRefused(t *testing.T) {
 		}, "Generator is empty: AsRelease is about the releases of generators"},
 		{"conditions without Feed", declares(func(d *Declaration) { d.Generator.Conditions.Feed = nil }), "preset tiny-8: Generator.Conditions.Feed is empty"},
 		{"conditions without Check", declares(func(d *Declaration) { d.Generator.Conditions.Check = nil }), "preset tiny-8: Generator.Conditions.Check is empty"},
-		{"a condition that is no input", declares(func(d *Declaration) { d.Generator.Conditions.OfText = []string{"pooled"} }), `Generator.Conditions: "pooled" is not among Inputs ["x" "t" "context" "y"]`},
+		{"a condition that is no input", declares(func(d *Declaration) { d.Generator.Conditions.TextNames = []string{"pooled"} }), `Generator.Conditions: "pooled" is not among Inputs ["x" "t" "context" "y"]`},
 
 		{"no parameters", declares(func(d *Declaration) { d.Params = func(int) []Param { return nil } }), "Params: there are none"},
 		{"a parameter twice", declares(params(func(p []Param) []Param { return append(p, p[0]) })), "parameter layers.0.weight is listed twice"},

@@ -180,6 +180,9 @@ func (f Family[C]) checkFeatures(l *findings, where string, d Declaration) {
 	if d.Decoder != nil {
 		l.missing(where+"Decoder.", "VideoShape", d.Decoder.VideoShape)
 	}
+	if d.Frames != nil {
+		l.missing(where+"Frames.", "Request", d.Frames.Request, "FeedStatic", d.Frames.FeedStatic)
+	}
 	if d.Generator != nil {
 		f.checkGenerator(l, where, d)
 	} else if f.AsRelease != nil {
@@ -194,8 +197,8 @@ func (f Family[C]) checkGenerator(l *findings, where string, d Declaration) {
 	if g.ReadsTokens != (g.Companions.Text == "") {
 		l.add("%sGenerator: ReadsTokens is %t and Companions.Text %q: a model reads ids or what a text encoder makes", where, g.ReadsTokens, g.Companions.Text)
 	}
-	if _, ok := f.Presets[g.Like]; !ok {
-		l.add("%sGenerator.Like: %q is no preset of the family", where, g.Like)
+	if _, ok := f.Presets[g.ReleasedPreset]; !ok {
+		l.add("%sGenerator.ReleasedPreset: %q is no preset of the family", where, g.ReleasedPreset)
 	}
 	for name := range g.OwnSettings {
 		if !slices.Contains(SettingNames, name) {
@@ -207,7 +210,7 @@ func (f Family[C]) checkGenerator(l *findings, where string, d Declaration) {
 	}
 	if c := g.Conditions; c != nil {
 		l.missing(where+"Generator.Conditions.", "Check", c.Check, "Feed", c.Feed)
-		for _, name := range slices.Concat(c.Names, c.OfText) {
+		for _, name := range slices.Concat(c.Names, c.TextNames) {
 			if !slices.Contains(d.Inputs, name) {
 				l.add("%sGenerator.Conditions: %q is not among Inputs %q", where, name, d.Inputs)
 			}

@@ -11,6 +11,7 @@ import (
 	"weft/fault"
 	"weft/graph"
 	"weft/internal/bystander"
+	"weft/internal/numbers"
 	"weft/mesh"
 	"weft/sharding"
 	"weft/spmd"
@@ -40,16 +41,9 @@ type Param struct {
 	// Matmul marks weights that are contracted and so take the compute type;
 	// the others (biases, norms, modulation) stay f32.
 	Matmul bool
-	// Flax is the peer's path. Dim i of the peer's tensor is dim FlaxPerm[i] of this one;
-	// nil keeps the order. FlaxView says that the peer's tensor has the View's shape.
-	Flax     string
-	FlaxPerm []int
-	FlaxView bool
 	// Pieces lists the tensors that this one stacks along dim 0, in order, where some
 	// publishers store them separately, each by the name that Official returns for it.
-	// FlaxPieces are the peer's paths, where it stores them separately as well.
-	Pieces     []graph.Piece
-	FlaxPieces []string
+	Pieces []graph.Piece
 }
 
 // Request is everything about a step that decides shapes and programs.
@@ -60,9 +54,12 @@ type Request struct {
 	// SecondText is rows of a second encoder's text, for a model that reads one beside
 	// the first; where Text is 0 too it means the model's full length.
 	SecondText int
-	Masked     bool // a mask comes with the text and says which of its rows are real
-	Image      int  // rows of image features, for a model that reads them; 0 means as many as its encoder makes, or none where it can do without
-	DType      dtype.DType
+	// Encode says, of an autoencoder, that a video is turned into latents and not the other
+	// way round. Latent is the shape of the latents either way.
+	Encode bool
+	Masked bool // a mask comes with the text and says which of its rows are real
+	Image  int  // rows of image features, for a model that reads them; 0 means as many as its encoder makes, or none where it can do without
+	DType  dtype.DType
 	// TokenTimes says that every token, or for some models every frame, has a timestep
 	// of its own in place of one for each video.
 	TokenTimes bool
@@ -101,7 +98,7 @@ func (r Request) TokenMultiple() int {
 
 // PadTokens returns to how many tokens n are padded, so that parts devices hold equally
 // many, and each a multiple of TokenMultiple.
-func (r Request) PadTokens(n, parts int) int { return sharding.RoundUp(n, parts*r.TokenMultiple()) }
+func (r Request) PadTokens(n, parts int) int { return numbers.RoundUp(n, parts*r.TokenMultiple()) }
 
 // Run returns how many of a model's layers the request runs.
 func (r Request) Run(layers int) int {

@@ -221,11 +221,11 @@ func SettingsOf(m Model, q ReleaseQuery) (Model, Settings, error) {
 }
 
 // releasesLike returns the releases that have the generator's configuration or, for a
-// configuration that no release has, that of the preset that Generator.Like names.
+// configuration that no release has, that of the preset that Generator.ReleasedPreset names.
 func releasesLike(g *Generator) []Release {
 	like := g.Name()
 	if familyOf(like) == nil {
-		like = g.Like
+		like = g.ReleasedPreset
 	}
 	raw := presetConfig(like)
 	var out []Release

@@ -34,7 +34,7 @@ func declare(name string, c Config) models.Declaration {
 		Request: m.Request, Example: m.Example, Feed: m.Feed,
 		Graph: m.Graph,
 
-		Features: models.Features{CheckSplit: m.CheckSplit, PeerWhole: m.PeerWhole()},
+		Features: models.Features{CheckSplit: m.CheckSplit},
 	}
 	if c.Tower == text {
 		d.Inputs = []string{"ids", "mask"}

@@ -57,8 +57,8 @@ func (m *Model) layOutRequest(on *mesh.Mesh, r models.Request) models.TextLayout
 }
 
 // calls lists the calls of a tower in the order in which they run, with their programs.
-func (s *build) calls() []step.Parts[*step.Program] {
-	type part = step.Part[*step.Program]
+func (s *build) calls() []step.Parts[*step.ProgramBuilder] {
+	type part = step.Part[*step.ProgramBuilder]
 	embed, post := s.buildImageEmbed, s.buildImagePost
 	if s.m.c.Tower == text {
 		embed, post = s.buildTextEmbed, s.buildTextPost
@@ -66,7 +66,7 @@ func (s *build) calls() []step.Parts[*step.Program] {
 	tokens := func(name string) map[int]graph.Traced {
 		return step.Tokens(name, s.Request.Batch, s.layout.Tokens, s.m.c.Dim)
 	}
-	return []step.Parts[*step.Program]{
+	return []step.Parts[*step.ProgramBuilder]{
 		step.First(part{Program: "embed", Trace: tokens("embed"), Define: embed}),
 		step.EachLayer(func(i int) []part {
 			return []part{{Program: "block", Call: fmt.Sprintf("block %d", i), Prefix: s.m.blockPrefix(i), Layer: i, Trace: tokens(fmt.Sprintf("block_%d", i)), Define: s.buildBlock}}
@@ -78,7 +78,7 @@ func (s *build) calls() []step.Parts[*step.Program] {
 // buildImageEmbed builds the program "embed" of the image tower, which makes tokens of
 // an image (B, 3, H, W): the class token and then the patches. It adds their learned
 // positions and normalises them.
-func (s *build) buildImageEmbed(p *step.Program) {
+func (s *build) buildImageEmbed(p *step.ProgramBuilder) {
 	c, n := s.m.c, s.m.n
 	batch := sharding.NewSpec([]string{mesh.DP})
 	x := p.Patches(p.ExpandDim(p.Value("x"), 2), [3]int{1, c.PatchSize, c.PatchSize}, "ctyx")
@@ -92,14 +92,14 @@ func (s *build) buildImageEmbed(p *step.Program) {
 
 // buildTextEmbed builds the program "embed" of the text tower, which looks up ids
 // (B, Lp) in the token table and adds their learned positions.
-func (s *build) buildTextEmbed(p *step.Program) {
+func (s *build) buildTextEmbed(p *step.ProgramBuilder) {
 	places := p.PadTo(p.Slice(p.Weight(s.m.n.places), 0, 0, s.layout.Tokens), 0, s.layout.Padded)
 	p.Output("tokens", p.Add(p.Rows(s.m.n.tokens, p.Value("ids"), s.layout.Stream), places), "")
 }
 
 // buildBlock builds the program of one layer: self-attention and FFN, each behind a
 // LayerNorm. The residual stream stays f32.
-func (s *build) buildBlock(p *step.Program) {
+func (s *build) buildBlock(p *step.ProgramBuilder) {
 	c, n, l := s.m.c, s.m.n, s.layout
 	x := p.Value("tokens")
 	norm := func(name string) spmd.Tensor {
@@ -128,20 +128,20 @@ func (s *build) buildBlock(p *step.Program) {
 
 // gatherTokens gathers tokens (B, Lp, D) on every device and cuts off the padding:
 // (B, L, D).
-func (s *build) gatherTokens(p *step.Program, x spmd.Tensor) spmd.Tensor {
+func (s *build) gatherTokens(p *step.ProgramBuilder, x spmd.Tensor) spmd.Tensor {
 	return p.Slice(p.Reshard(x, sharding.NewSpec([]string{mesh.DP}), "tokens gathered for the result"), 1, 0, s.layout.Tokens)
 }
 
 // buildImagePost builds the program "post" of the image tower, which returns the
 // tokens as they leave the last layer that is run.
-func (s *build) buildImagePost(p *step.Program) {
+func (s *build) buildImagePost(p *step.ProgramBuilder) {
 	p.Output("out", s.gatherTokens(p, p.Value("tokens")), "")
 }
 
 // buildTextPost builds the program "post" of the text tower, which applies the final
 // norm. It returns all tokens as out_hidden (B, L, D), and the token at the end of
 // each text as out (B, D).
-func (s *build) buildTextPost(p *step.Program) {
+func (s *build) buildTextPost(p *step.ProgramBuilder) {
 	x := p.Norm(s.m.n.last, p.Value("tokens"), s.m.c.Eps)
 	at := p.Reduced(p.Sum(p.Mul(x, p.Value("end")), 1), "the text's end is on one device")
 	p.Output("out", p.DropDim(at, 1), "")

@@ -34,15 +34,15 @@ func declare(name string, c Config) models.Declaration {
 
 		Features: models.Features{Generator: &models.Generator{
 			LatentShape: m.LatentShape, FeedStep: m.FeedStep, FeedText: m.FeedText, Velocity: m.Velocity,
-			Conditions: &models.Conditions{Names: m.Conditions(), Check: m.CheckConditions, Feed: m.FeedConditions},
-			Companions: models.Companions{Text: "t5-v1.1-xxl", Decoder: "cogvideox-vae"},
-			Like:       c.like(),
+			Conditions:     &models.Conditions{Names: m.Conditions(), Check: m.CheckConditions, Feed: m.FeedConditions},
+			Companions:     models.Companions{Text: "t5-v1.1-xxl", Decoder: "cogvideox-vae"},
+			ReleasedPreset: c.releasedPreset(),
 		}},
 	}
 }
 
-// like names the release with the same positions and inputs.
-func (c Config) like() string {
+// releasedPreset names the release with the same positions and inputs.
+func (c Config) releasedPreset() string {
 	name := "cogvideox-2b"
 	switch {
 	case c.PatchT > 0:

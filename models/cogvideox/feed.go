@@ -7,9 +7,9 @@ import (
 	"weft/dtype"
 	"weft/fault"
 	"weft/graph"
+	"weft/internal/numbers"
 	"weft/models"
 	"weft/models/step"
-	"weft/sharding"
 	"weft/tensor"
 )
 
@@ -190,6 +190,6 @@ func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	latent[1] = sharding.RoundUp(latent[1], m.c.patchShape()[0])
+	latent[1] = numbers.RoundUp(latent[1], m.c.patchShape()[0])
 	return latent, m.checkLatent(latent)
 }

@@ -2,7 +2,6 @@ package cogvideox
 
 import (
 	"fmt"
-	"strings"
 
 	"weft/mesh"
 	"weft/models"
@@ -17,27 +16,25 @@ func (m *Model) Params(layers int) []models.Param {
 	}
 	ps := []models.Param{}
 	linear := func(name string, out, in int) {
-		ps = append(ps, models.LinearParams(name, flaxPath(name), out, in, true)...)
+		ps = append(ps, models.LinearParams(name, out, in, true)...)
 	}
 	norm := func(name string, n int) {
-		path := flaxPath(name)
-		ps = append(ps, models.Param{Name: name + ".weight", Shape: []int{n}, Flax: path + "_scale"},
-			models.Param{Name: name + ".bias", Shape: []int{n}, Flax: path + "_bias"})
+		ps = append(ps, models.Param{Name: name + ".weight", Shape: []int{n}}, models.Param{Name: name + ".bias", Shape: []int{n}})
 	}
 	linear("patch_embed.text_proj", d, c.TextEmbedDim)
 	if c.PatchT > 0 {
 		linear("patch_embed.proj", d, c.InChannels*c.PatchT*c.PatchSize*c.PatchSize)
 	} else {
 		ps = append(ps, models.Param{Name: "patch_embed.proj.weight", Shape: []int{d, c.InChannels, c.PatchSize, c.PatchSize},
-			View: []int{d, c.InChannels * c.PatchSize * c.PatchSize}, Matmul: true, Flax: "patch_embed/proj/kernel", FlaxPerm: []int{2, 3, 1, 0}})
+			View: []int{d, c.InChannels * c.PatchSize * c.PatchSize}, Matmul: true})
 		if c.PatchBias {
-			ps = append(ps, models.Param{Name: "patch_embed.proj.bias", Shape: []int{d}, Flax: "patch_embed/proj/bias"})
+			ps = append(ps, models.Param{Name: "patch_embed.proj.bias", Shape: []int{d}})
 		}
 	}
 	if c.Learned {
 		// No matmul reads it, but it is large and the reference implementations round
 		// it to the compute type.
-		ps = append(ps, models.Param{Name: positions, Shape: []int{1, c.TextLen + c.sampleGrid().Tokens(), d}, Matmul: true, Flax: "pos_embedding"})
+		ps = append(ps, models.Param{Name: positions, Shape: []int{1, c.TextLen + c.sampleGrid().Tokens(), d}, Matmul: true})
 	}
 	linear("time_embedding.linear_1", c.TimeEmbedDim, d)
 	linear("time_embedding.linear_2", c.TimeEmbedDim, c.TimeEmbedDim)
@@ -70,22 +67,8 @@ func (m *Model) Params(layers int) []models.Param {
 // come first, then those of the video.
 const positions = "patch_embed.pos_embedding"
 
-// flaxPath returns the peer's path of a module: transformer_blocks.3.attn1.to_out.0
-// becomes transformer_blocks_3/attn1/to_out_0.
-func flaxPath(module string) string {
-	parts := strings.Split(module, ".")
-	switch parts[0] {
-	case "transformer_blocks":
-		return parts[0] + "_" + parts[1] + "/" + parts[2] + "/" + strings.Join(parts[3:], "_")
-	case "patch_embed":
-		return strings.Join(parts, "/")
-	}
-	return strings.Join(parts, "_")
-}
-
-// Rules shard the attention as the peer does, and also the FFN, the modulations and
-// the text's projection, which the peer replicates. README.md lists the bytes that
-// this saves.
+// Rules shard the attention, the FFN, the modulations and the text's projection. README.md
+// lists the bytes that this saves.
 //
 // Column-parallel (output rows over tp): q, k, v, ff.net.0, every AdaLN's
 // linear, the text's projection. Row-parallel: to_out, ff.net.2, whose biases

@@ -111,11 +111,11 @@ func (s *build) positionTables() []positionTable {
 
 // programBuilder is one program under construction.
 type programBuilder struct {
-	*step.Program
+	*step.ProgramBuilder
 	s *build
 }
 
-func (s *build) newProgram(p *step.Program) *programBuilder { return &programBuilder{p, s} }
+func (s *build) newProgram(p *step.ProgramBuilder) *programBuilder { return &programBuilder{p, s} }
 
 // buildText builds the program that embeds the context (B, T, text_embed_dim) as the
 // text's residual stream (B, T, D).

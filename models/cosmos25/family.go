@@ -41,8 +41,8 @@ func declare(name string, c Config) models.Declaration {
 			Variants:   m.Runs,
 			Generator: &models.Generator{
 				LatentShape: m.LatentShape, FeedStep: m.FeedStep, FeedText: m.FeedText,
-				Companions: models.Companions{Text: "reason1-7b", Decoder: "wan2.1-vae"},
-				Like:       "cosmos2.5-2b", // both releases are run alike
+				Companions:     models.Companions{Text: "reason1-7b", Decoder: "wan2.1-vae"},
+				ReleasedPreset: "cosmos2.5-2b", // both releases are run alike
 			},
 		},
 	}

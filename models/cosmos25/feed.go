@@ -138,7 +138,7 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 // timeTable returns the sinusoids of timesteps. The model reads sigma in place of a
 // timestep: t in 0..1000 times the config's scale.
 func (m *Model) timeTable(ts []float32, shape ...int) *tensor.Tensor {
-	return step.TimeTable(step.Scaled(ts, m.c.TimeScale), shape...)
+	return step.TimeTable(step.ScaleTimesteps(ts, m.c.TimeScale), shape...)
 }
 
 // FeedStep makes the inputs that change from step to step, with one timestep for

@@ -2,7 +2,6 @@ package cosmos25
 
 import (
 	"fmt"
-	"strings"
 
 	"weft/mesh"
 	"weft/models"
@@ -21,10 +20,10 @@ func (m *Model) Params(layers int) []models.Param {
 	}
 	ps := []models.Param{}
 	linear := func(name string, out, in int) {
-		ps = append(ps, models.LinearParams(name, flaxPath(name), out, in, false)...)
+		ps = append(ps, models.LinearParams(name, out, in, false)...)
 	}
 	norm := func(name string, n int) {
-		ps = append(ps, models.Param{Name: name + ".weight", Shape: []int{n}, Flax: flaxPath(name) + "/scale"})
+		ps = append(ps, models.Param{Name: name + ".weight", Shape: []int{n}})
 	}
 	d, patch := c.Width, c.PatchTemporal*c.PatchSpatial*c.PatchSpatial
 	linear("x_embedder.proj.1", d, (c.InChannels+masks)*patch)
@@ -32,7 +31,7 @@ func (m *Model) Params(layers int) []models.Param {
 	linear("t_embedder.1.linear_2", 3*d, d)
 	norm("t_embedding_norm", d)
 	linear("crossattn_proj.0", c.ContextDim, c.TextDim)
-	ps = append(ps, models.Param{Name: "crossattn_proj.0.bias", Shape: []int{c.ContextDim}, Flax: "crossattn_proj_0/bias"})
+	ps = append(ps, models.Param{Name: "crossattn_proj.0.bias", Shape: []int{c.ContextDim}})
 	for i := range layers {
 		b := fmt.Sprintf("blocks.%d.", i)
 		for _, sub := range append(attentions, "mlp") {
@@ -57,21 +56,8 @@ func (m *Model) Params(layers int) []models.Param {
 	return ps
 }
 
-// flaxPath returns the peer's path of a module: blocks.3.self_attn.q_proj becomes
-// blocks_3/self_attn_q_proj.
-func flaxPath(module string) string {
-	parts := strings.Split(module, ".")
-	switch parts[0] {
-	case "blocks":
-		return parts[0] + "_" + parts[1] + "/" + strings.Join(parts[2:], "_")
-	case "final_layer":
-		return parts[0] + "/" + strings.Join(parts[1:], "_")
-	}
-	return strings.Join(parts, "_")
-}
-
-// Rules shard the weights that the peer shards, and also the text's projection, the
-// time embedding and the modulations. README.md lists the bytes that this saves.
+// Rules shard the blocks, the text's projection, the time embedding and the modulations.
+// README.md lists the bytes that this saves.
 //
 // Column-parallel (output rows over tp): q, k, v, mlp.layer1, the first time
 // layer and the second half of each modulation. Row-parallel (input columns over

@@ -42,16 +42,16 @@ func declare(name string, c Config) models.Declaration {
 			Variants:   m.Runs,
 			Generator: &models.Generator{
 				LatentShape: m.LatentShape, FeedStep: m.FeedStep, FeedText: m.FeedText,
-				ReadsTokens: true,
-				Companions:  models.Companions{Decoder: "wan2.2-vae"},
-				Like:        c.like(),
+				ReadsTokens:    true,
+				Companions:     models.Companions{Decoder: "wan2.2-vae"},
+				ReleasedPreset: c.releasedPreset(),
 			},
 		},
 	}
 }
 
-// like names Edge for a model with Edge's activation, and otherwise Nano.
-func (c Config) like() string {
+// releasedPreset names Edge for a model with Edge's activation, and otherwise Nano.
+func (c Config) releasedPreset() string {
 	if c.Act == relu2 {
 		return "cosmos3-edge"
 	}

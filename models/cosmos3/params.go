@@ -2,7 +2,6 @@ package cosmos3
 
 import (
 	"fmt"
-	"strings"
 
 	"weft/mesh"
 	"weft/models"
@@ -32,17 +31,13 @@ func (m *Model) Params(layers int) []models.Param {
 	}
 	ps := []models.Param{}
 	linear := func(name string, out, in int) {
-		ps = append(ps, models.LinearParams(name, flaxPath(name), out, in, false)...)
+		ps = append(ps, models.LinearParams(name, out, in, false)...)
 	}
-	vector := func(name, leaf, flax string, n int) {
-		ps = append(ps, models.Param{Name: name + "." + leaf, Shape: []int{n}, Flax: flaxPath(name) + "/" + flax})
-	}
-	norm := func(name string, n int) { vector(name, "weight", "scale", n) }
+	norm := func(name string, n int) { ps = append(ps, models.Param{Name: name + ".weight", Shape: []int{n}}) }
 	biased := func(name string, out, in int) {
-		linear(name, out, in)
-		vector(name, "bias", "bias", out)
+		ps = append(ps, models.LinearParams(name, out, in, true)...)
 	}
-	ps = append(ps, models.Param{Name: "embed_tokens.weight", Shape: []int{c.Vocab, c.Width}, Matmul: true, Flax: "embed_tokens/embedding"})
+	ps = append(ps, models.Param{Name: "embed_tokens.weight", Shape: []int{c.Vocab, c.Width}, Matmul: true})
 	biased("proj_in", c.Width, c.Channels*c.Patch*c.Patch)
 	biased("time_embedder.linear_1", c.Width, timeDim)
 	biased("time_embedder.linear_2", c.Width, c.Width)
@@ -74,20 +69,8 @@ func (m *Model) Params(layers int) []models.Param {
 	return ps
 }
 
-// flaxPath returns the peer's path of a module: layers.3.mlp.up_proj becomes
-// layers_3/mlp/up_proj.
-func flaxPath(module string) string {
-	parts := strings.Split(module, ".")
-	switch parts[0] {
-	case "layers":
-		return parts[0] + "_" + parts[1] + "/" + strings.Join(parts[2:], "/")
-	default:
-		return strings.Join(parts, "_")
-	}
-}
-
-// Rules shard the weights that the peer shards, and also the token table and the
-// timestep's layers, which it replicates. README.md lists the bytes that this saves.
+// Rules shard the layers of both streams, the token table and the timestep's layers.
+// README.md lists the bytes that this saves.
 // Keys and values are cut between heads only; where tp is a multiple of their heads,
 // neighbouring devices hold copies of one head.
 func (m *Model) Rules() sharding.Rules {

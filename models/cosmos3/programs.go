@@ -102,11 +102,11 @@ func (s *build) declareValues() {
 
 // programBuilder is one program under construction.
 type programBuilder struct {
-	*step.Program
+	*step.ProgramBuilder
 	s *build
 }
 
-func (s *build) newProgram(p *step.Program) *programBuilder { return &programBuilder{p, s} }
+func (s *build) newProgram(p *step.ProgramBuilder) *programBuilder { return &programBuilder{p, s} }
 
 // buildEmbed builds the program that looks up the text's ids in the token table:
 // (B, L) to (B, L, D).

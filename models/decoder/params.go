@@ -9,10 +9,6 @@ import (
 	"weft/sharding"
 )
 
-// PeerWhole says whether the peer replicates the model: its scripts for HunyuanVideo
-// replicate the text towers, and those for Cosmos, which reads every layer, shard it.
-func (m *Model) PeerWhole() bool { return m.c.SkipLayers > 0 }
-
 // namePrefix returns the prefix of every parameter's name. It is empty for Llama,
 // whose checkpoint holds the decoder alone.
 func (m *Model) namePrefix() string {
@@ -28,14 +24,14 @@ func (m *Model) blockPrefix(i int) string { return fmt.Sprintf("%slayers.%d.", m
 // Params lists the parameters under their official names.
 func (m *Model) Params(layers int) []models.Param {
 	c := m.c
-	ps := []models.Param{{Name: m.namePrefix() + "embed_tokens.weight", Shape: []int{c.Vocab, c.Dim}, Matmul: true, Flax: "embed_tokens/embedding"}}
+	ps := []models.Param{{Name: m.namePrefix() + "embed_tokens.weight", Shape: []int{c.Vocab, c.Dim}, Matmul: true}}
 	for i := range (models.Request{Layers: layers}).Run(c.Layers) {
-		b, flax := m.blockPrefix(i), fmt.Sprintf("layers_%d/", i)
+		b := m.blockPrefix(i)
 		linear := func(name string, out, in int, bias bool) {
-			ps = append(ps, models.LinearParams(b+name, flax+strings.ReplaceAll(name, ".", "/"), out, in, bias)...)
+			ps = append(ps, models.LinearParams(b+name, out, in, bias)...)
 		}
 		norm := func(name string, dim int) {
-			ps = append(ps, models.Param{Name: b + name + ".weight", Shape: []int{dim}, Flax: flax + strings.ReplaceAll(name, ".", "/") + m.flaxScaleSuffix()})
+			ps = append(ps, models.Param{Name: b + name + ".weight", Shape: []int{dim}})
 		}
 		norm("input_layernorm", c.Dim)
 		bias, global := c.ModelType == qwen, c.isGlobal(i)
@@ -52,26 +48,17 @@ func (m *Model) Params(layers int) []models.Param {
 			norm("self_attn.k_norm", dim)
 			norm("pre_feedforward_layernorm", c.Dim)
 			norm("post_feedforward_layernorm", c.Dim)
-			ps = append(ps, models.Param{Name: b + "layer_scalar", Shape: []int{1}, Flax: flax + "layer_scalar"})
+			ps = append(ps, models.Param{Name: b + "layer_scalar", Shape: []int{1}})
 		}
 		linear("mlp.gate_proj", c.FFNDim, c.Dim, false)
 		linear("mlp.up_proj", c.FFNDim, c.Dim, false)
 		linear("mlp.down_proj", c.Dim, c.FFNDim, false)
 	}
-	return append(ps, models.Param{Name: m.namePrefix() + "norm.weight", Shape: []int{c.Dim}, Flax: "norm" + m.flaxScaleSuffix()})
+	return append(ps, models.Param{Name: m.namePrefix() + "norm.weight", Shape: []int{c.Dim}})
 }
 
-// flaxScaleSuffix returns the end of the peer's names of norm weights.
-func (m *Model) flaxScaleSuffix() string {
-	if m.c.ModelType == gemma {
-		return "_scale"
-	}
-	return "/scale"
-}
-
-// Rules shard the weights that the peer shards in decoders that it does not replicate,
-// and also the token table, by rows of the vocabulary. README.md lists the bytes that
-// this saves.
+// Rules shard attention and FFN, and the token table by rows of the vocabulary. README.md
+// lists the bytes that this saves.
 func (m *Model) Rules() sharding.Rules {
 	first, second, whole := sharding.NewSpec([]string{mesh.TP}), sharding.NewSpec(nil, []string{mesh.TP}), sharding.NewSpec()
 	p := m.namePrefix()

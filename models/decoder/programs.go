@@ -69,12 +69,12 @@ func (s *build) declareValues() {
 }
 
 // calls lists the calls of an encoding in the order in which they run, with their programs.
-func (s *build) calls() []step.Parts[*step.Program] {
-	type part = step.Part[*step.Program]
+func (s *build) calls() []step.Parts[*step.ProgramBuilder] {
+	type part = step.Part[*step.ProgramBuilder]
 	tokens := func(name string) map[int]graph.Traced {
 		return step.Tokens(name, s.Request.Batch, s.layout.Tokens, s.m.c.Dim)
 	}
-	return []step.Parts[*step.Program]{
+	return []step.Parts[*step.ProgramBuilder]{
 		step.First(
 			part{Program: "embed", Trace: tokens("embed"), Define: s.buildEmbed},
 			step.If(s.resultsBeforeFirstLayer() > 0, part{Program: "normal", Call: "normal of the rows", Define: s.buildNormal}),
@@ -83,7 +83,7 @@ func (s *build) calls() []step.Parts[*step.Program] {
 			global := s.m.c.isGlobal(i)
 			return []part{
 				{Program: "block" + typeSuffix(global), Call: fmt.Sprintf("block %d", i), Prefix: s.m.blockPrefix(i), Layer: i, Trace: tokens(fmt.Sprintf("block_%d", i)),
-					Define: func(p *step.Program) { s.buildBlock(p, global) }},
+					Define: func(p *step.ProgramBuilder) { s.buildBlock(p, global) }},
 				step.If(s.takesEveryLayer() && i < s.layers-1, part{Program: "normal", Call: fmt.Sprintf("normal %d", i), Layer: i + s.resultsBeforeFirstLayer(), Define: s.buildNormal}),
 			}
 		}),
@@ -110,7 +110,7 @@ func (s *build) resultsBeforeLastLayer() int { return s.layers - 1 + s.resultsBe
 // buildEmbed builds the program that looks up the tokens' rows: (B, Lp) to (B, Lp, D).
 // Gemma multiplies them by the square root of D, rounded to the compute type as in
 // training.
-func (s *build) buildEmbed(p *step.Program) {
+func (s *build) buildEmbed(p *step.ProgramBuilder) {
 	x := p.Rows(s.m.namePrefix()+"embed_tokens", p.Value("ids"), s.layout.Stream)
 	if s.m.c.ModelType == gemma {
 		root := p.Compute(p.Constant(dtype.F32, math.Sqrt(float64(s.m.c.Dim))))
@@ -132,7 +132,7 @@ func typeSuffix(global bool) string {
 // each behind an RMS norm. The residual stream stays f32. Gemma also normalises both
 // results and every head of queries, keys and values, the values without a weight.
 // It does not scale the attention's scores, but it scales the result of the layer.
-func (s *build) buildBlock(p *step.Program, global bool) {
+func (s *build) buildBlock(p *step.ProgramBuilder, global bool) {
 	c, l := s.m.c, s.layout
 	sandwich := c.ModelType == gemma
 	_, dim := c.keyHeads(global)
@@ -178,20 +178,20 @@ func (s *build) buildBlock(p *step.Program, global bool) {
 }
 
 // normByMeanAndStd computes (x - mean) / (std + 1e-8) over the last dim.
-func normByMeanAndStd(p *step.Program, x spmd.Tensor) spmd.Tensor {
+func normByMeanAndStd(p *step.ProgramBuilder, x spmd.Tensor) spmd.Tensor {
 	mean := func(x spmd.Tensor) spmd.Tensor { return p.Scale(p.Sum(x, -1), 1/float64(x.Dim(-1))) }
 	x = p.Sub(x, mean(x))
 	return p.Div(x, p.Shift(p.Unary(program.OpSqrt, mean(p.Mul(x, x))), 1e-8))
 }
 
 // normalizeRMS computes x / sqrt(mean(x^2) + eps) over the last dim.
-func normalizeRMS(p *step.Program, x spmd.Tensor, eps float64) spmd.Tensor {
+func normalizeRMS(p *step.ProgramBuilder, x spmd.Tensor, eps float64) spmd.Tensor {
 	return p.Mul(x, p.RMSFactors(eps, x)[0])
 }
 
 // normResult normalises a layer's hidden state over its width, as it goes into a
 // result of every layer.
-func (s *build) normResult(p *step.Program, x spmd.Tensor) spmd.Tensor {
+func (s *build) normResult(p *step.ProgramBuilder, x spmd.Tensor) spmd.Tensor {
 	if s.m.c.ModelType == gemma {
 		return normalizeRMS(p, x, 1e-6) // LTX-2.5's epsilon, whatever the decoder's is
 	}
@@ -199,13 +199,13 @@ func (s *build) normResult(p *step.Program, x spmd.Tensor) spmd.Tensor {
 }
 
 // buildNormal builds the program that applies normResult to a layer's hidden state.
-func (s *build) buildNormal(p *step.Program) {
+func (s *build) buildNormal(p *step.ProgramBuilder) {
 	p.Output("normal", s.normResult(p, p.Value("tokens")), "")
 }
 
 // joinResults joins the hidden states (B, Lp, D) of N layers. It concatenates them,
 // (B, Lp, N D), but for Gemma interleaves them channel by channel, (B, Lp, D N).
-func (s *build) joinResults(p *step.Program, parts []spmd.Tensor) spmd.Tensor {
+func (s *build) joinResults(p *step.ProgramBuilder, parts []spmd.Tensor) spmd.Tensor {
 	if s.m.c.ModelType != gemma {
 		return p.Concat(2, parts...)
 	}
@@ -218,7 +218,7 @@ func (s *build) joinResults(p *step.Program, parts []spmd.Tensor) spmd.Tensor {
 // buildPost builds the program that makes the result: the hidden state of the last
 // layer that is run, (B, L, D), or those of all layers joined, the last one behind the
 // final norm. Where a mask marks padding, the result is zero.
-func (s *build) buildPost(p *step.Program) {
+func (s *build) buildPost(p *step.ProgramBuilder) {
 	x := p.Value("tokens")
 	if s.takesEveryLayer() {
 		parts := []spmd.Tensor{}

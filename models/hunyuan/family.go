@@ -42,8 +42,8 @@ func declare(name string, c Config) models.Declaration {
 			CheckSplit: m.CheckSplit,
 			Generator: &models.Generator{
 				LatentShape: m.LatentShape, FeedStep: m.FeedStep, FeedText: m.FeedText,
-				Conditions: &models.Conditions{Names: m.Conditions(), OfText: m.OfText(), Check: m.CheckConditions, Feed: m.FeedConditions},
-				Companions: c.companions(), Like: kind(c),
+				Conditions: &models.Conditions{Names: m.Conditions(), TextNames: m.TextConditions(), Check: m.CheckConditions, Feed: m.FeedConditions},
+				Companions: c.companions(), ReleasedPreset: kind(c),
 				ReleaseHints: slices.DeleteFunc([]string{c.Resolution, c.Task}, func(hint string) bool { return hint == "" }),
 			},
 		},

@@ -127,11 +127,11 @@ func (s *build) declareValues() {
 
 // programBuilder is one program under construction.
 type programBuilder struct {
-	*step.Program
+	*step.ProgramBuilder
 	s *build
 }
 
-func (s *build) newProgram(p *step.Program) *programBuilder { return &programBuilder{p, s} }
+func (s *build) newProgram(p *step.ProgramBuilder) *programBuilder { return &programBuilder{p, s} }
 
 // eps is the epsilon of every norm.
 const eps = 1e-6

@@ -8,6 +8,7 @@ import (
 	"weft/dtype"
 	"weft/fault"
 	"weft/graph"
+	"weft/internal/numbers"
 	"weft/mesh"
 	"weft/models"
 	"weft/models/step"
@@ -77,11 +78,11 @@ func (m *Connector) Params(layers int) []models.Param {
 		gates = c.Heads
 	}
 	var t paramTable
-	t.addVector(connectorPrefix+"learnable_registers", "learnable_registers", c.Registers, d)
+	t.addVector(connectorPrefix+"learnable_registers", c.Registers, d)
 	for i := range layers {
-		b, flax := fmt.Sprintf("%stransformer_1d_blocks.%d.", connectorPrefix, i), fmt.Sprintf("transformer_1d_blocks_%d/", i)
-		t.addAttention(b+"attn1", flax+"attn1", d, gates)
-		t.addFFN(b+"ff", flax+"ff", d, c.FFBias)
+		b := fmt.Sprintf("%stransformer_1d_blocks.%d.", connectorPrefix, i)
+		t.addAttention(b+"attn1", d, gates)
+		t.addFFN(b+"ff", d, c.FFBias)
 	}
 	return t.ps
 }
@@ -115,7 +116,7 @@ func (m *Connector) Check(on *mesh.Mesh, r models.Request) error {
 
 // defaultRows is the number of text rows of a request that gives none: textLen, rounded up
 // to a multiple of the registers.
-func (m *Connector) defaultRows() int { return sharding.RoundUp(textLen, m.c.Registers) }
+func (m *Connector) defaultRows() int { return numbers.RoundUp(textLen, m.c.Registers) }
 
 // Request reads batch and rows off context (B, L, D). context_mask (B, L) may come with it;
 // its zeros mark rows of padding.

@@ -58,9 +58,9 @@ func (s *connectorBuild) calls() []step.Parts[*programBuilder] {
 	}
 }
 
-func (s *connectorBuild) newProgram(p *step.Program) *programBuilder {
+func (s *connectorBuild) newProgram(p *step.ProgramBuilder) *programBuilder {
 	c := s.c
-	return &programBuilder{Program: p, heads: c.Heads, headDim: c.HeadDim, eps: c.Eps, qkEps: c.Eps, gated: c.Gated, halves: true, stream: s.layout.Stream, gathered: s.layout.Gathered}
+	return &programBuilder{ProgramBuilder: p, heads: c.Heads, headDim: c.HeadDim, eps: c.Eps, qkEps: c.Eps, gated: c.Gated, halves: true, stream: s.layout.Stream, gathered: s.layout.Gathered}
 }
 
 // buildPre replaces rows of padding: row i by register i modulo the number of registers.

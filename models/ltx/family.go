@@ -49,7 +49,7 @@ func declare(name string, c Config) models.Declaration {
 			Variants: m.Runs,
 			Generator: &models.Generator{
 				LatentShape: m.LatentShape, FeedStep: m.FeedStep, FeedText: m.FeedText, Velocity: m.Velocity,
-				Companions: c.companions(), Like: c.like(), OwnSettings: c.ownSettings(),
+				Companions: c.companions(), ReleasedPreset: c.releasedPreset(), OwnSettings: c.ownSettings(),
 			},
 		},
 	}
@@ -68,8 +68,8 @@ func (c Config) companions() models.Companions {
 	return models.Companions{Text: "t5-v1.1-xxl", Decoder: "ltx-video-vae"}
 }
 
-// like names the release that has the same layers.
-func (c Config) like() string {
+// releasedPreset names the release that has the same layers.
+func (c Config) releasedPreset() string {
 	switch {
 	case c.Second:
 		return "ltx2.5-22b"

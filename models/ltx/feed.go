@@ -198,7 +198,7 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 // model was trained on.
 func (m *Model) scaleNoiseLevels(t *tensor.Tensor) ([]float32, error) {
 	ts, err := t.Float32s()
-	return step.Scaled(ts, m.c.TimeScale), err
+	return step.ScaleTimesteps(ts, m.c.TimeScale), err
 }
 
 // feedText makes the context and the bias on attention's scores, which hides the rows that

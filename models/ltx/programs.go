@@ -90,9 +90,9 @@ func (s *build) calls() []step.Parts[*programBuilder] {
 	}
 }
 
-func (s *build) newProgram(p *step.Program) *programBuilder {
+func (s *build) newProgram(p *step.ProgramBuilder) *programBuilder {
 	c, l := s.c, s.layout
-	return &programBuilder{Program: p, heads: c.Heads, headDim: c.HeadDim, eps: c.Eps, qkEps: c.qkEps(), gated: c.Gated, halves: c.Second, stream: l.Stream, gathered: l.Gathered}
+	return &programBuilder{ProgramBuilder: p, heads: c.Heads, headDim: c.HeadDim, eps: c.Eps, qkEps: c.qkEps(), gated: c.Gated, halves: c.Second, stream: l.Stream, gathered: l.Gathered}
 }
 
 // declareValues declares the graph's inputs and the values that calls pass to each other.

@@ -48,7 +48,7 @@ func Last[P any](parts ...Part[P]) Parts[P] { return Parts[P]{last: true, once: 
 // Assemble completes a graph: it defines the programs of every pipeline stage, adds their
 // calls in the order of parts, and makes values the graph's outputs. program makes a
 // family's type of a program of one that Define gets.
-func Assemble[P any](s *Step, layers int, program func(p *Program) P, parts []Parts[P], outputs ...string) (*graph.Graph, error) {
+func Assemble[P any](s *Step, layers int, program func(p *ProgramBuilder) P, parts []Parts[P], outputs ...string) (*graph.Graph, error) {
 	err := s.Stages(layers, func(first, last bool, layers sharding.Range) error {
 		for _, group := range parts {
 			var of []Part[P]
@@ -75,12 +75,12 @@ func Assemble[P any](s *Step, layers int, program func(p *Program) P, parts []Pa
 }
 
 // addPart adds a call, and before it the program, if the stage does not have it yet.
-func addPart[P any](s *Step, program func(p *Program) P, part Part[P]) error {
+func addPart[P any](s *Step, program func(p *ProgramBuilder) P, part Part[P]) error {
 	if part.Program == "" {
 		return nil
 	}
 	if s.Graph.Programs[part.Program+s.suffix] == nil {
-		if err := s.Build(part.Program, part.Prefix, func(p *Program) { part.Define(program(p)) }); err != nil {
+		if err := s.Build(part.Program, part.Prefix, func(p *ProgramBuilder) { part.Define(program(p)) }); err != nil {
 			return err
 		}
 	}
@@ -88,5 +88,5 @@ func addPart[P any](s *Step, program func(p *Program) P, part Part[P]) error {
 	return nil
 }
 
-// Itself is the program of a family that adds nothing to Program.
-func Itself(p *Program) *Program { return p }
+// Itself is the program of a family that adds nothing to ProgramBuilder.
+func Itself(p *ProgramBuilder) *ProgramBuilder { return p }

@@ -10,24 +10,24 @@ import (
 // GatherStream makes the operand of a column-parallel matmul from rows of the residual
 // stream: it rounds x to the compute type and, where the stream is sharded over tp, gathers
 // it to the spec to, because every device of tp multiplies whole rows by its own columns.
-func (p *Program) GatherStream(x spmd.Tensor, to sharding.Spec) spmd.Tensor {
+func (p *ProgramBuilder) GatherStream(x spmd.Tensor, to sharding.Spec) spmd.Tensor {
 	return p.Reshard(p.Compute(x), to, "split stream gathered for column-parallel matmuls")
 }
 
 // Modulate is x (1 + scale) + shift.
-func (p *Program) Modulate(x, shift, scale spmd.Tensor) spmd.Tensor {
+func (p *ProgramBuilder) Modulate(x, shift, scale spmd.Tensor) spmd.Tensor {
 	return p.Add(p.Mul(x, p.Shift(scale, 1)), shift)
 }
 
 // PreciseMLP applies two linear layers with SiLU between them to x, in f32.
-func (p *Program) PreciseMLP(first, second string, x spmd.Tensor, to sharding.Spec) spmd.Tensor {
+func (p *ProgramBuilder) PreciseMLP(first, second string, x spmd.Tensor, to sharding.Spec) spmd.Tensor {
 	return p.Precise(second, p.Silu(p.Precise(first, x, to)), to)
 }
 
 // Modulations applies linear layers to silu(e) and returns a function that gives chunk i
 // (B, 1, d) of layer k's result. All results are gathered to the spec to in one
 // collective.
-func (p *Program) Modulations(e spmd.Tensor, d int, to sharding.Spec, names ...string) func(k, i int) spmd.Tensor {
+func (p *ProgramBuilder) Modulations(e spmd.Tensor, d int, to sharding.Spec, names ...string) func(k, i int) spmd.Tensor {
 	e = p.Silu(e)
 	all := make([]spmd.Tensor, len(names))
 	for i, n := range names {

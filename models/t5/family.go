@@ -44,7 +44,7 @@ func declare(name string, c Config) models.Declaration {
 		Graph: m.Graph,
 
 		Features: models.Features{
-			Tied: tied(), PeerWhole: m.PeerWhole(),
+			Tied:       tied(),
 			CheckSplit: m.CheckSplit, Variants: m.Runs,
 		},
 	}

@@ -43,12 +43,12 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 }
 
 // calls lists the calls of an encoding in the order in which they run, with their programs.
-func (s *build) calls() []step.Parts[*step.Program] {
-	type part = step.Part[*step.Program]
+func (s *build) calls() []step.Parts[*step.ProgramBuilder] {
+	type part = step.Part[*step.ProgramBuilder]
 	tokens := func(name string) map[int]graph.Traced {
 		return step.Tokens(name, s.Request.Batch, s.layout.Tokens, s.m.c.Dim)
 	}
-	return []step.Parts[*step.Program]{
+	return []step.Parts[*step.ProgramBuilder]{
 		step.First(part{Program: "embed", Trace: tokens("embed"), Define: s.buildEmbed}),
 		step.EachLayer(func(i int) []part {
 			return []part{{Program: "block", Call: fmt.Sprintf("block %d", i), Prefix: s.m.blockPrefix(i), Layer: i, Trace: tokens(fmt.Sprintf("block_%d", i)), Define: s.buildBlock}}
@@ -70,7 +70,7 @@ func (s *build) declareValues() {
 
 // buildEmbed looks the tokens (B, Lp) up in the table: (B, Lp, D). If all layers share the
 // first layer's bias table, this program passes it to them.
-func (s *build) buildEmbed(p *step.Program) {
+func (s *build) buildEmbed(p *step.ProgramBuilder) {
 	p.Output("tokens", p.Rows(s.m.n.tokens, p.Value("ids"), s.layout.Stream), "")
 	if s.m.c.SharedPos {
 		p.Output("bias", p.Weight(s.m.blockPrefix(0)+s.m.n.bias+".weight"), "")
@@ -79,7 +79,7 @@ func (s *build) buildEmbed(p *step.Program) {
 
 // buildBlock builds a layer: self-attention and a gated FFN, each of which reads the stream
 // through an RMS norm. The residual stream stays f32.
-func (s *build) buildBlock(p *step.Program) {
+func (s *build) buildBlock(p *step.ProgramBuilder) {
 	c, n, l := s.m.c, s.m.n, s.layout
 	x := p.Value("tokens")
 	norm := func(name string) spmd.Tensor {
@@ -107,7 +107,7 @@ func (s *build) buildBlock(p *step.Program) {
 
 // buildPost builds the final norm. It gives out (B, L, D) and, with a mask, a copy in which
 // rows of padding are zeros.
-func (s *build) buildPost(p *step.Program) {
+func (s *build) buildPost(p *step.ProgramBuilder) {
 	y := p.RMSNorm(s.m.n.norm, p.Value("tokens"), s.m.c.Eps)
 	y = p.Reshard(y, sharding.NewSpec([]string{mesh.DP}), "tokens gathered for the result")
 	y = p.Slice(y, 1, 0, s.layout.Tokens)

@@ -26,7 +26,7 @@ type Model struct {
 // declare says what a configuration has and does.
 func declare(name string, c Config) models.Declaration {
 	m := &Model{name, c}
-	return models.Declaration{
+	d := models.Declaration{
 		Params: m.Params, Official: diffusersNames.Official, Rules: m.Rules, Check: m.Check,
 
 		Inputs:  []string{"x", "t", "t_tokens", "context", "y", "clip_fea"},
@@ -42,10 +42,14 @@ func declare(name string, c Config) models.Declaration {
 				// the model attends to the zeros that pad a text.
 				PadsText:   c.TextLen == 0,
 				Conditions: &models.Conditions{Names: m.Conditions(), Check: m.CheckConditions, Feed: m.FeedConditions},
-				Companions: c.companions(), Like: c.like(),
+				Companions: c.companions(), ReleasedPreset: c.releasedPreset(),
 			},
 		},
 	}
+	if c.ModelType == ti2v && c.PatchSize[0] == 1 { // an image is the video's first frame, whose tokens have timestep 0
+		d.Generator.FeedFrameTimes = m.FeedFrameTimes
+	}
+	return d
 }
 
 // companions names UMT5 and the autoencoder that makes the model's latents.
@@ -56,8 +60,8 @@ func (c Config) companions() models.Companions {
 	return models.Companions{Text: "umt5-xxl", Decoder: "wan2.1-vae"}
 }
 
-// like names the preset of the same kind, for a configuration that is no preset.
-func (c Config) like() string {
+// releasedPreset names the preset of the same kind, for a configuration that is no preset.
+func (c Config) releasedPreset() string {
 	switch {
 	case c.ModelType == ti2v:
 		return "wan2.2-ti2v-5b"

@@ -197,6 +197,26 @@ func (m *Model) FeedStep(r models.Request, x *tensor.Tensor, t float64) (map[str
 	return step.FeedStep(r, x, t, func(ts []float32) *tensor.Tensor { return step.TimeTable(ts, r.Batch, m.c.FreqDim) })
 }
 
+// FeedFrameTimes makes the inputs that change from step to step, with the timestep of its
+// frame for each token.
+func (m *Model) FeedFrameTimes(g *graph.Graph, r models.Request, x *tensor.Tensor, times []float64) (map[string]*tensor.Tensor, error) {
+	frames, rows, cols := m.tokenGrid(r)
+	if len(times) != frames {
+		return nil, fault.New(models.ErrInputs, nil, "%d timesteps: want one for each of %d frames", len(times), frames)
+	}
+	x, err := x.As(dtype.F32)
+	if err != nil {
+		return nil, err
+	}
+	video := []float32{}
+	for _, t := range times {
+		video = append(video, slices.Repeat([]float32{float32(t)}, rows*cols)...)
+	}
+	in := map[string]*tensor.Tensor{"x": x}
+	step.FeedTimes(g, r, slices.Repeat(video, r.Batch), in)
+	return in, nil
+}
+
 // FeedText pads the context with zero rows to text_len, as the released models
 // are run, and makes the rotary tables, with zeros for padded tokens.
 func (m *Model) FeedText(g *graph.Graph, r models.Request, context *tensor.Tensor) (map[string]*tensor.Tensor, error) {

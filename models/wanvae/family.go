@@ -29,10 +29,18 @@ func declare(name string, c Config) models.Declaration {
 	return models.Declaration{
 		Params: m.Params, Official: m.Official, Rules: m.Rules, Check: m.Check,
 
-		Inputs:  []string{"z"},
+		Inputs:  inputNames,
 		Request: m.Request, Example: m.Example, Feed: m.Feed,
 		Graph: m.Graph,
 
-		Features: models.Features{CheckSplit: m.CheckSplit, Decoder: &models.Decoder{VideoShape: m.VideoShape}},
+		Features: models.Features{
+			CheckSplit: m.CheckSplit,
+			Variants:   m.Runs,
+			Decoder:    &models.Decoder{VideoShape: m.VideoShape},
+			Frames:     &models.FrameReader{Request: m.FrameRequest, FeedStatic: m.FeedStatic},
+		},
 	}
 }
+
+// inputNames lists what is decoded and what is encoded.
+var inputNames = []string{"z", "video"}
