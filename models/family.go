@@ -26,22 +26,24 @@ type Family[C any] struct {
 	// Config has the words of each publisher whose config.json is read. The first ones that
 	// a file is in read it; the last ones read every file that is left.
 	Config []Words[C]
-	// Settle derives what the keys do not state, and reports numbers that do not fit each
+	// Derive derives what the keys do not state, and reports numbers that do not fit each
 	// other, whoever the publisher is. It may be nil.
-	Settle func(c *C, r *ConfigReader)
+	Derive func(c *C, r *ConfigReader)
 
 	// Presets are configurations by the names that people use.
 	Presets map[string]C
-	// Same says whether a preset is the preset of a configuration. It is nil where they have to be equal.
-	Same func(preset, c C) bool
-	// Kind is the name of a configuration that is no preset. It is nil where the family's name will do.
-	Kind func(c C) string
+	// SamePreset says whether a configuration is a preset's. It is nil where the two have to
+	// be equal.
+	SamePreset func(preset, c C) bool
+	// KindName is the name of a configuration that is no preset. It is nil where that is the
+	// family's name.
+	KindName func(c C) string
 
 	// Declare says what a configuration has and does.
 	Declare func(name string, c C) Declaration
 	// Resolve returns the configuration that a checkpoint with tensors of these official
-	// names holds, or an error that names the variant that weft does not run. It is nil where config.json
-	// decides everything.
+	// names holds, or an error that names the variant that weft does not run. It is nil where
+	// config.json decides everything.
 	Resolve func(name string, c C, tensors []string) (C, error)
 	// AsRelease returns a generator's configuration with what a release's settings decide.
 	// It is nil where they decide nothing.
@@ -52,22 +54,22 @@ type Family[C any] struct {
 type Words[C any] struct {
 	// Of says whose words they are, for errors of registration.
 	Of string
-	// In says whether a configuration is in these words. It is nil for the last ones.
-	In func(r *ConfigReader) bool
+	// Recognize says whether a configuration is in these words. It is nil for the last ones.
+	Recognize func(r *ConfigReader) bool
 	// Within returns the object that has the keys. It is nil where that is the whole file.
 	Within func(r *ConfigReader) *ConfigReader
 	// Defaults has the values of keys that a configuration may leave out.
 	Defaults C
 	// Keys lists the keys with the fields that they fill.
 	Keys func(c *C) []Key
-	// Settle does for these words what Family.Settle does for all, before it. It may be nil.
-	Settle func(c *C, r *ConfigReader)
+	// Derive does for these words what Family.Derive does for all, before it. It may be nil.
+	Derive func(c *C, r *ConfigReader)
 }
 
-// read reads a configuration. The reader has what is wrong with it.
-func (f Family[C]) read(r *ConfigReader) C {
+// readConfig reads a configuration. The reader has what is wrong with it.
+func (f Family[C]) readConfig(r *ConfigReader) C {
 	for _, w := range f.Config {
-		if w.In != nil && !w.In(r) {
+		if w.Recognize != nil && !w.Recognize(r) {
 			continue
 		}
 		if w.Within != nil {
@@ -75,9 +77,9 @@ func (f Family[C]) read(r *ConfigReader) C {
 		}
 		c := w.Defaults
 		r.Read(w.Keys(&c)...)
-		for _, settle := range []func(*C, *ConfigReader){w.Settle, f.Settle} {
-			if settle != nil {
-				settle(&c, r)
+		for _, derive := range []func(*C, *ConfigReader){w.Derive, f.Derive} {
+			if derive != nil {
+				derive(&c, r)
 			}
 		}
 		return c
@@ -91,18 +93,18 @@ func (f Family[C]) read(r *ConfigReader) C {
 func (f Family[C]) nameOf(c C) string {
 	for _, name := range slices.Sorted(maps.Keys(f.Presets)) {
 		p := f.Presets[name]
-		if f.Same == nil && reflect.DeepEqual(p, c) || f.Same != nil && f.Same(p, c) {
+		if f.SamePreset == nil && reflect.DeepEqual(p, c) || f.SamePreset != nil && f.SamePreset(p, c) {
 			return name
 		}
 	}
-	if f.Kind == nil {
+	if f.KindName == nil {
 		return f.Name
 	}
-	return f.Kind(c)
+	return f.KindName(c)
 }
 
-// model makes the model of a configuration.
-func (f Family[C]) model(name string, c C) Model {
+// makeModel makes the model of a configuration.
+func (f Family[C]) makeModel(name string, c C) Model {
 	m := &declared{name: name, config: c, declaration: f.Declare(name, c)}
 	d := &m.declaration
 	if d.Generator != nil {
@@ -112,7 +114,7 @@ func (f Family[C]) model(name string, c C) Model {
 		if err != nil || reflect.DeepEqual(to, c) {
 			return m, err
 		}
-		return f.model(f.nameOf(to), to), nil
+		return f.makeModel(f.nameOf(to), to), nil
 	}
 	if f.Resolve != nil {
 		d.Resolve = func(names []string) (Model, error) { return changed(f.Resolve(name, c, names)) }
@@ -130,7 +132,7 @@ type family struct {
 	detect      func(config map[string]any) bool
 	config      func(preset string) any
 	preset      func(name string) Model
-	read        func(config *ConfigReader) Model // nil where the reader has violations
+	readModel   func(config *ConfigReader) Model // nil where the reader has violations
 	// What is wrong with the declaration: with its fields, and with its presets, of which
 	// all layers are looked at, or the first.
 	checkFields  func() []string
@@ -161,17 +163,17 @@ func Register[C any](f Family[C]) {
 	added := family{
 		name: f.Name, place: place, presets: slices.Sorted(maps.Keys(f.Presets)), detect: f.Detect,
 		config: func(preset string) any { return f.Presets[preset] },
-		preset: func(name string) Model { return f.model(name, f.Presets[name]) },
-		read: func(r *ConfigReader) Model {
-			c := f.read(r)
+		preset: func(name string) Model { return f.makeModel(name, f.Presets[name]) },
+		readModel: func(r *ConfigReader) Model {
+			c := f.readConfig(r)
 			if !r.OK() {
 				return nil
 			}
-			return f.model(f.nameOf(c), c)
+			return f.makeModel(f.nameOf(c), c)
 		},
 		checkFields: f.checkFields, checkPresets: f.checkPresets,
 	}
-	added.usable = sync.OnceValue(func() error { return added.refuse(added.checkPresets(false)) })
+	added.usable = sync.OnceValue(func() error { return added.declarationErrors(added.checkPresets(false)) })
 	registry.families = append(registry.families, added)
 }
 
@@ -188,7 +190,7 @@ func checkRegistered() error {
 func CheckFamilies() error {
 	l := fault.Violations(checkFamilies(registry.families))
 	for _, f := range registry.families {
-		l = append(l, fault.Violations(f.refuse(f.checkPresets(true)))...)
+		l = append(l, fault.Violations(f.declarationErrors(f.checkPresets(true)))...)
 	}
 	return fault.Join(l...)
 }
@@ -298,7 +300,7 @@ const maxElements = 1 << 40
 // buildModel makes a model from a configuration and checks that the number of elements
 // of every parameter is small enough to be counted.
 func (f family) buildModel(config *ConfigReader) (Model, []string, error) {
-	m := f.read(config)
+	m := f.readModel(config)
 	if m != nil {
 		for _, p := range m.Params(0) {
 			n := 1

@@ -62,7 +62,7 @@ func tinyFamily() Family[tiny] {
 		Name:   "tiny",
 		Detect: func(c map[string]any) bool { return c["width"] != nil },
 		Config: []Words[tiny]{
-			{Of: "others", In: func(r *ConfigReader) bool { return r.Has("dim") }, Keys: func(c *tiny) []Key { return []Key{Int("dim", &c.Width, WidthBound)} }},
+			{Of: "others", Recognize: func(r *ConfigReader) bool { return r.Has("dim") }, Keys: func(c *tiny) []Key { return []Key{Int("dim", &c.Width, WidthBound)} }},
 			{Of: "us", Keys: tinyKeys},
 		},
 		Presets: map[string]tiny{"tiny-8": {Width: 8, Layers: 2}},
@@ -160,8 +160,8 @@ func TestWrongDeclarationsAreRefused(t *testing.T) {
 		{"no presets", func(f *Family[tiny]) { f.Presets = nil }, "Presets is empty"},
 		{"no words", func(f *Family[tiny]) { f.Config = nil }, "Config is empty"},
 		{"words without keys", func(f *Family[tiny]) { f.Config[1].Keys = nil }, "Config[1] (us): Keys is empty"},
-		{"words behind those that read every file", func(f *Family[tiny]) { f.Config[0].In = nil }, "Config[0] (others): In is there for all but the last words"},
-		{"last words that do not read every file", func(f *Family[tiny]) { f.Config[1].In = f.Config[0].In }, "Config[1] (us): In is there"},
+		{"words behind those that read every file", func(f *Family[tiny]) { f.Config[0].Recognize = nil }, "Config[0] (others): Recognize is there for all but the last words"},
+		{"last words that do not read every file", func(f *Family[tiny]) { f.Config[1].Recognize = f.Config[0].Recognize }, "Config[1] (us): Recognize is there"},
 		{"a key twice", keys(func(c *tiny) Key { return Int("width", &c.Width, WidthBound) }), `key "width" is there twice`},
 		{"another name that is a key", keys(func(c *tiny) Key { return Int("breadth", &c.Width, WidthBound).Also("width") }), `key "width" is there twice`},
 		{"a bound without a reason", keys(func(c *tiny) Key { return Int("k", &c.Extra, Bound{1, 2, ""}) }), `key "k": its bound has no reason`},
@@ -183,7 +183,7 @@ func TestWrongDeclarationsAreRefused(t *testing.T) {
 			f.Presets["tiny-9"] = tiny{Width: 9, Layers: 1, Extra: 3}
 			f.Config[1].Keys = func(c *tiny) []Key { return tinyKeys(c)[:2] }
 		}, "preset tiny-9: keys of the config that are not read: extra"},
-		{"a preset that is read as another", func(f *Family[tiny]) { f.Settle = func(c *tiny, _ *ConfigReader) { c.Width++ } }, `preset tiny-8 is read as {"width":9,"layers":2}, and is {"width":8,"layers":2}`},
+		{"a preset that is read as another", func(f *Family[tiny]) { f.Derive = func(c *tiny, _ *ConfigReader) { c.Width++ } }, `preset tiny-8 is read as {"width":9,"layers":2}, and is {"width":8,"layers":2}`},
 
 		{"no Params", declares(func(d *Declaration) { d.Params = nil }), "preset tiny-8: Params is empty"},
 		{"no Rules", declares(func(d *Declaration) { d.Rules = nil }), "preset tiny-8: Rules is empty"},

@@ -39,13 +39,13 @@ func checkFamilies(families []family) error {
 			}
 			places[name] = f.place
 		}
-		l.Add(f.refuse(wrong))
+		l.Add(f.declarationErrors(wrong))
 	}
 	return l.Err()
 }
 
-// refuse returns the error of everything that is wrong with a family, nil if nothing is.
-func (f family) refuse(wrong []string) error {
+// declarationErrors returns the error of everything that is wrong with a family, nil if nothing is.
+func (f family) declarationErrors(wrong []string) error {
 	var l fault.List
 	for _, w := range wrong {
 		l.Add(fault.New(ErrDeclaration, DeclarationRefused{f.name, f.place, w}, "family %q, registered at %s: %s", f.name, f.place, w))
@@ -56,13 +56,15 @@ func (f family) refuse(wrong []string) error {
 // findings collects what is wrong with a declaration.
 type findings []string
 
-func (l *findings) add(format string, args ...any) { *l = append(*l, fmt.Sprintf(format, args...)) }
+func (l *findings) addFinding(format string, args ...any) {
+	*l = append(*l, fmt.Sprintf(format, args...))
+}
 
-// missing adds the names of fields that have no value. fields alternates names and values.
-func (l *findings) missing(where string, fields ...any) {
+// addEmptyFields adds the names of fields that have no value. fields alternates names and values.
+func (l *findings) addEmptyFields(where string, fields ...any) {
 	for pair := range slices.Chunk(fields, 2) {
 		if v := reflect.ValueOf(pair[1]); !v.IsValid() || v.IsZero() {
-			l.add("%s%s is empty", where, pair[0])
+			l.addFinding("%s%s is empty", where, pair[0])
 		}
 	}
 }
@@ -70,7 +72,7 @@ func (l *findings) missing(where string, fields ...any) {
 // checkFields reports fields that are empty, and words and keys that are declared wrongly.
 func (f Family[C]) checkFields() (l []string) {
 	found := (*findings)(&l)
-	found.missing("", "Name", f.Name, "Detect", f.Detect, "Declare", f.Declare, "Config", f.Config, "Presets", f.Presets)
+	found.addEmptyFields("", "Name", f.Name, "Detect", f.Detect, "Declare", f.Declare, "Config", f.Config, "Presets", f.Presets)
 	f.checkWords(found)
 	return l
 }
@@ -86,7 +88,7 @@ func (f Family[C]) checkPresets(allLayers bool) (l []string) {
 	}
 	for _, match := range slices.Sorted(maps.Keys(rules)) {
 		if allLayers && !rules[match] {
-			found.add("Rules: no parameter of a preset has the rule %q", match)
+			found.addFinding("Rules: no parameter of a preset has the rule %q", match)
 		}
 	}
 	return l
@@ -96,23 +98,23 @@ func (f Family[C]) checkPresets(allLayers bool) (l []string) {
 func (f Family[C]) checkWords(l *findings) {
 	for i, w := range f.Config {
 		where := fmt.Sprintf("Config[%d] (%s)", i, w.Of)
-		if (w.In == nil) != (i == len(f.Config)-1) {
-			l.add("%s: In is there for all but the last words, which read every file that is left", where)
+		if (w.Recognize == nil) != (i == len(f.Config)-1) {
+			l.addFinding("%s: Recognize is there for all but the last words, which read every file that is left", where)
 		}
 		if w.Keys == nil {
-			l.add("%s: Keys is empty", where)
+			l.addFinding("%s: Keys is empty", where)
 			continue
 		}
 		c, names := w.Defaults, map[string]bool{}
 		for _, k := range w.Keys(&c) {
 			for _, name := range k.names {
 				if names[name] {
-					l.add("%s: key %q is there twice", where, name)
+					l.addFinding("%s: key %q is there twice", where, name)
 				}
 				names[name] = true
 			}
 			if why := k.wrong(); why != "" {
-				l.add("%s: key %q: %s", where, strings.Join(k.names, " or "), why)
+				l.addFinding("%s: key %q: %s", where, strings.Join(k.names, " or "), why)
 			}
 		}
 	}
@@ -123,14 +125,14 @@ func (f Family[C]) checkWords(l *findings) {
 func (f Family[C]) checkPreset(l *findings, name string, allLayers bool, rules map[string]bool) {
 	defer func() {
 		if p := recover(); p != nil { // a pattern that does not compile, an index out of range
-			l.add("preset %s: %v", name, p)
+			l.addFinding("preset %s: %v", name, p)
 		}
 	}()
 	f.checkPresetConfig(l, name)
-	m := f.model(name, f.Presets[name]).(*declared)
+	m := f.makeModel(name, f.Presets[name]).(*declared)
 	d, where := m.declaration, "preset "+name+": "
 	n := len(*l)
-	l.missing(where, "Params", d.Params, "Rules", d.Rules, "Check", d.Check, "Inputs", d.Inputs,
+	l.addEmptyFields(where, "Params", d.Params, "Rules", d.Rules, "Check", d.Check, "Inputs", d.Inputs,
 		"Request", d.Request, "Example", d.Example, "Feed", d.Feed, "Graph", d.Graph)
 	f.checkFeatures(l, where, d)
 	if len(*l) == n {
@@ -142,26 +144,26 @@ func (f Family[C]) checkPreset(l *findings, name string, allLayers bool, rules m
 func (f Family[C]) checkPresetConfig(l *findings, name string) {
 	raw, err := json.Marshal(f.Presets[name])
 	if err != nil {
-		l.add("preset %s is no JSON: %v", name, err)
+		l.addFinding("preset %s is no JSON: %v", name, err)
 		return
 	}
 	r, err := ReadConfig(raw)
 	if err != nil {
-		l.add("preset %s: %v", name, err)
+		l.addFinding("preset %s: %v", name, err)
 		return
 	}
 	if !f.Detect(r.keys) {
-		l.add("preset %s: Detect does not know its config.json %s", name, raw)
+		l.addFinding("preset %s: Detect does not know its config.json %s", name, raw)
 	}
-	c := f.read(r)
+	c := f.readConfig(r)
 	notes, err := r.Finish()
 	switch {
 	case err != nil:
-		l.add("preset %s: %v", name, err)
+		l.addFinding("preset %s: %v", name, err)
 	case len(notes) > 0:
-		l.add("preset %s: %s", name, strings.Join(notes, "; "))
+		l.addFinding("preset %s: %s", name, strings.Join(notes, "; "))
 	case string(presetText(c)) != string(raw):
-		l.add("preset %s is read as %s, and is %s", name, presetText(c), raw)
+		l.addFinding("preset %s is read as %s, and is %s", name, presetText(c), raw)
 	}
 }
 
@@ -169,50 +171,50 @@ func (f Family[C]) checkPresetConfig(l *findings, name string) {
 func (f Family[C]) checkFeatures(l *findings, where string, d Declaration) {
 	for i, name := range d.Inputs {
 		if slices.Contains(d.Inputs[:i], name) {
-			l.add("%sInputs: %q is there twice", where, name)
+			l.addFinding("%sInputs: %q is there twice", where, name)
 		}
 	}
 	for _, names := range d.Tied {
 		if len(names) < 2 {
-			l.add("%sTied: %q is no group of names", where, names)
+			l.addFinding("%sTied: %q is no group of names", where, names)
 		}
 	}
 	if d.Decoder != nil {
-		l.missing(where+"Decoder.", "VideoShape", d.Decoder.VideoShape)
+		l.addEmptyFields(where+"Decoder.", "VideoShape", d.Decoder.VideoShape)
 	}
 	if d.Frames != nil {
-		l.missing(where+"Frames.", "Request", d.Frames.Request, "FeedStatic", d.Frames.FeedStatic)
+		l.addEmptyFields(where+"Frames.", "Request", d.Frames.Request, "FeedStatic", d.Frames.FeedStatic)
 	}
 	if d.Generator != nil {
 		f.checkGenerator(l, where, d)
 	} else if f.AsRelease != nil {
-		l.add("%sGenerator is empty: AsRelease is about the releases of generators", where)
+		l.addFinding("%sGenerator is empty: AsRelease is about the releases of generators", where)
 	}
 }
 
 // checkGenerator reports a generator that lacks what it needs, and its conditions.
 func (f Family[C]) checkGenerator(l *findings, where string, d Declaration) {
 	g := d.Generator
-	l.missing(where+"Generator.", "LatentShape", g.LatentShape, "FeedStep", g.FeedStep, "FeedText", g.FeedText, "Companions.Decoder", g.Companions.Decoder)
+	l.addEmptyFields(where+"Generator.", "LatentShape", g.LatentShape, "FeedStep", g.FeedStep, "FeedText", g.FeedText, "Companions.Decoder", g.Companions.Decoder)
 	if g.ReadsTokens != (g.Companions.Text == "") {
-		l.add("%sGenerator: ReadsTokens is %t and Companions.Text %q: a model reads ids or what a text encoder makes", where, g.ReadsTokens, g.Companions.Text)
+		l.addFinding("%sGenerator: ReadsTokens is %t and Companions.Text %q: a model reads ids or what a text encoder makes", where, g.ReadsTokens, g.Companions.Text)
 	}
 	if _, ok := f.Presets[g.ReleasedPreset]; !ok {
-		l.add("%sGenerator.ReleasedPreset: %q is no preset of the family", where, g.ReleasedPreset)
+		l.addFinding("%sGenerator.ReleasedPreset: %q is no preset of the family", where, g.ReleasedPreset)
 	}
 	for name := range g.OwnSettings {
 		if !slices.Contains(SettingNames, name) {
-			l.add("%sGenerator.OwnSettings: %q is no setting", where, name)
+			l.addFinding("%sGenerator.OwnSettings: %q is no setting", where, name)
 		}
 	}
 	if len(g.OwnSettings) > 0 && f.AsRelease == nil {
-		l.add("%sGenerator.OwnSettings: AsRelease is empty, so no release could contradict them", where)
+		l.addFinding("%sGenerator.OwnSettings: AsRelease is empty, so no release could contradict them", where)
 	}
 	if c := g.Conditions; c != nil {
-		l.missing(where+"Generator.Conditions.", "Check", c.Check, "Feed", c.Feed)
+		l.addEmptyFields(where+"Generator.Conditions.", "Check", c.Check, "Feed", c.Feed)
 		for _, name := range slices.Concat(c.Names, c.TextNames) {
 			if !slices.Contains(d.Inputs, name) {
-				l.add("%sGenerator.Conditions: %q is not among Inputs %q", where, name, d.Inputs)
+				l.addFinding("%sGenerator.Conditions: %q is not among Inputs %q", where, name, d.Inputs)
 			}
 		}
 	}
@@ -228,19 +230,21 @@ func checkParams(l *findings, where string, m *declared, allLayers bool, rules m
 	}
 	params := m.Params(layers)
 	if len(params) == 0 {
-		l.add("%sParams: there are none", where)
+		l.addFinding("%sParams: there are none", where)
 		return
 	}
 	for _, p := range params {
 		if wrong := p.wrong(); wrong != "" {
-			l.add("%sParams: %s", where, wrong)
+			l.addFinding("%sParams: %s", where, wrong)
 		}
 		if allLayers && m.Official(p.Name) != p.Name {
-			l.add("%sOfficial: it renames %s, which is a parameter, to %s", where, p.Name, m.Official(p.Name))
+			l.addFinding("%sOfficial: it renames %s, which is a parameter, to %s", where, p.Name, m.Official(p.Name))
 		}
 	}
 	for _, r := range m.Rules() {
-		rules[r.Match] = rules[r.Match]
+		if !rules[r.Match] {
+			rules[r.Match] = false
+		}
 	}
 	var axes []mesh.Axis
 	for _, name := range Axes {
@@ -248,12 +252,12 @@ func checkParams(l *findings, where string, m *declared, allLayers bool, rules m
 	}
 	one, err := mesh.Local(axes...)
 	if err != nil {
-		l.add("%v", err)
+		l.addFinding("%v", err)
 		return
 	}
 	assigned, err := AssignRules(m.Rules(), one, params)
 	for _, v := range fault.Violations(err) {
-		l.add("%sRules: %v", where, v)
+		l.addFinding("%sRules: %v", where, v)
 	}
 	for _, a := range assigned {
 		rules[a.Rule] = true

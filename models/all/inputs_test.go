@@ -44,7 +44,7 @@ func TestInputsNamesWhatIsRead(t *testing.T) {
 			given[name] = example[name]
 		}
 		for name := range given {
-			if name == "video" { // what a decoder's peer made of z
+			if name == "image" || strings.Contains(name, ".") { // pictures that other tests prepare, and second cases
 				continue
 			}
 			if !slices.Contains(m.Inputs(), name) {

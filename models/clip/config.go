@@ -43,10 +43,10 @@ func (c Config) Tokens() int { return c.Grid()*c.Grid() + 1 }
 // Grid returns the number of patches along each side of an image.
 func (c Config) Grid() int { return c.ImageSize / c.PatchSize }
 
-// words are those of the presets, of transformers, of Wan's code, and of the peer.
-var words = []models.Words[Config]{
+// configWords are those of the presets, of transformers, of Wan's code, and of the peer.
+var configWords = []models.Words[Config]{
 	{
-		Of: "weft", In: func(r *models.ConfigReader) bool { return r.Has("tower") }, Defaults: Config{Eps: 1e-5, Act: "gelu"},
+		Of: "weft", Recognize: func(r *models.ConfigReader) bool { return r.Has("tower") }, Defaults: Config{Eps: 1e-5, Act: "gelu"},
 		Keys: func(c *Config) []models.Key {
 			return []models.Key{
 				models.String("tower", &c.Tower),
@@ -59,14 +59,14 @@ var words = []models.Words[Config]{
 				models.String("hidden_act", &c.Act),
 			}
 		},
-		Settle: func(c *Config, r *models.ConfigReader) {
+		Derive: func(c *Config, r *models.ConfigReader) {
 			if (c.Tower != vision && c.Tower != text) || (c.Names != "wan" && c.Names != "transformers") || (c.Tower == text && c.Names == "wan") {
 				r.Refuse("tower %q with names %q: want vision with wan or transformers, or text with transformers", c.Tower, c.Names)
 			}
 		},
 	},
 	{ // one for both towers: the text tower's part is read, which is the one that is run
-		Of: "transformers, of both towers", In: func(r *models.ConfigReader) bool { return r.Has("text_config") },
+		Of: "transformers, of both towers", Recognize: func(r *models.ConfigReader) bool { return r.Has("text_config") },
 		Within: func(r *models.ConfigReader) *models.ConfigReader {
 			r.Metadata(append(transformersMetadata, "initializer_factor")...)
 			return r.ObjectOr("text_config")
@@ -75,10 +75,10 @@ var words = []models.Words[Config]{
 		Keys:     transformersKeys,
 	},
 	{
-		Of: "transformers, of one tower", In: func(r *models.ConfigReader) bool { return r.Has("hidden_size") },
+		Of: "transformers, of one tower", Recognize: func(r *models.ConfigReader) bool { return r.Has("hidden_size") },
 		Defaults: Config{Tower: text, Names: "transformers", Eps: 1e-5, Act: "quick_gelu"},
 		Keys:     transformersKeys,
-		Settle: func(c *Config, r *models.ConfigReader) {
+		Derive: func(c *Config, r *models.ConfigReader) {
 			if r.String("model_type", "") == "clip_vision_model" {
 				c.Tower = vision
 				c.dropLastLayer(r, "num_hidden_layers")
@@ -86,7 +86,7 @@ var words = []models.Words[Config]{
 		},
 	},
 	{
-		Of: "the peer", In: func(r *models.ConfigReader) bool { return r.Has("vision_dim") },
+		Of: "the peer", Recognize: func(r *models.ConfigReader) bool { return r.Has("vision_dim") },
 		Defaults: Config{Tower: vision, Names: "wan", Eps: 1e-5, Act: "gelu"},
 		Keys: func(c *Config) []models.Key {
 			return []models.Key{
@@ -97,7 +97,7 @@ var words = []models.Words[Config]{
 				models.String("activation", &c.Act),
 			}
 		},
-		Settle: func(c *Config, r *models.ConfigReader) {
+		Derive: func(c *Config, r *models.ConfigReader) {
 			c.FFNDim = r.Scale("vision_mlp_ratio", models.WidthBound, c.Dim, r.Float("vision_mlp_ratio", 4, models.RatioSpan))
 			c.dropLastLayer(r, "vision_layers")
 		},
@@ -113,7 +113,7 @@ var words = []models.Words[Config]{
 				models.String("activation", &c.Act),
 			}
 		},
-		Settle: func(c *Config, r *models.ConfigReader) {
+		Derive: func(c *Config, r *models.ConfigReader) {
 			c.FFNDim = r.Scale("mlp_ratio", models.WidthBound, c.Dim, r.Float("mlp_ratio", 4, models.RatioSpan))
 		},
 	},
@@ -144,9 +144,9 @@ func (c *Config) dropLastLayer(r *models.ConfigReader, key string) {
 	c.Layers = max(1, c.Layers-1)
 }
 
-// settle reads the sizes of a tower's input, vocabulary and positions of a text or the
+// deriveAndCheck reads the sizes of a tower's input, vocabulary and positions of a text or the
 // pixels of an image and its patches, and refuses values that the programs do not implement.
-func settle(c *Config, r *models.ConfigReader) {
+func deriveAndCheck(c *Config, r *models.ConfigReader) {
 	if c.Tower == text {
 		c.Vocab, c.Places = r.Int("vocab_size", c.Vocab, models.VocabBound), r.Int("max_position_embeddings", c.Places, models.RowBound)
 	} else {
@@ -178,8 +178,8 @@ var presets = map[string]Config{
 	"hunyuan-clip-l-text": {Tower: text, Dim: 768, FFNDim: 3072, Heads: 12, Layers: 12, Eps: 1e-5, Act: "quick_gelu", Names: "transformers", Vocab: 49408, Places: 77},
 }
 
-// same compares towers under any publisher's tensor names.
-func same(preset, c Config) bool {
+// samePreset compares towers under any publisher's tensor names.
+func samePreset(preset, c Config) bool {
 	preset.Names = c.Names
 	return preset == c
 }

@@ -10,10 +10,10 @@ func init() {
 	models.Register(models.Family[Config]{
 		Name: "clip",
 
-		Detect: detectConfig, Config: words, Settle: settle,
-		Presets: presets, Same: same, Kind: func(c Config) string { return "clip-" + c.Tower },
+		Detect: detectConfig, Config: configWords, Derive: deriveAndCheck,
+		Presets: presets, SamePreset: samePreset, KindName: func(c Config) string { return "clip-" + c.Tower },
 
-		Declare: declare,
+		Declare: declareModel,
 	})
 }
 
@@ -24,8 +24,8 @@ type Model struct {
 	n    naming
 }
 
-// declare says what a configuration has and does.
-func declare(name string, c Config) models.Declaration {
+// declareModel says what a configuration has and does.
+func declareModel(name string, c Config) models.Declaration {
 	m := &Model{name, c, namesOf(c)}
 	d := models.Declaration{
 		Params: m.Params, Official: m.Official, Ignore: m.Ignore(), Rules: m.Rules, Check: m.Check,

@@ -45,7 +45,7 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	if m.c.Tower == text {
 		outputs = append(outputs, "out_hidden")
 	}
-	return step.Assemble(base, r.Run(m.c.Layers), step.Itself, s.calls(), outputs...)
+	return step.Assemble(base, r.Run(m.c.Layers), step.PlainProgram, s.listCalls(), outputs...)
 }
 
 // layOutRequest computes the layout of a text's or an image's tokens on a mesh.
@@ -56,8 +56,8 @@ func (m *Model) layOutRequest(on *mesh.Mesh, r models.Request) models.TextLayout
 	return r.TextLayout(on, m.c.Places)
 }
 
-// calls lists the calls of a tower in the order in which they run, with their programs.
-func (s *build) calls() []step.Parts[*step.ProgramBuilder] {
+// listCalls lists the calls of a tower in the order in which they run, with their programs.
+func (s *build) listCalls() []step.Parts[*step.ProgramBuilder] {
 	type part = step.Part[*step.ProgramBuilder]
 	embed, post := s.buildImageEmbed, s.buildImagePost
 	if s.m.c.Tower == text {

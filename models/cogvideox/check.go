@@ -49,8 +49,8 @@ func (m *Model) checkLatent(latent []int) error {
 	return l.Err()
 }
 
-// resolve refuses variants of the family that only their tensors reveal.
-func resolve(name string, c Config, names []string) (Config, error) {
+// resolveVariant refuses variants of the family that only their tensors reveal.
+func resolveVariant(name string, c Config, names []string) (Config, error) {
 	for _, v := range []struct {
 		prefix, variant string
 		has             bool

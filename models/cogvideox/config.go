@@ -59,8 +59,8 @@ var defaultConfig = Config{Heads: 30, HeadDim: 64, InChannels: 16, OutChannels: 
 	SampleWidth: 90, SampleHeight: 60, SampleFrames: 49, PatchSize: 2, Compression: 4, TextLen: 226, Eps: 1e-5,
 	SpatialScale: 1.875, TimeScale: 1, PatchBias: true}
 
-// words are those of config.json, which is diffusers'.
-var words = []models.Words[Config]{{
+// configWords are those of config.json, which is diffusers'.
+var configWords = []models.Words[Config]{{
 	Of:       "diffusers",
 	Defaults: defaultConfig,
 	Keys: func(c *Config) []models.Key {
@@ -89,13 +89,13 @@ var words = []models.Words[Config]{{
 			models.Bool("use_learned_positional_embeddings", &c.Learned),
 			models.Bool("patch_bias", &c.PatchBias))
 	},
-	Settle: settle,
+	Derive: deriveAndCheck,
 }}
 
 const class = "CogVideoXTransformer3DModel"
 
-// settle refuses values that the programs do not implement.
-func settle(c *Config, r *models.ConfigReader) {
+// deriveAndCheck refuses values that the programs do not implement.
+func deriveAndCheck(c *Config, r *models.ConfigReader) {
 	if c.Learned && !c.Rotary {
 		r.Unsupported("learned positions without rotary ones: no release has them")
 	}
@@ -126,8 +126,8 @@ func detectConfig(c map[string]any) bool {
 	return named == class || named == "" && scale && learned
 }
 
-// changed is the default configuration with the changes of a release.
-func changed(change func(c *Config)) Config {
+// makePreset makes the default configuration with the changes of a release.
+func makePreset(change func(c *Config)) Config {
 	c := defaultConfig
 	change(&c)
 	return c
@@ -144,24 +144,24 @@ func set15Sizes(c *Config) {
 }
 
 var presets = map[string]Config{
-	"cogvideox-2b":         changed(func(*Config) {}),
-	"cogvideox-5b":         changed(set5BSizes),
-	"cogvideox-5b-i2v":     changed(func(c *Config) { set5BSizes(c); c.InChannels, c.Learned = 32, true }),
-	"cogvideox-1.5-5b":     changed(set15Sizes),
-	"cogvideox-1.5-5b-i2v": changed(func(c *Config) { set15Sizes(c); c.InChannels, c.OfsEmbedDim = 32, 512 }),
+	"cogvideox-2b":         makePreset(func(*Config) {}),
+	"cogvideox-5b":         makePreset(set5BSizes),
+	"cogvideox-5b-i2v":     makePreset(func(c *Config) { set5BSizes(c); c.InChannels, c.Learned = 32, true }),
+	"cogvideox-1.5-5b":     makePreset(set15Sizes),
+	"cogvideox-1.5-5b-i2v": makePreset(func(c *Config) { set15Sizes(c); c.InChannels, c.OfsEmbedDim = 32, 512 }),
 }
 
-// same ignores the sizes that positions are made for where they are not learned, because
+// samePreset ignores the sizes that positions are made for where they are not learned, because
 // releases of the same model differ in them.
-func same(preset, c Config) bool {
+func samePreset(preset, c Config) bool {
 	if !preset.Learned {
 		preset.SampleWidth, preset.SampleHeight, preset.SampleFrames = c.SampleWidth, c.SampleHeight, c.SampleFrames
 	}
 	return preset == c
 }
 
-// kind names the kind of model that is no preset.
-func kind(c Config) string {
+// kindName names the kind of model that is no preset.
+func kindName(c Config) string {
 	name := "cogvideox"
 	if c.PatchT > 0 {
 		name += "-1.5"

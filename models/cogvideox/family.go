@@ -9,10 +9,10 @@ func init() {
 	models.Register(models.Family[Config]{
 		Name: "cogvideox",
 
-		Detect: detectConfig, Config: words,
-		Presets: presets, Same: same, Kind: kind,
+		Detect: detectConfig, Config: configWords,
+		Presets: presets, SamePreset: samePreset, KindName: kindName,
 
-		Declare: declare, Resolve: resolve,
+		Declare: declareModel, Resolve: resolveVariant,
 	})
 }
 
@@ -22,8 +22,8 @@ type Model struct {
 	c    Config
 }
 
-// declare says what a configuration has and does. All publishers use diffusers' names.
-func declare(name string, c Config) models.Declaration {
+// declareModel says what a configuration has and does. All publishers use diffusers' names.
+func declareModel(name string, c Config) models.Declaration {
 	m := &Model{name, c}
 	return models.Declaration{
 		Params: m.Params, Rules: m.Rules, Check: m.Check,

@@ -45,11 +45,11 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 		s.Note("latent frames come in groups of %d: a video with fewer than these %d gets more in front, which are cut off again before it is decoded", m.c.PatchT, n)
 	}
 	s.declareValues()
-	return step.Assemble(base, r.Run(m.c.Layers), s.newProgram, s.calls(), "out")
+	return step.Assemble(base, r.Run(m.c.Layers), s.newProgram, s.listCalls(), "out")
 }
 
-// calls lists the calls of a step in the order in which they run, with their programs.
-func (s *build) calls() []step.Parts[*programBuilder] {
+// listCalls lists the calls of a step in the order in which they run, with their programs.
+func (s *build) listCalls() []step.Parts[*programBuilder] {
 	type part = step.Part[*programBuilder]
 	video := func(name string) map[int]graph.Traced {
 		return step.Tokens(name, s.r.Batch, s.layout.Tokens, s.c.Dim())

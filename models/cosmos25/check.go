@@ -41,9 +41,9 @@ func (m *Model) checkLatent(latent []int) error {
 	return models.CheckLatent(latent, m.c.InChannels, m.c.Patch())
 }
 
-// resolve refuses variants of the family by their tensors, because released
+// resolveVariant refuses variants of the family by their tensors, because released
 // checkpoints have no config.json that would tell them apart.
-func resolve(_ string, c Config, names []string) (Config, error) {
+func resolveVariant(_ string, c Config, names []string) (Config, error) {
 	for _, v := range []struct{ part, variant string }{
 		{"control", "Cosmos-Transfer2.5 (control)"}, {"before_proj.", "Cosmos-Transfer2.5 (control)"},
 		{"extra_pos_embedder.", "Cosmos-Predict1 (learned positions)"}, {"learnable_pos_embed.", "Cosmos-Predict1 (learned positions)"},

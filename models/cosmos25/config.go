@@ -56,11 +56,11 @@ func (c Config) rotaryChannels() [3]int {
 var defaults = Config{MLPRatio: 4, InChannels: 16, OutChannels: 16, PatchSpatial: 2, PatchTemporal: 1, LoRADim: 256,
 	TextDim: 100352, ContextDim: 1024, TimeScale: 0.001, RopeT: 1, RopeH: 3, RopeW: 3}
 
-// words are those of NVIDIA's config.json and of diffusers'.
-var words = []models.Words[Config]{
+// configWords are those of NVIDIA's config.json and of diffusers'.
+var configWords = []models.Words[Config]{
 	{
-		Of: "diffusers",
-		In: func(r *models.ConfigReader) bool { return r.Has("num_attention_heads") },
+		Of:        "diffusers",
+		Recognize: func(r *models.ConfigReader) bool { return r.Has("num_attention_heads") },
 		Defaults: Config{MLPRatio: 4, Heads: 32, Layers: 28, InChannels: 17, OutChannels: 16, LoRADim: 256,
 			TextDim: 1024, ContextDim: 1024, TimeScale: 0.001, RopeT: 1, RopeH: 3, RopeW: 3},
 		Keys: func(c *Config) []models.Key {
@@ -72,7 +72,7 @@ var words = []models.Words[Config]{
 				models.Int("crossattn_proj_in_channels", &c.TextDim, models.WidthBound),
 				models.Int("encoder_hidden_states_channels", &c.ContextDim, models.WidthBound))
 		},
-		Settle: settleDiffusers,
+		Derive: deriveFromDiffusers,
 	},
 	{
 		Of: "NVIDIA", Defaults: defaults,
@@ -104,8 +104,8 @@ func sharedKeys(c *Config) []models.Key {
 		models.Int("adaln_lora_dim", &c.LoRADim, models.WidthBound))
 }
 
-// settleDiffusers turns what diffusers states differently into NVIDIA's words.
-func settleDiffusers(c *Config, r *models.ConfigReader) {
+// deriveFromDiffusers turns what diffusers states differently into NVIDIA's words.
+func deriveFromDiffusers(c *Config, r *models.ConfigReader) {
 	if !r.Gives("extra_pos_embed_type") {
 		r.Unsupported("extra_pos_embed_type is not there, which means learnable: that is Cosmos-Predict1; Predict2.5 has null")
 	}
@@ -119,8 +119,8 @@ func settleDiffusers(c *Config, r *models.ConfigReader) {
 	r.Agree("text_embed_dim", r.Int("text_embed_dim", 1024, models.WidthBound), "encoder_hidden_states_channels", c.ContextDim, "layers read what the projection makes")
 }
 
-// settle refuses values that the programs do not implement.
-func settle(c *Config, r *models.ConfigReader) {
+// deriveAndCheck refuses values that the programs do not implement.
+func deriveAndCheck(c *Config, r *models.ConfigReader) {
 	for _, key := range []string{"extra_image_context_dim", "img_context_dim_in"} {
 		if n := r.OptionalInt(key, models.Bound{Least: 0, Most: models.WidthBound.Most, Why: "it is a width"}); n > 0 {
 			r.Unsupported("%s %d: models that read an image's context are not run", key, n)
@@ -149,15 +149,15 @@ func detectConfig(c map[string]any) bool {
 	return width && lora
 }
 
-// release is the configuration of a release. The arguments are the sizes in which
+// makePreset makes the configuration of a release. The arguments are the sizes in which
 // releases differ.
-func release(width, heads, layers int) Config {
+func makePreset(width, heads, layers int) Config {
 	c := defaults
 	c.Width, c.Heads, c.Layers = width, heads, layers
 	return c
 }
 
 var presets = map[string]Config{
-	"cosmos2.5-2b":  release(2048, 16, 28),
-	"cosmos2.5-14b": release(5120, 40, 36),
+	"cosmos2.5-2b":  makePreset(2048, 16, 28),
+	"cosmos2.5-14b": makePreset(5120, 40, 36),
 }

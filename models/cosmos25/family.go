@@ -11,9 +11,9 @@ func init() {
 	models.Register(models.Family[Config]{
 		Name: "cosmos2.5",
 
-		Detect: detectConfig, Config: words, Settle: settle, Presets: presets,
+		Detect: detectConfig, Config: configWords, Derive: deriveAndCheck, Presets: presets,
 
-		Declare: declare, Resolve: resolve,
+		Declare: declareModel, Resolve: resolveVariant,
 	})
 }
 
@@ -23,8 +23,8 @@ type Model struct {
 	c    Config
 }
 
-// declare says what a configuration has and does.
-func declare(name string, c Config) models.Declaration {
+// declareModel says what a configuration has and does.
+func declareModel(name string, c Config) models.Declaration {
 	m := &Model{name, c}
 	return models.Declaration{
 		Params: m.Params, Official: diffusersNames.Official,

@@ -53,11 +53,11 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	s := &build{Step: base, c: m.c, r: r, layout: m.layOutRequest(on, r)}
 	s.Padded("tokens", s.layout.Tokens, s.layout.Padded)
 	s.declareValues()
-	return step.Assemble(base, r.Run(m.c.Layers), s.newProgram, s.calls(), "out")
+	return step.Assemble(base, r.Run(m.c.Layers), s.newProgram, s.listCalls(), "out")
 }
 
-// calls lists the calls of a step in the order in which they run, with their programs.
-func (s *build) calls() []step.Parts[*programBuilder] {
+// listCalls lists the calls of a step in the order in which they run, with their programs.
+func (s *build) listCalls() []step.Parts[*programBuilder] {
 	type part = step.Part[*programBuilder]
 	tokens := func(name string) map[int]graph.Traced {
 		return step.Tokens(name, s.r.Batch, s.layout.Tokens, s.c.Width)

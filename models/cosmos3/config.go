@@ -51,8 +51,8 @@ func (c Config) patchShape() [3]int { return [3]int{1, c.Patch, c.Patch} }
 var defaults = Config{Eps: 1e-6, Act: silu, QKNormText: true, Channels: 48, Patch: 2, RopeTheta: 5e6, RopeAxes: [3]int{24, 20, 20},
 	TimeScale: 0.001, BaseFPS: 24, FramesBehind: 15000}
 
-// words are those of config.json, which all publishers share.
-var words = []models.Words[Config]{{
+// configWords are those of config.json, which all publishers share.
+var configWords = []models.Words[Config]{{
 	Of: "NVIDIA", Defaults: defaults,
 	Keys: func(c *Config) []models.Key {
 		return []models.Key{
@@ -77,11 +77,11 @@ var words = []models.Words[Config]{{
 			models.Int("unified_3d_mrope_temporal_modality_margin", &c.FramesBehind, models.Bound{Least: 0, Most: 1 << 23, Why: "it is a number of positions, which float32 must tell apart"}),
 		}
 	},
-	Settle: settle,
+	Derive: deriveAndCheck,
 }}
 
-// settle refuses values that the programs do not implement.
-func settle(c *Config, r *models.ConfigReader) {
+// deriveAndCheck refuses values that the programs do not implement.
+func deriveAndCheck(c *Config, r *models.ConfigReader) {
 	if c.Act != silu && c.Act != relu2 {
 		r.Unsupported("hidden_act %q: silu (gated) and relu2 are run", c.Act)
 	}
@@ -117,9 +117,9 @@ func detectConfig(c map[string]any) bool {
 	return patch && axes
 }
 
-// changed is the configuration of a release, whose changes to the values that releases
+// makePreset makes the configuration of a release, whose changes to the values that releases
 // share change makes.
-func changed(change func(c *Config)) Config {
+func makePreset(change func(c *Config)) Config {
 	c := defaults
 	c.KVHeads, c.HeadDim = 8, 128
 	change(&c)
@@ -127,10 +127,10 @@ func changed(change func(c *Config)) Config {
 }
 
 var presets = map[string]Config{
-	"cosmos3-nano": changed(func(c *Config) {
+	"cosmos3-nano": makePreset(func(c *Config) {
 		c.Vocab, c.Width, c.FFN, c.Layers, c.Heads = 151936, 4096, 12288, 36, 32
 	}),
-	"cosmos3-edge": changed(func(c *Config) {
+	"cosmos3-edge": makePreset(func(c *Config) {
 		c.Vocab, c.Width, c.FFN, c.Layers, c.Heads = 131072, 2048, 9216, 28, 16
 		c.Eps, c.Act, c.QKNormText, c.KNormForGen, c.RopeTheta = 1e-5, relu2, false, true, 1e8
 	}),

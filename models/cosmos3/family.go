@@ -12,9 +12,9 @@ func init() {
 	models.Register(models.Family[Config]{
 		Name: "cosmos3",
 
-		Detect: detectConfig, Config: words, Presets: presets,
+		Detect: detectConfig, Config: configWords, Presets: presets,
 
-		Declare: declare,
+		Declare: declareModel,
 	})
 }
 
@@ -24,8 +24,8 @@ type Model struct {
 	c    Config
 }
 
-// declare says what a configuration has and does. All publishers use the same names.
-func declare(name string, c Config) models.Declaration {
+// declareModel says what a configuration has and does. All publishers use the same names.
+func declareModel(name string, c Config) models.Declaration {
 	m := &Model{name, c}
 	return models.Declaration{
 		Params: m.Params,

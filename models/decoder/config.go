@@ -39,25 +39,25 @@ const (
 var kinds = map[string]string{"qwen2": qwen, "qwen2_vl": qwen, "qwen2_vl_text": qwen, "qwen2_5_vl": qwen, "qwen2_5_vl_text": qwen, "": qwen, "llama": llama, "llava": llama,
 	gemma: gemma, "gemma4_unified": gemma}
 
-// words are those of transformers' config.json, or of the text_config within it where the
+// configWords are those of transformers' config.json, or of the text_config within it where the
 // model has other towers too.
-var words = []models.Words[Config]{
+var configWords = []models.Words[Config]{
 	{
-		Of: "transformers, of several towers", In: func(r *models.ConfigReader) bool { return r.Has("text_config") },
+		Of: "transformers, of several towers", Recognize: func(r *models.ConfigReader) bool { return r.Has("text_config") },
 		Within: func(r *models.ConfigReader) *models.ConfigReader {
 			r.Metadata("vision_config", "image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id", "vision_token_id",
 				"tie_word_embeddings", "image_token_index", "projector_hidden_act", "vision_feature_layer", "vision_feature_select_strategy",
 				"audio_config", "audio_token_id", "boi_token_id", "eoi_token_id", "boa_token_id", "eoa_token_id", "vocab_size", "hidden_size")
 			return r.ObjectOr("text_config")
 		},
-		Defaults: defaults, Keys: keys, Settle: settle,
+		Defaults: defaults, Keys: configKeys, Derive: deriveAndCheck,
 	},
-	{Of: "transformers", Defaults: defaults, Keys: keys, Settle: settle},
+	{Of: "transformers", Defaults: defaults, Keys: configKeys, Derive: deriveAndCheck},
 }
 
 var defaults = Config{Eps: 1e-6, Theta: 10000}
 
-func keys(c *Config) []models.Key {
+func configKeys(c *Config) []models.Key {
 	return []models.Key{
 		models.Metadata("max_position_embeddings", "max_window_layers", "pretraining_tp", "tie_word_embeddings", "attention_window", "layer_types",
 			"vision_start_token_id", "vision_end_token_id", "vision_token_id", "image_token_id", "video_token_id", "vision_config", "final_logit_softcapping",
@@ -76,9 +76,9 @@ func keys(c *Config) []models.Key {
 	}
 }
 
-// settle reads what only one kind of decoder has, and refuses values that the programs do
+// deriveAndCheck reads what only one kind of decoder has, and refuses values that the programs do
 // not implement.
-func settle(c *Config, r *models.ConfigReader) {
+func deriveAndCheck(c *Config, r *models.ConfigReader) {
 	// Files of several towers may state two keys outside of text_config.
 	outer := r.Outer()
 	c.ModelType = cmp.Or(c.ModelType, outer.String("model_type", ""))

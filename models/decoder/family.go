@@ -13,10 +13,10 @@ func init() {
 	models.Register(models.Family[Config]{
 		Name: "decoder",
 
-		Detect: detectConfig, Config: words,
-		Presets: presets, Kind: func(c Config) string { return c.ModelType },
+		Detect: detectConfig, Config: configWords,
+		Presets: presets, KindName: func(c Config) string { return c.ModelType },
 
-		Declare: declare,
+		Declare: declareModel,
 	})
 }
 
@@ -26,8 +26,8 @@ type Model struct {
 	c    Config
 }
 
-// declare says what a configuration has and does.
-func declare(name string, c Config) models.Declaration {
+// declareModel says what a configuration has and does.
+func declareModel(name string, c Config) models.Declaration {
 	m := &Model{name, c}
 	return models.Declaration{
 		Params: m.Params, Official: m.Official,

@@ -41,7 +41,7 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	s := &build{Step: base, m: m, layout: r.TextLayout(on, m.defaultText()), layers: r.Layers}
 	s.Padded("tokens", s.layout.Tokens, s.layout.Padded)
 	s.declareValues()
-	return step.Assemble(base, s.layers, step.Itself, s.calls(), "out")
+	return step.Assemble(base, s.layers, step.PlainProgram, s.listCalls(), "out")
 }
 
 // declareValues declares the inputs that the host provides and the values that one
@@ -68,8 +68,8 @@ func (s *build) declareValues() {
 	s.Value("tokens", stream)
 }
 
-// calls lists the calls of an encoding in the order in which they run, with their programs.
-func (s *build) calls() []step.Parts[*step.ProgramBuilder] {
+// listCalls lists the calls of an encoding in the order in which they run, with their programs.
+func (s *build) listCalls() []step.Parts[*step.ProgramBuilder] {
 	type part = step.Part[*step.ProgramBuilder]
 	tokens := func(name string) map[int]graph.Traced {
 		return step.Tokens(name, s.Request.Batch, s.layout.Tokens, s.m.c.Dim)
@@ -77,14 +77,14 @@ func (s *build) calls() []step.Parts[*step.ProgramBuilder] {
 	return []step.Parts[*step.ProgramBuilder]{
 		step.First(
 			part{Program: "embed", Trace: tokens("embed"), Define: s.buildEmbed},
-			step.If(s.resultsBeforeFirstLayer() > 0, part{Program: "normal", Call: "normal of the rows", Define: s.buildNormal}),
+			step.PartIf(s.resultsBeforeFirstLayer() > 0, part{Program: "normal", Call: "normal of the rows", Define: s.buildNormal}),
 		),
 		step.EachLayer(func(i int) []part {
 			global := s.m.c.isGlobal(i)
 			return []part{
 				{Program: "block" + typeSuffix(global), Call: fmt.Sprintf("block %d", i), Prefix: s.m.blockPrefix(i), Layer: i, Trace: tokens(fmt.Sprintf("block_%d", i)),
 					Define: func(p *step.ProgramBuilder) { s.buildBlock(p, global) }},
-				step.If(s.takesEveryLayer() && i < s.layers-1, part{Program: "normal", Call: fmt.Sprintf("normal %d", i), Layer: i + s.resultsBeforeFirstLayer(), Define: s.buildNormal}),
+				step.PartIf(s.takesEveryLayer() && i < s.layers-1, part{Program: "normal", Call: fmt.Sprintf("normal %d", i), Layer: i + s.resultsBeforeFirstLayer(), Define: s.buildNormal}),
 			}
 		}),
 		step.Last(part{Program: "post", Define: s.buildPost}),

@@ -58,9 +58,9 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	return models.CheckPadding(on, r, "video tokens", lay.Tokens, lay.Padded)
 }
 
-// resolve refuses checkpoints of variants that only their tensors reveal: their config.json
+// resolveVariant refuses checkpoints of variants that only their tensors reveal: their config.json
 // reads like that of a model that this package runs.
-func resolve(name string, c Config, names []string) (Config, error) {
+func resolveVariant(name string, c Config, names []string) (Config, error) {
 	has := func(prefix string) string {
 		for _, n := range names {
 			if strings.HasPrefix(n, prefix) {

@@ -57,11 +57,11 @@ const (
 	diffusersClass = "HunyuanVideoTransformer3DModel"
 )
 
-// words are those of either version by either publisher. Each publisher has a class for each
+// configWords are those of either version by either publisher. Each publisher has a class for each
 // version; without a class, keys tell them apart.
-var words = []models.Words[Config]{
+var configWords = []models.Words[Config]{
 	{
-		Of: "diffusers, of HunyuanVideo", In: isClass(diffusersClass, "num_attention_heads"), Defaults: diffusersDefaults(defaults, 2),
+		Of: "diffusers, of HunyuanVideo", Recognize: isClass(diffusersClass, "num_attention_heads"), Defaults: diffusersDefaults(defaults, 2),
 		Keys: func(c *Config) []models.Key {
 			return append(diffusersKeys(c),
 				models.Fixed("image_condition_type", nil, "a text-to-video model"),
@@ -70,10 +70,10 @@ var words = []models.Words[Config]{
 				models.Int("pooled_projection_dim", &c.PooledDim, models.WidthBound),
 				models.Bool("guidance_embeds", &c.Guidance))
 		},
-		Settle: settleDiffusers,
+		Derive: deriveFromDiffusers,
 	},
 	{
-		Of: "diffusers, of HunyuanVideo-1.5", In: isClass(diffusersClass15, ""), Defaults: diffusersDefaults(defaults15, 1),
+		Of: "diffusers, of HunyuanVideo-1.5", Recognize: isClass(diffusersClass15, ""), Defaults: diffusersDefaults(defaults15, 1),
 		Keys: func(c *Config) []models.Key {
 			return append(diffusersKeys(c),
 				models.Fixed("use_meanflow", false, "HunyuanVideo-1.5"),
@@ -82,10 +82,10 @@ var words = []models.Words[Config]{
 				models.Int("byt5_hidden", &c.GlyphHidden, models.WidthBound),
 				models.Int("image_embed_dim", &c.VisionDim, models.WidthBound))
 		},
-		Settle: settleDiffusers15,
+		Derive: deriveFromDiffusers15,
 	},
 	{
-		Of: "Tencent, of HunyuanVideo-1.5", In: isClass(officialClass15, "glyph_byT5_v2"), Defaults: defaults15,
+		Of: "Tencent, of HunyuanVideo-1.5", Recognize: isClass(officialClass15, "glyph_byT5_v2"), Defaults: defaults15,
 		Keys: func(c *Config) []models.Key {
 			return slices.Concat(officialKeys(c), models.FixedKeys("HunyuanVideo-1.5", "glyph_byT5_v2", true, "mm_single_blocks_depth", 0,
 				"guidance_embed", false, "concat_condition", true, "is_reshape_temporal_channels", false, "vision_projection", "linear",
@@ -97,7 +97,7 @@ var words = []models.Words[Config]{
 					models.Int("vision_states_dim", &c.VisionDim, models.WidthBound),
 				})
 		},
-		Settle: settleOfficial,
+		Derive: checkOfficial,
 	},
 	{
 		Of: "Tencent, of HunyuanVideo", Defaults: defaults,
@@ -109,7 +109,7 @@ var words = []models.Words[Config]{
 				models.Int("text_states_dim_2", &c.PooledDim, models.WidthBound),
 				models.Bool("guidance_embed", &c.Guidance))
 		},
-		Settle: settleOfficial,
+		Derive: checkOfficial,
 	},
 }
 
@@ -149,7 +149,7 @@ func officialKeys(c *Config) []models.Key {
 		models.Int("text_states_dim", &c.TextDim, models.WidthBound))
 }
 
-func settleOfficial(c *Config, r *models.ConfigReader) {
+func checkOfficial(c *Config, r *models.ConfigReader) {
 	r.Divide("hidden_size", c.Dim, "heads_num", c.Heads, false)
 }
 
@@ -177,22 +177,22 @@ func diffusersKeys(c *Config) []models.Key {
 	}
 }
 
-func settleDiffusers(c *Config, r *models.ConfigReader) {
+func deriveFromDiffusers(c *Config, r *models.ConfigReader) {
 	c.Dim = r.Multiply("num_attention_heads x attention_head_dim", models.WidthBound, c.Heads, r.Int("attention_head_dim", 128, models.WidthBound))
 	c.Patch[2] = c.Patch[1]
 }
 
-// settleDiffusers15 takes the latents' channels from in_channels, which counts all that are embedded.
-func settleDiffusers15(c *Config, r *models.ConfigReader) {
-	settleDiffusers(c, r)
+// deriveFromDiffusers15 takes the latents' channels from in_channels, which counts all that are embedded.
+func deriveFromDiffusers15(c *Config, r *models.ConfigReader) {
+	deriveFromDiffusers(c, r)
 	in := r.Int("in_channels", defaults15.embeddedChannels(), models.ChannelBound)
 	if c.In = (in - 1) / 2; c.embeddedChannels() != in {
 		r.Unsupported("in_channels %d: want an odd number, the latents', the image's and one more; nearest: %d or %d", in, in-1, in+1)
 	}
 }
 
-// settle reports numbers that do not fit each other.
-func settle(c *Config, r *models.ConfigReader) {
+// deriveAndCheck reports numbers that do not fit each other.
+func deriveAndCheck(c *Config, r *models.ConfigReader) {
 	r.String("_class_name", "") // a text, if anything
 	c.Resolution, c.Task = r.String("ideal_resolution", ""), r.String("ideal_task", "")
 	r.Agree("in_channels", c.In, "out_channels", c.Out, "the model reads latents and gives their velocity")
@@ -217,23 +217,23 @@ func detectConfig(c map[string]any) bool {
 	return slices.Contains(classes, class) || class == "" && double
 }
 
-// distilled is HunyuanVideo with guidance as an input.
-func distilled() Config {
+// makeDistilled makes HunyuanVideo with guidance as an input.
+func makeDistilled() Config {
 	c := defaults
 	c.Guidance = true
 	return c
 }
 
-var presets = map[string]Config{"hunyuanvideo": defaults, "hunyuanvideo-cfgdistill": distilled(), "hunyuan1.5": defaults15}
+var presets = map[string]Config{"hunyuanvideo": defaults, "hunyuanvideo-cfgdistill": makeDistilled(), "hunyuan1.5": defaults15}
 
-// same does not compare the words of the release's name.
-func same(preset, c Config) bool {
+// samePreset does not compare the words of the release's name.
+func samePreset(preset, c Config) bool {
 	preset.Resolution, preset.Task = c.Resolution, c.Task
 	return preset == c
 }
 
-// kind is the name of the release with the same inputs.
-func kind(c Config) string {
+// kindName is the name of the release with the same inputs.
+func kindName(c Config) string {
 	switch {
 	case c.Glyphs:
 		return "hunyuan1.5"

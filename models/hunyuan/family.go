@@ -15,10 +15,10 @@ func init() {
 	models.Register(models.Family[Config]{
 		Name: "hunyuan",
 
-		Detect: detectConfig, Config: words, Settle: settle,
-		Presets: presets, Same: same, Kind: kind,
+		Detect: detectConfig, Config: configWords, Derive: deriveAndCheck,
+		Presets: presets, SamePreset: samePreset, KindName: kindName,
 
-		Declare: declare, Resolve: resolve,
+		Declare: declareModel, Resolve: resolveVariant,
 	})
 }
 
@@ -28,8 +28,8 @@ type Model struct {
 	c    Config
 }
 
-// declare says what a configuration has and does.
-func declare(name string, c Config) models.Declaration {
+// declareModel says what a configuration has and does.
+func declareModel(name string, c Config) models.Declaration {
 	m := &Model{name, c}
 	return models.Declaration{
 		Params: m.Params, Official: diffusersNames.Official, Rules: m.Rules, Check: m.Check,
@@ -43,7 +43,7 @@ func declare(name string, c Config) models.Declaration {
 			Generator: &models.Generator{
 				LatentShape: m.LatentShape, FeedStep: m.FeedStep, FeedText: m.FeedText,
 				Conditions: &models.Conditions{Names: m.Conditions(), TextNames: m.TextConditions(), Check: m.CheckConditions, Feed: m.FeedConditions},
-				Companions: c.companions(), ReleasedPreset: kind(c),
+				Companions: c.companions(), ReleasedPreset: kindName(c),
 				ReleaseHints: slices.DeleteFunc([]string{c.Resolution, c.Task}, func(hint string) bool { return hint == "" }),
 			},
 		},

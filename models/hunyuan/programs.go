@@ -54,12 +54,12 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	s.Padded("video tokens", s.layout.Tokens, s.layout.Padded)
 	s.declareValues()
 	double, single := m.countLayers(r.Layers)
-	return step.Assemble(base, double+single, s.newProgram, s.calls(double), "out")
+	return step.Assemble(base, double+single, s.newProgram, s.listCalls(double), "out")
 }
 
-// calls lists the calls of a step in the order in which they run, with their programs. Of
+// listCalls lists the calls of a step in the order in which they run, with their programs. Of
 // all layers the first double are double layers, the others single ones.
-func (s *build) calls(double int) []step.Parts[*programBuilder] {
+func (s *build) listCalls(double int) []step.Parts[*programBuilder] {
 	type part = step.Part[*programBuilder]
 	b, d := s.r.Batch, s.c.Dim
 	trace := func(video, text string) map[int]graph.Traced {
@@ -80,9 +80,9 @@ func (s *build) calls(double int) []step.Parts[*programBuilder] {
 		),
 		step.First(refiner...),
 		step.First(
-			step.If(s.r.SecondText > 0, part{Program: "byt5", Request: true, Define: s.buildGlyphs}),
-			step.If(s.c.Glyphs && s.r.Image > 0, part{Program: "vision", Request: true, Define: s.buildImage}),
-			step.If(s.c.Glyphs, part{Program: "join", Define: s.buildJoin}),
+			step.PartIf(s.r.SecondText > 0, part{Program: "byt5", Request: true, Define: s.buildGlyphs}),
+			step.PartIf(s.c.Glyphs && s.r.Image > 0, part{Program: "vision", Request: true, Define: s.buildImage}),
+			step.PartIf(s.c.Glyphs, part{Program: "join", Define: s.buildJoin}),
 			part{Program: "pre", Trace: step.Tokens("patch_embed", b, s.layout.Tokens, d), Define: s.buildPre},
 		),
 		step.EachLayer(func(i int) []part {

@@ -30,9 +30,9 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	return models.CheckPadding(on, r, "tokens", lay.Tokens, lay.Padded)
 }
 
-// resolve refuses checkpoints of variants that only their tensors reveal: their config reads
+// resolveVariant refuses checkpoints of variants that only their tensors reveal: their config reads
 // like that of a model that this package runs.
-func resolve(name string, c Config, names []string) (Config, error) {
+func resolveVariant(name string, c Config, names []string) (Config, error) {
 	for _, n := range names {
 		variant := ""
 		switch {

@@ -75,8 +75,8 @@ func transformerSection(r *models.ConfigReader) *models.ConfigReader {
 	return t
 }
 
-// words are those of both publishers, who differ in few.
-var words = []models.Words[Config]{{
+// configWords are those of both publishers, who differ in few.
+var configWords = []models.Words[Config]{{
 	Of:       "Lightricks and diffusers",
 	Within:   transformerSection,
 	Defaults: defaults,
@@ -105,12 +105,12 @@ var words = []models.Words[Config]{{
 			models.Bool("apply_gated_attention", &c.Gated),
 			models.Bool("use_keyframes_abs_pos_embedding", &c.Keyframes))
 	},
-	Settle: settle,
+	Derive: deriveAndCheck,
 }}
 
-// settle tells LTX-2.5 from LTX-Video and refuses settings that the programs do not
+// deriveAndCheck tells LTX-2.5 from LTX-Video and refuses settings that the programs do not
 // implement.
-func settle(c *Config, r *models.ConfigReader) {
+func deriveAndCheck(c *Config, r *models.ConfigReader) {
 	class := r.String("_class_name", "")
 	c.TimeGiven = r.Has("causal_temporal_positioning") || class != diffusersClass
 	c.Second = c.Second || c.CrossAdaLN || c.Gated || c.Keyframes || r.String("rope_type", "") == "split"
@@ -157,8 +157,8 @@ func detectConfig(c map[string]any) bool {
 	return slices.Contains([]string{officialClass, secondClass, diffusersClass}, class) || class == "" && theta && cross
 }
 
-// changed is the 13B configuration with the changes of a release.
-func changed(change func(c *Config)) Config {
+// makePreset makes the 13B configuration with the changes of a release.
+func makePreset(change func(c *Config)) Config {
 	c := defaults
 	c.Heads, c.HeadDim, c.Layers, c.CrossDim, c.CaptionChannels = 32, 128, 48, 4096, 4096
 	change(&c)
@@ -166,22 +166,22 @@ func changed(change func(c *Config)) Config {
 }
 
 var presets = map[string]Config{
-	"ltx-video-2b":  changed(func(c *Config) { c.HeadDim, c.Layers, c.CrossDim = 64, 28, 2048 }),
-	"ltx-video-13b": changed(func(c *Config) { c.Causal = true }),
-	"ltx2.5-22b": changed(func(c *Config) {
+	"ltx-video-2b":  makePreset(func(c *Config) { c.HeadDim, c.Layers, c.CrossDim = 64, 28, 2048 }),
+	"ltx-video-13b": makePreset(func(c *Config) { c.Causal = true }),
+	"ltx2.5-22b": makePreset(func(c *Config) {
 		c.Causal, c.Second, c.CaptionChannels, c.Precision = true, true, 0, "float64"
 		c.FFBias, c.CrossAdaLN, c.Gated, c.Keyframes = false, true, true, true
 	}),
 }
 
-// same compares neither whether positions are causal nor whether the file tells it.
-func same(preset, c Config) bool {
+// samePreset compares neither whether positions are causal nor whether the file tells it.
+func samePreset(preset, c Config) bool {
 	preset.Causal, preset.TimeGiven = c.Causal, c.TimeGiven
 	return preset == c
 }
 
-// kind names the kind of model that is no preset.
-func kind(c Config) string {
+// kindName names the kind of model that is no preset.
+func kindName(c Config) string {
 	if c.Second {
 		return "ltx2.5"
 	}

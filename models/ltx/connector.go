@@ -56,7 +56,7 @@ var connectorWords = []models.Words[ConnectorConfig]{{
 			models.Float("norm_eps", &c.Eps, models.SmallSpan),
 		}
 	},
-	Settle: func(c *ConnectorConfig, r *models.ConfigReader) {
+	Derive: func(c *ConnectorConfig, r *models.ConfigReader) {
 		r.Multiply("connector_num_attention_heads x connector_attention_head_dim", models.WidthBound, c.Heads, c.HeadDim)
 		r.MultipleOf("connector_attention_head_dim", c.HeadDim, 2, "rotary positions turn halves of a head")
 	},

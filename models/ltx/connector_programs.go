@@ -30,7 +30,7 @@ func (m *Connector) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error)
 	s := &connectorBuild{Step: base, c: m.c, layout: r.TextLayout(on, m.defaultRows()), batch: r.Batch}
 	s.Padded("rows of text", s.layout.Tokens, s.layout.Padded)
 	s.declareValues()
-	return step.Assemble(base, r.Run(m.c.Layers), s.newProgram, s.calls(), "out")
+	return step.Assemble(base, r.Run(m.c.Layers), s.newProgram, s.listCalls(), "out")
 }
 
 var perVideo = sharding.NewSpec([]string{mesh.DP})
@@ -45,8 +45,8 @@ func (s *connectorBuild) declareValues() {
 	s.Value("rows", step.Value{DType: dtype.F32, Shape: []int{s.batch, l.Padded, d}, Spec: l.Stream, Kind: step.Stream})
 }
 
-// calls lists the calls of a pass in the order in which they run, with their programs.
-func (s *connectorBuild) calls() []step.Parts[*programBuilder] {
+// listCalls lists the calls of a pass in the order in which they run, with their programs.
+func (s *connectorBuild) listCalls() []step.Parts[*programBuilder] {
 	type part = step.Part[*programBuilder]
 	rows := func(name string) map[int]graph.Traced { return step.Tokens(name, s.batch, s.layout.Tokens, s.c.dim()) }
 	return []step.Parts[*programBuilder]{

@@ -14,10 +14,10 @@ func init() {
 	models.Register(models.Family[Config]{
 		Name: "ltx",
 
-		Detect: detectConfig, Config: words,
-		Presets: presets, Same: same, Kind: kind,
+		Detect: detectConfig, Config: configWords,
+		Presets: presets, SamePreset: samePreset, KindName: kindName,
 
-		Declare: declare, Resolve: resolve, AsRelease: asRelease,
+		Declare: declareModel, Resolve: resolveVariant, AsRelease: asRelease,
 	})
 	models.Register(models.Family[ConnectorConfig]{
 		Name: "ltx-connector",
@@ -34,8 +34,8 @@ type Model struct {
 	c    Config
 }
 
-// declare says what a configuration of the transformer has and does.
-func declare(name string, c Config) models.Declaration {
+// declareModel says what a configuration of the transformer has and does.
+func declareModel(name string, c Config) models.Declaration {
 	m := &Model{name, c}
 	d := models.Declaration{
 		Params: m.Params, Official: diffusersNames.Official,

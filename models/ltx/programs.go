@@ -57,13 +57,13 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 		s.Note("the video half of LTX-2.5: its audio half is not run")
 	}
 	s.declareValues()
-	return step.Assemble(base, r.Run(m.c.Layers), s.newProgram, s.calls(), "out")
+	return step.Assemble(base, r.Run(m.c.Layers), s.newProgram, s.listCalls(), "out")
 }
 
-// calls lists the calls of a step in the order in which they run, with their programs. The
+// listCalls lists the calls of a step in the order in which they run, with their programs. The
 // text's keys and values are computed once per request, unless the noise level modulates the
 // text: then each layer computes them in every step.
-func (s *build) calls() []step.Parts[*programBuilder] {
+func (s *build) listCalls() []step.Parts[*programBuilder] {
 	type part = step.Part[*programBuilder]
 	tokens := func(name string) map[int]graph.Traced {
 		return step.Tokens(name, s.r.Batch, s.layout.Tokens, s.c.Dim())
@@ -73,16 +73,16 @@ func (s *build) calls() []step.Parts[*programBuilder] {
 		return part{Program: "text_kv", Call: fmt.Sprintf("text_kv %d", i), Prefix: prefix(i), Layer: i, Request: !s.c.CrossAdaLN, Define: s.buildTextKV}
 	}
 	return []step.Parts[*programBuilder]{
-		step.First(step.If(s.c.CaptionChannels > 0, part{Program: "text", Request: true, Trace: step.Tokens("context_embed"), Define: s.buildText})),
-		step.EachLayer(func(i int) []part { return []part{step.If(!s.c.CrossAdaLN, textKV(i))} }),
+		step.First(step.PartIf(s.c.CaptionChannels > 0, part{Program: "text", Request: true, Trace: step.Tokens("context_embed"), Define: s.buildText})),
+		step.EachLayer(func(i int) []part { return []part{step.PartIf(!s.c.CrossAdaLN, textKV(i))} }),
 		step.First(
 			part{Program: "time", Trace: s.TraceTimes(s.layout.Layout, "time_mod", s.c.modulationCount(), s.c.Dim()), Define: s.buildTime},
-			step.If(s.c.CrossAdaLN, part{Program: "prompt", Define: s.buildPrompt}),
+			step.PartIf(s.c.CrossAdaLN, part{Program: "prompt", Define: s.buildPrompt}),
 			part{Program: "pre", Trace: tokens("patch_embed"), Define: s.buildPre},
 		),
 		step.EachLayer(func(i int) []part {
 			return []part{
-				step.If(s.c.CrossAdaLN, textKV(i)),
+				step.PartIf(s.c.CrossAdaLN, textKV(i)),
 				{Program: "block", Call: fmt.Sprintf("block %d", i), Prefix: prefix(i), Layer: i, Trace: tokens(fmt.Sprintf("block_%d", i)), Define: s.buildBlock},
 			}
 		}),

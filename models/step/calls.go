@@ -21,8 +21,8 @@ type Part[P any] struct {
 	Define  func(p P)
 }
 
-// If returns the part if the condition holds, and otherwise one that is left out.
-func If[P any](condition bool, part Part[P]) Part[P] {
+// PartIf returns the part if the condition holds, and otherwise one that is left out.
+func PartIf[P any](condition bool, part Part[P]) Part[P] {
 	if !condition {
 		return Part[P]{}
 	}
@@ -88,5 +88,5 @@ func addPart[P any](s *Step, program func(p *ProgramBuilder) P, part Part[P]) er
 	return nil
 }
 
-// Itself is the program of a family that adds nothing to ProgramBuilder.
-func Itself(p *ProgramBuilder) *ProgramBuilder { return p }
+// PlainProgram is the program of a family that adds nothing to ProgramBuilder.
+func PlainProgram(p *ProgramBuilder) *ProgramBuilder { return p }

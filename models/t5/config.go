@@ -29,10 +29,10 @@ type Config struct {
 // HeadDim is the width of one head.
 func (c Config) HeadDim() int { return c.DimAttn / c.Heads }
 
-// words are those of transformers, for T5 and UMT5, and of Wan.
-var words = []models.Words[Config]{
+// configWords are those of transformers, for T5 and UMT5, and of Wan.
+var configWords = []models.Words[Config]{
 	{
-		Of: "transformers", In: func(r *models.ConfigReader) bool { return r.Has("d_model") },
+		Of: "transformers", Recognize: func(r *models.ConfigReader) bool { return r.Has("d_model") },
 		Defaults: Config{SharedPos: true, Names: "transformers", Buckets: 32, MaxDistance: 128, Eps: 1e-6},
 		Keys: func(c *Config) []models.Key {
 			return []models.Key{
@@ -48,7 +48,7 @@ var words = []models.Words[Config]{
 				models.Float("layer_norm_epsilon", &c.Eps, models.SmallSpan),
 			}
 		},
-		Settle: settleTransformers,
+		Derive: deriveFromTransformers,
 	},
 	{
 		Of: "Wan", Defaults: Config{Names: "wan", Buckets: 32, MaxDistance: 128, Eps: 1e-6},
@@ -73,8 +73,8 @@ var words = []models.Words[Config]{
 // bucketBound limits the number of buckets that distances between tokens are sorted into.
 var bucketBound = models.Bound{Least: 1, Most: 1 << 12, Why: "it is how many kinds of distances there are"}
 
-// settleTransformers refuses settings that the programs do not implement.
-func settleTransformers(c *Config, r *models.ConfigReader) {
+// deriveFromTransformers refuses settings that the programs do not implement.
+func deriveFromTransformers(c *Config, r *models.ConfigReader) {
 	c.DimAttn = r.Multiply("num_heads x d_kv", models.WidthBound, c.Heads, r.Int("d_kv", 64, models.WidthBound))
 	switch kind := r.String("model_type", "t5"); kind {
 	case "t5", "mt5":
@@ -88,8 +88,8 @@ func settleTransformers(c *Config, r *models.ConfigReader) {
 	}
 }
 
-// settle reports numbers that do not fit each other.
-func settle(c *Config, r *models.ConfigReader) {
+// deriveAndCheck reports numbers that do not fit each other.
+func deriveAndCheck(c *Config, r *models.ConfigReader) {
 	if _, known := published[c.Names]; !known {
 		r.Refuse("names %q: want one of %v", c.Names, slices.Sorted(maps.Keys(published)))
 	}
@@ -118,14 +118,14 @@ var presets = map[string]Config{
 	"hunyuan1.5-byt5": {384, 1472, 384, 3584, 6, 12, 32, 128, true, 1e-6, "byt5"},
 }
 
-// same compares encoders under any publisher's tensor names.
-func same(preset, c Config) bool {
+// samePreset compares encoders under any publisher's tensor names.
+func samePreset(preset, c Config) bool {
 	preset.Names = c.Names
 	return preset == c
 }
 
-// kind names the kind of encoder that is no preset.
-func kind(c Config) string {
+// kindName names the kind of encoder that is no preset.
+func kindName(c Config) string {
 	if c.SharedPos {
 		return "t5"
 	}

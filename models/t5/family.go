@@ -13,10 +13,10 @@ func init() {
 	models.Register(models.Family[Config]{
 		Name: "t5",
 
-		Detect: detectConfig, Config: words, Settle: settle,
-		Presets: presets, Same: same, Kind: kind,
+		Detect: detectConfig, Config: configWords, Derive: deriveAndCheck,
+		Presets: presets, SamePreset: samePreset, KindName: kindName,
 
-		Declare: declare,
+		Declare: declareModel,
 	})
 }
 
@@ -28,8 +28,8 @@ type Model struct {
 	renamers []renamer
 }
 
-// declare says what a configuration has and does.
-func declare(name string, c Config) models.Declaration {
+// declareModel says what a configuration has and does.
+func declareModel(name string, c Config) models.Declaration {
 	m := &Model{name: name, c: c, n: published[c.Names]}
 	for _, from := range published {
 		m.renamers = append(m.renamers, newRenamer(from, m.n))
@@ -44,7 +44,7 @@ func declare(name string, c Config) models.Declaration {
 		Graph: m.Graph,
 
 		Features: models.Features{
-			Tied:       tied(),
+			Tied:       listTiedNames(),
 			CheckSplit: m.CheckSplit, Variants: m.Runs,
 		},
 	}

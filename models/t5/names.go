@@ -85,9 +85,9 @@ func (m *Model) Official(name string) string {
 	return name
 }
 
-// tied lists the names of the token table. Checkpoints may store the one table under either
+// listTiedNames lists the names of the token table. Checkpoints may store the one table under either
 // name, or under both: it is loaded once.
-func tied() [][]string {
+func listTiedNames() [][]string {
 	n := published["transformers"]
 	return [][]string{{n.tokens + ".weight", n.tied + ".weight"}}
 }

@@ -39,11 +39,11 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	if r.Masked {
 		outputs = append(outputs, "out_zeroed_pads")
 	}
-	return step.Assemble(base, r.Run(m.c.Layers), step.Itself, s.calls(), outputs...)
+	return step.Assemble(base, r.Run(m.c.Layers), step.PlainProgram, s.listCalls(), outputs...)
 }
 
-// calls lists the calls of an encoding in the order in which they run, with their programs.
-func (s *build) calls() []step.Parts[*step.ProgramBuilder] {
+// listCalls lists the calls of an encoding in the order in which they run, with their programs.
+func (s *build) listCalls() []step.Parts[*step.ProgramBuilder] {
 	type part = step.Part[*step.ProgramBuilder]
 	tokens := func(name string) map[int]graph.Traced {
 		return step.Tokens(name, s.Request.Batch, s.layout.Tokens, s.m.c.Dim)

@@ -42,10 +42,10 @@ func (m *Model) checkLatent(latent []int) error {
 	return models.CheckLatent(latent, m.c.LatentDim(), m.c.PatchSize)
 }
 
-// resolve finds the image branch by its tensors, because the official
+// resolveVariant finds the image branch by its tensors, because the official
 // configurations of Wan2.1, which has it, and of A14B, which does not, are the
 // same. It also refuses variants of the family that only their tensors reveal.
-func resolve(_ string, c Config, names []string) (Config, error) {
+func resolveVariant(_ string, c Config, names []string) (Config, error) {
 	with := func(prefix string) []string {
 		found := []string{}
 		for _, n := range names {

@@ -76,12 +76,12 @@ func detectConfig(c map[string]any) bool {
 	return class == "" && dim && ffn && freq
 }
 
-// words are those of the official config.json and of diffusers'.
-var words = []models.Words[Config]{
+// configWords are those of the official config.json and of diffusers'.
+var configWords = []models.Words[Config]{
 	{
-		Of:       "diffusers",
-		In:       func(r *models.ConfigReader) bool { return r.Has("num_attention_heads") },
-		Defaults: Config{FreqDim: 256, TextDim: 4096, PatchSize: [3]int{1, 2, 2}, Eps: 1e-6},
+		Of:        "diffusers",
+		Recognize: func(r *models.ConfigReader) bool { return r.Has("num_attention_heads") },
+		Defaults:  Config{FreqDim: 256, TextDim: 4096, PatchSize: [3]int{1, 2, 2}, Eps: 1e-6},
 		Keys: func(c *Config) []models.Key {
 			return append(sharedKeys(c),
 				models.Metadata("rope_max_seq_len"), // how long diffusers makes its tables
@@ -92,7 +92,7 @@ var words = []models.Words[Config]{
 				models.Fixed("qk_norm", "rms_norm_across_heads", everyRelease),
 				models.Fixed("pos_embed_seq_len", nil, "every model but those of a first and a last frame, which are not run,"))
 		},
-		Settle: settleDiffusers,
+		Derive: deriveFromDiffusers,
 	},
 	{
 		Of:       "Wan",
@@ -107,7 +107,7 @@ var words = []models.Words[Config]{
 				models.Int("text_len", &c.TextLen, models.Bound{Least: 0, Most: models.RowBound.Most, Why: models.RowBound.Why + "; 0 takes texts as they are"}),
 				models.Fixed("qk_norm", true, everyRelease))
 		},
-		Settle: func(c *Config, r *models.ConfigReader) {
+		Derive: func(c *Config, r *models.ConfigReader) {
 			r.Divide("dim", c.Dim, "num_heads", c.Heads, true)
 			window := r.Ints("window_size", []int{-1, -1}, 2, models.Bound{Least: -1, Most: models.SizeBound.Most, Why: "-1 is the whole video"})
 			if window[0] != -1 || window[1] != -1 {
@@ -133,9 +133,9 @@ func sharedKeys(c *Config) []models.Key {
 	}
 }
 
-// settleDiffusers derives the width, and the model type, which diffusers leaves out, from
+// deriveFromDiffusers derives the width, and the model type, which diffusers leaves out, from
 // the numbers of channels.
-func settleDiffusers(c *Config, r *models.ConfigReader) {
+func deriveFromDiffusers(c *Config, r *models.ConfigReader) {
 	headDim := r.Int("attention_head_dim", 0, models.WidthBound)
 	c.Dim = r.Multiply("num_attention_heads x attention_head_dim", models.WidthBound, c.Heads, headDim)
 	r.MultipleOf("attention_head_dim", headDim, 2, "channels turn in pairs")
@@ -158,8 +158,8 @@ func settleDiffusers(c *Config, r *models.ConfigReader) {
 	}
 }
 
-// settle refuses values that the programs do not implement.
-func settle(c *Config, r *models.ConfigReader) {
+// deriveAndCheck refuses values that the programs do not implement.
+func deriveAndCheck(c *Config, r *models.ConfigReader) {
 	class := r.String("_class_name", "")
 	if class != "" && class != "WanModel" && class != "WanTransformer3DModel" {
 		r.Unsupported("_class_name %q: this version runs WanModel and WanTransformer3DModel", class)
@@ -188,31 +188,31 @@ func settle(c *Config, r *models.ConfigReader) {
 	r.MultipleOf("freq_dim", c.FreqDim, 2, "sines and cosines come in pairs")
 }
 
-// release is the configuration of a release. The arguments are its model type and sizes;
+// makePreset makes the configuration of a release. The arguments are its model type and sizes;
 // all releases share the other values.
-func release(kind string, dim, ffn, heads, layers, in, out, image int) Config {
+func makePreset(kind string, dim, ffn, heads, layers, in, out, image int) Config {
 	return Config{ModelType: kind, Dim: dim, FFNDim: ffn, Heads: heads, Layers: layers, FreqDim: 256, TextDim: 4096, TextLen: 512,
 		InDim: in, OutDim: out, PatchSize: [3]int{1, 2, 2}, Eps: 1e-6, ImageDim: image}
 }
 
 // presets by name. A14B's experts are the same model as Wan2.1's, without its image branch.
 var presets = map[string]Config{
-	"wan2.1-t2v-1.3b": release(t2v, 1536, 8960, 12, 30, 16, 16, 0),
-	"wan2.1-t2v-14b":  release(t2v, 5120, 13824, 40, 40, 16, 16, 0),
-	"wan2.1-i2v-14b":  release(i2v, 5120, 13824, 40, 40, 36, 16, clipDim),
-	"wan2.2-ti2v-5b":  release(ti2v, 3072, 14336, 24, 30, 48, 48, 0),
-	"wan2.2-t2v-a14b": release(t2v, 5120, 13824, 40, 40, 16, 16, 0),
-	"wan2.2-i2v-a14b": release(i2v, 5120, 13824, 40, 40, 36, 16, 0),
+	"wan2.1-t2v-1.3b": makePreset(t2v, 1536, 8960, 12, 30, 16, 16, 0),
+	"wan2.1-t2v-14b":  makePreset(t2v, 5120, 13824, 40, 40, 16, 16, 0),
+	"wan2.1-i2v-14b":  makePreset(i2v, 5120, 13824, 40, 40, 36, 16, clipDim),
+	"wan2.2-ti2v-5b":  makePreset(ti2v, 3072, 14336, 24, 30, 48, 48, 0),
+	"wan2.2-t2v-a14b": makePreset(t2v, 5120, 13824, 40, 40, 16, 16, 0),
+	"wan2.2-i2v-a14b": makePreset(i2v, 5120, 13824, 40, 40, 36, 16, 0),
 }
 
-// same does not compare the text's length, because diffusers' configurations do not state it.
-func same(preset, c Config) bool {
+// samePreset does not compare the text's length, because diffusers' configurations do not state it.
+func samePreset(preset, c Config) bool {
 	preset.TextLen = c.TextLen
 	return preset == c
 }
 
-// kind names the kind of model that is no preset.
-func kind(c Config) string {
+// kindName names the kind of model that is no preset.
+func kindName(c Config) string {
 	if c.ModelType == ti2v || (c.ModelType == i2v && c.ImageDim == 0) {
 		return "wan2.2-" + c.ModelType
 	}

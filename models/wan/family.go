@@ -10,10 +10,10 @@ func init() {
 	models.Register(models.Family[Config]{
 		Name: "wan",
 
-		Detect: detectConfig, Config: words, Settle: settle,
-		Presets: presets, Same: same, Kind: kind,
+		Detect: detectConfig, Config: configWords, Derive: deriveAndCheck,
+		Presets: presets, SamePreset: samePreset, KindName: kindName,
 
-		Declare: declare, Resolve: resolve,
+		Declare: declareModel, Resolve: resolveVariant,
 	})
 }
 
@@ -23,8 +23,8 @@ type Model struct {
 	c    Config
 }
 
-// declare says what a configuration has and does.
-func declare(name string, c Config) models.Declaration {
+// declareModel says what a configuration has and does.
+func declareModel(name string, c Config) models.Declaration {
 	m := &Model{name, c}
 	d := models.Declaration{
 		Params: m.Params, Official: diffusersNames.Official, Rules: m.Rules, Check: m.Check,

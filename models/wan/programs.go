@@ -65,13 +65,13 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	s := &build{Step: base, c: m.c, r: r, layout: m.layOutRequest(on, r)}
 	s.Padded("tokens", s.layout.Tokens, s.layout.Padded)
 	s.declareValues()
-	return step.Assemble(base, r.Run(m.c.Layers), s.newProgram, s.calls(), "out")
+	return step.Assemble(base, r.Run(m.c.Layers), s.newProgram, s.listCalls(), "out")
 }
 
-// calls lists the calls of a step in the order in which they run, with their programs. The
+// listCalls lists the calls of a step in the order in which they run, with their programs. The
 // residual stream gets a new name from every call: "tokens.0" from the patches, "tokens.3"
 // from the third layer.
-func (s *build) calls() []step.Parts[*programBuilder] {
+func (s *build) listCalls() []step.Parts[*programBuilder] {
 	type part = step.Part[*programBuilder]
 	tokens := func(name string) map[int]graph.Traced {
 		return step.Tokens(name, s.r.Batch, s.layout.Tokens, s.c.Dim)
@@ -79,7 +79,7 @@ func (s *build) calls() []step.Parts[*programBuilder] {
 	return []step.Parts[*programBuilder]{
 		step.First(
 			part{Program: "text", Request: true, Trace: step.Tokens("context_embed"), Define: s.buildText},
-			step.If(s.c.ImageDim > 0, part{Program: "image", Request: true, Trace: step.Tokens("img_embed"), Define: s.buildImage}),
+			step.PartIf(s.c.ImageDim > 0, part{Program: "image", Request: true, Trace: step.Tokens("img_embed"), Define: s.buildImage}),
 		),
 		step.EachLayer(func(i int) []part {
 			return []part{{Program: "text_kv", Call: fmt.Sprintf("text_kv %d", i), Prefix: fmt.Sprintf("blocks.%d.cross_attn.", i), Layer: i, Request: true, Define: s.buildTextKV}}

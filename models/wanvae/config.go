@@ -96,8 +96,8 @@ func (c Config) stageOutputWidth(i int) int {
 // frames.
 func (c Config) doublesFrames(i int) bool { return c.TemporalDown[len(c.TemporalDown)-1-i] }
 
-// words are those of Wan's code and of diffusers.
-var words = []models.Words[Config]{{
+// configWords are those of Wan's code and of diffusers.
+var configWords = []models.Words[Config]{{
 	Of: "Wan and diffusers",
 	Keys: func(c *Config) []models.Key {
 		return []models.Key{
@@ -113,14 +113,14 @@ var words = []models.Words[Config]{{
 			models.OptionalInt("patch_size", &c.Patch, models.PatchBound),
 		}
 	},
-	Settle: settle,
+	Derive: deriveAndCheck,
 }}
 
 var widthBound = models.Bound{Least: 1, Most: 1 << 12, Why: "it is a base width, which stages multiply"}
 
-// settle fills in what a file does not state, and refuses settings that the programs do not
+// deriveAndCheck fills in what a file does not state, and refuses settings that the programs do not
 // implement.
-func settle(c *Config, r *models.ConfigReader) {
+func deriveAndCheck(c *Config, r *models.ConfigReader) {
 	c.DecDim = cmp.Or(c.DecDim, c.Dim)
 	c.Residual = r.Bool("is_residual", c.ZDim == len(releasedMean22))
 	if c.Residual {

@@ -67,7 +67,7 @@ func (m *Model) latentShape(video []int) ([]int, error) {
 // outputs of the two have different names.
 func (m *Model) Runs(inputs map[string]*tensor.Tensor) []models.Variant {
 	var runs []models.Variant
-	for _, name := range inputNames {
+	for _, name := range []string{"z", "video"} {
 		if t := inputs[name]; t != nil {
 			runs = append(runs, models.Variant{Inputs: map[string]*tensor.Tensor{name: t}})
 		}

@@ -9,9 +9,9 @@ func init() {
 	models.Register(models.Family[Config]{
 		Name: "wan-vae",
 
-		Detect: detectConfig, Config: words, Presets: released,
+		Detect: detectConfig, Config: configWords, Presets: released,
 
-		Declare: declare,
+		Declare: declareModel,
 	})
 }
 
@@ -23,13 +23,13 @@ type Model struct {
 	official map[string]string // by diffusers' name
 }
 
-// declare says what a configuration has and does. Releases contain no other tensors.
-func declare(name string, c Config) models.Declaration {
+// declareModel says what a configuration has and does. Releases contain no other tensors.
+func declareModel(name string, c Config) models.Declaration {
 	m := newModel(name, c)
 	return models.Declaration{
 		Params: m.Params, Official: m.Official, Rules: m.Rules, Check: m.Check,
 
-		Inputs:  inputNames,
+		Inputs:  []string{"z", "video"},
 		Request: m.Request, Example: m.Example, Feed: m.Feed,
 		Graph: m.Graph,
 
@@ -41,6 +41,3 @@ func declare(name string, c Config) models.Declaration {
 		},
 	}
 }
-
-// inputNames lists what is decoded and what is encoded.
-var inputNames = []string{"z", "video"}
