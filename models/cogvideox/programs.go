@@ -63,7 +63,7 @@ func (s *build) listCalls() []step.Parts[*programBuilder] {
 		step.EachLayer(func(i int) []part {
 			trace := video(fmt.Sprintf("block_%d", i))
 			trace[1] = graph.Traced{Name: fmt.Sprintf("block_%d_text", i)}
-			return []part{{Program: "block", Call: fmt.Sprintf("block %d", i), Prefix: fmt.Sprintf("transformer_blocks.%d.", i), Layer: i, Trace: trace, Define: s.buildBlock}}
+			return []part{{Program: "block", Prefix: fmt.Sprintf("transformer_blocks.%d.", i), Trace: trace, Define: s.buildBlock}}
 		}),
 		step.Last(part{Program: "post", Define: s.buildPost}),
 	}

@@ -65,14 +65,14 @@ func (s *build) listCalls() []step.Parts[*programBuilder] {
 	return []step.Parts[*programBuilder]{
 		step.First(part{Program: "text", Request: true, Trace: step.Tokens("context_embed"), Define: s.buildText}),
 		step.EachLayer(func(i int) []part {
-			return []part{{Program: "text_kv", Call: fmt.Sprintf("text_kv %d", i), Prefix: fmt.Sprintf("blocks.%d.cross_attn.", i), Layer: i, Request: true, Define: s.buildTextKV}}
+			return []part{{Program: "text_kv", Prefix: fmt.Sprintf("blocks.%d.cross_attn.", i), Request: true, Define: s.buildTextKV}}
 		}),
 		step.First(
 			part{Program: "time", Trace: map[int]graph.Traced{0: {Name: "time_embed"}, 1: {Name: "adaln_lora"}}, Define: s.buildTime},
 			part{Program: "pre", Trace: tokens("patch_embed"), Define: s.buildPre},
 		),
 		step.EachLayer(func(i int) []part {
-			return []part{{Program: "block", Call: fmt.Sprintf("block %d", i), Prefix: fmt.Sprintf("blocks.%d.", i), Layer: i, Trace: tokens(fmt.Sprintf("block_%d", i)), Define: s.buildBlock}}
+			return []part{{Program: "block", Prefix: fmt.Sprintf("blocks.%d.", i), Trace: tokens(fmt.Sprintf("block_%d", i)), Define: s.buildBlock}}
 		}),
 		step.Last(part{Program: "post", Define: s.buildPost}),
 	}

@@ -65,11 +65,11 @@ func (s *build) listCalls() []step.Parts[*programBuilder] {
 	return []step.Parts[*programBuilder]{
 		step.First(part{Program: "embed", Request: true, Trace: rows("text_embed", s.layout.text), Define: s.buildEmbed}),
 		step.EachLayer(func(i int) []part {
-			return []part{{Program: "und", Call: fmt.Sprintf("und %d", i), Prefix: prefix(i), Layer: i, Request: true, Trace: rows(fmt.Sprintf("layer_%d_und", i), s.layout.text), Define: s.buildUnd}}
+			return []part{{Program: "und", Prefix: prefix(i), Request: true, Trace: rows(fmt.Sprintf("layer_%d_und", i), s.layout.text), Define: s.buildUnd}}
 		}),
 		step.First(part{Program: "pre", Trace: rows("patch_embed", s.layout.Tokens), Define: s.buildPre}),
 		step.EachLayer(func(i int) []part {
-			return []part{{Program: "gen", Call: fmt.Sprintf("gen %d", i), Prefix: prefix(i), Layer: i, Trace: rows(fmt.Sprintf("layer_%d_gen", i), s.layout.Tokens), Define: s.buildGen}}
+			return []part{{Program: "gen", Prefix: prefix(i), Trace: rows(fmt.Sprintf("layer_%d_gen", i), s.layout.Tokens), Define: s.buildGen}}
 		}),
 		step.Last(part{Program: "post", Define: s.buildPost}),
 	}

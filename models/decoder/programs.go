@@ -82,9 +82,9 @@ func (s *build) listCalls() []step.Parts[*step.ProgramBuilder] {
 		step.EachLayer(func(i int) []part {
 			global := s.m.c.isGlobal(i)
 			return []part{
-				{Program: "block" + typeSuffix(global), Call: fmt.Sprintf("block %d", i), Prefix: s.m.blockPrefix(i), Layer: i, Trace: tokens(fmt.Sprintf("block_%d", i)),
+				{Program: "block" + typeSuffix(global), Call: fmt.Sprintf("block %d", i), Prefix: s.m.blockPrefix(i), Trace: tokens(fmt.Sprintf("block_%d", i)),
 					Define: func(p *step.ProgramBuilder) { s.buildBlock(p, global) }},
-				step.PartIf(s.takesEveryLayer() && i < s.layers-1, part{Program: "normal", Call: fmt.Sprintf("normal %d", i), Layer: i + s.resultsBeforeFirstLayer(), Define: s.buildNormal}),
+				step.PartIf(s.takesEveryLayer() && i < s.layers-1, part{Program: "normal", Layer: i + s.resultsBeforeFirstLayer(), Define: s.buildNormal}),
 			}
 		}),
 		step.Last(part{Program: "post", Define: s.buildPost}),

@@ -87,10 +87,10 @@ func (s *build) listCalls(double int) []step.Parts[*programBuilder] {
 		),
 		step.EachLayer(func(i int) []part {
 			if n := i - double; n >= 0 {
-				return []part{{Program: "single", Call: fmt.Sprintf("single %d", n), Prefix: fmt.Sprintf("single_blocks.%d.", n), Layer: i,
+				return []part{{Program: "single", Call: fmt.Sprintf("single %d", n), Prefix: fmt.Sprintf("single_blocks.%d.", n),
 					Trace: trace(fmt.Sprintf("single_%d_img", n), fmt.Sprintf("single_%d_txt", n)), Define: s.buildSingle}}
 			}
-			return []part{{Program: "double", Call: fmt.Sprintf("double %d", i), Prefix: fmt.Sprintf("double_blocks.%d.", i), Layer: i,
+			return []part{{Program: "double", Prefix: fmt.Sprintf("double_blocks.%d.", i),
 				Trace: trace(fmt.Sprintf("double_%d_img", i), fmt.Sprintf("double_%d_txt", i)), Define: s.buildDouble}}
 		}),
 		step.Last(part{Program: "post", Prefix: "final_layer.", Define: s.buildPost}),

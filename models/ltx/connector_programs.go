@@ -52,7 +52,7 @@ func (s *connectorBuild) listCalls() []step.Parts[*programBuilder] {
 	return []step.Parts[*programBuilder]{
 		step.First(part{Program: "pre", Prefix: connectorPrefix, Trace: rows("registered"), Define: s.buildPre}),
 		step.EachLayer(func(i int) []part {
-			return []part{{Program: "block", Call: fmt.Sprintf("block %d", i), Prefix: fmt.Sprintf("%stransformer_1d_blocks.%d.", connectorPrefix, i), Layer: i, Trace: rows(fmt.Sprintf("block_%d", i)), Define: s.buildBlock}}
+			return []part{{Program: "block", Prefix: fmt.Sprintf("%stransformer_1d_blocks.%d.", connectorPrefix, i), Trace: rows(fmt.Sprintf("block_%d", i)), Define: s.buildBlock}}
 		}),
 		step.Last(part{Program: "post", Define: s.buildPost}),
 	}

@@ -70,7 +70,7 @@ func (s *build) listCalls() []step.Parts[*programBuilder] {
 	}
 	prefix := func(i int) string { return fmt.Sprintf("transformer_blocks.%d.", i) }
 	textKV := func(i int) part {
-		return part{Program: "text_kv", Call: fmt.Sprintf("text_kv %d", i), Prefix: prefix(i), Layer: i, Request: !s.c.CrossAdaLN, Define: s.buildTextKV}
+		return part{Program: "text_kv", Prefix: prefix(i), Request: !s.c.CrossAdaLN, Define: s.buildTextKV}
 	}
 	return []step.Parts[*programBuilder]{
 		step.First(step.PartIf(s.c.CaptionChannels > 0, part{Program: "text", Request: true, Trace: step.Tokens("context_embed"), Define: s.buildText})),
@@ -83,7 +83,7 @@ func (s *build) listCalls() []step.Parts[*programBuilder] {
 		step.EachLayer(func(i int) []part {
 			return []part{
 				step.PartIf(s.c.CrossAdaLN, textKV(i)),
-				{Program: "block", Call: fmt.Sprintf("block %d", i), Prefix: prefix(i), Layer: i, Trace: tokens(fmt.Sprintf("block_%d", i)), Define: s.buildBlock},
+				{Program: "block", Prefix: prefix(i), Trace: tokens(fmt.Sprintf("block_%d", i)), Define: s.buildBlock},
 			}
 		}),
 		step.Last(part{Program: "post", Define: s.buildPost}),

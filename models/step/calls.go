@@ -2,6 +2,7 @@ package step
 
 import (
 	"cmp"
+	"fmt"
 
 	"weft/graph"
 	"weft/sharding"
@@ -11,11 +12,12 @@ import (
 // a program under construction.
 type Part[P any] struct {
 	Program string
-	Call    string // the call's name, if it is not the program's
+	// Call is the call's name, if it is not the program's, which EachLayer completes by the layer.
+	Call string
 	// Prefix is put before the names of the parameters that the program reads. A program
 	// that all layers share is defined with the prefix of the first of them in its stage.
 	Prefix  string
-	Layer   int  // of the PerLayer values that the call reads and makes
+	Layer   int  // of the PerLayer values that the call reads and makes; of EachLayer's parts 0 is the layer itself
 	Request bool // made once per request, not in every step
 	Trace   map[int]graph.Traced
 	Define  func(p P)
@@ -55,7 +57,11 @@ func Assemble[P any](s *Step, layers int, program func(p *ProgramBuilder) P, par
 			switch {
 			case group.layer != nil:
 				for i := layers.Lo; i < layers.Hi; i++ {
-					of = append(of, group.layer(i)...)
+					for _, part := range group.layer(i) {
+						part.Layer = cmp.Or(part.Layer, i)
+						part.Call = cmp.Or(part.Call, fmt.Sprintf("%s %d", part.Program, i))
+						of = append(of, part)
+					}
 				}
 			case group.first && first, group.last && last:
 				of = group.once

@@ -51,7 +51,7 @@ func (s *build) listCalls() []step.Parts[*step.ProgramBuilder] {
 	return []step.Parts[*step.ProgramBuilder]{
 		step.First(part{Program: "embed", Trace: tokens("embed"), Define: s.buildEmbed}),
 		step.EachLayer(func(i int) []part {
-			return []part{{Program: "block", Call: fmt.Sprintf("block %d", i), Prefix: s.m.blockPrefix(i), Layer: i, Trace: tokens(fmt.Sprintf("block_%d", i)), Define: s.buildBlock}}
+			return []part{{Program: "block", Prefix: s.m.blockPrefix(i), Trace: tokens(fmt.Sprintf("block_%d", i)), Define: s.buildBlock}}
 		}),
 		step.Last(part{Program: "post", Define: s.buildPost}),
 	}

@@ -82,14 +82,14 @@ func (s *build) listCalls() []step.Parts[*programBuilder] {
 			step.PartIf(s.c.ImageDim > 0, part{Program: "image", Request: true, Trace: step.Tokens("img_embed"), Define: s.buildImage}),
 		),
 		step.EachLayer(func(i int) []part {
-			return []part{{Program: "text_kv", Call: fmt.Sprintf("text_kv %d", i), Prefix: fmt.Sprintf("blocks.%d.cross_attn.", i), Layer: i, Request: true, Define: s.buildTextKV}}
+			return []part{{Program: "text_kv", Prefix: fmt.Sprintf("blocks.%d.cross_attn.", i), Request: true, Define: s.buildTextKV}}
 		}),
 		step.First(
 			part{Program: "time", Trace: s.TraceTimes(s.layout.Layout, "time_proj", 6, s.c.Dim), Define: s.buildTime},
 			part{Program: "pre", Trace: tokens("patch_embed"), Define: s.buildPre},
 		),
 		step.EachLayer(func(i int) []part {
-			return []part{{Program: "block", Call: fmt.Sprintf("block %d", i), Prefix: fmt.Sprintf("blocks.%d.", i), Layer: i, Trace: tokens(fmt.Sprintf("block_%d", i)), Define: s.buildBlock}}
+			return []part{{Program: "block", Prefix: fmt.Sprintf("blocks.%d.", i), Trace: tokens(fmt.Sprintf("block_%d", i)), Define: s.buildBlock}}
 		}),
 		step.Last(part{Program: "post", Define: s.buildPost}),
 	}
