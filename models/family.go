@@ -235,6 +235,12 @@ func presetConfig(name string) json.RawMessage {
 	return presetText(f.config(name)) // nil for what is no JSON, which checkFamilies reports
 }
 
+// samePresetConfig says whether two presets have the same configuration.
+func samePresetConfig(a, b string) bool {
+	f, g := familyOf(a), familyOf(b)
+	return f == g && (f == nil || reflect.DeepEqual(f.config(a), g.config(b)))
+}
+
 // ByName makes the model that a name stands for. FindPreset says what names there are.
 // Error: ErrUnknownModel, ErrDeclaration.
 func ByName(name string) (Model, error) {

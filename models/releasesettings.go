@@ -227,11 +227,10 @@ func releasesLike(g *Generator) []Release {
 	if familyOf(like) == nil {
 		like = g.ReleasedPreset
 	}
-	raw := presetConfig(like)
 	var out []Release
 	for _, own := range []bool{true, false} { // those of the preset itself first
 		for _, r := range releases {
-			if (r.Preset == like) == own && (own || bytes.Equal(presetConfig(r.Preset), raw)) {
+			if (r.Preset == like) == own && (own || samePresetConfig(r.Preset, like)) {
 				out = append(out, r)
 			}
 		}
