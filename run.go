@@ -13,8 +13,10 @@ import (
 	"weft/engine"
 	"weft/fault"
 	"weft/graph"
+	"weft/internal/hostmemory"
 	"weft/mesh"
 	"weft/models"
+	"weft/nonfinite"
 	"weft/session"
 	"weft/spmd"
 	"weft/tensor"
@@ -80,7 +82,7 @@ type Run struct {
 	inputs  []map[string]*tensor.Tensor // of the graph, by lane
 	seconds float64                     // fastest step so far, 0 before the first
 	first   float64
-	odd     nonFinite
+	odd     nonfinite.Checker
 }
 
 // programTarget returns the target that programs for an engine are built for, with the
@@ -111,15 +113,15 @@ func (m *Model) Start(ctx context.Context, inputs map[string]*tensor.Tensor, o O
 	if err != nil {
 		return nil, err
 	}
-	odd := nonFinite{allow: o.AllowNonFinite}
-	if err := odd.checkFinite("input", nil, inputs); err != nil {
+	odd := nonfinite.Checker{Allow: o.AllowNonFinite}
+	if err := odd.CheckTensors("input", nil, inputs); err != nil {
 		return nil, err
 	}
 	r, err := m.prepareRun(ctx, req, o, nil)
 	if err != nil {
 		return nil, err
 	}
-	r.odd.notes = odd.notes
+	r.odd.Notes = odd.Notes
 	if err := r.feedInputs(inputs); err != nil {
 		r.Close()
 		return nil, err
@@ -222,7 +224,7 @@ func (m *Model) prepareRun(ctx context.Context, req models.Request, o Options, e
 	if eng == nil {
 		eng = o.On
 	}
-	r := &Run{model: m, eng: eng, opt: o, micro: micro, odd: nonFinite{allow: o.AllowNonFinite}}
+	r := &Run{model: m, eng: eng, opt: o, micro: micro, odd: nonfinite.Checker{Allow: o.AllowNonFinite}}
 	if eng == nil {
 		if r.eng, err = engine.Open(ctx, o.Device, on.NumDevices(), o.Engine); err != nil {
 			return nil, err
@@ -337,7 +339,7 @@ func (r *Run) forwardTraced(ctx context.Context, visit func(string, *tensor.Tens
 		}
 		out[name] = tensor.Stack(parts)
 	}
-	if err := r.odd.checkFinite("output", nil, out); err != nil {
+	if err := r.odd.CheckTensors("output", nil, out); err != nil {
 		return nil, err
 	}
 	return out, nil
@@ -445,7 +447,7 @@ type CacheReport struct {
 func (r *Run) Report() Report {
 	l := r.s.Loaded()
 	hits, misses := r.eng.Cache()
-	notes := slices.Concat([]string{}, r.model.Notices, r.g.Notes, r.odd.notes)
+	notes := slices.Concat([]string{}, r.model.Notices, r.g.Notes, r.odd.Notes)
 	if n := r.eng.Info().Note; n != "" {
 		notes = append(notes, n)
 	}
@@ -455,7 +457,7 @@ func (r *Run) Report() Report {
 	}
 	return Report{Microbatches: micro, Spans: r.s.Spans(), Engine: r.eng.Info(), Mesh: r.g.Mesh.String(), DType: r.req.DType.String(),
 		Seconds: r.seconds, FirstSeconds: r.first, CompileSeconds: r.s.CompileSeconds(), LoadSeconds: l.Seconds,
-		BytesRead: l.BytesRead, PeakRSS: peakRSS(), Resident: l.MaxResident(), ResidentAll: l.ResidentBytes,
+		BytesRead: l.BytesRead, PeakRSS: hostmemory.PeakResident(), Resident: l.MaxResident(), ResidentAll: l.ResidentBytes,
 		Collectives: r.s.Collectives(false), RequestTraffic: r.s.Collectives(true),
 		Cache: CacheReport{hits, misses}, Compiled: r.opt.Compiled, Attention: r.g.Choices(), Notes: notes}
 }

@@ -18,7 +18,7 @@ type kernelForm struct{}
 func (kernelForm) name() string { return Kernel }
 
 func (kernelForm) plan(c call) (formPlan, error) {
-	s := mosaic.Spec{Chip: c.chip, Batch: c.batch, Queries: c.queries, Keys: c.keys, Heads: c.heads, KVHeads: c.kvHeads, HeadDim: c.headDim}
+	s := mosaic.Kernel{Chip: c.chip, Batch: c.batch, Queries: c.queries, Keys: c.keys, Heads: c.heads, KVHeads: c.kvHeads, HeadDim: c.headDim}
 	if c.o.Keys > 0 {
 		s.Real = []mosaic.Range{{From: 0, To: c.o.Keys}}
 	}
@@ -49,7 +49,7 @@ func (kernelForm) plan(c call) (formPlan, error) {
 }
 
 // checkKernelTakes gives every reason why the kernel does not take a call.
-func checkKernelTakes(c call, s mosaic.Spec) error {
+func checkKernelTakes(c call, s mosaic.Kernel) error {
 	if s.Chip == "" {
 		return fault.New(mosaic.ErrUnsupported, nil, "kernels are for TPUs")
 	}
@@ -78,7 +78,7 @@ func checkKernelTakes(c call, s mosaic.Spec) error {
 
 // emitKernel calls the kernel. The instructions of the blocked form stand beside it in the
 // program and say what it means: the interpreter runs them.
-func emitKernel(b *spmd.Builder, s mosaic.Spec, in localOperands, o Options) spmd.Local {
+func emitKernel(b *spmd.Builder, s mosaic.Kernel, in localOperands, o Options) spmd.Local {
 	mergeHeads := func(x spmd.Local) spmd.Local { return b.LReshape(x, x.Shape[0], x.Shape[1], x.Shape[2]*x.Shape[3]) }
 	args := []spmd.Local{mergeHeads(in.q), mergeHeads(in.k), mergeHeads(in.v)}
 	if added := addedToScores(b, in.bias, in.mask, s.Keys); added != nil {

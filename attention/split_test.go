@@ -14,6 +14,7 @@ import (
 	"weft/dtype"
 	"weft/fault"
 	"weft/internal/meshtest"
+	"weft/internal/numbers"
 	"weft/mesh"
 	"weft/program"
 	"weft/program/cost"
@@ -209,7 +210,7 @@ func TestPaddedTokens(t *testing.T) {
 		whole := u
 		whole.q, whole.k, whole.v = part(u.q, 1, 0, c.tokens), part(u.k, 1, 0, c.tokens), part(u.v, 1, 0, c.tokens)
 		want := naive(whole)
-		n := sharding.RoundUp(c.tokens, m.Size("sp"))
+		n := numbers.RoundUp(c.tokens, m.Size("sp"))
 		u.q, u.k, u.v = padded(whole.q, 1, n), padded(whole.k, 1, n), padded(whole.v, 1, n)
 		u.o = attention.Options{Keys: c.tokens, BlockQ: 7, BlockK: 13}
 		if m.Has("tp") {
@@ -487,11 +488,11 @@ func TestRandom(t *testing.T) {
 		}
 		if spN > 1 {
 			c.qTokens = sp
-			sq = sharding.RoundUp(sq, spN)
+			sq = numbers.RoundUp(sq, spN)
 		}
 		if ulysses && spN > 1 {
 			c.kTokens = sp
-			sk = sharding.RoundUp(sk, spN)
+			sk = numbers.RoundUp(sk, spN)
 		}
 		if keys < sk || rapid.Bool().Draw(rt, "fewer keys") {
 			c.o.Keys = n(1, keys, "real keys")

@@ -21,6 +21,7 @@ import (
 	"weft/program/stablehlo"
 	"weft/sharding"
 	"weft/spmd"
+	"weft/topology"
 	"weft/xla/plugin"
 )
 
@@ -49,13 +50,6 @@ type kernelResult struct {
 	Figures  []kernelFigure `json:"figures"`
 }
 
-// flopsPerCycle is a core's matrix units' limit with a head dim of 128: four units of
-// 128 x 128, or what 256-wide ones, half empty then, come to.
-var flopsPerCycle = map[string]float64{"v4": 131072, "v5e": 131072, "v5p": 131072, "v6e": 262144, "tpu7x": 262144}
-
-// cores are a device's: two share the heads of one call.
-var cores = map[string]int{"v4": 2, "v5p": 2, "v5e": 1, "v6e": 1, "tpu7x": 1}
-
 // kernelForm is one of the kernels that are compared, in each of some block sizes: queries and
 // keys of a step, and keys whose scores are made at a time. The one with the fewest bundles for
 // its work is the form's figure.
@@ -70,7 +64,7 @@ type kernelForm struct {
 // form, without a TPU: a model of the hardware, not a measurement.
 func kernel(ctx context.Context, args []string) error {
 	fs := flag.NewFlagSet("kernel", flag.ExitOnError)
-	chips := fs.String("chips", strings.Join([]string{"v4", "v5e", "v5p", "v6e", "tpu7x"}, ","), "generations, with commas between")
+	chips := fs.String("chips", strings.Join(mosaic.Chips(), ","), "generations, with commas between")
 	peers := fs.Bool("peers", true, "JAX's kernel too, by bench/.venv")
 	profile := fs.Duration("profile", 4*time.Minute, "how long a static profile may take, where libtpu has one; 0 asks for none")
 	save := fs.Bool("save", true, "write bench/results")
@@ -91,15 +85,16 @@ func kernel(ctx context.Context, args []string) error {
 	if *peers {
 		forms = append(forms, kernelForm{"jax, its default blocks", 128, jaxDefault, jaxByDefault}, kernelForm{"jax, its best blocks", 128, jaxBest, jaxKernel})
 	}
-	for _, chip := range strings.Split(*chips, ",") {
-		if llo.Topologies[chip] == "" {
-			return fmt.Errorf("%w: no chip %q", ErrUsage, chip)
+	for _, name := range strings.Split(*chips, ",") {
+		chip, ok := topology.GenerationByName(name)
+		if !ok || chip.AttentionKernel() == nil {
+			return fmt.Errorf("%w: no kernel on a chip %q; there is one on %s", ErrUsage, name, strings.Join(mosaic.Chips(), ", "))
 		}
 		for _, f := range forms {
-			res.Figures = append(res.Figures, f.figure(ctx, chip, *profile))
-			fmt.Fprintln(os.Stderr, chip, f.name, "done")
+			res.Figures = append(res.Figures, f.figure(ctx, &chip, *profile))
+			fmt.Fprintln(os.Stderr, chip.Name, f.name, "done")
 		}
-		res.Figures = append(res.Figures, blockedFigure(ctx, chip))
+		res.Figures = append(res.Figures, blockedFigure(ctx, &chip))
 	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "chip\tkernel\thead dim\tqueries x keys / sub\tbundles\tcycles\tof the matrix unit's limit\t")
@@ -118,7 +113,7 @@ func kernel(ctx context.Context, args []string) error {
 
 func tiles(dim int) func(chip string) [][3]int {
 	return func(chip string) [][3]int {
-		b := mosaic.Spec{Chip: chip, Batch: 1, Queries: 1 << 15, Keys: 1 << 15, Heads: 1, KVHeads: 1, HeadDim: dim}.Tiles()
+		b := mosaic.Kernel{Chip: chip, Batch: 1, Queries: 1 << 15, Keys: 1 << 15, Heads: 1, KVHeads: 1, HeadDim: dim}.Tiles()
 		return [][3]int{{b.Q, b.K, b.Sub}}
 	}
 }
@@ -176,16 +171,16 @@ func weftKernel(dim int) func(context.Context, string, [3]int, int, int, int) (s
 
 // figure compiles a kernel for its bundles, and twice more for its profile: with four
 // steps and with eight, whose difference has no beginning and no end in it.
-func (k kernelForm) figure(ctx context.Context, chip string, profile time.Duration) kernelFigure {
-	f := kernelFigure{Chip: chip, Kernel: k.name, HeadDim: k.dim}
+func (k kernelForm) figure(ctx context.Context, chip *topology.Generation, profile time.Duration) kernelFigure {
+	f := kernelFigure{Chip: chip.Name, Kernel: k.name, HeadDim: k.dim}
 	const steps = 2 // of one head or a pair, for each block of queries and keys
 	heads := steps * 128 / k.dim
 	compile := func(ctx context.Context, b [3]int, blocks int, j llo.Job) (llo.Compiled, error) {
-		text, err := k.text(ctx, chip, b, b[0], blocks*b[1], heads)
+		text, err := k.text(ctx, chip.Name, b, b[0], blocks*b[1], heads)
 		if err != nil {
 			return llo.Compiled{}, err
 		}
-		j.Topology, j.Programs = llo.Topologies[chip], []string{text}
+		j.Topology, j.Programs = chip.AttentionKernel().Compiler.Topology, []string{text}
 		all, err := llo.Run(ctx, j)
 		if err == nil && all[0].Error != "" {
 			err = fmt.Errorf("%s", all[0].Error)
@@ -196,7 +191,7 @@ func (k kernelForm) figure(ctx context.Context, chip string, profile time.Durati
 		return all[0], nil
 	}
 	var best [3]int
-	for _, b := range k.blocks(chip) {
+	for _, b := range k.blocks(chip.Name) {
 		c, err := compile(ctx, b, 8, llo.Job{Bundles: true})
 		if err != nil {
 			f.Note = err.Error() // unless another fits
@@ -227,31 +222,36 @@ func (k kernelForm) figure(ctx context.Context, chip string, profile time.Durati
 		if err != nil {
 			f.Note = "no profile: " + err.Error()
 		} else {
-			f.Cycles = float64(most(eight)-most(four)) / float64(4*steps/cores[chip])
+			f.Cycles = float64(most(eight)-most(four)) / float64(4*steps/coresPerDevice(chip))
 		}
 	}
 	f.share(chip)
 	return f
 }
 
-func (f *kernelFigure) share(chip string) {
+// coresPerDevice gives the cores that share the heads of one call.
+func coresPerDevice(chip *topology.Generation) int {
+	return chip.CoresPerChip() / chip.DevicesPerChip()
+}
+
+func (f *kernelFigure) share(chip *topology.Generation) {
 	took := f.Cycles
 	if took == 0 {
 		took = float64(f.Bundles)
 	}
-	f.Share = 128 / float64(f.HeadDim) * 4 * float64(f.Queries) * float64(f.Keys) * 128 / flopsPerCycle[chip] / took
+	f.Share = 128 / float64(f.HeadDim) * 4 * float64(f.Queries) * float64(f.Keys) * 128 / chip.AttentionKernel().Compiler.FLOPsPerCycle / took
 }
 
 // blockedFigure adds up what a step of the blocked form runs: the code of each of its
 // fusions times the rounds of its loop. What they wait for memory is not in it, and
 // the scores of a step go through memory three times.
-func blockedFigure(ctx context.Context, chip string) kernelFigure {
+func blockedFigure(ctx context.Context, chip *topology.Generation) kernelFigure {
 	const heads = 10
-	f := kernelFigure{Chip: chip, Kernel: "blocked", Queries: 1024, Keys: 2048, Sub: 2048, HeadDim: 128, Note: "waiting for memory left out"}
-	text, err := attend(spmd.Target{Chip: chip, Attention: attention.Blocked, QueryBlock: f.Queries, KeyBlock: f.Keys}, f.Queries, f.Keys, heads, 128)
+	f := kernelFigure{Chip: chip.Name, Kernel: "blocked", Queries: 1024, Keys: 2048, Sub: 2048, HeadDim: 128, Note: "waiting for memory left out"}
+	text, err := attend(spmd.Target{Chip: chip.Name, Attention: attention.Blocked, QueryBlock: f.Queries, KeyBlock: f.Keys}, f.Queries, f.Keys, heads, 128)
 	var all []llo.Compiled
 	if err == nil {
-		all, err = llo.Run(ctx, llo.Job{Topology: llo.Topologies[chip], Programs: []string{text}, Bundles: true})
+		all, err = llo.Run(ctx, llo.Job{Topology: chip.AttentionKernel().Compiler.Topology, Programs: []string{text}, Bundles: true})
 	}
 	if err == nil && all[0].Error != "" {
 		err = fmt.Errorf("%s", all[0].Error)
@@ -265,7 +265,7 @@ func blockedFigure(ctx context.Context, chip string) kernelFigure {
 			f.Bundles += c.Total()
 		}
 	}
-	f.Bundles /= heads / cores[chip]
+	f.Bundles /= heads / coresPerDevice(chip)
 	if f.Bundles > 0 {
 		f.share(chip)
 	}

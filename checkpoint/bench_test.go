@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
 	"weft/dtype"
 	"weft/tensor"
 )
@@ -78,7 +79,7 @@ func place(b *testing.B, c *Checkpoint, cuts map[string]matrix, n int, as dtype.
 			dim := cuts[e.Name].dim
 			s[dim] = [2]int{d * e.Shape[dim] / n, (d + 1) * e.Shape[dim] / n}
 			p := Part{Name: e.Name, Slices: s, As: as}
-			size, err := c.PartSize(p)
+			size, err := partSize(c, p)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -144,9 +145,9 @@ func copyAll(src []byte, sizes []int, fresh func(int) *Block, workers int) (time
 
 func benchSplit(b *testing.B, list []matrix, n int, as dtype.DType, fresh func(int) *Block) {
 	c, cuts := benchModel(b, list)
-	total := int(c.Bytes())
+	total := int(countBytes(c))
 	if as != dtype.Invalid {
-		total = int(c.BytesAs(as))
+		total = as.Size() * int(countElements(c))
 	}
 	src := freshBlock(total + n*len(c.Entries())*Alignment)
 	defer src.Free()
@@ -161,7 +162,7 @@ func benchSplit(b *testing.B, list []matrix, n int, as dtype.DType, fresh func(i
 		parts, devices := place(b, c, cuts, n, as, fresh)
 		st, err := c.Read(context.Background(), parts, ReadOptions{})
 		loads, loadCPU = append(loads, time.Since(start)), append(loadCPU, cpuTime()-cpu)
-		if err != nil || st.BytesRead != c.Bytes() {
+		if err != nil || st.BytesRead != countBytes(c) {
 			b.Fatal(st, err)
 		}
 		var sizes []int

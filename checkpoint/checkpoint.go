@@ -79,22 +79,11 @@ type Checkpoint struct {
 
 // options holds the settings that the functions of type Option change.
 type options struct {
-	prefixes []string
-	siblings []string
-	exact    bool
+	exact bool
 }
 
 // Option changes how a checkpoint is opened.
 type Option func(*options)
-
-// WithPrefixes replaces DefaultPrefixes.
-func WithPrefixes(prefixes ...string) Option { return func(o *options) { o.prefixes = prefixes } }
-
-// WithSiblings adds globs of keys that may lack the common prefix, besides the names
-// that internal/bystander knows.
-func WithSiblings(globs ...string) Option {
-	return func(o *options) { o.siblings = append(slices.Clone(o.siblings), globs...) }
-}
 
 // Exact takes every tensor as it is stored: no prefix is stripped and no scale is
 // applied. Files of inputs and outputs are opened this way.
@@ -104,7 +93,7 @@ func Exact() Option { return func(o *options) { o.exact = true } }
 // In a folder it takes the index if there is one, else diffusion_pytorch_model or
 // model, else the only checkpoint, else it lists the candidates. Only headers are read.
 func Open(path string, opts ...Option) (*Checkpoint, error) {
-	o := options{prefixes: DefaultPrefixes}
+	var o options
 	for _, opt := range opts {
 		opt(&o)
 	}
@@ -139,7 +128,7 @@ func (c *Checkpoint) openPath(path string, o options) error {
 		err = c.openSingle(path)
 	}
 	if err == nil && !o.exact {
-		if err = c.stripPrefix(o); err == nil {
+		if err = c.stripPrefix(); err == nil {
 			err = c.assignRoles()
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
 	"weft/dtype"
 	"weft/fault"
 	"weft/internal/bystander"
@@ -460,8 +461,8 @@ func TestTie(t *testing.T) {
 	if _, err := Require(c, []Want{{tied, []int{256384, 4096}}, {"x", []int{1}}}, RequireOptions{}); err != nil {
 		t.Error(err)
 	}
-	if c.Bytes() != 2100297728+2 || len(c.Entries()) != 2 {
-		t.Errorf("%d bytes in %d tensors", c.Bytes(), len(c.Entries()))
+	if countBytes(c) != 2100297728+2 || len(c.Entries()) != 2 {
+		t.Errorf("%d bytes in %d tensors", countBytes(c), len(c.Entries()))
 	}
 	// Two names asked for in one Read are read once.
 	dst := [2][]byte{make([]byte, 8192), make([]byte, 8192)}
@@ -480,8 +481,8 @@ func TestTie(t *testing.T) {
 		return c
 	}
 	same := both(2)
-	if err := same.Tie(ctx, "shared.weight", tied); err != nil || same.Bytes() != 2 {
-		t.Errorf("%d bytes, %v", same.Bytes(), err)
+	if err := same.Tie(ctx, "shared.weight", tied); err != nil || countBytes(same) != 2 {
+		t.Errorf("%d bytes, %v", countBytes(same), err)
 	}
 	if e, ok := same.Lookup(tied); !ok || e.Name != "shared.weight" {
 		t.Errorf("%+v", e)
@@ -530,7 +531,7 @@ func TestShardsReadTheirBytesOnce(t *testing.T) {
 			for i := range devices {
 				for range test.replica {
 					p := Part{Name: "w", Slices: test.slices(i), As: test.as}
-					n, err := c.PartSize(p)
+					n, err := partSize(c, p)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -588,24 +589,6 @@ func cut(data []byte, shape []int, elem int, ranges [][][2]int) []byte {
 		}
 	}
 	return out
-}
-
-func TestSizesByDType(t *testing.T) {
-	b := fileBytes(`{"a":{"dtype":"BF16","shape":[2,3],"data_offsets":[0,12]},"b":{"dtype":"F32","shape":[4],"data_offsets":[12,28]}}`, make([]byte, 28)...)
-	if len(b) != 149 || sha(b) != "71cd340152c5887a" {
-		t.Fatalf("the input has %d bytes, %s", len(b), sha(b))
-	}
-	c, err := openBytes(t, b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c.Elements() != 10 || c.Bytes() != 28 || c.BytesAs(dtype.BF16) != 20 || c.BytesAs(dtype.F32) != 40 {
-		t.Errorf("%d elements, %d bytes, %d as bf16, %d as f32", c.Elements(), c.Bytes(), c.BytesAs(dtype.BF16), c.BytesAs(dtype.F32))
-	}
-	want := []DTypeTotal{{dtype.BF16, "BF16", 6, 12}, {dtype.F32, "F32", 4, 16}}
-	if diff := cmp.Diff(want, c.Sizes()); diff != "" {
-		t.Error(diff)
-	}
 }
 
 // A file that disappears under an open checkpoint is still read; one that shrinks is an error.

@@ -156,7 +156,7 @@ func (p *headerParser) headerFault(file string) error {
 func (p *headerParser) readMetadata() {
 	seen := map[string]bool{}
 	p.Object(func(key string, at int) {
-		p.Once(seen, key, at)
+		p.RefuseRepeated(seen, key, at)
 		if p.OK() && p.Peek() != '"' {
 			p.Fail("metadata %.80q is no string", key)
 		}
@@ -171,7 +171,7 @@ func (p *headerParser) readTensorInfo() tensorInfo {
 	var t tensorInfo
 	seen := map[string]bool{}
 	p.Object(func(key string, at int) {
-		p.Once(seen, key, at)
+		p.RefuseRepeated(seen, key, at)
 		switch key {
 		case "dtype":
 			t.stored = p.Text()

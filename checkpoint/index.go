@@ -90,11 +90,11 @@ func parseIndex(text []byte, name string) (*index, error) {
 	bad, seen, inner := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	s.Space()
 	s.Object(func(key string, at int) {
-		s.Once(seen, key, at)
+		s.RefuseRepeated(seen, key, at)
 		switch key {
 		case "weight_map":
 			s.Object(func(tensor string, at int) {
-				s.Once(inner, tensor, at)
+				s.RefuseRepeated(inner, tensor, at)
 				shard := s.Text()
 				if s.OK() && !isPlainName(shard) && !bad[shard] {
 					bad[shard] = true
@@ -127,7 +127,7 @@ func (ix *index) readTotalSize(s *jsontext.Scanner) {
 	}
 	seen := map[string]bool{}
 	s.Object(func(key string, at int) {
-		s.Once(seen, key, at)
+		s.RefuseRepeated(seen, key, at)
 		start := s.Pos()
 		s.Skip(0)
 		if key == "total_size" && s.OK() {

@@ -3,7 +3,6 @@ package checkpoint
 import (
 	"weft/dtype"
 	"weft/fault"
-	"weft/tensor"
 )
 
 // Part is one block of one tensor, wanted in one place: a device's shard.
@@ -67,19 +66,6 @@ func localShape(shape []int, ranges [][][2]int) []int {
 		}
 	}
 	return local
-}
-
-// PartSize gives the number of bytes that p.Dst must have.
-func (c *Checkpoint) PartSize(p Part) (int, error) {
-	shape, err := c.LocalShape(p)
-	if err != nil {
-		return 0, err
-	}
-	as := p.As
-	if e, _ := c.Lookup(p.Name); as == dtype.Invalid {
-		as = e.DType
-	}
-	return as.Size() * tensor.Elements(shape), nil
 }
 
 func noTensor(name string) error {

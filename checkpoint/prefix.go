@@ -6,16 +6,15 @@ import (
 
 	"weft/fault"
 	"weft/internal/bystander"
-	"weft/internal/glob"
 	"weft/internal/printable"
 )
 
-// DefaultPrefixes are the prefixes that tools put before every key: those that pack a
+// knownPrefixes are the prefixes that tools put before every key: those that pack a
 // model into a single file, the Cosmos trainers, DistributedDataParallel and
 // torch.compile. "model." and "transformer." are not among them, because they are part
 // of the official names of some text encoders; they are recognised once the names of
 // the model are known.
-var DefaultPrefixes = []string{"model.diffusion_model.", "diffusion_model.", "net.", "module.", "_orig_mod."}
+var knownPrefixes = []string{"model.diffusion_model.", "diffusion_model.", "net.", "module.", "_orig_mod."}
 
 // wrappers are names that torch inserts, anywhere in a key, for a module around another
 // module. The wrapping modules have no parameters, so the names are removed.
@@ -27,12 +26,12 @@ var wrappers = []string{"_fsdp_wrapped_module.", "_checkpoint_wrapped_module.", 
 //
 // A prefix counts if at least half of the keys have it. If fewer have it, it is the name
 // of a module of the model.
-func (c *Checkpoint) stripPrefix(o options) error {
+func (c *Checkpoint) stripPrefix() error {
 	if err := c.stripWrappers(); err != nil {
 		return err
 	}
 	for {
-		prefix, odd := c.commonPrefix(o)
+		prefix, odd := c.commonPrefix()
 		if prefix == "" {
 			return nil
 		}
@@ -77,28 +76,25 @@ func (c *Checkpoint) sortedKeys() []string {
 
 // standsBeside says whether a tensor may lack the prefix of the others, because it
 // belongs to another model or is not a parameter.
-func standsBeside(o options, r *record) bool {
+func standsBeside(r *record) bool {
 	if _, known := bystander.Find(nil, r.Name); known {
 		return true
 	}
-	return isMarker(r) || isTokenizer(r) || glob.Any(o.siblings, r.Name)
+	return isMarker(r) || isTokenizer(r)
 }
 
 // commonPrefix finds the first prefix that at least half of the keys have. The keys in
 // odd lack it, although they belong to the model.
-func (c *Checkpoint) commonPrefix(o options) (prefix string, odd []string) {
+func (c *Checkpoint) commonPrefix() (prefix string, odd []string) {
 	keys := c.sortedKeys()
-	for _, p := range o.prefixes {
-		if p == "" {
-			continue
-		}
+	for _, p := range knownPrefixes {
 		odd = odd[:0]
 		with := 0
 		for _, key := range keys {
 			switch {
 			case strings.HasPrefix(key, p):
 				with++
-			case !standsBeside(o, c.records[key]):
+			case !standsBeside(c.records[key]):
 				odd = append(odd, key)
 			}
 		}

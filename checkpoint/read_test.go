@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"pgregory.net/rapid"
+
 	"weft/dtype"
 	"weft/tensor"
 )
@@ -89,7 +90,7 @@ func TestRoundTrip(t *testing.T) {
 					}
 					block = wide
 				}
-				n, err := c.PartSize(p)
+				n, err := partSize(c, p)
 				if err != nil || n != len(block) {
 					t.Fatalf("%d bytes, want %d, %v", n, len(block), err)
 				}
@@ -101,8 +102,8 @@ func TestRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if st.BytesRead > c.Bytes() || st.Parts != len(parts) {
-			t.Fatalf("%+v of %d bytes", st, c.Bytes())
+		if st.BytesRead > countBytes(c) || st.Parts != len(parts) {
+			t.Fatalf("%+v of %d bytes", st, countBytes(c))
 		}
 		for i, p := range parts {
 			if !bytes.Equal(p.Dst, want[i]) {
@@ -152,7 +153,7 @@ func TestLargeSplits(t *testing.T) {
 				parts := shards(shape, split[0], split[1], split[2])
 				for i := range parts {
 					parts[i].As = as
-					n, err := c.PartSize(parts[i])
+					n, err := partSize(c, parts[i])
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -210,7 +211,7 @@ func TestOverlap(t *testing.T) {
 		{Name: "w", Slices: [][2]int{{0, 600}, {1000, 1001}}},
 	}
 	for i := range parts {
-		n, _ := c.PartSize(parts[i])
+		n, _ := partSize(c, parts[i])
 		parts[i].Dst = make([]byte, n)
 	}
 	st, err := c.Read(context.Background(), parts, ReadOptions{})
@@ -285,7 +286,7 @@ func TestMemoryBound(t *testing.T) {
 	c := mustOpen(t, path)
 	// A device of 64 that holds a column; all of the file is walked, as floats and converted.
 	p := Part{Name: "w", Slices: [][2]int{{0, 1 << 14}, {256, 512}}, As: dtype.BF16}
-	n, err := c.PartSize(p)
+	n, err := partSize(c, p)
 	if err != nil {
 		t.Fatal(err)
 	}

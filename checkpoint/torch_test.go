@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
 	"weft/checkpoint/pth"
 	"weft/dtype"
 )
@@ -294,7 +295,7 @@ func TestTransposedLarge(t *testing.T) {
 		if i%2 == 1 {
 			p.As = dtype.F32
 		}
-		n, err := c.PartSize(p)
+		n, err := partSize(c, p)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,10 +24,16 @@ func FSDPAxes(on *mesh.Mesh, r Request) []string {
 	return r.FSDP
 }
 
-// ParseFSDP reads axes as people write them: "sp", "dp,sp"; nil for "".
+// NoFSDP stands for no axes, where nothing at all leaves the choice open.
+const NoFSDP = "none"
+
+// ParseFSDP reads axes as people write them: "sp", "dp,sp"; nil for "", and no axes for NoFSDP.
 func ParseFSDP(text string) []string {
-	if text == "" {
+	switch text {
+	case "":
 		return nil
+	case NoFSDP:
+		return []string{}
 	}
 	var axes []string
 	for _, a := range strings.Split(text, ",") {

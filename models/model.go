@@ -13,6 +13,7 @@ import (
 	"weft/fault"
 	"weft/graph"
 	"weft/internal/bystander"
+	"weft/internal/numbers"
 	"weft/mesh"
 	"weft/sharding"
 	"weft/spmd"
@@ -96,7 +97,7 @@ func (r Request) TokenMultiple() int {
 
 // PadTokens returns to how many tokens n are padded, so that parts devices hold equally
 // many, and each a multiple of TokenMultiple.
-func (r Request) PadTokens(n, parts int) int { return sharding.RoundUp(n, parts*r.TokenMultiple()) }
+func (r Request) PadTokens(n, parts int) int { return numbers.RoundUp(n, parts*r.TokenMultiple()) }
 
 // Run returns how many of a model's layers the request runs.
 func (r Request) Run(layers int) int {
@@ -204,8 +205,8 @@ type Conditioned interface {
 // text has its own.
 type TextConditioned interface {
 	Conditioned
-	// OfText names these conditions, including those that may be left out.
-	OfText() []string
+	// TextConditions names these conditions, including those that may be left out.
+	TextConditions() []string
 }
 
 // Decoder is a model that turns latents into videos. Its Request, Graph and Feed
@@ -233,6 +234,17 @@ type Rearranged interface {
 	Generator
 	// Velocity turns a step's "out" into (batch, channels, frames, height, width).
 	Velocity(r Request, out *tensor.Tensor) *tensor.Tensor
+}
+
+// FrameKeeper is a generator that can be run with given frames beside noisy ones, each
+// latent frame with a timestep of its own.
+type FrameKeeper interface {
+	Generator
+	// KeepsFrames reports whether this configuration was trained for that.
+	KeepsFrames() bool
+	// FeedFrameTimes is FeedStep with a timestep for each latent frame, the same for all
+	// videos, for a request with TokenTimes whose Times is at least how many differ.
+	FeedFrameTimes(g *graph.Graph, r Request, x *tensor.Tensor, times []float64) (map[string]*tensor.Tensor, error)
 }
 
 // TokenReader is a generator that reads token ids (batch, rows) in place of a text

@@ -176,8 +176,8 @@ type ReleaseQuery struct {
 // Released is a generator that was published.
 type Released interface {
 	Generator
-	// Like is the preset whose releases a configuration of no preset is run as.
-	Like() string
+	// ReleasedPreset is the preset whose releases a configuration of no preset is run as.
+	ReleasedPreset() string
 }
 
 // PadsText is a generator that attends to the zeros with which a text is padded. Where
@@ -244,11 +244,11 @@ func SettingsOf(m Model, q ReleaseQuery) (Model, Settings, error) {
 }
 
 // releasesLike returns the releases that have the generator's configuration or, for a
-// configuration that no release has, that of the preset that Like names.
+// configuration that no release has, that of the preset that ReleasedPreset names.
 func releasesLike(g Released) []Release {
 	like, raw := g.Name(), presetConfig(g.Name())
 	if raw == nil {
-		like = g.Like()
+		like = g.ReleasedPreset()
 		raw = presetConfig(like)
 	}
 	var out []Release

@@ -202,17 +202,16 @@ func TestDeviceMemoryOfGPUs(t *testing.T) {
 	}
 }
 
-// The data of times is checked as it is read: a chip that the kernel has blocks for has
-// a figure for it.
+// The data of times is checked as it is read: what is missing, no number, or used by nothing.
 func TestEfficienciesAreCheckedWhenRead(t *testing.T) {
-	if _, err := readEfficiencies(efficiencyJSON, []string{"v4", "v9"}); !errors.Is(err, ErrData) || !strings.Contains(err.Error(), "attention_kernel_v9") {
-		t.Error(err)
-	}
-	for text, says := range map[string]string{
-		"{": "efficiencies", `{"values": {}}`: "no figure matmul", `{"values": {"matmul": {"value": 0}}}`: "matmul is 0", `{"values": {"hbm": {"value": -1}}}`: "hbm is -1",
+	data := string(efficiencyJSON)
+	for _, c := range []struct{ old, new, says string }{
+		{data, "{", "expected"}, {`"status": "assumed",`, "", "status is missing"}, {`"matmul": `, `"mat": `, "no figure matmul"}, {`"matmul": `, `"mat": `, "nothing uses a figure mat"},
+		{`"value": 0.60`, `"value": 0`, "matmul is 0"}, {`"value": 0.75`, `"value": -1`, "hbm is -1"}, {`"value": 0.60,`, "", "values[matmul].value is missing"},
 	} {
-		if _, err := readEfficiencies([]byte(text), nil); !errors.Is(err, ErrData) || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v", text, err)
+		text := strings.Replace(data, c.old, c.new, 1)
+		if _, err := readEfficiencies([]byte(text)); text == data || !errors.Is(err, ErrData) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "plan/data/efficiency.json") {
+			t.Errorf("%s for %s: %v", c.new, c.old, err)
 		}
 	}
 }

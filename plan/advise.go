@@ -57,8 +57,8 @@ func (a advice) adviseTo(p *Plan) {
 // splitFlags gives the flags that plan p's split and no other.
 func (p *Plan) splitFlags() string {
 	text := "--mesh " + p.Mesh
-	if len(p.split.shares) > 0 {
-		text += " --fsdp " + strings.Join(p.split.shares, ",")
+	if len(p.split.shardedOver) > 0 {
+		text += " --fsdp " + strings.Join(p.split.shardedOver, ",")
 	}
 	return text
 }
@@ -89,7 +89,7 @@ func (s split) countDifferences(t split) int {
 			n += 2
 		}
 	}
-	if !slices.Equal(s.shares, t.shares) {
+	if !slices.Equal(s.shardedOver, t.shardedOver) {
 		n++
 	}
 	return n

@@ -66,7 +66,7 @@ func planned(t *testing.T, i int, o Options) (Plan, *graph.Graph) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.FSDP, r.Target = p.split.shares, o.Target(on)
+		r.FSDP, r.Target = p.split.shardedOver, o.Target(on)
 		g, err := m.Graph(local, r)
 		if err != nil {
 			t.Fatal(err)

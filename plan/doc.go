@@ -11,7 +11,8 @@
 //     a request and a step keep between calls, and the programs' live ranges (cost.Memory).
 //   - Collectives are graph.Traffic.
 //   - Time is a roofline per program with the slice's peak rates and the
-//     shares of them in data/efficiency.json, which says of each how it was got.
+//     shares of them in data/efficiency.json, which says of each how it was got. The share
+//     of attention's kernel stands with its generation in topology's data.
 //
 // With [Options].As the step of vidax, the peer, is planned in the same terms: the memory that
 // its scripts keep resident, and times calibrated on rows that it published (internal/peer).

@@ -69,14 +69,14 @@ func TestTwoLayersStandForAll(t *testing.T) {
 			t.Fatalf("%s: depth not found", name)
 		}
 		for _, sp := range []split{
-			{dp: 1, fsdp: 1, tp: 1, sp: 1}, {dp: 1, fsdp: 1, tp: 4, sp: 1}, {dp: 2, fsdp: 1, tp: 2, sp: 2, shares: []string{"dp", "sp"}},
-			{dp: 1, fsdp: 4, tp: 1, sp: 1}, {dp: 1, fsdp: 1, tp: 1, sp: 4, shares: []string{"sp"}}, {dp: 2, fsdp: 2, tp: 2, sp: 1},
+			{dp: 1, fsdp: 1, tp: 1, sp: 1}, {dp: 1, fsdp: 1, tp: 4, sp: 1}, {dp: 2, fsdp: 1, tp: 2, sp: 2, shardedOver: []string{"dp", "sp"}},
+			{dp: 1, fsdp: 4, tp: 1, sp: 1}, {dp: 1, fsdp: 1, tp: 1, sp: 4, shardedOver: []string{"sp"}}, {dp: 2, fsdp: 2, tp: 2, sp: 1},
 		} {
 			on, err := mesh.Local(axesOf(sp)...)
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := models.Request{Batch: 2, Latent: []int{16, 21, 60, 104}, DType: dtype.BF16, FSDP: sp.shares}
+			r := models.Request{Batch: 2, Latent: []int{16, 21, 60, 104}, DType: dtype.BF16, FSDP: sp.shardedOver}
 			var got [2]*splitMeasures
 			for i, layers := range []int{0, 2} {
 				r.Layers = layers
@@ -510,13 +510,26 @@ func local(on *mesh.Mesh, s sharding.Spec, shape []int) (int64, error) {
 	return n, err
 }
 
-// Every figure of the time model says how it was got, and none is unused or missing.
+// Every figure of the time model says how it was got, and none is unused or missing; the
+// kernel's stand with their generation.
 func TestEfficienciesAreAccountedFor(t *testing.T) {
-	e, err := EfficiencyData()
+	e, err := efficiencies()
 	if err != nil || e.Status != "assumed" || e.How == "" {
 		t.Errorf("%+v, %v", e, err)
 	}
-	names := strings.Fields("matmul attention attention_kernel_v4 attention_kernel_v5e attention_kernel_v5p attention_kernel_v6e attention_kernel_tpu7x hbm link collective_seconds f32_passes_tpu f32_passes_gpu gpu_pcie_bytes cpu_core_flops cpu_bytes cpu_link_bytes")
+	kernels := 0
+	for _, g := range topology.Generations() {
+		if k := g.AttentionKernel(); k != nil {
+			kernels++
+			if k.Efficiency.Status != "compiler" || k.Efficiency.How == "" {
+				t.Errorf("%s: %+v", g.Name, k.Efficiency)
+			}
+		}
+	}
+	if kernels != 5 {
+		t.Errorf("%d generations have a kernel", kernels)
+	}
+	names := strings.Fields("matmul attention hbm link collective_seconds f32_passes_tpu f32_passes_gpu gpu_pcie_bytes cpu_core_flops cpu_bytes cpu_link_bytes")
 	if len(names) != len(e.Values) {
 		t.Errorf("%d values, %d are used", len(e.Values), len(names))
 	}

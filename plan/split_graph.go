@@ -25,7 +25,7 @@ func Graph(m models.Model, on topology.Slice, o Options, fsdp []string) (*graph.
 		return nil, err
 	}
 	sp := splits[0]
-	sp.shares = fsdp
+	sp.shardedOver = fsdp
 	local, r, err := s.requestForSplit(on, sp)
 	if err != nil {
 		return nil, s.adviseOnSplit(on, sp, err)
@@ -37,7 +37,7 @@ func Graph(m models.Model, on topology.Slice, o Options, fsdp []string) (*graph.
 // error has every reason why the split is not legal.
 func (s *search) requestForSplit(on topology.Slice, sp split) (*mesh.Mesh, models.Request, error) {
 	r := s.r
-	r.FSDP, r.Target = sp.shares, s.o.Target(on)
+	r.FSDP, r.Target = sp.shardedOver, s.o.Target(on)
 	local, err := mesh.Local(axesOf(sp)...)
 	if err != nil {
 		return nil, r, err

@@ -13,7 +13,7 @@ import (
 type split struct {
 	pp, dp, fsdp, tp, sp int
 	other                []mesh.Axis // a given mesh's axes that are none of these
-	shares               []string    // axes among dp and sp over which the weights are sharded too
+	shardedOver          []string    // axes among dp and sp over which the weights are sharded too
 }
 
 func (s split) countDevices() int {
@@ -52,18 +52,18 @@ func (s split) meshText() string {
 // fsdpAxes lists the axes that the weights are sharded over: those that are named, and
 // else the axis fsdp.
 func (s split) fsdpAxes() []string {
-	if len(s.shares) == 0 && s.fsdp > 1 {
+	if len(s.shardedOver) == 0 && s.fsdp > 1 {
 		return []string{mesh.FSDP}
 	}
-	return append([]string{}, s.shares...)
+	return append([]string{}, s.shardedOver...)
 }
 
 // withShares gives the split as it is, and again with the weights sharded over dp and sp
 // too. Where the user names axes for the weights, it gives the split with those alone.
 func (s *search) withShares(sp split) []split {
 	if s.o.FSDP != nil {
-		sp.shares = s.o.FSDP
-		if s.o.Mesh == nil && sp.fsdp > 1 && !slices.Contains(sp.shares, mesh.FSDP) {
+		sp.shardedOver = s.o.FSDP
+		if s.o.Mesh == nil && sp.fsdp > 1 && !slices.Contains(sp.shardedOver, mesh.FSDP) {
 			return nil // its axis would do nothing
 		}
 		return []split{sp}
@@ -79,7 +79,7 @@ func (s *search) withShares(sp split) []split {
 		return []split{sp}
 	}
 	shared := sp
-	shared.shares = over
+	shared.shardedOver = over
 	return []split{sp, shared}
 }
 

@@ -2,36 +2,31 @@ package plan
 
 import (
 	_ "embed"
-	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
 	"sync"
 
-	"weft/attention/mosaic"
 	"weft/dtype"
 	"weft/fault"
+	"weft/internal/jsontext"
 	"weft/internal/peer"
 	"weft/mesh"
+	"weft/program/cost"
 	"weft/topology"
 )
 
 //go:embed data/efficiency.json
 var efficiencyJSON []byte
 
-// Efficiency is one figure of the time model, with how it was found.
-type Efficiency struct {
-	Value  float64 `json:"value"`
-	Status string  `json:"status"` // assumed, measured, compiler (its figures for the code, not a run) or calibrated
-	How    string  `json:"how"`
-}
-
-// Efficiencies are all figures of the time model.
+// Efficiencies are the figures of the time model, but for those of attention's kernel, which
+// stand with their generation in topology's data.
 type Efficiencies struct {
-	Status string                `json:"status"`
-	How    string                `json:"how"`
-	Values map[string]Efficiency `json:"values"`
+	Status string                       `json:"status"`
+	How    string                       `json:"how"`
+	Values map[string]topology.Estimate `json:"values"`
 	// Peer is the calibration of the peer's terms.
 	Peer struct {
 		How string `json:"how"`
@@ -43,37 +38,36 @@ type Efficiencies struct {
 // ErrData: plan's own data lacks a figure, or has one that is no positive number.
 var ErrData = fault.NewKind("plan-data")
 
-var efficiencies = sync.OnceValues(func() (Efficiencies, error) { return readEfficiencies(efficiencyJSON, mosaic.Chips()) })
-
-// EfficiencyData gives the figures that step times are computed with. Error: ErrData.
-func EfficiencyData() (Efficiencies, error) { return efficiencies() }
+// efficiencies gives the figures that step times are computed with. Error: ErrData.
+var efficiencies = sync.OnceValues(func() (Efficiencies, error) { return readEfficiencies(efficiencyJSON) })
 
 // readEfficiencies reads the figures of the time model and checks that every one is there
-// that times are made of: also the kernel's on each chip that it has blocks for. Error: ErrData.
-func readEfficiencies(data []byte, chips []string) (Efficiencies, error) {
+// that times are made of, and no other. Error: ErrData, one for each fault.
+func readEfficiencies(data []byte) (Efficiencies, error) {
 	var e Efficiencies
-	if err := json.Unmarshal(data, &e); err != nil {
-		return e, fault.New(ErrData, nil, "efficiencies: %v", err)
+	if err := jsontext.Decode(data, jsontext.Options{Keys: true, Whole: true}, &e); err != nil {
+		return e, fault.New(ErrData, nil, "%s: %w", efficiencyFile, err)
 	}
 	names := []string{"matmul", "attention", "hbm", "link", "collective_seconds", "f32_passes_tpu", "f32_passes_gpu",
 		"gpu_pcie_bytes", "cpu_core_flops", "cpu_bytes", "cpu_link_bytes"}
-	for _, chip := range chips {
-		names = append(names, kernelOn+chip)
-	}
 	var l fault.List
 	for _, name := range names {
 		if v, ok := e.Values[name]; !ok {
-			l.Add(fault.New(ErrData, nil, "efficiencies: there is no figure %s", name))
-		} else if !(v.Value > 0) || math.IsInf(v.Value, 0) {
-			l.Add(fault.New(ErrData, nil, "efficiencies: %s is %v: want a positive number", name, v.Value))
+			l.Add(fault.New(ErrData, nil, "%s: there is no figure %s", efficiencyFile, name))
+		} else if wrong := v.Check(); wrong != "" {
+			l.Add(fault.New(ErrData, nil, "%s: %s %s", efficiencyFile, name, wrong))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.Values)) {
+		if !slices.Contains(names, name) {
+			l.Add(fault.New(ErrData, nil, "%s: nothing uses a figure %s", efficiencyFile, name))
 		}
 	}
 	return e, l.Err()
 }
 
-// kernelOn is the start of the names of the figures of attention's kernel; a chip's name
-// follows.
-const kernelOn = "attention_kernel_"
+// efficiencyFile is the file that errors of the figures name.
+const efficiencyFile = "plan/data/efficiency.json"
 
 // efficiencyOf gives a figure by its name. It is there: a search begins with
 // readEfficiencies, which checks that.
@@ -135,32 +129,64 @@ func ratesOf(on topology.Slice, o Options) rates {
 	return out
 }
 
-// addTimes fills in a plan's times: a roofline for each program, and its collectives.
-func (s *search) addTimes(p *Plan, on topology.Slice, m *splitMeasures) error {
-	r := ratesOf(on, s.o)
-	axes := axesOf(p.split)
+// stepRates has what the times of a plan's programs are computed with.
+type stepRates struct {
+	rates
+	on   topology.Slice
+	axes []mesh.Axis
+	hops map[string]int // of neighbours along an axis, the longest way
+}
+
+// stepRatesOf gives the rates for a plan, with its mesh laid on the slice by its traffic.
+func (s *search) stepRatesOf(p *Plan, on topology.Slice) (stepRates, error) {
+	r := stepRates{ratesOf(on, s.o), on, axesOf(p.split), map[string]int{}}
 	bytes := map[string]int64{}
 	for axis, n := range p.CollectiveBytes {
 		for _, a := range strings.Split(axis, "+") {
 			bytes[a] += n
 		}
 	}
-	for _, a := range axes {
+	for _, a := range r.axes {
 		bytes[a.Name] += 0
 	}
-	hops := map[string]int{}
-	if _, l, err := on.Order(axes, bytes); err != nil {
+	_, l, err := on.Order(r.axes, bytes)
+	if err != nil {
+		return r, err
+	}
+	for _, a := range l.Axes {
+		r.hops[a.Axis] = a.MaxHops
+	}
+	return r, nil
+}
+
+// arithmetic gives the seconds of all calls of a program's contractions, apart for those of
+// attention.
+func (r stepRates) arithmetic(c *programMeasures) (matmul, attention float64) {
+	calls := float64(c.calls)
+	return calls * c.matmul / (r.flops * efficiencyOf("matmul")), calls * (c.attention/(r.flops*efficiencyOf("attention")) + kernelSeconds(c.kernelTiles, r.on, r.rates))
+}
+
+// movement gives the seconds of all calls of a program's memory traffic.
+func (r stepRates) movement(c *programMeasures) float64 {
+	return float64(c.calls) * float64(c.moved) / (r.memory * efficiencyOf("hbm"))
+}
+
+// sending gives the seconds of collectives in so many calls.
+func (r stepRates) sending(t cost.Traffic, calls int) float64 {
+	return float64(calls) * (float64(t.Bytes)/(r.link*efficiencyOf("link")*ringLinks(r.axes, t.Axes, r.hops, r.rings)) + float64(t.Count)*efficiencyOf("collective_seconds"))
+}
+
+// addTimes fills in a plan's times: a roofline for each program, and its collectives.
+func (s *search) addTimes(p *Plan, on topology.Slice, m *splitMeasures) error {
+	r, err := s.stepRatesOf(p, on)
+	if err != nil {
 		return err
-	} else {
-		for _, a := range l.Axes {
-			hops[a.Axis] = a.MaxHops
-		}
 	}
 	p.Time.CollectiveSeconds = map[string]float64{}
-	for _, c := range m.programs {
-		calls := float64(c.calls)
-		matmul, attention := calls*c.matmul/(r.flops*efficiencyOf("matmul")), calls*(c.attention/(r.flops*efficiencyOf("attention"))+kernelSeconds(c.kernelTiles, on, r))
-		memory := calls * float64(c.moved) / (r.memory * efficiencyOf("hbm"))
+	for i := range m.programs {
+		c := &m.programs[i]
+		matmul, attention := r.arithmetic(c)
+		memory := r.movement(c)
 		seconds := max(matmul+attention, memory)
 		if memory > matmul+attention {
 			p.Time.MemorySeconds += memory
@@ -169,7 +195,7 @@ func (s *search) addTimes(p *Plan, on topology.Slice, m *splitMeasures) error {
 			p.Time.AttentionSeconds += attention
 		}
 		for _, t := range c.traffic {
-			x := calls * (float64(t.Bytes)/(r.link*efficiencyOf("link")*ringLinks(axes, t.Axes, hops, r.rings)) + float64(t.Count)*efficiencyOf("collective_seconds"))
+			x := r.sending(t, c.calls)
 			p.Time.CollectiveSeconds[t.Axis] += x
 			seconds += x
 		}
@@ -189,7 +215,11 @@ func kernelSeconds(flops float64, on topology.Slice, r rates) float64 {
 	if flops == 0 {
 		return 0
 	}
-	return flops / (r.flops * efficiencyOf(kernelOn+on.Generation))
+	kernel := on.AttentionKernel()
+	if kernel == nil {
+		return math.Inf(1) // addTimes says that nothing is known
+	}
+	return flops / (r.flops * kernel.Efficiency.Value)
 }
 
 // ringLinks gives the bandwidth of a ring along some axes, in links: two where it goes both

@@ -65,7 +65,7 @@ func Hops(op Op, n int) int {
 	return n - 1
 }
 
-// Step is one move of a reshard: a single collective over the replica groups
+// Move is one move of a reshard: a single collective over the replica groups
 // Mesh.Groups(Axes...), or a slice that no other device takes part in.
 //
 //	slice            each device keeps, of dim Dim, the part that its place on Axes
@@ -81,7 +81,7 @@ func Hops(op Op, n int) int {
 //	all-reduce       addends are summed; Axes were partial and are unused after
 //	permute          each device's whole piece goes to the device that Pairs names;
 //	                 Axes are those whose place in the spec changes
-type Step struct {
+type Move struct {
 	Op        Op       `json:"op"`
 	Axes      []string `json:"axes"`
 	Dim       int      `json:"dim"`        // -1 for all-reduce, all-to-all and permute
@@ -95,7 +95,7 @@ type Step struct {
 }
 
 // String is one line for people.
-func (s Step) String() string {
+func (s Move) String() string {
 	where := ""
 	switch s.Op {
 	case AllToAll:

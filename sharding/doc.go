@@ -24,5 +24,5 @@
 //	S5  an axis of size 1 has no effect; the canonical form leaves it out
 //
 // A dim that does not divide is an error here, never replicated or padded in
-// silence; [Pad] is for those who ask for padding.
+// silence. A caller who pads does so before, to a multiple of the parts.
 package sharding

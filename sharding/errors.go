@@ -1,7 +1,6 @@
 package sharding
 
 import (
-	"errors"
 	"fmt"
 
 	"weft/fault"
@@ -28,7 +27,7 @@ var (
 	ErrNoRule = fault.NewKind("no-rule")
 	// ErrDuplicateParam: two parameters have one name.
 	ErrDuplicateParam = fault.NewKind("duplicate-param")
-	// ErrFusedLayout: the layout of a fused tensor is not declared, or does not describe it.
+	// ErrFusedLayout: the layout of a fused tensor does not describe it.
 	ErrFusedLayout = fault.NewKind("fused-layout")
 	// ErrHeadsNotDivisible: the query heads do not divide over the devices that split them.
 	ErrHeadsNotDivisible = fault.NewKind("heads-not-divisible")
@@ -166,5 +165,3 @@ func (f KVHeadsMismatch) Advice() string {
 	}
 	return fmt.Sprintf("numbers of devices that work: %s%s", joinNumbers(f.Legal), more)
 }
-
-func isUneven(err error) bool { return errors.Is(err, ErrUneven) }

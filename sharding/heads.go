@@ -56,18 +56,6 @@ func KVHeads(q, kv, parts int) (perDevice, copies int, err error) {
 	return perDevice, copies, nil
 }
 
-// KVRange tells which rows of a key or value projection, headDim rows a head,
-// the device of this rank among parts holds. Errors are those of KVHeads, and
-// ErrPosition.
-func KVRange(q, kv, headDim, parts, rank int) (Range, error) {
-	perDevice, copies, err := KVHeads(q, kv, parts)
-	if err := fault.Join(err, checkPosition(rank, parts)); err != nil {
-		return Range{}, err
-	}
-	first := rank / copies * perDevice
-	return Range{first * headDim, (first + perDevice) * headDim}, nil
-}
-
 // kvHeads makes the ErrKVHeads of kv heads over parts; q is 0 when it is not known.
 func kvHeads(tensor string, q, kv, parts int) error {
 	fields := KVHeadsMismatch{tensor, q, kv, parts, kvLegal(q, kv)}

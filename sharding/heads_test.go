@@ -45,9 +45,10 @@ func TestCheckHeads(t *testing.T) {
 // 4 kv heads over tp=8 are copied to pairs of devices. Half a head on each device would
 // give wrong attention without an error.
 func TestKVHeads(t *testing.T) {
+	heads := sharding.Layout{Heads: []int{4}}
 	for rank, want := range []string{"0-128", "0-128", "128-256", "128-256", "256-384", "256-384", "384-512", "384-512"} {
-		r, err := sharding.KVRange(32, 4, 128, 8, rank)
-		if err != nil || r.String() != want {
+		r, err := heads.Ranges(4*128, 8, rank)
+		if err != nil || len(r) != 1 || r[0].String() != want {
 			t.Errorf("rank %d holds rows %v, want %s: %v", rank, r, want, err)
 		}
 	}
@@ -77,8 +78,8 @@ func TestKVHeadsRefuses(t *testing.T) {
 			t.Error("accepted", bad)
 		}
 	}
-	_, err = sharding.KVRange(32, 4, 128, 8, 8)
+	_, err = sharding.Layout{Heads: []int{4}}.Ranges(4*128, 8, 8)
 	wantKinds(t, err, sharding.ErrPosition)
-	_, err = sharding.KVRange(32, 4, 128, 0, 0)
-	wantKinds(t, err, sharding.ErrHeadsNotDivisible, sharding.ErrKVHeads, sharding.ErrPosition)
+	_, err = sharding.Layout{Heads: []int{4}}.Ranges(4*128, 3, 0)
+	wantKinds(t, err, sharding.ErrKVHeads)
 }

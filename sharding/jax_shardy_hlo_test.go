@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
 	"weft/mesh"
-	"weft/sharding"
 )
 
 // The basic specs on one mesh, in the three forms that JAX 0.10.2 printed for them.
@@ -165,32 +165,5 @@ func TestJAXForm(t *testing.T) {
 		if got := spec(t, text).JAX(); got != want {
 			t.Errorf("%s in JAX is %s, want %s", text, got, want)
 		}
-	}
-}
-
-func TestReplicatedAndBatch(t *testing.T) {
-	m := grid(t, "dp", 2, "tp", 4)
-	r := sharding.Replicated(m)
-	if local, err := r.Local([]int{7, 3}); err != nil || fmt.Sprint(local) != "[7 3]" || r.Holders() != 8 {
-		t.Error(local, err, r.Holders())
-	}
-	b := sharding.Batch(m, 3)
-	if b.String() != "[dp,-,-] on dp=2,tp=4" || b.Holders() != 4 {
-		t.Error(b, b.Holders())
-	}
-	if local, err := b.Local([]int{8, 512, 768}); err != nil || fmt.Sprint(local) != "[4 512 768]" {
-		t.Error(local, err)
-	}
-	if _, err := b.Local([]int{7, 3, 1}); err == nil {
-		t.Error("a batch of 7 does not split in 2")
-	}
-	if ranges, err := b.Ranges([]int{8, 1, 1}, 5); err != nil || fmt.Sprint(ranges) != "[4-8 0-1 0-1]" {
-		t.Error(ranges, err)
-	}
-	if !sharding.Batch(m, 0).Equal(r) || b.Equal(r) || !b.Equal(sharding.Batch(grid(t, "dp", 2, "tp", 4), 1)) {
-		t.Error("shardings are equal when they place every tensor alike")
-	}
-	if b.Equal(sharding.Sharding{}) || (sharding.Sharding{}).Equal(b) {
-		t.Error("a sharding without a mesh equals none")
 	}
 }

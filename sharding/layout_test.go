@@ -6,34 +6,20 @@ import (
 	"slices"
 	"testing"
 
-	"weft/fault"
 	"weft/sharding"
 )
 
-// Each rank takes its share of q, of k and of v, and the gather gives the original
-// order back. A plain cut of the stacked rows would give rank 0 all of q and none of v.
+// Each rank takes its share of q, of k and of v. A plain cut of the stacked rows would give
+// rank 0 all of q and none of v.
 func TestFusedQKV(t *testing.T) {
-	parts := []int{4, 4, 4}
+	stacked := sharding.Layout{Parts: []int{4, 4, 4}}
 	for rank, want := range []string{"[0 1 4 5 8 9]", "[2 3 6 7 10 11]"} {
-		ranges, err := sharding.FusedRanges(parts, 2, rank)
+		ranges, err := stacked.Ranges(12, 2, rank)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := fmt.Sprint(rowsOf(ranges)); got != want {
 			t.Errorf("rank %d holds rows %s, want %s", rank, got, want)
-		}
-	}
-	order, err := sharding.FusedOrder(parts, 2)
-	if err != nil || fmt.Sprint(order) != "[0 1 4 5 8 9 2 3 6 7 10 11]" {
-		t.Fatal(order, err)
-	}
-	back := make([]int, len(order))
-	for i, row := range order {
-		back[row] = i
-	}
-	for row, i := range back {
-		if order[i] != row {
-			t.Fatal("the gathered rows cannot be put back in order")
 		}
 	}
 }
@@ -50,35 +36,27 @@ func rowsOf(ranges []sharding.Range) []int {
 
 // HunyuanVideo's single-stream blocks: q, k, v and the MLP's input in one matrix.
 func TestFusedFourParts(t *testing.T) {
-	parts := []int{3072, 3072, 3072, 12288}
-	ranges, err := sharding.FusedRanges(parts, 8, 3)
+	ranges, err := sharding.Layout{Parts: []int{3072, 3072, 3072, 12288}}.Ranges(3*3072+12288, 8, 3)
 	if err != nil || fmt.Sprint(ranges) != "[1152-1536 4224-4608 7296-7680 13824-15360]" {
 		t.Error(ranges, err)
 	}
 }
 
 func TestFusedRefuses(t *testing.T) {
-	_, err := sharding.FusedRanges([]int{4, 5, 6, 7}, 2, 0)
-	wantKinds(t, err, sharding.ErrUneven, sharding.ErrUneven)
-	_, err = sharding.FusedRanges([]int{4, 4}, 2, 2)
-	wantKinds(t, err, sharding.ErrPosition)
-	_, err = sharding.FusedRanges([]int{4, 4}, 0, 0)
-	wantKinds(t, err, sharding.ErrPosition)
-	_, err = sharding.FusedOrder([]int{4, 4}, 0)
-	wantKinds(t, err, sharding.ErrPosition)
-	_, err = sharding.FusedOrder([]int{4, 3}, 2)
-	wantKinds(t, err, sharding.ErrUneven)
-	_, err = sharding.FusedRanges([]int{-4, 8}, 2, 0)
-	wantKinds(t, err, sharding.ErrFusedLayout)
-	_, err = sharding.FusedRanges([]int{math.MaxInt, math.MaxInt}, 1, 0)
-	wantKinds(t, err, sharding.ErrFusedLayout)
-	if got, err := sharding.FusedRanges(nil, 2, 0); err != nil || len(got) != 0 {
-		t.Error("no parts have no ranges:", got, err)
-	}
-	err = sharding.NeedLayout("blocks.0.qkv.weight", 0, 12)
-	wantKinds(t, err, sharding.ErrFusedLayout)
-	if f, _ := fault.Fields[sharding.FusedLayout](err); f.Tensor != "blocks.0.qkv.weight" || f.Size != 12 {
-		t.Error(f)
+	for _, c := range []struct {
+		parts              []int
+		size, split, index int
+		want               []error
+	}{
+		{[]int{4, 5, 6, 7}, 22, 2, 0, []error{sharding.ErrUneven, sharding.ErrUneven}},
+		{[]int{4, 4}, 8, 2, 2, []error{sharding.ErrPosition}},
+		{[]int{4, 4}, 8, 0, 0, []error{sharding.ErrPosition}},
+		{[]int{4, 4}, 9, 2, 0, []error{sharding.ErrFusedLayout}},
+		{[]int{-4, 8}, 4, 2, 0, []error{sharding.ErrFusedLayout}},
+		{[]int{math.MaxInt, math.MaxInt}, -2, 1, 0, []error{sharding.ErrFusedLayout}},
+	} {
+		_, err := sharding.Layout{Parts: c.parts}.Ranges(c.size, c.split, c.index)
+		wantKinds(t, err, c.want...)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
 	"weft/sharding"
 )
 
@@ -44,11 +45,6 @@ func TestNoPanics(t *testing.T) {
 				t.Fatalf("%s of %v: Local says %v", s, shape, errLocal)
 			}
 			_, _ = s.Ranges(m, shape, number(r))
-			if p, err := sharding.Pad(m, s, shape); err == nil && m.NumDevices() > 0 {
-				p.ValidAt(0)
-				p.Empty()
-				p.Waste()
-			}
 			rule := sharding.Rule{Match: "*", Spec: s, Layout: sharding.Layout{Dim: number(r), Parts: []int{number(r), number(r)}, Heads: []int{number(r), number(r)}}}
 			if a, err := (sharding.Rules{rule}).Apply(m, []sharding.Param{{Name: "p", Shape: shape}}); err == nil {
 				_, _ = a[0].Ranges(m, number(r))
@@ -57,11 +53,8 @@ func TestNoPanics(t *testing.T) {
 		_, _ = sharding.Reshard(m, from, to, shape, number(r))
 		_ = sharding.CheckHeads(number(r), number(r), number(r))
 		_, _, _ = sharding.KVHeads(number(r), number(r), number(r))
-		_, _ = sharding.KVRange(number(r), number(r), number(r), number(r), number(r))
-		_, _ = sharding.FusedRanges([]int{number(r), number(r)}, number(r), number(r))
-		_, _ = sharding.FusedOrder([]int{pick(r, -1, 0, 4), 6}, pick(r, -1, 0, 1, 2, 3, 4))
+		_, _ = sharding.Layout{Parts: []int{number(r), number(r)}}.Ranges(number(r), number(r), number(r))
 		_ = sharding.RingBytes(sharding.AllReduce, number(r), int64(number(r)))
 		_, _ = sharding.Layout{Heads: []int{number(r)}}.Ranges(number(r), number(r), number(r))
-		sharding.Batch(m, number(r)%100)
 	})
 }

@@ -32,7 +32,7 @@ import (
 // an elemBytes below 1 or a tensor of more than 2^62 bytes, and ErrToPartial for an axis that
 // is partial in to but not in from: such a tensor would be counted as many times
 // as the axis is long.
-func Reshard(m *mesh.Mesh, from, to Spec, shape []int, elemBytes int) ([]Step, error) {
+func Reshard(m *mesh.Mesh, from, to Spec, shape []int, elemBytes int) ([]Move, error) {
 	var list fault.List
 	for _, s := range []Spec{from, to} {
 		list.Add(s.Check(m, shape))
@@ -53,9 +53,9 @@ func Reshard(m *mesh.Mesh, from, to Spec, shape []int, elemBytes int) ([]Step, e
 	}
 	p := newProblem(m, from, to, shape, bytes)
 	path := p.findPath()
-	steps := make([]Step, len(path))
+	steps := make([]Move, len(path))
 	for i, e := range path {
-		steps[i] = p.stepOf(e)
+		steps[i] = p.moveOf(e)
 	}
 	return steps, nil
 }

@@ -117,9 +117,9 @@ func (p *problem) heldBytes(at place) int64 {
 // localSize gives the size of problem.dims[i] on a device at a place.
 func (p *problem) localSize(at place, i int) int { return p.local[i] / p.groupSize(at.dims[i]) }
 
-// stepOf writes a move as a Step, with its reason for people.
-func (p *problem) stepOf(e edge) Step {
-	s := Step{
+// moveOf writes a move of the search as a Move, with its reason for people.
+func (p *problem) moveOf(e edge) Move {
+	s := Move{
 		Op: e.op, Axes: p.axisNames(e.axes), Dim: -1, SplitDim: -1, ConcatDim: -1,
 		Bytes: e.bytes, From: p.specOf(e.from), To: p.specOf(e.to),
 	}

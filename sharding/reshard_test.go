@@ -64,7 +64,7 @@ func TestReshardSteps(t *testing.T) {
 }
 
 // brief is "op dim axes bytes" of each step.
-func brief(steps []sharding.Step) string {
+func brief(steps []sharding.Move) string {
 	var out []string
 	for _, s := range steps {
 		dim := ""
@@ -163,7 +163,7 @@ func TestReshardRuns(t *testing.T) {
 	})
 }
 
-func wellFormed(t *rapid.T, s sharding.Step) {
+func wellFormed(t *rapid.T, s sharding.Move) {
 	hasDim := s.Op == sharding.AllGather || s.Op == sharding.ReduceScatter || s.Op == sharding.Slice
 	isAllToAll := s.Op == sharding.AllToAll
 	switch {
@@ -182,7 +182,7 @@ func TestReshardIsNotWasteful(t *testing.T) {
 		from := anySpec(r, m, rank, m.Names())
 		to := anySpec(r, m, rank, from.Partial())
 		shape := anyShape(r, m, rank, from, to)
-		reshard := func(a, b sharding.Spec) (bytes int64, steps []sharding.Step) {
+		reshard := func(a, b sharding.Spec) (bytes int64, steps []sharding.Move) {
 			steps, err := sharding.Reshard(m, a, b, shape, 4)
 			if err != nil {
 				t.Fatal(err)

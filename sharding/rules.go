@@ -153,12 +153,3 @@ func (a Assigned) Ranges(m *mesh.Mesh, pos int) ([][]Range, error) {
 	}
 	return out, nil
 }
-
-// Specs are the bare specs, by the name of the parameter.
-func (a Assignment) Specs() map[string]Spec {
-	specs := make(map[string]Spec, len(a))
-	for _, p := range a {
-		specs[p.Name] = p.Spec
-	}
-	return specs
-}

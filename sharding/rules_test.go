@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
 	"weft/fault"
 	"weft/mesh"
 	"weft/sharding"
@@ -31,9 +32,9 @@ func TestRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]string{"blocks.0.attn.q.weight": "[tp,-]", "blocks.0.attn.o.weight": "[-,tp]", "blocks.10.norm": "[-]"}
-	for name, s := range got.Specs() {
-		if s.String() != want[name] {
-			t.Errorf("%s is %s, want %s", name, s, want[name])
+	for _, a := range got {
+		if a.Spec.String() != want[a.Name] {
+			t.Errorf("%s is %s, want %s", a.Name, a.Spec, want[a.Name])
 		}
 	}
 	if len(got) != 3 || got[1].Rule != "blocks.*.attn.o.weight" || got[1].Name != params[1].Name {

@@ -113,7 +113,7 @@ func sum(arrays []array) array {
 
 // run does one step to the array of every position, and counts the bytes that
 // the busiest position sends.
-func run(m *mesh.Mesh, step sharding.Step, held []array, elemBytes int) (after []array, sent int64, err error) {
+func run(m *mesh.Mesh, step sharding.Move, held []array, elemBytes int) (after []array, sent int64, err error) {
 	after = make([]array, len(held))
 	bytes := func(a array) int64 { return int64(len(a.data) * elemBytes) }
 	if step.Op == sharding.Permute {
@@ -153,7 +153,7 @@ func run(m *mesh.Mesh, step sharding.Step, held []array, elemBytes int) (after [
 // member is what member i of a group has after a step, and the bytes it sent:
 // counted message by message around a ring, each message a whole array or one of
 // as many chunks as there are members.
-func member(step sharding.Step, in []array, i int, bytes func(array) int64) (out array, sent int64, err error) {
+func member(step sharding.Move, in []array, i int, bytes func(array) int64) (out array, sent int64, err error) {
 	n := len(in)
 	divides := func(dim int) error {
 		if in[0].shape[dim]%n != 0 {

@@ -19,7 +19,7 @@ type Spec struct {
 }
 
 // NewSpec makes a spec with one list of axes for each dim, major first; nil for
-// a dim that is whole: NewSpec(Axes("data"), nil, Axes("fsdp", "model")).
+// a dim that is whole: NewSpec([]string{"data"}, nil, []string{"fsdp", "model"}).
 func NewSpec(dims ...[]string) Spec {
 	s := Spec{dims: make([][]string, len(dims))}
 	for i, d := range dims {
@@ -27,9 +27,6 @@ func NewSpec(dims ...[]string) Spec {
 	}
 	return s
 }
-
-// Axes is a list of axes, to read well inside NewSpec.
-func Axes(names ...string) []string { return names }
 
 // Whole is the spec of a tensor of some rank that is the same on every device.
 func Whole(rank int) Spec { return Spec{dims: make([][]string, max(0, rank))} }

@@ -8,7 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
 	"weft/fault"
+	"weft/internal/meshtest"
 	"weft/mesh"
 	"weft/sharding"
 )
@@ -137,7 +139,7 @@ func checkTiling(t *rapid.T, m *mesh.Mesh, s sharding.Spec, shape, local []int) 
 		}
 		each(ranges, func(index []int) { holders[key(index)]++ })
 	}
-	want := sharding.Sharding{Mesh: m, Spec: s}.Holders()
+	want := meshtest.Holders(m, s)
 	for _, axis := range s.Partial() { // each addend of an element counts as an element
 		want *= m.Size(axis)
 	}

@@ -56,7 +56,7 @@ func TestSpecRefinement(t *testing.T) {
 		{s.WithPartial(), "[-,-]"},
 		{s.WithPartial("a", "b").WithoutPartial("a", "z"), "[-,-]|b"},
 		{s.WithPartial("a", "b").WithoutPartial(), "[-,-]"},
-		{sharding.NewSpec(sharding.Axes("data"), nil, sharding.Axes("fsdp", "model")), "[data,-,fsdp+model]"},
+		{sharding.NewSpec([]string{"data"}, nil, []string{"fsdp", "model"}), "[data,-,fsdp+model]"},
 	} {
 		if test.got.String() != test.want {
 			t.Errorf("%s, want %s", test.got, test.want)

@@ -188,7 +188,7 @@ func TestSequenceParallelGradient(t *testing.T) {
 }
 
 // brief is "op axes bytes" of each step.
-func brief(steps []sharding.Step) string {
+func brief(steps []sharding.Move) string {
 	var out []string
 	for _, s := range steps {
 		out = append(out, fmt.Sprintf("%s %s %d", s.Op, strings.Join(s.Axes, "+"), s.Bytes))

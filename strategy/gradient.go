@@ -19,13 +19,13 @@ type Gradient struct {
 	// Steps from Before to After, with the bytes each device sends: a
 	// reduce-scatter over FSDP's axes, an all-reduce over the others. The sum is to
 	// be divided by the number of devices where the mean is wanted.
-	Steps []sharding.Step
+	Steps []sharding.Move
 }
 
 // Bytes that a device sends in all.
 func (g Gradient) Bytes() int64 { return sumBytes(g.Steps) }
 
-func sumBytes(steps []sharding.Step) int64 {
+func sumBytes(steps []sharding.Move) int64 {
 	n := int64(0)
 	for _, s := range steps {
 		n += s.Bytes
@@ -56,7 +56,7 @@ func (p Plan) Gradient(m *mesh.Mesh, t Tensor) (Gradient, error) {
 // it is computed with: an all-gather over FSDP's axes, in the forward pass and,
 // if it is freed in between, once more in the backward pass. None for a parameter
 // that FSDP left alone. Errors are those of Refine and sharding.Reshard.
-func (p Plan) Gather(m *mesh.Mesh, t Tensor) ([]sharding.Step, error) {
+func (p Plan) Gather(m *mesh.Mesh, t Tensor) ([]sharding.Move, error) {
 	stored, computed, _, err := p.storedAndComputed(m, t)
 	if err != nil {
 		return nil, err

@@ -6,7 +6,9 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
 	"weft/fault"
+	"weft/internal/meshtest"
 	"weft/mesh"
 	"weft/sharding"
 	"weft/strategy"
@@ -170,7 +172,7 @@ func tiles(t *rapid.T, m *mesh.Mesh, s sharding.Spec, shape []int) {
 		}
 		corner[key]++
 	}
-	holders := sharding.Sharding{Mesh: m, Spec: s.WithoutPartial()}.Holders()
+	holders := meshtest.Holders(m, s.WithoutPartial())
 	for key, n := range corner {
 		if n != holders {
 			t.Fatalf("%s on %s of %v: %d devices hold %s, want %d", s, m, shape, n, key, holders)

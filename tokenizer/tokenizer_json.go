@@ -67,7 +67,7 @@ func (v *vocabulary) scanModel(s *jsontext.Scanner) map[string]any {
 	small := map[string]any{}
 	v.has = map[string]bool{}
 	s.Object(func(key string, at int) {
-		s.Once(v.has, key, at)
+		s.RefuseRepeated(v.has, key, at)
 		switch {
 		case key == "vocab" && s.Peek() == '{':
 			v.scanIDs(s)

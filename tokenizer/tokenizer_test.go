@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"math"
 	"os"
@@ -482,7 +483,6 @@ func TestParseScore(t *testing.T) {
 			t.Errorf("%s is %v, want %v", text, got, want)
 		}
 	}
-	differ := 0
 	rapid.Check(t, func(t *rapid.T) {
 		text := "-" + rapid.StringMatching(`[1-9]\.[0-9]{1,18}`).Draw(t, "text")
 		nearest, err := strconv.ParseFloat(text, 64)
@@ -493,10 +493,16 @@ func TestParseScore(t *testing.T) {
 		if len(text) <= 17 && got != nearest { // 15 digits
 			t.Fatalf("%s is %v, want %v", text, got, nearest)
 		}
-		if got != nearest {
+	})
+	differ := 0
+	for i := range 1000 {
+		text := fmt.Sprintf("-%d.%018d", 1+i%9, 123456789012345678+i*7919)
+		if nearest, err := strconv.ParseFloat(text, 64); err != nil {
+			t.Fatal(err)
+		} else if parseScore(text) != nearest {
 			differ++
 		}
-	})
+	}
 	if differ == 0 {
 		t.Error("never differs")
 	}

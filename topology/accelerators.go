@@ -1,17 +1,13 @@
 package topology
 
 import (
-	_ "embed"
-	"encoding/json"
 	"fmt"
+	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 )
-
-//go:embed data/accelerators.json
-var dataJSON []byte
 
 // Fact is one value with where it comes from. Value is a number, a text, an
 // object, or nil where it was not found or does not apply.
@@ -39,7 +35,7 @@ func (f Facts) Number(name string) float64 {
 	return n
 }
 
-// Generation is one kind of TPU.
+// Generation is one kind of TPU: one entry of the data, which has all that weft knows of it.
 type Generation struct {
 	Name       string   `json:"name"` // v2, v3, v4, v5e, v5p, v6e, tpu7x
 	Aliases    []string `json:"aliases"`
@@ -47,6 +43,12 @@ type Generation struct {
 	ChipConfig string   `json:"chip_config,omitempty"` // libtpu's chip_config_name
 	DeviceKind string   `json:"device_kind"`           // as JAX prints it
 	Facts      Facts    `json:"facts"`
+
+	namePrefix string // of its slices' names, before the dash
+	suggested  []string
+	cubes      *cubes // nil on a 2D torus
+	kernel     *AttentionKernel
+	rows       []sliceRow
 }
 
 // CoresPerChip, DevicesPerChip and Dims (2 or 3, of the torus) are facts that everything uses.
@@ -56,15 +58,68 @@ func (g *Generation) Dims() int           { return int(g.Facts.Number("torus_dim
 
 // CountsCores reports whether the number in a slice's name counts cores; otherwise it counts chips.
 func (g *Generation) CountsCores() bool {
-	return g.Facts["name_suffix_counts"].Value == "TensorCores"
+	return g.Facts["name_suffix_counts"].Value == countsCores
 }
 
-// namePrefix gives the part of a slice's name before the dash.
-func (g *Generation) namePrefix() string {
-	if g.Name == "v5e" {
-		return "v5litepod"
+// What name_suffix_counts says.
+const (
+	countsCores = "TensorCores"
+	countsChips = "chips"
+)
+
+// AttentionKernel gives the figures of attention's kernel on this generation; nil where it has none.
+func (g *Generation) AttentionKernel() *AttentionKernel { return g.kernel }
+
+// AttentionKernel has the figures of attention's kernel on one generation: how it is cut up,
+// what a plan counts with, and how it is compiled where the chip is not there.
+type AttentionKernel struct {
+	Blocks     KernelBlocks   `json:"blocks"`
+	Efficiency Estimate       `json:"efficiency"` // share of the chip's peak rate in bf16
+	Compiler   KernelCompiler `json:"compiler"`
+}
+
+// KernelBlocks are the kernel's block sizes by head dim.
+type KernelBlocks struct {
+	HeadDim64  BlockSizes `json:"head_dim_64"`
+	HeadDim128 BlockSizes `json:"head_dim_128"`
+	Source     string     `json:"source"`
+}
+
+// BlockSizes say how the kernel cuts queries and keys; package mosaic has the reasons.
+type BlockSizes struct {
+	Queries  int  `json:"queries"`
+	Keys     int  `json:"keys"`
+	SubBlock int  `json:"sub_block"` // keys whose scores are computed together
+	Kept     bool `json:"kept"`      // the running softmax stays in values between sub-blocks
+	Ones     bool `json:"ones"`      // the matrix unit sums the exponentials
+}
+
+// KernelCompiler says how the kernel's code is judged by libtpu without the chip.
+type KernelCompiler struct {
+	Topology string `json:"topology"` // a small slice, by libtpu's name
+	// FLOPsPerCycle is the limit of a core's matrix units with a head dim of 128.
+	FLOPsPerCycle float64 `json:"flops_per_cycle"`
+	How           string  `json:"how"`
+}
+
+// Estimate is one figure of a model of time, with how it was found.
+type Estimate struct {
+	Value  float64 `json:"value"`
+	Status string  `json:"status"` // assumed, measured, compiler (its figures for the code, not a run) or calibrated
+	How    string  `json:"how"`
+}
+
+// Check says what is wrong with an estimate; "" is nothing.
+func (e Estimate) Check() string {
+	switch {
+	case !(e.Value > 0) || math.IsInf(e.Value, 0):
+		return fmt.Sprintf("is %v: want a positive number", e.Value)
+	case !slices.Contains([]string{"assumed", "measured", "compiler", "calibrated"}, e.Status):
+		return fmt.Sprintf("has status %q: want assumed, measured, compiler or calibrated", e.Status)
+	case e.How == "":
+		return "does not say how it was found"
 	}
-	return g.Name
+	return ""
 }
 
 // GPU is one kind of GPU.
@@ -72,6 +127,8 @@ type GPU struct {
 	Name  string   `json:"name"`  // as its maker calls it
 	Names []string `json:"names"` // as people write it; the first before xN is the slice's name
 	Facts Facts    `json:"facts"`
+
+	suggested []string
 }
 
 // HostOption is one way to make a slice of hosts.
@@ -80,54 +137,32 @@ type HostOption struct {
 	ChipsPerHost int `json:"chips_per_host"`
 }
 
-// row is one slice in the embedded data.
-type row struct {
-	Gen, Name, Topology string
-	Chips, Devices      int
-	Hosts               *int
-	Wrap                []bool
-	Usual               bool
-	Source              []string
-	WrapSource          *string      `json:"wrap_source"`
-	HostOptions         []HostOption `json:"host_options"`
-	Twisted             *bool
-	Note                string
-}
-
-type database struct {
-	Check       string
-	Sources     map[string]string
-	Generations []Generation
-	Slices      []row
-	GPUs        []GPU
-
-	rows map[string]*row // by generation:shape
-}
-
-var load = sync.OnceValue(func() *database {
-	var d database
-	if err := json.Unmarshal(dataJSON, &d); err != nil {
-		panic(fmt.Sprintf("topology: embedded data: %v", err))
-	}
-	d.rows = make(map[string]*row, len(d.Slices))
-	for i := range d.Slices {
-		r := &d.Slices[i]
-		d.rows[r.Gen+":"+r.Topology] = r
-	}
-	return &d
-})
-
 // Generations lists the kinds of TPU, oldest first.
-func Generations() []Generation { return slices.Clone(load().Generations) }
+func Generations() []Generation { return slices.Clone(load().generations) }
 
 // GPUs lists the kinds of GPU.
-func GPUs() []GPU { return slices.Clone(load().GPUs) }
+func GPUs() []GPU { return slices.Clone(load().gpus) }
 
 // Sources spells out the short ids of sources.
-func Sources() map[string]string {
-	out := make(map[string]string, len(load().Sources))
-	for k, v := range load().Sources {
-		out[k] = v
+func Sources() map[string]string { return maps.Clone(load().sources) }
+
+// SuggestedSlices names slices that people often ask for, of each of some kinds in turn, for
+// the completions of a shell.
+func SuggestedSlices(kinds ...Kind) []string {
+	var out []string
+	for _, kind := range kinds {
+		switch kind {
+		case TPU:
+			for _, g := range load().generations {
+				out = append(out, g.suggested...)
+			}
+		case GPUBox:
+			for _, g := range load().gpus {
+				out = append(out, g.suggested...)
+			}
+		case CPU:
+			out = append(out, newCPU(8).String())
+		}
 	}
 	return out
 }
@@ -136,9 +171,11 @@ func Sources() map[string]string {
 // knows others too: every shape the rules allow, GPU boxes, CPU devices.
 func Slices() []Slice {
 	var out []Slice
-	for _, r := range load().Slices {
-		shape, _ := parseShape(r.Topology)
-		out = append(out, newTPU(findGeneration(r.Gen), shape))
+	for i := range load().generations {
+		g := &load().generations[i]
+		for _, r := range g.rows {
+			out = append(out, newTPU(g, r.shape()))
+		}
 	}
 	return out
 }
@@ -146,7 +183,7 @@ func Slices() []Slice {
 // findGeneration finds a generation by its name or an alias, in upper or lower case; nil
 // if there is none.
 func findGeneration(name string) *Generation {
-	gens := load().Generations
+	gens := load().generations
 	for i := range gens {
 		g := &gens[i]
 		if strings.EqualFold(g.Name, name) || slices.ContainsFunc(g.Aliases, func(a string) bool { return strings.EqualFold(a, name) }) {

@@ -75,24 +75,6 @@ func (s Slice) Order(axes []mesh.Axis, bytes map[string]int64) ([]mesh.Device, L
 	return plain, l, nil
 }
 
-// Measure says how far apart neighbours lie in any order of the slice's devices.
-// Errors: as mesh.New.
-func (s Slice) Measure(axes []mesh.Axis, devices []mesh.Device) ([]AxisLayout, error) {
-	if err := s.checkAxes(axes); err != nil {
-		return nil, err
-	}
-	if _, err := mesh.New(axes, devices); err != nil {
-		return nil, err
-	}
-	for _, d := range devices {
-		if d.ID < 0 || d.ID >= s.Devices {
-			return nil, fault.New(mesh.ErrDeviceCount, mesh.DeviceCount{Need: d.ID + 1, Have: s.Devices},
-				"device %d is not one of %s, whose devices are 0 to %d", d.ID, s, s.Devices-1)
-		}
-	}
-	return s.measureAxes(axes, devices), nil
-}
-
 // checkAxes refuses axes whose sizes do not multiply to the slice's devices, and says what
 // the number in the slice's name counts.
 func (s Slice) checkAxes(axes []mesh.Axis) error {

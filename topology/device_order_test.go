@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
 	"weft/fault"
 	"weft/mesh"
 )
@@ -55,8 +56,8 @@ func TestOrderOf2x2(t *testing.T) {
 			t.Errorf("%s: plain order %s", name, got)
 		}
 		reported := []mesh.Device{{ID: 0}, {ID: 2}, {ID: 1}, {ID: 3}}
-		if m, err := s.Measure([]mesh.Axis{{Name: "tp", Size: 4}}, reported); err != nil || fmt.Sprint(m[0].Hops) != "[1 2 1 2]" {
-			t.Errorf("%s: the reported order: %+v, %v", name, m, err)
+		if m := s.measureAxes([]mesh.Axis{{Name: "tp", Size: 4}}, reported); fmt.Sprint(m[0].Hops) != "[1 2 1 2]" {
+			t.Errorf("%s: the reported order: %+v", name, m)
 		}
 	}
 }

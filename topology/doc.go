@@ -4,7 +4,8 @@
 //
 // A [Slice] is what a person names and rents: "v4-8", "v5e-8", "v4:2x2x1",
 // "h100x8", "cpu:8". [Lookup] reads the names. The facts are in data/, which is
-// the only place that has them; what code here adds are the rules by which
+// the only place that has them: one entry for each generation, with the block sizes
+// and the efficiency of attention's kernel too. What code here adds are the rules by which
 // shapes that no table lists are legal or not.
 //
 // Four words are kept apart:

@@ -10,6 +10,8 @@ var (
 	ErrHosts = fault.NewKind("slice-hosts")
 	// ErrAxisBytes: the bytes of an axis are malformed. It has no fields.
 	ErrAxisBytes = fault.NewKind("axis-bytes")
+	// ErrData: weft's own data lacks a figure, or has one that cannot be.
+	ErrData = fault.NewKind("topology-data")
 )
 
 // UnknownSlice are the fields of ErrUnknownSlice.
@@ -23,4 +25,10 @@ type Hosts struct {
 	Slice string `json:"slice"`
 	Hosts int    `json:"hosts"`
 	Known []int  `json:"known"`
+}
+
+// Data are the fields of ErrData.
+type Data struct {
+	File string `json:"file"`
+	Key  string `json:"key"` // "generations[v4].cubes.most"; "" where the file is no such JSON
 }

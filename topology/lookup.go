@@ -102,7 +102,7 @@ func lookupShape(name string, g *Generation, text string) (Slice, error) {
 		return Slice{}, unknownSliceError(name, fmt.Sprintf("%q is no shape", text), nearestShapes(g, nil)...)
 	}
 	dims := 2
-	if cubes[g.Name] > 0 {
+	if g.cubes != nil {
 		dims = 3
 	}
 	if dims == 2 && len(shape) == 3 && shape[2] == 1 {
@@ -121,8 +121,8 @@ func lookupShape(name string, g *Generation, text string) (Slice, error) {
 		why = "the sizes of a shape ascend"
 	case dims == 3 && slices.Equal(sorted, []int{1, 2, 2}):
 		why = "that shape is written 2x2x1"
-	case cubes[g.Name] > 0 && numbers.Product(shape) >= 64:
-		why = fmt.Sprintf("from 64 chips up %s comes in cubes of 4x4x4, at most %d", g.Name, cubes[g.Name])
+	case g.cubes != nil && numbers.Product(shape) >= 64:
+		why = fmt.Sprintf("from 64 chips up %s comes in cubes of 4x4x4, at most %d", g.Name, g.cubes.Most)
 	}
 	return Slice{}, unknownSliceError(name, why, nearestShapes(g, shape)...)
 }
@@ -195,7 +195,7 @@ func nearestShapes(g *Generation, shape []int) []string {
 
 // findGPU finds a GPU by one of its short names; nil if there is none.
 func findGPU(name string) *GPU {
-	list := load().GPUs
+	list := load().gpus
 	for i := range list {
 		if slices.Contains(list[i].Names, name) {
 			return &list[i]
@@ -274,14 +274,14 @@ func guessNames(text string) []string {
 	}
 	var all []candidate
 	add := func(known, name string) { all = append(all, candidate{name, editdistance.Between(head, known)}) }
-	for _, g := range load().Generations {
+	for _, g := range load().generations {
 		name := nameInGeneration(g.Name, tail)
 		for _, known := range append([]string{g.Name}, g.Aliases...) {
 			add(strings.ToLower(known), name)
 			add("tpu"+strings.ToLower(known), name)
 		}
 	}
-	for _, g := range load().GPUs {
+	for _, g := range load().gpus {
 		for _, known := range g.Names {
 			for _, n := range []int{8, 1} {
 				all = append(all, candidate{fmt.Sprintf("%sx%d", g.Names[0], n), editdistance.Between(text, fmt.Sprintf("%sx%d", known, n))})

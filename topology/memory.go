@@ -28,10 +28,10 @@ func MachineMemory(bytes int64) DeviceMemory {
 func (s Slice) Memory() DeviceMemory {
 	m := DeviceMemory{Bytes: nilIfZero(s.HBMBytes), UsableBytes: nilIfZero(s.HBMUsableBytes)}
 	facts := s.Facts()
-	m.Source = load().Sources[facts[memoryFact[s.Kind]].Source]
+	m.Source = load().sources[facts[memoryFact[s.Kind]].Source]
 	if m.Bytes != nil && m.UsableBytes != nil {
 		rest := s.HBMBytes - s.HBMUsableBytes
-		m.ReservedBytes, m.ReservedSource = &rest, load().Sources[facts[reservedFact[s.Kind]].Source]
+		m.ReservedBytes, m.ReservedSource = &rest, load().sources[facts[reservedFact[s.Kind]].Source]
 	} else {
 		m.UsableBytes = m.Bytes
 	}

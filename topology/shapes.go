@@ -11,18 +11,34 @@ import (
 // beside a few shapes smaller than a cube; on the others the data lists every
 // shape there is.
 
-// cubes is how many 4x4x4 cubes one slice has at most; 0 for a 2D generation.
-// v5p: 140 is the pod (16x20x28), more than the largest job (6144 chips) that
-// the vendor's page lists.
-var cubes = map[string]int{"v4": 64, "v5p": 140, "tpu7x": 144}
+// cubes says of which shapes the slices of a 3D torus are. Its source is the fact topology_rule.
+type cubes struct {
+	Most          int      `json:"most"` // cubes of one slice
+	SmallerShapes []string `json:"smaller_shapes"`
+}
 
-// smallShapes lists the shapes of a 3D generation that are smaller than a cube.
-func smallShapes(gen string) [][]int {
-	list := [][]int{{2, 2, 1}, {2, 2, 2}, {2, 2, 4}, {2, 4, 4}}
-	if gen == "tpu7x" {
-		return append([][]int{{1, 1, 1}}, list...)
+// chipsPerCube are the chips of a cube of 4x4x4.
+const chipsPerCube = 64
+
+// smallerShapes lists the shapes of less than a cube.
+func (c *cubes) smallerShapes() [][]int {
+	var out [][]int
+	for _, text := range c.SmallerShapes {
+		shape, _ := parseShape(text) // checkCubes has read it
+		out = append(out, shape)
 	}
-	return list
+	return out
+}
+
+// rowOf finds the row of a shape; nil where the data has none.
+func (g *Generation) rowOf(shape []int) *sliceRow {
+	text := shapeText(shape)
+	for i := range g.rows {
+		if g.rows[i].Topology == text {
+			return &g.rows[i]
+		}
+	}
+	return nil
 }
 
 // shapesOf lists the legal shapes with a number of chips. The usual shape, the one nearest
@@ -30,14 +46,14 @@ func smallShapes(gen string) [][]int {
 // a test goes through all of them.
 func shapesOf(g *Generation, chips int) [][]int {
 	var out [][]int
-	if most := cubes[g.Name]; most > 0 {
-		for _, s := range smallShapes(g.Name) {
+	if g.cubes != nil {
+		for _, s := range g.cubes.smallerShapes() {
 			if numbers.Product(s) == chips {
 				out = append(out, s)
 			}
 		}
-		n := chips / 64
-		if chips%64 != 0 || n > most {
+		n := chips / chipsPerCube
+		if chips%chipsPerCube != 0 || n > g.cubes.Most {
 			return out
 		}
 		for a := 1; a*a*a <= n; a++ {
@@ -48,10 +64,9 @@ func shapesOf(g *Generation, chips int) [][]int {
 			}
 		}
 	} else {
-		for _, r := range load().Slices {
-			if r.Gen == g.Name && r.Chips == chips {
-				s, _ := parseShape(r.Topology)
-				out = append(out, s)
+		for i := range g.rows {
+			if g.rows[i].Chips == chips {
+				out = append(out, g.rows[i].shape())
 			}
 		}
 	}
@@ -72,19 +87,17 @@ func sumSizes(shape []int) int {
 // legalChipCounts lists the numbers of chips that a generation's slices have, ascending.
 func legalChipCounts(g *Generation) []int {
 	var out []int
-	if most := cubes[g.Name]; most > 0 {
-		for _, s := range smallShapes(g.Name) {
+	if g.cubes != nil {
+		for _, s := range g.cubes.smallerShapes() {
 			out = append(out, numbers.Product(s))
 		}
-		for n := 1; n <= most; n++ {
-			out = append(out, 64*n)
+		for n := 1; n <= g.cubes.Most; n++ {
+			out = append(out, chipsPerCube*n)
 		}
 		return out
 	}
-	for _, r := range load().Slices {
-		if r.Gen == g.Name {
-			out = append(out, r.Chips)
-		}
+	for _, r := range g.rows {
+		out = append(out, r.Chips)
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
@@ -97,7 +110,7 @@ func isLegalShape(g *Generation, shape []int) bool {
 // wrappedDims says which dims of a shape close to rings: on a 3D torus all of them from
 // whole cubes up, on v5e and v6e those of 16. nil means that it is not known (v2, v3).
 func wrappedDims(g *Generation, shape []int) []bool {
-	if r := load().rows[g.Name+":"+shapeText(shape)]; r != nil {
+	if r := g.rowOf(shape); r != nil {
 		return r.Wrap
 	}
 	// A shape that the data does not have is one of cubes.

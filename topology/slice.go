@@ -60,7 +60,7 @@ func newTPU(g *Generation, shape []int) Slice {
 		count = chips * g.CoresPerChip()
 	}
 	s := Slice{
-		Name: fmt.Sprintf("%s-%d", g.namePrefix(), count), Kind: TPU, Generation: g.Name, Shape: slices.Clone(shape),
+		Name: fmt.Sprintf("%s-%d", g.namePrefix, count), Kind: TPU, Generation: g.Name, Shape: slices.Clone(shape),
 		Usual: slices.Equal(shape, shapesOf(g, chips)[0]),
 		Chips: chips, Cores: chips * g.CoresPerChip(), Devices: chips * g.DevicesPerChip(), perChip: g.DevicesPerChip(),
 		Hosts: (chips + 3) / 4, hostBounds: [3]int{2, 2, 1}, Wrap: slices.Clone(wrappedDims(g, shape)),
@@ -70,17 +70,18 @@ func newTPU(g *Generation, shape []int) Slice {
 	if chips == 1 {
 		s.hostBounds = [3]int{1, 1, 1}
 	}
-	if r := load().rows[g.Name+":"+shapeText(shape)]; r != nil {
+	if r := g.rowOf(shape); r != nil {
 		s.Note, s.Sources, s.HostOptions = r.Note, slices.Clone(r.Source), slices.Clone(r.HostOptions)
 		if r.WrapSource != nil {
 			s.WrapSource = *r.WrapSource
 		}
-		s.Twisted = r.Twisted != nil && *r.Twisted
+		s.Twisted = r.Twisted
 	} else {
 		s.Sources, s.WrapSource = []string{g.Facts["topology_rule"].Source}, g.Facts["wraparound"].Source
 		s.Note = "in no table of slices; legal by the rule of shapes"
-		if most := g.Facts["max_slice"].Value; g.Name == "v5p" && float64(chips) > most.(map[string]any)["chips"].(float64) {
-			s.Note += ", but above the 6144 chips of the largest job on the vendor's page"
+		most, _ := g.Facts["max_slice"].Value.(map[string]any)
+		if n, _ := most["chips"].(float64); float64(chips) > n {
+			s.Note += fmt.Sprintf(", but above the %.0f chips of the largest job on the vendor's page", n)
 		}
 	}
 	if len(s.HostOptions) > 0 {
@@ -149,7 +150,7 @@ func (s Slice) Alternatives() []string {
 			}
 		}
 	case s.Kind == GPUBox:
-		for _, g := range load().GPUs {
+		for _, g := range load().gpus {
 			family, _, _ := strings.Cut(g.Names[0], "-")
 			own, _, _ := strings.Cut(s.Generation, "-")
 			if family == own && g.Names[0] != s.Generation {
@@ -202,6 +203,14 @@ func (s Slice) Facts() Facts {
 		}
 	}
 	return nil
+}
+
+// AttentionKernel gives the figures of attention's kernel on the slice's chips; nil where they have none.
+func (s Slice) AttentionKernel() *AttentionKernel {
+	if s.Kind != TPU {
+		return nil
+	}
+	return findGeneration(s.Generation).AttentionKernel()
 }
 
 // Rates are the peak rates of one device, per second. 0: not known, which JSON has as null.

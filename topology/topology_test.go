@@ -18,7 +18,7 @@ import (
 // Every slice of the data comes out of Lookup as the data has it, by its name
 // and by its shape.
 func TestEverySliceOfTheData(t *testing.T) {
-	rows := load().Slices
+	rows := allRows()
 	if len(rows) != 288 {
 		t.Fatalf("%d slices", len(rows))
 	}
@@ -47,7 +47,22 @@ func TestEverySliceOfTheData(t *testing.T) {
 	}
 }
 
-func checkRow(t *testing.T, s Slice, r row) {
+// generationRow is a row of the data with its generation's name.
+type generationRow struct {
+	Gen string
+	sliceRow
+}
+
+func allRows() (rows []generationRow) {
+	for _, g := range load().generations {
+		for _, r := range g.rows {
+			rows = append(rows, generationRow{g.Name, r})
+		}
+	}
+	return rows
+}
+
+func checkRow(t *testing.T, s Slice, r generationRow) {
 	t.Helper()
 	type facts struct {
 		Gen, Name, Topology          string
@@ -110,7 +125,7 @@ func TestDataIsWhatItCameFrom(t *testing.T) {
 		if d := cmp.Diff(w, f); d != "" {
 			t.Errorf("%s:\n%s", what, d)
 		}
-		if f.Source != "" && load().Sources[f.Source] == "" {
+		if f.Source != "" && load().sources[f.Source] == "" {
 			t.Errorf("%s: source %q is not spelled out", what, f.Source)
 		}
 	}
@@ -136,7 +151,7 @@ func TestDataIsWhatItCameFrom(t *testing.T) {
 							t.Errorf("%s: the nominal size %v is not beside %+v", g.Name, nominal.Value, f)
 						}
 					case "hbm_reserved_bytes":
-						if f.Source == "" || load().Sources[f.Source] == "" {
+						if f.Source == "" || load().sources[f.Source] == "" {
 							t.Errorf("%s: %s has no source", g.Name, name)
 						}
 					default:
@@ -334,16 +349,19 @@ func TestWrongNames(t *testing.T) {
 // The shape that the rule calls usual is the one MaxText's table has, and the
 // bounds are those of the data's rules.
 func TestRules(t *testing.T) {
-	for _, r := range load().Slices {
+	for _, r := range allRows() {
 		if slices.Contains(r.Source, "maxtext") && shapeText(shapesOf(findGeneration(r.Gen), r.Chips)[0]) != r.Topology {
 			t.Errorf("%s: usual shape %v, MaxText %s", r.Name, shapesOf(findGeneration(r.Gen), r.Chips)[0], r.Topology)
 		}
 	}
-	for name, most := range cubes {
-		text := fmt.Sprint(findGeneration(name).Facts["topology_rule"].Value)
+	for _, g := range load().generations {
+		if g.cubes == nil {
+			continue
+		}
+		text := fmt.Sprint(g.Facts["topology_rule"].Value)
 		m := regexp.MustCompile(`at most (\d+) cubes`).FindStringSubmatch(text)
-		if m == nil || m[1] != strconv.Itoa(most) {
-			t.Errorf("%s: %d cubes, the data says %q", name, most, text)
+		if m == nil || m[1] != strconv.Itoa(g.cubes.Most) {
+			t.Errorf("%s: %d cubes, the data says %q", g.Name, g.cubes.Most, text)
 		}
 	}
 	if len(Slices()) != 288 || len(Generations()) != 7 || len(GPUs()) != 7 {

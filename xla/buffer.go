@@ -281,13 +281,3 @@ func (b *Buffer) DeviceBytes() (int64, error) {
 	}
 	return n, nil
 }
-
-// deviceAddress returns where the data lies on the device. Tests use it to see what is
-// copied and what is not.
-func (b *Buffer) deviceAddress() (uintptr, error) {
-	if err := b.addUse(); err != nil {
-		return 0, err
-	}
-	defer b.endUse()
-	return b.raw.Address()
-}

@@ -121,3 +121,13 @@ func TestBufferErrors(t *testing.T) {
 		t.Errorf("a destroyed buffer: %v", err)
 	}
 }
+
+// deviceAddress returns where the data lies on the device, which tells what is copied and
+// what is not.
+func (b *Buffer) deviceAddress() (uintptr, error) {
+	if err := b.addUse(); err != nil {
+		return 0, err
+	}
+	defer b.endUse()
+	return b.raw.Address()
+}

@@ -23,7 +23,7 @@ const DefaultLimit = time.Hour
 type Options struct {
 	// Plugin is an engine's name or a file; "" is $WEFT_PLUGIN or the default.
 	Plugin string
-	// Devices is how many virtual devices a CPU client has; 0 is SetHostDevices' count.
+	// Devices is how many virtual devices a CPU client has; 0 is 1.
 	Devices int
 	// Extra are client options handed to the plugin: string, int64, []int64, float32, bool.
 	Extra map[string]any
@@ -88,7 +88,7 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 func (p *Plugin) Client(o Options) (*Client, error) {
 	n := o.Devices
 	if n == 0 {
-		n = hostDevices()
+		n = 1
 	}
 	if n < 1 {
 		return nil, fault.New(ErrDeviceCount, DeviceCount{Need: n}, "%d devices asked for; at least 1 is needed", n)

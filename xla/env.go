@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-
-	"weft/fault"
 )
 
 // The environment belongs to the process, and plugins read it at odd moments,
@@ -16,33 +14,7 @@ import (
 // Go's os.Setenv does reach a plugin: purego's runtime hooks C's setenv.
 var env struct {
 	sync.Mutex
-	userFlags   *string // XLA_FLAGS as the user gave it; nil until first looked at
-	hostDevices int     // what NewCPU(0) means; 0 is 1
-	clients     int     // ever made
-}
-
-// SetHostDevices sets how many devices NewCPU(0) gives. Once a client exists it
-// can no longer change anything, and says so instead of doing nothing.
-func SetHostDevices(n int) error {
-	if n < 1 {
-		return fault.New(ErrDeviceCount, DeviceCount{Need: n, Have: 0}, "%d host devices asked for; at least 1 is needed", n)
-	}
-	env.Lock()
-	defer env.Unlock()
-	have := max(1, env.hostDevices)
-	if env.clients > 0 && n != have {
-		return fault.New(ErrBackendStarted, BackendStarted{Want: n, Have: have},
-			"host devices are %d and cannot become %d: a client has been made already; set them before the first, or open a client with its own count", have, n)
-	}
-	env.hostDevices = n
-	return nil
-}
-
-// hostDevices returns the number of devices of a client that names none.
-func hostDevices() int {
-	env.Lock()
-	defer env.Unlock()
-	return max(1, env.hostDevices)
+	userFlags *string // XLA_FLAGS as the user gave it; nil until first looked at
 }
 
 // withThreads runs make with NPROC set so that a client of n devices gets a
@@ -68,10 +40,7 @@ func withThreads(n int, make func() error) (threads int, err error) {
 			os.Unsetenv("NPROC")
 		}
 	}()
-	if err = make(); err == nil {
-		env.clients++
-	}
-	return want, err
+	return want, make()
 }
 
 // UserFlags returns XLA_FLAGS without the flags that weft adds. A process that another

@@ -25,8 +25,6 @@ var (
 	// ErrXLAFlag: XLA_FLAGS, or another variable that a plugin reads, holds something that
 	// it would end the process over.
 	ErrXLAFlag = fault.NewKind("xla-flag")
-	// ErrBackendStarted: a setting that is fixed once a client exists was changed after.
-	ErrBackendStarted = fault.NewKind("backend-started")
 	// ErrDeviceCount: a client came up with another number of devices than was asked for.
 	ErrDeviceCount = fault.NewKind("device-count")
 	// ErrCompileOption: a compile option that a plugin would abort for, or silently misread.
@@ -75,12 +73,6 @@ type PluginFailure struct {
 type Flag struct {
 	Flag string `json:"flag"`
 	Byte int    `json:"byte"`
-}
-
-// BackendStarted are the fields of ErrBackendStarted.
-type BackendStarted struct {
-	Want int `json:"want"`
-	Have int `json:"have"`
 }
 
 // DeviceCount are the fields of ErrDeviceCount.

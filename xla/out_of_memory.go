@@ -26,14 +26,14 @@ type OutOfMemory struct {
 	AskedBytes int64 `json:"asked_bytes"`
 	LimitBytes int64 `json:"limit_bytes"`
 	// Parts is what AskedBytes is made of, where the compiler says: "program", "arguments", "HLO temp".
-	Parts []Part `json:"parts"`
+	Parts []MemoryPart `json:"parts"`
 	// Largest are the largest allocations, where the compiler lists them.
 	Largest []Allocation `json:"largest"`
 	Message string       `json:"message"` // the compiler's
 }
 
-// Part is a named part of a sum.
-type Part struct {
+// MemoryPart is a named part of the memory that was asked for.
+type MemoryPart struct {
 	Name  string `json:"name"`
 	Bytes int64  `json:"bytes"`
 }
@@ -62,7 +62,7 @@ var (
 // outOfMemory reads the numbers from a compiler's message about a program that does not
 // fit. It returns false for any other message.
 func outOfMemory(program, message string) (OutOfMemory, bool) {
-	o := OutOfMemory{Program: program, Parts: []Part{}, Largest: []Allocation{}, Message: message}
+	o := OutOfMemory{Program: program, Parts: []MemoryPart{}, Largest: []Allocation{}, Message: message}
 	switch {
 	case usedOf.MatchString(message):
 		m := usedOf.FindStringSubmatch(message)
@@ -70,13 +70,13 @@ func outOfMemory(program, message string) (OutOfMemory, bool) {
 	case needBefore.MatchString(message):
 		m := needBefore.FindStringSubmatch(message)
 		o.Space, o.AskedBytes, o.LimitBytes = strings.ToLower(m[1]), bytesIn(m[3]), bytesIn(m[4])
-		o.Parts = append(o.Parts, Part{m[2], o.AskedBytes})
+		o.Parts = append(o.Parts, MemoryPart{m[2], o.AskedBytes})
 	default:
 		return o, false
 	}
 	head, list, _ := strings.Cut(message, "Largest program allocations")
 	for _, m := range partLine.FindAllStringSubmatch(head, -1) {
-		o.Parts = append(o.Parts, Part{m[1], bytesIn(m[2])})
+		o.Parts = append(o.Parts, MemoryPart{m[1], bytesIn(m[2])})
 	}
 	at := sizeLine.FindAllStringSubmatchIndex(list, -1)
 	for i, m := range at {

@@ -1,6 +1,11 @@
 package mosaic
 
-import "strings"
+import (
+	"strings"
+
+	"weft/internal/numbers"
+	"weft/topology"
+)
 
 // Blocks says how the kernel cuts queries and keys into blocks.
 type Blocks struct {
@@ -13,10 +18,11 @@ type Blocks struct {
 	Ones bool
 }
 
-// blockTable has the block sizes by chip and head dim. The figures that chose them come from
-// libtpu 0.0.52, for a step of one head or of a pair, as shares of what the matrix units
-// could do at most: cycles of its static profile, which include stalls, and on v4, where the
-// profile aborts, bundles, which do not. A head of 128, 1024 queries:
+// blocksOf gives the block sizes of a chip and a head dim, which stand in topology's data;
+// false for a chip without them. The figures that chose them come from libtpu 0.0.52, for a
+// step of one head or of a pair, as shares of what the matrix units could do at most: cycles
+// of its static profile, which include stalls, and on v4, where the profile aborts, bundles,
+// which do not. A head of 128, 1024 queries:
 //
 //	        keys / sub-block                                                        of the limit
 //	v4      2048/256, 3072/256, 4096/256, 8192/256                                  .92 .93 .93 .94
@@ -43,47 +49,25 @@ type Blocks struct {
 // A pair of heads of 64 does twice the work a step, so it gets about half the keys: v4 1024/256
 // .93 (2048: .95, 3.7 s), v5e and v5p 2048/512 .98, v6e 2048/2048 .95, tpu7x .91. Its limit
 // counts both halves of the lanes as multiplied.
-var blockTable = []struct {
-	chip      string
-	byHeadDim map[int]Blocks
-}{
-	{"v4", map[int]Blocks{
-		128: {Q: 1024, K: 2048, Sub: 256},
-		64:  {Q: 1024, K: 1024, Sub: 256},
-	}},
-	{"v5e", map[int]Blocks{
-		128: {Q: 1024, K: 4096, Sub: 512, Kept: true},
-		64:  {Q: 1024, K: 2048, Sub: 512, Kept: true},
-	}},
-	{"v5p", map[int]Blocks{
-		128: {Q: 1024, K: 4096, Sub: 512, Kept: true},
-		64:  {Q: 1024, K: 2048, Sub: 512, Kept: true},
-	}},
-	{"v6e", map[int]Blocks{
-		128: {Q: 1024, K: 3072, Sub: 3072, Kept: true, Ones: true},
-		64:  {Q: 1024, K: 2048, Sub: 2048, Kept: true},
-	}},
-	{"tpu7x", map[int]Blocks{
-		128: {Q: 1024, K: 3072, Sub: 3072, Kept: true},
-		64:  {Q: 1024, K: 2048, Sub: 2048, Kept: true},
-	}},
-}
-
-// blocksOfChip returns the block sizes of a chip by head dim; false for an unknown chip.
-func blocksOfChip(chip string) (map[int]Blocks, bool) {
-	for _, row := range blockTable {
-		if row.chip == chip {
-			return row.byHeadDim, true
-		}
+func blocksOf(chip string, headDim int) (Blocks, bool) {
+	g, ok := topology.GenerationByName(chip)
+	if !ok || g.Name != chip || g.AttentionKernel() == nil {
+		return Blocks{}, false
 	}
-	return nil, false
+	b := g.AttentionKernel().Blocks.HeadDim128
+	if headDim == 64 {
+		b = g.AttentionKernel().Blocks.HeadDim64
+	}
+	return Blocks{Q: b.Queries, K: b.Keys, Sub: b.SubBlock, Kept: b.Kept, Ones: b.Ones}, true
 }
 
-// Chips lists the chips that the kernel has block sizes for, in the table's order.
+// Chips lists the chips that the kernel has block sizes for, oldest first.
 func Chips() []string {
-	names := make([]string, len(blockTable))
-	for i, row := range blockTable {
-		names[i] = row.chip
+	var names []string
+	for _, g := range topology.Generations() {
+		if g.AttentionKernel() != nil {
+			names = append(names, g.Name)
+		}
 	}
 	return names
 }
@@ -98,21 +82,17 @@ func knownChips() string {
 // rowsOfTile is how many rows of bf16 one tile of vector memory holds.
 const rowsOfTile = 16
 
-// roundUp returns the least multiple of to that is at least n.
-func roundUp(n, to int) int { return (n + to - 1) / to * to }
-
-// Tiles returns the blocks that the kernel uses: those of the table, or of s.Blocks, cut
+// Tiles returns the blocks that the kernel uses: those of the chip, or s.Blocks, cut
 // to the lengths of s and rounded up to whole tiles.
-func (s Spec) Tiles() Blocks {
+func (s Kernel) Tiles() Blocks {
 	b := s.Blocks
 	if b == (Blocks{}) {
-		byHeadDim, _ := blocksOfChip(s.Chip)
-		b = byHeadDim[s.HeadDim]
+		b, _ = blocksOf(s.Chip, s.HeadDim)
 	}
 	// All blocks of queries get one size: 4,680 queries are five blocks of 944, not of 1,024.
 	steps := (s.Queries + b.Q - 1) / b.Q
-	b.Q = roundUp((s.Queries+steps-1)/steps, rowsOfTile)
-	b.K = min(b.K, roundUp(s.realEnd(), lanes))
+	b.Q = numbers.RoundUp((s.Queries+steps-1)/steps, rowsOfTile)
+	b.K = min(b.K, numbers.RoundUp(s.realEnd(), lanes))
 	b.Sub = min(b.Sub, b.K)
 	return b
 }

@@ -6,14 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
 	"weft/attention/mosaic"
 	"weft/internal/llo"
+	"weft/topology"
 	"weft/xla/plugin"
 )
 
@@ -34,7 +33,7 @@ func needTPU(t *testing.T) {
 }
 
 // program is a spec's kernel alone, in StableHLO.
-func program(t testing.TB, s mosaic.Spec) string {
+func program(t testing.TB, s mosaic.Kernel) string {
 	t.Helper()
 	if err := s.Check(); err != nil {
 		t.Fatal(err)
@@ -59,8 +58,8 @@ func program(t testing.TB, s mosaic.Spec) string {
 
 // dimsText is an attention of n queries with so many keys, of which the last are
 // padding up to a whole group of 128.
-func shape(chip string, queries, keys, heads, dim int) mosaic.Spec {
-	s := mosaic.Spec{Chip: chip, Batch: 1, Queries: queries, Keys: keys, Heads: heads, KVHeads: heads, HeadDim: dim}
+func shape(chip string, queries, keys, heads, dim int) mosaic.Kernel {
+	s := mosaic.Kernel{Chip: chip, Batch: 1, Queries: queries, Keys: keys, Heads: heads, KVHeads: heads, HeadDim: dim}
 	if keys > 1024 {
 		s.Keys = (keys + 127) / 128 * 128
 		s.Real = []mosaic.Range{{From: 0, To: keys}}
@@ -70,14 +69,14 @@ func shape(chip string, queries, keys, heads, dim int) mosaic.Spec {
 
 // shapes are those that every run compiles, every form of the kernel among them, and with
 // WEFT_LONG_TESTS=1 all lengths, numbers of heads, and lengths of text.
-func shapes(chip string) []mosaic.Spec {
+func shapes(chip string) []mosaic.Kernel {
 	grouped, masked, interior := shape(chip, 4680, 4680, 12, 64), shape(chip, 1000, 700, 4, 64), shape(chip, 2000, 10000, 2, 128)
 	grouped.KVHeads = 3
 	masked.Mask, masked.MaskBatch, masked.Batch = true, 2, 2
 	interior.Real, interior.Scale = []mosaic.Range{{From: 0, To: 226}, {From: 300, To: 9000}}, 0.125
 	joint := shape(chip, 20536, 20536, 6, 128)
 	joint.Mask, joint.MaskBatch = true, 1
-	all := []mosaic.Spec{shape(chip, 32760, 32760, 10, 128), shape(chip, 4680, 4680, 3, 64), shape(chip, 4680, 226, 12, 128), grouped, masked, interior, joint}
+	all := []mosaic.Kernel{shape(chip, 32760, 32760, 10, 128), shape(chip, 4680, 4680, 3, 64), shape(chip, 4680, 226, 12, 128), grouped, masked, interior, joint}
 	if os.Getenv("WEFT_LONG_TESTS") != "1" {
 		return all
 	}
@@ -94,15 +93,22 @@ func shapes(chip string) []mosaic.Spec {
 	return all
 }
 
-func chips() []string { return slices.Sorted(maps.Keys(llo.Topologies)) }
+// smallSlice gives libtpu's name of a small slice of a chip.
+func smallSlice(t *testing.T, chip string) string {
+	g, ok := topology.GenerationByName(chip)
+	if !ok || g.AttentionKernel() == nil {
+		t.Fatalf("no kernel is known for %s", chip)
+	}
+	return g.AttentionKernel().Compiler.Topology
+}
 
 // TestCompiles: libtpu takes the kernel on every generation, within its vector
 // memory.
 func TestCompiles(t *testing.T) {
 	needTPU(t)
-	for _, chip := range chips() {
+	for _, chip := range mosaic.Chips() {
 		t.Run(chip, func(t *testing.T) {
-			j := llo.Job{Topology: llo.Topologies[chip]}
+			j := llo.Job{Topology: smallSlice(t, chip)}
 			specs := shapes(chip)
 			for _, s := range specs {
 				j.Programs = append(j.Programs, program(t, s))
@@ -139,12 +145,12 @@ func TestBudget(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := map[string]int{}
-	for _, chip := range chips() {
+	for _, chip := range mosaic.Chips() {
 		for _, dim := range []int{64, 128} {
 			s := shape(chip, 1<<14, 1<<14, 2*128/dim, dim)
 			tiles := s.Tiles()
 			s.Queries, s.Keys, s.Real = tiles.Q, 8*tiles.K, nil
-			all, err := llo.Run(t.Context(), llo.Job{Topology: llo.Topologies[chip], Programs: []string{program(t, s)}, Bundles: true})
+			all, err := llo.Run(t.Context(), llo.Job{Topology: smallSlice(t, chip), Programs: []string{program(t, s)}, Bundles: true})
 			if err == nil && all[0].Error != "" {
 				err = errors.New(all[0].Error)
 			}

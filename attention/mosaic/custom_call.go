@@ -10,7 +10,7 @@ const Call = "tpu_custom_call"
 
 // Config returns the backend_config of the custom call, in JSON as libtpu reads it. The
 // caller has made sure that Check finds nothing wrong with s; Config panics otherwise.
-func (s Spec) Config() string {
+func (s Kernel) Config() string {
 	text, err := s.Text()
 	if err != nil {
 		panic("mosaic: " + err.Error())

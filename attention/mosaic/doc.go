@@ -53,5 +53,5 @@
 //
 // Operations are in MLIR's generic form under the names "stable_mosaic" at version 11,
 // the form that Mosaic promises to keep reading. They stand in the custom call's
-// configuration as libtpu 0.0.52 takes it: see Spec.Config.
+// configuration as libtpu 0.0.52 takes it: see Kernel.Config.
 package mosaic

@@ -19,7 +19,7 @@ import (
 // problem is one attention with its operands: q, k and v as the definition has
 // them, in f64, and mask or nil.
 type problem struct {
-	spec    mosaic.Spec
+	spec    mosaic.Kernel
 	q, k, v []float64
 	mask    []float64 // (MaskBatch, keys), natural units
 	scale   float64
@@ -28,7 +28,7 @@ type problem struct {
 // log2e: the kernel takes scores to the base 2.
 const log2e = math.Log2E
 
-func newProblem(r *rand.Rand, s mosaic.Spec) *problem {
+func newProblem(r *rand.Rand, s mosaic.Kernel) *problem {
 	p := &problem{spec: s, scale: 1 / math.Sqrt(float64(s.HeadDim))}
 	normal := func(n int, std float64) []float64 {
 		x := make([]float64, n)
@@ -227,7 +227,7 @@ var small = mosaic.Blocks{Q: 16, K: 256, Sub: 128}
 
 func TestKernel(t *testing.T) {
 	to := func(n int) []mosaic.Range { return []mosaic.Range{{From: 0, To: n}} }
-	for name, s := range map[string]mosaic.Spec{
+	for name, s := range map[string]mosaic.Kernel{
 		"one block":         {Batch: 1, Queries: 32, Keys: 256, Heads: 1, KVHeads: 1, HeadDim: 128},
 		"blocks":            {Batch: 2, Queries: 96, Keys: 768, Heads: 2, KVHeads: 2, HeadDim: 128},
 		"wide":              {Batch: 1, Queries: 32, Keys: 1024, Heads: 1, KVHeads: 1, HeadDim: 128, Blocks: mosaic.Blocks{Q: 16, K: 512, Sub: 512}},
@@ -280,7 +280,7 @@ func TestKernel(t *testing.T) {
 
 // What scores can be at their worst.
 func TestExtremeScores(t *testing.T) {
-	s := mosaic.Spec{Chip: "v4", Batch: 1, Queries: 32, Keys: 400, Heads: 1, KVHeads: 1, HeadDim: 128, Blocks: small, Real: []mosaic.Range{{From: 0, To: 390}}}
+	s := mosaic.Kernel{Chip: "v4", Batch: 1, Queries: 32, Keys: 400, Heads: 1, KVHeads: 1, HeadDim: 128, Blocks: small, Real: []mosaic.Range{{From: 0, To: 390}}}
 	for name, change := range map[string]func(p *problem){
 		"all equal": func(p *problem) { clear(p.q) },
 		"one huge": func(p *problem) {
@@ -330,7 +330,7 @@ func TestExtremeScores(t *testing.T) {
 func TestKernelOnAnything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := func(name string, lo, hi int) int { return rapid.IntRange(lo, hi).Draw(t, name) }
-		s := mosaic.Spec{Chip: "v5e", Batch: n("batch", 1, 2), Queries: n("queries", 1, 20), Keys: n("keys", 1, 400), KVHeads: n("kv heads", 1, 3), HeadDim: 128,
+		s := mosaic.Kernel{Chip: "v5e", Batch: n("batch", 1, 2), Queries: n("queries", 1, 20), Keys: n("keys", 1, 400), KVHeads: n("kv heads", 1, 3), HeadDim: 128,
 			Blocks: mosaic.Blocks{Q: 16, K: 128 * n("K", 1, 3), Sub: 128 * n("sub", 1, 3), Kept: rapid.Bool().Draw(t, "kept"), Ones: rapid.Bool().Draw(t, "ones")}}
 		s.Heads = s.KVHeads * n("group", 1, 4)
 		if rapid.Bool().Draw(t, "narrow") {
@@ -350,7 +350,7 @@ func TestKernelOnAnything(t *testing.T) {
 
 // A spec without a kernel says every reason.
 func TestUnsupported(t *testing.T) {
-	for want, s := range map[string]mosaic.Spec{
+	for want, s := range map[string]mosaic.Kernel{
 		"head dim 96":            {Chip: "v4", Batch: 1, Queries: 1, Keys: 1, Heads: 1, KVHeads: 1, HeadDim: 96},
 		"chip \"v3\"":            {Chip: "v3", Batch: 1, Queries: 1, Keys: 1, Heads: 1, KVHeads: 1, HeadDim: 128},
 		"k's heads divide q's":   {Chip: "v4", Batch: 1, Queries: 1, Keys: 1, Heads: 3, KVHeads: 2, HeadDim: 128},
@@ -389,7 +389,7 @@ func TestPallas(t *testing.T) {
 		}
 		return v
 	}
-	s := mosaic.Spec{Chip: "v4", Batch: 1, Queries: g.Queries, Keys: g.Keys, Heads: 1, KVHeads: 1, HeadDim: g.HeadDim,
+	s := mosaic.Kernel{Chip: "v4", Batch: 1, Queries: g.Queries, Keys: g.Keys, Heads: 1, KVHeads: 1, HeadDim: g.HeadDim,
 		Real: []mosaic.Range{{From: 0, To: g.Real}}, Blocks: mosaic.Blocks{Q: g.BlockQ, K: g.BlockK, Sub: g.Sub}}
 	module, err := s.Text()
 	if err != nil {

@@ -12,7 +12,7 @@ const lowestMax = -3e38
 // moduleWriter writes one Mosaic module.
 type moduleWriter struct {
 	mlirWriter
-	spec   Spec
+	spec   Kernel
 	blocks Blocks
 	heads  int // query heads of a step: 1, or 2 that share the lanes
 	q, k   memref
@@ -30,7 +30,7 @@ type moduleWriter struct {
 }
 
 // Text returns the kernel as the text of a Mosaic module. Error: what Check reports.
-func (s Spec) Text() (string, error) {
+func (s Kernel) Text() (string, error) {
 	if err := s.Check(); err != nil {
 		return "", err
 	}

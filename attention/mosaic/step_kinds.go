@@ -23,7 +23,7 @@ type stepKind struct {
 
 // stepKinds groups the steps along the keys by which of their keys are real. The
 // commonest kind comes last, because the code tests for all others first.
-func (s Spec) stepKinds(b Blocks) []stepKind {
+func (s Kernel) stepKinds(b Blocks) []stepKind {
 	var kinds []stepKind
 	n := (s.realEnd() + b.K - 1) / b.K
 	for j := range n {
@@ -52,7 +52,7 @@ func (s Spec) stepKinds(b Blocks) []stepKind {
 // runs without padding. Laid out flat, the few rare steps would have as much code, and take
 // as long to compile, as all other steps together. The price is that rounds of a loop
 // overlap less.
-func (s Spec) cutRareStep(subs []subBlock) []subBlock {
+func (s Kernel) cutRareStep(subs []subBlock) []subBlock {
 	var out []subBlock
 	most := rareSub / s.headsPerStep()
 	for _, x := range subs {
@@ -78,7 +78,7 @@ func sameSubBlocks(a, b []subBlock) bool {
 
 // cutSubBlocks cuts step j into sub-blocks and leaves out groups of 128 keys that are all
 // padding.
-func (s Spec) cutSubBlocks(b Blocks, j int) []subBlock {
+func (s Kernel) cutSubBlocks(b Blocks, j int) []subBlock {
 	var out []subBlock
 	for from := 0; from < b.K; from += lanes {
 		real := s.realWithin(j*b.K+from, lanes)
@@ -96,7 +96,7 @@ func (s Spec) cutSubBlocks(b Blocks, j int) []subBlock {
 }
 
 // realWithin returns the real keys among the n that start at key from, counted from there.
-func (s Spec) realWithin(from, n int) []Range {
+func (s Kernel) realWithin(from, n int) []Range {
 	var out []Range
 	for _, r := range s.realRanges() {
 		if lo, hi := max(r.From-from, 0), min(r.To-from, n); lo < hi {

@@ -17,13 +17,13 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // one is meant, and is then taken over by `go test ./attention/mosaic -run Text -update`.
 func TestTextsAreTheGoldenOnes(t *testing.T) {
 	var b strings.Builder
-	for _, chip := range []string{"v4", "v5e", "v5p", "v6e", "tpu7x"} {
+	for _, chip := range mosaic.Chips() {
 		for _, headDim := range []int{64, 128} {
 			h := sha256.New()
 			for _, heads := range [][2]int{{4, 4}, {4, 2}, {3, 3}, {6, 2}} {
 				for _, keys := range []int{128, 130, 9000} {
 					for _, real := range [][]mosaic.Range{nil, {{To: (keys + 1) / 2}}, {{To: 20}, {From: 33, To: 101}}} {
-						s := mosaic.Spec{Chip: chip, Batch: 2, Queries: 1500, Keys: keys, Heads: heads[0], KVHeads: heads[1], HeadDim: headDim,
+						s := mosaic.Kernel{Chip: chip, Batch: 2, Queries: 1500, Keys: keys, Heads: heads[0], KVHeads: heads[1], HeadDim: headDim,
 							Real: real, Mask: keys == 130, MaskBatch: 1, Scale: float64(keys % 3)}
 						text, err := s.Text()
 						if err != nil {

@@ -94,7 +94,7 @@ from it. It runs in a process of its own.`,
 	fl.IntVar(&f.replicas, "replicas", 0, "devices that run a FILE as replicas; 0 reads the file")
 	fl.IntVar(&f.partitions, "partitions", 0, "devices that XLA partitions a FILE for; 0 reads the file")
 	must(c.MarkFlagRequired("on"))
-	completeFlag(c, "on", "v4-8", "v5e-8", "v5e-16", "v5p-8", "v6e-8", "cpu:8")
+	completeFlag(c, "on", topology.SuggestedSlices(topology.TPU, topology.CPU)...)
 	completeFlag(c, "mesh", "auto", "tp=4", "tp=2,sp=2", "tp=8")
 	return c
 }

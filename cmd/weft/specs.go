@@ -107,7 +107,7 @@ in the mesh. --on lays the mesh on a slice's links, which gives the device order
 	must(c.MarkFlagRequired("model"))
 	meshFlag(c, &meshText)
 	completeFlag(c, "format", "text", "json", "jax", "shardy", "hlo")
-	completeFlag(c, "on", "v4-8", "v5e-8", "v5p-8", "v6e-8")
+	completeFlag(c, "on", topology.SuggestedSlices(topology.TPU)...)
 	completeFlag(c, "layout", "torch", "flax")
 	completeFlag(c, "rules", "weft", "vidax")
 	completeFlag(c, "model", models.Presets()...)

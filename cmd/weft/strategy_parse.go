@@ -222,7 +222,7 @@ type collective struct {
 }
 
 // listCollectives converts the steps of a reshard for the JSON document.
-func listCollectives(steps []sharding.Step) []collective {
+func listCollectives(steps []sharding.Move) []collective {
 	out := []collective{}
 	for _, s := range steps {
 		c := collective{Op: string(s.Op), Axes: s.Axes, Dim: s.Dim, Bytes: s.Bytes, From: specText(s.From), To: specText(s.To), Reason: s.Reason}

@@ -11,16 +11,20 @@ import (
 
 // Decode reads a document of one object into a struct, as encoding/json does, after
 // ParseObject has found it sound. A key that the struct does not have is an error.
-// Errors name the key, what it holds and what it should, in words of JSON.
+// Errors name the key, what it holds and what it should, in words of JSON. With
+// Options.Whole, all keys that are missing are joined in one error, each a MissingKey.
 func Decode(b []byte, o Options, into any) error {
-	if _, err := ParseObject(b, o); err != nil {
-		return err
+	v, fault := ParseObject(b, o)
+	if fault != nil {
+		return fault
 	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	err := d.Decode(into)
 	var wrong *json.UnmarshalTypeError
 	switch {
+	case err == nil && o.Whole:
+		return errors.Join(missingKeys("", v, reflect.TypeOf(into))...)
 	case err == nil:
 		return nil
 	case errors.As(err, &wrong):

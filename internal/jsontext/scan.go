@@ -335,7 +335,7 @@ func (s *Scanner) Skip(depth int) {
 	case c == '{':
 		seen := map[string]bool{}
 		s.Object(func(key string, at int) {
-			s.Once(seen, key, at)
+			s.RefuseRepeated(seen, key, at)
 			s.Skip(depth + 1)
 		})
 	case c == '[':
@@ -355,8 +355,8 @@ func (s *Scanner) Skip(depth int) {
 	}
 }
 
-// Once adds a key to seen; it is an error if the key is there already.
-func (s *Scanner) Once(seen map[string]bool, key string, at int) {
+// RefuseRepeated adds a key to seen; it is an error if the key is there already.
+func (s *Scanner) RefuseRepeated(seen map[string]bool, key string, at int) {
 	if seen[key] {
 		s.FailAt(at, "key %.80q twice", key)
 	}

@@ -13,6 +13,9 @@ type Options struct {
 	// take them for one key, and other programs for two. Documents whose keys are data, such
 	// as vocabularies, may have such keys.
 	Keys bool
+	// Whole makes Decode refuse an object that lacks a key of its struct, unless the field is
+	// marked omitempty, and a null where the field cannot hold one.
+	Whole bool
 }
 
 // ParseObject reads a document that is one object and nothing after it. Values are

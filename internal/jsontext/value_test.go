@@ -104,3 +104,52 @@ func TestDecode(t *testing.T) {
 		}
 	}
 }
+
+// TestDecodeWhole: with Whole every key of the struct has to be there, at any depth, and the
+// error names all that are not.
+func TestDecodeWhole(t *testing.T) {
+	type inner struct {
+		N    int  `json:"n"`
+		Note *int `json:"note"`
+	}
+	type base struct {
+		Name string `json:"name"`
+	}
+	type element struct {
+		base
+		In  inner            `json:"in"`
+		By  map[string]inner `json:"by"`
+		Any any              `json:"any"`
+		Opt string           `json:"opt,omitempty"`
+	}
+	type document struct {
+		List []element       `json:"list"`
+		Raw  json.RawMessage `json:"raw"`
+	}
+	const whole = `{"list":[{"name":"a","in":{"n":1,"note":null},"by":{"x":{"n":2,"note":3}},"any":null}],"raw":{}}`
+	for text, want := range map[string][]string{
+		whole:                                   nil,
+		`{"raw":{}}`:                            {"list is missing"},
+		`{"list":[]}`:                           {"raw is missing"},
+		strings.Replace(whole, `"n":1,`, ``, 1): {"list[a].in.n is missing"},
+		strings.Replace(whole, `"n":1`, `"n":null`, 1):               {"list[a].in.n is null"},
+		strings.Replace(whole, `,"note":3`, ``, 1):                   {"list[a].by[x].note is missing"},
+		strings.Replace(whole, `"name":"a",`, ``, 1):                 {"list[0].name is missing"},
+		strings.Replace(whole, `"in":{"n":1,"note":null},`, ``, 1):   {"list[a].in is missing"},
+		strings.Replace(whole, `{"n":1,"note":null}`, `null`, 1):     {"list[a].in is null"},
+		`{"list":[{"name":"a","in":{"note":1},"by":{}}],"raw":null}`: {"list[a].in.n is missing", "list[a].any is missing"},
+	} {
+		var d document
+		err := Decode([]byte(text), Options{Whole: true}, &d)
+		var got []string
+		if err != nil {
+			got = strings.Split(err.Error(), "\n")
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+		if err := Decode([]byte(text), Options{}, &document{}); err != nil {
+			t.Errorf("%s: without Whole: %v", text, err)
+		}
+	}
+}

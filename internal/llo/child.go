@@ -39,9 +39,6 @@ type Compiled struct {
 	Cycles map[string]int64 `json:"cycles,omitempty"`
 }
 
-// Topologies gives libtpu's name of a small slice of each generation.
-var Topologies = map[string]string{"v4": "v4:2x2x1", "v5e": "v5e:2x4", "v5p": "v5p:2x2x1", "v6e": "v6e:2x4", "tpu7x": "tpu7x:2x2x1"}
-
 const childVariable = "WEFT_LLO_CHILD"
 
 // Child does the work of a child process and exits, if this process is one, and else

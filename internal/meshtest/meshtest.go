@@ -394,3 +394,15 @@ func Text(t TB, p *program.Program) []cost.Traffic {
 	}
 	return all
 }
+
+// Holders counts the devices that hold each element of a tensor with a spec and no partial
+// axes: the product of the sizes of the axes that the spec does not use.
+func Holders(m *mesh.Mesh, s sharding.Spec) int {
+	n := m.NumDevices()
+	for _, a := range m.Axes() {
+		if s.Uses(a.Name) {
+			n /= a.Size
+		}
+	}
+	return n
+}

@@ -36,6 +36,18 @@ func NearestMultiples(n, step int) []int {
 	return nearest
 }
 
+// RoundUp gives the least multiple of step that is not below n; n and step are not negative,
+// and step 0 counts as 1.
+func RoundUp(n, step int) int {
+	if step <= 1 {
+		return n
+	}
+	if r := n % step; r != 0 {
+		return n + step - r
+	}
+	return n
+}
+
 // Product multiplies the sizes of a shape; it gives 1 for none, and does not look for overflow.
 func Product(sizes []int) int {
 	n := 1

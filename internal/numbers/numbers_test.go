@@ -32,6 +32,14 @@ func TestNearestMultiples(t *testing.T) {
 	}
 }
 
+func TestRoundUp(t *testing.T) {
+	for _, c := range [][3]int{{0, 4, 0}, {1, 4, 4}, {4, 4, 4}, {5, 4, 8}, {5, 0, 5}, {5, 1, 5}} {
+		if got := RoundUp(c[0], c[1]); got != c[2] {
+			t.Errorf("%d to a multiple of %d: %d, want %d", c[0], c[1], got, c[2])
+		}
+	}
+}
+
 func TestProductAndShapeText(t *testing.T) {
 	for _, c := range []struct {
 		shape   []int

@@ -90,7 +90,7 @@ func findFolder(o Output, owned func(dir string) error) (target string, there bo
 	case err != nil:
 		return "", false, cannotWrite(o.Path, err)
 	case !st.IsDir():
-		is := nameFileType(st.Mode())
+		is := NameFileType(st.Mode())
 		return "", false, fault.New(ErrExists, Path{o.Path, is}, "cannot make %s: %s is there, which is not replaced; name a folder", o.Path, is)
 	}
 	if err := owned(target); err != nil {

@@ -146,7 +146,7 @@ func TestRemoveUnfinished(t *testing.T) {
 		}
 	}
 	remove()
-	if err := WriteBytes(Output{Path: filepath.Join(out, "out")}, []byte("x")); err != nil {
+	if err := writeBytes(Output{Path: filepath.Join(out, "out")}, []byte("x")); err != nil {
 		t.Fatal(err)
 	}
 	RemoveUnfinished()

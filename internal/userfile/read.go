@@ -104,12 +104,12 @@ func checkRegular(path string, st fs.FileInfo) error {
 	if st.Mode().IsRegular() {
 		return nil
 	}
-	is := nameFileType(st.Mode())
+	is := NameFileType(st.Mode())
 	return fault.New(ErrNotRegular, Path{path, is}, "%s is %s: want a regular file", path, is)
 }
 
-// nameFileType says in words what a name leads to.
-func nameFileType(m fs.FileMode) string {
+// NameFileType says in words what a name leads to: "a folder".
+func NameFileType(m fs.FileMode) string {
 	switch {
 	case m.IsRegular():
 		return "a file"

@@ -166,7 +166,7 @@ func TestWriteThroughLinks(t *testing.T) {
 	}
 	first := link(t, "second", filepath.Join(dir, "first"))
 	link(t, filepath.Join("there", "target"), filepath.Join(dir, "second"))
-	if err := WriteBytes(Output{Path: first, Force: true}, []byte("new")); err != nil {
+	if err := writeBytes(Output{Path: first, Force: true}, []byte("new")); err != nil {
 		t.Fatal(err)
 	}
 	if b, err := os.ReadFile(target); err != nil || string(b) != "new" {
@@ -218,10 +218,18 @@ func TestLeftovers(t *testing.T) {
 	if !lockFile(busy) {
 		t.Skip("no locks here")
 	}
-	if err := WriteBytes(Output{Path: filepath.Join(dir, "out")}, []byte("x")); err != nil {
+	if err := writeBytes(Output{Path: filepath.Join(dir, "out")}, []byte("x")); err != nil {
 		t.Fatal(err)
 	}
 	if left, want := namesIn(t, dir), []string{".other.DEAD.tmp", ".out.BUSY.tmp", "out"}; !slices.Equal(left, want) {
 		t.Errorf("left %q, want %q", left, want)
 	}
+}
+
+// writeBytes is Write of bytes that are at hand.
+func writeBytes(o Output, b []byte) error {
+	return Write(o, func(f *os.File) error {
+		_, err := f.Write(b)
+		return err
+	})
 }

@@ -119,14 +119,6 @@ func Write(o Output, fill func(f *os.File) error) error {
 	return cannotWrite(o.Path, err)
 }
 
-// WriteBytes is Write of bytes that are at hand.
-func WriteBytes(o Output, b []byte) error {
-	return Write(o, func(f *os.File) error {
-		_, err := f.Write(b)
-		return err
-	})
-}
-
 // findTarget follows an output's name to the file that will be written, and
 // refuses what must not be replaced.
 func findTarget(o Output) (string, error) {
@@ -151,7 +143,7 @@ func findTarget(o Output) (string, error) {
 	case err != nil:
 		return "", cannotWrite(o.Path, err)
 	case !st.Mode().IsRegular():
-		is := nameFileType(st.Mode())
+		is := NameFileType(st.Mode())
 		return "", fault.New(ErrExists, Path{o.Path, is}, "cannot write %s: %s is there, which is not replaced; name a file", o.Path, is)
 	}
 	for _, kept := range o.Keep {

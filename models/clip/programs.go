@@ -101,7 +101,7 @@ func (s *build) buildStage(first, last bool, layers sharding.Range) error {
 func (s *build) buildImageEmbed() error {
 	c, n := s.m.c, s.m.n
 	batch := strategy.SpecOf(strategy.Batch)
-	return s.Build("embed", "", func(p *step.Program) {
+	return s.Build("embed", "", func(p *step.ProgramBuilder) {
 		x := p.Patches(p.ExpandDim(p.Value("x"), 2), [3]int{1, c.PatchSize, c.PatchSize}, "ctyx")
 		x = p.Linear(n.patch, p.Compute(x), batch)
 		class := p.Add(p.Constant(dtype.F32, 0, s.Request.Batch, 1, c.Dim), p.Weight(n.class))
@@ -115,7 +115,7 @@ func (s *build) buildImageEmbed() error {
 // buildTextEmbed builds the program "embed" of the text tower, which looks up ids
 // (B, Lp) in the token table and adds their learned positions.
 func (s *build) buildTextEmbed() error {
-	return s.Build("embed", "", func(p *step.Program) {
+	return s.Build("embed", "", func(p *step.ProgramBuilder) {
 		places := p.PadTo(p.Slice(p.Weight(s.m.n.places), 0, 0, s.layout.Tokens), 0, s.layout.Padded)
 		p.Output("tokens", p.Add(p.Rows(s.m.n.tokens, p.Value("ids"), s.layout.Stream), places), "")
 	})
@@ -125,7 +125,7 @@ func (s *build) buildTextEmbed() error {
 // LayerNorm. The residual stream stays f32.
 func (s *build) buildBlock() error {
 	c, n, l := s.m.c, s.m.n, s.layout
-	return s.Build("block", s.m.blockPrefix(0), func(p *step.Program) {
+	return s.Build("block", s.m.blockPrefix(0), func(p *step.ProgramBuilder) {
 		x := p.Value("tokens")
 		norm := func(name string) spmd.Tensor {
 			return p.Reshard(p.Compute(p.Norm(name, x, c.Eps)), l.Gathered, "split stream gathered for column-parallel matmuls")
@@ -154,21 +154,21 @@ func (s *build) buildBlock() error {
 
 // gatherTokens gathers tokens (B, Lp, D) on every device and cuts off the padding:
 // (B, L, D).
-func (s *build) gatherTokens(p *step.Program, x spmd.Tensor) spmd.Tensor {
+func (s *build) gatherTokens(p *step.ProgramBuilder, x spmd.Tensor) spmd.Tensor {
 	return p.Slice(p.Reshard(x, strategy.SpecOf(strategy.Batch), "tokens gathered for the result"), 1, 0, s.layout.Tokens)
 }
 
 // buildImagePost builds the program "post" of the image tower, which returns the
 // tokens as they leave the last layer that is run.
 func (s *build) buildImagePost() error {
-	return s.Build("post", "", func(p *step.Program) { p.Output("out", s.gatherTokens(p, p.Value("tokens")), "") })
+	return s.Build("post", "", func(p *step.ProgramBuilder) { p.Output("out", s.gatherTokens(p, p.Value("tokens")), "") })
 }
 
 // buildTextPost builds the program "post" of the text tower, which applies the final
 // norm. It returns all tokens as out_hidden (B, L, D), and the token at the end of
 // each text as out (B, D).
 func (s *build) buildTextPost() error {
-	return s.Build("post", "", func(p *step.Program) {
+	return s.Build("post", "", func(p *step.ProgramBuilder) {
 		x := p.Norm(s.m.n.last, p.Value("tokens"), s.m.c.Eps)
 		at := p.Reduced(p.Sum(p.Mul(x, p.Value("end")), 1), "the text's end is on one device")
 		p.Output("out", p.DropDim(at, 1), "")

@@ -7,9 +7,9 @@ import (
 	"weft/dtype"
 	"weft/fault"
 	"weft/graph"
+	"weft/internal/numbers"
 	"weft/models"
 	"weft/models/step"
-	"weft/sharding"
 	"weft/tensor"
 )
 
@@ -206,12 +206,12 @@ func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	latent[1] = sharding.RoundUp(latent[1], m.c.patchShape()[0])
+	latent[1] = numbers.RoundUp(latent[1], m.c.patchShape()[0])
 	return latent, m.checkLatent(latent)
 }
 
-// Like is the release with the same positions and inputs.
-func (m *Model) Like() string {
+// ReleasedPreset is the release with the same positions and inputs.
+func (m *Model) ReleasedPreset() string {
 	name := "cogvideox-2b"
 	switch {
 	case m.c.PatchT > 0:

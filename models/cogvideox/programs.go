@@ -116,14 +116,14 @@ func (s *build) positionTables() []positionTable {
 
 // programBuilder is one program under construction.
 type programBuilder struct {
-	*step.Program
+	*step.ProgramBuilder
 	s *build
 }
 
 // buildProgram builds the program of a name. Its weights are named without prefix,
 // so that one program serves every layer.
 func (s *build) buildProgram(name, prefix string, define func(p *programBuilder)) error {
-	return s.Build(name, prefix, func(p *step.Program) { define(&programBuilder{p, s}) })
+	return s.Build(name, prefix, func(p *step.ProgramBuilder) { define(&programBuilder{p, s}) })
 }
 
 // buildText builds the program that embeds the context (B, T, text_embed_dim) as the

@@ -154,7 +154,7 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 // timeTable returns the sinusoids of timesteps. The model reads sigma in place of a
 // timestep: t in 0..1000 times the config's scale.
 func (m *Model) timeTable(ts []float32, shape ...int) *tensor.Tensor {
-	return step.TimeTable(step.Scaled(ts, m.c.TimeScale), shape...)
+	return step.TimeTable(step.ScaleTimesteps(ts, m.c.TimeScale), shape...)
 }
 
 // FeedStep makes the inputs that change from step to step, with one timestep for
@@ -204,8 +204,8 @@ func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
 	return models.LatentShape(width, height, frames, m.c.InChannels, 8, 4, m.c.Patch())
 }
 
-// Like names the smaller release, because both are run alike.
-func (m *Model) Like() string { return "cosmos2.5-2b" }
+// ReleasedPreset names the smaller release, because both are run alike.
+func (m *Model) ReleasedPreset() string { return "cosmos2.5-2b" }
 
 var (
 	_ models.Released = (*Model)(nil)

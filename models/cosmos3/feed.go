@@ -277,7 +277,7 @@ func (m *Model) Rope(places [][3]float64) [][]float64 {
 // timeTable returns the sinusoids (B, 1, 256) of timesteps. The model reads sigma in
 // place of a timestep: t in 0..1000 times the config's scale.
 func (m *Model) timeTable(ts []float32) *tensor.Tensor {
-	return step.TimeTable(step.Scaled(ts, m.c.TimeScale), len(ts), 1, timeDim)
+	return step.TimeTable(step.ScaleTimesteps(ts, m.c.TimeScale), len(ts), 1, timeDim)
 }
 
 // FeedStep makes the inputs that change from step to step, with one timestep for
@@ -331,8 +331,8 @@ func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
 	return models.LatentShape(width, height, frames, m.c.Channels, 16, 4, m.c.patchShape())
 }
 
-// Like names Edge for a model with Edge's activation, and otherwise Nano.
-func (m *Model) Like() string {
+// ReleasedPreset names Edge for a model with Edge's activation, and otherwise Nano.
+func (m *Model) ReleasedPreset() string {
 	if m.c.Act == relu2 {
 		return "cosmos3-edge"
 	}

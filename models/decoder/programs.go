@@ -136,7 +136,7 @@ func (s *build) resultsBeforeLastLayer() int { return s.layers - 1 + s.resultsBe
 // Gemma multiplies them by the square root of D, rounded to the compute type as in
 // training.
 func (s *build) buildEmbed() error {
-	return s.Build("embed", "", func(p *step.Program) {
+	return s.Build("embed", "", func(p *step.ProgramBuilder) {
 		x := p.Rows(s.m.namePrefix()+"embed_tokens", p.Value("ids"), s.layout.Stream)
 		if s.m.c.ModelType == gemma {
 			root := p.Compute(p.Constant(dtype.F32, math.Sqrt(float64(s.m.c.Dim))))
@@ -163,7 +163,7 @@ func (s *build) buildBlock(layer int) error {
 	c, l := s.m.c, s.layout
 	global, sandwich := c.isGlobal(layer), c.ModelType == gemma
 	_, dim := c.keyHeads(global)
-	return s.Build("block"+typeSuffix(global), s.m.blockPrefix(layer), func(p *step.Program) {
+	return s.Build("block"+typeSuffix(global), s.m.blockPrefix(layer), func(p *step.ProgramBuilder) {
 		x := p.Value("tokens")
 		norm := func(name string) spmd.Tensor {
 			return p.Reshard(p.Compute(p.RMSNorm(name, x, c.Eps)), l.Gathered, "split stream gathered for column-parallel matmuls")
@@ -207,20 +207,20 @@ func (s *build) buildBlock(layer int) error {
 }
 
 // normByMeanAndStd computes (x - mean) / (std + 1e-8) over the last dim.
-func normByMeanAndStd(p *step.Program, x spmd.Tensor) spmd.Tensor {
+func normByMeanAndStd(p *step.ProgramBuilder, x spmd.Tensor) spmd.Tensor {
 	mean := func(x spmd.Tensor) spmd.Tensor { return p.Scale(p.Sum(x, -1), 1/float64(x.Dim(-1))) }
 	x = p.Sub(x, mean(x))
 	return p.Div(x, p.Shift(p.Unary(program.OpSqrt, mean(p.Mul(x, x))), 1e-8))
 }
 
 // normalizeRMS computes x / sqrt(mean(x^2) + eps) over the last dim.
-func normalizeRMS(p *step.Program, x spmd.Tensor, eps float64) spmd.Tensor {
+func normalizeRMS(p *step.ProgramBuilder, x spmd.Tensor, eps float64) spmd.Tensor {
 	return p.Mul(x, p.RMSFactors(eps, x)[0])
 }
 
 // normResult normalises a layer's hidden state over its width, as it goes into a
 // result of every layer.
-func (s *build) normResult(p *step.Program, x spmd.Tensor) spmd.Tensor {
+func (s *build) normResult(p *step.ProgramBuilder, x spmd.Tensor) spmd.Tensor {
 	if s.m.c.ModelType == gemma {
 		return normalizeRMS(p, x, 1e-6) // LTX-2.5's epsilon, whatever the decoder's is
 	}
@@ -229,12 +229,12 @@ func (s *build) normResult(p *step.Program, x spmd.Tensor) spmd.Tensor {
 
 // buildNormal builds the program that applies normResult to a layer's hidden state.
 func (s *build) buildNormal() error {
-	return s.Build("normal", "", func(p *step.Program) { p.Output("normal", s.normResult(p, p.Value("tokens")), "") })
+	return s.Build("normal", "", func(p *step.ProgramBuilder) { p.Output("normal", s.normResult(p, p.Value("tokens")), "") })
 }
 
 // joinResults joins the hidden states (B, Lp, D) of N layers. It concatenates them,
 // (B, Lp, N D), but for Gemma interleaves them channel by channel, (B, Lp, D N).
-func (s *build) joinResults(p *step.Program, parts []spmd.Tensor) spmd.Tensor {
+func (s *build) joinResults(p *step.ProgramBuilder, parts []spmd.Tensor) spmd.Tensor {
 	if s.m.c.ModelType != gemma {
 		return p.Concat(2, parts...)
 	}
@@ -248,7 +248,7 @@ func (s *build) joinResults(p *step.Program, parts []spmd.Tensor) spmd.Tensor {
 // layer that is run, (B, L, D), or those of all layers joined, the last one behind the
 // final norm. Where a mask marks padding, the result is zero.
 func (s *build) buildPost() error {
-	return s.Build("post", "", func(p *step.Program) {
+	return s.Build("post", "", func(p *step.ProgramBuilder) {
 		x := p.Value("tokens")
 		if s.takesEveryLayer() {
 			parts := []spmd.Tensor{}

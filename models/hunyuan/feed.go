@@ -37,9 +37,9 @@ func (m *Model) Conditions() []string {
 	return []string{"pooled"}
 }
 
-// OfText lists the inputs that belong to one text, so that a negative prompt has its own:
+// TextConditions lists the inputs that belong to one text, so that a negative prompt has its own:
 // the pooled vector or, in 1.5, byT5's rows, and the masks that say which rows are real.
-func (m *Model) OfText() []string {
+func (m *Model) TextConditions() []string {
 	if m.c.Glyphs {
 		return []string{"context_mask", "byt5", "byt5_mask"}
 	}
@@ -269,8 +269,8 @@ func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
 	return models.LatentShape(width, height, frames, m.c.In, px, 4, m.c.Patch)
 }
 
-// Like names the release that has the same inputs.
-func (m *Model) Like() string {
+// ReleasedPreset names the release that has the same inputs.
+func (m *Model) ReleasedPreset() string {
 	switch {
 	case m.c.Glyphs:
 		return "hunyuan1.5"

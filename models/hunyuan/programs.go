@@ -122,12 +122,12 @@ func (s *build) declareValues() {
 
 // programBuilder is one program under construction.
 type programBuilder struct {
-	*step.Program
+	*step.ProgramBuilder
 	s *build
 }
 
 func (s *build) buildProgram(name, prefix string, define func(p *programBuilder)) error {
-	return s.Build(name, prefix, func(p *step.Program) { define(&programBuilder{p, s}) })
+	return s.Build(name, prefix, func(p *step.ProgramBuilder) { define(&programBuilder{p, s}) })
 }
 
 // eps is the epsilon of every norm.

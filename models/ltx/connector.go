@@ -10,6 +10,7 @@ import (
 	"weft/fault"
 	"weft/graph"
 	"weft/internal/bystander"
+	"weft/internal/numbers"
 	"weft/mesh"
 	"weft/models"
 	"weft/models/step"
@@ -141,7 +142,7 @@ func (m *Connector) Check(on *mesh.Mesh, r models.Request) error {
 
 // defaultRows is the number of text rows of a request that gives none: textLen, rounded up
 // to a multiple of the registers.
-func (m *Connector) defaultRows() int { return sharding.RoundUp(textLen, m.c.Registers) }
+func (m *Connector) defaultRows() int { return numbers.RoundUp(textLen, m.c.Registers) }
 
 // Inputs lists every input that a forward pass can read.
 func (*Connector) Inputs() []string {

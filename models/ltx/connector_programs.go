@@ -78,8 +78,8 @@ func (s *connectorBuild) buildStage(first, last bool, layers sharding.Range) err
 
 func (s *connectorBuild) buildProgram(name, prefix string, define func(p *programBuilder)) error {
 	c := s.c
-	return s.Build(name, prefix, func(p *step.Program) {
-		define(&programBuilder{Program: p, heads: c.Heads, headDim: c.HeadDim, eps: c.Eps, qkEps: c.Eps, gated: c.Gated, halves: true, stream: s.layout.Stream, gathered: s.layout.Gathered})
+	return s.Build(name, prefix, func(p *step.ProgramBuilder) {
+		define(&programBuilder{ProgramBuilder: p, heads: c.Heads, headDim: c.HeadDim, eps: c.Eps, qkEps: c.Eps, gated: c.Gated, halves: true, stream: s.layout.Stream, gathered: s.layout.Gathered})
 	})
 }
 

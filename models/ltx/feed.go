@@ -209,7 +209,7 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 // model was trained on.
 func (m *Model) scaleNoiseLevels(t *tensor.Tensor) ([]float32, error) {
 	ts, err := t.Float32s()
-	return step.Scaled(ts, m.c.TimeScale), err
+	return step.ScaleTimesteps(ts, m.c.TimeScale), err
 }
 
 // feedText makes the context and the bias on attention's scores, which hides the rows that
@@ -309,8 +309,8 @@ func (m *Model) LatentShape(width, height, videoFrames int) ([]int, error) {
 	return models.LatentShape(width, height, videoFrames, m.c.InChannels, pixelsPerLatent, framesPerLatent, [3]int{1, 1, 1})
 }
 
-// Like names the release that has the same layers.
-func (m *Model) Like() string {
+// ReleasedPreset names the release that has the same layers.
+func (m *Model) ReleasedPreset() string {
 	switch {
 	case m.c.Second:
 		return "ltx2.5-22b"

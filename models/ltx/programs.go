@@ -126,8 +126,8 @@ func (s *build) declareValues() {
 
 func (s *build) buildProgram(name, prefix string, define func(p *programBuilder)) error {
 	c, l := s.c, s.layout
-	return s.Build(name, prefix, func(p *step.Program) {
-		define(&programBuilder{Program: p, heads: c.Heads, headDim: c.HeadDim, eps: c.Eps, qkEps: c.qkEps(), gated: c.Gated, halves: c.Second, stream: l.Stream, gathered: l.Gathered})
+	return s.Build(name, prefix, func(p *step.ProgramBuilder) {
+		define(&programBuilder{ProgramBuilder: p, heads: c.Heads, headDim: c.HeadDim, eps: c.Eps, qkEps: c.qkEps(), gated: c.Gated, halves: c.Second, stream: l.Stream, gathered: l.Gathered})
 	})
 }
 

@@ -15,7 +15,7 @@ import (
 // Shapes: B batch, N tokens, Np the same padded so that the sharded dim divides, D width, H
 // heads, d head width, L text rows.
 type programBuilder struct {
-	*step.Program
+	*step.ProgramBuilder
 	heads, headDim int
 	eps, qkEps     float64
 	gated, halves  bool

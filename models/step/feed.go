@@ -37,9 +37,9 @@ func Feed(m models.Generator, g *graph.Graph, r models.Request, inputs map[strin
 	return out, nil
 }
 
-// Scaled multiplies timesteps by a factor, to convert them to the range that a model was
+// ScaleTimesteps multiplies timesteps by a factor, to convert them to the range that a model was
 // trained on.
-func Scaled(ts []float32, by float64) []float32 {
+func ScaleTimesteps(ts []float32, by float64) []float32 {
 	out := make([]float32, len(ts))
 	for i, t := range ts {
 		out[i] = t * float32(by)

@@ -28,7 +28,7 @@ func GridOf(latent []int, patch [3]int) Grid {
 // Patches cuts latents x (B, C, F, H, W) into tokens (B, S, C pt ph pw) in (frame, row,
 // column) order. order is the order of the elements of a patch, slowest first: "ctyx" is
 // channel, frame, row, column.
-func (p *Program) Patches(x spmd.Tensor, patch [3]int, order string) spmd.Tensor {
+func (p *ProgramBuilder) Patches(x spmd.Tensor, patch [3]int, order string) spmd.Tensor {
 	for d := 4; d >= 2; d-- {
 		n := patch[d-2]
 		x = p.SplitDim(x, d, x.Dim(d)/n, n)
@@ -43,7 +43,7 @@ func (p *Program) Patches(x spmd.Tensor, patch [3]int, order string) spmd.Tensor
 
 // Latents is the inverse of Patches: it assembles latents (B, C, F, H, W) from tokens x
 // (B, S, pt ph pw C). Tokens are gathered first, and padding past the grid is cut off.
-func (p *Program) Latents(x spmd.Tensor, grid Grid, patch [3]int, order string) spmd.Tensor {
+func (p *ProgramBuilder) Latents(x spmd.Tensor, grid Grid, patch [3]int, order string) spmd.Tensor {
 	x = p.Reshard(x, sharding.NewSpec(x.Spec.Dim(0), nil, nil), "tokens gathered for the latents")
 	x = p.Slice(x, 1, 0, grid.Tokens())
 	size := map[rune]int{'c': x.Dim(2) / patch[0] / patch[1] / patch[2], 't': patch[0], 'y': patch[1], 'x': patch[2]}
@@ -65,7 +65,7 @@ func (p *Program) Latents(x spmd.Tensor, grid Grid, patch [3]int, order string) 
 // broadcasts. The result is (B, padded, C) with the spec to. A device expands the frames in
 // which its tokens lie and slices its tokens out of them, so the boundaries of shards need
 // not be those of frames.
-func (p *Program) EveryToken(x spmd.Tensor, grid Grid, padded int, to sharding.Spec) spmd.Tensor {
+func (p *ProgramBuilder) EveryToken(x spmd.Tensor, grid Grid, padded int, to sharding.Spec) spmd.Tensor {
 	if x.Dim(1) == 1 {
 		return x
 	}
@@ -95,7 +95,7 @@ func (p *Program) EveryToken(x spmd.Tensor, grid Grid, padded int, to sharding.S
 // (B, S, d), or (B, S, H, d) if each head has angles of its own. With x = [a, b] the result
 // is [a cos - b sin, b cos + a sin], in the compute type. The tables have each angle in both
 // halves.
-func (p *Program) RopeHalves(x, cos, sin spmd.Tensor) spmd.Tensor {
+func (p *ProgramBuilder) RopeHalves(x, cos, sin spmd.Tensor) spmd.Tensor {
 	d := x.Dim(3)
 	turned := p.Concat(3, p.Scale(p.Slice(x, 3, d/2, d), -1), p.Slice(x, 3, 0, d/2))
 	if at := cos.Rank() - 1; at < 3 { // a dim for the heads, before the last

@@ -9,6 +9,7 @@ import (
 
 	"weft/dtype"
 	"weft/internal/meshtest"
+	"weft/internal/numbers"
 	"weft/models/step"
 	"weft/program/cost"
 	"weft/program/interp"
@@ -31,10 +32,10 @@ func TestEveryTokenOnAnySplit(t *testing.T) {
 		if axes != nil {
 			parts = m.Size(axes...)
 		}
-		padded := sharding.RoundUp(grid.Tokens(), parts*n("multiple", 4))
+		padded := numbers.RoundUp(grid.Tokens(), parts*n("multiple", 4))
 		x := numbered(2, grid.Frames, 3)
 		p := meshtest.Build(t, m, func(b *spmd.Builder) {
-			p := step.Program{Builder: b}
+			p := step.ProgramBuilder{Builder: b}
 			b.Output("y", p.EveryToken(b.Input("x", dtype.F32, x.Shape, sharding.Whole(3)), grid, padded, sharding.NewSpec(nil, axes)), "")
 		})
 		y := meshtest.Interp(t, p, meshtest.Values{"x": x})["y"]
@@ -66,7 +67,7 @@ func TestPatchesAndLatents(t *testing.T) {
 	for _, on := range []string{"sp=1", "sp=4", "dp=2,sp=3"} {
 		for _, order := range []string{"ctyx", "tyxc", "yxtc"} {
 			p := meshtest.Build(t, meshtest.Mesh(t, on), func(b *spmd.Builder) {
-				p := step.Program{Builder: b}
+				p := step.ProgramBuilder{Builder: b}
 				spec := sharding.NewSpec(nil)
 				if b.Mesh().Has("dp") {
 					spec = sharding.NewSpec([]string{"dp"})
@@ -109,7 +110,7 @@ func TestRopeHalves(t *testing.T) {
 		}
 		for _, on := range []string{"sp=1", "sp=3", "tp=2"} {
 			p := meshtest.Build(t, meshtest.Mesh(t, on), func(b *spmd.Builder) {
-				p := step.Program{Builder: b, Step: &step.Step{}}
+				p := step.ProgramBuilder{Builder: b, Step: &step.Step{}}
 				p.Step.Request.DType = dtype.F32
 				var tokens, heads []string
 				if b.Mesh().Has("sp") {

@@ -11,8 +11,8 @@ import (
 	"weft/spmd"
 )
 
-// Program is a spmd.Builder that knows a step's weights and values by name.
-type Program struct {
+// ProgramBuilder is a spmd.Builder that knows a step's weights and values by name.
+type ProgramBuilder struct {
 	*spmd.Builder
 	Step   *Step
 	prefix string                 // before the names of weights: "blocks.0." in a block
@@ -21,8 +21,8 @@ type Program struct {
 
 // Build defines a program. prefix is put before the names that Weight is given. A program
 // that all layers share is defined with the first layer's prefix.
-func (s *Step) Build(name, prefix string, define func(p *Program)) error {
-	prog, err := spmd.Build(name, s.Mesh, func(b *spmd.Builder) { define(&Program{b, s, prefix, map[string]spmd.Tensor{}}) }, spmd.WithTarget(s.Request.Target))
+func (s *Step) Build(name, prefix string, define func(p *ProgramBuilder)) error {
+	prog, err := spmd.Build(name, s.Mesh, func(b *spmd.Builder) { define(&ProgramBuilder{b, s, prefix, map[string]spmd.Tensor{}}) }, spmd.WithTarget(s.Request.Target))
 	if err != nil {
 		return fmt.Errorf("program %s: %w", name, err)
 	}
@@ -41,11 +41,11 @@ func Define(programs ...func() error) error {
 }
 
 // Has says whether there is a weight of this name.
-func (p *Program) Has(name string) bool { return p.Step.Has(p.prefix + name) }
+func (p *ProgramBuilder) Has(name string) bool { return p.Step.Has(p.prefix + name) }
 
 // Weight declares the parameter prefix+name as the input "name". If fsdp shards it at rest
 // it is gathered here, just before its use.
-func (p *Program) Weight(name string) spmd.Tensor {
+func (p *ProgramBuilder) Weight(name string) spmd.Tensor {
 	at, ok := p.Step.weightIndex[p.prefix+name]
 	if !ok {
 		panic("step: no parameter " + p.prefix + name)
@@ -56,7 +56,7 @@ func (p *Program) Weight(name string) spmd.Tensor {
 }
 
 // Value declares a value of the step as an input of the program.
-func (p *Program) Value(name string) spmd.Tensor {
+func (p *ProgramBuilder) Value(name string) spmd.Tensor {
 	v, ok := p.Step.values[name]
 	if !ok {
 		panic("step: no value " + name)
@@ -66,7 +66,7 @@ func (p *Program) Value(name string) spmd.Tensor {
 
 // declareInput declares an input, or returns the one that was declared under this name
 // before.
-func (p *Program) declareInput(name string, d dtype.DType, shape []int, spec sharding.Spec) spmd.Tensor {
+func (p *ProgramBuilder) declareInput(name string, d dtype.DType, shape []int, spec sharding.Spec) spmd.Tensor {
 	t, ok := p.inputs[name]
 	if !ok {
 		t = p.Input(name, d, shape, spec)
@@ -76,18 +76,20 @@ func (p *Program) declareInput(name string, d dtype.DType, shape []int, spec sha
 }
 
 // Compute rounds x to the compute type, in which matmuls run.
-func (p *Program) Compute(x spmd.Tensor) spmd.Tensor { return p.Convert(x, p.Step.Request.DType) }
+func (p *ProgramBuilder) Compute(x spmd.Tensor) spmd.Tensor {
+	return p.Convert(x, p.Step.Request.DType)
+}
 
 // Linear is x W^T + b in f32; b is added if the model has one. x is in the compute type. The
 // partial sums of a row-parallel weight are reduced in the compute type, to the spec to,
 // before the bias is added.
-func (p *Program) Linear(name string, x spmd.Tensor, to sharding.Spec) spmd.Tensor {
+func (p *ProgramBuilder) Linear(name string, x spmd.Tensor, to sharding.Spec) spmd.Tensor {
 	w := p.Weight(name + ".weight")
 	return p.addBias(name, p.reducePartial(name, p.Builder.Linear(x, w, x.DType), to))
 }
 
 // reducePartial reduces y to the spec to if it is a partial sum, and converts it to f32.
-func (p *Program) reducePartial(name string, y spmd.Tensor, to sharding.Spec) spmd.Tensor {
+func (p *ProgramBuilder) reducePartial(name string, y spmd.Tensor, to sharding.Spec) spmd.Tensor {
 	if len(y.Spec.Partial()) > 0 {
 		y = p.Reshard(y, to, "sum of the row-parallel "+name)
 	}
@@ -95,7 +97,7 @@ func (p *Program) reducePartial(name string, y spmd.Tensor, to sharding.Spec) sp
 }
 
 // addBias adds the bias name.bias to y, if the model has one.
-func (p *Program) addBias(name string, y spmd.Tensor) spmd.Tensor {
+func (p *ProgramBuilder) addBias(name string, y spmd.Tensor) spmd.Tensor {
 	if p.Has(name + ".bias") {
 		y = p.Add(y, p.Weight(name+".bias"))
 	}
@@ -105,12 +107,12 @@ func (p *Program) addBias(name string, y spmd.Tensor) spmd.Tensor {
 // Unstack splits the result of Linear for matrices that are stacked in one weight into the
 // results of each. sizes are their numbers of rows, in order. Each device holds a part of
 // every matrix: the rule of the weight says so, by a layout.
-func (p *Program) Unstack(x spmd.Tensor, sizes ...int) []spmd.Tensor {
+func (p *ProgramBuilder) Unstack(x spmd.Tensor, sizes ...int) []spmd.Tensor {
 	return p.UnstackDim(x, x.Rank()-1, sizes...)
 }
 
 // UnstackDim does the same along any dim; x may also be a weight.
-func (p *Program) UnstackDim(x spmd.Tensor, dim int, sizes ...int) []spmd.Tensor {
+func (p *ProgramBuilder) UnstackDim(x spmd.Tensor, dim int, sizes ...int) []spmd.Tensor {
 	all := p.Local(x)
 	n := x.Dim(dim) / all.Shape[dim]
 	out, at := make([]spmd.Tensor, len(sizes)), 0
@@ -127,7 +129,7 @@ func (p *Program) UnstackDim(x spmd.Tensor, dim int, sizes ...int) []spmd.Tensor
 // bf16 weights, x is written as the sum of three bf16 terms, which is accurate to f32 and
 // whose products with the weights are exact. That is cheaper than converting the weights to
 // f32.
-func (p *Program) Precise(name string, x spmd.Tensor, to sharding.Spec) spmd.Tensor {
+func (p *ProgramBuilder) Precise(name string, x spmd.Tensor, to sharding.Spec) spmd.Tensor {
 	w := p.Weight(name + ".weight")
 	if w.DType == dtype.F32 {
 		return p.addBias(name, p.reducePartial(name, p.Builder.Linear(x, w, dtype.F32), to))
@@ -148,19 +150,19 @@ func (p *Program) Precise(name string, x spmd.Tensor, to sharding.Spec) spmd.Ten
 // FFN applies the linear layer up, act in f32, and the linear layer down. If the target cuts
 // matmuls into blocks of rows, the wide hidden layer exists for one block at a time only. x
 // (B, S, in) is in the compute type, the result (B, S, out) in f32.
-func (p *Program) FFN(up, down string, x spmd.Tensor, to sharding.Spec, act func(spmd.Tensor) spmd.Tensor) spmd.Tensor {
+func (p *ProgramBuilder) FFN(up, down string, x spmd.Tensor, to sharding.Spec, act func(spmd.Tensor) spmd.Tensor) spmd.Tensor {
 	return p.feedForward([]string{up}, down, x, to, func(h []spmd.Tensor) spmd.Tensor { return act(h[0]) })
 }
 
 // GatedFFN is FFN with two layers in place of up: the result of gate goes through act and is
 // multiplied by that of up.
-func (p *Program) GatedFFN(gate, up, down string, x spmd.Tensor, to sharding.Spec, act func(spmd.Tensor) spmd.Tensor) spmd.Tensor {
+func (p *ProgramBuilder) GatedFFN(gate, up, down string, x spmd.Tensor, to sharding.Spec, act func(spmd.Tensor) spmd.Tensor) spmd.Tensor {
 	return p.feedForward([]string{gate, up}, down, x, to, func(h []spmd.Tensor) spmd.Tensor { return p.Mul(act(h[0]), h[1]) })
 }
 
 // feedForward is FFN with any number of layers ups, whose results middle combines to the
 // hidden layer.
-func (p *Program) feedForward(ups []string, down string, x spmd.Tensor, to sharding.Spec, middle func([]spmd.Tensor) spmd.Tensor) spmd.Tensor {
+func (p *ProgramBuilder) feedForward(ups []string, down string, x spmd.Tensor, to sharding.Spec, middle func([]spmd.Tensor) spmd.Tensor) spmd.Tensor {
 	for _, up := range ups { // declared before the loop over blocks of rows
 		p.Weight(up + ".weight")
 		if p.Has(up + ".bias") {
@@ -182,12 +184,12 @@ func (p *Program) feedForward(ups []string, down string, x spmd.Tensor, to shard
 // RopePairs rotates pairs of neighbouring channels of x (B, S, H d) by tables (S, d) and
 // views the result as (B, S, H, d): out[2i] = x[2i] cos_i - x[2i+1] sin_i, out[2i+1] =
 // x[2i+1] cos_i + x[2i] sin_i. The tables are as RotaryPairs makes them.
-func (p *Program) RopePairs(x, cos, sin spmd.Tensor, heads, headDim int) spmd.Tensor {
+func (p *ProgramBuilder) RopePairs(x, cos, sin spmd.Tensor, heads, headDim int) spmd.Tensor {
 	return p.rotateChannels(x, p.SwapPairs(x), cos, sin, heads, headDim)
 }
 
 // rotateChannels is x cos + swapped sin in the compute type, viewed as (B, S, H, d).
-func (p *Program) rotateChannels(x, swapped, cos, sin spmd.Tensor, heads, headDim int) spmd.Tensor {
+func (p *ProgramBuilder) rotateChannels(x, swapped, cos, sin spmd.Tensor, heads, headDim int) spmd.Tensor {
 	if p.Target().Chip != "" {
 		// XLA writes a table that is broadcast over heads and then flattened twice, first in
 		// another layout: 173 MB of temporaries more at 32,768 tokens and 10 heads. A
@@ -214,7 +216,7 @@ func (p *Program) rotateChannels(x, swapped, cos, sin spmd.Tensor, heads, headDi
 // applied to them afterwards. The swapped copy is then half as large as one made after the
 // norm. That one took 1 GB at once in a layer of Wan2.1-14B on v4, with 32,768 tokens over
 // tp=4.
-func (p *Program) RotatedNorms(x, cos, sin spmd.Tensor, names, norms []string, heads, headDim int, eps float64) []spmd.Tensor {
+func (p *ProgramBuilder) RotatedNorms(x, cos, sin spmd.Tensor, names, norms []string, heads, headDim int, eps float64) []spmd.Tensor {
 	type projection struct{ y, bias, weight spmd.Tensor }
 	ps, fs := make([]projection, len(names)), make([]spmd.Tensor, len(names))
 	for i, name := range names {
@@ -235,7 +237,7 @@ func (p *Program) RotatedNorms(x, cos, sin spmd.Tensor, names, norms []string, h
 // SwapPairs exchanges each two neighbouring channels in the last dim of x. It selects
 // between two copies whose channels are shifted by one either way. Each device shifts its
 // own channels: their number is even, so the one that wraps around is never selected.
-func (p *Program) SwapPairs(x spmd.Tensor) spmd.Tensor {
+func (p *ProgramBuilder) SwapPairs(x spmd.Tensor) spmd.Tensor {
 	local := p.Local(x)
 	last := len(local.Shape) - 1
 	n := local.Shape[last]
@@ -247,7 +249,7 @@ func (p *Program) SwapPairs(x spmd.Tensor) spmd.Tensor {
 }
 
 // Norm is a LayerNorm over the last dim with the weight name.weight and the bias name.bias.
-func (p *Program) Norm(name string, x spmd.Tensor, eps float64) spmd.Tensor {
+func (p *ProgramBuilder) Norm(name string, x spmd.Tensor, eps float64) spmd.Tensor {
 	return p.Add(p.Mul(p.LayerNorm(x, eps), p.Weight(name+".weight")), p.Weight(name+".bias"))
 }
 

@@ -14,13 +14,13 @@ import (
 // Rows looks ids (B, L) up in the table name.weight (V, D): (B, L, D) in f32, with the spec
 // to. If the table is sharded by rows, each device finds the ids whose rows it has and gives
 // zeros for the others; one reduction in the table's type adds them up, which is exact.
-func (p *Program) Rows(name string, ids spmd.Tensor, to sharding.Spec) spmd.Tensor {
+func (p *ProgramBuilder) Rows(name string, ids spmd.Tensor, to sharding.Spec) spmd.Tensor {
 	x := p.Take(p.Weight(name+".weight"), ids)
 	return p.Convert(p.Reshard(x, to, "rows of "+name+" brought together: each device has some"), dtype.F32)
 }
 
 // RMSNorm is the RMS norm over the last dim of x with the weight name.weight.
-func (p *Program) RMSNorm(name string, x spmd.Tensor, eps float64) spmd.Tensor {
+func (p *ProgramBuilder) RMSNorm(name string, x spmd.Tensor, eps float64) spmd.Tensor {
 	return p.RMSNorms(eps, []spmd.Tensor{x}, []spmd.Tensor{p.Weight(name + ".weight")})[0]
 }
 

@@ -96,7 +96,7 @@ func FeedTimes(g *graph.Graph, r models.Request, ts []float32, to map[string]*te
 // few timesteps, which every device holds: (B, Sp, n), which need not be kept, as it is
 // computed where it is used. If Times is 0, x has a row for each token already and is
 // returned as it is.
-func (p *Program) OfTokens(x spmd.Tensor) spmd.Tensor {
+func (p *ProgramBuilder) OfTokens(x spmd.Tensor) spmd.Tensor {
 	n := p.Step.Request.Times
 	if n == 0 {
 		return x

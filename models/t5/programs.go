@@ -90,7 +90,7 @@ func (s *build) buildStage(first, last bool, layers sharding.Range) error {
 // buildEmbed looks the tokens (B, Lp) up in the table: (B, Lp, D). If all layers share the
 // first layer's bias table, this program passes it to them.
 func (s *build) buildEmbed() error {
-	return s.Build("embed", "", func(p *step.Program) {
+	return s.Build("embed", "", func(p *step.ProgramBuilder) {
 		p.Output("tokens", p.Rows(s.m.n.tokens, p.Value("ids"), s.layout.Stream), "")
 		if s.m.c.SharedPos {
 			p.Output("bias", p.Weight(s.m.blockPrefix(0)+s.m.n.bias+".weight"), "")
@@ -102,7 +102,7 @@ func (s *build) buildEmbed() error {
 // through an RMS norm. The residual stream stays f32.
 func (s *build) buildBlock() error {
 	c, n, l := s.m.c, s.m.n, s.layout
-	return s.Build("block", s.m.blockPrefix(0), func(p *step.Program) {
+	return s.Build("block", s.m.blockPrefix(0), func(p *step.ProgramBuilder) {
 		x := p.Value("tokens")
 		norm := func(name string) spmd.Tensor {
 			h := p.Compute(p.RMSNorm(name, x, c.Eps))
@@ -132,7 +132,7 @@ func (s *build) buildBlock() error {
 // buildPost builds the final norm. It gives out (B, L, D) and, with a mask, a copy in which
 // rows of padding are zeros.
 func (s *build) buildPost() error {
-	return s.Build("post", "", func(p *step.Program) {
+	return s.Build("post", "", func(p *step.ProgramBuilder) {
 		y := p.RMSNorm(s.m.n.norm, p.Value("tokens"), s.m.c.Eps)
 		y = p.Reshard(y, strategy.SpecOf(strategy.Batch), "tokens gathered for the result")
 		y = p.Slice(y, 1, 0, s.layout.Tokens)

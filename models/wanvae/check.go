@@ -5,6 +5,7 @@ import (
 
 	"weft/dtype"
 	"weft/fault"
+	"weft/internal/numbers"
 	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
@@ -109,7 +110,7 @@ func (m *Model) layOutRequest(on *mesh.Mesh, r models.Request) layout {
 	l := layout{frames: r.Latent[1], rows: r.Latent[2], cols: r.Latent[3],
 		pictures: strategy.SpecOf(strategy.Batch, strategy.None, strategy.Rows, strategy.Columns), batch: strategy.SpecOf(strategy.Batch)}
 	for i, d := range m.splitDims(r.Latent) {
-		l.padded[i] = sharding.RoundUp(d.size, on.Size(d.axis))
+		l.padded[i] = numbers.RoundUp(d.size, on.Size(d.axis))
 	}
 	return l
 }

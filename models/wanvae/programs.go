@@ -139,7 +139,7 @@ func (s *build) buildLatents() error {
 	}
 	frame := []int{s.r.Batch, 1, l.padded[0], l.padded[1], c.ZDim}
 	s.Value("latent", step.Value{DType: dtype.F32, Shape: frame, Spec: l.pictures, Kind: step.PerLayer})
-	return s.Build("latents", "", func(p *step.Program) {
+	return s.Build("latents", "", func(p *step.ProgramBuilder) {
 		x := p.Transpose(p.Value("z"), 0, 2, 3, 4, 1)
 		x = p.Add(p.Mul(x, p.Value("latents_std")), p.Value("latents_mean"))
 		x = p.PadTo(p.PadTo(x, 2, l.padded[0]), 3, l.padded[1])
@@ -154,7 +154,7 @@ func (s *build) buildLatents() error {
 
 // programBuilder is one program under construction.
 type programBuilder struct {
-	*step.Program
+	*step.ProgramBuilder
 	s     *build
 	scale int // positions along a side for each latent position, at this point of the program
 }
@@ -164,7 +164,7 @@ type programBuilder struct {
 func (s *build) buildStages() error {
 	scale := 1
 	for i, name := range s.stageNames() {
-		err := s.Build(name+s.programSuffix(), "", func(base *step.Program) {
+		err := s.Build(name+s.programSuffix(), "", func(base *step.ProgramBuilder) {
 			p := &programBuilder{base, s, scale}
 			if i == 0 {
 				p.outputStage("middle", p.applyMiddle())

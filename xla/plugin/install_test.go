@@ -301,7 +301,7 @@ func TestRefused(t *testing.T) {
 	if err := os.MkdirAll(Root(), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Path("cpu"); !errors.Is(err, ErrNotInstalled) || !strings.Contains(err.Error(), "weft engine install cpu") {
+	if _, err := Get("cpu"); !errors.Is(err, ErrNotInstalled) || !strings.Contains(err.Error(), "weft engine install cpu") {
 		t.Error(err)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"runtime"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"weft/fault"
+	"weft/internal/userfile"
 )
 
 // ErrLibrary: a file that cannot be loaded as a PJRT plugin.
@@ -46,7 +46,7 @@ func CheckLibrary(path string) error {
 		return failed(err)
 	}
 	if !st.Mode().IsRegular() {
-		return bad(Library{Is: modeName(st.Mode())})
+		return bad(Library{Is: userfile.NameFileType(st.Mode())})
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -68,21 +68,6 @@ func CheckLibrary(path string) error {
 		return bad(l)
 	}
 	return nil
-}
-
-// modeName names the kind of a file that is not regular.
-func modeName(m fs.FileMode) string {
-	switch {
-	case m.IsDir():
-		return "a folder"
-	case m&fs.ModeNamedPipe != 0:
-		return "a pipe"
-	case m&fs.ModeSocket != 0:
-		return "a socket"
-	case m&fs.ModeDevice != 0:
-		return "a device"
-	}
-	return "no regular file"
 }
 
 // contentName names the kind of a file that is not ELF, from its first bytes.

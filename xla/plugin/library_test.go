@@ -96,7 +96,7 @@ func TestCheckLibrary(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path, is := range map[string]string{pipe: "a pipe", link: "a pipe", dir: "a folder", os.DevNull: "a device", self: "an executable"} {
+	for path, is := range map[string]string{pipe: "a named pipe", link: "a named pipe", dir: "a folder", os.DevNull: "a device", self: "an executable"} {
 		err := CheckLibrary(path)
 		if l, _ := fault.Fields[Library](err); !errors.Is(err, ErrLibrary) || l.Is != is {
 			t.Errorf("%s: %v", path, err)

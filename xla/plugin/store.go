@@ -116,12 +116,6 @@ func Get(name string) (Installed, error) {
 	return Installed{}, fault.New(ErrNotInstalled, Engine{Name: name, Wheel: wheelNames(p)}, "engine %s (%s) is not installed; install it with: weft engine install %s", name, wheelNames(p), name)
 }
 
-// Path returns the path of an installed engine's library.
-func Path(name string) (string, error) {
-	i, err := Get(name)
-	return i.Path, err
-}
-
 // Resolve turns what a user names, an engine or a file, into an engine. An
 // empty name means $WEFT_PLUGIN, and the default engine where that is unset.
 func Resolve(name string) (Installed, error) {

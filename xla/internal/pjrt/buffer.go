@@ -70,29 +70,10 @@ type bufferSizeArgs struct { // OnDeviceSizeInBytes
 	n uintptr // out
 }
 
-type bufferDimsArgs struct {
-	_ structs.HostLayout
-	bufferArgs
-	dims unsafe.Pointer // out
-	n    uintptr        // out
-}
-
-type bufferTypeArgs struct {
-	_ structs.HostLayout
-	bufferArgs
-	kind int32 // out
-}
-
 type bufferPointerArgs struct { // PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args
 	_ structs.HostLayout
 	bufferArgs
 	ptr uintptr // out
-}
-
-type bufferEventArgs struct { // PJRT_Buffer_ReadyEvent_Args
-	_ structs.HostLayout
-	bufferArgs
-	event unsafe.Pointer // out
 }
 
 // Destroy frees the buffer and the object.
@@ -110,46 +91,12 @@ func (b *Buffer) Size() (int64, error) {
 	return int64(x.n), err
 }
 
-// Dims is the shape.
-func (b *Buffer) Dims() ([]int, error) {
-	x := &bufferDimsArgs{bufferArgs: bufferArgs{buffer: b.p}}
-	x.size = unsafe.Sizeof(*x)
-	if err := invoke(b.api, fnBufferDimensions, x); err != nil {
-		return nil, err
-	}
-	out := make([]int, 0, x.n)
-	if x.dims != nil {
-		for _, d := range unsafe.Slice((*int64)(x.dims), x.n) {
-			out = append(out, int(d))
-		}
-	}
-	return out, nil
-}
-
-// Type is the PJRT_Buffer_Type.
-func (b *Buffer) Type() (int32, error) {
-	x := &bufferTypeArgs{bufferArgs: bufferArgs{buffer: b.p}}
-	x.size = unsafe.Sizeof(*x)
-	err := invoke(b.api, fnBufferElementType, x)
-	return x.kind, err
-}
-
 // Address returns the address of the data on the device, which is only good for comparing.
 func (b *Buffer) Address() (uintptr, error) {
 	x := &bufferPointerArgs{bufferArgs: bufferArgs{buffer: b.p}}
 	x.size = unsafe.Sizeof(*x)
 	err := invoke(b.api, fnBufferOpaqueDeviceMemoryDataPointer, x)
 	return x.ptr, err
-}
-
-// ReadyEvent happens when the buffer has its value, or with the error that kept it from one.
-func (b *Buffer) ReadyEvent() (*Event, error) {
-	x := &bufferEventArgs{bufferArgs: bufferArgs{buffer: b.p}}
-	x.size = unsafe.Sizeof(*x)
-	if err := invoke(b.api, fnBufferReadyEvent, x); err != nil {
-		return nil, err
-	}
-	return b.api.wrapEvent(x.event), nil
 }
 
 // layout is PJRT_Buffer_MemoryLayout holding its tiled form.

@@ -28,21 +28,6 @@ type executableTextArgs struct { // Fingerprint, Name
 	n    uintptr        // out
 }
 
-type outputTypesArgs struct {
-	_ structs.HostLayout
-	executableArgs
-	types unsafe.Pointer // out
-	n     uintptr        // out
-}
-
-type outputDimsArgs struct {
-	_ structs.HostLayout
-	executableArgs
-	numOutputs uintptr
-	dims       unsafe.Pointer // out
-	ranks      unsafe.Pointer // out
-}
-
 type costArgs struct {
 	_ structs.HostLayout
 	executableArgs
@@ -77,36 +62,6 @@ func (e *Executable) Fingerprint() (string, error) {
 	x.size = unsafe.Sizeof(*x)
 	err := invoke(e.api, fnExecutableFingerprint, x)
 	return copyText(x.text, x.n), err
-}
-
-// OutputTypes are the outputs' PJRT_Buffer_Types.
-func (e *Executable) OutputTypes() ([]int32, error) {
-	x := &outputTypesArgs{executableArgs: executableArgs{executable: e.p}}
-	x.size = unsafe.Sizeof(*x)
-	if err := invoke(e.api, fnExecutableOutputElementTypes, x); err != nil || x.types == nil {
-		return nil, err
-	}
-	return append([]int32(nil), unsafe.Slice((*int32)(x.types), x.n)...), nil
-}
-
-// OutputDims are the outputs' shapes.
-func (e *Executable) OutputDims() ([][]int, error) {
-	x := &outputDimsArgs{executableArgs: executableArgs{executable: e.p}}
-	x.size = unsafe.Sizeof(*x)
-	if err := invoke(e.api, fnExecutableOutputDimensions, x); err != nil || x.ranks == nil {
-		return nil, err
-	}
-	var out [][]int
-	dims := (*int64)(x.dims)
-	for _, rank := range unsafe.Slice((*uintptr)(x.ranks), x.numOutputs) {
-		shape := make([]int, rank)
-		for i := range shape {
-			shape[i] = int(*dims)
-			dims = (*int64)(unsafe.Add(unsafe.Pointer(dims), 8))
-		}
-		out = append(out, shape)
-	}
-	return out, nil
 }
 
 // MemoryStats are the fields of PJRT_Executable_GetCompiledMemoryStats, in its

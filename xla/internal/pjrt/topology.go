@@ -86,12 +86,6 @@ func (t *Topology) PlatformVersion() (string, error) {
 	return copyText(x.data, x.n), err
 }
 
-// PlatformName is "tpu".
-func (t *Topology) PlatformName() (string, error) {
-	x, err := t.askList(fnTopologyDescriptionPlatformName)
-	return copyText(x.data, x.n), err
-}
-
 // Devices describes each device.
 func (t *Topology) Devices() ([]Description, error) {
 	x, err := t.askList(fnTopologyDescriptionGetDeviceDescriptions)
