@@ -159,7 +159,7 @@ func CheckPadding(on *mesh.Mesh, r Request, what string, n, padded int) error {
 	if !r.Strict || padded == n {
 		return nil
 	}
-	sp := on.Size(mesh.SP)
+	sp := on.Size(strategy.Axes(strategy.Tokens)...)
 	return fault.NewChoice(ErrSeq, SeqNotDivisible{N: n, SP: sp, Remainder: n % sp, Legal: numbers.Divisors(n, 64)},
 		"%d %s over sp=%d leave %d over: padding by %d is refused in strict mode", n, what, sp, n%sp, padded-n)
 }
