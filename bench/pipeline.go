@@ -14,6 +14,7 @@ import (
 	"weft/engine"
 	"weft/program"
 	"weft/program/interp"
+	"weft/request"
 	"weft/strategy"
 )
 
@@ -47,7 +48,7 @@ func pipeline(ctx context.Context, args []string) error {
 		return err
 	}
 	eng := timed{engine.NewReference(*stages, interp.Options{MaxParallel: 64}), *layer}
-	r, err := m.Start(ctx, in, weft.Options{On: eng, Mesh: fmt.Sprintf("pp=%d", *stages)})
+	r, err := m.Start(ctx, in, weft.Options{Running: eng, Request: request.Must("--mesh=" + fmt.Sprintf("pp=%d", *stages))})
 	if err != nil {
 		return err
 	}

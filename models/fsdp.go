@@ -24,24 +24,6 @@ func FSDPAxes(on *mesh.Mesh, r Request) []string {
 	return r.FSDP
 }
 
-// NoFSDP stands for no axes, where nothing at all leaves the choice open.
-const NoFSDP = "none"
-
-// ParseFSDP reads axes as people write them: "sp", "dp,sp"; nil for "", and no axes for NoFSDP.
-func ParseFSDP(text string) []string {
-	switch text {
-	case "":
-		return nil
-	case NoFSDP:
-		return []string{}
-	}
-	var axes []string
-	for _, a := range strings.Split(text, ",") {
-		axes = append(axes, mesh.Canonical(strings.TrimSpace(a)))
-	}
-	return axes
-}
-
 // CheckFSDP reports axes that the mesh does not have, or has twice.
 func CheckFSDP(on *mesh.Mesh, r Request) error {
 	var l fault.List

@@ -3,8 +3,8 @@
 // a device, what its collectives move, and about how long a step takes.
 //
 // [Search] goes over every split of a slice's devices over dp, fsdp, tp and sp, over
-// pp where one host has them all, with the weights sharded over dp and sp and without;
-// [SearchAll] goes over slices. Ring attention is not planned, because nothing runs it.
+// pp where one host has them all, with the weights sharded over dp and sp and without,
+// and for all hardware over slices. [Best] answers a mesh of auto. Ring attention is not planned, because nothing runs it.
 //
 //   - What is legal is the model's answer (models.Model.Check).
 //   - Memory is counted on the very programs that run: the weights at rest, the values that

@@ -15,6 +15,7 @@ import (
 	"weft/models"
 	_ "weft/models/wan"
 	"weft/plan"
+	"weft/request"
 	"weft/topology"
 )
 
@@ -101,7 +102,7 @@ func planTime(t *testing.T, on topology.Slice) plan.Time {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := plan.Search(t.Context(), m, on, plan.Options{Width: 832, Height: 480, Frames: 81, DType: dtype.BF16})
+	r, err := plan.Search(t.Context(), m, plan.Options{Request: request.Request{Width: 832, Height: 480, Frames: 81, DType: dtype.BF16, On: request.Hardware{Slice: on}}})
 	if err != nil {
 		t.Fatal(err)
 	}

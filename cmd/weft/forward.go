@@ -1,16 +1,12 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
 
 	"weft"
-	"weft/models"
-	"weft/tensor"
+	"weft/dtype"
 )
 
 func (a *app) forwardCommand() *cobra.Command {
@@ -36,7 +32,7 @@ device's part of the weights is read straight into place.`,
 				return err
 			}
 			if o.Compiled = compiled; compiled != "" && !cmd.Flags().Changed("dtype") {
-				o.DType = "" // the programs' own
+				o.DType = dtype.Invalid // the programs' own
 			}
 			if repeat < 1 {
 				return usageError("--repeat %d: want 1 or more", repeat)
@@ -59,26 +55,16 @@ device's part of the weights is read straight into place.`,
 				}
 				return out.checkWritable(outputs, m.Files()...)
 			}
-			var rep weft.Report
-			result := map[string]*tensor.Tensor{}
-			for i, v := range models.Runs(m.Model, in) {
-				one, err := runForward(cmd.Context(), m, v, o, repeat, intermediates && i == 0, result)
-				switch {
-				case i > 0 && errors.Is(err, models.ErrBatch): // a further step with a batch of its own
-					rep.Notes = append(rep.Notes, fmt.Sprintf("out%s is left out: %v", v.Suffix, err))
-				case err != nil:
-					return err
-				case i == 0:
-					rep = one
-				default:
-					rep.Notes = append(rep.Notes, fmt.Sprintf("out%s: a step of its own, %.3f s", v.Suffix, one.Seconds))
-				}
+			result, err := m.Forward(cmd.Context(), in, weft.ForwardOptions{Options: o, Repeat: repeat, Intermediates: intermediates})
+			if err != nil {
+				return err
 			}
-			if err := weft.WriteTensors(out.Path, result, out.Force); err != nil {
+			rep := &result.Report
+			if err := weft.WriteTensors(out.Path, result.Outputs, out.Force); err != nil {
 				return err
 			}
 			rep.Notes = append(rep.Notes, unreadNote(inputs, left)...)
-			return a.printResult(rep, func() {
+			return a.printResult(result, func() {
 				a.printBlock(rep.Text())
 				for _, c := range rep.Collectives {
 					a.say("  %-20s %-8s %5d calls  %10s sent by each device a step", c.Op, c.Axis, c.Count, weft.Bytes(c.Bytes))
@@ -92,7 +78,7 @@ device's part of the weights is read straight into place.`,
 		}),
 	}
 	f.addFlags(c)
-	f.addMesh(c)
+	f.addMesh(c, oneDevice)
 	pathFlag(c, &compiled, "compiled", "folder of programs that weft compile made: loaded in place of compiling; the mesh, type and layers are theirs")
 	pathFlag(c, &inputs, "inputs", "safetensors file with the step's inputs")
 	out.addFlags(c)
@@ -105,27 +91,4 @@ device's part of the weights is read straight into place.`,
 // wantedNames returns those of names that are also in wanted.
 func wantedNames(names, wanted []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !slices.Contains(wanted, name) })
-}
-
-// runForward runs one step repeat times into result and reports on it.
-func runForward(ctx context.Context, m *weft.Model, v models.Variant, o weft.Options, repeat int, intermediates bool, result map[string]*tensor.Tensor) (weft.Report, error) {
-	r, err := m.Start(ctx, v.Inputs, o)
-	if err != nil {
-		return weft.Report{}, err
-	}
-	defer r.Close()
-	for i := range repeat {
-		var visit func(string, *tensor.Tensor) error
-		if intermediates && i == 0 {
-			visit = func(name string, t *tensor.Tensor) error { result[name] = t; return nil }
-		}
-		outs, err := r.Trace(ctx, visit)
-		if err != nil {
-			return weft.Report{}, err
-		}
-		for name, t := range outs {
-			result[name+v.Suffix] = t
-		}
-	}
-	return r.Report(), nil
 }

@@ -6,6 +6,7 @@ import (
 	"weft"
 	"weft/internal/modeltest"
 	"weft/models"
+	"weft/request"
 	"weft/tensor"
 )
 
@@ -62,7 +63,7 @@ func TestFixturesOnEveryLegalMesh(t *testing.T) {
 	tokenLevel.Largely(t)
 	for _, c := range []modeltest.Case{oneLevel, tokenLevel} {
 		split := c
-		split.Options = weft.Options{SplitResidual: true}
+		split.Options = weft.Options{Request: request.Must("--split-residual")}
 		for _, on := range split.Meshes(t, 8) {
 			split.On(t, "reference", on)
 		}
@@ -85,7 +86,7 @@ func TestSecondOnEveryLegalMesh(t *testing.T) {
 		c.Largely(t)
 		c.On(t, "reference", "pp=2")
 		split := c
-		split.Options = weft.Options{SplitResidual: true}
+		split.Options = weft.Options{Request: request.Must("--split-residual")}
 		split.On(t, "reference", "tp=2,sp=2")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"weft"
 	"weft/internal/modeltest"
 	"weft/models"
+	"weft/request"
 	"weft/tensor"
 )
 
@@ -59,14 +60,14 @@ func TestFewTimesAndMany(t *testing.T) {
 		}
 	}
 	split := manyTimes
-	split.Options = weft.Options{SplitResidual: true}
+	split.Options = weft.Options{Request: request.Must("--split-residual")}
 	split.On(t, "reference", "tp=2")
 
 	both, err := m.(models.Generator).Example(2, nil, 5)
 	if err != nil {
 		t.Fatal(err)
 	}
-	few := modeltest.Forward(t, modeltest.Open(t, ti2vDir), both, weft.Options{Device: "reference", Mesh: "dp=2,sp=2"})["out"]
+	few := modeltest.Forward(t, modeltest.Open(t, ti2vDir), both, weft.Options{Device: "reference", Request: request.Must("--mesh dp=2,sp=2")})["out"]
 	ownTimes(both)
 	modeltest.Close(t, "two videos", modeltest.Forward(t, modeltest.Open(t, ti2vDir), both, weft.Options{Device: "reference"})["out"], few, 4e-4)
 }
@@ -76,7 +77,7 @@ func TestVariantsOnEveryLegalMesh(t *testing.T) {
 	for _, c := range []modeltest.Case{i2v, ti2v, oneTime} {
 		c.Everywhere(t)
 		split := c
-		split.Options = weft.Options{SplitResidual: true}
+		split.Options = weft.Options{Request: request.Must("--split-residual")}
 		for _, on := range split.Meshes(t, 8) {
 			split.On(t, "reference", on)
 		}
