@@ -67,6 +67,7 @@ type Plan struct {
 	comment string
 	form    form
 	encoder *encoder
+	keeps   bool // the frames, until the encoder has ended well
 }
 
 // form is a kind of file.
@@ -118,7 +119,7 @@ func Check(ctx context.Context, r Request) (*Plan, error) {
 	errs.Add(checkCodec(r, ending, f))
 	errs.Add(checkSize(r, f))
 	errs.Add(r.Rate.check())
-	errs.Add(checkOutput(r, f))
+	errs.Add(p.checkOutput())
 	comment, err := r.Made.comment()
 	errs.Add(err)
 	p.comment = comment
@@ -234,10 +235,15 @@ func checkSize(r Request, f form) error {
 	return nil
 }
 
-func checkOutput(r Request, f form) error {
-	o := userfile.Output{Path: r.Path, Force: r.Force, Keep: r.Keep}
-	if f.container == "folder" {
-		return userfile.CheckFolder(o, ownsFolder)
+// checkOutput looks at where the video goes, and the frames of one whose encoder fails.
+func (p *Plan) checkOutput() error {
+	if p.Container == "folder" {
+		return userfile.CheckFolder(p.output(), ownsFolder)
 	}
-	return userfile.CheckWritable(o)
+	var errs fault.List
+	errs.Add(userfile.CheckWritable(p.output()))
+	if p.form.needsFFmpeg() && errs.Err() == nil {
+		errs.Add(p.checkKeptFrames())
+	}
+	return errs.Err()
 }
