@@ -52,7 +52,10 @@ async function show(name) {
 		c.drawImage(x, 0, 0);
 		out.Pixels.push([...c.getImageData(0, 0, w, h).data]);
 	};
-	const event = (x, name) => new Promise((yes, no) => { x.addEventListener(name, yes, {once: true}); x.addEventListener("error", () => no(x.error?.message ?? "error"), {once: true}); });
+	const event = (x, name) => new Promise((yes, no) => {
+		x.addEventListener(name, yes, {once: true});
+		x.addEventListener("error", () => no(x.error?.message ?? "error"), {once: true});
+	});
 	try {
 		if (name.endsWith(".png")) {
 			const x = new Image(); x.src = name; await x.decode();
@@ -78,7 +81,10 @@ func TestChromiumShowsThem(t *testing.T) {
 	needProgram(t, "ffmpeg")
 	// Drawn by shaders, as with a graphics card. Without one Chromium converts BT.709 with
 	// factors that end at 2, where blue's is 2.112: off by 12 for any such video.
-	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(findBrowser(t)), chromedp.NoSandbox, chromedp.Flag("use-gl", "angle"), chromedp.Flag("use-angle", "swiftshader"), chromedp.Flag("enable-unsafe-swiftshader", true), chromedp.Flag("ignore-gpu-blocklist", true), chromedp.WSURLReadTimeout(time.Minute))
+	opts := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(findBrowser(t)), chromedp.NoSandbox,
+		chromedp.Flag("use-gl", "angle"), chromedp.Flag("use-angle", "swiftshader"), chromedp.Flag("enable-unsafe-swiftshader", true), chromedp.Flag("ignore-gpu-blocklist", true),
+		chromedp.WSURLReadTimeout(time.Minute))
 	alloc, stop := chromedp.NewExecAllocator(context.Background(), opts...)
 	defer stop()
 	ctx, cancel := chromedp.NewContext(alloc)

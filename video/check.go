@@ -213,7 +213,8 @@ func checkCodec(r Request, ending string, f form) error {
 			return nil
 		}
 	}
-	return fault.New(ErrCodec, Asked{Path: r.Path, Codec: r.Codec, Instead: f.codecs}, "codec %q is not written to %s: there it is %s", r.Codec, strings.TrimPrefix(ending, "."), joinOr(f.codecs))
+	return fault.New(ErrCodec, Asked{Path: r.Path, Codec: r.Codec, Instead: f.codecs},
+		"codec %q is not written to %s: there it is %s", r.Codec, strings.TrimPrefix(ending, "."), joinOr(f.codecs))
 }
 
 // Sizes that no codec here takes are refused for all.
@@ -221,7 +222,8 @@ const maxEdge = 16384
 
 func checkSize(r Request, f form) error {
 	if r.Width < 1 || r.Height < 1 || r.Width > maxEdge || r.Height > maxEdge || r.Frames < 1 {
-		return fault.New(ErrSize, Asked{Path: r.Path, Width: r.Width, Height: r.Height}, "a video of %d frames of %dx%d: width and height are between 1 and %d, and there is at least one frame", r.Frames, r.Width, r.Height, maxEdge)
+		return fault.New(ErrSize, Asked{Path: r.Path, Width: r.Width, Height: r.Height},
+			"a video of %d frames of %dx%d: width and height are between 1 and %d, and there is at least one frame", r.Frames, r.Width, r.Height, maxEdge)
 	}
 	if f.needsFFmpeg() && (r.Width%2 != 0 || r.Height%2 != 0) {
 		instead := withoutFFmpeg(r.Path)

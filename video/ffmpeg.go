@@ -67,7 +67,8 @@ func findFFmpeg(r Request, ending string) (string, error) {
 	}
 	if err != nil {
 		instead := withoutFFmpeg(r.Path)
-		return "", fault.New(ErrNoFFmpeg, Asked{Path: r.Path, Instead: instead}, "%s is written by ffmpeg, and there is no program %s (%s): install it, or write %s",
+		return "", fault.New(ErrNoFFmpeg, Asked{Path: r.Path, Instead: instead},
+			"%s is written by ffmpeg, and there is no program %s (%s): install it, or write %s",
 			printable.Text(r.Path), printable.Text(name), from, joinOr(describeAll(instead)))
 	}
 	return path, nil
@@ -109,7 +110,8 @@ func (p *Plan) chooseEncoder(ctx context.Context) error {
 	}
 	instead := alternatives(p.Path, endingOf(p.Path))
 	return fault.New(ErrNoEncoder, Asked{p.Path, p.request.Codec, p.request.Width, p.request.Height, instead},
-		"%s cannot be written by %s: %s; install an ffmpeg with such an encoder, or write %s", printable.Text(p.Path), printable.Text(p.Program), strings.Join(failed, "; "), joinOr(describeAll(instead)))
+		"%s cannot be written by %s: %s; install an ffmpeg with such an encoder, or write %s",
+		printable.Text(p.Path), printable.Text(p.Program), strings.Join(failed, "; "), joinOr(describeAll(instead)))
 }
 
 // tryOneFrame goes the whole way of a video, with one grey frame and to a file that is
@@ -229,7 +231,8 @@ func (p *Plan) failure(err error, ctx context.Context, stderr string) error {
 	if said == "" {
 		said = "it said nothing"
 	}
-	return fault.New(ErrEncoder, Failure{Program: p.Program, Encoder: p.encoder.name, Status: err.Error(), Stderr: said}, "%s (%s) failed: %v: %s", printable.Text(p.Program), p.encoder.name, err, said)
+	return fault.New(ErrEncoder, Failure{Program: p.Program, Encoder: p.encoder.name, Status: err.Error(), Stderr: said},
+		"%s (%s) failed: %v: %s", printable.Text(p.Program), p.encoder.name, err, said)
 }
 
 func (r *running) writeFrame(pix []byte) error {

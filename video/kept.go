@@ -54,7 +54,8 @@ func (p *Plan) checkKeptFrames() error {
 	err := userfile.CheckWritable(o)
 	p.keeps = err == nil
 	if errors.Is(err, userfile.ErrDiskFull) {
-		p.Notes = append(p.Notes, fmt.Sprintf("there is no room for the %d bytes of all frames beside %s: should ffmpeg fail after it has begun, they are lost", o.Bytes, printable.Text(p.Path)))
+		p.Notes = append(p.Notes, fmt.Sprintf(
+			"there is no room for the %d bytes of all frames beside %s: should ffmpeg fail after it has begun, they are lost", o.Bytes, printable.Text(p.Path)))
 		return nil
 	}
 	return err

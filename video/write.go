@@ -86,7 +86,8 @@ func (p *Plan) output() userfile.Output {
 func (s *Sink) RGB(pix []byte) error {
 	r := s.plan.request
 	if len(pix) != 3*r.Width*r.Height {
-		return fault.New(ErrFrame, Frame{s.result.Frames, 3 * r.Width * r.Height, len(pix)}, "frame %d has %d values: want %d, 3 for each of %dx%d pixels", s.result.Frames, len(pix), 3*r.Width*r.Height, r.Width, r.Height)
+		return fault.New(ErrFrame, Frame{s.result.Frames, 3 * r.Width * r.Height, len(pix)},
+			"frame %d has %d values: want %d, 3 for each of %dx%d pixels", s.result.Frames, len(pix), 3*r.Width*r.Height, r.Width, r.Height)
 	}
 	if s.result.Frames == r.Frames {
 		return fault.New(ErrFrame, Frame{s.result.Frames, r.Frames, r.Frames + 1}, "a frame came after the %d that were planned", r.Frames)
