@@ -44,7 +44,8 @@ func twoCalls(t testing.TB, m *mesh.Mesh) *graph.Graph {
 		Weights:  []graph.Weight{weight("wt"), weight("wf")},
 		Inputs:   []graph.Input{input("text", false), input("latent", true)},
 		Calls: []graph.Call{
-			{Name: "text", Program: "text", Args: []graph.Ref{{Name: "text"}, {Name: "wt", Weight: true}}, Outs: []string{"ctx"}, Request: true, Trace: map[int]graph.Traced{0: {Name: "ctx"}}},
+			{Name: "text", Program: "text", Args: []graph.Ref{{Name: "text"}, {Name: "wt", Weight: true}}, Outs: []string{"ctx"}, Request: true,
+				Trace: map[int]graph.Traced{0: {Name: "ctx"}}},
 			{Name: "block", Program: "block", Args: []graph.Ref{{Name: "latent"}, {Name: "ctx"}, {Name: "wf", Weight: true}}, Outs: []string{"v"}},
 		},
 		Outputs: []graph.Output{{Name: "velocity", Value: "v"}},

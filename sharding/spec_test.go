@@ -76,7 +76,8 @@ func TestIsWholeAndEqual(t *testing.T) {
 			t.Error(text, "is not whole")
 		}
 	}
-	if !meshtest.Spec(t, "[a]").Equal(meshtest.Spec(t, "[a,-]")) || meshtest.Spec(t, "[a+b]").Equal(meshtest.Spec(t, "[b+a]")) || meshtest.Spec(t, "[a]").Equal(meshtest.Spec(t, "[-,a]")) {
+	if !meshtest.Spec(t, "[a]").Equal(meshtest.Spec(t, "[a,-]")) || meshtest.Spec(t, "[a+b]").Equal(meshtest.Spec(t, "[b+a]")) ||
+		meshtest.Spec(t, "[a]").Equal(meshtest.Spec(t, "[-,a]")) {
 		t.Error("trailing whole dims do not count, the order of axes does")
 	}
 	if !meshtest.Spec(t, "[-]|a+b").Equal(meshtest.Spec(t, "[-]|b+a")) {

@@ -66,7 +66,8 @@ func TestSpecJSON(t *testing.T) {
 			t.Errorf("%s is %s, want [a]: %v", text, s, err)
 		}
 	}
-	for _, text := range []string{`3`, `"a"`, `[1]`, `[[1]]`, `[["a",null]]`, `[""]`, `["a b"]`, `[{"a":1}]`, `{"dims":3}`, `{"dims":[],"partial":["+"]}`, `{"dims":[],"partial":[1]}`, `true`} {
+	for _, text := range []string{`3`, `"a"`, `[1]`, `[[1]]`, `[["a",null]]`, `[""]`, `["a b"]`, `[{"a":1}]`, `{"dims":3}`, `{"dims":[],"partial":["+"]}`,
+		`{"dims":[],"partial":[1]}`, `true`} {
 		s := meshtest.Spec(t, "[kept]")
 		err := s.UnmarshalJSON([]byte(text))
 		faulttest.WantKinds(t, err, sharding.ErrSpecSyntax)

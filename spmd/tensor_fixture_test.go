@@ -105,7 +105,8 @@ func TestTensorRMSNorm(t *testing.T) {
 // Norms of other layouts travel apart, and a list that is passed in stays as it is.
 func TestTensorRMSNormsApart(t *testing.T) {
 	x := meshtest.Primitive(t, "norm.x")
-	o := tensorOp{in: meshtest.Values{"q": x, "k": x, "w": meshtest.Primitive(t, "norm.scale")}, specs: map[string]sharding.Spec{"q": tpOver(2), "k": sharding.Whole(3).WithPartial("tp")},
+	o := tensorOp{in: meshtest.Values{"q": x, "k": x, "w": meshtest.Primitive(t, "norm.scale")},
+		specs: map[string]sharding.Spec{"q": tpOver(2), "k": sharding.Whole(3).WithPartial("tp")},
 		f: func(b *spmd.Builder, in map[string]spmd.Tensor) spmd.Tensor {
 			xs := []spmd.Tensor{in["q"], in["k"]}
 			y := b.RMSNorms(1e-6, xs, []spmd.Tensor{in["w"], in["w"]})

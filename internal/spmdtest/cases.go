@@ -218,7 +218,8 @@ func elementwiseCases() []Case {
 				}
 			},
 			Want: One(meshtest.Arr(f32, nil, -inf), Row(0.1, 0.1), meshtest.Arr(bf16, nil, -1e30), meshtest.Arr(dtype.I32, []int{1, 2}, -7, -7),
-				meshtest.Arr(dtype.Bool, []int{2}, 1, 1), meshtest.Arr(dtype.U8, nil, 255), meshtest.Arr(f16, nil, -1.5), meshtest.Arr(f64, nil, 1e-300), meshtest.Arr(f32, nil, nan),
+				meshtest.Arr(dtype.Bool, []int{2}, 1, 1), meshtest.Arr(dtype.U8, nil, 255), meshtest.Arr(f16, nil, -1.5),
+				meshtest.Arr(f64, nil, 1e-300), meshtest.Arr(f32, nil, nan),
 				meshtest.Arr(f32, []int{2, 3}, 0, 1, 2, 0, 1, 2), meshtest.Arr(dtype.I32, []int{2, 2}, 0, 0, 1, 1), meshtest.Arr(bf16, []int{3}, 0, 1, 2)),
 		},
 	}
@@ -301,7 +302,8 @@ func contractionCases() []Case {
 	x23 := Count(2, 3)
 	return []Case{
 		{
-			Name: "reduce", Inputs: One(x23, meshtest.Arr(bf16, []int{4}, 256, 1, 1, 1), meshtest.Arr(i32, []int{2, 2}, 4, -3, 2, 9), meshtest.Arr(dtype.Bool, []int{2}, 0, 1), interp.NewArray(f32, 2, 0)),
+			Name: "reduce", Inputs: One(x23, meshtest.Arr(bf16, []int{4}, 256, 1, 1, 1), meshtest.Arr(i32, []int{2, 2}, 4, -3, 2, 9),
+				meshtest.Arr(dtype.Bool, []int{2}, 0, 1), interp.NewArray(f32, 2, 0)),
 			Body: func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
 				return []spmd.Local{
 					b.LReduce(program.Sum, in[0], 1), b.LReduce(program.Sum, in[0], 0), b.LReduce(program.Maximum, in[0], 0, 1), b.LReduceKeep(program.Sum, in[0], 1),
@@ -330,7 +332,8 @@ func contractionCases() []Case {
 		},
 		{
 			// 256 + 1 + 1 + 1: a sum held in bf16 would stay at 256.
-			Name: "dot_bf16", Inputs: One(meshtest.Arr(bf16, []int{1, 4}, 256, 1, 1, 1), meshtest.Arr(bf16, []int{1, 4}, 1, 1, 1, 1), meshtest.Arr(i32, []int{2}, 3, -4), meshtest.Arr(i32, []int{2}, 5, 6)),
+			Name: "dot_bf16", Inputs: One(meshtest.Arr(bf16, []int{1, 4}, 256, 1, 1, 1), meshtest.Arr(bf16, []int{1, 4}, 1, 1, 1, 1),
+				meshtest.Arr(i32, []int{2}, 3, -4), meshtest.Arr(i32, []int{2}, 5, 6)),
 			Body: func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
 				linear := program.DotDims{LeftContract: []int{1}, RightContract: []int{1}}
 				return []spmd.Local{b.LDot(in[0], in[1], linear, f32), b.LDot(in[0], in[1], linear, bf16),
