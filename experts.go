@@ -3,12 +3,10 @@ package weft
 import (
 	"context"
 	"errors"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"slices"
 
+	"weft/denoise"
 	"weft/fault"
+	"weft/identify"
 	"weft/models"
 	"weft/tensor"
 )
@@ -25,14 +23,12 @@ type Experts struct {
 // Sampling can denoise latents: it is a Model or Experts.
 type Sampling interface {
 	Sample(ctx context.Context, text, negative *tensor.Tensor, o SampleOptions) (*Sampled, error)
+	// Denoise prepares the same for a caller that takes the steps itself.
+	Denoise(text, negative *tensor.Tensor, o SampleOptions) (*Denoising, error)
 	// Files are the files that it is read from.
 	Files() []string
 	Close() error
 }
-
-// expertFolders are the names of the folders that hold the experts: in official
-// releases, then in diffusers copies.
-var expertFolders = [][2]string{{"high_noise_model", "low_noise_model"}, {"transformer", "transformer_2"}}
 
 // OpenSampling opens the model at path, or both where the folder holds two
 // experts in high_noise_model and low_noise_model, or transformer and
@@ -41,50 +37,26 @@ var expertFolders = [][2]string{{"high_noise_model", "low_noise_model"}, {"trans
 // release names whose settings are taken, as models.ReleaseQuery has it; "" is the
 // one that the folder points to.
 func OpenSampling(path, release string) (Sampling, error) {
-	for _, names := range expertFolders {
-		high, low := filepath.Join(path, names[0]), filepath.Join(path, names[1])
-		if !isDir(high) || !isDir(low) {
-			continue
-		}
-		e := &Experts{}
-		var errs [2]error
-		e.High, errs[0] = OpenAs(high, release)
-		e.Low, errs[1] = OpenAs(low, release)
-		if errors.Is(errs[0], models.ErrRelease) {
-			errs[1] = nil // the error is the same for both
-		}
-		err := fault.Join(errs[0], errs[1])
-		if err == nil {
-			err = e.checkPair(path, release)
-		}
-		if err != nil {
-			_ = e.Close()
-			return nil, err
-		}
-		return e, nil
+	high, low, two := identify.FindExperts(path)
+	if !two {
+		return OpenAs(path, release)
 	}
-	return OpenAs(path, release)
-}
-
-func isDir(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir() && !errors.Is(err, fs.ErrNotExist)
-}
-
-// checkPair checks that both experts are models of one family and shape, and finds the
-// settings of their release.
-func (e *Experts) checkPair(path, release string) error {
-	if e.High.Name() != e.Low.Name() || !slices.EqualFunc(e.High.Params(0), e.Low.Params(0), func(a, b models.Param) bool {
-		return a.Name == b.Name && slices.Equal(a.Shape, b.Shape)
-	}) {
-		return fault.New(models.ErrVariant, nil, "the experts are %s and %s, or differ in shape: want two of one model", e.High.Name(), e.Low.Name())
+	e := &Experts{}
+	var errs [2]error
+	e.High, errs[0] = OpenAs(high, release)
+	e.Low, errs[1] = OpenAs(low, release)
+	if errors.Is(errs[0], models.ErrRelease) {
+		errs[1] = nil // the error is the same for both
 	}
-	var err error
-	_, e.Settings, err = models.SettingsOf(e.High.Model, models.ReleaseQuery{Name: release, Folder: path, Experts: true})
-	if err == nil && e.Settings.Number("boundary") == 0 {
-		err = fault.New(models.ErrVariant, nil, "%s holds two models, and release %s is one, with no noise level to switch at: name a release of two, or one of the folders", path, e.Settings.Release.Name)
+	err := fault.Join(errs[0], errs[1])
+	if err == nil {
+		e.Settings, err = identify.CheckExperts(e.High.Match, e.Low.Match, path, release)
 	}
-	return err
+	if err != nil {
+		_ = e.Close()
+		return nil, err
+	}
+	return e, nil
 }
 
 // Files are both experts' files.
@@ -103,5 +75,16 @@ func (e *Experts) Close() error {
 
 // Sample is Model.Sample with the expert of each step's timestep.
 func (e *Experts) Sample(ctx context.Context, text, negative *tensor.Tensor, o SampleOptions) (*Sampled, error) {
-	return sampleLatents(ctx, []expert{{m: e.High, name: "high noise"}, {m: e.Low, name: "low noise"}}, e.Settings, text, negative, o)
+	d, err := e.Denoise(text, negative, o)
+	if err != nil {
+		return nil, err
+	}
+	return d.sample(ctx, o.OnStep)
+}
+
+// Denoise is Model.Denoise with the expert of each step's timestep.
+func (e *Experts) Denoise(text, negative *tensor.Tensor, o SampleOptions) (*Denoising, error) {
+	d := newLoopDevices(o.Options, true)
+	experts := []denoise.Expert{{Name: "high noise", Model: e.High.Model, Devices: d.of(e.High)}, {Name: "low noise", Model: e.Low.Model, Devices: d.of(e.Low)}}
+	return newDenoising(d, experts, e.Settings, text, negative, o)
 }

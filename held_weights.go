@@ -40,16 +40,3 @@ func (m *Model) Hold(o Options) (*Held, error) {
 	bytes, err := g.WeightBytes()
 	return &Held{g, bytes}, err
 }
-
-// StoredIn returns the names of the checkpoint's tensors that a weight is read from:
-// one tensor, or several if the publisher stores the weight in pieces.
-func (m *Model) StoredIn(w graph.Weight) []string {
-	if _, whole := m.Checkpoint.Lookup(m.Stored(w.Name)); whole || len(w.Pieces) == 0 {
-		return []string{m.Stored(w.Name)}
-	}
-	var names []string
-	for _, p := range w.Pieces {
-		names = append(names, m.Stored(p.Name))
-	}
-	return names
-}

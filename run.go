@@ -13,8 +13,10 @@ import (
 	"weft/engine"
 	"weft/fault"
 	"weft/graph"
+	"weft/internal/hostmemory"
 	"weft/mesh"
 	"weft/models"
+	"weft/nonfinite"
 	"weft/session"
 	"weft/spmd"
 	"weft/tensor"
@@ -80,7 +82,8 @@ type Run struct {
 	inputs  []map[string]*tensor.Tensor // of the graph, by lane
 	seconds float64                     // fastest step so far, 0 before the first
 	first   float64
-	odd     nonFinite
+	odd     nonfinite.Checker
+	frames  FrameSource // of the one input that comes by frames, nil without one
 }
 
 // programTarget returns the target that programs for an engine are built for, with the
@@ -111,15 +114,15 @@ func (m *Model) Start(ctx context.Context, inputs map[string]*tensor.Tensor, o O
 	if err != nil {
 		return nil, err
 	}
-	odd := nonFinite{allow: o.AllowNonFinite}
-	if err := odd.checkFinite("input", nil, inputs); err != nil {
+	odd := nonfinite.Checker{Allow: o.AllowNonFinite}
+	if err := odd.CheckTensors("input", nil, inputs); err != nil {
 		return nil, err
 	}
 	r, err := m.prepareRun(ctx, req, o, nil)
 	if err != nil {
 		return nil, err
 	}
-	r.odd.notes = odd.notes
+	r.odd.Notes = odd.Notes
 	if err := r.feedInputs(inputs); err != nil {
 		r.Close()
 		return nil, err
@@ -222,7 +225,7 @@ func (m *Model) prepareRun(ctx context.Context, req models.Request, o Options, e
 	if eng == nil {
 		eng = o.On
 	}
-	r := &Run{model: m, eng: eng, opt: o, micro: micro, odd: nonFinite{allow: o.AllowNonFinite}}
+	r := &Run{model: m, eng: eng, opt: o, micro: micro, odd: nonfinite.Checker{Allow: o.AllowNonFinite}}
 	if eng == nil {
 		if r.eng, err = engine.Open(ctx, o.Device, on.NumDevices(), o.Engine); err != nil {
 			return nil, err
@@ -307,16 +310,10 @@ func (r *Run) Trace(ctx context.Context, visit func(name string, t *tensor.Tenso
 // the step's calls pass on.
 func (r *Run) forwardTraced(ctx context.Context, visit func(string, *tensor.Tensor) error) (map[string]*tensor.Tensor, error) {
 	start := time.Now()
-	for i, lane := range r.lanes {
-		feed := r.inputs[i]
-		if r.first > 0 {
-			feed = r.stepInputs(feed)
-		}
-		if err := r.s.Feed(ctx, lane, feed); err != nil {
-			return nil, err
-		}
+	if err := r.feedStep(ctx); err != nil {
+		return nil, err
 	}
-	o := session.RunOptions{Progress: r.opt.Progress}
+	o := session.RunOptions{Progress: r.opt.Progress, Frame: r.nextFrame}
 	traced := newTrace(r.micro, visit)
 	if visit != nil {
 		o.Trace = traced.addValue
@@ -337,7 +334,7 @@ func (r *Run) forwardTraced(ctx context.Context, visit func(string, *tensor.Tens
 		}
 		out[name] = tensor.Stack(parts)
 	}
-	if err := r.odd.checkFinite("output", nil, out); err != nil {
+	if err := r.odd.CheckTensors("output", nil, out); err != nil {
 		return nil, err
 	}
 	return out, nil
@@ -445,7 +442,7 @@ type CacheReport struct {
 func (r *Run) Report() Report {
 	l := r.s.Loaded()
 	hits, misses := r.eng.Cache()
-	notes := slices.Concat([]string{}, r.model.Notices, r.g.Notes, r.odd.notes)
+	notes := slices.Concat([]string{}, r.model.Notices, r.g.Notes, r.odd.Notes)
 	if n := r.eng.Info().Note; n != "" {
 		notes = append(notes, n)
 	}
@@ -455,7 +452,7 @@ func (r *Run) Report() Report {
 	}
 	return Report{Microbatches: micro, Spans: r.s.Spans(), Engine: r.eng.Info(), Mesh: r.g.Mesh.String(), DType: r.req.DType.String(),
 		Seconds: r.seconds, FirstSeconds: r.first, CompileSeconds: r.s.CompileSeconds(), LoadSeconds: l.Seconds,
-		BytesRead: l.BytesRead, PeakRSS: peakRSS(), Resident: l.MaxResident(), ResidentAll: l.ResidentBytes,
+		BytesRead: l.BytesRead, PeakRSS: hostmemory.PeakResident(), Resident: l.MaxResident(), ResidentAll: l.ResidentBytes,
 		Collectives: r.s.Collectives(false), RequestTraffic: r.s.Collectives(true),
 		Cache: CacheReport{hits, misses}, Compiled: r.opt.Compiled, Attention: r.g.Choices(), Notes: notes}
 }

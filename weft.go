@@ -11,33 +11,17 @@
 package weft
 
 import (
-	"bytes"
 	"context"
-	"fmt"
-	"path/filepath"
-	"slices"
 
 	"weft/checkpoint"
-	"weft/internal/userfile"
-	"weft/models"
+	"weft/identify"
 	_ "weft/models/all" // every family registers itself
 	"weft/tensor"
 )
 
-// Model is a checkpoint whose model is known and whose tensors are all there.
-type Model struct {
-	models.Model
-	Checkpoint *checkpoint.Checkpoint
-	// Notices say what was decided when the model was opened: a prefix that was
-	// stripped, files that were ignored.
-	Notices []string
-	stored  map[string]string // official name to the checkpoint's
-	prefix  string            // of the model's names in the checkpoint, behind Checkpoint.Prefix
-	// Settings are how the release is run that the model is taken for; empty for a
-	// model that denoises no latents. Their notes are not among Notices.
-	Settings models.Settings
-	dir      string // where the weights lie
-}
+// Model is a checkpoint whose model is known and whose tensors are all there. Close
+// closes its files.
+type Model struct{ *identify.Match }
 
 // Open identifies the model at path: a folder with config.json, an index, a
 // .safetensors file or a .pth. Only the config and headers are read. A checkpoint
@@ -63,42 +47,15 @@ func OpenAs(path, release string) (*Model, error) {
 	return m, nil
 }
 
-// Files returns the files that the model is read from, including its config.
-func (m *Model) Files() []string {
-	files := append([]string{m.Checkpoint.Path()}, m.Checkpoint.Files()...)
-	if _, where, err := m.Checkpoint.ConfigJSON(); err == nil && where != "" {
-		files = append(files, where)
-	}
-	return files
-}
-
-// Close closes the checkpoint's files.
-func (m *Model) Close() error { return m.Checkpoint.Close() }
-
-// withOfficialKeys adds the length of the text to a diffusers config that does not give
-// it. It is taken from the official config in the folder above, which is there when a
-// diffusers copy lies inside an official release. Nothing else in the config's text is
-// changed, so that its reader still finds every error in it.
-func withOfficialKeys(raw []byte, where string) ([]byte, string) {
-	c, err := models.ReadConfig(raw)
-	if err != nil || !c.Has("num_attention_heads") || c.Gives("text_len") {
-		return raw, ""
-	}
-	above := filepath.Join(filepath.Dir(filepath.Dir(where)), "config.json")
-	official, err := userfile.Read(above, checkpoint.MaxConfig)
+// Identify finds out which model an open checkpoint holds, as the release of that name
+// ("" is the one that the folder points to). Errors are OpenAs's; the checkpoint stays
+// open.
+func Identify(c *checkpoint.Checkpoint, release string) (*Model, error) {
+	m, err := identify.Identify(c, release)
 	if err != nil {
-		return raw, ""
+		return nil, err
 	}
-	up, err := models.ReadConfig(official)
-	if err != nil || !up.Has("text_len") || up.Has("num_attention_heads") {
-		return raw, ""
-	}
-	rows := up.Int("text_len", 0, models.RowBound)
-	if !up.OK() {
-		return raw, ""
-	}
-	end := bytes.LastIndexByte(raw, '}')
-	return slices.Concat(raw[:end], fmt.Appendf(nil, ",\"text_len\":%d", rows), raw[end:]), "config.json has no text_len: taken from " + above
+	return &Model{m}, nil
 }
 
 // ReadTensors reads every tensor of a safetensors file into memory. What does not fit

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"weft/internal/peer"
 	"weft/models"
 	"weft/plan"
 	"weft/topology"
@@ -13,25 +14,25 @@ import (
 
 // peerScore is plan --as vidax beside vidax's own measurements.
 type peerScore struct {
-	On           string                          `json:"on"`
-	Calibrations map[string]plan.PeerCalibration `json:"calibrations"` // by the family left out
-	Rows         []peerRowScore                  `json:"rows"`
-	Statements   []peerStatementScore            `json:"statements"`
+	On           string                      `json:"on"`
+	Calibrations map[string]peer.Calibration `json:"calibrations"` // by the family left out
+	Rows         []peerRowScore              `json:"rows"`
+	Statements   []peerStatementScore        `json:"statements"`
 }
 
 type peerRowScore struct {
-	plan.PeerRow
-	Family       string          `json:"family"`
-	Runs         bool            `json:"runs"` // weft has the model: the row counts
-	Seconds      float64         `json:"predicted_step_seconds"`
-	Work         plan.PeerWork   `json:"work"`
-	NaiveSeconds float64         `json:"naive_step_seconds"`
-	Memory       plan.PeerMemory `json:"memory"`
+	peer.Row
+	Family       string      `json:"family"`
+	Runs         bool        `json:"runs"` // weft has the model: the row counts
+	Seconds      float64     `json:"predicted_step_seconds"`
+	Work         peer.Work   `json:"work"`
+	NaiveSeconds float64     `json:"naive_step_seconds"`
+	Memory       peer.Memory `json:"memory"`
 }
 
 type peerStatementScore struct {
-	plan.PeerStatement
-	Memory *plan.PeerMemory `json:"memory,omitempty"`
+	peer.Statement
+	Memory *peer.Memory `json:"memory,omitempty"`
 	// Fits is what plan says; nil where it is not judged.
 	PlanFits *bool  `json:"plan_fits,omitempty"`
 	Verdict  string `json:"verdict"`
@@ -40,18 +41,18 @@ type peerStatementScore struct {
 func (r peerRowScore) err() float64 { return r.Seconds/r.StepSeconds - 1 }
 
 func scorePeer() (peerScore, error) {
-	s := peerScore{On: "v4-8", Calibrations: map[string]plan.PeerCalibration{}}
+	s := peerScore{On: "v4-8", Calibrations: map[string]peer.Calibration{}}
 	on, err := topology.Lookup(s.On)
 	if err != nil {
 		return s, err
 	}
-	for _, row := range plan.PeerRows() {
-		r := peerRowScore{PeerRow: row, Family: plan.PeerModels()[row.Model].Family}
+	for _, row := range peer.Rows() {
+		r := peerRowScore{Row: row, Family: peer.Models()[row.Model].Family}
 		_, err := models.ByName(row.Model)
 		r.Runs = err == nil
 		cal, ok := s.Calibrations[r.Family]
 		if !ok {
-			if cal, err = plan.CalibratePeer(r.Family, on); err != nil {
+			if cal, err = peer.Calibrate(r.Family, on); err != nil {
 				return s, err
 			}
 			s.Calibrations[r.Family] = cal
@@ -63,7 +64,7 @@ func scorePeer() (peerScore, error) {
 		if r.NaiveSeconds, err = row.Naive(on); err != nil {
 			return s, err
 		}
-		if r.Memory, err = row.Memory(); err != nil {
+		if r.Memory, err = plan.PeerMemory(row.Run); err != nil {
 			return s, err
 		}
 		s.Rows = append(s.Rows, r)
@@ -71,7 +72,7 @@ func scorePeer() (peerScore, error) {
 	slices.SortStableFunc(s.Rows, func(a, b peerRowScore) int {
 		return cmp.Or(cmp.Compare(a.Family, b.Family), cmp.Compare(a.StepSeconds, b.StepSeconds))
 	})
-	for _, st := range plan.PeerStatements() {
+	for _, st := range peer.Statements() {
 		j, err := judge(st, on)
 		if err != nil {
 			return s, err
@@ -82,14 +83,14 @@ func scorePeer() (peerScore, error) {
 }
 
 // judge says whether a published statement agrees with what is planned.
-func judge(st plan.PeerStatement, on topology.Slice) (peerStatementScore, error) {
-	j := peerStatementScore{PeerStatement: st}
+func judge(st peer.Statement, on topology.Slice) (peerStatementScore, error) {
+	j := peerStatementScore{Statement: st}
 	if st.NotJudged != "" {
 		j.Verdict = "not judged: " + st.NotJudged
 		return j, nil
 	}
 	st.DP, st.Passes = on.Devices/(st.TP*st.SP), 2
-	m, err := st.Memory()
+	m, err := plan.PeerMemory(st.Run)
 	if err != nil {
 		return j, err
 	}
@@ -165,7 +166,7 @@ func (s peerScore) markdown(say func(string, ...any)) {
 	}
 	say("\n## `--as vidax`, beside vidax's published rows\n")
 	say("32 rows on a %s. A step is predicted from the peer's own parameter tree and its attention's blocks; each family's calibration is", s.On)
-	say("the one that leaves the least relative errors over the rows of the *other* families (`plan.CalibratePeer`). Rows whose time is mostly the decoder's")
+	say("the one that leaves the least relative errors over the rows of the *other* families (`peer.Calibrate`). Rows whose time is mostly the decoder's")
 	say("calibrate nothing, and count like any other. It is no blind test: the form of the prediction (with or without a term for the decoder, by pixels or by")
 	say("multiplications; which rows the decoder dominates; squares or absolute values as the loss, of which the second is used) was settled with these errors")
 	say("in view, and the list of rows that the decoder dominates rests in part on how far they are off.\n")

@@ -21,6 +21,11 @@ func (g *Graph) Check() error {
 	for _, in := range g.Inputs {
 		c.values[in.Name] = globalType{in.DType, in.Shape, in.Spec.Canonical(g.Mesh, len(in.Shape))}
 	}
+	for _, in := range g.Inputs {
+		if in.Of != "" && !in.Step {
+			return fmt.Errorf("graph: input %q is a frame of %q and no input of the step", in.Name, in.Of)
+		}
+	}
 	for _, call := range g.Calls {
 		p := g.Programs[call.Program]
 		if p == nil {

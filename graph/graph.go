@@ -80,6 +80,11 @@ type Input struct {
 	Spec  sharding.Spec
 	// Step marks an input that changes from step to step; the others are fed once a request.
 	Step bool
+	// Of names the model's input of which this one is frame Frame; "" if it is no frame. A
+	// frame is put on the devices as the first call that reads it is issued, and goes after
+	// its last use, so that the devices never hold all frames. It is an input of the step.
+	Of    string
+	Frame int
 }
 
 // Ref names the value or weight that a program's input is bound to.
@@ -183,13 +188,21 @@ func (g *Graph) Input(name string) *Input {
 	return nil
 }
 
-// LastUse returns, for each call, the values that no later call and no output needs. Values
+// LastUse returns, for each call, the values that no later call needs. An output's value
+// that no call reads is among those of the call that makes it: it is taken to the host before
+// it goes. An output's value that calls do read stays to the end. Values
 // that a request-only call made stay, and so do inputs that are fed once a request.
 func (g *Graph) LastUse() [][]string {
+	read := map[string]bool{}
+	for _, c := range g.Calls {
+		for _, r := range c.Args {
+			read[r.Name] = read[r.Name] || !r.Weight
+		}
+	}
 	keep := map[string]bool{}
 	for _, o := range g.Outputs {
 		for _, v := range o.Values() {
-			keep[v] = true
+			keep[v] = read[v]
 		}
 	}
 	for _, in := range g.Inputs {

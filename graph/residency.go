@@ -39,28 +39,38 @@ type Passes struct {
 	Times func(program string) (num, den int)
 }
 
+// scaled gives the function that turns what one call of a program counts for into what the
+// calls count for that it stands for.
+func (p Passes) scaled() func(program string, n int64) int64 {
+	if p.Times == nil {
+		return func(_ string, n int64) int64 { return n }
+	}
+	return func(program string, n int64) int64 {
+		num, den := p.Times(program)
+		return n * int64(num) / int64(den)
+	}
+}
+
 // Residency follows the calls in order. An argument whose memory a program's result takes
-// over is there until then and no longer. Other values of a step go after their last use
+// over is there until then and no longer. A frame of an input comes with the first call that
+// reads it. Other values of a step go after their last use
 // (LastUse), and what a request-only call made stays. Error: a graph with a pipeline, because
 // its stages hold different things.
-func (g *Graph) Residency(p Passes) (*Residency, error) {
+func (g *Graph) Residency(p Passes) (*Residency, error) { return g.followCalls(p, nil) }
+
+// followCalls is Residency. Where l is not nil, it hears of every change.
+func (g *Graph) followCalls(p Passes, l *ledger) (*Residency, error) {
 	if n := g.Stages(); n > 1 {
 		return nil, fmt.Errorf("graph: %d pipeline stages: what a device holds is counted for one stage only", n)
 	}
-	times, passes := p.Times, int64(max(1, p.N))
-	if times == nil {
-		times = func(string) (int, int) { return 1, 1 }
-	}
-	scaled := func(program string, n int64) int64 {
-		num, den := times(program)
-		return n * int64(num) / int64(den)
-	}
+	scaled, passes := p.scaled(), int64(max(1, p.N))
 	r := &Residency{Values: map[string]int64{}, Moments: make([]Moment, len(g.Calls))}
-	var err error
-	if r.Weights, err = g.weightBytes(scaled); err != nil {
+	err := g.eachWeight(scaled, func(_ Weight, _, n int64) { r.Weights += n })
+	if err != nil {
 		return nil, err
 	}
 	inputs, steps := int64(0), int64(0) // of a pass, at its beginning
+	frames := map[string]int64{}        // that no call has read yet
 	for _, in := range g.Inputs {
 		local, err := in.Spec.Local(g.Mesh, in.Shape)
 		if err != nil {
@@ -68,10 +78,15 @@ func (g *Graph) Residency(p Passes) (*Residency, error) {
 		}
 		n := program.Type{DType: in.DType, Shape: local}.Bytes()
 		r.Values[in.Name] = n
-		if in.Step {
+		switch {
+		case in.Of != "": // comes with the first call that reads it
+			frames[in.Name] = n
+		case in.Step:
 			steps += n
-		} else {
+			l.addAlive(in.Name, n*passes)
+		default:
 			inputs += n
+			l.addKept(in.Name, n*passes)
 		}
 	}
 	made := make([]int64, len(g.Calls)) // by a call, less what it takes over where that would stay
@@ -92,15 +107,34 @@ func (g *Graph) Residency(p Passes) (*Residency, error) {
 	last := g.LastUse()
 	kept := all*(passes-1) + inputs // as the last pass makes what it keeps
 	alive := steps * passes
+	var leaving []string // outputs that the call before made, which are taken to the host during this one
 	for i, c := range g.Calls {
+		for _, arg := range c.Args {
+			if n, ok := frames[arg.Name]; ok {
+				alive += n
+				l.addAlive(arg.Name, n)
+				delete(frames, arg.Name)
+			}
+		}
 		if c.Request {
 			// The last of the calls that this one stands for.
 			kept += scaled(c.Program, made[i]) - made[i]
 			r.Moments[i] = Moment{kept, alive}
 			kept += made[i]
+			if l.isAt(i) {
+				l.addRequestValues(g, p, r.Values)
+				return r, nil
+			}
 			continue
 		}
 		r.Moments[i] = Moment{all * passes, alive}
+		if l.isAt(i) {
+			l.addRequestValues(g, p, r.Values)
+			return r, nil
+		}
+		for _, o := range c.Outs {
+			l.addAlive(o, r.Values[o])
+		}
 		alive += made[i]
 		gone := slices.Clone(last[i])
 		for _, o := range g.Programs[c.Program].Outputs {
@@ -108,16 +142,32 @@ func (g *Graph) Residency(p Passes) (*Residency, error) {
 				gone = append(gone, c.Args[o.Donor].Name)
 			}
 		}
-		for _, name := range gone {
+		for _, name := range leaving {
 			alive -= r.Values[name]
+			l.addAlive(name, -r.Values[name])
+		}
+		leaving = nil
+		for _, name := range gone {
+			if slices.Contains(c.Outs, name) && g.isOutput(name) {
+				leaving = append(leaving, name)
+				continue
+			}
+			alive -= r.Values[name]
+			l.addAlive(name, -r.Values[name])
 		}
 	}
 	return r, nil
 }
 
-// weightBytes is the size of the weights on one device. A weight that only one call of a program
-// reads belongs to one layer, and counts as often as that call stands for layers.
-func (g *Graph) weightBytes(scaled func(string, int64) int64) (int64, error) {
+// isOutput says whether a value is a part of an output.
+func (g *Graph) isOutput(value string) bool {
+	return slices.ContainsFunc(g.Outputs, func(o Output) bool { return slices.Contains(o.Values(), value) })
+}
+
+// eachWeight visits the weights with the size of each on one device, once and as often as it
+// counts. A weight that only one call of a program reads belongs to one layer, and counts as
+// often as that call stands for layers.
+func (g *Graph) eachWeight(scaled func(string, int64) int64, visit func(w Weight, once, all int64)) error {
 	type use struct{ weight, program string }
 	readers := map[use]int{}
 	programs := map[string][]string{} // by weight
@@ -132,21 +182,21 @@ func (g *Graph) weightBytes(scaled func(string, int64) int64) (int64, error) {
 			}
 		}
 	}
-	total := int64(0)
 	for _, w := range g.Weights {
 		n, err := w.Bytes(g.Mesh)
 		if err != nil {
-			return 0, err
+			return err
 		}
+		once := n
 		for _, program := range programs[w.Name] {
 			if readers[use{w.Name, program}] == 1 && scaled(program, n) != n {
 				n = scaled(program, n)
 				break
 			}
 		}
-		total += n
+		visit(w, once, n)
 	}
-	return total, nil
+	return nil
 }
 
 // ArgumentBytes is the device memory of a call's arguments. An argument that is bound to

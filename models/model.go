@@ -43,16 +43,9 @@ type Param struct {
 	// Matmul marks weights that are contracted and so take the compute type;
 	// the others (biases, norms, modulation) stay f32.
 	Matmul bool
-	// Flax is the peer's path. Dim i of the peer's tensor is dim FlaxPerm[i] of this one;
-	// nil keeps the order. FlaxView says that the peer's tensor has the View's shape.
-	Flax     string
-	FlaxPerm []int
-	FlaxView bool
 	// Pieces lists the tensors that this one stacks along dim 0, in order, where some
 	// publishers store them separately, each by the name that Official returns for it.
-	// FlaxPieces are the peer's paths, where it stores them separately as well.
-	Pieces     []graph.Piece
-	FlaxPieces []string
+	Pieces []graph.Piece
 }
 
 // Request is everything about a step that decides shapes and programs.
@@ -63,9 +56,12 @@ type Request struct {
 	// SecondText is rows of a second encoder's text, for a model that reads one beside
 	// the first; where Text is 0 too it means the model's full length.
 	SecondText int
-	Masked     bool // a mask comes with the text and says which of its rows are real
-	Image      int  // rows of image features, for a model that reads them; 0 means as many as its encoder makes, or none where it can do without
-	DType      dtype.DType
+	// Encode says, of an autoencoder, that a video is turned into latents and not the other
+	// way round. Latent is the shape of the latents either way.
+	Encode bool
+	Masked bool // a mask comes with the text and says which of its rows are real
+	Image  int  // rows of image features, for a model that reads them; 0 means as many as its encoder makes, or none where it can do without
+	DType  dtype.DType
 	// TokenTimes says that every token, or for some models every frame, has a timestep
 	// of its own in place of one for each video.
 	TokenTimes bool
@@ -225,6 +221,17 @@ type Decoder interface {
 	VideoShape(latent []int) ([]int, error)
 }
 
+// FrameReader is a model that reads an input one frame after another, so that the frames can be
+// made or read as they are needed.
+type FrameReader interface {
+	Model
+	// FrameRequest is Request for the input of that name and shape, (batch, channels, frames,
+	// height, width), whose frames come later.
+	FrameRequest(input string, shape []int) (Request, error)
+	// FeedStatic makes the graph's inputs that are no frames.
+	FeedStatic(g *graph.Graph) (map[string]*tensor.Tensor, error)
+}
+
 // Companions names the presets that a generator needs to make a video: the encoder of
 // its text and the decoder of its latents. weft need not run these models. "" means
 // that there is none, for instance because the transformer reads its text itself.
@@ -241,6 +248,17 @@ type Rearranged interface {
 	Generator
 	// Velocity turns a step's "out" into (batch, channels, frames, height, width).
 	Velocity(r Request, out *tensor.Tensor) *tensor.Tensor
+}
+
+// FrameKeeper is a generator that can be run with given frames beside noisy ones, each
+// latent frame with a timestep of its own.
+type FrameKeeper interface {
+	Generator
+	// KeepsFrames reports whether this configuration was trained for that.
+	KeepsFrames() bool
+	// FeedFrameTimes is FeedStep with a timestep for each latent frame, the same for all
+	// videos, for a request with TokenTimes whose Times is at least how many differ.
+	FeedFrameTimes(g *graph.Graph, r Request, x *tensor.Tensor, times []float64) (map[string]*tensor.Tensor, error)
 }
 
 // TokenReader is a generator that reads token ids (batch, rows) in place of a text

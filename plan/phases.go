@@ -18,6 +18,7 @@ type companion struct {
 	memory    *Memory // nil: not modelled
 	attention []graph.Choice
 	note      string
+	graph     *scaledGraph // kept by searches that explain
 }
 
 // companions keeps the figures of the text encoder and the decoder that a generator was
@@ -93,6 +94,10 @@ func (s *search) measureCompanion(name string, on topology.Slice, devices int, m
 			return nil, err
 		}
 		out.attention = got.choices
+		if s.explains {
+			out.graph = got.graph
+		}
+		got.graph = nil
 		out.memory, out.note = &got.memory, fmt.Sprintf("%s on %s of the %d devices, alone: a server that keeps all phases' weights adds them up", name, sp.meshText(), devices)
 		return out, nil
 	}

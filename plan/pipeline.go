@@ -30,13 +30,29 @@ type stageParts struct {
 	layerKept                               int64
 	otherKept                               int64
 	handed                                  int64 // bytes that a layer hands to the next
+	lastLayer                               int   // index of the last layer's call; -1 without layers
+}
+
+// pipelineStage says how a pipeline's figures follow from those of all layers on one stage's
+// devices.
+type pipelineStage struct {
+	of, micro        int64 // layers of the model, microbatches; 0 without a pipeline
+	firstLayers      int64 // layers of the first stage, which sends most
+	fullest, slowest stagePlace
+	copies           int     // hand-overs of a microbatch: each is read and written
+	copied           float64 // seconds of one
+}
+
+// stagePlace is one stage: how many layers it has, and whether it is the first or the last.
+type stagePlace struct {
+	layers      int64
+	first, last bool
 }
 
 // measureStageParts adds up the bytes of a graph before, in and after its layers.
 func (g *scaledGraph) measureStageParts(held *graph.Residency) (stageParts, error) {
 	var s stageParts
 	firstLayer, lastLayer := len(g.Calls), -1
-	of := map[string]int{} // by weight: the first call that reads it
 	for i, c := range g.Calls {
 		if g.isLayerProgram(c.Program) {
 			for _, o := range c.Outs {
@@ -52,6 +68,41 @@ func (g *scaledGraph) measureStageParts(held *graph.Residency) (stageParts, erro
 				}
 			}
 		}
+	}
+	err := g.eachStageWeight(lastLayer, func(_ graph.Weight, part weightPlace, _, n int64) {
+		switch part {
+		case inLayers:
+			s.layerWeights += n
+		case afterLayers:
+			s.lastWeights += n
+		default:
+			s.firstWeights += n
+		}
+	})
+	if err != nil {
+		return s, err
+	}
+	s.lastLayer = lastLayer
+	if lastLayer >= 0 {
+		s.otherKept = held.Moments[lastLayer].Kept - s.layerKept
+	}
+	return s, nil
+}
+
+// weightPlace says whose stage holds a weight.
+type weightPlace int
+
+const (
+	beforeLayers weightPlace = iota
+	inLayers
+	afterLayers
+)
+
+// eachStageWeight visits the weights that some call reads, each with its place, its size on a
+// device, and what it counts for with all layers.
+func (g *scaledGraph) eachStageWeight(lastLayer int, visit func(w graph.Weight, place weightPlace, once, all int64)) error {
+	of := map[string]int{} // by weight: the first call that reads it
+	for i, c := range g.Calls {
 		for _, r := range c.Args {
 			if _, ok := of[r.Name]; r.Weight && !ok {
 				of[r.Name] = i
@@ -65,21 +116,18 @@ func (g *scaledGraph) measureStageParts(held *graph.Residency) (stageParts, erro
 		}
 		n, err := w.Bytes(g.Mesh)
 		if err != nil {
-			return s, err
+			return err
 		}
 		switch {
 		case g.isLayerProgram(g.Calls[i].Program):
-			s.layerWeights += g.scaleToModel(g.Calls[i].Program, n)
+			visit(w, inLayers, n, g.scaleToModel(g.Calls[i].Program, n))
 		case i > lastLayer:
-			s.lastWeights += n
+			visit(w, afterLayers, n, n)
 		default:
-			s.firstWeights += n
+			visit(w, beforeLayers, n, n)
 		}
 	}
-	if lastLayer >= 0 {
-		s.otherKept = held.Moments[lastLayer].Kept - s.layerKept
-	}
-	return s, nil
+	return nil
 }
 
 // isLayerProgram reports whether each call of a program is one layer.
@@ -176,6 +224,7 @@ func (s *search) fillPipelinePlan(p *Plan, on topology.Slice, got *splitMeasures
 	rates := ratesOf(on, s.o)
 	copied := float64(parts.handed) / cmp.Or(rates.host, rates.link)
 	total, slowest := 0.0, 0.0
+	p.stage = pipelineStage{of: n, micro: micro, firstLayers: int64(ranges[0].Hi - ranges[0].Lo), copied: copied}
 	var fullest Memory
 	for i, r := range ranges {
 		k := int64(r.Hi - r.Lo)
@@ -200,10 +249,14 @@ func (s *search) fillPipelinePlan(p *Plan, on topology.Slice, got *splitMeasures
 		m.TotalBytes = m.WeightsBytes + m.ResidualBytes + m.AttentionBytes + m.GatheredBytes + m.TempBytes
 		if m.TotalBytes > fullest.TotalBytes {
 			fullest = m
+			p.stage.fullest = stagePlace{k, i == 0, i == len(ranges)-1}
 		}
 		total += seconds
-		slowest = max(slowest, seconds)
+		if seconds > slowest {
+			slowest, p.stage.slowest = seconds, stagePlace{k, i == 0, i == len(ranges)-1}
+		}
 	}
+	p.stage.copies = 2 * (len(ranges) - 1)
 	p.StepSeconds = total + float64(micro-1)*slowest
 	// The devices of the first stage send most, because no stage has more layers.
 	k := int64(ranges[0].Hi - ranges[0].Lo)

@@ -26,9 +26,9 @@ import (
 
 // How the passes with and without the text run.
 const (
-	CFGBatch      = "batch"      // both as one batch of twice the size
-	CFGSequential = "sequential" // one after the other
-	CFGNone       = "none"       // the pass with the text alone
+	CFGBatch      = models.CFGBatch
+	CFGSequential = models.CFGSequential
+	CFGNone       = models.CFGNone
 )
 
 // Kinds of errors.
@@ -190,6 +190,7 @@ type Plan struct {
 	Notes       []string `json:"notes"`
 
 	split split
+	stage pipelineStage // the fullest, where there is a pipeline
 }
 
 // Refusal is a split that is not legal, or with SearchAll a kind of hardware on which no
@@ -235,6 +236,7 @@ type search struct {
 	figures  Efficiencies
 	mu       sync.Mutex
 	measures map[string]*splitMeasures
+	explains bool // graphs are kept with the measures
 	companions
 }
 

@@ -25,6 +25,7 @@ type splitMeasures struct {
 	choices       []graph.Choice
 	padding       []string
 	notes         []string
+	graph         *scaledGraph // kept by searches that explain
 }
 
 // programMeasures holds the figures of one program of a step.
@@ -88,6 +89,9 @@ func (s *search) measureSplit(on *mesh.Mesh, sp split, r models.Request) (*split
 	if err != nil {
 		return nil, err
 	}
+	if !s.explains {
+		got.graph = nil
+	}
 	s.mu.Lock()
 	s.measures[key] = got
 	s.mu.Unlock()
@@ -100,6 +104,8 @@ type scaledGraph struct {
 	layers int            // how often the model calls a program that the graph calls twice; 0: the graph has all layers
 	calls  map[string]int // how often the graph calls a program
 	costs  map[string]*programMeasures
+	passes int // how many run one after another
+	peak   int // index of the call at which a device holds most
 }
 
 // callRatio gives, as a fraction, how many calls of the model one call in the graph stands for.
@@ -115,30 +121,40 @@ func (g *scaledGraph) scaleToModel(program string, n int64) int64 {
 	return n * int64(num) / int64(den)
 }
 
+// asPasses says how often the model runs what the graph has.
+func (g *scaledGraph) asPasses() graph.Passes {
+	return graph.Passes{N: g.passes, Times: g.callRatio}
+}
+
+// countCalls gives how often the model calls a program in a step, or once a request.
+func (g *scaledGraph) countCalls(program string, request bool) int {
+	n := 0
+	for _, c := range g.Calls {
+		if c.Program == program && c.Request == request {
+			n++
+		}
+	}
+	return int(g.scaleToModel(program, int64(n))) * g.passes
+}
+
 // measureGraph adds up the figures of a graph's programs. Each pass runs the whole graph
 // and has values of its own.
 func measureGraph(whole *graph.Graph, layers, passes int) (*splitMeasures, error) {
-	g := &scaledGraph{Graph: whole, layers: layers, calls: map[string]int{}, costs: map[string]*programMeasures{}}
+	g := &scaledGraph{Graph: whole, layers: layers, calls: map[string]int{}, costs: map[string]*programMeasures{}, passes: passes}
 	for _, c := range g.Calls {
 		g.calls[c.Program]++
 	}
-	m := &splitMeasures{choices: whole.Choices()}
+	m := &splitMeasures{choices: whole.Choices(), graph: g}
 	for _, name := range g.ProgramNames() {
-		g.costs[name] = measureProgram(name, g.Programs[name])
+		g.costs[name] = measureProgram(name, g.Programs[name], nil)
 	}
 	var order []string
 	for _, request := range []bool{true, false} {
 		for _, name := range g.ProgramNames() {
-			n := 0
-			for _, c := range g.Calls {
-				if c.Program == name && c.Request == request {
-					n++
-				}
-			}
+			n := g.countCalls(name, request)
 			if n == 0 {
 				continue
 			}
-			n = int(g.scaleToModel(name, int64(n))) * passes
 			costs := g.costs[name]
 			if request {
 				m.request = cost.AddTraffic(m.request, costs.traffic, n)
@@ -155,7 +171,7 @@ func measureGraph(whole *graph.Graph, layers, passes int) (*splitMeasures, error
 	if m.step == nil {
 		m.step = []cost.Traffic{}
 	}
-	held, err := g.Residency(graph.Passes{N: passes, Times: g.callRatio})
+	held, err := g.Residency(g.asPasses())
 	if err != nil {
 		return nil, err
 	}
@@ -188,8 +204,9 @@ func (m *splitMeasures) sortNotes(notes []string, scaled bool) {
 	}
 }
 
-// measureProgram adds up what one call of a program computes, moves, sends and holds.
-func measureProgram(name string, p *program.Program) *programMeasures {
+// measureProgram adds up what one call of a program computes, moves, sends and holds. Where
+// log is not nil, it hears of each amount with the instruction that it comes from.
+func measureProgram(name string, p *program.Program, log *programLog) *programMeasures {
 	priced := cost.AccountOf(p)
 	live, held := priced.Memory, priced.Held
 	c := &programMeasures{name: name, moved: priced.Work.BytesMoved, traffic: cost.Collectives(p), peak: live.Peak, arguments: live.Arguments, temps: live.Peak - live.Arguments}
@@ -197,25 +214,35 @@ func measureProgram(name string, p *program.Program) *programMeasures {
 	gathers := map[program.ID]bool{}
 	inner := map[*program.Loop]bool{} // loops within a loop that is counted already
 	p.Walk(func(in *program.Instr, times int) {
+		log.addMoved(in, times, priced)
 		switch {
 		case in.Op == program.OpDot && len(in.Dot.LeftBatch) > 0:
-			c.attention += dotFLOPs(p, in, times)
+			f := dotFLOPs(p, in, times)
+			c.attention += f
+			log.addFLOPs(in, attentionFLOPs, f, f)
 		case in.Op == program.OpDot:
-			c.matmul += dotFLOPs(p, in, times)
+			f := dotFLOPs(p, in, times)
+			c.matmul += f
+			log.addFLOPs(in, matmulFLOPs, f, f)
 		case in.Op == program.OpKernel:
 			in.Kernel.Walk(func(inner *program.Instr, rounds int) {
 				if inner.Op == program.OpDot {
 					f := dotFLOPs(p, inner, times*rounds)
-					c.kernel, c.kernelTiles = c.kernel+f, c.kernelTiles+f*headTileRatio(p, inner)
+					tiles := f * headTileRatio(p, inner)
+					c.kernel, c.kernelTiles = c.kernel+f, c.kernelTiles+tiles
+					log.addFLOPs(in, kernelFLOPs, f, tiles)
 				}
 			})
 			for _, id := range append(slices.Clone(in.Args), in.Out...) {
 				attending[id] = true
 			}
 			c.moved -= int64(times) * priced.Moved(in) // the kernel's efficiency has it
+			log.dropMoved(in)
 		case in.Op == program.OpConv:
 			w := p.Values[in.Args[1]]
-			c.matmul += 2 * float64(times) * float64(p.Values[in.Out[0]].Elements()) * float64(w.Elements()/w.Shape[0])
+			f := 2 * float64(times) * float64(p.Values[in.Out[0]].Elements()) * float64(w.Elements()/w.Shape[0])
+			c.matmul += f
+			log.addFLOPs(in, matmulFLOPs, f, f)
 		case in.Op == program.OpAllGather:
 			gathers[in.Out[0]] = true
 		case in.Op == program.OpAllToAll:
@@ -229,22 +256,25 @@ func measureProgram(name string, p *program.Program) *programMeasures {
 			// Attention's efficiency includes the time in which the loop's blocks come from memory.
 			if !inner[in.Loop] {
 				c.moved -= int64(times) * movedIn(priced, in.Loop, inner)
+				log.dropMoved(in)
 			}
 		}
 	})
 	left := c.temps
-	take := func(into *int64, id program.ID) {
+	take := func(into *int64, id program.ID, kind string) {
 		n := min(left, p.Values[id].Bytes())
 		*into, left = *into+n, left-n
+		log.addHeld(id, kind, n)
 	}
 	for _, id := range held {
 		switch {
 		case gathers[id]:
-			take(&c.gathered, id)
+			take(&c.gathered, id, gatheredKind)
 		case attending[id]:
-			take(&c.attending, id)
+			take(&c.attending, id, attentionKind)
 		}
 	}
+	log.finish(priced, gathers, attending)
 	return c
 }
 
@@ -298,7 +328,7 @@ func (g *scaledGraph) findPeakMemory(held *graph.Residency) Memory {
 			TempBytes: c.temps - c.attending - c.gathered, At: c.name}
 		m.TotalBytes = m.WeightsBytes + m.ResidualBytes + m.AttentionBytes + m.GatheredBytes + m.TempBytes
 		if m.TotalBytes > best.TotalBytes {
-			best = m
+			best, g.peak = m, i
 		}
 	}
 	return best

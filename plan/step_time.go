@@ -12,7 +12,9 @@ import (
 	"weft/dtype"
 	"weft/fault"
 	"weft/internal/jsontext"
+	"weft/internal/peer"
 	"weft/mesh"
+	"weft/program/cost"
 	"weft/topology"
 )
 
@@ -29,7 +31,7 @@ type Efficiencies struct {
 	Peer struct {
 		How string `json:"how"`
 		// HeldOut has, for each family, the calibration on the rows of all other families.
-		HeldOut map[string]PeerCalibration `json:"held_out"`
+		HeldOut map[string]peer.Calibration `json:"held_out"`
 	} `json:"peer"`
 }
 
@@ -127,32 +129,64 @@ func ratesOf(on topology.Slice, o Options) rates {
 	return out
 }
 
-// addTimes fills in a plan's times: a roofline for each program, and its collectives.
-func (s *search) addTimes(p *Plan, on topology.Slice, m *splitMeasures) error {
-	r := ratesOf(on, s.o)
-	axes := axesOf(p.split)
+// stepRates has what the times of a plan's programs are computed with.
+type stepRates struct {
+	rates
+	on   topology.Slice
+	axes []mesh.Axis
+	hops map[string]int // of neighbours along an axis, the longest way
+}
+
+// stepRatesOf gives the rates for a plan, with its mesh laid on the slice by its traffic.
+func (s *search) stepRatesOf(p *Plan, on topology.Slice) (stepRates, error) {
+	r := stepRates{ratesOf(on, s.o), on, axesOf(p.split), map[string]int{}}
 	bytes := map[string]int64{}
 	for axis, n := range p.CollectiveBytes {
 		for _, a := range strings.Split(axis, "+") {
 			bytes[a] += n
 		}
 	}
-	for _, a := range axes {
+	for _, a := range r.axes {
 		bytes[a.Name] += 0
 	}
-	hops := map[string]int{}
-	if _, l, err := on.Order(axes, bytes); err != nil {
+	_, l, err := on.Order(r.axes, bytes)
+	if err != nil {
+		return r, err
+	}
+	for _, a := range l.Axes {
+		r.hops[a.Axis] = a.MaxHops
+	}
+	return r, nil
+}
+
+// arithmetic gives the seconds of all calls of a program's contractions, apart for those of
+// attention.
+func (r stepRates) arithmetic(c *programMeasures) (matmul, attention float64) {
+	calls := float64(c.calls)
+	return calls * c.matmul / (r.flops * efficiencyOf("matmul")), calls * (c.attention/(r.flops*efficiencyOf("attention")) + kernelSeconds(c.kernelTiles, r.on, r.rates))
+}
+
+// movement gives the seconds of all calls of a program's memory traffic.
+func (r stepRates) movement(c *programMeasures) float64 {
+	return float64(c.calls) * float64(c.moved) / (r.memory * efficiencyOf("hbm"))
+}
+
+// sending gives the seconds of collectives in so many calls.
+func (r stepRates) sending(t cost.Traffic, calls int) float64 {
+	return float64(calls) * (float64(t.Bytes)/(r.link*efficiencyOf("link")*ringLinks(r.axes, t.Axes, r.hops, r.rings)) + float64(t.Count)*efficiencyOf("collective_seconds"))
+}
+
+// addTimes fills in a plan's times: a roofline for each program, and its collectives.
+func (s *search) addTimes(p *Plan, on topology.Slice, m *splitMeasures) error {
+	r, err := s.stepRatesOf(p, on)
+	if err != nil {
 		return err
-	} else {
-		for _, a := range l.Axes {
-			hops[a.Axis] = a.MaxHops
-		}
 	}
 	p.Time.CollectiveSeconds = map[string]float64{}
-	for _, c := range m.programs {
-		calls := float64(c.calls)
-		matmul, attention := calls*c.matmul/(r.flops*efficiencyOf("matmul")), calls*(c.attention/(r.flops*efficiencyOf("attention"))+kernelSeconds(c.kernelTiles, on, r))
-		memory := calls * float64(c.moved) / (r.memory * efficiencyOf("hbm"))
+	for i := range m.programs {
+		c := &m.programs[i]
+		matmul, attention := r.arithmetic(c)
+		memory := r.movement(c)
 		seconds := max(matmul+attention, memory)
 		if memory > matmul+attention {
 			p.Time.MemorySeconds += memory
@@ -161,7 +195,7 @@ func (s *search) addTimes(p *Plan, on topology.Slice, m *splitMeasures) error {
 			p.Time.AttentionSeconds += attention
 		}
 		for _, t := range c.traffic {
-			x := calls * (float64(t.Bytes)/(r.link*efficiencyOf("link")*ringLinks(axes, t.Axes, hops, r.rings)) + float64(t.Count)*efficiencyOf("collective_seconds"))
+			x := r.sending(t, c.calls)
 			p.Time.CollectiveSeconds[t.Axis] += x
 			seconds += x
 		}

@@ -1,180 +1,145 @@
 package plan
 
 import (
-	_ "embed"
-	"encoding/json"
+	"context"
 	"fmt"
 	"slices"
-	"sync"
 
-	"weft/fault"
+	"weft/dtype"
+	"weft/internal/numbers"
+	"weft/internal/peer"
+	"weft/mesh"
+	"weft/models"
+	"weft/program/cost"
+	"weft/topology"
 )
 
-// AsVidax plans the peer's program and residency in place of weft's.
+// AsVidax plans the program and the residency of vidax, the peer, in place of weft's.
 const AsVidax = "vidax"
 
 // ErrPeer: the peer does not run what is asked, or nothing is known of it.
-var ErrPeer = fault.NewKind("peer")
+var ErrPeer = peer.ErrPeer
 
-//go:embed data/vidax.json
-var vidaxJSON []byte
-
-//go:embed data/vidax-rows.json
-var vidaxRowsJSON []byte
-
-// PeerModel is a diffusion transformer as vidax runs it. data/vidax.json says where each value is from.
-type PeerModel struct {
-	Family    string           `json:"family"`
-	VAEStride [3]int           `json:"vae_stride"` // frames, rows, columns
-	Patch     [3]int           `json:"patch"`
-	TextRows  int              `json:"text_rows"`
-	Joined    bool             `json:"joined"` // text rows are in the self-attention
-	ImageRows int              `json:"image_rows"`
-	Attention string           `json:"attention"` // "flash", or "dense": the scores whole
-	Heads     int              `json:"heads"`
-	HeadDim   int              `json:"head_dim"`
-	Layers    int              `json:"layers"`
-	Params    map[string]int64 `json:"params"` // by the rows they multiply, and split or whole over tp
-	// WeightBytes is the script's default: of one weight of the transformer on the device.
-	WeightBytes    int        `json:"weight_bytes"`
-	Experts        int        `json:"experts"`
-	TokenTimes     bool       `json:"token_times"` // every token has a modulation of its own, text to video too
-	DecodeMACs     float64    `json:"decode_macs_per_pixel"`
-	EncodeMACs     float64    `json:"encode_macs_per_pixel"`
-	Resident       []PeerPart `json:"resident"`
-	SP             bool       `json:"sp"`
-	TPWithSP       bool       `json:"tp_with_sp"`
-	componentSizes map[string]peerSize
-}
-
-// PeerPart is another network that a script keeps on the devices.
-type PeerPart struct {
-	Component string `json:"component"`
-	Bytes     int64  `json:"bytes"` // of one parameter
-	// Until is when it goes: "prompt" once the prompt is encoded, "decode" before decoding, "" never.
-	Until string `json:"until"`
-	// Whole: on every device whole, whatever its own table could split.
-	Whole bool `json:"whole"`
-}
-
-type peerSize struct {
-	Split int64 `json:"split"`
-	Whole int64 `json:"whole"`
-}
-
-// PeerRun is one way to run the peer.
-type PeerRun struct {
-	Model  string `json:"model"`
-	Width  int    `json:"width"`
-	Height int    `json:"height"`
-	Frames int    `json:"frames"`
-	// Steps of a video, over which work that is done once is spread; 0 leaves that out.
-	Steps int `json:"steps"`
-	DP    int `json:"dp"`
-	TP    int `json:"tp"`
-	SP    int `json:"sp"`
-	// Passes is how many times the transformer's batch is that of the video: 2 with guidance.
-	Passes      int `json:"passes"`
-	WeightBytes int `json:"weight_bytes"` // of one weight of the transformer; 0 is the script's default
-	// OffloadBlocks is how many of the transformer's blocks lie on the devices at a time, fetched
-	// from the host for every step; 0 keeps all there.
-	OffloadBlocks int `json:"offload_blocks"`
-}
-
-// PeerRow is a published measurement.
-type PeerRow struct {
-	Slug string `json:"slug"`
-	PeerRun
-	StepSeconds float64 `json:"step_seconds"`
-	PeakGB      float64 `json:"peak_hbm_gb"`
-	// DecodeDominates says why the step's time is mostly not the transformer's; such a row
-	// is scored like any other, and nothing is calibrated with it.
-	DecodeDominates string `json:"decode_dominates"`
-	Source          string `json:"source"`
-}
-
-// PeerStatement is a published fit or out-of-memory report.
-type PeerStatement struct {
-	Text string `json:"text"`
-	PeerRun
-	Fits      *bool   `json:"fits"` // nil: neither is said
-	NeededGiB float64 `json:"needed_gib"`
-	LimitGiB  float64 `json:"limit_gib"`
-	What      string  `json:"what"`
-	Source    string  `json:"source"`
-	NotJudged string  `json:"not_judged"` // why nothing can be said
-	Why       string  `json:"why"`        // what explains a verdict that is not right
-}
-
-type peerData struct {
-	Models     map[string]*PeerModel `json:"models"`
-	Components map[string]peerSize   `json:"components"`
-	Rows       []PeerRow             `json:"rows"`
-	Statements []PeerStatement       `json:"statements"`
-}
-
-var vidax = sync.OnceValue(func() *peerData {
-	d := &peerData{}
-	for _, text := range [][]byte{vidaxJSON, vidaxRowsJSON} {
-		if err := json.Unmarshal(text, d); err != nil {
-			panic(fmt.Sprintf("plan: embedded data: %v", err))
-		}
+// PeerMemory counts the bytes of a device that a run of the peer takes. Error: ErrPeer for an unknown model.
+func PeerMemory(r peer.Run) (peer.Memory, error) {
+	m, err := peer.ModelOf(r.Model)
+	if err != nil {
+		return peer.Memory{}, err
 	}
-	for name, m := range d.Models {
-		m.componentSizes = map[string]peerSize{}
-		for _, p := range m.Resident {
-			size, ok := d.Components[p.Component]
-			if !ok {
-				panic(fmt.Sprintf("plan: embedded data: %s keeps %q, which has no size", name, p.Component))
+	working, err := workingBytes(r, m.TokenTimes)
+	if err != nil {
+		return peer.Memory{}, err
+	}
+	return r.Memory(working)
+}
+
+// workingBytes gives the bytes that a step takes beside its weights, -1 where they are not
+// known. They are those of weft's own program on the same mesh with the residual stream
+// replicated, as the peer has it.
+func workingBytes(r peer.Run, tokenTimes bool) (int64, error) {
+	m, err := models.ByName(r.Model)
+	if err != nil {
+		return -1, nil // weft does not run it yet
+	}
+	o := Options{Width: r.Width, Height: r.Height, Frames: r.Frames, CFG: CFGBatch, DType: dtype.BF16}
+	s, err := newSearch(m, o)
+	if err != nil {
+		return -1, err
+	}
+	sp := split{pp: 1, dp: r.DP, fsdp: 1, tp: r.TP, sp: r.SP}
+	on, err := mesh.Local(axesOf(sp)...)
+	if err != nil {
+		return -1, err
+	}
+	req := s.r
+	req.Batch, req.TokenTimes, req.Times = r.Passes, tokenTimes, 0
+	if err := m.Check(on, req); err != nil {
+		return -1, nil // weft has no program on this split
+	}
+	got, err := s.measureSplit(on, sp, req)
+	if err != nil {
+		return -1, err
+	}
+	return got.memory.TotalBytes - got.memory.WeightsBytes, nil
+}
+
+// searchPeer plans the peer's step on a slice: every split of its axes.
+func (s *search) searchPeer(ctx context.Context, on topology.Slice) (*Result, error) {
+	res := s.newResult(on.String())
+	res.As = AsVidax
+	res.Notes = []string{
+		"the peer's program and what its scripts keep resident; a text encoder's and the VAE's own activations are not modelled, nor what its compiler exchanges",
+		"a step's matmuls, attention and offloading are calibrated on published rows of other families than this one (plan/data/efficiency.json)"}
+	m, err := peer.ModelOf(s.m.Name())
+	if err != nil {
+		return nil, err
+	}
+	cal, ok := s.figures.Peer.HeldOut[m.Family]
+	if !ok {
+		return nil, fmt.Errorf("plan: embedded data: no calibration that leaves out %s", m.Family)
+	}
+	given := split{}
+	if s.o.Mesh != nil {
+		list, err := s.listSplits(on)
+		if err != nil {
+			return nil, err
+		}
+		given = list[0]
+	}
+	passes := s.o.Batch * 2
+	for _, dp := range numbers.Divisors(on.Devices, on.Devices) {
+		for _, tp := range numbers.Divisors(on.Devices/dp, on.Devices) {
+			sp := split{pp: 1, dp: dp, fsdp: 1, tp: tp, sp: on.Devices / dp / tp}
+			if s.o.Mesh != nil && (sp.dp != given.dp || sp.tp != given.tp || sp.sp != given.sp) {
+				continue
 			}
-			m.componentSizes[p.Component] = size
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			r := peer.Run{Model: s.m.Name(), Width: s.o.Width, Height: s.o.Height, Frames: s.o.Frames, Steps: s.o.Steps,
+				DP: sp.dp, TP: sp.tp, SP: sp.sp, Passes: passes, WeightBytes: s.o.Weights.Size()}
+			if err := m.Check(r); err != nil {
+				res.Refuse = append(res.Refuse, newRefusal(on, sp, err))
+				continue
+			}
+			p, err := s.peerPlan(on, sp, r, cal)
+			if err != nil {
+				return nil, err
+			}
+			res.Plans = append(res.Plans, *p)
 		}
 	}
-	return d
-})
-
-// PeerModels are the models that vidax runs, by name.
-func PeerModels() map[string]*PeerModel { return vidax().Models }
-
-// PeerRows are vidax's published measurements.
-func PeerRows() []PeerRow { return slices.Clone(vidax().Rows) }
-
-// PeerStatements are vidax's published statements on models that fit or do not.
-func PeerStatements() []PeerStatement { return slices.Clone(vidax().Statements) }
-
-func peerModel(name string) (*PeerModel, error) {
-	m := vidax().Models[name]
-	if m == nil {
-		return nil, fault.New(ErrPeer, nil, "vidax runs no %s that anything is known of here", name)
-	}
-	return m, nil
+	slices.SortStableFunc(res.Plans, comparePlans)
+	return res, nil
 }
 
-// checkRun reports every reason why vidax does not run r.
-func (m *PeerModel) checkRun(r PeerRun) error {
-	var l fault.List
-	add := func(format string, args ...any) { l.Add(fault.New(ErrPeer, nil, format, args...)) }
-	if m.Heads%(r.TP*r.SP) != 0 {
-		add("vidax: %d heads do not divide by tp=%d times sp=%d", m.Heads, r.TP, r.SP)
+func (s *search) peerPlan(on topology.Slice, sp split, r peer.Run, cal peer.Calibration) (*Plan, error) {
+	mem, err := PeerMemory(r)
+	if err != nil {
+		return nil, err
 	}
-	if r.SP > 1 && !m.SP {
-		add("vidax: %s has no sequence parallelism", r.Model)
+	work, err := r.Work(on)
+	if err != nil {
+		return nil, err
 	}
-	if r.SP > 1 && r.TP > 1 && !m.TPWithSP {
-		add("vidax: %s takes tp or sp, not both", r.Model)
+	p := &Plan{Slice: on.String(), Mesh: sp.meshText(), FSDP: []string{}, Devices: on.Devices, split: sp,
+		CollectiveBytes: map[string]int64{}, RequestCollectiveBytes: map[string]int64{}, Collectives: []cost.Traffic{},
+		StepSeconds: cal.Seconds(work), Programs: []ProgramTime{}, Padding: []string{}, Notes: []string{}, CFGParallel: sp.dp%2 == 0}
+	p.Time = Time{MatmulSeconds: cal[0] * work[0], AttentionSeconds: cal[1]*work[1] + cal[2]*work[2], CollectiveSeconds: map[string]float64{}}
+	p.Breakdown.Text = Phase{Memory: &Memory{WeightsBytes: mem.PromptBytes, TotalBytes: mem.PromptBytes, At: "weights alone"}}
+	dit := Memory{WeightsBytes: mem.StepBytes, TempBytes: max(0, mem.WorkingBytes), At: "step"}
+	dit.TotalBytes = dit.WeightsBytes + dit.TempBytes
+	p.Breakdown.DiT = Phase{Memory: &dit}
+	s.judgeMemory(p, on)
+	if mem.WorkingBytes < 0 {
+		p.Notes = append(p.Notes, "what the step takes beside its weights is not modelled: weft has no program of that split")
 	}
-	if n := m.countTokens(r); n%r.SP != 0 {
-		add("vidax: %d tokens do not divide by sp=%d", n, r.SP)
+	if p.Fits == TooBig {
+		p.Change = "no change of the peer's own is modelled"
 	}
-	if r.Passes%r.DP != 0 {
-		add("vidax: a batch of %d does not divide by dp=%d", r.Passes, r.DP)
+	if s.o.Steps > 0 {
+		p.Notes = append(p.Notes, fmt.Sprintf("%.2f s a step are the decoder's, spread over %d steps", cal[4]*work[4], s.o.Steps))
 	}
-	return l.Err()
-}
-
-// countTokens counts the patches of the video's latents: frames times rows times columns.
-func (m *PeerModel) countTokens(r PeerRun) int {
-	frames := 1 + (r.Frames-1)/m.VAEStride[0]
-	frames = (frames + m.Patch[0] - 1) / m.Patch[0]
-	return frames * (r.Height / (m.VAEStride[1] * m.Patch[1])) * (r.Width / (m.VAEStride[2] * m.Patch[2]))
+	s.addCost(p, on)
+	return p, nil
 }

@@ -21,20 +21,23 @@ func (p *Program) String() string {
 // and the reason. The listing depends on the program alone.
 func (p *Program) Print(w io.Writer) error {
 	l := &programListing{p: p}
-	l.writeLine("%s", strings.TrimSpace(fmt.Sprintf("program %s on %d devices %s", p.Name, p.Mesh.NumDevices(), p.Mesh)))
-	for _, in := range p.Inputs {
-		l.writeLine("  in  %s %s : %s", valueName(in.Value), in.Name, p.Values[in.Value])
-	}
-	l.listBody(p.Body, "  ")
-	for _, out := range p.Outputs {
-		donor := ""
-		if out.Donor >= 0 {
-			donor = ", in the memory of " + p.Inputs[out.Donor].Name
-		}
-		l.writeLine("  out %s %s : %s%s", valueName(out.Value), out.Name, p.Values[out.Value], donor)
-	}
+	l.list()
 	_, err := io.WriteString(w, l.text.String())
 	return err
+}
+
+// Line is where an instruction begins in the listing that Print writes.
+type Line struct {
+	Number int    // from 1
+	Text   string // without the indentation
+}
+
+// Lines gives the line of each instruction, of loops and of what is in them too.
+func (p *Program) Lines() map[*Instr]Line {
+	lines := map[*Instr]Line{}
+	l := &programListing{p: p, note: func(in *Instr, line Line) { lines[in] = line }}
+	l.list()
+	return lines
 }
 
 // String is "f32[4,8]"; a scalar is "f32[]".
@@ -47,13 +50,41 @@ func (t Type) String() string {
 }
 
 type programListing struct {
-	p    *Program
-	text strings.Builder
+	p       *Program
+	text    strings.Builder
+	written int // lines
+	// note, where it is not nil, hears of each instruction with the line that begins it.
+	note func(in *Instr, line Line)
 }
 
 func (l *programListing) writeLine(format string, args ...any) {
 	fmt.Fprintf(&l.text, format, args...)
 	l.text.WriteByte('\n')
+	l.written++
+}
+
+// writeInstr writes the line that begins an instruction.
+func (l *programListing) writeInstr(in *Instr, indent, text string) {
+	l.writeLine("%s%s", indent, text)
+	if l.note != nil {
+		l.note(in, Line{l.written, text})
+	}
+}
+
+// list writes the whole program.
+func (l *programListing) list() {
+	l.writeLine("%s", strings.TrimSpace(fmt.Sprintf("program %s on %d devices %s", l.p.Name, l.p.Mesh.NumDevices(), l.p.Mesh)))
+	for _, in := range l.p.Inputs {
+		l.writeLine("  in  %s %s : %s", valueName(in.Value), in.Name, l.p.Values[in.Value])
+	}
+	l.listBody(l.p.Body, "  ")
+	for _, out := range l.p.Outputs {
+		donor := ""
+		if out.Donor >= 0 {
+			donor = ", in the memory of " + l.p.Inputs[out.Donor].Name
+		}
+		l.writeLine("  out %s %s : %s%s", valueName(out.Value), out.Name, l.p.Values[out.Value], donor)
+	}
 }
 
 func (l *programListing) listBody(body []Instr, indent string) {
@@ -63,7 +94,7 @@ func (l *programListing) listBody(body []Instr, indent string) {
 			l.listLoop(in, indent)
 			continue
 		}
-		text := fmt.Sprintf("%s%s = %s", indent, valueNames(in.Out), in.Op)
+		text := fmt.Sprintf("%s = %s", valueNames(in.Out), in.Op)
 		if len(in.Args) > 0 {
 			text += " " + valueNames(in.Args)
 		}
@@ -77,7 +108,7 @@ func (l *programListing) listBody(body []Instr, indent string) {
 		if in.Reason != "" {
 			text += "  # " + OneLine(in.Reason)
 		}
-		l.writeLine("%s", text)
+		l.writeInstr(in, indent, text)
 	}
 }
 
@@ -91,7 +122,7 @@ func (l *programListing) listLoop(in *Instr, indent string) {
 	if len(in.Out) > 0 {
 		left = valueNames(in.Out) + " = "
 	}
-	l.writeLine("%s%sloop %s < %d (%s) {", indent, left, valueName(lp.Index), lp.Trips, strings.Join(binds, ", "))
+	l.writeInstr(in, indent, fmt.Sprintf("%sloop %s < %d (%s) {", left, valueName(lp.Index), lp.Trips, strings.Join(binds, ", ")))
 	l.listBody(lp.Body, indent+"  ")
 	l.writeLine("%s  next %s", indent, valueNames(lp.Results))
 	l.writeLine("%s}", indent)
@@ -140,7 +171,11 @@ func dotText(in *Instr, _ dtype.DType) string {
 }
 
 func convText(in *Instr, _ dtype.DType) string {
-	return fmt.Sprintf("%s zeros before, %s after", IntsText(in.Lo), IntsText(in.Hi))
+	s := fmt.Sprintf("%s zeros before, %s after", IntsText(in.Lo), IntsText(in.Hi))
+	if in.Strides != nil {
+		s += ", strides " + IntsText(in.Strides)
+	}
+	return s
 }
 
 func kernelText(in *Instr, _ dtype.DType) string {

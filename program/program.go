@@ -74,7 +74,7 @@ const (
 	// Contractions.
 	OpReduce Op = "reduce" // joins the elements along Dims, which the result does not have, by Reduction
 	OpDot    Op = "dot"    // contracts the dims that Dot names; result dims: batch, left free, right free
-	OpConv   Op = "conv"   // Args: (N, S..., I), kernel (O, I, K...); Lo[d] and Hi[d] zeros around S d; result (N, S'..., O)
+	OpConv   Op = "conv"   // Args: (N, S..., I), kernel (O, I, K...); Lo[d] and Hi[d] zeros around S d; the kernel moves by Strides[d], 1 where there are none; result (N, S'..., O)
 
 	// Control: Loop.Trips rounds of Loop.Body.
 	OpLoop Op = "loop"
@@ -127,6 +127,7 @@ type Instr struct {
 	// Attributes, as the operation has them.
 	Dims      []int
 	Lo, Hi    []int
+	Strides   []int
 	Value     float64
 	Cmp       string
 	Reduction Reduction

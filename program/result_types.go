@@ -316,29 +316,46 @@ func convType(t typing) (Type, error) {
 	if t.args[0].DType != t.args[1].DType || !t.out.DType.IsFloat() {
 		return t.out, fmt.Errorf("operands %s and %s for %s", t.args[0], t.args[1], t.out)
 	}
-	shape, err := ConvShape(t.args[0].Shape, t.args[1].Shape, t.in.Lo, t.in.Hi)
+	shape, err := ConvShape(t.args[0].Shape, t.args[1].Shape, t.in.Lo, t.in.Hi, t.in.Strides)
 	return Type{t.out.DType, shape}, err
 }
 
 // ConvShape is the shape of a convolution's result: x (N, S..., I) by w (O, I, K...)
-// gives (N, S'..., O) with S' = lo + S + hi - K + 1.
-func ConvShape(x, w, lo, hi []int) ([]int, error) {
+// gives (N, S'..., O) with S' = (lo + S + hi - K) / stride + 1, rounded down. Without strides
+// each is 1.
+func ConvShape(x, w, lo, hi, strides []int) ([]int, error) {
 	n := len(x) - 2
 	switch {
 	case n < 1 || len(w) != len(x) || len(lo) != n || len(hi) != n:
 		return nil, fmt.Errorf("want (N, S..., I) by (O, I, K...) and padding for each S, not %v and %v", lo, hi)
+	case strides != nil && len(strides) != n:
+		return nil, fmt.Errorf("strides %v for %d spatial dims", strides, n)
 	case x[n+1] != w[1] || w[1] < 1 || w[0] < 1:
 		return nil, fmt.Errorf("%d channels meet a kernel from %d to %d", x[n+1], w[1], w[0])
 	}
 	shape := slices.Clone(x)
 	shape[n+1] = w[0]
 	for d := range n {
-		shape[1+d] = lo[d] + x[1+d] + hi[d] - w[2+d] + 1
-		if lo[d] < 0 || hi[d] < 0 || w[2+d] < 1 || shape[1+d] < 1 {
+		stride := StrideOf(strides, d)
+		if stride < 1 {
+			return nil, fmt.Errorf("stride %d on spatial dim %d: want 1 or more", stride, d)
+		}
+		room := lo[d] + x[1+d] + hi[d] - w[2+d] // for the kernel to move in
+		shape[1+d] = room/stride + 1
+		if lo[d] < 0 || hi[d] < 0 || w[2+d] < 1 || room < 0 {
 			return nil, fmt.Errorf("a kernel of %d on spatial dim %d of size %d with %d zeros before and %d after", w[2+d], d, x[1+d], lo[d], hi[d])
 		}
 	}
 	return shape, nil
+}
+
+// StrideOf is by how much a convolution's kernel moves along spatial dim d: 1 where it has no
+// strides.
+func StrideOf(strides []int, d int) int {
+	if strides == nil {
+		return 1
+	}
+	return strides[d]
 }
 
 // convSummed counts the zeros around the operand too: they are multiplied like the rest.

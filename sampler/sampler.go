@@ -84,6 +84,11 @@ type Sampler interface {
 	Step(i int, sample, velocity []float32) error
 	// Reset forgets the history, for another run.
 	Reset()
+	// State returns what Step keeps from step to step beside the sample.
+	State() State
+	// Restore makes the sampler go on from a state of the same schedule; errors have the
+	// kind ErrState, and leave it as it was.
+	Restore(State) error
 }
 
 // TokenStepper is a Sampler that can step tokens with different noise levels (LTX image to video).

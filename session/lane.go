@@ -6,6 +6,7 @@ import (
 
 	"weft/engine"
 	"weft/mesh"
+	"weft/tensor"
 )
 
 // lane holds the values of one pass through the graph by name. Each is on the mesh that
@@ -14,8 +15,9 @@ type lane struct {
 	mu         sync.Mutex
 	changed    *sync.Cond
 	values     map[string]held
-	moved      map[copyKey]engine.Value // copies on the meshes of other stages
-	requestRun bool                     // the once-per-request calls have run on the present inputs
+	moved      map[copyKey]engine.Value  // copies on the meshes of other stages
+	frames     map[string]*tensor.Tensor // of inputs, in host memory until a call reads them
+	requestRun bool                      // the once-per-request calls have run on the present inputs
 }
 
 // held is a value with the mesh that holds it.
@@ -31,7 +33,7 @@ type copyKey struct {
 }
 
 func newLane() *lane {
-	l := &lane{values: map[string]held{}, moved: map[copyKey]engine.Value{}}
+	l := &lane{values: map[string]held{}, moved: map[copyKey]engine.Value{}, frames: map[string]*tensor.Tensor{}}
 	l.changed = sync.NewCond(&l.mu)
 	return l
 }
@@ -44,7 +46,7 @@ func (l *lane) free() {
 	for _, v := range l.moved {
 		v.Free()
 	}
-	l.values, l.moved = map[string]held{}, map[copyKey]engine.Value{}
+	l.values, l.moved, l.frames = map[string]held{}, map[copyKey]engine.Value{}, map[string]*tensor.Tensor{}
 }
 
 // setValue stores a value, and frees the one that had its name before with its copies.

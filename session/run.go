@@ -19,6 +19,14 @@ type RunOptions struct {
 	// Trace is called with every value that the graph names for comparison, in order.
 	// Lanes and stages then run one after another.
 	Trace func(lane, name string, t *tensor.Tensor) error
+	// Visit is called with every part of an output as soon as it is computed, and Run then
+	// returns no outputs. at is the part's place along the output's dim Dim: 0 for an output
+	// of one value. An output with several names comes under its first. Lanes and stages then
+	// run one after another.
+	Visit func(lane, output string, at int, t *tensor.Tensor) error
+	// Frame gives the frames of inputs that Feed was not given, each as the first call that
+	// reads it is issued.
+	Frame func(ctx context.Context, lane string, in graph.Input) (*tensor.Tensor, error)
 	// Progress counts calls.
 	Progress Progress
 }
@@ -37,7 +45,8 @@ type Span struct {
 func (s *Session) Spans() []Span { return s.spans }
 
 // Run runs the calls of the graph for each lane and returns the graph's outputs by lane.
-// Calls of the request run only if their inputs changed since the last run. Inputs that
+// Each part of an output is taken to the host as soon as it is computed, so that the devices
+// do not hold all of them. Calls of the request run only if their inputs changed since the last run. Inputs that
 // change from step to step are consumed.
 func (s *Session) Run(ctx context.Context, lanes []string, o RunOptions) ([]map[string]*tensor.Tensor, error) {
 	s.spans = nil
@@ -47,12 +56,13 @@ func (s *Session) Run(ctx context.Context, lanes []string, o RunOptions) ([]map[
 	total := int64(len(lanes) * len(s.g.Calls))
 	var done atomic.Int64
 	tick := func(call string) { o.Progress.report(call, done.Add(1)-1, total) }
+	run := s.newRun(o, lanes, tick)
 	var err error
-	if stages := s.g.Stages(); stages > 1 && o.Trace == nil {
-		err = s.runPipeline(ctx, lanes, stages, tick)
+	if stages := s.g.Stages(); stages > 1 && o.Trace == nil && o.Visit == nil {
+		err = s.runPipeline(ctx, run, stages)
 	} else {
-		for _, name := range lanes {
-			if err = s.runCalls(ctx, name, -1, o.Trace, tick); err != nil {
+		for i := range lanes {
+			if err = s.runCalls(ctx, run, i, -1); err != nil {
 				break
 			}
 		}
@@ -60,48 +70,22 @@ func (s *Session) Run(ctx context.Context, lanes []string, o RunOptions) ([]map[
 	if err != nil {
 		return nil, err
 	}
-	outs := make([]map[string]*tensor.Tensor, len(lanes))
 	for i, name := range lanes {
-		l := s.laneOf(name)
-		l.requestRun = true
-		outs[i] = map[string]*tensor.Tensor{}
-		for k, r := range s.g.Outputs {
-			same := slices.IndexFunc(s.g.Outputs[:k], func(o graph.Output) bool { return o.Value == r.Value })
-			if same >= 0 {
-				outs[i][r.Name] = outs[i][s.g.Outputs[same].Name]
-				continue
-			}
-			if outs[i][r.Name], err = s.fetchOutput(ctx, l, r); err != nil {
-				return nil, fmt.Errorf("output %s: %w", r.Name, err)
-			}
+		s.laneOf(name).requestRun = true
+		if err := run.handOverRest(ctx, i); err != nil {
+			return nil, err
 		}
 	}
 	o.Progress.report("run", total, total)
-	return outs, nil
+	return run.outs, nil
 }
 
-// fetchOutput fetches the values of an output and joins them to one tensor.
-func (s *Session) fetchOutput(ctx context.Context, l *lane, o graph.Output) (*tensor.Tensor, error) {
-	parts := make([]*tensor.Tensor, 0, 1+len(o.Then))
-	for _, name := range o.Values() {
-		t, err := s.fetchValue(ctx, l, name)
-		if err != nil {
-			return nil, err
-		}
-		if o.Shape != nil {
-			shape := slices.Clone(o.Shape)
-			shape[o.Dim] = t.Shape[o.Dim]
-			t = t.Crop(shape)
-		}
-		parts = append(parts, t)
-	}
-	return tensor.Join(o.Dim, parts).Crop(o.Shape), nil
-}
-
-// runCalls runs a lane's calls of one stage, or of all (-1), in order.
-func (s *Session) runCalls(ctx context.Context, name string, stage int, trace func(string, string, *tensor.Tensor) error, tick func(string)) error {
+// runCalls runs the calls of one stage, or of all (-1), in order for lane number at.
+func (s *Session) runCalls(ctx context.Context, run *oneRun, at, stage int) error {
+	name := run.lanes[at]
 	l := s.laneOf(name)
 	var before engine.Value // made by the previous call: one call runs while the next is issued
+	var ready []string      // values of outputs that the previous call made
 	for i, c := range s.g.Calls {
 		if (stage >= 0 && c.Stage != stage) || (c.Request && l.requestRun) {
 			continue
@@ -109,39 +93,53 @@ func (s *Session) runCalls(ctx context.Context, name string, stage int, trace fu
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		tick(c.Name)
-		made, err := s.runCall(ctx, l, i)
+		run.tick(c.Name)
+		made, err := s.runCall(ctx, run, l, name, i)
 		if err == nil && before != nil {
 			err = before.Wait(ctx)
+		}
+		if err == nil {
+			err = run.handOver(ctx, at, ready)
+		}
+		if err == nil {
+			err = s.traceCall(ctx, run.o.Trace, l, name, c)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.Name, err)
 		}
-		before = made
-		if trace != nil {
-			for k, out := range c.Outs {
-				value, ok := c.Trace[k]
-				if !ok {
-					continue
-				}
-				t, err := s.fetchValue(ctx, l, out)
-				if err == nil {
-					err = trace(name, value.Name, t.Crop(value.Shape))
-				}
-				if err != nil {
-					return fmt.Errorf("%s: %w", c.Name, err)
-				}
+		before, ready = made, s.outputValues(c)
+		for _, v := range s.lastUses[i] {
+			if !slices.Contains(ready, v) {
+				l.dropValue(v)
 			}
 		}
-		for _, v := range s.lastUses[i] {
-			l.dropValue(v)
+	}
+	return run.handOver(ctx, at, ready)
+}
+
+// traceCall calls trace, unless it is nil, with the values that a call names for comparison.
+func (s *Session) traceCall(ctx context.Context, trace func(string, string, *tensor.Tensor) error, l *lane, name string, c graph.Call) error {
+	if trace == nil {
+		return nil
+	}
+	for k, out := range c.Outs {
+		value, ok := c.Trace[k]
+		if !ok {
+			continue
+		}
+		t, err := s.fetchValue(ctx, l, out)
+		if err == nil {
+			err = trace(name, value.Name, t.Crop(value.Shape))
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
 // runCall issues one call and returns a value that it makes.
-func (s *Session) runCall(ctx context.Context, l *lane, i int) (engine.Value, error) {
+func (s *Session) runCall(ctx context.Context, run *oneRun, l *lane, name string, i int) (engine.Value, error) {
 	c := s.g.Calls[i]
 	p := s.g.Programs[c.Program]
 	args := make([]engine.Value, len(c.Args))
@@ -153,7 +151,10 @@ func (s *Session) runCall(ctx context.Context, l *lane, i int) (engine.Value, er
 			}
 			continue
 		}
-		if _, made := s.shapes[r.Name]; !made || (s.g.Input(r.Name) != nil && !l.hasValue(r.Name)) {
+		if err := s.placeFrame(ctx, run, l, name, r.Name); err != nil {
+			return nil, err
+		}
+		if _, made := s.shapes[r.Name]; !made || (s.inputs[r.Name] != nil && !l.hasValue(r.Name)) {
 			return nil, fmt.Errorf("input %q is not in place: inputs are fed before a run", r.Name)
 		}
 		if args[k], err = l.valueOnMesh(ctx, s.eng, r.Name, p.Mesh, s.isLastUse(i, r.Name)); err != nil {
@@ -186,7 +187,7 @@ func (l *lane) hasValue(name string) bool {
 
 // runPipeline runs every stage in a goroutine of its own, which takes the lanes in turn. A
 // stage waits for the values that the previous one makes.
-func (s *Session) runPipeline(ctx context.Context, lanes []string, stages int, tick func(string)) error {
+func (s *Session) runPipeline(ctx context.Context, run *oneRun, stages int) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	start := time.Now()
@@ -199,16 +200,16 @@ func (s *Session) runPipeline(ctx context.Context, lanes []string, stages int, t
 	var all sync.WaitGroup
 	for stage := range stages {
 		all.Go(func() {
-			if err := s.runStage(ctx, stage, lanes, start, tick, record); err != nil {
+			if err := s.runStage(ctx, run, stage, start, record); err != nil {
 				fail(fmt.Errorf("stage %d: %w", stage, err))
-				for _, n := range lanes {
+				for _, n := range run.lanes {
 					s.laneOf(n).wakeWaiters()
 				}
 			}
 		})
 	}
 	stop := context.AfterFunc(ctx, func() {
-		for _, n := range lanes {
+		for _, n := range run.lanes {
 			s.lanes[n].wakeWaiters()
 		}
 	})
@@ -218,12 +219,12 @@ func (s *Session) runPipeline(ctx context.Context, lanes []string, stages int, t
 }
 
 // runStage runs one stage of a pipeline over the lanes.
-func (s *Session) runStage(ctx context.Context, stage int, lanes []string, start time.Time, tick func(string), record func(Span)) (err error) {
+func (s *Session) runStage(ctx context.Context, run *oneRun, stage int, start time.Time, record func(Span)) (err error) {
 	defer fault.Recover(&err)
-	for _, name := range lanes {
+	for i, name := range run.lanes {
 		begin, err := s.waitForInputs(ctx, name, stage)
 		if err == nil {
-			err = s.runCalls(ctx, name, stage, nil, tick)
+			err = s.runCalls(ctx, run, i, stage)
 		}
 		if err == nil {
 			err = s.waitForOutputs(ctx, name, stage)

@@ -37,8 +37,10 @@ type Session struct {
 	homes    map[string]*mesh.Mesh // the meshes that hold weights and inputs
 	lanes    map[string]*lane
 	lastUses [][]string
-	made     []string   // names of the values that the calls of a step make
-	flow     [][]string // names of the values that each stage reads from others
+	inputs   map[string]*graph.Input
+	parts    map[string]outputPart // of the outputs, by the value that each is
+	made     []string              // names of the values that the calls of a step make
+	flow     [][]string            // names of the values that each stage reads from others
 	loaded   Loaded
 	compile  float64
 	shapes   map[string]shardedShape // how to assemble each value from its shards
@@ -65,15 +67,15 @@ func (p Progress) report(what string, done, total int64) {
 // New compiles the programs of g.
 func New(ctx context.Context, g *graph.Graph, eng engine.Engine, progress Progress) (*Session, error) {
 	s := &Session{g: g, eng: eng, exes: map[string]engine.Executable{}, weights: map[string]engine.Value{},
-		lanes: map[string]*lane{}, homes: g.Homes(), lastUses: g.LastUse(), flow: g.Flow(), shapes: map[string]shardedShape{}}
+		lanes: map[string]*lane{}, homes: g.Homes(), lastUses: g.LastUse(), flow: g.Flow(), shapes: map[string]shardedShape{}, parts: map[string]outputPart{}, inputs: map[string]*graph.Input{}}
 	start := time.Now()
 	if err := s.compileAll(ctx, progress); err != nil {
 		s.Close()
 		return nil, err
 	}
 	s.compile = time.Since(start).Seconds()
-	for _, in := range g.Inputs {
-		s.shapes[in.Name] = shardedShape{in.Shape, in.Spec}
+	for i, in := range g.Inputs {
+		s.shapes[in.Name], s.inputs[in.Name] = shardedShape{in.Shape, in.Spec}, &g.Inputs[i]
 	}
 	for _, c := range g.Calls {
 		if !c.Request {
@@ -83,6 +85,7 @@ func New(ctx context.Context, g *graph.Graph, eng engine.Engine, progress Progre
 			s.shapes[c.Outs[i]] = shardedShape{o.Shape, o.Spec}
 		}
 	}
+	s.listOutputParts()
 	return s, nil
 }
 
@@ -137,6 +140,8 @@ func (s *Session) laneOf(name string) *lane {
 }
 
 // Feed places inputs of the graph on the devices, for a lane. A new name makes a new lane.
+// Frames are placed later, each as the first call that reads it is issued; until then they
+// must not change.
 // Feeding an input of the request makes the next Run repeat the calls that run once per
 // request.
 func (s *Session) Feed(ctx context.Context, name string, inputs map[string]*tensor.Tensor) error {
@@ -149,17 +154,30 @@ func (s *Session) Feed(ctx context.Context, name string, inputs map[string]*tens
 		if t.DType != in.DType || !slices.Equal(t.Shape, in.Shape) {
 			return fmt.Errorf("input %q is %v, the graph wants %v%v", in.Name, t, in.DType, in.Shape)
 		}
-		home := s.homes[in.Name]
-		if home == nil {
+		if s.homes[in.Name] == nil {
 			continue // no call reads it
 		}
-		a, err := array.Place(ctx, s.eng, home, t, in.Spec)
-		if err != nil {
-			return fmt.Errorf("input %q: %w", in.Name, err)
+		if in.Of != "" {
+			l.dropValue(in.Name)
+			l.frames[in.Name] = t
+			continue
 		}
-		l.setValue(in.Name, home, a.Value())
+		if err := s.placeInput(ctx, l, in, t); err != nil {
+			return err
+		}
 		l.requestRun = l.requestRun && in.Step
 	}
+	return nil
+}
+
+// placeInput puts an input on the devices that read it.
+func (s *Session) placeInput(ctx context.Context, l *lane, in graph.Input, t *tensor.Tensor) error {
+	home := s.homes[in.Name]
+	a, err := array.Place(ctx, s.eng, home, t, in.Spec)
+	if err != nil {
+		return fmt.Errorf("input %q: %w", in.Name, err)
+	}
+	l.setValue(in.Name, home, a.Value())
 	return nil
 }
 

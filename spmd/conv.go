@@ -7,39 +7,55 @@ import (
 	"weft/program"
 )
 
-// LConv is a convolution of stride 1 as neural networks have it: the kernel is not
+// LConv is LConvStrided with a stride of 1 along every dim.
+func (b *Builder) LConv(x, w Local, lo, hi []int, out dtype.DType) Local {
+	return b.LConvStrided(x, w, lo, hi, nil, out)
+}
+
+// LConvStrided is a convolution as neural networks have it: the kernel is not
 // flipped. x is (N, S..., I) and w is (O, I, K...) as PyTorch keeps it, with one K for
 // each spatial dim S. The result is (N, S'..., O) of type out, and sums run as in LDot.
-// Along each spatial dim lo zeros stand before x and hi zeros after it, so that
-// S' = lo + S + hi - K + 1.
-func (b *Builder) LConv(x, w Local, lo, hi []int, out dtype.DType) Local {
+// Along each spatial dim lo zeros stand before x and hi zeros after it, and the kernel
+// moves by the dim's stride, so that S' = (lo + S + hi - K) / stride + 1, rounded down. nil
+// stands for strides of 1.
+func (b *Builder) LConvStrided(x, w Local, lo, hi, strides []int, out dtype.DType) Local {
 	if x.DType != w.DType {
 		b.failf(ErrType, nil, "%s: convolution of %v and %v", b.name, x.DType, w.DType)
 	}
-	shape, err := program.ConvShape(x.Shape, w.Shape, lo, hi)
+	if !slices.ContainsFunc(strides, func(s int) bool { return s != 1 }) {
+		strides = nil
+	}
+	shape, err := program.ConvShape(x.Shape, w.Shape, lo, hi, strides)
 	if err != nil {
 		b.failf(ErrShape, nil, "%s: convolution of local %v by %v: %v", b.name, x.Shape, w.Shape, err)
 	}
 	x, w = b.widenOperand(x), b.widenOperand(w)
-	return b.addInstr(program.Instr{Op: program.OpConv, Args: idsOf(x, w), Lo: cloneInts(lo), Hi: cloneInts(hi)}, out, shape)
+	return b.addInstr(program.Instr{Op: program.OpConv, Args: idsOf(x, w), Lo: cloneInts(lo), Hi: cloneInts(hi), Strides: slices.Clone(strides)}, out, shape)
 }
 
-// Conv is a convolution of stride 1: x (N, S..., I), w (O, I, K...), result
-// (N, S'..., O) of type out, with pad[d] zeros before and after spatial dim d. The
+// Conv is ConvStrided with a stride of 1 along every dim.
+func (b *Builder) Conv(x, w Tensor, pad [][2]int, out dtype.DType) Tensor {
+	return b.ConvStrided(x, w, pad, nil, out)
+}
+
+// ConvStrided is a convolution: x (N, S..., I), w (O, I, K...), result
+// (N, S'..., O) of type out, with pad[d] zeros before and after spatial dim d, along which
+// the kernel moves by strides[d]; nil stands for strides of 1. The
 // caller adds a bias, after the sum is reduced.
 //
 // The channels follow the rules of Linear, where I is the contracted dim. The rules
 // for a sharded spatial dim:
 //
-//  1. Where the result has the operand's size, each device gets the rows just before
+//  1. Where the result has the operand's size over the stride, and the stride divides the
+//     rows of a device, each device gets the rows just before
 //     and after its own from its neighbours on the axes, by collective-permutes, and
 //     has zeros beyond the ends. Where a device has fewer rows than the kernel
 //     reads, it gets them from several neighbours.
-//  2. Where the kernel changes the size, the dim is gathered first: the rows of the
+//  2. Elsewhere the dim is gathered first: the rows of the
 //     result would not lie on the devices that have the operand's rows.
 //  3. With several sharded dims the corners come by way of the neighbours: the later
 //     dims send what they received along the earlier ones.
-func (b *Builder) Conv(x, w Tensor, pad [][2]int, out dtype.DType) Tensor {
+func (b *Builder) ConvStrided(x, w Tensor, pad [][2]int, strides []int, out dtype.DType) Tensor {
 	if x.DType != w.DType {
 		b.failf(ErrType, nil, "%s: convolution of %v by %v weights; convert one first", b.name, x.DType, w.DType)
 	}
@@ -47,7 +63,7 @@ func (b *Builder) Conv(x, w Tensor, pad [][2]int, out dtype.DType) Tensor {
 	for d, p := range pad {
 		lo[d], hi[d] = p[0], p[1]
 	}
-	shape, err := program.ConvShape(x.Shape, w.Shape, lo, hi)
+	shape, err := program.ConvShape(x.Shape, w.Shape, lo, hi, strides)
 	if err != nil {
 		b.failf(ErrShape, nil, "%s: convolution of %v by weights %v: %v", b.name, x.Shape, w.Shape, err)
 	}
@@ -56,47 +72,69 @@ func (b *Builder) Conv(x, w Tensor, pad [][2]int, out dtype.DType) Tensor {
 	}
 	x, w, contracted := b.alignContraction(x, w)
 	for d := range pad {
-		if shape[1+d] != x.Shape[1+d] {
+		stride := program.StrideOf(strides, d)
+		if shape[1+d]*stride != x.Shape[1+d] || x.local.Shape[1+d]%stride != 0 {
 			x = b.gatherDim(x, 1+d, "gathered for a convolution that changes the size of a split dim")
 		}
 	}
 	v := x.local
 	for d := range pad {
 		if axes := x.Spec.Dim(1 + d); len(axes) > 0 {
-			v = b.exchangeHalo(v, 1+d, lo[d], hi[d], axes)
+			// The last place of the kernel on a device begins a stride before the device's end.
+			after := max(0, w.Shape[2+d]-program.StrideOf(strides, d)-lo[d])
+			v = b.exchangeHalo(v, 1+d, lo[d], after, axes)
 			lo[d], hi[d] = 0, 0
 		}
 	}
-	v = b.emitConv(v, w.local, lo, hi, out)
+	v = b.emitConv(v, w.local, lo, hi, strides, out)
 	last := x.Rank() - 1
 	return b.Global(v, shape, x.Spec.WithDim(last, w.Spec.Dim(0)...).WithPartial(contracted...))
 }
 
-// emitConv is LConv, or where the target wants it the sum of one convolution for each
+// emitConv is LConvStrided, or where the target wants it the sum of one convolution for each
 // place of the kernel along the first spatial dim. The sum runs in f32 at least and is
 // rounded once.
-func (b *Builder) emitConv(x, w Local, lo, hi []int, out dtype.DType) Local {
+func (b *Builder) emitConv(x, w Local, lo, hi, strides []int, out dtype.DType) Local {
 	if !b.target.FlatConv || len(lo) < 3 {
-		return b.LConv(x, w, lo, hi, out)
+		return b.LConvStrided(x, w, lo, hi, strides, out)
+	}
+	stride := program.StrideOf(strides, 0)
+	if strides != nil {
+		strides = strides[1:]
 	}
 	x = b.LPad(x, 1, lo[0], hi[0], 0)
 	n, taps := x.Shape[0], w.Shape[2]
-	steps := x.Shape[1] - taps + 1 // of the result
+	steps := (x.Shape[1]-taps)/stride + 1 // of the result
 	wide := out
 	if out.Size() < dtype.F32.Size() {
 		wide = dtype.F32
 	}
 	var sum Local
 	for k := range taps {
-		part := b.LReshape(b.LSlice(x, 1, k, k+steps), append([]int{n * steps}, x.Shape[2:]...)...)
+		part := b.LReshape(b.everyNth(x, 1, k, stride, steps), append([]int{n * steps}, x.Shape[2:]...)...)
 		tap := b.LReshape(b.LSlice(w, 2, k, k+1), append(cloneInts(w.Shape[:2]), w.Shape[3:]...)...)
-		y := b.LConv(part, tap, lo[1:], hi[1:], wide)
+		y := b.LConvStrided(part, tap, lo[1:], hi[1:], strides, wide)
 		if k > 0 {
 			y = b.LAdd(sum, y)
 		}
 		sum = y
 	}
 	return b.LConvert(b.LReshape(sum, append([]int{n, steps}, sum.Shape[1:]...)...), out)
+}
+
+// everyNth keeps n elements of dim, from the first on by every stride-th.
+func (b *Builder) everyNth(x Local, dim, first, stride, n int) Local {
+	end := min(x.Shape[dim], first+stride*n)
+	x = b.LSlice(x, dim, first, end)
+	if stride == 1 {
+		return x
+	}
+	x = b.LPad(x, dim, 0, stride*n-(end-first), 0)
+	groups := slices.Insert(cloneInts(x.Shape), dim+1, stride)
+	groups[dim] = n
+	kept := cloneInts(x.Shape)
+	kept[dim] = n
+	return b.LReshape(b.LSlice(b.LReshape(x, groups...), dim+1, 0, 1), kept...)
 }
 
 // exchangeHalo extends v along dim by the lo last rows of the devices before this one

@@ -47,6 +47,62 @@ func TestConvRefuses(t *testing.T) {
 	}
 }
 
+// What a convolution in steps of 2 exchanges: it reads the row after a device's own and none
+// before. Where a device has an odd number of rows, its first step begins at its second row
+// or its first, so all rows are gathered.
+func TestStridedConvExchanges(t *testing.T) {
+	rows := sharding.NewSpec(nil, []string{"sp"})
+	for _, c := range []struct {
+		on      string
+		rows, k int
+		pad     [2]int
+		stride  int
+		want    string
+		split   bool
+	}{
+		{"sp=2", 8, 3, [2]int{0, 1}, 2, "collective-permute sp     f32    1        6        24\n", true},
+		{"sp=4", 8, 3, [2]int{0, 1}, 2, "collective-permute sp     f32    1        6        24\n", true},
+		{"sp=4", 8, 3, [2]int{1, 0}, 2, "collective-permute sp     f32    1        6        24\n", true}, // the row before
+		{"sp=4", 8, 1, [2]int{0, 0}, 2, "", true},                                                        // every other of its own
+		{"sp=8", 8, 3, [2]int{0, 1}, 2, "all-gather         sp     f32    1        6       168\n", false},
+		{"sp=2", 6, 3, [2]int{0, 1}, 2, "all-gather         sp     f32    1       18        72\n", false}, // 3 rows each
+		{"sp=2", 8, 3, [2]int{0, 0}, 2, "all-gather         sp     f32    1       24        96\n", false}, // 3 rows of 8
+	} {
+		m := meshtest.Mesh(t, c.on)
+		var got sharding.Spec
+		p, err := spmd.Build("conv", m, func(b *spmd.Builder) {
+			kernel := b.Input("w", dtype.F32, []int{5, 2, c.k, 1}, sharding.Whole(4))
+			y := b.ConvStrided(b.Input("x", dtype.F32, []int{1, c.rows, 3, 2}, rows), kernel, [][2]int{c.pad, {0, 0}}, []int{c.stride, 1}, dtype.F32)
+			got = y.Spec
+			b.Output("y", y, "")
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := meshtest.Table(cost.Collectives(p)); got != c.want {
+			t.Errorf("%s, %d rows, kernel of %d with %v: moves\n%swant\n%s", c.on, c.rows, c.k, c.pad, got, c.want)
+		}
+		if split := len(got.Dim(1)) > 0; split != c.split {
+			t.Errorf("%s, %d rows: the result's rows are split: %v", c.on, c.rows, split)
+		}
+	}
+}
+
+func TestStridedConvRefuses(t *testing.T) {
+	for _, c := range []struct {
+		strides []int
+		want    string
+	}{{[]int{0}, "stride 0 on spatial dim 0: want 1 or more"}, {[]int{2, 2}, "strides [2 2] for 1 spatial dims"}} {
+		_, err := spmd.Build("conv", meshtest.Mesh(t, ""), func(b *spmd.Builder) {
+			x, w := b.Input("x", dtype.F32, []int{1, 5, 2}, sharding.Whole(3)), b.Input("w", dtype.F32, []int{4, 2, 3}, sharding.Whole(3))
+			b.Output("y", b.ConvStrided(x, w, [][2]int{{1, 1}}, c.strides, dtype.F32), "")
+		})
+		if !errors.Is(err, spmd.ErrShape) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: %v, want %q", c.strides, err, c.want)
+		}
+	}
+}
+
 // What a convolution over a split dim exchanges: 8 rows of 3 columns and 2 channels.
 func TestConvExchanges(t *testing.T) {
 	rows := sharding.NewSpec(nil, []string{"sp"})

@@ -298,7 +298,7 @@ func (g *randomTensors) resultOf(d dtype.DType) dtype.DType {
 }
 
 // conv slides a kernel of a new input over a tensor: over its dims between the
-// first and the last, mostly so that it keeps their sizes.
+// first and the last, mostly so that it keeps their sizes, over the stride.
 func (g *randomTensors) conv() {
 	i, ok := g.pick("slid over", func(x drawn) bool { return floats(x) && x.Rank() > 2 })
 	if !ok {
@@ -311,7 +311,7 @@ func (g *randomTensors) conv() {
 	}
 	x := g.pool[i]
 	o := rapid.SampledFrom(sizes).Draw(g.t, "outputs")
-	shape, pads := []int{o, x.Dim(-1)}, [][2]int{}
+	shape, pads, strides := []int{o, x.Dim(-1)}, [][2]int{}, []int{}
 	elements, taps := x.Shape[0]*o, x.Dim(-1)
 	for _, n := range x.Shape[1 : x.Rank()-1] {
 		k := g.int(1, 4, "kernel")
@@ -322,6 +322,7 @@ func (g *randomTensors) conv() {
 			k = min(k, n+pad[0]+pad[1])
 		}
 		shape, pads = append(shape, k), append(pads, pad)
+		strides = append(strides, rapid.SampledFrom([]int{1, 1, 2, 2, 3}).Draw(g.t, "stride"))
 		elements *= n + pad[0] + pad[1] - k + 1
 		taps *= k
 	}
@@ -331,7 +332,7 @@ func (g *randomTensors) conv() {
 	w, most := g.addWeights(x.DType, shape)
 	out := g.resultOf(x.DType)
 	g.take(float64(taps)*x.most*most, func(b *spmd.Builder, p []spmd.Tensor) []spmd.Tensor {
-		return []spmd.Tensor{b.Conv(p[i], p[w], pads, out)}
+		return []spmd.Tensor{b.ConvStrided(p[i], p[w], pads, strides, out)}
 	})
 }
 

@@ -232,7 +232,7 @@ func TestResolveRandom(t *testing.T) {
 
 // Degrees must divide the sizes of a model once it is known.
 func TestCheckWorkload(t *testing.T) {
-	fits := strategy.Workload{Batch: 16, Micro: 4, Heads: 32, KVHeads: 8, FFN: 11008, Seq: 4096, Layers: 32, SequenceParallel: true, CausalRing: true, Ulysses: true}
+	fits := strategy.Workload{Batch: 16, Micro: 4, Heads: 32, KVHeads: 8, FFN: 11008, Seq: 4096, Layers: 32, SequenceParallel: true, Ulysses: true}
 	d := strategy.Degrees{Pipeline: 4, Data: 2, Shard: 2, Context: 4, Model: 8}
 	if err := d.CheckWorkload(fits); err != nil {
 		t.Error(err)
@@ -250,7 +250,7 @@ func TestCheckWorkload(t *testing.T) {
 	if d := cmp.Diff(strategy.NotDivisible{What: "batch", Size: 16, Parts: 6, Axes: []string{"dp", "fsdp"}, Nearest: []int{12, 18}}, f); d != "" {
 		t.Error(d)
 	}
-	for _, bad := range []strategy.Workload{{Seq: 12, CausalRing: true}, {Seq: 12, SequenceParallel: true}, {Heads: 12, Ulysses: true}, {Batch: 2, Micro: 4}} {
+	for _, bad := range []strategy.Workload{{Seq: 12, SequenceParallel: true}, {Heads: 12, Ulysses: true}, {Batch: 2, Micro: 4}} {
 		if err := (strategy.Degrees{Context: 4, Model: 2}).CheckWorkload(bad); len(fault.Violations(err)) != 1 {
 			t.Errorf("%+v: %v", bad, err)
 		}

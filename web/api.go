@@ -103,6 +103,18 @@ func (s *Server) answerPlan(r *http.Request) (any, error) {
 	return plan.Document{Result: res, Assertions: []plan.Assertion{}}, nil
 }
 
+// answerExplain answers with what weft plan --explain says of a figure of one plan.
+func (s *Server) answerExplain(r *http.Request) (any, error) {
+	p := paramsOf(r)
+	m, q := s.readQuery(p)
+	q.FSDP = p.text("fsdp")
+	name := p.requiredText("figure")
+	if err := p.err(); err != nil {
+		return nil, err
+	}
+	return plan.Explain(r.Context(), m, q, name)
+}
+
 // answerTopo answers with the facts of a slice and, if a mesh is given, how the mesh is
 // laid on it.
 func (s *Server) answerTopo(r *http.Request) (any, error) {

@@ -636,7 +636,7 @@ func TestPageShowsItsErrors(t *testing.T) {
 }
 
 // States that a phone must show too.
-var narrowStates = []string{"/", at480 + "&mesh=dp=1,tp=2,sp=2&fsdp=sp&tensor=blocks.0.self_attn.q.weight&device=1&refused=open",
+var narrowStates = []string{"/", at480 + "&mesh=dp=1,tp=2,sp=2&explain=step_seconds", at480 + "&mesh=dp=1,tp=2,sp=2&fsdp=sp&tensor=blocks.0.self_attn.q.weight&device=1&refused=open",
 	"/?model=wan2.1-t2v-1.3b&size=832x480&frames=81&on=all&refused=open", "/?model=wan2.1-t2v-14b&size=832x480&frames=81&on=v5p-1024",
 	at480 + "&pin=" + url.QueryEscape("model=wan2.1-t2v-14b&size=832x480&frames=81&on=v5e-8&mesh=dp=1,tp=4,sp=2"), "/?model=wan2.1-t2v-14b&size=831x480&frames=80&on=v4-9", "/?model=wan2.1-t2v-14b&size=832x480&frames=81&on=v5e-1&dtype=f32"}
 
@@ -670,7 +670,7 @@ func TestPageContrast(t *testing.T) {
 	papers := map[string]bool{}
 	for _, scheme := range []string{"light", "dark"} {
 		p.scheme(scheme)
-		p.open(at480 + "&mesh=dp=1,tp=2,sp=2&tensor=text_k.0&device=0&refused=open")
+		p.open(at480 + "&mesh=dp=1,tp=2,sp=2&tensor=text_k.0&device=0&refused=open&explain=hbm_bytes_per_device")
 		papers[eval[string](p, "getComputedStyle(document.body).backgroundColor")] = true
 		// Every text against what lies behind it, painted to a canvas so that any colour space becomes sRGB.
 		poor := eval[[]string](p, `(() => {

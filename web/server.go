@@ -104,11 +104,12 @@ func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/api/choices", s.serveDocument(s.answerChoices))
 	mux.Handle("/api/plan", s.serveDocument(s.answerPlan))
+	mux.Handle("/api/explain", s.serveDocument(s.answerExplain))
 	mux.Handle("/api/topo", s.serveDocument(s.answerTopo))
 	mux.Handle("/api/split", s.serveDocument(s.answerSplit))
 	mux.Handle("/api/shards", s.serveDocument(s.answerShards))
 	mux.Handle("/api/", s.serveDocument(func(r *http.Request) (any, error) {
-		return nil, fault.New(ErrNotFound, nil, "%s: the server has /api/choices, plan, topo, split and shards", r.URL.Path)
+		return nil, fault.New(ErrNotFound, nil, "%s: the server has /api/choices, plan, explain, topo, split and shards", r.URL.Path)
 	}))
 	mux.Handle("/", s.servePage())
 	return s.guardRequests(mux)

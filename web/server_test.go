@@ -546,12 +546,13 @@ func TestSearchEndsWithItsRequest(t *testing.T) {
 
 // Whatever the query, the answer is a document, and no fault of weft's own.
 func FuzzQuery(f *testing.F) {
-	paths := []string{"/api/plan", "/api/topo", "/api/split", "/api/shards", "/api/choices"}
+	paths := []string{"/api/plan", "/api/topo", "/api/split", "/api/shards", "/api/choices", "/api/explain"}
 	f.Add(uint8(0), "model=wan2.1-t2v-1.3b&size=64x64&frames=5&on=v4-8")
 	f.Add(uint8(1), "name=v5e-8&mesh=tp=2,sp=4&bytes=tp=3")
 	f.Add(uint8(2), "model=wan2.1-t2v-1.3b&size=64x64&frames=5&on=cpu:2&mesh=tp%3D2&split-residual=true&dtype=f32")
 	f.Add(uint8(3), "model=wan2.1-t2v-1.3b&size=64x64&frames=5&on=cpu:2&mesh=sp%3D2&fsdp=sp&tensor=x")
 	f.Add(uint8(4), "a=%zz&;")
+	f.Add(uint8(5), "model=wan2.1-t2v-1.3b&size=64x64&frames=5&on=cpu:2&mesh=tp%3D2&fsdp=none&figure=flops:block")
 	f.Fuzz(func(t *testing.T, path uint8, raw string) {
 		r := httptest.NewRequest(http.MethodGet, paths[int(path)%len(paths)], nil)
 		r.Host, r.URL.RawQuery = "localhost", raw

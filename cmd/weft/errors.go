@@ -46,7 +46,7 @@ var wrongUse = []error{
 	sharding.ErrSpecSyntax, sharding.ErrShape, sharding.ErrToPartial,
 	strategy.ErrDegree, strategy.ErrFill, strategy.ErrDegreesSyntax, strategy.ErrNotDivisible, strategy.ErrTensor, strategy.ErrNoDim,
 	strategy.ErrSplit, strategy.ErrNoLayers, strategy.ErrEmptyStage, strategy.ErrCosts, strategy.ErrSchedule,
-	plan.ErrOptions, plan.ErrNoPlan, plan.ErrPrices, plan.ErrPeer, aot.ErrOptions, aot.ErrSlice, aot.ErrMismatch, aot.ErrPlatform,
+	plan.ErrOptions, plan.ErrFigure, plan.ErrNoPlan, plan.ErrPrices, plan.ErrPeer, aot.ErrOptions, aot.ErrSlice, aot.ErrMismatch, aot.ErrPlatform,
 	web.ErrAddress, web.ErrNotLoopback,
 	topology.ErrUnknownSlice, topology.ErrHosts, topology.ErrAxisBytes,
 }

@@ -20,6 +20,7 @@ import (
 type planFlags struct {
 	model, size, on, dtype, cfg, mesh, asserts string
 	as, weights, prices, attention, release    string
+	explain                                    string
 	frames, batch, textLen, steps              int
 	fsdp                                       string
 	split, all, measured, tokenTimes           bool
@@ -43,6 +44,10 @@ best plan and exits with 1 when it does not hold. GB is 10^9 bytes.
 and step times calibrated on rows it published of other families. --prices takes a
 file like {"currency": "USD", "chip_hour": {"v5e": 1.2}}, by generation or slice.
 
+--explain says of one figure of the best plan, or of the one that --mesh and --fsdp
+name, what made it: the lines of the programs, the rule and the source, largest
+first, adding up to the figure.
+
 Encoding the prompts and decoding the video are phases of their own where weft has
 the model's text encoder and VAE; memory is the largest phase's. Step times rest on
 assumed efficiencies: they rank splits and are no promise.`,
@@ -50,7 +55,8 @@ assumed efficiencies: they rank splits and are no promise.`,
   weft plan --model wan2.1-t2v-14b --size 1280x720 --frames 81 --on all
   weft plan --model wan2.1-t2v-1.3b --size 832x480 --frames 81 --on v5e-4 --assert 'hbm<14GB'
   weft plan --model wan2.1-t2v-14b --size 832x480 --frames 81 --on all --steps 50 --prices prices.json
-  weft plan --model wan2.1-t2v-14b --size 832x480 --frames 81 --on v4-8 --as vidax`,
+  weft plan --model wan2.1-t2v-14b --size 832x480 --frames 81 --on v4-8 --as vidax
+  weft plan --model wan2.1-t2v-14b --size 832x480 --frames 81 --on v4-8 --mesh tp=4 --explain hbm`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// A short life of many small values: collecting them costs more than keeping them.
@@ -69,6 +75,7 @@ assumed efficiencies: they rank splits and are no promise.`,
 	fl.BoolVar(&f.tokenTimes, "token-times", false, "tokens have timesteps of their own, of two: a given first frame's and the others', as image-to-video with wan2.2-ti2v-5b")
 	fl.BoolVar(&f.measured, "measure", false, "with --on cpu:N, run the best plan on this machine too, with weights of zeros")
 	fl.BoolVar(&f.all, "all", false, "show the illegal splits too, each with its reason")
+	explainFlag(c, &f.explain)
 	fl.StringVar(&f.asserts, "assert", "", "bounds on the best plan, with commas between: 'hbm<30GB', 'step<=12s'")
 	for _, name := range []string{"model", "size", "frames", "on"} {
 		must(c.MarkFlagRequired(name))
@@ -87,7 +94,7 @@ func (f *planFlags) addFlags(c *cobra.Command) {
 	fl.IntVar(&f.frames, "frames", 0, "frames of the video")
 	fl.StringVar(&f.dtype, "dtype", "bf16", "compute type: bf16 or f32 (the residual stream is f32 in both)")
 	fl.IntVar(&f.batch, "batch", 1, "videos at a time")
-	fl.StringVar(&f.fsdp, "fsdp", "", "keep each weight in shares over these axes: sp, or dp,sp; default with and without")
+	fl.StringVar(&f.fsdp, "fsdp", "", "keep each weight in shares over these axes: sp, dp,sp, or none; default with and without")
 	cfgFlag(c, &f.cfg)
 	releaseFlag(c, &f.release)
 	fl.BoolVar(&f.split, "split-residual", false, "split the residual stream over tp as well as sp")
@@ -140,6 +147,9 @@ func (f *planFlags) runPlan(ctx context.Context, a *app) error {
 		return err
 	}
 	q.Settings = settings
+	if f.explain != "" {
+		return f.explainPlan(ctx, a, m, q)
+	}
 	res, err := plan.Ask(ctx, m, q)
 	if err != nil {
 		return err

@@ -25,6 +25,9 @@ func TestPlanText(t *testing.T) {
 		"split-stream": planArgs("--on", "v4-8", "--mesh", "tp=4", "--cfg", "sequential", "--split-residual"),
 		"all":          planArgs("--on", "all"),
 		"too-big":      planArgs("--on", "v5e-1", "--dtype", "f32"),
+		"explain-hbm":  planArgs("--on", "v4-8", "--mesh", "tp=4", "--explain", "hbm"),
+		"explain-step": planArgs("--on", "v4-8", "--explain", "step"),
+		"explain-sent": planArgs("--on", "v5e-8", "--mesh", "tp=2,sp=4", "--fsdp", "sp", "--explain", "all-gather"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, got, _ := weftRun(t, args...)

@@ -9,6 +9,7 @@ import (
 
 	"weft"
 	"weft/fault"
+	"weft/internal/peer/params"
 	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
@@ -35,7 +36,7 @@ in the mesh. --on lays the mesh on a slice's links, which gives the device order
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var l fault.List
-			if layout != string(models.Torch) && layout != string(models.Flax) {
+			if layout != string(params.Torch) && layout != string(params.Flax) {
 				l.Add(usageError("--layout %q: want torch or flax", layout))
 			}
 			if rules != "weft" && rules != "vidax" {
@@ -67,7 +68,10 @@ in the mesh. --on lays the mesh on a slice's links, which gives the device order
 			if err != nil {
 				return err
 			}
-			list := models.List(m, assigned, models.Layout(layout), rules == "vidax")
+			list, err := params.List(m, assigned, params.Layout(layout), rules == "vidax")
+			if err != nil {
+				return err
+			}
 			for i := range list {
 				if rules == "vidax" {
 					err = list[i].Spec.Check(place, list[i].Shape)
@@ -112,11 +116,11 @@ in the mesh. --on lays the mesh on a slice's links, which gives the device order
 
 // specsDoc is the JSON document that specs prints.
 type specsDoc struct {
-	Model  string             `json:"model"`
-	Mesh   string             `json:"mesh"`
-	Layout string             `json:"layout"`
-	Rules  string             `json:"rules"`
-	Params []models.ParamSpec `json:"params"`
+	Model  string        `json:"model"`
+	Mesh   string        `json:"mesh"`
+	Layout string        `json:"layout"`
+	Rules  string        `json:"rules"`
+	Params []params.Line `json:"params"`
 
 	special []sharding.Assigned // whose spec alone does not say what a device holds
 }

@@ -1,4 +1,5 @@
-// Package hostmemory says how much memory this machine has for a process.
+// Package hostmemory says how much memory this machine has for a process, and how much
+// this process has had.
 package hostmemory
 
 import (
@@ -27,9 +28,17 @@ func Available() int64 {
 	return n
 }
 
+// PeakResident is the largest resident memory that this process has had, in bytes, or 0
+// on a system that does not tell.
+func PeakResident() int64 { return readKilobytes("/proc/self/status", "VmHWM") }
+
 // readMeminfo gives a value of /proc/meminfo in bytes, 0 where it is not told.
-func readMeminfo(key string) int64 {
-	text, err := os.ReadFile("/proc/meminfo")
+func readMeminfo(key string) int64 { return readKilobytes("/proc/meminfo", key) }
+
+// readKilobytes gives the value of a key in a file of the kernel's whose lines are
+// "key: n kB", in bytes, or 0 where it is not told.
+func readKilobytes(path, key string) int64 {
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return 0
 	}

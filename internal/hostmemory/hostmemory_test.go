@@ -16,3 +16,18 @@ func TestMemory(t *testing.T) {
 		t.Errorf("a key that is not there: %d", n)
 	}
 }
+
+// The peak is a process's own, and memory that is touched raises it.
+func TestPeakResident(t *testing.T) {
+	if _, err := os.Stat("/proc/self/status"); err != nil {
+		t.Skip("needs /proc")
+	}
+	before := PeakResident()
+	touched := make([]byte, 64<<20)
+	for i := 0; i < len(touched); i += 4096 {
+		touched[i] = 1
+	}
+	if after := PeakResident(); before < 1<<20 || after < before+32<<20 || after > Total() {
+		t.Errorf("%d bytes before and %d after %d were touched, of %d", before, after, len(touched), Total())
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"weft/internal/peer/params"
 	"weft/models"
 )
 
@@ -35,16 +36,17 @@ func Mapping(t testing.TB, preset, file, prefix string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	params := map[string]models.Param{}
+	byName := map[string]models.Param{}
 	for _, p := range m.Params(0) {
-		params[p.Name] = p
+		byName[p.Name] = p
 	}
 	found := map[string]bool{}
 	for _, e := range readEntries(t, file) {
 		name := strings.TrimPrefix(e.PT, prefix)
-		p, ok := params[name]
-		if !ok || !slices.Equal(p.Shape, e.Shape) || p.Flax != e.Flax {
-			t.Errorf("%s: %s is %v (%s) here, %v (%s) in the mapping", preset, name, p.Shape, p.Flax, e.Shape, e.Flax)
+		p, ok := byName[name]
+		path, err := params.Path(m, p)
+		if !ok || err != nil || !slices.Equal(p.Shape, e.Shape) || path != e.Flax {
+			t.Errorf("%s: %s is %v (%s) here, %v (%s) in the mapping: %v", preset, name, p.Shape, path, e.Shape, e.Flax, err)
 		}
 		for _, other := range []string{name, e.Diffusers} {
 			if got := m.Official(other); other != "" && got != name {
@@ -53,7 +55,7 @@ func Mapping(t testing.TB, preset, file, prefix string) {
 		}
 		found[name] = true
 	}
-	for name := range params {
+	for name := range byName {
 		if !found[name] {
 			t.Errorf("%s: the mapping has no %s", preset, name)
 		}

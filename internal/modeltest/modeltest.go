@@ -19,6 +19,7 @@ import (
 
 	"weft"
 	"weft/dtype"
+	"weft/internal/peer/params"
 	"weft/mesh"
 	"weft/models"
 	"weft/models/step"
@@ -264,7 +265,10 @@ func Oracle(t *testing.T, preset, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := models.List(m, assigned, models.Flax, true)
+	list, err := params.List(m, assigned, params.Flax, true)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if len(list) != oracle.Leaves {
 		t.Errorf("%s: %d leaves, the peer has %d", preset, len(list), oracle.Leaves)
 	}

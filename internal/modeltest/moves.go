@@ -11,6 +11,7 @@ import (
 
 	"weft"
 	"weft/internal/meshtest"
+	"weft/internal/peer/params"
 	"weft/models"
 	"weft/program/cost"
 	"weft/spmd"
@@ -110,14 +111,21 @@ func Saved(t testing.TB, preset string, tp int) int64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours, peers := models.List(m, assigned, models.Torch, false), models.List(m, assigned, models.Torch, true)
+	ours, err := params.List(m, assigned, params.Torch, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	peers, err := params.List(m, assigned, params.Torch, true)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var n int64
 	for i, p := range m.Params(0) {
 		size := int64(4)
 		if p.Matmul {
 			size = 2
 		}
-		kept := func(l models.ParamSpec) int64 { // with copies of heads
+		kept := func(l params.Line) int64 { // with copies of heads
 			local, err := l.Local(on)
 			if err != nil {
 				t.Fatal(err)

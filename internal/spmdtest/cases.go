@@ -368,6 +368,21 @@ func convolutionCases() []Case {
 				meshtest.Arr(f32, []int{1, 2, 3, 2}, 3, 3, 5, 9, 0, 15, 0+9, 4+21, 2+11, 8+27, 4+0, 0+33)),
 		},
 		{
+			// A kernel of [1 2 4] over [1 2 3 4 5] in steps of 2, then with a zero on either side;
+			// over a picture of 3 x 4, in steps of 2 and 3, with a zero after the columns.
+			Name: "conv_strided", Inputs: One(meshtest.Arr(f32, []int{1, 5, 1}, 1, 2, 3, 4, 5), meshtest.Arr(f32, []int{1, 1, 3}, 1, 2, 4), Count(1, 3, 4, 1),
+				meshtest.Arr(f32, []int{1, 1, 2, 2}, 1, 2, 3, 5)),
+			Body: func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
+				return []spmd.Local{
+					b.LConvStrided(in[0], in[1], none, none, []int{2}, f32), b.LConvStrided(in[0], in[1], one, one, []int{2}, f32),
+					b.LConvStrided(in[2], in[3], []int{0, 0}, []int{0, 1}, []int{2, 3}, f32),
+				}
+			},
+			// Of the picture's rows 0 1 2 3 and 4 5 6 7 the kernel's second place has columns 3 and a zero.
+			Want: One(meshtest.Arr(f32, []int{1, 2, 1}, 1+4+12, 3+8+20), meshtest.Arr(f32, []int{1, 3, 1}, 2+8, 2+6+16, 4+10),
+				meshtest.Arr(f32, []int{1, 1, 2, 1}, 0+2+12+25, 3+0+21+0)),
+		},
+		{
 			// 256 + 1 + 1 + 1, which a sum held in bf16 would leave at 256.
 			Name: "conv_bf16", Inputs: One(meshtest.Arr(bf16, []int{1, 2, 2}, 256, 1, 1, 1), meshtest.Arr(bf16, []int{1, 2, 2}, 1, 1, 1, 1)),
 			Body: func(b *spmd.Builder, in []spmd.Local) []spmd.Local {

@@ -422,7 +422,8 @@ func (g *programGenerator) addConv() {
 	w := g.b.LSlice(g.b.LTranspose(x, 0, 2, 1), 2, 0, k)
 	lo, hi := g.drawInt(0, 2, "zeros before"), g.drawInt(0, 2, "zeros after")
 	out := rapid.SampledFrom([]dtype.DType{dtype.F32, x.DType}).Draw(g.t, "sum type")
-	g.addValue(g.b.LConv(x, w, []int{lo}, []int{hi}, out), float64(k*x.Shape[2])*g.bound[x.ID]*g.bound[x.ID])
+	stride := g.drawInt(1, 3, "stride")
+	g.addValue(g.b.LConvStrided(x, w, []int{lo}, []int{hi}, []int{stride}, out), float64(k*x.Shape[2])*g.bound[x.ID]*g.bound[x.ID])
 }
 
 func (g *programGenerator) addCollective() {

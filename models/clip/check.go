@@ -91,5 +91,3 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 	}
 	return out, nil
 }
-
-var _ models.PeerWhole = (*Model)(nil)

@@ -5,9 +5,9 @@ import (
 	"strings"
 
 	"weft/internal/bystander"
-	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
+	"weft/strategy"
 )
 
 // Model is a configuration of the family.
@@ -22,9 +22,6 @@ func (m *Model) Name() string { return m.name }
 
 // Config returns a Config.
 func (m *Model) Config() any { return m.c }
-
-// PeerWhole is true, because the peer's scripts replicate both towers.
-func (m *Model) PeerWhole() bool { return true }
 
 // naming holds a publisher's names of a tower's tensors. block is the prefix of layer
 // %d; names of modules come without ".weight" and ".bias".
@@ -57,19 +54,6 @@ func namesOf(c Config) naming {
 		class: "visual.cls_embedding", places: "visual.pos_embedding", patch: "visual.patch_embedding", first: "visual.pre_norm"}
 }
 
-// flaxPath returns the peer's path of a module.
-func (m *Model) flaxPath(module string) string {
-	path := strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(module, "visual."), "text_model."), "encoder.")
-	parts := strings.Split(path, ".")
-	switch {
-	case parts[0] == "transformer": // transformer.3.attn.proj is transformer_3/attn_proj
-		return parts[0] + "_" + parts[1] + "/" + strings.Join(parts[2:], "_")
-	case parts[0] == "layers": // layers.3.mlp.fc1 is layers_3/mlp/fc1
-		return parts[0] + "_" + parts[1] + "/" + strings.Join(parts[2:], "/")
-	}
-	return strings.Join(parts, "_")
-}
-
 // blockPrefix returns the prefix of the names of layer i.
 func (m *Model) blockPrefix(i int) string { return fmt.Sprintf(m.n.block, i) }
 
@@ -78,30 +62,26 @@ func (m *Model) Params(layers int) []models.Param {
 	c, n := m.c, m.n
 	ps := []models.Param{}
 	linear := func(name string, out, in int) {
-		ps = append(ps, models.LinearParams(name, m.flaxPath(name), out, in, true)...)
+		ps = append(ps, models.LinearParams(name, out, in, true)...)
 	}
 	norm := func(name string) {
-		path := m.flaxPath(name)
-		ps = append(ps, models.Param{Name: name + ".weight", Shape: []int{c.Dim}, Flax: path + "/scale"},
-			models.Param{Name: name + ".bias", Shape: []int{c.Dim}, Flax: path + "/bias"})
+		ps = append(ps, models.Param{Name: name + ".weight", Shape: []int{c.Dim}}, models.Param{Name: name + ".bias", Shape: []int{c.Dim}})
 	}
-	table := func(name, flax string, shape ...int) {
-		ps = append(ps, models.Param{Name: name, Shape: shape, Flax: flax})
-	}
+	table := func(name string, shape ...int) { ps = append(ps, models.Param{Name: name, Shape: shape}) }
 	if c.Tower == vision {
 		class, places := []int{1, 1, c.Dim}, []int{1, c.Tokens(), c.Dim}
 		if c.Names == "transformers" {
 			class, places = class[2:], places[1:]
 		}
-		table(n.class, "cls_embedding", class...)
-		table(n.places, "pos_embedding", places...)
+		table(n.class, class...)
+		table(n.places, places...)
 		ps = append(ps, models.Param{Name: n.patch + ".weight", Shape: []int{c.Dim, 3, c.PatchSize, c.PatchSize}, View: []int{c.Dim, 3 * c.PatchSize * c.PatchSize},
-			Matmul: true, Flax: "patch_embedding/kernel", FlaxPerm: []int{2, 3, 1, 0}})
+			Matmul: true})
 		norm(n.first)
 	} else {
-		table(n.tokens+".weight", "embeddings_token_embedding/embedding", c.Vocab, c.Dim)
+		table(n.tokens+".weight", c.Vocab, c.Dim)
 		ps[0].Matmul = true
-		table(n.places, "embeddings_position_embedding/embedding", c.Places, c.Dim)
+		table(n.places, c.Places, c.Dim)
 	}
 	for i := range (models.Request{Layers: layers}).Run(c.Layers) {
 		b := m.blockPrefix(i)
@@ -120,24 +100,25 @@ func (m *Model) Params(layers int) []models.Param {
 	return ps
 }
 
-// Rules shard over tp what the peer replicates: heads, the FFN and a text's token
-// table, by rows of the vocabulary. README.md lists the bytes that this saves.
+// Rules shard heads, the FFN and a text's token table, by rows of the vocabulary. README.md
+// lists the bytes that this saves.
 func (m *Model) Rules() sharding.Rules {
 	n := m.n
 	block := strings.Replace(n.block, "%d", "*", 1)
-	first, second, whole := sharding.NewSpec([]string{mesh.TP}), sharding.NewSpec(nil, []string{mesh.TP}), sharding.NewSpec()
+	toHeads, fromHeads := strategy.ColumnParallel(strategy.Heads), strategy.RowParallel(strategy.Heads)
+	toFFN, fromFFN := strategy.ColumnParallel(strategy.FFN), strategy.RowParallel(strategy.FFN)
+	vocab, whole := strategy.SpecOf(strategy.Vocab), sharding.NewSpec()
 	var stacked sharding.Layout
 	if len(n.qkv) == 1 {
 		stacked.Parts = []int{m.c.Dim, m.c.Dim, m.c.Dim}
 	}
 	rules := sharding.Rules{}
 	for _, name := range n.qkv {
-		rules = append(rules, sharding.Rule{Match: block + name + ".*", Spec: first, Layout: stacked})
+		rules = append(rules, sharding.Rule{Match: block + name + ".*", Spec: toHeads, Layout: stacked})
 	}
-	rules = append(rules, sharding.Rule{Match: block + n.up + ".*", Spec: first})
-	for _, name := range []string{n.proj, n.down} {
-		rules = append(rules, sharding.Rule{Match: block + name + ".weight", Spec: second}, sharding.Rule{Match: block + name + ".bias", Spec: whole})
-	}
+	rules = append(rules, sharding.Rule{Match: block + n.up + ".*", Spec: toFFN})
+	rules = append(rules, sharding.Rule{Match: block + n.proj + ".weight", Spec: fromHeads}, sharding.Rule{Match: block + n.proj + ".bias", Spec: whole},
+		sharding.Rule{Match: block + n.down + ".weight", Spec: fromFFN}, sharding.Rule{Match: block + n.down + ".bias", Spec: whole})
 	rules = append(rules, sharding.Rule{Match: block + n.norm1 + ".*", Spec: whole}, sharding.Rule{Match: block + n.norm2 + ".*", Spec: whole},
 		sharding.Rule{Match: n.places, Spec: whole})
 	if m.c.Tower == vision {
@@ -145,7 +126,7 @@ func (m *Model) Rules() sharding.Rules {
 	}
 	// The table is replicated where tp does not divide the vocabulary, whose size the
 	// tokenizer decides.
-	return append(rules, sharding.Rule{Match: n.tokens + ".weight", Spec: first, WholeIfUneven: true}, sharding.Rule{Match: n.last + ".*", Spec: whole})
+	return append(rules, sharding.Rule{Match: n.tokens + ".weight", Spec: vocab, WholeIfUneven: true}, sharding.Rule{Match: n.last + ".*", Spec: whole})
 }
 
 // Official adds the tower's name, which newer versions of transformers leave out.

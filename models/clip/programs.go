@@ -12,6 +12,7 @@ import (
 	"weft/program"
 	"weft/sharding"
 	"weft/spmd"
+	"weft/strategy"
 )
 
 // build is one graph under construction.
@@ -36,7 +37,7 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	s := &build{Step: base, m: m, layout: m.layOutRequest(on, r)}
 	s.Padded("tokens", s.layout.Tokens, s.layout.Padded)
 	b, l := r.Batch, s.layout
-	batch := sharding.NewSpec([]string{mesh.DP})
+	batch := strategy.SpecOf(strategy.Batch)
 	if m.c.Tower == vision {
 		s.Input(graph.Input{Name: "x", DType: dtype.F32, Shape: []int{b, 3, m.c.ImageSize, m.c.ImageSize}, Spec: batch, Step: true})
 	} else {
@@ -99,7 +100,7 @@ func (s *build) buildStage(first, last bool, layers sharding.Range) error {
 // positions and normalises them.
 func (s *build) buildImageEmbed() error {
 	c, n := s.m.c, s.m.n
-	batch := sharding.NewSpec([]string{mesh.DP})
+	batch := strategy.SpecOf(strategy.Batch)
 	return s.Build("embed", "", func(p *step.ProgramBuilder) {
 		x := p.Patches(p.ExpandDim(p.Value("x"), 2), [3]int{1, c.PatchSize, c.PatchSize}, "ctyx")
 		x = p.Linear(n.patch, p.Compute(x), batch)
@@ -154,7 +155,7 @@ func (s *build) buildBlock() error {
 // gatherTokens gathers tokens (B, Lp, D) on every device and cuts off the padding:
 // (B, L, D).
 func (s *build) gatherTokens(p *step.ProgramBuilder, x spmd.Tensor) spmd.Tensor {
-	return p.Slice(p.Reshard(x, sharding.NewSpec([]string{mesh.DP}), "tokens gathered for the result"), 1, 0, s.layout.Tokens)
+	return p.Slice(p.Reshard(x, strategy.SpecOf(strategy.Batch), "tokens gathered for the result"), 1, 0, s.layout.Tokens)
 }
 
 // buildImagePost builds the program "post" of the image tower, which returns the

@@ -2,12 +2,11 @@ package cogvideox
 
 import (
 	"fmt"
-	"strings"
 
 	"weft/internal/bystander"
-	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
+	"weft/strategy"
 )
 
 // Model is a configuration of the family.
@@ -30,27 +29,25 @@ func (m *Model) Params(layers int) []models.Param {
 	}
 	ps := []models.Param{}
 	linear := func(name string, out, in int) {
-		ps = append(ps, models.LinearParams(name, flaxPath(name), out, in, true)...)
+		ps = append(ps, models.LinearParams(name, out, in, true)...)
 	}
 	norm := func(name string, n int) {
-		path := flaxPath(name)
-		ps = append(ps, models.Param{Name: name + ".weight", Shape: []int{n}, Flax: path + "_scale"},
-			models.Param{Name: name + ".bias", Shape: []int{n}, Flax: path + "_bias"})
+		ps = append(ps, models.Param{Name: name + ".weight", Shape: []int{n}}, models.Param{Name: name + ".bias", Shape: []int{n}})
 	}
 	linear("patch_embed.text_proj", d, c.TextEmbedDim)
 	if c.PatchT > 0 {
 		linear("patch_embed.proj", d, c.InChannels*c.PatchT*c.PatchSize*c.PatchSize)
 	} else {
 		ps = append(ps, models.Param{Name: "patch_embed.proj.weight", Shape: []int{d, c.InChannels, c.PatchSize, c.PatchSize},
-			View: []int{d, c.InChannels * c.PatchSize * c.PatchSize}, Matmul: true, Flax: "patch_embed/proj/kernel", FlaxPerm: []int{2, 3, 1, 0}})
+			View: []int{d, c.InChannels * c.PatchSize * c.PatchSize}, Matmul: true})
 		if c.PatchBias {
-			ps = append(ps, models.Param{Name: "patch_embed.proj.bias", Shape: []int{d}, Flax: "patch_embed/proj/bias"})
+			ps = append(ps, models.Param{Name: "patch_embed.proj.bias", Shape: []int{d}})
 		}
 	}
 	if c.Learned {
 		// No matmul reads it, but it is large and the reference implementations round
 		// it to the compute type.
-		ps = append(ps, models.Param{Name: positions, Shape: []int{1, c.TextLen + c.sampleGrid().Tokens(), d}, Matmul: true, Flax: "pos_embedding"})
+		ps = append(ps, models.Param{Name: positions, Shape: []int{1, c.TextLen + c.sampleGrid().Tokens(), d}, Matmul: true})
 	}
 	linear("time_embedding.linear_1", c.TimeEmbedDim, d)
 	linear("time_embedding.linear_2", c.TimeEmbedDim, c.TimeEmbedDim)
@@ -83,22 +80,8 @@ func (m *Model) Params(layers int) []models.Param {
 // come first, then those of the video.
 const positions = "patch_embed.pos_embedding"
 
-// flaxPath returns the peer's path of a module: transformer_blocks.3.attn1.to_out.0
-// becomes transformer_blocks_3/attn1/to_out_0.
-func flaxPath(module string) string {
-	parts := strings.Split(module, ".")
-	switch parts[0] {
-	case "transformer_blocks":
-		return parts[0] + "_" + parts[1] + "/" + parts[2] + "/" + strings.Join(parts[3:], "_")
-	case "patch_embed":
-		return strings.Join(parts, "/")
-	}
-	return strings.Join(parts, "_")
-}
-
-// Rules shard the attention as the peer does, and also the FFN, the modulations and
-// the text's projection, which the peer replicates. README.md lists the bytes that
-// this saves.
+// Rules shard the attention, the FFN, the modulations and the text's projection. README.md
+// lists the bytes that this saves.
 //
 // Column-parallel (output rows over tp): q, k, v, ff.net.0, every AdaLN's
 // linear, the text's projection. Row-parallel: to_out, ff.net.2, whose biases
@@ -106,35 +89,34 @@ func flaxPath(module string) string {
 // table of learned positions is sharded along the residual stream's width, and the
 // patches' projection with it, because their outputs are added.
 func (m *Model) Rules() sharding.Rules {
-	col := sharding.NewSpec([]string{mesh.TP}, nil)
-	row := sharding.NewSpec(nil, []string{mesh.TP})
-	vec := sharding.NewSpec([]string{mesh.TP})
-	whole := sharding.NewSpec()
+	toHeads, fromHeads := strategy.ColumnParallel(strategy.Heads), strategy.RowParallel(strategy.Heads)
+	toFFN, fromFFN := strategy.ColumnParallel(strategy.FFN), strategy.RowParallel(strategy.FFN)
+	toWidth, whole := strategy.ColumnParallel(strategy.Width), sharding.NewSpec()
 	rule := func(match string, s sharding.Spec) sharding.Rule { return sharding.Rule{Match: match, Spec: s} }
 	rules := sharding.Rules{
 		rule("transformer_blocks.*.attn1.norm_*", whole),
-		rule("transformer_blocks.*.attn1.to_out.0.weight", row),
+		rule("transformer_blocks.*.attn1.to_out.0.weight", fromHeads),
 		rule("transformer_blocks.*.attn1.to_out.0.bias", whole),
-		rule("transformer_blocks.*.attn1.*.weight", col),
-		rule("transformer_blocks.*.attn1.*.bias", vec),
-		rule("transformer_blocks.*.ff.net.0.proj.weight", col),
-		rule("transformer_blocks.*.ff.net.0.proj.bias", vec),
-		rule("transformer_blocks.*.ff.net.2.weight", row),
+		rule("transformer_blocks.*.attn1.*.weight", toHeads),
+		rule("transformer_blocks.*.attn1.*.bias", toHeads),
+		rule("transformer_blocks.*.ff.net.0.proj.weight", toFFN),
+		rule("transformer_blocks.*.ff.net.0.proj.bias", toFFN),
+		rule("transformer_blocks.*.ff.net.2.weight", fromFFN),
 		rule("transformer_blocks.*.ff.net.2.bias", whole),
 		rule("transformer_blocks.*.norm*.norm.*", whole),
-		rule("transformer_blocks.*.norm*.linear.weight", col),
-		rule("transformer_blocks.*.norm*.linear.bias", vec),
-		rule("norm_out.linear.weight", col),
-		rule("norm_out.linear.bias", vec),
+		rule("transformer_blocks.*.norm*.linear.weight", toWidth),
+		rule("transformer_blocks.*.norm*.linear.bias", toWidth),
+		rule("norm_out.linear.weight", toWidth),
+		rule("norm_out.linear.bias", toWidth),
 		rule("norm_*", whole),
-		rule("patch_embed.text_proj.weight", col),
-		rule("patch_embed.text_proj.bias", vec),
+		rule("patch_embed.text_proj.weight", toWidth),
+		rule("patch_embed.text_proj.bias", toWidth),
 		rule("time_embedding.*", whole), // 512 wide, as the offset's
 		rule("ofs_embedding.*", whole),
 		rule("proj_out.*", whole),
 	}
 	if m.c.Learned {
-		return append(rules, rule(positions, sharding.NewSpec(nil, nil, []string{mesh.TP})), rule("patch_embed.proj.weight", col), rule("patch_embed.proj.bias", vec))
+		return append(rules, rule(positions, strategy.SpecOf(strategy.None, strategy.None, strategy.Width)), rule("patch_embed.proj.weight", toWidth), rule("patch_embed.proj.bias", toWidth))
 	}
 	return append(rules, rule("patch_embed.proj.*", whole))
 }

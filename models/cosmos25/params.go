@@ -3,12 +3,11 @@ package cosmos25
 import (
 	"fmt"
 	"regexp"
-	"strings"
 
 	"weft/internal/bystander"
-	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
+	"weft/strategy"
 )
 
 // Model is a configuration of the family.
@@ -35,10 +34,10 @@ func (m *Model) Params(layers int) []models.Param {
 	}
 	ps := []models.Param{}
 	linear := func(name string, out, in int) {
-		ps = append(ps, models.LinearParams(name, flaxPath(name), out, in, false)...)
+		ps = append(ps, models.LinearParams(name, out, in, false)...)
 	}
 	norm := func(name string, n int) {
-		ps = append(ps, models.Param{Name: name + ".weight", Shape: []int{n}, Flax: flaxPath(name) + "/scale"})
+		ps = append(ps, models.Param{Name: name + ".weight", Shape: []int{n}})
 	}
 	d, patch := c.Width, c.PatchTemporal*c.PatchSpatial*c.PatchSpatial
 	linear("x_embedder.proj.1", d, (c.InChannels+masks)*patch)
@@ -46,7 +45,7 @@ func (m *Model) Params(layers int) []models.Param {
 	linear("t_embedder.1.linear_2", 3*d, d)
 	norm("t_embedding_norm", d)
 	linear("crossattn_proj.0", c.ContextDim, c.TextDim)
-	ps = append(ps, models.Param{Name: "crossattn_proj.0.bias", Shape: []int{c.ContextDim}, Flax: "crossattn_proj_0/bias"})
+	ps = append(ps, models.Param{Name: "crossattn_proj.0.bias", Shape: []int{c.ContextDim}})
 	for i := range layers {
 		b := fmt.Sprintf("blocks.%d.", i)
 		for _, sub := range append(attentions, "mlp") {
@@ -71,21 +70,8 @@ func (m *Model) Params(layers int) []models.Param {
 	return ps
 }
 
-// flaxPath returns the peer's path of a module: blocks.3.self_attn.q_proj becomes
-// blocks_3/self_attn_q_proj.
-func flaxPath(module string) string {
-	parts := strings.Split(module, ".")
-	switch parts[0] {
-	case "blocks":
-		return parts[0] + "_" + parts[1] + "/" + strings.Join(parts[2:], "_")
-	case "final_layer":
-		return parts[0] + "/" + strings.Join(parts[1:], "_")
-	}
-	return strings.Join(parts, "_")
-}
-
-// Rules shard the weights that the peer shards, and also the text's projection, the
-// time embedding and the modulations. README.md lists the bytes that this saves.
+// Rules shard the blocks, the text's projection, the time embedding and the modulations.
+// README.md lists the bytes that this saves.
 //
 // Column-parallel (output rows over tp): q, k, v, mlp.layer1, the first time
 // layer and the second half of each modulation. Row-parallel (input columns over
@@ -93,22 +79,22 @@ func flaxPath(module string) string {
 // which is replicated where tp does not divide its width. The norms of heads are
 // replicated, because tp never cuts a head.
 func (m *Model) Rules() sharding.Rules {
-	col := sharding.NewSpec([]string{mesh.TP}, nil)
-	row := sharding.NewSpec(nil, []string{mesh.TP})
-	whole := sharding.NewSpec()
+	toHeads, fromHeads := strategy.ColumnParallel(strategy.Heads), strategy.RowParallel(strategy.Heads)
+	toFFN, fromFFN := strategy.ColumnParallel(strategy.FFN), strategy.RowParallel(strategy.FFN)
+	toWidth, fromWidth, whole := strategy.ColumnParallel(strategy.Width), strategy.RowParallel(strategy.Width), sharding.NewSpec()
 	rule := func(match string, s sharding.Spec) sharding.Rule { return sharding.Rule{Match: match, Spec: s} }
 	return sharding.Rules{
 		rule("*_attn.*_norm.weight", whole),
-		rule("*_attn.output_proj.weight", row),
-		rule("*_attn.*_proj.weight", col),
-		rule("*.mlp.layer1.weight", col),
-		rule("*.mlp.layer2.weight", row),
+		rule("*_attn.output_proj.weight", fromHeads),
+		rule("*_attn.*_proj.weight", toHeads),
+		rule("*.mlp.layer1.weight", toFFN),
+		rule("*.mlp.layer2.weight", fromFFN),
 		rule("*adaln_modulation*.1.weight", whole),
-		rule("*adaln_modulation*.2.weight", col),
-		rule("t_embedder.1.linear_1.weight", col),
-		rule("t_embedder.1.linear_2.weight", row),
+		rule("*adaln_modulation*.2.weight", toWidth),
+		rule("t_embedder.1.linear_1.weight", toFFN),
+		rule("t_embedder.1.linear_2.weight", fromFFN),
 		rule("t_embedding_norm.weight", whole),
-		{Match: "crossattn_proj.0.weight", Spec: row, WholeIfUneven: true},
+		{Match: "crossattn_proj.0.weight", Spec: fromWidth, WholeIfUneven: true},
 		rule("crossattn_proj.0.bias", whole),
 		rule("x_embedder.proj.1.weight", whole),
 		rule("final_layer.linear.weight", whole),

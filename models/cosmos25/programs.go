@@ -11,6 +11,7 @@ import (
 	"weft/models/step"
 	"weft/sharding"
 	"weft/spmd"
+	"weft/strategy"
 )
 
 // build is one graph under construction.
@@ -32,7 +33,7 @@ type layout struct {
 }
 
 // batch is the sharding of values that all devices of a video replicate: over dp alone.
-var batch = sharding.NewSpec([]string{mesh.DP})
+var batch = strategy.SpecOf(strategy.Batch)
 
 // layOutRequest computes the layout of a request on a mesh.
 func (m *Model) layOutRequest(on *mesh.Mesh, r models.Request) layout {
@@ -85,7 +86,7 @@ func (s *build) buildStage(first, last bool, layers sharding.Range) error {
 // call passes to another, with their shapes and shardings.
 func (s *build) declareValues() {
 	c, l, b := s.c, s.layout, s.r.Batch
-	heads := sharding.NewSpec([]string{mesh.DP}, nil, []string{mesh.TP})
+	heads := strategy.SpecOf(strategy.Batch, strategy.None, strategy.Heads)
 	latent := append([]int{b}, s.r.Latent...)
 	s.Input(graph.Input{Name: "x", DType: dtype.F32, Shape: latent, Spec: batch, Step: true})
 	s.Input(graph.Input{Name: "time", DType: dtype.F32, Shape: []int{b, l.times, c.Width}, Spec: batch, Step: true})
@@ -95,7 +96,7 @@ func (s *build) declareValues() {
 		Spec: batch.WithDim(2, s.Spec("crossattn_proj.0.weight").Dim(1)...)})
 	s.Input(graph.Input{Name: "masks", DType: dtype.F32, Shape: append([]int{b, masks}, s.r.Latent[1:]...), Spec: batch})
 	for _, table := range []string{"rope_cos", "rope_sin"} {
-		s.Input(graph.Input{Name: table, DType: dtype.F32, Shape: []int{l.Padded, c.HeadDim()}, Spec: sharding.NewSpec([]string{mesh.SP})})
+		s.Input(graph.Input{Name: table, DType: dtype.F32, Shape: []int{l.Padded, c.HeadDim()}, Spec: strategy.SpecOf(strategy.Tokens)})
 	}
 	s.Value("tokens", step.Value{DType: dtype.F32, Shape: []int{b, l.Padded, c.Width}, Spec: l.Stream, Kind: step.Stream})
 	s.Value("emb", step.Value{DType: dtype.F32, Shape: []int{b, l.times, c.Width}, Spec: batch})

@@ -2,12 +2,11 @@ package cosmos3
 
 import (
 	"fmt"
-	"strings"
 
 	"weft/internal/bystander"
-	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
+	"weft/strategy"
 )
 
 // Model is a configuration of the family.
@@ -45,17 +44,13 @@ func (m *Model) Params(layers int) []models.Param {
 	}
 	ps := []models.Param{}
 	linear := func(name string, out, in int) {
-		ps = append(ps, models.LinearParams(name, flaxPath(name), out, in, false)...)
+		ps = append(ps, models.LinearParams(name, out, in, false)...)
 	}
-	vector := func(name, leaf, flax string, n int) {
-		ps = append(ps, models.Param{Name: name + "." + leaf, Shape: []int{n}, Flax: flaxPath(name) + "/" + flax})
-	}
-	norm := func(name string, n int) { vector(name, "weight", "scale", n) }
+	norm := func(name string, n int) { ps = append(ps, models.Param{Name: name + ".weight", Shape: []int{n}}) }
 	biased := func(name string, out, in int) {
-		linear(name, out, in)
-		vector(name, "bias", "bias", out)
+		ps = append(ps, models.LinearParams(name, out, in, true)...)
 	}
-	ps = append(ps, models.Param{Name: "embed_tokens.weight", Shape: []int{c.Vocab, c.Width}, Matmul: true, Flax: "embed_tokens/embedding"})
+	ps = append(ps, models.Param{Name: "embed_tokens.weight", Shape: []int{c.Vocab, c.Width}, Matmul: true})
 	biased("proj_in", c.Width, c.Channels*c.Patch*c.Patch)
 	biased("time_embedder.linear_1", c.Width, timeDim)
 	biased("time_embedder.linear_2", c.Width, c.Width)
@@ -87,33 +82,21 @@ func (m *Model) Params(layers int) []models.Param {
 	return ps
 }
 
-// flaxPath returns the peer's path of a module: layers.3.mlp.up_proj becomes
-// layers_3/mlp/up_proj.
-func flaxPath(module string) string {
-	parts := strings.Split(module, ".")
-	switch parts[0] {
-	case "layers":
-		return parts[0] + "_" + parts[1] + "/" + strings.Join(parts[2:], "/")
-	default:
-		return strings.Join(parts, "_")
-	}
-}
-
-// Rules shard the weights that the peer shards, and also the token table and the
-// timestep's layers, which it replicates. README.md lists the bytes that this saves.
+// Rules shard the layers of both streams, the token table and the timestep's layers.
+// README.md lists the bytes that this saves.
 // Keys and values are cut between heads only; where tp is a multiple of their heads,
 // neighbouring devices hold copies of one head.
 func (m *Model) Rules() sharding.Rules {
-	col := sharding.NewSpec([]string{mesh.TP}, nil)
-	row := sharding.NewSpec(nil, []string{mesh.TP})
-	vec, whole := sharding.NewSpec([]string{mesh.TP}), sharding.NewSpec()
+	toHeads, fromHeads := strategy.ColumnParallel(strategy.Heads), strategy.RowParallel(strategy.Heads)
+	toFFN, fromFFN := strategy.ColumnParallel(strategy.FFN), strategy.RowParallel(strategy.FFN)
+	vocab, whole := strategy.SpecOf(strategy.Vocab), sharding.NewSpec()
 	heads := sharding.Layout{Heads: []int{m.c.KVHeads}}
 	rule := func(match string, s sharding.Spec) sharding.Rule { return sharding.Rule{Match: match, Spec: s} }
 	rules := sharding.Rules{
-		{Match: "embed_tokens.weight", Spec: col, WholeIfUneven: true}, // a vocabulary need not divide
-		{Match: "time_embedder.linear_1.weight", Spec: col, WholeIfUneven: true},
-		{Match: "time_embedder.linear_1.bias", Spec: vec, WholeIfUneven: true},
-		{Match: "time_embedder.linear_2.weight", Spec: row, WholeIfUneven: true},
+		{Match: "embed_tokens.weight", Spec: vocab, WholeIfUneven: true}, // a vocabulary need not divide
+		{Match: "time_embedder.linear_1.weight", Spec: toFFN, WholeIfUneven: true},
+		{Match: "time_embedder.linear_1.bias", Spec: toFFN, WholeIfUneven: true},
+		{Match: "time_embedder.linear_2.weight", Spec: fromFFN, WholeIfUneven: true},
 		rule("time_embedder.linear_2.bias", whole),
 		rule("proj_*", whole),
 		rule("norm_moe_gen.weight", whole),
@@ -121,10 +104,10 @@ func (m *Model) Rules() sharding.Rules {
 	for _, s := range []stream{text, video} {
 		a := "layers.*.self_attn."
 		rules = append(rules, rule(a+s.qNorm+".weight", whole), rule(a+s.kNorm+".weight", whole),
-			rule(a+s.q+".weight", col), rule(a+s.o+".weight", row),
-			sharding.Rule{Match: a + s.k + ".weight", Spec: col, Layout: heads}, sharding.Rule{Match: a + s.v + ".weight", Spec: col, Layout: heads},
+			rule(a+s.q+".weight", toHeads), rule(a+s.o+".weight", fromHeads),
+			sharding.Rule{Match: a + s.k + ".weight", Spec: toHeads, Layout: heads}, sharding.Rule{Match: a + s.v + ".weight", Spec: toHeads, Layout: heads},
 			rule("layers.*."+s.norm1+".weight", whole), rule("layers.*."+s.norm2+".weight", whole),
-			rule("layers.*."+s.mlp+".down_proj.weight", row), rule("layers.*."+s.mlp+".*_proj.weight", col))
+			rule("layers.*."+s.mlp+".down_proj.weight", fromFFN), rule("layers.*."+s.mlp+".*_proj.weight", toFFN))
 	}
 	return append(rules, rule("layers.*."+kForGen+".weight", whole))
 }

@@ -5,9 +5,9 @@ import (
 	"strings"
 
 	"weft/internal/bystander"
-	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
+	"weft/strategy"
 )
 
 // Model is a configuration of the family.
@@ -22,10 +22,6 @@ func (m *Model) Name() string { return m.name }
 
 // Config returns a Config.
 func (m *Model) Config() any { return m.c }
-
-// PeerWhole says whether the peer replicates the model: its scripts for HunyuanVideo
-// replicate the text towers, and those for Cosmos, which reads every layer, shard it.
-func (m *Model) PeerWhole() bool { return m.c.SkipLayers > 0 }
 
 // namePrefix returns the prefix of every parameter's name. It is empty for Llama,
 // whose checkpoint holds the decoder alone.
@@ -42,14 +38,14 @@ func (m *Model) blockPrefix(i int) string { return fmt.Sprintf("%slayers.%d.", m
 // Params lists the parameters under their official names.
 func (m *Model) Params(layers int) []models.Param {
 	c := m.c
-	ps := []models.Param{{Name: m.namePrefix() + "embed_tokens.weight", Shape: []int{c.Vocab, c.Dim}, Matmul: true, Flax: "embed_tokens/embedding"}}
+	ps := []models.Param{{Name: m.namePrefix() + "embed_tokens.weight", Shape: []int{c.Vocab, c.Dim}, Matmul: true}}
 	for i := range (models.Request{Layers: layers}).Run(c.Layers) {
-		b, flax := m.blockPrefix(i), fmt.Sprintf("layers_%d/", i)
+		b := m.blockPrefix(i)
 		linear := func(name string, out, in int, bias bool) {
-			ps = append(ps, models.LinearParams(b+name, flax+strings.ReplaceAll(name, ".", "/"), out, in, bias)...)
+			ps = append(ps, models.LinearParams(b+name, out, in, bias)...)
 		}
 		norm := func(name string, dim int) {
-			ps = append(ps, models.Param{Name: b + name + ".weight", Shape: []int{dim}, Flax: flax + strings.ReplaceAll(name, ".", "/") + m.flaxScaleSuffix()})
+			ps = append(ps, models.Param{Name: b + name + ".weight", Shape: []int{dim}})
 		}
 		norm("input_layernorm", c.Dim)
 		bias, global := c.ModelType == qwen, c.isGlobal(i)
@@ -66,34 +62,27 @@ func (m *Model) Params(layers int) []models.Param {
 			norm("self_attn.k_norm", dim)
 			norm("pre_feedforward_layernorm", c.Dim)
 			norm("post_feedforward_layernorm", c.Dim)
-			ps = append(ps, models.Param{Name: b + "layer_scalar", Shape: []int{1}, Flax: flax + "layer_scalar"})
+			ps = append(ps, models.Param{Name: b + "layer_scalar", Shape: []int{1}})
 		}
 		linear("mlp.gate_proj", c.FFNDim, c.Dim, false)
 		linear("mlp.up_proj", c.FFNDim, c.Dim, false)
 		linear("mlp.down_proj", c.Dim, c.FFNDim, false)
 	}
-	return append(ps, models.Param{Name: m.namePrefix() + "norm.weight", Shape: []int{c.Dim}, Flax: "norm" + m.flaxScaleSuffix()})
+	return append(ps, models.Param{Name: m.namePrefix() + "norm.weight", Shape: []int{c.Dim}})
 }
 
-// flaxScaleSuffix returns the end of the peer's names of norm weights.
-func (m *Model) flaxScaleSuffix() string {
-	if m.c.ModelType == gemma {
-		return "_scale"
-	}
-	return "/scale"
-}
-
-// Rules shard the weights that the peer shards in decoders that it does not replicate,
-// and also the token table, by rows of the vocabulary. README.md lists the bytes that
-// this saves.
+// Rules shard attention and FFN, and the token table by rows of the vocabulary. README.md
+// lists the bytes that this saves.
 func (m *Model) Rules() sharding.Rules {
-	first, second, whole := sharding.NewSpec([]string{mesh.TP}), sharding.NewSpec(nil, []string{mesh.TP}), sharding.NewSpec()
+	toHeads, fromHeads := strategy.ColumnParallel(strategy.Heads), strategy.RowParallel(strategy.Heads)
+	toFFN, fromFFN := strategy.ColumnParallel(strategy.FFN), strategy.RowParallel(strategy.FFN)
+	vocab, whole := strategy.SpecOf(strategy.Vocab), sharding.NewSpec()
 	p := m.namePrefix()
 	// Where there are fewer key heads than devices of tp, neighbouring devices hold
 	// copies of one head. Where the heads and tp do not divide one another, the weights
 	// are replicated over tp.
 	keys := func(match string, heads int) sharding.Rule {
-		return sharding.Rule{Match: match, Spec: first, Layout: sharding.Layout{Heads: []int{heads}}, WholeIfUneven: true}
+		return sharding.Rule{Match: match, Spec: toHeads, Layout: sharding.Layout{Heads: []int{heads}}, WholeIfUneven: true}
 	}
 	var rules sharding.Rules
 	for i := range m.c.Layers {
@@ -102,14 +91,14 @@ func (m *Model) Rules() sharding.Rules {
 		}
 	}
 	return append(rules, sharding.Rules{
-		{Match: p + "embed_tokens.weight", Spec: first, WholeIfUneven: true}, // a vocabulary need not divide
-		{Match: p + "layers.*.self_attn.q_proj.*", Spec: first},
+		{Match: p + "embed_tokens.weight", Spec: vocab, WholeIfUneven: true}, // a vocabulary need not divide
+		{Match: p + "layers.*.self_attn.q_proj.*", Spec: toHeads},
 		keys(p+"layers.*.self_attn.k_proj.*", m.c.KVHeads),
 		keys(p+"layers.*.self_attn.v_proj.*", m.c.KVHeads),
-		{Match: p + "layers.*.self_attn.o_proj.weight", Spec: second},
-		{Match: p + "layers.*.mlp.gate_proj.weight", Spec: first},
-		{Match: p + "layers.*.mlp.up_proj.weight", Spec: first},
-		{Match: p + "layers.*.mlp.down_proj.weight", Spec: second},
+		{Match: p + "layers.*.self_attn.o_proj.weight", Spec: fromHeads},
+		{Match: p + "layers.*.mlp.gate_proj.weight", Spec: toFFN},
+		{Match: p + "layers.*.mlp.up_proj.weight", Spec: toFFN},
+		{Match: p + "layers.*.mlp.down_proj.weight", Spec: fromFFN},
 		{Match: p + "layers.*norm.weight", Spec: whole},
 		{Match: p + "layers.*.layer_scalar", Spec: whole},
 		{Match: p + "norm.weight", Spec: whole},

@@ -3,13 +3,12 @@ package hunyuan
 import (
 	"fmt"
 	"regexp"
-	"strings"
 
 	"weft/graph"
 	"weft/internal/bystander"
-	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
+	"weft/strategy"
 )
 
 // Model is a configuration of the family.
@@ -26,10 +25,10 @@ func (m *Model) Name() string { return m.name }
 func (m *Model) Config() any { return m.c }
 
 // part is one of several matrices that the official checkpoint stacks in one: its name in
-// checkpoints that keep it apart, the peer's name, and its rows.
+// checkpoints that keep it apart, and its rows.
 type part struct {
-	name, flax string
-	rows       int
+	name string
+	rows int
 }
 
 // Params lists the parameters under their official names. layers above 0 limits them to that
@@ -38,113 +37,103 @@ func (m *Model) Params(layers int) []models.Param {
 	c, d, ff := m.c, m.c.Dim, m.c.FFNDim()
 	double, single := m.countLayers(layers)
 	ps := []models.Param{}
-	linear := func(name, flax string, out, in int) {
-		ps = append(ps, models.LinearParams(name, flax, out, in, true)...)
-	}
-	plain := func(name string, out, in int) { linear(name, flaxPath(name), out, in) }
-	// stacked declares a matrix whose parts some publishers keep apart. The peer keeps
-	// those parts apart that have a path.
+	linear := func(name string, out, in int) { ps = append(ps, models.LinearParams(name, out, in, true)...) }
+	// stacked declares a matrix whose parts some publishers keep apart.
 	stacked := func(name string, in int, parts ...part) {
 		out := 0
 		for _, p := range parts {
 			out += p.rows
 		}
-		linear(name, flaxPath(name), out, in)
-		for i, leaf := range [2][2]string{{".weight", "/kernel"}, {".bias", "/bias"}} {
+		linear(name, out, in)
+		for i, leaf := range [2]string{".weight", ".bias"} {
 			p := &ps[len(ps)-2+i]
 			for _, x := range parts {
-				p.Pieces = append(p.Pieces, graph.Piece{Name: x.name + leaf[0], Of: x.rows, Rows: x.rows})
-				if x.flax != "" {
-					p.FlaxPieces = append(p.FlaxPieces, x.flax+leaf[1])
-				}
+				p.Pieces = append(p.Pieces, graph.Piece{Name: x.name + leaf, Of: x.rows, Rows: x.rows})
 			}
 		}
 	}
-	qkv := func(name, path string) { // 1.5 keeps apart what 1.0 stacks
+	qkv := func(name string) { // 1.5 keeps apart what 1.0 stacks
 		parts := []part{}
 		for _, x := range []string{"q", "k", "v"} {
-			parts = append(parts, part{name + "_" + x, path + x, d})
+			parts = append(parts, part{name + "_" + x, d})
 		}
 		if !c.Glyphs {
 			stacked(name+"_qkv", d, parts...)
 			return
 		}
 		for _, p := range parts {
-			linear(p.name, p.flax, d, d)
+			linear(p.name, d, d)
 		}
 	}
 	scale := func(name string, n int) {
-		ps = append(ps, models.Param{Name: name + ".weight", Shape: []int{n}, Flax: flaxPath(name) + "/scale"})
+		ps = append(ps, models.Param{Name: name + ".weight", Shape: []int{n}})
 	}
 	norm := func(name string, n int) {
 		scale(name, n)
-		ps = append(ps, models.Param{Name: name + ".bias", Shape: []int{n}, Flax: flaxPath(name) + "/bias"})
+		ps = append(ps, models.Param{Name: name + ".bias", Shape: []int{n}})
 	}
 	embedder := func(name string) {
-		plain(name+".mlp.0", d, timeWidth)
-		plain(name+".mlp.2", d, d)
+		linear(name+".mlp.0", d, timeWidth)
+		linear(name+".mlp.2", d, d)
 	}
 	ps = append(ps, models.Param{Name: "img_in.proj.weight", Shape: []int{d, c.embeddedChannels(), c.Patch[0], c.Patch[1], c.Patch[2]},
-		View: []int{d, c.embeddedChannels() * c.Patch[0] * c.Patch[1] * c.Patch[2]}, Matmul: true, Flax: "img_in_proj/kernel", FlaxPerm: []int{1, 0}, FlaxView: true})
-	ps = append(ps, models.Param{Name: "img_in.proj.bias", Shape: []int{d}, Flax: "img_in_proj/bias"})
+		View: []int{d, c.embeddedChannels() * c.Patch[0] * c.Patch[1] * c.Patch[2]}, Matmul: true})
+	ps = append(ps, models.Param{Name: "img_in.proj.bias", Shape: []int{d}})
 	embedder("time_in")
 	if c.Guidance {
 		embedder("guidance_in")
 	}
 	if c.Glyphs {
 		norm("byt5_in.layernorm", c.GlyphDim)
-		plain("byt5_in.fc1", c.GlyphHidden, c.GlyphDim)
-		plain("byt5_in.fc2", c.GlyphHidden, c.GlyphHidden)
-		plain("byt5_in.fc3", d, c.GlyphHidden)
+		linear("byt5_in.fc1", c.GlyphHidden, c.GlyphDim)
+		linear("byt5_in.fc2", c.GlyphHidden, c.GlyphHidden)
+		linear("byt5_in.fc3", d, c.GlyphHidden)
 		norm("vision_in.proj.0", c.VisionDim)
-		plain("vision_in.proj.1", c.VisionDim, c.VisionDim)
-		plain("vision_in.proj.3", d, c.VisionDim)
+		linear("vision_in.proj.1", c.VisionDim, c.VisionDim)
+		linear("vision_in.proj.3", d, c.VisionDim)
 		norm("vision_in.proj.4", d)
-		ps = append(ps, models.Param{Name: kindTable, Shape: []int{3, d}, Flax: "cond_type_embedding/embedding"})
+		ps = append(ps, models.Param{Name: kindTable, Shape: []int{3, d}})
 	} else {
-		plain("vector_in.in_layer", d, c.PooledDim)
-		plain("vector_in.out_layer", d, d)
+		linear("vector_in.in_layer", d, c.PooledDim)
+		linear("vector_in.out_layer", d, d)
 	}
-	plain("txt_in.input_embedder", d, c.TextDim)
+	linear("txt_in.input_embedder", d, c.TextDim)
 	embedder("txt_in.t_embedder")
-	plain("txt_in.c_embedder.linear_1", d, c.TextDim)
-	plain("txt_in.c_embedder.linear_2", d, d)
+	linear("txt_in.c_embedder.linear_1", d, c.TextDim)
+	linear("txt_in.c_embedder.linear_2", d, d)
 	for i := range refiners {
 		b := refinerPrefix(i)
 		for _, n := range []string{"norm1", "norm2"} {
 			norm(b+n, d)
 		}
-		stacked(b+"self_attn_qkv", d, part{b + "self_attn_q", "", d}, part{b + "self_attn_k", "", d}, part{b + "self_attn_v", "", d})
-		plain(b+"self_attn_proj", d, d)
-		plain(b+"mlp.fc1", 4*d, d)
-		plain(b+"mlp.fc2", d, 4*d)
-		plain(b+"adaLN_modulation.1", 2*d, d)
+		stacked(b+"self_attn_qkv", d, part{b + "self_attn_q", d}, part{b + "self_attn_k", d}, part{b + "self_attn_v", d})
+		linear(b+"self_attn_proj", d, d)
+		linear(b+"mlp.fc1", 4*d, d)
+		linear(b+"mlp.fc2", d, 4*d)
+		linear(b+"adaLN_modulation.1", 2*d, d)
 	}
 	for i := range double {
 		for _, stream := range []string{"img", "txt"} {
 			b := fmt.Sprintf("double_blocks.%d.%s_", i, stream)
-			f := flaxPath(b+"attn") + "/attn_"
-			plain(b+"mod.linear", 6*d, d)
-			qkv(b+"attn", f)
-			for _, n := range []string{"q_norm", "k_norm"} {
-				ps = append(ps, models.Param{Name: b + "attn_" + n + ".weight", Shape: []int{c.HeadDim()}, Flax: f + n + "/scale"})
-			}
-			plain(b+"attn_proj", d, d)
-			plain(b+"mlp.fc1", ff, d)
-			plain(b+"mlp.fc2", d, ff)
+			linear(b+"mod.linear", 6*d, d)
+			qkv(b + "attn")
+			scale(b+"attn_q_norm", c.HeadDim())
+			scale(b+"attn_k_norm", c.HeadDim())
+			linear(b+"attn_proj", d, d)
+			linear(b+"mlp.fc1", ff, d)
+			linear(b+"mlp.fc2", d, ff)
 		}
 	}
 	for i := range single {
 		b := fmt.Sprintf("single_blocks.%d.", i)
-		f := flaxPath(b + "linear1")
-		stacked(b+"linear1", d, part{b + "q", f + "_q", d}, part{b + "k", f + "_k", d}, part{b + "v", f + "_v", d}, part{b + "mlp", f + "_mlp", ff})
-		plain(b+"linear2", d, d+ff)
+		stacked(b+"linear1", d, part{b + "q", d}, part{b + "k", d}, part{b + "v", d}, part{b + "mlp", ff})
+		linear(b+"linear2", d, d+ff)
 		scale(b+"q_norm", c.HeadDim())
 		scale(b+"k_norm", c.HeadDim())
-		plain(b+"modulation.linear", 3*d, d)
+		linear(b+"modulation.linear", 3*d, d)
 	}
-	plain("final_layer.linear", c.Patch[0]*c.Patch[1]*c.Patch[2]*c.Out, d)
-	plain("final_layer.adaLN_modulation.1", 2*d, d)
+	linear("final_layer.linear", c.Patch[0]*c.Patch[1]*c.Patch[2]*c.Out, d)
+	linear("final_layer.adaLN_modulation.1", 2*d, d)
 	for i, leaf := range [2]string{".weight", ".bias"} { // diffusers has the scale before the shift
 		ps[len(ps)-2+i].Pieces = []graph.Piece{{Name: swappedModulation + leaf, Of: 2 * d, Row: d, Rows: d}, {Name: swappedModulation + leaf, Of: 2 * d, Rows: d}}
 	}
@@ -172,83 +161,57 @@ func (m *Model) countLayers(n int) (double, single int) {
 	return r.Run(m.c.Double), r.Run(m.c.Single)
 }
 
-// flaxVision maps the numbers of the release's modules in vision_in to the peer's names.
-var flaxVision = map[string]string{"0": "ln_0", "1": "linear_1", "3": "linear_3", "4": "ln_4"}
-
-var flaxBlock = regexp.MustCompile(`^(double|single)_blocks\.(\d+)\.(.*)$`)
-
-// flaxPath is the peer's path for a module: double_blocks.3.img_mlp.fc1 is
-// double_blocks_3/img_mlp/fc1.
-func flaxPath(module string) string {
-	module = strings.Replace(module, "txt_in.individual_token_refiner.blocks.", "txt_in.blocks_", 1)
-	if b := flaxBlock.FindStringSubmatch(module); b != nil {
-		return b[1] + "_blocks_" + b[2] + "/" + strings.ReplaceAll(b[3], ".", "/")
-	}
-	if n, ok := strings.CutPrefix(module, "vision_in.proj."); ok {
-		return "vision_in/" + flaxVision[n]
-	}
-	parts := strings.Split(module, ".")
-	top, rest := parts[0], parts[1:]
-	if top == "txt_in" && strings.HasPrefix(rest[0], "blocks_") {
-		top, rest = top+"/"+rest[0], rest[1:]
-	}
-	if n := len(rest); n > 1 { // numbers, and c_embedder's layers, go with the name before
-		last := rest[n-1]
-		if rest[n-2] == "c_embedder" || last[0] >= '0' && last[0] <= '9' {
-			rest = append(rest[:n-2:n-2], rest[n-2]+"_"+last)
-		}
-	}
-	return strings.Join(append([]string{top}, rest...), "/")
-}
-
-// Rules shard what the peer shards, and in addition every modulation, the refiner and the
-// large layers of the embedders, which the peer replicates: README.md lists the bytes saved.
+// Rules shard the blocks, every modulation, the refiner and the large layers of the embedders.
+// README.md lists the bytes that this saves.
 //
 // Column-parallel are q, k, v and the first layer of the FFN (part by part where they are
 // stacked) and all modulations. Row-parallel are the projections back to the streams.
 func (m *Model) Rules() sharding.Rules {
-	first, second, whole := sharding.NewSpec([]string{mesh.TP}), sharding.NewSpec(nil, []string{mesh.TP}), sharding.NewSpec()
+	toHeads, fromHeads := strategy.ColumnParallel(strategy.Heads), strategy.RowParallel(strategy.Heads)
+	toFFN, fromFFN := strategy.ColumnParallel(strategy.FFN), strategy.RowParallel(strategy.FFN)
+	toWidth, whole := strategy.ColumnParallel(strategy.Width), sharding.NewSpec()
 	d, ff := m.c.Dim, m.c.FFNDim()
 	rule := func(match string, s sharding.Spec) sharding.Rule { return sharding.Rule{Match: match, Spec: s} }
+	// linear1 and linear2 stack the FFN beside the heads, in one dim: both have the same axes.
 	qkv := sharding.Layout{Parts: []int{d, d, d}}
 	return sharding.Rules{
-		{Match: "*_qkv.*", Spec: first, Layout: qkv},
-		{Match: "single_blocks.*.linear1.*", Spec: first, Layout: sharding.Layout{Parts: []int{d, d, d, ff}}},
-		{Match: "single_blocks.*.linear2.weight", Spec: second, Layout: sharding.Layout{Dim: 1, Parts: []int{d, ff}}},
+		{Match: "*_qkv.*", Spec: toHeads, Layout: qkv},
+		{Match: "single_blocks.*.linear1.*", Spec: toHeads, Layout: sharding.Layout{Parts: []int{d, d, d, ff}}},
+		{Match: "single_blocks.*.linear2.weight", Spec: fromHeads, Layout: sharding.Layout{Dim: 1, Parts: []int{d, ff}}},
 		rule("single_blocks.*.linear2.bias", whole),
-		rule("*_proj.weight", second),
+		rule("*_proj.weight", fromHeads),
 		rule("*_attn_proj.bias", whole),
 		rule("*.self_attn_proj.bias", whole),
-		rule("*mlp.fc1.*", first),
-		rule("*mlp.fc2.weight", second),
+		rule("*mlp.fc1.*", toFFN),
+		rule("*mlp.fc2.weight", fromFFN),
 		rule("*mlp.fc2.bias", whole),
 		rule("*_norm.weight", whole),
-		rule("*_mod.linear.*", first),
-		rule("*.modulation.linear.*", first),
-		rule("*.adaLN_modulation.1.*", first),
+		rule("*_mod.linear.*", toWidth),
+		rule("*.modulation.linear.*", toWidth),
+		rule("*.adaLN_modulation.1.*", toWidth),
 		rule("*.norm1.*", whole),
 		rule("*.norm2.*", whole),
-		rule("txt_in.input_embedder.*", first),
-		rule("txt_in.c_embedder.linear_1.*", first),
-		rule("txt_in.c_embedder.linear_2.weight", second),
+		rule("txt_in.input_embedder.*", toWidth),
+		rule("txt_in.c_embedder.linear_1.*", toFFN),
+		rule("txt_in.c_embedder.linear_2.weight", fromFFN),
 		rule("txt_in.c_embedder.linear_2.bias", whole),
-		rule("*.mlp.0.*", first), // the embedders of timestep and guidance
-		rule("*.mlp.2.weight", second),
+		rule("*.mlp.0.*", toFFN), // the embedders of timestep and guidance
+		rule("*.mlp.2.weight", fromFFN),
 		rule("*.mlp.2.bias", whole),
-		rule("vector_in.in_layer.*", first),
-		rule("vector_in.out_layer.weight", second),
+		rule("vector_in.in_layer.*", toFFN),
+		rule("vector_in.out_layer.weight", fromFFN),
 		rule("vector_in.out_layer.bias", whole),
 		rule("img_in.proj.*", whole),
-		rule("*_attn_q.*", first),
-		rule("*_attn_k.*", first),
-		rule("*_attn_v.*", first),
-		rule("byt5_in.fc1.*", first),
-		rule("byt5_in.fc2.weight", second),
+		rule("*_attn_q.*", toHeads),
+		rule("*_attn_k.*", toHeads),
+		rule("*_attn_v.*", toHeads),
+		rule("byt5_in.fc1.*", toFFN),
+		rule("byt5_in.fc2.weight", fromFFN),
 		rule("byt5_in.fc2.bias", whole),
-		rule("byt5_in.fc3.*", first),
+		rule("byt5_in.fc3.*", toWidth),
 		rule("byt5_in.layernorm.*", whole),
-		rule("vision_in.proj.1.*", first),
-		rule("vision_in.proj.3.weight", second),
+		rule("vision_in.proj.1.*", toFFN),
+		rule("vision_in.proj.3.weight", fromFFN),
 		rule("vision_in.*", whole),
 		rule(kindTable, whole),
 		rule("final_layer.linear.*", whole),

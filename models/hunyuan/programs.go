@@ -11,6 +11,7 @@ import (
 	"weft/models/step"
 	"weft/sharding"
 	"weft/spmd"
+	"weft/strategy"
 )
 
 // build is one graph under construction.
@@ -110,7 +111,7 @@ func (s *build) declareValues() {
 		s.Input(graph.Input{Name: "guidance", DType: dtype.F32, Shape: []int{b, timeWidth}, Spec: l.Batch})
 	}
 	for _, table := range []string{"rope_cos", "rope_sin"} {
-		s.Input(graph.Input{Name: table, DType: dtype.F32, Shape: []int{l.Padded, c.HeadDim()}, Spec: sharding.NewSpec([]string{mesh.SP})})
+		s.Input(graph.Input{Name: table, DType: dtype.F32, Shape: []int{l.Padded, c.HeadDim()}, Spec: strategy.SpecOf(strategy.Tokens)})
 	}
 	s.Value("mean", step.Value{DType: dtype.F32, Shape: []int{b, c.Dim}, Spec: l.Batch})
 	s.Value("embedded", step.Value{DType: dtype.F32, Shape: []int{b, t, c.Dim}, Spec: l.Batch})

@@ -99,11 +99,11 @@ func (m *Connector) Params(layers int) []models.Param {
 		gates = c.Heads
 	}
 	var t paramTable
-	t.addVector(connectorPrefix+"learnable_registers", "learnable_registers", c.Registers, d)
+	t.addVector(connectorPrefix+"learnable_registers", c.Registers, d)
 	for i := range layers {
-		b, flax := fmt.Sprintf("%stransformer_1d_blocks.%d.", connectorPrefix, i), fmt.Sprintf("transformer_1d_blocks_%d/", i)
-		t.addAttention(b+"attn1", flax+"attn1", d, gates)
-		t.addFFN(b+"ff", flax+"ff", d, c.FFBias)
+		b := fmt.Sprintf("%stransformer_1d_blocks.%d.", connectorPrefix, i)
+		t.addAttention(b+"attn1", d, gates)
+		t.addFFN(b+"ff", d, c.FFBias)
 	}
 	return t.ps
 }
@@ -131,7 +131,7 @@ func (m *Connector) Official(name string) string {
 func (m *Connector) Check(on *mesh.Mesh, r models.Request) error {
 	var l fault.List
 	l.Add(models.CheckAxes(on, m.name))
-	l.Add(sharding.CheckHeads(m.c.Heads, on.Size(mesh.TP), on.Size(mesh.SP)))
+	l.Add(models.CheckHeads(on, m.c.Heads))
 	l.Add(models.CheckRequest(on, r, m.c.Layers))
 	l.Add(models.CheckText(on, r, m.defaultRows()))
 	if n := m.c.Registers; r.Text > 0 && r.Text%n != 0 {

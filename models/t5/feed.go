@@ -39,7 +39,6 @@ func (m *Model) Feed(g *graph.Graph, _ models.Request, inputs map[string]*tensor
 }
 
 var (
-	_ models.Variants  = (*Model)(nil)
-	_ models.Tied      = (*Model)(nil)
-	_ models.PeerWhole = (*Model)(nil)
+	_ models.Variants = (*Model)(nil)
+	_ models.Tied     = (*Model)(nil)
 )

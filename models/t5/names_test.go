@@ -11,6 +11,7 @@ import (
 	"weft/dtype"
 	"weft/internal/meshtest"
 	"weft/internal/modeltest"
+	"weft/internal/peer/params"
 	"weft/models"
 	"weft/sharding"
 	"weft/tensor"
@@ -83,7 +84,11 @@ func TestTablesAreSplit(t *testing.T) {
 		}
 		var got [2]int64
 		for i, peer := range []bool{false, true} {
-			for _, p := range models.List(m, assigned, models.Torch, peer) {
+			list, err := params.List(m, assigned, params.Torch, peer)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range list {
 				local, err := p.Spec.Local(on, p.Shape)
 				if err != nil {
 					t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"weft/program"
 	"weft/sharding"
 	"weft/spmd"
+	"weft/strategy"
 )
 
 // build is one graph under construction.
@@ -52,10 +53,10 @@ func (s *build) declareValues() {
 	c, l, b := s.m.c, s.layout, s.Request.Batch
 	s.Input(graph.Input{Name: "ids", DType: dtype.I32, Shape: []int{b, l.Padded}, Spec: l.Gathered, Step: true})
 	if s.Request.Masked {
-		s.Input(graph.Input{Name: "mask", DType: dtype.Bool, Shape: []int{b, l.Tokens}, Spec: sharding.NewSpec([]string{mesh.DP}), Step: true})
+		s.Input(graph.Input{Name: "mask", DType: dtype.Bool, Shape: []int{b, l.Tokens}, Spec: strategy.SpecOf(strategy.Batch), Step: true})
 	}
 	s.Value("tokens", step.Value{DType: dtype.F32, Shape: []int{b, l.Padded, c.Dim}, Spec: l.Stream, Kind: step.Stream})
-	s.Value("bias", step.Value{DType: dtype.F32, Shape: []int{c.Buckets, c.Heads}, Spec: sharding.NewSpec(nil, []string{mesh.TP})})
+	s.Value("bias", step.Value{DType: dtype.F32, Shape: []int{c.Buckets, c.Heads}, Spec: strategy.SpecOf(strategy.None, strategy.Heads)})
 }
 
 // buildStage builds the programs of one pipeline stage and their calls. The first stage has
@@ -133,7 +134,7 @@ func (s *build) buildBlock() error {
 func (s *build) buildPost() error {
 	return s.Build("post", "", func(p *step.ProgramBuilder) {
 		y := p.RMSNorm(s.m.n.norm, p.Value("tokens"), s.m.c.Eps)
-		y = p.Reshard(y, sharding.NewSpec([]string{mesh.DP}), "tokens gathered for the result")
+		y = p.Reshard(y, strategy.SpecOf(strategy.Batch), "tokens gathered for the result")
 		y = p.Slice(y, 1, 0, s.layout.Tokens)
 		p.Output("out", y, "")
 		if s.Request.Masked {

@@ -231,6 +231,30 @@ func (m *Model) FeedStep(r models.Request, x *tensor.Tensor, t float64) (map[str
 	return step.FeedStep(r, x, t, func(ts []float32) *tensor.Tensor { return step.TimeTable(ts, r.Batch, m.c.FreqDim) })
 }
 
+// KeepsFrames reports whether the model is TI2V with tokens of one frame each: an image
+// is the video's first frame, whose tokens have timestep 0.
+func (m *Model) KeepsFrames() bool { return m.c.ModelType == ti2v && m.c.PatchSize[0] == 1 }
+
+// FeedFrameTimes makes the inputs that change from step to step, with the timestep of its
+// frame for each token.
+func (m *Model) FeedFrameTimes(g *graph.Graph, r models.Request, x *tensor.Tensor, times []float64) (map[string]*tensor.Tensor, error) {
+	frames, rows, cols := m.tokenGrid(r)
+	if len(times) != frames {
+		return nil, fault.New(models.ErrInputs, nil, "%d timesteps: want one for each of %d frames", len(times), frames)
+	}
+	x, err := x.As(dtype.F32)
+	if err != nil {
+		return nil, err
+	}
+	video := []float32{}
+	for _, t := range times {
+		video = append(video, slices.Repeat([]float32{float32(t)}, rows*cols)...)
+	}
+	in := map[string]*tensor.Tensor{"x": x}
+	step.FeedTimes(g, r, slices.Repeat(video, r.Batch), in)
+	return in, nil
+}
+
 // FeedText pads the context with zero rows to text_len, as the released models
 // are run, and makes the rotary tables, with zeros for padded tokens.
 func (m *Model) FeedText(g *graph.Graph, r models.Request, context *tensor.Tensor) (map[string]*tensor.Tensor, error) {
@@ -271,5 +295,6 @@ var (
 	_ models.Generator   = (*Model)(nil)
 	_ models.Conditioned = (*Model)(nil)
 	_ models.Variants    = (*Model)(nil)
+	_ models.FrameKeeper = (*Model)(nil)
 	_ models.Released    = (*Model)(nil)
 )

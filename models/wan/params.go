@@ -3,12 +3,11 @@ package wan
 import (
 	"fmt"
 	"regexp"
-	"strings"
 
 	"weft/internal/bystander"
-	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
+	"weft/strategy"
 )
 
 // Model is a configuration of the family.
@@ -31,31 +30,25 @@ func (m *Model) Params(layers int) []models.Param {
 	}
 	ps := []models.Param{}
 	linear := func(name string, out, in int) {
-		ps = append(ps, models.LinearParams(name, flaxPath(name), out, in, true)...)
+		ps = append(ps, models.LinearParams(name, out, in, true)...)
 	}
-	vector := func(name, leaf string, shape ...int) {
-		path := flaxPath(name)
-		if leaf != "" {
-			path = flaxPath(strings.TrimSuffix(name, name[strings.LastIndex(name, "."):])) + "/" + leaf
-		}
-		ps = append(ps, models.Param{Name: name, Shape: shape, Flax: path})
-	}
+	vector := func(name string, shape ...int) { ps = append(ps, models.Param{Name: name, Shape: shape}) }
 	pt, ph, pw := c.PatchSize[0], c.PatchSize[1], c.PatchSize[2]
 	ps = append(ps, models.Param{Name: "patch_embedding.weight", Shape: []int{c.Dim, c.InDim, pt, ph, pw}, View: []int{c.Dim, c.InDim * pt * ph * pw},
-		Matmul: true, Flax: "patch_embedding/kernel", FlaxPerm: []int{2, 3, 4, 1, 0}})
-	vector("patch_embedding.bias", "bias", c.Dim)
+		Matmul: true})
+	vector("patch_embedding.bias", c.Dim)
 	linear("text_embedding.0", c.Dim, c.TextDim)
 	linear("text_embedding.2", c.Dim, c.Dim)
 	linear("time_embedding.0", c.Dim, c.FreqDim)
 	linear("time_embedding.2", c.Dim, c.Dim)
 	linear("time_projection.1", 6*c.Dim, c.Dim)
 	if c.ImageDim > 0 {
-		vector("img_emb.proj.0.weight", "scale", c.ImageDim)
-		vector("img_emb.proj.0.bias", "bias", c.ImageDim)
+		vector("img_emb.proj.0.weight", c.ImageDim)
+		vector("img_emb.proj.0.bias", c.ImageDim)
 		linear("img_emb.proj.1", c.ImageDim, c.ImageDim)
 		linear("img_emb.proj.3", c.Dim, c.ImageDim)
-		vector("img_emb.proj.4.weight", "scale", c.Dim)
-		vector("img_emb.proj.4.bias", "bias", c.Dim)
+		vector("img_emb.proj.4.weight", c.Dim)
+		vector("img_emb.proj.4.bias", c.Dim)
 	}
 	for i := 0; i < layers; i++ {
 		b := fmt.Sprintf("blocks.%d.", i)
@@ -63,41 +56,27 @@ func (m *Model) Params(layers int) []models.Param {
 			for _, p := range []string{"q", "k", "v", "o"} {
 				linear(b+attn+"."+p, c.Dim, c.Dim)
 			}
-			vector(b+attn+".norm_q.weight", "scale", c.Dim)
-			vector(b+attn+".norm_k.weight", "scale", c.Dim)
+			vector(b+attn+".norm_q.weight", c.Dim)
+			vector(b+attn+".norm_k.weight", c.Dim)
 		}
 		if c.ImageDim > 0 {
 			linear(b+"cross_attn.k_img", c.Dim, c.Dim)
 			linear(b+"cross_attn.v_img", c.Dim, c.Dim)
-			vector(b+"cross_attn.norm_k_img.weight", "scale", c.Dim)
+			vector(b+"cross_attn.norm_k_img.weight", c.Dim)
 		}
-		vector(b+"norm3.weight", "scale", c.Dim)
-		vector(b+"norm3.bias", "bias", c.Dim)
+		vector(b+"norm3.weight", c.Dim)
+		vector(b+"norm3.bias", c.Dim)
 		linear(b+"ffn.0", c.FFNDim, c.Dim)
 		linear(b+"ffn.2", c.Dim, c.FFNDim)
-		ps = append(ps, models.Param{Name: b + "modulation", Shape: []int{1, 6, c.Dim}, Flax: flaxPath(b + "modulation")})
+		vector(b+"modulation", 1, 6, c.Dim)
 	}
 	linear("head.head", c.OutDim*pt*ph*pw, c.Dim)
-	ps = append(ps, models.Param{Name: "head.modulation", Shape: []int{1, 2, c.Dim}, Flax: "head/modulation"})
+	vector("head.modulation", 1, 2, c.Dim)
 	return ps
 }
 
-// flaxPath returns the peer's path of a module: blocks.3.self_attn.q becomes
-// blocks_3/self_attn_q.
-func flaxPath(module string) string {
-	parts := strings.Split(module, ".")
-	switch {
-	case parts[0] == "blocks" && len(parts) > 2:
-		return parts[0] + "_" + parts[1] + "/" + strings.Join(parts[2:], "_")
-	case (parts[0] == "head" || parts[0] == "img_emb") && len(parts) > 1:
-		return parts[0] + "/" + strings.Join(parts[1:], "_")
-	}
-	return strings.Join(parts, "_")
-}
-
-// Rules shard the weights that the peer shards, and also the text, time and image
-// projections and the image's keys and values, which the peer replicates.
-// README.md lists the bytes that this saves.
+// Rules shard every weight whose width is heads, the FFN or the stream, the projections of
+// text, time and image among them. README.md lists the bytes that this saves.
 //
 // Column-parallel (output rows over tp): q, k, v, the image's k and v, ffn.0,
 // the first text, the time and the last image projection, with their biases and
@@ -105,33 +84,32 @@ func flaxPath(module string) string {
 // Row-parallel (input columns over tp): o, ffn.2 and the second text
 // projection, whose biases stay whole and are added after the sum.
 func (m *Model) Rules() sharding.Rules {
-	col := sharding.NewSpec([]string{mesh.TP}, nil)
-	row := sharding.NewSpec(nil, []string{mesh.TP})
-	vec := sharding.NewSpec([]string{mesh.TP})
-	whole := sharding.NewSpec()
+	toHeads, fromHeads := strategy.ColumnParallel(strategy.Heads), strategy.RowParallel(strategy.Heads)
+	toFFN, fromFFN := strategy.ColumnParallel(strategy.FFN), strategy.RowParallel(strategy.FFN)
+	toWidth, whole := strategy.ColumnParallel(strategy.Width), sharding.NewSpec()
 	rule := func(match string, s sharding.Spec) sharding.Rule { return sharding.Rule{Match: match, Spec: s} }
 	return sharding.Rules{
-		rule("blocks.*_attn.norm_*.weight", vec),
-		rule("blocks.*_attn.o.weight", row),
+		rule("blocks.*_attn.norm_*.weight", toHeads),
+		rule("blocks.*_attn.o.weight", fromHeads),
 		rule("blocks.*_attn.o.bias", whole),
-		rule("blocks.*_attn.*.weight", col),
-		rule("blocks.*_attn.*.bias", vec),
-		rule("blocks.*.ffn.0.weight", col),
-		rule("blocks.*.ffn.0.bias", vec),
-		rule("blocks.*.ffn.2.weight", row),
+		rule("blocks.*_attn.*.weight", toHeads),
+		rule("blocks.*_attn.*.bias", toHeads),
+		rule("blocks.*.ffn.0.weight", toFFN),
+		rule("blocks.*.ffn.0.bias", toFFN),
+		rule("blocks.*.ffn.2.weight", fromFFN),
 		rule("blocks.*.ffn.2.bias", whole),
 		rule("blocks.*.norm3.*", whole),
 		rule("blocks.*.modulation", whole),
-		rule("text_embedding.0.weight", col),
-		rule("text_embedding.0.bias", vec),
-		rule("text_embedding.2.weight", row),
+		rule("text_embedding.0.weight", toFFN),
+		rule("text_embedding.0.bias", toFFN),
+		rule("text_embedding.2.weight", fromFFN),
 		rule("text_embedding.2.bias", whole),
-		rule("img_emb.proj.3.weight", col),
-		rule("img_emb.proj.3.bias", vec),
+		rule("img_emb.proj.3.weight", toWidth),
+		rule("img_emb.proj.3.bias", toWidth),
 		rule("img_emb.*", whole), // 1280 x 1280 and four vectors: its width need not divide
 		rule("time_embedding.*", whole),
-		rule("time_projection.1.weight", col),
-		rule("time_projection.1.bias", vec),
+		rule("time_projection.1.weight", toWidth),
+		rule("time_projection.1.bias", toWidth),
 		rule("patch_embedding.*", whole),
 		rule("head.*", whole),
 	}

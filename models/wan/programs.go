@@ -13,6 +13,7 @@ import (
 	"weft/program"
 	"weft/sharding"
 	"weft/spmd"
+	"weft/strategy"
 )
 
 // build is one graph under construction.
@@ -100,13 +101,13 @@ func (s *build) buildStage(first, last bool, layers sharding.Range) error {
 // call passes to another, with their shapes and shardings.
 func (s *build) declareValues() {
 	c, l, b := s.c, s.layout, s.r.Batch
-	batch, heads := sharding.NewSpec([]string{mesh.DP}), sharding.NewSpec([]string{mesh.DP}, nil, []string{mesh.TP})
+	batch, heads := strategy.SpecOf(strategy.Batch), strategy.SpecOf(strategy.Batch, strategy.None, strategy.Heads)
 	latent := append([]int{b}, s.r.Latent...)
 	s.Input(graph.Input{Name: "x", DType: dtype.F32, Shape: latent, Spec: batch, Step: true})
 	s.TimeInputs(l.Layout, c.FreqDim)
 	s.Input(graph.Input{Name: "context", DType: s.r.DType, Shape: []int{b, l.text, c.TextDim}, Spec: batch})
 	for _, table := range []string{"rope_cos", "rope_sin"} {
-		s.Input(graph.Input{Name: table, DType: dtype.F32, Shape: []int{l.Padded, c.HeadDim()}, Spec: sharding.NewSpec([]string{mesh.SP})})
+		s.Input(graph.Input{Name: table, DType: dtype.F32, Shape: []int{l.Padded, c.HeadDim()}, Spec: strategy.SpecOf(strategy.Tokens)})
 	}
 	if c.ConditionDim() > 0 {
 		s.Input(graph.Input{Name: "y", DType: dtype.F32, Shape: append([]int{b, c.ConditionDim()}, s.r.Latent[1:]...), Spec: batch})
@@ -142,7 +143,7 @@ func (s *build) buildProgram(name, prefix string, define func(p *programBuilder)
 
 // buildText builds the program that embeds the context: (B, L, text_dim) to (B, L, D).
 func (s *build) buildText() error {
-	batch := sharding.NewSpec([]string{mesh.DP})
+	batch := strategy.SpecOf(strategy.Batch)
 	return s.buildProgram("text", "", func(p *programBuilder) {
 		x := p.Value("context")
 		x = p.Compute(p.GeluTanh(p.Linear("text_embedding.0", x, batch)))
@@ -157,7 +158,7 @@ const clipEps = 1e-5
 // buildImage builds the program that embeds the image's features: (B, Li, image_dim)
 // to (B, Li, D).
 func (s *build) buildImage() error {
-	batch := sharding.NewSpec([]string{mesh.DP})
+	batch := strategy.SpecOf(strategy.Batch)
 	return s.buildProgram("image", "", func(p *programBuilder) {
 		x := p.Norm("img_emb.proj.0", p.Value("clip_fea"), clipEps)
 		x = p.Gelu(p.Linear("img_emb.proj.1", p.Compute(x), batch))
@@ -173,7 +174,7 @@ func (s *build) buildImage() error {
 // a TPU would store it in another order than the attention kernel reads. The norms
 // of both keys reduce their sums of squares in one all-reduce.
 func (s *build) buildTextKV() error {
-	batch := sharding.NewSpec([]string{mesh.DP})
+	batch := strategy.SpecOf(strategy.Batch)
 	return s.buildProgram("text_kv", "blocks.0.cross_attn.", func(p *programBuilder) {
 		x := p.Value("text")
 		ks, ws := []spmd.Tensor{p.Linear("k", x, batch)}, []spmd.Tensor{p.Weight("norm_k.weight")}

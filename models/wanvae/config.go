@@ -160,6 +160,20 @@ func parseConfig(r *models.ConfigReader) Config {
 			r.Refuse("stage %d of the decoder from %d to %d channels: its shortcut repeats each %d/%d times, which is no whole number", i, in, c.decoderWidths()[i+1], out, in)
 		}
 	}
+	in := c.Dim
+	for i, mult := range c.DimMult {
+		out, positions := c.Dim*mult, 1
+		if i < len(c.DimMult)-1 {
+			positions = 4
+		}
+		if c.halvesFrames(i) {
+			positions *= 2
+		}
+		if in*positions%out != 0 {
+			r.Refuse("stage %d of the encoder from %d to %d channels: its shortcut averages groups of %d/%d, which is no whole number", i, in, out, in*positions, out)
+		}
+		in = out
+	}
 	return c
 }
 

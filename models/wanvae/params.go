@@ -21,8 +21,8 @@ func newModel(name string, c Config) *Model {
 	m := &Model{name: name, c: c, official: map[string]string{}}
 	t := &paramTable{m}
 	t.addEncoder()
-	t.addConv("conv1", "conv1", "quant_conv", 2*c.ZDim, 2*c.ZDim, 1, 1, 1)
-	t.addConv("conv2", "conv2", "post_quant_conv", c.ZDim, c.ZDim, 1, 1, 1)
+	t.addConv("conv1", "quant_conv", 2*c.ZDim, 2*c.ZDim, 1, 1, 1)
+	t.addConv("conv2", "post_quant_conv", c.ZDim, c.ZDim, 1, 1, 1)
 	t.addDecoder()
 	return m
 }
@@ -48,15 +48,15 @@ func (m *Model) Official(name string) string {
 // Ignore is empty: releases contain no other tensors.
 func (m *Model) Ignore() []bystander.Kind { return nil }
 
-// Rules replicate every weight, as the peer does. Rows and columns of the pictures are
-// sharded instead, and every device applies the whole kernel to its own part.
+// Rules replicate every weight. Rows and columns of the pictures are sharded instead, and
+// every device applies the whole kernel to its own part.
 func (m *Model) Rules() sharding.Rules {
 	whole := sharding.NewSpec()
 	return sharding.Rules{{Match: "encoder.*", Spec: whole}, {Match: "decoder.*", Spec: whole}, {Match: "conv1.*", Spec: whole}, {Match: "conv2.*", Spec: whole}}
 }
 
-// paramTable adds parameters to a model. Each module has its official name, the peer's path
-// and diffusers' name.
+// paramTable adds parameters to a model. Each module has an official name
+// and a name in diffusers.
 type paramTable struct{ m *Model }
 
 // addParam adds a parameter, and its official name as the translation of diffusers'.
@@ -67,38 +67,34 @@ func (t *paramTable) addParam(p models.Param, diffusers string) {
 
 // addConv adds a convolution's kernel and bias. A kernel of one position is viewed as a
 // matrix, since it is a matmul.
-func (t *paramTable) addConv(name, flax, diffusers string, out, in int, kernel ...int) {
-	w := models.Param{Name: name + ".weight", Shape: append([]int{out, in}, kernel...), Matmul: true, Flax: flax + "/kernel"}
-	for d := range kernel {
-		w.FlaxPerm = append(w.FlaxPerm, 2+d)
-	}
-	w.FlaxPerm = append(w.FlaxPerm, 1, 0)
+func (t *paramTable) addConv(name, diffusers string, out, in int, kernel ...int) {
+	w := models.Param{Name: name + ".weight", Shape: append([]int{out, in}, kernel...), Matmul: true}
 	if slices.Max(kernel) == 1 {
 		w.View = []int{out, in}
 	}
 	t.addParam(w, diffusers+".weight")
-	t.addParam(models.Param{Name: name + ".bias", Shape: []int{out}, Flax: flax + "/bias"}, diffusers+".bias")
+	t.addParam(models.Param{Name: name + ".bias", Shape: []int{out}}, diffusers+".bias")
 }
 
 // addNorm adds the scale of n channels. Files store it with so many dims of 1 behind the
 // channels.
-func (t *paramTable) addNorm(name, flax, diffusers string, n, dims int) {
+func (t *paramTable) addNorm(name, diffusers string, n, dims int) {
 	shape := []int{n}
 	for range dims {
 		shape = append(shape, 1)
 	}
-	t.addParam(models.Param{Name: name + ".gamma", Shape: shape, View: []int{n}, Flax: flax + "/scale", FlaxPerm: []int{0}}, diffusers+".gamma")
+	t.addParam(models.Param{Name: name + ".gamma", Shape: shape, View: []int{n}}, diffusers+".gamma")
 }
 
 // addResidual adds a residual block: two norms, two convolutions and, if the width changes,
 // a shortcut.
-func (t *paramTable) addResidual(name, flax, diffusers string, in, out int) {
-	t.addNorm(name+".residual.0", flax+"/norm1", diffusers+".norm1", in, 3)
-	t.addConv(name+".residual.2", flax+"/conv1", diffusers+".conv1", out, in, 3, 3, 3)
-	t.addNorm(name+".residual.3", flax+"/norm2", diffusers+".norm2", out, 3)
-	t.addConv(name+".residual.6", flax+"/conv2", diffusers+".conv2", out, out, 3, 3, 3)
+func (t *paramTable) addResidual(name, diffusers string, in, out int) {
+	t.addNorm(name+".residual.0", diffusers+".norm1", in, 3)
+	t.addConv(name+".residual.2", diffusers+".conv1", out, in, 3, 3, 3)
+	t.addNorm(name+".residual.3", diffusers+".norm2", out, 3)
+	t.addConv(name+".residual.6", diffusers+".conv2", out, out, 3, 3, 3)
 	if in != out {
-		t.addConv(name+".shortcut", flax+"/shortcut", diffusers+".conv_shortcut", out, in, 1, 1, 1)
+		t.addConv(name+".shortcut", diffusers+".conv_shortcut", out, in, 1, 1, 1)
 	}
 }
 
@@ -106,25 +102,24 @@ func (t *paramTable) addResidual(name, flax, diffusers string, in, out int) {
 // the middle and the head. The stages lie before the middle in the encoder and behind it in
 // the decoder.
 func (t *paramTable) addEnds(half string, in, first, middle, last, out int) {
-	t.addConv(half+".conv1", half+"/conv1", half+".conv_in", first, in, 3, 3, 3)
-	t.addResidual(half+".middle.0", half+"/middle_0", half+".mid_block.resnets.0", middle, middle)
-	attn, flax, diffusers := half+".middle.1", half+"/middle_1", half+".mid_block.attentions.0"
-	t.addNorm(attn+".norm", flax+"/norm", diffusers+".norm", middle, 2)
-	t.addConv(attn+".to_qkv", flax+"/to_qkv", diffusers+".to_qkv", 3*middle, middle, 1, 1)
-	t.addConv(attn+".proj", flax+"/proj", diffusers+".proj", middle, middle, 1, 1)
-	t.addResidual(half+".middle.2", half+"/middle_2", half+".mid_block.resnets.1", middle, middle)
-	t.addNorm(half+".head.0", half+"/head_0", half+".norm_out", last, 3)
-	t.addConv(half+".head.2", half+"/head_2", half+".conv_out", out, last, 3, 3, 3)
+	t.addConv(half+".conv1", half+".conv_in", first, in, 3, 3, 3)
+	t.addResidual(half+".middle.0", half+".mid_block.resnets.0", middle, middle)
+	attn, diffusers := half+".middle.1", half+".mid_block.attentions.0"
+	t.addNorm(attn+".norm", diffusers+".norm", middle, 2)
+	t.addConv(attn+".to_qkv", diffusers+".to_qkv", 3*middle, middle, 1, 1)
+	t.addConv(attn+".proj", diffusers+".proj", middle, middle, 1, 1)
+	t.addResidual(half+".middle.2", half+".mid_block.resnets.1", middle, middle)
+	t.addNorm(half+".head.0", half+".norm_out", last, 3)
+	t.addConv(half+".head.2", half+".conv_out", out, last, 3, 3, 3)
 }
 
-// moduleNames gives the official name and the peer's path of module j of stage i, which is
-// number n among the modules of all stages. Wan2.1 numbers them through, Wan2.2 stage by
-// stage.
-func (c Config) moduleNames(half, part string, n, i, j int) (name, flax string) {
+// moduleName gives the official name of module j of stage i, which is number n among the
+// modules of all stages. Wan2.1 numbers them through, Wan2.2 stage by stage.
+func (c Config) moduleName(half, part string, n, i, j int) string {
 	if c.Residual {
-		return fmt.Sprintf("%s.%s.%d.%s.%d", half, part, i, part, j), fmt.Sprintf("%s/%s_%d/%s_%d", half, part, i, part, j)
+		return fmt.Sprintf("%s.%s.%d.%s.%d", half, part, i, part, j)
 	}
-	return fmt.Sprintf("%s.%s.%d", half, part, n), fmt.Sprintf("%s/%s_%d", half, part, n)
+	return fmt.Sprintf("%s.%s.%d", half, part, n)
 }
 
 // addEncoder adds the parameters of the encoder.
@@ -132,27 +127,27 @@ func (t *paramTable) addEncoder() {
 	c := t.m.c
 	n, width := 0, c.Dim
 	for i, mult := range c.DimMult {
-		next := func(j int, own string) (name, flax, diffusers string) {
-			name, flax = c.moduleNames("encoder", "downsamples", n, i, j)
+		next := func(j int, own string) (name, diffusers string) {
+			name = c.moduleName("encoder", "downsamples", n, i, j)
 			diffusers = fmt.Sprint("encoder.down_blocks.", n)
 			if c.Residual {
 				diffusers = fmt.Sprintf("encoder.down_blocks.%d.%s", i, own)
 			}
 			n++
-			return name, flax, diffusers
+			return name, diffusers
 		}
 		for j := range c.ResBlocks {
-			name, flax, diffusers := next(j, fmt.Sprint("resnets.", j))
-			t.addResidual(name, flax, diffusers, width, c.Dim*mult)
+			name, diffusers := next(j, fmt.Sprint("resnets.", j))
+			t.addResidual(name, diffusers, width, c.Dim*mult)
 			width = c.Dim * mult
 		}
 		if i == len(c.DimMult)-1 {
 			continue
 		}
-		name, flax, diffusers := next(c.ResBlocks, "downsampler")
-		t.addConv(name+".resample.1", flax+"/resample_1", diffusers+".resample.1", width, width, 3, 3)
+		name, diffusers := next(c.ResBlocks, "downsampler")
+		t.addConv(name+".resample.1", diffusers+".resample.1", width, width, 3, 3)
 		if c.TemporalDown[i] {
-			t.addConv(name+".time_conv", flax+"/time_conv", diffusers+".time_conv", width, width, 3, 1, 1)
+			t.addConv(name+".time_conv", diffusers+".time_conv", width, width, 3, 1, 1)
 		}
 	}
 	t.addEnds("encoder", c.pixelChannels(), c.Dim, width, width, 2*c.ZDim)
@@ -171,35 +166,32 @@ func (t *paramTable) addDecoder() {
 		in, out := c.stageOutputWidth(i), widths[i+1]
 		s := c.decoderStage(i)
 		for j, name := range s.residuals {
-			t.addResidual(name, s.flax[j], fmt.Sprintf("decoder.up_blocks.%d.resnets.%d", i, j), in, out)
+			t.addResidual(name, fmt.Sprintf("decoder.up_blocks.%d.resnets.%d", i, j), in, out)
 			in = out
 		}
 		if s.upsample == "" {
 			continue
 		}
-		flax, diffusers := s.flax[len(s.residuals)], fmt.Sprintf("decoder.up_blocks.%d.%s", i, up)
-		t.addConv(s.upsample+".resample.1", flax+"/resample_1", diffusers+".resample.1", c.stageOutputWidth(i+1), out, 3, 3)
+		diffusers := fmt.Sprintf("decoder.up_blocks.%d.%s", i, up)
+		t.addConv(s.upsample+".resample.1", diffusers+".resample.1", c.stageOutputWidth(i+1), out, 3, 3)
 		if c.doublesFrames(i) {
-			t.addConv(s.upsample+".time_conv", flax+"/time_conv", diffusers+".time_conv", 2*out, out, 3, 1, 1)
+			t.addConv(s.upsample+".time_conv", diffusers+".time_conv", 2*out, out, 3, 1, 1)
 		}
 	}
 }
 
 // stageModules names the modules of a stage of the decoder: the official names of its
-// residual blocks and of its upsampling, which the last stage does not have, and the peer's
-// paths of all of them.
+// residual blocks and of its upsampling, which the last stage does not have.
 type stageModules struct {
 	residuals []string
 	upsample  string
-	flax      []string
 }
 
 // decoderStage names the modules of stage i of the decoder, counted from 0.
 func (c Config) decoderStage(i int) stageModules {
 	var s stageModules
 	for j := range c.ResBlocks + 2 {
-		name, flax := c.moduleNames("decoder", "upsamples", i*(c.ResBlocks+2)+j, i, j)
-		s.flax = append(s.flax, flax)
+		name := c.moduleName("decoder", "upsamples", i*(c.ResBlocks+2)+j, i, j)
 		switch {
 		case j <= c.ResBlocks:
 			s.residuals = append(s.residuals, name)

@@ -2,18 +2,15 @@ package wanvae
 
 import (
 	"fmt"
-	"math"
-	"slices"
 
-	"weft/attention"
 	"weft/dtype"
 	"weft/graph"
 	"weft/mesh"
 	"weft/models"
 	"weft/models/step"
-	"weft/program"
 	"weft/sharding"
 	"weft/spmd"
+	"weft/strategy"
 )
 
 // build is one graph under construction.
@@ -25,15 +22,16 @@ type build struct {
 	m      *Model
 	r      models.Request
 	layout layout
-	// first says whether the programs under construction are those of the first latent
+	// first says whether the programs under construction are those of the first
 	// frame or those of the later ones.
 	first bool
 }
 
-// Graph builds the decoder. One program prepares all latents; then each latent frame passes
-// the stages, one call for each stage. The first latent frame has programs of its own, since
-// nothing comes before it and its frames are not doubled. Each causal convolution reads two
-// frames before its own: calls pass those on to the calls for the next latent frame.
+// Graph builds the decoder, or the encoder if the request says so. Every program takes one
+// frame: that is all that the devices hold of a stage at a time, besides the two frames that
+// each causal convolution keeps for those that follow. The first frame has programs of its
+// own, since nothing comes before it, and since changes of the number of frames leave it
+// alone.
 func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	if err := m.Check(on, r); err != nil {
 		return nil, err
@@ -48,56 +46,79 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 			s.Note("%d %s padded by %d to %d for %s=%d; padding is zeros to every kernel and is cut off again", d.size, d.what, p-d.size, p, d.axis, on.Size(d.axis))
 		}
 	}
-	if on.Size(mesh.SP, mesh.TP) > 1 {
+	if on.Size(strategy.Axes(strategy.Rows, strategy.Columns)...) > 1 {
 		s.Note("attention in the middle, of one head: keys and values are gathered, queries stay where they are")
 	}
+	for _, name := range []string{"latents_mean", "latents_std"} {
+		s.Input(graph.Input{Name: name, DType: dtype.F32, Shape: []int{m.c.ZDim}, Spec: sharding.Whole(1)})
+	}
+	if r.Encode {
+		return s.buildEncoder()
+	}
+	return s.buildDecoder()
+}
+
+// frameInputs declares an input of the model (B, C, T, H, W) as an input of the graph for each
+// frame, and as the input of programs that read one frame.
+func (s *build) frameInputs(name string, channels, frames, rows, cols int) {
+	shape := []int{s.r.Batch, channels, 1, rows, cols}
+	for t := range frames {
+		s.Graph.Inputs = append(s.Graph.Inputs, graph.Input{Name: frameName(name, t), DType: dtype.F32, Shape: shape, Spec: s.layout.batch, Step: true, Of: name, Frame: t})
+	}
+	s.Value(port(name, 0), step.Value{DType: dtype.F32, Shape: shape, Spec: s.layout.batch})
+}
+
+// output makes the frames of a value an output of the graph under each of the names. They
+// follow one another along dim 2.
+func (s *build) output(value string, frames int, shape []int, names ...string) {
+	o := graph.Output{Value: frameName(value, 0), Dim: 2, Shape: append([]int{s.r.Batch}, shape...)}
+	for t := 1; t < frames; t++ {
+		o.Then = append(o.Then, frameName(value, t))
+	}
+	for _, o.Name = range names {
+		s.Graph.Outputs = append(s.Graph.Outputs, o)
+	}
+}
+
+// ofTheFirstFrame ends the names of the first frame's programs.
+const ofTheFirstFrame = " of the first frame"
+
+// programName tells the names of the first frame's programs from those of the later
+// ones.
+func (s *build) programName(stage string) string {
+	if s.first {
+		return stage + ofTheFirstFrame
+	}
+	return stage
+}
+
+// buildDecoder builds the decoder. A program prepares each latent frame, which then passes the
+// stages. A stage that doubles the number of frames makes two of each but the first, and the
+// next stage is called for each of them.
+func (s *build) buildDecoder() (*graph.Graph, error) {
+	s.Graph.Layers = s.m.c.Blocks()
 	if err := s.buildLatents(); err != nil {
 		return nil, err
 	}
-	s.Call(graph.Call{Name: "latents", Program: "latents", Trace: step.Tokens("decode_conv2", append([]int{r.Batch}, r.Latent...)...)}, "", 0)
-	s.Graph.Layers = m.c.Blocks()
 	for t := range min(s.layout.frames, 2) {
 		s.first = t == 0
 		if err := s.buildStages(); err != nil {
 			return nil, err
 		}
-		if s.first {
-			s.addCalls(0)
-		}
 	}
-	for t := 1; t < s.layout.frames; t++ {
-		s.addCalls(t)
+	for t := range s.layout.frames {
+		s.addCall(frameCall{program: "latents", frame: t, trace: map[string][]int{"decode_conv2": {s.r.Batch, s.m.c.ZDim, 1, s.layout.rows, s.layout.cols}}})
+		s.addStageCalls(0, t)
 	}
-	return s.finishVideo()
-}
-
-// finishVideo makes the video the graph's output: the frames of all latent frames one after
-// another.
-func (s *build) finishVideo() (*graph.Graph, error) {
 	shape, err := s.m.VideoShape(s.r.Latent)
 	if err != nil {
 		return nil, err
 	}
-	o := graph.Output{Value: "video.0", Dim: 2, Shape: append([]int{s.r.Batch}, shape...)}
-	for t := 1; t < s.layout.frames; t++ {
-		o.Then = append(o.Then, fmt.Sprintf("video.%d", t))
-	}
-	for _, o.Name = range []string{"out", "decode"} {
-		s.Graph.Outputs = append(s.Graph.Outputs, o)
-	}
+	s.output("video", shape[1], shape, "out", "decode")
 	return s.Finish()
 }
 
-// programSuffix tells the names of the first latent frame's programs from those of the later
-// ones.
-func (s *build) programSuffix() string {
-	if s.first {
-		return " of the first frame"
-	}
-	return ""
-}
-
-// stageNames lists the programs of one latent frame in the order in which they run.
+// stageNames lists the decoder's stages in the order in which a frame passes them.
 func (s *build) stageNames() []string {
 	names := []string{"middle"}
 	for i := range s.m.c.DimMult {
@@ -106,70 +127,62 @@ func (s *build) stageNames() []string {
 	return names
 }
 
-// addCalls adds the calls of the stages' programs for latent frame t.
-func (s *build) addCalls(t int) {
-	s.first = t == 0
-	frames, scale := 1, 1
+// addStageCalls adds the call of a stage's program for a frame, and then those of the later
+// stages for each frame that it makes: one frame passes all stages before the next one.
+func (s *build) addStageCalls(stage, frame int) {
 	names := s.stageNames()
-	for i, name := range names {
-		c := graph.Call{Name: fmt.Sprintf("%s, frame %d", name, t), Program: name + s.programSuffix()}
-		if i > 0 && i < len(names)-1 {
-			scale *= 2
-			if t > 0 && s.m.c.doublesFrames(i-1) {
-				frames *= 2
-			}
-		}
-		if i < len(names)-1 {
-			last := len(s.Graph.Programs[c.Program].Outputs) - 1 // cached frames come before it
-			c.Trace = map[int]graph.Traced{last: {Name: fmt.Sprintf("%s.%d", name, t), Shape: []int{s.r.Batch, frames, scale * s.layout.rows, scale * s.layout.cols, s.m.c.stageOutputWidth(i)}}}
-		}
-		s.Call(c, "", t)
+	if stage == len(names) {
+		return
+	}
+	s.first = frame == 0
+	name := names[stage]
+	doubles := stage > 0 && stage < len(names)-1 && s.m.c.doublesFrames(stage-1)
+	c := frameCall{program: s.programName(name), frame: frame, frames: map[string]int{}, trace: map[string][]int{}}
+	made := []int{frame}
+	if doubles && frame > 0 {
+		made = []int{2*frame - 1, 2 * frame}
+	}
+	c.frames[name] = made[0]
+	if stage < len(names)-1 {
+		scale := 1 << stage
+		c.trace[name] = []int{s.r.Batch, 1, scale * s.layout.rows, scale * s.layout.cols, s.m.c.stageOutputWidth(stage)}
+	}
+	s.addCall(c)
+	for _, t := range made {
+		s.addStageCalls(stage+1, t)
 	}
 }
 
-// buildLatents builds the program that undoes the normalisation of all latents
-// (B, z, T, H, W), applies the pointwise convolution in front of the decoder, and cuts them
-// into frames (B, 1, H, W, z).
+// buildLatents builds the program that undoes the normalisation of a latent frame
+// (B, z, 1, H, W) and applies the pointwise convolution in front of the decoder:
+// (B, 1, H, W, z).
 func (s *build) buildLatents() error {
 	l, c := s.layout, s.m.c
-	s.Input(graph.Input{Name: "z", DType: dtype.F32, Shape: append([]int{s.r.Batch}, s.r.Latent...), Spec: l.batch, Step: true})
-	for _, name := range []string{"latents_mean", "latents_std"} {
-		s.Input(graph.Input{Name: name, DType: dtype.F32, Shape: []int{c.ZDim}, Spec: sharding.Whole(1)})
-	}
-	frame := []int{s.r.Batch, 1, l.padded[0], l.padded[1], c.ZDim}
-	s.Value("latent", step.Value{DType: dtype.F32, Shape: frame, Spec: l.pictures, Kind: step.PerLayer})
-	return s.Build("latents", "", func(p *step.ProgramBuilder) {
-		x := p.Transpose(p.Value("z"), 0, 2, 3, 4, 1)
+	s.frameInputs("z", c.ZDim, l.frames, l.rows, l.cols)
+	return s.Build("latents", "", func(base *step.ProgramBuilder) {
+		p := &programBuilder{base, s, 1}
+		x := p.Transpose(p.Value(port("z", 0)), 0, 2, 3, 4, 1)
 		x = p.Add(p.Mul(x, p.Value("latents_std")), p.Value("latents_mean"))
 		x = p.PadTo(p.PadTo(x, 2, l.padded[0]), 3, l.padded[1])
 		x = p.Reshard(x, l.pictures, "rows and columns cut over the mesh")
 		x = p.Linear("conv2", p.Compute(x), l.pictures)
-		p.Output("conv2", p.Transpose(x, 0, 4, 1, 2, 3), "")
-		for t := range l.frames {
-			p.Output(fmt.Sprintf("latent.%d", t), p.Slice(x, 1, t, t+1), "")
-		}
+		p.Output(port("decode_conv2", 0), p.Transpose(x, 0, 4, 1, 2, 3), "")
+		p.outputFrames("latent", x)
 	})
 }
 
-// programBuilder is one program under construction.
-type programBuilder struct {
-	*step.ProgramBuilder
-	s     *build
-	scale int // positions along a side for each latent position, at this point of the program
-}
-
-// buildStages builds the programs of one latent frame: the first convolution with the
+// buildStages builds the programs of a frame: the first convolution with the
 // middle, then each stage. The last stage has the head as well.
 func (s *build) buildStages() error {
-	scale := 1
+	before := "latent"
 	for i, name := range s.stageNames() {
-		err := s.Build(name+s.programSuffix(), "", func(base *step.ProgramBuilder) {
-			p := &programBuilder{base, s, scale}
+		err := s.Build(s.programName(name), "", func(base *step.ProgramBuilder) {
+			p := &programBuilder{base, s, 1 << max(0, i-1)}
+			given := p.Value(port(before, 0))
 			if i == 0 {
-				p.outputStage("middle", p.applyMiddle())
+				p.outputFrames(name, p.applyMiddle("decoder", p.causalConv("decoder.conv1", given)))
 				return
 			}
-			given := p.Value(s.stageNames()[i-1])
 			x, stage := given, s.m.c.decoderStage(i-1)
 			for _, r := range stage.residuals {
 				x = p.applyResidual(r, x)
@@ -180,138 +193,26 @@ func (s *build) buildStages() error {
 				if s.m.c.Residual {
 					x = p.Add(x, p.stageShortcut(given, x.Dim(-1), frames))
 				}
-				p.outputStage(name, x)
-				scale = p.scale
+				p.outputFrames(name, x)
 				return
 			}
 			x = p.causalConv("decoder.head.2", p.Silu(p.normChannels("decoder.head.0", x)))
-			s.Value("video", step.Value{Kind: step.PerLayer})
-			p.Output("video", p.unpatchPixels(p.AtMost(p.AtLeast(x, -1), 1)), "")
+			p.Output(port("video", 0), p.unpatchPixels(p.AtMost(p.AtLeast(x, -1), 1)), "")
 		})
 		if err != nil {
 			return err
 		}
+		before = name
 	}
 	return nil
 }
 
-// outputStage makes x the output that the next stage's program reads.
-func (p *programBuilder) outputStage(name string, x spmd.Tensor) {
-	p.s.Value(name, step.Value{DType: x.DType, Shape: x.Shape, Spec: x.Spec, Kind: step.PerLayer})
-	p.Output(name, x, "")
-}
-
-// applyMiddle applies the first convolution, and the middle: a residual block, attention,
+// applyMiddle applies the middle of one half: a residual block, attention,
 // and another residual block.
-func (p *programBuilder) applyMiddle() spmd.Tensor {
-	x := p.causalConv("decoder.conv1", p.Value("latent"))
-	x = p.applyResidual("decoder.middle.0", x)
-	x = p.attendInFrame("decoder.middle.1", x)
-	return p.applyResidual("decoder.middle.2", x)
-}
-
-// leastLength is the lower bound of the length that normChannels divides by, so that a
-// position of zeros stays zero.
-const leastLength = 1e-12
-
-// normChannels scales the channels of each position to the length sqrt(C), then by the
-// weights. An RMS norm with an epsilon would give other results where the channels are
-// small.
-func (p *programBuilder) normChannels(name string, x spmd.Tensor) spmd.Tensor {
-	length := p.AtLeast(p.Unary(program.OpSqrt, p.Sum(p.Mul(x, x), -1)), leastLength)
-	factor := p.Div(p.Constant(dtype.F32, math.Sqrt(float64(x.Dim(-1)))), length)
-	return p.Mul(p.Mul(x, factor), p.Weight(name+".gamma"))
-}
-
-// applyResidual applies a residual block: two convolutions with a shortcut around them. The
-// residual stream is f32.
-func (p *programBuilder) applyResidual(name string, x spmd.Tensor) spmd.Tensor {
-	beside := x
-	if p.Has(name + ".shortcut.weight") {
-		beside = p.Linear(name+".shortcut", p.Compute(x), p.s.layout.pictures)
-	}
-	y := p.causalConv(name+".residual.2", p.Silu(p.normChannels(name+".residual.0", x)))
-	y = p.causalConv(name+".residual.6", p.Silu(p.normChannels(name+".residual.3", y)))
-	return p.Add(y, beside)
-}
-
-// attendInFrame applies attention with one head over the positions (B, 1, H, W, C) of a
-// frame. Each device keeps the queries of its own positions. Keys and values are gathered,
-// since they are small at the size of the latents, and the padding of rows and columns is
-// cut off them.
-func (p *programBuilder) attendInFrame(name string, x spmd.Tensor) spmd.Tensor {
-	l, c := p.s.layout, x.Dim(-1)
-	qkv := p.Compute(p.Linear(name+".to_qkv", p.Compute(p.normChannels(name+".norm", x)), l.pictures))
-	kv := p.Reshard(p.Slice(qkv, 4, c, 3*c), l.batch, "keys and values of all positions")
-	kv = p.MergeDims(p.Slice(p.Slice(kv, 2, 0, l.rows), 3, 0, l.cols), 1, 3)
-	k, v := p.SplitDim(p.Slice(kv, 2, 0, c), 2, 1, c), p.SplitDim(p.Slice(kv, 2, c, 2*c), 2, 1, c)
-
-	// Each device flattens its own positions: attention does not depend on the order of
-	// queries.
-	q := p.Slice(qkv, 4, 0, c)
-	own := p.Local(q)
-	tokens := p.Global(p.LReshape(own, own.Shape[0], own.Shape[2]*own.Shape[3], 1, c), []int{q.Shape[0], q.Shape[2] * q.Shape[3], 1, c},
-		sharding.NewSpec(q.Spec.Dim(0), append(q.Spec.Dim(2), q.Spec.Dim(3)...)))
-	y := attention.Attend(p.Builder, tokens, k, v, attention.Options{})
-	y = p.Global(p.LReshape(p.Local(y), own.Shape...), q.Shape, q.Spec)
-	return p.Add(p.Linear(name+".proj", y, l.pictures), x)
-}
-
-// pastFrames is the number of frames before its own that a causal convolution reads.
-const pastFrames = 2
-
-// causalConv applies a convolution whose kernel covers a frame and the two before it: x
-// (B, T, H, W, I) to (B, T, H, W, O). The frames that precede x are cached from call to
-// call, in the compute type. Zeros precede the first frame, so only the last frame of the
-// kernel has an effect there.
-func (p *programBuilder) causalConv(name string, x spmd.Tensor) spmd.Tensor {
-	w := p.Weight(name + ".weight")
-	x = p.Compute(x)
-	if w.Shape[3] > 1 {
-		x = p.zeroPadding(x)
-	}
-	seen := x
-	if p.s.first {
-		w = p.Slice(w, 2, pastFrames, pastFrames+1)
-		p.startCache(name, p.padFramesBefore(x, pastFrames-x.Dim(1)))
-	} else {
-		cache := "before " + name
-		seen = p.Concat(1, p.Value(cache), x)
-		p.Output(cache, p.Slice(seen, 1, x.Dim(1), x.Dim(1)+pastFrames), cache)
-	}
-	return p.applyConv(name, seen, w)
-}
-
-// padFramesBefore puts n frames of zeros before x.
-func (p *programBuilder) padFramesBefore(x spmd.Tensor, n int) spmd.Tensor {
-	shape := slices.Clone(x.Shape)
-	shape[1] += n
-	return p.Global(p.LPad(p.Local(x), 1, n, 0, 0), shape, x.Spec)
-}
-
-// startCache declares the cache of the frames that a convolution reads in the next call, and
-// gives it its first value.
-func (p *programBuilder) startCache(name string, x spmd.Tensor) {
-	if p.s.layout.frames == 1 {
-		return // no later frame will read it
-	}
-	cache := "before " + name
-	p.s.Value(cache, step.Value{DType: x.DType, Shape: x.Shape, Spec: x.Spec, Kind: step.Stream})
-	p.Output(cache, x, "")
-}
-
-// applyConv convolves x with w (O, I, K...), with zeros around rows and columns and sums in
-// f32, and adds the bias.
-func (p *programBuilder) applyConv(name string, x, w spmd.Tensor) spmd.Tensor {
-	pads := [][2]int{{}, {w.Shape[3] / 2, w.Shape[3] / 2}, {w.Shape[4] / 2, w.Shape[4] / 2}}
-	return p.Add(p.Conv(x, w, pads, dtype.F32), p.Weight(name+".bias"))
-}
-
-// zeroPadding sets the rows and columns that are padding to zero, as a kernel expects beyond
-// the edge.
-func (p *programBuilder) zeroPadding(x spmd.Tensor) spmd.Tensor {
-	l := p.s.layout
-	return p.ZeroFrom(p.ZeroFrom(x, 2, p.scale*l.rows), 3, p.scale*l.cols)
+func (p *programBuilder) applyMiddle(half string, x spmd.Tensor) spmd.Tensor {
+	x = p.applyResidual(half+".middle.0", x)
+	x = p.attendInFrame(half+".middle.1", x)
+	return p.applyResidual(half+".middle.2", x)
 }
 
 // applyUpsample doubles rows and columns and, with frames, the number of frames. The first
@@ -320,9 +221,7 @@ func (p *programBuilder) zeroPadding(x spmd.Tensor) spmd.Tensor {
 func (p *programBuilder) applyUpsample(name string, x spmd.Tensor, frames bool) spmd.Tensor {
 	switch {
 	case frames && p.s.first:
-		own, shape := slices.Clone(p.Local(x).Shape), slices.Clone(x.Shape)
-		own[1], shape[1] = pastFrames, pastFrames
-		p.startCache(name+".time_conv", p.Global(p.LConst(p.s.r.DType, 0, own...), shape, x.Spec))
+		p.keepFirstFrame(name+".time_conv", p.zerosLike(p.Compute(x)))
 	case frames:
 		c := x.Dim(-1)
 		x = p.causalConv(name+".time_conv", x) // (B, T, H, W, 2 C): two frames of each

@@ -69,8 +69,25 @@ func TestWan22(t *testing.T) {
 }
 
 func TestValuesAlongTheWay(t *testing.T) {
-	if n := fixture.Traced(t); n != 1 { // decode_conv2
-		t.Errorf("%d values of the fixture are traced", n)
+	in := modeltest.Tensors(t, dir+"/inputs.safetensors")
+	want := modeltest.Tensors(t, dir+"/expected.safetensors")["decode_conv2"]
+	r, err := modeltest.Open(t, dir).Start(context.Background(), in, weft.Options{Device: "reference"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	n := 0
+	if _, err := r.Trace(context.Background(), func(name string, x *tensor.Tensor) error {
+		if frame := n; name == fmt.Sprint("decode_conv2.", frame) {
+			n++
+			modeltest.Close(t, name, x, want.Slice(2, frame, frame+1), 1e-4)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if n != 3 {
+		t.Errorf("%d frames of decode_conv2 are traced", n)
 	}
 }
 
@@ -223,7 +240,7 @@ func TestRefusals(t *testing.T) {
 		kind error
 		want []string
 	}{
-		{map[string]*tensor.Tensor{"video": in["video"]}, weft.Options{}, models.ErrInputs, []string{`"z" is missing`}},
+		{map[string]*tensor.Tensor{"x": in["z"]}, weft.Options{}, models.ErrInputs, []string{`"z" and "video" are missing`}},
 		{z(dtype.F32, 16, 3, 4, 3), weft.Options{}, models.ErrInputs, []string{"[16 3 4 3]", "(batch, channels, frames, height, width)"}},
 		{z(dtype.I32, 1, 16, 3, 4, 3), weft.Options{}, models.ErrInputs, []string{"floating-point"}},
 		{z(dtype.F32, 1, 4, 3, 4, 3), weft.Options{}, models.ErrInputs, []string{"4 channels", "z_dim 16"}},
@@ -258,7 +275,7 @@ func TestVariants(t *testing.T) {
 		{`{"_class_name":"WanVAE_","dim":96,"attn_scales":[0.5],` + base + `}`, models.ErrVariant, []string{"attn_scales"}},
 		{`{"_class_name":"AutoencoderKLWan","base_dim":96,"in_channels":12,"out_channels":4,` + base + `}`, models.ErrVariant, []string{"in_channels 12", "out_channels 4", "to 3"}},
 		{`{"_class_name":"AutoencoderKLWan","base_dim":8,"decoder_base_dim":6,"is_residual":true,"patch_size":2,"z_dim":48,"dim_mult":[1,1,5],"num_res_blocks":1,"temperal_downsample":[false,false]}`,
-			models.ErrConfig, []string{"stage 1 of the decoder from 30 to 6"}},
+			models.ErrConfig, []string{"stage 1 of the decoder from 30 to 6", "stage 2 of the encoder from 8 to 40"}},
 		{`{"_class_name":"WanVAE_","dim":0,"z_dim":8,"dim_mult":[1,2],"num_res_blocks":2,"temperal_downsample":[true,true]}`, models.ErrConfig,
 			[]string{"dim is 0", "temperal_downsample", "0 latents_mean"}},
 		{`{"_class_name":"WanVAE_","dim":1,"z_dim":16,"dim_mult":[1,1],"num_res_blocks":2,"temperal_downsample":[true]}`, models.ErrConfig, []string{"even width"}},

@@ -18,18 +18,21 @@ type Account struct {
 	// Moved is the part of Work.BytesMoved that one run of an instruction has; 0 where
 	// the instruction happens inside another.
 	Moved func(in *program.Instr) int64
+	// PeakParts lists what is held at the peak beside the arguments, each byte once.
+	PeakParts func() []PeakPart
 }
 
 // AccountOf accounts for the work and the memory of a program with one model of its buffers.
 func AccountOf(p *program.Program) Account {
 	f := newBufferModel(p)
 	w := newLiveModel(p, f)
-	return Account{Work: costOf(p, f, w.result), Memory: w.result, Held: w.heldAt(w.main), Moved: func(in *program.Instr) int64 {
-		if !f.writesOwnBuffer(in) {
-			return 0
-		}
-		return f.bytesMoved(in)
-	}}
+	return Account{Work: costOf(p, f, w.result), Memory: w.result, Held: w.heldAt(w.main),
+		Moved: func(in *program.Instr) int64 {
+			if !f.writesOwnBuffer(in) {
+				return 0
+			}
+			return f.bytesMoved(in)
+		}, PeakParts: w.peakParts}
 }
 
 // heldAt lists the buffers of a body that are held at its peak.

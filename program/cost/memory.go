@@ -263,7 +263,7 @@ func (w *liveModel) pickFirst(_ *schedule, ready []int) int {
 func (w *liveModel) pickFreeingMost(b *schedule, ready []int) int {
 	best, least := 0, int64(0)
 	for n, i := range ready {
-		_, takes := w.bytesTaken(&b.steps[i])
+		_, takes := w.bytesTaken(&b.steps[i], nil)
 		grows := takes - w.bytesFreed(&b.steps[i])
 		if n == 0 || grows < least || grows == least && i < ready[best] {
 			best, least = n, grows
@@ -292,25 +292,30 @@ func (w *liveModel) bytesFreed(k *liveStep) int64 {
 }
 
 // bytesTaken is the bytes of a step's results, all of them and those that need memory
-// beside the step's operands: the rest lies in the memory of operands.
-func (w *liveModel) bytesTaken(k *liveStep) (beside, all int64) {
+// beside the step's operands: the rest lies in the memory of operands. Where placed is not
+// nil, the results that all counts are added to it.
+func (w *liveModel) bytesTaken(k *liveStep, placed *[]placedResult) (beside, all int64) {
 	over := k.over
+	add := func(id program.ID, apart bool) {
+		all += w.size[id]
+		if apart {
+			beside += w.size[id]
+		}
+		if placed != nil {
+			*placed = append(*placed, placedResult{id, apart})
+		}
+	}
 	for i, id := range k.writes {
 		if d := w.donor[id]; d >= 0 && (w.left[d] == 0 || w.left[d] == 1 && w.writesOver(k, i, d)) {
 			continue // its memory is there already
 		}
-		all += w.size[id]
 		if k.inner != nil {
-			if a := w.root[k.in.Args[i]]; !w.canFree(a) || w.left[a] > 1 || !w.writesOver(k, i, a) {
-				beside += w.size[id]
-			}
+			a := w.root[k.in.Args[i]]
+			add(id, !w.canFree(a) || w.left[a] > 1 || !w.writesOver(k, i, a))
 			continue
 		}
 		at := slices.IndexFunc(over, func(o program.ID) bool { return w.left[o] == 1 && w.canFree(o) && w.size[o] == w.size[id] })
-		if at < 0 {
-			beside += w.size[id]
-			continue
-		}
+		add(id, at < 0)
 		over = over[at+1:]
 	}
 	return beside, all
@@ -369,7 +374,7 @@ func (w *liveModel) simulateOrder(b *schedule, next func(b *schedule, ready []in
 
 // bytesDuring is the most that is held while a step runs, and what is held after it.
 func (w *liveModel) bytesDuring(k *liveStep, now int64) (most, after int64) {
-	beside, all := w.bytesTaken(k)
+	beside, all := w.bytesTaken(k, nil)
 	frees := w.bytesFreed(k)
 	most, after = now+beside, now+all-frees
 	switch {

@@ -1,6 +1,7 @@
 package cost
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -40,12 +41,18 @@ type Traffic struct {
 // loop is one entry, whose Count is the number of rounds.
 func Instances(p *program.Program) []Traffic {
 	var all []Traffic
+	EachCollective(p, func(_ *program.Instr, t Traffic) { all = append(all, t) })
+	return all
+}
+
+// EachCollective visits the program's collectives as Instances lists them, each with its
+// instruction.
+func EachCollective(p *program.Program, visit func(in *program.Instr, t Traffic)) {
 	p.Walk(func(in *program.Instr, times int) {
 		if in.IsCollective() {
-			all = append(all, trafficOf(p, in, times))
+			visit(in, trafficOf(p, in, times))
 		}
 	})
-	return all
 }
 
 // Collectives adds up the program's collectives by operation, axes and element type, in
@@ -127,6 +134,12 @@ func trafficOf(p *program.Program, in *program.Instr, times int) Traffic {
 // ringBytes is the most that a device sends in a collective whose operand has size
 // bytes. In a permute that is the whole operand, unless devices send to themselves alone.
 func ringBytes(in *program.Instr, size int64) int64 {
+	return sharding.RingBytes(sharding.Op(in.Op), ringSize(in), size)
+}
+
+// ringSize is the number of devices of a collective's ring: of a permute 2, or 1 where
+// devices send to themselves alone.
+func ringSize(in *program.Instr) int {
 	n := 1
 	if len(in.Groups) > 0 {
 		n = len(in.Groups[0])
@@ -136,5 +149,23 @@ func ringBytes(in *program.Instr, size int64) int64 {
 			n = 2
 		}
 	}
-	return sharding.RingBytes(sharding.Op(in.Op), n, size)
+	return n
+}
+
+// RingFormula writes how the bytes that a device sends in one run of a collective follow
+// from its operand, with the numbers of the instruction. Parts that do not divide are rounded
+// up. The formula is sharding.RingBytes's.
+func RingFormula(p *program.Program, in *program.Instr) string {
+	n, size := ringSize(in), p.Values[in.Args[0]].Bytes()
+	switch {
+	case n <= 1:
+		return "nothing is sent: the ring has one device"
+	case in.Op == program.OpPermute:
+		return fmt.Sprintf("permute: the whole operand of %d B", size)
+	case in.Op == program.OpAllGather:
+		return fmt.Sprintf("ring all-gather: n-1 times the operand of %d B, n = %d", size, n)
+	case in.Op == program.OpAllReduce:
+		return fmt.Sprintf("ring all-reduce: 2(n-1)/n of the operand of %d B, n = %d", size, n)
+	}
+	return fmt.Sprintf("ring %s: (n-1)/n of the operand of %d B, n = %d", in.Op, size, n)
 }

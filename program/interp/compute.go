@@ -68,7 +68,7 @@ var computations = map[program.Op]computation{
 		return dotArrays(args[0], args[1], in.Dot, t, d.shareWork)
 	},
 	program.OpConv: func(d *device, in *program.Instr, t program.Type, args []*Array) *Array {
-		return convolveArray(args[0], args[1], in.Lo, t, d.shareWork)
+		return convolveArray(args[0], args[1], in.Lo, in.Strides, t, d.shareWork)
 	},
 }
 

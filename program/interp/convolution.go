@@ -8,9 +8,9 @@ import (
 const patchRows = 256
 
 // convolveArray slides a kernel (O, I, K...) over x (N, S..., I), with lo zeros before x along
-// each spatial dim. The input under the kernel becomes a row, which is multiplied by the
+// each spatial dim, in steps of strides. The input under the kernel becomes a row, which is multiplied by the
 // rows of the kernel. split divides the positions.
-func convolveArray(x, kernel *Array, lo []int, out program.Type, split func(n int, work func(lo, hi int))) *Array {
+func convolveArray(x, kernel *Array, lo, strides []int, out program.Type, split func(n int, work func(lo, hi int))) *Array {
 	to := NewArray(out.DType, out.Shape...)
 	perm := []int{0}
 	for d := range lo {
@@ -18,14 +18,14 @@ func convolveArray(x, kernel *Array, lo []int, out program.Type, split func(n in
 	}
 	kernel = kernel.transposeDims(append(perm, 1)) // O, K..., I: as a row lies
 	if x.D != nil {
-		slideKernel(to, x.D, kernel.D, x.Shape, kernel.Shape, lo, split)
+		slideKernel(to, x.D, kernel.D, x.Shape, kernel.Shape, lo, strides, split)
 	} else {
-		slideKernel(to, x.F, kernel.F, x.Shape, kernel.Shape, lo, split)
+		slideKernel(to, x.F, kernel.F, x.Shape, kernel.Shape, lo, strides, split)
 	}
 	return to
 }
 
-func slideKernel[T float32 | float64](to *Array, x, kernel []T, shape, window, lo []int, split func(n int, work func(lo, hi int))) {
+func slideKernel[T float32 | float64](to *Array, x, kernel []T, shape, window, lo, strides []int, split func(n int, work func(lo, hi int))) {
 	outputs := window[0]
 	row := len(kernel) / max(1, outputs)
 	if to.Len() == 0 {
@@ -41,7 +41,7 @@ func slideKernel[T float32 | float64](to *Array, x, kernel []T, shape, window, l
 			m := min(patchRows, end-first)
 			clear(rows)
 			for i := range m {
-				copyPatch(rows[i*row:(i+1)*row], x, first+i, shape, to.Shape, window, lo)
+				copyPatch(rows[i*row:(i+1)*row], x, first+i, shape, to.Shape, window, lo, strides)
 			}
 			multiplyBlocked(rows[:m*row], kernel, first, outputs, row, func(r, c int, v float64) { to.Set(r*outputs+c, v) })
 		}
@@ -50,12 +50,12 @@ func slideKernel[T float32 | float64](to *Array, x, kernel []T, shape, window, l
 
 // copyPatch copies the part of x under the kernel at a position, which counts row-major
 // over the result's dims but the channels. dst stays zero where the kernel is outside of x.
-func copyPatch[T float32 | float64](dst, x []T, position int, shape, result, window, lo []int) {
+func copyPatch[T float32 | float64](dst, x []T, position int, shape, result, window, lo, strides []int) {
 	dims := len(lo)
 	channels := shape[dims+1]
 	corner := make([]int, dims) // of the kernel, in x
 	for d := dims - 1; d >= 0; d-- {
-		corner[d] = position%result[1+d] - lo[d]
+		corner[d] = position%result[1+d]*program.StrideOf(strides, d) - lo[d]
 		position /= result[1+d]
 	}
 	base := position // the batch's entry

@@ -149,8 +149,12 @@ func convAttributes(in *program.Instr, operands dtype.DType) string {
 	for d := range in.Lo {
 		spatial[d], pads[d] = strconv.Itoa(d), program.IntsText([]int{in.Lo[d], in.Hi[d]})
 	}
+	stride := ""
+	if in.Strides != nil {
+		stride = fmt.Sprintf("stride = %s, ", program.IntsText(in.Strides))
+	}
 	s, p := strings.Join(spatial, ", "), contractionPrecision(operands)
-	return fmt.Sprintf(" dim_numbers = [b, %s, f]x[o, i, %s]->[b, %s, f], window = {pad = [%s]} "+
+	return fmt.Sprintf(" dim_numbers = [b, %s, f]x[o, i, %s]->[b, %s, f], window = {%spad = [%s]} "+
 		"{batch_group_count = 1 : i64, feature_group_count = 1 : i64, precision_config = [#stablehlo<precision %s>, #stablehlo<precision %s>]}",
-		s, s, s, strings.Join(pads, ", "), p, p)
+		s, s, s, stride, strings.Join(pads, ", "), p, p)
 }

@@ -1,12 +1,14 @@
 // One plan spelled out: memory by phase and kind, time, what is sent; and how to run it.
 
 import { el, put } from "./dom.js";
+import { figure } from "./figure.js";
 import { bytes, count, seconds, total } from "./format.js";
 import { bar, parts, phaseName, scale } from "./memory.js";
 import { pills } from "./splits.js";
 
-// phases are all phases of a plan, those without programs named as such.
-export function phases(plan, most) {
+// phases are all phases of a plan, those without programs named as such. Where on is given, their
+// totals say what made them.
+export function phases(plan, most, on) {
   return el(
     "div",
     { class: "phases" },
@@ -25,13 +27,17 @@ export function phases(plan, most) {
         { class: "phase" },
         el("span", { class: "phase-title", text: phaseName(name) }),
         bar(phase, plan.hbm_limit_bytes, most),
-        el("span", { class: "num", text: bytes(phase.total_bytes) }),
+        el(
+          "span",
+          { class: "num" },
+          figure("total_bytes:" + name, phaseName(name), bytes(phase.total_bytes), on),
+        ),
       );
     }),
   );
 }
 
-function memoryTable(plan) {
+function memoryTable(plan, on) {
   const rows = Object.entries(plan.breakdown).filter(
     ([, p]) => typeof p === "object" && p !== null,
   );
@@ -50,7 +56,16 @@ function memoryTable(plan) {
             "tr",
             {},
             el("th", { scope: "row" }, el("i", { class: "k-" + p.kind }), p.label),
-            el("td", { class: "num", text: bytes(p.bytes) }),
+            el(
+              "td",
+              { class: "num" },
+              figure(
+                `${p.kind}_bytes:${name}`,
+                `${phaseName(name)} ${p.label}`,
+                bytes(p.bytes),
+                p.kind !== "other" && p.bytes > 0 && on,
+              ),
+            ),
             el("td", {
               class: "num quiet-text",
               text: Math.round((100 * p.bytes) / Math.max(1, phase.total_bytes)) + " %",
@@ -66,13 +81,20 @@ function memoryTable(plan) {
 export function times(plan) {
   const t = plan.time;
   const named = [
-    ["matmul", "matmuls", t.matmul_seconds],
-    ["attend", "attention", t.attention_seconds],
-    ["memory", "memory traffic", t.memory_seconds],
+    ["matmul", "matmuls", t.matmul_seconds, "matmul_seconds"],
+    ["attend", "attention", t.attention_seconds, "attention_seconds"],
+    ["memory", "memory traffic", t.memory_seconds, "memory_seconds"],
   ];
   for (const [axis, s] of Object.entries(t.collective_seconds ?? {}).sort())
-    named.push(["sends axis-" + axis.split("+")[0], "over " + axis, s]);
-  return named.filter(([, , s]) => s > 0).map(([kind, label, s]) => ({ kind, label, s }));
+    named.push([
+      "sends axis-" + axis.split("+")[0],
+      "over " + axis,
+      s,
+      "collective_seconds:" + axis,
+    ]);
+  return named
+    .filter(([, , s]) => s > 0)
+    .map(([kind, label, s, name]) => ({ kind, label, s, name }));
 }
 
 export function timeBar(plan, longest) {
@@ -95,7 +117,7 @@ export function timeBar(plan, longest) {
   );
 }
 
-const timeList = (plan) =>
+const timeList = (plan, on) =>
   el(
     "ul",
     { class: "legend" },
@@ -105,7 +127,7 @@ const timeList = (plan) =>
         {},
         el("i", { class: "t-" + t.kind }),
         `${t.label} `,
-        el("b", { text: seconds(t.s) }),
+        el("b", {}, figure(t.name, t.label, seconds(t.s), on)),
       ),
     ),
   );
@@ -162,8 +184,8 @@ export function run(section, list, failed) {
   );
 }
 
-// draw shows a plan.
-export function draw(section, plan) {
+// draw shows a plan. on: {explain(name)}.
+export function draw(section, plan, on) {
   const sent = [...(plan.collectives ?? [])].sort((a, b) => b.bytes - a.bytes);
   put(
     section,
@@ -173,6 +195,7 @@ export function draw(section, plan) {
       { class: "stats" },
       stat(
         "memory of a device",
+        "hbm_bytes_per_device",
         bytes(plan.hbm_bytes_per_device),
         plan.hbm_limit_bytes
           ? plan.fits
@@ -180,16 +203,23 @@ export function draw(section, plan) {
               bytes(plan.hbm_limit_bytes)
             : `${bytes(plan.over_bytes)} more than ${bytes(plan.hbm_limit_bytes)}`
           : "the device's memory is unknown, and so is whether it fits",
+        on,
       ),
-      stat("a step, estimated", seconds(plan.step_seconds), ""),
-      stat("sent by a device", bytes(total(plan.collective_bytes)), "in a step"),
+      stat("a step, estimated", "step_seconds", seconds(plan.step_seconds), "", on),
+      stat(
+        "sent by a device",
+        "collective_bytes",
+        bytes(total(plan.collective_bytes)),
+        "in a step",
+        on,
+      ),
     ),
     el("h3", { text: "Memory" }),
-    phases(plan, scale([plan])),
-    memoryTable(plan),
+    phases(plan, scale([plan]), on),
+    memoryTable(plan, on),
     el("h3", { text: "Time of a step" }),
     timeBar(plan, plan.step_seconds),
-    timeList(plan),
+    timeList(plan, on),
     (plan.attention ?? []).length > 0 && el("h3", { text: "Attention" }),
     (plan.attention ?? []).length > 0 &&
       el(
@@ -221,7 +251,16 @@ export function draw(section, plan) {
                   el("span", { class: "pill axis-" + c.axis.split("+")[0], text: c.axis }),
                 ),
                 el("td", { class: "num", text: count(c.count) + " ×" }),
-                el("td", { class: "num", text: bytes(c.bytes) }),
+                el(
+                  "td",
+                  { class: "num" },
+                  figure(
+                    `${c.op}:${c.axis}:${c.dtype}`,
+                    `${c.op} over ${c.axis} of ${c.dtype}`,
+                    bytes(c.bytes),
+                    on,
+                  ),
+                ),
               ),
             ),
           ),
@@ -233,10 +272,10 @@ export function draw(section, plan) {
   );
 }
 
-const stat = (label, value, more) =>
+const stat = (label, name, value, more, on) =>
   el(
     "div",
     {},
     el("dt", { text: label }),
-    el("dd", {}, el("b", { text: value }), more && el("span", { text: more })),
+    el("dd", {}, el("b", {}, figure(name, label, value, on)), more && el("span", { text: more })),
   );

@@ -4,7 +4,8 @@ import { get, Problem } from "./api.js";
 import * as compare from "./compare.js";
 import * as detail from "./detail.js";
 import { byId, el, put } from "./dom.js";
-import { bytes, count, many, seconds, splitName } from "./format.js";
+import * as explain from "./explain.js";
+import { bytes, count, many, seconds, shares, splitName } from "./format.js";
 import * as slice from "./slice.js";
 import * as splits from "./splits.js";
 import { ask, askPlan, defaults, pinned, read, unpin, write } from "./state.js";
@@ -12,10 +13,10 @@ import * as tensor from "./tensor.js";
 
 let state = read(location.search);
 let choices; // what the form offers
-let shown = {}; // {question, result, plan, topo, split, shards, pin}
+let shown = {}; // {question, result, plan, topo, split, shards, made, pin}
 
 const form = byId("ask");
-const sections = ["splits", "compare", "detail", "slice", "run", "tensor"];
+const sections = ["splits", "compare", "detail", "slice", "explain", "run", "tensor"];
 const banner = (title, ...lines) => window.weftBanner.show(title, lines, undefined);
 
 // set changes the state as the user does: back undoes it.
@@ -26,6 +27,7 @@ function set(changes, replace) {
 }
 
 let turn = 0; // of the newest update
+let opened = false; // a figure's explanation, by the user
 
 // update fetches what the state needs and draws it.
 async function update() {
@@ -133,12 +135,70 @@ async function drawPlans() {
     return;
   }
   if (shown.plan !== plan)
-    shown = { ...shown, plan, topo: undefined, split: undefined, shards: undefined };
+    shown = {
+      ...shown,
+      plan,
+      topo: undefined,
+      split: undefined,
+      shards: undefined,
+      made: undefined,
+    };
   byId("detail").hidden = false;
-  detail.draw(byId("detail"), plan);
+  const asked = byId("detail").contains(document.activeElement)
+    ? document.activeElement.dataset.figure
+    : undefined;
+  detail.draw(byId("detail"), plan, on);
+  if (asked) focusFigure(asked);
   const pin = loadPin();
-  await Promise.all([loadPlan(plan), pin]);
-  if (shown.plan === plan) drawPin();
+  await Promise.all([loadPlan(plan), loadMade(plan), pin]);
+  if (shown.plan !== plan) return;
+  drawMade();
+  drawPin();
+}
+
+// focusFigure puts the focus on a figure of the plan.
+function focusFigure(name) {
+  byId("detail").querySelector(`[data-figure="${CSS.escape(name)}"]`)?.focus();
+}
+
+// loadMade fetches what made the figure that the state names. A figure that this plan does not
+// have is said where the answer would be.
+async function loadMade(plan) {
+  const name = state.explain;
+  if ((shown.made?.name ?? "") === name) return;
+  let made;
+  try {
+    if (name !== "") {
+      const q = { ...askPlan(state, plan), fsdp: shares(plan).join(",") || "none", figure: name };
+      const doc = await get("explain", q);
+      if (!doc) return; // another is asked for
+      made = { name, doc };
+    }
+  } catch (error) {
+    if (!(error instanceof Problem) || !error.violations.every((v) => v.kind === "unknown-figure"))
+      throw error;
+    made = { name, problem: error.message };
+  }
+  if (shown.plan === plan && state.explain === name) shown = { ...shown, made };
+}
+
+// drawMade shows what made a figure, and moves the focus to it when it is new.
+function drawMade() {
+  const section = byId("explain");
+  const { made, split, plan } = shown;
+  const fresh = made && section.dataset.figure !== made.name;
+  section.hidden = !made;
+  section.dataset.figure = made?.name ?? "";
+  if (!made) {
+    put(section);
+    return;
+  }
+  const text = split?.commands.find((c) => c.name === "plan")?.text;
+  const fsdp = shares(plan).join(",") || "none";
+  const command = text && `${text} --fsdp ${fsdp} --explain ${made.name}`;
+  explain.draw(section, made.name, made.doc, made.problem, command, on, banner);
+  if (fresh && opened) byId("explain-title").focus();
+  opened = false;
 }
 
 // loadPlan fetches and draws the slice, the commands and the tensors of a plan.
@@ -335,6 +395,12 @@ const on = {
     history.replaceState(null, "", write(state));
   },
   tensor: (name) => set({ tensor: name, colour: name ? "tensor" : "" }),
+  async explain(name) {
+    const before = state.explain;
+    opened = name !== "";
+    await set({ explain: name });
+    if (name === "") focusFigure(before);
+  },
 };
 
 // fillForm puts the state into the form.
@@ -436,6 +502,9 @@ form.addEventListener("keydown", (event) => {
 window.addEventListener("popstate", () => {
   state = read(location.search);
   update();
+});
+byId("explain").addEventListener("keydown", (event) => {
+  if (event.key === "Escape") on.explain("");
 });
 document.addEventListener("keydown", (event) => {
   if (

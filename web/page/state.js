@@ -24,6 +24,7 @@ const view = [
   "role",
   "refused",
   "pin",
+  "explain",
 ];
 
 export const defaults = {

@@ -789,6 +789,21 @@ module @conv attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : 
     return %v4, %v5, %v6, %v7, %v8 : tensor<1x3x1xf32>, tensor<1x1x1xf32>, tensor<1x3x1xf32>, tensor<1x1x2x2xf32>, tensor<1x2x3x2xf32>
   }
 }
+module @conv_strided attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
+  // input 0 is "x0"
+  // input 1 is "x1"
+  // input 2 is "x2"
+  // input 3 is "x3"
+  // output 0 is "y0"
+  // output 1 is "y1"
+  // output 2 is "y2"
+  func.func public @main(%v0: tensor<1x5x1xf32>, %v1: tensor<1x1x3xf32>, %v2: tensor<1x3x4x1xf32>, %v3: tensor<1x1x2x2xf32>) -> (tensor<1x2x1xf32>, tensor<1x3x1xf32>, tensor<1x1x2x1xf32>) {
+    %v4 = stablehlo.convolution(%v0, %v1) dim_numbers = [b, 0, f]x[o, i, 0]->[b, 0, f], window = {stride = [2], pad = [[0, 0]]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]} : (tensor<1x5x1xf32>, tensor<1x1x3xf32>) -> tensor<1x2x1xf32>
+    %v5 = stablehlo.convolution(%v0, %v1) dim_numbers = [b, 0, f]x[o, i, 0]->[b, 0, f], window = {stride = [2], pad = [[1, 1]]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]} : (tensor<1x5x1xf32>, tensor<1x1x3xf32>) -> tensor<1x3x1xf32>
+    %v6 = stablehlo.convolution(%v2, %v3) dim_numbers = [b, 0, 1, f]x[o, i, 0, 1]->[b, 0, 1, f], window = {stride = [2, 3], pad = [[0, 0], [0, 1]]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]} : (tensor<1x3x4x1xf32>, tensor<1x1x2x2xf32>) -> tensor<1x1x2x1xf32>
+    return %v4, %v5, %v6 : tensor<1x2x1xf32>, tensor<1x3x1xf32>, tensor<1x1x2x1xf32>
+  }
+}
 module @conv_bf16 attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
   // input 0 is "x0"
   // input 1 is "x1"

@@ -1,0 +1,75 @@
+package denoise
+
+import (
+	"fmt"
+	"slices"
+
+	"weft/models"
+	"weft/tensor"
+)
+
+// Options of a loop.
+type Options struct {
+	Width, Height int
+	// What follows is the release's own (models.SettingsOf) where it is zero.
+	Frames           int
+	FPS              float64 // frames a second, for models whose positions are seconds
+	Steps            int
+	Sampler          string // one of sampler.Names
+	Shift            float64
+	IntegerTimesteps bool
+	// TextLen pads the text to this many rows where the configuration leaves that open.
+	TextLen int
+	// Guidance mixes the velocities with and without the text: uncond + Guidance
+	// (cond - uncond). It is one scale, or one for each of two experts, first the one
+	// that runs first. It needs a negative text; 1 is one pass without.
+	Guidance []float64
+	// Boundary is the share of the noise levels above which the first of two experts runs.
+	Boundary float64
+	// CFG is how the passes with and without the text run: models.CFGBatch, also as "",
+	// makes them one batch, which dp=2 runs in parallel; models.CFGSequential runs one
+	// after the other; models.CFGNone is the pass with the text alone.
+	CFG string
+	// Asked names settings that are asked for though they are zero, which is then refused.
+	Asked []string
+	Seed  uint64
+	// Conditions are what the model reads besides latents, time and text (for Wan
+	// i2v y and clip_fea), the same in every step and for both texts; what a
+	// models.TextConditioned reads of one text is of Negative under "negative_" and its name.
+	Conditions map[string]*tensor.Tensor
+	// Kept are frames whose latents are given, for a model that keeps frames (Wan2.2
+	// TI2V); nil for none.
+	Kept *Kept
+	// Noise are the latents to start from, in place of the seed's.
+	Noise *tensor.Tensor
+	// AllowNonFinite lets NaN and infinities pass, in inputs and in latents. Without it
+	// they end the loop with nonfinite.Err.
+	AllowNonFinite bool
+	// OutputBytes, where set, is told how many bytes the latents have, and 0, before any
+	// weight is read. Its error ends the loop: there may be no room for them.
+	OutputBytes func(outputs, values int64) error
+}
+
+// askedSettings returns the settings that the options ask for.
+func (o Options) askedSettings() models.Said {
+	v := map[string]any{}
+	set := func(name string, given bool, value any) {
+		if given || slices.Contains(o.Asked, name) {
+			v[name] = value
+		}
+	}
+	set("sampler", o.Sampler != "", o.Sampler)
+	set("shift", o.Shift != 0, o.Shift)
+	set("guidance", len(o.Guidance) > 0, o.Guidance)
+	set("steps", o.Steps != 0, o.Steps)
+	set("boundary", o.Boundary != 0, o.Boundary)
+	set("frames", o.Frames != 0, o.Frames)
+	set("fps", o.FPS != 0, o.FPS)
+	set("size", true, o.sizeText())
+	set("cfg", o.CFG != "", o.CFG)
+	set("integer_timesteps", o.IntegerTimesteps, o.IntegerTimesteps)
+	set("text_len", o.TextLen > 0, o.TextLen)
+	return models.Said{From: models.FromFlag, Values: v}
+}
+
+func (o Options) sizeText() string { return fmt.Sprintf("%dx%d", o.Width, o.Height) }

@@ -1,0 +1,113 @@
+package weft
+
+import (
+	"context"
+
+	"weft/denoise"
+	"weft/engine"
+	"weft/graph"
+	"weft/models"
+	"weft/session"
+	"weft/tensor"
+)
+
+// loopDevices puts the experts of a denoising loop on devices, one at a time, and adds up
+// what they cost.
+type loopDevices struct {
+	opt   Options
+	share bool          // the experts run on one engine
+	eng   engine.Engine // of all experts, where it is this loop's own
+	run   *Run          // of the expert in use
+	past  []Report      // of the experts before it
+}
+
+func newLoopDevices(o Options, share bool) *loopDevices {
+	o.OutputBytes = nil // of the latents, of which the loop tells, and not of each step's outputs
+	return &loopDevices{opt: o, share: share && o.On == nil}
+}
+
+// of returns the devices for one of the experts.
+func (d *loopDevices) of(m *Model) denoise.Devices { return expertDevices{d, m} }
+
+// expertDevices are the devices of a loop, as one expert sees them.
+type expertDevices struct {
+	d *loopDevices
+	m *Model
+}
+
+func (e expertDevices) CheckSplit(req models.Request) error {
+	_, _, _, err := e.m.applyOptions(req, e.d.opt)
+	return err
+}
+
+func (e expertDevices) Start(ctx context.Context, req models.Request) (denoise.Run, error) {
+	d := e.d
+	if d.share && d.eng == nil {
+		on, err := ParseMesh(d.opt.Mesh)
+		if err != nil {
+			return nil, err
+		}
+		if d.eng, err = engine.Open(ctx, d.opt.Device, on.NumDevices(), d.opt.Engine); err != nil {
+			d.eng = nil
+			return nil, err
+		}
+	}
+	run, err := e.m.prepareRun(ctx, req, d.opt, d.eng)
+	if err != nil {
+		return nil, err
+	}
+	d.run = run
+	return loopRun{d, run}, nil
+}
+
+// loopRun is a Run whose report is kept when the loop closes it.
+type loopRun struct {
+	d *loopDevices
+	r *Run
+}
+
+func (l loopRun) Request() models.Request { return l.r.req }
+func (l loopRun) Microbatches() int       { return l.r.micro }
+func (l loopRun) Graph() *graph.Graph     { return l.r.g }
+
+func (l loopRun) Feed(ctx context.Context, lane string, inputs map[string]*tensor.Tensor) error {
+	return l.r.s.Feed(ctx, lane, inputs)
+}
+
+func (l loopRun) Step(ctx context.Context, lanes []string) ([]map[string]*tensor.Tensor, error) {
+	return l.r.s.Run(ctx, lanes, session.RunOptions{})
+}
+
+func (l loopRun) Close() {
+	l.d.past = append(l.d.past, l.r.Report())
+	l.d.run = nil
+	l.r.Close()
+}
+
+// report returns the report of the expert in use, or else of the last one, with the costs
+// of the experts before it added.
+func (d *loopDevices) report() Report {
+	var r Report
+	past := d.past
+	switch {
+	case d.run != nil:
+		r = d.run.Report()
+	case len(past) > 0:
+		r, past = past[len(past)-1], past[:len(past)-1]
+	}
+	for _, p := range past {
+		r.CompileSeconds += p.CompileSeconds
+		r.LoadSeconds += p.LoadSeconds
+		r.BytesRead += p.BytesRead
+		r.Resident = max(r.Resident, p.Resident)
+	}
+	return r
+}
+
+// close closes the engine that the experts shared.
+func (d *loopDevices) close() {
+	if d.eng != nil {
+		d.eng.Close()
+		d.eng = nil
+	}
+}

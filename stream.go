@@ -1,0 +1,106 @@
+package weft
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"weft/fault"
+	"weft/graph"
+	"weft/models"
+	"weft/session"
+	"weft/tensor"
+)
+
+// FrameSource gives a frame of a model's input, (batch, channels, 1, height, width) of a
+// floating-point type. A run asks for each frame once, in order, just before the first
+// computation that reads it.
+type FrameSource func(ctx context.Context, frame int) (*tensor.Tensor, error)
+
+// StartFrames is Start for a model that reads one input frame by frame, such as an autoencoder:
+// input is its name, shape (batch, channels, frames, height, width), and frames gives the
+// elements while a step runs. Error: models.ErrInputs for a model of another kind.
+func (m *Model) StartFrames(ctx context.Context, input string, shape []int, frames FrameSource, o Options) (*Run, error) {
+	reader, ok := m.Model.(models.FrameReader)
+	if !ok {
+		return nil, fault.New(models.ErrInputs, nil, "%s reads no input frame by frame: give its inputs whole", m.Name())
+	}
+	req, err := reader.FrameRequest(input, shape)
+	if err != nil {
+		return nil, err
+	}
+	r, err := m.prepareRun(ctx, req, o, nil)
+	if err != nil {
+		return nil, err
+	}
+	static, err := reader.FeedStatic(r.g)
+	if err == nil && r.micro != 1 {
+		err = fault.New(models.ErrBatch, nil, "%d microbatches of an input that comes by frames: want 1", r.micro)
+	}
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	r.frames, r.lanes, r.inputs = frames, []string{"frames"}, []map[string]*tensor.Tensor{static}
+	return r, nil
+}
+
+// nextFrame gets a frame of the graph's input from the source of frames.
+func (r *Run) nextFrame(ctx context.Context, _ string, in graph.Input) (*tensor.Tensor, error) {
+	if r.frames == nil {
+		return nil, nil // told as an input that was not fed
+	}
+	t, err := r.frames(ctx, in.Frame)
+	if err != nil {
+		return nil, err
+	}
+	if t == nil || !t.DType.IsFloat() || !slices.Equal(t.Shape, in.Shape) {
+		return nil, fault.New(models.ErrInputs, nil, "frame %d of %q is %v: want a floating-point type of shape %v", in.Frame, in.Of, t, in.Shape)
+	}
+	if err := r.odd.CheckTensors("input", nil, map[string]*tensor.Tensor{fmt.Sprintf("%s, frame %d", in.Of, in.Frame): t}); err != nil {
+		return nil, err
+	}
+	return t.As(in.DType)
+}
+
+// Stream runs a step as Forward does, but hands over each part of an output as soon as it is
+// computed, and keeps none: memory does not grow with the number of frames. visit is called in
+// order with the output's name, the part's place along dim 2 (the frame; 0 for an output that is
+// no video) and the part itself. Where an output has several names, the first one counts. An
+// error of visit ends the step.
+func (r *Run) Stream(ctx context.Context, visit func(name string, frame int, t *tensor.Tensor) error) error {
+	if r.micro > 1 {
+		return fault.New(models.ErrBatch, nil, "%d microbatches: parts of an output are handed over for the whole batch, so want 1", r.micro)
+	}
+	start := time.Now()
+	if err := r.feedStep(ctx); err != nil {
+		return err
+	}
+	_, err := r.s.Run(ctx, r.lanes, session.RunOptions{Progress: r.opt.Progress, Frame: r.nextFrame,
+		Visit: func(_, name string, at int, t *tensor.Tensor) error {
+			if err := r.odd.CheckTensors("output", nil, map[string]*tensor.Tensor{name: t}); err != nil {
+				return err
+			}
+			return visit(name, at, t)
+		}})
+	if err != nil {
+		return err
+	}
+	r.recordStepTime(time.Since(start).Seconds())
+	return nil
+}
+
+// feedStep feeds the inputs of a step, in the first step those of the request as well.
+func (r *Run) feedStep(ctx context.Context) error {
+	for i, lane := range r.lanes {
+		feed := r.inputs[i]
+		if r.first > 0 {
+			feed = r.stepInputs(feed)
+		}
+		if err := r.s.Feed(ctx, lane, feed); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,136 @@
+package web_test
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"weft/internal/jsondoc"
+	"weft/models"
+	"weft/plan"
+)
+
+// The server's answer is the document of the command line, byte for byte.
+func TestExplainIsTheCommandsDocument(t *testing.T) {
+	m, settings, err := models.FindModel(model, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ mesh, fsdp, figure string }{
+		{"dp=1,tp=2,sp=2", "none", "hbm"}, {"dp=1,tp=2,sp=2", "sp", "all-gather:sp"}, {"", "", "step_seconds"}, {"pp=2,dp=2,tp=1,sp=1", "none", "weights_bytes"},
+	} {
+		w := ask(t, "/api/explain", with("mesh", c.mesh, "fsdp", c.fsdp, "figure", c.figure), nil)
+		if w.Code != http.StatusOK {
+			t.Errorf("%+v: %d %s", c, w.Code, w.Body)
+			continue
+		}
+		want, err := plan.Explain(t.Context(), m, plan.Query{Size: "832x480", Frames: 81, On: "v4-8", Batch: 1, Mesh: c.mesh, FSDP: c.fsdp, Settings: settings}, c.figure)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var text bytes.Buffer
+		if err := jsondoc.Write(&text, want); err != nil {
+			t.Fatal(err)
+		}
+		if w.Body.String() != text.String() {
+			t.Errorf("%+v: the server has\n%.300s\nthe library\n%.300s", c, w.Body, &text)
+		}
+	}
+	for _, c := range []struct {
+		kind string
+		q    []string
+	}{
+		{"unknown-figure", []string{"figure", "hbn"}}, {"parameter", []string{"fsdp", "none"}}, {"unknown-figure", []string{"figure", "all-to-all:tp", "mesh", "tp=4"}}, {"no-legal-plan", []string{"figure", "hbm", "mesh", "dp=4"}},
+	} {
+		w := ask(t, "/api/explain", with(c.q...), nil)
+		if got := kinds(t, w); w.Code != http.StatusBadRequest || got != c.kind {
+			t.Errorf("%v: %d, %s, want %s", c.q, w.Code, got, c.kind)
+		}
+	}
+}
+
+// A figure says what made it: by a click and by the keyboard, and a link carries it.
+func TestPageExplainsFigures(t *testing.T) {
+	p := newTab(t, nil)
+	p.open(at480 + "&mesh=dp=1,tp=2,sp=2")
+	if p.count("#explain:not([hidden])") != 0 {
+		t.Error("an explanation that nobody asked for")
+	}
+	hbm := get[plan.Explanation](t, "/api/explain", with("mesh", "dp=1,tp=2,sp=2", "fsdp", "none", "figure", "hbm"))
+	p.click(`#detail [data-figure="hbm_bytes_per_device"]`)
+	p.wait(`document.querySelector("#explain:not([hidden]) h2")`)
+	p.settled()
+	if q := p.address(); q.Get("explain") != "hbm_bytes_per_device" {
+		t.Error(q)
+	}
+	text := p.text("#explain")
+	for _, want := range []string{"What made 17.3 GB", "17,298,569,472 bytes", fmt.Sprintf("in %d parts", len(hbm.Parts)), "blocks.*.ffn.0.weight", "sharding rule blocks.*.ffn.0.weight", "weight × 40", "bf16 13824 × 5120 [tp,-], 6912 × 5120 a device", "--mesh dp=1,tp=2,sp=2", "--fsdp none --explain hbm_bytes_per_device"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the explanation does not have %q:\n%.1500s", want, text)
+		}
+	}
+	large := 0
+	for _, part := range hbm.Parts {
+		if part.Share >= 0.01 {
+			large++
+		}
+	}
+	if got := p.count("#explain .scroll:not(.others .scroll) tbody tr"); got != large {
+		t.Errorf("%d rows, %d large parts", got, large)
+	}
+	if got := p.count("#explain .others tbody tr"); got != len(hbm.Parts)-large {
+		t.Errorf("%d small rows of %d parts", got, len(hbm.Parts))
+	}
+	if got := eval[string](p, "document.activeElement.id"); got != "explain-title" {
+		t.Errorf("the focus is on %q", got)
+	}
+	// Escape closes it and gives the focus back, Enter on a figure opens it again.
+	p.press(kb.Escape)
+	p.wait(`document.querySelector("#explain").hidden`)
+	p.settled()
+	if got := eval[string](p, "document.activeElement.dataset.figure ?? ''"); got != "hbm_bytes_per_device" {
+		t.Errorf("after closing the focus is on %q", got)
+	}
+	p.do(chromedp.Evaluate[chromedp.Void](`document.querySelector('#detail [data-figure="all-reduce:tp:bf16"]').focus()`))
+	p.press(kb.Enter)
+	p.wait(`document.querySelector("#explain")?.innerText.includes("ring all-reduce")`)
+	p.settled()
+	if q := p.address(); q.Get("explain") != "all-reduce:tp:bf16" {
+		t.Error(q)
+	}
+	before := p.text("#explain")
+	p.do(chromedp.Reload())
+	p.settled()
+	if after := p.text("#explain"); after != before || !strings.Contains(after, "row-parallel ffn.2") {
+		t.Errorf("after a reload:\n%.600s\nbefore:\n%.600s", after, before)
+	}
+	p.do(chromedp.NavigateBack())
+	p.wait(`document.querySelector("#explain").hidden`)
+	p.do(chromedp.NavigateForward())
+	p.wait(`!document.querySelector("#explain").hidden`)
+	p.settled()
+	// Another split has the figure of its own, or says that it has none; the page goes on.
+	p.open(at480 + "&mesh=dp=1,tp=1,sp=4&explain=all-reduce:tp")
+	if got := p.text("#explain"); !strings.Contains(got, "this split sends nothing of the kind") || p.count("#slice .device") != 4 {
+		t.Errorf("%s", got)
+	}
+	p.click("#explain .card-head button")
+	p.wait(`document.querySelector("#explain").hidden`)
+	// Every figure of the plan can be asked.
+	p.settled()
+	names := eval[[]string](p, `[...document.querySelectorAll("#detail [data-figure]")].map((x) => x.dataset.figure)`)
+	if len(names) < 15 {
+		t.Errorf("only %v can be asked", names)
+	}
+	for _, name := range names {
+		if w := ask(t, "/api/explain", with("mesh", "dp=1,tp=1,sp=4", "fsdp", "none", "figure", name), nil); w.Code != http.StatusOK {
+			t.Errorf("%s: %d %s", name, w.Code, w.Body)
+		}
+	}
+	p.fine()
+}
