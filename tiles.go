@@ -37,6 +37,9 @@ func (m *Model) ForwardTiled(ctx context.Context, inputs map[string]*tensor.Tens
 	if err := odd.checkFinite("input", nil, inputs); err != nil {
 		return nil, Report{}, err
 	}
+	if o, err = m.checkOutputRoom(req, o); err != nil {
+		return nil, Report{}, err
+	}
 	t := &tiledRun{m: m, o: o, inputs: inputs, rows: rows, cols: cols, done: make([]map[string]*tensor.Tensor, len(rows.Spans)*len(cols.Spans))}
 	if err := t.runTiles(ctx); err != nil {
 		return nil, Report{}, err
@@ -51,6 +54,26 @@ func (m *Model) ForwardTiled(ctx context.Context, inputs map[string]*tensor.Tens
 	t.report.Notes = append(t.report.Notes, append(odd.notes, fmt.Sprintf("computed in %d x %d tiles of %d x %d pixels that lie %d x %d apart and are blended where they overlap: other values than the whole gives",
 		len(rows.Spans), len(cols.Spans), tiles.Height, tiles.Width, tiles.StrideHeight, tiles.StrideWidth))...)
 	return out, t.report, nil
+}
+
+// checkOutputRoom tells the options' OutputBytes how large the outputs of the whole are, so that
+// it need not be told of each tile's.
+func (m *Model) checkOutputRoom(req models.Request, o Options) (Options, error) {
+	if o.OutputBytes == nil {
+		return o, nil
+	}
+	on, req, micro, err := m.applyOptions(req, o)
+	if err != nil {
+		return o, err
+	}
+	g, err := m.Graph(on, req)
+	if err != nil {
+		return o, err
+	}
+	outputs, _ := g.OutputBytes()
+	err = o.OutputBytes(outputs*int64(micro), 0)
+	o.OutputBytes = nil
+	return o, err
 }
 
 // forwardWhole computes pictures whole that are no larger than a tile.

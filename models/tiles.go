@@ -1,6 +1,10 @@
 package models
 
-import "weft/fault"
+import (
+	"fmt"
+
+	"weft/fault"
+)
 
 // Tiles are the sizes with which an autoencoder cuts pictures into overlapping tiles, in pixels:
 // how large a tile is, and how far it lies from the next one.
@@ -13,6 +17,21 @@ type Tiles struct {
 
 // ReleasedTiles are the sizes that Wan's autoencoders are released with.
 var ReleasedTiles = Tiles{Height: 256, Width: 256, StrideHeight: 192, StrideWidth: 192}
+
+// ParseTiles reads sizes of tiles: "release" for those of the release, or
+// HEIGHTxWIDTH,STRIDExSTRIDE in pixels. Error: ErrSize.
+func ParseTiles(text string) (Tiles, error) {
+	if text == "release" {
+		return ReleasedTiles, nil
+	}
+	var t Tiles
+	const form = "%dx%d,%dx%d"
+	_, err := fmt.Sscanf(text, form, &t.Height, &t.Width, &t.StrideHeight, &t.StrideWidth)
+	if err != nil || fmt.Sprintf(form, t.Height, t.Width, t.StrideHeight, t.StrideWidth) != text {
+		return Tiles{}, fault.New(ErrSize, nil, "tiles %q: want \"release\" for the release's own, or height x width and how far they lie apart, in pixels, like 256x256,192x192", text)
+	}
+	return t, nil
+}
 
 // Check reports sizes that are no multiple of unit or leave gaps. Error: ErrSize.
 func (t Tiles) Check(unit int) error {
