@@ -197,7 +197,10 @@ func (s *build) buildStages() error {
 				return
 			}
 			x = p.causalConv("decoder.head.2", p.Silu(p.normChannels("decoder.head.0", x)))
-			p.Output(port("video", 0), p.unpatchPixels(p.AtMost(p.AtLeast(x, -1), 1)), "")
+			if !s.r.Tile {
+				x = p.AtMost(p.AtLeast(x, -1), 1)
+			}
+			p.Output(port("video", 0), p.unpatchPixels(x), "")
 		})
 		if err != nil {
 			return err
