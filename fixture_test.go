@@ -12,6 +12,7 @@ import (
 	"weft/internal/modeltest"
 	"weft/models"
 	"weft/program/interp"
+	"weft/request"
 	"weft/spmd"
 	"weft/tensor"
 )
@@ -52,7 +53,7 @@ func TestReferenceOnEveryLegalMesh(t *testing.T) {
 	ctx := context.Background()
 	for _, text := range (modeltest.Case{Dir: wanDir}).Meshes(t, 8) {
 		for _, split := range []bool{false, true} {
-			r, err := m.Start(ctx, in, weft.Options{Device: "reference", Mesh: text, SplitResidual: split})
+			r, err := m.Start(ctx, in, weft.Options{Device: "reference", Request: request.Must("--mesh=" + text + " --split-residual=" + fmt.Sprint(split))})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -87,8 +88,8 @@ func TestPaddedTokens(t *testing.T) {
 	eng := engine.NewReference(4, interp.Options{})
 	for _, multiple := range []int{7, 32} {
 		for _, text := range []string{"", "tp=4", "sp=4", "tp=2,sp=2"} {
-			for _, o := range []weft.Options{{}, {SplitResidual: true}, {Strict: true}} {
-				o.Mesh, o.On = text, wishing{eng, multiple}
+			for _, o := range []weft.Options{{}, {Request: request.Must("--split-residual")}, {Request: request.Must("--strict")}} {
+				o.Mesh, o.Running = request.MustMesh(text), wishing{eng, multiple}
 				r, err := m.Start(ctx, in, o)
 				if o.Strict && errors.Is(err, models.ErrSeq) {
 					continue

@@ -6,6 +6,7 @@ import (
 
 	"weft"
 	"weft/internal/modeltest"
+	"weft/request"
 )
 
 // FSDP gives the one-device answer, keeps a share of every weight, and reads no more.
@@ -33,7 +34,7 @@ func TestFSDP(t *testing.T) {
 			{"fsdp=4", "", true}, {"fsdp=2,tp=2", "", true}, {"sp=4", "sp", true}, {"dp=2,sp=2", "dp,sp", true}, {"dp=2,tp=2", "dp", true},
 		} {
 			ctx := context.Background()
-			r, err := m.Start(ctx, in, weft.Options{Device: device, Mesh: c.mesh, FSDP: c.fsdp})
+			r, err := m.Start(ctx, in, weft.Options{Device: device, Request: request.Must("--mesh=" + c.mesh + " --fsdp=" + c.fsdp)})
 			if err != nil {
 				t.Fatal(c, err)
 			}

@@ -1,8 +1,11 @@
 package weft
 
 import (
+	"context"
+
 	"weft/graph"
 	"weft/mesh"
+	"weft/plan"
 )
 
 // Held describes how the devices of a mesh hold a model's weights.
@@ -16,7 +19,13 @@ type Held struct {
 // these options. It takes every mesh axis that Start takes, and reads no weight. It
 // fails with the error of Start if the split is not legal.
 func (m *Model) Hold(o Options) (*Held, error) {
-	on, err := ParseMesh(o.Mesh)
+	best, err := plan.Best(context.Background(), m.Model, plan.Options{Request: o.Request}) // planning takes a moment
+	if err != nil {
+		return nil, err
+	}
+	o.Request = best
+	o.Width, o.Height, o.Frames = 0, 0, 0 // a small example has the same weights
+	on, err := o.LocalMesh()
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 
 	"weft"
 	"weft/internal/modeltest"
+	"weft/request"
 )
 
 // On one host every data byte is read once, however many
@@ -24,7 +25,7 @@ func TestOnlyNeededBytesAreRead(t *testing.T) {
 		o    weft.Options
 		want int64
 	}{
-		{weft.Options{}, whole}, {weft.Options{Mesh: "tp=4"}, whole}, {weft.Options{Mesh: "dp=2,tp=2,sp=2"}, whole}, {weft.Options{Mesh: "tp=2", Layers: 1}, whole - second},
+		{weft.Options{}, whole}, {weft.Options{Request: request.Must("--mesh tp=4")}, whole}, {weft.Options{Request: request.Must("--mesh dp=2,tp=2,sp=2")}, whole}, {weft.Options{Request: request.Must("--mesh tp=2 --layers 1")}, whole - second},
 	} {
 		c.o.Device = "reference"
 		r, err := m.Start(t.Context(), in, c.o)

@@ -8,6 +8,7 @@ import (
 	"weft"
 	"weft/internal/modeltest"
 	"weft/models"
+	"weft/request"
 	"weft/strategy"
 )
 
@@ -26,7 +27,7 @@ func TestPipeline(t *testing.T) {
 			micro      int // expected
 		}{{"pp=2", "", 2}, {"pp=2,tp=2", "", 2}, {"pp=2,dp=2", "", 1}, {"pp=2,sp=2", "sp", 2}} {
 			ctx := context.Background()
-			r, err := m.Start(ctx, in, weft.Options{Device: device, Mesh: c.mesh, FSDP: c.fsdp})
+			r, err := m.Start(ctx, in, weft.Options{Device: device, Request: request.Must("--mesh=" + c.mesh + " --fsdp=" + c.fsdp)})
 			if err != nil {
 				t.Fatal(c, err)
 			}
@@ -83,10 +84,10 @@ func TestPipelineRefusals(t *testing.T) {
 		o    weft.Options
 		kind error
 	}{
-		{weft.Options{Mesh: "pp=3"}, strategy.ErrEmptyStage},
-		{weft.Options{Mesh: "pp=2", Micro: 3}, models.ErrBatch},
-		{weft.Options{Mesh: "pp=2", Micro: -1}, models.ErrBatch},
-		{weft.Options{Mesh: "pp=2,dp=2", Micro: 2}, models.ErrBatch},
+		{weft.Options{Request: request.Must("--mesh pp=3")}, strategy.ErrEmptyStage},
+		{weft.Options{Request: request.Must("--mesh pp=2 --micro 3")}, models.ErrBatch},
+		{weft.Options{Request: request.Request{Mesh: request.MustMesh("pp=2"), Micro: -1}}, models.ErrBatch},
+		{weft.Options{Request: request.Must("--mesh pp=2,dp=2 --micro 2")}, models.ErrBatch},
 	} {
 		if _, err := m.Start(context.Background(), in, c.o); !errors.Is(err, c.kind) {
 			t.Errorf("%+v: %v, want %v", c.o, err, c.kind)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"weft/aot"
@@ -17,46 +16,30 @@ import (
 	"weft/mesh"
 	"weft/models"
 	"weft/nonfinite"
+	"weft/plan"
+	"weft/request"
 	"weft/session"
-	"weft/spmd"
 	"weft/tensor"
 )
 
-// Options of a run. The zero value runs in f32 on one device of whatever engine is
-// installed.
+// Options of a run: what is asked, and how it is carried out. The zero value runs in f32 on
+// one device of whatever engine is installed.
 type Options struct {
-	// Mesh is "dp=1,tp=4,sp=1"; axes left out are 1, "" and "auto" are one device.
-	Mesh string
-	// DType is the compute type: "f32" (the default) or "bf16". The residual
-	// stream, norms, softmax sums and the time embedding are f32 in both.
-	DType string
+	// Request says what is asked. A mesh of auto is the best split of the hardware that On
+	// names (plan.Best), and one device where On names none; On decides nothing else here.
+	// The residual stream, norms, softmax sums and the time embedding are f32 in every
+	// DType.
+	request.Request
 	// Device is "auto", "cpu", "reference" or "tpu".
 	Device string
 	Engine engine.Options
-	// On is an engine to run on in place of Device's, with devices enough for the
+	// Running is an engine to run on in place of Device's, with devices enough for the
 	// mesh. It stays open.
-	On engine.Engine
-	// Attention is the form that attention takes: attention.Auto, also as "",
-	// attention.Blocked, or attention.Kernel, which is an error where there is none.
-	Attention string
-	// Layers runs only the first layers; 0 runs all.
-	Layers int
-	// SplitResidual splits the residual stream over tp as well.
-	SplitResidual bool
-	// FSDP names axes, such as "sp" or "dp,sp", over which each device keeps a
-	// share of every weight and gathers it just in time; "" is the axis fsdp.
-	FSDP string
-	// Micro is the number of microbatches that flow through a pipeline (mesh axis
-	// pp); 0 makes them as small as dp allows.
-	Micro int
+	Running engine.Engine
 	// Compiled is a folder of programs compiled ahead of time (package aot), which are
-	// loaded in place of compiling. What the options above leave out is then what
+	// loaded in place of compiling. What the request leaves out is then what
 	// they were compiled for; everything else that does not agree is refused.
 	Compiled string
-	// Strict refuses padding.
-	Strict bool
-	// TextLen pads the text to this many rows where the config does not say; 0 takes it as given.
-	TextLen  int
 	Progress session.Progress
 	// AllowNonFinite lets NaN and infinities pass, in inputs and in outputs. Without it
 	// they end a run with ErrNonFinite.
@@ -86,25 +69,14 @@ type Run struct {
 	frames  FrameSource // of the one input that comes by frames, nil without one
 }
 
-// programTarget returns the target that programs for an engine are built for, with the
-// form of attention that the options ask for.
-func (o Options) programTarget(e engine.Engine) spmd.Target {
-	t := e.Target()
-	t.Attention = o.Attention
-	return t
-}
-
 // ParseMesh reads a mesh in the form that flags have, and puts the axes dp, tp and sp
-// in their usual order.
+// in their usual order. auto is one device.
 func ParseMesh(text string) (*mesh.Mesh, error) {
-	var axes []mesh.Axis
-	if text != "" && text != "auto" {
-		var err error
-		if axes, err = mesh.Parse(text); err != nil {
-			return nil, err
-		}
+	axes, err := request.ParseMesh(text)
+	if err != nil {
+		return nil, err
 	}
-	return mesh.Local(mesh.Standard(axes)...)
+	return request.Request{Mesh: axes}.LocalMesh()
 }
 
 // Start prepares a step for inputs in the names of the model (for Wan: x, t,
@@ -154,22 +126,17 @@ func (r *Run) feedInputs(inputs map[string]*tensor.Tensor) error {
 // applyOptions applies the options to a request and checks the split. With a pipeline,
 // the returned request is that of one of micro microbatches.
 func (m *Model) applyOptions(req models.Request, o Options) (on *mesh.Mesh, out models.Request, micro int, err error) {
-	on, err = ParseMesh(o.Mesh)
-	if err != nil {
+	if err = o.Check(); err != nil {
 		return nil, req, 0, err
 	}
-	req.DType = dtype.F32
-	if o.DType != "" {
-		if req.DType, err = dtype.Parse(o.DType); err != nil {
-			return nil, req, 0, err
-		}
+	if o.As != "" {
+		return nil, req, 0, fault.New(request.ErrOptions, request.Refused{Flag: "as", Value: o.As}, "as %s: what runs is weft's own program; a peer's is planned only", o.As)
 	}
-	req.Layers, req.SplitResidual, req.Strict = o.Layers, o.SplitResidual, o.Strict
-	if axes := models.ParseFSDP(o.FSDP); axes != nil {
-		req.FSDP = axes
+	if on, err = o.LocalMesh(); err != nil {
+		return nil, req, 0, err
 	}
-	if o.TextLen > 0 {
-		req.Text = max(req.Text, o.TextLen)
+	if req, err = o.OfInputs(m.Model, req); err != nil {
+		return nil, req, 0, err
 	}
 	whole := req
 	if out, micro, err = microbatchRequest(whole, on, o); err != nil {
@@ -196,9 +163,6 @@ func microbatchRequest(req models.Request, on *mesh.Mesh, o Options) (models.Req
 	if micro == 0 && on.Size(mesh.PP) > 1 && req.Batch%on.Size(mesh.DP) == 0 {
 		micro = req.Batch / on.Size(mesh.DP)
 	}
-	if micro < 0 {
-		return req, 0, fault.New(models.ErrBatch, nil, "%d microbatches: want 1 or more, or 0 for as small ones as dp allows", micro)
-	}
 	micro = max(micro, 1)
 	if req.Batch%micro != 0 {
 		return req, 0, models.NotDivisible(models.ErrBatch, "batch", req.Batch, "microbatches", micro)
@@ -215,6 +179,9 @@ func (m *Model) prepareRun(ctx context.Context, req models.Request, o Options, e
 	if err != nil {
 		return nil, err
 	}
+	if o.Request, err = plan.Best(ctx, m.Model, plan.Options{Request: o.Request}); err != nil {
+		return nil, err
+	}
 	on, req, micro, err := m.applyOptions(req, o)
 	if err != nil {
 		return nil, err
@@ -223,7 +190,7 @@ func (m *Model) prepareRun(ctx context.Context, req models.Request, o Options, e
 		on = bundle.Mesh() // with its order of devices
 	}
 	if eng == nil {
-		eng = o.On
+		eng = o.Running
 	}
 	r := &Run{model: m, eng: eng, opt: o, micro: micro, odd: nonfinite.Checker{Allow: o.AllowNonFinite}}
 	if eng == nil {
@@ -232,7 +199,7 @@ func (m *Model) prepareRun(ctx context.Context, req models.Request, o Options, e
 		}
 		r.ownsEng = true
 	}
-	req.Target = o.programTarget(r.eng)
+	req.Target = o.Adapt(r.eng.Target())
 	g, err := m.Graph(on, req)
 	if err != nil {
 		r.Close()
@@ -274,13 +241,19 @@ func openCompiled(o Options) (*aot.Bundle, Options, error) {
 	if err != nil {
 		return nil, o, err
 	}
-	if o.Mesh == "" || o.Mesh == "auto" {
-		o.Mesh = b.Manifest.Mesh
+	if o.Mesh == nil {
+		o.Mesh = b.Mesh().Axes()
 	}
-	o.DType = cmp.Or(o.DType, b.DType)
+	if o.DType == dtype.Invalid {
+		if o.DType, err = dtype.Parse(b.DType); err != nil {
+			return nil, o, err
+		}
+	}
 	o.Layers = cmp.Or(o.Layers, b.Layers)
 	o.SplitResidual = o.SplitResidual || b.SplitResidual
-	o.FSDP = cmp.Or(o.FSDP, strings.Join(b.FSDP, ","))
+	if o.FSDP == nil && len(b.FSDP) > 0 {
+		o.FSDP = b.FSDP
+	}
 	return b, o, nil
 }
 

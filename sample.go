@@ -1,37 +1,21 @@
 package weft
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
+	"fmt"
 
 	"weft/denoise"
 	"weft/models"
+	"weft/plan"
 	"weft/tensor"
 )
 
-// SampleOptions of Sample.
+// SampleOptions of Sample. What the request does not say is the release's own
+// (models.SettingsOf); its size must be named.
 type SampleOptions struct {
 	Options
-	Width, Height int
-	// What follows is the release's own (models.SettingsOf) where it is zero.
-	Frames           int
-	FPS              float64 // frames a second, for models whose positions are seconds
-	Steps            int
-	Sampler          string // one of sampler.Names
-	Shift            float64
-	IntegerTimesteps bool
-	// Guidance mixes the velocities with and without the text: uncond + Guidance
-	// (cond - uncond). It is one scale, or one for each of two experts, first the one
-	// that runs first. It needs a negative text; 1 is one pass without.
-	Guidance []float64
-	// Boundary is the share of the noise levels above which the first of two experts runs.
-	Boundary float64
-	// CFG is how the passes with and without the text run: models.CFGBatch, also as "",
-	// makes them one batch, which dp=2 runs in parallel; models.CFGSequential runs one
-	// after the other; models.CFGNone is the pass with the text alone.
-	CFG string
-	// Asked names settings that are asked for though they are zero, which is then refused.
-	Asked []string
-	Seed  uint64
 	// Conditions are what the model reads besides latents, time and text (for Wan
 	// i2v y and clip_fea), the same in every step and for both texts; what a
 	// models.Conditions has of one text is of Negative under "negative_" and its name.
@@ -57,6 +41,16 @@ type Sampled struct {
 	Settings map[string]models.Setting
 }
 
+// MarshalJSON writes what weft sample prints: the report, the steps and the settings.
+// Latents are no part of it.
+func (s *Sampled) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Report
+		Steps    []SampleStep              `json:"steps"`
+		Settings map[string]models.Setting `json:"settings"`
+	}{s.Report, s.Steps, s.Settings})
+}
+
 // Sample denoises latents. text (batch, rows, dim), or (rows, dim), is the
 // prompt's embedding, negative the one to be guided away from, nil for none.
 func (m *Model) Sample(ctx context.Context, text, negative *tensor.Tensor, o SampleOptions) (*Sampled, error) {
@@ -70,6 +64,10 @@ func (m *Model) Sample(ctx context.Context, text, negative *tensor.Tensor, o Sam
 // Denoise prepares what Sample does, for a caller that takes the steps itself. Everything
 // that is asked for is checked here, before any weight is read.
 func (m *Model) Denoise(text, negative *tensor.Tensor, o SampleOptions) (*Denoising, error) {
+	o, err := o.onBestMesh(m, m.Settings)
+	if err != nil {
+		return nil, err
+	}
 	d := newLoopDevices(o.Options, false)
 	e := denoise.Expert{Model: m.Model, Devices: d.of(m), Second: m.IsSecondExpert()}
 	return newDenoising(d, []denoise.Expert{e}, m.Settings, text, negative, o)
@@ -91,13 +89,17 @@ func newDenoising(d *loopDevices, experts []denoise.Expert, settings models.Sett
 
 // loopOptions are the options of the loop, without those of the devices.
 func (o SampleOptions) loopOptions() denoise.Options {
-	return denoise.Options{
-		Width: o.Width, Height: o.Height, Frames: o.Frames, FPS: o.FPS, TextLen: o.TextLen,
-		Steps: o.Steps, Sampler: o.Sampler, Shift: o.Shift, IntegerTimesteps: o.IntegerTimesteps,
-		Guidance: o.Guidance, Boundary: o.Boundary, CFG: o.CFG, Asked: o.Asked,
-		Seed: o.Seed, Noise: o.Noise, Conditions: o.Conditions, Kept: o.Kept,
-		AllowNonFinite: o.AllowNonFinite, OutputBytes: o.OutputBytes,
-	}
+	return denoise.Options{Request: o.Request, Noise: o.Noise, Conditions: o.Conditions, Kept: o.Kept, AllowNonFinite: o.AllowNonFinite, OutputBytes: o.OutputBytes}
+}
+
+// onBestMesh gives options in which a mesh of auto, for hardware that is named, is the best
+// split for the video that is sampled.
+func (o SampleOptions) onBestMesh(m *Model, settings models.Settings) (SampleOptions, error) {
+	r := o.Request
+	r.Frames = cmp.Or(r.Frames, settings.ForSize(fmt.Sprintf("%dx%d", r.Width, r.Height)).Count("frames"))
+	best, err := plan.Best(context.Background(), m.Model, plan.Options{Request: r}) // planning takes a moment
+	o.Mesh, o.FSDP, o.On = best.Mesh, best.FSDP, best.On
+	return o, err
 }
 
 // sample takes all steps and closes the loop.

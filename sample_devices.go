@@ -23,7 +23,7 @@ type loopDevices struct {
 
 func newLoopDevices(o Options, share bool) *loopDevices {
 	o.OutputBytes = nil // of the latents, of which the loop tells, and not of each step's outputs
-	return &loopDevices{opt: o, share: share && o.On == nil}
+	return &loopDevices{opt: o, share: share && o.Running == nil}
 }
 
 // of returns the devices for one of the experts.
@@ -43,7 +43,7 @@ func (e expertDevices) CheckSplit(req models.Request) error {
 func (e expertDevices) Start(ctx context.Context, req models.Request) (denoise.Run, error) {
 	d := e.d
 	if d.share && d.eng == nil {
-		on, err := ParseMesh(d.opt.Mesh)
+		on, err := d.opt.LocalMesh()
 		if err != nil {
 			return nil, err
 		}

@@ -3,31 +3,42 @@ package weft
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"math"
 
 	"weft/dtype"
 	"weft/engine"
+	"weft/fault"
 	"weft/graph"
 	"weft/mesh"
 	"weft/models"
+	"weft/request"
 	"weft/tensor"
 )
 
 // VerifyOptions of Verify. The zero value compares all legal splits of up to 8 devices
 // on a small video.
 type VerifyOptions struct {
+	// Options have the request. Its Batch is 2 where it says nothing, so that dp can be
+	// tried, and its sizes are those of a small odd grid; its Mesh is the one mesh to try.
 	Options
-	Meshes  []string // instead of every legal one
-	Devices int      // largest number of devices; 0 means 8
-	Latent  []int    // (channels, frames, height, width); nil is 3 frames of a small odd grid
-	Batch   int      // 0 means 2, so that dp can be tried
+	Meshes  [][]mesh.Axis // instead of every legal one, or of the request's
+	Devices int           // largest number of devices; 0 means 8
+	// Latent is (channels, frames, height, width) in place of the request's sizes.
+	Latent []int
 	// Tolerance in place of the documented one; 0 is that.
 	Tolerance float64
-	// OnKernel is told of each kernel that the engine's programs have, compared with
-	// what it stands for; nil compares none. Only a TPU's have any.
-	OnKernel func(KernelResult)
 	// Progress of meshes.
 	OnMesh func(mesh string, done, total int)
+}
+
+// Verified is the result of Verify. Its JSON is what weft verify prints.
+type Verified struct {
+	Model   string         `json:"model"`
+	Results []VerifyResult `json:"results"`
+	// Kernels compare each kernel that the engine's programs have with what it stands for.
+	// Only a TPU's have any.
+	Kernels []KernelResult `json:"kernels"`
 }
 
 // VerifyResult compares one split with one device.
@@ -82,14 +93,17 @@ func LegalMeshes(m models.Model, req models.Request, devices int) []*mesh.Mesh {
 
 // Verify runs splits of the model and compares each with one device, value by
 // value along the way.
-func (m *Model) Verify(ctx context.Context, o VerifyOptions) ([]VerifyResult, error) {
-	if o.Batch == 0 {
-		o.Batch = 2
+func (m *Model) Verify(ctx context.Context, o VerifyOptions) (*Verified, error) {
+	o.Batch, o.Devices = cmp.Or(o.Batch, 2), cmp.Or(o.Devices, 8)
+	if len(o.Meshes) == 0 && o.Mesh != nil {
+		o.Meshes = [][]mesh.Axis{o.Mesh}
 	}
-	if o.Devices == 0 {
-		o.Devices = 8
+	o.Mesh, o.On = nil, request.Hardware{} // what all are compared with
+	latent, err := m.latentToVerify(o)
+	if err != nil {
+		return nil, err
 	}
-	inputs, err := m.Example(o.Batch, o.Latent, 1)
+	inputs, err := m.Example(o.Batch, latent, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -97,64 +111,88 @@ func (m *Model) Verify(ctx context.Context, o VerifyOptions) ([]VerifyResult, er
 	if err != nil {
 		return nil, err
 	}
-	o.Mesh = ""
 	if _, req, _, err = m.applyOptions(req, o.Options); err != nil {
 		return nil, err
 	}
-	meshes, most := []string{}, 1
-	if len(o.Meshes) > 0 {
-		for _, text := range o.Meshes {
-			on, err := ParseMesh(text)
-			if err != nil {
-				return nil, err
-			}
-			if err := models.CheckMesh(m.Model, on, req); err != nil {
-				return nil, err
-			}
-			meshes, most = append(meshes, on.String()), max(most, on.NumDevices())
-		}
-	} else {
-		for _, on := range LegalMeshes(m, req, o.Devices)[1:] {
-			meshes, most = append(meshes, on.String()), max(most, on.NumDevices())
-		}
+	meshes, err := m.meshesToVerify(req, o)
+	if err != nil {
+		return nil, err
+	}
+	most := 1
+	for _, on := range meshes {
+		most = max(most, on.NumDevices())
 	}
 	eng, err := engine.Open(ctx, o.Device, most, o.Engine)
 	if err != nil {
 		return nil, err
 	}
 	defer eng.Close()
-
-	if err := m.verifyKernels(ctx, eng, req, o, meshes); err != nil {
+	out := &Verified{Model: m.Name(), Results: []VerifyResult{}}
+	if out.Kernels, err = m.verifyKernels(ctx, eng, req, o, meshes); err != nil {
 		return nil, err
 	}
 	ref := &recorder{}
-	whole, err := m.traceStep(ctx, req, inputs, o.Options, "", eng, ref.recordValue)
+	whole, err := m.traceStep(ctx, req, inputs, o.Options, eng, ref.recordValue)
 	if err != nil {
 		return nil, err
 	}
 	o.AllowNonFinite = true // of the splits: what is no number differs, and is told of as that
-	results := []VerifyResult{}
-	for i, text := range meshes {
+	for i, on := range meshes {
+		text := on.String()
 		if o.OnMesh != nil {
 			o.OnMesh(text, i, len(meshes))
 		}
 		c := &comparer{ref: ref, tolerance: cmp.Or(o.Tolerance, Tolerance(req.DType, whole.Layers))}
-		if _, err := m.traceStep(ctx, req, inputs, o.Options, text, eng, c.compareValue); err != nil {
+		o.Mesh = on.Axes()
+		if _, err := m.traceStep(ctx, req, inputs, o.Options, eng, c.compareValue); err != nil {
 			return nil, err
 		}
-		results = append(results, VerifyResult{Mesh: text, MaxAbsDiff: c.abs, MaxRelDiff: c.rel, FirstDiffering: c.first,
+		out.Results = append(out.Results, VerifyResult{Mesh: text, MaxAbsDiff: c.abs, MaxRelDiff: c.rel, FirstDiffering: c.first,
 			Tolerance: c.tolerance, OK: c.first == "", Seconds: c.seconds})
 	}
 	if o.OnMesh != nil {
 		o.OnMesh("", len(meshes), len(meshes))
 	}
-	return results, nil
+	return out, nil
 }
 
-// traceStep runs one step on a mesh and calls visit with every value, the outputs last.
-// It returns the graph that ran.
-func (m *Model) traceStep(ctx context.Context, req models.Request, inputs map[string]*tensor.Tensor, o Options, on string, eng engine.Engine, visit func(string, *tensor.Tensor, float64) error) (*graph.Graph, error) {
-	o.Mesh = on
+// latentToVerify gives the latents to verify on: those that are named, or those of the
+// request's sizes; nil leaves them to the model.
+func (m *Model) latentToVerify(o VerifyOptions) ([]int, error) {
+	if o.Latent != nil || o.Width == 0 && o.Height == 0 {
+		return o.Latent, nil
+	}
+	g := m.Features().Generator
+	if g == nil {
+		return nil, fault.New(request.ErrOptions, request.Refused{Flag: "size", Value: fmt.Sprintf("%dx%d", o.Width, o.Height)}, "%s makes no video: a size does not apply", m.Name())
+	}
+	return g.LatentShape(o.Width, o.Height, o.Frames)
+}
+
+// meshesToVerify lists the meshes that are compared with one device: those that are named,
+// or every legal one.
+func (m *Model) meshesToVerify(req models.Request, o VerifyOptions) ([]*mesh.Mesh, error) {
+	if len(o.Meshes) == 0 {
+		return LegalMeshes(m, req, o.Devices)[1:], nil
+	}
+	var out []*mesh.Mesh
+	for _, axes := range o.Meshes {
+		on, err := o.ForMesh(axes).LocalMesh()
+		if err != nil {
+			return nil, err
+		}
+		if err := models.CheckMesh(m.Model, on, req); err != nil {
+			return nil, err
+		}
+		out = append(out, on)
+	}
+	return out, nil
+}
+
+// traceStep runs one step on the request's mesh and calls visit with every value, the
+// outputs last. It returns the graph that ran.
+func (m *Model) traceStep(ctx context.Context, req models.Request, inputs map[string]*tensor.Tensor, o Options, eng engine.Engine,
+	visit func(string, *tensor.Tensor, float64) error) (*graph.Graph, error) {
 	r, err := m.prepareRun(ctx, req, o, eng)
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 
 	"weft/engine"
 	"weft/graph"
+	"weft/mesh"
 	"weft/models"
 	"weft/program"
 	"weft/tensor"
@@ -26,26 +27,23 @@ type KernelResult struct {
 
 // verifyKernels compares each different kernel in the model's programs for some meshes
 // with the blocked form. It does nothing for an engine whose target has no kernels.
-func (m *Model) verifyKernels(ctx context.Context, eng engine.Engine, req models.Request, o VerifyOptions, meshes []string) error {
-	if o.OnKernel == nil {
-		return nil
+func (m *Model) verifyKernels(ctx context.Context, eng engine.Engine, req models.Request, o VerifyOptions, meshes []*mesh.Mesh) ([]KernelResult, error) {
+	seen, results := map[string]bool{}, []KernelResult{}
+	req.Target = o.Adapt(eng.Target())
+	one, err := mesh.Local(mesh.Standard(nil)...)
+	if err != nil {
+		return nil, err
 	}
-	seen := map[string]bool{}
-	req.Target = o.programTarget(eng)
-	for _, text := range append([]string{""}, meshes...) {
-		on, err := ParseMesh(text)
-		if err != nil {
-			return err
-		}
+	for _, on := range append([]*mesh.Mesh{one}, meshes...) {
 		g, err := m.Graph(on, req)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if err := compareKernels(ctx, eng, g, seen, o.OnKernel); err != nil {
-			return err
+		if err := compareKernels(ctx, eng, g, seen, func(r KernelResult) { results = append(results, r) }); err != nil {
+			return nil, err
 		}
 	}
-	return nil
+	return results, nil
 }
 
 // compareKernels compares the kernels of a graph that are not in seen yet.

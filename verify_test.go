@@ -2,12 +2,14 @@ package weft_test
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"testing"
 
 	"weft"
 	"weft/dtype"
 	"weft/internal/modeltest"
+	"weft/request"
 )
 
 // The tolerance of verify is the documented one, of the layers that run: however
@@ -22,11 +24,11 @@ func TestVerifyToleranceIsThatOfTheLayers(t *testing.T) {
 		{"testdata/wan21_vae", 0, 0}, // its residual blocks
 	} {
 		m := modeltest.Open(t, c.dir)
-		rs, err := m.Verify(context.Background(), weft.VerifyOptions{Meshes: []string{"dp=2"}, Options: weft.Options{Device: "reference", Layers: c.layers}})
+		got, err := m.Verify(context.Background(), weft.VerifyOptions{Meshes: request.MustMeshes("dp=2"), Options: weft.Options{Device: "reference", Request: request.Must("--layers=" + fmt.Sprint(c.layers))}})
 		if err != nil {
 			t.Fatal(c.dir, err)
 		}
-		run := c.run
+		rs, run := got.Results, c.run
 		if run == 0 {
 			run = m.Config().(interface{ Blocks() int }).Blocks()
 		}

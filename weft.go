@@ -1,13 +1,19 @@
-// Package weft runs sharded video-diffusion models, from Go, through XLA.
+// Package weft plans, compiles and runs sharded video-diffusion models, from Go, through
+// XLA. What is asked is one value (package request), which every function takes in its
+// options, beside how the work is carried out:
 //
+//	r := request.Must("--size 64x64 --frames 9 --mesh tp=2,sp=2")
 //	m, err := weft.Open("testdata/wan21_t2v")
-//	in, err := weft.ReadTensors("testdata/wan21_t2v/inputs.safetensors")
-//	run, err := m.Start(ctx, in, weft.Options{Mesh: "tp=2,sp=2"})
-//	out, err := run.Forward(ctx)
+//	p, err := weft.Plan(ctx, m.Model, plan.Options{Request: r})       // On names the hardware
+//	c, err := weft.Compile(ctx, m.Model, aot.Options{Request: r})     // as above
+//	f, err := m.Forward(ctx, inputs, weft.ForwardOptions{Options: weft.Options{Request: r}})
+//	s, err := m.Sample(ctx, text, nil, weft.SampleOptions{Options: weft.Options{Request: r}})
+//	v, err := m.Verify(ctx, weft.VerifyOptions{Options: weft.Options{Request: r}})
 //
-// Open reads a config and headers; Start checks the split, compiles and loads;
-// Forward runs one step. The packages below are the parts: mesh, sharding,
-// spmd, attention, models, checkpoint, engine, session.
+// Each result marshals to the JSON that the command of that name prints. Open reads a
+// config and headers; Start checks the split, compiles and loads, for a caller that runs
+// one step many times. The packages below are the parts: mesh, sharding, spmd, attention,
+// models, checkpoint, engine, session.
 package weft
 
 import (

@@ -8,6 +8,7 @@ import (
 
 	"weft"
 	"weft/internal/modeltest"
+	"weft/request"
 	"weft/tensor"
 )
 
@@ -25,11 +26,11 @@ func TestXLAOnEveryLegalMesh(t *testing.T) {
 	m := modeltest.Open(t, wanDir)
 	in, want := modeltest.Tensors(t, wanDir+"/inputs.safetensors"), modeltest.Tensors(t, wanDir+"/expected.safetensors")
 	for _, text := range (modeltest.Case{Dir: wanDir}).Meshes(t, 8) {
-		out := modeltest.Forward(t, m, in, weft.Options{Device: "cpu", Mesh: text})
+		out := modeltest.Forward(t, m, in, weft.Options{Device: "cpu", Request: request.Must("--mesh=" + text)})
 		modeltest.Close(t, text, out["out"], want["out"], 1e-4)
 	}
 	for _, text := range []string{"tp=2", "tp=2,sp=2", "dp=2,tp=4"} {
-		out := modeltest.Forward(t, m, in, weft.Options{Device: "cpu", Mesh: text, SplitResidual: true})
+		out := modeltest.Forward(t, m, in, weft.Options{Device: "cpu", Request: request.Must("--split-residual" + " --mesh=" + text)})
 		modeltest.Close(t, text+" split stream", out["out"], want["out"], 1e-4)
 	}
 }
@@ -62,7 +63,7 @@ func TestDiffusersFolder(t *testing.T) {
 	m := modeltest.Open(t, wanDir+"/diffusers")
 	in, want := modeltest.Tensors(t, wanDir+"/inputs.safetensors"), modeltest.Tensors(t, wanDir+"/expected.safetensors")
 	for _, text := range []string{"", "tp=2,sp=2", "dp=2,tp=4"} {
-		out := modeltest.Forward(t, m, in, weft.Options{Device: "reference", Mesh: text})
+		out := modeltest.Forward(t, m, in, weft.Options{Device: "reference", Request: request.Must("--mesh=" + text)})
 		modeltest.Close(t, text, out["out"], want["out_diffusers"], 1e-4)
 	}
 }
@@ -71,7 +72,7 @@ func TestDiffusersFolder(t *testing.T) {
 func TestBF16CheckpointIsTheSameModel(t *testing.T) {
 	m := modeltest.Open(t, copyModel(t, "model_bf16.safetensors"))
 	in, want := modeltest.Tensors(t, wanDir+"/inputs.safetensors"), modeltest.Tensors(t, wanDir+"/expected.safetensors")
-	out := modeltest.Forward(t, m, in, weft.Options{Device: "reference", Mesh: "tp=2"})
+	out := modeltest.Forward(t, m, in, weft.Options{Device: "reference", Request: request.Must("--mesh tp=2")})
 	modeltest.Close(t, "out", out["out"], want["out"], 1e-4)
 }
 
@@ -89,7 +90,7 @@ func TestBF16IsAsCloseAsItsRoundingAllows(t *testing.T) {
 	w, _ := want["out"].Float32s()
 	for _, device := range modeltest.Devices() {
 		for _, text := range []string{"", "tp=4", "tp=2,sp=2", "sp=4"} {
-			out := modeltest.Forward(t, m, in, weft.Options{Device: device, Mesh: text, DType: "bf16"})
+			out := modeltest.Forward(t, m, in, weft.Options{Device: device, Request: request.Must("--dtype bf16" + " --mesh=" + text)})
 			modeltest.Close(t, device+" "+text, out["out"], want["out"], 3.2e-2)
 			g, _ := out["out"].Float32s()
 			sum := 0.0

@@ -17,6 +17,7 @@ import (
 	_ "weft/models/all"
 	"weft/plan"
 	"weft/program/cost"
+	"weft/request"
 	"weft/topology"
 	"weft/xla/plugin"
 )
@@ -51,7 +52,13 @@ func options(t testing.TB, on string) Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Options{Install: true, Options: plan.Options{Width: 64, Height: 64, Frames: 9, DType: dtype.F32, Mesh: axes}}
+	return Options{Install: true, Request: request.Request{Width: 64, Height: 64, Frames: 9, DType: dtype.F32, Mesh: axes}}
+}
+
+// forSlice are the options for a slice.
+func forSlice(o Options, on topology.Slice) Options {
+	o.On = request.Hardware{Slice: on}
+	return o
 }
 
 func needXLA(t testing.TB) {
@@ -76,7 +83,7 @@ func TestSum(t *testing.T) {
 	o := options(t, "tp=2,sp=2")
 	done := 0
 	o.Progress = func(_ string, n, of int) { done = max(done, n); _ = of }
-	c, err := Compile(context.Background(), tiny(t), slice(t, "cpu:4"), o)
+	c, err := Compile(context.Background(), tiny(t), forSlice(o, slice(t, "cpu:4")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +130,7 @@ func TestTPU(t *testing.T) {
 	needTPU(t)
 	o := options(t, "tp=4")
 	o.DType = dtype.BF16
-	c, err := Compile(context.Background(), tiny(t), slice(t, "v4-8"), o)
+	c, err := Compile(context.Background(), tiny(t), forSlice(o, slice(t, "v4-8")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +169,7 @@ func TestRefusals(t *testing.T) {
 		{"type", "v4-8", with(four, func(o *Options) { o.DType = dtype.F16 }), plan.ErrOptions},
 		{"gpu", "h100x4", four, ErrSlice},
 	} {
-		_, err := Compile(context.Background(), tiny(t), slice(t, k.on), k.o)
+		_, err := Compile(context.Background(), tiny(t), forSlice(k.o, slice(t, k.on)))
 		if !errors.Is(err, k.kind) {
 			t.Errorf("%s: %v, want %v", k.what, err, k.kind)
 		}
@@ -198,7 +205,7 @@ func kernelInPlace(t *testing.T, mesh, cfg string) {
 		o := options(t, mesh)
 		o.CFG = cfg
 		o.DType, o.Attention, o.Width, o.Height, o.Frames = dtype.BF16, form, 320, 192, 33
-		c, err := Compile(context.Background(), wide(t), slice(t, "v4-8"), o)
+		c, err := Compile(context.Background(), wide(t), forSlice(o, slice(t, "v4-8")))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,7 @@ import (
 func written(t testing.TB) (dir string, c *Compilation) {
 	t.Helper()
 	needXLA(t)
-	c, err := Compile(context.Background(), tiny(t), slice(t, "cpu:2"), options(t, "tp=2"))
+	c, err := Compile(context.Background(), tiny(t), forSlice(options(t, "tp=2"), slice(t, "cpu:2")))
 	if err != nil {
 		t.Fatal(err)
 	}

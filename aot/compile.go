@@ -2,6 +2,7 @@ package aot
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"runtime"
 	"slices"
@@ -16,7 +17,6 @@ import (
 	"weft/models"
 	"weft/program/cost"
 	"weft/program/stablehlo"
-	"weft/topology"
 	"weft/xla"
 	"weft/xla/plugin"
 )
@@ -87,12 +87,12 @@ type Program struct {
 	CompileSeconds float64 `json:"compile_seconds"`
 }
 
-// Compile compiles every program of a model's step for a slice. When ctx ends
+// Compile compiles every program of a model's step for the slice that o.On names. When ctx ends
 // first it returns; the compiler may go on until the process ends. Errors: those
 // of NewStep; xla.ErrCompile, and xla.ErrMemory for a program that does not fit;
 // plugin.ErrNotInstalled where the slice's engine is not here.
-func Compile(ctx context.Context, m models.Model, on topology.Slice, o Options) (*Compilation, error) {
-	s, err := NewStep(m, on, o)
+func Compile(ctx context.Context, m models.Model, o Options) (*Compilation, error) {
+	s, err := NewStep(m, o)
 	if err != nil {
 		return nil, err
 	}
@@ -132,6 +132,9 @@ func CompileStep(ctx context.Context, s *Step, o Options) (*Compilation, error) 
 	c.Report.sumMemory(s, held)
 	return c, nil
 }
+
+// MarshalJSON writes the Report, as weft compile does.
+func (c *Compilation) MarshalJSON() ([]byte, error) { return json.Marshal(c.Report) }
 
 // Close frees the programs and the compiler's devices.
 func (c *Compilation) Close() {

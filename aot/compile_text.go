@@ -27,7 +27,7 @@ type TextOptions struct {
 	Plugin               string
 	Install              bool
 	Fetching             func(plugin.Progress)
-	MemoryBytes          int64 // of a device, where the slice does not say (cpu:N)
+	Machine              plan.Machine // whose memory the devices of cpu:N share
 }
 
 // TextReport says what a program of somebody else's needs.
@@ -100,7 +100,7 @@ func CompileText(ctx context.Context, program []byte, on topology.Slice, o TextO
 		n := p.TotalBytes + max(0, p.Code)
 		need = &n
 	}
-	r.Notes = append(r.Notes, r.judgeFit(need, plan.Options{MemoryBytes: o.MemoryBytes}.Memory(on))...)
+	r.Notes = append(r.Notes, r.judgeFit(need, o.Machine.Memory(on))...)
 	return r, nil
 }
 

@@ -4,9 +4,8 @@
 // needs, what a device then holds in all, and the compiled programs themselves,
 // which a host of that kind loads in place of compiling.
 //
-//	on, err := topology.Lookup("v4-8")
-//	c, err := aot.Compile(ctx, model, on, aot.Options{Options: plan.Options{
-//		Width: 832, Height: 480, Frames: 81, DType: dtype.BF16, Mesh: axes}})
+//	r, err := request.ParseFlags("--size", "832x480", "--frames", "81", "--on", "v4-8", "--mesh", "tp=4")
+//	c, err := aot.Compile(ctx, model, aot.Options{Request: r})
 //	defer c.Close()
 //	fmt.Println(c.Report.Bytes())
 //

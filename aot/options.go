@@ -8,6 +8,8 @@ import (
 	"weft/mesh"
 	"weft/models"
 	"weft/plan"
+	"weft/request"
+	"weft/targets"
 	"weft/topology"
 	"weft/xla/plugin"
 )
@@ -30,13 +32,13 @@ type Platform struct {
 	Calls []string `json:"calls,omitempty"`
 }
 
-// Options say what is compiled, and how. plan.Options mean what they mean to package plan,
-// but Mesh must be given, and FSDP without axes stands for the axis fsdp.
+// Options say what is compiled, and how.
 type Options struct {
-	plan.Options
-	// Layers is the number of layers of the step, of which memory is counted: programs
-	// are the same for any number. 0 is all.
-	Layers int
+	// Request says what is compiled, for what. Mesh must be given (plan.Best answers auto),
+	// and FSDP without axes stands for the axis fsdp. Layers is the number of layers of
+	// which memory is counted: programs are the same for any number.
+	request.Request
+	Machine plan.Machine // whose memory the devices of cpu:N share
 	// Plugin is an engine's name or a plugin file in place of the slice's own.
 	Plugin string
 	// Install fetches the cpu engine where it is missing; Progress is told. The tpu
@@ -63,16 +65,20 @@ type Step struct {
 }
 
 // NewStep builds the graph that Compile compiles, its mesh laid on the slice as
-// Order lays it by what each axis moves. Errors: those of plan.Options.Request,
+// Order lays it by what each axis moves. Errors: those of request.Request.OfVideo,
 // Model.Check and Slice.Order.
-func NewStep(m models.Model, on topology.Slice, o Options) (*Step, error) {
+func NewStep(m models.Model, o Options) (*Step, error) {
+	if !o.On.IsNamed() || o.On.All {
+		return nil, fault.New(ErrOptions, nil, "no slice is named: programs are compiled for one, such as v4-8 or cpu:4")
+	}
+	on := o.On.Slice
 	if len(o.Mesh) == 0 {
 		return nil, fault.New(ErrOptions, nil, "no mesh is given: a program is compiled for one split, such as tp=%d", on.Devices)
 	}
 	if o.As != "" {
 		return nil, fault.New(ErrOptions, nil, "as %s: the programs that are compiled are weft's; the peer's are planned only", o.As)
 	}
-	r, passes, err := o.Request(m)
+	r, passes, err := o.OfVideo(m)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +86,7 @@ func NewStep(m models.Model, on topology.Slice, o Options) (*Step, error) {
 	if i := slices.IndexFunc(axes, func(a mesh.Axis) bool { return mesh.Canonical(a.Name) == mesh.PP && a.Size > 1 }); i >= 0 {
 		return nil, fault.New(models.ErrAxis, nil, "axis %s=%d: a pipeline's stages are not compiled ahead of time; dp, fsdp, tp and sp are", axes[i].Name, axes[i].Size)
 	}
-	r.FSDP, r.Layers, r.Target = o.FSDP, o.Layers, o.Target(on)
+	r.FSDP, r.Target = o.FSDP, o.Adapt(targets.For(on))
 	local, err := mesh.Local(axes...)
 	if err != nil {
 		return nil, err
@@ -110,7 +116,7 @@ func NewStep(m models.Model, on topology.Slice, o Options) (*Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Step{Model: m, On: on, Request: r, Passes: passes, Graph: g, Order: layout.Order, FSDP: models.FSDPAxes(plain, r), Layers: o.Layers, Memory: o.Memory(on)}
+	s := &Step{Model: m, On: on, Request: r, Passes: passes, Graph: g, Order: layout.Order, FSDP: models.FSDPAxes(plain, r), Layers: o.Layers, Memory: o.Machine.Memory(on)}
 	if slices.Equal(devices, on.Plain()) {
 		return s, nil
 	}

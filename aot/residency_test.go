@@ -13,6 +13,7 @@ import (
 	"weft/mesh"
 	"weft/program"
 	"weft/program/interp"
+	"weft/request"
 )
 
 // counted is an engine that counts the bytes a device holds, and what it held as
@@ -91,9 +92,9 @@ func (v *countedValue) Free() {
 func TestResidencyIsWhatARunHolds(t *testing.T) {
 	m := modeltest.Open(t, wanDir)
 	in := modeltest.Tensors(t, wanDir+"/inputs.safetensors")
-	for _, o := range []weft.Options{{}, {Mesh: "tp=2,sp=2"}, {Mesh: "dp=2,tp=2", FSDP: "dp"}, {Mesh: "tp=4", SplitResidual: true, DType: "bf16"}} {
+	for _, o := range []weft.Options{{}, {Request: request.Must("--mesh tp=2,sp=2")}, {Request: request.Must("--mesh dp=2,tp=2 --fsdp dp")}, {Request: request.Must("--mesh tp=4 --split-residual --dtype bf16")}} {
 		c := &counted{Engine: engine.NewReference(4, interp.Options{})}
-		o.On = c
+		o.Running = c
 		r, err := m.Start(context.Background(), in, o)
 		if err != nil {
 			t.Fatal(err)
@@ -106,11 +107,11 @@ func TestResidencyIsWhatARunHolds(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(c.began) != len(want.Moments) {
-			t.Fatalf("%s: %d calls, %d moments", o.Mesh, len(c.began), len(want.Moments))
+			t.Fatalf("%s: %d calls, %d moments", o.Request, len(c.began), len(want.Moments))
 		}
 		for i, at := range want.Moments {
 			if said := want.Weights + at.Kept + at.Alive; said != c.began[i] {
-				t.Errorf("%s: %s: %d bytes said, %d held (%+v)", o.Mesh, r.Graph().Calls[i].Name, said, c.began[i], at)
+				t.Errorf("%s: %s: %d bytes said, %d held (%+v)", o.Request, r.Graph().Calls[i].Name, said, c.began[i], at)
 			}
 		}
 		t.Log(fmt.Sprint(o.Mesh, ": ", len(c.began), " calls, at most ", c.began))

@@ -16,8 +16,8 @@ import (
 	"weft/fault"
 	"weft/internal/modeltest"
 	"weft/mesh"
-	"weft/plan"
 	"weft/program"
+	"weft/request"
 	"weft/tensor"
 	"weft/topology"
 )
@@ -45,11 +45,11 @@ func bundleOf(t *testing.T, m *weft.Model, on, axes string, change func(*aot.Opt
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := aot.Options{Install: true, Options: plan.Options{Width: 64, Height: 64, Frames: 9, DType: dtype.F32, Mesh: parsed}}
+	o := aot.Options{Install: true, Request: request.Request{Width: 64, Height: 64, Frames: 9, DType: dtype.F32, Mesh: parsed, On: request.Hardware{Slice: slice}}}
 	if change != nil {
 		change(&o)
 	}
-	c, err := aot.Compile(context.Background(), m.Model, slice, o)
+	c, err := aot.Compile(context.Background(), m.Model, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestCompiledAhead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := m.Start(ctx, in, weft.Options{Compiled: dir, On: uncompiling{eng, eng.(engine.Loader)}})
+		r, err := m.Start(ctx, in, weft.Options{Compiled: dir, Running: uncompiling{eng, eng.(engine.Loader)}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,11 +119,11 @@ func TestCompiledForAnother(t *testing.T) {
 		o    weft.Options
 		want []string
 	}{
-		{"type and mesh", m, in, weft.Options{DType: "bf16", Mesh: "tp=4"}, []string{"mesh", "dtype", "input context", "input rope_cos", "input rope_sin"}},
+		{"type and mesh", m, in, weft.Options{Request: request.Must("--dtype bf16 --mesh tp=4")}, []string{"mesh", "dtype", "input context", "input rope_cos", "input rope_sin"}},
 		{"batch", m, half, weft.Options{}, []string{"input x", "input time", "input context"}},
-		{"layers", m, in, weft.Options{Layers: 1}, []string{"layers"}},
-		{"shares", m, in, weft.Options{FSDP: "sp"}, []string{"fsdp axes"}},
-		{"split stream", m, in, weft.Options{SplitResidual: true}, []string{"split residual"}},
+		{"layers", m, in, weft.Options{Request: request.Must("--layers 1")}, []string{"layers"}},
+		{"shares", m, in, weft.Options{Request: request.Must("--fsdp sp")}, []string{"fsdp axes"}},
+		{"split stream", m, in, weft.Options{Request: request.Must("--split-residual")}, []string{"split residual"}},
 		{"engine", m, in, weft.Options{Device: "reference"}, []string{"engine"}},
 		{"epsilon", other, in, weft.Options{}, []string{"config.json"}},
 	} {

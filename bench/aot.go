@@ -15,6 +15,7 @@ import (
 	"weft/aot"
 	"weft/fault"
 	"weft/models"
+	"weft/request"
 	"weft/topology"
 	"weft/xla/plugin"
 )
@@ -141,14 +142,14 @@ func compileBoth(ctx context.Context, args []string) error {
 
 func (c aotCase) measure(ctx context.Context, libtpu string, alone bool) (*aotFigures, error) {
 	f := &aotFigures{Case: c}
-	args := []string{"compile", "--model", c.Model, "--size", c.Size, "--frames", fmt.Sprint(c.Frames), "--on", c.On,
-		"--mesh", fmt.Sprintf("dp=%d,tp=%d,sp=%d", c.DP, c.TP, c.SP), "--json"}
-	if c.DP == 1 {
-		args = append(args, "--cfg", "sequential")
+	r, err := request.Parse(request.Text{"size": c.Size, "frames": fmt.Sprint(c.Frames), "on": c.On, "mesh": fmt.Sprintf("dp=%d,tp=%d,sp=%d", c.DP, c.TP, c.SP)})
+	if err != nil {
+		return nil, err
 	}
-	if c.Split {
-		args = append(args, "--split-residual")
+	if r.SplitResidual = c.Split; c.DP == 1 {
+		r.CFG = models.CFGSequential
 	}
+	args := append([]string{"compile", "--model", c.Model, "--json"}, r.Words()...)
 	start := time.Now()
 	text, err := exec.CommandContext(ctx, weftBinary, args...).Output()
 	if err != nil {
@@ -202,7 +203,8 @@ func (c aotCase) vidax(ctx context.Context, libtpu string) (*vidaxMakes, error) 
 	}
 	report := filepath.Join(dir, "report.json")
 	args := []string{"-W", "ignore", "bench/peers/vidax_aot.py", "--config", filepath.Join(dir, "config.json"), "--size", c.Size,
-		"--frames", fmt.Sprint(c.Frames), "--topology", p.Name, "--batch", fmt.Sprint(c.DP), "--dp", fmt.Sprint(c.DP), "--tp", fmt.Sprint(c.TP), "--sp", fmt.Sprint(c.SP), "--libtpu", libtpu, "--json", report}
+		"--frames", fmt.Sprint(c.Frames), "--topology", p.Name, "--batch", fmt.Sprint(c.DP), "--dp", fmt.Sprint(c.DP), "--tp", fmt.Sprint(c.TP),
+		"--sp", fmt.Sprint(c.SP), "--libtpu", libtpu, "--json", report}
 	for name, v := range p.Options {
 		args = append(args, "--option", name+"="+strings.Trim(strings.ReplaceAll(fmt.Sprint(v), " ", ","), "[]"))
 	}

@@ -138,6 +138,14 @@ func latentShape(m models.Model, size string, frames int) ([]int, error) {
 	return g.LatentShape(w, h, frames)
 }
 
+// writeNew makes the folder, and those above it.
+func (r recipe) writeNew(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return r.write(dir)
+}
+
 // write makes the folder.
 func (r recipe) write(dir string) error {
 	config, m, err := r.config()

@@ -14,6 +14,7 @@ import (
 	"weft/engine"
 	"weft/program"
 	"weft/program/interp"
+	"weft/request"
 	"weft/strategy"
 )
 
@@ -33,7 +34,8 @@ func pipeline(ctx context.Context, args []string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	tiny := recipe{Model: wan13b, Seed: 1, Config: fmt.Appendf(nil, `{"dim":16,"ffn_dim":32,"num_heads":2,"num_layers":%d,"in_dim":4,"out_dim":4,"freq_dim":16,"text_dim":8,"text_len":4}`, *stages)}
+	tiny := recipe{Model: wan13b, Seed: 1, Config: fmt.Appendf(nil,
+		`{"dim":16,"ffn_dim":32,"num_heads":2,"num_layers":%d,"in_dim":4,"out_dim":4,"freq_dim":16,"text_dim":8,"text_len":4}`, *stages)}
 	if err := tiny.write(dir); err != nil {
 		return err
 	}
@@ -47,7 +49,7 @@ func pipeline(ctx context.Context, args []string) error {
 		return err
 	}
 	eng := timed{engine.NewReference(*stages, interp.Options{MaxParallel: 64}), *layer}
-	r, err := m.Start(ctx, in, weft.Options{On: eng, Mesh: fmt.Sprintf("pp=%d", *stages)})
+	r, err := m.Start(ctx, in, weft.Options{Running: eng, Request: request.Must("--mesh=" + fmt.Sprintf("pp=%d", *stages))})
 	if err != nil {
 		return err
 	}

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"weft/dtype"
 	"weft/models"
 	"weft/plan"
+	"weft/request"
 	"weft/topology"
 )
 
@@ -58,7 +58,7 @@ func planSpeed(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	o := plan.Options{Width: 832, Height: 480, Frames: 81, DType: dtype.BF16}
+	o := plan.Options{Request: request.Must("--size 832x480 --frames 81 --dtype bf16")}
 	s := speeds{Date: time.Now().Format(time.DateOnly), Hardware: thisHardware()}
 	time1 := func(what string, most float64, n int, f func() error) error {
 		r := speed{What: what, Most: most}
@@ -78,14 +78,16 @@ func planSpeed(ctx context.Context, args []string) error {
 			return err
 		}
 		if err := time1("all splits of "+name, 0.05, *rounds, func() error {
-			_, err := plan.Search(ctx, m, on, o)
+			o.On = request.Hardware{Slice: on}
+			_, err := plan.Search(ctx, m, o)
 			return err
 		}); err != nil {
 			return err
 		}
 	}
 	if err := time1("all slices", 5, min(3, *rounds), func() error {
-		_, err := plan.SearchAll(ctx, m, o)
+		o.On = request.Hardware{All: true}
+		_, err := plan.Search(ctx, m, o)
 		return err
 	}); err != nil {
 		return err

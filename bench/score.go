@@ -13,11 +13,9 @@ import (
 	"time"
 
 	"weft/aot"
-	"weft/dtype"
-	"weft/mesh"
 	"weft/models"
 	"weft/plan"
-	"weft/topology"
+	"weft/request"
 )
 
 // scored is a configuration whose memory plan says and a compiler knows.
@@ -149,28 +147,21 @@ func score(ctx context.Context, args []string) error {
 	return s.save(*out)
 }
 
-func (b *bytesScore) options() (models.Model, topology.Slice, plan.Options, error) {
+func (b *bytesScore) options() (models.Model, request.Request, error) {
 	m, err := models.ByName(b.Model)
 	if err != nil {
-		return nil, topology.Slice{}, plan.Options{}, err
+		return nil, request.Request{}, err
 	}
-	on, err := topology.Lookup(b.On)
-	if err != nil {
-		return nil, topology.Slice{}, plan.Options{}, err
-	}
-	o := plan.Options{Frames: b.Frames, DType: dtype.BF16, CFG: b.CFG, SplitResidual: b.Split}
-	if o.Width, o.Height, err = plan.ParseSize(b.Size); err == nil {
-		o.Mesh, err = mesh.Parse(b.Mesh)
-	}
-	return m, on, o, err
+	r, err := request.Parse(request.Text{"size": b.Size, "frames": fmt.Sprint(b.Frames), "on": b.On, "mesh": b.Mesh, "dtype": "bf16", "cfg": b.CFG, "split-residual": fmt.Sprint(b.Split)})
+	return m, r, err
 }
 
 func (b *bytesScore) compile(ctx context.Context) error {
-	m, on, o, err := b.options()
+	m, r, err := b.options()
 	if err != nil {
 		return err
 	}
-	c, err := aot.Compile(ctx, m, on, aot.Options{Options: o, Parallel: 1})
+	c, err := aot.Compile(ctx, m, aot.Options{Request: r, Parallel: 1})
 	if err != nil {
 		return err
 	}
@@ -181,19 +172,19 @@ func (b *bytesScore) compile(ctx context.Context) error {
 }
 
 func (b *bytesScore) plan(ctx context.Context) error {
-	m, on, o, err := b.options()
+	m, r, err := b.options()
 	if err != nil {
 		return err
 	}
-	r, err := plan.Search(ctx, m, on, o)
+	found, err := plan.Search(ctx, m, plan.Options{Request: r})
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(r.Plans, func(p plan.Plan) bool { return len(p.FSDP) == 0 })
+	i := slices.IndexFunc(found.Plans, func(p plan.Plan) bool { return len(p.FSDP) == 0 })
 	if i < 0 {
 		return errors.New("plan refuses it")
 	}
-	p := r.Plans[i]
+	p := found.Plans[i]
 	b.PlannedBytes, b.PlannedAt = p.Breakdown.DiT.TotalBytes, p.Breakdown.DiT.At
 	return nil
 }
@@ -240,7 +231,8 @@ func (s planScore) markdown() string {
 	for _, part := range []struct {
 		name string
 		in   func(bytesScore) bool
-	}{{"held out", func(b bytesScore) bool { return !b.Development }}, {"development", func(b bytesScore) bool { return b.Development }}, {"all", func(bytesScore) bool { return true }}} {
+	}{{"held out", func(b bytesScore) bool { return !b.Development }}, {"development", func(b bytesScore) bool { return b.Development }},
+		{"all", func(bytesScore) bool { return true }}} {
 		var total, rest []float64
 		for _, r := range s.AOT {
 			if part.in(r) {
@@ -264,7 +256,8 @@ func (s planScore) markdown() string {
 			marks = append(marks, r.CFG)
 		}
 		gb := func(n int64) string { return fmt.Sprintf("%.2f", float64(n)/1e9) }
-		say("| %s | %s | %d | %s | %s | %s | %s | %s | %+.1f %% | %s | %s | %+.1f %% |", strings.TrimPrefix(r.Model, "wan2.1-t2v-"), r.Size, r.Frames, r.On, strings.ReplaceAll(r.Mesh, ",", " "),
+		say("| %s | %s | %d | %s | %s | %s | %s | %s | %+.1f %% | %s | %s | %+.1f %% |", strings.TrimPrefix(r.Model, "wan2.1-t2v-"), r.Size, r.Frames, r.On,
+			strings.ReplaceAll(r.Mesh, ",", " "),
 			strings.Join(marks, ", "), gb(r.CompiledBytes), gb(r.PlannedBytes), 100*r.total(), gb(r.CompiledBytes-r.WeightBytes), gb(r.PlannedBytes-r.WeightBytes), 100*r.rest())
 	}
 	if len(s.AOT) > 0 {

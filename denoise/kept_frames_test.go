@@ -13,6 +13,7 @@ import (
 	"weft/internal/modeltest"
 	"weft/models"
 	"weft/nonfinite"
+	"weft/request"
 	"weft/tensor"
 )
 
@@ -25,8 +26,7 @@ func keepingLoop(t testing.TB, change func(*weft.SampleOptions)) (*weft.Denoisin
 	text := modeltest.Tensors(t, ti2vDir+"/context.safetensors")["context"]
 	negative := modeltest.Tensors(t, ti2vDir+"/negative.safetensors")["context"]
 	in := modeltest.Tensors(t, ti2vDir+"/inputs.safetensors")
-	o := weft.SampleOptions{Options: weft.Options{Device: "reference"}, Width: 64, Height: 32, Frames: 5, Steps: 4, Guidance: []float64{5}, Noise: in["latents"],
-		Kept: &denoise.Kept{Frames: []int{0}, Latents: in["condition"]}}
+	o := weft.SampleOptions{Options: weft.Options{Device: "reference", Request: request.Must("--size 64x32 --frames 5 --steps 4 --guidance 5")}, Noise: in["latents"], Kept: &denoise.Kept{Frames: []int{0}, Latents: in["condition"]}}
 	change(&o)
 	d, err := m.Denoise(text, negative, o)
 	if err == nil {
@@ -44,8 +44,8 @@ func TestKeptFramesAgainstDiffusers(t *testing.T) {
 		"latents":                func(o *weft.SampleOptions) { o.Kept = nil },
 		"i2v.latents":            func(*weft.SampleOptions) {},
 		"i2v.latents sequential": func(o *weft.SampleOptions) { o.CFG = "sequential" },
-		"i2v.latents on meshes":  func(o *weft.SampleOptions) { o.Mesh = "dp=2,tp=3" },
-		"i2v.latents in stages":  func(o *weft.SampleOptions) { o.Mesh = "pp=2" },
+		"i2v.latents on meshes":  func(o *weft.SampleOptions) { o.Mesh = request.MustMesh("dp=2,tp=3") },
+		"i2v.latents in stages":  func(o *weft.SampleOptions) { o.Mesh = request.MustMesh("pp=2") },
 	} {
 		d, err := keepingLoop(t, change)
 		if err != nil {
@@ -219,7 +219,7 @@ func TestKeptFramesRefused(t *testing.T) {
 	}
 	defer s.Close()
 	text := modeltest.Tensors(t, expertsDir+"/context.safetensors")["context"]
-	_, err = s.Denoise(text, nil, weft.SampleOptions{Width: 48, Height: 32, Frames: 5, Kept: &denoise.Kept{Frames: []int{0}}})
+	_, err = s.Denoise(text, nil, weft.SampleOptions{Options: weft.Options{Request: request.Must("--size 48x32 --frames 5")}, Kept: &denoise.Kept{Frames: []int{0}}})
 	if !errors.Is(err, models.ErrInputs) || !strings.Contains(err.Error(), "one timestep for all frames") {
 		t.Errorf("a model that keeps none: %v", err)
 	}

@@ -5,34 +5,16 @@ import (
 	"slices"
 
 	"weft/models"
+	"weft/request"
 	"weft/tensor"
 )
 
 // Options of a loop.
 type Options struct {
-	Width, Height int
-	// What follows is the release's own (models.SettingsOf) where it is zero.
-	Frames           int
-	FPS              float64 // frames a second, for models whose positions are seconds
-	Steps            int
-	Sampler          string // one of sampler.Names
-	Shift            float64
-	IntegerTimesteps bool
-	// TextLen pads the text to this many rows where the configuration leaves that open.
-	TextLen int
-	// Guidance mixes the velocities with and without the text: uncond + Guidance
-	// (cond - uncond). It is one scale, or one for each of two experts, first the one
-	// that runs first. It needs a negative text; 1 is one pass without.
-	Guidance []float64
-	// Boundary is the share of the noise levels above which the first of two experts runs.
-	Boundary float64
-	// CFG is how the passes with and without the text run: models.CFGBatch, also as "",
-	// makes them one batch, which dp=2 runs in parallel; models.CFGSequential runs one
-	// after the other; models.CFGNone is the pass with the text alone.
-	CFG string
-	// Asked names settings that are asked for though they are zero, which is then refused.
-	Asked []string
-	Seed  uint64
+	// Request has what is asked: of the video its sizes, frames and rate, the rows of its
+	// text, and how it is denoised. What it does not say is the release's own
+	// (models.SettingsOf); its size must be named. Devices read the rest of it.
+	request.Request
 	// Conditions are what the model reads besides latents, time and text (for Wan
 	// i2v y and clip_fea), the same in every step and for both texts; what a
 	// models.Conditions has of one text is of Negative under "negative_" and its name.

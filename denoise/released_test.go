@@ -11,6 +11,7 @@ import (
 	"weft"
 	"weft/internal/modeltest"
 	"weft/models"
+	"weft/request"
 	"weft/tensor"
 )
 
@@ -34,8 +35,7 @@ func TestPipelinesAreSampledAsReleased(t *testing.T) {
 		}
 		defer s.Close()
 		read := func(file, name string) *tensor.Tensor { return modeltest.Tensors(t, filepath.Join(dir, file))[name] }
-		got, err := s.Sample(t.Context(), read("context.safetensors", "context"), read("negative.safetensors", "context"), weft.SampleOptions{
-			Options: weft.Options{Device: "reference"}, Width: c.width, Height: c.height, Frames: 9, Steps: 4, Noise: read("inputs.safetensors", "latents")})
+		got, err := s.Sample(t.Context(), read("context.safetensors", "context"), read("negative.safetensors", "context"), weft.SampleOptions{Options: weft.Options{Device: "reference", Request: request.Must("--frames 9 --steps 4" + fmt.Sprintf(" --size %dx%d", c.width, c.height))}, Noise: read("inputs.safetensors", "latents")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +62,7 @@ func TestExpertsRunAsReleased(t *testing.T) {
 	}
 	defer s.Close()
 	text := modeltest.Tensors(t, "../testdata/pipelines/wan22_t2v_a14b/context.safetensors")["context"]
-	o := weft.SampleOptions{Options: weft.Options{Device: "reference", TextLen: 48}, Width: 32, Height: 32, Frames: 1}
+	o := weft.SampleOptions{Options: weft.Options{Device: "reference", Request: request.Must("--size 32x32 --frames 1 --text-len 48")}}
 	got, err := s.Sample(t.Context(), text, nil, o)
 	if err != nil {
 		t.Fatal(err)

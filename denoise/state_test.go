@@ -15,6 +15,7 @@ import (
 	"weft/fault"
 	"weft/internal/modeltest"
 	"weft/nonfinite"
+	"weft/request"
 	"weft/sampler"
 	"weft/tensor"
 )
@@ -31,7 +32,7 @@ func newLoop(t testing.TB, change func(o *weft.SampleOptions)) *weft.Denoising {
 	t.Cleanup(func() { s.Close() })
 	text := modeltest.Tensors(t, expertsDir+"/context.safetensors")["context"]
 	negative := modeltest.Tensors(t, expertsDir+"/negative.safetensors")["context"]
-	o := weft.SampleOptions{Options: weft.Options{Device: "reference"}, Width: 48, Height: 32, Frames: 5, Steps: 4, Seed: 3}
+	o := weft.SampleOptions{Options: weft.Options{Device: "reference", Request: request.Must("--size 48x32 --frames 5 --steps 4 --seed 3")}}
 	if change != nil {
 		change(&o)
 	}
@@ -80,7 +81,7 @@ func latentsOf(t testing.TB, d *weft.Denoising) string {
 func TestStoppedLoopsGoOnWithTheSameBits(t *testing.T) {
 	changes := map[string]func(*weft.SampleOptions){
 		"sequential": func(o *weft.SampleOptions) { o.CFG = "sequential" },
-		"split":      func(o *weft.SampleOptions) { o.Mesh = "dp=2,sp=3" },
+		"split":      func(o *weft.SampleOptions) { o.Mesh = request.MustMesh("dp=2,sp=3") },
 	}
 	for _, name := range sampler.Names() {
 		changes[name] = func(o *weft.SampleOptions) { o.Sampler = name }
@@ -185,7 +186,7 @@ func TestStatesOfAnotherRequest(t *testing.T) {
 			t.Errorf("another %s: %v", name, err)
 		}
 	}
-	if err := newLoop(t, func(o *weft.SampleOptions) { o.Mesh = "sp=3" }).Restore(s); err != nil {
+	if err := newLoop(t, func(o *weft.SampleOptions) { o.Mesh = request.MustMesh("sp=3") }).Restore(s); err != nil {
 		t.Errorf("another mesh is not the loop's to refuse: %v", err)
 	}
 	// What no loop can have left is refused with all that is wrong, and changes nothing.

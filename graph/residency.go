@@ -65,8 +65,7 @@ func (g *Graph) followCalls(p Passes, l *ledger) (*Residency, error) {
 	}
 	scaled, passes := p.scaled(), int64(max(1, p.N))
 	r := &Residency{Values: map[string]int64{}, Moments: make([]Moment, len(g.Calls))}
-	var err error
-	err = g.eachWeight(scaled, func(_ Weight, _, n int64) { r.Weights += n })
+	err := g.eachWeight(scaled, func(_ Weight, _, n int64) { r.Weights += n })
 	if err != nil {
 		return nil, err
 	}

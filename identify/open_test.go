@@ -13,6 +13,7 @@ import (
 	"weft/fault"
 	"weft/internal/modeltest"
 	"weft/models"
+	"weft/request"
 	"weft/tensor"
 )
 
@@ -60,13 +61,13 @@ func prefixed(ts map[string]*tensor.Tensor, but string) map[string]*tensor.Tenso
 func TestPrefixedCheckpoints(t *testing.T) {
 	plain := modeltest.Open(t, wanDir)
 	in := modeltest.Tensors(t, wanDir+"/inputs.safetensors")
-	want := modeltest.Forward(t, plain, in, weft.Options{Device: "reference", Mesh: "tp=2"})
+	want := modeltest.Forward(t, plain, in, weft.Options{Device: "reference", Request: request.Must("--mesh tp=2")})
 
 	m := modeltest.Open(t, rewritten(t, func(ts map[string]*tensor.Tensor) map[string]*tensor.Tensor { return prefixed(ts, "") }))
 	if m.Checkpoint.Prefix() != "model.diffusion_model." || !strings.Contains(strings.Join(m.Notices, "\n"), "model.diffusion_model.") {
 		t.Errorf("prefix %q, notices %q", m.Checkpoint.Prefix(), m.Notices)
 	}
-	got := modeltest.Forward(t, m, in, weft.Options{Device: "reference", Mesh: "tp=2"})
+	got := modeltest.Forward(t, m, in, weft.Options{Device: "reference", Request: request.Must("--mesh tp=2")})
 	if string(got["out"].Data) != string(want["out"].Data) {
 		t.Error("a prefix changed the output")
 	}
@@ -87,7 +88,7 @@ func TestPrefixedCheckpoints(t *testing.T) {
 			}
 			return out
 		}))
-		got := modeltest.Forward(t, m, in, weft.Options{Device: "reference", Mesh: "tp=2"})
+		got := modeltest.Forward(t, m, in, weft.Options{Device: "reference", Request: request.Must("--mesh tp=2")})
 		if string(got["out"].Data) != string(want["out"].Data) {
 			t.Errorf("%s changed the output", rename("x"))
 		}

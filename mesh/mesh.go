@@ -42,7 +42,7 @@ func New(axes []Axis, devices []Device) (*Mesh, error) {
 	if need >= 0 && need != len(devices) {
 		list.Add(fault.New(ErrDeviceCount, DeviceCount{need, len(devices)},
 			"mesh %s needs %d devices, have %d; the axis sizes must multiply to %d",
-			formatAxes(axes), need, len(devices), len(devices)))
+			FormatAxes(axes), need, len(devices), len(devices)))
 	}
 	checkDevices(&list, devices)
 	if err := list.Err(); err != nil {
@@ -96,8 +96,8 @@ const reservedChars = " \t\r\n=,+-|[]{}()*'\""
 func checkNames(list *fault.List, axes []Axis) {
 	for i, a := range axes {
 		if a.Name == "" || strings.ContainsAny(a.Name, reservedChars) {
-			list.Add(fault.New(ErrMeshSyntax, MeshSyntax{formatAxes(axes), a.Name},
-				"axis name %q of mesh %q is not legal: names are one or more characters, none of them blank or one of =,+-|[]{}()*'\"", a.Name, formatAxes(axes)))
+			list.Add(fault.New(ErrMeshSyntax, MeshSyntax{FormatAxes(axes), a.Name},
+				"axis name %q of mesh %q is not legal: names are one or more characters, none of them blank or one of =,+-|[]{}()*'\"", a.Name, FormatAxes(axes)))
 		}
 		same := func(b Axis) bool { return b.Name == a.Name }
 		if slices.IndexFunc(axes, same) != i {
@@ -111,7 +111,7 @@ func checkNames(list *fault.List, axes []Axis) {
 		}
 		if len(sizes) > 1 {
 			list.Add(fault.New(ErrDuplicateAxisName, DuplicateAxisName{a.Name, sizes},
-				"mesh %s names axis %s %d times, with sizes %v; an axis occurs once", formatAxes(axes), a.Name, len(sizes), sizes))
+				"mesh %s names axis %s %d times, with sizes %v; an axis occurs once", FormatAxes(axes), a.Name, len(sizes), sizes))
 		}
 	}
 }
@@ -128,7 +128,7 @@ func checkSizes(list *fault.List, axes []Axis) int {
 			product = -1
 		case product > 0 && a.Size > math.MaxInt32/product:
 			list.Add(fault.New(ErrAxisSize, AxisSize{a.Name, a.Size},
-				"mesh %s has more than %d devices at axis %s; choose smaller sizes", formatAxes(axes), math.MaxInt32, a.Name))
+				"mesh %s has more than %d devices at axis %s; choose smaller sizes", FormatAxes(axes), math.MaxInt32, a.Name))
 			product = -1
 		case product > 0:
 			product *= a.Size
@@ -248,10 +248,10 @@ func (m *Mesh) Sub(axis string, index int) (*Mesh, error) {
 
 // String returns names and sizes as Parse reads them: "dp=1,tp=4,sp=1". It does not show
 // the order of the devices.
-func (m *Mesh) String() string { return formatAxes(m.axes) }
+func (m *Mesh) String() string { return FormatAxes(m.axes) }
 
-// formatAxes writes axes as Parse reads them.
-func formatAxes(axes []Axis) string {
+// FormatAxes writes axes as Parse reads them: "dp=1,tp=4,sp=1".
+func FormatAxes(axes []Axis) string {
 	parts := make([]string, len(axes))
 	for i, a := range axes {
 		parts[i] = fmt.Sprintf("%s=%d", a.Name, a.Size)

@@ -50,6 +50,7 @@ type Features struct {
 	// Frames is there for a model that reads an input one frame after another, so that the
 	// frames can be made or read as they are needed.
 	Frames *FrameReader
+	Tiled  *Tiled // of an autoencoder that may take its input in tiles
 
 	// Resolve returns the model that a checkpoint with tensors of these official names
 	// holds, or an error that names the variant that weft does not run. It follows from

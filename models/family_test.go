@@ -196,6 +196,7 @@ func TestWrongDeclarationsAreRefused(t *testing.T) {
 		{"an input twice", declares(func(d *Declaration) { d.Inputs = append(d.Inputs, "x") }), `preset tiny-8: Inputs: "x" is there twice`},
 		{"one name tied", declares(func(d *Declaration) { d.Tied = [][]string{{"a"}} }), `preset tiny-8: Tied: ["a"] is no group of names`},
 		{"a decoder without a shape", declares(func(d *Declaration) { d.Decoder = &Decoder{} }), "preset tiny-8: Decoder.VideoShape is empty"},
+		{"tiles that are not finished", declares(func(d *Declaration) { d.Tiled = &Tiled{} }), "preset tiny-8: Tiled.Finish is empty"},
 		{"frames without a request", declares(func(d *Declaration) { d.Frames = &FrameReader{} }), "preset tiny-8: Frames.Request is empty"},
 		{"a generator without a shape", declares(func(d *Declaration) { d.Generator.LatentShape = nil }), "preset tiny-8: Generator.LatentShape is empty"},
 		{"a generator without FeedStep", declares(func(d *Declaration) { d.Generator.FeedStep = nil }), "preset tiny-8: Generator.FeedStep is empty"},

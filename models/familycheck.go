@@ -182,6 +182,9 @@ func (f Family[C]) checkFeatures(l *findings, where string, d Declaration) {
 	if d.Decoder != nil {
 		l.addEmptyFields(where+"Decoder.", "VideoShape", d.Decoder.VideoShape)
 	}
+	if d.Tiled != nil {
+		l.addEmptyFields(where+"Tiled.", "Tile", d.Tiled.Tile, "Finish", d.Tiled.Finish)
+	}
 	if d.Frames != nil {
 		l.addEmptyFields(where+"Frames.", "Request", d.Frames.Request, "FeedStatic", d.Frames.FeedStatic)
 	}

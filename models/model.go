@@ -57,6 +57,8 @@ type Request struct {
 	// Encode says, of an autoencoder, that a video is turned into latents and not the other
 	// way round. Latent is the shape of the latents either way.
 	Encode bool
+	// Tile says that it is one of several tiles, which are blended before values are bounded.
+	Tile   bool
 	Masked bool // a mask comes with the text and says which of its rows are real
 	Image  int  // rows of image features, for a model that reads them; 0 means as many as its encoder makes, or none where it can do without
 	DType  dtype.DType

@@ -88,7 +88,7 @@ func Nearest(n, step int) string {
 
 // Axes lists the mesh axes that the programs of transformers use. fsdp only shards
 // weights at rest, and pp gives each range of layers devices of its own.
-var Axes = []string{mesh.PP, mesh.DP, mesh.FSDP, mesh.TP, mesh.SP}
+var Axes = strategy.Axes(strategy.Layers, strategy.Batch, strategy.AtRest, strategy.Heads, strategy.Tokens)
 
 // CheckTransformer reports why a mesh cannot hold a model whose heads are sharded over
 // tp and sp, and whose FFN is sharded over tp. The FFN is ffn wide, and messages call
@@ -96,17 +96,29 @@ var Axes = []string{mesh.PP, mesh.DP, mesh.FSDP, mesh.TP, mesh.SP}
 func CheckTransformer(on *mesh.Mesh, model string, heads int, what string, ffn int) error {
 	var l fault.List
 	l.Add(CheckAxes(on, model))
-	l.Add(sharding.CheckHeads(heads, on.Size(mesh.TP), on.Size(mesh.SP)))
+	l.Add(CheckHeads(on, heads))
 	l.Add(CheckFFN(on, what, ffn))
 	return l.Err()
 }
 
 // CheckFFN reports an FFN's width that tp does not divide. Messages call it what.
 func CheckFFN(on *mesh.Mesh, what string, ffn int) error {
-	if tp := on.Size(mesh.TP); ffn%tp != 0 {
-		return NotDivisible(ErrFFN, what, ffn, mesh.TP, tp)
+	return CheckDim(on, ErrFFN, what, ffn, strategy.FFN)
+}
+
+// CheckDim reports, as an error of kind k, a size of a dim that the dim's axes do not divide.
+// Messages call the size what.
+func CheckDim(on *mesh.Mesh, k *fault.Kind, what string, size int, dim strategy.DimName) error {
+	axes := strategy.Axes(dim)
+	if parts := on.Size(axes...); size%parts != 0 {
+		return NotDivisible(k, what, size, strings.Join(axes, "*"), parts)
 	}
 	return nil
+}
+
+// CheckHeads reports heads that cannot be shared out over the axes of heads and of tokens.
+func CheckHeads(on *mesh.Mesh, heads int) error {
+	return sharding.CheckHeads(heads, on.Size(strategy.Axes(strategy.Heads)...), on.Size(strategy.Axes(strategy.Tokens)...))
 }
 
 // CheckAxes reports mesh axes that no model uses.
@@ -128,12 +140,12 @@ func CheckAxes(on *mesh.Mesh, model string) error {
 func CheckRequest(on *mesh.Mesh, r Request, layers int) error {
 	var l fault.List
 	l.Add(CheckFSDP(on, r))
-	_, err := strategy.Even(r.Run(layers), on.Size(mesh.PP))
+	_, err := strategy.Even(r.Run(layers), on.Size(strategy.Axes(strategy.Layers)...))
 	l.Add(err)
-	if dp := on.Size(mesh.DP); r.Batch < 1 {
+	if r.Batch < 1 {
 		l.Add(fault.New(ErrInputs, nil, "batch %d: want 1 or more", r.Batch))
-	} else if r.Batch%dp != 0 {
-		l.Add(NotDivisible(ErrBatch, "batch", r.Batch, mesh.DP, dp))
+	} else {
+		l.Add(CheckDim(on, ErrBatch, "batch", r.Batch, strategy.Batch))
 	}
 	if r.DType != dtype.F32 && r.DType != dtype.BF16 {
 		l.Add(fault.New(ErrInputs, nil, "compute type %v: want f32 or bf16", r.DType))
@@ -147,7 +159,7 @@ func CheckPadding(on *mesh.Mesh, r Request, what string, n, padded int) error {
 	if !r.Strict || padded == n {
 		return nil
 	}
-	sp := on.Size(mesh.SP)
+	sp := on.Size(strategy.Axes(strategy.Tokens)...)
 	return fault.NewChoice(ErrSeq, SeqNotDivisible{N: n, SP: sp, Remainder: n % sp, Legal: numbers.Divisors(n, 64)},
 		"%d %s over sp=%d leave %d over: padding by %d is refused in strict mode", n, what, sp, n%sp, padded-n)
 }

@@ -6,6 +6,7 @@ import (
 	"weft/fault"
 	"weft/mesh"
 	"weft/sharding"
+	"weft/strategy"
 	"weft/tensor"
 )
 
@@ -17,18 +18,24 @@ type TextLayout struct {
 	Stream, Gathered sharding.Spec
 }
 
+// StreamSpec returns the sharding of the residual stream (B, tokens, D) between blocks. The
+// tokens of a split residual stream are sharded over the axes of the heads too.
+func StreamSpec(r Request) sharding.Spec {
+	if r.SplitResidual {
+		return strategy.SpecOf(strategy.Batch).WithDim(1, strategy.Axes(strategy.Tokens, strategy.Heads)...)
+	}
+	return strategy.SpecOf(strategy.Batch, strategy.Tokens)
+}
+
 // TextLayout computes the layout of the request's text, which has length rows where
 // the request does not state its length.
 func (r Request) TextLayout(on *mesh.Mesh, length int) TextLayout {
-	axes := []string{mesh.SP}
-	if r.SplitResidual {
-		axes = append(axes, mesh.TP)
-	}
+	stream := StreamSpec(r)
 	if r.Text > 0 {
 		length = r.Text
 	}
-	return TextLayout{Tokens: length, Padded: r.PadTokens(length, on.Size(axes...)),
-		Stream: sharding.NewSpec([]string{mesh.DP}, axes), Gathered: sharding.NewSpec([]string{mesh.DP}, []string{mesh.SP})}
+	return TextLayout{Tokens: length, Padded: r.PadTokens(length, on.Size(stream.Dim(1)...)),
+		Stream: stream, Gathered: strategy.SpecOf(strategy.Batch, strategy.Tokens)}
 }
 
 // CheckText reports what is wrong with a request of a text encoder that pads to

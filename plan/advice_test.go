@@ -2,7 +2,8 @@ package plan
 
 import (
 	"errors"
-	"strconv"
+	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -10,44 +11,39 @@ import (
 	"weft/dtype"
 	"weft/fault"
 	"weft/models"
+	"weft/request"
 	"weft/topology"
 )
 
-// withFlags is a query with flags in place of its own, as weft plan takes them.
-func withFlags(t *testing.T, q Query, flags string) Query {
+// ask plans what flags say, in bf16 where they do not say the type.
+func ask(t testing.TB, m models.Model, text request.Text) (*Result, error) {
 	t.Helper()
-	words := strings.Fields(flags)
-	for i := 0; i < len(words); i++ {
-		value := func() string {
-			if i++; i == len(words) {
-				t.Fatalf("%q: no value", flags)
-			}
-			return words[i]
-		}
-		switch words[i] {
-		case "--mesh":
-			q.Mesh = value()
-		case "--fsdp":
-			q.FSDP = value()
-		case "--dtype":
-			q.DType = value()
-		case "--cfg":
-			q.CFG = value()
-		case "--on":
-			q.On = value()
-		case "--split-residual":
-			q.SplitResidual = true
-		case "--frames":
-			n, err := strconv.Atoi(value())
-			if err != nil {
-				t.Fatal(err)
-			}
-			q.Frames = n
-		default:
-			t.Fatalf("%q: there is no flag %s", flags, words[i])
-		}
+	r, err := request.Parse(withFlags(request.Text{"dtype": "bf16"}, text))
+	if err != nil {
+		return nil, err
 	}
-	return q
+	return Search(t.Context(), m, Options{Request: r})
+}
+
+// withFlags gives flags with others in place of their own.
+func withFlags(text, over request.Text) request.Text {
+	text = maps.Clone(text)
+	maps.Copy(text, over)
+	return text
+}
+
+// advised are the flags of a piece of advice.
+func advised(t testing.TB, flags string) request.Text {
+	t.Helper()
+	r, err := request.ParseFlags(strings.Fields(flags)...)
+	if err != nil {
+		t.Fatalf("%q: %v", flags, err)
+	}
+	text := request.Text{}
+	for _, a := range r.Arguments() {
+		text[a.Flag] = a.Value
+	}
+	return text
 }
 
 // What a plan that is too big is told to do is done, and then fits, in the bytes it said;
@@ -64,14 +60,14 @@ func TestAdviceOfPlansWorks(t *testing.T) {
 	} {
 		m := model(t, c.model)
 		for _, on := range []string{"v2-8", "v5e-1", "v5e-4", "v4-8", "rtx4090x4"} {
-			queries := []Query{{}, {DType: "f32"}, {Mesh: "pp=4"}, {CFG: CFGSequential, SplitResidual: true}, {FSDP: "sp"}, {Mesh: "tp=3"}, {Batch: 3, Mesh: "dp=4"}}
+			queries := []request.Text{{}, {"dtype": "f32"}, {"mesh": "pp=4"}, {"cfg": CFGSequential, "split-residual": "true"}, {"fsdp": "sp"}, {"mesh": "tp=3"}, {"batch": "3", "mesh": "dp=4"}}
 			for range 3 { // of each hardware some, in turn
-				q := queries[turn%len(queries)]
+				query := queries[turn%len(queries)]
 				turn++
-				q.On = on
-				for _, q.Size = range c.sizes {
-					for _, q.Frames = range c.frames {
-						res, err := Ask(t.Context(), m, q)
+				for _, size := range c.sizes {
+					for _, frames := range c.frames {
+						q := withFlags(query, request.Text{"on": on, "size": size, "frames": fmt.Sprint(frames)})
+						res, err := ask(t, m, q)
 						if err != nil {
 							t.Errorf("%s %+v: %v", c.model, q, err)
 							continue
@@ -91,8 +87,8 @@ func TestAdviceOfPlansWorks(t *testing.T) {
 									kinds[w] = true
 								}
 							}
-							again := withFlags(t, q, p.Advice)
-							res, err := Ask(t.Context(), m, again)
+							again := withFlags(q, advised(t, p.Advice))
+							res, err := ask(t, m, again)
 							if err != nil || len(res.Plans) == 0 || res.Plans[0].Fits != Fits {
 								t.Errorf("%s %+v: with %s: %v, %+v", c.model, q, p.Advice, err, res)
 								continue
@@ -110,7 +106,7 @@ func TestAdviceOfPlansWorks(t *testing.T) {
 								for _, flags := range v.Nearest {
 									tried++
 									kinds["nearest"] = true
-									got, err := Ask(t.Context(), m, withFlags(t, q, flags))
+									got, err := ask(t, m, withFlags(q, advised(t, flags)))
 									if err != nil || len(got.Plans) == 0 {
 										t.Errorf("%s %+v: nearest %s: %v, %+v", c.model, q, flags, err, got)
 									}
@@ -132,7 +128,7 @@ func TestAdviceOfPlansWorks(t *testing.T) {
 
 // A pipeline's plan speaks of the model's layers, also where it does not fit.
 func TestPipelineTooBigSpeaksOfTheModel(t *testing.T) {
-	res, err := Ask(t.Context(), model(t, "wan2.1-t2v-14b"), Query{Size: "1280x720", Frames: 241, On: "v5e-4", Mesh: "pp=4"})
+	res, err := ask(t, model(t, "wan2.1-t2v-14b"), request.Text{"size": "1280x720", "frames": "241", "on": "v5e-4", "mesh": "pp=4"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +141,7 @@ func TestPipelineTooBigSpeaksOfTheModel(t *testing.T) {
 		if mesh == "pp=2" {
 			name, on = "hunyuanvideo", "h100x2"
 		}
-		res, err := Ask(t.Context(), model(t, name), Query{Size: "1280x720", Frames: 129, On: on, Mesh: mesh})
+		res, err := ask(t, model(t, name), request.Text{"size": "1280x720", "frames": "129", "on": on, "mesh": mesh})
 		if err != nil || len(res.Plans) > 0 || !strings.Contains(res.Refuse[0].Reason, says) {
 			t.Errorf("%s: %v, %+v", mesh, err, res)
 		}
@@ -156,7 +152,7 @@ func TestPipelineTooBigSpeaksOfTheModel(t *testing.T) {
 func TestAllWithTheKernel(t *testing.T) {
 	o := at480
 	o.Attention = attention.Kernel
-	r, err := SearchAll(t.Context(), model(t, "wan2.1-t2v-14b"), o)
+	r, err := Search(t.Context(), model(t, "wan2.1-t2v-14b"), forAll(o))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +170,7 @@ func TestAllWithTheKernel(t *testing.T) {
 		t.Errorf("%d plans, %d left out", len(r.Plans), len(r.Refuse))
 	}
 	o.DType = dtype.F32 // no kernel anywhere
-	if r, err = SearchAll(t.Context(), model(t, "wan2.1-t2v-14b"), o); err != nil || len(r.Plans) != 0 || len(r.Refuse) != len(topology.Generations())+len(topology.GPUs()) {
+	if r, err = Search(t.Context(), model(t, "wan2.1-t2v-14b"), forAll(o)); err != nil || len(r.Plans) != 0 || len(r.Refuse) != len(topology.Generations())+len(topology.GPUs()) {
 		t.Errorf("%v, %d plans, %d left out", err, len(r.Plans), len(r.Refuse))
 	}
 }
@@ -184,19 +180,19 @@ func TestAllWithTheKernel(t *testing.T) {
 func TestDeviceMemoryOfGPUs(t *testing.T) {
 	for name, want := range map[string]float64{"a100-40gb": 42.29, "h100": 84.93, "rtx4090": 25.39} {
 		on := slice(t, name)
-		m := Options{}.Memory(on)
+		m := Machine{}.Memory(on)
 		if got := float64(*m.Bytes) / 1e9; got < want-0.005 || got > want+0.005 || m.Source == "" || m.ReservedSource == "" || *m.Bytes-*m.ReservedBytes != *m.UsableBytes {
 			t.Errorf("%s: %+v", name, m)
 		}
 	}
-	if fit, over := Judge(24_720_000_000, Options{}.Memory(slice(t, "rtx4090")).UsableBytes); fit != Fits || *over != 0 {
+	if fit, over := Judge(24_720_000_000, Machine{}.Memory(slice(t, "rtx4090")).UsableBytes); fit != Fits || *over != 0 {
 		t.Errorf("%v, %d too much", fit, *over)
 	}
-	if fit, over := Judge(1, Options{}.Memory(slice(t, "cpu:4")).UsableBytes); fit != FitUnknown || over != nil {
+	if fit, over := Judge(1, Machine{}.Memory(slice(t, "cpu:4")).UsableBytes); fit != FitUnknown || over != nil {
 		t.Errorf("%v, %v", fit, over)
 	}
 	for _, g := range topology.GPUs() {
-		if m := (Options{}).Memory(slice(t, g.Names[0])); m.ReservedBytes == nil || m.Source == "" || m.ReservedSource == "" {
+		if m := (Machine{}).Memory(slice(t, g.Names[0])); m.ReservedBytes == nil || m.Source == "" || m.ReservedSource == "" {
 			t.Errorf("%s: %+v", g.Name, m)
 		}
 	}
@@ -219,13 +215,13 @@ func TestEfficienciesAreCheckedWhenRead(t *testing.T) {
 // Numbers at their bounds give a plan or an error that says the bound; none wraps.
 func TestBoundsOfQueries(t *testing.T) {
 	m := model(t, "wan2.1-t2v-1.3b")
-	for _, q := range []Query{
-		{Size: "832x480", Frames: 0}, {Size: "832x480", Frames: -1}, {Size: "832x480", Frames: 1 << 40}, {Size: "0x0", Frames: 81}, {Size: "99999999999999999999x16", Frames: 1},
-		{Size: "832x480", Frames: 81, Batch: -1}, {Size: "832x480", Frames: 81, Batch: 1 << 40}, {Size: "832x480", Frames: 81, Steps: -1}, {Size: "832x480", Frames: 81, TextLen: -1},
-		{Size: "65536x65536", Frames: 65533, Batch: 1024}, {Size: "832x480", Frames: 81, Mesh: "tp=0"}, {Size: "832x480", Frames: 81, Mesh: "tp=99999999999"},
+	for _, q := range []request.Text{
+		{"size": "832x480", "frames": "0"}, {"size": "832x480", "frames": "-1"}, {"size": "832x480", "frames": "1099511627776"}, {"size": "0x0", "frames": "81"}, {"size": "99999999999999999999x16", "frames": "1"},
+		{"size": "832x480", "frames": "81", "batch": "-1"}, {"size": "832x480", "frames": "81", "batch": "1099511627776"}, {"size": "832x480", "frames": "81", "steps": "-1"}, {"size": "832x480", "frames": "81", "text-len": "-1"},
+		{"size": "65536x65536", "frames": "65533", "batch": "1024"}, {"size": "832x480", "frames": "81", "mesh": "tp=0"}, {"size": "832x480", "frames": "81", "mesh": "tp=99999999999"},
 	} {
-		q.On = "v5e-4"
-		res, err := Ask(t.Context(), m, q)
+		q["on"] = "v5e-4"
+		res, err := ask(t, m, q)
 		if err == nil {
 			t.Errorf("%+v: %d plans", q, len(res.Plans))
 		}
@@ -235,9 +231,9 @@ func TestBoundsOfQueries(t *testing.T) {
 			}
 		}
 	}
-	for _, q := range []Query{{Size: "16x16", Frames: 1}, {Size: "65536x65536", Frames: 1}, {Size: "832x480", Frames: 81, Batch: 1024, Steps: 1 << 40}, {Size: "16x16", Frames: 4097}} {
-		q.On = "v5e-4"
-		res, err := Ask(t.Context(), m, q)
+	for _, q := range []request.Text{{"size": "16x16", "frames": "1"}, {"size": "65536x65536", "frames": "1"}, {"size": "832x480", "frames": "81", "batch": "1024", "steps": "1099511627776"}, {"size": "16x16", "frames": "4097"}} {
+		q["on"] = "v5e-4"
+		res, err := ask(t, m, q)
 		if errors.Is(err, models.ErrSize) {
 			continue // more positions than are planned
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"weft/dtype"
+	"weft/request"
 	"weft/topology"
 )
 
@@ -193,7 +194,7 @@ func (s *search) findFittingChange(ctx context.Context, on topology.Slice, plans
 	} else {
 		why += fmt.Sprintf(", where a device holds %s at the least", formatGigabytes(best.HBMBytesPerDevice))
 	}
-	return &advice{why: why + ", and no larger slice of its kind does; --on " + All + " looks at other hardware"}, nil
+	return &advice{why: why + ", and no larger slice of its kind does; --on " + request.All + " looks at other hardware"}, nil
 }
 
 // shortened is a plan of fewer frames. Without a plan the model takes no fewer frames.

@@ -18,13 +18,14 @@ import (
 	"weft/program"
 	"weft/program/cost"
 	"weft/program/stablehlo"
+	"weft/request"
 	"weft/topology"
 	"weft/xla"
 	"weft/xla/plugin"
 )
 
 // small is a request whose programs compile in seconds.
-var small = Options{Width: 128, Height: 64, Frames: 5, DType: dtype.F32}
+var small = Options{Request: request.Request{Width: 128, Height: 64, Frames: 5, DType: dtype.F32}}
 
 // layouts are splits that between them have every collective.
 var layouts = []struct {
@@ -46,7 +47,7 @@ func planned(t *testing.T, i int, o Options) (Plan, *graph.Graph) {
 	}
 	o.SplitResidual = c.split
 	m, on := model(t, "wan2.1-t2v-1.3b"), slice(t, c.on)
-	res, err := Search(t.Context(), m, on, o)
+	res, err := Search(t.Context(), m, forSlice(o, on))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +63,7 @@ func planned(t *testing.T, i int, o Options) (Plan, *graph.Graph) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, _, err := o.Request(m)
+		r, _, err := o.Step(m)
 		if err != nil {
 			t.Fatal(err)
 		}

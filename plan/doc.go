@@ -3,8 +3,8 @@
 // a device, what its collectives move, and about how long a step takes.
 //
 // [Search] goes over every split of a slice's devices over dp, fsdp, tp and sp, over
-// pp where one host has them all, with the weights sharded over dp and sp and without;
-// [SearchAll] goes over slices. Ring attention is not planned, because nothing runs it.
+// pp where one host has them all, with the weights sharded over dp and sp and without,
+// and for all hardware over slices. [Best] answers a mesh of auto. Ring attention is not planned, because nothing runs it.
 //
 //   - What is legal is the model's answer (models.Model.Check).
 //   - Memory is counted on the very programs that run: the weights at rest, the values that
@@ -14,8 +14,13 @@
 //     shares of them in data/efficiency.json, which says of each how it was got. The share
 //     of attention's kernel stands with its generation in topology's data.
 //
-// With [Options].As the step of vidax, the peer, is planned in the same terms: the memory that
-// its scripts keep resident, and times calibrated on rows that it published (internal/peer).
+// [Explain] says of one figure of a plan what made it: lines of the programs, weights and values,
+// with the rule and the source of each. The same functions add the figure up and list its parts
+// (measureProgram with a log, graph.ResidentsAt, cost.Account.PeakParts), so that the parts cannot
+// be of another figure; they add up to it to the last bit.
+//
+// With [Options].As the step of vidax is planned in the same terms: the memory that its
+// scripts keep resident, and times calibrated on rows that it published (internal/peer).
 //
 // Encoding the prompts and decoding the video are phases of their own, with the
 // programs of the models that the generator was released with. A phase that no

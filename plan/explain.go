@@ -82,19 +82,19 @@ const (
 // largestWhole bounds the whole numbers that a float64 has all of.
 const largestWhole = 1 << 53
 
-// Explain answers a query for the best plan, and says of one of its figures what made it.
+// Explain searches as Search does for the best plan, and says of one of its figures what made it.
 // name is one of FigureNames, with what it is of after a colon where it is of something:
 // "collective_bytes:tp". Errors: ErrFigure, ErrNoPlan where no split is legal, and those of
-// Ask.
-func Explain(ctx context.Context, m models.Model, q Query, name string) (*Explanation, error) {
+// Search.
+func Explain(ctx context.Context, m models.Model, o Options, name string) (*Explanation, error) {
 	f, err := parseFigure(name)
 	if err != nil {
 		return nil, err
 	}
-	if q.As != "" {
-		return nil, fault.New(ErrFigure, nil, "explain %s with the program of %s: the figures of weft's own program can be explained, the peer's are calibrated as a whole", name, q.As)
+	if o.As != "" {
+		return nil, fault.New(ErrFigure, nil, "explain %s with the program of %s: the figures of weft's own program can be explained, the peer's are calibrated as a whole", name, o.As)
 	}
-	res, err := Ask(ctx, m, q)
+	res, err := Search(ctx, m, o)
 	if err != nil {
 		return nil, err
 	}
@@ -103,10 +103,6 @@ func Explain(ctx context.Context, m models.Model, q Query, name string) (*Explan
 	}
 	best := &res.Plans[0]
 	on, err := topology.Lookup(best.Slice)
-	if err != nil {
-		return nil, err
-	}
-	_, o, err := q.Read()
 	if err != nil {
 		return nil, err
 	}

@@ -69,7 +69,7 @@ func figureEntries() []figureEntry {
 		{key: "argument_bytes", unit: unitBytes, of: ofProgram, needed: true, explain: (*explainer).explainProgramMemory},
 	}
 	for _, op := range []program.Op{program.OpAllReduce, program.OpAllGather, program.OpReduceScatter, program.OpAllToAll, program.OpPermute} {
-		entries = append(entries, figureEntry{key: string(op), unit: unitBytes, of: ofRow, explain: (*explainer).explainSent})
+		entries = append(entries, figureEntry{key: string(op), unit: unitBytes, of: ofRow, explain: (*explainer).explainCollective})
 	}
 	return entries
 }

@@ -2,13 +2,9 @@ package plan
 
 import (
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 
-	"weft/mesh"
 	"weft/program"
-	"weft/program/cost"
 )
 
 // Where figures come from that rest on no fact of the hardware.
@@ -230,122 +226,6 @@ func (pe *programEvidence) movedParts(calls int) []Part {
 		part := pe.linePart(x.in, calls, float64(calls)*float64(x.bytes), rule)
 		part.Source = sourceOfMoved
 		parts = append(parts, part)
-	}
-	return parts
-}
-
-// explainSent explains the bytes that a device sends: in all, along an axis, or by one
-// operation.
-func (e *explainer) explainSent(f figure) (string, float64, []Part, error) {
-	request := f.entry.key == "request_collective_bytes"
-	all, what := f.entry.key == "collective_bytes" || request, "bytes that a device sends in a step"
-	if request {
-		what = "bytes that a device sends once a request"
-	}
-	table := e.p.Collectives
-	byAxis := e.p.CollectiveBytes
-	if request {
-		table, byAxis = e.got.request, e.p.RequestCollectiveBytes
-	}
-	axis, dtype, _ := strings.Cut(f.of, ":")
-	total, parts, known := 0.0, []Part{}, []string{}
-	for _, row := range table {
-		if !all && string(row.Op) != f.entry.key {
-			continue
-		}
-		if known = append(known, row.Axis); !all && dtype != "" {
-			known[len(known)-1] += ":" + row.Type
-		}
-		if axis != "" && row.Axis != axis || dtype != "" && row.Type != dtype {
-			continue
-		}
-		if !all {
-			total += float64(row.Bytes)
-		}
-		parts = append(parts, e.sentParts(row, request)...)
-	}
-	if all {
-		for _, name := range sortedKeys(byAxis) {
-			known = append(known, name)
-			if f.of == "" || name == f.of {
-				total += float64(byAxis[name])
-			}
-		}
-		if handed := e.p.stage; handed.of > 0 && !request && (f.of == "" || f.of == mesh.PP) {
-			n := e.got.parts.handed * handed.micro
-			parts = append(parts, Part{Value: float64(n), Calls: int(handed.micro), Op: "hand-over", What: "what the stage's last layer makes",
-				Rule: fmt.Sprintf("%d microbatches of %d B to the next stage, through the host", handed.micro, e.got.parts.handed)})
-		}
-	}
-	if f.of != "" && !slices.Contains(known, f.of) {
-		return "", 0, nil, f.axisError(known)
-	}
-	if f.of != "" {
-		what += " over " + f.of
-	}
-	if st := e.p.stage; request && st.of > 0 {
-		parts = shareParts(parts, total, float64(st.firstLayers*st.micro)/float64(st.of), "the first stage's layers and microbatches of it")
-	}
-	return what, total, parts, nil
-}
-
-// sentParts lists the instructions that send what a row of the table of collectives adds up.
-// Of permutes, it is what the device sends that sends most.
-func (e *explainer) sentParts(row cost.Traffic, request bool) []Part {
-	var parts []Part
-	g := e.got.graph
-	from := -1
-	for _, pos := range slices.Sorted(maps.Keys(row.Sent)) {
-		if from < 0 || row.Sent[pos] > row.Sent[from] {
-			from = pos
-		}
-	}
-	for _, name := range g.ProgramNames() {
-		calls := g.countCalls(name, request)
-		if calls == 0 {
-			continue
-		}
-		if i := slices.IndexFunc(e.got.programs, func(c programMeasures) bool { return c.name == name }); i >= 0 && !request {
-			calls = e.callsOnDevice(&e.got.programs[i])
-		}
-		pe := e.evidence(g, name)
-		cost.EachCollective(pe.p, func(in *program.Instr, t cost.Traffic) {
-			if t.Op != row.Op || t.Axis != row.Axis || t.DType != row.DType {
-				return
-			}
-			bytes, rule := t.Bytes, cost.RingFormula(pe.p, in)
-			if from >= 0 {
-				bytes = t.Sent[from]
-				rule += fmt.Sprintf("; by the device at mesh position %d, which sends most", from)
-			}
-			if t.Count > 1 {
-				rule += fmt.Sprintf("; %d rounds", t.Count)
-			}
-			rule += fmt.Sprintf("; over %s, %s", t.Axis, t.Type)
-			if n := len(in.Groups); n > 1 {
-				rule += fmt.Sprintf(", %d groups at a time", n)
-			}
-			part := pe.linePart(in, calls, float64(calls)*float64(bytes), rule)
-			part.Source = sourceOfSent
-			parts = append(parts, part)
-		})
-	}
-	return parts
-}
-
-// shareParts takes a share of each part, in whole numbers, and adds a row of what rounding down
-// as often as there are parts loses against the total.
-func shareParts(parts []Part, total, share float64, why string) []Part {
-	sum := 0.0
-	for i := range parts {
-		parts[i].Value = float64(int64(parts[i].Value * share))
-		parts[i].Rule += fmt.Sprintf("; x %.4g: %s", share, why)
-		sum += parts[i].Value
-	}
-	if rest := total - sum; rest != 0 {
-		why := roundedBytes
-		why.Value = rest
-		parts = append(parts, why)
 	}
 	return parts
 }

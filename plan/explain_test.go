@@ -13,6 +13,7 @@ import (
 
 	"weft/dtype"
 	"weft/models"
+	"weft/request"
 	"weft/topology"
 )
 
@@ -28,8 +29,8 @@ var explained = sync.OnceValue(func() map[string]Options {
 		if m.Features().Generator == nil {
 			continue
 		}
-		for _, o := range []Options{{Width: 64, Height: 64, Frames: 5}, {Width: 128, Height: 128, Frames: 9}, {Width: 256, Height: 256, Frames: 9}, {Width: 512, Height: 512, Frames: 17}, {Width: 480, Height: 832, Frames: 81}} {
-			o.DType = dtype.BF16
+		for _, size := range []string{"64x64 --frames 5", "128x128 --frames 9", "256x256 --frames 9", "512x512 --frames 17", "480x832 --frames 81"} {
+			o := Options{Request: request.Must("--dtype bf16 --size " + size)}
 			if _, err := newSearch(m, o); err == nil {
 				out[name] = o
 				break
@@ -207,6 +208,9 @@ func checkAddsUp(t rapid.TB, p Plan, d *Explanation, f figure) {
 		if part.Op == "" || part.What == "" || part.Rule == "" {
 			t.Errorf("%s of %s on %s: a part without its reason: %+v", f, p.Mesh, p.Slice, part)
 		}
+		if d.Unit == unitSeconds && part.Op != "hand-over" && (part.Source == "" || strings.Contains(part.Source, ", : ") || strings.HasSuffix(part.Source, ": ")) {
+			t.Errorf("%s of %s on %s: a time whose rates have no source: %+v", f, p.Mesh, p.Slice, part)
+		}
 		if part.Line > 0 && (part.Program == "" || part.Calls < 1) {
 			t.Errorf("%s of %s on %s: a line of no program: %+v", f, p.Mesh, p.Slice, part)
 		}
@@ -287,7 +291,7 @@ func TestFigureNames(t *testing.T) {
 		"seconds": "want seconds:PROGRAM", "seconds:": "want seconds:PROGRAM", "flops:blok": "programs time, pre, block, post",
 		"all-reduce:sp": "sends over tp", "all-reduce:tp:f16": "sends over tp:bf16, tp:f32", "collective_bytes:tp:f32": "sends over tp", "all-to-all:tp": "sends nothing of the kind", "collective_bytes:ep": "sends over tp",
 	} {
-		_, err := Explain(t.Context(), model(t, "wan2.1-t2v-1.3b"), Query{Size: "480x832", Frames: 81, On: "v4-8", Mesh: "tp=4"}, name)
+		_, err := Explain(t.Context(), model(t, "wan2.1-t2v-1.3b"), Options{Request: request.Must("--size 480x832 --frames 81 --on v4-8 --mesh tp=4 --dtype bf16")}, name)
 		if !errors.Is(err, ErrFigure) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", name, err, want)
 		}
@@ -311,16 +315,16 @@ func TestFigureNames(t *testing.T) {
 // The peer's figures, and a slice without a legal split.
 func TestWhatCannotBeExplained(t *testing.T) {
 	m := model(t, "wan2.1-t2v-1.3b")
-	q := Query{Size: "480x832", Frames: 81, On: "v4-8", As: AsVidax}
+	q := Options{Request: request.Must("--size 480x832 --frames 81 --on v4-8 --as vidax --dtype bf16")}
 	if _, err := Explain(t.Context(), m, q, "hbm"); !errors.Is(err, ErrFigure) {
 		t.Error(err)
 	}
-	q.As, q.Mesh = "", "dp=4"
+	q.As, q.Mesh = "", request.MustMesh("dp=4")
 	if _, err := Explain(t.Context(), m, q, "hbm"); !errors.Is(err, ErrNoPlan) || !strings.Contains(err.Error(), "batch 2") {
 		t.Error(err)
 	}
-	q.Mesh, q.On = "", All
-	if d, err := Explain(t.Context(), m, q, "hbm"); err != nil || d.Slice == All || d.Split.BestOf < 2 {
+	q.Mesh, q.On = nil, request.Hardware{All: true}
+	if d, err := Explain(t.Context(), m, q, "hbm"); err != nil || d.Slice == request.All || d.Split.BestOf < 2 {
 		t.Error(d, err)
 	}
 }

@@ -1,10 +1,6 @@
 package plan
 
-import (
-	"encoding/json"
-
-	"weft/topology"
-)
+import "encoding/json"
 
 // Fit says whether a device holds something. In JSON it is true, false or null.
 type Fit int
@@ -56,13 +52,4 @@ func (f *Fit) UnmarshalJSON(b []byte) error {
 		*f = TooBig
 	}
 	return nil
-}
-
-// Memory gives the memory of one device: the slice's, or where the slice does not say it,
-// MemoryBytes.
-func (o Options) Memory(on topology.Slice) topology.DeviceMemory {
-	if m := on.Memory(); m.UsableBytes != nil {
-		return m
-	}
-	return topology.MachineMemory(o.MemoryBytes)
 }

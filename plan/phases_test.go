@@ -9,6 +9,7 @@ import (
 	"weft/dtype"
 	"weft/models"
 	_ "weft/models/all"
+	"weft/request"
 	"weft/topology"
 )
 
@@ -34,11 +35,11 @@ func TestPhases(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := Options{Width: 832, Height: 480, Frames: 9, DType: dtype.BF16}
+		o := Options{Request: request.Request{Width: 832, Height: 480, Frames: 9, DType: dtype.BF16}}
 		if strings.HasPrefix(c.model, "cog") {
 			o.Width = 720
 		}
-		res, err := Search(context.Background(), m, on, o)
+		res, err := Search(context.Background(), m, forSlice(o, on))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,8 +77,8 @@ func TestKernelBesideEncoder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Width: 832, Height: 480, Frames: 9, DType: dtype.BF16, Attention: attention.Kernel}
-	res, err := Search(context.Background(), m, on, o)
+	o := Options{Request: request.Request{Width: 832, Height: 480, Frames: 9, DType: dtype.BF16, Attention: attention.Kernel}}
+	res, err := Search(context.Background(), m, forSlice(o, on))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func TestPipelines(t *testing.T) {
 			if len(p.FSDP) > 0 {
 				continue
 			}
-			g, err := Graph(model(t, "wan2.1-t2v-14b"), slice(t, "v4-8"), o, p.FSDP)
+			g, err := Graph(model(t, "wan2.1-t2v-14b"), forSlice(o, slice(t, "v4-8")))
 			if err != nil {
 				t.Fatal(err)
 			}

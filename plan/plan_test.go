@@ -15,6 +15,7 @@ import (
 	"weft/models"
 	_ "weft/models/all"
 	"weft/program/cost"
+	"weft/request"
 	"weft/sharding"
 	"weft/topology"
 )
@@ -38,11 +39,23 @@ func slice(t testing.TB, name string) topology.Slice {
 }
 
 // at480 is the usual request.
-var at480 = Options{Width: 832, Height: 480, Frames: 81, DType: dtype.BF16}
+var at480 = Options{Request: request.Request{Width: 832, Height: 480, Frames: 81, DType: dtype.BF16}}
+
+// forSlice are the options for a slice.
+func forSlice(o Options, on topology.Slice) Options {
+	o.On = request.Hardware{Slice: on}
+	return o
+}
+
+// forAll are the options for all hardware.
+func forAll(o Options) Options {
+	o.On = request.Hardware{All: true}
+	return o
+}
 
 func search14B(t testing.TB, on string, o Options) *Result {
 	t.Helper()
-	r, err := Search(t.Context(), model(t, "wan2.1-t2v-14b"), slice(t, on), o)
+	r, err := Search(t.Context(), model(t, "wan2.1-t2v-14b"), forSlice(o, slice(t, on)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +252,7 @@ func TestReasons(t *testing.T) {
 			t.Errorf("%s: %+v", c.mesh, f)
 		}
 	}
-	small, err := Search(t.Context(), model(t, "wan2.1-t2v-1.3b"), slice(t, "v5e-8"), at480)
+	small, err := Search(t.Context(), model(t, "wan2.1-t2v-1.3b"), forSlice(at480, slice(t, "v5e-8")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -304,17 +317,17 @@ func TestAbsurdRequests(t *testing.T) {
 		{func(o *Options) { o.Batch = 1 << 40 }, ErrOptions, "batch"},
 		{func(o *Options) { o.CFG = "both" }, ErrOptions, "batch, sequential or none"},
 		{func(o *Options) { o.DType = dtype.F16 }, ErrOptions, "bf16 or f32"},
-		{func(o *Options) { o.Text = 513 }, models.ErrInputs, "512"},
+		{func(o *Options) { o.TextLen = 513 }, models.ErrInputs, "512"},
 	} {
 		o := at480
 		c.change(&o)
-		_, err := Search(t.Context(), model(t, "wan2.1-t2v-14b"), slice(t, "v4-8"), o)
+		_, err := Search(t.Context(), model(t, "wan2.1-t2v-14b"), forSlice(o, slice(t, "v4-8")))
 		if !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
 	// The largest that is planned does not overflow.
-	o := Options{Width: 8192, Height: 4096, Frames: 401, DType: dtype.F32}
+	o := Options{Request: request.Request{Width: 8192, Height: 4096, Frames: 401, DType: dtype.F32}}
 	for _, p := range search14B(t, "v4-8", o).Plans {
 		if p.Fits != TooBig || p.HBMBytesPerDevice < 5e11 || p.StepSeconds < 1e6 {
 			t.Errorf("%s: %d bytes, %g s", p.Mesh, p.HBMBytesPerDevice, p.StepSeconds)
@@ -360,9 +373,9 @@ func TestChanges(t *testing.T) {
 		t.Errorf("%v %v %q", p.Fits, q.Fits, p.Change)
 	}
 	// Nothing fits on one chip in f32 but a change of type and length does, or there is none.
-	o := Options{Width: 832, Height: 480, Frames: 81, DType: dtype.F32}
+	o := Options{Request: request.Request{Width: 832, Height: 480, Frames: 81, DType: dtype.F32}}
 	m := model(t, "wan2.1-t2v-1.3b")
-	s, err := Search(t.Context(), m, slice(t, "v5e-1"), o)
+	s, err := Search(t.Context(), m, forSlice(o, slice(t, "v5e-1")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -372,12 +385,12 @@ func TestChanges(t *testing.T) {
 		t.Errorf("%q", c)
 	}
 	// The largest slice of a kind has none above it.
-	most := search14B(t, "l4x8", Options{Width: 65536, Height: 65536, Frames: 1, DType: dtype.BF16})
+	most := search14B(t, "l4x8", Options{Request: request.Request{Width: 65536, Height: 65536, Frames: 1, DType: dtype.BF16}})
 	if p := most.Plans[0]; p.Advice != "" || !strings.Contains(p.Change, "no change fits") || !strings.Contains(p.Change, "--on all") {
 		t.Errorf("%q, %q", p.Advice, p.Change)
 	}
-	long := Options{Width: 1280, Height: 720, Frames: 401, DType: dtype.F32}
-	big, err := Search(t.Context(), m, slice(t, "v5e-1"), long)
+	long := Options{Request: request.Request{Width: 1280, Height: 720, Frames: 401, DType: dtype.F32}}
+	big, err := Search(t.Context(), m, forSlice(long, slice(t, "v5e-1")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -393,7 +406,7 @@ func TestChanges(t *testing.T) {
 	}
 	for _, more := range []int{0, 4} {
 		long.Frames = frames + more
-		if big, err = Search(t.Context(), m, slice(t, "v5e-1"), long); err != nil || (big.Plans[0].Fits == Fits) != (more == 0) {
+		if big, err = Search(t.Context(), m, forSlice(long, slice(t, "v5e-1"))); err != nil || (big.Plans[0].Fits == Fits) != (more == 0) {
 			t.Errorf("%d frames: %v, fits %v", long.Frames, err, big.Plans[0].Fits)
 		}
 	}
@@ -429,7 +442,7 @@ func TestAssertions(t *testing.T) {
 
 // Of each kind of hardware the smallest slice that fits, fewest chips first.
 func TestSearchAll(t *testing.T) {
-	r, err := SearchAll(t.Context(), model(t, "wan2.1-t2v-14b"), at480)
+	r, err := Search(t.Context(), model(t, "wan2.1-t2v-14b"), forAll(at480))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -456,7 +469,7 @@ func TestSearchAll(t *testing.T) {
 		}
 	}
 	// What nothing holds is refused with the nearest.
-	huge, err := SearchAll(t.Context(), model(t, "wan2.1-t2v-14b"), Options{Width: 8192, Height: 4096, Frames: 401, DType: dtype.F32})
+	huge, err := Search(t.Context(), model(t, "wan2.1-t2v-14b"), forAll(Options{Request: request.Request{Width: 8192, Height: 4096, Frames: 401, DType: dtype.F32}}))
 	if err != nil || len(huge.Plans) != 0 || huge.Refuse[0].Kind != ErrTooBig.Name() || !strings.Contains(huge.Refuse[0].Reason, "too much") {
 		t.Errorf("%v %+v", err, huge.Refuse)
 	}
@@ -562,7 +575,7 @@ func BenchmarkSearch(b *testing.B) {
 			s := slice(b, on)
 			defer cpu(b)()
 			for range b.N {
-				if _, err := Search(b.Context(), m, s, at480); err != nil {
+				if _, err := Search(b.Context(), m, forSlice(at480, s)); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -575,7 +588,7 @@ func BenchmarkSearchAll(b *testing.B) {
 	m := model(b, "wan2.1-t2v-14b")
 	defer cpu(b)()
 	for range b.N {
-		if _, err := SearchAll(b.Context(), m, at480); err != nil {
+		if _, err := Search(b.Context(), m, forAll(at480)); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"math"
 	"testing"
+
+	"weft/request"
 )
 
 func TestPrices(t *testing.T) {
@@ -54,7 +56,7 @@ func TestWeightsType(t *testing.T) {
 		weights, dtype string
 		ok             bool
 	}{{"", "bf16", true}, {"bf16", "bf16", true}, {"f32", "f32", true}, {"f32", "bf16", false}, {"fp8", "bf16", false}, {"int4", "bf16", false}} {
-		_, err := Ask(t.Context(), model(t, "wan2.1-t2v-1.3b"), Query{Size: "832x480", Frames: 9, On: "v4-8", DType: c.dtype, Weights: c.weights})
+		_, err := ask(t, model(t, "wan2.1-t2v-1.3b"), request.Text{"size": "832x480", "frames": "9", "on": "v4-8", "dtype": c.dtype, "weights": c.weights})
 		if (err == nil) != c.ok || err != nil && !errors.Is(err, ErrOptions) {
 			t.Errorf("weights %q with %s: %v", c.weights, c.dtype, err)
 		}

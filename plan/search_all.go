@@ -7,21 +7,14 @@ import (
 	"slices"
 
 	"weft/fault"
-	"weft/models"
 	"weft/topology"
 )
 
-// maxDevices is the largest slice SearchAll looks at.
+// maxDevices is the largest slice that a search of all hardware looks at.
 const maxDevices = 256
 
-// SearchAll plans a model's step on all hardware: of every generation of TPU and
-// every kind of GPU the smallest slice on which a split fits, with its best split;
-// fewest chips first, then the fastest. Hardware on which nothing fits is among the refused.
-func SearchAll(ctx context.Context, m models.Model, o Options) (*Result, error) {
-	s, err := newSearch(m, o)
-	if err != nil {
-		return nil, err
-	}
+// searchAll plans the step on all hardware, as Search says.
+func (s *search) searchAll(ctx context.Context) (*Result, error) {
 	res := s.newResult("all")
 	chips := map[string]int{}
 	for _, row := range listSliceLadders() {

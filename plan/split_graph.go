@@ -9,10 +9,13 @@ import (
 )
 
 // Graph builds the step that a plan was read from, with every layer: the very
-// weights, inputs and values that a device holds, each with its spec. o.Mesh is
-// the plan's mesh and fsdp its FSDP. Errors: those of Search, and what makes
-// Search refuse the split.
-func Graph(m models.Model, on topology.Slice, o Options, fsdp []string) (*graph.Graph, error) {
+// weights, inputs and values that a device holds, each with its spec. o.Mesh and
+// o.FSDP are the plan's. Errors: those of Search, and what makes Search refuse the split.
+func Graph(m models.Model, o Options) (*graph.Graph, error) {
+	if !o.On.IsNamed() || o.On.All {
+		return nil, errNoHardware()
+	}
+	on := o.On.Slice
 	if o.Mesh == nil {
 		return nil, fault.New(ErrOptions, nil, "no mesh is named: a step is built for one split, as in dp=1,tp=4,sp=1")
 	}
@@ -25,7 +28,7 @@ func Graph(m models.Model, on topology.Slice, o Options, fsdp []string) (*graph.
 		return nil, err
 	}
 	sp := splits[0]
-	sp.shardedOver = fsdp
+	sp.shardedOver = o.FSDP
 	local, r, err := s.requestForSplit(on, sp)
 	if err != nil {
 		return nil, s.adviseOnSplit(on, sp, err)

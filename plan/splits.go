@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"fmt"
 	"slices"
 
 	"weft/internal/numbers"
@@ -38,16 +37,7 @@ func axesOf(s split) []mesh.Axis {
 }
 
 // meshText writes the split's mesh as the command line has it.
-func (s split) meshText() string {
-	text := ""
-	for i, a := range axesOf(s) {
-		if i > 0 {
-			text += ","
-		}
-		text += fmt.Sprintf("%s=%d", a.Name, a.Size)
-	}
-	return text
-}
+func (s split) meshText() string { return mesh.FormatAxes(axesOf(s)) }
 
 // fsdpAxes lists the axes that the weights are sharded over: those that are named, and
 // else the axis fsdp.

@@ -117,8 +117,8 @@ func ratesOf(on topology.Slice, o Options) rates {
 		}
 	case topology.CPU:
 		cores := 2
-		if o.Cores > 0 {
-			cores = o.Cores
+		if o.Machine.Cores > 0 {
+			cores = o.Machine.Cores
 		}
 		n := float64(on.Devices)
 		return rates{flops: efficiencyOf("cpu_core_flops") * float64(cores) / n, memory: efficiencyOf("cpu_bytes") / n, link: efficiencyOf("cpu_link_bytes") / n}

@@ -11,6 +11,7 @@ import (
 	"weft/mesh"
 	"weft/models"
 	"weft/program/cost"
+	"weft/request"
 	"weft/topology"
 )
 
@@ -41,7 +42,7 @@ func workingBytes(r peer.Run, tokenTimes bool) (int64, error) {
 	if err != nil {
 		return -1, nil // weft does not run it yet
 	}
-	o := Options{Width: r.Width, Height: r.Height, Frames: r.Frames, CFG: CFGBatch, DType: dtype.BF16}
+	o := Options{Request: request.Request{Width: r.Width, Height: r.Height, Frames: r.Frames, CFG: CFGBatch, DType: dtype.BF16}}
 	s, err := newSearch(m, o)
 	if err != nil {
 		return -1, err

@@ -99,18 +99,18 @@ func TestPeerPlans(t *testing.T) {
 	}
 	image := o
 	image.Mesh = []mesh.Axis{{Name: "tp", Size: 2}, {Name: "sp", Size: 2}}
-	got, err := Search(t.Context(), model(t, "wan2.1-i2v-14b"), slice(t, "v4-8"), image)
+	got, err := Search(t.Context(), model(t, "wan2.1-i2v-14b"), forSlice(image, slice(t, "v4-8")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(got.Plans) != 0 || len(got.Refuse) != 1 || got.Refuse[0].Kind != ErrPeer.Name() {
 		t.Errorf("tp with sp: %+v", got)
 	}
-	if _, err := Search(t.Context(), model(t, "wan2.1-t2v-14b"), slice(t, "v6e-8"), o); !errors.Is(err, ErrPeer) {
+	if _, err := Search(t.Context(), model(t, "wan2.1-t2v-14b"), forSlice(o, slice(t, "v6e-8"))); !errors.Is(err, ErrPeer) {
 		t.Errorf("a chip without a profile: %v", err)
 	}
 	o.As = "torch"
-	if _, err := Search(t.Context(), model(t, "wan2.1-t2v-14b"), slice(t, "v4-8"), o); !errors.Is(err, ErrOptions) {
+	if _, err := Search(t.Context(), model(t, "wan2.1-t2v-14b"), forSlice(o, slice(t, "v4-8"))); !errors.Is(err, ErrOptions) {
 		t.Errorf("an unknown peer: %v", err)
 	}
 }

@@ -46,7 +46,7 @@ func (s *Server) answerChoices(r *http.Request) (any, error) {
 	if err := paramsOf(r).err(); err != nil {
 		return nil, err
 	}
-	c := Choices{DTypes: []string{"bf16", "f32"}, CFG: []string{"", plan.CFGBatch, plan.CFGSequential, plan.CFGNone}, Attention: []string{attention.Auto, attention.Blocked, attention.Kernel},
+	c := Choices{DTypes: []string{"bf16", "f32"}, CFG: []string{"", models.CFGBatch, models.CFGSequential, models.CFGNone}, Attention: []string{attention.Auto, attention.Blocked, attention.Kernel},
 		Sizes: []string{"480x832", "832x480", "1280x720", "720x1280", "1280x704", "1024x576", "480x480"}, Frames: []int{1, 9, 17, 33, 49, 65, 81, 121}}
 	for _, name := range append(slices.Sorted(maps.Keys(s.o.Models)), models.Presets()...) {
 		m, _, err := s.findModel(name)
@@ -92,11 +92,11 @@ func (s *Server) answerChoices(r *http.Request) (any, error) {
 // answerPlan answers with the plans that weft plan gives.
 func (s *Server) answerPlan(r *http.Request) (any, error) {
 	p := paramsOf(r)
-	m, q := s.readQuery(p)
+	m, o := s.readRequest(p)
 	if err := p.err(); err != nil {
 		return nil, err
 	}
-	res, err := plan.Ask(r.Context(), m, q)
+	res, err := plan.Search(r.Context(), m, o)
 	if err != nil {
 		return nil, err
 	}
@@ -106,13 +106,12 @@ func (s *Server) answerPlan(r *http.Request) (any, error) {
 // answerExplain answers with what weft plan --explain says of a figure of one plan.
 func (s *Server) answerExplain(r *http.Request) (any, error) {
 	p := paramsOf(r)
-	m, q := s.readQuery(p)
-	q.FSDP = p.text("fsdp")
+	m, o := s.readRequest(p, "fsdp")
 	name := p.requiredText("figure")
 	if err := p.err(); err != nil {
 		return nil, err
 	}
-	return plan.Explain(r.Context(), m, q, name)
+	return plan.Explain(r.Context(), m, o, name)
 }
 
 // answerTopo answers with the facts of a slice and, if a mesh is given, how the mesh is

@@ -1,14 +1,12 @@
 package web
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
-	"weft/attention"
 	"weft/mesh"
 	"weft/models"
-	"weft/plan"
+	"weft/request"
 )
 
 // Command is a command line that does something with a plan.
@@ -18,12 +16,9 @@ type Command struct {
 	Text string `json:"text"`
 }
 
-// argument is one flag with its value. A flag with an empty value is a switch.
-type argument struct{ flag, value string }
-
 // listCommands lists the command lines that run a plan. A command that lacks one of the
 // flags is left out, because without that flag it would run another plan.
-func (s *Server) listCommands(m models.Model, q plan.Query, fsdp []string) []Command {
+func (s *Server) listCommands(m models.Model, r request.Request) []Command {
 	model := m.Name()
 	dir := "DIR"
 	for name, own := range s.o.Models {
@@ -31,76 +26,66 @@ func (s *Server) listCommands(m models.Model, q plan.Query, fsdp []string) []Com
 			model, dir = name, name
 		}
 	}
-	video := []argument{{"size", q.Size}, {"frames", fmt.Sprint(q.Frames)}}
-	split := []argument{{"mesh", q.Mesh}}
-	// A mesh axis fsdp shares the weights by itself.
-	shares := slices.DeleteFunc(slices.Clone(fsdp), func(a string) bool { return a == mesh.FSDP })
-	run := slices.Clone(split)
-	if len(shares) > 0 {
-		run = append(run, argument{"fsdp", strings.Join(shares, ",")})
+	if r.Batch == 1 {
+		r.Batch = 0 // as where nothing is said
 	}
-	dtype := q.DType
-	if dtype == "" {
-		dtype = "bf16"
+	own := models.CFGBatch
+	if r.Settings.Count("passes") == 1 {
+		own = models.CFGNone
 	}
-	how := []argument{{"dtype", dtype}}
-	if q.SplitResidual {
-		how = append(how, argument{"split-residual", ""})
+	if r.CFG == own {
+		r.CFG = ""
 	}
-	if q.TextLen > 0 {
-		how = append(how, argument{"text-len", fmt.Sprint(q.TextLen)})
+	named, opened := []request.Argument{{Flag: "model", Value: model}}, []request.Argument{{Flag: "model", Value: dir}}
+	if name := r.Settings.Release.Name; r.Settings.Named && name != m.Name() {
+		named, opened = append(named, request.Argument{Flag: "release", Value: name}), append(opened, request.Argument{Flag: "release", Value: name})
 	}
-	if q.Attention != "" && q.Attention != attention.Auto {
-		how = append(how, argument{"attention", q.Attention})
+	file := func(flag, name string) request.Argument {
+		return request.Argument{Flag: flag, Value: name + ".safetensors"}
 	}
-	var request []argument
-	if q.Batch > 1 {
-		request = append(request, argument{"batch", fmt.Sprint(q.Batch)})
-	}
-	var cfg []argument
-	own := plan.CFGBatch
-	if q.Settings.Count("passes") == 1 {
-		own = plan.CFGNone
-	}
-	if q.CFG != "" && q.CFG != own {
-		cfg = append(cfg, argument{"cfg", q.CFG})
-	}
-	if name := q.Settings.Release.Name; q.Settings.Named && name != m.Name() {
-		cfg = append(cfg, argument{"release", name})
-	}
-	on := []argument{{"on", q.On}}
 	list := []Command{}
-	add := func(name, does string, groups ...[]argument) {
+	add := func(name, does string, groups ...[]request.Argument) {
 		if c, ok := s.commandLine(name, does, slices.Concat(groups...)); ok {
 			list = append(list, c)
 		}
 	}
-	named, opened := []argument{{"model", model}}, []argument{{"model", dir}}
-	add("plan", "this answer again, in a terminal", named, video, on, split, how, request, cfg)
-	add("compile", "the same programs through the real compiler, without the hardware", named, video, on, run, how, request, cfg)
-	add("forward", "one step, on the hardware", opened, []argument{{"inputs", "inputs.safetensors"}, {"out", "out.safetensors"}}, run, how)
-	if q.Batch == 1 {
-		add("sample", "the whole denoising loop", opened, []argument{{"context", "text.safetensors"}, {"negative", "negative.safetensors"}}, video, cfg, run, how, []argument{{"out", "latents.safetensors"}})
+	whole := r
+	whole.FSDP = nil // a plan of a split shows it with its weights shared and without
+	add("plan", "this answer again, in a terminal", named, whole.Arguments())
+	run := r
+	// A mesh axis fsdp shares the weights by itself.
+	if run.FSDP = slices.DeleteFunc(slices.Clone(r.FSDP), func(a string) bool { return a == mesh.FSDP }); len(run.FSDP) == 0 {
+		run.FSDP = nil
 	}
-	if len(fsdp) == 0 { // specs are the rules', before weights are shared out
-		add("specs", "every parameter's PartitionSpec, for JAX", named, split, []argument{{"on", q.On}, {"format", "jax"}})
+	add("compile", "the same programs through the real compiler, without the hardware", named, run.Arguments())
+	here := run
+	here.On = request.Hardware{}
+	step := here
+	step.Width, step.Height, step.Frames, step.Batch, step.CFG = 0, 0, 0, 0, "" // the inputs have them
+	add("forward", "one step, on the hardware", opened, []request.Argument{file("inputs", "inputs"), file("out", "out")}, step.Arguments())
+	if r.Batch == 0 {
+		texts := []request.Argument{file("context", "text"), file("negative", "negative")}
+		add("sample", "the whole denoising loop", opened, texts, here.Arguments(), []request.Argument{file("out", "latents")})
+	}
+	if len(r.FSDP) == 0 { // specs are the rules', before weights are shared out
+		specs := request.Request{Mesh: r.Mesh, On: r.On}
+		add("specs", "every parameter's PartitionSpec, for JAX", named[:1], specs.Arguments(), []request.Argument{{Flag: "format", Value: "jax"}})
 	}
 	return list
 }
 
 // commandLine writes one command line. It reports false if weft has no command with all
 // these flags.
-func (s *Server) commandLine(name, does string, args []argument) (Command, bool) {
+func (s *Server) commandLine(name, does string, args []request.Argument) (Command, bool) {
 	flags := make([]string, len(args))
-	text := "weft " + name
+	words := []string{"weft", name}
 	for i, a := range args {
-		flags[i] = a.flag
-		text += " --" + a.flag
-		if a.value != "" {
-			text += " " + quoteForShell(a.value)
+		flags[i] = a.Flag
+		for _, word := range a.Words() {
+			words = append(words, quoteForShell(word))
 		}
 	}
-	return Command{name, does, text}, s.o.Flags(name, flags)
+	return Command{name, does, strings.Join(words, " ")}, s.o.Flags(name, flags)
 }
 
 // quoteForShell quotes a word where a POSIX shell would otherwise change it.

@@ -6,6 +6,7 @@
 //	/                the page
 //	/api/choices     models, slices and what else a question is made of
 //	/api/plan        plan.Document, as weft plan --json
+//	/api/explain     plan.Explanation, as weft plan --explain FIGURE --json
 //	/api/topo        topology.Document, as weft topo --json
 //	/api/split       one plan's tensors and the commands that run it
 //	/api/shards      one tensor: who holds which part

@@ -13,6 +13,7 @@ import (
 	"weft/internal/jsondoc"
 	"weft/models"
 	"weft/plan"
+	"weft/request"
 )
 
 // The server's answer is the document of the command line, byte for byte.
@@ -29,7 +30,12 @@ func TestExplainIsTheCommandsDocument(t *testing.T) {
 			t.Errorf("%+v: %d %s", c, w.Code, w.Body)
 			continue
 		}
-		want, err := plan.Explain(t.Context(), m, plan.Query{Size: "832x480", Frames: 81, On: "v4-8", Batch: 1, Mesh: c.mesh, FSDP: c.fsdp, Settings: settings}, c.figure)
+		asked, err := request.Parse(request.Text{"size": "832x480", "frames": "81", "on": "v4-8", "dtype": "bf16", "mesh": c.mesh, "fsdp": c.fsdp})
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked.Settings = settings
+		want, err := plan.Explain(t.Context(), m, plan.Options{Request: asked}, c.figure)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,15 +1,16 @@
 package web
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"weft/fault"
 	"weft/models"
 	"weft/plan"
+	"weft/request"
 )
 
 // params reads the parameters of a request and collects all errors in them.
@@ -46,46 +47,10 @@ func (p *params) requiredText(name string) string {
 	return text
 }
 
-// commaList returns the parts of a parameter whose value has commas between them.
-func (p *params) commaList(name string) []string {
-	text := p.text(name)
-	if text == "" {
-		return nil
-	}
-	return strings.Split(text, ",")
-}
-
 // allValues returns the values of a parameter that may be given any number of times.
 func (p *params) allValues(name string) []string {
 	p.known = append(p.known, name)
 	return p.values[name]
-}
-
-// wholeNumber returns a parameter that is a whole number, or otherwise if it is not
-// given.
-func (p *params) wholeNumber(name string, otherwise int) int {
-	text := p.text(name)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		p.l.Add(fault.New(ErrParameter, nil, "parameter %s is %q: want a whole number", name, text))
-	}
-	return n
-}
-
-// boolFlag returns a parameter that is true or false. It is false if it is not given.
-func (p *params) boolFlag(name string) bool {
-	text := p.text(name)
-	if text == "" {
-		return false
-	}
-	on, err := strconv.ParseBool(text)
-	if err != nil {
-		p.l.Add(fault.New(ErrParameter, nil, "parameter %s is %q: want true or false", name, text))
-	}
-	return on
 }
 
 // err returns all errors in the parameters, including parameters that were given but
@@ -104,20 +69,37 @@ func (p *params) err() error {
 	return p.l.Err()
 }
 
-// readQuery reads the parameters that weft plan has as flags.
-func (s *Server) readQuery(p *params) (models.Model, plan.Query) {
-	q := plan.Query{Size: p.requiredText("size"), Frames: p.wholeNumber("frames", 0), On: p.requiredText("on"), DType: p.text("dtype"), Batch: p.wholeNumber("batch", 1), CFG: p.text("cfg"),
-		Mesh: p.text("mesh"), SplitResidual: p.boolFlag("split-residual"), TextLen: p.wholeNumber("text-len", 0), Attention: p.text("attention"), Machine: s.o.Machine}
-	if q.Batch < 1 {
-		p.l.Add(fault.New(plan.ErrOptions, nil, "batch %d: want 1 or more", q.Batch))
+// requestFlags are the parameters that are flags of a request, as weft plan has them.
+var requestFlags = []string{"frames", "dtype", "batch", "cfg", "mesh", "split-residual", "text-len", "attention"}
+
+// readRequest reads the parameters that weft plan has as flags, and those in more. A
+// parameter without a value says nothing.
+func (s *Server) readRequest(p *params, more ...string) (models.Model, plan.Options) {
+	text := request.Text{"dtype": "bf16"}
+	add := func(name, value string) {
+		if value != "" {
+			text[name] = value
+		}
+	}
+	add("size", p.requiredText("size"))
+	add("on", p.requiredText("on"))
+	for _, name := range slices.Concat(requestFlags, more) {
+		add(name, p.text(name))
+	}
+	r, err := request.Parse(text)
+	for _, v := range fault.Violations(err) {
+		if refused, ok := fault.Fields[request.Refused](v); ok && errors.Is(v, request.ErrSyntax) {
+			v = fault.New(ErrParameter, refused, "parameter %w", v)
+		}
+		p.l.Add(v)
 	}
 	name := p.requiredText("model")
 	m, settings, err := s.findModel(name)
-	q.Settings = settings
+	r.Settings = settings
 	if err != nil && name != "" {
 		p.l.Add(err)
 	}
-	return m, q
+	return m, plan.Options{Request: r, Machine: s.o.Machine}
 }
 
 // findModel finds a preset or one of Options.Models. A page cannot name any other

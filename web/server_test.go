@@ -19,13 +19,13 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"weft/attention"
 	"weft/fault"
 	"weft/internal/jsondoc"
 	"weft/mesh"
 	"weft/models"
 	_ "weft/models/all"
 	"weft/plan"
+	"weft/request"
 	"weft/sharding"
 	"weft/topology"
 	"weft/web"
@@ -216,7 +216,7 @@ func TestDocuments(t *testing.T) {
 			t.Errorf("%s: %d, %d bytes, want %d", path, w.Code, w.Body.Len(), b.Len())
 		}
 	}
-	res, err := plan.Ask(t.Context(), m, plan.Query{Size: "832x480", Frames: 81, On: "v4-8", DType: "f32", Batch: 2, CFG: plan.CFGSequential, SplitResidual: true, Attention: attention.Blocked})
+	res, err := plan.Search(t.Context(), m, plan.Options{Request: request.Must("--size 832x480 --frames 81 --on v4-8 --dtype f32 --batch 2 --cfg sequential --split-residual --attention blocked")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +282,7 @@ func TestRefusedQuestions(t *testing.T) {
 		{"/api/topo", url.Values{"name": {"v4-8"}, "mesh": {"tp=4"}, "bytes": {"tp"}}, "axis-bytes"},
 		{"/api/split", with(), "plan-options"},
 		{"/api/split", with("mesh", "tp=3"), "device-count heads-not-divisible"},
-		{"/api/split", with("on", "all", "mesh", "tp=4"), "parameter"},
+		{"/api/split", with("on", "all", "mesh", "tp=4"), "plan-options parameter"},
 		{"/api/split", with("mesh", "tp=4", "fsdp", "qq"), "unknown-axis"},
 		{"/api/shards", with("mesh", "tp=4"), "parameter"},
 		{"/api/shards", with("mesh", "tp=4", "tensor", "nothing"), "parameter"},
@@ -539,7 +539,7 @@ func TestSearchEndsWithItsRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := plan.Ask(ctx, m, plan.Query{Size: "832x480", Frames: 81, On: "v4-8"}); !errors.Is(err, context.Canceled) {
+	if _, err := plan.Search(ctx, m, plan.Options{Request: request.Must("--size 832x480 --frames 81 --on v4-8")}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }

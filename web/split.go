@@ -11,8 +11,8 @@ import (
 	"weft/mesh"
 	"weft/models"
 	"weft/plan"
+	"weft/request"
 	"weft/sharding"
-	"weft/topology"
 )
 
 // Split is one plan's tensors, and the commands that run it.
@@ -100,25 +100,20 @@ func (g *graphs) getOrBuild(key string, build func() (*built, error)) (*built, e
 
 // requestedGraph builds the graph that a request asks for. The error includes all
 // errors in the parameters.
-func (s *Server) requestedGraph(p *params) (*built, models.Model, plan.Query, []string, error) {
-	m, q := s.readQuery(p)
-	fsdp := p.commaList("fsdp")
-	if q.On == plan.All {
+func (s *Server) requestedGraph(p *params) (*built, models.Model, request.Request, error) {
+	m, o := s.readRequest(p, "fsdp")
+	if o.On.All {
 		p.l.Add(fault.New(ErrParameter, nil, "on=all: one plan is on one slice"))
 	}
 	if err := p.err(); err != nil {
-		return nil, nil, q, nil, err
+		return nil, nil, o.Request, err
 	}
-	on, o, err := q.Read()
-	if err != nil {
-		return nil, nil, q, nil, err
-	}
-	b, err := s.graphs.getOrBuild(fmt.Sprintf("%q %+v %q", p.text("model"), q, fsdp), func() (*built, error) { return buildGraph(m, on, o, fsdp) })
-	return b, m, q, fsdp, err
+	b, err := s.graphs.getOrBuild(fmt.Sprintf("%q %s", p.text("model"), o.Request), func() (*built, error) { return buildGraph(m, o) })
+	return b, m, o.Request, err
 }
 
-func buildGraph(m models.Model, on topology.Slice, o plan.Options, fsdp []string) (*built, error) {
-	g, err := plan.Graph(m, on, o, fsdp)
+func buildGraph(m models.Model, o plan.Options) (*built, error) {
+	g, err := plan.Graph(m, o)
 	if err != nil {
 		return nil, err
 	}
@@ -135,11 +130,11 @@ func buildGraph(m models.Model, on topology.Slice, o plan.Options, fsdp []string
 
 // answerSplit answers with all the tensors of a plan and the commands that run it.
 func (s *Server) answerSplit(r *http.Request) (any, error) {
-	b, m, q, fsdp, err := s.requestedGraph(paramsOf(r))
+	b, m, asked, err := s.requestedGraph(paramsOf(r))
 	if err != nil {
 		return nil, err
 	}
-	doc := Split{Commands: s.listCommands(m, q, fsdp), Notes: append([]string{}, b.Notes...)}
+	doc := Split{Commands: s.listCommands(m, asked), Notes: append([]string{}, b.Notes...)}
 	if doc.Tensors, err = b.listTensors(); err != nil {
 		return nil, err
 	}
@@ -150,7 +145,7 @@ func (s *Server) answerSplit(r *http.Request) (any, error) {
 func (s *Server) answerShards(r *http.Request) (any, error) {
 	p := paramsOf(r)
 	name := p.requiredText("tensor")
-	b, _, _, _, err := s.requestedGraph(p)
+	b, _, _, err := s.requestedGraph(p)
 	if err != nil {
 		return nil, err
 	}

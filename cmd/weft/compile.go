@@ -18,9 +18,8 @@ import (
 	"weft/internal/jsondoc"
 	"weft/internal/printable"
 	"weft/internal/userfile"
-	"weft/mesh"
-	"weft/models"
 	"weft/plan"
+	"weft/request"
 	"weft/topology"
 	"weft/xla/plugin"
 )
@@ -28,8 +27,8 @@ import (
 // compileFlags are the flags of compile. The model's step is described with the flags
 // of plan.
 type compileFlags struct {
-	planFlags
-	layers, parallel     int
+	stepFlags
+	parallel             int
 	out, plugin          string
 	force                bool
 	replicas, partitions int
@@ -84,9 +83,9 @@ from it. It runs in a process of its own.`,
 	}
 	f.addFlags(c)
 	fl := c.Flags()
-	fl.StringVar(&f.on, "on", "", "a TPU slice (v4-8, v5e:2x4) or cpu:N")
-	fl.StringVar(&f.mesh, "mesh", "auto", "the split: dp=1,tp=4,sp=1; auto takes the best that weft plan finds to fit")
-	fl.IntVar(&f.layers, "layers", 0, "count and keep only the first N layers; 0 takes all")
+	f.addHardware(c, "a TPU slice (v4-8, v5e:2x4) or cpu:N", topology.SuggestedSlices(topology.TPU, topology.CPU)...)
+	f.addMesh(c, "the split: dp=1,tp=4,sp=1; auto is the best that weft plan finds")
+	f.add(c, "layers", "", "count and keep only the first N layers; 0 takes all")
 	pathFlag(c, &f.out, "out", "folder to keep the compiled programs in")
 	fl.BoolVar(&f.force, "force", false, "replace compiled programs that are there")
 	pathFlag(c, &f.plugin, "plugin", "a PJRT plugin file in place of the installed engine")
@@ -94,8 +93,6 @@ from it. It runs in a process of its own.`,
 	fl.IntVar(&f.replicas, "replicas", 0, "devices that run a FILE as replicas; 0 reads the file")
 	fl.IntVar(&f.partitions, "partitions", 0, "devices that XLA partitions a FILE for; 0 reads the file")
 	must(c.MarkFlagRequired("on"))
-	completeFlag(c, "on", topology.SuggestedSlices(topology.TPU, topology.CPU)...)
-	completeFlag(c, "mesh", "auto", "tp=4", "tp=2,sp=2", "tp=8")
 	return c
 }
 
@@ -103,21 +100,15 @@ from it. It runs in a process of its own.`,
 // holds.
 func (f *compileFlags) compileModel(ctx context.Context, a *app) error {
 	var l fault.List
-	o := aot.Options{Layers: f.layers, Plugin: f.plugin, Install: true, Parallel: f.parallel, Fetching: a.showFetchProgress,
+	r, err := f.parse()
+	l.Add(err)
+	if r.On.All {
+		return usageError("--on all: programs are compiled for one slice; weft plan --on all finds one")
+	}
+	o := aot.Options{Request: r, Machine: thisMachine(), Plugin: f.plugin, Install: true, Parallel: f.parallel, Fetching: a.showFetchProgress,
 		Progress: func(program string, done, total int) {
 			a.progress.reportProgress("compile "+program, int64(done), int64(total))
 		}}
-	q, err := f.planQuery()
-	l.Add(err)
-	if q.On == plan.All {
-		return usageError("--on all: programs are compiled for one slice; weft plan --on all finds one")
-	}
-	on, asked, err := q.Read()
-	l.Add(err)
-	o.Options = asked
-	if f.layers < 0 {
-		l.Add(usageError("--layers %d: want 0 (all) or more", f.layers))
-	}
 	if f.out != "" {
 		l.Add(aot.CheckWritable(f.out, f.force))
 	} else if f.force {
@@ -131,12 +122,7 @@ func (f *compileFlags) compileModel(ctx context.Context, a *app) error {
 		return err
 	}
 	o.Settings = settings
-	if o.Mesh == nil {
-		if err := chooseBestMesh(ctx, m, on, &o); err != nil {
-			return err
-		}
-	}
-	c, err := aot.Compile(ctx, m, on, o)
+	c, err := weft.Compile(ctx, m, o)
 	if err != nil {
 		return err
 	}
@@ -146,30 +132,12 @@ func (f *compileFlags) compileModel(ctx context.Context, a *app) error {
 			return err
 		}
 	}
-	return a.printResult(c.Report, func() {
+	return a.printResult(c, func() {
 		a.printBlock(compiledText(&c.Report))
 		if f.out != "" {
 			a.say("wrote %s; run it with: weft forward --compiled %s", f.out, f.out)
 		}
 	})
-}
-
-// chooseBestMesh searches the splits as plan does, and puts the mesh and the FSDP axes
-// of the best one into o.
-func chooseBestMesh(ctx context.Context, m models.Model, on topology.Slice, o *aot.Options) error {
-	res, err := plan.Search(ctx, m, on, o.Options)
-	if err != nil {
-		return err
-	}
-	if len(res.Plans) == 0 {
-		return fault.New(plan.ErrNoPlan, nil, "no split of %s is legal; weft plan --all says why", on)
-	}
-	p := res.Plans[0]
-	if o.Mesh, err = mesh.Parse(p.Mesh); err != nil {
-		return err
-	}
-	o.FSDP = p.FSDP
-	return nil
 }
 
 // showFetchProgress shows how far the fetch of an engine has come. Before the first
@@ -278,10 +246,14 @@ func (f *compileFlags) compileProgramFile(ctx context.Context, a *app, path stri
 	if f.replicas < 0 || f.partitions < 0 {
 		return usageError("--replicas %d --partitions %d: want 1 or more, or 0 to read the module", f.replicas, f.partitions)
 	}
-	on, err := topology.Lookup(f.on)
+	r, err := request.Parse(request.Text{"on": f.text["on"]})
 	if err != nil {
 		return err
 	}
+	if r.On.All {
+		return usageError("--on all: a program is compiled for one slice")
+	}
+	on := r.On.Slice
 	i, err := os.Stat(path)
 	if err != nil {
 		return usageError("%v", err)
@@ -299,27 +271,24 @@ func (f *compileFlags) compileProgramFile(ctx context.Context, a *app, path stri
 	if err != nil {
 		return err
 	}
-	o := aot.TextOptions{Name: filepath.Base(path), Replicas: f.replicas, Partitions: f.partitions, Plugin: f.plugin, Install: true, Fetching: a.showFetchProgress}
-	if on.Kind == topology.CPU {
-		o.MemoryBytes = thisMachine().MemoryBytes / int64(on.Devices)
-	}
-	r, err := aot.CompileText(ctx, data, on, o)
+	o := aot.TextOptions{Name: filepath.Base(path), Replicas: f.replicas, Partitions: f.partitions, Plugin: f.plugin, Install: true, Fetching: a.showFetchProgress, Machine: thisMachine()}
+	report, err := aot.CompileText(ctx, data, on, o)
 	if err != nil {
 		return err
 	}
-	return jsondoc.Write(a.stdout, r)
+	return jsondoc.Write(a.stdout, report)
 }
 
 // compileInSubprocess runs the same command in another process and prints the answer of
 // that process.
 func (f *compileFlags) compileInSubprocess(ctx context.Context, a *app, path string) error {
-	args := []string{"compile", path, "--json", "--on", f.on, "--replicas", fmt.Sprint(f.replicas), "--partitions", fmt.Sprint(f.partitions)}
+	args := []string{"compile", path, "--json", "--on", f.text["on"], "--replicas", fmt.Sprint(f.replicas), "--partitions", fmt.Sprint(f.partitions)}
 	if f.plugin != "" {
 		args = append(args, "--plugin", f.plugin)
 	}
 	out, err := runWorker(ctx, args)
 	if errors.Is(err, errWorker) {
-		err = cmp.Or(tryNothing(ctx, f.on, f.plugin), err) // was it the program?
+		err = cmp.Or(tryNothing(ctx, f.text["on"], f.plugin), err) // was it the program?
 	}
 	if err != nil {
 		return err

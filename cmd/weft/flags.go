@@ -16,44 +16,34 @@ import (
 	"weft/engine"
 	"weft/fault"
 	"weft/internal/userfile"
-	"weft/plan"
+	"weft/request"
 )
 
 // runFlags are the flags that every command that runs a model has.
 type runFlags struct {
-	model, mesh, dtype, device string
-	release                    string
-	attention                  string
-	layers, micro              int
-	fsdp                       string
-	split, strict              bool
-	textLen                    int
-	plugin, cacheDir           string
-	noCache                    bool
-	limit                      time.Duration
-	nonFinite                  bool
+	requestFlags
+	model, device, release string
+	plugin, cacheDir       string
+	noCache                bool
+	limit                  time.Duration
+	nonFinite              bool
 }
 
 func (f *runFlags) addFlags(c *cobra.Command) {
 	fl := c.Flags()
 	pathFlag(c, &f.model, "model", "folder with config.json and checkpoint, an index, or a .safetensors file")
-	fl.StringVar(&f.dtype, "dtype", "f32", "compute type: f32 or bf16 (the residual stream is f32 in both)")
 	fl.StringVar(&f.device, "device", "auto", "auto, cpu (XLA), reference (the interpreter) or tpu")
-	attentionFlag(c, &f.attention)
+	f.addStep(c, "f32", "keep each weight in shares over these axes, gathered layer by layer: sp, or dp,sp", "pad the text to N rows where config.json does not say (diffusers)")
 	releaseFlag(c, &f.release)
-	fl.IntVar(&f.layers, "layers", 0, "run only the first N layers; 0 runs all")
-	fl.BoolVar(&f.split, "split-residual", false, "split the residual stream over tp as well as sp")
-	fl.StringVar(&f.fsdp, "fsdp", "", "keep each weight in shares over these axes, gathered layer by layer: sp, or dp,sp")
-	fl.IntVar(&f.micro, "micro", 0, "microbatches of a pipeline (mesh axis pp); 0 makes them as small as dp allows")
-	fl.BoolVar(&f.strict, "strict", false, "refuse a split that needs padded tokens")
-	fl.IntVar(&f.textLen, "text-len", 0, "pad the text to N rows where config.json does not say (diffusers)")
+	f.add(c, "layers", "", "run only the first N layers; 0 runs all")
+	f.add(c, "micro", "", "microbatches of a pipeline (mesh axis pp); 0 makes them as small as dp allows")
+	f.add(c, "strict", "", "refuse a split that needs padded tokens")
 	pathFlag(c, &f.plugin, "plugin", "a PJRT plugin file in place of the installed engine")
 	pathFlag(c, &f.cacheDir, "cache-dir", "folder of compiled programs (default: WEFT_CACHE_DIR or the user's cache)")
 	fl.BoolVar(&f.noCache, "no-cache", false, "compile everything again")
 	fl.DurationVar(&f.limit, "limit", 0, "give up where all of it, from opening the model to the last step, takes longer, e.g. 10m; 0 is no limit")
 	fl.BoolVar(&f.nonFinite, "allow-nonfinite", false, "take NaN and infinities in inputs and outputs as they are; without it they are an error")
 	must(c.MarkFlagRequired("model"))
-	completeFlag(c, "dtype", "f32", "bf16")
 	completeFlag(c, "device", "auto", "cpu", "reference", "tpu")
 }
 
@@ -94,29 +84,9 @@ func unreadNote(path string, names []string) []string {
 	return []string{fmt.Sprintf("%s has %s too, which no program reads: left unread", path, strings.Join(quoted, ", "))}
 }
 
-// addMesh adds --mesh for a command that takes a single mesh.
-func (f *runFlags) addMesh(c *cobra.Command) { meshFlag(c, &f.mesh) }
-
-func meshFlag(c *cobra.Command, mesh *string) {
-	c.Flags().StringVar(mesh, "mesh", "auto", "how devices are arranged: dp=1,tp=4,sp=1; auto is one device")
-	completeFlag(c, "mesh", "auto", "dp=1,tp=1,sp=1", "tp=2", "sp=2", "tp=4", "sp=4", "tp=2,sp=2")
-}
-
-// attentionFlag adds --attention, which every command that builds a step has.
-func attentionFlag(c *cobra.Command, form *string) {
-	c.Flags().StringVar(form, "attention", attention.Auto, "auto (the kernel where the target is a TPU and it has one), blocked (loops) or kernel (or an error)")
-	completeFlag(c, "attention", attention.Auto, attention.Blocked, attention.Kernel)
-}
-
 // releaseFlag adds --release, which every command that names a model has.
 func releaseFlag(c *cobra.Command, release *string) {
 	c.Flags().StringVar(release, "release", "", "whose weights these are, where the folder does not say and several releases have one configuration: 0.9.5, wan2.2-t2v-a14b")
-}
-
-// cfgFlag adds --cfg, which every command that plans or runs the passes of a step has.
-func cfgFlag(c *cobra.Command, cfg *string) {
-	c.Flags().StringVar(cfg, "cfg", "", "the passes with and without the text: batch (as one of twice the size), sequential, or none (one pass); default: the release's own")
-	completeFlag(c, "cfg", plan.CFGBatch, plan.CFGSequential, plan.CFGNone)
 }
 
 // finiteFlag adds a flag for a number. strconv accepts NaN and the infinities, but no
@@ -180,49 +150,6 @@ func parseFinite(text string) (float64, error) {
 	return v, nil
 }
 
-// finiteFloats is the value of a flag for up to most finite numbers, separated by
-// commas.
-type finiteFloats struct {
-	to   *[]float64
-	most int
-}
-
-func (f finiteFloats) String() string {
-	if f.to == nil {
-		return ""
-	}
-	texts := []string{}
-	for _, x := range *f.to {
-		texts = append(texts, strconv.FormatFloat(x, 'g', -1, 64))
-	}
-	return strings.Join(texts, ",")
-}
-
-func (f finiteFloats) Type() string { return "floats" }
-
-// Set reads the numbers of the flag's text.
-func (f finiteFloats) Set(text string) error {
-	parts := strings.Split(text, ",")
-	if len(parts) > f.most {
-		return fmt.Errorf("%d numbers: want at most %d", len(parts), f.most)
-	}
-	out := []float64{}
-	for _, part := range parts {
-		x, err := parseFinite(strings.TrimSpace(part))
-		if err != nil {
-			return fmt.Errorf("%q: %w", part, err)
-		}
-		out = append(out, x)
-	}
-	*f.to = out
-	return nil
-}
-
-// finitesFlag adds a flag for up to most finite numbers, separated by commas.
-func finitesFlag(c *cobra.Command, to *[]float64, most int, name, help string) {
-	c.Flags().Var(finiteFloats{to, most}, name, help)
-}
-
 // must panics when a flag is declared wrongly, which is a bug in weft.
 func must(err error) {
 	if err != nil {
@@ -276,34 +203,21 @@ func (f *runFlags) withTimeLimit(a *app, work func(*cobra.Command, []string) err
 // be checked without opening the model.
 func (f *runFlags) runOptions(a *app) (weft.Options, error) {
 	var l fault.List
-	if err := attention.CheckForm(f.attention); err != nil {
-		l.Add(usageError("--%v", err))
-	}
-	if f.attention == attention.Kernel && f.device != "tpu" {
-		l.Add(fault.New(attention.ErrKernelUnavailable, attention.Unavailable{Kernel: f.attention, Target: f.device, Reason: "kernels are for TPUs"},
-			"--attention %s on %s: weft's attention kernel is for TPUs; auto and blocked run everywhere in O(S) memory", f.attention, f.device))
-	}
-	switch f.dtype {
-	case "f32", "bf16":
-	default:
-		l.Add(usageError("--dtype %q: want f32 or bf16", f.dtype))
-	}
-	if f.layers < 0 {
-		l.Add(usageError("--layers %d: want 0 (all) or more", f.layers))
+	r, err := f.parse()
+	l.Add(asUsage(err, request.ErrOptions))
+	if r.Attention == attention.Kernel && f.device != "tpu" {
+		l.Add(fault.New(attention.ErrKernelUnavailable, attention.Unavailable{Kernel: r.Attention, Target: f.device, Reason: "kernels are for TPUs"},
+			"--attention %s on %s: weft's attention kernel is for TPUs; auto and blocked run everywhere in O(S) memory", r.Attention, f.device))
 	}
 	if f.limit < 0 {
 		l.Add(usageError("--limit %v: want a time such as 10m, or 0 for no limit", f.limit))
-	}
-	if f.textLen < 0 {
-		l.Add(usageError("--text-len %d: want 0 (as given) or more", f.textLen))
 	}
 	switch f.device {
 	case "auto", "cpu", "reference", "tpu", "cuda":
 	default:
 		l.Add(fault.New(engine.ErrUnknownDevice, nil, "--device %q: want auto, cpu, reference or tpu", f.device))
 	}
-	return weft.Options{Mesh: f.mesh, DType: f.dtype, Device: f.device, Layers: f.layers, SplitResidual: f.split, FSDP: f.fsdp, Micro: f.micro, Strict: f.strict, TextLen: f.textLen, Attention: f.attention,
-		Progress: a.progress.reportProgress, AllowNonFinite: f.nonFinite,
+	return weft.Options{Request: r, Device: f.device, Progress: a.progress.reportProgress, AllowNonFinite: f.nonFinite,
 		Engine: engine.Options{Warn: a.warn, Plugin: f.plugin, CacheDir: f.cacheDir, NoCache: f.noCache,
 			InstallProgress: a.showFetchProgress}}, l.Err()
 }

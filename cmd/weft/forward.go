@@ -1,21 +1,18 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
 
 	"weft"
+	"weft/dtype"
 	"weft/models"
-	"weft/tensor"
 )
 
 func (a *app) forwardCommand() *cobra.Command {
 	var f runFlags
-	var inputs, compiled string
+	var inputs, compiled, tile string
 	var out outputFlags
 	var repeat int
 	var intermediates bool
@@ -23,7 +20,8 @@ func (a *app) forwardCommand() *cobra.Command {
 		Use:   "forward --model DIR --inputs FILE --out FILE",
 		Short: "Run one step of a model on a mesh",
 		Long: `forward reads a step's inputs from a safetensors file (x, t and context for Wan;
-ids and mask for a text encoder; latents z for an autoencoder), runs it, and writes
+ids and mask for a text encoder; latents z to decode or a video to encode for an
+autoencoder), runs it, and writes
 "out" and every other output that the inputs allow; one of another batch that the mesh does
 not divide is left out and noted. The split is checked before any weight is read; each
 device's part of the weights is read straight into place.`,
@@ -36,10 +34,14 @@ device's part of the weights is read straight into place.`,
 				return err
 			}
 			if o.Compiled = compiled; compiled != "" && !cmd.Flags().Changed("dtype") {
-				o.DType = "" // the programs' own
+				o.DType = dtype.Invalid // the programs' own
 			}
 			if repeat < 1 {
 				return usageError("--repeat %d: want 1 or more", repeat)
+			}
+			tiles, err := parseTile(tile, cmd.Flags().Changed)
+			if err != nil {
+				return err
 			}
 			if err := out.checkWritable(0, inputs); err != nil {
 				return err
@@ -59,26 +61,16 @@ device's part of the weights is read straight into place.`,
 				}
 				return out.checkWritable(outputs, m.Files()...)
 			}
-			var rep weft.Report
-			result := map[string]*tensor.Tensor{}
-			for i, v := range models.Runs(m.Model, in) {
-				one, err := runForward(cmd.Context(), m, v, o, repeat, intermediates && i == 0, result)
-				switch {
-				case i > 0 && errors.Is(err, models.ErrBatch): // a further step with a batch of its own
-					rep.Notes = append(rep.Notes, fmt.Sprintf("out%s is left out: %v", v.Suffix, err))
-				case err != nil:
-					return err
-				case i == 0:
-					rep = one
-				default:
-					rep.Notes = append(rep.Notes, fmt.Sprintf("out%s: a step of its own, %.3f s", v.Suffix, one.Seconds))
-				}
+			result, err := m.Forward(cmd.Context(), in, weft.ForwardOptions{Options: o, Repeat: repeat, Intermediates: intermediates, Tiles: tiles})
+			if err != nil {
+				return err
 			}
-			if err := weft.WriteTensors(out.Path, result, out.Force); err != nil {
+			rep := &result.Report
+			if err := weft.WriteTensors(out.Path, result.Outputs, out.Force); err != nil {
 				return err
 			}
 			rep.Notes = append(rep.Notes, unreadNote(inputs, left)...)
-			return a.printResult(rep, func() {
+			return a.printResult(result, func() {
 				a.printBlock(rep.Text())
 				for _, c := range rep.Collectives {
 					a.say("  %-20s %-8s %5d calls  %10s sent by each device a step", c.Op, c.Axis, c.Count, weft.Bytes(c.Bytes))
@@ -92,10 +84,11 @@ device's part of the weights is read straight into place.`,
 		}),
 	}
 	f.addFlags(c)
-	f.addMesh(c)
+	f.addMesh(c, oneDevice)
 	pathFlag(c, &compiled, "compiled", "folder of programs that weft compile made: loaded in place of compiling; the mesh, type and layers are theirs")
 	pathFlag(c, &inputs, "inputs", "safetensors file with the step's inputs")
 	out.addFlags(c)
+	c.Flags().StringVar(&tile, "tile", "", `of an autoencoder: compute pictures in overlapping tiles, which gives other pixels; "release" for the release's sizes, or 256x256,192x192`)
 	c.Flags().IntVar(&repeat, "repeat", 1, "run the step N times and report the fastest")
 	c.Flags().BoolVar(&intermediates, "intermediates", false, "write the values along the way too (block_0, ...)")
 	must(c.MarkFlagRequired("inputs"))
@@ -107,25 +100,17 @@ func wantedNames(names, wanted []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !slices.Contains(wanted, name) })
 }
 
-// runForward runs one step repeat times into result and reports on it.
-func runForward(ctx context.Context, m *weft.Model, v models.Variant, o weft.Options, repeat int, intermediates bool, result map[string]*tensor.Tensor) (weft.Report, error) {
-	r, err := m.Start(ctx, v.Inputs, o)
-	if err != nil {
-		return weft.Report{}, err
+// parseTile reads --tile; nil means whole pictures. Tiles are refused together with flags that
+// mean one graph.
+func parseTile(text string, changed func(flag string) bool) (*models.Tiles, error) {
+	if text == "" {
+		return nil, nil
 	}
-	defer r.Close()
-	for i := range repeat {
-		var visit func(string, *tensor.Tensor) error
-		if intermediates && i == 0 {
-			visit = func(name string, t *tensor.Tensor) error { result[name] = t; return nil }
-		}
-		outs, err := r.Trace(ctx, visit)
-		if err != nil {
-			return weft.Report{}, err
-		}
-		for name, t := range outs {
-			result[name+v.Suffix] = t
+	for _, other := range []string{"repeat", "intermediates", "compiled"} {
+		if changed(other) {
+			return nil, usageError("--tile with --%s: tiles of several sizes are several steps; leave one of the two out", other)
 		}
 	}
-	return r.Report(), nil
+	t, err := models.ParseTiles(text)
+	return &t, err
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -17,6 +16,7 @@ import (
 	"weft/graph"
 	"weft/mesh"
 	"weft/models"
+	"weft/request"
 	"weft/sharding"
 )
 
@@ -60,7 +60,7 @@ type inspection struct {
 }
 
 func (a *app) inspectCommand() *cobra.Command {
-	var o weft.Options
+	var f requestFlags
 	var release string
 	c := &cobra.Command{
 		Use:   "inspect CHECKPOINT [--mesh M]",
@@ -74,15 +74,17 @@ is 10^9 bytes.`,
   weft inspect testdata/wan21_t2v --mesh pp=2,dp=2 --fsdp dp --dtype bf16`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := f.parse()
+			if err != nil {
+				return asUsage(err, request.ErrOptions)
+			}
+			onMesh := f.text["mesh"] != ""
 			for _, name := range []string{"fsdp", "dtype"} {
-				if o.Mesh == "" && cmd.Flags().Changed(name) {
+				if !onMesh && cmd.Flags().Changed(name) {
 					return usageError("--%s without --mesh: it says how a mesh holds the tensors", name)
 				}
 			}
-			if o.DType != "" && o.DType != "f32" && o.DType != "bf16" {
-				return usageError("--dtype %q: want f32 or bf16", o.DType)
-			}
-			doc, err := inspectCheckpoint(args[0], o, release)
+			doc, err := inspectCheckpoint(args[0], onMesh, weft.Options{Request: r}, release)
 			if err != nil {
 				return err
 			}
@@ -90,18 +92,17 @@ is 10^9 bytes.`,
 		},
 	}
 	releaseFlag(c, &release)
-	fl := c.Flags()
-	fl.StringVar(&o.Mesh, "mesh", "", "how devices are arranged: dp=1,tp=4,sp=1, or pp=2,fsdp=2")
-	fl.StringVar(&o.FSDP, "fsdp", "", "keep each weight in shares over these axes: sp, or dp,sp")
-	fl.StringVar(&o.DType, "dtype", "", "compute type that weights are held in: f32 or bf16; default as stored")
+	f.add(c, "mesh", "", "how devices are arranged: dp=1,tp=4,sp=1, or pp=2,fsdp=2")
+	f.add(c, "fsdp", "", "keep each weight in shares over these axes: sp, or dp,sp")
+	f.add(c, "dtype", "", "compute type that weights are held in: f32 or bf16; default as stored")
 	completeFlag(c, "dtype", "f32", "bf16")
 	return c
 }
 
-// inspectCheckpoint lists the tensors of the checkpoint at path. With a mesh it also
-// says what each device holds of them.
-func inspectCheckpoint(path string, o weft.Options, release string) (*inspection, error) {
-	if o.Mesh == "" {
+// inspectCheckpoint lists the tensors of the checkpoint at path. On the request's mesh it
+// also says what each device holds of them.
+func inspectCheckpoint(path string, onMesh bool, o weft.Options, release string) (*inspection, error) {
+	if !onMesh {
 		c, err := checkpoint.Open(path)
 		if err != nil {
 			return nil, err
@@ -131,11 +132,12 @@ func inspectCheckpoint(path string, o weft.Options, release string) (*inspection
 	}
 	doc := listTensors(m.Checkpoint, path)
 	doc.describeModel(m)
-	doc.Mesh, doc.FSDP, doc.HeldAs = held.Graph.Mesh.String(), models.ParseFSDP(o.FSDP), cmp.Or(o.DType, "stored")
-	if o.DType != "" {
-		doc.BytesPerDevice = held.Bytes
+	doc.Mesh, doc.FSDP, doc.HeldAs = held.Graph.Mesh.String(), o.FSDP, "stored"
+	asHeld := o.DType != dtype.Invalid
+	if asHeld {
+		doc.BytesPerDevice, doc.HeldAs = held.Bytes, o.DType.String()
 	}
-	return doc, doc.placeTensors(m, held, o.DType != "")
+	return doc, doc.placeTensors(m, held, asHeld)
 }
 
 // describeModel adds the name of the model that the tensors belong to, and the settings

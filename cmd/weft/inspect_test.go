@@ -11,7 +11,9 @@ import (
 	"pgregory.net/rapid"
 
 	"weft"
+	"weft/dtype"
 	"weft/mesh"
+	"weft/request"
 )
 
 // What inspect says that each device holds is what a run of the same mesh holds, over
@@ -35,20 +37,24 @@ func TestInspectAgreesWithForward(t *testing.T) {
 			if len(axes) > 3 {
 				r.Skip()
 			}
-			o := weft.Options{Mesh: strings.Join(axes, ","), FSDP: rapid.SampledFrom([]string{"", "", "dp", "sp", "dp,sp"}).Draw(r, "fsdp axes"),
-				DType: rapid.SampledFrom([]string{"f32", "bf16"}).Draw(r, "dtype"), Device: "reference"}
-			if o.Mesh == "" {
-				o.Mesh = "dp=1"
+			if len(axes) == 0 {
+				axes = []string{"dp=1"}
 			}
-			doc, err := inspectCheckpoint(dir, o, "")
-			on, _ := weft.ParseMesh(o.Mesh)
+			asked, err := request.Parse(request.Text{"mesh": strings.Join(axes, ","), "fsdp": rapid.SampledFrom([]string{"", "", "dp", "sp", "dp,sp"}).Draw(r, "fsdp axes"),
+				"dtype": rapid.SampledFrom([]string{"f32", "bf16"}).Draw(r, "dtype")})
+			if err != nil {
+				r.Fatal(err)
+			}
+			o := weft.Options{Request: asked, Device: "reference"}
+			doc, err := inspectCheckpoint(dir, true, o, "")
+			on, _ := o.LocalMesh()
 			in, exampleErr := m.Example(on.Size("dp"), nil, 1)
 			if exampleErr != nil {
 				r.Fatal(exampleErr)
 			}
 			run, runErr := m.Start(t.Context(), in, o)
 			if (err == nil) != (runErr == nil) {
-				r.Fatalf("%s %s %s: inspect says %v, a run %v", name, o.Mesh, o.FSDP, err, runErr)
+				r.Fatalf("%s %s: inspect says %v, a run %v", name, asked, err, runErr)
 			}
 			if err != nil {
 				return
@@ -56,14 +62,14 @@ func TestInspectAgreesWithForward(t *testing.T) {
 			defer run.Close()
 			compared++
 			if got := run.Report().ResidentAll; !slices.Equal(got, doc.BytesPerDevice) {
-				r.Errorf("%s %s %s: inspect says %v, a run holds %v", name, o.Mesh, o.FSDP, doc.BytesPerDevice, got)
+				r.Errorf("%s %s: inspect says %v, a run holds %v", name, asked, doc.BytesPerDevice, got)
 			}
-			if o.DType != "f32" || doc.TotalBytes != doc.TotalAsF32 {
+			if o.DType != dtype.F32 || doc.TotalBytes != doc.TotalAsF32 {
 				return
 			}
-			o.DType = "" // what is stored is f32
-			if doc, err = inspectCheckpoint(dir, o, ""); err != nil || !slices.Equal(doc.BytesPerDevice, run.Report().ResidentAll) {
-				r.Errorf("%s %s %s as stored: %v, %v", name, o.Mesh, o.FSDP, doc.BytesPerDevice, err)
+			o.DType = dtype.Invalid // what is stored is f32
+			if doc, err = inspectCheckpoint(dir, true, o, ""); err != nil || !slices.Equal(doc.BytesPerDevice, run.Report().ResidentAll) {
+				r.Errorf("%s %s as stored: %v, %v", name, asked, doc.BytesPerDevice, err)
 			}
 		})
 		if compared == 0 {
@@ -83,7 +89,7 @@ func TestInspectSaysWhatEachStageHolds(t *testing.T) {
 			t.Errorf("%v: exit %d, %s", c, code, stderr)
 		}
 	}
-	_, err := inspectCheckpoint(wanDir, weft.Options{Mesh: "zz=2"}, "")
+	_, err := inspectCheckpoint(wanDir, true, weft.Options{Request: request.Must("--mesh zz=2")}, "")
 	if err == nil || errors.Is(err, mesh.ErrUnknownAxis) {
 		t.Error(err)
 	}

@@ -13,17 +13,21 @@ import (
 	"weft/internal/userfile"
 	"weft/models"
 	"weft/plan"
+	"weft/request"
 	"weft/topology"
 )
 
-// planFlags are the flags of plan. compile has most of them too.
+// planFlags are the flags of plan.
 type planFlags struct {
-	model, size, on, dtype, cfg, mesh, asserts string
-	as, weights, prices, attention, release    string
-	explain                                    string
-	frames, batch, textLen, steps              int
-	fsdp                                       string
-	split, all, measured, tokenTimes           bool
+	stepFlags
+	asserts, prices, explain string
+	all, measured            bool
+}
+
+// stepFlags are the flags that describe a model's step where no checkpoint is read.
+type stepFlags struct {
+	requestFlags
+	model, release string
 }
 
 func (a *app) planCommand() *cobra.Command {
@@ -66,13 +70,13 @@ assumed efficiencies: they rank splits and are no promise.`,
 	}
 	f.addFlags(c)
 	fl := c.Flags()
-	fl.StringVar(&f.on, "on", "", "a TPU slice (v4-8, v5e:2x4), a GPU box (h200x8), cpu:N, or all")
-	fl.StringVar(&f.mesh, "mesh", "auto", "plan this split alone: dp=1,tp=4,sp=1")
-	fl.StringVar(&f.weights, "weights", "", "type weights are kept in on the devices: bf16, f32 or fp8; default what runs")
-	fl.StringVar(&f.as, "as", "", "plan another program than weft's: vidax")
-	fl.IntVar(&f.steps, "steps", 0, "steps of a video, for what runs once a video and for its price")
+	f.addHardware(c, "a TPU slice (v4-8, v5e:2x4), a GPU box (h200x8), cpu:N, or all", append([]string{request.All}, topology.SuggestedSlices(topology.TPU, topology.GPUBox, topology.CPU)...)...)
+	f.addMesh(c, "plan this split alone: dp=1,tp=4,sp=1; auto lists all, the best first")
+	f.add(c, "weights", "", "type weights are kept in on the devices: bf16, f32 or fp8; default what runs")
+	f.add(c, "as", "", "plan another program than weft's: vidax")
+	f.add(c, "steps", "", "steps of a video, for what runs once a video and for its price")
 	pathFlag(c, &f.prices, "prices", "a JSON `FILE` of what a chip costs an hour")
-	fl.BoolVar(&f.tokenTimes, "token-times", false, "tokens have timesteps of their own, of two: a given first frame's and the others', as image-to-video with wan2.2-ti2v-5b")
+	f.add(c, "token-times", "", "tokens have timesteps of their own, of two: a given first frame's and the others', as image-to-video with wan2.2-ti2v-5b")
 	fl.BoolVar(&f.measured, "measure", false, "with --on cpu:N, run the best plan on this machine too, with weights of zeros")
 	fl.BoolVar(&f.all, "all", false, "show the illegal splits too, each with its reason")
 	explainFlag(c, &f.explain)
@@ -82,36 +86,18 @@ assumed efficiencies: they rank splits and are no promise.`,
 	}
 	completeFlag(c, "weights", "bf16", "f32", "fp8")
 	completeFlag(c, "as", plan.AsVidax)
-	completeFlag(c, "on", append([]string{plan.All}, topology.SuggestedSlices(topology.TPU, topology.GPUBox, topology.CPU)...)...)
 	return c
 }
 
 // addFlags adds the flags that describe a model's step.
-func (f *planFlags) addFlags(c *cobra.Command) {
-	fl := c.Flags()
+func (f *stepFlags) addFlags(c *cobra.Command) {
 	pathFlag(c, &f.model, "model", "a model's name, or a folder with config.json")
-	fl.StringVar(&f.size, "size", "", "WIDTHxHEIGHT in pixels")
-	fl.IntVar(&f.frames, "frames", 0, "frames of the video")
-	fl.StringVar(&f.dtype, "dtype", "bf16", "compute type: bf16 or f32 (the residual stream is f32 in both)")
-	fl.IntVar(&f.batch, "batch", 1, "videos at a time")
-	fl.StringVar(&f.fsdp, "fsdp", "", "keep each weight in shares over these axes: sp, dp,sp, or none; default with and without")
-	cfgFlag(c, &f.cfg)
+	f.addVideo(c, "WIDTHxHEIGHT in pixels", "frames of the video")
+	f.add(c, "batch", "1", "videos at a time")
+	f.addStep(c, "bf16", "keep each weight in shares over these axes: sp, dp,sp, or none; default with and without", "rows of text where config.json does not say (diffusers)")
+	f.addCFG(c)
 	releaseFlag(c, &f.release)
-	fl.BoolVar(&f.split, "split-residual", false, "split the residual stream over tp as well as sp")
-	attentionFlag(c, &f.attention)
-	fl.IntVar(&f.textLen, "text-len", 0, "rows of text where config.json does not say (diffusers)")
 	completeFlag(c, "model", models.Presets()...)
-	completeFlag(c, "dtype", "bf16", "f32")
-}
-
-// planQuery turns the flags into a query for package plan.
-func (f *planFlags) planQuery() (plan.Query, error) {
-	var err error
-	if f.batch < 1 {
-		err = usageError("--batch %d: want 1 or more", f.batch)
-	}
-	return plan.Query{Size: f.size, Frames: f.frames, On: f.on, DType: f.dtype, Batch: f.batch, CFG: f.cfg, Mesh: f.mesh, FSDP: f.fsdp,
-		SplitResidual: f.split, TextLen: f.textLen, Attention: f.attention, TokenTimes: f.tokenTimes, Machine: thisMachine()}, err
 }
 
 // maxPrices bounds --prices: a line for every slice is a few kilobytes.
@@ -126,19 +112,17 @@ func (f *planFlags) runPlan(ctx context.Context, a *app) error {
 		asserts, err = plan.ParseAssertions(f.asserts)
 		l.Add(err)
 	}
-	q, err := f.planQuery()
+	r, err := f.parse()
 	l.Add(err)
-	q.As, q.Weights, q.Steps = f.as, f.weights, f.steps
+	o := plan.Options{Request: r, Machine: thisMachine()}
 	if f.prices != "" {
 		if text, err := userfile.Read(f.prices, maxPrices); err != nil {
 			l.Add(fault.New(plan.ErrPrices, nil, "prices: %w", err))
 		} else {
-			q.Prices, err = plan.ReadPrices(text)
+			o.Prices, err = plan.ReadPrices(text)
 			l.Add(err)
 		}
 	}
-	_, _, err = q.Read()
-	l.Add(err)
 	if err := l.Err(); err != nil {
 		return err
 	}
@@ -146,17 +130,17 @@ func (f *planFlags) runPlan(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	q.Settings = settings
+	o.Settings = settings
 	if f.explain != "" {
-		return f.explainPlan(ctx, a, m, q)
+		return f.explainPlan(ctx, a, m, o)
 	}
-	res, err := plan.Ask(ctx, m, q)
+	res, err := plan.Search(ctx, m, o)
 	if err != nil {
 		return err
 	}
 	doc := planDoc{Document: plan.Document{Result: res}}
 	if f.measured && len(res.Plans) > 0 {
-		if doc.Measured, err = f.measureBestPlan(ctx, a, m, q, res); err != nil {
+		if doc.Measured, err = measureBestPlan(ctx, a, m, o, res); err != nil {
 			return err
 		}
 	}
@@ -173,7 +157,7 @@ func (f *planFlags) runPlan(ctx context.Context, a *app) error {
 	}
 	if len(res.Plans) == 0 {
 		why := "no slice that weft knows does"
-		if f.on != plan.All {
+		if !o.On.All {
 			why = fmt.Sprintf("no split of %s is legal: %s", res.On, res.Refuse[0].Reason)
 			if len(res.Refuse) > 1 {
 				why = fmt.Sprintf("no split of %s is legal; %d are refused, --all lists them", res.On, len(res.Refuse))

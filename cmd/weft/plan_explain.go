@@ -30,13 +30,13 @@ func explainFlag(c *cobra.Command, into *string) {
 }
 
 // explainPlan prints what a figure of the best plan is made of.
-func (f *planFlags) explainPlan(ctx context.Context, a *app, m models.Model, q plan.Query) error {
+func (f *planFlags) explainPlan(ctx context.Context, a *app, m models.Model, o plan.Options) error {
 	for flag, given := range map[string]bool{"measure": f.measured, "assert": f.asserts != "", "all": f.all} {
 		if given {
 			return usageError("--explain with --%s: an explanation is of one figure of one plan", flag)
 		}
 	}
-	doc, err := plan.Explain(ctx, m, q, f.explain)
+	doc, err := plan.Explain(ctx, m, o, f.explain)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 
 	"weft"
 	"weft/checkpoint"
@@ -36,17 +36,13 @@ type planMeasured struct {
 
 // measureBestPlan runs the best plan on this machine. The weights are zeros, read from
 // a sparse file that takes no space on disk.
-func (f *planFlags) measureBestPlan(ctx context.Context, a *app, m models.Model, q plan.Query, res *plan.Result) (*planMeasured, error) {
-	on, o, err := q.Read()
-	if err != nil {
-		return nil, err
-	}
-	if on.Kind != topology.CPU || f.as != "" {
+func measureBestPlan(ctx context.Context, a *app, m models.Model, o plan.Options, res *plan.Result) (*planMeasured, error) {
+	if o.On.Kind != topology.CPU || o.As != "" {
 		return nil, usageError("--measure runs the plan on this machine: it goes with --on cpu:N and weft's own program")
 	}
 	p := res.Plans[0]
 	all := p.HBMBytesPerDevice * int64(p.Devices)
-	if limit := q.Machine.MemoryBytes; limit > 0 && all > limit {
+	if limit := o.Machine.MemoryBytes; limit > 0 && all > limit {
 		return nil, fault.New(plan.ErrTooBig, nil, "--measure: the best plan, %s, takes %s on %d devices of this machine, which has %s; a smaller size or fewer frames", p.Mesh, weft.Bytes(all), p.Devices, weft.Bytes(limit))
 	}
 	dir, remove, err := userfile.MakeTempFolder("weft-plan-")
@@ -65,7 +61,7 @@ func (f *planFlags) measureBestPlan(ctx context.Context, a *app, m models.Model,
 	for _, w := range m.Params(0) {
 		e := checkpoint.Entry{Name: w.Name, DType: dtype.F32, Shape: w.Shape}
 		if w.Matmul {
-			e.DType = o.DType
+			e.DType = o.ComputeType()
 		}
 		entries = append(entries, e)
 	}
@@ -77,23 +73,22 @@ func (f *planFlags) measureBestPlan(ctx context.Context, a *app, m models.Model,
 		return nil, err
 	}
 	defer model.Close()
-	request, _, err := o.Request(m)
+	step, _, err := o.OfVideo(m)
 	if err != nil {
 		return nil, err
 	}
-	in, err := model.Example(request.Batch, request.Latent, 1)
+	in, err := model.Example(step.Batch, step.Latent, 1)
 	if err != nil {
 		return nil, err
 	}
-	shares := []string{}
-	for _, axis := range p.FSDP {
-		if axis != mesh.FSDP {
-			shares = append(shares, axis)
-		}
+	asked := o.Request
+	if asked.Mesh, err = mesh.Parse(p.Mesh); err != nil {
+		return nil, err
 	}
-	r, err := model.Start(ctx, in, weft.Options{Device: "cpu", Mesh: p.Mesh, DType: o.DType.String(), SplitResidual: f.split, FSDP: strings.Join(shares, ","),
-		Attention: f.attention, TextLen: f.textLen,
-		Engine: engine.Options{Warn: a.warn}})
+	if asked.FSDP = p.FSDP; slices.Equal(p.FSDP, []string{mesh.FSDP}) {
+		asked.FSDP = nil // a mesh axis fsdp shares the weights by itself
+	}
+	r, err := model.Start(ctx, in, weft.Options{Request: asked, Device: "cpu", Engine: engine.Options{Warn: a.warn}})
 	if err != nil {
 		return nil, err
 	}

@@ -136,7 +136,7 @@ func TestPlanExits(t *testing.T) {
 		{"assertion", planArgs("--on", "v4-8", "--assert", "hbm~3"), 2, "plan-options", "hbm<30GB"},
 		{"dtype", planArgs("--on", "v4-8", "--dtype", "fp4"), 2, "plan-options", "bf16 or f32"},
 		{"cfg", planArgs("--on", "v4-8", "--cfg", "twice"), 2, "plan-options", "batch, sequential or none"},
-		{"batch", planArgs("--on", "v4-8", "--batch", "0"), 2, "usage", "batch"},
+		{"batch", planArgs("--on", "v4-8", "--batch", "0"), 2, "plan-options", "batch 0: want 1 to 1024"},
 		{"mesh with all", planArgs("--on", "all", "--mesh", "tp=2"), 2, "plan-options", "one slice"},
 		{"mesh", planArgs("--on", "v4-8", "--mesh", "tp=x"), 2, "mesh-syntax", ""},
 		{"pipeline", planArgs("--on", "v4-8", "--mesh", "pp=2,tp=2"), 0, "", ""},

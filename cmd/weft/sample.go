@@ -10,7 +10,6 @@ import (
 	"weft"
 	"weft/fault"
 	"weft/models"
-	"weft/plan"
 	"weft/sampler"
 	"weft/tensor"
 )
@@ -18,7 +17,7 @@ import (
 func (a *app) sampleCommand() *cobra.Command {
 	var f runFlags
 	var o weft.SampleOptions
-	var contextFile, negative, noise, size string
+	var contextFile, negative, noise string
 	var out outputFlags
 	var conditions string
 	c := &cobra.Command{
@@ -43,18 +42,8 @@ configuration are told apart by the folder or its name, or by --release.`,
     --size 64x64 --frames 9 --steps 4 --shift 5 --seed 0 --mesh tp=2 --out /tmp/latents.safetensors`,
 		Args: cobra.NoArgs,
 		RunE: f.withTimeLimit(a, func(cmd *cobra.Command, _ []string) error {
-			opts, err := f.runOptions(a)
-			var l fault.List
-			l.Add(err)
-			o.Options = opts
-			o.Width, o.Height, err = plan.ParseSize(size)
-			l.Add(err)
-			for _, name := range []string{"steps", "frames", "boundary", "integer_timesteps"} {
-				if cmd.Flags().Changed(strings.ReplaceAll(name, "_", "-")) {
-					o.Asked = append(o.Asked, name)
-				}
-			}
-			if err := l.Err(); err != nil {
+			var err error
+			if o.Options, err = f.runOptions(a); err != nil {
 				return err
 			}
 			if err := out.checkWritable(0, contextFile, negative, noise, conditions); err != nil {
@@ -102,12 +91,7 @@ configuration are told apart by the folder or its name, or by --release.`,
 				return err
 			}
 			res.Report.Notes = append(res.Report.Notes, notes...)
-			doc := struct {
-				weft.Report
-				Steps    []weft.SampleStep         `json:"steps"`
-				Settings map[string]models.Setting `json:"settings"`
-			}{res.Report, res.Steps, res.Settings}
-			return a.printResult(doc, func() {
+			return a.printResult(res, func() {
 				for _, s := range res.Steps {
 					a.say("step %3d  t %8.3f  sigma %.5f  %8.3f s  %s", s.Step, s.Timestep, s.Sigma, s.Seconds, s.Expert)
 				}
@@ -121,23 +105,21 @@ configuration are told apart by the folder or its name, or by --release.`,
 		}),
 	}
 	f.addFlags(c)
-	f.addMesh(c)
-	fl := c.Flags()
+	f.addMesh(c, oneDevice)
 	pathFlag(c, &contextFile, "context", "safetensors file with the prompt's embedding, tensor \"context\", or its token ids, \"ids\", where the model reads these")
 	pathFlag(c, &negative, "negative", "the same for the negative prompt")
 	pathFlag(c, &noise, "noise", "safetensors file with latents to start from, tensor \"latents\"")
 	pathFlag(c, &conditions, "conditions", "safetensors file with what the model reads besides: y and clip_fea for Wan i2v, y and ofs for CogVideoX; what belongs to the negative prompt as negative_NAME")
-	finiteFlag(c, &o.Boundary, "boundary", 0, "share of the noise levels above which the first of two experts runs (default: the release's)")
-	fl.StringVar(&size, "size", "", "video size in pixels, e.g. 832x480")
-	fl.IntVar(&o.Frames, "frames", 0, "video frames: 1+4k, or 1+8k for LTX; 0 is the release's")
-	finiteFlag(c, &o.FPS, "fps", 0, "frames a second, for models whose positions are seconds (LTX, Cosmos3; default: the release's)")
-	fl.IntVar(&o.Steps, "steps", 0, "steps of the scheduler; 0 is the release's")
-	fl.StringVar(&o.Sampler, "sampler", "", strings.Join(sampler.Names(), ", ")+" (default: the folder's, or the release's)")
-	finiteFlag(c, &o.Shift, "shift", 0, "warp of the noise levels (default: the folder's, or the release's)")
-	finitesFlag(c, &o.Guidance, 2, "guidance", "guidance scale, or HIGH,LOW for a pair of experts, first the one that runs first; 1 is one pass (default: the release's with --negative, none without)")
-	fl.BoolVar(&o.IntegerTimesteps, "integer-timesteps", false, "truncate what the model is fed to an integer (default: as the release and diffusers do; =false feeds it as it is)")
-	cfgFlag(c, &o.CFG)
-	fl.Uint64Var(&o.Seed, "seed", 0, "seed of the noise")
+	f.add(c, "boundary", "", "share of the noise levels above which the first of two experts runs (default: the release's)")
+	f.addVideo(c, "video size in pixels, e.g. 832x480", "video frames: 1+4k, or 1+8k for LTX; 0 is the release's")
+	f.add(c, "fps", "", "frames a second, for models whose positions are seconds (LTX, Cosmos3; default: the release's)")
+	f.add(c, "steps", "", "steps of the scheduler; 0 is the release's")
+	f.add(c, "sampler", "", strings.Join(sampler.Names(), ", ")+" (default: the folder's, or the release's)")
+	f.add(c, "shift", "", "warp of the noise levels (default: the folder's, or the release's)")
+	f.add(c, "guidance", "", "guidance scale, or HIGH,LOW for a pair of experts, first the one that runs first; 1 is one pass (default: the release's with --negative, none without)")
+	f.add(c, "integer-timesteps", "", "truncate what the model is fed to an integer (default: as the release and diffusers do; =false feeds it as it is)")
+	f.addCFG(c)
+	f.add(c, "seed", "", "seed of the noise")
 	out.addFlags(c)
 	for _, name := range []string{"context", "size"} {
 		must(c.MarkFlagRequired(name))

@@ -70,7 +70,7 @@ func TestSettingsRefused(t *testing.T) {
 		{sampleArgs(t, "--boundary", "0"), "inputs", "boundary 0"},
 		{sampleArgs(t, "--guidance", "4,3"), "inputs", "negative"},
 		{sampleArgs(t, "--cfg", "none", "--guidance", "3"), "inputs", "cfg none"},
-		{sampleArgs(t, "--cfg", "both"), "inputs", "batch, sequential or none"},
+		{sampleArgs(t, "--cfg", "both"), "usage", "batch, sequential or none"},
 		{sampleArgs(t, "--release", "0.9.5"), "unknown-release", "wan2.2-t2v-a14b"},
 		{[]string{"sample", "--model", wanDir, "--context", wanDir + "/inputs.safetensors", "--negative", wanDir + "/inputs.safetensors", "--size", "64x64", "--frames", "9", "--steps", "1",
 			"--guidance", "4,3", "--out", "/tmp/never.safetensors"}, "inputs", "one model"},

@@ -12,18 +12,21 @@ import (
 	"weft/internal/peer/params"
 	"weft/mesh"
 	"weft/models"
+	"weft/plan"
+	"weft/request"
 	"weft/sharding"
 	"weft/topology"
 )
 
 func (a *app) specsCommand() *cobra.Command {
-	var model, meshText, layout, rules, on, format string
+	var f requestFlags
+	var model, layout, rules, format string
 	c := &cobra.Command{
-		Use:   "specs --model NAME|DIR --mesh M [--format jax|shardy|hlo|json]",
+		Use:   "specs --model NAME|DIR --mesh M [--format jax|shardy|hlo]",
 		Short: "Show how each parameter is split",
 		Long: `specs lists every parameter's path, shape and spec: one entry a dim, null for a
 whole dim, an axis, or a list of axes. --layout flax uses the peer's paths and dim
-order; --rules vidax shows exactly what the peer splits, where weft's own rules
+order; --as vidax shows exactly what the peer splits, where weft's own rules
 split more.
 
 --format writes them for other tools: jax is a Python module with a mesh, a
@@ -31,16 +34,13 @@ PartitionSpec for each path and their NamedShardings; shardy an MLIR module with
 sdy.mesh and an sdy.sharding for each; hlo XLA's own form, whose devices are places
 in the mesh. --on lays the mesh on a slice's links, which gives the device order.`,
 		Example: `  weft specs --model wan2.1-t2v-14b --mesh dp=1,tp=4,sp=1
-  weft specs --model wan2.1-t2v-14b --mesh tp=4 --layout flax --rules vidax --json
+  weft specs --model wan2.1-t2v-14b --mesh tp=4 --layout flax --as vidax --json
   weft specs --model wan2.1-t2v-14b --mesh tp=4 --layout flax --on v4-8 --format jax > shardings.py`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var l fault.List
 			if layout != string(params.Torch) && layout != string(params.Flax) {
 				l.Add(usageError("--layout %q: want torch or flax", layout))
-			}
-			if rules != "weft" && rules != "vidax" {
-				l.Add(usageError("--rules %q: want weft or vidax", rules))
 			}
 			write, known := specsFormats[format]
 			switch {
@@ -50,8 +50,15 @@ in the mesh. --on lays the mesh on a slice's links, which gives the device order
 				l.Add(usageError("--format %s is no JSON: give it without --json", format))
 			}
 			a.json = a.json || format == "json"
-			place, err := specsMesh(meshText, on)
+			r, err := f.parse()
 			l.Add(err)
+			whose, err2 := rulesOf(r.As, rules)
+			l.Add(err2)
+			var place *mesh.Mesh
+			if err == nil {
+				place, err = specsMesh(r)
+				l.Add(err)
+			}
 			if err := l.Err(); err != nil {
 				return err
 			}
@@ -68,12 +75,12 @@ in the mesh. --on lays the mesh on a slice's links, which gives the device order
 			if err != nil {
 				return err
 			}
-			list, err := params.List(m, assigned, params.Layout(layout), rules == "vidax")
+			list, err := params.List(m, assigned, params.Layout(layout), whose == plan.AsVidax)
 			if err != nil {
 				return err
 			}
 			for i := range list {
-				if rules == "vidax" {
+				if whose == plan.AsVidax {
 					err = list[i].Spec.Check(place, list[i].Shape)
 					l.Add(err)
 				}
@@ -82,9 +89,9 @@ in the mesh. --on lays the mesh on a slice's links, which gives the device order
 			if err := l.Err(); err != nil {
 				return err
 			}
-			doc := specsDoc{Model: m.Name(), Mesh: place.String(), Layout: layout, Rules: rules, Params: list}
+			doc := specsDoc{Model: m.Name(), Mesh: place.String(), Layout: layout, Rules: whose, Params: list}
 			for _, p := range assigned {
-				if rules == "weft" && !heldAsSpec(p, place) {
+				if whose == ownRules && !heldAsSpec(p, place) {
 					doc.special = append(doc.special, p)
 				}
 			}
@@ -101,15 +108,16 @@ in the mesh. --on lays the mesh on a slice's links, which gives the device order
 	}
 	pathFlag(c, &model, "model", "a model's name, or a folder with config.json")
 	c.Flags().StringVar(&layout, "layout", "torch", "torch (official names) or flax (the peer's)")
-	c.Flags().StringVar(&rules, "rules", "weft", "weft or vidax")
-	c.Flags().StringVar(&format, "format", "text", "text, json, jax, shardy or hlo")
-	c.Flags().StringVar(&on, "on", "", "a slice to lay the mesh on: v4-8, v5e:2x4; without it devices are in plain order")
+	f.add(c, "as", "", "split as another program than weft's does: vidax")
+	c.Flags().StringVar(&rules, "rules", "", "as --as, of which it is the older name: weft or vidax")
+	must(c.Flags().MarkHidden("rules"))
+	c.Flags().StringVar(&format, "format", "text", "text, jax, shardy or hlo; --json for JSON")
+	f.addHardware(c, "a slice to lay the mesh on: v4-8, v5e:2x4; without it devices are in plain order", topology.SuggestedSlices(topology.TPU)...)
 	must(c.MarkFlagRequired("model"))
-	meshFlag(c, &meshText)
-	completeFlag(c, "format", "text", "json", "jax", "shardy", "hlo")
-	completeFlag(c, "on", topology.SuggestedSlices(topology.TPU)...)
+	f.addMesh(c, oneDevice)
+	completeFlag(c, "format", "text", "jax", "shardy", "hlo")
 	completeFlag(c, "layout", "torch", "flax")
-	completeFlag(c, "rules", "weft", "vidax")
+	completeFlag(c, "as", plan.AsVidax)
 	completeFlag(c, "model", models.Presets()...)
 	return c
 }
@@ -147,18 +155,37 @@ func heldAsSpec(p sharding.Assigned, m *mesh.Mesh) bool {
 	return true
 }
 
-// specsMesh reads a mesh. With a slice, it orders the mesh's devices along the links of
-// the slice.
-func specsMesh(text, on string) (*mesh.Mesh, error) {
-	m, err := weft.ParseMesh(text)
-	if err != nil || on == "" {
+// ownRules is what the document calls weft's rules.
+const ownRules = "weft"
+
+// rulesOf says whose rules split the parameters, by --as and by --rules, its older name.
+func rulesOf(as, rules string) (string, error) {
+	switch {
+	case as != "" && as != plan.AsVidax:
+		return "", usageError("--as %q: want %s, or nothing for weft's own rules", as, plan.AsVidax)
+	case rules != "" && rules != ownRules && rules != plan.AsVidax:
+		return "", usageError("--rules %q: want %s or %s", rules, ownRules, plan.AsVidax)
+	case as != "" && rules == ownRules:
+		return "", usageError("--as %s with --rules %s: they mean the same; give --as alone", as, rules)
+	case as != "" || rules == plan.AsVidax:
+		return plan.AsVidax, nil
+	}
+	return ownRules, nil
+}
+
+// specsMesh makes the mesh of a request. On a slice, it orders the mesh's devices along the
+// links of the slice.
+func specsMesh(r request.Request) (*mesh.Mesh, error) {
+	m, err := r.LocalMesh()
+	switch {
+	case err != nil || !r.On.IsNamed():
 		return m, err
+	case r.On.All:
+		return nil, usageError("--on all: a mesh is laid on one slice")
+	case r.Mesh == nil:
+		return nil, usageError("--mesh auto with --on %s: which split is best depends on the video; weft plan --on %[1]s says, and --mesh takes it", r.On)
 	}
-	s, err := topology.Lookup(on)
-	if err != nil {
-		return nil, err
-	}
-	devices, _, err := s.Order(m.Axes(), nil)
+	devices, _, err := r.On.Order(m.Axes(), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -71,3 +71,23 @@ func TestSpecsFormatRefusals(t *testing.T) {
 		}
 	}
 }
+
+// --as names the program whose rules split, as plan's does; --rules is its older name.
+func TestSpecsAsAnotherProgram(t *testing.T) {
+	specs := func(args ...string) (int, string, string) {
+		return weftRun(t, append([]string{"specs", "--model", "wan2.1-t2v-1.3b", "--mesh", "tp=4", "--json"}, args...)...)
+	}
+	_, own, _ := specs()
+	code, as, stderr := specs("--as", "vidax")
+	if _, older, _ := specs("--rules", "vidax"); code != 0 || as != older || as == own {
+		t.Errorf("exit %d, %s: --as and --rules differ, or both are weft's", code, stderr)
+	}
+	if _, older, _ := specs("--rules", "weft"); older != own {
+		t.Error("--rules weft is not what is said where nothing is")
+	}
+	for _, c := range [][]string{{"--as", "torch"}, {"--rules", "torch"}, {"--as", "vidax", "--rules", "weft"}, {"--on", "all"}, {"--on", "v4-8", "--mesh", "auto"}, {"--on", "v4-9"}, {"--mesh", "tp"}} {
+		if code, out, _ := specs(c...); code != 2 || !strings.Contains(out, `"error"`) {
+			t.Errorf("%v: exit %d, %.200s", c, code, out)
+		}
+	}
+}

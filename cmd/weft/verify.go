@@ -7,14 +7,13 @@ import (
 
 	"weft"
 	"weft/fault"
-	"weft/plan"
+	"weft/request"
 )
 
 func (a *app) verifyCommand() *cobra.Command {
 	var f runFlags
 	var meshes []string
-	var size string
-	var frames, batch, devices int
+	var devices int
 	c := &cobra.Command{
 		Use:   "verify --model DIR",
 		Short: "Compare splits of a model with one device",
@@ -28,36 +27,34 @@ form, on one device. No TPU has run weft yet: do this before anything else there
   weft verify --model Wan2.1-T2V-14B --layers 2 --mesh tp=4 --mesh tp=2,sp=2`,
 		Args: cobra.NoArgs,
 		RunE: f.withTimeLimit(a, func(cmd *cobra.Command, _ []string) error {
-			o, err := f.runOptions(a)
-			if err != nil {
-				return err
+			o := weft.VerifyOptions{Devices: devices, OnMesh: func(text string, done, total int) {
+				a.progress.reportProgress("verify "+text, int64(done), int64(total))
+			}}
+			var l fault.List
+			var err error
+			o.Options, err = f.runOptions(a)
+			l.Add(err)
+			for _, text := range splitMeshes(meshes) {
+				axes, err := request.ParseMesh(text)
+				l.Add(err)
+				o.Meshes = append(o.Meshes, axes)
 			}
-			if devices < 1 || batch < 1 || devices > mostVerified || batch > mostVerified {
-				return usageError("--devices %d, --batch %d: want 1 to %d: every legal split is run", devices, batch, mostVerified)
+			if devices < 1 || devices > mostVerified {
+				l.Add(usageError("--devices %d: want 1 to %d: every legal split is run", devices, mostVerified))
+			}
+			if err := l.Err(); err != nil {
+				return err
 			}
 			m, err := weft.OpenAs(f.model, f.release)
 			if err != nil {
 				return err
 			}
 			defer m.Close()
-			latent, err := latentOf(m, size, frames)
+			doc, err := m.Verify(cmd.Context(), o)
 			if err != nil {
-				return err
+				return asUsage(err, request.ErrOptions)
 			}
-			kernels := []weft.KernelResult{}
-			results, err := m.Verify(cmd.Context(), weft.VerifyOptions{Options: o, Meshes: splitMeshes(meshes), Devices: devices, Latent: latent, Batch: batch,
-				OnKernel: func(r weft.KernelResult) { kernels = append(kernels, r) },
-				OnMesh: func(text string, done, total int) {
-					a.progress.reportProgress("verify "+text, int64(done), int64(total))
-				}})
-			if err != nil {
-				return err
-			}
-			doc := struct {
-				Model   string              `json:"model"`
-				Results []weft.VerifyResult `json:"results"`
-				Kernels []weft.KernelResult `json:"kernels"`
-			}{m.Name(), results, kernels}
+			results, kernels := doc.Results, doc.Kernels
 			bad, wrong := []string{}, 0
 			for _, r := range results {
 				if !r.OK {
@@ -100,15 +97,15 @@ form, on one device. No TPU has run weft yet: do this before anything else there
 	f.addFlags(c)
 	fl := c.Flags()
 	fl.StringArrayVar(&meshes, "mesh", nil, "a mesh to try, e.g. tp=2,sp=2; may be given again (default: every legal one)")
-	fl.StringVar(&size, "size", "", "video size, e.g. 128x96; a small odd grid by default")
-	fl.IntVar(&frames, "frames", 9, "video frames with --size")
-	fl.IntVar(&batch, "batch", 2, "batch size")
+	f.addVideo(c, "video size, e.g. 128x96; a small odd grid by default", "video frames with --size")
+	f.text["frames"] = "9"
+	f.add(c, "batch", "2", "batch size")
 	fl.IntVar(&devices, "devices", 8, "try meshes of up to N devices")
 	return c
 }
 
-// mostVerified bounds --devices and --batch: this machine simulates all the devices,
-// and each one takes memory for everything that a device holds.
+// mostVerified bounds --devices: this machine simulates all of them, and each one takes
+// memory for everything that a device holds.
 const mostVerified = 1024
 
 // splitMeshes lists the meshes of --mesh, which may be repeated or may hold several
@@ -123,20 +120,4 @@ func splitMeshes(texts []string) []string {
 		}
 	}
 	return out
-}
-
-// latentOf turns a video size into the shape of its latents. An empty size gives nil.
-func latentOf(m *weft.Model, size string, frames int) ([]int, error) {
-	if size == "" {
-		return nil, nil
-	}
-	w, h, err := plan.ParseSize(size)
-	if err != nil {
-		return nil, err
-	}
-	g := m.Features().Generator
-	if g == nil {
-		return nil, usageError("%s makes no video: --size does not apply", m.Name())
-	}
-	return g.LatentShape(w, h, frames)
 }

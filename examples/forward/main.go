@@ -7,6 +7,7 @@ import (
 	"log"
 
 	"weft"
+	"weft/request"
 )
 
 func main() {
@@ -16,7 +17,7 @@ func main() {
 	defer m.Close()
 	in, err := weft.ReadTensors("testdata/wan21_t2v/inputs.safetensors")
 	check(err)
-	run, err := m.Start(ctx, in, weft.Options{Mesh: "dp=1,tp=2,sp=2"}) // checks, compiles, loads
+	run, err := m.Start(ctx, in, weft.Options{Request: request.Must("--mesh dp=1,tp=2,sp=2")}) // checks, compiles, loads
 	check(err)
 	defer run.Close()
 	out, err := run.Forward(ctx)

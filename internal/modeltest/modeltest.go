@@ -23,6 +23,7 @@ import (
 	"weft/mesh"
 	"weft/models"
 	"weft/models/step"
+	"weft/request"
 	"weft/tensor"
 )
 
@@ -119,7 +120,7 @@ func (c Case) On(t testing.TB, device, on string) {
 	t.Helper()
 	in, want := c.loadFixture(t)
 	o := c.Options
-	o.Device, o.Mesh = device, on
+	o.Device, o.Mesh = device, request.MustMesh(on)
 	got := Forward(t, Open(t, c.Dir), in, o)["out"]
 	if c.Crop != nil && got != nil && want != nil {
 		got, want = c.Crop(got), c.Crop(want)
@@ -361,7 +362,7 @@ func Splits(t testing.TB, dir string, o weft.VerifyOptions) []string {
 		t.Fatal(err)
 	}
 	meshes := []string{}
-	for _, r := range results {
+	for _, r := range results.Results {
 		if !r.OK {
 			t.Errorf("%s differs by %g at %s", r.Mesh, r.MaxAbsDiff, r.FirstDiffering)
 		}

@@ -10,8 +10,8 @@ import (
 	"weft/models"
 	"weft/models/step"
 	"weft/program"
-	"weft/sharding"
 	"weft/spmd"
+	"weft/strategy"
 )
 
 // build is one graph under construction.
@@ -33,7 +33,7 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	s := &build{Step: base, m: m, layout: m.layOutRequest(on, r)}
 	s.Padded("tokens", s.layout.Tokens, s.layout.Padded)
 	b, l := r.Batch, s.layout
-	batch := sharding.NewSpec([]string{mesh.DP})
+	batch := strategy.SpecOf(strategy.Batch)
 	if m.c.Tower == vision {
 		s.Input(graph.Input{Name: "x", DType: dtype.F32, Shape: []int{b, 3, m.c.ImageSize, m.c.ImageSize}, Spec: batch, Step: true})
 	} else {
@@ -80,7 +80,7 @@ func (s *build) listCalls() []step.Parts[*step.ProgramBuilder] {
 // positions and normalises them.
 func (s *build) buildImageEmbed(p *step.ProgramBuilder) {
 	c, n := s.m.c, s.m.n
-	batch := sharding.NewSpec([]string{mesh.DP})
+	batch := strategy.SpecOf(strategy.Batch)
 	x := p.Patches(p.ExpandDim(p.Value("x"), 2), [3]int{1, c.PatchSize, c.PatchSize}, "ctyx")
 	x = p.Linear(n.patch, p.Compute(x), batch)
 	class := p.Add(p.Constant(dtype.F32, 0, s.Request.Batch, 1, c.Dim), p.Weight(n.class))
@@ -129,7 +129,7 @@ func (s *build) buildBlock(p *step.ProgramBuilder) {
 // gatherTokens gathers tokens (B, Lp, D) on every device and cuts off the padding:
 // (B, L, D).
 func (s *build) gatherTokens(p *step.ProgramBuilder, x spmd.Tensor) spmd.Tensor {
-	return p.Slice(p.Reshard(x, sharding.NewSpec([]string{mesh.DP}), "tokens gathered for the result"), 1, 0, s.layout.Tokens)
+	return p.Slice(p.Reshard(x, strategy.SpecOf(strategy.Batch), "tokens gathered for the result"), 1, 0, s.layout.Tokens)
 }
 
 // buildImagePost builds the program "post" of the image tower, which returns the

@@ -10,6 +10,7 @@ import (
 	"weft/internal/meshtest"
 	"weft/internal/modeltest"
 	"weft/models"
+	"weft/request"
 	"weft/sharding"
 	"weft/tensor"
 )
@@ -84,7 +85,7 @@ func TestStackedWeightsAreCutByParts(t *testing.T) {
 
 func TestBF16(t *testing.T) {
 	for _, c := range []modeltest.Case{image, pooled} {
-		c.Tolerance, c.Options = 0.1, weft.Options{DType: "bf16"}
+		c.Tolerance, c.Options = 0.1, weft.Options{Request: request.Must("--dtype bf16")}
 		for _, device := range modeltest.Devices() {
 			c.On(t, device, "dp=2,tp=2")
 		}

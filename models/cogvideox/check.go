@@ -7,14 +7,13 @@ import (
 	"weft/mesh"
 	"weft/models"
 	"weft/models/step"
-	"weft/sharding"
 )
 
 // Check reports every reason why a mesh cannot run a request.
 func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	var l fault.List
 	l.Add(models.CheckAxes(on, m.name))
-	l.Add(sharding.CheckHeads(m.c.Heads, on.Size(mesh.TP), on.Size(mesh.SP)))
+	l.Add(models.CheckHeads(on, m.c.Heads))
 	l.Add(models.CheckRequest(on, r, m.c.Layers))
 	l.Add(m.checkLatent(r.Latent))
 	if r.Text != 0 && r.Text != m.c.TextLen {

@@ -8,6 +8,7 @@ import (
 	"weft/dtype"
 	"weft/internal/modeltest"
 	"weft/models"
+	"weft/request"
 	"weft/tensor"
 )
 
@@ -43,7 +44,7 @@ func TestFixturesOnEveryLegalMesh(t *testing.T) {
 		}
 		c.Largely(t)
 		split := c.Case
-		split.Options = weft.Options{SplitResidual: true}
+		split.Options = weft.Options{Request: request.Must("--split-residual")}
 		for _, on := range split.Meshes(t, 8) {
 			split.On(t, "reference", on)
 		}
@@ -55,7 +56,7 @@ func TestPipelineAndFSDP(t *testing.T) {
 	fixtures[1].On(t, "reference", "pp=2")
 	c := fixtures[2].Case
 	c.On(t, "reference", "pp=2,dp=2")
-	c.Options = weft.Options{FSDP: "sp"}
+	c.Options = weft.Options{Request: request.Must("--fsdp sp")}
 	c.On(t, "reference", "tp=2,sp=2")
 }
 
@@ -72,7 +73,7 @@ func TestImageLatentsApart(t *testing.T) {
 // In bf16 every matmul's result is rounded to 2^-9 of itself.
 func TestBF16(t *testing.T) {
 	for _, c := range []modeltest.Case{fixtures[1].Case, fixtures[3].Case} {
-		c.Options, c.Tolerance = weft.Options{DType: "bf16"}, 0.1
+		c.Options, c.Tolerance = weft.Options{Request: request.Must("--dtype bf16")}, 0.1
 		c.On(t, "reference", "tp=2")
 		c.On(t, "reference", "sp=2")
 	}
@@ -133,8 +134,7 @@ func TestSample(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, err := m.Sample(context.Background(), in["text"].Rows(0, 1), in["text"].Rows(1, 2), weft.SampleOptions{Options: weft.Options{Device: "reference", Mesh: on},
-			Width: 80, Height: 48, Frames: 9, Steps: 3, Seed: 1, Conditions: map[string]*tensor.Tensor{"y": image}})
+		out, err := m.Sample(context.Background(), in["text"].Rows(0, 1), in["text"].Rows(1, 2), weft.SampleOptions{Options: weft.Options{Device: "reference", Request: request.Must("--size 80x48 --frames 9 --steps 3 --seed 1 " + "--mesh=" + on)}, Conditions: map[string]*tensor.Tensor{"y": image}})
 		if err != nil {
 			t.Fatal(err)
 		}

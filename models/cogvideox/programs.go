@@ -11,6 +11,7 @@ import (
 	"weft/models/step"
 	"weft/sharding"
 	"weft/spmd"
+	"weft/strategy"
 )
 
 // build is one graph under construction.
@@ -162,7 +163,7 @@ func (s *build) buildPre(p *programBuilder) {
 		x = p.Reshard(x, l.Gathered, "tokens cut over the mesh")
 		x = p.Linear("patch_embed.proj", p.Compute(x), l.Gathered)
 		at := p.PadTo(p.learnedPositions(c.TextLen, c.TextLen+l.Tokens), 1, l.Padded)
-		x = p.Add(x, p.Reshard(at, sharding.NewSpec(nil, l.Gathered.Dim(1), []string{mesh.TP}), "positions cut as the tokens are"))
+		x = p.Add(x, p.Reshard(at, strategy.SpecOf(strategy.None, strategy.Tokens, strategy.Width), "positions cut as the tokens are"))
 		x = p.Reshard(x, l.Stream, "video's stream gathered: a norm over its whole width follows")
 	} else {
 		x = p.Reshard(x, l.Stream, "tokens cut over the mesh")

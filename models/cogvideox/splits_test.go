@@ -15,6 +15,7 @@ import (
 	"weft/internal/modeltest"
 	"weft/mesh"
 	"weft/models"
+	"weft/request"
 	"weft/sharding"
 	"weft/tensor"
 )
@@ -54,7 +55,7 @@ func TestSplits(t *testing.T) {
 		dir := modeltest.MadeUp(t, changed(t, c.fixture, c.change))
 		options := []weft.Options{{}}
 		if c.change["text_embed_dim"] == nil {
-			options = append(options, weft.Options{SplitResidual: true}, weft.Options{DType: "bf16"})
+			options = append(options, weft.Options{Request: request.Must("--split-residual")}, weft.Options{Request: request.Must("--dtype bf16")})
 		}
 		for _, o := range options {
 			both := 0
@@ -74,7 +75,7 @@ func TestSplits(t *testing.T) {
 // The smallest grid there is: one token, on as many devices as heads.
 func TestOneToken(t *testing.T) {
 	dir := modeltest.MadeUp(t, changed(t, "cogvideox_2b", map[string]any{"num_attention_heads": 4, "attention_head_dim": 16, "text_embed_dim": 24}))
-	for _, r := range mustVerify(t, dir, weft.VerifyOptions{Meshes: []string{"sp=4", "tp=2,sp=2"}, Latent: []int{16, 1, 2, 2}, Batch: 1, Options: weft.Options{Device: "reference"}}) {
+	for _, r := range mustVerify(t, dir, weft.VerifyOptions{Meshes: request.MustMeshes("sp=4", "tp=2,sp=2"), Latent: []int{16, 1, 2, 2}, Options: weft.Options{Device: "reference", Request: request.Must("--batch 1")}}) {
 		if !r.OK {
 			t.Errorf("%s: %s", r.Mesh, r.FirstDiffering)
 		}
@@ -87,7 +88,7 @@ func mustVerify(t *testing.T, dir string, o weft.VerifyOptions) []weft.VerifyRes
 	if err != nil {
 		t.Fatal(err)
 	}
-	return rs
+	return rs.Results
 }
 
 // What is missing, too much, or another variant is said before any weight is read.

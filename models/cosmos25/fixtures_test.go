@@ -8,6 +8,7 @@ import (
 	"weft/dtype"
 	"weft/internal/modeltest"
 	"weft/models"
+	"weft/request"
 	"weft/tensor"
 )
 
@@ -59,13 +60,13 @@ func TestEveryLegalMesh(t *testing.T) {
 	for _, c := range []modeltest.Case{oneTime, frames} {
 		c.Everywhere(t)
 		split := c
-		split.Options = weft.Options{SplitResidual: true}
+		split.Options = weft.Options{Request: request.Must("--split-residual")}
 		for _, on := range split.Meshes(t, 8) {
 			split.On(t, "reference", on)
 		}
 		c.On(t, "reference", "pp=2")
 		shared := c
-		shared.Options = weft.Options{FSDP: "sp"}
+		shared.Options = weft.Options{Request: request.Must("--fsdp sp")}
 		shared.On(t, "reference", "tp=2,sp=2")
 	}
 }
@@ -86,7 +87,7 @@ func TestUnderDiffusersNames(t *testing.T) {
 	in := modeltest.Tensors(t, dir+"/inputs.safetensors")
 	want := modeltest.Tensors(t, dir+"/expected.safetensors")
 	oneTime.Inputs(in)
-	out := modeltest.Forward(t, m, in, weft.Options{Device: "reference", Mesh: "tp=4"})
+	out := modeltest.Forward(t, m, in, weft.Options{Device: "reference", Request: request.Must("--mesh tp=4")})
 	modeltest.Close(t, "out", out["out"], want["out_diffusers"], 1e-4)
 }
 

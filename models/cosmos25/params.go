@@ -3,9 +3,9 @@ package cosmos25
 import (
 	"fmt"
 
-	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
+	"weft/strategy"
 )
 
 // attentions names the sublayers of a block that are attentions.
@@ -65,22 +65,22 @@ func (m *Model) Params(layers int) []models.Param {
 // which is replicated where tp does not divide its width. The norms of heads are
 // replicated, because tp never cuts a head.
 func (m *Model) Rules() sharding.Rules {
-	col := sharding.NewSpec([]string{mesh.TP}, nil)
-	row := sharding.NewSpec(nil, []string{mesh.TP})
-	whole := sharding.NewSpec()
+	toHeads, fromHeads := strategy.ColumnParallel(strategy.Heads), strategy.RowParallel(strategy.Heads)
+	toFFN, fromFFN := strategy.ColumnParallel(strategy.FFN), strategy.RowParallel(strategy.FFN)
+	toWidth, fromWidth, whole := strategy.ColumnParallel(strategy.Width), strategy.RowParallel(strategy.Width), sharding.NewSpec()
 	rule := func(match string, s sharding.Spec) sharding.Rule { return sharding.Rule{Match: match, Spec: s} }
 	return sharding.Rules{
 		rule("*_attn.*_norm.weight", whole),
-		rule("*_attn.output_proj.weight", row),
-		rule("*_attn.*_proj.weight", col),
-		rule("*.mlp.layer1.weight", col),
-		rule("*.mlp.layer2.weight", row),
+		rule("*_attn.output_proj.weight", fromHeads),
+		rule("*_attn.*_proj.weight", toHeads),
+		rule("*.mlp.layer1.weight", toFFN),
+		rule("*.mlp.layer2.weight", fromFFN),
 		rule("*adaln_modulation*.1.weight", whole),
-		rule("*adaln_modulation*.2.weight", col),
-		rule("t_embedder.1.linear_1.weight", col),
-		rule("t_embedder.1.linear_2.weight", row),
+		rule("*adaln_modulation*.2.weight", toWidth),
+		rule("t_embedder.1.linear_1.weight", toFFN),
+		rule("t_embedder.1.linear_2.weight", fromFFN),
 		rule("t_embedding_norm.weight", whole),
-		{Match: "crossattn_proj.0.weight", Spec: row, WholeIfUneven: true},
+		{Match: "crossattn_proj.0.weight", Spec: fromWidth, WholeIfUneven: true},
 		rule("crossattn_proj.0.bias", whole),
 		rule("x_embedder.proj.1.weight", whole),
 		rule("final_layer.linear.weight", whole),

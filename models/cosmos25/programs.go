@@ -9,8 +9,8 @@ import (
 	"weft/mesh"
 	"weft/models"
 	"weft/models/step"
-	"weft/sharding"
 	"weft/spmd"
+	"weft/strategy"
 )
 
 // build is one graph under construction.
@@ -32,7 +32,7 @@ type layout struct {
 }
 
 // batch is the sharding of values that all devices of a video replicate: over dp alone.
-var batch = sharding.NewSpec([]string{mesh.DP})
+var batch = strategy.SpecOf(strategy.Batch)
 
 // layOutRequest computes the layout of a request on a mesh.
 func (m *Model) layOutRequest(on *mesh.Mesh, r models.Request) layout {
@@ -82,7 +82,7 @@ func (s *build) listCalls() []step.Parts[*programBuilder] {
 // call passes to another, with their shapes and shardings.
 func (s *build) declareValues() {
 	c, l, b := s.c, s.layout, s.r.Batch
-	heads := sharding.NewSpec([]string{mesh.DP}, nil, []string{mesh.TP})
+	heads := strategy.SpecOf(strategy.Batch, strategy.None, strategy.Heads)
 	latent := append([]int{b}, s.r.Latent...)
 	s.Input(graph.Input{Name: "x", DType: dtype.F32, Shape: latent, Spec: batch, Step: true})
 	s.Input(graph.Input{Name: "time", DType: dtype.F32, Shape: []int{b, l.times, c.Width}, Spec: batch, Step: true})

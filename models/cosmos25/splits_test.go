@@ -13,6 +13,7 @@ import (
 	"weft/fault"
 	"weft/internal/modeltest"
 	"weft/models"
+	"weft/request"
 	"weft/sharding"
 	"weft/tensor"
 )
@@ -32,11 +33,11 @@ func TestSplits(t *testing.T) {
 			t.Errorf("%s is not among %s", on, meshes)
 		}
 	}
-	for _, o := range []weft.Options{{SplitResidual: true}, {DType: "bf16"}} {
-		modeltest.Splits(t, dir, weft.VerifyOptions{Options: o, Latent: latent, Meshes: []string{"tp=3,sp=2", "dp=2,sp=3", "tp=6"}})
+	for _, o := range []weft.Options{{Request: request.Must("--split-residual")}, {Request: request.Must("--dtype bf16")}} {
+		modeltest.Splits(t, dir, weft.VerifyOptions{Options: o, Latent: latent, Meshes: request.MustMeshes("tp=3,sp=2", "dp=2,sp=3", "tp=6")})
 	}
 	eight := modeltest.MadeUp(t, strings.Replace(odd, `"num_heads":6`, `"num_heads":8`, 1))
-	modeltest.Splits(t, eight, weft.VerifyOptions{Latent: latent, Meshes: []string{"tp=2,sp=4", "sp=8", "tp=8"}})
+	modeltest.Splits(t, eight, weft.VerifyOptions{Latent: latent, Meshes: request.MustMeshes("tp=2,sp=4", "sp=8", "tp=8")})
 }
 
 // What a width does not allow is said, not done in silence.
@@ -113,7 +114,7 @@ func TestBytesSavedBesideThePeer(t *testing.T) {
 // them one after another in each of two layers.
 func TestBF16(t *testing.T) {
 	near := frames
-	near.Tolerance, near.Options = 0.15, weft.Options{DType: "bf16"} // of values up to 5
+	near.Tolerance, near.Options = 0.15, weft.Options{Request: request.Must("--dtype bf16")} // of values up to 5
 	for _, on := range []string{"", "tp=2,sp=2"} {
 		near.On(t, "reference", on)
 	}

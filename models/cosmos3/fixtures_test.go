@@ -6,6 +6,7 @@ import (
 	"weft"
 	"weft/internal/modeltest"
 	"weft/models"
+	"weft/request"
 	"weft/tensor"
 )
 
@@ -48,15 +49,15 @@ func TestEveryLegalMesh(t *testing.T) {
 	for _, c := range cases {
 		c.Everywhere(t)
 		split := c
-		split.Options = weft.Options{SplitResidual: true}
+		split.Options = weft.Options{Request: request.Must("--split-residual")}
 		for _, on := range split.Meshes(t, 8) {
 			split.On(t, "reference", on)
 		}
 		c.On(t, "reference", "pp=2,tp=2")
 		shared := c
-		shared.Options = weft.Options{FSDP: "sp"}
+		shared.Options = weft.Options{Request: request.Must("--fsdp sp")}
 		shared.On(t, "reference", "tp=2,sp=2")
-		copied := modeltest.Case{Dir: c.Dir, Want: c.Want, Inputs: c.Inputs, Tolerance: c.Tolerance, Options: weft.Options{FSDP: "fsdp"}}
+		copied := modeltest.Case{Dir: c.Dir, Want: c.Want, Inputs: c.Inputs, Tolerance: c.Tolerance, Options: weft.Options{Request: request.Must("--fsdp fsdp")}}
 		copied.On(t, "reference", "tp=4,fsdp=2") // shares of copied heads
 	}
 }
@@ -81,7 +82,7 @@ func TestRunsEverythingTheInputsAllow(t *testing.T) {
 	}
 	want := modeltest.Tensors(t, nanoDir+"/expected.safetensors")
 	for _, r := range runs {
-		out := modeltest.Forward(t, m, r.Inputs, weft.Options{Device: "reference", Mesh: "tp=2"})
+		out := modeltest.Forward(t, m, r.Inputs, weft.Options{Device: "reference", Request: request.Must("--mesh tp=2")})
 		modeltest.Close(t, "out"+r.Suffix, out["out"], want["out"+r.Suffix], 1e-4)
 	}
 }

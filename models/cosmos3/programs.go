@@ -11,6 +11,7 @@ import (
 	"weft/models/step"
 	"weft/sharding"
 	"weft/spmd"
+	"weft/strategy"
 )
 
 // build is one graph under construction.
@@ -33,11 +34,11 @@ type layout struct {
 }
 
 // batch is the sharding of values that all devices of a video replicate: over dp alone.
-var batch = sharding.NewSpec([]string{mesh.DP})
+var batch = strategy.SpecOf(strategy.Batch)
 
 // layOutRequest computes the layout of a request on a mesh.
 func (m *Model) layOutRequest(on *mesh.Mesh, r models.Request) layout {
-	l := layout{step.LayoutOf(on, r, m.c.patchShape()), r.Text, max(m.c.KVHeads, on.Size(mesh.TP))}
+	l := layout{step.LayoutOf(on, r, m.c.patchShape()), r.Text, max(m.c.KVHeads, on.Size(strategy.Axes(strategy.Heads)...))}
 	if l.text == 0 {
 		l.text = textLen
 	}
@@ -96,7 +97,7 @@ func (s *build) declareValues() {
 	s.Value("text", step.Value{DType: dtype.F32, Shape: []int{b, l.text, c.Width}, Spec: batch, Kind: step.Stream})
 	for _, kv := range []string{"text_k", "text_v"} {
 		s.Value(kv, step.Value{DType: s.r.DType, Shape: []int{b, l.text, l.kv, c.HeadDim},
-			Spec: sharding.NewSpec([]string{mesh.DP}, nil, []string{mesh.TP}), Kind: step.PerLayer})
+			Spec: strategy.SpecOf(strategy.Batch, strategy.None, strategy.Heads), Kind: step.PerLayer})
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"weft"
 	"weft/dtype"
 	"weft/internal/modeltest"
+	"weft/request"
 	"weft/tensor"
 )
 
@@ -25,11 +26,11 @@ func TestSampleReadsIDs(t *testing.T) {
 	text, negative := ids(5, 9, 100, 31, 2), ids(7, 8)
 	var first *tensor.Tensor
 	for _, o := range []weft.SampleOptions{
-		{CFG: "sequential"},
+		{Options: weft.Options{Request: request.Must("--cfg sequential")}},
 		{},
-		{Options: weft.Options{Mesh: "dp=2,tp=2"}},
-		{Options: weft.Options{Mesh: "sp=4"}, CFG: "sequential"},
-		{Options: weft.Options{Mesh: "pp=2"}},
+		{Options: weft.Options{Request: request.Must("--mesh dp=2,tp=2")}},
+		{Options: weft.Options{Request: request.Must("--cfg sequential --mesh sp=4")}},
+		{Options: weft.Options{Request: request.Must("--mesh pp=2")}},
 	} {
 		o.Device, o.Width, o.Height, o.Frames, o.Steps, o.Seed = "reference", 64, 96, 9, 3, 4
 		got, err := m.Sample(t.Context(), text, negative, o)
@@ -42,12 +43,12 @@ func TestSampleReadsIDs(t *testing.T) {
 				t.Errorf("the first noise level is %g", got.Steps[0].Sigma)
 			}
 		}
-		modeltest.Close(t, o.Mesh, got.Latents, first, 2e-4) // of some tens of values through 3 steps
+		modeltest.Close(t, o.Request.String(), got.Latents, first, 2e-4) // of some tens of values through 3 steps
 	}
-	if _, err := m.Sample(t.Context(), tensor.New(dtype.F32, 3, 4), nil, weft.SampleOptions{Width: 64, Height: 96, Frames: 9, Steps: 1}); err == nil {
+	if _, err := m.Sample(t.Context(), tensor.New(dtype.F32, 3, 4), nil, weft.SampleOptions{Options: weft.Options{Request: request.Must("--size 64x96 --frames 9 --steps 1")}}); err == nil {
 		t.Error("an embedding taken as ids")
 	}
-	if _, err := m.Sample(t.Context(), ids(5, 160), nil, weft.SampleOptions{Options: weft.Options{Device: "reference"}, Width: 64, Height: 96, Frames: 9, Steps: 1}); err == nil {
+	if _, err := m.Sample(t.Context(), ids(5, 160), nil, weft.SampleOptions{Options: weft.Options{Device: "reference", Request: request.Must("--size 64x96 --frames 9 --steps 1")}}); err == nil {
 		t.Error("an id outside the vocabulary")
 	}
 }

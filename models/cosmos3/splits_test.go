@@ -14,6 +14,7 @@ import (
 	"weft/fault"
 	"weft/internal/modeltest"
 	"weft/models"
+	"weft/request"
 	"weft/sharding"
 	"weft/tensor"
 )
@@ -48,14 +49,14 @@ func TestSplits(t *testing.T) {
 		if name == "six heads" {
 			meshes = []string{"tp=3", "tp=6", "tp=3,sp=2", "sp=6"}
 		}
-		for _, o := range []weft.Options{{}, {SplitResidual: true}} {
-			modeltest.Splits(t, dir, weft.VerifyOptions{Options: o, Latent: latent, Meshes: meshes})
+		for _, o := range []weft.Options{{}, {Request: request.Must("--split-residual")}} {
+			modeltest.Splits(t, dir, weft.VerifyOptions{Options: o, Latent: latent, Meshes: request.MustMeshes(meshes...)})
 		}
 		// In bf16 one device itself is up to 0.0134 off f32 in these models of random
 		// weights, and every split as much, at random: their difference is up to the
 		// square root of 2 more than either, which the tolerance of 2 layers, 0.011, has
 		// no room for.
-		bf16 := weft.VerifyOptions{Options: weft.Options{DType: "bf16"}, Latent: latent, Meshes: meshes, Tolerance: 2. / 128}
+		bf16 := weft.VerifyOptions{Options: weft.Options{Request: request.Must("--dtype bf16")}, Latent: latent, Meshes: request.MustMeshes(meshes...), Tolerance: 2. / 128}
 		modeltest.Splits(t, dir, bf16)
 	}
 }
@@ -84,7 +85,7 @@ func TestPaddingOfTheTextIsNotSeen(t *testing.T) {
 		}
 		in["ids"] = pad(in["ids"], 1, 0)
 		for _, on := range []string{"", "tp=2,sp=2", "sp=4"} {
-			out := modeltest.Forward(t, m, in, weft.Options{Device: "reference", Mesh: on})
+			out := modeltest.Forward(t, m, in, weft.Options{Device: "reference", Request: request.Must("--mesh=" + on)})
 			modeltest.Close(t, dir+" "+on, out["out"], want["out"], 1e-4)
 		}
 	}
@@ -95,7 +96,7 @@ func TestPaddingOfTheTextIsNotSeen(t *testing.T) {
 func TestKeyHeadsAreCopiedWhole(t *testing.T) {
 	m := modeltest.Open(t, nanoDir)
 	in := modeltest.Tensors(t, nanoDir+"/inputs.safetensors")
-	r, err := m.Start(t.Context(), in, weft.Options{Device: "reference", Mesh: "tp=4"})
+	r, err := m.Start(t.Context(), in, weft.Options{Device: "reference", Request: request.Must("--mesh tp=4")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +178,7 @@ func TestBytesSavedBesideThePeer(t *testing.T) {
 // bf16 is near f32: of values up to 4, a few roundings to 2^-9 one after another.
 func TestBF16(t *testing.T) {
 	for i, c := range cases {
-		c.Tolerance, c.Options = 0.15, weft.Options{DType: "bf16"}
+		c.Tolerance, c.Options = 0.15, weft.Options{Request: request.Must("--dtype bf16")}
 		for _, device := range modeltest.Devices() {
 			if device == "reference" || i == 1 {
 				c.On(t, device, "tp=2,sp=2")

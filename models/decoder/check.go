@@ -7,6 +7,7 @@ import (
 	"weft/models"
 	"weft/models/step"
 	"weft/sharding"
+	"weft/strategy"
 	"weft/tensor"
 )
 
@@ -28,7 +29,7 @@ func (m *Model) defaultText() int {
 // CheckSplit reports every reason why a mesh cannot hold the model, whatever the request.
 func (m *Model) CheckSplit(on *mesh.Mesh) error {
 	var l fault.List
-	tp, sp := on.Size(mesh.TP), on.Size(mesh.SP)
+	tp, sp := on.Size(strategy.Axes(strategy.Heads)...), on.Size(strategy.Axes(strategy.Tokens)...)
 	l.Add(models.CheckAxes(on, m.name))
 	if err := sharding.CheckHeads(m.c.Heads, tp, sp); err != nil {
 		l.Add(err)

@@ -5,6 +5,7 @@ import (
 
 	"weft"
 	"weft/internal/modeltest"
+	"weft/request"
 )
 
 const (
@@ -23,7 +24,7 @@ func TestOnEveryLegalMesh(t *testing.T) {
 	for _, c := range []modeltest.Case{reason, llama, gemma4} {
 		c.Everywhere(t)
 		split := c
-		split.Options = weft.Options{SplitResidual: true}
+		split.Options = weft.Options{Request: request.Must("--split-residual")}
 		for _, on := range split.Meshes(t, 8) {
 			split.On(t, "reference", on)
 		}

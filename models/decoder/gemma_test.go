@@ -11,6 +11,7 @@ import (
 	"weft/internal/meshtest"
 	"weft/internal/modeltest"
 	"weft/models"
+	"weft/request"
 )
 
 // A text without a mask is one whose mask leaves nothing out.
@@ -22,7 +23,7 @@ func TestGemmaWithoutMask(t *testing.T) {
 		t.Errorf("with a mask %d runs", len(runs))
 	}
 	for _, on := range []string{"", "tp=2,sp=2", "dp=2,tp=4"} {
-		out := modeltest.Forward(t, modeltest.Open(t, gemmaDir), in, weft.Options{Device: "reference", Mesh: on})
+		out := modeltest.Forward(t, modeltest.Open(t, gemmaDir), in, weft.Options{Device: "reference", Request: request.Must("--mesh=" + on)})
 		modeltest.Close(t, on, out["out"], want, 1e-4)
 	}
 }

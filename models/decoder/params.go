@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"strings"
 
-	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
+	"weft/strategy"
 )
 
 // namePrefix returns the prefix of every parameter's name. It is empty for Llama,
@@ -60,13 +60,15 @@ func (m *Model) Params(layers int) []models.Param {
 // Rules shard attention and FFN, and the token table by rows of the vocabulary. README.md
 // lists the bytes that this saves.
 func (m *Model) Rules() sharding.Rules {
-	first, second, whole := sharding.NewSpec([]string{mesh.TP}), sharding.NewSpec(nil, []string{mesh.TP}), sharding.NewSpec()
+	toHeads, fromHeads := strategy.ColumnParallel(strategy.Heads), strategy.RowParallel(strategy.Heads)
+	toFFN, fromFFN := strategy.ColumnParallel(strategy.FFN), strategy.RowParallel(strategy.FFN)
+	vocab, whole := strategy.SpecOf(strategy.Vocab), sharding.NewSpec()
 	p := m.namePrefix()
 	// Where there are fewer key heads than devices of tp, neighbouring devices hold
 	// copies of one head. Where the heads and tp do not divide one another, the weights
 	// are replicated over tp.
 	keys := func(match string, heads int) sharding.Rule {
-		return sharding.Rule{Match: match, Spec: first, Layout: sharding.Layout{Heads: []int{heads}}, WholeIfUneven: true}
+		return sharding.Rule{Match: match, Spec: toHeads, Layout: sharding.Layout{Heads: []int{heads}}, WholeIfUneven: true}
 	}
 	var rules sharding.Rules
 	for i := range m.c.Layers {
@@ -78,14 +80,14 @@ func (m *Model) Rules() sharding.Rules {
 		rules = append(rules, sharding.Rule{Match: p + "layers.*.layer_scalar", Spec: whole})
 	}
 	return append(rules, sharding.Rules{
-		{Match: p + "embed_tokens.weight", Spec: first, WholeIfUneven: true}, // a vocabulary need not divide
-		{Match: p + "layers.*.self_attn.q_proj.*", Spec: first},
+		{Match: p + "embed_tokens.weight", Spec: vocab, WholeIfUneven: true}, // a vocabulary need not divide
+		{Match: p + "layers.*.self_attn.q_proj.*", Spec: toHeads},
 		keys(p+"layers.*.self_attn.k_proj.*", m.c.KVHeads),
 		keys(p+"layers.*.self_attn.v_proj.*", m.c.KVHeads),
-		{Match: p + "layers.*.self_attn.o_proj.weight", Spec: second},
-		{Match: p + "layers.*.mlp.gate_proj.weight", Spec: first},
-		{Match: p + "layers.*.mlp.up_proj.weight", Spec: first},
-		{Match: p + "layers.*.mlp.down_proj.weight", Spec: second},
+		{Match: p + "layers.*.self_attn.o_proj.weight", Spec: fromHeads},
+		{Match: p + "layers.*.mlp.gate_proj.weight", Spec: toFFN},
+		{Match: p + "layers.*.mlp.up_proj.weight", Spec: toFFN},
+		{Match: p + "layers.*.mlp.down_proj.weight", Spec: fromFFN},
 		{Match: p + "layers.*norm.weight", Spec: whole},
 		{Match: p + "norm.weight", Spec: whole},
 	}...)

@@ -11,8 +11,8 @@ import (
 	"weft/models"
 	"weft/models/step"
 	"weft/program"
-	"weft/sharding"
 	"weft/spmd"
+	"weft/strategy"
 )
 
 // build is one graph under construction.
@@ -50,12 +50,12 @@ func (s *build) declareValues() {
 	c, l, b := s.m.c, s.layout, s.Request.Batch
 	s.Input(graph.Input{Name: "ids", DType: dtype.I32, Shape: []int{b, l.Padded}, Spec: l.Gathered, Step: true})
 	if s.Request.Masked {
-		s.Input(graph.Input{Name: "mask", DType: dtype.Bool, Shape: []int{b, l.Tokens}, Spec: sharding.NewSpec([]string{mesh.DP}), Step: true})
+		s.Input(graph.Input{Name: "mask", DType: dtype.Bool, Shape: []int{b, l.Tokens}, Spec: strategy.SpecOf(strategy.Batch), Step: true})
 	}
 	for _, first := range c.firstOfEachType(0, s.layers) {
 		for _, table := range []string{"rope_cos", "rope_sin"} {
 			_, dim := c.keyHeads(c.isGlobal(first))
-			s.Input(graph.Input{Name: table + typeSuffix(c.isGlobal(first)), DType: dtype.F32, Shape: []int{l.Padded, dim}, Spec: sharding.NewSpec([]string{mesh.SP})})
+			s.Input(graph.Input{Name: table + typeSuffix(c.isGlobal(first)), DType: dtype.F32, Shape: []int{l.Padded, dim}, Spec: strategy.SpecOf(strategy.Tokens)})
 		}
 	}
 	stream := step.Value{DType: dtype.F32, Shape: []int{b, l.Padded, c.Dim}, Spec: l.Stream}
@@ -227,7 +227,7 @@ func (s *build) buildPost(p *step.ProgramBuilder) {
 		}
 		x = s.joinResults(p, append(parts, s.normResult(p, p.RMSNorm(s.m.namePrefix()+"norm", x, s.m.c.Eps))))
 	}
-	x = p.Reshard(x, sharding.NewSpec([]string{mesh.DP}), "tokens gathered for the result")
+	x = p.Reshard(x, strategy.SpecOf(strategy.Batch), "tokens gathered for the result")
 	x = p.Slice(x, 1, 0, s.layout.Tokens)
 	if s.Request.Masked {
 		x = p.Select(p.ExpandDim(p.Value("mask"), 2), x, p.Constant(dtype.F32, 0))

@@ -10,6 +10,7 @@ import (
 	"weft/internal/meshtest"
 	"weft/internal/modeltest"
 	"weft/models"
+	"weft/request"
 	"weft/sharding"
 	"weft/tensor"
 )
@@ -22,7 +23,7 @@ func TestSkippedLayers(t *testing.T) {
 		"num_attention_heads":8,"num_key_value_heads":2,"rms_norm_eps":1e-6,"rope_theta":1000000.0,"hidden_state_skip_layer":2}`,
 		modeltest.Tensors(t, reasonDir+"/model.safetensors"))
 	for _, on := range []string{"", "tp=4", "dp=2,sp=2", "pp=2"} {
-		r, err := modeltest.Open(t, dir).Start(t.Context(), in, weft.Options{Device: "reference", Mesh: on})
+		r, err := modeltest.Open(t, dir).Start(t.Context(), in, weft.Options{Device: "reference", Request: request.Must("--mesh=" + on)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +51,7 @@ func TestTowers(t *testing.T) {
 		for name, x := range modeltest.Tensors(t, llamaDir+"/model.safetensors") {
 			ts[prefix+name] = x
 		}
-		out := modeltest.Forward(t, modeltest.Open(t, modeltest.Folder(t, config, ts)), in, weft.Options{Device: "reference", Mesh: "sp=3"})
+		out := modeltest.Forward(t, modeltest.Open(t, modeltest.Folder(t, config, ts)), in, weft.Options{Device: "reference", Request: request.Must("--mesh sp=3")})
 		modeltest.Close(t, prefix, out["out"], want, 1e-4)
 	}
 }
@@ -59,7 +60,7 @@ func TestTowers(t *testing.T) {
 func TestBF16(t *testing.T) {
 	for c, tolerance := range map[*modeltest.Case]float64{&reason: 0.12, &llama: 0.12, &gemma4: 0.2} {
 		c := *c
-		c.Tolerance, c.Options = tolerance, weft.Options{DType: "bf16"}
+		c.Tolerance, c.Options = tolerance, weft.Options{Request: request.Must("--dtype bf16")}
 		for _, device := range modeltest.Devices() {
 			c.On(t, device, "dp=2,tp=1,sp=1")
 		}

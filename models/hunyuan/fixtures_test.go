@@ -5,6 +5,7 @@ import (
 
 	"weft"
 	"weft/internal/modeltest"
+	"weft/request"
 )
 
 const testdata = "../../testdata/"
@@ -31,7 +32,7 @@ func TestFixtureOnEveryLegalMesh(t *testing.T) {
 	}
 	fixture.Everywhere(t)
 	split := fixture
-	split.Options = weft.Options{SplitResidual: true}
+	split.Options = weft.Options{Request: request.Must("--split-residual")}
 	for _, on := range split.Meshes(t, 8) {
 		split.On(t, "reference", on)
 	}

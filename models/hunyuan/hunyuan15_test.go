@@ -15,6 +15,7 @@ import (
 	"weft/fault"
 	"weft/internal/modeltest"
 	"weft/models"
+	"weft/request"
 	"weft/tensor"
 )
 
@@ -58,7 +59,7 @@ func TestFixtureOnEveryLegalMesh15(t *testing.T) {
 	fixture15.Everywhere(t)
 	text15.Largely(t)
 	split := fixture15
-	split.Options = weft.Options{SplitResidual: true}
+	split.Options = weft.Options{Request: request.Must("--split-residual")}
 	for _, on := range []string{"tp=2,sp=2", "dp=2,tp=4"} {
 		split.On(t, "reference", on)
 	}
@@ -73,7 +74,7 @@ func TestNoLetters15(t *testing.T) {
 	delete(in, "byt5_mask")
 	all := modeltest.Forward(t, m, in, weft.Options{Device: "reference"})
 	delete(in, "byt5")
-	none := modeltest.Forward(t, m, in, weft.Options{Device: "reference", Mesh: "tp=2,sp=2"})
+	none := modeltest.Forward(t, m, in, weft.Options{Device: "reference", Request: request.Must("--mesh tp=2,sp=2")})
 	modeltest.Close(t, "no letters", none["out"], masked["out"], 1e-5)
 	a, err := all["out"].Float32s()
 	if err != nil {
@@ -100,10 +101,10 @@ func TestSplits15(t *testing.T) {
 			t.Errorf("%s is not among %s", on, meshes)
 		}
 	}
-	for _, o := range []weft.Options{{SplitResidual: true}, {DType: "bf16"}, {FSDP: "sp"}} {
-		modeltest.Splits(t, dir, weft.VerifyOptions{Options: o, Meshes: []string{"tp=2,sp=2", "dp=2,tp=2,sp=2"}})
+	for _, o := range []weft.Options{{Request: request.Must("--split-residual")}, {Request: request.Must("--dtype bf16")}, {Request: request.Must("--fsdp sp")}} {
+		modeltest.Splits(t, dir, weft.VerifyOptions{Options: o, Meshes: request.MustMeshes("tp=2,sp=2", "dp=2,tp=2,sp=2")})
 	}
-	modeltest.Splits(t, dir, weft.VerifyOptions{Meshes: []string{"pp=3", "pp=2,tp=2"}})
+	modeltest.Splits(t, dir, weft.VerifyOptions{Meshes: request.MustMeshes("pp=3", "pp=2,tp=2")})
 }
 
 func TestUnderDiffusersNames15(t *testing.T) {
@@ -121,7 +122,7 @@ func TestUnderDiffusersNames15(t *testing.T) {
 	m := modeltest.Open(t, modeltest.Folder(t, config, apart(t, dir15, names)))
 	in, want := modeltest.Tensors(t, dir15+"/inputs.safetensors"), modeltest.Tensors(t, dir15+"/expected.safetensors")
 	for _, on := range []string{"", "tp=4", "sp=2"} {
-		out := modeltest.Forward(t, m, in, weft.Options{Device: "reference", Mesh: on})
+		out := modeltest.Forward(t, m, in, weft.Options{Device: "reference", Request: request.Must("--mesh=" + on)})
 		modeltest.Close(t, on, out["out"], want["out_diffusers"], 1e-4)
 	}
 }
@@ -279,8 +280,7 @@ func TestSample15(t *testing.T) {
 			conditions[n] = first(n)
 		}
 		run := func(on string) *tensor.Tensor {
-			out, err := m.Sample(context.Background(), first("context"), nil, weft.SampleOptions{Options: weft.Options{Device: "reference", Mesh: on},
-				Width: 80, Height: 48, Frames: 5, Steps: 3, Seed: 1, Conditions: conditions})
+			out, err := m.Sample(context.Background(), first("context"), nil, weft.SampleOptions{Options: weft.Options{Device: "reference", Request: request.Must("--size 80x48 --frames 5 --steps 3 --seed 1 " + "--mesh=" + on)}, Conditions: conditions})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -328,12 +328,12 @@ func TestGuidance15(t *testing.T) {
 		}
 		return out
 	}
-	batched := run(context0, context1, both, weft.SampleOptions{Guidance: []float64{3}})
-	modeltest.Close(t, "two passes", run(context0, context1, both, weft.SampleOptions{Guidance: []float64{3}, CFG: "sequential"}), batched, 1e-5)
-	modeltest.Close(t, "split", run(context0, context1, both, weft.SampleOptions{Guidance: []float64{3}, Options: weft.Options{Mesh: "dp=2,tp=2"}}), batched, 1e-3)
-	modeltest.Close(t, "the negative text alone", run(context0, context1, both, weft.SampleOptions{Guidance: []float64{1e-7}}), run(context1, nil, other, weft.SampleOptions{}), 1e-4)
+	batched := run(context0, context1, both, weft.SampleOptions{Options: weft.Options{Request: request.Must("--guidance 3")}})
+	modeltest.Close(t, "two passes", run(context0, context1, both, weft.SampleOptions{Options: weft.Options{Request: request.Must("--guidance 3 --cfg sequential")}}), batched, 1e-5)
+	modeltest.Close(t, "split", run(context0, context1, both, weft.SampleOptions{Options: weft.Options{Request: request.Must("--guidance 3 --mesh dp=2,tp=2")}}), batched, 1e-3)
+	modeltest.Close(t, "the negative text alone", run(context0, context1, both, weft.SampleOptions{Options: weft.Options{Request: request.Must("--guidance 1e-7")}}), run(context1, nil, other, weft.SampleOptions{}), 1e-4)
 	usual := run(context0, context1, both, weft.SampleOptions{})
-	modeltest.Close(t, "the usual guidance", usual, run(context0, context1, both, weft.SampleOptions{Guidance: []float64{6}}), 0)
+	modeltest.Close(t, "the usual guidance", usual, run(context0, context1, both, weft.SampleOptions{Options: weft.Options{Request: request.Must("--guidance 6")}}), 0)
 
 	missing, wrong, empty := maps.Clone(both), maps.Clone(both), maps.Clone(both)
 	delete(missing, "negative_byt5")
@@ -345,11 +345,11 @@ func TestGuidance15(t *testing.T) {
 		"of the negative text: context_mask of video 0 has no real row": empty,
 		`condition "negative_y" is given`:                               {"vision": image["vision"], "y": image["y"], "negative_y": image["y"]},
 	} {
-		if _, err := sample(context0, context1, conditions, weft.SampleOptions{Guidance: []float64{3}}); !errors.Is(err, models.ErrInputs) || !strings.Contains(err.Error(), want) {
+		if _, err := sample(context0, context1, conditions, weft.SampleOptions{Options: weft.Options{Request: request.Must("--guidance 3")}}); !errors.Is(err, models.ErrInputs) || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)
 		}
 	}
-	if _, err := sample(context0, context1.Slice(1, 0, 5), both, weft.SampleOptions{Guidance: []float64{3}}); !errors.Is(err, models.ErrInputs) || !strings.Contains(err.Error(), "make both as long") {
+	if _, err := sample(context0, context1.Slice(1, 0, 5), both, weft.SampleOptions{Options: weft.Options{Request: request.Must("--guidance 3")}}); !errors.Is(err, models.ErrInputs) || !strings.Contains(err.Error(), "make both as long") {
 		t.Errorf("texts of two lengths: %v", err)
 	}
 }

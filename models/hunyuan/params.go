@@ -4,9 +4,9 @@ import (
 	"fmt"
 
 	"weft/graph"
-	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
+	"weft/strategy"
 )
 
 // part is one of several matrices that the official checkpoint stacks in one: its name in
@@ -152,47 +152,49 @@ func (m *Model) countLayers(n int) (double, single int) {
 // Column-parallel are q, k, v and the first layer of the FFN (part by part where they are
 // stacked) and all modulations. Row-parallel are the projections back to the streams.
 func (m *Model) Rules() sharding.Rules {
-	first, second, whole := sharding.NewSpec([]string{mesh.TP}), sharding.NewSpec(nil, []string{mesh.TP}), sharding.NewSpec()
+	toHeads, fromHeads := strategy.ColumnParallel(strategy.Heads), strategy.RowParallel(strategy.Heads)
+	toFFN, fromFFN := strategy.ColumnParallel(strategy.FFN), strategy.RowParallel(strategy.FFN)
+	toWidth, whole := strategy.ColumnParallel(strategy.Width), sharding.NewSpec()
 	d, ff := m.c.Dim, m.c.FFNDim()
 	rule := func(match string, s sharding.Spec) sharding.Rule { return sharding.Rule{Match: match, Spec: s} }
 	qkv := sharding.Layout{Parts: []int{d, d, d}}
 	return sharding.Rules{
-		{Match: "*_qkv.*", Spec: first, Layout: qkv},
-		{Match: "single_blocks.*.linear1.*", Spec: first, Layout: sharding.Layout{Parts: []int{d, d, d, ff}}},
-		{Match: "single_blocks.*.linear2.weight", Spec: second, Layout: sharding.Layout{Dim: 1, Parts: []int{d, ff}}},
+		{Match: "*_qkv.*", Spec: toHeads, Layout: qkv},
+		{Match: "single_blocks.*.linear1.*", Spec: toHeads, Layout: sharding.Layout{Parts: []int{d, d, d, ff}}},
+		{Match: "single_blocks.*.linear2.weight", Spec: fromHeads, Layout: sharding.Layout{Dim: 1, Parts: []int{d, ff}}},
 		rule("single_blocks.*.linear2.bias", whole),
-		rule("*_proj.weight", second),
+		rule("*_proj.weight", fromHeads),
 		rule("*_attn_proj.bias", whole),
-		rule("*mlp.fc1.*", first),
-		rule("*mlp.fc2.weight", second),
+		rule("*mlp.fc1.*", toFFN),
+		rule("*mlp.fc2.weight", fromFFN),
 		rule("*mlp.fc2.bias", whole),
 		rule("*_norm.weight", whole),
-		rule("*_mod.linear.*", first),
-		rule("*.modulation.linear.*", first),
-		rule("*.adaLN_modulation.1.*", first),
+		rule("*_mod.linear.*", toWidth),
+		rule("*.modulation.linear.*", toWidth),
+		rule("*.adaLN_modulation.1.*", toWidth),
 		rule("*.norm1.*", whole),
 		rule("*.norm2.*", whole),
-		rule("txt_in.input_embedder.*", first),
-		rule("txt_in.c_embedder.linear_1.*", first),
-		rule("txt_in.c_embedder.linear_2.weight", second),
+		rule("txt_in.input_embedder.*", toWidth),
+		rule("txt_in.c_embedder.linear_1.*", toFFN),
+		rule("txt_in.c_embedder.linear_2.weight", fromFFN),
 		rule("txt_in.c_embedder.linear_2.bias", whole),
-		rule("*.mlp.0.*", first), // the embedders of timestep and guidance
-		rule("*.mlp.2.weight", second),
+		rule("*.mlp.0.*", toFFN), // the embedders of timestep and guidance
+		rule("*.mlp.2.weight", fromFFN),
 		rule("*.mlp.2.bias", whole),
-		rule("vector_in.in_layer.*", first),
-		rule("vector_in.out_layer.weight", second),
+		rule("vector_in.in_layer.*", toFFN),
+		rule("vector_in.out_layer.weight", fromFFN),
 		rule("vector_in.out_layer.bias", whole),
 		rule("img_in.proj.*", whole),
-		rule("*_attn_q.*", first),
-		rule("*_attn_k.*", first),
-		rule("*_attn_v.*", first),
-		rule("byt5_in.fc1.*", first),
-		rule("byt5_in.fc2.weight", second),
+		rule("*_attn_q.*", toHeads),
+		rule("*_attn_k.*", toHeads),
+		rule("*_attn_v.*", toHeads),
+		rule("byt5_in.fc1.*", toFFN),
+		rule("byt5_in.fc2.weight", fromFFN),
 		rule("byt5_in.fc2.bias", whole),
-		rule("byt5_in.fc3.*", first),
+		rule("byt5_in.fc3.*", toWidth),
 		rule("byt5_in.layernorm.*", whole),
-		rule("vision_in.proj.1.*", first),
-		rule("vision_in.proj.3.weight", second),
+		rule("vision_in.proj.1.*", toFFN),
+		rule("vision_in.proj.3.weight", fromFFN),
 		rule("vision_in.*", whole),
 		rule(kindTable, whole),
 		rule("final_layer.linear.*", whole),

@@ -14,6 +14,7 @@ import (
 	"weft/dtype"
 	"weft/internal/modeltest"
 	"weft/models"
+	"weft/request"
 	"weft/tensor"
 )
 
@@ -30,17 +31,17 @@ func TestSplits(t *testing.T) {
 			t.Errorf("%s is not among %s", on, meshes)
 		}
 	}
-	for _, o := range []weft.Options{{SplitResidual: true}, {DType: "bf16"}, {FSDP: "sp"}} {
-		modeltest.Splits(t, dir, weft.VerifyOptions{Options: o, Meshes: []string{"tp=2,sp=2", "dp=2,tp=2,sp=2", "tp=4,sp=2"}})
+	for _, o := range []weft.Options{{Request: request.Must("--split-residual")}, {Request: request.Must("--dtype bf16")}, {Request: request.Must("--fsdp sp")}} {
+		modeltest.Splits(t, dir, weft.VerifyOptions{Options: o, Meshes: request.MustMeshes("tp=2,sp=2", "dp=2,tp=2,sp=2", "tp=4,sp=2")})
 	}
-	modeltest.Splits(t, dir, weft.VerifyOptions{Meshes: []string{"pp=3", "pp=2,tp=2"}})
+	modeltest.Splits(t, dir, weft.VerifyOptions{Meshes: request.MustMeshes("pp=3", "pp=2,tp=2")})
 }
 
 // The image's tokens of the peer's single blocks, whose stream is one.
 func TestSingleBlocks(t *testing.T) {
 	want := modeltest.Tensors(t, testdata+"hunyuan_video/expected.safetensors")
 	m := modeltest.Open(t, testdata+"hunyuan_video")
-	r, err := m.Start(context.Background(), modeltest.Tensors(t, testdata+"hunyuan_video/inputs.safetensors"), weft.Options{Device: "reference", Mesh: "tp=2"})
+	r, err := m.Start(context.Background(), modeltest.Tensors(t, testdata+"hunyuan_video/inputs.safetensors"), weft.Options{Device: "reference", Request: request.Must("--mesh tp=2")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +113,7 @@ func TestUnderDiffusersNames(t *testing.T) {
 	dir := modeltest.Folder(t, config, apart(t, testdata+"hunyuan_video", diffusersNames(t)))
 	in, want := modeltest.Tensors(t, testdata+"hunyuan_video/inputs.safetensors"), modeltest.Tensors(t, testdata+"hunyuan_video/expected.safetensors")
 	for _, on := range []string{"", "tp=2", "sp=2"} {
-		out := modeltest.Forward(t, modeltest.Open(t, dir), in, weft.Options{Device: "reference", Mesh: on})
+		out := modeltest.Forward(t, modeltest.Open(t, dir), in, weft.Options{Device: "reference", Request: request.Must("--mesh=" + on)})
 		modeltest.Close(t, on, out["out"], want["out_diffusers"], 1e-4)
 	}
 }
@@ -236,17 +237,14 @@ func TestSample(t *testing.T) {
 	m := modeltest.Open(t, testdata+"hunyuan_video")
 	in := modeltest.Tensors(t, testdata+"hunyuan_video/inputs.safetensors")
 	run := func(on string) *tensor.Tensor {
-		out, err := m.Sample(context.Background(), in["context"], nil, weft.SampleOptions{Options: weft.Options{Device: "reference", Mesh: on},
-			Width: 48, Height: 32, Frames: 9, Steps: 3, Seed: 1,
-			Conditions: map[string]*tensor.Tensor{"pooled": in["pooled"], "guidance": in["guidance"], "context_mask": in["context_mask"]}})
+		out, err := m.Sample(context.Background(), in["context"], nil, weft.SampleOptions{Options: weft.Options{Device: "reference", Request: request.Must("--size 48x32 --frames 9 --steps 3 --seed 1 " + "--mesh=" + on)}, Conditions: map[string]*tensor.Tensor{"pooled": in["pooled"], "guidance": in["guidance"], "context_mask": in["context_mask"]}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return out.Latents
 	}
 	modeltest.Close(t, "latents", run("sp=2"), run(""), 1e-3)
-	_, err := m.Sample(context.Background(), in["context"], in["context"], weft.SampleOptions{Width: 48, Height: 32, Frames: 9, Steps: 2, Guidance: []float64{3},
-		Conditions: map[string]*tensor.Tensor{"pooled": in["pooled"], "guidance": in["guidance"]}})
+	_, err := m.Sample(context.Background(), in["context"], in["context"], weft.SampleOptions{Options: weft.Options{Request: request.Must("--size 48x32 --frames 9 --steps 2 --guidance 3")}, Conditions: map[string]*tensor.Tensor{"pooled": in["pooled"], "guidance": in["guidance"]}})
 	if !errors.Is(err, models.ErrInputs) || !strings.Contains(err.Error(), `of the conditions "pooled" and "negative_pooled" one is given`) {
 		t.Errorf("a negative text: %v", err)
 	}

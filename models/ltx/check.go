@@ -6,7 +6,6 @@ import (
 	"weft/fault"
 	"weft/mesh"
 	"weft/models"
-	"weft/sharding"
 )
 
 // textLen is the number of rows to which the text encoder of LTX-Video's own pipeline pads a
@@ -17,7 +16,7 @@ const textLen = 256
 func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	var l fault.List
 	l.Add(models.CheckAxes(on, m.name))
-	l.Add(sharding.CheckHeads(m.c.Heads, on.Size(mesh.TP), on.Size(mesh.SP)))
+	l.Add(models.CheckHeads(on, m.c.Heads))
 	l.Add(models.CheckRequest(on, r, m.c.Layers))
 	l.Add(models.CheckLatent(r.Latent, m.c.InChannels, [3]int{1, 1, 1}))
 	if r.Text < 0 || r.Image != 0 {

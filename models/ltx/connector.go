@@ -105,7 +105,7 @@ func (m *Connector) Official(name string) string {
 func (m *Connector) Check(on *mesh.Mesh, r models.Request) error {
 	var l fault.List
 	l.Add(models.CheckAxes(on, m.name))
-	l.Add(sharding.CheckHeads(m.c.Heads, on.Size(mesh.TP), on.Size(mesh.SP)))
+	l.Add(models.CheckHeads(on, m.c.Heads))
 	l.Add(models.CheckRequest(on, r, m.c.Layers))
 	l.Add(models.CheckText(on, r, m.defaultRows()))
 	if n := m.c.Registers; r.Text > 0 && r.Text%n != 0 {

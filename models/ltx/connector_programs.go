@@ -9,8 +9,8 @@ import (
 	"weft/mesh"
 	"weft/models"
 	"weft/models/step"
-	"weft/sharding"
 	"weft/spmd"
+	"weft/strategy"
 )
 
 // connectorBuild is a connector's graph under construction.
@@ -33,14 +33,14 @@ func (m *Connector) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error)
 	return step.Assemble(base, r.Run(m.c.Layers), s.newProgram, s.listCalls(), "out")
 }
 
-var perVideo = sharding.NewSpec([]string{mesh.DP})
+var perVideo = strategy.SpecOf(strategy.Batch)
 
 func (s *connectorBuild) declareValues() {
 	d, l := s.c.dim(), s.layout
 	s.Input(graph.Input{Name: "context", DType: dtype.F32, Shape: []int{s.batch, l.Tokens, d}, Spec: perVideo, Step: true})
 	s.Input(graph.Input{Name: "real", DType: dtype.F32, Shape: []int{s.batch, l.Tokens, 1}, Spec: perVideo, Step: true})
 	for _, name := range []string{"rope_cos", "rope_sin"} {
-		s.Input(graph.Input{Name: name, DType: dtype.F32, Shape: []int{1, l.Padded, d}, Spec: sharding.NewSpec(nil, []string{mesh.SP}, []string{mesh.TP})})
+		s.Input(graph.Input{Name: name, DType: dtype.F32, Shape: []int{1, l.Padded, d}, Spec: strategy.SpecOf(strategy.None, strategy.Tokens, strategy.Heads)})
 	}
 	s.Value("rows", step.Value{DType: dtype.F32, Shape: []int{s.batch, l.Padded, d}, Spec: l.Stream, Kind: step.Stream})
 }

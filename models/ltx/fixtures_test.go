@@ -5,6 +5,7 @@ import (
 
 	"weft"
 	"weft/internal/modeltest"
+	"weft/request"
 	"weft/tensor"
 )
 
@@ -39,7 +40,7 @@ func TestManyLevels(t *testing.T) {
 	}{{tokenLevel, 2}, {many, 0}} {
 		in := modeltest.Tensors(t, testdata+"ltx_video/inputs.safetensors")
 		c.of.Inputs(in)
-		r, err := modeltest.Config(t, testdata+"ltx_video").Features().Generator.Request(in)
+		r, err := modeltest.Config(t, testdata+"ltx_video").Request(in)
 		if err != nil || r.Times != c.want || !r.TokenTimes {
 			t.Errorf("%+v, %v: want %d levels", r, err, c.want)
 		}
@@ -61,7 +62,7 @@ func TestFixturesOnEveryLegalMesh(t *testing.T) {
 	tokenLevel.Largely(t)
 	for _, c := range []modeltest.Case{oneLevel, tokenLevel} {
 		split := c
-		split.Options = weft.Options{SplitResidual: true}
+		split.Options = weft.Options{Request: request.Must("--split-residual")}
 		for _, on := range split.Meshes(t, 8) {
 			split.On(t, "reference", on)
 		}
@@ -84,7 +85,7 @@ func TestSecondOnEveryLegalMesh(t *testing.T) {
 		c.Largely(t)
 		c.On(t, "reference", "pp=2")
 		split := c
-		split.Options = weft.Options{SplitResidual: true}
+		split.Options = weft.Options{Request: request.Must("--split-residual")}
 		split.On(t, "reference", "tp=2,sp=2")
 	}
 }

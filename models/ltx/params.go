@@ -3,9 +3,9 @@ package ltx
 import (
 	"fmt"
 
-	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
+	"weft/strategy"
 )
 
 // paramTable collects parameters under their official names.
@@ -94,10 +94,9 @@ func newRule(match string, s sharding.Spec) sharding.Rule {
 }
 
 var (
-	col   = sharding.NewSpec([]string{mesh.TP}, nil)
-	row   = sharding.NewSpec(nil, []string{mesh.TP})
-	vec   = sharding.NewSpec([]string{mesh.TP})
-	whole = sharding.NewSpec()
+	toHeads, fromHeads = strategy.ColumnParallel(strategy.Heads), strategy.RowParallel(strategy.Heads)
+	toFFN, fromFFN     = strategy.ColumnParallel(strategy.FFN), strategy.RowParallel(strategy.FFN)
+	toWidth, whole     = strategy.ColumnParallel(strategy.Width), sharding.NewSpec()
 )
 
 // blockRules shard attention and FFN of the blocks that match. q, k, v and the first layer
@@ -105,14 +104,14 @@ var (
 // with them. The output projections are row-parallel and their biases replicated.
 func blockRules(blocks string) sharding.Rules {
 	return sharding.Rules{
-		newRule(blocks+".attn*.*_norm.weight", vec),
-		newRule(blocks+".attn*.to_out.0.weight", row),
+		newRule(blocks+".attn*.*_norm.weight", toHeads),
+		newRule(blocks+".attn*.to_out.0.weight", fromHeads),
 		newRule(blocks+".attn*.to_out.0.bias", whole),
-		newRule(blocks+".attn*.weight", col),
-		newRule(blocks+".attn*.bias", vec),
-		newRule(blocks+".ff.net.0.proj.weight", col),
-		newRule(blocks+".ff.net.0.proj.bias", vec),
-		newRule(blocks+".ff.net.2.weight", row),
+		newRule(blocks+".attn*.weight", toHeads),
+		newRule(blocks+".attn*.bias", toHeads),
+		newRule(blocks+".ff.net.0.proj.weight", toFFN),
+		newRule(blocks+".ff.net.0.proj.bias", toFFN),
+		newRule(blocks+".ff.net.2.weight", fromFFN),
 		newRule(blocks+".ff.net.2.bias", whole),
 	}
 }
@@ -122,12 +121,12 @@ func blockRules(blocks string) sharding.Rules {
 func (m *Model) Rules() sharding.Rules {
 	return append(blockRules("transformer_blocks.*"),
 		newRule("*scale_shift_table", whole),
-		newRule("*adaln_single.linear.weight", col),
-		newRule("*adaln_single.linear.bias", vec),
+		newRule("*adaln_single.linear.weight", toWidth),
+		newRule("*adaln_single.linear.bias", toWidth),
 		newRule("*adaln_single.emb.*", whole),
-		newRule("caption_projection.linear_1.weight", col),
-		newRule("caption_projection.linear_1.bias", vec),
-		newRule("caption_projection.linear_2.weight", row),
+		newRule("caption_projection.linear_1.weight", toFFN),
+		newRule("caption_projection.linear_1.bias", toFFN),
+		newRule("caption_projection.linear_2.weight", fromFFN),
 		newRule("caption_projection.linear_2.bias", whole),
 		newRule("keyframes_abs_pos_embedding", whole),
 		newRule("patchify_proj.*", whole),

@@ -11,6 +11,7 @@ import (
 	"weft/models/step"
 	"weft/sharding"
 	"weft/spmd"
+	"weft/strategy"
 )
 
 // build is one graph under construction.
@@ -101,11 +102,11 @@ func (s *build) declareValues() {
 	s.Input(graph.Input{Name: "x", DType: dtype.F32, Shape: []int{b, l.Tokens, c.InChannels}, Spec: l.Batch, Step: true})
 	s.TimeInputs(l.Layout, timeDim)
 	for _, name := range []string{"rope_cos", "rope_sin"} {
-		of := []string{}
+		of := strategy.None
 		if l.positions > 1 {
-			of = []string{mesh.DP}
+			of = strategy.Batch
 		}
-		s.Input(graph.Input{Name: name, DType: dtype.F32, Shape: []int{l.positions, l.Padded, d}, Spec: sharding.NewSpec(of, []string{mesh.SP}, []string{mesh.TP})})
+		s.Input(graph.Input{Name: name, DType: dtype.F32, Shape: []int{l.positions, l.Padded, d}, Spec: strategy.SpecOf(of, strategy.Tokens, strategy.Heads)})
 	}
 	s.Input(graph.Input{Name: "text_bias", DType: dtype.F32, Shape: []int{b, 1, 1, l.text}, Spec: l.Batch})
 	if c.CaptionChannels > 0 {
@@ -125,7 +126,7 @@ func (s *build) declareValues() {
 	s.Value("e", step.Value{DType: dtype.F32, Shape: append(slices.Clone(l.times), d), Spec: l.modulation})
 	s.Value("e0", step.Value{DType: dtype.F32, Shape: append(slices.Clone(l.times), c.modulationCount(), d), Spec: l.modulation})
 	for _, v := range []string{"text_k", "text_v"} {
-		s.Value(v, step.Value{DType: s.r.DType, Shape: []int{b, l.text, c.Heads, c.HeadDim}, Spec: sharding.NewSpec([]string{mesh.DP}, nil, []string{mesh.TP}), Kind: step.PerLayer})
+		s.Value(v, step.Value{DType: s.r.DType, Shape: []int{b, l.text, c.Heads, c.HeadDim}, Spec: strategy.SpecOf(strategy.Batch, strategy.None, strategy.Heads), Kind: step.PerLayer})
 	}
 }
 

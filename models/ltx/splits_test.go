@@ -3,6 +3,7 @@ package ltx_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"weft/dtype"
 	"weft/internal/modeltest"
 	"weft/models"
+	"weft/request"
 	"weft/sharding"
 	"weft/tensor"
 )
@@ -49,8 +51,8 @@ func TestSplits(t *testing.T) {
 		if name != "6 heads" {
 			some = append(some, "tp=2,sp=2")
 		}
-		for _, o := range []weft.Options{{SplitResidual: true}, {DType: "bf16"}} {
-			modeltest.Splits(t, dir, weft.VerifyOptions{Options: o, Meshes: some})
+		for _, o := range []weft.Options{{Request: request.Must("--split-residual")}, {Request: request.Must("--dtype bf16")}} {
+			modeltest.Splits(t, dir, weft.VerifyOptions{Options: o, Meshes: request.MustMeshes(some...)})
 		}
 	}
 }
@@ -58,14 +60,14 @@ func TestSplits(t *testing.T) {
 func TestPipelineAndFSDP(t *testing.T) {
 	for _, c := range []modeltest.Case{oneLevel, tokenLevel} {
 		c.On(t, "reference", "pp=2,dp=2")
-		c.Options = weft.Options{FSDP: "sp"}
+		c.Options = weft.Options{Request: request.Must("--fsdp sp")}
 		c.On(t, "reference", "tp=2,sp=2")
 	}
 }
 
 func TestBF16(t *testing.T) {
 	c := oneLevel
-	c.Options, c.Tolerance = weft.Options{DType: "bf16"}, 0.1
+	c.Options, c.Tolerance = weft.Options{Request: request.Must("--dtype bf16")}, 0.1
 	c.On(t, "reference", "tp=2")
 	c.On(t, "reference", "sp=4")
 }
@@ -75,7 +77,7 @@ func forward(t *testing.T, on string, change func(map[string]*tensor.Tensor)) *t
 	t.Helper()
 	in := modeltest.Tensors(t, testdata+"ltx_video/inputs.safetensors")
 	change(in)
-	return modeltest.Forward(t, modeltest.Open(t, testdata+"ltx_video"), in, weft.Options{Device: "reference", Mesh: on})["out"]
+	return modeltest.Forward(t, modeltest.Open(t, testdata+"ltx_video"), in, weft.Options{Device: "reference", Request: request.Must("--mesh=" + on)})["out"]
 }
 
 // Two videos with places of their own give what each gives alone, whether the
@@ -154,7 +156,7 @@ func TestOtherPublishers(t *testing.T) {
 	m := modeltest.Open(t, modeltest.Folder(t, `{"_class_name":"LTXVideoTransformer3DModel","num_attention_heads":4,"attention_head_dim":16,"in_channels":32,
 		"out_channels":32,"patch_size":1,"patch_size_t":1,"cross_attention_dim":64,"num_layers":2,"activation_fn":"gelu-approximate","qk_norm":"rms_norm_across_heads",
 		"norm_elementwise_affine":false,"norm_eps":1e-06,"caption_channels":40,"attention_bias":true,"attention_out_bias":true}`, ts))
-	modeltest.Close(t, "diffusers", modeltest.Forward(t, m, in, weft.Options{Device: "reference", Mesh: "tp=2"})["out"], want, 2e-4)
+	modeltest.Close(t, "diffusers", modeltest.Forward(t, m, in, weft.Options{Device: "reference", Request: request.Must("--mesh tp=2")})["out"], want, 2e-4)
 
 	raw, err := os.ReadFile(testdata + "ltx_video/model.safetensors")
 	if err != nil {
@@ -285,7 +287,7 @@ func TestSampleSecond(t *testing.T) {
 	m := modeltest.Open(t, testdata+"ltx25")
 	text := modeltest.Tensors(t, testdata+"ltx25/inputs.safetensors")["context"].Rows(0, 1)
 	run := func(on string) *tensor.Tensor {
-		out, err := m.Sample(context.Background(), text, nil, weft.SampleOptions{Options: weft.Options{Device: "reference", Mesh: on}, Width: 96, Height: 64, Frames: 9, Steps: 2, Seed: 1})
+		out, err := m.Sample(context.Background(), text, nil, weft.SampleOptions{Options: weft.Options{Device: "reference", Request: request.Must("--size 96x64 --frames 9 --steps 2 --seed 1 " + "--mesh=" + on)}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -301,8 +303,7 @@ func TestSample(t *testing.T) {
 	text := modeltest.Tensors(t, testdata+"ltx_video/inputs.safetensors")["context"]
 	run := func(on string, fps float64) *tensor.Tensor {
 		// Of texts of different lengths the shorter is padded and its padding masked.
-		out, err := m.Sample(context.Background(), text.Rows(0, 1), text.Rows(1, 2).Slice(1, 0, 4), weft.SampleOptions{Options: weft.Options{Device: "reference", Mesh: on},
-			Width: 96, Height: 64, Frames: 17, FPS: fps, Steps: 3, Seed: 1})
+		out, err := m.Sample(context.Background(), text.Rows(0, 1), text.Rows(1, 2).Slice(1, 0, 4), weft.SampleOptions{Options: weft.Options{Device: "reference", Request: request.Must("--size 96x64 --frames 17 --steps 3 --seed 1 " + "--mesh=" + on + " --fps=" + fmt.Sprint(fps))}})
 		if err != nil {
 			t.Fatal(err)
 		}

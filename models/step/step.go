@@ -159,7 +159,8 @@ func (s *Step) Spec(name string) sharding.Spec { return s.specs[name].Spec }
 // layers and its own devices; first and last mark the ends. Without the axis there is one
 // stage with all layers.
 func (s *Step) Stages(layers int, build func(first, last bool, layers sharding.Range) error) error {
-	stages, err := strategy.Even(layers, s.Graph.Mesh.Size(mesh.PP))
+	pp := strategy.Axis(strategy.Layers)
+	stages, err := strategy.Even(layers, s.Graph.Mesh.Size(pp))
 	if err != nil {
 		return err
 	}
@@ -167,7 +168,7 @@ func (s *Step) Stages(layers int, build func(first, last bool, layers sharding.R
 	n := stages.Len()
 	for i, r := range stages.Ranges() {
 		if n > 1 {
-			sub, err := s.Graph.Mesh.Sub(mesh.PP, i)
+			sub, err := s.Graph.Mesh.Sub(pp, i)
 			if err != nil {
 				return err
 			}

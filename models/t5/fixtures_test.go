@@ -1,12 +1,14 @@
 package t5_test
 
 import (
+	"fmt"
 	"maps"
 	"testing"
 
 	"weft"
 	"weft/internal/modeltest"
 	"weft/models"
+	"weft/request"
 	"weft/tensor"
 )
 
@@ -39,13 +41,13 @@ func TestOnEveryLegalMesh(t *testing.T) {
 	}
 	for _, c := range []modeltest.Case{cases[0], cases[3]} {
 		split := c
-		split.Options = weft.Options{SplitResidual: true}
+		split.Options = weft.Options{Request: request.Must("--split-residual")}
 		for _, on := range split.Meshes(t, 8) {
 			split.On(t, "reference", on)
 		}
 		c.On(t, "reference", "pp=2")
 		shared := c
-		shared.Options = weft.Options{FSDP: "sp"}
+		shared.Options = weft.Options{Request: request.Must("--fsdp sp")}
 		shared.On(t, "reference", "sp=2")
 		c.On(t, "reference", "fsdp=4")
 	}
@@ -59,7 +61,7 @@ func TestUnderTransformersNames(t *testing.T) {
 	if m.Name() != "umt5" {
 		t.Errorf("it is called %s", m.Name())
 	}
-	out := modeltest.Forward(t, m, in, weft.Options{Device: "reference", Mesh: "tp=2"})
+	out := modeltest.Forward(t, m, in, weft.Options{Device: "reference", Request: request.Must("--mesh tp=2")})
 	modeltest.Close(t, "out", out["out"], want["out_transformers"], 1e-4)
 }
 
@@ -69,7 +71,7 @@ func TestZeroedPads(t *testing.T) {
 	want := modeltest.Tensors(t, umt5+"/expected.safetensors")
 	m := modeltest.Open(t, umt5)
 	for _, on := range []string{"", "dp=2,tp=2,sp=2"} {
-		out := modeltest.Forward(t, m, in, weft.Options{Device: "reference", Mesh: on})
+		out := modeltest.Forward(t, m, in, weft.Options{Device: "reference", Request: request.Must("--mesh=" + on)})
 		modeltest.Close(t, on, out["out_zeroed_pads"], want["out_zeroed_pads"], 1e-4)
 	}
 	noMask(in)
@@ -97,7 +99,7 @@ func TestRunsEverythingTheInputsAllow(t *testing.T) {
 // times a layer, of numbers up to 4.
 func TestBF16(t *testing.T) {
 	for _, c := range []modeltest.Case{cases[0], cases[3]} {
-		c.Tolerance, c.Options = 0.1, weft.Options{DType: "bf16"}
+		c.Tolerance, c.Options = 0.1, weft.Options{Request: request.Must("--dtype bf16")}
 		for _, device := range modeltest.Devices() {
 			c.On(t, device, "dp=2,tp=2")
 		}
@@ -112,7 +114,7 @@ func TestOtherSizesSplit(t *testing.T) {
 	} {
 		dir := modeltest.MadeUp(t, config)
 		for _, split := range []bool{false, true} {
-			if n := len(modeltest.Splits(t, dir, weft.VerifyOptions{Options: weft.Options{SplitResidual: split}})); n < 8 {
+			if n := len(modeltest.Splits(t, dir, weft.VerifyOptions{Options: weft.Options{Request: request.Must("--split-residual=" + fmt.Sprint(split))}})); n < 8 {
 				t.Errorf("%s: %d meshes", config, n)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"weft/internal/modeltest"
 	"weft/internal/peer/params"
 	"weft/models"
+	"weft/request"
 	"weft/sharding"
 	"weft/tensor"
 )
@@ -47,7 +48,7 @@ func TestTiedEmbedding(t *testing.T) {
 			ts[n] = table
 		}
 		m := modeltest.Open(t, modeltest.Folder(t, config, ts))
-		r, err := m.Start(t.Context(), in, weft.Options{Device: "reference", Mesh: "tp=2"})
+		r, err := m.Start(t.Context(), in, weft.Options{Device: "reference", Request: request.Must("--mesh tp=2")})
 		if err != nil {
 			t.Fatal(names, err)
 		}

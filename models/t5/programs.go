@@ -11,8 +11,8 @@ import (
 	"weft/models"
 	"weft/models/step"
 	"weft/program"
-	"weft/sharding"
 	"weft/spmd"
+	"weft/strategy"
 )
 
 // build is one graph under construction.
@@ -62,10 +62,10 @@ func (s *build) declareValues() {
 	c, l, b := s.m.c, s.layout, s.Request.Batch
 	s.Input(graph.Input{Name: "ids", DType: dtype.I32, Shape: []int{b, l.Padded}, Spec: l.Gathered, Step: true})
 	if s.Request.Masked {
-		s.Input(graph.Input{Name: "mask", DType: dtype.Bool, Shape: []int{b, l.Tokens}, Spec: sharding.NewSpec([]string{mesh.DP}), Step: true})
+		s.Input(graph.Input{Name: "mask", DType: dtype.Bool, Shape: []int{b, l.Tokens}, Spec: strategy.SpecOf(strategy.Batch), Step: true})
 	}
 	s.Value("tokens", step.Value{DType: dtype.F32, Shape: []int{b, l.Padded, c.Dim}, Spec: l.Stream, Kind: step.Stream})
-	s.Value("bias", step.Value{DType: dtype.F32, Shape: []int{c.Buckets, c.Heads}, Spec: sharding.NewSpec(nil, []string{mesh.TP})})
+	s.Value("bias", step.Value{DType: dtype.F32, Shape: []int{c.Buckets, c.Heads}, Spec: strategy.SpecOf(strategy.None, strategy.Heads)})
 }
 
 // buildEmbed looks the tokens (B, Lp) up in the table: (B, Lp, D). If all layers share the
@@ -109,7 +109,7 @@ func (s *build) buildBlock(p *step.ProgramBuilder) {
 // rows of padding are zeros.
 func (s *build) buildPost(p *step.ProgramBuilder) {
 	y := p.RMSNorm(s.m.n.norm, p.Value("tokens"), s.m.c.Eps)
-	y = p.Reshard(y, sharding.NewSpec([]string{mesh.DP}), "tokens gathered for the result")
+	y = p.Reshard(y, strategy.SpecOf(strategy.Batch), "tokens gathered for the result")
 	y = p.Slice(y, 1, 0, s.layout.Tokens)
 	p.Output("out", y, "")
 	if s.Request.Masked {

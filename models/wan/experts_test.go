@@ -3,6 +3,7 @@ package wan_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"weft"
 	"weft/internal/modeltest"
 	"weft/models"
+	"weft/request"
 	"weft/tensor"
 )
 
@@ -53,9 +55,7 @@ func sampleOf(t *testing.T, path string, boundary float64, mesh string) *weft.Sa
 		t.Fatal(err)
 	}
 	negative := tensor.New(in["context"].DType, in["context"].Shape...)
-	out, err := s.Sample(context.Background(), in["context"], negative, weft.SampleOptions{
-		Options: weft.Options{Device: "reference", Mesh: mesh}, Width: 48, Height: 32, Frames: 9, Steps: 4, Seed: 5, Boundary: boundary,
-		Conditions: map[string]*tensor.Tensor{"y": in["y"]}})
+	out, err := s.Sample(context.Background(), in["context"], negative, weft.SampleOptions{Options: weft.Options{Device: "reference", Request: request.Must("--size 48x32 --frames 9 --steps 4 --seed 5 " + "--mesh=" + mesh + " --boundary=" + fmt.Sprint(boundary))}, Conditions: map[string]*tensor.Tensor{"y": in["y"]}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestExpertsRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	o := weft.SampleOptions{Options: weft.Options{Device: "reference"}, Width: 48, Height: 32, Frames: 9, Steps: 2}
+	o := weft.SampleOptions{Options: weft.Options{Device: "reference", Request: request.Must("--size 48x32 --frames 9 --steps 2")}}
 	if _, err := s.Sample(context.Background(), in["context"], nil, o); !errors.Is(err, models.ErrInputs) {
 		t.Errorf("no y: %v", err)
 	}

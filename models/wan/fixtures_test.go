@@ -5,6 +5,7 @@ import (
 
 	"weft"
 	"weft/internal/modeltest"
+	"weft/request"
 	"weft/tensor"
 )
 
@@ -49,7 +50,7 @@ func TestFewTimesAndMany(t *testing.T) {
 		if c.of.Inputs != nil {
 			c.of.Inputs(in)
 		}
-		r, err := m.Features().Generator.Request(in)
+		r, err := m.Request(in)
 		if err != nil || r.Times != c.want || !r.TokenTimes {
 			t.Errorf("%+v, %v: want %d times", r, err, c.want)
 		}
@@ -58,14 +59,14 @@ func TestFewTimesAndMany(t *testing.T) {
 		}
 	}
 	split := manyTimes
-	split.Options = weft.Options{SplitResidual: true}
+	split.Options = weft.Options{Request: request.Must("--split-residual")}
 	split.On(t, "reference", "tp=2")
 
-	both, err := m.Features().Generator.Example(2, nil, 5)
+	both, err := m.Example(2, nil, 5)
 	if err != nil {
 		t.Fatal(err)
 	}
-	few := modeltest.Forward(t, modeltest.Open(t, ti2vDir), both, weft.Options{Device: "reference", Mesh: "dp=2,sp=2"})["out"]
+	few := modeltest.Forward(t, modeltest.Open(t, ti2vDir), both, weft.Options{Device: "reference", Request: request.Must("--mesh dp=2,sp=2")})["out"]
 	ownTimes(both)
 	modeltest.Close(t, "two videos", modeltest.Forward(t, modeltest.Open(t, ti2vDir), both, weft.Options{Device: "reference"})["out"], few, 4e-4)
 }
@@ -75,7 +76,7 @@ func TestVariantsOnEveryLegalMesh(t *testing.T) {
 	for _, c := range []modeltest.Case{i2v, ti2v, oneTime} {
 		c.Everywhere(t)
 		split := c
-		split.Options = weft.Options{SplitResidual: true}
+		split.Options = weft.Options{Request: request.Must("--split-residual")}
 		for _, on := range split.Meshes(t, 8) {
 			split.On(t, "reference", on)
 		}

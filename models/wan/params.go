@@ -3,9 +3,9 @@ package wan
 import (
 	"fmt"
 
-	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
+	"weft/strategy"
 )
 
 // Params lists the parameters under their official names.
@@ -70,33 +70,32 @@ func (m *Model) Params(layers int) []models.Param {
 // Row-parallel (input columns over tp): o, ffn.2 and the second text
 // projection, whose biases stay whole and are added after the sum.
 func (m *Model) Rules() sharding.Rules {
-	col := sharding.NewSpec([]string{mesh.TP}, nil)
-	row := sharding.NewSpec(nil, []string{mesh.TP})
-	vec := sharding.NewSpec([]string{mesh.TP})
-	whole := sharding.NewSpec()
+	toHeads, fromHeads := strategy.ColumnParallel(strategy.Heads), strategy.RowParallel(strategy.Heads)
+	toFFN, fromFFN := strategy.ColumnParallel(strategy.FFN), strategy.RowParallel(strategy.FFN)
+	toWidth, whole := strategy.ColumnParallel(strategy.Width), sharding.NewSpec()
 	rule := func(match string, s sharding.Spec) sharding.Rule { return sharding.Rule{Match: match, Spec: s} }
 	return sharding.Rules{
-		rule("blocks.*_attn.norm_*.weight", vec),
-		rule("blocks.*_attn.o.weight", row),
+		rule("blocks.*_attn.norm_*.weight", toHeads),
+		rule("blocks.*_attn.o.weight", fromHeads),
 		rule("blocks.*_attn.o.bias", whole),
-		rule("blocks.*_attn.*.weight", col),
-		rule("blocks.*_attn.*.bias", vec),
-		rule("blocks.*.ffn.0.weight", col),
-		rule("blocks.*.ffn.0.bias", vec),
-		rule("blocks.*.ffn.2.weight", row),
+		rule("blocks.*_attn.*.weight", toHeads),
+		rule("blocks.*_attn.*.bias", toHeads),
+		rule("blocks.*.ffn.0.weight", toFFN),
+		rule("blocks.*.ffn.0.bias", toFFN),
+		rule("blocks.*.ffn.2.weight", fromFFN),
 		rule("blocks.*.ffn.2.bias", whole),
 		rule("blocks.*.norm3.*", whole),
 		rule("blocks.*.modulation", whole),
-		rule("text_embedding.0.weight", col),
-		rule("text_embedding.0.bias", vec),
-		rule("text_embedding.2.weight", row),
+		rule("text_embedding.0.weight", toFFN),
+		rule("text_embedding.0.bias", toFFN),
+		rule("text_embedding.2.weight", fromFFN),
 		rule("text_embedding.2.bias", whole),
-		rule("img_emb.proj.3.weight", col),
-		rule("img_emb.proj.3.bias", vec),
+		rule("img_emb.proj.3.weight", toWidth),
+		rule("img_emb.proj.3.bias", toWidth),
 		rule("img_emb.*", whole), // 1280 x 1280 and four vectors: its width need not divide
 		rule("time_embedding.*", whole),
-		rule("time_projection.1.weight", col),
-		rule("time_projection.1.bias", vec),
+		rule("time_projection.1.weight", toWidth),
+		rule("time_projection.1.bias", toWidth),
 		rule("patch_embedding.*", whole),
 		rule("head.*", whole),
 	}

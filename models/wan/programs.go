@@ -13,6 +13,7 @@ import (
 	"weft/program"
 	"weft/sharding"
 	"weft/spmd"
+	"weft/strategy"
 )
 
 // build is one graph under construction.
@@ -99,7 +100,7 @@ func (s *build) listCalls() []step.Parts[*programBuilder] {
 // call passes to another, with their shapes and shardings.
 func (s *build) declareValues() {
 	c, l, b := s.c, s.layout, s.r.Batch
-	batch, heads := sharding.NewSpec([]string{mesh.DP}), sharding.NewSpec([]string{mesh.DP}, nil, []string{mesh.TP})
+	batch, heads := strategy.SpecOf(strategy.Batch), strategy.SpecOf(strategy.Batch, strategy.None, strategy.Heads)
 	latent := append([]int{b}, s.r.Latent...)
 	s.Input(graph.Input{Name: "x", DType: dtype.F32, Shape: latent, Spec: batch, Step: true})
 	s.TimeInputs(l.Layout, c.FreqDim)
@@ -135,7 +136,7 @@ func (s *build) newProgram(p *step.ProgramBuilder) *programBuilder { return &pro
 
 // buildText builds the program that embeds the context: (B, L, text_dim) to (B, L, D).
 func (s *build) buildText(p *programBuilder) {
-	batch := sharding.NewSpec([]string{mesh.DP})
+	batch := strategy.SpecOf(strategy.Batch)
 	x := p.Value("context")
 	x = p.Compute(p.GeluTanh(p.Linear("text_embedding.0", x, batch)))
 	x = p.Linear("text_embedding.2", x, batch)
@@ -148,7 +149,7 @@ const clipEps = 1e-5
 // buildImage builds the program that embeds the image's features: (B, Li, image_dim)
 // to (B, Li, D).
 func (s *build) buildImage(p *programBuilder) {
-	batch := sharding.NewSpec([]string{mesh.DP})
+	batch := strategy.SpecOf(strategy.Batch)
 	x := p.Norm("img_emb.proj.0", p.Value("clip_fea"), clipEps)
 	x = p.Gelu(p.Linear("img_emb.proj.1", p.Compute(x), batch))
 	x = p.Linear("img_emb.proj.3", p.Compute(x), batch)
@@ -162,7 +163,7 @@ func (s *build) buildImage(p *programBuilder) {
 // a TPU would store it in another order than the attention kernel reads. The norms
 // of both keys reduce their sums of squares in one all-reduce.
 func (s *build) buildTextKV(p *programBuilder) {
-	batch := sharding.NewSpec([]string{mesh.DP})
+	batch := strategy.SpecOf(strategy.Batch)
 	x := p.Value("text")
 	ks, ws := []spmd.Tensor{p.Linear("k", x, batch)}, []spmd.Tensor{p.Weight("norm_k.weight")}
 	if s.c.ImageDim == 0 {

@@ -13,6 +13,7 @@ import (
 	"weft/dtype"
 	"weft/internal/modeltest"
 	"weft/models"
+	"weft/request"
 	"weft/tensor"
 )
 
@@ -32,7 +33,7 @@ func TestWanVariantsSplit(t *testing.T) {
 		"ti2v":     `{"model_type":"ti2v","in_dim":6,"out_dim":6,` + rest + `}`,
 	} {
 		dir := modeltest.MadeUp(t, config)
-		for _, o := range []weft.Options{{}, {SplitResidual: true}, {DType: "bf16"}} {
+		for _, o := range []weft.Options{{}, {Request: request.Must("--split-residual")}, {Request: request.Must("--dtype bf16")}} {
 			both := 0
 			meshes := modeltest.Splits(t, dir, weft.VerifyOptions{Options: o})
 			for _, on := range meshes {
@@ -54,7 +55,7 @@ func TestWanVariantsInAPipeline(t *testing.T) {
 		c.On(t, "reference", "pp=2")
 	}
 	shared := i2v
-	shared.Options = weft.Options{FSDP: "sp"}
+	shared.Options = weft.Options{Request: request.Must("--fsdp sp")}
 	shared.On(t, "reference", "sp=3")
 }
 
@@ -72,7 +73,7 @@ func TestWanI2VUnderDiffusersNames(t *testing.T) {
 		"text_dim":64,"freq_dim":256,"ffn_dim":192,"num_layers":2,"cross_attn_norm":true,"qk_norm":"rms_norm_across_heads","eps":1e-06,
 		"image_dim":48,"added_kv_proj_dim":96,"pos_embed_seq_len":null,"patch_size":[1,2,2]}`, ts))
 	in, want := inputs(t, i2vDir), modeltest.Tensors(t, i2vDir+"/expected.safetensors")
-	out := modeltest.Forward(t, m, in, weft.Options{Device: "reference", Mesh: "tp=3", TextLen: 512})
+	out := modeltest.Forward(t, m, in, weft.Options{Device: "reference", Request: request.Must("--mesh tp=3 --text-len 512")})
 	modeltest.Close(t, "out", out["out"], want["out_diffusers"], 1e-4)
 }
 
@@ -119,7 +120,7 @@ func TestWanVariantsRefusals(t *testing.T) {
 			}
 		}
 	}
-	if _, err := i2v.Sample(context.Background(), iin["context"], nil, weft.SampleOptions{Width: 64, Height: 64, Frames: 9, Steps: 2}); !errors.Is(err, models.ErrInputs) {
+	if _, err := i2v.Sample(context.Background(), iin["context"], nil, weft.SampleOptions{Options: weft.Options{Request: request.Must("--size 64x64 --frames 9 --steps 2")}}); !errors.Is(err, models.ErrInputs) {
 		t.Errorf("sampling from an image: %v", err)
 	}
 
@@ -174,14 +175,14 @@ func TestWanImageBranchByItsTensors(t *testing.T) {
 func TestWanTI2VSamples(t *testing.T) {
 	m := modeltest.Open(t, ti2vDir)
 	in := inputs(t, ti2vDir)
-	out, err := m.Sample(context.Background(), in["context"], nil, weft.SampleOptions{Options: weft.Options{Device: "reference", Mesh: "sp=2"}, Width: 96, Height: 64, Frames: 9, Steps: 2, Seed: 1})
+	out, err := m.Sample(context.Background(), in["context"], nil, weft.SampleOptions{Options: weft.Options{Device: "reference", Request: request.Must("--size 96x64 --frames 9 --steps 2 --seed 1 --mesh sp=2")}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want := []int{1, 48, 3, 4, 6}; !slices.Equal(out.Latents.Shape, want) {
 		t.Errorf("latents %v, want %v", out.Latents.Shape, want)
 	}
-	if _, err := m.Sample(context.Background(), in["context"], nil, weft.SampleOptions{Width: 96, Height: 72, Frames: 9, Steps: 2}); !errors.Is(err, models.ErrSize) || !strings.Contains(err.Error(), "multiple of 32") {
+	if _, err := m.Sample(context.Background(), in["context"], nil, weft.SampleOptions{Options: weft.Options{Request: request.Must("--size 96x72 --frames 9 --steps 2")}}); !errors.Is(err, models.ErrSize) || !strings.Contains(err.Error(), "multiple of 32") {
 		t.Errorf("height 72: %v", err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"weft/dtype"
 	"weft/internal/modeltest"
 	"weft/models"
+	"weft/request"
 	"weft/tensor"
 )
 
@@ -35,7 +36,7 @@ func encodeOn(t *testing.T, folder string, video *tensor.Tensor, meshes []string
 	for i, on := range meshes {
 		for _, device := range modeltest.Devices() {
 			if device == "reference" || i == len(meshes)-1 && video.Shape[2] > 1 || os.Getenv("WEFT_LONG_TESTS") != "" {
-				o := weft.Options{Device: device, Mesh: on}
+				o := weft.Options{Device: device, Request: request.Must("--mesh=" + on)}
 				compare(device+" "+on, modeltest.Forward(t, m, only(map[string]*tensor.Tensor{"": video}, "", "video"), o))
 			}
 		}
@@ -53,14 +54,14 @@ func TestEncode(t *testing.T) {
 		modeltest.Close(t, what+" first frame", out["encode"], want["encode_first_frame_diffusers"], 1e-4)
 	})
 	for _, path := range []string{dir + "/diffusers", dir + "/release/Wan2.1_VAE.pth"} {
-		out := modeltest.Forward(t, modeltest.Open(t, path), only(in, "video", "video"), weft.Options{Device: "reference", Mesh: "sp=2"})
+		out := modeltest.Forward(t, modeltest.Open(t, path), only(in, "video", "video"), weft.Options{Device: "reference", Request: request.Must("--mesh sp=2")})
 		modeltest.Close(t, path, out["encode"], want["encode_diffusers"], 1e-4)
 	}
 }
 
 // Wan2.2's: shortcuts around stages, pictures in patches. 32 x 48 pixels are 2 x 3 latents.
 func TestEncode22(t *testing.T) {
-	in, want := modeltest.Tensors(t, encode22+"/inputs.safetensors"), modeltest.Tensors(t, encode22+"/expected.safetensors")
+	in, want := modeltest.Tensors(t, encode22+"/videos.safetensors"), modeltest.Tensors(t, encode22+"/expected.safetensors")
 	for _, prefix := range []string{"", "one_frame."} {
 		encodeOn(t, encode22, in[prefix+"video"], []string{"", "sp=2", "tp=3", "tp=2,sp=2", "sp=3"}, func(what string, out map[string]*tensor.Tensor) {
 			modeltest.Close(t, what+" "+prefix+"mean", out["encode_mean"], want[prefix+"encode"], 1e-4)
@@ -71,7 +72,7 @@ func TestEncode22(t *testing.T) {
 
 // What conditions a video on its first picture: the latents of the picture followed by zeros.
 func TestEncodePictureFollowedByZeros(t *testing.T) {
-	in, want := modeltest.Tensors(t, i2v+"/inputs.safetensors"), modeltest.Tensors(t, i2v+"/expected.safetensors")
+	in, want := modeltest.Tensors(t, i2v+"/videos.safetensors"), modeltest.Tensors(t, i2v+"/expected.safetensors")
 	for _, prefix := range []string{"", "official."} {
 		picture := in[prefix+"image"]
 		first := &tensor.Tensor{DType: picture.DType, Shape: []int{1, 3, 1, 32, 64}, Data: picture.Data}
@@ -132,7 +133,7 @@ func TestEncodeIsCausal(t *testing.T) {
 	in := modeltest.Tensors(t, dir+"/inputs.safetensors")
 	want := modeltest.Tensors(t, dir+"/expected.safetensors")["encode_diffusers"]
 	five := in["video"].Crop([]int{1, 3, 5, 32, 24})
-	out := modeltest.Forward(t, m, map[string]*tensor.Tensor{"video": tensor.Stack([]*tensor.Tensor{five, five})}, weft.Options{Device: "reference", Mesh: "dp=2,tp=2"})["encode"]
+	out := modeltest.Forward(t, m, map[string]*tensor.Tensor{"video": tensor.Stack([]*tensor.Tensor{five, five})}, weft.Options{Device: "reference", Request: request.Must("--mesh dp=2,tp=2")})["encode"]
 	for i := range 2 {
 		modeltest.Close(t, fmt.Sprint("video ", i), out.Rows(i, i+1), want.Crop([]int{1, 16, 2, 4, 3}), 1e-4)
 	}
@@ -147,7 +148,7 @@ func TestEncodeBF16(t *testing.T) {
 		if device != "reference" && os.Getenv("WEFT_LONG_TESTS") == "" {
 			continue
 		}
-		out := modeltest.Forward(t, modeltest.Open(t, dir), only(in, "video", "video"), weft.Options{Device: device, DType: "bf16", Mesh: "sp=2"})["encode"]
+		out := modeltest.Forward(t, modeltest.Open(t, dir), only(in, "video", "video"), weft.Options{Device: device, Request: request.Must("--dtype bf16 --mesh sp=2")})["encode"]
 		modeltest.Close(t, device, out, want, 0.06)
 		g, err := out.Float32s()
 		if err != nil {
@@ -192,7 +193,7 @@ func TestOtherEncodersSplit(t *testing.T) {
 		r.DType = dtype.F32
 		var whole map[string]*tensor.Tensor
 		for _, on := range weft.LegalMeshes(m, r, 6) {
-			out := modeltest.Forward(t, m, in, weft.Options{Device: "reference", Mesh: on.String()})
+			out := modeltest.Forward(t, m, in, weft.Options{Device: "reference", Request: request.Must("--mesh=" + on.String())})
 			if whole == nil {
 				whole = out
 			}

@@ -37,6 +37,7 @@ func declareModel(name string, c Config) models.Declaration {
 			CheckSplit: m.CheckSplit,
 			Variants:   m.Runs,
 			Decoder:    &models.Decoder{VideoShape: m.VideoShape},
+			Tiled:      &models.Tiled{Tile: m.Tile, Finish: m.FinishTiled},
 			Frames:     &models.FrameReader{Request: m.FrameRequest, FeedStatic: m.FeedStatic},
 		},
 	}

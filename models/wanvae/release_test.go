@@ -11,6 +11,7 @@ import (
 	"weft"
 	"weft/internal/modeltest"
 	"weft/models"
+	"weft/request"
 	"weft/tensor"
 )
 
@@ -19,7 +20,7 @@ func TestTorchCheckpoint(t *testing.T) {
 	in := modeltest.Tensors(t, dir+"/inputs.safetensors")
 	want := modeltest.Tensors(t, dir+"/expected.safetensors")[fixture.Want]
 	for _, path := range []string{dir + "/release", dir + "/release/Wan2.1_VAE.pth"} {
-		out := modeltest.Forward(t, modeltest.Open(t, path), in, weft.Options{Device: "reference", Mesh: "tp=2"})
+		out := modeltest.Forward(t, modeltest.Open(t, path), in, weft.Options{Device: "reference", Request: request.Must("--mesh tp=2")})
 		modeltest.Close(t, path, out["out"], want, 1e-4)
 	}
 }

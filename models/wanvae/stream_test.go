@@ -14,6 +14,7 @@ import (
 	"weft/dtype"
 	"weft/internal/modeltest"
 	"weft/models"
+	"weft/request"
 	"weft/tensor"
 )
 
@@ -59,7 +60,7 @@ func TestStreamedIsTheWhole(t *testing.T) {
 	ctx := context.Background()
 	for _, device := range modeltest.Devices() {
 		for _, on := range []string{"", "tp=2,sp=2"} {
-			m, o := modeltest.Open(t, dir), weft.Options{Device: device, Mesh: on}
+			m, o := modeltest.Open(t, dir), weft.Options{Device: device, Request: request.Must("--mesh=" + on)}
 			for name, outputs := range map[string]string{"z": "[out]", "video": "[encode encode_mean encode_logvar]"} {
 				if device == "cpu" && (on != "" || name == "z") {
 					continue // compiling takes long

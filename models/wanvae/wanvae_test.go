@@ -14,6 +14,7 @@ import (
 	"weft/fault"
 	"weft/internal/modeltest"
 	"weft/models"
+	"weft/request"
 	"weft/tensor"
 )
 
@@ -95,7 +96,7 @@ func TestValuesAlongTheWay(t *testing.T) {
 func TestDiffusersCheckpoint(t *testing.T) {
 	in := modeltest.Tensors(t, dir+"/inputs.safetensors")
 	want := modeltest.Tensors(t, dir+"/expected.safetensors")["decode_diffusers"]
-	out := modeltest.Forward(t, modeltest.Open(t, dir+"/diffusers"), in, weft.Options{Device: "reference", Mesh: "sp=2"})
+	out := modeltest.Forward(t, modeltest.Open(t, dir+"/diffusers"), in, weft.Options{Device: "reference", Request: request.Must("--mesh sp=2")})
 	modeltest.Close(t, "out", out["out"], want, 1e-4)
 	modeltest.Close(t, "decode", out["decode"], want, 1e-4)
 }
@@ -107,7 +108,7 @@ func TestFramesAreCausal(t *testing.T) {
 	want := modeltest.Tensors(t, dir+"/expected.safetensors")["decode_diffusers"]
 	for _, n := range []int{1, 2} {
 		z := in["z"].Crop([]int{1, 16, n, 4, 3})
-		out := modeltest.Forward(t, m, map[string]*tensor.Tensor{"z": z}, weft.Options{Device: "reference", Mesh: "tp=2"})["out"]
+		out := modeltest.Forward(t, m, map[string]*tensor.Tensor{"z": z}, weft.Options{Device: "reference", Request: request.Must("--mesh tp=2")})["out"]
 		modeltest.Close(t, fmt.Sprint(n, " latent frames"), out, want.Crop([]int{1, 3, 1 + 4*(n-1), 32, 24}), 1e-4)
 	}
 }
@@ -117,14 +118,14 @@ func TestFramesAreCausal(t *testing.T) {
 // up to no more than a few roundings of the output's peak of 0.74.
 func TestBF16(t *testing.T) {
 	c := fixture
-	c.Tolerance, c.Options.DType = 0.03, "bf16"
+	c.Tolerance, c.Options.DType = 0.03, dtype.BF16
 	c.On(t, "reference", "sp=2")
 	if os.Getenv("WEFT_LONG_TESTS") != "" {
 		c.On(t, "cpu", "sp=2")
 	}
 	in := modeltest.Tensors(t, dir+"/inputs.safetensors")
 	want := modeltest.Tensors(t, dir+"/expected.safetensors")["decode_diffusers"]
-	out := modeltest.Forward(t, modeltest.Open(t, dir), in, weft.Options{Device: "reference", DType: "bf16"})["out"]
+	out := modeltest.Forward(t, modeltest.Open(t, dir), in, weft.Options{Device: "reference", Request: request.Must("--dtype bf16")})["out"]
 	g, err := out.Float32s()
 	if err != nil {
 		t.Fatal(err)
@@ -147,8 +148,8 @@ func TestOtherConfigurationsSplit(t *testing.T) {
 		o      weft.Options
 	}{
 		{`{"z_dim":3,"dim":4,"dim_mult":[1,2],"num_res_blocks":1,"temperal_downsample":[true],"latents_mean":[1,0,-1],"latents_std":[2,1,0.5]}`, []int{3, 3, 5, 2}, weft.Options{}},
-		{`{"z_dim":16,"dim":2,"dim_mult":[1,2,3],"num_res_blocks":1,"temperal_downsample":[true,false]}`, []int{16, 2, 1, 7}, weft.Options{DType: "bf16"}},
-		{`{"z_dim":16,"dim":6,"dim_mult":[2],"num_res_blocks":2,"temperal_downsample":[]}`, []int{16, 2, 9, 1}, weft.Options{FSDP: "sp,tp"}},
+		{`{"z_dim":16,"dim":2,"dim_mult":[1,2,3],"num_res_blocks":1,"temperal_downsample":[true,false]}`, []int{16, 2, 1, 7}, weft.Options{Request: request.Must("--dtype bf16")}},
+		{`{"z_dim":16,"dim":6,"dim_mult":[2],"num_res_blocks":2,"temperal_downsample":[]}`, []int{16, 2, 9, 1}, weft.Options{Request: request.Must("--fsdp sp,tp")}},
 		{`{"z_dim":48,"dim":2,"dec_dim":4,"dim_mult":[1,2,2],"num_res_blocks":1,"temperal_downsample":[true,false],"is_residual":true,"patch_size":1}`, []int{48, 2, 3, 2}, weft.Options{}},
 	} {
 		folder := modeltest.MadeUp(t, c.config)
@@ -245,10 +246,10 @@ func TestRefusals(t *testing.T) {
 		{z(dtype.I32, 1, 16, 3, 4, 3), weft.Options{}, models.ErrInputs, []string{"floating-point"}},
 		{z(dtype.F32, 1, 4, 3, 4, 3), weft.Options{}, models.ErrInputs, []string{"4 channels", "z_dim 16"}},
 		{z(dtype.F32, 1, 16, 0, 4, 0), weft.Options{}, models.ErrSize, []string{"latent frames 0", "latent width 0"}},
-		{in, weft.Options{Mesh: "dp=2"}, models.ErrBatch, []string{"batch 1", "dp=2", "the dp that work: 1"}},
-		{in, weft.Options{Mesh: "pp=2"}, models.ErrAxis, []string{"pp=2", "sp (rows)", "tp (columns)"}},
-		{in, weft.Options{Layers: 1}, models.ErrInputs, []string{"1 layers"}},
-		{in, weft.Options{Mesh: "sp=3,tp=2", Strict: true}, models.ErrSize, []string{"latent rows", "4 does not divide over sp=3", "3 does not divide over tp=2", "nearest that works: --mesh dp=1,tp=3,sp=2"}},
+		{in, weft.Options{Request: request.Must("--mesh dp=2")}, models.ErrBatch, []string{"batch 1", "dp=2", "the dp that work: 1"}},
+		{in, weft.Options{Request: request.Must("--mesh pp=2")}, models.ErrAxis, []string{"pp=2", "sp (rows)", "tp (columns)"}},
+		{in, weft.Options{Request: request.Must("--layers 1")}, models.ErrInputs, []string{"1 layers"}},
+		{in, weft.Options{Request: request.Must("--mesh sp=3,tp=2 --strict")}, models.ErrSize, []string{"latent rows", "4 does not divide over sp=3", "3 does not divide over tp=2", "nearest that works: --mesh dp=1,tp=3,sp=2"}},
 	} {
 		c.o.Device = "reference"
 		_, err := m.Start(context.Background(), c.in, c.o)

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"weft/attention"
+	"weft/fault"
+	"weft/models"
+	"weft/request"
+)
+
+// requestFlags are the flags of a command that are parts of its request. They are kept as
+// text, which package request reads once all are known, with every violation at once.
+type requestFlags struct{ text request.Text }
+
+// add adds a flag of a request. What the command takes where the flag is not given is
+// preset; "" says nothing.
+func (f *requestFlags) add(c *cobra.Command, name, preset, help string) {
+	if f.text == nil {
+		f.text = request.Text{}
+		c.PreRunE = func(*cobra.Command, []string) error { // before flags are missed
+			if _, err := f.parse(); errors.Is(err, request.ErrSyntax) {
+				return asUsage(err, request.ErrOptions)
+			}
+			return nil
+		}
+	}
+	if preset != "" {
+		f.text[name] = preset
+	}
+	flag := c.Flags().VarPF(&requestFlag{name, f.text}, name, "", help)
+	if request.KindOf(name) == "bool" {
+		flag.NoOptDefVal = "true"
+	}
+}
+
+// parse reads the request, and the error names every flag that is refused.
+func (f *requestFlags) parse() (request.Request, error) {
+	r, err := request.Parse(f.text)
+	return r, asUsage(err, request.ErrSyntax)
+}
+
+// asUsage makes the violations of these kinds wrong use, so that their messages begin with
+// the flag as it is written.
+func asUsage(err error, kinds ...*fault.Kind) error {
+	var l fault.List
+	for _, v := range fault.Violations(err) {
+		if refused, ok := fault.Fields[request.Refused](v); ok && slices.ContainsFunc(kinds, func(k *fault.Kind) bool { return errors.Is(v, k) }) {
+			v = fault.New(errUsage, refused, "--%w", v)
+		}
+		l.Add(v)
+	}
+	return l.Err()
+}
+
+// requestFlag is the value of a flag that is part of a request.
+type requestFlag struct {
+	name string
+	to   request.Text
+}
+
+// Set takes the flag's text.
+func (f *requestFlag) Set(text string) error {
+	f.to[f.name] = text
+	return nil
+}
+
+// String is the value as help shows it.
+func (f *requestFlag) String() string {
+	if text, given := f.to[f.name]; given || f.Type() != "bool" {
+		return text
+	}
+	return "false"
+}
+
+// Type is what help calls the value.
+func (f *requestFlag) Type() string { return request.KindOf(f.name) }
+
+// addVideo adds the flags of a video's sizes.
+func (f *requestFlags) addVideo(c *cobra.Command, size, frames string) {
+	f.add(c, "size", "", size)
+	f.add(c, "frames", "", frames)
+}
+
+// addStep adds the flags that every command that builds a step has. dtype is the type that
+// it computes in where nothing is said.
+func (f *requestFlags) addStep(c *cobra.Command, dtype, fsdp, textLen string) {
+	f.add(c, "dtype", dtype, "compute type: bf16 or f32 (the residual stream is f32 in both)")
+	f.add(c, "attention", request.Auto, "auto (the kernel where the target is a TPU and it has one), blocked (loops) or kernel (or an error)")
+	f.add(c, "split-residual", "", "split the residual stream over tp as well as sp")
+	f.add(c, "fsdp", "", fsdp)
+	f.add(c, "text-len", "", textLen)
+	completeFlag(c, "dtype", "bf16", "f32")
+	completeFlag(c, "attention", attention.Forms()...)
+}
+
+// addMesh adds --mesh. auto means one thing in every command: the best split of the
+// hardware that --on names, and one device where it names none.
+func (f *requestFlags) addMesh(c *cobra.Command, help string) {
+	f.add(c, "mesh", request.Auto, help)
+	completeFlag(c, "mesh", request.Auto, "dp=1,tp=1,sp=1", "tp=2", "sp=2", "tp=4", "sp=4", "tp=2,sp=2", "tp=8")
+}
+
+// oneDevice is the help of --mesh for commands that run on this machine.
+const oneDevice = "how devices are arranged: dp=1,tp=4,sp=1; auto is one device"
+
+// addCFG adds --cfg, which every command that plans or runs the passes of a step has.
+func (f *requestFlags) addCFG(c *cobra.Command) {
+	f.add(c, "cfg", "", "the passes with and without the text: batch (as one of twice the size), sequential, or none (one pass); default: the release's own")
+	completeFlag(c, "cfg", models.CFGBatch, models.CFGSequential, models.CFGNone)
+}
+
+// addHardware adds --on, with the names that the shell offers.
+func (f *requestFlags) addHardware(c *cobra.Command, help string, names ...string) {
+	f.add(c, "on", "", help)
+	completeFlag(c, "on", names...)
+}

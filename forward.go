@@ -1,0 +1,80 @@
+package weft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"weft/models"
+	"weft/tensor"
+)
+
+// ForwardOptions of Forward.
+type ForwardOptions struct {
+	Options
+	Repeat        int  // runs of the step, of which the fastest is reported; 0 is 1
+	Intermediates bool // keep the values along the way too: block_0, ...
+	// Tiles computes an autoencoder's pictures in tiles (ForwardTiled), once and without the
+	// values along the way; nil computes them whole.
+	Tiles *models.Tiles
+}
+
+// Forwarded is the result of Forward. Its JSON is what weft forward prints.
+type Forwarded struct {
+	Report
+	// Outputs are every output that the inputs allow ("out" for Wan: the velocity, shaped
+	// as x), and with Intermediates the values along the way.
+	Outputs map[string]*tensor.Tensor `json:"-"`
+}
+
+// Forward runs one step on inputs in the names of the model (for Wan: x, t, context). Where
+// they allow more than one step (models.Runs), each runs, and its outputs have its suffix; a
+// further step whose batch the mesh does not divide is left out with a note. An illegal
+// split is refused before any weight is read.
+func (m *Model) Forward(ctx context.Context, inputs map[string]*tensor.Tensor, o ForwardOptions) (*Forwarded, error) {
+	out := &Forwarded{Outputs: map[string]*tensor.Tensor{}}
+	for i, v := range models.Runs(m.Model, inputs) {
+		one, err := m.forwardVariant(ctx, v, o, i == 0, out.Outputs)
+		switch {
+		case i > 0 && errors.Is(err, models.ErrBatch): // a further step with a batch of its own
+			out.Notes = append(out.Notes, fmt.Sprintf("out%s is left out: %v", v.Suffix, err))
+		case err != nil:
+			return nil, err
+		case i == 0:
+			out.Report = one
+		default:
+			out.Notes = append(out.Notes, fmt.Sprintf("out%s: a step of its own, %.3f s", v.Suffix, one.Seconds))
+		}
+	}
+	return out, nil
+}
+
+// forwardVariant runs one of the steps that inputs allow into result, and reports on it.
+func (m *Model) forwardVariant(ctx context.Context, v models.Variant, o ForwardOptions, first bool, result map[string]*tensor.Tensor) (Report, error) {
+	if o.Tiles != nil {
+		outs, report, err := m.ForwardTiled(ctx, v.Inputs, *o.Tiles, o.Options)
+		for name, t := range outs {
+			result[name+v.Suffix] = t
+		}
+		return report, err
+	}
+	r, err := m.Start(ctx, v.Inputs, o.Options)
+	if err != nil {
+		return Report{}, err
+	}
+	defer r.Close()
+	for i := range max(1, o.Repeat) {
+		var visit func(string, *tensor.Tensor) error
+		if o.Intermediates && first && i == 0 {
+			visit = func(name string, t *tensor.Tensor) error { result[name] = t; return nil }
+		}
+		outs, err := r.Trace(ctx, visit)
+		if err != nil {
+			return Report{}, err
+		}
+		for name, t := range outs {
+			result[name+v.Suffix] = t
+		}
+	}
+	return r.Report(), nil
+}
