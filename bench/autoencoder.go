@@ -163,7 +163,7 @@ func (c vaeCase) makeInputs() (string, error) {
 	shape := []int{1, 3, c.frames, c.height, c.width}
 	name := "video"
 	if c.what == "decode" {
-		r, err := m.(models.FrameReader).FrameRequest("video", shape)
+		r, err := m.Features().Frames.Request("video", shape)
 		if err != nil {
 			return "", err
 		}

@@ -54,12 +54,18 @@ type Step struct {
 	suffix string
 }
 
+// Parameters are what a graph needs of a model: a list and its rules.
+type Parameters interface {
+	Params(layers int) []models.Param
+	Rules() sharding.Rules
+}
+
 // New starts the graph of a request with the parameters of the layers that it runs. Each
 // parameter has its spec and, if fsdp shards it, its shard at rest. The request must have
 // passed the model's Check.
-func New(m models.Model, on *mesh.Mesh, r models.Request) (*Step, error) {
+func New(m Parameters, on *mesh.Mesh, r models.Request) (*Step, error) {
 	params := m.Params(r.Layers)
-	assigned, err := models.SpecsOf(m, on, params)
+	assigned, err := models.AssignRules(m.Rules(), on, params)
 	if err != nil {
 		return nil, err
 	}
