@@ -14,6 +14,9 @@ type ForwardOptions struct {
 	Options
 	Repeat        int  // runs of the step, of which the fastest is reported; 0 is 1
 	Intermediates bool // keep the values along the way too: block_0, ...
+	// Tiles computes an autoencoder's pictures in tiles (ForwardTiled), once and without the
+	// values along the way; nil computes them whole.
+	Tiles *models.Tiles
 }
 
 // Forwarded is the result of Forward. Its JSON is what weft forward prints.
@@ -48,6 +51,13 @@ func (m *Model) Forward(ctx context.Context, inputs map[string]*tensor.Tensor, o
 
 // forwardVariant runs one of the steps that inputs allow into result, and reports on it.
 func (m *Model) forwardVariant(ctx context.Context, v models.Variant, o ForwardOptions, first bool, result map[string]*tensor.Tensor) (Report, error) {
+	if o.Tiles != nil {
+		outs, report, err := m.ForwardTiled(ctx, v.Inputs, *o.Tiles, o.Options)
+		for name, t := range outs {
+			result[name+v.Suffix] = t
+		}
+		return report, err
+	}
 	r, err := m.Start(ctx, v.Inputs, o.Options)
 	if err != nil {
 		return Report{}, err

@@ -1,16 +1,13 @@
 package attention_test
 
 import (
-	"context"
 	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"testing"
 
 	"weft/attention"
-	"weft/checkpoint"
 	"weft/dtype"
 	"weft/engine"
 	"weft/internal/meshtest"
@@ -185,33 +182,11 @@ func compare(t meshtest.TB, what string, got, want *interp.Array, tolerance floa
 	}
 }
 
-var primitives = sync.OnceValues(func() (map[string]*interp.Array, error) {
-	all := map[string]*interp.Array{}
-	for _, f := range []string{"inputs", "expected"} {
-		ts, _, err := checkpoint.LoadFile(context.Background(), "../testdata/primitives/"+f+".safetensors")
-		if err != nil {
-			return nil, err
-		}
-		for n, x := range ts {
-			all[n] = interp.FromTensor(x)
-		}
-	}
-	return all, nil
-})
-
 // fixture gives tensors of the numeric fixtures, by name.
 func fixture(t testing.TB) func(name string) *interp.Array {
-	t.Helper()
-	all, err := primitives()
-	if err != nil {
-		t.Fatal(err)
-	}
 	return func(name string) *interp.Array {
 		t.Helper()
-		if all[name] == nil {
-			t.Fatalf("the fixtures have no %s", name)
-		}
-		return all[name]
+		return meshtest.Primitive(t, name)
 	}
 }
 

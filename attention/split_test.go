@@ -432,7 +432,8 @@ func isInput(p *program.Program, id program.ID) bool {
 
 // A mask or bias is read where a block of scores is made: none is copied whole.
 func TestMaskIsReadInBlocks(t *testing.T) {
-	c := call{q: &interp.Array{DType: dtype.F32, Shape: []int{1, 2048, 1, 8}}, k: &interp.Array{DType: dtype.F32, Shape: []int{1, 2048, 1, 8}}, v: &interp.Array{DType: dtype.F32, Shape: []int{1, 2048, 1, 8}},
+	c := call{q: &interp.Array{DType: dtype.F32, Shape: []int{1, 2048, 1, 8}}, k: &interp.Array{DType: dtype.F32, Shape: []int{1, 2048, 1, 8}},
+		v:    &interp.Array{DType: dtype.F32, Shape: []int{1, 2048, 1, 8}},
 		mask: &interp.Array{DType: dtype.Bool, Shape: []int{1, 1, 2048, 2048}}, bias: &interp.Array{DType: dtype.F32, Shape: []int{1, 1, 2048, 2048}}}
 	p, err := spmd.Build("p", meshtest.Mesh(t, ""), c.define)
 	if err != nil {

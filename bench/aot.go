@@ -203,7 +203,8 @@ func (c aotCase) vidax(ctx context.Context, libtpu string) (*vidaxMakes, error) 
 	}
 	report := filepath.Join(dir, "report.json")
 	args := []string{"-W", "ignore", "bench/peers/vidax_aot.py", "--config", filepath.Join(dir, "config.json"), "--size", c.Size,
-		"--frames", fmt.Sprint(c.Frames), "--topology", p.Name, "--batch", fmt.Sprint(c.DP), "--dp", fmt.Sprint(c.DP), "--tp", fmt.Sprint(c.TP), "--sp", fmt.Sprint(c.SP), "--libtpu", libtpu, "--json", report}
+		"--frames", fmt.Sprint(c.Frames), "--topology", p.Name, "--batch", fmt.Sprint(c.DP), "--dp", fmt.Sprint(c.DP), "--tp", fmt.Sprint(c.TP),
+		"--sp", fmt.Sprint(c.SP), "--libtpu", libtpu, "--json", report}
 	for name, v := range p.Options {
 		args = append(args, "--option", name+"="+strings.Trim(strings.ReplaceAll(fmt.Sprint(v), " ", ","), "[]"))
 	}

@@ -127,7 +127,8 @@ func jaxByDefault(ctx context.Context, chip string, _ [3]int, queries, keys, hea
 
 // jaxBest are the sizes that JAX's kernel is tried with. Not all of them fit everywhere.
 func jaxBest(string) [][3]int {
-	return [][3]int{{1024, 1024, 1024}, {1024, 2048, 512}, {1024, 2048, 1024}, {1024, 2048, 2048}, {2048, 2048, 512}, {2048, 2048, 1024}, {1024, 4096, 512}, {1024, 4096, 1024}, {512, 4096, 1024}}
+	return [][3]int{{1024, 1024, 1024}, {1024, 2048, 512}, {1024, 2048, 1024}, {1024, 2048, 2048}, {2048, 2048, 512}, {2048, 2048, 1024}, {1024, 4096, 512},
+		{1024, 4096, 1024}, {512, 4096, 1024}}
 }
 
 // jaxKernel is JAX's kernel in some sizes; of zeros it takes its own.

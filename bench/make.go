@@ -127,8 +127,8 @@ func makeModel(_ context.Context, args []string) error {
 
 // latentShape is that of a generator's video; nil for a model that makes none.
 func latentShape(m models.Model, size string, frames int) ([]int, error) {
-	g, ok := m.(models.Generator)
-	if !ok {
+	g := m.Features().Generator
+	if g == nil {
 		return nil, nil
 	}
 	var w, h int
@@ -136,6 +136,14 @@ func latentShape(m models.Model, size string, frames int) ([]int, error) {
 		return nil, fault.New(ErrUsage, nil, "size %q; it must be WxH, such as 832x480", size)
 	}
 	return g.LatentShape(w, h, frames)
+}
+
+// writeNew makes the folder, and those above it.
+func (r recipe) writeNew(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return r.write(dir)
 }
 
 // write makes the folder.

@@ -34,7 +34,8 @@ func pipeline(ctx context.Context, args []string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	tiny := recipe{Model: wan13b, Seed: 1, Config: fmt.Appendf(nil, `{"dim":16,"ffn_dim":32,"num_heads":2,"num_layers":%d,"in_dim":4,"out_dim":4,"freq_dim":16,"text_dim":8,"text_len":4}`, *stages)}
+	tiny := recipe{Model: wan13b, Seed: 1, Config: fmt.Appendf(nil,
+		`{"dim":16,"ffn_dim":32,"num_heads":2,"num_layers":%d,"in_dim":4,"out_dim":4,"freq_dim":16,"text_dim":8,"text_len":4}`, *stages)}
 	if err := tiny.write(dir); err != nil {
 		return err
 	}

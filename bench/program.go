@@ -31,7 +31,8 @@ type figures struct {
 	WallSeconds    float64           `json:"wall_seconds"`
 	PeakRSS        int64             `json:"peak_rss_bytes"`
 	OwnPeakRSS     int64             `json:"own_peak_rss_bytes"`
-	Needs          int64             `json:"needs_bytes,omitempty"` // what vidax's compiler says its program takes
+	PeakBefore     int64             `json:"peak_rss_before_bytes,omitempty"` // once compiled and loaded, before the first step
+	Needs          int64             `json:"needs_bytes,omitempty"`           // what vidax's compiler says its program takes
 	Versions       map[string]string `json:"versions"`
 	Command        []string          `json:"command"`
 }
@@ -48,6 +49,10 @@ type weftReport struct {
 	CompileSeconds float64 `json:"compile_seconds"`
 	LoadSeconds    float64 `json:"load_seconds"`
 	PeakRSS        int64   `json:"peak_rss_bytes"`
+	// Of bench vae-step alone.
+	StepSeconds    []float64 `json:"step_seconds"`
+	StepCPUSeconds []float64 `json:"step_cpu_seconds"`
+	PeakBefore     int64     `json:"peak_rss_before_bytes"`
 }
 
 // limit ends a process that will never end.
@@ -67,12 +72,6 @@ func told(command []string) []string {
 
 // measure runs one program on a case. out gets the model's output.
 func measure(ctx context.Context, program string, c bcase, model, inputs, out string) (figures, error) {
-	dir, err := os.MkdirTemp("", "weft-bench-")
-	if err != nil {
-		return figures{}, err
-	}
-	defer os.RemoveAll(dir)
-	report := filepath.Join(dir, "report.json")
 	repeat := c.repeat
 	if program == "weft" {
 		repeat++ // its count includes the first step, the peers' does not
@@ -84,7 +83,22 @@ func measure(ctx context.Context, program string, c bcase, model, inputs, out st
 	if program == "weft" {
 		args = append([]string{weftBinary, "forward"}, append(args, "--device", "cpu", "--force", "--json")...)
 	} else {
-		args = append([]string{python, "-W", "ignore", "bench/peers/" + program + "_step.py"}, append(args, "--json", report)...)
+		args = append([]string{python, "-W", "ignore", "bench/peers/" + program + "_step.py"}, args...)
+	}
+	return measureCommand(ctx, program, args)
+}
+
+// measureCommand runs the command of a program and takes in its figures: weft prints them, a
+// peer writes them into the file that it is given as --json.
+func measureCommand(ctx context.Context, program string, args []string) (figures, error) {
+	dir, err := os.MkdirTemp("", "weft-bench-")
+	if err != nil {
+		return figures{}, err
+	}
+	defer os.RemoveAll(dir)
+	report := filepath.Join(dir, "report.json")
+	if program != "weft" {
+		args = append(args, "--json", report)
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -117,6 +131,9 @@ func (f *figures) read(stdout []byte, report string) error {
 		}
 		f.StepSeconds, f.CompileSeconds, f.LoadSeconds, f.OwnPeakRSS = []float64{w.Seconds}, w.CompileSeconds, w.LoadSeconds, w.PeakRSS
 		f.FirstSeconds = w.FirstSeconds
+		if len(w.StepSeconds) > 0 {
+			f.StepSeconds, f.StepCPUSeconds, f.PeakBefore = w.StepSeconds, w.StepCPUSeconds, w.PeakBefore
+		}
 		f.Versions = map[string]string{"weft": revision(), w.Engine.Name: w.Engine.Version, "engine sha256": w.Engine.SHA256}
 	} else {
 		text, err := os.ReadFile(report)

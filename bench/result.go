@@ -105,7 +105,8 @@ func (r *result) markdown() string {
 				times = ratio(b.StepSeconds[0], ours.StepSeconds[0])
 			}
 		}
-		fmt.Fprintf(&s, "| %s | %s | %s | %.2f | %s | %.2f | %.2f | %s |\n", p, step, times, b.CompileSeconds, ratio(b.CompileSeconds, ours.CompileSeconds), b.LoadSeconds, float64(b.PeakRSS)/1e9,
+		fmt.Fprintf(&s, "| %s | %s | %s | %.2f | %s | %.2f | %.2f | %s |\n", p, step, times, b.CompileSeconds, ratio(b.CompileSeconds, ours.CompileSeconds),
+			b.LoadSeconds, float64(b.PeakRSS)/1e9,
 			ratio(float64(b.PeakRSS), float64(ours.PeakRSS)))
 	}
 	fmt.Fprintf(&s, "\nLeast of %d rounds, in turn (memory: most). A ratio is the program's figure over weft's.", r.Rounds)

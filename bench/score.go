@@ -231,7 +231,8 @@ func (s planScore) markdown() string {
 	for _, part := range []struct {
 		name string
 		in   func(bytesScore) bool
-	}{{"held out", func(b bytesScore) bool { return !b.Development }}, {"development", func(b bytesScore) bool { return b.Development }}, {"all", func(bytesScore) bool { return true }}} {
+	}{{"held out", func(b bytesScore) bool { return !b.Development }}, {"development", func(b bytesScore) bool { return b.Development }},
+		{"all", func(bytesScore) bool { return true }}} {
 		var total, rest []float64
 		for _, r := range s.AOT {
 			if part.in(r) {
@@ -255,7 +256,8 @@ func (s planScore) markdown() string {
 			marks = append(marks, r.CFG)
 		}
 		gb := func(n int64) string { return fmt.Sprintf("%.2f", float64(n)/1e9) }
-		say("| %s | %s | %d | %s | %s | %s | %s | %s | %+.1f %% | %s | %s | %+.1f %% |", strings.TrimPrefix(r.Model, "wan2.1-t2v-"), r.Size, r.Frames, r.On, strings.ReplaceAll(r.Mesh, ",", " "),
+		say("| %s | %s | %d | %s | %s | %s | %s | %s | %+.1f %% | %s | %s | %+.1f %% |", strings.TrimPrefix(r.Model, "wan2.1-t2v-"), r.Size, r.Frames, r.On,
+			strings.ReplaceAll(r.Mesh, ",", " "),
 			strings.Join(marks, ", "), gb(r.CompiledBytes), gb(r.PlannedBytes), 100*r.total(), gb(r.CompiledBytes-r.WeightBytes), gb(r.PlannedBytes-r.WeightBytes), 100*r.rest())
 	}
 	if len(s.AOT) > 0 {

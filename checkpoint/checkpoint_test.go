@@ -114,7 +114,8 @@ func TestOffsetsTileTheData(t *testing.T) {
 		{"hole", object(tensorJSON("k", "F32", "[1]", 0, 4), tensorJSON("v", "F32", "[1]", 8, 12)), 12, 128, "0e8f9b88fd4bcf9c", []string{"v"}},
 		{"gap before the first", object(tensorJSON("k", "F32", "[1]", 4, 8)), 8, 70, "88d4f77ead55909a", []string{"k"}},
 		{"reversed", object(tensorJSON("k", "F32", "[1]", 4, 0)), 4, 66, "94c81603032095b4", []string{"k"}},
-		{"every one is named", object(tensorJSON("a", "F32", "[1]", 4, 0), tensorJSON("b", "F32", "[1]", 1, 5), tensorJSON("c", "F32", "[1]", 3, 7)), 7, 0, "", []string{"a", "b", "c"}},
+		{"every one is named", object(tensorJSON("a", "F32", "[1]", 4, 0), tensorJSON("b", "F32", "[1]", 1, 5), tensorJSON("c", "F32", "[1]", 3, 7)), 7, 0, "",
+			[]string{"a", "b", "c"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			b := fileBytes(test.header, make([]byte, test.data)...)
@@ -141,7 +142,8 @@ func TestOffsetsTileTheData(t *testing.T) {
 		says         string
 	}{
 		{"bytes left over", object(tensorJSON("k", "F32", "[1]", 0, 4)), 5, ErrTrailingBytes, "k", 4, 5, "1 byte too many"},
-		{"cut short", object(tensorJSON("k", "F32", "[1]", 0, 4), tensorJSON("v", "F32", "[1]", 4, 8), tensorJSON("w", "F32", "[1]", 8, 12)), 5, ErrTruncated, "v", 12, 5, "2 tensors incomplete"},
+		{"cut short", object(tensorJSON("k", "F32", "[1]", 0, 4), tensorJSON("v", "F32", "[1]", 4, 8), tensorJSON("w", "F32", "[1]", 8, 12)), 5, ErrTruncated, "v",
+			12, 5, "2 tensors incomplete"},
 		{"no data at all", object(tensorJSON("k", "F32", "[1000000]", 0, 4000000)), 0, ErrTruncated, "k", 4000000, 0, "1 tensor incomplete"},
 		{"no tensors, data", "{}", 1, ErrTrailingBytes, "", 0, 1, "1 byte too many"},
 	} {
@@ -285,7 +287,8 @@ func TestScalesAreApplied(t *testing.T) {
 		{"weight is not fp8", object(tensorJSON("x.weight", "BF16", "[4]", 0, 8), tensorJSON("x.scale_weight", "F32", "[]", 8, 12)), 12, ErrUnappliedScale},
 		{"a scale per row", object(tensorJSON("x.weight", "F8_E4M3", "[4]", 0, 4), tensorJSON("x.weight_scale", "F32", "[4]", 4, 20)), 20, ErrUnappliedScale},
 		{"a scale in bf16", object(tensorJSON("x.weight", "F8_E4M3", "[4]", 0, 4), tensorJSON("x.weight_scale", "BF16", "[]", 4, 6)), 6, ErrUnappliedScale},
-		{"both spellings", object(tensorJSON("x.weight", "F8_E5M2", "[4]", 0, 4), tensorJSON("x.weight_scale", "F32", "[]", 4, 8), tensorJSON("x.scale_weight", "F32", "[1]", 8, 12)), 12, ErrTwoScales},
+		{"both spellings", object(tensorJSON("x.weight", "F8_E5M2", "[4]", 0, 4), tensorJSON("x.weight_scale", "F32", "[]", 4, 8),
+			tensorJSON("x.scale_weight", "F32", "[1]", 8, 12)), 12, ErrTwoScales},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := openBytes(t, fileBytes(test.header, make([]byte, test.data)...))

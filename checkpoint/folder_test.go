@@ -31,13 +31,15 @@ func TestResolve(t *testing.T) {
 		{"diffusion before model", []string{"model.safetensors", "diffusion_pytorch_model.safetensors", "a.safetensors"}, "diffusion_pytorch_model.safetensors", nil, nil},
 		{"model before others", []string{"model.safetensors", "inputs.safetensors", "weights.pth"}, "model.safetensors", nil, nil},
 		{"the preferred index", []string{"s.safetensors", "a.safetensors.index.json", "model.safetensors.index.json"}, "from-index", nil, nil},
-		{"two indexes", []string{"s.safetensors", "a.safetensors.index.json", "b.safetensors.index.json"}, "", ErrAmbiguous, []string{"a.safetensors.index.json", "b.safetensors.index.json"}},
+		{"two indexes", []string{"s.safetensors", "a.safetensors.index.json", "b.safetensors.index.json"}, "", ErrAmbiguous,
+			[]string{"a.safetensors.index.json", "b.safetensors.index.json"}},
 		{"two files", []string{"a.safetensors", "b.safetensors"}, "", ErrAmbiguous, []string{"a.safetensors", "b.safetensors"}},
 		{"two kinds", []string{"a.safetensors", "b.pth"}, "", ErrAmbiguous, []string{"a.safetensors", "b.pth"}},
 		{"leftovers of a killed writer", []string{"a.safetensors", ".a.safetensors.ABC.tmp", ".b.safetensors"}, "a.safetensors", nil, nil},
 		{"nothing", []string{"README.md"}, "", ErrNotCheckpoint, nil},
 		{"one of two shards", []string{"m-00001-of-00002.safetensors"}, "", ErrMissingShard, nil},
-		{"shards without an index", []string{"m-00001-of-00002.safetensors", "m-00002-of-00002.safetensors"}, "", ErrAmbiguous, []string{"m-00001-of-00002.safetensors", "m-00002-of-00002.safetensors"}},
+		{"shards without an index", []string{"m-00001-of-00002.safetensors", "m-00002-of-00002.safetensors"}, "", ErrAmbiguous,
+			[]string{"m-00001-of-00002.safetensors", "m-00002-of-00002.safetensors"}},
 		{"the one shard of one", []string{"m-00001-of-00001.safetensors"}, "m-00001-of-00001.safetensors", nil, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -113,8 +113,10 @@ func TestVariants(t *testing.T) {
 	}{
 		{[]string{"diffusion_pytorch_model.fp16.safetensors"}, "diffusion_pytorch_model.fp16.safetensors", "fp16 variant"},
 		{[]string{"diffusion_pytorch_model.fp16.safetensors", "diffusion_pytorch_model.safetensors"}, "diffusion_pytorch_model.safetensors", ""},
-		{[]string{"model.fp16-00001-of-00002.safetensors", "model.fp16-00002-of-00002.safetensors", "model.safetensors.index.fp16.json"}, "model.fp16-00001-of-00002.safetensors", "fp16 variant"},
-		{[]string{"model-00001-of-00002.fp16.safetensors", "model-00002-of-00002.fp16.safetensors", "model.safetensors.index.fp16.json"}, "model-00001-of-00002.fp16.safetensors", "fp16 variant"},
+		{[]string{"model.fp16-00001-of-00002.safetensors", "model.fp16-00002-of-00002.safetensors", "model.safetensors.index.fp16.json"},
+			"model.fp16-00001-of-00002.safetensors", "fp16 variant"},
+		{[]string{"model-00001-of-00002.fp16.safetensors", "model-00002-of-00002.fp16.safetensors", "model.safetensors.index.fp16.json"},
+			"model-00001-of-00002.fp16.safetensors", "fp16 variant"},
 		{[]string{"m.bf16-00001-of-00001.safetensors", "m.bf16.safetensors.index.json"}, "m.bf16-00001-of-00001.safetensors", "bf16 variant"},
 		{[]string{"model.safetensors", "model.fp16-00001-of-00001.safetensors", "model.fp16.safetensors.index.json"}, "model.safetensors", ""},
 		{[]string{"m.fp16.safetensors", "m.ema.safetensors"}, "", "several variants"},
@@ -182,7 +184,8 @@ func TestLoadNamed(t *testing.T) {
 
 // Tokenizers are known by their names and by being bytes, wherever they lie.
 func TestTokenizers(t *testing.T) {
-	b := fileBytes(object(tensorJSON("spiece_model", "U8", "[4]", 0, 4), tensorJSON("text_encoders.umt5xxl.spiece_model", "U8", "[1]", 4, 5), tensorJSON("tokenizer_json", "U8", "[1]", 5, 6),
+	b := fileBytes(object(tensorJSON("spiece_model", "U8", "[4]", 0, 4), tensorJSON("text_encoders.umt5xxl.spiece_model", "U8", "[1]", 4, 5),
+		tensorJSON("tokenizer_json", "U8", "[1]", 5, 6),
 		tensorJSON("tokenizer.model", "I8", "[1]", 6, 7), tensorJSON("tekken_model", "U8", "[1]", 7, 8), tensorJSON("hf_asset__tokenizer_config_json", "U8", "[1]", 8, 9),
 		tensorJSON("vocab.weight", "F32", "[1]", 9, 13), tensorJSON("w", "U8", "[1]", 13, 14), tensorJSON("tokenizer", "U8", "[1,1]", 14, 15)), make([]byte, 15)...)
 	c, err := openBytes(t, b)
@@ -211,21 +214,26 @@ func TestScaleSpellings(t *testing.T) {
 	}{
 		{"scale_weight", []string{weight, tensorJSON("x.scale_weight", "F32", "[]", 4, 8)}, nil},
 		{"weight_scale and comfy_quant", []string{weight, tensorJSON("x.weight_scale", "F32", "[1]", 4, 8), tensorJSON("x.comfy_quant", "U8", "[8]", 8, 16)}, nil},
-		{"scales of activations", []string{weight, tensorJSON("x.weight_scale", "F32", "[]", 4, 8), tensorJSON("x.input_scale", "F32", "[]", 8, 12), tensorJSON("x.scale_input", "F32", "[]", 12, 16)}, nil},
-		{"a marker behind a prefix", []string{tensorJSON("model.diffusion_model.x.weight", "F8_E4M3", "[4]", 0, 4), tensorJSON("model.diffusion_model.scaled_fp8", "F8_E4M3", "[2]", 4, 6)}, nil},
+		{"scales of activations", []string{weight, tensorJSON("x.weight_scale", "F32", "[]", 4, 8), tensorJSON("x.input_scale", "F32", "[]", 8, 12),
+			tensorJSON("x.scale_input", "F32", "[]", 12, 16)}, nil},
+		{"a marker behind a prefix", []string{tensorJSON("model.diffusion_model.x.weight", "F8_E4M3", "[4]", 0, 4),
+			tensorJSON("model.diffusion_model.scaled_fp8", "F8_E4M3", "[2]", 4, 6)}, nil},
 		{"a scale a row of a vector", []string{weight, tensorJSON("x.weight_scale", "F32", "[2]", 4, 12)}, ErrUnappliedScale},
 		{"a scale a row", []string{tensorJSON("x.weight", "F8_E4M3", "[2,2]", 0, 4), tensorJSON("x.weight_scale", "F32", "[2,1]", 4, 12)}, nil},
 		{"a scale a row, flat", []string{tensorJSON("x.weight", "F8_E5M2", "[2,2]", 0, 4), tensorJSON("x.scale_weight", "F32", "[2]", 4, 12)}, nil},
 		{"a scale a column", []string{tensorJSON("x.weight", "F8_E4M3", "[2,2]", 0, 4), tensorJSON("x.weight_scale", "F32", "[1,2]", 4, 12)}, ErrUnappliedScale},
 		{"a scale a block", []string{tensorJSON("x.weight", "F8_E4M3", "[2,2]", 0, 4), tensorJSON("x.weight_scale", "F32", "[2,2,1]", 4, 20)}, ErrUnappliedScale},
-		{"no rows", []string{tensorJSON("x.weight", "F8_E4M3", "[0,2]", 0, 0), tensorJSON("x.weight_scale", "F32", "[0,1]", 0, 0), tensorJSON("z", "U8", "[1]", 0, 1)}, ErrUnappliedScale},
+		{"no rows", []string{tensorJSON("x.weight", "F8_E4M3", "[0,2]", 0, 0), tensorJSON("x.weight_scale", "F32", "[0,1]", 0, 0),
+			tensorJSON("z", "U8", "[1]", 0, 1)}, ErrUnappliedScale},
 		{"a scale of no weight", []string{tensorJSON("x.weight_scale", "F32", "[]", 0, 4)}, ErrUnappliedScale},
 		{"inverse scales", []string{weight, tensorJSON("x.weight_scale_inv", "F32", "[]", 4, 8)}, ErrQuantized},
-		{"nvfp4", []string{tensorJSON("x.weight", "U8", "[4]", 0, 4), tensorJSON("x.weight_scale", "F8_E4M3", "[4]", 4, 8), tensorJSON("x.weight_scale_2", "F32", "[]", 8, 12)}, ErrQuantized},
+		{"nvfp4", []string{tensorJSON("x.weight", "U8", "[4]", 0, 4), tensorJSON("x.weight_scale", "F8_E4M3", "[4]", 4, 8),
+			tensorJSON("x.weight_scale_2", "F32", "[]", 8, 12)}, ErrQuantized},
 		{"mxfp8", []string{weight, tensorJSON("x.weight_scale", "F8_E8M0", "[4]", 4, 8)}, ErrQuantized},
 		{"int8", []string{tensorJSON("x.weight", "I8", "[4]", 0, 4), tensorJSON("x.weight_scale", "F32", "[]", 4, 8)}, ErrQuantized},
 		{"a LoRA", []string{tensorJSON("x.lora_A.weight", "F32", "[]", 0, 4), tensorJSON("x.lora_B.weight", "F32", "[]", 4, 8)}, ErrAdapter},
-		{"kohya's LoRA", []string{tensorJSON("lora_unet_blocks_0_attn.lora_down.weight", "F32", "[]", 0, 4), tensorJSON("lora_unet_blocks_0_attn.alpha", "F32", "[]", 4, 8)}, ErrAdapter},
+		{"kohya's LoRA", []string{tensorJSON("lora_unet_blocks_0_attn.lora_down.weight", "F32", "[]", 0, 4),
+			tensorJSON("lora_unet_blocks_0_attn.alpha", "F32", "[]", 4, 8)}, ErrAdapter},
 	} {
 		size := 0
 		for _, f := range test.fields {
@@ -253,7 +261,8 @@ func TestScaleSpellings(t *testing.T) {
 
 // FuzzChoose: whatever a folder's files are called, one of them is taken, or none.
 func FuzzChoose(f *testing.F) {
-	for _, names := range []string{"model.safetensors", "a.fp16.safetensors\nb.bin.index.json", "m-00001-of-00002.safetensors\nm.safetensors.index.fp16.json", ".metadata\n__0_0.distcp", "x.gguf"} {
+	for _, names := range []string{"model.safetensors", "a.fp16.safetensors\nb.bin.index.json", "m-00001-of-00002.safetensors\nm.safetensors.index.fp16.json",
+		".metadata\n__0_0.distcp", "x.gguf"} {
 		f.Add(names)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -316,7 +325,8 @@ func TestRowScales(t *testing.T) {
 	}
 	// Several parts of one Read, some of them the same.
 	left, right, again := make([]byte, 4*rows*500), make([]byte, 4*rows*(cols-500)), make([]byte, 4*rows*500)
-	parts := []Part{{Name: "x.weight", As: dtype.F32, Slices: [][2]int{{0, rows}, {0, 500}}, Dst: left}, {Name: "x.weight", As: dtype.F32, Slices: [][2]int{{0, rows}, {500, cols}}, Dst: right},
+	parts := []Part{{Name: "x.weight", As: dtype.F32, Slices: [][2]int{{0, rows}, {0, 500}}, Dst: left},
+		{Name: "x.weight", As: dtype.F32, Slices: [][2]int{{0, rows}, {500, cols}}, Dst: right},
 		{Name: "x.weight", As: dtype.F32, Slices: [][2]int{{0, rows}, {0, 500}}, Dst: again}}
 	if _, err := c.Read(t.Context(), parts, ReadOptions{}); err != nil {
 		t.Fatal(err)

@@ -35,7 +35,8 @@ var quantizations = []quantization{
 // adapterGlobs match the tensors of adapters, which are to be added to a model's weights.
 // A file with an adapter is refused, because without the adapter the model computes
 // something else.
-var adapterGlobs = []string{"*.lora_A.*", "*.lora_B.*", "*.lora_down.*", "*.lora_up.*", "*.lora_a.*", "*.lora_b.*", "*.lora.down.*", "*.lora.up.*", "lora_unet_*", "lora_te*_*", "lora_transformer_*",
+var adapterGlobs = []string{"*.lora_A.*", "*.lora_B.*", "*.lora_down.*", "*.lora_up.*", "*.lora_a.*", "*.lora_b.*", "*.lora.down.*", "*.lora.up.*", "lora_unet_*",
+	"lora_te*_*", "lora_transformer_*",
 	"*.lokr_w1*", "*.lokr_w2*", "*.hada_w1_*", "*.hada_w2_*", "*.oft_blocks", "*.oft_diag", "*.dora_scale", "*.lora_magnitude_vector*", "*.diff", "*.diff_b"}
 
 // Quantized names a form of weights that weft does not read, and the tensors by which it
@@ -103,7 +104,8 @@ func isBlockScale(r *record) bool {
 
 // tokenizerGlobs match the last part of the names under which checkpoints hold a
 // tokenizer's file as a tensor of bytes.
-var tokenizerGlobs = []string{"spiece_model", "spiece.model", "sentencepiece_model", "sentencepiece.bpe.model", "tokenizer_json", "tokenizer.json", "tokenizer_model", "tokenizer.model",
+var tokenizerGlobs = []string{"spiece_model", "spiece.model", "sentencepiece_model", "sentencepiece.bpe.model", "tokenizer_json", "tokenizer.json",
+	"tokenizer_model", "tokenizer.model",
 	"tokenizer", "tokenizer_*", "tekken_model", "tekken.json", "tekken_json", "vocab_json", "vocab.json", "vocab_txt", "vocab.txt", "vocab", "merges_txt", "merges.txt", "merges",
 	"hf_asset__*", "special_tokens_map*", "added_tokens*", "chat_template*"}
 

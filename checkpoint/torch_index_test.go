@@ -55,7 +55,8 @@ func TestTorchIndexRefuses(t *testing.T) {
 		says        []string
 	}{
 		{"a tensor that is not there", strings.Replace(binIndex, `"c":`, `"d":`, 1), ErrIndexMismatch, []string{`"d"`, "00002-of-00002.bin", "lacks"}},
-		{"in the other shard", strings.Replace(binIndex, `"b":"pytorch_model-00001`, `"b":"pytorch_model-00002`, 1), ErrIndexMismatch, []string{`"b"`, "it is in pytorch_model-00001"}},
+		{"in the other shard", strings.Replace(binIndex, `"b":"pytorch_model-00001`, `"b":"pytorch_model-00002`, 1), ErrIndexMismatch,
+			[]string{`"b"`, "it is in pytorch_model-00001"}},
 		{"a shard that is not there", strings.Replace(binIndex, `00002-of`, `00003-of`, 1), ErrMissingShard, []string{"00003-of-00002.bin", "c"}},
 		{"a path out of the folder", strings.Replace(binIndex, `"c":"`, `"c":"../`, 1), ErrPathEscape, []string{"../"}},
 	} {

@@ -39,7 +39,8 @@ func openXLA(ctx context.Context, n int, o Options) (Engine, error) {
 	}
 	client.SetLimit(o.Limit) // where Options.Limit sets none, the client's own limit of an hour holds
 	p := client.Plugin().Engine()
-	e := &XLA{client: client, n: n, info: Info{Name: client.Platform(), Version: p.Version, SHA256: p.SHA256, API: p.API, Path: p.Path, XLAFlags: client.Plugin().Flags(), DeviceKind: client.Devices()[0].Kind}}
+	e := &XLA{client: client, n: n, info: Info{Name: client.Platform(), Version: p.Version, SHA256: p.SHA256, API: p.API, Path: p.Path,
+		XLAFlags: client.Plugin().Flags(), DeviceKind: client.Devices()[0].Kind}}
 	e.info.Note = strings.Join(client.Plugin().Notes(), "; ")
 	if !o.NoCache {
 		if e.cache, err = cache.Open(o.CacheDir, cache.Options{Warn: o.Warn}); err != nil {

@@ -14,7 +14,6 @@ import (
 	"weft/mesh"
 	"weft/program"
 	"weft/sharding"
-	"weft/spmd"
 )
 
 const rows, columns = 4, 8
@@ -24,18 +23,7 @@ var byColumns = sharding.NewSpec(nil, []string{mesh.TP})
 // addProgram sums inputs f32 (4, 8), split over tp by columns. Where donate is named, the
 // result takes over that input's memory.
 func addProgram(t testing.TB, m *mesh.Mesh, donate string, inputs ...string) *program.Program {
-	return meshtest.Build(t, m, func(b *spmd.Builder) {
-		var sum spmd.Tensor
-		for i, name := range inputs {
-			x := b.Input(name, dtype.F32, []int{rows, columns}, byColumns)
-			if i == 0 {
-				sum = b.Scale(x, 2)
-			} else {
-				sum = b.Add(sum, x)
-			}
-		}
-		b.Output("y", sum, donate)
-	})
+	return meshtest.SumProgram(t, m, []int{rows, columns}, byColumns, donate, inputs...)
 }
 
 func weight(name string) graph.Weight {

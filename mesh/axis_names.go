@@ -6,8 +6,9 @@ const (
 	// DP is data parallel: each device along it works on other samples of the batch, and
 	// holds all weights.
 	DP = "dp"
-	// FSDP is fully sharded data parallel: as DP, but each device keeps a shard of every
-	// weight, and gathers the others when a layer needs them.
+	// FSDP is fully sharded data parallel: each device keeps a shard of every weight, and
+	// gathers the others when a layer needs them. In training the batch is split over it as
+	// over DP; weft's models split the batch over DP alone.
 	FSDP = "fsdp"
 	// TP is tensor parallel: each device along it has some of the heads and of the
 	// feed-forward's columns.

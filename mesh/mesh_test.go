@@ -1,13 +1,14 @@
 package mesh_test
 
 import (
-	"errors"
 	"math"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
 	"weft/fault"
+	"weft/internal/faulttest"
 	"weft/mesh"
 )
 
@@ -95,7 +96,7 @@ func TestNewRefuses(t *testing.T) {
 			if m != nil || err == nil {
 				t.Fatal("accepted:", m)
 			}
-			wantKinds(t, err, test.kinds...)
+			faulttest.WantKinds(t, err, test.kinds...)
 			if want, ok := fault.Violations(err)[0].(*fault.Error); ok && test.fields != nil {
 				if d := cmp.Diff(test.fields, fieldsOf(want)); d != "" {
 					t.Error(d)
@@ -119,23 +120,9 @@ func fieldsOf(err error) any {
 	return f
 }
 
-// wantKinds checks the violations of err, in order.
-func wantKinds(t *testing.T, err error, kinds ...error) {
-	t.Helper()
-	got := fault.Violations(err)
-	if len(got) != len(kinds) {
-		t.Fatalf("%d violations, want %d:\n%v", len(got), len(kinds), err)
-	}
-	for i := range got {
-		if !errors.Is(got[i], kinds[i]) {
-			t.Errorf("violation %d is %q, want kind %v", i, got[i], kinds[i])
-		}
-	}
-}
-
 func TestDuplicateDevice(t *testing.T) {
 	_, err := mesh.New([]mesh.Axis{{Name: "a", Size: 4}}, devices(1, 0, 1, 1))
-	wantKinds(t, err, mesh.ErrDuplicateDevice)
+	faulttest.WantKinds(t, err, mesh.ErrDuplicateDevice)
 	f, _ := fault.Fields[mesh.DuplicateDevice](err)
 	if d := cmp.Diff(mesh.DuplicateDevice{Device: 1, Positions: []int{0, 2, 3}}, f); d != "" {
 		t.Error(d)
@@ -198,10 +185,10 @@ func TestSub(t *testing.T) {
 	}
 	for _, index := range []int{-1, 2, math.MaxInt} {
 		_, err = m.Sub("pp", index)
-		wantKinds(t, err, mesh.ErrAxisIndex)
+		faulttest.WantKinds(t, err, mesh.ErrAxisIndex)
 	}
 	_, err = m.Sub("pipeline", 0)
-	wantKinds(t, err, mesh.ErrUnknownAxis)
+	faulttest.WantKinds(t, err, mesh.ErrUnknownAxis)
 	f, _ := fault.Fields[mesh.UnknownAxis](err)
 	if d := cmp.Diff(mesh.UnknownAxis{Axis: "pipeline", Known: []string{"pp", "tp"}}, f); d != "" {
 		t.Error(d)

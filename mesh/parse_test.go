@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"weft/internal/faulttest"
 	"weft/mesh"
 )
 
@@ -48,7 +50,7 @@ func TestParseRefuses(t *testing.T) {
 			t.Errorf("%q is accepted: %v", text, axes)
 			continue
 		}
-		t.Run(text, func(t *testing.T) { wantKinds(t, err, kinds...) })
+		t.Run(text, func(t *testing.T) { faulttest.WantKinds(t, err, kinds...) })
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"weft/fault"
 	"weft/internal/numbers"
 	"weft/mesh"
+	"weft/strategy"
 )
 
 // ErrPipeline says that a pipeline of stages cannot do something.
@@ -153,7 +154,7 @@ const (
 func nearestMeshes(on *mesh.Mesh, devices int, works func([]mesh.Axis) bool) []string {
 	var axes []mesh.Axis // pp and fsdp only where on uses them
 	for _, a := range mesh.Standard(on.Axes()) {
-		if slices.Contains(Axes, a.Name) && (a.Size > 1 || a.Name != mesh.PP && a.Name != mesh.FSDP) {
+		if slices.Contains(Axes, a.Name) && (a.Size > 1 || !slices.Contains(strategy.Axes(strategy.Layers, strategy.AtRest), a.Name)) {
 			axes = append(axes, a)
 		}
 	}

@@ -18,8 +18,8 @@ const fsdpMinSize = 1 << 10
 
 // FSDPAxes returns the axes over which a request shards weights at rest.
 func FSDPAxes(on *mesh.Mesh, r Request) []string {
-	if len(r.FSDP) == 0 && on.Size(mesh.FSDP) > 1 {
-		return []string{mesh.FSDP}
+	if own := strategy.Axes(strategy.AtRest); len(r.FSDP) == 0 && on.Size(own...) > 1 {
+		return own
 	}
 	return r.FSDP
 }
@@ -42,7 +42,9 @@ func CheckFSDP(on *mesh.Mesh, r Request) error {
 // the axes that may be one: all but tp, over which rules shard weights already, and
 // pp, which gives each stage its own weights.
 func unknownFSDPAxis(on *mesh.Mesh, axis string) error {
-	known := slices.DeleteFunc(on.Names(), func(name string) bool { return name == mesh.TP || name == mesh.PP })
+	known := slices.DeleteFunc(on.Names(), func(name string) bool {
+		return slices.Contains(strategy.Axes(strategy.Heads, strategy.Layers), name)
+	})
 	return fault.New(mesh.ErrUnknownAxis, mesh.UnknownAxis{Axis: axis, Known: known},
 		"fsdp axis %s is not in mesh %s; axes that weights are shared over: %s", axis, on, strings.Join(known, " "))
 }

@@ -88,7 +88,7 @@ func Nearest(n, step int) string {
 
 // Axes lists the mesh axes that the programs of transformers use. fsdp only shards
 // weights at rest, and pp gives each range of layers devices of its own.
-var Axes = []string{mesh.PP, mesh.DP, mesh.FSDP, mesh.TP, mesh.SP}
+var Axes = strategy.Axes(strategy.Layers, strategy.Batch, strategy.AtRest, strategy.Heads, strategy.Tokens)
 
 // CheckTransformer reports why a mesh cannot hold a model whose heads are sharded over
 // tp and sp, and whose FFN is sharded over tp. The FFN is ffn wide, and messages call
@@ -96,17 +96,29 @@ var Axes = []string{mesh.PP, mesh.DP, mesh.FSDP, mesh.TP, mesh.SP}
 func CheckTransformer(on *mesh.Mesh, model string, heads int, what string, ffn int) error {
 	var l fault.List
 	l.Add(CheckAxes(on, model))
-	l.Add(sharding.CheckHeads(heads, on.Size(mesh.TP), on.Size(mesh.SP)))
+	l.Add(CheckHeads(on, heads))
 	l.Add(CheckFFN(on, what, ffn))
 	return l.Err()
 }
 
 // CheckFFN reports an FFN's width that tp does not divide. Messages call it what.
 func CheckFFN(on *mesh.Mesh, what string, ffn int) error {
-	if tp := on.Size(mesh.TP); ffn%tp != 0 {
-		return NotDivisible(ErrFFN, what, ffn, mesh.TP, tp)
+	return CheckDim(on, ErrFFN, what, ffn, strategy.FFN)
+}
+
+// CheckDim reports, as an error of kind k, a size of a dim that the dim's axes do not divide.
+// Messages call the size what.
+func CheckDim(on *mesh.Mesh, k *fault.Kind, what string, size int, dim strategy.DimName) error {
+	axes := strategy.Axes(dim)
+	if parts := on.Size(axes...); size%parts != 0 {
+		return NotDivisible(k, what, size, strings.Join(axes, "*"), parts)
 	}
 	return nil
+}
+
+// CheckHeads reports heads that cannot be shared out over the axes of heads and of tokens.
+func CheckHeads(on *mesh.Mesh, heads int) error {
+	return sharding.CheckHeads(heads, on.Size(strategy.Axes(strategy.Heads)...), on.Size(strategy.Axes(strategy.Tokens)...))
 }
 
 // CheckAxes reports mesh axes that no model uses.
@@ -128,12 +140,12 @@ func CheckAxes(on *mesh.Mesh, model string) error {
 func CheckRequest(on *mesh.Mesh, r Request, layers int) error {
 	var l fault.List
 	l.Add(CheckFSDP(on, r))
-	_, err := strategy.Even(r.Run(layers), on.Size(mesh.PP))
+	_, err := strategy.Even(r.Run(layers), on.Size(strategy.Axes(strategy.Layers)...))
 	l.Add(err)
-	if dp := on.Size(mesh.DP); r.Batch < 1 {
+	if r.Batch < 1 {
 		l.Add(fault.New(ErrInputs, nil, "batch %d: want 1 or more", r.Batch))
-	} else if r.Batch%dp != 0 {
-		l.Add(NotDivisible(ErrBatch, "batch", r.Batch, mesh.DP, dp))
+	} else {
+		l.Add(CheckDim(on, ErrBatch, "batch", r.Batch, strategy.Batch))
 	}
 	if r.DType != dtype.F32 && r.DType != dtype.BF16 {
 		l.Add(fault.New(ErrInputs, nil, "compute type %v: want f32 or bf16", r.DType))
@@ -147,7 +159,7 @@ func CheckPadding(on *mesh.Mesh, r Request, what string, n, padded int) error {
 	if !r.Strict || padded == n {
 		return nil
 	}
-	sp := on.Size(mesh.SP)
+	sp := on.Size(strategy.Axes(strategy.Tokens)...)
 	return fault.NewChoice(ErrSeq, SeqNotDivisible{N: n, SP: sp, Remainder: n % sp, Legal: numbers.Divisors(n, 64)},
 		"%d %s over sp=%d leave %d over: padding by %d is refused in strict mode", n, what, sp, n%sp, padded-n)
 }
@@ -167,36 +179,69 @@ func CheckPatch(what string, n, p int) error {
 }
 
 // CheckGiven refuses inputs that are given although the model does not read them.
-// reads says whether it does, for each name that is to be checked.
-func CheckGiven(m Model, inputs map[string]*tensor.Tensor, reads map[string]bool) error {
+// reads says whether it does, for each name that is to be checked. Messages call it model.
+func CheckGiven(model string, inputs map[string]*tensor.Tensor, reads map[string]bool) error {
 	var l fault.List
 	for _, name := range slices.Sorted(maps.Keys(reads)) {
 		if inputs[name] != nil && !reads[name] {
-			l.Add(fault.New(ErrInputs, nil, "input %q is given: %s does not read it", name, m.Name()))
+			l.Add(fault.New(ErrInputs, nil, "input %q is given: %s does not read it", name, model))
 		}
 	}
 	return l.Err()
 }
 
+// Given are a forward's inputs while a model's Request reads them. It collects what is
+// wrong with them.
+type Given struct {
+	Model  string // its name, for messages
+	Inputs map[string]*tensor.Tensor
+	Reads  []string // the inputs that the model reads, as messages list them
+	fault.List
+}
+
+// Need returns the input of a name, or nil where Need says that it is wrong.
+func (g *Given) Need(name string, rank int) *tensor.Tensor {
+	t, err := Need(g.Model, g.Inputs, name, rank, g.Reads)
+	g.Add(err)
+	return t
+}
+
+// Refuse adds a violation of kind ErrInputs.
+func (g *Given) Refuse(format string, args ...any) { g.Add(fault.New(ErrInputs, nil, format, args...)) }
+
+// RefuseUnread is CheckGiven.
+func (g *Given) RefuseUnread(reads map[string]bool) { g.Add(CheckGiven(g.Model, g.Inputs, reads)) }
+
+// OneBatch reports inputs of these names that have different numbers of videos.
+func (g *Given) OneBatch(names []string, batches ...int) {
+	text := fmt.Sprintf("%s has batch %d", names[0], batches[0])
+	for i, n := range batches[1:] {
+		text += fmt.Sprintf(", %s %d", names[i+1], n)
+	}
+	if slices.Min(batches) != slices.Max(batches) {
+		g.Refuse("%s: want one number", text)
+	}
+}
+
 // Need returns the input of a name. It is an error where the input is missing, does
-// not have rank dims, or is not of a floating-point type. reads lists all inputs that
-// the model reads, for the message.
-func Need(m Model, inputs map[string]*tensor.Tensor, name string, rank int, reads []string) (*tensor.Tensor, error) {
-	return needInput(m, inputs, name, rank, reads, dtype.DType.IsFloat, "a floating-point type")
+// not have rank dims, or is not of a floating-point type. Messages name the model and all
+// inputs that it reads.
+func Need(model string, inputs map[string]*tensor.Tensor, name string, rank int, reads []string) (*tensor.Tensor, error) {
+	return needInput(model, inputs, name, rank, reads, dtype.DType.IsFloat, "a floating-point type")
 }
 
 // NeedIDs is Need for ids, which are i32 or i64.
-func NeedIDs(m Model, inputs map[string]*tensor.Tensor, name string, rank int, reads []string) (*tensor.Tensor, error) {
-	return needInput(m, inputs, name, rank, reads, func(d dtype.DType) bool { return d == dtype.I32 || d == dtype.I64 }, "i32 or i64")
+func NeedIDs(model string, inputs map[string]*tensor.Tensor, name string, rank int, reads []string) (*tensor.Tensor, error) {
+	return needInput(model, inputs, name, rank, reads, func(d dtype.DType) bool { return d == dtype.I32 || d == dtype.I64 }, "i32 or i64")
 }
 
 // needInput returns the input of a name and checks its rank, and by ok its type, which
 // messages call want.
-func needInput(m Model, inputs map[string]*tensor.Tensor, name string, rank int, reads []string, ok func(dtype.DType) bool, want string) (*tensor.Tensor, error) {
+func needInput(model string, inputs map[string]*tensor.Tensor, name string, rank int, reads []string, ok func(dtype.DType) bool, want string) (*tensor.Tensor, error) {
 	t := inputs[name]
 	switch {
 	case t == nil:
-		return nil, fault.New(ErrInputs, nil, "input %q is missing: %s reads %s", name, m.Name(), strings.Join(reads, ", "))
+		return nil, fault.New(ErrInputs, nil, "input %q is missing: %s reads %s", name, model, strings.Join(reads, ", "))
 	case len(t.Shape) != rank:
 		return nil, fault.New(ErrInputs, nil, "input %q of shape %v: want %d dims", name, t.Shape, rank)
 	case !ok(t.DType):

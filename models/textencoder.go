@@ -6,6 +6,7 @@ import (
 	"weft/fault"
 	"weft/mesh"
 	"weft/sharding"
+	"weft/strategy"
 	"weft/tensor"
 )
 
@@ -17,18 +18,24 @@ type TextLayout struct {
 	Stream, Gathered sharding.Spec
 }
 
+// StreamSpec returns the sharding of the residual stream (B, tokens, D) between blocks. The
+// tokens of a split residual stream are sharded over the axes of the heads too.
+func StreamSpec(r Request) sharding.Spec {
+	if r.SplitResidual {
+		return strategy.SpecOf(strategy.Batch).WithDim(1, strategy.Axes(strategy.Tokens, strategy.Heads)...)
+	}
+	return strategy.SpecOf(strategy.Batch, strategy.Tokens)
+}
+
 // TextLayout computes the layout of the request's text, which has length rows where
 // the request does not state its length.
 func (r Request) TextLayout(on *mesh.Mesh, length int) TextLayout {
-	axes := []string{mesh.SP}
-	if r.SplitResidual {
-		axes = append(axes, mesh.TP)
-	}
+	stream := StreamSpec(r)
 	if r.Text > 0 {
 		length = r.Text
 	}
-	return TextLayout{Tokens: length, Padded: r.PadTokens(length, on.Size(axes...)),
-		Stream: sharding.NewSpec([]string{mesh.DP}, axes), Gathered: sharding.NewSpec([]string{mesh.DP}, []string{mesh.SP})}
+	return TextLayout{Tokens: length, Padded: r.PadTokens(length, on.Size(stream.Dim(1)...)),
+		Stream: stream, Gathered: strategy.SpecOf(strategy.Batch, strategy.Tokens)}
 }
 
 // CheckText reports what is wrong with a request of a text encoder that pads to
@@ -53,12 +60,12 @@ func TextRuns(inputs map[string]*tensor.Tensor) []Variant {
 
 // TextRequest reads batch and length off ids (B, L), which must be in the vocabulary.
 // masks says whether the model reads a mask (B, L); the request says whether there is one.
-func TextRequest(m Model, inputs map[string]*tensor.Tensor, vocab int, masks bool) (Request, error) {
+func TextRequest(model string, inputs map[string]*tensor.Tensor, vocab int, masks bool) (Request, error) {
 	reads := []string{"ids"}
 	if masks {
 		reads = append(reads, "mask (if any)")
 	}
-	ids, err := NeedIDs(m, inputs, "ids", 2, reads)
+	ids, err := NeedIDs(model, inputs, "ids", 2, reads)
 	if err != nil {
 		return Request{}, err
 	}
@@ -91,7 +98,7 @@ func TextRequest(m Model, inputs map[string]*tensor.Tensor, vocab int, masks boo
 		r.Masked = true
 		switch {
 		case !masks:
-			l.Add(fault.New(ErrInputs, nil, "input \"mask\" is given: %s does not read it", m.Name()))
+			l.Add(fault.New(ErrInputs, nil, "input \"mask\" is given: %s does not read it", model))
 		case !slices.Equal(mask.Shape, ids.Shape):
 			l.Add(fault.New(ErrInputs, nil, "mask is %v: want %v, the shape of ids", mask.Shape, ids.Shape))
 		}

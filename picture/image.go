@@ -85,7 +85,8 @@ func Decode(b []byte, name string, maxPixels int) (im *Image, notes []string, er
 		return nil, nil, cannotDecode(name, h.Format, err)
 	}
 	if im.Width != h.Width || im.Height != h.Height {
-		return nil, nil, fault.New(ErrBroken, File{name, h.Format}, "%s: its header says %dx%d pixels, its image has %dx%d", printable.Text(name), h.Width, h.Height, im.Width, im.Height)
+		return nil, nil, fault.New(ErrBroken, File{name, h.Format},
+			"%s: its header says %dx%d pixels, its image has %dx%d", printable.Text(name), h.Width, h.Height, im.Width, im.Height)
 	}
 	return im.turnUpright(h.Orientation), h.notes(name), nil
 }

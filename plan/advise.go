@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"weft/dtype"
-	"weft/models"
 	"weft/request"
 	"weft/topology"
 )
@@ -230,7 +229,7 @@ type shortened struct {
 func (s *search) findFittingFrames(ctx context.Context, on topology.Slice, from *Plan, o Options) (shortened, error) {
 	var frames []int
 	for n := 1; n < o.Frames; n++ {
-		if _, err := s.m.(models.Generator).LatentShape(o.Width, o.Height, n); err == nil {
+		if _, err := s.m.Features().Generator.LatentShape(o.Width, o.Height, n); err == nil {
 			frames = append(frames, n)
 		}
 	}

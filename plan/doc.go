@@ -19,8 +19,8 @@
 // (measureProgram with a log, graph.ResidentsAt, cost.Account.PeakParts), so that the parts cannot
 // be of another figure; they add up to it to the last bit.
 //
-// With [Options].As the peer's step is planned in the same terms: the memory that its
-// scripts keep resident, and times calibrated on rows that it published ([CalibratePeer]).
+// With [Options].As the step of vidax is planned in the same terms: the memory that its
+// scripts keep resident, and times calibrated on rows that it published (internal/peer).
 //
 // Encoding the prompts and decoding the video are phases of their own, with the
 // programs of the models that the generator was released with. A phase that no

@@ -32,11 +32,11 @@ type companions struct {
 // Each phase has the devices alone, because weft runs one after another. A phase that no
 // program describes stays "not modelled".
 func (s *search) addPhases(p *Plan, on topology.Slice) error {
-	gen, ok := s.m.(models.Accompanied)
-	if !ok {
+	gen := s.m.Features().Generator
+	if gen == nil {
 		return nil
 	}
-	names := gen.Companions()
+	names := gen.Companions
 	for _, c := range []struct {
 		phase *Phase
 		name  string
@@ -140,13 +140,13 @@ func (s *search) decodingRequest(_ models.Model, devices int) (models.Request, [
 // unmodelledPhases names the phases that no plan of the search has figures for.
 func (s *search) unmodelledPhases() []string {
 	var names models.Companions
-	gen, told := s.m.(models.Accompanied)
-	if told {
-		names = gen.Companions()
+	gen := s.m.Features().Generator
+	if gen != nil {
+		names = gen.Companions
 	}
 	out := []string{}
 	for _, c := range [][2]string{{"the text encoder", names.Text}, {"the VAE", names.Decoder}} {
-		if told && c[1] == "" {
+		if gen != nil && c[1] == "" {
 			continue // the transformer reads its text itself
 		}
 		if _, err := models.ByName(c[1]); err != nil {

@@ -17,7 +17,6 @@ import (
 	"weft/program/interp"
 	"weft/session"
 	"weft/sharding"
-	"weft/spmd"
 	"weft/tensor"
 )
 
@@ -27,18 +26,7 @@ var byColumns = sharding.NewSpec(nil, []string{mesh.TP})
 
 // sum is a program that adds inputs, the first of them twice.
 func sum(t testing.TB, m *mesh.Mesh, donate string, inputs ...string) *program.Program {
-	return meshtest.Build(t, m, func(b *spmd.Builder) {
-		var all spmd.Tensor
-		for i, name := range inputs {
-			x := b.Input(name, dtype.F32, []int{rows, columns}, byColumns)
-			if i == 0 {
-				all = b.Scale(x, 2)
-			} else {
-				all = b.Add(all, x)
-			}
-		}
-		b.Output("y", all, donate)
-	})
+	return meshtest.SumProgram(t, m, []int{rows, columns}, byColumns, donate, inputs...)
 }
 
 // twoCalls is a step of a request-only call, ctx = 2 text + wt, and of a call that takes
@@ -56,7 +44,8 @@ func twoCalls(t testing.TB, m *mesh.Mesh) *graph.Graph {
 		Weights:  []graph.Weight{weight("wt"), weight("wf")},
 		Inputs:   []graph.Input{input("text", false), input("latent", true)},
 		Calls: []graph.Call{
-			{Name: "text", Program: "text", Args: []graph.Ref{{Name: "text"}, {Name: "wt", Weight: true}}, Outs: []string{"ctx"}, Request: true, Trace: map[int]graph.Traced{0: {Name: "ctx"}}},
+			{Name: "text", Program: "text", Args: []graph.Ref{{Name: "text"}, {Name: "wt", Weight: true}}, Outs: []string{"ctx"}, Request: true,
+				Trace: map[int]graph.Traced{0: {Name: "ctx"}}},
 			{Name: "block", Program: "block", Args: []graph.Ref{{Name: "latent"}, {Name: "ctx"}, {Name: "wf", Weight: true}}, Outs: []string{"v"}},
 		},
 		Outputs: []graph.Output{{Name: "velocity", Value: "v"}},

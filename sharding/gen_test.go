@@ -1,13 +1,11 @@
 package sharding_test
 
 import (
-	"errors"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
-	"pgregory.net/rapid"
-	"weft/fault"
+	"weft/internal/meshtest"
 	"weft/mesh"
 	"weft/sharding"
 )
@@ -26,49 +24,15 @@ func grid(t testing.TB, namesAndSizes ...any) *mesh.Mesh {
 	return m
 }
 
-func spec(t testing.TB, text string) sharding.Spec {
-	t.Helper()
-	s, err := sharding.ParseSpec(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-// wantKinds checks the violations of err, in order.
-func wantKinds(t testing.TB, err error, kinds ...error) {
-	t.Helper()
-	got := fault.Violations(err)
-	if len(got) != len(kinds) {
-		t.Fatalf("%d violations, want %d:\n%v", len(got), len(kinds), err)
-	}
-	for i := range got {
-		if !errors.Is(got[i], kinds[i]) {
-			t.Errorf("violation %d is %q, want kind %v", i, got[i], kinds[i])
-		}
-	}
-}
-
-// draw gives the randomness of one case. Rapid's own generators favour small
-// values so much that most specs would split nothing; a failing case prints its
-// mesh, specs and shape, which is all there is to it.
-func draw(t *rapid.T) *rand.Rand {
-	var seed [32]byte
-	copy(seed[:], rapid.SliceOfN(rapid.Byte(), len(seed), len(seed)).Draw(t, "seed"))
-	return rand.New(rand.NewChaCha8(seed))
-}
-
-func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
-
 // anyRank is 0 to 5, most often in the middle.
-func anyRank(r *rand.Rand) int { return pick(r, 0, 1, 2, 2, 3, 3, 4, 5) }
+func anyRank(r *rand.Rand) int { return meshtest.Pick(r, 0, 1, 2, 2, 3, 3, 4, 5) }
 
 // anyMesh has 1 to 4 axes and at most 36 devices, in any device order.
 func anyMesh(r *rand.Rand) *mesh.Mesh {
 	var axes []mesh.Axis
 	n := 1
-	for i := range pick(r, 1, 2, 2, 3, 3, 4, 4) {
-		size := pick(r, 1, 2, 2, 2, 3, 4)
+	for i := range meshtest.Pick(r, 1, 2, 2, 3, 3, 4, 4) {
+		size := meshtest.Pick(r, 1, 2, 2, 2, 3, 4)
 		if n*size > 36 {
 			size = 1
 		}
@@ -113,7 +77,7 @@ func anyShape(r *rand.Rand, m *mesh.Mesh, rank int, specs ...sharding.Spec) []in
 		for _, s := range specs {
 			size = lcm(size, parts(m, s, i))
 		}
-		shape[i] = size * pick(r, 1, 1, 1, 1, 1, 1, 1, 1, 2, 3)
+		shape[i] = size * meshtest.Pick(r, 1, 1, 1, 1, 1, 1, 1, 1, 2, 3)
 	}
 	if rank > 0 && r.IntN(20) == 0 {
 		shape[r.IntN(rank)] = 0

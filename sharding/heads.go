@@ -62,7 +62,8 @@ func kvHeads(tensor string, q, kv, parts int) error {
 	if kv > 0 && q > 0 && q%kv != 0 {
 		return fault.New(ErrKVHeads, fields, "%s%d q heads are no multiple of %d kv heads; each kv head serves equally many q heads", tensorPrefix(tensor), q, kv)
 	}
-	return fault.NewChoice(ErrKVHeads, fields, "%s%d kv heads can be neither shared out to %d devices nor copied evenly; one must divide the other", tensorPrefix(tensor), kv, parts)
+	return fault.NewChoice(ErrKVHeads, fields, "%s%d kv heads can be neither shared out to %d devices nor copied evenly; one must divide the other",
+		tensorPrefix(tensor), kv, parts)
 }
 
 // kvLegal lists the numbers of parts that work for kv heads, and for q heads unless q is 0.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"weft/fault"
+	"weft/internal/faulttest"
 	"weft/sharding"
 )
 
@@ -34,7 +35,7 @@ func TestCheckHeads(t *testing.T) {
 			}
 			continue
 		}
-		wantKinds(t, err, sharding.ErrHeadsNotDivisible)
+		faulttest.WantKinds(t, err, sharding.ErrHeadsNotDivisible)
 		f, _ := fault.Fields[sharding.HeadsNotDivisible](err)
 		if f.Heads != test.heads || f.TP != test.tp || f.SP != test.sp || !slices.Equal(f.Legal, test.legal) || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%+v: %v", f, err)
@@ -64,22 +65,22 @@ func TestKVHeads(t *testing.T) {
 
 func TestKVHeadsRefuses(t *testing.T) {
 	_, _, err := sharding.KVHeads(32, 4, 3)
-	wantKinds(t, err, sharding.ErrHeadsNotDivisible, sharding.ErrKVHeads)
+	faulttest.WantKinds(t, err, sharding.ErrHeadsNotDivisible, sharding.ErrKVHeads)
 	f, _ := fault.Fields[sharding.KVHeadsMismatch](err)
 	if got := fmt.Sprint(f); got != "{ 32 4 3 [1 2 4 8 16 32]}" {
 		t.Error(got)
 	}
 	_, _, err = sharding.KVHeads(24, 4, 6) // the q heads divide
-	wantKinds(t, err, sharding.ErrKVHeads)
+	faulttest.WantKinds(t, err, sharding.ErrKVHeads)
 	_, _, err = sharding.KVHeads(24, 5, 2)
-	wantKinds(t, err, sharding.ErrKVHeads)
+	faulttest.WantKinds(t, err, sharding.ErrKVHeads)
 	for _, bad := range [][3]int{{0, 4, 2}, {4, 0, 2}, {4, 4, 0}, {-4, -4, -4}} {
 		if _, _, err := sharding.KVHeads(bad[0], bad[1], bad[2]); err == nil {
 			t.Error("accepted", bad)
 		}
 	}
 	_, err = sharding.Layout{Heads: []int{4}}.Ranges(4*128, 8, 8)
-	wantKinds(t, err, sharding.ErrPosition)
+	faulttest.WantKinds(t, err, sharding.ErrPosition)
 	_, err = sharding.Layout{Heads: []int{4}}.Ranges(4*128, 3, 0)
-	wantKinds(t, err, sharding.ErrKVHeads)
+	faulttest.WantKinds(t, err, sharding.ErrKVHeads)
 }

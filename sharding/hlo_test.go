@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"weft/internal/meshtest"
 	"weft/mesh"
 	"weft/sharding"
 )
@@ -84,7 +86,7 @@ func tiles(t *rapid.T, text string, devices, rank int) [][]int {
 // XLA's form says of every device the very range that weft says it holds.
 func TestHLOHoldsTheSameRanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := draw(t)
+		r := meshtest.Draw(t)
 		m := anyMesh(r)
 		rank := anyRank(r)
 		s := anySpec(r, m, rank, m.Names())

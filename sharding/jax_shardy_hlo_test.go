@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"weft/internal/meshtest"
 	"weft/mesh"
 )
 
@@ -32,7 +33,7 @@ func TestGroundRules(t *testing.T) {
 	shape := []int{16, 8}
 	for _, test := range tests {
 		t.Run(test.spec, func(t *testing.T) {
-			s := spec(t, test.spec)
+			s := meshtest.Spec(t, test.spec)
 			local, err := s.Local(m, shape)
 			if err != nil || fmt.Sprint(local) != test.local {
 				t.Errorf("local %v, want %s: %v", local, test.local, err)
@@ -66,7 +67,7 @@ func TestGroundRules(t *testing.T) {
 		})
 	}
 
-	s := spec(t, "[data]") // on rank 3
+	s := meshtest.Spec(t, "[data]") // on rank 3
 	if local, err := s.Local(m, []int{16, 8, 4}); err != nil || fmt.Sprint(local) != "[8 8 4]" {
 		t.Error(local, err)
 	}
@@ -99,7 +100,7 @@ func TestAgainstJAX(t *testing.T) {
 	}
 	for _, row := range oracle.Rows {
 		m := plainGrid(t, row.Mesh)
-		s, rank := spec(t, row.Spec), len(row.Shape)
+		s, rank := meshtest.Spec(t, row.Spec), len(row.Shape)
 		if got := s.HLO(m, rank); got != row.HLO {
 			t.Errorf("%s on %s: HLO %s, JAX has %s", row.Spec, row.Mesh, got, row.HLO)
 		}
@@ -162,7 +163,7 @@ func TestJAXForm(t *testing.T) {
 		"|tp+sp":             "P(unreduced={'sp','tp'})",
 		"[model+data,-,-]":   "P(('model','data'), None, None)",
 	} {
-		if got := spec(t, text).JAX(); got != want {
+		if got := meshtest.Spec(t, text).JAX(); got != want {
 			t.Errorf("%s in JAX is %s, want %s", text, got, want)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"weft/internal/faulttest"
 	"weft/sharding"
 )
 
@@ -56,7 +57,7 @@ func TestFusedRefuses(t *testing.T) {
 		{[]int{math.MaxInt, math.MaxInt}, -2, 1, 0, []error{sharding.ErrFusedLayout}},
 	} {
 		_, err := sharding.Layout{Parts: c.parts}.Ranges(c.size, c.split, c.index)
-		wantKinds(t, err, c.want...)
+		faulttest.WantKinds(t, err, c.want...)
 	}
 }
 
@@ -71,13 +72,13 @@ func TestFusedGroupedQuery(t *testing.T) {
 		}
 	}
 	_, err := l.Ranges(80, 3, 0)
-	wantKinds(t, err, sharding.ErrKVHeads, sharding.ErrKVHeads, sharding.ErrKVHeads)
+	faulttest.WantKinds(t, err, sharding.ErrKVHeads, sharding.ErrKVHeads, sharding.ErrKVHeads)
 	for _, bad := range []sharding.Layout{
 		{Parts: []int{64, 8}}, {Parts: []int{64, 8, 9}}, {Parts: []int{80}, Heads: []int{3}},
 		{Parts: []int{40, 40}, Heads: []int{4}}, {Heads: []int{-4}},
 	} {
 		_, err := bad.Ranges(80, 2, 0)
-		wantKinds(t, err, sharding.ErrFusedLayout)
+		faulttest.WantKinds(t, err, sharding.ErrFusedLayout)
 	}
 	if got, err := (sharding.Layout{}).Ranges(80, 8, 7); err != nil || !slices.Equal(got, []sharding.Range{{Lo: 70, Hi: 80}}) {
 		t.Error(got, err)

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"weft/internal/meshtest"
 	"weft/sharding"
 )
 
@@ -14,23 +15,23 @@ import (
 func TestNoPanics(t *testing.T) {
 	names := []string{"a", "b", "c", "d", "x", "", "-", "a b", "a"}
 	number := func(r *rand.Rand) int {
-		return pick(r, 0, 1, 2, 3, 7, 12, -1, -12, math.MaxInt, math.MaxInt-1, math.MinInt, 1<<40)
+		return meshtest.Pick(r, 0, 1, 2, 3, 7, 12, -1, -12, math.MaxInt, math.MaxInt-1, math.MinInt, 1<<40)
 	}
 	anything := func(r *rand.Rand) sharding.Spec {
 		dims := make([][]string, r.IntN(4))
 		for i := range dims {
 			for range r.IntN(3) {
-				dims[i] = append(dims[i], pick(r, names...))
+				dims[i] = append(dims[i], meshtest.Pick(r, names...))
 			}
 		}
 		s := sharding.NewSpec(dims...)
 		for range r.IntN(2) {
-			s = s.WithPartial(pick(r, names...))
+			s = s.WithPartial(meshtest.Pick(r, names...))
 		}
-		return s.WithDim(r.IntN(8)-4, pick(r, names...))
+		return s.WithDim(r.IntN(8)-4, meshtest.Pick(r, names...))
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		r := draw(t)
+		r := meshtest.Draw(t)
 		m, from, to := anyMesh(r), anything(r), anything(r)
 		shape := make([]int, r.IntN(4))
 		for i := range shape {

@@ -42,7 +42,8 @@ func Reshard(m *mesh.Mesh, from, to Spec, shape []int, elemBytes int) ([]Move, e
 	for _, axis := range to.partial {
 		if !slices.Contains(from.partial, axis) {
 			list.Add(fault.New(ErrToPartial, ToPartial{axis, from, to},
-				"%s cannot become %s: axis %s is partial only in the second, and the sum would count the tensor %d times; leave %s out of the partial axes", from, to, axis, m.Size(axis), axis))
+				"%s cannot become %s: axis %s is partial only in the second, and the sum would count the tensor %d times; leave %s out of the partial axes", from,
+				to, axis, m.Size(axis), axis))
 		}
 	}
 	if err := list.Err(); err != nil {

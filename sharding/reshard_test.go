@@ -9,7 +9,10 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
 	"weft/fault"
+	"weft/internal/faulttest"
+	"weft/internal/meshtest"
 	"weft/sharding"
 )
 
@@ -52,7 +55,7 @@ func TestReshardSteps(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.from+" to "+test.to, func(t *testing.T) {
-			steps, err := sharding.Reshard(m, spec(t, test.from), spec(t, test.to), []int{8, 8, 8}, 2)
+			steps, err := sharding.Reshard(m, meshtest.Spec(t, test.from), meshtest.Spec(t, test.to), []int{8, 8, 8}, 2)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -117,7 +120,7 @@ func TestRingBytes(t *testing.T) {
 // sends the bytes it says.
 func TestReshardRuns(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := draw(t)
+		r := meshtest.Draw(t)
 		m, rank := anyMesh(r), anyRank(r)
 		from := anySpec(r, m, rank, m.Names())
 		to := anySpec(r, m, rank, from.Partial())
@@ -177,7 +180,7 @@ func wellFormed(t *rapid.T, s sharding.Move) {
 // whose place stays the same.
 func TestReshardIsNotWasteful(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := draw(t)
+		r := meshtest.Draw(t)
 		m, rank := anyMesh(r), anyRank(r)
 		from := anySpec(r, m, rank, m.Names())
 		to := anySpec(r, m, rank, from.Partial())
@@ -232,21 +235,21 @@ func TestReshardRefuses(t *testing.T) {
 		{"[-,-]", "[-]", []int{6}, 4, []error{sharding.ErrRank}},
 	}
 	for _, test := range tests {
-		steps, err := sharding.Reshard(m, spec(t, test.from), spec(t, test.to), test.shape, test.elem)
+		steps, err := sharding.Reshard(m, meshtest.Spec(t, test.from), meshtest.Spec(t, test.to), test.shape, test.elem)
 		if steps != nil || err == nil {
 			t.Errorf("%s to %s is accepted", test.from, test.to)
 			continue
 		}
 		if test.kinds[0] != nil {
-			wantKinds(t, err, test.kinds...)
+			faulttest.WantKinds(t, err, test.kinds...)
 		}
 	}
-	_, err := sharding.Reshard(m, spec(t, "[-,b]"), spec(t, "[-,b]|a"), []int{6, 6}, 4)
+	_, err := sharding.Reshard(m, meshtest.Spec(t, "[-,b]"), meshtest.Spec(t, "[-,b]|a"), []int{6, 6}, 4)
 	f, ok := fault.Fields[sharding.ToPartial](err)
 	if !ok || f.Axis != "a" || f.To.String() != "[-,b]|a" || !errors.Is(err, sharding.ErrToPartial) {
 		t.Error(f, err)
 	}
-	if _, err := sharding.Reshard(m, spec(t, "[b]"), spec(t, "[a]"), []int{math.MaxInt / 3 * 0}, 4); err != nil {
+	if _, err := sharding.Reshard(m, meshtest.Spec(t, "[b]"), meshtest.Spec(t, "[a]"), []int{math.MaxInt / 3 * 0}, 4); err != nil {
 		t.Error("a tensor without elements can be resharded:", err)
 	}
 }
@@ -298,7 +301,7 @@ func BenchmarkReshard(b *testing.B) {
 		{"four axes reversed", "[dp+fsdp+tp+sp]", "[sp+tp+fsdp+dp]"},
 		{"four axes over five dims", "[dp,fsdp,tp,sp]", "[-,dp,fsdp,tp,sp]"},
 	} {
-		from, to := spec(b, c.from), spec(b, c.to)
+		from, to := meshtest.Spec(b, c.from), meshtest.Spec(b, c.to)
 		b.Run(c.name, func(b *testing.B) {
 			for b.Loop() {
 				if _, err := sharding.Reshard(m, from, to, []int{64, 64, 64, 64, 64}, 2); err != nil {

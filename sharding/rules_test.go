@@ -11,6 +11,8 @@ import (
 	"pgregory.net/rapid"
 
 	"weft/fault"
+	"weft/internal/faulttest"
+	"weft/internal/meshtest"
 	"weft/mesh"
 	"weft/sharding"
 )
@@ -18,8 +20,8 @@ import (
 func TestRules(t *testing.T) {
 	m := grid(t, "dp", 1, "tp", 4, "sp", 1)
 	rules := sharding.Rules{
-		{Match: "blocks.*.attn.o.weight", Spec: spec(t, "[-,tp]")},
-		{Match: "blocks.*.attn.*.weight", Spec: spec(t, "[dp+tp]")},
+		{Match: "blocks.*.attn.o.weight", Spec: meshtest.Spec(t, "[-,tp]")},
+		{Match: "blocks.*.attn.*.weight", Spec: meshtest.Spec(t, "[dp+tp]")},
 		{Match: "*.norm", Spec: sharding.Whole(0)},
 	}
 	params := []sharding.Param{
@@ -56,18 +58,18 @@ func TestRules(t *testing.T) {
 func TestRulesRefuse(t *testing.T) {
 	m := grid(t, "tp", 4)
 	rules := sharding.Rules{
-		{Match: "a*", Spec: spec(t, "[tp]")},
-		{Match: "qkv", Spec: spec(t, "[tp]"), Layout: sharding.Layout{Parts: []int{4, 4}}},
-		{Match: "odd", Spec: spec(t, "[tp]"), Layout: sharding.Layout{Parts: []int{4, 6}}},
-		{Match: "deep", Spec: spec(t, "[tp]"), Layout: sharding.Layout{Dim: 1, Parts: []int{4}}},
-		{Match: "unknown", Spec: spec(t, "[model]")},
+		{Match: "a*", Spec: meshtest.Spec(t, "[tp]")},
+		{Match: "qkv", Spec: meshtest.Spec(t, "[tp]"), Layout: sharding.Layout{Parts: []int{4, 4}}},
+		{Match: "odd", Spec: meshtest.Spec(t, "[tp]"), Layout: sharding.Layout{Parts: []int{4, 6}}},
+		{Match: "deep", Spec: meshtest.Spec(t, "[tp]"), Layout: sharding.Layout{Dim: 1, Parts: []int{4}}},
+		{Match: "unknown", Spec: meshtest.Spec(t, "[model]")},
 	}
 	_, err := rules.Apply(m, []sharding.Param{
 		{Name: "a.ok", Shape: []int{4}}, {Name: "x", Shape: []int{4}}, {Name: "a.odd", Shape: []int{6}}, {Name: "a.scalar"},
 		{Name: "qkv", Shape: []int{12}}, {Name: "odd", Shape: []int{10}}, {Name: "deep", Shape: []int{4}}, {Name: "unknown", Shape: []int{4}},
 		{Name: "a.ok", Shape: []int{4}}, {Name: "y", Shape: []int{4}},
 	})
-	wantKinds(t, err, sharding.ErrUneven, sharding.ErrRank, sharding.ErrFusedLayout, sharding.ErrUneven, sharding.ErrFusedLayout,
+	faulttest.WantKinds(t, err, sharding.ErrUneven, sharding.ErrRank, sharding.ErrFusedLayout, sharding.ErrUneven, sharding.ErrFusedLayout,
 		mesh.ErrUnknownAxis, sharding.ErrDuplicateParam, sharding.ErrNoRule)
 	none, _ := fault.Fields[sharding.NoRule](err)
 	if d := cmp.Diff(sharding.NoRule{Params: []string{"x", "y"}}, none); d != "" {
@@ -87,9 +89,9 @@ func TestRulesRefuse(t *testing.T) {
 func TestAssignedRanges(t *testing.T) {
 	m := grid(t, "dp", 2, "tp", 2)
 	rules := sharding.Rules{
-		{Match: "qkv", Spec: spec(t, "[tp,dp]"), Layout: sharding.Layout{Parts: []int{4, 4, 4}}},
-		{Match: "qkv.flax", Spec: spec(t, "[-,tp]"), Layout: sharding.Layout{Dim: 1, Parts: []int{4, 4, 4}}},
-		{Match: "k", Spec: spec(t, "[dp+tp]"), Layout: sharding.Layout{Heads: []int{2}}},
+		{Match: "qkv", Spec: meshtest.Spec(t, "[tp,dp]"), Layout: sharding.Layout{Parts: []int{4, 4, 4}}},
+		{Match: "qkv.flax", Spec: meshtest.Spec(t, "[-,tp]"), Layout: sharding.Layout{Dim: 1, Parts: []int{4, 4, 4}}},
+		{Match: "k", Spec: meshtest.Spec(t, "[dp+tp]"), Layout: sharding.Layout{Heads: []int{2}}},
 	}
 	got, err := rules.Apply(m, []sharding.Param{
 		{Name: "qkv", Shape: []int{12, 6}}, {Name: "qkv.flax", Shape: []int{5, 12}}, {Name: "k", Shape: []int{6}},

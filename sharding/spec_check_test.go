@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"weft/fault"
+	"weft/internal/faulttest"
 	"weft/internal/meshtest"
 	"weft/mesh"
 	"weft/sharding"
@@ -26,15 +27,15 @@ func TestAxisNamedTwice(t *testing.T) {
 		"[-,tp]|tp":  {Axis: "tp", Dims: []int{1}, Partial: true},
 		"[-]|tp+tp":  {Axis: "tp", Dims: []int{}, Partial: true},
 	} {
-		err := spec(t, text).Check(m, []int{8, 8})
-		wantKinds(t, err, sharding.ErrDuplicateAxis)
+		err := meshtest.Spec(t, text).Check(m, []int{8, 8})
+		faulttest.WantKinds(t, err, sharding.ErrDuplicateAxis)
 		got, _ := fault.Fields[sharding.DuplicateAxis](err)
 		if d := cmp.Diff(want, got); d != "" {
 			t.Error(text, d)
 		}
 	}
-	err := spec(t, "[model]").Check(m, []int{8, 8})
-	wantKinds(t, err, mesh.ErrUnknownAxis)
+	err := meshtest.Spec(t, "[model]").Check(m, []int{8, 8})
+	faulttest.WantKinds(t, err, mesh.ErrUnknownAxis)
 	got, _ := fault.Fields[mesh.UnknownAxis](err)
 	if d := cmp.Diff(mesh.UnknownAxis{Axis: "model", Known: []string{"dp", "tp", "sp"}}, got); d != "" {
 		t.Error(d)
@@ -47,8 +48,8 @@ func TestAxisNamedTwice(t *testing.T) {
 // A batch of 17 does not divide over 8 devices, and the error names the nearest sizes.
 func TestUneven(t *testing.T) {
 	m := grid(t, "data", 8)
-	err := spec(t, "[data,-]").Check(m, []int{17, 16})
-	wantKinds(t, err, sharding.ErrUneven)
+	err := meshtest.Spec(t, "[data,-]").Check(m, []int{17, 16})
+	faulttest.WantKinds(t, err, sharding.ErrUneven)
 	got, _ := fault.Fields[sharding.Uneven](err)
 	want := sharding.Uneven{Dim: 0, Size: 17, Parts: 8, Axes: []string{"data"}, Nearest: []int{16, 24}}
 	if d := cmp.Diff(want, got); d != "" {
@@ -61,8 +62,8 @@ func TestUneven(t *testing.T) {
 
 func TestCheckReportsEverything(t *testing.T) {
 	m := grid(t, "a", 2, "b", 3)
-	err := spec(t, "[x+a,a,b,b+y]|y").Check(m, []int{3, -1, 4})
-	wantKinds(t, err,
+	err := meshtest.Spec(t, "[x+a,a,b,b+y]|y").Check(m, []int{3, -1, 4})
+	faulttest.WantKinds(t, err,
 		mesh.ErrUnknownAxis, sharding.ErrDuplicateAxis, sharding.ErrDuplicateAxis, mesh.ErrUnknownAxis, sharding.ErrDuplicateAxis,
 		sharding.ErrRank, sharding.ErrUneven, sharding.ErrShape, sharding.ErrUneven)
 	rank, _ := fault.Fields[sharding.Rank](err)
@@ -72,17 +73,17 @@ func TestCheckReportsEverything(t *testing.T) {
 	if got := strings.Count(err.Error(), "\n"); got != 8 {
 		t.Errorf("%d line breaks for 9 violations", got)
 	}
-	if err := spec(t, "[-,-]").Check(m, []int{1}); !errors.Is(err, sharding.ErrRank) {
+	if err := meshtest.Spec(t, "[-,-]").Check(m, []int{1}); !errors.Is(err, sharding.ErrRank) {
 		t.Error("a whole spec of rank 2 on rank 1:", err)
 	}
 }
 
 func TestAxesOfSizeOneSplitAnything(t *testing.T) {
 	m := grid(t, "a", 1, "b", 3)
-	if local, err := spec(t, "[a,b]").Local(m, []int{17, 3}); err != nil || !slices.Equal(local, []int{17, 1}) {
+	if local, err := meshtest.Spec(t, "[a,b]").Local(m, []int{17, 3}); err != nil || !slices.Equal(local, []int{17, 1}) {
 		t.Error(local, err)
 	}
-	if err := spec(t, "[a,a]").Check(m, []int{1, 1}); !errors.Is(err, sharding.ErrDuplicateAxis) {
+	if err := meshtest.Spec(t, "[a,a]").Check(m, []int{1, 1}); !errors.Is(err, sharding.ErrDuplicateAxis) {
 		t.Error("an axis of size 1 may not occur twice either:", err)
 	}
 }
@@ -91,13 +92,13 @@ func TestAxesOfSizeOneSplitAnything(t *testing.T) {
 // axes multiply to, and sizes that do not divide are refused.
 func TestShardsTile(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := draw(t)
+		r := meshtest.Draw(t)
 		m, rank := anyMesh(r), anyRank(r)
 		s := anySpec(r, m, rank, m.Names())
 		shape, even := make([]int, rank), true
 		for i := range shape {
 			n := parts(m, s, i)
-			shape[i] = pick(r, n, n, n, n, n, n, n, 2*n, 2*n, n+1, n-1, 1, 0)
+			shape[i] = meshtest.Pick(r, n, n, n, n, n, n, n, 2*n, 2*n, n+1, n-1, 1, 0)
 			even = even && shape[i]%n == 0
 		}
 		local, err := s.Local(m, shape)
@@ -160,7 +161,7 @@ func checkTiling(t *rapid.T, m *mesh.Mesh, s sharding.Spec, shape, local []int) 
 func TestRangesPosition(t *testing.T) {
 	m := grid(t, "a", 2)
 	for _, pos := range []int{-1, 2} {
-		_, err := spec(t, "[a]").Ranges(m, []int{3}, pos)
-		wantKinds(t, err, sharding.ErrUneven, sharding.ErrPosition)
+		_, err := meshtest.Spec(t, "[a]").Ranges(m, []int{3}, pos)
+		faulttest.WantKinds(t, err, sharding.ErrUneven, sharding.ErrPosition)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"weft/internal/meshtest"
 	"weft/sharding"
 )
 
@@ -22,7 +23,7 @@ func TestSpecIsImmutable(t *testing.T) {
 }
 
 func TestSpecParts(t *testing.T) {
-	s := spec(t, "[a+b,-,c]|q+p")
+	s := meshtest.Spec(t, "[a+b,-,c]|q+p")
 	if s.Rank() != 3 || !slices.Equal(s.Dim(0), []string{"a", "b"}) || s.Dim(1) != nil || s.Dim(3) != nil || s.Dim(-1) != nil {
 		t.Error("dims of", s)
 	}
@@ -66,19 +67,20 @@ func TestSpecRefinement(t *testing.T) {
 
 func TestIsWholeAndEqual(t *testing.T) {
 	for _, text := range []string{"[]", "[-]", "[-,-,-]"} {
-		if !spec(t, text).IsWhole() || !spec(t, text).Equal(sharding.Spec{}) {
+		if !meshtest.Spec(t, text).IsWhole() || !meshtest.Spec(t, text).Equal(sharding.Spec{}) {
 			t.Error(text, "is whole")
 		}
 	}
 	for _, text := range []string{"[a]", "[-]|a", "|a"} {
-		if spec(t, text).IsWhole() || spec(t, text).Equal(sharding.Spec{}) {
+		if meshtest.Spec(t, text).IsWhole() || meshtest.Spec(t, text).Equal(sharding.Spec{}) {
 			t.Error(text, "is not whole")
 		}
 	}
-	if !spec(t, "[a]").Equal(spec(t, "[a,-]")) || spec(t, "[a+b]").Equal(spec(t, "[b+a]")) || spec(t, "[a]").Equal(spec(t, "[-,a]")) {
+	if !meshtest.Spec(t, "[a]").Equal(meshtest.Spec(t, "[a,-]")) || meshtest.Spec(t, "[a+b]").Equal(meshtest.Spec(t, "[b+a]")) ||
+		meshtest.Spec(t, "[a]").Equal(meshtest.Spec(t, "[-,a]")) {
 		t.Error("trailing whole dims do not count, the order of axes does")
 	}
-	if !spec(t, "[-]|a+b").Equal(spec(t, "[-]|b+a")) {
+	if !meshtest.Spec(t, "[-]|a+b").Equal(meshtest.Spec(t, "[-]|b+a")) {
 		t.Error("the order of partial axes does not count")
 	}
 }
@@ -94,7 +96,7 @@ func TestCanonical(t *testing.T) {
 		"[tp,tp]":      "[tp,tp,-]",
 		"[-,-]|tp":     "[-,-,-]|tp",
 	} {
-		if got := spec(t, text).Canonical(m, 3).String(); got != want {
+		if got := meshtest.Spec(t, text).Canonical(m, 3).String(); got != want {
 			t.Errorf("%s is canonically %s, want %s", text, got, want)
 		}
 	}

@@ -5,6 +5,9 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"weft/internal/faulttest"
+	"weft/internal/meshtest"
 	"weft/sharding"
 )
 
@@ -38,7 +41,7 @@ func TestParseSpecRefuses(t *testing.T) {
 		for i := range kinds {
 			kinds[i] = sharding.ErrSpecSyntax
 		}
-		t.Run(text, func(t *testing.T) { wantKinds(t, err, kinds...) })
+		t.Run(text, func(t *testing.T) { faulttest.WantKinds(t, err, kinds...) })
 	}
 }
 
@@ -49,7 +52,7 @@ func TestSpecJSON(t *testing.T) {
 		"[data,-,fsdp+model]": `["data",null,["fsdp","model"]]`,
 		"[-,a]|b+c":           `{"dims":[null,"a"],"partial":["b","c"]}`,
 	} {
-		got, err := json.Marshal(spec(t, text))
+		got, err := json.Marshal(meshtest.Spec(t, text))
 		if err != nil || string(got) != want {
 			t.Errorf("%s in JSON is %s, want %s: %v", text, got, want, err)
 		}
@@ -59,14 +62,15 @@ func TestSpecJSON(t *testing.T) {
 	}
 	for _, text := range []string{`[["a"]]`, `{"dims":["a"]}`, `["a", []]`, `{"dims":["a"],"partial":[]}`} {
 		var s sharding.Spec
-		if err := json.Unmarshal([]byte(text), &s); err != nil || !s.Equal(spec(t, "[a]")) {
+		if err := json.Unmarshal([]byte(text), &s); err != nil || !s.Equal(meshtest.Spec(t, "[a]")) {
 			t.Errorf("%s is %s, want [a]: %v", text, s, err)
 		}
 	}
-	for _, text := range []string{`3`, `"a"`, `[1]`, `[[1]]`, `[["a",null]]`, `[""]`, `["a b"]`, `[{"a":1}]`, `{"dims":3}`, `{"dims":[],"partial":["+"]}`, `{"dims":[],"partial":[1]}`, `true`} {
-		s := spec(t, "[kept]")
+	for _, text := range []string{`3`, `"a"`, `[1]`, `[[1]]`, `[["a",null]]`, `[""]`, `["a b"]`, `[{"a":1}]`, `{"dims":3}`, `{"dims":[],"partial":["+"]}`,
+		`{"dims":[],"partial":[1]}`, `true`} {
+		s := meshtest.Spec(t, "[kept]")
 		err := s.UnmarshalJSON([]byte(text))
-		wantKinds(t, err, sharding.ErrSpecSyntax)
+		faulttest.WantKinds(t, err, sharding.ErrSpecSyntax)
 		if s.String() != "[kept]" {
 			t.Errorf("%s: a spec that could not be read changed to %s", text, s)
 		}
@@ -75,7 +79,7 @@ func TestSpecJSON(t *testing.T) {
 
 func TestTextRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := draw(t)
+		r := meshtest.Draw(t)
 		m := anyMesh(r)
 		s := anySpec(r, m, anyRank(r), m.Names())
 		parsed, err := sharding.ParseSpec(s.String())

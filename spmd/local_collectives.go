@@ -49,7 +49,8 @@ func (b *Builder) LReduceScatter(x Local, dim int, axes []string, reason string)
 	if isEmpty(x) {
 		return b.LConst(x.DType, 0, shape...)
 	}
-	return b.addInstr(program.Instr{Op: program.OpReduceScatter, Args: idsOf(x), Reduction: program.Sum, Dims: []int{dim}, Axes: axes, Groups: b.groupsOf(axes), Reason: reason}, x.DType, shape)
+	return b.addInstr(program.Instr{Op: program.OpReduceScatter, Args: idsOf(x), Reduction: program.Sum, Dims: []int{dim}, Axes: axes, Groups: b.groupsOf(axes),
+		Reason: reason}, x.DType, shape)
 }
 
 // LAllToAll cuts dim split into one part for each device, sends each device its part, and

@@ -1,12 +1,9 @@
 package spmd_test
 
 import (
-	"context"
 	"fmt"
-	"sync"
 	"testing"
 
-	"weft/checkpoint"
 	"weft/dtype"
 	"weft/internal/meshtest"
 	"weft/program"
@@ -15,32 +12,6 @@ import (
 	"weft/sharding"
 	"weft/spmd"
 )
-
-var primitives = sync.OnceValues(func() (map[string]*interp.Array, error) {
-	all := map[string]*interp.Array{}
-	for _, f := range []string{"inputs", "expected"} {
-		ts, _, err := checkpoint.LoadFile(context.Background(), "../testdata/primitives/"+f+".safetensors")
-		if err != nil {
-			return nil, err
-		}
-		for n, x := range ts {
-			all[n] = interp.FromTensor(x)
-		}
-	}
-	return all, nil
-})
-
-func primitive(t testing.TB, name string) *interp.Array {
-	t.Helper()
-	all, err := primitives()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if all[name] == nil {
-		t.Fatalf("the fixtures have no %s", name)
-	}
-	return all[name]
-}
 
 // op is a program of inputs held as specs say, with one output.
 type tensorOp struct {
@@ -106,7 +77,7 @@ func TestTensorRMSNorm(t *testing.T) {
 		{"norm.x", "rmsnorm.eps1e-05", 1e-5}, {"norm.x", "rmsnorm.eps1e-05.ref", 1e-5},
 		{"norm.x_small", "rmsnorm.small.eps1e-06", 1e-6},
 	} {
-		x, scale, want := primitive(t, c.x), primitive(t, "norm.scale"), primitive(t, c.want)
+		x, scale, want := meshtest.Primitive(t, c.x), meshtest.Primitive(t, "norm.scale"), meshtest.Primitive(t, c.want)
 		half := meshtest.Fill(dtype.F32, func(i int) float64 { return scale.At(i) / 2 }, 96)
 		o := tensorOp{
 			in:    meshtest.Values{"q": x, "k": x, "wq": scale, "wk": half},
@@ -133,8 +104,9 @@ func TestTensorRMSNorm(t *testing.T) {
 
 // Norms of other layouts travel apart, and a list that is passed in stays as it is.
 func TestTensorRMSNormsApart(t *testing.T) {
-	x := primitive(t, "norm.x")
-	o := tensorOp{in: meshtest.Values{"q": x, "k": x, "w": primitive(t, "norm.scale")}, specs: map[string]sharding.Spec{"q": tpOver(2), "k": sharding.Whole(3).WithPartial("tp")},
+	x := meshtest.Primitive(t, "norm.x")
+	o := tensorOp{in: meshtest.Values{"q": x, "k": x, "w": meshtest.Primitive(t, "norm.scale")},
+		specs: map[string]sharding.Spec{"q": tpOver(2), "k": sharding.Whole(3).WithPartial("tp")},
 		f: func(b *spmd.Builder, in map[string]spmd.Tensor) spmd.Tensor {
 			xs := []spmd.Tensor{in["q"], in["k"]}
 			y := b.RMSNorms(1e-6, xs, []spmd.Tensor{in["w"], in["w"]})
@@ -144,7 +116,7 @@ func TestTensorRMSNormsApart(t *testing.T) {
 			return b.Sub(b.Scale(y[0], 2), y[1])
 		}}
 	_, got := o.run(t, "tp=4")
-	within(t, "norms", got, primitive(t, "rmsnorm.eps1e-06"), 3e-5)
+	within(t, "norms", got, meshtest.Primitive(t, "rmsnorm.eps1e-06"), 3e-5)
 }
 
 func TestTensorLayerNorm(t *testing.T) {
@@ -152,7 +124,7 @@ func TestTensorLayerNorm(t *testing.T) {
 		want string
 		eps  float64
 	}{{"layernorm.eps1e-06", 1e-6}, {"layernorm.eps1e-06.ref", 1e-6}, {"layernorm.eps1e-05", 1e-5}, {"layernorm.eps1e-05.ref", 1e-5}} {
-		o := tensorOp{in: meshtest.Values{"x": primitive(t, "norm.x"), "w": primitive(t, "norm.scale"), "b": primitive(t, "norm.bias")},
+		o := tensorOp{in: meshtest.Values{"x": meshtest.Primitive(t, "norm.x"), "w": meshtest.Primitive(t, "norm.scale"), "b": meshtest.Primitive(t, "norm.bias")},
 			f: func(b *spmd.Builder, in map[string]spmd.Tensor) spmd.Tensor {
 				return b.Add(b.Mul(b.LayerNorm(in["x"], c.eps), in["w"]), in["b"])
 			}}
@@ -160,14 +132,14 @@ func TestTensorLayerNorm(t *testing.T) {
 			on := fmt.Sprintf("tp=%d", n)
 			o.specs = map[string]sharding.Spec{"x": tpOver(2)}
 			p, got := o.run(t, on)
-			within(t, c.want+" on "+on, got, primitive(t, c.want), 1e-5)
+			within(t, c.want+" on "+on, got, meshtest.Primitive(t, c.want), 1e-5)
 			if n > 1 { // the mean, then the variance
 				chunk := (int64(4*14) + int64(n) - 1) / int64(n)
 				moves(t, on, p, cost.Traffic{Op: program.OpAllReduce, Axis: "tp", Count: 2, Elements: 2 * 14, Bytes: 2 * 2 * int64(n-1) * chunk})
 			}
 			o.specs = map[string]sharding.Spec{"x": sharding.Whole(3).WithPartial("tp")}
 			p, got = o.run(t, on)
-			within(t, c.want+" of partial sums on "+on, got, primitive(t, c.want), 3e-5)
+			within(t, c.want+" of partial sums on "+on, got, meshtest.Primitive(t, c.want), 3e-5)
 			if n > 1 && cost.Collectives(p)[0].Count != 1 {
 				t.Errorf("%s: %v", on, cost.Collectives(p))
 			}
@@ -179,12 +151,12 @@ func TestTensorActivations(t *testing.T) {
 	for name, f := range map[string]func(*spmd.Builder, spmd.Tensor) spmd.Tensor{
 		"act.gelu_tanh": (*spmd.Builder).GeluTanh, "act.silu": (*spmd.Builder).Silu,
 	} {
-		o := tensorOp{in: meshtest.Values{"x": primitive(t, "act.x")},
+		o := tensorOp{in: meshtest.Values{"x": meshtest.Primitive(t, "act.x")},
 			f: func(b *spmd.Builder, in map[string]spmd.Tensor) spmd.Tensor { return f(b, in["x"]) }}
 		for _, s := range []sharding.Spec{sharding.Whole(1), sharding.Whole(1).WithPartial("tp")} { // 97 elements divide by nothing
 			o.specs = map[string]sharding.Spec{"x": s}
 			p, got := o.run(t, "tp=2")
-			within(t, name+" "+s.String(), got, primitive(t, name), 1e-5)
+			within(t, name+" "+s.String(), got, meshtest.Primitive(t, name), 1e-5)
 			if want := len(s.Partial()); len(cost.Instances(p)) != want { // a non-linear op reduces first, once
 				t.Errorf("%s of %v: %v", name, s, cost.Collectives(p))
 			}
@@ -217,11 +189,11 @@ func TestTensorRowParallelBias(t *testing.T) {
 		}
 	}
 
-	o.in = meshtest.Values{"x": primitive(t, "rowparallel.x"), "w": primitive(t, "rowparallel.weight"), "b": primitive(t, "rowparallel.bias")}
+	o.in = meshtest.Values{"x": meshtest.Primitive(t, "rowparallel.x"), "w": meshtest.Primitive(t, "rowparallel.weight"), "b": meshtest.Primitive(t, "rowparallel.bias")}
 	for _, n := range []int{1, 2, 4, 8} {
 		o.specs = map[string]sharding.Spec{"x": tpOver(2), "w": row}
 		_, got := o.run(t, fmt.Sprintf("tp=%d", n))
-		within(t, "rowparallel", got, primitive(t, "rowparallel.out"), 1e-5)
+		within(t, "rowparallel", got, meshtest.Primitive(t, "rowparallel.out"), 1e-5)
 	}
 }
 
@@ -230,7 +202,7 @@ func TestTensorFixturesXLA(t *testing.T) {
 	e := meshtest.XLA(t)
 	in := meshtest.Values{}
 	for _, n := range []string{"norm.x", "norm.scale", "norm.bias", "act.x", "rowparallel.x", "rowparallel.weight", "rowparallel.bias"} {
-		in[n] = primitive(t, n)
+		in[n] = meshtest.Primitive(t, n)
 	}
 	p := meshtest.Build(t, meshtest.Mesh(t, "tp=4"), func(b *spmd.Builder) {
 		get := func(name string, s sharding.Spec) spmd.Tensor {
@@ -247,6 +219,6 @@ func TestTensorFixturesXLA(t *testing.T) {
 		b.Output("rowparallel.out", b.Add(y, get("rowparallel.bias", sharding.Whole(1))), "")
 	})
 	for name, got := range meshtest.Run(t, e, p, in) {
-		within(t, name, got, primitive(t, name), 1e-5)
+		within(t, name, got, meshtest.Primitive(t, name), 1e-5)
 	}
 }

@@ -268,22 +268,33 @@ func (g *randomTensors) linear() {
 		return
 	}
 	shape := []int{n, x.Dim(-1)}
+	w, most := g.addWeights(x.DType, shape)
+	out := g.resultOf(x.DType)
+	g.take(float64(x.Dim(-1))*x.most*most, func(b *spmd.Builder, p []spmd.Tensor) []spmd.Tensor {
+		return []spmd.Tensor{b.Linear(p[i], p[w], out)}
+	})
+}
+
+// addWeights adds an input of weights, now and then partial, and gives its place in the pool
+// and the bound of its elements.
+func (g *randomTensors) addWeights(d dtype.DType, shape []int) (place int, most float64) {
 	var partial []string
-	most := 4.0
+	most = 4.0
 	if rapid.IntRange(0, 4).Draw(g.t, "partial weights") == 0 {
 		if partial = g.some(g.axes, "partial over"); len(partial) > 0 {
 			most = partialMost
 		}
 	}
-	g.add(len(g.steps)+100, x.DType, shape, g.spec(shape, partial), most)
-	w := len(g.pool) - 1
-	out := x.DType
-	if out == dtype.BF16 && g.yes("wide") {
-		out = dtype.F32
+	g.add(len(g.steps)+100, d, shape, g.spec(shape, partial), most)
+	return len(g.pool) - 1, most
+}
+
+// resultOf gives the type of a product: bf16 may become f32.
+func (g *randomTensors) resultOf(d dtype.DType) dtype.DType {
+	if d == dtype.BF16 && g.yes("wide") {
+		return dtype.F32
 	}
-	g.take(float64(x.Dim(-1))*x.most*most, func(b *spmd.Builder, p []spmd.Tensor) []spmd.Tensor {
-		return []spmd.Tensor{b.Linear(p[i], p[w], out)}
-	})
+	return d
 }
 
 // conv slides a kernel of a new input over a tensor: over its dims between the
@@ -318,19 +329,8 @@ func (g *randomTensors) conv() {
 	if elements > tensorMost || elementsIn(shape) > tensorMost {
 		return
 	}
-	var partial []string
-	most := 4.0
-	if rapid.IntRange(0, 4).Draw(g.t, "partial weights") == 0 {
-		if partial = g.some(g.axes, "partial over"); len(partial) > 0 {
-			most = partialMost
-		}
-	}
-	g.add(len(g.steps)+100, x.DType, shape, g.spec(shape, partial), most)
-	w := len(g.pool) - 1
-	out := x.DType
-	if out == dtype.BF16 && g.yes("wide") {
-		out = dtype.F32
-	}
+	w, most := g.addWeights(x.DType, shape)
+	out := g.resultOf(x.DType)
 	g.take(float64(taps)*x.most*most, func(b *spmd.Builder, p []spmd.Tensor) []spmd.Tensor {
 		return []spmd.Tensor{b.ConvStrided(p[i], p[w], pads, strides, out)}
 	})

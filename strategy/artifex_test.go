@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 
+	"weft/internal/faulttest"
+	"weft/internal/meshtest"
 	"weft/mesh"
 	"weft/sharding"
 	"weft/strategy"
@@ -99,7 +101,7 @@ func TestArtifexAssertions(t *testing.T) {
 			return refine("fsdp=2,model=4", strategy.Plan{fsdp(), tp("model", "in")}, linear), "[fsdp,model]"
 		}, ""},
 		{23, "no spec names an axis that the mesh lacks (create_partition_spec's stage_0)", func() (any, any) {
-			_, _, err := strategy.Plan{}.Refine(grid(t, "data=2"), linear, spec(t, "[stage_0]"))
+			_, _, err := strategy.Plan{}.Refine(grid(t, "data=2"), linear, meshtest.Spec(t, "[stage_0]"))
 			return errors.Is(err, mesh.ErrUnknownAxis), true
 		}, ""},
 		{24, "a mesh manager (2,4)", func() (any, any) { return grid(t, "data=2,model=4").String(), "data=2,model=4" }, ""},
@@ -208,7 +210,7 @@ func TestArtifexNeighbours(t *testing.T) {
 	}
 	for _, axes := range [][]mesh.Axis{{{Name: "data", Size: 100}}, {{Name: "data", Size: 10}, {Name: "model", Size: 10}}} {
 		_, err := mesh.New(axes, make8())
-		wantKinds(t, err, mesh.ErrDeviceCount)
+		faulttest.WantKinds(t, err, mesh.ErrDeviceCount)
 	}
 	// Eight devices with a pipeline of 2 alone keep the pipeline.
 	d, err := strategy.Degrees{Pipeline: 2, Data: strategy.Fill}.Resolve(8)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"weft/internal/faulttest"
+	"weft/internal/meshtest"
 	"weft/sharding"
 )
 
@@ -33,7 +35,7 @@ func TestCostSheet(t *testing.T) {
 		{1, "[-]|a", "[-]", "", 0, 0},
 	} {
 		m := grid(t, fmt.Sprintf("a=%d,b=%d", test.n, test.n))
-		steps, err := sharding.Reshard(m, spec(t, test.from), spec(t, test.to), shape, 2)
+		steps, err := sharding.Reshard(m, meshtest.Spec(t, test.from), meshtest.Spec(t, test.to), shape, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,6 +52,6 @@ func TestCostSheet(t *testing.T) {
 			t.Errorf("%s over %d: %d hops, want %d", test.op, test.n, got, test.hops)
 		}
 	}
-	_, err := sharding.Reshard(grid(t, "a=4"), spec(t, "[-]"), spec(t, "[-]|a"), shape, 2)
-	wantKinds(t, err, sharding.ErrToPartial) // normally a bug
+	_, err := sharding.Reshard(grid(t, "a=4"), meshtest.Spec(t, "[-]"), meshtest.Spec(t, "[-]|a"), shape, 2)
+	faulttest.WantKinds(t, err, sharding.ErrToPartial) // normally a bug
 }

@@ -22,8 +22,7 @@ func (d DataParallel) meshAxes(m *mesh.Mesh) ([]string, error) {
 		return m.InOrder(axes), err
 	}
 	axes := slices.DeleteFunc(m.Names(), func(n string) bool {
-		c := mesh.Canonical(n)
-		return c != dataName && c != fsdpName
+		return !slices.Contains(Axes(Batch, AtRest), mesh.Canonical(n))
 	})
 	if len(axes) == 0 {
 		return nil, unknownAxisError(m, dataName, dataName)
@@ -43,13 +42,13 @@ func (d DataParallel) refineSpec(m *mesh.Mesh, t Tensor, s sharding.Spec, axes [
 	if len(axes) == 0 {
 		return s, nil, nil
 	}
-	dim, count := t.findDim("batch")
+	dim, count := t.findDim(string(Batch))
 	switch count {
 	case 0:
 		return s, newNote(dataName, t, axes, Parameter, "no dim is named batch, so it stays as it is; a gradient is summed over "+joinWords(axes)), nil
 	case 1:
 	default:
-		batch := t.dimsNamed("batch")
+		batch := t.dimsNamed(string(Batch))
 		return s, nil, fault.New(sharding.ErrDuplicateAxis, Conflict{t.Name, axes[0], []string{dataName}, batch},
 			"%sdims %s are both named batch, and axis %s splits one dim; name one of them otherwise", t.messagePrefix(), joinNumbers(batch), axes[0])
 	}

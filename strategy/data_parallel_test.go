@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"weft/fault"
+	"weft/internal/faulttest"
 	"weft/mesh"
 	"weft/sharding"
 	"weft/strategy"
@@ -38,32 +39,32 @@ func TestDataParallel(t *testing.T) {
 
 	m := grid(t, "data=2,model=4")
 	_, _, err := strategy.DataParallel{}.Refine(m, tensor("x", "batch,batch", 8, 8), sharding.Spec{})
-	wantKinds(t, err, sharding.ErrDuplicateAxis)
+	faulttest.WantKinds(t, err, sharding.ErrDuplicateAxis)
 	f, _ := fault.Fields[strategy.Conflict](err)
 	if f.Axis != "data" || fmt.Sprint(f.Dims) != "[0 1]" || !strings.Contains(err.Error(), "0 and 1") {
 		t.Error(f, err)
 	}
 	_, _, err = strategy.DataParallel{}.Refine(m, tensor("x", "batch,features", 7, 3), sharding.Spec{})
-	wantKinds(t, err, sharding.ErrUneven)
+	faulttest.WantKinds(t, err, sharding.ErrUneven)
 	u, _ := fault.Fields[sharding.Uneven](err)
 	if u.Tensor != "x" || u.Size != 7 || u.Parts != 2 || fmt.Sprint(u.Nearest) != "[6 8]" {
 		t.Error(u)
 	}
 	_, _, err = strategy.DataParallel{Axes: []string{"replica"}}.Refine(m, tensor("x", "batch", 8), sharding.Spec{})
-	wantKinds(t, err, mesh.ErrUnknownAxis)
+	faulttest.WantKinds(t, err, mesh.ErrUnknownAxis)
 	_, _, err = strategy.DataParallel{}.Refine(grid(t, "tp=4"), tensor("x", "batch", 8), sharding.Spec{})
-	wantKinds(t, err, mesh.ErrUnknownAxis)
+	faulttest.WantKinds(t, err, mesh.ErrUnknownAxis)
 	_, _, err = strategy.DataParallel{Axes: []string{"dp", "data"}}.Refine(m, tensor("x", "batch", 8), sharding.Spec{})
-	wantKinds(t, err, sharding.ErrDuplicateAxis)
+	faulttest.WantKinds(t, err, sharding.ErrDuplicateAxis)
 	_, _, err = strategy.DataParallel{}.Refine(m, tensor("x", "batch,hidden", 8), sharding.Spec{})
-	wantKinds(t, err, strategy.ErrTensor)
+	faulttest.WantKinds(t, err, strategy.ErrTensor)
 }
 
 // A batch that does not divide is an error. Replicating it would make every device
 // compute all of it.
 func TestUnevenBatch(t *testing.T) {
 	_, _, err := strategy.Plan{strategy.DataParallel{}}.Refine(grid(t, "data=8"), tensor("x", "batch,features", 17, 16), sharding.Spec{})
-	wantKinds(t, err, sharding.ErrUneven)
+	faulttest.WantKinds(t, err, sharding.ErrUneven)
 	f, _ := fault.Fields[sharding.Uneven](err)
 	if f.Dim != 0 || f.Size != 17 || f.Parts != 8 || fmt.Sprint(f.Nearest) != "[16 24]" {
 		t.Error(f)

@@ -8,7 +8,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
 	"weft/fault"
+	"weft/internal/faulttest"
+	"weft/internal/meshtest"
 	"weft/mesh"
 	"weft/sharding"
 	"weft/strategy"
@@ -77,7 +80,7 @@ func TestResolveRefuses(t *testing.T) {
 			t.Errorf("%s on %d devices is accepted: %s", test.in, test.devices, got)
 			continue
 		}
-		wantKinds(t, err, test.kinds...)
+		faulttest.WantKinds(t, err, test.kinds...)
 		for _, s := range test.says {
 			if !strings.Contains(err.Error(), s) {
 				t.Errorf("%q does not say %q", err, s)
@@ -115,16 +118,16 @@ func TestDegreesMesh(t *testing.T) {
 		if err := d.CheckMesh(m); err != nil {
 			t.Error(err)
 		}
-		if err := spec(t, "[dp,fsdp,sp,tp]").Check(m, []int{8, 8, 8, 8}); err != nil {
+		if err := meshtest.Spec(t, "[dp,fsdp,sp,tp]").Check(m, []int{8, 8, 8, 8}); err != nil {
 			t.Errorf("%s: a spec may name an axis of size 1: %v", d, err)
 		}
 	}
 	_, err = strategy.Degrees{Data: fill, Model: -3}.Mesh()
-	wantKinds(t, err, strategy.ErrDegree, strategy.ErrFill)
+	faulttest.WantKinds(t, err, strategy.ErrDegree, strategy.ErrFill)
 	_, err = strategy.Degrees{Data: 1 << 11, Model: 1 << 11}.Mesh()
-	wantKinds(t, err, mesh.ErrDeviceCount)
+	faulttest.WantKinds(t, err, mesh.ErrDeviceCount)
 	_, err = strategy.Degrees{Data: fill}.Resolve(strategy.MaxDevices + 1)
-	wantKinds(t, err, mesh.ErrDeviceCount)
+	faulttest.WantKinds(t, err, mesh.ErrDeviceCount)
 }
 
 // A mesh must have the sizes that the degrees say, as artifex's is_valid asks. Shapes that
@@ -192,7 +195,7 @@ func TestParseDegrees(t *testing.T) {
 	} {
 		t.Run(text, func(t *testing.T) {
 			_, err := strategy.ParseDegrees(text)
-			wantKinds(t, err, kinds...)
+			faulttest.WantKinds(t, err, kinds...)
 		})
 	}
 }
@@ -200,10 +203,10 @@ func TestParseDegrees(t *testing.T) {
 // What Resolve accepts uses every device and reads back; what it refuses says why.
 func TestResolveRandom(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := draw(t)
-		degree := func() int { return pick(r, 0, 0, 1, 1, 2, 3, 4, 8, fill, -2) }
+		r := meshtest.Draw(t)
+		degree := func() int { return meshtest.Pick(r, 0, 0, 1, 1, 2, 3, 4, 8, fill, -2) }
 		d := strategy.Degrees{Pipeline: degree(), Data: degree(), Shard: degree(), Context: degree(), Model: degree()}
-		n := pick(r, -1, 0, 1, 2, 6, 8, 16, 24, 32, 64)
+		n := meshtest.Pick(r, -1, 0, 1, 2, 6, 8, 16, 24, 32, 64)
 		got, err := d.Resolve(n)
 		if err != nil {
 			for _, v := range fault.Violations(err) {
@@ -229,7 +232,7 @@ func TestResolveRandom(t *testing.T) {
 
 // Degrees must divide the sizes of a model once it is known.
 func TestCheckWorkload(t *testing.T) {
-	fits := strategy.Workload{Batch: 16, Micro: 4, Heads: 32, KVHeads: 8, FFN: 11008, Seq: 4096, Layers: 32, SequenceParallel: true, CausalRing: true, Ulysses: true}
+	fits := strategy.Workload{Batch: 16, Micro: 4, Heads: 32, KVHeads: 8, FFN: 11008, Seq: 4096, Layers: 32, SequenceParallel: true, Ulysses: true}
 	d := strategy.Degrees{Pipeline: 4, Data: 2, Shard: 2, Context: 4, Model: 8}
 	if err := d.CheckWorkload(fits); err != nil {
 		t.Error(err)
@@ -242,15 +245,15 @@ func TestCheckWorkload(t *testing.T) {
 	}
 	err := strategy.Degrees{Pipeline: 4, Data: 2, Shard: 3, Context: 4, Model: 5}.CheckWorkload(
 		strategy.Workload{Batch: 16, Heads: 32, KVHeads: 8, FFN: 11008, Seq: 4097, Layers: 3})
-	wantKinds(t, err, strategy.ErrNotDivisible, sharding.ErrHeadsNotDivisible, sharding.ErrKVHeads, strategy.ErrNotDivisible, strategy.ErrNotDivisible, strategy.ErrEmptyStage)
+	faulttest.WantKinds(t, err, strategy.ErrNotDivisible, sharding.ErrHeadsNotDivisible, sharding.ErrKVHeads, strategy.ErrNotDivisible, strategy.ErrNotDivisible, strategy.ErrEmptyStage)
 	f, _ := fault.Fields[strategy.NotDivisible](err)
 	if d := cmp.Diff(strategy.NotDivisible{What: "batch", Size: 16, Parts: 6, Axes: []string{"dp", "fsdp"}, Nearest: []int{12, 18}}, f); d != "" {
 		t.Error(d)
 	}
-	for _, bad := range []strategy.Workload{{Seq: 12, CausalRing: true}, {Seq: 12, SequenceParallel: true}, {Heads: 12, Ulysses: true}, {Batch: 2, Micro: 4}} {
+	for _, bad := range []strategy.Workload{{Seq: 12, SequenceParallel: true}, {Heads: 12, Ulysses: true}, {Batch: 2, Micro: 4}} {
 		if err := (strategy.Degrees{Context: 4, Model: 2}).CheckWorkload(bad); len(fault.Violations(err)) != 1 {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
-	wantKinds(t, strategy.Degrees{Data: fill}.CheckWorkload(fits), strategy.ErrFill)
+	faulttest.WantKinds(t, strategy.Degrees{Data: fill}.CheckWorkload(fits), strategy.ErrFill)
 }

@@ -27,13 +27,33 @@
 // between stages. A parameter's spec inside its stage is the ordinary one, on the
 // stage's own mesh (mesh.Sub).
 //
+// # What runs and what explains
+//
+// Three parts of the package are in every step that weft runs:
+//
+//   - The names of dims ([DimName]) and the one table that maps them to axes. Models write the
+//     rules of their weights and the specs of their values with [SpecOf], [ColumnParallel] and
+//     [RowParallel], and check their sizes by [Axes].
+//   - [FSDP]. models.Share refines the weights' specs with it, for the time at rest.
+//   - [Even]. The stages of a pipeline get their layers from it.
+//
+// The rest explains and compares: weft strategy prints it, and training needs it. For a model
+// of weft these are the differences:
+//
+//   - A model has rules of its own for its weights. A transformer's split every matrix that
+//     [TensorParallel] splits by [DefaultRules], over the same dim, and they split more (a test
+//     of models/all compares them).
+//   - [DataParallel] splits a batch over fsdp too, as in training. Models split it over dp alone.
+//   - Stages of a running pipeline take microbatches in turn, forward only. [Schedule] with
+//     backward steps and [Balanced] stages are not run.
+//
 // # Dim names
 //
-// Strategies speak of dims by name: "batch" for [DataParallel]; what the rules
-// say for [TensorParallel], where "out" and "in" are the features of a linear
-// layer, whatever their order in memory. "out_features" and "in_features" are
-// read as "out" and "in". A dim name that no strategy speaks of is passed over,
-// "Batch" and "b" too.
+// Strategies and models speak of dims by name. [DataParallel] splits "batch", [TensorParallel]
+// what its rules say, where "out" and "in" are the features of a linear layer, whatever their
+// order in memory, and hold what [DimName] calls heads, ffn, vocab or width. "out_features" and
+// "in_features" are read as "out" and "in", "sequence" as "tokens". A dim name that no strategy
+// speaks of is passed over, "Batch" and "b" too.
 //
 // # Axis names
 //

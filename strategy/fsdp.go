@@ -38,7 +38,7 @@ type FSDP struct {
 func (f FSDP) meshAxes(m *mesh.Mesh) ([]string, error) {
 	names := f.Axes
 	if len(names) == 0 {
-		names = []string{mesh.FSDP}
+		names = Axes(AtRest)
 	}
 	return axesOn(m, fsdpName, names)
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"weft/internal/faulttest"
+	"weft/internal/meshtest"
 	"weft/mesh"
 	"weft/sharding"
 	"weft/strategy"
@@ -73,17 +75,17 @@ func TestFSDPDefaults(t *testing.T) {
 		}
 	}
 	_, _, err := strategy.FSDP{MinSize: -1, Axes: []string{"none"}}.Refine(m, tensor("w", "out", 8), sharding.Spec{})
-	wantKinds(t, err, mesh.ErrUnknownAxis, strategy.ErrMinSize)
+	faulttest.WantKinds(t, err, mesh.ErrUnknownAxis, strategy.ErrMinSize)
 	_, _, err = strategy.FSDP{MinSize: 2, All: true, Axes: []string{"fsdp"}}.Refine(grid(t, "fsdp=2"), tensor("w", "out", 8), sharding.Spec{})
-	wantKinds(t, err, strategy.ErrMinSize)
+	faulttest.WantKinds(t, err, strategy.ErrMinSize)
 	for all, want := range map[bool]string{true: "[fsdp]", false: "[-]"} {
 		got, _, err := strategy.FSDP{All: all}.Refine(grid(t, "fsdp=2"), tensor("w", "out", 8), sharding.Spec{})
 		if err != nil || got.String() != want {
 			t.Errorf("a vector of 8, all %v: %v, %v", all, got, err)
 		}
 	}
-	_, _, err = strategy.FSDP{}.Refine(m, tensor("w", "out", k256), spec(t, "[fsdp]"))
-	wantKinds(t, err, sharding.ErrDuplicateAxis)
+	_, _, err = strategy.FSDP{}.Refine(m, tensor("w", "out", k256), meshtest.Spec(t, "[fsdp]"))
+	faulttest.WantKinds(t, err, sharding.ErrDuplicateAxis)
 }
 
 // Rules 2 to 5 of FSDP where other axes split dims already; several axes count as one.
@@ -110,7 +112,7 @@ func TestFSDPBeside(t *testing.T) {
 		{"dp=1,sp=2", []string{"dp", "sp"}, []int{1024, 3072}, "[-,-]", "[-,sp]", "[1024 1536]", ""},
 	} {
 		m := grid(t, test.mesh)
-		got, notes, err := strategy.FSDP{Axes: test.axes}.Refine(m, strategy.Tensor{Name: "w", Shape: test.shape, Elem: 2}, spec(t, test.before))
+		got, notes, err := strategy.FSDP{Axes: test.axes}.Refine(m, strategy.Tensor{Name: "w", Shape: test.shape, Elem: 2}, meshtest.Spec(t, test.before))
 		local, lerr := got.Local(m, test.shape)
 		if err != nil || lerr != nil || got.String() != test.want || fmt.Sprint(local) != test.local || reasons(notes) != test.reasons {
 			t.Errorf("%v on %s over %v after %s: %s %v, want %s %s; notes %v; %v", test.shape, test.mesh, test.axes, test.before, got, local, test.want, test.local, notes, err)

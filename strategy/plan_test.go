@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"weft/fault"
+	"weft/internal/faulttest"
+	"weft/internal/meshtest"
 	"weft/mesh"
 	"weft/sharding"
 	"weft/strategy"
@@ -50,7 +52,7 @@ func TestPlanClaims(t *testing.T) {
 				}
 				return
 			}
-			wantKinds(t, err, test.kind)
+			faulttest.WantKinds(t, err, test.kind)
 			if !strings.Contains(err.Error(), test.says) {
 				t.Errorf("%q does not say %q", err, test.says)
 			}
@@ -63,7 +65,7 @@ func TestPlanClaims(t *testing.T) {
 		})
 	}
 	_, _, err := strategy.Plan{dp("data"), tp("data", "out"), fsdp("x"), fsdp("y")}.Refine(grid(t, "data=2"), tensor("w", "out", 8), sharding.Spec{})
-	wantKinds(t, err, mesh.ErrUnknownAxis, mesh.ErrUnknownAxis, sharding.ErrDuplicateAxis)
+	faulttest.WantKinds(t, err, mesh.ErrUnknownAxis, mesh.ErrUnknownAxis, sharding.ErrDuplicateAxis)
 	f, _ := fault.Fields[strategy.Conflict](fault.Violations(err)[2])
 	if f.Axis != "data" || fmt.Sprint(f.Strategies) != "[tp dp]" {
 		t.Error(f)
@@ -124,22 +126,22 @@ func TestPlanSpecs(t *testing.T) {
 
 	// Axis claimed for two dims.
 	_, _, err := strategy.Plan{tp("model", "hidden")}.Refine(grid(t, "model=4"), tensor("w", "hidden,hidden", 8, 8), sharding.Spec{})
-	wantKinds(t, err, sharding.ErrDuplicateAxis)
+	faulttest.WantKinds(t, err, sharding.ErrDuplicateAxis)
 	_, _, err = strategy.Plan{dp("data"), fsdp("data")}.Refine(grid(t, "data=2"), tensor("w", "hidden,batch", 8, 8), sharding.Spec{})
-	wantKinds(t, err, sharding.ErrDuplicateAxis)
+	faulttest.WantKinds(t, err, sharding.ErrDuplicateAxis)
 	f, _ := fault.Fields[strategy.Conflict](err)
 	if f.Axis != "data" || fmt.Sprint(f.Dims) != "[0 1]" {
 		t.Error(f)
 	}
 	// No spec names an axis that the mesh does not have: stage_0 neither.
-	_, _, err = strategy.Plan{}.Refine(grid(t, "data=2"), tensor("w", "out", 8), spec(t, "[stage_0]"))
-	wantKinds(t, err, mesh.ErrUnknownAxis)
+	_, _, err = strategy.Plan{}.Refine(grid(t, "data=2"), tensor("w", "out", 8), meshtest.Spec(t, "[stage_0]"))
+	faulttest.WantKinds(t, err, mesh.ErrUnknownAxis)
 	if !strings.HasPrefix(err.Error(), "w: ") {
 		t.Errorf("%q does not name the tensor", err)
 	}
 	// A spec so far that names an axis twice is an error of the plan too.
-	_, _, err = strategy.Plan{}.Refine(grid(t, "dp=2,tp=2,sp=2"), tensor("w", "out,in", 8, 8), spec(t, "[dp+tp,tp]"))
-	wantKinds(t, err, sharding.ErrDuplicateAxis)
+	_, _, err = strategy.Plan{}.Refine(grid(t, "dp=2,tp=2,sp=2"), tensor("w", "out,in", 8, 8), meshtest.Spec(t, "[dp+tp,tp]"))
+	faulttest.WantKinds(t, err, sharding.ErrDuplicateAxis)
 }
 
 // A plan that lost FSDP would hold 8 times the bytes: fsdp 8, model 4.
@@ -163,9 +165,9 @@ func TestPlanFromSpec(t *testing.T) {
 	m := grid(t, "dp=2,tp=2,sp=2")
 	p := strategy.Plan{fsdp("dp", "sp")}
 	for before, want := range map[string]string{"[tp,-]": "[tp,dp+sp]", "[-,tp]": "[dp+sp,tp]", "[tp,sp]": ""} {
-		got, _, err := p.Refine(m, tensor("w", "out,in", 64, 64), spec(t, before))
+		got, _, err := p.Refine(m, tensor("w", "out,in", 64, 64), meshtest.Spec(t, before))
 		if want == "" {
-			wantKinds(t, err, sharding.ErrDuplicateAxis)
+			faulttest.WantKinds(t, err, sharding.ErrDuplicateAxis)
 		} else if err != nil || got.String() != want {
 			t.Errorf("after %s: %s, want %s: %v", before, got, want, err)
 		}
@@ -218,7 +220,7 @@ func TestExplain(t *testing.T) {
 		t.Error(r.LocalBytes)
 	}
 	_, err = p.Explain(m, []strategy.Tensor{tensor("a.attn.q.w", "out,in", 7, 8), tensor("x", "batch", 7), {Name: "y", Dims: []string{"a"}}})
-	wantKinds(t, err, sharding.ErrUneven, sharding.ErrUneven, strategy.ErrTensor)
+	faulttest.WantKinds(t, err, sharding.ErrUneven, sharding.ErrUneven, strategy.ErrTensor)
 }
 
 // Sizes beyond counting are held at the limit, not wrapped.
@@ -230,7 +232,7 @@ func TestHugeTensors(t *testing.T) {
 		t.Error(r, err)
 	}
 	_, err = strategy.Plan{strategy.FSDP{}}.Gradient(m, huge)
-	wantKinds(t, err, sharding.ErrShape)
+	faulttest.WantKinds(t, err, sharding.ErrShape)
 	if c := strategy.DefaultRules(); len(c) < 40 {
 		t.Error(len(c), "rules")
 	}
@@ -251,7 +253,7 @@ func TestForeignStrategy(t *testing.T) {
 		t.Error(r, err)
 	}
 	_, err = p.Explain(m, []strategy.Tensor{tensor("w", "out,in", 8, 7)})
-	wantKinds(t, err, sharding.ErrUneven)
+	faulttest.WantKinds(t, err, sharding.ErrUneven)
 	_, err = strategy.Plan{lastDim{"gone"}}.Explain(m, []strategy.Tensor{tensor("w", "out,in", 8, 8)})
-	wantKinds(t, err, mesh.ErrUnknownAxis)
+	faulttest.WantKinds(t, err, mesh.ErrUnknownAxis)
 }

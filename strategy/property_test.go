@@ -21,7 +21,7 @@ func anyMesh(r *rand.Rand) *mesh.Mesh {
 	var axes []mesh.Axis
 	n := 1
 	for _, name := range names[:1+r.IntN(4)] {
-		size := pick(r, 1, 2, 2, 3, 4)
+		size := meshtest.Pick(r, 1, 2, 2, 3, 4)
 		if n*size > 48 {
 			size = 1
 		}
@@ -37,10 +37,10 @@ func anyMesh(r *rand.Rand) *mesh.Mesh {
 
 // anyTensor has rank 0 to 5 and awkward sizes.
 func anyTensor(r *rand.Rand) strategy.Tensor {
-	t := strategy.Tensor{Name: pick(r, "blocks.1.attn.q.weight", "blocks.1.attn.o.weight", "x", "norm"), Dims: []string{}, Shape: []int{}, Elem: pick(r, 1, 2, 4)}
-	for range pick(r, 0, 1, 2, 2, 3, 4, 5) {
-		t.Dims = append(t.Dims, pick(r, "out", "in", "batch", "sequence", "heads", "hidden"))
-		t.Shape = append(t.Shape, pick(r, 1, 2, 3, 4, 6, 7, 8, 12, 16, 17))
+	t := strategy.Tensor{Name: meshtest.Pick(r, "blocks.1.attn.q.weight", "blocks.1.attn.o.weight", "x", "norm"), Dims: []string{}, Shape: []int{}, Elem: meshtest.Pick(r, 1, 2, 4)}
+	for range meshtest.Pick(r, 0, 1, 2, 2, 3, 4, 5) {
+		t.Dims = append(t.Dims, meshtest.Pick(r, "out", "in", "batch", "sequence", "heads", "hidden"))
+		t.Shape = append(t.Shape, meshtest.Pick(r, 1, 2, 3, 4, 6, 7, 8, 12, 16, 17))
 	}
 	return t
 }
@@ -72,9 +72,9 @@ func anyStrategy(r *rand.Rand, m *mesh.Mesh) strategy.Strategy {
 	case 0:
 		return strategy.DataParallel{Axes: some()}
 	case 1, 2:
-		return strategy.FSDP{Axes: some(), MinSize: pick(r, 1, 1, 8, 64, 0)}
+		return strategy.FSDP{Axes: some(), MinSize: meshtest.Pick(r, 1, 1, 8, 64, 0)}
 	case 3:
-		return strategy.TensorParallel{Axis: pick(r, m.Names()...), Rules: pick(r, all("out"), all("in"), all("heads"), nil)}
+		return strategy.TensorParallel{Axis: meshtest.Pick(r, m.Names()...), Rules: meshtest.Pick(r, all("out"), all("in"), all("heads"), nil)}
 	}
 	return strategy.Plan{strategy.TensorParallel{Rules: all("out")}, strategy.FSDP{MinSize: 1}, strategy.DataParallel{}}
 }
@@ -85,7 +85,7 @@ func anyStrategy(r *rand.Rand, m *mesh.Mesh) strategy.Strategy {
 func TestRefineRandom(t *testing.T) {
 	refined := 0
 	rapid.Check(t, func(t *rapid.T) {
-		r := draw(t)
+		r := meshtest.Draw(t)
 		m, x := anyMesh(r), anyTensor(r)
 		before := anySpec(r, m, x.Shape)
 		if r.IntN(2) == 0 {
@@ -184,7 +184,7 @@ func tiles(t *rapid.T, m *mesh.Mesh, s sharding.Spec, shape []int) {
 // whole over FSDP's axes in between.
 func TestGradientRandom(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := draw(t)
+		r := meshtest.Draw(t)
 		m, x := anyMesh(r), anyTensor(r)
 		p := strategy.Plan{anyStrategy(r, m), anyStrategy(r, m)}
 		stored, _, err := p.Refine(m, x, sharding.Spec{})

@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
 	"weft/fault"
+	"weft/internal/meshtest"
 	"weft/strategy"
 )
 
@@ -173,8 +175,8 @@ func TestRecordedTimeline(t *testing.T) {
 // on a stage; with uniform costs the makespan is the formula.
 func TestScheduleRuns(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := draw(t)
-		kind := pick(r, strategy.Kinds()...)
+		r := meshtest.Draw(t)
+		kind := meshtest.Pick(r, strategy.Kinds()...)
 		stages, micro, chunks := 1+r.IntN(6), 1+r.IntN(10), 1
 		if kind == strategy.Interleaved {
 			chunks, micro = 1+r.IntN(4), stages*(1+r.IntN(3))
@@ -183,7 +185,7 @@ func TestScheduleRuns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		forward, backward := pick(r, 0.5, 1, 3), pick(r, 0.0, 1, 2, 5)
+		forward, backward := meshtest.Pick(r, 0.5, 1, 3), meshtest.Pick(r, 0.0, 1, 2, 5)
 		cost := func(_ int, a strategy.Action) float64 {
 			if a.Backward {
 				return backward / float64(chunks)

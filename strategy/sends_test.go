@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"weft/internal/faulttest"
+	"weft/internal/meshtest"
 	"weft/mesh"
 	"weft/sharding"
 	"weft/strategy"
@@ -27,7 +29,7 @@ func TestSends(t *testing.T) {
 		{"pp=1,tp=2", "pp", "[]", 2, "[]", "[]", 67_108_864},
 		{"pp=4", "pp", "[]", 2, "[[0 1] [1 2] [2 3] [3 0]]", "[[0 3] [1 0] [2 1] [3 2]]", 67_108_864}, // interleaved adds last to first
 	} {
-		f, b, err := strategy.Sends(grid(t, test.mesh), test.axis, x, spec(t, test.spec), test.chunks)
+		f, b, err := strategy.Sends(grid(t, test.mesh), test.axis, x, meshtest.Spec(t, test.spec), test.chunks)
 		if err != nil || fmt.Sprint(f.Pairs) != test.forward || fmt.Sprint(b.Pairs) != test.backward || f.Bytes != test.bytes || b.Bytes != test.bytes {
 			t.Errorf("%s over %s: %v and %v, want %s, %s, %d: %v", test.mesh, test.axis, f, b, test.forward, test.backward, test.bytes, err)
 		}
@@ -45,9 +47,9 @@ func TestSends(t *testing.T) {
 		t.Error(f, err)
 	}
 	_, _, err = strategy.Sends(m, "stage", x, sharding.Spec{}, 1)
-	wantKinds(t, err, mesh.ErrUnknownAxis)
-	_, _, err = strategy.Sends(m, "pp", x, spec(t, "[pp]"), 1)
-	wantKinds(t, err, sharding.ErrDuplicateAxis)
-	_, _, err = strategy.Sends(m, "pp", x, spec(t, "[tp]"), 1)
-	wantKinds(t, err, sharding.ErrUneven)
+	faulttest.WantKinds(t, err, mesh.ErrUnknownAxis)
+	_, _, err = strategy.Sends(m, "pp", x, meshtest.Spec(t, "[pp]"), 1)
+	faulttest.WantKinds(t, err, sharding.ErrDuplicateAxis)
+	_, _, err = strategy.Sends(m, "pp", x, meshtest.Spec(t, "[tp]"), 1)
+	faulttest.WantKinds(t, err, sharding.ErrUneven)
 }

@@ -7,7 +7,10 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
 	"weft/fault"
+	"weft/internal/faulttest"
+	"weft/internal/meshtest"
 	"weft/strategy"
 )
 
@@ -42,7 +45,7 @@ func TestSplitRefuses(t *testing.T) {
 		_, even := strategy.Even(test.layers, test.stages)
 		_, balanced := strategy.Balanced(test.layers, test.stages, 8, strategy.Costs{})
 		for _, err := range []error{even, balanced} {
-			wantKinds(t, err, test.kind)
+			faulttest.WantKinds(t, err, test.kind)
 			if f, ok := fault.Fields[strategy.EmptyStage](err); ok && (f.Layers != test.layers || f.Stages != test.stages || f.Stage != test.stage || f.Most != test.layers) {
 				t.Error(f)
 			}
@@ -51,10 +54,10 @@ func TestSplitRefuses(t *testing.T) {
 	nan := math.NaN()
 	for _, c := range []strategy.Costs{{Embed: -1}, {Head: math.Inf(1)}, {Layer: []float64{1, 1}}, {Layer: []float64{1, nan, 1, 1}}} {
 		_, err := strategy.Balanced(4, 2, 8, c)
-		wantKinds(t, err, strategy.ErrCosts)
+		faulttest.WantKinds(t, err, strategy.ErrCosts)
 	}
 	_, err := strategy.Balanced(4, 2, 0, strategy.Costs{Embed: -1})
-	wantKinds(t, err, strategy.ErrCosts, strategy.ErrSchedule)
+	faulttest.WantKinds(t, err, strategy.ErrCosts, strategy.ErrSchedule)
 }
 
 // Layers are assigned to stages by their costs.
@@ -99,13 +102,13 @@ func TestBalanced(t *testing.T) {
 // The best of all splits, by trying them all; and ranges that cover every layer once.
 func TestBalancedIsBest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := draw(t)
+		r := meshtest.Draw(t)
 		stages := 1 + r.IntN(4)
 		layers, micro := stages+r.IntN(7), 1+r.IntN(6)
-		c := strategy.Costs{Embed: pick(r, 0, 0.5, 1, 3), Head: pick(r, 0, 0.3, 2)}
+		c := strategy.Costs{Embed: meshtest.Pick(r, 0, 0.5, 1, 3), Head: meshtest.Pick(r, 0, 0.3, 2)}
 		if r.IntN(2) == 0 {
 			for range layers {
-				c.Layer = append(c.Layer, pick(r, 0, 0.1, 1, 1, 2.5))
+				c.Layer = append(c.Layer, meshtest.Pick(r, 0, 0.1, 1, 1, 2.5))
 			}
 		}
 		got, err := strategy.Balanced(layers, stages, micro, c)
@@ -243,7 +246,7 @@ func TestStagesOf(t *testing.T) {
 	s, _ := strategy.Even(24, 4)
 	for _, name := range []string{"w", "", "layer_24.w", "layer_47.w", "layers.99999999999999999999.w", "single_blocks.3.linear1.weight"} {
 		_, err := s.Of(name)
-		wantKinds(t, err, strategy.ErrStage)
+		faulttest.WantKinds(t, err, strategy.ErrStage)
 		if f, _ := fault.Fields[strategy.UnknownStage](err); f != (strategy.UnknownStage{Name: name, Layers: 24}) || !strings.Contains(err.Error(), "0 to 23") {
 			t.Error(f, err)
 		}

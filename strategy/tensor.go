@@ -15,7 +15,7 @@ import (
 // Tensor describes a parameter or an activation to a strategy.
 type Tensor struct {
 	Name  string   // "blocks.3.attn.q.weight"
-	Dims  []string // names of its dims: "out", "in", "batch", "sequence", "heads", ...; nil when unknown
+	Dims  []string // names of its dims: "out", "in", and those of DimName; nil when unknown
 	Shape []int
 	Elem  int // bytes of an element
 }
@@ -62,9 +62,11 @@ func (t Tensor) findDim(dim string) (first, count int) {
 	return first, count
 }
 
-// plainDim reads artifex's names of a linear layer's dims as ours.
+// plainDim reads artifex's names of dims as ours.
 func plainDim(dim string) string {
 	switch dim {
+	case "sequence":
+		return string(Tokens)
 	case "out_features":
 		return "out"
 	case "in_features":
@@ -74,11 +76,11 @@ func plainDim(dim string) string {
 }
 
 // isActivation reports whether t flows through the model and is no parameter: it
-// begins with a batch dim, or has one beside a sequence dim.
+// begins with a batch dim, or has one beside a dim of tokens.
 func (t Tensor) isActivation() bool {
-	batch, _ := t.findDim("batch")
-	sequence, _ := t.findDim("sequence")
-	return batch == 0 || batch > 0 && sequence >= 0
+	batch, _ := t.findDim(string(Batch))
+	tokens, _ := t.findDim(string(Tokens))
+	return batch == 0 || batch > 0 && tokens >= 0
 }
 
 func (t Tensor) checkDims() error {

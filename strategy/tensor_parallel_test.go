@@ -6,7 +6,10 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
 	"weft/fault"
+	"weft/internal/faulttest"
+	"weft/internal/meshtest"
 	"weft/mesh"
 	"weft/models"
 	_ "weft/models/all"
@@ -115,7 +118,7 @@ func TestTensorParallelRefuses(t *testing.T) {
 			}
 			continue
 		}
-		wantKinds(t, err, test.kind)
+		faulttest.WantKinds(t, err, test.kind)
 		if !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%q does not say %q", err, test.says)
 		}
@@ -131,7 +134,7 @@ func TestTensorParallelRefuses(t *testing.T) {
 		t.Error(got, local, err)
 	}
 	_, _, err = strategy.TensorParallel{Axis: "pipeline"}.Refine(grid(t, "pp=2"), tensor("w", "out", 8), sharding.Spec{})
-	wantKinds(t, err, sharding.ErrDuplicateAxis)
+	faulttest.WantKinds(t, err, sharding.ErrDuplicateAxis)
 	f, _ := fault.Fields[strategy.Conflict](err)
 	if fmt.Sprint(f.Strategies) != "[tp pp]" {
 		t.Error(f)
@@ -142,7 +145,7 @@ func TestTensorParallelRefuses(t *testing.T) {
 func TestFusedQKV(t *testing.T) {
 	m, tp := grid(t, "model=4"), strategy.TensorParallel{}
 	_, _, err := tp.Refine(m, tensor("h.0.attn.qkv.weight", "out,in", 2304, 768), sharding.Spec{})
-	wantKinds(t, err, strategy.ErrNoDim) // never cut as one block
+	faulttest.WantKinds(t, err, strategy.ErrNoDim) // never cut as one block
 	shape := []int{3, 12, 64, 768}
 	got, _, err := tp.Refine(m, tensor("h.0.attn.qkv.weight", "qkv,heads,head_dim,in", shape...), sharding.Spec{})
 	if err != nil || got.String() != "[-,model,-,-]" {
@@ -161,7 +164,7 @@ func TestFusedQKV(t *testing.T) {
 func TestTensorParallelTraffic(t *testing.T) {
 	m, shape := grid(t, "data=1,model=8"), []int{4, 2048, 4096}
 	bytes := func(from, to string) int64 {
-		steps, err := sharding.Reshard(m, spec(t, from), spec(t, to), shape, 2)
+		steps, err := sharding.Reshard(m, meshtest.Spec(t, from), meshtest.Spec(t, to), shape, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -247,7 +250,7 @@ func TestShippedRules(t *testing.T) {
 		}
 	}
 	_, err := strategy.RulesFor("gpt9")
-	wantKinds(t, err, strategy.ErrFamily)
+	faulttest.WantKinds(t, err, strategy.ErrFamily)
 }
 
 // The rules shipped for Wan split the matrices that the family's own rules split

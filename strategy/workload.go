@@ -3,10 +3,10 @@ package strategy
 import (
 	"errors"
 	"math"
+	"slices"
 
 	"weft/fault"
 	"weft/internal/numbers"
-	"weft/mesh"
 	"weft/sharding"
 )
 
@@ -22,13 +22,12 @@ type Workload struct {
 	Layers  int
 
 	SequenceParallel bool // the stream between layers is split over tp too
-	CausalRing       bool // context by ring attention with a causal mask, its load balanced
 	Ulysses          bool // context by all-to-all over heads
 }
 
 // CheckWorkload reports every size that the degrees do not divide, joined:
-// ErrNotDivisible (batch by dp*fsdp*microbatches; ffn by tp; sequence by sp, twice
-// that for a balanced causal ring, and by tp beside it when sequence parallel),
+// ErrNotDivisible (batch by dp*fsdp*microbatches; ffn by tp; sequence by sp, and by tp
+// beside it when sequence parallel),
 // sharding.ErrHeadsNotDivisible (heads by tp, and by sp beside it for Ulysses),
 // sharding.ErrKVHeads (one of kv heads and tp must divide the other), ErrEmptyStage
 // (at least a layer a stage). The vocabulary is not among them: it is padded up to
@@ -39,39 +38,44 @@ func (d Degrees) CheckWorkload(w Workload) error {
 	if err := list.Err(); err != nil {
 		return err
 	}
-	all := d.inOrder()
-	pp, dp, fsdp, sp, tp := all[0], all[1], all[2], all[3], all[4]
-
-	batchAxes := []string{mesh.DP, mesh.FSDP}
-	checkDivides(&list, "batch", w.Batch, saturatingProduct(dp, fsdp, max(1, w.Micro)), batchAxes)
+	batch := Axes(Batch, AtRest)
+	checkDivides(&list, "batch", w.Batch, saturatingProduct(d.over(batch), max(1, w.Micro)), batch)
 	if w.Heads > 0 {
-		over := 1
+		tokens := 1
 		if w.Ulysses {
-			over = sp
+			tokens = d.over(Axes(Tokens))
 		}
-		list.Add(sharding.CheckHeads(w.Heads, tp, over))
+		list.Add(sharding.CheckHeads(w.Heads, d.over(Axes(Heads)), tokens))
 	}
 	if w.KVHeads > 0 {
-		_, _, err := sharding.KVHeads(max(w.Heads, w.KVHeads), w.KVHeads, tp)
+		_, _, err := sharding.KVHeads(max(w.Heads, w.KVHeads), w.KVHeads, d.over(Axes(Heads)))
 		for _, v := range fault.Violations(err) {
 			if errors.Is(v, sharding.ErrKVHeads) {
 				list.Add(v)
 			}
 		}
 	}
-	checkDivides(&list, "ffn", w.FFN, tp, []string{mesh.TP})
-	parts, axes := sp, []string{mesh.SP}
-	if w.CausalRing && sp > 1 {
-		parts = saturatingProduct(2, sp)
-	}
+	checkDivides(&list, "ffn", w.FFN, d.over(Axes(FFN)), Axes(FFN))
+	tokens := Axes(Tokens)
 	if w.SequenceParallel {
-		parts, axes = saturatingProduct(parts, tp), append(axes, mesh.TP)
+		tokens = Axes(Tokens, FFN)
 	}
-	checkDivides(&list, "sequence", w.Seq, parts, axes)
-	if w.Layers > 0 && w.Layers < pp {
+	checkDivides(&list, "sequence", w.Seq, d.over(tokens), tokens)
+	if pp := d.over(Axes(Layers)); w.Layers > 0 && w.Layers < pp {
 		list.Add(emptyStage(w.Layers, pp))
 	}
 	return list.Err()
+}
+
+// over gives the number of parts over axes. The degrees are resolved.
+func (d Degrees) over(axes []string) int {
+	n := 1
+	for i, degree := range d.inOrder() {
+		if slices.Contains(axes, degreeNames[i]) {
+			n = saturatingProduct(n, degree)
+		}
+	}
+	return n
 }
 
 // saturatingProduct multiplies factors and gives math.MaxInt where the product is larger.

@@ -18,7 +18,8 @@ func Wan(prompt string) (clean string, notes []string) {
 		notes = append(notes, "the prompt has bytes that are no UTF-8: each is read as U+FFFD")
 	}
 	if seen, ok := FindMojibake(unescapeWithSemicolon(prompt)); ok {
-		notes = append(notes, fmt.Sprintf("the prompt looks as if it was decoded by the wrong encoding (%q): it is read as it is, where Wan's own code would repair it", printable.ClipName(seen)))
+		notes = append(notes, fmt.Sprintf(
+			"the prompt looks as if it was decoded by the wrong encoding (%q): it is read as it is, where Wan's own code would repair it", printable.ClipName(seen)))
 	}
 	clean = joinWords(unescapeAll(unescapeAll(FixText(prompt))))
 	switch {

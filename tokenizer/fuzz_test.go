@@ -71,7 +71,8 @@ func FuzzSentencePiece(f *testing.F) {
 
 func FuzzVocabMerges(f *testing.F) {
 	f.Add([]byte(`{"a":0,"b":1,"ab":2}`), []byte("#version: 0.2\na b\n"), []byte(`{"tokenizer_class":"GPT2Tokenizer","add_prefix_space":true}`), []byte(`{"x":3}`))
-	f.Add([]byte(`{"a</w>":0,"b":1,"ba</w>":2,"<|startoftext|>":3,"<|endoftext|>":4}`), []byte("b a</w>"), []byte(`{"bos_token":{"content":"<|startoftext|>","normalized":true},"added_tokens_decoder":{"5":{"content":"y"}}}`), []byte(`{}`))
+	f.Add([]byte(`{"a</w>":0,"b":1,"ba</w>":2,"<|startoftext|>":3,"<|endoftext|>":4}`), []byte("b a</w>"),
+		[]byte(`{"bos_token":{"content":"<|startoftext|>","normalized":true},"added_tokens_decoder":{"5":{"content":"y"}}}`), []byte(`{}`))
 	f.Add([]byte(`{"a":0}`), []byte(""), []byte(`{"tokenizer_class":"Qwen2TokenizerFast"}`), []byte(`{"x":1}`))
 	f.Fuzz(func(t *testing.T, vocab, merges, config, added []byte) {
 		k, err := parseVocabMerges("vocab.json", vocab, merges, map[string][]byte{configFile: config, addedFile: added})

@@ -95,21 +95,27 @@ func TestRefusedParts(t *testing.T) {
 		{"a key of the file", []string{"extra", `1`}, ErrUnsupported, "extra", "not known"},
 		{"version", []string{"version", `"2.0"`}, ErrUnsupported, "version", `"2.0"`},
 		{"normalizer", []string{"normalizer", `{"type": "BertNormalizer", "lowercase": true}`}, ErrUnsupported, "normalizer.type", `"BertNormalizer"`},
-		{"normalizer within", []string{"normalizer", `{"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Odd"}]}`}, ErrUnsupported, "normalizer.normalizers[1].type", `"Odd"`},
+		{"normalizer within", []string{"normalizer", `{"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Odd"}]}`}, ErrUnsupported,
+			"normalizer.normalizers[1].type", `"Odd"`},
 		{"a key of a normalizer", []string{"normalizer", `{"type": "NFC", "strict": true}`}, ErrUnsupported, "normalizer.strict", "not known"},
 		{"charsmap", []string{"normalizer", `{"type": "Precompiled", "precompiled_charsmap": "AAAA"}`}, ErrMalformed, "normalizer.precompiled_charsmap", "cut off"},
 		{"pre-tokenizer", []string{"pre_tokenizer", `{"type": "UnicodeScripts"}`}, ErrUnsupported, "pre_tokenizer.type", `"UnicodeScripts"`},
 		{"behavior", []string{"pre_tokenizer", `{"type": "Punctuation", "behavior": "Odd"}`}, ErrUnsupported, "pre_tokenizer.behavior", `"Odd"`},
-		{"pattern", []string{"pre_tokenizer", `{"type": "Split", "pattern": {"Regex": "(a)\\1"}, "behavior": "Isolated", "invert": false}`}, ErrUnsupported, "pre_tokenizer.pattern", `\1`},
-		{"lazy", []string{"pre_tokenizer", `{"type": "Split", "pattern": {"Regex": "a+?b"}, "behavior": "Isolated", "invert": false}`}, ErrUnsupported, "pre_tokenizer.pattern", "as little as it can"},
-		{"matches nothing", []string{"pre_tokenizer", `{"type": "Split", "pattern": {"Regex": "a*"}, "behavior": "Isolated", "invert": false}`}, ErrUnsupported, "pre_tokenizer.pattern", "empty text"},
-		{"property", []string{"pre_tokenizer", `{"type": "Split", "pattern": {"Regex": "\\p{Emoji}"}, "behavior": "Isolated", "invert": false}`}, ErrUnsupported, "pre_tokenizer.pattern", "Emoji"},
+		{"pattern", []string{"pre_tokenizer", `{"type": "Split", "pattern": {"Regex": "(a)\\1"}, "behavior": "Isolated", "invert": false}`}, ErrUnsupported,
+			"pre_tokenizer.pattern", `\1`},
+		{"lazy", []string{"pre_tokenizer", `{"type": "Split", "pattern": {"Regex": "a+?b"}, "behavior": "Isolated", "invert": false}`}, ErrUnsupported,
+			"pre_tokenizer.pattern", "as little as it can"},
+		{"matches nothing", []string{"pre_tokenizer", `{"type": "Split", "pattern": {"Regex": "a*"}, "behavior": "Isolated", "invert": false}`}, ErrUnsupported,
+			"pre_tokenizer.pattern", "empty text"},
+		{"property", []string{"pre_tokenizer", `{"type": "Split", "pattern": {"Regex": "\\p{Emoji}"}, "behavior": "Isolated", "invert": false}`}, ErrUnsupported,
+			"pre_tokenizer.pattern", "Emoji"},
 		{"empty string", []string{"normalizer", `{"type": "Replace", "pattern": {"String": ""}, "content": "x"}`}, ErrUnsupported, "normalizer.pattern", "empty string"},
 		{"no pattern", []string{"normalizer", `{"type": "Replace", "content": "x"}`}, ErrMalformed, "normalizer.pattern", "an object expected"},
 		{"post-processor", []string{"post_processor", `{"type": "Odd"}`}, ErrUnsupported, "post_processor.type", `"Odd"`},
 		{"two that add", []string{"post_processor", `{"type": "Sequence", "processors": [{"type": "BertProcessing", "sep": ["a", 0], "cls": ["b", 1]}, {"type": "BertProcessing", "sep": ["a", 0], "cls": ["b", 1]}]}`}, ErrUnsupported, "post_processor.processors[1]", "second"},
 		{"template's token", []string{"post_processor", `{"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}], "pair": [], "special_tokens": {}}`}, ErrMalformed, "post_processor.single[0]", `"x"`},
-		{"template's text", []string{"post_processor", `{"type": "TemplateProcessing", "single": [], "pair": [], "special_tokens": {}}`}, ErrUnsupported, "post_processor.single", "without the text"},
+		{"template's text", []string{"post_processor", `{"type": "TemplateProcessing", "single": [], "pair": [], "special_tokens": {}}`}, ErrUnsupported,
+			"post_processor.single", "without the text"},
 		{"decoder", []string{"decoder", `{"type": "Odd"}`}, ErrUnsupported, "decoder.type", `"Odd"`},
 		{"added id", []string{"added_tokens.id", `77`}, ErrUnsupported, "added_tokens[0]", "says id 77"},
 		{"added field", []string{"added_tokens.odd", `true`}, ErrUnsupported, "added_tokens[0].odd", "not known"},
@@ -170,7 +176,8 @@ func TestRefusedModels(t *testing.T) {
 		{"kind", modelSpec{algorithm: 1, pieces: with(spPiece{"a", 0, 9})}.bytes(), ErrUnsupported, "kind 9"},
 		{"bytes without fallback", modelSpec{algorithm: 1, pieces: with(spPiece{"<0x41>", 0, pieceByte})}.bytes(), ErrMalformed, "byte_fallback is false"},
 		{"charsmap", modelSpec{algorithm: 1, pieces: with(), charsmap: []byte("abc")}.bytes(), ErrMalformed, "cut off"},
-		{"unknown setting", modelSpec{algorithm: 1, pieces: with(), extra: protowire.AppendVarint(protowire.AppendTag(nil, 99, protowire.VarintType), 1)}.bytes(), ErrUnsupported, "field 99"},
+		{"unknown setting", modelSpec{algorithm: 1, pieces: with(), extra: protowire.AppendVarint(protowire.AppendTag(nil, 99, protowire.VarintType), 1)}.bytes(),
+			ErrUnsupported, "field 99"},
 		{"unknown part", protowire.AppendBytes(protowire.AppendTag(slices.Clone(good), 9, protowire.BytesType), nil), ErrUnsupported, "field 9"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -382,7 +389,8 @@ func TestPatterns(t *testing.T) {
 			t.Errorf("%s on %q: %q %v, want %q", c.pattern, c.text, strings.Join(got, "|"), err, c.want)
 		}
 	}
-	for _, bad := range []string{"a*", "", "(a", "a)", "[a", `\`, "*a", "a**", "(?<=ab)c", `\p{Xx}`, `\pL`, `\1`, "[[:alpha:]]", "[a&&b]", "(a*)+", "a{5000}", "(?i:ss)", "(?i:é)", "b{3,2}", "[z-a]", strings.Repeat("(", 100), "((((a{900}){900}){900}){900})", `\X`, "(?m:a)"} {
+	for _, bad := range []string{"a*", "", "(a", "a)", "[a", `\`, "*a", "a**", "(?<=ab)c", `\p{Xx}`, `\pL`, `\1`, "[[:alpha:]]", "[a&&b]", "(a*)+", "a{5000}",
+		"(?i:ss)", "(?i:é)", "b{3,2}", "[z-a]", strings.Repeat("(", 100), "((((a{900}){900}){900}){900})", `\X`, "(?m:a)"} {
 		if p, err := compilePattern(bad); err == nil {
 			t.Errorf("%.40q is read as %d instructions", bad, len(p.prog))
 		}

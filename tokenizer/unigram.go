@@ -148,7 +148,8 @@ func (u *unigram) appendUnknown(ids []int, run string) ([]int, error) {
 	}
 	if u.unknown < 0 {
 		r, _ := utf8.DecodeRuneInString(run)
-		return ids, fault.New(ErrEncode, Untokenizable{"unknown character"}, "the text has %q, which no piece of the vocabulary has, and the tokenizer has no id for unknown characters (model.unk_id)", r)
+		return ids, fault.New(ErrEncode, Untokenizable{"unknown character"},
+			"the text has %q, which no piece of the vocabulary has, and the tokenizer has no id for unknown characters (model.unk_id)", r)
 	}
 	return append(ids, int(u.unknown)), nil
 }

@@ -191,7 +191,8 @@ func (r *jsonReader) readConfig(beside map[string][]byte) *bareConfig {
 		c.addToken(r, t, where, json.Number(key), false)
 	}
 	for content, id := range documents[addedFile] {
-		c.addToken(r, map[string]any{"content": content, "normalized": true, "special": false}, joinPath(addedFile, content), json.Number(strconv.Itoa(r.wholeNumberAt(id, joinPath(addedFile, content)))), false)
+		c.addToken(r, map[string]any{"content": content, "normalized": true, "special": false}, joinPath(addedFile, content),
+			json.Number(strconv.Itoa(r.wholeNumberAt(id, joinPath(addedFile, content)))), false)
 	}
 	specials := r.objectAt(orEmpty(documents[specialsFile]), specialsFile)
 	for _, o := range []*fields{config, specials} {
@@ -257,7 +258,8 @@ func (r *jsonReader) chooseFamily(c *bareConfig, ids map[string]int32) *bareFami
 	if c.class != "" {
 		f := familiesByClass[c.class]
 		if f == nil {
-			r.addUnsupported(joinPath(configFile, "tokenizer_class"), "%.60q is not supported for vocab.json with merges.txt; CLIPTokenizer, Qwen2Tokenizer and GPT2Tokenizer are", c.class)
+			r.addUnsupported(joinPath(configFile, "tokenizer_class"),
+				"%.60q is not supported for vocab.json with merges.txt; CLIPTokenizer, Qwen2Tokenizer and GPT2Tokenizer are", c.class)
 		}
 		return f
 	}
@@ -270,7 +272,8 @@ func (r *jsonReader) chooseFamily(c *bareConfig, ids map[string]int32) *bareFami
 	if _, ok := ids["<|endoftext|>"]; ok {
 		f, other = other, f
 	}
-	r.out.Notes = append(r.out.Notes, fmt.Sprintf("%s does not say how text is split to words, and no %s lies beside it: read as %s, not as %s", r.path, configFile, f.name, other.name))
+	r.out.Notes = append(r.out.Notes, fmt.Sprintf("%s does not say how text is split to words, and no %s lies beside it: read as %s, not as %s", r.path, configFile,
+		f.name, other.name))
 	return f
 }
 

@@ -226,11 +226,3 @@ func parseNumber(text string) (int, bool) {
 	n, err := strconv.Atoi(text)
 	return n, err == nil && n <= 1_000_000
 }
-
-func shapeText(shape []int) string {
-	parts := make([]string, len(shape))
-	for i, n := range shape {
-		parts[i] = strconv.Itoa(n)
-	}
-	return strings.Join(parts, "x")
-}

@@ -188,7 +188,7 @@ func nearestShapes(g *Generation, shape []int) []string {
 	slices.SortStableFunc(found, func(a, b []int) int { return cmp.Compare(distance(a), distance(b)) })
 	var out []string
 	for _, s := range found[:min(3, len(found))] {
-		out = append(out, g.Name+":"+shapeText(s))
+		out = append(out, g.Name+":"+numbers.SizesText(s))
 	}
 	return out
 }

@@ -3,6 +3,7 @@ package topology
 import (
 	"cmp"
 	"slices"
+
 	"weft/internal/numbers"
 )
 
@@ -32,7 +33,7 @@ func (c *cubes) smallerShapes() [][]int {
 
 // rowOf finds the row of a shape; nil where the data has none.
 func (g *Generation) rowOf(shape []int) *sliceRow {
-	text := shapeText(shape)
+	text := numbers.SizesText(shape)
 	for i := range g.rows {
 		if g.rows[i].Topology == text {
 			return &g.rows[i]

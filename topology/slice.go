@@ -135,7 +135,7 @@ func (s Slice) Spec() string {
 }
 
 // Topology is the shape: "2x2x1".
-func (s Slice) Topology() string { return shapeText(s.Shape) }
+func (s Slice) Topology() string { return numbers.SizesText(s.Shape) }
 
 // Alternatives are the other slices that share the name, or that it could be
 // taken for, as Lookup reads them.
@@ -146,7 +146,7 @@ func (s Slice) Alternatives() []string {
 		g := findGeneration(s.Generation)
 		for _, shape := range shapesOf(g, s.Chips) {
 			if !slices.Equal(shape, s.Shape) {
-				out = append(out, g.Name+":"+shapeText(shape))
+				out = append(out, g.Name+":"+numbers.SizesText(shape))
 			}
 		}
 	case s.Kind == GPUBox:

@@ -12,7 +12,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
 	"weft/fault"
+	"weft/internal/numbers"
 )
 
 // Every slice of the data comes out of Lookup as the data has it, by its name
@@ -350,7 +352,7 @@ func TestWrongNames(t *testing.T) {
 // bounds are those of the data's rules.
 func TestRules(t *testing.T) {
 	for _, r := range allRows() {
-		if slices.Contains(r.Source, "maxtext") && shapeText(shapesOf(findGeneration(r.Gen), r.Chips)[0]) != r.Topology {
+		if slices.Contains(r.Source, "maxtext") && numbers.SizesText(shapesOf(findGeneration(r.Gen), r.Chips)[0]) != r.Topology {
 			t.Errorf("%s: usual shape %v, MaxText %s", r.Name, shapesOf(findGeneration(r.Gen), r.Chips)[0], r.Topology)
 		}
 	}

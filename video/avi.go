@@ -33,7 +33,8 @@ const (
 func checkAVI(r Request) error {
 	largest := 3*int64(r.Width)*int64(r.Height) + 1<<16
 	if most := maxRIFFs * (riffBytes/largest - 1); int64(r.Frames) > most {
-		return fault.New(ErrSize, Asked{Path: r.Path, Width: r.Width, Height: r.Height}, "%d frames of %dx%d may not fit into an AVI: at most %d surely do", r.Frames, r.Width, r.Height, max(0, most))
+		return fault.New(ErrSize, Asked{Path: r.Path, Width: r.Width, Height: r.Height},
+			"%d frames of %dx%d may not fit into an AVI: at most %d surely do", r.Frames, r.Width, r.Height, max(0, most))
 	}
 	return nil
 }

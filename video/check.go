@@ -67,6 +67,7 @@ type Plan struct {
 	comment string
 	form    form
 	encoder *encoder
+	keeps   bool // the frames, until the encoder has ended well
 }
 
 // form is a kind of file.
@@ -118,7 +119,7 @@ func Check(ctx context.Context, r Request) (*Plan, error) {
 	errs.Add(checkCodec(r, ending, f))
 	errs.Add(checkSize(r, f))
 	errs.Add(r.Rate.check())
-	errs.Add(checkOutput(r, f))
+	errs.Add(p.checkOutput())
 	comment, err := r.Made.comment()
 	errs.Add(err)
 	p.comment = comment
@@ -212,7 +213,8 @@ func checkCodec(r Request, ending string, f form) error {
 			return nil
 		}
 	}
-	return fault.New(ErrCodec, Asked{Path: r.Path, Codec: r.Codec, Instead: f.codecs}, "codec %q is not written to %s: there it is %s", r.Codec, strings.TrimPrefix(ending, "."), joinOr(f.codecs))
+	return fault.New(ErrCodec, Asked{Path: r.Path, Codec: r.Codec, Instead: f.codecs},
+		"codec %q is not written to %s: there it is %s", r.Codec, strings.TrimPrefix(ending, "."), joinOr(f.codecs))
 }
 
 // Sizes that no codec here takes are refused for all.
@@ -220,7 +222,8 @@ const maxEdge = 16384
 
 func checkSize(r Request, f form) error {
 	if r.Width < 1 || r.Height < 1 || r.Width > maxEdge || r.Height > maxEdge || r.Frames < 1 {
-		return fault.New(ErrSize, Asked{Path: r.Path, Width: r.Width, Height: r.Height}, "a video of %d frames of %dx%d: width and height are between 1 and %d, and there is at least one frame", r.Frames, r.Width, r.Height, maxEdge)
+		return fault.New(ErrSize, Asked{Path: r.Path, Width: r.Width, Height: r.Height},
+			"a video of %d frames of %dx%d: width and height are between 1 and %d, and there is at least one frame", r.Frames, r.Width, r.Height, maxEdge)
 	}
 	if f.needsFFmpeg() && (r.Width%2 != 0 || r.Height%2 != 0) {
 		instead := withoutFFmpeg(r.Path)
@@ -234,10 +237,15 @@ func checkSize(r Request, f form) error {
 	return nil
 }
 
-func checkOutput(r Request, f form) error {
-	o := userfile.Output{Path: r.Path, Force: r.Force, Keep: r.Keep}
-	if f.container == "folder" {
-		return userfile.CheckFolder(o, ownsFolder)
+// checkOutput looks at where the video goes, and the frames of one whose encoder fails.
+func (p *Plan) checkOutput() error {
+	if p.Container == "folder" {
+		return userfile.CheckFolder(p.output(), ownsFolder)
 	}
-	return userfile.CheckWritable(o)
+	var errs fault.List
+	errs.Add(userfile.CheckWritable(p.output()))
+	if p.form.needsFFmpeg() && errs.Err() == nil {
+		errs.Add(p.checkKeptFrames())
+	}
+	return errs.Err()
 }

@@ -27,6 +27,10 @@ type Failure struct {
 	Encoder string `json:"encoder"`
 	Status  string `json:"status"`
 	Stderr  string `json:"stderr"`
+	// Frames is the file of all frames, raw, where the encoder failed on the way, and
+	// Command makes the video of them.
+	Frames  string   `json:"frames,omitempty"`
+	Command []string `json:"command,omitempty"`
 }
 
 // encoder is one of ffmpeg's, with its options: a quality that hides nothing one would
@@ -63,7 +67,8 @@ func findFFmpeg(r Request, ending string) (string, error) {
 	}
 	if err != nil {
 		instead := withoutFFmpeg(r.Path)
-		return "", fault.New(ErrNoFFmpeg, Asked{Path: r.Path, Instead: instead}, "%s is written by ffmpeg, and there is no program %s (%s): install it, or write %s",
+		return "", fault.New(ErrNoFFmpeg, Asked{Path: r.Path, Instead: instead},
+			"%s is written by ffmpeg, and there is no program %s (%s): install it, or write %s",
 			printable.Text(r.Path), printable.Text(name), from, joinOr(describeAll(instead)))
 	}
 	return path, nil
@@ -94,7 +99,7 @@ func (p *Plan) chooseEncoder(ctx context.Context) error {
 			return ctx.Err()
 		}
 		if err == nil {
-			p.Codec, p.Encoder, p.Notes = e.codec, e.name, failed
+			p.Codec, p.Encoder, p.Notes = e.codec, e.name, append(p.Notes, failed...)
 			return nil
 		}
 		said := err.Error()
@@ -105,7 +110,8 @@ func (p *Plan) chooseEncoder(ctx context.Context) error {
 	}
 	instead := alternatives(p.Path, endingOf(p.Path))
 	return fault.New(ErrNoEncoder, Asked{p.Path, p.request.Codec, p.request.Width, p.request.Height, instead},
-		"%s cannot be written by %s: %s; install an ffmpeg with such an encoder, or write %s", printable.Text(p.Path), printable.Text(p.Program), strings.Join(failed, "; "), joinOr(describeAll(instead)))
+		"%s cannot be written by %s: %s; install an ffmpeg with such an encoder, or write %s",
+		printable.Text(p.Path), printable.Text(p.Program), strings.Join(failed, "; "), joinOr(describeAll(instead)))
 }
 
 // tryOneFrame goes the whole way of a video, with one grey frame and to a file that is
@@ -167,7 +173,7 @@ func (p *Plan) startFFmpeg(ctx context.Context, dir string) (*running, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	run := &running{out: filepath.Join(dir, "out."+p.Container), ended: make(chan struct{}), cancel: cancel}
-	c := exec.CommandContext(ctx, p.Program, p.arguments(tags, run.out)...)
+	c := exec.CommandContext(ctx, p.Program, p.arguments("pipe:0", tags, run.out)...)
 	c.Env = append(os.Environ(), "SVT_LOG=1") // errors alone
 	frames, pipe := io.Pipe()
 	run.pipe = pipe
@@ -189,15 +195,21 @@ func (p *Plan) startFFmpeg(ctx context.Context, dir string) (*running, error) {
 // arguments of ffmpeg. The frames are converted by BT.709 and tagged so: tags without
 // the conversion make the colours wrong for every player, and the conversion that ffmpeg
 // makes unasked is BT.601, which players take for BT.709 in videos of this size.
-func (p *Plan) arguments(tags, out string) []string {
+// tags is a file of metadata; without one they are an argument.
+func (p *Plan) arguments(in, tags, out string) []string {
 	r := p.request
 	args := []string{
 		"-hide_banner", "-nostdin", "-loglevel", "error", "-y",
-		"-f", "rawvideo", "-pix_fmt", "rgb24", "-video_size", fmt.Sprintf("%dx%d", r.Width, r.Height), "-framerate", r.Rate.String(), "-i", "pipe:0",
-		"-f", "ffmetadata", "-i", tags, "-map", "0:v", "-map_metadata", "1",
-		"-vf", "scale=out_color_matrix=bt709:out_range=tv:flags=accurate_rnd+full_chroma_int+full_chroma_inp,setparams=range=tv:color_primaries=bt709:color_trc=bt709:colorspace=bt709",
-		"-pix_fmt", "yuv420p", "-c:v", p.encoder.name,
+		"-f", "rawvideo", "-pix_fmt", "rgb24", "-video_size", fmt.Sprintf("%dx%d", r.Width, r.Height), "-framerate", r.Rate.String(), "-i", in,
 	}
+	if tags == "" {
+		args = append(args, "-metadata", "comment="+p.comment)
+	} else {
+		args = append(args, "-f", "ffmetadata", "-i", tags, "-map", "0:v", "-map_metadata", "1")
+	}
+	args = append(args,
+		"-vf", "scale=out_color_matrix=bt709:out_range=tv:flags=accurate_rnd+full_chroma_int+full_chroma_inp,setparams=range=tv:color_primaries=bt709:color_trc=bt709:colorspace=bt709",
+		"-pix_fmt", "yuv420p", "-c:v", p.encoder.name)
 	args = append(args, p.encoder.options...)
 	args = append(args, "-colorspace", "bt709", "-color_primaries", "bt709", "-color_trc", "bt709", "-color_range", "tv")
 	if p.Container == "mp4" {
@@ -219,7 +231,8 @@ func (p *Plan) failure(err error, ctx context.Context, stderr string) error {
 	if said == "" {
 		said = "it said nothing"
 	}
-	return fault.New(ErrEncoder, Failure{p.Program, p.encoder.name, err.Error(), said}, "%s (%s) failed: %v: %s", printable.Text(p.Program), p.encoder.name, err, said)
+	return fault.New(ErrEncoder, Failure{Program: p.Program, Encoder: p.encoder.name, Status: err.Error(), Stderr: said},
+		"%s (%s) failed: %v: %s", printable.Text(p.Program), p.encoder.name, err, said)
 }
 
 func (r *running) writeFrame(pix []byte) error {

@@ -26,6 +26,9 @@ type pngWriter struct {
 
 func newPNGWriter(width, height int) *pngWriter {
 	w := &pngWriter{picture: image.NewRGBA(image.Rect(0, 0, width, height))}
+	// zlib's default level makes a frame with noise a fifth smaller and takes six times as
+	// long: 0.30 against 0.05 s of one core at 832x480.
+	w.encoder.CompressionLevel = png.BestSpeed
 	w.encoder.BufferPool = &onePNGBuffer{}
 	return w
 }

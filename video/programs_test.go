@@ -8,12 +8,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"weft/fault"
+	"weft/internal/userfile"
 )
 
 // hasProgram says whether a program is there. Without it a test has less to do, or fails
@@ -219,11 +218,12 @@ func TestEncodersThatFailAreFoundBefore(t *testing.T) {
 	}
 }
 
-// One that fails on the way ends the writing at once, with its status and what it said.
+// One that fails on the way is told with its status and what it said. The frames that it
+// did not encode are taken to the end and kept, and the command that the error names makes
+// the video of them.
 func TestEncodersThatFailOnTheWay(t *testing.T) {
 	needProgram(t, "ffmpeg")
 	t.Setenv("TMPDIR", t.TempDir())
-	dir := t.TempDir()
 	for what, text := range map[string]string{
 		"at once":      "echo No space left on device >&2; exit 3",
 		"after a bit":  "head -c 100000 >/dev/null; echo No space left on device >&2; exit 3",
@@ -231,26 +231,68 @@ func TestEncodersThatFailOnTheWay(t *testing.T) {
 		"by a signal":  "echo No space left on device >&2; kill -9 $$",
 		"with a flood": "cat >/dev/null; yes | head -c 1000000 >&2; echo No space left on device >&2; exit 3",
 	} {
-		p, err := Check(t.Context(), request(filepath.Join(dir, "a.mp4"), 128, 128, 20))
+		dir := t.TempDir()
+		path := filepath.Join(dir, "it's a.mp4")
+		p, err := Check(t.Context(), request(path, 128, 128, 20))
 		if err != nil {
 			t.Fatal(err)
 		}
 		p.Program = script(t, text)
-		begun := time.Now()
-		_, err = Write(t.Context(), p, func(s *Sink) error {
+		var all []byte
+		fill := func(s *Sink) error {
+			all = nil
 			for i := range 20 {
-				if err := s.RGB(frameOf(i, 128, 128)); err != nil {
+				frame := frameOf(i, 128, 128)
+				all = append(all, frame...)
+				if err := s.RGB(frame); err != nil {
 					return err
 				}
 			}
 			return nil
-		})
+		}
+		result, err := Write(t.Context(), p, fill)
 		f, ok := fault.Fields[Failure](err)
-		if !errors.Is(err, ErrEncoder) || !ok || !strings.Contains(f.Stderr, "No space left on device") || f.Status == "" || len(err.Error()) > 3*tailBytes {
-			t.Errorf("%s: %v after %v, fields %+v", what, err, time.Since(begun), f)
+		if !errors.Is(err, ErrEncoder) || !ok || !strings.Contains(f.Stderr, "No space left on device") || f.Status == "" || len(f.Stderr) > tailBytes || result.Frames != 20 {
+			t.Fatalf("%s: %v, fields %+v, %+v", what, err, f, result)
+		}
+		if kept, err := os.ReadFile(path + ".rgb"); err != nil || !bytes.Equal(kept, all) {
+			t.Errorf("%s: %d bytes of frames are kept, want %d, %v", what, len(kept), len(all), err)
+		}
+		if names := namesBelow(t, dir); len(names) != 2 {
+			t.Errorf("%s: left %q", what, names)
+		}
+		// As a user would: the command from the message, in a shell.
+		_, command, _ := strings.Cut(err.Error(), "this encodes them: ")
+		output(t, "sh", "-c", strings.Replace(command, p.Program, "ffmpeg", 1))
+		got := output(t, "ffprobe", "-v", "warning", "-count_frames", "-show_entries", "stream=nb_read_frames,color_space", "-of", "csv=p=0", path)
+		if string(got) != "bt709,20\n" {
+			t.Errorf("%s: the command made %q", what, got)
+		}
+		// Without room for frames the first that fails ends it.
+		p.request.Force, p.keeps = true, false
+		if result, err = Write(t.Context(), p, fill); !errors.Is(err, ErrEncoder) || strings.Contains(err.Error(), ".rgb") {
+			t.Errorf("%s, no frames kept: %v, %+v", what, err, result)
 		}
 	}
-	if names := slices.Concat(namesBelow(t, dir), namesBelow(t, os.Getenv("TMPDIR"))); len(names) != 2 {
-		t.Errorf("left %q", names)
+	if left := namesBelow(t, os.Getenv("TMPDIR")); len(left) != 1 {
+		t.Errorf("left %q", left)
+	}
+}
+
+// The file for frames that are not needed is never seen, and one that is there is not lost.
+func TestKeptFramesReplaceNothing(t *testing.T) {
+	needProgram(t, "ffmpeg")
+	dir := t.TempDir()
+	r := request(filepath.Join(dir, "a.mp4"), 32, 16, 2)
+	if err := os.WriteFile(r.Path+".rgb", []byte("of yesterday"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Check(t.Context(), r); !errors.Is(err, userfile.ErrExists) || !strings.Contains(err.Error(), "a.mp4.rgb") {
+		t.Errorf("%v", err)
+	}
+	r.Force = true
+	writeFrames(t, r)
+	if b, err := os.ReadFile(r.Path + ".rgb"); err != nil || string(b) != "of yesterday" {
+		t.Errorf("%q, %v", b, err)
 	}
 }

@@ -183,7 +183,8 @@ func (o CompileOptions) withSignature(program []byte) (CompileOptions, error) {
 		given, has []ArgSpec
 	}{{"argument", o.Args, args}, {"output", o.Outputs, outputs}} {
 		if len(s.given) != len(s.has) {
-			list.Add(fault.New(ErrCompileOption, CompileOption{s.what, fmt.Sprint(len(s.given))}, "program %s: %d %ss are given, the text has %d", o.Name, len(s.given), s.what, len(s.has)))
+			list.Add(fault.New(ErrCompileOption, CompileOption{s.what, fmt.Sprint(len(s.given))}, "program %s: %d %ss are given, the text has %d", o.Name,
+				len(s.given), s.what, len(s.has)))
 			continue
 		}
 		for i, g := range s.given {
@@ -192,7 +193,8 @@ func (o CompileOptions) withSignature(program []byte) (CompileOptions, error) {
 				h.Shape = g.Shape
 			}
 			if g.DType != h.DType || !slices.Equal(g.Shape, h.Shape) || g.Donated != h.Donated && s.what == "argument" {
-				list.Add(fault.New(ErrCompileOption, CompileOption{s.what, fmt.Sprint(i)}, "program %s: %s %d is given as %v (donated %v), the text has %v (donated %v)", o.Name, s.what, i, g, g.Donated, h, h.Donated))
+				list.Add(fault.New(ErrCompileOption, CompileOption{s.what, fmt.Sprint(i)},
+					"program %s: %s %d is given as %v (donated %v), the text has %v (donated %v)", o.Name, s.what, i, g, g.Donated, h, h.Donated))
 			}
 		}
 	}
@@ -226,7 +228,8 @@ func (c *Client) wrapLoaded(raw *pjrt.Loaded, o CompileOptions) (*Executable, er
 	}
 	if len(have) != len(o.DeviceIDs) || slices.Contains(x.order, -1) {
 		_ = raw.Destroy()
-		return nil, fault.New(ErrCompileOption, CompileOption{"device_ids", fmt.Sprint(have)}, "program %s was asked for on devices %v, the plugin put it on %v", o.Name, o.DeviceIDs, have)
+		return nil, fault.New(ErrCompileOption, CompileOption{"device_ids", fmt.Sprint(have)}, "program %s was asked for on devices %v, the plugin put it on %v",
+			o.Name, o.DeviceIDs, have)
 	}
 	if err := x.countOutputs(); err != nil && !x.inspect {
 		_ = raw.Destroy()

@@ -81,7 +81,8 @@ func (e *Event) timeoutError(after time.Duration, cause error) error {
 	if len(e.devices) == 1 {
 		return fault.New(ErrRunTimeout, f, "%s on device %d: %w", text, e.devices[0], cause)
 	}
-	return fault.New(ErrCollectiveTimeout, f, "%s on %d of %d devices (%v); a device that is late at a collective holds the others: %w", text, len(unfinished), f.Expected, unfinished, cause)
+	return fault.New(ErrCollectiveTimeout, f, "%s on %d of %d devices (%v); a device that is late at a collective holds the others: %w", text, len(unfinished),
+		f.Expected, unfinished, cause)
 }
 
 // errLimit is the cause inside a watchdog's error.

@@ -58,7 +58,8 @@ func readFlags(value string) (flags, from string, err error) {
 		return value, from, nil
 	}
 	bad := func(format string, args ...any) (string, string, error) {
-		return "", "", fault.New(ErrXLAFlag, Flag{value, 0}, "XLA_FLAGS is %q, which to XLA is the name of a file of flags, since it does not begin with a dash: %w", value, fmt.Errorf(format, args...))
+		return "", "", fault.New(ErrXLAFlag, Flag{value, 0}, "XLA_FLAGS is %q, which to XLA is the name of a file of flags, since it does not begin with a dash: %w",
+			value, fmt.Errorf(format, args...))
 	}
 	b, err := userfile.Read(value, maxFlags)
 	if err != nil {

@@ -133,7 +133,8 @@ func loadPlugin(engine plugin.Installed, path, value, from string, flags []flag)
 	p.engine.API = p.version.String()
 	if missing := p.api.Missing(); missing != nil {
 		return nil, fault.New(ErrPluginTable, PluginTable{Plugin: path, API: p.engine.API, TableBytes: p.api.TableSize(), NeededBytes: pjrt.NeededTableSize(), Missing: missing},
-			"plugin %s (PJRT API %s) lacks %d functions that weft calls: %s (its table has %d bytes; the last that weft calls ends at byte %d)", path, p.engine.API, len(missing), strings.Join(missing, ", "), p.api.TableSize(), pjrt.NeededTableSize())
+			"plugin %s (PJRT API %s) lacks %d functions that weft calls: %s (its table has %d bytes; the last that weft calls ends at byte %d)", path, p.engine.API,
+			len(missing), strings.Join(missing, ", "), p.api.TableSize(), pjrt.NeededTableSize())
 	}
 	if err := p.api.Initialize(); err != nil {
 		return nil, pluginError(ErrPlugin, "initialize", err)

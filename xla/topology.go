@@ -73,7 +73,8 @@ func checkTPUBounds(getenv func(string) string) error {
 			bad = bad || err != nil
 		}
 		if bad {
-			list.Add(fault.New(ErrXLAFlag, Flag{Flag: name + "=" + value}, "%s is %q; libtpu wants three numbers with commas between them, such as 2,2,1, and would end the process", name, value))
+			list.Add(fault.New(ErrXLAFlag, Flag{Flag: name + "=" + value},
+				"%s is %q; libtpu wants three numbers with commas between them, such as 2,2,1, and would end the process", name, value))
 		}
 	}
 	return list.Err()

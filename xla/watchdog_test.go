@@ -137,7 +137,8 @@ func TestWatchdog(t *testing.T) {
 	if code != 1 || time.Since(start) > 2*soon {
 		t.Errorf("exit %d after %v", code, time.Since(start))
 	}
-	for _, want := range []string{"kind=true soon=true", "LimitSeconds:1 Expected:8 Finished:0", "Unfinished:[0 1 2 3 4 5 6 7]", "close: <nil>", "weft: program slow has not finished after 1 s"} {
+	for _, want := range []string{"kind=true soon=true", "LimitSeconds:1 Expected:8 Finished:0", "Unfinished:[0 1 2 3 4 5 6 7]", "close: <nil>",
+		"weft: program slow has not finished after 1 s"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in:\n%s", want, out)
 		}

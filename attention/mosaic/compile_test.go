@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"weft/attention/mosaic"
+	"weft/internal/golden"
 	"weft/internal/llo"
 	"weft/topology"
 	"weft/xla/plugin"
@@ -135,13 +136,13 @@ func TestCompiles(t *testing.T) {
 // more than 3 % unnoticed. They are libtpu's for its pinned version.
 func TestBudget(t *testing.T) {
 	needTPU(t)
-	const golden = "testdata/bundles.json"
+	const file = "testdata/bundles.json"
 	want := map[string]int{}
-	if text, err := os.ReadFile(golden); err == nil {
+	if text, err := os.ReadFile(file); err == nil {
 		if err := json.Unmarshal(text, &want); err != nil {
 			t.Fatal(err)
 		}
-	} else if !*update {
+	} else if !*golden.Update {
 		t.Fatal(err)
 	}
 	got := map[string]int{}
@@ -161,15 +162,15 @@ func TestBudget(t *testing.T) {
 			n, w := all[0].Codes[0].Hot(), want[of]
 			got[of] = n
 			t.Logf("%s: %d bundles", of, n)
-			if !*update && (100*n > 103*w || 100*n < 97*w) {
+			if !*golden.Update && (100*n > 103*w || 100*n < 97*w) {
 				t.Errorf("%s: %d bundles a step, the budget is %d: within 3 %%, or say why and run with -update", of, n, w)
 			}
 		}
 	}
-	if *update {
+	if *golden.Update {
 		text, err := json.MarshalIndent(got, "", "  ")
 		if err == nil {
-			err = os.WriteFile(golden, append(text, '\n'), 0o644)
+			err = os.WriteFile(file, append(text, '\n'), 0o644)
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -249,9 +249,11 @@ func TestKernel(t *testing.T) {
 		"grouped pairs":     {Batch: 2, Queries: 33, Keys: 500, Heads: 8, KVHeads: 4, HeadDim: 64, Real: to(450)},
 		"pairs by three":    {Batch: 1, Queries: 33, Keys: 500, Heads: 9, KVHeads: 3, HeadDim: 64, Real: to(450)},
 		"five on one":       {Batch: 1, Queries: 33, Keys: 300, Heads: 5, KVHeads: 1, HeadDim: 64},
-		"ones":              {Batch: 1, Queries: 33, Keys: 900, Heads: 2, KVHeads: 1, HeadDim: 128, Real: to(450), Blocks: mosaic.Blocks{Q: 16, K: 256, Sub: 128, Kept: true, Ones: true}},
-		"loops":             {Batch: 1, Queries: 33, Keys: 6000, Heads: 2, KVHeads: 1, HeadDim: 128, Real: []mosaic.Range{{From: 0, To: 3500}, {From: 3600, To: 5500}}, Blocks: mosaic.Blocks{Q: 16, K: 2048, Sub: 1024, Kept: true}},
-		"one narrow head":   {Batch: 1, Queries: 32, Keys: 100, Heads: 1, KVHeads: 1, HeadDim: 64, Mask: true, MaskBatch: 1},
+		"ones": {Batch: 1, Queries: 33, Keys: 900, Heads: 2, KVHeads: 1, HeadDim: 128, Real: to(450),
+			Blocks: mosaic.Blocks{Q: 16, K: 256, Sub: 128, Kept: true, Ones: true}},
+		"loops": {Batch: 1, Queries: 33, Keys: 6000, Heads: 2, KVHeads: 1, HeadDim: 128,
+			Real: []mosaic.Range{{From: 0, To: 3500}, {From: 3600, To: 5500}}, Blocks: mosaic.Blocks{Q: 16, K: 2048, Sub: 1024, Kept: true}},
+		"one narrow head": {Batch: 1, Queries: 32, Keys: 100, Heads: 1, KVHeads: 1, HeadDim: 64, Mask: true, MaskBatch: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.Chip = "v4"

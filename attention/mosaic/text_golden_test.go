@@ -2,16 +2,13 @@ package mosaic_test
 
 import (
 	"crypto/sha256"
-	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
 	"weft/attention/mosaic"
+	"weft/internal/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // The texts of kernels of each kind, on every chip, are those of the golden file. A change of
 // one is meant, and is then taken over by `go test ./attention/mosaic -run Text -update`.
@@ -36,17 +33,5 @@ func TestTextsAreTheGoldenOnes(t *testing.T) {
 			fmt.Fprintf(&b, "%s head dim %d %x\n", chip, headDim, h.Sum(nil)[:8])
 		}
 	}
-	const file = "testdata/texts.golden"
-	if *update {
-		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	golden, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b.String() != string(golden) {
-		t.Errorf("the texts changed: have\n%swant\n%s", b.String(), golden)
-	}
+	golden.Compare(t, "testdata/texts.golden", b.String())
 }

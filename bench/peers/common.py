@@ -11,6 +11,10 @@ from safetensors.numpy import load_file, save_file
 
 
 def arguments(doc):
+    return parser(doc).parse_args()
+
+
+def parser(doc):
     ap = argparse.ArgumentParser(description=doc)
     ap.add_argument("--model", required=True, help="folder with config.json and diffusion_pytorch_model.safetensors, official Wan2.1 names")
     ap.add_argument("--inputs", required=True, help="safetensors with x, t, context, as the fixtures have them")
@@ -19,7 +23,7 @@ def arguments(doc):
     ap.add_argument("--repeat", type=int, default=3, help="timed steps, after one that is not")
     ap.add_argument("--json", required=True, help="where the figures go")
     ap.add_argument("--out", help="where the output goes, as safetensors with the tensor `out`")
-    return ap.parse_args()
+    return ap
 
 
 def load(args):

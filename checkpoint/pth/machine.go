@@ -167,7 +167,8 @@ func (m *machine) push(v any) {
 // countValue counts a value that is pushed on the stack or remembered, up to the limit.
 func (m *machine) countValue() {
 	if m.values++; m.values > m.limit && m.err == nil {
-		m.err = &pickleError{pos: -1, reason: fmt.Sprintf("more than %d values", m.limit), limit: &Limit{What: "values of the pickle", Have: int64(m.values), Limit: int64(m.limit)}}
+		m.err = &pickleError{pos: -1, reason: fmt.Sprintf("more than %d values", m.limit),
+			limit: &Limit{What: "values of the pickle", Have: int64(m.values), Limit: int64(m.limit)}}
 	}
 }
 

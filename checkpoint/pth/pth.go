@@ -179,7 +179,8 @@ func checkEnd(r io.ReaderAt, size int64, file string) error {
 	end := at + directory + int(binary.LittleEndian.Uint16(tail[at+20:]))
 	if end < len(tail) {
 		need := size - int64(len(tail)-end)
-		return fault.New(ErrTrailingBytes, Extent{File: file, Need: need, Have: size}, "%s: %d bytes too many after the zip's end: need %d bytes, have %d; fetch it again, or write it anew",
+		return fault.New(ErrTrailingBytes, Extent{File: file, Need: need, Have: size},
+			"%s: %d bytes too many after the zip's end: need %d bytes, have %d; fetch it again, or write it anew",
 			file, size-need, need, size)
 	}
 	return nil
@@ -233,7 +234,8 @@ func (a *Archive) addTensors(value any, entries map[string]*zip.File, size int64
 		value := d.values[i]
 		if !isTensor(value) {
 			if look.tensorsIn(value) > 0 && !slices.Contains(trainerKeys, name) {
-				faults.Add(fault.New(ErrStateDict, Dicts{file, []string{name}}, "%s: %s is %s, beside tensors: a state dict has names and tensors; save what is wanted alone", file, name, look.describeValue(value)))
+				faults.Add(fault.New(ErrStateDict, Dicts{file, []string{name}},
+					"%s: %s is %s, beside tensors: a state dict has names and tensors; save what is wanted alone", file, name, look.describeValue(value)))
 			}
 			a.Others = append(a.Others, printable.ClipName(name)+" ("+look.describeValue(value)+")")
 			continue
@@ -250,7 +252,8 @@ func (a *Archive) addTensors(value any, entries map[string]*zip.File, size int64
 		v, ok := value.(*view)
 		if !ok {
 			is := value.(*refused).is
-			faults.Add(fault.New(ErrTensorKind, Value{file, name, is}, "%s: %s is %s, which weft does not read; save it as a plain tensor (dense, on the CPU, .detach().clone())", file, name, is))
+			faults.Add(fault.New(ErrTensorKind, Value{file, name, is},
+				"%s: %s is %s, which weft does not read; save it as a plain tensor (dense, on the CPU, .detach().clone())", file, name, is))
 			continue
 		}
 		e, err := v.findStorage(entries, size, file, name)
@@ -272,7 +275,8 @@ func (v *view) findStorage(entries map[string]*zip.File, size int64, file, name 
 		return entry{}, fault.New(ErrStorage, Value{file, name, reason}, "%s: the storage %s of tensor %s is %s", file, v.storage.key, name, reason)
 	}
 	if f == nil {
-		return entry{}, fault.New(ErrMissingStorage, Value{file, name, v.storage.key}, "%s: the storage %s of tensor %s is not in the file; fetch it again", file, v.storage.key, name)
+		return entry{}, fault.New(ErrMissingStorage, Value{file, name, v.storage.key}, "%s: the storage %s of tensor %s is not in the file; fetch it again", file,
+			v.storage.key, name)
 	}
 	if f.Method != zip.Store {
 		return bad("compressed; torch.save does not compress")

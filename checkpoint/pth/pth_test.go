@@ -269,7 +269,8 @@ func TestStateDict(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := names(a) + " | " + strings.Join(a.Under, " ") + " | " + strings.Join(a.Others, " "); strings.ReplaceAll(got, "  ", " ") != strings.ReplaceAll(test.want, "  ", " ") {
+			got := names(a) + " | " + strings.Join(a.Under, " ") + " | " + strings.Join(a.Others, " ")
+			if strings.ReplaceAll(got, "  ", " ") != strings.ReplaceAll(test.want, "  ", " ") {
 				t.Errorf("%q, want %q", got, test.want)
 			}
 		})
@@ -315,7 +316,8 @@ func TestFormat(t *testing.T) {
 		{"another pickle's program", pack(t, "a/data.pkl", good, "a/constants.pkl", good, "a/data/0", six), ErrFormat, "TorchScript"},
 		{"a bomb", pack(t, "z:a/data.pkl", bytes.Repeat([]byte{'N'}, 99_000_000)), ErrLimit, "99000000"},
 		{"a bomb within the limit", pack(t, "a/data.pkl", bytes.Repeat([]byte{'}'}, 5_000_000)), ErrLimit, "2000000 values"},
-		{"a packed bomb within the limit", pack(t, "z:a/data.pkl", append(bytes.Repeat([]byte("}0"), 30_000), bytes.Repeat([]byte("}}"), 1_000_000)...)[:65_000]), ErrPickle, "needed"},
+		{"a packed bomb within the limit", pack(t, "z:a/data.pkl", append(bytes.Repeat([]byte("}0"), 30_000), bytes.Repeat([]byte("}}"), 1_000_000)...)[:65_000]),
+			ErrPickle, "needed"},
 		{"a bomb packed ten times", pack(t, "z:a/data.pkl", append(bytes.Repeat([]byte("}"), 200_000), noise(50_000)...)), ErrLimit, "values"},
 		{"memories without end", pack(t, "a/data.pkl", append([]byte{'N'}, bytes.Repeat([]byte{0x94}, 5_000_000)...)), ErrLimit, "2000000 values"},
 		{"a long byte order", pack(t, "a/data.pkl", good, "a/byteorder", bytes.Repeat([]byte("little"), 100), "a/data/0", six), ErrFormat, "byteorder"},

@@ -7,11 +7,12 @@ import (
 
 	"weft"
 	"weft/dtype"
+	"weft/models"
 )
 
 func (a *app) forwardCommand() *cobra.Command {
 	var f runFlags
-	var inputs, compiled string
+	var inputs, compiled, tile string
 	var out outputFlags
 	var repeat int
 	var intermediates bool
@@ -19,7 +20,8 @@ func (a *app) forwardCommand() *cobra.Command {
 		Use:   "forward --model DIR --inputs FILE --out FILE",
 		Short: "Run one step of a model on a mesh",
 		Long: `forward reads a step's inputs from a safetensors file (x, t and context for Wan;
-ids and mask for a text encoder; latents z for an autoencoder), runs it, and writes
+ids and mask for a text encoder; latents z to decode or a video to encode for an
+autoencoder), runs it, and writes
 "out" and every other output that the inputs allow; one of another batch that the mesh does
 not divide is left out and noted. The split is checked before any weight is read; each
 device's part of the weights is read straight into place.`,
@@ -36,6 +38,10 @@ device's part of the weights is read straight into place.`,
 			}
 			if repeat < 1 {
 				return usageError("--repeat %d: want 1 or more", repeat)
+			}
+			tiles, err := parseTile(tile, cmd.Flags().Changed)
+			if err != nil {
+				return err
 			}
 			if err := out.checkWritable(0, inputs); err != nil {
 				return err
@@ -55,7 +61,7 @@ device's part of the weights is read straight into place.`,
 				}
 				return out.checkWritable(outputs, m.Files()...)
 			}
-			result, err := m.Forward(cmd.Context(), in, weft.ForwardOptions{Options: o, Repeat: repeat, Intermediates: intermediates})
+			result, err := m.Forward(cmd.Context(), in, weft.ForwardOptions{Options: o, Repeat: repeat, Intermediates: intermediates, Tiles: tiles})
 			if err != nil {
 				return err
 			}
@@ -82,6 +88,7 @@ device's part of the weights is read straight into place.`,
 	pathFlag(c, &compiled, "compiled", "folder of programs that weft compile made: loaded in place of compiling; the mesh, type and layers are theirs")
 	pathFlag(c, &inputs, "inputs", "safetensors file with the step's inputs")
 	out.addFlags(c)
+	c.Flags().StringVar(&tile, "tile", "", `of an autoencoder: compute pictures in overlapping tiles, which gives other pixels; "release" for the release's sizes, or 256x256,192x192`)
 	c.Flags().IntVar(&repeat, "repeat", 1, "run the step N times and report the fastest")
 	c.Flags().BoolVar(&intermediates, "intermediates", false, "write the values along the way too (block_0, ...)")
 	must(c.MarkFlagRequired("inputs"))
@@ -91,4 +98,19 @@ device's part of the weights is read straight into place.`,
 // wantedNames returns those of names that are also in wanted.
 func wantedNames(names, wanted []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !slices.Contains(wanted, name) })
+}
+
+// parseTile reads --tile; nil means whole pictures. Tiles are refused together with flags that
+// mean one graph.
+func parseTile(text string, changed func(flag string) bool) (*models.Tiles, error) {
+	if text == "" {
+		return nil, nil
+	}
+	for _, other := range []string{"repeat", "intermediates", "compiled"} {
+		if changed(other) {
+			return nil, usageError("--tile with --%s: tiles of several sizes are several steps; leave one of the two out", other)
+		}
+	}
+	t, err := models.ParseTiles(text)
+	return &t, err
 }

@@ -188,21 +188,21 @@ func (f *strategyFlags) parsePlan() (strategy.Plan, error) {
 		switch {
 		case slices.Contains(on, ""):
 			l.Add(usageError("--strategy %q: %q names no axis after =; want axes joined by +, as in fsdp=dp+sp", f.names, part))
-		case kind == "tp" && len(on) > 1:
+		case kind == mesh.TP && len(on) > 1:
 			l.Add(usageError("--strategy %q: tp splits over one axis, not %d", f.names, len(on)))
-		case kind == "tp":
+		case kind == mesh.TP:
 			plan = append(plan, strategy.TensorParallel{Axis: strings.Join(on, ""), Rules: rules})
-		case kind == "fsdp":
+		case kind == mesh.FSDP:
 			plan = append(plan, strategy.FSDP{Axes: on, MinSize: f.minSize, All: f.minSize == 0})
-		case kind == "dp":
+		case kind == mesh.DP:
 			plan = append(plan, strategy.DataParallel{Axes: on})
-		case kind == "pp":
+		case kind == mesh.PP:
 			l.Add(usageError("--strategy %q: a pipeline cuts layers and no tensor; see weft strategy stages", f.names))
 		default:
 			l.Add(usageError("--strategy %q: %q is no strategy; want some of tp, fsdp and dp, as in tp,fsdp,dp", f.names, name))
 		}
 	}
-	if l.Err() == nil && len(rules) > 0 && !slices.Contains(seen, "tp") {
+	if l.Err() == nil && len(rules) > 0 && !slices.Contains(seen, mesh.TP) {
 		l.Add(usageError("--rule is for tensor parallelism, which --strategy %q does not name; add tp", f.names))
 	}
 	return plan, l.Err()

@@ -1,8 +1,9 @@
 package main
 
 import (
-	"strconv"
 	"strings"
+
+	"weft/internal/numbers"
 )
 
 // padRight appends blanks to s until it has n bytes.
@@ -18,9 +19,5 @@ func shapeText(shape []int) string {
 	if len(shape) == 0 {
 		return "scalar"
 	}
-	parts := make([]string, len(shape))
-	for i, s := range shape {
-		parts[i] = strconv.Itoa(s)
-	}
-	return strings.Join(parts, "x")
+	return numbers.SizesText(shape)
 }

@@ -109,7 +109,8 @@ func TestGroups(t *testing.T) {
 		{"the major half of an axis", msg(93, mesh, msg(2, num(1, 1), msg(2, num(1, 1), num(2, 2)))), [][]int{{0, 2}, {1, 3}, {4, 6}, {5, 7}}},
 		{"the minor half of an axis", msg(93, mesh, msg(2, num(1, 1), msg(2, num(1, 2), num(2, 2)))), [][]int{{0, 1}, {2, 3}, {4, 5}, {6, 7}}},
 		{"a mesh of listed devices", msg(93, msg(1, msg(1, num(2, 2)), msg(1, num(2, 2)), packed(2, 3, 1, 2, 0)), msg(2, num(1, 1))), [][]int{{3, 1}, {2, 0}}},
-		{"a mesh of transposed devices", msg(93, msg(1, msg(1, num(2, 2)), msg(1, num(2, 2)), msg(3, packed(1, 2, 2), packed(2, 1, 0))), msg(2, num(1, 1))), [][]int{{0, 2}, {1, 3}}},
+		{"a mesh of transposed devices", msg(93, msg(1, msg(1, num(2, 2)), msg(1, num(2, 2)), msg(3, packed(1, 2, 2), packed(2, 1, 0))), msg(2, num(1, 1))),
+			[][]int{{0, 2}, {1, 3}}},
 	} {
 		x := array(f32, 3, 2)
 		got := read(t, module(comp(1, instr(7, "parameter", x), instr(8, "all-reduce", x, operands(7), c.field))))
@@ -164,8 +165,10 @@ func TestLoops(t *testing.T) {
 		{"noted", [][]byte{comp(1, instr(1, "while", x, calls(2, 3), noted)), body(2), cond(3)}, []int{8}},
 		{"noted wins", [][]byte{comp(1, instr(1, "while", x, calls(2, 3), noted)), body(2), cond(3, constant(1, 5))}, []int{8}},
 		{"constant", [][]byte{comp(1, instr(1, "while", x, calls(3, 2))), body(2), cond(3, constant(1, 5))}, []int{5}},
-		{"constant in a fusion", [][]byte{comp(1, instr(1, "while", x, calls(2, 3))), body(2), cond(3, instr(1, "fusion", array(pred), calls(4))), comp(4, constant(1, 6))}, []int{6}},
-		{"nested", [][]byte{comp(1, instr(1, "while", x, calls(2, 3))), body(2, instr(3, "while", x, calls(4, 5), noted)), cond(3, constant(1, 5)), body(4), cond(5)}, []int{5, 40}},
+		{"constant in a fusion", [][]byte{comp(1, instr(1, "while", x, calls(2, 3))), body(2), cond(3, instr(1, "fusion", array(pred), calls(4))),
+			comp(4, constant(1, 6))}, []int{6}},
+		{"nested", [][]byte{comp(1, instr(1, "while", x, calls(2, 3))), body(2, instr(3, "while", x, calls(4, 5), noted)), cond(3, constant(1, 5)), body(4),
+			cond(5)}, []int{5, 40}},
 		{"unknown", [][]byte{comp(1, instr(1, "while", x, calls(2, 3))), body(2), cond(3)}, []int{0}},
 		{"two constants", [][]byte{comp(1, instr(1, "while", x, calls(2, 3))), body(2), cond(3, constant(1, 5), constant(2, 6))}, []int{0}},
 	} {

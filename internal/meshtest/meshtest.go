@@ -395,6 +395,33 @@ func Text(t TB, p *program.Program) []cost.Traffic {
 	return all
 }
 
+// Spec reads a spec from its text, "[tp,-]".
+func Spec(t TB, text string) sharding.Spec {
+	t.Helper()
+	s, err := sharding.ParseSpec(text)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	return s
+}
+
+// SumProgram is a program that adds inputs in f32 of one shape and spec, the first of them
+// twice. Where donate is named, the result takes over that input's memory.
+func SumProgram(t TB, m *mesh.Mesh, shape []int, spec sharding.Spec, donate string, inputs ...string) *program.Program {
+	return Build(t, m, func(b *spmd.Builder) {
+		var sum spmd.Tensor
+		for i, name := range inputs {
+			x := b.Input(name, dtype.F32, shape, spec)
+			if i == 0 {
+				sum = b.Scale(x, 2)
+			} else {
+				sum = b.Add(sum, x)
+			}
+		}
+		b.Output("y", sum, donate)
+	})
+}
+
 // Holders counts the devices that hold each element of a tensor with a spec and no partial
 // axes: the product of the sizes of the axes that the spec does not use.
 func Holders(m *mesh.Mesh, s sharding.Spec) int {

@@ -5,6 +5,7 @@ package numbers
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 )
 
@@ -62,6 +63,15 @@ func Product(sizes []int) int {
 func MulChecked(a, b int64) (product int64, fits bool) {
 	product = a * b
 	return product, a >= 0 && b >= 0 && product >= 0 && (a == 0 || product/a == b)
+}
+
+// SizesText writes sizes as people name a slice or a picture: 2x2x1.
+func SizesText(sizes []int) string {
+	parts := make([]string, len(sizes))
+	for i, n := range sizes {
+		parts[i] = strconv.Itoa(n)
+	}
+	return strings.Join(parts, "x")
 }
 
 // ShapeText writes a shape as people do: (16,8).

@@ -45,9 +45,10 @@ func TestProductAndShapeText(t *testing.T) {
 		shape   []int
 		product int
 		text    string
-	}{{nil, 1, "()"}, {[]int{16}, 16, "(16)"}, {[]int{16, 8}, 128, "(16,8)"}, {[]int{2, 0, 3}, 0, "(2,0,3)"}} {
-		if got, text := Product(c.shape), ShapeText(c.shape); got != c.product || text != c.text {
-			t.Errorf("%v: %d and %s, want %d and %s", c.shape, got, text, c.product, c.text)
+		sizes   string
+	}{{nil, 1, "()", ""}, {[]int{16}, 16, "(16)", "16"}, {[]int{16, 8}, 128, "(16,8)", "16x8"}, {[]int{2, 0, 3}, 0, "(2,0,3)", "2x0x3"}} {
+		if got, text, sizes := Product(c.shape), ShapeText(c.shape), SizesText(c.shape); got != c.product || text != c.text || sizes != c.sizes {
+			t.Errorf("%v: %d, %s and %s, want %d, %s and %s", c.shape, got, text, sizes, c.product, c.text, c.sizes)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"weft/dtype"
+	"weft/internal/meshtest"
 	"weft/mesh"
 	"weft/program"
 	"weft/program/interp"
@@ -23,20 +24,8 @@ type Case struct {
 	Want   [][]*interp.Array // by device, then output; one row serves all devices
 }
 
-// Arr makes an array from its elements in row-major order.
-func Arr(d dtype.DType, shape []int, vals ...float64) *interp.Array {
-	a := interp.NewArray(d, shape...)
-	if len(vals) != a.Len() {
-		panic(fmt.Sprintf("%d values for shape %v", len(vals), shape))
-	}
-	for i, v := range vals {
-		a.Set(i, v)
-	}
-	return a
-}
-
 // Row makes an f32 vector.
-func Row(vals ...float64) *interp.Array { return Arr(dtype.F32, []int{len(vals)}, vals...) }
+func Row(vals ...float64) *interp.Array { return meshtest.Arr(dtype.F32, []int{len(vals)}, vals...) }
 
 // Count makes an f32 array of 0, 1, 2, ...
 func Count(shape ...int) *interp.Array {
@@ -104,7 +93,7 @@ func Differ(got, want *interp.Array, tolerance float64) string {
 
 func unaryCase(op program.Op, d dtype.DType, x, want []float64) Case {
 	return Case{
-		Name: fmt.Sprintf("%s_%s", op, d), Inputs: One(Arr(d, []int{len(x)}, x...)), Want: One(Arr(d, []int{len(x)}, want...)),
+		Name: fmt.Sprintf("%s_%s", op, d), Inputs: One(meshtest.Arr(d, []int{len(x)}, x...)), Want: One(meshtest.Arr(d, []int{len(x)}, want...)),
 		Body: func(b *spmd.Builder, in []spmd.Local) []spmd.Local { return []spmd.Local{b.LUnary(op, in[0])} },
 	}
 }
@@ -112,14 +101,14 @@ func unaryCase(op program.Op, d dtype.DType, x, want []float64) Case {
 func binaryCase(op program.Op, d dtype.DType, x, y, want []float64) Case {
 	return Case{
 		Name:   fmt.Sprintf("%s_%s", op, d),
-		Inputs: One(Arr(d, []int{len(x)}, x...), Arr(d, []int{len(y)}, y...)), Want: One(Arr(d, []int{len(x)}, want...)),
+		Inputs: One(meshtest.Arr(d, []int{len(x)}, x...), meshtest.Arr(d, []int{len(y)}, y...)), Want: One(meshtest.Arr(d, []int{len(x)}, want...)),
 		Body: func(b *spmd.Builder, in []spmd.Local) []spmd.Local { return []spmd.Local{b.LBinary(op, in[0], in[1])} },
 	}
 }
 
 func convertCase(from, to dtype.DType, x, want []float64) Case {
 	return Case{
-		Name: fmt.Sprintf("convert_%s_%s", from, to), Inputs: One(Arr(from, []int{len(x)}, x...)), Want: One(Arr(to, []int{len(x)}, want...)),
+		Name: fmt.Sprintf("convert_%s_%s", from, to), Inputs: One(meshtest.Arr(from, []int{len(x)}, x...)), Want: One(meshtest.Arr(to, []int{len(x)}, want...)),
 		Body: func(b *spmd.Builder, in []spmd.Local) []spmd.Local { return []spmd.Local{b.LConvert(in[0], to)} },
 	}
 }
@@ -127,7 +116,7 @@ func convertCase(from, to dtype.DType, x, want []float64) Case {
 func compareCase(cmp string, d dtype.DType, x, y, want []float64) Case {
 	return Case{
 		Name:   fmt.Sprintf("compare_%s_%s", cmp, d),
-		Inputs: One(Arr(d, []int{len(x)}, x...), Arr(d, []int{len(y)}, y...)), Want: One(Arr(dtype.Bool, []int{len(x)}, want...)),
+		Inputs: One(meshtest.Arr(d, []int{len(x)}, x...), meshtest.Arr(d, []int{len(y)}, y...)), Want: One(meshtest.Arr(dtype.Bool, []int{len(x)}, want...)),
 		Body: func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
 			return []spmd.Local{b.LCompare(cmp, in[0], in[1])}
 		},
@@ -214,7 +203,7 @@ func elementwiseCases() []Case {
 		convertCase(dtype.Bool, f32, v{0, 1}, v{0, 1}),
 		convertCase(dtype.Bool, dtype.I32, v{0, 1}, v{0, 1}),
 		{
-			Name: "select", Inputs: One(Arr(dtype.Bool, []int{3}, 1, 0, 1), Row(1, 2, 3), Row(4, 5, 6)), Want: One(Row(1, 5, 3)),
+			Name: "select", Inputs: One(meshtest.Arr(dtype.Bool, []int{3}, 1, 0, 1), Row(1, 2, 3), Row(4, 5, 6)), Want: One(Row(1, 5, 3)),
 			Body: func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
 				return []spmd.Local{b.LSelect(in[0], in[1], in[2])}
 			},
@@ -228,24 +217,25 @@ func elementwiseCases() []Case {
 					b.LIota(f32, 1, 2, 3), b.LIota(dtype.I32, 0, 2, 2), b.LIota(bf16, 0, 3),
 				}
 			},
-			Want: One(Arr(f32, nil, -inf), Row(0.1, 0.1), Arr(bf16, nil, -1e30), Arr(dtype.I32, []int{1, 2}, -7, -7),
-				Arr(dtype.Bool, []int{2}, 1, 1), Arr(dtype.U8, nil, 255), Arr(f16, nil, -1.5), Arr(f64, nil, 1e-300), Arr(f32, nil, nan),
-				Arr(f32, []int{2, 3}, 0, 1, 2, 0, 1, 2), Arr(dtype.I32, []int{2, 2}, 0, 0, 1, 1), Arr(bf16, []int{3}, 0, 1, 2)),
+			Want: One(meshtest.Arr(f32, nil, -inf), Row(0.1, 0.1), meshtest.Arr(bf16, nil, -1e30), meshtest.Arr(dtype.I32, []int{1, 2}, -7, -7),
+				meshtest.Arr(dtype.Bool, []int{2}, 1, 1), meshtest.Arr(dtype.U8, nil, 255), meshtest.Arr(f16, nil, -1.5),
+				meshtest.Arr(f64, nil, 1e-300), meshtest.Arr(f32, nil, nan),
+				meshtest.Arr(f32, []int{2, 3}, 0, 1, 2, 0, 1, 2), meshtest.Arr(dtype.I32, []int{2, 2}, 0, 0, 1, 1), meshtest.Arr(bf16, []int{3}, 0, 1, 2)),
 		},
 	}
 }
 
 func shapeCases() []Case {
-	i32 := func(vs float64) *interp.Array { return Arr(dtype.I32, nil, vs) }
+	i32 := func(vs float64) *interp.Array { return meshtest.Arr(dtype.I32, nil, vs) }
 	x23 := Count(2, 3)
 	f32 := dtype.F32
 	return []Case{
 		{
-			Name: "broadcast", Inputs: One(Row(1, 2), Arr(f32, []int{2, 1}, 5, 6), Arr(f32, nil, 9)),
+			Name: "broadcast", Inputs: One(Row(1, 2), meshtest.Arr(f32, []int{2, 1}, 5, 6), meshtest.Arr(f32, nil, 9)),
 			Body: func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
 				return []spmd.Local{b.LBroadcast(in[0], 3, 2), b.LBroadcast(in[1], 2, 2), b.LBroadcast(in[2], 2)}
 			},
-			Want: One(Arr(f32, []int{3, 2}, 1, 2, 1, 2, 1, 2), Arr(f32, []int{2, 2}, 5, 5, 6, 6), Row(9, 9)),
+			Want: One(meshtest.Arr(f32, []int{3, 2}, 1, 2, 1, 2, 1, 2), meshtest.Arr(f32, []int{2, 2}, 5, 5, 6, 6), Row(9, 9)),
 		},
 		{
 			Name: "reshape", Inputs: One(x23),
@@ -259,50 +249,50 @@ func shapeCases() []Case {
 			Body: func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
 				return []spmd.Local{b.LTranspose(in[0], 1, 0), b.LTranspose(in[1], 2, 0, 1)}
 			},
-			Want: One(Arr(f32, []int{3, 2}, 0, 3, 1, 4, 2, 5), Arr(f32, []int{2, 1, 2}, 0, 2, 1, 3)),
+			Want: One(meshtest.Arr(f32, []int{3, 2}, 0, 3, 1, 4, 2, 5), meshtest.Arr(f32, []int{2, 1, 2}, 0, 2, 1, 3)),
 		},
 		{
 			Name: "slice", Inputs: One(x23),
 			Body: func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
 				return []spmd.Local{b.LSlice(in[0], 1, 1, 3), b.LSlice(in[0], 0, 1, 1)}
 			},
-			Want: One(Arr(f32, []int{2, 2}, 1, 2, 4, 5), Arr(f32, []int{0, 3})),
+			Want: One(meshtest.Arr(f32, []int{2, 2}, 1, 2, 4, 5), meshtest.Arr(f32, []int{0, 3})),
 		},
 		{
-			Name: "pad", Inputs: One(Row(1, 2), Arr(dtype.I32, []int{1, 1}, 4)),
+			Name: "pad", Inputs: One(Row(1, 2), meshtest.Arr(dtype.I32, []int{1, 1}, 4)),
 			Body: func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
 				return []spmd.Local{b.LPad(in[0], 0, 1, 2, -3), b.LPad(in[1], 0, 0, 1, 7)}
 			},
-			Want: One(Row(-3, 1, 2, -3, -3), Arr(dtype.I32, []int{2, 1}, 4, 7)),
+			Want: One(Row(-3, 1, 2, -3, -3), meshtest.Arr(dtype.I32, []int{2, 1}, 4, 7)),
 		},
 		{
-			Name: "concat", Inputs: One(Arr(f32, []int{2, 1}, 1, 2), Arr(f32, []int{2, 2}, 3, 4, 5, 6)),
+			Name: "concat", Inputs: One(meshtest.Arr(f32, []int{2, 1}, 1, 2), meshtest.Arr(f32, []int{2, 2}, 3, 4, 5, 6)),
 			Body: func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
 				return []spmd.Local{b.LConcat(1, in[0], in[1], in[0])}
 			},
-			Want: One(Arr(f32, []int{2, 4}, 1, 3, 4, 1, 2, 5, 6, 2)),
+			Want: One(meshtest.Arr(f32, []int{2, 4}, 1, 3, 4, 1, 2, 5, 6, 2)),
 		},
 		{
 			Name: "dyn-slice", Inputs: One(Row(0, 1, 2, 3), i32(1), i32(3), i32(-5), x23),
 			Body: func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
 				return []spmd.Local{b.LDynSlice(in[0], 0, in[1], 2), b.LDynSlice(in[0], 0, in[2], 2), b.LDynSlice(in[0], 0, in[3], 2), b.LDynSlice(in[4], 1, in[1], 1)}
 			},
-			Want: One(Row(1, 2), Row(2, 3), Row(0, 1), Arr(f32, []int{2, 1}, 1, 4)),
+			Want: One(Row(1, 2), Row(2, 3), Row(0, 1), meshtest.Arr(f32, []int{2, 1}, 1, 4)),
 		},
 		{
-			Name: "dyn-update", Inputs: One(Row(0, 1, 2, 3), Row(8, 9), i32(1), i32(3), x23, Arr(f32, []int{2, 1}, 7, 8)),
+			Name: "dyn-update", Inputs: One(Row(0, 1, 2, 3), Row(8, 9), i32(1), i32(3), x23, meshtest.Arr(f32, []int{2, 1}, 7, 8)),
 			Body: func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
 				return []spmd.Local{b.LDynUpdate(in[0], in[1], 0, in[2]), b.LDynUpdate(in[0], in[1], 0, in[3]), b.LDynUpdate(in[4], in[5], 1, in[2])}
 			},
-			Want: One(Row(0, 8, 9, 3), Row(0, 1, 8, 9), Arr(f32, []int{2, 3}, 0, 7, 2, 3, 8, 5)),
+			Want: One(Row(0, 8, 9, 3), Row(0, 1, 8, 9), meshtest.Arr(f32, []int{2, 3}, 0, 7, 2, 3, 8, 5)),
 		},
 		{
-			Name: "take", Inputs: One(x23, Row(5, 6, 7), Arr(dtype.I32, []int{2, 2}, 1, 0, 7, -3), i32(2), interp.NewArray(dtype.I32, 0)),
+			Name: "take", Inputs: One(x23, Row(5, 6, 7), meshtest.Arr(dtype.I32, []int{2, 2}, 1, 0, 7, -3), i32(2), interp.NewArray(dtype.I32, 0)),
 			Body: func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
 				return []spmd.Local{b.LTake(in[0], 0, in[2]), b.LTake(in[0], 1, in[2]), b.LTake(in[1], 0, in[2]), b.LTake(in[0], 1, in[3]), b.LTake(in[0], 0, in[4])}
 			},
-			Want: One(Arr(f32, []int{2, 2, 3}, 3, 4, 5, 0, 1, 2, 3, 4, 5, 0, 1, 2), Arr(f32, []int{2, 2, 2}, 1, 0, 2, 0, 4, 3, 5, 3),
-				Arr(f32, []int{2, 2}, 6, 5, 7, 5), Row(2, 5), interp.NewArray(f32, 0, 3)),
+			Want: One(meshtest.Arr(f32, []int{2, 2, 3}, 3, 4, 5, 0, 1, 2, 3, 4, 5, 0, 1, 2), meshtest.Arr(f32, []int{2, 2, 2}, 1, 0, 2, 0, 4, 3, 5, 3),
+				meshtest.Arr(f32, []int{2, 2}, 6, 5, 7, 5), Row(2, 5), interp.NewArray(f32, 0, 3)),
 		},
 	}
 }
@@ -312,7 +302,8 @@ func contractionCases() []Case {
 	x23 := Count(2, 3)
 	return []Case{
 		{
-			Name: "reduce", Inputs: One(x23, Arr(bf16, []int{4}, 256, 1, 1, 1), Arr(i32, []int{2, 2}, 4, -3, 2, 9), Arr(dtype.Bool, []int{2}, 0, 1), interp.NewArray(f32, 2, 0)),
+			Name: "reduce", Inputs: One(x23, meshtest.Arr(bf16, []int{4}, 256, 1, 1, 1), meshtest.Arr(i32, []int{2, 2}, 4, -3, 2, 9),
+				meshtest.Arr(dtype.Bool, []int{2}, 0, 1), interp.NewArray(f32, 2, 0)),
 			Body: func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
 				return []spmd.Local{
 					b.LReduce(program.Sum, in[0], 1), b.LReduce(program.Sum, in[0], 0), b.LReduce(program.Maximum, in[0], 0, 1), b.LReduceKeep(program.Sum, in[0], 1),
@@ -320,12 +311,12 @@ func contractionCases() []Case {
 					b.LReduce(program.Maximum, in[3], 0), b.LReduce(program.Sum, in[4], 1), b.LReduce(program.Maximum, in[4], 1),
 				}
 			},
-			Want: One(Row(3, 12), Row(3, 5, 7), Arr(f32, nil, 5), Arr(f32, []int{2, 1}, 3, 12),
-				Arr(bf16, nil, 260), Arr(bf16, nil, 256), Arr(i32, []int{2}, 6, 6), Arr(i32, []int{2}, 4, 9),
-				Arr(dtype.Bool, nil, 1), Row(0, 0), Row(math.Inf(-1), math.Inf(-1))),
+			Want: One(Row(3, 12), Row(3, 5, 7), meshtest.Arr(f32, nil, 5), meshtest.Arr(f32, []int{2, 1}, 3, 12),
+				meshtest.Arr(bf16, nil, 260), meshtest.Arr(bf16, nil, 256), meshtest.Arr(i32, []int{2}, 6, 6), meshtest.Arr(i32, []int{2}, 4, 9),
+				meshtest.Arr(dtype.Bool, nil, 1), Row(0, 0), Row(math.Inf(-1), math.Inf(-1))),
 		},
 		{
-			Name: "dot", Inputs: One(x23, Arr(f32, []int{2, 3}, 1, 0, 2, 0, 1, 0), Count(2, 2, 1), Count(1, 2, 2)),
+			Name: "dot", Inputs: One(x23, meshtest.Arr(f32, []int{2, 3}, 1, 0, 2, 0, 1, 0), Count(2, 2, 1), Count(1, 2, 2)),
 			Body: func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
 				linear := program.DotDims{LeftContract: []int{1}, RightContract: []int{1}}
 				return []spmd.Local{
@@ -336,18 +327,19 @@ func contractionCases() []Case {
 					b.LDot(in[0], in[1], linear, bf16),
 				}
 			},
-			Want: One(Arr(f32, []int{2, 2}, 4, 1, 13, 4), Arr(f32, nil, 0+4+0+4), Arr(f32, []int{2, 2, 2}, 0, 0, 0, 1, 4, 6, 6, 9),
-				Arr(f32, []int{2, 2}, 9, 3, 36, 12), Arr(bf16, []int{2, 2}, 4, 1, 13, 4)),
+			Want: One(meshtest.Arr(f32, []int{2, 2}, 4, 1, 13, 4), meshtest.Arr(f32, nil, 0+4+0+4), meshtest.Arr(f32, []int{2, 2, 2}, 0, 0, 0, 1, 4, 6, 6, 9),
+				meshtest.Arr(f32, []int{2, 2}, 9, 3, 36, 12), meshtest.Arr(bf16, []int{2, 2}, 4, 1, 13, 4)),
 		},
 		{
 			// 256 + 1 + 1 + 1: a sum held in bf16 would stay at 256.
-			Name: "dot_bf16", Inputs: One(Arr(bf16, []int{1, 4}, 256, 1, 1, 1), Arr(bf16, []int{1, 4}, 1, 1, 1, 1), Arr(i32, []int{2}, 3, -4), Arr(i32, []int{2}, 5, 6)),
+			Name: "dot_bf16", Inputs: One(meshtest.Arr(bf16, []int{1, 4}, 256, 1, 1, 1), meshtest.Arr(bf16, []int{1, 4}, 1, 1, 1, 1),
+				meshtest.Arr(i32, []int{2}, 3, -4), meshtest.Arr(i32, []int{2}, 5, 6)),
 			Body: func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
 				linear := program.DotDims{LeftContract: []int{1}, RightContract: []int{1}}
 				return []spmd.Local{b.LDot(in[0], in[1], linear, f32), b.LDot(in[0], in[1], linear, bf16),
 					b.LDot(in[2], in[3], program.DotDims{LeftContract: []int{0}, RightContract: []int{0}}, i32)}
 			},
-			Want: One(Arr(f32, []int{1, 1}, 259), Arr(bf16, []int{1, 1}, 260), Arr(i32, nil, -9)),
+			Want: One(meshtest.Arr(f32, []int{1, 1}, 259), meshtest.Arr(bf16, []int{1, 1}, 260), meshtest.Arr(i32, nil, -9)),
 		},
 	}
 }
@@ -359,8 +351,8 @@ func convolutionCases() []Case {
 	none, one := []int{0}, []int{1}
 	return []Case{
 		{
-			Name: "conv", Inputs: One(Arr(f32, []int{1, 3, 1}, 1, 2, 3), Arr(f32, []int{1, 1, 3}, 1, 2, 4), Count(1, 2, 3, 2),
-				Arr(f32, []int{2, 2, 2, 2}, 1, 0, 0, 0, 0, 0, 0, 1, 0, 2, 0, 0, 0, 0, 3, 0)),
+			Name: "conv", Inputs: One(meshtest.Arr(f32, []int{1, 3, 1}, 1, 2, 3), meshtest.Arr(f32, []int{1, 1, 3}, 1, 2, 4), Count(1, 2, 3, 2),
+				meshtest.Arr(f32, []int{2, 2, 2, 2}, 1, 0, 0, 0, 0, 0, 0, 1, 0, 2, 0, 0, 0, 0, 3, 0)),
 			Body: func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
 				return []spmd.Local{
 					b.LConv(in[0], in[1], one, one, f32), b.LConv(in[0], in[1], none, none, f32), b.LConv(in[0], in[1], []int{2}, none, f32),
@@ -371,15 +363,15 @@ func convolutionCases() []Case {
 			// The 2 x 3 picture has channels (0 1)(2 3)(4 5) over (6 7)(8 9)(10 11). Output 0 is channel 0 at the
 			// kernel's first place plus channel 1 at its last; output 1 twice channel 0 at the
 			// second place plus three times channel 1 at the third.
-			Want: One(Arr(f32, []int{1, 3, 1}, 2+8, 1+4+12, 2+6), Arr(f32, []int{1, 1, 1}, 17), Arr(f32, []int{1, 3, 1}, 4, 2+8, 17),
-				Arr(f32, []int{1, 1, 2, 2}, 0+9, 4+21, 2+11, 8+27),
-				Arr(f32, []int{1, 2, 3, 2}, 3, 3, 5, 9, 0, 15, 0+9, 4+21, 2+11, 8+27, 4+0, 0+33)),
+			Want: One(meshtest.Arr(f32, []int{1, 3, 1}, 2+8, 1+4+12, 2+6), meshtest.Arr(f32, []int{1, 1, 1}, 17), meshtest.Arr(f32, []int{1, 3, 1}, 4, 2+8, 17),
+				meshtest.Arr(f32, []int{1, 1, 2, 2}, 0+9, 4+21, 2+11, 8+27),
+				meshtest.Arr(f32, []int{1, 2, 3, 2}, 3, 3, 5, 9, 0, 15, 0+9, 4+21, 2+11, 8+27, 4+0, 0+33)),
 		},
 		{
 			// A kernel of [1 2 4] over [1 2 3 4 5] in steps of 2, then with a zero on either side;
 			// over a picture of 3 x 4, in steps of 2 and 3, with a zero after the columns.
-			Name: "conv_strided", Inputs: One(Arr(f32, []int{1, 5, 1}, 1, 2, 3, 4, 5), Arr(f32, []int{1, 1, 3}, 1, 2, 4), Count(1, 3, 4, 1),
-				Arr(f32, []int{1, 1, 2, 2}, 1, 2, 3, 5)),
+			Name: "conv_strided", Inputs: One(meshtest.Arr(f32, []int{1, 5, 1}, 1, 2, 3, 4, 5), meshtest.Arr(f32, []int{1, 1, 3}, 1, 2, 4), Count(1, 3, 4, 1),
+				meshtest.Arr(f32, []int{1, 1, 2, 2}, 1, 2, 3, 5)),
 			Body: func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
 				return []spmd.Local{
 					b.LConvStrided(in[0], in[1], none, none, []int{2}, f32), b.LConvStrided(in[0], in[1], one, one, []int{2}, f32),
@@ -387,16 +379,16 @@ func convolutionCases() []Case {
 				}
 			},
 			// Of the picture's rows 0 1 2 3 and 4 5 6 7 the kernel's second place has columns 3 and a zero.
-			Want: One(Arr(f32, []int{1, 2, 1}, 1+4+12, 3+8+20), Arr(f32, []int{1, 3, 1}, 2+8, 2+6+16, 4+10),
-				Arr(f32, []int{1, 1, 2, 1}, 0+2+12+25, 3+0+21+0)),
+			Want: One(meshtest.Arr(f32, []int{1, 2, 1}, 1+4+12, 3+8+20), meshtest.Arr(f32, []int{1, 3, 1}, 2+8, 2+6+16, 4+10),
+				meshtest.Arr(f32, []int{1, 1, 2, 1}, 0+2+12+25, 3+0+21+0)),
 		},
 		{
 			// 256 + 1 + 1 + 1, which a sum held in bf16 would leave at 256.
-			Name: "conv_bf16", Inputs: One(Arr(bf16, []int{1, 2, 2}, 256, 1, 1, 1), Arr(bf16, []int{1, 2, 2}, 1, 1, 1, 1)),
+			Name: "conv_bf16", Inputs: One(meshtest.Arr(bf16, []int{1, 2, 2}, 256, 1, 1, 1), meshtest.Arr(bf16, []int{1, 2, 2}, 1, 1, 1, 1)),
 			Body: func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
 				return []spmd.Local{b.LConv(in[0], in[1], none, none, f32), b.LConv(in[0], in[1], none, none, bf16)}
 			},
-			Want: One(Arr(f32, []int{1, 1, 1}, 259), Arr(bf16, []int{1, 1, 1}, 260)),
+			Want: One(meshtest.Arr(f32, []int{1, 1, 1}, 259), meshtest.Arr(bf16, []int{1, 1, 1}, 260)),
 		},
 	}
 }
@@ -406,7 +398,7 @@ func loopCases() []Case {
 	return []Case{
 		{
 			// Carries a value and its square, reads x and a constant from outside.
-			Name: "loop", Inputs: One(Row(1, 2), Arr(f32, nil, 10)),
+			Name: "loop", Inputs: One(Row(1, 2), meshtest.Arr(f32, nil, 10)),
 			Body: func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
 				half := b.LConst(f32, 0.5, 2)
 				return b.LLoop(3, []spmd.Local{in[0], b.LConst(f32, 0)}, func(i spmd.Local, c []spmd.Local) []spmd.Local {
@@ -415,7 +407,7 @@ func loopCases() []Case {
 				})
 			},
 			// x: 1 -> 1.5 -> 1.75 -> 1.875
-			Want: One(Row(1.875, 3.75), Arr(f32, nil, 30)),
+			Want: One(Row(1.875, 3.75), meshtest.Arr(f32, nil, 30)),
 		},
 		{
 			// Swaps its values each round, and passes a third through.
@@ -437,7 +429,7 @@ func loopCases() []Case {
 			Want: One(Row(5), Row(6), Row(6)),
 		},
 		{
-			Name: "loop_nested", Inputs: One(interp.NewArray(f32, 2, 3), Arr(i32, nil, 100)),
+			Name: "loop_nested", Inputs: One(interp.NewArray(f32, 2, 3), meshtest.Arr(i32, nil, 100)),
 			Body: func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
 				ten := b.LConst(i32, 10)
 				return b.LLoop(2, in[:1], func(i spmd.Local, c []spmd.Local) []spmd.Local {
@@ -449,7 +441,7 @@ func loopCases() []Case {
 					return []spmd.Local{b.LDynUpdate(c[0], row[0], 0, i)}
 				})
 			},
-			Want: One(Arr(f32, []int{2, 3}, 200, 201, 202, 210, 211, 212)),
+			Want: One(meshtest.Arr(f32, []int{2, 3}, 200, 201, 202, 210, 211, 212)),
 		},
 	}
 }
@@ -492,7 +484,7 @@ func collectiveCases() []Case {
 			}),
 			Want: eachDevice(4, func(p int) *interp.Array {
 				q := float64(p / 2 * 2)
-				return Arr(dtype.F32, []int{1, 4}, q, 10*q, q+1, 10*q+10)
+				return meshtest.Arr(dtype.F32, []int{1, 4}, q, 10*q, q+1, 10*q+10)
 			}),
 		},
 		{
@@ -518,7 +510,7 @@ func collectiveCases() []Case {
 			Body: one(func(b *spmd.Builder, x spmd.Local) spmd.Local { return b.LAllToAll(x, 0, 1, tp, "rows to columns") }),
 			Want: eachDevice(2, func(p int) *interp.Array {
 				q := float64(2 * p)
-				return Arr(dtype.F32, []int{1, 4}, q, q+1, q+10, q+11)
+				return meshtest.Arr(dtype.F32, []int{1, 4}, q, q+1, q+10, q+11)
 			}),
 		},
 		{
@@ -545,7 +537,7 @@ func collectiveCases() []Case {
 				out := make([][]*interp.Array, 6)
 				for p := range out {
 					for _, v := range []int{p / 3, p % 3, 0, p%3*2 + p/3} {
-						out[p] = append(out[p], Arr(dtype.I32, nil, float64(v)))
+						out[p] = append(out[p], meshtest.Arr(dtype.I32, nil, float64(v)))
 					}
 				}
 				return out

@@ -5,23 +5,10 @@ import (
 	"strings"
 
 	"weft/internal/bystander"
-	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
+	"weft/strategy"
 )
-
-// Model is a configuration of the family.
-type Model struct {
-	name string
-	c    Config
-	n    naming
-}
-
-// Name returns the preset's name, or the kind of tower: clip-vision.
-func (m *Model) Name() string { return m.name }
-
-// Config returns a Config.
-func (m *Model) Config() any { return m.c }
 
 // naming holds a publisher's names of a tower's tensors. block is the prefix of layer
 // %d; names of modules come without ".weight" and ".bias".
@@ -105,19 +92,20 @@ func (m *Model) Params(layers int) []models.Param {
 func (m *Model) Rules() sharding.Rules {
 	n := m.n
 	block := strings.Replace(n.block, "%d", "*", 1)
-	first, second, whole := sharding.NewSpec([]string{mesh.TP}), sharding.NewSpec(nil, []string{mesh.TP}), sharding.NewSpec()
+	toHeads, fromHeads := strategy.ColumnParallel(strategy.Heads), strategy.RowParallel(strategy.Heads)
+	toFFN, fromFFN := strategy.ColumnParallel(strategy.FFN), strategy.RowParallel(strategy.FFN)
+	vocab, whole := strategy.SpecOf(strategy.Vocab), sharding.NewSpec()
 	var stacked sharding.Layout
 	if len(n.qkv) == 1 {
 		stacked.Parts = []int{m.c.Dim, m.c.Dim, m.c.Dim}
 	}
 	rules := sharding.Rules{}
 	for _, name := range n.qkv {
-		rules = append(rules, sharding.Rule{Match: block + name + ".*", Spec: first, Layout: stacked})
+		rules = append(rules, sharding.Rule{Match: block + name + ".*", Spec: toHeads, Layout: stacked})
 	}
-	rules = append(rules, sharding.Rule{Match: block + n.up + ".*", Spec: first})
-	for _, name := range []string{n.proj, n.down} {
-		rules = append(rules, sharding.Rule{Match: block + name + ".weight", Spec: second}, sharding.Rule{Match: block + name + ".bias", Spec: whole})
-	}
+	rules = append(rules, sharding.Rule{Match: block + n.up + ".*", Spec: toFFN})
+	rules = append(rules, sharding.Rule{Match: block + n.proj + ".weight", Spec: fromHeads}, sharding.Rule{Match: block + n.proj + ".bias", Spec: whole},
+		sharding.Rule{Match: block + n.down + ".weight", Spec: fromFFN}, sharding.Rule{Match: block + n.down + ".bias", Spec: whole})
 	rules = append(rules, sharding.Rule{Match: block + n.norm1 + ".*", Spec: whole}, sharding.Rule{Match: block + n.norm2 + ".*", Spec: whole},
 		sharding.Rule{Match: n.places, Spec: whole})
 	if m.c.Tower == vision {
@@ -125,7 +113,7 @@ func (m *Model) Rules() sharding.Rules {
 	}
 	// The table is replicated where tp does not divide the vocabulary, whose size the
 	// tokenizer decides.
-	return append(rules, sharding.Rule{Match: n.tokens + ".weight", Spec: first, WholeIfUneven: true}, sharding.Rule{Match: n.last + ".*", Spec: whole})
+	return append(rules, sharding.Rule{Match: n.tokens + ".weight", Spec: vocab, WholeIfUneven: true}, sharding.Rule{Match: n.last + ".*", Spec: whole})
 }
 
 // Official adds the tower's name, which newer versions of transformers leave out.

@@ -7,14 +7,13 @@ import (
 	"weft/mesh"
 	"weft/models"
 	"weft/models/step"
-	"weft/sharding"
 )
 
 // Check reports every reason why a mesh cannot run a request.
 func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	var l fault.List
 	l.Add(models.CheckAxes(on, m.name))
-	l.Add(sharding.CheckHeads(m.c.Heads, on.Size(mesh.TP), on.Size(mesh.SP)))
+	l.Add(models.CheckHeads(on, m.c.Heads))
 	l.Add(models.CheckRequest(on, r, m.c.Layers))
 	l.Add(m.checkLatent(r.Latent))
 	if r.Text != 0 && r.Text != m.c.TextLen {
@@ -49,28 +48,26 @@ func (m *Model) checkLatent(latent []int) error {
 	return l.Err()
 }
 
-// Resolve refuses variants of the family that only their tensors reveal.
-func (m *Model) Resolve(names []string) (models.Model, error) {
+// resolveVariant refuses variants of the family that only their tensors reveal.
+func resolveVariant(name string, c Config, names []string) (Config, error) {
 	for _, v := range []struct {
 		prefix, variant string
 		has             bool
 	}{
-		{positions, "image-to-video with learned positions", m.c.Learned},
-		{"ofs_embedding.", "1.5 image-to-video (with an offset)", m.c.OfsEmbedDim > 0},
+		{positions, "image-to-video with learned positions", c.Learned},
+		{"ofs_embedding.", "1.5 image-to-video (with an offset)", c.OfsEmbedDim > 0},
 		{"controlnet_", "ControlNet", false},
 		{"perceiver_cross_attention.", "ConsisID", false},
 		{"patch_embed.ref_", "Fun-Control (reference image)", false},
 	} {
 		for _, n := range names {
 			if !v.has && strings.HasPrefix(n, v.prefix) {
-				return nil, fault.New(models.ErrVariant, struct {
+				return c, fault.New(models.ErrVariant, struct {
 					Variant string `json:"variant"`
 					Tensor  string `json:"tensor"`
-				}{v.variant, n}, "the checkpoint is the %s variant of CogVideoX (tensor %s): its config.json says %s", v.variant, n, m.name)
+				}{v.variant, n}, "the checkpoint is the %s variant of CogVideoX (tensor %s): its config.json says %s", v.variant, n, name)
 			}
 		}
 	}
-	return m, nil
+	return c, nil
 }
-
-var _ models.Resolver = (*Model)(nil)

@@ -3,23 +3,10 @@ package cogvideox
 import (
 	"fmt"
 
-	"weft/internal/bystander"
-	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
+	"weft/strategy"
 )
-
-// Model is a configuration of the family.
-type Model struct {
-	name string
-	c    Config
-}
-
-// Name returns the preset's name, or the kind of model: cogvideox-1.5.
-func (m *Model) Name() string { return m.name }
-
-// Config returns a Config.
-func (m *Model) Config() any { return m.c }
 
 // Params lists the parameters under their official names, which are diffusers'.
 func (m *Model) Params(layers int) []models.Param {
@@ -89,41 +76,34 @@ const positions = "patch_embed.pos_embedding"
 // table of learned positions is sharded along the residual stream's width, and the
 // patches' projection with it, because their outputs are added.
 func (m *Model) Rules() sharding.Rules {
-	col := sharding.NewSpec([]string{mesh.TP}, nil)
-	row := sharding.NewSpec(nil, []string{mesh.TP})
-	vec := sharding.NewSpec([]string{mesh.TP})
-	whole := sharding.NewSpec()
+	toHeads, fromHeads := strategy.ColumnParallel(strategy.Heads), strategy.RowParallel(strategy.Heads)
+	toFFN, fromFFN := strategy.ColumnParallel(strategy.FFN), strategy.RowParallel(strategy.FFN)
+	toWidth, whole := strategy.ColumnParallel(strategy.Width), sharding.NewSpec()
 	rule := func(match string, s sharding.Spec) sharding.Rule { return sharding.Rule{Match: match, Spec: s} }
 	rules := sharding.Rules{
 		rule("transformer_blocks.*.attn1.norm_*", whole),
-		rule("transformer_blocks.*.attn1.to_out.0.weight", row),
+		rule("transformer_blocks.*.attn1.to_out.0.weight", fromHeads),
 		rule("transformer_blocks.*.attn1.to_out.0.bias", whole),
-		rule("transformer_blocks.*.attn1.*.weight", col),
-		rule("transformer_blocks.*.attn1.*.bias", vec),
-		rule("transformer_blocks.*.ff.net.0.proj.weight", col),
-		rule("transformer_blocks.*.ff.net.0.proj.bias", vec),
-		rule("transformer_blocks.*.ff.net.2.weight", row),
+		rule("transformer_blocks.*.attn1.*.weight", toHeads),
+		rule("transformer_blocks.*.attn1.*.bias", toHeads),
+		rule("transformer_blocks.*.ff.net.0.proj.weight", toFFN),
+		rule("transformer_blocks.*.ff.net.0.proj.bias", toFFN),
+		rule("transformer_blocks.*.ff.net.2.weight", fromFFN),
 		rule("transformer_blocks.*.ff.net.2.bias", whole),
 		rule("transformer_blocks.*.norm*.norm.*", whole),
-		rule("transformer_blocks.*.norm*.linear.weight", col),
-		rule("transformer_blocks.*.norm*.linear.bias", vec),
-		rule("norm_out.linear.weight", col),
-		rule("norm_out.linear.bias", vec),
+		rule("transformer_blocks.*.norm*.linear.weight", toWidth),
+		rule("transformer_blocks.*.norm*.linear.bias", toWidth),
+		rule("norm_out.linear.weight", toWidth),
+		rule("norm_out.linear.bias", toWidth),
 		rule("norm_*", whole),
-		rule("patch_embed.text_proj.weight", col),
-		rule("patch_embed.text_proj.bias", vec),
+		rule("patch_embed.text_proj.weight", toWidth),
+		rule("patch_embed.text_proj.bias", toWidth),
 		rule("time_embedding.*", whole), // 512 wide, as the offset's
 		rule("ofs_embedding.*", whole),
 		rule("proj_out.*", whole),
 	}
 	if m.c.Learned {
-		return append(rules, rule(positions, sharding.NewSpec(nil, nil, []string{mesh.TP})), rule("patch_embed.proj.weight", col), rule("patch_embed.proj.bias", vec))
+		return append(rules, rule(positions, strategy.SpecOf(strategy.None, strategy.None, strategy.Width)), rule("patch_embed.proj.weight", toWidth), rule("patch_embed.proj.bias", toWidth))
 	}
 	return append(rules, rule("patch_embed.proj.*", whole))
 }
-
-// Ignore is empty, because released checkpoints carry no other tensors.
-func (m *Model) Ignore() []bystander.Kind { return nil }
-
-// Official returns the name itself, because diffusers' names are the official ones.
-func (m *Model) Official(name string) string { return name }

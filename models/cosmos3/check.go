@@ -5,6 +5,7 @@ import (
 	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
+	"weft/strategy"
 )
 
 // CheckSplit reports every reason why a mesh cannot hold the model, whatever the
@@ -12,7 +13,7 @@ import (
 // or be a multiple of them, and so must tp, over which their weights are sharded.
 func (m *Model) CheckSplit(on *mesh.Mesh) error {
 	var l fault.List
-	tp, sp := on.Size(mesh.TP), on.Size(mesh.SP)
+	tp, sp := on.Size(strategy.Axes(strategy.Heads)...), on.Size(strategy.Axes(strategy.Tokens)...)
 	l.Add(models.CheckAxes(on, m.name))
 	err := sharding.CheckHeads(m.c.Heads, tp, sp)
 	if l.Add(err); err == nil {

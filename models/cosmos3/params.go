@@ -3,23 +3,10 @@ package cosmos3
 import (
 	"fmt"
 
-	"weft/internal/bystander"
-	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
+	"weft/strategy"
 )
-
-// Model is a configuration of the family.
-type Model struct {
-	name string
-	c    Config
-}
-
-// Name returns the preset's name, or the family's.
-func (m *Model) Name() string { return m.name }
-
-// Config returns a Config.
-func (m *Model) Config() any { return m.c }
 
 // stream names a layer's modules in one of the two streams.
 type stream struct {
@@ -87,16 +74,16 @@ func (m *Model) Params(layers int) []models.Param {
 // Keys and values are cut between heads only; where tp is a multiple of their heads,
 // neighbouring devices hold copies of one head.
 func (m *Model) Rules() sharding.Rules {
-	col := sharding.NewSpec([]string{mesh.TP}, nil)
-	row := sharding.NewSpec(nil, []string{mesh.TP})
-	vec, whole := sharding.NewSpec([]string{mesh.TP}), sharding.NewSpec()
+	toHeads, fromHeads := strategy.ColumnParallel(strategy.Heads), strategy.RowParallel(strategy.Heads)
+	toFFN, fromFFN := strategy.ColumnParallel(strategy.FFN), strategy.RowParallel(strategy.FFN)
+	vocab, whole := strategy.SpecOf(strategy.Vocab), sharding.NewSpec()
 	heads := sharding.Layout{Heads: []int{m.c.KVHeads}}
 	rule := func(match string, s sharding.Spec) sharding.Rule { return sharding.Rule{Match: match, Spec: s} }
 	rules := sharding.Rules{
-		{Match: "embed_tokens.weight", Spec: col, WholeIfUneven: true}, // a vocabulary need not divide
-		{Match: "time_embedder.linear_1.weight", Spec: col, WholeIfUneven: true},
-		{Match: "time_embedder.linear_1.bias", Spec: vec, WholeIfUneven: true},
-		{Match: "time_embedder.linear_2.weight", Spec: row, WholeIfUneven: true},
+		{Match: "embed_tokens.weight", Spec: vocab, WholeIfUneven: true}, // a vocabulary need not divide
+		{Match: "time_embedder.linear_1.weight", Spec: toFFN, WholeIfUneven: true},
+		{Match: "time_embedder.linear_1.bias", Spec: toFFN, WholeIfUneven: true},
+		{Match: "time_embedder.linear_2.weight", Spec: fromFFN, WholeIfUneven: true},
 		rule("time_embedder.linear_2.bias", whole),
 		rule("proj_*", whole),
 		rule("norm_moe_gen.weight", whole),
@@ -104,19 +91,10 @@ func (m *Model) Rules() sharding.Rules {
 	for _, s := range []stream{text, video} {
 		a := "layers.*.self_attn."
 		rules = append(rules, rule(a+s.qNorm+".weight", whole), rule(a+s.kNorm+".weight", whole),
-			rule(a+s.q+".weight", col), rule(a+s.o+".weight", row),
-			sharding.Rule{Match: a + s.k + ".weight", Spec: col, Layout: heads}, sharding.Rule{Match: a + s.v + ".weight", Spec: col, Layout: heads},
+			rule(a+s.q+".weight", toHeads), rule(a+s.o+".weight", fromHeads),
+			sharding.Rule{Match: a + s.k + ".weight", Spec: toHeads, Layout: heads}, sharding.Rule{Match: a + s.v + ".weight", Spec: toHeads, Layout: heads},
 			rule("layers.*."+s.norm1+".weight", whole), rule("layers.*."+s.norm2+".weight", whole),
-			rule("layers.*."+s.mlp+".down_proj.weight", row), rule("layers.*."+s.mlp+".*_proj.weight", col))
+			rule("layers.*."+s.mlp+".down_proj.weight", fromFFN), rule("layers.*."+s.mlp+".*_proj.weight", toFFN))
 	}
 	return append(rules, rule("layers.*."+kForGen+".weight", whole))
 }
-
-// Ignore lists the tensors that checkpoints carry for other uses: predicting the next
-// token, actions and sound.
-func (m *Model) Ignore() []bystander.Kind {
-	return []bystander.Kind{bystander.NextToken, bystander.TextNorm, bystander.Actions, bystander.Sound}
-}
-
-// Official returns the name itself, because all publishers use the same names.
-func (m *Model) Official(name string) string { return name }

@@ -7,6 +7,7 @@ import (
 	"weft/models"
 	"weft/models/step"
 	"weft/sharding"
+	"weft/strategy"
 	"weft/tensor"
 )
 
@@ -28,7 +29,7 @@ func (m *Model) defaultText() int {
 // CheckSplit reports every reason why a mesh cannot hold the model, whatever the request.
 func (m *Model) CheckSplit(on *mesh.Mesh) error {
 	var l fault.List
-	tp, sp := on.Size(mesh.TP), on.Size(mesh.SP)
+	tp, sp := on.Size(strategy.Axes(strategy.Heads)...), on.Size(strategy.Axes(strategy.Tokens)...)
 	l.Add(models.CheckAxes(on, m.name))
 	if err := sharding.CheckHeads(m.c.Heads, tp, sp); err != nil {
 		l.Add(err)
@@ -60,20 +61,9 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	return l.Err()
 }
 
-// Inputs names every tensor that a forward may read.
-func (*Model) Inputs() []string {
-	return []string{"ids", "mask"}
-}
-
 // Request reads batch and length off ids (B, L), and of Gemma whether a mask is given.
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
-	return models.TextRequest(m, inputs, m.c.Vocab, m.c.ModelType == gemma)
-}
-
-// Runs lists the encoding of ids and, where Gemma is given a mask, also the encoding
-// without it, as "_nomask".
-func (m *Model) Runs(inputs map[string]*tensor.Tensor) []models.Variant {
-	return models.TextRuns(inputs)
+	return models.TextRequest(m.name, inputs, m.c.Vocab, m.c.ModelType == gemma)
 }
 
 // Example makes ids, and for Gemma a mask. There are no latents.
@@ -100,5 +90,3 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 	}
 	return out, nil
 }
-
-var _ models.Variants = (*Model)(nil)

@@ -4,24 +4,10 @@ import (
 	"fmt"
 	"strings"
 
-	"weft/internal/bystander"
-	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
+	"weft/strategy"
 )
-
-// Model is a configuration of the family.
-type Model struct {
-	name string
-	c    Config
-}
-
-// Name returns the preset's name, or the kind of decoder: qwen2, llama or
-// gemma4_unified_text.
-func (m *Model) Name() string { return m.name }
-
-// Config returns a Config.
-func (m *Model) Config() any { return m.c }
 
 // namePrefix returns the prefix of every parameter's name. It is empty for Llama,
 // whose checkpoint holds the decoder alone.
@@ -74,13 +60,15 @@ func (m *Model) Params(layers int) []models.Param {
 // Rules shard attention and FFN, and the token table by rows of the vocabulary. README.md
 // lists the bytes that this saves.
 func (m *Model) Rules() sharding.Rules {
-	first, second, whole := sharding.NewSpec([]string{mesh.TP}), sharding.NewSpec(nil, []string{mesh.TP}), sharding.NewSpec()
+	toHeads, fromHeads := strategy.ColumnParallel(strategy.Heads), strategy.RowParallel(strategy.Heads)
+	toFFN, fromFFN := strategy.ColumnParallel(strategy.FFN), strategy.RowParallel(strategy.FFN)
+	vocab, whole := strategy.SpecOf(strategy.Vocab), sharding.NewSpec()
 	p := m.namePrefix()
 	// Where there are fewer key heads than devices of tp, neighbouring devices hold
 	// copies of one head. Where the heads and tp do not divide one another, the weights
 	// are replicated over tp.
 	keys := func(match string, heads int) sharding.Rule {
-		return sharding.Rule{Match: match, Spec: first, Layout: sharding.Layout{Heads: []int{heads}}, WholeIfUneven: true}
+		return sharding.Rule{Match: match, Spec: toHeads, Layout: sharding.Layout{Heads: []int{heads}}, WholeIfUneven: true}
 	}
 	var rules sharding.Rules
 	for i := range m.c.Layers {
@@ -88,17 +76,19 @@ func (m *Model) Rules() sharding.Rules {
 			rules = append(rules, keys(m.blockPrefix(i)+"self_attn.k_proj.*", m.c.GlobalKVHeads))
 		}
 	}
+	if m.c.ModelType == gemma {
+		rules = append(rules, sharding.Rule{Match: p + "layers.*.layer_scalar", Spec: whole})
+	}
 	return append(rules, sharding.Rules{
-		{Match: p + "embed_tokens.weight", Spec: first, WholeIfUneven: true}, // a vocabulary need not divide
-		{Match: p + "layers.*.self_attn.q_proj.*", Spec: first},
+		{Match: p + "embed_tokens.weight", Spec: vocab, WholeIfUneven: true}, // a vocabulary need not divide
+		{Match: p + "layers.*.self_attn.q_proj.*", Spec: toHeads},
 		keys(p+"layers.*.self_attn.k_proj.*", m.c.KVHeads),
 		keys(p+"layers.*.self_attn.v_proj.*", m.c.KVHeads),
-		{Match: p + "layers.*.self_attn.o_proj.weight", Spec: second},
-		{Match: p + "layers.*.mlp.gate_proj.weight", Spec: first},
-		{Match: p + "layers.*.mlp.up_proj.weight", Spec: first},
-		{Match: p + "layers.*.mlp.down_proj.weight", Spec: second},
+		{Match: p + "layers.*.self_attn.o_proj.weight", Spec: fromHeads},
+		{Match: p + "layers.*.mlp.gate_proj.weight", Spec: toFFN},
+		{Match: p + "layers.*.mlp.up_proj.weight", Spec: toFFN},
+		{Match: p + "layers.*.mlp.down_proj.weight", Spec: fromFFN},
 		{Match: p + "layers.*norm.weight", Spec: whole},
-		{Match: p + "layers.*.layer_scalar", Spec: whole},
 		{Match: p + "norm.weight", Spec: whole},
 	}...)
 }
@@ -115,9 +105,4 @@ func (m *Model) Official(name string) string {
 		}
 	}
 	return m.namePrefix() + name
-}
-
-// Ignore lists the output layer, the other towers and the layers that join them.
-func (m *Model) Ignore() []bystander.Kind {
-	return []bystander.Kind{bystander.NextToken, bystander.VisionTower, bystander.AudioTower}
 }

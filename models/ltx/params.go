@@ -2,28 +2,11 @@ package ltx
 
 import (
 	"fmt"
-	"regexp"
 
-	"weft/internal/bystander"
-	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
+	"weft/strategy"
 )
-
-// Model is a configuration of the transformer.
-type Model struct {
-	name string
-	c    Config
-	// timeGiven says that the configuration tells how time is counted; diffusers'
-	// configurations do not tell.
-	timeGiven bool
-}
-
-// Name is the preset's name, or the kind of model: ltx-video.
-func (m *Model) Name() string { return m.name }
-
-// Config is a Config.
-func (m *Model) Config() any { return m.c }
 
 // paramTable collects parameters under their official names.
 type paramTable struct{ ps []models.Param }
@@ -111,10 +94,9 @@ func newRule(match string, s sharding.Spec) sharding.Rule {
 }
 
 var (
-	col   = sharding.NewSpec([]string{mesh.TP}, nil)
-	row   = sharding.NewSpec(nil, []string{mesh.TP})
-	vec   = sharding.NewSpec([]string{mesh.TP})
-	whole = sharding.NewSpec()
+	toHeads, fromHeads = strategy.ColumnParallel(strategy.Heads), strategy.RowParallel(strategy.Heads)
+	toFFN, fromFFN     = strategy.ColumnParallel(strategy.FFN), strategy.RowParallel(strategy.FFN)
+	toWidth, whole     = strategy.ColumnParallel(strategy.Width), sharding.NewSpec()
 )
 
 // blockRules shard attention and FFN of the blocks that match. q, k, v and the first layer
@@ -122,14 +104,14 @@ var (
 // with them. The output projections are row-parallel and their biases replicated.
 func blockRules(blocks string) sharding.Rules {
 	return sharding.Rules{
-		newRule(blocks+".attn*.*_norm.weight", vec),
-		newRule(blocks+".attn*.to_out.0.weight", row),
+		newRule(blocks+".attn*.*_norm.weight", toHeads),
+		newRule(blocks+".attn*.to_out.0.weight", fromHeads),
 		newRule(blocks+".attn*.to_out.0.bias", whole),
-		newRule(blocks+".attn*.weight", col),
-		newRule(blocks+".attn*.bias", vec),
-		newRule(blocks+".ff.net.0.proj.weight", col),
-		newRule(blocks+".ff.net.0.proj.bias", vec),
-		newRule(blocks+".ff.net.2.weight", row),
+		newRule(blocks+".attn*.weight", toHeads),
+		newRule(blocks+".attn*.bias", toHeads),
+		newRule(blocks+".ff.net.0.proj.weight", toFFN),
+		newRule(blocks+".ff.net.0.proj.bias", toFFN),
+		newRule(blocks+".ff.net.2.weight", fromFFN),
 		newRule(blocks+".ff.net.2.bias", whole),
 	}
 }
@@ -139,12 +121,12 @@ func blockRules(blocks string) sharding.Rules {
 func (m *Model) Rules() sharding.Rules {
 	return append(blockRules("transformer_blocks.*"),
 		newRule("*scale_shift_table", whole),
-		newRule("*adaln_single.linear.weight", col),
-		newRule("*adaln_single.linear.bias", vec),
+		newRule("*adaln_single.linear.weight", toWidth),
+		newRule("*adaln_single.linear.bias", toWidth),
 		newRule("*adaln_single.emb.*", whole),
-		newRule("caption_projection.linear_1.weight", col),
-		newRule("caption_projection.linear_1.bias", vec),
-		newRule("caption_projection.linear_2.weight", row),
+		newRule("caption_projection.linear_1.weight", toFFN),
+		newRule("caption_projection.linear_1.bias", toFFN),
+		newRule("caption_projection.linear_2.weight", fromFFN),
 		newRule("caption_projection.linear_2.bias", whole),
 		newRule("keyframes_abs_pos_embedding", whole),
 		newRule("patchify_proj.*", whole),
@@ -152,30 +134,8 @@ func (m *Model) Rules() sharding.Rules {
 	)
 }
 
-// Ignore covers the other tensors of LTX-2.5's single file: the connector and the audio
-// half.
-func (m *Model) Ignore() []bystander.Kind {
-	if m.c.Second {
-		return []bystander.Kind{bystander.Connector, bystander.AudioHalf}
-	}
-	return nil
-}
-
-var diffusersNames = []struct {
-	match *regexp.Regexp
-	to    string
-}{
-	{regexp.MustCompile(`^proj_in\.`), "patchify_proj."},
-	{regexp.MustCompile(`^time_embed\.`), "adaln_single."},
-	{regexp.MustCompile(`^(transformer_blocks\.\d+\.attn[12])\.norm_([qk])\.`), "$1.${2}_norm."},
-}
-
-// Official translates diffusers' names.
-func (m *Model) Official(name string) string {
-	for _, d := range diffusersNames {
-		if d.match.MatchString(name) {
-			return d.match.ReplaceAllString(name, d.to)
-		}
-	}
-	return name
-}
+var diffusersNames = models.NewRenames([][2]string{
+	{`^proj_in\.`, "patchify_proj."},
+	{`^time_embed\.`, "adaln_single."},
+	{`^(transformer_blocks\.\d+\.attn[12])\.norm_([qk])\.`, "$1.${2}_norm."},
+}...)

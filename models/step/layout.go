@@ -4,6 +4,7 @@ import (
 	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
+	"weft/strategy"
 )
 
 // Layout says how a video's tokens are sharded over a mesh: S tokens in (frame, row, column)
@@ -20,13 +21,8 @@ type Layout struct {
 
 // LayoutOf is the layout of a request's video.
 func LayoutOf(on *mesh.Mesh, r models.Request, patch [3]int) Layout {
-	axes := []string{mesh.SP}
-	if r.SplitResidual {
-		axes = append(axes, mesh.TP)
-	}
+	stream := models.StreamSpec(r)
 	grid := GridOf(r.Latent, patch)
-	return Layout{Grid: grid, Tokens: grid.Tokens(), Padded: r.PadTokens(grid.Tokens(), on.Size(axes...)),
-		Batch:    sharding.NewSpec([]string{mesh.DP}),
-		Stream:   sharding.NewSpec([]string{mesh.DP}, axes, nil),
-		Gathered: sharding.NewSpec([]string{mesh.DP}, []string{mesh.SP}, nil)}
+	return Layout{Grid: grid, Tokens: grid.Tokens(), Padded: r.PadTokens(grid.Tokens(), on.Size(stream.Dim(1)...)),
+		Batch: strategy.SpecOf(strategy.Batch), Stream: stream, Gathered: strategy.SpecOf(strategy.Batch, strategy.Tokens)}
 }

@@ -55,12 +55,18 @@ type Step struct {
 	suffix string
 }
 
+// Parameters are what a graph needs of a model: a list and its rules.
+type Parameters interface {
+	Params(layers int) []models.Param
+	Rules() sharding.Rules
+}
+
 // New starts the graph of a request with the parameters of the layers that it runs. Each
 // parameter has its spec and, if fsdp shards it, its shard at rest. The request must have
 // passed the model's Check.
-func New(m models.Model, on *mesh.Mesh, r models.Request) (*Step, error) {
+func New(m Parameters, on *mesh.Mesh, r models.Request) (*Step, error) {
 	params := m.Params(r.Layers)
-	assigned, err := models.SpecsOf(m, on, params)
+	assigned, err := models.AssignRules(m.Rules(), on, params)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +160,8 @@ func (s *Step) Spec(name string) sharding.Spec { return s.specs[name].Spec }
 // layers and its own devices; first and last mark the ends. Without the axis there is one
 // stage with all layers.
 func (s *Step) Stages(layers int, build func(first, last bool, layers sharding.Range) error) error {
-	stages, err := strategy.Even(layers, s.Graph.Mesh.Size(mesh.PP))
+	pp := strategy.Axis(strategy.Layers)
+	stages, err := strategy.Even(layers, s.Graph.Mesh.Size(pp))
 	if err != nil {
 		return err
 	}
@@ -162,7 +169,7 @@ func (s *Step) Stages(layers int, build func(first, last bool, layers sharding.R
 	n := stages.Len()
 	for i, r := range stages.Ranges() {
 		if n > 1 {
-			sub, err := s.Graph.Mesh.Sub(mesh.PP, i)
+			sub, err := s.Graph.Mesh.Sub(pp, i)
 			if err != nil {
 				return err
 			}

@@ -4,32 +4,10 @@ import (
 	"fmt"
 	"strings"
 
-	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
+	"weft/strategy"
 )
-
-// Model is a configuration of the family.
-type Model struct {
-	name     string
-	c        Config
-	n        naming
-	renamers []renamer
-}
-
-func newModel(c Config) *Model {
-	m := &Model{name: nameOf(c), c: c, n: published[c.Names]}
-	for _, from := range published {
-		m.renamers = append(m.renamers, newRenamer(from, m.n))
-	}
-	return m
-}
-
-// Name is the preset's name, or the kind of encoder: umt5 or t5.
-func (m *Model) Name() string { return m.name }
-
-// Config is a Config.
-func (m *Model) Config() any { return m.c }
 
 // blockPrefix begins the names of the tensors of layer i.
 func (m *Model) blockPrefix(i int) string { return fmt.Sprintf(m.n.block, i) }
@@ -70,16 +48,19 @@ func (m *Model) Params(layers int) []models.Param {
 // Rules shard attention and FFN, the token table by rows of the vocabulary, and the bias by
 // heads. README.md lists the bytes that this saves.
 func (m *Model) Rules() sharding.Rules {
-	first, second, whole := sharding.NewSpec([]string{mesh.TP}), sharding.NewSpec(nil, []string{mesh.TP}), sharding.NewSpec()
+	whole := sharding.NewSpec()
 	// The size of a vocabulary is the tokenizer's and need not divide: the table is
 	// replicated then.
-	rules := sharding.Rules{{Match: m.n.tokens + ".weight", Spec: first, WholeIfUneven: true}, {Match: m.n.norm + ".weight", Spec: whole}}
+	rules := sharding.Rules{{Match: m.n.tokens + ".weight", Spec: strategy.SpecOf(strategy.Vocab), WholeIfUneven: true}, {Match: m.n.norm + ".weight", Spec: whole}}
 	for _, r := range []struct {
 		spec  sharding.Spec
 		names []string
 	}{
-		{first, []string{m.n.q, m.n.k, m.n.v, m.n.gate, m.n.up}},
-		{second, []string{m.n.o, m.n.down, m.n.bias}},
+		{strategy.ColumnParallel(strategy.Heads), []string{m.n.q, m.n.k, m.n.v}},
+		{strategy.RowParallel(strategy.Heads), []string{m.n.o}},
+		{strategy.SpecOf(strategy.None, strategy.Heads), []string{m.n.bias}},
+		{strategy.ColumnParallel(strategy.FFN), []string{m.n.gate, m.n.up}},
+		{strategy.RowParallel(strategy.FFN), []string{m.n.down}},
 		{whole, []string{m.n.norm1, m.n.norm2}},
 	} {
 		for _, name := range r.names {

@@ -9,11 +9,12 @@ import (
 	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
+	"weft/strategy"
 )
 
 // Axes are the mesh axes that the programs use: dp shards the batch, sp rows, tp columns.
 // fsdp shards the weights alone: its devices compute the same.
-var Axes = []string{mesh.DP, mesh.FSDP, mesh.TP, mesh.SP}
+var Axes = strategy.Axes(strategy.Batch, strategy.AtRest, strategy.Columns, strategy.Rows)
 
 // CheckSplit reports axes over which the decoder cannot be sharded.
 func (m *Model) CheckSplit(on *mesh.Mesh) error {
@@ -34,10 +35,10 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	var l fault.List
 	l.Add(m.CheckSplit(on))
 	l.Add(models.CheckFSDP(on, r))
-	if dp := on.Size(mesh.DP); r.Batch < 1 {
+	if r.Batch < 1 {
 		l.Add(fault.New(models.ErrInputs, nil, "batch %d: want 1 or more", r.Batch))
-	} else if r.Batch%dp != 0 {
-		l.Add(models.NotDivisible(models.ErrBatch, "batch", r.Batch, mesh.DP, dp))
+	} else {
+		l.Add(models.CheckDim(on, models.ErrBatch, "batch", r.Batch, strategy.Batch))
 	}
 	if r.DType != dtype.F32 && r.DType != dtype.BF16 {
 		l.Add(fault.New(models.ErrInputs, nil, "compute type %v: want f32 or bf16", r.DType))
@@ -66,7 +67,7 @@ type split struct {
 // splitDims are the two dims of the pictures that are sharded: rows over sp, columns over
 // tp.
 func (m *Model) splitDims(latent []int) [2]split {
-	return [2]split{{"latent rows", mesh.SP, latent[2]}, {"latent columns", mesh.TP, latent[3]}}
+	return [2]split{{"latent rows", strategy.Axis(strategy.Rows), latent[2]}, {"latent columns", strategy.Axis(strategy.Columns), latent[3]}}
 }
 
 func (m *Model) checkLatent(latent []int) error {
@@ -107,11 +108,9 @@ type layout struct {
 
 func (m *Model) layOutRequest(on *mesh.Mesh, r models.Request) layout {
 	l := layout{frames: r.Latent[1], rows: r.Latent[2], cols: r.Latent[3],
-		pictures: sharding.NewSpec([]string{mesh.DP}, nil, []string{mesh.SP}, []string{mesh.TP}), batch: sharding.NewSpec([]string{mesh.DP})}
+		pictures: strategy.SpecOf(strategy.Batch, strategy.None, strategy.Rows, strategy.Columns), batch: strategy.SpecOf(strategy.Batch)}
 	for i, d := range m.splitDims(r.Latent) {
 		l.padded[i] = numbers.RoundUp(d.size, on.Size(d.axis))
 	}
 	return l
 }
-
-var _ models.Decoder = (*Model)(nil)

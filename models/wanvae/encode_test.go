@@ -61,7 +61,7 @@ func TestEncode(t *testing.T) {
 
 // Wan2.2's: shortcuts around stages, pictures in patches. 32 x 48 pixels are 2 x 3 latents.
 func TestEncode22(t *testing.T) {
-	in, want := modeltest.Tensors(t, encode22+"/inputs.safetensors"), modeltest.Tensors(t, encode22+"/expected.safetensors")
+	in, want := modeltest.Tensors(t, encode22+"/videos.safetensors"), modeltest.Tensors(t, encode22+"/expected.safetensors")
 	for _, prefix := range []string{"", "one_frame."} {
 		encodeOn(t, encode22, in[prefix+"video"], []string{"", "sp=2", "tp=3", "tp=2,sp=2", "sp=3"}, func(what string, out map[string]*tensor.Tensor) {
 			modeltest.Close(t, what+" "+prefix+"mean", out["encode_mean"], want[prefix+"encode"], 1e-4)
@@ -72,7 +72,7 @@ func TestEncode22(t *testing.T) {
 
 // What conditions a video on its first picture: the latents of the picture followed by zeros.
 func TestEncodePictureFollowedByZeros(t *testing.T) {
-	in, want := modeltest.Tensors(t, i2v+"/inputs.safetensors"), modeltest.Tensors(t, i2v+"/expected.safetensors")
+	in, want := modeltest.Tensors(t, i2v+"/videos.safetensors"), modeltest.Tensors(t, i2v+"/expected.safetensors")
 	for _, prefix := range []string{"", "official."} {
 		picture := in[prefix+"image"]
 		first := &tensor.Tensor{DType: picture.DType, Shape: []int{1, 3, 1, 32, 64}, Data: picture.Data}

@@ -263,7 +263,9 @@ const leastLogvar, mostLogvar = -30, 20
 func (p *programBuilder) outputPosterior(x spmd.Tensor) {
 	n := p.s.m.c.ZDim
 	mean, logvar := p.Slice(x, 4, 0, n), p.Slice(x, 4, n, 2*n)
-	logvar = p.AtMost(p.AtLeast(logvar, leastLogvar), mostLogvar)
+	if !p.s.r.Tile {
+		logvar = p.AtMost(p.AtLeast(logvar, leastLogvar), mostLogvar)
+	}
 	latent := p.Div(p.Sub(mean, p.Value("latents_mean")), p.Value("latents_std"))
 	for _, o := range []struct {
 		name string

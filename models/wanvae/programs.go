@@ -10,6 +10,7 @@ import (
 	"weft/models/step"
 	"weft/sharding"
 	"weft/spmd"
+	"weft/strategy"
 )
 
 // build is one graph under construction.
@@ -32,9 +33,6 @@ type build struct {
 // own, since nothing comes before it, and since changes of the number of frames leave it
 // alone.
 func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
-	if err := m.Check(on, r); err != nil {
-		return nil, err
-	}
 	base, err := step.New(m, on, r)
 	if err != nil {
 		return nil, err
@@ -45,7 +43,7 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 			s.Note("%d %s padded by %d to %d for %s=%d; padding is zeros to every kernel and is cut off again", d.size, d.what, p-d.size, p, d.axis, on.Size(d.axis))
 		}
 	}
-	if on.Size(mesh.SP, mesh.TP) > 1 {
+	if on.Size(strategy.Axes(strategy.Rows, strategy.Columns)...) > 1 {
 		s.Note("attention in the middle, of one head: keys and values are gathered, queries stay where they are")
 	}
 	for _, name := range []string{"latents_mean", "latents_std"} {
@@ -196,7 +194,10 @@ func (s *build) buildStages() error {
 				return
 			}
 			x = p.causalConv("decoder.head.2", p.Silu(p.normChannels("decoder.head.0", x)))
-			p.Output(port("video", 0), p.unpatchPixels(p.AtMost(p.AtLeast(x, -1), 1)), "")
+			if !s.r.Tile {
+				x = p.AtMost(p.AtLeast(x, -1), 1)
+			}
+			p.Output(port("video", 0), p.unpatchPixels(x), "")
 		})
 		if err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 
 	"weft/dtype"
 	"weft/fault"
+	"weft/internal/meshtest"
 	"weft/internal/spmdtest"
 	"weft/mesh"
 	"weft/program"
@@ -210,7 +211,7 @@ func TestInputsAreChecked(t *testing.T) {
 		"devices": in[:1],
 		"number":  {in[0], {}},
 		"nil":     {in[0], {nil}},
-		"type":    {in[0], {spmdtest.Arr(dtype.I32, []int{1}, 1)}},
+		"type":    {in[0], {meshtest.Arr(dtype.I32, []int{1}, 1)}},
 		"shape":   {in[0], {spmdtest.Row(1, 2)}},
 	} {
 		if _, _, err := it.Run(t.Context(), p, bad); !errors.Is(err, interp.ErrInput) {

@@ -1,16 +1,14 @@
 package stablehlo_test
 
 import (
-	"flag"
 	"math"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"weft/dtype"
+	"weft/internal/golden"
 	"weft/internal/meshtest"
 	"weft/internal/spmdtest"
 	"weft/mesh"
@@ -21,34 +19,10 @@ import (
 	"weft/spmd"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
-
-// golden compares text with a file under testdata.
-func golden(t *testing.T, name, text string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatalf("%v; -update writes it", err)
-	}
-	if text != string(want) {
-		t.Errorf("%s differs; read the change, then -update:\n%s", file, text)
-	}
-}
-
 func TestGoldenText(t *testing.T) {
 	p := spmdtest.Block(t)
-	golden(t, "block.mlir", stablehlo.Text(p))
-	golden(t, "block.txt", p.String())
+	golden.Compare(t, "testdata/block.mlir", stablehlo.Text(p))
+	golden.Compare(t, "testdata/block.txt", p.String())
 	var all, listing strings.Builder
 	for _, c := range spmdtest.Cases() {
 		p, err := c.Program()
@@ -58,8 +32,8 @@ func TestGoldenText(t *testing.T) {
 		all.WriteString(stablehlo.Text(p))
 		listing.WriteString(p.String())
 	}
-	golden(t, "operations.mlir", all.String())
-	golden(t, "operations.txt", listing.String())
+	golden.Compare(t, "testdata/operations.mlir", all.String())
+	golden.Compare(t, "testdata/operations.txt", listing.String())
 }
 
 // The same program gives the same bytes, however often it is built.
@@ -157,4 +131,4 @@ func odd(t testing.TB) *program.Program {
 	return p
 }
 
-func TestOddNames(t *testing.T) { golden(t, "odd.mlir", stablehlo.Text(odd(t))) }
+func TestOddNames(t *testing.T) { golden.Compare(t, "testdata/odd.mlir", stablehlo.Text(odd(t))) }

@@ -21,7 +21,7 @@ def copy(model, to, inputs, expected):
     to.mkdir(exist_ok=True)
     for name in ["config.json", "diffusion_pytorch_model.safetensors"]:
         shutil.copyfile(model / name, to / name)
-    save_file(inputs, to / "inputs.safetensors")
+    save_file(inputs, to / "videos.safetensors")
     save_file(expected, to / "expected.safetensors")
 
 

@@ -267,7 +267,8 @@ func TestUnwritable(t *testing.T) {
 
 // TestKey: every part of the material counts, and parts do not run together.
 func TestKey(t *testing.T) {
-	base := Material{Program: []byte("p"), Options: []byte("o"), XLAFlags: "f", Devices: []int{0, 1}, Platform: "cpu", PluginSHA256: "s", PluginVersion: "0.0.10", Threads: 2, CPU: "c"}
+	base := Material{Program: []byte("p"), Options: []byte("o"), XLAFlags: "f", Devices: []int{0, 1}, Platform: "cpu", PluginSHA256: "s", PluginVersion: "0.0.10",
+		Threads: 2, CPU: "c"}
 	seen := map[Key]string{base.Key(): "base"}
 	add := func(what string, m Material) {
 		if was, ok := seen[m.Key()]; ok {

@@ -113,7 +113,8 @@ func Get(name string) (Installed, error) {
 			return i, nil
 		}
 	}
-	return Installed{}, fault.New(ErrNotInstalled, Engine{Name: name, Wheel: wheelNames(p)}, "engine %s (%s) is not installed; install it with: weft engine install %s", name, wheelNames(p), name)
+	return Installed{}, fault.New(ErrNotInstalled, Engine{Name: name, Wheel: wheelNames(p)},
+		"engine %s (%s) is not installed; install it with: weft engine install %s", name, wheelNames(p), name)
 }
 
 // Resolve turns what a user names, an engine or a file, into an engine. An
