@@ -16,11 +16,13 @@ import (
 // as it was opened.
 func TestCheckUnchanged(t *testing.T) {
 	for what, change := range map[string]func(path string) error{
-		"":                     func(string) error { return nil },
-		"has":                  func(path string) error { return os.Truncate(path, 100) },
-		"was written":          func(path string) error { return os.Chtimes(path, time.Time{}, time.Now().Add(time.Hour)) },
-		"another file has its": func(path string) error { return errors.Join(os.Rename(path, path+".old"), os.WriteFile(path, []byte("x"), 0o600)) },
-		"no such file":         os.Remove,
+		"":            func(string) error { return nil },
+		"has":         func(path string) error { return os.Truncate(path, 100) },
+		"was written": func(path string) error { return os.Chtimes(path, time.Time{}, time.Now().Add(time.Hour)) },
+		"another file has its": func(path string) error {
+			return errors.Join(os.Rename(path, path+".old"), os.WriteFile(path, []byte("x"), 0o600))
+		},
+		"no such file": os.Remove,
 	} {
 		path := filepath.Join(t.TempDir(), "a.safetensors")
 		x := tensor.New(dtype.F32, 8)

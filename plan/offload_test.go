@@ -194,7 +194,9 @@ func TestExplainsOffload(t *testing.T) {
 func TestFitOffload(t *testing.T) {
 	g := twoLayers(t)
 	for i := range g.Calls {
-		g.Calls[i].Layer = g.Calls[i].Program == "block"
+		if g.Calls[i].Program == "block" {
+			g.Calls[i].Layer = g.Calls[i].Name
+		}
 	}
 	whole, need, fits, err := FitOffload(g, 1, 1, 1, math.MaxInt64)
 	if err != nil || whole != -1 || !fits {
