@@ -1,0 +1,54 @@
+package models
+
+// ImageUse says what a generator reads of an image that a video begins with. The zero value is
+// that of a generator that reads none.
+type ImageUse struct {
+	// MaskChannels and LatentChannels are the channels of the condition "y": which frames are
+	// given, one channel for each of the frames that a latent frame stands for, and behind them
+	// the latents of the video of the given frames, all others grey. Both are 0 without a "y".
+	MaskChannels   int
+	LatentChannels int
+	// FeatureWidth is how wide the rows of the condition "clip_fea" are, which a vision
+	// encoder makes of the image; 0 without one.
+	FeatureWidth int
+	// KeepsFirst says that the latents of the image alone are the video's first latent frame,
+	// which the loop keeps (FrameKeeper).
+	KeepsFirst bool
+	// Needed says that the generator cannot do without an image.
+	Needed bool
+	// TakesLast says that the video's last frame may be given as well.
+	TakesLast bool
+	// StepWidth and StepHeight are the pixels of which a video's width and height are
+	// multiples.
+	StepWidth, StepHeight int
+	// Vision names the preset of the vision encoder; "" where FeatureWidth is 0.
+	Vision string
+}
+
+// ReadsImages says whether the generator reads images at all.
+func (u ImageUse) ReadsImages() bool {
+	return u.KeepsFirst || u.LatentChannels > 0 || u.FeatureWidth > 0
+}
+
+// ImageReader is a generator of a family in which some models begin a video with an image.
+type ImageReader interface {
+	Generator
+	ImageUse() ImageUse
+}
+
+// ImageUseOf is a model's ImageUse; the zero value for a model that is no ImageReader.
+func ImageUseOf(m Model) ImageUse {
+	if r, ok := m.(ImageReader); ok {
+		return r.ImageUse()
+	}
+	return ImageUse{}
+}
+
+// VisionEncoder is a model that may turn an image "x" (batch, 3, pixels, pixels) into rows of
+// features "out" (batch, rows, width).
+type VisionEncoder interface {
+	Model
+	// VisionShape is how many pixels high and wide the image is, and the features' rows and
+	// their width. ok is false for a model of the family that encodes no images.
+	VisionShape() (pixels, rows, width int, ok bool)
+}
