@@ -126,9 +126,9 @@ func (ph *Phase) prepareFrames() (first, last *tensor.Tensor, notes []string) {
 // has zeros, which are grey, elsewhere. Frames are made as they are asked for, and latents kept
 // as they come: (1, channels, frames, height, width).
 //
-// All zero frames are encoded, although their latents become equal in the end. An
-// autoencoder of Wan's sizes sees further back than the frames of a usual video, so nothing
-// could be left out.
+// All zero frames are encoded, although their latents become equal in the end: behind a first
+// image, Wan's autoencoders make the same bits only from latent frame 29 on, and a released
+// model's video has 21.
 func (ph *Phase) encodeFrames(ctx context.Context, first, last *tensor.Tensor) (*tensor.Tensor, error) {
 	shape := ph.videoShape()
 	grey := tensor.New(dtype.F32, first.Shape...)
