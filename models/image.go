@@ -12,7 +12,7 @@ type ImageUse struct {
 	// encoder makes of the image; 0 without one.
 	FeatureWidth int
 	// KeepsFirst says that the latents of the image alone are the video's first latent frame,
-	// which the loop keeps (FrameKeeper).
+	// which the loop keeps (Generator.FeedFrameTimes).
 	KeepsFirst bool
 	// Needed says that the generator cannot do without an image.
 	Needed bool
@@ -30,25 +30,6 @@ func (u ImageUse) ReadsImages() bool {
 	return u.KeepsFirst || u.LatentChannels > 0 || u.FeatureWidth > 0
 }
 
-// ImageReader is a generator of a family in which some models begin a video with an image.
-type ImageReader interface {
-	Generator
-	ImageUse() ImageUse
-}
-
-// ImageUseOf is a model's ImageUse; the zero value for a model that is no ImageReader.
-func ImageUseOf(m Model) ImageUse {
-	if r, ok := m.(ImageReader); ok {
-		return r.ImageUse()
-	}
-	return ImageUse{}
-}
-
-// VisionEncoder is a model that may turn an image "x" (batch, 3, pixels, pixels) into rows of
-// features "out" (batch, rows, width).
-type VisionEncoder interface {
-	Model
-	// VisionShape is how many pixels high and wide the image is, and the features' rows and
-	// their width. ok is false for a model of the family that encodes no images.
-	VisionShape() (pixels, rows, width int, ok bool)
-}
+// Vision is the size of what a vision encoder reads and makes: an image "x" (batch, 3, Pixels,
+// Pixels) becomes features "out" (batch, Rows, Width).
+type Vision struct{ Pixels, Rows, Width int }

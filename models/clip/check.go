@@ -83,14 +83,3 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 	}
 	return out, nil
 }
-
-// VisionShape is the image tower's: how many pixels high and wide an image is, and the rows of
-// its features, the class token's first.
-func (m *Model) VisionShape() (pixels, rows, width int, ok bool) {
-	if m.c.Tower != vision {
-		return 0, 0, 0, false
-	}
-	return m.c.ImageSize, m.c.Tokens(), m.c.Dim, true
-}
-
-var _ models.VisionEncoder = (*Model)(nil)

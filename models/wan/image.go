@@ -2,21 +2,21 @@ package wan
 
 import "weft/models"
 
-// ImageUse says what the model reads of an image. Wan2.1's i2v reads latents and CLIP's
+// imageUse says what the model reads of an image. Wan2.1's i2v reads latents and CLIP's
 // features, A14B's latents alone. TI2V keeps the image as its first latent frame, and makes
 // videos of text alone as well. A last image has no place in an image branch that was trained
 // with the features of one image.
-func (m *Model) ImageUse() models.ImageUse {
-	px := m.latentPixels()
-	u := models.ImageUse{StepHeight: px * m.c.PatchSize[1], StepWidth: px * m.c.PatchSize[2]}
+func (c Config) imageUse() models.ImageUse {
+	px := c.latentPixels()
+	u := models.ImageUse{StepHeight: px * c.PatchSize[1], StepWidth: px * c.PatchSize[2]}
 	switch {
-	case m.KeepsFrames():
+	case c.keepsFrames():
 		u.KeepsFirst = true
-	case m.c.ModelType == i2v:
-		u.MaskChannels, u.LatentChannels = m.c.ConditionDim()-m.c.OutDim, m.c.OutDim
-		u.FeatureWidth = m.c.ImageDim
-		u.Needed, u.TakesLast = true, m.c.ImageDim == 0
-		if m.c.ImageDim > 0 {
+	case c.ModelType == i2v:
+		u.MaskChannels, u.LatentChannels = c.ConditionDim()-c.OutDim, c.OutDim
+		u.FeatureWidth = c.ImageDim
+		u.Needed, u.TakesLast = true, c.ImageDim == 0
+		if c.ImageDim > 0 {
 			u.Vision = "wan2.1-clip-vit-h14"
 		}
 	}
@@ -24,11 +24,13 @@ func (m *Model) ImageUse() models.ImageUse {
 }
 
 // latentPixels is how many pixels high and wide a position of the latents is.
-func (m *Model) latentPixels() int {
-	if m.c.ModelType == ti2v {
+func (c Config) latentPixels() int {
+	if c.ModelType == ti2v {
 		return 16
 	}
 	return 8
 }
 
-var _ models.ImageReader = (*Model)(nil)
+// keepsFrames says whether the model is TI2V with tokens of one frame each: an image is the
+// video's first frame, whose tokens have timestep 0.
+func (c Config) keepsFrames() bool { return c.ModelType == ti2v && c.PatchSize[0] == 1 }

@@ -1,6 +1,7 @@
 package conditions
 
 import (
+	"fmt"
 	"slices"
 
 	"weft/fault"
@@ -21,7 +22,7 @@ type Phase struct {
 // the generator does not take, or that it needs; an autoencoder or a vision encoder that is
 // missing or belongs to another generator; sizes that the generator does not make; devices that
 // cannot run a part. Errors: ErrImage, ErrPart, picture.ErrFit, those of
-// models.Generator.LatentShape and of Devices.CheckSplit.
+// models.VideoLatents and of Devices.CheckSplit.
 //
 // The result is nil for a generator that reads no image and is given none.
 func Check(p Parts, r Request) (*Phase, error) {
@@ -55,6 +56,8 @@ func (ph *Phase) checkImages() error {
 	takesAny := func(u models.ImageUse) bool { return u.ReadsImages() }
 	takesLast := func(u models.ImageUse) bool { return u.TakesLast }
 	switch {
+	case r.Image != nil && !ph.use.ReadsImages() && len(ph.conditionNames()) > 0:
+		l.Add(refuseImage(imageFlag, name, fmt.Sprintf("%s reads %v, which weft does not make of an image", name, ph.conditionNames()), presetsThat(takesAny)))
 	case r.Image != nil && !ph.use.ReadsImages():
 		l.Add(refuseImage(imageFlag, name, name+" makes a video of text alone and takes no image", presetsThat(takesAny)))
 	case r.Image == nil && ph.use.Needed:
@@ -74,15 +77,19 @@ func (ph *Phase) checkImages() error {
 	return l.Err()
 }
 
+// conditionNames lists what the generator reads besides latents, time and text.
+func (ph *Phase) conditionNames() []string {
+	if g := ph.parts.Generator.Features().Generator; g != nil && g.Conditions != nil {
+		return g.Conditions.Names
+	}
+	return nil
+}
+
 // checkSize computes the shape of the video's latents.
 func (ph *Phase) checkSize() error {
 	r := ph.asked
-	g, ok := ph.parts.Generator.(models.Generator)
-	if !ok {
-		return fault.New(models.ErrVariant, nil, "%s does not denoise latents", ph.parts.Generator.Name())
-	}
 	var err error
-	if ph.latent, err = models.VideoLatents(g, r.batch(), r.Width, r.Height, r.Frames); err != nil {
+	if ph.latent, err = models.VideoLatents(ph.parts.Generator.Features().Generator, r.batch(), r.Width, r.Height, r.Frames); err != nil {
 		return err
 	}
 	if ph.use.KeepsFirst && ph.latent[1] < 2 {
@@ -105,10 +112,7 @@ func (ph *Phase) videoShape() []int {
 
 // checkAutoencoder refuses an autoencoder that makes other latents than the generator reads.
 func (ph *Phase) checkAutoencoder() error {
-	want := ""
-	if a, ok := ph.parts.Generator.(models.Accompanied); ok {
-		want = a.Companions().Decoder
-	}
+	want := ph.parts.Generator.Features().Generator.Companions.Decoder
 	refuse := func(is, format string, args ...any) error {
 		return fault.New(ErrPart, WrongPart{autoencoderPart, is, want}, format, args...)
 	}
@@ -117,14 +121,14 @@ func (ph *Phase) checkAutoencoder() error {
 	if p == nil {
 		return refuse("", "%s reads the image's latents, and no autoencoder is given: its own is %s", name, want)
 	}
-	reader, ok := p.Model.(models.FrameReader)
-	if !ok {
+	reader := p.Model.Features().Frames
+	if reader == nil {
 		return refuse(p.Model.Name(), "%s encodes no video: the autoencoder of %s is %s", p.Model.Name(), name, want)
 	}
 	if ph.latent == nil {
 		return nil // the size is refused already
 	}
-	req, err := reader.FrameRequest(videoInput, ph.videoShape())
+	req, err := reader.Request(videoInput, ph.videoShape())
 	made := slices.Clone(ph.latent)
 	if ph.use.KeepsFirst {
 		made[1] = 1
@@ -142,8 +146,8 @@ func (ph *Phase) checkAutoencoder() error {
 
 // framesPerLatent is how many frames of the video a latent frame stands for, except the first.
 func (ph *Phase) framesPerLatent() int {
-	d, ok := ph.parts.Autoencoder.Model.(models.Decoder)
-	if !ok {
+	d := ph.parts.Autoencoder.Model.Features().Decoder
+	if d == nil {
 		return 0
 	}
 	shape, err := d.VideoShape([]int{ph.latent[0], 2, ph.latent[2], ph.latent[3]})
@@ -169,26 +173,19 @@ func (ph *Phase) checkVision() error {
 	if p == nil {
 		return refuse("", "%s reads the features of an image, and no image encoder is given: its own is %s", name, ph.use.Vision)
 	}
-	pixels, _, made, ok := visionShape(p.Model)
+	v := p.Model.Features().Vision
 	switch {
-	case !ok:
+	case v == nil:
 		return refuse(p.Model.Name(), "%s encodes no image: the image encoder of %s is %s", p.Model.Name(), name, ph.use.Vision)
-	case made != width:
-		return refuse(p.Model.Name(), "%s makes features of %d numbers, and %s reads image_dim %d: its own image encoder is %s", p.Model.Name(), made, name, width, ph.use.Vision)
+	case v.Width != width:
+		return refuse(p.Model.Name(), "%s makes features of %d numbers, and %s reads image_dim %d: its own image encoder is %s", p.Model.Name(), v.Width, name, width, ph.use.Vision)
 	}
-	if v := ph.asked.VisionPreparation; v != nil && v.Size != pixels {
-		return refuse(p.Model.Name(), "images are prepared with %dx%d pixels, and %s reads %dx%d", v.Size, v.Size, p.Model.Name(), pixels, pixels)
+	if own := ph.asked.VisionPreparation; own != nil && own.Size != v.Pixels {
+		return refuse(p.Model.Name(), "images are prepared with %dx%d pixels, and %s reads %dx%d", own.Size, own.Size, p.Model.Name(), v.Pixels, v.Pixels)
 	}
-	req, err := p.Model.Request(visionInputs(pixels, make([]float32, 3*pixels*pixels)))
+	req, err := p.Model.Request(visionInputs(v.Pixels, make([]float32, 3*v.Pixels*v.Pixels)))
 	if err != nil {
 		return err
 	}
 	return p.Devices.CheckSplit(req)
-}
-
-func visionShape(m models.Model) (pixels, rows, width int, ok bool) {
-	if v, is := m.(models.VisionEncoder); is {
-		return v.VisionShape()
-	}
-	return 0, 0, 0, false
 }

@@ -57,11 +57,11 @@ func TestUseOfImages(t *testing.T) {
 		{"cogvideox-2b", models.ImageUse{}},
 	} {
 		m := presetModel(t, c.preset)
-		use := models.ImageUseOf(m)
+		g := m.Features().Generator
+		use := g.Image
 		if use != c.want {
 			t.Errorf("%s: %+v, want %+v", c.preset, use, c.want)
 		}
-		g := m.(models.Generator)
 		if use.StepWidth == 0 {
 			continue
 		}
@@ -103,6 +103,7 @@ func TestRefusals(t *testing.T) {
 		{"two images for text to video", generator("wan2.2-t2v-a14b"), size(conditions.Request{Image: im, Last: im}), []error{conditions.ErrImage},
 			[]string{"--image: wan2.2-t2v-a14b", "--last-image: wan2.2-t2v-a14b takes no image of the last frame", "these do: wan2.2-i2v-a14b"}},
 		{"an image for another family", generator("cogvideox-2b"), size(conditions.Request{Image: im}), []error{conditions.ErrImage}, []string{"takes no image"}},
+		{"an image of another family", generator("cogvideox-5b-i2v"), size(conditions.Request{Image: im}), []error{conditions.ErrImage}, []string{"which weft does not make of an image"}},
 		{"no image", wan21, size(conditions.Request{}), []error{conditions.ErrImage}, []string{"--image: wan2.1-i2v-14b makes a video of an image, which is not given"}},
 		{"a last image alone", generator("wan2.2-i2v-a14b"), size(conditions.Request{Last: im}), []error{conditions.ErrImage}, []string{"--image: wan2.2-i2v-a14b"}},
 		{"a last image for one image branch", wan21, size(conditions.Request{Image: im, Last: im}), []error{conditions.ErrImage},
@@ -211,7 +212,7 @@ func TestVideoSize(t *testing.T) {
 		if max(im.Width, im.Height) > 8*min(im.Width, im.Height) {
 			return // sizes beyond those that a model makes
 		}
-		if _, err := p.Generator.(models.Generator).LatentShape(w, h, 5); err != nil {
+		if _, err := p.Generator.Features().Generator.LatentShape(w, h, 5); err != nil {
 			rt.Fatalf("an image of %dx%d gives %dx%d: %v", im.Width, im.Height, w, h, err)
 		}
 	})

@@ -44,7 +44,7 @@ const (
 func presetsThat(as func(models.ImageUse) bool) []string {
 	var names []string
 	for _, name := range models.Presets() {
-		if m, err := models.ByName(name); err == nil && as(models.ImageUseOf(m)) {
+		if m, err := models.ByName(name); err == nil && as(useOf(m)) {
 			names = append(names, name)
 		}
 	}

@@ -32,4 +32,11 @@ const (
 func (r Request) batch() int { return cmp.Or(r.Batch, 1) }
 
 // use is what the generator reads of images.
-func (p Parts) use() models.ImageUse { return models.ImageUseOf(p.Generator) }
+func (p Parts) use() models.ImageUse { return useOf(p.Generator) }
+
+func useOf(m models.Model) models.ImageUse {
+	if g := m.Features().Generator; g != nil {
+		return g.Image
+	}
+	return models.ImageUse{}
+}

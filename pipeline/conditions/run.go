@@ -76,18 +76,18 @@ func (ph *Phase) forEachVideo(t *tensor.Tensor) *tensor.Tensor {
 
 // encodeFeatures returns the rows (1, rows, width) that the vision encoder makes of the image.
 func (ph *Phase) encodeFeatures(ctx context.Context) (*tensor.Tensor, error) {
-	pixels, rows, width, _ := visionShape(ph.parts.Vision.Model)
-	prepare := ph.asked.Layout.visionPreparation(pixels)
-	if v := ph.asked.VisionPreparation; v != nil {
-		prepare = *v
+	v := ph.parts.Vision.Model.Features().Vision
+	prepare := ph.asked.Layout.visionPreparation(v.Pixels)
+	if own := ph.asked.VisionPreparation; own != nil {
+		prepare = *own
 	}
-	out, err := ph.parts.Vision.Devices.Forward(ctx, visionInputs(pixels, prepare.Prepare(ph.asked.Image).Data))
+	out, err := ph.parts.Vision.Devices.Forward(ctx, visionInputs(v.Pixels, prepare.Prepare(ph.asked.Image).Data))
 	if err != nil {
 		return nil, err
 	}
 	got := out[rowsOutput]
-	if got == nil || !slices.Equal(got.Shape, []int{1, rows, width}) {
-		return nil, fault.New(models.ErrOutput, nil, "%s made %v of an image: want [1 %d %d]", ph.parts.Vision.Model.Name(), got, rows, width)
+	if got == nil || !slices.Equal(got.Shape, []int{1, v.Rows, v.Width}) {
+		return nil, fault.New(models.ErrOutput, nil, "%s made %v of an image: want [1 %d %d]", ph.parts.Vision.Model.Name(), got, v.Rows, v.Width)
 	}
 	return got.As(dtype.F32)
 }
