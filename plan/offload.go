@@ -53,7 +53,9 @@ func (g *scaledGraph) measureStreaming(held *graph.Residency) (streaming, error)
 		if l.Request {
 			continue
 		}
-		all += l.Layers
+		if l.First {
+			all += l.Layers
+		}
 		out.layer[l.Program] = max(out.layer[l.Program], l.Bytes)
 		out.streamed[l.Program] += l.Layers - l.Kept
 	}

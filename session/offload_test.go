@@ -40,14 +40,14 @@ func layered(t testing.TB, m *mesh.Mesh, n int) *graph.Graph {
 		Inputs: []graph.Input{{Name: "text", DType: dtype.F32, Shape: []int{rows, columns}, Spec: byColumns}, {Name: "latent", DType: dtype.F32, Shape: []int{rows, columns}, Spec: byColumns, Step: true}}}
 	for i := range n {
 		g.Weights = append(g.Weights, weight(fmt.Sprintf("blocks.%d.k", i)))
-		g.Calls = append(g.Calls, graph.Call{Name: fmt.Sprint("kv ", i), Program: "kv", Request: true, Layer: true,
+		g.Calls = append(g.Calls, graph.Call{Name: fmt.Sprint("kv ", i), Program: "kv", Request: true, Layer: fmt.Sprintf("blocks.%d.", i),
 			Args: []graph.Ref{{Name: "text"}, {Name: fmt.Sprintf("blocks.%d.k", i), Weight: true}}, Outs: []string{fmt.Sprint("kv.", i)}})
 	}
 	h := "latent"
 	for i := range n {
 		g.Weights = append(g.Weights, weight(fmt.Sprintf("blocks.%d.w", i)))
 		out := fmt.Sprint("h.", i)
-		g.Calls = append(g.Calls, graph.Call{Name: fmt.Sprint("block ", i), Program: "block", Layer: true,
+		g.Calls = append(g.Calls, graph.Call{Name: fmt.Sprint("block ", i), Program: "block", Layer: fmt.Sprintf("blocks.%d.", i),
 			Args: []graph.Ref{{Name: h}, {Name: fmt.Sprint("kv.", i)}, {Name: fmt.Sprintf("blocks.%d.w", i), Weight: true}}, Outs: []string{out}, Trace: map[int]graph.Traced{0: {Name: out}}})
 		h = out
 	}
@@ -599,7 +599,7 @@ func TestSlotsArePinnedOnce(t *testing.T) {
 	if got := velocities(t, e, g, path, graph.Offload{Stream: true, Depth: 1}); !bytes.Equal(got, want) {
 		t.Error("other bytes")
 	}
-	const inputs = (5*2 + 2*2) * rows * columns * 4 // a latent for each lane in each step, a text in two
+	const inputs = (5*2 + 2*2) * rows * columns * 4                                       // a latent for each lane in each step, a text in two
 	for began := time.Now(); e.countPinned() > 0 && time.Since(began) < 10*time.Second; { // a slot goes when its call is over
 		time.Sleep(time.Millisecond)
 	}
