@@ -31,5 +31,5 @@ func (u ImageUse) ReadsImages() bool {
 }
 
 // Vision is the size of what a vision encoder reads and makes: an image "x" (batch, 3, Pixels,
-// Pixels) becomes features "out" (batch, Rows, Width).
+// Pixels) becomes features "out" (batch, Rows, Width). Its request has the batch alone.
 type Vision struct{ Pixels, Rows, Width int }

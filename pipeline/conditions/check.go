@@ -183,9 +183,5 @@ func (ph *Phase) checkVision() error {
 	if own := ph.asked.VisionPreparation; own != nil && own.Size != v.Pixels {
 		return refuse(p.Model.Name(), "images are prepared with %dx%d pixels, and %s reads %dx%d", own.Size, own.Size, p.Model.Name(), v.Pixels, v.Pixels)
 	}
-	req, err := p.Model.Request(visionInputs(v.Pixels, make([]float32, 3*v.Pixels*v.Pixels)))
-	if err != nil {
-		return err
-	}
-	return p.Devices.CheckSplit(req)
+	return p.Devices.CheckSplit(models.Request{Batch: 1})
 }

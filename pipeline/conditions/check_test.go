@@ -103,7 +103,8 @@ func TestRefusals(t *testing.T) {
 		{"two images for text to video", generator("wan2.2-t2v-a14b"), size(conditions.Request{Image: im, Last: im}), []error{conditions.ErrImage},
 			[]string{"--image: wan2.2-t2v-a14b", "--last-image: wan2.2-t2v-a14b takes no image of the last frame", "these do: wan2.2-i2v-a14b"}},
 		{"an image for another family", generator("cogvideox-2b"), size(conditions.Request{Image: im}), []error{conditions.ErrImage}, []string{"takes no image"}},
-		{"an image of another family", generator("cogvideox-5b-i2v"), size(conditions.Request{Image: im}), []error{conditions.ErrImage}, []string{"which weft does not make of an image"}},
+		{"an image of another family", generator("cogvideox-5b-i2v"), size(conditions.Request{Image: im}), []error{conditions.ErrImage},
+			[]string{"which weft does not make of an image"}},
 		{"no image", wan21, size(conditions.Request{}), []error{conditions.ErrImage}, []string{"--image: wan2.1-i2v-14b makes a video of an image, which is not given"}},
 		{"a last image alone", generator("wan2.2-i2v-a14b"), size(conditions.Request{Last: im}), []error{conditions.ErrImage}, []string{"--image: wan2.2-i2v-a14b"}},
 		{"a last image for one image branch", wan21, size(conditions.Request{Image: im, Last: im}), []error{conditions.ErrImage},
@@ -128,9 +129,11 @@ func TestRefusals(t *testing.T) {
 			p.Generator, p.Autoencoder = presetModel(t, "wan2.2-ti2v-5b"), named(t, "wan2.2-vae")
 		}),
 			conditions.Request{Image: im, Width: 1280, Height: 704, Frames: 1}, []error{models.ErrSize}, []string{"frames 1", "nearest: 5"}},
-		{"two images in one frame", generator("wan2.2-i2v-a14b"), conditions.Request{Image: im, Last: im, Width: 832, Height: 480, Frames: 1}, []error{models.ErrSize}, []string{"two frames"}},
+		{"two images in one frame", generator("wan2.2-i2v-a14b"), conditions.Request{Image: im, Last: im, Width: 832, Height: 480, Frames: 1},
+			[]error{models.ErrSize}, []string{"two frames"}},
 		{"fewer than no videos", wan21, size(conditions.Request{Image: im, Batch: -1}), []error{models.ErrBatch}, []string{"batch -1"}},
-		{"pixels that the encoder does not read", wan21, size(conditions.Request{Image: im, VisionPreparation: &picture.VisionPreparation{Size: 336}}), []error{conditions.ErrPart}, []string{"336x336", "reads 224x224"}},
+		{"pixels that the encoder does not read", wan21, size(conditions.Request{Image: im, VisionPreparation: &picture.VisionPreparation{Size: 336}}),
+			[]error{conditions.ErrPart}, []string{"336x336", "reads 224x224"}},
 	} {
 		c.asked.Layout = conditions.Diffusers
 		ph, err := conditions.Check(c.parts, c.asked)
@@ -233,8 +236,10 @@ func TestFit(t *testing.T) {
 	}{{"", "squeezed"}, {picture.FitRelease, "squeezed"}, {picture.FitStretch, "squeezed"}, {picture.FitCrop, "cut off"}, {picture.FitPad, "black"}} {
 		r.Fit = c.fit
 		f := run(t, p, r)
-		if len(f.Notes) != 1 || !strings.Contains(f.Notes[0], "--last-image has 30x90 pixels and the video 48x32") || !strings.Contains(f.Notes[0], c.says) || !strings.Contains(f.Notes[0], "16x64") {
-			t.Errorf("%s: %q", c.fit, f.Notes)
+		for _, want := range []string{"--last-image has 30x90 pixels and the video 48x32", c.says, "16x64"} {
+			if len(f.Notes) != 1 || !strings.Contains(f.Notes[0], want) {
+				t.Errorf("%s: %q do not say %q", c.fit, f.Notes, want)
+			}
 		}
 		seen = append(seen, string(f.Conditions["y"].Data))
 	}

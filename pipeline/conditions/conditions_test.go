@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 
 	"weft"
@@ -150,7 +151,11 @@ func TestFeaturesOfSeveralVideos(t *testing.T) {
 	}{{i2v, 64, 9}, {ti2v, 64, 5}} {
 		p := parts(t, c.folder, "transformer", at)
 		r := conditions.Request{Layout: conditions.Official, Image: openImage(t, i2v+"/image.png"), Width: c.width, Height: 32, Frames: c.frames}
-		one := run(t, p, r).Tensors()
+		whole := run(t, p, r)
+		one := whole.Tensors()
+		if back := conditions.FromTensors(one); !reflect.DeepEqual(back.Conditions, whole.Conditions) || !reflect.DeepEqual(back.Kept, whole.Kept) {
+			t.Errorf("from their tensors, the features are %v and %v", back.Conditions, back.Kept)
+		}
 		r.Batch = 3
 		three := run(t, p, r).Tensors()
 		if len(one) != len(three) || len(one) == 0 {
