@@ -9,6 +9,8 @@ import (
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
 	"golang.org/x/term"
+
+	"weft/pipeline"
 )
 
 // progress shows one bar on stderr for each stage of the work, where stderr is a
@@ -84,4 +86,11 @@ func (p *progress) stopBars() {
 		p.bars.Wait()
 		p.bars = nil
 	}
+}
+
+// reportPhase shows where a generation stands.
+func (p *progress) reportPhase(g pipeline.Progress) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.at = g.Phase
 }
