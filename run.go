@@ -67,6 +67,9 @@ type Run struct {
 	first   float64
 	odd     nonfinite.Checker
 	frames  FrameSource // of the one input that comes by frames, nil without one
+	// offloadAsked is the policy that was asked for; opt has the one that was taken.
+	offloadAsked string
+	notes        []string
 }
 
 // ParseMesh reads a mesh in the form that flags have, and puts the axes dp, tp and sp
@@ -213,6 +216,15 @@ func (m *Model) prepareRun(ctx context.Context, req models.Request, o Options, e
 			return nil, err
 		}
 	}
+	var note string
+	if r.opt.Request, note, err = decideOffload(o, g, r.eng); err != nil {
+		r.Close()
+		return nil, err
+	}
+	r.offloadAsked = o.Offload.String()
+	if note != "" {
+		r.notes = append(r.notes, note)
+	}
 	runs := r.eng
 	if bundle != nil {
 		if runs, err = bundle.Engine(r.eng, m.Model, req, g); err != nil {
@@ -224,7 +236,7 @@ func (m *Model) prepareRun(ctx context.Context, req models.Request, o Options, e
 		r.Close()
 		return nil, err
 	}
-	if err := r.s.Load(ctx, m.Checkpoint, m.Stored, o.Progress); err != nil {
+	if err := r.s.LoadOffloaded(ctx, m.Checkpoint, m.Stored, r.opt.Offloading(), o.Progress); err != nil {
 		r.Close()
 		return nil, err
 	}
@@ -399,7 +411,9 @@ type Report struct {
 	Spans        []session.Span `json:"spans,omitempty"`
 	// Attention is the form each attention takes, and why.
 	Attention []graph.Choice `json:"attention"`
-	Notes     []string       `json:"notes"`
+	// Offload says which weights were streamed or left the devices.
+	Offload OffloadReport `json:"offload"`
+	Notes   []string      `json:"notes"`
 }
 
 // CacheReport counts what the compile cache did.
@@ -411,11 +425,11 @@ type CacheReport struct {
 // Report returns the costs so far. Seconds is the time of the fastest step.
 // FirstSeconds is the time of the first step, which also computes everything that
 // depends on the text alone. Resident is the weight memory of the device that holds the
-// most.
+// most, with the slots of streamed weights, at the time when it holds most.
 func (r *Run) Report() Report {
 	l := r.s.Loaded()
 	hits, misses := r.eng.Cache()
-	notes := slices.Concat([]string{}, r.model.Notices, r.g.Notes, r.odd.Notes)
+	notes := slices.Concat([]string{}, r.model.Notices, r.g.Notes, r.notes, r.odd.Notes)
 	if n := r.eng.Info().Note; n != "" {
 		notes = append(notes, n)
 	}
@@ -423,7 +437,14 @@ func (r *Run) Report() Report {
 	if r.g.Stages() > 1 {
 		micro = r.micro
 	}
-	return Report{Microbatches: micro, Spans: r.s.Spans(), Engine: r.eng.Info(), Mesh: r.g.Mesh.String(), DType: r.req.DType.String(),
+	off := OffloadReport{Policy: cmp.Or(r.opt.Offload.String(), request.OffloadNone), Asked: cmp.Or(r.offloadAsked, request.OffloadNone), Offloaded: r.s.Offloaded()}
+	for _, w := range l.Weights {
+		off.LeftBytes = max(off.LeftBytes, w.Leave)
+	}
+	if off.Offloaded != nil {
+		l.BytesRead += off.BytesRead
+	}
+	return Report{Offload: off, Microbatches: micro, Spans: r.s.Spans(), Engine: r.eng.Info(), Mesh: r.g.Mesh.String(), DType: r.req.DType.String(),
 		Seconds: r.seconds, FirstSeconds: r.first, CompileSeconds: r.s.CompileSeconds(), LoadSeconds: l.Seconds,
 		BytesRead: l.BytesRead, PeakRSS: hostmemory.PeakResident(), Resident: l.MaxResident(), ResidentAll: l.ResidentBytes,
 		Collectives: r.s.Collectives(false), RequestTraffic: r.s.Collectives(true),
@@ -440,8 +461,13 @@ func (r Report) Text() string {
 	if r.PeakRSS > 0 {
 		peak = Bytes(r.PeakRSS)
 	}
-	return fmt.Sprintf("%s, mesh %s, %s: step %.3f s (first %.3f s), %s, load %.2f s (%s read), peak RSS %s",
+	text := fmt.Sprintf("%s, mesh %s, %s: step %.3f s (first %.3f s), %s, load %.2f s (%s read), peak RSS %s",
 		r.Engine.Name, r.Mesh, r.DType, r.Seconds, r.FirstSeconds, compiled, r.LoadSeconds, Bytes(r.BytesRead), peak)
+	if o := r.Offload.Offloaded; o != nil {
+		text += fmt.Sprintf("\noffload %s: the weights of %d of %d layers streamed, %s a step, through %d slots of %s in all, %d read ahead; calls waited %.2f s for them",
+			r.Offload.Policy, o.Layers-o.Kept, o.Layers, Bytes(o.StepBytes), o.Slots, Bytes(o.SlotBytes), o.Depth, o.WaitSeconds)
+	}
+	return text
 }
 
 // Bytes writes a size for people, in powers of 1000.

@@ -18,7 +18,7 @@ type SampleOptions struct {
 	Options
 	// Conditions are what the model reads besides latents, time and text (for Wan
 	// i2v y and clip_fea), the same in every step and for both texts; what a
-	// models.TextConditioned reads of one text is of Negative under "negative_" and its name.
+	// models.Conditions has of one text is of Negative under "negative_" and its name.
 	Conditions map[string]*tensor.Tensor
 	// Kept are frames whose latents are given, for a model that keeps frames (Wan2.2
 	// TI2V); nil for none.

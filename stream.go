@@ -22,11 +22,11 @@ type FrameSource func(ctx context.Context, frame int) (*tensor.Tensor, error)
 // input is its name, shape (batch, channels, frames, height, width), and frames gives the
 // elements while a step runs. Error: models.ErrInputs for a model of another kind.
 func (m *Model) StartFrames(ctx context.Context, input string, shape []int, frames FrameSource, o Options) (*Run, error) {
-	reader, ok := m.Model.(models.FrameReader)
-	if !ok {
+	reader := m.Features().Frames
+	if reader == nil {
 		return nil, fault.New(models.ErrInputs, nil, "%s reads no input frame by frame: give its inputs whole", m.Name())
 	}
-	req, err := reader.FrameRequest(input, shape)
+	req, err := reader.Request(input, shape)
 	if err != nil {
 		return nil, err
 	}

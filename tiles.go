@@ -19,8 +19,8 @@ import (
 // computed whole, which is noted too. Errors: models.ErrSize for sizes that do not fit,
 // models.ErrInputs for a model without tiles.
 func (m *Model) ForwardTiled(ctx context.Context, inputs map[string]*tensor.Tensor, tiles models.Tiles, o Options) (map[string]*tensor.Tensor, Report, error) {
-	tiler, ok := m.Model.(models.Tiled)
-	if !ok {
+	tiler := m.Features().Tiled
+	if tiler == nil {
 		return nil, Report{}, fault.New(models.ErrInputs, nil, "%s is not computed in tiles: only an autoencoder is", m.Name())
 	}
 	req, err := m.Request(inputs)
@@ -194,7 +194,7 @@ func (t *tiledRun) addReport(r Report, seconds float64) {
 
 // blendTiles puts the tiles of each output together: row by row, each tile's beginning is mixed
 // with the end of the one above it and then of the one before it, which are mixed already.
-func (t *tiledRun) blendTiles(tiler models.Tiled) (map[string]*tensor.Tensor, error) {
+func (t *tiledRun) blendTiles(tiler *models.Tiled) (map[string]*tensor.Tensor, error) {
 	out, same := map[string]*tensor.Tensor{}, map[*tensor.Tensor]*tensor.Tensor{}
 	for name, first := range t.done[0] {
 		if whole := same[first]; whole != nil {
@@ -218,7 +218,7 @@ func (t *tiledRun) blendTiles(tiler models.Tiled) (map[string]*tensor.Tensor, er
 		if err != nil {
 			return nil, err
 		}
-		tiler.FinishTiled(name, values)
+		tiler.Finish(name, values)
 		if whole, err = tensor.FromFloat32s(dtype.F32, values, whole.Shape...); err != nil {
 			return nil, err
 		}

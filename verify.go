@@ -162,8 +162,8 @@ func (m *Model) latentToVerify(o VerifyOptions) ([]int, error) {
 	if o.Latent != nil || o.Width == 0 && o.Height == 0 {
 		return o.Latent, nil
 	}
-	g, ok := m.Model.(models.Generator)
-	if !ok {
+	g := m.Features().Generator
+	if g == nil {
 		return nil, fault.New(request.ErrOptions, request.Refused{Flag: "size", Value: fmt.Sprintf("%dx%d", o.Width, o.Height)}, "%s makes no video: a size does not apply", m.Name())
 	}
 	return g.LatentShape(o.Width, o.Height, o.Frames)

@@ -202,6 +202,14 @@ type compiledEngine struct {
 	bundle *Bundle
 }
 
+// PinHost is that of the engine that runs the programs.
+func (e compiledEngine) PinHost(data []byte) (unpin func(), ok bool, err error) {
+	if p, is := e.Engine.(engine.Pinner); is {
+		return p.PinHost(data)
+	}
+	return nil, false, nil
+}
+
 // Compile puts the program on its devices.
 func (e compiledEngine) Compile(ctx context.Context, p *program.Program) (engine.Executable, error) {
 	code := e.bundle.code[sha256Hex([]byte(stablehlo.Text(p)))]

@@ -52,7 +52,11 @@ type Report struct {
 	// Attention is the form each attention takes, and why.
 	Attention []graph.Choice `json:"attention"`
 
+	// ResidentWeightBytes are the weights that are there at the moment when a device holds most,
+	// with the slots of those that are streamed.
 	ResidentWeightBytes int64 `json:"resident_weight_bytes"`
+	// Offload says which weights are streamed; nil where none are.
+	Offload *Offload `json:"offload,omitempty"`
 	// KeptBytes are kept by a request, AliveBytes handed on by a step, at the moment when a
 	// device holds most.
 	KeptBytes  int64 `json:"kept_bytes"`
@@ -67,6 +71,15 @@ type Report struct {
 	// CompileSeconds is how long all programs took, several at a time.
 	CompileSeconds float64  `json:"compile_seconds"`
 	Notes          []string `json:"notes"`
+}
+
+// Offload says what a device streams of the weights.
+type Offload struct {
+	Policy    string `json:"policy"` // as --offload takes it
+	Depth     int    `json:"depth"`
+	Slots     int    `json:"slots"`
+	SlotBytes int64  `json:"slot_bytes"` // of all slots
+	StepBytes int64  `json:"step_bytes"`
 }
 
 // Program is one program of a step. Figures that a compiler does not give are -1, which
@@ -102,7 +115,7 @@ func Compile(ctx context.Context, m models.Model, o Options) (*Compilation, erro
 // CompileStep is Compile for a step that is built already. It reads only the options that
 // say how to compile.
 func CompileStep(ctx context.Context, s *Step, o Options) (*Compilation, error) {
-	held, err := s.Graph.Residency(graph.Passes{N: s.Passes})
+	held, err := s.Graph.Residency(graph.Passes{N: s.Passes, Offload: s.Offload})
 	if err != nil {
 		return nil, err
 	}
@@ -242,7 +255,9 @@ func (r *Report) sumMemory(s *Step, held *graph.Residency) {
 		code += max(0, p.Code)
 		known = known && p.Known()
 	}
-	r.ResidentWeightBytes = held.Weights
+	if s.Offload.Stream {
+		r.Offload = &Offload{Policy: s.Policy.String(), Depth: s.Offload.Depth, Slots: held.Weights.SlotCount, SlotBytes: held.Weights.Slots, StepBytes: held.Weights.Step}
+	}
 	need, own := int64(0), int64(0)
 	for i, c := range s.Graph.Calls {
 		at := held.Moments[i]
@@ -250,9 +265,9 @@ func (r *Report) sumMemory(s *Step, held *graph.Residency) {
 		if known {
 			more = total[c.Program] - s.Graph.ArgumentBytes(i)
 		}
-		if n := held.Weights + at.Kept + at.Alive + more + code; n > need {
+		if n := at.Weights + at.Kept + at.Alive + more + code; n > need {
 			need, own = n, more
-			r.KeptBytes, r.AliveBytes, r.At = at.Kept, at.Alive, c.Program
+			r.ResidentWeightBytes, r.KeptBytes, r.AliveBytes, r.At = at.Weights, at.Kept, at.Alive, c.Program
 		}
 	}
 	if !known {

@@ -62,6 +62,9 @@ type Step struct {
 	FSDP    []string
 	Layers  int
 	Memory  topology.DeviceMemory // of one device
+	// Offload says which weights are streamed, Policy the same as --offload takes it.
+	Offload graph.Offload
+	Policy  request.Offload
 }
 
 // NewStep builds the graph that Compile compiles, its mesh laid on the slice as
@@ -117,6 +120,9 @@ func NewStep(m models.Model, o Options) (*Step, error) {
 		return nil, err
 	}
 	s := &Step{Model: m, On: on, Request: r, Passes: passes, Graph: g, Order: layout.Order, FSDP: models.FSDPAxes(plain, r), Layers: o.Layers, Memory: o.Machine.Memory(on)}
+	if err := s.decideOffload(o.Request); err != nil {
+		return nil, err
+	}
 	if slices.Equal(devices, on.Plain()) {
 		return s, nil
 	}
@@ -126,4 +132,22 @@ func NewStep(m models.Model, o Options) (*Step, error) {
 	}
 	s.Graph, err = m.Graph(ordered, r)
 	return s, err
+}
+
+// decideOffload takes the policy of a request. auto keeps as many layers as fit a device.
+func (s *Step) decideOffload(r request.Request) error {
+	if r.Offload.Policy == request.OffloadAuto {
+		if s.Memory.UsableBytes == nil {
+			return fault.New(ErrOptions, nil, "offload auto on %s, whose memory is not known: none, all or keep=K", s.On)
+		}
+		keep, _, _, err := plan.FitOffload(s.Graph, s.Passes, 1, r.Depth(), *s.Memory.UsableBytes)
+		if err != nil {
+			return err
+		}
+		if r.Offload.Policy = request.OffloadNone; keep >= 0 {
+			r = r.Streaming(keep)
+		}
+	}
+	s.Offload, s.Policy = r.Offloading(), r.Offload
+	return nil
 }

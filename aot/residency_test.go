@@ -110,7 +110,7 @@ func TestResidencyIsWhatARunHolds(t *testing.T) {
 			t.Fatalf("%s: %d calls, %d moments", o.Request, len(c.began), len(want.Moments))
 		}
 		for i, at := range want.Moments {
-			if said := want.Weights + at.Kept + at.Alive; said != c.began[i] {
+			if said := at.Weights + at.Kept + at.Alive; said != c.began[i] {
 				t.Errorf("%s: %s: %d bytes said, %d held (%+v)", o.Request, r.Graph().Calls[i].Name, said, c.began[i], at)
 			}
 		}

@@ -9,6 +9,7 @@
 //	go run ./bench aot            what libtpu makes of weft's step and of vidax's, no TPU about
 //	go run ./bench kernel         the attention kernel by the TPU compiler's figures, beside JAX's
 //	go run ./bench score          plan beside the TPU compiler and beside vidax's published rows
+//	go run ./bench offload        a step with streamed weights beside one with all on the devices
 //	go run ./bench plan           how long planning takes
 //	go run ./bench vae            autoencoders beside diffusers'
 //
@@ -39,14 +40,15 @@ var (
 )
 
 var commands = map[string]func(context.Context, []string) error{"setup": setup, "make": makeModel, "run": run, "pipeline": pipeline, "aot": compileBoth,
-	"score": score, "plan": planSpeed, "kernel": kernel, "vae": autoencoder, "vae-step": vaeStep}
+	"score": score, "plan": planSpeed, "kernel": kernel, "vae": autoencoder, "vae-step": vaeStep,
+	"offload": offload}
 
 func main() {
 	llo.Child()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: go run ./bench setup | make | run | pipeline | aot | score | plan | kernel | vae; each takes --help")
+		fmt.Fprintln(os.Stderr, "usage: go run ./bench setup | make | run | pipeline | aot | score | plan | kernel | offload | vae; each takes --help")
 		os.Exit(2)
 	}
 	if err := commands[os.Args[1]](ctx, os.Args[2:]); err != nil {

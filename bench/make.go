@@ -127,8 +127,8 @@ func makeModel(_ context.Context, args []string) error {
 
 // latentShape is that of a generator's video; nil for a model that makes none.
 func latentShape(m models.Model, size string, frames int) ([]int, error) {
-	g, ok := m.(models.Generator)
-	if !ok {
+	g := m.Features().Generator
+	if g == nil {
 		return nil, nil
 	}
 	var w, h int

@@ -77,7 +77,7 @@ var (
 	ErrConversion = fault.NewKind("conversion")
 	// A value does not fit the integer type asked for. [OutOfRange]
 	ErrRange = fault.NewKind("out-of-range")
-	// A file is shorter than when it was opened. [FileChanged]
+	// A file is not what was opened: shorter, written to or replaced. [FileChanged]
 	ErrFileChanged = fault.NewKind("file-changed")
 	// A tensor's strides are no layout that weft can read. [Strides]
 	ErrStrides = fault.NewKind("strides")
@@ -233,10 +233,13 @@ type OutOfRange struct {
 	To     string `json:"to"`
 }
 
-// FileChanged is a file that ended before byte Need.
+// FileChanged is a file that ended before byte Need, or that differs in another way, Change,
+// from what was opened. Tensor is one that is in it.
 type FileChanged struct {
-	File string `json:"file"`
-	Need int64  `json:"need"`
+	File   string `json:"file"`
+	Need   int64  `json:"need"`
+	Tensor string `json:"tensor,omitempty"`
+	Change string `json:"change,omitempty"`
 }
 
 // Strides is a tensor's layout, in elements.

@@ -16,12 +16,13 @@ import (
 // every read is of the file whose header was checked, even if its name is taken
 // by another one meanwhile.
 type file struct {
-	path string
-	name string // without folders, as messages and Entry.File have it
-	f    *os.File
-	size int64
-	read atomic.Int64 // bytes of data read so far
-	h    *header      // of a safetensors file
+	path   string
+	name   string // without folders, as messages and Entry.File have it
+	f      *os.File
+	size   int64
+	opened os.FileInfo  // as it was opened
+	read   atomic.Int64 // bytes of data read so far
+	h      *header      // of a safetensors file
 	// torch is the directory of a .pth file; nil for a safetensors file.
 	torch *pth.Archive
 }
@@ -61,7 +62,12 @@ func openRegular(path string) (*file, error) {
 	if err != nil {
 		return nil, notThere(path, err)
 	}
-	return &file{path: path, name: filepath.Base(path), f: f, size: size}, nil
+	st, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, notThere(path, err)
+	}
+	return &file{path: path, name: filepath.Base(path), f: f, size: size, opened: st}, nil
 }
 
 // notThere makes the error for a path that cannot be opened.

@@ -1,6 +1,10 @@
 package checkpoint
 
-import "context"
+import (
+	"context"
+	"errors"
+	"fmt"
+)
 
 const (
 	// bufferBytes is small enough for a core's second-level cache.
@@ -54,6 +58,9 @@ func (w *worker) readChunk(c chunk) error {
 			err = w.readScattered(c.job, span)
 		} else {
 			err = w.readBuffered(c.job, span)
+		}
+		if errors.Is(err, ErrFileChanged) {
+			return fmt.Errorf("tensor %s: %w", c.job.rec.Name, err)
 		}
 		if err != nil {
 			return err

@@ -84,7 +84,7 @@ func New(experts []Expert, settings models.Settings, text, negative *tensor.Tens
 	s := settings.ForSize(o.sizeText()).Over(o.askedSettings())
 	l := &Loop{experts: experts, family: f, odd: nonfinite.Checker{Allow: o.AllowNonFinite}, at: -1, o: o, settings: s, notes: slices.Clone(settings.Notes)}
 	var errs fault.List
-	latent, err := models.VideoLatents(f, 1, o.Width, o.Height, s.Count("frames"))
+	latent, err := models.VideoLatents(f.Generator, 1, o.Width, o.Height, s.Count("frames"))
 	errs.Add(err)
 	errs.Add(l.makeSampler(latent))
 	errs.Add(l.chooseGuidance(negative != nil))

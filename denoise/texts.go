@@ -16,7 +16,7 @@ import (
 // mask what is padded need no padding.
 func (l *Loop) settleTextLen() {
 	switch {
-	case !l.family.padsText():
+	case !l.family.PadsText:
 		l.settings = l.settings.Without("text_len")
 	case l.o.TextLen == 0:
 		l.o.TextLen = l.settings.Count("text_len")
@@ -27,7 +27,7 @@ func (l *Loop) settleTextLen() {
 // not used, and not looked at.
 func (l *Loop) batchTexts(text, negative *tensor.Tensor) (t, n *tensor.Tensor, err error) {
 	batched := batchedRows
-	if l.family.readsIDs() {
+	if l.family.ReadsTokens {
 		batched = batchedIDs
 	}
 	var errs fault.List
@@ -65,7 +65,7 @@ func (l *Loop) arrangeTexts(text, negative *tensor.Tensor) error {
 	}
 	l.req.Text = rows
 	for _, t := range l.texts {
-		l.req.Masked = l.req.Masked || l.family.readsIDs() && isPadded(t, rows)
+		l.req.Masked = l.req.Masked || l.family.ReadsTokens && isPadded(t, rows)
 	}
 	return nil
 }

@@ -96,7 +96,7 @@ func (l *Loop) feedLane(ctx context.Context, lane string, text, x *tensor.Tensor
 // frames are kept.
 func (l *Loop) feedStep(x *tensor.Tensor, t float64) (map[string]*tensor.Tensor, error) {
 	if l.kept != nil {
-		return l.family.feedFrameTimes(l.run.Graph(), l.run.Request(), x, l.frameTimes(t))
+		return l.family.FeedFrameTimes(l.run.Graph(), l.run.Request(), x, l.frameTimes(t))
 	}
 	return l.family.FeedStep(l.run.Request(), x, t)
 }

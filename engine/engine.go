@@ -66,6 +66,13 @@ type Loader interface {
 	Load(ctx context.Context, p *program.Program, compiled []byte) (Executable, error)
 }
 
+// Pinner is an engine whose devices copy faster from host memory that is pinned for them.
+type Pinner interface {
+	// PinHost pins memory outside the collector's heap until unpin is called. ok is false
+	// where there is nothing to gain, or the plugin cannot.
+	PinHost(data []byte) (unpin func(), ok bool, err error)
+}
+
 // Engine owns devices. A program or value lives on the devices that its mesh names; they
 // must be among the engine's.
 type Engine interface {

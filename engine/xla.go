@@ -94,6 +94,9 @@ func (e *XLA) Cache() (hits, misses int) {
 // Close ends the client.
 func (e *XLA) Close() error { return e.client.Close() }
 
+// PinHost is that of the client.
+func (e *XLA) PinHost(data []byte) (unpin func(), ok bool, err error) { return e.client.PinHost(data) }
+
 // Compile emits the program's StableHLO and compiles it for the mesh's devices.
 func (e *XLA) Compile(ctx context.Context, p *program.Program) (Executable, error) {
 	if err := checkDevices(p.Mesh, e.n); err != nil {

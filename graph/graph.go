@@ -103,6 +103,9 @@ type Call struct {
 	Stage int
 	// Request marks a call that depends on the request alone, so that it runs once.
 	Request bool
+	// Layer marks a call of one of several layers that have the same weights under names of
+	// their own. The weights that it alone reads may be streamed (Offload).
+	Layer bool
 	// Trace names the outputs, by index, that are worth comparing with a reference.
 	Trace map[int]Traced
 }

@@ -53,8 +53,8 @@ func twoBlocks(t testing.TB) *graph.Graph {
 		Calls: []graph.Call{
 			{Name: "text", Program: "text", Args: []graph.Ref{value("text"), param("wt")}, Outs: []string{"ctx"}, Request: true},
 			{Name: "first", Program: "first", Args: []graph.Ref{value("latent"), param("wf")}, Outs: []string{"h0"}},
-			{Name: "block 0", Program: "block", Args: []graph.Ref{value("h0"), value("ctx"), param("w0")}, Outs: []string{"h1"}},
-			{Name: "block 1", Program: "block", Args: []graph.Ref{value("h1"), value("ctx"), param("w1")}, Outs: []string{"h2"}},
+			{Name: "block 0", Program: "block", Args: []graph.Ref{value("h0"), value("ctx"), param("w0")}, Outs: []string{"h1"}, Layer: true},
+			{Name: "block 1", Program: "block", Args: []graph.Ref{value("h1"), value("ctx"), param("w1")}, Outs: []string{"h2"}, Layer: true},
 		},
 		Outputs: []graph.Output{{Name: "velocity", Value: "h2"}},
 	}
@@ -178,33 +178,62 @@ func TestLastUseOfRandomChains(t *testing.T) {
 // On tp=2 a device has half of each f32 (4, 8): 64 bytes.
 func TestResidency(t *testing.T) {
 	const half = rows * columns / 2 * 4
+	three := func(program string) (int, int) {
+		if program == "block" {
+			return 3, 1
+		}
+		return 1, 1
+	}
+	// The weights of the text leave after its call; w0 and w1 can be streamed.
+	stay := graph.WeightMemory{Stay: 3 * half, Leave: half}
+	one := graph.WeightMemory{Stay: 2 * half, Leave: half, Slots: half, SlotCount: 1, Step: half}
 	for _, c := range []struct {
-		what   string
-		passes graph.Passes
-		want   graph.Residency
+		what    string
+		passes  graph.Passes
+		weights graph.WeightMemory
+		moments []graph.Moment
 	}{
-		{"one pass", graph.Passes{}, graph.Residency{Weights: 4 * half, Moments: []graph.Moment{
-			{half, half},     // the text and the latent
-			{2 * half, half}, // and ctx, for the rest of the request
-			{2 * half, half}, // h0 instead of the latent
-			{2 * half, half}, // h1 in h0's memory
-		}}},
-		{"two passes: the other's text, ctx and latent stay", graph.Passes{N: 2}, graph.Residency{Weights: 4 * half, Moments: []graph.Moment{
-			{3 * half, 2 * half}, {4 * half, 2 * half}, {4 * half, 2 * half}, {4 * half, 2 * half},
-		}}},
-		{"each block stands for three", graph.Passes{Times: func(program string) (int, int) {
-			if program == "block" {
-				return 3, 1
-			}
-			return 1, 1
-		}}, graph.Residency{Weights: 8 * half, Moments: []graph.Moment{{half, half}, {2 * half, half}, {2 * half, half}, {2 * half, half}}}},
+		{"one pass", graph.Passes{}, stay, []graph.Moment{
+			{4 * half, half, half},     // the text and the latent
+			{3 * half, 2 * half, half}, // and ctx, for the rest of the request
+			{3 * half, 2 * half, half}, // h0 instead of the latent
+			{3 * half, 2 * half, half}, // h1 in h0's memory
+		}},
+		{"two passes: the other's text, ctx and latent stay", graph.Passes{N: 2}, stay, []graph.Moment{
+			{4 * half, 3 * half, 2 * half}, {3 * half, 4 * half, 2 * half}, {3 * half, 4 * half, 2 * half}, {3 * half, 4 * half, 2 * half},
+		}},
+		{"each block stands for three", graph.Passes{Times: three}, graph.WeightMemory{Stay: 7 * half, Leave: half}, []graph.Moment{
+			{8 * half, half, half}, {7 * half, 2 * half, half}, {7 * half, 2 * half, half}, {7 * half, 2 * half, half},
+		}},
+		{"both blocks streamed, one read ahead", graph.Passes{Offload: graph.Offload{Stream: true, Depth: 1}},
+			graph.WeightMemory{Stay: half, Leave: half, Slots: 2 * half, SlotCount: 2, Step: 2 * half}, []graph.Moment{
+				{4 * half, half, half}, {3 * half, 2 * half, half}, {3 * half, 2 * half, half}, {3 * half, 2 * half, half},
+			}},
+		{"nothing read ahead", graph.Passes{Offload: graph.Offload{Stream: true}},
+			graph.WeightMemory{Stay: half, Leave: half, Slots: half, SlotCount: 1, Step: 2 * half}, []graph.Moment{
+				{3 * half, half, half}, {2 * half, 2 * half, half}, {2 * half, 2 * half, half}, {2 * half, 2 * half, half},
+			}},
+		{"no more slots than blocks", graph.Passes{Offload: graph.Offload{Stream: true, Keep: 1, Depth: 4}}, one, []graph.Moment{
+			{4 * half, half, half}, {3 * half, 2 * half, half}, {3 * half, 2 * half, half}, {3 * half, 2 * half, half},
+		}},
+		{"as many kept as there are", graph.Passes{Offload: graph.Offload{Stream: true, Keep: 2, Depth: 1}}, stay, []graph.Moment{
+			{4 * half, half, half}, {3 * half, 2 * half, half}, {3 * half, 2 * half, half}, {3 * half, 2 * half, half},
+		}},
+		{"four of six blocks kept", graph.Passes{Times: three, Offload: graph.Offload{Stream: true, Keep: 4, Depth: 9}},
+			graph.WeightMemory{Stay: 5 * half, Leave: half, Slots: 2 * half, SlotCount: 2, Step: 2 * half}, []graph.Moment{
+				{8 * half, half, half}, {7 * half, 2 * half, half}, {7 * half, 2 * half, half}, {7 * half, 2 * half, half},
+			}},
+		{"two passes call by call", graph.Passes{N: 2, Offload: graph.Offload{Stream: true}},
+			graph.WeightMemory{Stay: half, Leave: half, Slots: half, SlotCount: 1, Step: 2 * half}, []graph.Moment{
+				{3 * half, 3 * half, 2 * half}, {2 * half, 4 * half, 2 * half}, {2 * half, 4 * half, 2 * half}, {2 * half, 4 * half, 2 * half},
+			}},
 	} {
 		got, err := twoBlocks(t).Residency(c.passes)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.Weights != c.want.Weights || !slices.Equal(got.Moments, c.want.Moments) {
-			t.Errorf("%s: %d of weights, %v; want %d, %v", c.what, got.Weights, got.Moments, c.want.Weights, c.want.Moments)
+		if got.Weights != c.weights || !slices.Equal(got.Moments, c.moments) {
+			t.Errorf("%s: %+v, %v; want %+v, %v", c.what, got.Weights, got.Moments, c.weights, c.moments)
 		}
 		for _, name := range []string{"text", "latent", "ctx", "h0", "h1", "h2"} {
 			if got.Values[name] != half {
@@ -259,7 +288,7 @@ func TestResidencyWithoutDonation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (graph.Moment{Kept: 2 * half, Alive: 2 * half}); got.Moments[3] != want {
+	if want := (graph.Moment{Weights: 3 * half, Kept: 2 * half, Alive: 2 * half}); got.Moments[3] != want {
 		t.Errorf("%+v, want %+v", got.Moments[3], want)
 	}
 	if n := g.ArgumentBytes(3); n != 3*half {

@@ -4,14 +4,15 @@ import (
 	"fmt"
 	"slices"
 
+	"weft/mesh"
 	"weft/program"
 )
 
 // Residency says what a device holds while the calls of a graph run, apart from what a
 // program holds within itself. All figures are bytes on one device.
 type Residency struct {
-	// Weights is the device's part of every weight, which is there throughout.
-	Weights int64
+	// Weights is what it holds of the weights.
+	Weights WeightMemory
 	// Moments has, for each call, the values that the device holds as the call begins.
 	Moments []Moment
 	// Values has the size of each input and value, by name.
@@ -21,6 +22,8 @@ type Residency struct {
 // Moment says what a device holds as a call begins: the call's arguments are there, and its
 // results are not yet.
 type Moment struct {
+	// Weights is what there is of the weights, with the slots of those that are streamed.
+	Weights int64
 	// Kept is what stays for the whole request: its inputs, and what request-only calls made.
 	Kept int64
 	// Alive is what the step has made and still needs, and the step's inputs.
@@ -37,6 +40,19 @@ type Passes struct {
 	// Times says how many calls of the model one call of a program stands for, as a
 	// fraction: a graph of two layers may stand for a model of forty. nil means one.
 	Times func(program string) (num, den int)
+	// Offload says which weights stay. Where some are streamed, the passes run together, call
+	// by call, so that a call's weights come once for all of them: the values of every pass are
+	// there at the same time.
+	Offload Offload
+}
+
+// layersOf is how many of the model's layers one call of a program stands for.
+func (p Passes) layersOf(program string) fraction {
+	if p.Times == nil {
+		return fraction{1, 1}
+	}
+	num, den := p.Times(program)
+	return fraction{int64(num), int64(den)}
 }
 
 // scaled gives the function that turns what one call of a program counts for into what the
@@ -64,8 +80,12 @@ func (g *Graph) followCalls(p Passes, l *ledger) (*Residency, error) {
 		return nil, fmt.Errorf("graph: %d pipeline stages: what a device holds is counted for one stage only", n)
 	}
 	scaled, passes := p.scaled(), int64(max(1, p.N))
+	together := int64(1) // passes whose values are there at the same time
+	if p.Offload.Stream {
+		together = passes
+	}
 	r := &Residency{Values: map[string]int64{}, Moments: make([]Moment, len(g.Calls))}
-	err := g.eachWeight(scaled, func(_ Weight, _, n int64) { r.Weights += n })
+	err := g.eachPlaced(p, func(_ *mesh.Mesh, add func(*WeightMemory)) { add(&r.Weights) }, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -111,15 +131,15 @@ func (g *Graph) followCalls(p Passes, l *ledger) (*Residency, error) {
 	for i, c := range g.Calls {
 		for _, arg := range c.Args {
 			if n, ok := frames[arg.Name]; ok {
-				alive += n
-				l.addAlive(arg.Name, n)
+				alive += n * together
+				l.addAlive(arg.Name, n*together)
 				delete(frames, arg.Name)
 			}
 		}
 		if c.Request {
 			// The last of the calls that this one stands for.
 			kept += scaled(c.Program, made[i]) - made[i]
-			r.Moments[i] = Moment{kept, alive}
+			r.Moments[i] = Moment{r.Weights.At(true), kept, alive}
 			kept += made[i]
 			if l.isAt(i) {
 				l.addRequestValues(g, p, r.Values)
@@ -127,15 +147,15 @@ func (g *Graph) followCalls(p Passes, l *ledger) (*Residency, error) {
 			}
 			continue
 		}
-		r.Moments[i] = Moment{all * passes, alive}
+		r.Moments[i] = Moment{r.Weights.At(false), all * passes, alive}
 		if l.isAt(i) {
 			l.addRequestValues(g, p, r.Values)
 			return r, nil
 		}
 		for _, o := range c.Outs {
-			l.addAlive(o, r.Values[o])
+			l.addAlive(o, r.Values[o]*together)
 		}
-		alive += made[i]
+		alive += made[i] * together
 		gone := slices.Clone(last[i])
 		for _, o := range g.Programs[c.Program].Outputs {
 			if o.Donor >= 0 && !slices.Contains(gone, c.Args[o.Donor].Name) {
@@ -143,8 +163,8 @@ func (g *Graph) followCalls(p Passes, l *ledger) (*Residency, error) {
 			}
 		}
 		for _, name := range leaving {
-			alive -= r.Values[name]
-			l.addAlive(name, -r.Values[name])
+			alive -= r.Values[name] * together
+			l.addAlive(name, -r.Values[name]*together)
 		}
 		leaving = nil
 		for _, name := range gone {
@@ -152,8 +172,8 @@ func (g *Graph) followCalls(p Passes, l *ledger) (*Residency, error) {
 				leaving = append(leaving, name)
 				continue
 			}
-			alive -= r.Values[name]
-			l.addAlive(name, -r.Values[name])
+			alive -= r.Values[name] * together
+			l.addAlive(name, -r.Values[name]*together)
 		}
 	}
 	return r, nil

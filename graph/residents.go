@@ -1,5 +1,7 @@
 package graph
 
+import "weft/mesh"
+
 // Resident is a weight, an input or a value that a device holds, as Residency counts it.
 type Resident struct {
 	Name string
@@ -14,10 +16,26 @@ type Residents struct {
 	Kept, Alive []Resident
 }
 
-// ResidentWeights lists the weights that Residency.Weights adds up. Error: as Residency.
-func (g *Graph) ResidentWeights(p Passes) ([]Resident, error) {
+// SlotsName is the name under which ResidentWeights lists the slots of streamed weights.
+const SlotsName = "slots"
+
+// ResidentWeights lists what a Moment's Weights adds up, for a call of the request or of a
+// step: each weight that is there then, and last the slots of those that are streamed.
+// Error: as Residency.
+func (g *Graph) ResidentWeights(p Passes, request bool) ([]Resident, error) {
 	out := []Resident{}
-	err := g.eachWeight(p.scaled(), func(w Weight, once, all int64) { out = append(out, Resident{w.Name, once, all}) })
+	var m WeightMemory
+	err := g.eachPlaced(p, func(_ *mesh.Mesh, add func(*WeightMemory)) { add(&m) }, func(w Weight, once, stays, leaves int64) {
+		if request {
+			stays += leaves
+		}
+		if stays > 0 {
+			out = append(out, Resident{w.Name, once, stays})
+		}
+	})
+	if m.Slots > 0 {
+		out = append(out, Resident{SlotsName, m.Slots / int64(m.SlotCount), m.Slots})
+	}
 	return out, err
 }
 

@@ -26,12 +26,14 @@ func checkResidents(t rapid.TB, g *graph.Graph, p graph.Passes) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	weights, err := g.ResidentWeights(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := addUp(weights); n != whole.Weights || len(weights) != len(g.Weights) {
-		t.Errorf("the weights add up to %d, want %d: %v", n, whole.Weights, weights)
+	for i, c := range g.Calls {
+		weights, err := g.ResidentWeights(p, c.Request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := addUp(weights); n != whole.Moments[i].Weights {
+			t.Errorf("%s: the weights add up to %d, want %d: %v", c.Name, n, whole.Moments[i].Weights, weights)
+		}
 	}
 	for i, c := range g.Calls {
 		held, err := g.ResidentsAt(p, i)
@@ -54,7 +56,7 @@ func TestResidentsAddUp(t *testing.T) {
 		}
 		return 1, 1
 	}
-	for _, p := range []graph.Passes{{}, {N: 2}, {Times: three}, {N: 3, Times: three}} {
+	for _, p := range []graph.Passes{{}, {N: 2}, {Times: three}, {N: 3, Times: three}, {Offload: graph.Offload{Stream: true, Depth: 1}}, {N: 2, Times: three, Offload: graph.Offload{Stream: true, Keep: 4}}} {
 		checkResidents(t, twoBlocks(t), p)
 	}
 	// By hand: at block 1, the text and ctx of both passes, and the latent of the other pass beside
@@ -90,7 +92,7 @@ func TestResidentsOfRandomChainsAddUp(t *testing.T) {
 				g.Weights = append(g.Weights, weight(fmt.Sprint("w", i)))
 			}
 			g.Calls = append(g.Calls, graph.Call{Name: name, Program: rapid.SampledFrom([]string{"add", "donate"}).Draw(t, "program of "+name),
-				Args: []graph.Ref{pick(), pick(), param(weights)}, Outs: []string{name}, Request: i < requests})
+				Args: []graph.Ref{pick(), pick(), param(weights)}, Outs: []string{name}, Request: i < requests, Layer: rapid.Bool().Draw(t, name+" is a layer's")})
 			names = append(names, name)
 			if i < requests {
 				kept = append(kept, name)
@@ -101,6 +103,7 @@ func TestResidentsOfRandomChainsAddUp(t *testing.T) {
 			t.Skip(err) // a value is used after its memory was given away
 		}
 		n := rapid.IntRange(1, 5).Draw(t, "times")
-		checkResidents(t, g, graph.Passes{N: rapid.IntRange(0, 3).Draw(t, "passes"), Times: func(string) (int, int) { return n, 1 }})
+		o := graph.Offload{Stream: rapid.Bool().Draw(t, "streams"), Keep: rapid.IntRange(0, 9).Draw(t, "kept layers"), Depth: rapid.IntRange(0, 3).Draw(t, "depth")}
+		checkResidents(t, g, graph.Passes{N: rapid.IntRange(0, 3).Draw(t, "passes"), Offload: o, Times: func(string) (int, int) { return n, 1 }})
 	})
 }

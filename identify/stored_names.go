@@ -14,14 +14,13 @@ import (
 // that the tensors are those of another variant.
 func pairNames(mm models.Model, c *checkpoint.Checkpoint, k *keys) (*Match, error) {
 	m := modelBehindPrefix(mm, c, k)
-	if t, ok := mm.(models.Tied); ok {
-		for _, names := range t.Tied() {
-			for i := range names {
-				names[i] = m.prefix + names[i]
-			}
-			if err := c.Tie(context.Background(), names...); err != nil {
-				return nil, err
-			}
+	for _, names := range mm.Features().Tied {
+		stored := make([]string, len(names))
+		for i := range names {
+			stored[i] = m.prefix + names[i]
+		}
+		if err := c.Tie(context.Background(), stored...); err != nil {
+			return nil, err
 		}
 	}
 	m.Notices = c.Notices()
@@ -33,9 +32,9 @@ func pairNames(mm models.Model, c *checkpoint.Checkpoint, k *keys) (*Match, erro
 		m.Notices = append(m.Notices, fmt.Sprintf("prefix %q%s stripped from %d of %d keys", m.prefix, what, len(own), len(k.names)))
 	}
 	officials := m.storeNames(k)
-	if r, ok := mm.(models.Resolver); ok {
+	if resolve := mm.Features().Resolve; resolve != nil {
 		var err error
-		if mm, err = r.Resolve(officials); err != nil {
+		if mm, err = resolve(officials); err != nil {
 			return nil, err
 		}
 	}

@@ -25,7 +25,8 @@ import (
 // default without anyone noticing.
 type ConfigReader struct {
 	keys   map[string]any
-	within string // "text_config." for a nested object
+	within string        // "text_config." for a nested object
+	outer  *ConfigReader // of the object that has this one, nil for the whole
 	asked  map[string]bool
 	beside []string        // prefixes of keys that describe other models
 	found  *configFindings // shared with the objects inside
@@ -127,6 +128,12 @@ func (c *ConfigReader) Gives(key string) bool {
 	c.asked[key] = true
 	_, there := c.keys[key]
 	return there
+}
+
+// Class returns _class_name, or "" where it is absent or no text, which is no violation here.
+func (c *ConfigReader) Class() string {
+	class, _ := c.keys["_class_name"].(string)
+	return class
 }
 
 // OK says whether nothing was wrong so far.
@@ -413,9 +420,26 @@ func (c *ConfigReader) Object(key string) *ConfigReader {
 			return r
 		}
 	}
-	inside := &ConfigReader{keys: keys, within: c.within + key + ".", asked: map[string]bool{}, found: c.found}
+	inside := &ConfigReader{keys: keys, within: c.within + key + ".", outer: c, asked: map[string]bool{}, found: c.found}
 	c.found.inside = append(c.found.inside, inside)
 	return inside
+}
+
+// ObjectOr returns a reader of an object within this one, or this one where there is none.
+func (c *ConfigReader) ObjectOr(key string) *ConfigReader {
+	if inside := c.Object(key); inside != nil {
+		return inside
+	}
+	return c
+}
+
+// Outer returns the reader of the object that has this one, or the reader itself where it
+// reads the whole configuration.
+func (c *ConfigReader) Outer() *ConfigReader {
+	if c.outer == nil {
+		return c
+	}
+	return c.outer
 }
 
 // Fixed reports any value but want for a key, because the programs implement only that

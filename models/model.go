@@ -1,13 +1,11 @@
 // Package models holds what all model families share. Each family is a package in a
-// folder below: it describes itself (config, parameters, sharding rules, checkpoint
-// names, programs) and registers here. It knows meshes, never devices.
+// folder below. It registers a Family here, which says what its config.json is, and what
+// it has and does: parameters, checkpoint names, sharding rules, inputs, programs. It
+// knows meshes, never devices.
 package models
 
 import (
-	"encoding/json"
 	"fmt"
-	"sort"
-	"strings"
 
 	"weft/dtype"
 	"weft/fault"
@@ -112,7 +110,8 @@ func (r Request) Run(layers int) int {
 	return layers
 }
 
-// Model is one configuration of a family.
+// Model is one configuration of a family. FromConfig and ByName make it from the family's
+// Declaration.
 type Model interface {
 	// Name is the preset's name, or the family's for a configuration of no preset.
 	Name() string
@@ -141,23 +140,9 @@ type Model interface {
 	Example(batch int, latent []int, seed uint64) (map[string]*tensor.Tensor, error)
 	// Feed turns a forward's inputs into the graph's inputs.
 	Feed(g *graph.Graph, r Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error)
-}
-
-// Resolver is a model whose config.json does not decide everything: the names of the
-// tensors do.
-type Resolver interface {
-	Model
-	// Resolve returns the model that a checkpoint with tensors of these official names
-	// holds, or an error that names the variant that weft does not run.
-	Resolve(names []string) (Model, error)
-}
-
-// Tied is a model whose checkpoints store some tensors under several names.
-type Tied interface {
-	Model
-	// Tied lists groups of publishers' names. The names of a group stand for the same
-	// tensor.
-	Tied() [][]string
+	// Features are what this model has and others do not; fields of what it does not have
+	// are empty.
+	Features() *Features
 }
 
 // Variant is one of several steps that a set of inputs allows.
@@ -166,215 +151,13 @@ type Variant struct {
 	Inputs map[string]*tensor.Tensor
 }
 
-// Variants is a model that can run more than one step on the same set of inputs.
-type Variants interface {
-	Model
-	// Runs lists them, at least one; the first has no suffix.
-	Runs(inputs map[string]*tensor.Tensor) []Variant
-}
-
-// Runs lists the steps that inputs allow: one, unless the model is a Variants.
+// Runs lists the steps that inputs allow: one, unless the model has Variants. The first
+// has no suffix.
 func Runs(m Model, inputs map[string]*tensor.Tensor) []Variant {
-	if v, ok := m.(Variants); ok {
-		return v.Runs(inputs)
+	if variants := m.Features().Variants; variants != nil {
+		return variants(inputs)
 	}
 	return []Variant{{Inputs: inputs}}
-}
-
-// Generator is a model that denoises latents.
-type Generator interface {
-	Model
-	// LatentShape is (channels, frames, height, width) for a video of the given pixels.
-	LatentShape(width, height, frames int) ([]int, error)
-	// FeedStep makes the inputs that change from step to step: latents x
-	// (batch, channels, frames, height, width) at timestep t.
-	FeedStep(r Request, x *tensor.Tensor, t float64) (map[string]*tensor.Tensor, error)
-	// FeedText makes the inputs that stay the same in every step, from text context
-	// (batch, rows, dim).
-	FeedText(g *graph.Graph, r Request, context *tensor.Tensor) (map[string]*tensor.Tensor, error)
-}
-
-// Conditioned is a generator whose steps may read more than latents, a timestep and text.
-type Conditioned interface {
-	Generator
-	// Conditions names those inputs, the same in every step; none for a model that reads none.
-	Conditions() []string
-	// CheckConditions reports conditions that are missing, not read or of a wrong shape,
-	// and adds the sizes that they decide to the request.
-	CheckConditions(r Request, in map[string]*tensor.Tensor) (Request, error)
-	// FeedConditions makes the graph's inputs from them.
-	FeedConditions(g *graph.Graph, r Request, in map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error)
-}
-
-// TextConditioned is a generator with conditions that belong to one text. A negative
-// text has its own.
-type TextConditioned interface {
-	Conditioned
-	// TextConditions names these conditions, including those that may be left out.
-	TextConditions() []string
-}
-
-// Decoder is a model that turns latents into videos. Its Request, Graph and Feed
-// describe the decoding of latents z.
-type Decoder interface {
-	Model
-	// VideoShape is (channels, frames, height, width) of the video that latents
-	// (channels, frames, height, width) decode to.
-	VideoShape(latent []int) ([]int, error)
-}
-
-// FrameReader is a model that reads an input one frame after another, so that the frames can be
-// made or read as they are needed.
-type FrameReader interface {
-	Model
-	// FrameRequest is Request for the input of that name and shape, (batch, channels, frames,
-	// height, width), whose frames come later.
-	FrameRequest(input string, shape []int) (Request, error)
-	// FeedStatic makes the graph's inputs that are no frames.
-	FeedStatic(g *graph.Graph) (map[string]*tensor.Tensor, error)
-}
-
-// Companions names the presets that a generator needs to make a video: the encoder of
-// its text and the decoder of its latents. weft need not run these models. "" means
-// that there is none, for instance because the transformer reads its text itself.
-type Companions struct{ Text, Decoder string }
-
-// Accompanied is a generator that says which models it was released with.
-type Accompanied interface {
-	Generator
-	Companions() Companions
-}
-
-// Rearranged is a generator whose "out" is not arranged as latents are.
-type Rearranged interface {
-	Generator
-	// Velocity turns a step's "out" into (batch, channels, frames, height, width).
-	Velocity(r Request, out *tensor.Tensor) *tensor.Tensor
-}
-
-// FrameKeeper is a generator that can be run with given frames beside noisy ones, each
-// latent frame with a timestep of its own.
-type FrameKeeper interface {
-	Generator
-	// KeepsFrames reports whether this configuration was trained for that.
-	KeepsFrames() bool
-	// FeedFrameTimes is FeedStep with a timestep for each latent frame, the same for all
-	// videos, for a request with TokenTimes whose Times is at least how many differ.
-	FeedFrameTimes(g *graph.Graph, r Request, x *tensor.Tensor, times []float64) (map[string]*tensor.Tensor, error)
-}
-
-// TokenReader is a generator that reads token ids (batch, rows) in place of a text
-// encoder's rows. FeedText takes the ids. Negative ids are padding, which requires a
-// request with Masked.
-type TokenReader interface {
-	Generator
-	ReadsTokens()
-}
-
-// Family makes models of one kind.
-type Family struct {
-	Name string
-	// Presets are configurations by the names people use.
-	Presets map[string]json.RawMessage
-	// Detect says whether a config.json is of this family.
-	Detect func(config map[string]any) bool
-	// New makes a model from a config.json. name is the preset's, or "" where the
-	// configuration is not a preset's. The reader collects what is wrong; the caller
-	// does not use the model in that case.
-	New func(name string, config *ConfigReader) Model
-}
-
-var families []Family
-
-// Register adds a family; families call it from an init function.
-func Register(f Family) { families = append(families, f) }
-
-// Presets lists the names of presets.
-func Presets() []string {
-	names := []string{}
-	for _, f := range families {
-		for n := range f.Presets {
-			names = append(names, n)
-		}
-	}
-	sort.Strings(names)
-	return names
-}
-
-// PresetConfig returns a preset's config.json. Error: ErrUnknownModel.
-func PresetConfig(name string) (json.RawMessage, error) {
-	if raw := presetConfig(name); raw != nil {
-		return raw, nil
-	}
-	return nil, unknownModel(name, name)
-}
-
-// presetConfig returns a preset's config.json, or nil if no preset has the name.
-func presetConfig(name string) json.RawMessage {
-	for _, f := range families {
-		if c, ok := f.Presets[name]; ok {
-			return c
-		}
-	}
-	return nil
-}
-
-// ByName makes the model that a name stands for. FindPreset says what names there are.
-// Error: ErrUnknownModel.
-func ByName(name string) (Model, error) {
-	preset, release, err := FindPreset(name)
-	if err != nil {
-		return nil, err
-	}
-	for _, f := range families {
-		if raw, ok := f.Presets[preset]; ok {
-			config, err := ReadConfig(raw)
-			if err != nil {
-				return nil, err
-			}
-			m, _, err := f.buildModel(preset, config)
-			if err != nil {
-				return nil, err
-			}
-			m, _, err = SettingsOf(m, ReleaseQuery{Name: release})
-			return m, err
-		}
-	}
-	return nil, unknownModel(name, preset)
-}
-
-// FromConfig makes the model that a config.json describes. Errors begin with where.
-// Error: ErrConfig, ErrVariant, ErrUnknownModel, with all violations at once.
-func FromConfig(raw []byte, where string) (Model, error) {
-	m, _, err := Describe(raw, where)
-	return m, err
-}
-
-// Describe is FromConfig, and returns notes about keys that nothing reads.
-func Describe(raw []byte, where string) (m Model, notes []string, err error) {
-	defer func() {
-		if err != nil && where != "" {
-			err = prefixViolations(where, err)
-		}
-	}()
-	config, err := ReadConfig(raw)
-	if err != nil {
-		return nil, nil, err
-	}
-	names := []string{}
-	for _, f := range families {
-		if f.Detect(config.keys) {
-			return f.buildModel("", config)
-		}
-		names = append(names, f.Name)
-	}
-	class, _ := config.keys["_class_name"].(string)
-	kind, _ := config.keys["model_type"].(string)
-	return nil, nil, fault.New(ErrUnknownModel, struct {
-		Class string   `json:"class_name"`
-		Type  string   `json:"model_type"`
-		Known []string `json:"known"`
-	}{class, kind, names}, "_class_name %q with model_type %q is no model weft knows; known families: %s", class, kind, strings.Join(names, ", "))
 }
 
 // prefixViolations puts where in front of each violation's message.
@@ -386,39 +169,13 @@ func prefixViolations(where string, err error) error {
 	return l.Err()
 }
 
-// maxElements bounds one parameter: 4 TB of f32.
-const maxElements = 1 << 40
-
-// buildModel makes a model from a configuration and checks that the number of elements
-// of every parameter is small enough to be counted.
-func (f Family) buildModel(name string, config *ConfigReader) (Model, []string, error) {
-	m := f.New(name, config)
-	if config.OK() && name == "" { // presets are small enough
-		for _, p := range m.Params(0) {
-			n := 1
-			for _, d := range p.Shape {
-				if d > 0 && n > maxElements/d {
-					config.Refuse("the sizes make %s of shape %v: want at most %d elements", p.Name, p.Shape, int64(maxElements))
-					break
-				}
-				n *= d
-			}
-		}
-	}
-	notes, err := config.Finish()
-	if err != nil {
-		return nil, nil, err
-	}
-	return m, notes, nil
-}
-
 // Specs assigns the rules to a model's parameters.
 func Specs(m Model, on *mesh.Mesh, layers int) ([]sharding.Assigned, error) {
-	return SpecsOf(m, on, m.Params(layers))
+	return AssignRules(m.Rules(), on, m.Params(layers))
 }
 
-// SpecsOf is Specs for parameters that the caller already has.
-func SpecsOf(m Model, on *mesh.Mesh, params []Param) ([]sharding.Assigned, error) {
+// AssignRules assigns rules to parameters.
+func AssignRules(rules sharding.Rules, on *mesh.Mesh, params []Param) ([]sharding.Assigned, error) {
 	ps := make([]sharding.Param, len(params))
 	for i, p := range params {
 		shape := p.Shape
@@ -427,5 +184,5 @@ func SpecsOf(m Model, on *mesh.Mesh, params []Param) ([]sharding.Assigned, error
 		}
 		ps[i] = sharding.Param{Name: p.Name, Shape: shape}
 	}
-	return m.Rules().Apply(on, ps)
+	return rules.Apply(on, ps)
 }

@@ -23,14 +23,17 @@ type UnknownName struct {
 // says which one. A name is that of a preset or release, or the publisher's own. Its
 // case does not matter, nor does "_", "." or "-", the organisation in front or an
 // ending "-Diffusers". Error: ErrUnknownModel, with the nearest names, or with all
-// that it may stand for.
+// that it may stand for; ErrDeclaration.
 func FindPreset(name string) (preset, release string, err error) {
+	if err := checkRegistered(); err != nil {
+		return "", "", err
+	}
 	for _, r := range releases {
 		if r.Name == name {
 			return r.Preset, r.Name, nil
 		}
 	}
-	if presetConfig(name) != nil {
+	if familyOf(name) != nil {
 		return name, "", nil
 	}
 	folded := foldName(name)

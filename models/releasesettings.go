@@ -183,26 +183,6 @@ type ReleaseQuery struct {
 	Size    string // of the video, WIDTHxHEIGHT; "" where it is not known
 }
 
-// Released is a generator that was published.
-type Released interface {
-	Generator
-	// ReleasedPreset is the preset whose releases a configuration of no preset is run as.
-	ReleasedPreset() string
-}
-
-// PadsText is a generator that attends to the zeros with which a text is padded. Where
-// its configuration does not state the length of texts, its release must.
-type PadsText interface{ PadsText() bool }
-
-// VariedByRelease is a generator whose programs or inputs depend on settings that its
-// configuration leaves open and its release decides.
-type VariedByRelease interface {
-	// OwnSettings returns the settings that the configuration itself states.
-	OwnSettings() map[string]any
-	// AsRelease returns the model with the settings.
-	AsRelease(s Settings) (Model, error)
-}
-
 // SettingsOf finds how a generator is run. Its sources are the release that the query
 // names; model_index.json and scheduler/scheduler_config.json in the model's folder or
 // the one above; and the table of releases. Of the table it takes the release that the
@@ -211,8 +191,8 @@ type VariedByRelease interface {
 // no settings.
 func SettingsOf(m Model, q ReleaseQuery) (Model, Settings, error) {
 	var s Settings
-	g, ok := m.(Released)
-	if !ok {
+	g := m.Features().Generator
+	if g == nil {
 		if q.Name != "" {
 			return m, s, fault.New(ErrRelease, nil, "release %q of %s, which denoises no latents: releases differ in how these are run", q.Name, m.Name())
 		}
@@ -235,10 +215,7 @@ func SettingsOf(m Model, q ReleaseQuery) (Model, Settings, error) {
 		s.Release, s.Known = guessRelease(g, candidates, q, folder)
 		why = s.Release.Source
 	}
-	v, varied := m.(VariedByRelease)
-	if varied {
-		s.sources = append(s.sources, Said{"the model's configuration", v.OwnSettings()})
-	}
+	s.sources = append(s.sources, Said{"the model's configuration", g.OwnSettings})
 	s.sources = append(s.sources, folder...)
 	s.sources = append(s.sources, Said{why, s.Release.settingsAt(q.Size)})
 	if !s.Named && m.Name() != s.Release.Preset && !slices.ContainsFunc(candidates, func(r Release) bool { return r.Preset == m.Name() }) {
@@ -247,24 +224,23 @@ func SettingsOf(m Model, q ReleaseQuery) (Model, Settings, error) {
 	if note := s.unsettledReleaseNote(candidates); note != "" && !s.Known {
 		s.Notes = append(s.Notes, note)
 	}
-	if varied {
-		m, err = v.AsRelease(s)
+	if as := m.Features().AsRelease; as != nil {
+		m, err = as(s)
 	}
 	return m, s, err
 }
 
 // releasesLike returns the releases that have the generator's configuration or, for a
-// configuration that no release has, that of the preset that ReleasedPreset names.
-func releasesLike(g Released) []Release {
-	like, raw := g.Name(), presetConfig(g.Name())
-	if raw == nil {
-		like = g.ReleasedPreset()
-		raw = presetConfig(like)
+// configuration that no release has, that of the preset that Generator.ReleasedPreset names.
+func releasesLike(g *Generator) []Release {
+	like := g.Name()
+	if familyOf(like) == nil {
+		like = g.ReleasedPreset
 	}
 	var out []Release
 	for _, own := range []bool{true, false} { // those of the preset itself first
 		for _, r := range releases {
-			if (r.Preset == like) == own && (own || bytes.Equal(presetConfig(r.Preset), raw)) {
+			if (r.Preset == like) == own && (own || samePresetConfig(r.Preset, like)) {
 				out = append(out, r)
 			}
 		}
@@ -292,15 +268,9 @@ func pickRelease(m Model, candidates []Release, name string) (Release, error) {
 	}{name, m.Name(), names}, "release %q is none of %s; its releases: %s", name, m.Name(), strings.Join(names, ", "))
 }
 
-// Hinted is a generator whose configuration has hints at its release: words that occur
-// in the releases' names.
-type Hinted interface {
-	ReleaseHints() []string
-}
-
 // guessRelease returns the release that the folder points to, or else the first of
 // those that it allows, and whether the folder decides.
-func guessRelease(g Released, candidates []Release, q ReleaseQuery, folder []Said) (Release, bool) {
+func guessRelease(g *Generator, candidates []Release, q ReleaseQuery, folder []Said) (Release, bool) {
 	found := candidates
 	keep := func(ok func(Release) bool) {
 		if kept := slices.DeleteFunc(slices.Clone(found), func(r Release) bool { return !ok(r) }); len(kept) > 0 {
@@ -320,12 +290,10 @@ func guessRelease(g Released, candidates []Release, q ReleaseQuery, folder []Sai
 	if experts {
 		keep(func(r Release) bool { return r.Boundary > 0 })
 	}
-	if h, ok := g.(Hinted); ok {
-		for _, hint := range h.ReleaseHints() {
-			keep(func(r Release) bool {
-				return strings.Contains(r.Name, hint) && !strings.HasSuffix(r.Name, "-distilled")
-			})
-		}
+	for _, hint := range g.ReleaseHints {
+		keep(func(r Release) bool {
+			return strings.Contains(r.Name, hint) && !strings.HasSuffix(r.Name, "-distilled")
+		})
 	}
 	// The folder's own name, or that of one above it, may be a release's.
 	named := false

@@ -179,36 +179,69 @@ func CheckPatch(what string, n, p int) error {
 }
 
 // CheckGiven refuses inputs that are given although the model does not read them.
-// reads says whether it does, for each name that is to be checked.
-func CheckGiven(m Model, inputs map[string]*tensor.Tensor, reads map[string]bool) error {
+// reads says whether it does, for each name that is to be checked. Messages call it model.
+func CheckGiven(model string, inputs map[string]*tensor.Tensor, reads map[string]bool) error {
 	var l fault.List
 	for _, name := range slices.Sorted(maps.Keys(reads)) {
 		if inputs[name] != nil && !reads[name] {
-			l.Add(fault.New(ErrInputs, nil, "input %q is given: %s does not read it", name, m.Name()))
+			l.Add(fault.New(ErrInputs, nil, "input %q is given: %s does not read it", name, model))
 		}
 	}
 	return l.Err()
 }
 
+// Given are a forward's inputs while a model's Request reads them. It collects what is
+// wrong with them.
+type Given struct {
+	Model  string // its name, for messages
+	Inputs map[string]*tensor.Tensor
+	Reads  []string // the inputs that the model reads, as messages list them
+	fault.List
+}
+
+// Need returns the input of a name, or nil where Need says that it is wrong.
+func (g *Given) Need(name string, rank int) *tensor.Tensor {
+	t, err := Need(g.Model, g.Inputs, name, rank, g.Reads)
+	g.Add(err)
+	return t
+}
+
+// Refuse adds a violation of kind ErrInputs.
+func (g *Given) Refuse(format string, args ...any) { g.Add(fault.New(ErrInputs, nil, format, args...)) }
+
+// RefuseUnread is CheckGiven.
+func (g *Given) RefuseUnread(reads map[string]bool) { g.Add(CheckGiven(g.Model, g.Inputs, reads)) }
+
+// OneBatch reports inputs of these names that have different numbers of videos.
+func (g *Given) OneBatch(names []string, batches ...int) {
+	text := fmt.Sprintf("%s has batch %d", names[0], batches[0])
+	for i, n := range batches[1:] {
+		text += fmt.Sprintf(", %s %d", names[i+1], n)
+	}
+	if slices.Min(batches) != slices.Max(batches) {
+		g.Refuse("%s: want one number", text)
+	}
+}
+
 // Need returns the input of a name. It is an error where the input is missing, does
-// not have rank dims, or is not of a floating-point type. reads lists all inputs that
-// the model reads, for the message.
-func Need(m Model, inputs map[string]*tensor.Tensor, name string, rank int, reads []string) (*tensor.Tensor, error) {
-	return needInput(m, inputs, name, rank, reads, dtype.DType.IsFloat, "a floating-point type")
+// not have rank dims, or is not of a floating-point type. Messages name the model and all
+// inputs that it reads.
+func Need(model string, inputs map[string]*tensor.Tensor, name string, rank int, reads []string) (*tensor.Tensor, error) {
+	return needInput(model, inputs, name, rank, reads, dtype.DType.IsFloat, "a floating-point type")
 }
 
 // NeedIDs is Need for ids, which are i32 or i64.
-func NeedIDs(m Model, inputs map[string]*tensor.Tensor, name string, rank int, reads []string) (*tensor.Tensor, error) {
-	return needInput(m, inputs, name, rank, reads, func(d dtype.DType) bool { return d == dtype.I32 || d == dtype.I64 }, "i32 or i64")
+func NeedIDs(model string, inputs map[string]*tensor.Tensor, name string, rank int, reads []string) (*tensor.Tensor, error) {
+	return needInput(model, inputs, name, rank, reads, func(d dtype.DType) bool { return d == dtype.I32 || d == dtype.I64 }, "i32 or i64")
 }
 
 // needInput returns the input of a name and checks its rank, and by ok its type, which
 // messages call want.
-func needInput(m Model, inputs map[string]*tensor.Tensor, name string, rank int, reads []string, ok func(dtype.DType) bool, want string) (*tensor.Tensor, error) {
+func needInput(model string, inputs map[string]*tensor.Tensor, name string, rank int, reads []string, ok func(dtype.DType) bool, want string) (*tensor.Tensor, error) {
 	t := inputs[name]
 	switch {
 	case t == nil:
-		return nil, fault.New(ErrInputs, nil, "input %q is missing: %s reads %s", name, m.Name(), strings.Join(reads, ", "))
+		return nil, fault.New(ErrInputs, nil, "input %q is missing: %s reads %s", name, model, strings.Join(reads, ", "))
 	case len(t.Shape) != rank:
 		return nil, fault.New(ErrInputs, nil, "input %q of shape %v: want %d dims", name, t.Shape, rank)
 	case !ok(t.DType):

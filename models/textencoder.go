@@ -60,12 +60,12 @@ func TextRuns(inputs map[string]*tensor.Tensor) []Variant {
 
 // TextRequest reads batch and length off ids (B, L), which must be in the vocabulary.
 // masks says whether the model reads a mask (B, L); the request says whether there is one.
-func TextRequest(m Model, inputs map[string]*tensor.Tensor, vocab int, masks bool) (Request, error) {
+func TextRequest(model string, inputs map[string]*tensor.Tensor, vocab int, masks bool) (Request, error) {
 	reads := []string{"ids"}
 	if masks {
 		reads = append(reads, "mask (if any)")
 	}
-	ids, err := NeedIDs(m, inputs, "ids", 2, reads)
+	ids, err := NeedIDs(model, inputs, "ids", 2, reads)
 	if err != nil {
 		return Request{}, err
 	}
@@ -98,7 +98,7 @@ func TextRequest(m Model, inputs map[string]*tensor.Tensor, vocab int, masks boo
 		r.Masked = true
 		switch {
 		case !masks:
-			l.Add(fault.New(ErrInputs, nil, "input \"mask\" is given: %s does not read it", m.Name()))
+			l.Add(fault.New(ErrInputs, nil, "input \"mask\" is given: %s does not read it", model))
 		case !slices.Equal(mask.Shape, ids.Shape):
 			l.Add(fault.New(ErrInputs, nil, "mask is %v: want %v, the shape of ids", mask.Shape, ids.Shape))
 		}

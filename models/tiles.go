@@ -64,15 +64,14 @@ type TiledDim struct {
 	Size               int // of the whole output
 }
 
-// Tiled is an autoencoder that may take its input in tiles. What comes out differs from what the
+// Tiled takes an autoencoder's input in tiles. What comes out differs from what the
 // whole gives, since no tile knows what lies beyond it.
-type Tiled interface {
-	Model
+type Tiled struct {
 	// Tile returns how rows and columns of a request are cut, and the requests of tiles by
 	// their rows and columns of the input. Without need for tiles, since the pictures are no larger
 	// than one, ok is false. Error: ErrSize.
-	Tile(r Request, t Tiles) (rows, cols TiledDim, ok bool, err error)
-	// FinishTiled completes an output of the whole that was put together from tiles: what is
+	Tile func(r Request, t Tiles) (rows, cols TiledDim, ok bool, err error)
+	// Finish completes an output of the whole that was put together from tiles: what is
 	// bounded is bounded after the tiles are blended.
-	FinishTiled(output string, values []float32)
+	Finish func(output string, values []float32)
 }

@@ -63,7 +63,7 @@ func Positions(batch int, latent []int) int {
 
 // VideoLatents returns a model's LatentShape for a batch of videos. Where the model
 // refuses several sizes, the error suggests only those that it accepts together.
-func VideoLatents(g Generator, batch, width, height, frames int) ([]int, error) {
+func VideoLatents(g *Generator, batch, width, height, frames int) ([]int, error) {
 	latent, err := g.LatentShape(width, height, frames)
 	if err == nil {
 		return latent, nil

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"weft/dtype"
-	"weft/models"
 	"weft/request"
 	"weft/topology"
 )
@@ -20,25 +19,43 @@ import (
 // it tries one flag, then several, then fewer frames, then a larger slice of the same
 // kind. Every change is planned before it is advised.
 func (s *search) adviseOnPlans(ctx context.Context, on topology.Slice, plans []Plan) error {
+	asAsked := slices.DeleteFunc(slices.Clone(plans), Plan.isOffloadedUnasked)
+	offloaded := slices.DeleteFunc(slices.Clone(plans), func(p Plan) bool { return !p.isOffloadedUnasked() })
 	var all *advice
 	for i := range plans {
 		p := &plans[i]
 		if p.Fits != TooBig {
 			continue
 		}
-		if q := nearestFit(p, plans); q != nil {
+		if q := nearestFit(p, asAsked); q != nil {
 			advice{flags: q.splitFlags(), bytes: q.HBMBytesPerDevice}.adviseTo(p)
 			continue
 		}
 		if all == nil {
 			var err error
-			if all, err = s.findFittingChange(ctx, on, plans); err != nil {
+			if all, err = s.findFittingChange(ctx, on, asAsked); err != nil {
 				return err
 			}
 		}
 		all.adviseTo(p)
+		if q := nearestFit(p, offloaded); q != nil {
+			p.adviseOffload(q)
+		}
 	}
 	return nil
+}
+
+// adviseOffload adds to the advice for a plan the plan q, which streams weights. It is the whole
+// advice where there is no other.
+func (p *Plan) adviseOffload(q *Plan) {
+	other := advice{flags: q.splitFlags(), bytes: q.HBMBytesPerDevice}
+	if p.Advice == "" {
+		other.adviseTo(p)
+		return
+	}
+	change, flags := p.Change, p.Advice
+	other.adviseTo(p)
+	p.Change, p.Advice = change+", or "+p.Change, flags
 }
 
 // advice holds the flags that make a plan fit, and the bytes that a device then holds.
@@ -60,6 +77,9 @@ func (p *Plan) splitFlags() string {
 	text := "--mesh " + p.Mesh
 	if len(p.split.shardedOver) > 0 {
 		text += " --fsdp " + strings.Join(p.split.shardedOver, ",")
+	}
+	if p.Offload != nil {
+		text += " --offload " + p.Offload.Policy
 	}
 	return text
 }
@@ -127,7 +147,7 @@ func (s *search) withOptions(ctx context.Context, on topology.Slice, o Options, 
 		return nil, err
 	}
 	res := t.newResult(on.String())
-	if err := t.planSlice(ctx, res, on); err != nil || len(res.Plans) == 0 {
+	if err := t.planAsAsked(ctx, res, on); err != nil || len(res.Plans) == 0 {
 		return nil, err
 	}
 	return smallestPlan(res.Plans), nil
@@ -209,7 +229,7 @@ type shortened struct {
 func (s *search) findFittingFrames(ctx context.Context, on topology.Slice, from *Plan, o Options) (shortened, error) {
 	var frames []int
 	for n := 1; n < o.Frames; n++ {
-		if _, err := s.m.(models.Generator).LatentShape(o.Width, o.Height, n); err == nil {
+		if _, err := s.m.Features().Generator.LatentShape(o.Width, o.Height, n); err == nil {
 			frames = append(frames, n)
 		}
 	}
@@ -260,7 +280,7 @@ func (s *search) findLargerSlice(ctx context.Context, on topology.Slice) (*advic
 				continue
 			}
 			res := t.newResult(larger.String())
-			if err := t.planSlice(ctx, res, larger); err != nil {
+			if err := t.planAsAsked(ctx, res, larger); err != nil {
 				return nil, err
 			}
 			if len(res.Plans) > 0 && res.Plans[0].Fits == Fits {

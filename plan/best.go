@@ -33,6 +33,11 @@ func Best(ctx context.Context, m models.Model, o Options) (request.Request, erro
 		return r, err
 	}
 	r.Mesh, r.FSDP = axes, p.FSDP
+	if p.Offload != nil {
+		r = r.Streaming(p.split.offload.Keep)
+	} else if r.Offload.Policy == request.OffloadAuto {
+		r.Offload, r.OffloadDepth = request.Offload{Policy: request.OffloadNone}, nil
+	}
 	if r.On.All {
 		if r.On.Slice, err = topology.Lookup(p.Slice); err != nil {
 			return r, err

@@ -63,6 +63,7 @@ func figureEntries() []figureEntry {
 		{key: "attention_seconds", unit: unitSeconds, explain: (*explainer).explainTime},
 		{key: "memory_seconds", also: []string{"memory"}, unit: unitSeconds, explain: (*explainer).explainTime},
 		{key: "collective_seconds", unit: unitSeconds, of: ofAxis, explain: (*explainer).explainTime},
+		{key: "transfer_seconds", also: []string{"transfer"}, unit: unitSeconds, explain: (*explainer).explainTime},
 		{key: "flops", unit: unitFLOPs, of: ofProgram, explain: (*explainer).explainWork},
 		{key: "moved_bytes", also: []string{"moved"}, unit: unitBytes, of: ofProgram, explain: (*explainer).explainWork},
 		{key: "peak_bytes", unit: unitBytes, of: ofProgram, needed: true, explain: (*explainer).explainProgramMemory},

@@ -43,7 +43,7 @@ func TestExplanationByHand(t *testing.T) {
 	if err := g.Check(); err != nil {
 		t.Fatal(err)
 	}
-	got, err := measureGraph(g, 0, 1)
+	got, err := measureGraph(g, 0, 1, graph.Offload{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -87,9 +87,10 @@ type holdings struct {
 func (e *explainer) holdingsOf(phase string, g *scaledGraph) (*holdings, error) {
 	h := &holdings{program: e.evidence(g, g.Calls[g.peak].Program)}
 	if st := e.p.stage; phase == ditPhase && st.of > 0 {
+		h.program = e.evidence(g, g.Calls[g.flatPeak].Program)
 		return h, e.addStageHoldings(h, g, st)
 	}
-	weights, err := g.ResidentWeights(g.asPasses())
+	weights, err := g.ResidentWeights(g.asPasses(), g.Calls[g.peak].Request)
 	if err != nil {
 		return nil, err
 	}
@@ -155,10 +156,10 @@ func (e *explainer) addStageHoldings(h *holdings, g *scaledGraph, st pipelineSta
 	if err != nil {
 		return err
 	}
-	if more := moment.Moments[g.peak].Kept - e.got.parts.layerKept - e.got.parts.otherKept; more != 0 {
+	if more := moment.Moments[g.flatPeak].Kept - e.got.parts.layerKept - e.got.parts.otherKept; more != 0 {
 		h.kept = append(h.kept, Part{Value: float64(more), Kind: attentionKind, Calls: 1, Op: "difference", What: "kept at the fullest call and not at the last layer", Rule: "the difference of the two moments"})
 	}
-	alive, err := g.ResidentsAt(g.asPasses(), g.peak)
+	alive, err := g.ResidentsAt(g.asPasses(), g.flatPeak)
 	if err != nil {
 		return err
 	}
@@ -308,6 +309,10 @@ func countOf(r graph.Resident) int {
 }
 
 func (n *naming) weightPart(r graph.Resident) Part {
+	if r.Name == graph.SlotsName {
+		return Part{Value: float64(r.Bytes), Kind: weightsKind, Calls: countOf(r), Op: "slots", What: "slots of streamed weights",
+			Rule: "one for the layer that computes and one for each that is read ahead, each as large as what the largest layer streams", Source: sourceOfWeights}
+	}
 	w := n.weights[r.Name]
 	local, _ := w.Spec.Local(n.g.Mesh, w.Shape) // the graph has counted its bytes
 	name := r.Name

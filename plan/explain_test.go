@@ -26,7 +26,7 @@ var explained = sync.OnceValue(func() map[string]Options {
 		if err != nil {
 			continue
 		}
-		if _, ok := m.(models.Generator); !ok {
+		if m.Features().Generator == nil {
 			continue
 		}
 		for _, size := range []string{"64x64 --frames 5", "128x128 --frames 9", "256x256 --frames 9", "512x512 --frames 17", "480x832 --frames 81"} {

@@ -18,6 +18,7 @@ const (
 	attentionTime  timeCause = "attention_seconds"
 	memoryTime     timeCause = "memory_seconds"
 	collectiveTime timeCause = "collective_seconds"
+	transferTime   timeCause = "transfer_seconds"
 )
 
 // timedPart is a part of a step's time with what it is spent on.
@@ -44,6 +45,9 @@ func (e *explainer) explainTime(f figure) (string, float64, []Part, error) {
 		return "attention, where arithmetic takes longer than memory traffic, in a step", e.p.Time.AttentionSeconds, e.causeParts(r, key, ""), nil
 	case memoryTime:
 		return "memory traffic, where it takes longer than arithmetic, in a step", e.p.Time.MemorySeconds, e.causeParts(r, key, ""), nil
+	}
+	if timeCause(f.entry.key) == transferTime {
+		return "layers that wait for streamed weights, in a step", e.p.Time.TransferSeconds, e.causeParts(r, transferTime, ""), nil
 	}
 	total := 0.0
 	for _, axis := range sortedKeys(e.p.Time.CollectiveSeconds) {
@@ -184,6 +188,9 @@ func (e *explainer) programParts(r stepRates, c *programMeasures) []timedPart {
 		part.Source = e.linkSource(r)
 		parts = append(parts, timedPart{part, collectiveTime, t.Axis})
 	})
+	if p, ok := e.waitingForWeights(r, c); ok {
+		parts = append(parts, timedPart{p, transferTime, ""})
+	}
 	return parts
 }
 

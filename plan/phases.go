@@ -32,17 +32,27 @@ type companions struct {
 // Each phase has the devices alone, because weft runs one after another. A phase that no
 // program describes stays "not modelled".
 func (s *search) addPhases(p *Plan, on topology.Slice) error {
-	gen, ok := s.m.(models.Accompanied)
-	if !ok {
+	gen := s.m.Features().Generator
+	if gen == nil {
 		return nil
 	}
-	names := gen.Companions()
+	names := gen.Companions
 	for _, c := range []struct {
 		phase *Phase
 		name  string
+		kind  string
 		make  func(m models.Model, devices int) (models.Request, []split)
-	}{{&p.Breakdown.Text, names.Text, s.encodingRequest}, {&p.Breakdown.VAE, names.Decoder, s.decodingRequest}} {
-		got, err := s.measureCompanion(c.name, on, p.Devices, c.make)
+	}{{&p.Breakdown.Text, names.Text, textPhase, s.encodingRequest}, {&p.Breakdown.VAE, names.Decoder, vaePhase, s.decodingRequest}} {
+		got, err := s.measureCompanion(c.name, on, p.Devices, graph.Offload{}, c.make)
+		if err == nil && s.streamCompanion(p, on, got.memory) {
+			resident := got
+			got, err = s.measureCompanion(c.name, on, p.Devices, graph.Offload{Stream: true, Depth: s.o.Depth()}, c.make)
+			if err == nil && got.memory.SlotBytes == 0 {
+				got = resident // it has no layers that could be streamed
+			} else if err == nil {
+				p.Offload = &Offload{Phases: append(p.streamedPhases(), c.kind)}
+			}
+		}
 		if err != nil {
 			return err
 		}
@@ -55,12 +65,12 @@ func (s *search) addPhases(p *Plan, on topology.Slice) error {
 }
 
 // measureCompanion measures a preset on the first of the splits that it allows.
-func (s *search) measureCompanion(name string, on topology.Slice, devices int, make func(models.Model, int) (models.Request, []split)) (*companion, error) {
+func (s *search) measureCompanion(name string, on topology.Slice, devices int, o graph.Offload, make func(models.Model, int) (models.Request, []split)) (*companion, error) {
 	target := s.o.Target(on)
 	if target.Attention == attention.Kernel { // the kernel is asked of the transformer; a T5 has none
 		target.Attention = attention.Auto
 	}
-	key := fmt.Sprint(name, devices, target)
+	key := fmt.Sprint(name, devices, target, o)
 	s.companions.mu.Lock()
 	defer s.companions.mu.Unlock()
 	if got := s.companions.known[key]; got != nil {
@@ -89,7 +99,7 @@ func (s *search) measureCompanion(name string, on topology.Slice, devices int, m
 		if err != nil {
 			return nil, err
 		}
-		got, err := measureGraph(g, 0, 1)
+		got, err := measureGraph(g, 0, 1, o)
 		if err != nil {
 			return nil, err
 		}
@@ -130,13 +140,13 @@ func (s *search) decodingRequest(_ models.Model, devices int) (models.Request, [
 // unmodelledPhases names the phases that no plan of the search has figures for.
 func (s *search) unmodelledPhases() []string {
 	var names models.Companions
-	gen, told := s.m.(models.Accompanied)
-	if told {
-		names = gen.Companions()
+	gen := s.m.Features().Generator
+	if gen != nil {
+		names = gen.Companions
 	}
 	out := []string{}
 	for _, c := range [][2]string{{"the text encoder", names.Text}, {"the VAE", names.Decoder}} {
-		if told && c[1] == "" {
+		if gen != nil && c[1] == "" {
 			continue // the transformer reads its text itself
 		}
 		if _, err := models.ByName(c[1]); err != nil {

@@ -149,6 +149,8 @@ func (s *search) checkPipeline(on topology.Slice, sp split) error {
 		return fault.New(ErrPipeline, nil, "pp=%d on %s: a pipeline's stages hand over through one host's memory, and the slice's name leaves the number of hosts open", sp.pp, on)
 	case on.Hosts > 1:
 		return fault.New(ErrPipeline, nil, "pp=%d on %s: a pipeline's stages hand over through one host's memory, the slice has %d hosts", sp.pp, on, on.Hosts)
+	case sp.offload.Stream:
+		return fault.New(ErrPipeline, nil, "pp=%d with weights that are streamed: a run streams them, each stage its own for each microbatch, but it is not planned; --offload none, or another axis", sp.pp)
 	case s.layers == 0:
 		return fault.New(ErrPipeline, nil, "pp=%d: %s has layers of several kinds, and a pipeline's plan is of layers that are alike", sp.pp, s.m.Name())
 	case s.passes > 1:
@@ -228,7 +230,7 @@ func (s *search) fillPipelinePlan(p *Plan, on topology.Slice, got *splitMeasures
 	var fullest Memory
 	for i, r := range ranges {
 		k := int64(r.Hi - r.Lo)
-		m := got.memory
+		m := got.flatMemory // a stage's weights are counted as if they stayed, the text's too
 		m.WeightsBytes = parts.layerWeights * k / n
 		seconds := layers * float64(k) / float64(n)
 		if i == 0 {

@@ -41,6 +41,7 @@ func (s *search) planSplit(on topology.Slice, sp split) (*Plan, *Refusal, error)
 	if err := s.addPhases(p, on); err != nil {
 		return nil, nil, err
 	}
+	s.describeOffload(p, on, got)
 	s.judgeMemory(p, on)
 	if p.CFGParallel {
 		p.Notes = append(p.Notes, fmt.Sprintf("dp=%d over a batch of %d: the passes with and without the text run on different devices (CFG parallel)", sp.dp, s.r.Batch))

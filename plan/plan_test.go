@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 
 	"weft/dtype"
 	"weft/fault"
+	"weft/graph"
 	"weft/mesh"
 	"weft/models"
 	_ "weft/models/all"
@@ -101,7 +103,7 @@ func TestTwoLayersStandForAll(t *testing.T) {
 				if layers == 2 {
 					scale = n
 				}
-				if got[i], err = measureGraph(g, scale, 2); err != nil {
+				if got[i], err = measureGraph(g, scale, 2, graph.Offload{}); err != nil {
 					t.Fatal(err)
 				}
 				if layers == 2 {
@@ -118,8 +120,12 @@ func TestTwoLayersStandForAll(t *testing.T) {
 						t.Errorf("%s %s: traffic %v, the graph has %v", name, sp.meshText(), mine, table)
 					}
 				}
-				weights := int64(0)
+				weights := int64(0) // that are there at the peak, which is in a step: the text's have left
+				placed := g.Place(graph.Offload{})
 				for _, w := range g.Weights {
+					if placed.Of[w.Name] == graph.Leaves {
+						continue
+					}
 					b, err := w.Bytes(on)
 					if err != nil {
 						t.Fatal(err)
@@ -380,9 +386,14 @@ func TestChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("1.3b f32 on v5e-1: %s, %s", formatGigabytes(s.Plans[0].HBMBytesPerDevice), s.Plans[0].Change)
+	// What fits with streamed weights comes first, and is advised beside the larger slice.
 	one := search14B(t, "v5e-1", at480)
-	if c := one.Plans[0].Advice; !strings.HasPrefix(c, "--on v5litepod-") {
-		t.Errorf("%q", c)
+	resident := one.Plans[len(one.Plans)-1]
+	if c := resident.Advice; !strings.HasPrefix(c, "--on v5litepod-") || !strings.Contains(resident.Change, ", or --mesh dp=1,tp=1,sp=1 --offload ") {
+		t.Errorf("%q, %q", c, resident.Change)
+	}
+	if p := one.Plans[0]; p.Fits != Fits || p.Offload == nil || p.Offload.Kept >= 40 || p.Offload.Slots != 2 {
+		t.Errorf("%v, %+v", p.Fits, p.Offload)
 	}
 	// The largest slice of a kind has none above it.
 	most := search14B(t, "l4x8", Options{Request: request.Request{Width: 65536, Height: 65536, Frames: 1, DType: dtype.BF16}})
@@ -390,6 +401,7 @@ func TestChanges(t *testing.T) {
 		t.Errorf("%q, %q", p.Advice, p.Change)
 	}
 	long := Options{Request: request.Request{Width: 1280, Height: 720, Frames: 401, DType: dtype.F32}}
+	long.Offload.Policy = request.OffloadNone
 	big, err := Search(t.Context(), m, forSlice(long, slice(t, "v5e-1")))
 	if err != nil {
 		t.Fatal(err)
@@ -462,7 +474,7 @@ func TestSearchAll(t *testing.T) {
 				continue
 			}
 			for _, q := range search14B(t, smaller.Spec(), at480).Plans {
-				if q.Fits == Fits {
+				if q.Fits == Fits && q.Offload == nil {
 					t.Errorf("%s fits on %s too", p.Slice, smaller)
 				}
 			}
@@ -493,7 +505,11 @@ func TestWeightsFollowTheType(t *testing.T) {
 		t.Fatal(err)
 	}
 	var want [2]int64
+	ofRequest := regexp.MustCompile(`^text_embedding\.|\.cross_attn\.(k|v|norm_k)\.`) // gone when a step begins
 	for i, p := range m.Params(0) {
+		if ofRequest.MatchString(p.Name) {
+			continue
+		}
 		shape := p.Shape
 		if p.View != nil {
 			shape = p.View
@@ -542,7 +558,7 @@ func TestEfficienciesAreAccountedFor(t *testing.T) {
 	if kernels != 5 {
 		t.Errorf("%d generations have a kernel", kernels)
 	}
-	names := strings.Fields("matmul attention hbm link collective_seconds f32_passes_tpu f32_passes_gpu gpu_pcie_bytes cpu_core_flops cpu_bytes cpu_link_bytes")
+	names := strings.Fields("matmul attention hbm link collective_seconds f32_passes_tpu f32_passes_gpu gpu_pcie_bytes cpu_core_flops cpu_bytes cpu_link_bytes cpu_read_bytes")
 	if len(names) != len(e.Values) {
 		t.Errorf("%d values, %d are used", len(e.Values), len(names))
 	}

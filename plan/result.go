@@ -13,7 +13,10 @@ import (
 // Memory counts the bytes of one device, by kind, at the moment of a phase when it holds
 // most.
 type Memory struct {
+	// WeightsBytes are the weights that are there at that moment, with the slots of those that
+	// are streamed; SlotBytes is what of it the slots are.
 	WeightsBytes int64 `json:"weights_bytes"`
+	SlotBytes    int64 `json:"slot_bytes,omitzero"`
 	// ResidualBytes are the values that a step hands from program to program: the residual
 	// stream, the latents, the time's embedding.
 	ResidualBytes int64 `json:"residual_bytes"`
@@ -110,6 +113,9 @@ type Plan struct {
 	Cost        *Cost         `json:"cost,omitempty"` // at a user's prices
 	Time        Time          `json:"time"`
 	Programs    []ProgramTime `json:"programs"`
+
+	// Offload says which weights are streamed; nil where none are.
+	Offload *Offload `json:"offload,omitempty"`
 
 	CFGParallel bool     `json:"cfg_parallel"`
 	Padding     []string `json:"padding"` // what is padded, in words; empty: nothing

@@ -107,8 +107,24 @@ func (s *search) newResult(on string) *Result {
 	return res
 }
 
-// planSlice adds the plans and refusals of one slice, without advice.
+// planSlice adds the plans and refusals of one slice, without advice: where nothing fits, those
+// with streamed weights too.
 func (s *search) planSlice(ctx context.Context, res *Result, on topology.Slice) error {
+	first := len(res.Plans)
+	err := s.planAsAsked(ctx, res, on)
+	if err != nil || !s.offloadsWhereNeeded() || slices.ContainsFunc(res.Plans[first:], func(p Plan) bool { return p.Fits != TooBig }) {
+		return err
+	}
+	if err := s.planOffloaded(ctx, res, on); err != nil {
+		return err
+	}
+	slices.SortStableFunc(res.Plans[first:], comparePlans)
+	return nil
+}
+
+// planAsAsked adds the plans and refusals of one slice. Weights are streamed only where the
+// request says so.
+func (s *search) planAsAsked(ctx context.Context, res *Result, on topology.Slice) error {
 	splits, err := s.listSplits(on)
 	if err != nil {
 		return err

@@ -23,7 +23,7 @@ func (s *search) searchAll(ctx context.Context) (*Result, error) {
 		var refused *Refusal // why the smallest slice without a plan has none
 		for _, on := range row {
 			sub := s.newResult(on.String())
-			if err := s.planSlice(ctx, sub, on); ctx.Err() != nil {
+			if err := s.planAsAsked(ctx, sub, on); ctx.Err() != nil {
 				return nil, ctx.Err()
 			} else if err != nil { // this slice's alone
 				r := newRefusal(on, split{pp: 1, dp: 1, fsdp: 1, tp: 1, sp: on.Devices}, err)
@@ -42,6 +42,12 @@ func (s *search) searchAll(ctx context.Context) (*Result, error) {
 			}
 			if p := smallestPlan(sub.Plans); closest == nil || *p.OverBytes < *closest.OverBytes {
 				closest = p
+			}
+		}
+		if best == nil && closest != nil && s.offloadsWhereNeeded() {
+			var err error
+			if best, err = s.smallestOffloaded(ctx, row, chips); err != nil {
+				return nil, err
 			}
 		}
 		if best != nil {

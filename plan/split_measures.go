@@ -19,6 +19,8 @@ import (
 // memory, collectives, operations and notes.
 type splitMeasures struct {
 	memory        Memory
+	flatMemory    Memory // at the call that needs most where all weights are there throughout
+	streaming     streaming
 	step, request []cost.Traffic
 	programs      []programMeasures // of a step
 	parts         stageParts
@@ -70,7 +72,7 @@ func countAlikeLayers(m models.Model) int {
 // measureSplit builds the graph of a split and measures it. It keeps the result, because
 // slices of the same size ask for the same split.
 func (s *search) measureSplit(on *mesh.Mesh, sp split, r models.Request) (*splitMeasures, error) {
-	key := fmt.Sprint(sp.meshText(), sp.shardedOver, r.Batch, r.DType, r.SplitResidual, r.Latent, r.TokenTimes, r.Times, r.Target)
+	key := fmt.Sprint(sp.meshText(), sp.shardedOver, sp.offload, r.Batch, r.DType, r.SplitResidual, r.Latent, r.TokenTimes, r.Times, r.Target)
 	s.mu.Lock()
 	got := s.measures[key]
 	s.mu.Unlock()
@@ -85,7 +87,7 @@ func (s *search) measureSplit(on *mesh.Mesh, sp split, r models.Request) (*split
 	if err != nil {
 		return nil, err
 	}
-	got, err = measureGraph(g, s.layers, s.passes)
+	got, err = measureGraph(g, s.layers, s.passes, sp.offload)
 	if err != nil {
 		return nil, err
 	}
@@ -106,6 +108,9 @@ type scaledGraph struct {
 	costs  map[string]*programMeasures
 	passes int // how many run one after another
 	peak   int // index of the call at which a device holds most
+	// flatPeak is that call where all weights are there throughout.
+	flatPeak int
+	offload  graph.Offload
 }
 
 // callRatio gives, as a fraction, how many calls of the model one call in the graph stands for.
@@ -123,7 +128,7 @@ func (g *scaledGraph) scaleToModel(program string, n int64) int64 {
 
 // asPasses says how often the model runs what the graph has.
 func (g *scaledGraph) asPasses() graph.Passes {
-	return graph.Passes{N: g.passes, Times: g.callRatio}
+	return graph.Passes{N: g.passes, Times: g.callRatio, Offload: g.offload}
 }
 
 // countCalls gives how often the model calls a program in a step, or once a request.
@@ -139,8 +144,8 @@ func (g *scaledGraph) countCalls(program string, request bool) int {
 
 // measureGraph adds up the figures of a graph's programs. Each pass runs the whole graph
 // and has values of its own.
-func measureGraph(whole *graph.Graph, layers, passes int) (*splitMeasures, error) {
-	g := &scaledGraph{Graph: whole, layers: layers, calls: map[string]int{}, costs: map[string]*programMeasures{}, passes: passes}
+func measureGraph(whole *graph.Graph, layers, passes int, o graph.Offload) (*splitMeasures, error) {
+	g := &scaledGraph{Graph: whole, layers: layers, calls: map[string]int{}, costs: map[string]*programMeasures{}, passes: passes, offload: o}
 	for _, c := range g.Calls {
 		g.calls[c.Program]++
 	}
@@ -175,7 +180,11 @@ func measureGraph(whole *graph.Graph, layers, passes int) (*splitMeasures, error
 	if err != nil {
 		return nil, err
 	}
-	m.memory = g.findPeakMemory(held)
+	m.memory, g.peak = g.findPeakMemory(held, func(i int) int64 { return held.Moments[i].Weights })
+	m.flatMemory, g.flatPeak = g.findPeakMemory(held, func(int) int64 { return held.Weights.Most() })
+	if m.streaming, err = g.measureStreaming(held); err != nil {
+		return nil, err
+	}
 	m.sortNotes(whole.Notes, layers > 0)
 	m.parts, err = g.measureStageParts(held)
 	return m, err
@@ -319,17 +328,17 @@ func hasAttention(body []program.Instr) bool {
 	})
 }
 
-// findPeakMemory finds the call at which a device holds most, and what it holds then.
-func (g *scaledGraph) findPeakMemory(held *graph.Residency) Memory {
-	var best Memory
+// findPeakMemory finds the call at which a device holds most, and what it holds then. weights
+// gives what there is of the weights at a call.
+func (g *scaledGraph) findPeakMemory(held *graph.Residency, weights func(call int) int64) (best Memory, peak int) {
 	for i, call := range g.Calls {
 		c, at := g.costs[call.Program], held.Moments[i]
-		m := Memory{WeightsBytes: held.Weights, AttentionBytes: at.Kept + c.attending, ResidualBytes: at.Alive, GatheredBytes: c.gathered,
+		m := Memory{WeightsBytes: weights(i), SlotBytes: held.Weights.Slots, AttentionBytes: at.Kept + c.attending, ResidualBytes: at.Alive, GatheredBytes: c.gathered,
 			TempBytes: c.temps - c.attending - c.gathered, At: c.name}
 		m.TotalBytes = m.WeightsBytes + m.ResidualBytes + m.AttentionBytes + m.GatheredBytes + m.TempBytes
 		if m.TotalBytes > best.TotalBytes {
-			best, g.peak = m, i
+			best, peak = m, i
 		}
 	}
-	return best
+	return best, peak
 }

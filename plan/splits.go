@@ -3,6 +3,7 @@ package plan
 import (
 	"slices"
 
+	"weft/graph"
 	"weft/internal/numbers"
 	"weft/mesh"
 	"weft/topology"
@@ -13,6 +14,7 @@ type split struct {
 	pp, dp, fsdp, tp, sp int
 	other                []mesh.Axis // a given mesh's axes that are none of these
 	shardedOver          []string    // axes among dp and sp over which the weights are sharded too
+	offload              graph.Offload
 }
 
 func (s split) countDevices() int {
@@ -51,6 +53,7 @@ func (s split) fsdpAxes() []string {
 // withShares gives the split as it is, and again with the weights sharded over dp and sp
 // too. Where the user names axes for the weights, it gives the split with those alone.
 func (s *search) withShares(sp split) []split {
+	sp.offload = s.o.Offloading()
 	if s.o.FSDP != nil {
 		sp.shardedOver = s.o.FSDP
 		if s.o.Mesh == nil && sp.fsdp > 1 && !slices.Contains(sp.shardedOver, mesh.FSDP) {

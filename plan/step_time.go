@@ -49,7 +49,7 @@ func readEfficiencies(data []byte) (Efficiencies, error) {
 		return e, fault.New(ErrData, nil, "%s: %w", efficiencyFile, err)
 	}
 	names := []string{"matmul", "attention", "hbm", "link", "collective_seconds", "f32_passes_tpu", "f32_passes_gpu",
-		"gpu_pcie_bytes", "cpu_core_flops", "cpu_bytes", "cpu_link_bytes"}
+		"gpu_pcie_bytes", "cpu_core_flops", "cpu_bytes", "cpu_link_bytes", "cpu_read_bytes"}
 	var l fault.List
 	for _, name := range names {
 		if v, ok := e.Values[name]; !ok {
@@ -83,6 +83,8 @@ type Time struct {
 	AttentionSeconds  float64            `json:"attention_seconds"`
 	MemorySeconds     float64            `json:"memory_seconds"` // where memory traffic is the longer
 	CollectiveSeconds map[string]float64 `json:"collective_seconds"`
+	// TransferSeconds are those in which layers wait for weights that are streamed.
+	TransferSeconds float64 `json:"transfer_seconds,omitzero"`
 }
 
 // ProgramTime is one program's part of a step.
@@ -100,6 +102,7 @@ type ProgramTime struct {
 type rates struct {
 	flops, memory, link float64
 	host                float64 // to and from the host's memory; 0 is not known
+	streamed            float64 // at which weights come from the host's memory
 	rings               bool    // a ring of more than two devices uses its links in both directions
 }
 
@@ -121,7 +124,11 @@ func ratesOf(on topology.Slice, o Options) rates {
 			cores = o.Machine.Cores
 		}
 		n := float64(on.Devices)
-		return rates{flops: efficiencyOf("cpu_core_flops") * float64(cores) / n, memory: efficiencyOf("cpu_bytes") / n, link: efficiencyOf("cpu_link_bytes") / n}
+		return rates{flops: efficiencyOf("cpu_core_flops") * float64(cores) / n, memory: efficiencyOf("cpu_bytes") / n, link: efficiencyOf("cpu_link_bytes") / n,
+			streamed: efficiencyOf("cpu_read_bytes") / n}
+	}
+	if out.streamed = out.host; out.host == 0 && on.Kind == topology.GPUBox {
+		out.streamed = efficiencyOf("gpu_pcie_bytes")
 	}
 	if o.DType == dtype.F32 {
 		out.flops /= passes
@@ -199,6 +206,9 @@ func (s *search) addTimes(p *Plan, on topology.Slice, m *splitMeasures) error {
 			p.Time.CollectiveSeconds[t.Axis] += x
 			seconds += x
 		}
+		wait := r.waiting(c, m.streaming, seconds)
+		p.Time.TransferSeconds += wait
+		seconds += wait
 		p.StepSeconds += seconds
 		p.Programs = append(p.Programs, ProgramTime{Name: c.name, Calls: c.calls, FLOPs: c.matmul + c.attention + c.kernel, MovedBytes: c.moved,
 			PeakBytes: c.peak, ArgumentBytes: c.arguments, Seconds: seconds})

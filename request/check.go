@@ -26,6 +26,12 @@ func (r Request) checkTogether() error {
 	} else if r.On.All && r.Mesh != nil {
 		l.Add(refuse(ErrOptions, "mesh", mesh.FormatAxes(r.Mesh), "mesh %s with all hardware: slices differ in their devices; name one slice", mesh.FormatAxes(r.Mesh)))
 	}
+	if r.Offload.Policy == OffloadNone && r.OffloadDepth != nil {
+		l.Add(refuse(ErrOptions, "offload-depth", offloadDepthText(&r), "offload-depth %d with offload none: nothing is streamed that could be read ahead", *r.OffloadDepth))
+	}
+	if r.As != "" && (r.Offload.Streams() || r.Offload.Policy == OffloadAuto) {
+		l.Add(refuse(ErrOptions, "offload", r.Offload.String(), "offload %s of the peer's program: it streams no weights", r.Offload))
+	}
 	if w := r.Weights; r.As == "" && w != dtype.Invalid && w != r.ComputeType() {
 		l.Add(refuse(ErrOptions, "weights", typeNames[w], "weights in %v with a compute type of %v: weft keeps contracted weights in the compute type, "+
 			"and all others in f32; scaled fp8 checkpoints are widened as they load", w, r.ComputeType()))
@@ -61,7 +67,7 @@ func (r Request) checkEach() error {
 			l.Add(refuse(ErrOptions, c.flag, fmt.Sprint(c.n), c.format, c.n))
 		}
 	}
-	return fault.Join(l.Err(), r.checkFinite())
+	return fault.Join(l.Err(), r.checkOffload(), r.checkFinite())
 }
 
 // checkTypes reports types that are not those of a computation or of weights.

@@ -45,6 +45,8 @@ var flags = []flag{
 	toggle("strict", "", func(r *Request) *bool { return &r.Strict }),
 	toggle("token-times", "", func(r *Request) *bool { return &r.TokenTimes }),
 	number("micro", "", func(r *Request) *int { return &r.Micro }),
+	{name: "offload", kind: "string", read: readOffload, text: offloadText},
+	{name: "offload-depth", kind: "int", read: readOffloadDepth, text: offloadDepthText},
 	number("layers", "", func(r *Request) *int { return &r.Layers }),
 	number("text-len", "", func(r *Request) *int { return &r.TextLen }),
 	word("as", func(r *Request) *string { return &r.As }),

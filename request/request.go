@@ -32,6 +32,8 @@
 //	Mesh              --mesh              all                       auto
 //	FSDP              --fsdp              all                       the axis fsdp; plan: with and without
 //	Micro             --micro             runs                      as small as dp allows
+//	Offload           --offload           all                       none; plan, and a mesh of auto: what fits
+//	OffloadDepth      --offload-depth     all                       1
 //	CFG               --cfg               plan, aot, sample         the release's
 //	Steps             --steps             plan, sample              sample: the release's
 //	Sampler, Shift, IntegerTimesteps, Guidance, Boundary            the release's
@@ -106,6 +108,10 @@ type Request struct {
 	// just in time. An empty list is none of them, where nil leaves the choice open.
 	FSDP  []string
 	Micro int // microbatches that flow through a pipeline
+	// Offload says which layers' weights are streamed; OffloadDepth is how many calls are
+	// read ahead, nil for DefaultOffloadDepth.
+	Offload      Offload
+	OffloadDepth *int
 
 	CFG              string // models.CFGBatch, CFGSequential or CFGNone
 	Steps            int    // of the sampler

@@ -40,6 +40,15 @@ func draw(t *rapid.T) request.Request {
 		FSDP:     rapid.SampledFrom([][]string{nil, {}, {"sp"}, {"dp", "sp"}}).Draw(t, "fsdp"),
 		Mesh:     rapid.SampledFrom([][]mesh.Axis{nil, {{Name: "tp", Size: 4}}, {{Name: "dp", Size: 2}, {Name: "sp", Size: 3}}}).Draw(t, "mesh"),
 	}
+	if o := rapid.SampledFrom([]string{"", "none", "auto", "all", "keep"}).Draw(t, "offload"); r.Weights == dtype.Invalid {
+		r.Offload.Policy = o
+		if o == "keep" {
+			r.Offload.Keep = rapid.IntRange(0, 40).Draw(t, "keep")
+		}
+		if d := rapid.IntRange(-1, 4).Draw(t, "depth"); d >= 0 && o != "none" {
+			r.OffloadDepth = &d
+		}
+	}
 	if rapid.Bool().Draw(t, "sized") {
 		r.Width, r.Height = rapid.IntRange(1, 2000).Draw(t, "width"), rapid.IntRange(1, 2000).Draw(t, "height")
 	}
@@ -94,7 +103,7 @@ func TestEveryFieldHasAFlag(t *testing.T) {
 	for _, c := range []string{"--size 2x3", "--frames 5", "--fps 2", "--batch 2", "--text-len 2", "--dtype bf16", "--weights f32 --dtype f32", "--attention blocked", "--layers 2",
 		"--token-times",
 		"--split-residual", "--strict", "--as vidax", "--on v4-8", "--mesh tp=2", "--fsdp sp", "--micro 2", "--cfg none", "--steps 2", "--sampler ltx", "--shift 2", "--integer-timesteps",
-		"--guidance 2", "--boundary 0.5", "--seed 2"} {
+		"--guidance 2", "--offload all", "--offload-depth 0", "--boundary 0.5", "--seed 2"} {
 		r := reflect.ValueOf(request.Must(c))
 		for i := range r.NumField() {
 			if !r.Field(i).IsZero() {
@@ -145,6 +154,14 @@ func TestRefusals(t *testing.T) {
 		{"--layers -1", []error{request.ErrOptions}, []string{"layers -1: want 0 (all) or more"}},
 		{"--text-len -1", []error{request.ErrOptions}, []string{"text-len -1: want 0 (as given) or more"}},
 		{"--steps -2", []error{request.ErrOptions}, []string{"steps -2"}},
+		{"--offload some", []error{request.ErrOptions}, []string{`offload "some": want none, auto, all or keep=K`}},
+		{"--offload keep", []error{request.ErrOptions}, nil},
+		{"--offload keep=x", []error{request.ErrSyntax}, []string{"whole number of layers"}},
+		{"--offload keep=-1", []error{request.ErrOptions}, []string{"offload keep=-1: want 0 layers or more"}},
+		{"--offload-depth -1", []error{request.ErrOptions}, []string{"offload-depth -1"}},
+		{"--offload-depth two", []error{request.ErrSyntax}, []string{"offload-depth"}},
+		{"--offload none --offload-depth 2", []error{request.ErrOptions}, []string{"nothing is streamed"}},
+		{"--as vidax --offload all", []error{request.ErrOptions}, []string{"streams no weights"}},
 		{"--colour blue", []error{request.ErrSyntax}, []string{"--colour"}},
 		{"--size 64x64 --size 32x32", []error{request.ErrSyntax}, []string{"twice"}},
 		{"--frames", []error{request.ErrSyntax}, []string{"value is missing"}},

@@ -15,9 +15,8 @@ func (r Request) WithRelease(m models.Model) Request {
 	r.Batch = cmp.Or(r.Batch, 1)
 	r.DType = r.ComputeType()
 	r.Settings = r.modelSettings(m)
-	p, ok := m.(models.PadsText)
-	switch pads := ok && p.PadsText(); {
-	case !pads:
+	switch gen := m.Features().Generator; {
+	case gen == nil || !gen.PadsText:
 		r.Settings = r.Settings.Without("text_len")
 	case r.TextLen == 0:
 		r.TextLen = r.Settings.Count("text_len") // as sampling pads it
@@ -55,8 +54,8 @@ func (r Request) modelSettings(m models.Model) models.Settings {
 // a search decides of each split which it has. Errors, all that apply joined: those of Check, models.ErrSize.
 func (r Request) OfVideo(m models.Model) (step models.Request, passes int, err error) {
 	r = r.WithRelease(m)
-	gen, ok := m.(models.Generator)
-	if !ok {
+	gen := m.Features().Generator
+	if gen == nil {
 		return step, 0, fault.New(ErrOptions, nil, "%s makes no videos: there is no step to plan", m.Name())
 	}
 	latent, err := models.VideoLatents(gen, max(1, min(r.Batch, maxBatch)), r.Width, r.Height, r.Frames)
@@ -83,7 +82,7 @@ func (r Request) OfVideo(m models.Model) (step models.Request, passes int, err e
 // OfInputs gives the step of inputs, whose shapes the model has read. TextLen pads their
 // text. Error: models.ErrInputs where sizes are named and are not those of the latents.
 func (r Request) OfInputs(m models.Model, shapes models.Request) (models.Request, error) {
-	if gen, ok := m.(models.Generator); ok && r.Width != 0 && r.Height != 0 && r.Frames != 0 {
+	if gen := m.Features().Generator; gen != nil && r.Width != 0 && r.Height != 0 && r.Frames != 0 {
 		latent, err := models.VideoLatents(gen, 1, r.Width, r.Height, r.Frames)
 		if err != nil {
 			return shapes, err

@@ -17,8 +17,10 @@ import (
 // Loaded reports the bytes and the time of a Load.
 type Loaded struct {
 	BytesRead     int64   // of tensor data, from files
-	ResidentBytes []int64 // bytes of weights on each device, by mesh position
+	ResidentBytes []int64 // the most that each device holds of the weights, by mesh position
 	Seconds       float64
+	// Weights has, for each device by mesh position, what stays, leaves and is streamed.
+	Weights []graph.WeightMemory
 }
 
 // MaxResident is the largest of ResidentBytes.
@@ -32,83 +34,149 @@ func (l Loaded) MaxResident() int64 {
 
 // Load reads every weight of the graph from a checkpoint. Each device's shard is read
 // straight into the memory that the device uses. stored translates an official name into the
-// checkpoint's.
+// checkpoint's. The weights that only calls of the request read leave the devices once these
+// calls have run, and are read again when a request begins again: the checkpoint stays open as
+// long as the session.
 func (s *Session) Load(ctx context.Context, c *checkpoint.Checkpoint, stored func(string) string, progress Progress) error {
+	return s.LoadOffloaded(ctx, c, stored, graph.Offload{}, progress)
+}
+
+// LoadOffloaded is Load of the weights that are not streamed. Those that are come with the
+// calls that read them.
+func (s *Session) LoadOffloaded(ctx context.Context, c *checkpoint.Checkpoint, stored func(string) string, o graph.Offload, progress Progress) error {
 	start := time.Now()
-	resident, err := s.g.WeightBytes()
+	s.stopStreams()
+	s.placed, s.source = s.g.Place(o), weightSource{c, stored}
+	held, err := s.g.WeightMemory(o)
 	if err != nil {
 		return err
 	}
-	s.loaded = Loaded{ResidentBytes: resident}
-	type loading struct {
-		w      graph.Weight
-		m      *mesh.Mesh
-		t      program.Type
-		blocks []*engine.Block
+	s.loaded = Loaded{Weights: held}
+	for _, m := range held {
+		s.loaded.ResidentBytes = append(s.loaded.ResidentBytes, m.Most())
 	}
-	var all []loading
+	if err := s.makeStreams(); err != nil {
+		return err
+	}
+	n, err := s.loadWeights(ctx, progress, func(name string) bool { return s.placed.Of[name] != graph.Streams })
+	s.loaded.BytesRead = n
+	s.loaded.Seconds = time.Since(start).Seconds()
+	return err
+}
+
+// loadWeights reads those weights that which picks, puts them on the devices, and says how
+// many bytes were read.
+func (s *Session) loadWeights(ctx context.Context, progress Progress, which func(name string) bool) (int64, error) {
+	var all []*weightShards
+	var blocks [][]*engine.Block
 	var parts []checkpoint.Part
 	var total int64
 	for _, w := range s.g.Weights {
-		home := s.homes[w.Name]
-		if home == nil {
-			continue // no call reads it
+		if s.homes[w.Name] == nil || !which(w.Name) {
+			continue
 		}
-		local, err := w.Spec.Local(home, w.Shape)
+		h, err := shardsOf(w, s.homes[w.Name])
 		if err != nil {
-			return fmt.Errorf("%s: %w", w.Name, err)
+			return 0, err
 		}
-		h := loading{w: w, m: home, t: program.Type{DType: w.DType, Shape: local}, blocks: make([]*engine.Block, home.NumDevices())}
-		shared := map[string]*engine.Block{}
-		for pos := range home.Devices() {
-			lo, hi, _, err := array.Bounds(home, w.Spec, w.Shape, pos)
-			if err != nil {
-				return err
+		own := make([]*engine.Block, len(h.shards))
+		for i := range own {
+			if own[i], err = array.NewBlock(int(h.t.Bytes())); err != nil {
+				return 0, err
 			}
-			slices, err := fileSlices(w, lo, hi)
-			if err != nil {
-				return err
-			}
-			key := fmt.Sprint(slices)
-			if shared[key] == nil {
-				b, err := array.NewBlock(int(h.t.Bytes()))
-				if err != nil {
-					return err
-				}
-				runs, err := fileRuns(w, home, pos)
-				if err != nil {
-					return err
-				}
-				if _, whole := c.Lookup(stored(w.Name)); !whole && len(w.Pieces) > 0 {
-					parts = append(parts, partsOfPieces(w, stored, slices, runs, b.Data)...)
-				} else {
-					parts = append(parts, checkpoint.Part{Name: stored(w.Name), As: w.DType, Dst: b.Data, Slices: slices, Runs: runs})
-				}
-				shared[key] = b
-				total += int64(len(b.Data))
-			}
-			h.blocks[pos] = shared[key]
+			parts = append(parts, s.source.partsOf(h, i, own[i].Data)...)
+			total += h.t.Bytes()
 		}
-		all = append(all, h)
+		all, blocks = append(all, h), append(blocks, own)
 	}
 	progress.report("load", 0, total)
-	stats, err := c.Read(ctx, parts, checkpoint.ReadOptions{Progress: func(done int64) { progress.report("load", done, total) }})
+	stats, err := s.source.checkpoint.Read(ctx, parts, checkpoint.ReadOptions{Progress: func(done int64) { progress.report("load", done, total) }})
 	if err != nil {
-		return err
+		return 0, err
 	}
-	for _, h := range all {
-		v, err := s.eng.Put(ctx, h.m, h.t, h.blocks)
+	for i, h := range all {
+		v, err := s.eng.Put(ctx, h.m, h.t, h.byPosition(blocks[i]))
 		if err != nil {
-			return fmt.Errorf("%s: %w", h.w.Name, err)
+			return 0, fmt.Errorf("%s: %w", h.w.Name, err)
 		}
 		if old := s.weights[h.w.Name]; old != nil {
 			old.Free()
 		}
 		s.weights[h.w.Name] = v
 	}
-	s.loaded.BytesRead = stats.BytesRead
-	s.loaded.Seconds = time.Since(start).Seconds()
-	return nil
+	return stats.BytesRead, nil
+}
+
+// weightSource is where weights are read from.
+type weightSource struct {
+	checkpoint *checkpoint.Checkpoint
+	stored     func(string) string // the checkpoint's name of an official one
+}
+
+// weightShards says how the devices of a mesh hold a weight: its distinct shards, and which of
+// them each position has.
+type weightShards struct {
+	w      graph.Weight
+	m      *mesh.Mesh
+	t      program.Type // of a shard
+	shards []fileShard
+	at     []int // index in shards, by position
+}
+
+// fileShard is where a shard is in the file.
+type fileShard struct {
+	slices [][2]int
+	runs   [][][2]int
+}
+
+// shardsOf finds the shards of a weight on its devices.
+func shardsOf(w graph.Weight, on *mesh.Mesh) (*weightShards, error) {
+	local, err := w.Spec.Local(on, w.Shape)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", w.Name, err)
+	}
+	h := &weightShards{w: w, m: on, t: program.Type{DType: w.DType, Shape: local}, at: make([]int, on.NumDevices())}
+	index := map[string]int{}
+	for pos := range h.at {
+		lo, hi, _, err := array.Bounds(on, w.Spec, w.Shape, pos)
+		if err != nil {
+			return nil, err
+		}
+		slices, err := fileSlices(w, lo, hi)
+		if err != nil {
+			return nil, err
+		}
+		key := fmt.Sprint(slices)
+		i, known := index[key]
+		if !known {
+			runs, err := fileRuns(w, on, pos)
+			if err != nil {
+				return nil, err
+			}
+			i = len(h.shards)
+			index[key], h.shards = i, append(h.shards, fileShard{slices, runs})
+		}
+		h.at[pos] = i
+	}
+	return h, nil
+}
+
+// byPosition gives each position the block of its shard.
+func (h *weightShards) byPosition(blocks []*engine.Block) []*engine.Block {
+	out := make([]*engine.Block, len(h.at))
+	for pos, i := range h.at {
+		out[pos] = blocks[i]
+	}
+	return out
+}
+
+// partsOf lists what to read of the checkpoint to fill dst with a shard.
+func (c weightSource) partsOf(h *weightShards, shard int, dst []byte) []checkpoint.Part {
+	f := h.shards[shard]
+	if _, whole := c.checkpoint.Lookup(c.stored(h.w.Name)); !whole && len(h.w.Pieces) > 0 {
+		return partsOfPieces(h.w, c.stored, f.slices, f.runs, dst)
+	}
+	return []checkpoint.Part{{Name: c.stored(h.w.Name), As: h.w.DType, Dst: dst, Slices: f.slices, Runs: f.runs}}
 }
 
 // fileRuns are the ranges of every dim of a weight that a device holds, if the weight stacks

@@ -57,21 +57,15 @@ func (s *Session) Run(ctx context.Context, lanes []string, o RunOptions) ([]map[
 	var done atomic.Int64
 	tick := func(call string) { o.Progress.report(call, done.Add(1)-1, total) }
 	run := s.newRun(o, lanes, tick)
-	var err error
-	if stages := s.g.Stages(); stages > 1 && o.Trace == nil && o.Visit == nil {
-		err = s.runPipeline(ctx, run, stages)
-	} else {
-		for i := range lanes {
-			if err = s.runCalls(ctx, run, i, -1); err != nil {
-				break
-			}
-		}
+	err := s.beginRequest(ctx, run)
+	if err == nil {
+		err = s.runStep(ctx, run)
 	}
 	if err != nil {
+		s.stopStreams() // what was read ahead is of calls that did not run
 		return nil, err
 	}
-	for i, name := range lanes {
-		s.laneOf(name).requestRun = true
+	for i := range lanes {
 		if err := run.handOverRest(ctx, i); err != nil {
 			return nil, err
 		}
@@ -80,41 +74,136 @@ func (s *Session) Run(ctx context.Context, lanes []string, o RunOptions) ([]map[
 	return run.outs, nil
 }
 
-// runCalls runs the calls of one stage, or of all (-1), in order for lane number at.
-func (s *Session) runCalls(ctx context.Context, run *oneRun, at, stage int) error {
-	name := run.lanes[at]
-	l := s.laneOf(name)
-	var before engine.Value // made by the previous call: one call runs while the next is issued
-	var ready []string      // values of outputs that the previous call made
-	for i, c := range s.g.Calls {
-		if (stage >= 0 && c.Stage != stage) || (c.Request && l.requestRun) {
-			continue
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		run.tick(c.Name)
-		made, err := s.runCall(ctx, run, l, name, i)
-		if err == nil && before != nil {
-			err = before.Wait(ctx)
-		}
-		if err == nil {
-			err = run.handOver(ctx, at, ready)
-		}
-		if err == nil {
-			err = s.traceCall(ctx, run.o.Trace, l, name, c)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", c.Name, err)
-		}
-		before, ready = made, s.outputValues(c)
-		for _, v := range s.lastUses[i] {
-			if !slices.Contains(ready, v) {
-				l.dropValue(v)
-			}
+// beginRequest runs the calls of the request for the lanes whose inputs changed. Each call runs
+// for all of these lanes before the next, so that its weights are needed once. What only these
+// calls read then leaves the devices.
+func (s *Session) beginRequest(ctx context.Context, run *oneRun) error {
+	var lanes []int
+	for i, name := range run.lanes {
+		if !s.laneOf(name).requestRun {
+			lanes = append(lanes, i)
 		}
 	}
-	return run.handOver(ctx, at, ready)
+	if len(lanes) == 0 {
+		return nil
+	}
+	if err := s.bringLeavers(ctx, run.o.Progress); err != nil {
+		return err
+	}
+	s.startStreams(ctx, true)
+	if err := s.runCalls(ctx, run, lanes, func(c graph.Call) bool { return c.Request }); err != nil {
+		return err
+	}
+	for _, i := range lanes {
+		s.laneOf(run.lanes[i]).requestRun = true
+	}
+	s.sendLeavers()
+	return nil
+}
+
+// runStep runs the calls of a step. Where weights are streamed, each call runs for all lanes
+// before the next, so that its weights come once a step. With a pipeline each stage takes the
+// lanes in turn, and its weights come once for each lane.
+func (s *Session) runStep(ctx context.Context, run *oneRun) error {
+	s.startStreams(ctx, false)
+	ofStep := func(c graph.Call) bool { return !c.Request }
+	if stages := s.g.Stages(); stages > 1 && run.o.Trace == nil && run.o.Visit == nil {
+		return s.runPipeline(ctx, run, stages)
+	}
+	all := make([]int, len(run.lanes))
+	for i := range all {
+		all[i] = i
+	}
+	if s.placed.Stream {
+		return s.runCalls(ctx, run, all, ofStep)
+	}
+	for _, i := range all {
+		if err := s.runCalls(ctx, run, []int{i}, ofStep); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runCalls runs in order those calls that takes picks, each for all of the lanes, given by
+// their numbers.
+func (s *Session) runCalls(ctx context.Context, run *oneRun, lanes []int, takes func(graph.Call) bool) error {
+	walks := make([]laneWalk, len(lanes))
+	for k, at := range lanes {
+		walks[k] = laneWalk{run: run, at: at, name: run.lanes[at], lane: s.laneOf(run.lanes[at])}
+	}
+	for i, c := range s.g.Calls {
+		if !takes(c) {
+			continue
+		}
+		if err := s.runForLanes(ctx, walks, i); err != nil {
+			return fmt.Errorf("%s: %w", c.Name, err)
+		}
+	}
+	for k := range walks {
+		if err := run.handOver(ctx, walks[k].at, walks[k].ready); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runForLanes runs one call for each lane in turn, with its streamed weights if it has some.
+func (s *Session) runForLanes(ctx context.Context, walks []laneWalk, i int) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	weights, err := s.takeWeights(ctx, i)
+	if err != nil {
+		return err
+	}
+	for k := range walks {
+		if err := s.advance(ctx, &walks[k], i, weights.values); err != nil {
+			weights.discard()
+			return err
+		}
+	}
+	weights.passOn(walks[len(walks)-1].before)
+	return nil
+}
+
+// laneWalk is how far some calls have come in a lane.
+type laneWalk struct {
+	run    *oneRun
+	at     int // number of the lane
+	name   string
+	lane   *lane
+	before engine.Value // made by the previous call: one call runs while the next is issued
+	ready  []string     // values of outputs that the previous call made
+}
+
+// advance runs the next call of a lane: number i, with those weights that are streamed.
+func (s *Session) advance(ctx context.Context, w *laneWalk, i int, streamed map[string]engine.Value) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	c, l := s.g.Calls[i], w.lane
+	w.run.tick(c.Name)
+	made, err := s.runCall(ctx, w, i, streamed)
+	if err == nil && w.before != nil {
+		err = w.before.Wait(ctx)
+	}
+	if err == nil {
+		err = w.run.handOver(ctx, w.at, w.ready)
+	}
+	if err == nil {
+		err = s.traceCall(ctx, w.run.o.Trace, l, w.name, c)
+	}
+	if err != nil {
+		return err
+	}
+	w.before, w.ready = made, s.outputValues(c)
+	for _, v := range s.lastUses[i] {
+		if !slices.Contains(w.ready, v) {
+			l.dropValue(v)
+		}
+	}
+	return nil
 }
 
 // traceCall calls trace, unless it is nil, with the values that a call names for comparison.
@@ -139,19 +228,22 @@ func (s *Session) traceCall(ctx context.Context, trace func(string, string, *ten
 }
 
 // runCall issues one call and returns a value that it makes.
-func (s *Session) runCall(ctx context.Context, run *oneRun, l *lane, name string, i int) (engine.Value, error) {
-	c := s.g.Calls[i]
+func (s *Session) runCall(ctx context.Context, w *laneWalk, i int, streamed map[string]engine.Value) (engine.Value, error) {
+	c, l := s.g.Calls[i], w.lane
 	p := s.g.Programs[c.Program]
 	args := make([]engine.Value, len(c.Args))
 	for k, r := range c.Args {
 		var err error
 		if r.Weight {
-			if args[k] = s.weights[r.Name]; args[k] == nil {
+			if args[k] = streamed[r.Name]; args[k] == nil {
+				args[k] = s.weights[r.Name]
+			}
+			if args[k] == nil {
 				return nil, fmt.Errorf("weight %q is not in place: weights are loaded before a run", r.Name)
 			}
 			continue
 		}
-		if err := s.placeFrame(ctx, run, l, name, r.Name); err != nil {
+		if err := s.placeFrame(ctx, w.run, l, w.name, r.Name); err != nil {
 			return nil, err
 		}
 		if _, made := s.shapes[r.Name]; !made || (s.inputs[r.Name] != nil && !l.hasValue(r.Name)) {
@@ -224,7 +316,7 @@ func (s *Session) runStage(ctx context.Context, run *oneRun, stage int, start ti
 	for i, name := range run.lanes {
 		begin, err := s.waitForInputs(ctx, name, stage)
 		if err == nil {
-			err = s.runCalls(ctx, run, i, stage)
+			err = s.runCalls(ctx, run, []int{i}, func(c graph.Call) bool { return c.Stage == stage && !c.Request })
 		}
 		if err == nil {
 			err = s.waitForOutputs(ctx, name, stage)

@@ -35,6 +35,10 @@ type Session struct {
 	exes     map[string]engine.Executable
 	weights  map[string]engine.Value
 	homes    map[string]*mesh.Mesh // the meshes that hold weights and inputs
+	placed   graph.Placement       // of the weights
+	source   weightSource          // which they were loaded from
+	left     bool                  // the weights that only a request needs are gone
+	streams  []*weightStream       // of weights that are not on the devices, by pipeline stage
 	lanes    map[string]*lane
 	lastUses [][]string
 	inputs   map[string]*graph.Input
@@ -117,6 +121,7 @@ func (s *Session) compileAll(ctx context.Context, progress Progress) error {
 // Close frees the programs and the values that the session holds on the devices. The engine
 // stays open.
 func (s *Session) Close() {
+	s.closeStreams()
 	for _, v := range s.weights {
 		v.Free()
 	}

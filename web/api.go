@@ -53,7 +53,7 @@ func (s *Server) answerChoices(r *http.Request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, ok := m.(models.Generator); !ok {
+		if m.Features().Generator == nil {
 			continue
 		}
 		choice := ModelChoice{Name: name}

@@ -70,7 +70,7 @@ func (p *params) err() error {
 }
 
 // requestFlags are the parameters that are flags of a request, as weft plan has them.
-var requestFlags = []string{"frames", "dtype", "batch", "cfg", "mesh", "split-residual", "text-len", "attention"}
+var requestFlags = []string{"frames", "dtype", "batch", "cfg", "mesh", "split-residual", "text-len", "attention", "offload", "offload-depth"}
 
 // readRequest reads the parameters that weft plan has as flags, and those in more. A
 // parameter without a value says nothing.

@@ -37,6 +37,7 @@ func (f *runFlags) addFlags(c *cobra.Command) {
 	releaseFlag(c, &f.release)
 	f.add(c, "layers", "", "run only the first N layers; 0 runs all")
 	f.add(c, "micro", "", "microbatches of a pipeline (mesh axis pp); 0 makes them as small as dp allows")
+	f.addOffload(c, "none")
 	f.add(c, "strict", "", "refuse a split that needs padded tokens")
 	pathFlag(c, &f.plugin, "plugin", "a PJRT plugin file in place of the installed engine")
 	pathFlag(c, &f.cacheDir, "cache-dir", "folder of compiled programs (default: WEFT_CACHE_DIR or the user's cache)")

@@ -41,6 +41,10 @@ and says of each what a device holds, what its collectives move, and about how
 long a step takes; best first. It reads no weights and needs no hardware: the
 figures are those of the programs that run.
 
+Where no split fits with all weights on the devices, splits are listed that stream
+the weights of some layers from the host (--offload), each with as many layers kept as
+fit; a step then takes the longer of computing and of the transfer, layer by layer.
+
 --on all names the smallest slice of every kind that does. --assert judges the
 best plan and exits with 1 when it does not hold. GB is 10^9 bytes.
 
@@ -96,6 +100,7 @@ func (f *stepFlags) addFlags(c *cobra.Command) {
 	f.add(c, "batch", "1", "videos at a time")
 	f.addStep(c, "bf16", "keep each weight in shares over these axes: sp, dp,sp, or none; default with and without", "rows of text where config.json does not say (diffusers)")
 	f.addCFG(c)
+	f.addOffload(c, "where nothing fits without")
 	releaseFlag(c, &f.release)
 	completeFlag(c, "model", models.Presets()...)
 }

@@ -16,6 +16,7 @@ import (
 	"weft/mesh"
 	"weft/models"
 	"weft/plan"
+	"weft/request"
 	"weft/topology"
 )
 
@@ -26,7 +27,7 @@ type planMeasured struct {
 	PlannedStepSeconds  float64  `json:"planned_step_seconds"`
 	StepSeconds         float64  `json:"step_seconds"` // the faster of two
 	PlannedWeightBytes  int64    `json:"planned_weight_bytes"`
-	ResidentWeightBytes int64    `json:"resident_weight_bytes"`   // of the fullest device
+	ResidentWeightBytes int64    `json:"resident_weight_bytes"`   // of the fullest device, in a step
 	PlannedBytes        int64    `json:"planned_bytes"`           // of all devices
 	PeakRSSBytes        int64    `json:"peak_rss_bytes,omitzero"` // of the process; left out where the system does not tell
 	CompileSeconds      float64  `json:"compile_seconds"`
@@ -88,6 +89,12 @@ func measureBestPlan(ctx context.Context, a *app, m models.Model, o plan.Options
 	if asked.FSDP = p.FSDP; slices.Equal(p.FSDP, []string{mesh.FSDP}) {
 		asked.FSDP = nil // a mesh axis fsdp shares the weights by itself
 	}
+	if p.Offload != nil {
+		asked = asked.Streaming(p.Offload.Kept)
+		asked.OffloadDepth = &p.Offload.Depth
+	} else {
+		asked.Offload, asked.OffloadDepth = request.Offload{}, nil
+	}
 	r, err := model.Start(ctx, in, weft.Options{Request: asked, Device: "cpu", Engine: engine.Options{Warn: a.warn}})
 	if err != nil {
 		return nil, err
@@ -100,7 +107,7 @@ func measureBestPlan(ctx context.Context, a *app, m models.Model, o plan.Options
 	}
 	rep := r.Report()
 	return &planMeasured{Mesh: p.Mesh, FSDP: p.FSDP, PlannedStepSeconds: p.StepSeconds, StepSeconds: rep.Seconds,
-		PlannedWeightBytes: p.Breakdown.DiT.WeightsBytes, ResidentWeightBytes: rep.Resident, PlannedBytes: all, PeakRSSBytes: rep.PeakRSS,
+		PlannedWeightBytes: p.Breakdown.DiT.WeightsBytes, ResidentWeightBytes: rep.Resident - rep.Offload.LeftBytes, PlannedBytes: all, PeakRSSBytes: rep.PeakRSS,
 		CompileSeconds: rep.CompileSeconds, EngineName: rep.Engine.Name, Devices: p.Devices}, nil
 }
 

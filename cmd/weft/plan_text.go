@@ -84,6 +84,9 @@ func planName(p plan.Plan) string {
 	if len(shares) > 0 {
 		name += " fsdp:" + strings.Join(shares, ",")
 	}
+	if p.Offload != nil {
+		name += " offload:" + p.Offload.Policy
+	}
 	return name
 }
 
@@ -249,7 +252,7 @@ func planBest(say func(string, ...any), p plan.Plan) {
 	for _, k := range []struct {
 		name string
 		s    float64
-	}{{"matmuls", t.MatmulSeconds}, {"attention", t.AttentionSeconds}, {"memory", t.MemorySeconds}} {
+	}{{"matmuls", t.MatmulSeconds}, {"attention", t.AttentionSeconds}, {"memory", t.MemorySeconds}, {"waiting for weights", t.TransferSeconds}} {
 		if k.s > 0 {
 			parts = append(parts, k.name+" "+secondsText(k.s))
 		}

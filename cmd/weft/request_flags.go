@@ -97,6 +97,14 @@ func (f *requestFlags) addStep(c *cobra.Command, dtype, fsdp, textLen string) {
 	completeFlag(c, "attention", attention.Forms()...)
 }
 
+// addOffload adds the flags that say which weights are streamed. preset says in help what
+// happens where nothing is said.
+func (f *requestFlags) addOffload(c *cobra.Command, preset string) {
+	f.add(c, "offload", "", "layers whose weights are streamed with the calls that read them: none, auto (as many as must be), all, or keep=K (all but the first K); default "+preset)
+	f.add(c, "offload-depth", "", "calls whose weights are read ahead of the one that computes; default 1")
+	completeFlag(c, "offload", request.OffloadNone, request.OffloadAuto, request.OffloadAll, request.OffloadKeep+"=1")
+}
+
 // addMesh adds --mesh. auto means one thing in every command: the best split of the
 // hardware that --on names, and one device where it names none.
 func (f *requestFlags) addMesh(c *cobra.Command, help string) {

@@ -66,8 +66,8 @@ in the mesh. --on lays the mesh on a slice's links, which gives the device order
 			if err != nil {
 				return err
 			}
-			if s, ok := m.(interface{ CheckSplit(*mesh.Mesh) error }); ok {
-				if err := models.Advise(s.CheckSplit(place), place, 0, s.CheckSplit); err != nil {
+			if check := m.Features().CheckSplit; check != nil {
+				if err := models.Advise(check(place), place, 0, check); err != nil {
 					return err
 				}
 			}

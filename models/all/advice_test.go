@@ -147,8 +147,8 @@ func TestAdviceOnMeshesWorks(t *testing.T) {
 // dims, or those named for them.
 func TestAdviceOnSizesWorks(t *testing.T) {
 	for _, m := range every(t) {
-		g, ok := m.(models.Generator)
-		if !ok {
+		g := m.Features().Generator
+		if g == nil {
 			continue
 		}
 		rapid.Check(t, func(r *rapid.T) {

@@ -16,14 +16,14 @@ func TestTextCompanions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a, ok := m.(models.Accompanied)
-		if !ok || a.Companions().Text == "" {
+		g := m.Features().Generator
+		if g == nil || g.Companions.Text == "" {
 			if want[name] != "" {
 				t.Errorf("%s names no text encoder", name)
 			}
 			continue
 		}
-		text := a.Companions().Text
+		text := g.Companions.Text
 		if w := want[name]; w != "" && w != text {
 			t.Errorf("%s: text encoder %s, want %s", name, text, w)
 		}
@@ -32,7 +32,7 @@ func TestTextCompanions(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if _, ok := encoder.(models.Generator); ok {
+		if encoder.Features().Generator != nil {
 			t.Errorf("%s: %s makes videos", name, text)
 		}
 	}

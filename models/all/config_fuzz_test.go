@@ -147,7 +147,7 @@ func TestChannelsAgree(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, ok := m.(models.Generator); !ok {
+		if m.Features().Generator == nil {
 			continue
 		}
 		for _, key := range []string{"out_channels", "out_dim"} {

@@ -54,8 +54,8 @@ func TestInputsNamesWhatIsRead(t *testing.T) {
 
 // What a family's source looks at by name is what its Inputs name.
 func TestInputsNamesWhatTheSourceLooksAt(t *testing.T) {
-	looked := regexp.MustCompile(`(?:inputs\[|[^a-zA-Z]need\()"([a-z0-9_]+)"`)
-	listed := regexp.MustCompile(`(?s)\) Inputs\(\) \[\]string \{(.*?)\n\}`)
+	looked := regexp.MustCompile(`(?:inputs\[|[^a-zA-Z][nN]eed\()"([a-z0-9_]+)"`)
+	listed := regexp.MustCompile(`(?s)Inputs(?:: +| = )\[\]string\{(.*?)\}`)
 	folders, err := filepath.Glob("../*")
 	if err != nil {
 		t.Fatal(err)

@@ -77,8 +77,8 @@ func TestSettingsOfReleases(t *testing.T) {
 func TestReleasesCanBeRun(t *testing.T) {
 	for _, name := range models.Presets() {
 		m, s := find(t, name, "")
-		g, ok := m.(models.Generator)
-		if !ok {
+		g := m.Features().Generator
+		if g == nil {
 			continue
 		}
 		if s.Release.Preset != name {

@@ -29,25 +29,17 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	return l.Err()
 }
 
-// Inputs names every tensor that a forward may read.
-func (m *Model) Inputs() []string {
-	if m.c.Tower == text {
-		return []string{"ids", "mask"}
-	}
-	return []string{"x"}
-}
-
 // Request reads the batch off x (B, 3, H, W), an image of the model's own size
 // normalised as CLIP does, or batch and length off ids (B, L).
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
 	if m.c.Tower == text {
-		r, err := models.TextRequest(m, inputs, m.c.Vocab, false)
+		r, err := models.TextRequest(m.name, inputs, m.c.Vocab, false)
 		if err == nil && r.Text > m.c.Places {
 			err = fault.New(models.ErrInputs, nil, "ids of %d tokens: the model has places for %d", r.Text, m.c.Places)
 		}
 		return r, err
 	}
-	x, err := models.Need(m, inputs, "x", 4, []string{"x"})
+	x, err := models.Need(m.name, inputs, "x", 4, []string{"x"})
 	if err != nil {
 		return models.Request{}, err
 	}

@@ -10,19 +10,6 @@ import (
 	"weft/strategy"
 )
 
-// Model is a configuration of the family.
-type Model struct {
-	name string
-	c    Config
-	n    naming
-}
-
-// Name returns the preset's name, or the kind of tower: clip-vision.
-func (m *Model) Name() string { return m.name }
-
-// Config returns a Config.
-func (m *Model) Config() any { return m.c }
-
 // naming holds a publisher's names of a tower's tensors. block is the prefix of layer
 // %d; names of modules come without ".weight" and ".bias".
 type naming struct {

@@ -48,28 +48,26 @@ func (m *Model) checkLatent(latent []int) error {
 	return l.Err()
 }
 
-// Resolve refuses variants of the family that only their tensors reveal.
-func (m *Model) Resolve(names []string) (models.Model, error) {
+// resolveVariant refuses variants of the family that only their tensors reveal.
+func resolveVariant(name string, c Config, names []string) (Config, error) {
 	for _, v := range []struct {
 		prefix, variant string
 		has             bool
 	}{
-		{positions, "image-to-video with learned positions", m.c.Learned},
-		{"ofs_embedding.", "1.5 image-to-video (with an offset)", m.c.OfsEmbedDim > 0},
+		{positions, "image-to-video with learned positions", c.Learned},
+		{"ofs_embedding.", "1.5 image-to-video (with an offset)", c.OfsEmbedDim > 0},
 		{"controlnet_", "ControlNet", false},
 		{"perceiver_cross_attention.", "ConsisID", false},
 		{"patch_embed.ref_", "Fun-Control (reference image)", false},
 	} {
 		for _, n := range names {
 			if !v.has && strings.HasPrefix(n, v.prefix) {
-				return nil, fault.New(models.ErrVariant, struct {
+				return c, fault.New(models.ErrVariant, struct {
 					Variant string `json:"variant"`
 					Tensor  string `json:"tensor"`
-				}{v.variant, n}, "the checkpoint is the %s variant of CogVideoX (tensor %s): its config.json says %s", v.variant, n, m.name)
+				}{v.variant, n}, "the checkpoint is the %s variant of CogVideoX (tensor %s): its config.json says %s", v.variant, n, name)
 			}
 		}
 	}
-	return m, nil
+	return c, nil
 }
-
-var _ models.Resolver = (*Model)(nil)

@@ -1,11 +1,6 @@
-// Package cogvideox is the diffusion transformer of CogVideoX 2B, 5B, 5B-I2V and
-// CogVideoX-1.5 5B and 5B-I2V: one self-attention over text and video together.
-// README.md says what is special about them and which splits are legal.
 package cogvideox
 
 import (
-	"encoding/json"
-
 	"weft/models"
 	"weft/models/step"
 )
@@ -64,33 +59,43 @@ var defaultConfig = Config{Heads: 30, HeadDim: 64, InChannels: 16, OutChannels: 
 	SampleWidth: 90, SampleHeight: 60, SampleFrames: 49, PatchSize: 2, Compression: 4, TextLen: 226, Eps: 1e-5,
 	SpatialScale: 1.875, TimeScale: 1, PatchBias: true}
 
-// parseConfig reads a config.json and refuses values that the programs do not
-// implement.
-func parseConfig(r *models.ConfigReader) Config {
-	const class = "CogVideoXTransformer3DModel"
-	const release = "every release"
-	d := defaultConfig
-	r.Fixed("_class_name", class, "the family")
-	r.Fixed("activation_fn", "gelu-approximate", release)
-	r.Fixed("timestep_activation_fn", "silu", release)
-	r.Fixed("flip_sin_to_cos", true, release)
-	r.Fixed("freq_shift", 0, release)
-	r.Fixed("norm_elementwise_affine", true, release)
-	r.Fixed("attention_bias", true, release)
-	r.Fixed("temporal_compression_ratio", d.Compression, "the VAE of every release")
-	c := Config{
-		Heads: r.Int("num_attention_heads", d.Heads, models.HeadBound), HeadDim: r.Int("attention_head_dim", d.HeadDim, models.WidthBound),
-		InChannels: r.Int("in_channels", d.InChannels, models.ChannelBound), OutChannels: r.Int("out_channels", d.OutChannels, models.ChannelBound),
-		TimeEmbedDim: r.Int("time_embed_dim", d.TimeEmbedDim, models.WidthBound), OfsEmbedDim: r.OptionalInt("ofs_embed_dim", models.WidthBound),
-		TextEmbedDim: r.Int("text_embed_dim", d.TextEmbedDim, models.WidthBound), Layers: r.Int("num_layers", d.Layers, models.LayerBound),
-		SampleWidth: r.Int("sample_width", d.SampleWidth, models.SizeBound), SampleHeight: r.Int("sample_height", d.SampleHeight, models.SizeBound),
-		SampleFrames: r.Int("sample_frames", d.SampleFrames, models.SizeBound), PatchSize: r.Int("patch_size", d.PatchSize, models.PatchBound),
-		PatchT: r.OptionalInt("patch_size_t", models.PatchBound), Compression: d.Compression,
-		TextLen: r.Int("max_text_seq_length", d.TextLen, models.RowBound), Eps: r.Float("norm_eps", d.Eps, models.SmallSpan),
-		SpatialScale: r.Float("spatial_interpolation_scale", d.SpatialScale, models.Positive), TimeScale: r.Float("temporal_interpolation_scale", d.TimeScale, models.Positive),
-		Rotary: r.Bool("use_rotary_positional_embeddings", false), Learned: r.Bool("use_learned_positional_embeddings", false),
-		PatchBias: r.Bool("patch_bias", d.PatchBias),
-	}
+// configWords are those of config.json, which is diffusers'.
+var configWords = []models.Words[Config]{{
+	Of:       "diffusers",
+	Defaults: defaultConfig,
+	Keys: func(c *Config) []models.Key {
+		return append(models.FixedKeys("every release", "activation_fn", "gelu-approximate", "timestep_activation_fn", "silu", "flip_sin_to_cos", true,
+			"freq_shift", 0, "norm_elementwise_affine", true, "attention_bias", true),
+			models.Fixed("_class_name", class, "the family"),
+			models.Fixed("temporal_compression_ratio", defaultConfig.Compression, "the VAE of every release"),
+			models.Int("num_attention_heads", &c.Heads, models.HeadBound),
+			models.Int("attention_head_dim", &c.HeadDim, models.WidthBound),
+			models.Int("in_channels", &c.InChannels, models.ChannelBound),
+			models.Int("out_channels", &c.OutChannels, models.ChannelBound),
+			models.Int("time_embed_dim", &c.TimeEmbedDim, models.WidthBound),
+			models.OptionalInt("ofs_embed_dim", &c.OfsEmbedDim, models.WidthBound),
+			models.Int("text_embed_dim", &c.TextEmbedDim, models.WidthBound),
+			models.Int("num_layers", &c.Layers, models.LayerBound),
+			models.Int("sample_width", &c.SampleWidth, models.SizeBound),
+			models.Int("sample_height", &c.SampleHeight, models.SizeBound),
+			models.Int("sample_frames", &c.SampleFrames, models.SizeBound),
+			models.Int("patch_size", &c.PatchSize, models.PatchBound),
+			models.OptionalInt("patch_size_t", &c.PatchT, models.PatchBound),
+			models.Int("max_text_seq_length", &c.TextLen, models.RowBound),
+			models.Float("norm_eps", &c.Eps, models.SmallSpan),
+			models.Float("spatial_interpolation_scale", &c.SpatialScale, models.Positive),
+			models.Float("temporal_interpolation_scale", &c.TimeScale, models.Positive),
+			models.Bool("use_rotary_positional_embeddings", &c.Rotary),
+			models.Bool("use_learned_positional_embeddings", &c.Learned),
+			models.Bool("patch_bias", &c.PatchBias))
+	},
+	Derive: deriveAndCheck,
+}}
+
+const class = "CogVideoXTransformer3DModel"
+
+// deriveAndCheck refuses values that the programs do not implement.
+func deriveAndCheck(c *Config, r *models.ConfigReader) {
 	if c.Learned && !c.Rotary {
 		r.Unsupported("learned positions without rotary ones: no release has them")
 	}
@@ -111,23 +116,21 @@ func parseConfig(r *models.ConfigReader) Config {
 	if g := c.sampleGrid(); c.Learned {
 		r.Multiply("sample_frames, sample_height and sample_width in patches", models.Bound{Least: 1, Most: 1 << 26, Why: "each has a learned position"}, g.Frames, g.Rows, g.Cols)
 	}
-	return c
 }
 
 // detectConfig says whether a config.json describes a CogVideoX transformer.
 func detectConfig(c map[string]any) bool {
-	class, _ := c["_class_name"].(string)
+	named, _ := c["_class_name"].(string)
 	_, scale := c["spatial_interpolation_scale"]
 	_, learned := c["use_learned_positional_embeddings"]
-	return class == "CogVideoXTransformer3DModel" || class == "" && scale && learned
+	return named == class || named == "" && scale && learned
 }
 
-// makePreset writes the config.json of a release, whose changes to the default
-// configuration change makes.
-func makePreset(change func(c *Config)) json.RawMessage {
+// makePreset makes the default configuration with the changes of a release.
+func makePreset(change func(c *Config)) Config {
 	c := defaultConfig
 	change(&c)
-	return models.Preset(c)
+	return c
 }
 
 // set5BSizes sets what distinguishes the 5B releases from the 2B one.
@@ -140,7 +143,7 @@ func set15Sizes(c *Config) {
 	c.SampleWidth, c.SampleHeight, c.SampleFrames = 170, 96, 81
 }
 
-var presets = map[string]json.RawMessage{
+var presets = map[string]Config{
 	"cogvideox-2b":         makePreset(func(*Config) {}),
 	"cogvideox-5b":         makePreset(set5BSizes),
 	"cogvideox-5b-i2v":     makePreset(func(c *Config) { set5BSizes(c); c.InChannels, c.Learned = 32, true }),
@@ -148,20 +151,18 @@ var presets = map[string]json.RawMessage{
 	"cogvideox-1.5-5b-i2v": makePreset(func(c *Config) { set15Sizes(c); c.InChannels, c.OfsEmbedDim = 32, 512 }),
 }
 
-// nameOf returns the name of the preset that equals c, and otherwise the kind of
-// model. It ignores the sizes that positions are made for where they are not
-// learned, because releases of the same model differ in them.
-func nameOf(c Config) string {
-	name := models.PresetName(presets, parseConfig, func(p Config) bool {
-		if !p.Learned {
-			p.SampleWidth, p.SampleHeight, p.SampleFrames = c.SampleWidth, c.SampleHeight, c.SampleFrames
-		}
-		return p == c
-	})
-	if name != "" {
-		return name
+// samePreset ignores the sizes that positions are made for where they are not learned, because
+// releases of the same model differ in them.
+func samePreset(preset, c Config) bool {
+	if !preset.Learned {
+		preset.SampleWidth, preset.SampleHeight, preset.SampleFrames = c.SampleWidth, c.SampleHeight, c.SampleFrames
 	}
-	name = "cogvideox"
+	return preset == c
+}
+
+// kindName names the kind of model that is no preset.
+func kindName(c Config) string {
+	name := "cogvideox"
 	if c.PatchT > 0 {
 		name += "-1.5"
 	}
@@ -169,16 +170,4 @@ func nameOf(c Config) string {
 		name += "-i2v"
 	}
 	return name
-}
-
-func init() {
-	models.Register(models.Family{
-		Name:    "cogvideox",
-		Presets: presets,
-		Detect:  detectConfig,
-		New: func(_ string, r *models.ConfigReader) models.Model {
-			c := parseConfig(r)
-			return &Model{name: nameOf(c), c: c}
-		},
-	})
 }

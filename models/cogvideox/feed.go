@@ -21,11 +21,6 @@ func (m *Model) stepInputNames() []string {
 	return append([]string{"x", "t", "text"}, m.Conditions()...)
 }
 
-// Inputs names every tensor that a forward may read.
-func (*Model) Inputs() []string {
-	return []string{"x", "t", "text", "y", "ofs"}
-}
-
 // Conditions names the inputs that only image-to-video reads: the image's latents,
 // which may also stand behind x's own channels, and 1.5's offset.
 func (m *Model) Conditions() []string {
@@ -44,17 +39,12 @@ func (m *Model) Conditions() []string {
 // as y (B, F, in_channels-C, H, W), or behind x's as the peers do, so that x has
 // in_channels; 1.5's reads the offset ofs (B,).
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
-	var l fault.List
-	need := func(name string, rank int) *tensor.Tensor {
-		t, err := models.Need(m, inputs, name, rank, m.stepInputNames())
-		l.Add(err)
-		return t
-	}
-	x, t, text := need("x", 5), need("t", 1), need("text", 3)
+	in := models.Given{Model: m.name, Inputs: inputs, Reads: m.stepInputNames()}
+	x, t, text := in.Need("x", 5), in.Need("t", 1), in.Need("text", 3)
 	if m.c.OfsEmbedDim > 0 {
-		need("ofs", 1)
+		in.Need("ofs", 1)
 	}
-	if err := l.Err(); err != nil {
+	if err := in.Err(); err != nil {
 		return models.Request{}, err
 	}
 	r := models.Request{Batch: x.Shape[0], Latent: []int{x.Shape[2], x.Shape[1], x.Shape[3], x.Shape[4]}, Text: text.Shape[1]}
@@ -62,17 +52,15 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 	if whole {
 		r.Latent[0] = m.c.OutChannels
 	}
-	if t.Shape[0] != r.Batch || text.Shape[0] != r.Batch {
-		l.Add(fault.New(models.ErrInputs, nil, "x has batch %d, t %d, text %d: want one number", r.Batch, t.Shape[0], text.Shape[0]))
-	}
+	in.OneBatch([]string{"x", "t", "text"}, r.Batch, t.Shape[0], text.Shape[0])
 	if text.Shape[2] != m.c.TextEmbedDim {
-		l.Add(fault.New(models.ErrInputs, nil, "text rows of %d numbers: the model reads text_embed_dim %d", text.Shape[2], m.c.TextEmbedDim))
+		in.Refuse("text rows of %d numbers: the model reads text_embed_dim %d", text.Shape[2], m.c.TextEmbedDim)
 	}
-	l.Add(models.CheckGiven(m, inputs, map[string]bool{"y": m.c.conditionDim() > 0, "ofs": m.c.OfsEmbedDim > 0}))
-	l.Add(m.checkLatent(r.Latent))
+	in.RefuseUnread(map[string]bool{"y": m.c.conditionDim() > 0, "ofs": m.c.OfsEmbedDim > 0})
+	in.Add(m.checkLatent(r.Latent))
 	r, err := m.CheckConditions(r, inputs)
-	l.Add(err)
-	return r, l.Err()
+	in.Add(err)
+	return r, in.Err()
 }
 
 // splitImageLatents splits x into x and y where x holds the image's latents behind
@@ -100,7 +88,7 @@ func (m *Model) CheckConditions(r models.Request, in map[string]*tensor.Tensor) 
 		if name == "y" {
 			want = m.conditionShape(r)
 		}
-		t, err := models.Need(m, in, name, len(want), m.stepInputNames())
+		t, err := models.Need(m.name, in, name, len(want), m.stepInputNames())
 		l.Add(err)
 		if err == nil && !slices.Equal(t.Shape, want) {
 			l.Add(fault.New(models.ErrInputs, nil, "%s is %v: want %v", name, t.Shape, want))
@@ -142,11 +130,7 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 		return nil, err
 	}
 	normal := step.Normals(seed)
-	t := tensor.New(dtype.F32, batch)
-	for b := range batch {
-		step.Put(t, b, 1000*float64(b+1)/float64(batch+1))
-	}
-	in := map[string]*tensor.Tensor{"x": normal(batch, latent[1], latent[0], latent[2], latent[3]), "t": t, "text": normal(batch, c.TextLen, c.TextEmbedDim)}
+	in := map[string]*tensor.Tensor{"x": normal(batch, latent[1], latent[0], latent[2], latent[3]), "t": step.ExampleTimes(batch), "text": normal(batch, c.TextLen, c.TextEmbedDim)}
 	if c.conditionDim() > 0 {
 		in["y"] = normal(m.conditionShape(models.Request{Batch: batch, Latent: latent})...)
 	}
@@ -162,7 +146,7 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 // Feed makes the graph's inputs from the inputs that Request checks.
 func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
 	inputs, _ = m.splitImageLatents(inputs)
-	return step.Feed(m, g, r, inputs, "t", "text", step.FeedTimes)
+	return step.Feeder{Times: "t", Text: "text", FeedText: m.FeedText, FeedTimes: step.FeedTimes, FeedConditions: m.FeedConditions}.Feed(g, r, inputs)
 }
 
 // FeedStep makes the inputs that change from step to step, from x (B, C, F, H, W)
@@ -209,25 +193,3 @@ func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
 	latent[1] = numbers.RoundUp(latent[1], m.c.patchShape()[0])
 	return latent, m.checkLatent(latent)
 }
-
-// ReleasedPreset is the release with the same positions and inputs.
-func (m *Model) ReleasedPreset() string {
-	name := "cogvideox-2b"
-	switch {
-	case m.c.PatchT > 0:
-		name = "cogvideox-1.5-5b"
-	case m.c.Rotary:
-		name = "cogvideox-5b"
-	}
-	if m.c.conditionDim() > 0 && name != "cogvideox-2b" {
-		name += "-i2v"
-	}
-	return name
-}
-
-var (
-	_ models.Generator   = (*Model)(nil)
-	_ models.Conditioned = (*Model)(nil)
-	_ models.Rearranged  = (*Model)(nil)
-	_ models.Released    = (*Model)(nil)
-)

@@ -99,7 +99,7 @@ func TestRotaryTablesEqualThePeers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		in, err := m.(models.Generator).FeedText(g, r, tensor.New(dtype.F32, 1, 226, 4096))
+		in, err := m.Features().Generator.FeedText(g, r, tensor.New(dtype.F32, 1, 226, 4096))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,23 +3,10 @@ package cogvideox
 import (
 	"fmt"
 
-	"weft/internal/bystander"
 	"weft/models"
 	"weft/sharding"
 	"weft/strategy"
 )
-
-// Model is a configuration of the family.
-type Model struct {
-	name string
-	c    Config
-}
-
-// Name returns the preset's name, or the kind of model: cogvideox-1.5.
-func (m *Model) Name() string { return m.name }
-
-// Config returns a Config.
-func (m *Model) Config() any { return m.c }
 
 // Params lists the parameters under their official names, which are diffusers'.
 func (m *Model) Params(layers int) []models.Param {
@@ -120,9 +107,3 @@ func (m *Model) Rules() sharding.Rules {
 	}
 	return append(rules, rule("patch_embed.proj.*", whole))
 }
-
-// Ignore is empty, because released checkpoints carry no other tensors.
-func (m *Model) Ignore() []bystander.Kind { return nil }
-
-// Official returns the name itself, because diffusers' names are the official ones.
-func (m *Model) Official(name string) string { return name }

@@ -36,9 +36,6 @@ func (m *Model) layOutRequest(on *mesh.Mesh, r models.Request) layout {
 // Graph builds the step: the text's embedding, which runs once a request, the time
 // embedding and the patches, every layer's block, and the projection to latents.
 func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
-	if err := m.Check(on, r); err != nil {
-		return nil, err
-	}
 	base, err := step.New(m, on, r)
 	if err != nil {
 		return nil, err
@@ -49,29 +46,28 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 		s.Note("latent frames come in groups of %d: a video with fewer than these %d gets more in front, which are cut off again before it is decoded", m.c.PatchT, n)
 	}
 	s.declareValues()
-	if err := s.Stages(r.Run(m.c.Layers), s.buildStage); err != nil {
-		return nil, err
-	}
-	return s.Finish("out")
+	return step.Assemble(base, r.Run(m.c.Layers), s.newProgram, s.listCalls(), "out")
 }
 
-// buildStage builds the programs of one pipeline stage on its own devices, and adds
-// their calls. The first stage also embeds the text, the time and the patches; the
-// last stage also makes the latents.
-func (s *build) buildStage(first, last bool, layers sharding.Range) error {
-	define := []func() error{}
-	if first {
-		define = append(define, s.buildText, s.buildTime, s.buildPre)
+// listCalls lists the calls of a step in the order in which they run, with their programs.
+func (s *build) listCalls() []step.Parts[*programBuilder] {
+	type part = step.Part[*programBuilder]
+	video := func(name string) map[int]graph.Traced {
+		return step.Tokens(name, s.r.Batch, s.layout.Tokens, s.c.Dim())
 	}
-	define = append(define, s.buildBlock)
-	if last {
-		define = append(define, s.buildPost)
+	return []step.Parts[*programBuilder]{
+		step.First(
+			part{Program: "text", Request: true, Trace: step.Tokens("text_embed"), Define: s.buildText},
+			part{Program: "time", Trace: step.Tokens("time_embed"), Define: s.buildTime},
+			part{Program: "pre", Trace: video("visual_embed"), Define: s.buildPre},
+		),
+		step.EachLayer(func(i int) []part {
+			trace := video(fmt.Sprintf("block_%d", i))
+			trace[1] = graph.Traced{Name: fmt.Sprintf("block_%d_text", i)}
+			return []part{{Program: "block", Prefix: fmt.Sprintf("transformer_blocks.%d.", i), Trace: trace, Define: s.buildBlock}}
+		}),
+		step.Last(part{Program: "post", Define: s.buildPost}),
 	}
-	if err := step.Define(define...); err != nil {
-		return err
-	}
-	s.addCalls(first, last, layers)
-	return nil
 }
 
 // declareValues declares the inputs that the host provides and the values that one
@@ -120,22 +116,16 @@ type programBuilder struct {
 	s *build
 }
 
-// buildProgram builds the program of a name. Its weights are named without prefix,
-// so that one program serves every layer.
-func (s *build) buildProgram(name, prefix string, define func(p *programBuilder)) error {
-	return s.Build(name, prefix, func(p *step.ProgramBuilder) { define(&programBuilder{p, s}) })
-}
+func (s *build) newProgram(p *step.ProgramBuilder) *programBuilder { return &programBuilder{p, s} }
 
 // buildText builds the program that embeds the context (B, T, text_embed_dim) as the
 // text's residual stream (B, T, D).
-func (s *build) buildText() error {
-	return s.buildProgram("text", "", func(p *programBuilder) {
-		x := p.Linear("patch_embed.text_proj", p.Value("context"), s.layout.Batch)
-		if s.c.Learned {
-			x = p.Add(x, p.learnedPositions(0, s.c.TextLen))
-		}
-		p.Output("text", p.Reshard(x, s.layout.Batch, "text's stream gathered: a norm over its whole width follows"), "")
-	})
+func (s *build) buildText(p *programBuilder) {
+	x := p.Linear("patch_embed.text_proj", p.Value("context"), s.layout.Batch)
+	if s.c.Learned {
+		x = p.Add(x, p.learnedPositions(0, s.c.TextLen))
+	}
+	p.Output("text", p.Reshard(x, s.layout.Batch, "text's stream gathered: a norm over its whole width follows"), "")
 }
 
 // learnedPositions returns rows lo to hi of the learned positions, (1, rows, D),
@@ -146,66 +136,48 @@ func (p *programBuilder) learnedPositions(lo, hi int) spmd.Tensor {
 
 // buildTime builds the program that embeds the timestep and the offset and adds
 // them: (B, time_embed_dim), in f32.
-func (s *build) buildTime() error {
-	return s.buildProgram("time", "", func(p *programBuilder) {
-		embed := func(name, table string) spmd.Tensor {
-			e := p.Precise(name+".linear_1", p.Value(table), s.layout.Batch)
-			return p.Precise(name+".linear_2", p.Silu(e), s.layout.Batch)
-		}
-		e := embed("time_embedding", "time")
-		if s.c.OfsEmbedDim > 0 {
-			e = p.Add(e, embed("ofs_embedding", "ofs"))
-		}
-		p.Output("emb", e, "")
-	})
+func (s *build) buildTime(p *programBuilder) {
+	embed := func(name, table string) spmd.Tensor {
+		return p.PreciseMLP(name+".linear_1", name+".linear_2", p.Value(table), s.layout.Batch)
+	}
+	e := embed("time_embedding", "time")
+	if s.c.OfsEmbedDim > 0 {
+		e = p.Add(e, embed("ofs_embedding", "ofs"))
+	}
+	p.Output("emb", e, "")
 }
 
 // buildPre builds the program that cuts latents into patches and embeds them as the
 // video's residual stream (B, Sp, D).
-func (s *build) buildPre() error {
+func (s *build) buildPre(p *programBuilder) {
 	c, l := s.c, s.layout
-	return s.buildProgram("pre", "", func(p *programBuilder) {
-		x := p.Value("x") // B F C H W
-		if c.conditionDim() > 0 {
-			x = p.Concat(2, x, p.Value("y"))
-		}
-		x = p.Patches(p.Transpose(x, 0, 2, 1, 3, 4), c.patchShape(), "ctyx")
-		x = p.PadTo(x, 1, l.Padded)
-		if c.Learned {
-			// Tokens and positions are both sharded along D, so that they can be added
-			// before they are gathered and the large table never is.
-			x = p.Reshard(x, l.Gathered, "tokens cut over the mesh")
-			x = p.Linear("patch_embed.proj", p.Compute(x), l.Gathered)
-			at := p.PadTo(p.learnedPositions(c.TextLen, c.TextLen+l.Tokens), 1, l.Padded)
-			x = p.Add(x, p.Reshard(at, strategy.SpecOf(strategy.None, strategy.Tokens, strategy.Width), "positions cut as the tokens are"))
-			x = p.Reshard(x, l.Stream, "video's stream gathered: a norm over its whole width follows")
-		} else {
-			x = p.Reshard(x, l.Stream, "tokens cut over the mesh")
-			x = p.Linear("patch_embed.proj", p.Compute(x), l.Stream)
-		}
-		if !c.Rotary {
-			x = p.Add(x, p.Value("positions"))
-		}
-		p.Output("video", x, "")
-	})
-}
-
-// computeModulations applies the linear layers of several AdaLNs to the time's
-// embedding and gathers their results in one collective. The function that it
-// returns gives part i of AdaLN k, (B, 1, D).
-func (p *programBuilder) computeModulations(names ...string) func(k, i int) spmd.Tensor {
-	e, d := p.Silu(p.Value("emb")), p.s.c.Dim()
-	all := make([]spmd.Tensor, len(names))
-	for i, n := range names {
-		all[i] = p.ExpandDim(p.Precise(n, e, p.s.layout.Batch), 1)
+	x := p.Value("x") // B F C H W
+	if c.conditionDim() > 0 {
+		x = p.Concat(2, x, p.Value("y"))
 	}
-	joined := p.Reshard(p.Concat(1, all...), p.s.layout.Batch, "modulations gathered: every device modulates whole tokens")
-	return func(k, i int) spmd.Tensor { return p.Slice(p.Slice(joined, 1, k, k+1), 2, i*d, (i+1)*d) }
+	x = p.Patches(p.Transpose(x, 0, 2, 1, 3, 4), c.patchShape(), "ctyx")
+	x = p.PadTo(x, 1, l.Padded)
+	if c.Learned {
+		// Tokens and positions are both sharded along D, so that they can be added
+		// before they are gathered and the large table never is.
+		x = p.Reshard(x, l.Gathered, "tokens cut over the mesh")
+		x = p.Linear("patch_embed.proj", p.Compute(x), l.Gathered)
+		at := p.PadTo(p.learnedPositions(c.TextLen, c.TextLen+l.Tokens), 1, l.Padded)
+		x = p.Add(x, p.Reshard(at, strategy.SpecOf(strategy.None, strategy.Tokens, strategy.Width), "positions cut as the tokens are"))
+		x = p.Reshard(x, l.Stream, "video's stream gathered: a norm over its whole width follows")
+	} else {
+		x = p.Reshard(x, l.Stream, "tokens cut over the mesh")
+		x = p.Linear("patch_embed.proj", p.Compute(x), l.Stream)
+	}
+	if !c.Rotary {
+		x = p.Add(x, p.Value("positions"))
+	}
+	p.Output("video", x, "")
 }
 
 // modulateNorm computes norm(x) (1 + scale) + shift.
 func (p *programBuilder) modulateNorm(norm string, x, shift, scale spmd.Tensor) spmd.Tensor {
-	return p.Add(p.Mul(p.Norm(norm, x, p.s.c.Eps), p.Shift(scale, 1)), shift)
+	return p.Modulate(p.Norm(norm, x, p.s.c.Eps), shift, scale)
 }
 
 // normAndModulateBoth normalises and modulates both streams by AdaLN k of mod, in the
@@ -240,54 +212,30 @@ func (p *programBuilder) projectQKV(x spmd.Tensor, rotated bool) attention.Parts
 // buildBlock builds the program of one layer: attention over text and video together,
 // then an FFN, with a modulation of its own for each stream. Both residual streams
 // stay f32.
-func (s *build) buildBlock() error {
+func (s *build) buildBlock(p *programBuilder) {
 	l := s.layout
-	return s.buildProgram("block", "transformer_blocks.0.", func(p *programBuilder) {
-		video, text := p.Value("video"), p.Value("text")
-		mod := p.computeModulations("norm1.linear", "norm2.linear")
+	video, text := p.Value("video"), p.Value("text")
+	mod := p.Modulations(p.Value("emb"), s.c.Dim(), l.Batch, "norm1.linear", "norm2.linear")
 
-		v, t := p.normAndModulateBoth("norm1.norm", 0, mod, video, text)
-		ta, va := attention.Joint(p.Builder, p.projectQKV(t, false), p.projectQKV(v, s.c.Rotary), l.Tokens, true, attention.Options{})
-		video = p.Add(video, p.Mul(mod(0, 2), p.Linear("attn1.to_out.0", p.MergeDims(va, 2, 2), l.Stream)))
-		text = p.Add(text, p.Mul(mod(0, 5), p.Linear("attn1.to_out.0", p.MergeDims(ta, 2, 2), l.Batch)))
+	v, t := p.normAndModulateBoth("norm1.norm", 0, mod, video, text)
+	ta, va := attention.Joint(p.Builder, p.projectQKV(t, false), p.projectQKV(v, s.c.Rotary), l.Tokens, true, attention.Options{})
+	video = p.Add(video, p.Mul(mod(0, 2), p.Linear("attn1.to_out.0", p.MergeDims(va, 2, 2), l.Stream)))
+	text = p.Add(text, p.Mul(mod(0, 5), p.Linear("attn1.to_out.0", p.MergeDims(ta, 2, 2), l.Batch)))
 
-		v, t = p.normAndModulateBoth("norm2.norm", 1, mod, video, text)
-		video = p.Add(video, p.Mul(mod(1, 2), p.FFN("ff.net.0.proj", "ff.net.2", v, l.Stream, p.GeluTanh)))
-		text = p.Add(text, p.Mul(mod(1, 5), p.FFN("ff.net.0.proj", "ff.net.2", t, l.Batch, p.GeluTanh)))
-		p.Output("video", video, "video")
-		p.Output("text", text, "") // not donated: the first text stream is made once a request and read in every step
-	})
+	v, t = p.normAndModulateBoth("norm2.norm", 1, mod, video, text)
+	video = p.Add(video, p.Mul(mod(1, 2), p.FFN("ff.net.0.proj", "ff.net.2", v, l.Stream, p.GeluTanh)))
+	text = p.Add(text, p.Mul(mod(1, 5), p.FFN("ff.net.0.proj", "ff.net.2", t, l.Batch, p.GeluTanh)))
+	p.Output("video", video, "video")
+	p.Output("text", text, "") // not donated: the first text stream is made once a request and read in every step
 }
 
 // buildPost builds the program of the last norms and the projection, which turns
 // tokens back into latents.
-func (s *build) buildPost() error {
+func (s *build) buildPost(p *programBuilder) {
 	c, l := s.c, s.layout
-	return s.buildProgram("post", "", func(p *programBuilder) {
-		mod := p.computeModulations("norm_out.linear")
-		x := p.Norm("norm_final", p.Value("video"), c.Eps)
-		x = p.Linear("proj_out", p.Compute(p.modulateNorm("norm_out.norm", x, mod(0, 0), mod(0, 1))), l.Stream)
-		x = p.Latents(x, l.Grid, c.patchShape(), "ctyx")
-		p.Output("out", p.Transpose(x, 0, 2, 1, 3, 4), "")
-	})
-}
-
-// addCalls adds the calls of a stage's programs in the order in which they run.
-func (s *build) addCalls(first, last bool, layers sharding.Range) {
-	b, d := s.r.Batch, s.c.Dim()
-	video := func(name string) graph.Traced { return graph.Traced{Name: name, Shape: []int{b, s.layout.Tokens, d}} }
-	one := func(t graph.Traced) map[int]graph.Traced { return map[int]graph.Traced{0: t} }
-	if first {
-		s.Call(graph.Call{Name: "text", Program: "text", Request: true, Trace: one(graph.Traced{Name: "text_embed"})}, "", 0)
-		s.Call(graph.Call{Name: "time", Program: "time", Trace: one(graph.Traced{Name: "time_embed"})}, "", 0)
-		s.Call(graph.Call{Name: "pre", Program: "pre", Trace: one(video("visual_embed"))}, "", 0)
-	}
-	for i := layers.Lo; i < layers.Hi; i++ {
-		trace := one(video(fmt.Sprintf("block_%d", i)))
-		trace[1] = graph.Traced{Name: fmt.Sprintf("block_%d_text", i)}
-		s.Call(graph.Call{Name: fmt.Sprintf("block %d", i), Program: "block", Trace: trace}, fmt.Sprintf("transformer_blocks.%d.", i), i)
-	}
-	if last {
-		s.Call(graph.Call{Name: "post", Program: "post"}, "", layers.Hi)
-	}
+	mod := p.Modulations(p.Value("emb"), s.c.Dim(), l.Batch, "norm_out.linear")
+	x := p.Norm("norm_final", p.Value("video"), c.Eps)
+	x = p.Linear("proj_out", p.Compute(p.modulateNorm("norm_out.norm", x, mod(0, 0), mod(0, 1))), l.Stream)
+	x = p.Latents(x, l.Grid, c.patchShape(), "ctyx")
+	p.Output("out", p.Transpose(x, 0, 2, 1, 3, 4), "")
 }

@@ -263,7 +263,7 @@ func TestLatentShape(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := m.(models.Generator).LatentShape(c.width, c.height, c.frames)
+		got, err := m.Features().Generator.LatentShape(c.width, c.height, c.frames)
 		if c.want == nil {
 			if !errors.Is(err, models.ErrSize) {
 				t.Errorf("%s %dx%d, %d frames: %v %v", c.preset, c.width, c.height, c.frames, got, err)

@@ -41,9 +41,9 @@ func (m *Model) checkLatent(latent []int) error {
 	return models.CheckLatent(latent, m.c.InChannels, m.c.Patch())
 }
 
-// Resolve refuses variants of the family by their tensors, because released
+// resolveVariant refuses variants of the family by their tensors, because released
 // checkpoints have no config.json that would tell them apart.
-func (m *Model) Resolve(names []string) (models.Model, error) {
+func resolveVariant(_ string, c Config, names []string) (Config, error) {
 	for _, v := range []struct{ part, variant string }{
 		{"control", "Cosmos-Transfer2.5 (control)"}, {"before_proj.", "Cosmos-Transfer2.5 (control)"},
 		{"extra_pos_embedder.", "Cosmos-Predict1 (learned positions)"}, {"learnable_pos_embed.", "Cosmos-Predict1 (learned positions)"},
@@ -56,14 +56,12 @@ func (m *Model) Resolve(names []string) (models.Model, error) {
 			}
 		}
 		if len(found) > 0 {
-			return nil, fault.New(models.ErrVariant, struct {
+			return c, fault.New(models.ErrVariant, struct {
 				Variant string   `json:"variant"`
 				Tensors []string `json:"tensors"`
 			}{v.variant, found}, "the checkpoint is the %s variant of Cosmos (%d tensors such as %s): Cosmos-Predict2.5 base models are run",
 				v.variant, len(found), found[0])
 		}
 	}
-	return m, nil
+	return c, nil
 }
-
-var _ models.Resolver = (*Model)(nil)

@@ -1,10 +1,6 @@
-// Package cosmos25 is the diffusion transformer of Cosmos-Predict2.5, 2B and 14B.
-// README.md says what is special about it and which splits are legal.
 package cosmos25
 
 import (
-	"encoding/json"
-
 	"weft/models"
 )
 
@@ -56,44 +52,81 @@ func (c Config) rotaryChannels() [3]int {
 	return [3]int{c.HeadDim() - 2*n, n, n}
 }
 
-// defaultConfig returns the values of NVIDIA's code for keys that a config.json leaves out.
-func defaultConfig() Config {
-	return Config{MLPRatio: 4, InChannels: 16, OutChannels: 16, PatchSpatial: 2, PatchTemporal: 1, LoRADim: 256,
-		TextDim: 100352, ContextDim: 1024, TimeScale: 0.001, RopeT: 1, RopeH: 3, RopeW: 3}
+// defaults are the values of NVIDIA's code for keys that a config.json leaves out.
+var defaults = Config{MLPRatio: 4, InChannels: 16, OutChannels: 16, PatchSpatial: 2, PatchTemporal: 1, LoRADim: 256,
+	TextDim: 100352, ContextDim: 1024, TimeScale: 0.001, RopeT: 1, RopeH: 3, RopeW: 3}
+
+// configWords are those of NVIDIA's config.json and of diffusers'.
+var configWords = []models.Words[Config]{
+	{
+		Of:        "diffusers",
+		Recognize: func(r *models.ConfigReader) bool { return r.Has("num_attention_heads") },
+		Defaults: Config{MLPRatio: 4, Heads: 32, Layers: 28, InChannels: 17, OutChannels: 16, LoRADim: 256,
+			TextDim: 1024, ContextDim: 1024, TimeScale: 0.001, RopeT: 1, RopeH: 3, RopeW: 3},
+		Keys: func(c *Config) []models.Key {
+			return append(sharedKeys(c),
+				models.Metadata("max_size", "img_context_dim_out", "img_context_num_tokens"),
+				models.Int("num_attention_heads", &c.Heads, models.HeadBound),
+				models.Int("num_layers", &c.Layers, models.LayerBound),
+				models.Int("in_channels", &c.InChannels, models.Bound{Least: 2, Most: models.ChannelBound.Most, Why: "a mask of given frames comes behind the latents' channels"}),
+				models.Int("crossattn_proj_in_channels", &c.TextDim, models.WidthBound),
+				models.Int("encoder_hidden_states_channels", &c.ContextDim, models.WidthBound))
+		},
+		Derive: deriveFromDiffusers,
+	},
+	{
+		Of: "NVIDIA", Defaults: defaults,
+		Keys: func(c *Config) []models.Key {
+			return append(sharedKeys(c),
+				models.Int("model_channels", &c.Width, models.WidthBound),
+				models.Int("num_heads", &c.Heads, models.HeadBound),
+				models.Int("num_blocks", &c.Layers, models.LayerBound),
+				models.Int("in_channels", &c.InChannels, models.ChannelBound),
+				models.Int("patch_spatial", &c.PatchSpatial, models.PatchBound),
+				models.Int("patch_temporal", &c.PatchTemporal, models.PatchBound),
+				models.Int("crossattn_proj_in_channels", &c.TextDim, models.WidthBound),
+				models.Int("crossattn_emb_channels", &c.ContextDim, models.WidthBound),
+				models.Float("timestep_scale", &c.TimeScale, models.Positive),
+				models.Float("rope_t_extrapolation_ratio", &c.RopeT, models.Positive),
+				models.Float("rope_h_extrapolation_ratio", &c.RopeH, models.Positive),
+				models.Float("rope_w_extrapolation_ratio", &c.RopeW, models.Positive))
+		},
+	},
 }
 
-// parseConfig reads a config.json, in NVIDIA's words or in diffusers', and refuses
-// values that the programs do not implement.
-func parseConfig(r *models.ConfigReader) Config {
-	const release = "Cosmos-Predict2.5"
-	r.Fixed("concat_padding_mask", true, release)
-	r.Fixed("use_adaln_lora", true, release)
-	r.Fixed("extra_per_block_abs_pos_emb", false, release)
-	r.Fixed("rope_enable_fps_modulation", false, release)
-	r.Fixed("pos_emb_cls", "rope3d", release)
-	r.Fixed("extra_pos_embed_type", nil, release)
-	r.Fixed("controlnet_block_every_n", nil, "a model other than Cosmos-Transfer2.5")
+// sharedKeys are those that both publishers write.
+func sharedKeys(c *Config) []models.Key {
+	return append(models.FixedKeys("Cosmos-Predict2.5", "concat_padding_mask", true, "use_adaln_lora", true, "extra_per_block_abs_pos_emb", false,
+		"rope_enable_fps_modulation", false, "pos_emb_cls", "rope3d", "extra_pos_embed_type", nil),
+		models.Fixed("controlnet_block_every_n", nil, "a model other than Cosmos-Transfer2.5"),
+		models.Float("mlp_ratio", &c.MLPRatio, models.RatioSpan),
+		models.Int("out_channels", &c.OutChannels, models.ChannelBound),
+		models.Int("adaln_lora_dim", &c.LoRADim, models.WidthBound))
+}
+
+// deriveFromDiffusers turns what diffusers states differently into NVIDIA's words.
+func deriveFromDiffusers(c *Config, r *models.ConfigReader) {
+	if !r.Gives("extra_pos_embed_type") {
+		r.Unsupported("extra_pos_embed_type is not there, which means learnable: that is Cosmos-Predict1; Predict2.5 has null")
+	}
+	c.Width = r.Multiply("num_attention_heads x attention_head_dim", models.WidthBound, c.Heads, r.Int("attention_head_dim", 128, models.WidthBound))
+	c.InChannels-- // it counts the mask of given frames
+	patch := r.Three("patch_size", [3]int{1, 2, 2}, models.PatchBound)
+	r.Agree("patch_size[1]", patch[1], "patch_size[2]", patch[2], "patches are square")
+	c.PatchTemporal, c.PatchSpatial = patch[0], patch[1]
+	scale := r.Floats("rope_scale", []float64{2, 1, 1}, 3, models.Positive)
+	c.RopeT, c.RopeH, c.RopeW = scale[0], scale[1], scale[2]
+	r.Agree("text_embed_dim", r.Int("text_embed_dim", 1024, models.WidthBound), "encoder_hidden_states_channels", c.ContextDim, "layers read what the projection makes")
+}
+
+// deriveAndCheck refuses values that the programs do not implement.
+func deriveAndCheck(c *Config, r *models.ConfigReader) {
 	for _, key := range []string{"extra_image_context_dim", "img_context_dim_in"} {
 		if n := r.OptionalInt(key, models.Bound{Least: 0, Most: models.WidthBound.Most, Why: "it is a width"}); n > 0 {
 			r.Unsupported("%s %d: models that read an image's context are not run", key, n)
 		}
 	}
-	d := defaultConfig()
-	c := Config{MLPRatio: r.Float("mlp_ratio", d.MLPRatio, models.RatioSpan), OutChannels: r.Int("out_channels", d.OutChannels, models.ChannelBound),
-		LoRADim: r.Int("adaln_lora_dim", d.LoRADim, models.WidthBound), TimeScale: d.TimeScale}
-	projected := true
-	if r.Has("num_attention_heads") {
-		projected = false
-		c.readDiffusers(r)
-	} else {
-		c.Width, c.Heads, c.Layers = r.Int("model_channels", 0, models.WidthBound), r.Int("num_heads", 0, models.HeadBound), r.Int("num_blocks", 0, models.LayerBound)
-		c.InChannels = r.Int("in_channels", d.InChannels, models.ChannelBound)
-		c.PatchSpatial, c.PatchTemporal = r.Int("patch_spatial", d.PatchSpatial, models.PatchBound), r.Int("patch_temporal", d.PatchTemporal, models.PatchBound)
-		c.TextDim, c.ContextDim = r.Int("crossattn_proj_in_channels", d.TextDim, models.WidthBound), r.Int("crossattn_emb_channels", d.ContextDim, models.WidthBound)
-		c.TimeScale = r.Float("timestep_scale", d.TimeScale, models.Positive)
-		c.RopeT, c.RopeH, c.RopeW = r.Float("rope_t_extrapolation_ratio", d.RopeT, models.Positive), r.Float("rope_h_extrapolation_ratio", d.RopeH, models.Positive), r.Float("rope_w_extrapolation_ratio", d.RopeW, models.Positive)
-	}
-	if !r.Bool("use_crossattn_projection", projected) {
+	if !r.Bool("use_crossattn_projection", !r.Has("num_attention_heads")) {
 		r.Unsupported("use_crossattn_projection false: that is Cosmos-Predict2, whose text is T5's; Predict2.5 projects Reason1's")
 	}
 	r.Agree("in_channels", c.InChannels, "out_channels", c.OutChannels, "the model reads latents (beside any masks) and gives their velocity")
@@ -102,26 +135,6 @@ func parseConfig(r *models.ConfigReader) Config {
 		r.Refuse("model_channels %d over num_heads %d: heads must have an even whole width of at least 12, so that each axis has more than two channels", c.Width, c.Heads)
 	}
 	r.Scale("mlp_ratio x model_channels", models.WidthBound, c.Width, c.MLPRatio)
-	return c
-}
-
-// readDiffusers reads the keys that diffusers names differently.
-func (c *Config) readDiffusers(r *models.ConfigReader) {
-	if !r.Gives("extra_pos_embed_type") {
-		r.Unsupported("extra_pos_embed_type is not there, which means learnable: that is Cosmos-Predict1; Predict2.5 has null")
-	}
-	r.Metadata("max_size", "img_context_dim_out", "img_context_num_tokens")
-	c.Heads, c.Layers = r.Int("num_attention_heads", 32, models.HeadBound), r.Int("num_layers", 28, models.LayerBound)
-	c.Width = r.Multiply("num_attention_heads x attention_head_dim", models.WidthBound, c.Heads, r.Int("attention_head_dim", 128, models.WidthBound))
-	// The mask of given frames is counted among the channels.
-	c.InChannels = r.Int("in_channels", 17, models.Bound{Least: 2, Most: models.ChannelBound.Most, Why: "a mask of given frames comes behind the latents' channels"}) - 1
-	patch := r.Three("patch_size", [3]int{1, 2, 2}, models.PatchBound)
-	r.Agree("patch_size[1]", patch[1], "patch_size[2]", patch[2], "patches are square")
-	c.PatchTemporal, c.PatchSpatial = patch[0], patch[1]
-	scale := r.Floats("rope_scale", []float64{2, 1, 1}, 3, models.Positive)
-	c.RopeT, c.RopeH, c.RopeW = scale[0], scale[1], scale[2]
-	c.TextDim, c.ContextDim = r.Int("crossattn_proj_in_channels", 1024, models.WidthBound), r.Int("encoder_hidden_states_channels", 1024, models.WidthBound)
-	r.Agree("text_embed_dim", r.Int("text_embed_dim", 1024, models.WidthBound), "encoder_hidden_states_channels", c.ContextDim, "layers read what the projection makes")
 }
 
 // detectConfig says whether a config.json describes a Cosmos-Predict transformer, in
@@ -136,35 +149,15 @@ func detectConfig(c map[string]any) bool {
 	return width && lora
 }
 
-// makePreset writes the config.json of a release. The arguments are the sizes in
-// which releases differ.
-func makePreset(width, heads, layers int) json.RawMessage {
-	c := defaultConfig()
+// makePreset makes the configuration of a release. The arguments are the sizes in which
+// releases differ.
+func makePreset(width, heads, layers int) Config {
+	c := defaults
 	c.Width, c.Heads, c.Layers = width, heads, layers
-	return models.Preset(c)
+	return c
 }
 
-var presets = map[string]json.RawMessage{
+var presets = map[string]Config{
 	"cosmos2.5-2b":  makePreset(2048, 16, 28),
 	"cosmos2.5-14b": makePreset(5120, 40, 36),
-}
-
-// nameOf returns the name of the preset that equals c, and otherwise the family's name.
-func nameOf(c Config) string {
-	if name := models.PresetName(presets, parseConfig, func(p Config) bool { return p == c }); name != "" {
-		return name
-	}
-	return "cosmos2.5"
-}
-
-func init() {
-	models.Register(models.Family{
-		Name:    "cosmos2.5",
-		Presets: presets,
-		Detect:  detectConfig,
-		New: func(_ string, r *models.ConfigReader) models.Model {
-			c := parseConfig(r)
-			return &Model{name: nameOf(c), c: c}
-		},
-	})
 }

@@ -16,62 +16,49 @@ import (
 // stepInputNames lists the inputs of a step as an error message shows them.
 var stepInputNames = []string{"x", "t (or t_frames)", "context", "condition_mask and padding_mask if wanted"}
 
-// Inputs names every tensor that a forward may read.
-func (*Model) Inputs() []string {
-	return []string{"x", "t", "t_frames", "context", "condition_mask", "padding_mask"}
-}
-
 // Request reads batch, latent shape and text length off x (B, C, F, H, W), t
 // (B,) and context (B, rows, text_dim). t_frames (B, F), a timestep for every
 // frame, takes the place of t. condition_mask (B, 1, F, H, W) is 1 where a
 // latent is given, padding_mask, of that shape, where a pixel is real: 0 and 1
 // everywhere unless given.
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
-	var l fault.List
-	bad := func(format string, args ...any) { l.Add(fault.New(models.ErrInputs, nil, format, args...)) }
-	need := func(name string, rank int) *tensor.Tensor {
-		t, err := models.Need(m, inputs, name, rank, stepInputNames)
-		l.Add(err)
-		return t
-	}
-	x, context := need("x", 5), need("context", 3)
+	in := models.Given{Model: m.name, Inputs: inputs, Reads: stepInputNames}
+	x, context := in.Need("x", 5), in.Need("context", 3)
 	perFrame := inputs["t_frames"] != nil
 	var t *tensor.Tensor
 	if perFrame {
-		t = need("t_frames", 2)
+		t = in.Need("t_frames", 2)
 	} else {
-		t = need("t", 1)
+		t = in.Need("t", 1)
 	}
 	given := map[string]*tensor.Tensor{}
 	for _, name := range []string{"condition_mask", "padding_mask"} {
 		if inputs[name] != nil {
-			given[name] = need(name, 5)
+			given[name] = in.Need(name, 5)
 		}
 	}
-	if err := l.Err(); err != nil {
+	if err := in.Err(); err != nil {
 		return models.Request{}, err
 	}
 	r := models.Request{Batch: x.Shape[0], Latent: slices.Clone(x.Shape[1:]), Text: context.Shape[1], TokenTimes: perFrame}
-	if t.Shape[0] != r.Batch || context.Shape[0] != r.Batch {
-		bad("x has batch %d, timesteps %d, context %d: want one number", r.Batch, t.Shape[0], context.Shape[0])
-	}
+	in.OneBatch([]string{"x", "timesteps", "context"}, r.Batch, t.Shape[0], context.Shape[0])
 	if context.Shape[2] != m.c.TextDim {
-		bad("context rows of %d numbers: the model reads crossattn_proj_in_channels %d", context.Shape[2], m.c.TextDim)
+		in.Refuse("context rows of %d numbers: the model reads crossattn_proj_in_channels %d", context.Shape[2], m.c.TextDim)
 	}
 	if context.Shape[1] < 1 || context.Shape[1] > TextLen {
-		bad("context of %d rows: the model reads 1 to %d", context.Shape[1], TextLen)
+		in.Refuse("context of %d rows: the model reads 1 to %d", context.Shape[1], TextLen)
 	}
-	l.Add(m.checkLatent(r.Latent))
+	in.Add(m.checkLatent(r.Latent))
 	if perFrame && t.Shape[1] != r.Latent[1] {
-		bad("t_frames is %v: x has %d frames", t.Shape, r.Latent[1])
+		in.Refuse("t_frames is %v: x has %d frames", t.Shape, r.Latent[1])
 	}
 	want := append([]int{r.Batch, 1}, r.Latent[1:]...)
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if !slices.Equal(given[name].Shape, want) {
-			bad("%s is %v: want %v, one channel of x's shape", name, given[name].Shape, want)
+			in.Refuse("%s is %v: want %v, one channel of x's shape", name, given[name].Shape, want)
 		}
 	}
-	return r, l.Err()
+	return r, in.Err()
 }
 
 // Runs lists the steps that inputs allow. With t, all frames are denoised alike and
@@ -101,10 +88,7 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 	normal := step.Normals(seed)
 	in := map[string]*tensor.Tensor{"x": normal(append([]int{batch}, latent...)...), "context": normal(batch, 14, m.c.TextDim)}
 	if m.c.PatchTemporal != 1 {
-		in["t"] = tensor.New(dtype.F32, batch)
-		for b := range batch {
-			step.Put(in["t"], b, 1000*float64(b+1)/float64(batch+1))
-		}
+		in["t"] = step.ExampleTimes(batch)
 		return in, nil
 	}
 	frames, t := latent[1], tensor.New(dtype.F32, batch, latent[1])
@@ -113,7 +97,7 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 	for b := range batch {
 		step.Put(t, b*frames, 1)
 		for f := 1; f < frames; f++ {
-			step.Put(t, b*frames+f, 1000*float64(b+1)/float64(batch+1))
+			step.Put(t, b*frames+f, step.ExampleTime(b, batch))
 		}
 		for i := range frame {
 			step.Put(mask, b*frames*frame+i, 1)
@@ -129,9 +113,9 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 	if r.TokenTimes {
 		times = "t_frames"
 	}
-	out, err := step.Feed(m, g, r, inputs, times, "context", func(g *graph.Graph, _ models.Request, ts []float32, to map[string]*tensor.Tensor) {
+	out, err := step.Feeder{Times: times, Text: "context", FeedText: m.FeedText, FeedTimes: func(g *graph.Graph, _ models.Request, ts []float32, to map[string]*tensor.Tensor) {
 		to["time"] = m.timeTable(ts, g.Input("time").Shape...)
-	})
+	}}.Feed(g, r, inputs)
 	if err != nil {
 		return nil, err
 	}
@@ -203,11 +187,3 @@ func (m *Model) Rope(grid step.Grid) [][]float64 {
 func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
 	return models.LatentShape(width, height, frames, m.c.InChannels, 8, 4, m.c.Patch())
 }
-
-// ReleasedPreset names the smaller release, because both are run alike.
-func (m *Model) ReleasedPreset() string { return "cosmos2.5-2b" }
-
-var (
-	_ models.Released = (*Model)(nil)
-	_ models.Variants = (*Model)(nil)
-)

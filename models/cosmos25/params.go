@@ -2,25 +2,11 @@ package cosmos25
 
 import (
 	"fmt"
-	"regexp"
 
-	"weft/internal/bystander"
 	"weft/models"
 	"weft/sharding"
 	"weft/strategy"
 )
-
-// Model is a configuration of the family.
-type Model struct {
-	name string
-	c    Config
-}
-
-// Name returns the preset's name, or the family's.
-func (m *Model) Name() string { return m.name }
-
-// Config returns a Config.
-func (m *Model) Config() any { return m.c }
 
 // attentions names the sublayers of a block that are attentions.
 var attentions = []string{"self_attn", "cross_attn"}
@@ -101,38 +87,21 @@ func (m *Model) Rules() sharding.Rules {
 	}
 }
 
-// Ignore lists the tables of positions that released checkpoints carry, although
-// they can be computed.
-func (m *Model) Ignore() []bystander.Kind { return []bystander.Kind{bystander.ComputedPosition} }
-
-var diffusersNames = []struct {
-	match *regexp.Regexp
-	to    string
-}{
-	{regexp.MustCompile(`^patch_embed\.proj\.`), "x_embedder.proj.1."},
-	{regexp.MustCompile(`^time_embed\.t_embedder\.`), "t_embedder.1."},
-	{regexp.MustCompile(`^time_embed\.norm\.`), "t_embedding_norm."},
-	{regexp.MustCompile(`^norm_out\.linear_([12])\.`), "final_layer.adaln_modulation.$1."},
-	{regexp.MustCompile(`^proj_out\.`), "final_layer.linear."},
-	{regexp.MustCompile(`^transformer_blocks\.(\d+)\.norm1\.linear_([12])\.`), "blocks.$1.adaln_modulation_self_attn.$2."},
-	{regexp.MustCompile(`^transformer_blocks\.(\d+)\.norm2\.linear_([12])\.`), "blocks.$1.adaln_modulation_cross_attn.$2."},
-	{regexp.MustCompile(`^transformer_blocks\.(\d+)\.norm3\.linear_([12])\.`), "blocks.$1.adaln_modulation_mlp.$2."},
-	{regexp.MustCompile(`^transformer_blocks\.(\d+)\.attn1\.to_([qkv])\.`), "blocks.$1.self_attn.${2}_proj."},
-	{regexp.MustCompile(`^transformer_blocks\.(\d+)\.attn1\.to_out\.0\.`), "blocks.$1.self_attn.output_proj."},
-	{regexp.MustCompile(`^transformer_blocks\.(\d+)\.attn1\.norm_([qk])\.`), "blocks.$1.self_attn.${2}_norm."},
-	{regexp.MustCompile(`^transformer_blocks\.(\d+)\.attn2\.to_([qkv])\.`), "blocks.$1.cross_attn.${2}_proj."},
-	{regexp.MustCompile(`^transformer_blocks\.(\d+)\.attn2\.to_out\.0\.`), "blocks.$1.cross_attn.output_proj."},
-	{regexp.MustCompile(`^transformer_blocks\.(\d+)\.attn2\.norm_([qk])\.`), "blocks.$1.cross_attn.${2}_norm."},
-	{regexp.MustCompile(`^transformer_blocks\.(\d+)\.ff\.net\.0\.proj\.`), "blocks.$1.mlp.layer1."},
-	{regexp.MustCompile(`^transformer_blocks\.(\d+)\.ff\.net\.2\.`), "blocks.$1.mlp.layer2."},
-}
-
-// Official translates diffusers' names.
-func (m *Model) Official(name string) string {
-	for _, d := range diffusersNames {
-		if d.match.MatchString(name) {
-			return d.match.ReplaceAllString(name, d.to)
-		}
-	}
-	return name
-}
+var diffusersNames = models.NewRenames([][2]string{
+	{`^patch_embed\.proj\.`, "x_embedder.proj.1."},
+	{`^time_embed\.t_embedder\.`, "t_embedder.1."},
+	{`^time_embed\.norm\.`, "t_embedding_norm."},
+	{`^norm_out\.linear_([12])\.`, "final_layer.adaln_modulation.$1."},
+	{`^proj_out\.`, "final_layer.linear."},
+	{`^transformer_blocks\.(\d+)\.norm1\.linear_([12])\.`, "blocks.$1.adaln_modulation_self_attn.$2."},
+	{`^transformer_blocks\.(\d+)\.norm2\.linear_([12])\.`, "blocks.$1.adaln_modulation_cross_attn.$2."},
+	{`^transformer_blocks\.(\d+)\.norm3\.linear_([12])\.`, "blocks.$1.adaln_modulation_mlp.$2."},
+	{`^transformer_blocks\.(\d+)\.attn1\.to_([qkv])\.`, "blocks.$1.self_attn.${2}_proj."},
+	{`^transformer_blocks\.(\d+)\.attn1\.to_out\.0\.`, "blocks.$1.self_attn.output_proj."},
+	{`^transformer_blocks\.(\d+)\.attn1\.norm_([qk])\.`, "blocks.$1.self_attn.${2}_norm."},
+	{`^transformer_blocks\.(\d+)\.attn2\.to_([qkv])\.`, "blocks.$1.cross_attn.${2}_proj."},
+	{`^transformer_blocks\.(\d+)\.attn2\.to_out\.0\.`, "blocks.$1.cross_attn.output_proj."},
+	{`^transformer_blocks\.(\d+)\.attn2\.norm_([qk])\.`, "blocks.$1.cross_attn.${2}_norm."},
+	{`^transformer_blocks\.(\d+)\.ff\.net\.0\.proj\.`, "blocks.$1.mlp.layer1."},
+	{`^transformer_blocks\.(\d+)\.ff\.net\.2\.`, "blocks.$1.mlp.layer2."},
+}...)

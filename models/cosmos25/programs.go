@@ -9,7 +9,6 @@ import (
 	"weft/mesh"
 	"weft/models"
 	"weft/models/step"
-	"weft/sharding"
 	"weft/spmd"
 	"weft/strategy"
 )
@@ -47,9 +46,6 @@ func (m *Model) layOutRequest(on *mesh.Mesh, r models.Request) layout {
 // Graph builds the step: the text and its keys and values once a request, the
 // time embedding and the patches, every layer's block, and the final layer.
 func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
-	if err := m.Check(on, r); err != nil {
-		return nil, err
-	}
 	base, err := step.New(m, on, r)
 	if err != nil {
 		return nil, err
@@ -57,29 +53,29 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	s := &build{Step: base, c: m.c, r: r, layout: m.layOutRequest(on, r)}
 	s.Padded("tokens", s.layout.Tokens, s.layout.Padded)
 	s.declareValues()
-	if err := s.Stages(r.Run(m.c.Layers), s.buildStage); err != nil {
-		return nil, err
-	}
-	return s.Finish("out")
+	return step.Assemble(base, r.Run(m.c.Layers), s.newProgram, s.listCalls(), "out")
 }
 
-// buildStage builds the programs of one pipeline stage on its own devices, and adds
-// their calls. The first stage also embeds the text, the time and the patches; the
-// last stage also has the final layer.
-func (s *build) buildStage(first, last bool, layers sharding.Range) error {
-	define := []func() error{}
-	if first {
-		define = append(define, s.buildText, s.buildTime, s.buildPre)
+// listCalls lists the calls of a step in the order in which they run, with their programs.
+func (s *build) listCalls() []step.Parts[*programBuilder] {
+	type part = step.Part[*programBuilder]
+	tokens := func(name string) map[int]graph.Traced {
+		return step.Tokens(name, s.r.Batch, s.layout.Tokens, s.c.Width)
 	}
-	define = append(define, s.buildTextKV, s.buildBlock)
-	if last {
-		define = append(define, s.buildPost)
+	return []step.Parts[*programBuilder]{
+		step.First(part{Program: "text", Request: true, Trace: step.Tokens("context_embed"), Define: s.buildText}),
+		step.EachLayer(func(i int) []part {
+			return []part{{Program: "text_kv", Prefix: fmt.Sprintf("blocks.%d.cross_attn.", i), Request: true, Define: s.buildTextKV}}
+		}),
+		step.First(
+			part{Program: "time", Trace: map[int]graph.Traced{0: {Name: "time_embed"}, 1: {Name: "adaln_lora"}}, Define: s.buildTime},
+			part{Program: "pre", Trace: tokens("patch_embed"), Define: s.buildPre},
+		),
+		step.EachLayer(func(i int) []part {
+			return []part{{Program: "block", Prefix: fmt.Sprintf("blocks.%d.", i), Trace: tokens(fmt.Sprintf("block_%d", i)), Define: s.buildBlock}}
+		}),
+		step.Last(part{Program: "post", Define: s.buildPost}),
 	}
-	if err := step.Define(define...); err != nil {
-		return err
-	}
-	s.addCalls(first, last, layers)
-	return nil
 }
 
 // declareValues declares the inputs that the host provides and the values that one
@@ -95,9 +91,7 @@ func (s *build) declareValues() {
 	s.Input(graph.Input{Name: "context", DType: s.r.DType, Shape: []int{b, TextLen, c.TextDim},
 		Spec: batch.WithDim(2, s.Spec("crossattn_proj.0.weight").Dim(1)...)})
 	s.Input(graph.Input{Name: "masks", DType: dtype.F32, Shape: append([]int{b, masks}, s.r.Latent[1:]...), Spec: batch})
-	for _, table := range []string{"rope_cos", "rope_sin"} {
-		s.Input(graph.Input{Name: table, DType: dtype.F32, Shape: []int{l.Padded, c.HeadDim()}, Spec: strategy.SpecOf(strategy.Tokens)})
-	}
+	s.RotaryTables(l.Layout, c.HeadDim())
 	s.Value("tokens", step.Value{DType: dtype.F32, Shape: []int{b, l.Padded, c.Width}, Spec: l.Stream, Kind: step.Stream})
 	s.Value("emb", step.Value{DType: dtype.F32, Shape: []int{b, l.times, c.Width}, Spec: batch})
 	s.Value("lora", step.Value{DType: dtype.F32, Shape: []int{b, l.times, 3 * c.Width}, Spec: batch})
@@ -113,27 +107,19 @@ type programBuilder struct {
 	s *build
 }
 
-// buildProgram builds the program of a name. Its weights are named without prefix,
-// so that one program serves every layer.
-func (s *build) buildProgram(name, prefix string, define func(p *programBuilder)) error {
-	return s.Build(name, prefix, func(p *step.ProgramBuilder) { define(&programBuilder{p, s}) })
-}
+func (s *build) newProgram(p *step.ProgramBuilder) *programBuilder { return &programBuilder{p, s} }
 
 // buildText builds the program that projects the context: (B, L, text_dim) to (B, L, C).
-func (s *build) buildText() error {
-	return s.buildProgram("text", "", func(p *programBuilder) {
-		p.Output("text", p.Compute(p.Gelu(p.Linear("crossattn_proj.0", p.Value("context"), batch))), "")
-	})
+func (s *build) buildText(p *programBuilder) {
+	p.Output("text", p.Compute(p.Gelu(p.Linear("crossattn_proj.0", p.Value("context"), batch))), "")
 }
 
 // buildTextKV builds the program that projects a layer's keys and values of the text,
 // (B, L, H, d).
-func (s *build) buildTextKV() error {
-	return s.buildProgram("text_kv", "blocks.0.cross_attn.", func(p *programBuilder) {
-		x := p.Value("text")
-		p.Output("text_k", p.Compute(p.RMSNorm("k_norm", p.splitHeads(p.Linear("k_proj", x, batch)), eps)), "")
-		p.Output("text_v", p.Compute(p.splitHeads(p.Linear("v_proj", x, batch))), "")
-	})
+func (s *build) buildTextKV(p *programBuilder) {
+	x := p.Value("text")
+	p.Output("text_k", p.Compute(p.RMSNorm("k_norm", p.splitHeads(p.Linear("k_proj", x, batch)), eps)), "")
+	p.Output("text_v", p.Compute(p.splitHeads(p.Linear("v_proj", x, batch))), "")
 }
 
 // splitHeads views (B, S, D) as (B, S, H, d).
@@ -144,24 +130,20 @@ func (p *programBuilder) splitHeads(x spmd.Tensor) spmd.Tensor {
 // buildTime builds the program that reads the timesteps' sinusoids (B, T, D). It makes
 // "emb", their norm, which every modulation reads, and "lora" (B, T, 3D), which is
 // added to every modulation.
-func (s *build) buildTime() error {
-	return s.buildProgram("time", "", func(p *programBuilder) {
-		x := p.Value("time")
-		p.Output("emb", p.RMSNorm("t_embedding_norm", x, eps), "")
-		h := p.Silu(p.Precise("t_embedder.1.linear_1", x, batch))
-		p.Output("lora", p.Precise("t_embedder.1.linear_2", h, batch), "")
-	})
+func (s *build) buildTime(p *programBuilder) {
+	x := p.Value("time")
+	p.Output("emb", p.RMSNorm("t_embedding_norm", x, eps), "")
+	h := p.Silu(p.Precise("t_embedder.1.linear_1", x, batch))
+	p.Output("lora", p.Precise("t_embedder.1.linear_2", h, batch), "")
 }
 
 // buildPre builds the program that cuts latents and their masks into patches and
 // embeds them as tokens (B, Sp, D).
-func (s *build) buildPre() error {
+func (s *build) buildPre(p *programBuilder) {
 	l := s.layout
-	return s.buildProgram("pre", "", func(p *programBuilder) {
-		x := p.Patches(p.Concat(1, p.Value("x"), p.Value("masks")), s.c.Patch(), "ctyx")
-		x = p.Reshard(p.PadTo(x, 1, l.Padded), l.Stream, "tokens cut over the mesh")
-		p.Output("tokens", p.Linear("x_embedder.proj.1", p.Compute(x), l.Stream), "")
-	})
+	x := p.Patches(p.Concat(1, p.Value("x"), p.Value("masks")), s.c.Patch(), "ctyx")
+	x = p.Reshard(p.PadTo(x, 1, l.Padded), l.Stream, "tokens cut over the mesh")
+	p.Output("tokens", p.Linear("x_embedder.proj.1", p.Compute(x), l.Stream), "")
 }
 
 // computeModulations computes the modulations of sublayers, each (B, T, n D): it
@@ -188,73 +170,45 @@ func (p *programBuilder) computeModulations(n int, names ...string) func(name st
 // normAndModulate computes norm(x) (1 + scale) + shift in the compute type. Where the
 // residual stream is sharded over tp, it gathers the result.
 func (p *programBuilder) normAndModulate(x spmd.Tensor, shift, scale spmd.Tensor) spmd.Tensor {
-	y := p.Compute(p.Add(p.Mul(p.LayerNorm(x, eps), p.Shift(scale, 1)), shift))
-	return p.Reshard(y, p.s.layout.Gathered, "split stream gathered for column-parallel matmuls")
+	return p.GatherStream(p.Modulate(p.LayerNorm(x, eps), shift, scale), p.s.layout.Gathered)
 }
 
 // buildBlock builds the program of one layer: self-attention, cross-attention to the
 // text, and MLP, each with a modulation of its own. The residual stream stays f32.
-func (s *build) buildBlock() error {
+func (s *build) buildBlock(p *programBuilder) {
 	l := s.layout
-	return s.buildProgram("block", "blocks.0.", func(p *programBuilder) {
-		x := p.Value("tokens")
-		cos, sin := p.Value("rope_cos"), p.Value("rope_sin")
-		const self, cross, mlp = "adaln_modulation_self_attn", "adaln_modulation_cross_attn", "adaln_modulation_mlp"
-		part := p.computeModulations(3, self, cross, mlp) // shift, scale, gate
-		qk := func(name string, h spmd.Tensor) spmd.Tensor {
-			return p.RMSNorm(name+"_norm", p.splitHeads(p.Linear(name+"_proj", h, l.Gathered)), eps)
-		}
+	x := p.Value("tokens")
+	cos, sin := p.Value("rope_cos"), p.Value("rope_sin")
+	const self, cross, mlp = "adaln_modulation_self_attn", "adaln_modulation_cross_attn", "adaln_modulation_mlp"
+	part := p.computeModulations(3, self, cross, mlp) // shift, scale, gate
+	qk := func(name string, h spmd.Tensor) spmd.Tensor {
+		return p.RMSNorm(name+"_norm", p.splitHeads(p.Linear(name+"_proj", h, l.Gathered)), eps)
+	}
 
-		h := p.normAndModulate(x, part(self, 0), part(self, 1))
-		q, k := p.RopeHalves(qk("self_attn.q", h), cos, sin), p.RopeHalves(qk("self_attn.k", h), cos, sin)
-		v := p.Compute(p.splitHeads(p.Linear("self_attn.v_proj", h, l.Gathered)))
-		y := attention.Attend(p.Builder, q, k, v, attention.Options{Keys: l.Tokens})
-		x = p.Add(x, p.Mul(p.Linear("self_attn.output_proj", p.MergeDims(y, 2, 2), l.Stream), part(self, 2)))
+	h := p.normAndModulate(x, part(self, 0), part(self, 1))
+	q, k := p.RopeHalves(qk("self_attn.q", h), cos, sin), p.RopeHalves(qk("self_attn.k", h), cos, sin)
+	v := p.Compute(p.splitHeads(p.Linear("self_attn.v_proj", h, l.Gathered)))
+	y := attention.Attend(p.Builder, q, k, v, attention.Options{Keys: l.Tokens})
+	x = p.Add(x, p.Mul(p.Linear("self_attn.output_proj", p.MergeDims(y, 2, 2), l.Stream), part(self, 2)))
 
-		h = p.normAndModulate(x, part(cross, 0), part(cross, 1))
-		y = attention.Attend(p.Builder, p.Compute(qk("cross_attn.q", h)), p.Value("text_k"), p.Value("text_v"), attention.Options{})
-		x = p.Add(x, p.Mul(p.Linear("cross_attn.output_proj", p.MergeDims(y, 2, 2), l.Stream), part(cross, 2)))
+	h = p.normAndModulate(x, part(cross, 0), part(cross, 1))
+	y = attention.Attend(p.Builder, p.Compute(qk("cross_attn.q", h)), p.Value("text_k"), p.Value("text_v"), attention.Options{})
+	x = p.Add(x, p.Mul(p.Linear("cross_attn.output_proj", p.MergeDims(y, 2, 2), l.Stream), part(cross, 2)))
 
-		h = p.normAndModulate(x, part(mlp, 0), part(mlp, 1))
-		x = p.Add(x, p.Mul(p.FFN("mlp.layer1", "mlp.layer2", h, l.Stream, p.Gelu), part(mlp, 2)))
-		p.Output("tokens", x, "tokens")
-	})
+	h = p.normAndModulate(x, part(mlp, 0), part(mlp, 1))
+	x = p.Add(x, p.Mul(p.FFN("mlp.layer1", "mlp.layer2", h, l.Stream, p.Gelu), part(mlp, 2)))
+	p.Output("tokens", x, "tokens")
 }
 
 // buildPost builds the program of the final layer, which turns tokens back into
 // latents. In its patches the channels are innermost, whereas they are outermost in
 // the patches that the model reads.
-func (s *build) buildPost() error {
+func (s *build) buildPost(p *programBuilder) {
 	l := s.layout
-	return s.buildProgram("post", "", func(p *programBuilder) {
-		const name = "final_layer.adaln_modulation"
-		part := p.computeModulations(2, name)
-		x := p.Value("tokens")
-		h := p.Add(p.Mul(p.LayerNorm(x, eps), p.Shift(part(name, 1), 1)), part(name, 0))
-		y := p.Linear("final_layer.linear", p.Compute(h), l.Stream)
-		p.Output("out", p.Latents(y, l.Grid, s.c.Patch(), "yxtc"), "")
-	})
-}
-
-// addCalls adds the calls of a stage's programs in the order in which they run.
-func (s *build) addCalls(first, last bool, layers sharding.Range) {
-	tokens := func(name string) map[int]graph.Traced {
-		return step.Tokens(name, s.r.Batch, s.layout.Tokens, s.c.Width)
-	}
-	if first {
-		s.Call(graph.Call{Name: "text", Program: "text", Request: true, Trace: map[int]graph.Traced{0: {Name: "context_embed"}}}, "", 0)
-	}
-	for i := layers.Lo; i < layers.Hi; i++ {
-		s.Call(graph.Call{Name: fmt.Sprintf("text_kv %d", i), Program: "text_kv", Request: true}, fmt.Sprintf("blocks.%d.cross_attn.", i), i)
-	}
-	if first {
-		s.Call(graph.Call{Name: "time", Program: "time", Trace: map[int]graph.Traced{0: {Name: "time_embed"}, 1: {Name: "adaln_lora"}}}, "", 0)
-		s.Call(graph.Call{Name: "pre", Program: "pre", Trace: tokens("patch_embed")}, "", 0)
-	}
-	for i := layers.Lo; i < layers.Hi; i++ {
-		s.Call(graph.Call{Name: fmt.Sprintf("block %d", i), Program: "block", Trace: tokens(fmt.Sprintf("block_%d", i))}, fmt.Sprintf("blocks.%d.", i), i)
-	}
-	if last {
-		s.Call(graph.Call{Name: "post", Program: "post"}, "", layers.Hi)
-	}
+	const name = "final_layer.adaln_modulation"
+	part := p.computeModulations(2, name)
+	x := p.Value("tokens")
+	h := p.Add(p.Mul(p.LayerNorm(x, eps), p.Shift(part(name, 1), 1)), part(name, 0))
+	y := p.Linear("final_layer.linear", p.Compute(h), l.Stream)
+	p.Output("out", p.Latents(y, l.Grid, s.c.Patch(), "yxtc"), "")
 }

@@ -1,11 +1,6 @@
-// Package cosmos3 is the two-stream transformer of Cosmos3, Nano and Edge, as a
-// generator of video: text ids and latents in, velocity out. README.md says what
-// is special about it and which splits are legal.
 package cosmos3
 
 import (
-	"encoding/json"
-
 	"weft/models"
 )
 
@@ -52,28 +47,41 @@ func (c Config) normsKeysForGen() bool { return c.KNormForGen && !c.QKNormText }
 // patchShape returns how many latent frames, rows and columns make one token.
 func (c Config) patchShape() [3]int { return [3]int{1, c.Patch, c.Patch} }
 
-// defaultConfig returns the values for keys that a config.json leaves out.
-func defaultConfig() Config {
-	return Config{Eps: 1e-6, Act: silu, QKNormText: true, Channels: 48, Patch: 2, RopeTheta: 5e6, RopeAxes: [3]int{24, 20, 20},
-		TimeScale: 0.001, BaseFPS: 24, FramesBehind: 15000}
-}
+// defaults are the values of keys that a config.json leaves out.
+var defaults = Config{Eps: 1e-6, Act: silu, QKNormText: true, Channels: 48, Patch: 2, RopeTheta: 5e6, RopeAxes: [3]int{24, 20, 20},
+	TimeScale: 0.001, BaseFPS: 24, FramesBehind: 15000}
 
-// parseConfig reads a config.json and refuses values that the programs do not
-// implement.
-func parseConfig(r *models.ConfigReader) Config {
-	d := defaultConfig()
-	r.Fixed("attention_bias", false, "Cosmos3")
-	c := Config{
-		Vocab: r.Int("vocab_size", 0, models.VocabBound), Width: r.Int("hidden_size", 0, models.WidthBound), FFN: r.Int("intermediate_size", 0, models.WidthBound),
-		Layers: r.Int("num_hidden_layers", 0, models.LayerBound), Heads: r.Int("num_attention_heads", 0, models.HeadBound),
-		KVHeads: r.Int("num_key_value_heads", 0, models.HeadBound), HeadDim: r.Int("head_dim", 0, models.WidthBound),
-		Eps: r.Float("rms_norm_eps", d.Eps, models.SmallSpan), Act: r.String("hidden_act", d.Act),
-		QKNormText: r.Bool("qk_norm_for_text", d.QKNormText), KNormForGen: r.Bool("use_und_k_norm_for_gen", false),
-		Channels: r.Int("latent_channel", d.Channels, models.ChannelBound), Patch: r.Int("latent_patch_size", d.Patch, models.PatchBound),
-		RopeTheta: r.Float("rope_theta", d.RopeTheta, models.ThetaSpan), RopeAxes: r.Three("rope_axes_dim", d.RopeAxes, models.WidthBound),
-		TimeScale: r.Float("timestep_scale", d.TimeScale, models.Positive), BaseFPS: r.Float("base_fps", d.BaseFPS, models.Span{Above: 0, Most: 1e4, Why: "it is how many frames are a second"}),
-		FramesBehind: r.Int("unified_3d_mrope_temporal_modality_margin", d.FramesBehind, models.Bound{Least: 0, Most: 1 << 23, Why: "it is a number of positions, which float32 must tell apart"}),
-	}
+// configWords are those of config.json, which all publishers share.
+var configWords = []models.Words[Config]{{
+	Of: "NVIDIA", Defaults: defaults,
+	Keys: func(c *Config) []models.Key {
+		return []models.Key{
+			models.Fixed("attention_bias", false, "Cosmos3"),
+			models.Int("vocab_size", &c.Vocab, models.VocabBound),
+			models.Int("hidden_size", &c.Width, models.WidthBound),
+			models.Int("intermediate_size", &c.FFN, models.WidthBound),
+			models.Int("num_hidden_layers", &c.Layers, models.LayerBound),
+			models.Int("num_attention_heads", &c.Heads, models.HeadBound),
+			models.Int("num_key_value_heads", &c.KVHeads, models.HeadBound),
+			models.Int("head_dim", &c.HeadDim, models.WidthBound),
+			models.Float("rms_norm_eps", &c.Eps, models.SmallSpan),
+			models.String("hidden_act", &c.Act),
+			models.Bool("qk_norm_for_text", &c.QKNormText),
+			models.Bool("use_und_k_norm_for_gen", &c.KNormForGen),
+			models.Int("latent_channel", &c.Channels, models.ChannelBound),
+			models.Int("latent_patch_size", &c.Patch, models.PatchBound),
+			models.Float("rope_theta", &c.RopeTheta, models.ThetaSpan),
+			models.Ints("rope_axes_dim", c.RopeAxes[:], models.WidthBound),
+			models.Float("timestep_scale", &c.TimeScale, models.Positive),
+			models.Float("base_fps", &c.BaseFPS, models.Span{Above: 0, Most: 1e4, Why: "it is how many frames are a second"}),
+			models.Int("unified_3d_mrope_temporal_modality_margin", &c.FramesBehind, models.Bound{Least: 0, Most: 1 << 23, Why: "it is a number of positions, which float32 must tell apart"}),
+		}
+	},
+	Derive: deriveAndCheck,
+}}
+
+// deriveAndCheck refuses values that the programs do not implement.
+func deriveAndCheck(c *Config, r *models.ConfigReader) {
 	if c.Act != silu && c.Act != relu2 {
 		r.Unsupported("hidden_act %q: silu (gated) and relu2 are run", c.Act)
 	}
@@ -81,18 +89,22 @@ func parseConfig(r *models.ConfigReader) Config {
 	if c.Heads%c.KVHeads != 0 && r.Sound("num_attention_heads", "num_key_value_heads") {
 		r.Refuse("num_attention_heads %d over num_key_value_heads %d: each serves equally many", c.Heads, c.KVHeads)
 	}
-	if !r.Sound("rope_axes_dim", "head_dim") {
-		// the reader has reported it
-	} else if sum := c.RopeAxes[0] + c.RopeAxes[1] + c.RopeAxes[2]; c.HeadDim%2 != 0 || sum != c.HeadDim/2 {
-		r.Refuse("rope_axes_dim %v: want %d channel pairs in all, half of head_dim %d", c.RopeAxes, c.HeadDim/2, c.HeadDim)
-	} else if n := 3 * max(c.RopeAxes[1], c.RopeAxes[2]); n > c.HeadDim/2 {
-		r.Refuse("rope_axes_dim %v: rows and columns take every third of the first %d channel pairs, of which there are %d", c.RopeAxes, n, c.HeadDim/2)
+	if r.Sound("rope_axes_dim", "head_dim") {
+		c.checkRopeAxes(r)
 	}
 	patches := r.Multiply("latent_channel and latent_patch_size twice", models.WidthBound, c.Channels, c.Patch, c.Patch)
 	if n := r.OptionalInt("patch_latent_dim", models.WidthBound); n != 0 && r.Sound("latent_channel", "latent_patch_size") {
 		r.Agree("patch_latent_dim", n, "what latent_channel in patches of latent_patch_size makes", patches, "it is the width of a patch")
 	}
-	return c
+}
+
+// checkRopeAxes reports rope_axes_dim that do not fill a head.
+func (c *Config) checkRopeAxes(r *models.ConfigReader) {
+	if sum := c.RopeAxes[0] + c.RopeAxes[1] + c.RopeAxes[2]; c.HeadDim%2 != 0 || sum != c.HeadDim/2 {
+		r.Refuse("rope_axes_dim %v: want %d channel pairs in all, half of head_dim %d", c.RopeAxes, c.HeadDim/2, c.HeadDim)
+	} else if n := 3 * max(c.RopeAxes[1], c.RopeAxes[2]); n > c.HeadDim/2 {
+		r.Refuse("rope_axes_dim %v: rows and columns take every third of the first %d channel pairs, of which there are %d", c.RopeAxes, n, c.HeadDim/2)
+	}
 }
 
 // detectConfig says whether a config.json describes a Cosmos3 transformer.
@@ -105,16 +117,16 @@ func detectConfig(c map[string]any) bool {
 	return patch && axes
 }
 
-// makePreset writes the config.json of a release, whose changes to the values that
-// releases share change makes.
-func makePreset(change func(c *Config)) json.RawMessage {
-	c := defaultConfig()
+// makePreset makes the configuration of a release, whose changes to the values that releases
+// share change makes.
+func makePreset(change func(c *Config)) Config {
+	c := defaults
 	c.KVHeads, c.HeadDim = 8, 128
 	change(&c)
-	return models.Preset(c)
+	return c
 }
 
-var presets = map[string]json.RawMessage{
+var presets = map[string]Config{
 	"cosmos3-nano": makePreset(func(c *Config) {
 		c.Vocab, c.Width, c.FFN, c.Layers, c.Heads = 151936, 4096, 12288, 36, 32
 	}),
@@ -122,24 +134,4 @@ var presets = map[string]json.RawMessage{
 		c.Vocab, c.Width, c.FFN, c.Layers, c.Heads = 131072, 2048, 9216, 28, 16
 		c.Eps, c.Act, c.QKNormText, c.KNormForGen, c.RopeTheta = 1e-5, relu2, false, true, 1e8
 	}),
-}
-
-// nameOf returns the name of the preset that equals c, and otherwise the family's name.
-func nameOf(c Config) string {
-	if name := models.PresetName(presets, parseConfig, func(p Config) bool { return p == c }); name != "" {
-		return name
-	}
-	return "cosmos3"
-}
-
-func init() {
-	models.Register(models.Family{
-		Name:    "cosmos3",
-		Presets: presets,
-		Detect:  detectConfig,
-		New: func(_ string, r *models.ConfigReader) models.Model {
-			c := parseConfig(r)
-			return &Model{name: nameOf(c), c: c}
-		},
-	})
 }

@@ -21,11 +21,6 @@ var stepInputNames = []string{"x", "t", "ids", "and if wanted mask, noisy_mask, 
 // that with the first frame given.
 const firstGiven = "noisy_mask_first_given"
 
-// Inputs names every tensor that a forward may read.
-func (*Model) Inputs() []string {
-	return []string{"x", "t", "ids", "mask", "noisy_mask", firstGiven, "und_position_ids", "gen_position_ids"}
-}
-
 // Request reads batch and latent shape off x (B, C, F, H, W), the text's length
 // off ids (B, L), or (L) for one video; t is (B,). mask (B, L) is above 0 where an
 // id is real; padding stands behind the real ids. noisy_mask (B, F) is 0 for frames that
@@ -33,34 +28,26 @@ func (*Model) Inputs() []string {
 // (frame, row, column) positions of ids and tokens, (3, n) for all videos or (B, 3,
 // n); unless given, those of a video of the base rate.
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
-	var l fault.List
-	bad := func(format string, args ...any) { l.Add(fault.New(models.ErrInputs, nil, format, args...)) }
-	need := func(name string, rank int) *tensor.Tensor {
-		t, err := models.Need(m, inputs, name, rank, stepInputNames)
-		l.Add(err)
-		return t
-	}
-	x, t := need("x", 5), need("t", 1)
+	in := models.Given{Model: m.name, Inputs: inputs, Reads: stepInputNames}
+	x, t := in.Need("x", 5), in.Need("t", 1)
 	if inputs["noisy_mask"] != nil {
-		need("noisy_mask", 2)
+		in.Need("noisy_mask", 2)
 	}
-	if err := l.Err(); err != nil {
+	if err := in.Err(); err != nil {
 		return models.Request{}, err
 	}
-	text, err := models.TextRequest(m, withBatch(inputs), m.c.Vocab, true)
+	text, err := models.TextRequest(m.name, withBatch(inputs), m.c.Vocab, true)
 	if err != nil {
 		return models.Request{}, err
 	}
 	r := models.Request{Batch: x.Shape[0], Latent: slices.Clone(x.Shape[1:]), Text: text.Text, Masked: text.Masked, TokenTimes: inputs["noisy_mask"] != nil}
-	if t.Shape[0] != r.Batch || text.Batch != r.Batch {
-		bad("x has batch %d, t %d, ids %d: want one number", r.Batch, t.Shape[0], text.Batch)
-	}
-	l.Add(m.checkLatent(r.Latent))
-	if err := l.Err(); err != nil {
+	in.OneBatch([]string{"x", "t", "ids"}, r.Batch, t.Shape[0], text.Batch)
+	in.Add(m.checkLatent(r.Latent))
+	if err := in.Err(); err != nil {
 		return r, err
 	}
 	if n := inputs["noisy_mask"]; n != nil && !slices.Equal(n.Shape, []int{r.Batch, r.Latent[1]}) {
-		bad("noisy_mask is %v: want %v, one number a frame", n.Shape, []int{r.Batch, r.Latent[1]})
+		in.Refuse("noisy_mask is %v: want %v, one number a frame", n.Shape, []int{r.Batch, r.Latent[1]})
 	}
 	for name, n := range map[string]int{"und_position_ids": r.Text, "gen_position_ids": step.GridOf(r.Latent, m.c.patchShape()).Tokens()} {
 		p := inputs[name]
@@ -68,13 +55,13 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 			continue
 		}
 		if !slices.Equal(p.Shape, []int{3, n}) && !slices.Equal(p.Shape, []int{r.Batch, 3, n}) {
-			bad("%s is %v: want %v for all videos or %v", name, p.Shape, []int{3, n}, []int{r.Batch, 3, n})
+			in.Refuse("%s is %v: want %v for all videos or %v", name, p.Shape, []int{3, n}, []int{r.Batch, 3, n})
 		}
 		if !p.DType.IsFloat() {
-			bad("%s is %v: want a floating-point type", name, p.DType)
+			in.Refuse("%s is %v: want a floating-point type", name, p.DType)
 		}
 	}
-	return r, l.Err()
+	return r, in.Err()
 }
 
 // withBatch returns ids and mask with a batch dim: one video's may come without it.
@@ -115,9 +102,8 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 	}
 	in := step.ExampleText(batch, step.ExampleRows, m.c.Vocab, seed)
 	in["x"] = step.Normals(seed)(append([]int{batch}, latent...)...)
-	in["t"], in["noisy_mask"] = tensor.New(dtype.F32, batch), tensor.New(dtype.F32, batch, latent[1])
+	in["t"], in["noisy_mask"] = step.ExampleTimes(batch), tensor.New(dtype.F32, batch, latent[1])
 	for b := range batch {
-		step.Put(in["t"], b, 1000*float64(b+1)/float64(batch+1))
 		for f := 1; f < latent[1]; f++ {
 			step.Put(in["noisy_mask"], b*latent[1]+f, 1)
 		}
@@ -321,26 +307,9 @@ func (m *Model) FeedText(g *graph.Graph, r models.Request, ids *tensor.Tensor) (
 	return out, nil
 }
 
-// ReadsTokens marks a model that reads ids in place of an encoder's rows.
-func (m *Model) ReadsTokens() {}
-
 // LatentShape returns (channels, frames, height, width) of the latent video of
 // Wan2.2's VAE. One latent covers 16x16 pixels and 4 frames, except that the first
 // latent frame covers the first frame alone.
 func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
 	return models.LatentShape(width, height, frames, m.c.Channels, 16, 4, m.c.patchShape())
 }
-
-// ReleasedPreset names Edge for a model with Edge's activation, and otherwise Nano.
-func (m *Model) ReleasedPreset() string {
-	if m.c.Act == relu2 {
-		return "cosmos3-edge"
-	}
-	return "cosmos3-nano"
-}
-
-var (
-	_ models.Released    = (*Model)(nil)
-	_ models.TokenReader = (*Model)(nil)
-	_ models.Variants    = (*Model)(nil)
-)

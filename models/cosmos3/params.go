@@ -3,23 +3,10 @@ package cosmos3
 import (
 	"fmt"
 
-	"weft/internal/bystander"
 	"weft/models"
 	"weft/sharding"
 	"weft/strategy"
 )
-
-// Model is a configuration of the family.
-type Model struct {
-	name string
-	c    Config
-}
-
-// Name returns the preset's name, or the family's.
-func (m *Model) Name() string { return m.name }
-
-// Config returns a Config.
-func (m *Model) Config() any { return m.c }
 
 // stream names a layer's modules in one of the two streams.
 type stream struct {
@@ -111,12 +98,3 @@ func (m *Model) Rules() sharding.Rules {
 	}
 	return append(rules, rule("layers.*."+kForGen+".weight", whole))
 }
-
-// Ignore lists the tensors that checkpoints carry for other uses: predicting the next
-// token, actions and sound.
-func (m *Model) Ignore() []bystander.Kind {
-	return []bystander.Kind{bystander.NextToken, bystander.TextNorm, bystander.Actions, bystander.Sound}
-}
-
-// Official returns the name itself, because all publishers use the same names.
-func (m *Model) Official(name string) string { return name }

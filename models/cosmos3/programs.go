@@ -48,9 +48,6 @@ func (m *Model) layOutRequest(on *mesh.Mesh, r models.Request) layout {
 // Graph builds the step. The text stream reads neither the video nor the time, so it
 // runs once a request, and the steps read the keys and values of its layers.
 func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
-	if err := m.Check(on, r); err != nil {
-		return nil, err
-	}
 	base, err := step.New(m, on, r)
 	if err != nil {
 		return nil, err
@@ -58,29 +55,25 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	s := &build{Step: base, c: m.c, r: r, layout: m.layOutRequest(on, r)}
 	s.Padded("tokens", s.layout.Tokens, s.layout.Padded)
 	s.declareValues()
-	if err := s.Stages(r.Run(m.c.Layers), s.buildStage); err != nil {
-		return nil, err
-	}
-	return s.Finish("out")
+	return step.Assemble(base, r.Run(m.c.Layers), s.newProgram, s.listCalls(), "out")
 }
 
-// buildStage builds the programs of one pipeline stage on its own devices, and adds
-// their calls. The first stage also embeds the text and the patches; the last stage
-// also has the final norm and projection.
-func (s *build) buildStage(first, last bool, layers sharding.Range) error {
-	define := []func() error{}
-	if first {
-		define = append(define, s.buildEmbed, s.buildPre)
+// listCalls lists the calls of a step in the order in which they run, with their programs.
+func (s *build) listCalls() []step.Parts[*programBuilder] {
+	type part = step.Part[*programBuilder]
+	rows := func(name string, n int) map[int]graph.Traced { return step.Tokens(name, s.r.Batch, n, s.c.Width) }
+	prefix := func(i int) string { return fmt.Sprintf("layers.%d.", i) }
+	return []step.Parts[*programBuilder]{
+		step.First(part{Program: "embed", Request: true, Trace: rows("text_embed", s.layout.text), Define: s.buildEmbed}),
+		step.EachLayer(func(i int) []part {
+			return []part{{Program: "und", Prefix: prefix(i), Request: true, Trace: rows(fmt.Sprintf("layer_%d_und", i), s.layout.text), Define: s.buildUnd}}
+		}),
+		step.First(part{Program: "pre", Trace: rows("patch_embed", s.layout.Tokens), Define: s.buildPre}),
+		step.EachLayer(func(i int) []part {
+			return []part{{Program: "gen", Prefix: prefix(i), Trace: rows(fmt.Sprintf("layer_%d_gen", i), s.layout.Tokens), Define: s.buildGen}}
+		}),
+		step.Last(part{Program: "post", Define: s.buildPost}),
 	}
-	define = append(define, s.buildUnd, s.buildGen)
-	if last {
-		define = append(define, s.buildPost)
-	}
-	if err := step.Define(define...); err != nil {
-		return err
-	}
-	s.addCalls(first, last, layers)
-	return nil
 }
 
 // declareValues declares the inputs that the host provides and the values that one
@@ -114,35 +107,26 @@ type programBuilder struct {
 	s *build
 }
 
-// buildProgram builds the program of a name. Its weights are named without prefix,
-// so that one program serves every layer.
-func (s *build) buildProgram(name, prefix string, define func(p *programBuilder)) error {
-	return s.Build(name, prefix, func(p *step.ProgramBuilder) { define(&programBuilder{p, s}) })
-}
+func (s *build) newProgram(p *step.ProgramBuilder) *programBuilder { return &programBuilder{p, s} }
 
 // buildEmbed builds the program that looks up the text's ids in the token table:
 // (B, L) to (B, L, D).
-func (s *build) buildEmbed() error {
-	return s.buildProgram("embed", "", func(p *programBuilder) {
-		p.Output("text", p.Rows("embed_tokens", p.Value("ids"), batch), "")
-	})
+func (s *build) buildEmbed(p *programBuilder) {
+	p.Output("text", p.Rows("embed_tokens", p.Value("ids"), batch), "")
 }
 
 // buildPre builds the program that cuts latents into patches and embeds them as
 // tokens (B, Sp, D). It adds the timestep's embedding to the tokens of every frame
 // that is not given; the model reads the time nowhere else.
-func (s *build) buildPre() error {
+func (s *build) buildPre(p *programBuilder) {
 	l := s.layout
-	return s.buildProgram("pre", "", func(p *programBuilder) {
-		x := p.PadTo(p.Patches(p.Value("x"), s.c.patchShape(), "tyxc"), 1, l.Padded)
-		x = p.Linear("proj_in", p.Compute(p.Reshard(x, l.Stream, "tokens cut over the mesh")), l.Stream)
-		e := p.Silu(p.Precise("time_embedder.linear_1", p.Value("time"), batch))
-		e = p.Precise("time_embedder.linear_2", e, batch) // B 1 D
-		if s.r.TokenTimes {
-			e = p.Mul(e, p.ExpandDim(p.Value("noisy"), 2)) // B F D
-		}
-		p.Output("tokens", p.Add(x, p.EveryToken(e, l.Grid, l.Padded, l.Stream)), "")
-	})
+	x := p.PadTo(p.Patches(p.Value("x"), s.c.patchShape(), "tyxc"), 1, l.Padded)
+	x = p.Linear("proj_in", p.Compute(p.Reshard(x, l.Stream, "tokens cut over the mesh")), l.Stream)
+	e := p.PreciseMLP("time_embedder.linear_1", "time_embedder.linear_2", p.Value("time"), batch) // B 1 D
+	if s.r.TokenTimes {
+		e = p.Mul(e, p.ExpandDim(p.Value("noisy"), 2)) // B F D
+	}
+	p.Output("tokens", p.Add(x, p.EveryToken(e, l.Grid, l.Padded, l.Stream)), "")
 }
 
 // projectQKV returns a stream's queries, keys and values of h (B, rows, D). It
@@ -178,73 +162,46 @@ func (p *programBuilder) addAttentionAndFFN(s stream, x, y spmd.Tensor, stream, 
 // normAndGather normalises the residual stream x, in the compute type. Where the
 // stream is sharded over tp, it gathers the result.
 func (p *programBuilder) normAndGather(name string, x spmd.Tensor, gathered sharding.Spec) spmd.Tensor {
-	return p.Reshard(p.Compute(p.RMSNorm(name, x, p.s.c.Eps)), gathered, "split stream gathered for column-parallel matmuls")
+	return p.GatherStream(p.RMSNorm(name, x, p.s.c.Eps), gathered)
 }
 
 // buildUnd builds the program of one layer of the text stream ("und", understanding),
 // which all devices of sp replicate. Its attention is causal and padding stands
 // behind the text, so only padding attends to padding.
-func (s *build) buildUnd() error {
-	return s.buildProgram("und", "layers.0.", func(p *programBuilder) {
-		x, cos, sin := p.Value("text"), p.Value("text_cos"), p.Value("text_sin")
-		q, k, v := p.projectQKV(text, p.normAndGather(text.norm1, x, batch), batch)
-		turned := p.RopeHalves(k, cos, sin)
-		seen := turned
-		if s.c.normsKeysForGen() {
-			seen = p.RopeHalves(p.RMSNorm(kForGen, k, s.c.Eps), cos, sin)
-		}
-		y := attention.Attend(p.Builder, p.RopeHalves(q, cos, sin), turned, v, attention.Options{Causal: true})
-		p.Output("text", p.addAttentionAndFFN(text, x, y, batch, batch), "text")
-		p.Output("text_k", seen, "")
-		p.Output("text_v", v, "")
-	})
+func (s *build) buildUnd(p *programBuilder) {
+	x, cos, sin := p.Value("text"), p.Value("text_cos"), p.Value("text_sin")
+	q, k, v := p.projectQKV(text, p.normAndGather(text.norm1, x, batch), batch)
+	turned := p.RopeHalves(k, cos, sin)
+	seen := turned
+	if s.c.normsKeysForGen() {
+		seen = p.RopeHalves(p.RMSNorm(kForGen, k, s.c.Eps), cos, sin)
+	}
+	y := attention.Attend(p.Builder, p.RopeHalves(q, cos, sin), turned, v, attention.Options{Causal: true})
+	p.Output("text", p.addAttentionAndFFN(text, x, y, batch, batch), "text")
+	p.Output("text_k", seen, "")
+	p.Output("text_v", v, "")
 }
 
 // buildGen builds the program of one layer of the video stream ("gen", generation),
 // which attends to the text and to itself.
-func (s *build) buildGen() error {
+func (s *build) buildGen(p *programBuilder) {
 	l := s.layout
-	return s.buildProgram("gen", "layers.0.", func(p *programBuilder) {
-		x, cos, sin := p.Value("tokens"), p.Value("video_cos"), p.Value("video_sin")
-		q, k, v := p.projectQKV(video, p.normAndGather(video.norm1, x, l.Gathered), l.Gathered)
-		own := attention.Parts{Q: p.RopeHalves(q, cos, sin), K: p.RopeHalves(k, cos, sin), V: v}
-		var o attention.Options
-		if s.r.Masked {
-			mask := p.ExpandDim(p.ExpandDim(p.Concat(1, p.Value("mask"), p.Constant(dtype.Bool, 1, s.r.Batch, l.Tokens)), 1), 1)
-			o.Mask = &mask
-		}
-		y := attention.Prefixed(p.Builder, attention.Parts{K: p.Value("text_k"), V: p.Value("text_v")}, own, l.Tokens, o)
-		p.Output("tokens", p.addAttentionAndFFN(video, x, y, l.Stream, l.Gathered), "tokens")
-	})
+	x, cos, sin := p.Value("tokens"), p.Value("video_cos"), p.Value("video_sin")
+	q, k, v := p.projectQKV(video, p.normAndGather(video.norm1, x, l.Gathered), l.Gathered)
+	own := attention.Parts{Q: p.RopeHalves(q, cos, sin), K: p.RopeHalves(k, cos, sin), V: v}
+	var o attention.Options
+	if s.r.Masked {
+		mask := p.ExpandDim(p.ExpandDim(p.Concat(1, p.Value("mask"), p.Constant(dtype.Bool, 1, s.r.Batch, l.Tokens)), 1), 1)
+		o.Mask = &mask
+	}
+	y := attention.Prefixed(p.Builder, attention.Parts{K: p.Value("text_k"), V: p.Value("text_v")}, own, l.Tokens, o)
+	p.Output("tokens", p.addAttentionAndFFN(video, x, y, l.Stream, l.Gathered), "tokens")
 }
 
 // buildPost builds the program of the final norm and projection, which turns tokens
 // back into latents.
-func (s *build) buildPost() error {
+func (s *build) buildPost(p *programBuilder) {
 	l := s.layout
-	return s.buildProgram("post", "", func(p *programBuilder) {
-		h := p.Compute(p.RMSNorm("norm_moe_gen", p.Value("tokens"), s.c.Eps))
-		p.Output("out", p.Latents(p.Linear("proj_out", h, l.Stream), l.Grid, s.c.patchShape(), "tyxc"), "")
-	})
-}
-
-// addCalls adds the calls of a stage's programs in the order in which they run.
-func (s *build) addCalls(first, last bool, layers sharding.Range) {
-	rows := func(name string, n int) map[int]graph.Traced { return step.Tokens(name, s.r.Batch, n, s.c.Width) }
-	layer := func(i int) string { return fmt.Sprintf("layers.%d.", i) }
-	if first {
-		s.Call(graph.Call{Name: "embed", Program: "embed", Request: true, Trace: rows("text_embed", s.layout.text)}, "", 0)
-	}
-	for i := layers.Lo; i < layers.Hi; i++ {
-		s.Call(graph.Call{Name: fmt.Sprintf("und %d", i), Program: "und", Request: true, Trace: rows(fmt.Sprintf("layer_%d_und", i), s.layout.text)}, layer(i), i)
-	}
-	if first {
-		s.Call(graph.Call{Name: "pre", Program: "pre", Trace: rows("patch_embed", s.layout.Tokens)}, "", 0)
-	}
-	for i := layers.Lo; i < layers.Hi; i++ {
-		s.Call(graph.Call{Name: fmt.Sprintf("gen %d", i), Program: "gen", Trace: rows(fmt.Sprintf("layer_%d_gen", i), s.layout.Tokens)}, layer(i), i)
-	}
-	if last {
-		s.Call(graph.Call{Name: "post", Program: "post"}, "", layers.Hi)
-	}
+	h := p.Compute(p.RMSNorm("norm_moe_gen", p.Value("tokens"), s.c.Eps))
+	p.Output("out", p.Latents(p.Linear("proj_out", h, l.Stream), l.Grid, s.c.patchShape(), "tyxc"), "")
 }

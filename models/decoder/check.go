@@ -61,20 +61,9 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	return l.Err()
 }
 
-// Inputs names every tensor that a forward may read.
-func (*Model) Inputs() []string {
-	return []string{"ids", "mask"}
-}
-
 // Request reads batch and length off ids (B, L), and of Gemma whether a mask is given.
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
-	return models.TextRequest(m, inputs, m.c.Vocab, m.c.ModelType == gemma)
-}
-
-// Runs lists the encoding of ids and, where Gemma is given a mask, also the encoding
-// without it, as "_nomask".
-func (m *Model) Runs(inputs map[string]*tensor.Tensor) []models.Variant {
-	return models.TextRuns(inputs)
+	return models.TextRequest(m.name, inputs, m.c.Vocab, m.c.ModelType == gemma)
 }
 
 // Example makes ids, and for Gemma a mask. There are no latents.
@@ -101,5 +90,3 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 	}
 	return out, nil
 }
-
-var _ models.Variants = (*Model)(nil)

@@ -1,13 +1,7 @@
-// Package decoder is the decoder-only language models whose hidden states video
-// models read as text: Reason1 (Qwen2.5, Cosmos-Predict2.5), Qwen2.5-VL
-// (HunyuanVideo-1.5), Llama 3 (HunyuanVideo) and Gemma 4 (LTX-2.5). README.md says
-// what is special about them and which splits are legal.
 package decoder
 
 import (
 	"cmp"
-	"encoding/json"
-	"reflect"
 	"slices"
 
 	"weft/models"
@@ -45,41 +39,78 @@ const (
 var kinds = map[string]string{"qwen2": qwen, "qwen2_vl": qwen, "qwen2_vl_text": qwen, "qwen2_5_vl": qwen, "qwen2_5_vl_text": qwen, "": qwen, "llama": llama, "llava": llama,
 	gemma: gemma, "gemma4_unified": gemma}
 
-// parseConfig reads a config.json, or the text_config within it where the model has
-// other towers too, and refuses values that the programs do not implement.
-func parseConfig(r *models.ConfigReader) Config {
-	outer := r.String("model_type", "")
-	skip := r
-	if t := r.Object("text_config"); t != nil {
-		r.Metadata("vision_config", "image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id", "vision_token_id",
-			"tie_word_embeddings", "image_token_index", "projector_hidden_act", "vision_feature_layer", "vision_feature_select_strategy",
-			"audio_config", "audio_token_id", "boi_token_id", "eoi_token_id", "boa_token_id", "eoa_token_id", "vocab_size", "hidden_size")
-		r = t
+// configWords are those of transformers' config.json, or of the text_config within it where the
+// model has other towers too.
+var configWords = []models.Words[Config]{
+	{
+		Of: "transformers, of several towers", Recognize: func(r *models.ConfigReader) bool { return r.Has("text_config") },
+		Within: func(r *models.ConfigReader) *models.ConfigReader {
+			r.Metadata("vision_config", "image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id", "vision_token_id",
+				"tie_word_embeddings", "image_token_index", "projector_hidden_act", "vision_feature_layer", "vision_feature_select_strategy",
+				"audio_config", "audio_token_id", "boi_token_id", "eoi_token_id", "boa_token_id", "eoa_token_id", "vocab_size", "hidden_size")
+			return r.ObjectOr("text_config")
+		},
+		Defaults: defaults, Keys: configKeys, Derive: deriveAndCheck,
+	},
+	{Of: "transformers", Defaults: defaults, Keys: configKeys, Derive: deriveAndCheck},
+}
+
+var defaults = Config{Eps: 1e-6, Theta: 10000}
+
+func configKeys(c *Config) []models.Key {
+	return []models.Key{
+		models.Metadata("max_position_embeddings", "max_window_layers", "pretraining_tp", "tie_word_embeddings", "attention_window", "layer_types",
+			"vision_start_token_id", "vision_end_token_id", "vision_token_id", "image_token_id", "video_token_id", "vision_config", "final_logit_softcapping",
+			"hidden_size_per_layer_input", "vocab_size_per_layer_input", "sliding_window"),
+		models.String("model_type", &c.ModelType),
+		models.Int("vocab_size", &c.Vocab, models.VocabBound),
+		models.Int("hidden_size", &c.Dim, models.WidthBound),
+		models.Int("intermediate_size", &c.FFNDim, models.WidthBound),
+		models.Int("num_hidden_layers", &c.Layers, models.LayerBound),
+		models.Int("num_attention_heads", &c.Heads, models.HeadBound),
+		models.OptionalInt("num_key_value_heads", &c.KVHeads, models.HeadBound),
+		models.OptionalInt("head_dim", &c.HeadDim, models.WidthBound),
+		models.Float("rms_norm_eps", &c.Eps, models.SmallSpan),
+		models.Float("rope_theta", &c.Theta, models.ThetaSpan),
+		models.Fixed("use_sliding_window", false, "a decoder in which every token sees all before it"),
 	}
-	r.Metadata("max_position_embeddings", "max_window_layers", "pretraining_tp", "tie_word_embeddings", "attention_window", "layer_types",
-		"vision_start_token_id", "vision_end_token_id", "vision_token_id", "image_token_id", "video_token_id", "vision_config", "final_logit_softcapping",
-		"hidden_size_per_layer_input", "vocab_size_per_layer_input", "sliding_window")
-	c := Config{ModelType: r.String("model_type", outer)}
+}
+
+// deriveAndCheck reads what only one kind of decoder has, and refuses values that the programs do
+// not implement.
+func deriveAndCheck(c *Config, r *models.ConfigReader) {
+	// Files of several towers may state two keys outside of text_config.
+	outer := r.Outer()
+	c.ModelType = cmp.Or(c.ModelType, outer.String("model_type", ""))
 	kind, known := kinds[c.ModelType]
 	if !known {
 		r.Unsupported("model_type %q: Qwen2, Qwen2.5-VL, Llama, LLaVA and Gemma 4 decoders are run", c.ModelType)
 	}
-	c.ModelType = kind
-	c.Vocab, c.Dim, c.FFNDim = r.Int("vocab_size", 0, models.VocabBound), r.Int("hidden_size", 0, models.WidthBound), r.Int("intermediate_size", 0, models.WidthBound)
-	c.Layers, c.Heads = r.Int("num_hidden_layers", 0, models.LayerBound), r.Int("num_attention_heads", 0, models.HeadBound)
-	c.KVHeads, c.HeadDim = cmp.Or(r.OptionalInt("num_key_value_heads", models.HeadBound), c.Heads), r.OptionalInt("head_dim", models.WidthBound)
-	c.Eps, c.Theta = r.Float("rms_norm_eps", 1e-6, models.SmallSpan), r.Float("rope_theta", 10000, models.ThetaSpan)
-	r.Fixed("use_sliding_window", false, "a decoder in which every token sees all before it")
+	c.ModelType, c.KVHeads = kind, cmp.Or(c.KVHeads, c.Heads)
 	if kind == gemma {
 		c.readGemma(r)
 	} else {
 		r.Fixed("hidden_act", "silu", "every release")
 		c.readRope(r)
 	}
+	usual := 0 // layers that are skipped
 	if kind == llama {
-		r.Fixed("attention_bias", false, "Llama")
-		r.Fixed("mlp_bias", false, "Llama")
+		r.Read(models.FixedKeys("Llama", "attention_bias", false, "mlp_bias", false)...)
+		usual = min(2, c.Layers-1) // HunyuanVideo skips two
 	}
+	c.checkHeads(r)
+	if r.Gives("hidden_state_skip_layer") {
+		outer = r
+	}
+	c.SkipLayers = outer.Int("hidden_state_skip_layer", usual, models.Bound{Least: 0, Most: c.Layers - 1, Why: "fewer than num_hidden_layers are skipped"})
+	if kind == gemma {
+		c.checkGemma(r)
+	}
+}
+
+// checkHeads derives the width of a head where the file does not state it, and reports
+// heads that cannot be split.
+func (c *Config) checkHeads(r *models.ConfigReader) {
 	if c.HeadDim == 0 {
 		r.Divide("hidden_size", c.Dim, "num_attention_heads", c.Heads, true)
 		c.HeadDim = max(2, c.Dim/c.Heads)
@@ -89,18 +120,6 @@ func parseConfig(r *models.ConfigReader) Config {
 	if c.Heads%c.KVHeads != 0 && r.Sound("num_attention_heads", "num_key_value_heads") {
 		r.Refuse("num_attention_heads %d with num_key_value_heads %d: as many queries share each key", c.Heads, c.KVHeads)
 	}
-	if r.Gives("hidden_state_skip_layer") {
-		skip = r
-	}
-	usual := 0
-	if kind == llama {
-		usual = min(2, c.Layers-1) // HunyuanVideo skips two
-	}
-	c.SkipLayers = skip.Int("hidden_state_skip_layer", usual, models.Bound{Least: 0, Most: c.Layers - 1, Why: "fewer than num_hidden_layers are skipped"})
-	if kind == gemma {
-		c.checkGemma(r)
-	}
-	return c
 }
 
 // readRope reads the settings of rotary positions of every decoder but Gemma, and
@@ -137,30 +156,9 @@ func detectConfig(c map[string]any) bool {
 	return c["_class_name"] == nil
 }
 
-var presets = map[string]json.RawMessage{
-	"reason1-7b":           models.Preset(Config{qwen, 152064, 3584, 18944, 28, 28, 4, 128, 1e-6, 1e6, 0, Gemma{}}),
-	"hunyuan1.5-qwen-text": models.Preset(Config{qwen, 152064, 3584, 18944, 28, 28, 4, 128, 1e-6, 1e6, 2, Gemma{}}),
-	"hunyuan-llama3-8b":    models.Preset(Config{llama, 128320, 4096, 14336, 32, 32, 8, 128, 1e-5, 5e5, 2, Gemma{}}),
-	"ltx2.5-gemma4-12b":    models.Preset(Config{gemma, 262144, 3840, 15360, 48, 16, 8, 256, 1e-6, 1e4, 0, Gemma{nil, 1024, 512, 1, 1e6, 0.25}}),
-}
-
-// nameOf returns the name of the preset that equals c, and otherwise the kind of
-// decoder.
-func nameOf(c Config) string {
-	if name := models.PresetName(presets, parseConfig, func(p Config) bool { return reflect.DeepEqual(p, c) }); name != "" {
-		return name
-	}
-	return c.ModelType
-}
-
-func init() {
-	models.Register(models.Family{
-		Name:    "decoder",
-		Presets: presets,
-		Detect:  detectConfig,
-		New: func(_ string, r *models.ConfigReader) models.Model {
-			c := parseConfig(r)
-			return &Model{name: nameOf(c), c: c}
-		},
-	})
+var presets = map[string]Config{
+	"reason1-7b":           {qwen, 152064, 3584, 18944, 28, 28, 4, 128, 1e-6, 1e6, 0, Gemma{}},
+	"hunyuan1.5-qwen-text": {qwen, 152064, 3584, 18944, 28, 28, 4, 128, 1e-6, 1e6, 2, Gemma{}},
+	"hunyuan-llama3-8b":    {llama, 128320, 4096, 14336, 32, 32, 8, 128, 1e-5, 5e5, 2, Gemma{}},
+	"ltx2.5-gemma4-12b":    {gemma, 262144, 3840, 15360, 48, 16, 8, 256, 1e-6, 1e4, 0, Gemma{usualLayerTypes(48), 1024, 512, 1, 1e6, 0.25}},
 }

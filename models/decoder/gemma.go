@@ -67,13 +67,7 @@ func (c *Config) readGemma(r *models.ConfigReader) {
 // checks that a Gemma's numbers fit each other.
 func (c *Config) checkGemma(r *models.ConfigReader) {
 	if c.LayerTypes == nil {
-		for i := range c.Layers {
-			kind := sliding
-			if i%6 == 5 || i == c.Layers-1 {
-				kind = full
-			}
-			c.LayerTypes = append(c.LayerTypes, kind)
-		}
+		c.LayerTypes = usualLayerTypes(c.Layers)
 	}
 	for i, kind := range c.LayerTypes {
 		if kind != sliding && kind != full {
@@ -91,6 +85,17 @@ func (c *Config) checkGemma(r *models.ConfigReader) {
 	if c.SkipLayers != 0 {
 		r.Refuse("hidden_state_skip_layer is %d: of Gemma every layer is taken, 0", c.SkipLayers)
 	}
+}
+
+// usualLayerTypes lists the types of layers where a file does not have them.
+func usualLayerTypes(layers int) []string {
+	out := slices.Repeat([]string{sliding}, layers)
+	for i := range out {
+		if i%6 == 5 || i == layers-1 {
+			out[i] = full
+		}
+	}
+	return out
 }
 
 // isGlobal says whether a layer is one of Gemma's layers of full attention.

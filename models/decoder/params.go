@@ -4,24 +4,10 @@ import (
 	"fmt"
 	"strings"
 
-	"weft/internal/bystander"
 	"weft/models"
 	"weft/sharding"
 	"weft/strategy"
 )
-
-// Model is a configuration of the family.
-type Model struct {
-	name string
-	c    Config
-}
-
-// Name returns the preset's name, or the kind of decoder: qwen2, llama or
-// gemma4_unified_text.
-func (m *Model) Name() string { return m.name }
-
-// Config returns a Config.
-func (m *Model) Config() any { return m.c }
 
 // namePrefix returns the prefix of every parameter's name. It is empty for Llama,
 // whose checkpoint holds the decoder alone.
@@ -90,6 +76,9 @@ func (m *Model) Rules() sharding.Rules {
 			rules = append(rules, keys(m.blockPrefix(i)+"self_attn.k_proj.*", m.c.GlobalKVHeads))
 		}
 	}
+	if m.c.ModelType == gemma {
+		rules = append(rules, sharding.Rule{Match: p + "layers.*.layer_scalar", Spec: whole})
+	}
 	return append(rules, sharding.Rules{
 		{Match: p + "embed_tokens.weight", Spec: vocab, WholeIfUneven: true}, // a vocabulary need not divide
 		{Match: p + "layers.*.self_attn.q_proj.*", Spec: toHeads},
@@ -100,7 +89,6 @@ func (m *Model) Rules() sharding.Rules {
 		{Match: p + "layers.*.mlp.up_proj.weight", Spec: toFFN},
 		{Match: p + "layers.*.mlp.down_proj.weight", Spec: fromFFN},
 		{Match: p + "layers.*norm.weight", Spec: whole},
-		{Match: p + "layers.*.layer_scalar", Spec: whole},
 		{Match: p + "norm.weight", Spec: whole},
 	}...)
 }
@@ -117,9 +105,4 @@ func (m *Model) Official(name string) string {
 		}
 	}
 	return m.namePrefix() + name
-}
-
-// Ignore lists the output layer, the other towers and the layers that join them.
-func (m *Model) Ignore() []bystander.Kind {
-	return []bystander.Kind{bystander.NextToken, bystander.VisionTower, bystander.AudioTower}
 }

@@ -11,7 +11,6 @@ import (
 	"weft/models"
 	"weft/models/step"
 	"weft/program"
-	"weft/sharding"
 	"weft/spmd"
 	"weft/strategy"
 )
@@ -34,9 +33,6 @@ func (m *Model) layersToRun(r models.Request) int { return r.Run(m.c.Layers - m.
 // Graph builds an encoding: the lookup of the tokens' rows, every layer's block, and
 // the result, which is made of one layer's hidden state or of all of them.
 func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
-	if err := m.Check(on, r); err != nil {
-		return nil, err
-	}
 	r.Layers = m.layersToRun(r)
 	base, err := step.New(m, on, r)
 	if err != nil {
@@ -45,10 +41,7 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	s := &build{Step: base, m: m, layout: r.TextLayout(on, m.defaultText()), layers: r.Layers}
 	s.Padded("tokens", s.layout.Tokens, s.layout.Padded)
 	s.declareValues()
-	if err := s.Stages(s.layers, s.buildStage); err != nil {
-		return nil, err
-	}
-	return s.Finish("out")
+	return step.Assemble(base, s.layers, step.PlainProgram, s.listCalls(), "out")
 }
 
 // declareValues declares the inputs that the host provides and the values that one
@@ -75,45 +68,27 @@ func (s *build) declareValues() {
 	s.Value("tokens", stream)
 }
 
-// buildStage builds the programs of one pipeline stage on its own devices, and adds
-// their calls. The first stage also looks up the tokens; the last stage also makes
-// the result.
-func (s *build) buildStage(first, last bool, layers sharding.Range) error {
+// listCalls lists the calls of an encoding in the order in which they run, with their programs.
+func (s *build) listCalls() []step.Parts[*step.ProgramBuilder] {
+	type part = step.Part[*step.ProgramBuilder]
 	tokens := func(name string) map[int]graph.Traced {
 		return step.Tokens(name, s.Request.Batch, s.layout.Tokens, s.m.c.Dim)
 	}
-	define := []func() error{}
-	for _, i := range s.m.c.firstOfEachType(layers.Lo, layers.Hi) {
-		define = append(define, func() error { return s.buildBlock(i) })
+	return []step.Parts[*step.ProgramBuilder]{
+		step.First(
+			part{Program: "embed", Trace: tokens("embed"), Define: s.buildEmbed},
+			step.PartIf(s.resultsBeforeFirstLayer() > 0, part{Program: "normal", Call: "normal of the rows", Define: s.buildNormal}),
+		),
+		step.EachLayer(func(i int) []part {
+			global := s.m.c.isGlobal(i)
+			return []part{
+				{Program: "block" + typeSuffix(global), Call: fmt.Sprintf("block %d", i), Prefix: s.m.blockPrefix(i), Trace: tokens(fmt.Sprintf("block_%d", i)),
+					Define: func(p *step.ProgramBuilder) { s.buildBlock(p, global) }},
+				step.PartIf(s.takesEveryLayer() && i < s.layers-1, part{Program: "normal", Layer: i + s.resultsBeforeFirstLayer(), Define: s.buildNormal}),
+			}
+		}),
+		step.Last(part{Program: "post", Define: s.buildPost}),
 	}
-	if first {
-		define = append(define, s.buildEmbed)
-	}
-	if s.takesEveryLayer() {
-		define = append(define, s.buildNormal)
-	}
-	if last {
-		define = append(define, s.buildPost)
-	}
-	if err := step.Define(define...); err != nil {
-		return err
-	}
-	if first {
-		s.Call(graph.Call{Name: "embed", Program: "embed", Trace: tokens("embed")}, "", 0)
-		if s.resultsBeforeFirstLayer() > 0 {
-			s.Call(graph.Call{Name: "normal of the rows", Program: "normal"}, "", 0)
-		}
-	}
-	for i := layers.Lo; i < layers.Hi; i++ {
-		s.Call(graph.Call{Name: fmt.Sprintf("block %d", i), Program: "block" + typeSuffix(s.m.c.isGlobal(i)), Trace: tokens(fmt.Sprintf("block_%d", i))}, s.m.blockPrefix(i), i)
-		if s.takesEveryLayer() && i < s.layers-1 {
-			s.Call(graph.Call{Name: fmt.Sprintf("normal %d", i), Program: "normal"}, "", i+s.resultsBeforeFirstLayer())
-		}
-	}
-	if last {
-		s.Call(graph.Call{Name: "post", Program: "post"}, "", layers.Hi)
-	}
-	return nil
 }
 
 // takesEveryLayer says whether the result has the hidden states of every layer.
@@ -135,15 +110,13 @@ func (s *build) resultsBeforeLastLayer() int { return s.layers - 1 + s.resultsBe
 // buildEmbed builds the program that looks up the tokens' rows: (B, Lp) to (B, Lp, D).
 // Gemma multiplies them by the square root of D, rounded to the compute type as in
 // training.
-func (s *build) buildEmbed() error {
-	return s.Build("embed", "", func(p *step.ProgramBuilder) {
-		x := p.Rows(s.m.namePrefix()+"embed_tokens", p.Value("ids"), s.layout.Stream)
-		if s.m.c.ModelType == gemma {
-			root := p.Compute(p.Constant(dtype.F32, math.Sqrt(float64(s.m.c.Dim))))
-			x = p.Mul(x, p.Convert(root, dtype.F32))
-		}
-		p.Output("tokens", x, "")
-	})
+func (s *build) buildEmbed(p *step.ProgramBuilder) {
+	x := p.Rows(s.m.namePrefix()+"embed_tokens", p.Value("ids"), s.layout.Stream)
+	if s.m.c.ModelType == gemma {
+		root := p.Compute(p.Constant(dtype.F32, math.Sqrt(float64(s.m.c.Dim))))
+		x = p.Mul(x, p.Convert(root, dtype.F32))
+	}
+	p.Output("tokens", x, "")
 }
 
 // typeSuffix returns the end of the names of a program or table that belongs to one
@@ -159,51 +132,49 @@ func typeSuffix(global bool) string {
 // each behind an RMS norm. The residual stream stays f32. Gemma also normalises both
 // results and every head of queries, keys and values, the values without a weight.
 // It does not scale the attention's scores, but it scales the result of the layer.
-func (s *build) buildBlock(layer int) error {
+func (s *build) buildBlock(p *step.ProgramBuilder, global bool) {
 	c, l := s.m.c, s.layout
-	global, sandwich := c.isGlobal(layer), c.ModelType == gemma
+	sandwich := c.ModelType == gemma
 	_, dim := c.keyHeads(global)
-	return s.Build("block"+typeSuffix(global), s.m.blockPrefix(layer), func(p *step.ProgramBuilder) {
-		x := p.Value("tokens")
-		norm := func(name string) spmd.Tensor {
-			return p.Reshard(p.Compute(p.RMSNorm(name, x, c.Eps)), l.Gathered, "split stream gathered for column-parallel matmuls")
-		}
-		h := norm("input_layernorm")
-		part := func(name string) spmd.Tensor { // the width decides how many heads there are, because heads may be copied
-			x := p.Linear("self_attn."+name, h, l.Gathered)
-			return p.SplitDim(x, 2, x.Dim(2)/dim, dim)
-		}
-		add := func(y spmd.Tensor, norm string) {
-			if sandwich {
-				y = p.RMSNorm(norm, y, c.Eps)
-			}
-			x = p.Add(x, y)
-		}
-		o := attention.Options{Keys: l.Tokens, Causal: true}
-		if s.Request.Masked {
-			mask := p.ExpandDim(p.ExpandDim(p.Value("mask"), 1), 1) // B 1 1 L
-			o.Mask = &mask
-		}
-		before, act := "post_attention_layernorm", p.Silu
-		q, k := part("q_proj"), part("k_proj")
-		v := k
-		if !global {
-			v = part("v_proj")
-		}
+	x := p.Value("tokens")
+	norm := func(name string) spmd.Tensor {
+		return p.GatherStream(p.RMSNorm(name, x, c.Eps), l.Gathered)
+	}
+	h := norm("input_layernorm")
+	part := func(name string) spmd.Tensor { // the width decides how many heads there are, because heads may be copied
+		x := p.Linear("self_attn."+name, h, l.Gathered)
+		return p.SplitDim(x, 2, x.Dim(2)/dim, dim)
+	}
+	add := func(y spmd.Tensor, norm string) {
 		if sandwich {
-			before, act, o.Scale = "pre_feedforward_layernorm", p.GeluTanh, 1
-			q, k = p.RMSNorm("self_attn.q_norm", q, c.Eps), p.RMSNorm("self_attn.k_norm", k, c.Eps)
-			v = normalizeRMS(p, v, c.Eps)
+			y = p.RMSNorm(norm, y, c.Eps)
 		}
-		cos, sin := p.Value("rope_cos"+typeSuffix(global)), p.Value("rope_sin"+typeSuffix(global))
-		y := attention.Attend(p.Builder, p.RopeHalves(q, cos, sin), p.RopeHalves(k, cos, sin), p.Compute(v), o)
-		add(p.Linear("self_attn.o_proj", p.MergeDims(y, 2, 2), l.Stream), "post_attention_layernorm")
-		add(p.GatedFFN("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj", norm(before), l.Stream, act), "post_feedforward_layernorm")
-		if sandwich {
-			x = p.Mul(x, p.Weight("layer_scalar"))
-		}
-		p.Output("tokens", x, "tokens")
-	})
+		x = p.Add(x, y)
+	}
+	o := attention.Options{Keys: l.Tokens, Causal: true}
+	if s.Request.Masked {
+		mask := p.ExpandDim(p.ExpandDim(p.Value("mask"), 1), 1) // B 1 1 L
+		o.Mask = &mask
+	}
+	before, act := "post_attention_layernorm", p.Silu
+	q, k := part("q_proj"), part("k_proj")
+	v := k
+	if !global {
+		v = part("v_proj")
+	}
+	if sandwich {
+		before, act, o.Scale = "pre_feedforward_layernorm", p.GeluTanh, 1
+		q, k = p.RMSNorm("self_attn.q_norm", q, c.Eps), p.RMSNorm("self_attn.k_norm", k, c.Eps)
+		v = normalizeRMS(p, v, c.Eps)
+	}
+	cos, sin := p.Value("rope_cos"+typeSuffix(global)), p.Value("rope_sin"+typeSuffix(global))
+	y := attention.Attend(p.Builder, p.RopeHalves(q, cos, sin), p.RopeHalves(k, cos, sin), p.Compute(v), o)
+	add(p.Linear("self_attn.o_proj", p.MergeDims(y, 2, 2), l.Stream), "post_attention_layernorm")
+	add(p.GatedFFN("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj", norm(before), l.Stream, act), "post_feedforward_layernorm")
+	if sandwich {
+		x = p.Mul(x, p.Weight("layer_scalar"))
+	}
+	p.Output("tokens", x, "tokens")
 }
 
 // normByMeanAndStd computes (x - mean) / (std + 1e-8) over the last dim.
@@ -228,8 +199,8 @@ func (s *build) normResult(p *step.ProgramBuilder, x spmd.Tensor) spmd.Tensor {
 }
 
 // buildNormal builds the program that applies normResult to a layer's hidden state.
-func (s *build) buildNormal() error {
-	return s.Build("normal", "", func(p *step.ProgramBuilder) { p.Output("normal", s.normResult(p, p.Value("tokens")), "") })
+func (s *build) buildNormal(p *step.ProgramBuilder) {
+	p.Output("normal", s.normResult(p, p.Value("tokens")), "")
 }
 
 // joinResults joins the hidden states (B, Lp, D) of N layers. It concatenates them,
@@ -247,23 +218,21 @@ func (s *build) joinResults(p *step.ProgramBuilder, parts []spmd.Tensor) spmd.Te
 // buildPost builds the program that makes the result: the hidden state of the last
 // layer that is run, (B, L, D), or those of all layers joined, the last one behind the
 // final norm. Where a mask marks padding, the result is zero.
-func (s *build) buildPost() error {
-	return s.Build("post", "", func(p *step.ProgramBuilder) {
-		x := p.Value("tokens")
-		if s.takesEveryLayer() {
-			parts := []spmd.Tensor{}
-			for i := range s.resultsBeforeLastLayer() {
-				parts = append(parts, p.Value(fmt.Sprintf("normal.%d", i)))
-			}
-			x = s.joinResults(p, append(parts, s.normResult(p, p.RMSNorm(s.m.namePrefix()+"norm", x, s.m.c.Eps))))
+func (s *build) buildPost(p *step.ProgramBuilder) {
+	x := p.Value("tokens")
+	if s.takesEveryLayer() {
+		parts := []spmd.Tensor{}
+		for i := range s.resultsBeforeLastLayer() {
+			parts = append(parts, p.Value(fmt.Sprintf("normal.%d", i)))
 		}
-		x = p.Reshard(x, strategy.SpecOf(strategy.Batch), "tokens gathered for the result")
-		x = p.Slice(x, 1, 0, s.layout.Tokens)
-		if s.Request.Masked {
-			x = p.Select(p.ExpandDim(p.Value("mask"), 2), x, p.Constant(dtype.F32, 0))
-		}
-		p.Output("out", x, "")
-	})
+		x = s.joinResults(p, append(parts, s.normResult(p, p.RMSNorm(s.m.namePrefix()+"norm", x, s.m.c.Eps))))
+	}
+	x = p.Reshard(x, strategy.SpecOf(strategy.Batch), "tokens gathered for the result")
+	x = p.Slice(x, 1, 0, s.layout.Tokens)
+	if s.Request.Masked {
+		x = p.Select(p.ExpandDim(p.Value("mask"), 2), x, p.Constant(dtype.F32, 0))
+	}
+	p.Output("out", x, "")
 }
 
 // rotaryAngles returns the rotary angles of L tokens (L, d/2): the position times

@@ -58,9 +58,9 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	return models.CheckPadding(on, r, "video tokens", lay.Tokens, lay.Padded)
 }
 
-// Resolve refuses checkpoints of variants that only their tensors reveal: their config.json
+// resolveVariant refuses checkpoints of variants that only their tensors reveal: their config.json
 // reads like that of a model that this package runs.
-func (m *Model) Resolve(names []string) (models.Model, error) {
+func resolveVariant(name string, c Config, names []string) (Config, error) {
 	has := func(prefix string) string {
 		for _, n := range names {
 			if strings.HasPrefix(n, prefix) {
@@ -71,19 +71,17 @@ func (m *Model) Resolve(names []string) (models.Model, error) {
 	}
 	variants := map[string]string{"byt5_in.": "HunyuanVideo-1.5", "vision_in.": "HunyuanVideo-1.5", "cond_type_embedding.": "HunyuanVideo-1.5",
 		"controlnet_": "ControlNet", "image_projection.": "FramePack"}
-	if m.c.Glyphs {
+	if c.Glyphs {
 		variants = map[string]string{"vector_in.": "HunyuanVideo", "single_blocks.": "HunyuanVideo", "guidance_in.": "HunyuanVideo",
 			"time_r_in.": "mean flow", "controlnet_": "ControlNet"}
 	}
 	for _, prefix := range slices.Sorted(maps.Keys(variants)) {
 		if n, variant := has(prefix), variants[prefix]; n != "" {
-			return nil, fault.New(models.ErrVariant, struct {
+			return c, fault.New(models.ErrVariant, struct {
 				Variant string `json:"variant"`
 				Tensor  string `json:"tensor"`
-			}{variant, n}, "the checkpoint is the %s variant (tensor %s): its config.json says %s", variant, n, m.name)
+			}{variant, n}, "the checkpoint is the %s variant (tensor %s): its config.json says %s", variant, n, name)
 		}
 	}
-	return m, nil
+	return c, nil
 }
-
-var _ models.Resolver = (*Model)(nil)

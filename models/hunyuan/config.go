@@ -1,12 +1,7 @@
-// Package hunyuan holds the diffusion transformers of HunyuanVideo and HunyuanVideo-1.5.
-// Their layers keep a residual stream for the video and one for the text, and attend over
-// both at once. In a double layer each stream has weights of its own. HunyuanVideo has
-// single layers after them, in which both streams share their weights. README.md says what
-// is special about the models and which splits are legal.
 package hunyuan
 
 import (
-	"encoding/json"
+	"slices"
 
 	"weft/models"
 )
@@ -38,6 +33,11 @@ type Config struct {
 	GlyphDim    int `json:"byt5_dim,omitempty"`
 	GlyphHidden int `json:"byt5_hidden,omitempty"`
 	VisionDim   int `json:"vision_states_dim,omitempty"` // width of the image's feature rows
+
+	// Resolution and Task are words of the release's name that HunyuanVideo-1.5's official
+	// file states. The tensors do not tell its releases apart: all have the same shapes.
+	Resolution string `json:"-"`
+	Task       string `json:"-"`
 }
 
 // HeadDim is the width of one head.
@@ -57,24 +57,144 @@ const (
 	diffusersClass = "HunyuanVideoTransformer3DModel"
 )
 
-// classes maps the class that config.json names to its reader: each publisher has a class
-// for each of the two versions.
-var classes = map[string]func(*models.ConfigReader) Config{officialClass: fromOfficial, diffusersClass: fromDiffusers, officialClass15: fromOfficial15, diffusersClass15: fromDiffusers15}
+// configWords are those of either version by either publisher. Each publisher has a class for each
+// version; without a class, keys tell them apart.
+var configWords = []models.Words[Config]{
+	{
+		Of: "diffusers, of HunyuanVideo", Recognize: isClass(diffusersClass, "num_attention_heads"), Defaults: diffusersDefaults(defaults, 2),
+		Keys: func(c *Config) []models.Key {
+			return append(diffusersKeys(c),
+				models.Fixed("image_condition_type", nil, "a text-to-video model"),
+				models.Int("in_channels", &c.In, models.ChannelBound),
+				models.Int("num_single_layers", &c.Single, models.LayerBound),
+				models.Int("pooled_projection_dim", &c.PooledDim, models.WidthBound),
+				models.Bool("guidance_embeds", &c.Guidance))
+		},
+		Derive: deriveFromDiffusers,
+	},
+	{
+		Of: "diffusers, of HunyuanVideo-1.5", Recognize: isClass(diffusersClass15, ""), Defaults: diffusersDefaults(defaults15, 1),
+		Keys: func(c *Config) []models.Key {
+			return append(diffusersKeys(c),
+				models.Fixed("use_meanflow", false, "HunyuanVideo-1.5"),
+				models.Metadata("target_size", "task_type"), // what diffusers' pipeline looks up
+				models.Int("text_embed_2_dim", &c.GlyphDim, models.WidthBound),
+				models.Int("byt5_hidden", &c.GlyphHidden, models.WidthBound),
+				models.Int("image_embed_dim", &c.VisionDim, models.WidthBound))
+		},
+		Derive: deriveFromDiffusers15,
+	},
+	{
+		Of: "Tencent, of HunyuanVideo-1.5", Recognize: isClass(officialClass15, "glyph_byT5_v2"), Defaults: defaults15,
+		Keys: func(c *Config) []models.Key {
+			return slices.Concat(officialKeys(c), models.FixedKeys("HunyuanVideo-1.5", "glyph_byT5_v2", true, "mm_single_blocks_depth", 0,
+				"guidance_embed", false, "concat_condition", true, "is_reshape_temporal_channels", false, "vision_projection", "linear",
+				"use_cond_type_embedding", true, "use_meanflow", false, "text_pool_type", nil),
+				[]models.Key{
+					models.Metadata("text_states_dim_2"), // width of the pooled text, which HunyuanVideo alone reads
+					models.Int("byt5_dim", &c.GlyphDim, models.WidthBound),
+					models.Int("byt5_hidden", &c.GlyphHidden, models.WidthBound),
+					models.Int("vision_states_dim", &c.VisionDim, models.WidthBound),
+				})
+		},
+		Derive: checkOfficial,
+	},
+	{
+		Of: "Tencent, of HunyuanVideo", Defaults: defaults,
+		Keys: func(c *Config) []models.Key {
+			return append(officialKeys(c),
+				models.Fixed("glyph_byT5_v2", false, "a model other than HunyuanVideo-1.5, whose _class_name is "+officialClass15+","),
+				models.Fixed("i2v_condition_type", nil, "a text-to-video model"),
+				models.Int("mm_single_blocks_depth", &c.Single, models.LayerBound),
+				models.Int("text_states_dim_2", &c.PooledDim, models.WidthBound),
+				models.Bool("guidance_embed", &c.Guidance))
+		},
+		Derive: checkOfficial,
+	},
+}
 
-// parseConfig reads the config.json of either version by either publisher. It refuses
-// settings that the programs do not implement.
-func parseConfig(r *models.ConfigReader) Config {
-	read := classes[r.String("_class_name", "")]
-	switch {
-	case read != nil:
-	case r.Has("num_attention_heads"):
-		read = fromDiffusers
-	case r.Bool("glyph_byT5_v2", false):
-		read = fromOfficial15
-	default:
-		read = fromOfficial
+// isClass says of a configuration whether it has a class, or has none that is known and the
+// key key.
+func isClass(class, key string) func(r *models.ConfigReader) bool {
+	return func(r *models.ConfigReader) bool {
+		named := r.Class()
+		if slices.Contains(classes, named) || key == "" {
+			return named == class
+		}
+		if key == "glyph_byT5_v2" {
+			return r.Bool(key, false)
+		}
+		return r.Has(key)
 	}
-	c := read(r)
+}
+
+var classes = []string{officialClass, diffusersClass, officialClass15, diffusersClass15}
+
+const everyRelease = "every release"
+
+// officialKeys are those that the releases of both versions share.
+func officialKeys(c *Config) []models.Key {
+	return append(models.FixedKeys(everyRelease, "mlp_act_type", "gelu_tanh", "qk_norm", true, "qk_norm_type", "rms", "qkv_bias", true,
+		"text_projection", "single_refiner", "use_attention_mask", true),
+		models.Metadata("attn_mode", "attn_param"), // how its own code computes attention
+		models.Int("hidden_size", &c.Dim, models.WidthBound),
+		models.Int("heads_num", &c.Heads, models.HeadBound),
+		models.Int("in_channels", &c.In, models.ChannelBound),
+		models.Int("out_channels", &c.Out, models.ChannelBound),
+		models.Float("mlp_width_ratio", &c.MLPRatio, models.RatioSpan),
+		models.Int("mm_double_blocks_depth", &c.Double, models.LayerBound),
+		models.Ints("patch_size", c.Patch[:], models.PatchBound),
+		models.Ints("rope_dim_list", c.RopeDims[:], models.WidthBound),
+		models.Float("rope_theta", &c.RopeTheta, models.ThetaSpan),
+		models.Int("text_states_dim", &c.TextDim, models.WidthBound))
+}
+
+func checkOfficial(c *Config, r *models.ConfigReader) {
+	r.Divide("hidden_size", c.Dim, "heads_num", c.Heads, false)
+}
+
+// diffusersDefaults are diffusers' defaults for a version. patch is that of patch_size: the
+// latent rows and columns of a token.
+func diffusersDefaults(c Config, patch int) Config {
+	c.Patch, c.Guidance = [3]int{1, patch, patch}, !c.Glyphs
+	return c
+}
+
+// diffusersKeys are those that diffusers' configs of both versions share.
+func diffusersKeys(c *Config) []models.Key {
+	return []models.Key{
+		models.Int("num_attention_heads", &c.Heads, models.HeadBound),
+		models.Int("out_channels", &c.Out, models.ChannelBound),
+		models.Float("mlp_ratio", &c.MLPRatio, models.RatioSpan),
+		models.Int("num_layers", &c.Double, models.LayerBound),
+		models.Int("patch_size_t", &c.Patch[0], models.PatchBound),
+		models.Int("patch_size", &c.Patch[1], models.PatchBound),
+		models.Ints("rope_axes_dim", c.RopeDims[:], models.WidthBound),
+		models.Float("rope_theta", &c.RopeTheta, models.ThetaSpan),
+		models.Int("text_embed_dim", &c.TextDim, models.WidthBound),
+		models.Fixed("num_refiner_layers", refiners, everyRelease),
+		models.Fixed("qk_norm", "rms_norm", everyRelease),
+	}
+}
+
+func deriveFromDiffusers(c *Config, r *models.ConfigReader) {
+	c.Dim = r.Multiply("num_attention_heads x attention_head_dim", models.WidthBound, c.Heads, r.Int("attention_head_dim", 128, models.WidthBound))
+	c.Patch[2] = c.Patch[1]
+}
+
+// deriveFromDiffusers15 takes the latents' channels from in_channels, which counts all that are embedded.
+func deriveFromDiffusers15(c *Config, r *models.ConfigReader) {
+	deriveFromDiffusers(c, r)
+	in := r.Int("in_channels", defaults15.embeddedChannels(), models.ChannelBound)
+	if c.In = (in - 1) / 2; c.embeddedChannels() != in {
+		r.Unsupported("in_channels %d: want an odd number, the latents', the image's and one more; nearest: %d or %d", in, in-1, in+1)
+	}
+}
+
+// deriveAndCheck reports numbers that do not fit each other.
+func deriveAndCheck(c *Config, r *models.ConfigReader) {
+	r.String("_class_name", "") // a text, if anything
+	c.Resolution, c.Task = r.String("ideal_resolution", ""), r.String("ideal_task", "")
 	r.Agree("in_channels", c.In, "out_channels", c.Out, "the model reads latents and gives their velocity")
 	sum := 0
 	for _, d := range c.RopeDims {
@@ -88,94 +208,32 @@ func parseConfig(r *models.ConfigReader) Config {
 		r.Refuse("rope dims %v add up to %d: want the %d channels of a head", c.RopeDims, sum, c.HeadDim())
 	}
 	r.Scale("mlp_width_ratio x mlp_ratio x hidden_size", models.WidthBound, c.Dim, c.MLPRatio)
-	return c
-}
-
-// everyRelease names who has the one value of a key that the programs implement; messages
-// about other values use it.
-const everyRelease = "every release"
-
-// fromOfficial reads the release's config of HunyuanVideo.
-func fromOfficial(r *models.ConfigReader) Config {
-	c := readOfficial(r, defaults)
-	r.Fixed("glyph_byT5_v2", false, "a model other than HunyuanVideo-1.5, whose _class_name is "+officialClass15+",")
-	r.Fixed("i2v_condition_type", nil, "a text-to-video model")
-	c.Single = r.Int("mm_single_blocks_depth", defaults.Single, models.LayerBound)
-	c.PooledDim = r.Int("text_states_dim_2", defaults.PooledDim, models.WidthBound)
-	c.Guidance = r.Bool("guidance_embed", false)
-	return c
-}
-
-// readOfficial reads the keys that the releases of both versions share.
-func readOfficial(r *models.ConfigReader, d Config) Config {
-	c := d
-	r.Fixed("mlp_act_type", "gelu_tanh", everyRelease)
-	r.Fixed("qk_norm", true, everyRelease)
-	r.Fixed("qk_norm_type", "rms", everyRelease)
-	r.Fixed("qkv_bias", true, everyRelease)
-	r.Fixed("text_projection", "single_refiner", everyRelease)
-	r.Fixed("use_attention_mask", true, everyRelease)
-	r.Metadata("attn_mode", "attn_param") // how its own code computes attention
-	c.Dim, c.Heads = r.Int("hidden_size", d.Dim, models.WidthBound), r.Int("heads_num", d.Heads, models.HeadBound)
-	c.In, c.Out = r.Int("in_channels", d.In, models.ChannelBound), r.Int("out_channels", d.Out, models.ChannelBound)
-	c.MLPRatio, c.Double = r.Float("mlp_width_ratio", d.MLPRatio, models.RatioSpan), r.Int("mm_double_blocks_depth", d.Double, models.LayerBound)
-	c.Patch, c.RopeDims = r.Three("patch_size", d.Patch, models.PatchBound), r.Three("rope_dim_list", d.RopeDims, models.WidthBound)
-	c.RopeTheta, c.TextDim = r.Float("rope_theta", d.RopeTheta, models.ThetaSpan), r.Int("text_states_dim", d.TextDim, models.WidthBound)
-	r.Divide("hidden_size", c.Dim, "heads_num", c.Heads, false)
-	return c
-}
-
-// fromDiffusers reads diffusers' config of HunyuanVideo.
-func fromDiffusers(r *models.ConfigReader) Config {
-	c := readDiffusers(r, defaults, 2)
-	r.Fixed("image_condition_type", nil, "a text-to-video model")
-	c.In, c.Single = r.Int("in_channels", defaults.In, models.ChannelBound), r.Int("num_single_layers", defaults.Single, models.LayerBound)
-	c.PooledDim, c.Guidance = r.Int("pooled_projection_dim", defaults.PooledDim, models.WidthBound), r.Bool("guidance_embeds", true)
-	return c
-}
-
-// readDiffusers reads the keys that diffusers' configs of both versions share. patch is the
-// default of patch_size: the latent rows and columns of a token.
-func readDiffusers(r *models.ConfigReader, d Config, patch int) Config {
-	c := d
-	c.Heads = r.Int("num_attention_heads", d.Heads, models.HeadBound)
-	c.Dim = r.Multiply("num_attention_heads x attention_head_dim", models.WidthBound, c.Heads, r.Int("attention_head_dim", 128, models.WidthBound))
-	c.Out, c.MLPRatio = r.Int("out_channels", d.Out, models.ChannelBound), r.Float("mlp_ratio", d.MLPRatio, models.RatioSpan)
-	c.Double = r.Int("num_layers", d.Double, models.LayerBound)
-	patch = r.Int("patch_size", patch, models.PatchBound)
-	c.Patch = [3]int{r.Int("patch_size_t", 1, models.PatchBound), patch, patch}
-	c.RopeDims, c.RopeTheta = r.Three("rope_axes_dim", d.RopeDims, models.WidthBound), r.Float("rope_theta", d.RopeTheta, models.ThetaSpan)
-	c.TextDim = r.Int("text_embed_dim", d.TextDim, models.WidthBound)
-	r.Fixed("num_refiner_layers", refiners, everyRelease)
-	r.Fixed("qk_norm", "rms_norm", everyRelease)
-	return c
 }
 
 // detectConfig says whether a config.json describes a model of this family.
 func detectConfig(c map[string]any) bool {
 	class, _ := c["_class_name"].(string)
 	_, double := c["mm_double_blocks_depth"]
-	return classes[class] != nil || class == "" && double
+	return slices.Contains(classes, class) || class == "" && double
 }
 
-// makePreset encodes a changed copy of c as a preset.
-func makePreset(c Config, change func(*Config)) json.RawMessage {
-	change(&c)
-	return models.Preset(c)
+// makeDistilled makes HunyuanVideo with guidance as an input.
+func makeDistilled() Config {
+	c := defaults
+	c.Guidance = true
+	return c
 }
 
-var presets = map[string]json.RawMessage{
-	"hunyuanvideo":            makePreset(defaults, func(*Config) {}),
-	"hunyuanvideo-cfgdistill": makePreset(defaults, func(c *Config) { c.Guidance = true }),
-	"hunyuan1.5":              makePreset(defaults15, func(*Config) {}),
+var presets = map[string]Config{"hunyuanvideo": defaults, "hunyuanvideo-cfgdistill": makeDistilled(), "hunyuan1.5": defaults15}
+
+// samePreset does not compare the words of the release's name.
+func samePreset(preset, c Config) bool {
+	preset.Resolution, preset.Task = c.Resolution, c.Task
+	return preset == c
 }
 
-// nameOf is the name of the preset with the configuration c, or else of the release of its
-// kind.
-func nameOf(c Config) string {
-	if name := models.PresetName(presets, parseConfig, func(p Config) bool { return p == c }); name != "" {
-		return name
-	}
+// kindName is the name of the release with the same inputs.
+func kindName(c Config) string {
 	switch {
 	case c.Glyphs:
 		return "hunyuan1.5"
@@ -183,22 +241,4 @@ func nameOf(c Config) string {
 		return "hunyuanvideo-cfgdistill"
 	}
 	return "hunyuanvideo"
-}
-
-func init() {
-	models.Register(models.Family{
-		Name:    "hunyuan",
-		Presets: presets,
-		Detect:  detectConfig,
-		New: func(_ string, r *models.ConfigReader) models.Model {
-			c := parseConfig(r)
-			m := &Model{name: nameOf(c), c: c}
-			for _, key := range []string{"ideal_resolution", "ideal_task"} {
-				if hint := r.String(key, ""); hint != "" {
-					m.hints = append(m.hints, hint)
-				}
-			}
-			return m
-		},
-	})
 }

@@ -20,11 +20,6 @@ func (m *Model) stepInputNames() []string {
 	return append([]string{"x", "t", "context", "context_mask (if any)"}, m.Conditions()...)
 }
 
-// Inputs lists every input that a forward pass can read.
-func (*Model) Inputs() []string {
-	return []string{"x", "t", "context", "context_mask", "pooled", "guidance", "byt5", "byt5_mask", "vision", "y"}
-}
-
 // Conditions lists the inputs of a step besides latents, time and text: the pooled text and
 // the guidance scale or, in 1.5, what an image gives.
 func (m *Model) Conditions() []string {
@@ -49,29 +44,22 @@ func (m *Model) TextConditions() []string {
 // Request reads batch, latent shape and text length off x (B, C, F, H, W), t (B,)
 // and context (B, T, text_states_dim), and checks the conditions as CheckConditions does.
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
-	var l fault.List
-	need := func(name string, rank int) *tensor.Tensor {
-		t, err := models.Need(m, inputs, name, rank, m.stepInputNames())
-		l.Add(err)
-		return t
-	}
-	x, t, context := need("x", 5), need("t", 1), need("context", 3)
-	l.Add(models.CheckGiven(m, inputs, map[string]bool{"pooled": !m.c.Glyphs, "guidance": m.c.Guidance,
-		"byt5": m.c.Glyphs, "byt5_mask": m.c.Glyphs, "vision": m.c.Glyphs, "y": m.c.Glyphs}))
-	if err := l.Err(); err != nil {
+	in := models.Given{Model: m.name, Inputs: inputs, Reads: m.stepInputNames()}
+	x, t, context := in.Need("x", 5), in.Need("t", 1), in.Need("context", 3)
+	in.RefuseUnread(map[string]bool{"pooled": !m.c.Glyphs, "guidance": m.c.Guidance,
+		"byt5": m.c.Glyphs, "byt5_mask": m.c.Glyphs, "vision": m.c.Glyphs, "y": m.c.Glyphs})
+	if err := in.Err(); err != nil {
 		return models.Request{}, err
 	}
 	r := models.Request{Batch: x.Shape[0], Latent: slices.Clone(x.Shape[1:]), Text: context.Shape[1]}
-	if t.Shape[0] != r.Batch || context.Shape[0] != r.Batch {
-		l.Add(fault.New(models.ErrInputs, nil, "x has batch %d, t %d, context %d: want one number", r.Batch, t.Shape[0], context.Shape[0]))
-	}
+	in.OneBatch([]string{"x", "t", "context"}, r.Batch, t.Shape[0], context.Shape[0])
 	if context.Shape[1] < 1 || context.Shape[2] != m.c.TextDim {
-		l.Add(fault.New(models.ErrInputs, nil, "context is %v: want at least one row of text_states_dim %d numbers", context.Shape, m.c.TextDim))
+		in.Refuse("context is %v: want at least one row of text_states_dim %d numbers", context.Shape, m.c.TextDim)
 	}
-	l.Add(models.CheckLatent(r.Latent, m.c.In, m.c.Patch))
+	in.Add(models.CheckLatent(r.Latent, m.c.In, m.c.Patch))
 	r, err := m.CheckConditions(r, inputs)
-	l.Add(err)
-	return r, l.Err()
+	in.Add(err)
+	return r, in.Err()
 }
 
 // CheckConditions checks pooled (B, text_states_dim_2), guidance (B,) and context_mask
@@ -99,7 +87,7 @@ func (m *Model) CheckConditions(r models.Request, in map[string]*tensor.Tensor) 
 		if name == "pooled" {
 			want = append(want, m.c.PooledDim)
 		}
-		t, err := models.Need(m, in, name, len(want), m.stepInputNames())
+		t, err := models.Need(m.name, in, name, len(want), m.stepInputNames())
 		l.Add(err)
 		if err == nil && !slices.Equal(t.Shape, want) {
 			l.Add(fault.New(models.ErrInputs, nil, "%s is %v: want %v", name, t.Shape, want))
@@ -136,8 +124,8 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 		return nil, err
 	}
 	normal := step.Normals(seed)
-	t, mask := tensor.New(dtype.F32, batch), tensor.New(dtype.F32, batch, step.ExampleRows)
-	in := map[string]*tensor.Tensor{"x": normal(append([]int{batch}, latent...)...), "t": t, "context": normal(batch, step.ExampleRows, m.c.TextDim),
+	mask := tensor.New(dtype.F32, batch, step.ExampleRows)
+	in := map[string]*tensor.Tensor{"x": normal(append([]int{batch}, latent...)...), "t": step.ExampleTimes(batch), "context": normal(batch, step.ExampleRows, m.c.TextDim),
 		"context_mask": mask}
 	if m.c.Glyphs {
 		m.exampleGlyphsAndImage(in, normal)
@@ -148,7 +136,6 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 		in["guidance"] = tensor.New(dtype.F32, batch)
 	}
 	for b := range batch {
-		step.Put(t, b, 1000*float64(b+1)/float64(batch+1))
 		for i := range max(1, step.ExampleRows-2*b-2) {
 			step.Put(mask, b*step.ExampleRows+i, 1)
 		}
@@ -161,7 +148,7 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 
 // Feed makes the graph's inputs from those Request reads.
 func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
-	return step.Feed(m, g, r, inputs, "t", "context", step.FeedTimes)
+	return step.Feeder{Times: "t", Text: "context", FeedText: m.FeedText, FeedTimes: step.FeedTimes, FeedConditions: m.FeedConditions}.Feed(g, r, inputs)
 }
 
 // FeedConditions passes the pooled text, byT5's rows and the image's inputs through, embeds
@@ -268,33 +255,3 @@ func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
 	}
 	return models.LatentShape(width, height, frames, m.c.In, px, 4, m.c.Patch)
 }
-
-// ReleasedPreset names the release that has the same inputs.
-func (m *Model) ReleasedPreset() string {
-	switch {
-	case m.c.Glyphs:
-		return "hunyuan1.5"
-	case m.c.Guidance:
-		return "hunyuanvideo-cfgdistill"
-	}
-	return "hunyuanvideo"
-}
-
-// ReleaseHints are the resolution and the task that HunyuanVideo-1.5's official
-// configuration states. The tensors do not tell its releases apart: all have the same
-// shapes.
-func (m *Model) ReleaseHints() []string { return m.hints }
-
-// Companions are the text encoder and the autoencoder of the release.
-func (m *Model) Companions() models.Companions {
-	if m.c.Glyphs {
-		return models.Companions{Text: "hunyuan1.5-qwen-text", Decoder: "hunyuan1.5-vae"}
-	}
-	return models.Companions{Text: "hunyuan-llama3-8b", Decoder: "hunyuan-vae"}
-}
-
-var (
-	_ models.TextConditioned = (*Model)(nil)
-	_ models.Released        = (*Model)(nil)
-	_ models.Accompanied     = (*Model)(nil)
-)

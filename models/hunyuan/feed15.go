@@ -21,7 +21,7 @@ func (m *Model) checkGlyphsAndImage(r models.Request, in map[string]*tensor.Tens
 		if in[name] == nil {
 			return 0
 		}
-		t, err := models.Need(m, in, name, 3, m.stepInputNames())
+		t, err := models.Need(m.name, in, name, 3, m.stepInputNames())
 		l.Add(err)
 		if err != nil {
 			return 0
@@ -46,7 +46,7 @@ func (m *Model) checkGlyphsAndImage(r models.Request, in map[string]*tensor.Tens
 	}
 	if in["y"] != nil && len(r.Latent) == 4 {
 		want := append([]int{r.Batch, m.c.embeddedChannels() - m.c.In}, r.Latent[1:]...)
-		t, err := models.Need(m, in, "y", 5, m.stepInputNames())
+		t, err := models.Need(m.name, in, "y", 5, m.stepInputNames())
 		l.Add(err)
 		if err == nil && !slices.Equal(t.Shape, want) {
 			l.Add(fault.New(models.ErrInputs, nil, "y is %v: want %v, an image's latents and one channel more", t.Shape, want))

@@ -2,27 +2,12 @@ package hunyuan
 
 import (
 	"fmt"
-	"regexp"
 
 	"weft/graph"
-	"weft/internal/bystander"
 	"weft/models"
 	"weft/sharding"
 	"weft/strategy"
 )
-
-// Model is a configuration of the family.
-type Model struct {
-	name  string
-	c     Config
-	hints []string // names of the release that the configuration gives
-}
-
-// Name is the preset's name, or the family's.
-func (m *Model) Name() string { return m.name }
-
-// Config is a Config.
-func (m *Model) Config() any { return m.c }
 
 // part is one of several matrices that the official checkpoint stacks in one: its name in
 // checkpoints that keep it apart, and its rows.
@@ -172,7 +157,6 @@ func (m *Model) Rules() sharding.Rules {
 	toWidth, whole := strategy.ColumnParallel(strategy.Width), sharding.NewSpec()
 	d, ff := m.c.Dim, m.c.FFNDim()
 	rule := func(match string, s sharding.Spec) sharding.Rule { return sharding.Rule{Match: match, Spec: s} }
-	// linear1 and linear2 stack the FFN beside the heads, in one dim: both have the same axes.
 	qkv := sharding.Layout{Parts: []int{d, d, d}}
 	return sharding.Rules{
 		{Match: "*_qkv.*", Spec: toHeads, Layout: qkv},
@@ -181,7 +165,6 @@ func (m *Model) Rules() sharding.Rules {
 		rule("single_blocks.*.linear2.bias", whole),
 		rule("*_proj.weight", fromHeads),
 		rule("*_attn_proj.bias", whole),
-		rule("*.self_attn_proj.bias", whole),
 		rule("*mlp.fc1.*", toFFN),
 		rule("*mlp.fc2.weight", fromFFN),
 		rule("*mlp.fc2.bias", whole),
@@ -218,66 +201,51 @@ func (m *Model) Rules() sharding.Rules {
 	}
 }
 
-// Ignore is empty: releases contain no other tensors.
-func (m *Model) Ignore() []bystander.Kind { return nil }
-
-var diffusersNames = []struct {
-	match *regexp.Regexp
-	to    string
-}{
-	{regexp.MustCompile(`^transformer_blocks\.(\d+)\.attn\.to_([qkv])\.`), "double_blocks.$1.img_attn_$2."},
-	{regexp.MustCompile(`^transformer_blocks\.(\d+)\.attn\.add_([qkv])_proj\.`), "double_blocks.$1.txt_attn_$2."},
-	{regexp.MustCompile(`^transformer_blocks\.(\d+)\.attn\.norm_([qk])\.`), "double_blocks.$1.img_attn_${2}_norm."},
-	{regexp.MustCompile(`^transformer_blocks\.(\d+)\.attn\.norm_added_([qk])\.`), "double_blocks.$1.txt_attn_${2}_norm."},
-	{regexp.MustCompile(`^transformer_blocks\.(\d+)\.attn\.to_out\.0\.`), "double_blocks.$1.img_attn_proj."},
-	{regexp.MustCompile(`^transformer_blocks\.(\d+)\.attn\.to_add_out\.`), "double_blocks.$1.txt_attn_proj."},
-	{regexp.MustCompile(`^transformer_blocks\.(\d+)\.ff\.net\.0\.proj\.`), "double_blocks.$1.img_mlp.fc1."},
-	{regexp.MustCompile(`^transformer_blocks\.(\d+)\.ff\.net\.2\.`), "double_blocks.$1.img_mlp.fc2."},
-	{regexp.MustCompile(`^transformer_blocks\.(\d+)\.ff_context\.net\.0\.proj\.`), "double_blocks.$1.txt_mlp.fc1."},
-	{regexp.MustCompile(`^transformer_blocks\.(\d+)\.ff_context\.net\.2\.`), "double_blocks.$1.txt_mlp.fc2."},
-	{regexp.MustCompile(`^transformer_blocks\.(\d+)\.norm1\.linear\.`), "double_blocks.$1.img_mod.linear."},
-	{regexp.MustCompile(`^transformer_blocks\.(\d+)\.norm1_context\.linear\.`), "double_blocks.$1.txt_mod.linear."},
-	{regexp.MustCompile(`^single_transformer_blocks\.(\d+)\.attn\.to_([qkv])\.`), "single_blocks.$1.$2."},
-	{regexp.MustCompile(`^single_transformer_blocks\.(\d+)\.proj_mlp\.`), "single_blocks.$1.mlp."},
-	{regexp.MustCompile(`^single_transformer_blocks\.(\d+)\.proj_out\.`), "single_blocks.$1.linear2."},
-	{regexp.MustCompile(`^single_transformer_blocks\.(\d+)\.attn\.norm_([qk])\.`), "single_blocks.$1.${2}_norm."},
-	{regexp.MustCompile(`^single_transformer_blocks\.(\d+)\.norm\.linear\.`), "single_blocks.$1.modulation.linear."},
-	{regexp.MustCompile(`^context_embedder\.token_refiner\.refiner_blocks\.(\d+)\.attn\.to_([qkv])\.`), "txt_in.individual_token_refiner.blocks.$1.self_attn_$2."},
-	{regexp.MustCompile(`^context_embedder\.token_refiner\.refiner_blocks\.(\d+)\.attn\.to_out\.0\.`), "txt_in.individual_token_refiner.blocks.$1.self_attn_proj."},
-	{regexp.MustCompile(`^context_embedder\.token_refiner\.refiner_blocks\.(\d+)\.ff\.net\.0\.proj\.`), "txt_in.individual_token_refiner.blocks.$1.mlp.fc1."},
-	{regexp.MustCompile(`^context_embedder\.token_refiner\.refiner_blocks\.(\d+)\.ff\.net\.2\.`), "txt_in.individual_token_refiner.blocks.$1.mlp.fc2."},
-	{regexp.MustCompile(`^context_embedder\.token_refiner\.refiner_blocks\.(\d+)\.norm_out\.linear\.`), "txt_in.individual_token_refiner.blocks.$1.adaLN_modulation.1."},
-	{regexp.MustCompile(`^context_embedder\.token_refiner\.refiner_blocks\.(\d+)\.norm([12])\.`), "txt_in.individual_token_refiner.blocks.$1.norm$2."},
-	{regexp.MustCompile(`^context_embedder\.time_text_embed\.text_embedder\.linear_([12])\.`), "txt_in.c_embedder.linear_$1."},
-	{regexp.MustCompile(`^context_embedder\.time_text_embed\.timestep_embedder\.linear_1\.`), "txt_in.t_embedder.mlp.0."},
-	{regexp.MustCompile(`^context_embedder\.time_text_embed\.timestep_embedder\.linear_2\.`), "txt_in.t_embedder.mlp.2."},
-	{regexp.MustCompile(`^context_embedder\.proj_in\.`), "txt_in.input_embedder."},
-	{regexp.MustCompile(`^time_text_embed\.timestep_embedder\.linear_1\.`), "time_in.mlp.0."},
-	{regexp.MustCompile(`^time_text_embed\.timestep_embedder\.linear_2\.`), "time_in.mlp.2."},
-	{regexp.MustCompile(`^time_text_embed\.guidance_embedder\.linear_1\.`), "guidance_in.mlp.0."},
-	{regexp.MustCompile(`^time_text_embed\.guidance_embedder\.linear_2\.`), "guidance_in.mlp.2."},
-	{regexp.MustCompile(`^time_text_embed\.text_embedder\.linear_1\.`), "vector_in.in_layer."},
-	{regexp.MustCompile(`^time_text_embed\.text_embedder\.linear_2\.`), "vector_in.out_layer."},
-	{regexp.MustCompile(`^time_embed\.timestep_embedder\.linear_1\.`), "time_in.mlp.0."},
-	{regexp.MustCompile(`^time_embed\.timestep_embedder\.linear_2\.`), "time_in.mlp.2."},
-	{regexp.MustCompile(`^context_embedder_2\.norm\.`), "byt5_in.layernorm."},
-	{regexp.MustCompile(`^context_embedder_2\.linear_([123])\.`), "byt5_in.fc$1."},
-	{regexp.MustCompile(`^image_embedder\.norm_in\.`), "vision_in.proj.0."},
-	{regexp.MustCompile(`^image_embedder\.linear_1\.`), "vision_in.proj.1."},
-	{regexp.MustCompile(`^image_embedder\.linear_2\.`), "vision_in.proj.3."},
-	{regexp.MustCompile(`^image_embedder\.norm_out\.`), "vision_in.proj.4."},
-	{regexp.MustCompile(`^cond_type_embed\.weight$`), kindTable},
-	{regexp.MustCompile(`^x_embedder\.proj\.`), "img_in.proj."},
-	{regexp.MustCompile(`^proj_out\.`), "final_layer.linear."},
-}
-
-// Official translates diffusers' names. Matrices that diffusers keeps apart keep names of
+// diffusersNames are diffusers' names. Matrices that diffusers keeps apart keep names of
 // their own, which Params lists as pieces.
-func (m *Model) Official(name string) string {
-	for _, d := range diffusersNames {
-		if d.match.MatchString(name) {
-			return d.match.ReplaceAllString(name, d.to)
-		}
-	}
-	return name
-}
+var diffusersNames = models.NewRenames([][2]string{
+	{`^transformer_blocks\.(\d+)\.attn\.to_([qkv])\.`, "double_blocks.$1.img_attn_$2."},
+	{`^transformer_blocks\.(\d+)\.attn\.add_([qkv])_proj\.`, "double_blocks.$1.txt_attn_$2."},
+	{`^transformer_blocks\.(\d+)\.attn\.norm_([qk])\.`, "double_blocks.$1.img_attn_${2}_norm."},
+	{`^transformer_blocks\.(\d+)\.attn\.norm_added_([qk])\.`, "double_blocks.$1.txt_attn_${2}_norm."},
+	{`^transformer_blocks\.(\d+)\.attn\.to_out\.0\.`, "double_blocks.$1.img_attn_proj."},
+	{`^transformer_blocks\.(\d+)\.attn\.to_add_out\.`, "double_blocks.$1.txt_attn_proj."},
+	{`^transformer_blocks\.(\d+)\.ff\.net\.0\.proj\.`, "double_blocks.$1.img_mlp.fc1."},
+	{`^transformer_blocks\.(\d+)\.ff\.net\.2\.`, "double_blocks.$1.img_mlp.fc2."},
+	{`^transformer_blocks\.(\d+)\.ff_context\.net\.0\.proj\.`, "double_blocks.$1.txt_mlp.fc1."},
+	{`^transformer_blocks\.(\d+)\.ff_context\.net\.2\.`, "double_blocks.$1.txt_mlp.fc2."},
+	{`^transformer_blocks\.(\d+)\.norm1\.linear\.`, "double_blocks.$1.img_mod.linear."},
+	{`^transformer_blocks\.(\d+)\.norm1_context\.linear\.`, "double_blocks.$1.txt_mod.linear."},
+	{`^single_transformer_blocks\.(\d+)\.attn\.to_([qkv])\.`, "single_blocks.$1.$2."},
+	{`^single_transformer_blocks\.(\d+)\.proj_mlp\.`, "single_blocks.$1.mlp."},
+	{`^single_transformer_blocks\.(\d+)\.proj_out\.`, "single_blocks.$1.linear2."},
+	{`^single_transformer_blocks\.(\d+)\.attn\.norm_([qk])\.`, "single_blocks.$1.${2}_norm."},
+	{`^single_transformer_blocks\.(\d+)\.norm\.linear\.`, "single_blocks.$1.modulation.linear."},
+	{`^context_embedder\.token_refiner\.refiner_blocks\.(\d+)\.attn\.to_([qkv])\.`, "txt_in.individual_token_refiner.blocks.$1.self_attn_$2."},
+	{`^context_embedder\.token_refiner\.refiner_blocks\.(\d+)\.attn\.to_out\.0\.`, "txt_in.individual_token_refiner.blocks.$1.self_attn_proj."},
+	{`^context_embedder\.token_refiner\.refiner_blocks\.(\d+)\.ff\.net\.0\.proj\.`, "txt_in.individual_token_refiner.blocks.$1.mlp.fc1."},
+	{`^context_embedder\.token_refiner\.refiner_blocks\.(\d+)\.ff\.net\.2\.`, "txt_in.individual_token_refiner.blocks.$1.mlp.fc2."},
+	{`^context_embedder\.token_refiner\.refiner_blocks\.(\d+)\.norm_out\.linear\.`, "txt_in.individual_token_refiner.blocks.$1.adaLN_modulation.1."},
+	{`^context_embedder\.token_refiner\.refiner_blocks\.(\d+)\.norm([12])\.`, "txt_in.individual_token_refiner.blocks.$1.norm$2."},
+	{`^context_embedder\.time_text_embed\.text_embedder\.linear_([12])\.`, "txt_in.c_embedder.linear_$1."},
+	{`^context_embedder\.time_text_embed\.timestep_embedder\.linear_1\.`, "txt_in.t_embedder.mlp.0."},
+	{`^context_embedder\.time_text_embed\.timestep_embedder\.linear_2\.`, "txt_in.t_embedder.mlp.2."},
+	{`^context_embedder\.proj_in\.`, "txt_in.input_embedder."},
+	{`^time_text_embed\.timestep_embedder\.linear_1\.`, "time_in.mlp.0."},
+	{`^time_text_embed\.timestep_embedder\.linear_2\.`, "time_in.mlp.2."},
+	{`^time_text_embed\.guidance_embedder\.linear_1\.`, "guidance_in.mlp.0."},
+	{`^time_text_embed\.guidance_embedder\.linear_2\.`, "guidance_in.mlp.2."},
+	{`^time_text_embed\.text_embedder\.linear_1\.`, "vector_in.in_layer."},
+	{`^time_text_embed\.text_embedder\.linear_2\.`, "vector_in.out_layer."},
+	{`^time_embed\.timestep_embedder\.linear_1\.`, "time_in.mlp.0."},
+	{`^time_embed\.timestep_embedder\.linear_2\.`, "time_in.mlp.2."},
+	{`^context_embedder_2\.norm\.`, "byt5_in.layernorm."},
+	{`^context_embedder_2\.linear_([123])\.`, "byt5_in.fc$1."},
+	{`^image_embedder\.norm_in\.`, "vision_in.proj.0."},
+	{`^image_embedder\.linear_1\.`, "vision_in.proj.1."},
+	{`^image_embedder\.linear_2\.`, "vision_in.proj.3."},
+	{`^image_embedder\.norm_out\.`, "vision_in.proj.4."},
+	{`^cond_type_embed\.weight$`, kindTable},
+	{`^x_embedder\.proj\.`, "img_in.proj."},
+	{`^proj_out\.`, "final_layer.linear."},
+}...)

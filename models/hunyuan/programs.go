@@ -11,7 +11,6 @@ import (
 	"weft/models/step"
 	"weft/sharding"
 	"weft/spmd"
-	"weft/strategy"
 )
 
 // build is one graph under construction.
@@ -41,9 +40,6 @@ func (m *Model) layOutRequest(on *mesh.Mesh, r models.Request) layout {
 // once per request; the embedding of time, guidance and pooled text, the refiner, the patch
 // embedding, the blocks and the head run in every step.
 func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
-	if err := m.Check(on, r); err != nil {
-		return nil, err
-	}
 	if r.Text == 0 {
 		r.Text = m.c.textRows()
 		if m.c.Glyphs && r.SecondText == 0 {
@@ -58,37 +54,47 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	s.Padded("video tokens", s.layout.Tokens, s.layout.Padded)
 	s.declareValues()
 	double, single := m.countLayers(r.Layers)
-	err = s.Stages(double+single, func(first, last bool, layers sharding.Range) error { return s.buildStage(first, last, double, layers) })
-	if err != nil {
-		return nil, err
-	}
-	return s.Finish("out")
+	return step.Assemble(base, double+single, s.newProgram, s.listCalls(double), "out")
 }
 
-// buildStage builds the programs of one pipeline stage and their calls. Of all layers the
-// first double are double layers, the others single ones.
-func (s *build) buildStage(first, last bool, double int, layers sharding.Range) error {
-	define := []func() error{}
-	if first {
-		define = append(define, s.buildText, s.buildVec, s.buildRefiner, s.buildPre)
-		if s.c.Glyphs {
-			define = append(define, s.buildGlyphsAndImage)
-		}
+// listCalls lists the calls of a step in the order in which they run, with their programs. Of
+// all layers the first double are double layers, the others single ones.
+func (s *build) listCalls(double int) []step.Parts[*programBuilder] {
+	type part = step.Part[*programBuilder]
+	b, d := s.r.Batch, s.c.Dim
+	trace := func(video, text string) map[int]graph.Traced {
+		return map[int]graph.Traced{0: {Name: video, Shape: []int{b, s.layout.Tokens, d}}, 1: {Name: text}}
 	}
-	if layers.Lo < double {
-		define = append(define, s.buildDouble)
+	refiner := []part{
+		{Program: "refine", Define: s.buildRefine},
+		{Program: "refiner_0", Call: "refiner 0", Prefix: refinerPrefix(0), Define: s.buildRefiner("embedded")},
 	}
-	if layers.Hi > double {
-		define = append(define, s.buildSingle)
+	for i := 1; i < refiners; i++ {
+		refiner = append(refiner, part{Program: "refiner", Call: fmt.Sprintf("refiner %d", i), Prefix: refinerPrefix(i), Layer: i, Define: s.buildRefiner(s.refinedName())})
 	}
-	if last {
-		define = append(define, s.buildPost)
+	refiner[len(refiner)-1].Trace = step.Tokens("text_refined")
+	return []step.Parts[*programBuilder]{
+		step.First(
+			part{Program: "text", Request: true, Define: s.buildText},
+			part{Program: "vec", Trace: step.Tokens("vec"), Define: s.buildVec},
+		),
+		step.First(refiner...),
+		step.First(
+			step.PartIf(s.r.SecondText > 0, part{Program: "byt5", Request: true, Define: s.buildGlyphs}),
+			step.PartIf(s.c.Glyphs && s.r.Image > 0, part{Program: "vision", Request: true, Define: s.buildImage}),
+			step.PartIf(s.c.Glyphs, part{Program: "join", Define: s.buildJoin}),
+			part{Program: "pre", Trace: step.Tokens("patch_embed", b, s.layout.Tokens, d), Define: s.buildPre},
+		),
+		step.EachLayer(func(i int) []part {
+			if n := i - double; n >= 0 {
+				return []part{{Program: "single", Call: fmt.Sprintf("single %d", n), Prefix: fmt.Sprintf("single_blocks.%d.", n),
+					Trace: trace(fmt.Sprintf("single_%d_img", n), fmt.Sprintf("single_%d_txt", n)), Define: s.buildSingle}}
+			}
+			return []part{{Program: "double", Prefix: fmt.Sprintf("double_blocks.%d.", i),
+				Trace: trace(fmt.Sprintf("double_%d_img", i), fmt.Sprintf("double_%d_txt", i)), Define: s.buildDouble}}
+		}),
+		step.Last(part{Program: "post", Prefix: "final_layer.", Define: s.buildPost}),
 	}
-	if err := step.Define(define...); err != nil {
-		return err
-	}
-	s.addCalls(first, last, double, layers)
-	return nil
 }
 
 // declareValues declares the graph's inputs and the values that calls pass to each other.
@@ -110,11 +116,10 @@ func (s *build) declareValues() {
 	if c.Guidance {
 		s.Input(graph.Input{Name: "guidance", DType: dtype.F32, Shape: []int{b, timeWidth}, Spec: l.Batch})
 	}
-	for _, table := range []string{"rope_cos", "rope_sin"} {
-		s.Input(graph.Input{Name: table, DType: dtype.F32, Shape: []int{l.Padded, c.HeadDim()}, Spec: strategy.SpecOf(strategy.Tokens)})
-	}
+	s.RotaryTables(l.Layout, c.HeadDim())
 	s.Value("mean", step.Value{DType: dtype.F32, Shape: []int{b, c.Dim}, Spec: l.Batch})
 	s.Value("embedded", step.Value{DType: dtype.F32, Shape: []int{b, t, c.Dim}, Spec: l.Batch})
+	s.Value("refine", step.Value{DType: dtype.F32, Shape: []int{b, c.Dim}, Spec: l.Batch})
 	s.Value("vec", step.Value{DType: dtype.F32, Shape: []int{b, c.Dim}, Spec: l.Batch})
 	s.Value("video", step.Value{DType: dtype.F32, Shape: []int{b, l.Padded, c.Dim}, Spec: l.Stream, Kind: step.Stream})
 	s.Value("text", step.Value{DType: dtype.F32, Shape: []int{b, l.text, c.Dim}, Spec: l.Batch, Kind: step.Stream})
@@ -126,64 +131,39 @@ type programBuilder struct {
 	s *build
 }
 
-func (s *build) buildProgram(name, prefix string, define func(p *programBuilder)) error {
-	return s.Build(name, prefix, func(p *step.ProgramBuilder) { define(&programBuilder{p, s}) })
-}
+func (s *build) newProgram(p *step.ProgramBuilder) *programBuilder { return &programBuilder{p, s} }
 
 // eps is the epsilon of every norm.
 const eps = 1e-6
 
-// embedThroughSilu applies two linear layers with SiLU between them to x (B, n), in f32:
-// (B, D).
-func (p *programBuilder) embedThroughSilu(first, second string, x spmd.Tensor) spmd.Tensor {
-	return p.Precise(second, p.Silu(p.Precise(first, x, p.s.layout.Batch)), p.s.layout.Batch)
-}
-
 // embedSines embeds the sinusoidal table (B, timeWidth) of a timestep or of a guidance
 // scale: (B, D).
 func (p *programBuilder) embedSines(name string, table spmd.Tensor) spmd.Tensor {
-	return p.embedThroughSilu(name+".mlp.0", name+".mlp.2", table)
+	return p.PreciseMLP(name+".mlp.0", name+".mlp.2", table, p.s.layout.Batch)
 }
 
 // buildText projects the text's rows to (B, T, D), and embeds the mean of the real rows
 // (B, D).
-func (s *build) buildText() error {
+func (s *build) buildText(p *programBuilder) {
 	batch := s.layout.Batch
-	return s.buildProgram("text", "", func(p *programBuilder) {
-		x := p.Value("context")
-		mean := p.DropDim(p.Sum(p.Mul(p.Convert(x, dtype.F32), p.Value("text_share")), 1), 1)
-		p.Output("mean", p.embedThroughSilu("txt_in.c_embedder.linear_1", "txt_in.c_embedder.linear_2", mean), "")
-		x = p.Reshard(p.Linear("txt_in.input_embedder", x, batch), batch, "text's stream gathered: a norm over its whole width follows")
-		p.Output("embedded", x, "")
-	})
+	x := p.Value("context")
+	mean := p.DropDim(p.Sum(p.Mul(p.Convert(x, dtype.F32), p.Value("text_share")), 1), 1)
+	p.Output("mean", p.PreciseMLP("txt_in.c_embedder.linear_1", "txt_in.c_embedder.linear_2", mean, batch), "")
+	x = p.Reshard(p.Linear("txt_in.input_embedder", x, batch), batch, "text's stream gathered: a norm over its whole width follows")
+	p.Output("embedded", x, "")
 }
 
 // buildVec embeds what modulates the blocks and adds it up: the time, the pooled text and
 // the guidance scale.
-func (s *build) buildVec() error {
-	return s.buildProgram("vec", "", func(p *programBuilder) {
-		e := p.embedSines("time_in", p.Value("time"))
-		if !s.c.Glyphs {
-			e = p.Add(e, p.embedThroughSilu("vector_in.in_layer", "vector_in.out_layer", p.Value("pooled")))
-		}
-		if s.c.Guidance {
-			e = p.Add(e, p.embedSines("guidance_in", p.Value("guidance")))
-		}
-		p.Output("vec", e, "")
-	})
-}
-
-// computeModulations applies linear layers to the vector e (B, D), and returns a function
-// that gives chunk i (B, 1, D) of layer k's result. All results are gathered in one
-// collective.
-func (p *programBuilder) computeModulations(e spmd.Tensor, names ...string) func(k, i int) spmd.Tensor {
-	e, d := p.Silu(e), p.s.c.Dim
-	all := make([]spmd.Tensor, len(names))
-	for i, n := range names {
-		all[i] = p.ExpandDim(p.Precise(n, e, p.s.layout.Batch), 1)
+func (s *build) buildVec(p *programBuilder) {
+	e := p.embedSines("time_in", p.Value("time"))
+	if !s.c.Glyphs {
+		e = p.Add(e, p.PreciseMLP("vector_in.in_layer", "vector_in.out_layer", p.Value("pooled"), s.layout.Batch))
 	}
-	joined := p.Reshard(p.Concat(1, all...), p.s.layout.Batch, "modulations gathered: every device modulates whole tokens")
-	return func(k, i int) spmd.Tensor { return p.Slice(p.Slice(joined, 1, k, k+1), 2, i*d, (i+1)*d) }
+	if s.c.Guidance {
+		e = p.Add(e, p.embedSines("guidance_in", p.Value("guidance")))
+	}
+	p.Output("vec", e, "")
 }
 
 // splitHeads views (B, S, D) as (B, S, H, d).
@@ -191,64 +171,48 @@ func (p *programBuilder) splitHeads(x spmd.Tensor) spmd.Tensor {
 	return p.SplitDim(x, 2, p.s.c.Heads, p.s.c.HeadDim())
 }
 
-// buildRefiner builds a refiner layer, which attends over the text alone; keys that are
-// padding are masked. The gates of its sublayers depend on the time and on the text's mean,
-// so the text is refined anew in every step.
-func (s *build) buildRefiner() error {
+// buildRefine makes the vector (B, D) that the gates of the refiner's sublayers read. They
+// depend on the time and on the text's mean, so the text is refined anew in every step.
+func (s *build) buildRefine(p *programBuilder) {
+	p.Output("refine", p.Add(p.embedSines("txt_in.t_embedder", p.Value("time")), p.Value("mean")), "")
+}
+
+// buildRefiner returns what builds a refiner layer, which attends over the value text alone;
+// keys that are padding are masked.
+func (s *build) buildRefiner(text string) func(p *programBuilder) {
 	l := s.layout
-	define := func(name string, first bool) error {
-		return s.buildProgram(name, refinerPrefix(0), func(p *programBuilder) {
-			var x spmd.Tensor
-			if first {
-				x = p.Value("embedded")
-			} else {
-				x = p.Value(s.refinedName())
-			}
-			gate := p.computeModulations(p.Value("refine"), "adaLN_modulation.1")
-			h := p.Compute(p.Norm("norm1", x, eps))
-			qkv := p.Unstack(p.Compute(p.Linear("self_attn_qkv", h, l.Batch)), s.c.Dim, s.c.Dim, s.c.Dim)
-			mask := p.Value("text_mask")
-			y := attention.Attend(p.Builder, p.splitHeads(qkv[0]), p.splitHeads(qkv[1]), p.splitHeads(qkv[2]), attention.Options{Mask: &mask})
-			x = p.Add(x, p.Mul(p.Linear("self_attn_proj", p.MergeDims(y, 2, 2), l.Batch), gate(0, 0)))
-			h = p.Compute(p.Norm("norm2", x, eps))
-			p.Output(s.refinedName(), p.Add(x, p.Mul(p.FFN("mlp.fc1", "mlp.fc2", h, l.Batch, p.Silu), gate(0, 1))), "")
-		})
+	return func(p *programBuilder) {
+		x := p.Value(text)
+		gate := p.Modulations(p.Value("refine"), s.c.Dim, l.Batch, "adaLN_modulation.1")
+		h := p.Compute(p.Norm("norm1", x, eps))
+		qkv := p.Unstack(p.Compute(p.Linear("self_attn_qkv", h, l.Batch)), s.c.Dim, s.c.Dim, s.c.Dim)
+		mask := p.Value("text_mask")
+		y := attention.Attend(p.Builder, p.splitHeads(qkv[0]), p.splitHeads(qkv[1]), p.splitHeads(qkv[2]), attention.Options{Mask: &mask})
+		x = p.Add(x, p.Mul(p.Linear("self_attn_proj", p.MergeDims(y, 2, 2), l.Batch), gate(0, 0)))
+		h = p.Compute(p.Norm("norm2", x, eps))
+		p.Output(s.refinedName(), p.Add(x, p.Mul(p.FFN("mlp.fc1", "mlp.fc2", h, l.Batch, p.Silu), gate(0, 1))), "")
 	}
-	s.Value("refine", step.Value{DType: dtype.F32, Shape: []int{s.r.Batch, s.c.Dim}, Spec: l.Batch})
-	err := s.buildProgram("refine", "", func(p *programBuilder) {
-		p.Output("refine", p.Add(p.embedSines("txt_in.t_embedder", p.Value("time")), p.Value("mean")), "")
-	})
-	if err != nil {
-		return err
-	}
-	if err := define("refiner_0", true); err != nil {
-		return err
-	}
-	return define("refiner", false)
 }
 
 // buildPre cuts the latents into patches and embeds them: the residual stream of the video
 // (B, Sp, D).
-func (s *build) buildPre() error {
+func (s *build) buildPre(p *programBuilder) {
 	l := s.layout
-	return s.buildProgram("pre", "", func(p *programBuilder) {
-		x := p.Patches(p.Value("x"), s.c.Patch, "ctyx")
-		if s.r.Image > 0 {
-			x = p.Concat(2, x, p.Patches(p.Value("y"), s.c.Patch, "ctyx"))
-		}
-		x = p.Compute(p.Reshard(p.PadTo(x, 1, l.Padded), l.Stream, "tokens cut over the mesh"))
-		// Without an image its channels would be zero, so their weights are left out.
-		w := p.Slice(p.Weight("img_in.proj.weight"), 1, 0, x.Dim(2))
-		y := p.Convert(p.Builder.Linear(x, w, x.DType), dtype.F32)
-		p.Output("video", p.Add(y, p.Weight("img_in.proj.bias")), "")
-	})
+	x := p.Patches(p.Value("x"), s.c.Patch, "ctyx")
+	if s.r.Image > 0 {
+		x = p.Concat(2, x, p.Patches(p.Value("y"), s.c.Patch, "ctyx"))
+	}
+	x = p.Compute(p.Reshard(p.PadTo(x, 1, l.Padded), l.Stream, "tokens cut over the mesh"))
+	// Without an image its channels would be zero, so their weights are left out.
+	w := p.Slice(p.Weight("img_in.proj.weight"), 1, 0, x.Dim(2))
+	y := p.Convert(p.Builder.Linear(x, w, x.DType), dtype.F32)
+	p.Output("video", p.Add(y, p.Weight("img_in.proj.bias")), "")
 }
 
 // normAndModulate is norm(x) (1 + scale) + shift in the compute type. If the video's stream
 // is sharded over tp it is gathered, because column-parallel matmuls follow.
 func (p *programBuilder) normAndModulate(x, shift, scale spmd.Tensor, to sharding.Spec) spmd.Tensor {
-	y := p.Compute(p.Add(p.Mul(p.LayerNorm(x, eps), p.Shift(scale, 1)), shift))
-	return p.Reshard(y, to, "split stream gathered for column-parallel matmuls")
+	return p.GatherStream(p.Modulate(p.LayerNorm(x, eps), shift, scale), to)
 }
 
 // attentionParts makes attention's operands from the projected q, k and v of a stream: q and
@@ -284,24 +248,22 @@ func (p *programBuilder) projectQKV(name string, h spmd.Tensor) []spmd.Tensor {
 
 // buildDouble builds a double layer, in which each stream has weights of its own. Both
 // residual streams stay f32.
-func (s *build) buildDouble() error {
+func (s *build) buildDouble(p *programBuilder) {
 	l := s.layout
-	return s.buildProgram("double", "double_blocks.0.", func(p *programBuilder) {
-		video, text := p.Value("video"), p.Value("text")
-		mod := p.computeModulations(p.Value("vec"), "img_mod.linear", "txt_mod.linear")
-		stacked := func(h spmd.Tensor, stream string, video bool) attention.Parts {
-			qkv := p.projectQKV(stream+"_attn", h)
-			return p.attentionParts(qkv[0], qkv[1], qkv[2], stream+"_attn_", video)
-		}
-		va, ta := p.attendJointly(stacked(p.normAndModulate(video, mod(0, 0), mod(0, 1), l.Gathered), "img", true),
-			stacked(p.normAndModulate(text, mod(1, 0), mod(1, 1), l.Batch), "txt", false))
-		video = p.Add(video, p.Mul(mod(0, 2), p.Linear("img_attn_proj", va, l.Stream)))
-		text = p.Add(text, p.Mul(mod(1, 2), p.Linear("txt_attn_proj", ta, l.Batch)))
+	video, text := p.Value("video"), p.Value("text")
+	mod := p.Modulations(p.Value("vec"), s.c.Dim, l.Batch, "img_mod.linear", "txt_mod.linear")
+	stacked := func(h spmd.Tensor, stream string, video bool) attention.Parts {
+		qkv := p.projectQKV(stream+"_attn", h)
+		return p.attentionParts(qkv[0], qkv[1], qkv[2], stream+"_attn_", video)
+	}
+	va, ta := p.attendJointly(stacked(p.normAndModulate(video, mod(0, 0), mod(0, 1), l.Gathered), "img", true),
+		stacked(p.normAndModulate(text, mod(1, 0), mod(1, 1), l.Batch), "txt", false))
+	video = p.Add(video, p.Mul(mod(0, 2), p.Linear("img_attn_proj", va, l.Stream)))
+	text = p.Add(text, p.Mul(mod(1, 2), p.Linear("txt_attn_proj", ta, l.Batch)))
 
-		v, t := p.normAndModulate(video, mod(0, 3), mod(0, 4), l.Gathered), p.normAndModulate(text, mod(1, 3), mod(1, 4), l.Batch)
-		p.Output("video", p.Add(video, p.Mul(mod(0, 5), p.FFN("img_mlp.fc1", "img_mlp.fc2", v, l.Stream, p.GeluTanh))), "video")
-		p.Output("text", p.Add(text, p.Mul(mod(1, 5), p.FFN("txt_mlp.fc1", "txt_mlp.fc2", t, l.Batch, p.GeluTanh))), "text")
-	})
+	v, t := p.normAndModulate(video, mod(0, 3), mod(0, 4), l.Gathered), p.normAndModulate(text, mod(1, 3), mod(1, 4), l.Batch)
+	p.Output("video", p.Add(video, p.Mul(mod(0, 5), p.FFN("img_mlp.fc1", "img_mlp.fc2", v, l.Stream, p.GeluTanh))), "video")
+	p.Output("text", p.Add(text, p.Mul(mod(1, 5), p.FFN("txt_mlp.fc1", "txt_mlp.fc2", t, l.Batch, p.GeluTanh))), "text")
 }
 
 // buildSingle builds a single layer, in which both streams share their weights. linear1
@@ -309,85 +271,43 @@ func (s *build) buildDouble() error {
 // FFN's hidden layer side by side. Each part is a matmul of its own here, so that the wide
 // hidden layer exists for a block of rows at a time only. The two partial sums of linear2
 // are added before one reduction.
-func (s *build) buildSingle() error {
+func (s *build) buildSingle(p *programBuilder) {
 	c, l := s.c, s.layout
-	return s.buildProgram("single", "single_blocks.0.", func(p *programBuilder) {
-		video, text := p.Value("video"), p.Value("text")
-		mod := p.computeModulations(p.Value("vec"), "modulation.linear")
-		w, b := p.Weight("linear1.weight"), p.Weight("linear1.bias")
-		up := p.UnstackDim(w, 0, 3*c.Dim, c.FFNDim())
-		upBias := p.UnstackDim(b, 0, 3*c.Dim, c.FFNDim())
-		down := p.UnstackDim(p.Weight("linear2.weight"), 1, c.Dim, c.FFNDim())
+	video, text := p.Value("video"), p.Value("text")
+	mod := p.Modulations(p.Value("vec"), s.c.Dim, l.Batch, "modulation.linear")
+	w, b := p.Weight("linear1.weight"), p.Weight("linear1.bias")
+	up := p.UnstackDim(w, 0, 3*c.Dim, c.FFNDim())
+	upBias := p.UnstackDim(b, 0, 3*c.Dim, c.FFNDim())
+	down := p.UnstackDim(p.Weight("linear2.weight"), 1, c.Dim, c.FFNDim())
 
-		v, t := p.normAndModulate(video, mod(0, 0), mod(0, 1), l.Gathered), p.normAndModulate(text, mod(0, 0), mod(0, 1), l.Batch)
-		stacked := func(h spmd.Tensor, video bool) attention.Parts {
-			y := p.Add(p.Convert(p.Builder.Linear(h, up[0], h.DType), dtype.F32), upBias[0])
-			qkv := p.Unstack(y, c.Dim, c.Dim, c.Dim)
-			return p.attentionParts(qkv[0], qkv[1], qkv[2], "", video)
+	v, t := p.normAndModulate(video, mod(0, 0), mod(0, 1), l.Gathered), p.normAndModulate(text, mod(0, 0), mod(0, 1), l.Batch)
+	stacked := func(h spmd.Tensor, video bool) attention.Parts {
+		y := p.Add(p.Convert(p.Builder.Linear(h, up[0], h.DType), dtype.F32), upBias[0])
+		qkv := p.Unstack(y, c.Dim, c.Dim, c.Dim)
+		return p.attentionParts(qkv[0], qkv[1], qkv[2], "", video)
+	}
+	va, ta := p.attendJointly(stacked(v, true), stacked(t, false))
+	back := func(x, h, attended spmd.Tensor, to sharding.Spec) spmd.Tensor {
+		y := p.MapRows(h, 1, p.Target().RowTile/s.r.Batch, func(h spmd.Tensor) spmd.Tensor {
+			h = p.Add(p.Convert(p.Builder.Linear(h, up[1], h.DType), dtype.F32), upBias[1])
+			return p.Builder.Linear(p.Compute(p.GeluTanh(h)), down[1], s.r.DType)
+		})
+		y = p.Add(p.Builder.Linear(attended, down[0], s.r.DType), y)
+		if len(y.Spec.Partial()) > 0 {
+			y = p.Reshard(y, to, "sum of the row-parallel linear2")
 		}
-		va, ta := p.attendJointly(stacked(v, true), stacked(t, false))
-		back := func(x, h, attended spmd.Tensor, to sharding.Spec) spmd.Tensor {
-			y := p.MapRows(h, 1, p.Target().RowTile/s.r.Batch, func(h spmd.Tensor) spmd.Tensor {
-				h = p.Add(p.Convert(p.Builder.Linear(h, up[1], h.DType), dtype.F32), upBias[1])
-				return p.Builder.Linear(p.Compute(p.GeluTanh(h)), down[1], s.r.DType)
-			})
-			y = p.Add(p.Builder.Linear(attended, down[0], s.r.DType), y)
-			if len(y.Spec.Partial()) > 0 {
-				y = p.Reshard(y, to, "sum of the row-parallel linear2")
-			}
-			return p.Add(x, p.Mul(mod(0, 2), p.Add(p.Convert(y, dtype.F32), p.Weight("linear2.bias"))))
-		}
-		p.Output("video", back(video, v, va, l.Stream), "video")
-		p.Output("text", back(text, t, ta, l.Batch), "text")
-	})
+		return p.Add(x, p.Mul(mod(0, 2), p.Add(p.Convert(y, dtype.F32), p.Weight("linear2.bias"))))
+	}
+	p.Output("video", back(video, v, va, l.Stream), "video")
+	p.Output("text", back(text, t, ta, l.Batch), "text")
 }
 
 // buildPost builds the head: the last norm, the projection, and the way back from tokens to
 // latents.
-func (s *build) buildPost() error {
+func (s *build) buildPost(p *programBuilder) {
 	l := s.layout
-	return s.buildProgram("post", "final_layer.", func(p *programBuilder) {
-		mod := p.computeModulations(p.Value("vec"), "adaLN_modulation.1")
-		h := p.Add(p.Mul(p.LayerNorm(p.Value("video"), eps), p.Shift(mod(0, 1), 1)), mod(0, 0))
-		x := p.Linear("linear", p.Compute(h), l.Stream)
-		p.Output("out", p.Latents(x, l.Grid, s.c.Patch, "ctyx"), "")
-	})
-}
-
-// addCalls adds the calls of a stage's programs, in the order in which they run.
-func (s *build) addCalls(first, last bool, double int, layers sharding.Range) {
-	b, d := s.r.Batch, s.c.Dim
-	trace := func(video, text string) map[int]graph.Traced {
-		return map[int]graph.Traced{0: {Name: video, Shape: []int{b, s.layout.Tokens, d}}, 1: {Name: text}}
-	}
-	if first {
-		s.Call(graph.Call{Name: "text", Program: "text", Request: true}, "", 0)
-		s.Call(graph.Call{Name: "vec", Program: "vec", Trace: map[int]graph.Traced{0: {Name: "vec"}}}, "", 0)
-		s.Call(graph.Call{Name: "refine", Program: "refine"}, "", 0)
-		s.Call(graph.Call{Name: "refiner 0", Program: "refiner_0"}, refinerPrefix(0), 0)
-		for i := 1; i < refiners; i++ {
-			c := graph.Call{Name: fmt.Sprintf("refiner %d", i), Program: "refiner"}
-			if i == refiners-1 {
-				c.Trace = map[int]graph.Traced{0: {Name: "text_refined"}}
-			}
-			s.Call(c, refinerPrefix(i), i)
-		}
-		if s.c.Glyphs {
-			s.addGlyphAndImageCalls()
-		}
-		s.Call(graph.Call{Name: "pre", Program: "pre", Trace: step.Tokens("patch_embed", b, s.layout.Tokens, d)}, "", 0)
-	}
-	for i := layers.Lo; i < layers.Hi; i++ {
-		if i < double {
-			s.Call(graph.Call{Name: fmt.Sprintf("double %d", i), Program: "double", Trace: trace(fmt.Sprintf("double_%d_img", i), fmt.Sprintf("double_%d_txt", i))},
-				fmt.Sprintf("double_blocks.%d.", i), i)
-			continue
-		}
-		n := i - double
-		s.Call(graph.Call{Name: fmt.Sprintf("single %d", n), Program: "single", Trace: trace(fmt.Sprintf("single_%d_img", n), fmt.Sprintf("single_%d_txt", n))},
-			fmt.Sprintf("single_blocks.%d.", n), i)
-	}
-	if last {
-		s.Call(graph.Call{Name: "post", Program: "post"}, "final_layer.", layers.Hi)
-	}
+	mod := p.Modulations(p.Value("vec"), s.c.Dim, l.Batch, "adaLN_modulation.1")
+	h := p.Add(p.Mul(p.LayerNorm(p.Value("video"), eps), p.Shift(mod(0, 1), 1)), mod(0, 0))
+	x := p.Linear("linear", p.Compute(h), l.Stream)
+	p.Output("out", p.Latents(x, l.Grid, s.c.Patch, "ctyx"), "")
 }

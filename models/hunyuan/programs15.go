@@ -52,52 +52,32 @@ func (p *programBuilder) addKindEmbedding(x spmd.Tensor, kind int) spmd.Tensor {
 	return p.Add(x, p.DropDim(p.Slice(p.Weight(kindTable), 0, kind, kind+1), 0))
 }
 
-// buildGlyphsAndImage embeds the rows of byT5 and of the image, which depend on the request
-// alone, and concatenates them with the refined text to the text's stream (B, V+G+T, D). The
-// order is free, since no row of that stream has a position.
-func (s *build) buildGlyphsAndImage() error {
+// buildGlyphs embeds the rows of byT5, which depend on the request alone.
+func (s *build) buildGlyphs(p *programBuilder) {
 	batch := s.layout.Batch
-	if s.r.SecondText > 0 {
-		err := s.buildProgram("byt5", "", func(p *programBuilder) {
-			h := p.Compute(p.Norm("byt5_in.layernorm", p.Value("byt5"), eps15))
-			h = p.Compute(p.Gelu(p.FFN("byt5_in.fc1", "byt5_in.fc2", h, batch, p.Gelu)))
-			x := p.Reshard(p.Linear("byt5_in.fc3", h, batch), batch, "letters' rows gathered: they join the text's stream")
-			p.Output("byt5_rows", p.addKindEmbedding(x, kindGlyphs), "")
-		})
-		if err != nil {
-			return err
-		}
-	}
-	if s.r.Image > 0 {
-		err := s.buildProgram("vision", "", func(p *programBuilder) {
-			h := p.Compute(p.Norm("vision_in.proj.0", p.Value("vision"), eps15))
-			x := p.Norm("vision_in.proj.4", p.FFN("vision_in.proj.1", "vision_in.proj.3", h, batch, p.Gelu), eps15)
-			p.Output("vision_rows", p.addKindEmbedding(x, kindImage), "")
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return s.buildProgram("join", "", func(p *programBuilder) {
-		rows := []spmd.Tensor{}
-		if s.r.Image > 0 {
-			rows = append(rows, p.Value("vision_rows"))
-		}
-		if s.r.SecondText > 0 {
-			rows = append(rows, p.Value("byt5_rows"))
-		}
-		rows = append(rows, p.addKindEmbedding(p.Value("refined"), kindText))
-		p.Output("text", p.Concat(1, rows...), "")
-	})
+	h := p.Compute(p.Norm("byt5_in.layernorm", p.Value("byt5"), eps15))
+	h = p.Compute(p.Gelu(p.FFN("byt5_in.fc1", "byt5_in.fc2", h, batch, p.Gelu)))
+	x := p.Reshard(p.Linear("byt5_in.fc3", h, batch), batch, "letters' rows gathered: they join the text's stream")
+	p.Output("byt5_rows", p.addKindEmbedding(x, kindGlyphs), "")
 }
 
-// addGlyphAndImageCalls adds the calls of the programs that buildGlyphsAndImage builds.
-func (s *build) addGlyphAndImageCalls() {
-	if s.r.SecondText > 0 {
-		s.Call(graph.Call{Name: "byt5", Program: "byt5", Request: true}, "", 0)
-	}
+// buildImage embeds the image's feature rows, which depend on the request alone.
+func (s *build) buildImage(p *programBuilder) {
+	h := p.Compute(p.Norm("vision_in.proj.0", p.Value("vision"), eps15))
+	x := p.Norm("vision_in.proj.4", p.FFN("vision_in.proj.1", "vision_in.proj.3", h, s.layout.Batch, p.Gelu), eps15)
+	p.Output("vision_rows", p.addKindEmbedding(x, kindImage), "")
+}
+
+// buildJoin concatenates the rows of the image and of byT5 with the refined text to the
+// text's stream (B, V+G+T, D). The order is free, since no row of that stream has a position.
+func (s *build) buildJoin(p *programBuilder) {
+	rows := []spmd.Tensor{}
 	if s.r.Image > 0 {
-		s.Call(graph.Call{Name: "vision", Program: "vision", Request: true}, "", 0)
+		rows = append(rows, p.Value("vision_rows"))
 	}
-	s.Call(graph.Call{Name: "join", Program: "join"}, "", 0)
+	if s.r.SecondText > 0 {
+		rows = append(rows, p.Value("byt5_rows"))
+	}
+	rows = append(rows, p.addKindEmbedding(p.Value("refined"), kindText))
+	p.Output("text", p.Concat(1, rows...), "")
 }

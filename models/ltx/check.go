@@ -29,27 +29,25 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	return models.CheckPadding(on, r, "tokens", lay.Tokens, lay.Padded)
 }
 
-// Resolve refuses checkpoints of variants that only their tensors reveal: their config reads
+// resolveVariant refuses checkpoints of variants that only their tensors reveal: their config reads
 // like that of a model that this package runs.
-func (m *Model) Resolve(names []string) (models.Model, error) {
+func resolveVariant(name string, c Config, names []string) (Config, error) {
 	for _, n := range names {
 		variant := ""
 		switch {
-		case !m.c.Gated && strings.Contains(n, ".to_gate_logits."), !m.c.CrossAdaLN && strings.HasPrefix(n, "prompt_adaln_single."):
+		case !c.Gated && strings.Contains(n, ".to_gate_logits."), !c.CrossAdaLN && strings.HasPrefix(n, "prompt_adaln_single."):
 			variant = "LTX-2.5"
-		case !m.c.Second && strings.HasPrefix(n, "audio_"):
+		case !c.Second && strings.HasPrefix(n, "audio_"):
 			variant = "LTX-2 (audio and video)"
-		case m.c.Second && strings.HasPrefix(n, "caption_projection."):
+		case c.Second && strings.HasPrefix(n, "caption_projection."):
 			variant = "LTX-2 with a caption projection"
 		}
 		if variant != "" {
-			return nil, fault.New(models.ErrVariant, struct {
+			return c, fault.New(models.ErrVariant, struct {
 				Variant string `json:"variant"`
 				Tensor  string `json:"tensor"`
-			}{variant, n}, "the checkpoint is %s (tensor %s): its config says %s", variant, n, m.name)
+			}{variant, n}, "the checkpoint is %s (tensor %s): its config says %s", variant, n, name)
 		}
 	}
-	return m, nil
+	return c, nil
 }
-
-var _ models.Resolver = (*Model)(nil)

@@ -1,10 +1,6 @@
-// Package ltx holds the diffusion transformers of LTX-Video (2B and 13B), the video half of
-// the one of LTX-2.5, and LTX-2.5's connector, which prepares its text. README.md says what
-// is special about them and which splits are legal.
 package ltx
 
 import (
-	"encoding/json"
 	"slices"
 
 	"weft/models"
@@ -38,6 +34,9 @@ type Config struct {
 	CrossAdaLN bool   `json:"cross_attention_adaln,omitempty"`
 	Gated      bool   `json:"apply_gated_attention,omitempty"`
 	Keyframes  bool   `json:"use_keyframes_abs_pos_embedding,omitempty"`
+
+	// TimeGiven says that the file tells how time is counted; diffusers' files do not tell.
+	TimeGiven bool `json:"-"`
 }
 
 // Dim is the width of the residual stream.
@@ -76,23 +75,45 @@ func transformerSection(r *models.ConfigReader) *models.ConfigReader {
 	return t
 }
 
-// parseConfig reads either publisher's configuration. It refuses settings that the programs
-// do not implement.
-func parseConfig(r *models.ConfigReader) Config {
-	r = transformerSection(r)
-	d := defaults
-	class, rope := r.String("_class_name", ""), r.String("rope_type", "")
-	c := Config{
-		Heads: r.Int("num_attention_heads", 0, models.HeadBound), HeadDim: r.Int("attention_head_dim", 0, models.WidthBound),
-		InChannels: r.Int("in_channels", d.InChannels, models.ChannelBound), OutChannels: r.Int("out_channels", d.OutChannels, models.ChannelBound),
-		Layers: r.Int("num_layers", 0, models.LayerBound), CrossDim: r.Int("cross_attention_dim", 0, models.WidthBound),
-		Theta: r.Float("positional_embedding_theta", d.Theta, models.ThetaSpan), MaxPos: [3]float64(r.Floats("positional_embedding_max_pos", d.MaxPos[:], 3, models.Positive)),
-		TimeScale: r.Float("timestep_scale_multiplier", d.TimeScale, models.Positive), Eps: r.Float("norm_eps", d.Eps, models.SmallSpan),
-		Causal: r.Bool("causal_temporal_positioning", false), Second: r.Bool("use_middle_indices_grid", false),
-		Precision: r.String("frequencies_precision", ""), FFBias: r.Bool("ff_bias", true), CrossAdaLN: r.Bool("cross_attention_adaln", false),
-		Gated: r.Bool("apply_gated_attention", false), Keyframes: r.Bool("use_keyframes_abs_pos_embedding", false),
-	}
-	c.Second = c.Second || c.CrossAdaLN || c.Gated || c.Keyframes || rope == "split"
+// configWords are those of both publishers, who differ in few.
+var configWords = []models.Words[Config]{{
+	Of:       "Lightricks and diffusers",
+	Within:   transformerSection,
+	Defaults: defaults,
+	Keys: func(c *Config) []models.Key {
+		return append(models.FixedKeys("every release", "activation_fn", "gelu-approximate", "standardization_norm", "rms_norm",
+			"adaptive_norm", "single_scale_shift", "norm_elementwise_affine", false, "attention_bias", true, "attention_out_bias", true,
+			"patch_size", 1, "patch_size_t", 1, "attention_type", "default", "double_self_attention", false, "only_cross_attention", false,
+			"cross_attention_norm", true, "positional_embedding_type", "rope", "share_ff", false, "num_vector_embeds", nil),
+			models.Metadata("norm_num_groups", "num_embeds_ada_norm", "upcast_attention", "use_linear_projection", "text_encoder_norm_type"),
+			models.Beside("audio_", "av_", "connector_", "caption_proj", "use_audio_", "use_embeddings_connector"),
+			models.Int("num_attention_heads", &c.Heads, models.HeadBound),
+			models.Int("attention_head_dim", &c.HeadDim, models.WidthBound),
+			models.Int("in_channels", &c.InChannels, models.ChannelBound),
+			models.Int("out_channels", &c.OutChannels, models.ChannelBound),
+			models.Int("num_layers", &c.Layers, models.LayerBound),
+			models.Int("cross_attention_dim", &c.CrossDim, models.WidthBound),
+			models.Float("positional_embedding_theta", &c.Theta, models.ThetaSpan),
+			models.Floats("positional_embedding_max_pos", c.MaxPos[:], models.Positive),
+			models.Float("timestep_scale_multiplier", &c.TimeScale, models.Positive),
+			models.Float("norm_eps", &c.Eps, models.SmallSpan),
+			models.Bool("causal_temporal_positioning", &c.Causal),
+			models.Bool("use_middle_indices_grid", &c.Second),
+			models.String("frequencies_precision", &c.Precision),
+			models.Bool("ff_bias", &c.FFBias),
+			models.Bool("cross_attention_adaln", &c.CrossAdaLN),
+			models.Bool("apply_gated_attention", &c.Gated),
+			models.Bool("use_keyframes_abs_pos_embedding", &c.Keyframes))
+	},
+	Derive: deriveAndCheck,
+}}
+
+// deriveAndCheck tells LTX-2.5 from LTX-Video and refuses settings that the programs do not
+// implement.
+func deriveAndCheck(c *Config, r *models.ConfigReader) {
+	class := r.String("_class_name", "")
+	c.TimeGiven = r.Has("causal_temporal_positioning") || class != diffusersClass
+	c.Second = c.Second || c.CrossAdaLN || c.Gated || c.Keyframes || r.String("rope_type", "") == "split"
 	if c.Second {
 		r.Fixed("rope_type", "split", "an LTX-2 transformer")
 		r.Metadata("caption_channels")
@@ -100,32 +121,14 @@ func parseConfig(r *models.ConfigReader) Config {
 		r.Fixed("rope_type", "interleaved", "LTX-Video")
 		c.CaptionChannels = r.Int("caption_channels", 0, models.WidthBound)
 	}
-	const release = "every release"
 	norm := "rms_norm"
 	if class == diffusersClass && r.String("qk_norm", "") == "rms_norm_across_heads" {
 		norm = "rms_norm_across_heads" // diffusers' name for it
 	}
-	if c.Precision != "" && c.Precision != "float32" && c.Precision != "float64" {
+	r.Fixed("qk_norm", norm, "every release")
+	if !slices.Contains([]string{"", "float32", "float64"}, c.Precision) {
 		r.Unsupported("frequencies_precision %q: want float32 or float64", c.Precision)
 	}
-	r.Fixed("qk_norm", norm, release)
-	r.Fixed("activation_fn", "gelu-approximate", release)
-	r.Fixed("standardization_norm", "rms_norm", release)
-	r.Fixed("adaptive_norm", "single_scale_shift", release)
-	r.Fixed("norm_elementwise_affine", false, release)
-	r.Fixed("attention_bias", true, release)
-	r.Fixed("attention_out_bias", true, release)
-	r.Fixed("patch_size", 1, release)
-	r.Fixed("patch_size_t", 1, release)
-	r.Fixed("attention_type", "default", release)
-	r.Fixed("double_self_attention", false, release)
-	r.Fixed("only_cross_attention", false, release)
-	r.Fixed("cross_attention_norm", true, release)
-	r.Fixed("positional_embedding_type", "rope", release)
-	r.Fixed("share_ff", false, release)
-	r.Fixed("num_vector_embeds", nil, release)
-	r.Metadata("norm_num_groups", "num_embeds_ada_norm", "upcast_attention", "use_linear_projection", "text_encoder_norm_type")
-	r.Beside("audio_", "av_", "connector_", "caption_proj", "use_audio_", "use_embeddings_connector")
 	r.Agree("in_channels", c.InChannels, "out_channels", c.OutChannels, "the model reads latents and gives their velocity")
 	r.MultipleOf("attention_head_dim", c.HeadDim, 2, "rotary positions turn pairs of channels")
 	width := r.Multiply("num_attention_heads x attention_head_dim", models.WidthBound, c.Heads, c.HeadDim)
@@ -133,7 +136,6 @@ func parseConfig(r *models.ConfigReader) Config {
 	if width < 6 && r.Sound("num_attention_heads x attention_head_dim") {
 		r.Refuse("num_attention_heads x attention_head_dim is %d: positions along three axes need two channels each, 6 at the least", width)
 	}
-	return c
 }
 
 const (
@@ -155,15 +157,15 @@ func detectConfig(c map[string]any) bool {
 	return slices.Contains([]string{officialClass, secondClass, diffusersClass}, class) || class == "" && theta && cross
 }
 
-// makePreset encodes a changed copy of the 13B configuration as a preset.
-func makePreset(change func(c *Config)) json.RawMessage {
+// makePreset makes the 13B configuration with the changes of a release.
+func makePreset(change func(c *Config)) Config {
 	c := defaults
 	c.Heads, c.HeadDim, c.Layers, c.CrossDim, c.CaptionChannels = 32, 128, 48, 4096, 4096
 	change(&c)
-	return models.Preset(c)
+	return c
 }
 
-var presets = map[string]json.RawMessage{
+var presets = map[string]Config{
 	"ltx-video-2b":  makePreset(func(c *Config) { c.HeadDim, c.Layers, c.CrossDim = 64, 28, 2048 }),
 	"ltx-video-13b": makePreset(func(c *Config) { c.Causal = true }),
 	"ltx2.5-22b": makePreset(func(c *Config) {
@@ -172,30 +174,16 @@ var presets = map[string]json.RawMessage{
 	}),
 }
 
-// nameOf is the name of the preset with the configuration c, whether or not its positions
-// are causal, or else of the kind of model.
-func nameOf(c Config) string {
-	name := models.PresetName(presets, parseConfig, func(p Config) bool {
-		p.Causal = c.Causal
-		return p == c
-	})
-	if name != "" {
-		return name
-	}
+// samePreset compares neither whether positions are causal nor whether the file tells it.
+func samePreset(preset, c Config) bool {
+	preset.Causal, preset.TimeGiven = c.Causal, c.TimeGiven
+	return preset == c
+}
+
+// kindName names the kind of model that is no preset.
+func kindName(c Config) string {
 	if c.Second {
 		return "ltx2.5"
 	}
 	return "ltx-video"
-}
-
-func init() {
-	models.Register(models.Family{
-		Name:    "ltx",
-		Presets: presets,
-		Detect:  detectConfig,
-		New: func(name string, r *models.ConfigReader) models.Model {
-			c := parseConfig(r)
-			return &Model{name: nameOf(c), c: c, timeGiven: name == "" && (transformerSection(r).Has("causal_temporal_positioning") || transformerSection(r).String("_class_name", "") != diffusersClass)}
-		},
-	})
 }

@@ -1,7 +1,6 @@
 package ltx
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,7 +8,6 @@ import (
 	"weft/dtype"
 	"weft/fault"
 	"weft/graph"
-	"weft/internal/bystander"
 	"weft/internal/numbers"
 	"weft/mesh"
 	"weft/models"
@@ -34,59 +32,40 @@ type ConnectorConfig struct {
 	Eps       float64    `json:"norm_eps"`
 }
 
-// Connector is a transformer over the rows of a text. It replaces rows of padding by learned
-// registers; LTX-2.5 attends to its result.
-type Connector struct {
-	name string
-	c    ConnectorConfig
-}
-
 func (c ConnectorConfig) dim() int { return c.Heads * c.HeadDim }
 
 var connectorDefaults = ConnectorConfig{Class: connectorClass, Heads: 32, HeadDim: 128, Layers: 8, MaxPos: [1]float64{4096}, Registers: 128, FFBias: true, Theta: 10000, Eps: 1e-6}
 
-const connectorPreset = "ltx2.5-connector"
+var connectorWords = []models.Words[ConnectorConfig]{{
+	Of:       "Lightricks",
+	Within:   transformerSection,
+	Defaults: connectorDefaults,
+	Keys: func(c *ConnectorConfig) []models.Key {
+		return []models.Key{
+			models.Beside(""), // the other keys are the transformer's
+			models.String("_class_name", &c.Class),
+			models.Int("connector_num_attention_heads", &c.Heads, models.HeadBound),
+			models.Int("connector_attention_head_dim", &c.HeadDim, models.WidthBound),
+			models.Int("connector_num_layers", &c.Layers, models.LayerBound),
+			models.Floats("connector_positional_embedding_max_pos", c.MaxPos[:], models.Positive),
+			models.Int("connector_num_learnable_registers", &c.Registers, models.RowBound),
+			models.Bool("connector_apply_gated_attention", &c.Gated),
+			models.Bool("connector_ff_bias", &c.FFBias),
+			models.Float("positional_embedding_theta", &c.Theta, models.ThetaSpan),
+			models.String("frequencies_precision", &c.Precision),
+			models.Float("norm_eps", &c.Eps, models.SmallSpan),
+		}
+	},
+	Derive: func(c *ConnectorConfig, r *models.ConfigReader) {
+		r.Multiply("connector_num_attention_heads x connector_attention_head_dim", models.WidthBound, c.Heads, c.HeadDim)
+		r.MultipleOf("connector_attention_head_dim", c.HeadDim, 2, "rotary positions turn halves of a head")
+	},
+}}
 
-func parseConnector(r *models.ConfigReader) ConnectorConfig {
-	r = transformerSection(r)
-	d := connectorDefaults
-	c := ConnectorConfig{
-		Class: r.String("_class_name", d.Class), Heads: r.Int("connector_num_attention_heads", d.Heads, models.HeadBound),
-		HeadDim: r.Int("connector_attention_head_dim", d.HeadDim, models.WidthBound), Layers: r.Int("connector_num_layers", d.Layers, models.LayerBound),
-		MaxPos:    [1]float64(r.Floats("connector_positional_embedding_max_pos", d.MaxPos[:], 1, models.Positive)),
-		Registers: r.Int("connector_num_learnable_registers", d.Registers, models.RowBound),
-		Gated:     r.Bool("connector_apply_gated_attention", d.Gated), FFBias: r.Bool("connector_ff_bias", d.FFBias),
-		Theta: r.Float("positional_embedding_theta", d.Theta, models.ThetaSpan), Precision: r.String("frequencies_precision", ""),
-		Eps: r.Float("norm_eps", d.Eps, models.SmallSpan),
-	}
-	r.Beside("") // the other keys are the transformer's
-	r.Multiply("connector_num_attention_heads x connector_attention_head_dim", models.WidthBound, c.Heads, c.HeadDim)
-	r.MultipleOf("connector_attention_head_dim", c.HeadDim, 2, "rotary positions turn halves of a head")
-	return c
-}
+func detectConnector(c map[string]any) bool { return c["_class_name"] == connectorClass }
 
-func init() {
-	preset := connectorDefaults
-	preset.Gated, preset.Precision = true, "float64"
-	models.Register(models.Family{
-		Name:    "ltx-connector",
-		Presets: map[string]json.RawMessage{connectorPreset: models.Preset(preset)},
-		Detect:  func(c map[string]any) bool { return c["_class_name"] == connectorClass },
-		New: func(_ string, r *models.ConfigReader) models.Model {
-			c, name := parseConnector(r), "ltx-connector"
-			if c == preset {
-				name = connectorPreset
-			}
-			return &Connector{name: name, c: c}
-		},
-	})
-}
-
-// Name is the preset's name or the family's.
-func (m *Connector) Name() string { return m.name }
-
-// Config is a ConnectorConfig.
-func (m *Connector) Config() any { return m.c }
+var connectorPresets = map[string]ConnectorConfig{"ltx2.5-connector": {Class: connectorClass, Heads: 32, HeadDim: 128, Layers: 8, MaxPos: [1]float64{4096},
+	Registers: 128, Gated: true, FFBias: true, Theta: 10000, Precision: "float64", Eps: 1e-6}}
 
 // Params lists the parameters under the names that they have in the transformer's file.
 func (m *Connector) Params(layers int) []models.Param {
@@ -111,11 +90,6 @@ func (m *Connector) Params(layers int) []models.Param {
 // Rules shard the blocks in the same way as the transformer's.
 func (m *Connector) Rules() sharding.Rules {
 	return append(blockRules(connectorPrefix+"transformer_1d_blocks.*"), newRule(connectorPrefix+"learnable_registers", whole))
-}
-
-// Ignore covers the transformer, since the connector's weights are part of its file.
-func (m *Connector) Ignore() []bystander.Kind {
-	return []bystander.Kind{bystander.AudioHalf, bystander.Transformer}
 }
 
 // Official adds the prefix that names have in the transformer's file to those of a file with
@@ -144,15 +118,10 @@ func (m *Connector) Check(on *mesh.Mesh, r models.Request) error {
 // to a multiple of the registers.
 func (m *Connector) defaultRows() int { return numbers.RoundUp(textLen, m.c.Registers) }
 
-// Inputs lists every input that a forward pass can read.
-func (*Connector) Inputs() []string {
-	return []string{"context", "context_mask"}
-}
-
 // Request reads batch and rows off context (B, L, D). context_mask (B, L) may come with it;
 // its zeros mark rows of padding.
 func (m *Connector) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
-	context, err := models.Need(m, inputs, "context", 3, []string{"context", "context_mask (if any)"})
+	context, err := models.Need(m.name, inputs, "context", 3, []string{"context", "context_mask (if any)"})
 	if err != nil {
 		return models.Request{}, err
 	}
@@ -210,5 +179,3 @@ func (m *Connector) Feed(g *graph.Graph, r models.Request, inputs map[string]*te
 	cos, sin := of.makeTables([][][]float64{places}, g.Input("rope_cos").Shape[1])
 	return map[string]*tensor.Tensor{"context": context, "real": real, "rope_cos": cos, "rope_sin": sin}, nil
 }
-
-var _ models.Model = (*Connector)(nil)

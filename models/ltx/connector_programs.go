@@ -9,7 +9,6 @@ import (
 	"weft/mesh"
 	"weft/models"
 	"weft/models/step"
-	"weft/sharding"
 	"weft/spmd"
 	"weft/strategy"
 )
@@ -24,9 +23,6 @@ type connectorBuild struct {
 
 // Graph builds the connector: the registers, every layer's block, the last norm.
 func (m *Connector) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
-	if err := m.Check(on, r); err != nil {
-		return nil, err
-	}
 	base, err := step.New(m, on, r)
 	if err != nil {
 		return nil, err
@@ -34,10 +30,7 @@ func (m *Connector) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error)
 	s := &connectorBuild{Step: base, c: m.c, layout: r.TextLayout(on, m.defaultRows()), batch: r.Batch}
 	s.Padded("rows of text", s.layout.Tokens, s.layout.Padded)
 	s.declareValues()
-	if err := s.Stages(r.Run(m.c.Layers), s.buildStage); err != nil {
-		return nil, err
-	}
-	return s.Finish("out")
+	return step.Assemble(base, r.Run(m.c.Layers), s.newProgram, s.listCalls(), "out")
 }
 
 var perVideo = strategy.SpecOf(strategy.Batch)
@@ -52,61 +45,42 @@ func (s *connectorBuild) declareValues() {
 	s.Value("rows", step.Value{DType: dtype.F32, Shape: []int{s.batch, l.Padded, d}, Spec: l.Stream, Kind: step.Stream})
 }
 
-func (s *connectorBuild) buildStage(first, last bool, layers sharding.Range) error {
-	define := []func() error{s.buildBlock}
-	if first {
-		define = append(define, s.buildPre)
+// listCalls lists the calls of a pass in the order in which they run, with their programs.
+func (s *connectorBuild) listCalls() []step.Parts[*programBuilder] {
+	type part = step.Part[*programBuilder]
+	rows := func(name string) map[int]graph.Traced { return step.Tokens(name, s.batch, s.layout.Tokens, s.c.dim()) }
+	return []step.Parts[*programBuilder]{
+		step.First(part{Program: "pre", Prefix: connectorPrefix, Trace: rows("registered"), Define: s.buildPre}),
+		step.EachLayer(func(i int) []part {
+			return []part{{Program: "block", Prefix: fmt.Sprintf("%stransformer_1d_blocks.%d.", connectorPrefix, i), Trace: rows(fmt.Sprintf("block_%d", i)), Define: s.buildBlock}}
+		}),
+		step.Last(part{Program: "post", Define: s.buildPost}),
 	}
-	if last {
-		define = append(define, s.buildPost)
-	}
-	if err := step.Define(define...); err != nil {
-		return err
-	}
-	traced := func(name string) map[int]graph.Traced { return step.Tokens(name, s.batch, s.layout.Tokens, s.c.dim()) }
-	if first {
-		s.Call(graph.Call{Name: "pre", Program: "pre", Trace: traced("registered")}, connectorPrefix, 0)
-	}
-	for i := layers.Lo; i < layers.Hi; i++ {
-		s.Call(graph.Call{Name: fmt.Sprintf("block %d", i), Program: "block", Trace: traced(fmt.Sprintf("block_%d", i))}, fmt.Sprintf("%stransformer_1d_blocks.%d.", connectorPrefix, i), i)
-	}
-	if last {
-		s.Call(graph.Call{Name: "post", Program: "post"}, "", layers.Hi)
-	}
-	return nil
 }
 
-func (s *connectorBuild) buildProgram(name, prefix string, define func(p *programBuilder)) error {
+func (s *connectorBuild) newProgram(p *step.ProgramBuilder) *programBuilder {
 	c := s.c
-	return s.Build(name, prefix, func(p *step.ProgramBuilder) {
-		define(&programBuilder{ProgramBuilder: p, heads: c.Heads, headDim: c.HeadDim, eps: c.Eps, qkEps: c.Eps, gated: c.Gated, halves: true, stream: s.layout.Stream, gathered: s.layout.Gathered})
-	})
+	return &programBuilder{ProgramBuilder: p, heads: c.Heads, headDim: c.HeadDim, eps: c.Eps, qkEps: c.Eps, gated: c.Gated, halves: true, stream: s.layout.Stream, gathered: s.layout.Gathered}
 }
 
 // buildPre replaces rows of padding: row i by register i modulo the number of registers.
-func (s *connectorBuild) buildPre() error {
-	return s.buildProgram("pre", connectorPrefix, func(p *programBuilder) {
-		all := p.Concat(0, slices.Repeat([]spmd.Tensor{p.Weight("learnable_registers")}, s.layout.Tokens/s.c.Registers)...)
-		real := p.Value("real")
-		x := p.Add(p.Mul(p.Value("context"), real), p.Mul(all, p.Shift(p.Scale(real, -1), 1)))
-		p.Output("rows", p.Reshard(p.PadTo(x, 1, s.layout.Padded), s.layout.Stream, "rows cut over the mesh"), "")
-	})
+func (s *connectorBuild) buildPre(p *programBuilder) {
+	all := p.Concat(0, slices.Repeat([]spmd.Tensor{p.Weight("learnable_registers")}, s.layout.Tokens/s.c.Registers)...)
+	real := p.Value("real")
+	x := p.Add(p.Mul(p.Value("context"), real), p.Mul(all, p.Shift(p.Scale(real, -1), 1)))
+	p.Output("rows", p.Reshard(p.PadTo(x, 1, s.layout.Padded), s.layout.Stream, "rows cut over the mesh"), "")
 }
 
 // buildBlock builds a layer: self-attention and an FFN, each of which reads the stream
 // through a norm without weights.
-func (s *connectorBuild) buildBlock() error {
-	return s.buildProgram("block", connectorPrefix+"transformer_1d_blocks.0.", func(p *programBuilder) {
-		x := p.Value("rows")
-		x = p.Add(x, p.selfAttention("attn1", p.gatherStream(p.normalizeRMS(x)), s.layout.Tokens))
-		x = p.Add(x, p.feedForward(p.gatherStream(p.normalizeRMS(x))))
-		p.Output("rows", x, "rows")
-	})
+func (s *connectorBuild) buildBlock(p *programBuilder) {
+	x := p.Value("rows")
+	x = p.Add(x, p.selfAttention("attn1", p.gatherStream(p.normalizeRMS(x)), s.layout.Tokens))
+	x = p.Add(x, p.feedForward(p.gatherStream(p.normalizeRMS(x))))
+	p.Output("rows", x, "rows")
 }
 
-func (s *connectorBuild) buildPost() error {
-	return s.buildProgram("post", "", func(p *programBuilder) {
-		x := p.Reshard(p.normalizeRMS(p.Value("rows")), perVideo, "rows gathered")
-		p.Output("out", p.Slice(x, 1, 0, s.layout.Tokens), "")
-	})
+func (s *connectorBuild) buildPost(p *programBuilder) {
+	x := p.Reshard(p.normalizeRMS(p.Value("rows")), perVideo, "rows gathered")
+	p.Output("out", p.Slice(x, 1, 0, s.layout.Tokens), "")
 }

@@ -2,7 +2,6 @@ package ltx
 
 import (
 	"bytes"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -27,39 +26,29 @@ func (m *Model) stepInputNames() []string {
 	return out
 }
 
-// Inputs lists every input that a forward pass can read.
-func (*Model) Inputs() []string {
-	return []string{"x", "coords", "t", "t_tokens", "context", "context_mask", "sigma", "keyframes_mask"}
-}
-
 // Request reads batch and tokens off x (B, N, C). coords (B, 3, N) are the tokens' positions
 // in seconds, pixels and pixels; for LTX-2.5 they have the start and the end of each token,
 // (B, 3, N, 2). The noise level is t (B,) in [0, 1], or t_tokens (B, N) with one for each
 // token; LTX-2.5 reads sigma (B,) besides. context (B, L, caption_channels) may come with
 // context_mask (B, L), and LTX-2.5's tokens with keyframes_mask (B, N, 1).
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
-	var l fault.List
-	need := func(name string, rank int) *tensor.Tensor {
-		t, err := models.Need(m, inputs, name, rank, m.stepInputNames())
-		l.Add(err)
-		return t
-	}
+	in := models.Given{Model: m.name, Inputs: inputs, Reads: m.stepInputNames()}
 	rank := 3
 	if m.c.Second {
 		rank = 4
 	}
-	x, coords, context := need("x", 3), need("coords", rank), need("context", 3)
+	x, coords, context := in.Need("x", 3), in.Need("coords", rank), in.Need("context", 3)
 	perToken := inputs["t"] == nil && inputs["t_tokens"] != nil
 	if perToken {
-		need("t_tokens", 2)
+		in.Need("t_tokens", 2)
 	} else {
-		need("t", 1)
+		in.Need("t", 1)
 	}
 	if m.c.CrossAdaLN {
-		need("sigma", 1)
+		in.Need("sigma", 1)
 	}
-	l.Add(models.CheckGiven(m, inputs, map[string]bool{"sigma": m.c.CrossAdaLN, "keyframes_mask": m.c.Keyframes}))
-	if err := l.Err(); err != nil {
+	in.RefuseUnread(map[string]bool{"sigma": m.c.CrossAdaLN, "keyframes_mask": m.c.Keyframes})
+	if err := in.Err(); err != nil {
 		return models.Request{}, err
 	}
 	b, n, text := x.Shape[0], x.Shape[1], context.Shape[1]
@@ -74,18 +63,18 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 	}
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		if t := inputs[name]; t != nil && !slices.Equal(t.Shape, want[name]) {
-			l.Add(fault.New(models.ErrInputs, nil, "%s is %v: want %v, where x is %v", name, t.Shape, want[name], x.Shape))
+			in.Refuse("%s is %v: want %v, where x is %v", name, t.Shape, want[name], x.Shape)
 		}
 	}
 	if b < 1 || n < 1 || text < 1 {
-		l.Add(fault.New(models.ErrInputs, nil, "x %v and context %v: want at least one video, one token, one row of text", x.Shape, context.Shape))
+		in.Refuse("x %v and context %v: want at least one video, one token, one row of text", x.Shape, context.Shape)
 	}
 	if mask := inputs["context_mask"]; mask != nil {
 		if _, err := step.MaskOf(mask); err != nil {
-			l.Add(fault.New(models.ErrInputs, nil, "context_mask: %w", err))
+			in.Refuse("context_mask: %w", err)
 		}
 	}
-	if err := l.Err(); err != nil {
+	if err := in.Err(); err != nil {
 		return models.Request{}, err
 	}
 	r := models.Request{Batch: b, Latent: []int{m.c.InChannels, n, 1, 1}, Text: text, TokenTimes: perToken}
@@ -308,47 +297,3 @@ func (m *Model) Velocity(r models.Request, out *tensor.Tensor) *tensor.Tensor {
 func (m *Model) LatentShape(width, height, videoFrames int) ([]int, error) {
 	return models.LatentShape(width, height, videoFrames, m.c.InChannels, pixelsPerLatent, framesPerLatent, [3]int{1, 1, 1})
 }
-
-// ReleasedPreset names the release that has the same layers.
-func (m *Model) ReleasedPreset() string {
-	switch {
-	case m.c.Second:
-		return "ltx2.5-22b"
-	case m.c.Layers == 48:
-		return "ltx-video-13b"
-	}
-	return "ltx-video-2b"
-}
-
-// OwnSettings says how time is counted, if the configuration says it.
-func (m *Model) OwnSettings() map[string]any {
-	if !m.timeGiven {
-		return nil
-	}
-	return map[string]any{"time": map[bool]string{true: models.TimeCausal, false: models.TimeUniform}[m.c.Causal]}
-}
-
-// AsRelease counts time as the release's settings say, unless the configuration says it:
-// diffusers has one configuration for releases that count it in two ways.
-func (m *Model) AsRelease(s models.Settings) (models.Model, error) {
-	time, ok := s.Get("time")
-	causal := time.Value == models.TimeCausal
-	switch {
-	case !ok || causal == m.c.Causal:
-		return m, nil
-	case m.timeGiven:
-		return m, s.Contradicts("time", fmt.Sprintf("causal_temporal_positioning of its configuration is %t", m.c.Causal))
-	}
-	out := *m
-	out.c.Causal = causal
-	return &out, nil
-}
-
-var (
-	_ models.Generator  = (*Model)(nil)
-	_ models.Rearranged = (*Model)(nil)
-	_ models.Released   = (*Model)(nil)
-
-	_ models.VariedByRelease = (*Model)(nil)
-	_ models.Variants        = (*Model)(nil)
-)

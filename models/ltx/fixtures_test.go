@@ -5,7 +5,6 @@ import (
 
 	"weft"
 	"weft/internal/modeltest"
-	"weft/models"
 	"weft/request"
 	"weft/tensor"
 )
@@ -41,7 +40,7 @@ func TestManyLevels(t *testing.T) {
 	}{{tokenLevel, 2}, {many, 0}} {
 		in := modeltest.Tensors(t, testdata+"ltx_video/inputs.safetensors")
 		c.of.Inputs(in)
-		r, err := modeltest.Config(t, testdata+"ltx_video").(models.Generator).Request(in)
+		r, err := modeltest.Config(t, testdata+"ltx_video").Request(in)
 		if err != nil || r.Times != c.want || !r.TokenTimes {
 			t.Errorf("%+v, %v: want %d levels", r, err, c.want)
 		}

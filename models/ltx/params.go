@@ -2,28 +2,11 @@ package ltx
 
 import (
 	"fmt"
-	"regexp"
 
-	"weft/internal/bystander"
 	"weft/models"
 	"weft/sharding"
 	"weft/strategy"
 )
-
-// Model is a configuration of the transformer.
-type Model struct {
-	name string
-	c    Config
-	// timeGiven says that the configuration tells how time is counted; diffusers'
-	// configurations do not tell.
-	timeGiven bool
-}
-
-// Name is the preset's name, or the kind of model: ltx-video.
-func (m *Model) Name() string { return m.name }
-
-// Config is a Config.
-func (m *Model) Config() any { return m.c }
 
 // paramTable collects parameters under their official names.
 type paramTable struct{ ps []models.Param }
@@ -151,30 +134,8 @@ func (m *Model) Rules() sharding.Rules {
 	)
 }
 
-// Ignore covers the other tensors of LTX-2.5's single file: the connector and the audio
-// half.
-func (m *Model) Ignore() []bystander.Kind {
-	if m.c.Second {
-		return []bystander.Kind{bystander.Connector, bystander.AudioHalf}
-	}
-	return nil
-}
-
-var diffusersNames = []struct {
-	match *regexp.Regexp
-	to    string
-}{
-	{regexp.MustCompile(`^proj_in\.`), "patchify_proj."},
-	{regexp.MustCompile(`^time_embed\.`), "adaln_single."},
-	{regexp.MustCompile(`^(transformer_blocks\.\d+\.attn[12])\.norm_([qk])\.`), "$1.${2}_norm."},
-}
-
-// Official translates diffusers' names.
-func (m *Model) Official(name string) string {
-	for _, d := range diffusersNames {
-		if d.match.MatchString(name) {
-			return d.match.ReplaceAllString(name, d.to)
-		}
-	}
-	return name
-}
+var diffusersNames = models.NewRenames([][2]string{
+	{`^proj_in\.`, "patchify_proj."},
+	{`^time_embed\.`, "adaln_single."},
+	{`^(transformer_blocks\.\d+\.attn[12])\.norm_([qk])\.`, "$1.${2}_norm."},
+}...)

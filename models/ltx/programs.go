@@ -48,9 +48,6 @@ func (m *Model) layOutRequest(on *mesh.Mesh, r models.Request) layout {
 // Graph builds a step: the text's embedding, which runs once per request, the embedding of
 // time and tokens, the block of every layer, and the head.
 func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
-	if err := m.Check(on, r); err != nil {
-		return nil, err
-	}
 	base, err := step.New(m, on, r)
 	if err != nil {
 		return nil, err
@@ -61,33 +58,42 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 		s.Note("the video half of LTX-2.5: its audio half is not run")
 	}
 	s.declareValues()
-	if err := s.Stages(r.Run(m.c.Layers), s.buildStage); err != nil {
-		return nil, err
-	}
-	return s.Finish("out")
+	return step.Assemble(base, r.Run(m.c.Layers), s.newProgram, s.listCalls(), "out")
 }
 
-// buildStage builds the programs of one pipeline stage and their calls.
-func (s *build) buildStage(first, last bool, layers sharding.Range) error {
-	define := []func() error{}
-	if first {
-		define = append(define, s.buildTime, s.buildPre)
-		if s.c.CaptionChannels > 0 {
-			define = append(define, s.buildText)
-		}
-		if s.c.CrossAdaLN {
-			define = append(define, s.buildPrompt)
-		}
+// listCalls lists the calls of a step in the order in which they run, with their programs. The
+// text's keys and values are computed once per request, unless the noise level modulates the
+// text: then each layer computes them in every step.
+func (s *build) listCalls() []step.Parts[*programBuilder] {
+	type part = step.Part[*programBuilder]
+	tokens := func(name string) map[int]graph.Traced {
+		return step.Tokens(name, s.r.Batch, s.layout.Tokens, s.c.Dim())
 	}
-	define = append(define, s.buildTextKV, s.buildBlock)
-	if last {
-		define = append(define, s.buildPost)
+	prefix := func(i int) string { return fmt.Sprintf("transformer_blocks.%d.", i) }
+	textKV := func(i int) part {
+		return part{Program: "text_kv", Prefix: prefix(i), Request: !s.c.CrossAdaLN, Define: s.buildTextKV}
 	}
-	if err := step.Define(define...); err != nil {
-		return err
+	return []step.Parts[*programBuilder]{
+		step.First(step.PartIf(s.c.CaptionChannels > 0, part{Program: "text", Request: true, Trace: step.Tokens("context_embed"), Define: s.buildText})),
+		step.EachLayer(func(i int) []part { return []part{step.PartIf(!s.c.CrossAdaLN, textKV(i))} }),
+		step.First(
+			part{Program: "time", Trace: s.TraceTimes(s.layout.Layout, "time_mod", s.c.modulationCount(), s.c.Dim()), Define: s.buildTime},
+			step.PartIf(s.c.CrossAdaLN, part{Program: "prompt", Define: s.buildPrompt}),
+			part{Program: "pre", Trace: tokens("patch_embed"), Define: s.buildPre},
+		),
+		step.EachLayer(func(i int) []part {
+			return []part{
+				step.PartIf(s.c.CrossAdaLN, textKV(i)),
+				{Program: "block", Prefix: prefix(i), Trace: tokens(fmt.Sprintf("block_%d", i)), Define: s.buildBlock},
+			}
+		}),
+		step.Last(part{Program: "post", Define: s.buildPost}),
 	}
-	s.addCalls(first, last, layers)
-	return nil
+}
+
+func (s *build) newProgram(p *step.ProgramBuilder) *programBuilder {
+	c, l := s.c, s.layout
+	return &programBuilder{ProgramBuilder: p, heads: c.Heads, headDim: c.HeadDim, eps: c.Eps, qkEps: c.qkEps(), gated: c.Gated, halves: c.Second, stream: l.Stream, gathered: l.Gathered}
 }
 
 // declareValues declares the graph's inputs and the values that calls pass to each other.
@@ -124,20 +130,12 @@ func (s *build) declareValues() {
 	}
 }
 
-func (s *build) buildProgram(name, prefix string, define func(p *programBuilder)) error {
-	c, l := s.c, s.layout
-	return s.Build(name, prefix, func(p *step.ProgramBuilder) {
-		define(&programBuilder{ProgramBuilder: p, heads: c.Heads, headDim: c.HeadDim, eps: c.Eps, qkEps: c.qkEps(), gated: c.Gated, halves: c.Second, stream: l.Stream, gathered: l.Gathered})
-	})
-}
-
 // embedTimestep applies an AdaLN to the sinusoidal embedding of a timestep, in f32. It gives
 // the timestep's embedding e (..., D) and the parts of the modulation that a linear layer
 // makes from it (..., parts, D), both with the spec to.
 func (p *programBuilder) embedTimestep(name string, time spmd.Tensor, parts int, to sharding.Spec) (e, mod spmd.Tensor) {
 	rows := time.Spec
-	h := p.Silu(p.Precise(name+".emb.timestep_embedder.linear_1", time, rows))
-	e = p.Precise(name+".emb.timestep_embedder.linear_2", h, rows)
+	e = p.PreciseMLP(name+".emb.timestep_embedder.linear_1", name+".emb.timestep_embedder.linear_2", time, rows)
 	mod = p.Precise(name+".linear", p.Silu(e), rows)
 	mod = p.Reshard(mod, to, "modulation gathered: every device modulates whole tokens")
 	last := mod.Rank() - 1
@@ -145,144 +143,89 @@ func (p *programBuilder) embedTimestep(name string, time spmd.Tensor, parts int,
 }
 
 // buildTime embeds the timestep, e, and makes the modulations of the layers from it, e0.
-func (s *build) buildTime() error {
-	return s.buildProgram("time", "", func(p *programBuilder) {
-		e, e0 := p.embedTimestep("adaln_single", p.Value("time"), s.c.modulationCount(), s.layout.modulation)
-		p.Output("e", e, "")
-		p.Output("e0", e0, "")
-	})
+func (s *build) buildTime(p *programBuilder) {
+	e, e0 := p.embedTimestep("adaln_single", p.Value("time"), s.c.modulationCount(), s.layout.modulation)
+	p.Output("e", e, "")
+	p.Output("e0", e0, "")
 }
 
 // buildPrompt makes the modulation of the text's rows (B, 2, D) from the noise level.
-func (s *build) buildPrompt() error {
-	return s.buildProgram("prompt", "", func(p *programBuilder) {
-		_, mod := p.embedTimestep("prompt_adaln_single", p.Value("sigma"), 2, s.layout.Batch)
-		p.Output("prompt", mod, "")
-	})
+func (s *build) buildPrompt(p *programBuilder) {
+	_, mod := p.embedTimestep("prompt_adaln_single", p.Value("sigma"), 2, s.layout.Batch)
+	p.Output("prompt", mod, "")
 }
 
 // buildText embeds the context: (B, L, caption_channels) to (B, L, D).
-func (s *build) buildText() error {
-	return s.buildProgram("text", "", func(p *programBuilder) {
-		x := p.GeluTanh(p.Linear("caption_projection.linear_1", p.Value("context"), s.layout.Batch))
-		p.Output("text", p.Compute(p.Linear("caption_projection.linear_2", p.Compute(x), s.layout.Batch)), "")
-	})
+func (s *build) buildText(p *programBuilder) {
+	x := p.GeluTanh(p.Linear("caption_projection.linear_1", p.Value("context"), s.layout.Batch))
+	p.Output("text", p.Compute(p.Linear("caption_projection.linear_2", p.Compute(x), s.layout.Batch)), "")
 }
 
 // buildTextKV builds a layer's keys and values of the text (B, L, H, d).
-func (s *build) buildTextKV() error {
-	return s.buildProgram("text_kv", "transformer_blocks.0.", func(p *programBuilder) {
-		p.gathered = s.layout.Batch
-		x := p.Value("text")
-		if s.c.CrossAdaLN {
-			mod := p.Add(p.Value("prompt"), p.Weight("prompt_scale_shift_table"))
-			x = p.Compute(p.scaleAndShift(p.Convert(x, dtype.F32), p.Slice(mod, 1, 0, 1), p.Slice(mod, 1, 1, 2)))
-		}
-		p.Output("text_k", p.splitHeads(p.Compute(p.projectNormed("attn2", x, "k")[0])), "")
-		p.Output("text_v", p.splitHeads(p.Compute(p.Linear("attn2.to_v", x, s.layout.Batch))), "")
-	})
+func (s *build) buildTextKV(p *programBuilder) {
+	p.gathered = s.layout.Batch
+	x := p.Value("text")
+	if s.c.CrossAdaLN {
+		mod := p.Add(p.Value("prompt"), p.Weight("prompt_scale_shift_table"))
+		x = p.Compute(p.Modulate(p.Convert(x, dtype.F32), p.Slice(mod, 1, 0, 1), p.Slice(mod, 1, 1, 2)))
+	}
+	p.Output("text_k", p.splitHeads(p.Compute(p.projectNormed("attn2", x, "k")[0])), "")
+	p.Output("text_v", p.splitHeads(p.Compute(p.Linear("attn2.to_v", x, s.layout.Batch))), "")
 }
 
 // buildPre embeds the tokens: (B, Np, D).
-func (s *build) buildPre() error {
-	return s.buildProgram("pre", "", func(p *programBuilder) {
-		x := p.Reshard(p.PadTo(p.Value("x"), 1, s.layout.Padded), s.layout.Stream, "tokens cut over the mesh")
-		x = p.Linear("patchify_proj", p.Compute(x), s.layout.Stream)
-		if s.c.Keyframes {
-			x = p.Add(x, p.Mul(p.Value("keyframes"), p.Weight("keyframes_abs_pos_embedding")))
-		}
-		p.Output("tokens", x, "")
-	})
+func (s *build) buildPre(p *programBuilder) {
+	x := p.Reshard(p.PadTo(p.Value("x"), 1, s.layout.Padded), s.layout.Stream, "tokens cut over the mesh")
+	x = p.Linear("patchify_proj", p.Compute(x), s.layout.Stream)
+	if s.c.Keyframes {
+		x = p.Add(x, p.Mul(p.Value("keyframes"), p.Weight("keyframes_abs_pos_embedding")))
+	}
+	p.Output("tokens", x, "")
 }
 
 // buildBlock builds a layer: self-attention, cross-attention to the text, FFN. The residual
 // stream stays f32.
-func (s *build) buildBlock() error {
-	return s.buildProgram("block", "transformer_blocks.0.", func(p *programBuilder) {
-		x, e0, table := p.Value("tokens"), p.Value("e0"), p.Weight("scale_shift_table")
-		part := func(i int) spmd.Tensor {
-			learned := p.Slice(table, 0, i, i+1) // (1, D)
-			if s.r.TokenTimes {
-				return p.Add(p.OfTokens(p.DropDim(p.Slice(e0, 2, i, i+1), 2)), learned)
-			}
-			return p.Add(p.Slice(e0, 1, i, i+1), learned)
+func (s *build) buildBlock(p *programBuilder) {
+	x, e0, table := p.Value("tokens"), p.Value("e0"), p.Weight("scale_shift_table")
+	part := func(i int) spmd.Tensor {
+		learned := p.Slice(table, 0, i, i+1) // (1, D)
+		if s.r.TokenTimes {
+			return p.Add(p.OfTokens(p.DropDim(p.Slice(e0, 2, i, i+1), 2)), learned)
 		}
-		h := p.gatherStream(p.scaleAndShift(p.normalizeRMS(x), part(0), part(1)))
-		x = p.Add(x, p.Mul(p.selfAttention("attn1", h, s.layout.Tokens), part(2)))
+		return p.Add(p.Slice(e0, 1, i, i+1), learned)
+	}
+	h := p.gatherStream(p.Modulate(p.normalizeRMS(x), part(0), part(1)))
+	x = p.Add(x, p.Mul(p.selfAttention("attn1", h, s.layout.Tokens), part(2)))
 
-		cross := func(h spmd.Tensor) spmd.Tensor {
-			return p.crossAttention("attn2", p.gatherStream(h), p.Value("text_k"), p.Value("text_v"), p.Value("text_bias"))
-		}
-		switch {
-		case s.c.CrossAdaLN:
-			x = p.Add(x, p.Mul(cross(p.scaleAndShift(p.normalizeRMS(x), part(6), part(7))), part(8)))
-		case s.c.Second:
-			x = p.Add(x, cross(p.normalizeRMS(x)))
-		default:
-			x = p.Add(x, cross(x))
-		}
+	cross := func(h spmd.Tensor) spmd.Tensor {
+		return p.crossAttention("attn2", p.gatherStream(h), p.Value("text_k"), p.Value("text_v"), p.Value("text_bias"))
+	}
+	switch {
+	case s.c.CrossAdaLN:
+		x = p.Add(x, p.Mul(cross(p.Modulate(p.normalizeRMS(x), part(6), part(7))), part(8)))
+	case s.c.Second:
+		x = p.Add(x, cross(p.normalizeRMS(x)))
+	default:
+		x = p.Add(x, cross(x))
+	}
 
-		h = p.gatherStream(p.scaleAndShift(p.normalizeRMS(x), part(3), part(4)))
-		x = p.Add(x, p.Mul(p.feedForward(h), part(5)))
-		p.Output("tokens", x, "tokens")
-	})
+	h = p.gatherStream(p.Modulate(p.normalizeRMS(x), part(3), part(4)))
+	x = p.Add(x, p.Mul(p.feedForward(h), part(5)))
+	p.Output("tokens", x, "tokens")
 }
 
 // buildPost builds the head: the last norm and the projection to tokens of latents
 // (B, N, C).
-func (s *build) buildPost() error {
-	return s.buildProgram("post", "", func(p *programBuilder) {
-		x, e, table := p.Value("tokens"), p.Value("e"), p.Weight("scale_shift_table")
-		if s.r.TokenTimes {
-			e = p.OfTokens(e)
-		} else {
-			e = p.ExpandDim(e, 1)
-		}
-		part := func(i int) spmd.Tensor { return p.Add(e, p.Slice(table, 0, i, i+1)) }
-		h := p.scaleAndShift(p.LayerNorm(x, s.c.Eps), part(0), part(1))
-		y := p.Linear("proj_out", p.Compute(h), s.layout.Stream)
-		y = p.Reshard(y, s.layout.Batch, "tokens gathered for the latents")
-		p.Output("out", p.Slice(y, 1, 0, s.layout.Tokens), "")
-	})
-}
-
-// addCalls adds the calls of a stage's programs, in the order in which they run. The text's
-// keys and values are computed once per request, unless the noise level modulates the text:
-// then each layer computes them in every step.
-func (s *build) addCalls(first, last bool, layers sharding.Range) {
-	b, n, d := s.r.Batch, s.layout.Tokens, s.c.Dim()
-	tokens := func(name string) map[int]graph.Traced { return step.Tokens(name, b, n, d) }
-	time := map[int]graph.Traced{0: {Name: "time_embed"}, 1: {Name: "time_mod"}}
-	switch {
-	case s.r.Times > 0: // a row for each timestep: no value of a token
-		time = nil
-	case s.r.TokenTimes:
-		time[0] = tokens("time_embed")[0]
-		time[1] = graph.Traced{Name: "time_mod", Shape: []int{b, n, s.c.modulationCount(), d}}
+func (s *build) buildPost(p *programBuilder) {
+	x, e, table := p.Value("tokens"), p.Value("e"), p.Weight("scale_shift_table")
+	if s.r.TokenTimes {
+		e = p.OfTokens(e)
+	} else {
+		e = p.ExpandDim(e, 1)
 	}
-	textKV := func(i int) {
-		s.Call(graph.Call{Name: fmt.Sprintf("text_kv %d", i), Program: "text_kv", Request: !s.c.CrossAdaLN}, fmt.Sprintf("transformer_blocks.%d.", i), i)
-	}
-	if first && s.c.CaptionChannels > 0 {
-		s.Call(graph.Call{Name: "text", Program: "text", Request: true, Trace: map[int]graph.Traced{0: {Name: "context_embed"}}}, "", 0)
-	}
-	for i := layers.Lo; i < layers.Hi && !s.c.CrossAdaLN; i++ {
-		textKV(i)
-	}
-	if first {
-		s.Call(graph.Call{Name: "time", Program: "time", Trace: time}, "", 0)
-		if s.c.CrossAdaLN {
-			s.Call(graph.Call{Name: "prompt", Program: "prompt"}, "", 0)
-		}
-		s.Call(graph.Call{Name: "pre", Program: "pre", Trace: tokens("patch_embed")}, "", 0)
-	}
-	for i := layers.Lo; i < layers.Hi; i++ {
-		if s.c.CrossAdaLN {
-			textKV(i)
-		}
-		s.Call(graph.Call{Name: fmt.Sprintf("block %d", i), Program: "block", Trace: tokens(fmt.Sprintf("block_%d", i))}, fmt.Sprintf("transformer_blocks.%d.", i), i)
-	}
-	if last {
-		s.Call(graph.Call{Name: "post", Program: "post"}, "", layers.Hi)
-	}
+	part := func(i int) spmd.Tensor { return p.Add(e, p.Slice(table, 0, i, i+1)) }
+	h := p.Modulate(p.LayerNorm(x, s.c.Eps), part(0), part(1))
+	y := p.Linear("proj_out", p.Compute(h), s.layout.Stream)
+	y = p.Reshard(y, s.layout.Batch, "tokens gathered for the latents")
+	p.Output("out", p.Slice(y, 1, 0, s.layout.Tokens), "")
 }

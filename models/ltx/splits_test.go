@@ -221,11 +221,11 @@ func TestRefusedInputs(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ width, height, frames int }{{1216, 704, 120}, {1200, 704, 121}} {
-		if got, err := m.(models.Generator).LatentShape(c.width, c.height, c.frames); !errors.Is(err, models.ErrSize) {
+		if got, err := m.Features().Generator.LatentShape(c.width, c.height, c.frames); !errors.Is(err, models.ErrSize) {
 			t.Errorf("%v: %v %v", c, got, err)
 		}
 	}
-	if got, err := m.(models.Generator).LatentShape(1216, 704, 121); err != nil || !slices.Equal(got, []int{128, 16, 22, 38}) {
+	if got, err := m.Features().Generator.LatentShape(1216, 704, 121); err != nil || !slices.Equal(got, []int{128, 16, 22, 38}) {
 		t.Errorf("1216x704, 121 frames: %v %v", got, err)
 	}
 }

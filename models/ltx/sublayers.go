@@ -33,12 +33,7 @@ func (p *programBuilder) normalizeRMS(x spmd.Tensor) spmd.Tensor {
 // gatherStream makes the operand of a column-parallel matmul from the residual stream: it is
 // rounded to the compute type and gathered over tp.
 func (p *programBuilder) gatherStream(x spmd.Tensor) spmd.Tensor {
-	return p.Reshard(p.Compute(x), p.gathered, "split stream gathered for column-parallel matmuls")
-}
-
-// scaleAndShift is x (1 + scale) + shift.
-func (p *programBuilder) scaleAndShift(x, shift, scale spmd.Tensor) spmd.Tensor {
-	return p.Add(p.Mul(x, p.Shift(scale, 1)), shift)
+	return p.GatherStream(x, p.gathered)
 }
 
 // splitHeads views (B, N, D) as (B, N, H, d).

@@ -10,25 +10,32 @@ import (
 	"weft/tensor"
 )
 
-// Feed implements a generator's Feed. It makes x, the inputs of the text, the inputs of the
-// time path (feed makes them from the timesteps, which the input named times holds:
-// FeedTimes, or a model's own function) and those of the conditions, if the model reads any.
-func Feed(m models.Generator, g *graph.Graph, r models.Request, inputs map[string]*tensor.Tensor, times, text string,
-	feed func(g *graph.Graph, r models.Request, ts []float32, to map[string]*tensor.Tensor)) (map[string]*tensor.Tensor, error) {
-	ts, err := inputs[times].Float32s()
+// Feeder makes the inputs of a generator's graph.
+type Feeder struct {
+	Times, Text string // the names of the inputs with the timesteps and the text
+	FeedText    func(g *graph.Graph, r models.Request, text *tensor.Tensor) (map[string]*tensor.Tensor, error)
+	// FeedTimes adds the inputs of the time path. It is FeedTimes, unless the model has its own function.
+	FeedTimes func(g *graph.Graph, r models.Request, ts []float32, to map[string]*tensor.Tensor)
+	// FeedConditions is nil for a model without conditions.
+	FeedConditions func(g *graph.Graph, r models.Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error)
+}
+
+// Feed makes x and the inputs of text, time path and conditions.
+func (f Feeder) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
+	ts, err := inputs[f.Times].Float32s()
 	if err != nil {
 		return nil, err
 	}
-	out, err := m.FeedText(g, r, inputs[text])
+	out, err := f.FeedText(g, r, inputs[f.Text])
 	if err != nil {
 		return nil, err
 	}
 	if out["x"], err = inputs["x"].As(dtype.F32); err != nil {
 		return nil, err
 	}
-	feed(g, r, ts, out)
-	if c, ok := m.(models.Conditioned); ok {
-		conditions, err := c.FeedConditions(g, r, inputs)
+	f.FeedTimes(g, r, ts, out)
+	if f.FeedConditions != nil {
+		conditions, err := f.FeedConditions(g, r, inputs)
 		if err != nil {
 			return nil, err
 		}
@@ -55,4 +62,16 @@ func FeedStep(r models.Request, x *tensor.Tensor, t float64, table func(ts []flo
 		return nil, err
 	}
 	return map[string]*tensor.Tensor{"x": x, "time": table(slices.Repeat([]float32{float32(t)}, r.Batch))}, nil
+}
+
+// ExampleTime is the timestep of video b of an example's batch: they are spread over 0..1000.
+func ExampleTime(b, batch int) float64 { return 1000 * float64(b+1) / float64(batch+1) }
+
+// ExampleTimes are the timesteps (batch) of an example.
+func ExampleTimes(batch int) *tensor.Tensor {
+	t := tensor.New(dtype.F32, batch)
+	for b := range batch {
+		Put(t, b, ExampleTime(b, batch))
+	}
+	return t
 }

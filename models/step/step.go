@@ -5,6 +5,7 @@ package step
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 
 	"weft/dtype"
@@ -54,12 +55,18 @@ type Step struct {
 	suffix string
 }
 
+// Parameters are what a graph needs of a model: a list and its rules.
+type Parameters interface {
+	Params(layers int) []models.Param
+	Rules() sharding.Rules
+}
+
 // New starts the graph of a request with the parameters of the layers that it runs. Each
 // parameter has its spec and, if fsdp shards it, its shard at rest. The request must have
 // passed the model's Check.
-func New(m models.Model, on *mesh.Mesh, r models.Request) (*Step, error) {
+func New(m Parameters, on *mesh.Mesh, r models.Request) (*Step, error) {
 	params := m.Params(r.Layers)
-	assigned, err := models.SpecsOf(m, on, params)
+	assigned, err := models.AssignRules(m.Rules(), on, params)
 	if err != nil {
 		return nil, err
 	}
@@ -178,12 +185,16 @@ func (s *Step) Stages(layers int, build func(first, last bool, layers sharding.R
 	return nil
 }
 
+// layerPrefix matches the prefix of a layer's parameters: "blocks.3.", or "blocks.3.cross_attn.".
+var layerPrefix = regexp.MustCompile(`(^|\.)[0-9]+\.`)
+
 // Call adds a call of a program of the stage. An input that is named like a parameter under
 // prefix is bound to that parameter, every other to the value of its name. layer is the
 // layer of PerLayer values.
 func (s *Step) Call(c graph.Call, prefix string, layer int) {
 	c.Program += s.suffix
 	c.Stage = s.at
+	c.Layer = layerPrefix.MatchString(prefix)
 	p := s.Graph.Programs[c.Program]
 	for _, in := range p.Inputs {
 		if s.Has(prefix + in.Name) {

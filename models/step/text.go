@@ -6,6 +6,7 @@ import (
 
 	"weft/dtype"
 	"weft/graph"
+	"weft/models"
 	"weft/sharding"
 	"weft/spmd"
 	"weft/tensor"
@@ -52,6 +53,11 @@ func FeedIDs(g *graph.Graph, inputs map[string]*tensor.Tensor) (map[string]*tens
 		}
 	}
 	return out, nil
+}
+
+// FeedText implements the Feed of a text encoder whose graph reads ids and a mask alone.
+func FeedText(g *graph.Graph, _ models.Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
+	return FeedIDs(g, inputs)
 }
 
 // ExampleRows is the number of tokens of an example. It is odd, so that splits have to pad.

@@ -1,10 +1,6 @@
-// Package t5 holds T5 encoders that video models use as text encoders: UMT5-XXL (Wan), T5
-// v1.1 XXL (CogVideoX, LTX-Video) and ByT5 small (HunyuanVideo-1.5). README.md says what is
-// special about them and which splits are legal.
 package t5
 
 import (
-	"encoding/json"
 	"maps"
 	"slices"
 
@@ -33,43 +29,53 @@ type Config struct {
 // HeadDim is the width of one head.
 func (c Config) HeadDim() int { return c.DimAttn / c.Heads }
 
-// parseConfig reads either publisher's config.json. It refuses settings that the programs do
-// not implement.
-func parseConfig(r *models.ConfigReader) Config {
-	c := Config{SharedPos: true, Names: "transformers", Heads: r.Int("num_heads", 0, models.HeadBound), Layers: r.Int("num_layers", 0, models.LayerBound)}
-	if r.Has("d_model") {
-		c.readTransformers(r)
-	} else {
-		vocab := "vocab"
-		if !r.Gives(vocab) && r.Has("vocab_size") {
-			vocab = "vocab_size" // the peer's name for it
-		}
-		c.Vocab, c.Dim = r.Int(vocab, 0, models.VocabBound), r.Int("dim", 0, models.WidthBound)
-		c.DimAttn, c.DimFFN = r.Int("dim_attn", 0, models.WidthBound), r.Int("dim_ffn", 0, models.WidthBound)
-		c.Buckets, c.MaxDistance = r.Int("num_buckets", 32, bucketBound), r.Int("max_distance", 128, models.RowBound)
-		c.SharedPos, c.Eps, c.Names = r.Bool("shared_pos", false), r.Float("eps", 1e-6, models.SmallSpan), r.String("names", "wan")
-	}
-	if _, known := published[c.Names]; !known {
-		r.Refuse("names %q: want one of %v", c.Names, slices.Sorted(maps.Keys(published)))
-	}
-	r.Divide("dim_attn", c.DimAttn, "num_heads", c.Heads, false)
-	if r.Sound("num_buckets", "max_distance", "relative_attention_num_buckets", "relative_attention_max_distance") && (c.Buckets%4 != 0 || c.MaxDistance <= c.Buckets/4) {
-		r.Refuse("num_buckets %d with max_distance %d: a quarter of the buckets is for exact distances either way, a quarter for those up to max_distance", c.Buckets, c.MaxDistance)
-	}
-	return c
+// configWords are those of transformers, for T5 and UMT5, and of Wan.
+var configWords = []models.Words[Config]{
+	{
+		Of: "transformers", Recognize: func(r *models.ConfigReader) bool { return r.Has("d_model") },
+		Defaults: Config{SharedPos: true, Names: "transformers", Buckets: 32, MaxDistance: 128, Eps: 1e-6},
+		Keys: func(c *Config) []models.Key {
+			return []models.Key{
+				models.Metadata("classifier_dropout", "decoder_start_token_id", "dense_act_fn", "dropout_rate", "is_gated_act", "num_decoder_layers",
+					"output_past", "scalable_attention", "scale_decoder_outputs", "n_positions", "model_max_length"),
+				models.Int("num_heads", &c.Heads, models.HeadBound),
+				models.Int("num_layers", &c.Layers, models.LayerBound),
+				models.Int("vocab_size", &c.Vocab, models.VocabBound),
+				models.Int("d_model", &c.Dim, models.WidthBound),
+				models.Int("d_ff", &c.DimFFN, models.WidthBound),
+				models.Int("relative_attention_num_buckets", &c.Buckets, bucketBound),
+				models.Int("relative_attention_max_distance", &c.MaxDistance, models.RowBound),
+				models.Float("layer_norm_epsilon", &c.Eps, models.SmallSpan),
+			}
+		},
+		Derive: deriveFromTransformers,
+	},
+	{
+		Of: "Wan", Defaults: Config{Names: "wan", Buckets: 32, MaxDistance: 128, Eps: 1e-6},
+		Keys: func(c *Config) []models.Key {
+			return []models.Key{
+				models.Int("num_heads", &c.Heads, models.HeadBound),
+				models.Int("num_layers", &c.Layers, models.LayerBound),
+				models.Int("vocab", &c.Vocab, models.VocabBound).Also("vocab_size"), // the peer's name for it
+				models.Int("dim", &c.Dim, models.WidthBound),
+				models.Int("dim_attn", &c.DimAttn, models.WidthBound),
+				models.Int("dim_ffn", &c.DimFFN, models.WidthBound),
+				models.Int("num_buckets", &c.Buckets, bucketBound),
+				models.Int("max_distance", &c.MaxDistance, models.RowBound),
+				models.Bool("shared_pos", &c.SharedPos),
+				models.Float("eps", &c.Eps, models.SmallSpan),
+				models.String("names", &c.Names),
+			}
+		},
+	},
 }
 
 // bucketBound limits the number of buckets that distances between tokens are sorted into.
 var bucketBound = models.Bound{Least: 1, Most: 1 << 12, Why: "it is how many kinds of distances there are"}
 
-// readTransformers reads the config.json that transformers writes for T5 and UMT5.
-func (c *Config) readTransformers(r *models.ConfigReader) {
-	r.Metadata("classifier_dropout", "decoder_start_token_id", "dense_act_fn", "dropout_rate", "is_gated_act", "num_decoder_layers",
-		"output_past", "scalable_attention", "scale_decoder_outputs", "n_positions", "model_max_length")
-	c.Vocab, c.Dim, c.DimFFN = r.Int("vocab_size", 0, models.VocabBound), r.Int("d_model", 0, models.WidthBound), r.Int("d_ff", 0, models.WidthBound)
+// deriveFromTransformers refuses settings that the programs do not implement.
+func deriveFromTransformers(c *Config, r *models.ConfigReader) {
 	c.DimAttn = r.Multiply("num_heads x d_kv", models.WidthBound, c.Heads, r.Int("d_kv", 64, models.WidthBound))
-	c.Buckets, c.MaxDistance = r.Int("relative_attention_num_buckets", 32, bucketBound), r.Int("relative_attention_max_distance", 128, models.RowBound)
-	c.Eps = r.Float("layer_norm_epsilon", 1e-6, models.SmallSpan)
 	switch kind := r.String("model_type", "t5"); kind {
 	case "t5", "mt5":
 	case "umt5":
@@ -79,6 +85,17 @@ func (c *Config) readTransformers(r *models.ConfigReader) {
 	}
 	if ffn := r.String("feed_forward_proj", "relu"); ffn != "gated-gelu" {
 		r.Unsupported("feed_forward_proj %q: only gated-gelu is run, which T5 v1.1 and UMT5 have", ffn)
+	}
+}
+
+// deriveAndCheck reports numbers that do not fit each other.
+func deriveAndCheck(c *Config, r *models.ConfigReader) {
+	if _, known := published[c.Names]; !known {
+		r.Refuse("names %q: want one of %v", c.Names, slices.Sorted(maps.Keys(published)))
+	}
+	r.Divide("dim_attn", c.DimAttn, "num_heads", c.Heads, false)
+	if r.Sound("num_buckets", "max_distance", "relative_attention_num_buckets", "relative_attention_max_distance") && (c.Buckets%4 != 0 || c.MaxDistance <= c.Buckets/4) {
+		r.Refuse("num_buckets %d with max_distance %d: a quarter of the buckets is for exact distances either way, a quarter for those up to max_distance", c.Buckets, c.MaxDistance)
 	}
 }
 
@@ -95,33 +112,22 @@ func detectConfig(c map[string]any) bool {
 	return has("d_model", "d_kv", "d_ff") || has("dim_attn", "dim_ffn")
 }
 
-var presets = map[string]json.RawMessage{
-	"umt5-xxl":        models.Preset(Config{256384, 4096, 4096, 10240, 64, 24, 32, 128, false, 1e-6, "wan"}),
-	"t5-v1.1-xxl":     models.Preset(Config{32128, 4096, 4096, 10240, 64, 24, 32, 128, true, 1e-6, "transformers"}),
-	"hunyuan1.5-byt5": models.Preset(Config{384, 1472, 384, 3584, 6, 12, 32, 128, true, 1e-6, "byt5"}),
+var presets = map[string]Config{
+	"umt5-xxl":        {256384, 4096, 4096, 10240, 64, 24, 32, 128, false, 1e-6, "wan"},
+	"t5-v1.1-xxl":     {32128, 4096, 4096, 10240, 64, 24, 32, 128, true, 1e-6, "transformers"},
+	"hunyuan1.5-byt5": {384, 1472, 384, 3584, 6, 12, 32, 128, true, 1e-6, "byt5"},
 }
 
-// nameOf is the name of the preset with the configuration c, under any publisher's tensor
-// names, or else of the kind of encoder.
-func nameOf(c Config) string {
-	name := models.PresetName(presets, parseConfig, func(p Config) bool {
-		p.Names = c.Names
-		return p == c
-	})
-	if name != "" {
-		return name
-	}
+// samePreset compares encoders under any publisher's tensor names.
+func samePreset(preset, c Config) bool {
+	preset.Names = c.Names
+	return preset == c
+}
+
+// kindName names the kind of encoder that is no preset.
+func kindName(c Config) string {
 	if c.SharedPos {
 		return "t5"
 	}
 	return "umt5"
-}
-
-func init() {
-	models.Register(models.Family{
-		Name:    "t5",
-		Presets: presets,
-		Detect:  detectConfig,
-		New:     func(_ string, r *models.ConfigReader) models.Model { return newModel(parseConfig(r)) },
-	})
 }

@@ -1,20 +1,14 @@
 package t5
 
 import (
-	"weft/graph"
 	"weft/models"
 	"weft/models/step"
 	"weft/tensor"
 )
 
-// Inputs lists every input that a forward pass can read.
-func (*Model) Inputs() []string {
-	return []string{"ids", "ids_long", "mask"}
-}
-
 // Request reads batch and length off ids (B, L), and notes whether a mask (B, L) is given.
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
-	return models.TextRequest(m, inputs, m.c.Vocab, true)
+	return models.TextRequest(m.name, inputs, m.c.Vocab, true)
 }
 
 // Runs lists the encoding of ids with the mask, if one is given, the one without it as
@@ -32,13 +26,3 @@ func (m *Model) Runs(inputs map[string]*tensor.Tensor) []models.Variant {
 func (m *Model) Example(batch int, _ []int, seed uint64) (map[string]*tensor.Tensor, error) {
 	return step.ExampleText(batch, step.ExampleRows, m.c.Vocab, seed), nil
 }
-
-// Feed makes the graph's inputs from those Request reads.
-func (m *Model) Feed(g *graph.Graph, _ models.Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
-	return step.FeedIDs(g, inputs)
-}
-
-var (
-	_ models.Variants = (*Model)(nil)
-	_ models.Tied     = (*Model)(nil)
-)

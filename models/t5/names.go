@@ -3,8 +3,6 @@ package t5
 import (
 	"regexp"
 	"strings"
-
-	"weft/internal/bystander"
 )
 
 // naming holds the names that a publisher gives to an encoder's tensors, without ".weight".
@@ -87,14 +85,9 @@ func (m *Model) Official(name string) string {
 	return name
 }
 
-// Tied lists the names of the token table. Checkpoints may store the one table under either
+// listTiedNames lists the names of the token table. Checkpoints may store the one table under either
 // name, or under both: it is loaded once.
-func (m *Model) Tied() [][]string {
+func listTiedNames() [][]string {
 	n := published["transformers"]
 	return [][]string{{n.tokens + ".weight", n.tied + ".weight"}}
-}
-
-// Ignore covers the decoder and the output layer of a whole T5.
-func (m *Model) Ignore() []bystander.Kind {
-	return []bystander.Kind{bystander.TextDecoder, bystander.NextToken}
 }

@@ -9,28 +9,6 @@ import (
 	"weft/strategy"
 )
 
-// Model is a configuration of the family.
-type Model struct {
-	name     string
-	c        Config
-	n        naming
-	renamers []renamer
-}
-
-func newModel(c Config) *Model {
-	m := &Model{name: nameOf(c), c: c, n: published[c.Names]}
-	for _, from := range published {
-		m.renamers = append(m.renamers, newRenamer(from, m.n))
-	}
-	return m
-}
-
-// Name is the preset's name, or the kind of encoder: umt5 or t5.
-func (m *Model) Name() string { return m.name }
-
-// Config is a Config.
-func (m *Model) Config() any { return m.c }
-
 // blockPrefix begins the names of the tensors of layer i.
 func (m *Model) blockPrefix(i int) string { return fmt.Sprintf(m.n.block, i) }
 

@@ -11,7 +11,6 @@ import (
 	"weft/models"
 	"weft/models/step"
 	"weft/program"
-	"weft/sharding"
 	"weft/spmd"
 	"weft/strategy"
 )
@@ -29,9 +28,6 @@ type build struct {
 // Graph builds an encoding: the lookup of the tokens' rows, the block of every layer, the
 // last norm.
 func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
-	if err := m.Check(on, r); err != nil {
-		return nil, err
-	}
 	base, err := step.New(m, on, r)
 	if err != nil {
 		return nil, err
@@ -39,13 +35,26 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	s := &build{Step: base, m: m, layout: r.TextLayout(on, defaultText)}
 	s.Padded("tokens", s.layout.Tokens, s.layout.Padded)
 	s.declareValues()
-	if err := s.Stages(r.Run(m.c.Layers), s.buildStage); err != nil {
-		return nil, err
-	}
+	outputs := []string{"out"}
 	if r.Masked {
-		return s.Finish("out", "out_zeroed_pads")
+		outputs = append(outputs, "out_zeroed_pads")
 	}
-	return s.Finish("out")
+	return step.Assemble(base, r.Run(m.c.Layers), step.PlainProgram, s.listCalls(), outputs...)
+}
+
+// listCalls lists the calls of an encoding in the order in which they run, with their programs.
+func (s *build) listCalls() []step.Parts[*step.ProgramBuilder] {
+	type part = step.Part[*step.ProgramBuilder]
+	tokens := func(name string) map[int]graph.Traced {
+		return step.Tokens(name, s.Request.Batch, s.layout.Tokens, s.m.c.Dim)
+	}
+	return []step.Parts[*step.ProgramBuilder]{
+		step.First(part{Program: "embed", Trace: tokens("embed"), Define: s.buildEmbed}),
+		step.EachLayer(func(i int) []part {
+			return []part{{Program: "block", Prefix: s.m.blockPrefix(i), Trace: tokens(fmt.Sprintf("block_%d", i)), Define: s.buildBlock}}
+		}),
+		step.Last(part{Program: "post", Define: s.buildPost}),
+	}
 }
 
 // declareValues declares the graph's inputs and the values that calls pass to each other.
@@ -59,88 +68,53 @@ func (s *build) declareValues() {
 	s.Value("bias", step.Value{DType: dtype.F32, Shape: []int{c.Buckets, c.Heads}, Spec: strategy.SpecOf(strategy.None, strategy.Heads)})
 }
 
-// buildStage builds the programs of one pipeline stage and their calls. The first stage has
-// the token table, the last the final norm.
-func (s *build) buildStage(first, last bool, layers sharding.Range) error {
-	tokens := func(name string) map[int]graph.Traced {
-		return step.Tokens(name, s.Request.Batch, s.layout.Tokens, s.m.c.Dim)
-	}
-	if first {
-		if err := s.buildEmbed(); err != nil {
-			return err
-		}
-		s.Call(graph.Call{Name: "embed", Program: "embed", Trace: tokens("embed")}, "", 0)
-	}
-	if err := s.buildBlock(); err != nil {
-		return err
-	}
-	for i := layers.Lo; i < layers.Hi; i++ {
-		s.Call(graph.Call{Name: fmt.Sprintf("block %d", i), Program: "block", Trace: tokens(fmt.Sprintf("block_%d", i))}, s.m.blockPrefix(i), i)
-	}
-	if !last {
-		return nil
-	}
-	if err := s.buildPost(); err != nil {
-		return err
-	}
-	s.Call(graph.Call{Name: "post", Program: "post"}, "", layers.Hi)
-	return nil
-}
-
 // buildEmbed looks the tokens (B, Lp) up in the table: (B, Lp, D). If all layers share the
 // first layer's bias table, this program passes it to them.
-func (s *build) buildEmbed() error {
-	return s.Build("embed", "", func(p *step.ProgramBuilder) {
-		p.Output("tokens", p.Rows(s.m.n.tokens, p.Value("ids"), s.layout.Stream), "")
-		if s.m.c.SharedPos {
-			p.Output("bias", p.Weight(s.m.blockPrefix(0)+s.m.n.bias+".weight"), "")
-		}
-	})
+func (s *build) buildEmbed(p *step.ProgramBuilder) {
+	p.Output("tokens", p.Rows(s.m.n.tokens, p.Value("ids"), s.layout.Stream), "")
+	if s.m.c.SharedPos {
+		p.Output("bias", p.Weight(s.m.blockPrefix(0)+s.m.n.bias+".weight"), "")
+	}
 }
 
 // buildBlock builds a layer: self-attention and a gated FFN, each of which reads the stream
 // through an RMS norm. The residual stream stays f32.
-func (s *build) buildBlock() error {
+func (s *build) buildBlock(p *step.ProgramBuilder) {
 	c, n, l := s.m.c, s.m.n, s.layout
-	return s.Build("block", s.m.blockPrefix(0), func(p *step.ProgramBuilder) {
-		x := p.Value("tokens")
-		norm := func(name string) spmd.Tensor {
-			h := p.Compute(p.RMSNorm(name, x, c.Eps))
-			return p.Reshard(h, l.Gathered, "split stream gathered for column-parallel matmuls")
-		}
-		h := norm(n.norm1)
-		part := func(name string) spmd.Tensor {
-			return p.SplitDim(p.Compute(p.Linear(name, h, l.Gathered)), 2, c.Heads, c.HeadDim())
-		}
-		o := attention.Options{Scale: 1, Keys: l.Tokens, Relative: &attention.Relative{Bucket: c.bucketOfDistance}}
-		if c.SharedPos {
-			o.Relative.Table = p.Value("bias")
-		} else {
-			o.Relative.Table = p.Weight(n.bias + ".weight")
-		}
-		if s.Request.Masked {
-			mask := p.ExpandDim(p.ExpandDim(p.Value("mask"), 1), 1) // B 1 1 L
-			o.Mask = &mask
-		}
-		y := attention.Attend(p.Builder, part(n.q), part(n.k), part(n.v), o)
-		x = p.Add(x, p.Linear(n.o, p.MergeDims(y, 2, 2), l.Stream))
-		x = p.Add(x, p.GatedFFN(n.gate, n.up, n.down, norm(n.norm2), l.Stream, p.GeluTanh))
-		p.Output("tokens", x, "tokens")
-	})
+	x := p.Value("tokens")
+	norm := func(name string) spmd.Tensor {
+		return p.GatherStream(p.RMSNorm(name, x, c.Eps), l.Gathered)
+	}
+	h := norm(n.norm1)
+	part := func(name string) spmd.Tensor {
+		return p.SplitDim(p.Compute(p.Linear(name, h, l.Gathered)), 2, c.Heads, c.HeadDim())
+	}
+	o := attention.Options{Scale: 1, Keys: l.Tokens, Relative: &attention.Relative{Bucket: c.bucketOfDistance}}
+	if c.SharedPos {
+		o.Relative.Table = p.Value("bias")
+	} else {
+		o.Relative.Table = p.Weight(n.bias + ".weight")
+	}
+	if s.Request.Masked {
+		mask := p.ExpandDim(p.ExpandDim(p.Value("mask"), 1), 1) // B 1 1 L
+		o.Mask = &mask
+	}
+	y := attention.Attend(p.Builder, part(n.q), part(n.k), part(n.v), o)
+	x = p.Add(x, p.Linear(n.o, p.MergeDims(y, 2, 2), l.Stream))
+	x = p.Add(x, p.GatedFFN(n.gate, n.up, n.down, norm(n.norm2), l.Stream, p.GeluTanh))
+	p.Output("tokens", x, "tokens")
 }
 
 // buildPost builds the final norm. It gives out (B, L, D) and, with a mask, a copy in which
 // rows of padding are zeros.
-func (s *build) buildPost() error {
-	return s.Build("post", "", func(p *step.ProgramBuilder) {
-		y := p.RMSNorm(s.m.n.norm, p.Value("tokens"), s.m.c.Eps)
-		y = p.Reshard(y, strategy.SpecOf(strategy.Batch), "tokens gathered for the result")
-		y = p.Slice(y, 1, 0, s.layout.Tokens)
-		p.Output("out", y, "")
-		if s.Request.Masked {
-			p.Output("out_zeroed_pads", p.Select(p.ExpandDim(p.Value("mask"), 2), y, p.Constant(dtype.F32, 0)), "")
-		}
-	})
+func (s *build) buildPost(p *step.ProgramBuilder) {
+	y := p.RMSNorm(s.m.n.norm, p.Value("tokens"), s.m.c.Eps)
+	y = p.Reshard(y, strategy.SpecOf(strategy.Batch), "tokens gathered for the result")
+	y = p.Slice(y, 1, 0, s.layout.Tokens)
+	p.Output("out", y, "")
+	if s.Request.Masked {
+		p.Output("out_zeroed_pads", p.Select(p.ExpandDim(p.Value("mask"), 2), y, p.Constant(dtype.F32, 0)), "")
+	}
 }
 
 // bucketOfDistance maps distances (key position minus query position) to rows of the bias

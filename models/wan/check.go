@@ -42,10 +42,10 @@ func (m *Model) checkLatent(latent []int) error {
 	return models.CheckLatent(latent, m.c.LatentDim(), m.c.PatchSize)
 }
 
-// Resolve finds the image branch by its tensors, because the official
+// resolveVariant finds the image branch by its tensors, because the official
 // configurations of Wan2.1, which has it, and of A14B, which does not, are the
 // same. It also refuses variants of the family that only their tensors reveal.
-func (m *Model) Resolve(names []string) (models.Model, error) {
+func resolveVariant(_ string, c Config, names []string) (Config, error) {
 	with := func(prefix string) []string {
 		found := []string{}
 		for _, n := range names {
@@ -59,35 +59,21 @@ func (m *Model) Resolve(names []string) (models.Model, error) {
 		{"vace_", "VACE"}, {"img_emb.emb_pos", "first-last-frame"}, {"ref_conv.", "Fun-Control (reference image)"},
 		{"control_adapter.", "Fun-Camera-Control"}, {"casual_audio_encoder.", "S2V (speech to video)"}, {"motion_encoder.", "Animate"},
 	}
-	if m.c.ModelType != i2v {
+	if c.ModelType != i2v {
 		variants = append(variants, struct{ prefix, variant string }{"img_emb.", "image-to-video"})
 	}
 	for _, v := range variants {
 		if found := with(v.prefix); len(found) > 0 {
-			return nil, fault.New(models.ErrVariant, struct {
+			return c, fault.New(models.ErrVariant, struct {
 				Variant string   `json:"variant"`
 				Tensors []string `json:"tensors"`
 			}{v.variant, found}, "the checkpoint is the %s variant of Wan (%d tensors such as %s): its config.json says %s",
-				v.variant, len(found), found[0], m.c.ModelType)
+				v.variant, len(found), found[0], c.ModelType)
 		}
 	}
-	if m.c.ImageDim > 0 || len(with("img_emb.")) == 0 {
-		return m, nil
+	if c.ImageDim > 0 || len(with("img_emb.")) == 0 {
+		return c, nil
 	}
-	c := m.c
 	c.ImageDim = clipDim
-	return &Model{name: nameOf(c), c: c}, nil
+	return c, nil
 }
-
-var _ models.Resolver = (*Model)(nil)
-
-// Companions names UMT5 and the autoencoder that makes the model's latents.
-func (m *Model) Companions() models.Companions {
-	c := models.Companions{Text: "umt5-xxl", Decoder: "wan2.1-vae"}
-	if m.c.ModelType == ti2v {
-		c.Decoder = "wan2.2-vae"
-	}
-	return c
-}
-
-var _ models.Accompanied = (*Model)(nil)

@@ -1,11 +1,6 @@
-// Package wan is the diffusion transformer of Wan2.1 (text-to-video, and
-// image-to-video with a CLIP branch) and Wan2.2 (TI2V with a timestep for every
-// token, and either expert of A14B). README.md says what is special about them
-// and which splits are legal.
 package wan
 
 import (
-	"encoding/json"
 	"strings"
 
 	"weft/models"
@@ -64,60 +59,86 @@ func (c Config) ConditionDim() int { return c.InDim - c.LatentDim() }
 // HeadDim returns the width of one head.
 func (c Config) HeadDim() int { return c.Dim / c.Heads }
 
-// parseConfig reads a config.json, the official one or diffusers', and refuses
-// values that the programs do not implement.
-func parseConfig(r *models.ConfigReader) Config {
-	class := r.String("_class_name", "")
-	if class != "" && class != "WanModel" && class != "WanTransformer3DModel" {
-		r.Unsupported("_class_name %q: this version runs WanModel and WanTransformer3DModel", class)
+// ti2vChannels is the number of latent channels of Wan2.2's own VAE. Nothing else
+// in diffusers' configurations distinguishes TI2V.
+const ti2vChannels = 48
+
+// detectConfig says whether a config.json describes a Wan transformer, in the
+// official form or in diffusers'.
+func detectConfig(c map[string]any) bool {
+	class, _ := c["_class_name"].(string)
+	if strings.HasPrefix(class, "Wan") && !strings.HasPrefix(class, "WanVAE") {
+		return true
 	}
-	c := Config{
-		Layers: r.Int("num_layers", 0, models.LayerBound), FFNDim: r.Int("ffn_dim", 0, models.WidthBound),
-		FreqDim: r.Int("freq_dim", 256, models.WidthBound), TextDim: r.Int("text_dim", 4096, models.WidthBound),
-		PatchSize: r.Three("patch_size", [3]int{1, 2, 2}, models.PatchBound), Eps: r.Float("eps", 1e-6, models.SmallSpan),
-		ImageDim: r.OptionalInt("image_dim", models.Bound{Least: 0, Most: models.WidthBound.Most, Why: "it is the width of the image's features, 0 for none"}),
-	}
-	r.Fixed("cross_attn_norm", true, "every release")
-	in, out := "in_dim", "out_dim"
-	if r.Has("num_attention_heads") {
-		in, out = "in_channels", "out_channels"
-		c.readDiffusers(r)
-	} else {
-		c.readOfficial(r)
-	}
-	switch c.ModelType {
-	case t2v, ti2v:
-		if c.ImageDim != 0 {
-			r.Unsupported("model_type %q with image_dim %d: only i2v has an image branch", c.ModelType, c.ImageDim)
-		}
-		if c.InDim > c.OutDim && r.Sound(in, out) {
-			r.Unsupported("%s %d and %s %d of a %s model, which reads and gives latents alone: an image-to-video model reads more by a mask of %d channels and an image's latents", in, c.InDim, out, c.OutDim, c.ModelType, maskDim)
-		} else {
-			r.Agree(in, c.InDim, out, c.OutDim, "the model reads latents and gives their velocity")
-		}
-	case i2v:
-		if c.InDim <= c.OutDim && r.Sound(in, out) {
-			r.Refuse("model_type i2v with %s %d and %s %d: x has %[3]s channels and y, behind it, the rest", in, c.InDim, out, c.OutDim)
-		}
-	default:
-		r.Unsupported("model_type %q: this version runs t2v, i2v and ti2v", c.ModelType)
-	}
-	r.MultipleOf("freq_dim", c.FreqDim, 2, "sines and cosines come in pairs")
-	return c
+	_, dim := c["dim"]
+	_, ffn := c["ffn_dim"]
+	_, freq := c["freq_dim"]
+	return class == "" && dim && ffn && freq
 }
 
-// readDiffusers reads the keys that diffusers names differently, and derives the
-// model type, which diffusers leaves out, from the numbers of channels.
-func (c *Config) readDiffusers(r *models.ConfigReader) {
-	r.Metadata("rope_max_seq_len") // how long diffusers makes its tables
-	c.Heads = r.Int("num_attention_heads", 0, models.HeadBound)
+// configWords are those of the official config.json and of diffusers'.
+var configWords = []models.Words[Config]{
+	{
+		Of:        "diffusers",
+		Recognize: func(r *models.ConfigReader) bool { return r.Has("num_attention_heads") },
+		Defaults:  Config{FreqDim: 256, TextDim: 4096, PatchSize: [3]int{1, 2, 2}, Eps: 1e-6},
+		Keys: func(c *Config) []models.Key {
+			return append(sharedKeys(c),
+				models.Metadata("rope_max_seq_len"), // how long diffusers makes its tables
+				models.Int("num_attention_heads", &c.Heads, models.HeadBound),
+				models.Int("in_channels", &c.InDim, models.ChannelBound),
+				models.Int("out_channels", &c.OutDim, models.ChannelBound),
+				models.OptionalInt("text_len", &c.TextLen, models.RowBound),
+				models.Fixed("qk_norm", "rms_norm_across_heads", everyRelease),
+				models.Fixed("pos_embed_seq_len", nil, "every model but those of a first and a last frame, which are not run,"))
+		},
+		Derive: deriveFromDiffusers,
+	},
+	{
+		Of:       "Wan",
+		Defaults: Config{ModelType: t2v, FreqDim: 256, TextDim: 4096, TextLen: 512, InDim: 16, OutDim: 16, PatchSize: [3]int{1, 2, 2}, Eps: 1e-6},
+		Keys: func(c *Config) []models.Key {
+			return append(sharedKeys(c),
+				models.String("model_type", &c.ModelType),
+				models.Int("dim", &c.Dim, models.WidthBound),
+				models.Int("num_heads", &c.Heads, models.HeadBound),
+				models.Int("in_dim", &c.InDim, models.ChannelBound),
+				models.Int("out_dim", &c.OutDim, models.ChannelBound),
+				models.Int("text_len", &c.TextLen, models.Bound{Least: 0, Most: models.RowBound.Most, Why: models.RowBound.Why + "; 0 takes texts as they are"}),
+				models.Fixed("qk_norm", true, everyRelease))
+		},
+		Derive: func(c *Config, r *models.ConfigReader) {
+			r.Divide("dim", c.Dim, "num_heads", c.Heads, true)
+			window := r.Ints("window_size", []int{-1, -1}, 2, models.Bound{Least: -1, Most: models.SizeBound.Most, Why: "-1 is the whole video"})
+			if window[0] != -1 || window[1] != -1 {
+				r.Unsupported("window_size %v: only whole attention [-1 -1] is supported", window)
+			}
+		},
+	},
+}
+
+const everyRelease = "every release"
+
+// sharedKeys are those that both publishers write.
+func sharedKeys(c *Config) []models.Key {
+	return []models.Key{
+		models.Int("num_layers", &c.Layers, models.LayerBound),
+		models.Int("ffn_dim", &c.FFNDim, models.WidthBound),
+		models.Int("freq_dim", &c.FreqDim, models.WidthBound),
+		models.Int("text_dim", &c.TextDim, models.WidthBound),
+		models.Ints("patch_size", c.PatchSize[:], models.PatchBound),
+		models.Float("eps", &c.Eps, models.SmallSpan),
+		models.OptionalInt("image_dim", &c.ImageDim, models.Bound{Least: 0, Most: models.WidthBound.Most, Why: "it is the width of the image's features, 0 for none"}),
+		models.Fixed("cross_attn_norm", true, everyRelease),
+	}
+}
+
+// deriveFromDiffusers derives the width, and the model type, which diffusers leaves out, from
+// the numbers of channels.
+func deriveFromDiffusers(c *Config, r *models.ConfigReader) {
 	headDim := r.Int("attention_head_dim", 0, models.WidthBound)
 	c.Dim = r.Multiply("num_attention_heads x attention_head_dim", models.WidthBound, c.Heads, headDim)
 	r.MultipleOf("attention_head_dim", headDim, 2, "channels turn in pairs")
-	c.InDim, c.OutDim = r.Int("in_channels", 0, models.ChannelBound), r.Int("out_channels", 0, models.ChannelBound)
-	c.TextLen = r.OptionalInt("text_len", models.RowBound)
-	r.Fixed("qk_norm", "rms_norm_across_heads", "every release")
-	r.Fixed("pos_embed_seq_len", nil, "every model but those of a first and a last frame, which are not run,")
 	added := r.OptionalInt("added_kv_proj_dim", models.WidthBound)
 	if added != 0 {
 		r.Agree("added_kv_proj_dim", added, "the model's width", c.Dim, "the image branch reads the model's own width")
@@ -137,47 +158,45 @@ func (c *Config) readDiffusers(r *models.ConfigReader) {
 	}
 }
 
-// readOfficial reads the keys that only the official config.json has.
-func (c *Config) readOfficial(r *models.ConfigReader) {
-	c.ModelType = r.String("model_type", t2v)
-	c.Dim, c.Heads = r.Int("dim", 0, models.WidthBound), r.Int("num_heads", 0, models.HeadBound)
-	c.InDim, c.OutDim = r.Int("in_dim", 16, models.ChannelBound), r.Int("out_dim", 16, models.ChannelBound)
-	c.TextLen = r.Int("text_len", 512, models.Bound{Least: 0, Most: models.RowBound.Most, Why: models.RowBound.Why + "; 0 takes texts as they are"})
-	r.Divide("dim", c.Dim, "num_heads", c.Heads, true)
-	r.Fixed("qk_norm", true, "every release")
-	window := r.Ints("window_size", []int{-1, -1}, 2, models.Bound{Least: -1, Most: models.SizeBound.Most, Why: "-1 is the whole video"})
-	if window[0] != -1 || window[1] != -1 {
-		r.Unsupported("window_size %v: only whole attention [-1 -1] is supported", window)
+// deriveAndCheck refuses values that the programs do not implement.
+func deriveAndCheck(c *Config, r *models.ConfigReader) {
+	class := r.String("_class_name", "")
+	if class != "" && class != "WanModel" && class != "WanTransformer3DModel" {
+		r.Unsupported("_class_name %q: this version runs WanModel and WanTransformer3DModel", class)
 	}
+	in, out := "in_dim", "out_dim"
+	if r.Has("num_attention_heads") {
+		in, out = "in_channels", "out_channels"
+	}
+	switch c.ModelType {
+	case t2v, ti2v:
+		if c.ImageDim != 0 {
+			r.Unsupported("model_type %q with image_dim %d: only i2v has an image branch", c.ModelType, c.ImageDim)
+		}
+		if c.InDim > c.OutDim && r.Sound(in, out) {
+			r.Unsupported("%s %d and %s %d of a %s model, which reads and gives latents alone: an image-to-video model reads more by a mask of %d channels and an image's latents", in, c.InDim, out, c.OutDim, c.ModelType, maskDim)
+		} else {
+			r.Agree(in, c.InDim, out, c.OutDim, "the model reads latents and gives their velocity")
+		}
+	case i2v:
+		if c.InDim <= c.OutDim && r.Sound(in, out) {
+			r.Refuse("model_type i2v with %s %d and %s %d: x has %[3]s channels and y, behind it, the rest", in, c.InDim, out, c.OutDim)
+		}
+	default:
+		r.Unsupported("model_type %q: this version runs t2v, i2v and ti2v", c.ModelType)
+	}
+	r.MultipleOf("freq_dim", c.FreqDim, 2, "sines and cosines come in pairs")
 }
 
-// detectConfig says whether a config.json describes a Wan transformer, in the
-// official form or in diffusers'.
-func detectConfig(c map[string]any) bool {
-	class, _ := c["_class_name"].(string)
-	if strings.HasPrefix(class, "Wan") && !strings.HasPrefix(class, "WanVAE") {
-		return true
-	}
-	_, dim := c["dim"]
-	_, ffn := c["ffn_dim"]
-	_, freq := c["freq_dim"]
-	return class == "" && dim && ffn && freq
-}
-
-// ti2vChannels is the number of latent channels of Wan2.2's own VAE. Nothing else
-// in diffusers' configurations distinguishes TI2V.
-const ti2vChannels = 48
-
-// makePreset writes the config.json of a release. The arguments are its model
-// type and sizes; all releases share the other values.
-func makePreset(kind string, dim, ffn, heads, layers, in, out, image int) json.RawMessage {
-	c := Config{ModelType: kind, Dim: dim, FFNDim: ffn, Heads: heads, Layers: layers, FreqDim: 256, TextDim: 4096, TextLen: 512,
+// makePreset makes the configuration of a release. The arguments are its model type and sizes;
+// all releases share the other values.
+func makePreset(kind string, dim, ffn, heads, layers, in, out, image int) Config {
+	return Config{ModelType: kind, Dim: dim, FFNDim: ffn, Heads: heads, Layers: layers, FreqDim: 256, TextDim: 4096, TextLen: 512,
 		InDim: in, OutDim: out, PatchSize: [3]int{1, 2, 2}, Eps: 1e-6, ImageDim: image}
-	return models.Preset(c)
 }
 
 // presets by name. A14B's experts are the same model as Wan2.1's, without its image branch.
-var presets = map[string]json.RawMessage{
+var presets = map[string]Config{
 	"wan2.1-t2v-1.3b": makePreset(t2v, 1536, 8960, 12, 30, 16, 16, 0),
 	"wan2.1-t2v-14b":  makePreset(t2v, 5120, 13824, 40, 40, 16, 16, 0),
 	"wan2.1-i2v-14b":  makePreset(i2v, 5120, 13824, 40, 40, 36, 16, clipDim),
@@ -186,34 +205,16 @@ var presets = map[string]json.RawMessage{
 	"wan2.2-i2v-a14b": makePreset(i2v, 5120, 13824, 40, 40, 36, 16, 0),
 }
 
-// nameOf returns the name of the preset that equals c, the first by name of equal
-// ones, and otherwise the kind of model. It does not compare the text's length,
-// because diffusers' configurations do not state it.
-func nameOf(c Config) string {
-	name := models.PresetName(presets, parseConfig, func(p Config) bool {
-		p.TextLen = c.TextLen
-		return p == c
-	})
-	if name != "" {
-		return name
-	}
+// samePreset does not compare the text's length, because diffusers' configurations do not state it.
+func samePreset(preset, c Config) bool {
+	preset.TextLen = c.TextLen
+	return preset == c
+}
+
+// kindName names the kind of model that is no preset.
+func kindName(c Config) string {
 	if c.ModelType == ti2v || (c.ModelType == i2v && c.ImageDim == 0) {
 		return "wan2.2-" + c.ModelType
 	}
 	return "wan2.1-" + c.ModelType
-}
-
-func init() {
-	models.Register(models.Family{
-		Name:    "wan",
-		Presets: presets,
-		Detect:  detectConfig,
-		New: func(name string, r *models.ConfigReader) models.Model {
-			c := parseConfig(r)
-			if name == "" {
-				name = nameOf(c)
-			}
-			return &Model{name: name, c: c}
-		},
-	})
 }

@@ -17,41 +17,34 @@ import (
 // with an image branch, clip_fea (B, rows, image_dim) besides. t_tokens (B, S),
 // a timestep for every token, takes the place of t.
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
-	var l fault.List
-	need := func(name string, rank int) *tensor.Tensor {
-		t, err := models.Need(m, inputs, name, rank, m.stepInputNames())
-		l.Add(err)
-		return t
-	}
-	x, context := need("x", 5), need("context", 3)
+	in := models.Given{Model: m.name, Inputs: inputs, Reads: m.stepInputNames()}
+	x, context := in.Need("x", 5), in.Need("context", 3)
 	var t *tensor.Tensor
 	perToken := inputs["t_tokens"] != nil
 	if perToken {
-		t = need("t_tokens", 2)
+		t = in.Need("t_tokens", 2)
 	} else {
-		t = need("t", 1)
+		t = in.Need("t", 1)
 	}
-	l.Add(models.CheckGiven(m, inputs, map[string]bool{"y": m.c.ModelType == i2v, "clip_fea": m.c.ImageDim > 0}))
+	in.RefuseUnread(map[string]bool{"y": m.c.ModelType == i2v, "clip_fea": m.c.ImageDim > 0})
 	for _, name := range m.Conditions() {
-		need(name, conditionRank[name])
+		in.Need(name, conditionRank[name])
 	}
-	if err := l.Err(); err != nil {
+	if err := in.Err(); err != nil {
 		return models.Request{}, err
 	}
 	r := models.Request{Batch: x.Shape[0], Latent: slices.Clone(x.Shape[1:]), Text: context.Shape[1], TokenTimes: perToken}
-	if t.Shape[0] != r.Batch || context.Shape[0] != r.Batch {
-		l.Add(fault.New(models.ErrInputs, nil, "x has batch %d, t %d, context %d: want one number", r.Batch, t.Shape[0], context.Shape[0]))
-	}
+	in.OneBatch([]string{"x", "t", "context"}, r.Batch, t.Shape[0], context.Shape[0])
 	if context.Shape[2] != m.c.TextDim {
-		l.Add(fault.New(models.ErrInputs, nil, "context rows of %d numbers: the model reads text_dim %d", context.Shape[2], m.c.TextDim))
+		in.Refuse("context rows of %d numbers: the model reads text_dim %d", context.Shape[2], m.c.TextDim)
 	}
 	if context.Shape[1] < 1 {
-		l.Add(fault.New(models.ErrInputs, nil, "context has no rows"))
+		in.Refuse("context has no rows")
 	}
-	l.Add(m.checkLatent(r.Latent))
+	in.Add(m.checkLatent(r.Latent))
 	r, err := m.CheckConditions(r, inputs)
-	l.Add(err)
-	if err := l.Err(); err != nil {
+	in.Add(err)
+	if err := in.Err(); err != nil {
 		return r, err
 	}
 	if !perToken {
@@ -74,11 +67,6 @@ func (m *Model) Runs(inputs map[string]*tensor.Tensor) []models.Variant {
 		runs = append(runs, models.Variant{Suffix: "_uniform_t", Inputs: uniform})
 	}
 	return runs
-}
-
-// Inputs names every tensor that a forward may read.
-func (*Model) Inputs() []string {
-	return []string{"x", "t", "t_tokens", "context", "y", "clip_fea"}
 }
 
 // stepInputNames lists the inputs of a step as an error message shows them.
@@ -106,7 +94,7 @@ var conditionRank = map[string]int{"y": 5, "clip_fea": 3}
 func (m *Model) CheckConditions(r models.Request, in map[string]*tensor.Tensor) (models.Request, error) {
 	var l fault.List
 	for _, name := range m.Conditions() {
-		t, err := models.Need(m, in, name, conditionRank[name], m.stepInputNames())
+		t, err := models.Need(m.name, in, name, conditionRank[name], m.stepInputNames())
 		l.Add(err)
 		switch {
 		case err != nil:
@@ -135,24 +123,6 @@ func (m *Model) FeedConditions(g *graph.Graph, r models.Request, in map[string]*
 	return out, nil
 }
 
-// PadsText says whether the configuration leaves the length of texts open, as
-// diffusers' do. The length then matters, because the model attends to the zeros
-// that pad a text.
-func (m *Model) PadsText() bool { return m.c.TextLen == 0 }
-
-// ReleasedPreset names the preset of the same kind, for a configuration that is no preset.
-func (m *Model) ReleasedPreset() string {
-	switch {
-	case m.c.ModelType == ti2v:
-		return "wan2.2-ti2v-5b"
-	case m.c.ModelType == i2v && m.c.ImageDim == 0:
-		return "wan2.2-i2v-a14b"
-	case m.c.ModelType == i2v:
-		return "wan2.1-i2v-14b"
-	}
-	return "wan2.1-t2v-14b"
-}
-
 // tokenGrid returns how many tokens a request's video has along each dim: latent
 // frames, rows and columns divided by the patch size.
 func (m *Model) tokenGrid(r models.Request) (frames, rows, cols int) {
@@ -175,11 +145,7 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 		rows = max(1, min(rows, m.c.TextLen-2))
 	}
 	normal := step.Normals(seed)
-	t := tensor.New(dtype.F32, batch)
-	for b := range batch {
-		step.Put(t, b, 1000*float64(b+1)/float64(batch+1))
-	}
-	in := map[string]*tensor.Tensor{"x": normal(append([]int{batch}, latent...)...), "t": t, "context": normal(batch, rows, m.c.TextDim)}
+	in := map[string]*tensor.Tensor{"x": normal(append([]int{batch}, latent...)...), "t": step.ExampleTimes(batch), "context": normal(batch, rows, m.c.TextDim)}
 	if m.c.ModelType == i2v {
 		in["y"] = m.exampleCondition(normal(append([]int{batch, m.c.ConditionDim()}, latent[1:]...)...))
 	}
@@ -191,7 +157,7 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 		tokens := tensor.New(dtype.F32, batch, frames*rows*cols)
 		for b := range batch {
 			for s := rows * cols; s < frames*rows*cols; s++ {
-				step.Put(tokens, b*frames*rows*cols+s, 1000*float64(b+1)/float64(batch+1))
+				step.Put(tokens, b*frames*rows*cols+s, step.ExampleTime(b, batch))
 			}
 		}
 		in["t_tokens"] = tokens
@@ -222,7 +188,7 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 	if r.TokenTimes {
 		times = "t_tokens"
 	}
-	return step.Feed(m, g, r, inputs, times, "context", step.FeedTimes)
+	return step.Feeder{Times: times, Text: "context", FeedText: m.FeedText, FeedTimes: step.FeedTimes, FeedConditions: m.FeedConditions}.Feed(g, r, inputs)
 }
 
 // FeedStep makes the inputs that change from step to step, with one timestep for
@@ -230,10 +196,6 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 func (m *Model) FeedStep(r models.Request, x *tensor.Tensor, t float64) (map[string]*tensor.Tensor, error) {
 	return step.FeedStep(r, x, t, func(ts []float32) *tensor.Tensor { return step.TimeTable(ts, r.Batch, m.c.FreqDim) })
 }
-
-// KeepsFrames reports whether the model is TI2V with tokens of one frame each: an image
-// is the video's first frame, whose tokens have timestep 0.
-func (m *Model) KeepsFrames() bool { return m.c.ModelType == ti2v && m.c.PatchSize[0] == 1 }
 
 // FeedFrameTimes makes the inputs that change from step to step, with the timestep of its
 // frame for each token.
@@ -290,11 +252,3 @@ func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
 	}
 	return models.LatentShape(width, height, frames, m.c.LatentDim(), px, 4, m.c.PatchSize)
 }
-
-var (
-	_ models.Generator   = (*Model)(nil)
-	_ models.Conditioned = (*Model)(nil)
-	_ models.Variants    = (*Model)(nil)
-	_ models.FrameKeeper = (*Model)(nil)
-	_ models.Released    = (*Model)(nil)
-)

@@ -5,7 +5,6 @@ import (
 
 	"weft"
 	"weft/internal/modeltest"
-	"weft/models"
 	"weft/request"
 	"weft/tensor"
 )
@@ -51,7 +50,7 @@ func TestFewTimesAndMany(t *testing.T) {
 		if c.of.Inputs != nil {
 			c.of.Inputs(in)
 		}
-		r, err := m.(models.Generator).Request(in)
+		r, err := m.Request(in)
 		if err != nil || r.Times != c.want || !r.TokenTimes {
 			t.Errorf("%+v, %v: want %d times", r, err, c.want)
 		}
@@ -63,7 +62,7 @@ func TestFewTimesAndMany(t *testing.T) {
 	split.Options = weft.Options{Request: request.Must("--split-residual")}
 	split.On(t, "reference", "tp=2")
 
-	both, err := m.(models.Generator).Example(2, nil, 5)
+	both, err := m.Example(2, nil, 5)
 	if err != nil {
 		t.Fatal(err)
 	}

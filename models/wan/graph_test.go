@@ -9,7 +9,7 @@ import (
 	"weft/models"
 )
 
-func fixture(t testing.TB) *Model {
+func fixture(t testing.TB) models.Model {
 	t.Helper()
 	raw, err := os.ReadFile("../../testdata/wan21_t2v/config.json")
 	if err != nil {
@@ -19,7 +19,7 @@ func fixture(t testing.TB) *Model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return m.(*Model)
+	return m
 }
 
 func TestGraphBuildsOnEveryLegalMesh(t *testing.T) {

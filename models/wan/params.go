@@ -2,25 +2,11 @@ package wan
 
 import (
 	"fmt"
-	"regexp"
 
-	"weft/internal/bystander"
 	"weft/models"
 	"weft/sharding"
 	"weft/strategy"
 )
-
-// Model is a configuration of the family.
-type Model struct {
-	name string
-	c    Config
-}
-
-// Name returns the preset's name, or the kind of model: wan2.1-t2v.
-func (m *Model) Name() string { return m.name }
-
-// Config returns a Config.
-func (m *Model) Config() any { return m.c }
 
 // Params lists the parameters under their official names.
 func (m *Model) Params(layers int) []models.Param {
@@ -115,45 +101,29 @@ func (m *Model) Rules() sharding.Rules {
 	}
 }
 
-// Ignore is empty: official releases carry nothing more.
-func (m *Model) Ignore() []bystander.Kind { return nil }
-
-var diffusersNames = []struct {
-	match *regexp.Regexp
-	to    string
-}{
-	{regexp.MustCompile(`^blocks\.(\d+)\.attn1\.to_([qkv])\.`), "blocks.$1.self_attn.$2."},
-	{regexp.MustCompile(`^blocks\.(\d+)\.attn1\.to_out\.0\.`), "blocks.$1.self_attn.o."},
-	{regexp.MustCompile(`^blocks\.(\d+)\.attn1\.norm_`), "blocks.$1.self_attn.norm_"},
-	{regexp.MustCompile(`^blocks\.(\d+)\.attn2\.to_([qkv])\.`), "blocks.$1.cross_attn.$2."},
-	{regexp.MustCompile(`^blocks\.(\d+)\.attn2\.to_out\.0\.`), "blocks.$1.cross_attn.o."},
-	{regexp.MustCompile(`^blocks\.(\d+)\.attn2\.add_([kv])_proj\.`), "blocks.$1.cross_attn.${2}_img."},
-	{regexp.MustCompile(`^blocks\.(\d+)\.attn2\.norm_added_k\.`), "blocks.$1.cross_attn.norm_k_img."},
-	{regexp.MustCompile(`^blocks\.(\d+)\.attn2\.norm_`), "blocks.$1.cross_attn.norm_"},
-	{regexp.MustCompile(`^blocks\.(\d+)\.norm2\.`), "blocks.$1.norm3."},
-	{regexp.MustCompile(`^blocks\.(\d+)\.ffn\.net\.0\.proj\.`), "blocks.$1.ffn.0."},
-	{regexp.MustCompile(`^blocks\.(\d+)\.ffn\.net\.2\.`), "blocks.$1.ffn.2."},
-	{regexp.MustCompile(`^blocks\.(\d+)\.scale_shift_table$`), "blocks.$1.modulation"},
-	{regexp.MustCompile(`^scale_shift_table$`), "head.modulation"},
-	{regexp.MustCompile(`^proj_out\.`), "head.head."},
-	{regexp.MustCompile(`^condition_embedder\.text_embedder\.linear_1\.`), "text_embedding.0."},
-	{regexp.MustCompile(`^condition_embedder\.text_embedder\.linear_2\.`), "text_embedding.2."},
-	{regexp.MustCompile(`^condition_embedder\.time_embedder\.linear_1\.`), "time_embedding.0."},
-	{regexp.MustCompile(`^condition_embedder\.time_embedder\.linear_2\.`), "time_embedding.2."},
-	{regexp.MustCompile(`^condition_embedder\.time_proj\.`), "time_projection.1."},
-	{regexp.MustCompile(`^condition_embedder\.image_embedder\.norm1\.`), "img_emb.proj.0."},
-	{regexp.MustCompile(`^condition_embedder\.image_embedder\.ff\.net\.0\.proj\.`), "img_emb.proj.1."},
-	{regexp.MustCompile(`^condition_embedder\.image_embedder\.ff\.net\.2\.`), "img_emb.proj.3."},
-	{regexp.MustCompile(`^condition_embedder\.image_embedder\.norm2\.`), "img_emb.proj.4."},
-	{regexp.MustCompile(`^condition_embedder\.image_embedder\.pos_embed$`), "img_emb.emb_pos"},
-}
-
-// Official translates diffusers' names.
-func (m *Model) Official(name string) string {
-	for _, d := range diffusersNames {
-		if d.match.MatchString(name) {
-			return d.match.ReplaceAllString(name, d.to)
-		}
-	}
-	return name
-}
+var diffusersNames = models.NewRenames([][2]string{
+	{`^blocks\.(\d+)\.attn1\.to_([qkv])\.`, "blocks.$1.self_attn.$2."},
+	{`^blocks\.(\d+)\.attn1\.to_out\.0\.`, "blocks.$1.self_attn.o."},
+	{`^blocks\.(\d+)\.attn1\.norm_`, "blocks.$1.self_attn.norm_"},
+	{`^blocks\.(\d+)\.attn2\.to_([qkv])\.`, "blocks.$1.cross_attn.$2."},
+	{`^blocks\.(\d+)\.attn2\.to_out\.0\.`, "blocks.$1.cross_attn.o."},
+	{`^blocks\.(\d+)\.attn2\.add_([kv])_proj\.`, "blocks.$1.cross_attn.${2}_img."},
+	{`^blocks\.(\d+)\.attn2\.norm_added_k\.`, "blocks.$1.cross_attn.norm_k_img."},
+	{`^blocks\.(\d+)\.attn2\.norm_`, "blocks.$1.cross_attn.norm_"},
+	{`^blocks\.(\d+)\.norm2\.`, "blocks.$1.norm3."},
+	{`^blocks\.(\d+)\.ffn\.net\.0\.proj\.`, "blocks.$1.ffn.0."},
+	{`^blocks\.(\d+)\.ffn\.net\.2\.`, "blocks.$1.ffn.2."},
+	{`^blocks\.(\d+)\.scale_shift_table$`, "blocks.$1.modulation"},
+	{`^scale_shift_table$`, "head.modulation"},
+	{`^proj_out\.`, "head.head."},
+	{`^condition_embedder\.text_embedder\.linear_1\.`, "text_embedding.0."},
+	{`^condition_embedder\.text_embedder\.linear_2\.`, "text_embedding.2."},
+	{`^condition_embedder\.time_embedder\.linear_1\.`, "time_embedding.0."},
+	{`^condition_embedder\.time_embedder\.linear_2\.`, "time_embedding.2."},
+	{`^condition_embedder\.time_proj\.`, "time_projection.1."},
+	{`^condition_embedder\.image_embedder\.norm1\.`, "img_emb.proj.0."},
+	{`^condition_embedder\.image_embedder\.ff\.net\.0\.proj\.`, "img_emb.proj.1."},
+	{`^condition_embedder\.image_embedder\.ff\.net\.2\.`, "img_emb.proj.3."},
+	{`^condition_embedder\.image_embedder\.norm2\.`, "img_emb.proj.4."},
+	{`^condition_embedder\.image_embedder\.pos_embed$`, "img_emb.emb_pos"},
+}...)

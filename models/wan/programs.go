@@ -59,9 +59,6 @@ func (m *Model) layOutRequest(on *mesh.Mesh, r models.Request) layout {
 // Graph builds the step: the text's embedding, which runs once a request, the time
 // embedding and the patches, every layer's block, and the head.
 func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
-	if err := m.Check(on, r); err != nil {
-		return nil, err
-	}
 	base, err := step.New(m, on, r)
 	if err != nil {
 		return nil, err
@@ -69,32 +66,34 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	s := &build{Step: base, c: m.c, r: r, layout: m.layOutRequest(on, r)}
 	s.Padded("tokens", s.layout.Tokens, s.layout.Padded)
 	s.declareValues()
-	if err := s.Stages(r.Run(m.c.Layers), s.buildStage); err != nil {
-		return nil, err
-	}
-	return s.Finish("out")
+	return step.Assemble(base, r.Run(m.c.Layers), s.newProgram, s.listCalls(), "out")
 }
 
-// buildStage builds the programs of one pipeline stage on its own devices, and adds
-// their calls. The first stage also embeds the text, the time and the patches; the
-// last stage also has the head.
-func (s *build) buildStage(first, last bool, layers sharding.Range) error {
-	define := []func() error{}
-	if first {
-		define = append(define, s.buildText, s.buildTime, s.buildPre)
-		if s.c.ImageDim > 0 {
-			define = append(define, s.buildImage)
-		}
+// listCalls lists the calls of a step in the order in which they run, with their programs. The
+// residual stream gets a new name from every call: "tokens.0" from the patches, "tokens.3"
+// from the third layer.
+func (s *build) listCalls() []step.Parts[*programBuilder] {
+	type part = step.Part[*programBuilder]
+	tokens := func(name string) map[int]graph.Traced {
+		return step.Tokens(name, s.r.Batch, s.layout.Tokens, s.c.Dim)
 	}
-	define = append(define, s.buildTextKV, s.buildBlock)
-	if last {
-		define = append(define, s.buildPost)
+	return []step.Parts[*programBuilder]{
+		step.First(
+			part{Program: "text", Request: true, Trace: step.Tokens("context_embed"), Define: s.buildText},
+			step.PartIf(s.c.ImageDim > 0, part{Program: "image", Request: true, Trace: step.Tokens("img_embed"), Define: s.buildImage}),
+		),
+		step.EachLayer(func(i int) []part {
+			return []part{{Program: "text_kv", Prefix: fmt.Sprintf("blocks.%d.cross_attn.", i), Request: true, Define: s.buildTextKV}}
+		}),
+		step.First(
+			part{Program: "time", Trace: s.TraceTimes(s.layout.Layout, "time_proj", 6, s.c.Dim), Define: s.buildTime},
+			part{Program: "pre", Trace: tokens("patch_embed"), Define: s.buildPre},
+		),
+		step.EachLayer(func(i int) []part {
+			return []part{{Program: "block", Prefix: fmt.Sprintf("blocks.%d.", i), Trace: tokens(fmt.Sprintf("block_%d", i)), Define: s.buildBlock}}
+		}),
+		step.Last(part{Program: "post", Define: s.buildPost}),
 	}
-	if err := step.Define(define...); err != nil {
-		return err
-	}
-	s.addCalls(first, last, layers)
-	return nil
 }
 
 // declareValues declares the inputs that the host provides and the values that one
@@ -106,9 +105,7 @@ func (s *build) declareValues() {
 	s.Input(graph.Input{Name: "x", DType: dtype.F32, Shape: latent, Spec: batch, Step: true})
 	s.TimeInputs(l.Layout, c.FreqDim)
 	s.Input(graph.Input{Name: "context", DType: s.r.DType, Shape: []int{b, l.text, c.TextDim}, Spec: batch})
-	for _, table := range []string{"rope_cos", "rope_sin"} {
-		s.Input(graph.Input{Name: table, DType: dtype.F32, Shape: []int{l.Padded, c.HeadDim()}, Spec: strategy.SpecOf(strategy.Tokens)})
-	}
+	s.RotaryTables(l.Layout, c.HeadDim())
 	if c.ConditionDim() > 0 {
 		s.Input(graph.Input{Name: "y", DType: dtype.F32, Shape: append([]int{b, c.ConditionDim()}, s.r.Latent[1:]...), Spec: batch})
 	}
@@ -135,21 +132,15 @@ type programBuilder struct {
 	s *build
 }
 
-// buildProgram builds the program of a name. Its weights are named without prefix,
-// so that one program serves every layer.
-func (s *build) buildProgram(name, prefix string, define func(p *programBuilder)) error {
-	return s.Build(name, prefix, func(p *step.ProgramBuilder) { define(&programBuilder{p, s}) })
-}
+func (s *build) newProgram(p *step.ProgramBuilder) *programBuilder { return &programBuilder{p, s} }
 
 // buildText builds the program that embeds the context: (B, L, text_dim) to (B, L, D).
-func (s *build) buildText() error {
+func (s *build) buildText(p *programBuilder) {
 	batch := strategy.SpecOf(strategy.Batch)
-	return s.buildProgram("text", "", func(p *programBuilder) {
-		x := p.Value("context")
-		x = p.Compute(p.GeluTanh(p.Linear("text_embedding.0", x, batch)))
-		x = p.Linear("text_embedding.2", x, batch)
-		p.Output("text", p.Compute(x), "")
-	})
+	x := p.Value("context")
+	x = p.Compute(p.GeluTanh(p.Linear("text_embedding.0", x, batch)))
+	x = p.Linear("text_embedding.2", x, batch)
+	p.Output("text", p.Compute(x), "")
 }
 
 // clipEps is the epsilon of the image branch's norms, which is PyTorch's default.
@@ -157,15 +148,13 @@ const clipEps = 1e-5
 
 // buildImage builds the program that embeds the image's features: (B, Li, image_dim)
 // to (B, Li, D).
-func (s *build) buildImage() error {
+func (s *build) buildImage(p *programBuilder) {
 	batch := strategy.SpecOf(strategy.Batch)
-	return s.buildProgram("image", "", func(p *programBuilder) {
-		x := p.Norm("img_emb.proj.0", p.Value("clip_fea"), clipEps)
-		x = p.Gelu(p.Linear("img_emb.proj.1", p.Compute(x), batch))
-		x = p.Linear("img_emb.proj.3", p.Compute(x), batch)
-		x = p.Reshard(x, batch, "image embedding gathered: a norm over its whole width follows")
-		p.Output("image", p.Compute(p.Norm("img_emb.proj.4", x, clipEps)), "")
-	})
+	x := p.Norm("img_emb.proj.0", p.Value("clip_fea"), clipEps)
+	x = p.Gelu(p.Linear("img_emb.proj.1", p.Compute(x), batch))
+	x = p.Linear("img_emb.proj.3", p.Compute(x), batch)
+	x = p.Reshard(x, batch, "image embedding gathered: a norm over its whole width follows")
+	p.Output("image", p.Compute(p.Norm("img_emb.proj.4", x, clipEps)), "")
 }
 
 // buildTextKV builds the program that projects a layer's keys and values of the text
@@ -173,24 +162,22 @@ func (s *build) buildImage() error {
 // heads but keep the flat width D: if the last dim of a program's input were a head,
 // a TPU would store it in another order than the attention kernel reads. The norms
 // of both keys reduce their sums of squares in one all-reduce.
-func (s *build) buildTextKV() error {
+func (s *build) buildTextKV(p *programBuilder) {
 	batch := strategy.SpecOf(strategy.Batch)
-	return s.buildProgram("text_kv", "blocks.0.cross_attn.", func(p *programBuilder) {
-		x := p.Value("text")
-		ks, ws := []spmd.Tensor{p.Linear("k", x, batch)}, []spmd.Tensor{p.Weight("norm_k.weight")}
-		if s.c.ImageDim == 0 {
-			p.Output("text_k", p.Compute(p.RMSNorms(s.c.Eps, ks, ws)[0]), "")
-			p.Output("text_v", p.Compute(p.Linear("v", x, batch)), "")
-			return
-		}
-		image := p.Value("image")
-		ks, ws = append(ks, p.Linear("k_img", image, batch)), append(ws, p.Weight("norm_k_img.weight"))
-		ks = p.normKeysTogether(ks, ws)
-		p.Output("text_k", p.Compute(ks[0]), "")
+	x := p.Value("text")
+	ks, ws := []spmd.Tensor{p.Linear("k", x, batch)}, []spmd.Tensor{p.Weight("norm_k.weight")}
+	if s.c.ImageDim == 0 {
+		p.Output("text_k", p.Compute(p.RMSNorms(s.c.Eps, ks, ws)[0]), "")
 		p.Output("text_v", p.Compute(p.Linear("v", x, batch)), "")
-		p.Output("image_k", p.Compute(ks[1]), "")
-		p.Output("image_v", p.Compute(p.Linear("v_img", image, batch)), "")
-	})
+		return
+	}
+	image := p.Value("image")
+	ks, ws = append(ks, p.Linear("k_img", image, batch)), append(ws, p.Weight("norm_k_img.weight"))
+	ks = p.normKeysTogether(ks, ws)
+	p.Output("text_k", p.Compute(ks[0]), "")
+	p.Output("text_v", p.Compute(p.Linear("v", x, batch)), "")
+	p.Output("image_k", p.Compute(ks[1]), "")
+	p.Output("image_v", p.Compute(p.Linear("v_img", image, batch)), "")
 }
 
 // normKeysTogether normalises tensors (B, rows, D) with different numbers of rows by
@@ -221,46 +208,34 @@ func (p *programBuilder) splitHeads(x spmd.Tensor) spmd.Tensor {
 // of a step; they are sharded as the tokens are, so no device holds them whole.
 // Where tokens share a few timesteps, each timestep is embedded once and a token
 // reads the row of its own.
-func (s *build) buildTime() error {
-	return s.buildProgram("time", "", func(p *programBuilder) {
-		time := p.Value("time")
-		rows := time.Spec
-		e := p.Precise("time_embedding.0", time, rows)
-		e = p.Precise("time_embedding.2", p.Silu(e), rows)
-		e0 := p.Precise("time_projection.1", p.Silu(e), rows)
-		e0 = p.Reshard(e0, s.layout.modulation, "modulation gathered: every device modulates whole tokens")
-		p.Output("e", p.Reshard(e, s.layout.modulation, "held as the stream is"), "")
-		p.Output("e0", p.SplitDim(e0, len(s.layout.times), 6, s.c.Dim), "")
-	})
+func (s *build) buildTime(p *programBuilder) {
+	time := p.Value("time")
+	rows := time.Spec
+	e := p.PreciseMLP("time_embedding.0", "time_embedding.2", time, rows)
+	e0 := p.Precise("time_projection.1", p.Silu(e), rows)
+	e0 = p.Reshard(e0, s.layout.modulation, "modulation gathered: every device modulates whole tokens")
+	p.Output("e", p.Reshard(e, s.layout.modulation, "held as the stream is"), "")
+	p.Output("e0", p.SplitDim(e0, len(s.layout.times), 6, s.c.Dim), "")
 }
 
 // buildPre builds the program that cuts latents into patches and embeds them as
 // tokens (B, Sp, D).
-func (s *build) buildPre() error {
+func (s *build) buildPre(p *programBuilder) {
 	c, l := s.c, s.layout
-	return s.buildProgram("pre", "", func(p *programBuilder) {
-		x := p.Value("x") // B C F H W
-		if c.ConditionDim() > 0 {
-			x = p.Concat(1, x, p.Value("y"))
-		}
-		x = p.Patches(x, c.PatchSize, "ctyx")
-		x = p.PadTo(x, 1, l.Padded)
-		x = p.Reshard(x, l.Stream, "tokens cut over the mesh")
-		p.Output("tokens", p.Linear("patch_embedding", p.Compute(x), l.Stream), "")
-	})
+	x := p.Value("x") // B C F H W
+	if c.ConditionDim() > 0 {
+		x = p.Concat(1, x, p.Value("y"))
+	}
+	x = p.Patches(x, c.PatchSize, "ctyx")
+	x = p.PadTo(x, 1, l.Padded)
+	x = p.Reshard(x, l.Stream, "tokens cut over the mesh")
+	p.Output("tokens", p.Linear("patch_embedding", p.Compute(x), l.Stream), "")
 }
 
 // normAndModulate computes norm(x) (1 + scale) + shift in the compute type. Where
 // the residual stream is sharded over tp, it gathers the result.
 func (p *programBuilder) normAndModulate(x, shift, scale spmd.Tensor) spmd.Tensor {
-	y := p.Add(p.Mul(p.LayerNorm(x, p.s.c.Eps), p.Shift(scale, 1)), shift)
-	return p.gatherStream(p.Compute(y))
-}
-
-// gatherStream all-gathers x over tp where the residual stream is sharded over it,
-// because every device of tp multiplies whole rows by its own columns.
-func (p *programBuilder) gatherStream(x spmd.Tensor) spmd.Tensor {
-	return p.Reshard(x, p.s.layout.Gathered, "split stream gathered for column-parallel matmuls")
+	return p.GatherStream(p.Modulate(p.LayerNorm(x, p.s.c.Eps), shift, scale), p.s.layout.Gathered)
 }
 
 // modulationParts returns a function that adds row i of a learned table (1, n, D) to
@@ -272,92 +247,52 @@ func (p *programBuilder) modulationParts(table spmd.Tensor, at func(i int) spmd.
 
 // buildBlock builds the program of one layer: self-attention, cross-attention to the
 // text and the image, and FFN. The residual stream stays f32.
-func (s *build) buildBlock() error {
+func (s *build) buildBlock(p *programBuilder) {
 	c, l := s.c, s.layout
-	return s.buildProgram("block", "blocks.0.", func(p *programBuilder) {
-		x, e0 := p.Value("tokens"), p.Value("e0")
-		cos, sin := p.Value("rope_cos"), p.Value("rope_sin")
-		part := p.modulationParts(p.Weight("modulation"), func(i int) spmd.Tensor {
-			if s.r.TokenTimes {
-				return p.OfTokens(p.DropDim(p.Slice(e0, 2, i, i+1), 2))
-			}
-			return p.Slice(e0, 1, i, i+1)
-		})
-
-		h := p.normAndModulate(x, part(0), part(1))
-		qk := p.RotatedNorms(h, cos, sin, []string{"self_attn.q", "self_attn.k"}, []string{"self_attn.norm_q", "self_attn.norm_k"}, c.Heads, c.HeadDim(), c.Eps)
-		q, k := qk[0], qk[1]
-		v := p.splitHeads(p.Compute(p.Linear("self_attn.v", h, l.Gathered)))
-		y := attention.Attend(p.Builder, q, k, v, attention.Options{Keys: l.Tokens})
-		o := p.Linear("self_attn.o", p.MergeDims(y, 2, 2), l.Stream)
-		x = p.Add(x, p.Mul(o, part(2)))
-
-		h = p.Norm("norm3", x, c.Eps)
-		h = p.gatherStream(p.Compute(h))
-		q = p.Linear("cross_attn.q", h, l.Gathered)
-		q = p.RMSNorms(c.Eps, []spmd.Tensor{q}, []spmd.Tensor{p.Weight("cross_attn.norm_q.weight")})[0]
-		q = p.splitHeads(p.Compute(q))
-		y = attention.Attend(p.Builder, q, p.splitHeads(p.Value("text_k")), p.splitHeads(p.Value("text_v")), attention.Options{})
-		if c.ImageDim > 0 { // the image's keys have a softmax of their own
-			y = p.Add(y, attention.Attend(p.Builder, q, p.splitHeads(p.Value("image_k")), p.splitHeads(p.Value("image_v")), attention.Options{}))
+	x, e0 := p.Value("tokens"), p.Value("e0")
+	cos, sin := p.Value("rope_cos"), p.Value("rope_sin")
+	part := p.modulationParts(p.Weight("modulation"), func(i int) spmd.Tensor {
+		if s.r.TokenTimes {
+			return p.OfTokens(p.DropDim(p.Slice(e0, 2, i, i+1), 2))
 		}
-		x = p.Add(x, p.Linear("cross_attn.o", p.MergeDims(y, 2, 2), l.Stream))
-
-		h = p.normAndModulate(x, part(3), part(4))
-		x = p.Add(x, p.Mul(p.FFN("ffn.0", "ffn.2", h, l.Stream, p.GeluTanh), part(5)))
-		p.Output("tokens", x, "tokens")
+		return p.Slice(e0, 1, i, i+1)
 	})
+
+	h := p.normAndModulate(x, part(0), part(1))
+	qk := p.RotatedNorms(h, cos, sin, []string{"self_attn.q", "self_attn.k"}, []string{"self_attn.norm_q", "self_attn.norm_k"}, c.Heads, c.HeadDim(), c.Eps)
+	q, k := qk[0], qk[1]
+	v := p.splitHeads(p.Compute(p.Linear("self_attn.v", h, l.Gathered)))
+	y := attention.Attend(p.Builder, q, k, v, attention.Options{Keys: l.Tokens})
+	o := p.Linear("self_attn.o", p.MergeDims(y, 2, 2), l.Stream)
+	x = p.Add(x, p.Mul(o, part(2)))
+
+	h = p.Norm("norm3", x, c.Eps)
+	h = p.GatherStream(h, l.Gathered)
+	q = p.Linear("cross_attn.q", h, l.Gathered)
+	q = p.RMSNorms(c.Eps, []spmd.Tensor{q}, []spmd.Tensor{p.Weight("cross_attn.norm_q.weight")})[0]
+	q = p.splitHeads(p.Compute(q))
+	y = attention.Attend(p.Builder, q, p.splitHeads(p.Value("text_k")), p.splitHeads(p.Value("text_v")), attention.Options{})
+	if c.ImageDim > 0 { // the image's keys have a softmax of their own
+		y = p.Add(y, attention.Attend(p.Builder, q, p.splitHeads(p.Value("image_k")), p.splitHeads(p.Value("image_v")), attention.Options{}))
+	}
+	x = p.Add(x, p.Linear("cross_attn.o", p.MergeDims(y, 2, 2), l.Stream))
+
+	h = p.normAndModulate(x, part(3), part(4))
+	x = p.Add(x, p.Mul(p.FFN("ffn.0", "ffn.2", h, l.Stream, p.GeluTanh), part(5)))
+	p.Output("tokens", x, "tokens")
 }
 
 // buildPost builds the program of the head, which turns tokens back into latents.
-func (s *build) buildPost() error {
+func (s *build) buildPost(p *programBuilder) {
 	c, l := s.c, s.layout
-	return s.buildProgram("post", "", func(p *programBuilder) {
-		x, e := p.Value("tokens"), p.Value("e")
-		if s.r.TokenTimes {
-			e = p.OfTokens(e)
-		} else {
-			e = p.ExpandDim(e, 1)
-		}
-		part := p.modulationParts(p.Weight("head.modulation"), func(int) spmd.Tensor { return e })
-		h := p.Add(p.Mul(p.LayerNorm(x, c.Eps), p.Shift(part(1), 1)), part(0))
-		y := p.Linear("head.head", p.Compute(h), l.Stream)
-		p.Output("out", p.Latents(y, l.Grid, c.PatchSize, "tyxc"), "")
-	})
-}
-
-// addCalls adds the calls of a stage's programs in the order in which they run. The
-// residual stream gets a new name from every call: "tokens.0" from the patches,
-// "tokens.3" from the third layer.
-func (s *build) addCalls(first, last bool, layers sharding.Range) {
-	tokens := func(name string) map[int]graph.Traced {
-		return step.Tokens(name, s.r.Batch, s.layout.Tokens, s.c.Dim)
+	x, e := p.Value("tokens"), p.Value("e")
+	if s.r.TokenTimes {
+		e = p.OfTokens(e)
+	} else {
+		e = p.ExpandDim(e, 1)
 	}
-	time := map[int]graph.Traced{0: {Name: "time_embed"}, 1: {Name: "time_proj"}}
-	switch {
-	case s.r.Times > 0: // a row for each timestep: no value of a token
-		time = nil
-	case s.r.TokenTimes:
-		time[0] = tokens("time_embed")[0]
-		time[1] = graph.Traced{Name: "time_proj", Shape: []int{s.r.Batch, s.layout.Tokens, 6, s.c.Dim}}
-	}
-	if first {
-		s.Call(graph.Call{Name: "text", Program: "text", Request: true, Trace: map[int]graph.Traced{0: {Name: "context_embed"}}}, "", 0)
-		if s.c.ImageDim > 0 {
-			s.Call(graph.Call{Name: "image", Program: "image", Request: true, Trace: map[int]graph.Traced{0: {Name: "img_embed"}}}, "", 0)
-		}
-	}
-	for i := layers.Lo; i < layers.Hi; i++ {
-		s.Call(graph.Call{Name: fmt.Sprintf("text_kv %d", i), Program: "text_kv", Request: true}, fmt.Sprintf("blocks.%d.cross_attn.", i), i)
-	}
-	if first {
-		s.Call(graph.Call{Name: "time", Program: "time", Trace: time}, "", 0)
-		s.Call(graph.Call{Name: "pre", Program: "pre", Trace: tokens("patch_embed")}, "", 0)
-	}
-	for i := layers.Lo; i < layers.Hi; i++ {
-		s.Call(graph.Call{Name: fmt.Sprintf("block %d", i), Program: "block", Trace: tokens(fmt.Sprintf("block_%d", i))}, fmt.Sprintf("blocks.%d.", i), i)
-	}
-	if last {
-		s.Call(graph.Call{Name: "post", Program: "post"}, "", layers.Hi)
-	}
+	part := p.modulationParts(p.Weight("head.modulation"), func(int) spmd.Tensor { return e })
+	h := p.Add(p.Mul(p.LayerNorm(x, c.Eps), p.Shift(part(1), 1)), part(0))
+	y := p.Linear("head.head", p.Compute(h), l.Stream)
+	p.Output("out", p.Latents(y, l.Grid, c.PatchSize, "tyxc"), "")
 }

@@ -114,5 +114,3 @@ func (m *Model) layOutRequest(on *mesh.Mesh, r models.Request) layout {
 	}
 	return l
 }
-
-var _ models.Decoder = (*Model)(nil)

@@ -1,12 +1,7 @@
-// Package wanvae holds the causal video autoencoders of Wan2.1 and Wan2.2: the parameters of
-// both halves, and the programs of the decoder, which turns latents into video one latent
-// frame at a time. README.md says what is special about it and which splits are legal.
 package wanvae
 
 import (
 	"cmp"
-	"encoding/json"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -101,29 +96,37 @@ func (c Config) stageOutputWidth(i int) int {
 // frames.
 func (c Config) doublesFrames(i int) bool { return c.TemporalDown[len(c.TemporalDown)-1-i] }
 
-// parseConfig reads either publisher's config.json. It refuses settings that the programs do
-// not implement.
-func parseConfig(r *models.ConfigReader) Config {
-	width, dec := "dim", "dec_dim"
-	if r.Has("base_dim") {
-		width = "base_dim" // diffusers' word
-	}
-	if r.Has("decoder_base_dim") {
-		dec = "decoder_base_dim"
-	}
-	r.Metadata("dim", "dec_dim", "decoder_base_dim", "scale_factor_spatial", "scale_factor_temporal")
-	bound := models.Bound{Least: 1, Most: 1 << 12, Why: "it is a base width, which stages multiply"}
-	c := Config{Dim: r.Int(width, 0, bound), ZDim: r.Int("z_dim", 0, models.ChannelBound),
-		DimMult:   r.Ints("dim_mult", nil, -1, models.Bound{Least: 1, Most: 1 << 8, Why: "it multiplies the base width"}),
-		ResBlocks: r.Int("num_res_blocks", 0, models.Bound{Least: 1, Most: 64, Why: "every stage has that many"}), TemporalDown: r.Bools("temperal_downsample"),
-		Mean: r.Floats("latents_mean", nil, -1, models.StatsSpan), Std: r.Floats("latents_std", nil, -1, models.Positive)}
-	c.DecDim = cmp.Or(r.OptionalInt(dec, bound), c.Dim)
+// configWords are those of Wan's code and of diffusers.
+var configWords = []models.Words[Config]{{
+	Of: "Wan and diffusers",
+	Keys: func(c *Config) []models.Key {
+		return []models.Key{
+			models.Metadata("scale_factor_spatial", "scale_factor_temporal"),
+			models.Int("dim", &c.Dim, widthBound).Also("base_dim"), // the second is diffusers' word
+			models.OptionalInt("dec_dim", &c.DecDim, widthBound).Also("decoder_base_dim"),
+			models.Int("z_dim", &c.ZDim, models.ChannelBound),
+			models.IntList("dim_mult", &c.DimMult, models.Bound{Least: 1, Most: 1 << 8, Why: "it multiplies the base width"}),
+			models.Int("num_res_blocks", &c.ResBlocks, models.Bound{Least: 1, Most: 64, Why: "every stage has that many"}),
+			models.BoolList("temperal_downsample", &c.TemporalDown),
+			models.FloatList("latents_mean", &c.Mean, models.StatsSpan),
+			models.FloatList("latents_std", &c.Std, models.Positive),
+			models.OptionalInt("patch_size", &c.Patch, models.PatchBound),
+		}
+	},
+	Derive: deriveAndCheck,
+}}
+
+var widthBound = models.Bound{Least: 1, Most: 1 << 12, Why: "it is a base width, which stages multiply"}
+
+// deriveAndCheck fills in what a file does not state, and refuses settings that the programs do not
+// implement.
+func deriveAndCheck(c *Config, r *models.ConfigReader) {
+	c.DecDim = cmp.Or(c.DecDim, c.Dim)
 	c.Residual = r.Bool("is_residual", c.ZDim == len(releasedMean22))
-	c.Patch = 1
 	if c.Residual {
-		c.Patch = 2
+		c.Patch = cmp.Or(c.Patch, 2)
 	}
-	c.Patch = cmp.Or(r.OptionalInt("patch_size", models.PatchBound), c.Patch)
+	c.Patch = cmp.Or(c.Patch, 1)
 	for _, key := range []string{"in_channels", "out_channels"} {
 		if n := r.OptionalInt(key, models.ChannelBound); n != 0 && n != c.pixelChannels() {
 			r.Unsupported("%s %d: this version decodes to %d (%d of %d x %d pixels)", key, n, c.pixelChannels(), pictureChannels, c.Patch, c.Patch)
@@ -143,9 +146,14 @@ func parseConfig(r *models.ConfigReader) Config {
 	if len(c.Mean) != c.ZDim || len(c.Std) != c.ZDim {
 		r.Refuse("%d latents_mean and %d latents_std for z_dim %d: want one of each a channel", len(c.Mean), len(c.Std), c.ZDim)
 	}
+	c.checkStages(r)
+}
+
+// checkStages reports widths of stages that their layers cannot have.
+func (c *Config) checkStages(r *models.ConfigReader) {
 	if n := len(c.DimMult); n < 1 || n > 8 || len(c.TemporalDown) != n-1 {
 		r.Refuse("%d dim_mult and %d temperal_downsample: want 1 to 8, and one fewer of the latter", n, len(c.TemporalDown))
-		return c
+		return
 	}
 	for i, m := range c.DimMult {
 		if i > 0 && c.DecDim*m%2 != 0 {
@@ -153,7 +161,7 @@ func parseConfig(r *models.ConfigReader) Config {
 		}
 	}
 	if !c.Residual {
-		return c
+		return
 	}
 	for i := range len(c.DimMult) - 1 {
 		if in, out := c.decoderWidths()[i], c.decoderWidths()[i+1]*c.positionsFromOne(i); out%in != 0 {
@@ -174,7 +182,6 @@ func parseConfig(r *models.ConfigReader) Config {
 		}
 		in = out
 	}
-	return c
 }
 
 // positionsFromOne is the number of positions that stage i of the decoder makes from one:
@@ -202,28 +209,4 @@ var released = map[string]Config{
 		Patch: 1, Mean: releasedMean, Std: releasedStd},
 	"wan2.2-vae": {Dim: 160, DecDim: 256, ZDim: 48, DimMult: []int{1, 2, 4, 4}, ResBlocks: 2, TemporalDown: []bool{false, true, true},
 		Residual: true, Patch: 2, Mean: releasedMean22, Std: releasedStd22},
-}
-
-func init() {
-	presets := map[string]json.RawMessage{}
-	for name, c := range released {
-		presets[name] = models.Preset(c)
-	}
-	models.Register(models.Family{
-		Name:    "wan-vae",
-		Presets: presets,
-		Detect:  detectConfig,
-		New: func(_ string, r *models.ConfigReader) models.Model {
-			c, name := parseConfig(r), "wan-vae"
-			if !r.OK() {
-				return nil // its tables cannot be built
-			}
-			for preset, known := range released {
-				if reflect.DeepEqual(c, known) {
-					name = preset
-				}
-			}
-			return newModel(name, c)
-		},
-	})
 }

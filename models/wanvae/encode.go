@@ -67,7 +67,7 @@ func (m *Model) latentShape(video []int) ([]int, error) {
 // outputs of the two have different names.
 func (m *Model) Runs(inputs map[string]*tensor.Tensor) []models.Variant {
 	var runs []models.Variant
-	for _, name := range m.Inputs() {
+	for _, name := range []string{"z", "video"} {
 		if t := inputs[name]; t != nil {
 			runs = append(runs, models.Variant{Inputs: map[string]*tensor.Tensor{name: t}})
 		}
@@ -77,8 +77,3 @@ func (m *Model) Runs(inputs map[string]*tensor.Tensor) []models.Variant {
 	}
 	return runs
 }
-
-var (
-	_ models.Variants    = (*Model)(nil)
-	_ models.FrameReader = (*Model)(nil)
-)

@@ -10,11 +10,6 @@ import (
 	"weft/tensor"
 )
 
-// Inputs lists every input that a forward pass can read.
-func (*Model) Inputs() []string {
-	return []string{"z", "video"}
-}
-
 // Request reads batch and latent shape off z (B, z_dim, T, H, W), normalised latents to
 // decode, or else off video (B, 3, T, H, W), pixels from -1 to 1 to encode.
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {

@@ -4,18 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"weft/internal/bystander"
 	"weft/models"
 	"weft/sharding"
 )
-
-// Model is a configuration of the family.
-type Model struct {
-	name     string
-	c        Config
-	params   []models.Param
-	official map[string]string // by diffusers' name
-}
 
 func newModel(name string, c Config) *Model {
 	m := &Model{name: name, c: c, official: map[string]string{}}
@@ -26,12 +17,6 @@ func newModel(name string, c Config) *Model {
 	t.addDecoder()
 	return m
 }
-
-// Name is the preset's name if the configuration is a released one, else "wan-vae".
-func (m *Model) Name() string { return m.name }
-
-// Config is a Config.
-func (m *Model) Config() any { return m.c }
 
 // Params lists the parameters of encoder and decoder. It takes no notice of the number of
 // layers, since none can be left out.
@@ -44,9 +29,6 @@ func (m *Model) Official(name string) string {
 	}
 	return name
 }
-
-// Ignore is empty: releases contain no other tensors.
-func (m *Model) Ignore() []bystander.Kind { return nil }
 
 // Rules replicate every weight. Rows and columns of the pictures are sharded instead, and
 // every device applies the whole kernel to its own part.

@@ -33,9 +33,6 @@ type build struct {
 // own, since nothing comes before it, and since changes of the number of frames leave it
 // alone.
 func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
-	if err := m.Check(on, r); err != nil {
-		return nil, err
-	}
 	base, err := step.New(m, on, r)
 	if err != nil {
 		return nil, err

@@ -61,5 +61,3 @@ func (*Model) FinishTiled(output string, values []float32) {
 		values[i] = min(max(v, lo), hi)
 	}
 }
-
-var _ models.Tiled = (*Model)(nil)

@@ -97,7 +97,7 @@ func TestReleasedTiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rows, cols, ok, err := m.(models.Tiled).Tile(models.Request{Batch: 1, Latent: c.latent, Encode: c.encode}, models.ReleasedTiles)
+		rows, cols, ok, err := m.Features().Tiled.Tile(models.Request{Batch: 1, Latent: c.latent, Encode: c.encode}, models.ReleasedTiles)
 		if err != nil || !ok || fmt.Sprint(rows) != fmt.Sprint(c.rows) || fmt.Sprint(cols) != fmt.Sprint(c.cols) {
 			t.Errorf("%s %v, encode %v:\n%v\n%v, want\n%v\n%v (%v)", c.preset, c.latent, c.encode, rows, cols, c.rows, c.cols, err)
 		}

@@ -186,7 +186,7 @@ func TestVideoShape(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := m.(models.Decoder).VideoShape([]int{16, 21, 60, 104})
+	got, err := m.Features().Decoder.VideoShape([]int{16, 21, 60, 104})
 	if want := []int{3, 81, 480, 832}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v %v, want %v", got, err, want)
 	}
@@ -194,11 +194,11 @@ func TestVideoShape(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err = m22.(models.Decoder).VideoShape([]int{48, 31, 44, 80})
+	got, err = m22.Features().Decoder.VideoShape([]int{48, 31, 44, 80})
 	if want := []int{3, 121, 704, 1280}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v %v, want %v", got, err, want)
 	}
-	if _, err := m.(models.Decoder).VideoShape([]int{15, 0, 60, 104}); len(fault.Violations(err)) != 2 {
+	if _, err := m.Features().Decoder.VideoShape([]int{15, 0, 60, 104}); len(fault.Violations(err)) != 2 {
 		t.Errorf("15 channels and no frame: %v", err)
 	}
 }
@@ -210,11 +210,11 @@ func TestGeneratorsNameTheirDecoder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := m.(models.Accompanied).Companions().Decoder
+		got := m.Features().Generator.Companions.Decoder
 		if got != decoder {
 			t.Errorf("%s: decoder %q, want %q", preset, got, decoder)
 		}
-		latent, err := m.(models.Generator).LatentShape(832, 480, 81)
+		latent, err := m.Features().Generator.LatentShape(832, 480, 81)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -222,7 +222,7 @@ func TestGeneratorsNameTheirDecoder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		video, err := d.(models.Decoder).VideoShape(latent)
+		video, err := d.Features().Decoder.VideoShape(latent)
 		if want := []int{3, 81, 480, 832}; err != nil || !slices.Equal(video, want) {
 			t.Errorf("%s: %v decode to %v %v, want %v", preset, latent, video, err, want)
 		}

@@ -12,7 +12,8 @@
 //     collector sees Go memory while a call runs. Nested Go memory is pinned as
 //     well; measured, it is not needed today, and it costs nothing.
 //  3. A function is called only if its slot lies inside the plugin's table, and
-//     only if it is in the map called, by which Missing checks a plugin at load.
+//     only if it is in the map called, by which Missing checks a plugin at load, or in
+//     the map optional, whose functions are asked for first.
 //  4. Nothing here decides policy; package xla does.
 package pjrt
 

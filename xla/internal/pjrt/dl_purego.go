@@ -18,6 +18,7 @@ const Available = true
 // own copy of XLA inside, were run in one process so. The library is never
 // closed: XLA leaves threads behind that would return into unmapped code.
 func openTable(path string) (unsafe.Pointer, error) {
+	returnLargeBlocks()
 	handle, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
 	if err != nil {
 		return nil, err

@@ -197,6 +197,12 @@ var called = map[fn]string{
 	fnExecutableGetCompiledMemoryStats:         "PJRT_Executable_GetCompiledMemoryStats",
 }
 
+// optional are functions that weft calls where a plugin has them.
+var optional = map[fn]string{
+	fnClientDmaMap:   "PJRT_Client_DmaMap",
+	fnClientDmaUnmap: "PJRT_Client_DmaUnmap",
+}
+
 // Missing lists, in the order of the table, the functions that weft calls and the
 // plugin does not have: its table ends before them, or holds nothing in their place.
 func (a *API) Missing() []string {

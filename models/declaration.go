@@ -1,0 +1,179 @@
+package models
+
+import (
+	"weft/graph"
+	"weft/internal/bystander"
+	"weft/mesh"
+	"weft/sharding"
+	"weft/tensor"
+)
+
+// Declaration is what a family says of one of its configurations. Its fields are in the
+// order in which one reads a family: what a model has, how it is split, what it reads,
+// what it computes, and, in Features, what not every model has. The methods of Model
+// describe the functions.
+type Declaration struct {
+	// Params lists the parameters. Several runs with the same number of layers give the same list.
+	Params func(layers int) []Param
+	// Official is nil where all publishers use the same names.
+	Official func(name string) string
+	Ignore   []bystander.Kind
+
+	Rules func() sharding.Rules
+	Check func(m *mesh.Mesh, r Request) error
+
+	Inputs  []string
+	Request func(inputs map[string]*tensor.Tensor) (Request, error)
+	Example func(batch int, latent []int, seed uint64) (map[string]*tensor.Tensor, error)
+	Feed    func(g *graph.Graph, r Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error)
+
+	// Graph is called with a request that has passed Check.
+	Graph func(m *mesh.Mesh, r Request) (*graph.Graph, error)
+
+	Features
+}
+
+// Features are what some models have and others do not.
+type Features struct {
+	// Tied lists groups of publishers' names where checkpoints store one tensor under several
+	// names. The names of a group stand for the same tensor.
+	Tied [][]string
+	// CheckSplit reports every reason why a mesh cannot hold the model, whatever the
+	// request. It is nil where nothing is known without a request.
+	CheckSplit func(m *mesh.Mesh) error
+	// Variants lists the steps that inputs allow, at least one, the first without a suffix.
+	// It is nil for a model of which inputs allow one.
+	Variants func(inputs map[string]*tensor.Tensor) []Variant
+
+	Generator *Generator // of a model that denoises latents
+	Decoder   *Decoder   // of a model that turns latents into videos
+	// Frames is there for a model that reads an input one frame after another, so that the
+	// frames can be made or read as they are needed.
+	Frames *FrameReader
+	Tiled  *Tiled // of an autoencoder that may take its input in tiles
+
+	// Resolve returns the model that a checkpoint with tensors of these official names
+	// holds, or an error that names the variant that weft does not run. It follows from
+	// Family.Resolve, and is nil where config.json decides everything.
+	Resolve func(names []string) (Model, error)
+	// AsRelease returns the model as a release runs it. It follows from Family.AsRelease,
+	// and is nil where no setting of a release changes the programs or the inputs.
+	AsRelease func(s Settings) (Model, error)
+}
+
+// Generator denoises latents.
+type Generator struct {
+	// Model is the model itself. Whoever declares a generator leaves it empty.
+	Model
+
+	// LatentShape is (channels, frames, height, width) for a video of the given pixels.
+	LatentShape func(width, height, frames int) ([]int, error)
+	// FeedStep makes the inputs that change from step to step: latents x
+	// (batch, channels, frames, height, width) at timestep t.
+	FeedStep func(r Request, x *tensor.Tensor, t float64) (map[string]*tensor.Tensor, error)
+	// FeedText makes the inputs that stay the same in every step, from text context
+	// (batch, rows, dim) or, for a model that ReadsTokens, from ids (batch, rows).
+	FeedText func(g *graph.Graph, r Request, context *tensor.Tensor) (map[string]*tensor.Tensor, error)
+	// FeedFrameTimes is FeedStep with a timestep for each latent frame, the same for all
+	// videos, for a request with TokenTimes whose Times is at least how many differ. It is
+	// nil for a model that was not trained with given frames beside noisy ones.
+	FeedFrameTimes func(g *graph.Graph, r Request, x *tensor.Tensor, times []float64) (map[string]*tensor.Tensor, error)
+	// Velocity turns a step's "out" into (batch, channels, frames, height, width). It is
+	// nil where "out" is arranged in this way.
+	Velocity func(r Request, out *tensor.Tensor) *tensor.Tensor
+
+	// ReadsTokens says that the model reads token ids in place of a text encoder's rows.
+	// Negative ids are padding, which requires a request with Masked.
+	ReadsTokens bool
+	// PadsText says that the model attends to the zeros with which a text is padded, and
+	// that its configuration does not state the length of texts: its release must.
+	PadsText bool
+	// Conditions is nil for a model that reads latents, a timestep and a text alone.
+	Conditions *Conditions
+
+	Companions Companions
+	// ReleasedPreset is the preset whose releases a configuration of no preset is run as.
+	ReleasedPreset string
+	// ReleaseHints are words of the configuration that occur in the names of its releases.
+	ReleaseHints []string
+	// OwnSettings are the settings that the configuration itself states.
+	OwnSettings map[string]any
+}
+
+// Conditions are what a generator's steps read besides latents, a timestep and text.
+type Conditions struct {
+	// Names lists those inputs that a run needs, the same in every step.
+	Names []string
+	// TextNames lists those that belong to one text, including those that may be left out. A
+	// negative text has its own.
+	TextNames []string
+	// Check reports conditions that are missing, not read or of a wrong shape, and adds the
+	// sizes that they decide to the request.
+	Check func(r Request, in map[string]*tensor.Tensor) (Request, error)
+	// Feed makes the graph's inputs from them.
+	Feed func(g *graph.Graph, r Request, in map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error)
+}
+
+// Companions names the presets that a generator needs to make a video: the encoder of
+// its text and the decoder of its latents. weft need not run these models. Text is ""
+// for a transformer that reads its text itself.
+type Companions struct{ Text, Decoder string }
+
+// Decoder turns latents into videos. The Request, Graph and Feed of such a model describe
+// the decoding of latents z.
+type Decoder struct {
+	// VideoShape is (channels, frames, height, width) of the video that latents
+	// (channels, frames, height, width) decode to.
+	VideoShape func(latent []int) ([]int, error)
+}
+
+// FrameReader reads an input one frame after another.
+type FrameReader struct {
+	// Request is that of the model for the input of a name and shape, (batch, channels,
+	// frames, height, width), whose frames come later.
+	Request func(input string, shape []int) (Request, error)
+	// FeedStatic makes the graph's inputs that are no frames.
+	FeedStatic func(g *graph.Graph) (map[string]*tensor.Tensor, error)
+}
+
+// declared is the Model that a Declaration describes.
+type declared struct {
+	name        string
+	config      any
+	declaration Declaration
+}
+
+func (m *declared) Name() string                         { return m.name }
+func (m *declared) Config() any                          { return m.config }
+func (m *declared) Params(layers int) []Param            { return m.declaration.Params(layers) }
+func (m *declared) Ignore() []bystander.Kind             { return m.declaration.Ignore }
+func (m *declared) Rules() sharding.Rules                { return m.declaration.Rules() }
+func (m *declared) Inputs() []string                     { return m.declaration.Inputs }
+func (m *declared) Features() *Features                  { return &m.declaration.Features }
+func (m *declared) Check(on *mesh.Mesh, r Request) error { return m.declaration.Check(on, r) }
+
+func (m *declared) Official(name string) string {
+	if m.declaration.Official == nil {
+		return name
+	}
+	return m.declaration.Official(name)
+}
+
+func (m *declared) Graph(on *mesh.Mesh, r Request) (*graph.Graph, error) {
+	if err := m.declaration.Check(on, r); err != nil {
+		return nil, err
+	}
+	return m.declaration.Graph(on, r)
+}
+
+func (m *declared) Request(inputs map[string]*tensor.Tensor) (Request, error) {
+	return m.declaration.Request(inputs)
+}
+
+func (m *declared) Example(batch int, latent []int, seed uint64) (map[string]*tensor.Tensor, error) {
+	return m.declaration.Example(batch, latent, seed)
+}
+
+func (m *declared) Feed(g *graph.Graph, r Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
+	return m.declaration.Feed(g, r, inputs)
+}

@@ -1,0 +1,125 @@
+// Package ltx holds the diffusion transformers of LTX-Video (2B and 13B), the video half of
+// the one of LTX-2.5, and LTX-2.5's connector, which prepares its text. README.md says what
+// is special about them and which splits are legal.
+package ltx
+
+import (
+	"fmt"
+
+	"weft/internal/bystander"
+	"weft/models"
+)
+
+func init() {
+	models.Register(models.Family[Config]{
+		Name: "ltx",
+
+		Detect: detectConfig, Config: configWords,
+		Presets: presets, SamePreset: samePreset, KindName: kindName,
+
+		Declare: declareModel, Resolve: resolveVariant, AsRelease: asRelease,
+	})
+	models.Register(models.Family[ConnectorConfig]{
+		Name: "ltx-connector",
+
+		Detect: detectConnector, Config: connectorWords, Presets: connectorPresets,
+
+		Declare: declareConnector,
+	})
+}
+
+// Model is a configuration of the transformer.
+type Model struct {
+	name string
+	c    Config
+}
+
+// declareModel says what a configuration of the transformer has and does.
+func declareModel(name string, c Config) models.Declaration {
+	m := &Model{name, c}
+	d := models.Declaration{
+		Params: m.Params, Official: diffusersNames.Official,
+		Rules: m.Rules, Check: m.Check,
+
+		Inputs:  []string{"x", "coords", "t", "t_tokens", "context", "context_mask", "sigma", "keyframes_mask"},
+		Request: m.Request, Example: m.Example, Feed: m.Feed,
+		Graph: m.Graph,
+
+		Features: models.Features{
+			Variants: m.Runs,
+			Generator: &models.Generator{
+				LatentShape: m.LatentShape, FeedStep: m.FeedStep, FeedText: m.FeedText, Velocity: m.Velocity,
+				Companions: c.companions(), ReleasedPreset: c.releasedPreset(), OwnSettings: c.ownSettings(),
+			},
+		},
+	}
+	if c.Second { // its single file has the connector and the audio half too
+		d.Ignore = []bystander.Kind{bystander.Connector, bystander.AudioHalf}
+	}
+	return d
+}
+
+// companions are T5 v1.1 and LTX-Video's autoencoder or, for LTX-2.5, Gemma and its own
+// autoencoder.
+func (c Config) companions() models.Companions {
+	if c.Second {
+		return models.Companions{Text: "ltx2.5-gemma4-12b", Decoder: "ltx2.5-vae-conv"}
+	}
+	return models.Companions{Text: "t5-v1.1-xxl", Decoder: "ltx-video-vae"}
+}
+
+// releasedPreset names the release that has the same layers.
+func (c Config) releasedPreset() string {
+	switch {
+	case c.Second:
+		return "ltx2.5-22b"
+	case c.Layers == 48:
+		return "ltx-video-13b"
+	}
+	return "ltx-video-2b"
+}
+
+// ownSettings says how time is counted, if the configuration says it.
+func (c Config) ownSettings() map[string]any {
+	if !c.TimeGiven {
+		return nil
+	}
+	return map[string]any{"time": map[bool]string{true: models.TimeCausal, false: models.TimeUniform}[c.Causal]}
+}
+
+// asRelease counts time as the release's settings say, unless the configuration says it:
+// diffusers has one configuration for releases that count it in two ways.
+func asRelease(c Config, s models.Settings) (Config, error) {
+	time, ok := s.Get("time")
+	causal := time.Value == models.TimeCausal
+	switch {
+	case !ok || causal == c.Causal:
+		return c, nil
+	case c.TimeGiven:
+		return c, s.Contradicts("time", fmt.Sprintf("causal_temporal_positioning of its configuration is %t", c.Causal))
+	}
+	c.Causal = causal
+	return c, nil
+}
+
+// Connector is a transformer over the rows of a text. It replaces rows of padding by learned
+// registers; LTX-2.5 attends to its result.
+type Connector struct {
+	name string
+	c    ConnectorConfig
+}
+
+// declareConnector says what a configuration of the connector has and does.
+func declareConnector(name string, c ConnectorConfig) models.Declaration {
+	m := &Connector{name, c}
+	return models.Declaration{
+		Params: m.Params, Official: m.Official,
+		// The connector's weights are part of the transformer's file.
+		Ignore: []bystander.Kind{bystander.AudioHalf, bystander.Transformer},
+		Rules:  m.Rules, Check: m.Check,
+
+		Inputs:  []string{"context", "context_mask"},
+		Request: m.Request, Example: m.Example, Feed: m.Feed,
+		Graph: m.Graph,
+	}
+}

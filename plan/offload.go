@@ -1,0 +1,271 @@
+package plan
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"weft/fault"
+	"weft/graph"
+	"weft/request"
+	"weft/topology"
+)
+
+// Offload says which weights of a plan are streamed with the layers that read them. Bytes are
+// of one device.
+type Offload struct {
+	Policy        string `json:"policy"` // as --offload takes it
+	Depth         int    `json:"depth"`
+	Layers        int    `json:"layers"` // whose weights could be streamed
+	Kept          int    `json:"kept"`   // of these, with weights that stay
+	Slots         int    `json:"slots"`
+	SlotBytes     int64  `json:"slot_bytes"`     // of all slots
+	ResidentBytes int64  `json:"resident_bytes"` // of weights that stay
+	StepBytes     int64  `json:"step_bytes"`     // streamed in a step
+	RequestBytes  int64  `json:"request_bytes"`  // streamed when a request begins
+	// HostBytesPerSecond is the rate at which they come.
+	HostBytesPerSecond float64 `json:"host_bytes_per_second"`
+	// Phases are those beside the transformer whose weights are streamed too.
+	Phases []string `json:"phases,omitempty"`
+
+	unasked bool // listed because nothing fits without
+}
+
+// streaming is what a graph streams of its weights. The zero value is nothing.
+type streaming struct {
+	held          graph.WeightMemory
+	layers        int              // whose weights could be streamed
+	layer         map[string]int64 // bytes of one layer, by the program that reads them
+	streamed      map[string]float64
+	passes, depth int
+}
+
+// measureStreaming says what the graph streams, for all layers that its calls stand for.
+func (g *scaledGraph) measureStreaming(held *graph.Residency) (streaming, error) {
+	if !g.offload.Stream {
+		return streaming{}, nil
+	}
+	layers, err := g.StreamedLayers(g.asPasses())
+	all := 0.0
+	out := streaming{held: held.Weights, passes: g.passes, depth: g.offload.Depth, layer: map[string]int64{}, streamed: map[string]float64{}}
+	for _, l := range layers {
+		if l.Request {
+			continue
+		}
+		all += l.Layers
+		out.layer[l.Program] = max(out.layer[l.Program], l.Bytes)
+		out.streamed[l.Program] += l.Layers - l.Kept
+	}
+	out.layers = int(math.Round(all))
+	return out, err
+}
+
+// waiting is how long the layers of a program wait in a step for their weights, which take seconds
+// for everything else. A layer whose weights are read ahead waits for what the transfer takes
+// longer than the layer before.
+func (r stepRates) waiting(c *programMeasures, s streaming, seconds float64) float64 {
+	n := s.streamed[c.name]
+	if n == 0 || r.streamed == 0 {
+		return 0
+	}
+	transfer := float64(s.layer[c.name]) / r.streamed
+	if s.depth == 0 {
+		return n * transfer
+	}
+	return n * max(0, transfer-float64(s.passes)*seconds/float64(c.calls))
+}
+
+// describeOffload adds to a plan what its split streams.
+func (s *search) describeOffload(p *Plan, on topology.Slice, got *splitMeasures) {
+	o := p.split.offload
+	if !o.Stream {
+		return
+	}
+	m := got.streaming.held
+	kept := min(o.Keep, got.streaming.layers)
+	r := ratesOf(on, s.o)
+	d := p.Offload // with the phases that stream
+	if d == nil {
+		d = &Offload{}
+		p.Offload = d
+	}
+	*d = Offload{Policy: (request.Request{}).Streaming(o.Keep).Offload.String(), Depth: o.Depth, Layers: got.streaming.layers, Kept: kept,
+		Slots: m.SlotCount, SlotBytes: m.Slots, ResidentBytes: m.Stay, StepBytes: m.Step, RequestBytes: m.Request, HostBytesPerSecond: r.streamed, Phases: d.Phases}
+	p.Notes = append(p.Notes, fmt.Sprintf("offload %s: the weights of %d of %d layers are streamed, %s a step to each device, through %d slots of %s",
+		d.Policy, d.Layers-d.Kept, d.Layers, formatGigabytes(d.StepBytes), d.Slots, formatGigabytes(d.SlotBytes/int64(max(1, d.Slots)))))
+	if r.streamed == 0 {
+		p.Notes = append(p.Notes, "the rate from the host's memory is unknown, and the step's time leaves the transfer out")
+	}
+}
+
+// offloadsWhereNeeded reports whether plans with streamed weights are added where nothing fits
+// without.
+func (s *search) offloadsWhereNeeded() bool {
+	return s.o.As == "" && (s.o.Offload.Policy == "" || s.o.Offload.Policy == request.OffloadAuto)
+}
+
+// planOffloaded plans the splits of a slice on which nothing fits once more, each with as many
+// layers kept as fit and the others streamed. It adds the plans that fit.
+func (s *search) planOffloaded(ctx context.Context, res *Result, on topology.Slice) error {
+	splits, err := s.listSplits(on)
+	if err != nil {
+		return err
+	}
+	plans, errs := make([]*Plan, len(splits)), make([]error, len(splits))
+	runParallel(ctx, len(splits), func(i int) { plans[i], errs[i] = s.planStreaming(on, splits[i]) })
+	if err := fault.Join(errs...); err != nil || ctx.Err() != nil {
+		return fault.Join(err, ctx.Err())
+	}
+	n := 0
+	for _, p := range plans {
+		if p != nil && p.Fits == Fits {
+			res.Plans = append(res.Plans, *p)
+			n++
+		}
+	}
+	if n > 0 {
+		res.Notes = append(res.Notes, fmt.Sprintf("no split of %s fits with all weights on the devices: %d are listed with layers whose weights are streamed (--offload none leaves them out)", on, n))
+	}
+	return nil
+}
+
+// planStreaming plans a split with as many layers kept as fit; nil where the split is refused.
+func (s *search) planStreaming(on topology.Slice, sp split) (*Plan, error) {
+	if sp.pp > 1 {
+		return nil, nil
+	}
+	keep, err := s.mostKept(on, sp)
+	if err != nil || keep < 0 {
+		return nil, err
+	}
+	sp.offload = graph.Offload{Stream: true, Keep: keep, Depth: s.o.Depth()}
+	p, _, err := s.planSplit(on, sp)
+	if p != nil && p.Offload != nil {
+		p.Offload.unasked = true
+	}
+	return p, err
+}
+
+// mostKept finds how many layers can keep their weights on a device of the slice, 0 where not
+// even none fits; -1 for a split that is refused.
+func (s *search) mostKept(on topology.Slice, sp split) (int, error) {
+	limit := s.o.Machine.Memory(on).UsableBytes
+	local, r, err := s.requestForSplit(on, sp)
+	if err != nil || limit == nil {
+		return -1, nil
+	}
+	if s.layers > 0 {
+		r.Layers = 2
+	}
+	g, err := s.m.Graph(local, r)
+	if refusesSplit(err) {
+		return -1, nil
+	}
+	if err != nil {
+		return -1, err
+	}
+	got, err := measureGraph(g, s.layers, s.passes, graph.Offload{Stream: true, Depth: s.o.Depth()})
+	if err != nil {
+		return -1, err
+	}
+	try := func(keep int) (bool, error) {
+		whole := got.graph
+		whole.offload.Keep = keep
+		held, err := whole.Residency(whole.asPasses())
+		if err != nil {
+			return false, err
+		}
+		m, _ := whole.findPeakMemory(held, func(i int) int64 { return held.Moments[i].Weights })
+		return m.TotalBytes <= *limit, nil
+	}
+	lo, hi := 0, got.streaming.layers+1 // lo fits, or nothing does
+	for lo+1 < hi {
+		mid := (lo + hi) / 2
+		fits, err := try(mid)
+		if err != nil {
+			return -1, err
+		}
+		if fits {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	return lo, nil
+}
+
+// streamCompanion reports whether a phase beside the transformer streams its weights: where all
+// of them are streamed as asked, or where it does not fit otherwise.
+func (s *search) streamCompanion(p *Plan, on topology.Slice, m *Memory) bool {
+	if !p.split.offload.Stream || m == nil {
+		return false
+	}
+	fit, _ := Judge(m.TotalBytes, s.o.Machine.Memory(on).UsableBytes)
+	return s.o.Offload.Streams() || fit == TooBig
+}
+
+// isOffloadedUnasked reports whether a plan is listed because nothing fits without streaming.
+func (p Plan) isOffloadedUnasked() bool { return p.Offload != nil && p.Offload.unasked }
+
+// streamedPhases are the phases beside the transformer whose weights are streamed.
+func (p *Plan) streamedPhases() []string {
+	if p.Offload == nil {
+		return nil
+	}
+	return p.Offload.Phases
+}
+
+// smallestOffloaded finds the best plan with streamed weights on the smallest slice of a row on
+// which one fits; nil where none does.
+func (s *search) smallestOffloaded(ctx context.Context, row []topology.Slice, chips map[string]int) (*Plan, error) {
+	for _, on := range row {
+		sub := s.newResult(on.String())
+		if err := s.planOffloaded(ctx, sub, on); err != nil {
+			return nil, err
+		}
+		if len(sub.Plans) > 0 {
+			slices.SortStableFunc(sub.Plans, comparePlans)
+			chips[on.String()] = on.Chips
+			return &sub.Plans[0], nil
+		}
+	}
+	return nil, nil
+}
+
+// waitingForWeights is the part of a step's time in which a program's layers wait for weights.
+func (e *explainer) waitingForWeights(r stepRates, c *programMeasures) (Part, bool) {
+	seconds := r.secondsOf(c)
+	s := e.got.streaming
+	wait := r.waiting(c, s, seconds)
+	if wait == 0 {
+		return Part{}, false
+	}
+	bytes := s.layer[c.name]
+	rule := fmt.Sprintf("%d B / %.4g B/s, and nothing is read ahead", bytes, r.streamed)
+	if s.depth > 0 {
+		rule = fmt.Sprintf("%d B / %.4g B/s - %.4g s that a layer takes otherwise", bytes, r.streamed, float64(s.passes)*seconds/float64(c.calls))
+	}
+	return Part{Value: wait, Program: c.name, Calls: int(s.streamed[c.name]), Op: "transfer", What: "waiting for streamed weights", Rule: rule, Source: e.streamedSource(r)}, true
+}
+
+// streamedSource says where the rate of streamed weights is from.
+func (e *explainer) streamedSource(r stepRates) string {
+	switch {
+	case e.on.Kind == topology.CPU:
+		return efficiencySource("cpu_read_bytes")
+	case r.host == 0:
+		return efficiencySource("gpu_pcie_bytes")
+	}
+	return e.hostSource(r)
+}
+
+// secondsOf is what all calls of a program take in a step, without waiting for weights.
+func (r stepRates) secondsOf(c *programMeasures) float64 {
+	matmul, attention := r.arithmetic(c)
+	seconds := max(matmul+attention, r.movement(c))
+	for _, t := range c.traffic {
+		seconds += r.sending(t, c.calls)
+	}
+	return seconds
+}
