@@ -3,13 +3,16 @@ package weft
 import (
 	"context"
 	"runtime/debug"
+	"slices"
 
 	"weft/denoise"
 	"weft/engine"
+	"weft/fault"
 	"weft/identify"
 	"weft/models"
 	"weft/pipeline"
 	"weft/plan"
+	"weft/request"
 	"weft/tensor"
 )
 
@@ -44,7 +47,29 @@ type Generated = pipeline.Result
 // frames go to the file as they come. Everything that is asked is checked before the first
 // weight is read. Errors are those of pipeline.Generate.
 func (p *Pipeline) Generate(ctx context.Context, o GenerateOptions) (*Generated, error) {
-	return p.runPhases(ctx, o, func(d pipeline.Devices, v pipeline.Options) (*Generated, error) { return p.Pipeline.Generate(ctx, d, v) })
+	return p.runPhases(ctx, o, func(d pipeline.Devices, v pipeline.Options) (*Generated, error) {
+		return p.Pipeline.Generate(ctx, d, v)
+	})
+}
+
+// GenerateAll makes several videos, one of each of the options of Video, with the texts
+// encoded at once. Everything that is asked of any of them is checked before the first weight
+// is read. The results of those that were made come beside an error.
+func (p *Pipeline) GenerateAll(ctx context.Context, videos []pipeline.Options, run Options) ([]*Generated, error) {
+	if len(videos) == 0 {
+		return nil, fault.New(models.ErrInputs, nil, "no videos are asked for")
+	}
+	var all []*Generated
+	_, err := p.runPhases(ctx, GenerateOptions{Video: videos[0], Run: run}, func(d pipeline.Devices, v pipeline.Options) (*Generated, error) {
+		videos := slices.Clone(videos)
+		for i := range videos {
+			videos[i].Mesh, videos[i].FSDP = v.Mesh, v.FSDP
+		}
+		var err error
+		all, err = p.Pipeline.GenerateAll(ctx, d, videos)
+		return nil, err
+	})
+	return all, err
 }
 
 // Encode runs the text phase alone.
@@ -123,6 +148,12 @@ func (d *phaseDevices) close() {
 func (d *phaseDevices) placed(p pipeline.Placement) Options {
 	o := d.opt
 	o.Mesh, o.DType, o.Running, o.OutputBytes = p.Mesh, p.DType, d.eng, nil
+	switch {
+	case !p.Stream:
+		o.Offload = request.Offload{}
+	case o.Offload.Policy == request.OffloadKeep: // layers of the denoiser
+		o.Offload = request.Offload{Policy: request.OffloadAll}
+	}
 	o.FSDP, o.Micro, o.Layers, o.SplitResidual, o.TextLen, o.TokenTimes, o.Batch = nil, 0, 0, false, 0, false, 0
 	return o
 }
@@ -132,33 +163,42 @@ func (d *phaseDevices) CheckSplit(m *identify.Match, r models.Request, p pipelin
 	return err
 }
 
-func (d *phaseDevices) Forward(ctx context.Context, m *identify.Match, inputs map[string]*tensor.Tensor, p pipeline.Placement) (map[string]*tensor.Tensor, pipeline.Cost, error) {
+func (d *phaseDevices) Forward(ctx context.Context, m *identify.Match, inputs []map[string]*tensor.Tensor, p pipeline.Placement) ([]map[string]*tensor.Tensor, pipeline.Cost, error) {
 	if err := d.open(ctx); err != nil {
 		return nil, pipeline.Cost{}, err
 	}
-	if p.Tiles != nil {
-		out, report, err := (&Model{m}).ForwardTiled(ctx, inputs, *p.Tiles, d.placed(p))
-		return out, costOf(report), err
-	}
-	r, err := (&Model{m}).Start(ctx, inputs, d.placed(p))
+	r, err := (&Model{m}).Start(ctx, inputs[0], d.placed(p))
 	if err != nil {
 		return nil, pipeline.Cost{}, err
 	}
 	defer r.Close()
-	out, err := r.Forward(ctx)
-	return out, costOf(r.Report()), err
+	var outs []map[string]*tensor.Tensor
+	for i, in := range inputs {
+		if i > 0 {
+			r.lanes, r.inputs = nil, nil
+			if err := r.feedInputs(in); err != nil {
+				return nil, costOf(r.Report()), err
+			}
+		}
+		out, err := r.Forward(ctx)
+		if err != nil {
+			return nil, costOf(r.Report()), err
+		}
+		outs = append(outs, out)
+	}
+	return outs, costOf(r.Report()), nil
 }
 
 func (d *phaseDevices) Stream(ctx context.Context, m *identify.Match, inputs map[string]*tensor.Tensor, p pipeline.Placement, visit func(string, int, *tensor.Tensor) error) (pipeline.Cost, error) {
-	if p.Tiles != nil { // which are blended when all of them are there
-		out, cost, err := d.Forward(ctx, m, inputs, p)
-		if err != nil {
-			return cost, err
-		}
-		return cost, visit("out", 0, out["out"])
-	}
 	if err := d.open(ctx); err != nil {
 		return pipeline.Cost{}, err
+	}
+	if p.Tiles != nil { // which are blended when all of them are there
+		out, report, err := (&Model{m}).ForwardTiled(ctx, inputs, *p.Tiles, d.placed(p))
+		if err != nil {
+			return costOf(report), err
+		}
+		return costOf(report), visit("out", 0, out["out"])
 	}
 	r, err := (&Model{m}).Start(ctx, inputs, d.placed(p))
 	if err != nil {

@@ -42,10 +42,10 @@ func (p *Pipeline) refusePart(part Part, m *identify.Match, want, format string,
 
 // checkAutoencoder holds the autoencoder's latents against those that the transformer makes.
 func (p *Pipeline) checkAutoencoder() error {
-	c, _ := p.companions()
+	c := p.companions()
 	want := fmt.Sprintf("%s (%s)", c.Decoder, autoencoderFiles[c.Decoder])
-	d, ok := p.vae.Model.(models.Decoder)
-	if !ok {
+	d := p.vae.Features().Decoder
+	if d == nil {
 		return p.refusePart(Autoencoder, p.vae, want, "this is %s, no autoencoder: %s's latents are decoded by %s", p.vae.Name(), p.Name(), want)
 	}
 	w, h, f := legalSize(p.generator())
@@ -66,7 +66,7 @@ func (p *Pipeline) checkAutoencoder() error {
 }
 
 // legalSize is a size of video that a generator makes.
-func legalSize(g models.Generator) (width, height, frames int) {
+func legalSize(g *models.Generator) (width, height, frames int) {
 	for _, n := range []int{64, 128, 256} {
 		for _, f := range []int{5, 9, 17} {
 			if _, err := g.LatentShape(n, n, f); err == nil {
@@ -80,7 +80,7 @@ func legalSize(g models.Generator) (width, height, frames int) {
 // checkTextEncoder holds the text encoder's rows against those that the transformer reads, and
 // the tokenizer's ids against the text encoder's table.
 func (p *Pipeline) checkTextEncoder() error {
-	c, _ := p.companions()
+	c := p.companions()
 	width, err := p.textWidth()
 	if err != nil {
 		return p.refusePart(TextEncoder, p.text, c.Text, "this is %s, no text encoder of token ids: %s reads the rows of %s", p.text.Name(), p.Name(), c.Text)
@@ -88,6 +88,9 @@ func (p *Pipeline) checkTextEncoder() error {
 	want, err := p.contextWidth()
 	if err != nil {
 		return err
+	}
+	if e, ok := p.text.Checkpoint.Lookup(p.text.Stored(p.text.Features().TokenTable)); ok && p.tokens != nil && p.tokens.Size() > e.Shape[0] {
+		return p.refusePart(Tokenizer, p.text, c.Text, "this tokenizer has ids up to %d, and the text encoder in %s knows %d: they are not of one release", p.tokens.Size()-1, p.paths[TextEncoder], e.Shape[0])
 	}
 	if width != want {
 		return p.refusePart(TextEncoder, p.text, c.Text, "this text encoder (%s) makes rows of %d numbers, and %s reads rows of %d: it was trained with %s",

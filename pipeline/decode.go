@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"weft/dtype"
@@ -31,10 +30,11 @@ func (g *generation) decodeFrames(ctx context.Context) (Cost, error) {
 			return decode(append(sinks, add)...)
 		})
 	}
-	if g.video == nil {
-		return cost, withFrames()
+	if g.plan == nil {
+		err := withFrames() // which sets cost
+		return cost, err
 	}
-	written, err := video.Write(ctx, g.video, func(sink *video.Sink) error { return withFrames(sink.Floats) })
+	written, err := video.Write(ctx, g.plan, func(sink *video.Sink) error { return withFrames(sink.Floats) })
 	if err != nil {
 		return cost, err
 	}
@@ -102,7 +102,7 @@ func (p *Pipeline) Decode(ctx context.Context, d Devices, latents string, o Opti
 	if err != nil {
 		return nil, err
 	}
-	g := &generation{settled: s, d: d, state: noState, latents: z, result: s.newResult()}
+	g := &generation{settled: s, d: d, state: noState, latents: z, result: s.newResult(), video: 1, videos: 1}
 	if err := g.runPhase(ctx, "decode", (*generation).decodeFrames); err != nil {
 		return nil, err
 	}
@@ -119,11 +119,7 @@ func (p *Pipeline) settleDecoding(ctx context.Context, d Devices, path string, o
 	if len(z.Shape) != 5 || z.Shape[0] != 1 || !z.DType.IsFloat() {
 		return nil, nil, fault.New(models.ErrInputs, nil, "latents of %s are %v: want (1, channels, frames, height, width) of a floating-point type", path, z)
 	}
-	decoder, ok := p.vae.Model.(models.Decoder)
-	if !ok {
-		return nil, nil, errors.New("the autoencoder decodes nothing")
-	}
-	shape, err := decoder.VideoShape(z.Shape[1:])
+	shape, err := p.vae.Features().Decoder.VideoShape(z.Shape[1:])
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}

@@ -16,7 +16,9 @@ import (
 type Placement struct {
 	Mesh  []mesh.Axis
 	DType dtype.DType
-	Tiles *models.Tiles // of an autoencoder; nil computes pictures whole
+	// Stream says that the layers' weights may be streamed where the request offloads weights.
+	Stream bool
+	Tiles  *models.Tiles // of an autoencoder; nil computes pictures whole
 }
 
 // Cost is what one phase took.
@@ -36,8 +38,9 @@ type Devices interface {
 	// CheckSplit reports every reason why a model cannot run a request as it is placed. It reads
 	// no weight.
 	CheckSplit(m *identify.Match, r models.Request, p Placement) error
-	// Forward computes a model's outputs.
-	Forward(ctx context.Context, m *identify.Match, inputs map[string]*tensor.Tensor, p Placement) (map[string]*tensor.Tensor, Cost, error)
+	// Forward computes a model's outputs for each of several inputs, with weights that are
+	// loaded once.
+	Forward(ctx context.Context, m *identify.Match, inputs []map[string]*tensor.Tensor, p Placement) ([]map[string]*tensor.Tensor, Cost, error)
 	// Stream computes a model's outputs, and hands each part of them over as soon as it is
 	// computed, in order: the output's name, the frame, and the part.
 	Stream(ctx context.Context, m *identify.Match, inputs map[string]*tensor.Tensor, p Placement, visit func(name string, frame int, t *tensor.Tensor) error) (Cost, error)

@@ -23,7 +23,8 @@ func (p *Pipeline) Encode(ctx context.Context, d Devices, o Options) (*Result, e
 	if err := s.placeText(d); err != nil {
 		return nil, err
 	}
-	g := &generation{settled: s, d: d, state: noState, result: s.newResult()}
+	g := &generation{settled: s, d: d, state: noState, result: s.newResult(), video: 1, videos: 1}
+	g.together = []*generation{g}
 	if err := g.runPhase(ctx, "text", (*generation).encodeText); err != nil {
 		return nil, err
 	}

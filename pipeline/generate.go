@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"weft/checkpoint"
 	"weft/denoise"
+	"weft/fault"
 	"weft/internal/hostmemory"
 	"weft/nonfinite"
 	"weft/tensor"
@@ -33,6 +35,9 @@ type generation struct {
 	latents  *tensor.Tensor // (1, channels, frames, height, width), f32
 	result   *Result
 	began    time.Time // of the phase
+
+	video, videos int           // of how many videos of one list it is which
+	together      []*generation // all of them: their texts are encoded at once
 }
 
 // Generate makes a video of a prompt. Everything that is asked for is checked before the first
@@ -41,19 +46,77 @@ type generation struct {
 // Errors have the kinds of packages denoise, models, video and userfile for what is asked,
 // ErrTruncated, ErrState, and nonfinite.Err where a value becomes NaN or infinite on the way.
 func (p *Pipeline) Generate(ctx context.Context, d Devices, o Options) (*Result, error) {
+	results, err := p.GenerateAll(ctx, d, []Options{o})
+	if err != nil {
+		return nil, err
+	}
+	return results[0], nil
+}
+
+// GenerateAll makes a video of each of several options, which differ in their prompts, seeds
+// and outputs alone. All are checked before the first weight is read. The text encoder is loaded
+// once for all of them; then each video goes through the other phases, so that one is there
+// before the next is begun. With Resume, videos that are there are passed over; their results
+// are left out. After an error the results are those of the videos that were made.
+func (p *Pipeline) GenerateAll(ctx context.Context, d Devices, all []Options) ([]*Result, error) {
+	var errs fault.List
+	var gens []*generation
+	for i, o := range all {
+		g, err := p.prepare(ctx, d, o, len(all) > 1)
+		if err != nil && len(all) > 1 {
+			err = within(fmt.Sprintf("video %d", i+1), err)
+		}
+		if errs.Add(err); g != nil {
+			g.video, g.videos = i+1, len(all)
+			gens = append(gens, g)
+		}
+	}
+	if err := errs.Err(); err != nil {
+		return nil, err
+	}
+	for _, g := range gens {
+		if err := g.begin(ctx); err != nil {
+			return nil, err
+		}
+	}
+	for _, g := range gens {
+		g.together = gens
+	}
+	var results []*Result
+	for _, g := range gens {
+		r, err := g.run(ctx)
+		if err != nil {
+			return results, err
+		}
+		results = append(results, r)
+	}
+	return results, nil
+}
+
+// prepare settles one video. It gives none for one of a list that is there already, where the
+// list is gone on with.
+func (p *Pipeline) prepare(ctx context.Context, d Devices, o Options, oneOfMany bool) (*generation, error) {
 	o, state, err := p.openState(o)
 	if err != nil {
 		return nil, err
+	}
+	if oneOfMany && o.Resume && state.request == nil && !o.Force && slices.Contains(outputsThere(o), o.base()) {
+		return nil, nil
 	}
 	s, err := p.settle(ctx, d, o)
 	if err != nil {
 		return nil, err
 	}
-	g := &generation{settled: s, d: d, state: state, result: s.newResult()}
-	if err := g.begin(ctx); err != nil {
-		return nil, err
+	return &generation{settled: s, d: d, state: state, result: s.newResult()}, nil
+}
+
+// within puts what an error is about in front of each of its violations.
+func within(what string, err error) error {
+	var l fault.List
+	for _, v := range fault.Violations(err) {
+		l.Add(fmt.Errorf("%s: %w", what, v))
 	}
-	return g.run(ctx)
+	return l.Err()
 }
 
 // newResult has what is known before the first phase.
@@ -66,8 +129,8 @@ func (s *settled) newResult() *Result {
 			r.Text.Negative = &s.negative.text
 		}
 	}
-	if s.video != nil {
-		r.Video = &VideoFile{Container: s.video.Container, Codec: s.video.Codec, Encoder: s.video.Encoder, Pixels: s.video.Pixels}
+	if s.plan != nil {
+		r.Video = &VideoFile{Container: s.plan.Container, Codec: s.plan.Codec, Encoder: s.plan.Encoder, Pixels: s.plan.Pixels}
 	}
 	return r
 }
@@ -119,7 +182,7 @@ func (g *generation) runPhase(ctx context.Context, name string, run func(*genera
 // progress tells where the generation stands.
 func (g *generation) progress(phase string, done, of int, left float64) {
 	if g.o.OnProgress != nil {
-		g.o.OnProgress(Progress{Video: 1, Videos: 1, Phase: phase, Done: done, Of: of, Seconds: time.Since(g.began).Seconds(), Left: left, RSS: hostmemory.Resident()})
+		g.o.OnProgress(Progress{Video: g.video, Videos: g.videos, Phase: phase, Done: done, Of: of, Seconds: time.Since(g.began).Seconds(), Left: left, RSS: hostmemory.Resident()})
 	}
 }
 
@@ -135,23 +198,54 @@ func (g *generation) explain(phase string, err error) error {
 	case errors.Is(err, nonfinite.Err):
 		return fmt.Errorf("%w; the latents are in %s: weft decode --latents decodes them again, with --vae of another file or --vae-dtype f32", err, g.state.path(latentsFile))
 	}
-	return fmt.Errorf("%w; --resume goes on from %s", err, g.state.dir)
+	return resumable{fmt.Errorf("%w; --resume goes on from %s", err, g.state.dir), g.state.dir}
 }
 
-// encodeText makes the rows of the prompt and of the negative prompt.
+// resumable is an error after which the generation can go on.
+type resumable struct {
+	error
+	state string
+}
+
+func (r resumable) Unwrap() error { return r.error }
+
+// ResumableFrom returns the folder of the state that a generation goes on from which ended
+// with an error, "" where there is none.
+func ResumableFrom(err error) string {
+	var r resumable
+	if errors.As(err, &r) {
+		return r.state
+	}
+	return ""
+}
+
+// encodeText makes the rows of the prompt and of the negative prompt, and those of all videos
+// that come after this one.
 func (g *generation) encodeText(ctx context.Context) (Cost, error) {
-	if g.features != nil { // they come with the state
+	var todo []*generation
+	var videos [][]*prompt
+	for _, other := range g.together {
+		if other.features == nil { // else they come with the state, or were made with an earlier video's
+			todo, videos = append(todo, other), append(videos, other.texts())
+		}
+	}
+	if g.features != nil || len(todo) == 0 {
 		return Cost{}, nil
 	}
-	texts, cost, err := g.p.encodeTexts(ctx, g.d, g.texts(), g.rows, g.text)
+	texts, cost, err := g.p.encodeTexts(ctx, g.d, videos, g.rows, g.settled.text)
 	if err != nil {
 		return cost, err
 	}
-	g.features = features{"context": texts[0]}
-	if len(texts) > 1 {
-		g.features["negative"] = texts[1]
+	for i, other := range todo {
+		other.features = features{"context": texts[i][0]}
+		if len(texts[i]) > 1 {
+			other.features["negative"] = texts[i][1]
+		}
+		if err := other.keepFeatures(); err != nil {
+			return cost, err
+		}
 	}
-	return cost, g.keepFeatures()
+	return cost, nil
 }
 
 // keepFeatures writes the features to the state, and to the file that is asked for.

@@ -105,29 +105,24 @@ func (p *Pipeline) openTransformer(release string) error {
 // checkGenerator refuses a model that makes no latents, or whose companions are not known.
 func (p *Pipeline) checkGenerator() error {
 	m := p.experts[0]
-	if _, ok := m.Model.(models.Generator); !ok {
+	if m.Features().Generator == nil {
 		return fault.New(models.ErrVariant, nil, "%s is %s, which denoises no latents: name the release's own folder", p.paths[Transformer], m.Name())
 	}
-	if c, ok := p.companions(); !ok || c.Text != "umt5-xxl" || autoencoderFiles[c.Decoder] == "" {
+	if c := p.companions(); c.Text != "umt5-xxl" || autoencoderFiles[c.Decoder] == "" {
 		return fault.New(models.ErrVariant, nil, "%s: the phases of Wan's releases are run; weft sample denoises this one from prepared text", m.Name())
 	}
 	return nil
 }
 
-func (p *Pipeline) generator() models.Generator { return p.experts[0].Model.(models.Generator) }
+func (p *Pipeline) generator() *models.Generator { return p.experts[0].Features().Generator }
 
-func (p *Pipeline) companions() (models.Companions, bool) {
-	if a, ok := p.experts[0].Model.(models.Accompanied); ok {
-		return a.Companions(), true
-	}
-	return models.Companions{}, false
-}
+func (p *Pipeline) companions() models.Companions { return p.generator().Companions }
 
 // openPart finds and opens one part.
 func (p *Pipeline) openPart(part Part, f Files) error {
 	prefer := ""
 	if part == Autoencoder {
-		c, _ := p.companions()
+		c := p.companions()
 		prefer = autoencoderFiles[c.Decoder]
 	}
 	path, err := findPart(p.Dir, p.Layout, part, f, prefer)

@@ -33,6 +33,9 @@ type Options struct {
 	AutoencoderType dtype.DType
 	Tiles           *models.Tiles // of the autoencoder; nil decodes frames whole
 
+	// AllowNonFinite lets NaN and infinities pass. Without it they end the generation.
+	AllowNonFinite bool
+
 	// State is the folder that the latents and the sampler's state go to after each step; "" is
 	// the name of the first output with ".state". Resume goes on from what is there.
 	State  string

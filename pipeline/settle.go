@@ -36,8 +36,8 @@ type settled struct {
 	noise    *tensor.Tensor
 
 	text, denoise, decode Placement
-	width, height         int // of the frames that are written
-	video                 *video.Plan
+	width, height         int         // of the frames that are written
+	plan                  *video.Plan // nil where no video is asked for
 	notes                 []string
 }
 
@@ -275,7 +275,7 @@ func (s *settled) newLoop(d Devices, f features) (*denoise.Loop, Denoiser, error
 	for i, m := range s.p.experts {
 		experts = append(experts, denoise.Expert{Name: names[i], Model: m.Model, Devices: den.Expert(i), Second: len(s.p.experts) == 1 && m.IsSecondExpert()})
 	}
-	loop, err := denoise.New(experts, s.p.Settings, f["context"], f["negative"], denoise.Options{Request: s.o.Request, Noise: s.noise, Conditions: f.conditions()})
+	loop, err := denoise.New(experts, s.p.Settings, f["context"], f["negative"], denoise.Options{Request: s.o.Request, Noise: s.noise, Conditions: f.conditions(), AllowNonFinite: s.o.AllowNonFinite})
 	return loop, den, err
 }
 
@@ -287,7 +287,7 @@ func (s *settled) placePhases(d Devices) error {
 
 // placeText chooses the mesh of the text encoder.
 func (s *settled) placeText(d Devices) (err error) {
-	s.text = Placement{DType: s.o.ComputeType()}
+	s.text = Placement{DType: s.o.ComputeType(), Stream: true}
 	s.text.Mesh, err = firstLegal(textMeshes(d.Count()), func(m []mesh.Axis) error {
 		return d.CheckSplit(s.p.text, models.Request{Batch: len(s.texts()), Text: s.rows, Masked: true}, Placement{Mesh: m, DType: s.text.DType})
 	})
@@ -307,7 +307,7 @@ func (s *settled) placeDecoding(d Devices) error {
 	})
 	errs.Add(err)
 	if t := s.o.Tiles; t != nil {
-		if tiler, ok := s.p.vae.Model.(models.Tiled); ok {
+		if tiler := s.p.vae.Features().Tiled; tiler != nil {
 			_, _, _, err := tiler.Tile(models.Request{Batch: 1, Latent: s.latent}, *t)
 			errs.Add(err)
 		}

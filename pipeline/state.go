@@ -98,7 +98,7 @@ func (p *Pipeline) openState(o Options) (Options, *stateFolder, error) {
 		return o, s, err
 	}
 	if !o.Resume {
-		if o.Force {
+		if o.Force || !s.hasLatents() {
 			return o, s, nil
 		}
 		return o, s, fault.New(ErrState, Differs{State: s.dir}, "%s has the state of a generation that did not end: --resume goes on from it, --force begins anew, --state names another folder", s.dir)

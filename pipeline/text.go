@@ -7,8 +7,10 @@ import (
 	"sort"
 	"strings"
 
+	"weft/checkpoint"
 	"weft/dtype"
 	"weft/fault"
+	"weft/models"
 	"weft/tensor"
 	"weft/textclean"
 	"weft/tokenizer"
@@ -108,6 +110,47 @@ func (p *Pipeline) findCut(clean string, rows int) (string, error) {
 // zeroedRows is the output of a text encoder whose rows behind a text's end are zeros.
 const zeroedRows = "out_zeroed_pads"
 
+// readRows reads the rows of the token table that texts look up, each once, and puts them in
+// place: (texts, rows, width). Behind a text's end is the row of id 0, which pads it. The table
+// itself, which is a fifth of UMT5-XXL, stays in its file. n is how many bytes were read.
+func (p *Pipeline) readRows(ctx context.Context, prompts []*prompt, rows int, as dtype.DType) (t *tensor.Tensor, n int64, err error) {
+	table := p.text.Stored(p.text.Features().TokenTable)
+	e, ok := p.text.Checkpoint.Lookup(table)
+	if !ok || len(e.Shape) != 2 {
+		return nil, 0, fault.New(models.ErrInputs, nil, "%s has no table of tokens %q", p.paths[TextEncoder], table)
+	}
+	width := e.Shape[1]
+	distinct := map[int][]byte{}
+	var parts []checkpoint.Part
+	t = tensor.New(as, len(prompts), rows, width)
+	size := width * as.Size()
+	for _, text := range prompts {
+		for _, id := range append([]int{padID}, text.ids...) {
+			if distinct[id] == nil {
+				distinct[id] = make([]byte, size)
+				parts = append(parts, checkpoint.Part{Name: table, As: as, Dst: distinct[id], Slices: [][2]int{{id, id + 1}, {0, width}}})
+			}
+		}
+	}
+	stats, err := p.text.Checkpoint.Read(ctx, parts, checkpoint.ReadOptions{})
+	if err != nil {
+		return nil, 0, err
+	}
+	for b, text := range prompts {
+		for i := range rows {
+			id := padID
+			if i < len(text.ids) {
+				id = text.ids[i]
+			}
+			copy(t.Data[(b*rows+i)*size:], distinct[id])
+		}
+	}
+	return t, stats.BytesRead, nil
+}
+
+// padID pads a text behind its end.
+const padID = 0
+
 // textInputs makes the encoder's inputs: ids (texts, rows), padded with 0, and the mask.
 func textInputs(prompts []*prompt, rows int) map[string]*tensor.Tensor {
 	ids, mask := tensor.New(dtype.I32, len(prompts), rows), tensor.New(dtype.I32, len(prompts), rows)
@@ -121,17 +164,34 @@ func textInputs(prompts []*prompt, rows int) map[string]*tensor.Tensor {
 	return map[string]*tensor.Tensor{"ids": ids, "mask": mask}
 }
 
-// encodeTexts computes the rows of texts: (1, rows, width) of each.
-func (p *Pipeline) encodeTexts(ctx context.Context, d Devices, prompts []*prompt, rows int, place Placement) ([]*tensor.Tensor, Cost, error) {
-	out, cost, err := d.Forward(ctx, p.text, textInputs(prompts, rows), place)
-	if err != nil {
+// encodeTexts computes the rows, (1, rows, width), of each text of each video.
+func (p *Pipeline) encodeTexts(ctx context.Context, d Devices, videos [][]*prompt, rows int, place Placement) ([][]*tensor.Tensor, Cost, error) {
+	var inputs []map[string]*tensor.Tensor
+	var read int64
+	for _, prompts := range videos {
+		in := textInputs(prompts, rows)
+		if p.text.Features().TokenTable != "" {
+			t, n, err := p.readRows(ctx, prompts, rows, place.DType)
+			if err != nil {
+				return nil, Cost{}, err
+			}
+			delete(in, "ids")
+			in["rows"], read = t, read+n
+		}
+		inputs = append(inputs, in)
+	}
+	out, cost, err := d.Forward(ctx, p.text, inputs, place)
+	if cost.BytesRead += read; err != nil {
 		return nil, cost, err
 	}
-	all := out[zeroedRows]
-	texts := make([]*tensor.Tensor, len(prompts))
-	for i := range prompts {
-		if texts[i], err = all.Rows(i, i+1).As(dtype.F32); err != nil {
-			return nil, cost, err
+	texts := make([][]*tensor.Tensor, len(videos))
+	for v, prompts := range videos {
+		for i := range prompts {
+			t, err := out[v][zeroedRows].Rows(i, i+1).As(dtype.F32)
+			if err != nil {
+				return nil, cost, err
+			}
+			texts[v] = append(texts[v], t)
 		}
 	}
 	return texts, cost, nil

@@ -26,11 +26,11 @@ func (s *settled) checkVideo(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.video, err = video.Check(ctx, video.Request{Path: s.o.Out, Force: s.o.Force, Keep: s.reads(), Width: s.width, Height: s.height, Frames: s.frames(), Rate: rate,
+	s.plan, err = video.Check(ctx, video.Request{Path: s.o.Out, Force: s.o.Force, Keep: s.reads(), Width: s.width, Height: s.height, Frames: s.frames(), Rate: rate,
 		Made: video.Made{Weft: s.o.Weft, Model: s.p.Name(), ModelHash: hash, Seed: s.o.Seed, Settings: settings}})
 	if err != nil {
 		return err
 	}
-	s.notes = append(s.notes, s.video.Notes...)
+	s.notes = append(s.notes, s.plan.Notes...)
 	return nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -86,11 +85,12 @@ func (f *pipelineFlags) generateOptions(a *app) (weft.GenerateOptions, error) {
 	run, err := f.runOptions(a)
 	f.video.Request = run.Request
 	f.video.Weft = weft.Version()
-	f.video.OnProgress = a.progress.reportPhase
+	f.video.OnProgress, f.video.AllowNonFinite = a.reportPhase, f.nonFinite
+	run.Progress = nil // phases and steps are shown
 	return weft.GenerateOptions{Video: f.video, Run: run}, err
 }
 
-// withVideoEnding says of a name whether it is a safetensors file's.
+// isTensorsFile says of a name whether it is a safetensors file's.
 func isTensorsFile(path string) bool { return strings.HasSuffix(strings.ToLower(path), ".safetensors") }
 
 func (a *app) generateCommand() *cobra.Command {
@@ -135,6 +135,9 @@ and engine; it is not torch's, whose latents --noise takes.`,
 				return err
 			}
 			defer p.Close()
+			if prompts != "" {
+				return a.generateList(cmd.Context(), p, o, prompts)
+			}
 			r, err := p.Generate(cmd.Context(), o)
 			if err != nil {
 				return err
@@ -200,5 +203,3 @@ func (a *app) showGenerated(r *weft.Generated) {
 		}
 	}
 }
-
-var _ = os.Stdout

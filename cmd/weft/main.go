@@ -4,6 +4,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -16,6 +17,7 @@ import (
 
 	"weft/fault"
 	"weft/internal/userfile"
+	"weft/pipeline"
 	"weft/xla"
 )
 
@@ -63,7 +65,7 @@ func runCommandLine(ctx context.Context, args []string, stdout, stderr *os.File)
 	select {
 	case err = <-done:
 		if err != nil && ctx.Err() != nil && !errors.Is(err, errInterrupted) {
-			err = interruptedError(ctx, "interrupted; no output was written")
+			err = interruptedError(ctx, interruptedText(err))
 		}
 	case err = <-a.leave:
 		a.stdout.close()
@@ -72,6 +74,14 @@ func runCommandLine(ctx context.Context, args []string, stdout, stderr *os.File)
 	}
 	a.progress.stopBars()
 	return a.finishCommand(err, answer)
+}
+
+// interruptedText says what an interrupted command, which ended with err, has left.
+func interruptedText(err error) string {
+	if state := pipeline.ResumableFrom(err); state != "" {
+		return fmt.Sprintf("interrupted; --resume goes on from %s", state)
+	}
+	return "interrupted; no output was written"
 }
 
 // interruptGrace is the time that an interrupted command has to end by itself.
