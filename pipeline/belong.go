@@ -89,14 +89,15 @@ func (p *Pipeline) checkTextEncoder() error {
 	if err != nil {
 		return err
 	}
-	if e, ok := p.text.Checkpoint.Lookup(p.text.Stored(p.text.Features().TokenTable)); ok && p.tokens != nil && p.tokens.Size() > e.Shape[0] {
-		return p.refusePart(Tokenizer, p.text, c.Text, "this tokenizer has ids up to %d, and the text encoder in %s knows %d: they are not of one release", p.tokens.Size()-1, p.paths[TextEncoder], e.Shape[0])
-	}
+	var errs fault.List
 	if width != want {
-		return p.refusePart(TextEncoder, p.text, c.Text, "this text encoder (%s) makes rows of %d numbers, and %s reads rows of %d: it was trained with %s",
-			p.text.Name(), width, p.Name(), want, c.Text)
+		errs.Add(p.refusePart(TextEncoder, p.text, c.Text, "this text encoder (%s) makes rows of %d numbers, and %s reads rows of %d: it was trained with %s",
+			p.text.Name(), width, p.Name(), want, c.Text))
 	}
-	return nil
+	if e, ok := p.text.Checkpoint.Lookup(p.text.Stored(p.text.Features().TokenTable)); ok && p.tokens != nil && p.tokens.Size() > e.Shape[0] {
+		errs.Add(p.refusePart(Tokenizer, p.text, c.Text, "this tokenizer has ids up to %d, and the text encoder in %s knows %d: they are not of one release", p.tokens.Size()-1, p.paths[TextEncoder], e.Shape[0]))
+	}
+	return errs.Err()
 }
 
 // one is a single device, for graphs that are built for their shapes.

@@ -121,8 +121,11 @@ func within(what string, err error) error {
 
 // newResult has what is known before the first phase.
 func (s *settled) newResult() *Result {
-	r := &Result{Out: s.o.Out, Frames: s.frames(), Width: s.width, Height: s.height, FPS: s.fps.Value.(float64), Seed: s.o.Seed, Model: s.p.Name(),
+	r := &Result{Out: s.o.Out, Seed: s.o.Seed, Model: s.p.Name(),
 		Settings: s.settings, Phases: []Phase{}, Steps: []denoise.Step{}, Files: map[string]string{}}
+	if s.latent != nil { // else there is text alone
+		r.Frames, r.Width, r.Height, r.FPS = s.frames(), s.width, s.height, s.fps.Value.(float64)
+	}
 	if s.prompt != nil {
 		r.Text = &Texts{Text: s.prompt.text}
 		if s.negative != nil {

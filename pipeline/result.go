@@ -9,10 +9,10 @@ import (
 // Result is what a generation made and took. Its JSON is what weft generate prints.
 type Result struct {
 	Out      string                    `json:"out,omitempty"`
-	Frames   int                       `json:"frames"`
-	Width    int                       `json:"width"`
-	Height   int                       `json:"height"`
-	FPS      float64                   `json:"fps"`
+	Frames   int                       `json:"frames,omitzero"`
+	Width    int                       `json:"width,omitzero"`
+	Height   int                       `json:"height,omitzero"`
+	FPS      float64                   `json:"fps,omitzero"`
 	Seed     uint64                    `json:"seed"`
 	Model    string                    `json:"model"`
 	Settings map[string]models.Setting `json:"settings"`

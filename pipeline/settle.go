@@ -73,6 +73,7 @@ func (p *Pipeline) settle(ctx context.Context, d Devices, o Options) (*settled, 
 		s.settings["size"] = models.Setting{Value: size, From: sizeFrom}
 	}
 	s.settings["fps"] = s.fps
+	s.settings["prompt"] = models.Setting{Value: s.o.Prompt, From: models.FromFlag}
 	if err := s.checkVideo(ctx); err != nil {
 		return nil, err
 	}

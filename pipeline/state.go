@@ -181,11 +181,11 @@ func (g *generation) begin(ctx context.Context) error {
 // among it: they change values within the tolerance of arithmetic.
 func (g *generation) asked() (map[string]string, error) {
 	out := map[string]string{
-		"prompt": g.prompt.text.Clean, "seed": fmt.Sprint(g.o.Seed), "dtype": g.denoise.DType.String(), "vae dtype": g.decode.DType.String(),
+		"prompt": g.prompt.text.clean, "seed": fmt.Sprint(g.o.Seed), "dtype": g.denoise.DType.String(), "vae dtype": g.decode.DType.String(),
 		"layers": fmt.Sprint(g.o.Layers), "text length": fmt.Sprint(g.rows), "written size": fmt.Sprintf("%dx%d", g.width, g.height),
 	}
 	if g.negative != nil {
-		out["negative prompt"] = g.negative.text.Clean
+		out["negative prompt"] = g.negative.text.clean
 	}
 	if g.o.Tiles != nil {
 		out["tiles"] = fmt.Sprint(*g.o.Tiles)
@@ -197,7 +197,7 @@ func (g *generation) asked() (map[string]string, error) {
 		out["noise"] = hex.EncodeToString(h.Sum(nil))
 	}
 	for name, v := range g.settings {
-		if name != "negative_prompt" {
+		if name != "negative_prompt" && name != "prompt" {
 			out[name] = v.Text()
 		}
 	}

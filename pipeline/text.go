@@ -28,7 +28,7 @@ type Text struct {
 	// CutAt are the words at which the text was cut: what is read last, "|", and what is read no
 	// more. It is empty where all is read.
 	CutAt string `json:"cut_at,omitempty"`
-	Clean string `json:"clean"` // the text as it was tokenized
+	clean string // the text as it was tokenized
 }
 
 // endPiece ends a text of T5's.
@@ -55,7 +55,7 @@ func (p *Pipeline) readPrompt(what, text string, rows int) (*prompt, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
-	out := &prompt{what: what, ids: all, notes: notes, text: Text{Encoder: p.text.Name(), Tokens: len(all), Used: min(len(all), rows), Clean: clean}}
+	out := &prompt{what: what, ids: all, notes: notes, text: Text{Encoder: p.text.Name(), Tokens: len(all), Used: min(len(all), rows), clean: clean}}
 	if len(all) <= rows {
 		return out, nil
 	}

@@ -29,6 +29,7 @@ type released struct {
 
 var wanReleases = []released{
 	{name: "wan21_t2v", size: "64x32", frames: 9},
+	{name: "wan21_t2v_official", values: "wan21_t2v", prefix: "official.", size: "64x32", frames: 9, flags: []string{"--shift", "3"}},
 	{name: "wan22_t2v_a14b", size: "48x32", frames: 9},
 	{name: "wan22_t2v_a14b", prefix: "shift_12.", size: "48x32", frames: 9, flags: []string{"--shift", "12"}},
 	{name: "wan22_ti2v_5b", size: "64x32", frames: 5},
@@ -110,13 +111,17 @@ func generate(t testing.TB, args ...string) generated {
 }
 
 // Every value on the way to the video is the release's: text, timesteps, latents after each step,
-// frames before and after rounding; in the interpreter and through XLA, on every kind of mesh.
+// frames before and after rounding. The interpreter runs every release, the first of them on
+// every kind of mesh; XLA runs one mesh, since compiling takes long, and all with
+// WEFT_LONG_TESTS. (The small transformers have three heads.)
 func TestGenerateGivesTheReleasesValues(t *testing.T) {
-	for _, r := range wanReleases {
+	long := os.Getenv("WEFT_LONG_TESTS") != ""
+	for i, r := range wanReleases {
 		for _, device := range modeltest.Devices() {
-			for _, mesh := range []string{"tp=1", "sp=3", "dp=2", "tp=3"} {
-				if device == "cpu" && mesh != "dp=2" && mesh != "tp=3" {
-					continue // compiling takes long
+			for _, mesh := range []string{"tp=1", "sp=3", "dp=2", "tp=3", "dp=2,sp=3"} {
+				wanted := device == "reference" && (i == 0 || mesh == "dp=2") || device == "cpu" && i == 0 && mesh == "tp=3"
+				if !wanted && !long {
+					continue
 				}
 				t.Run(r.name+r.prefix+" "+device+" "+mesh, func(t *testing.T) {
 					out := t.TempDir()
@@ -189,3 +194,6 @@ func compareBytes(t *testing.T, got, want []byte) {
 		t.Errorf("%d of %d bytes differ, by %d at most", differ, len(got), most)
 	}
 }
+
+// jsonNumber is a seed as a flag takes it.
+func jsonNumber(n uint64) string { return fmt.Sprint(n) }
