@@ -25,7 +25,7 @@ func TestChooseVAE(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := m.(models.FrameReader).FrameRequest("video", []int{1, 3, c.frames, c.height, c.width}); err != nil {
+		if _, err := m.Features().Frames.Request("video", []int{1, 3, c.frames, c.height, c.width}); err != nil {
 			t.Errorf("%s: %v", c.name(), err)
 		}
 		if c.blocks() != 14 {

@@ -103,9 +103,10 @@ type Call struct {
 	Stage int
 	// Request marks a call that depends on the request alone, so that it runs once.
 	Request bool
-	// Layer marks a call of one of several layers that have the same weights under names of
-	// their own. The weights that it alone reads may be streamed (Offload).
-	Layer bool
+	// Layer names the layer that the call is of, where several layers have the same weights
+	// under names of their own: "blocks.3."; "" for other calls. The weights that a layer's call
+	// alone reads may be streamed (Offload).
+	Layer string
 	// Trace names the outputs, by index, that are worth comparing with a reference.
 	Trace map[int]Traced
 }

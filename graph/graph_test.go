@@ -53,8 +53,8 @@ func twoBlocks(t testing.TB) *graph.Graph {
 		Calls: []graph.Call{
 			{Name: "text", Program: "text", Args: []graph.Ref{value("text"), param("wt")}, Outs: []string{"ctx"}, Request: true},
 			{Name: "first", Program: "first", Args: []graph.Ref{value("latent"), param("wf")}, Outs: []string{"h0"}},
-			{Name: "block 0", Program: "block", Args: []graph.Ref{value("h0"), value("ctx"), param("w0")}, Outs: []string{"h1"}, Layer: true},
-			{Name: "block 1", Program: "block", Args: []graph.Ref{value("h1"), value("ctx"), param("w1")}, Outs: []string{"h2"}, Layer: true},
+			{Name: "block 0", Program: "block", Args: []graph.Ref{value("h0"), value("ctx"), param("w0")}, Outs: []string{"h1"}, Layer: "blocks.0."},
+			{Name: "block 1", Program: "block", Args: []graph.Ref{value("h1"), value("ctx"), param("w1")}, Outs: []string{"h2"}, Layer: "blocks.1."},
 		},
 		Outputs: []graph.Output{{Name: "velocity", Value: "h2"}},
 	}

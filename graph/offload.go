@@ -11,11 +11,11 @@ import (
 // read them. The zero value keeps all of them there, but for those that only the beginning
 // of a request needs.
 type Offload struct {
-	// Stream has the weights of layers come with the calls that read them. A layer is a
-	// call that Call.Layer marks; only weights that no other call reads are streamed.
+	// Stream has the weights of layers come with the calls that read them. Call.Layer says
+	// which calls are a layer's; only weights that no other call reads are streamed.
 	Stream bool
 	// Keep is how many of the step's layers, the first that run, keep their weights on the
-	// devices. As many as there are, or more, is all of them.
+	// devices. As many as there are, or more, is as if nothing were streamed.
 	Keep int
 	// Depth is how many calls the reading runs ahead of the call that computes. With 0 a
 	// call's weights are read once the call before it has ended.
@@ -45,7 +45,8 @@ const SlotAlignment = 64
 // AlignedSize is the room that so many bytes take in a slot.
 func AlignedSize(bytes int64) int64 { return (bytes + SlotAlignment - 1) &^ (SlotAlignment - 1) }
 
-// Placement is what an Offload means for a graph.
+// Placement is what an Offload means for a graph. Its Stream is false where no layer of the step
+// is streamed.
 type Placement struct {
 	Offload
 	// Of has the residence of every weight that some call reads, by name.
@@ -71,10 +72,20 @@ func (g *Graph) Place(o Offload) Placement { return g.place(Passes{Offload: o}) 
 // weights in Streamed if any of these layers streams them.
 func (g *Graph) place(passes Passes) Placement {
 	o := passes.Offload
-	p := Placement{Offload: o, Of: map[string]Residence{}, Streamed: make([][]int, len(g.Calls)), shares: make([]layerShare, len(g.Calls))}
 	readers, only := g.weightReaders()
-	var before fraction
-	for i, list := range g.layerWeights(readers) {
+	layers := g.layerWeights(readers)
+	var all fraction
+	before := map[string]fraction{} // by layer: those of the step that run before it
+	for i, list := range layers {
+		c := g.Calls[i]
+		if _, known := before[c.Layer]; len(list) > 0 && !c.Request && !known {
+			before[c.Layer] = all
+			all = all.plus(passes.layersOf(c.Program))
+		}
+	}
+	o.Stream = o.Stream && wholeFraction(o.Keep).less(all)
+	p := Placement{Offload: o, Of: map[string]Residence{}, Streamed: make([][]int, len(g.Calls)), shares: make([]layerShare, len(g.Calls))}
+	for i, list := range layers {
 		if len(list) == 0 {
 			continue
 		}
@@ -84,16 +95,13 @@ func (g *Graph) place(passes Passes) Placement {
 		case !o.Stream:
 			at.kept = at.layers
 		case !c.Request:
-			at.kept = wholeFraction(o.Keep).minus(before).between(fraction{}, at.layers)
-		}
-		if !c.Request {
-			before = before.plus(at.layers)
+			at.kept = wholeFraction(o.Keep).minus(before[c.Layer]).between(fraction{}, at.layers)
 		}
 		if at.kept.less(at.layers) {
 			p.Streamed[i] = list
 		}
 	}
-	p.Layers = int(before.of(1))
+	p.Layers = int(all.of(1))
 	for i, list := range p.Streamed {
 		for _, w := range list {
 			p.Of[g.Weights[w].Name] = Streams
@@ -155,7 +163,7 @@ func (g *Graph) layerWeights(readers map[string]int) [][]int {
 	}
 	out := make([][]int, len(g.Calls))
 	for i, c := range g.Calls {
-		if !c.Layer {
+		if c.Layer == "" {
 			continue
 		}
 		seen := map[string]bool{}
@@ -335,6 +343,7 @@ func (f fraction) of(n int64) int64 { return f.num * n / max(1, f.den) }
 type StreamedLayer struct {
 	Program string
 	Request bool
+	First   bool  // of the calls of its layer in a step
 	Bytes   int64 // of one layer's weights on one device
 	// Layers is how many of the model's layers the call stands for, and Kept how many of these
 	// keep their weights.
@@ -347,12 +356,13 @@ func (g *Graph) StreamedLayers(passes Passes) ([]StreamedLayer, error) {
 	p := g.place(passes)
 	readers, _ := g.weightReaders()
 	var out []StreamedLayer
+	seen := map[string]bool{}
 	for i, list := range g.layerWeights(readers) {
 		if len(list) == 0 {
 			continue
 		}
 		c := g.Calls[i]
-		l := StreamedLayer{Program: c.Program, Request: c.Request, Layers: p.shares[i].layers.float(), Kept: p.shares[i].kept.float()}
+		l := StreamedLayer{Program: c.Program, Request: c.Request, First: !c.Request && !seen[c.Layer], Layers: p.shares[i].layers.float(), Kept: p.shares[i].kept.float()}
 		for _, w := range list {
 			n, err := g.Weights[w].Bytes(g.Programs[c.Program].Mesh)
 			if err != nil {
@@ -360,6 +370,7 @@ func (g *Graph) StreamedLayers(passes Passes) ([]StreamedLayer, error) {
 			}
 			l.Bytes += n
 		}
+		seen[c.Layer] = seen[c.Layer] || !c.Request
 		out = append(out, l)
 	}
 	return out, nil

@@ -81,7 +81,7 @@ func (g *Graph) followCalls(p Passes, l *ledger) (*Residency, error) {
 	}
 	scaled, passes := p.scaled(), int64(max(1, p.N))
 	together := int64(1) // passes whose values are there at the same time
-	if p.Offload.Stream {
+	if g.place(p).Stream {
 		together = passes
 	}
 	r := &Residency{Values: map[string]int64{}, Moments: make([]Moment, len(g.Calls))}

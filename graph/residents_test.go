@@ -92,7 +92,7 @@ func TestResidentsOfRandomChainsAddUp(t *testing.T) {
 				g.Weights = append(g.Weights, weight(fmt.Sprint("w", i)))
 			}
 			g.Calls = append(g.Calls, graph.Call{Name: name, Program: rapid.SampledFrom([]string{"add", "donate"}).Draw(t, "program of "+name),
-				Args: []graph.Ref{pick(), pick(), param(weights)}, Outs: []string{name}, Request: i < requests, Layer: rapid.Bool().Draw(t, name+" is a layer's")})
+				Args: []graph.Ref{pick(), pick(), param(weights)}, Outs: []string{name}, Request: i < requests, Layer: rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "layer of "+name)})
 			names = append(names, name)
 			if i < requests {
 				kept = append(kept, name)

@@ -25,16 +25,26 @@ func (s *Session) bringLeavers(ctx context.Context, progress Progress) error {
 // sendLeavers lets go of the weights that only the calls of the request read. Where an engine
 // keeps them in host memory, the memory goes back to the system.
 func (s *Session) sendLeavers() {
-	gone := false
+	var gone int64
 	for name, where := range s.placed.Of {
 		if v := s.weights[name]; where == graph.Leaves && v != nil {
 			v.Free()
 			delete(s.weights, name)
-			gone = true
+			gone += v.Type().Bytes()
 		}
 	}
-	if gone {
-		s.left = true
+	s.left = s.left || gone > 0
+	returnMemory(gone)
+}
+
+// worthCollecting is from how many bytes on weights that are gone are worth a collection.
+const worthCollecting = 16 << 20
+
+// returnMemory gives the memory of weights that are gone back to the system: what an engine holds
+// of them in the collector's heap. Memory outside the heap goes by itself, as soon as the engine
+// has released it.
+func returnMemory(gone int64) {
+	if gone >= worthCollecting {
 		debug.FreeOSMemory()
 	}
 }

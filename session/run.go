@@ -128,6 +128,9 @@ func (s *Session) runStep(ctx context.Context, run *oneRun) error {
 // runCalls runs in order those calls that takes picks, each for all of the lanes, given by
 // their numbers.
 func (s *Session) runCalls(ctx context.Context, run *oneRun, lanes []int, takes func(graph.Call) bool) error {
+	if len(lanes) == 0 {
+		return nil
+	}
 	walks := make([]laneWalk, len(lanes))
 	for k, at := range lanes {
 		walks[k] = laneWalk{run: run, at: at, name: run.lanes[at], lane: s.laneOf(run.lanes[at])}

@@ -122,7 +122,9 @@ func (s *Session) compileAll(ctx context.Context, progress Progress) error {
 // stays open.
 func (s *Session) Close() {
 	s.closeStreams()
+	var gone int64
 	for _, v := range s.weights {
+		gone += v.Type().Bytes()
 		v.Free()
 	}
 	for _, l := range s.lanes {
@@ -132,6 +134,7 @@ func (s *Session) Close() {
 		e.Close()
 	}
 	s.weights, s.lanes, s.exes = nil, nil, nil
+	returnMemory(gone)
 }
 
 // laneOf returns the lane of a name, which it makes on first use.

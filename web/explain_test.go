@@ -75,7 +75,7 @@ func TestPageExplainsFigures(t *testing.T) {
 		t.Error(q)
 	}
 	text := p.text("#explain")
-	for _, want := range []string{"What made 17.3 GB", "17,298,569,472 bytes", fmt.Sprintf("in %d parts", len(hbm.Parts)), "blocks.*.ffn.0.weight", "sharding rule blocks.*.ffn.0.weight", "weight × 40", "bf16 13824 × 5120 [tp,-], 6912 × 5120 a device", "--mesh dp=1,tp=2,sp=2", "--fsdp none --explain hbm_bytes_per_device"} {
+	for _, want := range []string{"What made 15.2 GB", "15,152,972,032 bytes", fmt.Sprintf("in %d parts", len(hbm.Parts)), "blocks.*.ffn.0.weight", "sharding rule blocks.*.ffn.0.weight", "weight × 40", "bf16 13824 × 5120 [tp,-], 6912 × 5120 a device", "--mesh dp=1,tp=2,sp=2", "--fsdp none --explain hbm_bytes_per_device"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the explanation does not have %q:\n%.1500s", want, text)
 		}

@@ -12,6 +12,7 @@ import (
 	"weft/dtype"
 	"weft/engine"
 	"weft/fault"
+	"weft/graph"
 	"weft/internal/userfile"
 	"weft/mesh"
 	"weft/models"
@@ -27,7 +28,7 @@ type planMeasured struct {
 	PlannedStepSeconds  float64  `json:"planned_step_seconds"`
 	StepSeconds         float64  `json:"step_seconds"` // the faster of two
 	PlannedWeightBytes  int64    `json:"planned_weight_bytes"`
-	ResidentWeightBytes int64    `json:"resident_weight_bytes"`   // of the fullest device, in a step
+	ResidentWeightBytes int64    `json:"resident_weight_bytes"`   // of the fullest device, when the plan has it hold most
 	PlannedBytes        int64    `json:"planned_bytes"`           // of all devices
 	PeakRSSBytes        int64    `json:"peak_rss_bytes,omitzero"` // of the process; left out where the system does not tell
 	CompileSeconds      float64  `json:"compile_seconds"`
@@ -106,8 +107,12 @@ func measureBestPlan(ctx context.Context, a *app, m models.Model, o plan.Options
 		}
 	}
 	rep := r.Report()
+	resident := rep.Resident // with what only the request needs
+	if !slices.ContainsFunc(r.Graph().Calls, func(c graph.Call) bool { return c.Request && c.Program == p.Breakdown.DiT.At }) {
+		resident -= rep.Offload.LeftBytes
+	}
 	return &planMeasured{Mesh: p.Mesh, FSDP: p.FSDP, PlannedStepSeconds: p.StepSeconds, StepSeconds: rep.Seconds,
-		PlannedWeightBytes: p.Breakdown.DiT.WeightsBytes, ResidentWeightBytes: rep.Resident - rep.Offload.LeftBytes, PlannedBytes: all, PeakRSSBytes: rep.PeakRSS,
+		PlannedWeightBytes: p.Breakdown.DiT.WeightsBytes, ResidentWeightBytes: resident, PlannedBytes: all, PeakRSSBytes: rep.PeakRSS,
 		CompileSeconds: rep.CompileSeconds, EngineName: rep.Engine.Name, Devices: p.Devices}, nil
 }
 

@@ -194,8 +194,8 @@ func (s *Step) Stages(layers int, build func(first, last bool, layers sharding.R
 	return nil
 }
 
-// layerPrefix matches the prefix of a layer's parameters: "blocks.3.", or "blocks.3.cross_attn.".
-var layerPrefix = regexp.MustCompile(`(^|\.)[0-9]+\.`)
+// layerPrefix finds the layer in a prefix of parameters: "blocks.3." in "blocks.3.cross_attn.".
+var layerPrefix = regexp.MustCompile(`^(.*?\.)?[0-9]+\.`)
 
 // Call adds a call of a program of the stage. An input that is named like a parameter under
 // prefix is bound to that parameter, every other to the value of its name. layer is the
@@ -203,7 +203,7 @@ var layerPrefix = regexp.MustCompile(`(^|\.)[0-9]+\.`)
 func (s *Step) Call(c graph.Call, prefix string, layer int) {
 	c.Program += s.suffix
 	c.Stage = s.at
-	c.Layer = layerPrefix.MatchString(prefix)
+	c.Layer = layerPrefix.FindString(prefix)
 	p := s.Graph.Programs[c.Program]
 	for _, in := range p.Inputs {
 		if s.Has(prefix + in.Name) {

@@ -55,7 +55,12 @@ func sampleOf(t *testing.T, path string, boundary float64, mesh string) *weft.Sa
 		t.Fatal(err)
 	}
 	negative := tensor.New(in["context"].DType, in["context"].Shape...)
-	out, err := s.Sample(context.Background(), in["context"], negative, weft.SampleOptions{Options: weft.Options{Device: "reference", Request: request.Must("--size 48x32 --frames 9 --steps 4 --seed 5 " + "--mesh=" + mesh + " --boundary=" + fmt.Sprint(boundary))}, Conditions: map[string]*tensor.Tensor{"y": in["y"]}})
+	asked := "--size 48x32 --frames 9 --steps 4 --seed 5 --mesh=" + mesh
+	if boundary != 0 { // 0 is the release's own
+		asked += " --boundary=" + fmt.Sprint(boundary)
+	}
+	o := weft.SampleOptions{Options: weft.Options{Device: "reference", Request: request.Must(asked)}, Conditions: map[string]*tensor.Tensor{"y": in["y"]}}
+	out, err := s.Sample(context.Background(), in["context"], negative, o)
 	if err != nil {
 		t.Fatal(err)
 	}
