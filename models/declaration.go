@@ -53,6 +53,11 @@ type Features struct {
 	Tiled  *Tiled  // of an autoencoder that may take its input in tiles
 	Vision *Vision // of a model that turns images into features
 
+	// TokenTable is, of a text encoder, the official name of the table whose rows token ids
+	// look up. Such a model takes the input "rows" (B, L, width) in place of "ids", and then
+	// does without the table.
+	TokenTable string
+
 	// Resolve returns the model that a checkpoint with tensors of these official names
 	// holds, or an error that names the variant that weft does not run. It follows from
 	// Family.Resolve, and is nil where config.json decides everything.

@@ -68,7 +68,7 @@ configuration are told apart by the folder or its name, or by --release.`,
 			}
 			var neg *tensor.Tensor
 			if negative != "" {
-				if neg, err = one(negative, "context", "text", "ids"); err != nil {
+				if neg, err = one(negative, "negative", "context", "text", "ids"); err != nil {
 					return err
 				}
 			}
@@ -78,7 +78,8 @@ configuration are told apart by the folder or its name, or by --release.`,
 				}
 			}
 			if conditions != "" {
-				if o.Conditions, err = weft.ReadTensors(conditions); err != nil {
+				o.Conditions, _, err = weft.ReadTensorsNamed(cmd.Context(), conditions, withoutTexts)
+				if err != nil {
 					return err
 				}
 				f := features.FromTensors(o.Conditions)
@@ -130,6 +131,12 @@ configuration are told apart by the folder or its name, or by --release.`,
 	}
 	completeFlag(c, "sampler", sampler.Names()...)
 	return c
+}
+
+// withoutTexts leaves out of a file of features, as weft encode writes it, what is no
+// condition: the texts.
+func withoutTexts(names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == "context" || name == "negative" })
 }
 
 // showSettings lists the settings that were used, and where each came from.
