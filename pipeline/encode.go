@@ -5,7 +5,6 @@ import (
 
 	"weft/fault"
 	"weft/models"
-	"weft/tensor"
 )
 
 // Encode runs the phases before denoising and writes the features to Options.FeaturesOut, under
@@ -41,7 +40,3 @@ func (p *Pipeline) Encode(ctx context.Context, d Devices, o Options) (*Result, e
 	g.finishResult()
 	return g.result, nil
 }
-
-// ids are the token ids of texts, (texts, rows), and their mask, for tests and for whoever
-// looks at what the encoder was given.
-func (s *settled) ids() map[string]*tensor.Tensor { return textInputs(s.texts(), s.rows) }

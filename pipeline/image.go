@@ -46,9 +46,7 @@ func (s *settled) openImages() error {
 		}
 		im, notes, err := picture.Decode(raw, path, 0)
 		errs.Add(err)
-		for _, n := range notes {
-			s.notes = append(s.notes, n)
-		}
+		s.notes = append(s.notes, notes...)
 		sum := sha256.Sum256(raw)
 		s.images.sums[i] = hex.EncodeToString(sum[:])
 		if i == 0 {
