@@ -9,7 +9,8 @@ import (
 
 // Outputs of several videos are numbered before their ending.
 func TestNumberedNames(t *testing.T) {
-	for path, want := range map[string]string{"": "", "v.mp4": "v-007.mp4", "a.b/v": "a.b/v-007", "frames/": "frames-007/", "a.b/frames/": "a.b/frames-007/", "x/v.safetensors": "x/v-007.safetensors"} {
+	for path, want := range map[string]string{"": "", "v.mp4": "v-007.mp4", "a.b/v": "a.b/v-007", "frames/": "frames-007/", "a.b/frames/": "a.b/frames-007/",
+		"x/v.safetensors": "x/v-007.safetensors"} {
 		if got := numbered(path, 7); got != want {
 			t.Errorf("%q: %q, want %q", path, got, want)
 		}
