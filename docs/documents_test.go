@@ -34,6 +34,7 @@ type goTree struct {
 	declared map[string][]string // a name, and the files that declare it, with types' members as Type.member too
 	packages map[string]bool     // folders with Go files that are no tests, from the root
 	files    map[string]bool     // every file and folder, from the root
+	made     []string            // folders of .gitignore: commands make them
 	strings  map[string]bool     // string literals outside tests, among them the names of flags
 }
 
@@ -149,7 +150,7 @@ func (g *goTree) checkDocument(file, text string, seen *int) (faults []string) {
 		case hasPlaceholder(name):
 			continue
 		case path.Ext(name) == ".go" || g.isPath(name):
-			if !g.hasFile(path.Dir(file), name) {
+			if !g.hasFile(path.Dir(file), name) && !g.isMade(name) {
 				say("no file %s", name)
 			}
 		case isCode(name):
@@ -189,6 +190,11 @@ func (g *goTree) hasFile(folder, name string) bool {
 		}
 	}
 	return false
+}
+
+// isMade says whether a path is in a folder that git ignores.
+func (g *goTree) isMade(name string) bool {
+	return slices.ContainsFunc(g.made, func(folder string) bool { return name == folder || strings.HasPrefix(name, folder+"/") })
 }
 
 // isCode says whether a span is written as a Go name of more than one lower-case word.
@@ -233,7 +239,14 @@ func (g *goTree) declaresIn(name, file string) bool {
 func readTree(t *testing.T) *goTree {
 	t.Helper()
 	g := &goTree{declared: map[string][]string{}, packages: map[string]bool{}, files: map[string]bool{}, strings: map[string]bool{}}
-	err := filepath.WalkDir(root, func(at string, d fs.DirEntry, err error) error {
+	ignored, err := os.ReadFile(filepath.Join(root, ".gitignore"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range strings.Fields(string(ignored)) {
+		g.made = append(g.made, strings.Trim(line, "/"))
+	}
+	err = filepath.WalkDir(root, func(at string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
