@@ -13,6 +13,7 @@ import (
 	"weft/fault"
 	"weft/internal/hostmemory"
 	"weft/nonfinite"
+	"weft/pipeline/conditions"
 	"weft/tensor"
 )
 
@@ -22,6 +23,7 @@ var phases = []struct {
 	run  func(*generation, context.Context) (Cost, error)
 }{
 	{"text", (*generation).encodeText},
+	{"image", (*generation).encodeImage},
 	{"denoise", (*generation).denoiseLatents},
 	{"decode", (*generation).decodeFrames},
 }
@@ -32,6 +34,7 @@ type generation struct {
 	d        Devices
 	state    *stateFolder
 	features features
+	complete bool           // features has all that the loop reads
 	latents  *tensor.Tensor // (1, channels, frames, height, width), f32
 	result   *Result
 	began    time.Time // of the phase
@@ -175,6 +178,9 @@ func (g *generation) runPhase(ctx context.Context, name string, run func(*genera
 	if err != nil {
 		return err
 	}
+	if cost.Mesh == "" {
+		return nil // nothing ran
+	}
 	g.result.Phases = append(g.result.Phases, Phase{Name: name, Mesh: cost.Mesh, DType: cost.DType, Seconds: time.Since(g.began).Seconds(),
 		PeakRSS: hostmemory.PeakResident(), BytesRead: cost.BytesRead, Resident: cost.Resident})
 	g.notes = append(g.notes, cost.Notes...)
@@ -244,9 +250,6 @@ func (g *generation) encodeText(ctx context.Context) (Cost, error) {
 		if len(texts[i]) > 1 {
 			other.features["negative"] = texts[i][1]
 		}
-		if err := other.keepFeatures(); err != nil {
-			return cost, err
-		}
 	}
 	return cost, nil
 }
@@ -293,6 +296,9 @@ func (g *generation) denoiseLatents(ctx context.Context) (Cost, error) {
 	if g.latents, err = loop.VideoLatents(); err != nil {
 		return Cost{}, err
 	}
+	if traced["latents"], err = loop.Latents(); err != nil {
+		return Cost{}, err
+	}
 	cost := den.Cost()
 	return cost, g.writeLatents(traced)
 }
@@ -315,12 +321,15 @@ func (g *generation) keepStep(loop *denoise.Loop, step denoise.Step, traced map[
 	return nil
 }
 
-// writeLatents writes the latents after the last step to the file that is asked for.
+// writeLatents writes the latents as the sampler left them to the file that is asked for, and
+// beside them the latents of a first frame that is kept, which Decode puts back.
 func (g *generation) writeLatents(traced map[string]*tensor.Tensor) error {
 	if g.o.LatentsOut == "" {
 		return nil
 	}
-	traced["latents"] = g.latents
+	if kept := g.features[conditions.NameOfKept]; kept != nil {
+		traced[conditions.NameOfKept] = kept
+	}
 	g.result.Files["latents"] = g.o.LatentsOut
 	return checkpoint.Write(g.o.LatentsOut, traced, map[string]string{"format": "pt"}, checkpoint.WriteOptions{Force: g.o.Force})
 }
