@@ -95,7 +95,8 @@ func (p *Pipeline) checkTextEncoder() error {
 			p.text.Name(), width, p.Name(), want, c.Text))
 	}
 	if e, ok := p.text.Checkpoint.Lookup(p.text.Stored(p.text.Features().TokenTable)); ok && p.tokens != nil && p.tokens.Size() > e.Shape[0] {
-		errs.Add(p.refusePart(Tokenizer, p.text, c.Text, "this tokenizer has ids up to %d, and the text encoder in %s knows %d: they are not of one release", p.tokens.Size()-1, p.paths[TextEncoder], e.Shape[0]))
+		errs.Add(p.refusePart(Tokenizer, p.text, c.Text, "this tokenizer has ids up to %d, and the text encoder in %s knows %d: they are not of one release",
+			p.tokens.Size()-1, p.paths[TextEncoder], e.Shape[0]))
 	}
 	return errs.Err()
 }

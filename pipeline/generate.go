@@ -202,7 +202,7 @@ func (g *generation) explain(phase string, err error) error {
 	}
 	switch {
 	case errors.Is(err, nonfinite.Err) && phase == "denoise":
-		return fmt.Errorf("%w; usual causes: a compute type of too small a range, scales of 8-bit weights, an autoencoder or text encoder of another release; the last good latents are in %s",
+		return fmt.Errorf("%w; usual causes: a compute type of too small a range, scales of 8-bit weights, a part of another release; the last good latents are in %s",
 			err, g.state.path(latentsFile))
 	case errors.Is(err, nonfinite.Err):
 		return fmt.Errorf("%w; the latents are in %s: weft decode --latents decodes them again, with --vae of another file or --vae-dtype f32", err, g.state.path(latentsFile))
@@ -293,6 +293,9 @@ func (g *generation) denoiseLatents(ctx context.Context) (Cost, error) {
 		g.progress("denoise", loop.Next(), loop.Len(), step.Seconds*float64(loop.Len()-loop.Next()))
 	}
 	g.notes = append(g.notes, loop.NonFiniteNotes()...)
+	if was, is := g.state.madeOn[0], g.d.Engine().Name; was != "" && is != "" && was != is {
+		g.notes = append(g.notes, fmt.Sprintf("the steps before were taken by engine %s, these by %s: %s", was, is, sameWithin))
+	}
 	if g.latents, err = loop.VideoLatents(); err != nil {
 		return Cost{}, err
 	}
@@ -302,6 +305,9 @@ func (g *generation) denoiseLatents(ctx context.Context) (Cost, error) {
 	cost := den.Cost()
 	return cost, g.writeLatents(traced)
 }
+
+// sameWithin says what a state means on another mesh or engine.
+const sameWithin = "the result is the same within the arithmetic's tolerance, not to the same bytes"
 
 // keepStep writes the state after a step, and what else is asked for of it.
 func (g *generation) keepStep(loop *denoise.Loop, step denoise.Step, traced map[string]*tensor.Tensor) error {

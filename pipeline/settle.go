@@ -300,7 +300,9 @@ func (s *settled) newLoop(d Devices, f features) (*denoise.Loop, Denoiser, error
 		experts = append(experts, denoise.Expert{Name: names[i], Model: m.Model, Devices: den.Expert(i), Second: len(s.p.experts) == 1 && m.IsSecondExpert()})
 	}
 	given, kept := f.loopConditions()
-	loop, err := denoise.New(experts, s.p.Settings, f["context"], f["negative"], denoise.Options{Request: s.o.Request, Noise: s.noise, Conditions: given, Kept: kept, AllowNonFinite: s.o.AllowNonFinite})
+	loop, err := denoise.New(experts, s.p.Settings, f["context"], f["negative"], denoise.Options{
+		Request: s.o.Request, Noise: s.noise, Conditions: given, Kept: kept, AllowNonFinite: s.o.AllowNonFinite,
+	})
 	return loop, den, err
 }
 

@@ -101,7 +101,8 @@ func (p *Pipeline) openState(o Options) (Options, *stateFolder, error) {
 		if o.Force || !s.hasLatents() {
 			return o, s, nil
 		}
-		return o, s, fault.New(ErrState, Differs{State: s.dir}, "%s has the state of a generation that did not end: --resume goes on from it, --force begins anew, --state names another folder", s.dir)
+		return o, s, fault.New(ErrState, Differs{State: s.dir},
+			"%s has the state of a generation that did not end: --resume goes on from it, --force begins anew, --state names another folder", s.dir)
 	}
 	if s.request, err = readStateRequest(raw); err != nil {
 		return o, s, fmt.Errorf("%s: %w", s.path(requestFile), err)
@@ -285,7 +286,7 @@ func (g *generation) readState(ctx context.Context) error {
 		return fmt.Errorf("%s: %w", s.path(latentsFile), err)
 	}
 	if mesh := g.denoise.meshText(); mesh != s.madeOn[1] {
-		g.notes = append(g.notes, fmt.Sprintf("the steps before were taken on mesh %s, these are on %s: the result is the same within the arithmetic's tolerance, not to the same bytes", s.madeOn[1], mesh))
+		g.notes = append(g.notes, fmt.Sprintf("the steps before were taken on mesh %s, these are on %s: %s", s.madeOn[1], mesh, sameWithin))
 	}
 	return nil
 }

@@ -40,7 +40,8 @@ func TestGenerateWithLittle(t *testing.T) {
 	if doc.Out != out || doc.Frames != 5 || doc.Width != 32 || doc.Height != 32 || doc.FPS != 16 || doc.Engine.Name != "reference" || doc.Peak <= 0 {
 		t.Errorf("%+v", doc)
 	}
-	for name, from := range map[string]string{"negative_prompt": "Wan2.1", "shift": "scheduler_config.json", "guidance": "wan_t2v", "fps": "wan_t2v", "steps": "flag", "prompt": "flag"} {
+	sources := map[string]string{"negative_prompt": "Wan2.1", "shift": "scheduler_config.json", "guidance": "wan_t2v", "fps": "wan_t2v", "steps": "flag", "prompt": "flag"}
+	for name, from := range sources {
 		if s := doc.Settings[name]; !strings.Contains(s.From, from) {
 			t.Errorf("%s is %v from %q, want from %q", name, s.Value, s.From, from)
 		}
@@ -143,7 +144,8 @@ func TestListOfPrompts(t *testing.T) {
 		t.Fatalf("exit %d, %s%s", code, stdout, stderr)
 	}
 	doc := decode[struct{ Videos []generated }](t, stdout)
-	if len(doc.Videos) != 2 || doc.Videos[0].Seed != 7 || doc.Videos[1].Seed != 3 || doc.Videos[1].Out != filepath.Join(dir, "v-002.avi") || doc.Videos[1].Phases[0].Name != "denoise" {
+	if len(doc.Videos) != 2 || doc.Videos[0].Seed != 7 || doc.Videos[1].Seed != 3 ||
+		doc.Videos[1].Out != filepath.Join(dir, "v-002.avi") || doc.Videos[1].Phases[0].Name != "denoise" {
 		t.Errorf("%+v", doc)
 	}
 	alone := filepath.Join(dir, "alone")

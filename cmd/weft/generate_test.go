@@ -40,7 +40,8 @@ var wanReleases = []released{
 	{name: "wan22_ti2v_5b", size: "64x32", frames: 5},
 	{name: "wan21_i2v", size: "64x32", frames: 9, flags: []string{"--image", pipelinesDir + "wan21_i2v/image.png"}},
 	{name: "wan22_ti2v_5b", prefix: "i2v.", size: "64x32", frames: 5, flags: []string{"--image", pipelinesDir + "wan22_ti2v_5b/image.png"}},
-	{name: "wan22_i2v_a14b", texts: "wan21_i2v", values: "expected", size: "48x32", frames: 9, flags: slices.Concat(i2vParts, []string{"--image", pipelinesDir + "wan21_i2v/image.png"})},
+	{name: "wan22_i2v_a14b", texts: "wan21_i2v", values: "expected", size: "48x32", frames: 9,
+		flags: slices.Concat(i2vParts, []string{"--image", pipelinesDir + "wan21_i2v/image.png"})},
 	{name: "wan22_i2v_a14b", texts: "wan21_i2v", values: "expected", prefix: "last.", size: "48x32", frames: 9,
 		flags: slices.Concat(i2vParts, []string{"--image", pipelinesDir + "wan21_i2v/image.png", "--last-image", pipelinesDir + "wan22_ti2v_5b/image.png"})},
 }
