@@ -16,8 +16,8 @@
 //
 //	largest over calls of ( weights + kept + alive - arguments(call) + total(program) ) + code
 //
-// weights, kept and alive are graph.Residency's: the device's part of every
-// weight; what a request keeps, for each of its passes; the values that a step
+// weights, kept and alive are graph.Residency's: the device's part of the weights that are
+// there during the call, with the slots of those that are streamed; what a request keeps, for each of its passes; the values that a step
 // hands on as the call begins. arguments(call) is the part of these that the call
 // reads. total(program) is the compiler's own: arguments and outputs as it lays
 // them out, padding included, and temporaries, an output that takes an argument's

@@ -52,7 +52,9 @@ type countedProgram struct {
 }
 
 func (x countedProgram) Run(ctx context.Context, args []engine.Value) ([]engine.Value, error) {
+	x.c.mu.Lock()
 	x.c.began = append(x.c.began, x.c.held)
+	x.c.mu.Unlock()
 	inner := make([]engine.Value, len(args))
 	for i, a := range args {
 		inner[i] = a.(*countedValue).Value
@@ -88,11 +90,13 @@ func (v *countedValue) Free() {
 }
 
 // TestResidencyIsWhatARunHolds: at every call, what graph.Residency says a device
-// holds is what it holds, to the byte.
+// holds is what it holds, to the byte. With streamed weights it is the most that it may hold: the
+// slots are filled as far as the reading has come.
 func TestResidencyIsWhatARunHolds(t *testing.T) {
 	m := modeltest.Open(t, wanDir)
 	in := modeltest.Tensors(t, wanDir+"/inputs.safetensors")
-	for _, o := range []weft.Options{{}, {Request: request.Must("--mesh tp=2,sp=2")}, {Request: request.Must("--mesh dp=2,tp=2 --fsdp dp")}, {Request: request.Must("--mesh tp=4 --split-residual --dtype bf16")}} {
+	for _, o := range []weft.Options{{}, {Request: request.Must("--mesh tp=2,sp=2")}, {Request: request.Must("--mesh dp=2,tp=2 --fsdp dp")}, {Request: request.Must("--mesh tp=4 --split-residual --dtype bf16")},
+		{Request: request.Must("--mesh tp=2,sp=2 --offload all")}, {Request: request.Must("--offload keep=1 --offload-depth 0")}} {
 		c := &counted{Engine: engine.NewReference(4, interp.Options{})}
 		o.Running = c
 		r, err := m.Start(context.Background(), in, o)
@@ -102,7 +106,7 @@ func TestResidencyIsWhatARunHolds(t *testing.T) {
 		if _, err := r.Forward(context.Background()); err != nil {
 			t.Fatal(err)
 		}
-		want, err := r.Graph().Residency(graph.Passes{})
+		want, err := r.Graph().Residency(graph.Passes{Offload: o.Offloading()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +114,11 @@ func TestResidencyIsWhatARunHolds(t *testing.T) {
 			t.Fatalf("%s: %d calls, %d moments", o.Request, len(c.began), len(want.Moments))
 		}
 		for i, at := range want.Moments {
-			if said := at.Weights + at.Kept + at.Alive; said != c.began[i] {
+			said := at.Weights + at.Kept + at.Alive
+			if slots := want.Weights.Slots; c.began[i] <= said && c.began[i] >= said-slots && slots > 0 {
+				continue
+			}
+			if said != c.began[i] {
 				t.Errorf("%s: %s: %d bytes said, %d held (%+v)", o.Request, r.Graph().Calls[i].Name, said, c.began[i], at)
 			}
 		}

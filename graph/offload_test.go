@@ -13,19 +13,23 @@ import (
 // that a request-only call of each layer reads, and a weight that all blocks share.
 func twoCallsALayer(t testing.TB, n int) *graph.Graph {
 	m := meshtest.Mesh(t, "tp=2")
-	g := &graph.Graph{Mesh: m, Programs: map[string]*program.Program{"text": addProgram(t, m, "", "x", "w"), "kv": addProgram(t, m, "", "x", "w"), "block": addProgram(t, m, "", "h", "kv", "w", "all")},
+	one := addProgram(t, m, "", "x", "w")
+	g := &graph.Graph{Mesh: m, Programs: map[string]*program.Program{"text": one, "kv": one, "block": addProgram(t, m, "", "h", "kv", "w", "all")},
 		Inputs: []graph.Input{input("text", false), input("latent", true)}, Weights: []graph.Weight{weight("all")}}
 	layer := func(i int) string { return fmt.Sprintf("blocks.%d.", i) }
 	for i := range n {
 		g.Weights = append(g.Weights, weight(layer(i)+"text"), weight(layer(i)+"kv"), weight(layer(i)+"w"))
-		g.Calls = append(g.Calls, graph.Call{Name: fmt.Sprint("text ", i), Program: "text", Layer: layer(i), Request: true, Args: []graph.Ref{value("text"), param(layer(i) + "text")}, Outs: []string{fmt.Sprint("t", i)}})
+		g.Calls = append(g.Calls, graph.Call{Name: fmt.Sprint("text ", i), Program: "text", Layer: layer(i), Request: true,
+			Args: []graph.Ref{value("text"), param(layer(i) + "text")}, Outs: []string{fmt.Sprint("t", i)}})
 	}
 	for i := range n {
-		g.Calls = append(g.Calls, graph.Call{Name: fmt.Sprint("kv ", i), Program: "kv", Layer: layer(i), Args: []graph.Ref{value(fmt.Sprint("t", i)), param(layer(i) + "kv")}, Outs: []string{fmt.Sprint("k", i)}})
+		g.Calls = append(g.Calls, graph.Call{Name: fmt.Sprint("kv ", i), Program: "kv", Layer: layer(i),
+			Args: []graph.Ref{value(fmt.Sprint("t", i)), param(layer(i) + "kv")}, Outs: []string{fmt.Sprint("k", i)}})
 	}
 	h := "latent"
 	for i := range n {
-		g.Calls = append(g.Calls, graph.Call{Name: fmt.Sprint("block ", i), Program: "block", Layer: layer(i), Args: []graph.Ref{value(h), value(fmt.Sprint("k", i)), param(layer(i) + "w"), param("all")}, Outs: []string{fmt.Sprint("h", i)}})
+		g.Calls = append(g.Calls, graph.Call{Name: fmt.Sprint("block ", i), Program: "block", Layer: layer(i),
+			Args: []graph.Ref{value(h), value(fmt.Sprint("k", i)), param(layer(i) + "w"), param("all")}, Outs: []string{fmt.Sprint("h", i)}})
 		h = fmt.Sprint("h", i)
 	}
 	g.Outputs = []graph.Output{{Name: "out", Value: h}}

@@ -46,6 +46,9 @@ func identifyByTensors(c *checkpoint.Checkpoint, why string) (*Match, error) {
 	if err != nil {
 		return nil, err
 	}
+	if m, err := identifyByShapes(c, fits, why); m != nil || err != nil {
+		return m, err
+	}
 	if len(fits) == 0 {
 		return nil, fault.New(models.ErrConfig, Unidentified{},
 			"%s has no config.json beside it, and none of its tensors (%s) is one of a model that weft knows by name (%s): put the model's config.json in the folder",
@@ -131,4 +134,30 @@ func fitPresets(c *checkpoint.Checkpoint) ([]*fit, error) {
 		return cmp.Or(cmp.Compare(b.shaped, a.shaped), cmp.Compare(b.named, a.named), cmp.Compare(a.wanted, b.wanted))
 	})
 	return fits, nil
+}
+
+// identifyByShapes finds the model that a checkpoint's tensors tell by their names and shapes,
+// where they are whole and no preset's, as those of small copies of a release are. It is nil
+// where there is none.
+func identifyByShapes(c *checkpoint.Checkpoint, fits []*fit, why string) (*Match, error) {
+	for _, f := range fits {
+		if f.err == nil && f.shaped == f.wanted {
+			return nil, nil // a preset
+		}
+	}
+	shapes := map[string][]int{}
+	for _, e := range c.Entries() {
+		shapes[e.Name] = e.Shape
+	}
+	found, err := models.FromShapes(shapes)
+	if err != nil {
+		return nil, err
+	}
+	for _, mm := range found {
+		if m, err := matchModel(mm, c); err == nil {
+			m.Notices = append(m.Notices, why+": its configuration is read off the shapes of its tensors, as "+mm.Name())
+			return m, nil
+		}
+	}
+	return nil, nil
 }

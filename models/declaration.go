@@ -50,7 +50,13 @@ type Features struct {
 	// Frames is there for a model that reads an input one frame after another, so that the
 	// frames can be made or read as they are needed.
 	Frames *FrameReader
-	Tiled  *Tiled // of an autoencoder that may take its input in tiles
+	Tiled  *Tiled  // of an autoencoder that may take its input in tiles
+	Vision *Vision // of a model that turns images into features
+
+	// TokenTable is, of a text encoder, the official name of the table whose rows token ids
+	// look up. Such a model takes the input "rows" (B, L, width) in place of "ids", and then
+	// does without the table.
+	TokenTable string
 
 	// Resolve returns the model that a checkpoint with tensors of these official names
 	// holds, or an error that names the variant that weft does not run. It follows from
@@ -90,6 +96,8 @@ type Generator struct {
 	PadsText bool
 	// Conditions is nil for a model that reads latents, a timestep and a text alone.
 	Conditions *Conditions
+	// Image is what the model reads of an image that a video begins with.
+	Image ImageUse
 
 	Companions Companions
 	// ReleasedPreset is the preset whose releases a configuration of no preset is run as.

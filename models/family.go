@@ -39,6 +39,11 @@ type Family[C any] struct {
 	// family's name.
 	KindName func(c C) string
 
+	// FromShapes returns the configuration that tensors of these names and shapes are of, for
+	// files that are released without a config.json and are no preset's. What shapes do not
+	// tell is as in the family's releases. It is nil where shapes decide too little.
+	FromShapes func(shapes map[string][]int) (C, bool)
+
 	// Declare says what a configuration has and does.
 	Declare func(name string, c C) Declaration
 	// Resolve returns the configuration that a checkpoint with tensors of these official
@@ -133,6 +138,7 @@ type family struct {
 	config      func(preset string) any
 	preset      func(name string) Model
 	readModel   func(config *ConfigReader) Model // nil where the reader has violations
+	fromShapes  func(shapes map[string][]int) (Model, bool)
 	// What is wrong with the declaration: with its fields, and with its presets, of which
 	// all layers are looked at, or the first.
 	checkFields  func() []string
@@ -170,6 +176,16 @@ func Register[C any](f Family[C]) {
 				return nil
 			}
 			return f.makeModel(f.nameOf(c), c)
+		},
+		fromShapes: func(shapes map[string][]int) (Model, bool) {
+			if f.FromShapes == nil {
+				return nil, false
+			}
+			c, ok := f.FromShapes(shapes)
+			if !ok {
+				return nil, false
+			}
+			return f.makeModel(f.nameOf(c), c), true
 		},
 		checkFields: f.checkFields, checkPresets: f.checkPresets,
 	}
@@ -324,4 +340,20 @@ func (f family) buildModel(config *ConfigReader) (Model, []string, error) {
 		return nil, nil, err
 	}
 	return m, notes, nil
+}
+
+// FromShapes returns the models that tensors of these names and shapes may be, one of a
+// family at most. Whether all of a model's tensors are there is for its caller to check.
+// Error: ErrDeclaration.
+func FromShapes(shapes map[string][]int) ([]Model, error) {
+	if err := checkRegistered(); err != nil {
+		return nil, err
+	}
+	var out []Model
+	for _, f := range registry.families {
+		if m, ok := f.fromShapes(shapes); ok {
+			out = append(out, m)
+		}
+	}
+	return out, nil
 }

@@ -217,6 +217,12 @@ func TestWrongDeclarationsAreRefused(t *testing.T) {
 		{"conditions without Feed", declares(func(d *Declaration) { d.Generator.Conditions.Feed = nil }), "preset tiny-8: Generator.Conditions.Feed is empty"},
 		{"conditions without Check", declares(func(d *Declaration) { d.Generator.Conditions.Check = nil }), "preset tiny-8: Generator.Conditions.Check is empty"},
 		{"a condition that is no input", declares(func(d *Declaration) { d.Generator.Conditions.TextNames = []string{"pooled"} }), `Generator.Conditions: "pooled" is not among Inputs ["x" "t" "context" "y"]`},
+		{"features of an image that are no input", declares(func(d *Declaration) {
+			d.Generator.Image = ImageUse{FeatureWidth: 8, Vision: "v", StepWidth: 1, StepHeight: 1}
+		}), `Generator.Image: 8 channels of "clip_fea", which is not among the conditions ["y"]`},
+		{"features of no encoder", declares(func(d *Declaration) { d.Generator.Image.FeatureWidth = 8 }), `Generator.Image: FeatureWidth is 8 and Vision ""`},
+		{"a kept image without timesteps of frames", declares(func(d *Declaration) { d.Generator.Image.KeepsFirst = true }), "Generator.Image: KeepsFirst, but FeedFrameTimes is empty"},
+		{"an image of any size", declares(func(d *Declaration) { d.Generator.Image.LatentChannels = 4 }), "Generator.Image: StepWidth is 0 and StepHeight 0"},
 
 		{"no parameters", declares(func(d *Declaration) { d.Params = func(int) []Param { return nil } }), "Params: there are none"},
 		{"a parameter twice", declares(params(func(p []Param) []Param { return append(p, p[0]) })), "parameter layers.0.weight is listed twice"},

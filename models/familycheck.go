@@ -221,6 +221,33 @@ func (f Family[C]) checkGenerator(l *findings, where string, d Declaration) {
 			}
 		}
 	}
+	checkImageUse(l, where+"Generator.Image: ", g)
+}
+
+// checkImageUse reports an image that is read without the inputs which bring it.
+func checkImageUse(l *findings, where string, g *Generator) {
+	u := g.Image
+	var read []string
+	if g.Conditions != nil {
+		read = g.Conditions.Names
+	}
+	for _, c := range []struct {
+		channels int
+		name     string
+	}{{u.LatentChannels, "y"}, {u.FeatureWidth, "clip_fea"}} {
+		if c.channels > 0 && !slices.Contains(read, c.name) {
+			l.addFinding("%s%d channels of %q, which is not among the conditions %q", where, c.channels, c.name, read)
+		}
+	}
+	if (u.FeatureWidth > 0) != (u.Vision != "") {
+		l.addFinding("%sFeatureWidth is %d and Vision %q: features are a vision encoder's", where, u.FeatureWidth, u.Vision)
+	}
+	if u.KeepsFirst && g.FeedFrameTimes == nil {
+		l.addFinding("%sKeepsFirst, but FeedFrameTimes is empty", where)
+	}
+	if u.ReadsImages() && (u.StepWidth < 1 || u.StepHeight < 1) {
+		l.addFinding("%sStepWidth is %d and StepHeight %d: want the pixels of which sizes are multiples", where, u.StepWidth, u.StepHeight)
+	}
 }
 
 // checkParams reports parameters that are named twice, have no rule, or whose shape, view

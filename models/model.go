@@ -58,10 +58,12 @@ type Request struct {
 	// way round. Latent is the shape of the latents either way.
 	Encode bool
 	// Tile says that it is one of several tiles, which are blended before values are bounded.
-	Tile   bool
-	Masked bool // a mask comes with the text and says which of its rows are real
-	Image  int  // rows of image features, for a model that reads them; 0 means as many as its encoder makes, or none where it can do without
-	DType  dtype.DType
+	Tile bool
+	// TextRows says that a text encoder is given the rows of its token table in place of ids.
+	TextRows bool
+	Masked   bool // a mask comes with the text and says which of its rows are real
+	Image    int  // rows of image features, for a model that reads them; 0 means as many as its encoder makes, or none where it can do without
+	DType    dtype.DType
 	// TokenTimes says that every token, or for some models every frame, has a timestep
 	// of its own in place of one for each video.
 	TokenTimes bool

@@ -28,6 +28,8 @@ type Release struct {
 	Frames   int    // of a video
 	FPS      float64
 	TextLen  int // rows of text
+	// Negative is the text that videos are guided away from.
+	Negative string
 	// Time is how LTX-Video counts time, TimeCausal or TimeUniform; "" elsewhere.
 	Time string
 }
@@ -39,6 +41,10 @@ const (
 	TimeCausal  = "causal"
 	TimeUniform = "uniform"
 )
+
+// wanNegative is sample_neg_prompt of Wan2.1's and Wan2.2's wan/configs/shared_config.py.
+const wanNegative = "色调艳丽，过曝，静态，细节模糊不清，字幕，风格，作品，画作，画面，静止，整体发灰，最差质量，低质量，JPEG压缩残留，" +
+	"丑陋的，残缺的，多余的手指，画得不好的手部，画得不好的脸部，畸形的，毁容的，形态畸形的肢体，手指融合，静止不动的画面，杂乱的背景，三条腿，背景人很多，倒着走"
 
 const (
 	wan21     = "Wan2.1 generate.py and wan/configs/"
@@ -57,12 +63,12 @@ var allButTime = []string{"sampler", "shift", "guidance", "steps", "size", "fram
 // releases is in the order in which releases are tried: where nothing decides between
 // those with the same configuration, the first is taken.
 var releases = []Release{
-	{Name: "wan2.1-t2v-1.3b", Preset: "wan2.1-t2v-1.3b", Source: wan21 + "wan_t2v_1_3B.py", Sampler: "unipc", WholeTimes: true, Shift: 5, Guidance: []float64{5}, Steps: 50, Size: "832x480", Frames: 81, FPS: 16, TextLen: 512},
-	{Name: "wan2.1-t2v-14b", Preset: "wan2.1-t2v-14b", Source: wan21 + "wan_t2v_14B.py", Sampler: "unipc", WholeTimes: true, Shift: 5, Guidance: []float64{5}, Steps: 50, Size: "1280x720", Frames: 81, FPS: 16, TextLen: 512},
-	{Name: "wan2.1-i2v-14b", Preset: "wan2.1-i2v-14b", Source: wan21 + "wan_i2v_14B.py", Sampler: "unipc", WholeTimes: true, Shift: 5, Shifts: map[string]float64{"832x480": 3, "480x832": 3}, Guidance: []float64{5}, Steps: 40, Size: "1280x720", Frames: 81, FPS: 16, TextLen: 512},
-	{Name: "wan2.2-t2v-a14b", Preset: "wan2.2-t2v-a14b", Source: wan22 + "wan_t2v_A14B.py", Sampler: "unipc", WholeTimes: true, Shift: 12, Guidance: []float64{4, 3}, Steps: 40, Boundary: 0.875, Size: "1280x720", Frames: 81, FPS: 16, TextLen: 512},
-	{Name: "wan2.2-i2v-a14b", Preset: "wan2.2-i2v-a14b", Source: wan22 + "wan_i2v_A14B.py", Sampler: "unipc", WholeTimes: true, Shift: 5, Guidance: []float64{3.5, 3.5}, Steps: 40, Boundary: 0.9, Size: "1280x720", Frames: 81, FPS: 16, TextLen: 512},
-	{Name: "wan2.2-ti2v-5b", Preset: "wan2.2-ti2v-5b", Source: wan22 + "wan_ti2v_5B.py", Sampler: "unipc", WholeTimes: true, Shift: 5, Guidance: []float64{5}, Steps: 50, Size: "1280x704", Frames: 121, FPS: 24, TextLen: 512},
+	{Name: "wan2.1-t2v-1.3b", Preset: "wan2.1-t2v-1.3b", Source: wan21 + "wan_t2v_1_3B.py", Sampler: "unipc", WholeTimes: true, Shift: 5, Guidance: []float64{5}, Steps: 50, Size: "832x480", Frames: 81, FPS: 16, TextLen: 512, Negative: wanNegative},
+	{Name: "wan2.1-t2v-14b", Preset: "wan2.1-t2v-14b", Source: wan21 + "wan_t2v_14B.py", Sampler: "unipc", WholeTimes: true, Shift: 5, Guidance: []float64{5}, Steps: 50, Size: "1280x720", Frames: 81, FPS: 16, TextLen: 512, Negative: wanNegative},
+	{Name: "wan2.1-i2v-14b", Preset: "wan2.1-i2v-14b", Source: wan21 + "wan_i2v_14B.py", Sampler: "unipc", WholeTimes: true, Shift: 5, Shifts: map[string]float64{"832x480": 3, "480x832": 3}, Guidance: []float64{5}, Steps: 40, Size: "1280x720", Frames: 81, FPS: 16, TextLen: 512, Negative: wanNegative},
+	{Name: "wan2.2-t2v-a14b", Preset: "wan2.2-t2v-a14b", Source: wan22 + "wan_t2v_A14B.py", Sampler: "unipc", WholeTimes: true, Shift: 12, Guidance: []float64{4, 3}, Steps: 40, Boundary: 0.875, Size: "1280x720", Frames: 81, FPS: 16, TextLen: 512, Negative: wanNegative},
+	{Name: "wan2.2-i2v-a14b", Preset: "wan2.2-i2v-a14b", Source: wan22 + "wan_i2v_A14B.py", Sampler: "unipc", WholeTimes: true, Shift: 5, Guidance: []float64{3.5, 3.5}, Steps: 40, Boundary: 0.9, Size: "1280x720", Frames: 81, FPS: 16, TextLen: 512, Negative: wanNegative},
+	{Name: "wan2.2-ti2v-5b", Preset: "wan2.2-ti2v-5b", Source: wan22 + "wan_ti2v_5B.py", Sampler: "unipc", WholeTimes: true, Shift: 5, Guidance: []float64{5}, Steps: 50, Size: "1280x704", Frames: 121, FPS: 24, TextLen: 512, Negative: wanNegative},
 
 	{Name: "cogvideox-2b", Preset: "cogvideox-2b", Source: cogSource, Sampler: "cogvideox-ddim", Shift: 3, Guidance: []float64{6}, Steps: 50, Size: "720x480", Frames: 49, FPS: 8, TextLen: 226},
 	{Name: "cogvideox-5b", Preset: "cogvideox-5b", Source: cogSource, Sampler: "cogvideox-dpm", Shift: 1, Guidance: []float64{6}, Steps: 50, Size: "720x480", Frames: 49, FPS: 8, TextLen: 226},

@@ -125,6 +125,16 @@ func (s Settings) Numbers(name string) []float64 { return settingOfType[[]float6
 func (s Settings) Count(name string) int         { return settingOfType[int](s, name) }
 func (s Settings) Is(name string) bool           { return settingOfType[bool](s, name) }
 
+// Negative is the text that the release guides its videos away from, and its source. No
+// folder states one: diffusers' pipelines leave it to their callers.
+func (s Settings) Negative() Setting {
+	from := s.Release.Source
+	if s.Release.Negative == "" {
+		from = "no release: empty"
+	}
+	return Setting{s.Release.Negative, from}
+}
+
 // Contradicts returns the error that a release has another setting than the model's own
 // configuration, where the caller named the release, and otherwise nil: the
 // configuration precedes the table of releases and the files beside the model.

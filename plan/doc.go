@@ -9,10 +9,14 @@
 //   - What is legal is the model's answer (models.Model.Check).
 //   - Memory is counted on the very programs that run: the weights at rest, the values that
 //     a request and a step keep between calls, and the programs' live ranges (cost.Memory).
+//   - Weights that only a request needs are counted while it begins, and not in a step. Those
+//     that are streamed (--offload) count as the slots in which they take turns; where nothing
+//     fits without, splits are listed that stream, each with as many layers kept as fit.
 //   - Collectives are graph.Traffic.
 //   - Time is a roofline per program with the slice's peak rates and the
 //     shares of them in data/efficiency.json, which says of each how it was got. The share
-//     of attention's kernel stands with its generation in topology's data.
+//     of attention's kernel stands with its generation in topology's data. A layer whose weights
+//     are streamed takes the longer of that and of the transfer from the host.
 //
 // [Explain] says of one figure of a plan what made it: lines of the programs, weights and values,
 // with the rule and the source of each. The same functions add the figure up and list its parts

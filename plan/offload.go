@@ -150,17 +150,18 @@ func (s *search) planStreaming(on topology.Slice, sp split) (*Plan, error) {
 }
 
 // mostKept finds how many layers can keep their weights on a device of the slice, 0 where not
-// even none fits; -1 for a split that is refused.
+// even none fits; -1 for a split that is refused. It keeps the measures of the split with so many.
 func (s *search) mostKept(on topology.Slice, sp split) (int, error) {
 	limit := s.o.Machine.Memory(on).UsableBytes
 	local, r, err := s.requestForSplit(on, sp)
 	if err != nil || limit == nil {
 		return -1, nil
 	}
+	built := r
 	if s.layers > 0 {
-		r.Layers = 2
+		built.Layers = 2
 	}
-	g, err := s.m.Graph(local, r)
+	g, err := s.m.Graph(local, built)
 	if refusesSplit(err) {
 		return -1, nil
 	}
@@ -194,6 +195,12 @@ func (s *search) mostKept(on topology.Slice, sp split) (int, error) {
 			hi = mid
 		}
 	}
+	sp.offload = graph.Offload{Stream: true, Keep: lo, Depth: s.o.Depth()}
+	kept, err := measureGraph(g, s.layers, s.passes, sp.offload)
+	if err != nil {
+		return -1, err
+	}
+	s.keepMeasures(measuresKey(sp, r), kept)
 	return lo, nil
 }
 

@@ -69,10 +69,15 @@ func countAlikeLayers(m models.Model) int {
 	return n
 }
 
+// measuresKey tells apart the splits and requests whose measures differ.
+func measuresKey(sp split, r models.Request) string {
+	return fmt.Sprint(sp.meshText(), sp.shardedOver, sp.offload, r.Batch, r.DType, r.SplitResidual, r.Latent, r.TokenTimes, r.Times, r.Target)
+}
+
 // measureSplit builds the graph of a split and measures it. It keeps the result, because
 // slices of the same size ask for the same split.
 func (s *search) measureSplit(on *mesh.Mesh, sp split, r models.Request) (*splitMeasures, error) {
-	key := fmt.Sprint(sp.meshText(), sp.shardedOver, sp.offload, r.Batch, r.DType, r.SplitResidual, r.Latent, r.TokenTimes, r.Times, r.Target)
+	key := measuresKey(sp, r)
 	s.mu.Lock()
 	got := s.measures[key]
 	s.mu.Unlock()
@@ -91,13 +96,18 @@ func (s *search) measureSplit(on *mesh.Mesh, sp split, r models.Request) (*split
 	if err != nil {
 		return nil, err
 	}
+	s.keepMeasures(key, got)
+	return got, nil
+}
+
+// keepMeasures keeps what was measured, without its graph unless the search explains.
+func (s *search) keepMeasures(key string, got *splitMeasures) {
 	if !s.explains {
 		got.graph = nil
 	}
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.measures[key] = got
-	s.mu.Unlock()
-	return got, nil
 }
 
 // scaledGraph is a graph of two layers or of all, with what scales its figures to all layers.

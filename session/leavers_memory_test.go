@@ -42,7 +42,8 @@ func heavyText(t testing.TB) (*graph.Graph, string) {
 		for i := range heavyLayers {
 			name, out := fmt.Sprintf("blocks.%d.%v", i, request), fmt.Sprintf("y.%v.%d", request, i)
 			g.Weights = append(g.Weights, graph.Weight{Name: name, File: []int{wide, wide}, Shape: []int{wide, wide}, DType: dtype.F32, Spec: whole})
-			g.Calls = append(g.Calls, graph.Call{Name: name, Program: "rows", Request: request, Layer: fmt.Sprint("blocks.", i), Args: []graph.Ref{{Name: from[request]}, {Name: name, Weight: true}}, Outs: []string{out}})
+			g.Calls = append(g.Calls, graph.Call{Name: name, Program: "rows", Request: request, Layer: fmt.Sprint("blocks.", i),
+				Args: []graph.Ref{{Name: from[request]}, {Name: name, Weight: true}}, Outs: []string{out}})
 			from[request] = out
 			if all[name] = tensor.New(dtype.F32, wide, wide); i == 0 { // one of them is not zero
 				all[name].Data[2], all[name].Data[3] = 0x80, 0x3f

@@ -17,11 +17,13 @@ import (
 	"weft/internal/printable"
 	"weft/mesh"
 	"weft/models"
+	"weft/pipeline"
 	"weft/plan"
 	"weft/sampler"
 	"weft/sharding"
 	"weft/strategy"
 	"weft/topology"
+	"weft/video"
 	"weft/web"
 )
 
@@ -47,6 +49,8 @@ var wrongUse = []error{
 	strategy.ErrDegree, strategy.ErrFill, strategy.ErrDegreesSyntax, strategy.ErrNotDivisible, strategy.ErrTensor, strategy.ErrNoDim,
 	strategy.ErrSplit, strategy.ErrNoLayers, strategy.ErrEmptyStage, strategy.ErrCosts, strategy.ErrSchedule,
 	plan.ErrOptions, plan.ErrFigure, plan.ErrNoPlan, plan.ErrPrices, plan.ErrPeer, aot.ErrOptions, aot.ErrSlice, aot.ErrMismatch, aot.ErrPlatform,
+	pipeline.ErrTruncated, pipeline.ErrMissingPart, pipeline.ErrWrongPart, pipeline.ErrState,
+	video.ErrEnding, video.ErrCodec, video.ErrSize, video.ErrNoFFmpeg, video.ErrRate,
 	web.ErrAddress, web.ErrNotLoopback,
 	topology.ErrUnknownSlice, topology.ErrHosts, topology.ErrAxisBytes,
 }

@@ -4,6 +4,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -16,6 +17,7 @@ import (
 
 	"weft/fault"
 	"weft/internal/userfile"
+	"weft/pipeline"
 	"weft/xla"
 )
 
@@ -63,7 +65,7 @@ func runCommandLine(ctx context.Context, args []string, stdout, stderr *os.File)
 	select {
 	case err = <-done:
 		if err != nil && ctx.Err() != nil && !errors.Is(err, errInterrupted) {
-			err = interruptedError(ctx, "interrupted; no output was written")
+			err = interruptedError(ctx, interruptedText(err))
 		}
 	case err = <-a.leave:
 		a.stdout.close()
@@ -72,6 +74,14 @@ func runCommandLine(ctx context.Context, args []string, stdout, stderr *os.File)
 	}
 	a.progress.stopBars()
 	return a.finishCommand(err, answer)
+}
+
+// interruptedText says what an interrupted command, which ended with err, has left.
+func interruptedText(err error) string {
+	if state := pipeline.ResumableFrom(err); state != "" {
+		return fmt.Sprintf("interrupted; --resume goes on from %s", state)
+	}
+	return "interrupted; no output was written"
 }
 
 // interruptGrace is the time that an interrupted command has to end by itself.
@@ -137,7 +147,7 @@ A mesh is written dp=1,tp=4,sp=1: dp splits the batch, tp heads and channels
 	root.SetErr(a.stderr)
 	root.PersistentFlags().BoolVar(&a.json, "json", a.json, "print one JSON document on stdout and nothing else")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError("%v", err) })
-	root.AddCommand(a.forwardCommand(), a.sampleCommand(), a.verifyCommand(), a.inspectCommand(), a.specsCommand(), a.engineCommand(), a.strategyCommand(), a.topoCommand(), a.planCommand(), a.compileCommand(), a.serveCommand(), a.tokenizeCommand(), a.tryFlagsCommand())
+	root.AddCommand(a.forwardCommand(), a.generateCommand(), a.encodeCommand(), a.decodeCommand(), a.sampleCommand(), a.verifyCommand(), a.inspectCommand(), a.specsCommand(), a.engineCommand(), a.strategyCommand(), a.topoCommand(), a.planCommand(), a.compileCommand(), a.serveCommand(), a.tokenizeCommand(), a.tryFlagsCommand())
 	if testCommand != nil {
 		root.AddCommand(testCommand())
 	}

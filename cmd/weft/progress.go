@@ -2,13 +2,19 @@ package main
 
 import (
 	"cmp"
+	"fmt"
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
 	"golang.org/x/term"
+
+	"weft"
+	"weft/pipeline"
 )
 
 // progress shows one bar on stderr for each stage of the work, where stderr is a
@@ -18,7 +24,8 @@ type progress struct {
 	bars  *mpb.Progress
 	stage string
 	bar   *mpb.Bar
-	at    string // what the command is doing, bars or not
+	text  atomic.Value // of a generation's bar
+	at    string       // what the command is doing, bars or not
 }
 
 // currentPhase returns the name of the stage that the command is in, or "open" before
@@ -83,5 +90,43 @@ func (p *progress) stopBars() {
 	if p.bars != nil {
 		p.bars.Wait()
 		p.bars = nil
+	}
+}
+
+// reportPhase shows where a generation stands: a bar with the phase, the step, the seconds left
+// and the memory on a terminal, and a line for each step where stderr is none.
+func (a *app) reportPhase(g pipeline.Progress) {
+	p := &a.progress
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.at = g.Phase
+	text := fmt.Sprintf("%s %d/%d", g.Phase, g.Done, g.Of)
+	if g.Videos > 1 {
+		text = fmt.Sprintf("video %d/%d, %s", g.Video, g.Videos, text)
+	}
+	if g.Left > 0 {
+		text += fmt.Sprintf(", %s left", time.Duration(g.Left*float64(time.Second)).Round(time.Second))
+	}
+	if g.RSS > 0 {
+		text += ", " + weft.Bytes(g.RSS)
+	}
+	if p.bars == nil {
+		if !a.json && g.Of > 0 && (g.Phase == "denoise" || g.Done == g.Of) {
+			fmt.Fprintln(a.stderr, text)
+		}
+		return
+	}
+	p.text.Store(text)
+	if p.bar == nil || p.stage != g.Phase {
+		p.dropBar()
+		p.stage = g.Phase
+		p.bar = p.bars.AddBar(int64(max(g.Of, 1)), mpb.BarRemoveOnComplete(),
+			mpb.PrependDecorators(decor.Any(func(decor.Statistics) string { return p.text.Load().(string) }, decor.WC{C: decor.DindentRight | decor.DextraSpace})),
+			mpb.AppendDecorators(decor.Elapsed(decor.ET_STYLE_GO, decor.WC{W: 8})))
+	}
+	p.bar.SetTotal(int64(max(g.Of, 1)), false)
+	p.bar.SetCurrent(int64(g.Done))
+	if g.Of > 0 && g.Done >= g.Of {
+		p.dropBar()
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"weft"
 	"weft/fault"
 	"weft/models"
+	features "weft/pipeline/conditions"
 	"weft/sampler"
 	"weft/tensor"
 )
@@ -67,7 +68,7 @@ configuration are told apart by the folder or its name, or by --release.`,
 			}
 			var neg *tensor.Tensor
 			if negative != "" {
-				if neg, err = one(negative, "context", "text", "ids"); err != nil {
+				if neg, err = one(negative, "negative", "context", "text", "ids"); err != nil {
 					return err
 				}
 			}
@@ -77,9 +78,12 @@ configuration are told apart by the folder or its name, or by --release.`,
 				}
 			}
 			if conditions != "" {
-				if o.Conditions, err = weft.ReadTensors(conditions); err != nil {
+				o.Conditions, _, err = weft.ReadTensorsNamed(cmd.Context(), conditions, withoutTexts)
+				if err != nil {
 					return err
 				}
+				f := features.FromTensors(o.Conditions)
+				o.Conditions, o.Kept = f.Conditions, f.Kept
 			}
 			// The bar counts steps: the calls within one would only flicker.
 			o.OnStep = func(s weft.SampleStep) { a.progress.reportProgress("sample", int64(s.Step+1), int64(s.Of)) }
@@ -109,7 +113,8 @@ configuration are told apart by the folder or its name, or by --release.`,
 	pathFlag(c, &contextFile, "context", "safetensors file with the prompt's embedding, tensor \"context\", or its token ids, \"ids\", where the model reads these")
 	pathFlag(c, &negative, "negative", "the same for the negative prompt")
 	pathFlag(c, &noise, "noise", "safetensors file with latents to start from, tensor \"latents\"")
-	pathFlag(c, &conditions, "conditions", "safetensors file with what the model reads besides: y and clip_fea for Wan i2v, y and ofs for CogVideoX; what belongs to the negative prompt as negative_NAME")
+	pathFlag(c, &conditions, "conditions", "safetensors file with what the model reads besides: y and clip_fea for Wan i2v, kept "+
+		"(an image's latents) for Wan TI2V, y and ofs for CogVideoX; what belongs to the negative prompt as negative_NAME")
 	f.add(c, "boundary", "", "share of the noise levels above which the first of two experts runs (default: the release's)")
 	f.addVideo(c, "video size in pixels, e.g. 832x480", "video frames: 1+4k, or 1+8k for LTX; 0 is the release's")
 	f.add(c, "fps", "", "frames a second, for models whose positions are seconds (LTX, Cosmos3; default: the release's)")
@@ -126,6 +131,12 @@ configuration are told apart by the folder or its name, or by --release.`,
 	}
 	completeFlag(c, "sampler", sampler.Names()...)
 	return c
+}
+
+// withoutTexts leaves out of a file of features, as weft encode writes it, what is no
+// condition: the texts.
+func withoutTexts(names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == "context" || name == "negative" })
 }
 
 // showSettings lists the settings that were used, and where each came from.

@@ -32,6 +32,14 @@ func Available() int64 {
 // on a system that does not tell.
 func PeakResident() int64 { return readKilobytes("/proc/self/status", "VmHWM") }
 
+// Resident is the resident memory of this process in bytes, or 0 on a system that does not
+// tell.
+func Resident() int64 { return readKilobytes("/proc/self/status", "VmRSS") }
+
+// ResetPeak makes PeakResident begin anew at what is resident now. It reports whether the
+// system can do that.
+func ResetPeak() bool { return os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) == nil }
+
 // readMeminfo gives a value of /proc/meminfo in bytes, 0 where it is not told.
 func readMeminfo(key string) int64 { return readKilobytes("/proc/meminfo", key) }
 

@@ -37,3 +37,31 @@ func TestTextCompanions(t *testing.T) {
 		}
 	}
 }
+
+// What encodes a generator's image is a vision encoder that weft runs, of the width that the
+// generator reads.
+func TestVisionCompanions(t *testing.T) {
+	found := 0
+	for _, name := range models.Presets() {
+		m, err := models.ByName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := m.Features().Generator
+		if g == nil || g.Image.Vision == "" {
+			continue
+		}
+		found++
+		encoder, err := models.ByName(g.Image.Vision)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if v := encoder.Features().Vision; v == nil || v.Width != g.Image.FeatureWidth || v.Pixels < 1 || v.Rows < 1 {
+			t.Errorf("%s reads features of %d numbers, and %s makes %+v", name, g.Image.FeatureWidth, g.Image.Vision, v)
+		}
+	}
+	if found == 0 {
+		t.Error("no preset reads an image's features")
+	}
+}

@@ -36,8 +36,11 @@ func declareModel(name string, c Config) models.Declaration {
 
 		Features: models.Features{CheckSplit: m.CheckSplit},
 	}
-	if c.Tower == text {
+	switch c.Tower {
+	case text:
 		d.Inputs = []string{"ids", "mask"}
+	case vision:
+		d.Vision = &models.Vision{Pixels: c.ImageSize, Rows: c.Tokens(), Width: c.Dim}
 	}
 	return d
 }

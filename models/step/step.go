@@ -122,6 +122,15 @@ func (s *Step) repeatHeads(w *graph.Weight, layout sharding.Layout) {
 	}
 }
 
+// DropWeight leaves a parameter out of the graph, which no call reads.
+func (s *Step) DropWeight(name string) {
+	s.Graph.Weights = slices.DeleteFunc(s.Graph.Weights, func(w graph.Weight) bool { return w.Name == name })
+	clear(s.weightIndex)
+	for i, w := range s.Graph.Weights {
+		s.weightIndex[w.Name] = i
+	}
+}
+
 // Note adds a sentence that a reader of the plan must know.
 func (s *Step) Note(format string, args ...any) {
 	s.Graph.Notes = append(s.Graph.Notes, fmt.Sprintf(format, args...))

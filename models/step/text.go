@@ -39,7 +39,17 @@ func FeedIDs(g *graph.Graph, inputs map[string]*tensor.Tensor) (map[string]*tens
 			binary.LittleEndian.PutUint32(padded.Data[4*(b*padded.Shape[1]+i):], uint32(ids[b*rows+i]))
 		}
 	}
-	out := map[string]*tensor.Tensor{"ids": padded}
+	out, err := FeedMask(g, inputs)
+	if err != nil {
+		return nil, err
+	}
+	out["ids"] = padded
+	return out, nil
+}
+
+// FeedMask makes the input mask (B, L) of a text encoder's graph that reads one.
+func FeedMask(g *graph.Graph, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
+	out := map[string]*tensor.Tensor{}
 	if in := g.Input("mask"); in != nil {
 		mask, err := inputs["mask"].Int64s()
 		if err != nil {

@@ -6,7 +6,6 @@ package t5
 import (
 	"weft/internal/bystander"
 	"weft/models"
-	"weft/models/step"
 )
 
 func init() {
@@ -14,7 +13,7 @@ func init() {
 		Name: "t5",
 
 		Detect: detectConfig, Config: configWords, Derive: deriveAndCheck,
-		Presets: presets, SamePreset: samePreset, KindName: kindName,
+		Presets: presets, SamePreset: samePreset, KindName: kindName, FromShapes: configOfShapes,
 
 		Declare: declareModel,
 	})
@@ -39,12 +38,12 @@ func declareModel(name string, c Config) models.Declaration {
 		Ignore: []bystander.Kind{bystander.TextDecoder, bystander.NextToken}, // the rest of a whole T5
 		Rules:  m.Rules, Check: m.Check,
 
-		Inputs:  []string{"ids", "ids_long", "mask"},
-		Request: m.Request, Example: m.Example, Feed: step.FeedText,
+		Inputs:  []string{"ids", "ids_long", "rows", "mask"},
+		Request: m.Request, Example: m.Example, Feed: m.Feed,
 		Graph: m.Graph,
 
 		Features: models.Features{
-			Tied:       listTiedNames(),
+			Tied: listTiedNames(), TokenTable: m.n.tokens + ".weight",
 			CheckSplit: m.CheckSplit, Variants: m.Runs,
 		},
 	}

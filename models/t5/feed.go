@@ -1,19 +1,65 @@
 package t5
 
 import (
+	"slices"
+
+	"weft/dtype"
+	"weft/fault"
+	"weft/graph"
 	"weft/models"
 	"weft/models/step"
 	"weft/tensor"
 )
 
-// Request reads batch and length off ids (B, L), and notes whether a mask (B, L) is given.
+// Request reads batch and length off ids (B, L), or off rows (B, L, dim) of the token table,
+// and notes whether a mask (B, L) is given.
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
+	if rows := inputs["rows"]; rows != nil {
+		return m.requestOfRows(rows, inputs["mask"], inputs["ids"] != nil)
+	}
 	return models.TextRequest(m.name, inputs, m.c.Vocab, true)
+}
+
+// requestOfRows reads the request off the rows of the token table that the ids stand for.
+func (m *Model) requestOfRows(rows, mask *tensor.Tensor, ids bool) (models.Request, error) {
+	var l fault.List
+	if len(rows.Shape) != 3 || rows.Shape[2] != m.c.Dim || rows.Elements() == 0 || !rows.DType.IsFloat() {
+		return models.Request{}, fault.New(models.ErrInputs, nil, "rows are %v: want (batch, tokens, %d) of a floating-point type", rows, m.c.Dim)
+	}
+	r := models.Request{Batch: rows.Shape[0], Text: rows.Shape[1], TextRows: true, Masked: mask != nil}
+	if ids {
+		l.Add(fault.New(models.ErrInputs, nil, "ids and rows are given: rows stand in place of ids"))
+	}
+	if mask != nil {
+		if !slices.Equal(mask.Shape, rows.Shape[:2]) {
+			l.Add(fault.New(models.ErrInputs, nil, "mask is %v: want %v, a number for each of the rows", mask.Shape, rows.Shape[:2]))
+		}
+		if _, err := mask.Int64s(); err != nil {
+			l.Add(fault.New(models.ErrInputs, nil, "mask: %w", err))
+		}
+	}
+	return r, l.Err()
+}
+
+// Feed makes the graph's inputs from those Request reads.
+func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
+	if !r.TextRows {
+		return step.FeedText(g, r, inputs)
+	}
+	out, err := step.FeedMask(g, inputs)
+	if err != nil {
+		return nil, err
+	}
+	out["rows"], err = step.PadRows(inputs["rows"], g.Input("rows").Shape[1], dtype.F32)
+	return out, err
 }
 
 // Runs lists the encoding of ids with the mask, if one is given, the one without it as
 // "_nomask", and the one of ids_long as "_long".
 func (m *Model) Runs(inputs map[string]*tensor.Tensor) []models.Variant {
+	if inputs["rows"] != nil {
+		return []models.Variant{{Inputs: inputs}}
+	}
 	runs := models.TextRuns(inputs)
 	if long := inputs["ids_long"]; long != nil {
 		runs = append(runs, models.Variant{Suffix: "_long", Inputs: map[string]*tensor.Tensor{"ids": long}})

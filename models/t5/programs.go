@@ -39,6 +39,9 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	if r.Masked {
 		outputs = append(outputs, "out_zeroed_pads")
 	}
+	if r.TextRows { // the table stays in its file
+		base.DropWeight(m.n.tokens + ".weight")
+	}
 	return step.Assemble(base, r.Run(m.c.Layers), step.PlainProgram, s.listCalls(), outputs...)
 }
 
@@ -60,7 +63,11 @@ func (s *build) listCalls() []step.Parts[*step.ProgramBuilder] {
 // declareValues declares the graph's inputs and the values that calls pass to each other.
 func (s *build) declareValues() {
 	c, l, b := s.m.c, s.layout, s.Request.Batch
-	s.Input(graph.Input{Name: "ids", DType: dtype.I32, Shape: []int{b, l.Padded}, Spec: l.Gathered, Step: true})
+	if s.Request.TextRows {
+		s.Input(graph.Input{Name: "rows", DType: dtype.F32, Shape: []int{b, l.Padded, c.Dim}, Spec: l.Gathered, Step: true})
+	} else {
+		s.Input(graph.Input{Name: "ids", DType: dtype.I32, Shape: []int{b, l.Padded}, Spec: l.Gathered, Step: true})
+	}
 	if s.Request.Masked {
 		s.Input(graph.Input{Name: "mask", DType: dtype.Bool, Shape: []int{b, l.Tokens}, Spec: strategy.SpecOf(strategy.Batch), Step: true})
 	}
@@ -68,10 +75,15 @@ func (s *build) declareValues() {
 	s.Value("bias", step.Value{DType: dtype.F32, Shape: []int{c.Buckets, c.Heads}, Spec: strategy.SpecOf(strategy.None, strategy.Heads)})
 }
 
-// buildEmbed looks the tokens (B, Lp) up in the table: (B, Lp, D). If all layers share the
+// buildEmbed looks the tokens (B, Lp) up in the table: (B, Lp, D), or takes the rows as they
+// are given. If all layers share the
 // first layer's bias table, this program passes it to them.
 func (s *build) buildEmbed(p *step.ProgramBuilder) {
-	p.Output("tokens", p.Rows(s.m.n.tokens, p.Value("ids"), s.layout.Stream), "")
+	if s.Request.TextRows {
+		p.Output("tokens", p.Reshard(p.Value("rows"), s.layout.Stream, "rows of tokens as the stream has them"), "")
+	} else {
+		p.Output("tokens", p.Rows(s.m.n.tokens, p.Value("ids"), s.layout.Stream), "")
+	}
 	if s.m.c.SharedPos {
 		p.Output("bias", p.Weight(s.m.blockPrefix(0)+s.m.n.bias+".weight"), "")
 	}

@@ -42,11 +42,12 @@ func declareModel(name string, c Config) models.Declaration {
 				// the model attends to the zeros that pad a text.
 				PadsText:   c.TextLen == 0,
 				Conditions: &models.Conditions{Names: m.Conditions(), Check: m.CheckConditions, Feed: m.FeedConditions},
+				Image:      c.imageUse(),
 				Companions: c.companions(), ReleasedPreset: c.releasedPreset(),
 			},
 		},
 	}
-	if c.ModelType == ti2v && c.PatchSize[0] == 1 { // an image is the video's first frame, whose tokens have timestep 0
+	if c.keepsFrames() {
 		d.Generator.FeedFrameTimes = m.FeedFrameTimes
 	}
 	return d

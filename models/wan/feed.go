@@ -246,9 +246,5 @@ func (m *Model) Rope(frames, rows, cols int) [][]float64 {
 // latent covers 8x8 pixels, or 16x16 with Wan2.2's own VAE, and 4 frames, except
 // that the first latent frame covers the first frame alone.
 func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
-	px := 8
-	if m.c.ModelType == ti2v {
-		px = 16
-	}
-	return models.LatentShape(width, height, frames, m.c.LatentDim(), px, 4, m.c.PatchSize)
+	return models.LatentShape(width, height, frames, m.c.LatentDim(), m.c.latentPixels(), 4, m.c.PatchSize)
 }

@@ -10,6 +10,7 @@ func init() {
 		Name: "wan-vae",
 
 		Detect: detectConfig, Config: configWords, Presets: released,
+		FromShapes: configOfShapes,
 
 		Declare: declareModel,
 	})

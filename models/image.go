@@ -1,0 +1,35 @@
+package models
+
+// ImageUse says what a generator reads of an image that a video begins with. The zero value is
+// that of a generator that reads none.
+type ImageUse struct {
+	// MaskChannels and LatentChannels are the channels of the condition "y": which frames are
+	// given, one channel for each of the frames that a latent frame stands for, and behind them
+	// the latents of the video of the given frames, all others grey. Both are 0 without a "y".
+	MaskChannels   int
+	LatentChannels int
+	// FeatureWidth is how wide the rows of the condition "clip_fea" are, which a vision
+	// encoder makes of the image; 0 without one.
+	FeatureWidth int
+	// KeepsFirst says that the latents of the image alone are the video's first latent frame,
+	// which the loop keeps (Generator.FeedFrameTimes).
+	KeepsFirst bool
+	// Needed says that the generator cannot do without an image.
+	Needed bool
+	// TakesLast says that the video's last frame may be given as well.
+	TakesLast bool
+	// StepWidth and StepHeight are the pixels of which a video's width and height are
+	// multiples.
+	StepWidth, StepHeight int
+	// Vision names the preset of the vision encoder; "" where FeatureWidth is 0.
+	Vision string
+}
+
+// ReadsImages says whether the generator reads images at all.
+func (u ImageUse) ReadsImages() bool {
+	return u.KeepsFirst || u.LatentChannels > 0 || u.FeatureWidth > 0
+}
+
+// Vision is the size of what a vision encoder reads and makes: an image "x" (batch, 3, Pixels,
+// Pixels) becomes features "out" (batch, Rows, Width). Its request has the batch alone.
+type Vision struct{ Pixels, Rows, Width int }

@@ -1,0 +1,164 @@
+package pipeline
+
+import (
+	"fmt"
+	"slices"
+
+	"weft/dtype"
+	"weft/fault"
+	"weft/graph"
+	"weft/identify"
+	"weft/mesh"
+	"weft/models"
+)
+
+// WrongPart is a part that does not belong to the transformer, and the one that does.
+type WrongPart struct {
+	Part  Part   `json:"part"`
+	Path  string `json:"path"`
+	Is    string `json:"is"`
+	Want  string `json:"want"`
+	Model string `json:"model"`
+}
+
+// checkBelong refuses parts that do not fit the transformer: an autoencoder of other latents, a
+// text encoder of another width, a tokenizer of another vocabulary. They would run, or fail
+// only when the weights are read.
+func (p *Pipeline) checkBelong() error {
+	var errs fault.List
+	if p.vae != nil {
+		errs.Add(p.checkAutoencoder())
+	}
+	if p.text != nil {
+		errs.Add(p.checkTextEncoder())
+	}
+	return errs.Err()
+}
+
+// refusePart makes the error for a part that does not belong.
+func (p *Pipeline) refusePart(part Part, m *identify.Match, want, format string, args ...any) error {
+	return fault.New(ErrWrongPart, WrongPart{part, p.paths[part], m.Name(), want, p.Name()}, "%s: %s", p.paths[part], fmt.Sprintf(format, args...))
+}
+
+// checkAutoencoder holds the autoencoder's latents against those that the transformer makes.
+func (p *Pipeline) checkAutoencoder() error {
+	c := p.companions()
+	want := fmt.Sprintf("%s (%s)", c.Decoder, autoencoderFiles[c.Decoder])
+	d := p.vae.Features().Decoder
+	if d == nil {
+		return p.refusePart(Autoencoder, p.vae, want, "this is %s, no autoencoder: %s's latents are decoded by %s", p.vae.Name(), p.Name(), want)
+	}
+	w, h, f := legalSize(p.generator())
+	latent, err := p.generator().LatentShape(w, h, f)
+	if err != nil {
+		return err
+	}
+	shape, err := d.VideoShape(latent)
+	if err != nil {
+		return p.refusePart(Autoencoder, p.vae, want, "this autoencoder (%s) does not decode latents of %d channels, which %s makes: its own is %s",
+			p.vae.Name(), latent[0], p.Name(), want)
+	}
+	if !slices.Equal(shape[1:], []int{f, h, w}) {
+		return p.refusePart(Autoencoder, p.vae, want, "this autoencoder (%s) makes %dx%d pixels and %d frames of latents %v, and %s means %dx%d and %d: its own is %s",
+			p.vae.Name(), shape[3], shape[2], shape[1], latent, p.Name(), w, h, f, want)
+	}
+	return nil
+}
+
+// legalSize is a size of video that a generator makes.
+func legalSize(g *models.Generator) (width, height, frames int) {
+	for _, n := range []int{64, 128, 256} {
+		for _, f := range []int{5, 9, 17} {
+			if _, err := g.LatentShape(n, n, f); err == nil {
+				return n, n, f
+			}
+		}
+	}
+	return 1024, 1024, 1
+}
+
+// checkTextEncoder holds the text encoder's rows against those that the transformer reads, and
+// the tokenizer's ids against the text encoder's table.
+func (p *Pipeline) checkTextEncoder() error {
+	c := p.companions()
+	width, err := p.textWidth()
+	if err != nil {
+		return p.refusePart(TextEncoder, p.text, c.Text, "this is %s, no text encoder of token ids: %s reads the rows of %s", p.text.Name(), p.Name(), c.Text)
+	}
+	want, err := p.contextWidth()
+	if err != nil {
+		return err
+	}
+	var errs fault.List
+	if width != want {
+		errs.Add(p.refusePart(TextEncoder, p.text, c.Text, "this text encoder (%s) makes rows of %d numbers, and %s reads rows of %d: it was trained with %s",
+			p.text.Name(), width, p.Name(), want, c.Text))
+	}
+	if e, ok := p.text.Checkpoint.Lookup(p.text.Stored(p.text.Features().TokenTable)); ok && p.tokens != nil && p.tokens.Size() > e.Shape[0] {
+		errs.Add(p.refusePart(Tokenizer, p.text, c.Text, "this tokenizer has ids up to %d, and the text encoder in %s knows %d: they are not of one release", p.tokens.Size()-1, p.paths[TextEncoder], e.Shape[0]))
+	}
+	return errs.Err()
+}
+
+// one is a single device, for graphs that are built for their shapes.
+func one() (*mesh.Mesh, error) { return mesh.Local(mesh.Standard(nil)...) }
+
+// textWidth is how many numbers a row of the text encoder's output has.
+func (p *Pipeline) textWidth() (int, error) {
+	on, err := one()
+	if err != nil {
+		return 0, err
+	}
+	g, err := p.text.Graph(on, models.Request{Batch: 1, Text: 8, Masked: true, DType: dtype.F32, Layers: 1})
+	if err != nil {
+		return 0, err
+	}
+	shape := outputShape(g, zeroedRows)
+	if len(shape) != 3 {
+		return 0, fault.New(models.ErrInputs, nil, "%s has no output %s", p.text.Name(), zeroedRows)
+	}
+	return shape[2], nil
+}
+
+// outputShape is the shape of an output of a graph, nil where it has none of the name.
+func outputShape(g *graph.Graph, name string) []int {
+	for _, o := range g.Outputs {
+		if o.Name != name {
+			continue
+		}
+		if o.Shape != nil {
+			return o.Shape
+		}
+		for _, c := range g.Calls {
+			for i, out := range c.Outs {
+				if out == o.Value {
+					return g.Programs[c.Program].Outputs[i].Shape
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// contextWidth is how many numbers a row of the text has that the transformer reads.
+func (p *Pipeline) contextWidth() (int, error) {
+	on, err := one()
+	if err != nil {
+		return 0, err
+	}
+	gen := p.generator()
+	w, h, f := legalSize(gen)
+	latent, err := gen.LatentShape(w, h, f)
+	if err != nil {
+		return 0, err
+	}
+	g, err := gen.Graph(on, models.Request{Batch: 1, Latent: latent, Text: 8, DType: dtype.F32, Layers: 1})
+	if err != nil {
+		return 0, err
+	}
+	in := g.Input("context")
+	if in == nil {
+		return 0, fault.New(models.ErrVariant, nil, "%s reads no rows of text", p.Name())
+	}
+	return in.Shape[len(in.Shape)-1], nil
+}

@@ -1,0 +1,46 @@
+package conditions
+
+import "weft/picture"
+
+// Layout is how a release's folder is arranged. It tells whose code prepares images.
+type Layout string
+
+// The layouts.
+const (
+	Official  Layout = "official"
+	Diffusers Layout = "diffusers"
+)
+
+// preparation is how images become frames of the video.
+func (l Layout) preparation(keepsFirst bool) picture.Preparation {
+	switch {
+	case l == Diffusers:
+		return picture.DiffusersWan
+	case keepsFirst:
+		return picture.OfficialTI2V
+	}
+	return picture.OfficialWan
+}
+
+// visionPreparation is how an image becomes the input of a vision encoder.
+func (l Layout) visionPreparation(pixels int) picture.VisionPreparation {
+	if l == Diffusers {
+		return picture.DiffusersCLIP(pixels)
+	}
+	return picture.OfficialCLIP(pixels)
+}
+
+// VideoSize is the size of the video that begins with an image, where nobody asks for one.
+// width and height are the release's own. A release's own code takes them as an area, and gives
+// the video the image's aspect, in that code's own arithmetic: of an image of 832x480 and that
+// area it makes 832x464. diffusers takes them as they are.
+func (l Layout) VideoSize(p Parts, image *picture.Image, width, height int) (int, int) {
+	use := p.use()
+	switch {
+	case l != Official || image == nil || !use.ReadsImages():
+		return width, height
+	case use.KeepsFirst:
+		return picture.OfficialTI2VSize(image.Width, image.Height, width*height, use.StepWidth, use.StepHeight)
+	}
+	return picture.OfficialWanSize(image.Width, image.Height, width*height, use.StepWidth, use.StepHeight)
+}

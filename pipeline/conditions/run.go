@@ -1,0 +1,163 @@
+package conditions
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"weft/denoise"
+	"weft/dtype"
+	"weft/fault"
+	"weft/models"
+	"weft/picture"
+	"weft/tensor"
+)
+
+// Run computes the features. The vision encoder runs first, and its weights leave the devices
+// before the autoencoder's come.
+func (ph *Phase) Run(ctx context.Context) (*Features, error) {
+	f := &Features{Conditions: map[string]*tensor.Tensor{}, Notes: slices.Clone(ph.notes)}
+	if ph.use.FeatureWidth > 0 {
+		rows, err := ph.encodeFeatures(ctx)
+		if err != nil {
+			return nil, err
+		}
+		f.Conditions[NameOfFeatures] = ph.forEachVideo(rows)
+	}
+	first, last, notes := ph.prepareFrames()
+	f.Notes = append(f.Notes, notes...)
+	latents, err := ph.encodeFrames(ctx, first, last)
+	if err != nil {
+		return nil, err
+	}
+	if ph.use.KeepsFirst {
+		f.Kept = &denoise.Kept{Frames: []int{0}, Latents: ph.forEachVideo(latents)}
+		return f, nil
+	}
+	y := tensor.Join(1, []*tensor.Tensor{ph.mask(), latents})
+	f.Conditions[NameOfY] = ph.forEachVideo(y)
+	return f, nil
+}
+
+// forEachVideo repeats what was computed once along the batch.
+func (ph *Phase) forEachVideo(t *tensor.Tensor) *tensor.Tensor {
+	return tensor.Stack(slices.Repeat([]*tensor.Tensor{t}, ph.asked.batch()))
+}
+
+// encodeFeatures returns the rows (1, rows, width) that the vision encoder makes of the image.
+func (ph *Phase) encodeFeatures(ctx context.Context) (*tensor.Tensor, error) {
+	v := ph.parts.Vision.Model.Features().Vision
+	prepare := ph.asked.Layout.visionPreparation(v.Pixels)
+	if own := ph.asked.VisionPreparation; own != nil {
+		prepare = *own
+	}
+	out, err := ph.parts.Vision.Devices.Forward(ctx, visionInputs(v.Pixels, prepare.Prepare(ph.asked.Image).Data))
+	if err != nil {
+		return nil, err
+	}
+	got := out[rowsOutput]
+	if got == nil || !slices.Equal(got.Shape, []int{1, v.Rows, v.Width}) {
+		return nil, fault.New(models.ErrOutput, nil, "%s made %v of an image: want [1 %d %d]", ph.parts.Vision.Model.Name(), got, v.Rows, v.Width)
+	}
+	return got.As(dtype.F32)
+}
+
+// visionInputs are the vision encoder's inputs for one image.
+func visionInputs(pixels int, data []float32) map[string]*tensor.Tensor {
+	return map[string]*tensor.Tensor{pixelsInput: floats(data, 1, 3, pixels, pixels)}
+}
+
+// floats makes a tensor of as many values as the shape has.
+func floats(data []float32, shape ...int) *tensor.Tensor {
+	t, err := tensor.FromFloat32s(dtype.F32, data, shape...)
+	if err != nil {
+		panic(err) // the caller's shape is that of its data
+	}
+	return t
+}
+
+// prepareFrames makes frames (1, 3, 1, height, width) of the images; last is nil without one.
+func (ph *Phase) prepareFrames() (first, last *tensor.Tensor, notes []string) {
+	r := ph.asked
+	frame := picture.Frame{Width: r.Width, Height: r.Height, StepWidth: ph.use.StepWidth, StepHeight: ph.use.StepHeight}
+	prepare := func(im *picture.Image, flag string) *tensor.Tensor {
+		planes, said := r.Layout.preparation(ph.use.KeepsFirst).Prepare(im, flag, frame, r.Fit)
+		notes = append(notes, said...)
+		return floats(planes.Data, 1, 3, 1, r.Height, r.Width)
+	}
+	first = prepare(r.Image, imageFlag)
+	if r.Last != nil {
+		last = prepare(r.Last, lastFlag)
+	}
+	return first, last, notes
+}
+
+// encodeFrames encodes the video that begins with the first image, ends with the last one, and
+// has zeros, which are grey, elsewhere. Frames are made as they are asked for, and latents kept
+// as they come: (1, channels, frames, height, width).
+//
+// All zero frames are encoded, although their latents become equal in the end: behind a first
+// image, Wan's autoencoders make the same bits only from latent frame 29 on, and a released
+// model's video has 21.
+func (ph *Phase) encodeFrames(ctx context.Context, first, last *tensor.Tensor) (*tensor.Tensor, error) {
+	shape := ph.videoShape()
+	grey := tensor.New(dtype.F32, first.Shape...)
+	source := func(_ context.Context, i int) (*tensor.Tensor, error) {
+		switch {
+		case i == 0:
+			return first, nil
+		case last != nil && i == shape[2]-1:
+			return last, nil
+		}
+		return grey, nil
+	}
+	var parts []*tensor.Tensor
+	keep := func(output string, frame int, part *tensor.Tensor) error {
+		if output != latentsOutput {
+			return nil
+		}
+		if frame != len(parts) {
+			return fmt.Errorf("latent frame %d came where %d was awaited", frame, len(parts))
+		}
+		part, err := part.As(dtype.F32)
+		parts = append(parts, part)
+		return err
+	}
+	if err := ph.parts.Autoencoder.Devices.Stream(ctx, videoInput, shape, source, keep); err != nil {
+		return nil, err
+	}
+	want := append([]int{1}, ph.latent...)
+	if ph.use.KeepsFirst {
+		want[2] = 1
+	}
+	if len(parts) != want[2] {
+		return nil, fault.New(models.ErrOutput, nil, "%s made %d latent frames: want %d", ph.parts.Autoencoder.Model.Name(), len(parts), want[2])
+	}
+	latents := tensor.Join(2, parts)
+	if !slices.Equal(latents.Shape, want) {
+		return nil, fault.New(models.ErrOutput, nil, "%s made latents %v: want %v", ph.parts.Autoencoder.Model.Name(), latents.Shape, want)
+	}
+	return latents, nil
+}
+
+// mask (1, mask channels, frames, height, width) is 1 where a frame is given. A latent frame
+// stands for as many frames as there are channels, each channel for one of them; the first
+// latent frame stands for the first frame alone, which has all channels.
+func (ph *Phase) mask() *tensor.Tensor {
+	channels, frames, area := ph.use.MaskChannels, ph.latent[1], ph.latent[2]*ph.latent[3]
+	fs := make([]float32, channels*frames*area)
+	for c := range channels {
+		for f := range frames {
+			given := f == 0
+			if f > 0 && ph.asked.Last != nil {
+				given = 1+(f-1)*channels+c == ph.asked.Frames-1
+			}
+			if given {
+				for i := range area {
+					fs[(c*frames+f)*area+i] = 1
+				}
+			}
+		}
+	}
+	return floats(fs, 1, channels, frames, ph.latent[2], ph.latent[3])
+}

@@ -1,0 +1,250 @@
+package pipeline
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"weft/checkpoint"
+	"weft/fault"
+	"weft/identify"
+	"weft/internal/userfile"
+	"weft/models"
+	"weft/tokenizer"
+)
+
+// Pipeline is a release whose parts are known and fit each other. Only configurations,
+// headers and the tokenizer were read. Close closes its files.
+type Pipeline struct {
+	Dir      string
+	Layout   Layout
+	Settings models.Settings // how the release is run
+	Notes    []string
+
+	experts []*identify.Match // one, or two of which the first denoises from pure noise
+	text    *identify.Match
+	vae     *identify.Match
+	tokens  *tokenizer.Tokenizer
+	paths   map[Part]string
+}
+
+// OpenOptions of Open.
+type OpenOptions struct {
+	Files
+	Release string // as models.ReleaseQuery has it
+	// Need are the parts that are opened besides the transformer; nil is all that a video of a
+	// prompt needs.
+	Need []Part
+}
+
+// Open finds the parts of the release in a folder and opens them. Errors: ErrMissingPart,
+// ErrWrongPart, models.ErrVariant for a model that makes no videos, and those of
+// checkpoint.Open, identify.Identify and tokenizer.Open, of all parts at once.
+func Open(dir string, o OpenOptions) (*Pipeline, error) {
+	p := &Pipeline{Dir: dir, Layout: findLayout(dir), paths: map[Part]string{}}
+	need := o.Need
+	if need == nil {
+		need = []Part{TextEncoder, Tokenizer, Autoencoder}
+	}
+	if err := p.openTransformer(o.Release); err != nil {
+		p.Close()
+		return nil, err
+	}
+	var errs fault.List
+	for _, part := range need {
+		errs.Add(p.openPart(part, o.Files))
+	}
+	if err := errs.Err(); err != nil {
+		p.Close()
+		return nil, err
+	}
+	if err := p.checkBelong(); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// openTransformer opens the model that denoises, or both experts, and settles how the release
+// is run.
+func (p *Pipeline) openTransformer(release string) error {
+	if high, low, two := identify.FindExperts(p.Dir); two {
+		var errs fault.List
+		for _, dir := range []string{high, low} {
+			m, err := openMatch(dir, release)
+			errs.Add(err)
+			if err == nil {
+				p.experts = append(p.experts, m)
+			}
+		}
+		if err := errs.Err(); err != nil {
+			return err
+		}
+		p.paths[Transformer] = p.Dir
+		var err error
+		p.Settings, err = identify.CheckExperts(p.experts[0], p.experts[1], p.Dir, release)
+		return fault.Join(err, p.checkGenerator())
+	}
+	path, err := findPart(p.Dir, p.Layout, Transformer, Files{}, "")
+	if err != nil {
+		return err
+	}
+	if p.paths[Transformer] = filepath.Clean(path); !isDir(p.Dir) {
+		p.paths[Transformer] = p.Dir
+	}
+	m, err := openMatch(p.paths[Transformer], release)
+	if err != nil {
+		return err
+	}
+	p.experts, p.Settings = []*identify.Match{m}, m.Settings
+	return p.checkGenerator()
+}
+
+// checkGenerator refuses a model that makes no latents, or whose companions are not known.
+func (p *Pipeline) checkGenerator() error {
+	m := p.experts[0]
+	if m.Features().Generator == nil {
+		return fault.New(models.ErrVariant, nil, "%s is %s, which denoises no latents: name the release's own folder", p.paths[Transformer], m.Name())
+	}
+	if c := p.companions(); c.Text != "umt5-xxl" || autoencoderFiles[c.Decoder] == "" {
+		return fault.New(models.ErrVariant, nil, "%s: the phases of Wan's releases are run; weft sample denoises this one from prepared text", m.Name())
+	}
+	return nil
+}
+
+func (p *Pipeline) generator() *models.Generator { return p.experts[0].Features().Generator }
+
+func (p *Pipeline) companions() models.Companions { return p.generator().Companions }
+
+// openPart finds and opens one part.
+func (p *Pipeline) openPart(part Part, f Files) error {
+	prefer := ""
+	if part == Autoencoder {
+		c := p.companions()
+		prefer = autoencoderFiles[c.Decoder]
+	}
+	path, err := findPart(p.Dir, p.Layout, part, f, prefer)
+	if err != nil {
+		return err
+	}
+	p.paths[part] = path
+	switch part {
+	case TextEncoder:
+		p.text, err = openMatch(path, "")
+	case Autoencoder:
+		p.vae, err = openMatch(path, "")
+	case Tokenizer:
+		p.tokens, err = tokenizer.Open(path)
+	}
+	if err != nil {
+		return fmt.Errorf("the %s: %w", part, err)
+	}
+	return nil
+}
+
+// openMatch opens a checkpoint and identifies its model.
+func openMatch(path, release string) (*identify.Match, error) {
+	c, err := checkpoint.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	m, err := identify.Identify(c, release)
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// Close closes the files of all parts.
+func (p *Pipeline) Close() error {
+	var errs fault.List
+	for _, m := range p.matches() {
+		errs.Add(m.Close())
+	}
+	return errs.Err()
+}
+
+// matches lists the models of all parts that are open.
+func (p *Pipeline) matches() []*identify.Match {
+	return slices.DeleteFunc(append(slices.Clone(p.experts), p.text, p.vae), func(m *identify.Match) bool { return m == nil })
+}
+
+// Name is the name of the model that denoises.
+func (p *Pipeline) Name() string { return p.experts[0].Name() }
+
+// ReadFiles lists the files that the pipeline reads, which must not be written over.
+func (p *Pipeline) ReadFiles() []string {
+	var files []string
+	for _, m := range p.matches() {
+		files = append(files, m.Files()...)
+	}
+	if p.tokens != nil {
+		files = append(files, p.tokens.Path)
+	}
+	return files
+}
+
+// partSums returns a hash of each part: of the headers and the configuration of a model, and
+// of a tokenizer's file. Weights are not read for it.
+func (p *Pipeline) partSums() (map[Part]string, error) {
+	sums := map[Part]string{}
+	add := func(part Part, ms ...*identify.Match) error {
+		h := sha256.New()
+		for _, m := range ms {
+			raw, _, err := m.Checkpoint.ConfigJSON()
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(h, "%s %x\n", m.Name(), sha256.Sum256(raw))
+			for _, e := range m.Checkpoint.Entries() {
+				fmt.Fprintf(h, "%q %s %v %d\n", e.Key, e.Stored, e.Shape, e.Offset)
+			}
+		}
+		sums[part] = hex.EncodeToString(h.Sum(nil))
+		return nil
+	}
+	if err := add(Transformer, p.experts...); err != nil {
+		return nil, err
+	}
+	if p.text != nil {
+		if err := add(TextEncoder, p.text); err != nil {
+			return nil, err
+		}
+	}
+	if p.vae != nil {
+		if err := add(Autoencoder, p.vae); err != nil {
+			return nil, err
+		}
+	}
+	if p.tokens != nil {
+		b, err := userfile.Read(p.tokens.Path, maxTokenizer)
+		if err != nil {
+			return nil, err
+		}
+		sum := sha256.Sum256(b)
+		sums[Tokenizer] = hex.EncodeToString(sum[:])
+	}
+	return sums, nil
+}
+
+// maxTokenizer bounds a tokenizer's file. The largest of those released has 173 MB.
+const maxTokenizer = 1 << 30
+
+// modelHash is one hash of all parts, for a video's metadata.
+func (p *Pipeline) modelHash() (string, error) {
+	sums, err := p.partSums()
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	for _, part := range []Part{Transformer, TextEncoder, Tokenizer, Autoencoder, ImageEncoder} {
+		fmt.Fprintf(h, "%s %s\n", part, sums[part])
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// Denoiser is the model that denoises, or the first of two experts.
+func (p *Pipeline) Denoiser() models.Model { return p.experts[0].Model }

@@ -1,0 +1,78 @@
+package pipeline
+
+import (
+	"weft/dtype"
+	"weft/models"
+	"weft/request"
+)
+
+// Options say what is asked for and where it goes. What the request leaves out is the
+// release's own.
+type Options struct {
+	request.Request
+	Prompt string
+	// Negative is the text to be guided away from; nil is the release's own.
+	Negative *string
+	// NoTruncate refuses a prompt of more tokens than the text encoder reads.
+	NoTruncate bool
+	// DrawSeed draws a seed in place of the request's.
+	DrawSeed bool
+	// Noise is a file with the latents to start from, "latents", in place of the seed's.
+	Noise string
+
+	// Where the results go; "" writes none. Out is the video. FramesOut takes frames (frames,
+	// height, width, 3), f32 in [0, 1], and frames_u8. LatentsOut takes latents, and with Trace
+	// latents_0 and so on after each step. FeaturesOut takes what the text and the image became.
+	Out, FramesOut, LatentsOut, FeaturesOut string
+	Trace                                   bool
+	Force                                   bool // replace files that are there
+	// Crop cuts the middle, width and height, out of each frame; nil leaves frames as they are.
+	Crop *[2]int
+
+	// AutoencoderType is the type that the autoencoder computes in; Invalid is f32.
+	AutoencoderType dtype.DType
+	Tiles           *models.Tiles // of the autoencoder; nil decodes frames whole
+
+	// AllowNonFinite lets NaN and infinities pass. Without it they end the generation.
+	AllowNonFinite bool
+
+	// State is the folder that the latents and the sampler's state go to after each step; "" is
+	// the name of the first output with ".state". Resume goes on from what is there.
+	State  string
+	Resume bool
+	// Preview writes a small picture every so many steps; 0 writes none.
+	Preview int
+
+	// Weft is the version that the video's metadata has.
+	Weft string
+	// OnProgress, where set, is told what is being done.
+	OnProgress func(Progress)
+}
+
+// Progress is where a generation stands.
+type Progress struct {
+	Video, Videos int // of a list of prompts, from 1
+	Phase         string
+	Done, Of      int     // steps, or frames
+	Seconds       float64 // since the phase began
+	Left          float64 // seconds that the rest of the phase will take, by the last step; 0 is not known
+	RSS           int64   // resident memory of the process
+}
+
+// autoencoderType is AutoencoderType, or f32.
+func (o Options) autoencoderType() dtype.DType {
+	if o.AutoencoderType == dtype.Invalid {
+		return dtype.F32
+	}
+	return o.AutoencoderType
+}
+
+// base is the output that the names of others are made of.
+func (o Options) base() string {
+	for _, path := range []string{o.Out, o.FramesOut, o.LatentsOut, o.FeaturesOut} {
+		if path != "" {
+			return path
+		}
+	}
+	return ""
+}

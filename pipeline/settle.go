@@ -1,0 +1,346 @@
+package pipeline
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+
+	"weft/checkpoint"
+	"weft/denoise"
+	"weft/dtype"
+	"weft/fault"
+	"weft/internal/userfile"
+	"weft/mesh"
+	"weft/models"
+	"weft/tensor"
+	"weft/video"
+)
+
+// settled is a generation of which everything is decided and checked, before any weight is
+// read.
+type settled struct {
+	p *Pipeline
+	o Options // with the release's size and frames, and the seed
+
+	settings map[string]models.Setting
+	fps      models.Setting
+	latent   []int // (channels, frames, height, width)
+	rows     int   // of text
+	guided   bool
+	prompt   *prompt
+	negative *prompt // nil without guidance
+	noise    *tensor.Tensor
+
+	text, denoise, decode Placement
+	width, height         int         // of the frames that are written
+	plan                  *video.Plan // nil where no video is asked for
+	notes                 []string
+}
+
+// settle decides and checks everything that is asked. The error has all violations.
+func (p *Pipeline) settle(ctx context.Context, d Devices, o Options) (*settled, error) {
+	s := &settled{p: p, o: o}
+	var errs fault.List
+	size, sizeFrom := s.settleSize()
+	errs.Add(s.settleSeed())
+	errs.Add(s.checkOutputs())
+	errs.Add(s.settleLatents())
+	errs.Add(s.readNoise(ctx))
+	errs.Add(s.checkPreview())
+	if err := errs.Err(); err != nil {
+		return nil, err
+	}
+	errs.Add(s.settlePrompts())
+	loop, _, err := s.newLoop(d, s.blankFeatures())
+	if err == nil {
+		defer loop.Close()
+		s.settings, s.notes = loop.Settings(), append(s.notes, loop.Notes()...)
+		s.guided = loop.Settings()["passes"].Value == 2
+	}
+	errs.Add(err)
+	if s.guided {
+		errs.Add(s.settleNegative())
+	}
+	errs.Add(s.placePhases(d))
+	if err := errs.Err(); err != nil {
+		return nil, err
+	}
+	if sizeFrom != "" {
+		s.settings["size"] = models.Setting{Value: size, From: sizeFrom}
+	}
+	s.settings["fps"] = s.fps
+	s.settings["prompt"] = models.Setting{Value: s.o.Prompt, From: models.FromFlag}
+	if err := s.checkVideo(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// settleSize takes the release's size where none is asked for. from is its source then.
+func (s *settled) settleSize() (size, from string) {
+	if s.o.Width == 0 && s.o.Height == 0 {
+		v, _ := s.p.Settings.Get("size")
+		_, _ = fmt.Sscanf(v.Text(), "%dx%d", &s.o.Width, &s.o.Height)
+		from = v.From
+	}
+	size = fmt.Sprintf("%dx%d", s.o.Width, s.o.Height)
+	s.o.Frames = cmp.Or(s.o.Frames, s.p.Settings.ForSize(size).Count("frames"))
+	s.rows = cmp.Or(s.o.TextLen, s.p.Settings.Count("text_len"))
+	s.width, s.height = s.o.Width, s.o.Height
+	return size, from
+}
+
+// settleSeed draws a seed where one is wanted. It is below 2^53, so that every reader of JSON
+// has it whole.
+func (s *settled) settleSeed() error {
+	if !s.o.DrawSeed {
+		return nil
+	}
+	var b [8]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return err
+	}
+	s.o.Seed, s.o.DrawSeed = binary.LittleEndian.Uint64(b[:])>>11, false
+	return nil
+}
+
+// settleLatents finds the shape of the latents, the frame rate and the size of the frames.
+func (s *settled) settleLatents() error {
+	var errs fault.List
+	latent, err := models.VideoLatents(s.p.generator(), 1, s.o.Width, s.o.Height, s.o.Frames)
+	errs.Add(err)
+	if err != nil {
+		errs.Add(s.adviseSize())
+	}
+	s.latent = latent
+	fps, _ := s.p.Settings.Get("fps")
+	if s.fps = fps; s.o.FPS != 0 {
+		s.fps = models.Setting{Value: s.o.FPS, From: models.FromFlag}
+		if own := s.p.Settings.Number("fps"); own != s.o.FPS {
+			s.notes = append(s.notes, fmt.Sprintf("%g frames a second are asked for: %s was trained for %g (%s), so movements are %.2g times as fast",
+				s.o.FPS, s.p.Name(), own, fps.From, s.o.FPS/own))
+		}
+		if s.p.Settings.Text("time") == "" {
+			s.o.FPS = 0 // the file's rate alone: the model's positions are no seconds
+		}
+	}
+	if c := s.o.Crop; c != nil {
+		if c[0] < 1 || c[1] < 1 || c[0] > s.o.Width || c[1] > s.o.Height {
+			errs.Add(fault.New(models.ErrSize, nil, "a crop to %dx%d of frames of %dx%d: want no more than the frames", c[0], c[1], s.o.Width, s.o.Height))
+		}
+		s.width, s.height = c[0], c[1]
+	}
+	return errs.Err()
+}
+
+// adviseSize names the legal size that is nearest in aspect to one that is refused, and how
+// exactly the size that was asked for can be had.
+func (s *settled) adviseSize() error {
+	w, h := s.o.Width, s.o.Height
+	if w < 1 || h < 1 || w > math.MaxUint16 || h > math.MaxUint16 {
+		return nil
+	}
+	steps := s.sizeSteps()
+	if w%steps[0] == 0 && h%steps[1] == 0 {
+		return nil // it is the frames
+	}
+	aspect := float64(w) / float64(h)
+	best, off := [2]int{}, math.Inf(1)
+	for dw := -2; dw <= 3; dw++ {
+		for dh := -2; dh <= 3; dh++ {
+			n := [2]int{(w/steps[0] + dw) * steps[0], (h/steps[1] + dh) * steps[1]}
+			if n[0] < steps[0] || n[1] < steps[1] {
+				continue
+			}
+			a := math.Abs(math.Log(float64(n[0]) / float64(n[1]) / aspect))
+			if moved := math.Abs(math.Log(float64(n[0]*n[1]) / float64(w*h))); a+moved/100 < off {
+				best, off = n, a+moved/100
+			}
+		}
+	}
+	up := [2]int{(w + steps[0] - 1) / steps[0] * steps[0], (h + steps[1] - 1) / steps[1] * steps[1]}
+	return fault.New(models.ErrSize, nil, "size %dx%d: nearest in aspect: %dx%d; --size %dx%d --crop %dx%d gives exactly what is asked for",
+		w, h, best[0], best[1], up[0], up[1], w, h)
+}
+
+// sizeSteps are what width and height are multiples of.
+func (s *settled) sizeSteps() [2]int {
+	w, h, f := legalSize(s.p.generator())
+	step := func(legal func(n int) bool) int {
+		for n := 1; n <= 1024; n++ {
+			if legal(n) {
+				return n
+			}
+		}
+		return 1
+	}
+	return [2]int{
+		step(func(n int) bool { _, err := s.p.generator().LatentShape(n, h, f); return err == nil }),
+		step(func(n int) bool { _, err := s.p.generator().LatentShape(w, n, f); return err == nil }),
+	}
+}
+
+// readNoise reads the latents to start from.
+func (s *settled) readNoise(ctx context.Context) error {
+	if s.o.Noise == "" {
+		return nil
+	}
+	t, err := readTensor(ctx, s.o.Noise, "latents")
+	if err != nil {
+		return err
+	}
+	if want := append([]int{1}, s.latent...); s.latent != nil && !slices.Equal(t.Shape, want) {
+		return fault.New(models.ErrInputs, nil, "latents of %s are %v: want %v", s.o.Noise, t.Shape, want)
+	}
+	s.noise = t
+	return nil
+}
+
+// readTensor reads one tensor of a safetensors file.
+func readTensor(ctx context.Context, path, name string) (*tensor.Tensor, error) {
+	all, _, others, err := checkpoint.LoadNamed(ctx, path, func(names []string) []string {
+		return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n != name })
+	})
+	if err != nil {
+		return nil, err
+	}
+	if all[name] == nil {
+		return nil, fault.New(models.ErrInputs, nil, "%s has no tensor %q: it has %q", path, name, others)
+	}
+	return all[name], nil
+}
+
+// settlePrompts makes ids of the prompt.
+func (s *settled) settlePrompts() error {
+	var err error
+	if s.prompt, err = s.p.readPrompt("the prompt", s.o.Prompt, s.rows); err != nil {
+		return err
+	}
+	return s.acceptPrompt(s.prompt)
+}
+
+// settleNegative makes ids of the negative prompt: the one that is asked for, or the release's.
+func (s *settled) settleNegative() error {
+	text := s.p.Settings.Negative()
+	if s.o.Negative != nil {
+		text = models.Setting{Value: *s.o.Negative, From: models.FromFlag}
+	}
+	s.settings["negative_prompt"] = text
+	var err error
+	if s.negative, err = s.p.readPrompt("the negative prompt", text.Value.(string), s.rows); err != nil {
+		return err
+	}
+	return s.acceptPrompt(s.negative)
+}
+
+// acceptPrompt takes a prompt's notes, and refuses one that was cut where that is asked for.
+func (s *settled) acceptPrompt(p *prompt) error {
+	s.notes = append(s.notes, p.notes...)
+	if s.o.NoTruncate && p.text.CutAt != "" {
+		return fault.New(ErrTruncated, p.text, "%s has %d tokens, and %s reads %d: it would be cut at %q; shorten it, or leave --no-truncate out",
+			p.what, p.text.Tokens, p.text.Encoder, p.text.Used, p.text.CutAt)
+	}
+	return nil
+}
+
+// texts are the prompts that the text phase encodes.
+func (s *settled) texts() []*prompt {
+	if s.negative == nil {
+		return []*prompt{s.prompt}
+	}
+	return []*prompt{s.prompt, s.negative}
+}
+
+// blankFeatures are features of the right shapes, to check a loop before any are computed.
+func (s *settled) blankFeatures() features {
+	width, err := s.p.contextWidth()
+	if err != nil {
+		width = 1
+	}
+	blank := tensor.New(dtype.F32, 1, s.rows, width)
+	return features{"context": blank, "negative": blank}
+}
+
+// newLoop makes the denoising loop on the devices.
+func (s *settled) newLoop(d Devices, f features) (*denoise.Loop, Denoiser, error) {
+	den := d.Denoiser(s.p.experts)
+	names := []string{"high noise", "low noise"}
+	if len(s.p.experts) == 1 {
+		names = []string{""}
+	}
+	var experts []denoise.Expert
+	for i, m := range s.p.experts {
+		experts = append(experts, denoise.Expert{Name: names[i], Model: m.Model, Devices: den.Expert(i), Second: len(s.p.experts) == 1 && m.IsSecondExpert()})
+	}
+	loop, err := denoise.New(experts, s.p.Settings, f["context"], f["negative"], denoise.Options{Request: s.o.Request, Noise: s.noise, Conditions: f.conditions(), AllowNonFinite: s.o.AllowNonFinite})
+	return loop, den, err
+}
+
+// placePhases chooses a mesh for each phase besides denoising, whose mesh is asked for.
+func (s *settled) placePhases(d Devices) error {
+	s.denoise = Placement{Mesh: s.o.Mesh, DType: s.o.ComputeType()}
+	return fault.Join(s.placeText(d), s.placeDecoding(d))
+}
+
+// placeText chooses the mesh of the text encoder.
+func (s *settled) placeText(d Devices) (err error) {
+	s.text = Placement{DType: s.o.ComputeType(), Stream: true}
+	s.text.Mesh, err = firstLegal(textMeshes(d.Count()), func(m []mesh.Axis) error {
+		return d.CheckSplit(s.p.text, models.Request{Batch: len(s.texts()), Text: s.rows, Masked: true}, Placement{Mesh: m, DType: s.text.DType})
+	})
+	return err
+}
+
+// placeDecoding chooses the mesh of the autoencoder.
+func (s *settled) placeDecoding(d Devices) error {
+	if s.latent == nil {
+		return nil // refused already
+	}
+	var errs fault.List
+	var err error
+	s.decode = Placement{DType: s.o.autoencoderType(), Tiles: s.o.Tiles}
+	s.decode.Mesh, err = firstLegal(pictureMeshes(d.Count(), s.latent[2], s.latent[3]), func(m []mesh.Axis) error {
+		return d.CheckSplit(s.p.vae, models.Request{Batch: 1, Latent: s.latent}, Placement{Mesh: m, DType: s.decode.DType})
+	})
+	errs.Add(err)
+	if t := s.o.Tiles; t != nil {
+		if tiler := s.p.vae.Features().Tiled; tiler != nil {
+			_, _, _, err := tiler.Tile(models.Request{Batch: 1, Latent: s.latent}, *t)
+			errs.Add(err)
+		}
+	}
+	return errs.Err()
+}
+
+// checkOutputs finds what would make an output fail that is no video.
+func (s *settled) checkOutputs() error {
+	var errs fault.List
+	if s.o.base() == "" {
+		errs.Add(fault.New(models.ErrInputs, nil, "nothing to write: name the video with --out, or the frames or the latents"))
+	}
+	for _, path := range []string{s.o.FramesOut, s.o.LatentsOut, s.o.FeaturesOut} {
+		if path != "" {
+			errs.Add(userfile.CheckWritable(userfile.Output{Path: path, Force: s.o.Force, Keep: s.reads()}))
+		}
+	}
+	return errs.Err()
+}
+
+// reads are the files that no output may replace.
+func (s *settled) reads() []string {
+	files := s.p.ReadFiles()
+	if s.o.Noise != "" {
+		files = append(files, s.o.Noise)
+	}
+	return files
+}
+
+// pixels is how many values a frame has.
+func (s *settled) pixels() int { return 3 * s.width * s.height }
+
+// frames is how many frames the latents decode to.
+func (s *settled) frames() int { return s.o.Frames }
