@@ -8,6 +8,7 @@ import (
 	"weft/mesh"
 	"weft/phases"
 	"weft/plan"
+	"weft/request"
 	"weft/topology"
 )
 
@@ -131,7 +132,11 @@ func newPhaseStep(run phases.Run, of *Step, o Options) (*Step, error) {
 		}
 	}
 	s := &Step{Model: run.Model, On: of.On, Request: r, Passes: run.Passes, Graph: g, Order: order, FSDP: []string{}, Memory: of.Memory}
-	return s, s.decideOffload(o.Request)
+	asked := o.Request
+	if asked.Offload.Policy == request.OffloadKeep { // layers of the transformer
+		asked.Offload = request.Offload{Policy: request.OffloadAll}
+	}
+	return s, s.decideOffload(asked)
 }
 
 // planPhases gives what plan counts for each run on a device, nil for those it does not count;

@@ -23,7 +23,7 @@ func TestCompilePhases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := forSlice(options(t, "tp=2,sp=2"), slice(t, "cpu:4"))
+	o := forSlice(options(t, "dp=2"), slice(t, "cpu:2"))
 	o.Frames = 1
 	var told []string
 	o.Progress = func(program string, _, _ int) { told = append(told, program) }

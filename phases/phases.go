@@ -36,9 +36,6 @@ func Names() []string { return []string{Text, Image, Denoise, Decode} }
 // AutoencoderType is the type that autoencoders compute in, whatever the request's type is.
 const AutoencoderType = dtype.F32
 
-// visionEncoder is the preset that makes the features "clip_fea" of an image.
-const visionEncoder = "wan2.1-clip-vit-h14"
-
 // Run is the run of one model in a phase.
 type Run struct {
 	Phase string
@@ -90,7 +87,10 @@ func encodeText(encoder string, r request.Request) Run {
 		batch *= 2
 	}
 	run := newRun(Text, encoder, models.Request{Batch: batch, Text: r.TextLen, DType: r.ComputeType()}, textMeshes)
-	run.Request.Masked = run.Model != nil && slices.Contains(run.Model.Inputs(), "mask")
+	if run.Model != nil {
+		run.Request.Masked = slices.Contains(run.Model.Inputs(), "mask")
+		run.Request.TextRows = run.Model.Features().TokenTable != "" // the table stays in its file
+	}
 	return run
 }
 
@@ -101,15 +101,15 @@ func encodeText(encoder string, r request.Request) Run {
 // request says that tokens have timesteps of their own.
 func encodeImage(gen *models.Generator, r request.Request, latent []int) []Run {
 	var runs []Run
-	reads := func(name string) bool { return gen.Conditions != nil && slices.Contains(gen.Conditions.Names, name) }
-	if reads("clip_fea") {
-		runs = append(runs, newRun(Image, visionEncoder, models.Request{Batch: 1, DType: r.ComputeType()}, textMeshes))
+	use := gen.Image
+	if use.Vision != "" {
+		runs = append(runs, newRun(Image, use.Vision, models.Request{Batch: 1, DType: r.ComputeType()}, textMeshes))
 	}
 	encode := models.Request{Batch: 1, Encode: true, DType: AutoencoderType}
 	switch {
-	case reads("y") && !reads("vision"): // with "vision" both may be zeros, for a video of a text
+	case use.LatentChannels > 0:
 		encode.Latent = latent
-	case gen.FeedFrameTimes != nil && r.TokenTimes:
+	case use.KeepsFirst && r.TokenTimes:
 		encode.Latent = append([]int{latent[0], 1}, latent[2:]...)
 	default:
 		return runs

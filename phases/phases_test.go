@@ -74,7 +74,7 @@ func TestRequests(t *testing.T) {
 // Runs come in the order of the phases, the transformer is placed by who asks, and every other
 // run on the first mesh that its model takes, whatever the devices.
 func TestPlaces(t *testing.T) {
-	names := []string{}
+	var names []string
 	for _, name := range models.Presets() {
 		if m, err := models.ByName(name); err == nil && m.Features().Generator != nil {
 			if _, err := Of(m, request.Must("--size 512x512 --frames 17")); err == nil {
