@@ -113,11 +113,12 @@ func breakdownKey(phase string) string {
 	return phase
 }
 
-// measureRuns measures the models beside the transformer on a slice, several at a time, so that
-// plans of its splits find them measured.
+// measureRuns gives the function that measures the i-th of the models beside the transformer on a
+// slice, so that plans of its splits find it measured. The decoder, which takes longest, is the
+// first.
 func (s *search) measureRuns(on topology.Slice) func(i int) {
 	return func(i int) {
-		if run := s.companions.list[i]; run.Phase != phases.Denoise {
+		if run := s.companions.list[len(s.companions.list)-1-i]; run.Phase != phases.Denoise {
 			_, _ = s.placeRun(run, on, graph.Offload{}) // who asks again hears of an error
 		}
 	}

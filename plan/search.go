@@ -181,11 +181,15 @@ func comparePlans(a, b Plan) int {
 		cmp.Compare(a.HBMBytesPerDevice, b.HBMBytesPerDevice), cmp.Compare(a.Mesh, b.Mesh), cmp.Compare(strings.Join(a.FSDP, ","), strings.Join(b.FSDP, ",")))
 }
 
+// waitingWorkers is how many calls more than processors runParallel makes at a time: the plans of
+// several splits may wait for one phase to be measured.
+const waitingWorkers = 4
+
 // runParallel calls f with 0 to n-1 on all processors, until ctx ends.
 func runParallel(ctx context.Context, n int, f func(i int)) {
 	var wg sync.WaitGroup
 	next := make(chan int)
-	for range min(n, runtime.GOMAXPROCS(0)) {
+	for range min(n, runtime.GOMAXPROCS(0)+waitingWorkers) {
 		wg.Go(func() {
 			for i := range next {
 				f(i)
