@@ -12,6 +12,7 @@ import (
 	"weft"
 	"weft/aot"
 	"weft/models"
+	"weft/pipeline"
 	"weft/plan"
 	"weft/request"
 )
@@ -134,4 +135,25 @@ func check(err error) {
 	if err != nil {
 		log.Panic(err)
 	}
+}
+
+func ExampleOpenPipeline() {
+	p, err := weft.OpenPipeline("testdata/pipelines/wan21_t2v", pipeline.OpenOptions{})
+	check(err)
+	defer p.Close()
+	dir, err := os.MkdirTemp("", "weft")
+	check(err)
+	defer os.RemoveAll(dir)
+	video := pipeline.Options{Request: request.Must("--size 64x32 --frames 5 --steps 2 --seed 1"), Prompt: "A cat walks on the grass", Out: dir + "/cat.avi"}
+	g, err := p.Generate(context.Background(), weft.GenerateOptions{Video: video, Run: weft.Options{Device: "reference"}})
+	check(err)
+	fmt.Println(g.Frames, "frames of", g.Settings["size"].Value, "at", g.FPS, "a second")
+	for _, phase := range g.Phases {
+		fmt.Println(phase.Name, phase.Mesh)
+	}
+	// Output:
+	// 5 frames of 64x32 at 16 a second
+	// text dp=1,tp=1,sp=1
+	// denoise dp=1,tp=1,sp=1
+	// decode dp=1,tp=1,sp=1
 }

@@ -209,6 +209,20 @@ func (d *phaseDevices) Stream(ctx context.Context, m *identify.Match, inputs map
 	return costOf(r.Report()), err
 }
 
+func (d *phaseDevices) StreamFrames(ctx context.Context, m *identify.Match, input string, shape []int, frames func(context.Context, int) (*tensor.Tensor, error),
+	p pipeline.Placement, visit func(string, int, *tensor.Tensor) error) (pipeline.Cost, error) {
+	if err := d.open(ctx); err != nil {
+		return pipeline.Cost{}, err
+	}
+	r, err := (&Model{m}).StartFrames(ctx, input, shape, frames, d.placed(p))
+	if err != nil {
+		return pipeline.Cost{}, err
+	}
+	defer r.Close()
+	err = r.Stream(ctx, visit)
+	return costOf(r.Report()), err
+}
+
 func (d *phaseDevices) Denoiser(experts []*identify.Match) pipeline.Denoiser {
 	return &phaseDenoiser{d, newLoopDevices(d.opt, false), experts}
 }

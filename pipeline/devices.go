@@ -44,6 +44,10 @@ type Devices interface {
 	// Stream computes a model's outputs, and hands each part of them over as soon as it is
 	// computed, in order: the output's name, the frame, and the part.
 	Stream(ctx context.Context, m *identify.Match, inputs map[string]*tensor.Tensor, p Placement, visit func(name string, frame int, t *tensor.Tensor) error) (Cost, error)
+	// StreamFrames is Stream of one input of a shape (batch, channels, frames, height, width),
+	// whose frames are asked for one by one, in order.
+	StreamFrames(ctx context.Context, m *identify.Match, input string, shape []int, frames func(ctx context.Context, frame int) (*tensor.Tensor, error),
+		p Placement, visit func(name string, frame int, t *tensor.Tensor) error) (Cost, error)
 	// Denoiser returns the devices for the experts of one denoising loop.
 	Denoiser(experts []*identify.Match) Denoiser
 	// Engine says what runs the programs. It is empty before the first of them runs.

@@ -2,6 +2,7 @@
 // part, and runs the phases in order.
 //
 //	text     the prompt and the negative prompt, cleaned and as token ids, to rows of text
+//	image    a first image, and a last one, to what the loop reads of them (package conditions)
 //	denoise  noise to latents, by package denoise
 //	decode   latents to frames, which go to a file as they come
 //

@@ -5,16 +5,20 @@ import (
 
 	"weft/fault"
 	"weft/models"
-	"weft/tensor"
 )
 
-// Encode runs the text phase alone and writes the features to Options.FeaturesOut, under the
-// names that weft sample reads: context and, where there is a negative prompt, negative.
+// Encode runs the phases before denoising and writes the features to Options.FeaturesOut, under
+// the names that weft sample reads: context and negative, and what the loop reads of an image.
 func (p *Pipeline) Encode(ctx context.Context, d Devices, o Options) (*Result, error) {
 	s := &settled{p: p, o: o, settings: map[string]models.Setting{}}
-	s.settleSize()
 	var errs fault.List
+	errs.Add(s.openImages())
+	s.settleSize()
 	errs.Add(s.checkOutputs())
+	if s.images.first != nil || s.images.last != nil {
+		errs.Add(s.settleLatents())
+		errs.Add(s.settleImages(d))
+	}
 	errs.Add(s.settlePrompts())
 	errs.Add(s.settleNegative())
 	if err := errs.Err(); err != nil {
@@ -25,13 +29,14 @@ func (p *Pipeline) Encode(ctx context.Context, d Devices, o Options) (*Result, e
 	}
 	g := &generation{settled: s, d: d, state: noState, result: s.newResult(), video: 1, videos: 1}
 	g.together = []*generation{g}
-	if err := g.runPhase(ctx, "text", (*generation).encodeText); err != nil {
-		return nil, err
+	for _, ph := range phases {
+		if ph.name == "denoise" {
+			break
+		}
+		if err := g.runPhase(ctx, ph.name, ph.run); err != nil {
+			return nil, err
+		}
 	}
 	g.finishResult()
 	return g.result, nil
 }
-
-// ids are the token ids of texts, (texts, rows), and their mask, for tests and for whoever
-// looks at what the encoder was given.
-func (s *settled) ids() map[string]*tensor.Tensor { return textInputs(s.texts(), s.rows) }

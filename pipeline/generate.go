@@ -22,6 +22,7 @@ var phases = []struct {
 	run  func(*generation, context.Context) (Cost, error)
 }{
 	{"text", (*generation).encodeText},
+	{"image", (*generation).encodeImage},
 	{"denoise", (*generation).denoiseLatents},
 	{"decode", (*generation).decodeFrames},
 }
@@ -32,6 +33,7 @@ type generation struct {
 	d        Devices
 	state    *stateFolder
 	features features
+	complete bool           // features has all that the loop reads
 	latents  *tensor.Tensor // (1, channels, frames, height, width), f32
 	result   *Result
 	began    time.Time // of the phase
@@ -175,6 +177,9 @@ func (g *generation) runPhase(ctx context.Context, name string, run func(*genera
 	if err != nil {
 		return err
 	}
+	if cost.Mesh == "" {
+		return nil // nothing ran
+	}
 	g.result.Phases = append(g.result.Phases, Phase{Name: name, Mesh: cost.Mesh, DType: cost.DType, Seconds: time.Since(g.began).Seconds(),
 		PeakRSS: hostmemory.PeakResident(), BytesRead: cost.BytesRead, Resident: cost.Resident})
 	g.notes = append(g.notes, cost.Notes...)
@@ -243,9 +248,6 @@ func (g *generation) encodeText(ctx context.Context) (Cost, error) {
 		other.features = features{"context": texts[i][0]}
 		if len(texts[i]) > 1 {
 			other.features["negative"] = texts[i][1]
-		}
-		if err := other.keepFeatures(); err != nil {
-			return cost, err
 		}
 	}
 	return cost, nil

@@ -25,6 +25,7 @@ type Pipeline struct {
 
 	experts []*identify.Match // one, or two of which the first denoises from pure noise
 	text    *identify.Match
+	vision  *identify.Match // nil where the transformer reads no features of an image
 	vae     *identify.Match
 	tokens  *tokenizer.Tokenizer
 	paths   map[Part]string
@@ -46,7 +47,7 @@ func Open(dir string, o OpenOptions) (*Pipeline, error) {
 	p := &Pipeline{Dir: dir, Layout: findLayout(dir), paths: map[Part]string{}}
 	need := o.Need
 	if need == nil {
-		need = []Part{TextEncoder, Tokenizer, Autoencoder}
+		need = []Part{TextEncoder, Tokenizer, ImageEncoder, Autoencoder}
 	}
 	if err := p.openTransformer(o.Release); err != nil {
 		p.Close()
@@ -54,6 +55,9 @@ func Open(dir string, o OpenOptions) (*Pipeline, error) {
 	}
 	var errs fault.List
 	for _, part := range need {
+		if part == ImageEncoder && p.imageUse().FeatureWidth == 0 {
+			continue
+		}
 		errs.Add(p.openPart(part, o.Files))
 	}
 	if err := errs.Err(); err != nil {
@@ -135,6 +139,8 @@ func (p *Pipeline) openPart(part Part, f Files) error {
 		p.text, err = openMatch(path, "")
 	case Autoencoder:
 		p.vae, err = openMatch(path, "")
+	case ImageEncoder:
+		p.vision, err = openMatch(path, "")
 	case Tokenizer:
 		p.tokens, err = tokenizer.Open(path)
 	}
@@ -169,7 +175,7 @@ func (p *Pipeline) Close() error {
 
 // matches lists the models of all parts that are open.
 func (p *Pipeline) matches() []*identify.Match {
-	return slices.DeleteFunc(append(slices.Clone(p.experts), p.text, p.vae), func(m *identify.Match) bool { return m == nil })
+	return slices.DeleteFunc(append(slices.Clone(p.experts), p.text, p.vision, p.vae), func(m *identify.Match) bool { return m == nil })
 }
 
 // Name is the name of the model that denoises.
@@ -211,6 +217,11 @@ func (p *Pipeline) partSums() (map[Part]string, error) {
 	}
 	if p.text != nil {
 		if err := add(TextEncoder, p.text); err != nil {
+			return nil, err
+		}
+	}
+	if p.vision != nil {
+		if err := add(ImageEncoder, p.vision); err != nil {
 			return nil, err
 		}
 	}

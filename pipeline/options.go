@@ -3,6 +3,7 @@ package pipeline
 import (
 	"weft/dtype"
 	"weft/models"
+	"weft/picture"
 	"weft/request"
 )
 
@@ -13,6 +14,10 @@ type Options struct {
 	Prompt string
 	// Negative is the text to be guided away from; nil is the release's own.
 	Negative *string
+	// Image and LastImage are pictures that the video begins and ends with, for models that
+	// take them. Fit says how both fill the frames; "" is the release's own way.
+	Image, LastImage string
+	Fit              picture.Fit
 	// NoTruncate refuses a prompt of more tokens than the text encoder reads.
 	NoTruncate bool
 	// DrawSeed draws a seed in place of the request's.

@@ -16,6 +16,7 @@ import (
 	"weft/internal/userfile"
 	"weft/mesh"
 	"weft/models"
+	"weft/pipeline/conditions"
 	"weft/tensor"
 	"weft/video"
 )
@@ -34,6 +35,7 @@ type settled struct {
 	prompt   *prompt
 	negative *prompt // nil without guidance
 	noise    *tensor.Tensor
+	images   images
 
 	text, denoise, decode Placement
 	width, height         int         // of the frames that are written
@@ -45,6 +47,7 @@ type settled struct {
 func (p *Pipeline) settle(ctx context.Context, d Devices, o Options) (*settled, error) {
 	s := &settled{p: p, o: o}
 	var errs fault.List
+	errs.Add(s.openImages())
 	size, sizeFrom := s.settleSize()
 	errs.Add(s.settleSeed())
 	errs.Add(s.checkOutputs())
@@ -55,6 +58,10 @@ func (p *Pipeline) settle(ctx context.Context, d Devices, o Options) (*settled, 
 		return nil, err
 	}
 	errs.Add(s.settlePrompts())
+	if err := s.settleImages(d); err != nil { // a loop without conditions would only say so again
+		errs.Add(err)
+		return nil, errs.Err()
+	}
 	loop, _, err := s.newLoop(d, s.blankFeatures())
 	if err == nil {
 		defer loop.Close()
@@ -86,6 +93,13 @@ func (s *settled) settleSize() (size, from string) {
 		v, _ := s.p.Settings.Get("size")
 		_, _ = fmt.Sscanf(v.Text(), "%dx%d", &s.o.Width, &s.o.Height)
 		from = v.From
+		if im := s.images.first; im != nil {
+			w, h := s.p.conditionsLayout().VideoSize(conditions.Parts{Generator: s.p.Denoiser()}, im, s.o.Width, s.o.Height)
+			if w != s.o.Width || h != s.o.Height {
+				from = "the image's aspect, and the area of " + v.From
+			}
+			s.o.Width, s.o.Height = w, h
+		}
 	}
 	size = fmt.Sprintf("%dx%d", s.o.Width, s.o.Height)
 	s.o.Frames = cmp.Or(s.o.Frames, s.p.Settings.ForSize(size).Count("frames"))
@@ -262,7 +276,9 @@ func (s *settled) blankFeatures() features {
 		width = 1
 	}
 	blank := tensor.New(dtype.F32, 1, s.rows, width)
-	return features{"context": blank, "negative": blank}
+	f := features{"context": blank, "negative": blank}
+	s.blankConditions(f)
+	return f
 }
 
 // newLoop makes the denoising loop on the devices.
@@ -276,7 +292,8 @@ func (s *settled) newLoop(d Devices, f features) (*denoise.Loop, Denoiser, error
 	for i, m := range s.p.experts {
 		experts = append(experts, denoise.Expert{Name: names[i], Model: m.Model, Devices: den.Expert(i), Second: len(s.p.experts) == 1 && m.IsSecondExpert()})
 	}
-	loop, err := denoise.New(experts, s.p.Settings, f["context"], f["negative"], denoise.Options{Request: s.o.Request, Noise: s.noise, Conditions: f.conditions(), AllowNonFinite: s.o.AllowNonFinite})
+	given, kept := f.loopConditions()
+	loop, err := denoise.New(experts, s.p.Settings, f["context"], f["negative"], denoise.Options{Request: s.o.Request, Noise: s.noise, Conditions: given, Kept: kept, AllowNonFinite: s.o.AllowNonFinite})
 	return loop, den, err
 }
 
@@ -335,6 +352,11 @@ func (s *settled) reads() []string {
 	files := s.p.ReadFiles()
 	if s.o.Noise != "" {
 		files = append(files, s.o.Noise)
+	}
+	for _, path := range []string{s.o.Image, s.o.LastImage} {
+		if path != "" {
+			files = append(files, path)
+		}
 	}
 	return files
 }

@@ -196,6 +196,7 @@ func (g *generation) asked() (map[string]string, error) {
 		h.Write(g.noise.Data)
 		out["noise"] = hex.EncodeToString(h.Sum(nil))
 	}
+	g.askedImages(out)
 	for name, v := range g.settings {
 		if name != "negative_prompt" && name != "prompt" {
 			out[name] = v.Text()
@@ -271,7 +272,7 @@ func (g *generation) readState(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	g.features = f
+	g.features, g.complete = f, true
 	tensors, meta, err := checkpoint.LoadFile(ctx, s.path(latentsFile))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

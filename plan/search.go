@@ -119,7 +119,7 @@ func (s *search) planSlice(ctx context.Context, res *Result, on topology.Slice) 
 	if err != nil || !s.offloadsWhereNeeded() || slices.ContainsFunc(res.Plans[first:], func(p Plan) bool { return p.Fits != TooBig }) {
 		return err
 	}
-	if err := s.planOffloaded(ctx, res, on); err != nil {
+	if err := s.planOffloaded(ctx, res, on, res.Plans); err != nil {
 		return err
 	}
 	slices.SortStableFunc(res.Plans[first:], comparePlans)

@@ -10,6 +10,7 @@ import (
 	"weft/dtype"
 	"weft/fault"
 	"weft/models"
+	"weft/picture"
 	"weft/pipeline"
 	"weft/sampler"
 )
@@ -25,6 +26,7 @@ func (f *pipelineFlags) addParts(c *cobra.Command, text, decoder bool) {
 	if text {
 		pathFlag(c, &f.files.TextEncoder, "text-encoder", "the text encoder's file or folder, where it is not in the release's folder")
 		pathFlag(c, &f.files.Tokenizer, "tokenizer", "the tokenizer's file or folder")
+		pathFlag(c, &f.files.ImageEncoder, "image-encoder", "the image encoder's file or folder, for models that read one")
 	}
 	if decoder {
 		pathFlag(c, &f.files.VAE, "vae", "the autoencoder's file or folder")
@@ -38,6 +40,9 @@ func (f *pipelineFlags) addText(c *cobra.Command) {
 		f.video.Negative = &text
 		return nil
 	})
+	pathFlag(c, &f.video.Image, "image", "a picture that the video begins with, for models that take one: PNG, JPEG or WebP")
+	pathFlag(c, &f.video.LastImage, "last-image", "a picture that the video ends with, for models that take one")
+	c.Flags().StringVar((*string)(&f.video.Fit), "fit", string(picture.FitRelease), fmt.Sprintf("how the pictures fill the frames: %v", picture.Fits))
 	c.Flags().BoolVar(&f.video.NoTruncate, "no-truncate", false, "refuse a prompt of more tokens than the text encoder reads, which is cut otherwise")
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -20,25 +21,34 @@ const pipelinesDir = "../../testdata/pipelines/"
 // released is a release in testdata that a video is made with.
 type released struct {
 	name   string // of the folder
-	values string // the folder whose values it gives; "" is its own
+	texts  string // the folder that has its text's values and request; "" is its own
+	values string // the file with its values; "" is "values"
 	prefix string // of the values' names
 	size   string
 	frames int
 	flags  []string
 }
 
+// i2vParts are the parts that the folder of wan22_i2v_a14b lacks: wan21_i2v has them.
+var i2vParts = []string{"--text-encoder", pipelinesDir + "wan21_i2v/text_encoder", "--tokenizer", pipelinesDir + "wan21_i2v/tokenizer", "--vae", pipelinesDir + "wan21_i2v/vae"}
+
 var wanReleases = []released{
 	{name: "wan21_t2v", size: "64x32", frames: 9},
-	{name: "wan21_t2v_official", values: "wan21_t2v", prefix: "official.", size: "64x32", frames: 9, flags: []string{"--shift", "3"}},
+	{name: "wan21_t2v_official", texts: "wan21_t2v", prefix: "official.", size: "64x32", frames: 9, flags: []string{"--shift", "3"}},
 	{name: "wan22_t2v_a14b", size: "48x32", frames: 9},
 	{name: "wan22_t2v_a14b", prefix: "shift_12.", size: "48x32", frames: 9, flags: []string{"--shift", "12"}},
 	{name: "wan22_ti2v_5b", size: "64x32", frames: 5},
+	{name: "wan21_i2v", size: "64x32", frames: 9, flags: []string{"--image", pipelinesDir + "wan21_i2v/image.png"}},
+	{name: "wan22_ti2v_5b", prefix: "i2v.", size: "64x32", frames: 5, flags: []string{"--image", pipelinesDir + "wan22_ti2v_5b/image.png"}},
+	{name: "wan22_i2v_a14b", texts: "wan21_i2v", values: "expected", size: "48x32", frames: 9, flags: slices.Concat(i2vParts, []string{"--image", pipelinesDir + "wan21_i2v/image.png"})},
+	{name: "wan22_i2v_a14b", texts: "wan21_i2v", values: "expected", prefix: "last.", size: "48x32", frames: 9,
+		flags: slices.Concat(i2vParts, []string{"--image", pipelinesDir + "wan21_i2v/image.png", "--last-image", pipelinesDir + "wan22_ti2v_5b/image.png"})},
 }
 
 // prompts reads the texts of a release's request.
 func (r released) prompts(t testing.TB) (prompt, negative string) {
 	t.Helper()
-	raw, err := os.ReadFile(pipelinesDir + r.valuesFolder() + "/request.json")
+	raw, err := os.ReadFile(r.textsFolder() + "/request.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,11 +62,15 @@ func (r released) prompts(t testing.TB) (prompt, negative string) {
 	return doc.Prompt, doc.Negative
 }
 
-func (r released) valuesFolder() string {
-	if r.values != "" {
-		return r.values
+// textsFolder is the folder of the text's values and of the request.
+func (r released) textsFolder() string { return pipelinesDir + cmp.Or(r.texts, r.name) }
+
+// folder has the release's noise, and its values.
+func (r released) folder() string {
+	if r.texts != "" && r.values == "" {
+		return r.textsFolder()
 	}
-	return r.name
+	return pipelinesDir + r.name
 }
 
 // args is the command that makes the release's video into a folder.
@@ -64,7 +78,7 @@ func (r released) args(t testing.TB, out string, more ...string) []string {
 	t.Helper()
 	prompt, _ := r.prompts(t)
 	args := []string{"generate", "--model", pipelinesDir + r.name, "--prompt", prompt, "--size", r.size, "--frames", fmt.Sprint(r.frames), "--steps", "4",
-		"--noise", pipelinesDir + r.valuesFolder() + "/inputs.safetensors", "--dtype", "f32", "--json", "--out", out + "/v.avi"}
+		"--noise", r.folder() + "/inputs.safetensors", "--dtype", "f32", "--json", "--out", out + "/v.avi"}
 	return slices.Concat(args, r.flags, more)
 }
 
@@ -136,9 +150,9 @@ func TestGenerateGivesTheReleasesValues(t *testing.T) {
 // compare holds what a generation wrote against the release's values.
 func (r released) compare(t *testing.T, doc generated, out string) {
 	t.Helper()
-	want := modeltest.Tensors(t, pipelinesDir+r.valuesFolder()+"/values.safetensors")
+	want := modeltest.Tensors(t, r.folder()+"/"+cmp.Or(r.values, "values")+".safetensors")
 	texts, latents, frames := modeltest.Tensors(t, out+"/x"), modeltest.Tensors(t, out+"/l"), modeltest.Tensors(t, out+"/f")
-	text := want["text_embeds"]
+	text := modeltest.Tensors(t, r.textsFolder()+"/values.safetensors")["text_embeds"]
 	rows := text.Shape[1]
 	for i, name := range []string{"context", "negative"} {
 		modeltest.Close(t, name, texts[name].Slice(1, 0, rows), text.Rows(i, i+1), 1e-4)
@@ -147,6 +161,9 @@ func (r released) compare(t *testing.T, doc generated, out string) {
 	steps := want[r.prefix+"latents"]
 	for i := range steps.Shape[0] {
 		modeltest.Close(t, fmt.Sprint("latents after step ", i), latents[fmt.Sprint("latents_", i)], steps.Rows(i, i+1), 5e-4)
+	}
+	if want[r.prefix+"timesteps"] == nil {
+		return
 	}
 	times, _ := want[r.prefix+"timesteps"].Float32s()
 	sigmas, _ := want[r.prefix+"sigmas"].Float32s()

@@ -12,6 +12,7 @@ func init() {
 
 		Detect: detectConfig, Config: configWords, Derive: deriveAndCheck,
 		Presets: presets, SamePreset: samePreset, KindName: func(c Config) string { return "clip-" + c.Tower },
+		FromShapes: configOfShapes,
 
 		Declare: declareModel,
 	})

@@ -1,0 +1,218 @@
+package pipeline
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"weft/denoise"
+	"weft/dtype"
+	"weft/fault"
+	"weft/identify"
+	"weft/internal/userfile"
+	"weft/mesh"
+	"weft/models"
+	"weft/picture"
+	"weft/pipeline/conditions"
+	"weft/tensor"
+)
+
+// images are the pictures that a video begins and ends with.
+type images struct {
+	first, last *picture.Image
+	sums        [2]string // of the files
+	phase       *conditions.Phase
+	cost        Cost // of the phase, as its models run
+}
+
+// maxImageFile bounds the file of a picture.
+const maxImageFile = 1 << 30
+
+// openImages reads the pictures that are asked for.
+func (s *settled) openImages() error {
+	var errs fault.List
+	for i, path := range []string{s.o.Image, s.o.LastImage} {
+		if path == "" {
+			continue
+		}
+		raw, err := userfile.Read(path, maxImageFile)
+		if err != nil {
+			errs.Add(err)
+			continue
+		}
+		im, notes, err := picture.Decode(raw, path, 0)
+		errs.Add(err)
+		s.notes = append(s.notes, notes...)
+		sum := sha256.Sum256(raw)
+		s.images.sums[i] = hex.EncodeToString(sum[:])
+		if i == 0 {
+			s.images.first = im
+		} else {
+			s.images.last = im
+		}
+	}
+	return errs.Err()
+}
+
+// imageUse is what the transformer reads of images.
+func (p *Pipeline) imageUse() models.ImageUse { return p.generator().Image }
+
+// conditionsLayout is the folder's layout as the image phase has it.
+func (p *Pipeline) conditionsLayout() conditions.Layout {
+	if p.Layout == Diffusers {
+		return conditions.Diffusers
+	}
+	return conditions.Official
+}
+
+// settleImages checks everything that is asked of the image phase, and chooses its meshes.
+func (s *settled) settleImages(d Devices) error {
+	if s.latent == nil {
+		return nil // the size is refused already
+	}
+	r := conditions.Request{Layout: s.p.conditionsLayout(), Image: s.images.first, Last: s.images.last, Fit: s.o.Fit, Width: s.o.Width, Height: s.o.Height, Frames: s.o.Frames}
+	var errs fault.List
+	parts := s.imageParts(d)
+	if s.p.vision != nil {
+		var err error
+		r.VisionPreparation, err = s.readImageProcessor()
+		errs.Add(err)
+	}
+	var err error
+	s.images.phase, err = conditions.Check(parts, r)
+	errs.Add(err)
+	return errs.Err()
+}
+
+// imageParts are the models of the image phase on the devices.
+func (s *settled) imageParts(d Devices) conditions.Parts {
+	parts := conditions.Parts{Generator: s.p.Denoiser()}
+	if s.p.vae != nil {
+		place := Placement{DType: s.o.autoencoderType()}
+		place.Mesh, _ = firstLegal(pictureMeshes(d.Count(), s.latent[2], s.latent[3]), func(m []mesh.Axis) error {
+			return d.CheckSplit(s.p.vae, models.Request{Batch: 1, Latent: s.latent, Encode: true}, Placement{Mesh: m, DType: place.DType})
+		})
+		parts.Autoencoder = &conditions.Part{Model: s.p.vae.Model, Devices: imageDevices{s, d, s.p.vae, place}}
+	}
+	if s.p.vision != nil {
+		place := Placement{DType: s.o.ComputeType(), Stream: true}
+		place.Mesh, _ = firstLegal(textMeshes(d.Count()), func(m []mesh.Axis) error {
+			return d.CheckSplit(s.p.vision, models.Request{Batch: 1}, Placement{Mesh: m, DType: place.DType})
+		})
+		parts.Vision = &conditions.Part{Model: s.p.vision.Model, Devices: imageDevices{s, d, s.p.vision, place}}
+	}
+	return parts
+}
+
+// readImageProcessor reads how a folder in diffusers' layout prepares images for the vision
+// encoder; nil where it does not say.
+func (s *settled) readImageProcessor() (*picture.VisionPreparation, error) {
+	path := filepath.Join(s.p.Dir, "image_processor", "preprocessor_config.json")
+	raw, err := userfile.Read(path, maxRequest)
+	if errors.Is(err, fs.ErrNotExist) || s.p.Layout != Diffusers {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	v, notes, err := conditions.ReadImageProcessor(raw)
+	if err != nil {
+		return nil, within(path, err)
+	}
+	for _, n := range notes {
+		s.notes = append(s.notes, path+": "+n)
+	}
+	return &v, nil
+}
+
+// imageDevices are the devices of one model of the image phase.
+type imageDevices struct {
+	s     *settled
+	d     Devices
+	m     *identify.Match
+	place Placement
+}
+
+func (i imageDevices) CheckSplit(r models.Request) error { return i.d.CheckSplit(i.m, r, i.place) }
+
+func (i imageDevices) Forward(ctx context.Context, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
+	out, cost, err := i.d.Forward(ctx, i.m, []map[string]*tensor.Tensor{inputs}, i.place)
+	i.s.images.cost.add(cost)
+	if err != nil {
+		return nil, err
+	}
+	return out[0], nil
+}
+
+func (i imageDevices) Stream(ctx context.Context, input string, shape []int, frames conditions.FrameSource, visit conditions.Visit) error {
+	cost, err := i.d.StreamFrames(ctx, i.m, input, shape, frames, i.place, visit)
+	i.s.images.cost.add(cost)
+	return err
+}
+
+// add adds what another model of a phase took. The mesh is the last one's.
+func (c *Cost) add(more Cost) {
+	c.Mesh, c.DType = more.Mesh, more.DType
+	c.BytesRead += more.BytesRead
+	c.Resident = max(c.Resident, more.Resident)
+	c.Notes = append(c.Notes, more.Notes...)
+}
+
+// blankConditions are conditions of the right shapes, to check a loop before any are computed.
+func (s *settled) blankConditions(f features) {
+	use := s.p.imageUse()
+	if s.images.first == nil || s.latent == nil {
+		return
+	}
+	if use.LatentChannels > 0 {
+		f[conditions.NameOfY] = tensor.New(dtype.F32, append([]int{1, use.MaskChannels + use.LatentChannels}, s.latent[1:]...)...)
+	}
+	if use.FeatureWidth > 0 && s.p.vision != nil && s.p.vision.Features().Vision != nil {
+		v := s.p.vision.Features().Vision
+		f[conditions.NameOfFeatures] = tensor.New(dtype.F32, 1, v.Rows, use.FeatureWidth)
+	}
+	if use.KeepsFirst {
+		f[conditions.NameOfKept] = tensor.New(dtype.F32, 1, s.latent[0], 1, s.latent[2], s.latent[3])
+	}
+}
+
+// loopConditions are the conditions and the kept frame among the features, as a loop takes them.
+func (f features) loopConditions() (map[string]*tensor.Tensor, *denoise.Kept) {
+	c := conditions.FromTensors(f.conditions())
+	return c.Conditions, c.Kept
+}
+
+// encodeImage makes what the loop reads of the images, and keeps all features.
+func (g *generation) encodeImage(ctx context.Context) (Cost, error) {
+	if g.complete { // they come with the state
+		return Cost{}, nil
+	}
+	if g.images.phase != nil {
+		f, err := g.images.phase.Run(ctx)
+		if err != nil {
+			return g.images.cost, err
+		}
+		for name, t := range f.Tensors() {
+			g.features[name] = t
+		}
+		g.notes = append(g.notes, f.Notes...)
+	}
+	g.complete = true
+	return g.images.cost, g.keepFeatures()
+}
+
+// askedImages are the images as a state compares them.
+func (s *settled) askedImages(out map[string]string) {
+	for i, name := range []string{"image", "last image"} {
+		if s.images.sums[i] != "" {
+			out[name] = s.images.sums[i]
+		}
+	}
+	if s.images.first != nil {
+		out["fit"] = fmt.Sprint(s.o.Fit)
+	}
+}
