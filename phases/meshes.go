@@ -35,9 +35,9 @@ func meshesOf(n int, rank func(dp, tp, sp int) []int) [][]mesh.Axis {
 	return out
 }
 
-// textMeshes lists meshes for an encoder: tp splits its layers and shares out its weights;
+// TextMeshes lists meshes for an encoder of texts or images, the best first: tp splits its layers and shares out its weights;
 // dp takes what tp cannot, for the prompt beside the negative prompt.
-func textMeshes(devices int) [][]mesh.Axis {
+func TextMeshes(devices int) [][]mesh.Axis {
 	return meshesOf(devices, func(dp, _, sp int) []int {
 		if sp > 1 {
 			return nil
@@ -46,17 +46,15 @@ func textMeshes(devices int) [][]mesh.Axis {
 	})
 }
 
-// pictureMeshes lists meshes for an autoencoder of a request: videos are split over dp first,
+// PictureMeshes lists meshes for an autoencoder of a request, the best first: videos are split over dp first,
 // because they exchange nothing; then rows over sp and columns over tp, the least padding
 // first, then the squarest parts, whose edges are shortest.
-func pictureMeshes(r models.Request) func(devices int) [][]mesh.Axis {
-	return func(devices int) [][]mesh.Axis {
-		return meshesOf(devices, func(dp, tp, sp int) []int {
-			if cmp.Or(r.Batch, 1)%dp != 0 || len(r.Latent) != 4 {
-				return nil
-			}
-			h, w := (r.Latent[2]+sp-1)/sp, (r.Latent[3]+tp-1)/tp
-			return []int{-dp, h * w, h + w}
-		})
-	}
+func PictureMeshes(devices int, r models.Request) [][]mesh.Axis {
+	return meshesOf(devices, func(dp, tp, sp int) []int {
+		if cmp.Or(r.Batch, 1)%dp != 0 || len(r.Latent) != 4 {
+			return nil
+		}
+		h, w := (r.Latent[2]+sp-1)/sp, (r.Latent[3]+tp-1)/tp
+		return []int{-dp, h * w, h + w}
+	})
 }

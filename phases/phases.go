@@ -67,7 +67,12 @@ func Of(m models.Model, r request.Request) ([]Run, error) {
 	runs = append(runs, encodeImage(gen, r, step.Latent)...)
 	runs = append(runs, Run{Phase: Denoise, Name: m.Name(), Model: m, Request: step, Passes: passes})
 	decode := models.Request{Batch: r.Batch, Latent: step.Latent, DType: AutoencoderType}
-	return append(runs, newRun(Decode, c.Decoder, decode, pictureMeshes(decode))), nil
+	return append(runs, newRun(Decode, c.Decoder, decode, picturesOf(decode))), nil
+}
+
+// picturesOf lists the meshes of an autoencoder's request.
+func picturesOf(r models.Request) func(devices int) [][]mesh.Axis {
+	return func(devices int) [][]mesh.Axis { return PictureMeshes(devices, r) }
 }
 
 // newRun makes a run of a preset.
@@ -86,7 +91,7 @@ func encodeText(encoder string, r request.Request) Run {
 	if r.CFG != models.CFGNone {
 		batch *= 2
 	}
-	run := newRun(Text, encoder, models.Request{Batch: batch, Text: r.TextLen, DType: r.ComputeType()}, textMeshes)
+	run := newRun(Text, encoder, models.Request{Batch: batch, Text: r.TextLen, DType: r.ComputeType()}, TextMeshes)
 	if run.Model != nil {
 		run.Request.Masked = slices.Contains(run.Model.Inputs(), "mask")
 		run.Request.TextRows = run.Model.Features().TokenTable != "" // the table stays in its file
@@ -103,7 +108,7 @@ func encodeImage(gen *models.Generator, r request.Request, latent []int) []Run {
 	var runs []Run
 	use := gen.Image
 	if use.Vision != "" {
-		runs = append(runs, newRun(Image, use.Vision, models.Request{Batch: 1, DType: r.ComputeType()}, textMeshes))
+		runs = append(runs, newRun(Image, use.Vision, models.Request{Batch: 1, DType: r.ComputeType()}, TextMeshes))
 	}
 	encode := models.Request{Batch: 1, Encode: true, DType: AutoencoderType}
 	switch {
@@ -114,7 +119,7 @@ func encodeImage(gen *models.Generator, r request.Request, latent []int) []Run {
 	default:
 		return runs
 	}
-	return append(runs, newRun(Image, gen.Companions.Decoder, encode, pictureMeshes(encode)))
+	return append(runs, newRun(Image, gen.Companions.Decoder, encode, picturesOf(encode)))
 }
 
 // Target is the run's own for hardware with the target that is asked for. The kernel, where it

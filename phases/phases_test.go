@@ -123,17 +123,17 @@ func TestMeshes(t *testing.T) {
 		n    int
 		want string
 	}{
-		{"a text takes all devices along tp", textMeshes, 8, "dp=1,tp=8,sp=1"},
-		{"one device", textMeshes, 1, "dp=1,tp=1,sp=1"},
-		{"60 x 104 in parts of 30 x 52", pictureMeshes(picture), 4, "dp=1,tp=2,sp=2"},
-		{"60 x 104 in parts of 60 x 35, which pads one column", pictureMeshes(picture), 3, "dp=1,tp=1,sp=3"},
-		{"videos first", pictureMeshes(pair), 2, "dp=2,tp=1,sp=1"},
+		{"a text takes all devices along tp", TextMeshes, 8, "dp=1,tp=8,sp=1"},
+		{"one device", TextMeshes, 1, "dp=1,tp=1,sp=1"},
+		{"60 x 104 in parts of 30 x 52", picturesOf(picture), 4, "dp=1,tp=2,sp=2"},
+		{"60 x 104 in parts of 60 x 35, which pads one column", picturesOf(picture), 3, "dp=1,tp=1,sp=3"},
+		{"videos first", picturesOf(pair), 2, "dp=2,tp=1,sp=1"},
 	} {
 		if got := mesh.FormatAxes(c.list(c.n)[0]); got != c.want {
 			t.Errorf("%s: %s on %d devices, want %s", c.what, got, c.n, c.want)
 		}
 	}
-	for _, axes := range pictureMeshes(picture)(6) {
+	for _, axes := range PictureMeshes(6, picture) {
 		if axes[0].Size != 1 {
 			t.Errorf("one video over %v", axes)
 		}
