@@ -14,6 +14,7 @@ import (
 	"weft/internal/hostmemory"
 	"weft/nonfinite"
 	"weft/phases"
+	"weft/pipeline/conditions"
 	"weft/tensor"
 )
 
@@ -296,6 +297,9 @@ func (g *generation) denoiseLatents(ctx context.Context) (Cost, error) {
 	if g.latents, err = loop.VideoLatents(); err != nil {
 		return Cost{}, err
 	}
+	if traced["latents"], err = loop.Latents(); err != nil {
+		return Cost{}, err
+	}
 	cost := den.Cost()
 	return cost, g.writeLatents(traced)
 }
@@ -318,12 +322,15 @@ func (g *generation) keepStep(loop *denoise.Loop, step denoise.Step, traced map[
 	return nil
 }
 
-// writeLatents writes the latents after the last step to the file that is asked for.
+// writeLatents writes the latents as the sampler left them to the file that is asked for, and
+// beside them the latents of a first frame that is kept, which Decode puts back.
 func (g *generation) writeLatents(traced map[string]*tensor.Tensor) error {
 	if g.o.LatentsOut == "" {
 		return nil
 	}
-	traced["latents"] = g.latents
+	if kept := g.features[conditions.NameOfKept]; kept != nil {
+		traced[conditions.NameOfKept] = kept
+	}
 	g.result.Files["latents"] = g.o.LatentsOut
 	return checkpoint.Write(g.o.LatentsOut, traced, map[string]string{"format": "pt"}, checkpoint.WriteOptions{Force: g.o.Force})
 }
