@@ -13,19 +13,20 @@ import (
 	"weft/fault"
 	"weft/internal/hostmemory"
 	"weft/nonfinite"
+	"weft/phases"
 	"weft/pipeline/conditions"
 	"weft/tensor"
 )
 
-// phases are all phases of a generation in their order. Nothing else knows the order.
-var phases = []struct {
+// phaseRunners runs the phases of a generation, in the order that package phases has.
+var phaseRunners = []struct {
 	name string
 	run  func(*generation, context.Context) (Cost, error)
 }{
-	{"text", (*generation).encodeText},
-	{"image", (*generation).encodeImage},
-	{"denoise", (*generation).denoiseLatents},
-	{"decode", (*generation).decodeFrames},
+	{phases.Text, (*generation).encodeText},
+	{phases.Image, (*generation).encodeImage},
+	{phases.Denoise, (*generation).denoiseLatents},
+	{phases.Decode, (*generation).decodeFrames},
 }
 
 // generation is one video under way. Between phases it has what the phases before have made.
@@ -143,7 +144,7 @@ func (s *settled) newResult() *Result {
 
 // run runs all phases.
 func (g *generation) run(ctx context.Context) (*Result, error) {
-	for _, ph := range phases {
+	for _, ph := range phaseRunners {
 		if err := g.runPhase(ctx, ph.name, ph.run); err != nil {
 			return nil, g.explain(ph.name, err)
 		}

@@ -267,9 +267,9 @@ func (s *search) smallestOffloaded(ctx context.Context, row []topology.Slice, re
 }
 
 // waitingForWeights is the part of a step's time in which a program's layers wait for weights.
-func (e *explainer) waitingForWeights(r stepRates, c *programMeasures) (Part, bool) {
+func (e *explainer) waitingForWeights(r stepRates, of *splitMeasures, c *programMeasures) (Part, bool) {
 	seconds := r.secondsOf(c)
-	s := e.got.streaming
+	s := of.streaming
 	wait := r.waiting(c, s, seconds)
 	if wait == 0 {
 		return Part{}, false
