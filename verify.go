@@ -39,6 +39,9 @@ type Verified struct {
 	// Kernels compare each kernel that the engine's programs have with what it stands for.
 	// Only a TPU's have any.
 	Kernels []KernelResult `json:"kernels"`
+	// Phases compare each phase of a video, where VerifyPhases was asked. Results and Kernels are
+	// then those of denoising, or of the first phase where the model does not denoise.
+	Phases []VerifiedPhase `json:"phases,omitempty"`
 }
 
 // VerifyResult compares one split with one device.
@@ -94,11 +97,7 @@ func LegalMeshes(m models.Model, req models.Request, devices int) []*mesh.Mesh {
 // Verify runs splits of the model and compares each with one device, value by
 // value along the way.
 func (m *Model) Verify(ctx context.Context, o VerifyOptions) (*Verified, error) {
-	o.Batch, o.Devices = cmp.Or(o.Batch, 2), cmp.Or(o.Devices, 8)
-	if len(o.Meshes) == 0 && o.Mesh != nil {
-		o.Meshes = [][]mesh.Axis{o.Mesh}
-	}
-	o.Mesh, o.On = nil, request.Hardware{} // what all are compared with
+	o.Batch = cmp.Or(o.Batch, 2)
 	latent, err := m.latentToVerify(o)
 	if err != nil {
 		return nil, err
@@ -107,6 +106,16 @@ func (m *Model) Verify(ctx context.Context, o VerifyOptions) (*Verified, error) 
 	if err != nil {
 		return nil, err
 	}
+	return m.verifyInputs(ctx, inputs, o)
+}
+
+// verifyInputs is Verify on inputs of a caller.
+func (m *Model) verifyInputs(ctx context.Context, inputs map[string]*tensor.Tensor, o VerifyOptions) (*Verified, error) {
+	o.Devices = cmp.Or(o.Devices, 8)
+	if len(o.Meshes) == 0 && o.Mesh != nil {
+		o.Meshes = [][]mesh.Axis{o.Mesh}
+	}
+	o.Mesh, o.On = nil, request.Hardware{} // what all are compared with
 	req, err := m.Request(inputs)
 	if err != nil {
 		return nil, err

@@ -71,6 +71,8 @@ type Report struct {
 	// CompileSeconds is how long all programs took, several at a time.
 	CompileSeconds float64  `json:"compile_seconds"`
 	Notes          []string `json:"notes"`
+	// Phases are all phases of a video, where CompilePhases has compiled them.
+	Phases []Phase `json:"phases,omitempty"`
 }
 
 // Offload says what a device streams of the weights.

@@ -23,4 +23,7 @@
 // them out, padding included, and temporaries, an output that takes an argument's
 // memory over counted once (Memory.Total). code is that of all programs, which
 // are loaded side by side. One program runs at a time.
+//
+// Compilation.CompilePhases compiles the other phases of a video too (package phases), each on its
+// own mesh of the slice, and puts beside what the compiler says what plan counts.
 package aot

@@ -109,13 +109,7 @@ func NewStep(m models.Model, o Options) (*Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	bytes := map[string]int64{}
-	for _, t := range g.Traffic(false) {
-		for _, a := range t.Axes {
-			bytes[a] += t.Bytes
-		}
-	}
-	devices, layout, err := on.Order(axes, bytes)
+	devices, layout, err := on.Order(axes, bytesAlongAxes(g))
 	if err != nil {
 		return nil, err
 	}
@@ -132,6 +126,17 @@ func NewStep(m models.Model, o Options) (*Step, error) {
 	}
 	s.Graph, err = m.Graph(ordered, r)
 	return s, err
+}
+
+// bytesAlongAxes is what a device sends in a step along each axis.
+func bytesAlongAxes(g *graph.Graph) map[string]int64 {
+	bytes := map[string]int64{}
+	for _, t := range g.Traffic(false) {
+		for _, a := range t.Axes {
+			bytes[a] += t.Bytes
+		}
+	}
+	return bytes
 }
 
 // decideOffload takes the policy of a request. auto keeps as many layers as fit a device.

@@ -14,6 +14,8 @@ type blockedForm struct{}
 
 func (blockedForm) name() string { return Blocked }
 
+func (blockedForm) help() string { return "loops, everywhere" }
+
 func (blockedForm) plan(c call) (formPlan, error) {
 	return formPlan{
 		scratchBytes: blockedScratchBytes(c),

@@ -17,6 +17,8 @@ type kernelForm struct{}
 
 func (kernelForm) name() string { return Kernel }
 
+func (kernelForm) help() string { return "on TPUs, or an error" }
+
 func (kernelForm) plan(c call) (formPlan, error) {
 	s := mosaic.Kernel{Chip: c.chip, Batch: c.batch, Queries: c.queries, Keys: c.keys, Heads: c.heads, KVHeads: c.kvHeads, HeadDim: c.headDim}
 	if c.o.Keys > 0 {

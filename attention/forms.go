@@ -38,6 +38,8 @@ type Unavailable struct {
 type form interface {
 	// name is what Target.Attention and a Choice call the form.
 	name() string
+	// help says in a few words what the form is, for the help of --attention.
+	help() string
 	// plan says how the form computes a call and what it needs for it. Its error gives every
 	// reason why the form cannot compute the call.
 	plan(c call) (formPlan, error)
@@ -88,17 +90,32 @@ func Forms() []string {
 	return names
 }
 
+// FormsHelp describes the names that Target.Attention takes, for the help of a flag.
+func FormsHelp() string {
+	var each []string
+	for _, f := range forms {
+		each = append(each, fmt.Sprintf("%s (%s)", f.name(), f.help()))
+	}
+	slices.Sort(each)
+	return Auto + " (the first that can be had), " + listWithOr(each)
+}
+
+// listWithOr writes "a, b or c".
+func listWithOr(words []string) string {
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
 // CheckForm refuses a name that is none of Forms and not "". Error: ErrForm.
 func CheckForm(name string) error {
 	known := Forms()
 	if name == "" || slices.Contains(known, name) {
 		return nil
 	}
-	last := len(known) - 1
 	return fault.New(ErrForm, struct {
 		Form  string   `json:"form"`
 		Known []string `json:"known"`
-	}{name, known}, "attention %s: want %s or %s", name, strings.Join(known[:last], ", "), known[last])
+	}{name, known}, "attention %s: want %s", name, listWithOr(known))
 }
 
 // call is one attention as each device computes it.

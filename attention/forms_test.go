@@ -2,6 +2,7 @@ package attention
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"weft/dtype"
@@ -61,6 +62,11 @@ func TestForms(t *testing.T) {
 			if takes && p.handsOnState != (f.name() == Blocked) {
 				t.Errorf("%s: the %s form hands on its state: %v", c.what, f.name(), p.handsOnState)
 			}
+		}
+	}
+	for _, f := range forms {
+		if want := f.name() + " (" + f.help() + ")"; f.help() == "" || !strings.Contains(FormsHelp(), want) {
+			t.Errorf("the help %q lacks %q", FormsHelp(), want)
 		}
 	}
 	if got := fmt.Sprint(Forms()); got != "[auto blocked kernel]" {

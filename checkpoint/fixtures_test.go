@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"weft/dtype"
 )
@@ -179,19 +178,13 @@ func sparse14B(t testing.TB) string {
 // Opening a 14B model reads 1095 headers and nothing else.
 func TestOpen14B(t *testing.T) {
 	dir := sparse14B(t)
-	start := time.Now()
 	c := mustOpen(t, dir)
-	took := time.Since(start)
 	if len(c.Entries()) != 1095 || countElements(c) != 14288491584 || countBytes(c) != 28576983168 || len(c.Notices()) != 0 {
 		t.Errorf("%d tensors, %d elements, %d bytes, notices %q", len(c.Entries()), countElements(c), countBytes(c), c.Notices())
 	}
 	if c.BytesRead() != 0 {
 		t.Errorf("%d bytes of data read", c.BytesRead())
 	}
-	if took > time.Second {
-		t.Errorf("opened in %v", took)
-	}
-	t.Logf("opened in %v", took)
 }
 
 func BenchmarkOpen14B(b *testing.B) {

@@ -3,10 +3,12 @@ package pipeline
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"weft/dtype"
 	"weft/fault"
 	"weft/models"
+	"weft/pipeline/conditions"
 	"weft/tensor"
 	"weft/video"
 )
@@ -110,14 +112,36 @@ func (p *Pipeline) Decode(ctx context.Context, d Devices, latents string, o Opti
 	return g.result, nil
 }
 
+// putFirstFrames returns latents (1, channels, frames, height, width) with their first frames
+// replaced by those that a generation kept.
+func putFirstFrames(z, kept *tensor.Tensor) (*tensor.Tensor, error) {
+	n := 0
+	if len(kept.Shape) == 5 {
+		n = kept.Shape[2]
+	}
+	if n < 1 || n > z.Shape[2] || !slices.Equal(kept.Shape, []int{1, z.Shape[1], n, z.Shape[3], z.Shape[4]}) || kept.DType != z.DType {
+		return nil, fault.New(models.ErrInputs, nil, "%s is %v: want the first frames of latents %v", conditions.NameOfKept, kept, z)
+	}
+	if n == z.Shape[2] {
+		return kept, nil
+	}
+	return tensor.Join(2, []*tensor.Tensor{kept, z.Slice(2, n, z.Shape[2])}), nil
+}
+
 // settleDecoding decides and checks everything that is asked of a decoding alone.
 func (p *Pipeline) settleDecoding(ctx context.Context, d Devices, path string, o Options) (*settled, *tensor.Tensor, error) {
-	z, err := readTensor(ctx, path, "latents")
+	given, err := readTensors(ctx, path, "latents", conditions.NameOfKept)
 	if err != nil {
 		return nil, nil, err
 	}
+	z := given["latents"]
 	if len(z.Shape) != 5 || z.Shape[0] != 1 || !z.DType.IsFloat() {
 		return nil, nil, fault.New(models.ErrInputs, nil, "latents of %s are %v: want (1, channels, frames, height, width) of a floating-point type", path, z)
+	}
+	if kept := given[conditions.NameOfKept]; kept != nil {
+		if z, err = putFirstFrames(z, kept); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", path, err)
+		}
 	}
 	shape, err := p.vae.Features().Decoder.VideoShape(z.Shape[1:])
 	if err != nil {

@@ -29,7 +29,7 @@ func (p *Pipeline) Encode(ctx context.Context, d Devices, o Options) (*Result, e
 	}
 	g := &generation{settled: s, d: d, state: noState, result: s.newResult(), video: 1, videos: 1}
 	g.together = []*generation{g}
-	for _, ph := range phases {
+	for _, ph := range phaseRunners {
 		if ph.name == "denoise" {
 			break
 		}

@@ -13,18 +13,20 @@ import (
 	"weft/fault"
 	"weft/internal/hostmemory"
 	"weft/nonfinite"
+	"weft/phases"
+	"weft/pipeline/conditions"
 	"weft/tensor"
 )
 
-// phases are all phases of a generation in their order. Nothing else knows the order.
-var phases = []struct {
+// phaseRunners runs the phases of a generation, in the order that package phases has.
+var phaseRunners = []struct {
 	name string
 	run  func(*generation, context.Context) (Cost, error)
 }{
-	{"text", (*generation).encodeText},
-	{"image", (*generation).encodeImage},
-	{"denoise", (*generation).denoiseLatents},
-	{"decode", (*generation).decodeFrames},
+	{phases.Text, (*generation).encodeText},
+	{phases.Image, (*generation).encodeImage},
+	{phases.Denoise, (*generation).denoiseLatents},
+	{phases.Decode, (*generation).decodeFrames},
 }
 
 // generation is one video under way. Between phases it has what the phases before have made.
@@ -142,7 +144,7 @@ func (s *settled) newResult() *Result {
 
 // run runs all phases.
 func (g *generation) run(ctx context.Context) (*Result, error) {
-	for _, ph := range phases {
+	for _, ph := range phaseRunners {
 		if err := g.runPhase(ctx, ph.name, ph.run); err != nil {
 			return nil, g.explain(ph.name, err)
 		}
@@ -298,6 +300,9 @@ func (g *generation) denoiseLatents(ctx context.Context) (Cost, error) {
 	if g.latents, err = loop.VideoLatents(); err != nil {
 		return Cost{}, err
 	}
+	if traced["latents"], err = loop.Latents(); err != nil {
+		return Cost{}, err
+	}
 	cost := den.Cost()
 	return cost, g.writeLatents(traced)
 }
@@ -323,12 +328,15 @@ func (g *generation) keepStep(loop *denoise.Loop, step denoise.Step, traced map[
 	return nil
 }
 
-// writeLatents writes the latents after the last step to the file that is asked for.
+// writeLatents writes the latents as the sampler left them to the file that is asked for, and
+// beside them the latents of a first frame that is kept, which Decode puts back.
 func (g *generation) writeLatents(traced map[string]*tensor.Tensor) error {
 	if g.o.LatentsOut == "" {
 		return nil
 	}
-	traced["latents"] = g.latents
+	if kept := g.features[conditions.NameOfKept]; kept != nil {
+		traced[conditions.NameOfKept] = kept
+	}
 	g.result.Files["latents"] = g.o.LatentsOut
 	return checkpoint.Write(g.o.LatentsOut, traced, map[string]string{"format": "pt"}, checkpoint.WriteOptions{Force: g.o.Force})
 }

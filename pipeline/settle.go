@@ -216,8 +216,15 @@ func (s *settled) readNoise(ctx context.Context) error {
 
 // readTensor reads one tensor of a safetensors file.
 func readTensor(ctx context.Context, path, name string) (*tensor.Tensor, error) {
+	all, err := readTensors(ctx, path, name)
+	return all[name], err
+}
+
+// readTensors reads a tensor of a file, and those of the optional ones that it has. No other is
+// read.
+func readTensors(ctx context.Context, path, name string, optional ...string) (map[string]*tensor.Tensor, error) {
 	all, _, others, err := checkpoint.LoadNamed(ctx, path, func(names []string) []string {
-		return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n != name })
+		return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n != name && !slices.Contains(optional, n) })
 	})
 	if err != nil {
 		return nil, err
@@ -225,7 +232,7 @@ func readTensor(ctx context.Context, path, name string) (*tensor.Tensor, error) 
 	if all[name] == nil {
 		return nil, fault.New(models.ErrInputs, nil, "%s has no tensor %q: it has %q", path, name, others)
 	}
-	return all[name], nil
+	return all, nil
 }
 
 // settlePrompts makes ids of the prompt.

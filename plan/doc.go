@@ -26,7 +26,9 @@
 // With [Options].As the step of vidax is planned in the same terms: the memory that its
 // scripts keep resident, and times calibrated on rows that it published (internal/peer).
 //
-// Encoding the prompts and decoding the video are phases of their own, with the
-// programs of the models that the generator was released with. A phase that no
-// program describes is "not modelled", and no number for it is made up.
+// A plan has every phase of a video in order (Plan.Phases, the list of package phases): encoding
+// the prompts and an image, denoising, decoding. Each has the programs of the models that the
+// generator was released with, a mesh of its own of the same devices, its memory at the fullest
+// moment, and its seconds by the same roofline as a step's. A phase that no program describes is
+// "not modelled", and no number for it is made up.
 package plan

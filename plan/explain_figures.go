@@ -8,6 +8,7 @@ import (
 
 	"weft/fault"
 	"weft/mesh"
+	"weft/phases"
 	"weft/program"
 )
 
@@ -38,16 +39,17 @@ func (f figure) String() string {
 
 // What may follow a figure's key.
 const (
-	ofPhase   = "PHASE" // text, dit or vae
+	ofPhase   = "PHASE" // text, image, denoise or dit, decode or vae
 	ofAxis    = "AXIS"
 	ofRow     = "AXIS[:DTYPE]" // a row of the table of collectives, or all of an axis
 	ofProgram = "PROGRAM"
+	ofTimed   = "PROGRAM|PHASE" // of a step, or of a video
 )
 
 // figureEntries lists all figures. It is a function because explaining one asks for others.
 func figureEntries() []figureEntry {
 	entries := []figureEntry{
-		{key: "hbm_bytes_per_device", also: []string{"hbm"}, unit: unitBytes, explain: (*explainer).explainHBM},
+		{key: "hbm_bytes_per_device", also: []string{"hbm"}, unit: unitBytes, of: ofPhase, explain: (*explainer).explainHBM},
 		{key: "hbm_limit_bytes", also: []string{"limit"}, unit: unitBytes, explain: (*explainer).explainLimit},
 		{key: "total_bytes", also: []string{"total"}, unit: unitBytes, of: ofPhase, explain: (*explainer).explainMemory},
 		{key: "weights_bytes", also: []string{"weights"}, unit: unitBytes, of: ofPhase, explain: (*explainer).explainMemory},
@@ -58,7 +60,7 @@ func figureEntries() []figureEntry {
 		{key: "collective_bytes", also: []string{"sent", "traffic"}, unit: unitBytes, of: ofAxis, explain: (*explainer).explainSent},
 		{key: "request_collective_bytes", unit: unitBytes, of: ofAxis, explain: (*explainer).explainSent},
 		{key: "step_seconds", also: []string{"step"}, unit: unitSeconds, explain: (*explainer).explainTime},
-		{key: "seconds", unit: unitSeconds, of: ofProgram, needed: true, explain: (*explainer).explainTime},
+		{key: "seconds", unit: unitSeconds, of: ofTimed, needed: true, explain: (*explainer).explainTime},
 		{key: "matmul_seconds", also: []string{"matmuls"}, unit: unitSeconds, explain: (*explainer).explainTime},
 		{key: "attention_seconds", unit: unitSeconds, explain: (*explainer).explainTime},
 		{key: "memory_seconds", also: []string{"memory"}, unit: unitSeconds, explain: (*explainer).explainTime},
@@ -116,8 +118,8 @@ func parseFigure(name string) (figure, error) {
 			return figure{}, fault.New(ErrFigure, nil, "figure %q: want %s", name, e.pattern())
 		case !colon && e.needed:
 			return figure{}, fault.New(ErrFigure, nil, "figure %q: want %s; weft plan --json lists the programs", name, e.pattern())
-		case e.of == ofPhase && colon && !slices.Contains(phaseNames, of):
-			return figure{}, fault.New(ErrFigure, nil, "figure %q: want one of the phases %s after the colon", name, strings.Join(phaseNames, ", "))
+		case e.of == ofPhase && colon && !slices.Contains(phaseNames(), of):
+			return figure{}, fault.New(ErrFigure, nil, "figure %q: want %s, of one of the phases %s", name, e.pattern(), strings.Join(phaseNames(), ", "))
 		}
 		return figure{&e, of}, nil
 	}
@@ -139,14 +141,23 @@ func isAxis(name string) bool {
 	return true
 }
 
-// The phases, as Breakdown calls them.
+// The phases that Breakdown has, as it calls them.
 const (
 	textPhase = "text"
 	ditPhase  = "dit"
 	vaePhase  = "vae"
 )
 
-var phaseNames = []string{textPhase, ditPhase, vaePhase}
+// phaseNames lists the names that a phase may be called by.
+func phaseNames() []string {
+	names := []string{textPhase, ditPhase, vaePhase}
+	for _, name := range phases.Names() {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
 
 // axisError says that a plan sends nothing of a kind.
 func (f figure) axisError(known []string) error {
@@ -155,6 +166,18 @@ func (f figure) axisError(known []string) error {
 		return fault.New(ErrFigure, nil, "figure %s: this split sends nothing of the kind", f)
 	}
 	return fault.New(ErrFigure, nil, "figure %s: this split sends over %s", f, strings.Join(slices.Compact(known), ", "))
+}
+
+// noPhaseError says that a plan does not have a phase's figures.
+func (e *explainer) noPhaseError(f figure) error {
+	var have []string
+	for _, p := range e.p.Phases {
+		if p.Name == f.of || breakdownKey(p.Name) == f.of {
+			return fault.New(ErrFigure, nil, "figure %s: the phase %s is %s", f, f.of, NotModelled)
+		}
+		have = append(have, p.Name)
+	}
+	return fault.New(ErrFigure, nil, "figure %s: a video has the phases %s", f, strings.Join(have, ", "))
 }
 
 // programError says that a step has no program of a name.

@@ -6,31 +6,40 @@ import (
 	"slices"
 	"strings"
 
-	"weft/fault"
 	"weft/graph"
+	"weft/phases"
 	"weft/program"
 )
 
-// explainHBM explains the memory of the phase that needs most.
+// explainHBM explains the memory of a phase, or of the one that needs most.
 func (e *explainer) explainHBM(f figure) (string, float64, []Part, error) {
-	largest := ditPhase
-	for _, name := range phaseNames {
-		if m := e.phase(name).Memory; m != nil && m.TotalBytes > e.phase(largest).TotalBytes {
-			largest = name
+	if f.of == "" {
+		f.of = phases.Denoise
+		for _, p := range e.p.Phases {
+			if m := p.Breakdown.Memory; m != nil && m.TotalBytes > e.phase(f.of).TotalBytes {
+				f.of = p.Name
+			}
 		}
 	}
-	f.of = largest
 	return e.explainMemory(f)
 }
 
+// phase gives the memory of a phase, by its name or by that of Breakdown.
 func (e *explainer) phase(name string) Phase {
-	switch name {
+	switch breakdownKey(name) {
 	case textPhase:
 		return e.p.Breakdown.Text
+	case ditPhase:
+		return e.p.Breakdown.DiT
 	case vaePhase:
 		return e.p.Breakdown.VAE
 	}
-	return e.p.Breakdown.DiT
+	for _, p := range e.p.Phases {
+		if p.Name == name {
+			return p.Breakdown
+		}
+	}
+	return Phase{}
 }
 
 // graphOf gives the graph that a phase's memory is read from.
@@ -39,9 +48,9 @@ func (e *explainer) graphOf(phase string) *scaledGraph {
 		return e.got.graph
 	}
 	memory := e.phase(phase).Memory
-	for _, c := range e.known {
-		if c.memory == memory {
-			return c.graph
+	for _, c := range e.p.runs {
+		if c.measures != nil && &c.measures.memory == memory {
+			return c.measures.graph
 		}
 	}
 	return nil
@@ -49,14 +58,14 @@ func (e *explainer) graphOf(phase string) *scaledGraph {
 
 // explainMemory explains the memory of a phase, or what it has of one kind.
 func (e *explainer) explainMemory(f figure) (string, float64, []Part, error) {
-	name := f.of
+	name := breakdownKey(f.of)
 	if name == "" {
 		name = ditPhase
 	}
 	m := e.phase(name).Memory
 	g := e.graphOf(name)
 	if m == nil || g == nil {
-		return "", 0, nil, fault.New(ErrFigure, nil, "figure %s: the phase %s is %s", f, name, NotModelled)
+		return "", 0, nil, e.noPhaseError(f)
 	}
 	h, err := e.holdingsOf(name, g)
 	if err != nil {

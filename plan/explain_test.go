@@ -13,6 +13,7 @@ import (
 
 	"weft/dtype"
 	"weft/models"
+	"weft/phases"
 	"weft/request"
 	"weft/topology"
 )
@@ -63,11 +64,20 @@ func figureOf(p Plan, f figure) float64 {
 		return n
 	}
 	memory := map[string]Phase{"": p.Breakdown.DiT, "dit": p.Breakdown.DiT, "text": p.Breakdown.Text, "vae": p.Breakdown.VAE}[f.of]
+	var phase PhasePlan
+	for _, ph := range p.Phases {
+		if ph.Name == f.of {
+			phase, memory = ph, ph.Breakdown
+		}
+	}
 	if memory.Memory == nil {
 		memory.Memory = &Memory{}
 	}
 	switch f.entry.key {
 	case "hbm_bytes_per_device":
+		if f.of != "" {
+			return float64(memory.TotalBytes)
+		}
 		return float64(p.HBMBytesPerDevice)
 	case "hbm_limit_bytes":
 		return float64(*p.HBMLimitBytes)
@@ -104,6 +114,9 @@ func figureOf(p Plan, f figure) float64 {
 		}
 		return n
 	case "seconds":
+		if phase.Seconds != nil {
+			return *phase.Seconds
+		}
 		return program(func(t ProgramTime) float64 { return t.Seconds })
 	case "flops", "moved_bytes":
 		one := func(t ProgramTime) float64 {
@@ -160,6 +173,23 @@ func figuresOf(p Plan) []string {
 				if ph.Memory != nil {
 					names = append(names, e.key+":"+name)
 				}
+			}
+			for _, ph := range p.Phases {
+				if ph.Breakdown.Memory != nil {
+					names = append(names, e.key+":"+ph.Name)
+				}
+			}
+		case ofTimed:
+			for _, ph := range p.Phases {
+				if ph.Seconds != nil {
+					names = append(names, e.key+":"+ph.Name)
+				}
+			}
+			for _, t := range p.Programs {
+				if slices.Contains(phases.Names(), t.Name) {
+					panic("a program of a step has the name of a phase: " + t.Name)
+				}
+				names = append(names, e.key+":"+t.Name)
 			}
 		case ofProgram:
 			for _, t := range p.Programs {
@@ -239,6 +269,7 @@ func TestPartsAddUp(t *testing.T) {
 		o := explained()[name]
 		o.CFG = rapid.SampledFrom([]string{"", CFGBatch, CFGSequential}).Draw(t, "cfg")
 		o.SplitResidual = rapid.Bool().Draw(t, "split residual")
+		o.Steps = rapid.SampledFrom([]int{0, 1, 40}).Draw(t, "steps")
 		if rapid.Bool().Draw(t, "f32") {
 			o.DType = dtype.F32
 		}
@@ -287,7 +318,7 @@ func TestPartsAddUp(t *testing.T) {
 // A name that is of no figure is an error that lists the names, and so is what a figure is of.
 func TestFigureNames(t *testing.T) {
 	for name, want := range map[string]string{
-		"": "want one of hbm_bytes_per_device", "hbn": "want one of hbm_bytes_per_device", "hbm:tp": "want hbm_bytes_per_device", "weights:unet": "text, dit, vae",
+		"": "want one of hbm_bytes_per_device", "hbn": "want one of hbm_bytes_per_device", "hbm:tp": "want hbm_bytes_per_device", "weights:unet": "text, dit, vae, image, denoise, decode", "hbm:image": "the phases text, denoise, decode",
 		"seconds": "want seconds:PROGRAM", "seconds:": "want seconds:PROGRAM", "flops:blok": "programs time, pre, block, post",
 		"all-reduce:sp": "sends over tp", "all-reduce:tp:f16": "sends over tp:bf16, tp:f32", "collective_bytes:tp:f32": "sends over tp", "all-to-all:tp": "sends nothing of the kind", "collective_bytes:ep": "sends over tp",
 	} {

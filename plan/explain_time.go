@@ -3,8 +3,10 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"weft/mesh"
+	"weft/phases"
 	"weft/program"
 	"weft/program/cost"
 	"weft/topology"
@@ -30,6 +32,9 @@ type timedPart struct {
 
 // explainTime explains a step's time, the time of a program, or what is spent on one cause.
 func (e *explainer) explainTime(f figure) (string, float64, []Part, error) {
+	if f.entry.key == "seconds" && slices.Contains(phases.Names(), f.of) {
+		return e.explainPhaseTime(f)
+	}
 	r, err := e.stepRatesOf(e.p, e.on)
 	if err != nil {
 		return "", 0, nil, err
@@ -65,13 +70,56 @@ func (e *explainer) explainTime(f figure) (string, float64, []Part, error) {
 	return what, total, e.causeParts(r, collectiveTime, f.of), nil
 }
 
+// explainPhaseTime explains the time of a phase: of all its runs, or of all its steps.
+func (e *explainer) explainPhaseTime(f figure) (string, float64, []Part, error) {
+	i := slices.IndexFunc(e.p.Phases, func(p PhasePlan) bool { return p.Name == f.of })
+	if i < 0 || e.p.Phases[i].Seconds == nil {
+		return "", 0, nil, e.noPhaseError(f)
+	}
+	p := e.p.Phases[i]
+	var parts []Part
+	what := []string{}
+	for _, run := range p.Runs {
+		if run.of == nil {
+			r, err := e.stepRatesOf(e.p, e.on)
+			if err != nil {
+				return "", 0, nil, err
+			}
+			what = append(what, fmt.Sprintf("%d steps of %s", p.Steps, run.Model))
+			parts = append(parts, repeatParts(e.stepParts(r), p.Steps)...)
+			continue
+		}
+		t, err := e.timesOf(run.of, e.on)
+		if err != nil {
+			return "", 0, nil, err
+		}
+		what = append(what, fmt.Sprintf("%s on %s in %s", run.Model, run.Mesh, run.DType))
+		for k := range run.of.measures.programs {
+			parts = append(parts, plainParts(e.programParts(t.rates, run.of.measures, &run.of.measures.programs[k]))...)
+		}
+	}
+	return fmt.Sprintf("phase %s, %s", p.Name, strings.Join(what, " and ")), *p.Seconds, parts, nil
+}
+
+// repeatParts gives the parts of so many steps.
+func repeatParts(parts []Part, steps int) []Part {
+	for i := range parts {
+		parts[i].Value *= float64(steps)
+		parts[i].Calls *= steps
+		if steps > 1 {
+			parts[i].Rule += fmt.Sprintf("; x %d steps", steps)
+		}
+	}
+	return parts
+}
+
 func (e *explainer) explainProgramTime(f figure, r stepRates) (string, float64, []Part, error) {
 	i := slices.IndexFunc(e.p.Programs, func(t ProgramTime) bool { return t.Name == f.of })
 	if i < 0 {
 		return "", 0, nil, e.programError(f)
 	}
 	t := e.p.Programs[i]
-	return fmt.Sprintf("%s of %q in a step", callsText(t.Calls), t.Name), t.Seconds, plainParts(e.programParts(r, &e.got.programs[i])), nil
+	return fmt.Sprintf("%s of %q in a step", callsText(t.Calls), t.Name), t.Seconds, plainParts(e.programParts(r, e.got, &e.got.programs[i])), nil
 }
 
 // causeParts lists what a step spends on one cause, along an axis where that is not "". With a
@@ -79,7 +127,7 @@ func (e *explainer) explainProgramTime(f figure, r stepRates) (string, float64, 
 func (e *explainer) causeParts(r stepRates, cause timeCause, axis string) []Part {
 	var parts []timedPart
 	for i := range e.got.programs {
-		for _, p := range e.programParts(r, &e.got.programs[i]) {
+		for _, p := range e.programParts(r, e.got, &e.got.programs[i]) {
 			if p.cause == cause && (axis == "" || p.axis == axis) {
 				parts = append(parts, p)
 			}
@@ -123,7 +171,7 @@ func (e *explainer) stepParts(r stepRates) []Part {
 	var parts []Part
 	for i := range e.got.programs {
 		c := &e.got.programs[i]
-		of := plainParts(e.programParts(r, c))
+		of := plainParts(e.programParts(r, e.got, c))
 		if st.of > 0 {
 			behind := float64(st.slowest.layers) / float64(st.of) // what the slowest stage has of it
 			if c.calls <= 1 {
@@ -158,8 +206,8 @@ func (e *explainer) stepParts(r stepRates) []Part {
 
 // programParts lists what all calls of a program take in a step: the longer of arithmetic and
 // memory traffic, by instruction, and then its collectives.
-func (e *explainer) programParts(r stepRates, c *programMeasures) []timedPart {
-	pe := e.evidence(e.got.graph, c.name)
+func (e *explainer) programParts(r stepRates, of *splitMeasures, c *programMeasures) []timedPart {
+	pe := e.evidence(of.graph, c.name)
 	matmul, attention := r.arithmetic(c)
 	memory := r.movement(c)
 	longer := fmt.Sprintf("arithmetic of %.4g s, longer than the memory traffic's %.4g s", matmul+attention, memory)
@@ -182,13 +230,18 @@ func (e *explainer) programParts(r stepRates, c *programMeasures) []timedPart {
 		}
 	}
 	cost.EachCollective(pe.p, func(in *program.Instr, t cost.Traffic) {
+		if i := slices.IndexFunc(c.traffic, func(row cost.Traffic) bool { return row.Op == t.Op && row.Axis == t.Axis && row.DType == t.DType }); i >= 0 {
+			if from := busiestSender(c.traffic[i]); from >= 0 {
+				t.Bytes = t.Sent[from]
+			}
+		}
 		links := ringLinks(r.axes, t.Axes, r.hops, r.rings)
 		rule := fmt.Sprintf("%d B / (%.4g B/s x %.4g x %.4g links) + %d x %.4g s; %s", t.Bytes, r.link, efficiencyOf("link"), links, t.Count, efficiencyOf("collective_seconds"), cost.RingFormula(pe.p, in))
 		part := pe.linePart(in, c.calls, r.sending(t, c.calls), rule)
 		part.Source = e.linkSource(r)
 		parts = append(parts, timedPart{part, collectiveTime, t.Axis})
 	})
-	if p, ok := e.waitingForWeights(r, c); ok {
+	if p, ok := e.waitingForWeights(r, of, c); ok {
 		parts = append(parts, timedPart{p, transferTime, ""})
 	}
 	return parts

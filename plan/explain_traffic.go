@@ -77,17 +77,24 @@ func (e *explainer) explainCollective(f figure) (string, float64, []Part, error)
 	return what, total, parts, nil
 }
 
-// sentParts lists the instructions that send what a row of the table of collectives adds up.
-// Of permutes, it is what the device sends that sends most.
-func (e *explainer) sentParts(row cost.Traffic, request bool) []Part {
-	var parts []Part
-	g := e.got.graph
+// busiestSender finds the mesh position of the device that sends most of a row of permutes; -1
+// for other collectives, in which all send alike.
+func busiestSender(row cost.Traffic) int {
 	from := -1
 	for _, pos := range slices.Sorted(maps.Keys(row.Sent)) {
 		if from < 0 || row.Sent[pos] > row.Sent[from] {
 			from = pos
 		}
 	}
+	return from
+}
+
+// sentParts lists the instructions that send what a row of the table of collectives adds up.
+// Of permutes, it is what the device sends that sends most.
+func (e *explainer) sentParts(row cost.Traffic, request bool) []Part {
+	var parts []Part
+	g := e.got.graph
+	from := busiestSender(row)
 	for _, name := range g.ProgramNames() {
 		calls := g.countCalls(name, request)
 		if calls == 0 {

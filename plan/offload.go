@@ -108,12 +108,14 @@ func (s *search) offloadsWhereNeeded() bool {
 }
 
 // planOffloaded plans the splits of a slice on which nothing fits once more, each with as many
-// layers kept as fit and the others streamed. It adds the plans that fit.
-func (s *search) planOffloaded(ctx context.Context, res *Result, on topology.Slice) error {
+// layers kept as fit and the others streamed. It adds the plans that fit. resident are the slice's
+// plans with all weights on the devices.
+func (s *search) planOffloaded(ctx context.Context, res *Result, on topology.Slice, resident []Plan) error {
 	splits, err := s.listSplits(on)
 	if err != nil {
 		return err
 	}
+	splits = slices.DeleteFunc(splits, func(sp split) bool { return s.isTooBigWithoutWeights(resident, on, sp) })
 	plans, errs := make([]*Plan, len(splits)), make([]error, len(splits))
 	runParallel(ctx, len(splits), func(i int) { plans[i], errs[i] = s.planStreaming(on, splits[i]) })
 	if err := fault.Join(errs...); err != nil || ctx.Err() != nil {
@@ -132,7 +134,24 @@ func (s *search) planOffloaded(ctx context.Context, res *Result, on topology.Sli
 	return nil
 }
 
-// planStreaming plans a split with as many layers kept as fit; nil where the split is refused.
+// isTooBigWithoutWeights reports whether a split's plan with all weights on the devices shows
+// that streaming them cannot make it fit: a phase holds too much besides its weights.
+func (s *search) isTooBigWithoutWeights(resident []Plan, on topology.Slice, sp split) bool {
+	limit := s.o.Machine.Memory(on).UsableBytes
+	i := slices.IndexFunc(resident, func(p Plan) bool {
+		return p.split.meshText() == sp.meshText() && slices.Equal(p.split.shardedOver, sp.shardedOver)
+	})
+	if i < 0 || limit == nil {
+		return false
+	}
+	b := resident[i].Breakdown
+	return slices.ContainsFunc([]*Memory{b.Text.Memory, b.DiT.Memory, b.VAE.Memory}, func(m *Memory) bool {
+		return m != nil && m.TotalBytes-m.WeightsBytes > *limit
+	})
+}
+
+// planStreaming plans a split with as many layers kept as fit; nil where the split is refused or
+// none fit.
 func (s *search) planStreaming(on topology.Slice, sp split) (*Plan, error) {
 	if sp.pp > 1 {
 		return nil, nil
@@ -149,8 +168,9 @@ func (s *search) planStreaming(on topology.Slice, sp split) (*Plan, error) {
 	return p, err
 }
 
-// mostKept finds how many layers can keep their weights on a device of the slice, 0 where not
-// even none fits; -1 for a split that is refused. It keeps the measures of the split with so many.
+// mostKept finds how many layers can keep their weights on a device of the slice; -1 for a split
+// that is refused or does not fit even with all of them streamed. It keeps the measures of the
+// split with so many.
 func (s *search) mostKept(on topology.Slice, sp split) (int, error) {
 	limit := s.o.Machine.Memory(on).UsableBytes
 	local, r, err := s.requestForSplit(on, sp)
@@ -182,7 +202,10 @@ func (s *search) mostKept(on topology.Slice, sp split) (int, error) {
 		m, _ := whole.findPeakMemory(held, func(i int) int64 { return held.Moments[i].Weights })
 		return m.TotalBytes <= *limit, nil
 	}
-	lo, hi := 0, got.streaming.layers+1 // lo fits, or nothing does
+	if fits, err := try(0); err != nil || !fits {
+		return -1, err
+	}
+	lo, hi := 0, got.streaming.layers+1 // lo fits
 	for lo+1 < hi {
 		mid := (lo + hi) / 2
 		fits, err := try(mid)
@@ -226,11 +249,12 @@ func (p *Plan) streamedPhases() []string {
 }
 
 // smallestOffloaded finds the best plan with streamed weights on the smallest slice of a row on
-// which one fits; nil where none does.
-func (s *search) smallestOffloaded(ctx context.Context, row []topology.Slice, chips map[string]int) (*Plan, error) {
+// which one fits; nil where none does. resident are the slices' plans with all weights on the
+// devices, by slice.
+func (s *search) smallestOffloaded(ctx context.Context, row []topology.Slice, resident map[string][]Plan, chips map[string]int) (*Plan, error) {
 	for _, on := range row {
 		sub := s.newResult(on.String())
-		if err := s.planOffloaded(ctx, sub, on); err != nil {
+		if err := s.planOffloaded(ctx, sub, on, resident[on.String()]); err != nil {
 			return nil, err
 		}
 		if len(sub.Plans) > 0 {
@@ -243,9 +267,9 @@ func (s *search) smallestOffloaded(ctx context.Context, row []topology.Slice, ch
 }
 
 // waitingForWeights is the part of a step's time in which a program's layers wait for weights.
-func (e *explainer) waitingForWeights(r stepRates, c *programMeasures) (Part, bool) {
+func (e *explainer) waitingForWeights(r stepRates, of *splitMeasures, c *programMeasures) (Part, bool) {
 	seconds := r.secondsOf(c)
-	s := e.got.streaming
+	s := of.streaming
 	wait := r.waiting(c, s, seconds)
 	if wait == 0 {
 		return Part{}, false

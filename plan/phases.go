@@ -2,160 +2,265 @@ package plan
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 
-	"weft/attention"
 	"weft/graph"
-	"weft/internal/numbers"
 	"weft/mesh"
-	"weft/models"
+	"weft/phases"
 	"weft/topology"
 )
 
-// companion holds the figures of a model beside the transformer on the devices of a slice.
-type companion struct {
-	memory    *Memory // nil: not modelled
-	attention []graph.Choice
-	note      string
-	graph     *scaledGraph // kept by searches that explain
+// PhasePlan is a phase of making a video.
+type PhasePlan struct {
+	Name string `json:"name"` // text, image, denoise or decode
+	// HBMBytesPerDevice is what a device holds at its fullest: the most of the runs. nil
+	// where a run is not modelled, and so is Seconds.
+	HBMBytesPerDevice *int64 `json:"hbm_bytes_per_device"`
+	// Seconds are those of all runs. Of denoise they are those of all steps, or of one step
+	// where the request does not say how many. Loading weights is not counted.
+	Seconds *float64 `json:"seconds"`
+	// Steps is how many steps Seconds are of; 0 for phases without.
+	Steps int `json:"steps,omitzero"`
+	// Breakdown is the memory of the run that takes most.
+	Breakdown Phase `json:"breakdown"`
+	// Runs are those of the models, one after another.
+	Runs []PhaseRun `json:"runs"`
 }
 
-// companions keeps the figures of the text encoder and the decoder that a generator was
-// released with, by the number of devices and the target.
-type companions struct {
+// PhaseRun is the run of one model in a phase. Only Model is known of one that weft does not
+// have.
+type PhaseRun struct {
+	Model     string   `json:"model"`
+	Mesh      string   `json:"mesh,omitempty"`
+	DType     string   `json:"dtype,omitempty"`
+	Seconds   *float64 `json:"seconds"`
+	Time      *Time    `json:"time,omitempty"`
+	Breakdown Phase    `json:"breakdown"`
+
+	of *placedRun
+}
+
+// placedRun holds the figures of a model beside the transformer on the devices of a slice.
+type placedRun struct {
+	phases.Run
+	split    split
+	measures *splitMeasures // nil where weft does not have the model, or no mesh is legal
+	devices  int
+
 	mu    sync.Mutex
-	known map[string]*companion
+	times map[string]*runTimes // by slice
 }
 
-// addPhases adds the memory of encoding the prompts and of decoding the video to a plan.
-// Each phase has the devices alone, because weft runs one after another. A phase that no
-// program describes stays "not modelled".
+// runTimes is what a run takes on a slice.
+type runTimes struct {
+	rates stepRates
+	workTimes
+}
+
+// companions keeps the figures of the models beside the transformer, by the number of devices,
+// the target and what is streamed.
+type companions struct {
+	list  []phases.Run
+	mu    sync.Mutex
+	known map[string]func() (*placedRun, error)
+}
+
+// addPhases adds to a plan the memory of the phases beside denoising. Each phase has the devices
+// alone, because weft runs one after another. A phase that no program describes stays "not
+// modelled".
 func (s *search) addPhases(p *Plan, on topology.Slice) error {
-	gen := s.m.Features().Generator
-	if gen == nil {
-		return nil
-	}
-	names := gen.Companions
-	for _, c := range []struct {
-		phase *Phase
-		name  string
-		kind  string
-		make  func(m models.Model, devices int) (models.Request, []split)
-	}{{&p.Breakdown.Text, names.Text, textPhase, s.encodingRequest}, {&p.Breakdown.VAE, names.Decoder, vaePhase, s.decodingRequest}} {
-		got, err := s.measureCompanion(c.name, on, p.Devices, graph.Offload{}, c.make)
-		if err == nil && s.streamCompanion(p, on, got.memory) {
+	for _, run := range s.companions.list {
+		if run.Phase == phases.Denoise {
+			continue
+		}
+		got, err := s.placeRun(run, on, graph.Offload{})
+		if err == nil && got.measures != nil && s.streamCompanion(p, on, &got.measures.memory) {
 			resident := got
-			got, err = s.measureCompanion(c.name, on, p.Devices, graph.Offload{Stream: true, Depth: s.o.Depth()}, c.make)
-			if err == nil && got.memory.SlotBytes == 0 {
+			got, err = s.placeRun(run, on, graph.Offload{Stream: true, Depth: s.o.Depth()})
+			if err == nil && got.measures.memory.SlotBytes == 0 {
 				got = resident // it has no layers that could be streamed
 			} else if err == nil {
-				p.Offload = &Offload{Phases: append(p.streamedPhases(), c.kind)}
+				p.Offload = &Offload{Phases: append(p.streamedPhases(), breakdownKey(run.Phase))}
 			}
 		}
 		if err != nil {
 			return err
 		}
-		if got.memory != nil {
-			*c.phase = Phase{Memory: got.memory, Attention: got.attention}
-			p.Notes = append(p.Notes, got.note)
+		p.runs = append(p.runs, got)
+		if got.measures == nil {
+			continue
 		}
+		phase := Phase{Memory: &got.measures.memory, Attention: got.measures.choices}
+		switch run.Phase {
+		case phases.Text:
+			p.Breakdown.Text = phase
+		case phases.Decode:
+			p.Breakdown.VAE = phase
+		}
+		p.Notes = append(p.Notes, fmt.Sprintf("%s on %s of the %d devices, alone: a server that keeps all phases' weights adds them up", run.Name, got.split.meshText(), p.Devices))
 	}
 	return nil
 }
 
-// measureCompanion measures a preset on the first of the splits that it allows.
-func (s *search) measureCompanion(name string, on topology.Slice, devices int, o graph.Offload, make func(models.Model, int) (models.Request, []split)) (*companion, error) {
-	target := s.o.Target(on)
-	if target.Attention == attention.Kernel { // the kernel is asked of the transformer; a T5 has none
-		target.Attention = attention.Auto
+// breakdownKey is the name that Breakdown has for a phase.
+func breakdownKey(phase string) string {
+	switch phase {
+	case phases.Denoise:
+		return ditPhase
+	case phases.Decode:
+		return vaePhase
 	}
-	key := fmt.Sprint(name, devices, target, o)
+	return phase
+}
+
+// measureRuns gives the function that measures the i-th of the models beside the transformer on a
+// slice, so that plans of its splits find it measured. The decoder, which takes longest, is the
+// first.
+func (s *search) measureRuns(on topology.Slice) func(i int) {
+	return func(i int) {
+		if run := s.companions.list[len(s.companions.list)-1-i]; run.Phase != phases.Denoise {
+			_, _ = s.placeRun(run, on, graph.Offload{}) // who asks again hears of an error
+		}
+	}
+}
+
+// placeRun measures a run on the first of the meshes that its model allows.
+func (s *search) placeRun(run phases.Run, on topology.Slice, o graph.Offload) (*placedRun, error) {
+	run.Request.Target = run.Target(s.o.Target(on))
+	key := fmt.Sprint(run.Phase, run.Name, on.Devices, run.Request.Target, o)
 	s.companions.mu.Lock()
-	defer s.companions.mu.Unlock()
-	if got := s.companions.known[key]; got != nil {
-		return got, nil
+	get := s.companions.known[key]
+	if get == nil {
+		get = sync.OnceValues(func() (*placedRun, error) { return s.measureRun(run, on.Devices, o) })
+		if s.companions.known == nil {
+			s.companions.known = map[string]func() (*placedRun, error){}
+		}
+		s.companions.known[key] = get
 	}
-	out := &companion{}
-	if s.companions.known == nil {
-		s.companions.known = map[string]*companion{}
-	}
-	s.companions.known[key] = out
-	m, err := models.ByName(name)
-	if err != nil {
-		return out, nil // weft does not have the release's model, so the phase stays not modelled
-	}
-	r, splits := make(m, devices)
-	r.Target = target
-	for _, sp := range splits {
-		local, err := mesh.Local(axesOf(sp)...)
-		if err != nil {
-			return nil, err
-		}
-		if m.Check(local, r) != nil {
-			continue
-		}
-		g, err := m.Graph(local, r)
-		if err != nil {
-			return nil, err
-		}
-		got, err := measureGraph(g, 0, 1, o)
-		if err != nil {
-			return nil, err
-		}
-		out.attention = got.choices
-		if s.explains {
-			out.graph = got.graph
-		}
-		got.graph = nil
-		out.memory, out.note = &got.memory, fmt.Sprintf("%s on %s of the %d devices, alone: a server that keeps all phases' weights adds them up", name, sp.meshText(), devices)
+	s.companions.mu.Unlock()
+	return get()
+}
+
+func (s *search) measureRun(run phases.Run, devices int, o graph.Offload) (*placedRun, error) {
+	out := &placedRun{Run: run, devices: devices, times: map[string]*runTimes{}}
+	axes := run.Place(devices, run.Request)
+	if axes == nil {
 		return out, nil
+	}
+	out.split = splitOf(axes)
+	local, err := mesh.Local(axesOf(out.split)...)
+	if err != nil {
+		return nil, err
+	}
+	g, err := run.Model.Graph(local, run.Request)
+	if err != nil {
+		return nil, err
+	}
+	if out.measures, err = measureGraph(g, 0, run.Passes, o); err != nil {
+		return nil, err
+	}
+	if !s.explains {
+		out.measures.graph = nil
 	}
 	return out, nil
 }
 
-// encodingRequest gives the request that encodes the prompts and the negative prompts, and
-// the splits to try: over as many devices as the encoder's heads allow.
-func (s *search) encodingRequest(_ models.Model, devices int) (models.Request, []split) {
-	var splits []split
-	for _, tp := range slices.Backward(numbers.Divisors(devices, devices)) {
-		splits = append(splits, split{pp: 1, dp: 1, fsdp: 1, tp: tp, sp: 1})
+// timesOf gives what a run takes on a slice. Its mesh is laid on the slice by its traffic, and
+// devices that it leaves idle are an axis of their own.
+func (s *search) timesOf(c *placedRun, on topology.Slice) (*runTimes, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if got := c.times[on.String()]; got != nil {
+		return got, nil
 	}
-	return models.Request{Batch: 2 * s.o.Batch, DType: s.o.DType}, splits
+	axes := axesOf(c.split)
+	if idle := c.devices / c.split.countDevices(); idle > 1 {
+		axes = append([]mesh.Axis{{Name: "idle", Size: idle}}, axes...)
+	}
+	o := s.o
+	o.DType = c.Request.DType
+	r, err := layRates(on, o, axes, byAxis(c.measures.step))
+	if err != nil {
+		return nil, err
+	}
+	t := &runTimes{rates: r}
+	if t.workTimes, err = r.timeWork(c.measures); err != nil {
+		return nil, err
+	}
+	c.times[on.String()] = t
+	return t, nil
 }
 
-// decodingRequest gives the request that decodes the videos' latents, and the splits to
-// try. Where there are more devices than videos, the rows of a latent are split.
-func (s *search) decodingRequest(_ models.Model, devices int) (models.Request, []split) {
-	var splits []split
-	for _, sp := range slices.Backward(numbers.Divisors(devices, devices)) {
-		if dp := devices / sp; s.o.Batch%dp == 0 || dp == 1 {
-			splits = append(splits, split{pp: 1, dp: dp, fsdp: 1, tp: 1, sp: sp})
+// listPhases fills in a plan's phases, of which memory and the step's time are known.
+func (s *search) listPhases(p *Plan, on topology.Slice) error {
+	beside := p.runs
+	for _, run := range s.companions.list {
+		r, steps := PhaseRun{Model: run.Name}, 0
+		if run.Phase == phases.Denoise {
+			steps = max(1, s.o.Steps)
+			r.Mesh, r.DType = p.Mesh, run.Request.DType.String()
+			seconds, once := p.StepSeconds*float64(steps), p.Time
+			r.Seconds, r.Time, r.Breakdown = &seconds, &once, p.Breakdown.DiT
+		} else {
+			r.of, beside = beside[0], beside[1:]
+			if r.of.measures != nil {
+				t, err := s.timesOf(r.of, on)
+				if err != nil {
+					return err
+				}
+				r.Mesh, r.DType, r.Seconds, r.Time = r.of.split.meshText(), run.Request.DType.String(), &t.seconds, &t.time
+				r.Breakdown = Phase{Memory: &r.of.measures.memory, Attention: r.of.measures.choices}
+			}
+		}
+		n := len(p.Phases)
+		if n == 0 || p.Phases[n-1].Name != run.Phase {
+			p.Phases = append(p.Phases, PhasePlan{Name: run.Phase, Steps: steps, Runs: []PhaseRun{r}})
+			continue
+		}
+		p.Phases[n-1].Runs = append(p.Phases[n-1].Runs, r)
+	}
+	for i := range p.Phases {
+		p.Phases[i].addUp()
+	}
+	return nil
+}
+
+// addUp sums up the runs of a phase, where all are known.
+func (p *PhasePlan) addUp() {
+	seconds := 0.0
+	for _, r := range p.Runs {
+		if r.Breakdown.Memory == nil || r.Seconds == nil {
+			p.HBMBytesPerDevice, p.Seconds, p.Breakdown = nil, nil, Phase{}
+			return
+		}
+		seconds += *r.Seconds
+		if p.Breakdown.Memory == nil || r.Breakdown.TotalBytes > p.Breakdown.TotalBytes {
+			p.Breakdown = r.Breakdown
 		}
 	}
-	slices.Reverse(splits) // videos first: they exchange nothing
-	return models.Request{Batch: s.o.Batch, Latent: s.r.Latent, DType: s.o.DType}, splits
+	p.HBMBytesPerDevice, p.Seconds = &p.Breakdown.TotalBytes, &seconds
+}
+
+// peakBytes gives the bytes of the phase that takes most.
+func (p *Plan) peakBytes() int64 {
+	n := p.Breakdown.peakBytes()
+	for _, r := range p.runs {
+		if r.measures != nil {
+			n = max(n, r.measures.memory.TotalBytes)
+		}
+	}
+	return n
 }
 
 // unmodelledPhases names the phases that no plan of the search has figures for.
 func (s *search) unmodelledPhases() []string {
-	var names models.Companions
-	gen := s.m.Features().Generator
-	if gen != nil {
-		names = gen.Companions
-	}
 	out := []string{}
-	for _, c := range [][2]string{{"the text encoder", names.Text}, {"the VAE", names.Decoder}} {
-		if gen != nil && c[1] == "" {
-			continue // the transformer reads its text itself
+	for _, run := range s.companions.list {
+		if run.Model != nil {
+			continue
 		}
-		if _, err := models.ByName(c[1]); err != nil {
-			what := c[0]
-			if c[1] != "" {
-				what += " (" + c[1] + ")"
-			}
-			out = append(out, what)
-		}
+		what := map[string]string{phases.Text: "the text encoder", phases.Image: "encoding the image", phases.Decode: "the VAE"}[run.Phase]
+		out = append(out, what+" ("+run.Name+")")
 	}
 	return out
 }

@@ -203,7 +203,7 @@ func (s *search) planPipeline(on topology.Slice, sp split) (*Plan, *Refusal, err
 	}
 	s.judgeMemory(p, on)
 	s.addCost(p, on)
-	return p, nil, nil
+	return p, nil, s.listPhases(p, on)
 }
 
 // fillPipelinePlan turns the plan for all layers on one stage's devices into the plan of

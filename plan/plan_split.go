@@ -53,7 +53,7 @@ func (s *search) planSplit(on topology.Slice, sp split) (*Plan, *Refusal, error)
 		return nil, nil, err
 	}
 	s.addCost(p, on)
-	return p, nil, nil
+	return p, nil, s.listPhases(p, on)
 }
 
 // refusesSplit reports whether a graph could not be built because of its split alone: the
@@ -100,7 +100,7 @@ func newRefusal(on topology.Slice, sp split, err error) Refusal {
 
 // judgeMemory compares a plan's memory with the device's and says whether it fits.
 func (s *search) judgeMemory(p *Plan, on topology.Slice) {
-	p.HBMBytesPerDevice = p.Breakdown.peakBytes()
+	p.HBMBytesPerDevice = p.peakBytes()
 	p.DeviceMemory = s.o.Machine.Memory(on)
 	p.HBMLimitBytes = p.DeviceMemory.UsableBytes
 	p.Fits, p.OverBytes = Judge(p.HBMBytesPerDevice, p.HBMLimitBytes)

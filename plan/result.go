@@ -99,6 +99,8 @@ type Plan struct {
 	Change    string    `json:"change,omitempty"`
 	Advice    string    `json:"advice,omitempty"`
 	Breakdown Breakdown `json:"breakdown"`
+	// Phases are all phases of a video in order, with the time of each.
+	Phases []PhasePlan `json:"phases"`
 	// Attention is the form each attention takes, and why.
 	Attention []graph.Choice `json:"attention"`
 
@@ -123,6 +125,7 @@ type Plan struct {
 
 	split split
 	stage pipelineStage // the fullest, where there is a pipeline
+	runs  []*placedRun  // of the models beside the transformer, in order
 }
 
 // Refusal is a split that is not legal, or in a search of all hardware a kind of hardware on which no

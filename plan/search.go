@@ -12,6 +12,7 @@ import (
 	"weft/fault"
 	"weft/mesh"
 	"weft/models"
+	"weft/phases"
 	"weft/topology"
 )
 
@@ -41,6 +42,9 @@ func newSearch(m models.Model, o Options) (*search, error) {
 	}
 	o.Request = o.WithRelease(m)
 	s := &search{m: m, o: o, r: r, passes: passes, figures: e, measures: map[string]*splitMeasures{}}
+	if s.companions.list, err = phases.Of(m, o.Request); err != nil {
+		return nil, err
+	}
 	one, err := mesh.Local(axesOf(split{pp: 1, dp: 1, fsdp: 1, tp: 1, sp: 1})...)
 	if err != nil {
 		return nil, err
@@ -115,7 +119,7 @@ func (s *search) planSlice(ctx context.Context, res *Result, on topology.Slice) 
 	if err != nil || !s.offloadsWhereNeeded() || slices.ContainsFunc(res.Plans[first:], func(p Plan) bool { return p.Fits != TooBig }) {
 		return err
 	}
-	if err := s.planOffloaded(ctx, res, on); err != nil {
+	if err := s.planOffloaded(ctx, res, on, res.Plans); err != nil {
 		return err
 	}
 	slices.SortStableFunc(res.Plans[first:], comparePlans)
@@ -135,7 +139,14 @@ func (s *search) planAsAsked(ctx context.Context, res *Result, on topology.Slice
 		err     error
 	}
 	answers := make([]answer, len(splits))
-	runParallel(ctx, len(splits), func(i int) {
+	runs := len(s.companions.list)
+	measure := s.measureRuns(on)
+	runParallel(ctx, runs+len(splits), func(i int) {
+		if i < runs {
+			measure(i)
+			return
+		}
+		i -= runs
 		a := &answers[i]
 		a.plan, a.refused, a.err = s.planSplit(on, splits[i])
 	})
@@ -170,11 +181,15 @@ func comparePlans(a, b Plan) int {
 		cmp.Compare(a.HBMBytesPerDevice, b.HBMBytesPerDevice), cmp.Compare(a.Mesh, b.Mesh), cmp.Compare(strings.Join(a.FSDP, ","), strings.Join(b.FSDP, ",")))
 }
 
+// waitingWorkers is how many calls more than processors runParallel makes at a time: the plans of
+// several splits may wait for one phase to be measured.
+const waitingWorkers = 4
+
 // runParallel calls f with 0 to n-1 on all processors, until ctx ends.
 func runParallel(ctx context.Context, n int, f func(i int)) {
 	var wg sync.WaitGroup
 	next := make(chan int)
-	for range min(n, runtime.GOMAXPROCS(0)) {
+	for range min(n, runtime.GOMAXPROCS(0)+waitingWorkers) {
 		wg.Go(func() {
 			for i := range next {
 				f(i)

@@ -20,6 +20,7 @@ func (s *search) searchAll(ctx context.Context) (*Result, error) {
 	for _, row := range listSliceLadders() {
 		var best *Plan
 		var closest *Plan
+		resident := map[string][]Plan{}
 		var refused *Refusal // why the smallest slice without a plan has none
 		for _, on := range row {
 			sub := s.newResult(on.String())
@@ -40,13 +41,14 @@ func (s *search) searchAll(ctx context.Context) (*Result, error) {
 				chips[on.String()] = on.Chips
 				break
 			}
+			resident[on.String()] = sub.Plans
 			if p := smallestPlan(sub.Plans); closest == nil || *p.OverBytes < *closest.OverBytes {
 				closest = p
 			}
 		}
 		if best == nil && closest != nil && s.offloadsWhereNeeded() {
 			var err error
-			if best, err = s.smallestOffloaded(ctx, row, chips); err != nil {
+			if best, err = s.smallestOffloaded(ctx, row, resident, chips); err != nil {
 				return nil, err
 			}
 		}

@@ -146,9 +146,14 @@ type stepRates struct {
 
 // stepRatesOf gives the rates for a plan, with its mesh laid on the slice by its traffic.
 func (s *search) stepRatesOf(p *Plan, on topology.Slice) (stepRates, error) {
-	r := stepRates{ratesOf(on, s.o), on, axesOf(p.split), map[string]int{}}
+	return layRates(on, s.o, axesOf(p.split), p.CollectiveBytes)
+}
+
+// layRates gives the rates for a mesh, laid on the slice by what it sends along its axes.
+func layRates(on topology.Slice, o Options, axes []mesh.Axis, sent map[string]int64) (stepRates, error) {
+	r := stepRates{ratesOf(on, o), on, axes, map[string]int{}}
 	bytes := map[string]int64{}
-	for axis, n := range p.CollectiveBytes {
+	for axis, n := range sent {
 		for _, a := range strings.Split(axis, "+") {
 			bytes[a] += n
 		}
@@ -183,40 +188,55 @@ func (r stepRates) sending(t cost.Traffic, calls int) float64 {
 	return float64(calls) * (float64(t.Bytes)/(r.link*efficiencyOf("link")*ringLinks(r.axes, t.Axes, r.hops, r.rings)) + float64(t.Count)*efficiencyOf("collective_seconds"))
 }
 
-// addTimes fills in a plan's times: a roofline for each program, and its collectives.
-func (s *search) addTimes(p *Plan, on topology.Slice, m *splitMeasures) error {
-	r, err := s.stepRatesOf(p, on)
-	if err != nil {
-		return err
-	}
-	p.Time.CollectiveSeconds = map[string]float64{}
+// workTimes is what a graph's programs take together, by cause and by program.
+type workTimes struct {
+	seconds  float64
+	time     Time
+	programs []ProgramTime
+}
+
+// timeWork gives what a graph's programs take: a roofline for each program, and its
+// collectives.
+func (r stepRates) timeWork(m *splitMeasures) (workTimes, error) {
+	w := workTimes{time: Time{CollectiveSeconds: map[string]float64{}}}
 	for i := range m.programs {
 		c := &m.programs[i]
 		matmul, attention := r.arithmetic(c)
 		memory := r.movement(c)
 		seconds := max(matmul+attention, memory)
 		if memory > matmul+attention {
-			p.Time.MemorySeconds += memory
+			w.time.MemorySeconds += memory
 		} else {
-			p.Time.MatmulSeconds += matmul
-			p.Time.AttentionSeconds += attention
+			w.time.MatmulSeconds += matmul
+			w.time.AttentionSeconds += attention
 		}
 		for _, t := range c.traffic {
 			x := r.sending(t, c.calls)
-			p.Time.CollectiveSeconds[t.Axis] += x
+			w.time.CollectiveSeconds[t.Axis] += x
 			seconds += x
 		}
 		wait := r.waiting(c, m.streaming, seconds)
-		p.Time.TransferSeconds += wait
+		w.time.TransferSeconds += wait
 		seconds += wait
-		p.StepSeconds += seconds
-		p.Programs = append(p.Programs, ProgramTime{Name: c.name, Calls: c.calls, FLOPs: c.matmul + c.attention + c.kernel, MovedBytes: c.moved,
+		w.seconds += seconds
+		w.programs = append(w.programs, ProgramTime{Name: c.name, Calls: c.calls, FLOPs: c.matmul + c.attention + c.kernel, MovedBytes: c.moved,
 			PeakBytes: c.peak, ArgumentBytes: c.arguments, Seconds: seconds})
 	}
-	if math.IsNaN(p.StepSeconds) || math.IsInf(p.StepSeconds, 0) {
-		return fmt.Errorf("plan: no rates are known for %s", on)
+	if math.IsNaN(w.seconds) || math.IsInf(w.seconds, 0) {
+		return w, fmt.Errorf("plan: no rates are known for %s", r.on)
 	}
-	return nil
+	return w, nil
+}
+
+// addTimes fills in a plan's times.
+func (s *search) addTimes(p *Plan, on topology.Slice, m *splitMeasures) error {
+	r, err := s.stepRatesOf(p, on)
+	if err != nil {
+		return err
+	}
+	w, err := r.timeWork(m)
+	p.StepSeconds, p.Time, p.Programs = w.seconds, w.time, w.programs
+	return err
 }
 
 // kernelSeconds gives the time of attention by a kernel, from the compiler's figure for

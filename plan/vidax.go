@@ -10,6 +10,7 @@ import (
 	"weft/internal/peer"
 	"weft/mesh"
 	"weft/models"
+	"weft/phases"
 	"weft/program/cost"
 	"weft/request"
 	"weft/topology"
@@ -114,6 +115,19 @@ func (s *search) searchPeer(ctx context.Context, on topology.Slice) (*Result, er
 	return res, nil
 }
 
+// listPeerPhases fills in the phases of the peer: the weights of its text encoder, and its step.
+// How long it encodes, and what it needs to decode, is not modelled.
+func (s *search) listPeerPhases(p *Plan) {
+	names := s.m.Features().Generator.Companions
+	steps := max(1, s.o.Steps)
+	seconds := p.StepSeconds * float64(steps)
+	p.Phases = []PhasePlan{
+		{Name: phases.Text, HBMBytesPerDevice: &p.Breakdown.Text.TotalBytes, Breakdown: p.Breakdown.Text, Runs: []PhaseRun{{Model: names.Text, Mesh: p.Mesh, Breakdown: p.Breakdown.Text}}},
+		{Name: phases.Denoise, HBMBytesPerDevice: &p.Breakdown.DiT.TotalBytes, Breakdown: p.Breakdown.DiT, Seconds: &seconds, Steps: steps,
+			Runs: []PhaseRun{{Model: s.m.Name(), Mesh: p.Mesh, DType: s.o.DType.String(), Breakdown: p.Breakdown.DiT, Seconds: &seconds, Time: &p.Time}}},
+		{Name: phases.Decode, Runs: []PhaseRun{{Model: names.Decoder}}}}
+}
+
 func (s *search) peerPlan(on topology.Slice, sp split, r peer.Run, cal peer.Calibration) (*Plan, error) {
 	mem, err := PeerMemory(r)
 	if err != nil {
@@ -132,6 +146,7 @@ func (s *search) peerPlan(on topology.Slice, sp split, r peer.Run, cal peer.Cali
 	dit.TotalBytes = dit.WeightsBytes + dit.TempBytes
 	p.Breakdown.DiT = Phase{Memory: &dit}
 	s.judgeMemory(p, on)
+	s.listPeerPhases(p)
 	if mem.WorkingBytes < 0 {
 		p.Notes = append(p.Notes, "what the step takes beside its weights is not modelled: weft has no program of that split")
 	}

@@ -94,7 +94,7 @@ func TestRefusals(t *testing.T) {
 		{"no number", fwd("--mesh", "tp=two"), 2, "mesh-syntax", nil, nil},
 		{"strict padding", fwd("--mesh", "sp=4", "--strict", "--split-residual"), 0, "", nil, nil},
 		{"kernel", fwd("--attention", "kernel"), 2, "kernel-unavailable", []string{"kernel"}, map[string]any{"kernel": "kernel"}},
-		{"attention", fwd("--attention", "magic"), 2, "usage", []string{"auto, blocked or kernel"}, nil},
+		{"attention", fwd("--attention", "magic"), 2, "usage", []string{"attention magic: want auto, "}, nil},
 		{"dtype", fwd("--dtype", "int4"), 2, "usage", []string{"bf16 or f32"}, nil},
 		{"device", fwd("--device", "quantum"), 2, "unknown-device", []string{"auto, cpu, reference or tpu"}, nil},
 		{"repeat", fwd("--repeat", "0"), 2, "usage", []string{"--repeat 0"}, nil},

@@ -30,7 +30,7 @@ type compileFlags struct {
 	stepFlags
 	parallel             int
 	out, plugin          string
-	force                bool
+	force, phases        bool
 	replicas, partitions int
 }
 
@@ -45,6 +45,10 @@ CPU plugin for cpu:N. It says what the compiler needs for each program and what 
 device then holds in all: every weight, what a request keeps, what a step hands on,
 and the fullest program's temporaries.
 
+--phases compiles the programs of the text encoder, of what reads an image and of the
+decoder as well, each on its own mesh, and lists what they need beside the plan's
+figures.
+
 --out DIR keeps the programs: text, executables and a manifest, which
 "weft forward --compiled DIR" loads on a host of that kind without compiling.
 
@@ -57,7 +61,7 @@ from it. It runs in a process of its own.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
-				for _, name := range []string{"model", "size", "frames", "mesh", "fsdp", "layers", "out", "split-residual", "batch", "cfg", "release", "dtype", "text-len", "attention"} {
+				for _, name := range []string{"model", "size", "frames", "mesh", "fsdp", "layers", "out", "split-residual", "batch", "cfg", "release", "dtype", "text-len", "attention", "phases"} {
 					if cmd.Flags().Changed(name) {
 						return usageError("--%s with a FILE: it is for a model's step; a program says itself what it computes", name)
 					}
@@ -87,6 +91,7 @@ from it. It runs in a process of its own.`,
 	f.addMesh(c, "the split: dp=1,tp=4,sp=1; auto is the best that weft plan finds")
 	f.add(c, "layers", "", "count and keep only the first N layers; 0 takes all")
 	pathFlag(c, &f.out, "out", "folder to keep the compiled programs in")
+	fl.BoolVar(&f.phases, "phases", false, "compile the programs of the other phases too: text, image, decode")
 	fl.BoolVar(&f.force, "force", false, "replace compiled programs that are there")
 	pathFlag(c, &f.plugin, "plugin", "a PJRT plugin file in place of the installed engine")
 	fl.IntVar(&f.parallel, "parallel", 0, "programs compiled at a time; 0 is one for every processor")
@@ -127,6 +132,11 @@ func (f *compileFlags) compileModel(ctx context.Context, a *app) error {
 		return err
 	}
 	defer c.Close()
+	if f.phases {
+		if err := c.CompilePhases(ctx, o); err != nil {
+			return err
+		}
+	}
 	if f.out != "" {
 		if err := c.Write(f.out, f.force); err != nil {
 			return err
@@ -183,7 +193,35 @@ func compiledText(r *aot.Report) string {
 	for _, n := range r.Notes {
 		say("  note: %s", n)
 	}
+	compiledPhases(say, r.Phases)
 	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// compiledPhases prints one row for each run of a phase: what a device holds by the compiler and
+// by the plan, and the mesh.
+func compiledPhases(say func(string, ...any), list []aot.Phase) {
+	if len(list) == 0 {
+		return
+	}
+	say("")
+	say("%-7s %10s %10s %8s  %s", "phase", "compiled", "planned", "seconds", "on")
+	bytes := func(n *int64) string {
+		if n == nil {
+			return "unknown"
+		}
+		return weft.Bytes(*n)
+	}
+	for _, p := range list {
+		name := p.Name
+		for _, r := range p.Runs {
+			if len(r.Programs) == 0 {
+				say("%-7s %30s  %s", name, plan.NotModelled, cutText(r.Model, 41))
+			} else {
+				say("%-7s %10s %10s %8.1f  %s", name, bytes(r.HBMBytesPerDevice), bytes(r.PlannedBytes), r.CompileSeconds, cutText(r.Mesh+", "+r.Model, 41))
+			}
+			name = ""
+		}
+	}
 }
 
 // fitText says whether the programs fit a device, and if not, how much memory is

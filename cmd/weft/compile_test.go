@@ -302,3 +302,32 @@ func TestCompileTooBig(t *testing.T) {
 		t.Errorf("exit %d, %s%s", code, out, stderr)
 	}
 }
+
+// --phases adds a list and changes nothing else that the JSON has.
+func TestCompilePhases(t *testing.T) {
+	skipXLA(t)
+	args := []string{"compile", "--model", wanDir, "--size", "64x64", "--frames", "1", "--on", "cpu:2", "--mesh", "tp=2"}
+	code, out, stderr := weftRun(t, append(args, "--json", "--phases")...)
+	if code != 0 || stderr != "" {
+		t.Fatalf("exit %d, %s%s", code, out, stderr)
+	}
+	r := decode[aot.Report](t, out)
+	if len(r.Phases) != 3 || r.Phases[1].Name != "denoise" || *r.Phases[1].Runs[0].HBMBytesPerDevice != *r.HBMBytesPerDevice {
+		t.Errorf("%+v", r.Phases)
+	}
+	text := compiledText(&r)
+	for _, want := range []string{"phase     compiled    planned", "dp=1,tp=2,sp=1, umt5-xxl", "decode "} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	for line := range strings.Lines(text) {
+		if n := len([]rune(strings.TrimRight(line, "\n"))); n > 80 && !strings.Contains(line, "compiled by") {
+			t.Errorf("%d columns: %q", n, line)
+		}
+	}
+	code, out, _ = weftRun(t, append(args, "--json")...)
+	if code != 0 || strings.Contains(out, `"phases"`) {
+		t.Errorf("exit %d, phases that nobody asked for: %s", code, out)
+	}
+}

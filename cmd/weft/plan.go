@@ -56,9 +56,10 @@ file like {"currency": "USD", "chip_hour": {"v5e": 1.2}}, by generation or slice
 name, what made it: the lines of the programs, the rule and the source, largest
 first, adding up to the figure.
 
-Encoding the prompts and decoding the video are phases of their own where weft has
-the model's text encoder and VAE; memory is the largest phase's. Step times rest on
-assumed efficiencies: they rank splits and are no promise.`,
+Encoding the prompts and an image, and decoding the video, are phases of their own,
+each on its own mesh of the devices, where weft has the models; memory is the
+largest phase's. Times are of all --steps, or of one; they rest on assumed
+efficiencies: they rank splits and are no promise.`,
 		Example: `  weft plan --model wan2.1-t2v-14b --size 832x480 --frames 81 --on v4-8
   weft plan --model wan2.1-t2v-14b --size 1280x720 --frames 81 --on all
   weft plan --model wan2.1-t2v-1.3b --size 832x480 --frames 81 --on v5e-4 --assert 'hbm<14GB'

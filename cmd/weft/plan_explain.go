@@ -21,7 +21,7 @@ func explainFlag(c *cobra.Command, into *string) {
 	for _, name := range plan.FigureNames() {
 		key, _, open := strings.Cut(name, "[")
 		if !open {
-			key = strings.TrimRight(key, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") // what follows the colon is the plan's own
+			key = strings.TrimRight(key, "ABCDEFGHIJKLMNOPQRSTUVWXYZ|") // what follows the colon is the plan's own
 		}
 		names = append(names, key)
 	}

@@ -52,7 +52,8 @@ func TestPlanExplainJSON(t *testing.T) {
 func TestPlanExplainIsOfThePlan(t *testing.T) {
 	_, out, _ := weftRun(t, planArgs("--on", "v4-8", "--json")...)
 	best := decode[plan.Document](t, out).Plans[0]
-	for figure, want := range map[string]float64{"hbm": float64(best.HBMBytesPerDevice), "step": best.StepSeconds, "weights": float64(best.Breakdown.DiT.WeightsBytes), "weights:vae": float64(best.Breakdown.VAE.WeightsBytes)} {
+	for figure, want := range map[string]float64{"hbm": float64(best.HBMBytesPerDevice), "step": best.StepSeconds, "weights": float64(best.Breakdown.DiT.WeightsBytes), "weights:vae": float64(best.Breakdown.VAE.WeightsBytes),
+		"hbm:decode": float64(*best.Phases[2].HBMBytesPerDevice), "seconds:text": *best.Phases[0].Seconds, "seconds:denoise": best.StepSeconds} {
 		_, out, _ := weftRun(t, planArgs("--on", "v4-8", "--explain", figure, "--json")...)
 		if doc := decode[plan.Explanation](t, out); doc.Value != want || doc.Split.Mesh != best.Mesh || doc.Split.BestOf < 2 {
 			t.Errorf("%s: explains %v of %+v, the best plan, %s, has %v", figure, doc.Value, doc.Split, best.Mesh, want)
@@ -65,7 +66,7 @@ func TestPlanExplainRefuses(t *testing.T) {
 		args       []string
 		kind, says string
 	}{
-		{[]string{"--explain", "hbn"}, "unknown-figure", "hbm_bytes_per_device, hbm_limit_bytes"},
+		{[]string{"--explain", "hbn"}, "unknown-figure", "hbm_bytes_per_device[:PHASE], hbm_limit_bytes"},
 		{[]string{"--explain", "hbm", "--as", "vidax"}, "unknown-figure", "peer's are calibrated"},
 		{[]string{"--explain", "hbm", "--assert", "hbm<30GB"}, "usage", "--assert"},
 		{[]string{"--explain", "hbm", "--mesh", "dp=4"}, "no-legal-plan", "batch 2"},

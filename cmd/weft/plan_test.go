@@ -19,15 +19,17 @@ func planArgs(extra ...string) []string { return append(append([]string{}, planA
 // meant: go test ./cmd/weft -run TestPlanText -update, and read the diff.
 func TestPlanText(t *testing.T) {
 	for name, args := range map[string][]string{
-		"v4-8":         planArgs("--on", "v4-8", "--all"),
-		"v5e-8":        planArgs("--on", "v5e-8"),
-		"a25":          planArgs("--on", "v4-8", "--mesh", "tp=8"),
-		"split-stream": planArgs("--on", "v4-8", "--mesh", "tp=4", "--cfg", "sequential", "--split-residual"),
-		"all":          planArgs("--on", "all"),
-		"too-big":      planArgs("--on", "v5e-1", "--dtype", "f32"),
-		"explain-hbm":  planArgs("--on", "v4-8", "--mesh", "tp=4", "--explain", "hbm"),
-		"explain-step": planArgs("--on", "v4-8", "--explain", "step"),
-		"explain-sent": planArgs("--on", "v5e-8", "--mesh", "tp=2,sp=4", "--fsdp", "sp", "--explain", "all-gather"),
+		"v4-8":           planArgs("--on", "v4-8", "--all"),
+		"v5e-8":          planArgs("--on", "v5e-8"),
+		"a25":            planArgs("--on", "v4-8", "--mesh", "tp=8"),
+		"split-stream":   planArgs("--on", "v4-8", "--mesh", "tp=4", "--cfg", "sequential", "--split-residual"),
+		"all":            planArgs("--on", "all"),
+		"too-big":        planArgs("--on", "v5e-1", "--dtype", "f32"),
+		"explain-hbm":    planArgs("--on", "v4-8", "--mesh", "tp=4", "--explain", "hbm"),
+		"explain-step":   planArgs("--on", "v4-8", "--explain", "step"),
+		"i2v":            {"plan", "--model", "wan2.1-i2v-14b", "--size", "832x480", "--frames", "81", "--on", "v5e-8", "--steps", "40"},
+		"explain-decode": planArgs("--on", "v4-8", "--explain", "seconds:decode"),
+		"explain-sent":   planArgs("--on", "v5e-8", "--mesh", "tp=2,sp=4", "--fsdp", "sp", "--explain", "all-gather"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, got, _ := weftRun(t, args...)
@@ -64,12 +66,18 @@ func TestPlanJSON(t *testing.T) {
 	}
 	doc := decode[struct {
 		Plans []struct {
-			Mesh            string
-			Fits            bool
-			HBM             int64            `json:"hbm_bytes_per_device"`
-			Collectives     map[string]int64 `json:"collective_bytes"`
-			StepSeconds     float64          `json:"step_seconds"`
-			Breakdown       map[string]json.RawMessage
+			Mesh        string
+			Fits        bool
+			HBM         int64            `json:"hbm_bytes_per_device"`
+			Collectives map[string]int64 `json:"collective_bytes"`
+			StepSeconds float64          `json:"step_seconds"`
+			Breakdown   map[string]json.RawMessage
+			Phases      []struct {
+				Name      string
+				HBM       int64 `json:"hbm_bytes_per_device"`
+				Seconds   float64
+				Breakdown map[string]any
+			}
 			CFGParallel     bool `json:"cfg_parallel"`
 			Padding, Notes  []string
 			FSDP            []string
@@ -110,6 +118,16 @@ func TestPlanJSON(t *testing.T) {
 				t.Errorf("%s: parts of %s add up to %g: %v", p.Mesh, phase, sum, parts)
 			}
 			largest = max(largest, sum)
+		}
+		var phases []string
+		for _, ph := range p.Phases {
+			phases = append(phases, ph.Name)
+			if ph.HBM <= 0 || ph.Seconds <= 0 || ph.Breakdown["total_bytes"] != float64(ph.HBM) || ph.Breakdown["weights_bytes"] == nil {
+				t.Errorf("%s: %+v", p.Mesh, ph)
+			}
+		}
+		if strings.Join(phases, " ") != "text denoise decode" {
+			t.Errorf("%s: phases %q", p.Mesh, phases)
 		}
 		if int64(largest) != p.HBM || p.StepSeconds <= 0 || p.Collectives == nil || p.FSDP == nil || p.Padding == nil || p.Notes == nil {
 			t.Errorf("%+v", p)

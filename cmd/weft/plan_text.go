@@ -218,6 +218,41 @@ func secondsText(s float64) string {
 	return fmt.Sprintf("%.1e s", s)
 }
 
+// phasesTable prints one row for each run of a phase: what a device holds, the weights of it,
+// the time, and the mesh.
+func phasesTable(say func(string, ...any), list []plan.PhasePlan) {
+	say("  %-7s %10s %9s %11s  %s", "phase", "HBM", "weights", "time", "on")
+	for _, p := range list {
+		name := p.Name
+		for _, r := range p.Runs {
+			on := r.Model
+			if r.Mesh != "" {
+				on = r.Mesh + ", " + r.Model
+			}
+			if r.Breakdown.Memory == nil {
+				say("  %-7s %32s  %s", name, plan.NotModelled, cutText(on, 36))
+			} else {
+				say("  %-7s %10s %9s %11s  %s", name, weft.Bytes(r.Breakdown.TotalBytes), weft.Bytes(r.Breakdown.WeightsBytes), phaseSeconds(r.Seconds, p.Steps), cutText(on, 36))
+			}
+			name = ""
+		}
+		if p.Steps > 1 {
+			say("  %40s", fmt.Sprintf("in %d steps", p.Steps))
+		}
+	}
+}
+
+// phaseSeconds formats the time of a phase, which may be that of a single step.
+func phaseSeconds(seconds *float64, steps int) string {
+	switch {
+	case seconds == nil:
+		return "unknown"
+	case steps == 1:
+		return secondsText(*seconds) + "/step"
+	}
+	return secondsText(*seconds)
+}
+
 // planBest prints the details of the best plan.
 func planBest(say func(string, ...any), p plan.Plan) {
 	say("")
@@ -236,17 +271,9 @@ func planBest(say func(string, ...any), p plan.Plan) {
 		say("        leaves %s of a device's memory", weft.Bytes(*p.HBMLimitBytes-m.TotalBytes))
 	}
 	attentionText(say, "dit", p.Attention)
-	for _, other := range []struct {
-		name  string
-		phase plan.Phase
-	}{{"text", p.Breakdown.Text}, {"vae", p.Breakdown.VAE}} {
-		if other.phase.Memory == nil {
-			say("  %-5s %s", other.name, plan.NotModelled)
-			continue
-		}
-		say("  %-5s %s, weights %s of it", other.name, weft.Bytes(other.phase.TotalBytes), weft.Bytes(other.phase.WeightsBytes))
-		attentionText(say, other.name, other.phase.Attention)
-	}
+	attentionText(say, "text", p.Breakdown.Text.Attention)
+	attentionText(say, "vae", p.Breakdown.VAE.Attention)
+	phasesTable(say, p.Phases)
 	t := p.Time
 	parts := []string{}
 	for _, k := range []struct {

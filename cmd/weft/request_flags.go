@@ -89,7 +89,7 @@ func (f *requestFlags) addVideo(c *cobra.Command, size, frames string) {
 // it computes in where nothing is said.
 func (f *requestFlags) addStep(c *cobra.Command, dtype, fsdp, textLen string) {
 	f.add(c, "dtype", dtype, "compute type: bf16 or f32 (the residual stream is f32 in both)")
-	f.add(c, "attention", request.Auto, "auto (the kernel where the target is a TPU and it has one), blocked (loops) or kernel (or an error)")
+	f.add(c, "attention", request.Auto, attention.FormsHelp())
 	f.add(c, "split-residual", "", "split the residual stream over tp as well as sp")
 	f.add(c, "fsdp", "", fsdp)
 	f.add(c, "text-len", "", textLen)

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"weft"
 	"weft/fault"
+	"weft/pipeline"
 	"weft/request"
 )
 
@@ -14,6 +16,7 @@ func (a *app) verifyCommand() *cobra.Command {
 	var f runFlags
 	var meshes []string
 	var devices int
+	var each bool
 	c := &cobra.Command{
 		Use:   "verify --model DIR",
 		Short: "Compare splits of a model with one device",
@@ -21,10 +24,14 @@ func (a *app) verifyCommand() *cobra.Command {
 those named), on random inputs, and names the first value along the way that
 differs. With --layers it reads only the bytes of those layers.
 
+--phases does so for each phase of a video: text, image, denoise and decode of a
+release's folder, or those that a single model has a part in.
+
 On a TPU it first runs each attention kernel of those programs beside the blocked
 form, on one device. No TPU has run weft yet: do this before anything else there.`,
 		Example: `  weft verify --model testdata/wan21_t2v
-  weft verify --model Wan2.1-T2V-14B --layers 2 --mesh tp=4 --mesh tp=2,sp=2`,
+  weft verify --model Wan2.1-T2V-14B --layers 2 --mesh tp=4 --mesh tp=2,sp=2
+  weft verify --model Wan2.1-T2V-14B-Diffusers --layers 2 --phases`,
 		Args: cobra.NoArgs,
 		RunE: f.withTimeLimit(a, func(cmd *cobra.Command, _ []string) error {
 			o := weft.VerifyOptions{Devices: devices, OnMesh: func(text string, done, total int) {
@@ -45,53 +52,14 @@ form, on one device. No TPU has run weft yet: do this before anything else there
 			if err := l.Err(); err != nil {
 				return err
 			}
-			m, err := weft.OpenAs(f.model, f.release)
-			if err != nil {
-				return err
-			}
-			defer m.Close()
-			doc, err := m.Verify(cmd.Context(), o)
+			doc, err := verifyModel(cmd.Context(), &f, o, each)
 			if err != nil {
 				return asUsage(err, request.ErrOptions)
 			}
-			results, kernels := doc.Results, doc.Kernels
-			bad, wrong := []string{}, 0
-			for _, r := range results {
-				if !r.OK {
-					bad = append(bad, r.Mesh)
-				}
-			}
-			for _, k := range kernels {
-				if !k.OK {
-					wrong++
-				}
-			}
-			if err := a.printResult(doc, func() {
-				for _, k := range kernels {
-					verdict := "as the blocked form"
-					if !k.OK {
-						verdict = "differs from the blocked form: use --attention blocked"
-					}
-					a.say("kernel in %s: %s: max rel %.3g, %s", k.Program, k.Of, k.MaxRelDiff, verdict)
-				}
-				a.say("%-24s %12s %12s  %s", "mesh", "max abs", "max rel", "first differing")
-				for _, r := range results {
-					first := r.FirstDiffering
-					if r.OK {
-						first = "ok"
-					}
-					a.say("%-24s %12.3g %12.3g  %s", r.Mesh, r.MaxAbsDiff, r.MaxRelDiff, first)
-				}
-			}); err != nil {
+			if err := a.printResult(doc, func() { sayVerified(a.say, doc) }); err != nil {
 				return err
 			}
-			if wrong > 0 {
-				return fault.New(errVerify, nil, "%d of %d kernels differ from the blocked form", wrong, len(kernels))
-			}
-			if len(bad) > 0 {
-				return fault.New(errVerify, nil, "%d of %d meshes differ from one device: %s", len(bad), len(results), strings.Join(bad, "; "))
-			}
-			return nil
+			return judgeVerified(doc)
 		}),
 	}
 	f.addFlags(c)
@@ -100,8 +68,91 @@ form, on one device. No TPU has run weft yet: do this before anything else there
 	f.addVideo(c, "video size, e.g. 128x96; a small odd grid by default", "video frames with --size")
 	f.text["frames"] = "9"
 	f.add(c, "batch", "2", "batch size")
+	fl.BoolVar(&each, "phases", false, "compare each phase of a video: text, image, denoise, decode")
 	fl.IntVar(&devices, "devices", 8, "try meshes of up to N devices")
 	return c
+}
+
+// verifyModel compares a model, or with each all phases of a release, with one device.
+func verifyModel(ctx context.Context, f *runFlags, o weft.VerifyOptions, each bool) (*weft.Verified, error) {
+	if each && pipeline.IsRelease(f.model) {
+		p, err := weft.OpenPipeline(f.model, pipeline.OpenOptions{Release: f.release})
+		if err != nil {
+			return nil, err
+		}
+		defer p.Close()
+		return p.Verify(ctx, o)
+	}
+	m, err := weft.OpenAs(f.model, f.release)
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	if each {
+		return m.VerifyPhases(ctx, o)
+	}
+	return m.Verify(ctx, o)
+}
+
+// verifiedPhases lists what was compared by phase; without phases it is one of no name.
+func verifiedPhases(doc *weft.Verified) []weft.VerifiedPhase {
+	if doc.Phases != nil {
+		return doc.Phases
+	}
+	return []weft.VerifiedPhase{{Results: doc.Results, Kernels: doc.Kernels}}
+}
+
+// sayVerified prints a row for each kernel and each mesh that was compared.
+func sayVerified(say func(string, ...any), doc *weft.Verified) {
+	for i, p := range verifiedPhases(doc) {
+		if p.Name != "" {
+			if i > 0 {
+				say("")
+			}
+			say("%s: %s", p.Name, p.Model)
+		}
+		for _, k := range p.Kernels {
+			verdict := "as the blocked form"
+			if !k.OK {
+				verdict = "differs from the blocked form: use --attention blocked"
+			}
+			say("kernel in %s: %s: max rel %.3g, %s", k.Program, k.Of, k.MaxRelDiff, verdict)
+		}
+		say("%-24s %12s %12s  %s", "mesh", "max abs", "max rel", "first differing")
+		for _, r := range p.Results {
+			first := r.FirstDiffering
+			if r.OK {
+				first = "ok"
+			}
+			say("%-24s %12.3g %12.3g  %s", r.Mesh, r.MaxAbsDiff, r.MaxRelDiff, first)
+		}
+	}
+}
+
+// judgeVerified reports kernels and meshes that differ. Error: errVerify.
+func judgeVerified(doc *weft.Verified) error {
+	bad, all, wrong, kernels := []string{}, 0, 0, 0
+	for _, p := range verifiedPhases(doc) {
+		for _, r := range p.Results {
+			all++
+			if !r.OK {
+				bad = append(bad, strings.TrimSpace(p.Name+" "+r.Mesh))
+			}
+		}
+		for _, k := range p.Kernels {
+			kernels++
+			if !k.OK {
+				wrong++
+			}
+		}
+	}
+	if wrong > 0 {
+		return fault.New(errVerify, nil, "%d of %d kernels differ from the blocked form", wrong, kernels)
+	}
+	if len(bad) > 0 {
+		return fault.New(errVerify, nil, "%d of %d meshes differ from one device: %s", len(bad), all, strings.Join(bad, "; "))
+	}
+	return nil
 }
 
 // mostVerified bounds --devices: this machine simulates all of them, and each one takes

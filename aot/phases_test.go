@@ -1,0 +1,81 @@
+package aot
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"weft/models"
+	"weft/phases"
+)
+
+// The programs of all phases compile on their own meshes, and what the compiler says of them is
+// near what the plan counts.
+func TestCompilePhases(t *testing.T) {
+	needXLA(t)
+	config, err := os.ReadFile("../testdata/wan21_i2v/config.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := models.FromConfig(config, "config.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := forSlice(options(t, "dp=2"), slice(t, "cpu:2"))
+	o.Frames = 1
+	var told []string
+	o.Progress = func(program string, _, _ int) { told = append(told, program) }
+	c, err := Compile(context.Background(), m, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if c.Report.Phases != nil {
+		t.Errorf("phases that nobody asked for: %+v", c.Report.Phases)
+	}
+	if err := c.CompilePhases(context.Background(), o); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, p := range c.Report.Phases {
+		for _, r := range p.Runs {
+			got = append(got, p.Name+" "+r.Model+" "+r.DType)
+			if len(r.Programs) == 0 || r.HBMBytesPerDevice == nil || r.PlannedBytes == nil {
+				t.Errorf("%s: %+v", p.Name, r)
+				continue
+			}
+			if p.Name == phases.Denoise && (r.Mesh != c.Report.Mesh || *r.HBMBytesPerDevice != *c.Report.HBMBytesPerDevice || len(r.Programs) != len(c.Report.Programs)) {
+				t.Errorf("denoise: %+v, the step has %+v", r, c.Report)
+			}
+			// XLA's CPU compiler holds more than the plan counts: copies of a convolution's operands.
+			if ratio := float64(*r.HBMBytesPerDevice) / float64(*r.PlannedBytes); ratio < 0.95 || ratio > 2 {
+				t.Errorf("%s of %s: %d bytes compiled, %d planned", p.Name, r.Model, *r.HBMBytesPerDevice, *r.PlannedBytes)
+			}
+			if *r.HBMBytesPerDevice < r.ResidentWeightBytes || r.ResidentWeightBytes <= 0 {
+				t.Errorf("%s of %s: %d bytes with %d of weights", p.Name, r.Model, *r.HBMBytesPerDevice, r.ResidentWeightBytes)
+			}
+		}
+	}
+	want := []string{"text umt5-xxl f32", "image wan2.1-vae f32", "denoise " + m.Name() + " f32", "decode wan2.1-vae f32"}
+	if m.Config() != nil && strings.Contains(strings.Join(got, ","), "clip") {
+		want = slices.Insert(want, 1, "image wan2.1-clip-vit-h14 f32")
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for _, phase := range []string{phases.Text, phases.Image, phases.Decode} {
+		if !slices.ContainsFunc(told, func(s string) bool { return strings.HasPrefix(s, phase+": ") }) {
+			t.Errorf("nobody was told of a program of %s: %q", phase, told)
+		}
+	}
+}
+
+// A run that no mesh of the slice takes, and a model that weft does not have, have no programs.
+func TestPhaseWithoutPrograms(t *testing.T) {
+	s, err := newPhaseStep(phases.Run{Phase: phases.Decode, Name: "no-such-vae"}, &Step{On: slice(t, "cpu:2")}, Options{})
+	if s != nil || err != nil {
+		t.Errorf("%+v, %v", s, err)
+	}
+}

@@ -1,0 +1,147 @@
+// Package phases has the one list of what making a video computes, in order:
+//
+//	text     the prompt and the negative prompt to rows of text
+//	image    a given image to what the transformer reads of it; not for every model
+//	denoise  noise to latents
+//	decode   latents to frames
+//
+// Each phase runs one model or several, one after another, each on a mesh of its own of the
+// same devices and with its own weights. The list says of each run which model, with which
+// request and on which meshes; it knows no checkpoint and no hardware. Package plan counts
+// what the runs take, and package aot compiles their programs.
+package phases
+
+import (
+	"slices"
+
+	"weft/attention"
+	"weft/dtype"
+	"weft/mesh"
+	"weft/models"
+	"weft/request"
+	"weft/spmd"
+)
+
+// The phases.
+const (
+	Text    = "text"
+	Image   = "image"
+	Denoise = "denoise"
+	Decode  = "decode"
+)
+
+// Names lists the phases in order.
+func Names() []string { return []string{Text, Image, Denoise, Decode} }
+
+// AutoencoderType is the type that autoencoders compute in, whatever the request's type is.
+const AutoencoderType = dtype.F32
+
+// Run is the run of one model in a phase.
+type Run struct {
+	Phase string
+	// Name is the model's. Model is nil where weft has no such model.
+	Name  string
+	Model models.Model
+	// Request is what the model computes, without a target.
+	Request models.Request
+	Passes  int // of the graph, in one run
+	// meshes lists the meshes to try of so many devices, the best first. It is nil for the
+	// transformer, whose mesh is asked for.
+	meshes func(devices int) [][]mesh.Axis
+}
+
+// Of lists the runs of a video that a generator makes. Errors: those of
+// request.Request.OfVideo.
+func Of(m models.Model, r request.Request) ([]Run, error) {
+	step, passes, err := r.OfVideo(m)
+	if err != nil {
+		return nil, err
+	}
+	r = r.WithRelease(m)
+	gen := m.Features().Generator
+	c := gen.Companions
+	var runs []Run
+	if c.Text != "" {
+		runs = append(runs, encodeText(c.Text, r))
+	}
+	runs = append(runs, encodeImage(gen, r, step.Latent)...)
+	runs = append(runs, Run{Phase: Denoise, Name: m.Name(), Model: m, Request: step, Passes: passes})
+	decode := models.Request{Batch: r.Batch, Latent: step.Latent, DType: AutoencoderType}
+	return append(runs, newRun(Decode, c.Decoder, decode, picturesOf(decode))), nil
+}
+
+// picturesOf lists the meshes of an autoencoder's request.
+func picturesOf(r models.Request) func(devices int) [][]mesh.Axis {
+	return func(devices int) [][]mesh.Axis { return PictureMeshes(devices, r) }
+}
+
+// newRun makes a run of a preset.
+func newRun(phase, name string, r models.Request, meshes func(int) [][]mesh.Axis) Run {
+	out := Run{Phase: phase, Name: name, Request: r, Passes: 1, meshes: meshes}
+	if m, err := models.ByName(name); err == nil {
+		out.Model = m
+	}
+	return out
+}
+
+// encodeText is the run that encodes the prompts and, where videos are guided by it, the
+// negative prompts, all at once.
+func encodeText(encoder string, r request.Request) Run {
+	batch := r.Batch
+	if r.CFG != models.CFGNone {
+		batch *= 2
+	}
+	run := newRun(Text, encoder, models.Request{Batch: batch, Text: r.TextLen, DType: r.ComputeType()}, TextMeshes)
+	if run.Model != nil {
+		run.Request.Masked = slices.Contains(run.Model.Inputs(), "mask")
+		run.Request.TextRows = run.Model.Features().TokenTable != "" // the table stays in its file
+	}
+	return run
+}
+
+// encodeImage lists the runs that make of one image, which all videos of the batch begin with,
+// what the transformer reads: features of a vision encoder, and latents. Those are of a video
+// that begins with the image, or for a model whose first latent frame is the image, of the
+// image alone. Such a model also makes videos of a text alone; an image is given where the
+// request says that tokens have timesteps of their own.
+func encodeImage(gen *models.Generator, r request.Request, latent []int) []Run {
+	var runs []Run
+	use := gen.Image
+	if use.Vision != "" {
+		runs = append(runs, newRun(Image, use.Vision, models.Request{Batch: 1, DType: r.ComputeType()}, TextMeshes))
+	}
+	encode := models.Request{Batch: 1, Encode: true, DType: AutoencoderType}
+	switch {
+	case use.LatentChannels > 0:
+		encode.Latent = latent
+	case use.KeepsFirst && r.TokenTimes:
+		encode.Latent = append([]int{latent[0], 1}, latent[2:]...)
+	default:
+		return runs
+	}
+	return append(runs, newRun(Image, gen.Companions.Decoder, encode, picturesOf(encode)))
+}
+
+// Target is the run's own for hardware with the target that is asked for. The kernel, where it
+// is demanded, is demanded of the transformer: encoders and decoders take it where they can.
+func (r Run) Target(t spmd.Target) spmd.Target {
+	if r.Phase != Denoise && t.Attention == attention.Kernel {
+		t.Attention = attention.Auto
+	}
+	return t
+}
+
+// Place finds the first mesh of so many devices on which the model runs the request, whose
+// target is the run's own. A mesh may leave devices idle. It is nil where there is none, and for the transformer.
+func (r Run) Place(devices int, req models.Request) []mesh.Axis {
+	if r.Model == nil || r.meshes == nil {
+		return nil
+	}
+	for _, axes := range r.meshes(devices) {
+		on, err := mesh.Local(axes...)
+		if err == nil && r.Model.Check(on, req) == nil {
+			return axes
+		}
+	}
+	return nil
+}

@@ -1,0 +1,181 @@
+package plan
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+	"testing"
+
+	"weft/graph"
+	"weft/mesh"
+	"weft/phases"
+	"weft/request"
+	"weft/targets"
+)
+
+// bestPlan plans a preset by flags.
+func bestPlan(t *testing.T, name, flags string) Plan {
+	t.Helper()
+	res, err := Search(t.Context(), model(t, name), Options{Request: request.Must(flags), Machine: Machine{MemoryBytes: 64e9, Cores: 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(res.Plans) == 0 {
+		t.Fatal(res.Refuse)
+	}
+	return res.Plans[0]
+}
+
+// Which phases a video has, and which models run in each.
+func TestPhasesOfVideos(t *testing.T) {
+	const at480 = "--size 480x832 --frames 9 --dtype bf16 --on v5e-4 --mesh "
+	for _, c := range []struct {
+		model, flags string
+		want         []string // phase and model of each run; ? is not modelled
+	}{
+		{"wan2.1-t2v-1.3b", at480 + "tp=4", []string{"text umt5-xxl", "denoise wan2.1-t2v-1.3b", "decode wan2.1-vae"}},
+		{"wan2.1-i2v-14b", at480 + "tp=4", []string{"text umt5-xxl", "image wan2.1-clip-vit-h14", "image wan2.1-vae", "denoise wan2.1-i2v-14b", "decode wan2.1-vae"}},
+		{"wan2.2-i2v-a14b", at480 + "tp=4", []string{"text umt5-xxl", "image wan2.1-vae", "denoise wan2.2-i2v-a14b", "decode wan2.1-vae"}},
+		{"wan2.2-ti2v-5b", at480 + "tp=4", []string{"text umt5-xxl", "denoise wan2.2-ti2v-5b", "decode wan2.2-vae"}},
+		{"wan2.2-ti2v-5b", at480 + "tp=4 --token-times", []string{"text umt5-xxl", "image wan2.2-vae", "denoise wan2.2-ti2v-5b", "decode wan2.2-vae"}},
+		{"cogvideox-5b", "--size 720x480 --frames 9 --dtype bf16 --on v5e-4 --mesh dp=2,sp=2", []string{"text t5-v1.1-xxl", "denoise cogvideox-5b", "decode cogvideox-vae ?"}},
+	} {
+		p := bestPlan(t, c.model, c.flags)
+		var got []string
+		most := int64(0)
+		for _, ph := range p.Phases {
+			sum, largest, known := 0.0, int64(0), true
+			for _, r := range ph.Runs {
+				text := ph.Name + " " + r.Model
+				if r.Breakdown.Memory == nil {
+					text += " ?"
+					known = false
+				} else {
+					sum, largest = sum+*r.Seconds, max(largest, r.Breakdown.TotalBytes)
+				}
+				got = append(got, text)
+			}
+			if (ph.Seconds != nil) != known || (ph.HBMBytesPerDevice != nil) != known || (ph.Breakdown.Memory != nil) != known {
+				t.Errorf("%s, %s: %+v", c.model, ph.Name, ph)
+			}
+			if known && (*ph.Seconds != sum || *ph.HBMBytesPerDevice != largest || ph.Breakdown.TotalBytes != largest || sum <= 0) {
+				t.Errorf("%s, %s: %v s and %d bytes, of runs that take %v s and %d bytes", c.model, ph.Name, *ph.Seconds, *ph.HBMBytesPerDevice, sum, largest)
+			}
+			most = max(most, largest)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s %s: %q, want %q", c.model, c.flags, got, c.want)
+		}
+		if most != p.HBMBytesPerDevice {
+			t.Errorf("%s: %d bytes a device, the largest phase takes %d", c.model, p.HBMBytesPerDevice, most)
+		}
+	}
+}
+
+// A phase's figures are those of its own graph, which is built here as it runs: bytes of weights
+// by the graph, and seconds of at least the contractions at the chip's peak rate.
+func TestPhaseFiguresAreItsGraphs(t *testing.T) {
+	const flags = "--size 480x832 --frames 17 --dtype bf16 --on v4-8 --mesh tp=4 --steps 40"
+	p := bestPlan(t, "wan2.1-i2v-14b", flags)
+	o := request.Must(flags)
+	runs, err := phases.Of(model(t, "wan2.1-i2v-14b"), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	on := slice(t, "v4-8")
+	at := 0
+	for _, ph := range p.Phases {
+		for _, got := range ph.Runs {
+			run := runs[at]
+			at++
+			if run.Phase == phases.Denoise {
+				if ph.Steps != 40 || *got.Seconds != 40*p.StepSeconds {
+					t.Errorf("denoise: %v s in %d steps of %v s", *got.Seconds, ph.Steps, p.StepSeconds)
+				}
+				continue
+			}
+			axes, err := mesh.Parse(got.Mesh)
+			if err != nil {
+				t.Fatal(err)
+			}
+			local, err := mesh.Local(axes...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			run.Request.Target = run.Target(o.Adapt(targets.For(on)))
+			g, err := run.Model.Graph(local, run.Request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			held, err := g.Residency(graph.Passes{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := held.Weights.Most(); got.Breakdown.WeightsBytes > n || got.Breakdown.WeightsBytes <= 0 {
+				t.Errorf("%s of %s: %d bytes of weights, the graph has %d", ph.Name, got.Model, got.Breakdown.WeightsBytes, n)
+			}
+			flops := 0.0
+			for _, c := range g.Calls {
+				m := measureProgram(c.Program, g.Programs[c.Program], nil)
+				flops += m.matmul + m.attention + m.kernel
+			}
+			rate := on.Rates().BF16FLOPs
+			if least := flops / rate; *got.Seconds < least || least <= 0 {
+				t.Errorf("%s of %s: %v s, and %v s at the chip's peak", ph.Name, got.Model, *got.Seconds, least)
+			}
+			if got.DType != run.Request.DType.String() || (got.DType == "f32") != (run.Model.Features().Frames != nil) {
+				t.Errorf("%s of %s computes in %s", ph.Name, got.Model, got.DType)
+			}
+		}
+	}
+	if at != len(runs) {
+		t.Errorf("%d runs are planned of %d", at, len(runs))
+	}
+}
+
+// More frames take longer to decode, and no more memory than their latents: frames leave as
+// they are made.
+func TestDecodingIsStreamed(t *testing.T) {
+	last := func(flags string) PhasePlan {
+		p := bestPlan(t, "wan2.1-t2v-1.3b", "--size 480x832 --dtype bf16 --on v4-8 --mesh tp=4 --frames "+flags)
+		return p.Phases[len(p.Phases)-1]
+	}
+	short, long := last("17"), last("81")
+	frame := int64(480 * 832 * 3 * 4)
+	if more := *long.HBMBytesPerDevice - *short.HBMBytesPerDevice; more < 0 || more > frame {
+		t.Errorf("64 more frames take %d bytes more: a frame has %d", more, frame)
+	}
+	// 20 calls for later latent frames against 4, and one for the first.
+	if r := *long.Seconds / *short.Seconds; r < 4 || r > 5 {
+		t.Errorf("decoding 81 frames takes %.2f times as long as 17", r)
+	}
+}
+
+// What a phase needs decides whether a plan fits, the image's too.
+func TestImagePhaseCounts(t *testing.T) {
+	p := Plan{Breakdown: Breakdown{DiT: Phase{Memory: &Memory{TotalBytes: 5}}}, runs: []*placedRun{{}, {measures: &splitMeasures{memory: Memory{TotalBytes: 7}}}}}
+	if n := p.peakBytes(); n != 7 {
+		t.Errorf("the largest phase takes 7 bytes, the plan has %d", n)
+	}
+}
+
+// Devices that a phase leaves idle are counted, and times are laid on the whole slice.
+func TestPhaseOnPartOfASlice(t *testing.T) {
+	p := bestPlan(t, "wan2.1-t2v-14b", "--size 480x832 --frames 9 --dtype bf16 --on v5e-256 --mesh dp=2,fsdp=16,tp=8,sp=1")
+	run := p.runs[0]
+	if run.split.countDevices() != 128 || *p.Phases[0].Seconds <= 0 || math.IsInf(*p.Phases[0].Seconds, 0) {
+		t.Errorf("text on %s: %+v", run.split.meshText(), p.Phases[0])
+	}
+}
+
+// The peer's phases say what is not known of them.
+func TestPeerPhases(t *testing.T) {
+	p := bestPlan(t, "wan2.1-t2v-14b", "--size 832x480 --frames 81 --dtype bf16 --on v4-8 --as vidax --mesh tp=4 --steps 50")
+	if len(p.Phases) != 3 || p.Phases[0].Seconds != nil || *p.Phases[1].Seconds != 50*p.StepSeconds || p.Phases[2].HBMBytesPerDevice != nil {
+		t.Errorf("%+v", p.Phases)
+	}
+	b, err := json.Marshal(p.Phases[2])
+	if err != nil || string(b) != `{"name":"decode","hbm_bytes_per_device":null,"seconds":null,"breakdown":"not modelled","runs":[{"model":"wan2.1-vae","seconds":null,"breakdown":"not modelled"}]}` {
+		t.Errorf("%s, %v", b, err)
+	}
+}
