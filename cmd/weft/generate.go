@@ -172,6 +172,7 @@ and engine; it is not torch's, whose latents --noise takes.`,
 	pathFlag(c, &f.video.State, "state", "folder for the latents of each step (default: the output's name with .state); it goes when the video is whole")
 	c.Flags().BoolVar(&f.video.Resume, "resume", false, "go on from the state that an earlier run left")
 	c.Flags().IntVar(&f.video.Preview, "preview", 0, "write a small picture beside the output every N steps")
+	c.Flags().BoolVar(&a.lines, "progress", false, "write a line to stderr for each step where it is no terminal: phase, step, seconds left, memory")
 	f.addOutput(c, "the video: .mp4, .webm, .avi, .png (animated) or a folder of PNGs/")
 	completeFlag(c, "sampler", sampler.Names()...)
 	f.setPreset(c, "dtype", "bf16")

@@ -116,6 +116,7 @@ func asksForJSON(args []string) bool {
 // app holds what all commands share.
 type app struct {
 	json       bool
+	lines      bool        // progress is written line by line where stderr is no terminal
 	documented atomic.Bool // the JSON document is out already
 	stdout     *output
 	stderr     *os.File

@@ -94,7 +94,7 @@ func (p *progress) stopBars() {
 }
 
 // reportPhase shows where a generation stands: a bar with the phase, the step, the seconds left
-// and the memory on a terminal, and a line for each step where stderr is none.
+// and the memory on a terminal, and with --progress a line for each step where stderr is none.
 func (a *app) reportPhase(g pipeline.Progress) {
 	p := &a.progress
 	p.mu.Lock()
@@ -111,7 +111,7 @@ func (a *app) reportPhase(g pipeline.Progress) {
 		text += ", " + weft.Bytes(g.RSS)
 	}
 	if p.bars == nil {
-		if !a.json && g.Of > 0 && (g.Phase == "denoise" || g.Done == g.Of) {
+		if a.lines && g.Of > 0 && (g.Phase == "denoise" || g.Done == g.Of) {
 			fmt.Fprintln(a.stderr, text)
 		}
 		return
