@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"testing"
 
@@ -59,6 +60,9 @@ func TestOffloadGivesTheSameBytes(t *testing.T) {
 		in := modeltest.Tensors(t, c.dir+"/inputs.safetensors")
 		for _, device := range modeltest.Devices() {
 			for at, mesh := range c.meshes {
+				if at > 0 && device != engine.RefDevice && os.Getenv("WEFT_LONG_TESTS") == "" {
+					continue // each mesh has programs of its own to compile
+				}
 				asked := request.Request{Mesh: request.MustMesh(mesh)}
 				if mesh == "sp=2" || mesh == "dp=2" {
 					asked.FSDP = []string{mesh[:2]}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"strings"
 	"testing"
 
@@ -61,7 +62,11 @@ func TestAdviceOfPlansWorks(t *testing.T) {
 		m := model(t, c.model)
 		for _, on := range []string{"v2-8", "v5e-1", "v5e-4", "v4-8", "rtx4090x4"} {
 			queries := []request.Text{{}, {"dtype": "f32"}, {"mesh": "pp=4"}, {"cfg": CFGSequential, "split-residual": "true"}, {"fsdp": "sp"}, {"mesh": "tp=3"}, {"batch": "3", "mesh": "dp=4"}}
-			for range 3 { // of each hardware some, in turn
+			turns := 2
+			if os.Getenv("WEFT_LONG_TESTS") != "" {
+				turns = 3
+			}
+			for range turns { // of each hardware some, in turn
 				query := queries[turn%len(queries)]
 				turn++
 				for _, size := range c.sizes {

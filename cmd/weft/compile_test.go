@@ -306,6 +306,9 @@ func TestCompileTooBig(t *testing.T) {
 // --phases adds a list and changes nothing else that the JSON has.
 func TestCompilePhases(t *testing.T) {
 	skipXLA(t)
+	if os.Getenv("WEFT_LONG_TESTS") == "" {
+		t.Skip("compiles an encoder and a decoder of full size; package aot's test compiles phases always")
+	}
 	args := []string{"compile", "--model", wanDir, "--size", "64x64", "--frames", "1", "--on", "cpu:2", "--mesh", "tp=2"}
 	code, out, stderr := weftRun(t, append(args, "--json", "--phases")...)
 	if code != 0 || stderr != "" {

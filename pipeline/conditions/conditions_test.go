@@ -72,13 +72,13 @@ func run(t testing.TB, p conditions.Parts, r conditions.Request) *conditions.Fea
 	return f
 }
 
-// places are where the tests of values run: each mesh in the interpreter, and some of them
-// through XLA.
+// places are where the tests of values run: one device and an uneven split in the interpreter,
+// and one split through XLA; with WEFT_LONG_TESTS all of them on both.
 func places() []place {
 	var out []place
 	for _, mesh := range []string{"", "tp=2", "sp=2", "sp=3"} {
 		for _, device := range modeltest.Devices() {
-			if device == "reference" || mesh == "tp=2" || os.Getenv("WEFT_LONG_TESTS") != "" {
+			if (device == "reference") == (mesh == "" || mesh == "sp=3") && mesh != "sp=2" || os.Getenv("WEFT_LONG_TESTS") != "" {
 				out = append(out, place{device, mesh})
 			}
 		}
