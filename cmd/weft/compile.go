@@ -87,7 +87,7 @@ from it. It runs in a process of its own.`,
 	}
 	f.addFlags(c)
 	fl := c.Flags()
-	f.addHardware(c, "a TPU slice (v4-8, v5e:2x4) or cpu:N", topology.SuggestedSlices(topology.TPU, topology.CPU)...)
+	f.addHardware(c, "a TPU slice (v4-8, v5e:2x4) or cpu:N", func() []string { return topology.SuggestedSlices(topology.TPU, topology.CPU) })
 	f.addMesh(c, "the split: dp=1,tp=4,sp=1; auto is the best that weft plan finds")
 	f.add(c, "layers", "", "count and keep only the first N layers; 0 takes all")
 	pathFlag(c, &f.out, "out", "folder to keep the compiled programs in")

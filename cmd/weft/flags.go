@@ -163,6 +163,14 @@ func completeFlag(c *cobra.Command, flag string, values ...string) {
 	must(c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
 }
 
+// completeFlagWith makes the shell offer values for a flag that take a while to find. They are
+// looked for when the shell asks, and not whenever a command starts.
+func completeFlagWith(c *cobra.Command, flag string, find func() []string) {
+	must(c.RegisterFlagCompletionFunc(flag, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return find(), cobra.ShellCompDirectiveNoFileComp
+	}))
+}
+
 // errLimit: --limit has passed. The fields are Limit.
 var errLimit = fault.NewKind("time-limit")
 

@@ -75,7 +75,9 @@ efficiencies: they rank splits and are no promise.`,
 	}
 	f.addFlags(c)
 	fl := c.Flags()
-	f.addHardware(c, "a TPU slice (v4-8, v5e:2x4), a GPU box (h200x8), cpu:N, or all", append([]string{request.All}, topology.SuggestedSlices(topology.TPU, topology.GPUBox, topology.CPU)...)...)
+	f.addHardware(c, "a TPU slice (v4-8, v5e:2x4), a GPU box (h200x8), cpu:N, or all", func() []string {
+		return append([]string{request.All}, topology.SuggestedSlices(topology.TPU, topology.GPUBox, topology.CPU)...)
+	})
 	f.addMesh(c, "plan this split alone: dp=1,tp=4,sp=1; auto lists all, the best first")
 	f.add(c, "weights", "", "type weights are kept in on the devices: bf16, f32 or fp8; default what runs")
 	f.add(c, "as", "", "plan another program than weft's: vidax")

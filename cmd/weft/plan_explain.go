@@ -17,6 +17,11 @@ import (
 // explainFlag adds --explain, with the names of figures to complete.
 func explainFlag(c *cobra.Command, into *string) {
 	c.Flags().StringVar(into, "explain", "", "what a figure is made of: hbm, weights, step, flops, sent, all-reduce:tp, ...")
+	completeFlagWith(c, "explain", explainableNames)
+}
+
+// explainableNames are the names of figures, as far as they are known without a plan.
+func explainableNames() []string {
 	names := plan.FigureShortNames()
 	for _, name := range plan.FigureNames() {
 		key, _, open := strings.Cut(name, "[")
@@ -26,7 +31,7 @@ func explainFlag(c *cobra.Command, into *string) {
 		names = append(names, key)
 	}
 	slices.Sort(names)
-	completeFlag(c, "explain", names...)
+	return names
 }
 
 // explainPlan prints what a figure of the best plan is made of.

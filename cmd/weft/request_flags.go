@@ -122,7 +122,7 @@ func (f *requestFlags) addCFG(c *cobra.Command) {
 }
 
 // addHardware adds --on, with the names that the shell offers.
-func (f *requestFlags) addHardware(c *cobra.Command, help string, names ...string) {
+func (f *requestFlags) addHardware(c *cobra.Command, help string, names func() []string) {
 	f.add(c, "on", "", help)
-	completeFlag(c, "on", names...)
+	completeFlagWith(c, "on", names)
 }

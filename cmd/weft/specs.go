@@ -112,7 +112,7 @@ in the mesh. --on lays the mesh on a slice's links, which gives the device order
 	c.Flags().StringVar(&rules, "rules", "", "as --as, of which it is the older name: weft or vidax")
 	must(c.Flags().MarkHidden("rules"))
 	c.Flags().StringVar(&format, "format", "text", "text, jax, shardy or hlo; --json for JSON")
-	f.addHardware(c, "a slice to lay the mesh on: v4-8, v5e:2x4; without it devices are in plain order", topology.SuggestedSlices(topology.TPU)...)
+	f.addHardware(c, "a slice to lay the mesh on: v4-8, v5e:2x4; without it devices are in plain order", func() []string { return topology.SuggestedSlices(topology.TPU) })
 	must(c.MarkFlagRequired("model"))
 	f.addMesh(c, oneDevice)
 	completeFlag(c, "format", "text", "jax", "shardy", "hlo")
