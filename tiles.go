@@ -141,7 +141,10 @@ func (t *tiledRun) runAlike(ctx context.Context, tiles []int) error {
 		r, c := t.rows.Spans[at/len(t.cols.Spans)], t.cols.Spans[at%len(t.cols.Spans)]
 		out := map[string]*tensor.Tensor{}
 		for name, x := range t.inputs {
-			out[name] = x.Slice(3, r[0], r[1]).Slice(4, c[0], c[1])
+			if len(x.Shape) == 5 {
+				x = x.Slice(3, r[0], r[1]).Slice(4, c[0], c[1])
+			}
+			out[name] = x
 		}
 		return out
 	}
