@@ -3,6 +3,7 @@ package all
 
 import (
 	_ "weft/models/clip"      // registers itself
+	_ "weft/models/cogvae"    // registers itself
 	_ "weft/models/cogvideox" // registers itself
 	_ "weft/models/cosmos25"  // registers itself
 	_ "weft/models/cosmos3"   // registers itself

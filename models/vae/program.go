@@ -125,9 +125,9 @@ const (
 	MostLogvar  = 20
 )
 
-// OutputPosterior makes the outputs of a frame's posterior of its parameters x (B, 1, H, W, 2 C),
-// (B, C, 1, H, W) each: encode, which normalise makes of the mean, encode_mean, the mean itself,
-// and encode_logvar, the logarithm of the variance.
+// OutputPosterior makes the outputs of the posteriors of frames of their parameters x
+// (B, T, H, W, 2 C), (B, C, 1, H, W) each: encode, which normalise makes of the mean,
+// encode_mean, the mean itself, and encode_logvar, the logarithm of the variance.
 func (p *Program) OutputPosterior(x spmd.Tensor, normalise func(mean spmd.Tensor) spmd.Tensor) {
 	n := x.Dim(4) / 2
 	mean, logvar := p.Slice(x, 4, 0, n), p.Slice(x, 4, n, 2*n)
@@ -138,6 +138,9 @@ func (p *Program) OutputPosterior(x spmd.Tensor, normalise func(mean spmd.Tensor
 		name string
 		x    spmd.Tensor
 	}{{"encode", normalise(mean)}, {"encode_mean", mean}, {"encode_logvar", logvar}} {
-		p.Output(Port(o.name, 0), p.Transpose(o.x, 0, 4, 1, 2, 3), "")
+		y := p.Transpose(o.x, 0, 4, 1, 2, 3)
+		for t := range y.Dim(2) {
+			p.Output(Port(o.name, t), p.Slice(y, 2, t, t+1), "")
+		}
 	}
 }
