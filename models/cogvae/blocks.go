@@ -12,16 +12,9 @@ type programBuilder struct {
 	s *build
 }
 
-// sizes are the numbers of frames, rows and columns of x (B, T, H, W, C) that are no padding.
-func (p *programBuilder) sizes(x spmd.Tensor) []int {
-	l := p.s.Layout
-	return []int{x.Dim(1), p.PerLatent * l.Rows, p.PerLatent * l.Cols}
-}
-
 // normGroups is a group norm over all frames of the batch, with weight and bias.
 func (p *programBuilder) normGroups(name string, x spmd.Tensor, eps float64) spmd.Tensor {
-	x = p.GroupNorm(x, p.s.m.c.Groups, eps, p.sizes(x))
-	return p.Add(p.Mul(x, p.Weight(name+".weight")), p.Weight(name+".bias"))
+	return p.NormGroups(name, x, p.s.m.c.Groups, eps)
 }
 
 // spatialEps is the epsilon of the group norms that are followed by SiLU and the last

@@ -89,7 +89,7 @@ func (s *build) buildDownStages() error {
 			if k < last {
 				x = p.applyDownsample(stage+".downsamplers.0.conv", x, k < timeStages)
 			}
-			p.outputBatch(name, x)
+			p.OutputValue(name, x)
 		})
 		if err != nil {
 			return err

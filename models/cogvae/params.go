@@ -52,9 +52,7 @@ func (t *paramTable) addConv(name string, out, in int, kernel ...int) {
 
 // addNorm adds the weight and the bias of a group norm.
 func (t *paramTable) addNorm(name string, channels int) {
-	for _, what := range []string{".weight", ".bias"} {
-		t.Add(models.Param{Name: name + what, Shape: []int{channels}}, t.published(name)+what)
-	}
+	t.AddNorm(name, t.published(name), channels)
 }
 
 // addSpatialNorm adds a norm of the decoder: a group norm, and two convolutions of the latents.

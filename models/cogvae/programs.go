@@ -130,7 +130,7 @@ func (s *build) buildUpStages() error {
 	for k, name := range names {
 		err := s.define(s.ProgramName(name), 1<<max(0, k-1), func(p *programBuilder) {
 			if k == 0 {
-				p.outputBatch(name, p.applyMiddle("decoder", p.causalConv("decoder.conv_in.conv", p.joinLatents()), p.spatialNorm(p.Value(vae.Port("zq", 0)))))
+				p.OutputValue(name, p.applyMiddle("decoder", p.causalConv("decoder.conv_in.conv", p.joinLatents()), p.spatialNorm(p.Value(vae.Port("zq", 0)))))
 				return
 			}
 			norm := p.spatialNorm(p.Value(vae.Port("zq", 0)))
@@ -140,7 +140,7 @@ func (s *build) buildUpStages() error {
 				x = p.applyResidual(fmt.Sprintf("%s.resnets.%d", stage, j), x, norm)
 			}
 			if k < len(names)-1 {
-				p.outputBatch(name, p.applyUpsample(stage+".upsamplers.0.conv", x, k <= timeStages))
+				p.OutputValue(name, p.applyUpsample(stage+".upsamplers.0.conv", x, k <= timeStages))
 				return
 			}
 			x = p.causalConv("decoder.conv_out.conv", p.activate(norm("decoder.norm_out", x))...)
@@ -164,14 +164,8 @@ func (p *programBuilder) joinLatents() spmd.Tensor {
 		frames = append(frames, p.Value(vae.Port("latent", t)))
 	}
 	z := p.Concat(1, frames...)
-	p.outputBatch("zq", z)
+	p.OutputValue("zq", z)
 	return z
-}
-
-// outputBatch makes x, which belongs to a whole batch, an output for later programs.
-func (p *programBuilder) outputBatch(name string, x spmd.Tensor) {
-	p.Keep(vae.Port(name, 0), x)
-	p.Output(vae.Port(name, 0), x, "")
 }
 
 // applyMiddle applies the residual blocks in the middle of a half.

@@ -37,6 +37,12 @@ func (p *Program) OutputFrames(name string, x spmd.Tensor) {
 	}
 }
 
+// OutputValue makes x an output for later programs under the name of a value, whole.
+func (p *Program) OutputValue(name string, x spmd.Tensor) {
+	p.Keep(Port(name, 0), x)
+	p.Output(Port(name, 0), x, "")
+}
+
 // ZerosLike is a tensor of zeros of the type and layout of x.
 func (p *Program) ZerosLike(x spmd.Tensor) spmd.Tensor {
 	return p.Global(p.LConst(x.DType, 0, p.Local(x).Shape...), x.Shape, x.Spec)
@@ -54,6 +60,18 @@ func (p *Program) CutOver(x spmd.Tensor) spmd.Tensor {
 func (p *Program) ZeroPadding(x spmd.Tensor) spmd.Tensor {
 	l := p.Graph.Layout
 	return p.ZeroFrom(p.ZeroFrom(x, 2, p.PerLatent*l.Rows), 3, p.PerLatent*l.Cols)
+}
+
+// Sizes are the numbers of frames, rows and columns of x (B, T, H, W, C) that are no padding.
+func (p *Program) Sizes(x spmd.Tensor) []int {
+	l := p.Graph.Layout
+	return []int{x.Dim(1), p.PerLatent * l.Rows, p.PerLatent * l.Cols}
+}
+
+// NormGroups is a group norm over all positions of x (B, T, H, W, C), with weight and bias.
+func (p *Program) NormGroups(name string, x spmd.Tensor, groups int, eps float64) spmd.Tensor {
+	x = p.GroupNorm(x, groups, eps, p.Sizes(x))
+	return p.Add(p.Mul(x, p.Weight(name+".weight")), p.Weight(name+".bias"))
 }
 
 // ApplyConv convolves x (B, T, H, W, I) with w (O, I, K...), with zeros around rows and columns
