@@ -94,6 +94,13 @@ func (s *Build) FrameInputs(name string, channels, frames, rows, cols int) {
 	s.Value(Port(name, 0), step.Value{DType: dtype.F32, Shape: shape, Spec: s.Layout.Batch})
 }
 
+// FramePorts declares the ports of programs that read so many frames of such an input at once.
+func (s *Build) FramePorts(name string, channels, frames, rows, cols int) {
+	for t := range frames {
+		s.Value(Port(name, t), step.Value{DType: dtype.F32, Shape: []int{s.Request.Batch, channels, 1, rows, cols}, Spec: s.Layout.Batch})
+	}
+}
+
 // OutputFrames makes the frames of a value an output of the graph under each of the names.
 // shape is (channels, frames, height, width) of the output.
 func (s *Build) OutputFrames(value string, frames int, shape []int, names ...string) {

@@ -8,34 +8,41 @@ import (
 	"weft/sharding"
 )
 
-// Params collects the parameters of an autoencoder. Each module has an official name and, where
-// the publishers differ, a name in diffusers.
+// Params collects the parameters of an autoencoder. Each module has a name here and one of another
+// publisher, which may be the same.
 type Params struct {
 	List     []models.Param
-	Official map[string]string // by diffusers' name
+	Official map[string]string // by the other publisher's name
 }
 
-// Add adds a parameter, and its official name as the translation of diffusers'.
-func (t *Params) Add(p models.Param, diffusers string) {
+// Add adds a parameter, and its name as the translation of the other publisher's.
+func (t *Params) Add(p models.Param, other string) {
 	t.List = append(t.List, p)
 	if t.Official == nil {
 		t.Official = map[string]string{}
 	}
-	t.Official[diffusers] = p.Name
+	t.Official[other] = p.Name
 }
 
 // AddConv adds a convolution's kernel and bias. A kernel of one position is viewed as a
 // matrix, since it is a matmul.
-func (t *Params) AddConv(name, diffusers string, out, in int, kernel ...int) {
+func (t *Params) AddConv(name, other string, out, in int, kernel ...int) {
 	w := models.Param{Name: name + ".weight", Shape: append([]int{out, in}, kernel...), Matmul: true}
 	if len(kernel) > 0 && slices.Max(kernel) == 1 {
 		w.View = []int{out, in}
 	}
-	t.Add(w, diffusers+".weight")
-	t.Add(models.Param{Name: name + ".bias", Shape: []int{out}}, diffusers+".bias")
+	t.Add(w, other+".weight")
+	t.Add(models.Param{Name: name + ".bias", Shape: []int{out}}, other+".bias")
 }
 
-// OfficialName translates diffusers' names.
+// AddNorm adds the weight and the bias of a norm of so many channels.
+func (t *Params) AddNorm(name, other string, channels int) {
+	for _, what := range []string{".weight", ".bias"} {
+		t.Add(models.Param{Name: name + what, Shape: []int{channels}}, other+what)
+	}
+}
+
+// OfficialName translates the other publisher's names.
 func (t *Params) OfficialName(name string) string {
 	if o, ok := t.Official[name]; ok {
 		return o

@@ -37,6 +37,12 @@ func (p *Program) OutputFrames(name string, x spmd.Tensor) {
 	}
 }
 
+// OutputValue makes x an output for later programs under the name of a value, whole.
+func (p *Program) OutputValue(name string, x spmd.Tensor) {
+	p.Keep(Port(name, 0), x)
+	p.Output(Port(name, 0), x, "")
+}
+
 // ZerosLike is a tensor of zeros of the type and layout of x.
 func (p *Program) ZerosLike(x spmd.Tensor) spmd.Tensor {
 	return p.Global(p.LConst(x.DType, 0, p.Local(x).Shape...), x.Shape, x.Spec)
@@ -54,6 +60,18 @@ func (p *Program) CutOver(x spmd.Tensor) spmd.Tensor {
 func (p *Program) ZeroPadding(x spmd.Tensor) spmd.Tensor {
 	l := p.Graph.Layout
 	return p.ZeroFrom(p.ZeroFrom(x, 2, p.PerLatent*l.Rows), 3, p.PerLatent*l.Cols)
+}
+
+// Sizes are the numbers of frames, rows and columns of x (B, T, H, W, C) that are no padding.
+func (p *Program) Sizes(x spmd.Tensor) []int {
+	l := p.Graph.Layout
+	return []int{x.Dim(1), p.PerLatent * l.Rows, p.PerLatent * l.Cols}
+}
+
+// NormGroups is a group norm over all positions of x (B, T, H, W, C), with weight and bias.
+func (p *Program) NormGroups(name string, x spmd.Tensor, groups int, eps float64) spmd.Tensor {
+	x = p.GroupNorm(x, groups, eps, p.Sizes(x))
+	return p.Add(p.Mul(x, p.Weight(name+".weight")), p.Weight(name+".bias"))
 }
 
 // ApplyConv convolves x (B, T, H, W, I) with w (O, I, K...), with zeros around rows and columns
@@ -125,9 +143,9 @@ const (
 	MostLogvar  = 20
 )
 
-// OutputPosterior makes the outputs of a frame's posterior of its parameters x (B, 1, H, W, 2 C),
-// (B, C, 1, H, W) each: encode, which normalise makes of the mean, encode_mean, the mean itself,
-// and encode_logvar, the logarithm of the variance.
+// OutputPosterior makes the outputs of the posteriors of frames of their parameters x
+// (B, T, H, W, 2 C), (B, C, 1, H, W) each: encode, which normalise makes of the mean,
+// encode_mean, the mean itself, and encode_logvar, the logarithm of the variance.
 func (p *Program) OutputPosterior(x spmd.Tensor, normalise func(mean spmd.Tensor) spmd.Tensor) {
 	n := x.Dim(4) / 2
 	mean, logvar := p.Slice(x, 4, 0, n), p.Slice(x, 4, n, 2*n)
@@ -138,6 +156,9 @@ func (p *Program) OutputPosterior(x spmd.Tensor, normalise func(mean spmd.Tensor
 		name string
 		x    spmd.Tensor
 	}{{"encode", normalise(mean)}, {"encode_mean", mean}, {"encode_logvar", logvar}} {
-		p.Output(Port(o.name, 0), p.Transpose(o.x, 0, 4, 1, 2, 3), "")
+		y := p.Transpose(o.x, 0, 4, 1, 2, 3)
+		for t := range y.Dim(2) {
+			p.Output(Port(o.name, t), p.Slice(y, 2, t, t+1), "")
+		}
 	}
 }

@@ -14,6 +14,20 @@ func (a Autoencoder) NeedsTiles(latent []int, t models.Tiles) (bool, error) {
 	return a.Scale*latent[2] > t.Height || a.Scale*latent[3] > t.Width, nil
 }
 
+// Tile cuts a request into tiles whose sizes are counted in pixels, and blended one row at a time.
+func (a Autoencoder) Tile(r models.Request, t models.Tiles) (rows, cols models.TiledDim, ok bool, err error) {
+	if ok, err = a.NeedsTiles(r.Latent, t); err != nil || !ok {
+		return rows, cols, false, err
+	}
+	cut := func(n, size, stride int) models.TiledDim {
+		if r.Encode {
+			return models.TiledDim{Spans: Spans(n*a.Scale, size, stride, 1), Keep: stride / a.Scale, Blend: (size - stride) / a.Scale, Group: 1, Size: n}
+		}
+		return models.TiledDim{Spans: Spans(n, size/a.Scale, stride/a.Scale, 1), Keep: stride, Blend: size - stride, Group: 1, Size: a.Scale * n}
+	}
+	return cut(r.Latent[2], t.Height, t.StrideHeight), cut(r.Latent[3], t.Width, t.StrideWidth), true, nil
+}
+
 // Spans cuts n elements into ranges of size, each beginning stride after the one before, and
 // gives them in units.
 func Spans(n, size, stride, unit int) [][2]int {

@@ -40,7 +40,7 @@ func declareModel(name string, c Config) models.Declaration {
 			CheckSplit: m.pictures.CheckSplit,
 			Variants:   m.pictures.Runs,
 			Decoder:    &models.Decoder{VideoShape: m.pictures.VideoShape},
-			Tiled:      &models.Tiled{Tile: m.Tile, Finish: m.FinishTiled},
+			Tiled:      &models.Tiled{Tile: m.Tile, Finish: m.FinishTiled, Release: models.ReleasedTiles},
 			Frames:     &models.FrameReader{Request: m.pictures.FrameRequest, FeedStatic: m.FeedStatic},
 		},
 	}
