@@ -11,6 +11,7 @@ import (
 	_ "weft/models/hunyuan"    // registers itself
 	_ "weft/models/hunyuanvae" // registers itself
 	_ "weft/models/ltx"        // registers itself
+	_ "weft/models/ltxvae"     // registers itself
 	_ "weft/models/t5"         // registers itself
 	_ "weft/models/wan"        // registers itself
 	_ "weft/models/wanvae"     // registers itself

@@ -54,7 +54,7 @@ func declareModel(name string, c Config) models.Declaration {
 			Translate:  m.Translate,
 			Variants:   m.Runs,
 			Decoder:    &models.Decoder{VideoShape: m.pictures.VideoShape},
-			Tiled:      &models.Tiled{Tile: m.Tile, Finish: vae.BoundLogvar},
+			Tiled:      &models.Tiled{Tile: m.Tile, Finish: vae.BoundLogvar, Release: releasedTiles},
 			Frames:     &models.FrameReader{Request: m.FrameRequest, FeedStatic: m.FeedStatic},
 		},
 	}
