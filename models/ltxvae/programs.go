@@ -186,7 +186,7 @@ func (k *chain) addLatents() {
 	s.Input(graph.Input{Name: normalisedLatents, DType: dtype.F32, Shape: []int{1}, Spec: sharding.Whole(1)})
 	s.FrameInputs("z", s.m.c.Latent, l.Frames, l.Rows, l.Cols)
 	z := s.Given("z", l.Frames)
-	made := k.add(layer{program: "latents", name: "latents", reads: map[string]*vae.Sequence{"z": z}, values: map[string]string{normalisedLatents: normalisedLatents},
+	made := k.add(layer{program: "latents", name: "latents", reads: map[string]*vae.Sequence{"z": z},
 		define: func(p *program) {
 			x := p.Transpose(p.Window("z", z, 0), 0, 2, 3, 4, 1)
 			is := p.Value(normalisedLatents)

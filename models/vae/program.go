@@ -129,11 +129,16 @@ func (p *Program) Positions(x spmd.Tensor, reason string) spmd.Tensor {
 // values (B, S, 1, C): (B, 1, H, W, C). Each device flattens its own positions, since attention
 // does not depend on the order of queries.
 func (p *Program) AttendOver(q, k, v spmd.Tensor) spmd.Tensor {
+	return p.AttendWith(q, k, v, attention.Options{})
+}
+
+// AttendWith is AttendOver with options.
+func (p *Program) AttendWith(q, k, v spmd.Tensor, o attention.Options) spmd.Tensor {
 	c := q.Dim(4)
 	own := p.Local(q)
 	tokens := p.Global(p.LReshape(own, own.Shape[0], own.Shape[2]*own.Shape[3], 1, c), []int{q.Shape[0], q.Shape[2] * q.Shape[3], 1, c},
 		sharding.NewSpec(q.Spec.Dim(0), append(q.Spec.Dim(2), q.Spec.Dim(3)...)))
-	y := attention.Attend(p.Builder, tokens, k, v, attention.Options{})
+	y := attention.Attend(p.Builder, tokens, k, v, o)
 	return p.Global(p.LReshape(p.Local(y), own.Shape...), q.Shape, q.Spec)
 }
 

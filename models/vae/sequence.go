@@ -62,7 +62,9 @@ type Layer struct {
 	Frames int    // that it makes
 	// Reads has the sequences that ports with offsets are bound to, by the value of the port.
 	Reads map[string]*Sequence
-	// Values has the values that other ports are bound to, by the port.
+	// Values has the values that other ports are bound to, by the port. A port that it does not have
+	// is bound to the parameter of its name behind Prefix or, where there is none, to the value of its
+	// name.
 	Values map[string]string
 	// Call says how a frame is made.
 	Call func(frame int) FrameCall
@@ -150,7 +152,10 @@ func (s *Build) bindPort(l Layer, c FrameCall, port string) graph.Ref {
 		if value, ok := l.Values[port]; ok {
 			return graph.Ref{Name: value}
 		}
-		return graph.Ref{Weight: true, Name: l.Prefix + port}
+		if name := l.Prefix + port; s.Has(name) {
+			return graph.Ref{Weight: true, Name: name}
+		}
+		return graph.Ref{Name: port}
 	}
 	value, offset := splitPort(port)
 	from := l.Reads[value]
