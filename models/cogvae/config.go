@@ -38,6 +38,10 @@ const framesPerLatent = 1 << timeStages
 // scale is the number of pixels that a latent position is wide and high.
 func (c Config) scale() int { return 1 << (len(c.Widths) - 1) }
 
+// Blocks is the number of residual blocks that a frame passes in the decoder: two in the middle,
+// and those of every stage.
+func (c Config) Blocks() int { return middleBlocks + len(c.Widths)*(c.ResBlocks+1) }
+
 // decoderWidth is the number of channels that stage i of the decoder makes.
 func (c Config) decoderWidth(i int) int { return c.Widths[len(c.Widths)-1-i] }
 

@@ -60,7 +60,7 @@ func (s *build) eachBatch(batches []batch, programs func() error) error {
 // pass the stages together.
 func (s *build) buildDecoder() (*graph.Graph, error) {
 	c, l := s.m.c, s.Layout
-	s.Graph.Layers = middleBlocks + len(c.Widths)*(c.ResBlocks+1)
+	s.Graph.Layers = c.Blocks()
 	if err := s.buildLatents(); err != nil {
 		return nil, err
 	}

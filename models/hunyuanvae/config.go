@@ -35,6 +35,10 @@ const (
 // the decoder doubles it.
 func halvesFrames(i int) bool { return i >= 1 && i < stages-1 }
 
+// Blocks is the number of residual blocks that a frame passes in the decoder: two in the middle,
+// and those of every stage.
+func (c Config) Blocks() int { return 2 + stages*(c.ResBlocks+1) }
+
 // decoderWidth is the number of channels that stage i of the decoder makes.
 func (c Config) decoderWidth(i int) int { return c.Widths[stages-1-i] }
 

@@ -73,7 +73,7 @@ func (s *build) noteTiles(tiles []tile) {
 // pass the stages together.
 func (s *build) buildDecoder() (*graph.Graph, error) {
 	c, l := s.m.c, s.Layout
-	s.Graph.Layers = 2 + stages*(c.ResBlocks+1)
+	s.Graph.Layers = c.Blocks()
 	if err := s.buildLatents(); err != nil {
 		return nil, err
 	}
