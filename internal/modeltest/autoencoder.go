@@ -18,7 +18,9 @@ import (
 type Autoencoder struct {
 	Dir string
 	// Latents is the model's input of latents as the encoder makes them.
-	Latents   string
+	Latents string
+	// Beside names what is decoded with the latents, whatever the run.
+	Beside    []string
 	Tolerance float64
 }
 
@@ -32,8 +34,12 @@ type runOf struct {
 func (c Autoencoder) runs(t testing.TB, prefix string) []runOf {
 	t.Helper()
 	in := Tensors(t, c.Dir+"/inputs.safetensors")
+	latents := map[string]*tensor.Tensor{c.Latents: in[prefix+"z"]}
+	for _, name := range c.Beside {
+		latents[name] = in[name]
+	}
 	return []runOf{
-		{map[string]*tensor.Tensor{c.Latents: in[prefix+"z"]}, map[string]string{"decode": "decode", "out": "decode"}},
+		{latents, map[string]string{"decode": "decode", "out": "decode"}},
 		{map[string]*tensor.Tensor{"video": in[prefix+"video"]}, map[string]string{"encode_mean": "encode", "encode_logvar": "encode_logvar"}},
 	}
 }

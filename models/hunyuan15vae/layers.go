@@ -88,8 +88,7 @@ func moduleLayer(module string) layer {
 // ofTheFirst ends the names of the first frame's programs.
 const ofTheFirst = " of the first frame"
 
-// add adds a layer, unless an earlier one failed, and returns what it makes. What it keeps it reads
-// itself.
+// add adds a layer, unless an earlier one failed, and returns what it makes.
 func (c *chain) add(l layer) map[string]*vae.Sequence {
 	if c.err != nil {
 		return nil
@@ -111,18 +110,12 @@ func (c *chain) add(l layer) map[string]*vae.Sequence {
 		l.call = vae.EachFrame
 	}
 	later := l.call(l.program)
-	made := c.s.AddLayer(vae.Layer{Name: l.name, Prefix: l.prefix, Frames: l.frames, Reads: l.reads, Call: func(frame int) vae.FrameCall {
+	return c.s.AddLayer(vae.Layer{Name: l.name, Prefix: l.prefix, Frames: l.frames, Reads: l.reads, Call: func(frame int) vae.FrameCall {
 		if frame == 0 && !l.ofAll {
 			return vae.FrameCall{Program: first, Makes: 1}
 		}
 		return later(frame)
 	}})
-	for value, of := range made {
-		if l.reads[value] == nil {
-			l.reads[value] = of
-		}
-	}
-	return made
 }
 
 // define builds a program of a layer, unless layers before it share it.

@@ -194,11 +194,11 @@ func (c *Config) downBlockCount() int {
 func (c *Config) checkEncoder(r *models.ConfigReader) {
 	for i, b := range c.downBlocks() {
 		switch {
-		case b.out%b.folded() != 0:
+		case b.folded() > 1 && b.out%b.folded() != 0:
 			r.Refuse("block %d of the encoder folds %d positions into %d channels: want a multiple", i, b.folded(), b.out)
-		case b.in*b.folded()%b.out != 0:
+		case b.folded() > 1 && b.in*b.folded()%b.out != 0:
 			r.Refuse("block %d of the encoder from %d to %d channels: its shortcut averages groups of %d/%d, which is no whole number", i, b.in, b.out, b.in*b.folded(), b.out)
-		case c.DownBlocks[i] == foldBlock && b.kind == byConv && b.in != b.out:
+		case c.DownBlocks[i] == foldBlock && b.folded() == 1 && b.in != b.out:
 			r.Unsupported("block %d of the encoder from %d to %d channels: a block of 0.9.5 changes the width where it folds positions", i, b.in, b.out)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"weft/graph"
 	"weft/models/step"
+	"weft/program"
 	"weft/spmd"
 )
 
@@ -52,7 +53,9 @@ func (q *Sequence) MakeAll() {
 	}
 }
 
-// Layer is a call for each frame, or for a few frames, of values that it makes.
+// Layer is a call for each frame, or for a few frames, of values that it makes. What its programs
+// read and make, and Reads does not have, is kept for the calls that follow: frames of such a value
+// have the numbers of the frames that are read.
 type Layer struct {
 	// Title names the calls, for people; "" stands for Name.
 	Title string
@@ -68,8 +71,7 @@ type Layer struct {
 	Values map[string]string
 	// Call says how a frame is made.
 	Call func(frame int) FrameCall
-	// Trace is the shape, without padding, of the value that is traced, by the value of the port.
-	Trace map[string][]int
+	kept map[string]bool
 }
 
 // FrameCall is a call of a layer.
@@ -94,17 +96,36 @@ func EveryOther(program string) func(int) FrameCall {
 // AddLayer returns the sequences that a layer makes, by the value of its programs' ports. Its
 // programs must be defined.
 func (s *Build) AddLayer(l Layer) map[string]*Sequence {
+	last := s.Graph.Programs[l.Call(l.Frames-1).Program]
+	l.kept = l.keptBy(last)
 	m := &frameMaker{add: func(frame int) int {
 		c := l.Call(frame)
 		s.addFrameCall(l, c)
 		return c.Makes
 	}}
 	out := map[string]*Sequence{}
-	for _, o := range s.Graph.Programs[l.Call(l.Frames-1).Program].Outputs {
+	for _, o := range last.Outputs {
 		value, _ := splitPort(o.Name)
+		if l.kept[value] {
+			continue
+		}
 		out[value] = &Sequence{Name: l.valueName(value), Frames: l.Frames, Type: step.Value{DType: o.DType, Shape: o.Shape, Spec: o.Spec}, maker: m}
 	}
 	return out
+}
+
+// keptBy is the set of values that a program of the layer reads of earlier calls of the layer.
+func (l Layer) keptBy(p *program.Program) map[string]bool {
+	kept := map[string]bool{}
+	for _, in := range p.Inputs {
+		if !strings.Contains(in.Name, "@") {
+			continue
+		}
+		if value, _ := splitPort(in.Name); l.Reads[value] == nil {
+			kept[value] = true
+		}
+	}
+	return kept
 }
 
 // valueName is the name in the graph of a value that a layer makes.
@@ -131,17 +152,17 @@ func splitPort(port string) (value string, offset int) {
 // addFrameCall adds a call of a layer, behind the calls that make what it reads.
 func (s *Build) addFrameCall(l Layer, c FrameCall) {
 	p := s.Graph.Programs[c.Program]
-	call := graph.Call{Name: fmt.Sprintf("%s, frame %d", cmp.Or(l.Title, l.Name, c.Program), max(0, c.First)), Program: c.Program, Trace: map[int]graph.Traced{}}
+	call := graph.Call{Name: fmt.Sprintf("%s, frame %d", cmp.Or(l.Title, l.Name, c.Program), max(0, c.First)), Program: c.Program}
 	for _, in := range p.Inputs {
 		call.Args = append(call.Args, s.bindPort(l, c, in.Name))
 	}
-	for i, o := range p.Outputs {
+	for _, o := range p.Outputs {
 		value, offset := splitPort(o.Name)
-		name := FrameName(l.valueName(value), c.First+offset)
-		call.Outs = append(call.Outs, name)
-		if shape, ok := l.Trace[value]; ok && c.First+offset >= 0 {
-			call.Trace[i] = graph.Traced{Name: name, Shape: shape}
+		at := c.First
+		if l.kept[value] {
+			at = c.Own
 		}
+		call.Outs = append(call.Outs, FrameName(l.valueName(value), at+offset))
 	}
 	s.Graph.Calls = append(s.Graph.Calls, call)
 }
@@ -158,11 +179,10 @@ func (s *Build) bindPort(l Layer, c FrameCall, port string) graph.Ref {
 		return graph.Ref{Name: port}
 	}
 	value, offset := splitPort(port)
-	from := l.Reads[value]
-	if from == nil {
-		panic("vae: layer " + l.Name + " does not read " + value)
+	if from := l.Reads[value]; from != nil {
+		return graph.Ref{Name: from.Frame(c.Own + offset)}
 	}
-	return graph.Ref{Name: from.Frame(c.Own + offset)}
+	return graph.Ref{Name: FrameName(l.valueName(value), max(0, c.Own+offset))} // kept
 }
 
 // Window reads frames of a sequence, one after another: (B, T, H, W, C). The offsets count from the
