@@ -3,6 +3,7 @@ package ltxvae
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"weft/models"
 )
@@ -91,9 +92,6 @@ func deriveAndCheck(c *Config, r *models.ConfigReader) {
 	}
 	c.checkEncoder(r)
 	c.checkDecoder(r)
-	if !r.OK() {
-		return
-	}
 	space, time := c.encoderScale()
 	upSpace, upTime := c.decoderScale()
 	if space != upSpace || time != upTime {
@@ -139,46 +137,53 @@ func (c *Config) deriveLists() {
 // checkLists reports lists whose lengths do not fit together, and blocks of unknown kinds. It says
 // whether the others can be looked at.
 func (c *Config) checkLists(r *models.ConfigReader) bool {
-	for _, kind := range c.DownBlocks {
-		if kind != plainBlock && kind != foldBlock {
-			r.Unsupported("down_block_types has %q: want %s or %s", kind, plainBlock, foldBlock)
+	ok := c.checkKinds(r)
+	for key, n := range map[string]int{"block_out_channels": len(c.Widths), "decoder_block_out_channels": len(c.DecoderWidths)} {
+		if n < 1 || n > 8 {
+			r.Refuse("%d %s: want 1 to 8", n, key)
+			ok = false
 		}
 	}
-	if len(slices.Compact(slices.Sorted(slices.Values(c.DownBlocks)))) > 1 {
-		r.Unsupported("down_block_types %q: all blocks of an encoder are of one kind", c.DownBlocks)
-	}
-	for _, kind := range c.DownKinds {
-		if !slices.Contains([]string{byConv, foldSpace, foldTime, foldSpaceTime}, kind) {
-			r.Unsupported("downsample_type has %q: want %s, %s, %s or %s", kind, byConv, foldSpace, foldTime, foldSpaceTime)
-		}
-	}
-	if !r.OK() {
-		return false
-	}
-	if n := len(c.Widths); n < 1 || n > 8 {
-		r.Refuse("%d block_out_channels: want 1 to 8", n)
-	}
-	if n := len(c.DecoderWidths); n < 1 || n > 8 {
-		r.Refuse("%d decoder_block_out_channels: want 1 to 8", n)
-	}
-	if !r.OK() {
+	if !ok {
 		return false
 	}
 	blocks, up := c.downBlockCount(), len(c.DecoderWidths)
 	for _, l := range []struct {
 		key        string
-		have, for_ int
+		have, want int
 	}{
 		{"layers_per_block", len(c.Layers), blocks + 1}, {"spatio_temporal_scaling", len(c.Down), blocks}, {"down_block_types", len(c.DownBlocks), blocks},
 		{"downsample_type", len(c.DownKinds), blocks}, {"decoder_layers_per_block", len(c.DecoderLayers), up + 1},
 		{"decoder_spatio_temporal_scaling", len(c.Up), up}, {"decoder_inject_noise", len(c.Noise), up + 1}, {"upsample_residual", len(c.UpResidual), up},
 		{"upsample_factor", len(c.UpFactor), up},
 	} {
-		if l.have != l.for_ {
-			r.Refuse("%d %s: want %d, one for each block and, of layers and noise, one for the middle", l.have, l.key, l.for_)
+		if l.have != l.want {
+			r.Refuse("%d %s: want %d, one for each block and, of layers and noise, one for the middle", l.have, l.key, l.want)
+			ok = false
 		}
 	}
-	return r.OK()
+	return ok
+}
+
+// checkKinds reports blocks of unknown kinds.
+func (c *Config) checkKinds(r *models.ConfigReader) bool {
+	ok := true
+	for _, l := range []struct {
+		key          string
+		kinds, known []string
+	}{{"down_block_types", c.DownBlocks, []string{plainBlock, foldBlock}}, {"downsample_type", c.DownKinds, []string{byConv, foldSpace, foldTime, foldSpaceTime}}} {
+		for _, kind := range l.kinds {
+			if !slices.Contains(l.known, kind) {
+				r.Unsupported("%s has %q: want one of %s", l.key, kind, strings.Join(l.known, ", "))
+				ok = false
+			}
+		}
+	}
+	if len(slices.Compact(slices.Sorted(slices.Values(c.DownBlocks)))) > 1 {
+		r.Unsupported("down_block_types %q: all blocks of an encoder are of one kind", c.DownBlocks)
+		ok = false
+	}
+	return ok
 }
 
 // downBlockCount is the number of the encoder's blocks. Those of 0.9.5 have a width before the
