@@ -95,21 +95,22 @@ func (b *Builder) convolve(x, w Tensor, pad [][2]int, strides, sizes []int, out 
 	}
 	v := x.local
 	for d := range pad {
-		axes := x.Spec.Dim(1 + d)
-		after := hi[d]
-		if len(axes) > 0 {
+		if axes := x.Spec.Dim(1 + d); len(axes) > 0 {
 			// The last place of the kernel on a device begins a stride before the device's end.
-			after = max(0, w.Shape[2+d]-program.StrideOf(strides, d)-lo[d])
+			after := max(0, w.Shape[2+d]-program.StrideOf(strides, d)-lo[d])
+			if sizes == nil {
+				v = b.exchangeHalo(v, 1+d, lo[d], after, axes)
+			} else {
+				v = b.extendByEdge(v, 1+d, lo[d], after, min(sizes[d], x.Shape[1+d]), axes)
+			}
+			lo[d], hi[d] = 0, 0
 		}
-		switch {
-		case sizes != nil:
-			v = b.extendByEdge(v, 1+d, lo[d], after, min(sizes[d], x.Shape[1+d]), axes)
-		case len(axes) > 0:
-			v = b.exchangeHalo(v, 1+d, lo[d], after, axes)
-		default:
-			continue
+	}
+	for d := range pad { // behind the exchange, which would send the copies
+		if sizes != nil && len(x.Spec.Dim(1+d)) == 0 {
+			v = b.repeatEdges(v, 1+d, lo[d], hi[d], min(sizes[d], x.Shape[1+d]))
+			lo[d], hi[d] = 0, 0
 		}
-		lo[d], hi[d] = 0, 0
 	}
 	v = b.emitConv(v, w.local, lo, hi, strides, out)
 	last := x.Rank() - 1
@@ -119,14 +120,7 @@ func (b *Builder) convolve(x, w Tensor, pad [][2]int, strides, sizes []int, out 
 // extendByEdge is exchangeHalo with the nearest of the dim's first size elements, in place of
 // zeros, beyond its ends, as far as lo and hi reach beyond them.
 func (b *Builder) extendByEdge(v Local, dim, lo, hi, size int, axes []string) Local {
-	own := v.Shape[dim]
-	if len(axes) == 0 {
-		if size < own {
-			v, hi = b.LSlice(v, dim, 0, size), hi+own-size
-		}
-		return b.repeatEdges(v, dim, lo, hi)
-	}
-	parts := b.mesh.Size(axes...)
+	own, parts := v.Shape[dim], b.mesh.Size(axes...)
 	device := b.LAxisIndex(axes...)
 	if size == own*parts && max(lo, hi) <= own {
 		// Only the first device and the last one lie at an edge, and rows come from one
@@ -173,9 +167,9 @@ func (b *Builder) extendWhole(v Local, dim, lo, hi int, device Local, axes []str
 	return b.LConcat(dim, all...)
 }
 
-// repeatEdges puts the first element of dim lo times before it, and the last one hi times behind.
-func (b *Builder) repeatEdges(v Local, dim, lo, hi int) Local {
-	n := v.Shape[dim]
+// repeatEdges puts the first element of dim lo times before it, and the last one of the first
+// size in the place of those behind it and hi times more.
+func (b *Builder) repeatEdges(v Local, dim, lo, hi, size int) Local {
 	edge := func(at, times int) []Local {
 		if times == 0 {
 			return nil
@@ -184,7 +178,7 @@ func (b *Builder) repeatEdges(v Local, dim, lo, hi int) Local {
 		shape[dim] = times
 		return []Local{b.LBroadcast(b.LSlice(v, dim, at, at+1), shape...)}
 	}
-	return b.LConcat(dim, slices.Concat(edge(0, lo), []Local{v}, edge(n-1, hi))...)
+	return b.LConcat(dim, slices.Concat(edge(0, lo), []Local{b.LSlice(v, dim, 0, size)}, edge(size-1, hi+v.Shape[dim]-size))...)
 }
 
 // emitConv is LConvStrided, or where the target wants it the sum of one convolution for each

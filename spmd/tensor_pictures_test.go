@@ -93,7 +93,7 @@ func TestReplicatedConvExchanges(t *testing.T) {
 		stride     int
 		want       string
 	}{
-		{"", 8, 8, 1, ""},
+		{"sp=1", 8, 8, 1, ""}, {"sp=1", 8, 7, 1, ""},
 		{"sp=2", 8, 8, 1, "collective-permute sp     f32    2       12        24\n"},
 		{"sp=4", 8, 8, 1, "collective-permute sp     f32    2       12        48\n"},
 		{"sp=4", 8, 7, 1, "collective-permute sp     f32    2       12        48\n"}, // padding moves nothing more

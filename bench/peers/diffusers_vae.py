@@ -26,7 +26,8 @@ start = time.perf_counter()
 weights = load_file(checkpoint)
 if "block_out_channels" in config:
     hunyuan = "mid_block_add_attention" in config
-    own = {key: config[key] for key in config if key != "sample_tsize"}  # diffusers has the tiles along time in its code
+    # diffusers has the tiles along time in its code.
+    own = {key: value for key, value in config.items() if not key.startswith("_") and key != "sample_tsize"}
     with init_empty_weights(include_buffers=False):
         model = (AutoencoderKLHunyuanVideo if hunyuan else AutoencoderKLCogVideoX)(**own)
     std, mean = 1 / config["scaling_factor"], 0.0

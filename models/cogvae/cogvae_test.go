@@ -202,7 +202,7 @@ func TestCollectivesOfALaterBatch(t *testing.T) {
 		{On: "", Program: "middle"},
 		{On: "sp=2", Program: "middle", Want: "all-reduce sp 8 16; collective-permute sp 10 1536"},                                       // 2 x 4*4*16 + 8 x 4*4*8
 		{On: "tp=2", Program: "middle", Want: "all-reduce tp 8 16; collective-permute tp 10 1152"},                                       // 2 x 4*3*16 + 8 x 4*3*8
-		{On: "tp=2,sp=2", Program: "middle", Want: "all-reduce sp+tp 8 16; collective-permute sp 10 768; collective-permute tp 10 1536"}, // rows of 2 columns; columns of 2+2 rows
+		{On: "tp=2,sp=2", Program: "middle", Want: "all-reduce tp+sp 8 16; collective-permute sp 10 768; collective-permute tp 10 1536"}, // rows of 2 columns; columns of 2+2 rows
 	})
 	r.Batch = 2
 	modeltest.Moves(t, m, r, []modeltest.Move{{On: "dp=2", Program: "middle"}})

@@ -130,7 +130,8 @@ func (s *build) buildUpStages() error {
 	for k, name := range names {
 		err := s.define(s.ProgramName(name), 1<<max(0, k-1), func(p *programBuilder) {
 			if k == 0 {
-				p.OutputValue(name, p.applyMiddle("decoder", p.causalConv("decoder.conv_in.conv", p.joinLatents()), p.spatialNorm(p.Value(vae.Port("zq", 0)))))
+				z := p.joinLatents()
+				p.OutputValue(name, p.applyMiddle("decoder", p.causalConv("decoder.conv_in.conv", z), p.spatialNorm(z)))
 				return
 			}
 			norm := p.spatialNorm(p.Value(vae.Port("zq", 0)))

@@ -25,7 +25,7 @@ func (s *build) buildEncoder() (*graph.Graph, error) {
 	if err := s.buildPosterior(); err != nil {
 		return nil, err
 	}
-	joined := s.newJoin("moments", "mixed")
+	joined := s.newJoin("moments", "joined")
 	shown := 0
 	for i, t := range tiles {
 		for k, name := range downNames() {

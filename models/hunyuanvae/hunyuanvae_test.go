@@ -157,8 +157,8 @@ func TestOtherConfigurationsSplit(t *testing.T) {
 // What the middle of a tile of 3 latent frames of the fixture moves, worked out by hand: 4 rows of
 // 3 columns (4 over tp=2) of 8 channels in 2 groups.
 //
-// 5 convolutions of 3 x 3 x 3, one of them of the 16 channels of the latents, send an edge of 5
-// frames, of which the first stands for two more, both ways. Each of 5 norms is two sums of 2
+// 5 convolutions of 3 x 3 x 3, one of them of the 16 channels of the latents, send an edge of the
+// 3 frames both ways. Each of 5 norms is two sums of 2
 // groups. Keys and values are gathered.
 func TestCollectivesOfTheMiddle(t *testing.T) {
 	r := models.Request{Batch: 1, Latent: []int{16, 3, 4, 3}, DType: dtype.F32}
@@ -166,8 +166,8 @@ func TestCollectivesOfTheMiddle(t *testing.T) {
 	const program = "middle of 3 frames"
 	modeltest.Moves(t, m, r, []modeltest.Move{
 		{On: "", Program: program},
-		{On: "sp=2", Program: program, Want: "all-gather sp 1 288; all-reduce sp 10 20; collective-permute sp 10 1440"}, // 3*2*3*16; 2 x 5*3*16 + 8 x 5*3*8
-		{On: "tp=2", Program: program, Want: "all-gather tp 1 384; all-reduce tp 10 20; collective-permute tp 10 1920"}, // 3*4*2*16; 2 x 5*4*16 + 8 x 5*4*8
+		{On: "sp=2", Program: program, Want: "all-gather sp 1 288; all-reduce sp 10 20; collective-permute sp 10 864"},  // 3*2*3*16; 2 x 3*3*16 + 8 x 3*3*8
+		{On: "tp=2", Program: program, Want: "all-gather tp 1 384; all-reduce tp 10 20; collective-permute tp 10 1152"}, // 3*4*2*16; 2 x 3*4*16 + 8 x 3*4*8
 	})
 }
 
