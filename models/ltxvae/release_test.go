@@ -3,13 +3,16 @@ package ltxvae_test
 import (
 	"encoding/json"
 	"errors"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"weft"
+	"weft/checkpoint"
 	"weft/dtype"
+	"weft/identify"
 	"weft/internal/modeltest"
 	"weft/models"
 	"weft/tensor"
@@ -138,6 +141,47 @@ func TestOfficialFile(t *testing.T) {
 		modeltest.Close(t, c.folder, modeltest.Forward(t, whole, map[string]*tensor.Tensor{"video": in["video"]}, reference(""))["encode_mean"], want["encode"], 1e-4)
 		if notices := strings.Join(whole.Notices, "\n"); !strings.Contains(notices, "statistics that no program reads") || !strings.Contains(notices, "stripped from") {
 			t.Errorf("notices %q", notices)
+		}
+	}
+}
+
+// One file of a whole release, of the released shapes: what it is opened as is the transformer, and
+// each version's autoencoder is told by its tensors.
+func TestAutoencoderInTheFileOfARelease(t *testing.T) {
+	transformer, err := models.ByName("ltx-video-2b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for preset, c := range map[string]struct{ encoder, decoder []string }{"ltx-video-0.9.0-vae": {encoder090, decoder090}, "ltx-video-0.9.1-vae": {encoder090, decoder091}, "ltx-video-vae": {encoder095, decoder091}} {
+		vae, err := models.ByName(preset)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := []checkpoint.Entry{{Name: "vae.per_channel_statistics.channel", DType: dtype.BF16, Shape: []int{128}}, {Name: "vae.decoder.timestep_scale_multiplier", DType: dtype.BF16}}
+		for _, p := range transformer.Params(0) {
+			list = append(list, checkpoint.Entry{Name: "model.diffusion_model." + p.Name, DType: dtype.BF16, Shape: p.Shape})
+		}
+		for _, p := range vae.Params(0) {
+			list = append(list, checkpoint.Entry{Name: "vae." + officialName(p.Name, c.encoder, c.decoder), DType: dtype.BF16, Shape: p.Shape})
+		}
+		file := filepath.Join(t.TempDir(), "ltx.safetensors")
+		if err := checkpoint.CreateSparse(file, list...); err != nil {
+			t.Fatal(err)
+		}
+		if m := modeltest.Open(t, file); m.Name() != "ltx-video-2b" {
+			t.Errorf("the file of %s is %s", preset, m.Name())
+		}
+		k, err := checkpoint.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer k.Close()
+		m, err := identify.IdentifyAmong(k, "ltx-video-vae", "ltx-video-0.9.1-vae", "ltx-video-0.9.0-vae")
+		if err != nil || m.Name() != preset {
+			t.Errorf("the autoencoder in the file of %s is %v: %v", preset, m, err)
+		}
+		if _, err := identify.IdentifyAmong(k, "wan2.1-vae"); !errors.Is(err, models.ErrConfig) {
+			t.Error(err)
 		}
 	}
 }
