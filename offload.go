@@ -7,8 +7,6 @@ import (
 	"weft/fault"
 	"weft/graph"
 	"weft/internal/hostmemory"
-	"weft/mesh"
-	"weft/models"
 	"weft/plan"
 	"weft/request"
 	"weft/session"
@@ -25,7 +23,7 @@ type OffloadReport struct {
 }
 
 // decideOffload answers auto, and gives what a graph takes, with a note for people.
-func decideOffload(o Options, g *graph.Graph, eng engine.Engine) (request.Request, string, error) {
+func decideOffload(o Options, g *graph.Graph, micro int, eng engine.Engine) (request.Request, string, error) {
 	r := o.Request
 	switch {
 	case r.Offload.Streams():
@@ -40,33 +38,26 @@ func decideOffload(o Options, g *graph.Graph, eng engine.Engine) (request.Reques
 	if err != nil {
 		return r, "", err
 	}
-	if n := g.Stages(); n > 1 {
-		return r, "", fault.New(request.ErrOptions, request.Refused{Flag: "offload", Value: request.OffloadAuto},
-			"offload auto with %s=%d: what a stage of a pipeline holds is not counted; all, keep=K or none", mesh.PP, n)
-	}
-	passes := 1
-	if r.CFG == models.CFGSequential {
-		passes = 2
-	}
-	shares := 1 // devices that share the memory
-	if isHost(eng) {
-		shares = g.Mesh.NumDevices()
-	}
-	keep, need, fits, err := plan.FitOffload(g, passes, shares, r.Depth(), limit)
+	load := heldBy(o, g, micro, eng)
+	fit, err := plan.FitOffload(load, r.Depth(), limit)
 	if err != nil {
 		return r, "", err
 	}
+	need := fit.Need
 	switch {
-	case keep < 0:
+	case fit.Keep < 0:
 		r.Offload, r.OffloadDepth = request.Offload{Policy: request.OffloadNone}, nil
 		return r, fmt.Sprintf("offload auto: all weights stay, because %s of %s are needed", Bytes(need), Bytes(limit)), nil
-	case fits:
-		r = r.Streaming(keep)
+	case fit.Fits:
+		r = r.Streaming(fit.Keep)
 		return r, fmt.Sprintf("offload auto: %s is taken, because all weights do not fit; %s of %s are needed", r.Offload, Bytes(need), Bytes(limit)), nil
 	}
 	r = r.Streaming(0)
 	return r, fmt.Sprintf("offload auto: all is taken, and does not fit either; %s are needed, there are %s", Bytes(need), Bytes(limit)), nil
 }
+
+// availableMemory is how many bytes this machine has for the process. Tests put others in its place.
+var availableMemory = hostmemory.Available
 
 // isHost reports whether an engine's devices are this machine's processors and memory.
 func isHost(eng engine.Engine) bool {
@@ -78,7 +69,7 @@ func isHost(eng engine.Engine) bool {
 // of a device of the hardware that the request names.
 func memoryLimit(o Options, eng engine.Engine) (int64, error) {
 	if isHost(eng) {
-		if n := hostmemory.Available(); n > 0 {
+		if n := availableMemory(); n > 0 {
 			return n, nil
 		}
 	} else if o.On.IsNamed() && !o.On.All {

@@ -3,7 +3,6 @@ package weft_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -115,9 +114,14 @@ func TestOffloadOfAPipeline(t *testing.T) {
 			t.Errorf("depth %s: %+v", depth, rep.Offload)
 		}
 	}
+	// auto counts what the stages hold.
 	o.Request = request.Must("--mesh pp=2 --offload auto")
-	if _, err := m.Start(t.Context(), in, o); !errors.Is(err, request.ErrOptions) {
-		t.Error(err)
+	if got, rep := forwardTwice(t, m, in, o); !sameBytes(want, got) || rep.Offload.Policy != "none" || rep.Offload.Asked != "auto" {
+		t.Errorf("auto: %+v", rep.Offload)
+	}
+	weft.SetAvailableMemory(t, 1)
+	if got, rep := forwardTwice(t, m, in, o); !sameBytes(want, got) || rep.Offload.Policy != "all" || rep.Offload.Offloaded == nil {
+		t.Errorf("auto without memory: %+v", rep.Offload)
 	}
 }
 

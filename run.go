@@ -48,6 +48,12 @@ type Options struct {
 	// how many bytes the outputs of a step have, and how many the values along the way.
 	// Its error ends the run: there may be no room for them.
 	OutputBytes func(outputs, values int64) error
+
+	// makeRoom, where set, is asked for memory for a graph before its weights are read, and says
+	// whether there is some for the weights that only the beginning of a request reads to stay.
+	// They do where again says that requests follow.
+	makeRoom func(o Options, m *Model, g *graph.Graph, micro int) (leaversStay bool)
+	again    bool
 }
 
 // Run is a model on a mesh whose split is checked, whose programs are compiled and
@@ -70,6 +76,7 @@ type Run struct {
 	// offloadAsked is the policy that was asked for; opt has the one that was taken.
 	offloadAsked string
 	notes        []string
+	before       earlierCosts
 }
 
 // ParseMesh reads a mesh in the form that flags have, and puts the axes dp, tp and sp
@@ -85,24 +92,52 @@ func ParseMesh(text string) (*mesh.Mesh, error) {
 // Start prepares a step for inputs in the names of the model (for Wan: x, t,
 // context). An illegal split is refused before any weight is read.
 func (m *Model) Start(ctx context.Context, inputs map[string]*tensor.Tensor, o Options) (*Run, error) {
-	req, err := m.Request(inputs)
+	return runFeed{inputs: inputs}.start(m, o.AllowNonFinite, func(req models.Request) (*Run, error) { return m.prepareRun(ctx, req, o, nil) })
+}
+
+// runFeed is what a run computes on: inputs in the names of the model, or one input that comes
+// frame by frame.
+type runFeed struct {
+	inputs map[string]*tensor.Tensor
+
+	input  string
+	shape  []int
+	frames FrameSource
+}
+
+// start gives a run with the inputs fed: the one that prepare makes for their request. The inputs
+// are looked at before that.
+func (f runFeed) start(m *Model, allowNonFinite bool, prepare func(models.Request) (*Run, error)) (*Run, error) {
+	req, err := f.request(m)
 	if err != nil {
 		return nil, err
 	}
-	odd := nonfinite.Checker{Allow: o.AllowNonFinite}
-	if err := odd.CheckTensors("input", nil, inputs); err != nil {
+	odd := nonfinite.Checker{Allow: allowNonFinite}
+	if err := odd.CheckTensors("input", nil, f.inputs); err != nil {
 		return nil, err
 	}
-	r, err := m.prepareRun(ctx, req, o, nil)
+	r, err := prepare(req)
 	if err != nil {
 		return nil, err
 	}
 	r.odd.Notes = odd.Notes
-	if err := r.feedInputs(inputs); err != nil {
+	if f.frames != nil {
+		err = r.feedFrames(f.frames)
+	} else {
+		err = r.feedInputs(f.inputs)
+	}
+	if err != nil {
 		r.Close()
 		return nil, err
 	}
 	return r, nil
+}
+
+func (f runFeed) request(m *Model) (models.Request, error) {
+	if f.frames != nil {
+		return m.framesRequest(f.input, f.shape)
+	}
+	return m.Request(f.inputs)
 }
 
 // feedInputs cuts the inputs into microbatches, and turns each of these into inputs of
@@ -216,8 +251,9 @@ func (m *Model) prepareRun(ctx context.Context, req models.Request, o Options, e
 			return nil, err
 		}
 	}
+	stay := o.makeRoom != nil && o.makeRoom(o, m, g, micro)
 	var note string
-	if r.opt.Request, note, err = decideOffload(o, g, r.eng); err != nil {
+	if r.opt.Request, note, err = decideOffload(o, g, micro, r.eng); err != nil {
 		r.Close()
 		return nil, err
 	}
@@ -236,6 +272,7 @@ func (m *Model) prepareRun(ctx context.Context, req models.Request, o Options, e
 		r.Close()
 		return nil, err
 	}
+	r.s.KeepLeavers(stay && o.again)
 	if err := r.s.LoadOffloaded(ctx, m.Checkpoint, m.Stored, r.opt.Offloading(), o.Progress); err != nil {
 		r.Close()
 		return nil, err
@@ -439,13 +476,20 @@ func (r *Run) Report() Report {
 	}
 	off := OffloadReport{Policy: cmp.Or(r.opt.Offload.String(), request.OffloadNone), Asked: cmp.Or(r.offloadAsked, request.OffloadNone), Offloaded: r.s.Offloaded()}
 	for _, w := range l.Weights {
-		off.LeftBytes = max(off.LeftBytes, w.Leave)
+		if r.s.LeaversLeft() {
+			off.LeftBytes = max(off.LeftBytes, w.Leave)
+		}
 	}
+	l.BytesRead -= r.before.bytesRead
+	l.Seconds -= r.before.loadSeconds
 	if off.Offloaded != nil {
+		off.BytesRead -= r.before.streamed.BytesRead
+		off.ReadSeconds -= r.before.streamed.ReadSeconds
+		off.WaitSeconds -= r.before.streamed.WaitSeconds
 		l.BytesRead += off.BytesRead
 	}
 	return Report{Offload: off, Microbatches: micro, Spans: r.s.Spans(), Engine: r.eng.Info(), Mesh: r.g.Mesh.String(), DType: r.req.DType.String(),
-		Seconds: r.seconds, FirstSeconds: r.first, CompileSeconds: r.s.CompileSeconds(), LoadSeconds: l.Seconds,
+		Seconds: r.seconds, FirstSeconds: r.first, CompileSeconds: r.s.CompileSeconds() - r.before.compileSeconds, LoadSeconds: l.Seconds,
 		BytesRead: l.BytesRead, PeakRSS: hostmemory.PeakResident(), Resident: l.MaxResident(), ResidentAll: l.ResidentBytes,
 		Collectives: r.s.Collectives(false), RequestTraffic: r.s.Collectives(true),
 		Cache: CacheReport{hits, misses}, Compiled: r.opt.Compiled, Attention: r.g.Choices(), Notes: notes}

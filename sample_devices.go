@@ -7,6 +7,7 @@ import (
 	"weft/engine"
 	"weft/graph"
 	"weft/models"
+	"weft/nonfinite"
 	"weft/session"
 	"weft/tensor"
 )
@@ -56,14 +57,20 @@ func (e expertDevices) Start(ctx context.Context, req models.Request) (denoise.R
 	if err != nil {
 		return nil, err
 	}
-	d.run = run
-	return loopRun{d, run}, nil
+	return d.use(run, run.Close), nil
+}
+
+// use gives a loop a run; release is called when the loop closes it.
+func (d *loopDevices) use(r *Run, release func()) denoise.Run {
+	d.run = r
+	return loopRun{d, r, release}
 }
 
 // loopRun is a Run whose report is kept when the loop closes it.
 type loopRun struct {
-	d *loopDevices
-	r *Run
+	d       *loopDevices
+	r       *Run
+	release func()
 }
 
 func (l loopRun) Request() models.Request { return l.r.req }
@@ -74,14 +81,19 @@ func (l loopRun) Feed(ctx context.Context, lane string, inputs map[string]*tenso
 	return l.r.s.Feed(ctx, lane, inputs)
 }
 
-func (l loopRun) Step(ctx context.Context, lanes []string) ([]map[string]*tensor.Tensor, error) {
-	return l.r.s.Run(ctx, lanes, session.RunOptions{})
+func (l loopRun) Step(ctx context.Context, lanes []string, finite func(string, nonfinite.Counts) error) ([]map[string]*tensor.Tensor, error) {
+	return l.r.s.Run(ctx, lanes, session.RunOptions{Finite: finite})
+}
+
+func (l loopRun) Trace(ctx context.Context, lane string, visit func(string, *tensor.Tensor) error) error {
+	_, err := l.r.s.Run(ctx, []string{lane}, session.RunOptions{Trace: func(_, name string, t *tensor.Tensor) error { return visit(name, t) }})
+	return err
 }
 
 func (l loopRun) Close() {
 	l.d.past = append(l.d.past, l.r.Report())
 	l.d.run = nil
-	l.r.Close()
+	l.release()
 }
 
 // report returns the report of the expert in use, or else of the last one, with the costs

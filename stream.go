@@ -22,28 +22,26 @@ type FrameSource func(ctx context.Context, frame int) (*tensor.Tensor, error)
 // input is its name, shape (batch, channels, frames, height, width), and frames gives the
 // elements while a step runs. Error: models.ErrInputs for a model of another kind.
 func (m *Model) StartFrames(ctx context.Context, input string, shape []int, frames FrameSource, o Options) (*Run, error) {
+	return runFeed{input: input, shape: shape, frames: frames}.start(m, o.AllowNonFinite, func(req models.Request) (*Run, error) { return m.prepareRun(ctx, req, o, nil) })
+}
+
+// framesRequest is the request of an input that comes frame by frame.
+func (m *Model) framesRequest(input string, shape []int) (models.Request, error) {
 	reader := m.Features().Frames
 	if reader == nil {
-		return nil, fault.New(models.ErrInputs, nil, "%s reads no input frame by frame: give its inputs whole", m.Name())
+		return models.Request{}, fault.New(models.ErrInputs, nil, "%s reads no input frame by frame: give its inputs whole", m.Name())
 	}
-	req, err := reader.Request(input, shape)
-	if err != nil {
-		return nil, err
-	}
-	r, err := m.prepareRun(ctx, req, o, nil)
-	if err != nil {
-		return nil, err
-	}
-	static, err := reader.FeedStatic(r.g)
+	return reader.Request(input, shape)
+}
+
+// feedFrames takes the source of the frames, and feeds what does not come by frames.
+func (r *Run) feedFrames(frames FrameSource) error {
+	static, err := r.model.Features().Frames.FeedStatic(r.g)
 	if err == nil && r.micro != 1 {
 		err = fault.New(models.ErrBatch, nil, "%d microbatches of an input that comes by frames: want 1", r.micro)
 	}
-	if err != nil {
-		r.Close()
-		return nil, err
-	}
 	r.frames, r.lanes, r.inputs = frames, []string{"frames"}, []map[string]*tensor.Tensor{static}
-	return r, nil
+	return err
 }
 
 // nextFrame gets a frame of the graph's input from the source of frames.
@@ -79,7 +77,7 @@ func (r *Run) Stream(ctx context.Context, visit func(name string, frame int, t *
 	}
 	_, err := r.s.Run(ctx, r.lanes, session.RunOptions{Progress: r.opt.Progress, Frame: r.nextFrame,
 		Visit: func(_, name string, at int, t *tensor.Tensor) error {
-			if err := r.odd.CheckTensors("output", nil, map[string]*tensor.Tensor{name: t}); err != nil {
+			if err := r.odd.CheckFrame("output", name, at, t); err != nil {
 				return err
 			}
 			return visit(name, at, t)

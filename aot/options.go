@@ -145,12 +145,12 @@ func (s *Step) decideOffload(r request.Request) error {
 		if s.Memory.UsableBytes == nil {
 			return fault.New(ErrOptions, nil, "offload auto on %s, whose memory is not known: none, all or keep=K", s.On)
 		}
-		keep, _, _, err := plan.FitOffload(s.Graph, s.Passes, 1, r.Depth(), *s.Memory.UsableBytes)
+		fit, err := plan.FitOffload(plan.Load{Graph: s.Graph, Passes: s.Passes}, r.Depth(), *s.Memory.UsableBytes)
 		if err != nil {
 			return err
 		}
-		if r.Offload.Policy = request.OffloadNone; keep >= 0 {
-			r = r.Streaming(keep)
+		if r.Offload.Policy = request.OffloadNone; fit.Keep >= 0 {
+			r = r.Streaming(fit.Keep)
 		}
 	}
 	s.Offload, s.Policy = r.Offloading(), r.Offload

@@ -5,6 +5,7 @@ import (
 
 	"weft/graph"
 	"weft/models"
+	"weft/nonfinite"
 	"weft/tensor"
 )
 
@@ -30,8 +31,13 @@ type Run interface {
 	// Feed puts inputs of the graph on the devices, for one lane. Inputs that were fed
 	// before and are not given again stay.
 	Feed(ctx context.Context, lane string, inputs map[string]*tensor.Tensor) error
-	// Step runs one step of each lane, and returns the graph's outputs by lane.
-	Step(ctx context.Context, lanes []string) ([]map[string]*tensor.Tensor, error)
+	// Step runs one step of each lane, and returns the graph's outputs by lane. Before that it
+	// calls finite with what the devices see of NaN and infinities in each output; its error
+	// ends the step.
+	Step(ctx context.Context, lanes []string, finite func(lane string, seen nonfinite.Counts) error) ([]map[string]*tensor.Tensor, error)
+	// Trace runs one step of one lane and calls visit with the values along the way, in order.
+	// Its error ends the step.
+	Trace(ctx context.Context, lane string, visit func(name string, t *tensor.Tensor) error) error
 	// Close frees the devices.
 	Close()
 }

@@ -198,7 +198,8 @@ func (l *Loop) Notes() []string { return slices.Clone(l.notes) }
 func (l *Loop) NonFiniteNotes() []string { return slices.Clone(l.odd.Notes) }
 
 // Latents returns a copy of the latents as the sampler left them after the steps so far:
-// (batch, channels, frames, height, width), f32.
+// (batch, channels, frames, height, width), f32. After an error of Step they are those before
+// that step.
 func (l *Loop) Latents() (*tensor.Tensor, error) {
 	return tensor.FromFloat32s(dtype.F32, l.x, l.shape...)
 }
@@ -251,7 +252,7 @@ func (l *Loop) takeStep(ctx context.Context, i int) (Step, error) {
 	if err != nil {
 		return Step{}, err
 	}
-	if err := l.computeVelocities(ctx, fresh, t); err != nil {
+	if err := l.computeVelocities(ctx, i, fresh, t); err != nil {
 		return Step{}, err
 	}
 	host := time.Now()
@@ -259,10 +260,7 @@ func (l *Loop) takeStep(ctx context.Context, i int) (Step, error) {
 	if err != nil {
 		return Step{}, err
 	}
-	if err := l.sampler.Step(i, l.x, v); err != nil {
-		return Step{}, err
-	}
-	if err := l.checkLatents(i); err != nil {
+	if err := l.moveLatents(i, v); err != nil {
 		return Step{}, err
 	}
 	end := time.Now()
@@ -270,8 +268,23 @@ func (l *Loop) takeStep(ctx context.Context, i int) (Step, error) {
 		Expert: l.experts[l.at].Name, Seconds: end.Sub(start).Seconds(), Host: end.Sub(host).Seconds()}, nil
 }
 
+// moveLatents moves the latents along a velocity, by step i of the sampler. After an error they
+// are what they were before.
+func (l *Loop) moveLatents(i int, velocity []float32) error {
+	before := slices.Clone(l.x)
+	err := l.sampler.Step(i, l.x, velocity)
+	if err == nil {
+		err = l.checkLatents(i)
+	}
+	if err != nil {
+		l.x = before
+	}
+	return err
+}
+
 // checkLatents refuses latents that became NaN or infinite in step i, because all later
-// steps would continue with them.
+// steps would continue with them. The velocities were looked at before, on the devices; what
+// arises here is the sampler's.
 func (l *Loop) checkLatents(i int) error {
 	x, err := l.Latents()
 	if err != nil {

@@ -11,27 +11,33 @@ import (
 	"weft/tensor"
 )
 
-// computeVelocities runs the model on the latents for every text. Each text is a lane,
-// or several lanes where a pipeline cuts the batch; the lanes of a step share the
-// stages.
-func (l *Loop) computeVelocities(ctx context.Context, fresh bool, t float64) error {
+// computeVelocities runs the model on the latents for every text, in step i. Each text is a
+// lane, or several lanes where a pipeline cuts the batch; the lanes of a step share the
+// stages. The devices look whether the velocities are finite, before these reach the latents.
+func (l *Loop) computeVelocities(ctx context.Context, i int, fresh bool, t float64) error {
 	n, micro := l.run.Request().Batch, l.run.Microbatches()
 	copies := n * micro / l.batch // 2 when guidance is one batch
 	x, err := l.copiesWithKept(copies)
 	if err != nil {
 		return err
 	}
-	lanes := []string{}
+	lanes, again := []string{}, map[string]func() error{}
 	for pass, text := range l.texts {
 		for k := range micro {
 			lane := fmt.Sprintf("text %d micro %d", pass, k)
 			lanes = append(lanes, lane)
-			if err := l.feedLane(ctx, lane, text.Rows(k*n, (k+1)*n), x.Rows(k*n, (k+1)*n), pass*l.batch+k*n, fresh, t); err != nil {
+			part := x.Rows(k*n, (k+1)*n)
+			if err := l.feedLane(ctx, lane, text.Rows(k*n, (k+1)*n), part, pass*l.batch+k*n, fresh, t); err != nil {
 				return err
 			}
+			again[lane] = func() error { return l.feedLatents(ctx, lane, part, t) }
 		}
 	}
-	outs, err := l.run.Step(ctx, lanes)
+	watch := finiteWatch{l: l, step: i}
+	outs, err := l.run.Step(ctx, lanes, watch.see)
+	if err == nil {
+		err = watch.check(ctx, again)
+	}
 	if err != nil {
 		return err
 	}
@@ -85,6 +91,11 @@ func (l *Loop) feedLane(ctx context.Context, lane string, text, x *tensor.Tensor
 			return err
 		}
 	}
+	return l.feedLatents(ctx, lane, x, t)
+}
+
+// feedLatents feeds what changes from step to step in a lane.
+func (l *Loop) feedLatents(ctx context.Context, lane string, x *tensor.Tensor, t float64) error {
 	in, err := l.feedStep(x, t)
 	if err != nil {
 		return err

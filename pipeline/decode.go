@@ -66,7 +66,9 @@ func (g *generation) streamFrames(ctx context.Context, sinks ...func([]float32) 
 		g.progress("decode", done, g.frames(), 0)
 		return nil
 	}
-	return g.d.Stream(ctx, g.p.vae, inputs, g.decode, visit)
+	place := g.decode
+	place.Again = g.again
+	return g.d.Stream(ctx, g.p.vae, inputs, place, visit)
 }
 
 // frameOf makes a frame of pixels (1, 3, 1, height, width) from -1 to 1: rows of red, green

@@ -19,6 +19,9 @@ type Placement struct {
 	// Stream says that the layers' weights may be streamed where the request offloads weights.
 	Stream bool
 	Tiles  *models.Tiles // of an autoencoder; nil computes pictures whole
+	// Again says that the model will run again on the same request, for another video: devices
+	// that have the memory keep its programs and weights.
+	Again bool
 }
 
 // Cost is what one phase took.
@@ -31,7 +34,8 @@ type Cost struct {
 }
 
 // Devices are where a pipeline's models run, one after another. A model's weights are on them
-// from the call that runs it until that call returns, or until the loop of a Denoiser is closed.
+// from the call that runs it until that call returns, or until the loop of a Denoiser is closed;
+// those of a model that will run again may stay.
 type Devices interface {
 	// Count is how many there are.
 	Count() int
@@ -48,13 +52,15 @@ type Devices interface {
 	// whose frames are asked for one by one, in order.
 	StreamFrames(ctx context.Context, m *identify.Match, input string, shape []int, frames func(ctx context.Context, frame int) (*tensor.Tensor, error),
 		p Placement, visit func(name string, frame int, t *tensor.Tensor) error) (Cost, error)
-	// Denoiser returns the devices for the experts of one denoising loop.
-	Denoiser(experts []*identify.Match) Denoiser
+	// Denoiser returns the devices for the experts of one denoising loop. again says that the
+	// loop of another video follows.
+	Denoiser(experts []*identify.Match, again bool) Denoiser
 	// Engine says what runs the programs. It is empty before the first of them runs.
 	Engine() engine.Info
 }
 
-// Denoiser are the devices of one denoising loop. Only the expert in use is on them.
+// Denoiser are the devices of one denoising loop. Only the expert in use is on them, unless the
+// other one runs again for another video and there is memory for both.
 type Denoiser interface {
 	Expert(i int) denoise.Devices
 	Cost() Cost

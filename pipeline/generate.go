@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -60,7 +59,8 @@ func (p *Pipeline) Generate(ctx context.Context, d Devices, o Options) (*Result,
 // GenerateAll makes a video of each of several options, which differ in their prompts, seeds
 // and outputs alone. All are checked before the first weight is read. The text encoder is loaded
 // once for all of them; then each video goes through the other phases, so that one is there
-// before the next is begun. With Resume, videos that are there are passed over; their results
+// before the next is begun. Devices keep programs and weights in between where they have the
+// memory. With Resume, videos that are there are passed over; their results
 // are left out. After an error the results are those of the videos that were made.
 func (p *Pipeline) GenerateAll(ctx context.Context, d Devices, all []Options) ([]*Result, error) {
 	var errs fault.List
@@ -83,8 +83,8 @@ func (p *Pipeline) GenerateAll(ctx context.Context, d Devices, all []Options) ([
 			return nil, err
 		}
 	}
-	for _, g := range gens {
-		g.together = gens
+	for i, g := range gens {
+		g.together, g.again = gens, i < len(gens)-1
 	}
 	var results []*Result
 	for _, g := range gens {
@@ -185,7 +185,7 @@ func (g *generation) runPhase(ctx context.Context, name string, run func(*genera
 	g.result.Phases = append(g.result.Phases, Phase{Name: name, Mesh: cost.Mesh, DType: cost.DType, Seconds: time.Since(g.began).Seconds(),
 		PeakRSS: hostmemory.PeakResident(), BytesRead: cost.BytesRead, Resident: cost.Resident})
 	g.notes = append(g.notes, cost.Notes...)
-	debug.FreeOSMemory()
+	hostmemory.Return()
 	return nil
 }
 

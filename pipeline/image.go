@@ -96,14 +96,14 @@ func (s *settled) imageParts(d Devices) conditions.Parts {
 		place.Mesh, _ = firstLegal(pictureMeshes(d.Count(), s.latent[2], s.latent[3]), func(m []mesh.Axis) error {
 			return d.CheckSplit(s.p.vae, models.Request{Batch: 1, Latent: s.latent, Encode: true}, Placement{Mesh: m, DType: place.DType})
 		})
-		parts.Autoencoder = &conditions.Part{Model: s.p.vae.Model, Devices: imageDevices{s, d, s.p.vae, place}}
+		parts.Autoencoder = s.imagePart(d, s.p.vae, place)
 	}
 	if s.p.vision != nil {
 		place := Placement{DType: s.o.ComputeType(), Stream: true}
 		place.Mesh, _ = firstLegal(textMeshes(d.Count()), func(m []mesh.Axis) error {
 			return d.CheckSplit(s.p.vision, models.Request{Batch: 1}, Placement{Mesh: m, DType: place.DType})
 		})
-		parts.Vision = &conditions.Part{Model: s.p.vision.Model, Devices: imageDevices{s, d, s.p.vision, place}}
+		parts.Vision = s.imagePart(d, s.p.vision, place)
 	}
 	return parts
 }
@@ -129,28 +129,43 @@ func (s *settled) readImageProcessor() (*picture.VisionPreparation, error) {
 	return &v, nil
 }
 
-// imageDevices are the devices of one model of the image phase.
-type imageDevices struct {
-	s     *settled
-	d     Devices
-	m     *identify.Match
-	place Placement
+// imagePart is a model of the image phase, whose costs are those of the video's.
+func (s *settled) imagePart(d Devices, m *identify.Match, place Placement) *conditions.Part {
+	return &conditions.Part{Model: m.Model, Devices: partDevices{d: d, m: m, cost: &s.images.cost, place: func() Placement {
+		place := place
+		place.Again = s.again
+		return place
+	}}}
 }
 
-func (i imageDevices) CheckSplit(r models.Request) error { return i.d.CheckSplit(i.m, r, i.place) }
+// ConditionPart is a model of the image phase on devices, as package conditions takes it, for a
+// caller that makes an image's conditions without a pipeline.
+func ConditionPart(d Devices, m *identify.Match, place Placement) *conditions.Part {
+	return &conditions.Part{Model: m.Model, Devices: partDevices{d: d, m: m, cost: new(Cost), place: func() Placement { return place }}}
+}
 
-func (i imageDevices) Forward(ctx context.Context, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
-	out, cost, err := i.d.Forward(ctx, i.m, []map[string]*tensor.Tensor{inputs}, i.place)
-	i.s.images.cost.add(cost)
+// partDevices are the devices of one model of the image phase.
+type partDevices struct {
+	d     Devices
+	m     *identify.Match
+	cost  *Cost // that calls add to
+	place func() Placement
+}
+
+func (p partDevices) CheckSplit(r models.Request) error { return p.d.CheckSplit(p.m, r, p.place()) }
+
+func (p partDevices) Forward(ctx context.Context, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
+	out, cost, err := p.d.Forward(ctx, p.m, []map[string]*tensor.Tensor{inputs}, p.place())
+	p.cost.add(cost)
 	if err != nil {
 		return nil, err
 	}
 	return out[0], nil
 }
 
-func (i imageDevices) Stream(ctx context.Context, input string, shape []int, frames conditions.FrameSource, visit conditions.Visit) error {
-	cost, err := i.d.StreamFrames(ctx, i.m, input, shape, frames, i.place, visit)
-	i.s.images.cost.add(cost)
+func (p partDevices) Stream(ctx context.Context, input string, shape []int, frames conditions.FrameSource, visit conditions.Visit) error {
+	cost, err := p.d.StreamFrames(ctx, p.m, input, shape, frames, p.place(), visit)
+	p.cost.add(cost)
 	return err
 }
 

@@ -40,6 +40,7 @@ type settled struct {
 	text, denoise, decode Placement
 	width, height         int         // of the frames that are written
 	plan                  *video.Plan // nil where no video is asked for
+	again                 bool        // another video follows, with the same models
 	notes                 []string
 }
 
@@ -290,7 +291,7 @@ func (s *settled) blankFeatures() features {
 
 // newLoop makes the denoising loop on the devices.
 func (s *settled) newLoop(d Devices, f features) (*denoise.Loop, Denoiser, error) {
-	den := d.Denoiser(s.p.experts)
+	den := d.Denoiser(s.p.experts, s.again)
 	names := []string{"high noise", "low noise"}
 	if len(s.p.experts) == 1 {
 		names = []string{""}

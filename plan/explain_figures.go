@@ -59,6 +59,7 @@ func figureEntries() []figureEntry {
 		{key: "temp_bytes", also: []string{"temp", "other"}, unit: unitBytes, of: ofPhase, explain: (*explainer).explainMemory},
 		{key: "collective_bytes", also: []string{"sent", "traffic"}, unit: unitBytes, of: ofAxis, explain: (*explainer).explainSent},
 		{key: "request_collective_bytes", unit: unitBytes, of: ofAxis, explain: (*explainer).explainSent},
+		{key: "request_seconds", unit: unitSeconds, explain: (*explainer).explainTime},
 		{key: "step_seconds", also: []string{"step"}, unit: unitSeconds, explain: (*explainer).explainTime},
 		{key: "seconds", unit: unitSeconds, of: ofTimed, needed: true, explain: (*explainer).explainTime},
 		{key: "matmul_seconds", also: []string{"matmuls"}, unit: unitSeconds, explain: (*explainer).explainTime},

@@ -74,17 +74,32 @@ func (e *explainer) explainMemory(f figure) (string, float64, []Part, error) {
 	of := fmt.Sprintf("phase %s, a device at its fullest, in %q", name, m.At)
 	switch strings.TrimSuffix(f.entry.key, "_bytes") {
 	case weightsKind:
-		return of, float64(m.WeightsBytes), h.weights, nil
+		return of, float64(m.WeightsBytes), mergeRounding(h.weights), nil
 	case residualKind:
 		return of, float64(m.ResidualBytes), h.alive, nil
 	case attentionKind:
-		return of, float64(m.AttentionBytes), append(h.kept, h.counted(attentionKind)...), nil
+		return of, float64(m.AttentionBytes), mergeRounding(append(h.kept, h.counted(attentionKind)...)), nil
 	case gatheredKind:
 		return of, float64(m.GatheredBytes), h.counted(gatheredKind), nil
 	case tempKind:
 		return of, float64(m.TempBytes), h.temporaries(m.TempBytes), nil
 	}
-	return of, float64(m.TotalBytes), slices.Concat(h.weights, h.kept, h.alive, h.program.peakParts()), nil
+	return of, float64(m.TotalBytes), mergeRounding(slices.Concat(h.weights, h.kept, h.alive, h.program.peakParts())), nil
+}
+
+// mergeRounding makes one row of those of rounding.
+func mergeRounding(parts []Part) []Part {
+	all := roundedBytes
+	parts = slices.DeleteFunc(parts, func(p Part) bool {
+		if p.Op == roundedBytes.Op {
+			all.Value += p.Value
+		}
+		return p.Op == roundedBytes.Op
+	})
+	if all.Value != 0 {
+		parts = append(parts, all)
+	}
+	return parts
 }
 
 // holdings lists what a device holds at the fullest moment of a phase.
@@ -96,7 +111,7 @@ type holdings struct {
 func (e *explainer) holdingsOf(phase string, g *scaledGraph) (*holdings, error) {
 	h := &holdings{program: e.evidence(g, g.Calls[g.peak].Program)}
 	if st := e.p.stage; phase == ditPhase && st.of > 0 {
-		h.program = e.evidence(g, g.Calls[g.flatPeak].Program)
+		h.program = e.evidence(g, g.Calls[st.peak].Program)
 		return h, e.addStageHoldings(h, g, st)
 	}
 	weights, err := g.ResidentWeights(g.asPasses(), g.Calls[g.peak].Request)
@@ -123,17 +138,61 @@ func (e *explainer) holdingsOf(phase string, g *scaledGraph) (*holdings, error) 
 // addStageHoldings adds what a device of a pipeline's fullest stage holds: its layers' part of
 // the weights and of what a request keeps, that for each microbatch.
 func (e *explainer) addStageHoldings(h *holdings, g *scaledGraph, st pipelineStage) error {
+	if err := e.addStageWeights(h, g, st); err != nil {
+		return err
+	}
 	at, n := st.fullest, newNaming(g)
+	held, err := g.ResidentsAt(g.asPasses(), st.peak)
+	if err != nil {
+		return err
+	}
+	micro := fmt.Sprintf("; x %d microbatches", st.micro)
+	var ofLayers, others []Part
+	for _, v := range held.Kept {
+		p := n.keptPart(v)
+		p.Rule += micro
+		if g.isLayerProgram(n.makers[v.Name].program) {
+			p.Rule += fmt.Sprintf("; %d of %d layers", at.layers, st.of)
+			ofLayers = n.add(ofLayers, p)
+		} else {
+			others = n.add(others, p)
+		}
+	}
+	call := e.got.parts.calls[st.peak]
+	times := func(bytes int64) int64 { return bytes * st.micro }
 	part := func(bytes int64) int64 { return bytes * at.layers / st.of }
-	ofLayers := fmt.Sprintf("; %d of %d layers", at.layers, st.of)
-	var inStage []Part
-	sum := int64(0)
-	err := g.eachStageWeight(e.got.parts.lastLayer, func(w graph.Weight, place weightPlace, once, all int64) {
+	h.kept = slices.Concat(scaleParts(ofLayers, func(n int64) int64 { return times(part(n)) }, times(part(call.keptOfLayers)), roundedBytes),
+		scaleParts(others, times, times(call.keptOfOthers), roundedBytes))
+	for _, v := range held.Alive {
+		p := n.alivePart(v)
+		p.Value *= float64(st.micro)
+		p.Calls *= int(st.micro)
+		p.Rule += micro
+		h.alive = n.add(h.alive, p)
+	}
+	return nil
+}
+
+// addStageWeights adds the weights that a device of a pipeline's fullest stage holds.
+func (e *explainer) addStageWeights(h *holdings, g *scaledGraph, st pipelineStage) error {
+	at, n, s := st.fullest, newNaming(g), &e.got.parts
+	call := s.calls[st.peak]
+	whole, streamed := g.Place(graph.Offload{}), g.Place(graph.Offload{Stream: true})
+	var fixed, inSlots []Part
+	err := g.eachStageWeight(s.lastLayer, func(w graph.Weight, place weightPlace, once, all int64) {
+		if whole.Of[w.Name] == graph.Leaves && !call.request {
+			return
+		}
 		p := n.weightPart(graph.Resident{Name: w.Name, Once: once, Bytes: all})
 		switch {
+		case place == inLayers && at.streams && streamed.Of[w.Name] == graph.Streams:
+			if whole.Of[w.Name] == graph.Stays {
+				p.Rule += fmt.Sprintf("; %d of %d layers keep it", at.kept, st.of)
+				inSlots = n.add(inSlots, p)
+			}
 		case place == inLayers:
-			p.Rule += ofLayers
-			inStage, sum = n.add(inStage, p), sum+all
+			p.Rule += fmt.Sprintf("; %d of %d layers", at.layers, st.of)
+			fixed = n.add(fixed, p)
 		case place == beforeLayers && at.first || place == afterLayers && at.last:
 			h.weights = n.add(h.weights, p)
 		}
@@ -141,43 +200,13 @@ func (e *explainer) addStageHoldings(h *holdings, g *scaledGraph, st pipelineSta
 	if err != nil {
 		return err
 	}
-	h.weights = append(h.weights, scaleParts(inStage, part, part(sum), roundedBytes)...)
-	held, err := g.ResidentsAt(g.asPasses(), e.got.parts.lastLayer)
-	if err != nil {
-		return err
+	allFixed, allKept, _ := s.stageWeights(at, call.request)
+	h.weights = append(h.weights, scaleParts(fixed, func(n int64) int64 { return n * at.layers / st.of }, allFixed, roundedBytes)...)
+	if at.kept > 0 {
+		h.weights = append(h.weights, scaleParts(inSlots, func(n int64) int64 { return n * at.kept / st.of }, allKept, roundedBytes)...)
 	}
-	micro := fmt.Sprintf("; x %d microbatches", st.micro)
-	var ofLayer, others []Part
-	for _, v := range held.Kept {
-		p := n.keptPart(v)
-		p.Rule += micro
-		if g.isLayerProgram(p.Program) {
-			p.Rule += ofLayers
-			ofLayer = n.add(ofLayer, p)
-		} else {
-			others = n.add(others, p)
-		}
-	}
-	times := func(bytes int64) int64 { return bytes * st.micro }
-	h.kept = slices.Concat(scaleParts(ofLayer, func(n int64) int64 { return times(part(n)) }, times(part(e.got.parts.layerKept)), stageKept),
-		scaleParts(others, times, times(e.got.parts.otherKept), stageKept))
-	moment, err := g.Residency(g.asPasses())
-	if err != nil {
-		return err
-	}
-	if more := moment.Moments[g.flatPeak].Kept - e.got.parts.layerKept - e.got.parts.otherKept; more != 0 {
-		h.kept = append(h.kept, Part{Value: float64(more), Kind: attentionKind, Calls: 1, Op: "difference", What: "kept at the fullest call and not at the last layer", Rule: "the difference of the two moments"})
-	}
-	alive, err := g.ResidentsAt(g.asPasses(), g.flatPeak)
-	if err != nil {
-		return err
-	}
-	for _, v := range alive.Alive {
-		p := n.alivePart(v)
-		p.Value *= float64(st.micro)
-		p.Calls *= int(st.micro)
-		p.Rule += micro
-		h.alive = n.add(h.alive, p)
+	if at.slots > 0 {
+		h.weights = append(h.weights, n.weightPart(graph.Resident{Name: graph.SlotsName, Once: s.slot, Bytes: at.slots * s.slot}))
 	}
 	return nil
 }
@@ -202,12 +231,8 @@ func scaleParts(parts []Part, scale func(int64) int64, total int64, why Part) []
 	return parts
 }
 
-// The rows for what the parts of a pipeline's stage do not add up to.
-var (
-	roundedBytes = Part{Op: "rounding", What: "rounding", Rule: "each part and the sum are rounded down to whole bytes"}
-	stageKept    = Part{Kind: attentionKind, Op: "difference", What: "what layers take over from each other",
-		Rule: "of a stage, the plan counts what the request's layers make for each layer, also where the next layer takes over its memory"}
-)
+// roundedBytes is the row for what the parts of a pipeline's stage do not add up to.
+var roundedBytes = Part{Op: "rounding", What: "rounding", Rule: "each part and the sum are rounded down to whole bytes"}
 
 // counted lists the buffers of the call that count as one kind: attention's, or gathered.
 func (h *holdings) counted(kind string) []Part {

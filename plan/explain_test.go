@@ -97,6 +97,10 @@ func figureOf(p Plan, f figure) float64 {
 		return sum(p.CollectiveBytes)
 	case "request_collective_bytes":
 		return sum(p.RequestCollectiveBytes)
+	case "request_seconds":
+		return p.RequestSeconds
+	case "transfer_seconds":
+		return p.Time.TransferSeconds
 	case "step_seconds":
 		return p.StepSeconds
 	case "matmul_seconds":
@@ -270,6 +274,8 @@ func TestPartsAddUp(t *testing.T) {
 		o.CFG = rapid.SampledFrom([]string{"", CFGBatch, CFGSequential}).Draw(t, "cfg")
 		o.SplitResidual = rapid.Bool().Draw(t, "split residual")
 		o.Steps = rapid.SampledFrom([]int{0, 1, 40}).Draw(t, "steps")
+		offload := request.Must(rapid.SampledFrom([]string{"", "", "--offload all", "--offload keep=3 --offload-depth 0"}).Draw(t, "offload"))
+		o.Offload, o.OffloadDepth = offload.Offload, offload.OffloadDepth
 		if rapid.Bool().Draw(t, "f32") {
 			o.DType = dtype.F32
 		}

@@ -42,6 +42,8 @@ func (e *explainer) explainTime(f figure) (string, float64, []Part, error) {
 	switch key := timeCause(f.entry.key); key {
 	case "seconds":
 		return e.explainProgramTime(f, r)
+	case "request_seconds":
+		return "what runs once a request", e.p.RequestSeconds, e.requestParts(r), nil
 	case "step_seconds":
 		return "one step", e.p.StepSeconds, e.stepParts(r), nil
 	case matmulTime:
@@ -85,8 +87,8 @@ func (e *explainer) explainPhaseTime(f figure) (string, float64, []Part, error) 
 			if err != nil {
 				return "", 0, nil, err
 			}
-			what = append(what, fmt.Sprintf("%d steps of %s", p.Steps, run.Model))
-			parts = append(parts, repeatParts(e.stepParts(r), p.Steps)...)
+			what = append(what, fmt.Sprintf("the beginning and %d steps of %s", p.Steps, run.Model))
+			parts = append(parts, append(e.requestParts(r), repeatParts(e.stepParts(r), p.Steps)...)...)
 			continue
 		}
 		t, err := e.timesOf(run.of, e.on)
@@ -94,8 +96,8 @@ func (e *explainer) explainPhaseTime(f figure) (string, float64, []Part, error) 
 			return "", 0, nil, err
 		}
 		what = append(what, fmt.Sprintf("%s on %s in %s", run.Model, run.Mesh, run.DType))
-		for k := range run.of.measures.programs {
-			parts = append(parts, plainParts(e.programParts(t.rates, run.of.measures, &run.of.measures.programs[k]))...)
+		for _, c := range run.of.measures.allPrograms() {
+			parts = append(parts, plainParts(e.programParts(t.rates, run.of.measures, &c))...)
 		}
 	}
 	return fmt.Sprintf("phase %s, %s", p.Name, strings.Join(what, " and ")), *p.Seconds, parts, nil
@@ -137,15 +139,23 @@ func (e *explainer) causeParts(r stepRates, cause timeCause, axis string) []Part
 	if st.of == 0 {
 		return plainParts(parts)
 	}
-	share := float64(st.firstLayers*st.micro) / float64(st.of)
+	share, what := float64(st.firstLayers*st.micro)/float64(st.of), fmt.Sprintf("%d of %d layers", st.firstLayers, st.of)
+	if cause == transferTime {
+		share, what = e.streamedShare(st.first)*float64(st.micro), "the first stage's share of the layers that are streamed"
+	}
 	for i := range parts {
 		parts[i].Value *= share
-		parts[i].Rule += fmt.Sprintf("; x %.4g: %d of %d layers, %d microbatches", share, st.firstLayers, st.of, st.micro)
+		parts[i].Rule += fmt.Sprintf("; x %.4g: %s, %d microbatches", share, what, st.micro)
 	}
 	if cause == collectiveTime && (axis == "" || axis == mesh.PP) {
 		parts = append(parts, timedPart{Part: e.waitingPart(), cause: cause, axis: mesh.PP})
 	}
 	return plainParts(parts)
+}
+
+// streamedShare is what a stage has of all layers that are streamed in a step.
+func (e *explainer) streamedShare(at stagePlace) float64 {
+	return float64(at.layers-at.kept) / float64(max(1, e.p.stage.streamed))
 }
 
 // waitingPart is the time of a pipeline's step in which the first stage neither computes nor
@@ -171,7 +181,7 @@ func (e *explainer) stepParts(r stepRates) []Part {
 	var parts []Part
 	for i := range e.got.programs {
 		c := &e.got.programs[i]
-		of := plainParts(e.programParts(r, e.got, c))
+		of := e.programParts(r, e.got, c)
 		if st.of > 0 {
 			behind := float64(st.slowest.layers) / float64(st.of) // what the slowest stage has of it
 			if c.calls <= 1 {
@@ -180,13 +190,17 @@ func (e *explainer) stepParts(r stepRates) []Part {
 					behind = 1
 				}
 			}
-			times := 1 + float64(st.micro-1)*behind
 			for k := range of {
+				share := behind
+				if of[k].cause == transferTime {
+					share = e.streamedShare(st.slowest)
+				}
+				times := 1 + float64(st.micro-1)*share
 				of[k].Value *= times
 				of[k].Rule += fmt.Sprintf("; x %.4g: once through all stages, and %d more microbatches with what the slowest stage has of it", times, st.micro-1)
 			}
 		}
-		parts = append(parts, of...)
+		parts = append(parts, plainParts(of)...)
 	}
 	if st.of > 0 {
 		slow := 2
@@ -200,6 +214,23 @@ func (e *explainer) stepParts(r stepRates) []Part {
 		parts = append(parts, Part{Value: float64(n) * st.copied, Calls: n, Op: "hand-over", What: "copies between stages through the host",
 			Rule:   fmt.Sprintf("%d B, %d times: read and written between stages, and for %d more microbatches at the slowest stage", e.got.parts.handed, n, st.micro-1),
 			Source: e.hostSource(r)})
+	}
+	return parts
+}
+
+// requestParts lists what the time of the programs is spent on that run once a request. With a
+// pipeline they run for one microbatch after the other.
+func (e *explainer) requestParts(r stepRates) []Part {
+	var parts []Part
+	for i := range e.got.onRequest {
+		parts = append(parts, plainParts(e.programParts(r, e.got, &e.got.onRequest[i]))...)
+	}
+	if micro := e.p.stage.micro; micro > 1 {
+		for i := range parts {
+			parts[i].Value *= float64(micro)
+			parts[i].Calls *= int(micro)
+			parts[i].Rule += fmt.Sprintf("; x %d microbatches", micro)
+		}
 	}
 	return parts
 }

@@ -8,7 +8,9 @@ import (
 
 	"weft/fault"
 	"weft/graph"
+	"weft/mesh"
 	"weft/request"
+	"weft/strategy"
 	"weft/topology"
 )
 
@@ -50,9 +52,6 @@ func (g *scaledGraph) measureStreaming(held *graph.Residency) (streaming, error)
 	all := 0.0
 	out := streaming{held: held.Weights, passes: g.passes, depth: g.offload.Depth, layer: map[string]int64{}, streamed: map[string]float64{}}
 	for _, l := range layers {
-		if l.Request {
-			continue
-		}
 		if l.First {
 			all += l.Layers
 		}
@@ -85,6 +84,9 @@ func (s *search) describeOffload(p *Plan, on topology.Slice, got *splitMeasures)
 		return
 	}
 	m := got.streaming.held
+	if p.stage.of > 0 {
+		m = got.parts.streamedTo(p.stage)
+	}
 	kept := min(o.Keep, got.streaming.layers)
 	r := ratesOf(on, s.o)
 	d := p.Offload // with the phases that stream
@@ -153,9 +155,6 @@ func (s *search) isTooBigWithoutWeights(resident []Plan, on topology.Slice, sp s
 // planStreaming plans a split with as many layers kept as fit; nil where the split is refused or
 // none fit.
 func (s *search) planStreaming(on topology.Slice, sp split) (*Plan, error) {
-	if sp.pp > 1 {
-		return nil, nil
-	}
 	keep, err := s.mostKept(on, sp)
 	if err != nil || keep < 0 {
 		return nil, err
@@ -173,9 +172,15 @@ func (s *search) planStreaming(on topology.Slice, sp split) (*Plan, error) {
 // split with so many.
 func (s *search) mostKept(on topology.Slice, sp split) (int, error) {
 	limit := s.o.Machine.Memory(on).UsableBytes
-	local, r, err := s.requestForSplit(on, sp)
-	if err != nil || limit == nil {
+	_, r, err := s.requestForSplit(on, sp)
+	if err != nil || limit == nil || s.checkPipeline(on, sp) != nil {
 		return -1, nil
+	}
+	stage := sp
+	stage.pp = 1
+	local, err := mesh.Local(axesOf(stage)...)
+	if err != nil {
+		return -1, err
 	}
 	built := r
 	if s.layers > 0 {
@@ -192,38 +197,64 @@ func (s *search) mostKept(on topology.Slice, sp split) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	try := func(keep int) (bool, error) {
-		whole := got.graph
-		whole.offload.Keep = keep
-		held, err := whole.Residency(whole.asPasses())
-		if err != nil {
-			return false, err
-		}
-		m, _ := whole.findPeakMemory(held, func(i int) int64 { return held.Moments[i].Weights })
-		return m.TotalBytes <= *limit, nil
-	}
-	if fits, err := try(0); err != nil || !fits {
+	keep, err := mostThatFit(got.streaming.layers+1, func(keep int) (bool, error) {
+		bytes, err := s.bytesWithKept(got, sp, s.r.Batch/r.Batch, keep)
+		return bytes <= *limit, err
+	})
+	if err != nil || keep < 0 {
 		return -1, err
 	}
-	lo, hi := 0, got.streaming.layers+1 // lo fits
+	stage.offload = graph.Offload{Stream: true, Keep: keep, Depth: s.o.Depth()}
+	kept, err := measureGraph(g, s.layers, s.passes, stage.offload)
+	if err != nil {
+		return -1, err
+	}
+	s.keepMeasures(measuresKey(stage, r), kept)
+	return keep, nil
+}
+
+// bytesWithKept is what a device holds of a split that streams, of which the measures are, if so
+// many layers keep their weights.
+func (s *search) bytesWithKept(got *splitMeasures, sp split, micro, keep int) (int64, error) {
+	if sp.pp > 1 {
+		stages, err := strategy.Even(s.layers, sp.pp)
+		if err != nil {
+			return 0, err
+		}
+		parts := got.parts
+		parts.offload.Keep = keep
+		m, _, _ := parts.fullestStage(stages, int64(micro))
+		return m.TotalBytes, nil
+	}
+	whole := got.graph
+	whole.offload.Keep = keep
+	held, err := whole.Residency(whole.asPasses())
+	if err != nil {
+		return 0, err
+	}
+	m, _ := whole.findPeakMemory(held)
+	return m.TotalBytes, nil
+}
+
+// mostThatFit finds the largest number below n that fits; -1 where not even 0 does. Less than
+// what fits does fit.
+func mostThatFit(n int, fits func(int) (bool, error)) (int, error) {
+	if ok, err := fits(0); err != nil || !ok {
+		return -1, err
+	}
+	lo, hi := 0, n
 	for lo+1 < hi {
 		mid := (lo + hi) / 2
-		fits, err := try(mid)
+		ok, err := fits(mid)
 		if err != nil {
 			return -1, err
 		}
-		if fits {
+		if ok {
 			lo = mid
 		} else {
 			hi = mid
 		}
 	}
-	sp.offload = graph.Offload{Stream: true, Keep: lo, Depth: s.o.Depth()}
-	kept, err := measureGraph(g, s.layers, s.passes, sp.offload)
-	if err != nil {
-		return -1, err
-	}
-	s.keepMeasures(measuresKey(sp, r), kept)
 	return lo, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"weft/dtype"
 	"weft/graph"
 	"weft/mesh"
 	"weft/request"
@@ -153,13 +154,59 @@ func TestBestTakesOffload(t *testing.T) {
 	}
 }
 
-// A pipeline whose stages would stream is refused by name.
-func TestOffloadedPipelineIsRefused(t *testing.T) {
-	o := offloading("--offload all")
-	o.Mesh = []mesh.Axis{{Name: "pp", Size: 4}}
-	r := search14B(t, "v4-8", o)
-	if len(r.Plans) != 0 || len(r.Refuse) != 1 || r.Refuse[0].Kind != ErrPipeline.Name() || !strings.Contains(r.Refuse[0].Reason, "--offload none") {
-		t.Errorf("%d plans, %+v", len(r.Plans), r.Refuse)
+// A pipeline's stages stream their own layers, once for each microbatch; of the layers that are
+// kept the first stages have theirs.
+func TestOffloadedPipelines(t *testing.T) {
+	search := func(flags, mesh string) Plan {
+		t.Helper()
+		o := offloading(flags)
+		o.Mesh = request.MustMesh(mesh)
+		r := search14B(t, "v4-8", o)
+		if len(r.Plans) == 0 {
+			t.Fatalf("%s on %s: %+v", flags, mesh, r.Refuse)
+		}
+		return r.Plans[0]
+	}
+	none := search("--offload none", "pp=4")
+	all := search("--offload all", "pp=4")
+	one := search("--offload all", "dp=2,sp=2")
+	if none.Offload != nil || all.Offload == nil || all.Offload.Layers != 40 || all.Offload.Kept != 0 || all.Offload.Slots != 2 {
+		t.Fatalf("%+v beside %+v", all.Offload, none.Offload)
+	}
+	if got, want := all.Offload.SlotBytes, one.Offload.SlotBytes; got != want {
+		t.Errorf("slots of %d bytes, without a pipeline %d", got, want)
+	}
+	// Ten of forty layers, for each of two microbatches.
+	if got, want := all.Offload.StepBytes, one.Offload.StepBytes/40*10*2; got != want {
+		t.Errorf("%d bytes are streamed in a step, want %d", got, want)
+	}
+	m, whole := all.Breakdown.DiT, none.Breakdown.DiT
+	if m.WeightsBytes != all.Offload.ResidentBytes+all.Offload.SlotBytes || m.WeightsBytes >= whole.WeightsBytes || m.ResidualBytes != whole.ResidualBytes {
+		t.Errorf("%+v beside %+v: %+v", m.Memory, whole.Memory, all.Offload)
+	}
+	// Of twelve kept layers the first stage has ten and the second two, so that the first is the fullest.
+	kept := search("--offload keep=12", "pp=4")
+	layer := one.Offload.StepBytes / 40
+	if got, want := kept.Breakdown.DiT.WeightsBytes, whole.WeightsBytes; got < want-layer || got > want+kept.Offload.SlotBytes {
+		t.Errorf("%d bytes of weights where the first stage keeps all its layers, without streaming %d", got, want)
+	}
+	if every := search("--offload keep=40", "pp=4"); every.Breakdown.DiT.WeightsBytes != whole.WeightsBytes || every.StepSeconds != none.StepSeconds {
+		t.Errorf("all layers are kept: %+v beside %+v", every.Breakdown.DiT.Memory, whole.Memory)
+	}
+	if serial := search("--offload all --offload-depth 0", "pp=4"); serial.Time.TransferSeconds <= 0 || serial.StepSeconds <= none.StepSeconds {
+		t.Errorf("nothing is read ahead, and the step takes %g s, resident %g", serial.StepSeconds, none.StepSeconds)
+	}
+	// auto keeps as many layers as fit.
+	o := offloading("--offload auto")
+	o.Mesh, o.DType = request.MustMesh("pp=4"), dtype.F32
+	r := search14B(t, "v5e-4", o)
+	best := r.Plans[0]
+	if best.Offload == nil || best.Fits != Fits {
+		t.Fatalf("%+v", best)
+	}
+	o.Offload = request.Offload{Policy: request.OffloadKeep, Keep: best.Offload.Kept + 1}
+	if more := search14B(t, "v5e-4", o).Plans[0]; more.Fits != TooBig {
+		t.Errorf("%d layers are kept, and one more fits too", best.Offload.Kept)
 	}
 }
 
@@ -198,25 +245,26 @@ func TestFitOffload(t *testing.T) {
 			g.Calls[i].Layer = g.Calls[i].Name
 		}
 	}
-	whole, need, fits, err := FitOffload(g, 1, 1, 1, math.MaxInt64)
-	if err != nil || whole != -1 || !fits {
-		t.Fatalf("%d %d %v %v", whole, need, fits, err)
+	l := Load{Graph: g}
+	whole, err := FitOffload(l, 1, math.MaxInt64)
+	if err != nil || whole.Keep != -1 || !whole.Fits {
+		t.Fatalf("%+v %v", whole, err)
 	}
 	layers := g.Place(graph.Offload{Stream: true}).Layers
 	if layers < 2 {
 		t.Fatalf("%d layers", layers)
 	}
-	_, least, fits, err := FitOffload(g, 1, 1, 0, 1)
-	if err != nil || fits || least <= 0 || least >= need {
-		t.Errorf("%d of %d, %v, %v", least, need, fits, err)
+	least, err := FitOffload(l, 0, 1)
+	if err != nil || least.Fits || least.Need <= 0 || least.Need >= whole.Need {
+		t.Errorf("%+v of %+v, %v", least, whole, err)
 	}
-	for limit := least; limit < need; limit++ {
-		keep, n, fits, err := FitOffload(g, 1, 1, 0, limit)
-		if err != nil || !fits || n > limit || keep < 0 || keep >= layers {
-			t.Fatalf("limit %d: keep %d, %d bytes, %v, %v", limit, keep, n, fits, err)
+	for limit := least.Need; limit < whole.Need; limit++ {
+		fit, err := FitOffload(l, 0, limit)
+		if err != nil || !fit.Fits || fit.Need > limit || fit.Keep < 0 || fit.Keep >= layers {
+			t.Fatalf("limit %d: %+v, %v", limit, fit, err)
 		}
 	}
-	if _, _, _, err := FitOffload(g, 1, 2, 1, 1); err != nil {
+	if _, err := FitOffload(Load{Graph: g, Shared: true}, 1, 1); err != nil {
 		t.Error(err)
 	}
 }

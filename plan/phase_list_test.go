@@ -90,8 +90,8 @@ func TestPhaseFiguresAreItsGraphs(t *testing.T) {
 			run := runs[at]
 			at++
 			if run.Phase == phases.Denoise {
-				if ph.Steps != 40 || *got.Seconds != 40*p.StepSeconds {
-					t.Errorf("denoise: %v s in %d steps of %v s", *got.Seconds, ph.Steps, p.StepSeconds)
+				if ph.Steps != 40 || *got.Seconds != p.RequestSeconds+40*p.StepSeconds || p.RequestSeconds <= 0 {
+					t.Errorf("denoise: %v s in %d steps of %v s, after %v s", *got.Seconds, ph.Steps, p.StepSeconds, p.RequestSeconds)
 				}
 				continue
 			}

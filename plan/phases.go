@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"weft/graph"
@@ -17,7 +18,8 @@ type PhasePlan struct {
 	// where a run is not modelled, and so is Seconds.
 	HBMBytesPerDevice *int64 `json:"hbm_bytes_per_device"`
 	// Seconds are those of all runs. Of denoise they are those of all steps, or of one step
-	// where the request does not say how many. Loading weights is not counted.
+	// where the request does not say how many, and of what runs once before them. Loading
+	// weights is not counted.
 	Seconds *float64 `json:"seconds"`
 	// Steps is how many steps Seconds are of; 0 for phases without.
 	Steps int `json:"steps,omitzero"`
@@ -55,6 +57,12 @@ type placedRun struct {
 type runTimes struct {
 	rates stepRates
 	workTimes
+}
+
+// allPrograms are those that run once a request and those of the one step that a model beside
+// the transformer has.
+func (m *splitMeasures) allPrograms() []programMeasures {
+	return slices.Concat(m.onRequest, m.programs)
 }
 
 // companions keeps the figures of the models beside the transformer, by the number of devices,
@@ -184,7 +192,7 @@ func (s *search) timesOf(c *placedRun, on topology.Slice) (*runTimes, error) {
 		return nil, err
 	}
 	t := &runTimes{rates: r}
-	if t.workTimes, err = r.timeWork(c.measures); err != nil {
+	if t.workTimes, err = r.timeWork(c.measures, c.measures.allPrograms()); err != nil {
 		return nil, err
 	}
 	c.times[on.String()] = t
@@ -199,7 +207,7 @@ func (s *search) listPhases(p *Plan, on topology.Slice) error {
 		if run.Phase == phases.Denoise {
 			steps = max(1, s.o.Steps)
 			r.Mesh, r.DType = p.Mesh, run.Request.DType.String()
-			seconds, once := p.StepSeconds*float64(steps), p.Time
+			seconds, once := p.RequestSeconds+p.StepSeconds*float64(steps), p.Time
 			r.Seconds, r.Time, r.Breakdown = &seconds, &once, p.Breakdown.DiT
 		} else {
 			r.of, beside = beside[0], beside[1:]

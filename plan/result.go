@@ -111,10 +111,12 @@ type Plan struct {
 	// Collectives is CollectiveBytes by operation, as graph.Traffic has it.
 	Collectives []cost.Traffic `json:"collectives"`
 
-	StepSeconds float64       `json:"step_seconds"`
-	Cost        *Cost         `json:"cost,omitempty"` // at a user's prices
-	Time        Time          `json:"time"`
-	Programs    []ProgramTime `json:"programs"`
+	StepSeconds float64 `json:"step_seconds"`
+	// RequestSeconds is what the programs take that run once a request, before its first step.
+	RequestSeconds float64       `json:"request_seconds"`
+	Cost           *Cost         `json:"cost,omitempty"` // at a user's prices
+	Time           Time          `json:"time"`
+	Programs       []ProgramTime `json:"programs"`
 
 	// Offload says which weights are streamed; nil where none are.
 	Offload *Offload `json:"offload,omitempty"`

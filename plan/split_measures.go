@@ -19,10 +19,10 @@ import (
 // memory, collectives, operations and notes.
 type splitMeasures struct {
 	memory        Memory
-	flatMemory    Memory // at the call that needs most where all weights are there throughout
 	streaming     streaming
 	step, request []cost.Traffic
 	programs      []programMeasures // of a step
+	onRequest     []programMeasures // of what runs once a request
 	parts         stageParts
 	choices       []graph.Choice
 	padding       []string
@@ -113,14 +113,12 @@ func (s *search) keepMeasures(key string, got *splitMeasures) {
 // scaledGraph is a graph of two layers or of all, with what scales its figures to all layers.
 type scaledGraph struct {
 	*graph.Graph
-	layers int            // how often the model calls a program that the graph calls twice; 0: the graph has all layers
-	calls  map[string]int // how often the graph calls a program
-	costs  map[string]*programMeasures
-	passes int // how many run one after another
-	peak   int // index of the call at which a device holds most
-	// flatPeak is that call where all weights are there throughout.
-	flatPeak int
-	offload  graph.Offload
+	layers  int            // how often the model calls a program that the graph calls twice; 0: the graph has all layers
+	calls   map[string]int // how often the graph calls a program
+	costs   map[string]*programMeasures
+	passes  int // how many run one after another
+	peak    int // index of the call at which a device holds most
+	offload graph.Offload
 }
 
 // callRatio gives, as a fraction, how many calls of the model one call in the graph stands for.
@@ -173,6 +171,9 @@ func measureGraph(whole *graph.Graph, layers, passes int, o graph.Offload) (*spl
 			costs := g.costs[name]
 			if request {
 				m.request = cost.AddTraffic(m.request, costs.traffic, n)
+				once := *costs
+				once.calls = n
+				m.onRequest = append(m.onRequest, once)
 				continue
 			}
 			m.step = cost.AddTraffic(m.step, costs.traffic, n)
@@ -190,8 +191,7 @@ func measureGraph(whole *graph.Graph, layers, passes int, o graph.Offload) (*spl
 	if err != nil {
 		return nil, err
 	}
-	m.memory, g.peak = g.findPeakMemory(held, func(i int) int64 { return held.Moments[i].Weights })
-	m.flatMemory, g.flatPeak = g.findPeakMemory(held, func(int) int64 { return held.Weights.Most() })
+	m.memory, g.peak = g.findPeakMemory(held)
 	if m.streaming, err = g.measureStreaming(held); err != nil {
 		return nil, err
 	}
@@ -338,12 +338,11 @@ func hasAttention(body []program.Instr) bool {
 	})
 }
 
-// findPeakMemory finds the call at which a device holds most, and what it holds then. weights
-// gives what there is of the weights at a call.
-func (g *scaledGraph) findPeakMemory(held *graph.Residency, weights func(call int) int64) (best Memory, peak int) {
+// findPeakMemory finds the call at which a device holds most, and what it holds then.
+func (g *scaledGraph) findPeakMemory(held *graph.Residency) (best Memory, peak int) {
 	for i, call := range g.Calls {
 		c, at := g.costs[call.Program], held.Moments[i]
-		m := Memory{WeightsBytes: weights(i), SlotBytes: held.Weights.Slots, AttentionBytes: at.Kept + c.attending, ResidualBytes: at.Alive, GatheredBytes: c.gathered,
+		m := Memory{WeightsBytes: at.Weights, SlotBytes: held.Weights.Slots, AttentionBytes: at.Kept + c.attending, ResidualBytes: at.Alive, GatheredBytes: c.gathered,
 			TempBytes: c.temps - c.attending - c.gathered, At: c.name}
 		m.TotalBytes = m.WeightsBytes + m.ResidualBytes + m.AttentionBytes + m.GatheredBytes + m.TempBytes
 		if m.TotalBytes > best.TotalBytes {

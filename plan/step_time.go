@@ -195,12 +195,12 @@ type workTimes struct {
 	programs []ProgramTime
 }
 
-// timeWork gives what a graph's programs take: a roofline for each program, and its
-// collectives.
-func (r stepRates) timeWork(m *splitMeasures) (workTimes, error) {
+// timeWork gives what programs take, of a step or of what runs once a request: a roofline for
+// each program, and its collectives.
+func (r stepRates) timeWork(m *splitMeasures, programs []programMeasures) (workTimes, error) {
 	w := workTimes{time: Time{CollectiveSeconds: map[string]float64{}}}
-	for i := range m.programs {
-		c := &m.programs[i]
+	for i := range programs {
+		c := &programs[i]
 		matmul, attention := r.arithmetic(c)
 		memory := r.movement(c)
 		seconds := max(matmul+attention, memory)
@@ -234,8 +234,13 @@ func (s *search) addTimes(p *Plan, on topology.Slice, m *splitMeasures) error {
 	if err != nil {
 		return err
 	}
-	w, err := r.timeWork(m)
+	w, err := r.timeWork(m, m.programs)
 	p.StepSeconds, p.Time, p.Programs = w.seconds, w.time, w.programs
+	if err != nil {
+		return err
+	}
+	w, err = r.timeWork(m, m.onRequest)
+	p.RequestSeconds = w.seconds
 	return err
 }
 

@@ -444,3 +444,27 @@ func TestSlotsArePinnedOnce(t *testing.T) {
 		t.Errorf("%d slots were pinned, %d still are; %d bytes came from elsewhere, the inputs are %d", e.pins, len(e.pinned), e.loose, inputs)
 	}
 }
+
+// The report says which kind of host memory weights are streamed from.
+func TestKindOfHostMemory(t *testing.T) {
+	g, path := layered(t, meshtest.Mesh(t, "tp=2"), 3), layeredFile(t, 3)
+	c, err := checkpoint.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ref := engine.NewReference(2, interp.Options{})
+	for want, e := range map[string]engine.Engine{"unpinned_host": ref, "pinned_host": &pinningEngine{Engine: ref, pinned: map[*byte]int{}}} {
+		s, err := session.New(t.Context(), g, e, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.LoadOffloaded(t.Context(), c, func(name string) string { return name }, graph.Offload{Stream: true, Depth: 1}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if o := s.Offloaded(); o == nil || o.HostMemory != want || o.Pinned != (want == "pinned_host") {
+			t.Errorf("%+v, want %s", o, want)
+		}
+		s.Close()
+	}
+}

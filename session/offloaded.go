@@ -12,16 +12,25 @@ type Offloaded struct {
 	Kept   int `json:"kept"`   // of these, with weights that stay
 	Depth  int `json:"depth"`  // calls that were read ahead
 	// Weights are the names of what is streamed, with * in place of a layer's number.
-	Weights      []string `json:"weights"`
-	Slots        int      `json:"slots"`
-	SlotBytes    int64    `json:"slot_bytes"`    // of all slots
-	Pinned       bool     `json:"pinned"`        // the slots, for devices that copy from them
-	StepBytes    int64    `json:"step_bytes"`    // streamed in a step; with a pipeline, for each microbatch
-	RequestBytes int64    `json:"request_bytes"` // streamed when a request begins
-	BytesRead    int64    `json:"bytes_read"`    // from files so far, with what was read ahead
-	ReadSeconds  float64  `json:"read_seconds"`  // so far, beside the calls
-	WaitSeconds  float64  `json:"wait_seconds"`  // that calls waited for their weights so far
+	Weights   []string `json:"weights"`
+	Slots     int      `json:"slots"`
+	SlotBytes int64    `json:"slot_bytes"` // of all slots
+	Pinned    bool     `json:"pinned"`     // the slots, for devices that copy from them
+	// HostMemory is the kind of memory that the slots are, as JAX calls it: pinned_host, or
+	// unpinned_host where devices use the memory in place or the plugin pins none.
+	HostMemory   string  `json:"host_memory"`
+	StepBytes    int64   `json:"step_bytes"`    // streamed in a step; with a pipeline, for each microbatch
+	RequestBytes int64   `json:"request_bytes"` // streamed when a request begins
+	BytesRead    int64   `json:"bytes_read"`    // from files so far, with what was read ahead
+	ReadSeconds  float64 `json:"read_seconds"`  // so far, beside the calls
+	WaitSeconds  float64 `json:"wait_seconds"`  // that calls waited for their weights so far
 }
+
+// Kinds of host memory.
+const (
+	pinnedHost   = "pinned_host"
+	unpinnedHost = "unpinned_host"
+)
 
 var layerNumber = regexp.MustCompile(`\.[0-9]+\.`)
 
@@ -48,6 +57,9 @@ func (s *Session) Offloaded() *Offloaded {
 	}
 	if o.Slots == 0 {
 		return nil
+	}
+	if o.HostMemory = unpinnedHost; o.Pinned {
+		o.HostMemory = pinnedHost
 	}
 	slices.Sort(o.Weights)
 	o.Weights = slices.Compact(o.Weights)

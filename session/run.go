@@ -11,6 +11,7 @@ import (
 	"weft/engine"
 	"weft/fault"
 	"weft/graph"
+	"weft/nonfinite"
 	"weft/tensor"
 )
 
@@ -27,6 +28,10 @@ type RunOptions struct {
 	// Frame gives the frames of inputs that Feed was not given, each as the first call that
 	// reads it is issued.
 	Frame func(ctx context.Context, lane string, in graph.Input) (*tensor.Tensor, error)
+	// Finite, where set, has the devices look at each part of an output, in the layout that it
+	// has there, before it is handed over: it is called with how many values of the part are
+	// NaN or infinite. Its error ends the run.
+	Finite func(lane string, seen nonfinite.Counts) error
 	// Progress counts calls.
 	Progress Progress
 }

@@ -6,6 +6,15 @@
 // and the values computed from them. If the graph has several pipeline stages, each stage is
 // a goroutine that takes the lanes in turn, so that stages work on different lanes at the
 // same time.
+//
+// Weights that are streamed are transferred outside of programs, by engine.Engine.Put, while the
+// programs before run. A program reads them as it reads weights that stay: every input and output
+// is in the device's own memory. So no program's text names a kind of memory, and programs compiled
+// ahead of time are the same with streamed weights and without. The kinds are those of the transfer:
+// it goes from a slot of host memory that is pinned for the devices, where the engine pins
+// (engine.Pinner; PJRT's DmaMap), to the default memory of the device. No device has run this:
+// tests show it with an engine and with a plugin's table of functions that only record what they
+// are asked for.
 package session
 
 import (
@@ -30,25 +39,28 @@ import (
 // Session is a graph with its programs compiled and its weights in place. Its
 // methods are called from one goroutine at a time.
 type Session struct {
-	g        *graph.Graph
-	eng      engine.Engine
-	exes     map[string]engine.Executable
-	weights  map[string]engine.Value
-	homes    map[string]*mesh.Mesh // the meshes that hold weights and inputs
-	placed   graph.Placement       // of the weights
-	source   weightSource          // which they were loaded from
-	left     bool                  // the weights that only a request needs are gone
-	streams  []*weightStream       // of weights that are not on the devices, by pipeline stage
-	lanes    map[string]*lane
-	lastUses [][]string
-	inputs   map[string]*graph.Input
-	parts    map[string]outputPart // of the outputs, by the value that each is
-	made     []string              // names of the values that the calls of a step make
-	flow     [][]string            // names of the values that each stage reads from others
-	loaded   Loaded
-	compile  float64
-	shapes   map[string]shardedShape // how to assemble each value from its shards
-	spans    []Span
+	g           *graph.Graph
+	eng         engine.Engine
+	exes        map[string]engine.Executable
+	weights     map[string]engine.Value
+	homes       map[string]*mesh.Mesh // the meshes that hold weights and inputs
+	placed      graph.Placement       // of the weights
+	source      weightSource          // which they were loaded from
+	left        bool                  // the weights that only a request needs are gone
+	keepLeavers bool                  // these weights shall not go
+	streams     []*weightStream       // of weights that are not on the devices, by pipeline stage
+	lanes       map[string]*lane
+	lastUses    [][]string
+	inputs      map[string]*graph.Input
+	parts       map[string]outputPart // of the outputs, by the value that each is
+	made        []string              // names of the values that the calls of a step make
+	flow        [][]string            // names of the values that each stage reads from others
+	loaded      Loaded
+	compile     float64
+	shapes      map[string]shardedShape // how to assemble each value from its shards
+	spans       []Span
+	finiteMu    sync.Mutex
+	finite      map[string]*finiteCheck // programs that look for NaN and infinities, by what they look at
 }
 
 // shardedShape is the whole shape of a value and how it is sharded.
@@ -133,6 +145,7 @@ func (s *Session) Close() {
 	for _, e := range s.exes {
 		e.Close()
 	}
+	s.closeFiniteChecks()
 	s.weights, s.lanes, s.exes = nil, nil, nil
 	returnMemory(gone)
 }

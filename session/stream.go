@@ -81,13 +81,16 @@ func (r *oneRun) handOver(ctx context.Context, lane int, values []string) error 
 		if err != nil {
 			return fmt.Errorf("output %s: %w", o.Name, err)
 		}
+		t, whole := cropPart(o, part.at, t)
+		if err := r.checkFinite(ctx, l, lane, v, o.Name, t); err != nil {
+			return fmt.Errorf("output %s: %w", o.Name, err)
+		}
 		if part.dropped {
 			l.dropValue(v)
 		}
 		r.mu.Lock()
 		r.done[lane][v] = true
 		r.mu.Unlock()
-		t, whole := cropPart(o, part.at, t)
 		if r.o.Visit != nil {
 			if t.Elements() > 0 || whole {
 				err = r.o.Visit(r.lanes[lane], o.Name, part.at, t)
@@ -102,6 +105,19 @@ func (r *oneRun) handOver(ctx context.Context, lane int, values []string) error 
 		r.mu.Unlock()
 	}
 	return nil
+}
+
+// checkFinite tells the run's Finite, where it is set, what the devices see in a part of an output
+// that is on the host as t.
+func (r *oneRun) checkFinite(ctx context.Context, l *lane, lane int, value, output string, t *tensor.Tensor) error {
+	if r.o.Finite == nil {
+		return nil
+	}
+	seen, err := r.s.countNonFinite(ctx, l, value, output, t)
+	if err != nil {
+		return err
+	}
+	return r.o.Finite(r.lanes[lane], seen)
 }
 
 // cropPart cuts off a part of an output what padding added, and says whether the part is the

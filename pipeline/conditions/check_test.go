@@ -165,8 +165,8 @@ func TestRefusals(t *testing.T) {
 // The devices' own reasons are part of the same error.
 func TestSplitsAreChecked(t *testing.T) {
 	p := parts(t, i2v, "transformer", place{"reference", ""})
-	p.Autoencoder = on(t, i2v+"/vae", place{"reference", "pp=2"}).Part()
-	p.Vision = on(t, i2v+"/image_encoder", place{"reference", "tp=2"}).Part()
+	p.Autoencoder = on(t, i2v+"/vae", place{"reference", "pp=2"})
+	p.Vision = on(t, i2v+"/image_encoder", place{"reference", "tp=2"})
 	_, err := conditions.Check(p, conditions.Request{Layout: conditions.Diffusers, Image: plain(8, 8), Width: 64, Height: 32, Frames: 9})
 	if !errors.Is(err, models.ErrAxis) || !errors.Is(err, sharding.ErrHeadsNotDivisible) {
 		t.Errorf("%v", err)

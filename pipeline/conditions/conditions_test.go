@@ -11,6 +11,7 @@ import (
 	"weft"
 	"weft/internal/modeltest"
 	"weft/picture"
+	"weft/pipeline"
 	"weft/pipeline/conditions"
 	"weft/request"
 	"weft/tensor"
@@ -37,9 +38,15 @@ func openImage(t testing.TB, path string) *picture.Image {
 type place struct{ device, mesh string }
 
 // on puts the model in a folder on devices.
-func on(t testing.TB, folder string, at place) *weft.ConditionDevices {
+func on(t testing.TB, folder string, at place) *conditions.Part {
 	t.Helper()
-	return &weft.ConditionDevices{Model: modeltest.Open(t, folder), Options: weft.Options{Device: at.device, Request: request.Must("--mesh=" + at.mesh)}}
+	r := request.Must("--mesh=" + at.mesh)
+	d, err := weft.NewPhaseDevices(weft.Options{Device: at.device, Request: r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	return pipeline.ConditionPart(d, modeltest.Open(t, folder).Match, pipeline.Placement{Mesh: r.Mesh, DType: r.ComputeType()})
 }
 
 // parts are the models in a pipeline's folder. The vision encoder has one head here, so that it
@@ -51,9 +58,9 @@ func parts(t testing.TB, folder, transformer string, at place) conditions.Parts 
 	if folder == a14b {
 		vae = i2v
 	}
-	p.Autoencoder = on(t, filepath.Join(vae, "vae"), at).Part()
+	p.Autoencoder = on(t, filepath.Join(vae, "vae"), at)
 	if folder == i2v {
-		p.Vision = on(t, folder+"/image_encoder", place{at.device, ""}).Part()
+		p.Vision = on(t, folder+"/image_encoder", place{at.device, ""})
 	}
 	return p
 }

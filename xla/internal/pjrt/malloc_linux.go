@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"github.com/ebitengine/purego"
+
+	"weft/internal/hostmemory"
 )
 
 // glibc's numbers of the two settings of mallopt.
@@ -38,4 +40,16 @@ var returnLargeBlocks = sync.OnceFunc(func() {
 	set := func(what, value int) { purego.SyscallN(mallopt, uintptr(what), uintptr(value)) }
 	set(mmapThreshold, 1<<20)
 	set(arenaMax, 2)
+	returnFreedBlocks()
 })
+
+// returnFreedBlocks has hostmemory.Return make glibc give whole pages of freed memory back, in all
+// of its arenas: smaller blocks than those above stay there by themselves, between blocks that
+// are in use. Compiling leaves most of them.
+func returnFreedBlocks() {
+	trim, err := purego.Dlsym(purego.RTLD_DEFAULT, "malloc_trim")
+	if err != nil || trim == 0 {
+		return
+	}
+	hostmemory.AddAllocator(func() { purego.SyscallN(trim, 0) })
+}
