@@ -141,7 +141,7 @@ func (i imageDevices) CheckSplit(r models.Request) error { return i.d.CheckSplit
 
 func (i imageDevices) Forward(ctx context.Context, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
 	out, cost, err := i.d.Forward(ctx, i.m, []map[string]*tensor.Tensor{inputs}, i.place)
-	i.s.images.cost.add(cost)
+	i.s.images.cost.addRun(cost)
 	if err != nil {
 		return nil, err
 	}
@@ -150,12 +150,12 @@ func (i imageDevices) Forward(ctx context.Context, inputs map[string]*tensor.Ten
 
 func (i imageDevices) Stream(ctx context.Context, input string, shape []int, frames conditions.FrameSource, visit conditions.Visit) error {
 	cost, err := i.d.StreamFrames(ctx, i.m, input, shape, frames, i.place, visit)
-	i.s.images.cost.add(cost)
+	i.s.images.cost.addRun(cost)
 	return err
 }
 
-// add adds what another model of a phase took. The mesh is the last one's.
-func (c *Cost) add(more Cost) {
+// addRun adds what another model of a phase took. The mesh is the last one's.
+func (c *Cost) addRun(more Cost) {
 	c.Mesh, c.DType = more.Mesh, more.DType
 	c.BytesRead += more.BytesRead
 	c.Resident = max(c.Resident, more.Resident)
@@ -182,7 +182,7 @@ func (s *settled) blankConditions(f features) {
 
 // loopConditions are the conditions and the kept frame among the features, as a loop takes them.
 func (f features) loopConditions() (map[string]*tensor.Tensor, *denoise.Kept) {
-	c := conditions.FromTensors(f.conditions())
+	c := conditions.FromTensors(f.selectConditions())
 	return c.Conditions, c.Kept
 }
 
