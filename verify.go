@@ -46,7 +46,10 @@ type Verified struct {
 
 // VerifyResult compares one split with one device.
 type VerifyResult struct {
-	Mesh       string  `json:"mesh"`
+	Mesh string `json:"mesh"`
+	// Run is decode or encode of an autoencoder, whose two directions are compared one after
+	// the other; "" for other models.
+	Run        string  `json:"run,omitempty"`
 	MaxAbsDiff float64 `json:"max_abs_diff"` // of the outputs
 	// MaxRelDiff is MaxAbsDiff over the largest magnitude of the one-device output.
 	MaxRelDiff float64 `json:"max_rel_diff"`
@@ -95,7 +98,7 @@ func LegalMeshes(m models.Model, req models.Request, devices int) []*mesh.Mesh {
 }
 
 // Verify runs splits of the model and compares each with one device, value by
-// value along the way.
+// value along the way. Of an autoencoder it compares decoding and then encoding.
 func (m *Model) Verify(ctx context.Context, o VerifyOptions) (*Verified, error) {
 	o.Batch = cmp.Or(o.Batch, 2)
 	latent, err := m.latentToVerify(o)
@@ -106,7 +109,41 @@ func (m *Model) Verify(ctx context.Context, o VerifyOptions) (*Verified, error) 
 	if err != nil {
 		return nil, err
 	}
-	return m.verifyInputs(ctx, inputs, o)
+	if !m.encodesVideos() {
+		return m.verifyInputs(ctx, inputs, o)
+	}
+	return m.verifyBothDirections(ctx, inputs, latent, o)
+}
+
+// encodesVideos reports whether the model is an autoencoder that also encodes.
+func (m *Model) encodesVideos() bool {
+	f := m.Features()
+	return f.Decoder != nil && f.Frames != nil
+}
+
+// verifyBothDirections is Verify of an autoencoder: of decoding the inputs, and of encoding a
+// video that has the same latents' shape.
+func (m *Model) verifyBothDirections(ctx context.Context, inputs map[string]*tensor.Tensor, latent []int, o VerifyOptions) (*Verified, error) {
+	video, err := m.exampleVideo(o.Batch, latent)
+	if err != nil {
+		return nil, err
+	}
+	both := &Verified{Model: m.Name(), Results: []VerifyResult{}, Kernels: []KernelResult{}}
+	for _, run := range []struct {
+		name   string
+		inputs map[string]*tensor.Tensor
+	}{{"decode", inputs}, {"encode", map[string]*tensor.Tensor{"video": video}}} {
+		one, err := m.verifyInputs(ctx, run.inputs, o)
+		if err != nil {
+			return nil, nameCause(run.name, err)
+		}
+		for _, r := range one.Results {
+			r.Run = run.name
+			both.Results = append(both.Results, r)
+		}
+		both.Kernels = append(both.Kernels, one.Kernels...)
+	}
+	return both, nil
 }
 
 // verifyInputs is Verify on inputs of a caller.
