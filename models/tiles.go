@@ -15,8 +15,16 @@ type Tiles struct {
 	StrideWidth  int `json:"stride_width"`
 }
 
+// String is the sizes as ParseTiles takes them: 256x256,192x192.
+func (t Tiles) String() string {
+	return fmt.Sprintf(tilesForm, t.Height, t.Width, t.StrideHeight, t.StrideWidth)
+}
+
 // ReleasedTiles are the sizes that Wan's autoencoders are released with.
 var ReleasedTiles = Tiles{Height: 256, Width: 256, StrideHeight: 192, StrideWidth: 192}
+
+// tilesForm is how sizes of tiles are written.
+const tilesForm = "%dx%d,%dx%d"
 
 // ParseTiles reads sizes of tiles: "release" for those of the release, or
 // HEIGHTxWIDTH,STRIDExSTRIDE in pixels. Error: ErrSize.
@@ -25,9 +33,8 @@ func ParseTiles(text string) (Tiles, error) {
 		return ReleasedTiles, nil
 	}
 	var t Tiles
-	const form = "%dx%d,%dx%d"
-	_, err := fmt.Sscanf(text, form, &t.Height, &t.Width, &t.StrideHeight, &t.StrideWidth)
-	if err != nil || fmt.Sprintf(form, t.Height, t.Width, t.StrideHeight, t.StrideWidth) != text {
+	_, err := fmt.Sscanf(text, tilesForm, &t.Height, &t.Width, &t.StrideHeight, &t.StrideWidth)
+	if err != nil || t.String() != text {
 		return Tiles{}, fault.New(ErrSize, nil, "tiles %q: want \"release\" for the release's own, or height x width and how far they lie apart, in pixels, like 256x256,192x192", text)
 	}
 	return t, nil
@@ -74,4 +81,39 @@ type Tiled struct {
 	// Finish completes an output of the whole that was put together from tiles: what is
 	// bounded is bounded after the tiles are blended.
 	Finish func(output string, values []float32)
+}
+
+// TileRequest is the request of the tiles of one size, and how many there are of them.
+type TileRequest struct {
+	Request
+	Count int
+}
+
+// DecodingRequests lists what decoding a request in tiles computes, one after another: the tiles of
+// each size. Pictures that are no larger than a tile are the request itself, with a count of 0.
+// Error: ErrSize.
+func (t *Tiled) DecodingRequests(r Request, tiles Tiles) ([]TileRequest, error) {
+	rows, cols, cut, err := t.Tile(r, tiles)
+	if err != nil {
+		return nil, err
+	}
+	if !cut {
+		return []TileRequest{{Request: r}}, nil
+	}
+	var out []TileRequest
+	at := map[[2]int]int{} // by size: the place in out
+	for _, row := range rows.Spans {
+		for _, col := range cols.Spans {
+			size := [2]int{row[1] - row[0], col[1] - col[0]}
+			i, known := at[size]
+			if !known {
+				i, at[size] = len(out), len(out)
+				one := r
+				one.Tile, one.Latent = true, []int{r.Latent[0], r.Latent[1], size[0], size[1]}
+				out = append(out, TileRequest{Request: one})
+			}
+			out[i].Count++
+		}
+	}
+	return out, nil
 }
