@@ -193,12 +193,9 @@ func (d *phaseDevices) Stream(ctx context.Context, m *identify.Match, inputs map
 	if err := d.open(ctx); err != nil {
 		return pipeline.Cost{}, err
 	}
-	if p.Tiles != nil { // which are blended when all of them are there
-		out, report, err := (&Model{m}).ForwardTiled(ctx, inputs, *p.Tiles, d.placed(p))
-		if err != nil {
-			return costOf(report), err
-		}
-		return costOf(report), visit("out", 0, out["out"])
+	if p.Tiles != nil {
+		report, err := (&Model{m}).StreamTiled(ctx, inputs, *p.Tiles, p.Spool, d.placed(p), visit)
+		return costOf(report), err
 	}
 	r, err := (&Model{m}).Start(ctx, inputs, d.placed(p))
 	if err != nil {

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"weft/dtype"
@@ -66,7 +67,9 @@ func (g *generation) streamFrames(ctx context.Context, sinks ...func([]float32) 
 		g.progress("decode", done, g.frames(), 0)
 		return nil
 	}
-	return g.d.Stream(ctx, g.p.vae, inputs, g.decode, visit)
+	place := g.decode
+	place.Spool = filepath.Dir(filepath.Clean(g.o.base())) // there is room for a video at least
+	return g.d.Stream(ctx, g.p.vae, inputs, place, visit)
 }
 
 // frameOf makes a frame of pixels (1, 3, 1, height, width) from -1 to 1: rows of red, green
