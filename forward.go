@@ -4,19 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"weft/models"
 	"weft/tensor"
 )
 
-// ForwardOptions of Forward.
+// ForwardOptions of Forward. With the request's Tiles an autoencoder's pictures are computed in
+// tiles (ForwardTiled), once and without the values along the way.
 type ForwardOptions struct {
 	Options
 	Repeat        int  // runs of the step, of which the fastest is reported; 0 is 1
 	Intermediates bool // keep the values along the way too: block_0, ...
-	// Tiles computes an autoencoder's pictures in tiles (ForwardTiled), once and without the
-	// values along the way; nil computes them whole.
-	Tiles *models.Tiles
 }
 
 // Forwarded is the result of Forward. Its JSON is what weft forward prints.
@@ -34,19 +35,34 @@ type Forwarded struct {
 func (m *Model) Forward(ctx context.Context, inputs map[string]*tensor.Tensor, o ForwardOptions) (*Forwarded, error) {
 	out := &Forwarded{Outputs: map[string]*tensor.Tensor{}}
 	for i, v := range models.Runs(m.Model, inputs) {
-		one, err := m.forwardVariant(ctx, v, o, i == 0, out.Outputs)
+		outs := map[string]*tensor.Tensor{}
+		one, err := m.forwardVariant(ctx, v, o, i == 0, outs)
+		maps.Copy(out.Outputs, outs)
 		switch {
 		case i > 0 && errors.Is(err, models.ErrBatch): // a further step with a batch of its own
-			out.Notes = append(out.Notes, fmt.Sprintf("out%s is left out: %v", v.Suffix, err))
+			out.Notes = append(out.Notes, fmt.Sprintf("%s is left out: %v", nameFurtherStep(v, outs), err))
 		case err != nil:
 			return nil, err
 		case i == 0:
 			out.Report = one
 		default:
-			out.Notes = append(out.Notes, fmt.Sprintf("out%s: a step of its own, %.3f s", v.Suffix, one.Seconds))
+			out.Notes = append(out.Notes, fmt.Sprintf("%s: a step of its own, %.3f s", nameFurtherStep(v, outs), one.Seconds))
 		}
 	}
 	return out, nil
+}
+
+// nameFurtherStep names a step behind the first one: by its first output, or where it has none,
+// as the output with its suffix would be called, or by what it reads.
+func nameFurtherStep(v models.Variant, outs map[string]*tensor.Tensor) string {
+	name := "out" + v.Suffix
+	switch {
+	case outs[name] != nil || len(outs) == 0 && v.Suffix != "":
+		return name
+	case len(outs) == 0:
+		return "the step of " + strings.Join(slices.Sorted(maps.Keys(v.Inputs)), ", ")
+	}
+	return slices.Min(slices.Collect(maps.Keys(outs)))
 }
 
 // forwardVariant runs one of the steps that inputs allow into result, and reports on it.

@@ -123,7 +123,7 @@ func (d *PhaseDevices) Forward(ctx context.Context, m *identify.Match, inputs []
 
 // Stream computes a model's outputs, and hands each part of them over as soon as it is computed.
 func (d *PhaseDevices) Stream(ctx context.Context, m *identify.Match, inputs map[string]*tensor.Tensor, p pipeline.Placement, visit func(string, int, *tensor.Tensor) error) (pipeline.Cost, error) {
-	if p.Tiles != nil { // which are blended when all of them are there
+	if p.Tiles != nil {
 		return d.streamTiled(ctx, m, inputs, p, visit)
 	}
 	return d.withRun(ctx, m, p, runFeed{inputs: inputs}, func(r *Run) error { return r.Stream(ctx, visit) })
@@ -136,11 +136,8 @@ func (d *PhaseDevices) streamTiled(ctx context.Context, m *identify.Match, input
 	}
 	o := d.placed(p)
 	o.makeRoom = d.makeRoom
-	out, report, err := (&Model{m}).ForwardTiled(ctx, inputs, *p.Tiles, o)
-	if err != nil {
-		return d.costOf(report), err
-	}
-	return d.costOf(report), visit("out", 0, out["out"])
+	report, err := (&Model{m}).StreamTiled(ctx, inputs, *p.Tiles, p.Spool, o, visit)
+	return d.costOf(report), err
 }
 
 // StreamFrames is Stream of one input whose frames are asked for one by one.

@@ -2,7 +2,6 @@ package weft
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"weft/dtype"
@@ -13,49 +12,73 @@ import (
 	"weft/tensor"
 )
 
-// ForwardTiled is Forward in tiles of the given sizes, or where there are none of those of the release, for an autoencoder whose pictures would not
-// fit whole: memory on the devices is that of one tile. It gives other values than Forward does,
+// ForwardTiled is Forward in tiles of the given sizes, or where there are none of those of the
+// release, for an autoencoder whose pictures would not fit whole: memory on the devices is that of one tile. It gives other values than Forward does,
 // those of the release's own tiling, and the report notes it. Pictures no larger than a tile are
 // computed whole, which is noted too. Errors: models.ErrSize for sizes that do not fit,
 // models.ErrInputs for a model without tiles.
 func (m *Model) ForwardTiled(ctx context.Context, inputs map[string]*tensor.Tensor, tiles models.Tiles, o Options) (map[string]*tensor.Tensor, Report, error) {
-	tiler := m.Features().Tiled
-	if tiler == nil {
-		return nil, Report{}, fault.New(models.ErrInputs, nil, "%s is not computed in tiles: only an autoencoder is", m.Name())
-	}
-	tiles = tiler.Sizes(tiles)
-	req, err := m.Request(inputs)
+	tiles = m.tileSizes(tiles)
+	tiler, t, err := m.cutIntoTiles(inputs, tiles, o)
 	if err != nil {
 		return nil, Report{}, err
 	}
-	rows, cols, cut, err := tiler.Tile(req, tiles)
-	if err != nil {
-		return nil, Report{}, err
-	}
-	if !cut {
+	if t == nil {
 		return m.forwardWhole(ctx, inputs, tiles, o)
 	}
-	odd := nonfinite.Checker{Allow: o.AllowNonFinite}
-	if err := odd.CheckTensors("input", nil, inputs); err != nil {
-		return nil, Report{}, err
+	done := make([]map[string]*tensor.Tensor, len(t.rows.Spans)*len(t.cols.Spans))
+	t.compute = func(ctx context.Context, run *Run, at int) (err error) {
+		done[at], err = run.Forward(ctx)
+		return err
 	}
-	if o, err = m.checkOutputRoom(req, o); err != nil {
-		return nil, Report{}, err
-	}
-	t := &tiledRun{m: m, o: o, inputs: inputs, rows: rows, cols: cols, done: make([]map[string]*tensor.Tensor, len(rows.Spans)*len(cols.Spans))}
 	if err := t.runTiles(ctx); err != nil {
 		return nil, Report{}, err
 	}
-	out, err := t.blendTiles(tiler)
+	out, err := t.blendTiles(tiler, done)
 	if err != nil {
 		return nil, Report{}, err
 	}
+	odd := nonfinite.Checker{Allow: o.AllowNonFinite}
 	if err := odd.CheckTensors("output", nil, out); err != nil {
 		return nil, Report{}, err
 	}
-	t.report.Notes = append(t.report.Notes, append(odd.Notes, fmt.Sprintf("computed in %d x %d tiles of %d x %d pixels that lie %d x %d apart and are blended where they overlap: other values than the whole gives",
-		len(rows.Spans), len(cols.Spans), tiles.Height, tiles.Width, tiles.StrideHeight, tiles.StrideWidth))...)
+	t.report.Notes = append(t.report.Notes, append(odd.Notes, t.describeTiles(tiles))...)
 	return out, t.report, nil
+}
+
+// tileSizes are the sizes that are asked for, or where none are the release's own.
+func (m *Model) tileSizes(asked models.Tiles) models.Tiles {
+	if tiler := m.Features().Tiled; tiler != nil {
+		return tiler.Sizes(asked)
+	}
+	return asked
+}
+
+// cutIntoTiles checks a step in tiles and cuts its pictures; t is nil where they are no larger
+// than a tile.
+func (m *Model) cutIntoTiles(inputs map[string]*tensor.Tensor, tiles models.Tiles, o Options) (tiler *models.Tiled, t *tiledRun, err error) {
+	tiler = m.Features().Tiled
+	if tiler == nil {
+		return nil, nil, fault.New(models.ErrInputs, nil, "%s is not computed in tiles: only an autoencoder is", m.Name())
+	}
+	req, err := m.Request(inputs)
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, cols, cut, err := tiler.Tile(req, tiles)
+	if err != nil || !cut {
+		return tiler, nil, err
+	}
+	odd := nonfinite.Checker{Allow: o.AllowNonFinite}
+	if err := odd.CheckTensors("input", nil, inputs); err != nil {
+		return nil, nil, err
+	}
+	if o, err = m.checkOutputRoom(req, o); err != nil {
+		return nil, nil, err
+	}
+	t = &tiledRun{m: m, o: o, inputs: inputs, rows: rows, cols: cols}
+	t.report.Notes = odd.Notes
+	return tiler, t, nil
 }
 
 // checkOutputRoom tells the options' OutputBytes how large the outputs of the whole are, so that
@@ -87,7 +110,7 @@ func (m *Model) forwardWhole(ctx context.Context, inputs map[string]*tensor.Tens
 	defer r.Close()
 	out, err := r.Forward(ctx)
 	report := r.Report()
-	report.Notes = append(report.Notes, fmt.Sprintf("computed whole: the pictures are no larger than a tile of %d x %d pixels", tiles.Height, tiles.Width))
+	report.Notes = append(report.Notes, describeUncut(tiles))
 	return out, report, err
 }
 
@@ -97,9 +120,10 @@ type tiledRun struct {
 	o          Options
 	inputs     map[string]*tensor.Tensor
 	rows, cols models.TiledDim
-	done       []map[string]*tensor.Tensor // outputs by tile, row by row
-	report     Report
-	eng        engine.Engine
+	// compute runs one tile on its inputs, which the run has been fed.
+	compute func(ctx context.Context, run *Run, tile int) error
+	report  Report
+	eng     engine.Engine
 }
 
 // runTiles computes all tiles. Tiles of one size share their programs and weights, and all use
@@ -119,14 +143,16 @@ func (t *tiledRun) runTiles(ctx context.Context) error {
 		r, c := t.rows.Spans[at/len(t.cols.Spans)], t.cols.Spans[at%len(t.cols.Spans)]
 		return [2]int{r[1] - r[0], c[1] - c[0]}
 	}
-	for first := range t.done {
-		if t.done[first] != nil {
+	n := len(t.rows.Spans) * len(t.cols.Spans)
+	done := make([]bool, n)
+	for first := range n {
+		if done[first] {
 			continue
 		}
 		var alike []int
-		for at := first; at < len(t.done); at++ {
+		for at := first; at < n; at++ {
 			if size(at) == size(first) {
-				alike = append(alike, at)
+				alike, done[at] = append(alike, at), true
 			}
 		}
 		if err := t.runAlike(ctx, alike); err != nil {
@@ -168,7 +194,7 @@ func (t *tiledRun) runAlike(ctx context.Context, tiles []int) error {
 		run.odd.Allow = true // the whole is looked at
 		before := run.seconds
 		run.seconds = 0
-		if t.done[at], err = run.Forward(ctx); err != nil {
+		if err := t.compute(ctx, run, at); err != nil {
 			return err
 		}
 		seconds += run.seconds
@@ -182,6 +208,7 @@ func (t *tiledRun) runAlike(ctx context.Context, tiles []int) error {
 func (t *tiledRun) addReport(r Report, seconds float64) {
 	r.Seconds, r.FirstSeconds = seconds, seconds
 	if t.report.Mesh == "" {
+		r.Notes = append(t.report.Notes, r.Notes...)
 		t.report = r
 		return
 	}
@@ -198,16 +225,16 @@ func (t *tiledRun) addReport(r Report, seconds float64) {
 
 // blendTiles puts the tiles of each output together: row by row, each tile's beginning is mixed
 // with the end of the one above it and then of the one before it, which are mixed already.
-func (t *tiledRun) blendTiles(tiler *models.Tiled) (map[string]*tensor.Tensor, error) {
+func (t *tiledRun) blendTiles(tiler *models.Tiled, done []map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
 	out, same := map[string]*tensor.Tensor{}, map[*tensor.Tensor]*tensor.Tensor{}
-	for name, first := range t.done[0] {
+	for name, first := range done[0] {
 		if whole := same[first]; whole != nil {
 			out[name] = whole // another name of an output
 			continue
 		}
-		tiles := make([]blendedTile, len(t.done))
-		for i := range t.done {
-			x := t.done[i][name]
+		tiles := make([]blendedTile, len(done))
+		for i := range done {
+			x := done[i][name]
 			values, err := x.Float32s()
 			if err != nil {
 				return nil, err

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"weft/checkpoint"
 	"weft/dtype"
 	"weft/fault"
 	"weft/models"
@@ -54,7 +55,7 @@ func verifyPhases(ctx context.Context, all []*Model, o VerifyOptions) (*Verified
 			}
 			got, err := m.verifyPhase(ctx, phase, latent, o)
 			if err != nil {
-				return nil, inPhase(phase, m, err)
+				return nil, nameCause("phase "+phase+", "+m.Name(), err)
 			}
 			list = append(list, VerifiedPhase{Name: phase, Model: got.Model, Results: got.Results, Kernels: got.Kernels})
 			if first == nil {
@@ -77,11 +78,11 @@ func readImages(all []*Model) bool {
 	return i < 0 || all[i].Features().Generator.Image.ReadsImages()
 }
 
-// inPhase says in which phase each violation is.
-func inPhase(phase string, m *Model, err error) error {
+// nameCause says before each violation what it is about.
+func nameCause(what string, err error) error {
 	var l fault.List
 	for _, v := range fault.Violations(err) {
-		l.Add(fmt.Errorf("phase %s, %s: %w", phase, m.Name(), v))
+		l.Add(fmt.Errorf("%s: %w", what, v))
 	}
 	return l.Err()
 }
@@ -104,7 +105,7 @@ func (m *Model) phases() []string {
 		return []string{phases.Denoise}
 	case f.Vision != nil:
 		return []string{phases.Image}
-	case f.Decoder != nil && f.Frames != nil:
+	case m.encodesVideos():
 		return []string{phases.Image, phases.Decode}
 	case f.Decoder != nil:
 		return []string{phases.Decode}
@@ -112,30 +113,82 @@ func (m *Model) phases() []string {
 	return []string{phases.Text}
 }
 
-// verifyPhase verifies the model's part in a phase. What is asked of the denoiser's step is not
-// asked of others.
+// verifyPhase verifies the model's part in a phase, on the inputs that a video gives it. What is
+// asked of the denoiser's step is not asked of others.
 func (m *Model) verifyPhase(ctx context.Context, phase string, latent []int, o VerifyOptions) (*Verified, error) {
 	if phase == phases.Denoise {
 		return m.Verify(ctx, o)
 	}
+	o.Batch = cmp.Or(o.Batch, 2)
 	o.Width, o.Height, o.Frames, o.Latent = 0, 0, 0, nil
 	o.FSDP, o.Micro, o.SplitResidual, o.TokenTimes = nil, 0, false, false
-	if m.Features().Decoder == nil {
-		if phase == phases.Image {
-			o.TextLen = 0
-		}
-		return m.Verify(ctx, o)
+	if m.Features().Decoder != nil {
+		o.TextLen, o.Layers, o.DType = 0, 0, phases.AutoencoderType
+	} else if phase == phases.Image {
+		o.TextLen = 0
 	}
-	o.TextLen, o.Layers, o.DType, o.Latent = 0, 0, phases.AutoencoderType, latent
-	if phase == phases.Decode {
-		return m.Verify(ctx, o)
-	}
-	o.Batch = cmp.Or(o.Batch, 2)
-	video, err := m.exampleVideo(o.Batch, latent)
+	inputs, err := m.phaseInputs(ctx, phase, latent, o)
 	if err != nil {
 		return nil, err
 	}
-	return m.verifyInputs(ctx, map[string]*tensor.Tensor{"video": video}, o)
+	return m.verifyInputs(ctx, inputs, o)
+}
+
+// phaseInputs makes random inputs as a phase beside denoising gives them: latents to decode, a
+// video to encode, pixels, or a text. A text encoder gets the rows of its table that the tokens
+// look up where it does without the table itself.
+func (m *Model) phaseInputs(ctx context.Context, phase string, latent []int, o VerifyOptions) (map[string]*tensor.Tensor, error) {
+	decoder := m.Features().Decoder != nil
+	if decoder && phase == phases.Image {
+		video, err := m.exampleVideo(o.Batch, latent)
+		return map[string]*tensor.Tensor{"video": video}, err
+	}
+	if !decoder {
+		latent = nil
+	}
+	inputs, err := m.Example(o.Batch, latent, 1)
+	if err != nil || m.Features().TokenTable == "" {
+		return inputs, err
+	}
+	rows, err := m.lookUpTokens(ctx, inputs["ids"], o.ComputeType())
+	if err != nil {
+		return nil, err
+	}
+	delete(inputs, "ids")
+	inputs["rows"] = rows
+	return inputs, nil
+}
+
+// lookUpTokens reads the rows of the token table that ids (batch, tokens) stand for, each once,
+// as (batch, tokens, width).
+func (m *Model) lookUpTokens(ctx context.Context, ids *tensor.Tensor, as dtype.DType) (*tensor.Tensor, error) {
+	numbers, err := ids.Int64s()
+	if err != nil {
+		return nil, err
+	}
+	table := m.Stored(m.Features().TokenTable)
+	e, ok := m.Checkpoint.Lookup(table)
+	if !ok || len(e.Shape) != 2 {
+		return nil, fault.New(models.ErrInputs, nil, "%s has no table of tokens %q", m.Name(), table)
+	}
+	width := e.Shape[1]
+	size := width * as.Size()
+	rows := map[int64][]byte{}
+	var parts []checkpoint.Part
+	for _, id := range numbers {
+		if rows[id] == nil {
+			rows[id] = make([]byte, size)
+			parts = append(parts, checkpoint.Part{Name: table, As: as, Dst: rows[id], Slices: [][2]int{{int(id), int(id) + 1}, {0, width}}})
+		}
+	}
+	if _, err := m.Checkpoint.Read(ctx, parts, checkpoint.ReadOptions{}); err != nil {
+		return nil, err
+	}
+	out := tensor.New(as, append(slices.Clone(ids.Shape), width)...)
+	for i, id := range numbers {
+		copy(out.Data[i*size:], rows[id])
+	}
+	return out, nil
 }
 
 // exampleVideo makes videos (batch, 3, frames, height, width) of random pixels from -1 to 1,

@@ -125,3 +125,28 @@ func TestVerifyPhasesFinds(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// An autoencoder decodes and encodes on each mesh. A split that differs is named with the
+// direction.
+func TestVerifyComparesBothDirections(t *testing.T) {
+	m := modeltest.Open(t, "testdata/wan21_vae")
+	o := verifyOptions("")
+	v, err := m.Verify(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs := map[string][]string{}
+	for _, r := range v.Results {
+		runs[r.Run] = append(runs[r.Run], r.Mesh)
+		if !r.OK || r.MaxRelDiff > r.Tolerance {
+			t.Errorf("%+v", r)
+		}
+	}
+	if len(runs) != 2 || len(runs["decode"]) < 3 || !slices.Equal(runs["decode"], runs["encode"]) {
+		t.Errorf("compared were %v", runs)
+	}
+	o.Meshes = request.MustMeshes("pp=2")
+	if _, err := m.Verify(context.Background(), o); !errors.Is(err, models.ErrAxis) || !strings.Contains(err.Error(), "decode: ") {
+		t.Errorf("%v", err)
+	}
+}

@@ -37,3 +37,32 @@ func TestVerifyToleranceIsThatOfTheLayers(t *testing.T) {
 		}
 	}
 }
+
+// Gemma's scores are not divided by the root of the heads' width: in bf16 its splits are further
+// apart than the tolerance of other models, and no further than bf16 is from f32. In f32, and for
+// models whose scores are divided, nothing of it is asked.
+func TestVerifyOfASensitiveModel(t *testing.T) {
+	for _, c := range []struct {
+		dir, dtype string
+		asks       bool
+	}{{"testdata/gemma4", "bf16", true}, {"testdata/gemma4", "f32", false}, {wanDir, "bf16", false}} {
+		m := modeltest.Open(t, c.dir)
+		v, err := m.Verify(t.Context(), weft.VerifyOptions{Devices: 4, Options: weft.Options{Device: "reference", Request: request.Must("--dtype " + c.dtype)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked := false
+		for _, r := range v.Results {
+			if !r.OK || r.MaxRelDiff > r.Tolerance {
+				t.Errorf("%s in %s: %+v", c.dir, c.dtype, r)
+			}
+			asked = asked || r.BF16Moves > 0
+			if r.BF16Moves > 0 && (r.Tolerance > 2*r.BF16Moves || r.Tolerance > 0.1) {
+				t.Errorf("%s in %s: %+v", c.dir, c.dtype, r)
+			}
+		}
+		if asked != c.asks {
+			t.Errorf("%s in %s: bf16 is asked for: %v", c.dir, c.dtype, asked)
+		}
+	}
+}

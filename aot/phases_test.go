@@ -49,10 +49,7 @@ func TestCompilePhases(t *testing.T) {
 			if p.Name == phases.Denoise && (r.Mesh != c.Report.Mesh || *r.HBMBytesPerDevice != *c.Report.HBMBytesPerDevice || len(r.Programs) != len(c.Report.Programs)) {
 				t.Errorf("denoise: %+v, the step has %+v", r, c.Report)
 			}
-			// XLA's CPU compiler holds more than the plan counts: copies of a convolution's operands.
-			if ratio := float64(*r.HBMBytesPerDevice) / float64(*r.PlannedBytes); ratio < 0.95 || ratio > 2 {
-				t.Errorf("%s of %s: %d bytes compiled, %d planned", p.Name, r.Model, *r.HBMBytesPerDevice, *r.PlannedBytes)
-			}
+			checkExcess(t, p.Name, r, c.Step, o)
 			if *r.HBMBytesPerDevice < r.ResidentWeightBytes || r.ResidentWeightBytes <= 0 {
 				t.Errorf("%s of %s: %d bytes with %d of weights", p.Name, r.Model, *r.HBMBytesPerDevice, r.ResidentWeightBytes)
 			}
@@ -69,6 +66,49 @@ func TestCompilePhases(t *testing.T) {
 		if !slices.ContainsFunc(told, func(s string) bool { return strings.HasPrefix(s, phase+": ") }) {
 			t.Errorf("nobody was told of a program of %s: %q", phase, told)
 		}
+	}
+}
+
+// checkExcess holds what XLA's CPU compiler says that a run takes against what the plan counts. It
+// never takes less. What it takes more is, program by program:
+//
+//   - of an autoencoder, kernels in the layout that its convolutions read. There are at most two at
+//     a time, of the convolution that runs and of the next one, so twice the largest kernel bounds
+//     them. (Of the programs that are fullest here, the encoder's takes 18.5 MB more and the
+//     decoder's 29.2, with kernels of 15.9.)
+//   - of an encoder of texts or images, gaps between the buffers of a block: below 1 % of what is
+//     mostly weights.
+//   - of the small transformer here, which has fewer weights than values, the text's keys and values
+//     once in their own buffers and once as results: 14 % of the whole.
+func checkExcess(t *testing.T, phase string, r PhaseRun, step *Step, o Options) {
+	t.Helper()
+	planned, compiled := *r.PlannedBytes, *r.HBMBytesPerDevice
+	allowed := planned / 100
+	switch {
+	case phase == phases.Denoise:
+		allowed = planned * 15 / 100
+	case strings.Contains(r.Model, "vae"):
+		runs, err := phases.Of(step.Model, o.Request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(runs, func(run phases.Run) bool { return run.Phase == phase && run.Name == r.Model })
+		s, err := newPhaseStep(runs[i], step, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		largest := int64(0)
+		for _, w := range s.Graph.Weights {
+			n, err := w.Bytes(s.Graph.Mesh)
+			if err != nil {
+				t.Fatal(err)
+			}
+			largest = max(largest, n)
+		}
+		allowed = 2 * largest
+	}
+	if compiled < planned || compiled-planned > allowed {
+		t.Errorf("%s of %s: %d bytes compiled, %d planned: %d more, at most %d are accounted for", phase, r.Model, compiled, planned, compiled-planned, allowed)
 	}
 }
 

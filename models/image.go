@@ -14,6 +14,9 @@ type ImageUse struct {
 	// KeepsFirst says that the latents of the image alone are the video's first latent frame,
 	// which the loop keeps (Generator.FeedFrameTimes).
 	KeepsFirst bool
+	// Unprepared says that the generator reads an image of which nothing here makes what it
+	// reads: whoever runs it gives the conditions. The other fields say nothing then.
+	Unprepared bool
 	// Needed says that the generator cannot do without an image.
 	Needed bool
 	// TakesLast says that the video's last frame may be given as well.

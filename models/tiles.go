@@ -15,19 +15,36 @@ type Tiles struct {
 	StrideWidth  int `json:"stride_width"`
 }
 
+// String is the sizes as ParseTiles takes them: 256x256,192x192, or "release".
+func (t Tiles) String() string {
+	if t == (Tiles{}) {
+		return releaseTiles
+	}
+	return t.sizes()
+}
+
+// sizes is String for sizes that stand.
+func (t Tiles) sizes() string {
+	return fmt.Sprintf(tilesForm, t.Height, t.Width, t.StrideHeight, t.StrideWidth)
+}
+
 // ReleasedTiles are the sizes that most autoencoders are released with.
 var ReleasedTiles = Tiles{Height: 256, Width: 256, StrideHeight: 192, StrideWidth: 192}
+
+const (
+	tilesForm    = "%dx%d,%dx%d" // how sizes of tiles are written
+	releaseTiles = "release"     // in place of sizes: those of the model's release
+)
 
 // ParseTiles reads sizes of tiles: HEIGHTxWIDTH,STRIDExSTRIDE in pixels, or "release" for those of
 // a model's release, for which no sizes stand (Tiled.Sizes). Error: ErrSize.
 func ParseTiles(text string) (Tiles, error) {
-	if text == "release" {
+	if text == releaseTiles {
 		return Tiles{}, nil
 	}
 	var t Tiles
-	const form = "%dx%d,%dx%d"
-	_, err := fmt.Sscanf(text, form, &t.Height, &t.Width, &t.StrideHeight, &t.StrideWidth)
-	if err != nil || fmt.Sprintf(form, t.Height, t.Width, t.StrideHeight, t.StrideWidth) != text {
+	_, err := fmt.Sscanf(text, tilesForm, &t.Height, &t.Width, &t.StrideHeight, &t.StrideWidth)
+	if err != nil || t.sizes() != text {
 		return Tiles{}, fault.New(ErrSize, nil, "tiles %q: want \"release\" for the release's own, or height x width and how far they lie apart, in pixels, like 256x256,192x192", text)
 	}
 	return t, nil
@@ -84,4 +101,39 @@ func (d *Tiled) Sizes(asked Tiles) Tiles {
 		return d.Release
 	}
 	return asked
+}
+
+// TileRequest is the request of the tiles of one size, and how many there are of them.
+type TileRequest struct {
+	Request
+	Count int
+}
+
+// DecodingRequests lists what decoding a request in tiles computes, one after another: the tiles of
+// each size. Pictures that are no larger than a tile are the request itself, with a count of 0.
+// Error: ErrSize.
+func (t *Tiled) DecodingRequests(r Request, tiles Tiles) ([]TileRequest, error) {
+	rows, cols, cut, err := t.Tile(r, t.Sizes(tiles))
+	if err != nil {
+		return nil, err
+	}
+	if !cut {
+		return []TileRequest{{Request: r}}, nil
+	}
+	var out []TileRequest
+	at := map[[2]int]int{} // by size: the place in out
+	for _, row := range rows.Spans {
+		for _, col := range cols.Spans {
+			size := [2]int{row[1] - row[0], col[1] - col[0]}
+			i, known := at[size]
+			if !known {
+				i, at[size] = len(out), len(out)
+				one := r
+				one.Tile, one.Latent = true, []int{r.Latent[0], r.Latent[1], size[0], size[1]}
+				out = append(out, TileRequest{Request: one})
+			}
+			out[i].Count++
+		}
+	}
+	return out, nil
 }

@@ -12,10 +12,12 @@
 package phases
 
 import (
+	"cmp"
 	"slices"
 
 	"weft/attention"
 	"weft/dtype"
+	"weft/fault"
 	"weft/mesh"
 	"weft/models"
 	"weft/request"
@@ -33,7 +35,8 @@ const (
 // Names lists the phases in order.
 func Names() []string { return []string{Text, Image, Denoise, Decode} }
 
-// AutoencoderType is the type that autoencoders compute in, whatever the request's type is.
+// AutoencoderType is the type that autoencoders compute in where the request does not say
+// another one (request.Request.AutoencoderType), whatever the transformer computes in.
 const AutoencoderType = dtype.F32
 
 // Run is the run of one model in a phase.
@@ -45,13 +48,16 @@ type Run struct {
 	// Request is what the model computes, without a target.
 	Request models.Request
 	Passes  int // of the graph, in one run
+	// Tiles is how many tiles of one size are computed one after another, each of them as Request
+	// says; 0 where there are none.
+	Tiles int
 	// meshes lists the meshes to try of so many devices, the best first. It is nil for the
 	// transformer, whose mesh is asked for.
 	meshes func(devices int) [][]mesh.Axis
 }
 
 // Of lists the runs of a video that a generator makes. Errors: those of
-// request.Request.OfVideo.
+// request.Request.OfVideo, and models.ErrSize for tiles that the autoencoder cannot have.
 func Of(m models.Model, r request.Request) ([]Run, error) {
 	step, passes, err := r.OfVideo(m)
 	if err != nil {
@@ -66,8 +72,37 @@ func Of(m models.Model, r request.Request) ([]Run, error) {
 	}
 	runs = append(runs, encodeImage(gen, r, step.Latent)...)
 	runs = append(runs, Run{Phase: Denoise, Name: m.Name(), Model: m, Request: step, Passes: passes})
-	decode := models.Request{Batch: r.Batch, Latent: step.Latent, DType: AutoencoderType}
-	return append(runs, newRun(Decode, c.Decoder, decode, picturesOf(decode))), nil
+	decode, err := decodeVideo(c.Decoder, r, step.Latent)
+	return append(runs, decode...), err
+}
+
+// autoencoderType is the type that a request's autoencoder computes in.
+func autoencoderType(r request.Request) dtype.DType {
+	return cmp.Or(r.AutoencoderType, AutoencoderType)
+}
+
+// decodeVideo lists the runs that decode the latents: one, or in tiles one for each of their sizes,
+// all on the mesh of the whole pictures.
+func decodeVideo(decoder string, r request.Request, latent []int) ([]Run, error) {
+	whole := models.Request{Batch: r.Batch, Latent: latent, DType: autoencoderType(r)}
+	run := newRun(Decode, decoder, whole, picturesOf(whole))
+	if r.Tiles == nil || run.Model == nil {
+		return []Run{run}, nil
+	}
+	tiler := run.Model.Features().Tiled
+	if tiler == nil {
+		return nil, fault.New(models.ErrInputs, nil, "%s is not computed in tiles", decoder)
+	}
+	tiles, err := tiler.DecodingRequests(whole, *r.Tiles)
+	if err != nil {
+		return nil, err
+	}
+	runs := make([]Run, len(tiles))
+	for i, t := range tiles {
+		runs[i] = run
+		runs[i].Request, runs[i].Tiles = t.Request, t.Count
+	}
+	return runs, nil
 }
 
 // picturesOf lists the meshes of an autoencoder's request.
@@ -103,15 +138,18 @@ func encodeText(encoder string, r request.Request) Run {
 // what the transformer reads: features of a vision encoder, and latents. Those are of a video
 // that begins with the image, or for a model whose first latent frame is the image, of the
 // image alone. Such a model also makes videos of a text alone; an image is given where the
-// request says that tokens have timesteps of their own.
+// request says that tokens have timesteps of their own. Where nothing prepares the image, the run
+// is that of the autoencoder, without a model.
 func encodeImage(gen *models.Generator, r request.Request, latent []int) []Run {
 	var runs []Run
 	use := gen.Image
 	if use.Vision != "" {
 		runs = append(runs, newRun(Image, use.Vision, models.Request{Batch: 1, DType: r.ComputeType()}, TextMeshes))
 	}
-	encode := models.Request{Batch: 1, Encode: true, DType: AutoencoderType}
+	encode := models.Request{Batch: 1, Encode: true, DType: autoencoderType(r)}
 	switch {
+	case use.Unprepared:
+		return append(runs, Run{Phase: Image, Name: gen.Companions.Decoder, Passes: 1})
 	case use.LatentChannels > 0:
 		encode.Latent = latent
 	case use.KeepsFirst && r.TokenTimes:

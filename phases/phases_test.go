@@ -47,6 +47,9 @@ func TestRequests(t *testing.T) {
 		{"wan2.1-i2v-14b", asked, []want{
 			{Text, "umt5-xxl", 4, 0, false, dtype.BF16}, {Image, "wan2.1-clip-vit-h14", 1, 0, false, dtype.BF16}, {Image, "wan2.1-vae", 1, 3, true, dtype.F32},
 			{Denoise, "wan2.1-i2v-14b", 4, 3, false, dtype.BF16}, {Decode, "wan2.1-vae", 2, 3, false, dtype.F32}}},
+		{"wan2.2-i2v-a14b", asked + " --vae-dtype bf16", []want{
+			{Text, "umt5-xxl", 4, 0, false, dtype.BF16}, {Image, "wan2.1-vae", 1, 3, true, dtype.BF16},
+			{Denoise, "wan2.2-i2v-a14b", 4, 3, false, dtype.BF16}, {Decode, "wan2.1-vae", 2, 3, false, dtype.BF16}}},
 		{"wan2.2-ti2v-5b", asked + " --token-times --cfg none", []want{
 			{Text, "umt5-xxl", 2, 0, false, dtype.BF16}, {Image, "wan2.2-vae", 1, 1, true, dtype.F32},
 			{Denoise, "wan2.2-ti2v-5b", 2, 3, false, dtype.BF16}, {Decode, "wan2.2-vae", 2, 3, false, dtype.F32}}},

@@ -101,12 +101,12 @@ func (p *Pipeline) checkTextEncoder() error {
 	return errs.Err()
 }
 
-// one is a single device, for graphs that are built for their shapes.
-func one() (*mesh.Mesh, error) { return mesh.Local(mesh.Standard(nil)...) }
+// meshOfOneDevice is a single device, for graphs that are built for their shapes.
+func meshOfOneDevice() (*mesh.Mesh, error) { return mesh.Local(mesh.Standard(nil)...) }
 
 // textWidth is how many numbers a row of the text encoder's output has.
 func (p *Pipeline) textWidth() (int, error) {
-	on, err := one()
+	on, err := meshOfOneDevice()
 	if err != nil {
 		return 0, err
 	}
@@ -143,7 +143,7 @@ func outputShape(g *graph.Graph, name string) []int {
 
 // contextWidth is how many numbers a row of the text has that the transformer reads.
 func (p *Pipeline) contextWidth() (int, error) {
-	on, err := one()
+	on, err := meshOfOneDevice()
 	if err != nil {
 		return 0, err
 	}

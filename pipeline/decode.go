@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"weft/dtype"
@@ -68,6 +69,7 @@ func (g *generation) streamFrames(ctx context.Context, sinks ...func([]float32) 
 	}
 	place := g.decode
 	place.Again = g.again
+	place.Spool = filepath.Dir(filepath.Clean(g.o.base())) // there is room for a video at least
 	return g.d.Stream(ctx, g.p.vae, inputs, place, visit)
 }
 

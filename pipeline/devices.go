@@ -18,7 +18,10 @@ type Placement struct {
 	DType dtype.DType
 	// Stream says that the layers' weights may be streamed where the request offloads weights.
 	Stream bool
-	Tiles  *models.Tiles // of an autoencoder; nil computes pictures whole
+	// Tiles are those of an autoencoder; nil computes pictures whole. Spool is the folder that takes
+	// the tiles' values until their frames are whole.
+	Tiles *models.Tiles
+	Spool string
 	// Again says that the model will run again on the same request, for another video: devices
 	// that have the memory keep its programs and weights.
 	Again bool

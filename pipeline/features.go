@@ -11,8 +11,8 @@ import (
 // context and negative, and the conditions.
 type features map[string]*tensor.Tensor
 
-// conditions are the features that are no texts.
-func (f features) conditions() map[string]*tensor.Tensor {
+// selectConditions returns the features that are no texts.
+func (f features) selectConditions() map[string]*tensor.Tensor {
 	out := map[string]*tensor.Tensor{}
 	for name, t := range f {
 		if name != "context" && name != "negative" {

@@ -156,7 +156,7 @@ func (p partDevices) CheckSplit(r models.Request) error { return p.d.CheckSplit(
 
 func (p partDevices) Forward(ctx context.Context, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
 	out, cost, err := p.d.Forward(ctx, p.m, []map[string]*tensor.Tensor{inputs}, p.place())
-	p.cost.add(cost)
+	p.cost.addRun(cost)
 	if err != nil {
 		return nil, err
 	}
@@ -165,12 +165,12 @@ func (p partDevices) Forward(ctx context.Context, inputs map[string]*tensor.Tens
 
 func (p partDevices) Stream(ctx context.Context, input string, shape []int, frames conditions.FrameSource, visit conditions.Visit) error {
 	cost, err := p.d.StreamFrames(ctx, p.m, input, shape, frames, p.place(), visit)
-	p.cost.add(cost)
+	p.cost.addRun(cost)
 	return err
 }
 
-// add adds what another model of a phase took. The mesh is the last one's.
-func (c *Cost) add(more Cost) {
+// addRun adds what another model of a phase took. The mesh is the last one's.
+func (c *Cost) addRun(more Cost) {
 	c.Mesh, c.DType = more.Mesh, more.DType
 	c.BytesRead += more.BytesRead
 	c.Resident = max(c.Resident, more.Resident)
@@ -197,7 +197,7 @@ func (s *settled) blankConditions(f features) {
 
 // loopConditions are the conditions and the kept frame among the features, as a loop takes them.
 func (f features) loopConditions() (map[string]*tensor.Tensor, *denoise.Kept) {
-	c := conditions.FromTensors(f.conditions())
+	c := conditions.FromTensors(f.selectConditions())
 	return c.Conditions, c.Kept
 }
 

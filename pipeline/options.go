@@ -1,8 +1,10 @@
 package pipeline
 
 import (
+	"cmp"
+
 	"weft/dtype"
-	"weft/models"
+	"weft/phases"
 	"weft/picture"
 	"weft/request"
 )
@@ -34,10 +36,6 @@ type Options struct {
 	// Crop cuts the middle, width and height, out of each frame; nil leaves frames as they are.
 	Crop *[2]int
 
-	// AutoencoderType is the type that the autoencoder computes in; Invalid is f32.
-	AutoencoderType dtype.DType
-	Tiles           *models.Tiles // of the autoencoder; nil decodes frames whole
-
 	// AllowNonFinite lets NaN and infinities pass. Without it they end the generation.
 	AllowNonFinite bool
 
@@ -64,12 +62,9 @@ type Progress struct {
 	RSS           int64   // resident memory of the process
 }
 
-// autoencoderType is AutoencoderType, or f32.
+// autoencoderType is the type that the autoencoder computes in.
 func (o Options) autoencoderType() dtype.DType {
-	if o.AutoencoderType == dtype.Invalid {
-		return dtype.F32
-	}
-	return o.AutoencoderType
+	return cmp.Or(o.AutoencoderType, phases.AutoencoderType)
 }
 
 // base is the output that the names of others are made of.

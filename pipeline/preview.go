@@ -104,12 +104,12 @@ func drawLatents(x []float32, shape []int) image.Image {
 						rgb[k] += w[k] * v
 					}
 				}
-				im.SetRGBA(i*cols+px, y, color.RGBA{shade(rgb[0]), shade(rgb[1]), shade(rgb[2]), 255})
+				im.SetRGBA(i*cols+px, y, color.RGBA{shadeOf(rgb[0]), shadeOf(rgb[1]), shadeOf(rgb[2]), 255})
 			}
 		}
 	}
 	return im
 }
 
-// shade turns a value from -1 to 1 into a byte.
-func shade(v float32) uint8 { return uint8(255*min(max((v+1)/2, 0), 1) + 0.5) }
+// shadeOf turns a value from -1 to 1 into a byte.
+func shadeOf(v float32) uint8 { return uint8(255*min(max((v+1)/2, 0), 1) + 0.5) }

@@ -18,6 +18,8 @@ import (
 	"weft/fault"
 	"weft/internal/jsontext"
 	"weft/internal/userfile"
+	"weft/pipeline/conditions"
+	"weft/tensor"
 )
 
 // ErrState: a folder whose state is another request's, or is none, or stands in the way. The
@@ -63,6 +65,7 @@ type stateFolder struct {
 	request *stateRequest
 	loop    *denoise.State // to go on from
 	madeOn  [2]string      // engine and mesh of the loop's state
+	kept    *tensor.Tensor // the latents of a first frame that the loop keeps; nil where it keeps none
 }
 
 // noState keeps nothing.
@@ -162,7 +165,7 @@ func (g *generation) begin(ctx context.Context) error {
 	if s.dir == "" {
 		return nil
 	}
-	asked, err := g.asked()
+	asked, err := g.listAsked()
 	if err != nil {
 		return err
 	}
@@ -170,17 +173,17 @@ func (g *generation) begin(ctx context.Context) error {
 		if g.o.Resume {
 			g.notes = append(g.notes, s.dir+" has no state: the generation begins at its first step")
 		}
-		return s.create(g.o, asked)
+		return s.createFolder(g.o, asked)
 	}
-	if err := s.compare(asked); err != nil {
+	if err := s.compareRequest(asked); err != nil {
 		return err
 	}
 	return g.readState(ctx)
 }
 
-// asked is everything that decides the frames, as text. Mesh, engine and processes are not
+// listAsked lists everything that decides the frames, as text. Mesh, engine and processes are not
 // among it: they change values within the tolerance of arithmetic.
-func (g *generation) asked() (map[string]string, error) {
+func (g *generation) listAsked() (map[string]string, error) {
 	out := map[string]string{
 		"prompt": g.prompt.text.clean, "seed": fmt.Sprint(g.o.Seed), "dtype": g.denoise.DType.String(), "vae dtype": g.decode.DType.String(),
 		"layers": fmt.Sprint(g.o.Layers), "text length": fmt.Sprint(g.rows), "written size": fmt.Sprintf("%dx%d", g.width, g.height),
@@ -210,8 +213,8 @@ func (g *generation) asked() (map[string]string, error) {
 	return out, err
 }
 
-// compare refuses a state of another request.
-func (s *stateFolder) compare(asked map[string]string) error {
+// compareRequest refuses a state of another request.
+func (s *stateFolder) compareRequest(asked map[string]string) error {
 	var differs []Difference
 	names := map[string]bool{}
 	for name := range asked {
@@ -235,8 +238,8 @@ func (s *stateFolder) compare(asked map[string]string) error {
 	return fault.New(ErrState, Differs{s.dir, differs}, "%s has the state of another request%s: ask for the same, or name another folder with --state", s.dir, text)
 }
 
-// create makes the folder with the request.
-func (s *stateFolder) create(o Options, asked map[string]string) error {
+// createFolder makes the folder with the request.
+func (s *stateFolder) createFolder(o Options, asked map[string]string) error {
 	if err := os.MkdirAll(s.dir, 0o777); err != nil {
 		return fault.New(userfile.ErrOutput, userfile.Path{Path: s.dir}, "the folder of the state cannot be made: %v", err)
 	}
@@ -273,7 +276,7 @@ func (g *generation) readState(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	g.features, g.complete = f, true
+	g.features, g.complete, s.kept = f, true, f[conditions.NameOfKept]
 	tensors, meta, err := checkpoint.LoadFile(ctx, s.path(latentsFile))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -282,6 +285,7 @@ func (g *generation) readState(ctx context.Context) error {
 		return err
 	}
 	s.madeOn = [2]string{meta["engine"], meta["mesh"]}
+	delete(tensors, conditions.NameOfKept) // it is among the features too, which the loop takes
 	if s.loop, err = denoise.ReadState(tensors, meta); err != nil {
 		return fmt.Errorf("%s: %w", s.path(latentsFile), err)
 	}
@@ -296,10 +300,12 @@ func (s *stateFolder) writeFeatures(f features) error {
 	if s.dir == "" {
 		return nil
 	}
+	s.kept = f[conditions.NameOfKept]
 	return f.write(s.path(featuresFile), true)
 }
 
-// writeLoop keeps where the loop stands, and what it ran on.
+// writeLoop keeps where the loop stands, and what it ran on. A first frame that is kept stands
+// beside the latents, as in a file of latents alone, so that Decode puts it back.
 func (s *stateFolder) writeLoop(l *denoise.State, engine, mesh string) error {
 	if s.dir == "" {
 		return nil
@@ -307,6 +313,9 @@ func (s *stateFolder) writeLoop(l *denoise.State, engine, mesh string) error {
 	tensors, err := l.Tensors()
 	if err != nil {
 		return err
+	}
+	if s.kept != nil {
+		tensors[conditions.NameOfKept] = s.kept
 	}
 	meta := l.Metadata()
 	meta["engine"], meta["mesh"] = engine, mesh

@@ -176,11 +176,12 @@ func (e *explainer) explain(f figure) (*Explanation, error) {
 // errNoSum: the parts of a figure do not add up to it, which is a fault of weft's own.
 var errNoSum = fault.ErrInternal
 
-// finish orders the parts, adds them up, and adds the row of what floating point rounded. Whole
-// figures have no such row: theirs must be exact.
+// finish orders the parts, adds them up, and makes up for what floating point rounded where the plan
+// adds in another order: in the last bits of the largest part, or where those are too coarse, in a
+// row of its own. Whole figures have nothing of it: theirs must be exact.
 func (d *Explanation) finish() error {
 	d.Parts = slices.DeleteFunc(d.Parts, func(p Part) bool { return p.Value == 0 })
-	slices.SortStableFunc(d.Parts, func(a, b Part) int { return cmp.Compare(b.Value, a.Value) })
+	d.sortParts()
 	d.Sum = d.addUp()
 	if d.Parts == nil {
 		d.Parts = []Part{} // an empty list in JSON too
@@ -190,7 +191,16 @@ func (d *Explanation) finish() error {
 		if d.Unit != unitSeconds && math.Abs(d.Value) < largestWhole || math.Abs(rest) > 1e-9*math.Abs(d.Value) {
 			return fault.New(errNoSum, nil, "explain %s: the parts add up to %v, and the plan has %v", d.Figure, d.Sum, d.Value)
 		}
-		d.Parts = append(d.Parts, Part{Value: rest, Op: "rounding", What: "rounding", Rule: "what floating point rounds where the plan adds in another order"})
+		for range 4 { // the sum of the changed parts is rounded again
+			d.Parts[0].Value += d.Value - d.Sum
+			d.sortParts()
+			if d.Sum = d.addUp(); d.Sum == d.Value {
+				break
+			}
+		}
+	}
+	if d.Sum != d.Value {
+		d.Parts = append(d.Parts, Part{Value: d.Value - d.Sum, Op: "rounding", What: "rounding", Rule: "what floating point rounds where the plan adds in another order"})
 		d.Sum = d.addUp()
 	}
 	if d.Sum != d.Value {
@@ -202,6 +212,10 @@ func (d *Explanation) finish() error {
 		}
 	}
 	return nil
+}
+
+func (d *Explanation) sortParts() {
+	slices.SortStableFunc(d.Parts, func(a, b Part) int { return cmp.Compare(b.Value, a.Value) })
 }
 
 func (d *Explanation) addUp() float64 {

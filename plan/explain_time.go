@@ -88,28 +88,33 @@ func (e *explainer) explainPhaseTime(f figure) (string, float64, []Part, error) 
 				return "", 0, nil, err
 			}
 			what = append(what, fmt.Sprintf("the beginning and %d steps of %s", p.Steps, run.Model))
-			parts = append(parts, append(e.requestParts(r), repeatParts(e.stepParts(r), p.Steps)...)...)
+			parts = append(parts, append(e.requestParts(r), repeatParts(e.stepParts(r), p.Steps, "steps")...)...)
 			continue
 		}
 		t, err := e.timesOf(run.of, e.on)
 		if err != nil {
 			return "", 0, nil, err
 		}
-		what = append(what, fmt.Sprintf("%s on %s in %s", run.Model, run.Mesh, run.DType))
+		said := fmt.Sprintf("%s on %s in %s", run.Model, run.Mesh, run.DType)
+		if run.Tiles > 0 {
+			said = run.TilesText() + " by " + said
+		}
+		what = append(what, said)
 		for _, c := range run.of.measures.allPrograms() {
-			parts = append(parts, plainParts(e.programParts(t.rates, run.of.measures, &c))...)
+			one := plainParts(e.programParts(t.rates, run.of.measures, &c))
+			parts = append(parts, repeatParts(one, max(1, run.Tiles), "tiles")...)
 		}
 	}
 	return fmt.Sprintf("phase %s, %s", p.Name, strings.Join(what, " and ")), *p.Seconds, parts, nil
 }
 
-// repeatParts gives the parts of so many steps.
-func repeatParts(parts []Part, steps int) []Part {
+// repeatParts gives the parts of so many steps, or of whatever is repeated.
+func repeatParts(parts []Part, times int, what string) []Part {
 	for i := range parts {
-		parts[i].Value *= float64(steps)
-		parts[i].Calls *= steps
-		if steps > 1 {
-			parts[i].Rule += fmt.Sprintf("; x %d steps", steps)
+		parts[i].Value *= float64(times)
+		parts[i].Calls *= times
+		if times > 1 {
+			parts[i].Rule += fmt.Sprintf("; x %d %s", times, what)
 		}
 	}
 	return parts

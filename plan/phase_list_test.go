@@ -2,12 +2,15 @@ package plan
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"testing"
 
 	"weft/graph"
 	"weft/mesh"
+	"weft/models"
 	"weft/phases"
 	"weft/request"
 	"weft/targets"
@@ -40,6 +43,8 @@ func TestPhasesOfVideos(t *testing.T) {
 		{"wan2.2-ti2v-5b", at480 + "tp=4 --token-times", []string{"text umt5-xxl", "image wan2.2-vae", "denoise wan2.2-ti2v-5b", "decode wan2.2-vae"}},
 		{"cogvideox-5b", "--size 720x480 --frames 9 --dtype bf16 --on v5e-4 --mesh dp=2,sp=2", []string{"text t5-v1.1-xxl", "denoise cogvideox-5b", "decode cogvideox-vae"}},
 		{"ltx2.5-22b", "--size 768x512 --frames 9 --dtype bf16 --on v5p-8 --mesh tp=4", []string{"text ltx2.5-gemma4-12b", "denoise ltx2.5-22b", "decode ltx2.5-vae-conv ?"}},
+		{"cogvideox-5b-i2v", "--size 720x480 --frames 49 --dtype bf16 --on v5e-4 --mesh dp=2,sp=2",
+			[]string{"text t5-v1.1-xxl", "image cogvideox-vae ?", "denoise cogvideox-5b-i2v", "decode cogvideox-vae"}},
 	} {
 		p := bestPlan(t, c.model, c.flags)
 		var got []string
@@ -149,6 +154,49 @@ func TestDecodingIsStreamed(t *testing.T) {
 	// 20 calls for later latent frames against 4, and one for the first.
 	if r := *long.Seconds / *short.Seconds; r < 4 || r > 5 {
 		t.Errorf("decoding 81 frames takes %.2f times as long as 17", r)
+	}
+}
+
+// A decoder in tiles takes less memory than on whole pictures and more time, since tiles overlap;
+// its phase has the tiles of each size, and counts the largest ones' memory. Half the type takes
+// less memory still.
+func TestDecodingInTiles(t *testing.T) {
+	const flags = "--size 832x480 --dtype bf16 --on v4-8 --mesh tp=4 --frames 17 "
+	decode := func(flags string) PhasePlan {
+		p := bestPlan(t, "wan2.1-t2v-1.3b", flags)
+		last := p.Phases[len(p.Phases)-1]
+		if p.Breakdown.VAE.Memory == nil || p.Breakdown.VAE.TotalBytes != *last.HBMBytesPerDevice {
+			t.Errorf("%s: the breakdown has %+v, the phase %d bytes", flags, p.Breakdown.VAE.Memory, *last.HBMBytesPerDevice)
+		}
+		return last
+	}
+	whole, tiled := decode(flags), decode(flags+"--tile release")
+	// 60 x 104 latents in tiles of 32 that lie 24 apart: 3 rows, the last of 12, and 5 columns, of
+	// which the last has 8 and the others 32.
+	var sizes []string
+	sum, largest := 0.0, int64(0)
+	for _, r := range tiled.Runs {
+		sizes = append(sizes, fmt.Sprint(r.Tiles, " x ", r.Tile))
+		sum, largest = sum+*r.Seconds, max(largest, r.Breakdown.TotalBytes)
+	}
+	if want := []string{"8 x 256x256", "2 x 256x64", "4 x 96x256", "1 x 96x64"}; !slices.Equal(sizes, want) {
+		t.Errorf("tiles %q, want %q", sizes, want)
+	}
+	if *tiled.Seconds != sum || *tiled.HBMBytesPerDevice != largest || largest != tiled.Runs[0].Breakdown.TotalBytes {
+		t.Errorf("%v s and %d bytes, of runs that take %v s and %d bytes", *tiled.Seconds, *tiled.HBMBytesPerDevice, sum, largest)
+	}
+	if *tiled.HBMBytesPerDevice >= *whole.HBMBytesPerDevice || *tiled.Seconds <= *whole.Seconds {
+		t.Errorf("%d bytes and %v s in tiles, %d bytes and %v s whole", *tiled.HBMBytesPerDevice, *tiled.Seconds, *whole.HBMBytesPerDevice, *whole.Seconds)
+	}
+	if one := decode(flags + "--tile 480x832,480x832"); len(one.Runs) != 1 || one.Runs[0].Tiles != 0 || *one.HBMBytesPerDevice != *whole.HBMBytesPerDevice {
+		t.Errorf("a tile as large as the picture: %+v", one)
+	}
+	if half := decode(flags + "--vae-dtype bf16"); half.Runs[0].DType != "bf16" || *half.HBMBytesPerDevice >= *whole.HBMBytesPerDevice {
+		t.Errorf("%s and %d bytes, %d in f32", half.Runs[0].DType, *half.HBMBytesPerDevice, *whole.HBMBytesPerDevice)
+	}
+	_, err := Search(t.Context(), model(t, "wan2.1-t2v-1.3b"), Options{Request: request.Must(flags + "--tile 100x256,192x192")})
+	if !errors.Is(err, models.ErrSize) {
+		t.Errorf("a tile of no latents: %v", err)
 	}
 }
 

@@ -32,9 +32,14 @@ type PhasePlan struct {
 // PhaseRun is the run of one model in a phase. Only Model is known of one that weft does not
 // have.
 type PhaseRun struct {
-	Model     string   `json:"model"`
-	Mesh      string   `json:"mesh,omitempty"`
-	DType     string   `json:"dtype,omitempty"`
+	Model string `json:"model"`
+	Mesh  string `json:"mesh,omitempty"`
+	DType string `json:"dtype,omitempty"`
+	// Tiles is how many tiles the run computes one after another, and Tile their size in pixels,
+	// height x width as models.Tiles has them; 0 and "" where pictures are computed whole.
+	Tiles int    `json:"tiles,omitzero"`
+	Tile  string `json:"tile,omitempty"`
+	// Seconds are those of all tiles; Time is that of one, as it is of one step.
 	Seconds   *float64 `json:"seconds"`
 	Time      *Time    `json:"time,omitempty"`
 	Breakdown Phase    `json:"breakdown"`
@@ -99,13 +104,16 @@ func (s *search) addPhases(p *Plan, on topology.Slice) error {
 			continue
 		}
 		phase := Phase{Memory: &got.measures.memory, Attention: got.measures.choices}
-		switch run.Phase {
-		case phases.Text:
+		switch {
+		case run.Phase == phases.Text:
 			p.Breakdown.Text = phase
-		case phases.Decode:
+		case run.Phase == phases.Decode && (p.Breakdown.VAE.Memory == nil || phase.TotalBytes > p.Breakdown.VAE.TotalBytes):
 			p.Breakdown.VAE = phase
 		}
-		p.Notes = append(p.Notes, fmt.Sprintf("%s on %s of the %d devices, alone: a server that keeps all phases' weights adds them up", run.Name, got.split.meshText(), p.Devices))
+		note := fmt.Sprintf("%s on %s of the %d devices, alone: a server that keeps all phases' weights adds them up", run.Name, got.split.meshText(), p.Devices)
+		if run.Tiles == 0 || !slices.Contains(p.Notes, note) { // once for tiles of all sizes
+			p.Notes = append(p.Notes, note)
+		}
 	}
 	return nil
 }
@@ -135,7 +143,7 @@ func (s *search) measureRuns(on topology.Slice) func(i int) {
 // placeRun measures a run on the first of the meshes that its model allows.
 func (s *search) placeRun(run phases.Run, on topology.Slice, o graph.Offload) (*placedRun, error) {
 	run.Request.Target = run.Target(s.o.Target(on))
-	key := fmt.Sprint(run.Phase, run.Name, on.Devices, run.Request.Target, o)
+	key := fmt.Sprint(run.Phase, run.Name, on.Devices, run.Request.Target, run.Request.Latent, o)
 	s.companions.mu.Lock()
 	get := s.companions.known[key]
 	if get == nil {
@@ -211,13 +219,8 @@ func (s *search) listPhases(p *Plan, on topology.Slice) error {
 			r.Seconds, r.Time, r.Breakdown = &seconds, &once, p.Breakdown.DiT
 		} else {
 			r.of, beside = beside[0], beside[1:]
-			if r.of.measures != nil {
-				t, err := s.timesOf(r.of, on)
-				if err != nil {
-					return err
-				}
-				r.Mesh, r.DType, r.Seconds, r.Time = r.of.split.meshText(), run.Request.DType.String(), &t.seconds, &t.time
-				r.Breakdown = Phase{Memory: &r.of.measures.memory, Attention: r.of.measures.choices}
+			if err := s.describeCompanion(&r, on); err != nil {
+				return err
 			}
 		}
 		n := len(p.Phases)
@@ -231,6 +234,43 @@ func (s *search) listPhases(p *Plan, on topology.Slice) error {
 		p.Phases[i].addUp()
 	}
 	return nil
+}
+
+// describeCompanion fills in what the run of a model beside the transformer takes, where it was
+// measured.
+func (s *search) describeCompanion(r *PhaseRun, on topology.Slice) error {
+	run := r.of
+	if run.measures == nil {
+		return nil
+	}
+	t, err := s.timesOf(run, on)
+	if err != nil {
+		return err
+	}
+	seconds := t.seconds * float64(max(1, run.Tiles))
+	r.Mesh, r.DType, r.Seconds, r.Time = run.split.meshText(), run.Request.DType.String(), &seconds, &t.time
+	r.Breakdown = Phase{Memory: &run.measures.memory, Attention: run.measures.choices}
+	if r.Tiles = run.Tiles; r.Tiles > 0 {
+		r.Tile, err = tileText(run.Run)
+	}
+	return err
+}
+
+// tileText is the size of a run's tiles in pixels.
+func tileText(run phases.Run) (string, error) {
+	shape, err := run.Model.Features().Decoder.VideoShape(run.Request.Latent)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%dx%d", shape[2], shape[3]), nil
+}
+
+// TilesText says how many tiles of which size the run computes: "8 tiles of 256x256".
+func (r PhaseRun) TilesText() string {
+	if r.Tiles == 1 {
+		return "1 tile of " + r.Tile
+	}
+	return fmt.Sprintf("%d tiles of %s", r.Tiles, r.Tile)
 }
 
 // addUp sums up the runs of a phase, where all are known.

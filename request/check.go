@@ -32,6 +32,9 @@ func (r Request) checkTogether() error {
 	if r.As != "" && (r.Offload.Streams() || r.Offload.Policy == OffloadAuto) {
 		l.Add(refuse(ErrOptions, "offload", r.Offload.String(), "offload %s of the peer's program: it streams no weights", r.Offload))
 	}
+	if r.As != "" && (r.Tiles != nil || r.AutoencoderType != dtype.Invalid) {
+		l.Add(refuse(ErrOptions, "as", r.As, "tile and vae-dtype of the peer's program: its autoencoder is not planned"))
+	}
 	if w := r.Weights; r.As == "" && w != dtype.Invalid && w != r.ComputeType() {
 		l.Add(refuse(ErrOptions, "weights", typeNames[w], "weights in %v with a compute type of %v: weft keeps contracted weights in the compute type, "+
 			"and all others in f32; scaled fp8 checkpoints are widened as they load", w, r.ComputeType()))
@@ -75,6 +78,9 @@ func (r Request) checkTypes() error {
 	var l fault.List
 	if d := r.DType; d != dtype.Invalid && d != dtype.BF16 && d != dtype.F32 {
 		l.Add(refuse(ErrOptions, "dtype", d.String(), "dtype %v: want bf16 or f32", d))
+	}
+	if d := r.AutoencoderType; d != dtype.Invalid && d != dtype.BF16 && d != dtype.F32 {
+		l.Add(refuse(ErrOptions, "vae-dtype", d.String(), "vae-dtype %v: want bf16 or f32", d))
 	}
 	if d := r.Weights; d != dtype.Invalid && typeNames[d] == "" {
 		l.Add(refuse(ErrOptions, "weights", d.String(), "weights %v: want bf16, f32 or fp8", d))

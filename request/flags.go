@@ -49,6 +49,9 @@ var flags = []flag{
 	{name: "offload-depth", kind: "int", read: readOffloadDepth, text: offloadDepthText},
 	number("layers", "", func(r *Request) *int { return &r.Layers }),
 	number("text-len", "", func(r *Request) *int { return &r.TextLen }),
+	{name: "vae-dtype", kind: "string", read: typeReader("vae-dtype", func(r *Request) *dtype.DType { return &r.AutoencoderType }, dtype.BF16, dtype.F32),
+		text: func(r *Request) string { return typeName(r.AutoencoderType) }},
+	{name: "tile", kind: "string", read: readTiles, text: tilesText},
 	word("as", func(r *Request) *string { return &r.As }),
 	number("steps", "steps", func(r *Request) *int { return &r.Steps }),
 	word("sampler", func(r *Request) *string { return &r.Sampler }),
@@ -227,6 +230,23 @@ func readSize(r *Request, text string) error {
 		return fault.New(models.ErrSize, Refused{"size", text}, "size %q: want WIDTHxHEIGHT in pixels, e.g. 832x480", text)
 	}
 	return nil
+}
+
+// readTiles reads sizes of tiles as models.ParseTiles does. Error: models.ErrSize.
+func readTiles(r *Request, text string) error {
+	t, err := models.ParseTiles(text)
+	if err != nil {
+		return fault.New(models.ErrSize, Refused{"tile", text}, "%w", err)
+	}
+	r.Tiles = &t
+	return nil
+}
+
+func tilesText(r *Request) string {
+	if r.Tiles == nil {
+		return ""
+	}
+	return r.Tiles.String()
 }
 
 func sizeText(r *Request) string {

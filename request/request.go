@@ -31,6 +31,8 @@
 //	On                --on                plan, aot                 no hardware is named
 //	Mesh              --mesh              all                       auto
 //	FSDP              --fsdp              all                       the axis fsdp; plan: with and without
+//	AutoencoderType   --vae-dtype         plan, aot, pipeline       f32
+//	Tiles             --tile              plan, aot, pipeline       pictures are decoded whole
 //	Micro             --micro             runs                      as small as dp allows
 //	Offload           --offload           all                       none; plan, and a mesh of auto: what fits
 //	OffloadDepth      --offload-depth     all                       1
@@ -112,6 +114,12 @@ type Request struct {
 	// read ahead, nil for DefaultOffloadDepth.
 	Offload      Offload
 	OffloadDepth *int
+
+	// AutoencoderType is the type that the autoencoder of a video computes in, dtype.F32 or
+	// dtype.BF16. Tiles are the sizes of the tiles that it decodes pictures in; nil decodes them
+	// whole.
+	AutoencoderType dtype.DType
+	Tiles           *models.Tiles
 
 	CFG              string // models.CFGBatch, CFGSequential or CFGNone
 	Steps            int    // of the sampler

@@ -49,6 +49,10 @@ func draw(t *rapid.T) request.Request {
 			r.OffloadDepth = &d
 		}
 	}
+	if rapid.Bool().Draw(t, "tiled") {
+		r.Tiles = &models.Tiles{Height: rapid.IntRange(1, 600).Draw(t, "tile height"), Width: 64, StrideHeight: rapid.IntRange(1, 600).Draw(t, "stride"), StrideWidth: 48}
+	}
+	r.AutoencoderType = rapid.SampledFrom([]dtype.DType{dtype.Invalid, dtype.F32, dtype.BF16}).Draw(t, "vae")
 	if rapid.Bool().Draw(t, "sized") {
 		r.Width, r.Height = rapid.IntRange(1, 2000).Draw(t, "width"), rapid.IntRange(1, 2000).Draw(t, "height")
 	}
@@ -58,6 +62,7 @@ func draw(t *rapid.T) request.Request {
 		r.On.Slice, _ = topology.Lookup(name)
 	}
 	if r.Weights != dtype.Invalid {
+		r.Tiles, r.AutoencoderType = nil, dtype.Invalid
 		r.As = "vidax" // weft's own program keeps them in the compute type
 		r.On.All = false
 	}
@@ -103,7 +108,7 @@ func TestEveryFieldHasAFlag(t *testing.T) {
 	for _, c := range []string{"--size 2x3", "--frames 5", "--fps 2", "--batch 2", "--text-len 2", "--dtype bf16", "--weights f32 --dtype f32", "--attention blocked", "--layers 2",
 		"--token-times",
 		"--split-residual", "--strict", "--as vidax", "--on v4-8", "--mesh tp=2", "--fsdp sp", "--micro 2", "--cfg none", "--steps 2", "--sampler ltx", "--shift 2", "--integer-timesteps",
-		"--guidance 2", "--offload all", "--offload-depth 0", "--boundary 0.5", "--seed 2"} {
+		"--guidance 2", "--offload all", "--offload-depth 0", "--boundary 0.5", "--seed 2", "--vae-dtype bf16", "--tile 16x24,8x16"} {
 		r := reflect.ValueOf(request.Must(c))
 		for i := range r.NumField() {
 			if !r.Field(i).IsZero() {
@@ -126,6 +131,9 @@ func TestRefusals(t *testing.T) {
 		says  []string
 	}{
 		{"--size big", []error{models.ErrSize}, []string{`size "big": want WIDTHxHEIGHT`}},
+		{"--tile 256", []error{models.ErrSize}, []string{`tiles "256": want "release"`}},
+		{"--tile 16x16,8x8 --as vidax", []error{request.ErrOptions}, []string{"peer", "tile"}},
+		{"--vae-dtype f64", []error{request.ErrOptions}, []string{`vae-dtype "f64": want bf16 or f32`}},
 		{"--size 12", []error{models.ErrSize}, []string{`size "12"`}},
 		{"--size 12x", []error{models.ErrSize}, []string{`size "12x"`}},
 		{"--frames many", []error{request.ErrSyntax}, []string{`frames "many": want a whole number`}},

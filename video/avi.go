@@ -69,26 +69,26 @@ type indexPlace struct {
 
 func beginAVI(p *Plan, f *os.File) (frameWriter, error) {
 	w := &aviWriter{plan: p, f: f, picture: image.NewRGBA(image.Rect(0, 0, p.request.Width, p.request.Height))}
-	return w, w.begin("AVI ")
+	return w, w.beginRIFF("AVI ")
 }
 
-// write appends.
-func (w *aviWriter) write(b []byte) error {
+// appendBytes writes behind what is there.
+func (w *aviWriter) appendBytes(b []byte) error {
 	n, err := w.f.Write(b)
 	w.at += int64(n)
 	return err
 }
 
-// begin begins a RIFF and its list of frames. The first has the header, which finish
+// beginRIFF begins a RIFF and its list of frames. The first has the header, which finishVideo
 // writes again when the numbers in it are known.
-func (w *aviWriter) begin(kind string) error {
+func (w *aviWriter) beginRIFF(kind string) error {
 	w.riff, w.places = w.at+4, w.places[:0]
 	b := append([]byte("RIFF\x00\x00\x00\x00"), kind...)
 	if kind == "AVI " {
-		b = append(b, w.header()...)
+		b = append(b, w.encodeHeader()...)
 	}
 	w.movi = w.at + int64(len(b)) + 4
-	return w.write(append(b, "LIST\x00\x00\x00\x00movi"...))
+	return w.appendBytes(append(b, "LIST\x00\x00\x00\x00movi"...))
 }
 
 func (w *aviWriter) writeFrame(pix []byte) error {
@@ -100,20 +100,20 @@ func (w *aviWriter) writeFrame(pix []byte) error {
 	size := w.buffer.Len()
 	// An index takes 8 and, in the first RIFF, 16 bytes a frame more.
 	if indexed := int64(24 * (len(w.places) + 1)); len(w.places) > 0 && w.at+int64(size)+indexed+64-w.riff > riffBytes {
-		if err := w.end(); err != nil {
+		if err := w.endRIFF(); err != nil {
 			return err
 		}
-		if err := w.begin("AVIX"); err != nil {
+		if err := w.beginRIFF("AVIX"); err != nil {
 			return err
 		}
 	}
 	w.places = append(w.places, chunkPlace{w.at + 8, uint32(size)})
 	w.frames, w.largest = w.frames+1, max(w.largest, size)
-	return w.write(chunk(frameID, w.buffer.Bytes()))
+	return w.appendBytes(encodeChunk(frameID, w.buffer.Bytes()))
 }
 
-// end writes the indexes of a RIFF and the sizes that are known now.
-func (w *aviWriter) end() error {
+// endRIFF writes the indexes of a RIFF and the sizes that are known now.
+func (w *aviWriter) endRIFF() error {
 	if len(w.indexes) == maxRIFFs {
 		return fault.New(ErrSize, Asked{Path: w.plan.Path}, "an AVI has at most %d parts of %d bytes", maxRIFFs, riffBytes)
 	}
@@ -126,9 +126,9 @@ func (w *aviWriter) end() error {
 	for _, p := range w.places {
 		index = append(index, little32(uint32(p.at-base), p.size)...)
 	}
-	index = chunk(indexID, index)
+	index = encodeChunk(indexID, index)
 	w.indexes = append(w.indexes, indexPlace{w.at, uint32(len(index)), uint32(len(w.places))})
-	if err := w.write(index); err != nil {
+	if err := w.appendBytes(index); err != nil {
 		return err
 	}
 	if err := w.setSize(w.movi); err != nil {
@@ -140,7 +140,7 @@ func (w *aviWriter) end() error {
 		for _, p := range w.places {
 			old = append(append(old, frameID...), little32(keyFrame, uint32(p.at-8-base), p.size)...)
 		}
-		if err := w.write(chunk("idx1", old)); err != nil {
+		if err := w.appendBytes(encodeChunk("idx1", old)); err != nil {
 			return err
 		}
 	}
@@ -153,22 +153,22 @@ func (w *aviWriter) setSize(at int64) error {
 	return err
 }
 
-func (w *aviWriter) finish() error {
-	if err := w.end(); err != nil {
+func (w *aviWriter) finishVideo() error {
+	if err := w.endRIFF(); err != nil {
 		return err
 	}
-	_, err := w.f.WriteAt(w.header(), int64(len("RIFF\x00\x00\x00\x00AVI ")))
+	_, err := w.f.WriteAt(w.encodeHeader(), int64(len("RIFF\x00\x00\x00\x00AVI ")))
 	return err
 }
 
-// header is what comes before the frames. Its length does not depend on the numbers in it.
-func (w *aviWriter) header() []byte {
+// encodeHeader makes what comes before the frames. Its length does not depend on the numbers in it.
+func (w *aviWriter) encodeHeader() []byte {
 	r := w.plan.request
 	width, height, largest := uint32(r.Width), uint32(r.Height), uint32(w.largest)
 	// Microseconds a frame, bytes a second, padding, flags (has an index, its frames are all
 	// whole), frames of this RIFF, initial frames, streams, buffer, width, height, reserved.
 	micros := uint32(1e6*float64(r.Rate.Den)/float64(r.Rate.Num) + 0.5)
-	main := chunk("avih", little32(micros, 0, 0, 0x10|0x800, uint32(w.inFirst), 0, 1, largest, width, height, 0, 0, 0, 0))
+	main := encodeChunk("avih", little32(micros, 0, 0, 0x10|0x800, uint32(w.inFirst), 0, 1, largest, width, height, 0, 0, 0, 0))
 
 	stream := []byte("vidsMJPG")
 	// Flags, priority and language, initial frames, seconds and frames of the rate, start,
@@ -181,11 +181,11 @@ func (w *aviWriter) header() []byte {
 	format = append(format, little16(1, 24)...)
 	format = append(append(format, "MJPG"...), little32(3*width*height, 0, 0, 0, 0)...)
 
-	streams := list("strl", chunk("strh", stream), chunk("strf", format), chunk("indx", w.listOfIndexes()))
-	extended := list("odml", chunk("dmlh", append(little32(uint32(w.frames)), make([]byte, 244)...)))
-	b := list("hdrl", main, streams, extended)
+	streams := encodeList("strl", encodeChunk("strh", stream), encodeChunk("strf", format), encodeChunk("indx", w.listOfIndexes()))
+	extended := encodeList("odml", encodeChunk("dmlh", append(little32(uint32(w.frames)), make([]byte, 244)...)))
+	b := encodeList("hdrl", main, streams, extended)
 	software := append([]byte("weft "+asciiOnly(r.Made.Weft)), 0)
-	return append(b, list("INFO", chunk("ISFT", software), chunk("ICMT", append([]byte(w.plan.comment), 0)))...)
+	return append(b, encodeList("INFO", encodeChunk("ISFT", software), encodeChunk("ICMT", append([]byte(w.plan.comment), 0)))...)
 }
 
 // listOfIndexes says where the index of each RIFF is.
@@ -200,8 +200,8 @@ func (w *aviWriter) listOfIndexes() []byte {
 	return append(b, make([]byte, 16*(maxRIFFs-len(w.indexes)))...)
 }
 
-// chunk is a name, a size and data, with a byte behind data of odd length.
-func chunk(id string, data []byte) []byte {
+// encodeChunk makes a chunk: a name, a size and data, with a byte behind data of odd length.
+func encodeChunk(id string, data []byte) []byte {
 	b := append([]byte(id), little32(uint32(len(data)))...)
 	b = append(b, data...)
 	if len(data)%2 != 0 {
@@ -210,8 +210,9 @@ func chunk(id string, data []byte) []byte {
 	return b
 }
 
-func list(kind string, chunks ...[]byte) []byte {
-	return chunk("LIST", append([]byte(kind), bytes.Join(chunks, nil)...))
+// encodeList makes a list of chunks, which is a chunk itself.
+func encodeList(kind string, chunks ...[]byte) []byte {
+	return encodeChunk("LIST", append([]byte(kind), bytes.Join(chunks, nil)...))
 }
 
 func little32(values ...uint32) (b []byte) {

@@ -83,7 +83,7 @@ type form struct {
 // frameWriter takes frames of 8 bits, red, green and blue, and then the end.
 type frameWriter interface {
 	writeFrame(pix []byte) error
-	finish() error
+	finishVideo() error
 }
 
 const videoPixels = "4:2:0, BT.709, 16 to 235"
@@ -118,9 +118,9 @@ func Check(ctx context.Context, r Request) (*Plan, error) {
 	var errs fault.List
 	errs.Add(checkCodec(r, ending, f))
 	errs.Add(checkSize(r, f))
-	errs.Add(r.Rate.check())
+	errs.Add(r.Rate.checkBounds())
 	errs.Add(p.checkOutput())
-	comment, err := r.Made.comment()
+	comment, err := r.Made.encodeComment()
 	errs.Add(err)
 	p.comment = comment
 	if f.needsFFmpeg() {
@@ -165,12 +165,12 @@ func refuseEnding(r Request, ending string) error {
 	case why == "":
 		why = fmt.Sprintf("%s is no kind of video that is written", printable.Text(ending))
 	}
-	instead := alternatives(r.Path, ending)
+	instead := listOtherNames(r.Path, ending)
 	return fault.New(ErrEnding, Asked{Path: r.Path, Instead: instead}, "cannot write %s: %s; name %s", printable.Text(r.Path), why, joinOr(describeAll(instead)))
 }
 
-// alternatives are the names that path could have in place of its own.
-func alternatives(path, ending string) []string {
+// listOtherNames lists the names that path could have in place of its own.
+func listOtherNames(path, ending string) []string {
 	base := strings.TrimSuffix(path, filepath.Ext(path))
 	if base == "" || strings.HasSuffix(base, "/") {
 		base += "video"
@@ -240,10 +240,10 @@ func checkSize(r Request, f form) error {
 // checkOutput looks at where the video goes, and the frames of one whose encoder fails.
 func (p *Plan) checkOutput() error {
 	if p.Container == "folder" {
-		return userfile.CheckFolder(p.output(), ownsFolder)
+		return userfile.CheckFolder(p.outputFile(), ownsFolder)
 	}
 	var errs fault.List
-	errs.Add(userfile.CheckWritable(p.output()))
+	errs.Add(userfile.CheckWritable(p.outputFile()))
 	if p.form.needsFFmpeg() && errs.Err() == nil {
 		errs.Add(p.checkKeptFrames())
 	}

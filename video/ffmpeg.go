@@ -76,7 +76,7 @@ func findFFmpeg(r Request, ending string) (string, error) {
 
 // withoutFFmpeg are the names that path could have for a file that needs no ffmpeg.
 func withoutFFmpeg(path string) []string {
-	return slices.DeleteFunc(alternatives(path, endingOf(path)), func(p string) bool { return forms[endingOf(p)].needsFFmpeg() })
+	return slices.DeleteFunc(listOtherNames(path, endingOf(path)), func(p string) bool { return forms[endingOf(p)].needsFFmpeg() })
 }
 
 // chooseEncoder has each encoder that would do encode one frame of the video's size, and
@@ -108,7 +108,7 @@ func (p *Plan) chooseEncoder(ctx context.Context) error {
 		}
 		failed = append(failed, fmt.Sprintf("%s cannot encode %dx%d here: %s", e.name, p.request.Width, p.request.Height, said))
 	}
-	instead := alternatives(p.Path, endingOf(p.Path))
+	instead := listOtherNames(p.Path, endingOf(p.Path))
 	return fault.New(ErrNoEncoder, Asked{p.Path, p.request.Codec, p.request.Width, p.request.Height, instead},
 		"%s cannot be written by %s: %s; install an ffmpeg with such an encoder, or write %s",
 		printable.Text(p.Path), printable.Text(p.Program), strings.Join(failed, "; "), joinOr(describeAll(instead)))
@@ -142,10 +142,10 @@ func (p *Plan) encodeToTemp(ctx context.Context, fill func(frameWriter) error, u
 		return err
 	}
 	if err := fill(run); err != nil {
-		run.abort()
+		run.killProgram()
 		return err
 	}
-	if err := run.finish(); err != nil {
+	if err := run.finishVideo(); err != nil {
 		return err
 	}
 	f, err := os.Open(run.out)
@@ -173,7 +173,7 @@ func (p *Plan) startFFmpeg(ctx context.Context, dir string) (*running, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	run := &running{out: filepath.Join(dir, "out."+p.Container), ended: make(chan struct{}), cancel: cancel}
-	c := exec.CommandContext(ctx, p.Program, p.arguments("pipe:0", tags, run.out)...)
+	c := exec.CommandContext(ctx, p.Program, p.listArguments("pipe:0", tags, run.out)...)
 	c.Env = append(os.Environ(), "SVT_LOG=1") // errors alone
 	frames, pipe := io.Pipe()
 	run.pipe = pipe
@@ -183,7 +183,7 @@ func (p *Plan) startFFmpeg(ctx context.Context, dir string) (*running, error) {
 		defer close(run.ended)
 		err := child.Run(c)
 		if err != nil {
-			err = p.failure(err, ctx, said.String())
+			err = p.explainFailure(err, ctx, said.String())
 		}
 		run.err = err
 		// Whoever writes a frame now learns that nobody reads it.
@@ -192,11 +192,11 @@ func (p *Plan) startFFmpeg(ctx context.Context, dir string) (*running, error) {
 	return run, nil
 }
 
-// arguments of ffmpeg. The frames are converted by BT.709 and tagged so: tags without
+// listArguments lists those of ffmpeg. The frames are converted by BT.709 and tagged so: tags without
 // the conversion make the colours wrong for every player, and the conversion that ffmpeg
 // makes unasked is BT.601, which players take for BT.709 in videos of this size.
 // tags is a file of metadata; without one they are an argument.
-func (p *Plan) arguments(in, tags, out string) []string {
+func (p *Plan) listArguments(in, tags, out string) []string {
 	r := p.request
 	args := []string{
 		"-hide_banner", "-nostdin", "-loglevel", "error", "-y",
@@ -223,7 +223,8 @@ func escapeTag(s string) string {
 	return strings.NewReplacer(`\`, `\\`, "=", `\=`, ";", `\;`, "#", `\#`, "\n", "\\\n").Replace(s)
 }
 
-func (p *Plan) failure(err error, ctx context.Context, stderr string) error {
+// explainFailure makes an error of how ffmpeg ended and what it said.
+func (p *Plan) explainFailure(err error, ctx context.Context, stderr string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -246,16 +247,16 @@ func (r *running) writeFrame(pix []byte) error {
 	return nil
 }
 
-// finish says that no frame follows, and waits.
-func (r *running) finish() error {
+// finishVideo says that no frame follows, and waits.
+func (r *running) finishVideo() error {
 	r.pipe.Close()
 	<-r.ended
 	r.cancel()
 	return r.err
 }
 
-// abort kills it, and waits.
-func (r *running) abort() {
+// killProgram kills it, and waits.
+func (r *running) killProgram() {
 	r.cancel()
 	r.pipe.CloseWithError(context.Canceled)
 	<-r.ended

@@ -23,9 +23,9 @@ type keptFrames struct {
 	lost   error // what the file failed by
 }
 
-// take is called with each frame and what became of it at the encoder, and says whether to
+// keepFrame is called with each frame and what became of it at the encoder, and says whether to
 // go on: after the encoder has failed, frames are for the file alone.
-func (k *keptFrames) take(encoded error, pix []byte) error {
+func (k *keptFrames) keepFrame(encoded error, pix []byte) error {
 	if k == nil {
 		return encoded
 	}
@@ -41,7 +41,7 @@ func (k *keptFrames) take(encoded error, pix []byte) error {
 
 // keptOutput is where the frames of a video go whose encoder has failed.
 func (p *Plan) keptOutput() userfile.Output {
-	o := p.output()
+	o := p.outputFile()
 	o.Path += ".rgb"
 	o.Bytes = 3 * int64(p.request.Width) * int64(p.request.Height) * int64(p.request.Frames)
 	return o
@@ -93,7 +93,7 @@ func (p *Plan) keepFrames(s *Sink, encode func() error) error {
 func (p *Plan) adviseToEncode(failed error) error {
 	f, _ := fault.Fields[Failure](failed)
 	f.Frames = p.keptOutput().Path
-	f.Command = append([]string{p.Program}, p.arguments(f.Frames, "", p.Path)...)
+	f.Command = append([]string{p.Program}, p.listArguments(f.Frames, "", p.Path)...)
 	quoted := make([]string, len(f.Command))
 	for i, a := range f.Command {
 		quoted[i] = quoteForShell(a)

@@ -16,8 +16,8 @@ type Made struct {
 	Settings  json.RawMessage `json:"settings,omitempty"` // a document
 }
 
-// comment is the JSON in a line of ASCII: containers disagree on what other text is.
-func (m Made) comment() (string, error) {
+// encodeComment makes the JSON, in a line of ASCII: containers disagree on what other text is.
+func (m Made) encodeComment() (string, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)

@@ -160,7 +160,7 @@ func (w *apngWriter) writeFrame(pix []byte) error {
 	return writeChunk(w.f, "fdAT", bigEndian(w.sequence-1), data)
 }
 
-func (w *apngWriter) finish() error { return writeChunk(w.f, "IEND") }
+func (w *apngWriter) finishVideo() error { return writeChunk(w.f, "IEND") }
 
 // folderWriter writes a PNG for each frame, and a document that says what they are.
 type folderWriter struct {
@@ -198,7 +198,7 @@ func (w *folderWriter) writeFrame(pix []byte) error {
 	return userfile.WriteFile(filepath.Join(w.dir, frameName(w.frames-1)), b.Bytes())
 }
 
-func (w *folderWriter) finish() error {
+func (w *folderWriter) finishVideo() error {
 	r := w.plan.request
 	b, err := json.MarshalIndent(struct {
 		Frames int  `json:"frames"`

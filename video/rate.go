@@ -65,7 +65,7 @@ func (r Rate) String() string {
 // Float is the rate as a number.
 func (r Rate) Float() float64 { return float64(r.Num) / float64(r.Den) }
 
-func (r Rate) check() error {
+func (r Rate) checkBounds() error {
 	if r.Num < 1 || r.Den < 1 || r.Num > maxRateTerm || r.Den > maxRateTerm {
 		return fault.New(ErrRate, GivenRate{r.String()}, "%d/%d frames a second: both terms are between 1 and %d", r.Num, r.Den, maxRateTerm)
 	}

@@ -48,7 +48,7 @@ func Write(ctx context.Context, p *Plan, fill func(*Sink) error) (Result, error)
 
 // writeFile puts what fill writes where it belongs.
 func (p *Plan) writeFile(ctx context.Context, s *Sink, fill func(frameWriter) error) error {
-	o := p.output()
+	o := p.outputFile()
 	if p.form.needsFFmpeg() {
 		return p.keepFrames(s, func() error {
 			return p.encodeToTemp(ctx, fill, func(made *os.File) error {
@@ -63,7 +63,7 @@ func (p *Plan) writeFile(ctx context.Context, s *Sink, fill func(frameWriter) er
 		if err := fill(w); err != nil {
 			return err
 		}
-		return w.finish()
+		return w.finishVideo()
 	}
 	if p.Container == "folder" {
 		return userfile.WriteFolder(o, ownsFolder, func(dir string) error { return fillAndFinish(&folderWriter{plan: p, dir: dir}) })
@@ -77,7 +77,8 @@ func (p *Plan) writeFile(ctx context.Context, s *Sink, fill func(frameWriter) er
 	})
 }
 
-func (p *Plan) output() userfile.Output {
+// outputFile is where the video goes.
+func (p *Plan) outputFile() userfile.Output {
 	return userfile.Output{Path: p.request.Path, Force: p.request.Force, Keep: p.request.Keep}
 }
 
@@ -92,7 +93,7 @@ func (s *Sink) RGB(pix []byte) error {
 	if s.result.Frames == r.Frames {
 		return fault.New(ErrFrame, Frame{s.result.Frames, r.Frames, r.Frames + 1}, "a frame came after the %d that were planned", r.Frames)
 	}
-	if err := s.kept.take(s.to.writeFrame(pix), pix); err != nil {
+	if err := s.kept.keepFrame(s.to.writeFrame(pix), pix); err != nil {
 		return err
 	}
 	s.result.Frames++

@@ -764,6 +764,48 @@ func fewColours(img image.Image) *image.Paletted {
 	return out
 }
 
+// The phases of a video stand in a table: memory, seconds and runs of each, of the API; what made a
+// figure is told on a click, and a phase without a model says so.
+func TestPageShowsPhasesOfAVideo(t *testing.T) {
+	for _, asked := range []url.Values{
+		{"model": {"wan2.1-i2v-14b"}, "size": {"832x480"}, "frames": {"81"}, "on": {"v4-8"}},
+		{"model": {"cogvideox-5b-i2v"}, "size": {"720x480"}, "frames": {"49"}, "on": {"v4-8"}},
+	} {
+		p := newTab(t, nil)
+		p.open("/?" + asked.Encode())
+		eval[bool](p, `(import("/format.js").then((m) => { window.format = m; }), true)`)
+		p.wait("window.format")
+		best := get[plan.Document](t, "/api/plan", asked).Plans[0]
+		rows := eval[[][]string](p, `[...document.querySelectorAll("#detail .video-phases tbody tr")].map((r) => [...r.children].map((x) => x.innerText))`)
+		if len(rows) != len(best.Phases) || len(rows) != 4 {
+			t.Fatalf("%v: %q, the plan has %d phases", asked, rows, len(best.Phases))
+		}
+		for i, ph := range best.Phases {
+			text := strings.Join(rows[i], " | ")
+			for _, r := range ph.Runs {
+				if !strings.Contains(text, r.Model) || !strings.Contains(text, r.Mesh) {
+					t.Errorf("%s: %q does not name %s on %s", ph.Name, text, r.Model, r.Mesh)
+				}
+			}
+			if ph.Seconds == nil {
+				if len(rows[i]) != 3 || rows[i][1] != plan.NotModelled {
+					t.Errorf("%s: %q", ph.Name, rows[i])
+				}
+				continue
+			}
+			if memory := eval[string](p, fmt.Sprintf(`window.format.bytes(%d)`, *ph.HBMBytesPerDevice)); rows[i][0] != ph.Name || rows[i][1] != memory {
+				t.Errorf("%s: %q, want %s", ph.Name, rows[i], memory)
+			}
+			if time := eval[string](p, fmt.Sprintf(`window.format.seconds(%v)`, *ph.Seconds)); !strings.HasPrefix(rows[i][2], time) {
+				t.Errorf("%s: %q, want %s", ph.Name, rows[i], time)
+			}
+		}
+		p.click(`#detail [data-figure="seconds:text"]`)
+		p.wait(`document.body.innerText.includes("phase text, ")`)
+		p.fine()
+	}
+}
+
 // Phases and kinds that are new to the page are shown, not lost.
 func TestPageShowsNewPhases(t *testing.T) {
 	p := newTab(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

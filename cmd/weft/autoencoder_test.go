@@ -42,6 +42,9 @@ func TestForwardOfAnAutoencoder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if !strings.Contains(notes, "encode: a step of its own") || strings.Contains(notes, "out: a step") {
+			t.Errorf("%q: notes %s", c.more, notes)
+		}
 		if names := fmt.Sprint(slices.Sorted(maps.Keys(got))); names != "[decode encode encode_logvar encode_mean out]" {
 			t.Errorf("%q: outputs %s", c.more, names)
 		}

@@ -14,10 +14,12 @@ import (
 
 	"weft"
 	"weft/aot"
+	"weft/dtype"
 	"weft/fault"
 	"weft/internal/jsondoc"
 	"weft/internal/printable"
 	"weft/internal/userfile"
+	"weft/phases"
 	"weft/plan"
 	"weft/request"
 	"weft/topology"
@@ -61,7 +63,7 @@ from it. It runs in a process of its own.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
-				for _, name := range []string{"model", "size", "frames", "mesh", "fsdp", "layers", "out", "split-residual", "batch", "cfg", "release", "dtype", "text-len", "attention", "phases"} {
+				for _, name := range []string{"model", "size", "frames", "mesh", "fsdp", "layers", "out", "split-residual", "batch", "cfg", "release", "dtype", "text-len", "attention", "phases", "tile", "vae-dtype"} {
 					if cmd.Flags().Changed(name) {
 						return usageError("--%s with a FILE: it is for a model's step; a program says itself what it computes", name)
 					}
@@ -114,6 +116,9 @@ func (f *compileFlags) compileModel(ctx context.Context, a *app) error {
 		Progress: func(program string, done, total int) {
 			a.progress.reportProgress("compile "+program, int64(done), int64(total))
 		}}
+	if !f.phases && (r.Tiles != nil || r.AutoencoderType != dtype.Invalid) {
+		l.Add(usageError("--tile and --vae-dtype without --phases: the autoencoder's programs are not the step's"))
+	}
 	if f.out != "" {
 		l.Add(aot.CheckWritable(f.out, f.force))
 	} else if f.force {
@@ -127,6 +132,11 @@ func (f *compileFlags) compileModel(ctx context.Context, a *app) error {
 		return err
 	}
 	o.Settings = settings
+	if f.phases {
+		if _, err := phases.Of(m, o.Request); err != nil { // before the step is compiled
+			return err
+		}
+	}
 	c, err := weft.Compile(ctx, m, o)
 	if err != nil {
 		return err

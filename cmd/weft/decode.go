@@ -9,7 +9,7 @@ import (
 
 func (a *app) decodeCommand() *cobra.Command {
 	var f pipelineFlags
-	var crop, tile, vaeType, latents string
+	var crop, latents string
 	c := &cobra.Command{
 		Use:   "decode --model DIR --latents FILE --out VIDEO",
 		Short: "Turn latents into a video",
@@ -19,7 +19,7 @@ for the frames.`,
 		Example: `  weft decode --model testdata/pipelines/wan21_t2v --latents testdata/pipelines/wan21_t2v/inputs.safetensors --out /tmp/noise.avi`,
 		Args:    cobra.NoArgs,
 		RunE: f.withTimeLimit(a, func(cmd *cobra.Command, _ []string) error {
-			if err := f.readDecoding(crop, tile, vaeType); err != nil {
+			if err := f.readCrop(crop); err != nil {
 				return err
 			}
 			if isTensorsFile(f.video.Out) {
@@ -48,7 +48,7 @@ for the frames.`,
 	f.addMesh(c, "how many devices there are; the pictures are split over them in rows and columns")
 	f.addParts(c, false, true)
 	pathFlag(c, &latents, "latents", "safetensors file with \"latents\" (1, channels, frames, height, width)")
-	f.addDecoding(c, &crop, &tile, &vaeType)
+	f.addDecoding(c, &crop)
 	f.addOutput(c, "the video, or a .safetensors file for the frames")
 	must(c.MarkFlagRequired("latents"))
 	must(c.MarkFlagRequired("out"))

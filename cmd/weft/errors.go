@@ -17,7 +17,9 @@ import (
 	"weft/internal/printable"
 	"weft/mesh"
 	"weft/models"
+	"weft/picture"
 	"weft/pipeline"
+	"weft/pipeline/conditions"
 	"weft/plan"
 	"weft/sampler"
 	"weft/sharding"
@@ -49,6 +51,7 @@ var wrongUse = []error{
 	strategy.ErrDegree, strategy.ErrFill, strategy.ErrDegreesSyntax, strategy.ErrNotDivisible, strategy.ErrTensor, strategy.ErrNoDim,
 	strategy.ErrSplit, strategy.ErrNoLayers, strategy.ErrEmptyStage, strategy.ErrCosts, strategy.ErrSchedule,
 	plan.ErrOptions, plan.ErrFigure, plan.ErrNoPlan, plan.ErrPrices, plan.ErrPeer, aot.ErrOptions, aot.ErrSlice, aot.ErrMismatch, aot.ErrPlatform,
+	picture.ErrFit, conditions.ErrImage, conditions.ErrPart,
 	pipeline.ErrTruncated, pipeline.ErrMissingPart, pipeline.ErrWrongPart, pipeline.ErrState,
 	video.ErrEnding, video.ErrCodec, video.ErrSize, video.ErrNoFFmpeg, video.ErrRate,
 	web.ErrAddress, web.ErrNotLoopback,

@@ -12,7 +12,7 @@ import (
 
 func (a *app) forwardCommand() *cobra.Command {
 	var f runFlags
-	var inputs, compiled, tile string
+	var inputs, compiled string
 	var out outputFlags
 	var repeat int
 	var intermediates bool
@@ -39,8 +39,7 @@ device's part of the weights is read straight into place.`,
 			if repeat < 1 {
 				return usageError("--repeat %d: want 1 or more", repeat)
 			}
-			tiles, err := parseTile(tile, cmd.Flags().Changed)
-			if err != nil {
+			if err := checkTiles(o.Tiles, cmd.Flags().Changed); err != nil {
 				return err
 			}
 			if err := out.checkWritable(0, inputs); err != nil {
@@ -61,7 +60,7 @@ device's part of the weights is read straight into place.`,
 				}
 				return out.checkWritable(outputs, m.Files()...)
 			}
-			result, err := m.Forward(cmd.Context(), in, weft.ForwardOptions{Options: o, Repeat: repeat, Intermediates: intermediates, Tiles: tiles})
+			result, err := m.Forward(cmd.Context(), in, weft.ForwardOptions{Options: o, Repeat: repeat, Intermediates: intermediates})
 			if err != nil {
 				return err
 			}
@@ -88,7 +87,7 @@ device's part of the weights is read straight into place.`,
 	pathFlag(c, &compiled, "compiled", "folder of programs that weft compile made: loaded in place of compiling; the mesh, type and layers are theirs")
 	pathFlag(c, &inputs, "inputs", "safetensors file with the step's inputs")
 	out.addFlags(c)
-	c.Flags().StringVar(&tile, "tile", "", `of an autoencoder: compute pictures in overlapping tiles, which gives other pixels; "release" for the release's sizes, or 256x256,192x192`)
+	f.addTiles(c, "of an autoencoder: compute pictures in overlapping tiles, which gives other pixels")
 	c.Flags().IntVar(&repeat, "repeat", 1, "run the step N times and report the fastest")
 	c.Flags().BoolVar(&intermediates, "intermediates", false, "write the values along the way too (block_0, ...)")
 	must(c.MarkFlagRequired("inputs"))
@@ -100,17 +99,12 @@ func wantedNames(names, wanted []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !slices.Contains(wanted, name) })
 }
 
-// parseTile reads --tile; nil means whole pictures. Tiles are refused together with flags that
-// mean one graph.
-func parseTile(text string, changed func(flag string) bool) (*models.Tiles, error) {
-	if text == "" {
-		return nil, nil
-	}
+// checkTiles refuses --tile together with flags that mean one graph.
+func checkTiles(tiles *models.Tiles, changed func(flag string) bool) error {
 	for _, other := range []string{"repeat", "intermediates", "compiled"} {
-		if changed(other) {
-			return nil, usageError("--tile with --%s: tiles of several sizes are several steps; leave one of the two out", other)
+		if tiles != nil && changed(other) {
+			return usageError("--tile with --%s: tiles of several sizes are several steps; leave one of the two out", other)
 		}
 	}
-	t, err := models.ParseTiles(text)
-	return &t, err
+	return nil
 }

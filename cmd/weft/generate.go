@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"weft"
-	"weft/dtype"
 	"weft/fault"
 	"weft/models"
 	"weft/picture"
@@ -47,13 +46,11 @@ func (f *pipelineFlags) addText(c *cobra.Command) {
 }
 
 // addDecoding adds the flags of the decoding, and what they write.
-func (f *pipelineFlags) addDecoding(c *cobra.Command, crop, tile, vaeType *string) {
+func (f *pipelineFlags) addDecoding(c *cobra.Command, crop *string) {
 	c.Flags().StringVar(crop, "crop", "", "cut the middle WIDTHxHEIGHT out of each frame")
-	c.Flags().StringVar(tile, "tile", "", `decode in overlapping tiles, which gives other pixels; "release" for the release's sizes, or 256x256,192x192`)
-	c.Flags().StringVar(vaeType, "vae-dtype", "f32", "type that the autoencoder computes in: f32 or bf16")
+	f.addAutoencoder(c)
 	f.add(c, "fps", "", "frames a second (default: the release's)")
 	pathFlag(c, &f.video.FramesOut, "frames-out", "safetensors file for the frames: frames (frames, height, width, 3) in [0, 1], and frames_u8")
-	completeFlag(c, "vae-dtype", "f32", "bf16")
 }
 
 // addOutput adds --out and --force.
@@ -62,27 +59,17 @@ func (f *pipelineFlags) addOutput(c *cobra.Command, help string) {
 	c.Flags().BoolVar(&f.video.Force, "force", false, "replace existing output files")
 }
 
-// readDecoding reads the flags of the decoding.
-func (f *pipelineFlags) readDecoding(crop, tile, vaeType string) error {
-	var errs fault.List
-	if crop != "" {
-		var c [2]int
-		if _, err := fmt.Sscanf(crop, "%dx%d", &c[0], &c[1]); err != nil || fmt.Sprintf("%dx%d", c[0], c[1]) != crop {
-			errs.Add(usageError("--crop %q: want WIDTHxHEIGHT in pixels, such as 1920x1080", crop))
-		}
-		f.video.Crop = &c
+// readCrop reads --crop.
+func (f *pipelineFlags) readCrop(crop string) error {
+	if crop == "" {
+		return nil
 	}
-	if tile != "" {
-		t, err := models.ParseTiles(tile)
-		errs.Add(err)
-		f.video.Tiles = &t
+	var c [2]int
+	if _, err := fmt.Sscanf(crop, "%dx%d", &c[0], &c[1]); err != nil || fmt.Sprintf("%dx%d", c[0], c[1]) != crop {
+		return usageError("--crop %q: want WIDTHxHEIGHT in pixels, such as 1920x1080", crop)
 	}
-	d, err := dtype.Parse(vaeType)
-	if err != nil || d != dtype.F32 && d != dtype.BF16 {
-		errs.Add(usageError("--vae-dtype %q: want f32 or bf16", vaeType))
-	}
-	f.video.AutoencoderType = d
-	return errs.Err()
+	f.video.Crop = &c
+	return nil
 }
 
 // generateOptions are the options of a run with the flags that were read.
@@ -100,7 +87,7 @@ func isTensorsFile(path string) bool { return strings.HasSuffix(strings.ToLower(
 
 func (a *app) generateCommand() *cobra.Command {
 	var f pipelineFlags
-	var crop, tile, vaeType, prompts string
+	var crop, prompts string
 	c := &cobra.Command{
 		Use:   "generate --model DIR --prompt TEXT --out VIDEO",
 		Short: "Make a video of a prompt",
@@ -122,7 +109,7 @@ and engine; it is not torch's, whose latents --noise takes.`,
     --size 64x32 --frames 9 --steps 4 --seed 1 --out /tmp/cat.avi`,
 		Args: cobra.NoArgs,
 		RunE: f.withTimeLimit(a, func(cmd *cobra.Command, _ []string) error {
-			err := f.readDecoding(crop, tile, vaeType)
+			err := f.readCrop(crop)
 			o, runErr := f.generateOptions(a)
 			given := cmd.Flags().Changed
 			if given("prompt") == (prompts != "") {
@@ -168,7 +155,7 @@ and engine; it is not torch's, whose latents --noise takes.`,
 	pathFlag(c, &f.video.LatentsOut, "latents-out", "safetensors file for the latents after the last step, written before they are decoded")
 	c.Flags().BoolVar(&f.video.Trace, "trace", false, "with --latents-out: the latents after each step too, latents_0, ...")
 	pathFlag(c, &f.video.FeaturesOut, "features-out", "safetensors file for what the text became: context, negative")
-	f.addDecoding(c, &crop, &tile, &vaeType)
+	f.addDecoding(c, &crop)
 	pathFlag(c, &f.video.State, "state", "folder for the latents of each step (default: the output's name with .state); it goes when the video is whole")
 	c.Flags().BoolVar(&f.video.Resume, "resume", false, "go on from the state that an earlier run left")
 	c.Flags().IntVar(&f.video.Preview, "preview", 0, "write a small picture beside the output every N steps")

@@ -13,7 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"weft"
 	"weft/internal/modeltest"
+	"weft/tensor"
 )
 
 // resumed is the command whose generation is ended and gone on with.
@@ -66,7 +68,13 @@ func TestKilledAndResumed(t *testing.T) {
 // stopped leaves a state after some steps: Ctrl-C ends a generation in good order.
 func stopped(t *testing.T, dir string) {
 	t.Helper()
-	s := start(t, nil, append(resumed(dir), "--steps", "400")...)
+	interruptSteps(t, dir, append(resumed(dir), "--steps", "400"))
+}
+
+// interruptSteps begins a generation of dir/v.avi, and presses Ctrl-C after its first step.
+func interruptSteps(t *testing.T, dir string, args []string) {
+	t.Helper()
+	s := start(t, nil, args...)
 	state := filepath.Join(dir, "v.avi.state", "latents.safetensors")
 	for range 2000 {
 		if _, err := os.Stat(state); err == nil {
@@ -116,6 +124,36 @@ func TestStatesAreOfARequest(t *testing.T) {
 	doc := generate(t, append(resumed(dir), "--force")...)
 	if doc.Resumed != nil || len(doc.Steps) != 6 {
 		t.Errorf("%+v", doc)
+	}
+}
+
+// The latents of a state are decoded by themselves, with the first frame that an image gave.
+func TestStateWithKeptFrameIsDecoded(t *testing.T) {
+	const ti2v = pipelinesDir + "wan22_ti2v_5b"
+	dir := t.TempDir()
+	interruptSteps(t, dir, small("generate", ti2v, filepath.Join(dir, "v.avi"), "--image", ti2v+"/image.png", "--size", "64x32", "--steps", "400", "--seed", "4"))
+	state := filepath.Join(dir, "v.avi.state", "latents.safetensors")
+	frames := func(latents string) *tensor.Tensor {
+		out := filepath.Join(t.TempDir(), "f.safetensors")
+		if code, stdout, stderr := weftRun(t, "decode", "--model", ti2v, "--latents", latents, "--device", "reference", "--out", out, "--json"); code != 0 {
+			t.Fatalf("exit %d, %s%s", code, stdout, stderr)
+		}
+		return modeltest.Tensors(t, out)["frames"]
+	}
+	z, image := modeltest.Tensors(t, state)["latents"], modeltest.Tensors(t, ti2v+"/image.safetensors")["i2v.condition"]
+	file := func(z *tensor.Tensor) string {
+		path := filepath.Join(t.TempDir(), "z.safetensors")
+		if err := weft.WriteTensors(path, map[string]*tensor.Tensor{"latents": z}, false); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	got := frames(state)
+	modeltest.Close(t, "frames of a state", got, frames(file(tensor.Join(2, []*tensor.Tensor{image, z.Slice(2, 1, z.Shape[2])}))), 1e-3)
+	a, _ := got.Float32s()
+	b, _ := frames(file(z)).Float32s()
+	if abs, _ := weft.Difference(a, b); abs < 1e-2 {
+		t.Errorf("the frames differ by %g from those of the latents without the image", abs)
 	}
 }
 

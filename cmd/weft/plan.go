@@ -104,6 +104,7 @@ func (f *stepFlags) addFlags(c *cobra.Command) {
 	f.addStep(c, "bf16", "keep each weight in shares over these axes: sp, dp,sp, or none; default with and without", "rows of text where config.json does not say (diffusers)")
 	f.addCFG(c)
 	f.addOffload(c, "where nothing fits without")
+	f.addAutoencoder(c)
 	releaseFlag(c, &f.release)
 	completeFlag(c, "model", models.Presets()...)
 }

@@ -29,6 +29,8 @@ func TestPlanText(t *testing.T) {
 		"explain-step":   planArgs("--on", "v4-8", "--explain", "step"),
 		"i2v":            {"plan", "--model", "wan2.1-i2v-14b", "--size", "832x480", "--frames", "81", "--on", "v5e-8", "--steps", "40"},
 		"explain-decode": planArgs("--on", "v4-8", "--explain", "seconds:decode"),
+		"tiles":          {"plan", "--model", "wan2.1-t2v-1.3b", "--size", "832x480", "--frames", "17", "--on", "v5e-4", "--mesh", "tp=4", "--tile", "release", "--vae-dtype", "bf16"},
+		"explain-tiles":  {"plan", "--model", "wan2.1-t2v-1.3b", "--size", "832x480", "--frames", "17", "--on", "v5e-4", "--mesh", "tp=4", "--tile", "release", "--explain", "seconds:decode"},
 		"explain-sent":   planArgs("--on", "v5e-8", "--mesh", "tp=2,sp=4", "--fsdp", "sp", "--explain", "all-gather"),
 	} {
 		t.Run(name, func(t *testing.T) {

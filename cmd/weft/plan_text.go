@@ -229,6 +229,9 @@ func phasesTable(say func(string, ...any), list []plan.PhasePlan) {
 			if r.Mesh != "" {
 				on = r.Mesh + ", " + r.Model
 			}
+			if r.Tiles > 0 { // all are on the phase's mesh
+				on = r.TilesText() + ", " + r.Model
+			}
 			if r.Breakdown.Memory == nil {
 				say("  %-7s %32s  %s", name, plan.NotModelled, cutText(on, 36))
 			} else {

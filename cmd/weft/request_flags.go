@@ -105,6 +105,19 @@ func (f *requestFlags) addOffload(c *cobra.Command, preset string) {
 	completeFlag(c, "offload", request.OffloadNone, request.OffloadAuto, request.OffloadAll, request.OffloadKeep+"=1")
 }
 
+// addAutoencoder adds the flags that say how a video's autoencoder computes.
+func (f *requestFlags) addAutoencoder(c *cobra.Command) {
+	f.addTiles(c, "decode in overlapping tiles, which gives other pixels")
+	f.add(c, "vae-dtype", "", "type that the autoencoder computes in: bf16 or f32; default f32")
+	completeFlag(c, "vae-dtype", "f32", "bf16")
+}
+
+// addTiles adds --tile, whose help begins with what it does.
+func (f *requestFlags) addTiles(c *cobra.Command, does string) {
+	f.add(c, "tile", "", does+`; "release" for the release's sizes, or 256x256,192x192`)
+	completeFlag(c, "tile", "release")
+}
+
 // addMesh adds --mesh. auto means one thing in every command: the best split of the
 // hardware that --on names, and one device where it names none.
 func (f *requestFlags) addMesh(c *cobra.Command, help string) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,10 +23,15 @@ func (a *app) verifyCommand() *cobra.Command {
 		Short: "Compare splits of a model with one device",
 		Long: `verify runs one step on one device and on every legal mesh of up to 8 devices (or
 those named), on random inputs, and names the first value along the way that
-differs. With --layers it reads only the bytes of those layers.
+differs. Where a model answers bf16's rounding more strongly than the documented
+tolerance has it, one device runs in f32 too, and what bf16 moves there is allowed
+twice. With --layers it reads only the bytes of those layers. An autoencoder
+decodes and encodes.
 
 --phases does so for each phase of a video: text, image, denoise and decode of a
-release's folder, or those that a single model has a part in.
+release's folder, or those that a single model has a part in, on inputs of the kind
+that generate gives them: text encoders that can do without their table of tokens read
+the rows that were looked up.
 
 On a TPU it first runs each attention kernel of those programs beside the blocked
 form, on one device. No TPU has run weft yet: do this before anything else there.`,
@@ -124,10 +130,16 @@ func sayVerified(say func(string, ...any), doc *weft.Verified) {
 			if r.OK {
 				first = "ok"
 			}
-			say("%-24s %12.3g %12.3g  %s", r.Mesh, r.MaxAbsDiff, r.MaxRelDiff, first)
+			if r.BF16Moves > 0 {
+				first += fmt.Sprintf("; bf16 itself moves the output by %.3g", r.BF16Moves)
+			}
+			say("%-24s %12.3g %12.3g  %s", meshAndRun(r), r.MaxAbsDiff, r.MaxRelDiff, first)
 		}
 	}
 }
+
+// meshAndRun names what was compared: the mesh, and of an autoencoder the direction.
+func meshAndRun(r weft.VerifyResult) string { return strings.TrimSpace(r.Mesh + " " + r.Run) }
 
 // judgeVerified reports kernels and meshes that differ. Error: errVerify.
 func judgeVerified(doc *weft.Verified) error {
@@ -136,7 +148,7 @@ func judgeVerified(doc *weft.Verified) error {
 		for _, r := range p.Results {
 			all++
 			if !r.OK {
-				bad = append(bad, strings.TrimSpace(p.Name+" "+r.Mesh))
+				bad = append(bad, strings.TrimSpace(p.Name+" "+meshAndRun(r)))
 			}
 		}
 		for _, k := range p.Kernels {

@@ -35,6 +35,7 @@ func declareModel(name string, c Config) models.Declaration {
 		Features: models.Features{Generator: &models.Generator{
 			LatentShape: m.LatentShape, FeedStep: m.FeedStep, FeedText: m.FeedText, Velocity: m.Velocity,
 			Conditions:     &models.Conditions{Names: m.Conditions(), Check: m.CheckConditions, Feed: m.FeedConditions},
+			Image:          models.ImageUse{Unprepared: c.conditionDim() > 0},
 			Companions:     models.Companions{Text: "t5-v1.1-xxl", Decoder: "cogvideox-vae"},
 			ReleasedPreset: c.releasedPreset(),
 		}},

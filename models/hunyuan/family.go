@@ -43,6 +43,7 @@ func declareModel(name string, c Config) models.Declaration {
 			Generator: &models.Generator{
 				LatentShape: m.LatentShape, FeedStep: m.FeedStep, FeedText: m.FeedText,
 				Conditions: &models.Conditions{Names: m.Conditions(), TextNames: m.TextConditions(), Check: m.CheckConditions, Feed: m.FeedConditions},
+				Image:      models.ImageUse{Unprepared: c.Task == "i2v"}, // a text-to-video release gets zeros
 				Companions: c.companions(), ReleasedPreset: kindName(c),
 				ReleaseHints: slices.DeleteFunc([]string{c.Resolution, c.Task}, func(hint string) bool { return hint == "" }),
 			},

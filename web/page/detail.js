@@ -2,7 +2,7 @@
 
 import { el, put } from "./dom.js";
 import { figure } from "./figure.js";
-import { bytes, count, seconds, total } from "./format.js";
+import { bytes, count, many, seconds, total } from "./format.js";
 import { bar, parts, phaseName, scale } from "./memory.js";
 import { pills } from "./splits.js";
 
@@ -70,6 +70,78 @@ function memoryTable(plan, on) {
               class: "num quiet-text",
               text: Math.round((100 * p.bytes) / Math.max(1, phase.total_bytes)) + " %",
             }),
+          ),
+        ),
+      ),
+    ),
+  );
+}
+
+// runText says which model a run of a phase is of, on which mesh, and in how many tiles.
+const runText = (r) =>
+  (r.tiles ? `${many(r.tiles, "tile")} of ${r.tile}, ` : "") +
+  r.model +
+  (r.mesh ? ` on ${r.mesh}` : "") +
+  (r.dtype ? `, ${r.dtype}` : "");
+
+// videoPhases are the phases of making a video, in order: the memory of a device and the seconds
+// of each, and which models run in it. Those of which a model is not known are named as such.
+export function videoPhases(plan, on) {
+  const known = (p) => p.hbm_bytes_per_device !== null && p.seconds !== null;
+  return el(
+    "div",
+    { class: "scroll", tabindex: 0, role: "region", "aria-label": "Phases of a video" },
+    el(
+      "table",
+      { class: "figures video-phases" },
+      el(
+        "thead",
+        {},
+        el(
+          "tr",
+          {},
+          ["phase", "memory", "time", "runs"].map((text) =>
+            el("th", {
+              scope: "col",
+              class: text === "memory" || text === "time" ? "num" : null,
+              text,
+            }),
+          ),
+        ),
+      ),
+      el(
+        "tbody",
+        {},
+        (plan.phases ?? []).map((p) =>
+          el(
+            "tr",
+            { data: { phase: p.name } },
+            el("th", { scope: "row" }, p.name),
+            known(p)
+              ? [
+                  el(
+                    "td",
+                    { class: "num" },
+                    figure(
+                      "total_bytes:" + p.name,
+                      `${p.name} memory`,
+                      bytes(p.hbm_bytes_per_device),
+                      on,
+                    ),
+                  ),
+                  el(
+                    "td",
+                    { class: "num" },
+                    figure("seconds:" + p.name, `${p.name} time`, seconds(p.seconds), on),
+                    p.steps > 0 && el("div", { class: "quiet-text", text: many(p.steps, "step") }),
+                  ),
+                ]
+              : el("td", { class: "num quiet-text", colspan: 2, text: "not modelled" }),
+            el(
+              "td",
+              {},
+              p.runs.map((r) => el("div", { class: "quiet-text", text: runText(r) })),
+            ),
           ),
         ),
       ),
@@ -217,6 +289,8 @@ export function draw(section, plan, on) {
     el("h3", { text: "Memory" }),
     phases(plan, scale([plan]), on),
     memoryTable(plan, on),
+    (plan.phases ?? []).length > 0 && el("h3", { text: "Phases of a video" }),
+    (plan.phases ?? []).length > 0 && videoPhases(plan, on),
     el("h3", { text: "Time of a step" }),
     timeBar(plan, plan.step_seconds),
     timeList(plan, on),
