@@ -52,19 +52,21 @@ type Loop struct {
 	notes    []string
 	guidance []float64 // one an expert; nil where each step is one pass
 	sampler  sampler.Sampler
-	req      models.Request
-	run      Run              // of the expert in use
-	texts    []*tensor.Tensor // one a pass
-	batch    int
-	shape    []int // of the latents
-	x        []float32
-	kept     []float32   // of the frames that are kept; nil for none
-	velocity [][]float32 // uncond, cond, or one
-	odd      nonfinite.Checker
-	next     int    // the step that comes next
-	steps    []Step // taken by this loop
-	failed   error
-	sum      string // of the request, once it was asked for
+	// hasNegative says that a negative text is given, whether it is used or not.
+	hasNegative bool
+	req         models.Request
+	run         Run              // of the expert in use
+	texts       []*tensor.Tensor // one a pass
+	batch       int
+	shape       []int // of the latents
+	x           []float32
+	kept        []float32   // of the frames that are kept; nil for none
+	velocity    [][]float32 // uncond, cond, or one
+	odd         nonfinite.Checker
+	next        int    // the step that comes next
+	steps       []Step // taken by this loop
+	failed      error
+	sum         string // of the request, once it was asked for
 }
 
 // New checks everything that is asked for, before any weight is read, and makes the
@@ -82,7 +84,7 @@ func New(experts []Expert, settings models.Settings, text, negative *tensor.Tens
 		return nil, err
 	}
 	s := settings.ForSize(o.sizeText()).Over(o.askedSettings())
-	l := &Loop{experts: experts, family: f, odd: nonfinite.Checker{Allow: o.AllowNonFinite}, at: -1, o: o, settings: s, notes: slices.Clone(settings.Notes)}
+	l := &Loop{experts: experts, family: f, odd: nonfinite.Checker{Allow: o.AllowNonFinite}, at: -1, o: o, settings: s, hasNegative: negative != nil, notes: slices.Clone(settings.Notes)}
 	var errs fault.List
 	latent, err := models.VideoLatents(f.Generator, 1, o.Width, o.Height, s.Count("frames"))
 	errs.Add(err)

@@ -100,6 +100,9 @@ type Generator struct {
 	Image ImageUse
 
 	Companions Companions
+	// Texts say how the generator's texts are made of a prompt, the text itself first. It is
+	// empty where that is not known: such a generator is run on texts that are given.
+	Texts []TextEncoding
 	// ReleasedPreset is the preset whose releases a configuration of no preset is run as.
 	ReleasedPreset string
 	// ReleaseHints are words of the configuration that occur in the names of its releases.

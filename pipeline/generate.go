@@ -131,9 +131,9 @@ func (s *settled) newResult() *Result {
 		r.Frames, r.Width, r.Height, r.FPS = s.frames(), s.width, s.height, s.fps.Value.(float64)
 	}
 	if s.prompt != nil {
-		r.Text = &Texts{Text: s.prompt.text}
+		r.Text = s.prompt.report()
 		if s.negative != nil {
-			r.Text.Negative = &s.negative.text
+			r.Text.Negative = s.negative.report()
 		}
 	}
 	if s.plan != nil {
@@ -247,10 +247,7 @@ func (g *generation) encodeText(ctx context.Context) (Cost, error) {
 		return cost, err
 	}
 	for i, other := range todo {
-		other.features = features{"context": texts[i][0]}
-		if len(texts[i]) > 1 {
-			other.features["negative"] = texts[i][1]
-		}
+		other.features = joinTexts(texts[i])
 	}
 	return cost, nil
 }

@@ -11,7 +11,6 @@ import (
 
 	"weft/checkpoint"
 	"weft/denoise"
-	"weft/dtype"
 	"weft/fault"
 	"weft/internal/userfile"
 	"weft/mesh"
@@ -37,10 +36,11 @@ type settled struct {
 	noise    *tensor.Tensor
 	images   images
 
-	text, denoise, decode Placement
-	width, height         int         // of the frames that are written
-	plan                  *video.Plan // nil where no video is asked for
-	notes                 []string
+	text            []Placement // of each text encoder
+	denoise, decode Placement
+	width, height   int         // of the frames that are written
+	plan            *video.Plan // nil where no video is asked for
+	notes           []string
 }
 
 // settle decides and checks everything that is asked. The error has all violations.
@@ -261,11 +261,14 @@ func (s *settled) settleNegative() error {
 // acceptPrompt takes a prompt's notes, and refuses one that was cut where that is asked for.
 func (s *settled) acceptPrompt(p *prompt) error {
 	s.notes = append(s.notes, p.notes...)
-	if s.o.NoTruncate && p.text.CutAt != "" {
-		return fault.New(ErrTruncated, p.text, "%s has %d tokens, and %s reads %d: it would be cut at %q; shorten it, or leave --no-truncate out",
-			p.what, p.text.Tokens, p.text.Encoder, p.text.Used, p.text.CutAt)
+	var errs fault.List
+	for _, t := range append([]Text{p.text}, p.more...) {
+		if s.o.NoTruncate && t.CutAt != "" {
+			errs.Add(fault.New(ErrTruncated, t, "%s has %d tokens, and %s reads %d: it would be cut at %q; shorten it, or leave --no-truncate out",
+				p.what, t.Tokens, t.Encoder, t.Used, t.CutAt))
+		}
 	}
-	return nil
+	return errs.Err()
 }
 
 // texts are the prompts that the text phase encodes.
@@ -278,12 +281,7 @@ func (s *settled) texts() []*prompt {
 
 // blankFeatures are features of the right shapes, to check a loop before any are computed.
 func (s *settled) blankFeatures() features {
-	width, err := s.p.contextWidth()
-	if err != nil {
-		width = 1
-	}
-	blank := tensor.New(dtype.F32, 1, s.rows, width)
-	f := features{"context": blank, "negative": blank}
+	f := s.blankTexts()
 	s.blankConditions(f)
 	return f
 }
@@ -312,13 +310,21 @@ func (s *settled) placePhases(d Devices) error {
 	return fault.Join(s.placeText(d), s.placeDecoding(d))
 }
 
-// placeText chooses the mesh of the text encoder.
-func (s *settled) placeText(d Devices) (err error) {
-	s.text = Placement{DType: s.o.ComputeType(), Stream: true}
-	s.text.Mesh, err = firstLegal(textMeshes(d.Count()), func(m []mesh.Axis) error {
-		return d.CheckSplit(s.p.text, models.Request{Batch: len(s.texts()), Text: s.rows, Masked: true}, Placement{Mesh: m, DType: s.text.DType})
-	})
-	return err
+// placeText chooses the mesh of each text encoder.
+func (s *settled) placeText(d Devices) error {
+	s.text = nil
+	var errs fault.List
+	for _, t := range s.p.texts {
+		place := Placement{DType: s.o.ComputeType(), Stream: true}
+		r := models.Request{Batch: len(s.texts()), Text: t.use.Length(s.rows), Masked: t.use.Masked, TextRows: t.model.Features().TokenTable != ""}
+		var err error
+		place.Mesh, err = firstLegal(textMeshes(d.Count()), func(m []mesh.Axis) error {
+			return d.CheckSplit(t.model, r, Placement{Mesh: m, DType: place.DType})
+		})
+		errs.Add(err)
+		s.text = append(s.text, place)
+	}
+	return errs.Err()
 }
 
 // placeDecoding chooses the mesh of the autoencoder.
