@@ -108,7 +108,11 @@ func (l *Loop) scalesByExpert(scales []float64, asked bool) []float64 {
 func (l *Loop) guide() ([]float32, error) {
 	v := l.velocity[0]
 	if len(l.velocity) == 2 {
-		if err := sampler.Guide(l.velocity[0], l.velocity[1], float32(l.guidance[l.at]), v); err != nil {
+		scale := l.guidance[l.at]
+		if l.family.GuidesFromText {
+			scale++ // sampler.Guide counts from the negative text's velocity
+		}
+		if err := sampler.Guide(l.velocity[0], l.velocity[1], float32(scale), v); err != nil {
 			return nil, err
 		}
 	}

@@ -253,7 +253,7 @@ func (l *Loop) takeStep(ctx context.Context, i int) (Step, error) {
 	if err != nil {
 		return Step{}, err
 	}
-	if err := l.computeVelocities(ctx, fresh, t); err != nil {
+	if err := l.computeVelocities(ctx, fresh, l.timeOf(i)); err != nil {
 		return Step{}, err
 	}
 	host := time.Now()
@@ -270,6 +270,14 @@ func (l *Loop) takeStep(ctx context.Context, i int) (Step, error) {
 	end := time.Now()
 	return Step{Step: i, Of: l.sampler.Steps(), Timestep: t, Sigma: l.sampler.Sigma(i),
 		Expert: l.experts[l.at].Name, Seconds: end.Sub(start).Seconds(), Host: end.Sub(host).Seconds()}, nil
+}
+
+// timeOf is the timestep that the model reads at step i.
+func (l *Loop) timeOf(i int) float64 {
+	if l.family.ReadsSigma {
+		return 1000 * l.sampler.Sigma(i)
+	}
+	return l.sampler.Timestep(i)
 }
 
 // checkLatents refuses latents that became NaN or infinite in step i, because all later

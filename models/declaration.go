@@ -58,6 +58,10 @@ type Features struct {
 	// does without the table.
 	TokenTable string
 
+	// HiddenWidth is, of a text encoder whose output joins the hidden states of its layers, how
+	// many channels one of them has.
+	HiddenWidth int
+
 	// Resolve returns the model that a checkpoint with tensors of these official names
 	// holds, or an error that names the variant that weft does not run. It follows from
 	// Family.Resolve, and is nil where config.json decides everything.
@@ -87,6 +91,13 @@ type Generator struct {
 	// Velocity turns a step's "out" into (batch, channels, frames, height, width). It is
 	// nil where "out" is arranged in this way.
 	Velocity func(r Request, out *tensor.Tensor) *tensor.Tensor
+
+	// ReadsSigma says that the model reads the noise level itself: FeedStep is given 1000 times
+	// it, and not the sampler's timestep, which may be truncated.
+	ReadsSigma bool
+	// GuidesFromText says that the scale of guidance counts from the text's own velocity v:
+	// v + scale (v - negative), in place of negative + scale (v - negative).
+	GuidesFromText bool
 
 	// ReadsTokens says that the model reads token ids in place of a text encoder's rows.
 	// Negative ids are padding, which requires a request with Masked.

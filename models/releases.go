@@ -46,6 +46,12 @@ const (
 const wanNegative = "色调艳丽，过曝，静态，细节模糊不清，字幕，风格，作品，画作，画面，静止，整体发灰，最差质量，低质量，JPEG压缩残留，" +
 	"丑陋的，残缺的，多余的手指，画得不好的手部，画得不好的脸部，畸形的，毁容的，形态畸形的肢体，手指融合，静止不动的画面，杂乱的背景，三条腿，背景人很多，倒着走"
 
+// cosmosNegative is DEFAULT_NEGATIVE_PROMPT of cosmos-predict2.5's cosmos_predict2/config.py.
+const cosmosNegative = "The video captures a series of frames showing ugly scenes, static with no motion, motion blur, over-saturation, shaky footage, " +
+	"low resolution, grainy texture, pixelated images, poorly lit areas, underexposed and overexposed scenes, poor color balance, washed out colors, " +
+	"choppy sequences, jerky movements, low frame rate, artifacting, color banding, unnatural transitions, outdated special effects, fake elements, " +
+	"unconvincing visuals, poorly edited content, jump cuts, visual noise, and flickering. Overall, the video is of poor quality."
+
 const (
 	wan21     = "Wan2.1 generate.py and wan/configs/"
 	wan22     = "Wan2.2 wan/configs/"
@@ -99,8 +105,8 @@ var releases = []Release{
 	{Name: "hunyuan1.5-720p-t2v-distilled", Preset: "hunyuan1.5", Source: hy15, Unread: []string{"size"}, Sampler: "euler", Shift: 9, Guidance: []float64{1}, Steps: 50, Size: "1280x720", Frames: 121, FPS: 24, TextLen: 1000},
 	{Name: "hunyuan1.5-720p-i2v-distilled", Preset: "hunyuan1.5", Source: hy15, Unread: []string{"size"}, Sampler: "euler", Shift: 7, Guidance: []float64{1}, Steps: 50, Size: "1280x720", Frames: 121, FPS: 24, TextLen: 1000},
 
-	{Name: "cosmos2.5-2b", Preset: "cosmos2.5-2b", Source: cosmos25, Sampler: "unipc", Shift: 5, Guidance: []float64{7}, Steps: 35, Size: "1280x704", Frames: 93, TextLen: 512},
-	{Name: "cosmos2.5-14b", Preset: "cosmos2.5-14b", Source: cosmos25, Sampler: "unipc", Shift: 5, Guidance: []float64{7}, Steps: 35, Size: "1280x704", Frames: 93, TextLen: 512},
+	{Name: "cosmos2.5-2b", Preset: "cosmos2.5-2b", Source: cosmos25, Sampler: "unipc", WholeTimes: true, Shift: 5, Guidance: []float64{7}, Steps: 35, Size: "1280x704", Frames: 93, FPS: 16, TextLen: 512, Negative: cosmosNegative},
+	{Name: "cosmos2.5-14b", Preset: "cosmos2.5-14b", Source: cosmos25, Sampler: "unipc", WholeTimes: true, Shift: 5, Guidance: []float64{7}, Steps: 35, Size: "1280x704", Frames: 93, FPS: 16, TextLen: 512, Negative: cosmosNegative},
 	// The pipeline's 720 rows do not fill patches; 704 is the nearest number that does.
 	{Name: "cosmos3-nano", Preset: "cosmos3-nano", Source: cosmos3, Sampler: "unipc-karras", Guidance: []float64{6}, Steps: 35, Size: "1280x704", Frames: 189, FPS: 24},
 	{Name: "cosmos3-edge", Preset: "cosmos3-edge", Source: cosmos3, Unread: []string{"shift"}, Sampler: "unipc", Shift: 12, Guidance: []float64{6}, Steps: 35, Size: "1280x704", Frames: 189, FPS: 24},

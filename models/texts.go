@@ -30,6 +30,10 @@ type TextEncoding struct {
 	// Output is the encoder's output that is taken: rows (texts, rows, width), or a vector for each
 	// text (texts, width).
 	Output string
+	// SampleStd says that the output has hidden states divided by their standard deviation over
+	// all channels, and that the generator was trained with that of a sample: over one channel
+	// fewer, sqrt(D/(D-1)) times it for D channels (Features.HiddenWidth).
+	SampleStd bool
 	// Feature is what the generator calls it: "context" for the text itself, or one of its
 	// Conditions.TextNames.
 	Feature string

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"encoding/binary"
+	"math"
 	"slices"
 
 	"weft/checkpoint"
@@ -116,6 +117,11 @@ func (t *textPart) takeFeatures(out map[string]*tensor.Tensor, b textBatch, text
 	if err != nil {
 		return err
 	}
+	if t.use.SampleStd {
+		if made, err = divideBySampleStd(made, t.model.Features().HiddenWidth); err != nil {
+			return err
+		}
+	}
 	_, mask := b.tensors()
 	for i, f := range texts {
 		own := made.Rows(i, i+1)
@@ -128,6 +134,20 @@ func (t *textPart) takeFeatures(out map[string]*tensor.Tensor, b textBatch, text
 		}
 	}
 	return nil
+}
+
+// divideBySampleStd turns hidden states that were divided by the standard deviation over all
+// their channels into those divided by that of a sample of so many.
+func divideBySampleStd(t *tensor.Tensor, channels int) (*tensor.Tensor, error) {
+	values, err := t.Float32s()
+	if err != nil || channels < 2 {
+		return t, err
+	}
+	by := float32(math.Sqrt(float64(channels-1) / float64(channels)))
+	for i := range values {
+		values[i] *= by
+	}
+	return tensor.FromFloat32s(dtype.F32, values, t.Shape...)
 }
 
 // ofNegative is the prefix of the features of a negative text, but for its rows, which are
