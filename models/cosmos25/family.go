@@ -40,7 +40,7 @@ func declareModel(name string, c Config) models.Declaration {
 			CheckSplit: m.CheckSplit,
 			Variants:   m.Runs,
 			Generator: &models.Generator{
-				LatentShape: m.LatentShape, FeedStep: m.FeedStep, FeedText: m.FeedText,
+				LatentShape: m.LatentShape, FeedStep: m.FeedStep, FeedText: m.feedGeneratorText,
 				Companions:     models.Companions{Text: "reason1-7b", Decoder: "wan2.1-vae"},
 				ReleasedPreset: "cosmos2.5-2b", // both releases are run alike
 				ReadsSigma:     true, GuidesFromText: true,
