@@ -13,7 +13,7 @@ import (
 	"weft/tensor"
 )
 
-// ForwardTiled is Forward in tiles of the given sizes, for an autoencoder whose pictures would not
+// ForwardTiled is Forward in tiles of the given sizes, or where there are none of those of the release, for an autoencoder whose pictures would not
 // fit whole: memory on the devices is that of one tile. It gives other values than Forward does,
 // those of the release's own tiling, and the report notes it. Pictures no larger than a tile are
 // computed whole, which is noted too. Errors: models.ErrSize for sizes that do not fit,
@@ -23,6 +23,7 @@ func (m *Model) ForwardTiled(ctx context.Context, inputs map[string]*tensor.Tens
 	if tiler == nil {
 		return nil, Report{}, fault.New(models.ErrInputs, nil, "%s is not computed in tiles: only an autoencoder is", m.Name())
 	}
+	tiles = tiler.Sizes(tiles)
 	req, err := m.Request(inputs)
 	if err != nil {
 		return nil, Report{}, err
@@ -141,7 +142,10 @@ func (t *tiledRun) runAlike(ctx context.Context, tiles []int) error {
 		r, c := t.rows.Spans[at/len(t.cols.Spans)], t.cols.Spans[at%len(t.cols.Spans)]
 		out := map[string]*tensor.Tensor{}
 		for name, x := range t.inputs {
-			out[name] = x.Slice(3, r[0], r[1]).Slice(4, c[0], c[1])
+			if len(x.Shape) == 5 {
+				x = x.Slice(3, r[0], r[1]).Slice(4, c[0], c[1])
+			}
+			out[name] = x
 		}
 		return out
 	}

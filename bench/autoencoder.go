@@ -44,7 +44,10 @@ func vaeCases() []vaeCase {
 	for _, what := range []string{"decode", "encode"} {
 		out = append(out, vaeCase{"wan2.1-vae", what, 256, 256, 9, "f32"}, vaeCase{"wan2.1-vae", what, 832, 480, 5, "f32"}, vaeCase{"wan2.1-vae", what, 256, 256, 9, "bf16"})
 	}
-	return append(out, vaeCase{"wan2.2-vae", "decode", 256, 256, 9, "f32"}, vaeCase{"wan2.2-vae", "encode", 256, 256, 9, "f32"})
+	for _, model := range []string{"wan2.2-vae", "cogvideox-vae", "hunyuan-vae"} {
+		out = append(out, vaeCase{model, "decode", 256, 256, 9, "f32"}, vaeCase{model, "encode", 256, 256, 9, "f32"})
+	}
+	return out
 }
 
 // chooseVAE reads --only: the names of cases, or their beginnings.
@@ -112,7 +115,7 @@ func measureVAE(ctx context.Context, c vaeCase, self, peer string, rounds, repea
 	if err != nil {
 		return nil, err
 	}
-	as := bcase{name: c.name(), why: fmt.Sprintf("%s: the autoencoder's %s at its real width, a frame at a time", c.model, c.what),
+	as := bcase{name: c.name(), why: fmt.Sprintf("%s: the autoencoder's %s at its real width, in the frames that its programs take at a time", c.model, c.what),
 		model: c.model, layers: c.blocks(), size: fmt.Sprintf("%dx%d", c.width, c.height), frames: c.frames, dtype: c.dtype}
 	r := newResult(as, rounds, []string{"weft", "diffusers"})
 	outs := map[string]string{}

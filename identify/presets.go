@@ -3,6 +3,7 @@ package identify
 import (
 	"cmp"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -42,13 +43,18 @@ func (f *fit) countParameters() {
 // be complete in the file is not taken. why says why the config is not used, and goes
 // into the model's notices.
 func identifyByTensors(c *checkpoint.Checkpoint, why string) (*Match, error) {
-	fits, err := fitPresets(c)
+	fits, err := fitPresets(c, models.Presets())
 	if err != nil {
 		return nil, err
 	}
 	if m, err := identifyByShapes(c, fits, why); m != nil || err != nil {
 		return m, err
 	}
+	return chooseFit(c, fits, why)
+}
+
+// chooseFit chooses of presets that a checkpoint has tensors of.
+func chooseFit(c *checkpoint.Checkpoint, fits []*fit, why string) (*Match, error) {
 	if len(fits) == 0 {
 		return nil, fault.New(models.ErrConfig, Unidentified{},
 			"%s has no config.json beside it, and none of its tensors (%s) is one of a model that weft knows by name (%s): put the model's config.json in the folder",
@@ -107,13 +113,31 @@ func firstNames(c *checkpoint.Checkpoint) string {
 	return strings.Join(some, ", ")
 }
 
-// fitPresets lists the presets that a checkpoint has tensors of. The preset with the
+// IdentifyAmong finds out which of some presets an open checkpoint holds, by its tensors alone and
+// whatever other models lie in its files, such as the autoencoder in the file of a whole release.
+// Errors: models.ErrConfig where it is none of them, with what the nearest lacks.
+func IdentifyAmong(c *checkpoint.Checkpoint, presets ...string) (*Match, error) {
+	fits, err := fitPresets(c, presets)
+	if err != nil {
+		return nil, err
+	}
+	m, err := chooseFit(c, fits, "one of "+strings.Join(presets, ", ")+" is looked for")
+	if err != nil {
+		return nil, err
+	}
+	if m.dir = c.Path(); !isDir(m.dir) {
+		m.dir = filepath.Dir(m.dir)
+	}
+	return m, nil
+}
+
+// fitPresets lists those of some presets that a checkpoint has tensors of. The preset with the
 // most parameters of the right shape comes first, then the one with the most parameters
 // of any shape.
-func fitPresets(c *checkpoint.Checkpoint) ([]*fit, error) {
+func fitPresets(c *checkpoint.Checkpoint, presets []string) ([]*fit, error) {
 	k := newKeys(c)
 	fits := []*fit{}
-	for _, preset := range models.Presets() {
+	for _, preset := range presets {
 		mm, err := models.ByName(preset)
 		if err != nil {
 			return nil, err

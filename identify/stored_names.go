@@ -55,18 +55,33 @@ func modelBehindPrefix(mm models.Model, c *checkpoint.Checkpoint, k *keys) *Matc
 // model.
 func (m *Match) storeNames(k *keys) (officials []string) {
 	m.stored = map[string]string{}
+	translate := m.translation(k)
 	for _, name := range k.namesUnder(m.prefix) {
 		if _, there := m.Checkpoint.Lookup(name); !there {
 			continue
 		}
 		bare := name[len(m.prefix):]
-		official := m.Official(bare)
+		official := translate(bare)
 		m.stored[official] = name
 		if _, beside := bystander.Find(nil, bare); !beside {
 			officials = append(officials, official)
 		}
 	}
 	return officials
+}
+
+// translation returns what translates the names under the model's prefix into official ones.
+func (m *Match) translation(k *keys) func(name string) string {
+	of := m.Features().Translate
+	if of == nil {
+		return m.Official
+	}
+	names := k.namesUnder(m.prefix)
+	bare := make([]string, len(names))
+	for i, name := range names {
+		bare[i] = name[len(m.prefix):]
+	}
+	return of(bare)
 }
 
 // parameterNames returns the names of a model's parameters and of the pieces of these

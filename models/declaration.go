@@ -41,6 +41,10 @@ type Features struct {
 	// CheckSplit reports every reason why a mesh cannot hold the model, whatever the
 	// request. It is nil where nothing is known without a request.
 	CheckSplit func(m *mesh.Mesh) error
+	// Translate returns, for a checkpoint with these names, the translation of its names into
+	// official ones. It is nil where Official translates a name whatever the others are: where no
+	// two publishers give one name to different tensors.
+	Translate func(names []string) func(name string) string
 	// Variants lists the steps that inputs allow, at least one, the first without a suffix.
 	// It is nil for a model of which inputs allow one.
 	Variants func(inputs map[string]*tensor.Tensor) []Variant

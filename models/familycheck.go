@@ -183,7 +183,7 @@ func (f Family[C]) checkFeatures(l *findings, where string, d Declaration) {
 		l.addEmptyFields(where+"Decoder.", "VideoShape", d.Decoder.VideoShape)
 	}
 	if d.Tiled != nil {
-		l.addEmptyFields(where+"Tiled.", "Tile", d.Tiled.Tile, "Finish", d.Tiled.Finish)
+		l.addEmptyFields(where+"Tiled.", "Tile", d.Tiled.Tile, "Finish", d.Tiled.Finish, "Release", d.Tiled.Release)
 	}
 	if d.Frames != nil {
 		l.addEmptyFields(where+"Frames.", "Request", d.Frames.Request, "FeedStatic", d.Frames.FeedStatic)

@@ -15,14 +15,14 @@ type Tiles struct {
 	StrideWidth  int `json:"stride_width"`
 }
 
-// ReleasedTiles are the sizes that Wan's autoencoders are released with.
+// ReleasedTiles are the sizes that most autoencoders are released with.
 var ReleasedTiles = Tiles{Height: 256, Width: 256, StrideHeight: 192, StrideWidth: 192}
 
-// ParseTiles reads sizes of tiles: "release" for those of the release, or
-// HEIGHTxWIDTH,STRIDExSTRIDE in pixels. Error: ErrSize.
+// ParseTiles reads sizes of tiles: HEIGHTxWIDTH,STRIDExSTRIDE in pixels, or "release" for those of
+// a model's release, for which no sizes stand (Tiled.Sizes). Error: ErrSize.
 func ParseTiles(text string) (Tiles, error) {
 	if text == "release" {
-		return ReleasedTiles, nil
+		return Tiles{}, nil
 	}
 	var t Tiles
 	const form = "%dx%d,%dx%d"
@@ -74,4 +74,14 @@ type Tiled struct {
 	// Finish completes an output of the whole that was put together from tiles: what is
 	// bounded is bounded after the tiles are blended.
 	Finish func(output string, values []float32)
+	// Release has the sizes that the release has.
+	Release Tiles
+}
+
+// Sizes are the sizes that are asked for, or where none are the release's own.
+func (d *Tiled) Sizes(asked Tiles) Tiles {
+	if asked == (Tiles{}) {
+		return d.Release
+	}
+	return asked
 }

@@ -56,6 +56,22 @@ func (b *Builder) Conv(x, w Tensor, pad [][2]int, out dtype.DType) Tensor {
 //  3. With several sharded dims the corners come by way of the neighbours: the later
 //     dims send what they received along the earlier ones.
 func (b *Builder) ConvStrided(x, w Tensor, pad [][2]int, strides []int, out dtype.DType) Tensor {
+	return b.convolve(x, w, pad, strides, nil, out)
+}
+
+// ConvReplicated is ConvStrided with other numbers beyond the edges: there the kernel reads the
+// nearest element of a dim in place of zeros. sizes[d] is how many elements spatial dim d has;
+// what lies behind them pads the dim to a size that divides, and counts as beyond the edge. The
+// result's elements behind those that the sizes give are not specified.
+func (b *Builder) ConvReplicated(x, w Tensor, pad [][2]int, strides, sizes []int, out dtype.DType) Tensor {
+	if len(sizes) != len(pad) || slices.Min(append([]int{1}, sizes...)) < 1 {
+		b.failf(ErrShape, nil, "%s: convolution of %v over %v: want a size of 1 or more for each of %d spatial dims", b.name, x.Shape, sizes, len(pad))
+	}
+	return b.convolve(x, w, pad, strides, sizes, out)
+}
+
+// convolve is ConvReplicated, or ConvStrided where sizes is nil.
+func (b *Builder) convolve(x, w Tensor, pad [][2]int, strides, sizes []int, out dtype.DType) Tensor {
 	if x.DType != w.DType {
 		b.failf(ErrType, nil, "%s: convolution of %v by %v weights; convert one first", b.name, x.DType, w.DType)
 	}
@@ -82,13 +98,87 @@ func (b *Builder) ConvStrided(x, w Tensor, pad [][2]int, strides []int, out dtyp
 		if axes := x.Spec.Dim(1 + d); len(axes) > 0 {
 			// The last place of the kernel on a device begins a stride before the device's end.
 			after := max(0, w.Shape[2+d]-program.StrideOf(strides, d)-lo[d])
-			v = b.exchangeHalo(v, 1+d, lo[d], after, axes)
+			if sizes == nil {
+				v = b.exchangeHalo(v, 1+d, lo[d], after, axes)
+			} else {
+				v = b.extendByEdge(v, 1+d, lo[d], after, min(sizes[d], x.Shape[1+d]), axes)
+			}
+			lo[d], hi[d] = 0, 0
+		}
+	}
+	for d := range pad { // behind the exchange, which would send the copies
+		if sizes != nil && len(x.Spec.Dim(1+d)) == 0 {
+			v = b.repeatEdges(v, 1+d, lo[d], hi[d], min(sizes[d], x.Shape[1+d]))
 			lo[d], hi[d] = 0, 0
 		}
 	}
 	v = b.emitConv(v, w.local, lo, hi, strides, out)
 	last := x.Rank() - 1
 	return b.Global(v, shape, x.Spec.WithDim(last, w.Spec.Dim(0)...).WithPartial(contracted...))
+}
+
+// extendByEdge is exchangeHalo with the nearest of the dim's first size elements, in place of
+// zeros, beyond its ends, as far as lo and hi reach beyond them.
+func (b *Builder) extendByEdge(v Local, dim, lo, hi, size int, axes []string) Local {
+	own, parts := v.Shape[dim], b.mesh.Size(axes...)
+	device := b.LAxisIndex(axes...)
+	if size == own*parts && max(lo, hi) <= own {
+		// Only the first device and the last one lie at an edge, and rows come from one
+		// neighbour on each side.
+		return b.extendWhole(v, dim, lo, hi, device, axes)
+	}
+	v = b.exchangeHalo(v, dim, lo, hi, axes)
+	shape := make([]int, v.Rank())
+	for d := range shape {
+		shape[d] = 1
+	}
+	shape[dim] = v.Shape[dim]
+	at := b.LAdd(b.LIota(i32, dim, shape...), b.LSub(b.LMul(device, b.constI32(own)), b.constI32(lo)))
+	n := v.Shape[dim]
+	for k := 1; k <= lo; k++ {
+		next := b.LConcat(dim, b.LSlice(v, dim, 1, n), b.LSlice(v, dim, n-1, n))
+		v = b.LSelect(b.LCompare("EQ", at, b.constI32(-k)), next, v)
+	}
+	for k := range hi {
+		before := b.LConcat(dim, b.LSlice(v, dim, 0, 1), b.LSlice(v, dim, 0, n-1))
+		v = b.LSelect(b.LCompare("EQ", at, b.constI32(size+k)), before, v)
+	}
+	return v
+}
+
+// extendWhole is extendByEdge of a dim without padding, of which each device has lo and hi rows
+// or more.
+func (b *Builder) extendWhole(v Local, dim, lo, hi int, device Local, axes []string) Local {
+	own, last := v.Shape[dim], b.mesh.Size(axes...)-1
+	all := []Local{v}
+	for _, side := range []struct{ need, way, edge, from, at int }{{lo, 1, 0, own - lo, 0}, {hi, -1, own - 1, 0, last}} {
+		if side.need == 0 {
+			continue
+		}
+		edge := b.LSlice(v, dim, side.edge, side.edge+1)
+		rows := b.LShift(b.LSlice(v, dim, side.from, side.from+side.need), side.way, axes, "rows of a neighbour under the kernel's edge")
+		rows = b.LSelect(b.LCompare("EQ", device, b.constI32(side.at)), b.LBroadcast(edge, rows.Shape...), rows)
+		if side.way > 0 {
+			all = append([]Local{rows}, all...)
+		} else {
+			all = append(all, rows)
+		}
+	}
+	return b.LConcat(dim, all...)
+}
+
+// repeatEdges puts the first element of dim lo times before it, and the last one of the first
+// size in the place of those behind it and hi times more.
+func (b *Builder) repeatEdges(v Local, dim, lo, hi, size int) Local {
+	edge := func(at, times int) []Local {
+		if times == 0 {
+			return nil
+		}
+		shape := cloneInts(v.Shape)
+		shape[dim] = times
+		return []Local{b.LBroadcast(b.LSlice(v, dim, at, at+1), shape...)}
+	}
+	return b.LConcat(dim, slices.Concat(edge(0, lo), []Local{b.LSlice(v, dim, 0, size)}, edge(size-1, hi+v.Shape[dim]-size))...)
 }
 
 // emitConv is LConvStrided, or where the target wants it the sum of one convolution for each

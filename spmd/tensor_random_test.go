@@ -63,9 +63,9 @@ func (g *randomTensors) draw(b *spmd.Builder) (again func(b *spmd.Builder)) {
 		g.input(i)
 	}
 	moves := []func(){g.linear, g.linear, g.linear, g.binary, g.binary, g.binary, g.unary, g.reduction, g.reduction, g.shape, g.shape, g.cut,
-		g.concat, g.reshard, g.reshard, g.reshard, g.selected, g.together, g.mapped, g.taken, g.conv, g.conv, g.grid}
+		g.concat, g.reshard, g.reshard, g.reshard, g.selected, g.together, g.mapped, g.taken, g.conv, g.conv, g.replicated, g.grid}
 	if !g.exact {
-		moves = append(moves, g.norm, g.norm, g.activation)
+		moves = append(moves, g.norm, g.norm, g.groupNorm, g.activation)
 	}
 	for range g.int(2, 12, "steps") {
 		moves[g.int(0, len(moves)-1, "step")]()

@@ -156,6 +156,9 @@ func (s *Step) Input(in graph.Input) {
 // Value declares a value that calls pass to each other.
 func (s *Step) Value(name string, v Value) { s.values[name] = v }
 
+// ValueOf is the value that was declared under a name.
+func (s *Step) ValueOf(name string) Value { return s.values[name] }
+
 // Has says whether the model has a parameter of this name.
 func (s *Step) Has(name string) bool {
 	_, ok := s.weightIndex[name]

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"weft/models"
+	"weft/models/vae"
 )
 
 // Config is the autoencoder, in the words of the official code.
@@ -58,7 +59,7 @@ func (c Config) Scale() int { return c.Patch << (len(c.DimMult) - 1) }
 
 // pixelChannels is the number of channels of the encoder's input and of the decoder's
 // output: those of a whole patch of pixels.
-func (c Config) pixelChannels() int { return pictureChannels * c.Patch * c.Patch }
+func (c Config) pixelChannels() int { return vae.PictureChannels * c.Patch * c.Patch }
 
 // FramesPerLatent is the number of frames that a latent frame stands for. The first stands
 // for one frame only.
@@ -129,7 +130,7 @@ func deriveAndCheck(c *Config, r *models.ConfigReader) {
 	c.Patch = cmp.Or(c.Patch, 1)
 	for _, key := range []string{"in_channels", "out_channels"} {
 		if n := r.OptionalInt(key, models.ChannelBound); n != 0 && n != c.pixelChannels() {
-			r.Unsupported("%s %d: this version decodes to %d (%d of %d x %d pixels)", key, n, c.pixelChannels(), pictureChannels, c.Patch, c.Patch)
+			r.Unsupported("%s %d: this version decodes to %d (%d of %d x %d pixels)", key, n, c.pixelChannels(), vae.PictureChannels, c.Patch, c.Patch)
 		}
 	}
 	if scales := r.Floats("attn_scales", nil, -1, models.Positive); len(scales) > 0 {
@@ -192,9 +193,6 @@ func (c Config) positionsFromOne(i int) int {
 	}
 	return 4
 }
-
-// pictureChannels is the number of channels of a picture: red, green and blue.
-const pictureChannels = 3
 
 // detectConfig says whether a config.json describes a Wan autoencoder, of either publisher.
 func detectConfig(c map[string]any) bool {

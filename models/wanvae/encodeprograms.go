@@ -6,6 +6,7 @@ import (
 	"weft/dtype"
 	"weft/graph"
 	"weft/models/step"
+	"weft/models/vae"
 	"weft/spmd"
 )
 
@@ -13,13 +14,13 @@ import (
 // halves the number of frames has a program besides, which makes one frame of each two but the
 // first. What comes out of the last stage passes the middle, which makes a latent frame of it.
 func (s *build) buildEncoder() (*graph.Graph, error) {
-	c, l := s.m.c, s.layout
+	c, l := s.m.c, s.Layout
 	s.Graph.Layers = 2 + len(c.DimMult)*c.ResBlocks
-	frames := s.m.videoFrames(l.frames)
+	frames := s.m.pictures.VideoFrames(l.Frames)
 	scale := c.Scale()
-	s.frameInputs("video", pictureChannels, frames, scale*l.rows, scale*l.cols)
-	for t := range min(l.frames, 2) {
-		s.first = t == 0
+	s.FrameInputs("video", vae.PictureChannels, frames, scale*l.Rows, scale*l.Cols)
+	for t := range min(l.Frames, 2) {
+		s.First = t == 0
 		if err := s.buildDownStages(); err != nil {
 			return nil, err
 		}
@@ -28,13 +29,10 @@ func (s *build) buildEncoder() (*graph.Graph, error) {
 		s.addDownCalls(0, t)
 	}
 	for _, name := range []string{"encode", "encode_mean", "encode_logvar"} {
-		s.output(name, l.frames, s.r.Latent, name)
+		s.OutputFrames(name, l.Frames, s.Request.Latent, name)
 	}
 	return s.Finish()
 }
-
-// videoFrames is the number of frames that so many latent frames stand for.
-func (m *Model) videoFrames(latent int) int { return 1 + (latent-1)*m.c.FramesPerLatent() }
 
 // halvesFrames says whether stage i of the encoder, counted from 0, halves the number of
 // frames.
@@ -72,19 +70,19 @@ func (c Config) shortcutInput(i int) string {
 // stage's pairs goes no further until the next one comes.
 func (s *build) addDownCalls(stage, frame int) {
 	c := s.m.c
-	s.first = frame == 0
+	s.First = frame == 0
 	if stage == len(c.DimMult) {
-		s.addCall(frameCall{program: s.programName("middle"), frame: frame})
+		s.AddCall(vae.Call{Program: s.ProgramName("middle"), Frame: frame})
 		return
 	}
 	// The first frame is not halved, so the next stage reads it as the stage left it. Wan2.2's
 	// stage makes it another one for the next stage, with its shortcut.
 	others := map[string]string{}
 	if frame == 0 && c.halvesFrames(stage-1) && !c.Residual {
-		others[frameName(halfName(stage-1), 0)] = frameName(downName(stage-1), 0)
+		others[vae.FrameName(halfName(stage-1), 0)] = vae.FrameName(downName(stage-1), 0)
 	}
 	name := downName(stage)
-	s.addCall(frameCall{program: s.programName(name), frame: frame, others: others, trace: map[string][]int{name: s.downShape(stage)}})
+	s.AddCall(vae.Call{Program: s.ProgramName(name), Frame: frame, Others: others, Trace: map[string][]int{name: s.downShape(stage)}})
 	if !c.halvesFrames(stage) || frame == 0 {
 		s.addDownCalls(stage+1, frame)
 		return
@@ -93,8 +91,8 @@ func (s *build) addDownCalls(stage, frame int) {
 		return
 	}
 	half := halfName(stage)
-	call := frameCall{program: half, frame: frame, frames: map[string]int{half: frame / 2}, trace: map[string][]int{half: s.downShape(stage)}}
-	s.addCall(call)
+	call := vae.Call{Program: half, Frame: frame, Frames: map[string]int{half: frame / 2}, Trace: map[string][]int{half: s.downShape(stage)}}
+	s.AddCall(call)
 	s.addDownCalls(stage+1, frame/2)
 }
 
@@ -102,7 +100,7 @@ func (s *build) addDownCalls(stage, frame int) {
 func (s *build) downShape(stage int) []int {
 	c := s.m.c
 	scale := 1 << max(0, len(c.DimMult)-2-stage)
-	return []int{s.r.Batch, 1, scale * s.layout.rows, scale * s.layout.cols, c.Dim * c.DimMult[stage]}
+	return []int{s.Request.Batch, 1, scale * s.Layout.Rows, scale * s.Layout.Cols, c.Dim * c.DimMult[stage]}
 }
 
 // encoderStage names the modules of stage i of the encoder, counted from 0.
@@ -126,14 +124,12 @@ func (s *build) buildDownStages() error {
 	c := s.m.c
 	for i := range c.DimMult {
 		before := c.stageResult(i - 1)
-		err := s.Build(s.programName(downName(i)), "", func(base *step.ProgramBuilder) {
-			p := &programBuilder{base, s, 1 << (len(c.DimMult) - 1 - i)}
-			p.outputFrames(downName(i), p.applyDownStage(i, p.Value(port(before, 0))))
+		err := s.define(s.ProgramName(downName(i)), 1<<(len(c.DimMult)-1-i), func(p *programBuilder) {
+			p.OutputFrames(downName(i), p.applyDownStage(i, p.Value(vae.Port(before, 0))))
 		})
-		if err == nil && c.halvesFrames(i) && !s.first {
-			err = s.Build(halfName(i), "", func(base *step.ProgramBuilder) {
-				p := &programBuilder{base, s, 0}
-				p.outputFrames(halfName(i), p.halveFrames(i))
+		if err == nil && c.halvesFrames(i) && !s.First {
+			err = s.define(halfName(i), 0, func(p *programBuilder) {
+				p.OutputFrames(halfName(i), p.halveFrames(i))
 			})
 		} else if err == nil && c.halvesFrames(i) {
 			s.declareHalves(i)
@@ -142,32 +138,33 @@ func (s *build) buildDownStages() error {
 			return err
 		}
 	}
-	return s.Build(s.programName("middle"), "", func(base *step.ProgramBuilder) {
-		p := &programBuilder{base, s, 1}
-		x := p.applyMiddle("encoder", p.Value(port(c.stageResult(len(c.DimMult)-1), 0)))
-		x = p.causalConv("encoder.head.2", p.Silu(p.normChannels("encoder.head.0", x)))
-		p.outputPosterior(p.Linear("conv1", p.Compute(x), s.layout.pictures))
+	return s.define(s.ProgramName("middle"), 1, func(p *programBuilder) {
+		x := p.applyMiddle("encoder", p.Value(vae.Port(c.stageResult(len(c.DimMult)-1), 0)))
+		x = p.CausalConv("encoder.head.2", p.Silu(p.normChannels("encoder.head.0", x)))
+		p.OutputPosterior(p.Linear("conv1", p.Compute(x), s.Layout.Pictures), func(mean spmd.Tensor) spmd.Tensor {
+			return p.Div(p.Sub(mean, p.Value("latents_mean")), p.Value("latents_std"))
+		})
 	})
 }
 
 // declareHalves declares the frames that the program behind stage i reads and makes: they have
 // the type of the stage's own.
 func (s *build) declareHalves(i int) {
-	p := s.Graph.Programs[s.programName(downName(i))]
+	p := s.Graph.Programs[s.ProgramName(downName(i))]
 	for _, o := range p.Outputs {
-		if o.Name != port(downName(i), 0) {
+		if o.Name != vae.Port(downName(i), 0) {
 			continue
 		}
 		v := step.Value{DType: o.DType, Shape: o.Shape, Spec: o.Spec}
-		for back := -pastFrames; back <= 0; back++ {
-			s.Value(port(downName(i), back), v)
+		for back := -vae.PastFrames; back <= 0; back++ {
+			s.Value(vae.Port(downName(i), back), v)
 		}
-		s.Value(port(halfName(i), 0), v)
+		s.Value(vae.Port(halfName(i), 0), v)
 	}
 	before := s.m.c.shortcutInput(i)
 	for _, in := range p.Inputs {
-		if in.Name == port(before, 0) {
-			s.Value(port(before, -1), step.Value{DType: in.DType, Shape: in.Shape, Spec: in.Spec})
+		if in.Name == vae.Port(before, 0) {
+			s.Value(vae.Port(before, -1), step.Value{DType: in.DType, Shape: in.Shape, Spec: in.Spec})
 		}
 	}
 }
@@ -178,7 +175,7 @@ func (p *programBuilder) applyDownStage(i int, given spmd.Tensor) spmd.Tensor {
 	c := p.s.m.c
 	x := given
 	if i == 0 {
-		x = p.causalConv("encoder.conv1", p.patchPixels(x))
+		x = p.CausalConv("encoder.conv1", p.patchPixels(x))
 		given = x
 	}
 	residuals, downsample := c.encoderStage(i)
@@ -192,11 +189,11 @@ func (p *programBuilder) applyDownStage(i int, given spmd.Tensor) spmd.Tensor {
 	case !c.Residual:
 	case !c.halvesFrames(i):
 		x = p.Add(x, p.averageShortcut(x.Dim(-1), downsample != "", given))
-	case p.s.first: // zeros stand in the place of the frame before
-		p.outputFrames(halfName(i), p.Add(x, p.averageShortcut(x.Dim(-1), true, p.zerosLike(given), given)))
+	case p.s.First: // zeros stand in the place of the frame before
+		p.OutputFrames(halfName(i), p.Add(x, p.averageShortcut(x.Dim(-1), true, p.ZerosLike(given), given)))
 	case i == 0:
-		p.s.Value(port(c.shortcutInput(i), -1), step.Value{DType: given.DType, Shape: given.Shape, Spec: given.Spec})
-		p.outputFrames(c.shortcutInput(i), given)
+		p.s.Value(vae.Port(c.shortcutInput(i), -1), step.Value{DType: given.DType, Shape: given.Shape, Spec: given.Spec})
+		p.OutputFrames(c.shortcutInput(i), given)
 	}
 	return x
 }
@@ -204,19 +201,17 @@ func (p *programBuilder) applyDownStage(i int, given spmd.Tensor) spmd.Tensor {
 // patchPixels is the inverse of unpatchPixels for a frame (B, 3, 1, H P, W P): it makes
 // (B, 1, H, W, 3 P P), padded and cut over the mesh.
 func (p *programBuilder) patchPixels(x spmd.Tensor) spmd.Tensor {
-	l, n := p.s.layout, p.s.m.c.Patch
+	n := p.s.m.c.Patch
 	x = p.SplitDim(p.SplitDim(x, 4, x.Dim(4)/n, n), 3, x.Dim(3)/n, n) // B, 3, T, H, P, W, P
-	x = p.MergeDims(p.Transpose(x, 0, 2, 3, 5, 1, 6, 4), 4, 3)
-	x = p.PadTo(p.PadTo(x, 2, p.scale*l.padded[0]), 3, p.scale*l.padded[1])
-	return p.Reshard(x, l.pictures, "rows and columns cut over the mesh")
+	return p.CutOver(p.MergeDims(p.Transpose(x, 0, 2, 3, 5, 1, 6, 4), 4, 3))
 }
 
 // applyDownsample halves rows and columns: a convolution in steps of 2, with zeros below and to
 // the right.
 func (p *programBuilder) applyDownsample(name string, x spmd.Tensor) spmd.Tensor {
 	w := p.ExpandDim(p.Weight(name+".resample.1.weight"), 2)
-	x = p.ConvStrided(p.zeroPadding(p.Compute(x)), w, [][2]int{{}, {0, 1}, {0, 1}}, []int{1, 2, 2}, dtype.F32)
-	p.scale /= 2
+	x = p.ConvStrided(p.ZeroPadding(p.Compute(x)), w, [][2]int{{}, {0, 1}, {0, 1}}, []int{1, 2, 2}, dtype.F32)
+	p.PerLatent /= 2
 	return p.Add(x, p.Weight(name+".resample.1.bias"))
 }
 
@@ -225,15 +220,15 @@ func (p *programBuilder) applyDownsample(name string, x spmd.Tensor) spmd.Tensor
 func (p *programBuilder) halveFrames(i int) spmd.Tensor {
 	_, name := p.s.m.c.encoderStage(i)
 	var seen []spmd.Tensor
-	for back := -pastFrames; back <= 0; back++ {
-		seen = append(seen, p.Compute(p.Value(port(downName(i), back))))
+	for back := -vae.PastFrames; back <= 0; back++ {
+		seen = append(seen, p.Compute(p.Value(vae.Port(downName(i), back))))
 	}
 	w := p.Weight(name + ".time_conv.weight")
 	x := p.ConvStrided(p.Concat(1, seen...), w, [][2]int{{}, {}, {}}, []int{2, 1, 1}, dtype.F32)
 	x = p.Add(x, p.Weight(name+".time_conv.bias"))
 	if p.s.m.c.Residual {
 		given := p.s.m.c.shortcutInput(i)
-		x = p.Add(x, p.averageShortcut(x.Dim(-1), true, p.Value(port(given, -1)), p.Value(port(given, 0))))
+		x = p.Add(x, p.averageShortcut(x.Dim(-1), true, p.Value(vae.Port(given, -1)), p.Value(vae.Port(given, 0))))
 	}
 	return x
 }
@@ -253,24 +248,4 @@ func (p *programBuilder) averageShortcut(out int, halved bool, frames ...spmd.Te
 	group := c * len(frames) * n * n / out
 	x = p.Scale(p.Sum(p.SplitDim(x, 3, out, group), -1), 1/float64(group)) // B, H', W', out, 1
 	return p.ExpandDim(p.DropDim(x, 4), 1)
-}
-
-// The bounds of the logarithm of the posterior's variance, as the reference has them.
-const leastLogvar, mostLogvar = -30, 20
-
-// outputPosterior makes the posterior's outputs of its parameters x (B, 1, H, W, 2 z): the
-// normalised mean, the mean, and the logarithm of the variance, (B, z, 1, H, W) each.
-func (p *programBuilder) outputPosterior(x spmd.Tensor) {
-	n := p.s.m.c.ZDim
-	mean, logvar := p.Slice(x, 4, 0, n), p.Slice(x, 4, n, 2*n)
-	if !p.s.r.Tile {
-		logvar = p.AtMost(p.AtLeast(logvar, leastLogvar), mostLogvar)
-	}
-	latent := p.Div(p.Sub(mean, p.Value("latents_mean")), p.Value("latents_std"))
-	for _, o := range []struct {
-		name string
-		x    spmd.Tensor
-	}{{"encode", latent}, {"encode_mean", mean}, {"encode_logvar", logvar}} {
-		p.Output(port(o.name, 0), p.Transpose(o.x, 0, 4, 1, 2, 3), "")
-	}
 }

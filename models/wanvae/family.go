@@ -3,7 +3,10 @@
 // frame at a time. README.md says what is special about it and which splits are legal.
 package wanvae
 
-import "weft/models"
+import (
+	"weft/models"
+	"weft/models/vae"
+)
 
 func init() {
 	models.Register(models.Family[Config]{
@@ -18,28 +21,27 @@ func init() {
 
 // Model is a configuration of the family.
 type Model struct {
-	name     string
 	c        Config
-	params   []models.Param
-	official map[string]string // by diffusers' name
+	pictures vae.Autoencoder
+	params   vae.Params
 }
 
 // declareModel says what a configuration has and does. Releases contain no other tensors.
 func declareModel(name string, c Config) models.Declaration {
 	m := newModel(name, c)
 	return models.Declaration{
-		Params: m.Params, Official: m.Official, Rules: m.Rules, Check: m.Check,
+		Params: m.Params, Official: m.params.OfficialName, Rules: m.Rules, Check: m.pictures.Check,
 
-		Inputs:  []string{"z", "video"},
-		Request: m.Request, Example: m.Example, Feed: m.Feed,
+		Inputs:  m.pictures.Inputs(),
+		Request: m.pictures.Request, Example: m.pictures.Example, Feed: m.Feed,
 		Graph: m.Graph,
 
 		Features: models.Features{
-			CheckSplit: m.CheckSplit,
-			Variants:   m.Runs,
-			Decoder:    &models.Decoder{VideoShape: m.VideoShape},
-			Tiled:      &models.Tiled{Tile: m.Tile, Finish: m.FinishTiled},
-			Frames:     &models.FrameReader{Request: m.FrameRequest, FeedStatic: m.FeedStatic},
+			CheckSplit: m.pictures.CheckSplit,
+			Variants:   m.pictures.Runs,
+			Decoder:    &models.Decoder{VideoShape: m.pictures.VideoShape},
+			Tiled:      &models.Tiled{Tile: m.Tile, Finish: m.FinishTiled, Release: models.ReleasedTiles},
+			Frames:     &models.FrameReader{Request: m.pictures.FrameRequest, FeedStatic: m.FeedStatic},
 		},
 	}
 }

@@ -5,57 +5,32 @@ import (
 	"slices"
 
 	"weft/models"
+	"weft/models/vae"
 	"weft/sharding"
 )
 
 func newModel(name string, c Config) *Model {
-	m := &Model{name: name, c: c, official: map[string]string{}}
-	t := &paramTable{m}
+	m := &Model{c: c, pictures: vae.Autoencoder{Model: name, Channels: c.ZDim, ChannelsKey: "z_dim", Scale: c.Scale(), FramesPerLatent: c.FramesPerLatent()}}
+	t := &paramTable{&m.params, c}
 	t.addEncoder()
-	t.addConv("conv1", "quant_conv", 2*c.ZDim, 2*c.ZDim, 1, 1, 1)
-	t.addConv("conv2", "post_quant_conv", c.ZDim, c.ZDim, 1, 1, 1)
+	t.AddConv("conv1", "quant_conv", 2*c.ZDim, 2*c.ZDim, 1, 1, 1)
+	t.AddConv("conv2", "post_quant_conv", c.ZDim, c.ZDim, 1, 1, 1)
 	t.addDecoder()
 	return m
 }
 
 // Params lists the parameters of encoder and decoder. It takes no notice of the number of
 // layers, since none can be left out.
-func (m *Model) Params(int) []models.Param { return slices.Clone(m.params) }
+func (m *Model) Params(int) []models.Param { return slices.Clone(m.params.List) }
 
-// Official translates diffusers' names.
-func (m *Model) Official(name string) string {
-	if o, ok := m.official[name]; ok {
-		return o
-	}
-	return name
-}
-
-// Rules replicate every weight. Rows and columns of the pictures are sharded instead, and
-// every device applies the whole kernel to its own part.
-func (m *Model) Rules() sharding.Rules {
-	whole := sharding.NewSpec()
-	return sharding.Rules{{Match: "encoder.*", Spec: whole}, {Match: "decoder.*", Spec: whole}, {Match: "conv1.*", Spec: whole}, {Match: "conv2.*", Spec: whole}}
-}
+// Rules replicate every weight.
+func (m *Model) Rules() sharding.Rules { return vae.WholeRules("encoder", "decoder", "conv1", "conv2") }
 
 // paramTable adds parameters to a model. Each module has an official name
 // and a name in diffusers.
-type paramTable struct{ m *Model }
-
-// addParam adds a parameter, and its official name as the translation of diffusers'.
-func (t *paramTable) addParam(p models.Param, diffusers string) {
-	t.m.params = append(t.m.params, p)
-	t.m.official[diffusers] = p.Name
-}
-
-// addConv adds a convolution's kernel and bias. A kernel of one position is viewed as a
-// matrix, since it is a matmul.
-func (t *paramTable) addConv(name, diffusers string, out, in int, kernel ...int) {
-	w := models.Param{Name: name + ".weight", Shape: append([]int{out, in}, kernel...), Matmul: true}
-	if slices.Max(kernel) == 1 {
-		w.View = []int{out, in}
-	}
-	t.addParam(w, diffusers+".weight")
-	t.addParam(models.Param{Name: name + ".bias", Shape: []int{out}}, diffusers+".bias")
+type paramTable struct {
+	*vae.Params
+	c Config
 }
 
 // addNorm adds the scale of n channels. Files store it with so many dims of 1 behind the
@@ -65,18 +40,18 @@ func (t *paramTable) addNorm(name, diffusers string, n, dims int) {
 	for range dims {
 		shape = append(shape, 1)
 	}
-	t.addParam(models.Param{Name: name + ".gamma", Shape: shape, View: []int{n}}, diffusers+".gamma")
+	t.Add(models.Param{Name: name + ".gamma", Shape: shape, View: []int{n}}, diffusers+".gamma")
 }
 
 // addResidual adds a residual block: two norms, two convolutions and, if the width changes,
 // a shortcut.
 func (t *paramTable) addResidual(name, diffusers string, in, out int) {
 	t.addNorm(name+".residual.0", diffusers+".norm1", in, 3)
-	t.addConv(name+".residual.2", diffusers+".conv1", out, in, 3, 3, 3)
+	t.AddConv(name+".residual.2", diffusers+".conv1", out, in, 3, 3, 3)
 	t.addNorm(name+".residual.3", diffusers+".norm2", out, 3)
-	t.addConv(name+".residual.6", diffusers+".conv2", out, out, 3, 3, 3)
+	t.AddConv(name+".residual.6", diffusers+".conv2", out, out, 3, 3, 3)
 	if in != out {
-		t.addConv(name+".shortcut", diffusers+".conv_shortcut", out, in, 1, 1, 1)
+		t.AddConv(name+".shortcut", diffusers+".conv_shortcut", out, in, 1, 1, 1)
 	}
 }
 
@@ -84,15 +59,15 @@ func (t *paramTable) addResidual(name, diffusers string, in, out int) {
 // the middle and the head. The stages lie before the middle in the encoder and behind it in
 // the decoder.
 func (t *paramTable) addEnds(half string, in, first, middle, last, out int) {
-	t.addConv(half+".conv1", half+".conv_in", first, in, 3, 3, 3)
+	t.AddConv(half+".conv1", half+".conv_in", first, in, 3, 3, 3)
 	t.addResidual(half+".middle.0", half+".mid_block.resnets.0", middle, middle)
 	attn, diffusers := half+".middle.1", half+".mid_block.attentions.0"
 	t.addNorm(attn+".norm", diffusers+".norm", middle, 2)
-	t.addConv(attn+".to_qkv", diffusers+".to_qkv", 3*middle, middle, 1, 1)
-	t.addConv(attn+".proj", diffusers+".proj", middle, middle, 1, 1)
+	t.AddConv(attn+".to_qkv", diffusers+".to_qkv", 3*middle, middle, 1, 1)
+	t.AddConv(attn+".proj", diffusers+".proj", middle, middle, 1, 1)
 	t.addResidual(half+".middle.2", half+".mid_block.resnets.1", middle, middle)
 	t.addNorm(half+".head.0", half+".norm_out", last, 3)
-	t.addConv(half+".head.2", half+".conv_out", out, last, 3, 3, 3)
+	t.AddConv(half+".head.2", half+".conv_out", out, last, 3, 3, 3)
 }
 
 // moduleName gives the official name of module j of stage i, which is number n among the
@@ -106,7 +81,7 @@ func (c Config) moduleName(half, part string, n, i, j int) string {
 
 // addEncoder adds the parameters of the encoder.
 func (t *paramTable) addEncoder() {
-	c := t.m.c
+	c := t.c
 	n, width := 0, c.Dim
 	for i, mult := range c.DimMult {
 		next := func(j int, own string) (name, diffusers string) {
@@ -127,9 +102,9 @@ func (t *paramTable) addEncoder() {
 			continue
 		}
 		name, diffusers := next(c.ResBlocks, "downsampler")
-		t.addConv(name+".resample.1", diffusers+".resample.1", width, width, 3, 3)
+		t.AddConv(name+".resample.1", diffusers+".resample.1", width, width, 3, 3)
 		if c.TemporalDown[i] {
-			t.addConv(name+".time_conv", diffusers+".time_conv", width, width, 3, 1, 1)
+			t.AddConv(name+".time_conv", diffusers+".time_conv", width, width, 3, 1, 1)
 		}
 	}
 	t.addEnds("encoder", c.pixelChannels(), c.Dim, width, width, 2*c.ZDim)
@@ -137,7 +112,7 @@ func (t *paramTable) addEncoder() {
 
 // addDecoder adds the parameters of the decoder.
 func (t *paramTable) addDecoder() {
-	c := t.m.c
+	c := t.c
 	widths := c.decoderWidths()
 	t.addEnds("decoder", c.ZDim, widths[0], widths[0], widths[len(widths)-1], c.pixelChannels())
 	up := "upsamplers.0"
@@ -155,9 +130,9 @@ func (t *paramTable) addDecoder() {
 			continue
 		}
 		diffusers := fmt.Sprintf("decoder.up_blocks.%d.%s", i, up)
-		t.addConv(s.upsample+".resample.1", diffusers+".resample.1", c.stageOutputWidth(i+1), out, 3, 3)
+		t.AddConv(s.upsample+".resample.1", diffusers+".resample.1", c.stageOutputWidth(i+1), out, 3, 3)
 		if c.doublesFrames(i) {
-			t.addConv(s.upsample+".time_conv", diffusers+".time_conv", 2*out, out, 3, 1, 1)
+			t.AddConv(s.upsample+".time_conv", diffusers+".time_conv", 2*out, out, 3, 1, 1)
 		}
 	}
 }

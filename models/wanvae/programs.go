@@ -7,24 +7,21 @@ import (
 	"weft/graph"
 	"weft/mesh"
 	"weft/models"
-	"weft/models/step"
+	"weft/models/vae"
 	"weft/sharding"
 	"weft/spmd"
-	"weft/strategy"
 )
 
 // build is one graph under construction.
-//
-// Shapes: B batch, T frames, H rows and W columns padded so that the sharded dims divide, C
-// channels. Channels come last, because convolutions on CPU and TPU want them so.
 type build struct {
-	*step.Step
-	m      *Model
-	r      models.Request
-	layout layout
-	// first says whether the programs under construction are those of the first
-	// frame or those of the later ones.
-	first bool
+	*vae.Build
+	m *Model
+}
+
+// define builds a program, which begins at scale positions along a side for each latent
+// position.
+func (s *build) define(name string, scale int, define func(p *programBuilder)) error {
+	return s.Define(name, scale, func(p *vae.Program) { define(&programBuilder{p, s}) })
 }
 
 // Graph builds the decoder, or the encoder if the request says so. Every program takes one
@@ -33,17 +30,12 @@ type build struct {
 // own, since nothing comes before it, and since changes of the number of frames leave it
 // alone.
 func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
-	base, err := step.New(m, on, r)
+	base, err := vae.New(m, on, r)
 	if err != nil {
 		return nil, err
 	}
-	s := &build{Step: base, m: m, r: r, layout: m.layOutRequest(on, r)}
-	for i, d := range m.splitDims(r.Latent) {
-		if p := s.layout.padded[i]; p > d.size {
-			s.Note("%d %s padded by %d to %d for %s=%d; padding is zeros to every kernel and is cut off again", d.size, d.what, p-d.size, p, d.axis, on.Size(d.axis))
-		}
-	}
-	if on.Size(strategy.Axes(strategy.Rows, strategy.Columns)...) > 1 {
+	s := &build{base, m}
+	if s.SplitsPictures() {
 		s.Note("attention in the middle, of one head: keys and values are gathered, queries stay where they are")
 	}
 	for _, name := range []string{"latents_mean", "latents_std"} {
@@ -55,40 +47,6 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	return s.buildDecoder()
 }
 
-// frameInputs declares an input of the model (B, C, T, H, W) as an input of the graph for each
-// frame, and as the input of programs that read one frame.
-func (s *build) frameInputs(name string, channels, frames, rows, cols int) {
-	shape := []int{s.r.Batch, channels, 1, rows, cols}
-	for t := range frames {
-		s.Graph.Inputs = append(s.Graph.Inputs, graph.Input{Name: frameName(name, t), DType: dtype.F32, Shape: shape, Spec: s.layout.batch, Step: true, Of: name, Frame: t})
-	}
-	s.Value(port(name, 0), step.Value{DType: dtype.F32, Shape: shape, Spec: s.layout.batch})
-}
-
-// output makes the frames of a value an output of the graph under each of the names. They
-// follow one another along dim 2.
-func (s *build) output(value string, frames int, shape []int, names ...string) {
-	o := graph.Output{Value: frameName(value, 0), Dim: 2, Shape: append([]int{s.r.Batch}, shape...)}
-	for t := 1; t < frames; t++ {
-		o.Then = append(o.Then, frameName(value, t))
-	}
-	for _, o.Name = range names {
-		s.Graph.Outputs = append(s.Graph.Outputs, o)
-	}
-}
-
-// ofTheFirstFrame ends the names of the first frame's programs.
-const ofTheFirstFrame = " of the first frame"
-
-// programName tells the names of the first frame's programs from those of the later
-// ones.
-func (s *build) programName(stage string) string {
-	if s.first {
-		return stage + ofTheFirstFrame
-	}
-	return stage
-}
-
 // buildDecoder builds the decoder. A program prepares each latent frame, which then passes the
 // stages. A stage that doubles the number of frames makes two of each but the first, and the
 // next stage is called for each of them.
@@ -97,21 +55,21 @@ func (s *build) buildDecoder() (*graph.Graph, error) {
 	if err := s.buildLatents(); err != nil {
 		return nil, err
 	}
-	for t := range min(s.layout.frames, 2) {
-		s.first = t == 0
+	for t := range min(s.Layout.Frames, 2) {
+		s.First = t == 0
 		if err := s.buildStages(); err != nil {
 			return nil, err
 		}
 	}
-	for t := range s.layout.frames {
-		s.addCall(frameCall{program: "latents", frame: t, trace: map[string][]int{"decode_conv2": {s.r.Batch, s.m.c.ZDim, 1, s.layout.rows, s.layout.cols}}})
+	for t := range s.Layout.Frames {
+		s.AddCall(vae.Call{Program: "latents", Frame: t, Trace: map[string][]int{"decode_conv2": {s.Request.Batch, s.m.c.ZDim, 1, s.Layout.Rows, s.Layout.Cols}}})
 		s.addStageCalls(0, t)
 	}
-	shape, err := s.m.VideoShape(s.r.Latent)
+	shape, err := s.m.pictures.VideoShape(s.Request.Latent)
 	if err != nil {
 		return nil, err
 	}
-	s.output("video", shape[1], shape, "out", "decode")
+	s.OutputFrames("video", shape[1], shape, "out", "decode")
 	return s.Finish()
 }
 
@@ -131,20 +89,20 @@ func (s *build) addStageCalls(stage, frame int) {
 	if stage == len(names) {
 		return
 	}
-	s.first = frame == 0
+	s.First = frame == 0
 	name := names[stage]
 	doubles := stage > 0 && stage < len(names)-1 && s.m.c.doublesFrames(stage-1)
-	c := frameCall{program: s.programName(name), frame: frame, frames: map[string]int{}, trace: map[string][]int{}}
+	c := vae.Call{Program: s.ProgramName(name), Frame: frame, Frames: map[string]int{}, Trace: map[string][]int{}}
 	made := []int{frame}
 	if doubles && frame > 0 {
 		made = []int{2*frame - 1, 2 * frame}
 	}
-	c.frames[name] = made[0]
+	c.Frames[name] = made[0]
 	if stage < len(names)-1 {
 		scale := 1 << stage
-		c.trace[name] = []int{s.r.Batch, 1, scale * s.layout.rows, scale * s.layout.cols, s.m.c.stageOutputWidth(stage)}
+		c.Trace[name] = []int{s.Request.Batch, 1, scale * s.Layout.Rows, scale * s.Layout.Cols, s.m.c.stageOutputWidth(stage)}
 	}
-	s.addCall(c)
+	s.AddCall(c)
 	for _, t := range made {
 		s.addStageCalls(stage+1, t)
 	}
@@ -154,17 +112,14 @@ func (s *build) addStageCalls(stage, frame int) {
 // (B, z, 1, H, W) and applies the pointwise convolution in front of the decoder:
 // (B, 1, H, W, z).
 func (s *build) buildLatents() error {
-	l, c := s.layout, s.m.c
-	s.frameInputs("z", c.ZDim, l.frames, l.rows, l.cols)
-	return s.Build("latents", "", func(base *step.ProgramBuilder) {
-		p := &programBuilder{base, s, 1}
-		x := p.Transpose(p.Value(port("z", 0)), 0, 2, 3, 4, 1)
+	l, c := s.Layout, s.m.c
+	s.FrameInputs("z", c.ZDim, l.Frames, l.Rows, l.Cols)
+	return s.define("latents", 1, func(p *programBuilder) {
+		x := p.Transpose(p.Value(vae.Port("z", 0)), 0, 2, 3, 4, 1)
 		x = p.Add(p.Mul(x, p.Value("latents_std")), p.Value("latents_mean"))
-		x = p.PadTo(p.PadTo(x, 2, l.padded[0]), 3, l.padded[1])
-		x = p.Reshard(x, l.pictures, "rows and columns cut over the mesh")
-		x = p.Linear("conv2", p.Compute(x), l.pictures)
-		p.Output(port("decode_conv2", 0), p.Transpose(x, 0, 4, 1, 2, 3), "")
-		p.outputFrames("latent", x)
+		x = p.Linear("conv2", p.Compute(p.CutOver(x)), l.Pictures)
+		p.Output(vae.Port("decode_conv2", 0), p.Transpose(x, 0, 4, 1, 2, 3), "")
+		p.OutputFrames("latent", x)
 	})
 }
 
@@ -173,11 +128,10 @@ func (s *build) buildLatents() error {
 func (s *build) buildStages() error {
 	before := "latent"
 	for i, name := range s.stageNames() {
-		err := s.Build(s.programName(name), "", func(base *step.ProgramBuilder) {
-			p := &programBuilder{base, s, 1 << max(0, i-1)}
-			given := p.Value(port(before, 0))
+		err := s.define(s.ProgramName(name), 1<<max(0, i-1), func(p *programBuilder) {
+			given := p.Value(vae.Port(before, 0))
 			if i == 0 {
-				p.outputFrames(name, p.applyMiddle("decoder", p.causalConv("decoder.conv1", given)))
+				p.OutputFrames(name, p.applyMiddle("decoder", p.CausalConv("decoder.conv1", given)))
 				return
 			}
 			x, stage := given, s.m.c.decoderStage(i-1)
@@ -190,14 +144,14 @@ func (s *build) buildStages() error {
 				if s.m.c.Residual {
 					x = p.Add(x, p.stageShortcut(given, x.Dim(-1), frames))
 				}
-				p.outputFrames(name, x)
+				p.OutputFrames(name, x)
 				return
 			}
-			x = p.causalConv("decoder.head.2", p.Silu(p.normChannels("decoder.head.0", x)))
-			if !s.r.Tile {
+			x = p.CausalConv("decoder.head.2", p.Silu(p.normChannels("decoder.head.0", x)))
+			if !s.Request.Tile {
 				x = p.AtMost(p.AtLeast(x, -1), 1)
 			}
-			p.Output(port("video", 0), p.unpatchPixels(x), "")
+			p.Output(vae.Port("video", 0), p.unpatchPixels(x), "")
 		})
 		if err != nil {
 			return err
@@ -220,17 +174,17 @@ func (p *programBuilder) applyMiddle(half string, x spmd.Tensor) spmd.Tensor {
 // in its place.
 func (p *programBuilder) applyUpsample(name string, x spmd.Tensor, frames bool) spmd.Tensor {
 	switch {
-	case frames && p.s.first:
-		p.keepFirstFrame(name+".time_conv", p.zerosLike(p.Compute(x)))
+	case frames && p.s.First:
+		p.KeepFirstFrame(name+".time_conv", p.ZerosLike(p.Compute(x)))
 	case frames:
 		c := x.Dim(-1)
-		x = p.causalConv(name+".time_conv", x) // (B, T, H, W, 2 C): two frames of each
+		x = p.CausalConv(name+".time_conv", x) // (B, T, H, W, 2 C): two frames of each
 		x = p.MergeDims(p.Transpose(p.SplitDim(x, 4, 2, c), 0, 1, 4, 2, 3, 5), 1, 2)
 	}
-	x = p.zeroPadding(p.Compute(x))
+	x = p.ZeroPadding(p.Compute(x))
 	x = p.Repeat(p.Repeat(x, 2, 2), 3, 2)
-	p.scale *= 2
-	return p.applyConv(name+".resample.1", x, p.ExpandDim(p.Weight(name+".resample.1.weight"), 2))
+	p.PerLatent *= 2
+	return p.ApplyConv(name+".resample.1", x, p.ExpandDim(p.Weight(name+".resample.1.weight"), 2))
 }
 
 // stageShortcut is Wan2.2's shortcut around a whole stage. It repeats each channel of x
@@ -245,7 +199,7 @@ func (p *programBuilder) stageShortcut(x spmd.Tensor, out int, frames bool) spmd
 	x = p.Repeat(x, 4, out*t*4/x.Dim(-1))
 	x = p.Transpose(p.SplitDim(x, 4, out, t, 2, 2), 0, 1, 5, 2, 6, 3, 7, 4)
 	x = p.MergeDims(p.MergeDims(p.MergeDims(x, 5, 2), 3, 2), 1, 2)
-	if p.s.first {
+	if p.s.First {
 		x = p.Slice(x, 1, t-1, t)
 	}
 	return x
@@ -256,6 +210,6 @@ func (p *programBuilder) stageShortcut(x spmd.Tensor, out int, frames bool) spmd
 // rows.
 func (p *programBuilder) unpatchPixels(x spmd.Tensor) spmd.Tensor {
 	n := p.s.m.c.Patch
-	x = p.Transpose(p.SplitDim(x, 4, pictureChannels, n, n), 0, 4, 1, 2, 6, 3, 5)
+	x = p.Transpose(p.SplitDim(x, 4, vae.PictureChannels, n, n), 0, 4, 1, 2, 6, 3, 5)
 	return p.MergeDims(p.MergeDims(x, 5, 2), 3, 2)
 }

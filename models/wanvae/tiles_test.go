@@ -124,11 +124,14 @@ func TestTilesThatAreNotNeededOrDoNotFit(t *testing.T) {
 			t.Errorf("%q is not in: %v", want, err)
 		}
 	}
-	for text, want := range map[string]models.Tiles{"release": models.ReleasedTiles, "48x32,32x16": {Height: 48, Width: 32, StrideHeight: 32, StrideWidth: 16}, "48x32": {}, "48x32,32x16x": {}, "": {}, "48x32,32x16 .": {}} {
+	for text, want := range map[string]models.Tiles{"48x32,32x16": {Height: 48, Width: 32, StrideHeight: 32, StrideWidth: 16}, "48x32": {}, "48x32,32x16x": {}, "": {}, "48x32,32x16 .": {}} {
 		got, err := models.ParseTiles(text)
 		if got != want || (err == nil) != (want != models.Tiles{}) {
 			t.Errorf("%q is %v: %v", text, got, err)
 		}
+	}
+	if got, err := models.ParseTiles("release"); err != nil || m.Features().Tiled.Sizes(got) != models.ReleasedTiles {
+		t.Errorf("release is %v: %v", got, err)
 	}
 	generator := modeltest.Open(t, "../../testdata/wan21_t2v")
 	if _, _, err := generator.ForwardTiled(context.Background(), nil, models.ReleasedTiles, o); !errors.Is(err, models.ErrInputs) || !strings.Contains(err.Error(), "only an autoencoder") {

@@ -1,0 +1,61 @@
+// Package ltxvae holds the autoencoders of LTX-Video: 0.9.0, 0.9.1 with its timestep and injected
+// noise, and 0.9.5, which all later releases have. README.md says what is special about them and
+// which splits are legal.
+package ltxvae
+
+import (
+	"slices"
+
+	"weft/internal/bystander"
+	"weft/models"
+	"weft/models/vae"
+)
+
+func init() {
+	models.Register(models.Family[Config]{
+		Name: "ltx-vae",
+
+		Detect: detectConfig, Config: configWords, Presets: released,
+
+		Declare: declareModel,
+	})
+}
+
+// Model is a configuration of the family.
+type Model struct {
+	c        Config
+	pictures vae.Autoencoder
+	params   paramTable
+}
+
+func newModel(name string, c Config) *Model {
+	space, time := c.encoderScale()
+	return &Model{c: c, params: newParams(c), pictures: vae.Autoencoder{Model: name, Channels: c.Latent, ChannelsKey: "latent_channels",
+		Scale: space, FramesPerLatent: time, Latents: []string{vae.RawLatents}}}
+}
+
+// Params lists the parameters of encoder and decoder. It takes no notice of the number of
+// layers, since none can be left out.
+func (m *Model) Params(int) []models.Param { return slices.Clone(m.params.List) }
+
+// declareModel says what a configuration has and does.
+func declareModel(name string, c Config) models.Declaration {
+	m := newModel(name, c)
+	return models.Declaration{
+		Params: m.Params, Official: m.Official, Ignore: []bystander.Kind{otherStatistics, timestepFactor},
+		Rules: m.Rules, Check: m.pictures.Check,
+
+		Inputs:  m.Inputs(),
+		Request: m.pictures.Request, Example: m.Example, Feed: m.Feed,
+		Graph: m.Graph,
+
+		Features: models.Features{
+			CheckSplit: m.pictures.CheckSplit,
+			Translate:  m.Translate,
+			Variants:   m.Runs,
+			Decoder:    &models.Decoder{VideoShape: m.pictures.VideoShape},
+			Tiled:      &models.Tiled{Tile: m.Tile, Finish: vae.BoundLogvar, Release: releasedTiles},
+			Frames:     &models.FrameReader{Request: m.FrameRequest, FeedStatic: m.FeedStatic},
+		},
+	}
+}
