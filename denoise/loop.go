@@ -43,15 +43,16 @@ type Step struct {
 
 // Loop is one denoising of latents.
 type Loop struct {
-	experts  []Expert
-	switchAt float64 // timestep below which the second of two experts runs
-	at       int     // the expert in use; -1 before the first
-	family   family  // of the expert in use
-	o        Options
-	settings models.Settings
-	notes    []string
-	guidance []float64 // one an expert; nil where each step is one pass
-	sampler  sampler.Sampler
+	experts       []Expert
+	switchAt      float64 // timestep below which the second of two experts runs
+	at            int     // the expert in use; -1 before the first
+	family        family  // of the expert in use
+	o             Options
+	settings      models.Settings
+	notes         []string
+	guidance      []float64 // one an expert; nil where each step is one pass
+	sampler       sampler.Sampler
+	guidanceInput float64 // what a model reads that has guidance as an input
 	// hasNegative says that a negative text is given, whether it is used or not.
 	hasNegative bool
 	req         models.Request
@@ -60,8 +61,9 @@ type Loop struct {
 	batch       int
 	shape       []int // of the latents
 	x           []float32
-	kept        []float32   // of the frames that are kept; nil for none
-	velocity    [][]float32 // uncond, cond, or one
+	draws       map[int][]float32 // by step, those that are given
+	kept        []float32         // of the frames that are kept; nil for none
+	velocity    [][]float32       // uncond, cond, or one
 	odd         nonfinite.Checker
 	next        int    // the step that comes next
 	steps       []Step // taken by this loop
@@ -102,6 +104,9 @@ func New(experts []Expert, settings models.Settings, text, negative *tensor.Tens
 	if err := l.arrangeTexts(text, negative); err != nil {
 		return nil, err
 	}
+	if err := l.addGuidanceInput(); err != nil {
+		return nil, err
+	}
 	if err := l.checkConditions(); err != nil {
 		return nil, err
 	}
@@ -124,6 +129,7 @@ func New(experts []Expert, settings models.Settings, text, negative *tensor.Tens
 	}
 	errs.Add(l.odd.CheckTensors("input", nil, inputs))
 	errs.Add(l.odd.CheckTensors("condition", nil, o.Conditions))
+	errs.Add(l.odd.CheckTensors("draw", nil, o.Draws))
 	if err := errs.Err(); err != nil {
 		return nil, err
 	}
@@ -132,10 +138,7 @@ func New(experts []Expert, settings models.Settings, text, negative *tensor.Tens
 			return nil, err
 		}
 	}
-	if err := l.makeLatents(); err != nil {
-		return nil, err
-	}
-	return l, nil
+	return l, fault.Join(l.makeLatents(), l.readDraws())
 }
 
 // makeSampler makes the sampler that the settings name, for latents (channels, frames,
@@ -151,7 +154,7 @@ func (l *Loop) makeSampler(latent []int) (err error) {
 		tokens = latent[1] * latent[2] * latent[3]
 	}
 	l.sampler, err = sampler.New(s.Text("sampler"), sampler.Options{
-		Steps: s.Count("steps"), Shift: shift, IntegerTimesteps: s.Is("integer_timesteps"), Seed: l.o.Seed, Tokens: tokens,
+		Steps: s.Count("steps"), Shift: shift, IntegerTimesteps: s.Is("integer_timesteps"), Seed: l.o.Seed, Tokens: tokens, Noise: l.fillNoise,
 	})
 	return err
 }

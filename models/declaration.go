@@ -103,12 +103,18 @@ type Generator struct {
 	// v + scale (v - negative), in place of negative + scale (v - negative).
 	GuidesFromText bool
 
+	// GuidanceInput names the condition that 1000 times the scale of guidance is given as, for a
+	// model into which guidance was distilled: each step is one pass. It is "" for others.
+	GuidanceInput string
+
 	// ReadsTokens says that the model reads token ids in place of a text encoder's rows.
 	// Negative ids are padding, which requires a request with Masked.
 	ReadsTokens bool
 	// PadsText says that the model attends to the zeros with which a text is padded, and
 	// that its configuration does not state the length of texts: its release must.
 	PadsText bool
+	// LatentOrder is how the release's pipelines arrange latents, in files and in what they draw.
+	LatentOrder LatentOrder
 	// Conditions is nil for a model that reads latents, a timestep and a text alone.
 	Conditions *Conditions
 	// Image is what the model reads of an image that a video begins with.

@@ -19,7 +19,9 @@ type Release struct {
 	// Guidance is the scale, or one for each of two experts, first the one that runs
 	// first. Where guidance is distilled into the weights it is 1: one pass a step.
 	Guidance []float64
-	Steps    int
+	// GuidanceInput says that the scale is an input of the model: one pass a step.
+	GuidanceInput bool
+	Steps         int
 	// Boundary is the timestep, as a share of the whole range, from which on the
 	// high-noise expert runs. Below it the low-noise expert runs. It is 0 for a release
 	// of one transformer.
@@ -94,7 +96,7 @@ var releases = []Release{
 	{Name: "ltx-video-0.9.8-distilled", Preset: "ltx-video-13b", Source: "LTX-Video configs/ltxv-13b-0.9.8-distilled.yaml (its timesteps are not)", Unread: allButTime, Sampler: "ltx", Guidance: []float64{1}, Steps: 7, Size: "704x512", Frames: 161, FPS: 25, TextLen: 256, Time: TimeCausal},
 	{Name: "ltx2.5-22b", Preset: "ltx2.5-22b", Source: "LTX-2's pipelines, one stage of them (their two stages are not run)", Unread: allButTime, Sampler: "euler", Shift: 1, Guidance: []float64{3}, Steps: 40, Size: "768x512", Frames: 121, FPS: 24, TextLen: 1024, Time: TimeCausal},
 
-	{Name: "hunyuanvideo-cfgdistill", Preset: "hunyuanvideo-cfgdistill", Source: "HunyuanVideo hyvideo/config.py", Sampler: "euler", Shift: 7, Guidance: []float64{1}, Steps: 50, Size: "1280x720", Frames: 129, FPS: 24, TextLen: 256},
+	{Name: "hunyuanvideo-cfgdistill", Preset: "hunyuanvideo-cfgdistill", Source: "HunyuanVideo hyvideo/config.py", Sampler: "euler", Shift: 7, Guidance: []float64{6}, GuidanceInput: true, Steps: 50, Size: "1280x720", Frames: 129, FPS: 24, TextLen: 256},
 	{Name: "hunyuanvideo", Preset: "hunyuanvideo", Source: "HunyuanVideo hyvideo/config.py, whose scale of guidance is the distilled weights' input (these weights were not released)", Sampler: "euler", Shift: 7, Guidance: []float64{6}, Steps: 50, Size: "1280x720", Frames: 129, FPS: 24, TextLen: 256},
 	{Name: "hunyuan1.5-480p-t2v", Preset: "hunyuan1.5", Source: hy15, Unread: []string{"shift", "guidance", "steps", "size"}, Sampler: "euler", Shift: 5, Guidance: []float64{6}, Steps: 50, Size: "848x480", Frames: 121, FPS: 24, TextLen: 1000},
 	{Name: "hunyuan1.5-720p-t2v", Preset: "hunyuan1.5", Source: hy15, Unread: []string{"size"}, Sampler: "euler", Shift: 9, Guidance: []float64{6}, Steps: 50, Size: "1280x720", Frames: 121, FPS: 24, TextLen: 1000},

@@ -73,7 +73,7 @@ func (p *Pipeline) checkAutoencoder() error {
 // legalSize is a size of video that a generator makes.
 func legalSize(g *models.Generator) (width, height, frames int) {
 	for _, n := range []int{64, 128, 256} {
-		for _, f := range []int{5, 9, 17} {
+		for _, f := range []int{9, 17, 5} { // of which every autoencoder makes as many frames
 			if _, err := g.LatentShape(n, n, f); err == nil {
 				return n, n, f
 			}

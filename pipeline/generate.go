@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"weft/checkpoint"
 	"weft/denoise"
 	"weft/fault"
 	"weft/internal/hostmemory"
@@ -335,7 +334,7 @@ func (g *generation) writeLatents(traced map[string]*tensor.Tensor) error {
 		traced[conditions.NameOfKept] = kept
 	}
 	g.result.Files["latents"] = g.o.LatentsOut
-	return checkpoint.Write(g.o.LatentsOut, traced, map[string]string{"format": "pt"}, checkpoint.WriteOptions{Force: g.o.Force})
+	return writeLatentsFile(g.o.LatentsOut, traced, g.p.generator().LatentOrder, g.latent, g.o.Force)
 }
 
 // unique returns lines without repetitions, in order.

@@ -7,9 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"slices"
 
-	"weft/checkpoint"
 	"weft/denoise"
 	"weft/fault"
 	"weft/internal/userfile"
@@ -32,8 +30,9 @@ type settled struct {
 	rows     int   // of text
 	guided   bool
 	prompt   *prompt
-	negative *prompt // nil without guidance
-	noise    *tensor.Tensor
+	negative *prompt                   // nil without guidance
+	noise    *tensor.Tensor            // the latents to start from, nil for the seed's
+	draws    map[string]*tensor.Tensor // the other draws that are given, nil where none may be
 	images   images
 
 	text            []Placement // of each text encoder
@@ -131,6 +130,7 @@ func (s *settled) settleLatents() error {
 		errs.Add(s.adviseSize())
 	}
 	s.latent = latent
+	errs.Add(s.checkDecodedFrames())
 	fps, _ := s.p.Settings.Get("fps")
 	if s.fps = fps; s.o.FPS != 0 {
 		s.fps = models.Setting{Value: s.o.FPS, From: models.FromFlag}
@@ -149,6 +149,40 @@ func (s *settled) settleLatents() error {
 		s.width, s.height = c[0], c[1]
 	}
 	return errs.Err()
+}
+
+// checkDecodedFrames refuses a number of frames of which the autoencoder would make another one:
+// some decode an odd number of latent frames alone to frames of which the first stands alone.
+func (s *settled) checkDecodedFrames() error {
+	if s.latent == nil || s.p.vae == nil {
+		return nil
+	}
+	made := func(frames int) int {
+		latent, err := s.p.generator().LatentShape(s.o.Width, s.o.Height, frames)
+		if err != nil {
+			return -1
+		}
+		shape, err := s.p.vae.Features().Decoder.VideoShape(latent)
+		if err != nil {
+			return -1
+		}
+		return shape[1]
+	}
+	n := made(s.o.Frames)
+	if n == s.o.Frames || n < 0 {
+		return nil
+	}
+	var legal []int
+	for _, step := range []int{-1, 1} {
+		for f := s.o.Frames + step; f >= 1 && f <= s.o.Frames+64; f += step {
+			if made(f) == f {
+				legal = append(legal, f)
+				break
+			}
+		}
+	}
+	return fault.NewChoice(models.ErrSize, models.SizeRefused{What: "frames", Size: s.o.Frames, Nearest: legal},
+		"frames %d: their %d latent frames are decoded to %d frames by %s", s.o.Frames, s.latent[1], n, s.p.vae.Name())
 }
 
 // adviseSize names the legal size that is nearest in aspect to one that is refused, and how
@@ -196,43 +230,6 @@ func (s *settled) sizeSteps() [2]int {
 		step(func(n int) bool { _, err := s.p.generator().LatentShape(n, h, f); return err == nil }),
 		step(func(n int) bool { _, err := s.p.generator().LatentShape(w, n, f); return err == nil }),
 	}
-}
-
-// readNoise reads the latents to start from.
-func (s *settled) readNoise(ctx context.Context) error {
-	if s.o.Noise == "" {
-		return nil
-	}
-	t, err := readTensor(ctx, s.o.Noise, "latents")
-	if err != nil {
-		return err
-	}
-	if want := append([]int{1}, s.latent...); s.latent != nil && !slices.Equal(t.Shape, want) {
-		return fault.New(models.ErrInputs, nil, "latents of %s are %v: want %v", s.o.Noise, t.Shape, want)
-	}
-	s.noise = t
-	return nil
-}
-
-// readTensor reads one tensor of a safetensors file.
-func readTensor(ctx context.Context, path, name string) (*tensor.Tensor, error) {
-	all, err := readTensors(ctx, path, name)
-	return all[name], err
-}
-
-// readTensors reads a tensor of a file, and those of the optional ones that it has. No other is
-// read.
-func readTensors(ctx context.Context, path, name string, optional ...string) (map[string]*tensor.Tensor, error) {
-	all, _, others, err := checkpoint.LoadNamed(ctx, path, func(names []string) []string {
-		return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n != name && !slices.Contains(optional, n) })
-	})
-	if err != nil {
-		return nil, err
-	}
-	if all[name] == nil {
-		return nil, fault.New(models.ErrInputs, nil, "%s has no tensor %q: it has %q", path, name, others)
-	}
-	return all, nil
 }
 
 // settlePrompts makes ids of the prompt.
@@ -299,7 +296,7 @@ func (s *settled) newLoop(d Devices, f features) (*denoise.Loop, Denoiser, error
 	}
 	given, kept := f.loopConditions()
 	loop, err := denoise.New(experts, s.p.Settings, f["context"], f["negative"], denoise.Options{
-		Request: s.o.Request, Noise: s.noise, Conditions: given, Kept: kept, AllowNonFinite: s.o.AllowNonFinite,
+		Request: s.o.Request, Noise: s.noise, Draws: s.draws, Conditions: given, Kept: kept, AllowNonFinite: s.o.AllowNonFinite,
 	})
 	return loop, den, err
 }

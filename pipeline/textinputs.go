@@ -198,5 +198,8 @@ func (s *settled) blankTexts() features {
 			one[t.use.MaskFeature] = mask
 		}
 	}
+	if s.p.generator().GuidanceInput != "" && s.o.Negative == nil {
+		return one // nothing reads a negative prompt
+	}
 	return joinTexts([]features{one, one})
 }
