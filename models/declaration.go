@@ -139,6 +139,9 @@ type Conditions struct {
 	// TextNames lists those that belong to one text, including those that may be left out. A
 	// negative text has its own.
 	TextNames []string
+	// ZeroRowsPad says that rows of zeros at a text's end are padding where no mask says what is,
+	// so that a text may be shorter than its negative text.
+	ZeroRowsPad bool
 	// Check reports conditions that are missing, not read or of a wrong shape, and adds the
 	// sizes that they decide to the request.
 	Check func(r Request, in map[string]*tensor.Tensor) (Request, error)
