@@ -41,6 +41,8 @@ func (l *Loop) checkConditions() error {
 	if l.isGuided() {
 		apart = l.checkPairedConditions(own)
 		errs.Add(apart)
+	}
+	if l.hasNegative { // whose conditions are not used without guidance, as its text is not
 		for _, name := range own {
 			names = append(names, ofNegative+name)
 		}

@@ -2,12 +2,15 @@ package denoise
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
+	"weft/dtype"
 	"weft/fault"
 	"weft/models"
 	"weft/sampler"
+	"weft/tensor"
 )
 
 // chooseGuidance decides from the settings how many passes each step has, and the scale
@@ -16,6 +19,10 @@ func (l *Loop) chooseGuidance(hasNegative bool) error {
 	scales, asked := l.settings.Numbers("guidance"), len(l.o.Guidance) > 0
 	errs := fault.List{}
 	errs.Add(l.checkScales(scales, asked))
+	if l.family.GuidanceInput != "" {
+		errs.Add(l.takeGuidanceInput(scales, asked, hasNegative))
+		return errs.Err()
+	}
 	scales = l.scalesByExpert(scales, asked)
 	alone := !slices.ContainsFunc(scales, func(g float64) bool { return g != 1 })
 	if asked && !alone {
@@ -48,6 +55,44 @@ func (l *Loop) chooseGuidance(hasNegative bool) error {
 	}
 	l.settings = l.settings.Over(models.Said{From: why, Values: map[string]any{"passes": 1, "cfg": models.CFGNone}})
 	return nil
+}
+
+// takeGuidanceInput makes the scale of guidance a condition of a model that reads it, unless it is
+// given as one.
+func (l *Loop) takeGuidanceInput(scales []float64, asked, hasNegative bool) error {
+	name := l.family.GuidanceInput
+	why := fmt.Sprintf("%s reads the scale of guidance", l.family.Name())
+	given := l.o.Conditions[name] != nil
+	switch {
+	case l.o.CFG == models.CFGBatch || l.o.CFG == models.CFGSequential:
+		return fault.New(models.ErrInputs, nil, "cfg %q: %s, and each step is one pass: leave it out", l.o.CFG, why)
+	case given && asked:
+		return fault.New(models.ErrInputs, nil, "guidance %v is asked for, and the condition %q is given: leave one of them out", scales, name)
+	case given:
+		l.settings = l.settings.Without("guidance")
+	default:
+		l.guidanceInput = 1000 * scales[0]
+	}
+	if hasNegative {
+		l.notes = append(l.notes, why+": each step is one pass, and the negative text is not used")
+	}
+	l.settings = l.settings.Over(models.Said{From: why, Values: map[string]any{"passes": 1, "cfg": models.CFGNone}})
+	return nil
+}
+
+// addGuidanceInput adds the scale of guidance to the conditions: (batch), f32.
+func (l *Loop) addGuidanceInput() error {
+	name := l.family.GuidanceInput
+	if name == "" || l.o.Conditions[name] != nil {
+		return nil
+	}
+	scale, err := tensor.FromFloat32s(dtype.F32, slices.Repeat([]float32{float32(l.guidanceInput)}, l.batch), l.batch)
+	l.o.Conditions = maps.Clone(l.o.Conditions)
+	if l.o.Conditions == nil {
+		l.o.Conditions = map[string]*tensor.Tensor{}
+	}
+	l.o.Conditions[name] = scale
+	return err
 }
 
 // checkScales checks the scales by themselves, and how the passes are to run.
@@ -108,7 +153,11 @@ func (l *Loop) scalesByExpert(scales []float64, asked bool) []float64 {
 func (l *Loop) guide() ([]float32, error) {
 	v := l.velocity[0]
 	if len(l.velocity) == 2 {
-		if err := sampler.Guide(l.velocity[0], l.velocity[1], float32(l.guidance[l.at]), v); err != nil {
+		scale := l.guidance[l.at]
+		if l.family.GuidesFromText {
+			scale++ // sampler.Guide counts from the negative text's velocity
+		}
+		if err := sampler.Guide(l.velocity[0], l.velocity[1], float32(scale), v); err != nil {
 			return nil, err
 		}
 	}

@@ -43,28 +43,32 @@ type Step struct {
 
 // Loop is one denoising of latents.
 type Loop struct {
-	experts  []Expert
-	switchAt float64 // timestep below which the second of two experts runs
-	at       int     // the expert in use; -1 before the first
-	family   family  // of the expert in use
-	o        Options
-	settings models.Settings
-	notes    []string
-	guidance []float64 // one an expert; nil where each step is one pass
-	sampler  sampler.Sampler
-	req      models.Request
-	run      Run              // of the expert in use
-	texts    []*tensor.Tensor // one a pass
-	batch    int
-	shape    []int // of the latents
-	x        []float32
-	kept     []float32   // of the frames that are kept; nil for none
-	velocity [][]float32 // uncond, cond, or one
-	odd      nonfinite.Checker
-	next     int    // the step that comes next
-	steps    []Step // taken by this loop
-	failed   error
-	sum      string // of the request, once it was asked for
+	experts       []Expert
+	switchAt      float64 // timestep below which the second of two experts runs
+	at            int     // the expert in use; -1 before the first
+	family        family  // of the expert in use
+	o             Options
+	settings      models.Settings
+	notes         []string
+	guidance      []float64 // one an expert; nil where each step is one pass
+	sampler       sampler.Sampler
+	guidanceInput float64 // what a model reads that has guidance as an input
+	// hasNegative says that a negative text is given, whether it is used or not.
+	hasNegative bool
+	req         models.Request
+	run         Run              // of the expert in use
+	texts       []*tensor.Tensor // one a pass
+	batch       int
+	shape       []int // of the latents
+	x           []float32
+	draws       map[int][]float32 // by step, those that are given
+	kept        []float32         // of the frames that are kept; nil for none
+	velocity    [][]float32       // uncond, cond, or one
+	odd         nonfinite.Checker
+	next        int    // the step that comes next
+	steps       []Step // taken by this loop
+	failed      error
+	sum         string // of the request, once it was asked for
 }
 
 // New checks everything that is asked for, before any weight is read, and makes the
@@ -82,7 +86,7 @@ func New(experts []Expert, settings models.Settings, text, negative *tensor.Tens
 		return nil, err
 	}
 	s := settings.ForSize(o.sizeText()).Over(o.askedSettings())
-	l := &Loop{experts: experts, family: f, odd: nonfinite.Checker{Allow: o.AllowNonFinite}, at: -1, o: o, settings: s, notes: slices.Clone(settings.Notes)}
+	l := &Loop{experts: experts, family: f, odd: nonfinite.Checker{Allow: o.AllowNonFinite}, at: -1, o: o, settings: s, hasNegative: negative != nil, notes: slices.Clone(settings.Notes)}
 	var errs fault.List
 	latent, err := models.VideoLatents(f.Generator, 1, o.Width, o.Height, s.Count("frames"))
 	errs.Add(err)
@@ -98,6 +102,9 @@ func New(experts []Expert, settings models.Settings, text, negative *tensor.Tens
 	l.batch, l.shape = text.Shape[0], append([]int{text.Shape[0]}, latent...)
 	l.req = models.Request{Batch: l.batch, Latent: latent, FPS: l.frameRate()}
 	if err := l.arrangeTexts(text, negative); err != nil {
+		return nil, err
+	}
+	if err := l.addGuidanceInput(); err != nil {
 		return nil, err
 	}
 	if err := l.checkConditions(); err != nil {
@@ -122,6 +129,7 @@ func New(experts []Expert, settings models.Settings, text, negative *tensor.Tens
 	}
 	errs.Add(l.odd.CheckTensors("input", nil, inputs))
 	errs.Add(l.odd.CheckTensors("condition", nil, o.Conditions))
+	errs.Add(l.odd.CheckTensors("draw", nil, o.Draws))
 	if err := errs.Err(); err != nil {
 		return nil, err
 	}
@@ -130,10 +138,7 @@ func New(experts []Expert, settings models.Settings, text, negative *tensor.Tens
 			return nil, err
 		}
 	}
-	if err := l.makeLatents(); err != nil {
-		return nil, err
-	}
-	return l, nil
+	return l, fault.Join(l.makeLatents(), l.readDraws())
 }
 
 // makeSampler makes the sampler that the settings name, for latents (channels, frames,
@@ -149,7 +154,7 @@ func (l *Loop) makeSampler(latent []int) (err error) {
 		tokens = latent[1] * latent[2] * latent[3]
 	}
 	l.sampler, err = sampler.New(s.Text("sampler"), sampler.Options{
-		Steps: s.Count("steps"), Shift: shift, IntegerTimesteps: s.Is("integer_timesteps"), Seed: l.o.Seed, Tokens: tokens,
+		Steps: s.Count("steps"), Shift: shift, IntegerTimesteps: s.Is("integer_timesteps"), Seed: l.o.Seed, Tokens: tokens, Noise: l.fillNoise,
 	})
 	return err
 }
@@ -252,7 +257,7 @@ func (l *Loop) takeStep(ctx context.Context, i int) (Step, error) {
 	if err != nil {
 		return Step{}, err
 	}
-	if err := l.computeVelocities(ctx, i, fresh, t); err != nil {
+	if err := l.computeVelocities(ctx, i, fresh, l.timeOf(i)); err != nil {
 		return Step{}, err
 	}
 	host := time.Now()
@@ -280,6 +285,14 @@ func (l *Loop) moveLatents(i int, velocity []float32) error {
 		l.x = before
 	}
 	return err
+}
+
+// timeOf is the timestep that the model reads at step i.
+func (l *Loop) timeOf(i int) float64 {
+	if l.family.ReadsSigma {
+		return 1000 * l.sampler.Sigma(i)
+	}
+	return l.sampler.Timestep(i)
 }
 
 // checkLatents refuses latents that became NaN or infinite in step i, because all later

@@ -24,6 +24,10 @@ type Options struct {
 	Kept *Kept
 	// Noise are the latents to start from, in place of the seed's.
 	Noise *tensor.Tensor
+	// Draws are the draws of noise that steps use, in place of the seed's, in the latents' shape
+	// and by their names: "noise." and the number that sampler.StepDraw gives. What is not among
+	// them comes from the seed, which a note says where Draws is not nil.
+	Draws map[string]*tensor.Tensor
 	// AllowNonFinite lets NaN and infinities pass, in inputs and in latents. Without it
 	// they end the loop with nonfinite.Err.
 	AllowNonFinite bool

@@ -100,6 +100,9 @@ func (l *Loop) requestSum() string {
 		hashTensor(h, fmt.Sprintf("kept %v", k.Frames), k.Latents)
 	}
 	hashTensor(h, "noise", l.o.Noise)
+	for _, name := range slices.Sorted(maps.Keys(l.o.Draws)) {
+		hashTensor(h, "draw "+name, l.o.Draws[name])
+	}
 	l.sum = hex.EncodeToString(h.Sum(nil))
 	return l.sum
 }

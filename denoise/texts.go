@@ -50,7 +50,7 @@ func (l *Loop) arrangeTexts(text, negative *tensor.Tensor) error {
 		if negative.Shape[0] != l.batch || !slices.Equal(negative.Shape[2:], text.Shape[2:]) {
 			return fault.New(models.ErrInputs, nil, "context is %v and negative context %v: batch and width must be equal", text.Shape, negative.Shape)
 		}
-		if _, _, eachText := l.family.conditionNames(); eachText && negative.Shape[1] != text.Shape[1] {
+		if _, _, eachText := l.family.conditionNames(); eachText && !l.family.Conditions.ZeroRowsPad && negative.Shape[1] != text.Shape[1] {
 			return fault.New(models.ErrInputs, nil,
 				"context has %d rows and negative context %d: %s takes no row for padding that no mask says is, so make both as long, with a mask each",
 				text.Shape[1], negative.Shape[1], l.family.Name())

@@ -62,6 +62,10 @@ type Features struct {
 	// does without the table.
 	TokenTable string
 
+	// HiddenWidth is, of a text encoder whose output joins the hidden states of its layers, how
+	// many channels one of them has.
+	HiddenWidth int
+
 	// Resolve returns the model that a checkpoint with tensors of these official names
 	// holds, or an error that names the variant that weft does not run. It follows from
 	// Family.Resolve, and is nil where config.json decides everything.
@@ -92,18 +96,34 @@ type Generator struct {
 	// nil where "out" is arranged in this way.
 	Velocity func(r Request, out *tensor.Tensor) *tensor.Tensor
 
+	// ReadsSigma says that the model reads the noise level itself: FeedStep is given 1000 times
+	// it, and not the sampler's timestep, which may be truncated.
+	ReadsSigma bool
+	// GuidesFromText says that the scale of guidance counts from the text's own velocity v:
+	// v + scale (v - negative), in place of negative + scale (v - negative).
+	GuidesFromText bool
+
+	// GuidanceInput names the condition that 1000 times the scale of guidance is given as, for a
+	// model into which guidance was distilled: each step is one pass. It is "" for others.
+	GuidanceInput string
+
 	// ReadsTokens says that the model reads token ids in place of a text encoder's rows.
 	// Negative ids are padding, which requires a request with Masked.
 	ReadsTokens bool
 	// PadsText says that the model attends to the zeros with which a text is padded, and
 	// that its configuration does not state the length of texts: its release must.
 	PadsText bool
+	// LatentOrder is how the release's pipelines arrange latents, in files and in what they draw.
+	LatentOrder LatentOrder
 	// Conditions is nil for a model that reads latents, a timestep and a text alone.
 	Conditions *Conditions
 	// Image is what the model reads of an image that a video begins with.
 	Image ImageUse
 
 	Companions Companions
+	// Texts say how the generator's texts are made of a prompt, the text itself first. It is
+	// empty where that is not known: such a generator is run on texts that are given.
+	Texts []TextEncoding
 	// ReleasedPreset is the preset whose releases a configuration of no preset is run as.
 	ReleasedPreset string
 	// ReleaseHints are words of the configuration that occur in the names of its releases.
@@ -119,6 +139,9 @@ type Conditions struct {
 	// TextNames lists those that belong to one text, including those that may be left out. A
 	// negative text has its own.
 	TextNames []string
+	// ZeroRowsPad says that rows of zeros at a text's end are padding where no mask says what is,
+	// so that a text may be shorter than its negative text.
+	ZeroRowsPad bool
 	// Check reports conditions that are missing, not read or of a wrong shape, and adds the
 	// sizes that they decide to the request.
 	Check func(r Request, in map[string]*tensor.Tensor) (Request, error)

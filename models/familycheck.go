@@ -221,7 +221,33 @@ func (f Family[C]) checkGenerator(l *findings, where string, d Declaration) {
 			}
 		}
 	}
+	checkTexts(l, where+"Generator.Texts", g)
 	checkImageUse(l, where+"Generator.Image: ", g)
+}
+
+// checkTexts reports texts that lack what is needed, or that the generator does not read.
+func checkTexts(l *findings, where string, g *Generator) {
+	var own []string
+	if g.Conditions != nil {
+		own = g.Conditions.TextNames
+	}
+	for i, t := range g.Texts {
+		if (i == 0) != (t.Feature == ContextFeature) {
+			l.addFinding("%s[%d].Feature is %q: want %q for the first, and for no other", where, i, t.Feature, ContextFeature)
+		}
+		if i > 0 && !slices.Contains(own, t.Feature) {
+			l.addFinding("%s[%d].Feature: %q is not among Conditions.TextNames %q", where, i, t.Feature, own)
+		}
+		if t.MaskFeature != "" && !slices.Contains(own, t.MaskFeature) {
+			l.addFinding("%s[%d].MaskFeature: %q is not among Conditions.TextNames %q", where, i, t.MaskFeature, own)
+		}
+		if !g.ReadsTokens && (t.Pad == "" || t.Output == "") {
+			l.addFinding("%s[%d]: Pad is %q and Output %q: want both", where, i, t.Pad, t.Output)
+		}
+		if t.PresetOf(g) == "" && !g.ReadsTokens {
+			l.addFinding("%s[%d].Encoder is empty, and so is Companions.Text", where, i)
+		}
+	}
 }
 
 // checkImageUse reports an image that is read without the inputs which bring it.

@@ -19,7 +19,9 @@ type Release struct {
 	// Guidance is the scale, or one for each of two experts, first the one that runs
 	// first. Where guidance is distilled into the weights it is 1: one pass a step.
 	Guidance []float64
-	Steps    int
+	// GuidanceInput says that the scale is an input of the model: one pass a step.
+	GuidanceInput bool
+	Steps         int
 	// Boundary is the timestep, as a share of the whole range, from which on the
 	// high-noise expert runs. Below it the low-noise expert runs. It is 0 for a release
 	// of one transformer.
@@ -45,6 +47,12 @@ const (
 // wanNegative is sample_neg_prompt of Wan2.1's and Wan2.2's wan/configs/shared_config.py.
 const wanNegative = "色调艳丽，过曝，静态，细节模糊不清，字幕，风格，作品，画作，画面，静止，整体发灰，最差质量，低质量，JPEG压缩残留，" +
 	"丑陋的，残缺的，多余的手指，画得不好的手部，画得不好的脸部，畸形的，毁容的，形态畸形的肢体，手指融合，静止不动的画面，杂乱的背景，三条腿，背景人很多，倒着走"
+
+// cosmosNegative is DEFAULT_NEGATIVE_PROMPT of cosmos-predict2.5's cosmos_predict2/config.py.
+const cosmosNegative = "The video captures a series of frames showing ugly scenes, static with no motion, motion blur, over-saturation, shaky footage, " +
+	"low resolution, grainy texture, pixelated images, poorly lit areas, underexposed and overexposed scenes, poor color balance, washed out colors, " +
+	"choppy sequences, jerky movements, low frame rate, artifacting, color banding, unnatural transitions, outdated special effects, fake elements, " +
+	"unconvincing visuals, poorly edited content, jump cuts, visual noise, and flickering. Overall, the video is of poor quality."
 
 const (
 	wan21     = "Wan2.1 generate.py and wan/configs/"
@@ -88,7 +96,7 @@ var releases = []Release{
 	{Name: "ltx-video-0.9.8-distilled", Preset: "ltx-video-13b", Source: "LTX-Video configs/ltxv-13b-0.9.8-distilled.yaml (its timesteps are not)", Unread: allButTime, Sampler: "ltx", Guidance: []float64{1}, Steps: 7, Size: "704x512", Frames: 161, FPS: 25, TextLen: 256, Time: TimeCausal},
 	{Name: "ltx2.5-22b", Preset: "ltx2.5-22b", Source: "LTX-2's pipelines, one stage of them (their two stages are not run)", Unread: allButTime, Sampler: "euler", Shift: 1, Guidance: []float64{3}, Steps: 40, Size: "768x512", Frames: 121, FPS: 24, TextLen: 1024, Time: TimeCausal},
 
-	{Name: "hunyuanvideo-cfgdistill", Preset: "hunyuanvideo-cfgdistill", Source: "HunyuanVideo hyvideo/config.py", Sampler: "euler", Shift: 7, Guidance: []float64{1}, Steps: 50, Size: "1280x720", Frames: 129, FPS: 24, TextLen: 256},
+	{Name: "hunyuanvideo-cfgdistill", Preset: "hunyuanvideo-cfgdistill", Source: "HunyuanVideo hyvideo/config.py", Sampler: "euler", Shift: 7, Guidance: []float64{6}, GuidanceInput: true, Steps: 50, Size: "1280x720", Frames: 129, FPS: 24, TextLen: 256},
 	{Name: "hunyuanvideo", Preset: "hunyuanvideo", Source: "HunyuanVideo hyvideo/config.py, whose scale of guidance is the distilled weights' input (these weights were not released)", Sampler: "euler", Shift: 7, Guidance: []float64{6}, Steps: 50, Size: "1280x720", Frames: 129, FPS: 24, TextLen: 256},
 	{Name: "hunyuan1.5-480p-t2v", Preset: "hunyuan1.5", Source: hy15, Unread: []string{"shift", "guidance", "steps", "size"}, Sampler: "euler", Shift: 5, Guidance: []float64{6}, Steps: 50, Size: "848x480", Frames: 121, FPS: 24, TextLen: 1000},
 	{Name: "hunyuan1.5-720p-t2v", Preset: "hunyuan1.5", Source: hy15, Unread: []string{"size"}, Sampler: "euler", Shift: 9, Guidance: []float64{6}, Steps: 50, Size: "1280x720", Frames: 121, FPS: 24, TextLen: 1000},
@@ -99,8 +107,8 @@ var releases = []Release{
 	{Name: "hunyuan1.5-720p-t2v-distilled", Preset: "hunyuan1.5", Source: hy15, Unread: []string{"size"}, Sampler: "euler", Shift: 9, Guidance: []float64{1}, Steps: 50, Size: "1280x720", Frames: 121, FPS: 24, TextLen: 1000},
 	{Name: "hunyuan1.5-720p-i2v-distilled", Preset: "hunyuan1.5", Source: hy15, Unread: []string{"size"}, Sampler: "euler", Shift: 7, Guidance: []float64{1}, Steps: 50, Size: "1280x720", Frames: 121, FPS: 24, TextLen: 1000},
 
-	{Name: "cosmos2.5-2b", Preset: "cosmos2.5-2b", Source: cosmos25, Sampler: "unipc", Shift: 5, Guidance: []float64{7}, Steps: 35, Size: "1280x704", Frames: 93, TextLen: 512},
-	{Name: "cosmos2.5-14b", Preset: "cosmos2.5-14b", Source: cosmos25, Sampler: "unipc", Shift: 5, Guidance: []float64{7}, Steps: 35, Size: "1280x704", Frames: 93, TextLen: 512},
+	{Name: "cosmos2.5-2b", Preset: "cosmos2.5-2b", Source: cosmos25, Sampler: "unipc", WholeTimes: true, Shift: 5, Guidance: []float64{7}, Steps: 35, Size: "1280x704", Frames: 93, FPS: 16, TextLen: 512, Negative: cosmosNegative},
+	{Name: "cosmos2.5-14b", Preset: "cosmos2.5-14b", Source: cosmos25, Sampler: "unipc", WholeTimes: true, Shift: 5, Guidance: []float64{7}, Steps: 35, Size: "1280x704", Frames: 93, FPS: 16, TextLen: 512, Negative: cosmosNegative},
 	// The pipeline's 720 rows do not fill patches; 704 is the nearest number that does.
 	{Name: "cosmos3-nano", Preset: "cosmos3-nano", Source: cosmos3, Sampler: "unipc-karras", Guidance: []float64{6}, Steps: 35, Size: "1280x704", Frames: 189, FPS: 24},
 	{Name: "cosmos3-edge", Preset: "cosmos3-edge", Source: cosmos3, Unread: []string{"shift"}, Sampler: "unipc", Shift: 12, Guidance: []float64{6}, Steps: 35, Size: "1280x704", Frames: 189, FPS: 24},

@@ -150,7 +150,7 @@ func (s Settings) Contradicts(name, own string) error {
 // not known.
 func (r Release) settingsAt(size string) map[string]any {
 	v := map[string]any{"release": r.Name, "sampler": r.Sampler, "guidance": r.Guidance, "steps": r.Steps, "size": r.Size, "frames": r.Frames, "passes": 2}
-	if len(r.Guidance) == 1 && r.Guidance[0] == 1 {
+	if r.GuidanceInput || len(r.Guidance) == 1 && r.Guidance[0] == 1 {
 		v["passes"] = 1
 	}
 	if r.WholeTimes {

@@ -67,9 +67,7 @@ func Of(m models.Model, r request.Request) ([]Run, error) {
 	gen := m.Features().Generator
 	c := gen.Companions
 	var runs []Run
-	if c.Text != "" {
-		runs = append(runs, encodeText(c.Text, r))
-	}
+	runs = append(runs, encodeTexts(gen, r)...)
 	runs = append(runs, encodeImage(gen, r, step.Latent)...)
 	runs = append(runs, Run{Phase: Denoise, Name: m.Name(), Model: m, Request: step, Passes: passes})
 	decode, err := decodeVideo(c.Decoder, r, step.Latent)
@@ -119,19 +117,31 @@ func newRun(phase, name string, r models.Request, meshes func(int) [][]mesh.Axis
 	return out
 }
 
-// encodeText is the run that encodes the prompts and, where videos are guided by it, the
-// negative prompts, all at once.
-func encodeText(encoder string, r request.Request) Run {
+// encodeTexts lists the runs that encode the prompts and, where videos are guided by it, the
+// negative prompts, all at once: one for each text encoder. A generator that says nothing of how
+// its text is made is given the rows of its encoder's.
+func encodeTexts(gen *models.Generator, r request.Request) []Run {
+	texts, textLen := gen.Texts, cmp.Or(r.TextLen, r.Settings.Release.TextLen)
+	if len(texts) == 0 {
+		texts, textLen = []models.TextEncoding{{Masked: true}}, r.TextLen
+	}
 	batch := r.Batch
 	if r.CFG != models.CFGNone {
 		batch *= 2
 	}
-	run := newRun(Text, encoder, models.Request{Batch: batch, Text: r.TextLen, DType: r.ComputeType()}, TextMeshes)
-	if run.Model != nil {
-		run.Request.Masked = slices.Contains(run.Model.Inputs(), "mask")
-		run.Request.TextRows = run.Model.Features().TokenTable != "" // the table stays in its file
+	var runs []Run
+	for _, t := range texts {
+		if t.PresetOf(gen) == "" {
+			continue // the transformer reads the tokens
+		}
+		run := newRun(Text, t.PresetOf(gen), models.Request{Batch: batch, Text: t.Length(textLen), DType: r.ComputeType()}, TextMeshes)
+		if run.Model != nil {
+			run.Request.Masked = t.Masked && slices.Contains(run.Model.Inputs(), "mask")
+			run.Request.TextRows = run.Model.Features().TokenTable != "" // the table stays in its file
+		}
+		runs = append(runs, run)
 	}
-	return run
+	return runs
 }
 
 // encodeImage lists the runs that make of one image, which all videos of the batch begin with,

@@ -29,8 +29,10 @@ func (p *Pipeline) checkBelong() error {
 	if p.vae != nil {
 		errs.Add(p.checkAutoencoder())
 	}
-	if p.text != nil {
-		errs.Add(p.checkTextEncoder())
+	for i, t := range p.texts {
+		if t.model != nil {
+			errs.Add(p.checkTextEncoder(t, i == 0))
+		}
 	}
 	return errs.Err()
 }
@@ -43,7 +45,10 @@ func (p *Pipeline) refusePart(part Part, m *identify.Match, want, format string,
 // checkAutoencoder holds the autoencoder's latents against those that the transformer makes.
 func (p *Pipeline) checkAutoencoder() error {
 	c := p.companions()
-	want := fmt.Sprintf("%s (%s)", c.Decoder, autoencoderFiles[c.Decoder])
+	want := c.Decoder
+	if file := publishedName(c.Decoder); file != "" {
+		want = fmt.Sprintf("%s (%s)", c.Decoder, file)
+	}
 	d := p.vae.Features().Decoder
 	if d == nil {
 		return p.refusePart(Autoencoder, p.vae, want, "this is %s, no autoencoder: %s's latents are decoded by %s", p.vae.Name(), p.Name(), want)
@@ -68,7 +73,7 @@ func (p *Pipeline) checkAutoencoder() error {
 // legalSize is a size of video that a generator makes.
 func legalSize(g *models.Generator) (width, height, frames int) {
 	for _, n := range []int{64, 128, 256} {
-		for _, f := range []int{5, 9, 17} {
+		for _, f := range []int{9, 17, 5} { // of which every autoencoder makes as many frames
 			if _, err := g.LatentShape(n, n, f); err == nil {
 				return n, n, f
 			}
@@ -77,26 +82,29 @@ func legalSize(g *models.Generator) (width, height, frames int) {
 	return 1024, 1024, 1
 }
 
-// checkTextEncoder holds the text encoder's rows against those that the transformer reads, and
-// the tokenizer's ids against the text encoder's table.
-func (p *Pipeline) checkTextEncoder() error {
-	c := p.companions()
-	width, err := p.textWidth()
+// checkTextEncoder holds what a text encoder makes against what the transformer reads, and the
+// tokenizer's ids against the text encoder's table. context says that it makes the rows of the
+// text itself; what else the transformer reads is checked with the loop.
+func (p *Pipeline) checkTextEncoder(t *textPart, context bool) error {
+	own := t.use.PresetOf(p.generator())
+	shape, err := t.outputShape(p.Settings.Count("text_len"))
 	if err != nil {
-		return p.refusePart(TextEncoder, p.text, c.Text, "this is %s, no text encoder of token ids: %s reads the rows of %s", p.text.Name(), p.Name(), c.Text)
-	}
-	want, err := p.contextWidth()
-	if err != nil {
-		return err
+		return p.refusePart(t.parts[0], t.model, own, "this is %s, no text encoder of token ids: %s reads the rows of %s", t.model.Name(), p.Name(), own)
 	}
 	var errs fault.List
-	if width != want {
-		errs.Add(p.refusePart(TextEncoder, p.text, c.Text, "this text encoder (%s) makes rows of %d numbers, and %s reads rows of %d: it was trained with %s",
-			p.text.Name(), width, p.Name(), want, c.Text))
+	if context {
+		want, err := p.contextWidth()
+		if err != nil {
+			return err
+		}
+		if width := shape[len(shape)-1]; width != want {
+			errs.Add(p.refusePart(t.parts[0], t.model, own, "this text encoder (%s) makes rows of %d numbers, and %s reads rows of %d: it was trained with %s",
+				t.model.Name(), width, p.Name(), want, own))
+		}
 	}
-	if e, ok := p.text.Checkpoint.Lookup(p.text.Stored(p.text.Features().TokenTable)); ok && p.tokens != nil && p.tokens.Size() > e.Shape[0] {
-		errs.Add(p.refusePart(Tokenizer, p.text, c.Text, "this tokenizer has ids up to %d, and the text encoder in %s knows %d: they are not of one release",
-			p.tokens.Size()-1, p.paths[TextEncoder], e.Shape[0]))
+	if e, ok := t.model.Checkpoint.Lookup(t.model.Stored(t.model.Features().TokenTable)); ok && t.tokens != nil && t.tokens.Size() > e.Shape[0] {
+		errs.Add(p.refusePart(t.parts[1], t.model, own, "this tokenizer has ids up to %d, and the text encoder in %s knows %d: they are not of one release",
+			t.tokens.Size()-1, p.paths[t.parts[0]], e.Shape[0]))
 	}
 	return errs.Err()
 }
@@ -104,21 +112,21 @@ func (p *Pipeline) checkTextEncoder() error {
 // meshOfOneDevice is a single device, for graphs that are built for their shapes.
 func meshOfOneDevice() (*mesh.Mesh, error) { return mesh.Local(mesh.Standard(nil)...) }
 
-// textWidth is how many numbers a row of the text encoder's output has.
-func (p *Pipeline) textWidth() (int, error) {
+// outputShape is the shape of what the encoder makes of one text, where a text has textLen rows.
+func (t *textPart) outputShape(textLen int) ([]int, error) {
 	on, err := meshOfOneDevice()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	g, err := p.text.Graph(on, models.Request{Batch: 1, Text: 8, Masked: true, DType: dtype.F32, Layers: 1})
+	g, err := t.model.Graph(on, models.Request{Batch: 1, Text: t.use.Length(max(1, textLen)), Masked: t.use.Masked, DType: dtype.F32})
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	shape := outputShape(g, zeroedRows)
-	if len(shape) != 3 {
-		return 0, fault.New(models.ErrInputs, nil, "%s has no output %s", p.text.Name(), zeroedRows)
+	shape := outputShape(g, t.use.Output)
+	if len(shape) < 2 {
+		return nil, fault.New(models.ErrInputs, nil, "%s has no output %s", t.model.Name(), t.use.Output)
 	}
-	return shape[2], nil
+	return shape, nil
 }
 
 // outputShape is the shape of an output of a graph, nil where it has none of the name.
@@ -153,7 +161,7 @@ func (p *Pipeline) contextWidth() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	g, err := gen.Graph(on, models.Request{Batch: 1, Latent: latent, Text: 8, DType: dtype.F32, Layers: 1})
+	g, err := gen.Graph(on, models.Request{Batch: 1, Latent: latent, Text: p.Settings.Count("text_len"), DType: dtype.F32, Layers: 1})
 	if err != nil {
 		return 0, err
 	}

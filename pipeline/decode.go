@@ -134,14 +134,11 @@ func putFirstFrames(z, kept *tensor.Tensor) (*tensor.Tensor, error) {
 
 // settleDecoding decides and checks everything that is asked of a decoding alone.
 func (p *Pipeline) settleDecoding(ctx context.Context, d Devices, path string, o Options) (*settled, *tensor.Tensor, error) {
-	given, err := readTensors(ctx, path, "latents", conditions.NameOfKept)
+	given, err := readLatentsFile(ctx, path, p.generator().LatentOrder, conditions.NameOfKept)
 	if err != nil {
 		return nil, nil, err
 	}
-	z := given["latents"]
-	if len(z.Shape) != 5 || z.Shape[0] != 1 || !z.DType.IsFloat() {
-		return nil, nil, fault.New(models.ErrInputs, nil, "latents of %s are %v: want (1, channels, frames, height, width) of a floating-point type", path, z)
-	}
+	z := given[latentsName]
 	if kept := given[conditions.NameOfKept]; kept != nil {
 		if z, err = putFirstFrames(z, kept); err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", path, err)

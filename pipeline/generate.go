@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"weft/checkpoint"
 	"weft/denoise"
 	"weft/fault"
 	"weft/internal/hostmemory"
@@ -131,9 +130,9 @@ func (s *settled) newResult() *Result {
 		r.Frames, r.Width, r.Height, r.FPS = s.frames(), s.width, s.height, s.fps.Value.(float64)
 	}
 	if s.prompt != nil {
-		r.Text = &Texts{Text: s.prompt.text}
+		r.Text = s.prompt.report()
 		if s.negative != nil {
-			r.Text.Negative = &s.negative.text
+			r.Text.Negative = s.negative.report()
 		}
 	}
 	if s.plan != nil {
@@ -247,10 +246,7 @@ func (g *generation) encodeText(ctx context.Context) (Cost, error) {
 		return cost, err
 	}
 	for i, other := range todo {
-		other.features = features{"context": texts[i][0]}
-		if len(texts[i]) > 1 {
-			other.features["negative"] = texts[i][1]
-		}
+		other.features = joinTexts(texts[i])
 	}
 	return cost, nil
 }
@@ -338,7 +334,7 @@ func (g *generation) writeLatents(traced map[string]*tensor.Tensor) error {
 		traced[conditions.NameOfKept] = kept
 	}
 	g.result.Files["latents"] = g.o.LatentsOut
-	return checkpoint.Write(g.o.LatentsOut, traced, map[string]string{"format": "pt"}, checkpoint.WriteOptions{Force: g.o.Force})
+	return writeLatentsFile(g.o.LatentsOut, traced, g.p.generator().LatentOrder, g.latent, g.o.Force)
 }
 
 // unique returns lines without repetitions, in order.

@@ -24,11 +24,18 @@ type Pipeline struct {
 	Notes    []string
 
 	experts []*identify.Match // one, or two of which the first denoises from pure noise
-	text    *identify.Match
-	vision  *identify.Match // nil where the transformer reads no features of an image
+	texts   []*textPart       // one for each of the generator's texts; those that are not open have no model
+	vision  *identify.Match   // nil where the transformer reads no features of an image
 	vae     *identify.Match
-	tokens  *tokenizer.Tokenizer
 	paths   map[Part]string
+}
+
+// textPart makes one of the generator's texts.
+type textPart struct {
+	use    models.TextEncoding
+	parts  [2]Part // what its encoder and its tokenizer are
+	model  *identify.Match
+	tokens *tokenizer.Tokenizer
 }
 
 // OpenOptions of Open.
@@ -55,10 +62,15 @@ func Open(dir string, o OpenOptions) (*Pipeline, error) {
 	}
 	var errs fault.List
 	for _, part := range need {
-		if part == ImageEncoder && p.imageUse().FeatureWidth == 0 {
-			continue
+		switch {
+		case part == ImageEncoder && p.imageUse().FeatureWidth == 0:
+		case part == TextEncoder, part == Tokenizer: // of every text
+			for _, t := range p.texts {
+				errs.Add(p.openTextPart(t, t.parts[slices.Index(textParts[0][:], part)], o.Files))
+			}
+		default:
+			errs.Add(p.openPart(part, o.Files))
 		}
-		errs.Add(p.openPart(part, o.Files))
 	}
 	if err := errs.Err(); err != nil {
 		p.Close()
@@ -106,43 +118,59 @@ func (p *Pipeline) openTransformer(release string) error {
 	return p.checkGenerator()
 }
 
-// checkGenerator refuses a model that makes no latents, or whose companions are not known.
+// checkGenerator refuses a model that makes no latents, one whose texts nobody knows how to
+// make of a prompt, and one whose autoencoder is not run.
 func (p *Pipeline) checkGenerator() error {
 	m := p.experts[0]
-	if m.Features().Generator == nil {
+	g := m.Features().Generator
+	if g == nil {
 		return fault.New(models.ErrVariant, nil, "%s is %s, which denoises no latents: name the release's own folder", p.paths[Transformer], m.Name())
 	}
-	if c := p.companions(); c.Text != "umt5-xxl" || autoencoderFiles[c.Decoder] == "" {
-		return fault.New(models.ErrVariant, nil, "%s: the phases of Wan's releases are run; weft sample denoises this one from prepared text", m.Name())
+	var errs fault.List
+	if len(g.Texts) == 0 {
+		errs.Add(fault.New(models.ErrVariant, nil, "%s: how its text is made of a prompt is not known here; weft sample denoises this one from prepared text", m.Name()))
 	}
-	return nil
+	if _, err := models.ByName(g.Companions.Decoder); err != nil {
+		errs.Add(fault.New(models.ErrVariant, nil, "%s: its autoencoder %s is not run; weft sample makes its latents", m.Name(), g.Companions.Decoder))
+	}
+	for i, use := range g.Texts {
+		p.texts = append(p.texts, &textPart{use: use, parts: textParts[i]})
+	}
+	return errs.Err()
 }
 
 func (p *Pipeline) generator() *models.Generator { return p.experts[0].Features().Generator }
 
 func (p *Pipeline) companions() models.Companions { return p.generator().Companions }
 
-// openPart finds and opens one part.
+// openPart finds and opens the autoencoder or the image encoder.
 func (p *Pipeline) openPart(part Part, f Files) error {
-	prefer := ""
-	if part == Autoencoder {
-		c := p.companions()
-		prefer = autoencoderFiles[c.Decoder]
+	preset, to := p.companions().Decoder, &p.vae
+	if part == ImageEncoder {
+		preset, to = p.imageUse().Vision, &p.vision
 	}
-	path, err := findPart(p.Dir, p.Layout, part, f, prefer)
+	path, err := findPart(p.Dir, p.Layout, part, f, preset)
 	if err != nil {
 		return err
 	}
 	p.paths[part] = path
-	switch part {
-	case TextEncoder:
-		p.text, err = openMatch(path, "")
-	case Autoencoder:
-		p.vae, err = openMatch(path, "")
-	case ImageEncoder:
-		p.vision, err = openMatch(path, "")
-	case Tokenizer:
-		p.tokens, err = tokenizer.Open(path)
+	if *to, err = openMatch(path, ""); err != nil {
+		return fmt.Errorf("the %s: %w", part, err)
+	}
+	return nil
+}
+
+// openTextPart finds and opens the encoder or the tokenizer of one of the texts.
+func (p *Pipeline) openTextPart(t *textPart, part Part, f Files) error {
+	path, err := findPart(p.Dir, p.Layout, part, f, t.use.PresetOf(p.generator()))
+	if err != nil {
+		return err
+	}
+	p.paths[part] = path
+	if part == t.parts[0] {
+		t.model, err = openMatch(path, "")
+	} else {
+		t.tokens, err = tokenizer.Open(path)
 	}
 	if err != nil {
 		return fmt.Errorf("the %s: %w", part, err)
@@ -175,7 +203,11 @@ func (p *Pipeline) Close() error {
 
 // matches lists the models of all parts that are open.
 func (p *Pipeline) matches() []*identify.Match {
-	return slices.DeleteFunc(append(slices.Clone(p.experts), p.text, p.vision, p.vae), func(m *identify.Match) bool { return m == nil })
+	all := slices.Clone(p.experts)
+	for _, t := range p.texts {
+		all = append(all, t.model)
+	}
+	return slices.DeleteFunc(append(all, p.vision, p.vae), func(m *identify.Match) bool { return m == nil })
 }
 
 // Name is the name of the model that denoises.
@@ -187,8 +219,10 @@ func (p *Pipeline) ReadFiles() []string {
 	for _, m := range p.matches() {
 		files = append(files, m.Files()...)
 	}
-	if p.tokens != nil {
-		files = append(files, p.tokens.Path)
+	for _, t := range p.texts {
+		if t.tokens != nil {
+			files = append(files, t.tokens.Path)
+		}
 	}
 	return files
 }
@@ -215,11 +249,6 @@ func (p *Pipeline) partSums() (map[Part]string, error) {
 	if err := add(Transformer, p.experts...); err != nil {
 		return nil, err
 	}
-	if p.text != nil {
-		if err := add(TextEncoder, p.text); err != nil {
-			return nil, err
-		}
-	}
 	if p.vision != nil {
 		if err := add(ImageEncoder, p.vision); err != nil {
 			return nil, err
@@ -230,13 +259,20 @@ func (p *Pipeline) partSums() (map[Part]string, error) {
 			return nil, err
 		}
 	}
-	if p.tokens != nil {
-		b, err := userfile.Read(p.tokens.Path, maxTokenizer)
-		if err != nil {
-			return nil, err
+	for _, t := range p.texts {
+		if t.model != nil {
+			if err := add(t.parts[0], t.model); err != nil {
+				return nil, err
+			}
 		}
-		sum := sha256.Sum256(b)
-		sums[Tokenizer] = hex.EncodeToString(sum[:])
+		if t.tokens != nil {
+			b, err := userfile.Read(t.tokens.Path, maxTokenizer)
+			if err != nil {
+				return nil, err
+			}
+			sum := sha256.Sum256(b)
+			sums[t.parts[1]] = hex.EncodeToString(sum[:])
+		}
 	}
 	return sums, nil
 }
@@ -253,6 +289,11 @@ func (p *Pipeline) modelHash() (string, error) {
 	h := sha256.New()
 	for _, part := range []Part{Transformer, TextEncoder, Tokenizer, Autoencoder, ImageEncoder} {
 		fmt.Fprintf(h, "%s %s\n", part, sums[part])
+	}
+	for _, part := range []Part{SecondEncoder, SecondTokens} {
+		if sums[part] != "" {
+			fmt.Fprintf(h, "%s %s\n", part, sums[part])
+		}
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
 }

@@ -23,15 +23,21 @@ type Part string
 
 // The parts of a release.
 const (
-	Transformer  Part = "transformer"
-	TextEncoder  Part = "text encoder"
-	Tokenizer    Part = "tokenizer"
-	Autoencoder  Part = "autoencoder"
-	ImageEncoder Part = "image encoder"
+	Transformer   Part = "transformer"
+	TextEncoder   Part = "text encoder"
+	Tokenizer     Part = "tokenizer"
+	SecondEncoder Part = "second text encoder"
+	SecondTokens  Part = "second tokenizer"
+	Autoencoder   Part = "autoencoder"
+	ImageEncoder  Part = "image encoder"
 )
 
 // flagOf is the flag that names a part's file.
-var flagOf = map[Part]string{Transformer: "--model", TextEncoder: "--text-encoder", Tokenizer: "--tokenizer", Autoencoder: "--vae", ImageEncoder: "--image-encoder"}
+var flagOf = map[Part]string{Transformer: "--model", TextEncoder: "--text-encoder", Tokenizer: "--tokenizer",
+	SecondEncoder: "--text-encoder-2", SecondTokens: "--tokenizer-2", Autoencoder: "--vae", ImageEncoder: "--image-encoder"}
+
+// textParts are the parts of each of a generator's texts: its encoder and its tokenizer.
+var textParts = [][2]Part{{TextEncoder, Tokenizer}, {SecondEncoder, SecondTokens}}
 
 // MissingPart is a part that was not found, and the names that were looked for.
 type MissingPart struct {
@@ -43,15 +49,18 @@ type MissingPart struct {
 
 // Files name parts one by one. A part that is "" is looked for in the release's folder.
 type Files struct {
-	TextEncoder  string
-	Tokenizer    string
-	VAE          string
-	ImageEncoder string
+	TextEncoder   string
+	Tokenizer     string
+	SecondEncoder string
+	SecondTokens  string
+	VAE           string
+	ImageEncoder  string
 }
 
 // named returns the file that a part is given as, "" where none is named.
 func (f Files) named(p Part) string {
-	return map[Part]string{TextEncoder: f.TextEncoder, Tokenizer: f.Tokenizer, Autoencoder: f.VAE, ImageEncoder: f.ImageEncoder}[p]
+	return map[Part]string{TextEncoder: f.TextEncoder, Tokenizer: f.Tokenizer, SecondEncoder: f.SecondEncoder, SecondTokens: f.SecondTokens,
+		Autoencoder: f.VAE, ImageEncoder: f.ImageEncoder}[p]
 }
 
 // Layout is how a release's folder is arranged.
@@ -64,29 +73,66 @@ const (
 	Diffusers Layout = "diffusers"
 )
 
-// partNames are the names under which releases have a part, in the order in which they are
-// tried. A name without an ending is a folder.
-var partNames = map[Layout]map[Part][]string{
-	Diffusers: {
-		Transformer:  {"transformer"},
-		TextEncoder:  {"text_encoder"},
-		Tokenizer:    {"tokenizer"},
-		Autoencoder:  {"vae"},
-		ImageEncoder: {"image_encoder"},
-	},
-	// Wan's own folders hold the transformer at their top, or the two experts in folders.
-	Official: {
-		Transformer:  {"."},
-		TextEncoder:  {"models_t5_umt5-xxl-enc-bf16.pth", "models_t5_umt5-xxl-enc-bf16.safetensors", "text_encoder"},
-		Tokenizer:    {"google/umt5-xxl", "tokenizer"},
-		Autoencoder:  {"Wan2.1_VAE.pth", "Wan2.2_VAE.pth", "Wan2.1_VAE.safetensors", "Wan2.2_VAE.safetensors", "vae"},
-		ImageEncoder: {"models_clip_open-clip-xlm-roberta-large-vit-huge-14.pth", "models_clip_open-clip-xlm-roberta-large-vit-huge-14.safetensors", "image_encoder"},
-	},
+// diffusersFolders are the folders in which diffusers' layout has a part, whatever the release.
+var diffusersFolders = map[Part]string{
+	Transformer: "transformer", TextEncoder: "text_encoder", Tokenizer: "tokenizer", SecondEncoder: "text_encoder_2", SecondTokens: "tokenizer_2",
+	Autoencoder: "vae", ImageEncoder: "image_encoder",
 }
 
-// autoencoderFiles are the names under which releases have the autoencoders that
-// models.Companions names.
-var autoencoderFiles = map[string]string{"wan2.1-vae": "Wan2.1_VAE.pth", "wan2.2-vae": "Wan2.2_VAE.pth"}
+// publishedFile is a file or a folder of publishers' own layouts.
+type publishedFile struct {
+	part   Part
+	preset string // of the part, or for a tokenizer of its text encoder
+	names  []string
+}
+
+// publishedFiles are the names under which publishers' own folders have the parts beside the
+// transformer, in the order in which they are tried. The transformer lies at their top, or two
+// experts in folders. Of a preset that is not here, no publisher's own folder is known.
+var publishedFiles = []publishedFile{
+	{TextEncoder, "umt5-xxl", []string{"models_t5_umt5-xxl-enc-bf16.pth", "models_t5_umt5-xxl-enc-bf16.safetensors"}},
+	{Tokenizer, "umt5-xxl", []string{"google/umt5-xxl"}},
+	{Autoencoder, "wan2.1-vae", []string{"Wan2.1_VAE.pth", "Wan2.1_VAE.safetensors"}},
+	{Autoencoder, "wan2.2-vae", []string{"Wan2.2_VAE.pth", "Wan2.2_VAE.safetensors"}},
+	{ImageEncoder, "wan2.1-clip-vit-h14", []string{"models_clip_open-clip-xlm-roberta-large-vit-huge-14.pth",
+		"models_clip_open-clip-xlm-roberta-large-vit-huge-14.safetensors"}},
+}
+
+// publishedName is the name of a preset's file, "" where no publisher's own folder is known.
+func publishedName(preset string) string {
+	for _, f := range publishedFiles {
+		if f.preset == preset {
+			return f.names[0]
+		}
+	}
+	return ""
+}
+
+// namesOf lists the names under which a folder may have a part, in the order in which they are
+// tried: those of the preset first, then in a publisher's own folder those of other presets, so
+// that a part of another release is told from one that is missing. "" stands for any preset.
+func namesOf(l Layout, part Part, preset string) []string {
+	if l == Diffusers {
+		return []string{diffusersFolders[part]}
+	}
+	if part == Transformer {
+		return []string{"."}
+	}
+	var own, others []string
+	for _, f := range publishedFiles {
+		switch {
+		case f.part != part:
+		case f.preset == preset:
+			own = append(own, f.names...)
+		default:
+			others = append(others, f.names...)
+		}
+	}
+	if own == nil && preset != "" {
+		return nil
+	}
+	return slices.Concat(own, others, []string{diffusersFolders[part]})
+}
 
 // findLayout tells how a folder is arranged: diffusers writes model_index.json.
 func findLayout(dir string) Layout {
@@ -100,20 +146,22 @@ func findLayout(dir string) Layout {
 }
 
 // findPart returns the path of a part: the one that is named, or the first name of the layout
-// that is there. prefer, if it is not "", is tried first. Error: ErrMissingPart.
-func findPart(dir string, l Layout, p Part, f Files, prefer string) (string, error) {
+// that is there. preset is that of the part, "" for any. Error: ErrMissingPart.
+func findPart(dir string, l Layout, p Part, f Files, preset string) (string, error) {
 	if path := f.named(p); path != "" {
 		return path, nil
 	}
-	names := slices.Clone(partNames[l][p])
-	if i := slices.Index(names, prefer); i > 0 {
-		names = slices.Insert(slices.Delete(names, i, i+1), 0, prefer)
-	}
+	names := namesOf(l, p, preset)
 	for _, name := range names {
 		path := filepath.Join(dir, name)
 		if _, err := os.Stat(path); err == nil {
 			return path, nil
 		}
+	}
+	if len(names) == 0 {
+		return "", fault.New(ErrMissingPart, MissingPart{p, dir, []string{}, flagOf[p]},
+			"%s has no model_index.json, and in what file its publisher's own folder has the %s %s is not known: name the folder that diffusers writes, which has it as %s; %s names it alone",
+			dir, p, preset, diffusersFolders[p], flagOf[p])
 	}
 	return "", fault.New(ErrMissingPart, MissingPart{p, dir, names, flagOf[p]},
 		"%s has no %s: looked for %s; %s names one", dir, p, strings.Join(names, ", "), flagOf[p])

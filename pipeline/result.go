@@ -30,11 +30,16 @@ type Result struct {
 	Notes   []string `json:"notes"`
 }
 
-// Texts say what was read of the prompt and of the negative prompt.
+// Texts say what was read of a prompt: by the first text encoder and by the others, and what was
+// read of the negative prompt.
 type Texts struct {
 	Text
-	Negative *Text `json:"negative,omitempty"`
+	Others   []Text `json:"others,omitempty"`
+	Negative *Texts `json:"negative,omitempty"`
 }
+
+// report says what was read of a prompt.
+func (p *prompt) report() *Texts { return &Texts{Text: p.text, Others: p.more} }
 
 // Phase is what one phase took.
 type Phase struct {

@@ -7,11 +7,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"slices"
 
-	"weft/checkpoint"
 	"weft/denoise"
-	"weft/dtype"
 	"weft/fault"
 	"weft/internal/userfile"
 	"weft/mesh"
@@ -33,15 +30,17 @@ type settled struct {
 	rows     int   // of text
 	guided   bool
 	prompt   *prompt
-	negative *prompt // nil without guidance
-	noise    *tensor.Tensor
+	negative *prompt                   // nil without guidance
+	noise    *tensor.Tensor            // the latents to start from, nil for the seed's
+	draws    map[string]*tensor.Tensor // the other draws that are given, nil where none may be
 	images   images
 
-	text, denoise, decode Placement
-	width, height         int         // of the frames that are written
-	plan                  *video.Plan // nil where no video is asked for
-	again                 bool        // another video follows, with the same models
-	notes                 []string
+	text            []Placement // of each text encoder
+	denoise, decode Placement
+	width, height   int         // of the frames that are written
+	plan            *video.Plan // nil where no video is asked for
+	again           bool        // another video follows, with the same models
+	notes           []string
 }
 
 // settle decides and checks everything that is asked. The error has all violations.
@@ -132,6 +131,7 @@ func (s *settled) settleLatents() error {
 		errs.Add(s.adviseSize())
 	}
 	s.latent = latent
+	errs.Add(s.checkDecodedFrames())
 	fps, _ := s.p.Settings.Get("fps")
 	if s.fps = fps; s.o.FPS != 0 {
 		s.fps = models.Setting{Value: s.o.FPS, From: models.FromFlag}
@@ -150,6 +150,40 @@ func (s *settled) settleLatents() error {
 		s.width, s.height = c[0], c[1]
 	}
 	return errs.Err()
+}
+
+// checkDecodedFrames refuses a number of frames of which the autoencoder would make another one:
+// some decode an odd number of latent frames alone to frames of which the first stands alone.
+func (s *settled) checkDecodedFrames() error {
+	if s.latent == nil || s.p.vae == nil {
+		return nil
+	}
+	made := func(frames int) int {
+		latent, err := s.p.generator().LatentShape(s.o.Width, s.o.Height, frames)
+		if err != nil {
+			return -1
+		}
+		shape, err := s.p.vae.Features().Decoder.VideoShape(latent)
+		if err != nil {
+			return -1
+		}
+		return shape[1]
+	}
+	n := made(s.o.Frames)
+	if n == s.o.Frames || n < 0 {
+		return nil
+	}
+	var legal []int
+	for _, step := range []int{-1, 1} {
+		for f := s.o.Frames + step; f >= 1 && f <= s.o.Frames+64; f += step {
+			if made(f) == f {
+				legal = append(legal, f)
+				break
+			}
+		}
+	}
+	return fault.NewChoice(models.ErrSize, models.SizeRefused{What: "frames", Size: s.o.Frames, Nearest: legal},
+		"frames %d: their %d latent frames are decoded to %d frames by %s", s.o.Frames, s.latent[1], n, s.p.vae.Name())
 }
 
 // adviseSize names the legal size that is nearest in aspect to one that is refused, and how
@@ -199,43 +233,6 @@ func (s *settled) sizeSteps() [2]int {
 	}
 }
 
-// readNoise reads the latents to start from.
-func (s *settled) readNoise(ctx context.Context) error {
-	if s.o.Noise == "" {
-		return nil
-	}
-	t, err := readTensor(ctx, s.o.Noise, "latents")
-	if err != nil {
-		return err
-	}
-	if want := append([]int{1}, s.latent...); s.latent != nil && !slices.Equal(t.Shape, want) {
-		return fault.New(models.ErrInputs, nil, "latents of %s are %v: want %v", s.o.Noise, t.Shape, want)
-	}
-	s.noise = t
-	return nil
-}
-
-// readTensor reads one tensor of a safetensors file.
-func readTensor(ctx context.Context, path, name string) (*tensor.Tensor, error) {
-	all, err := readTensors(ctx, path, name)
-	return all[name], err
-}
-
-// readTensors reads a tensor of a file, and those of the optional ones that it has. No other is
-// read.
-func readTensors(ctx context.Context, path, name string, optional ...string) (map[string]*tensor.Tensor, error) {
-	all, _, others, err := checkpoint.LoadNamed(ctx, path, func(names []string) []string {
-		return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n != name && !slices.Contains(optional, n) })
-	})
-	if err != nil {
-		return nil, err
-	}
-	if all[name] == nil {
-		return nil, fault.New(models.ErrInputs, nil, "%s has no tensor %q: it has %q", path, name, others)
-	}
-	return all, nil
-}
-
 // settlePrompts makes ids of the prompt.
 func (s *settled) settlePrompts() error {
 	var err error
@@ -262,11 +259,14 @@ func (s *settled) settleNegative() error {
 // acceptPrompt takes a prompt's notes, and refuses one that was cut where that is asked for.
 func (s *settled) acceptPrompt(p *prompt) error {
 	s.notes = append(s.notes, p.notes...)
-	if s.o.NoTruncate && p.text.CutAt != "" {
-		return fault.New(ErrTruncated, p.text, "%s has %d tokens, and %s reads %d: it would be cut at %q; shorten it, or leave --no-truncate out",
-			p.what, p.text.Tokens, p.text.Encoder, p.text.Used, p.text.CutAt)
+	var errs fault.List
+	for _, t := range append([]Text{p.text}, p.more...) {
+		if s.o.NoTruncate && t.CutAt != "" {
+			errs.Add(fault.New(ErrTruncated, t, "%s has %d tokens, and %s reads %d: it would be cut at %q; shorten it, or leave --no-truncate out",
+				p.what, t.Tokens, t.Encoder, t.Used, t.CutAt))
+		}
 	}
-	return nil
+	return errs.Err()
 }
 
 // texts are the prompts that the text phase encodes.
@@ -279,12 +279,7 @@ func (s *settled) texts() []*prompt {
 
 // blankFeatures are features of the right shapes, to check a loop before any are computed.
 func (s *settled) blankFeatures() features {
-	width, err := s.p.contextWidth()
-	if err != nil {
-		width = 1
-	}
-	blank := tensor.New(dtype.F32, 1, s.rows, width)
-	f := features{"context": blank, "negative": blank}
+	f := s.blankTexts()
 	s.blankConditions(f)
 	return f
 }
@@ -302,7 +297,7 @@ func (s *settled) newLoop(d Devices, f features) (*denoise.Loop, Denoiser, error
 	}
 	given, kept := f.loopConditions()
 	loop, err := denoise.New(experts, s.p.Settings, f["context"], f["negative"], denoise.Options{
-		Request: s.o.Request, Noise: s.noise, Conditions: given, Kept: kept, AllowNonFinite: s.o.AllowNonFinite,
+		Request: s.o.Request, Noise: s.noise, Draws: s.draws, Conditions: given, Kept: kept, AllowNonFinite: s.o.AllowNonFinite,
 	})
 	return loop, den, err
 }
@@ -313,13 +308,21 @@ func (s *settled) placePhases(d Devices) error {
 	return fault.Join(s.placeText(d), s.placeDecoding(d))
 }
 
-// placeText chooses the mesh of the text encoder.
-func (s *settled) placeText(d Devices) (err error) {
-	s.text = Placement{DType: s.o.ComputeType(), Stream: true}
-	s.text.Mesh, err = firstLegal(textMeshes(d.Count()), func(m []mesh.Axis) error {
-		return d.CheckSplit(s.p.text, models.Request{Batch: len(s.texts()), Text: s.rows, Masked: true}, Placement{Mesh: m, DType: s.text.DType})
-	})
-	return err
+// placeText chooses the mesh of each text encoder.
+func (s *settled) placeText(d Devices) error {
+	s.text = nil
+	var errs fault.List
+	for _, t := range s.p.texts {
+		place := Placement{DType: s.o.ComputeType(), Stream: true}
+		r := models.Request{Batch: len(s.texts()), Text: t.use.Length(s.rows), Masked: t.use.Masked, TextRows: t.model.Features().TokenTable != ""}
+		var err error
+		place.Mesh, err = firstLegal(textMeshes(d.Count()), func(m []mesh.Axis) error {
+			return d.CheckSplit(t.model, r, Placement{Mesh: m, DType: place.DType})
+		})
+		errs.Add(err)
+		s.text = append(s.text, place)
+	}
+	return errs.Err()
 }
 
 // placeDecoding chooses the mesh of the autoencoder.

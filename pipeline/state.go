@@ -194,11 +194,8 @@ func (g *generation) listAsked() (map[string]string, error) {
 	if g.o.Tiles != nil {
 		out["tiles"] = fmt.Sprint(*g.o.Tiles)
 	}
-	if g.noise != nil {
-		h := sha256.New()
-		fmt.Fprintf(h, "%v ", g.noise)
-		h.Write(g.noise.Data)
-		out["noise"] = hex.EncodeToString(h.Sum(nil))
+	if g.noise != nil || len(g.draws) > 0 {
+		out["noise"] = g.sumOfDraws()
 	}
 	g.askedImages(out)
 	for name, v := range g.settings {
@@ -211,6 +208,20 @@ func (g *generation) listAsked() (map[string]string, error) {
 		out["the "+string(part)] = sum
 	}
 	return out, err
+}
+
+// sumOfDraws is a hash of the draws that are given.
+func (g *generation) sumOfDraws() string {
+	h := sha256.New()
+	if g.noise != nil {
+		fmt.Fprintf(h, "%v ", g.noise)
+		h.Write(g.noise.Data)
+	}
+	for _, name := range slices.Sorted(maps.Keys(g.draws)) {
+		fmt.Fprintf(h, "%s %v ", name, g.draws[name])
+		h.Write(g.draws[name].Data)
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // compareRequest refuses a state of another request.

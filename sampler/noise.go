@@ -59,3 +59,11 @@ func philox(c [4]uint32, k [2]uint32) [4]uint32 {
 	}
 	return c
 }
+
+// StepDraw is the number of the draw of noise that a step of a sampler uses, in the order in which
+// the releases' pipelines draw: cogvideox-dpm draws once in its first and its last step, and
+// twice in the others, of which the second is used. The last step multiplies its noise by 0. ok
+// is false for a step that uses none.
+func StepDraw(name string, steps, step int) (draw int, ok bool) {
+	return 2 * step, name == "cogvideox-dpm" && step < steps-1
+}

@@ -38,9 +38,14 @@ func declareModel(name string, c Config) models.Declaration {
 			Image:          models.ImageUse{Unprepared: c.conditionDim() > 0},
 			Companions:     models.Companions{Text: "t5-v1.1-xxl", Decoder: "cogvideox-vae"},
 			ReleasedPreset: c.releasedPreset(),
+			LatentOrder:    models.FramesFirst, Texts: texts,
 		}},
 	}
 }
+
+// texts is how all releases read a prompt. Rows of padding are attended to, by the encoder and by
+// the model.
+var texts = []models.TextEncoding{{End: "</s>", Pad: "<pad>", Output: "out", Feature: models.ContextFeature}}
 
 // releasedPreset names the release with the same positions and inputs.
 func (c Config) releasedPreset() string {

@@ -40,10 +40,20 @@ func declareModel(name string, c Config) models.Declaration {
 			CheckSplit: m.CheckSplit,
 			Variants:   m.Runs,
 			Generator: &models.Generator{
-				LatentShape: m.LatentShape, FeedStep: m.FeedStep, FeedText: m.FeedText,
+				LatentShape: m.LatentShape, FeedStep: m.FeedStep, FeedText: m.feedGeneratorText,
 				Companions:     models.Companions{Text: "reason1-7b", Decoder: "wan2.1-vae"},
 				ReleasedPreset: "cosmos2.5-2b", // both releases are run alike
+				ReadsSigma:     true, GuidesFromText: true,
+				Texts: texts,
 			},
 		},
 	}
 }
+
+// texts is how both releases read a prompt: Reason1's chat template around it, and all 512 rows
+// attended to, those of padding as well.
+var texts = []models.TextEncoding{{
+	Prefix: "<|im_start|>system\nYou are a helpful assistant who will provide prompts to an image generator.<|im_end|>\n<|im_start|>user\n",
+	Suffix: "<|im_end|>\n", NoSpecial: true, Pad: "<|endoftext|>",
+	Output: "out", SampleStd: true, Feature: models.ContextFeature,
+}}

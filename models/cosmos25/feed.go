@@ -147,6 +147,16 @@ func (m *Model) FeedStep(r models.Request, x *tensor.Tensor, t float64) (map[str
 	return step.FeedStep(r, x, t, func(ts []float32) *tensor.Tensor { return m.timeTable(ts, r.Batch, 1, m.c.Width) })
 }
 
+// feedGeneratorText makes the inputs that stay the same in every step of a video, as the releases'
+// pipelines do: they give the channel that would say which pixels are real as zeros.
+func (m *Model) feedGeneratorText(g *graph.Graph, r models.Request, context *tensor.Tensor) (map[string]*tensor.Tensor, error) {
+	out, err := m.FeedText(g, r, context)
+	if err == nil {
+		out["masks"] = tensor.New(dtype.F32, g.Input("masks").Shape...)
+	}
+	return out, err
+}
+
 // FeedText pads the context with zero rows to TextLen, as the released models are
 // run. It also makes the rotary tables, and masks for the usual case that all
 // pixels are real and no frame is given.

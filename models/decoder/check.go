@@ -61,9 +61,9 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	return l.Err()
 }
 
-// Request reads batch and length off ids (B, L), and of Gemma whether a mask is given.
+// Request reads batch and length off ids (B, L), and whether a mask is given.
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
-	return models.TextRequest(m.name, inputs, m.c.Vocab, m.c.ModelType == gemma)
+	return models.TextRequest(m.name, inputs, m.c.Vocab, true)
 }
 
 // Example makes ids, and for Gemma a mask. There are no latents.

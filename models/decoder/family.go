@@ -39,6 +39,6 @@ func declareModel(name string, c Config) models.Declaration {
 		Request: m.Request, Example: m.Example, Feed: m.Feed,
 		Graph: m.Graph,
 
-		Features: models.Features{CheckSplit: m.CheckSplit, Variants: models.TextRuns},
+		Features: models.Features{CheckSplit: m.CheckSplit, Variants: models.TextRuns, HiddenWidth: c.Dim},
 	}
 }

@@ -229,7 +229,7 @@ func (s *build) buildPost(p *step.ProgramBuilder) {
 	}
 	x = p.Reshard(x, strategy.SpecOf(strategy.Batch), "tokens gathered for the result")
 	x = p.Slice(x, 1, 0, s.layout.Tokens)
-	if s.Request.Masked {
+	if s.Request.Masked && s.m.c.ModelType == gemma { // whose reader takes no mask
 		x = p.Select(p.ExpandDim(p.Value("mask"), 2), x, p.Constant(dtype.F32, 0))
 	}
 	p.Output("out", x, "")

@@ -45,6 +45,7 @@ func declareModel(name string, c Config) models.Declaration {
 				Conditions: &models.Conditions{Names: m.Conditions(), TextNames: m.TextConditions(), Check: m.CheckConditions, Feed: m.FeedConditions},
 				Image:      models.ImageUse{Unprepared: c.Task == "i2v"}, // a text-to-video release gets zeros
 				Companions: c.companions(), ReleasedPreset: kindName(c),
+				GuidanceInput: c.guidanceInput(), Texts: c.texts(),
 				ReleaseHints: slices.DeleteFunc([]string{c.Resolution, c.Task}, func(hint string) bool { return hint == "" }),
 			},
 		},
@@ -58,3 +59,33 @@ func (c Config) companions() models.Companions {
 	}
 	return models.Companions{Text: "hunyuan-llama3-8b", Decoder: "hunyuan-vae"}
 }
+
+// guidanceInput names the condition with the scale of guidance, where the model reads it.
+func (c Config) guidanceInput() string {
+	if c.Guidance {
+		return "guidance"
+	}
+	return ""
+}
+
+// texts are how a prompt is read by Llama, within a template whose first 95 rows are dropped, and
+// by CLIP. Of HunyuanVideo-1.5 it is not known here.
+func (c Config) texts() []models.TextEncoding {
+	if c.Glyphs {
+		return nil
+	}
+	return []models.TextEncoding{
+		{Prefix: videoTemplate, Suffix: "<|eot_id|>", Pad: "<pad>", Crop: 95, Masked: true, Output: "out", Feature: models.ContextFeature, MaskFeature: "context_mask"},
+		{Encoder: "hunyuan-clip-l-text", End: "<|endoftext|>", Pad: "<|endoftext|>", Rows: 77, Output: "out", Feature: "pooled"},
+	}
+}
+
+// videoTemplate stands before every prompt: PROMPT_TEMPLATE["dit-llm-encode-video"] of
+// HunyuanVideo's hyvideo/constants.py, up to the prompt.
+const videoTemplate = "<|start_header_id|>system<|end_header_id|>\n\nDescribe the video by detailing the following aspects: " +
+	"1. The main content and theme of the video." +
+	"2. The color, shape, size, texture, quantity, text, and spatial relationships of the objects." +
+	"3. Actions, events, behaviors temporal relationships, physical movement changes of the objects." +
+	"4. background environment, light, style and atmosphere." +
+	"5. camera angles, movements, and transitions used in the video:<|eot_id|>" +
+	"<|start_header_id|>user<|end_header_id|>\n\n"

@@ -49,7 +49,9 @@ func declareModel(name string, c Config) models.Declaration {
 			Variants: m.Runs,
 			Generator: &models.Generator{
 				LatentShape: m.LatentShape, FeedStep: m.FeedStep, FeedText: m.FeedText, Velocity: m.Velocity,
+				Conditions: &models.Conditions{TextNames: []string{"context_mask"}, ZeroRowsPad: true, Check: m.CheckConditions, Feed: m.FeedConditions},
 				Companions: c.companions(), ReleasedPreset: c.releasedPreset(), OwnSettings: c.ownSettings(),
+				LatentOrder: models.TokenRows, Texts: c.texts(),
 			},
 		},
 	}
@@ -66,6 +68,15 @@ func (c Config) companions() models.Companions {
 		return models.Companions{Text: "ltx2.5-gemma4-12b", Decoder: "ltx2.5-vae-conv"}
 	}
 	return models.Companions{Text: "t5-v1.1-xxl", Decoder: "ltx-video-vae"}
+}
+
+// texts are how a prompt is read: the encoder attends to rows of padding, the transformer is told
+// which they are. Of LTX-2.5 it is not known here.
+func (c Config) texts() []models.TextEncoding {
+	if c.Second {
+		return nil
+	}
+	return []models.TextEncoding{{End: "</s>", Pad: "<pad>", Output: "out", Feature: models.ContextFeature, MaskFeature: "context_mask"}}
 }
 
 // releasedPreset names the release that has the same layers.

@@ -216,29 +216,69 @@ func (m *Model) feedText(g *graph.Graph, r models.Request, context *tensor.Tenso
 	if out[name], err = step.PadRows(context, rows, r.DType); err != nil {
 		return err
 	}
+	last := make([]int, r.Batch)
+	for b := range r.Batch {
+		given := context.Rows(b, b+1)
+		row := len(given.Data) / context.Shape[1]
+		last[b] = context.Shape[1]
+		for mask == nil && last[b] > 1 && !slices.ContainsFunc(given.Data[(last[b]-1)*row:last[b]*row], func(x byte) bool { return x != 0 }) {
+			last[b]--
+		}
+	}
+	out["text_bias"] = m.textBias(rows, context.Shape[1], last, mask)
+	return nil
+}
+
+// textBias makes the bias on attention's scores, (B, 1, 1, rows), which hides the rows of each text
+// from last on and those that a mask (B, given) excludes.
+func (m *Model) textBias(rows, given int, last []int, mask []float32) *tensor.Tensor {
 	none := -10000.0 // as LTX-Video's own code has it: not minus infinity
 	if m.c.Second {
 		none = spmd.NegInf
 	}
-	bias := tensor.New(dtype.F32, r.Batch, 1, 1, rows)
-	for b := range r.Batch {
-		given := context.Rows(b, b+1)
-		row := len(given.Data) / context.Shape[1]
-		last := context.Shape[1]
-		for mask == nil && last > 1 && !slices.ContainsFunc(given.Data[(last-1)*row:last*row], func(x byte) bool { return x != 0 }) {
-			last--
-		}
+	bias := tensor.New(dtype.F32, len(last), 1, 1, rows)
+	for b := range last {
 		for i := range rows {
 			switch {
-			case i >= last:
+			case i >= last[b]:
 				step.Put(bias, b*rows+i, none)
 			case mask != nil:
-				step.Put(bias, b*rows+i, (1-float64(mask[b*context.Shape[1]+i]))*none)
+				step.Put(bias, b*rows+i, (1-float64(mask[b*given+i]))*none)
 			}
 		}
 	}
-	out["text_bias"] = bias
-	return nil
+	return bias
+}
+
+// CheckConditions checks context_mask (B, L), which may be missing: rows of zeros at the text's
+// end are padding then.
+func (m *Model) CheckConditions(r models.Request, in map[string]*tensor.Tensor) (models.Request, error) {
+	mask := in["context_mask"]
+	if mask == nil {
+		return r, nil
+	}
+	if want := []int{r.Batch, r.Text}; !slices.Equal(mask.Shape, want) {
+		return r, fault.New(models.ErrInputs, nil, "context_mask is %v: want %v, a number for each row of context", mask.Shape, want)
+	}
+	if _, err := step.MaskOf(mask); err != nil {
+		return r, fault.New(models.ErrInputs, nil, "context_mask: %w", err)
+	}
+	return r, nil
+}
+
+// FeedConditions makes the bias on attention's scores of context_mask.
+func (m *Model) FeedConditions(g *graph.Graph, r models.Request, in map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
+	out := map[string]*tensor.Tensor{}
+	t := in["context_mask"]
+	if t == nil {
+		return out, nil
+	}
+	mask, err := step.MaskOf(t)
+	if err != nil {
+		return nil, err
+	}
+	out["text_bias"] = m.textBias(g.Input("text_bias").Shape[3], t.Shape[1], slices.Repeat([]int{t.Shape[1]}, t.Shape[0]), mask)
+	return out, nil
 }
 
 // framesPerSecond is the frame rate by which positions in seconds are computed. If a request

@@ -44,6 +44,7 @@ func declareModel(name string, c Config) models.Declaration {
 				Conditions: &models.Conditions{Names: m.Conditions(), Check: m.CheckConditions, Feed: m.FeedConditions},
 				Image:      c.imageUse(),
 				Companions: c.companions(), ReleasedPreset: c.releasedPreset(),
+				Texts: texts,
 			},
 		},
 	}
@@ -60,6 +61,12 @@ func (c Config) companions() models.Companions {
 	}
 	return models.Companions{Text: "umt5-xxl", Decoder: "wan2.1-vae"}
 }
+
+// texts is how all releases read a prompt: the rows behind its end become zeros, and the model
+// attends to them.
+var texts = []models.TextEncoding{{
+	Clean: models.CleanWan, End: "</s>", Pad: "<pad>", Masked: true, Output: "out_zeroed_pads", Feature: models.ContextFeature,
+}}
 
 // releasedPreset names the preset of the same kind, for a configuration that is no preset.
 func (c Config) releasedPreset() string {

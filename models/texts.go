@@ -1,0 +1,63 @@
+package models
+
+import "cmp"
+
+// TextEncoding says how a release makes one of its generator's texts out of a prompt: which
+// encoder reads it, what is done to it before, and what of the result the generator is given.
+// A generator with two encoders has two of them, and every prompt goes through both.
+type TextEncoding struct {
+	// Encoder is the preset of the text encoder; "" is the generator's Companions.Text.
+	Encoder string
+	// Clean says what is done to a prompt before anything else.
+	Clean TextCleaning
+	// Prefix and Suffix are the template: what stands before and behind every prompt. It goes
+	// through the tokenizer as one text with the prompt.
+	Prefix, Suffix string
+	// NoSpecial leaves out the tokens that the tokenizer's file adds, because the template has
+	// its own.
+	NoSpecial bool
+	// End is the piece that ends a text. It is added where the tokenizer's file adds none, and
+	// stays where a text is cut. "" cuts a text without regard to its end.
+	End string
+	// Pad is the piece that fills a text up to Rows, behind its end.
+	Pad string
+	// Rows is how many tokens the encoder reads behind the first Crop; 0 is the release's text_len.
+	Rows int
+	// Crop is how many of the encoder's first rows are dropped, those of the template.
+	Crop int
+	// Masked says that the encoder is told which tokens are padding.
+	Masked bool
+	// Output is the encoder's output that is taken: rows (texts, rows, width), or a vector for each
+	// text (texts, width).
+	Output string
+	// SampleStd says that the output has hidden states divided by their standard deviation over
+	// all channels, and that the generator was trained with that of a sample: over one channel
+	// fewer, sqrt(D/(D-1)) times it for D channels (Features.HiddenWidth).
+	SampleStd bool
+	// Feature is what the generator calls it: "context" for the text itself, or one of its
+	// Conditions.TextNames.
+	Feature string
+	// MaskFeature is what the generator calls the mask of the rows that are no padding,
+	// (texts, rows); "" where it reads none.
+	MaskFeature string
+}
+
+// TextCleaning is what is done to a prompt before it becomes tokens.
+type TextCleaning string
+
+// The ways of cleaning.
+const (
+	CleanNothing TextCleaning = ""
+	// CleanWan repairs mojibake, undoes HTML's escapes and makes single spaces of blanks.
+	CleanWan TextCleaning = "wan"
+)
+
+// ContextFeature is the feature that is the text itself: what Generator.FeedText reads.
+const ContextFeature = "context"
+
+// PresetOf returns the preset of the encoder for a generator.
+func (t TextEncoding) PresetOf(g *Generator) string { return cmp.Or(t.Encoder, g.Companions.Text) }
+
+// Length returns how many tokens the encoder reads, with those that are dropped, where a text
+// has textLen rows.
+func (t TextEncoding) Length(textLen int) int { return cmp.Or(t.Rows, textLen) + t.Crop }

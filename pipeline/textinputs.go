@@ -1,0 +1,205 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+	"slices"
+
+	"weft/checkpoint"
+	"weft/dtype"
+	"weft/fault"
+	"weft/models"
+	"weft/tensor"
+)
+
+// textBatch is the ids of several texts for one encoder, padded to one length.
+type textBatch struct {
+	rows int     // with those that are dropped
+	pad  int     // the id of padding
+	ids  [][]int // of each text, without padding
+}
+
+// newBatch makes the batch of some prompts for the encoder of a number.
+func (t *textPart) newBatch(prompts []*prompt, encoder, textLen int) (textBatch, error) {
+	b := textBatch{rows: t.use.Length(textLen)}
+	var err error
+	if b.pad, err = t.idOf(t.use.Pad, "fills up a text"); err != nil {
+		return b, err
+	}
+	for _, p := range prompts {
+		b.ids = append(b.ids, p.ids[encoder])
+	}
+	return b, nil
+}
+
+// idAt is the id of a row of a text.
+func (b textBatch) idAt(text, row int) int {
+	if row < len(b.ids[text]) {
+		return b.ids[text][row]
+	}
+	return b.pad
+}
+
+// tensors makes the ids (texts, rows), and the mask that says which are no padding.
+func (b textBatch) tensors() (ids, mask *tensor.Tensor) {
+	ids, mask = tensor.New(dtype.I32, len(b.ids), b.rows), tensor.New(dtype.I32, len(b.ids), b.rows)
+	for i := range b.ids {
+		for row := range b.rows {
+			at := 4 * (i*b.rows + row)
+			binary.LittleEndian.PutUint32(ids.Data[at:], uint32(b.idAt(i, row)))
+			if row < len(b.ids[i]) {
+				mask.Data[at] = 1
+			}
+		}
+	}
+	return ids, mask
+}
+
+// readTextInputs makes the inputs of an encoder: ids, or in their place rows of the table, and
+// the mask where it is told of padding. n is how many bytes were read.
+func (p *Pipeline) readTextInputs(ctx context.Context, t *textPart, b textBatch, as dtype.DType) (in map[string]*tensor.Tensor, n int64, err error) {
+	ids, mask := b.tensors()
+	in = map[string]*tensor.Tensor{"ids": ids}
+	if t.use.Masked {
+		in["mask"] = mask
+	}
+	if t.model.Features().TokenTable == "" {
+		return in, 0, nil
+	}
+	delete(in, "ids")
+	in["rows"], n, err = p.readRows(ctx, t, b, as)
+	return in, n, err
+}
+
+// readRows reads the rows of the token table that texts look up, each once, and puts them in
+// place: (texts, rows, width). The table itself, which is a fifth of UMT5-XXL, stays in its
+// file. n is how many bytes were read.
+func (p *Pipeline) readRows(ctx context.Context, t *textPart, b textBatch, as dtype.DType) (out *tensor.Tensor, n int64, err error) {
+	table := t.model.Stored(t.model.Features().TokenTable)
+	e, ok := t.model.Checkpoint.Lookup(table)
+	if !ok || len(e.Shape) != 2 {
+		return nil, 0, fault.New(models.ErrInputs, nil, "%s has no table of tokens %q", p.paths[t.parts[0]], table)
+	}
+	width := e.Shape[1]
+	distinct := map[int][]byte{}
+	var parts []checkpoint.Part
+	out = tensor.New(as, len(b.ids), b.rows, width)
+	size := width * as.Size()
+	for _, ids := range b.ids {
+		for _, id := range append([]int{b.pad}, ids...) {
+			if distinct[id] == nil {
+				distinct[id] = make([]byte, size)
+				parts = append(parts, checkpoint.Part{Name: table, As: as, Dst: distinct[id], Slices: [][2]int{{id, id + 1}, {0, width}}})
+			}
+		}
+	}
+	stats, err := t.model.Checkpoint.Read(ctx, parts, checkpoint.ReadOptions{})
+	if err != nil {
+		return nil, 0, err
+	}
+	for i := range b.ids {
+		for row := range b.rows {
+			copy(out.Data[(i*b.rows+row)*size:], distinct[b.idAt(i, row)])
+		}
+	}
+	return out, stats.BytesRead, nil
+}
+
+// takeFeatures puts what an encoder made of each text among that text's features: the rows or
+// the vector, without the template's, and the mask.
+func (t *textPart) takeFeatures(out map[string]*tensor.Tensor, b textBatch, texts []features) error {
+	made := out[t.use.Output]
+	if made == nil || len(made.Shape) < 2 || made.Shape[0] != len(texts) {
+		return fault.New(models.ErrOutput, nil, "%s made %v of %d texts: want its output %q, with a text a row", t.model.Name(), made, len(texts), t.use.Output)
+	}
+	made, err := made.As(dtype.F32)
+	if err != nil {
+		return err
+	}
+	if t.use.SampleStd {
+		if made, err = divideBySampleStd(made, t.model.Features().HiddenWidth); err != nil {
+			return err
+		}
+	}
+	_, mask := b.tensors()
+	for i, f := range texts {
+		own := made.Rows(i, i+1)
+		if len(own.Shape) > 2 {
+			own = own.Slice(1, t.use.Crop, own.Shape[1])
+		}
+		f[t.use.Feature] = own
+		if t.use.MaskFeature != "" {
+			f[t.use.MaskFeature] = mask.Rows(i, i+1).Slice(1, t.use.Crop, b.rows)
+		}
+	}
+	return nil
+}
+
+// divideBySampleStd turns hidden states that were divided by the standard deviation over all
+// their channels into those divided by that of a sample of so many.
+func divideBySampleStd(t *tensor.Tensor, channels int) (*tensor.Tensor, error) {
+	values, err := t.Float32s()
+	if err != nil || channels < 2 {
+		return t, err
+	}
+	by := float32(math.Sqrt(float64(channels-1) / float64(channels)))
+	for i := range values {
+		values[i] *= by
+	}
+	return tensor.FromFloat32s(dtype.F32, values, t.Shape...)
+}
+
+// ofNegative is the prefix of the features of a negative text, but for its rows, which are
+// "negative".
+const ofNegative = "negative_"
+
+// joinTexts are the features of one video: those of its prompt, and those of its negative prompt
+// if there is one.
+func joinTexts(texts []features) features {
+	all := features{}
+	for i, f := range texts {
+		for name, t := range f {
+			all[featureOf(name, i > 0)] = t
+		}
+	}
+	return all
+}
+
+// featureOf is the name of a feature of a text.
+func featureOf(name string, negative bool) string {
+	switch {
+	case !negative:
+		return name
+	case name == models.ContextFeature:
+		return "negative"
+	}
+	return ofNegative + name
+}
+
+// blankTexts are features of texts of the right shapes, to check a loop before any are computed.
+func (s *settled) blankTexts() features {
+	one := features{}
+	for i, t := range s.p.texts {
+		shape := []int{1, s.rows, 1}
+		if made, err := t.outputShape(s.rows); err == nil {
+			if shape = slices.Clone(made); len(shape) > 2 {
+				shape[1] -= t.use.Crop
+			}
+		} else if width, err := s.p.contextWidth(); err == nil && i == 0 {
+			shape[2] = width
+		}
+		one[t.use.Feature] = tensor.New(dtype.F32, shape...)
+		if t.use.MaskFeature != "" {
+			mask := tensor.New(dtype.I32, 1, t.use.Length(s.rows)-t.use.Crop)
+			for i := range mask.Elements() {
+				mask.Data[4*i] = 1
+			}
+			one[t.use.MaskFeature] = mask
+		}
+	}
+	if s.p.generator().GuidanceInput != "" && s.o.Negative == nil {
+		return one // nothing reads a negative prompt
+	}
+	return joinTexts([]features{one, one})
+}
