@@ -1,0 +1,243 @@
+package weft_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"testing"
+
+	"weft"
+	"weft/internal/modeltest"
+	"weft/models"
+	"weft/pipeline"
+	"weft/request"
+	"weft/sampler"
+	"weft/tensor"
+)
+
+const pipelinesDir = "testdata/pipelines/"
+
+// familyRelease is a small release of a family other than Wan's, with every value on the way to its
+// video by diffusers in f32.
+type familyRelease struct {
+	name      string
+	flags     string
+	noise     string // the file with its draws; "" is inputs
+	mesh      string // the mesh of two devices that it is split over
+	tolerance float64
+}
+
+var familyReleases = []familyRelease{
+	{"cosmos25_t2w", "--size 48x32 --frames 9", "", "tp=2", 1e-3},
+	{"hunyuan_video", "--size 48x32 --frames 9", "", "sp=2", 5e-4},
+	{"cogvideox_2b", "--size 48x32 --frames 9", "", "tp=2", 5e-4},
+	{"cogvideox_5b", "--size 32x48 --frames 17", "", "dp=2", 5e-4},
+	{"ltx_090", "--size 96x32 --frames 9", "noise", "sp=2", 5e-4},
+}
+
+// texts reads the prompts of a release's request; negative is nil where it has none.
+func (r familyRelease) texts(t *testing.T) (prompt string, negative *string) {
+	t.Helper()
+	raw, err := os.ReadFile(pipelinesDir + r.name + "/request.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		Prompt   string
+		Negative *string `json:"negative_prompt"`
+	}
+	if err := json.Unmarshal(raw, &doc); err != nil {
+		t.Fatal(err)
+	}
+	return doc.Prompt, doc.Negative
+}
+
+// options are those of the release's video, of which everything is written into a folder.
+func (r familyRelease) options(t *testing.T, device, mesh, out string) weft.GenerateOptions {
+	t.Helper()
+	prompt, negative := r.texts(t)
+	req := request.Must(r.flags + " --steps 4 --dtype f32 --mesh=" + mesh)
+	noise := "inputs"
+	if r.noise != "" {
+		noise = r.noise
+	}
+	return weft.GenerateOptions{Run: weft.Options{Device: device, Request: req}, Video: pipeline.Options{
+		Request: req, Prompt: prompt, Negative: negative, Noise: pipelinesDir + r.name + "/" + noise + ".safetensors",
+		FramesOut: out + "/f", LatentsOut: out + "/l", FeaturesOut: out + "/x", Trace: true,
+	}}
+}
+
+// generateFamily makes the release's video.
+func (r familyRelease) generate(t *testing.T, o weft.GenerateOptions) *weft.Generated {
+	t.Helper()
+	p, err := weft.OpenPipeline(pipelinesDir+r.name, pipeline.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	doc, err := p.Generate(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return doc
+}
+
+// Every value on the way to the video of every family is the release's: text, timesteps, latents
+// after each step in the release's order, frames before and after rounding; on one device and
+// split. What decode makes of the latents are the same frames.
+func TestFamiliesGiveTheReleasesValues(t *testing.T) {
+	long := os.Getenv("WEFT_LONG_TESTS") != ""
+	for _, r := range familyReleases {
+		for _, device := range modeltest.Devices() {
+			for _, mesh := range []string{"tp=1", r.mesh} {
+				if device != "reference" && !long {
+					continue // compiling takes long
+				}
+				t.Run(r.name+" "+device+" "+mesh, func(t *testing.T) {
+					out := t.TempDir()
+					r.compare(t, r.generate(t, r.options(t, device, mesh, out)), out)
+				})
+			}
+		}
+	}
+}
+
+// compare holds what a generation wrote against the release's values.
+func (r familyRelease) compare(t *testing.T, doc *weft.Generated, out string) {
+	t.Helper()
+	want := modeltest.Tensors(t, pipelinesDir+r.name+"/values.safetensors")
+	features, latents, frames := modeltest.Tensors(t, out+"/x"), modeltest.Tensors(t, out+"/l"), modeltest.Tensors(t, out+"/f")
+	for i, name := range []string{"context", "negative"}[:want["text_embeds"].Shape[0]] {
+		modeltest.Close(t, name, features[name], want["text_embeds"].Rows(i, i+1), 1e-4)
+	}
+	for name, by := range map[string]string{"pooled_embeds": "pooled", "text_mask": "context_mask"} {
+		if want[name] != nil {
+			modeltest.Close(t, name, features[by], want[name], 1e-4)
+		}
+	}
+	steps := want["latents"]
+	for i := range steps.Shape[0] {
+		modeltest.Close(t, fmt.Sprint("latents after step ", i), latents[fmt.Sprint("latents_", i)], steps.Rows(i, i+1), r.tolerance)
+	}
+	r.compareLevels(t, doc, want)
+	modeltest.Close(t, "frames", frames["frames"], want["frames"], 1e-3)
+	differ := 0
+	for i, b := range frames["frames_u8"].Data {
+		if d := int(b) - int(want["frames_u8"].Data[i]); d != 0 {
+			if differ++; d < -1 || d > 1 {
+				t.Fatalf("byte %d differs by %d", i, d)
+			}
+		}
+	}
+	if differ*100 > len(want["frames_u8"].Data) {
+		t.Errorf("%d of %d bytes differ", differ, len(want["frames_u8"].Data))
+	}
+	r.compareDecoded(t, out, frames["frames"])
+}
+
+// compareLevels holds timesteps and noise levels against the release's, which has them in f32.
+func (r familyRelease) compareLevels(t *testing.T, doc *weft.Generated, want map[string]*tensor.Tensor) {
+	t.Helper()
+	times, err := want["timesteps"].Float32s()
+	if err != nil || len(times) != len(doc.Steps) {
+		t.Fatalf("%d steps, want those of %v: %v", len(doc.Steps), times, err)
+	}
+	for i, s := range doc.Steps {
+		if math.Abs(s.Timestep-float64(times[i])) > 1e-3 {
+			t.Errorf("step %d has timestep %g, want %g", i, s.Timestep, times[i])
+		}
+	}
+	if want["sigmas"] == nil {
+		return
+	}
+	sigmas, _ := want["sigmas"].Float32s()
+	for i, s := range doc.Steps {
+		if math.Abs(s.Sigma-float64(sigmas[i])) > 1e-6 {
+			t.Errorf("step %d has sigma %g, want %g", i, s.Sigma, sigmas[i])
+		}
+	}
+}
+
+// compareDecoded decodes the latents that a generation wrote.
+func (r familyRelease) compareDecoded(t *testing.T, out string, frames *tensor.Tensor) {
+	t.Helper()
+	p, err := weft.OpenPipeline(pipelinesDir+r.name, pipeline.OpenOptions{Need: []pipeline.Part{pipeline.Autoencoder}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if _, err := p.Decode(t.Context(), out+"/l", weft.GenerateOptions{Run: weft.Options{Device: "reference"}, Video: pipeline.Options{FramesOut: out + "/again"}}); err != nil {
+		t.Fatal(err)
+	}
+	modeltest.Close(t, "frames decoded again", modeltest.Tensors(t, out+"/again")["frames"], frames, 1e-4)
+}
+
+// The model's output in the first step, for the prompt and for the negative prompt, is the
+// release's. It is found from the latents after the step without guidance, since they are linear
+// in it.
+func TestFamiliesGiveTheReleasesVelocities(t *testing.T) {
+	for _, r := range familyReleases {
+		t.Run(r.name, func(t *testing.T) {
+			want := modeltest.Tensors(t, pipelinesDir+r.name+"/values.safetensors")
+			prompt, negative := r.texts(t)
+			for name, text := range map[string]*string{"noise_cond": &prompt, "noise_uncond": negative} {
+				if want[name] == nil {
+					continue
+				}
+				out := t.TempDir()
+				o := r.options(t, "reference", "tp=1", out)
+				o.Video.Prompt, o.Video.Negative, o.Video.FramesOut = *text, nil, ""
+				if want["noise_uncond"] != nil {
+					o.Video.CFG, o.Run.CFG = models.CFGNone, models.CFGNone
+				}
+				doc := r.generate(t, o)
+				got := r.velocity(t, doc, modeltest.Tensors(t, o.Video.Noise), modeltest.Tensors(t, out+"/l")["latents_0"])
+				modeltest.Close(t, name, got, want[name].Rows(0, 1), 2e-4)
+			}
+		})
+	}
+}
+
+// velocity is the model's output that took latents from the draws to those after the first step.
+func (r familyRelease) velocity(t *testing.T, doc *weft.Generated, draws map[string]*tensor.Tensor, after *tensor.Tensor) *tensor.Tensor {
+	t.Helper()
+	number := func(name string) float64 {
+		v, _ := doc.Settings[name].Value.(float64)
+		return v
+	}
+	floats := func(x *tensor.Tensor) []float32 {
+		fs, err := x.Float32s()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fs
+	}
+	o := sampler.Options{Steps: 4, Shift: number("shift"), Tokens: doc.Width / 32 * (doc.Height / 32) * ((doc.Frames-1)/8 + 1),
+		Noise: func(_, _ int, dst []float32) { copy(dst, floats(draws["noise.0"])) }}
+	name := doc.Settings["sampler"].Value.(string)
+	if !sampler.TakesShift(name) {
+		o.Shift = 0
+	}
+	step := func(v float32) []float32 {
+		s, err := sampler.New(name, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := slices.Clone(floats(draws["latents"]))
+		if err := s.Step(0, x, slices.Repeat([]float32{v}, len(x))); err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+	none, one, x := step(0), step(1), slices.Clone(floats(after))
+	for i := range x {
+		x[i] = (x[i] - none[i]) / (one[i] - none[i])
+	}
+	out, err := tensor.FromFloat32s(after.DType, x, after.Shape...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
