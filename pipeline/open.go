@@ -112,7 +112,13 @@ func (p *Pipeline) checkGenerator() error {
 	if m.Features().Generator == nil {
 		return fault.New(models.ErrVariant, nil, "%s is %s, which denoises no latents: name the release's own folder", p.paths[Transformer], m.Name())
 	}
-	if c := p.companions(); c.Text != "umt5-xxl" || autoencoderFiles[c.Decoder] == "" {
+	return CheckGenerates(m.Model)
+}
+
+// CheckGenerates says why no video is made with a model that denoises latents; nil where one is.
+// Error: models.ErrVariant.
+func CheckGenerates(m models.Model) error {
+	if c := m.Features().Generator.Companions; c.Text != "umt5-xxl" || autoencoderFiles[c.Decoder] == "" {
 		return fault.New(models.ErrVariant, nil, "%s: the phases of Wan's releases are run; weft sample denoises this one from prepared text", m.Name())
 	}
 	return nil
