@@ -118,23 +118,31 @@ func (p *Pipeline) openTransformer(release string) error {
 	return p.checkGenerator()
 }
 
-// checkGenerator refuses a model that makes no latents, one whose texts nobody knows how to
-// make of a prompt, and one whose autoencoder is not run.
+// checkGenerator refuses a model that no video is made with, and lists the text encoders that it
+// reads.
 func (p *Pipeline) checkGenerator() error {
 	m := p.experts[0]
 	g := m.Features().Generator
 	if g == nil {
 		return fault.New(models.ErrVariant, nil, "%s is %s, which denoises no latents: name the release's own folder", p.paths[Transformer], m.Name())
 	}
+	for i, use := range g.Texts {
+		p.texts = append(p.texts, &textPart{use: use, parts: textParts[i]})
+	}
+	return CheckGenerates(m.Model)
+}
+
+// CheckGenerates says why no video is made with a model that denoises latents: because nobody
+// knows how its texts are made of a prompt, or because its autoencoder is not run. It is nil
+// where videos are made. Error: models.ErrVariant.
+func CheckGenerates(m models.Model) error {
+	g := m.Features().Generator
 	var errs fault.List
 	if len(g.Texts) == 0 {
 		errs.Add(fault.New(models.ErrVariant, nil, "%s: how its text is made of a prompt is not known here; weft sample denoises this one from prepared text", m.Name()))
 	}
 	if _, err := models.ByName(g.Companions.Decoder); err != nil {
 		errs.Add(fault.New(models.ErrVariant, nil, "%s: its autoencoder %s is not run; weft sample makes its latents", m.Name(), g.Companions.Decoder))
-	}
-	for i, use := range g.Texts {
-		p.texts = append(p.texts, &textPart{use: use, parts: textParts[i]})
 	}
 	return errs.Err()
 }

@@ -148,7 +148,7 @@ A mesh is written dp=1,tp=4,sp=1: dp splits the batch, tp heads and channels
 	root.SetErr(a.stderr)
 	root.PersistentFlags().BoolVar(&a.json, "json", a.json, "print one JSON document on stdout and nothing else")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError("%v", err) })
-	root.AddCommand(a.forwardCommand(), a.generateCommand(), a.encodeCommand(), a.decodeCommand(), a.sampleCommand(), a.verifyCommand(), a.inspectCommand(), a.specsCommand(), a.engineCommand(), a.strategyCommand(), a.topoCommand(), a.planCommand(), a.compileCommand(), a.serveCommand(), a.tokenizeCommand(), a.tryFlagsCommand())
+	root.AddCommand(a.forwardCommand(), a.generateCommand(), a.encodeCommand(), a.decodeCommand(), a.sampleCommand(), a.verifyCommand(), a.inspectCommand(), a.specsCommand(), a.engineCommand(), a.strategyCommand(), a.topoCommand(), a.modelsCommand(), a.planCommand(), a.compileCommand(), a.serveCommand(), a.tokenizeCommand(), a.tryFlagsCommand())
 	if testCommand != nil {
 		root.AddCommand(testCommand())
 	}

@@ -1,0 +1,71 @@
+package models
+
+import "slices"
+
+// Evidence says what a model's results were compared with, by a test of weft.
+type Evidence struct {
+	What    string `json:"what"`    // "step", "video", "encode": what was computed
+	Against string `json:"against"` // the program that computed the expected values
+	Where   string `json:"where"`   // the folder of testdata with the values
+}
+
+// What computed expected values.
+const (
+	byVidax        = "vidax 0.1.0"
+	byDiffusers    = "diffusers 0.42.1"
+	byTransformers = "transformers 5.24.0"
+	byBoth         = byVidax + " and " + byDiffusers
+	byEncoderPeers = byVidax + " and " + byTransformers
+)
+
+// evidence lists, in the order in which it is shown, which presets a comparison speaks for. The
+// compared models are small ones of the same configuration, whose weights are random: what was
+// released has not been run.
+var evidence = []struct {
+	presets []string
+	Evidence
+}{
+	{[]string{"wan2.1-t2v-1.3b", "wan2.1-t2v-14b", "wan2.2-t2v-a14b"}, Evidence{"step", byBoth, "wan21_t2v"}},
+	{[]string{"wan2.1-i2v-14b"}, Evidence{"step", byBoth, "wan21_i2v"}},
+	{[]string{"wan2.2-ti2v-5b"}, Evidence{"step", byBoth, "wan22_ti2v"}},
+	{[]string{"wan2.1-t2v-1.3b", "wan2.1-t2v-14b"}, Evidence{"video", byDiffusers, "pipelines/wan21_t2v"}},
+	{[]string{"wan2.1-i2v-14b"}, Evidence{"video", byDiffusers, "pipelines/wan21_i2v"}},
+	{[]string{"wan2.2-t2v-a14b"}, Evidence{"video", byDiffusers, "pipelines/wan22_t2v_a14b"}},
+	{[]string{"wan2.2-i2v-a14b"}, Evidence{"denoised latents", byDiffusers, "pipelines/wan22_i2v_a14b"}},
+	{[]string{"wan2.2-ti2v-5b"}, Evidence{"video", byDiffusers, "pipelines/wan22_ti2v_5b"}},
+	{[]string{"cogvideox-2b"}, Evidence{"step", byBoth, "cogvideox_2b"}},
+	{[]string{"cogvideox-5b"}, Evidence{"step", byBoth, "cogvideox_5b"}},
+	{[]string{"cogvideox-5b-i2v"}, Evidence{"step", byDiffusers, "cogvideox_i2v"}},
+	{[]string{"cogvideox-1.5-5b"}, Evidence{"step", byDiffusers, "cogvideox15"}},
+	{[]string{"cogvideox-1.5-5b-i2v"}, Evidence{"step", byDiffusers, "cogvideox15_i2v"}},
+	{[]string{"ltx-video-2b", "ltx-video-13b"}, Evidence{"step", byBoth, "ltx_video"}},
+	{[]string{"ltx-video-2b"}, Evidence{"denoised latents", byDiffusers, "pipelines/ltx_090"}},
+	{[]string{"ltx2.5-22b"}, Evidence{"step", byVidax, "ltx25"}},
+	{[]string{"hunyuanvideo", "hunyuanvideo-cfgdistill"}, Evidence{"step", byBoth, "hunyuan_video"}},
+	{[]string{"hunyuan1.5"}, Evidence{"step", byBoth, "hunyuan15"}},
+	{[]string{"cosmos2.5-2b", "cosmos2.5-14b"}, Evidence{"step", byBoth, "cosmos25"}},
+	{[]string{"cosmos3-nano"}, Evidence{"step", byBoth, "cosmos3_nano"}},
+	{[]string{"cosmos3-edge"}, Evidence{"step", byBoth, "cosmos3_edge"}},
+	{[]string{"wan2.1-vae"}, Evidence{"decode and encode", byBoth, "wan21_vae"}},
+	{[]string{"wan2.2-vae"}, Evidence{"decode and encode", byDiffusers, "wan22_vae"}},
+	{[]string{"wan2.1-clip-vit-h14"}, Evidence{"rows of an image", byEncoderPeers, "clip_vit"}},
+	{[]string{"umt5-xxl"}, Evidence{"rows of a text", byEncoderPeers, "umt5"}},
+	{[]string{"t5-v1.1-xxl"}, Evidence{"rows of a text", byEncoderPeers, "t5_v11"}},
+	{[]string{"reason1-7b", "hunyuan1.5-qwen-text"}, Evidence{"rows of a text", byEncoderPeers, "reason1"}},
+	{[]string{"hunyuan-llama3-8b"}, Evidence{"rows of a text", byEncoderPeers, "llama_text"}},
+	{[]string{"hunyuan-clip-l-text"}, Evidence{"rows of a text", byEncoderPeers, "clip_text"}},
+	{[]string{"ltx2.5-gemma4-12b"}, Evidence{"rows of a text", byEncoderPeers, "gemma4"}},
+	{[]string{"ltx2.5-connector"}, Evidence{"rows of a text", byVidax, "ltx25_connector"}},
+}
+
+// EvidenceOf lists what a preset's results were compared with; nothing for a preset that only
+// plans are made for.
+func EvidenceOf(preset string) []Evidence {
+	out := []Evidence{}
+	for _, e := range evidence {
+		if slices.Contains(e.presets, preset) {
+			out = append(out, e.Evidence)
+		}
+	}
+	return out
+}
