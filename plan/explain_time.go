@@ -88,7 +88,8 @@ func (e *explainer) explainPhaseTime(f figure) (string, float64, []Part, error) 
 				return "", 0, nil, err
 			}
 			what = append(what, fmt.Sprintf("the beginning and %d steps of %s", p.Steps, run.Model))
-			parts = append(parts, append(e.requestParts(r), repeatParts(e.stepParts(r), p.Steps)...)...)
+			parts = append(parts, repeatParts(e.requestParts(r), p.Beginnings, "experts")...)
+			parts = append(parts, repeatParts(e.stepParts(r), p.Steps, "steps")...)
 			continue
 		}
 		t, err := e.timesOf(run.of, e.on)
@@ -103,13 +104,13 @@ func (e *explainer) explainPhaseTime(f figure) (string, float64, []Part, error) 
 	return fmt.Sprintf("phase %s, %s", p.Name, strings.Join(what, " and ")), *p.Seconds, parts, nil
 }
 
-// repeatParts gives the parts of so many steps.
-func repeatParts(parts []Part, steps int) []Part {
+// repeatParts gives the parts of so many steps, or of so many experts.
+func repeatParts(parts []Part, n int, what string) []Part {
 	for i := range parts {
-		parts[i].Value *= float64(steps)
-		parts[i].Calls *= steps
-		if steps > 1 {
-			parts[i].Rule += fmt.Sprintf("; x %d steps", steps)
+		parts[i].Value *= float64(n)
+		parts[i].Calls *= n
+		if n > 1 {
+			parts[i].Rule += fmt.Sprintf("; x %d %s", n, what)
 		}
 	}
 	return parts
