@@ -17,14 +17,14 @@ type PhasePlan struct {
 	// HBMBytesPerDevice is what a device holds at its fullest: the most of the runs. nil
 	// where a run is not modelled, and so is Seconds.
 	HBMBytesPerDevice *int64 `json:"hbm_bytes_per_device"`
-	// Seconds are those of all runs. Of denoise they are those of all steps, or of one step
-	// where the request does not say how many, and of what runs once before them. Loading
-	// weights is not counted.
+	// Seconds are those of all runs. Of denoise they are those of all steps and of what runs once
+	// before them, or of one step alone where the request does not say how many. Loading weights
+	// is not counted.
 	Seconds *float64 `json:"seconds"`
 	// Steps is how many steps Seconds are of; 0 for phases without.
 	Steps int `json:"steps,omitzero"`
-	// Beginnings is how often what runs once a request runs: for each of two experts that share
-	// the steps. 0 for phases without steps.
+	// Beginnings is how often Seconds have what runs once a request: for each of two experts that
+	// share the steps.
 	Beginnings int `json:"beginnings,omitzero"`
 	// Breakdown is the memory of the run that takes most.
 	Breakdown Phase `json:"breakdown"`
@@ -208,7 +208,7 @@ func (s *search) listPhases(p *Plan, on topology.Slice) error {
 	for _, run := range s.companions.list {
 		r, steps, begins := PhaseRun{Model: run.Name}, 0, 0
 		if run.Phase == phases.Denoise {
-			steps, begins = max(1, s.o.Steps), 1
+			steps, begins = max(1, s.o.Steps), min(1, s.o.Steps)
 			if s.o.Settings.Number("boundary") > 0 && steps > 1 {
 				begins = 2
 			}

@@ -216,7 +216,7 @@ func TestNonFinite(t *testing.T) {
 					}
 				}
 			}
-			if _, isSet := f["step"]; isSet != (c.of == "latents") {
+			if _, isSet := f["step"]; isSet != (c.of == "velocity") {
 				t.Errorf("fields %v", f)
 			}
 			if _, err := os.Stat(out); !errors.Is(err, os.ErrNotExist) {
