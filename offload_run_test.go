@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"weft"
 	"weft/engine"
 	"weft/internal/modeltest"
 	"weft/program/interp"
+	"weft/program/stablehlo"
 	"weft/request"
 	"weft/tensor"
 )
@@ -122,6 +124,23 @@ func TestOffloadOfAPipeline(t *testing.T) {
 	weft.SetAvailableMemory(t, 1)
 	if got, rep := forwardTwice(t, m, in, o); !sameBytes(want, got) || rep.Offload.Policy != "all" || rep.Offload.Offloaded == nil {
 		t.Errorf("auto without memory: %+v", rep.Offload)
+	}
+}
+
+// Streamed weights come to the devices outside of programs: no program's text names a kind of
+// memory.
+func TestProgramsNameNoKindOfMemory(t *testing.T) {
+	m := modeltest.Open(t, "testdata/wan21_t2v")
+	in := modeltest.Tensors(t, "testdata/wan21_t2v/inputs.safetensors")
+	r, err := m.Start(t.Context(), in, weft.Options{Request: request.Must("--offload all"), Device: engine.RefDevice})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for name, p := range r.Graph().Programs {
+		if text := stablehlo.Text(p); strings.Contains(text, "memory_kind") || strings.Contains(text, "annotate_device_placement") || !strings.Contains(text, "func.func") {
+			t.Errorf("program %s:\n%s", name, text)
+		}
 	}
 }
 

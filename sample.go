@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"weft/denoise"
+	"weft/fault"
 	"weft/models"
 	"weft/plan"
 	"weft/tensor"
@@ -52,7 +54,8 @@ func (s *Sampled) MarshalJSON() ([]byte, error) {
 }
 
 // Sample denoises latents. text (batch, rows, dim), or (rows, dim), is the
-// prompt's embedding, negative the one to be guided away from, nil for none.
+// prompt's embedding, negative the one to be guided away from, nil for none. Beside the error
+// ErrNonFinite of a step it gives what the steps before have made: the last good latents.
 func (m *Model) Sample(ctx context.Context, text, negative *tensor.Tensor, o SampleOptions) (*Sampled, error) {
 	d, err := m.Denoise(text, negative, o)
 	if err != nil {
@@ -111,11 +114,11 @@ func (d *Denoising) sample(ctx context.Context, onStep func(SampleStep)) (*Sampl
 		}
 		return nil
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrNonFinite) {
 		return nil, err
 	}
-	latents, err := d.VideoLatents()
-	return &Sampled{Latents: latents, Steps: d.Steps(), Report: d.Report(), Settings: d.Settings()}, err
+	latents, e := d.VideoLatents()
+	return &Sampled{Latents: latents, Steps: d.Steps(), Report: d.Report(), Settings: d.Settings()}, fault.Join(err, e)
 }
 
 // Report returns the costs so far: the times of the steps taken, the weights read and the

@@ -87,6 +87,24 @@ func TestPoisonedWeightStopsTheLoop(t *testing.T) {
 	}
 }
 
+// Sample gives the last good latents beside the error.
+func TestSampleKeepsTheLastGoodLatents(t *testing.T) {
+	s, err := weft.OpenSampling(poisoned(t, "blocks.1.ffn.net.2.bias"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	text := modeltest.Tensors(t, expertsDir+"/context.safetensors")["context"]
+	o := weft.SampleOptions{Options: weft.Options{Device: "reference", Request: request.Must("--size 48x32 --frames 5 --steps 4 --seed 3 --guidance 1")}}
+	out, err := s.Sample(t.Context(), text, nil, o)
+	if !errors.Is(err, nonfinite.Err) || out == nil || len(out.Steps) == 0 {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	if n, _ := out.Latents.NonFinite(); n > 0 {
+		t.Errorf("%d of the latents are not finite", n)
+	}
+}
+
 // Where it is allowed, it is noted, and the loop goes on.
 func TestPoisonedWeightIsNotedWhereAllowed(t *testing.T) {
 	s, err := weft.OpenSampling(poisoned(t, "blocks.1.ffn.net.2.bias"), "")

@@ -87,8 +87,12 @@ func (e *explainer) explainPhaseTime(f figure) (string, float64, []Part, error) 
 			if err != nil {
 				return "", 0, nil, err
 			}
-			what = append(what, fmt.Sprintf("the beginning and %d steps of %s", p.Steps, run.Model))
-			parts = append(parts, append(e.requestParts(r), repeatParts(e.stepParts(r), p.Steps, "steps")...)...)
+			what = append(what, fmt.Sprintf("%d steps of %s", p.Steps, run.Model))
+			if p.Beginnings > 0 {
+				what = append(what, "what runs once before them")
+				parts = append(parts, repeatParts(e.requestParts(r), p.Beginnings, "experts")...)
+			}
+			parts = append(parts, repeatParts(e.stepParts(r), p.Steps, "steps")...)
 			continue
 		}
 		t, err := e.timesOf(run.of, e.on)

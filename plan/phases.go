@@ -17,12 +17,15 @@ type PhasePlan struct {
 	// HBMBytesPerDevice is what a device holds at its fullest: the most of the runs. nil
 	// where a run is not modelled, and so is Seconds.
 	HBMBytesPerDevice *int64 `json:"hbm_bytes_per_device"`
-	// Seconds are those of all runs. Of denoise they are those of all steps, or of one step
-	// where the request does not say how many, and of what runs once before them. Loading
-	// weights is not counted.
+	// Seconds are those of all runs. Of denoise they are those of all steps and of what runs once
+	// before them, or of one step alone where the request does not say how many. Loading weights
+	// is not counted.
 	Seconds *float64 `json:"seconds"`
 	// Steps is how many steps Seconds are of; 0 for phases without.
 	Steps int `json:"steps,omitzero"`
+	// Beginnings is how often Seconds have what runs once a request: for each of two experts that
+	// share the steps.
+	Beginnings int `json:"beginnings,omitzero"`
 	// Breakdown is the memory of the run that takes most.
 	Breakdown Phase `json:"breakdown"`
 	// Runs are those of the models, one after another.
@@ -211,11 +214,14 @@ func (s *search) timesOf(c *placedRun, on topology.Slice) (*runTimes, error) {
 func (s *search) listPhases(p *Plan, on topology.Slice) error {
 	beside := p.runs
 	for _, run := range s.companions.list {
-		r, steps := PhaseRun{Model: run.Name}, 0
+		r, steps, begins := PhaseRun{Model: run.Name}, 0, 0
 		if run.Phase == phases.Denoise {
-			steps = max(1, s.o.Steps)
+			steps, begins = max(1, s.o.Steps), min(1, s.o.Steps)
+			if s.o.Settings.Number("boundary") > 0 && steps > 1 {
+				begins = 2
+			}
 			r.Mesh, r.DType = p.Mesh, run.Request.DType.String()
-			seconds, once := p.RequestSeconds+p.StepSeconds*float64(steps), p.Time
+			seconds, once := p.RequestSeconds*float64(begins)+p.StepSeconds*float64(steps), p.Time
 			r.Seconds, r.Time, r.Breakdown = &seconds, &once, p.Breakdown.DiT
 		} else {
 			r.of, beside = beside[0], beside[1:]
@@ -225,7 +231,7 @@ func (s *search) listPhases(p *Plan, on topology.Slice) error {
 		}
 		n := len(p.Phases)
 		if n == 0 || p.Phases[n-1].Name != run.Phase {
-			p.Phases = append(p.Phases, PhasePlan{Name: run.Phase, Steps: steps, Runs: []PhaseRun{r}})
+			p.Phases = append(p.Phases, PhasePlan{Name: run.Phase, Steps: steps, Beginnings: begins, Runs: []PhaseRun{r}})
 			continue
 		}
 		p.Phases[n-1].Runs = append(p.Phases[n-1].Runs, r)

@@ -121,9 +121,15 @@ func (g *scaledGraph) measureStageParts(held *graph.Residency) (stageParts, erro
 			s.stepLayers += n
 		}
 	})
-	if err != nil || g.layers == 0 {
-		return s, err
+	if err == nil && g.layers > 0 {
+		s.calls, err = g.measureStageCalls(held, s.lastLayer)
 	}
+	return s, err
+}
+
+// measureStageCalls says what a device holds as each call runs, besides weights.
+func (g *scaledGraph) measureStageCalls(held *graph.Residency, lastLayer int) ([]stageCall, error) {
+	var calls []stageCall
 	names := newNaming(g)
 	for i, call := range g.Calls {
 		c := g.costs[call.Program]
@@ -131,12 +137,12 @@ func (g *scaledGraph) measureStageParts(held *graph.Residency) (stageParts, erro
 		switch {
 		case g.isLayerProgram(call.Program):
 			at.place = inLayers
-		case i > s.lastLayer:
+		case i > lastLayer:
 			at.place = afterLayers
 		}
 		there, err := g.ResidentsAt(g.asPasses(), i)
 		if err != nil {
-			return s, err
+			return nil, err
 		}
 		for _, v := range there.Kept {
 			if g.isLayerProgram(names.makers[v.Name].program) {
@@ -145,9 +151,9 @@ func (g *scaledGraph) measureStageParts(held *graph.Residency) (stageParts, erro
 				at.keptOfOthers += v.Bytes
 			}
 		}
-		s.calls = append(s.calls, at)
+		calls = append(calls, at)
 	}
-	return s, nil
+	return calls, nil
 }
 
 // stageWeights is what a device of a stage holds of the weights in layers, by how they are

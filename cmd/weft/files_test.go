@@ -199,7 +199,7 @@ func TestNonFinite(t *testing.T) {
 		{"negative", "input", "negative context", sample("--context", good, "--negative", withValue(t, "context", 0, inf, nil)), []float64{0, 0, 0}},
 		{"noise", "input", "latents", sample("--context", good, "--noise", noise), []float64{0, 0, 1, 4, 4}},
 		{"output", "output", "out", forward(huge), nil},
-		{"latents", "latents", "latents", sample("--context", good, "--noise", loud), nil},
+		{"velocity", "velocity", "out", sample("--context", good, "--noise", loud), nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "out")
@@ -216,7 +216,7 @@ func TestNonFinite(t *testing.T) {
 					}
 				}
 			}
-			if _, isSet := f["step"]; isSet != (c.of == "latents") {
+			if _, isSet := f["step"]; isSet != (c.of == "velocity") {
 				t.Errorf("fields %v", f)
 			}
 			if _, err := os.Stat(out); !errors.Is(err, os.ErrNotExist) {
