@@ -69,7 +69,8 @@ func (r releasedStep) inputs(t *testing.T, want map[string]*tensor.Tensor, step 
 func TestModelOutputsOfReleasedSteps(t *testing.T) {
 	long := os.Getenv("WEFT_LONG_TESTS") != ""
 	for at, r := range []releasedStep{
-		{name: "wan21_t2v", values: "values"}, {name: "wan21_i2v", values: "expected"}, {name: "wan22_t2v_a14b", values: "values"}, {name: "wan22_t2v_a14b", values: "values", prefix: "shift_12."},
+		{name: "wan21_t2v", values: "values"}, {name: "wan21_i2v", values: "expected"},
+		{name: "wan22_t2v_a14b", values: "values"}, {name: "wan22_t2v_a14b", values: "values", prefix: "shift_12."},
 		{name: "wan22_ti2v_5b", values: "values"}, {name: "wan22_ti2v_5b", values: "values", prefix: "i2v.", keepsFirst: true},
 	} {
 		dir := "testdata/pipelines/" + r.name

@@ -63,7 +63,8 @@ from it. It runs in a process of its own.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
-				for _, name := range []string{"model", "size", "frames", "mesh", "fsdp", "layers", "out", "split-residual", "batch", "cfg", "release", "dtype", "text-len", "attention", "phases", "tile", "vae-dtype"} {
+				for _, name := range []string{"model", "size", "frames", "mesh", "fsdp", "layers", "out", "split-residual", "batch", "cfg", "release", "dtype", "text-len",
+					"attention", "phases", "tile", "vae-dtype"} {
 					if cmd.Flags().Changed(name) {
 						return usageError("--%s with a FILE: it is for a model's step; a program says itself what it computes", name)
 					}

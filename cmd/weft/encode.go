@@ -46,6 +46,7 @@ sample reads: "context" and "negative" for --context and --negative, and "y", "c
 	f.addParts(c, true, true)
 	f.addText(c)
 	f.addVideo(c, "size of the video that begins with the image, e.g. 832x480 (default: the release's)", "its frames (default: the release's)")
+	f.addAutoencoderType(c)
 	f.addOutput(c, "safetensors file to write")
 	must(c.MarkFlagRequired("out"))
 	must(c.MarkFlagRequired("prompt"))

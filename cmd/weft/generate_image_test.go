@@ -94,9 +94,7 @@ func TestImageToVideoOfTwoExperts(t *testing.T) {
 	}
 	devices := modeltest.Devices()
 	decoded := filepath.Join(t.TempDir(), "f.safetensors")
-	if code, stdout, stderr := weftRun(t, "decode", "--model", pipelinesDir+"wan21_i2v", "--latents", path, "--device", devices[len(devices)-1], "--out", decoded, "--json"); code != 0 {
-		t.Fatalf("exit %d, %s%s", code, stdout, stderr)
-	}
+	decodeLatents(t, pipelinesDir+"wan21_i2v", path, decoded, devices[len(devices)-1])
 	frames := modeltest.Tensors(t, decoded)["frames"]
 	meshes := []string{"tp=2", "sp=2"}
 	if os.Getenv("WEFT_LONG_TESTS") != "" {
@@ -104,7 +102,8 @@ func TestImageToVideoOfTwoExperts(t *testing.T) {
 	}
 	for _, mesh := range meshes {
 		out := t.TempDir()
-		doc := generate(t, r.args(t, out, "--device", "reference", "--mesh", mesh, "--frames-out", out+"/f", "--latents-out", out+"/l", "--trace", "--features-out", out+"/x")...)
+		doc := generate(t, r.args(t, out, "--device", "reference", "--mesh", mesh,
+			"--frames-out", out+"/f", "--latents-out", out+"/l", "--trace", "--features-out", out+"/x")...)
 		r.compare(t, doc, out)
 		given := modeltest.Tensors(t, out+"/x")
 		modeltest.Close(t, mesh+" y", given["y"], want["condition"], 1e-4)

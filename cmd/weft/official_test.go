@@ -48,8 +48,10 @@ func renameTensors(t *testing.T, from, to string, names map[string]string) {
 func joinVision(t *testing.T, from, to string) {
 	t.Helper()
 	given, out := modeltest.Tensors(t, from), map[string]*tensor.Tensor{}
-	whole := strings.NewReplacer("embeddings.class_embedding", "cls_embedding", "embeddings.position_embedding.weight", "pos_embedding", "embeddings.patch_embedding", "patch_embedding",
-		"pre_layrnorm", "pre_norm", "post_layernorm", "post_norm", "encoder.layers", "transformer", "layer_norm", "norm", "mlp.fc1", "mlp.0", "mlp.fc2", "mlp.2",
+	whole := strings.NewReplacer("embeddings.class_embedding", "cls_embedding", "embeddings.position_embedding.weight", "pos_embedding",
+		"embeddings.patch_embedding", "patch_embedding",
+		"pre_layrnorm", "pre_norm", "post_layernorm", "post_norm", "encoder.layers", "transformer", "layer_norm", "norm",
+		"mlp.fc1", "mlp.0", "mlp.fc2", "mlp.2",
 		"self_attn.out_proj", "attn.proj", "self_attn.q_proj", "attn.to_qkv")
 	for name, x := range given {
 		official := "visual." + whole.Replace(name)
@@ -83,8 +85,8 @@ func officialFolder(t *testing.T, release, autoencoder string, config map[string
 	}
 	renameTensors(t, from+"transformer/diffusion_pytorch_model.safetensors", filepath.Join(dir, "diffusion_pytorch_model.safetensors"), oracleNames(t, "wan2.1-i2v-14b"))
 	renameTensors(t, from+"text_encoder/model.safetensors", filepath.Join(dir, "models_t5_umt5-xxl-enc-bf16.safetensors"), oracleNames(t, "umt5-xxl"))
-	names := oracleNames(t, autoencoder)
-	renameTensors(t, from+"vae/diffusion_pytorch_model.safetensors", filepath.Join(dir, map[string]string{"wan2.1-vae": "Wan2.1_VAE", "wan2.2-vae": "Wan2.2_VAE"}[autoencoder]+".safetensors"), names)
+	file := map[string]string{"wan2.1-vae": "Wan2.1_VAE.safetensors", "wan2.2-vae": "Wan2.2_VAE.safetensors"}[autoencoder]
+	renameTensors(t, from+"vae/diffusion_pytorch_model.safetensors", filepath.Join(dir, file), oracleNames(t, autoencoder))
 	if err := os.CopyFS(filepath.Join(dir, "google", "umt5-xxl"), os.DirFS(from+"tokenizer")); err != nil {
 		t.Fatal(err)
 	}
@@ -170,6 +172,14 @@ func writePNG(t *testing.T, path string, im image.Image) {
 	}
 }
 
+// decodeLatents decodes latents to a file of frames.
+func decodeLatents(t *testing.T, model, latents, frames, device string) {
+	t.Helper()
+	if code, stdout, stderr := weftRun(t, "decode", "--model", model, "--latents", latents, "--device", device, "--out", frames, "--json"); code != 0 {
+		t.Fatalf("exit %d, %s%s", code, stdout, stderr)
+	}
+}
+
 // TI2V-5B in its publisher's folder. Its noise levels begin where diffusers' do, so that the first
 // step's model output is the one of diffusers' pipeline, and the step ends where a step of first
 // order to the second level does. The image has the video's size, which neither layout resizes.
@@ -208,9 +218,7 @@ func TestOfficialFolderOfTI2V(t *testing.T) {
 		}
 		modeltest.Close(t, c.prefix+"latents after the first step", got, first, 5e-4)
 		// The autoencoder of diffusers' folder makes the same frames of the same latents.
-		if code, stdout, stderr := weftRun(t, "decode", "--model", pipelinesDir+r.name, "--latents", out+"/l.safetensors", "--device", "reference", "--out", out+"/d.safetensors", "--json"); code != 0 {
-			t.Fatalf("exit %d, %s%s", code, stdout, stderr)
-		}
+		decodeLatents(t, pipelinesDir+r.name, out+"/l.safetensors", out+"/d.safetensors", "reference")
 		modeltest.Close(t, c.prefix+"frames", modeltest.Tensors(t, out+"/f")["frames"], modeltest.Tensors(t, out+"/d.safetensors")["frames"], 1e-4)
 	}
 }
@@ -224,7 +232,8 @@ func TestOfficialFolderOfI2V(t *testing.T) {
 	r := released{name: "wan21_i2v", size: "64x32", frames: 9}
 	want := modeltest.Tensors(t, r.folder()+"/expected.safetensors")
 	out := t.TempDir()
-	args := r.args(t, out, "--device", "reference", "--shift", "3", "--image", r.folder()+"/image.png", "--frames-out", out+"/f", "--latents-out", out+"/l.safetensors", "--features-out", out+"/x")
+	args := r.args(t, out, "--device", "reference", "--shift", "3", "--image", r.folder()+"/image.png",
+		"--frames-out", out+"/f", "--latents-out", out+"/l.safetensors", "--features-out", out+"/x")
 	args[slices.Index(args, "--model")+1] = dir
 	doc := generate(t, args...)
 	checkLevels(t, doc, 3)
@@ -236,16 +245,14 @@ func TestOfficialFolderOfI2V(t *testing.T) {
 	if err := weft.WriteTensors(conditions, map[string]*tensor.Tensor{"y": want["condition"], "clip_fea": want["image_embeds"]}, false); err != nil {
 		t.Fatal(err)
 	}
-	code, stdout, stderr := weftRun(t, "sample", "--model", dir, "--context", out+"/x", "--negative", out+"/x", "--conditions", conditions, "--noise", r.folder()+"/inputs.safetensors",
-		"--size", r.size, "--frames", "9", "--steps", "4", "--shift", "3", "--device", "reference", "--out", last)
+	code, stdout, stderr := weftRun(t, "sample", "--model", dir, "--context", out+"/x", "--negative", out+"/x", "--conditions", conditions,
+		"--noise", r.folder()+"/inputs.safetensors", "--size", r.size, "--frames", "9", "--steps", "4", "--shift", "3", "--device", "reference", "--out", last)
 	if code != 0 {
 		t.Fatalf("exit %d, %s%s", code, stdout, stderr)
 	}
 	steps := want["official.latents"]
 	modeltest.Close(t, "latents", modeltest.Tensors(t, last)["latents"], steps.Rows(steps.Shape[0]-1, steps.Shape[0]), 5e-4)
 	// The autoencoder of diffusers' folder makes the same frames of the generation's latents.
-	if code, stdout, stderr := weftRun(t, "decode", "--model", pipelinesDir+r.name, "--latents", out+"/l.safetensors", "--device", "reference", "--out", out+"/d.safetensors", "--json"); code != 0 {
-		t.Fatalf("exit %d, %s%s", code, stdout, stderr)
-	}
+	decodeLatents(t, pipelinesDir+r.name, out+"/l.safetensors", out+"/d.safetensors", "reference")
 	modeltest.Close(t, "frames", modeltest.Tensors(t, out+"/f")["frames"], modeltest.Tensors(t, out+"/d.safetensors")["frames"], 1e-4)
 }

@@ -15,6 +15,11 @@ var planAt480 = []string{"plan", "--model", "wan2.1-t2v-14b", "--size", "832x480
 
 func planArgs(extra ...string) []string { return append(append([]string{}, planAt480...), extra...) }
 
+// planInTiles plans a short video whose frames are decoded in tiles.
+func planInTiles(more ...string) []string {
+	return append([]string{"plan", "--model", "wan2.1-t2v-1.3b", "--size", "832x480", "--frames", "17", "--on", "v5e-4", "--mesh", "tp=4", "--tile", "release"}, more...)
+}
+
 // The text for people, word for word and within 80 columns. After a change that is
 // meant: go test ./cmd/weft -run TestPlanText -update, and read the diff.
 func TestPlanText(t *testing.T) {
@@ -29,8 +34,8 @@ func TestPlanText(t *testing.T) {
 		"explain-step":   planArgs("--on", "v4-8", "--explain", "step"),
 		"i2v":            {"plan", "--model", "wan2.1-i2v-14b", "--size", "832x480", "--frames", "81", "--on", "v5e-8", "--steps", "40"},
 		"explain-decode": planArgs("--on", "v4-8", "--explain", "seconds:decode"),
-		"tiles":          {"plan", "--model", "wan2.1-t2v-1.3b", "--size", "832x480", "--frames", "17", "--on", "v5e-4", "--mesh", "tp=4", "--tile", "release", "--vae-dtype", "bf16"},
-		"explain-tiles":  {"plan", "--model", "wan2.1-t2v-1.3b", "--size", "832x480", "--frames", "17", "--on", "v5e-4", "--mesh", "tp=4", "--tile", "release", "--explain", "seconds:decode"},
+		"tiles":          planInTiles("--vae-dtype", "bf16"),
+		"explain-tiles":  planInTiles("--explain", "seconds:decode"),
 		"explain-sent":   planArgs("--on", "v5e-8", "--mesh", "tp=2,sp=4", "--fsdp", "sp", "--explain", "all-gather"),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -108,6 +108,11 @@ func (f *requestFlags) addOffload(c *cobra.Command, preset string) {
 // addAutoencoder adds the flags that say how a video's autoencoder computes.
 func (f *requestFlags) addAutoencoder(c *cobra.Command) {
 	f.addTiles(c, "decode in overlapping tiles, which gives other pixels")
+	f.addAutoencoderType(c)
+}
+
+// addAutoencoderType adds --vae-dtype.
+func (f *requestFlags) addAutoencoderType(c *cobra.Command) {
 	f.add(c, "vae-dtype", "", "type that the autoencoder computes in: bf16 or f32; default f32")
 	completeFlag(c, "vae-dtype", "f32", "bf16")
 }
