@@ -109,6 +109,9 @@ func checkConfig(c *Config, r *models.ConfigReader) {
 	}
 }
 
+// Blocks is the number of residual blocks that a frame passes in the decoder.
+func (c Config) Blocks() int { return 2 + len(c.Widths)*(c.ResBlocks+1) }
+
 // halvings is how often a power of 2 is halved until 1 is left.
 func halvings(n int) int { return bits.Len(uint(n)) - 1 }
 

@@ -329,6 +329,18 @@ func (b downBlock) folded() int {
 	return 1
 }
 
+// Blocks is the number of residual blocks that a frame passes in the decoder.
+func (c Config) Blocks() int {
+	_, n, _ := c.middle()
+	for _, b := range c.upBlocks() {
+		n += b.layers
+		if b.in != b.out {
+			n++
+		}
+	}
+	return n
+}
+
 // firstWidth is the width behind the encoder's first convolution.
 func (c *Config) firstWidth() int {
 	if c.isSecond() {
