@@ -38,7 +38,8 @@ func TestPhasesOfVideos(t *testing.T) {
 		{"wan2.2-i2v-a14b", at480 + "tp=4", []string{"text umt5-xxl", "image wan2.1-vae", "denoise wan2.2-i2v-a14b", "decode wan2.1-vae"}},
 		{"wan2.2-ti2v-5b", at480 + "tp=4", []string{"text umt5-xxl", "denoise wan2.2-ti2v-5b", "decode wan2.2-vae"}},
 		{"wan2.2-ti2v-5b", at480 + "tp=4 --token-times", []string{"text umt5-xxl", "image wan2.2-vae", "denoise wan2.2-ti2v-5b", "decode wan2.2-vae"}},
-		{"cogvideox-5b", "--size 720x480 --frames 9 --dtype bf16 --on v5e-4 --mesh dp=2,sp=2", []string{"text t5-v1.1-xxl", "denoise cogvideox-5b", "decode cogvideox-vae ?"}},
+		{"cogvideox-5b", "--size 720x480 --frames 9 --dtype bf16 --on v5e-4 --mesh dp=2,sp=2", []string{"text t5-v1.1-xxl", "denoise cogvideox-5b", "decode cogvideox-vae"}},
+		{"ltx2.5-22b", "--size 768x512 --frames 9 --dtype bf16 --on v5p-8 --mesh tp=4", []string{"text ltx2.5-gemma4-12b", "denoise ltx2.5-22b", "decode ltx2.5-vae-conv"}},
 	} {
 		p := bestPlan(t, c.model, c.flags)
 		var got []string

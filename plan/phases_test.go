@@ -27,7 +27,10 @@ func TestPhases(t *testing.T) {
 		// 73.3e6 are in f32, whatever the transformer computes in.
 		{"wan2.1-t2v-14b", "v4-8", 2_316_000_000, 293_200_000, "dit", ""},
 		{"wan2.1-t2v-1.3b", "v5e-1", 9_262_000_000, 293_200_000, "text", ""},
-		{"cogvideox-5b", "v4-8", 2_316_000_000, 0, "dit", "the VAE"},
+		// 123.4e6 parameters of the decoder.
+		{"cogvideox-5b", "v4-8", 2_316_000_000, 493_474_000, "dit", ""},
+		// 11.96e9 of Gemma, without its table of tokens, and 407.2e6 of the decoder.
+		{"ltx2.5-22b", "v5p-8", 5_980_000_000, 1_628_700_000, "dit", ""},
 	} {
 		m, err := models.ByName(c.model)
 		if err != nil {

@@ -22,6 +22,14 @@ const dir = "../../testdata/vaes/cogvideox"
 // The fixture's grids: 5 latent frames of 3 x 4, in batches of 3 and 2; in tiles 2 of 6 x 8.
 var fixture = modeltest.Autoencoder{Dir: dir, Latents: "z_raw", Tolerance: 1e-4}
 
+func TestPeerSpecsEqualTheOracleLeafByLeaf(t *testing.T) {
+	modeltest.Oracle(t, "cogvideox-vae", "../../testdata/oracle/cogvideox-vae.json")
+}
+
+func TestNamesEqualTheMapping(t *testing.T) {
+	modeltest.Mapping(t, "cogvideox-vae", "../../testdata/oracle/mappings/cogvideox-vae.json", "")
+}
+
 func TestFixtureOnEveryLegalMesh(t *testing.T) {
 	meshes := fixture.Meshes(t, 8, "")
 	if len(meshes) != 20 { // every tp*sp up to 8

@@ -22,6 +22,14 @@ const dir = "../../testdata/vaes/hunyuan_video"
 // of 6 x 5 in tiles of pictures.
 var fixture = modeltest.Autoencoder{Dir: dir, Latents: "z_raw", Tolerance: 1e-4}
 
+func TestPeerSpecsEqualTheOracleLeafByLeaf(t *testing.T) {
+	modeltest.Oracle(t, "hunyuan-vae", "../../testdata/oracle/hunyuan-vae.json")
+}
+
+func TestNamesEqualTheMapping(t *testing.T) {
+	modeltest.Mapping(t, "hunyuan-vae", "../../testdata/oracle/mappings/hunyuan-vae.json", "")
+}
+
 func TestFixtureOnEveryLegalMesh(t *testing.T) {
 	meshes := fixture.Meshes(t, 8, "")
 	if len(meshes) != 20 { // every tp*sp up to 8

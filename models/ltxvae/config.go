@@ -29,16 +29,23 @@ type Config struct {
 	Noise         []bool `json:"decoder_inject_noise"`
 	UpResidual    []bool `json:"upsample_residual"`
 	UpFactor      []int  `json:"upsample_factor"` // by which upsampling lowers the width
+	// UpKinds says what a block of LTX-2's decoder doubles, in the order in which a frame passes
+	// them. In LTX-Video it is rows, columns and frames.
+	UpKinds []string `json:"upsample_type,omitempty"`
+	// Padding is what kernels of LTX-2's decoder read beyond the edges; "" in LTX-Video, whose
+	// kernels read zeros.
+	Padding       string `json:"decoder_spatial_padding_mode,omitempty"`
 	DecoderCausal bool   `json:"decoder_causal"`
 	// Timestep says that the decoder is told how much noise the latents have left.
 	Timestep bool `json:"timestep_conditioning"`
 }
 
-// The blocks of the encoder that releases have, and how those of 0.9.5 lower the number of
-// positions.
+// The blocks of the encoder that releases have, and how those of 0.9.5 and of LTX-2 lower the
+// number of positions.
 const (
-	plainBlock = "LTXVideoDownBlock3D"
-	foldBlock  = "LTXVideo095DownBlock3D"
+	plainBlock  = "LTXVideoDownBlock3D"
+	foldBlock   = "LTXVideo095DownBlock3D"
+	secondBlock = "LTX2VideoDownBlock3D"
 
 	byConv         = "conv"
 	foldSpace      = "spatial"
@@ -49,39 +56,97 @@ const (
 
 var stageBound = models.Bound{Least: 1, Most: 64, Why: "every stage has that many residual blocks"}
 
-var configWords = []models.Words[Config]{{
-	Of: "diffusers",
-	// diffusers' own, which are those of 0.9.0.
-	Defaults: Config{Latent: 128, Patch: 4, Eps: 1e-6, Scale: 1, Causal: true,
-		Widths: []int{128, 256, 512, 512}, Layers: []int{4, 3, 3, 3, 4}, DecoderWidths: []int{128, 256, 512, 512}, DecoderLayers: []int{4, 3, 3, 3, 4},
-		UpFactor: []int{1, 1, 1, 1}},
-	Keys: func(c *Config) []models.Key {
-		return []models.Key{
-			models.Fixed("in_channels", pictureChannel, "LTX-Video"),
-			models.Fixed("out_channels", pictureChannel, "LTX-Video"),
-			models.Fixed("patch_size_t", 1, "LTX-Video"),
-			models.Int("latent_channels", &c.Latent, models.ChannelBound),
-			models.Int("patch_size", &c.Patch, models.PatchBound),
-			models.Float("resnet_norm_eps", &c.Eps, models.SmallSpan),
-			models.Float("scaling_factor", &c.Scale, models.Positive),
-			models.IntList("block_out_channels", &c.Widths, models.WidthBound),
-			models.IntList("layers_per_block", &c.Layers, stageBound),
-			models.StringList("down_block_types", &c.DownBlocks),
-			models.StringList("downsample_type", &c.DownKinds),
-			models.BoolList("spatio_temporal_scaling", &c.Down),
-			models.Bool("encoder_causal", &c.Causal),
-			models.IntList("decoder_block_out_channels", &c.DecoderWidths, models.WidthBound),
-			models.IntList("decoder_layers_per_block", &c.DecoderLayers, stageBound),
-			models.BoolList("decoder_spatio_temporal_scaling", &c.Up),
-			models.BoolList("decoder_inject_noise", &c.Noise),
-			models.BoolList("upsample_residual", &c.UpResidual),
-			models.IntList("upsample_factor", &c.UpFactor, models.Bound{Least: 1, Most: 8, Why: "upsampling makes eight positions of one"}),
-			models.Bool("decoder_causal", &c.DecoderCausal),
-			models.Bool("timestep_conditioning", &c.Timestep),
-		}
+// The classes in diffusers.
+const (
+	class       = "AutoencoderKLLTXVideo"
+	secondClass = "AutoencoderKLLTX2Video"
+)
+
+// configWords are diffusers' for the autoencoders of LTX-2 and of LTX-Video. The defaults are its
+// own: those of LTX-2.0, and of 0.9.0.
+var configWords = []models.Words[Config]{
+	{
+		Of: "LTX-2",
+		Recognize: func(r *models.ConfigReader) bool {
+			return r.Class() == secondClass || r.Has("decoder_spatial_padding_mode")
+		},
+		Defaults: Config{Latent: 128, Patch: 4, Eps: 1e-6, Scale: 1, Causal: true, DecoderCausal: true,
+			Widths: []int{256, 512, 1024, 2048}, Layers: []int{4, 6, 6, 2, 2}, DecoderWidths: []int{256, 512, 1024}, DecoderLayers: []int{5, 5, 5, 5},
+			UpFactor: []int{2, 2, 2}, Padding: "reflect"},
+		Keys: func(c *Config) []models.Key {
+			return append(commonKeys(c), models.Fixed("encoder_spatial_padding_mode", zeroPadding, "LTX-2"),
+				models.String("decoder_spatial_padding_mode", &c.Padding), models.StringList("upsample_type", &c.UpKinds))
+		},
+		Derive: func(c *Config, r *models.ConfigReader) {
+			if c.Padding != zeroPadding {
+				r.Unsupported("decoder_spatial_padding_mode %q: LTX-2.0's decoder reflects pictures at their edges; only %q is run, as in LTX-2.3 and 2.5", c.Padding, zeroPadding)
+			}
+			c.deriveSecondLists()
+			deriveAndCheck(c, r)
+		},
 	},
-	Derive: deriveAndCheck,
-}}
+	{
+		Of: "LTX-Video",
+		Defaults: Config{Latent: 128, Patch: 4, Eps: 1e-6, Scale: 1, Causal: true,
+			Widths: []int{128, 256, 512, 512}, Layers: []int{4, 3, 3, 3, 4}, DecoderWidths: []int{128, 256, 512, 512}, DecoderLayers: []int{4, 3, 3, 3, 4},
+			UpFactor: []int{1, 1, 1, 1}},
+		Keys:   commonKeys,
+		Derive: deriveAndCheck,
+	},
+}
+
+const zeroPadding = "zeros"
+
+func commonKeys(c *Config) []models.Key {
+	return []models.Key{
+		models.Fixed("in_channels", pictureChannel, "LTX-Video"),
+		models.Fixed("out_channels", pictureChannel, "LTX-Video"),
+		models.Fixed("patch_size_t", 1, "LTX-Video"),
+		models.Int("latent_channels", &c.Latent, models.ChannelBound),
+		models.Int("patch_size", &c.Patch, models.PatchBound),
+		models.Float("resnet_norm_eps", &c.Eps, models.SmallSpan),
+		models.Float("scaling_factor", &c.Scale, models.Positive),
+		models.IntList("block_out_channels", &c.Widths, models.WidthBound),
+		models.IntList("layers_per_block", &c.Layers, stageBound),
+		models.StringList("down_block_types", &c.DownBlocks),
+		models.StringList("downsample_type", &c.DownKinds),
+		models.BoolList("spatio_temporal_scaling", &c.Down),
+		models.Bool("encoder_causal", &c.Causal),
+		models.IntList("decoder_block_out_channels", &c.DecoderWidths, models.WidthBound),
+		models.IntList("decoder_layers_per_block", &c.DecoderLayers, stageBound),
+		models.BoolList("decoder_spatio_temporal_scaling", &c.Up),
+		models.BoolList("decoder_inject_noise", &c.Noise),
+		models.BoolList("upsample_residual", &c.UpResidual),
+		models.IntList("upsample_factor", &c.UpFactor, models.Bound{Least: 1, Most: 8, Why: "upsampling makes eight positions of one"}),
+		models.Bool("decoder_causal", &c.DecoderCausal),
+		models.Bool("timestep_conditioning", &c.Timestep),
+	}
+}
+
+// isSecond says whether the autoencoder is LTX-2's.
+func (c *Config) isSecond() bool { return c.Padding != "" }
+
+// deriveSecondLists fills in the lists that a file of LTX-2 does not have.
+func (c *Config) deriveSecondLists() {
+	if c.Down == nil {
+		c.Down = slices.Repeat([]bool{true}, len(c.Widths))
+	}
+	if c.DownBlocks == nil {
+		c.DownBlocks = slices.Repeat([]string{secondBlock}, len(c.Widths))
+	}
+	if c.DownKinds == nil {
+		c.DownKinds = []string{foldSpace, foldTime, foldSpaceTime, foldSpaceTime}
+	}
+	if c.Up == nil {
+		c.Up = slices.Repeat([]bool{true}, len(c.DecoderWidths))
+	}
+	if c.UpResidual == nil {
+		c.UpResidual = slices.Repeat([]bool{true}, len(c.DecoderWidths))
+	}
+	if c.UpKinds == nil {
+		c.UpKinds = slices.Repeat([]string{foldSpaceTime}, len(c.DecoderWidths))
+	}
+}
 
 // deriveAndCheck fills in the lists that a file does not have, and refuses what does not fit
 // together or no program is there for.
@@ -162,16 +227,24 @@ func (c *Config) checkLists(r *models.ConfigReader) bool {
 			ok = false
 		}
 	}
+	if c.isSecond() && len(c.UpKinds) != up {
+		r.Refuse("%d upsample_type: want %d, one for each block", len(c.UpKinds), up)
+		ok = false
+	}
 	return ok
 }
 
 // checkKinds reports blocks of unknown kinds.
 func (c *Config) checkKinds(r *models.ConfigReader) bool {
-	ok := true
+	ok, blocks := true, []string{plainBlock, foldBlock}
+	if c.isSecond() {
+		blocks = []string{secondBlock}
+	}
+	folds := []string{foldSpace, foldTime, foldSpaceTime}
 	for _, l := range []struct {
 		key          string
 		kinds, known []string
-	}{{"down_block_types", c.DownBlocks, []string{plainBlock, foldBlock}}, {"downsample_type", c.DownKinds, []string{byConv, foldSpace, foldTime, foldSpaceTime}}} {
+	}{{"down_block_types", c.DownBlocks, blocks}, {"downsample_type", c.DownKinds, append([]string{byConv}, folds...)}, {"upsample_type", c.UpKinds, folds}} {
 		for _, kind := range l.kinds {
 			if !slices.Contains(l.known, kind) {
 				r.Unsupported("%s has %q: want one of %s", l.key, kind, strings.Join(l.known, ", "))
@@ -203,8 +276,8 @@ func (c *Config) checkEncoder(r *models.ConfigReader) {
 			r.Refuse("block %d of the encoder folds %d positions into %d channels: want a multiple", i, b.folded(), b.out)
 		case b.folded() > 1 && b.in*b.folded()%b.out != 0:
 			r.Refuse("block %d of the encoder from %d to %d channels: its shortcut averages groups of %d/%d, which is no whole number", i, b.in, b.out, b.in*b.folded(), b.out)
-		case c.DownBlocks[i] == foldBlock && b.folded() == 1 && b.in != b.out:
-			r.Unsupported("block %d of the encoder from %d to %d channels: a block of 0.9.5 changes the width where it folds positions", i, b.in, b.out)
+		case c.DownBlocks[i] != plainBlock && b.folded() == 1 && b.in != b.out:
+			r.Unsupported("block %d of the encoder from %d to %d channels: a block of %s changes the width where it folds positions", i, b.in, b.out, c.DownBlocks[i])
 		}
 	}
 }
@@ -218,8 +291,8 @@ func (c *Config) checkDecoder(r *models.ConfigReader) {
 			r.Unsupported("block %d of the decoder from %d to %d channels with upsample_factor %d: upsampling lowers the width to %d/%d", i, width, b.out, b.factor, width, b.factor)
 			return
 		}
-		if b.up && b.residual && (b.out*b.factor%8 != 0 || 8%b.factor != 0) {
-			r.Refuse("block %d of the decoder: its shortcut makes %d channels of %d, which is no whole number of copies of %d/8", i, b.out, b.out*b.factor, b.out*b.factor)
+		if n := b.unfolded(); b.up && b.residual && (b.out*b.factor%n != 0 || n%b.factor != 0) {
+			r.Refuse("block %d of the decoder: its shortcut makes %d channels of %d, which is no whole number of copies of %d/%d", i, b.out, b.out*b.factor, b.out*b.factor, n)
 		}
 		if b.in != b.out && (c.Timestep || b.noise) {
 			r.Unsupported("block %d of the decoder from %d to %d channels, with noise or a timestep: no release has such a block", i, b.in, b.out)
@@ -256,25 +329,35 @@ func (b downBlock) folded() int {
 	return 1
 }
 
+// firstWidth is the width behind the encoder's first convolution.
+func (c *Config) firstWidth() int {
+	if c.isSecond() {
+		return c.Latent
+	}
+	return c.Widths[0]
+}
+
 // downBlocks lists the encoder's blocks.
 func (c *Config) downBlocks() []downBlock {
 	var out []downBlock
-	width := c.Widths[0]
+	width := c.firstWidth()
 	for i := range c.downBlockCount() {
 		b := downBlock{name: fmt.Sprint("encoder.down_blocks.", i), in: width, layers: c.Layers[i]}
-		fold := c.DownBlocks[i] == foldBlock
-		switch {
-		case fold:
+		switch c.DownBlocks[i] {
+		case secondBlock:
+			b.out = c.Widths[i]
+		case foldBlock:
 			b.out = c.Widths[i+1]
 		default:
 			b.out = c.Widths[min(i+1, len(c.Widths)-1)]
 			b.widens = b.in != b.out
 		}
-		if c.Down[i] {
+		switch {
+		case !c.Down[i]:
+		case c.DownBlocks[i] == plainBlock:
 			b.kind = byConv
-			if fold {
-				b.kind = c.DownKinds[i]
-			}
+		default:
+			b.kind = c.DownKinds[i]
 		}
 		width = b.out
 		out = append(out, b)
@@ -289,8 +372,17 @@ type upBlock struct {
 	factor       int
 	layers       int
 	up, residual bool
+	kind         string // what upsampling doubles: foldSpace and so on
 	noise        bool
 }
+
+// doubles says whether the block doubles rows and columns, and frames.
+func (b upBlock) doubles() (space, time bool) {
+	return b.up && b.kind != foldTime, b.up && b.kind != foldSpace
+}
+
+// unfolded is the number of positions that upsampling makes of one.
+func (b upBlock) unfolded() int { return downBlock{kind: b.kind}.folded() }
 
 // upBlocks lists the decoder's blocks in the order in which a frame passes them.
 func (c *Config) upBlocks() []upBlock {
@@ -299,7 +391,10 @@ func (c *Config) upBlocks() []upBlock {
 	width := c.DecoderWidths[n-1]
 	for i := range n {
 		at := n - 1 - i
-		b := upBlock{name: fmt.Sprint("decoder.up_blocks.", i), factor: c.UpFactor[at], layers: c.DecoderLayers[at], up: c.Up[at], residual: c.UpResidual[at], noise: c.Noise[at]}
+		b := upBlock{name: fmt.Sprint("decoder.up_blocks.", i), factor: c.UpFactor[at], layers: c.DecoderLayers[at], up: c.Up[at], residual: c.UpResidual[at], noise: c.Noise[at], kind: foldSpaceTime}
+		if c.isSecond() {
+			b.kind = c.UpKinds[i]
+		}
 		b.in, b.out = width/b.factor, c.DecoderWidths[at]/b.factor
 		width = b.out
 		out = append(out, b)
@@ -340,8 +435,12 @@ func (c *Config) encoderScale() (space, time int) {
 func (c *Config) decoderScale() (space, time int) {
 	space, time = c.Patch, 1
 	for _, b := range c.upBlocks() {
-		if b.up {
-			space, time = 2*space, 2*time
+		s, t := b.doubles()
+		if s {
+			space *= 2
+		}
+		if t {
+			time *= 2
 		}
 	}
 	return space, time
@@ -360,7 +459,7 @@ func (c *Config) noiseScales() []int {
 	_, layers, noise := c.middle()
 	stage(layers, noise)
 	for _, b := range c.upBlocks() {
-		if b.up {
+		if space, _ := b.doubles(); space {
 			scale *= 2
 		}
 		stage(b.layers, b.noise)
@@ -368,14 +467,16 @@ func (c *Config) noiseScales() []int {
 	return out
 }
 
-// detectConfig says whether a config.json describes an autoencoder of LTX-Video.
+// detectConfig says whether a config.json describes an autoencoder of LTX-Video or LTX-2.
 func detectConfig(c map[string]any) bool {
-	class, _ := c["_class_name"].(string)
+	named, _ := c["_class_name"].(string)
 	_, own := c["spatio_temporal_scaling"]
-	return class == "AutoencoderKLLTXVideo" || class == "" && own
+	return named == class || named == secondClass || named == "" && own
 }
 
 var four = []string{plainBlock, plainBlock, plainBlock, plainBlock}
+
+var fourSecond = []string{secondBlock, secondBlock, secondBlock, secondBlock}
 
 // The names are those of models.Companions and, for the versions before, of the releases.
 var released = map[string]Config{
@@ -391,4 +492,8 @@ var released = map[string]Config{
 		Down: []bool{true, true, true, false}, DownBlocks: four, DownKinds: []string{byConv, byConv, byConv, byConv},
 		DecoderWidths: []int{128, 256, 512, 512}, DecoderLayers: []int{4, 3, 3, 3, 4}, Up: []bool{true, true, true, false}, Noise: []bool{false, false, false, false, false},
 		UpResidual: []bool{false, false, false, false}, UpFactor: []int{1, 1, 1, 1}},
+	"ltx2.5-vae-conv": {Latent: 128, Patch: 4, Eps: 1e-6, Scale: 1, Causal: true, Widths: []int{256, 512, 1024, 1024}, Layers: []int{4, 6, 4, 2, 2},
+		Down: []bool{true, true, true, true}, DownBlocks: fourSecond, DownKinds: []string{foldSpace, foldTime, foldSpaceTime, foldSpaceTime},
+		DecoderWidths: []int{256, 512, 512, 1024}, DecoderLayers: []int{4, 6, 4, 2, 2}, Up: []bool{true, true, true, true}, Noise: []bool{false, false, false, false, false},
+		UpResidual: []bool{false, false, false, false}, UpFactor: []int{2, 2, 1, 2}, UpKinds: []string{foldSpaceTime, foldSpaceTime, foldTime, foldSpace}, Padding: zeroPadding},
 }

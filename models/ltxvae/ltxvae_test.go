@@ -19,12 +19,13 @@ import (
 
 const testdata = "../../testdata/vaes/"
 
-// The fixtures' grids: 2 latent frames of 1 x 2, which are 9 frames of 32 x 64 pixels; 0.9.5 also
-// one of 2 x 3 in tiles. Their latents are as the encoder makes them.
+// The fixtures' grids: 2 latent frames of 1 x 2, which are 9 frames of 32 x 64 pixels; 0.9.5 and
+// LTX-2.5 also one of 2 x 3 in tiles. Their latents are as the encoder makes them.
 var (
 	plain   = modeltest.Autoencoder{Dir: testdata + "ltx_090", Latents: "z_raw", Tolerance: 1e-4}
 	noisy   = modeltest.Autoencoder{Dir: testdata + "ltx_091", Latents: "z_raw", Beside: append([]string{"timestep"}, noises(8)...), Tolerance: 1e-4}
 	folding = modeltest.Autoencoder{Dir: testdata + "ltx_095", Latents: "z_raw", Beside: []string{"timestep"}, Tolerance: 1e-4}
+	second  = modeltest.Autoencoder{Dir: testdata + "ltx2_25", Latents: "z_raw", Tolerance: 1e-4} // python testdata/make/ltx2_vae.py testdata
 )
 
 var long = os.Getenv("WEFT_LONG_TESTS") != ""
@@ -48,7 +49,7 @@ func TestFixturesOnMeshes(t *testing.T) {
 	for _, c := range []struct {
 		fixture modeltest.Autoencoder
 		some    []string
-	}{{plain, []string{"", "sp=2", "tp=2", "tp=3,sp=2"}}, {noisy, []string{"", "tp=2", "tp=3,sp=2"}}, {folding, []string{"", "sp=3", "tp=2,sp=2"}}} {
+	}{{plain, []string{"", "sp=2", "tp=2", "tp=3,sp=2"}}, {noisy, []string{"", "tp=2", "tp=3,sp=2"}}, {folding, []string{"", "sp=3", "tp=2,sp=2"}}, {second, []string{"", "sp=2", "tp=2,sp=2"}}} {
 		meshes := c.fixture.Meshes(t, 8, "")
 		if len(meshes) != 20 { // every tp*sp up to 8
 			t.Errorf("%s: %d legal meshes", c.fixture.Dir, len(meshes))
@@ -71,6 +72,7 @@ func TestTilesEqualThePeers(t *testing.T) {
 	tiles := models.Tiles{Height: 64, Width: 64, StrideHeight: 32, StrideWidth: 32}
 	for _, on := range []string{"", "tp=2,sp=2"} {
 		folding.Tiled(t, on, "tiled.", tiles, [2]string{"2 x 3 tiles", "2 x 3 tiles"})
+		second.Tiled(t, on, "tiled.", tiles, [2]string{"2 x 3 tiles", "2 x 3 tiles"})
 	}
 	in := modeltest.Tensors(t, testdata+"ltx_091/inputs.safetensors")
 	in["z_raw"] = in["z"]

@@ -82,13 +82,13 @@ func (t *paramTable) addResiduals(name string, n, width int, noise, timestep boo
 
 // addEncoder adds the parameters of the encoder. The official file numbers its modules through.
 func (t *paramTable) addEncoder(c Config) {
-	t.addKernel("encoder.conv_in", c.Widths[0], pictureChannel*c.Patch*c.Patch)
+	t.addKernel("encoder.conv_in", c.firstWidth(), pictureChannel*c.Patch*c.Patch)
 	n := 0
 	next := func(diffusers string) {
 		t.official[fmt.Sprint("encoder.down_blocks.", n)] = diffusers
 		n++
 	}
-	width := c.Widths[0]
+	width := c.firstWidth()
 	for _, b := range c.downBlocks() {
 		next(b.name)
 		t.addResiduals(b.name, b.layers, b.in, false, false)
@@ -133,7 +133,7 @@ func (t *paramTable) addDecoder(c Config) {
 		}
 		if b.up {
 			next(b.name + ".upsamplers.0")
-			t.addKernel(b.name+".upsamplers.0.conv", 8*b.out, b.factor*b.out)
+			t.addKernel(b.name+".upsamplers.0.conv", b.unfolded()*b.out, b.factor*b.out)
 		}
 		next(b.name)
 		if c.Timestep {

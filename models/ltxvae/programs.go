@@ -197,29 +197,28 @@ func (k *chain) addLatents() {
 	k.ready = made[ready]
 }
 
-// addUpsample adds the layer that doubles rows, columns and frames: a convolution makes eight
-// positions of one. Of the two frames that the first one gives, the later one is kept. The shortcut
-// around it arranges the channels that are there in the same way, and repeats them.
+// addUpsample adds the layer that doubles rows and columns, frames or all of them: a convolution
+// makes several positions of one. Of two frames that the first one gives, the later one is kept. The
+// shortcut around it arranges the channels that are there in the same way, and repeats them.
 func (k *chain) addUpsample(b upBlock) {
 	x, from, offsets := k.x, k.ready, k.offsets
 	l := moduleLayer(b.name + ".upsamplers.0")
 	l.reads = map[string]*vae.Sequence{ready: from, stream: x}
-	l.frames = 2*k.frames - 1
-	l.call = func(program string) func(int) vae.FrameCall {
-		return func(frame int) vae.FrameCall {
-			if frame == 0 {
-				return vae.FrameCall{Program: program, Own: 0, First: -1, Makes: 1}
-			}
-			return vae.FrameCall{Program: program, Own: (frame + 1) / 2, First: frame, Makes: 2}
-		}
+	space, time := b.doubles()
+	after := k.perLatent
+	if space {
+		after *= 2
 	}
-	k.addFor(k.s.readerOf(blockName(b.name, 0)), 2*k.perLatent, l, func(p *program) spmd.Tensor {
-		y := p.unfold(p.convolve("conv.conv", p.Window(ready, from, offsets...)))
+	if time {
+		l.frames, l.call = 2*k.frames-1, twoOfEach
+	}
+	k.addFor(k.s.readerOf(blockName(b.name, 0)), after, l, func(p *program) spmd.Tensor {
+		y := p.unfold(p.convolve("conv.conv", p.Window(ready, from, offsets...)), b)
 		if !b.residual {
 			return y
 		}
-		beside := p.unfold(p.Window(stream, x, 0))
-		copies := make([]spmd.Tensor, 8/b.factor)
+		beside := p.unfold(p.Window(stream, x, 0), b)
+		copies := make([]spmd.Tensor, b.unfolded()/b.factor)
 		for i := range copies {
 			copies[i] = beside
 		}
@@ -227,11 +226,30 @@ func (k *chain) addUpsample(b upBlock) {
 	})
 }
 
-// unfold arranges the channels of each position (B, 1, H, W, 8 C) as 2 x 2 x 2 positions:
-// (B, 2, 2 H, 2 W, C). Within the channels, frames vary more slowly than rows, and rows than
+// twoOfEach is the call of a layer that makes two frames of each, of which the earlier one of the
+// first is dropped.
+func twoOfEach(program string) func(int) vae.FrameCall {
+	return func(frame int) vae.FrameCall {
+		if frame == 0 {
+			return vae.FrameCall{Program: program, Own: 0, First: -1, Makes: 1}
+		}
+		return vae.FrameCall{Program: program, Own: (frame + 1) / 2, First: frame, Makes: 2}
+	}
+}
+
+// unfold arranges the channels of each position (B, 1, H, W, C T n n) as T frames and n x n positions:
+// (B, T, n H, n W, C). Within the channels, frames vary more slowly than rows, and rows than
 // columns.
-func (p *program) unfold(x spmd.Tensor) spmd.Tensor {
-	x = p.Transpose(p.SplitDim(x, 4, x.Dim(4)/8, 2, 2, 2), 0, 1, 5, 2, 6, 3, 7, 4)
+func (p *program) unfold(x spmd.Tensor, b upBlock) spmd.Tensor {
+	t, n := 1, 1
+	space, time := b.doubles()
+	if time {
+		t = 2
+	}
+	if space {
+		n = 2
+	}
+	x = p.Transpose(p.SplitDim(x, 4, x.Dim(4)/b.unfolded(), t, n, n), 0, 1, 5, 2, 6, 3, 7, 4)
 	return p.MergeDims(p.MergeDims(p.MergeDims(x, 5, 2), 3, 2), 1, 2)
 }
 

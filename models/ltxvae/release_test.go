@@ -26,6 +26,7 @@ var (
 	encoder090 = []string{"down_blocks.0", "down_blocks.0.downsamplers.0", "down_blocks.0.conv_out", "down_blocks.1", "down_blocks.1.downsamplers.0", "down_blocks.1.conv_out",
 		"down_blocks.2", "down_blocks.2.downsamplers.0", "down_blocks.3", "mid_block"}
 	decoder091 = []string{"mid_block", "up_blocks.0.upsamplers.0", "up_blocks.0", "up_blocks.1.upsamplers.0", "up_blocks.1", "up_blocks.2.upsamplers.0", "up_blocks.2"}
+	decoder25  = append(slices.Clone(decoder091), "up_blocks.3.upsamplers.0", "up_blocks.3")
 	encoder095 = []string{"down_blocks.0", "down_blocks.0.downsamplers.0", "down_blocks.1", "down_blocks.1.downsamplers.0", "down_blocks.2", "down_blocks.2.downsamplers.0",
 		"down_blocks.3", "down_blocks.3.downsamplers.0", "mid_block"}
 )
@@ -68,7 +69,8 @@ func TestOfficialNames(t *testing.T) {
 			"decoder.up_blocks.4.conv_shortcut.weight", "decoder.up_blocks.8.conv.conv.weight", "decoder.up_blocks.9.res_blocks.0.conv1.conv.weight"}, 0},
 		"ltx-video-0.9.1-vae": {encoder090, decoder091, []string{"decoder.last_time_embedder.timestep_embedder.linear_1.weight", "decoder.last_scale_shift_table",
 			"decoder.up_blocks.0.time_embedder.timestep_embedder.linear_2.bias", "decoder.up_blocks.4.res_blocks.5.per_channel_scale2", "decoder.up_blocks.6.res_blocks.0.scale_shift_table"}, 8},
-		"ltx-video-vae": {encoder095, decoder091, []string{"encoder.down_blocks.3.conv.conv.weight", "encoder.down_blocks.8.res_blocks.1.conv1.conv.weight", "per_channel_statistics.mean-of-means"}, 8},
+		"ltx2.5-vae-conv": {encoder095, decoder25, []string{"decoder.up_blocks.7.conv.conv.weight", "decoder.up_blocks.8.res_blocks.3.conv2.conv.bias", "encoder.down_blocks.8.res_blocks.1.conv1.conv.weight"}, 0},
+		"ltx-video-vae":   {encoder095, decoder091, []string{"encoder.down_blocks.3.conv.conv.weight", "encoder.down_blocks.8.res_blocks.1.conv1.conv.weight", "per_channel_statistics.mean-of-means"}, 8},
 	} {
 		m, err := models.ByName(preset)
 		if err != nil {
@@ -121,7 +123,7 @@ func TestOfficialFile(t *testing.T) {
 		folder           string
 		encoder, decoder []string
 		beside           []string
-	}{{plain.Dir, encoder, without(decoder090, "up_blocks.2.conv_in"), nil}, {noisy.Dir, encoder, decoder091, noisy.Beside}, {folding.Dir, encoder095, decoder091, folding.Beside}} {
+	}{{plain.Dir, encoder, without(decoder090, "up_blocks.2.conv_in"), nil}, {noisy.Dir, encoder, decoder091, noisy.Beside}, {folding.Dir, encoder095, decoder091, folding.Beside}, {second.Dir, encoder095, decoder25, nil}} {
 		ts := map[string]*tensor.Tensor{"model.diffusion_model.patchify_proj.bias": tensor.New(dtype.F32, 3), "vae.per_channel_statistics.channel": tensor.New(dtype.F32, 16),
 			"vae.per_channel_statistics.mean-of-stds": tensor.New(dtype.F32, 16), "vae.per_channel_statistics.mean-of-stds_over_std-of-means": tensor.New(dtype.F32, 16)}
 		for name, x := range modeltest.Tensors(t, c.folder+"/diffusers/diffusion_pytorch_model.safetensors") {
@@ -187,9 +189,11 @@ func TestAutoencoderInTheFileOfARelease(t *testing.T) {
 }
 
 // The peer counts the parameters of its ltx-video-vae, which are those of 0.9.5: 1246913522 with
-// the one of the factor of timesteps, and without the statistics of 128 channels.
+// the one of the factor of timesteps, and without the statistics of 128 channels. Those of its
+// ltx2.5-vae-conv are 726106481: 512 more than there are besides the statistics, as if it counted
+// these in each half.
 func TestParametersOfTheRelease(t *testing.T) {
-	for preset, want := range map[string]int{"ltx-video-vae": 1246913522 - 1 + 2*128, "ltx-video-0.9.1-vae": 934976434 - 1 + 2*128, "ltx-video-0.9.0-vae": 419193649 + 2*128} {
+	for preset, want := range map[string]int{"ltx-video-vae": 1246913522 - 1 + 2*128, "ltx2.5-vae-conv": 726106481 - 2*128, "ltx-video-0.9.1-vae": 934976434 - 1 + 2*128, "ltx-video-0.9.0-vae": 419193649 + 2*128} {
 		m, err := models.ByName(preset)
 		if err != nil {
 			t.Fatal(err)
@@ -314,8 +318,17 @@ func TestVariants(t *testing.T) {
 		{`"upsample_factor":[2,2,2,2]`, models.ErrVariant, []string{"upsample_factor 2"}},
 		{`"down_block_types":["LTXVideo095DownBlock3D","LTXVideo095DownBlock3D","LTXVideo095DownBlock3D"],"block_out_channels":[4,6,6,5],"layers_per_block":[1,1,1,1],
 			"spatio_temporal_scaling":[true,true,true],"downsample_type":["spatial","conv","spatiotemporal"]`, models.ErrConfig, []string{"block 0 of the encoder folds 4 positions into 6 channels", "block 2 of the encoder folds 8 positions into 5"}},
+		{`"_class_name":"AutoencoderKLLTX2Video"`, models.ErrVariant, []string{`decoder_spatial_padding_mode "reflect": LTX-2.0's decoder reflects`}},
+		{`"_class_name":"AutoencoderKLLTX2Video","decoder_spatial_padding_mode":"zeros","encoder_spatial_padding_mode":"reflect","upsample_type":["spatial","all"]`, models.ErrVariant,
+			[]string{"encoder_spatial_padding_mode is", `upsample_type has "all"`}},
+		{`"_class_name":"AutoencoderKLLTX2Video","decoder_spatial_padding_mode":"zeros","upsample_type":["spatial","temporal"]`, models.ErrConfig, []string{"2 upsample_type: want 3"}},
+		{`"down_block_types":["LTX2VideoDownBlock3D"]`, models.ErrVariant, []string{`down_block_types has "LTX2VideoDownBlock3D"`}},
 	} {
-		_, err := models.FromConfig([]byte(`{"_class_name":"AutoencoderKLLTXVideo",`+c.keys+`}`), "config.json")
+		keys := c.keys
+		if !strings.Contains(keys, "_class_name") {
+			keys = `"_class_name":"AutoencoderKLLTXVideo",` + keys
+		}
+		_, err := models.FromConfig([]byte("{"+keys+"}"), "config.json")
 		if !errors.Is(err, c.kind) {
 			t.Errorf("want %v, got %v", c.want, err)
 			continue

@@ -9,11 +9,13 @@ import (
 	"weft/internal/peer"
 	"weft/models"
 	"weft/models/clip"
+	"weft/models/cogvae"
 	"weft/models/cogvideox"
 	"weft/models/cosmos25"
 	"weft/models/cosmos3"
 	"weft/models/decoder"
 	"weft/models/hunyuan"
+	"weft/models/hunyuanvae"
 	"weft/models/ltx"
 	"weft/models/t5"
 	"weft/models/wan"
@@ -90,6 +92,11 @@ var (
 	// Vision towers of either publisher have one path for what stands before the layers.
 	clipVision = rewrites(`^embeddings_class_`, "cls_", `^embeddings_position_embedding\.weight`, "pos_embedding", `^embeddings_patch_`, "patch_")
 
+	cogvaeNaming = naming{join: "/", rules: rewrites(`(norm\w*)\.weight$`, "$1/norm/scale", `(norm\w*)\.bias$`, "$1/norm/bias", `\.(\d+)`, "_$1")}
+
+	hunyuanvaeNaming = naming{join: "/", whole: true, rules: rewrites(`\.conv\.(weight|bias)$`, ".$1", `(downsamplers\.\d+)\.conv`, "$1", `(upsamplers\.\d+)\.conv`, "${1}_conv",
+		`(up_blocks|down_blocks)\.(\d+)\.(\w+)\.(\d+)`, "${1}_${2}_${3}_$4", `mid_block\.(\w+)\.(\d+)`, "mid_block_${1}_$2", `to_out\.0`, "to_out_0")}
+
 	vaeNaming = naming{join: "/", rules: rewrites(
 		`residual\.0`, "norm1", `residual\.2`, "conv1", `residual\.3`, "norm2", `residual\.6`, "conv2", `\.(\d+)`, "_$1")}
 )
@@ -121,6 +128,10 @@ func namingOf(m models.Model) (naming, error) {
 		return namingOfCLIP(c), nil
 	case wanvae.Config:
 		return vaeNaming, nil
+	case cogvae.Config:
+		return cogvaeNaming, nil
+	case hunyuanvae.Config:
+		return hunyuanvaeNaming, nil
 	}
 	return naming{}, fault.New(peer.ErrPeer, nil, "vidax runs no %s that anything is known of here", m.Name())
 }
