@@ -19,8 +19,8 @@ func (l *Loop) chooseGuidance(hasNegative bool) error {
 	scales, asked := l.settings.Numbers("guidance"), len(l.o.Guidance) > 0
 	errs := fault.List{}
 	errs.Add(l.checkScales(scales, asked))
-	if l.family.GuidanceInput != "" {
-		errs.Add(l.takeGuidanceInput(scales, asked, hasNegative))
+	if name := l.family.GuidanceInput; name != "" && !(asked && l.o.Conditions[name] != nil) {
+		errs.Add(l.takeGuidanceInput(scales, hasNegative))
 		return errs.Err()
 	}
 	scales = l.scalesByExpert(scales, asked)
@@ -58,16 +58,14 @@ func (l *Loop) chooseGuidance(hasNegative bool) error {
 }
 
 // takeGuidanceInput makes the scale of guidance a condition of a model that reads it, unless it is
-// given as one.
-func (l *Loop) takeGuidanceInput(scales []float64, asked, hasNegative bool) error {
+// given as one. Where both are, the scale is that of a second pass, with a negative text.
+func (l *Loop) takeGuidanceInput(scales []float64, hasNegative bool) error {
 	name := l.family.GuidanceInput
 	why := fmt.Sprintf("%s reads the scale of guidance", l.family.Name())
 	given := l.o.Conditions[name] != nil
 	switch {
 	case l.o.CFG == models.CFGBatch || l.o.CFG == models.CFGSequential:
 		return fault.New(models.ErrInputs, nil, "cfg %q: %s, and each step is one pass: leave it out", l.o.CFG, why)
-	case given && asked:
-		return fault.New(models.ErrInputs, nil, "guidance %v is asked for, and the condition %q is given: leave one of them out", scales, name)
 	case given:
 		l.settings = l.settings.Without("guidance")
 	default:

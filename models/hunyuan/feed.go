@@ -169,7 +169,7 @@ func (m *Model) FeedConditions(g *graph.Graph, r models.Request, in map[string]*
 		if err != nil {
 			return nil, err
 		}
-		out["guidance"] = step.TimeTable(scale, r.Batch, timeWidth)
+		out["guidance"] = step.RoundedTimeTable(scale, r.Batch, timeWidth)
 	}
 	if in["context_mask"] != nil || in["byt5_mask"] != nil {
 		rows, err := maskRows(in, "context_mask", "context", r.Batch, r.Text)
