@@ -64,6 +64,9 @@ func (s *settled) checkPreview() error {
 		return fault.New(models.ErrInputs, nil, "no preview of latents of %d channels: their colours are known of Wan's 16 and 48 alone", s.latent[0])
 	}
 	s.notes = append(s.notes, "previews: colours by "+m.source)
+	if s.onlyChecked {
+		return nil
+	}
 	return userfile.CheckWritable(userfile.Output{Path: s.previewPath(), Force: true, Keep: s.reads()})
 }
 
