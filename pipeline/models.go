@@ -6,6 +6,12 @@ import "weft/identify"
 // and decodes.
 func (p *Pipeline) Models() []*identify.Match { return p.matches() }
 
+// Experts is how many models denoise: one, or two of which the first begins.
+func (p *Pipeline) Experts() int { return len(p.experts) }
+
+// LegalSize is a size of video that the model makes, in pixels and frames: one of many.
+func (p *Pipeline) LegalSize() (width, height, frames int) { return legalSize(p.generator()) }
+
 // IsRelease reports whether a folder is one of a release with all its parts, rather than of one
 // model: it has a text encoder and an autoencoder under the names of its layout.
 func IsRelease(dir string) bool {

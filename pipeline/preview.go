@@ -51,6 +51,12 @@ const previewFrames = 4
 // previewPath is where previews go: the last one replaces the one before.
 func (s *settled) previewPath() string { return s.o.base() + ".preview.png" }
 
+// HasPreviews reports whether previews of this model's latents can be drawn.
+func (p *Pipeline) HasPreviews() bool {
+	latent, err := p.generator().LatentShape(legalSize(p.generator()))
+	return err == nil && rgbMaps[latent[0]].weights != nil
+}
+
 // checkPreview refuses previews of latents whose colours are not known.
 func (s *settled) checkPreview() error {
 	if s.o.Preview == 0 || s.latent == nil {
