@@ -169,7 +169,7 @@ func (r *Release) search(ctx context.Context, q request.Request) (answer, error)
 	if q.Mesh == nil { // one device, as a run takes it
 		q.Mesh = request.MustMesh("dp=1,tp=1,sp=1")
 	}
-	res, err := plan.Search(ctx, r.Denoiser(), plan.Options{Request: q, Machine: r.Machine})
+	res, err := plan.Search(ctx, r.Denoiser(), plan.Options{Request: q, Machine: r.Machine, Parts: r.Parts()})
 	if err != nil {
 		return answer{}, err
 	}

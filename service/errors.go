@@ -15,7 +15,9 @@ import (
 	"weft/jobs"
 	"weft/models"
 	"weft/picture"
+	"weft/pipeline/conditions"
 	"weft/request"
+	"weft/video"
 )
 
 // Kinds of errors. Each has one status of HTTP.
@@ -196,7 +198,9 @@ func paramOf(v error) *string {
 		name = f.Name
 	} else if f, ok := fault.Fields[picture.File](v); ok {
 		name = f.Name
-	} else if errors.Is(v, models.ErrSize) {
+	} else if f, ok := fault.Fields[conditions.ImageRefused](v); ok {
+		name = fieldOfFlag(strings.TrimPrefix(f.Flag, "--"))
+	} else if errors.Is(v, models.ErrSize) || errors.Is(v, video.ErrSize) {
 		name = "size"
 	}
 	if name == "" {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"weft"
 	"weft/jobs"
@@ -77,22 +78,38 @@ func NewRelease(ctx context.Context, p *weft.Pipeline, run weft.Options, on requ
 	return r, notes, nil
 }
 
-// tryFormats finds out which containers can be written here.
+// tried are the containers that were found to work in this process, and why others do not.
+var tried struct {
+	sync.Mutex
+	formats, notes []string
+}
+
+// tryFormats finds out which containers can be written here, once in a process.
 func (r *Release) tryFormats(ctx context.Context) (notes []string, err error) {
-	dir, err := os.MkdirTemp("", "weft-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	for _, f := range formats {
-		_, err := video.Check(ctx, video.Request{Path: filepath.Join(dir, "video."+f), Width: 64, Height: 64, Frames: 1, Rate: video.Rate{Num: 16, Den: 1}})
+	tried.Lock()
+	defer tried.Unlock()
+	if tried.formats == nil {
+		dir, err := os.MkdirTemp("", "weft-")
 		if err != nil {
-			notes = append(notes, fmt.Sprintf("no videos in %s: %v", f, err))
-			continue
+			return nil, err
 		}
-		r.Formats = append(r.Formats, f)
+		defer os.RemoveAll(dir)
+		var works []string
+		for _, f := range formats {
+			_, err := video.Check(ctx, video.Request{Path: filepath.Join(dir, "video."+f), Width: 64, Height: 64, Frames: 1, Rate: video.Rate{Num: 16, Den: 1}})
+			if err != nil {
+				notes = append(notes, fmt.Sprintf("no videos in %s: %v", f, err))
+				continue
+			}
+			works = append(works, f)
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		tried.formats, tried.notes = works, notes
 	}
-	return notes, ctx.Err()
+	r.Formats = tried.formats
+	return tried.notes, nil
 }
 
 // Maker is what jobs of this release are made for.

@@ -123,8 +123,8 @@ func (s *Server) newMux() *http.ServeMux {
 	nothing := func(w http.ResponseWriter, r *http.Request) {
 		s.writeError(w, r, fault.New(ErrNotFound, nil, "%s: nothing is here; /openapi.json has what is", printable.ClipName(r.URL.Path)))
 	}
-	mux.HandleFunc("/", nothing)
 	if s.o.ProbesOnly {
+		mux.HandleFunc("/", nothing)
 		return mux
 	}
 	mux.HandleFunc("/v1/", nothing)
@@ -132,8 +132,14 @@ func (s *Server) newMux() *http.ServeMux {
 		mux.Handle(ExplorerPath, http.StripPrefix(strings.TrimSuffix(ExplorerPath, "/"), s.explorer()))
 		mux.Handle("/api/", s.explorer())
 	}
-	if s.o.Page != nil {
+	switch {
+	case s.o.Page != nil:
 		mux.Handle("/", s.servePage(nothing))
+	case s.o.Explorer != nil:
+		mux.Handle("/{$}", http.RedirectHandler(ExplorerPath, http.StatusFound))
+		fallthrough
+	default:
+		mux.HandleFunc("/", nothing)
 	}
 	return mux
 }

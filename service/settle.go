@@ -16,6 +16,7 @@ import (
 	"weft/models"
 	"weft/picture"
 	"weft/pipeline"
+	"weft/pipeline/conditions"
 	"weft/request"
 	"weft/video"
 )
@@ -46,19 +47,20 @@ func (r *Release) settle(ctx context.Context, a *asked, limits Limits) (*settled
 	if a.model != "" && !slices.Contains(r.Names, a.model) {
 		errs.Add(fault.New(ErrModel, Field{"model", printable.ClipName(a.model), r.Names}, "model %q is not served here: want %s", printable.ClipName(a.model), strings.Join(r.Names, " or ")))
 	}
-	first, last, notes, err := a.decodeImages(limits)
-	errs.Add(err)
+	first, last, notes, undecoded := a.decodeImages(limits)
+	errs.Add(undecoded)
 	format, err := r.settleFormat(a)
 	errs.Add(err)
 	q, frameNotes, framesFrom, err := r.layOver(a)
 	errs.Add(err)
-	if errs.Err() != nil && errors.Is(errs.Err(), picture.ErrFormat) && first == nil && a.images[0] != nil {
-		return nil, errs.Err() // a release that needs a picture would only say so again
-	}
 	o, err := r.options(a, q)
 	errs.Add(err)
 	checked, err := r.check(ctx, o, first, last)
-	errs.Add(err)
+	for _, v := range fault.Violations(err) {
+		if undecoded == nil || !errors.Is(v, conditions.ErrImage) { // that a picture is missing
+			errs.Add(v)
+		}
+	}
 	if err := errs.Err(); err != nil {
 		return nil, distinct(err)
 	}
