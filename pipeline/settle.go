@@ -71,7 +71,7 @@ func (s *settled) decide(ctx context.Context, d Devices) error {
 		errs.Add(err)
 		return errs.Err()
 	}
-	loop, _, err := s.newLoop(d, s.blankFeatures())
+	loop, _, err := s.newLoop(d, s.blankFeatures(), true)
 	if err == nil {
 		defer loop.Close()
 		s.settings, s.notes = loop.Settings(), append(s.notes, loop.Notes()...)
@@ -294,8 +294,8 @@ func (s *settled) blankFeatures() features {
 	return f
 }
 
-// newLoop makes the denoising loop on the devices.
-func (s *settled) newLoop(d Devices, f features) (*denoise.Loop, Denoiser, error) {
+// newLoop makes the denoising loop on the devices, or one that is only checked.
+func (s *settled) newLoop(d Devices, f features, onlyCheck bool) (*denoise.Loop, Denoiser, error) {
 	den := d.Denoiser(s.p.experts)
 	names := []string{"high noise", "low noise"}
 	if len(s.p.experts) == 1 {
@@ -307,7 +307,7 @@ func (s *settled) newLoop(d Devices, f features) (*denoise.Loop, Denoiser, error
 	}
 	given, kept := f.loopConditions()
 	loop, err := denoise.New(experts, s.p.Settings, f["context"], f["negative"], denoise.Options{
-		Request: s.o.Request, Noise: s.noise, Conditions: given, Kept: kept, AllowNonFinite: s.o.AllowNonFinite,
+		Request: s.o.Request, Noise: s.noise, Conditions: given, Kept: kept, AllowNonFinite: s.o.AllowNonFinite, OnlyCheck: onlyCheck,
 	})
 	return loop, den, err
 }
