@@ -54,7 +54,27 @@ func (j Job) Status() string {
 }
 
 // Percent is how much of a job is done, from 0 to 100. 100 is of a completed job alone.
-func (j Job) Percent() int { return percentOf(j) }
+func (j Job) Percent() int {
+	const begun, denoised, most = 5, 90, 99 // what text and image take, what denoising ends with
+	p := j.Progress
+	share := func(from, to int) int {
+		if p.Of <= 0 {
+			return from
+		}
+		return from + (to-from)*min(max(p.Step, 0), p.Of)/p.Of
+	}
+	switch {
+	case j.State == Completed:
+		return 100
+	case p.Phase == phaseDenoise:
+		return share(begun, denoised)
+	case p.Phase == phaseDecode:
+		return share(denoised, most)
+	case p.Phase != "":
+		return 1
+	}
+	return 0
+}
 
 // Job is one video to be made, or made.
 type Job struct {
@@ -81,10 +101,14 @@ type Job struct {
 	// that ended with the death of their worker and got no step further than those before.
 	Try    int `json:"try"`
 	Deaths int `json:"deaths,omitempty"`
+	// Afresh: what the tries before left is not gone on from, because another version left it.
+	Afresh bool `json:"afresh,omitempty"`
 	// Progress is of the try under way, or of the last one.
 	Progress Progress `json:"progress,omitzero"`
-	// Furthest is the largest number of denoising steps that were finished, by any try.
-	Furthest int `json:"furthest,omitempty"`
+	// Furthest is the largest number of denoising steps that were finished, by any try, and
+	// FurthestTaken what it was when the last try began.
+	Furthest      int `json:"furthest,omitempty"`
+	FurthestTaken int `json:"furthest_taken,omitempty"`
 	// PreviewStep is the step whose preview Store.Preview has; 0 where there is none.
 	PreviewStep int `json:"preview_step,omitempty"`
 
@@ -103,5 +127,3 @@ type Job struct {
 	// Revision is the id of the event that left the job as it is.
 	Revision uint64 `json:"-"`
 }
-
-func percentOf(j Job) int { panic("to come") }

@@ -121,8 +121,8 @@ type Counts struct {
 	Queued  int `json:"queued"` // those that a worker may take, without paused ones
 	Paused  int `json:"paused"`
 	Running int `json:"running"` // those that a worker has taken
-	// Seconds is the sum of what plans expect of the jobs that wait and of what is left of those
-	// that run. Workers share it.
+	// Seconds is how long the jobs that wait and what is left of those that run are expected to
+	// take on one worker: plans' times, scaled by what the last jobs took. Workers share it.
 	Seconds float64 `json:"seconds"`
 	Workers int     `json:"workers"` // that said within a lease that they live
 	// QueuePaused: no job is taken until Store.ResumeQueue.
