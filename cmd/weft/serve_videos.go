@@ -149,6 +149,7 @@ type videoService struct {
 	store    *jobs.Store
 	listener net.Listener
 	tls      *tls.Config
+	tokens   *service.Tokens
 	server   *service.Server
 	runner   *generate.Runner // nil for a process that only answers
 	log      *slog.Logger
@@ -167,6 +168,9 @@ func (a *app) serveVideos(cmd *cobra.Command, f *serveFlags) error {
 	run.Progress = nil
 	v := &videoService{log: f.newLog(a)}
 	defer v.close()
+	if err := v.readFiles(f); err != nil {
+		return err
+	}
 	if err := v.open(cmd.Context(), a, f, run, on); err != nil {
 		return err
 	}
@@ -180,6 +184,21 @@ func (a *app) serveVideos(cmd *cobra.Command, f *serveFlags) error {
 		return nil // nobody would know the address; run says what became of it
 	}
 	return v.serve(cmd.Context(), f)
+}
+
+// readFiles reads the tokens, the certificate and its key.
+func (v *videoService) readFiles(f *serveFlags) error {
+	var errs fault.List
+	var err error
+	if f.tokenFile != "" {
+		v.tokens, err = service.ReadTokens(f.tokenFile)
+		errs.Add(err)
+	}
+	if f.tlsCert != "" {
+		v.tls, err = service.ReadTLS(f.tlsCert, f.tlsKey)
+		errs.Add(err)
+	}
+	return errs.Err()
 }
 
 // open opens the release and the queue.
@@ -225,19 +244,8 @@ func (v *videoService) survey(ctx context.Context) error {
 
 // listen opens the address and makes the server.
 func (v *videoService) listen(cmd *cobra.Command, a *app, f *serveFlags) (err error) {
-	var tokens *service.Tokens
-	var errs fault.List
-	if f.tokenFile != "" {
-		tokens, err = service.ReadTokens(f.tokenFile)
-		errs.Add(err)
-	}
-	if f.tlsCert != "" {
-		v.tls, err = service.ReadTLS(f.tlsCert, f.tlsKey)
-		errs.Add(err)
-	}
 	explorer, err := a.exploring(cmd, f)
-	errs.Add(err)
-	if err := errs.Err(); err != nil {
+	if err != nil {
 		return err
 	}
 	explorer.Models[f.run], explorer.Settings[f.run] = v.pipeline.Denoiser(), v.pipeline.Settings
@@ -245,7 +253,7 @@ func (v *videoService) listen(cmd *cobra.Command, a *app, f *serveFlags) (err er
 	if v.listener, host, err = web.Listen(f.addr, f.public); err != nil {
 		return err
 	}
-	o := service.Options{Store: v.store, Release: v.release, Explorer: web.New(explorer).Handler(), Page: servicePage, Tokens: tokens, Public: f.public, Origins: f.origins,
+	o := service.Options{Store: v.store, Release: v.release, Explorer: web.New(explorer).Handler(), Page: servicePage, Tokens: v.tokens, Public: f.public, Origins: f.origins,
 		ProbesOnly: f.role == roleWorker, Hosts: append(slices.Clone(f.hosts), host), Limits: service.Limits{Seconds: f.maxSeconds}, Log: v.log, LogPrompts: f.logPrompts}
 	v.server = service.New(o)
 	return nil
