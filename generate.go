@@ -10,6 +10,7 @@ import (
 	"weft/fault"
 	"weft/identify"
 	"weft/models"
+	"weft/picture"
 	"weft/pipeline"
 	"weft/plan"
 	"weft/request"
@@ -49,6 +50,16 @@ type Generated = pipeline.Result
 func (p *Pipeline) Generate(ctx context.Context, o GenerateOptions) (*Generated, error) {
 	return p.runPhases(ctx, o, func(d pipeline.Devices, v pipeline.Options) (*Generated, error) {
 		return p.Pipeline.Generate(ctx, d, v)
+	})
+}
+
+// Check decides and checks everything that Generate would for a video, and gives its result as
+// far as it is known before the first weight is read: sizes, settings with their sources, notes.
+// No file is read or written: the pictures that the video begins and ends with are given, nil
+// for none, and no outputs are looked at. Errors are those of pipeline.Generate.
+func (p *Pipeline) Check(ctx context.Context, o GenerateOptions, first, last *picture.Image) (*Generated, error) {
+	return p.runPhases(ctx, o, func(d pipeline.Devices, v pipeline.Options) (*Generated, error) {
+		return p.Pipeline.Check(ctx, d, v, first, last)
 	})
 }
 

@@ -24,6 +24,9 @@ type Options struct {
 	Kept *Kept
 	// Noise are the latents to start from, in place of the seed's.
 	Noise *tensor.Tensor
+	// OnlyCheck makes a loop that was checked and takes no steps: its latents, which take longest,
+	// are not made.
+	OnlyCheck bool
 	// AllowNonFinite lets NaN and infinities pass, in inputs and in latents. Without it
 	// they end the loop with nonfinite.Err.
 	AllowNonFinite bool

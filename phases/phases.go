@@ -50,9 +50,16 @@ type Run struct {
 	meshes func(devices int) [][]mesh.Axis
 }
 
-// Of lists the runs of a video that a generator makes. Errors: those of
-// request.Request.OfVideo.
-func Of(m models.Model, r request.Request) ([]Run, error) {
+// Parts are the models beside the transformer where others than those that it was published with
+// are run, or where their files are known. nil stands for the one that it was published with.
+type Parts struct{ Text, Vision, Autoencoder models.Model }
+
+// Of lists the runs of a video that a generator makes with the models that it was published
+// with. Errors: those of request.Request.OfVideo.
+func Of(m models.Model, r request.Request) ([]Run, error) { return OfParts(m, r, Parts{}) }
+
+// OfParts is Of with the parts that are loaded.
+func OfParts(m models.Model, r request.Request, parts Parts) ([]Run, error) {
 	step, passes, err := r.OfVideo(m)
 	if err != nil {
 		return nil, err
@@ -62,12 +69,12 @@ func Of(m models.Model, r request.Request) ([]Run, error) {
 	c := gen.Companions
 	var runs []Run
 	if c.Text != "" {
-		runs = append(runs, encodeText(c.Text, r))
+		runs = append(runs, encodeText(c.Text, parts.Text, r))
 	}
-	runs = append(runs, encodeImage(gen, r, step.Latent)...)
+	runs = append(runs, encodeImage(gen, parts, r, step.Latent)...)
 	runs = append(runs, Run{Phase: Denoise, Name: m.Name(), Model: m, Request: step, Passes: passes})
 	decode := models.Request{Batch: r.Batch, Latent: step.Latent, DType: AutoencoderType}
-	return append(runs, newRun(Decode, c.Decoder, decode, picturesOf(decode))), nil
+	return append(runs, newRun(Decode, c.Decoder, parts.Autoencoder, decode, picturesOf(decode))), nil
 }
 
 // picturesOf lists the meshes of an autoencoder's request.
@@ -75,10 +82,12 @@ func picturesOf(r models.Request) func(devices int) [][]mesh.Axis {
 	return func(devices int) [][]mesh.Axis { return PictureMeshes(devices, r) }
 }
 
-// newRun makes a run of a preset.
-func newRun(phase, name string, r models.Request, meshes func(int) [][]mesh.Axis) Run {
+// newRun makes a run of a preset, or of the model that is loaded in its place.
+func newRun(phase, name string, loaded models.Model, r models.Request, meshes func(int) [][]mesh.Axis) Run {
 	out := Run{Phase: phase, Name: name, Request: r, Passes: 1, meshes: meshes}
-	if m, err := models.ByName(name); err == nil {
+	if loaded != nil {
+		out.Name, out.Model = loaded.Name(), loaded
+	} else if m, err := models.ByName(name); err == nil {
 		out.Model = m
 	}
 	return out
@@ -86,12 +95,12 @@ func newRun(phase, name string, r models.Request, meshes func(int) [][]mesh.Axis
 
 // encodeText is the run that encodes the prompts and, where videos are guided by it, the
 // negative prompts, all at once.
-func encodeText(encoder string, r request.Request) Run {
+func encodeText(encoder string, loaded models.Model, r request.Request) Run {
 	batch := r.Batch
 	if r.CFG != models.CFGNone {
 		batch *= 2
 	}
-	run := newRun(Text, encoder, models.Request{Batch: batch, Text: r.TextLen, DType: r.ComputeType()}, TextMeshes)
+	run := newRun(Text, encoder, loaded, models.Request{Batch: batch, Text: r.TextLen, DType: r.ComputeType()}, TextMeshes)
 	if run.Model != nil {
 		run.Request.Masked = slices.Contains(run.Model.Inputs(), "mask")
 		run.Request.TextRows = run.Model.Features().TokenTable != "" // the table stays in its file
@@ -104,11 +113,11 @@ func encodeText(encoder string, r request.Request) Run {
 // that begins with the image, or for a model whose first latent frame is the image, of the
 // image alone. Such a model also makes videos of a text alone; an image is given where the
 // request says that tokens have timesteps of their own.
-func encodeImage(gen *models.Generator, r request.Request, latent []int) []Run {
+func encodeImage(gen *models.Generator, parts Parts, r request.Request, latent []int) []Run {
 	var runs []Run
 	use := gen.Image
 	if use.Vision != "" {
-		runs = append(runs, newRun(Image, use.Vision, models.Request{Batch: 1, DType: r.ComputeType()}, TextMeshes))
+		runs = append(runs, newRun(Image, use.Vision, parts.Vision, models.Request{Batch: 1, DType: r.ComputeType()}, TextMeshes))
 	}
 	encode := models.Request{Batch: 1, Encode: true, DType: AutoencoderType}
 	switch {
@@ -119,7 +128,7 @@ func encodeImage(gen *models.Generator, r request.Request, latent []int) []Run {
 	default:
 		return runs
 	}
-	return append(runs, newRun(Image, gen.Companions.Decoder, encode, picturesOf(encode)))
+	return append(runs, newRun(Image, gen.Companions.Decoder, parts.Autoencoder, encode, picturesOf(encode)))
 }
 
 // Target is the run's own for hardware with the target that is asked for. The kernel, where it

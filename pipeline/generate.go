@@ -269,7 +269,7 @@ func (g *generation) keepFeatures() error {
 
 // denoiseLatents takes the steps that are left, and keeps the latents of each.
 func (g *generation) denoiseLatents(ctx context.Context) (Cost, error) {
-	loop, den, err := g.newLoop(g.d, g.features)
+	loop, den, err := g.newLoop(g.d, g.features, false)
 	if err != nil {
 		return Cost{}, err
 	}
