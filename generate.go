@@ -39,6 +39,8 @@ type GenerateOptions struct {
 	Video pipeline.Options
 	// Run says how it is carried out. Its request is not read.
 	Run Options
+	// Devices, where set, are those that stay between generations.
+	Devices *KeptDevices
 }
 
 // Generated is the result of Generate. Its JSON is what weft generate prints.
@@ -108,7 +110,11 @@ func (p *Pipeline) runPhases(ctx context.Context, o GenerateOptions, run func(pi
 		return nil, err
 	}
 	o.Run.Request = v.Request
-	d := &phaseDevices{opt: o.Run, n: on.NumDevices()}
+	d := &phaseDevices{opt: o.Run, n: on.NumDevices(), kept: o.Devices}
+	if d.kept != nil {
+		d.kept.lent.Lock()
+		defer d.kept.lent.Unlock()
+	}
 	defer d.close()
 	return run(d, v)
 }
@@ -120,6 +126,8 @@ type phaseDevices struct {
 	n   int
 	eng engine.Engine // nil before the first model runs
 	own bool          // the engine is this pipeline's
+	// kept has the engine and models from one generation to the next; nil keeps nothing.
+	kept *KeptDevices
 }
 
 func (d *phaseDevices) Count() int { return d.n }
@@ -135,6 +143,10 @@ func (d *phaseDevices) Engine() engine.Info {
 func (d *phaseDevices) open(ctx context.Context) (err error) {
 	if d.eng != nil {
 		return nil
+	}
+	if d.kept != nil {
+		d.eng, err = d.kept.open(ctx, d.opt, d.n)
+		return err
 	}
 	if d.eng = d.opt.Running; d.eng != nil {
 		return nil
@@ -178,12 +190,39 @@ func (d *phaseDevices) Forward(ctx context.Context, m *identify.Match, inputs []
 	if err := d.open(ctx); err != nil {
 		return nil, pipeline.Cost{}, err
 	}
-	r, err := (&Model{m}).Start(ctx, inputs[0], d.placed(p))
+	outs := make([]map[string]*tensor.Tensor, len(inputs))
+	var todo []map[string]*tensor.Tensor // those whose outputs are not kept
+	var at []int
+	for i, in := range inputs {
+		if d.kept != nil {
+			outs[i] = d.kept.findOutputs(outputsKey(m, in, p))
+		}
+		if outs[i] == nil {
+			todo, at = append(todo, in), append(at, i)
+		}
+	}
+	if len(todo) == 0 {
+		return outs, pipeline.Cost{}, nil
+	}
+	made, cost, err := d.forwardAll(ctx, m, todo, p)
+	if err != nil {
+		return nil, cost, err
+	}
+	for i, out := range made {
+		if outs[at[i]] = out; d.kept != nil {
+			d.kept.putOutputs(outputsKey(m, todo[i], p), out)
+		}
+	}
+	return outs, cost, nil
+}
+
+// forwardAll computes a model's outputs for each of several inputs.
+func (d *phaseDevices) forwardAll(ctx context.Context, m *identify.Match, inputs []map[string]*tensor.Tensor, p pipeline.Placement) (outs []map[string]*tensor.Tensor, cost pipeline.Cost, err error) {
+	r, key, err := d.start(ctx, m, inputs[0], p)
 	if err != nil {
 		return nil, pipeline.Cost{}, err
 	}
-	defer r.Close()
-	var outs []map[string]*tensor.Tensor
+	defer func() { d.kept.putRun(m, key, r, err != nil) }()
 	for i, in := range inputs {
 		if i > 0 {
 			r.lanes, r.inputs = nil, nil
@@ -200,6 +239,34 @@ func (d *phaseDevices) Forward(ctx context.Context, m *identify.Match, inputs []
 	return outs, costOf(r.Report()), nil
 }
 
+// start is Model.Start on a model that stayed on the devices, or on one that is put there. key is
+// for KeptDevices.putRun.
+func (d *phaseDevices) start(ctx context.Context, m *identify.Match, inputs map[string]*tensor.Tensor, p pipeline.Placement) (r *Run, key string, err error) {
+	o := d.placed(p)
+	if d.kept == nil {
+		r, err = (&Model{m}).Start(ctx, inputs, o)
+		return r, "", err
+	}
+	req, err := m.Request(inputs)
+	if err != nil {
+		return nil, "", err
+	}
+	key = runKey(req, o)
+	if r = d.kept.takeRun(m, key); r == nil {
+		d.kept.makeRoom(m)
+		r, err = (&Model{m}).Start(ctx, inputs, o)
+		return r, key, err
+	}
+	if err = r.odd.CheckTensors("input", nil, inputs); err == nil {
+		err = r.feedInputs(inputs)
+	}
+	if err != nil {
+		d.kept.putRun(m, key, r, true)
+		return nil, "", err
+	}
+	return r, key, nil
+}
+
 func (d *phaseDevices) Stream(ctx context.Context, m *identify.Match, inputs map[string]*tensor.Tensor, p pipeline.Placement, visit func(string, int, *tensor.Tensor) error) (pipeline.Cost, error) {
 	if err := d.open(ctx); err != nil {
 		return pipeline.Cost{}, err
@@ -211,13 +278,14 @@ func (d *phaseDevices) Stream(ctx context.Context, m *identify.Match, inputs map
 		}
 		return costOf(report), visit("out", 0, out["out"])
 	}
-	r, err := (&Model{m}).Start(ctx, inputs, d.placed(p))
+	r, key, err := d.start(ctx, m, inputs, p)
 	if err != nil {
 		return pipeline.Cost{}, err
 	}
-	defer r.Close()
 	err = r.Stream(ctx, visit)
-	return costOf(r.Report()), err
+	cost := costOf(r.Report())
+	d.kept.putRun(m, key, r, err != nil)
+	return cost, err
 }
 
 func (d *phaseDevices) StreamFrames(ctx context.Context, m *identify.Match, input string, shape []int, frames func(context.Context, int) (*tensor.Tensor, error),
@@ -235,7 +303,9 @@ func (d *phaseDevices) StreamFrames(ctx context.Context, m *identify.Match, inpu
 }
 
 func (d *phaseDevices) Denoiser(experts []*identify.Match) pipeline.Denoiser {
-	return &phaseDenoiser{d, newLoopDevices(d.opt, false), experts}
+	loop := newLoopDevices(d.opt, false)
+	loop.kept = d.kept
+	return &phaseDenoiser{d, loop, experts}
 }
 
 // phaseDenoiser are the devices of one denoising loop.

@@ -70,6 +70,7 @@ type Run struct {
 	// offloadAsked is the policy that was asked for; opt has the one that was taken.
 	offloadAsked string
 	notes        []string
+	told         int64 // bytes read that an earlier generation's report has
 }
 
 // ParseMesh reads a mesh in the form that flags have, and puts the axes dp, tp and sp
@@ -444,6 +445,7 @@ func (r *Run) Report() Report {
 	if off.Offloaded != nil {
 		l.BytesRead += off.BytesRead
 	}
+	l.BytesRead -= r.told
 	return Report{Offload: off, Microbatches: micro, Spans: r.s.Spans(), Engine: r.eng.Info(), Mesh: r.g.Mesh.String(), DType: r.req.DType.String(),
 		Seconds: r.seconds, FirstSeconds: r.first, CompileSeconds: r.s.CompileSeconds(), LoadSeconds: l.Seconds,
 		BytesRead: l.BytesRead, PeakRSS: hostmemory.PeakResident(), Resident: l.MaxResident(), ResidentAll: l.ResidentBytes,

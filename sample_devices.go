@@ -19,6 +19,7 @@ type loopDevices struct {
 	eng   engine.Engine // of all experts, where it is this loop's own
 	run   *Run          // of the expert in use
 	past  []Report      // of the experts before it
+	kept  *KeptDevices  // has models from one loop to the next; nil keeps nothing
 }
 
 func newLoopDevices(o Options, share bool) *loopDevices {
@@ -52,36 +53,48 @@ func (e expertDevices) Start(ctx context.Context, req models.Request) (denoise.R
 			return nil, err
 		}
 	}
-	run, err := e.m.prepareRun(ctx, req, d.opt, d.eng)
-	if err != nil {
-		return nil, err
+	key := runKey(req, d.opt)
+	run := d.kept.takeRun(e.m.Match, key)
+	if run == nil {
+		var err error
+		d.kept.makeRoom(e.m.Match)
+		if run, err = e.m.prepareRun(ctx, req, d.opt, d.eng); err != nil {
+			return nil, err
+		}
 	}
 	d.run = run
-	return loopRun{d, run}, nil
+	return &loopRun{d: d, r: run, m: e.m, key: key}, nil
 }
 
 // loopRun is a Run whose report is kept when the loop closes it.
 type loopRun struct {
-	d *loopDevices
-	r *Run
+	d      *loopDevices
+	r      *Run
+	m      *Model
+	key    string
+	failed bool
 }
 
-func (l loopRun) Request() models.Request { return l.r.req }
-func (l loopRun) Microbatches() int       { return l.r.micro }
-func (l loopRun) Graph() *graph.Graph     { return l.r.g }
+func (l *loopRun) Request() models.Request { return l.r.req }
+func (l *loopRun) Microbatches() int       { return l.r.micro }
+func (l *loopRun) Graph() *graph.Graph     { return l.r.g }
 
-func (l loopRun) Feed(ctx context.Context, lane string, inputs map[string]*tensor.Tensor) error {
-	return l.r.s.Feed(ctx, lane, inputs)
+func (l *loopRun) Feed(ctx context.Context, lane string, inputs map[string]*tensor.Tensor) error {
+	err := l.r.s.Feed(ctx, lane, inputs)
+	l.failed = l.failed || err != nil
+	return err
 }
 
-func (l loopRun) Step(ctx context.Context, lanes []string) ([]map[string]*tensor.Tensor, error) {
-	return l.r.s.Run(ctx, lanes, session.RunOptions{})
+func (l *loopRun) Step(ctx context.Context, lanes []string) ([]map[string]*tensor.Tensor, error) {
+	out, err := l.r.s.Run(ctx, lanes, session.RunOptions{})
+	l.failed = l.failed || err != nil
+	return out, err
 }
 
-func (l loopRun) Close() {
+func (l *loopRun) Close() {
 	l.d.past = append(l.d.past, l.r.Report())
 	l.d.run = nil
-	l.r.Close()
+	l.d.kept.putRun(l.m.Match, l.key, l.r, l.failed)
 }
 
 // report returns the report of the expert in use, or else of the last one, with the costs

@@ -92,7 +92,9 @@ func TestStoreIsAsAMapWouldBe(t *testing.T) {
 	checks := 0
 	rapid.Check(t, func(t *rapid.T) {
 		ctx := context.Background()
-		checks++
+		if checks++; checks > 20 && os.Getenv("WEFT_LONG_TESTS") == "" {
+			return // each change waits for the disk
+		}
 		user := fmt.Sprint("user ", checks)
 		var order []string
 		states, keys, bodies := map[string]jobs.State{}, map[string]string{}, map[string]string{}

@@ -60,8 +60,11 @@ func (j *Job) buryOwner(now time.Time, maxDeaths int, retention time.Duration) {
 	}
 	j.endJob(Failed, now, retention)
 	where := "before its first phase"
-	if p := j.Progress; p.Phase != "" {
-		where = fmt.Sprintf("in phase %s at %d of %d", p.Phase, p.Step, p.Of)
+	if j.Progress.Phase != "" {
+		where = "in phase " + j.Progress.Phase
+	}
+	if j.Furthest > 0 {
+		where += fmt.Sprintf(" behind step %d", j.Furthest)
 	}
 	j.Error = &Failure{CodeWorkerDied, fmt.Sprintf("the worker died %d times in a row without getting a step further, the last time %s (worker %s): "+
 		"the job is not tried again", j.Deaths, where, died)}

@@ -53,8 +53,8 @@ func (w *Worker) runTry(ctx context.Context, r Runner, j *Job, l *lease) {
 	switch {
 	case storeErr != nil:
 		log.Warn("what became of a job could not be stored; another try will find out", "error", storeErr)
-	case errors.Is(context.Cause(run), errLeaseLost) && state == "":
-		log.Warn("another worker has the job now")
+	case state == "":
+		log.Warn("another worker has the job now", "error", err)
 	default:
 		log.Info("a try has ended", "state", state, "error", err)
 	}
@@ -62,7 +62,7 @@ func (w *Worker) runTry(ctx context.Context, r Runner, j *Job, l *lease) {
 		t.removeLeftovers(state)
 	}
 	l.giveUp()
-	if isOfMachine(err) {
+	if state != "" && isOfMachine(err) {
 		log.Error("this machine cannot do the work now; the worker waits", "error", err)
 		select {
 		case <-time.After(w.s.o.Lease):

@@ -129,12 +129,20 @@ func TestEventsTellWhatBecomesOfAJob(t *testing.T) {
 	}
 	g := newGate()
 	work(t, s, &simulate.Sleeper{Steps: 2, Step: time.Millisecond, OnStep: g.onStep})
-	for range 4 {
+	<-g.reached
+	var seen []jobs.Event
+	for e := range events {
+		seen = append(seen, e)
+		if e.Job.Place == 1 {
+			break
+		}
+	}
+	g.pass <- nil
+	for range 3 {
 		<-g.reached
 		g.pass <- nil
 	}
 	wait(t, s, first.ID)
-	var seen []jobs.Event
 	for e := range events {
 		seen = append(seen, e)
 	}

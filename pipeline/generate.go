@@ -144,6 +144,11 @@ func (s *settled) newResult() *Result {
 
 // run runs all phases.
 func (g *generation) run(ctx context.Context) (*Result, error) {
+	if g.o.OnSettled != nil {
+		if err := g.o.OnSettled(g.result); err != nil {
+			return nil, err
+		}
+	}
 	for _, ph := range phaseRunners {
 		if err := g.runPhase(ctx, ph.name, ph.run); err != nil {
 			return nil, g.explain(ph.name, err)
