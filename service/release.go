@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,8 @@ import (
 	"weft/jobs"
 	"weft/mesh"
 	"weft/models"
+	"weft/picture"
+	"weft/pipeline"
 	"weft/plan"
 	"weft/request"
 	"weft/topology"
@@ -75,7 +78,25 @@ func NewRelease(ctx context.Context, p *weft.Pipeline, run weft.Options, on requ
 	default:
 		notes = append(notes, fmt.Sprintf("no hardware is named with --on: on %s requests are accepted whatever memory they take, and waits are not known", run.Device))
 	}
-	return r, notes, nil
+	note, err := r.tryDefaults(ctx)
+	if note != "" {
+		notes = append(notes, note)
+	}
+	return r, notes, err
+}
+
+// tryDefaults checks a video of the release's own settings, so that a mesh which no request can be
+// run on is refused when the service starts. Where its size alone is refused, that is a note.
+func (r *Release) tryDefaults(ctx context.Context) (note string, err error) {
+	var grey *picture.Image
+	if r.Denoiser().Features().Generator.Image.Needed {
+		grey = &picture.Image{Width: 64, Height: 64, Pix: make([]byte, 3*64*64)}
+	}
+	_, err = r.Check(ctx, weft.GenerateOptions{Video: pipeline.Options{Request: r.Run.Request, Weft: r.Weft}, Run: r.Run}, grey, nil)
+	if errors.Is(err, models.ErrSize) || errors.Is(err, models.ErrSeq) {
+		return fmt.Sprintf("requests of the release's own size are refused: %v", err), nil
+	}
+	return "", err
 }
 
 // tried are the containers that were found to work in this process, and why others do not.

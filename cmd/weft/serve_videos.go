@@ -21,7 +21,7 @@ import (
 	"weft/internal/printable"
 	"weft/internal/userdir"
 	"weft/jobs"
-	"weft/jobs/generate"
+	runner "weft/jobs/generate"
 	"weft/pipeline"
 	"weft/request"
 	"weft/service"
@@ -151,7 +151,7 @@ type videoService struct {
 	tls      *tls.Config
 	tokens   *service.Tokens
 	server   *service.Server
-	runner   *generate.Runner // nil for a process that only answers
+	runner   *runner.Runner // nil for a process that only answers
 	log      *slog.Logger
 	data     string
 }
@@ -225,7 +225,7 @@ func (v *videoService) open(ctx context.Context, a *app, f *serveFlags, run weft
 		return err
 	}
 	if f.role != roleAPI {
-		v.runner = generate.New(v.pipeline, run)
+		v.runner = runner.New(v.pipeline, run)
 	}
 	return v.survey(ctx)
 }

@@ -68,7 +68,7 @@ func awaitVideo(t *testing.T, at, id string, is func(servedVideo) bool) servedVi
 // middle of it and started again. Ending it in good order exits with 0.
 func TestServeVideos(t *testing.T) {
 	data, model := t.TempDir(), pipelinesDir+"wan21_t2v"
-	args := []string{"--run", model, "--addr", "127.0.0.1:0", "--device", "reference", "--data", data, "--dtype", "f32", "--mesh", "sp=2"}
+	args := []string{"--run", model, "--addr", "127.0.0.1:0", "--device", "reference", "--data", data, "--dtype", "f32", "--mesh", "sp=3"}
 	at, end := serving(t, args...)
 	const body = `{"prompt": "a cat", "size": "64x32", "num_frames": 5, "num_inference_steps": %d, "seed": 3, "output_format": "avi"}`
 	first := askService[servedVideo](t, "POST", at+"v1/videos", fmt.Sprintf(body, 2))
@@ -87,7 +87,7 @@ func TestServeVideos(t *testing.T) {
 	for id, steps := range map[string]int{first.ID: 2, long.ID: 30} {
 		got := askService[[]byte](t, "GET", at+"v1/videos/"+id+"/content", "")
 		out := filepath.Join(t.TempDir(), "v.avi")
-		generate(t, "generate", "--model", model, "--prompt", "a cat", "--size", "64x32", "--frames", "5", "--steps", fmt.Sprint(steps), "--seed", "3", "--device", "reference", "--dtype", "f32", "--mesh", "sp=2", "--out", out, "--json")
+		generate(t, "generate", "--model", model, "--prompt", "a cat", "--size", "64x32", "--frames", "5", "--steps", fmt.Sprint(steps), "--seed", "3", "--device", "reference", "--dtype", "f32", "--mesh", "sp=3", "--out", out, "--json")
 		want, err := os.ReadFile(out)
 		if err != nil || !bytes.Equal(got, want) {
 			t.Errorf("the video of %d steps has %d bytes, weft generate's %d: %v", steps, len(got), len(want), err)
@@ -109,9 +109,11 @@ func TestServeVideos(t *testing.T) {
 
 func TestServeVideosRefuses(t *testing.T) {
 	model := pipelinesDir + "wan21_t2v"
-	tokens := filepath.Join(t.TempDir(), "tokens")
-	if err := os.WriteFile(tokens, []byte("ann short\n"), 0o600); err != nil {
-		t.Fatal(err)
+	tokens, good := filepath.Join(t.TempDir(), "tokens"), filepath.Join(t.TempDir(), "good")
+	for path, text := range map[string]string{tokens: "ann short\n", good: "ann 0123456789012345678901\n"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, c := range []struct {
 		args       []string
@@ -121,11 +123,13 @@ func TestServeVideosRefuses(t *testing.T) {
 		{[]string{"--mesh", "tp=2"}, 2, "usage", "--run DIR"},
 		{[]string{"--token-file", tokens, "--data", "x"}, 2, "usage", "--run DIR"},
 		{[]string{"--run", model, "--public", "--addr", "0.0.0.0:0"}, 2, "usage", "--token-file"},
-		{[]string{"--run", model, "--addr", "0.0.0.0:0", "--token-file", tokens}, 2, "not-loopback", "--public"},
+		{[]string{"--run", model, "--addr", "0.0.0.0:0", "--token-file", good}, 2, "not-loopback", "--public"},
 		{[]string{"--run", model, "--addr", "127.0.0.1:0", "--token-file", tokens}, 2, "token-file", "line 1"},
 		{[]string{"--run", model, "--role", "api"}, 2, "usage", "--nats"},
 		{[]string{"--run", model, "--role", "boss", "--tls-cert", "c", "--max-queued", "0", "--lease", "1ms", "--origin", "x", "--log-level", "loud", "--max-seconds", "-1"}, 2, "usage", "api, worker or both"},
 		{[]string{"--run", model, "--mesh", "tp=x"}, 2, "mesh-syntax", "tp"},
+		{[]string{"--run", model, "--mesh", "sp=2"}, 2, "heads-not-divisible", "3 heads"},
+		{[]string{"--run", pipelinesDir + "wan21_i2v", "--mesh", "tp=2"}, 2, "heads-not-divisible", "3 heads"},
 		{[]string{"--run", "testdata"}, 1, "", "testdata"},
 		{[]string{"--run", model, "--addr", "127.0.0.1:0", "--nats", "nats://127.0.0.1:1"}, 1, "queue-unavailable", "127.0.0.1:1"},
 		{[]string{"--run", model, "--addr", "127.0.0.1:0", "--tls-cert", tokens, "--tls-key", tokens}, 2, "tls-files", "tokens"},
