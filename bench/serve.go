@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"weft/fault"
+	"weft/jobs/simulate"
 )
 
 // ErrLost: a video that was promised is not there, is there twice, or has other bytes.
@@ -36,6 +37,10 @@ type served struct {
 	// Growth is how much more memory each process has after the second quiet run than after the
 	// first, as a share.
 	Growth map[string]float64 `json:"memory_growth"`
+	// OneWorker is a quiet run with one worker, beside those with all.
+	OneWorker load `json:"one_worker"`
+	// Simulated has workers whose steps sleep, all in one process with a queue of its own.
+	Simulated []simulate.Report `json:"simulated"`
 }
 
 // load is what a number of requests took.
@@ -68,6 +73,9 @@ type latencies struct {
 	Most   float64 `json:"most_seconds"`
 }
 
+// rate is videos a second.
+func (l load) rate() float64 { return float64(l.Requests) / l.Seconds }
+
 func latenciesOf(times []float64) latencies {
 	if len(times) == 0 {
 		return latencies{}
@@ -81,7 +89,7 @@ func latenciesOf(times []float64) latencies {
 type serveBench struct {
 	model                                string
 	clients, workers, requests, distinct int
-	kills                                time.Duration
+	kills, sleep                         time.Duration
 	weft, dir                            string
 	videos                               map[string][]byte // what weft generate makes, by prompt
 }
@@ -97,6 +105,7 @@ func serve(ctx context.Context, args []string) error {
 	fs.IntVar(&b.requests, "requests", 200, "videos of each run, at least")
 	fs.IntVar(&b.distinct, "distinct", 20, "different requests among them")
 	fs.DurationVar(&b.kills, "kills", 5*time.Minute, "for how long processes are killed; videos are asked for as long, and at least those of a run")
+	fs.DurationVar(&b.sleep, "sleep", 500*time.Millisecond, "what a simulated step takes")
 	out := fs.String("out", filepath.Join("bench", "results"), "where the result goes")
 	if err := fs.Parse(args); err != nil {
 		return err
@@ -120,8 +129,23 @@ func serve(ctx context.Context, args []string) error {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "with kills: %+v\n", s.Kills)
-	if s.Quiet, s.Growth, err = b.runQuietly(ctx); err != nil {
+	if s.Quiet, s.Growth, err = b.runQuietly(ctx, 2); err != nil {
 		return err
+	}
+	one := b
+	one.workers = 1
+	alone, _, err := one.runQuietly(ctx, 1)
+	if err != nil {
+		return err
+	}
+	s.OneWorker = alone[0]
+	for _, workers := range []int{1, 2, 4, 8, 16, 32} {
+		r, err := simulate.Measure(ctx, simulate.Load{Workers: workers, Jobs: 2 * workers, Users: 4, Steps: 20, Step: b.sleep})
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(os.Stderr, "simulated: %+v\n", r)
+		s.Simulated = append(s.Simulated, r)
 	}
 	return s.write(*out)
 }
@@ -364,14 +388,14 @@ func (c *client) countVideos(ctx context.Context) (n int, err error) {
 	}
 }
 
-// runQuietly makes all videos twice by the same processes.
-func (b *serveBench) runQuietly(ctx context.Context) (runs []load, growth map[string]float64, err error) {
-	p, err := b.start(ctx, "quiet")
+// runQuietly makes all videos several times by the same processes.
+func (b *serveBench) runQuietly(ctx context.Context, times int) (runs []load, growth map[string]float64, err error) {
+	p, err := b.start(ctx, fmt.Sprintf("quiet-%d", b.workers))
 	if err != nil {
 		return nil, nil, err
 	}
 	defer p.stop()
-	for i := range 2 {
+	for i := range times {
 		c := &client{serveBench: b, processes: p, prefix: fmt.Sprintf("quiet-%d", i), ids: map[string]string{}}
 		l, err := c.makeVideos(ctx, 0)
 		if err := errors.Join(err, p.failed()); err != nil {
@@ -382,7 +406,7 @@ func (b *serveBench) runQuietly(ctx context.Context) (runs []load, growth map[st
 	}
 	growth = map[string]float64{}
 	for name, before := range runs[0].Memory {
-		growth[name] = float64(runs[1].Memory[name])/float64(before) - 1
+		growth[name] = float64(runs[times-1].Memory[name])/float64(before) - 1
 	}
 	return runs, growth, nil
 }
@@ -428,6 +452,11 @@ func (s served) markdown() string {
 	slices.Sort(names)
 	for _, name := range names {
 		fmt.Fprintf(&b, "| resident after the run, %s, MB | | %.1f | %.1f (%+.1f %%) |\n", name, float64(s.Quiet[0].Memory[name])/1e6, float64(s.Quiet[1].Memory[name])/1e6, 100*s.Growth[name])
+	}
+	fmt.Fprintf(&b, "\nOne worker made %.2f videos a second, %d on the same %d cores %.2f.\n\n| simulated workers | jobs | seconds | share of the workers' time that is steps |\n|---|---|---|---|\n",
+		s.OneWorker.rate(), s.Workers, s.Hardware.Cores, s.Quiet[1].rate())
+	for _, r := range s.Simulated {
+		fmt.Fprintf(&b, "| %d | %d of %d steps of %v | %.1f | %.3f |\n", r.Workers, r.Jobs, r.Steps, r.Step, r.Seconds, r.Efficiency)
 	}
 	fmt.Fprintf(&b, "\n%s, %d cores, memory %s, load average at the start %s, %s.\n", s.Hardware.CPU, s.Hardware.Cores, s.Hardware.Memory, s.Hardware.LoadAverage, s.Hardware.Go)
 	return b.String()
