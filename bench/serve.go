@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -76,6 +77,14 @@ type latencies struct {
 // rate is videos a second.
 func (l load) rate() float64 { return float64(l.Requests) / l.Seconds }
 
+// allMemory is what all processes have resident.
+func (l load) allMemory() (sum int64) {
+	for _, n := range l.Memory {
+		sum += n
+	}
+	return sum
+}
+
 func latenciesOf(times []float64) latencies {
 	if len(times) == 0 {
 		return latencies{}
@@ -85,7 +94,7 @@ func latenciesOf(times []float64) latencies {
 	return latencies{len(times), at(0.5), at(0.99), times[len(times)-1]}
 }
 
-// serveFlags are those of bench serve.
+// serveBench is a bench with its flags.
 type serveBench struct {
 	model                                string
 	clients, workers, requests, distinct int
@@ -150,7 +159,7 @@ func serve(ctx context.Context, args []string) error {
 	return s.write(*out)
 }
 
-// requestOf is the prompt of a request; requests of one prompt are the same.
+// promptOf is the prompt of a request; requests of one prompt are the same.
 func (b *serveBench) promptOf(request int) string {
 	return fmt.Sprintf("a cat walks on the grass, take %d", request%b.distinct)
 }
@@ -408,6 +417,7 @@ func (b *serveBench) runQuietly(ctx context.Context, times int) (runs []load, gr
 	for name, before := range runs[0].Memory {
 		growth[name] = float64(runs[times-1].Memory[name])/float64(before) - 1
 	}
+	growth["all"] = float64(runs[times-1].allMemory())/float64(runs[0].allMemory()) - 1
 	return runs, growth, nil
 }
 
@@ -445,14 +455,10 @@ func (s served) markdown() string {
 	row("status, median ms", func(l load) string { return fmt.Sprintf("%.1f", 1e3*l.Status.Median) })
 	row("status, 99th percentile ms", func(l load) string { return fmt.Sprintf("%.1f", 1e3*l.Status.P99) })
 	row("status, most ms", func(l load) string { return fmt.Sprintf("%.1f", 1e3*l.Status.Most) })
-	names := make([]string, 0, len(s.Growth))
-	for name := range s.Growth {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(s.Quiet[0].Memory)) {
 		fmt.Fprintf(&b, "| resident after the run, %s, MB | | %.1f | %.1f (%+.1f %%) |\n", name, float64(s.Quiet[0].Memory[name])/1e6, float64(s.Quiet[1].Memory[name])/1e6, 100*s.Growth[name])
 	}
+	fmt.Fprintf(&b, "| resident after the run, all, MB | | %.1f | %.1f (%+.1f %%) |\n", float64(s.Quiet[0].allMemory())/1e6, float64(s.Quiet[1].allMemory())/1e6, 100*s.Growth["all"])
 	fmt.Fprintf(&b, "\nOne worker made %.2f videos a second, %d on the same %d cores %.2f.\n\n| simulated workers | jobs | seconds | share of the workers' time that is steps |\n|---|---|---|---|\n",
 		s.OneWorker.rate(), s.Workers, s.Hardware.Cores, s.Quiet[1].rate())
 	for _, r := range s.Simulated {

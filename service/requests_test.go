@@ -200,6 +200,14 @@ func TestOwnersAreApart(t *testing.T) {
 	if a, b, o := seen(annToken), seen(bobToken), seen(opsToken); !slices.Equal(a, []string{anns.ID}) || !slices.Equal(b, []string{bobs.ID}) || !slices.Equal(o, []string{anns.ID, bobs.ID}) {
 		t.Errorf("ann sees %q, bob %q, the operator %q", a, b, o)
 	}
+	// Streams of all videos have each owner's own.
+	for token, want := range map[string]string{annToken: anns.ID, bobToken: bobs.ID} {
+		r.token = token
+		heard := r.stream("/v1/events", "", func(e event) bool { return e.video.ID == want })
+		if len(heard) != 1 {
+			t.Errorf("the owner of %s hears of %+v", want, heard)
+		}
+	}
 	r.token = annToken
 	if resp, b := r.ask("POST", "/v1/videos", "createVideo", small("p", `, "priority": "high"`)); resp.StatusCode != 403 {
 		t.Errorf("%d %s", resp.StatusCode, b)
@@ -344,6 +352,7 @@ func TestStreamsAreLimitedAndEnd(t *testing.T) {
 		open = append(open, resp)
 	}
 	open[0].Body.Close()
+	again := false
 	for range 200 {
 		resp, err := http.Get(r.at + "/v1/events")
 		if err != nil {
@@ -351,10 +360,13 @@ func TestStreamsAreLimitedAndEnd(t *testing.T) {
 		}
 		defer resp.Body.Close()
 		if resp.StatusCode == 200 {
-			open = append(open, resp)
+			again = true
 			break
 		}
 		time.Sleep(10 * time.Millisecond)
+	}
+	if !again {
+		t.Error("a stream that was closed keeps its slot")
 	}
 	began := time.Now()
 	r.end()

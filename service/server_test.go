@@ -296,6 +296,9 @@ func (r *running) stream(path string, lastID string, stop func(event) bool) []ev
 	if lastID != "" {
 		req.Header.Set("Last-Event-ID", lastID)
 	}
+	if r.token != "" {
+		req.Header.Set("Authorization", "Bearer "+r.token)
+	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		r.t.Fatal(err)

@@ -73,7 +73,7 @@ func TestServeVideos(t *testing.T) {
 	const body = `{"prompt": "a cat", "size": "64x32", "num_frames": 5, "num_inference_steps": %d, "seed": 3, "output_format": "avi"}`
 	first := askService[servedVideo](t, "POST", at+"v1/videos", fmt.Sprintf(body, 2))
 	awaitVideo(t, at, first.ID, func(v servedVideo) bool { return v.Status == "completed" })
-	long := askService[servedVideo](t, "POST", at+"v1/videos", fmt.Sprintf(body, 30))
+	long := askService[servedVideo](t, "POST", at+"v1/videos", fmt.Sprintf(body, 8))
 	awaitVideo(t, at, long.ID, func(v servedVideo) bool { return v.Status == "in_progress" && v.Progress > 8 })
 	code, said := end()
 	if code != 0 {
@@ -84,7 +84,7 @@ func TestServeVideos(t *testing.T) {
 	if v.Tries != 2 {
 		t.Errorf("%d tries", v.Tries)
 	}
-	for id, steps := range map[string]int{first.ID: 2, long.ID: 30} {
+	for id, steps := range map[string]int{first.ID: 2, long.ID: 8} {
 		got := askService[[]byte](t, "GET", at+"v1/videos/"+id+"/content", "")
 		out := filepath.Join(t.TempDir(), "v.avi")
 		generate(t, "generate", "--model", model, "--prompt", "a cat", "--size", "64x32", "--frames", "5", "--steps", fmt.Sprint(steps), "--seed", "3", "--device", "reference", "--dtype", "f32", "--mesh", "sp=3", "--out", out, "--json")
