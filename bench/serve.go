@@ -133,7 +133,8 @@ func serve(ctx context.Context, args []string) error {
 	if err := b.generateAll(ctx); err != nil {
 		return err
 	}
-	s := served{Date: time.Now().Format(time.DateOnly), Command: "go run ./bench serve " + strings.Join(args, " "), Hardware: thisHardware(), Model: b.model, Clients: b.clients, Workers: b.workers}
+	s := served{Date: time.Now().Format(time.DateOnly), Command: "go run ./bench serve " + strings.Join(args, " "), Hardware: thisHardware(), Model: b.model,
+		Clients: b.clients, Workers: b.workers}
 	if s.Kills, err = b.runWithKills(ctx); err != nil {
 		return err
 	}
@@ -174,7 +175,8 @@ const (
 func (b *serveBench) generateAll(ctx context.Context) error {
 	for i := range b.distinct {
 		path := filepath.Join(b.dir, fmt.Sprintf("generated-%d.avi", i))
-		c := exec.CommandContext(ctx, b.weft, "generate", "--model", b.model, "--prompt", b.promptOf(i), "--size", benchSize, "--frames", fmt.Sprint(benchFrames), "--steps", fmt.Sprint(benchSteps),
+		c := exec.CommandContext(ctx, b.weft, "generate", "--model", b.model, "--prompt", b.promptOf(i), "--size", benchSize, "--frames", fmt.Sprint(benchFrames), "--steps",
+			fmt.Sprint(benchSteps),
 			"--seed", fmt.Sprint(benchSeed), "--device", "cpu", "--out", path)
 		if text, err := c.CombinedOutput(); err != nil {
 			return fault.New(ErrProgram, nil, "weft generate: %w: %s", err, text)
@@ -250,7 +252,8 @@ func (c *client) makeVideos(ctx context.Context, least time.Duration) (load, err
 // makeVideo asks for one video with the same key until it is taken, waits for it, and compares it.
 func (c *client) makeVideo(ctx context.Context, i int) error {
 	prompt, key := c.promptOf(i), fmt.Sprintf("%s-%d", c.prefix, i)
-	body, err := json.Marshal(map[string]any{"prompt": prompt, "size": benchSize, "num_frames": benchFrames, "num_inference_steps": benchSteps, "seed": benchSeed, "output_format": "avi"})
+	body, err := json.Marshal(map[string]any{"prompt": prompt, "size": benchSize, "num_frames": benchFrames, "num_inference_steps": benchSteps, "seed": benchSeed,
+		"output_format": "avi"})
 	if err != nil {
 		return err
 	}
@@ -441,14 +444,16 @@ func (s served) write(folder string) error {
 func (s served) markdown() string {
 	var b strings.Builder
 	k := s.Kills
-	fmt.Fprintf(&b, "# A video service whose processes are killed (%s)\n\nMade by `%s`: %s, %s with %d frames and %d steps, %d clients, one API, %d workers, one NATS server, all over loopback.\n\n",
+	fmt.Fprintf(&b, "# A video service whose processes are killed (%s)\n\n"+
+		"Made by `%s`: %s, %s with %d frames and %d steps, %d clients, one API, %d workers, one NATS server, all over loopback.\n\n",
 		s.Date, strings.TrimSpace(s.Command), s.Model, benchSize, benchFrames, benchSteps, s.Clients, s.Workers)
 	fmt.Fprintf(&b, "| | with kill -9 | first quiet run | second |\n|---|---|---|---|\n")
 	row := func(what string, of func(load) string) {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", what, of(k.load), of(s.Quiet[0]), of(s.Quiet[1]))
 	}
 	row("videos asked for", func(l load) string { return fmt.Sprint(l.Requests) })
-	fmt.Fprintf(&b, "| made, with the bytes of weft generate | %d | %d | %d |\n| listed | %d | | |\n| tries | %d | | |\n| kills of the API | %d | | |\n| kills of workers | %d | | |\n| requests that met no API | %d | | |\n",
+	fmt.Fprintf(&b, "| made, with the bytes of weft generate | %d | %d | %d |\n| listed | %d | | |\n"+
+		"| tries | %d | | |\n| kills of the API | %d | | |\n| kills of workers | %d | | |\n| requests that met no API | %d | | |\n",
 		k.Same, s.Quiet[0].Requests, s.Quiet[1].Requests, k.Listed, k.Tries, k.APIs, k.Workers, k.Unreached)
 	row("seconds", func(l load) string { return fmt.Sprintf("%.0f", l.Seconds) })
 	row("status, answers", func(l load) string { return fmt.Sprint(l.Status.Count) })
@@ -456,10 +461,13 @@ func (s served) markdown() string {
 	row("status, 99th percentile ms", func(l load) string { return fmt.Sprintf("%.1f", 1e3*l.Status.P99) })
 	row("status, most ms", func(l load) string { return fmt.Sprintf("%.1f", 1e3*l.Status.Most) })
 	for _, name := range slices.Sorted(maps.Keys(s.Quiet[0].Memory)) {
-		fmt.Fprintf(&b, "| resident after the run, %s, MB | | %.1f | %.1f (%+.1f %%) |\n", name, float64(s.Quiet[0].Memory[name])/1e6, float64(s.Quiet[1].Memory[name])/1e6, 100*s.Growth[name])
+		fmt.Fprintf(&b, "| resident after the run, %s, MB | | %.1f | %.1f (%+.1f %%) |\n", name, float64(s.Quiet[0].Memory[name])/1e6, float64(s.Quiet[1].Memory[name])/1e6,
+			100*s.Growth[name])
 	}
-	fmt.Fprintf(&b, "| resident after the run, all, MB | | %.1f | %.1f (%+.1f %%) |\n", float64(s.Quiet[0].allMemory())/1e6, float64(s.Quiet[1].allMemory())/1e6, 100*s.Growth["all"])
-	fmt.Fprintf(&b, "\nOne worker made %.2f videos a second, %d on the same %d cores %.2f.\n\n| simulated workers | jobs | seconds | share of the workers' time that is steps |\n|---|---|---|---|\n",
+	fmt.Fprintf(&b, "| resident after the run, all, MB | | %.1f | %.1f (%+.1f %%) |\n", float64(s.Quiet[0].allMemory())/1e6, float64(s.Quiet[1].allMemory())/1e6,
+		100*s.Growth["all"])
+	fmt.Fprintf(&b, "\nOne worker made %.2f videos a second, %d on the same %d cores %.2f.\n\n"+
+		"| simulated workers | jobs | seconds | share of the workers' time that is steps |\n|---|---|---|---|\n",
 		s.OneWorker.rate(), s.Workers, s.Hardware.Cores, s.Quiet[1].rate())
 	for _, r := range s.Simulated {
 		fmt.Fprintf(&b, "| %d | %d of %d steps of %v | %.1f | %.3f |\n", r.Workers, r.Jobs, r.Steps, r.Step, r.Seconds, r.Efficiency)

@@ -44,7 +44,8 @@ type process struct {
 // start starts a service with an empty folder.
 func (b *serveBench) start(ctx context.Context, name string) (*processes, error) {
 	dir := filepath.Join(b.dir, name)
-	nats, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: filepath.Join(dir, "nats"), SyncAlways: true, NoLog: true, NoSigs: true})
+	nats, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: filepath.Join(dir, "nats"), SyncAlways: true,
+		NoLog: true, NoSigs: true})
 	if err != nil {
 		return nil, err
 	}

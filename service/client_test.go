@@ -52,7 +52,8 @@ func TestPythonClient(t *testing.T) {
 		t.Errorf("the client is %s, want %s", got.Version, clientVersion)
 	}
 	m := got.Made
-	if m.Status != "completed" || m.Object != "video" || m.Progress != 100 || m.Size != "64x32" || m.NumFrames != 17 || m.Seconds != "1.063" || m.Seed != "7" || !m.Image || m.Settings["steps"].From != "request" {
+	if m.Status != "completed" || m.Object != "video" || m.Progress != 100 || m.Size != "64x32" || m.NumFrames != 17 ||
+		m.Seconds != "1.063" || m.Seed != "7" || !m.Image || m.Settings["steps"].From != "request" {
 		t.Errorf("made %+v", m)
 	}
 	if !reflect.DeepEqual(got.Again, m) {

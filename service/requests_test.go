@@ -159,7 +159,8 @@ func TestContent(t *testing.T) {
 			t.Errorf("%s: %d %.100s", c.header, resp.StatusCode, b)
 		}
 	}
-	if resp, b := r.ask("GET", at+"?variant=thumbnail", "getContent", ""); resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "image/jpeg" || !strings.HasPrefix(string(b), "thumbnail of") {
+	if resp, b := r.ask("GET", at+"?variant=thumbnail", "getContent",
+		""); resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "image/jpeg" || !strings.HasPrefix(string(b), "thumbnail of") {
 		t.Errorf("%s %s", resp.Status, b)
 	}
 	if resp, b := r.ask("GET", at+"?variant=poster", "getContent", ""); resp.StatusCode != 400 {
@@ -197,7 +198,8 @@ func TestOwnersAreApart(t *testing.T) {
 		}
 		return ids
 	}
-	if a, b, o := seen(annToken), seen(bobToken), seen(opsToken); !slices.Equal(a, []string{anns.ID}) || !slices.Equal(b, []string{bobs.ID}) || !slices.Equal(o, []string{anns.ID, bobs.ID}) {
+	if a, b, o := seen(annToken), seen(bobToken), seen(opsToken); !slices.Equal(a, []string{anns.ID}) || !slices.Equal(b, []string{bobs.ID}) || !slices.Equal(o,
+		[]string{anns.ID, bobs.ID}) {
 		t.Errorf("ann sees %q, bob %q, the operator %q", a, b, o)
 	}
 	// Streams of all videos have each owner's own.
@@ -224,7 +226,8 @@ func TestPlan(t *testing.T) {
 	r := startService(t, t.TempDir(), nil, release, nil)
 	resp, b := r.ask("POST", "/v1/plan", "planVideo", `{"prompt": "p", "size": "64x32", "seconds": "1"}`)
 	p := decodeJSON[PlanDocument](t, b)
-	if resp.StatusCode != 200 || p.Size != "64x32" || p.Frames != 17 || p.Planned.Bytes <= 0 || p.Planned.Seconds <= 0 || len(p.Planned.Phases) != 3 || p.Settings["steps"].From == "request" {
+	if resp.StatusCode != 200 || p.Size != "64x32" || p.Frames != 17 || p.Planned.Bytes <= 0 ||
+		p.Planned.Seconds <= 0 || len(p.Planned.Phases) != 3 || p.Settings["steps"].From == "request" {
 		t.Errorf("%d %s", resp.StatusCode, b)
 	}
 	if resp, b := r.ask("POST", "/v1/plan", "planVideo", `{"size": "65x32", "nothing": 1}`); resp.StatusCode != 400 || len(decodeJSON[ErrorDocument](t, b).Error.Violations) < 3 {
@@ -291,8 +294,10 @@ func TestWhatOperatorsSee(t *testing.T) {
 	}
 	close(r.steps.open)
 	r.await(v.ID, "completed", hasStatus("completed"))
-	want := []string{`weft_videos_created_total 1`, `weft_videos_ended_total{state="completed"} 1`, `weft_denoise_steps_total`, `weft_jobs{state="queued"} 0`, `weft_video_wait_seconds_count 1`,
-		`weft_phase_seconds_count{phase="denoise"} 1`, `weft_workers 1`, `weft_http_request_seconds_count{route="createVideo",status="200"} 1`, `weft_worker_memory_bytes{`, `go_goroutines`}
+	want := []string{`weft_videos_created_total 1`, `weft_videos_ended_total{state="completed"} 1`, `weft_denoise_steps_total`, `weft_jobs{state="queued"} 0`,
+		`weft_video_wait_seconds_count 1`,
+		`weft_phase_seconds_count{phase="denoise"} 1`, `weft_workers 1`, `weft_http_request_seconds_count{route="createVideo",status="200"} 1`, `weft_worker_memory_bytes{`,
+		`go_goroutines`}
 	var text string
 	missing := func() []string {
 		_, b := r.ask("GET", "/metrics", "metrics", "")
@@ -468,7 +473,8 @@ func selfSigned(t *testing.T) (certificate, key string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "weft"}, NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "weft"}, NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127,
+		0, 0, 1)},
 		IsCA: true, BasicConstraintsValid: true}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	if err != nil {

@@ -35,7 +35,8 @@ type stepper struct {
 }
 
 func newStepper(r *Release, steps int) *stepper {
-	return &stepper{maker: r.Maker(), steps: steps, gate: make(chan struct{}), open: make(chan struct{}), began: make(chan string, 100), released: make(chan struct{}, 10), running: map[string]bool{}}
+	return &stepper{maker: r.Maker(), steps: steps, gate: make(chan struct{}), open: make(chan struct{}), began: make(chan string, 100), released: make(chan struct{}, 10),
+		running: map[string]bool{}}
 }
 
 // Maker is that of the release.

@@ -210,6 +210,13 @@ func (v *videoService) open(ctx context.Context, a *app, f *serveFlags, run weft
 	if v.release, notes, err = service.NewRelease(ctx, v.pipeline, run, on, thisMachine()); err != nil {
 		return err
 	}
+	if f.role != roleWorker {
+		formats, err := v.release.TryFormats(ctx)
+		if err != nil {
+			return err
+		}
+		notes = append(notes, formats...)
+	}
 	for _, n := range append(v.pipeline.Notes, notes...) {
 		v.log.Info(n)
 	}
@@ -220,7 +227,8 @@ func (v *videoService) open(ctx context.Context, a *app, f *serveFlags, run weft
 		}
 		v.data = filepath.Join(home, "service")
 	}
-	v.store, err = jobs.Open(ctx, jobs.Options{Dir: v.data, NATS: f.nats, Credentials: f.natsCredentials, MaxQueued: f.maxQueued, Retention: f.retention, Lease: f.lease, Log: v.log})
+	v.store, err = jobs.Open(ctx, jobs.Options{Dir: v.data, NATS: f.nats, Credentials: f.natsCredentials, MaxQueued: f.maxQueued, Retention: f.retention, Lease: f.lease,
+		Log: v.log})
 	if err != nil {
 		return err
 	}

@@ -87,7 +87,8 @@ func TestServeVideos(t *testing.T) {
 	for id, steps := range map[string]int{first.ID: 2, long.ID: 8} {
 		got := askService[[]byte](t, "GET", at+"v1/videos/"+id+"/content", "")
 		out := filepath.Join(t.TempDir(), "v.avi")
-		generate(t, "generate", "--model", model, "--prompt", "a cat", "--size", "64x32", "--frames", "5", "--steps", fmt.Sprint(steps), "--seed", "3", "--device", "reference", "--dtype", "f32", "--mesh", "sp=3", "--out", out, "--json")
+		generate(t, "generate", "--model", model, "--prompt", "a cat", "--size", "64x32", "--frames", "5", "--steps", fmt.Sprint(steps), "--seed", "3", "--device", "reference",
+			"--dtype", "f32", "--mesh", "sp=3", "--out", out, "--json")
 		want, err := os.ReadFile(out)
 		if err != nil || !bytes.Equal(got, want) {
 			t.Errorf("the video of %d steps has %d bytes, weft generate's %d: %v", steps, len(got), len(want), err)
@@ -126,7 +127,8 @@ func TestServeVideosRefuses(t *testing.T) {
 		{[]string{"--run", model, "--addr", "0.0.0.0:0", "--token-file", good}, 2, "not-loopback", "--public"},
 		{[]string{"--run", model, "--addr", "127.0.0.1:0", "--token-file", tokens}, 2, "token-file", "line 1"},
 		{[]string{"--run", model, "--role", "api"}, 2, "usage", "--nats"},
-		{[]string{"--run", model, "--role", "boss", "--tls-cert", "c", "--max-queued", "0", "--lease", "1ms", "--origin", "x", "--log-level", "loud", "--max-seconds", "-1"}, 2, "usage", "api, worker or both"},
+		{[]string{"--run", model, "--role", "boss", "--tls-cert", "c", "--max-queued", "0", "--lease", "1ms", "--origin", "x", "--log-level", "loud", "--max-seconds", "-1"}, 2,
+			"usage", "api, worker or both"},
 		{[]string{"--run", model, "--mesh", "tp=x"}, 2, "mesh-syntax", "tp"},
 		{[]string{"--run", model, "--mesh", "sp=2"}, 2, "heads-not-divisible", "3 heads"},
 		{[]string{"--run", pipelinesDir + "wan21_i2v", "--mesh", "tp=2"}, 2, "heads-not-divisible", "3 heads"},
