@@ -6,6 +6,7 @@ import (
 
 	"weft/fault"
 	"weft/models"
+	"weft/picture"
 	"weft/pipeline"
 	"weft/plan"
 )
@@ -32,6 +33,8 @@ type GenerateOptions struct {
 	Video pipeline.Options
 	// Run says how it is carried out. Its request is not read.
 	Run Options
+	// Devices, where set, are those that stay between generations.
+	Devices *KeptDevices
 }
 
 // Generated is the result of Generate. Its JSON is what weft generate prints.
@@ -43,6 +46,16 @@ type Generated = pipeline.Result
 func (p *Pipeline) Generate(ctx context.Context, o GenerateOptions) (*Generated, error) {
 	return p.runPhases(ctx, o, func(d pipeline.Devices, v pipeline.Options) (*Generated, error) {
 		return p.Pipeline.Generate(ctx, d, v)
+	})
+}
+
+// Check decides and checks everything that Generate would for a video, and gives its result as
+// far as it is known before the first weight is read: sizes, settings with their sources, notes.
+// No file is read or written: the pictures that the video begins and ends with are given, nil
+// for none, and no outputs are looked at. Errors are those of pipeline.Generate.
+func (p *Pipeline) Check(ctx context.Context, o GenerateOptions, first, last *picture.Image) (*Generated, error) {
+	return p.runPhases(ctx, o, func(d pipeline.Devices, v pipeline.Options) (*Generated, error) {
+		return p.Pipeline.Check(ctx, d, v, first, last)
 	})
 }
 
@@ -92,6 +105,11 @@ func (p *Pipeline) runPhases(ctx context.Context, o GenerateOptions, run func(pi
 		return nil, err
 	}
 	o.Run.Request = v.Request
+	if o.Devices != nil {
+		d, giveBack := o.Devices.lend(o.Run, on.NumDevices())
+		defer giveBack()
+		return run(d, v)
+	}
 	d := &PhaseDevices{opt: o.Run, n: on.NumDevices()}
 	defer d.Close()
 	return run(d, v)

@@ -24,7 +24,7 @@ type keptRun struct {
 // key is for releaseRun. again says that the model will run once more, so that the weights that
 // only the beginning of a request reads stay too, where there is memory.
 func (d *PhaseDevices) takeRun(ctx context.Context, m *Model, req models.Request, o Options, again bool) (r *Run, key string, err error) {
-	key = fmt.Sprintf("%p %+v %s", m.Match, req, o.Request)
+	key = fmt.Sprintf("%p %s", m.Match, runKey(req, o))
 	if i := slices.IndexFunc(d.kept, func(k *keptRun) bool { return k.key == key }); i >= 0 {
 		r = d.kept[i].run
 		d.kept = slices.Delete(d.kept, i, i+1)
@@ -37,9 +37,29 @@ func (d *PhaseDevices) takeRun(ctx context.Context, m *Model, req models.Request
 		}
 		return r, key, nil
 	}
+	d.dropOtherForms(m, req)
 	o.makeRoom, o.again = d.makeRoom, again
 	r, err = m.prepareRun(ctx, req, o, d.eng)
 	return r, key, err
+}
+
+// runKey is what a run that stays must agree in with the one that is asked for: all but what only
+// the loop over steps reads.
+func runKey(req models.Request, o Options) string {
+	o.Steps, o.Sampler, o.Shift, o.IntegerTimesteps, o.Guidance, o.Boundary, o.Seed, o.Asked = 0, "", 0, false, nil, 0, 0, nil
+	return fmt.Sprintf("%+v %s %v %v", req, o.Request, o.AllowNonFinite, o.Compiled)
+}
+
+// dropOtherForms closes what stays of a model that is about to be loaded for another size, or on
+// another mesh: its weights would be there twice. An autoencoder's halves are two models in this.
+func (d *PhaseDevices) dropOtherForms(m *Model, req models.Request) {
+	d.kept = slices.DeleteFunc(d.kept, func(k *keptRun) bool {
+		if k.run.model.Match != m.Match || k.run.req.Encode != req.Encode {
+			return false
+		}
+		k.run.Close()
+		return true
+	})
 }
 
 // releaseRun ends the use of a run. It stays where it will be used again.

@@ -24,6 +24,8 @@ type PhaseDevices struct {
 	eng   engine.Engine // nil before the first model runs
 	own   bool          // the engine is this pipeline's
 	kept  []*keptRun    // in the order in which they were released
+	stays bool          // every model may run again, in another generation
+	made  *madeOutputs  // what encoders made before; nil keeps nothing
 	notes []string      // for the next cost
 }
 
@@ -101,12 +103,21 @@ func (d *PhaseDevices) CheckSplit(m *identify.Match, r models.Request, p pipelin
 // Forward computes a model's outputs for each of several inputs, with weights that are loaded
 // once.
 func (d *PhaseDevices) Forward(ctx context.Context, m *identify.Match, inputs []map[string]*tensor.Tensor, p pipeline.Placement) ([]map[string]*tensor.Tensor, pipeline.Cost, error) {
-	var outs []map[string]*tensor.Tensor
-	cost, err := d.withRun(ctx, m, p, runFeed{inputs: inputs[0]}, func(r *Run) error {
-		for i, in := range inputs {
-			if i > 0 {
+	outs := make([]map[string]*tensor.Tensor, len(inputs))
+	var todo []int // those whose outputs are not there from before
+	for i, in := range inputs {
+		if outs[i] = d.made.find(m, in, p); outs[i] == nil {
+			todo = append(todo, i)
+		}
+	}
+	if len(todo) == 0 {
+		return outs, pipeline.Cost{}, nil
+	}
+	cost, err := d.withRun(ctx, m, p, runFeed{inputs: inputs[todo[0]]}, func(r *Run) error {
+		for n, i := range todo {
+			if n > 0 {
 				r.beginAgain()
-				if err := r.feedInputs(in); err != nil {
+				if err := r.feedInputs(inputs[i]); err != nil {
 					return err
 				}
 			}
@@ -114,7 +125,8 @@ func (d *PhaseDevices) Forward(ctx context.Context, m *identify.Match, inputs []
 			if err != nil {
 				return err
 			}
-			outs = append(outs, out)
+			outs[i] = out
+			d.made.put(m, inputs[i], p, out)
 		}
 		return nil
 	})
@@ -153,9 +165,10 @@ func (d *PhaseDevices) withRun(ctx context.Context, m *identify.Match, p pipelin
 		return pipeline.Cost{}, err
 	}
 	var key string
+	again := p.Again || d.stays
 	model := &Model{m}
 	r, err := in.start(model, d.opt.AllowNonFinite, func(req models.Request) (r *Run, err error) {
-		r, key, err = d.takeRun(ctx, model, req, d.placed(p), p.Again)
+		r, key, err = d.takeRun(ctx, model, req, d.placed(p), again)
 		return r, err
 	})
 	if err != nil {
@@ -163,14 +176,14 @@ func (d *PhaseDevices) withRun(ctx context.Context, m *identify.Match, p pipelin
 	}
 	err = use(r)
 	cost := d.costOf(r.Report())
-	d.releaseRun(key, r, p.Again && err == nil)
+	d.releaseRun(key, r, again && err == nil)
 	return cost, err
 }
 
 // Denoiser returns the devices for the experts of one denoising loop; again says that another
 // one like it follows.
 func (d *PhaseDevices) Denoiser(experts []*identify.Match, again bool) pipeline.Denoiser {
-	return &phaseDenoiser{d, newLoopDevices(d.opt, false), experts, again}
+	return &phaseDenoiser{d, newLoopDevices(d.opt, false), experts, again || d.stays}
 }
 
 // phaseDenoiser are the devices of one denoising loop.
@@ -207,7 +220,7 @@ func (e phaseExpert) Start(ctx context.Context, req models.Request) (denoise.Run
 	if err != nil {
 		return nil, err
 	}
-	return e.p.loop.use(r, func() { d.releaseRun(key, r, e.p.again) }), nil
+	return e.p.loop.use(r, func(failed bool) { d.releaseRun(key, r, e.p.again && !failed) }), nil
 }
 
 // costOf is what a phase's report says of its cost.

@@ -57,43 +57,48 @@ func (e expertDevices) Start(ctx context.Context, req models.Request) (denoise.R
 	if err != nil {
 		return nil, err
 	}
-	return d.use(run, run.Close), nil
+	return d.use(run, func(bool) { run.Close() }), nil
 }
 
-// use gives a loop a run; release is called when the loop closes it.
-func (d *loopDevices) use(r *Run, release func()) denoise.Run {
+// use gives a loop a run; release is called when the loop closes it, and told whether it failed.
+func (d *loopDevices) use(r *Run, release func(failed bool)) denoise.Run {
 	d.run = r
-	return loopRun{d, r, release}
+	return &loopRun{d: d, r: r, release: release}
 }
 
 // loopRun is a Run whose report is kept when the loop closes it.
 type loopRun struct {
 	d       *loopDevices
 	r       *Run
-	release func()
+	release func(failed bool)
+	failed  bool // nobody knows what it left on the devices
 }
 
-func (l loopRun) Request() models.Request { return l.r.req }
-func (l loopRun) Microbatches() int       { return l.r.micro }
-func (l loopRun) Graph() *graph.Graph     { return l.r.g }
+func (l *loopRun) Request() models.Request { return l.r.req }
+func (l *loopRun) Microbatches() int       { return l.r.micro }
+func (l *loopRun) Graph() *graph.Graph     { return l.r.g }
 
-func (l loopRun) Feed(ctx context.Context, lane string, inputs map[string]*tensor.Tensor) error {
-	return l.r.s.Feed(ctx, lane, inputs)
+func (l *loopRun) Feed(ctx context.Context, lane string, inputs map[string]*tensor.Tensor) error {
+	err := l.r.s.Feed(ctx, lane, inputs)
+	l.failed = l.failed || err != nil
+	return err
 }
 
-func (l loopRun) Step(ctx context.Context, lanes []string, finite func(string, nonfinite.Counts) error) ([]map[string]*tensor.Tensor, error) {
-	return l.r.s.Run(ctx, lanes, session.RunOptions{Finite: finite})
+func (l *loopRun) Step(ctx context.Context, lanes []string, finite func(string, nonfinite.Counts) error) ([]map[string]*tensor.Tensor, error) {
+	out, err := l.r.s.Run(ctx, lanes, session.RunOptions{Finite: finite})
+	l.failed = l.failed || err != nil
+	return out, err
 }
 
-func (l loopRun) Trace(ctx context.Context, lane string, visit func(string, *tensor.Tensor) error) error {
+func (l *loopRun) Trace(ctx context.Context, lane string, visit func(string, *tensor.Tensor) error) error {
 	_, err := l.r.s.Run(ctx, []string{lane}, session.RunOptions{Trace: func(_, name string, t *tensor.Tensor) error { return visit(name, t) }})
 	return err
 }
 
-func (l loopRun) Close() {
+func (l *loopRun) Close() {
 	l.d.past = append(l.d.past, l.r.Report())
 	l.d.run = nil
-	l.release()
+	l.release(l.failed)
 }
 
 // report returns the report of the expert in use, or else of the last one, with the costs

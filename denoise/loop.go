@@ -170,6 +170,10 @@ func (l *Loop) frameRate() float64 {
 
 // makeLatents makes the latents before the first step: those given, or the seed's noise.
 func (l *Loop) makeLatents() (err error) {
+	if l.o.OnlyCheck {
+		l.failed = fault.New(models.ErrInputs, nil, "a loop that was only checked takes no steps")
+		return nil
+	}
 	if l.o.Noise == nil {
 		l.x = sampler.Noise(l.o.Seed, l.shape...)
 		return nil

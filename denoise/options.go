@@ -28,6 +28,9 @@ type Options struct {
 	// and by their names: "noise." and the number that sampler.StepDraw gives. What is not among
 	// them comes from the seed, which a note says where Draws is not nil.
 	Draws map[string]*tensor.Tensor
+	// OnlyCheck makes a loop that was checked and takes no steps: its latents, which take longest,
+	// are not made.
+	OnlyCheck bool
 	// AllowNonFinite lets NaN and infinities pass, in inputs and in latents. Without it
 	// they end the loop with nonfinite.Err.
 	AllowNonFinite bool

@@ -56,9 +56,29 @@ type Run struct {
 	meshes func(devices int) [][]mesh.Axis
 }
 
-// Of lists the runs of a video that a generator makes. Errors: those of
-// request.Request.OfVideo, and models.ErrSize for tiles that the autoencoder cannot have.
-func Of(m models.Model, r request.Request) ([]Run, error) {
+// Parts are the models beside the transformer where others than those that it was published with
+// are run, or where their files are known. nil stands for the one that it was published with.
+// Texts are in the order in which the generator lists its encoders.
+type Parts struct {
+	Texts               []models.Model
+	Vision, Autoencoder models.Model
+}
+
+// text is the text encoder of a number, nil for the one that it was published with.
+func (p Parts) text(i int) models.Model {
+	if i < len(p.Texts) {
+		return p.Texts[i]
+	}
+	return nil
+}
+
+// Of lists the runs of a video that a generator makes with the models that it was published
+// with. Errors: those of request.Request.OfVideo, and models.ErrSize for tiles that the
+// autoencoder cannot have.
+func Of(m models.Model, r request.Request) ([]Run, error) { return OfParts(m, r, Parts{}) }
+
+// OfParts is Of with the parts that are loaded.
+func OfParts(m models.Model, r request.Request, parts Parts) ([]Run, error) {
 	step, passes, err := r.OfVideo(m)
 	if err != nil {
 		return nil, err
@@ -67,10 +87,10 @@ func Of(m models.Model, r request.Request) ([]Run, error) {
 	gen := m.Features().Generator
 	c := gen.Companions
 	var runs []Run
-	runs = append(runs, encodeTexts(gen, r)...)
-	runs = append(runs, encodeImage(gen, r, step.Latent)...)
+	runs = append(runs, encodeTexts(gen, parts, r)...)
+	runs = append(runs, encodeImage(gen, parts, r, step.Latent)...)
 	runs = append(runs, Run{Phase: Denoise, Name: m.Name(), Model: m, Request: step, Passes: passes})
-	decode, err := decodeVideo(c.Decoder, r, step.Latent)
+	decode, err := decodeVideo(c.Decoder, parts.Autoencoder, r, step.Latent)
 	return append(runs, decode...), err
 }
 
@@ -81,9 +101,9 @@ func autoencoderType(r request.Request) dtype.DType {
 
 // decodeVideo lists the runs that decode the latents: one, or in tiles one for each of their sizes,
 // all on the mesh of the whole pictures.
-func decodeVideo(decoder string, r request.Request, latent []int) ([]Run, error) {
+func decodeVideo(decoder string, loaded models.Model, r request.Request, latent []int) ([]Run, error) {
 	whole := models.Request{Batch: r.Batch, Latent: latent, DType: autoencoderType(r)}
-	run := newRun(Decode, decoder, whole, picturesOf(whole))
+	run := newRun(Decode, decoder, loaded, whole, picturesOf(whole))
 	if r.Tiles == nil || run.Model == nil {
 		return []Run{run}, nil
 	}
@@ -108,10 +128,12 @@ func picturesOf(r models.Request) func(devices int) [][]mesh.Axis {
 	return func(devices int) [][]mesh.Axis { return PictureMeshes(devices, r) }
 }
 
-// newRun makes a run of a preset.
-func newRun(phase, name string, r models.Request, meshes func(int) [][]mesh.Axis) Run {
+// newRun makes a run of a preset, or of the model that is loaded in its place.
+func newRun(phase, name string, loaded models.Model, r models.Request, meshes func(int) [][]mesh.Axis) Run {
 	out := Run{Phase: phase, Name: name, Request: r, Passes: 1, meshes: meshes}
-	if m, err := models.ByName(name); err == nil {
+	if loaded != nil {
+		out.Name, out.Model = loaded.Name(), loaded
+	} else if m, err := models.ByName(name); err == nil {
 		out.Model = m
 	}
 	return out
@@ -120,7 +142,7 @@ func newRun(phase, name string, r models.Request, meshes func(int) [][]mesh.Axis
 // encodeTexts lists the runs that encode the prompts and, where videos are guided by it, the
 // negative prompts, all at once: one for each text encoder. A generator that says nothing of how
 // its text is made is given the rows of its encoder's.
-func encodeTexts(gen *models.Generator, r request.Request) []Run {
+func encodeTexts(gen *models.Generator, parts Parts, r request.Request) []Run {
 	texts, textLen := gen.Texts, cmp.Or(r.TextLen, r.Settings.Release.TextLen)
 	if len(texts) == 0 {
 		texts, textLen = []models.TextEncoding{{Masked: true}}, r.TextLen
@@ -130,11 +152,11 @@ func encodeTexts(gen *models.Generator, r request.Request) []Run {
 		batch *= 2
 	}
 	var runs []Run
-	for _, t := range texts {
+	for i, t := range texts {
 		if t.PresetOf(gen) == "" {
 			continue // the transformer reads the tokens
 		}
-		run := newRun(Text, t.PresetOf(gen), models.Request{Batch: batch, Text: t.Length(textLen), DType: r.ComputeType()}, TextMeshes)
+		run := newRun(Text, t.PresetOf(gen), parts.text(i), models.Request{Batch: batch, Text: t.Length(textLen), DType: r.ComputeType()}, TextMeshes)
 		if run.Model != nil {
 			run.Request.Masked = t.Masked && slices.Contains(run.Model.Inputs(), "mask")
 			run.Request.TextRows = run.Model.Features().TokenTable != "" // the table stays in its file
@@ -150,11 +172,11 @@ func encodeTexts(gen *models.Generator, r request.Request) []Run {
 // image alone. Such a model also makes videos of a text alone; an image is given where the
 // request says that tokens have timesteps of their own. Where nothing prepares the image, the run
 // is that of the autoencoder, without a model.
-func encodeImage(gen *models.Generator, r request.Request, latent []int) []Run {
+func encodeImage(gen *models.Generator, parts Parts, r request.Request, latent []int) []Run {
 	var runs []Run
 	use := gen.Image
 	if use.Vision != "" {
-		runs = append(runs, newRun(Image, use.Vision, models.Request{Batch: 1, DType: r.ComputeType()}, TextMeshes))
+		runs = append(runs, newRun(Image, use.Vision, parts.Vision, models.Request{Batch: 1, DType: r.ComputeType()}, TextMeshes))
 	}
 	encode := models.Request{Batch: 1, Encode: true, DType: autoencoderType(r)}
 	switch {
@@ -167,7 +189,7 @@ func encodeImage(gen *models.Generator, r request.Request, latent []int) []Run {
 	default:
 		return runs
 	}
-	return append(runs, newRun(Image, gen.Companions.Decoder, encode, picturesOf(encode)))
+	return append(runs, newRun(Image, gen.Companions.Decoder, parts.Autoencoder, encode, picturesOf(encode)))
 }
 
 // Target is the run's own for hardware with the target that is asked for. The kernel, where it

@@ -21,6 +21,9 @@ func (g *generation) decodeFrames(ctx context.Context) (Cost, error) {
 	}
 	var cost Cost
 	decode := func(sinks ...func([]float32) error) (err error) {
+		if g.o.OnFrame != nil {
+			sinks = append(sinks, g.o.OnFrame)
+		}
 		cost, err = g.streamFrames(ctx, sinks...)
 		return err
 	}

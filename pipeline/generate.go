@@ -143,6 +143,11 @@ func (s *settled) newResult() *Result {
 
 // run runs all phases.
 func (g *generation) run(ctx context.Context) (*Result, error) {
+	if g.o.OnSettled != nil {
+		if err := g.o.OnSettled(g.result); err != nil {
+			return nil, err
+		}
+	}
 	for _, ph := range phaseRunners {
 		if err := g.runPhase(ctx, ph.name, ph.run); err != nil {
 			return nil, g.explain(ph.name, err)
@@ -265,7 +270,7 @@ func (g *generation) keepFeatures() error {
 
 // denoiseLatents takes the steps that are left, and keeps the latents of each.
 func (g *generation) denoiseLatents(ctx context.Context) (Cost, error) {
-	loop, den, err := g.newLoop(g.d, g.features)
+	loop, den, err := g.newLoop(g.d, g.features, false)
 	if err != nil {
 		return Cost{}, err
 	}

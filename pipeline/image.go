@@ -36,7 +36,7 @@ const maxImageFile = 1 << 30
 func (s *settled) openImages() error {
 	var errs fault.List
 	for i, path := range []string{s.o.Image, s.o.LastImage} {
-		if path == "" {
+		if path == "" || s.onlyChecked {
 			continue
 		}
 		raw, err := userfile.Read(path, maxImageFile)

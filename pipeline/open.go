@@ -288,8 +288,9 @@ func (p *Pipeline) partSums() (map[Part]string, error) {
 // maxTokenizer bounds a tokenizer's file. The largest of those released has 173 MB.
 const maxTokenizer = 1 << 30
 
-// modelHash is one hash of all parts, for a video's metadata.
-func (p *Pipeline) modelHash() (string, error) {
+// ModelHash is one hash of all parts: of the headers and the configurations of models, and of
+// the tokenizer's file. A video's metadata has it.
+func (p *Pipeline) ModelHash() (string, error) {
 	sums, err := p.partSums()
 	if err != nil {
 		return "", err

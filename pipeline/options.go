@@ -50,6 +50,12 @@ type Options struct {
 	Weft string
 	// OnProgress, where set, is told what is being done.
 	OnProgress func(Progress)
+	// OnSettled, where set, is told before the first phase what was decided: the result as far as
+	// it is known then. An error of it ends the generation.
+	OnSettled func(*Result) error
+	// OnFrame, where set, gets each frame of the video as it is decoded: (height, width, 3) in
+	// [0, 1], cropped. An error of it ends the generation.
+	OnFrame func(frame []float32) error
 }
 
 // Progress is where a generation stands.

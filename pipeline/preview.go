@@ -51,6 +51,12 @@ const previewFrames = 4
 // previewPath is where previews go: the last one replaces the one before.
 func (s *settled) previewPath() string { return s.o.base() + ".preview.png" }
 
+// HasPreviews reports whether previews of this model's latents can be drawn.
+func (p *Pipeline) HasPreviews() bool {
+	latent, err := p.generator().LatentShape(legalSize(p.generator()))
+	return err == nil && rgbMaps[latent[0]].weights != nil
+}
+
 // checkPreview refuses previews of latents whose colours are not known.
 func (s *settled) checkPreview() error {
 	if s.o.Preview == 0 || s.latent == nil {
@@ -64,6 +70,9 @@ func (s *settled) checkPreview() error {
 		return fault.New(models.ErrInputs, nil, "no preview of latents of %d channels: their colours are known of Wan's 16 and 48 alone", s.latent[0])
 	}
 	s.notes = append(s.notes, "previews: colours by "+m.source)
+	if s.onlyChecked {
+		return nil
+	}
 	return userfile.CheckWritable(userfile.Output{Path: s.previewPath(), Force: true, Keep: s.reads()})
 }
 

@@ -38,6 +38,7 @@ type settled struct {
 	text            []Placement // of each text encoder
 	denoise, decode Placement
 	width, height   int         // of the frames that are written
+	onlyChecked     bool        // there are no outputs, and images are given as they are
 	plan            *video.Plan // nil where no video is asked for
 	again           bool        // another video follows, with the same models
 	notes           []string
@@ -46,6 +47,14 @@ type settled struct {
 // settle decides and checks everything that is asked. The error has all violations.
 func (p *Pipeline) settle(ctx context.Context, d Devices, o Options) (*settled, error) {
 	s := &settled{p: p, o: o}
+	if err := s.decide(ctx, d); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// decide does what settle does.
+func (s *settled) decide(ctx context.Context, d Devices) error {
 	var errs fault.List
 	errs.Add(s.openImages())
 	size, sizeFrom := s.settleSize()
@@ -55,14 +64,14 @@ func (p *Pipeline) settle(ctx context.Context, d Devices, o Options) (*settled, 
 	errs.Add(s.readNoise(ctx))
 	errs.Add(s.checkPreview())
 	if err := errs.Err(); err != nil {
-		return nil, err
+		return err
 	}
 	errs.Add(s.settlePrompts())
 	if err := s.settleImages(d); err != nil { // a loop without conditions would only say so again
 		errs.Add(err)
-		return nil, errs.Err()
+		return errs.Err()
 	}
-	loop, _, err := s.newLoop(d, s.blankFeatures())
+	loop, _, err := s.newLoop(d, s.blankFeatures(), true)
 	if err == nil {
 		defer loop.Close()
 		s.settings, s.notes = loop.Settings(), append(s.notes, loop.Notes()...)
@@ -74,17 +83,14 @@ func (p *Pipeline) settle(ctx context.Context, d Devices, o Options) (*settled, 
 	}
 	errs.Add(s.placePhases(d))
 	if err := errs.Err(); err != nil {
-		return nil, err
+		return err
 	}
 	if sizeFrom != "" {
 		s.settings["size"] = models.Setting{Value: size, From: sizeFrom}
 	}
 	s.settings["fps"] = s.fps
 	s.settings["prompt"] = models.Setting{Value: s.o.Prompt, From: models.FromFlag}
-	if err := s.checkVideo(ctx); err != nil {
-		return nil, err
-	}
-	return s, nil
+	return s.checkVideo(ctx)
 }
 
 // settleSize takes the release's size where none is asked for. from is its source then.
@@ -284,8 +290,8 @@ func (s *settled) blankFeatures() features {
 	return f
 }
 
-// newLoop makes the denoising loop on the devices.
-func (s *settled) newLoop(d Devices, f features) (*denoise.Loop, Denoiser, error) {
+// newLoop makes the denoising loop on the devices, or one that is only checked.
+func (s *settled) newLoop(d Devices, f features, onlyCheck bool) (*denoise.Loop, Denoiser, error) {
 	den := d.Denoiser(s.p.experts, s.again)
 	names := []string{"high noise", "low noise"}
 	if len(s.p.experts) == 1 {
@@ -297,7 +303,7 @@ func (s *settled) newLoop(d Devices, f features) (*denoise.Loop, Denoiser, error
 	}
 	given, kept := f.loopConditions()
 	loop, err := denoise.New(experts, s.p.Settings, f["context"], f["negative"], denoise.Options{
-		Request: s.o.Request, Noise: s.noise, Draws: s.draws, Conditions: given, Kept: kept, AllowNonFinite: s.o.AllowNonFinite,
+		Request: s.o.Request, Noise: s.noise, Draws: s.draws, Conditions: given, Kept: kept, AllowNonFinite: s.o.AllowNonFinite, OnlyCheck: onlyCheck,
 	})
 	return loop, den, err
 }
@@ -349,6 +355,9 @@ func (s *settled) placeDecoding(d Devices) error {
 // checkOutputs finds what would make an output fail that is no video.
 func (s *settled) checkOutputs() error {
 	var errs fault.List
+	if s.onlyChecked {
+		return nil
+	}
 	if s.o.base() == "" {
 		errs.Add(fault.New(models.ErrInputs, nil, "nothing to write: name the video with --out, or the frames or the latents"))
 	}

@@ -18,7 +18,7 @@ func (s *settled) checkVideo(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	hash, err := s.p.modelHash()
+	hash, err := s.p.ModelHash()
 	if err != nil {
 		return err
 	}

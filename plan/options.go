@@ -6,6 +6,7 @@ import (
 	"weft/dtype"
 	"weft/fault"
 	"weft/models"
+	"weft/phases"
 	"weft/request"
 	"weft/spmd"
 	"weft/targets"
@@ -39,6 +40,9 @@ type Options struct {
 	// spread over them, and costs are given for a video too.
 	request.Request
 	Machine Machine // for cpu:N
+	// Parts are the models beside the transformer that are loaded, in place of those that it was
+	// published with.
+	Parts phases.Parts
 	// Prices are a user's own; nil leaves costs out.
 	Prices *Prices
 }

@@ -42,7 +42,7 @@ func newSearch(m models.Model, o Options) (*search, error) {
 	}
 	o.Request = o.WithRelease(m)
 	s := &search{m: m, o: o, r: r, passes: passes, figures: e, measures: map[string]*splitMeasures{}}
-	if s.companions.list, err = phases.Of(m, o.Request); err != nil {
+	if s.companions.list, err = phases.OfParts(m, o.Request, o.Parts); err != nil {
 		return nil, err
 	}
 	one, err := mesh.Local(axesOf(split{pp: 1, dp: 1, fsdp: 1, tp: 1, sp: 1})...)

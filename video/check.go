@@ -237,6 +237,17 @@ func checkSize(r Request, f form) error {
 	return nil
 }
 
+// CheckSize is what of Check is about the size and the number of frames, by the ending of the
+// path. Nothing is tried. Errors: ErrEnding, ErrSize.
+func CheckSize(r Request) error {
+	ending := endingOf(r.Path)
+	f, ok := forms[ending]
+	if !ok {
+		return refuseEnding(r, ending)
+	}
+	return checkSize(r, f)
+}
+
 // checkOutput looks at where the video goes, and the frames of one whose encoder fails.
 func (p *Plan) checkOutput() error {
 	if p.Container == "folder" {

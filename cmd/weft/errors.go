@@ -22,6 +22,7 @@ import (
 	"weft/pipeline/conditions"
 	"weft/plan"
 	"weft/sampler"
+	"weft/service"
 	"weft/sharding"
 	"weft/strategy"
 	"weft/topology"
@@ -54,7 +55,7 @@ var wrongUse = []error{
 	picture.ErrFit, conditions.ErrImage, conditions.ErrPart,
 	pipeline.ErrTruncated, pipeline.ErrMissingPart, pipeline.ErrWrongPart, pipeline.ErrState,
 	video.ErrEnding, video.ErrCodec, video.ErrSize, video.ErrNoFFmpeg, video.ErrRate,
-	web.ErrAddress, web.ErrNotLoopback,
+	web.ErrAddress, web.ErrNotLoopback, service.ErrTokenFile, service.ErrTLS,
 	topology.ErrUnknownSlice, topology.ErrHosts, topology.ErrAxisBytes,
 }
 

@@ -91,6 +91,9 @@ const interruptGrace = 2 * time.Second
 // ended. The returned function cancels that.
 func (a *app) leaveAfter(ctx context.Context, grace time.Duration, why func() error) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
+		if a.endsByItself.Load() {
+			return
+		}
 		time.Sleep(grace)
 		a.leave <- why() // there is room for everyone who calls leaveAfter
 	})
@@ -118,10 +121,12 @@ type app struct {
 	json       bool
 	lines      bool        // progress is written line by line where stderr is no terminal
 	documented atomic.Bool // the JSON document is out already
-	stdout     *output
-	stderr     *os.File
-	progress   progress
-	leave      chan error // why run does not wait for the command any longer
+	// endsByItself: the command heeds its context and is waited for, however long it takes.
+	endsByItself atomic.Bool
+	stdout       *output
+	stderr       *os.File
+	progress     progress
+	leave        chan error // why run does not wait for the command any longer
 }
 
 // rootCommand makes the command weft with all the commands below it.

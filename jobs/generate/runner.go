@@ -1,0 +1,162 @@
+// Package generate runs jobs on devices: it makes the videos of package jobs with a release, as
+// weft generate does, to the same bytes.
+package generate
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"weft"
+	"weft/dtype"
+	"weft/fault"
+	"weft/jobs"
+	"weft/mesh"
+	"weft/models"
+	"weft/phases"
+	"weft/picture"
+	"weft/pipeline"
+	"weft/request"
+	"weft/video/stills"
+)
+
+// Runner is a jobs.Runner on a release. Between jobs it keeps the engine with its compiled
+// programs, weights as far as memory allows, and the rows of texts that were encoded last.
+type Runner struct {
+	p    *weft.Pipeline
+	run  weft.Options
+	made jobs.Maker
+	err  error // of the model's hash
+
+	mu   sync.Mutex
+	kept *weft.KeptDevices // nil while the devices are free
+}
+
+// New makes a runner. Of the request in run, those values are taken that say where and how the
+// work is done: mesh, FSDP, attention, offload, microbatches. What is made is the jobs' own.
+func New(p *weft.Pipeline, run weft.Options) *Runner {
+	hash, err := p.ModelHash()
+	return &Runner{p: p, run: run, err: err,
+		made: jobs.Maker{Weft: weft.Version(), Model: hash, Mesh: mesh.FormatAxes(run.Mesh), Engine: run.Device}}
+}
+
+// Maker says what videos are made with.
+func (r *Runner) Maker() jobs.Maker { return r.made }
+
+// Release frees the devices, with all that was kept.
+func (r *Runner) Release() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.kept != nil {
+		r.kept.Close()
+		r.kept = nil
+	}
+}
+
+// devices are those that stay between jobs.
+func (r *Runner) devices() *weft.KeptDevices {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.kept == nil {
+		r.kept = weft.KeepDevices(weft.Keep{})
+	}
+	return r.kept
+}
+
+// stateFolder is the pipeline's state within the folder of a try.
+const stateFolder = "state"
+
+// Run makes the video of a task, or goes on with it from the state in its folder.
+func (r *Runner) Run(ctx context.Context, t jobs.Task) (jobs.Output, error) {
+	if r.err != nil {
+		return jobs.Output{}, r.err
+	}
+	made, pictures, err := r.generate(ctx, t)
+	if errors.Is(err, pipeline.ErrState) && ctx.Err() == nil {
+		// A state that this version cannot go on from. The video is made anew.
+		if err := os.RemoveAll(filepath.Join(t.Dir, stateFolder)); err != nil {
+			return jobs.Output{}, err
+		}
+		why := err
+		if made, pictures, err = r.generate(ctx, t); err == nil {
+			made.Notes = append(made.Notes, fmt.Sprintf("made anew: %v", why))
+		}
+	}
+	if err != nil {
+		return jobs.Output{}, err
+	}
+	if err := pictures.Write(t.Dir); err != nil {
+		return jobs.Output{}, err
+	}
+	return jobs.Output{Settings: made.Settings, Notes: made.Notes, Files: map[string]string{
+		"video": filepath.Base(made.Out), "thumbnail": stills.Thumbnail, "spritesheet": stills.SpriteSheet}}, nil
+}
+
+// generate makes the video, and stills of its frames.
+func (r *Runner) generate(ctx context.Context, t jobs.Task) (*weft.Generated, *stills.Stills, error) {
+	o, err := r.options(t)
+	if err != nil {
+		return nil, nil, err
+	}
+	var s *stills.Stills
+	o.OnSettled = func(made *pipeline.Result) (err error) {
+		s, err = stills.New(made.Frames, made.Width, made.Height)
+		return err
+	}
+	o.OnFrame = func(frame []float32) error { return s.Add(frame) }
+	made, err := r.p.Generate(ctx, weft.GenerateOptions{Video: o, Run: r.run, Devices: r.devices()})
+	return made, s, err
+}
+
+// options are what a job asks for, on this runner's devices.
+func (r *Runner) options(t jobs.Task) (pipeline.Options, error) {
+	spec := t.Job.Spec
+	o := pipeline.Options{Prompt: spec.Prompt, Negative: spec.Negative, Image: t.Image, LastImage: t.LastImage, Fit: picture.Fit(spec.Fit), NoTruncate: spec.NoTruncate,
+		Crop: spec.Crop, Out: filepath.Join(t.Dir, "video."+spec.Container), State: filepath.Join(t.Dir, stateFolder), Resume: true, Force: true, Preview: spec.Preview, Weft: weft.Version()}
+	var errs fault.List
+	if len(spec.Request) > 0 {
+		errs.Add(json.Unmarshal(spec.Request, &o.Request))
+	}
+	if spec.Tiles != "" {
+		tiles, err := models.ParseTiles(spec.Tiles)
+		errs.Add(err)
+		o.Tiles = &tiles
+	}
+	if spec.AutoencoderType != "" {
+		d, err := dtype.Parse(spec.AutoencoderType)
+		if err != nil || d != dtype.F32 && d != dtype.BF16 {
+			errs.Add(fault.New(request.ErrOptions, request.Refused{Flag: "vae-dtype", Value: spec.AutoencoderType}, "vae-dtype %q: want f32 or bf16", spec.AutoencoderType))
+		}
+		o.AutoencoderType = d
+	}
+	o.Seed = spec.Seed
+	placeRequest(&o.Request, r.run.Request)
+	o.OnProgress = reporter(t, o)
+	return o, errs.Err()
+}
+
+// placeRequest puts a request where a runner's devices are: those values are taken from on that
+// say where and how the work is done.
+func placeRequest(r *request.Request, on request.Request) {
+	r.Mesh, r.On, r.FSDP, r.Micro = on.Mesh, request.Hardware{}, on.FSDP, on.Micro
+	r.Offload, r.OffloadDepth = on.Offload, on.OffloadDepth
+	r.Attention, r.SplitResidual, r.Strict = cmp.Or(on.Attention, r.Attention), on.SplitResidual, on.Strict
+}
+
+// reporter makes a pipeline's progress that of a job.
+func reporter(t jobs.Task, o pipeline.Options) func(pipeline.Progress) {
+	var most int64
+	return func(p pipeline.Progress) {
+		most = max(most, p.RSS)
+		out := jobs.Progress{Phase: p.Phase, Step: p.Done, Of: p.Of, Left: p.Left, Memory: most}
+		if o.Preview > 0 && p.Phase == phases.Denoise && p.Done > 0 && p.Done%o.Preview == 0 {
+			out.Preview = filepath.Base(o.Out) + ".preview.png"
+		}
+		t.Report(out)
+	}
+}

@@ -1,0 +1,286 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"weft/fault"
+)
+
+// Keys of the bucket of jobs.
+const (
+	jobPrefix = "job."  // and the id: a Job
+	queueKey  = "queue" // a queueState
+)
+
+// queueState is what holds for the whole queue.
+type queueState struct {
+	Paused bool `json:"paused"`
+}
+
+// index is this process's view of the bucket of jobs and of the leases. It follows them, and is
+// behind by the moment that a message takes; what is decided by it is decided again by the
+// revision of the write that follows.
+type index struct {
+	mu       sync.Mutex
+	jobs     map[string]*Job // with deleted ones, never changed in place
+	byAge    []*Job          // those that are not gone, in the order of their creation
+	revision uint64          // of the last entry of the bucket of jobs
+	paused   bool
+	heard    map[string]time.Time // when a lease or a worker was last heard of, by key, on this machine's clock
+	changed  chan struct{}        // closed at the next change
+	order    []*Job               // of the queue; nil where it has to be found again
+	places   map[string]int
+	waits    map[string]float64
+	readers  map[*reader]bool
+	closed   bool
+	lease    time.Duration
+	unread   map[string]bool             // keys of jobs that cannot be read
+	onUnread func(key string, err error) // told of each
+}
+
+func newIndex(lease time.Duration, onUnread func(string, error)) *index {
+	return &index{jobs: map[string]*Job{}, heard: map[string]time.Time{}, changed: make(chan struct{}),
+		readers: map[*reader]bool{}, lease: lease, unread: map[string]bool{}, onUnread: onUnread}
+}
+
+// followWatch applies what a watch of a bucket tells until ctx ends, and closes loaded when it has
+// told what there was.
+func followWatch(ctx context.Context, w jetstream.KeyWatcher, loaded chan<- struct{}, apply func(jetstream.KeyValueEntry)) {
+	defer w.Stop()
+	for {
+		select {
+		case e, open := <-w.Updates():
+			switch {
+			case !open:
+				return
+			case e == nil:
+				close(loaded)
+			default:
+				apply(e)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// applyEntry takes an entry of the bucket of jobs.
+func (x *index) applyEntry(e jetstream.KeyValueEntry) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.revision = max(x.revision, e.Revision())
+	id, isJob := strings.CutPrefix(e.Key(), jobPrefix)
+	switch {
+	case isJob && e.Operation() != jetstream.KeyValuePut:
+		delete(x.unread, e.Key())
+		x.dropJob(id)
+	case isJob:
+		j, err := readJob(e)
+		if err != nil {
+			x.unread[e.Key()] = true
+			x.onUnread(e.Key(), err)
+			break
+		}
+		delete(x.unread, e.Key())
+		x.putJob(j, e.Created())
+	case e.Key() == queueKey:
+		var q queueState
+		if err := json.Unmarshal(e.Value(), &q); err != nil {
+			x.onUnread(e.Key(), err)
+		}
+		x.paused = q.Paused
+	}
+	x.noteChange()
+}
+
+// readJob reads a job of a bucket's entry.
+func readJob(e jetstream.KeyValueEntry) (*Job, error) {
+	var stored struct {
+		Version int `json:"v"`
+		Job
+	}
+	if err := json.Unmarshal(e.Value(), &stored); err != nil {
+		return nil, fault.New(ErrData, nil, "entry %s is no job: %v", e.Key(), err)
+	}
+	if stored.Version != jobVersion {
+		return nil, fault.New(ErrData, nil, "job %s is stored in version %d: this weft reads version %d", e.Key(), stored.Version, jobVersion)
+	}
+	stored.Revision = e.Revision()
+	return &stored.Job, nil
+}
+
+// jobVersion is of the stored form of a job.
+const jobVersion = 1
+
+// encodeJob is a job as it is stored.
+func encodeJob(j *Job) ([]byte, error) {
+	return json.Marshal(struct {
+		Version int `json:"v"`
+		*Job
+	}{jobVersion, j})
+}
+
+func (x *index) putJob(j *Job, at time.Time) {
+	was := x.jobs[j.ID]
+	if was != nil && was.Revision >= j.Revision { // a watch that began anew tells it again
+		return
+	}
+	x.jobs[j.ID] = j
+	listed := was != nil && !was.isGone()
+	switch i, _ := slices.BinarySearchFunc(x.byAge, j, compareAge); {
+	case listed && j.isGone():
+		x.byAge = slices.Delete(x.byAge, i, i+1)
+	case listed:
+		x.byAge[i] = j
+	case !j.isGone():
+		x.byAge = slices.Insert(x.byAge, i, j)
+	}
+	if listed || !j.isGone() {
+		x.tellReaders(Event{ID: j.Revision, Job: *j, Deleted: j.isGone(), At: at})
+	}
+}
+
+// dropJob forgets a job whose entry is gone.
+func (x *index) dropJob(id string) {
+	was := x.jobs[id]
+	if was == nil {
+		return
+	}
+	delete(x.jobs, id)
+	if i, found := slices.BinarySearchFunc(x.byAge, was, compareAge); found {
+		x.byAge = slices.Delete(x.byAge, i, i+1)
+	}
+	if !was.isGone() {
+		x.tellReaders(Event{ID: x.revision, Job: *was, Deleted: true, At: time.Now()})
+	}
+}
+
+// noteChange wakes those who wait for one.
+func (x *index) noteChange() {
+	x.order, x.places, x.waits = nil, nil, nil
+	close(x.changed)
+	x.changed = make(chan struct{})
+}
+
+// applyLease notes when a lease was heard of.
+func (x *index) applyLease(e jetstream.KeyValueEntry) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	_, known := x.heard[e.Key()]
+	lives := e.Operation() == jetstream.KeyValuePut
+	if lives {
+		x.heard[e.Key()] = time.Now()
+	} else {
+		delete(x.heard, e.Key())
+	}
+	if known != lives {
+		x.noteChange() // a worker came or went
+	}
+}
+
+// isHeld reports whether the lease of a key was heard of within its time.
+func (x *index) isHeld(key string, now time.Time) bool {
+	at, ok := x.heard[key]
+	return ok && now.Sub(at) <= x.lease
+}
+
+// waitFor waits until the view has a revision.
+func (x *index) waitFor(ctx context.Context, revision uint64) error {
+	for {
+		x.mu.Lock()
+		done, changed := x.revision >= revision || x.closed, x.changed
+		x.mu.Unlock()
+		if done {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// nextChange is closed when something changes.
+func (x *index) nextChange() <-chan struct{} {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.changed
+}
+
+// job returns a job, nil where there is none.
+func (x *index) job(id string) *Job {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.jobs[id]
+}
+
+// findPlaces finds the order of the queue, and each job's place and wait.
+func (x *index) findPlaces() {
+	if x.order != nil {
+		return
+	}
+	x.order = orderQueue(x.byAge)
+	x.places, x.waits = map[string]int{}, map[string]float64{}
+	now, expected := time.Now(), learnExpectation(x.byAge)
+	c := x.countJobs()
+	ahead := c.Seconds
+	for _, j := range x.order {
+		ahead -= expected.seconds(j, now)
+	}
+	for i, j := range x.order {
+		x.places[j.ID] = i + 1
+		x.waits[j.ID] = max(0, ahead) / float64(max(1, c.Workers))
+		ahead += expected.seconds(j, now)
+	}
+}
+
+// fillPlace fills in what is found when a job is read.
+func (x *index) fillPlace(j *Job) {
+	x.findPlaces()
+	j.Place, j.Wait = x.places[j.ID], x.waits[j.ID]
+}
+
+func (x *index) countJobs() Counts {
+	c := Counts{QueuePaused: x.paused}
+	now, expected := time.Now(), learnExpectation(x.byAge)
+	for _, j := range x.byAge {
+		switch {
+		case j.isOwned():
+			c.Running++
+			c.Seconds += expected.seconds(j, now)
+		case j.State == Queued:
+			c.Queued++
+			c.Seconds += expected.seconds(j, now)
+		case j.State == Paused:
+			c.Paused++
+		}
+	}
+	for key := range x.heard {
+		if strings.HasPrefix(key, workerPrefix) && x.isHeld(key, now) {
+			c.Workers++
+		}
+	}
+	return c
+}
+
+// close ends all readers, and everyone who waits.
+func (x *index) close() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.closed {
+		return
+	}
+	x.closed = true
+	for r := range x.readers {
+		r.endReading()
+	}
+	x.noteChange()
+}

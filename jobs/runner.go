@@ -1,0 +1,41 @@
+package jobs
+
+import (
+	"context"
+
+	"weft/models"
+)
+
+// Task is one try of a job.
+type Task struct {
+	Job Job
+	// Dir is the try's folder. It has what the try before left, unless that was of another version
+	// of weft. The Runner writes nothing outside.
+	Dir string
+	// Image and LastImage are the files of the images that the Spec names; "" is none.
+	Image, LastImage string
+	// Report tells where the work stands. It does not wait for the disk.
+	Report func(Progress)
+}
+
+// Output is what a Runner made.
+type Output struct {
+	// Files are names of files in Task.Dir by what they are: "video", "thumbnail", "spritesheet".
+	// Each is written whole.
+	Files    map[string]string         `json:"files"`
+	Settings map[string]models.Setting `json:"settings,omitempty"`
+	Notes    []string                  `json:"notes,omitempty"`
+}
+
+// Runner makes videos. It is called by one goroutine at a time unless WorkerOptions.Parallel
+// says otherwise.
+type Runner interface {
+	// Maker says what it makes videos with.
+	Maker() Maker
+	// Run makes the video of a task, or goes on with it from what is in Task.Dir. When ctx ends it
+	// returns within a step, with the state of the last finished step in Task.Dir. An error while
+	// ctx has not ended fails the job, with the name of the error's fault.Kind as its code.
+	Run(ctx context.Context, t Task) (Output, error)
+	// Release frees the devices: the queue is paused. The next Run takes them again.
+	Release()
+}
