@@ -257,5 +257,5 @@ func (e phaseExpert) Start(ctx context.Context, req models.Request) (denoise.Run
 
 // costOf is what a phase's report says of its cost.
 func costOf(r Report) pipeline.Cost {
-	return pipeline.Cost{Mesh: r.Mesh, DType: r.DType, BytesRead: r.BytesRead, Resident: r.Resident, Notes: r.Notes}
+	return pipeline.Cost{Mesh: r.Mesh, DType: r.DType, BytesRead: r.BytesRead, Resident: r.Resident, Compile: r.CompileSeconds, Load: r.LoadSeconds, Notes: r.Notes}
 }
