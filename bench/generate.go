@@ -147,7 +147,8 @@ func (c generateCase) measure(ctx context.Context, rounds int, programs []string
 			}
 			run.Round = round
 			fmt.Fprintf(os.Stderr, "%s round %d %-12s %.2f s in all (%.2f of processor), peak %.2f GB; text %.2f, denoise %.2f, decode %.2f, compile %.2f, load %.2f s; load average %s\n",
-				c.name(), round+1, p, run.WallSeconds, run.CPUSeconds, float64(run.PeakRSS)/1e9, run.Phases["text"], run.Phases["denoise"], run.Phases["decode"], run.Compile, run.Load, run.LoadAverage)
+				c.name(), round+1, p, run.WallSeconds, run.CPUSeconds, float64(run.PeakRSS)/1e9, run.Phases["text"], run.Phases["denoise"], run.Phases["decode"],
+				run.Compile, run.Load, run.LoadAverage)
 			r.Runs = append(r.Runs, run)
 		}
 	}
@@ -295,10 +296,12 @@ func (c generateCase) compareMade(r *generateResult, a, b string) error {
 // of their difference what its random weights do.
 func (c generateCase) checkDifference(name, a, b string, d difference) error {
 	if c.dtype == "f32" && d.MaxAbs > f32MaxAbs*d.Peak {
-		return fault.New(ErrDisagree, d, "%s: %s of %s and %s differ by up to %.3g where the peak is %.3g; at most %g of the peak is rounding", c.name(), name, a, b, d.MaxAbs, d.Peak, f32MaxAbs)
+		return fault.New(ErrDisagree, d, "%s: %s of %s and %s differ by up to %.3g where the peak is %.3g; at most %g of the peak is rounding",
+			c.name(), name, a, b, d.MaxAbs, d.Peak, f32MaxAbs)
 	}
 	if limit := guidedRelRMS(c.layers, generateGuidance); c.dtype != "f32" && name == "latents" && !(d.RelRMS <= limit) {
-		return fault.New(ErrDisagree, d, "%s: %s of %s and %s differ by %.3g of the values in rms; at most %.3g is rounding in %d layers", c.name(), name, a, b, d.RelRMS, limit, c.layers)
+		return fault.New(ErrDisagree, d, "%s: %s of %s and %s differ by %.3g of the values in rms; at most %.3g is rounding in %d layers",
+			c.name(), name, a, b, d.RelRMS, limit, c.layers)
 	}
 	return nil
 }
@@ -327,7 +330,8 @@ func (r *generateResult) best(program string) (b generateRun) {
 func (r *generateResult) markdown() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "## %s\n\n%s.\n\n", r.Case, r.About)
-	s.WriteString("| program | whole command, s | ratio | of processor, s | ratio | text, s | denoise, s | decode, s | these three, s | ratio | compile, s | load, s | peak memory, GB | ratio |\n" +
+	s.WriteString("| program | whole command, s | ratio | of processor, s | ratio | text, s | denoise, s | decode, s | these three, s | ratio " +
+		"| compile, s | load, s | peak memory, GB | ratio |\n" +
 		"|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	peer := r.best("diffusers")
 	for _, p := range r.Programs {

@@ -175,7 +175,8 @@ func (r *tokenizeResult) best(file string, ours bool) (b tokenizeRunFigures) {
 func (r *tokenizeResult) markdown() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "## %s\n\n%s.\n\n", r.Case, r.About)
-	s.WriteString("| file | pieces | MB | weft, M tokens/s | peer, M tokens/s | ratio | at least 0.3 | weft loads, s of processor (clock) | peer loads | under 1.5 s | peer |\n|---|---|---|---|---|---|---|---|---|---|---|\n")
+	s.WriteString("| file | pieces | MB | weft, M tokens/s | peer, M tokens/s | ratio | at least 0.3 " +
+		"| weft loads, s of processor (clock) | peer loads | under 1.5 s | peer |\n|---|---|---|---|---|---|---|---|---|---|---|\n")
 	said := map[bool]string{true: "yes", false: "NO"}
 	versions := map[string]string{}
 	seen := map[string]bool{}
@@ -188,7 +189,8 @@ func (r *tokenizeResult) markdown() string {
 		}
 		seen[f.File] = true
 		ours, theirs := r.best(f.File, true), r.best(f.File, false)
-		fmt.Fprintf(&s, "| %s | %d | %.1f | %.3f | %.3f | %.2f | %s | %.3f (%.3f) | %.3f (%.3f) | %s | %s |\n", strings.TrimPrefix(f.File, "testdata/tokenizers/"), ours.Pieces, float64(ours.FileBytes)/1e6,
+		fmt.Fprintf(&s, "| %s | %d | %.1f | %.3f | %.3f | %.2f | %s | %.3f (%.3f) | %.3f (%.3f) | %s | %s |\n",
+			strings.TrimPrefix(f.File, "testdata/tokenizers/"), ours.Pieces, float64(ours.FileBytes)/1e6,
 			ours.perSecond()/1e6, theirs.perSecond()/1e6, ours.perSecond()/theirs.perSecond(), said[ours.perSecond() >= leastTokensPerSecond],
 			ours.LoadCPU, ours.LoadSeconds, theirs.LoadCPU, theirs.LoadSeconds, said[ours.LoadCPU < mostLoadSeconds], theirs.Program)
 	}
