@@ -225,7 +225,7 @@ func (e phaseExpert) Start(ctx context.Context, req models.Request) (denoise.Run
 
 // costOf is what a phase's report says of its cost.
 func (d *PhaseDevices) costOf(r Report) pipeline.Cost {
-	c := pipeline.Cost{Mesh: r.Mesh, DType: r.DType, BytesRead: r.BytesRead, Resident: r.Resident, Notes: append(r.Notes, d.notes...)}
+	c := pipeline.Cost{Mesh: r.Mesh, DType: r.DType, BytesRead: r.BytesRead, Compile: r.CompileSeconds, Load: r.LoadSeconds, Resident: r.Resident, Notes: append(r.Notes, d.notes...)}
 	d.notes = nil
 	return c
 }

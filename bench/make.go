@@ -166,20 +166,26 @@ func (r recipe) write(dir string) error {
 	if err := os.WriteFile(filepath.Join(dir, "config.json"), append(config, '\n'), 0o644); err != nil {
 		return err
 	}
+	if err := writeWeights(filepath.Join(dir, "diffusion_pytorch_model.safetensors"), m, r.Seed, func(name string) string { return r.Prefix + name }); err != nil {
+		return err
+	}
+	return os.WriteFile(mark, want, 0o644) // last, so that a folder cut short is made again
+}
+
+// writeWeights writes a model's parameters, made up and stored as BF16, to a file. stored gives
+// the file's name for an official one.
+func writeWeights(file string, m models.Model, seed uint64, stored func(name string) string) error {
 	tensors := map[string]*tensor.Tensor{}
 	for _, p := range m.Params(0) {
 		mean, std := noise(p)
 		values := make([]float32, tensor.Elements(p.Shape))
-		fill(r.Seed, p.Name, mean, std, values)
-		if tensors[r.Prefix+p.Name], err = tensor.FromFloat32s(dtype.BF16, values, p.Shape...); err != nil {
+		fill(seed, p.Name, mean, std, values)
+		var err error
+		if tensors[stored(p.Name)], err = tensor.FromFloat32s(dtype.BF16, values, p.Shape...); err != nil {
 			return err
 		}
 	}
-	if err := checkpoint.Write(filepath.Join(dir, "diffusion_pytorch_model.safetensors"), tensors, map[string]string{"format": "pt"},
-		checkpoint.WriteOptions{Force: true}); err != nil {
-		return err
-	}
-	return os.WriteFile(mark, want, 0o644) // last, so that a folder cut short is made again
+	return checkpoint.Write(file, tensors, map[string]string{"format": "pt"}, checkpoint.WriteOptions{Force: true})
 }
 
 // fill gives a tensor its elements. Its noise stream is by its name, so that

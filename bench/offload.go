@@ -12,12 +12,17 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"weft/fault"
 )
 
-// offloadRun is what one process said of itself.
+// offloadRun is what one process said of itself, and what the kernel says of it.
 type offloadRun struct {
+	Weights  string  `json:"weights"` // resident, or the depth
+	Round    int     `json:"round"`
+	CPU      float64 `json:"cpu_seconds"` // of the whole process
+	Load     string  `json:"load_average"`
 	Seconds  float64 `json:"seconds"` // the fastest step
 	First    float64 `json:"first_seconds"`
 	PeakRSS  int64   `json:"peak_rss_bytes"`
@@ -29,6 +34,18 @@ type offloadRun struct {
 		LeftBytes   int64   `json:"left_bytes"`
 		WaitSeconds float64 `json:"wait_seconds"`
 	} `json:"offload"`
+}
+
+// offloadResult is what is saved.
+type offloadResult struct {
+	Case     string                  `json:"case"`
+	Date     string                  `json:"date"`
+	About    string                  `json:"about"`
+	Hardware hardware                `json:"hardware"`
+	Rounds   int                     `json:"rounds"`
+	Kinds    []string                `json:"kinds"`
+	Weft     string                  `json:"weft"`
+	Runs     map[string][]offloadRun `json:"runs"`
 }
 
 // offload measures one step with all weights on the devices and with streamed ones, each in
@@ -75,11 +92,13 @@ func offload(ctx context.Context, args []string) error {
 		kinds = append(kinds, name)
 		flags[name] = []string{"--offload", policy, "--offload-depth", d}
 	}
-	runs := map[string][]offloadRun{}
+	r := &offloadResult{Case: "offload-" + *model, Date: time.Now().UTC().Format(time.DateOnly), Hardware: thisHardware(), Rounds: *rounds, Kinds: kinds, Weft: revision(),
+		About: fmt.Sprintf("a step of %s%s with all weights on the devices and with streamed ones, %s, %d frames, bf16, mesh %s, %d steps in each process", *model, *config, *size, *frames, *mesh, *repeat),
+		Runs:  map[string][]offloadRun{}}
 	var want []byte
 	for round := range *rounds {
 		for _, kind := range kinds {
-			r, out, err := runOffload(ctx, dir, inputs, *mesh, *repeat, flags[kind])
+			run, out, err := runOffload(ctx, dir, inputs, *mesh, *repeat, flags[kind])
 			if err != nil {
 				return err
 			}
@@ -88,12 +107,16 @@ func offload(ctx context.Context, args []string) error {
 			} else if !bytes.Equal(want, out) {
 				return fault.New(ErrDisagree, nil, "%s gives other bytes than the first run", kind)
 			}
-			runs[kind] = append(runs[kind], r)
-			fmt.Fprintf(os.Stderr, "round %d %-9s step %.3f s, peak %.2f GB, waited %.2f s\n", round+1, kind, r.Seconds, float64(r.PeakRSS)/1e9, r.Offload.WaitSeconds)
+			run.Weights, run.Round, run.Load = kind, round, thisHardware().LoadAverage
+			r.Runs[kind] = append(r.Runs[kind], run)
+			fmt.Fprintf(os.Stderr, "round %d %-9s step %.3f s, %.2f s of processor in all, peak %.2f GB, waited %.2f s; load average %s\n", round+1, kind, run.Seconds, run.CPU,
+				float64(run.PeakRSS)/1e9, run.Offload.WaitSeconds, run.Load)
 		}
 	}
-	fmt.Print(offloadTable(kinds, runs))
-	return nil
+	text := fmt.Sprintf("## %s\n\n%s.\n\n%s\nFastest of %d processes of each kind, in turn (memory: most). The outputs are the same bytes.\n\n%s\n\n    weft %s\n",
+		r.Case, r.About, offloadTable(kinds, r.Runs), r.Rounds, r.Hardware.line(r.Date), r.Weft)
+	fmt.Print(text)
+	return saveResult("bench/results", r.Date+"-"+r.Case, r, text)
 }
 
 // runOffload runs weft forward once, and gives its figures and the bytes of its output.
@@ -107,6 +130,7 @@ func runOffload(ctx context.Context, dir, inputs, mesh string, repeat int, flags
 	if err := cmd.Run(); err != nil {
 		return r, nil, programError("weft "+strings.Join(args, " "), err, wrong.String())
 	}
+	r.CPU = (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
 	if err := json.Unmarshal(said.Bytes(), &r); err != nil {
 		return r, nil, programError("weft forward", err, said.String())
 	}
@@ -119,7 +143,11 @@ func runOffload(ctx context.Context, dir, inputs, mesh string, repeat int, flags
 // offloadTable is the markdown table: the fastest step and the largest peak of each kind.
 func offloadTable(kinds []string, runs map[string][]offloadRun) string {
 	var b strings.Builder
-	b.WriteString("| weights | s a step, fastest (slowest process) | of resident | peak RSS, GB | slots | streamed a step, GB |\n|---|---|---|---|---|---|\n")
+	b.WriteString("| weights | s a step, fastest (slowest process) | of resident | s of processor, whole process | of resident | peak RSS, GB | slots | streamed a step, GB |\n" +
+		"|---|---|---|---|---|---|---|---|\n")
+	processor := func(kind string) float64 {
+		return slices.MinFunc(runs[kind], func(a, b offloadRun) int { return cmp.Compare(a.CPU, b.CPU) }).CPU
+	}
 	fastest := func(kind string) (low, high float64) {
 		for _, r := range runs[kind] {
 			low, high = min(r.Seconds, cmp.Or(low, r.Seconds)), max(high, r.Seconds)
@@ -130,7 +158,8 @@ func offloadTable(kinds []string, runs map[string][]offloadRun) string {
 	for _, kind := range kinds {
 		low, high := fastest(kind)
 		peak := slices.MaxFunc(runs[kind], func(a, b offloadRun) int { return int(a.PeakRSS - b.PeakRSS) })
-		fmt.Fprintf(&b, "| %s | %.2f (%.2f) | %.2f | %.2f | %d of %.0f MB in all | %.2f |\n", kind, low, high, low/base, float64(peak.PeakRSS)/1e9,
+		fmt.Fprintf(&b, "| %s | %.2f (%.2f) | %.2f | %.1f | %.2f | %.2f | %d of %.0f MB in all | %.2f |\n", kind, low, high, low/base,
+			processor(kind), processor(kind)/processor(kinds[0]), float64(peak.PeakRSS)/1e9,
 			peak.Offload.Slots, float64(peak.Offload.SlotBytes)/1e6, float64(peak.Offload.StepBytes)/1e9)
 	}
 	return b.String()

@@ -29,6 +29,8 @@ type figures struct {
 	CompileSeconds float64           `json:"compile_seconds"`
 	LoadSeconds    float64           `json:"load_seconds"`
 	WallSeconds    float64           `json:"wall_seconds"`
+	CPUSeconds     float64           `json:"cpu_seconds,omitempty"`  // of the whole process, over all threads
+	LoadAverage    string            `json:"load_average,omitempty"` // when the process ended
 	PeakRSS        int64             `json:"peak_rss_bytes"`
 	OwnPeakRSS     int64             `json:"own_peak_rss_bytes"`
 	PeakBefore     int64             `json:"peak_rss_before_bytes,omitempty"` // once compiled and loaded, before the first step
@@ -90,10 +92,20 @@ func measure(ctx context.Context, program string, c bcase, model, inputs, out st
 
 // measureCommand runs the command of a program and takes in its figures: weft prints them, a
 // peer writes them into the file that it is given as --json.
-func measureCommand(ctx context.Context, program string, args []string) (figures, error) {
+func measureCommand(ctx context.Context, program string, args []string) (f figures, err error) {
+	err = runMeasured(ctx, program, args, func(measured figures, stdout []byte, report string) error {
+		f = measured
+		return f.read(stdout, report)
+	})
+	return f, err
+}
+
+// runMeasured runs the command of a program and has read take in what the kernel says of the
+// process, what it printed, and the file that a peer is given as --json.
+func runMeasured(ctx context.Context, program string, args []string, read func(f figures, stdout []byte, report string) error) error {
 	dir, err := os.MkdirTemp("", "weft-bench-")
 	if err != nil {
-		return figures{}, err
+		return err
 	}
 	defer os.RemoveAll(dir)
 	report := filepath.Join(dir, "report.json")
@@ -108,18 +120,20 @@ func measureCommand(ctx context.Context, program string, args []string) (figures
 	cmd.Env = append(os.Environ(), "WEFT_CACHE_DIR="+filepath.Join(dir, "cache")) // compiling is measured, so nothing may be found compiled
 	start := time.Now()
 	if err := cmd.Start(); err != nil {
-		return figures{}, programError(program, err, "")
+		return programError(program, err, "")
 	}
 	// Where memory runs out, the kernel should choose this process over any other; it may not let us say so.
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", cmd.Process.Pid), []byte("1000"), 0o644)
 	if err := cmd.Wait(); err != nil {
-		return figures{}, programError(program, err, stderr.String())
+		return programError(program, err, stderr.String())
 	}
 	f := figures{Program: program, WallSeconds: time.Since(start).Seconds(), Command: told(args)}
 	if u, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
 		f.PeakRSS = u.Maxrss * 1024
+		f.CPUSeconds = time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 	}
-	return f, f.read(stdout.Bytes(), report)
+	f.LoadAverage = thisHardware().LoadAverage
+	return read(f, stdout.Bytes(), report)
 }
 
 // read takes in what the program wrote.

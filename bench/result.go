@@ -114,35 +114,51 @@ func (r *result) markdown() string {
 		fmt.Fprintf(&s, " weft computes what depends on the text alone in a request's first step, %.3f s; the peers do in every step.", ours.FirstSeconds)
 	}
 	s.WriteString(" Outputs:")
-	for _, pair := range slices.Sorted(maps.Keys(r.Differences)) {
+	for _, pair := range sortedKeys(r.Differences) {
 		d := r.Differences[pair]
 		fmt.Fprintf(&s, " %s differ by at most %.2g at a peak of %.2g, %.2g in relative rms.", pair, d.MaxAbs, d.Peak, d.RelRMS)
 	}
-	fmt.Fprintf(&s, "\n\n%s, %d cores, memory %s, load average at the start %s, %s. %s.\n", r.Hardware.CPU, r.Hardware.Cores, r.Hardware.Memory,
-		r.Hardware.LoadAverage, r.Hardware.Go, orText(r.Date, "no date"))
+	s.WriteString("\n\n" + r.Hardware.line(r.Date) + "\n")
 	for _, p := range r.Programs {
 		b := r.best(p)
-		var versions []string
-		for _, k := range slices.Sorted(maps.Keys(b.Versions)) {
-			versions = append(versions, k+" "+b.Versions[k])
-		}
-		fmt.Fprintf(&s, "\n    %s\n    %s\n", strings.Join(versions, ", "), strings.Join(b.Command, " "))
+		fmt.Fprintf(&s, "\n    %s\n    %s\n", versionsLine(b.Versions), strings.Join(b.Command, " "))
 	}
 	return s.String()
 }
 
+// line is the hardware and the date in one line of a table's text.
+func (h hardware) line(date string) string {
+	return fmt.Sprintf("%s, %d cores, memory %s, load average at the start %s, %s. %s.", h.CPU, h.Cores, h.Memory, h.LoadAverage, h.Go, orText(date, "no date"))
+}
+
+// versionsLine lists names with their versions.
+func versionsLine(versions map[string]string) string {
+	var all []string
+	for _, name := range sortedKeys(versions) {
+		all = append(all, name+" "+versions[name])
+	}
+	return strings.Join(all, ", ")
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
 // save writes DATE-CASE.json and .md.
 func (r *result) save(dir string) error {
+	return saveResult(dir, r.Date+"-"+r.Case, r, r.markdown())
+}
+
+// saveResult writes a result as NAME.json, and its table as NAME.md.
+func saveResult(dir, name string, result any, table string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	text, err := json.MarshalIndent(r, "", " ")
+	text, err := json.MarshalIndent(result, "", " ")
 	if err != nil {
 		return err
 	}
-	base := filepath.Join(dir, r.Date+"-"+r.Case)
+	base := filepath.Join(dir, name)
 	if err := os.WriteFile(base+".json", append(text, '\n'), 0o644); err != nil {
 		return err
 	}
-	return os.WriteFile(base+".md", []byte(r.markdown()), 0o644)
+	return os.WriteFile(base+".md", []byte(table), 0o644)
 }

@@ -33,7 +33,10 @@ type Cost struct {
 	DType     string
 	BytesRead int64 // of weights, from files
 	Resident  int64 // bytes of weights on the device that held the most
-	Notes     []string
+	// Compile and Load are the seconds that compiling, and reading weights before the first
+	// call, took of the phase.
+	Compile, Load float64
+	Notes         []string
 }
 
 // Devices are where a pipeline's models run, one after another. A model's weights are on them

@@ -187,7 +187,7 @@ func (g *generation) runPhase(ctx context.Context, name string, run func(*genera
 		return nil // nothing ran
 	}
 	g.result.Phases = append(g.result.Phases, Phase{Name: name, Mesh: cost.Mesh, DType: cost.DType, Seconds: time.Since(g.began).Seconds(),
-		PeakRSS: hostmemory.PeakResident(), BytesRead: cost.BytesRead, Resident: cost.Resident})
+		PeakRSS: hostmemory.PeakResident(), BytesRead: cost.BytesRead, Resident: cost.Resident, Compile: cost.Compile, Load: cost.Load})
 	g.notes = append(g.notes, cost.Notes...)
 	hostmemory.Return()
 	return nil

@@ -50,6 +50,8 @@ type Phase struct {
 	PeakRSS   int64   `json:"peak_rss_bytes,omitzero"`
 	BytesRead int64   `json:"bytes_read"`
 	Resident  int64   `json:"resident_weight_bytes"`
+	Compile   float64 `json:"compile_seconds"` // of Seconds
+	Load      float64 `json:"load_seconds"`    // of Seconds
 }
 
 // VideoFile is how a video is written.
