@@ -113,7 +113,8 @@ func TestFramesAreCausal(t *testing.T) {
 func TestPublishersRelease(t *testing.T) {
 	const published = `{"_class_name":"AutoencoderKLConv3D","in_channels":3,"out_channels":3,"latent_channels":32,
 		"block_out_channels":[128,256,512,1024,1024],"layers_per_block":2,
-		"ffactor_spatial":16,"ffactor_temporal":4,"sample_size":256,"sample_tsize":64,"scaling_factor":1.03682,"shift_factor":null,"downsample_match_channel":true,"upsample_match_channel":true}`
+		"ffactor_spatial":16,"ffactor_temporal":4,"sample_size":256,"sample_tsize":64,"scaling_factor":1.03682,"shift_factor":null,
+		"downsample_match_channel":true,"upsample_match_channel":true}`
 	m, err := models.FromConfig([]byte(published), "config.json")
 	if err != nil {
 		t.Fatal(err)

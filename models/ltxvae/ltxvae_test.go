@@ -181,10 +181,12 @@ func TestOtherConfigurationsSplit(t *testing.T) {
 		flags  string
 	}{
 		{class + `"patch_size":2,"block_out_channels":[2,4],"layers_per_block":[1,1,1],"spatio_temporal_scaling":[true,false],
-			"decoder_block_out_channels":[2,4],"decoder_layers_per_block":[1,2,1],"decoder_spatio_temporal_scaling":[true,false],"upsample_factor":[1,1],"decoder_causal":true}`, []int{3, 5, 3, 2}, ""},
+			"decoder_block_out_channels":[2,4],"decoder_layers_per_block":[1,2,1],
+			"decoder_spatio_temporal_scaling":[true,false],"upsample_factor":[1,1],"decoder_causal":true}`, []int{3, 5, 3, 2}, ""},
 		{class + `"patch_size":1,"block_out_channels":[2,4,4],"layers_per_block":[1,1,1],"spatio_temporal_scaling":[true,true],
-			"down_block_types":["LTXVideo095DownBlock3D","LTXVideo095DownBlock3D"],"downsample_type":["spatial","temporal"],"decoder_block_out_channels":[8],"decoder_layers_per_block":[1,1],
-			"decoder_spatio_temporal_scaling":[true],"upsample_factor":[1],"upsample_residual":[true],"decoder_inject_noise":[true,true],"timestep_conditioning":true}`, []int{3, 3, 1, 5}, "--dtype bf16"},
+			"down_block_types":["LTXVideo095DownBlock3D","LTXVideo095DownBlock3D"],"downsample_type":["spatial","temporal"],
+			"decoder_block_out_channels":[8],"decoder_layers_per_block":[1,1],"decoder_spatio_temporal_scaling":[true],"upsample_factor":[1],"upsample_residual":[true],
+			"decoder_inject_noise":[true,true],"timestep_conditioning":true}`, []int{3, 3, 1, 5}, "--dtype bf16"},
 		{class + `"patch_size":1,"block_out_channels":[2],"layers_per_block":[1,1],"spatio_temporal_scaling":[false],"decoder_block_out_channels":[2],"decoder_layers_per_block":[1,1],
 			"decoder_spatio_temporal_scaling":[false],"upsample_factor":[1]}`, []int{3, 4, 5, 1}, "--fsdp sp,tp"},
 	} {
