@@ -138,7 +138,11 @@ func New(experts []Expert, settings models.Settings, text, negative *tensor.Tens
 			return nil, err
 		}
 	}
-	return l, fault.Join(l.makeLatents(), l.readDraws())
+	if err := fault.Join(l.makeLatents(), l.readDraws()); err != nil {
+		return nil, err
+	}
+	l.mixFrames()
+	return l, nil
 }
 
 // makeSampler makes the sampler that the settings name, for latents (channels, frames,
@@ -256,6 +260,7 @@ func (l *Loop) takeStep(ctx context.Context, i int) (Step, error) {
 	if err != nil {
 		return Step{}, err
 	}
+	l.noiseFrames(i)
 	if err := l.computeVelocities(ctx, fresh, l.timeOf(i)); err != nil {
 		return Step{}, err
 	}
@@ -264,7 +269,7 @@ func (l *Loop) takeStep(ctx context.Context, i int) (Step, error) {
 	if err != nil {
 		return Step{}, err
 	}
-	if err := l.sampler.Step(i, l.x, v); err != nil {
+	if err := l.stepLatents(i, v); err != nil {
 		return Step{}, err
 	}
 	if err := l.checkLatents(i); err != nil {
