@@ -56,6 +56,15 @@ func (r familyRelease) texts(t *testing.T) (prompt string, negative *string) {
 	return doc.Prompt, doc.Negative
 }
 
+// image is the picture that the release's video begins with, "" for none.
+func (r familyRelease) image() string {
+	path := pipelinesDir + r.name + "/image.png"
+	if _, err := os.Stat(path); err != nil {
+		return ""
+	}
+	return path
+}
+
 // options are those of the release's video, of which everything is written into a folder.
 func (r familyRelease) options(t *testing.T, device, mesh, out string) weft.GenerateOptions {
 	t.Helper()
@@ -65,12 +74,8 @@ func (r familyRelease) options(t *testing.T, device, mesh, out string) weft.Gene
 	if r.noise != "" {
 		noise = r.noise
 	}
-	image := pipelinesDir + r.name + "/image.png"
-	if _, err := os.Stat(image); err != nil {
-		image = ""
-	}
 	return weft.GenerateOptions{Run: weft.Options{Device: device, Request: req}, Video: pipeline.Options{
-		Image:   image,
+		Image: r.image(),
 		Request: req, Prompt: prompt, Negative: negative, Noise: pipelinesDir + r.name + "/" + noise + ".safetensors",
 		FramesOut: out + "/f", LatentsOut: out + "/l", FeaturesOut: out + "/x", Trace: true,
 	}}
@@ -189,6 +194,9 @@ func (r familyRelease) compareDecoded(t *testing.T, out string, frames *tensor.T
 // in it.
 func TestFamiliesGiveTheReleasesVelocities(t *testing.T) {
 	for _, r := range familyReleases {
+		if r.image() != "" {
+			continue // its first frame is no result of the model's output
+		}
 		t.Run(r.name, func(t *testing.T) {
 			want := modeltest.Tensors(t, pipelinesDir+r.name+"/values.safetensors")
 			prompt, negative := r.texts(t)
