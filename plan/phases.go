@@ -91,15 +91,22 @@ func (s *search) addPhases(p *Plan, on topology.Slice) error {
 			continue
 		}
 		phase := Phase{Memory: &got.measures.memory, Attention: got.measures.choices}
-		switch run.Phase {
+		switch run.Phase { // of several runs, which come one after another, the largest
 		case phases.Text:
-			p.Breakdown.Text = phase
+			p.Breakdown.Text.raiseTo(phase)
 		case phases.Decode:
-			p.Breakdown.VAE = phase
+			p.Breakdown.VAE.raiseTo(phase)
 		}
 		p.Notes = append(p.Notes, fmt.Sprintf("%s on %s of the %d devices, alone: a server that keeps all phases' weights adds them up", run.Name, got.split.meshText(), p.Devices))
 	}
 	return nil
+}
+
+// raiseTo makes a phase another one, if that takes more.
+func (p *Phase) raiseTo(other Phase) {
+	if p.Memory == nil || other.TotalBytes > p.TotalBytes {
+		*p = other
+	}
 }
 
 // breakdownKey is the name that Breakdown has for a phase.
