@@ -21,6 +21,10 @@ func (l *Loop) readDraws() error {
 	var missing []string
 	for step := range l.Len() {
 		n, used := sampler.StepDraw(l.sampler.Name(), l.Len(), step)
+		if l.noisesFrames() {
+			n, used = step, true
+		}
+		n += l.o.FirstDraw
 		if !used {
 			continue
 		}

@@ -16,6 +16,9 @@ import (
 type Kept struct {
 	Frames  []int          // of the latents, ascending
 	Latents *tensor.Tensor // (batch, channels, frames kept, height, width) of a floating-point type
+	// Mixed says that the frames are mixed into the loop's own latents, for a model whose first
+	// frame is; nil keeps them apart.
+	Mixed *Mixed
 }
 
 // keepFrames checks the frames that are kept, and enters in the request that frames have
@@ -53,12 +56,12 @@ func (l *Loop) keepFrames() error {
 		return err
 	}
 	l.req.TokenTimes, l.req.Times = true, 2
-	return nil
+	return k.Mixed.check()
 }
 
 // putKept writes the frames that are kept over those of latents x.
 func (l *Loop) putKept(x []float32) {
-	if l.kept == nil {
+	if l.kept == nil || l.o.Kept.Mixed != nil {
 		return
 	}
 	frame := l.shape[3] * l.shape[4]
@@ -75,6 +78,9 @@ func (l *Loop) frameTimes(t float64) []float64 {
 	ts := slices.Repeat([]float64{t}, l.shape[2])
 	for _, f := range l.o.Kept.Frames {
 		ts[f] = 0
+		if m := l.o.Kept.Mixed; m != nil {
+			ts[f] = min(t, 1000*(1-m.Strength))
+		}
 	}
 	return ts
 }

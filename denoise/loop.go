@@ -138,7 +138,11 @@ func New(experts []Expert, settings models.Settings, text, negative *tensor.Tens
 			return nil, err
 		}
 	}
-	return l, fault.Join(l.makeLatents(), l.readDraws())
+	if err := fault.Join(l.makeLatents(), l.readDraws()); err != nil {
+		return nil, err
+	}
+	l.mixFrames()
+	return l, nil
 }
 
 // makeSampler makes the sampler that the settings name, for latents (channels, frames,
@@ -261,6 +265,7 @@ func (l *Loop) takeStep(ctx context.Context, i int) (Step, error) {
 	if err != nil {
 		return Step{}, err
 	}
+	l.noiseFrames(i)
 	if err := l.computeVelocities(ctx, i, fresh, l.timeOf(i)); err != nil {
 		return Step{}, err
 	}
@@ -281,7 +286,7 @@ func (l *Loop) takeStep(ctx context.Context, i int) (Step, error) {
 // are what they were before.
 func (l *Loop) moveLatents(i int, velocity []float32) error {
 	before := slices.Clone(l.x)
-	err := l.sampler.Step(i, l.x, velocity)
+	err := l.stepLatents(i, velocity)
 	if err == nil {
 		err = l.checkLatents(i)
 	}

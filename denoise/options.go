@@ -25,12 +25,16 @@ type Options struct {
 	// Noise are the latents to start from, in place of the seed's.
 	Noise *tensor.Tensor
 	// Draws are the draws of noise that steps use, in place of the seed's, in the latents' shape
-	// and by their names: "noise." and the number that sampler.StepDraw gives. What is not among
+	// and by their names: "noise." and the number that sampler.StepDraw gives, or for given frames that
+	// get noise the step's. What is not among
 	// them comes from the seed, which a note says where Draws is not nil.
 	Draws map[string]*tensor.Tensor
 	// OnlyCheck makes a loop that was checked and takes no steps: its latents, which take longest,
 	// are not made.
 	OnlyCheck bool
+	// FirstDraw is the number of the first of them: 1 where a release's pipeline draws the latents
+	// in the same sequence.
+	FirstDraw int
 	// AllowNonFinite lets NaN and infinities pass, in inputs and in latents. Without it
 	// they end the loop with nonfinite.Err.
 	AllowNonFinite bool

@@ -98,6 +98,9 @@ func (l *Loop) requestSum() string {
 	}
 	if k := l.o.Kept; k != nil {
 		hashTensor(h, fmt.Sprintf("kept %v", k.Frames), k.Latents)
+		if k.Mixed != nil {
+			fmt.Fprintf(h, "mixed %v\n", *k.Mixed)
+		}
 	}
 	hashTensor(h, "noise", l.o.Noise)
 	for _, name := range slices.Sorted(maps.Keys(l.o.Draws)) {

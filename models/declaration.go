@@ -160,6 +160,27 @@ type Decoder struct {
 	// VideoShape is (channels, frames, height, width) of the video that latents
 	// (channels, frames, height, width) decode to.
 	VideoShape func(latent []int) ([]int, error)
+	// Statistics say how latents are normalised, for what is done to them in between; nil where
+	// nobody needs it.
+	Statistics *LatentStatistics
+	// Timestep is there for a model that reads how much noise latents have left.
+	Timestep *DecodingTimestep
+}
+
+// LatentStatistics are those of the latents that an autoencoder makes: the normalised ones, which
+// transformers read, are (latents - mean) Scale / std.
+type LatentStatistics struct {
+	Mean, Std string // the official names of the weights, one number a channel
+	Scale     float64
+}
+
+// DecodingTimestep has a release's own numbers for a decoder that reads the input "timestep" (1).
+// Scale noise is mixed into latents before they are decoded: (1 - Scale) latents + Scale noise,
+// of those that are not normalised, whose input is Raw.
+type DecodingTimestep struct {
+	Timestep, Scale float64
+	Raw             string
+	Source          string // where the numbers were read
 }
 
 // FrameReader reads an input one frame after another.

@@ -17,6 +17,10 @@ type ImageUse struct {
 	// Unprepared says that the generator reads an image of which nothing here makes what it
 	// reads: whoever runs it gives the conditions. The other fields say nothing then.
 	Unprepared bool
+	// Mixed says that the first frame is not kept apart but mixed into the latents, and sampled
+	// from the autoencoder's posterior; nil for a generator that keeps it as it is. It is only with
+	// KeepsFirst.
+	Mixed *MixedFrame
 	// Needed says that the generator cannot do without an image.
 	Needed bool
 	// TakesLast says that the video's last frame may be given as well.
@@ -36,3 +40,13 @@ func (u ImageUse) ReadsImages() bool {
 // Vision is the size of what a vision encoder reads and makes: an image "x" (batch, 3, Pixels,
 // Pixels) becomes features "out" (batch, Rows, Width). Its request has the batch alone.
 type Vision struct{ Pixels, Rows, Width int }
+
+// MixedFrame has a release's own numbers for a first frame that is mixed into the latents.
+type MixedFrame struct {
+	// Strength is the share of the given frame: at 1 it is never denoised.
+	Strength float64
+	// NoiseScale times the squared noise level is how much noise a frame of strength 1 gets in
+	// every step.
+	NoiseScale float64
+	Source     string // where the numbers were read
+}

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 
@@ -52,7 +53,10 @@ func (g *generation) decodeFrames(ctx context.Context) (Cost, error) {
 // streamFrames decodes the latents and hands each frame, (height, width, 3) in [0, 1], to
 // every sink.
 func (g *generation) streamFrames(ctx context.Context, sinks ...func([]float32) error) (Cost, error) {
-	inputs := map[string]*tensor.Tensor{"z": g.latents}
+	inputs, err := g.decodingInputs(ctx)
+	if err != nil {
+		return Cost{}, err
+	}
 	done := 0
 	visit := func(_ string, _ int, t *tensor.Tensor) error {
 		for i := range t.Shape[2] {
@@ -137,7 +141,7 @@ func putFirstFrames(z, kept *tensor.Tensor) (*tensor.Tensor, error) {
 
 // settleDecoding decides and checks everything that is asked of a decoding alone.
 func (p *Pipeline) settleDecoding(ctx context.Context, d Devices, path string, o Options) (*settled, *tensor.Tensor, error) {
-	given, err := readLatentsFile(ctx, path, p.generator().LatentOrder, conditions.NameOfKept)
+	given, meta, err := readLatentsFile(ctx, path, p.generator().LatentOrder, conditions.NameOfKept)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -161,12 +165,16 @@ func (p *Pipeline) settleDecoding(ctx context.Context, d Devices, path string, o
 		errs.Add(s.checkOutputs())
 	}
 	errs.Add(s.settleLatents())
+	errs.Add(s.readNoise(ctx))
+	errs.Add(s.settleMixing())
+	errs.Add(s.takeDecodingDraw(meta))
 	errs.Add(s.placeDecoding(d))
 	if err := errs.Err(); err != nil {
 		return nil, nil, err
 	}
 	s.settings["size"] = models.Setting{Value: fmt.Sprintf("%dx%d", s.o.Width, s.o.Height), From: path}
 	s.settings["frames"] = models.Setting{Value: s.o.Frames, From: path}
+	maps.Copy(s.settings, s.mixed)
 	s.settings["fps"] = s.fps
 	return s, z, s.checkVideo(ctx)
 }

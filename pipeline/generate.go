@@ -335,11 +335,11 @@ func (g *generation) writeLatents(traced map[string]*tensor.Tensor) error {
 	if g.o.LatentsOut == "" {
 		return nil
 	}
-	if kept := g.features[conditions.NameOfKept]; kept != nil {
+	if kept := g.features[conditions.NameOfKept]; kept != nil && g.mix.frame == nil {
 		traced[conditions.NameOfKept] = kept
 	}
 	g.result.Files["latents"] = g.o.LatentsOut
-	return writeLatentsFile(g.o.LatentsOut, traced, g.p.generator().LatentOrder, g.latent, g.o.Force)
+	return g.writeLatentsFile(traced)
 }
 
 // unique returns lines without repetitions, in order.

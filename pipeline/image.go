@@ -75,6 +75,9 @@ func (s *settled) settleImages(d Devices) error {
 		return nil // the size is refused already
 	}
 	r := conditions.Request{Layout: s.p.conditionsLayout(), Image: s.images.first, Last: s.images.last, Fit: s.o.Fit, Width: s.o.Width, Height: s.o.Height, Frames: s.o.Frames}
+	if s.p.imageUse().Mixed != nil {
+		r.Sample = s.samplePosterior
+	}
 	var errs fault.List
 	parts := s.imageParts(d)
 	if s.p.vision != nil {

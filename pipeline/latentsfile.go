@@ -17,7 +17,7 @@ import (
 const latentsName = "latents"
 
 // drawNames are those of draws besides the latents.
-var drawNames = regexp.MustCompile(`^(encode_)?noise\.[0-9]{1,6}$`)
+var drawNames = regexp.MustCompile(`^(encode_|vae_)?noise\.[0-9]{1,6}$`)
 
 // readNoise reads the draws that are given in place of the seed's: the latents to start from, and
 // what else the release's pipeline draws.
@@ -37,6 +37,9 @@ func (s *settled) readNoise(ctx context.Context) error {
 	order := s.p.generator().LatentOrder
 	var errs fault.List
 	restore := func(name string, t *tensor.Tensor) *tensor.Tensor {
+		if order == models.TokenRows && len(t.Shape) == 5 { // as the pipeline draws what it does not pack
+			return t
+		}
 		restored, err := order.Restore(t, s.latent)
 		if err == nil && t.Shape[0] != 1 {
 			err = fault.New(models.ErrInputs, nil, "%d videos: want 1", t.Shape[0])
@@ -48,11 +51,17 @@ func (s *settled) readNoise(ctx context.Context) error {
 	}
 	s.draws = map[string]*tensor.Tensor{}
 	for name, t := range all {
-		if name == latentsName {
-			s.noise = restore(name, t)
-		} else {
+		switch {
+		case name == latentsName:
+			s.noise, s.latentsGiven = restore(name, t), true
+		case strings.HasPrefix(name, "vae_"):
+			s.draws[name] = t
+		default:
 			s.draws[name] = restore(name, t)
 		}
+	}
+	if first := s.draws["noise.0"]; first != nil && s.noise == nil && s.firstDraw() == 1 {
+		s.noise = first
 	}
 	if s.noise == nil {
 		s.notes = append(s.notes, fmt.Sprintf("%s has no latents to start from: from seed %d", s.o.Noise, s.o.Seed))
@@ -61,15 +70,19 @@ func (s *settled) readNoise(ctx context.Context) error {
 }
 
 // The metadata of a file of latents: the order of their dims, and their shape as (channels,
-// frames, height, width), which rows of tokens do not tell.
+// frames, height, width), which rows of tokens do not tell. For a decoder that noise is mixed in
+// for, there are the number of the draw and the seed too.
 const (
 	orderKey = "weft_latent_order"
 	shapeKey = "weft_latent_shape"
+	drawKey  = "weft_decoding_draw"
+	seedKey  = "weft_seed"
 )
 
 // writeLatentsFile writes latents (1, channels, frames, height, width), by the names "latents"
-// and "latents_0" and so on, in an order, and other tensors as they are.
-func writeLatentsFile(path string, all map[string]*tensor.Tensor, order models.LatentOrder, latent []int, force bool) error {
+// and "latents_0" and so on, in the release's order, and other tensors as they are.
+func (g *generation) writeLatentsFile(all map[string]*tensor.Tensor) error {
+	order := g.p.generator().LatentOrder
 	out := map[string]*tensor.Tensor{}
 	for name, t := range all {
 		if name == latentsName || strings.HasPrefix(name, latentsName+"_") {
@@ -79,35 +92,38 @@ func writeLatentsFile(path string, all map[string]*tensor.Tensor, order models.L
 	}
 	meta := map[string]string{"format": "pt"}
 	if order != models.ChannelsFirst {
-		meta[orderKey], meta[shapeKey] = string(order), strings.Trim(fmt.Sprint(latent), "[]")
+		meta[orderKey], meta[shapeKey] = string(order), strings.Trim(fmt.Sprint(g.latent), "[]")
 	}
-	return checkpoint.Write(path, out, meta, checkpoint.WriteOptions{Force: force})
+	if g.mix.reads {
+		meta[drawKey], meta[seedKey] = fmt.Sprint(g.decodingDraw()), fmt.Sprint(g.o.Seed)
+	}
+	return checkpoint.Write(g.o.LatentsOut, out, meta, checkpoint.WriteOptions{Force: g.o.Force})
 }
 
 // readLatentsFile reads latents, (1, channels, frames, height, width), and those of the optional
-// tensors that the file has. Latents of another program's file are taken to be in an order.
-func readLatentsFile(ctx context.Context, path string, order models.LatentOrder, optional ...string) (map[string]*tensor.Tensor, error) {
+// tensors that the file has, and its metadata. Latents of another program's file are taken to be in an order.
+func readLatentsFile(ctx context.Context, path string, order models.LatentOrder, optional ...string) (all map[string]*tensor.Tensor, meta map[string]string, err error) {
 	all, meta, others, err := checkpoint.LoadNamed(ctx, path, func(names []string) []string {
 		return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n != latentsName && !slices.Contains(optional, n) })
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	z := all[latentsName]
 	if z == nil {
-		return nil, fault.New(models.ErrInputs, nil, "%s has no tensor %q: it has %q", path, latentsName, others)
+		return nil, nil, fault.New(models.ErrInputs, nil, "%s has no tensor %q: it has %q", path, latentsName, others)
 	}
 	if meta["weft_denoise_state"] != "" { // as the loop has them
 		order = models.ChannelsFirst
 	}
 	latent, err := shapeOfLatents(z, order, meta[shapeKey])
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if all[latentsName], err = order.Restore(z, latent); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return all, nil
+	return all, meta, nil
 }
 
 // shapeOfLatents is (channels, frames, height, width) of the latents of one video in an order;

@@ -27,6 +27,11 @@ type Options struct {
 	// Noise is a file with the latents to start from, "latents", in place of the seed's.
 	Noise string
 
+	// Strength is how much of a given first frame is in the video, and ImageNoiseScale how much
+	// noise it gets in every step, for models that mix it in. DecodeTimestep and DecodeNoiseScale
+	// are those of a decoder that reads how much noise latents have left. nil is the release's own.
+	Strength, ImageNoiseScale, DecodeTimestep, DecodeNoiseScale *float64
+
 	// Where the results go; "" writes none. Out is the video. FramesOut takes frames (frames,
 	// height, width, 3), f32 in [0, 1], and frames_u8. LatentsOut takes latents, and with Trace
 	// latents_0 and so on after each step. FeaturesOut takes what the text and the image became.

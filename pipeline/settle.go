@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math"
 
 	"weft/denoise"
@@ -34,6 +35,10 @@ type settled struct {
 	noise    *tensor.Tensor            // the latents to start from, nil for the seed's
 	draws    map[string]*tensor.Tensor // the other draws that are given, nil where none may be
 	images   images
+	// latentsGiven says that the latents to start from are a file's "latents".
+	latentsGiven bool
+	mix          mixing
+	mixed        map[string]models.Setting // the numbers of mix, with their sources
 
 	text            []Placement // of each text encoder
 	denoise, decode Placement
@@ -62,6 +67,7 @@ func (s *settled) decide(ctx context.Context, d Devices) error {
 	errs.Add(s.checkOutputs())
 	errs.Add(s.settleLatents())
 	errs.Add(s.readNoise(ctx))
+	errs.Add(s.settleMixing())
 	errs.Add(s.checkPreview())
 	if err := errs.Err(); err != nil {
 		return err
@@ -88,6 +94,7 @@ func (s *settled) decide(ctx context.Context, d Devices) error {
 	if sizeFrom != "" {
 		s.settings["size"] = models.Setting{Value: size, From: sizeFrom}
 	}
+	maps.Copy(s.settings, s.mixed)
 	s.settings["fps"] = s.fps
 	s.settings["prompt"] = models.Setting{Value: s.o.Prompt, From: models.FromFlag}
 	return s.checkVideo(ctx)
@@ -302,8 +309,11 @@ func (s *settled) newLoop(d Devices, f features, onlyCheck bool) (*denoise.Loop,
 		experts = append(experts, denoise.Expert{Name: names[i], Model: m.Model, Devices: den.Expert(i), Second: len(s.p.experts) == 1 && m.IsSecondExpert()})
 	}
 	given, kept := f.loopConditions()
+	if kept != nil {
+		kept.Mixed = s.mix.frame
+	}
 	loop, err := denoise.New(experts, s.p.Settings, f["context"], f["negative"], denoise.Options{
-		Request: s.o.Request, Noise: s.noise, Draws: s.draws, Conditions: given, Kept: kept, AllowNonFinite: s.o.AllowNonFinite, OnlyCheck: onlyCheck,
+		Request: s.o.Request, Noise: s.noise, Draws: s.draws, FirstDraw: s.firstDraw(), Conditions: given, Kept: kept, AllowNonFinite: s.o.AllowNonFinite, OnlyCheck: onlyCheck,
 	})
 	return loop, den, err
 }

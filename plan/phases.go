@@ -107,11 +107,11 @@ func (s *search) addPhases(p *Plan, on topology.Slice) error {
 			continue
 		}
 		phase := Phase{Memory: &got.measures.memory, Attention: got.measures.choices}
-		switch {
-		case run.Phase == phases.Text:
-			p.Breakdown.Text = phase
-		case run.Phase == phases.Decode && (p.Breakdown.VAE.Memory == nil || phase.TotalBytes > p.Breakdown.VAE.TotalBytes):
-			p.Breakdown.VAE = phase
+		switch run.Phase { // of several runs, which come one after another, the largest
+		case phases.Text:
+			p.Breakdown.Text.raiseTo(phase)
+		case phases.Decode:
+			p.Breakdown.VAE.raiseTo(phase)
 		}
 		note := fmt.Sprintf("%s on %s of the %d devices, alone: a server that keeps all phases' weights adds them up", run.Name, got.split.meshText(), p.Devices)
 		if run.Tiles == 0 || !slices.Contains(p.Notes, note) { // once for tiles of all sizes
@@ -119,6 +119,13 @@ func (s *search) addPhases(p *Plan, on topology.Slice) error {
 		}
 	}
 	return nil
+}
+
+// raiseTo makes a phase another one, if that takes more.
+func (p *Phase) raiseTo(other Phase) {
+	if p.Memory == nil || other.TotalBytes > p.TotalBytes {
+		*p = other
+	}
 }
 
 // breakdownKey is the name that Breakdown has for a phase.

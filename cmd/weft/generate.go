@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -42,7 +43,24 @@ func (f *pipelineFlags) addText(c *cobra.Command) {
 	pathFlag(c, &f.video.Image, "image", "a picture that the video begins with, for models that take one: PNG, JPEG or WebP")
 	pathFlag(c, &f.video.LastImage, "last-image", "a picture that the video ends with, for models that take one")
 	c.Flags().StringVar((*string)(&f.video.Fit), "fit", string(picture.FitRelease), fmt.Sprintf("how the pictures fill the frames: %v", picture.Fits))
+	optionalNumber(c, &f.video.Strength, "strength", "how much of the given picture is in the video, up to 1, for models that mix it into the latents (default: the release's)")
+	optionalNumber(c, &f.video.ImageNoiseScale, "image-noise-scale", "noise that such a picture gets in every step (default: the release's)")
 	c.Flags().BoolVar(&f.video.NoTruncate, "no-truncate", false, "refuse a prompt of more tokens than the text encoder reads, which is cut otherwise")
+}
+
+// optionalNumber adds a flag of a number that stays nil until it is given.
+func optionalNumber(c *cobra.Command, to **float64, name, help string) {
+	c.Flags().Func(name, help, func(text string) error {
+		v, err := strconv.ParseFloat(text, 64)
+		*to = &v
+		return err
+	})
+}
+
+// addMixing adds the flags of what is mixed into latents before they are decoded.
+func (f *pipelineFlags) addMixing(c *cobra.Command) {
+	optionalNumber(c, &f.video.DecodeTimestep, "decode-timestep", "how much noise the decoder is told that latents have left, 0 to 1, for decoders that read it (default: the release's)")
+	optionalNumber(c, &f.video.DecodeNoiseScale, "decode-noise-scale", "share of noise that is mixed into latents before such a decoder, 0 to 1 (default: the release's)")
 }
 
 // addDecoding adds the flags of the decoding, and what they write.
@@ -51,6 +69,7 @@ func (f *pipelineFlags) addDecoding(c *cobra.Command, crop *string) {
 	f.addAutoencoder(c)
 	f.add(c, "fps", "", "frames a second (default: the release's)")
 	pathFlag(c, &f.video.FramesOut, "frames-out", "safetensors file for the frames: frames (frames, height, width, 3) in [0, 1], and frames_u8")
+	f.addMixing(c)
 }
 
 // addOutput adds --out and --force.

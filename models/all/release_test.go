@@ -45,7 +45,7 @@ func TestSettingsOfReleases(t *testing.T) {
 		"ltx-video-13b":                 "ltx - [3] 50 - 2 161",
 		"ltx2.5-22b":                    "euler 1 [3] 40 - 2 121",
 		"hunyuanvideo":                  "euler 7 [6] 50 - 2 129",
-		"hunyuanvideo-cfgdistill":       "euler 7 [1] 50 - 1 129",
+		"hunyuanvideo-cfgdistill":       "euler 7 [6] 50 - 1 129", // the model reads the scale
 		"hunyuan1.5":                    "euler 5 [6] 50 - 2 121",
 		"hunyuan1.5-720p-t2v":           "euler 9 [6] 50 - 2 121",
 		"hunyuan1.5-720p-i2v":           "euler 7 [6] 50 - 2 121",

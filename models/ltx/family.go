@@ -51,7 +51,7 @@ func declareModel(name string, c Config) models.Declaration {
 				LatentShape: m.LatentShape, FeedStep: m.FeedStep, FeedText: m.FeedText, Velocity: m.Velocity,
 				Conditions: &models.Conditions{TextNames: []string{"context_mask"}, ZeroRowsPad: true, Check: m.CheckConditions, Feed: m.FeedConditions},
 				Companions: c.companions(), ReleasedPreset: c.releasedPreset(), OwnSettings: c.ownSettings(),
-				LatentOrder: models.TokenRows, Texts: c.texts(),
+				LatentOrder: models.TokenRows, Texts: c.texts(), Image: c.imageUse(), FeedFrameTimes: m.FeedFrameTimes,
 			},
 		},
 	}
@@ -70,13 +70,24 @@ func (c Config) companions() models.Companions {
 	return models.Companions{Text: "t5-v1.1-xxl", Decoder: "ltx-video-vae"}
 }
 
-// texts are how a prompt is read: the encoder attends to rows of padding, the transformer is told
-// which they are. Of LTX-2.5 it is not known here.
+// texts are how a prompt is read. The transformer is told which rows are padding; so is the encoder
+// of releases that count time causally, and that of the others attends to them. Of LTX-2.5 it is not
+// known here.
 func (c Config) texts() []models.TextEncoding {
 	if c.Second {
 		return nil
 	}
-	return []models.TextEncoding{{End: "</s>", Pad: "<pad>", Output: "out", Feature: models.ContextFeature, MaskFeature: "context_mask"}}
+	return []models.TextEncoding{{End: "</s>", Pad: "<pad>", Masked: c.Causal, Output: "out", Feature: models.ContextFeature, MaskFeature: "context_mask"}}
+}
+
+// imageUse is that of releases that count time causally, whose first latent frame is made of the
+// first frame alone. How the others read an image is not known here, nor how LTX-2.5 does.
+func (c Config) imageUse() models.ImageUse {
+	if !c.Causal || c.Second {
+		return models.ImageUse{}
+	}
+	return models.ImageUse{KeepsFirst: true, StepWidth: pixelsPerLatent, StepHeight: pixelsPerLatent,
+		Mixed: &models.MixedFrame{Strength: 1, NoiseScale: 0.15, Source: "diffusers LTXConditionPipeline"}}
 }
 
 // releasedPreset names the release that has the same layers.

@@ -325,6 +325,24 @@ func (m *Model) FeedStep(r models.Request, x *tensor.Tensor, t float64) (map[str
 	return out, nil
 }
 
+// FeedFrameTimes is FeedStep with a timestep for each latent frame, of a request with TokenTimes.
+func (m *Model) FeedFrameTimes(g *graph.Graph, r models.Request, x *tensor.Tensor, times []float64) (map[string]*tensor.Tensor, error) {
+	if len(times) != r.Latent[1] {
+		return nil, fault.New(models.ErrInputs, nil, "%d timesteps: want one for each of %d frames", len(times), r.Latent[1])
+	}
+	in, err := m.FeedStep(r, x, slices.Max(times))
+	if err != nil {
+		return nil, err
+	}
+	var levels []float32
+	for _, t := range times {
+		levels = append(levels, slices.Repeat([]float32{float32(t / 1000 * m.c.TimeScale)}, r.Latent[2]*r.Latent[3])...)
+	}
+	delete(in, "time")
+	step.FeedTimes(g, r, slices.Repeat(levels, r.Batch), in)
+	return in, nil
+}
+
 // Velocity turns tokens (B, N, C) into latents (B, C, F, H, W).
 func (m *Model) Velocity(r models.Request, out *tensor.Tensor) *tensor.Tensor {
 	video := &tensor.Tensor{DType: out.DType, Shape: append(append([]int{out.Shape[0]}, r.Latent[1:]...), m.c.OutChannels), Data: out.Data}

@@ -53,9 +53,18 @@ func declareModel(name string, c Config) models.Declaration {
 			CheckSplit: m.pictures.CheckSplit,
 			Translate:  m.Translate,
 			Variants:   m.Runs,
-			Decoder:    &models.Decoder{VideoShape: m.pictures.VideoShape},
+			Decoder:    m.decoder(),
 			Tiled:      &models.Tiled{Tile: m.Tile, Finish: vae.BoundLogvar, Release: releasedTiles},
 			Frames:     &models.FrameReader{Request: m.FrameRequest, FeedStatic: m.FeedStatic},
 		},
 	}
+}
+
+// decoder says what decoding reads. The statistics are among the weights.
+func (m *Model) decoder() *models.Decoder {
+	d := &models.Decoder{VideoShape: m.pictures.VideoShape, Statistics: &models.LatentStatistics{Mean: "latents_mean", Std: "latents_std", Scale: m.c.Scale}}
+	if m.c.Timestep {
+		d.Timestep = &models.DecodingTimestep{Timestep: 0.05, Scale: 0.025, Raw: vae.RawLatents, Source: "LTX-Video configs/, decode_timestep and decode_noise_scale"}
+	}
+	return d
 }

@@ -44,8 +44,9 @@ type Parts struct {
 
 // The names that autoencoders and vision encoders have for what they read and make.
 const (
-	videoInput    = "video"  // of an autoencoder, pixels from -1 to 1
-	latentsOutput = "encode" // of an autoencoder, the posterior's mode, normalised
-	pixelsInput   = "x"      // of a vision encoder
-	rowsOutput    = "out"    // of a vision encoder
+	videoInput    = "video"         // of an autoencoder, pixels from -1 to 1
+	latentsOutput = "encode"        // of an autoencoder, the posterior's mode, normalised
+	logvarOutput  = "encode_logvar" // of an autoencoder, of the posterior
+	pixelsInput   = "x"             // of a vision encoder
+	rowsOutput    = "out"           // of a vision encoder
 )

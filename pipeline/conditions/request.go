@@ -2,9 +2,11 @@ package conditions
 
 import (
 	"cmp"
+	"context"
 
 	"weft/models"
 	"weft/picture"
+	"weft/tensor"
 )
 
 // Request is what is asked of the phase.
@@ -21,6 +23,10 @@ type Request struct {
 	// VisionPreparation is how the image becomes the vision encoder's input, where the
 	// release's folder says so (ReadImageProcessor); nil stands for the layout's.
 	VisionPreparation *picture.VisionPreparation
+	// Sample draws the image's latents from the autoencoder's posterior: of their normalised mean
+	// and of the logarithm of their variance, (1, channels, 1, height, width) each. nil takes the
+	// mean.
+	Sample func(ctx context.Context, mean, logvar *tensor.Tensor) (*tensor.Tensor, error)
 }
 
 // The flags that images are given with, as messages call them.

@@ -111,8 +111,13 @@ func (ph *Phase) encodeFrames(ctx context.Context, first, last *tensor.Tensor) (
 		}
 		return grey, nil
 	}
-	var parts []*tensor.Tensor
+	var parts, logvars []*tensor.Tensor
 	keep := func(output string, frame int, part *tensor.Tensor) error {
+		if output == logvarOutput && ph.asked.Sample != nil {
+			part, err := part.As(dtype.F32)
+			logvars = append(logvars, part)
+			return err
+		}
 		if output != latentsOutput {
 			return nil
 		}
@@ -137,7 +142,13 @@ func (ph *Phase) encodeFrames(ctx context.Context, first, last *tensor.Tensor) (
 	if !slices.Equal(latents.Shape, want) {
 		return nil, fault.New(models.ErrOutput, nil, "%s made latents %v: want %v", ph.parts.Autoencoder.Model.Name(), latents.Shape, want)
 	}
-	return latents, nil
+	if ph.asked.Sample == nil {
+		return latents, nil
+	}
+	if len(logvars) != len(parts) {
+		return nil, fault.New(models.ErrOutput, nil, "%s made %d variances of %d latent frames", ph.parts.Autoencoder.Model.Name(), len(logvars), len(parts))
+	}
+	return ph.asked.Sample(ctx, latents, tensor.Join(2, logvars))
 }
 
 // mask (1, mask channels, frames, height, width) is 1 where a frame is given. A latent frame
