@@ -162,7 +162,7 @@ func (s *Store) Events(ctx context.Context, id string, after uint64) (<-chan Eve
 	go func() {
 		defer close(out)
 		defer s.index.removeReader(r)
-		r.deliver(ctx, past, out)
+		r.deliver(ctx, s.ctx, past, out)
 	}()
 	return out, nil
 }
@@ -199,13 +199,15 @@ func (x *index) removeReader(r *reader) {
 	delete(x.readers, r)
 }
 
-// deliver sends what was and then what comes.
-func (r *reader) deliver(ctx context.Context, events []Event, out chan<- Event) {
+// deliver sends what was and then what comes, until nothing more will, or ctx or the store ends.
+func (r *reader) deliver(ctx, store context.Context, events []Event, out chan<- Event) {
 	for ended := false; ; events, ended = r.takeAll() {
 		for _, e := range events {
 			select {
 			case out <- e:
 			case <-ctx.Done():
+				return
+			case <-store.Done():
 				return
 			}
 		}
@@ -215,6 +217,8 @@ func (r *reader) deliver(ctx context.Context, events []Event, out chan<- Event) 
 		select {
 		case <-r.signal:
 		case <-ctx.Done():
+			return
+		case <-store.Done():
 			return
 		}
 	}
