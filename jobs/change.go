@@ -94,7 +94,7 @@ func (s *Store) changeFound(ctx context.Context, id string, f func(j *Job) error
 func (s *Store) Cancel(ctx context.Context, id string) (Job, error) {
 	j, err := s.changeFound(ctx, id, func(j *Job) error { return j.cancel(time.Now(), s.o.Retention) })
 	if err == nil && j.State == Cancelled {
-		s.removeFiles(id)
+		s.removeFiles(&j)
 	}
 	return j, err
 }
@@ -113,7 +113,7 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 	}
 	s.catchUp(ctx, j.Revision)
 	if j.State == deleted {
-		s.removeFiles(id)
+		s.removeFiles(j)
 	}
 	return nil
 }

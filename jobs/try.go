@@ -49,7 +49,11 @@ func (w *Worker) runTry(ctx context.Context, r Runner, j *Job, l *lease) {
 	out, err := t.produce(run, r)
 	close(noMore)
 	reports.Wait()
-	state, storeErr := t.storeEnd(helping, run, out, err)
+	ended, storeErr := t.storeEnd(helping, run, out, err)
+	state := State("")
+	if ended != nil {
+		state = ended.State
+	}
 	endHelp()
 	helpers.Wait()
 	stop(nil)
@@ -61,8 +65,8 @@ func (w *Worker) runTry(ctx context.Context, r Runner, j *Job, l *lease) {
 	default:
 		log.Info("a try has ended", "state", state, "error", err)
 	}
-	if storeErr == nil && state.Ended() {
-		t.removeLeftovers(state)
+	if ended != nil {
+		w.s.removeFiles(ended)
 	}
 	l.giveUp()
 	if state != "" && isOfMachine(err) {
@@ -72,15 +76,6 @@ func (w *Worker) runTry(ctx context.Context, r Runner, j *Job, l *lease) {
 		case <-ctx.Done():
 		}
 	}
-}
-
-// removeLeftovers removes the files that a job which has ended needs no more.
-func (t *try) removeLeftovers(state State) {
-	if state == Completed {
-		t.w.s.removeFile(t.dir)
-		return
-	}
-	t.w.s.removeFiles(t.job.ID)
 }
 
 // finishedFile holds the Output of a try that made its video, so that a worker that dies behind it
@@ -250,14 +245,16 @@ func (t *try) changeOwn(ctx context.Context, f func(j *Job)) (*Job, error) {
 // After it the lease ends, and another try finds the finished video, or goes on.
 const storeFor = time.Minute
 
-// storeEnd stores what became of a try, and returns the state that the job has then; "" where the
-// job is another's.
-func (t *try) storeEnd(ctx, run context.Context, out Output, err error) (State, error) {
+// storeEnd stores what became of a try, and returns the job as it is then; nil where it is
+// another's.
+func (t *try) storeEnd(ctx, run context.Context, out Output, err error) (*Job, error) {
 	var files map[string]File
 	if err == nil {
 		files, err = t.publishFiles(out)
 	}
-	last := t.latest // nobody reports any more
+	t.mu.Lock()
+	last := t.latest // that is not stored
+	t.mu.Unlock()
 	preview := last != nil && last.Preview != "" && t.storePreview(ctx, last.Preview)
 	end := func(j *Job) {
 		if last != nil {
@@ -269,11 +266,11 @@ func (t *try) storeEnd(ctx, run context.Context, out Output, err error) (State, 
 		j, storeErr := t.changeOwn(ctx, end)
 		switch {
 		case storeErr == nil:
-			return j.State, nil
+			return j, nil
 		case errors.Is(storeErr, errLeaseLost):
-			return "", t.dropFiles(ctx, files)
+			return nil, t.dropFiles(ctx, files)
 		case time.Now().After(until) || errors.Is(storeErr, ErrClosed):
-			return "", storeErr
+			return nil, storeErr
 		}
 		time.Sleep(200 * time.Millisecond)
 	}

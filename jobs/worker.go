@@ -175,11 +175,10 @@ func (w *Worker) takeNext(ctx context.Context, m Maker) (*Job, *lease) {
 // with it the try counts, whatever becomes of this process. It returns nil where the job cannot be
 // taken any more.
 func (w *Worker) takeJob(ctx context.Context, id string, m Maker) (*Job, error) {
-	taken := false
+	var taken, buried bool
 	j, err := w.s.change(ctx, id, func(j *Job) error {
 		now := time.Now()
-		buried := j.isOwned()
-		if buried {
+		if buried = j.isOwned(); buried {
 			j.buryOwner(now, w.s.o.MaxDeaths, w.s.o.Retention)
 		}
 		err := j.giveToWorker(w.id, m, now)
@@ -196,9 +195,9 @@ func (w *Worker) takeJob(ctx context.Context, id string, m Maker) (*Job, error) 
 	case taken:
 		return j, nil
 	}
-	if j.State.Ended() {
+	if buried && j.State.Ended() {
 		w.log.Info("a job whose worker died has ended", "job", id, "state", j.State, "error", j.Error)
-		w.s.removeFiles(id)
+		w.s.removeFiles(j)
 	}
 	return nil, nil
 }
