@@ -135,7 +135,49 @@ func TestEventsOfAllJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	third := create(t, s, of("u", "3"))
-	if e := <-again; e.Job.ID != third.ID {
+	if e := <-again; e.Job.ID != after.ID || !e.Deleted {
 		t.Errorf("to those who have seen the first comes %+v", e)
+	}
+	if e := <-again; e.Job.ID != third.ID || e.Deleted {
+		t.Errorf("and then %+v", e)
+	}
+}
+
+// A reader who is slow gets the last event of each job, and not all of those before.
+func TestSlowReadersMissNoEnd(t *testing.T) {
+	s := open(t, jobs.Options{})
+	events, err := s.Events(t.Context(), "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const many, changes = 40, 6
+	state := map[string]jobs.State{}
+	for range many {
+		j := create(t, s, of("u", "p"))
+		for i := range changes {
+			change := s.Pause
+			if i%2 == 1 {
+				change = s.Resume
+			}
+			if _, err := change(t.Context(), j.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := s.Cancel(t.Context(), j.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := 0
+	for ended := 0; ended < many; seen++ {
+		e := <-events
+		if state[e.Job.ID] == jobs.Cancelled {
+			t.Fatalf("job %s comes behind its end", e.Job.ID)
+		}
+		if state[e.Job.ID] = e.Job.State; e.Job.State == jobs.Cancelled {
+			ended++
+		}
+	}
+	if seen == many*(changes+2) {
+		t.Errorf("all %d events were kept", seen)
 	}
 }

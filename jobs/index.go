@@ -39,6 +39,8 @@ type index struct {
 	places   map[string]int
 	waits    map[string]float64
 	readers  map[*reader]bool
+	dropped  []Event         // deletions of jobs whose entries are gone
+	taking   map[string]bool // jobs that a worker of this process is about to take
 	closed   bool
 	lease    time.Duration
 	unread   map[string]bool             // keys of jobs that cannot be read
@@ -47,7 +49,7 @@ type index struct {
 
 func newIndex(lease time.Duration, onUnread func(string, error)) *index {
 	return &index{jobs: map[string]*Job{}, heard: map[string]time.Time{}, changed: make(chan struct{}),
-		readers: map[*reader]bool{}, lease: lease, unread: map[string]bool{}, onUnread: onUnread}
+		readers: map[*reader]bool{}, taking: map[string]bool{}, lease: lease, unread: map[string]bool{}, onUnread: onUnread}
 }
 
 // followBucket applies what a watch of a bucket tells until ctx ends. It watches anew when the
@@ -132,7 +134,7 @@ func (x *index) applyEntry(e jetstream.KeyValueEntry) {
 	switch {
 	case isJob && e.Operation() != jetstream.KeyValuePut:
 		delete(x.unread, e.Key())
-		x.dropJob(id)
+		x.dropJob(id, e.Revision())
 	case isJob:
 		j, err := readJob(e)
 		if err != nil {
@@ -199,8 +201,15 @@ func (x *index) putJob(j *Job, at time.Time) {
 	}
 }
 
-// dropJob forgets a job whose entry is gone.
-func (x *index) dropJob(id string) {
+// keptDropped is how many deletions are known of jobs whose entries are gone.
+const keptDropped = 1000
+
+// dropJob forgets a job whose entry is gone since a revision.
+func (x *index) dropJob(id string, revision uint64) {
+	if len(x.dropped) == keptDropped {
+		x.dropped = slices.Delete(x.dropped, 0, keptDropped/2)
+	}
+	x.dropped = append(x.dropped, Event{ID: revision, Job: Job{ID: id, State: deleted}, Deleted: true, At: time.Now()})
 	was := x.jobs[id]
 	if was == nil {
 		return
