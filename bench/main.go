@@ -12,6 +12,7 @@
 //	go run ./bench offload        a step with streamed weights beside one with all on the devices
 //	go run ./bench plan           how long planning takes
 //	go run ./bench vae            autoencoders beside diffusers'
+//	go run ./bench serve          a video service whose processes are killed
 //
 // Run it in the root of the module. A peer's figure is always of the same run as
 // weft's: none is stored and used again, and a peer that did not run, or whose
@@ -41,14 +42,14 @@ var (
 
 var commands = map[string]func(context.Context, []string) error{"setup": setup, "make": makeModel, "run": run, "pipeline": pipeline, "aot": compileBoth,
 	"score": score, "plan": planSpeed, "kernel": kernel, "vae": autoencoder, "vae-step": vaeStep,
-	"offload": offload}
+	"offload": offload, "serve": serve}
 
 func main() {
 	llo.Child()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: go run ./bench setup | make | run | pipeline | aot | score | plan | kernel | offload | vae; each takes --help")
+		fmt.Fprintln(os.Stderr, "usage: go run ./bench setup | make | run | pipeline | aot | score | plan | kernel | offload | vae | serve; each takes --help")
 		os.Exit(2)
 	}
 	if err := commands[os.Args[1]](ctx, os.Args[2:]); err != nil {

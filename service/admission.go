@@ -112,7 +112,8 @@ func (r *Release) admit(ctx context.Context, q request.Request, checked *pipelin
 		return p, fault.New(ErrTooBig, big, "%dx%d with %d frames takes %s on a device, in the phase %s, and a device has %s; %s",
 			q.Width, q.Height, q.Frames, weft.Bytes(p.Bytes), largest.Name, weft.Bytes(p.Limit), adviseNearest(big.Nearest))
 	case limits.Seconds > 0 && p.Seconds > limits.Seconds:
-		return p, fault.New(ErrTooBig, TooBig{Seconds: p.Seconds, Most: limits.Seconds, Nearest: []Nearest{}}, "%dx%d with %d frames and %d steps takes %.0f s by the plan: at most %.0f s are given to one video",
+		return p, fault.New(ErrTooBig, TooBig{Seconds: p.Seconds, Most: limits.Seconds, Nearest: []Nearest{}},
+			"%dx%d with %d frames and %d steps takes %.0f s by the plan: at most %.0f s are given to one video",
 			q.Width, q.Height, q.Frames, q.Steps, p.Seconds, limits.Seconds)
 	}
 	return a.Planned, nil

@@ -76,7 +76,8 @@ var fields = []field{
 	{name: "negative_prompt", kind: textKind, flag: "negative", help: "What the video is guided away from; the release's own text where it is left out.",
 		set: func(_ *field, a *asked, text string) error { a.negative = &text; return nil }},
 	{name: "size", kind: textKind, flag: "size", help: "WIDTHxHEIGHT in pixels."},
-	{name: "seconds", kind: secondsKind, help: "How long the video is. It gives the number of frames, the nearest that the model makes, where num_frames does not.", set: setSeconds},
+	{name: "seconds", kind: secondsKind, help: "How long the video is. It gives the number of frames, the nearest that the model makes, where num_frames does not.",
+		set: setSeconds},
 	{name: "fps", kind: numberKind, flag: "fps", help: "Frames a second."},
 	{name: "num_frames", kind: wholeKind, flag: "frames", help: "Frames of the video; models make certain numbers alone, such as 4k+1."},
 	{name: "num_inference_steps", kind: wholeKind, flag: "steps", help: "Steps of the scheduler."},
@@ -91,10 +92,15 @@ var fields = []field{
 	{name: "cfg", kind: textKind, flag: "cfg", help: "How the passes with and without the text run.", words: []string{models.CFGBatch, models.CFGSequential, models.CFGNone}},
 	{name: "integer_timesteps", kind: switchKind, flag: "integer-timesteps", help: "Truncate what the model is fed to an integer."},
 	{name: "max_sequence_length", kind: wholeKind, flag: "text-len", help: "Rows of text, for models whose configuration does not state them."},
-	{name: "input_reference", kind: imageKind, flag: "image", help: "The picture that the video begins with: a file of PNG, JPEG or WebP in a form; in JSON a data URL, or an object with it as image_url."},
+	{name: "input_reference", kind: imageKind, flag: "image",
+		help: "The picture that the video begins with: a file of PNG, JPEG or WebP in a form; in JSON a data URL, or an object with it as image_url."},
 	{name: "image_reference", kind: imageKind, help: "As input_reference, under the name that other servers have."},
 	{name: "last_image_reference", kind: imageKind, flag: "last-image", help: "The picture that the video ends with, for models that take one."},
-	{name: "fit", kind: textKind, flag: "fit", help: "How the pictures fill the frames.", words: fitNames(), set: func(_ *field, a *asked, text string) error { a.fit = picture.Fit(text); return nil }},
+	{name: "fit", kind: textKind, flag: "fit", help: "How the pictures fill the frames.", words: fitNames(), set: func(_ *field, a *asked,
+		text string) error {
+		a.fit = picture.Fit(text)
+		return nil
+	}},
 	{name: "crop", kind: textKind, flag: "crop", help: "WIDTHxHEIGHT of the middle that is cut out of each frame.", set: setCrop},
 	{name: "tile", kind: textKind, flag: "tile", help: `Decode in overlapping tiles, which gives other pixels: "release", or HEIGHTxWIDTH,STRIDExSTRIDE.`, set: setTiles},
 	{name: "vae_dtype", kind: textKind, flag: "vae-dtype", help: "The type that the autoencoder computes in.", words: []string{"f32", "bf16"},
@@ -105,7 +111,8 @@ var fields = []field{
 	{name: "output_format", kind: textKind, flag: "out", help: "How the video is written: a format that GET /v1/models lists.",
 		set: func(_ *field, a *asked, text string) error { a.format = text; return nil }},
 	{name: "user", kind: textKind, help: "Whom the video is for. Users take turns.", set: setUser},
-	{name: "priority", kind: textKind, help: "Which of the waiting videos are made first. Only an operator's token may say high.", words: []string{"low", "normal", "high"}, set: setPriority},
+	{name: "priority", kind: textKind, help: "Which of the waiting videos are made first. Only an operator's token may say high.", words: []string{"low", "normal", "high"},
+		set: setPriority},
 }
 
 func fitNames() []string {
@@ -121,10 +128,14 @@ var refusedNames = map[string]string{}
 
 func init() {
 	for reason, names := range map[string]string{
-		"no path is read from a request: videos have names of the service's own, and GET /v1/videos/{id}/content gives them": "output_path output_dir output output_file save_path save_to path file out filename frames_out latents_out features_out state",
-		"nothing is fetched or opened for a request: send the picture as a file in a form, or as a data URL":                 "image image_url image_path image_file url file_id video_url last_image",
-		"noise comes from the seed: no file is read for a request":                                                           "noise latents",
-		"it is decided where the service is started, by a flag of weft serve":                                                "mesh device dtype offload offload_depth attention fsdp split_residual micro layers plugin release text_encoder vae tokenizer image_encoder",
+		"no path is read from a request: videos have names of the service's own, and GET /v1/videos/{id}/content gives them": "" +
+			"output_path output_dir output output_file save_path save_to path file out " +
+			"filename frames_out latents_out features_out state",
+		"nothing is fetched or opened for a request: send the picture as a file in a form, or as a data URL": "image image_url image_path " +
+			"image_file url file_id video_url last_image",
+		"noise comes from the seed: no file is read for a request": "noise latents",
+		"it is decided where the service is started, by a flag of weft serve": "mesh device dtype offload offload_depth attention fsdp split_residual " +
+			"micro layers plugin release text_encoder vae tokenizer image_encoder",
 		"one request makes one video": "n num_videos num_outputs_per_prompt prompts batch",
 	} {
 		for _, name := range strings.Fields(names) {
@@ -207,7 +218,8 @@ func (f *field) jsonText(v any) (string, error) {
 			return wholeText(f, v.String())
 		}
 	}
-	want := map[kind]string{textKind: "a string", wholeKind: "an integer", numberKind: "a number", switchKind: "true or false", secondsKind: "an integer, or a string of one"}[f.kind]
+	want := map[kind]string{textKind: "a string", wholeKind: "an integer", numberKind: "a number", switchKind: "true or false",
+		secondsKind: "an integer, or a string of one"}[f.kind]
 	return "", f.refuse(jsonName(v), "want %s", want)
 }
 

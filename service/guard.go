@@ -40,7 +40,8 @@ func callerOf(r *http.Request) caller {
 }
 
 // policy is what the page may load: its own files, and pictures that it was given.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; media-src 'self' blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; media-src 'self' blob:; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // guard refuses what must not be answered before anything is done for it, and isolates the page
 // from other sites. A panic of a handler ends its own request alone.

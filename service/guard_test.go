@@ -34,7 +34,8 @@ func TestGuard(t *testing.T) {
 	})
 	release := openRelease(t, "wan21_t2v", "")
 	alone := New(Options{Store: struct{ Store }{}, Release: release, Page: testPage, Explorer: explorer})
-	public := New(Options{Store: struct{ Store }{}, Release: release, Page: testPage, Explorer: explorer, Tokens: testTokens(t), Public: true, Hosts: []string{"video.example.org"}, Origins: []string{"https://app.example.org"}})
+	public := New(Options{Store: struct{ Store }{}, Release: release, Page: testPage, Explorer: explorer, Tokens: testTokens(t), Public: true,
+		Hosts: []string{"video.example.org"}, Origins: []string{"https://app.example.org"}})
 	ann, ops := "Authorization: Bearer "+annToken, "Authorization: Bearer "+opsToken
 	for _, c := range []struct {
 		s    *Server
@@ -105,7 +106,8 @@ func TestSessionOfABrowser(t *testing.T) {
 	w := httptest.NewRecorder()
 	s.Handler().ServeHTTP(w, login)
 	cookies := w.Result().Cookies()
-	if w.Code != 200 || len(cookies) != 1 || !cookies[0].HttpOnly || !cookies[0].Secure || cookies[0].SameSite != http.SameSiteStrictMode || strings.Contains(cookies[0].Value, annToken) {
+	if w.Code != 200 || len(cookies) != 1 || !cookies[0].HttpOnly || !cookies[0].Secure || cookies[0].SameSite != http.SameSiteStrictMode || strings.Contains(cookies[0].Value,
+		annToken) {
 		t.Fatalf("%d, %+v", w.Code, cookies)
 	}
 	checkAnswer(t, "login", 200, w.Body.Bytes())

@@ -213,7 +213,8 @@ func readListOptions(r *http.Request) (o jobs.ListOptions, limit int, err error)
 	case "asc":
 		o.Desc = false
 	default:
-		errs.Add(fault.New(ErrField, Field{Field: "order", Value: printable.ClipName(text), Instead: []string{"asc", "desc"}}, "order %q: want asc or desc", printable.ClipName(text)))
+		errs.Add(fault.New(ErrField, Field{Field: "order", Value: printable.ClipName(text), Instead: []string{"asc", "desc"}}, "order %q: want asc or desc",
+			printable.ClipName(text)))
 	}
 	for name := range q {
 		if !slices.Contains([]string{"after", "limit", "order"}, name) {

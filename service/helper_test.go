@@ -32,6 +32,9 @@ func openRelease(t testing.TB, name string, flags string) *Release {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := r.TryFormats(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	return r
 }
 

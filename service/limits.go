@@ -33,7 +33,7 @@ type Limits struct {
 // DefaultLimits are those where nothing is said. Seconds 0 is no limit.
 var DefaultLimits = Limits{
 	BodyBytes: 48 << 20, ImageBytes: 16 << 20, ImagePixels: 40_000_000, PromptBytes: 16 << 10, TextBytes: 64 << 10,
-	RatePerSecond: 50, Burst: 200, Streams: 32, AllStreams: 2048, Uploads: 8, AllUploads: 64,
+	RatePerSecond: 200, Burst: 1000, Streams: 32, AllStreams: 2048, Uploads: 8, AllUploads: 64,
 	ReadTime: time.Minute, StallTime: 30 * time.Second,
 }
 

@@ -61,7 +61,8 @@ func TestDocumentAndHandlersAreOneTable(t *testing.T) {
 	if found != len(routes) {
 		t.Errorf("%d operations of %d routes", found, len(routes))
 	}
-	for _, r := range []*http.Request{httptest.NewRequest("GET", "/v1/nothing", nil), httptest.NewRequest("PUT", "/v1/videos", nil), httptest.NewRequest("GET", "/v2/videos", nil)} {
+	for _, r := range []*http.Request{httptest.NewRequest("GET", "/v1/nothing", nil), httptest.NewRequest("PUT", "/v1/videos", nil), httptest.NewRequest("GET", "/v2/videos",
+		nil)} {
 		if rt := s.routeOf(r); rt != nil {
 			t.Errorf("%s %s is answered by %s", r.Method, r.URL.Path, rt.id)
 		}

@@ -182,7 +182,8 @@ func (l Limits) readForm(a *asked, form *multipart.Reader) error {
 		f := fieldNamed(name)
 		isImage := f != nil && f.kind == imageKind
 		if part.FormName() == "" || seen[part.FormName()] {
-			errs.Add(fault.New(ErrSyntax, Field{Field: printable.ClipName(name)}, "a part of the form has no name, or the name of another: %q", printable.ClipName(part.FormName())))
+			errs.Add(fault.New(ErrSyntax, Field{Field: printable.ClipName(name)}, "a part of the form has no name, or the name of another: %q",
+				printable.ClipName(part.FormName())))
 			continue
 		}
 		seen[part.FormName()] = true

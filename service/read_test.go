@@ -41,8 +41,10 @@ func TestJSONAndFormsAreOneRequest(t *testing.T) {
 		"max_sequence_length": 16, "input_reference": {"image_url": %q}, "last_image_reference": %q, "fit": "crop", "crop": "62x30", "tile": "release", "vae_dtype": "bf16",
 		"no_truncate": true, "preview": 2, "output_format": "avi", "user": "ann", "priority": "low"}`, dataURL(image), dataURL(last))
 	kind, body := form(t, "prompt", "a cat, über", "negative_prompt", "", "model", "m", "size", "64x32", "seconds", "2", "fps", "8", "num_frames", "9", "num_inference_steps", "4",
-		"guidance_scale", "4.5", "guidance_scale_2", "3", "flow_shift", "5", "boundary_ratio", "0.9", "seed", "18446744073709551615", "sampler", "unipc", "cfg", "batch", "integer_timesteps", "True",
-		"max_sequence_length", "16", "@input_reference", string(image), "last_image_reference[image_url]", dataURL(last), "fit", "crop", "crop", "62x30", "tile", "release", "vae_dtype", "bf16",
+		"guidance_scale", "4.5", "guidance_scale_2", "3", "flow_shift", "5", "boundary_ratio", "0.9", "seed", "18446744073709551615", "sampler", "unipc", "cfg", "batch",
+		"integer_timesteps", "True",
+		"max_sequence_length", "16", "@input_reference", string(image), "last_image_reference[image_url]", dataURL(last), "fit", "crop", "crop", "62x30", "tile", "release",
+		"vae_dtype", "bf16",
 		"no_truncate", "1", "preview", "2", "output_format", "avi", "user", "ann", "priority", "low")
 	fromJSON, err := limits.read("application/json", strings.NewReader(doc))
 	if err != nil {
@@ -56,9 +58,12 @@ func TestJSONAndFormsAreOneRequest(t *testing.T) {
 		t.Errorf("JSON %+v\nform %+v", fromJSON, fromForm)
 	}
 	empty, two := "", 2
-	want := &asked{text: request.Text{"size": "64x32", "fps": "8", "frames": "9", "steps": "4", "guidance": "4.5,3", "shift": "5", "boundary": "0.9", "seed": "18446744073709551615",
-		"sampler": "unipc", "cfg": "batch", "integer-timesteps": "true", "text-len": "16"}, prompt: "a cat, über", negative: &empty, model: "m", seconds: 2, guidance: [2]string{"4.5", "3"},
-		images: [2][]byte{image, last}, fit: "crop", crop: &[2]int{62, 30}, tiles: "release", vaeType: "bf16", format: "avi", preview: &two, whole: true, user: "ann", priority: jobs.Low, given: fromJSON.given}
+	want := &asked{text: request.Text{"size": "64x32", "fps": "8", "frames": "9", "steps": "4", "guidance": "4.5,3", "shift": "5", "boundary": "0.9",
+		"seed":    "18446744073709551615",
+		"sampler": "unipc", "cfg": "batch", "integer-timesteps": "true", "text-len": "16"}, prompt: "a cat, über", negative: &empty, model: "m", seconds: 2,
+		guidance: [2]string{"4.5", "3"},
+		images:   [2][]byte{image, last}, fit: "crop", crop: &[2]int{62, 30}, tiles: "release", vaeType: "bf16", format: "avi", preview: &two, whole: true, user: "ann",
+		priority: jobs.Low, given: fromJSON.given}
 	if !reflect.DeepEqual(fromJSON, want) {
 		t.Errorf("read %+v\nwant %+v", fromJSON, want)
 	}
@@ -110,17 +115,23 @@ func TestViolationsOfReading(t *testing.T) {
 		want      []string
 	}{
 		{"kinds", `{"prompt": 1, "size": 5, "seconds": true, "fps": "8", "num_frames": 9.5, "seed": "1", "integer_timesteps": "yes", "input_reference": 7}`, limits,
-			[]string{"invalid-field prompt", "invalid-field size", "invalid-field seconds", "invalid-field fps", "invalid-field num_frames", "invalid-field seed", "invalid-field integer_timesteps",
+			[]string{"invalid-field prompt", "invalid-field size", "invalid-field seconds", "invalid-field fps", "invalid-field num_frames", "invalid-field seed",
+				"invalid-field integer_timesteps",
 				"invalid-field input_reference", "invalid-field prompt"}},
-		{"values", `{"prompt": "p", "seconds": "-1", "sampler": "heun", "cfg": "x", "fit": "x", "crop": "4", "tile": "4", "vae_dtype": "f16", "preview": -1, "user": "a\u0007", "priority": "urgent"}`, limits,
-			[]string{"invalid-field seconds", "invalid-field sampler", "invalid-field cfg", "invalid-field fit", "invalid-field crop", "invalid-field tile", "invalid-field vae_dtype",
+		{"values", `{"prompt": "p", "seconds": "-1", "sampler": "heun", "cfg": "x", "fit": "x", "crop": "4", "tile": "4", "vae_dtype": "f16", 
+			"preview": -1, "user": "a\u0007", "priority": "urgent"}`, limits,
+			[]string{"invalid-field seconds", "invalid-field sampler", "invalid-field cfg", "invalid-field fit", "invalid-field crop", "invalid-field tile",
+				"invalid-field vae_dtype",
 				"invalid-field preview", "invalid-field user", "invalid-field priority"}},
 		{"no paths (S08)", `{"prompt": "p", "output_path": "/tmp/x.mp4", "save_to": "x", "file": "x", "state": "/tmp", "noise": "n.safetensors", "image": "/etc/passwd"}`, limits,
 			[]string{"no-paths file", "no-paths image", "no-paths noise", "no-paths output_path", "no-paths save_to", "no-paths state"}},
-		{"no URLs (S07)", `{"prompt": "p", "input_reference": "http://169.254.169.254/latest/meta-data/", "last_image_reference": {"image_url": "file:///etc/passwd"}, "image_url": "https://example.org/a.png"}`, limits,
+		{"no URLs (S07)", `{"prompt": "p", "input_reference": "http://169.254.169.254/latest/meta-data/", 
+			"last_image_reference": {"image_url": "file:///etc/passwd"}, "image_url": "https://example.org/a.png"}`, limits,
 			[]string{"no-paths input_reference", "no-paths last_image_reference", "no-paths image_url"}},
-		{"references", `{"prompt": "p", "input_reference": {"file_id": "file-1", "detail": "x", "image_url": 1}, "image_reference": "data:image/png,abc", "last_image_reference": "data:image/png;base64,!"}`, limits,
-			[]string{"invalid-field input_reference", "no-paths input_reference", "invalid-field input_reference", "invalid-field image_reference", "invalid-field last_image_reference"}},
+		{"references", `{"prompt": "p", "input_reference": {"file_id": "file-1", "detail": "x", "image_url": 1}, 
+			"image_reference": "data:image/png,abc", "last_image_reference": "data:image/png;base64,!"}`, limits,
+			[]string{"invalid-field input_reference", "no-paths input_reference", "invalid-field input_reference", "invalid-field image_reference",
+				"invalid-field last_image_reference"}},
 		{"two names", fmt.Sprintf(`{"prompt": "p", "input_reference": %q, "image_reference": %q}`, image, image), limits, []string{"invalid-field image_reference"}},
 		{"unknown", `{"prompt": "p", "num_frame": 9, "mesh": "tp=2", "n": 2}`, limits, []string{"invalid-field mesh", "invalid-field n", "invalid-field num_frame"}},
 		{"guidance", `{"prompt": "p", "guidance_scale_2": 3}`, limits, []string{"invalid-field guidance_scale_2"}},
@@ -149,7 +160,8 @@ func TestViolationsOfForms(t *testing.T) {
 		{[]string{"prompt", "p", "@size", "64x32", "input_reference", "http://x/", "seed", "x", "output_path", "/tmp"}, limits,
 			[]string{"invalid-field size", "no-paths input_reference", "invalid-field seed", "no-paths output_path"}},
 		{[]string{"prompt", "p", "prompt", "q"}, limits, []string{"invalid-request prompt"}},
-		{[]string{"prompt", strings.Repeat("p", 21), "@input_reference", string(pngOf(t, 4, 4))}, small, []string{"too-large prompt", "too-large input_reference", "invalid-field prompt"}},
+		{[]string{"prompt", strings.Repeat("p", 21), "@input_reference", string(pngOf(t, 4, 4))}, small, []string{"too-large prompt", "too-large input_reference",
+			"invalid-field prompt"}},
 		{[]string{"prompt", "p", "@input_reference", ""}, limits, []string{"invalid-field input_reference"}},
 		{[]string{"prompt[x]", "p"}, limits, []string{"invalid-field prompt[x]", "invalid-field prompt"}},
 	} {

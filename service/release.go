@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,8 @@ import (
 	"weft/jobs"
 	"weft/mesh"
 	"weft/models"
+	"weft/picture"
+	"weft/pipeline"
 	"weft/plan"
 	"weft/request"
 	"weft/topology"
@@ -46,9 +49,9 @@ var formats = []string{"mp4", "webm", "avi", "png"}
 // contentTypes are those of the containers, and of stills.
 var contentTypes = map[string]string{"mp4": "video/mp4", "webm": "video/webm", "avi": "video/x-msvideo", "png": "image/apng"}
 
-// NewRelease makes the release of an open pipeline. Which containers can be written is tried, and
-// where no hardware is named, the CPU's devices are planned for unless others run the model.
-// Notes say what is left out, and why.
+// NewRelease makes the release of an open pipeline, which a process that takes requests follows by
+// TryFormats. Where no hardware is named, the CPU's devices are planned for unless others run the
+// model. Notes say what is left out, and why.
 func NewRelease(ctx context.Context, p *weft.Pipeline, run weft.Options, on request.Hardware, m plan.Machine) (r *Release, notes []string, err error) {
 	r = &Release{Pipeline: p, Run: run, On: on, Machine: m, Weft: weft.Version(), Names: []string{p.Name()}}
 	if r.Hash, err = p.ModelHash(); err != nil {
@@ -58,9 +61,6 @@ func NewRelease(ctx context.Context, p *weft.Pipeline, run weft.Options, on requ
 		if name != "" && name != "." && !slices.Contains(r.Names, name) {
 			r.Names = append(r.Names, name)
 		}
-	}
-	if notes, err = r.tryFormats(ctx); err != nil {
-		return nil, nil, err
 	}
 	devices, err := run.Request.LocalMesh()
 	if err != nil {
@@ -75,7 +75,25 @@ func NewRelease(ctx context.Context, p *weft.Pipeline, run weft.Options, on requ
 	default:
 		notes = append(notes, fmt.Sprintf("no hardware is named with --on: on %s requests are accepted whatever memory they take, and waits are not known", run.Device))
 	}
-	return r, notes, nil
+	note, err := r.tryDefaults(ctx)
+	if note != "" {
+		notes = append(notes, note)
+	}
+	return r, notes, err
+}
+
+// tryDefaults checks a video of the release's own settings, so that a mesh which no request can be
+// run on is refused when the service starts. Where its size alone is refused, that is a note.
+func (r *Release) tryDefaults(ctx context.Context) (note string, err error) {
+	var grey *picture.Image
+	if r.Denoiser().Features().Generator.Image.Needed {
+		grey = &picture.Image{Width: 64, Height: 64, Pix: make([]byte, 3*64*64)}
+	}
+	_, err = r.Check(ctx, weft.GenerateOptions{Video: pipeline.Options{Request: r.Run.Request, Weft: r.Weft}, Run: r.Run}, grey, nil)
+	if errors.Is(err, models.ErrSize) || errors.Is(err, models.ErrSeq) {
+		return fmt.Sprintf("requests of the release's own size are refused: %v", err), nil
+	}
+	return "", err
 }
 
 // tried are the containers that were found to work in this process, and why others do not.
@@ -84,8 +102,9 @@ var tried struct {
 	formats, notes []string
 }
 
-// tryFormats finds out which containers can be written here, once in a process.
-func (r *Release) tryFormats(ctx context.Context) (notes []string, err error) {
+// TryFormats finds out which containers can be written here, once in a process. Notes say of
+// others why not.
+func (r *Release) TryFormats(ctx context.Context) (notes []string, err error) {
 	tried.Lock()
 	defer tried.Unlock()
 	if tried.formats == nil {
@@ -94,11 +113,18 @@ func (r *Release) tryFormats(ctx context.Context) (notes []string, err error) {
 			return nil, err
 		}
 		defer os.RemoveAll(dir)
+		var all sync.WaitGroup // each tries an encoder, which takes a while to start
+		errs := make([]error, len(formats))
+		for i, f := range formats {
+			all.Go(func() {
+				_, errs[i] = video.Check(ctx, video.Request{Path: filepath.Join(dir, "video."+f), Width: 64, Height: 64, Frames: 1, Rate: video.Rate{Num: 16, Den: 1}})
+			})
+		}
+		all.Wait()
 		var works []string
-		for _, f := range formats {
-			_, err := video.Check(ctx, video.Request{Path: filepath.Join(dir, "video."+f), Width: 64, Height: 64, Frames: 1, Rate: video.Rate{Num: 16, Den: 1}})
-			if err != nil {
-				notes = append(notes, fmt.Sprintf("no videos in %s: %v", f, err))
+		for i, f := range formats {
+			if errs[i] != nil {
+				notes = append(notes, fmt.Sprintf("no videos in %s: %v", f, errs[i]))
 				continue
 			}
 			works = append(works, f)

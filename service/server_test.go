@@ -35,7 +35,8 @@ type stepper struct {
 }
 
 func newStepper(r *Release, steps int) *stepper {
-	return &stepper{maker: r.Maker(), steps: steps, gate: make(chan struct{}), open: make(chan struct{}), began: make(chan string, 100), released: make(chan struct{}, 10), running: map[string]bool{}}
+	return &stepper{maker: r.Maker(), steps: steps, gate: make(chan struct{}), open: make(chan struct{}), began: make(chan string, 100), released: make(chan struct{}, 10),
+		running: map[string]bool{}}
 }
 
 // Maker is that of the release.
@@ -295,6 +296,9 @@ func (r *running) stream(path string, lastID string, stop func(event) bool) []ev
 	}
 	if lastID != "" {
 		req.Header.Set("Last-Event-ID", lastID)
+	}
+	if r.token != "" {
+		req.Header.Set("Authorization", "Bearer "+r.token)
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {

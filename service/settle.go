@@ -45,7 +45,8 @@ const (
 func (r *Release) settle(ctx context.Context, a *asked, limits Limits) (*settled, error) {
 	var errs fault.List
 	if a.model != "" && !slices.Contains(r.Names, a.model) {
-		errs.Add(fault.New(ErrModel, Field{"model", printable.ClipName(a.model), r.Names}, "model %q is not served here: want %s", printable.ClipName(a.model), strings.Join(r.Names, " or ")))
+		errs.Add(fault.New(ErrModel, Field{"model", printable.ClipName(a.model), r.Names}, "model %q is not served here: want %s", printable.ClipName(a.model),
+			strings.Join(r.Names, " or ")))
 	}
 	first, last, notes, undecoded := a.decodeImages(limits)
 	errs.Add(undecoded)
@@ -134,7 +135,8 @@ func (a *asked) decodeImages(limits Limits) (first, last *picture.Image, notes [
 func (r *Release) settleFormat(a *asked) (string, error) {
 	switch {
 	case a.format != "" && !slices.Contains(r.Formats, a.format):
-		return "", fault.New(ErrField, Field{"output_format", printable.ClipName(a.format), r.Formats}, "output_format %q: want %s", printable.ClipName(a.format), strings.Join(r.Formats, ", "))
+		return "", fault.New(ErrField, Field{"output_format", printable.ClipName(a.format), r.Formats}, "output_format %q: want %s", printable.ClipName(a.format),
+			strings.Join(r.Formats, ", "))
 	case a.format != "":
 		return a.format, nil
 	case len(r.Formats) == 0:

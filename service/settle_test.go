@@ -35,8 +35,10 @@ func TestWhatWasTaken(t *testing.T) {
 		note         string
 	}{
 		{`{"prompt": "a cat", "size": "64x32", "num_frames": 9, "num_inference_steps": 4}`, `{"dtype":"bf16","frames":9,"mesh":"tp=1","size":"64x32","steps":4}`, 9, "request", ""},
-		{`{"prompt": "a cat", "size": "64x32", "seconds": "1", "num_inference_steps": 4}`, `{"dtype":"bf16","frames":17,"mesh":"tp=1","size":"64x32","steps":4}`, 17, "seconds 1 at the release's fps 16", "17 is the nearest"},
-		{`{"prompt": "a cat", "size": "64x32", "seconds": 2, "fps": 4}`, `{"dtype":"bf16","fps":4,"frames":9,"mesh":"tp=1","size":"64x32"}`, 9, "seconds 2 at fps 4", "9 is the nearest"},
+		{`{"prompt": "a cat", "size": "64x32", "seconds": "1", "num_inference_steps": 4}`, `{"dtype":"bf16","frames":17,"mesh":"tp=1","size":"64x32","steps":4}`, 17,
+			"seconds 1 at the release's fps 16", "17 is the nearest"},
+		{`{"prompt": "a cat", "size": "64x32", "seconds": 2, "fps": 4}`, `{"dtype":"bf16","fps":4,"frames":9,"mesh":"tp=1","size":"64x32"}`, 9, "seconds 2 at fps 4",
+			"9 is the nearest"},
 		{`{"prompt": "a cat", "size": "64x32", "seconds": 2, "num_frames": 5}`, `{"dtype":"bf16","frames":5,"mesh":"tp=1","size":"64x32"}`, 5, "request", "and not seconds"},
 	} {
 		s, err := settleJSON(t, r, c.doc)
@@ -72,7 +74,8 @@ func TestWhatWasTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	size, frames, fps, seconds := shapeOf(s.spec)
-	if s.spec.Seed != 7 || s.spec.Settings["seed"].From != fromRequest || s.spec.Settings["guidance"].From != fromRequest || size != "60x30" || frames != 5 || fps != 16 || seconds != "0.313" {
+	if s.spec.Seed != 7 || s.spec.Settings["seed"].From != fromRequest || s.spec.Settings["guidance"].From != fromRequest ||
+		size != "60x30" || frames != 5 || fps != 16 || seconds != "0.313" {
 		t.Errorf("%+v, %s, %d frames, %g fps, %s s", s.spec, size, frames, fps, seconds)
 	}
 	if s.spec.Seconds <= 0 || s.spec.Bytes <= 0 {
@@ -97,7 +100,8 @@ func TestWhatTheReleaseRefuses(t *testing.T) {
 		{t2v, fmt.Sprintf(`{"prompt": "p", "size": "64x32", "num_frames": 5, "input_reference": %q}`, image), nil, "image", 422},
 		{i2v, `{"prompt": "p", "size": "64x32", "num_frames": 5}`, nil, "image", 422},
 		{i2v, `{"prompt": "p", "size": "64x32", "num_frames": 5, "input_reference": "data:image/png;base64,R0lGODlh"}`, []string{"image-format input_reference"}, "PNG, JPEG", 422},
-		{i2v, fmt.Sprintf(`{"prompt": "p", "size": "64x32", "num_frames": 5, "image_reference": %q}`, dataURL(hugePNG(t))), []string{"image-too-many-pixels image_reference"}, "60000x60000", 422},
+		{i2v, fmt.Sprintf(`{"prompt": "p", "size": "64x32", "num_frames": 5, "image_reference": %q}`, dataURL(hugePNG(t))), []string{"image-too-many-pixels image_reference"},
+			"60000x60000", 422},
 		{t2v, `{"prompt": "p", "size": "63x32", "num_frames": 5, "output_format": "mp4"}`, nil, "nearest in aspect: 64x32; size 64x32 crop 63x32", 422},
 		{t2v, `{"prompt": "p", "size": "64x32", "num_frames": 5, "crop": "63x31", "output_format": "mp4"}`, []string{"video-size size"}, "even", 422},
 		{t2v, `{"prompt": "p", "size": "64x32", "num_frames": 5, "guidance_scale": 3, "guidance_scale_2": 4}`, nil, "guidance", 422},

@@ -20,6 +20,7 @@ import (
 	"weft/pipeline"
 	"weft/plan"
 	"weft/sampler"
+	"weft/service"
 	"weft/sharding"
 	"weft/strategy"
 	"weft/topology"
@@ -51,7 +52,7 @@ var wrongUse = []error{
 	plan.ErrOptions, plan.ErrFigure, plan.ErrNoPlan, plan.ErrPrices, plan.ErrPeer, aot.ErrOptions, aot.ErrSlice, aot.ErrMismatch, aot.ErrPlatform,
 	pipeline.ErrTruncated, pipeline.ErrMissingPart, pipeline.ErrWrongPart, pipeline.ErrState,
 	video.ErrEnding, video.ErrCodec, video.ErrSize, video.ErrNoFFmpeg, video.ErrRate,
-	web.ErrAddress, web.ErrNotLoopback,
+	web.ErrAddress, web.ErrNotLoopback, service.ErrTokenFile, service.ErrTLS,
 	topology.ErrUnknownSlice, topology.ErrHosts, topology.ErrAxisBytes,
 }
 

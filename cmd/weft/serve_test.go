@@ -82,9 +82,12 @@ func TestServe(t *testing.T) {
 		args []string
 	}{
 		{"api/plan", url.Values{"model": {"wan2.1-t2v-14b"}, "size": {"832x480"}, "frames": {"81"}, "on": {"v4-8"}}, planArgs("--on", "v4-8")},
-		{"api/plan", url.Values{"model": {wanDir}, "size": {"64x64"}, "frames": {"9"}, "on": {"cpu:2"}, "dtype": {"f32"}}, []string{"plan", "--model", wanDir, "--size", "64x64", "--frames", "9", "--on", "cpu:2", "--dtype", "f32"}},
-		{"api/plan", url.Values{"model": {"wan2.1-t2v-14b"}, "size": {"831x480"}, "frames": {"80"}, "on": {"v4-9"}}, []string{"plan", "--model", "wan2.1-t2v-14b", "--size", "831x480", "--frames", "80", "--on", "v4-9"}},
-		{"api/topo", url.Values{"name": {"v5p-16"}, "mesh": {"tp=4,sp=2"}, "bytes": {"tp=300", "sp=5"}}, []string{"topo", "v5p-16", "--mesh", "tp=4,sp=2", "--bytes", "tp=300", "--bytes", "sp=5"}},
+		{"api/plan", url.Values{"model": {wanDir}, "size": {"64x64"}, "frames": {"9"}, "on": {"cpu:2"}, "dtype": {"f32"}}, []string{"plan", "--model", wanDir, "--size", "64x64",
+			"--frames", "9", "--on", "cpu:2", "--dtype", "f32"}},
+		{"api/plan", url.Values{"model": {"wan2.1-t2v-14b"}, "size": {"831x480"}, "frames": {"80"}, "on": {"v4-9"}}, []string{"plan", "--model", "wan2.1-t2v-14b", "--size",
+			"831x480", "--frames", "80", "--on", "v4-9"}},
+		{"api/topo", url.Values{"name": {"v5p-16"}, "mesh": {"tp=4,sp=2"}, "bytes": {"tp=300", "sp=5"}}, []string{"topo", "v5p-16", "--mesh", "tp=4,sp=2", "--bytes", "tp=300",
+			"--bytes", "sp=5"}},
 		{"api/topo", url.Values{"name": {"v5x-16"}}, []string{"topo", "v5x-16"}},
 	} {
 		code, want, _ := weftRun(t, append(c.args, "--json")...)

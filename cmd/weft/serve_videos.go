@@ -21,7 +21,7 @@ import (
 	"weft/internal/printable"
 	"weft/internal/userdir"
 	"weft/jobs"
-	"weft/jobs/generate"
+	runner "weft/jobs/generate"
 	"weft/pipeline"
 	"weft/request"
 	"weft/service"
@@ -149,8 +149,9 @@ type videoService struct {
 	store    *jobs.Store
 	listener net.Listener
 	tls      *tls.Config
+	tokens   *service.Tokens
 	server   *service.Server
-	runner   *generate.Runner // nil for a process that only answers
+	runner   *runner.Runner // nil for a process that only answers
 	log      *slog.Logger
 	data     string
 }
@@ -167,6 +168,9 @@ func (a *app) serveVideos(cmd *cobra.Command, f *serveFlags) error {
 	run.Progress = nil
 	v := &videoService{log: f.newLog(a)}
 	defer v.close()
+	if err := v.readFiles(f); err != nil {
+		return err
+	}
 	if err := v.open(cmd.Context(), a, f, run, on); err != nil {
 		return err
 	}
@@ -182,6 +186,21 @@ func (a *app) serveVideos(cmd *cobra.Command, f *serveFlags) error {
 	return v.serve(cmd.Context(), f)
 }
 
+// readFiles reads the tokens, the certificate and its key.
+func (v *videoService) readFiles(f *serveFlags) error {
+	var errs fault.List
+	var err error
+	if f.tokenFile != "" {
+		v.tokens, err = service.ReadTokens(f.tokenFile)
+		errs.Add(err)
+	}
+	if f.tlsCert != "" {
+		v.tls, err = service.ReadTLS(f.tlsCert, f.tlsKey)
+		errs.Add(err)
+	}
+	return errs.Err()
+}
+
 // open opens the release and the queue.
 func (v *videoService) open(ctx context.Context, a *app, f *serveFlags, run weft.Options, on request.Hardware) (err error) {
 	if v.pipeline, err = weft.OpenPipeline(f.run, pipeline.OpenOptions{Files: f.files, Release: f.release}); err != nil {
@@ -190,6 +209,13 @@ func (v *videoService) open(ctx context.Context, a *app, f *serveFlags, run weft
 	var notes []string
 	if v.release, notes, err = service.NewRelease(ctx, v.pipeline, run, on, thisMachine()); err != nil {
 		return err
+	}
+	if f.role != roleWorker {
+		formats, err := v.release.TryFormats(ctx)
+		if err != nil {
+			return err
+		}
+		notes = append(notes, formats...)
 	}
 	for _, n := range append(v.pipeline.Notes, notes...) {
 		v.log.Info(n)
@@ -201,12 +227,13 @@ func (v *videoService) open(ctx context.Context, a *app, f *serveFlags, run weft
 		}
 		v.data = filepath.Join(home, "service")
 	}
-	v.store, err = jobs.Open(ctx, jobs.Options{Dir: v.data, NATS: f.nats, Credentials: f.natsCredentials, MaxQueued: f.maxQueued, Retention: f.retention, Lease: f.lease, Log: v.log})
+	v.store, err = jobs.Open(ctx, jobs.Options{Dir: v.data, NATS: f.nats, Credentials: f.natsCredentials, MaxQueued: f.maxQueued, Retention: f.retention, Lease: f.lease,
+		Log: v.log})
 	if err != nil {
 		return err
 	}
 	if f.role != roleAPI {
-		v.runner = generate.New(v.pipeline, run)
+		v.runner = runner.New(v.pipeline, run)
 	}
 	return v.survey(ctx)
 }
@@ -225,19 +252,8 @@ func (v *videoService) survey(ctx context.Context) error {
 
 // listen opens the address and makes the server.
 func (v *videoService) listen(cmd *cobra.Command, a *app, f *serveFlags) (err error) {
-	var tokens *service.Tokens
-	var errs fault.List
-	if f.tokenFile != "" {
-		tokens, err = service.ReadTokens(f.tokenFile)
-		errs.Add(err)
-	}
-	if f.tlsCert != "" {
-		v.tls, err = service.ReadTLS(f.tlsCert, f.tlsKey)
-		errs.Add(err)
-	}
 	explorer, err := a.exploring(cmd, f)
-	errs.Add(err)
-	if err := errs.Err(); err != nil {
+	if err != nil {
 		return err
 	}
 	explorer.Models[f.run], explorer.Settings[f.run] = v.pipeline.Denoiser(), v.pipeline.Settings
@@ -245,7 +261,7 @@ func (v *videoService) listen(cmd *cobra.Command, a *app, f *serveFlags) (err er
 	if v.listener, host, err = web.Listen(f.addr, f.public); err != nil {
 		return err
 	}
-	o := service.Options{Store: v.store, Release: v.release, Explorer: web.New(explorer).Handler(), Page: servicePage, Tokens: tokens, Public: f.public, Origins: f.origins,
+	o := service.Options{Store: v.store, Release: v.release, Explorer: web.New(explorer).Handler(), Page: servicePage, Tokens: v.tokens, Public: f.public, Origins: f.origins,
 		ProbesOnly: f.role == roleWorker, Hosts: append(slices.Clone(f.hosts), host), Limits: service.Limits{Seconds: f.maxSeconds}, Log: v.log, LogPrompts: f.logPrompts}
 	v.server = service.New(o)
 	return nil
