@@ -33,8 +33,20 @@ func (s *Store) change(ctx context.Context, id string, f func(j *Job) error) (*J
 		case err != nil:
 			return nil, unavailable(err)
 		}
-		return j, s.index.waitFor(ctx, j.Revision)
+		return j, nil
 	}
+}
+
+// catchUpFor is how long a change that is on disk waits for this process's view of the queue to
+// have it. The view is behind by less than a millisecond, and by seconds when the server's
+// connection was lost.
+const catchUpFor = 2 * time.Second
+
+// catchUp waits until what was written is seen by those who ask this process, if that is soon.
+func (s *Store) catchUp(ctx context.Context, revision uint64) {
+	ctx, end := context.WithTimeout(ctx, catchUpFor)
+	defer end()
+	_ = s.index.waitFor(ctx, revision)
 }
 
 // writeJob writes a job whose last revision is known, and returns the new one. With a deleted job
@@ -47,14 +59,10 @@ func (s *Store) writeJob(ctx context.Context, j *Job, revision uint64) (uint64, 
 	if j.State != deleted {
 		return s.jobs.Update(ctx, jobPrefix+j.ID, raw, revision)
 	}
-	js, err := jetstream.New(s.conn)
-	if err != nil {
-		return 0, err
-	}
 	m := nats.NewMsg("$KV." + s.jobs.Bucket() + "." + jobPrefix + j.ID)
 	m.Data = raw
 	m.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
-	ack, err := js.PublishMsg(ctx, m, jetstream.WithExpectLastSequencePerSubject(revision))
+	ack, err := s.js.PublishMsg(ctx, m, jetstream.WithExpectLastSequencePerSubject(revision))
 	var refused *jetstream.APIError
 	if errors.As(err, &refused) && (refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant) {
 		return 0, jetstream.ErrKeyRevisionMismatch
@@ -76,6 +84,7 @@ func (s *Store) changeFound(ctx context.Context, id string, f func(j *Job) error
 	if err != nil {
 		return Job{}, err
 	}
+	s.catchUp(ctx, j.Revision)
 	return s.present(j), nil
 }
 
@@ -85,7 +94,7 @@ func (s *Store) changeFound(ctx context.Context, id string, f func(j *Job) error
 func (s *Store) Cancel(ctx context.Context, id string) (Job, error) {
 	j, err := s.changeFound(ctx, id, func(j *Job) error { return j.cancel(time.Now(), s.o.Retention) })
 	if err == nil && j.State == Cancelled {
-		s.removeFiles(id)
+		s.removeFiles(&j)
 	}
 	return j, err
 }
@@ -99,10 +108,14 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 		}
 		return j.remove(time.Now(), s.o.Retention)
 	})
-	if err == nil && j.State == deleted {
-		s.removeFiles(id)
+	if err != nil {
+		return err
 	}
-	return err
+	s.catchUp(ctx, j.Revision)
+	if j.State == deleted {
+		s.removeFiles(j)
+	}
+	return nil
 }
 
 // Pause keeps a job from being run until Resume. A worker that has it stops within a step and
@@ -132,5 +145,6 @@ func (s *Store) setPaused(ctx context.Context, paused bool) error {
 	if err != nil {
 		return unavailable(err)
 	}
-	return s.index.waitFor(ctx, revision)
+	s.catchUp(ctx, revision)
+	return nil
 }

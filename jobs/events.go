@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// keptEvents is how many events wait for a slow reader. Each event has the whole state, so the
-// oldest can go.
+// keptEvents is how many events wait for a slow reader, unless each is the last of its job. Each
+// has the whole state, so older ones can go.
 const keptEvents = 128
 
 // reader is one who follows events.
@@ -33,14 +33,29 @@ func (r *reader) addEvent(e Event) {
 	if r.ended {
 		return
 	}
-	if len(r.queue) == keptEvents {
-		r.queue = append(r.queue[:0], r.queue[1:]...)
+	if len(r.queue) >= keptEvents {
+		r.dropOldest()
 	}
 	r.queue, r.place = append(r.queue, e), e.Job.Place
 	if r.id != "" && (e.Deleted || e.Job.State.Ended()) {
 		r.ended = true
 	}
 	r.wakeReader()
+}
+
+// dropOldest makes room: the oldest event goes of which there is a newer one of the same job. Where
+// there is none, each event is the last of its job, and all are kept.
+func (r *reader) dropOldest() {
+	last := map[string]int{}
+	for i, e := range r.queue {
+		last[e.Job.ID] = i
+	}
+	for i, e := range r.queue {
+		if last[e.Job.ID] > i {
+			r.queue = slices.Delete(r.queue, i, i+1)
+			return
+		}
+	}
 }
 
 func (r *reader) wakeReader() {
@@ -147,7 +162,7 @@ func (s *Store) Events(ctx context.Context, id string, after uint64) (<-chan Eve
 	if err != nil {
 		return nil, err
 	}
-	past := now
+	past := slices.DeleteFunc(slices.Clone(now), func(e Event) bool { return e.Deleted })
 	if after == 0 && id != "" && len(now) == 1 {
 		r.setPlace(now[0].Job.Place)
 	}
@@ -162,7 +177,7 @@ func (s *Store) Events(ctx context.Context, id string, after uint64) (<-chan Eve
 	go func() {
 		defer close(out)
 		defer s.index.removeReader(r)
-		r.deliver(ctx, past, out)
+		r.deliver(ctx, s.ctx, past, out)
 	}()
 	return out, nil
 }
@@ -182,6 +197,9 @@ func (x *index) addReader(r *reader) ([]Event, error) {
 			now = append(now, e)
 		}
 	}
+	if r.id == "" {
+		now = append(now, x.listGone()...)
+	}
 	if r.id != "" && len(now) == 1 && now[0].Job.State.Ended() {
 		r.ended = true
 		r.wakeReader()
@@ -193,19 +211,32 @@ func (x *index) addReader(r *reader) ([]Event, error) {
 	return now, nil
 }
 
+// listGone lists the deletions that are known.
+func (x *index) listGone() []Event {
+	gone := slices.Clone(x.dropped)
+	for _, j := range x.jobs {
+		if j.isGone() {
+			gone = append(gone, Event{ID: j.Revision, Job: *j, Deleted: true, At: time.Now()})
+		}
+	}
+	return gone
+}
+
 func (x *index) removeReader(r *reader) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.readers, r)
 }
 
-// deliver sends what was and then what comes.
-func (r *reader) deliver(ctx context.Context, events []Event, out chan<- Event) {
+// deliver sends what was and then what comes, until nothing more will, or ctx or the store ends.
+func (r *reader) deliver(ctx, store context.Context, events []Event, out chan<- Event) {
 	for ended := false; ; events, ended = r.takeAll() {
 		for _, e := range events {
 			select {
 			case out <- e:
 			case <-ctx.Done():
+				return
+			case <-store.Done():
 				return
 			}
 		}
@@ -215,6 +246,8 @@ func (r *reader) deliver(ctx context.Context, events []Event, out chan<- Event) 
 		select {
 		case <-r.signal:
 		case <-ctx.Done():
+			return
+		case <-store.Done():
 			return
 		}
 	}

@@ -94,25 +94,35 @@ func hashAndFlush(path string) (sum string, size int64, err error) {
 	return hex.EncodeToString(h.Sum(nil)), size, nil
 }
 
-// removeFiles removes all files of a job but its images, which others may share. What cannot be
-// removed is left for removeOrphans.
-func (s *Store) removeFiles(id string) {
+// removeFiles removes the files of a job that has ended, but those that it names and its images,
+// which others may share. What cannot be removed is left for removeOrphans.
+func (s *Store) removeFiles(j *Job) {
+	if !j.State.Ended() {
+		return // a worker may have them
+	}
+	named := map[string]bool{}
+	for _, f := range j.Files {
+		named[f.Name] = true
+	}
 	for _, name := range []string{workFolder, outputFolder} {
 		entries, err := os.ReadDir(s.folder.path(name))
 		if err != nil {
-			s.log.Warn("files of a job cannot be listed", "job", id, "error", err)
+			s.log.Warn("files of a job cannot be listed", "job", j.ID, "error", err)
 			continue
 		}
 		for _, e := range entries {
-			if strings.HasPrefix(e.Name(), id+".") {
+			if strings.HasPrefix(e.Name(), j.ID+".") && !named[e.Name()] {
 				s.removeFile(s.folder.path(name, e.Name()))
 			}
 		}
 	}
+	if j.State == Completed && len(j.Files) > 0 {
+		return // its preview stays
+	}
 	ctx, end := context.WithTimeout(context.WithoutCancel(s.ctx), time.Second)
 	defer end()
-	if err := s.previews.Purge(ctx, id); err != nil && s.ctx.Err() == nil {
-		s.log.Warn("a preview cannot be removed", "job", id, "error", err)
+	if err := s.previews.Purge(ctx, j.ID); err != nil && s.ctx.Err() == nil {
+		s.log.Warn("a preview cannot be removed", "job", j.ID, "error", err)
 	}
 }
 

@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -39,6 +40,8 @@ type index struct {
 	places   map[string]int
 	waits    map[string]float64
 	readers  map[*reader]bool
+	dropped  []Event         // deletions of jobs whose entries are gone
+	taking   map[string]bool // jobs that a worker of this process is about to take
 	closed   bool
 	lease    time.Duration
 	unread   map[string]bool             // keys of jobs that cannot be read
@@ -47,13 +50,37 @@ type index struct {
 
 func newIndex(lease time.Duration, onUnread func(string, error)) *index {
 	return &index{jobs: map[string]*Job{}, heard: map[string]time.Time{}, changed: make(chan struct{}),
-		readers: map[*reader]bool{}, lease: lease, unread: map[string]bool{}, onUnread: onUnread}
+		readers: map[*reader]bool{}, taking: map[string]bool{}, lease: lease, unread: map[string]bool{}, onUnread: onUnread}
 }
 
-// followWatch applies what a watch of a bucket tells until ctx ends, and closes loaded when it has
-// told what there was.
-func followWatch(ctx context.Context, w jetstream.KeyWatcher, loaded chan<- struct{}, apply func(jetstream.KeyValueEntry)) {
-	defer w.Stop()
+// followBucket applies what a watch of a bucket tells until ctx ends. It watches anew when the
+// connection was lost, because a watch needs long to find out. loaded is closed when the first
+// watch has told what there was.
+func (s *Store) followBucket(ctx context.Context, kv jetstream.KeyValue, loaded chan<- struct{}, apply func(jetstream.KeyValueEntry)) {
+	once := sync.OnceFunc(func() { close(loaded) })
+	for ctx.Err() == nil {
+		again := s.connection.next()
+		watching, end := context.WithCancel(ctx)
+		w, err := kv.WatchAll(watching)
+		if err == nil {
+			followWatch(w, again, ctx.Done(), once, apply)
+			_ = w.Stop()
+		}
+		if end(); err == nil {
+			continue
+		}
+		select { // the server is not ready
+		case <-time.After(watchAgain):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// watchAgain is how long to wait before another try to watch.
+const watchAgain = 200 * time.Millisecond
+
+// followWatch applies what one watch tells.
+func followWatch(w jetstream.KeyWatcher, lost, end <-chan struct{}, loaded func(), apply func(jetstream.KeyValueEntry)) {
 	for {
 		select {
 		case e, open := <-w.Updates():
@@ -61,13 +88,41 @@ func followWatch(ctx context.Context, w jetstream.KeyWatcher, loaded chan<- stru
 			case !open:
 				return
 			case e == nil:
-				close(loaded)
+				loaded()
 			default:
 				apply(e)
 			}
-		case <-ctx.Done():
+		case <-lost:
+			return
+		case <-end:
 			return
 		}
+	}
+}
+
+// signal is something that happens again and again, for all who wait for it.
+type signal struct {
+	mu sync.Mutex
+	ch chan struct{}
+}
+
+// next is closed when it happens next.
+func (s *signal) next() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ch == nil {
+		s.ch = make(chan struct{})
+	}
+	return s.ch
+}
+
+// happen closes what next returned.
+func (s *signal) happen() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ch != nil {
+		close(s.ch)
+		s.ch = nil
 	}
 }
 
@@ -80,7 +135,7 @@ func (x *index) applyEntry(e jetstream.KeyValueEntry) {
 	switch {
 	case isJob && e.Operation() != jetstream.KeyValuePut:
 		delete(x.unread, e.Key())
-		x.dropJob(id)
+		x.dropJob(id, e.Revision())
 	case isJob:
 		j, err := readJob(e)
 		if err != nil {
@@ -102,17 +157,26 @@ func (x *index) applyEntry(e jetstream.KeyValueEntry) {
 
 // readJob reads a job of a bucket's entry.
 func readJob(e jetstream.KeyValueEntry) (*Job, error) {
+	j, err := decodeJob(e.Value())
+	if err != nil {
+		return nil, fmt.Errorf("entry %s: %w", e.Key(), err)
+	}
+	j.Revision = e.Revision()
+	return j, nil
+}
+
+// decodeJob reads a job as encodeJob wrote it.
+func decodeJob(raw []byte) (*Job, error) {
 	var stored struct {
 		Version int `json:"v"`
 		Job
 	}
-	if err := json.Unmarshal(e.Value(), &stored); err != nil {
-		return nil, fault.New(ErrData, nil, "entry %s is no job: %v", e.Key(), err)
+	if err := json.Unmarshal(raw, &stored); err != nil {
+		return nil, fault.New(ErrData, nil, "no job: %w", err)
 	}
 	if stored.Version != jobVersion {
-		return nil, fault.New(ErrData, nil, "job %s is stored in version %d: this weft reads version %d", e.Key(), stored.Version, jobVersion)
+		return nil, fault.New(ErrData, nil, "a job of version %d: this weft reads version %d", stored.Version, jobVersion)
 	}
-	stored.Revision = e.Revision()
 	return &stored.Job, nil
 }
 
@@ -147,8 +211,15 @@ func (x *index) putJob(j *Job, at time.Time) {
 	}
 }
 
-// dropJob forgets a job whose entry is gone.
-func (x *index) dropJob(id string) {
+// keptDropped is how many deletions are known of jobs whose entries are gone.
+const keptDropped = 1000
+
+// dropJob forgets a job whose entry is gone since a revision.
+func (x *index) dropJob(id string, revision uint64) {
+	if len(x.dropped) == keptDropped {
+		x.dropped = slices.Delete(x.dropped, 0, keptDropped/2)
+	}
+	x.dropped = append(x.dropped, Event{ID: revision, Job: Job{ID: id, State: deleted}, Deleted: true, At: time.Now()})
 	was := x.jobs[id]
 	if was == nil {
 		return

@@ -67,7 +67,9 @@ func (s *Store) expire(ctx context.Context, j *Job) error {
 		}
 		return unavailable(err)
 	}
-	s.removeFiles(j.ID)
+	gone := *j
+	gone.Files = nil
+	s.removeFiles(&gone)
 	s.log.Info("a job has expired", "job", j.ID)
 	return nil
 }
@@ -98,8 +100,9 @@ func (s *Store) buryDead(ctx context.Context, id string) error {
 		return err
 	}
 	defer l.giveUp()
+	var buried bool
 	j, err := s.change(ctx, id, func(j *Job) error {
-		if !j.isOwned() {
+		if buried = j.isOwned(); !buried {
 			return errUnchanged
 		}
 		j.buryOwner(time.Now(), s.o.MaxDeaths, s.o.Retention)
@@ -108,8 +111,8 @@ func (s *Store) buryDead(ctx context.Context, id string) error {
 	if errors.Is(err, ErrNotFound) {
 		return nil
 	}
-	if err == nil && j.State.Ended() {
-		s.removeFiles(id)
+	if err == nil && buried && j.State.Ended() {
+		s.removeFiles(j)
 	}
 	return err
 }

@@ -7,10 +7,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -296,7 +298,7 @@ func TestPoisonFailsAlone(t *testing.T) {
 		ids["1"] = create(t, s, of("u", "good")).ID
 	}
 	bad, good := wait(t, s, ids["0"]), wait(t, s, ids["1"])
-	if bad.State != jobs.Failed || bad.Error.Code != jobs.CodeWorkerDied || !strings.Contains(bad.Error.Message, "3 times") || !strings.Contains(bad.Error.Message, "in phase") {
+	if bad.State != jobs.Failed || bad.Error.Code != jobs.CodeWorkerDied || !strings.Contains(bad.Error.Message, "3 times") || !strings.Contains(bad.Error.Message, "behind step") {
 		t.Errorf("%+v %+v", bad, bad.Error)
 	}
 	if good.State != jobs.Completed {
@@ -344,16 +346,55 @@ func TestTerminatedAndGoneOnWith(t *testing.T) {
 // startNATS starts a server for several processes.
 func startNATS(t *testing.T) (url string) {
 	t.Helper()
-	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), SyncAlways: true, NoLog: true, NoSigs: true})
+	srv := serveNATS(t, t.TempDir(), server.RANDOM_PORT)
+	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
+	return srv.ClientURL()
+}
+
+// serveNATS starts a server on a folder and a port.
+func serveNATS(t *testing.T, dir string, port int) *server.Server {
+	t.Helper()
+	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: dir, SyncAlways: true, NoLog: true, NoSigs: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	srv.Start()
-	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
 	if !srv.ReadyForConnections(10 * time.Second) {
 		t.Fatal("the server did not start")
 	}
-	return srv.ClientURL()
+	return srv
+}
+
+// The queue's server ends and comes back, within a lease, and in long tests later too. Workers and
+// readers go on.
+func TestServerComesBack(t *testing.T) {
+	folder, dir := t.TempDir(), t.TempDir()
+	srv := serveNATS(t, folder, server.RANDOM_PORT)
+	port := srv.Addr().(*net.TCPAddr).Port
+	defer func() { srv.Shutdown(); srv.WaitForShutdown() }()
+	s := open(t, jobs.Options{Dir: dir, NATS: srv.ClientURL()})
+	work(t, s, &simulate.Sleeper{Steps: 60, Step: 20 * time.Millisecond})
+	times := []time.Duration{0}
+	if os.Getenv("WEFT_LONG_TESTS") != "" {
+		times = append(times, 2*lease)
+	}
+	for _, away := range times {
+		j := create(t, s, of("u", fmt.Sprint("away for ", away)))
+		until(t, s, j.ID, "three steps on", func(j jobs.Job) bool { return j.Furthest >= 3 })
+		srv.Shutdown()
+		srv.WaitForShutdown()
+		short, end := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		if _, _, err := s.Create(short, of("u", "p")); err == nil || errors.Is(err, jobs.ErrClosed) {
+			t.Errorf("a creation without a server: %v", err)
+		}
+		end()
+		time.Sleep(away)
+		srv = serveNATS(t, folder, port)
+		got := wait(t, s, j.ID)
+		if video, _ := read(t, s, j.ID, "video"); got.State != jobs.Completed || video != simulate.Video(got.Spec, 60) || got.Deaths != 0 {
+			t.Errorf("away for %v: %+v", away, got)
+		}
+	}
 }
 
 // Of two workers on one queue, one is killed and later one is stopped for so long that it is taken

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -15,27 +16,34 @@ const workerPrefix = "worker." // and the worker's id: it lives
 // leaseKey is the key of a job's lease.
 func leaseKey(id string) string { return "job." + id }
 
-// lease is a worker's right to run a job. It lasts as long as it is renewed; the server's clock
-// alone decides when it ends.
+// lease is a worker's right to run a job. It is renewed until it is given up or lost; the server's
+// clock alone decides when one that is not renewed ends.
 type lease struct {
 	s        *Store
 	key      string
 	owner    string
 	revision uint64
 	renewed  time.Time // when the last renewal that succeeded was sent
+
+	lost chan struct{} // closed when it is lost
+	end  func()        // ends the renewals, and waits until they have ended
 }
 
-// takeLease takes the lease of a job. It returns nil where somebody has it.
+// takeLease takes the lease of a job, and keeps it. It returns nil where somebody has it.
 func (s *Store) takeLease(ctx context.Context, id, owner string) (*lease, error) {
-	l := &lease{s: s, key: leaseKey(id), owner: owner + " " + rand.Text(), renewed: time.Now()}
+	l := &lease{s: s, key: leaseKey(id), owner: owner + " " + rand.Text(), renewed: time.Now(), lost: make(chan struct{})}
 	var err error
-	l.revision, err = s.leases.Create(ctx, l.key, []byte(owner))
+	l.revision, err = s.leases.Create(ctx, l.key, []byte(l.owner))
 	if errors.Is(err, jetstream.ErrKeyExists) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, unavailable(err)
 	}
+	keeping, end := context.WithCancel(context.WithoutCancel(ctx))
+	var done sync.WaitGroup
+	done.Go(func() { l.keepLease(keeping) })
+	l.end = func() { end(); done.Wait() }
 	return l, nil
 }
 
@@ -80,13 +88,14 @@ func (l *lease) mayBeKept() bool { return time.Since(l.renewed) < l.s.o.Lease*3/
 
 // giveUp ends a lease. One that cannot be ended ends by itself.
 func (l *lease) giveUp() {
+	l.end()
 	ctx, end := context.WithTimeout(context.WithoutCancel(l.s.ctx), l.s.o.Lease/3)
 	defer end()
 	_ = l.s.leases.Purge(ctx, l.key, jetstream.LastRevision(l.revision))
 }
 
-// keepLease renews a lease until ctx ends; when it is lost, lost is called.
-func (l *lease) keepLease(ctx context.Context, lost func()) {
+// keepLease renews a lease until ctx ends, or it is lost.
+func (l *lease) keepLease(ctx context.Context) {
 	tick := time.NewTicker(l.s.o.Lease / 4)
 	defer tick.Stop()
 	for {
@@ -95,7 +104,7 @@ func (l *lease) keepLease(ctx context.Context, lost func()) {
 			return
 		case <-tick.C:
 			if !l.renew(ctx) && ctx.Err() == nil {
-				lost()
+				close(l.lost)
 				return
 			}
 		}

@@ -75,8 +75,10 @@ type Store struct {
 	conn   *nats.Conn
 	salt   string // of ids that are made of idempotency keys
 
+	js                     jetstream.JetStream
 	jobs, leases, previews jetstream.KeyValue
 	index                  *index
+	connection             signal // it was lost and is there again
 
 	creating sync.Mutex      // held while the queue's length is compared with its limit
 	ctx      context.Context // ends with Close
@@ -153,7 +155,7 @@ func (s *Store) lockFolder() error {
 
 // connect starts the server in this process, or connects to the one that is named.
 func (s *Store) connect() (err error) {
-	opts := []nats.Option{nats.Name("weft"), nats.MaxReconnects(-1), nats.ReconnectWait(500 * time.Millisecond), nats.Timeout(5 * time.Second)}
+	opts := []nats.Option{nats.Name("weft"), nats.ReconnectHandler(func(*nats.Conn) { s.connection.happen() }), nats.MaxReconnects(-1), nats.ReconnectWait(500 * time.Millisecond), nats.Timeout(5 * time.Second)}
 	url := s.o.NATS
 	if url == "" {
 		if s.server, err = startServer(s.folder.path(queueFolder)); err != nil {
@@ -194,10 +196,13 @@ const serverStart = time.Minute
 // keptRevisions is how many revisions of a job are kept for readers of events who were away.
 const keptRevisions = 16
 
+// How long a request to the server may take: not longer than a lease, as long as that is sensible.
+const leastTimeout, mostTimeout = 2 * time.Second, 5 * time.Second
+
 // openBuckets opens the three buckets, or makes them.
 func (s *Store) openBuckets(ctx context.Context) error {
-	js, err := jetstream.New(s.conn)
-	if err != nil {
+	var err error
+	if s.js, err = jetstream.New(s.conn, jetstream.WithDefaultTimeout(max(leastTimeout, min(mostTimeout, s.o.Lease)))); err != nil {
 		return unavailable(err)
 	}
 	for _, b := range []struct {
@@ -209,7 +214,7 @@ func (s *Store) openBuckets(ctx context.Context) error {
 		{&s.previews, jetstream.KeyValueConfig{Bucket: "weft-previews", Description: "small pictures of latents", History: 1}},
 	} {
 		b.cfg.Replicas = s.o.Replicas
-		if *b.kv, err = js.CreateOrUpdateKeyValue(ctx, b.cfg); err != nil {
+		if *b.kv, err = s.js.CreateOrUpdateKeyValue(ctx, b.cfg); err != nil {
 			return fault.New(ErrUnavailable, nil, "the queue's bucket %s cannot be opened: %w; it needs a NATS server with JetStream", b.cfg.Bucket, err)
 		}
 	}
@@ -285,12 +290,8 @@ func (s *Store) startIndex(ctx context.Context) error {
 		kv    jetstream.KeyValue
 		apply func(jetstream.KeyValueEntry)
 	}{{s.leases, s.index.applyLease}, {s.jobs, s.index.applyEntry}} {
-		w, err := follow.kv.WatchAll(s.ctx)
-		if err != nil {
-			return unavailable(err)
-		}
 		loaded := make(chan struct{})
-		s.tasks.Go(func() { followWatch(s.ctx, w, loaded, follow.apply) })
+		s.tasks.Go(func() { s.followBucket(s.ctx, follow.kv, loaded, follow.apply) })
 		select {
 		case <-loaded:
 		case <-ctx.Done():

@@ -34,8 +34,18 @@ type Runner interface {
 	Maker() Maker
 	// Run makes the video of a task, or goes on with it from what is in Task.Dir. When ctx ends it
 	// returns within a step, with the state of the last finished step in Task.Dir. An error while
-	// ctx has not ended fails the job, with the name of the error's fault.Kind as its code.
+	// ctx has not ended fails the job, with the name of the error's fault.Kind as its code. One of
+	// OfMachine fails it only when it came MaxDeaths times.
 	Run(ctx context.Context, t Task) (Output, error)
 	// Release frees the devices: the queue is paused. The next Run takes them again.
 	Release()
 }
+
+// machineError is an error that may be no fault of the job.
+type machineError struct{ error }
+
+func (e machineError) Unwrap() error { return e.error }
+
+// OfMachine marks a Runner's error as one that the next job would meet too, such as devices that
+// are not there. The worker waits before it takes another job. Full disks need no mark.
+func OfMachine(err error) error { return machineError{err} }

@@ -92,6 +92,9 @@ func (s *Store) Create(ctx context.Context, n New) (j Job, existed bool, err err
 	if err != nil {
 		return Job{}, false, fault.New(ErrSpec, nil, "the job cannot be stored: %w", err)
 	}
+	if limit := s.conn.MaxPayload() - entryRoom; int64(len(raw)) > limit {
+		return Job{}, false, fault.New(ErrSpec, nil, "the job has %d bytes with its prompts: the queue takes %d", len(raw), limit)
+	}
 	revision, err := s.jobs.Create(ctx, jobPrefix+made.ID, raw)
 	switch {
 	case errors.Is(err, jetstream.ErrKeyExists) && n.Key != "":
@@ -106,11 +109,12 @@ func (s *Store) Create(ctx context.Context, n New) (j Job, existed bool, err err
 		return Job{}, false, unavailable(err)
 	}
 	made.Revision = revision
-	if err := s.index.waitFor(ctx, revision); err != nil {
-		return Job{}, false, err
-	}
+	s.catchUp(ctx, revision)
 	return s.present(made), false, nil
 }
+
+// entryRoom is what a job's entry may grow by: progress, settings, notes.
+const entryRoom = 128 << 10
 
 // withdraw removes a job whose creation was not confirmed, if it can.
 func (s *Store) withdraw(id string) {

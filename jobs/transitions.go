@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"weft/fault"
@@ -59,12 +60,16 @@ func (j *Job) buryOwner(now time.Time, maxDeaths int, retention time.Duration) {
 		return
 	}
 	j.endJob(Failed, now, retention)
-	where := "before its first phase"
-	if j.Progress.Phase != "" {
-		where = "in phase " + j.Progress.Phase
-	}
-	if j.Furthest > 0 {
-		where += fmt.Sprintf(" behind step %d", j.Furthest)
+	var where string
+	switch p := j.Progress; {
+	case p.Phase != "" && j.Furthest > 0:
+		where = fmt.Sprintf("in phase %s behind step %d", p.Phase, j.Furthest)
+	case p.Phase != "":
+		where = "in phase " + p.Phase
+	case j.Furthest > 0:
+		where = fmt.Sprintf("behind step %d", j.Furthest)
+	default:
+		where = "before its first phase"
 	}
 	j.Error = &Failure{CodeWorkerDied, fmt.Sprintf("the worker died %d times in a row without getting a step further, the last time %s (worker %s): "+
 		"the job is not tried again", j.Deaths, where, died)}
@@ -104,6 +109,9 @@ func (j *Job) advance(p Progress, now time.Time) {
 	j.State = Running
 	if j.Started.IsZero() {
 		j.Started = now
+	}
+	if math.IsNaN(p.Left) || math.IsInf(p.Left, 0) { // which JSON cannot say
+		p.Left = 0
 	}
 	p.Memory, p.Preview = max(p.Memory, j.Progress.Memory), ""
 	j.Progress = p

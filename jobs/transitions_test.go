@@ -16,16 +16,16 @@ type stands string
 var table = map[stands]map[string]stands{
 	"queued":         {"take": "taken", "cancel": "cancelled", "pause": "paused", "delete": "deleted"},
 	"paused":         {"resume": "queued", "cancel": "cancelled", "delete": "deleted"},
-	"taken":          {"report": "running", "complete": "completed", "fail": "failed", "hand back": "queued", "die": "queued", "cancel": "taken/cancel", "pause": "taken/pause", "delete": "taken/delete"},
-	"running":        {"report": "running", "complete": "completed", "fail": "failed", "hand back": "queued", "die": "queued", "cancel": "running/cancel", "pause": "running/pause", "delete": "running/delete"},
-	"taken/cancel":   {"report": "running/cancel", "complete": "cancelled", "fail": "cancelled", "hand back": "cancelled", "die": "cancelled", "delete": "taken/delete"},
-	"running/cancel": {"report": "running/cancel", "complete": "cancelled", "fail": "cancelled", "hand back": "cancelled", "die": "cancelled", "delete": "running/delete"},
-	"taken/pause": {"report": "running/pause", "complete": "completed", "fail": "failed", "hand back": "paused", "die": "paused", "resume": "taken",
+	"taken":          {"report": "running", "complete": "completed", "fail": "failed", "hand back": "queued", "fail later": "queued", "die": "queued", "cancel": "taken/cancel", "pause": "taken/pause", "delete": "taken/delete"},
+	"running":        {"report": "running", "complete": "completed", "fail": "failed", "hand back": "queued", "fail later": "queued", "die": "queued", "cancel": "running/cancel", "pause": "running/pause", "delete": "running/delete"},
+	"taken/cancel":   {"report": "running/cancel", "complete": "cancelled", "fail": "cancelled", "hand back": "cancelled", "fail later": "cancelled", "die": "cancelled", "delete": "taken/delete"},
+	"running/cancel": {"report": "running/cancel", "complete": "cancelled", "fail": "cancelled", "hand back": "cancelled", "fail later": "cancelled", "die": "cancelled", "delete": "running/delete"},
+	"taken/pause": {"report": "running/pause", "complete": "completed", "fail": "failed", "hand back": "paused", "fail later": "paused", "die": "paused", "resume": "taken",
 		"cancel": "taken/cancel", "delete": "taken/delete"},
-	"running/pause": {"report": "running/pause", "complete": "completed", "fail": "failed", "hand back": "paused", "die": "paused", "resume": "running",
+	"running/pause": {"report": "running/pause", "complete": "completed", "fail": "failed", "hand back": "paused", "fail later": "paused", "die": "paused", "resume": "running",
 		"cancel": "running/cancel", "delete": "running/delete"},
-	"taken/delete":   {"report": "running/delete", "complete": "deleted", "fail": "deleted", "hand back": "deleted", "die": "deleted"},
-	"running/delete": {"report": "running/delete", "complete": "deleted", "fail": "deleted", "hand back": "deleted", "die": "deleted"},
+	"taken/delete":   {"report": "running/delete", "complete": "deleted", "fail": "deleted", "hand back": "deleted", "fail later": "deleted", "die": "deleted"},
+	"running/delete": {"report": "running/delete", "complete": "deleted", "fail": "deleted", "hand back": "deleted", "fail later": "deleted", "die": "deleted"},
 	"completed":      {"delete": "deleted"},
 	"failed":         {"delete": "deleted"},
 	"cancelled":      {"delete": "deleted"},
@@ -55,7 +55,7 @@ func TestJobsGoAsTheTableSays(t *testing.T) {
 		want, deaths, furthest, taken := stands("queued"), 0, 0, 0
 		try := 0
 		for range rapid.IntRange(1, 40).Draw(t, "actions") {
-			action := rapid.SampledFrom([]string{"take", "take", "report", "report", "complete", "fail", "hand back", "die", "die", "cancel", "pause", "resume", "delete"}).Draw(t, "action")
+			action := rapid.SampledFrom([]string{"take", "take", "report", "report", "complete", "fail", "hand back", "fail later", "die", "die", "cancel", "pause", "resume", "delete"}).Draw(t, "action")
 			now = now.Add(time.Second)
 			before := *j
 			next, legal := table[want][action]
@@ -97,6 +97,16 @@ func TestJobsGoAsTheTableSays(t *testing.T) {
 					j.handBack(now, retention)
 					if furthest > taken {
 						deaths = 0
+					}
+				}
+			case "fail later":
+				if owned {
+					j.failLater(Failure{"code", "message"}, maxDeaths, now, retention)
+					if deaths++; furthest > taken {
+						deaths = 0
+					}
+					if deaths >= maxDeaths && (next == "queued" || next == "paused") { // as "fail"
+						next = "failed"
 					}
 				}
 			case "die":
@@ -217,4 +227,41 @@ func TestForetell(t *testing.T) {
 			t.Errorf("%s: taken afresh %v with %d steps and notes %q", c.name, j.Afresh, j.Furthest, j.Notes)
 		}
 	}
+}
+
+// What is stored is read as it was, and nothing that is stored makes a reader panic.
+func FuzzStoredJob(f *testing.F) {
+	negative := ""
+	whole, err := encodeJob(&Job{ID: idPrefix + "1", State: Running, Worker: "w", Try: 2, Created: time.Unix(1, 5).UTC(), Error: &Failure{"a", "b"},
+		Spec:  Spec{Prompt: "p\u2028\x00", Negative: &negative, Seed: 1<<64 - 1, Request: []byte(`{"size":"64x32"}`), Crop: &[2]int{1, 2}},
+		Files: map[string]File{"video": {Name: "v", Size: 1 << 40}}, Progress: Progress{Phase: phaseDenoise, Step: 1, Of: 2, Left: 0.5}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, seed := range []string{string(whole), `{"v":1}`, `{"v":2,"id":"x"}`, `{"v":1,"created":5}`, `[]`, ``, `{"v":1,"spec":{"seed":-1}}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		j, err := decodeJob(raw)
+		if err != nil {
+			if !errors.Is(err, ErrData) {
+				t.Fatal(err)
+			}
+			return
+		}
+		j.Percent()
+		j.Status()
+		again, err := encodeJob(j)
+		if err != nil {
+			return // a time or a number that JSON reads and does not write
+		}
+		other, err := decodeJob(again)
+		if err != nil {
+			t.Fatalf("%s: %v", again, err)
+		}
+		twice, err := encodeJob(other)
+		if err != nil || string(again) != string(twice) {
+			t.Fatalf("%s, and then %s, %v", again, twice, err)
+		}
+	})
 }

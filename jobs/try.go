@@ -41,12 +41,19 @@ func (w *Worker) runTry(ctx context.Context, r Runner, j *Job, l *lease) {
 	run, stop := context.WithCancelCause(ctx)
 	var helpers sync.WaitGroup
 	helping, endHelp := context.WithCancel(context.WithoutCancel(ctx))
-	helpers.Go(func() { l.keepLease(helping, func() { stop(errLeaseLost) }) })
-	helpers.Go(func() { t.watchWishes(helping, stop) })
-	helpers.Go(func() { t.storeReports(helping) })
+	helpers.Go(func() { t.watchWishes(helping, l.lost, stop) })
+	var reports sync.WaitGroup
+	noMore := make(chan struct{})
+	reports.Go(func() { t.storeReports(helping, noMore) })
 
 	out, err := t.produce(run, r)
-	state, storeErr := t.storeEnd(helping, run, out, err)
+	close(noMore)
+	reports.Wait()
+	ended, storeErr := t.storeEnd(helping, run, out, err)
+	state := State("")
+	if ended != nil {
+		state = ended.State
+	}
 	endHelp()
 	helpers.Wait()
 	stop(nil)
@@ -58,8 +65,8 @@ func (w *Worker) runTry(ctx context.Context, r Runner, j *Job, l *lease) {
 	default:
 		log.Info("a try has ended", "state", state, "error", err)
 	}
-	if storeErr == nil && state.Ended() {
-		t.removeLeftovers(state)
+	if ended != nil {
+		w.s.removeFiles(ended)
 	}
 	l.giveUp()
 	if state != "" && isOfMachine(err) {
@@ -69,15 +76,6 @@ func (w *Worker) runTry(ctx context.Context, r Runner, j *Job, l *lease) {
 		case <-ctx.Done():
 		}
 	}
-}
-
-// removeLeftovers removes the files that a job which has ended needs no more.
-func (t *try) removeLeftovers(state State) {
-	if state == Completed {
-		t.w.s.removeFile(t.dir)
-		return
-	}
-	t.w.s.removeFiles(t.job.ID)
 }
 
 // finishedFile holds the Output of a try that made its video, so that a worker that dies behind it
@@ -132,7 +130,7 @@ func writeFinished(dir string, out Output) error {
 
 // watchWishes stops a try when its user wants it, when the queue is paused, or when the job is
 // not this worker's any more.
-func (t *try) watchWishes(ctx context.Context, stop func(error)) {
+func (t *try) watchWishes(ctx context.Context, lost <-chan struct{}, stop func(error)) {
 	x := t.w.s.index
 	for {
 		changed := x.nextChange()
@@ -146,6 +144,9 @@ func (t *try) watchWishes(ctx context.Context, stop func(error)) {
 		}
 		select {
 		case <-changed:
+		case <-lost:
+			stop(errLeaseLost)
+			lost = nil
 		case <-ctx.Done():
 			return
 		}
@@ -169,18 +170,18 @@ func (t *try) report(p Progress) {
 // reportEvery is how often progress is stored at most.
 const reportEvery = 50 * time.Millisecond
 
-// storeReports stores progress until ctx ends.
-func (t *try) storeReports(ctx context.Context) {
+// storeReports stores progress until no more comes. What came last is left to storeEnd.
+func (t *try) storeReports(ctx context.Context, noMore <-chan struct{}) {
 	for {
 		select {
 		case <-t.came:
-		case <-ctx.Done():
+		case <-noMore:
 			return
 		}
 		t.storeLatest(ctx)
 		select {
 		case <-time.After(reportEvery):
-		case <-ctx.Done():
+		case <-noMore:
 			return
 		}
 	}
@@ -197,14 +198,17 @@ func (t *try) storeLatest(ctx context.Context) {
 		return
 	}
 	preview := p.Preview != "" && t.storePreview(ctx, p.Preview)
-	_, err := t.changeOwn(ctx, func(j *Job) {
-		j.advance(*p, time.Now())
-		if preview {
-			j.PreviewStep = p.Step
-		}
-	})
-	if err != nil && ctx.Err() == nil && !errors.Is(err, errLeaseLost) {
+	_, err := t.changeOwn(ctx, func(j *Job) { t.advanceJob(j, *p, preview) })
+	if err != nil && !errors.Is(err, errLeaseLost) {
 		t.w.log.Warn("progress cannot be stored", "job", t.job.ID, "error", err)
+	}
+}
+
+// advanceJob notes progress in a job, and whether its preview is stored.
+func (t *try) advanceJob(j *Job, p Progress, preview bool) {
+	j.advance(p, time.Now())
+	if preview {
+		j.PreviewStep = p.Step
 	}
 }
 
@@ -241,23 +245,32 @@ func (t *try) changeOwn(ctx context.Context, f func(j *Job)) (*Job, error) {
 // After it the lease ends, and another try finds the finished video, or goes on.
 const storeFor = time.Minute
 
-// storeEnd stores what became of a try, and returns the state that the job has then; "" where the
-// job is another's.
-func (t *try) storeEnd(ctx, run context.Context, out Output, err error) (State, error) {
+// storeEnd stores what became of a try, and returns the job as it is then; nil where it is
+// another's.
+func (t *try) storeEnd(ctx, run context.Context, out Output, err error) (*Job, error) {
 	var files map[string]File
 	if err == nil {
 		files, err = t.publishFiles(out)
 	}
-	end := func(j *Job) { t.endTry(j, run, files, out, err) }
+	t.mu.Lock()
+	last := t.latest // that is not stored
+	t.mu.Unlock()
+	preview := last != nil && last.Preview != "" && t.storePreview(ctx, last.Preview)
+	end := func(j *Job) {
+		if last != nil {
+			t.advanceJob(j, *last, preview)
+		}
+		t.endTry(j, run, files, out, err)
+	}
 	for until := time.Now().Add(storeFor); ; {
 		j, storeErr := t.changeOwn(ctx, end)
 		switch {
 		case storeErr == nil:
-			return j.State, nil
+			return j, nil
 		case errors.Is(storeErr, errLeaseLost):
-			return "", t.dropFiles(ctx, files)
+			return nil, t.dropFiles(ctx, files)
 		case time.Now().After(until) || errors.Is(storeErr, ErrClosed):
-			return "", storeErr
+			return nil, storeErr
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
@@ -266,11 +279,6 @@ func (t *try) storeEnd(ctx, run context.Context, out Output, err error) (State, 
 // endTry changes a job as its try ended.
 func (t *try) endTry(j *Job, run context.Context, files map[string]File, out Output, err error) {
 	now, keep := time.Now(), t.w.s.o.Retention
-	t.mu.Lock()
-	if p := t.latest; p != nil { // that came last
-		j.advance(*p, now)
-	}
-	t.mu.Unlock()
 	switch {
 	case err == nil:
 		j.complete(files, out.Settings, out.Notes, now, keep)
@@ -285,7 +293,8 @@ func (t *try) endTry(j *Job, run context.Context, files map[string]File, out Out
 
 // isOfMachine reports whether an error may be no fault of the job: the next job would meet it too.
 func isOfMachine(err error) bool {
-	return errors.Is(err, userfile.ErrDiskFull) || errors.Is(err, userfile.ErrOutput) || errors.Is(err, ErrData)
+	var said machineError
+	return errors.As(err, &said) || errors.Is(err, userfile.ErrDiskFull) || errors.Is(err, userfile.ErrOutput) || errors.Is(err, ErrData)
 }
 
 // failureOf is an error as a job keeps it.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -119,67 +120,84 @@ func (x *index) isPaused() bool {
 	return x.paused
 }
 
-// candidates lists the jobs that a worker may take, best first: those whose worker is not heard of
-// any more, and then the queue.
-func (x *index) candidates(model string) []*Job {
+// nextCandidate returns the best job that a worker may take and that it has not tried: of those
+// whose worker is not heard of any more, and then of the queue. While a worker of this process
+// tries a job, others try the next; done ends that.
+func (x *index) nextCandidate(model string, tried map[string]bool) (j *Job, done func()) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.paused || x.closed {
-		return nil
+		return nil, nil
 	}
 	now := time.Now()
-	var out []*Job
-	for _, j := range x.byAge {
-		if j.isOwned() && j.Spec.ModelHash == model && !x.isHeld(leaseKey(j.ID), now) {
-			out = append(out, j)
-		}
+	mayTry := func(j *Job) bool {
+		// One that waits and whose lease is held is being taken at this moment.
+		return j.Spec.ModelHash == model && !tried[j.ID] && !x.taking[j.ID] && !x.isHeld(leaseKey(j.ID), now)
 	}
-	x.findPlaces()
-	for _, j := range x.order {
-		// One whose lease is held is being taken at this moment.
-		if j.Spec.ModelHash == model && !x.isHeld(leaseKey(j.ID), now) {
-			out = append(out, j)
+	i := slices.IndexFunc(x.byAge, func(j *Job) bool { return j.isOwned() && mayTry(j) })
+	if i >= 0 {
+		j = x.byAge[i]
+	} else {
+		x.findPlaces()
+		if i = slices.IndexFunc(x.order, mayTry); i < 0 {
+			return nil, nil
 		}
+		j = x.order[i]
 	}
-	return out
+	tried[j.ID], x.taking[j.ID] = true, true
+	return j, func() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		delete(x.taking, j.ID)
+	}
 }
 
 // takeNext takes the best job that can be had. It returns nil where there is none.
 func (w *Worker) takeNext(ctx context.Context, m Maker) (*Job, *lease) {
-	for _, c := range w.s.index.candidates(m.Model) {
-		if ctx.Err() != nil {
+	tried := map[string]bool{}
+	for ctx.Err() == nil {
+		c, done := w.s.index.nextCandidate(m.Model, tried)
+		if c == nil {
 			return nil, nil
 		}
-		l, err := w.s.takeLease(ctx, c.ID, w.id)
+		j, l, err := w.tryToTake(ctx, c.ID, m)
+		done()
 		if err != nil {
-			w.log.Warn("no job can be taken", "error", err)
+			if ctx.Err() == nil {
+				w.log.Warn("a job cannot be taken", "job", c.ID, "error", err)
+			}
 			return nil, nil
 		}
-		if l == nil {
-			continue // another worker has it
-		}
-		j, err := w.takeJob(ctx, c.ID, m)
-		if err == nil && j != nil {
+		if j != nil {
 			return j, l
-		}
-		l.giveUp()
-		if err != nil && ctx.Err() == nil {
-			w.log.Warn("a job cannot be taken", "job", c.ID, "error", err)
-			return nil, nil
 		}
 	}
 	return nil, nil
+}
+
+// tryToTake takes a job with its lease. It returns nil where another worker has it, or it cannot be
+// taken any more.
+func (w *Worker) tryToTake(ctx context.Context, id string, m Maker) (*Job, *lease, error) {
+	l, err := w.s.takeLease(ctx, id, w.id)
+	if err != nil || l == nil {
+		return nil, nil, err
+	}
+	j, err := w.takeJob(ctx, id, m)
+	if err != nil || j == nil {
+		l.giveUp()
+		return nil, nil, err
+	}
+	return j, l, nil
 }
 
 // takeJob makes a job that the worker has the lease of the worker's own, by one durable write:
 // with it the try counts, whatever becomes of this process. It returns nil where the job cannot be
 // taken any more.
 func (w *Worker) takeJob(ctx context.Context, id string, m Maker) (*Job, error) {
-	taken := false
+	var taken, buried bool
 	j, err := w.s.change(ctx, id, func(j *Job) error {
 		now := time.Now()
-		buried := j.isOwned()
-		if buried {
+		if buried = j.isOwned(); buried {
 			j.buryOwner(now, w.s.o.MaxDeaths, w.s.o.Retention)
 		}
 		err := j.giveToWorker(w.id, m, now)
@@ -196,9 +214,9 @@ func (w *Worker) takeJob(ctx context.Context, id string, m Maker) (*Job, error) 
 	case taken:
 		return j, nil
 	}
-	if j.State.Ended() {
+	if buried && j.State.Ended() {
 		w.log.Info("a job whose worker died has ended", "job", id, "state", j.State, "error", j.Error)
-		w.s.removeFiles(id)
+		w.s.removeFiles(j)
 	}
 	return nil, nil
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -103,134 +102,6 @@ func TestJobIsMade(t *testing.T) {
 		t.Errorf("created %v, started %v, ended %v, expires %v", got.Created, got.Started, got.Ended, got.Expires)
 	}
 	until(t, s, j.ID, "tidied up", func(jobs.Job) bool { return slices.Equal(filesOf(t, dir, j.ID), []string{"outputs/.video.avi"}) })
-}
-
-// gate lets steps pass one by one.
-type gate struct {
-	reached chan jobs.Job // a step is about to begin
-	pass    chan error    // what it returns
-}
-
-func newGate() *gate { return &gate{make(chan jobs.Job), make(chan error)} }
-
-func (g *gate) onStep(j jobs.Job, _ int) error {
-	g.reached <- j
-	return <-g.pass
-}
-
-// A job is queued until its first phase begins, and its events tell all that becomes of it, in
-// order, also to those who come later.
-func TestEventsTellWhatBecomesOfAJob(t *testing.T) {
-	s := open(t, jobs.Options{})
-	first, second := create(t, s, of("u", "1")), create(t, s, of("u", "2"))
-	events, err := s.Events(t.Context(), second.ID, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := newGate()
-	work(t, s, &simulate.Sleeper{Steps: 2, Step: time.Millisecond, OnStep: g.onStep})
-	<-g.reached
-	var seen []jobs.Event
-	for e := range events {
-		seen = append(seen, e)
-		if e.Job.Place == 1 {
-			break
-		}
-	}
-	g.pass <- nil
-	for range 3 {
-		<-g.reached
-		g.pass <- nil
-	}
-	wait(t, s, first.ID)
-	for e := range events {
-		seen = append(seen, e)
-	}
-	told := []string{}
-	for i, e := range seen {
-		if i > 0 && e.ID < seen[i-1].ID {
-			t.Errorf("event %d has id %d after %d", i, e.ID, seen[i-1].ID)
-		}
-		text := fmt.Sprint(e.Job.Status(), " ", e.Job.Place, " ", e.Job.Worker != "", " ", e.Job.Progress.Step)
-		if len(told) == 0 || told[len(told)-1] != text {
-			told = append(told, text)
-		}
-	}
-	// Steps may be told together, and the rest is told each.
-	for _, want := range []string{"queued 2 false 0", "queued 1 false 0", "queued 0 true 0", "completed 0 true 2"} {
-		if !slices.Contains(told, want) {
-			t.Errorf("told was %q: want %q among it", told, want)
-		}
-	}
-	if told[0] != "queued 2 false 0" || told[len(told)-1] != "completed 0 true 2" {
-		t.Errorf("told was %q", told)
-	}
-	last := seen[len(seen)-1]
-	for _, c := range []struct {
-		after uint64
-		first uint64
-	}{{0, last.ID}, {last.ID - 1, last.ID}, {last.ID, last.ID}, {1 << 60, last.ID}} {
-		again, err := s.Events(t.Context(), second.ID, c.after)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got []uint64
-		for e := range again {
-			got = append(got, e.ID)
-		}
-		if len(got) != 1 || got[0] != c.first {
-			t.Errorf("after %d: events %v, want %d", c.after, got, c.first)
-		}
-	}
-	again, err := s.Events(t.Context(), second.ID, seen[0].ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var states []string
-	for e := range again {
-		states = append(states, e.Job.Status())
-	}
-	if len(states) < 2 || states[len(states)-1] != "completed" {
-		t.Errorf("after the first event: %v", states)
-	}
-	if _, err := s.Events(t.Context(), "video_00000000000000000000000000000000", 0); !errors.Is(err, jobs.ErrNotFound) {
-		t.Errorf("events of no job: %v", err)
-	}
-}
-
-// Events of all jobs tell of new ones and of those that go.
-func TestEventsOfAllJobs(t *testing.T) {
-	s := open(t, jobs.Options{})
-	before := create(t, s, of("u", "1"))
-	ctx, end := context.WithCancel(t.Context())
-	events, err := s.Events(ctx, "", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if e := <-events; e.Job.ID != before.ID {
-		t.Errorf("first is %+v", e)
-	}
-	after := create(t, s, of("u", "2"))
-	if e := <-events; e.Job.ID != after.ID || e.Deleted {
-		t.Errorf("then comes %+v", e)
-	}
-	if err := s.Delete(t.Context(), after.ID); err != nil {
-		t.Fatal(err)
-	}
-	if e := <-events; e.Job.ID != after.ID || !e.Deleted {
-		t.Errorf("then comes %+v", e)
-	}
-	end()
-	for range events { // which ends
-	}
-	again, err := s.Events(t.Context(), "", before.Revision)
-	if err != nil {
-		t.Fatal(err)
-	}
-	third := create(t, s, of("u", "3"))
-	if e := <-again; e.Job.ID != third.ID {
-		t.Errorf("to those who have seen the first comes %+v", e)
-	}
 }
 
 // A job that is stopped ends within a step, by whatever was wished, and leaves what it should.
@@ -380,6 +251,56 @@ func TestFailuresHaveTheirReasons(t *testing.T) {
 				t.Errorf("the next one: %+v", got.Error)
 			}
 		})
+	}
+}
+
+// An error that may be no fault of the job is met again before the job fails of it; the worker
+// waits in between.
+func TestFaultsOfTheMachine(t *testing.T) {
+	s := open(t, jobs.Options{MaxDeaths: 2, Lease: 300 * time.Millisecond})
+	kind := fault.NewKind("no-devices")
+	sick := true
+	work(t, s, runnerFunc(func(ctx context.Context, task jobs.Task) (jobs.Output, error) {
+		if sick = sick && task.Job.Spec.Prompt == "sick" || task.Job.Try == 1; sick {
+			return jobs.Output{}, jobs.OfMachine(fault.New(kind, nil, "no devices are there"))
+		}
+		return (&simulate.Sleeper{Steps: 1, Step: time.Millisecond}).Run(ctx, task)
+	}))
+	if got := wait(t, s, create(t, s, of("u", "for a while")).ID); got.State != jobs.Completed || got.Try != 2 {
+		t.Errorf("%s after %d tries: %+v", got.State, got.Try, got.Error)
+	}
+	if got := wait(t, s, create(t, s, of("u", "sick")).ID); got.State != jobs.Failed || got.Error.Code != "no-devices" || got.Try != 2 {
+		t.Errorf("%s after %d tries: %+v", got.State, got.Try, got.Error)
+	}
+}
+
+// A worker that died behind its last step has not worked in vain: the next one takes what is
+// there, in the folder of the try or among the outputs.
+func TestFinishedVideosAreTaken(t *testing.T) {
+	for _, where := range []string{"work", "outputs"} {
+		dir := t.TempDir()
+		s := open(t, jobs.Options{Dir: dir})
+		j := create(t, s, of("u", "p"))
+		try := filepath.Join(dir, "work", j.ID+".0")
+		if err := os.Mkdir(try, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		video := filepath.Join(try, "v.avi")
+		if where == "outputs" {
+			video = filepath.Join(dir, "outputs", j.ID+".video.avi")
+		}
+		for name, text := range map[string]string{video: "a video", filepath.Join(try, "finished.json"): `{"files":{"video":"v.avi"},"notes":["of the first try"]}`} {
+			if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		work(t, s, runnerFunc(func(context.Context, jobs.Task) (jobs.Output, error) {
+			return jobs.Output{}, errors.New("it was made again")
+		}))
+		got := wait(t, s, j.ID)
+		if made, _ := read(t, s, j.ID, "video"); got.State != jobs.Completed || made != "a video" || len(got.Notes) != 1 {
+			t.Errorf("in %s: %+v, %q", where, got, made)
+		}
 	}
 }
 

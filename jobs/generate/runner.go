@@ -14,6 +14,7 @@ import (
 
 	"weft"
 	"weft/dtype"
+	"weft/engine"
 	"weft/fault"
 	"weft/jobs"
 	"weft/mesh"
@@ -86,6 +87,9 @@ func (r *Runner) Run(ctx context.Context, t jobs.Task) (jobs.Output, error) {
 		if made, pictures, err = r.generate(ctx, t); err == nil {
 			made.Notes = append(made.Notes, fmt.Sprintf("made anew: %v", why))
 		}
+	}
+	if errors.Is(err, engine.ErrUnavailable) {
+		err = jobs.OfMachine(err)
 	}
 	if err != nil {
 		return jobs.Output{}, err

@@ -3,6 +3,7 @@ package simulate
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync"
 	"time"
@@ -20,6 +21,8 @@ type Load struct {
 	Step    time.Duration `json:"step_nanoseconds"`
 	// Dir is the data folder, which is left as it is at the end; "" is a temporary one.
 	Dir string `json:"-"`
+	// Log, where set, is the store's and the workers'.
+	Log *slog.Logger `json:"-"`
 }
 
 // Report is what a simulation took.
@@ -49,7 +52,7 @@ func Measure(ctx context.Context, l Load) (Report, error) {
 		defer os.RemoveAll(dir)
 		l.Dir = dir
 	}
-	s, err := jobs.Open(ctx, jobs.Options{Dir: l.Dir, MaxQueued: l.Jobs})
+	s, err := jobs.Open(ctx, jobs.Options{Dir: l.Dir, MaxQueued: l.Jobs, Log: l.Log})
 	if err != nil {
 		return Report{}, err
 	}
