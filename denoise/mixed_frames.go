@@ -50,7 +50,7 @@ func (l *Loop) eachKept(f func(x, kept, size int)) {
 
 // mixFrames mixes the given frames into the first latents, and keeps what that makes of them.
 func (l *Loop) mixFrames() {
-	if l.kept == nil || l.o.Kept.Mixed == nil {
+	if l.kept == nil || l.o.Kept.Mixed == nil || l.o.OnlyCheck {
 		return
 	}
 	strength := float32(l.o.Kept.Mixed.Strength)
@@ -82,7 +82,7 @@ func (l *Loop) noiseFrames(step int) {
 // stepLatents moves the latents along a velocity by a step of the sampler. Frames that are mixed in
 // move from their own noise level to the next one, or stay.
 func (l *Loop) stepLatents(step int, velocity []float32) error {
-	if l.kept == nil || l.o.Kept.Mixed == nil {
+	if l.kept == nil || l.o.Kept.Mixed == nil || l.o.OnlyCheck {
 		return l.sampler.Step(step, l.x, velocity)
 	}
 	before := make([]float32, len(l.kept))
