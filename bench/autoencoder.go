@@ -44,7 +44,7 @@ func vaeCases() []vaeCase {
 	for _, what := range []string{"decode", "encode"} {
 		out = append(out, vaeCase{"wan2.1-vae", what, 256, 256, 9, "f32"}, vaeCase{"wan2.1-vae", what, 832, 480, 5, "f32"}, vaeCase{"wan2.1-vae", what, 256, 256, 9, "bf16"})
 	}
-	for _, model := range []string{"wan2.2-vae", "cogvideox-vae", "hunyuan-vae"} {
+	for _, model := range []string{"wan2.2-vae", "cogvideox-vae", "hunyuan-vae", "ltx-video-0.9.0-vae", "ltx2.5-vae-conv", "hunyuan1.5-vae"} {
 		out = append(out, vaeCase{model, "decode", 256, 256, 9, "f32"}, vaeCase{model, "encode", 256, 256, 9, "f32"})
 	}
 	return out

@@ -29,7 +29,7 @@ func TestChooseVAE(t *testing.T) {
 		if _, err := m.Features().Frames.Request("video", []int{1, 3, c.frames, c.height, c.width}); err != nil {
 			t.Errorf("%s: %v", c.name(), err)
 		}
-		if n, want := c.blocks(), map[string]int{"cogvideox-vae": 18, "hunyuan-vae": 14}[c.model]; n != cmp.Or(want, 14) {
+		if n, want := c.blocks(), map[string]int{"cogvideox-vae": 18, "ltx-video-0.9.0-vae": 19, "ltx2.5-vae-conv": 18, "hunyuan1.5-vae": 17}[c.model]; n != cmp.Or(want, 14) {
 			t.Errorf("%s: %d blocks", c.name(), n)
 		}
 	}

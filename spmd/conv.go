@@ -106,13 +106,17 @@ func (b *Builder) convolve(x, w Tensor, pad [][2]int, strides, sizes []int, out 
 			lo[d], hi[d] = 0, 0
 		}
 	}
-	for d := range pad { // behind the exchange, which would send the copies
-		if sizes != nil && len(x.Spec.Dim(1+d)) == 0 {
-			v = b.repeatEdges(v, 1+d, lo[d], hi[d], min(sizes[d], x.Shape[1+d]))
-			lo[d], hi[d] = 0, 0
+	if sizes == nil {
+		v = b.emitConv(v, w.local, lo, hi, strides, out)
+	} else {
+		whole := cloneInts(v.Shape[1 : v.Rank()-1]) // of the dims whose edges stand already
+		for d := range pad {
+			if len(x.Spec.Dim(1+d)) == 0 {
+				whole[d] = min(sizes[d], x.Shape[1+d])
+			}
 		}
+		v = b.emitReplicated(v, w.local, lo, hi, strides, whole, out)
 	}
-	v = b.emitConv(v, w.local, lo, hi, strides, out)
 	last := x.Rank() - 1
 	return b.Global(v, shape, x.Spec.WithDim(last, w.Spec.Dim(0)...).WithPartial(contracted...))
 }
@@ -188,28 +192,110 @@ func (b *Builder) emitConv(x, w Local, lo, hi, strides []int, out dtype.DType) L
 	if !b.target.FlatConv || len(lo) < 3 {
 		return b.LConvStrided(x, w, lo, hi, strides, out)
 	}
-	stride := program.StrideOf(strides, 0)
-	if strides != nil {
-		strides = strides[1:]
-	}
+	f := b.flatConv(x, w, lo, hi, strides, out)
 	x = b.LPad(x, 1, lo[0], hi[0], 0)
-	n, taps := x.Shape[0], w.Shape[2]
-	steps := (x.Shape[1]-taps)/stride + 1 // of the result
-	wide := out
-	if out.Size() < dtype.F32.Size() {
+	if f.isLoop() {
+		return f.emitLoop(func(at Local) Local { return b.LDynSlice(x, 1, at, 1) })
+	}
+	sum := f.sumTaps(func(k int) Local { return b.everyNth(x, 1, k, f.stride, f.shape[1]) }, f.place)
+	return b.LConvert(b.LReshape(sum, f.shape...), out)
+}
+
+// emitReplicated is emitConv with the nearest of the first sizes[d] elements of spatial dim d
+// beyond its edges.
+func (b *Builder) emitReplicated(x, w Local, lo, hi, strides, sizes []int, out dtype.DType) Local {
+	none := make([]int, len(lo))
+	if b.target.FlatConv && len(lo) >= 3 && sizes[0] == x.Shape[1] {
+		shape := cloneInts(x.Shape) // of x with the edges of all dims but the first
+		for d := 1; d < len(lo); d++ {
+			shape[1+d] += lo[d] + hi[d]
+		}
+		f := b.flatConv(Local{DType: x.DType, Shape: shape}, w, append([]int{lo[0]}, none[1:]...), append([]int{hi[0]}, none[1:]...), strides, out)
+		if f.isLoop() {
+			return f.emitLoop(func(at Local) Local {
+				// A place before the first row or behind the last one is moved to it.
+				row := b.LDynSlice(x, 1, b.LSub(at, b.constI32(lo[0])), 1)
+				for d := 1; d < len(lo); d++ {
+					row = b.repeatEdges(row, 1+d, lo[d], hi[d], sizes[d])
+				}
+				return row
+			})
+		}
+	}
+	for d := range lo {
+		x = b.repeatEdges(x, 1+d, lo[d], hi[d], sizes[d])
+	}
+	return b.emitConv(x, w, none, none, strides, out)
+}
+
+// flatConv is a convolution over three spatial dims or more that is computed as the sum of
+// convolutions over the rest, one for each place of the kernel along the first.
+type flatConv struct {
+	b       *Builder
+	w       Local
+	shape   []int // of the result
+	inner   []int // of the operand, without its first two dims
+	stride  int   // along the first spatial dim
+	lo, hi  []int // zeros around the rest
+	strides []int // along the rest
+	out     dtype.DType
+}
+
+func (b *Builder) flatConv(x, w Local, lo, hi, strides []int, out dtype.DType) flatConv {
+	shape, err := program.ConvShape(x.Shape, w.Shape, lo, hi, strides)
+	if err != nil {
+		b.failf(ErrShape, nil, "%s: convolution of local %v by %v: %v", b.name, x.Shape, w.Shape, err)
+	}
+	f := flatConv{b: b, w: w, shape: shape, inner: x.Shape[2:], stride: program.StrideOf(strides, 0), lo: lo[1:], hi: hi[1:], out: out}
+	if strides != nil {
+		f.strides = strides[1:]
+	}
+	return f
+}
+
+// isLoop says whether the steps of the result are computed one after another. All at once, each
+// place of the kernel would hold a copy of all rows that it reads.
+func (f flatConv) isLoop() bool { return f.w.Shape[2] > 1 && f.shape[1] > 1 && f.b.depth == 0 }
+
+// place is the kernel at place k along the first spatial dim.
+func (f flatConv) place(k int) Local {
+	return f.b.LReshape(f.b.LSlice(f.w, 2, k, k+1), append(cloneInts(f.w.Shape[:2]), f.w.Shape[3:]...)...)
+}
+
+// sumTaps adds up what the places of the kernel make of the rows (N, steps, S..., I) that each
+// reads: (N steps, S'..., O).
+func (f flatConv) sumTaps(rows, place func(k int) Local) Local {
+	wide := f.out
+	if wide.Size() < dtype.F32.Size() {
 		wide = dtype.F32
 	}
 	var sum Local
-	for k := range taps {
-		part := b.LReshape(b.everyNth(x, 1, k, stride, steps), append([]int{n * steps}, x.Shape[2:]...)...)
-		tap := b.LReshape(b.LSlice(w, 2, k, k+1), append(cloneInts(w.Shape[:2]), w.Shape[3:]...)...)
-		y := b.LConvStrided(part, tap, lo[1:], hi[1:], strides, wide)
+	for k := range f.w.Shape[2] {
+		part := rows(k)
+		part = f.b.LReshape(part, append([]int{part.Shape[0] * part.Shape[1]}, f.inner...)...)
+		y := f.b.LConvStrided(part, place(k), f.lo, f.hi, f.strides, wide)
 		if k > 0 {
-			y = b.LAdd(sum, y)
+			y = f.b.LAdd(sum, y)
 		}
 		sum = y
 	}
-	return b.LConvert(b.LReshape(sum, append([]int{n, steps}, sum.Shape[1:]...)...), out)
+	return sum
+}
+
+// emitLoop computes one step after another. row gives the row (N, 1, S..., I) at a place that is
+// counted from the first one that the kernel reads.
+func (f flatConv) emitLoop(row func(at Local) Local) Local {
+	b := f.b
+	places := make([]Local, f.w.Shape[2])
+	for k := range places {
+		places[k] = f.place(k)
+	}
+	return b.LLoop(f.shape[1], []Local{b.LConst(f.out, 0, f.shape...)}, func(i Local, made []Local) []Local {
+		first := b.LMul(i, b.constI32(f.stride))
+		sum := f.sumTaps(func(k int) Local { return row(b.LAdd(first, b.constI32(k))) }, func(k int) Local { return places[k] })
+		step := b.LConvert(b.LReshape(sum, append([]int{f.shape[0], 1}, f.shape[2:]...)...), f.out)
+		return []Local{b.LDynUpdate(made[0], step, 1, i)}
+	})[0]
 }
 
 // everyNth keeps n elements of dim, from the first on by every stride-th.

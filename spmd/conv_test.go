@@ -135,6 +135,7 @@ func TestConvExchanges(t *testing.T) {
 }
 
 // Cut up along the first spatial dim it is the same convolution, in f32 and rounded once to bf16.
+// Its steps are computed one after another, so that no copy of all rows is held.
 func TestFlatConv(t *testing.T) {
 	m := meshtest.Mesh(t, "sp=2")
 	small := func(i int) float64 { return float64(i*7%9) - 4 }

@@ -38,6 +38,11 @@ func (g *randomTensors) replicated() {
 	if !ok {
 		return
 	}
+	if g.pool[i].Rank() == 4 && g.yes("three spatial dims") {
+		from := i
+		g.take(g.pool[i].most, func(b *spmd.Builder, p []spmd.Tensor) []spmd.Tensor { return []spmd.Tensor{b.ExpandDim(p[from], 0)} })
+		i = len(g.pool) - 1
+	}
 	x := g.pool[i]
 	o := rapid.SampledFrom(sizes).Draw(g.t, "outputs")
 	shape, pads, strides := []int{o, x.Dim(-1)}, [][2]int{}, []int{}

@@ -12,7 +12,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import diffusers  # noqa: E402
 import torch  # noqa: E402
 from accelerate import init_empty_weights  # noqa: E402
-from diffusers import AutoencoderKLCogVideoX, AutoencoderKLHunyuanVideo, AutoencoderKLWan  # noqa: E402
+from diffusers import (AutoencoderKLCogVideoX, AutoencoderKLHunyuanVideo, AutoencoderKLHunyuanVideo15, AutoencoderKLLTX2Video,  # noqa: E402
+                       AutoencoderKLLTXVideo, AutoencoderKLWan)
 from diffusers.loaders.single_file_utils import convert_wan_vae_to_diffusers  # noqa: E402
 from safetensors.torch import load_file  # noqa: E402
 
@@ -24,7 +25,16 @@ torch.set_float32_matmul_precision("highest")
 # What from_pretrained does, from the official names: no weights are made up first.
 start = time.perf_counter()
 weights = load_file(checkpoint)
-if "block_out_channels" in config:
+if "decoder_block_out_channels" in config or "downsample_match_channel" in config:
+    kind = (AutoencoderKLHunyuanVideo15 if "downsample_match_channel" in config
+            else AutoencoderKLLTX2Video if "upsample_type" in config else AutoencoderKLLTXVideo)
+    own = {key: value for key, value in config.items() if not key.startswith("_") and key != "sample_size"}
+    with init_empty_weights(include_buffers=False):
+        model = kind(**own)
+    std, mean = 1 / config["scaling_factor"], 0.0
+    if "latents_std" in weights:
+        std, mean = weights["latents_std"].view(1, -1, 1, 1, 1) * std, weights["latents_mean"].view(1, -1, 1, 1, 1)
+elif "block_out_channels" in config:
     hunyuan = "mid_block_add_attention" in config
     # diffusers has the tiles along time in its code.
     own = {key: value for key, value in config.items() if not key.startswith("_") and key != "sample_tsize"}

@@ -3,7 +3,6 @@ package all_test
 import (
 	"errors"
 	"slices"
-	"strings"
 	"testing"
 
 	"weft/mesh"
@@ -22,12 +21,12 @@ func TestRulesSplitAsTensorParallelismSays(t *testing.T) {
 	// The default rules know the names of Megatron, Wan, diffusers and LLaMA, not these.
 	otherNames := []string{"hunyuan1.5", "hunyuan1.5-byt5", "hunyuanvideo", "hunyuanvideo-cfgdistill", "t5-v1.1-xxl", "wan2.1-clip-vit-h14"}
 	for _, name := range models.Presets() {
-		if strings.HasSuffix(name, "-vae") {
-			continue // replicates its weights and splits pictures
-		}
 		m, err := models.ByName(name)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if m.Features().Decoder != nil {
+			continue // an autoencoder replicates its weights and splits pictures
 		}
 		assigned, err := models.Specs(m, on, 1)
 		if err != nil {

@@ -99,13 +99,12 @@ func (p *programBuilder) activate(parts []spmd.Tensor) []spmd.Tensor {
 // applyResidual applies a residual block: two convolutions with a shortcut around them. The
 // residual stream is f32.
 func (p *programBuilder) applyResidual(name string, x spmd.Tensor, norm norm) spmd.Tensor {
-	beside := x
-	if p.Has(name + ".conv_shortcut.weight") {
-		beside = p.Linear(name+".conv_shortcut", p.Compute(x), p.s.Layout.Pictures)
-	}
 	y := p.causalConv(name+".conv1.conv", p.activate(norm(name+".norm1", x))...)
 	y = p.causalConv(name+".conv2.conv", p.activate(norm(name+".norm2", y))...)
-	return p.Add(y, beside)
+	if p.Has(name + ".conv_shortcut.weight") { // behind the convolutions, which need the most memory
+		x = p.Linear(name+".conv_shortcut", p.Compute(x), p.s.Layout.Pictures)
+	}
+	return p.Add(y, x)
 }
 
 // applyUpsample doubles rows and columns and, with frames, the number of frames, of which the

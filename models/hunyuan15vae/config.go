@@ -86,7 +86,8 @@ func checkConfig(c *Config, r *models.ConfigReader) {
 		return
 	}
 	if c.Time > c.Space || halvings(c.Space) >= len(c.Widths) {
-		r.Refuse("a latent stands for %d pixels along a side and %d frames, with %d block_out_channels: want no more frames than pixels, and a stage more than halve", c.Space, c.Time, len(c.Widths))
+		r.Refuse("a latent stands for %d pixels along a side and %d frames, with %d block_out_channels: want no more frames than pixels, and a stage more than halve",
+			c.Space, c.Time, len(c.Widths))
 		return
 	}
 	last := len(c.Widths) - 1
@@ -97,7 +98,8 @@ func checkConfig(c *Config, r *models.ConfigReader) {
 		switch group := d.folded() * d.width / d.next; {
 		case !d.halves:
 		case d.next%d.folded() != 0 || d.folded()*d.width%d.next != 0 || d.time && group%2 != 0:
-			r.Refuse("stage %d of the encoder from %d to %d channels: folding %d positions needs a multiple of them, and its shortcut groups of a whole number of channels", i, d.width, d.next, d.folded())
+			r.Refuse("stage %d of the encoder from %d to %d channels: folding %d positions needs a multiple of them, and its shortcut groups of a whole number of channels",
+				i, d.width, d.next, d.folded())
 		}
 	}
 	for i, u := range c.upStages() {
@@ -109,12 +111,15 @@ func checkConfig(c *Config, r *models.ConfigReader) {
 	}
 }
 
+// Blocks is the number of residual blocks that a frame passes in the decoder.
+func (c Config) Blocks() int { return 2 + len(c.Widths)*(c.ResBlocks+1) }
+
 // halvings is how often a power of 2 is halved until 1 is left.
 func halvings(n int) int { return bits.Len(uint(n)) - 1 }
 
 // stage is a stage of a half: residual blocks, and a change of the number of positions.
 type stage struct {
-	in, width int  // of the first residual block's operand, and of what the blocks make
+	in, width int  // of the first residual block's operand, and behind the last block
 	halves    bool // rows and columns, or in the decoder doubles them
 	time      bool // frames as well
 	next      int  // the width afterwards

@@ -40,9 +40,8 @@ func (s *build) buildDecoder() (*graph.Graph, error) {
 	k := &chain{s: s, perLatent: 1, frames: l.Frames}
 	k.addLatents()
 	k.addMiddle("decoder")
-	s.Graph.Layers = 2
+	s.Graph.Layers = c.Blocks()
 	for i, u := range c.upStages() {
-		s.Graph.Layers += c.ResBlocks + 1
 		k.addBlocks(upName(i), c.ResBlocks+1, u)
 		if u.halves {
 			k.addUpsample(upName(i)+".upsamplers.0", u)

@@ -31,13 +31,12 @@ func (p *programBuilder) causalConv(name string, x spmd.Tensor, strides ...int) 
 // applyResidual applies a residual block: two convolutions with a shortcut around them. The
 // residual stream is f32.
 func (p *programBuilder) applyResidual(name string, x spmd.Tensor) spmd.Tensor {
-	beside := x
-	if p.Has(name + ".conv_shortcut.conv.weight") {
-		beside = p.Linear(name+".conv_shortcut.conv", p.Compute(x), p.s.Layout.Pictures)
-	}
 	y := p.causalConv(name+".conv1.conv", p.Silu(p.normGroups(name+".norm1", x)))
 	y = p.causalConv(name+".conv2.conv", p.Silu(p.normGroups(name+".norm2", y)))
-	return p.Add(y, beside)
+	if p.Has(name + ".conv_shortcut.conv.weight") { // behind the convolutions, which need the most memory
+		x = p.Linear(name+".conv_shortcut.conv", p.Compute(x), p.s.Layout.Pictures)
+	}
+	return p.Add(y, x)
 }
 
 // applyMiddle applies the middle of a half: residual blocks around an attention.

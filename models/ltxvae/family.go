@@ -1,6 +1,6 @@
 // Package ltxvae holds the autoencoders of LTX-Video (0.9.0, 0.9.1 with its timestep and injected
-// noise, and 0.9.5, which all later releases have) and of LTX-2. README.md says what is special about them and
-// which splits are legal.
+// noise, and 0.9.5, which all later releases have) and of LTX-2. README.md says what is special
+// about them and which splits are legal.
 package ltxvae
 
 import (

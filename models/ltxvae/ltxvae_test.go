@@ -49,7 +49,8 @@ func TestFixturesOnMeshes(t *testing.T) {
 	for _, c := range []struct {
 		fixture modeltest.Autoencoder
 		some    []string
-	}{{plain, []string{"", "sp=2", "tp=2", "tp=3,sp=2"}}, {noisy, []string{"", "tp=2", "tp=3,sp=2"}}, {folding, []string{"", "sp=3", "tp=2,sp=2"}}, {second, []string{"", "sp=2", "tp=2,sp=2"}}} {
+	}{{plain, []string{"", "sp=2", "tp=2", "tp=3,sp=2"}},
+		{noisy, []string{"", "tp=2", "tp=3,sp=2"}}, {folding, []string{"", "sp=3", "tp=2,sp=2"}}, {second, []string{"", "sp=2", "tp=2,sp=2"}}} {
 		meshes := c.fixture.Meshes(t, 8, "")
 		if len(meshes) != 20 { // every tp*sp up to 8
 			t.Errorf("%s: %d legal meshes", c.fixture.Dir, len(meshes))
@@ -179,10 +180,12 @@ func TestOtherConfigurationsSplit(t *testing.T) {
 		latent []int
 		flags  string
 	}{
-		{class + `"patch_size":2,"block_out_channels":[2,4],"layers_per_block":[1,1,1],"spatio_temporal_scaling":[true,false],"decoder_block_out_channels":[2,4],"decoder_layers_per_block":[1,2,1],
+		{class + `"patch_size":2,"block_out_channels":[2,4],"layers_per_block":[1,1,1],"spatio_temporal_scaling":[true,false],
+			"decoder_block_out_channels":[2,4],"decoder_layers_per_block":[1,2,1],
 			"decoder_spatio_temporal_scaling":[true,false],"upsample_factor":[1,1],"decoder_causal":true}`, []int{3, 5, 3, 2}, ""},
-		{class + `"patch_size":1,"block_out_channels":[2,4,4],"layers_per_block":[1,1,1],"spatio_temporal_scaling":[true,true],"down_block_types":["LTXVideo095DownBlock3D","LTXVideo095DownBlock3D"],
-			"downsample_type":["spatial","temporal"],"decoder_block_out_channels":[8],"decoder_layers_per_block":[1,1],"decoder_spatio_temporal_scaling":[true],"upsample_factor":[1],"upsample_residual":[true],
+		{class + `"patch_size":1,"block_out_channels":[2,4,4],"layers_per_block":[1,1,1],"spatio_temporal_scaling":[true,true],
+			"down_block_types":["LTXVideo095DownBlock3D","LTXVideo095DownBlock3D"],"downsample_type":["spatial","temporal"],
+			"decoder_block_out_channels":[8],"decoder_layers_per_block":[1,1],"decoder_spatio_temporal_scaling":[true],"upsample_factor":[1],"upsample_residual":[true],
 			"decoder_inject_noise":[true,true],"timestep_conditioning":true}`, []int{3, 3, 1, 5}, "--dtype bf16"},
 		{class + `"patch_size":1,"block_out_channels":[2],"layers_per_block":[1,1],"spatio_temporal_scaling":[false],"decoder_block_out_channels":[2],"decoder_layers_per_block":[1,1],
 			"decoder_spatio_temporal_scaling":[false],"upsample_factor":[1]}`, []int{3, 4, 5, 1}, "--fsdp sp,tp"},
@@ -247,7 +250,8 @@ func TestStreamedIsTheWhole(t *testing.T) {
 func TestBF16(t *testing.T) {
 	in := modeltest.Tensors(t, folding.Dir+"/inputs.safetensors")
 	want := modeltest.Tensors(t, folding.Dir+"/expected.safetensors")["decode"]
-	out := modeltest.Forward(t, modeltest.Open(t, folding.Dir+"/diffusers"), map[string]*tensor.Tensor{"z_raw": in["z"], "timestep": in["timestep"]}, reference("--dtype bf16 --mesh tp=2"))["out"]
+	given := map[string]*tensor.Tensor{"z_raw": in["z"], "timestep": in["timestep"]}
+	out := modeltest.Forward(t, modeltest.Open(t, folding.Dir+"/diffusers"), given, reference("--dtype bf16 --mesh tp=2"))["out"]
 	modeltest.Close(t, "bf16", out, want, 0.06) // of a peak of 1.4, after some ten roundings
 	if abs, _ := weft.Difference(floats(t, out), floats(t, want)); abs < 1e-3 {
 		t.Errorf("bf16 differs by %g: nothing was rounded", abs)

@@ -69,12 +69,11 @@ func (s *build) buildDecoder() (*graph.Graph, error) {
 	k := &chain{s: s, offsets: offsetsOf(c.DecoderCausal), perLatent: 1, frames: l.Frames}
 	k.addLatents()
 	_, layers, noise := c.middle()
-	s.Graph.Layers = layers
+	s.Graph.Layers = c.Blocks()
 	blocks := c.upBlocks()
 	k.addConvIn("decoder", s.readerOf(blockName("decoder.mid_block", 0)))
 	k.addResiduals("decoder.mid_block", layers, noise, s.readerOfStage(blocks, 0))
 	for i, b := range blocks {
-		s.Graph.Layers += b.layers
 		if b.in != b.out {
 			k.addResidual(b.name+".conv_in", b.name+".conv_in", false, s.readerBehindConvIn(b))
 		}

@@ -65,12 +65,16 @@ func TestOfficialNames(t *testing.T) {
 		some             []string // names of the released file
 		alike            int      // names that mean different modules in the two files
 	}{
-		"ltx-video-0.9.0-vae": {encoder090, decoder090, []string{"encoder.down_blocks.1.conv.weight", "encoder.down_blocks.2.norm3.norm.weight", "encoder.down_blocks.9.res_blocks.3.conv2.conv.bias",
+		"ltx-video-0.9.0-vae": {encoder090, decoder090, []string{"encoder.down_blocks.1.conv.weight", "encoder.down_blocks.2.norm3.norm.weight",
+			"encoder.down_blocks.9.res_blocks.3.conv2.conv.bias",
 			"decoder.up_blocks.4.conv_shortcut.weight", "decoder.up_blocks.8.conv.conv.weight", "decoder.up_blocks.9.res_blocks.0.conv1.conv.weight"}, 0},
 		"ltx-video-0.9.1-vae": {encoder090, decoder091, []string{"decoder.last_time_embedder.timestep_embedder.linear_1.weight", "decoder.last_scale_shift_table",
-			"decoder.up_blocks.0.time_embedder.timestep_embedder.linear_2.bias", "decoder.up_blocks.4.res_blocks.5.per_channel_scale2", "decoder.up_blocks.6.res_blocks.0.scale_shift_table"}, 8},
-		"ltx2.5-vae-conv": {encoder095, decoder25, []string{"decoder.up_blocks.7.conv.conv.weight", "decoder.up_blocks.8.res_blocks.3.conv2.conv.bias", "encoder.down_blocks.8.res_blocks.1.conv1.conv.weight"}, 0},
-		"ltx-video-vae":   {encoder095, decoder091, []string{"encoder.down_blocks.3.conv.conv.weight", "encoder.down_blocks.8.res_blocks.1.conv1.conv.weight", "per_channel_statistics.mean-of-means"}, 8},
+			"decoder.up_blocks.0.time_embedder.timestep_embedder.linear_2.bias", "decoder.up_blocks.4.res_blocks.5.per_channel_scale2",
+			"decoder.up_blocks.6.res_blocks.0.scale_shift_table"}, 8},
+		"ltx2.5-vae-conv": {encoder095, decoder25, []string{"decoder.up_blocks.7.conv.conv.weight", "decoder.up_blocks.8.res_blocks.3.conv2.conv.bias",
+			"encoder.down_blocks.8.res_blocks.1.conv1.conv.weight"}, 0},
+		"ltx-video-vae": {encoder095, decoder091, []string{"encoder.down_blocks.3.conv.conv.weight", "encoder.down_blocks.8.res_blocks.1.conv1.conv.weight",
+			"per_channel_statistics.mean-of-means"}, 8},
 	} {
 		m, err := models.ByName(preset)
 		if err != nil {
@@ -123,7 +127,8 @@ func TestOfficialFile(t *testing.T) {
 		folder           string
 		encoder, decoder []string
 		beside           []string
-	}{{plain.Dir, encoder, without(decoder090, "up_blocks.2.conv_in"), nil}, {noisy.Dir, encoder, decoder091, noisy.Beside}, {folding.Dir, encoder095, decoder091, folding.Beside}, {second.Dir, encoder095, decoder25, nil}} {
+	}{{plain.Dir, encoder, without(decoder090, "up_blocks.2.conv_in"), nil}, {noisy.Dir, encoder, decoder091, noisy.Beside},
+		{folding.Dir, encoder095, decoder091, folding.Beside}, {second.Dir, encoder095, decoder25, nil}} {
 		ts := map[string]*tensor.Tensor{"model.diffusion_model.patchify_proj.bias": tensor.New(dtype.F32, 3), "vae.per_channel_statistics.channel": tensor.New(dtype.F32, 16),
 			"vae.per_channel_statistics.mean-of-stds": tensor.New(dtype.F32, 16), "vae.per_channel_statistics.mean-of-stds_over_std-of-means": tensor.New(dtype.F32, 16)}
 		for name, x := range modeltest.Tensors(t, c.folder+"/diffusers/diffusion_pytorch_model.safetensors") {
@@ -154,12 +159,15 @@ func TestAutoencoderInTheFileOfARelease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for preset, c := range map[string]struct{ encoder, decoder []string }{"ltx-video-0.9.0-vae": {encoder090, decoder090}, "ltx-video-0.9.1-vae": {encoder090, decoder091}, "ltx-video-vae": {encoder095, decoder091}} {
+	for preset, c := range map[string]struct{ encoder, decoder []string }{
+		"ltx-video-0.9.0-vae": {encoder090, decoder090}, "ltx-video-0.9.1-vae": {encoder090, decoder091}, "ltx-video-vae": {encoder095, decoder091},
+	} {
 		vae, err := models.ByName(preset)
 		if err != nil {
 			t.Fatal(err)
 		}
-		list := []checkpoint.Entry{{Name: "vae.per_channel_statistics.channel", DType: dtype.BF16, Shape: []int{128}}, {Name: "vae.decoder.timestep_scale_multiplier", DType: dtype.BF16}}
+		list := []checkpoint.Entry{{Name: "vae.per_channel_statistics.channel", DType: dtype.BF16, Shape: []int{128}},
+			{Name: "vae.decoder.timestep_scale_multiplier", DType: dtype.BF16}}
 		for _, p := range transformer.Params(0) {
 			list = append(list, checkpoint.Entry{Name: "model.diffusion_model." + p.Name, DType: dtype.BF16, Shape: p.Shape})
 		}
@@ -193,7 +201,9 @@ func TestAutoencoderInTheFileOfARelease(t *testing.T) {
 // ltx2.5-vae-conv are 726106481: 512 more than there are besides the statistics, as if it counted
 // these in each half.
 func TestParametersOfTheRelease(t *testing.T) {
-	for preset, want := range map[string]int{"ltx-video-vae": 1246913522 - 1 + 2*128, "ltx2.5-vae-conv": 726106481 - 2*128, "ltx-video-0.9.1-vae": 934976434 - 1 + 2*128, "ltx-video-0.9.0-vae": 419193649 + 2*128} {
+	for preset, want := range map[string]int{"ltx-video-vae": 1246913522 - 1 + 2*128, "ltx2.5-vae-conv": 726106481 - 2*128,
+		"ltx-video-0.9.1-vae": 934976434 - 1 + 2*128, "ltx-video-0.9.0-vae": 419193649 + 2*128,
+	} {
 		m, err := models.ByName(preset)
 		if err != nil {
 			t.Fatal(err)
@@ -283,7 +293,8 @@ func TestRefusals(t *testing.T) {
 		{nil, "", models.ErrInputs, []string{`"z" and "video" are missing`}},
 		{without("timestep", "noise.7"), "", models.ErrInputs, []string{`"timestep" is`, "shape [1] or [1], from 0 to 1", `"noise.7" is`, "shape [8 16], one plane"}},
 		{wrong, "", models.ErrInputs, []string{`"timestep" is f32[2]`, `"noise.3" is f32[4 2]`, "shape [2 4]"}},
-		{map[string]*tensor.Tensor{"video": tensor.New(dtype.F32, 1, 3, 10, 40, 64)}, "", models.ErrSize, []string{"video frames 10: want 1 more than a multiple of 8; nearest: 9 or 17", "video height 40"}},
+		{map[string]*tensor.Tensor{"video": tensor.New(dtype.F32, 1, 3, 10, 40, 64)}, "", models.ErrSize,
+			[]string{"video frames 10: want 1 more than a multiple of 8; nearest: 9 or 17", "video height 40"}},
 		{without(), "--mesh pp=2", models.ErrAxis, []string{"pp=2", "sp (rows)"}},
 		{without(), "--mesh sp=2 --strict", models.ErrSize, []string{"latent rows", "1 does not divide over sp=2"}},
 	} {
@@ -310,14 +321,16 @@ func TestVariants(t *testing.T) {
 		{`"in_channels":4,"patch_size_t":2`, models.ErrVariant, []string{"in_channels is 4: LTX-Video has 3", "patch_size_t is 2"}},
 		{`"down_block_types":["LTXVideoDownBlock3D","LTXVideo095DownBlock3D","A","LTXVideoDownBlock3D"],"downsample_type":["b"]`, models.ErrVariant,
 			[]string{`down_block_types has "A"`, "all blocks of an encoder are of one kind", `downsample_type has "b"`}},
-		{`"layers_per_block":[1,2],"upsample_factor":[1],"decoder_inject_noise":[true]`, models.ErrConfig, []string{"2 layers_per_block: want 5", "1 upsample_factor: want 4", "1 decoder_inject_noise: want 5"}},
+		{`"layers_per_block":[1,2],"upsample_factor":[1],"decoder_inject_noise":[true]`, models.ErrConfig,
+			[]string{"2 layers_per_block: want 5", "1 upsample_factor: want 4", "1 decoder_inject_noise: want 5"}},
 		{`"block_out_channels":[],"latent_channels":0`, models.ErrConfig, []string{"0 block_out_channels", "latent_channels is 0"}},
 		{`"spatio_temporal_scaling":[true,true,false,false]`, models.ErrConfig, []string{"16 x 16 pixels and 4 frames", "32 x 32 and 8"}},
 		{`"spatial_compression_ratio":16,"temporal_compression_ratio":8`, models.ErrConfig, []string{"spatial_compression_ratio is 16, and the blocks make it 32"}},
 		{`"timestep_conditioning":true`, models.ErrVariant, []string{"block 2 of the decoder from 512 to 256 channels, with noise or a timestep"}},
 		{`"upsample_factor":[2,2,2,2]`, models.ErrVariant, []string{"upsample_factor 2"}},
 		{`"down_block_types":["LTXVideo095DownBlock3D","LTXVideo095DownBlock3D","LTXVideo095DownBlock3D"],"block_out_channels":[4,6,6,5],"layers_per_block":[1,1,1,1],
-			"spatio_temporal_scaling":[true,true,true],"downsample_type":["spatial","conv","spatiotemporal"]`, models.ErrConfig, []string{"block 0 of the encoder folds 4 positions into 6 channels", "block 2 of the encoder folds 8 positions into 5"}},
+			"spatio_temporal_scaling":[true,true,true],"downsample_type":["spatial","conv","spatiotemporal"]`, models.ErrConfig,
+			[]string{"block 0 of the encoder folds 4 positions into 6 channels", "block 2 of the encoder folds 8 positions into 5"}},
 		{`"_class_name":"AutoencoderKLLTX2Video"`, models.ErrVariant, []string{`decoder_spatial_padding_mode "reflect": LTX-2.0's decoder reflects`}},
 		{`"_class_name":"AutoencoderKLLTX2Video","decoder_spatial_padding_mode":"zeros","encoder_spatial_padding_mode":"reflect","upsample_type":["spatial","all"]`, models.ErrVariant,
 			[]string{"encoder_spatial_padding_mode is", `upsample_type has "all"`}},

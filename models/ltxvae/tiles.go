@@ -14,7 +14,8 @@ var releasedTiles = models.Tiles{Height: 512, Width: 512, StrideHeight: 448, Str
 func (m *Model) Tile(r models.Request, t models.Tiles) (rows, cols models.TiledDim, ok bool, err error) {
 	rows, cols, ok, err = m.pictures.Tile(r, t)
 	if n := len(m.c.noiseScales()); ok && n > 0 && !r.Encode {
-		err = fault.New(models.ErrVariant, nil, "%s in tiles: its decoder injects noise, of which every tile would draw its own %d planes; split it over more devices, which changes nothing", m.pictures.Model, n)
+		err = fault.New(models.ErrVariant, nil, "%s in tiles: its decoder injects noise, and every tile would draw its own %d planes; "+
+			"split it over more devices, which changes nothing", m.pictures.Model, n)
 	}
 	return rows, cols, ok && err == nil, err
 }

@@ -77,8 +77,8 @@ type Layer struct {
 // FrameCall is a call of a layer.
 type FrameCall struct {
 	Program string
-	Own     int // the frame of what is read from which the offsets of ports count
-	First   int // the frame of what is made that offset 0 stands for; those before frame 0 are dropped
+	Own     int // the frame from which the offsets of ports that are read count
+	First   int // the frame that offset 0 of ports that are made stands for; frames before 0 are dropped
 	Makes   int // how many frames are made that were not there before
 }
 
