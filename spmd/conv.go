@@ -197,7 +197,7 @@ func (b *Builder) emitConv(x, w Local, lo, hi, strides []int, out dtype.DType) L
 	if f.isLoop() {
 		return f.emitLoop(func(at Local) Local { return b.LDynSlice(x, 1, at, 1) })
 	}
-	sum := f.sumTaps(func(k int) Local { return b.everyNth(x, 1, k, f.stride, f.shape[1]) }, f.place)
+	sum := f.sumTaps(func(k int) Local { return b.everyNth(x, 1, k, f.stride, f.shape[1]) }, f.placeAt)
 	return b.LConvert(b.LReshape(sum, f.shape...), out)
 }
 
@@ -257,8 +257,8 @@ func (b *Builder) flatConv(x, w Local, lo, hi, strides []int, out dtype.DType) f
 // place of the kernel would hold a copy of all rows that it reads.
 func (f flatConv) isLoop() bool { return f.w.Shape[2] > 1 && f.shape[1] > 1 && f.b.depth == 0 }
 
-// place is the kernel at place k along the first spatial dim.
-func (f flatConv) place(k int) Local {
+// placeAt is the kernel at place k along the first spatial dim.
+func (f flatConv) placeAt(k int) Local {
 	return f.b.LReshape(f.b.LSlice(f.w, 2, k, k+1), append(cloneInts(f.w.Shape[:2]), f.w.Shape[3:]...)...)
 }
 
@@ -288,7 +288,7 @@ func (f flatConv) emitLoop(row func(at Local) Local) Local {
 	b := f.b
 	places := make([]Local, f.w.Shape[2])
 	for k := range places {
-		places[k] = f.place(k)
+		places[k] = f.placeAt(k)
 	}
 	return b.LLoop(f.shape[1], []Local{b.LConst(f.out, 0, f.shape...)}, func(i Local, made []Local) []Local {
 		first := b.LMul(i, b.constI32(f.stride))

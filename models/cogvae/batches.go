@@ -21,25 +21,25 @@ func cutBatches(n, size int) []batch {
 	return out
 }
 
-// doubled is the number of frames that a stage of the decoder makes of n: of an odd number, the
+// doubleFrames is the number of frames that a stage of the decoder makes of n: of an odd number, the
 // first one stays alone.
-func doubled(n int) int {
+func doubleFrames(n int) int {
 	if n%2 == 1 {
 		return 1 + 2*(n-1)
 	}
 	return 2 * n
 }
 
-// halved is the number of frames that a stage of the encoder makes of n: of an odd number, the
+// halveFrames is the number of frames that a stage of the encoder makes of n: of an odd number, the
 // first one stays alone.
-func halved(n int) int { return (n + 1) / 2 }
+func halveFrames(n int) int { return (n + 1) / 2 }
 
 // decodedFrames is the number of frames that so many latent frames are decoded to. The first of
 // an odd number gives one frame, every other latent frame four.
 func decodedFrames(latent int) int {
 	n := 0
 	for _, b := range cutBatches(latent, latentsInBatch) {
-		n += doubled(doubled(b.frames))
+		n += doubleFrames(doubleFrames(b.frames))
 	}
 	return n
 }

@@ -31,7 +31,7 @@ func (s *build) buildEncoder() (*graph.Graph, error) {
 		for k, name := range s.downNames() {
 			s.AddCall(vae.Call{Program: s.ProgramName(name), Name: fmt.Sprintf("%s, batch %d", name, i), Frame: i, Frames: own, Trace: map[string][]int{name: s.downShape(k, b.frames)}})
 		}
-		made += halved(halved(b.frames))
+		made += halveFrames(halveFrames(b.frames))
 	}
 	for _, name := range posterior {
 		s.OutputFrames(name, l.Frames, s.Request.Latent, name)
@@ -56,7 +56,7 @@ func (s *build) downNames() []string {
 func (s *build) downShape(k, frames int) []int {
 	c := s.m.c
 	for range min(k+1, timeStages) {
-		frames = halved(frames)
+		frames = halveFrames(frames)
 	}
 	last := len(c.Widths) - 1
 	perLatent := 1 << max(0, last-1-k)

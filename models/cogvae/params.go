@@ -33,9 +33,9 @@ type paramTable struct {
 	c Config
 }
 
-// published is the publisher's own name of a module: for instance decoder.up.0.block.1 of
+// publishedName is the publisher's own name of a module: for instance decoder.up.0.block.1 of
 // decoder.up_blocks.3.resnets.1, since it counts the decoder's stages from the last one.
-func (t *paramTable) published(name string) string {
+func (t *paramTable) publishedName(name string) string {
 	parts := strings.Split(name, ".")
 	if len(parts) > 2 && parts[1] == "up_blocks" {
 		stage := 0
@@ -47,12 +47,12 @@ func (t *paramTable) published(name string) string {
 }
 
 func (t *paramTable) addConv(name string, out, in int, kernel ...int) {
-	t.AddConv(name, t.published(name), out, in, kernel...)
+	t.AddConv(name, t.publishedName(name), out, in, kernel...)
 }
 
 // addNorm adds the weight and the bias of a group norm.
 func (t *paramTable) addNorm(name string, channels int) {
-	t.AddNorm(name, t.published(name), channels)
+	t.AddNorm(name, t.publishedName(name), channels)
 }
 
 // addSpatialNorm adds a norm of the decoder: a group norm, and two convolutions of the latents.

@@ -78,7 +78,7 @@ func (s *build) buildDecoder() (*graph.Graph, error) {
 			s.AddCall(vae.Call{Program: s.ProgramName(name), Name: fmt.Sprintf("%s, batch %d", name, i), Frame: i,
 				Frames: map[string]int{"latent": b.first, "video": shown}, Trace: map[string][]int{name: s.upShape(k, b.frames)}})
 		}
-		shown += doubled(doubled(b.frames))
+		shown += doubleFrames(doubleFrames(b.frames))
 	}
 	shape, err := s.m.pictures.VideoShape(s.Request.Latent)
 	if err != nil {
@@ -117,7 +117,7 @@ func (s *build) upNames() []string {
 func (s *build) upShape(k, frames int) []int {
 	c := s.m.c
 	for range min(k, timeStages) {
-		frames = doubled(frames)
+		frames = doubleFrames(frames)
 	}
 	perLatent := 1 << min(k, len(c.Widths)-1)
 	return []int{s.Request.Batch, frames, perLatent * s.Layout.Rows, perLatent * s.Layout.Cols, c.decoderWidth(max(0, k-1))}

@@ -18,17 +18,17 @@ type join struct {
 
 func (s *build) newJoin(made, shown string) *join { return &join{s: s, made: made, shown: shown} }
 
-// base is the number of the first frame that a tile makes: no two tiles share one.
-func (j *join) base(tile int) int { return tile * (1 + j.s.m.c.TileFrames) }
+// baseOf is the number of the first frame that a tile makes: no two tiles share one.
+func (j *join) baseOf(tile int) int { return tile * (1 + j.s.m.c.TileFrames) }
 
-// add shows the frames of the next tile. Of those that are blended, number k of n has the share
+// addTile shows the frames of the next tile. Of those that are blended, number k of n has the share
 // k/n of the tile's own. The program that blends them hands on the tile's other frames too, so
 // that all come in order. A single one is the tile before's.
-func (j *join) add(i int, t tile) error {
-	from, before := j.base(i)+t.skip, j.before
+func (j *join) addTile(i int, t tile) error {
+	from, before := j.baseOf(i)+t.skip, j.before
 	j.before = t
 	shown := func(value string, k int) { j.values = append(j.values, vae.FrameName(value, from+k)) }
-	last := j.base(i-1) + before.made - t.blended
+	last := j.baseOf(i-1) + before.made - t.blended
 	switch t.blended {
 	case 0:
 		for k := range t.keep {

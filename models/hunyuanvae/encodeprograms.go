@@ -30,9 +30,9 @@ func (s *build) buildEncoder() (*graph.Graph, error) {
 	for i, t := range tiles {
 		for k, name := range downNames() {
 			s.AddCall(vae.Call{Program: ofTile(name, t.frames), Name: fmt.Sprintf("%s, tile %d", name, i), Frame: i,
-				Frames: map[string]int{"video": t.first, "moments": joined.base(i)}, Trace: map[string][]int{name: s.downShape(k, t.frames)}})
+				Frames: map[string]int{"video": t.first, "moments": joined.baseOf(i)}, Trace: map[string][]int{name: s.downShape(k, t.frames)}})
 		}
-		if err := joined.add(i, t); err != nil {
+		if err := joined.addTile(i, t); err != nil {
 			return nil, err
 		}
 		for ; shown < len(joined.values); shown++ {

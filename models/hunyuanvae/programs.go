@@ -90,9 +90,9 @@ func (s *build) buildDecoder() (*graph.Graph, error) {
 		}
 		for k, name := range upNames() {
 			s.AddCall(vae.Call{Program: ofTile(name, t.frames), Name: fmt.Sprintf("%s, tile %d", name, i), Frame: i,
-				Frames: map[string]int{"latent": t.first, "made": joined.base(i)}, Trace: map[string][]int{name: s.upShape(k, t.frames)}})
+				Frames: map[string]int{"latent": t.first, "made": joined.baseOf(i)}, Trace: map[string][]int{name: s.upShape(k, t.frames)}})
 		}
-		if err := joined.add(i, t); err != nil {
+		if err := joined.addTile(i, t); err != nil {
 			return nil, err
 		}
 	}
