@@ -46,7 +46,7 @@ func (o LatentOrder) Arrange(t *tensor.Tensor) *tensor.Tensor {
 // Error: ErrInputs for another shape.
 func (o LatentOrder) Restore(t *tensor.Tensor, latent []int) (*tensor.Tensor, error) {
 	if len(t.Shape) < 1 || !slices.Equal(t.Shape[1:], o.Shape(latent)) {
-		return nil, fault.New(ErrInputs, nil, "latents are %v: want (batch, %v)", t.Shape, o.Shape(latent))
+		return nil, fault.New(ErrInputs, nil, "%v: want %v", t.Shape, append([]int{1}, o.Shape(latent)...))
 	}
 	switch o {
 	case FramesFirst:
