@@ -75,7 +75,7 @@ func (r familyRelease) options(t *testing.T, device, mesh, out string) weft.Gene
 		noise = r.noise
 	}
 	return weft.GenerateOptions{Run: weft.Options{Device: device, Request: req}, Video: pipeline.Options{
-		Image: r.image(),
+		Image:   r.image(),
 		Request: req, Prompt: prompt, Negative: negative, Noise: pipelinesDir + r.name + "/" + noise + ".safetensors",
 		FramesOut: out + "/f", LatentsOut: out + "/l", FeaturesOut: out + "/x", Trace: true,
 	}}
