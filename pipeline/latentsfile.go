@@ -139,8 +139,8 @@ func shapeOfLatents(z *tensor.Tensor, order models.LatentOrder, said string) ([]
 	case models.TokenRows:
 		latent := make([]int, 4)
 		if n, err := fmt.Sscan(said, &latent[0], &latent[1], &latent[2], &latent[3]); err != nil || n != 4 || slices.Min(latent) < 1 {
-			return nil, fault.New(models.ErrInputs, nil, "latents %v are rows of tokens, and the file does not say of how many frames, rows and columns: want a file that --latents-out has written, whose metadata %s has \"channels frames height width\"",
-				z, shapeKey)
+			return nil, fault.New(models.ErrInputs, nil, "latents %v are rows of tokens, and the file does not say of how many frames, rows and columns: "+
+				"want a file that --latents-out has written, whose metadata %s has \"channels frames height width\"", z, shapeKey)
 		}
 		return latent, nil
 	case models.FramesFirst:
