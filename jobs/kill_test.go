@@ -209,7 +209,7 @@ func TestNothingIsLostByKill(t *testing.T) {
 		}
 		_ = c.gone()
 	}
-	s, err := jobs.Open(t.Context(), jobs.Options{Dir: r.Dir, Lease: lease})
+	s, err := jobs.Open(t.Context(), jobs.Options{Dir: r.Dir, Lease: lease, MaxDeaths: r.MaxDeaths})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,9 +233,11 @@ func TestNothingIsLostByKill(t *testing.T) {
 	var tries int
 	for key, id := range made {
 		j := wait(t, s, id)
-		video, _ := read(t, s, id, "video")
-		if j.State != jobs.Completed || video != simulate.Video(j.Spec, r.Steps) || j.Spec.Prompt != "prompt "+key {
-			t.Errorf("request %s: %s %v, %q", key, j.State, j.Error, video)
+		if j.State != jobs.Completed {
+			t.Fatalf("request %s after %d tries: %s %+v", key, j.Try, j.State, j.Error)
+		}
+		if video, _ := read(t, s, id, "video"); video != simulate.Video(j.Spec, r.Steps) || j.Spec.Prompt != "prompt "+key {
+			t.Errorf("request %s: %+v, %q", key, j, video)
 		}
 		tries += j.Try
 	}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,9 +29,17 @@ type try struct {
 	job *Job // as it was taken
 	dir string
 
-	mu     sync.Mutex
-	latest *Progress // that is not stored yet
-	came   chan struct{}
+	mu      sync.Mutex
+	pending *reports // that are not stored yet
+	came    chan struct{}
+}
+
+// reports are what a Runner reported, taken together.
+type reports struct {
+	last     Progress
+	furthest int    // the last step of denoising
+	preview  string // the last picture's name
+	shows    int    // its step
 }
 
 // runTry runs a job that was taken, and stores what became of it.
@@ -42,13 +51,13 @@ func (w *Worker) runTry(ctx context.Context, r Runner, j *Job, l *lease) {
 	var helpers sync.WaitGroup
 	helping, endHelp := context.WithCancel(context.WithoutCancel(ctx))
 	helpers.Go(func() { t.watchWishes(helping, l.lost, stop) })
-	var reports sync.WaitGroup
+	var storing sync.WaitGroup
 	noMore := make(chan struct{})
-	reports.Go(func() { t.storeReports(helping, noMore) })
+	storing.Go(func() { t.storeReports(helping, noMore) })
 
 	out, err := t.produce(run, r)
 	close(noMore)
-	reports.Wait()
+	storing.Wait()
 	ended, storeErr := t.storeEnd(helping, run, out, err)
 	state := State("")
 	if ended != nil {
@@ -156,15 +165,30 @@ func (t *try) watchWishes(ctx context.Context, lost <-chan struct{}, stop func(e
 // report notes progress to be stored.
 func (t *try) report(p Progress) {
 	t.mu.Lock()
-	if before := t.latest; before != nil && p.Preview == "" {
-		p.Preview = before.Preview // which is not stored yet
+	if t.pending == nil {
+		t.pending = &reports{}
 	}
-	t.latest = &p
+	t.pending.last = p
+	if p.Phase == phaseDenoise {
+		t.pending.furthest = max(t.pending.furthest, p.Step)
+	}
+	if p.Preview != "" {
+		t.pending.preview, t.pending.shows = p.Preview, p.Step
+	}
 	t.mu.Unlock()
 	select {
 	case t.came <- struct{}{}:
 	default:
 	}
+}
+
+// takePending takes what is not stored yet; nil where all is.
+func (t *try) takePending() *reports {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.pending
+	t.pending = nil
+	return r
 }
 
 // reportEvery is how often progress is stored at most.
@@ -178,7 +202,7 @@ func (t *try) storeReports(ctx context.Context, noMore <-chan struct{}) {
 		case <-noMore:
 			return
 		}
-		t.storeLatest(ctx)
+		t.storePending(ctx)
 		select {
 		case <-time.After(reportEvery):
 		case <-noMore:
@@ -187,35 +211,37 @@ func (t *try) storeReports(ctx context.Context, noMore <-chan struct{}) {
 	}
 }
 
-// storeLatest stores the progress that came last. What cannot be stored is left out: the next
-// one says more.
-func (t *try) storeLatest(ctx context.Context) {
-	t.mu.Lock()
-	p := t.latest
-	t.latest = nil
-	t.mu.Unlock()
-	if p == nil {
+// storePending stores what was reported. What cannot be stored is left out: the next report says
+// more.
+func (t *try) storePending(ctx context.Context) {
+	r := t.takePending()
+	if r == nil {
 		return
 	}
-	preview := p.Preview != "" && t.storePreview(ctx, p.Preview)
-	_, err := t.changeOwn(ctx, func(j *Job) { t.advanceJob(j, *p, preview) })
+	preview := t.storePreview(ctx, r.preview)
+	_, err := t.changeOwn(ctx, func(j *Job) { r.advance(j, preview) })
 	if err != nil && !errors.Is(err, errLeaseLost) {
 		t.w.log.Warn("progress cannot be stored", "job", t.job.ID, "error", err)
 	}
 }
 
-// advanceJob notes progress in a job, and whether its preview is stored.
-func (t *try) advanceJob(j *Job, p Progress, preview bool) {
-	j.advance(p, time.Now())
+// advance notes reports in a job, and whether the preview is stored.
+func (r *reports) advance(j *Job, preview bool) {
+	j.advance(r.last, time.Now())
+	j.Furthest = max(j.Furthest, r.furthest)
 	if preview {
-		j.PreviewStep = p.Step
+		j.PreviewStep = r.shows
 	}
 }
 
 // maxPreview bounds a preview: what any proxy and any queue takes.
 const maxPreview = 512 << 10
 
+// storePreview stores a picture, unless its name is "", and reports whether it did.
 func (t *try) storePreview(ctx context.Context, name string) bool {
+	if name == "" {
+		return false
+	}
 	raw, err := userfile.Read(filepath.Join(t.dir, filepath.Base(name)), maxPreview)
 	if err == nil {
 		_, err = t.w.s.previews.Put(ctx, t.job.ID, raw)
@@ -252,13 +278,11 @@ func (t *try) storeEnd(ctx, run context.Context, out Output, err error) (*Job, e
 	if err == nil {
 		files, err = t.publishFiles(out)
 	}
-	t.mu.Lock()
-	last := t.latest // that is not stored
-	t.mu.Unlock()
-	preview := last != nil && last.Preview != "" && t.storePreview(ctx, last.Preview)
+	last := t.takePending()
+	preview := last != nil && t.storePreview(ctx, last.preview)
 	end := func(j *Job) {
 		if last != nil {
-			t.advanceJob(j, *last, preview)
+			last.advance(j, preview)
 		}
 		t.endTry(j, run, files, out, err)
 	}
@@ -281,13 +305,13 @@ func (t *try) endTry(j *Job, run context.Context, files map[string]File, out Out
 	now, keep := time.Now(), t.w.s.o.Retention
 	switch {
 	case err == nil:
-		j.complete(files, out.Settings, out.Notes, now, keep)
+		j.complete(files, out.Settings, t.withoutFolder(out.Notes), now, keep)
 	case run.Err() != nil:
 		j.handBack(now, keep)
 	case isOfMachine(err):
-		j.failLater(failureOf(err), t.w.s.o.MaxDeaths, now, keep)
+		j.failLater(t.failureOf(err), t.w.s.o.MaxDeaths, now, keep)
 	default:
-		j.fail(failureOf(err), now, keep)
+		j.fail(t.failureOf(err), now, keep)
 	}
 }
 
@@ -298,9 +322,19 @@ func isOfMachine(err error) bool {
 }
 
 // failureOf is an error as a job keeps it.
-func failureOf(err error) Failure {
+func (t *try) failureOf(err error) Failure {
 	report := fault.Describe(fault.Violations(err)[0])
-	return Failure{Code: report.Kind, Message: err.Error()}
+	return Failure{Code: report.Kind, Message: t.withoutFolder([]string{err.Error()})[0]}
+}
+
+// withoutFolder names files within the data folder without it: where it is, is not the business of
+// those who ask for videos.
+func (t *try) withoutFolder(texts []string) []string {
+	var out []string
+	for _, text := range texts {
+		out = append(out, strings.ReplaceAll(text, t.w.s.folder.dir+string(filepath.Separator), ""))
+	}
+	return out
 }
 
 // publishFiles puts the files of a try among the outputs.

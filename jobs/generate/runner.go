@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"weft"
@@ -85,20 +86,34 @@ func (r *Runner) Run(ctx context.Context, t jobs.Task) (jobs.Output, error) {
 		}
 		why := err
 		if made, pictures, err = r.generate(ctx, t); err == nil {
-			made.Notes = append(made.Notes, fmt.Sprintf("made anew: %v", why))
+			made.Notes = append(made.Notes, fmt.Sprintf("made anew: %v", strings.ReplaceAll(why.Error(), t.Dir+string(filepath.Separator), "")))
 		}
 	}
 	if errors.Is(err, engine.ErrUnavailable) {
 		err = jobs.OfMachine(err)
 	}
 	if err != nil {
-		return jobs.Output{}, err
+		return jobs.Output{}, withoutFolder(err, t.Dir)
 	}
 	if err := pictures.Write(t.Dir); err != nil {
 		return jobs.Output{}, err
 	}
 	return jobs.Output{Settings: made.Settings, Notes: made.Notes, Files: map[string]string{
 		"video": filepath.Base(made.Out), "thumbnail": stills.Thumbnail, "spritesheet": stills.SpriteSheet}}, nil
+}
+
+// withoutFolder is an error without what was put around it of the folder of a try: how a command
+// would go on from there, or where its last latents are. The job does the first by itself, and the
+// folder of one that failed is gone.
+func withoutFolder(err error, dir string) error {
+	for strings.Contains(err.Error(), dir) {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			break
+		}
+		err = inner
+	}
+	return err
 }
 
 // generate makes the video, and stills of its frames.
@@ -121,7 +136,9 @@ func (r *Runner) generate(ctx context.Context, t jobs.Task) (*weft.Generated, *s
 func (r *Runner) options(t jobs.Task) (pipeline.Options, error) {
 	spec := t.Job.Spec
 	o := pipeline.Options{Prompt: spec.Prompt, Negative: spec.Negative, Image: t.Image, LastImage: t.LastImage, Fit: picture.Fit(spec.Fit), NoTruncate: spec.NoTruncate,
-		Crop: spec.Crop, Out: filepath.Join(t.Dir, "video."+spec.Container), State: filepath.Join(t.Dir, stateFolder), Resume: true, Force: true, Preview: spec.Preview, Weft: weft.Version()}
+		Crop: spec.Crop, Out: filepath.Join(t.Dir, "video."+spec.Container), State: filepath.Join(t.Dir, stateFolder), Force: true, Preview: spec.Preview, Weft: weft.Version()}
+	_, err := os.Stat(o.State)
+	o.Resume = err == nil // else a note would say that there is no state
 	var errs fault.List
 	if len(spec.Request) > 0 {
 		errs.Add(json.Unmarshal(spec.Request, &o.Request))
