@@ -258,7 +258,7 @@ func (g *generation) encodeText(ctx context.Context) (Cost, error) {
 
 // keepFeatures writes the features to the state, and to the file that is asked for.
 func (g *generation) keepFeatures() error {
-	if err := g.state.writeFeatures(g.features); err != nil {
+	if err := g.state.writeFeatures(g.features, g.keptFrame()); err != nil {
 		return err
 	}
 	if g.o.FeaturesOut == "" {
@@ -329,13 +329,22 @@ func (g *generation) keepStep(loop *denoise.Loop, step denoise.Step, traced map[
 	return nil
 }
 
+// keptFrame are the latents of a first frame that is given and stands beside the denoised ones,
+// nil where there is none or where it was mixed into them.
+func (g *generation) keptFrame() *tensor.Tensor {
+	if g.mix.frame != nil {
+		return nil
+	}
+	return g.features[conditions.NameOfKept]
+}
+
 // writeLatents writes the latents as the sampler left them to the file that is asked for, and
 // beside them the latents of a first frame that is kept, which Decode puts back.
 func (g *generation) writeLatents(traced map[string]*tensor.Tensor) error {
 	if g.o.LatentsOut == "" {
 		return nil
 	}
-	if kept := g.features[conditions.NameOfKept]; kept != nil && g.mix.frame == nil {
+	if kept := g.keptFrame(); kept != nil {
 		traced[conditions.NameOfKept] = kept
 	}
 	g.result.Files["latents"] = g.o.LatentsOut

@@ -287,7 +287,8 @@ func (g *generation) readState(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	g.features, g.complete, s.kept = f, true, f[conditions.NameOfKept]
+	g.features, g.complete = f, true
+	s.kept = g.keptFrame()
 	tensors, meta, err := checkpoint.LoadFile(ctx, s.path(latentsFile))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -306,12 +307,12 @@ func (g *generation) readState(ctx context.Context) error {
 	return nil
 }
 
-// writeFeatures keeps the features.
-func (s *stateFolder) writeFeatures(f features) error {
+// writeFeatures keeps the features, and for later the first frame that is kept; nil is none.
+func (s *stateFolder) writeFeatures(f features, kept *tensor.Tensor) error {
 	if s.dir == "" {
 		return nil
 	}
-	s.kept = f[conditions.NameOfKept]
+	s.kept = kept
 	return f.write(s.path(featuresFile), true)
 }
 
