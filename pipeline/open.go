@@ -139,7 +139,10 @@ func CheckGenerates(m models.Model) error {
 	g := m.Features().Generator
 	var errs fault.List
 	if len(g.Texts) == 0 {
-		errs.Add(fault.New(models.ErrVariant, nil, "%s: how its text is made of a prompt is not known here; weft sample denoises this one from prepared text", m.Name()))
+		errs.Add(fault.New(models.ErrVariant, nil, "%s: its video is not made from a prompt here; weft sample denoises this one from prepared text", m.Name()))
+	}
+	if g.Image.Unprepared {
+		errs.Add(fault.New(models.ErrVariant, nil, "%s: what it reads of an image is not made here; weft sample takes it as --conditions", m.Name()))
 	}
 	if _, err := models.ByName(g.Companions.Decoder); err != nil {
 		errs.Add(fault.New(models.ErrVariant, nil, "%s: its autoencoder %s is not run; weft sample makes its latents", m.Name(), g.Companions.Decoder))

@@ -38,14 +38,20 @@ func declareModel(name string, c Config) models.Declaration {
 			Image:          models.ImageUse{Unprepared: c.conditionDim() > 0},
 			Companions:     models.Companions{Text: "t5-v1.1-xxl", Decoder: "cogvideox-vae"},
 			ReleasedPreset: c.releasedPreset(),
-			LatentOrder:    models.FramesFirst, Texts: texts,
+			LatentOrder:    models.FramesFirst, Texts: c.texts(),
 		}},
 	}
 }
 
-// texts is how all releases read a prompt. Rows of padding are attended to, by the encoder and by
-// the model.
-var texts = []models.TextEncoding{{End: "</s>", Pad: "<pad>", Output: "out", Feature: models.ContextFeature}}
+// texts is how the releases read a prompt. Rows of padding are attended to, by the encoder and by
+// the model. It is empty for 1.5, of which no video is made: its patches of two latent frames ask
+// for a frame more than the autoencoder's, which nothing cuts off again.
+func (c Config) texts() []models.TextEncoding {
+	if c.PatchT > 0 {
+		return nil
+	}
+	return []models.TextEncoding{{End: "</s>", Pad: "<pad>", Output: "out", Feature: models.ContextFeature}}
+}
 
 // releasedPreset names the release with the same positions and inputs.
 func (c Config) releasedPreset() string {

@@ -2,6 +2,7 @@ package params
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,11 +13,19 @@ import (
 )
 
 // Every preset is translated: each path stands once, has no dot left, and no level is empty.
-// The tests of the families compare the paths with vidax's own.
+// The tests of the families compare the paths with vidax's own. Those of the autoencoders of
+// LTX-Video, LTX-2 and HunyuanVideo-1.5 are not known here, which asking for them says.
 func TestEveryPresetHasPaths(t *testing.T) {
+	untranslated := []string{"hunyuan1.5-vae", "ltx-video-0.9.0-vae", "ltx-video-0.9.1-vae", "ltx-video-vae", "ltx2.5-vae-conv"}
 	for _, name := range models.Presets() {
 		m, on := modelOn(t, name)
 		list, err := List(m, on, Flax, true)
+		if slices.Contains(untranslated, name) {
+			if len(list) != 0 || !errors.Is(err, peer.ErrPeer) {
+				t.Errorf("%s: %d lines, error %v", name, len(list), err)
+			}
+			continue
+		}
 		if err != nil {
 			t.Error(err)
 		}
