@@ -191,8 +191,26 @@ func (m *Model) lookUpTokens(ctx context.Context, ids *tensor.Tensor, as dtype.D
 	return out, nil
 }
 
+// encodableShape is (batch, 3, frames, height, width) of the longest videos that are encoded to at
+// most as many frames as latents have.
+func (m *Model) encodableShape(batch int, latent []int) ([]int, error) {
+	for {
+		shape, err := m.Features().Decoder.VideoShape(latent)
+		if err != nil {
+			return nil, err
+		}
+		shape = append([]int{batch}, shape...)
+		if _, err = m.Features().Frames.Request("video", shape); err == nil || latent[1] == 1 {
+			return shape, err
+		}
+		latent[1]--
+	}
+}
+
 // exampleVideo makes videos (batch, 3, frames, height, width) of random pixels from -1 to 1,
-// which an autoencoder encodes to latents of a shape, or to those of its example.
+// which an autoencoder encodes to latents of a shape, or to those of its example. Where no video is
+// encoded to as many latent frames, because several decode to frames that begin none, it is the
+// longest that is.
 func (m *Model) exampleVideo(batch int, latent []int) (*tensor.Tensor, error) {
 	if latent == nil {
 		in, err := m.Example(batch, nil, 1)
@@ -205,11 +223,10 @@ func (m *Model) exampleVideo(batch int, latent []int) (*tensor.Tensor, error) {
 		}
 		latent = z.Shape[1:]
 	}
-	shape, err := m.Features().Decoder.VideoShape(latent)
+	shape, err := m.encodableShape(batch, slices.Clone(latent))
 	if err != nil {
 		return nil, err
 	}
-	shape = append([]int{batch}, shape...)
 	g := rand.New(rand.NewPCG(1, 0))
 	pixels := make([]float32, tensor.Elements(shape))
 	for i := range pixels {
