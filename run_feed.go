@@ -34,7 +34,7 @@ func (f runFeed) start(m *Model, allowNonFinite bool, prepare func(models.Reques
 		return nil, err
 	}
 	r.odd.Notes = odd.Notes
-	if f.frames != nil {
+	if f.input != "" {
 		err = r.feedFrames(f.frames)
 	} else {
 		err = r.feedInputs(f.inputs)
@@ -47,7 +47,7 @@ func (f runFeed) start(m *Model, allowNonFinite bool, prepare func(models.Reques
 }
 
 func (f runFeed) request(m *Model) (models.Request, error) {
-	if f.frames != nil {
+	if f.input != "" {
 		return m.framesRequest(f.input, f.shape)
 	}
 	return m.Request(f.inputs)
