@@ -179,9 +179,10 @@ func TestVideoShape(t *testing.T) {
 
 // Other numbers of frames, stages, groups and widths, in bf16 too: every split gives what one
 // device gives.
+// All but the first configuration are run with WEFT_LONG_TESTS alone.
 func TestOtherConfigurationsSplit(t *testing.T) {
 	const types = `,"latent_channels":3,"sample_height":16,"sample_width":16,"norm_num_groups":2`
-	for _, c := range []struct {
+	for i, c := range []struct {
 		config string
 		latent []int
 		flags  string
@@ -190,6 +191,9 @@ func TestOtherConfigurationsSplit(t *testing.T) {
 		{`{"_class_name":"AutoencoderKLCogVideoX","block_out_channels":[4,2,6],"layers_per_block":1` + types + `}`, []int{3, 1, 1, 5}, "--dtype bf16"},
 		{`{"_class_name":"AutoencoderKLCogVideoX","block_out_channels":[2,2,2],"layers_per_block":1` + types + `}`, []int{3, 3, 5, 1}, "--fsdp sp,tp"},
 	} {
+		if i > 0 && os.Getenv("WEFT_LONG_TESTS") == "" {
+			continue
+		}
 		meshes := modeltest.Splits(t, modeltest.MadeUp(t, c.config), weft.VerifyOptions{Options: weft.Options{Request: request.Must(c.flags)}, Latent: c.latent})
 		if len(meshes) != 27 {
 			t.Errorf("%d meshes", len(meshes))

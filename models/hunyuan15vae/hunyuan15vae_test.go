@@ -155,9 +155,10 @@ func TestPublishersRelease(t *testing.T) {
 }
 
 // Other widths, ratios and numbers of frames, in bf16 too: every split gives what one device gives.
+// All but the first configuration are run with WEFT_LONG_TESTS alone.
 func TestOtherConfigurationsSplit(t *testing.T) {
 	const class = `{"_class_name":"AutoencoderKLHunyuanVideo15","latent_channels":2,"layers_per_block":1,`
-	for _, c := range []struct {
+	for i, c := range []struct {
 		config string
 		latent []int
 		flags  string
@@ -166,6 +167,9 @@ func TestOtherConfigurationsSplit(t *testing.T) {
 		{class + `"block_out_channels":[8,8],"spatial_compression_ratio":2,"temporal_compression_ratio":1,"downsample_match_channel":false}`, []int{2, 1, 1, 5}, "--dtype bf16"},
 		{class + `"block_out_channels":[8,16],"spatial_compression_ratio":2,"temporal_compression_ratio":2,"upsample_match_channel":false}`, []int{2, 3, 5, 1}, "--fsdp sp,tp"},
 	} {
+		if i > 0 && os.Getenv("WEFT_LONG_TESTS") == "" {
+			continue
+		}
 		meshes := modeltest.Splits(t, modeltest.MadeUp(t, c.config), weft.VerifyOptions{Options: weft.Options{Request: request.Must(c.flags)}, Latent: c.latent})
 		if len(meshes) != 27 {
 			t.Errorf("%d meshes", len(meshes))

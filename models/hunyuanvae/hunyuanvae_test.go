@@ -144,9 +144,10 @@ func TestPublishersConfig(t *testing.T) {
 
 // Other widths, tiles and numbers of frames, without attention, in bf16 too: every split gives
 // what one device gives.
+// All but the first configuration are run with WEFT_LONG_TESTS alone.
 func TestOtherConfigurationsSplit(t *testing.T) {
 	const config = `{"_class_name":"AutoencoderKLHunyuanVideo","latent_channels":3,"layers_per_block":1,"norm_num_groups":2,"sample_tsize":16,`
-	for _, c := range []struct {
+	for i, c := range []struct {
 		config string
 		latent []int
 		flags  string
@@ -155,6 +156,9 @@ func TestOtherConfigurationsSplit(t *testing.T) {
 		{config + `"block_out_channels":[2,2,2,2],"mid_block_add_attention":false}`, []int{3, 1, 1, 5}, "--dtype bf16"},
 		{config + `"block_out_channels":[2,2,2,2]}`, []int{3, 6, 2, 1}, "--fsdp sp,tp"},
 	} {
+		if i > 0 && os.Getenv("WEFT_LONG_TESTS") == "" {
+			continue
+		}
 		meshes := modeltest.Splits(t, modeltest.MadeUp(t, c.config), weft.VerifyOptions{Options: weft.Options{Request: request.Must(c.flags)}, Latent: c.latent})
 		if len(meshes) != 27 {
 			t.Errorf("%d meshes", len(meshes))

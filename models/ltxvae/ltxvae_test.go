@@ -173,9 +173,10 @@ func TestCausality(t *testing.T) {
 
 // Other widths, factors, kinds of sampling and numbers of frames, causal and not, in bf16 too:
 // every split gives what one device gives, and every frame is made.
+// All but the first configuration are run with WEFT_LONG_TESTS alone.
 func TestOtherConfigurationsSplit(t *testing.T) {
 	const class = `{"_class_name":"AutoencoderKLLTXVideo","latent_channels":3,`
-	for _, c := range []struct {
+	for i, c := range []struct {
 		config string
 		latent []int
 		flags  string
@@ -190,6 +191,9 @@ func TestOtherConfigurationsSplit(t *testing.T) {
 		{class + `"patch_size":1,"block_out_channels":[2],"layers_per_block":[1,1],"spatio_temporal_scaling":[false],"decoder_block_out_channels":[2],"decoder_layers_per_block":[1,1],
 			"decoder_spatio_temporal_scaling":[false],"upsample_factor":[1]}`, []int{3, 4, 5, 1}, "--fsdp sp,tp"},
 	} {
+		if i > 0 && os.Getenv("WEFT_LONG_TESTS") == "" {
+			continue
+		}
 		meshes := modeltest.Splits(t, modeltest.MadeUp(t, c.config), weft.VerifyOptions{Options: weft.Options{Request: request.Must(c.flags)}, Latent: c.latent})
 		if len(meshes) != 27 {
 			t.Errorf("%d meshes", len(meshes))

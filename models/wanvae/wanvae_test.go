@@ -141,8 +141,9 @@ func TestBF16(t *testing.T) {
 
 // Other depths, multipliers and doublings, batch 2, grids smaller than the mesh:
 // every split gives the one-device answer.
+// All but the first configuration are run with WEFT_LONG_TESTS alone.
 func TestOtherConfigurationsSplit(t *testing.T) {
-	for _, c := range []struct {
+	for i, c := range []struct {
 		config string
 		latent []int
 		o      weft.Options
@@ -152,6 +153,9 @@ func TestOtherConfigurationsSplit(t *testing.T) {
 		{`{"z_dim":16,"dim":6,"dim_mult":[2],"num_res_blocks":2,"temperal_downsample":[]}`, []int{16, 2, 9, 1}, weft.Options{Request: request.Must("--fsdp sp,tp")}},
 		{`{"z_dim":48,"dim":2,"dec_dim":4,"dim_mult":[1,2,2],"num_res_blocks":1,"temperal_downsample":[true,false],"is_residual":true,"patch_size":1}`, []int{48, 2, 3, 2}, weft.Options{}},
 	} {
+		if i > 0 && os.Getenv("WEFT_LONG_TESTS") == "" {
+			continue
+		}
 		folder := modeltest.MadeUp(t, c.config)
 		meshes := modeltest.Splits(t, folder, weft.VerifyOptions{Options: c.o, Latent: c.latent})
 		if len(meshes) != 27 {
