@@ -51,4 +51,6 @@ export const contentPath = (id, variant) =>
 
 // randomKey is an idempotency key.
 export const randomKey = () =>
-  [...crypto.getRandomValues(new Uint8Array(16))].map((b) => b.toString(16).padStart(2, "0")).join("");
+  [...crypto.getRandomValues(new Uint8Array(16))]
+    .map((b) => b.toString(16).padStart(2, "0"))
+    .join("");

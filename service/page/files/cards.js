@@ -13,7 +13,11 @@ export function say(text) {
 export function fail(what, error, again) {
   if (!(error instanceof Refusal)) throw error; // boot.js shows it
   if (error.status === 401) return; // a token is asked for
-  window.weftBanner.show(what, error.violations.map((v) => v.message), again);
+  window.weftBanner.show(
+    what,
+    error.violations.map((v) => v.message),
+    again,
+  );
 }
 
 // arrange puts the items of some videos into a list in their order. An item that stays is not

@@ -33,7 +33,11 @@ const stateNames = {
 
 export const stateName = (video) =>
   (stateNames[video.state] ?? video.state) +
-  (video.wish === "cancel" ? ", is being cancelled" : video.wish === "pause" ? ", is being paused" : "");
+  (video.wish === "cancel"
+    ? ", is being cancelled"
+    : video.wish === "pause"
+      ? ", is being paused"
+      : "");
 
 const phaseNames = {
   text: "Reading the prompt",

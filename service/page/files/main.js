@@ -96,7 +96,8 @@ async function submit(event) {
     form.showRefusals([]);
     if (key === mine) key = undefined;
   } catch (error) {
-    if (error instanceof Refusal && error.violations.some((v) => v.param)) form.showRefusals(error.violations);
+    if (error instanceof Refusal && error.violations.some((v) => v.param))
+      form.showRefusals(error.violations);
     else fail("The video was not taken", error, () => node.requestSubmit());
     if (error.status && key === mine) key = undefined; // it was answered: the next is another request
   } finally {
@@ -106,7 +107,10 @@ async function submit(event) {
 
 // create asks for a video.
 async function create(fields, pictures, idempotencyKey = randomKey()) {
-  const video = await post("/v1/videos", { body: form.body(fields, pictures), headers: { "Idempotency-Key": idempotencyKey } });
+  const video = await post("/v1/videos", {
+    body: form.body(fields, pictures),
+    headers: { "Idempotency-Key": idempotencyKey },
+  });
   if (pictures.size) sent.set(video.id, pictures);
   videos.put(video, true);
   stream.syncSoon();
@@ -123,7 +127,13 @@ async function repeat(video, { seed, edit }) {
   form.fill(fields, pictures);
   changed();
   form.focusPrompt();
-  if (isMissing) form.showRefusals([{ param: "input_reference", message: "Add the picture again: the service does not give it back." }]);
+  if (isMissing)
+    form.showRefusals([
+      {
+        param: "input_reference",
+        message: "Add the picture again: the service does not give it back.",
+      },
+    ]);
 }
 
 begin().catch((error) => {

@@ -14,8 +14,10 @@ const placeOf = (v) => v.queue?.place ?? Infinity;
 
 // byTurn orders videos as they are made: what runs, what waits by its place, what is paused.
 const byTurn = (a, b) =>
-  rank(a) - rank(b) || (placeOf(a) === placeOf(b) ? 0 : placeOf(a) - placeOf(b)) ||
-  a.created_at - b.created_at || (a.id < b.id ? -1 : 1);
+  rank(a) - rank(b) ||
+  (placeOf(a) === placeOf(b) ? 0 : placeOf(a) - placeOf(b)) ||
+  a.created_at - b.created_at ||
+  (a.id < b.id ? -1 : 1);
 
 export function draw() {
   const waiting = videos.all().filter(isWaiting).sort(byTurn);
@@ -34,11 +36,27 @@ function make(video) {
     resume: action("Resume", "Resume " + name, change(video.id, "resume")),
     cancel: action("Cancel", "Cancel " + name, change(video.id, "cancel")),
   };
-  const item = el("li", { class: "waiting", data: { id: video.id } }, parts.preview,
-    el("div", { class: "about" },
+  const item = el(
+    "li",
+    { class: "waiting", data: { id: video.id } },
+    parts.preview,
+    el(
+      "div",
+      { class: "about" },
       el("p", { class: "prompt", text: shorten(video.prompt, 200), title: video.prompt }),
-      el("p", {}, parts.state), parts.bar, parts.what,
-      el("div", { class: "actions" }, parts.pause, parts.resume, parts.cancel, deletion(video.id, "Delete " + name))));
+      el("p", {}, parts.state),
+      parts.bar,
+      parts.what,
+      el(
+        "div",
+        { class: "actions" },
+        parts.pause,
+        parts.resume,
+        parts.cancel,
+        deletion(video.id, "Delete " + name),
+      ),
+    ),
+  );
   item.parts = parts;
   return item;
 }
@@ -51,7 +69,8 @@ function update(item, video) {
   bar.value = video.progress;
   bar.hidden = !runs && video.progress === 0;
   let text = runs ? phaseText(video.phase) : placeText(video);
-  if (!runs && video.planned?.seconds > 0) text += `; takes about ${formatSeconds(video.planned.seconds)}`;
+  if (!runs && video.planned?.seconds > 0)
+    text += `; takes about ${formatSeconds(video.planned.seconds)}`;
   if (video.tries > 1) text += `; try ${video.tries}`;
   what.textContent = text;
   preview.hidden = !video.preview;
@@ -72,9 +91,18 @@ let queue;
 
 export function showQueue(doc) {
   queue = doc;
-  const workers = doc.workers === 0 ? "no worker lives" : doc.workers === 1 ? "1 worker" : `${doc.workers} workers`;
-  const parts = [`${doc.running} run${doc.running === 1 ? "s" : ""}, ${doc.queued} wait${doc.queued === 1 ? "s" : ""}`, workers];
-  if (doc.seconds > 0) parts.push(`about ${formatSeconds(doc.seconds / Math.max(1, doc.workers))} to do`);
+  const workers =
+    doc.workers === 0
+      ? "no worker lives"
+      : doc.workers === 1
+        ? "1 worker"
+        : `${doc.workers} workers`;
+  const parts = [
+    `${doc.running} run${doc.running === 1 ? "s" : ""}, ${doc.queued} wait${doc.queued === 1 ? "s" : ""}`,
+    workers,
+  ];
+  if (doc.seconds > 0)
+    parts.push(`about ${formatSeconds(doc.seconds / Math.max(1, doc.workers))} to do`);
   if (doc.queue_paused) parts.unshift("The queue is paused");
   byId("queue-sum").textContent = parts.join(" · ");
   byId("queue-pause").textContent = doc.queue_paused ? "Resume the queue" : "Pause the queue";

@@ -25,27 +25,29 @@ export async function start(again) {
 
 // askToken asks for a token until one is taken.
 function askToken() {
-  asking = asking ?? new Promise((resolve) => {
-    const [dialog, form, token, said] = ["login", "login-form", "token", "login-error"].map(byId);
-    dialog.addEventListener("cancel", (event) => event.preventDefault());
-    form.onsubmit = async (event) => {
-      event.preventDefault();
-      said.textContent = "";
-      try {
-        const headers = { Authorization: "Bearer " + token.value.trim() };
-        const session = await post("/v1/session", { headers, quiet: true });
-        token.value = "";
-        dialog.close();
-        asking = undefined;
-        resolve(session);
-      } catch (error) {
-        said.textContent = error.status === 401 ? "This token is not known here." : error.message;
-        token.focus();
-        token.select();
-      }
-    };
-    dialog.showModal();
-    token.focus();
-  });
+  asking =
+    asking ??
+    new Promise((resolve) => {
+      const [dialog, form, token, said] = ["login", "login-form", "token", "login-error"].map(byId);
+      dialog.addEventListener("cancel", (event) => event.preventDefault());
+      form.onsubmit = async (event) => {
+        event.preventDefault();
+        said.textContent = "";
+        try {
+          const headers = { Authorization: "Bearer " + token.value.trim() };
+          const session = await post("/v1/session", { headers, quiet: true });
+          token.value = "";
+          dialog.close();
+          asking = undefined;
+          resolve(session);
+        } catch (error) {
+          said.textContent = error.status === 401 ? "This token is not known here." : error.message;
+          token.focus();
+          token.select();
+        }
+      };
+      dialog.showModal();
+      token.focus();
+    });
   return asking;
 }

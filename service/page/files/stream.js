@@ -6,7 +6,10 @@ import * as videos from "./videos.js";
 const pageSize = 100;
 const slowest = 15000; // milliseconds between two tries
 
-let source, last = "", retry, wait = 1000;
+let source,
+  last = "",
+  retry,
+  wait = 1000;
 let onState = () => {};
 let onQueue = () => {};
 
@@ -46,15 +49,21 @@ function open() {
     onState("open");
     sync();
   });
-  mine.addEventListener("video", take((video) => {
-    const before = videos.find(video.id)?.state;
-    videos.put(video, false);
-    if (video.state !== before) syncSoon();
-  }));
-  mine.addEventListener("deleted", take((doc) => {
-    videos.remove(doc.id);
-    syncSoon();
-  }));
+  mine.addEventListener(
+    "video",
+    take((video) => {
+      const before = videos.find(video.id)?.state;
+      videos.put(video, false);
+      if (video.state !== before) syncSoon();
+    }),
+  );
+  mine.addEventListener(
+    "deleted",
+    take((doc) => {
+      videos.remove(doc.id);
+      syncSoon();
+    }),
+  );
   mine.addEventListener("error", () => {
     if (source !== mine) return;
     onState("lost");
@@ -78,7 +87,7 @@ async function openLater() {
 // readList asks for pages of the list, the newest videos first, until enough is known.
 async function readList(enough) {
   const listed = new Set();
-  for (let after = ""; ; ) {
+  for (let after = ""; ;) {
     const page = await get(`/v1/videos?limit=${pageSize}${after && "&after=" + after}`);
     for (const video of page.data) {
       listed.add(video.id);
@@ -114,14 +123,19 @@ let pending;
 
 // syncSoon asks for the places in the queue, which events of all videos do not tell.
 export function syncSoon() {
-  pending = pending ?? setTimeout(async () => {
-    pending = undefined;
-    const waiting = videos.all().filter((v) => v.state === "queued").map((v) => v.id);
-    try {
-      if (waiting.length) await readList((listed) => waiting.every((id) => listed.has(id)));
-      onQueue(await get("/v1/queue"));
-    } catch {
-      // The stream is lost too, and all is asked for when it opens again.
-    }
-  }, soon);
+  pending =
+    pending ??
+    setTimeout(async () => {
+      pending = undefined;
+      const waiting = videos
+        .all()
+        .filter((v) => v.state === "queued")
+        .map((v) => v.id);
+      try {
+        if (waiting.length) await readList((listed) => waiting.every((id) => listed.has(id)));
+        onQueue(await get("/v1/queue"));
+      } catch {
+        // The stream is lost too, and all is asked for when it opens again.
+      }
+    }, soon);
 }
