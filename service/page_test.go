@@ -21,9 +21,11 @@ import (
 
 	"weft/internal/browsertest"
 	"weft/jobs"
+	"weft/models"
 	"weft/service/page"
 	"weft/video"
 	"weft/video/stills"
+	"weft/web"
 )
 
 func TestMain(m *testing.M) { browsertest.Main(m) }
@@ -109,6 +111,8 @@ func TestPageMakesVideos(t *testing.T) {
 	}
 	set(p, "size", "65x32")
 	set(p, "prompt", "a cat")
+	set(p, "num_frames", "6")
+	seen(p, "#f-num_frames-error", "5 or 9")
 	p.Wait(`document.getElementById("f-size").getAttribute("aria-invalid") === "true" && document.getElementById("f-size-error").textContent.includes("64")`)
 	typeRequest(p, "a cat walks", format)
 	seen(p, "#plan", "64x32, 5 frames")
@@ -399,6 +403,9 @@ func TestPageForAll(t *testing.T) {
 	if len(papers) != 2 {
 		t.Errorf("papers %v", papers)
 	}
+	if over := browsertest.Eval[[]string](p, overlapping); len(over) > 0 {
+		t.Errorf("drawn over each other: %v", over)
+	}
 	for _, width := range []int64{320, 360, 768} {
 		p.Do(chromedp.EmulateViewport(width, 780))
 		if wide := p.Overflowing(width); len(wide) > 0 {
@@ -413,6 +420,38 @@ func TestPageForAll(t *testing.T) {
 	}
 	p.Fine(10)
 	close(steps.open)
+}
+
+// overlapping lists buttons and links that lie outside of their item of a list.
+const overlapping = `[...document.querySelectorAll("li button, li a, li img, li video, li dd")].filter((x) => x.checkVisibility() &&
+	x.getBoundingClientRect().right > x.closest("li").getBoundingClientRect().right + 1).map((x) => x.outerHTML.slice(0, 80))`
+
+// The explorer is one click away, with the model and its mesh, and stays at its own address.
+func TestPageOpensTheExplorer(t *testing.T) {
+	release := openRelease(t, "wan21_t2v", "--mesh sp=3")
+	r := startService(t, t.TempDir(), nil, release, func(o *Options, q *jobs.Options) {
+		withPage(o, q)
+		o.Explorer = web.New(web.Options{Models: map[string]models.Model{"a folder": release.Denoiser()}, Settings: map[string]models.Settings{"a folder": release.Settings}}).Handler()
+		o.ExplorerModel = "a folder"
+	})
+	p := browsertest.New(t, r.at)
+	p.Open("/")
+	p.Do(chromedp.Evaluate[chromedp.Void](`document.getElementById("explorer").click()`))
+	p.Wait(`location.pathname === "/explorer/" && document.querySelector("#detail h2")?.innerText`)
+	p.Settled()
+	at := browsertest.Eval[string](p, `location.pathname + " " + [...new URLSearchParams(location.search)].map((x) => x.join(" ")).sort().join(" ")`)
+	if !strings.HasPrefix(at, "/explorer/ ") || !strings.Contains(at, "model a folder") || !strings.Contains(at, "mesh dp=1,tp=1,sp=3") || p.Text("#banner") != "" {
+		t.Errorf("at %s: %s", at, p.Text("body"))
+	}
+	p.Do(chromedp.Evaluate[chromedp.Void](`{const f = document.getElementById("ask").elements.frames; f.value = 5; f.dispatchEvent(new Event("change", {bubbles: true}))}`))
+	p.Wait(`location.pathname === "/explorer/" && new URLSearchParams(location.search).get("frames") === "5"`)
+	p.Settled()
+	p.Do(chromedp.Reload())
+	p.Settled()
+	if got := p.Text(".tagline"); !strings.Contains(got, "split") {
+		t.Errorf("after a reload: %s", got)
+	}
+	p.Fine(10)
 }
 
 var (

@@ -301,10 +301,10 @@ func (g grid) nearestFrames(wish float64) int {
 func abs(x float64) float64 { return max(x, -x) }
 
 // explorerAddress is where the explorer shows the model, which it has under a name, with the
-// service's mesh and the size that a request is given which says none.
-func (m *Model) explorerAddress(name string) string {
+// service's mesh, all axes of it, and the size that a request is given which says none.
+func (m *Model) explorerAddress(name, split string) string {
 	q := url.Values{"model": {name}, "dtype": {m.DType}}
-	for parameter, value := range map[string]any{"on": m.On, "mesh": m.Mesh, "size": m.Defaults["size"].Value, "frames": m.Defaults["frames"].Value} {
+	for parameter, value := range map[string]any{"on": m.On, "mesh": split, "size": m.Defaults["size"].Value, "frames": m.Defaults["frames"].Value} {
 		if text := fmt.Sprint(value); value != nil && text != "" {
 			q.Set(parameter, text)
 		}

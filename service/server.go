@@ -15,6 +15,7 @@ import (
 
 	"weft/fault"
 	"weft/jobs"
+	"weft/mesh"
 )
 
 // Store is what the service needs of a queue; *jobs.Store is one.
@@ -104,7 +105,7 @@ func New(o Options) *Server {
 		ending:  make(chan struct{}), beat: beat}
 	s.model = o.Release.describe(time.Now().Unix())
 	if o.Explorer != nil && o.ExplorerModel != "" {
-		s.model.Explorer = s.model.explorerAddress(o.ExplorerModel)
+		s.model.Explorer = s.model.explorerAddress(o.ExplorerModel, mesh.FormatAxes(mesh.Standard(o.Release.Run.Mesh)))
 	}
 	s.document = describeRoutes(o.Release.Weft)
 	s.mux = s.newMux()

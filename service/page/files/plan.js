@@ -70,6 +70,12 @@ function show(doc) {
   put(
     byId("plan"),
     el("p", { text: parts.join(" · ") }),
-    doc.notes.map((n) => el("p", { class: "quiet-text", text: n })),
+    doc.notes.length > 0 &&
+      el(
+        "details",
+        {},
+        el("summary", { text: `Notes (${doc.notes.length})` }),
+        doc.notes.map((n) => el("p", { class: "quiet-text", text: n })),
+      ),
   );
 }

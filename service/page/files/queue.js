@@ -88,6 +88,7 @@ function update(item, video) {
 // The queue as a whole.
 
 let queue;
+let mayChange = false; // the queue as a whole
 
 export function showQueue(doc) {
   queue = doc;
@@ -105,6 +106,7 @@ export function showQueue(doc) {
     parts.push(`about ${formatSeconds(doc.seconds / Math.max(1, doc.workers))} to do`);
   if (doc.queue_paused) parts.unshift("The queue is paused");
   byId("queue-sum").textContent = parts.join(" · ");
+  byId("queue-pause").hidden = !mayChange;
   byId("queue-pause").textContent = doc.queue_paused ? "Resume the queue" : "Pause the queue";
 }
 
@@ -113,7 +115,7 @@ const often = 5000; // milliseconds: no event tells that the queue was paused
 // follow keeps the state of the queue true. mayPause says whether the button is shown.
 export function follow(mayPause) {
   const button = byId("queue-pause");
-  button.hidden = !mayPause;
+  mayChange = mayPause;
   button.onclick = async () => {
     try {
       showQueue(await post("/v1/queue/" + (queue?.queue_paused ? "resume" : "pause")));
