@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -156,17 +157,26 @@ func (x *index) applyEntry(e jetstream.KeyValueEntry) {
 
 // readJob reads a job of a bucket's entry.
 func readJob(e jetstream.KeyValueEntry) (*Job, error) {
+	j, err := decodeJob(e.Value())
+	if err != nil {
+		return nil, fmt.Errorf("entry %s: %w", e.Key(), err)
+	}
+	j.Revision = e.Revision()
+	return j, nil
+}
+
+// decodeJob reads a job as encodeJob wrote it.
+func decodeJob(raw []byte) (*Job, error) {
 	var stored struct {
 		Version int `json:"v"`
 		Job
 	}
-	if err := json.Unmarshal(e.Value(), &stored); err != nil {
-		return nil, fault.New(ErrData, nil, "entry %s is no job: %v", e.Key(), err)
+	if err := json.Unmarshal(raw, &stored); err != nil {
+		return nil, fault.New(ErrData, nil, "no job: %w", err)
 	}
 	if stored.Version != jobVersion {
-		return nil, fault.New(ErrData, nil, "job %s is stored in version %d: this weft reads version %d", e.Key(), stored.Version, jobVersion)
+		return nil, fault.New(ErrData, nil, "a job of version %d: this weft reads version %d", stored.Version, jobVersion)
 	}
-	stored.Revision = e.Revision()
 	return &stored.Job, nil
 }
 

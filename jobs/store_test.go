@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -315,6 +316,7 @@ func TestJobsThatAreNone(t *testing.T) {
 		{"an image that is not there", func(n *jobs.New) { n.Image = fmt.Sprintf("%064d", 0) }, 1},
 		{"a path for an image", func(n *jobs.New) { n.Image = "../../etc/passwd" }, 1},
 		{"a key without a body", func(n *jobs.New) { n.Key = "k" }, 1},
+		{"a prompt that the queue does not take", func(n *jobs.New) { n.Prompt = strings.Repeat("a", 1<<20) }, 1},
 		{"all at once", func(n *jobs.New) { n.Container, n.LastImage, n.Priority = "", "x", 7 }, 3},
 	} {
 		n := of("u", "p")

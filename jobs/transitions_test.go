@@ -228,3 +228,40 @@ func TestForetell(t *testing.T) {
 		}
 	}
 }
+
+// What is stored is read as it was, and nothing that is stored makes a reader panic.
+func FuzzStoredJob(f *testing.F) {
+	negative := ""
+	whole, err := encodeJob(&Job{ID: idPrefix + "1", State: Running, Worker: "w", Try: 2, Created: time.Unix(1, 5).UTC(), Error: &Failure{"a", "b"},
+		Spec:  Spec{Prompt: "p\u2028\x00", Negative: &negative, Seed: 1<<64 - 1, Request: []byte(`{"size":"64x32"}`), Crop: &[2]int{1, 2}},
+		Files: map[string]File{"video": {Name: "v", Size: 1 << 40}}, Progress: Progress{Phase: phaseDenoise, Step: 1, Of: 2, Left: 0.5}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, seed := range []string{string(whole), `{"v":1}`, `{"v":2,"id":"x"}`, `{"v":1,"created":5}`, `[]`, ``, `{"v":1,"spec":{"seed":-1}}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		j, err := decodeJob(raw)
+		if err != nil {
+			if !errors.Is(err, ErrData) {
+				t.Fatal(err)
+			}
+			return
+		}
+		j.Percent()
+		j.Status()
+		again, err := encodeJob(j)
+		if err != nil {
+			return // a time or a number that JSON reads and does not write
+		}
+		other, err := decodeJob(again)
+		if err != nil {
+			t.Fatalf("%s: %v", again, err)
+		}
+		twice, err := encodeJob(other)
+		if err != nil || string(again) != string(twice) {
+			t.Fatalf("%s, and then %s, %v", again, twice, err)
+		}
+	})
+}

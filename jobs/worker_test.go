@@ -254,6 +254,56 @@ func TestFailuresHaveTheirReasons(t *testing.T) {
 	}
 }
 
+// An error that may be no fault of the job is met again before the job fails of it; the worker
+// waits in between.
+func TestFaultsOfTheMachine(t *testing.T) {
+	s := open(t, jobs.Options{MaxDeaths: 2, Lease: 300 * time.Millisecond})
+	kind := fault.NewKind("no-devices")
+	sick := true
+	work(t, s, runnerFunc(func(ctx context.Context, task jobs.Task) (jobs.Output, error) {
+		if sick = sick && task.Job.Spec.Prompt == "sick" || task.Job.Try == 1; sick {
+			return jobs.Output{}, jobs.OfMachine(fault.New(kind, nil, "no devices are there"))
+		}
+		return (&simulate.Sleeper{Steps: 1, Step: time.Millisecond}).Run(ctx, task)
+	}))
+	if got := wait(t, s, create(t, s, of("u", "for a while")).ID); got.State != jobs.Completed || got.Try != 2 {
+		t.Errorf("%s after %d tries: %+v", got.State, got.Try, got.Error)
+	}
+	if got := wait(t, s, create(t, s, of("u", "sick")).ID); got.State != jobs.Failed || got.Error.Code != "no-devices" || got.Try != 2 {
+		t.Errorf("%s after %d tries: %+v", got.State, got.Try, got.Error)
+	}
+}
+
+// A worker that died behind its last step has not worked in vain: the next one takes what is
+// there, in the folder of the try or among the outputs.
+func TestFinishedVideosAreTaken(t *testing.T) {
+	for _, where := range []string{"work", "outputs"} {
+		dir := t.TempDir()
+		s := open(t, jobs.Options{Dir: dir})
+		j := create(t, s, of("u", "p"))
+		try := filepath.Join(dir, "work", j.ID+".0")
+		if err := os.Mkdir(try, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		video := filepath.Join(try, "v.avi")
+		if where == "outputs" {
+			video = filepath.Join(dir, "outputs", j.ID+".video.avi")
+		}
+		for name, text := range map[string]string{video: "a video", filepath.Join(try, "finished.json"): `{"files":{"video":"v.avi"},"notes":["of the first try"]}`} {
+			if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		work(t, s, runnerFunc(func(context.Context, jobs.Task) (jobs.Output, error) {
+			return jobs.Output{}, errors.New("it was made again")
+		}))
+		got := wait(t, s, j.ID)
+		if made, _ := read(t, s, j.ID, "video"); got.State != jobs.Completed || made != "a video" || len(got.Notes) != 1 {
+			t.Errorf("in %s: %+v, %q", where, got, made)
+		}
+	}
+}
+
 // Users take turns, priorities go first, and paused jobs are passed over.
 func TestJobsAreTakenInTheirOrder(t *testing.T) {
 	s := open(t, jobs.Options{})

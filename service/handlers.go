@@ -105,8 +105,12 @@ func (s *Server) settleRequest(w http.ResponseWriter, r *http.Request) (*asked, 
 	if fatal != nil {
 		return nil, nil, fatal
 	}
-	s.settling <- struct{}{} // pictures that are decoded take memory
-	defer func() { <-s.settling }()
+	select {
+	case s.settling <- struct{}{}: // pictures that are decoded take memory
+		defer func() { <-s.settling }()
+	case <-r.Context().Done():
+		return nil, nil, r.Context().Err()
+	}
 	got, more := s.o.Release.settle(r.Context(), a, s.o.Limits)
 	if who := callerOf(r); a.priority == jobs.High && s.o.Tokens != nil && !who.operator {
 		err = fault.Join(err, fault.New(ErrOperator, Field{Field: "priority"}, "priority high: only an operator's token may say it"))

@@ -287,8 +287,14 @@ func (g grid) frameCounts(most int) []int {
 	return list
 }
 
+// mostFrames is more than any video has.
+const mostFrames = 1 << 30
+
 // nearestFrames is the number of frames nearest to a wish that the model makes, the larger of two.
 func (g grid) nearestFrames(wish float64) int {
+	if wish > mostFrames {
+		return mostFrames // which is refused, with the rule
+	}
 	best := g.frames
 	for n := max(1, int(wish)-64); n <= int(wish)+64; n++ {
 		if off, bestOff := abs(float64(n)-wish), abs(float64(best)-wish); g.makes(g.width, g.height, n) && (off < bestOff || off == bestOff && n > best) {

@@ -226,6 +226,41 @@ func TestNearestFrames(t *testing.T) {
 	}
 }
 
+// Whatever is asked, settling it ends with a job or with a refusal of the client's fault.
+func FuzzSettle(f *testing.F) {
+	r := openRelease(f, "wan21_t2v", "")
+	f.Add("64x32", "1", 16.0, 0, 4, 5.0, "7", "")
+	f.Add("16384x16384", "3600", 1e300, 0, -1, -1e300, "18446744073709551615", "crop")
+	f.Add("0x-1", "0.0001", 0.001, 1<<40, 1<<40, 1.0, "-1", "9223372036854775807x1")
+	f.Fuzz(func(t *testing.T, size, seconds string, fps float64, frames, steps int, guidance float64, seed, crop string) {
+		fieldsOf := map[string]any{"prompt": size, "size": size, "seconds": seconds, "num_inference_steps": steps, "seed": json.Number(seed), "crop": crop}
+		if frames != 0 {
+			fieldsOf["num_frames"] = frames
+		}
+		if fps != 0 {
+			fieldsOf["fps"], fieldsOf["guidance_scale"] = fps, guidance
+		}
+		doc, err := json.Marshal(fieldsOf)
+		if err != nil {
+			return // NaN, or a seed that is no number
+		}
+		a, err := limits.read("application/json", strings.NewReader(string(doc)))
+		if err != nil {
+			return
+		}
+		s, err := r.settle(t.Context(), a, limits)
+		if err != nil {
+			if status := statusOf(err); status < 400 || status >= 500 {
+				t.Fatalf("%s: status %d: %v", doc, status, err)
+			}
+			return
+		}
+		if s.frames < 1 || s.width < 1 || s.height < 1 || s.spec.Seconds <= 0 {
+			t.Fatalf("%s: %+v", doc, s)
+		}
+	})
+}
+
 // Admission takes so long: of a shape that is new, and of one that was planned before.
 func BenchmarkSettle(b *testing.B) {
 	r := openRelease(b, "wan21_t2v", "")
