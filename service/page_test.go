@@ -131,7 +131,7 @@ func TestPageMakesVideos(t *testing.T) {
 		seen(tab, "#waiting li:nth-child(2)", "Next")
 	}
 	steps.gate <- struct{}{}
-	seen(p, "#waiting", "Denoising 1 of 3")
+	seen(p, "#waiting", "Denoising 1 of 3, 2.0 s left; 1.05 MB of memory")
 	p.Wait(`document.querySelector("#waiting .preview")?.naturalWidth === 32`)
 	// A reload in the middle keeps what is made and what was typed.
 	p.Do(chromedp.Reload())
@@ -288,6 +288,40 @@ func TestPageMissesNothing(t *testing.T) {
 	p.Wait(`document.getElementById("connection").dataset.state === "known"`)
 	if got := p.Text("#ended"); !strings.Contains(got, "the first") || !strings.Contains(got, "the third") || strings.Contains(got, "the second") {
 		t.Error(got)
+	}
+	p.Fine(10)
+}
+
+// Of two answers the one with the larger revision counts, as a number, in whatever order they
+// come, and what was deleted does not come back.
+func TestPageOrdersAnswers(t *testing.T) {
+	release := openRelease(t, "wan21_t2v", "")
+	r := startService(t, t.TempDir(), nil, release, withPage)
+	r.create(small("the only one", ""))
+	p := browsertest.New(t, r.at)
+	p.Open("/")
+	seen(p, "#waiting li", "Next")
+	put := func(revision, state string) {
+		p.Do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`import("./videos.js").then((v) => { window.real ??= v.all()[0];
+			v.put({...window.real, queue: null, revision: %q, state: %q}, false); window.put = %[1]q; })`, revision, state)))
+		p.Wait(fmt.Sprintf(`window.put === %q`, revision))
+	}
+	put("100000000000000000000", "paused")
+	seen(p, "#waiting .state", "Paused")
+	put("99999999999999999999", "running")
+	put("100000000000000000000", "running")
+	p.Do(chromedp.Evaluate[chromedp.Void](`new Promise(requestAnimationFrame)`))
+	if got := p.Text("#waiting .state"); got != "Paused" {
+		t.Errorf("an older answer makes the video %q", got)
+	}
+	put("100000000000000000001", "queued")
+	seen(p, "#waiting .state", "Waits")
+	p.Do(chromedp.Evaluate[chromedp.Void](`import("./videos.js").then((v) => v.remove(window.real.id))`))
+	p.Wait(`document.querySelectorAll("#waiting li").length === 0`)
+	put("100000000000000000002", "queued")
+	p.Do(chromedp.Evaluate[chromedp.Void](`new Promise(requestAnimationFrame)`))
+	if p.Count("#waiting li") != 0 {
+		t.Error("a deleted video came back")
 	}
 	p.Fine(10)
 }

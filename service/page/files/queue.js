@@ -3,7 +3,7 @@
 import { get, post } from "./api.js";
 import { action, arrange, change, deletion, fail } from "./cards.js";
 import { byId, el } from "./dom.js";
-import { formatSeconds, phaseText, placeText, shorten, stateName } from "./format.js";
+import { formatBytes, formatSeconds, phaseText, placeText, shorten, stateName } from "./format.js";
 import * as videos from "./videos.js";
 
 const items = new Map();
@@ -71,6 +71,8 @@ function update(item, video) {
   let text = runs ? phaseText(video.phase) : placeText(video);
   if (!runs && video.planned?.seconds > 0)
     text += `; takes about ${formatSeconds(video.planned.seconds)}`;
+  if (runs && video.phase?.memory_bytes > 0)
+    text += `; ${formatBytes(video.phase.memory_bytes)} of memory`;
   if (video.tries > 1) text += `; try ${video.tries}`;
   what.textContent = text;
   preview.hidden = !video.preview;
