@@ -86,6 +86,14 @@ func press(p *browsertest.Tab, within, text string) {
 	p.Do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`[...document.querySelectorAll(%q + " button")].find((b) => b.textContent === %q && !b.hidden).click()`, within, text)))
 }
 
+// reload loads the page anew, and does not take the old one for it.
+func reload(p *browsertest.Tab) {
+	p.T.Helper()
+	p.Do(chromedp.Evaluate[chromedp.Void](`window.isOld = true`), chromedp.Reload())
+	p.Wait(`!window.isOld`)
+	p.Settled()
+}
+
 // seen waits until the text of an element has some words.
 func seen(p *browsertest.Tab, selector, words string) {
 	p.T.Helper()
@@ -134,8 +142,7 @@ func TestPageMakesVideos(t *testing.T) {
 	seen(p, "#waiting", "Denoising 1 of 3, 2.0 s left; 1.05 MB of memory")
 	p.Wait(`document.querySelector("#waiting .preview")?.naturalWidth === 32`)
 	// A reload in the middle keeps what is made and what was typed.
-	p.Do(chromedp.Reload())
-	p.Settled()
+	reload(p)
 	seen(p, "#waiting", "Denoising 1 of 3")
 	p.Wait(`document.getElementById("f-prompt").value === "a dog waits" && document.getElementById("f-seed").value === "12345678901234567890"`)
 	// The other tab pauses, resumes and cancels what waits.
@@ -351,8 +358,7 @@ func TestPageAsksForAToken(t *testing.T) {
 		strings.Contains(stored, sessionCookie) {
 		t.Errorf("scripts can read %s", stored)
 	}
-	p.Do(chromedp.Reload())
-	p.Settled()
+	reload(p)
 	seen(p, "#waiting", "ann's video")
 	press(p, ".top", "Log out")
 	p.Wait(`document.getElementById("login")?.open && document.activeElement.id === "token"`)
@@ -400,8 +406,7 @@ func TestPageTakesPictures(t *testing.T) {
 			t.Errorf("%s has no picture", v.ID)
 		}
 	}
-	p.Do(chromedp.Reload())
-	p.Settled()
+	reload(p)
 	press(p, "#ended li:first-child", "Again")
 	seen(p, "#f-input_reference-error", "Add the picture again")
 	p.Fine(10)
@@ -477,8 +482,7 @@ func TestPageOpensTheExplorer(t *testing.T) {
 	p.Do(chromedp.Evaluate[chromedp.Void](`{const f = document.getElementById("ask").elements.frames; f.value = 5; f.dispatchEvent(new Event("change", {bubbles: true}))}`))
 	p.Wait(`location.pathname === "/explorer/" && new URLSearchParams(location.search).get("frames") === "5"`)
 	p.Settled()
-	p.Do(chromedp.Reload())
-	p.Settled()
+	reload(p)
 	if got := p.Text(".tagline"); !strings.Contains(got, "split") {
 		t.Errorf("after a reload: %s", got)
 	}
