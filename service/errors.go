@@ -200,6 +200,8 @@ func paramOf(v error) *string {
 		name = f.Name
 	} else if f, ok := fault.Fields[conditions.ImageRefused](v); ok {
 		name = fieldOfFlag(strings.TrimPrefix(f.Flag, "--"))
+	} else if f, ok := fault.Fields[models.SizeRefused](v); ok && f.What == "frames" {
+		name = "num_frames"
 	} else if errors.Is(v, models.ErrSize) || errors.Is(v, video.ErrSize) {
 		name = "size"
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -177,6 +178,8 @@ type Model struct {
 	DType   string `json:"dtype"`
 	On      string `json:"on,omitempty" doc:"the hardware that requests are planned for"`
 	Weft    string `json:"weft"`
+	// Explorer is where the plan explorer shows this model.
+	Explorer string `json:"explorer,omitempty" doc:"the address of the plan explorer with this model and its mesh"`
 }
 
 // ModelField is a field that a request may have.
@@ -302,3 +305,15 @@ func (g grid) nearestFrames(wish float64) int {
 }
 
 func abs(x float64) float64 { return max(x, -x) }
+
+// explorerAddress is where the explorer shows the model, which it has under a name, with the
+// service's mesh, all axes of it, and the size that a request is given which says none.
+func (m *Model) explorerAddress(name, split string) string {
+	q := url.Values{"model": {name}, "dtype": {m.DType}}
+	for parameter, value := range map[string]any{"on": m.On, "mesh": split, "size": m.Defaults["size"].Value, "frames": m.Defaults["frames"].Value} {
+		if text := fmt.Sprint(value); value != nil && text != "" {
+			q.Set(parameter, text)
+		}
+	}
+	return ExplorerPath + "?" + q.Encode()
+}

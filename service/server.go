@@ -15,6 +15,7 @@ import (
 
 	"weft/fault"
 	"weft/jobs"
+	"weft/mesh"
 )
 
 // Store is what the service needs of a queue; *jobs.Store is one.
@@ -44,6 +45,8 @@ type Options struct {
 	// out. Page has the files of the page, index.html among them; nil leaves it out.
 	Explorer http.Handler
 	Page     fs.FS
+	// ExplorerModel is the name that the explorer has for the release's model; "" for none.
+	ExplorerModel string
 	// Tokens are those whose bearers are served; nil serves everyone.
 	Tokens *Tokens
 	// Hosts are names under which the service may be asked for, besides this machine's own.
@@ -101,6 +104,9 @@ func New(o Options) *Server {
 		uploads: slots{what: "uploads", each: o.Limits.Uploads, all: o.Limits.AllUploads},
 		ending:  make(chan struct{}), beat: beat}
 	s.model = o.Release.describe(time.Now().Unix())
+	if o.Explorer != nil && o.ExplorerModel != "" {
+		s.model.Explorer = s.model.explorerAddress(o.ExplorerModel, mesh.FormatAxes(mesh.Standard(o.Release.Run.Mesh)))
+	}
 	s.document = describeRoutes(o.Release.Weft)
 	s.mux = s.newMux()
 	s.http = &http.Server{Handler: s.Handler(), MaxHeaderBytes: maxHeader, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime,

@@ -29,6 +29,7 @@ type stepper struct {
 	open     chan struct{} // closed: no step waits
 	began    chan string   // the ids of jobs whose first step is under way
 	released chan struct{}
+	finish   func(ctx context.Context, dir string, spec jobs.Spec) error // writes the files, in place of texts
 	mu       sync.Mutex
 	running  map[string]bool
 	made     int // steps
@@ -76,6 +77,9 @@ func (s *stepper) Run(ctx context.Context, t jobs.Task) (jobs.Output, error) {
 		}
 	}
 	files := map[string]string{"video": "video." + t.Job.Spec.Container, "thumbnail": "thumbnail.jpg", "spritesheet": "spritesheet.jpg"}
+	if s.finish != nil {
+		return jobs.Output{Files: files}, s.finish(ctx, t.Dir, t.Job.Spec)
+	}
 	for what, name := range files {
 		b := madeOf(t.Job.Spec)
 		if what != "video" {

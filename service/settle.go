@@ -38,6 +38,7 @@ const (
 	fromRequest = "request"
 	fromServe   = "serve"
 	fromDraw    = "drawn"
+	fromSeconds = "seconds " // begins the source of a number of frames that follows from seconds
 )
 
 // settle decides what a request leaves out, as the release does, and checks all of it. The error
@@ -170,7 +171,7 @@ func (r *Release) layOver(a *asked) (q request.Request, notes []string, framesFr
 		}
 		wish := a.seconds * fps
 		q.Frames = r.grid().nearestFrames(wish)
-		framesFrom = fmt.Sprintf("seconds %s at %s %g", a.given["seconds"], from, fps)
+		framesFrom = fmt.Sprintf(fromSeconds+"%s at %s %g", a.given["seconds"], from, fps)
 		if float64(q.Frames) != wish {
 			notes = append(notes, fmt.Sprintf("%s are %g frames: %d is the nearest number that the model makes", framesFrom, wish, q.Frames))
 		}

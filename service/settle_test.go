@@ -95,7 +95,7 @@ func TestWhatTheReleaseRefuses(t *testing.T) {
 		status int
 	}{
 		{t2v, `{"prompt": "p", "size": "63x31", "num_frames": 8, "model": "sora-2", "guidance_scale": 3, "cfg": "none", "output_format": "gif"}`,
-			[]string{"model-not-found model", "invalid-field output_format", "size size", "size size", "size size", "inputs"}, "64x32", 400},
+			[]string{"model-not-found model", "invalid-field output_format", "size size", "size num_frames", "size size", "inputs"}, "64x32", 400},
 		{t2v, `{"prompt": "p", "size": "64x32", "num_frames": 5, "num_inference_steps": -1, "flow_shift": 1e999}`, nil, "", 0},
 		{t2v, fmt.Sprintf(`{"prompt": "p", "size": "64x32", "num_frames": 5, "input_reference": %q}`, image), nil, "image", 422},
 		{i2v, `{"prompt": "p", "size": "64x32", "num_frames": 5}`, nil, "image", 422},

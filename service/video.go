@@ -50,6 +50,8 @@ type Video struct {
 	Image    bool            `json:"has_input_reference"`
 	Revision string          `json:"revision" doc:"the id of the event that left the video so: of two answers the one with the larger number is newer"`
 	Negative *string         `json:"negative_prompt" doc:"null where the release's own was taken"`
+	// Request asks for the same video again.
+	Request map[string]string `json:"request" doc:"the fields, as a form has them, that ask for the same video again, besides pictures"`
 }
 
 // VideoError says why a video failed.
@@ -109,7 +111,8 @@ func videoOf(j jobs.Job) Video {
 	v := Video{ID: j.ID, Object: "video", Status: j.Status(), Progress: j.Percent(), CreatedAt: j.Created.Unix(), ExpiresAt: unixOrNil(j.Expires), StartedAt: unixOrNil(j.Started),
 		Model: j.Spec.Model, Prompt: j.Spec.Prompt, Negative: j.Spec.Negative, State: string(j.State), Wish: string(j.Wish), Seed: strconv.FormatUint(j.Spec.Seed, 10),
 		Settings: map[string]Setting{}, Format: j.Spec.Container, User: userOf(j.Spec.User), Priority: priorityName(j.Spec.Priority), Content: []string{}, Tries: j.Try,
-		Notes: append([]string{}, j.Notes...), Image: j.Spec.Image != "", Revision: strconv.FormatUint(j.Revision, 10)}
+		Notes: append([]string{}, j.Notes...), Image: j.Spec.Image != "", Revision: strconv.FormatUint(j.Revision, 10),
+		Request: againOf(j.Spec)}
 	for name, s := range j.Spec.Settings {
 		v.Settings[name] = Setting(s)
 	}

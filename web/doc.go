@@ -16,5 +16,6 @@
 // host names that are not this machine's (DNS rebinding), bodies, long queries.
 //
 // The page in page/ is plain modules, one subject a file, without a build step:
-// main.js holds the state, which is the address, and draws it anew when it changes.
+// main.js holds the state, which is the address, and draws it anew when it changes. The page of
+// the video service takes base.css, boot.js, dom.js and icon.svg from it.
 package web

@@ -63,18 +63,18 @@ func TestExplainIsTheCommandsDocument(t *testing.T) {
 // A figure says what made it: by a click and by the keyboard, and a link carries it.
 func TestPageExplainsFigures(t *testing.T) {
 	p := newTab(t, nil)
-	p.open(at480 + "&mesh=dp=1,tp=2,sp=2")
-	if p.count("#explain:not([hidden])") != 0 {
+	p.Open(at480 + "&mesh=dp=1,tp=2,sp=2")
+	if p.Count("#explain:not([hidden])") != 0 {
 		t.Error("an explanation that nobody asked for")
 	}
 	hbm := get[plan.Explanation](t, "/api/explain", with("mesh", "dp=1,tp=2,sp=2", "fsdp", "none", "figure", "hbm"))
-	p.click(`#detail [data-figure="hbm_bytes_per_device"]`)
-	p.wait(`document.querySelector("#explain:not([hidden]) h2")`)
-	p.settled()
+	p.Click(`#detail [data-figure="hbm_bytes_per_device"]`)
+	p.Wait(`document.querySelector("#explain:not([hidden]) h2")`)
+	p.Settled()
 	if q := p.address(); q.Get("explain") != "hbm_bytes_per_device" {
 		t.Error(q)
 	}
-	text := p.text("#explain")
+	text := p.Text("#explain")
 	for _, want := range []string{"What made 15.2 GB", "15,152,972,032 bytes", fmt.Sprintf("in %d parts", len(hbm.Parts)), "blocks.*.ffn.0.weight", "sharding rule blocks.*.ffn.0.weight", "weight × 40", "bf16 13824 × 5120 [tp,-], 6912 × 5120 a device", "--mesh dp=1,tp=2,sp=2", "--fsdp none --explain hbm_bytes_per_device"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the explanation does not have %q:\n%.1500s", want, text)
@@ -86,49 +86,49 @@ func TestPageExplainsFigures(t *testing.T) {
 			large++
 		}
 	}
-	if got := p.count("#explain .scroll:not(.others .scroll) tbody tr"); got != large {
+	if got := p.Count("#explain .scroll:not(.others .scroll) tbody tr"); got != large {
 		t.Errorf("%d rows, %d large parts", got, large)
 	}
-	if got := p.count("#explain .others tbody tr"); got != len(hbm.Parts)-large {
+	if got := p.Count("#explain .others tbody tr"); got != len(hbm.Parts)-large {
 		t.Errorf("%d small rows of %d parts", got, len(hbm.Parts))
 	}
 	if got := eval[string](p, "document.activeElement.id"); got != "explain-title" {
 		t.Errorf("the focus is on %q", got)
 	}
 	// Escape closes it and gives the focus back, Enter on a figure opens it again.
-	p.press(kb.Escape)
-	p.wait(`document.querySelector("#explain").hidden`)
-	p.settled()
+	p.Press(kb.Escape)
+	p.Wait(`document.querySelector("#explain").hidden`)
+	p.Settled()
 	if got := eval[string](p, "document.activeElement.dataset.figure ?? ''"); got != "hbm_bytes_per_device" {
 		t.Errorf("after closing the focus is on %q", got)
 	}
-	p.do(chromedp.Evaluate[chromedp.Void](`document.querySelector('#detail [data-figure="all-reduce:tp:bf16"]').focus()`))
-	p.press(kb.Enter)
-	p.wait(`document.querySelector("#explain")?.innerText.includes("ring all-reduce")`)
-	p.settled()
+	p.Do(chromedp.Evaluate[chromedp.Void](`document.querySelector('#detail [data-figure="all-reduce:tp:bf16"]').focus()`))
+	p.Press(kb.Enter)
+	p.Wait(`document.querySelector("#explain")?.innerText.includes("ring all-reduce")`)
+	p.Settled()
 	if q := p.address(); q.Get("explain") != "all-reduce:tp:bf16" {
 		t.Error(q)
 	}
-	before := p.text("#explain")
-	p.do(chromedp.Reload())
-	p.settled()
-	if after := p.text("#explain"); after != before || !strings.Contains(after, "row-parallel ffn.2") {
+	before := p.Text("#explain")
+	p.Do(chromedp.Reload())
+	p.Settled()
+	if after := p.Text("#explain"); after != before || !strings.Contains(after, "row-parallel ffn.2") {
 		t.Errorf("after a reload:\n%.600s\nbefore:\n%.600s", after, before)
 	}
-	p.do(chromedp.NavigateBack())
-	p.wait(`document.querySelector("#explain").hidden`)
-	p.do(chromedp.NavigateForward())
-	p.wait(`!document.querySelector("#explain").hidden`)
-	p.settled()
+	p.Do(chromedp.NavigateBack())
+	p.Wait(`document.querySelector("#explain").hidden`)
+	p.Do(chromedp.NavigateForward())
+	p.Wait(`!document.querySelector("#explain").hidden`)
+	p.Settled()
 	// Another split has the figure of its own, or says that it has none; the page goes on.
-	p.open(at480 + "&mesh=dp=1,tp=1,sp=4&explain=all-reduce:tp")
-	if got := p.text("#explain"); !strings.Contains(got, "this split sends nothing of the kind") || p.count("#slice .device") != 4 {
+	p.Open(at480 + "&mesh=dp=1,tp=1,sp=4&explain=all-reduce:tp")
+	if got := p.Text("#explain"); !strings.Contains(got, "this split sends nothing of the kind") || p.Count("#slice .device") != 4 {
 		t.Errorf("%s", got)
 	}
-	p.click("#explain .card-head button")
-	p.wait(`document.querySelector("#explain").hidden`)
+	p.Click("#explain .card-head button")
+	p.Wait(`document.querySelector("#explain").hidden`)
 	// Every figure of the plan can be asked.
-	p.settled()
+	p.Settled()
 	names := eval[[]string](p, `[...document.querySelectorAll("#detail [data-figure]")].map((x) => x.dataset.figure)`)
 	if len(names) < 15 {
 		t.Errorf("only %v can be asked", names)
@@ -138,5 +138,5 @@ func TestPageExplainsFigures(t *testing.T) {
 			t.Errorf("%s: %d %s", name, w.Code, w.Body)
 		}
 	}
-	p.fine()
+	p.Fine(10)
 }

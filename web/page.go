@@ -14,10 +14,7 @@ var files embed.FS
 // servePage makes the handler of the page's files. The address holds the state of the
 // page, but only the page itself reads it.
 func (s *Server) servePage() http.Handler {
-	root, err := fs.Sub(files, "page")
-	if err != nil {
-		panic(err) // page is embedded
-	}
+	root := PageFiles()
 	serve := http.FileServerFS(root)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := r.URL.Path[1:]
@@ -30,4 +27,13 @@ func (s *Server) servePage() http.Handler {
 		}
 		serve.ServeHTTP(w, r)
 	})
+}
+
+// PageFiles has the files of the explorer's page, of which the video service's page uses some.
+func PageFiles() fs.FS {
+	root, err := fs.Sub(files, "page")
+	if err != nil {
+		panic(err) // page is embedded
+	}
+	return root
 }

@@ -261,7 +261,7 @@ func (v *videoService) listen(cmd *cobra.Command, a *app, f *serveFlags) (err er
 	if v.listener, host, err = web.Listen(f.addr, f.public); err != nil {
 		return err
 	}
-	o := service.Options{Store: v.store, Release: v.release, Explorer: web.New(explorer).Handler(), Page: servicePage, Tokens: v.tokens, Public: f.public, Origins: f.origins,
+	o := service.Options{Store: v.store, Release: v.release, Explorer: web.New(explorer).Handler(), Page: servicePage, ExplorerModel: f.run, Tokens: v.tokens, Public: f.public, Origins: f.origins,
 		ProbesOnly: f.role == roleWorker, Hosts: append(slices.Clone(f.hosts), host), Limits: service.Limits{Seconds: f.maxSeconds}, Log: v.log, LogPrompts: f.logPrompts}
 	v.server = service.New(o)
 	return nil

@@ -97,6 +97,9 @@ func TestServeVideos(t *testing.T) {
 	if sheet := askService[[]byte](t, "GET", at+"v1/videos/"+first.ID+"/content?variant=spritesheet", ""); !bytes.HasPrefix(sheet, []byte("\xff\xd8")) {
 		t.Error("the sheet of frames is no JPEG")
 	}
+	if page := askService[[]byte](t, "GET", at, ""); !bytes.Contains(page, []byte("weft: videos")) {
+		t.Error("the page is not at /")
+	}
 	if page := askService[[]byte](t, "GET", at+"explorer/", ""); !bytes.Contains(page, []byte("plan explorer")) {
 		t.Error("the explorer is not at /explorer/")
 	}

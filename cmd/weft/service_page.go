@@ -1,7 +1,6 @@
 package main
 
-import "io/fs"
+import "weft/service/page"
 
-// servicePage has the files of the service's page; nil where there is none, and the explorer is
-// at the root then.
-var servicePage fs.FS
+// servicePage has the files of the service's page.
+var servicePage = page.Files()

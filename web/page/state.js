@@ -49,13 +49,13 @@ export function read(search) {
   return state;
 }
 
-// write gives the address of a state. The question is always there in full.
+// write gives the address of a state, below the page's own. The question is always there in full.
 export function write(state) {
   const params = new URLSearchParams();
   for (const key of question) if (state[key] !== "") params.set(key, state[key]);
   for (const key of view) if (state[key] !== "") params.set(key, state[key]);
   return (
-    "/?" + params.toString().replaceAll("%2C", ",").replaceAll("%3D", "=").replaceAll("%3A", ":")
+    "?" + params.toString().replaceAll("%2C", ",").replaceAll("%3D", "=").replaceAll("%3A", ":")
   );
 }
 

@@ -1,0 +1,53 @@
+// Who asks. Where the service wants a token, it is asked for once; a cookie stands for it then.
+
+import { get, post, request, whenUnauthorized } from "./api.js";
+import { byId } from "./dom.js";
+
+let asking; // a promise while the dialog is open
+
+// start gives the session, when there is one. again is called when another one begins later.
+export async function start(again) {
+  whenUnauthorized(async () => {
+    if (asking) return;
+    again(await askToken());
+  });
+  byId("logout").addEventListener("click", async () => {
+    await request("DELETE", "/v1/session");
+    location.reload();
+  });
+  try {
+    return await get("/v1/session", { quiet: true });
+  } catch (error) {
+    if (error.status === 401) return askToken();
+    throw error;
+  }
+}
+
+// askToken asks for a token until one is taken.
+function askToken() {
+  asking =
+    asking ??
+    new Promise((resolve) => {
+      const [dialog, form, token, said] = ["login", "login-form", "token", "login-error"].map(byId);
+      dialog.addEventListener("cancel", (event) => event.preventDefault());
+      form.onsubmit = async (event) => {
+        event.preventDefault();
+        said.textContent = "";
+        try {
+          const headers = { Authorization: "Bearer " + token.value.trim() };
+          const session = await post("/v1/session", { headers, quiet: true });
+          token.value = "";
+          dialog.close();
+          asking = undefined;
+          resolve(session);
+        } catch (error) {
+          said.textContent = error.status === 401 ? "This token is not known here." : error.message;
+          token.focus();
+          token.select();
+        }
+      };
+      dialog.showModal();
+      token.focus();
+    });
+  return asking;
+}
