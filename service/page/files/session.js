@@ -1,6 +1,7 @@
 // Who asks. Where the service wants a token, it is asked for once; a cookie stands for it then.
 
 import { get, post, request, whenUnauthorized } from "./api.js";
+import { fail } from "./cards.js";
 import { byId } from "./dom.js";
 
 let asking; // a promise while the dialog is open
@@ -12,8 +13,12 @@ export async function start(again) {
     again(await askToken());
   });
   byId("logout").addEventListener("click", async () => {
-    await request("DELETE", "/v1/session");
-    location.reload();
+    try {
+      await request("DELETE", "/v1/session");
+      location.reload();
+    } catch (error) {
+      fail(error); // still logged in
+    }
   });
   try {
     return await get("/v1/session", { quiet: true });
