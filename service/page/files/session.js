@@ -17,7 +17,7 @@ export async function start(again) {
       await request("DELETE", "/v1/session");
       location.reload();
     } catch (error) {
-      fail(error); // still logged in
+      fail("You are still logged in", error);
     }
   });
   try {
