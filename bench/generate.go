@@ -224,6 +224,7 @@ func (r *generateRun) readWeft(stdout []byte) error {
 	for _, p := range w.Phases {
 		r.Phases[p.Name] += p.Seconds - p.Compile - p.Load
 		r.PhasePeaks[p.Name] = max(r.PhasePeaks[p.Name], p.PeakRSS)
+		r.PeakRSS = max(r.PeakRSS, p.PeakRSS) // weft begins to count anew with each phase, and the kernel with it
 		r.Compile, r.Load = r.Compile+p.Compile, r.Load+p.Load
 	}
 	r.Clamped = w.Video.Clamped

@@ -93,7 +93,9 @@ func (p part) write(from, dir string, seed uint64) error {
 		return err
 	}
 	var whole, change map[string]any
-	if err := json.Unmarshal(raw, &whole); err != nil {
+	numbers := json.NewDecoder(bytes.NewReader(raw))
+	numbers.UseNumber() // 1.0 stays what it is: transformers refuses 1 where it wants a float
+	if err := numbers.Decode(&whole); err != nil {
 		return err
 	}
 	if err := json.Unmarshal(p.change, &change); err != nil {
