@@ -9,10 +9,10 @@ import (
 )
 
 // allocBlock maps anonymous memory. From one huge page up the block begins at a
-// multiple of it and asks for huge pages: most of the time of loading goes into the
-// first touch of fresh memory, which takes three times as long with 4 KB pages. The
-// end of the block, less than a huge page, stays on small pages, so that no memory
-// beyond n bytes is ever used.
+// multiple of it and asks for huge pages where the kernel has them free
+// (hugePagesFree): most of the time of loading goes into the first touch of fresh
+// memory, which takes three times as long with 4 KB pages. The end of the block, less
+// than a huge page, stays on small pages, so that no memory beyond n bytes is ever used.
 func allocBlock(n int) (*Block, error) {
 	if n <= 0 {
 		return &Block{data: []byte{}}, nil
@@ -31,6 +31,9 @@ func allocBlock(n int) (*Block, error) {
 		addr := uintptr(unsafe.Pointer(unsafe.SliceData(m)))
 		skip := int(-addr & (hugePage - 1))
 		b.data = m[skip : skip+n : skip+n]
+		if !hugePagesFree(n) {
+			return b, nil
+		}
 		// An error means that the kernel has no huge pages; the memory serves all the same.
 		_ = unix.Madvise(m[skip:skip+n/hugePage*hugePage], unix.MADV_HUGEPAGE)
 	}
