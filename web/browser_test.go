@@ -595,9 +595,9 @@ func TestPageShowsPhasesOfAVideo(t *testing.T) {
 		{"model": {"cogvideox-5b-i2v"}, "size": {"720x480"}, "frames": {"49"}, "on": {"v4-8"}},
 	} {
 		p := newTab(t, nil)
-		p.open("/?" + asked.Encode())
+		p.Open("/?" + asked.Encode())
 		eval[bool](p, `(import("/format.js").then((m) => { window.format = m; }), true)`)
-		p.wait("window.format")
+		p.Wait("window.format")
 		best := get[plan.Document](t, "/api/plan", asked).Plans[0]
 		rows := eval[[][]string](p, `[...document.querySelectorAll("#detail .video-phases tbody tr")].map((r) => [...r.children].map((x) => x.innerText))`)
 		if len(rows) != len(best.Phases) || len(rows) != 4 {
@@ -623,9 +623,9 @@ func TestPageShowsPhasesOfAVideo(t *testing.T) {
 				t.Errorf("%s: %q, want %s", ph.Name, rows[i], time)
 			}
 		}
-		p.click(`#detail [data-figure="seconds:text"]`)
-		p.wait(`document.body.innerText.includes("phase text, ")`)
-		p.fine()
+		p.Click(`#detail [data-figure="seconds:text"]`)
+		p.Wait(`document.body.innerText.includes("phase text, ")`)
+		p.Fine(10)
 	}
 }
 
