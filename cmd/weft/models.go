@@ -120,8 +120,8 @@ func (a *app) printModels(all []modelDoc) {
 	}
 	a.say(`
 Size, frames and fps are those of the first release; frames of the form in
-parentheses are taken. plan, compile, forward and verify take every model, sample
-takes the denoisers, and generate makes videos where it says yes.
+parentheses are taken. plan, compile, forward and verify take every model,
+sample takes the denoisers, and generate makes videos where it says yes.
   weft models wan2.1-t2v-14b   tells everything about one`)
 }
 
@@ -191,7 +191,7 @@ func (a *app) printModel(d modelDoc, release string) {
 		a.say("\n  Release %s", r.Name)
 		for _, name := range models.SettingNames {
 			if s, ok := r.Settings[name]; ok && name != "release" {
-				for i, part := range wrapText(s.Text()+"  ("+s.From+")", 80-24) {
+				for i, part := range wrapText(s.Text()+" ("+s.From+")", 80-24) {
 					if i > 0 {
 						name = ""
 					}

@@ -45,7 +45,7 @@ func TestModelsList(t *testing.T) {
 func TestModelsOfOneName(t *testing.T) {
 	code, stdout, _ := weftRun(t, "models", "Wan-AI/Wan2.1-T2V-14B-Diffusers")
 	for _, want := range []string{"wan2.1-t2v-14b: denoiser of family wan, 14.3 B parameters", "generate", "umt5-xxl, wan2.1-vae", "in steps of 16", "frames (4k+1)",
-		"video: diffusers 0.42.1 (testdata/pipelines/wan21_t2v)", "1280x720  (Wan2.1 generate.py", "Release wan2.1-t2v-14b"} {
+		"video: diffusers 0.42.1 (testdata/pipelines/wan21_t2v)", "1280x720 (Wan2.1 generate.py", "Release wan2.1-t2v-14b"} {
 		if code != 0 || !strings.Contains(stdout, want) {
 			t.Errorf("exit code %d, %q is not in\n%s", code, want, stdout)
 		}
