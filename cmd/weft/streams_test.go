@@ -34,7 +34,7 @@ func answers(t *testing.T) [][]string {
 		{"inspect", wanDir}, {"inspect", wanDir, "--mesh", "tp=2"},
 		{"specs", "--model", wanDir, "--mesh", "tp=2"}, {"specs", "--model", wanDir, "--mesh", "tp=2", "--format", "jax"},
 		{"specs", "--model", wanDir, "--mesh", "tp=2", "--format", "shardy"}, {"specs", "--model", wanDir, "--mesh", "tp=2", "--format", "hlo"},
-		{"engine", "list"}, {"topo"}, {"topo", "v4-8"},
+		{"engine", "list"}, {"models"}, {"models", "wan2.1-t2v-14b"}, {"topo"}, {"topo", "v4-8"},
 		{"tokenize", "--tokenizer", "../../testdata/tokenizers/t5/spiece.model", "--strings", texts},
 		{"plan", "--model", wanDir, "--size", "64x64", "--frames", "9", "--on", "cpu:2", "--dtype", "f32"},
 		{"strategy", "degrees", "--devices", "8"}, {"strategy", "stages", "--layers", "8", "--stages", "2"},
