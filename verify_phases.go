@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"weft/checkpoint"
 	"weft/dtype"
 	"weft/fault"
 	"weft/models"
@@ -159,36 +158,23 @@ func (m *Model) phaseInputs(ctx context.Context, phase string, latent []int, o V
 	return inputs, nil
 }
 
-// lookUpTokens reads the rows of the token table that ids (batch, tokens) stand for, each once,
-// as (batch, tokens, width).
+// lookUpTokens reads the rows of the token table that ids (batch, tokens) stand for, as (batch,
+// tokens, width).
 func (m *Model) lookUpTokens(ctx context.Context, ids *tensor.Tensor, as dtype.DType) (*tensor.Tensor, error) {
 	numbers, err := ids.Int64s()
 	if err != nil {
 		return nil, err
 	}
-	table := m.Stored(m.Features().TokenTable)
-	e, ok := m.Checkpoint.Lookup(table)
-	if !ok || len(e.Shape) != 2 {
-		return nil, fault.New(models.ErrInputs, nil, "%s has no table of tokens %q", m.Name(), table)
+	list := make([]int, len(numbers))
+	for i, id := range numbers {
+		list[i] = int(id)
 	}
-	width := e.Shape[1]
-	size := width * as.Size()
-	rows := map[int64][]byte{}
-	var parts []checkpoint.Part
-	for _, id := range numbers {
-		if rows[id] == nil {
-			rows[id] = make([]byte, size)
-			parts = append(parts, checkpoint.Part{Name: table, As: as, Dst: rows[id], Slices: [][2]int{{int(id), int(id) + 1}, {0, width}}})
-		}
-	}
-	if _, err := m.Checkpoint.Read(ctx, parts, checkpoint.ReadOptions{}); err != nil {
+	rows, _, err := m.ReadTokenRows(ctx, list, as)
+	if err != nil {
 		return nil, err
 	}
-	out := tensor.New(as, append(slices.Clone(ids.Shape), width)...)
-	for i, id := range numbers {
-		copy(out.Data[i*size:], rows[id])
-	}
-	return out, nil
+	rows.Shape = append(slices.Clone(ids.Shape), rows.Shape[1])
+	return rows, nil
 }
 
 // encodableShape is (batch, 3, frames, height, width) of the longest videos that are encoded to at

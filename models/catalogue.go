@@ -83,7 +83,7 @@ func catalogueEntry(family string, m Model) (CatalogueEntry, error) {
 			return e, fmt.Errorf("release %s: %w", r.Name, err)
 		}
 		if len(e.Releases) == 0 {
-			e.WidthStep, e.HeightStep, e.FrameStep, e.FrameRest = sizeRules(g, r)
+			e.takeSizeSteps(g, r)
 		}
 		e.Releases = append(e.Releases, ReleaseEntry{r.Name, s.Taken()})
 	}
@@ -103,34 +103,11 @@ func kindOf(m Model) string {
 	return KindTextEncoder
 }
 
-// largestStep bounds the search for a rule of sizes. No autoencoder and patches together make
-// more of one token.
-const largestStep = 128
-
-// sizeRules finds by trial, from a video that a generator takes, which widths, heights and
-// numbers of frames it takes. A rule that is not found is 0: of those there is one alone.
-func sizeRules(g *Generator, like Release) (width, height, frameStep, frameRest int) {
+// takeSizeSteps fills in which sizes a generator takes, from those of a release on.
+func (e *CatalogueEntry) takeSizeSteps(g *Generator, r Release) {
 	var w, h int
-	_, _ = fmt.Sscanf(like.Size, "%dx%d", &w, &h)
-	step := func(takes func(n int) (w, h, frames int)) int {
-		for n := 1; n <= largestStep; n++ {
-			if w, h, frames := takes(n); latentsFit(g, w, h, frames) {
-				return n
-			}
-		}
-		return 0
+	_, _ = fmt.Sscanf(r.Size, "%dx%d", &w, &h)
+	if e.WidthStep, e.HeightStep, e.FrameStep = g.SizeSteps(w, h, r.Frames); e.FrameStep > 0 {
+		e.FrameRest = r.Frames % e.FrameStep
 	}
-	width = step(func(n int) (int, int, int) { return w + n, h, like.Frames })
-	height = step(func(n int) (int, int, int) { return w, h + n, like.Frames })
-	frameStep = step(func(n int) (int, int, int) { return w, h, like.Frames + n })
-	if frameStep > 0 {
-		frameRest = like.Frames % frameStep
-	}
-	return width, height, frameStep, frameRest
-}
-
-// latentsFit says whether a generator makes videos of a size.
-func latentsFit(g *Generator, width, height, frames int) bool {
-	_, err := g.LatentShape(width, height, frames)
-	return err == nil
 }

@@ -137,3 +137,25 @@ func LatentShape(width, height, frames, channels, px, every int, patch [3]int) (
 	}
 	return []int{channels, 1 + (frames-1)/every, height / px, width / px}, nil
 }
+
+// largestStep bounds the search for steps of sizes. No autoencoder and patches together make more
+// of one token.
+const largestStep = 1024
+
+// SizeSteps finds by trial, from a video that the generator makes, by how much its width, its
+// height and its number of frames grow to the next ones that it makes. A step is 0 where there is
+// none.
+func (g *Generator) SizeSteps(width, height, frames int) (widthStep, heightStep, frameStep int) {
+	step := func(grown func(n int) (width, height, frames int)) int {
+		for n := 1; n <= largestStep; n++ {
+			if _, err := g.LatentShape(grown(n)); err == nil {
+				return n
+			}
+		}
+		return 0
+	}
+	widthStep = step(func(n int) (int, int, int) { return width + n, height, frames })
+	heightStep = step(func(n int) (int, int, int) { return width, height + n, frames })
+	frameStep = step(func(n int) (int, int, int) { return width, height, frames + n })
+	return widthStep, heightStep, frameStep
+}

@@ -206,7 +206,8 @@ func (s *settled) adviseSize() error {
 	if w < 1 || h < 1 || w > math.MaxUint16 || h > math.MaxUint16 {
 		return nil
 	}
-	steps := s.sizeSteps()
+	widthStep, heightStep, _ := s.p.generator().SizeSteps(legalSize(s.p.generator()))
+	steps := [2]int{max(1, widthStep), max(1, heightStep)}
 	if w%steps[0] == 0 && h%steps[1] == 0 {
 		return nil // it is the frames
 	}
@@ -227,23 +228,6 @@ func (s *settled) adviseSize() error {
 	up := [2]int{(w + steps[0] - 1) / steps[0] * steps[0], (h + steps[1] - 1) / steps[1] * steps[1]}
 	return fault.New(models.ErrSize, nil, "size %dx%d: nearest in aspect: %dx%d; --size %dx%d --crop %dx%d gives exactly what is asked for",
 		w, h, best[0], best[1], up[0], up[1], w, h)
-}
-
-// sizeSteps are what width and height are multiples of.
-func (s *settled) sizeSteps() [2]int {
-	w, h, f := legalSize(s.p.generator())
-	step := func(legal func(n int) bool) int {
-		for n := 1; n <= 1024; n++ {
-			if legal(n) {
-				return n
-			}
-		}
-		return 1
-	}
-	return [2]int{
-		step(func(n int) bool { _, err := s.p.generator().LatentShape(n, h, f); return err == nil }),
-		step(func(n int) bool { _, err := s.p.generator().LatentShape(w, n, f); return err == nil }),
-	}
 }
 
 // settlePrompts makes ids of the prompt.

@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 
-	"weft/checkpoint"
 	"weft/dtype"
 	"weft/fault"
 	"weft/models"
@@ -68,42 +67,23 @@ func (p *Pipeline) readTextInputs(ctx context.Context, t *textPart, b textBatch,
 		return in, 0, nil
 	}
 	delete(in, "ids")
-	in["rows"], n, err = p.readRows(ctx, t, b, as)
+	in["rows"], n, err = t.readRows(ctx, b, as)
 	return in, n, err
 }
 
-// readRows reads the rows of the token table that texts look up, each once, and puts them in
-// place: (texts, rows, width). The table itself, which is a fifth of UMT5-XXL, stays in its
-// file. n is how many bytes were read.
-func (p *Pipeline) readRows(ctx context.Context, t *textPart, b textBatch, as dtype.DType) (out *tensor.Tensor, n int64, err error) {
-	table := t.model.Stored(t.model.Features().TokenTable)
-	e, ok := t.model.Checkpoint.Lookup(table)
-	if !ok || len(e.Shape) != 2 {
-		return nil, 0, fault.New(models.ErrInputs, nil, "%s has no table of tokens %q", p.paths[t.parts[0]], table)
-	}
-	width := e.Shape[1]
-	distinct := map[int][]byte{}
-	var parts []checkpoint.Part
-	out = tensor.New(as, len(b.ids), b.rows, width)
-	size := width * as.Size()
-	for _, ids := range b.ids {
-		for _, id := range append([]int{b.pad}, ids...) {
-			if distinct[id] == nil {
-				distinct[id] = make([]byte, size)
-				parts = append(parts, checkpoint.Part{Name: table, As: as, Dst: distinct[id], Slices: [][2]int{{id, id + 1}, {0, width}}})
-			}
-		}
-	}
-	stats, err := t.model.Checkpoint.Read(ctx, parts, checkpoint.ReadOptions{})
-	if err != nil {
-		return nil, 0, err
-	}
+// readRows reads the rows of the token table that texts look up, and puts them in place: (texts,
+// rows, width). n is how many bytes were read.
+func (t *textPart) readRows(ctx context.Context, b textBatch, as dtype.DType) (out *tensor.Tensor, n int64, err error) {
+	var ids []int
 	for i := range b.ids {
 		for row := range b.rows {
-			copy(out.Data[(i*b.rows+row)*size:], distinct[b.idAt(i, row)])
+			ids = append(ids, b.idAt(i, row))
 		}
 	}
-	return out, stats.BytesRead, nil
+	if out, n, err = t.model.ReadTokenRows(ctx, ids, as); err == nil {
+		out.Shape = []int{len(b.ids), b.rows, out.Shape[1]}
+	}
+	return out, n, err
 }
 
 // takeFeatures puts what an encoder made of each text among that text's features: the rows or

@@ -258,16 +258,8 @@ type grid struct {
 func (r *Release) grid() grid {
 	g := grid{gen: r.Denoiser().Features().Generator}
 	g.width, g.height, g.frames = r.LegalSize()
-	step := func(legal func(n int) bool) int {
-		for n := 1; n <= 1024; n++ {
-			if legal(n) {
-				return n
-			}
-		}
-		return 1
-	}
-	g.widthStep = step(func(n int) bool { return g.makes(n, g.height, g.frames) })
-	g.heightStep = step(func(n int) bool { return g.makes(g.width, n, g.frames) })
+	widthStep, heightStep, _ := g.gen.SizeSteps(g.width, g.height, g.frames)
+	g.widthStep, g.heightStep = max(1, widthStep), max(1, heightStep)
 	return g
 }
 
