@@ -2,6 +2,8 @@ package modeltest
 
 import (
 	"context"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,6 +89,85 @@ func (c Autoencoder) Tiled(t testing.TB, on, prefix string, tiles models.Tiles, 
 		}
 		if notes := strings.Join(report.Notes, "\n"); !strings.Contains(notes, "computed in "+cut[i]) {
 			t.Errorf("%s: notes %q, want %s", prefix, notes, cut[i])
+		}
+	}
+}
+
+// StreamedIsWhole compares a half whose input x comes frame by frame with the whole: the parts of
+// the output come in order and have its bytes, and the frames are asked for in order, each only
+// where it is below most of the number of parts that are out. A nil most is no bound.
+func StreamedIsWhole(t testing.TB, m *weft.Model, input string, x *tensor.Tensor, output string, most func(out int) int, o weft.Options) {
+	t.Helper()
+	whole := Forward(t, m, map[string]*tensor.Tensor{input: x}, o)[output]
+	asked, parts := 0, []*tensor.Tensor{}
+	r, err := m.StartFrames(t.Context(), input, x.Shape, func(_ context.Context, frame int) (*tensor.Tensor, error) {
+		if frame != asked || most != nil && frame >= most(len(parts)) {
+			t.Errorf("%s: frame %d is asked for after %d, when %d are out", input, frame, asked-1, len(parts))
+		}
+		asked++
+		return x.Slice(2, frame, frame+1), nil
+	}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if err := r.Stream(t.Context(), func(of string, frame int, part *tensor.Tensor) error {
+		if of == output {
+			if frame != len(parts) {
+				t.Errorf("frame %d of %s comes after %d", frame, of, len(parts)-1)
+			}
+			parts = append(parts, part)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	Close(t, input+" by frames", tensor.Join(2, parts), whole, 0)
+}
+
+// RoundedTo compares an output in bf16 with one in f32: it is within a tolerance, and not so near
+// that nothing can have been rounded.
+func RoundedTo(t testing.TB, got, want *tensor.Tensor, tolerance float64) {
+	t.Helper()
+	Close(t, "bf16", got, want, tolerance)
+	if abs, _ := weft.Difference(Floats(t, got), Floats(t, want)); abs < 1e-3 {
+		t.Errorf("bf16 differs by %g: nothing was rounded", abs)
+	}
+}
+
+// Floats is a copy of a tensor's elements.
+func Floats(t testing.TB, x *tensor.Tensor) []float32 {
+	t.Helper()
+	fs, err := x.Float32s()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Clone(fs)
+}
+
+// SplitConfig is a made-up configuration whose splits are compared with one device.
+type SplitConfig struct {
+	Config string
+	Latent []int
+	Flags  string
+}
+
+// FirstUnlessLong is the first of some cases, and with WEFT_LONG_TESTS all of them.
+func FirstUnlessLong[T any](cases ...T) []T {
+	if os.Getenv("WEFT_LONG_TESTS") == "" {
+		return cases[:1]
+	}
+	return cases
+}
+
+// SplitEach compares every split of made-up configurations with one device. Each has so many
+// meshes.
+func SplitEach(t testing.TB, meshes int, configs ...SplitConfig) {
+	t.Helper()
+	for _, c := range configs {
+		o := weft.VerifyOptions{Options: weft.Options{Request: request.Must(c.Flags)}, Latent: c.Latent}
+		if got := Splits(t, MadeUp(t, c.Config), o); len(got) != meshes {
+			t.Errorf("%s: %d meshes, want %d", c.Config, len(got), meshes)
 		}
 	}
 }

@@ -182,23 +182,11 @@ func TestVideoShape(t *testing.T) {
 // All but the first configuration are run with WEFT_LONG_TESTS alone.
 func TestOtherConfigurationsSplit(t *testing.T) {
 	const types = `,"latent_channels":3,"sample_height":16,"sample_width":16,"norm_num_groups":2`
-	for i, c := range []struct {
-		config string
-		latent []int
-		flags  string
-	}{
-		{`{"_class_name":"AutoencoderKLCogVideoX","block_out_channels":[2,4,4],"layers_per_block":1` + types + `}`, []int{3, 4, 3, 2}, ""},
-		{`{"_class_name":"AutoencoderKLCogVideoX","block_out_channels":[4,2,6],"layers_per_block":1` + types + `}`, []int{3, 1, 1, 5}, "--dtype bf16"},
-		{`{"_class_name":"AutoencoderKLCogVideoX","block_out_channels":[2,2,2],"layers_per_block":1` + types + `}`, []int{3, 3, 5, 1}, "--fsdp sp,tp"},
-	} {
-		if i > 0 && os.Getenv("WEFT_LONG_TESTS") == "" {
-			continue
-		}
-		meshes := modeltest.Splits(t, modeltest.MadeUp(t, c.config), weft.VerifyOptions{Options: weft.Options{Request: request.Must(c.flags)}, Latent: c.latent})
-		if len(meshes) != 27 {
-			t.Errorf("%d meshes", len(meshes))
-		}
-	}
+	modeltest.SplitEach(t, 27, modeltest.FirstUnlessLong([]modeltest.SplitConfig{
+		{Config: `{"_class_name":"AutoencoderKLCogVideoX","block_out_channels":[2,4,4],"layers_per_block":1` + types + `}`, Latent: []int{3, 4, 3, 2}, Flags: ""},
+		{Config: `{"_class_name":"AutoencoderKLCogVideoX","block_out_channels":[4,2,6],"layers_per_block":1` + types + `}`, Latent: []int{3, 1, 1, 5}, Flags: "--dtype bf16"},
+		{Config: `{"_class_name":"AutoencoderKLCogVideoX","block_out_channels":[2,2,2],"layers_per_block":1` + types + `}`, Latent: []int{3, 3, 5, 1}, Flags: "--fsdp sp,tp"},
+	}...)...)
 }
 
 // What a later batch of the fixture moves, worked out by hand: 2 latent frames of 3 rows (2 each
@@ -226,32 +214,7 @@ func TestStreamedIsTheWhole(t *testing.T) {
 	in := modeltest.Tensors(t, dir+"/inputs.safetensors")
 	m, o := modeltest.Open(t, dir+"/diffusers"), weft.Options{Device: "reference", Request: request.Must("--mesh sp=2")}
 	for name, output := range map[string]string{"z": "out", "video": "encode"} {
-		whole := modeltest.Forward(t, m, map[string]*tensor.Tensor{name: in[name]}, o)[output]
-		asked := 0
-		r, err := m.StartFrames(context.Background(), name, in[name].Shape, func(_ context.Context, frame int) (*tensor.Tensor, error) {
-			if frame != asked {
-				t.Errorf("%s: frame %d is asked for after %d", name, frame, asked-1)
-			}
-			asked++
-			return in[name].Slice(2, frame, frame+1), nil
-		}, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Close()
-		var parts []*tensor.Tensor
-		if err := r.Stream(context.Background(), func(of string, frame int, x *tensor.Tensor) error {
-			if of == output {
-				if frame != len(parts) {
-					t.Errorf("frame %d of %s comes after %d", frame, of, len(parts)-1)
-				}
-				parts = append(parts, x)
-			}
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
-		modeltest.Close(t, name+" by frames", tensor.Join(2, parts), whole, 0)
+		modeltest.StreamedIsWhole(t, m, name, in[name], output, nil, o)
 	}
 }
 
@@ -260,18 +223,7 @@ func TestBF16(t *testing.T) {
 	in := modeltest.Tensors(t, dir+"/inputs.safetensors")
 	want := modeltest.Tensors(t, dir+"/expected.safetensors")["decode"]
 	out := modeltest.Forward(t, modeltest.Open(t, dir+"/diffusers"), map[string]*tensor.Tensor{"z_raw": in["z"]}, weft.Options{Device: "reference", Request: request.Must("--dtype bf16 --mesh sp=2")})["out"]
-	modeltest.Close(t, "bf16", out, want, 0.15) // of a peak of 2.8, after some thirty roundings
-	g, err := out.Float32s()
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := want.Float32s()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if abs, _ := weft.Difference(g, w); abs < 1e-3 {
-		t.Errorf("bf16 differs by %g: nothing was rounded", abs)
-	}
+	modeltest.RoundedTo(t, out, want, 0.15) // of a peak of 2.8, after some thirty roundings
 }
 
 func TestRefusals(t *testing.T) {

@@ -1,7 +1,6 @@
 package hunyuan15vae_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -74,18 +73,9 @@ func TestFactorOfLatents(t *testing.T) {
 	modeltest.Close(t, "encode", out["encode"], scaled(t, want["encode"], factor), 1e-4)
 }
 
-func floats(t *testing.T, x *tensor.Tensor) []float32 {
-	t.Helper()
-	fs, err := x.Float32s()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return slices.Clone(fs)
-}
-
 func scaled(t *testing.T, x *tensor.Tensor, by float64) *tensor.Tensor {
 	t.Helper()
-	fs := floats(t, x)
+	fs := modeltest.Floats(t, x)
 	for i := range fs {
 		fs[i] *= float32(by)
 	}
@@ -158,23 +148,11 @@ func TestPublishersRelease(t *testing.T) {
 // All but the first configuration are run with WEFT_LONG_TESTS alone.
 func TestOtherConfigurationsSplit(t *testing.T) {
 	const class = `{"_class_name":"AutoencoderKLHunyuanVideo15","latent_channels":2,"layers_per_block":1,`
-	for i, c := range []struct {
-		config string
-		latent []int
-		flags  string
-	}{
-		{class + `"block_out_channels":[4,8,8],"spatial_compression_ratio":4,"temporal_compression_ratio":2}`, []int{2, 4, 3, 2}, ""},
-		{class + `"block_out_channels":[8,8],"spatial_compression_ratio":2,"temporal_compression_ratio":1,"downsample_match_channel":false}`, []int{2, 1, 1, 5}, "--dtype bf16"},
-		{class + `"block_out_channels":[8,16],"spatial_compression_ratio":2,"temporal_compression_ratio":2,"upsample_match_channel":false}`, []int{2, 3, 5, 1}, "--fsdp sp,tp"},
-	} {
-		if i > 0 && os.Getenv("WEFT_LONG_TESTS") == "" {
-			continue
-		}
-		meshes := modeltest.Splits(t, modeltest.MadeUp(t, c.config), weft.VerifyOptions{Options: weft.Options{Request: request.Must(c.flags)}, Latent: c.latent})
-		if len(meshes) != 27 {
-			t.Errorf("%d meshes", len(meshes))
-		}
-	}
+	modeltest.SplitEach(t, 27, modeltest.FirstUnlessLong([]modeltest.SplitConfig{
+		{Config: class + `"block_out_channels":[4,8,8],"spatial_compression_ratio":4,"temporal_compression_ratio":2}`, Latent: []int{2, 4, 3, 2}, Flags: ""},
+		{Config: class + `"block_out_channels":[8,8],"spatial_compression_ratio":2,"temporal_compression_ratio":1,"downsample_match_channel":false}`, Latent: []int{2, 1, 1, 5}, Flags: "--dtype bf16"},
+		{Config: class + `"block_out_channels":[8,16],"spatial_compression_ratio":2,"temporal_compression_ratio":2,"upsample_match_channel":false}`, Latent: []int{2, 3, 5, 1}, Flags: "--fsdp sp,tp"},
+	}...)...)
 }
 
 // Programs do not grow with the number of frames, and a half keeps only its own weights.
@@ -236,31 +214,7 @@ func TestStreamedIsTheWhole(t *testing.T) {
 		output string
 		most   func(out int) int
 	}{"z": {"out", func(out int) int { return (out+3)/4 + 2 }}, "video": {"encode", func(out int) int { return 4*out + 2 }}} {
-		whole := modeltest.Forward(t, m, map[string]*tensor.Tensor{name: in[name]}, reference("--mesh sp=2"))[c.output]
-		asked, parts := 0, []*tensor.Tensor{}
-		r, err := m.StartFrames(t.Context(), name, in[name].Shape, func(_ context.Context, frame int) (*tensor.Tensor, error) {
-			if frame != asked || frame >= c.most(len(parts)) {
-				t.Errorf("%s: frame %d is asked for after %d, when %d are out", name, frame, asked-1, len(parts))
-			}
-			asked++
-			return in[name].Slice(2, frame, frame+1), nil
-		}, reference("--mesh sp=2"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Close()
-		if err := r.Stream(t.Context(), func(of string, frame int, part *tensor.Tensor) error {
-			if of == c.output {
-				if frame != len(parts) {
-					t.Errorf("frame %d of %s comes after %d", frame, of, len(parts)-1)
-				}
-				parts = append(parts, part)
-			}
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
-		modeltest.Close(t, name+" by frames", tensor.Join(2, parts), whole, 0)
+		modeltest.StreamedIsWhole(t, m, name, in[name], c.output, c.most, reference("--mesh sp=2"))
 	}
 }
 
@@ -268,10 +222,7 @@ func TestStreamedIsTheWhole(t *testing.T) {
 func TestBF16(t *testing.T) {
 	in, want := modeltest.Tensors(t, dir+"/inputs.safetensors"), modeltest.Tensors(t, dir+"/expected.safetensors")["decode"]
 	out := modeltest.Forward(t, modeltest.Open(t, dir+"/diffusers"), map[string]*tensor.Tensor{"z_raw": in["z"]}, reference("--dtype bf16 --mesh tp=2"))["out"]
-	modeltest.Close(t, "bf16", out, want, 0.08) // of a peak of 1.4, after some thirty roundings
-	if abs, _ := weft.Difference(floats(t, out), floats(t, want)); abs < 1e-3 {
-		t.Errorf("bf16 differs by %g: nothing was rounded", abs)
-	}
+	modeltest.RoundedTo(t, out, want, 0.08) // of a peak of 1.4, after some thirty roundings
 }
 
 func TestRefusals(t *testing.T) {

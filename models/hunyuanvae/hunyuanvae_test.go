@@ -147,23 +147,11 @@ func TestPublishersConfig(t *testing.T) {
 // All but the first configuration are run with WEFT_LONG_TESTS alone.
 func TestOtherConfigurationsSplit(t *testing.T) {
 	const config = `{"_class_name":"AutoencoderKLHunyuanVideo","latent_channels":3,"layers_per_block":1,"norm_num_groups":2,"sample_tsize":16,`
-	for i, c := range []struct {
-		config string
-		latent []int
-		flags  string
-	}{
-		{config + `"block_out_channels":[2,4,2,4]}`, []int{3, 3, 3, 2}, ""},
-		{config + `"block_out_channels":[2,2,2,2],"mid_block_add_attention":false}`, []int{3, 1, 1, 5}, "--dtype bf16"},
-		{config + `"block_out_channels":[2,2,2,2]}`, []int{3, 6, 2, 1}, "--fsdp sp,tp"},
-	} {
-		if i > 0 && os.Getenv("WEFT_LONG_TESTS") == "" {
-			continue
-		}
-		meshes := modeltest.Splits(t, modeltest.MadeUp(t, c.config), weft.VerifyOptions{Options: weft.Options{Request: request.Must(c.flags)}, Latent: c.latent})
-		if len(meshes) != 27 {
-			t.Errorf("%d meshes", len(meshes))
-		}
-	}
+	modeltest.SplitEach(t, 27, modeltest.FirstUnlessLong([]modeltest.SplitConfig{
+		{Config: config + `"block_out_channels":[2,4,2,4]}`, Latent: []int{3, 3, 3, 2}, Flags: ""},
+		{Config: config + `"block_out_channels":[2,2,2,2],"mid_block_add_attention":false}`, Latent: []int{3, 1, 1, 5}, Flags: "--dtype bf16"},
+		{Config: config + `"block_out_channels":[2,2,2,2]}`, Latent: []int{3, 6, 2, 1}, Flags: "--fsdp sp,tp"},
+	}...)...)
 }
 
 // What the middle of a tile of 3 latent frames of the fixture moves, worked out by hand: 4 rows of
@@ -189,33 +177,7 @@ func TestStreamedIsTheWhole(t *testing.T) {
 	in := modeltest.Tensors(t, dir+"/inputs.safetensors")
 	m, o := modeltest.Open(t, dir+"/diffusers"), weft.Options{Device: "reference", Request: request.Must("--mesh sp=2")}
 	for name, output := range map[string]string{"z": "out", "video": "encode_logvar"} {
-		x := in["temporal."+name]
-		whole := modeltest.Forward(t, m, map[string]*tensor.Tensor{name: x}, o)[output]
-		asked := 0
-		r, err := m.StartFrames(context.Background(), name, x.Shape, func(_ context.Context, frame int) (*tensor.Tensor, error) {
-			if frame != asked {
-				t.Errorf("%s: frame %d is asked for after %d", name, frame, asked-1)
-			}
-			asked++
-			return x.Slice(2, frame, frame+1), nil
-		}, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Close()
-		var parts []*tensor.Tensor
-		if err := r.Stream(context.Background(), func(of string, frame int, x *tensor.Tensor) error {
-			if of == output {
-				if frame != len(parts) {
-					t.Errorf("frame %d of %s comes after %d", frame, of, len(parts)-1)
-				}
-				parts = append(parts, x)
-			}
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
-		modeltest.Close(t, name+" by frames", tensor.Join(2, parts), whole, 0)
+		modeltest.StreamedIsWhole(t, m, name, in["temporal."+name], output, nil, o)
 	}
 }
 
@@ -224,18 +186,7 @@ func TestBF16(t *testing.T) {
 	in := modeltest.Tensors(t, dir+"/inputs.safetensors")
 	want := modeltest.Tensors(t, dir+"/expected.safetensors")["decode"]
 	out := modeltest.Forward(t, modeltest.Open(t, dir+"/diffusers"), map[string]*tensor.Tensor{"z_raw": in["z"]}, weft.Options{Device: "reference", Request: request.Must("--dtype bf16 --mesh sp=2")})["out"]
-	modeltest.Close(t, "bf16", out, want, 0.1) // of a peak of 1.5, after some thirty roundings
-	g, err := out.Float32s()
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := want.Float32s()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if abs, _ := weft.Difference(g, w); abs < 1e-3 {
-		t.Errorf("bf16 differs by %g: nothing was rounded", abs)
-	}
+	modeltest.RoundedTo(t, out, want, 0.1) // of a peak of 1.5, after some thirty roundings
 }
 
 // Configurations and requests that are not run are named, each with every reason.

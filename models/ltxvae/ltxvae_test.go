@@ -1,7 +1,6 @@
 package ltxvae_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -116,7 +115,7 @@ func TestNormalisedLatents(t *testing.T) {
 	scaled := strings.Replace(string(config), `"scaling_factor": 1.0`, `"scaling_factor": 0.5`, 1)
 	for factor, m := range map[float64]*weft.Model{1: modeltest.Open(t, plain.Dir+"/diffusers"), 0.5: modeltest.Open(t, modeltest.Folder(t, scaled, weights))} {
 		normal := func(x *tensor.Tensor) *tensor.Tensor {
-			mean, std, values := floats(t, weights["latents_mean"]), floats(t, weights["latents_std"]), floats(t, x)
+			mean, std, values := modeltest.Floats(t, weights["latents_mean"]), modeltest.Floats(t, weights["latents_std"]), modeltest.Floats(t, x)
 			per := len(values) / len(mean)
 			for i, v := range values {
 				c := i / per
@@ -135,15 +134,6 @@ func TestNormalisedLatents(t *testing.T) {
 	}
 }
 
-func floats(t *testing.T, x *tensor.Tensor) []float32 {
-	t.Helper()
-	fs, err := x.Float32s()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return slices.Clone(fs)
-}
-
 // A decoder that is not causal reads the frame behind its own, and a causal one does not: there
 // the first frames of a longer video are those of a shorter one. An encoder is causal.
 func TestCausality(t *testing.T) {
@@ -160,7 +150,7 @@ func TestCausality(t *testing.T) {
 		if first.Shape[2] != 1 {
 			t.Fatalf("one latent frame is decoded to %v", first.Shape)
 		}
-		abs, _ := weft.Difference(floats(t, first), floats(t, whole.Slice(2, 0, 1)))
+		abs, _ := weft.Difference(modeltest.Floats(t, first), modeltest.Floats(t, whole.Slice(2, 0, 1)))
 		if (abs < 1e-5) != causal {
 			t.Errorf("%s: the first frame alone differs by %g", text, abs)
 		}
@@ -176,29 +166,17 @@ func TestCausality(t *testing.T) {
 // All but the first configuration are run with WEFT_LONG_TESTS alone.
 func TestOtherConfigurationsSplit(t *testing.T) {
 	const class = `{"_class_name":"AutoencoderKLLTXVideo","latent_channels":3,`
-	for i, c := range []struct {
-		config string
-		latent []int
-		flags  string
-	}{
-		{class + `"patch_size":2,"block_out_channels":[2,4],"layers_per_block":[1,1,1],"spatio_temporal_scaling":[true,false],
+	modeltest.SplitEach(t, 27, modeltest.FirstUnlessLong([]modeltest.SplitConfig{
+		{Config: class + `"patch_size":2,"block_out_channels":[2,4],"layers_per_block":[1,1,1],"spatio_temporal_scaling":[true,false],
 			"decoder_block_out_channels":[2,4],"decoder_layers_per_block":[1,2,1],
-			"decoder_spatio_temporal_scaling":[true,false],"upsample_factor":[1,1],"decoder_causal":true}`, []int{3, 5, 3, 2}, ""},
-		{class + `"patch_size":1,"block_out_channels":[2,4,4],"layers_per_block":[1,1,1],"spatio_temporal_scaling":[true,true],
+			"decoder_spatio_temporal_scaling":[true,false],"upsample_factor":[1,1],"decoder_causal":true}`, Latent: []int{3, 5, 3, 2}, Flags: ""},
+		{Config: class + `"patch_size":1,"block_out_channels":[2,4,4],"layers_per_block":[1,1,1],"spatio_temporal_scaling":[true,true],
 			"down_block_types":["LTXVideo095DownBlock3D","LTXVideo095DownBlock3D"],"downsample_type":["spatial","temporal"],
 			"decoder_block_out_channels":[8],"decoder_layers_per_block":[1,1],"decoder_spatio_temporal_scaling":[true],"upsample_factor":[1],"upsample_residual":[true],
-			"decoder_inject_noise":[true,true],"timestep_conditioning":true}`, []int{3, 3, 1, 5}, "--dtype bf16"},
-		{class + `"patch_size":1,"block_out_channels":[2],"layers_per_block":[1,1],"spatio_temporal_scaling":[false],"decoder_block_out_channels":[2],"decoder_layers_per_block":[1,1],
-			"decoder_spatio_temporal_scaling":[false],"upsample_factor":[1]}`, []int{3, 4, 5, 1}, "--fsdp sp,tp"},
-	} {
-		if i > 0 && os.Getenv("WEFT_LONG_TESTS") == "" {
-			continue
-		}
-		meshes := modeltest.Splits(t, modeltest.MadeUp(t, c.config), weft.VerifyOptions{Options: weft.Options{Request: request.Must(c.flags)}, Latent: c.latent})
-		if len(meshes) != 27 {
-			t.Errorf("%d meshes", len(meshes))
-		}
-	}
+			"decoder_inject_noise":[true,true],"timestep_conditioning":true}`, Latent: []int{3, 3, 1, 5}, Flags: "--dtype bf16"},
+		{Config: class + `"patch_size":1,"block_out_channels":[2],"layers_per_block":[1,1],"spatio_temporal_scaling":[false],"decoder_block_out_channels":[2],"decoder_layers_per_block":[1,1],
+			"decoder_spatio_temporal_scaling":[false],"upsample_factor":[1]}`, Latent: []int{3, 4, 5, 1}, Flags: "--fsdp sp,tp"},
+	}...)...)
 }
 
 // A video that is handed over frame by frame has the bytes of the whole one, and no frame of the
@@ -218,31 +196,7 @@ func TestStreamedIsTheWhole(t *testing.T) {
 		for i := range x.Elements() {
 			copy(x.Data[4*i:], []byte{0, 0, byte(i * 7), 0x3e}) // from 0.125 to 0.25
 		}
-		whole := modeltest.Forward(t, m, map[string]*tensor.Tensor{name: x}, reference("--mesh sp=2"))[c.output]
-		asked, parts := 0, []*tensor.Tensor{}
-		r, err := m.StartFrames(t.Context(), name, x.Shape, func(_ context.Context, frame int) (*tensor.Tensor, error) {
-			if frame != asked || frame >= c.most(len(parts)) {
-				t.Errorf("%s: frame %d is asked for after %d, when %d are out", name, frame, asked-1, len(parts))
-			}
-			asked++
-			return x.Slice(2, frame, frame+1), nil
-		}, reference("--mesh sp=2"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Close()
-		if err := r.Stream(t.Context(), func(of string, frame int, part *tensor.Tensor) error {
-			if of == c.output {
-				if frame != len(parts) {
-					t.Errorf("frame %d of %s comes after %d", frame, of, len(parts)-1)
-				}
-				parts = append(parts, part)
-			}
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
-		modeltest.Close(t, name+" by frames", tensor.Join(2, parts), whole, 0)
+		modeltest.StreamedIsWhole(t, m, name, x, c.output, c.most, reference("--mesh sp=2"))
 	}
 	_, err := modeltest.Open(t, folding.Dir+"/diffusers").StartFrames(t.Context(), "z", []int{1, 16, 2, 1, 2}, nil, reference(""))
 	if !errors.Is(err, models.ErrInputs) || !strings.Contains(err.Error(), "timestep") {
@@ -256,8 +210,5 @@ func TestBF16(t *testing.T) {
 	want := modeltest.Tensors(t, folding.Dir+"/expected.safetensors")["decode"]
 	given := map[string]*tensor.Tensor{"z_raw": in["z"], "timestep": in["timestep"]}
 	out := modeltest.Forward(t, modeltest.Open(t, folding.Dir+"/diffusers"), given, reference("--dtype bf16 --mesh tp=2"))["out"]
-	modeltest.Close(t, "bf16", out, want, 0.06) // of a peak of 1.4, after some ten roundings
-	if abs, _ := weft.Difference(floats(t, out), floats(t, want)); abs < 1e-3 {
-		t.Errorf("bf16 differs by %g: nothing was rounded", abs)
-	}
+	modeltest.RoundedTo(t, out, want, 0.06) // of a peak of 1.4, after some ten roundings
 }

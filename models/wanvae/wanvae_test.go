@@ -126,42 +126,20 @@ func TestBF16(t *testing.T) {
 	in := modeltest.Tensors(t, dir+"/inputs.safetensors")
 	want := modeltest.Tensors(t, dir+"/expected.safetensors")["decode_diffusers"]
 	out := modeltest.Forward(t, modeltest.Open(t, dir), in, weft.Options{Device: "reference", Request: request.Must("--dtype bf16")})["out"]
-	g, err := out.Float32s()
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := want.Float32s()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if abs, _ := weft.Difference(g, w); abs < 1e-3 {
+	if abs, _ := weft.Difference(modeltest.Floats(t, out), modeltest.Floats(t, want)); abs < 1e-3 {
 		t.Errorf("bf16 differs by %g: nothing was rounded", abs)
 	}
 }
 
 // Other depths, multipliers and doublings, batch 2, grids smaller than the mesh:
 // every split gives the one-device answer.
-// All but the first configuration are run with WEFT_LONG_TESTS alone.
 func TestOtherConfigurationsSplit(t *testing.T) {
-	for i, c := range []struct {
-		config string
-		latent []int
-		o      weft.Options
-	}{
-		{`{"z_dim":3,"dim":4,"dim_mult":[1,2],"num_res_blocks":1,"temperal_downsample":[true],"latents_mean":[1,0,-1],"latents_std":[2,1,0.5]}`, []int{3, 3, 5, 2}, weft.Options{}},
-		{`{"z_dim":16,"dim":2,"dim_mult":[1,2,3],"num_res_blocks":1,"temperal_downsample":[true,false]}`, []int{16, 2, 1, 7}, weft.Options{Request: request.Must("--dtype bf16")}},
-		{`{"z_dim":16,"dim":6,"dim_mult":[2],"num_res_blocks":2,"temperal_downsample":[]}`, []int{16, 2, 9, 1}, weft.Options{Request: request.Must("--fsdp sp,tp")}},
-		{`{"z_dim":48,"dim":2,"dec_dim":4,"dim_mult":[1,2,2],"num_res_blocks":1,"temperal_downsample":[true,false],"is_residual":true,"patch_size":1}`, []int{48, 2, 3, 2}, weft.Options{}},
-	} {
-		if i > 0 && os.Getenv("WEFT_LONG_TESTS") == "" {
-			continue
-		}
-		folder := modeltest.MadeUp(t, c.config)
-		meshes := modeltest.Splits(t, folder, weft.VerifyOptions{Options: c.o, Latent: c.latent})
-		if len(meshes) != 27 {
-			t.Errorf("%d meshes", len(meshes))
-		}
-	}
+	modeltest.SplitEach(t, 27, []modeltest.SplitConfig{
+		{Config: `{"z_dim":3,"dim":4,"dim_mult":[1,2],"num_res_blocks":1,"temperal_downsample":[true],"latents_mean":[1,0,-1],"latents_std":[2,1,0.5]}`, Latent: []int{3, 3, 5, 2}, Flags: ""},
+		{Config: `{"z_dim":16,"dim":2,"dim_mult":[1,2,3],"num_res_blocks":1,"temperal_downsample":[true,false]}`, Latent: []int{16, 2, 1, 7}, Flags: "--dtype bf16"},
+		{Config: `{"z_dim":16,"dim":6,"dim_mult":[2],"num_res_blocks":2,"temperal_downsample":[]}`, Latent: []int{16, 2, 9, 1}, Flags: "--fsdp sp,tp"},
+		{Config: `{"z_dim":48,"dim":2,"dec_dim":4,"dim_mult":[1,2,2],"num_res_blocks":1,"temperal_downsample":[true,false],"is_residual":true,"patch_size":1}`, Latent: []int{48, 2, 3, 2}, Flags: ""},
+	}...)
 }
 
 // The encoder's weights are in the file, and on no device.
